@@ -42,6 +42,8 @@ type Shadow interface {
 	// Harden is what programs of the sandbox are denied: they have these capabilities alone, a
 	// bit each, and a filter of system calls.
 	Harden() (caps uint64, filter bool)
+	// Room is how many bytes a filesystem in memory may have there.
+	Room() int64
 	// User finds an account of the sandbox, as a process that starts there would.
 	User(name string) (User, error)
 	// Run runs this program as root of the shadow, with all capabilities and no filter.
@@ -57,6 +59,7 @@ type Shadow interface {
 type inner struct {
 	caps   uint64 // that it keeps if it is root
 	filter bool   // of system calls
+	room   int64  // bytes of a filesystem in memory, at most
 	// bare: the root is written as it is, since the shadow takes that.
 	bare bool
 	as   User
@@ -110,19 +113,20 @@ func parseUser(text string) (u User, err error) {
 	return User{ids[0], ids[1], ids[2:]}, nil
 }
 
-// text of what the inside is told: i, capabilities, filter, bare, user.
+// text of what the inside is told: i, capabilities, filter, room, bare, user.
 func (i *inner) text() string {
-	return fmt.Sprintf("i%x/%t/%t/%s", i.caps, i.filter, i.bare, i.as.text())
+	return fmt.Sprintf("i%x/%t/%d/%t/%s", i.caps, i.filter, i.room, i.bare, i.as.text())
 }
 
 func parseInner(text string) (*inner, error) {
 	f := strings.Split(text, "/")
-	if len(f) != 4 {
-		return nil, fmt.Errorf("%q: after i are four values", text)
+	if len(f) != 5 {
+		return nil, fmt.Errorf("%q: after i are five values", text)
 	}
 	caps, err1 := strconv.ParseUint(f[0], 16, 64)
 	filter, err2 := strconv.ParseBool(f[1])
-	bare, err3 := strconv.ParseBool(f[2])
-	as, err4 := parseUser(f[3])
-	return &inner{caps, filter, bare, as}, errors.Join(err1, err2, err3, err4)
+	room, err3 := strconv.ParseInt(f[2], 10, 64)
+	bare, err4 := strconv.ParseBool(f[3])
+	as, err5 := parseUser(f[4])
+	return &inner{caps, filter, room, bare, as}, errors.Join(err1, err2, err3, err4, err5)
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strconv"
 	"syscall"
 	"unsafe"
 
@@ -43,7 +44,7 @@ func runInside(args, env []string, open func(Sandbox) (Shadow, error)) (status i
 			fmt.Fprintln(os.Stderr, "tend: after the command:", cerr)
 		}
 	}()
-	rules.inner = &inner{bare: s.Covers(rules.Root)}
+	rules.inner = &inner{bare: s.Covers(rules.Root), room: s.Room()}
 	if rules.inner.as, err = s.User(at.User); err != nil {
 		return 0, err
 	}
@@ -99,6 +100,14 @@ func (r *Rules) user() *User {
 		return nil
 	}
 	return &r.inner.as
+}
+
+// size is that of a filesystem in memory that wants so many bytes.
+func (r *Rules) size(bytes int64) string {
+	if r.inner != nil {
+		bytes = min(bytes, r.inner.room)
+	}
+	return strconv.FormatInt(bytes, 10)
 }
 
 // attributes are whom a process of the command is.

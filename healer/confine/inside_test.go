@@ -10,7 +10,7 @@ import (
 func TestRulesOfASandboxAreOnlyRules(t *testing.T) {
 	at := Sandbox{StateDir: "/state", Scratch: "/scratch", ID: "id", User: "0:1i"}
 	argv := []string{"/bin/sh", "-c", "true"}
-	good := Rules{Root: "/app", Changes: "/changes", Show: []string{"/opt/a"}, Hide: []string{"/app/.env", "/app/i0/true/true/0:0:"}, Drop: []string{".git", "i"}}
+	good := Rules{Root: "/app", Changes: "/changes", Show: []string{"/opt/a"}, Hide: []string{"/app/.env", "/app/i0/true/1/true/0:0:"}, Drop: []string{".git", "i"}}
 	line := ArgvInside("tend", at, good, argv)
 	if !CalledInside(line) || Called(line) {
 		t.Fatalf("it is %q", line)
@@ -23,7 +23,7 @@ func TestRulesOfASandboxAreOnlyRules(t *testing.T) {
 		"a root that is none":       {Root: "app"},
 		"a root with dots":          {Root: "/app/../etc"},
 		"a root that ends them":     {Root: "--"},
-		"rights as the root":        {Root: "iffff/false/false/0:0:"},
+		"rights as the root":        {Root: "iffff/false/1/false/0:0:"},
 		"what is shown, no path":    {Root: "/app", Show: []string{"x"}},
 		"what is hidden, with dots": {Root: "/app", Hide: []string{"/a/../b"}},
 		"a dropped path":            {Root: "/app", Drop: []string{"a/b"}},
@@ -33,12 +33,12 @@ func TestRulesOfASandboxAreOnlyRules(t *testing.T) {
 			t.Errorf("%s is taken", name)
 		}
 	}
-	with := append(append([]string{}, line[2:8]...), append([]string{"iffff/false/true/0:0:"}, line[8:]...)...)
+	with := append(append([]string{}, line[2:8]...), append([]string{"iffff/false/1/true/0:0:"}, line[8:]...)...)
 	if _, _, _, err := parseInside(with); err == nil {
 		t.Error("rights are taken from outside")
 	}
 	r := good
-	r.inner = &inner{caps: 0x5fb, filter: true, bare: true, as: User{1000, 1001, []uint32{4, 5}}}
+	r.inner = &inner{caps: 0x5fb, filter: true, room: 1 << 26, bare: true, as: User{1000, 1001, []uint32{4, 5}}}
 	if got, _, err := parse(Argv("tend", r, argv)[2:]); err != nil || !reflect.DeepEqual(got.inner, r.inner) {
 		t.Errorf("the inside is told %+v: %v", got.inner, err)
 	}

@@ -73,7 +73,7 @@ func arrange(r Rules) (upper int, err error) {
 	if err := unix.MountSetattr(unix.AT_FDCWD, "/", unix.AT_RECURSIVE, &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY}); err != nil {
 		return -1, fmt.Errorf("make all read-only: %w", err)
 	}
-	if err := empty(); err != nil {
+	if err := empty(&r); err != nil {
 		return -1, err
 	}
 	for _, t := range append(dev, shown...) {
@@ -92,7 +92,7 @@ func arrange(r Rules) (upper int, err error) {
 	if bare >= 0 {
 		upper, err = -1, unix.MoveMount(bare, "", unix.AT_FDCWD, r.Root, unix.MOVE_MOUNT_F_EMPTY_PATH)
 	} else {
-		upper, err = lay(root, r.Root, r.inner != nil)
+		upper, err = lay(root, r.Root, r.size(1<<30), r.inner != nil)
 	}
 	if err != nil {
 		return -1, fmt.Errorf("%s: %w", r.Root, err)
@@ -174,7 +174,7 @@ func (t target) bind() error {
 }
 
 // empty lays a directory of the command's own over all that is not public.
-func empty() error {
+func empty(r *Rules) error {
 	top, err := os.ReadDir("/")
 	if err != nil {
 		return err
@@ -183,9 +183,9 @@ func empty() error {
 		if !e.IsDir() || slices.Contains(public, e.Name()) {
 			continue
 		}
-		options := "size=64m,nr_inodes=64k,mode=755"
+		options := "size=" + r.size(64<<20) + ",nr_inodes=64k,mode=755"
 		if e.Name() == "tmp" {
-			options = "size=1g,nr_inodes=256k,mode=1777"
+			options = "size=" + r.size(1<<30) + ",nr_inodes=256k,mode=1777"
 		}
 		if err := unix.Mount("tend-empty", "/"+e.Name(), "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, options); err != nil {
 			return fmt.Errorf("an empty /%s: %w", e.Name(), err)
@@ -239,15 +239,15 @@ func small(size string, use func(at string) error) error {
 // trusted is an attribute as only root of the machine may set.
 const trusted = "trusted.tend"
 
-// lay lays a directory of the command's own over the root, and returns it. alike: it
+// lay lays a directory of the command's own over the root, in memory of a size, and returns it. alike: it
 // belongs to whom the root belongs, and not to this process.
-func lay(root int, path string, alike bool) (upper int, err error) {
+func lay(root int, path, size string, alike bool) (upper int, err error) {
 	over, _, err := open(path) // before something is mounted on /tmp, where it may be
 	if err != nil {
 		return -1, err
 	}
 	defer unix.Close(over)
-	err = small("1g", func(at string) error {
+	err = small(size, func(at string) error {
 		top, work := filepath.Join(at, "upper"), filepath.Join(at, "work")
 		if err := errors.Join(os.Mkdir(top, 0o755), os.Mkdir(work, 0o755)); err != nil {
 			return err

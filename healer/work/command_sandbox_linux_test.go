@@ -236,6 +236,10 @@ func TestTheLimitsOfASandboxHoldForACommand(t *testing.T) {
 	if out := g.exec("head -c 700M /dev/zero | tail | wc -c"); strings.Contains(out, "734003200") {
 		t.Errorf("one has 700 MiB of memory: %s", out)
 	}
+	// What is written is memory, too, and ends as a disk does.
+	if out := g.exec("for f in x /tmp/x; do head -c 400M /dev/zero > $f || rm $f; done; echo after"); strings.Count(out, "No space left") != 2 || !strings.HasSuffix(out, "after\n") {
+		t.Errorf("one writes 400 MiB: %s", out)
+	}
 	if out := g.exec("i=0; while [ $i -lt 200 ]; do sleep 1003 & i=$((i+1)); done; echo all 200"); strings.Contains(out, "all 200") {
 		t.Errorf("one has 200 tasks: %s", out)
 	}

@@ -24,6 +24,9 @@ func (*Shadow) Covers(string) bool { return false }
 // Harden reports nothing.
 func (*Shadow) Harden() (caps uint64, filter bool) { return 0, true }
 
+// Room reports nothing.
+func (*Shadow) Room() int64 { return 0 }
+
 // Root opens nothing.
 func (*Shadow) Root() (*os.File, uint32, error) { return nil, 0, process.ErrUnsupported }
 

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -26,10 +27,10 @@ import (
 	"github.com/tend-run/tend/process/box"
 )
 
-// Bounds of what is written in a shadow.
+// Bounds of what is written in a shadow, in bytes and in files.
 const (
-	size   = "1g"
-	inodes = "256k"
+	mostSize = 1 << 30
+	inodes   = "256k"
 )
 
 // endWait bounds how long the end of all that runs in a shadow may take.
@@ -74,7 +75,7 @@ func Make(state, scratch string, id box.ID) (_ *Shadow, err error) {
 	if err := errors.Join(os.RemoveAll(scratch), os.MkdirAll(filepath.Join(scratch, "run"), 0o700)); err != nil {
 		return nil, err
 	}
-	if s.memory, err = memory(); err != nil {
+	if s.memory, err = memory(s.Room()); err != nil {
 		return nil, fmt.Errorf("memory for what is written: %w", err)
 	}
 	if of.Disk != "" {
@@ -128,14 +129,14 @@ func (s *Shadow) spec() box.Spec {
 	return spec
 }
 
-// memory returns a detached filesystem with what an overlay needs.
-func memory() (fd int, err error) {
+// memory returns a detached filesystem of so many bytes with what an overlay needs.
+func memory(size int64) (fd int, err error) {
 	fs, err := unix.Fsopen("tmpfs", unix.FSOPEN_CLOEXEC)
 	if err != nil {
 		return -1, err
 	}
 	defer unix.Close(fs)
-	for name, value := range map[string]string{"mode": "700", "size": size, "nr_inodes": inodes} {
+	for name, value := range map[string]string{"mode": "700", "size": strconv.FormatInt(size, 10), "nr_inodes": inodes} {
 		if err := unix.FsconfigSetString(fs, name, value); err != nil {
 			return -1, err
 		}
@@ -169,6 +170,16 @@ func (s *Shadow) Covers(path string) bool {
 // Harden is what programs of the box are denied: they have these capabilities alone, a bit
 // each, and a filter of system calls.
 func (s *Shadow) Harden() (caps uint64, filter bool) { return s.of.Harden.Caps, s.of.Harden.Seccomp }
+
+// Room is how many bytes a filesystem in memory has at most: 1 GiB, or all that the programs of
+// the box may have. What is larger than the limit of memory would not end as a full disk does,
+// but with processes that are killed.
+func (s *Shadow) Room() int64 {
+	if m := s.of.Limits.Memory; m != 0 {
+		return min(m, mostSize)
+	}
+	return mostSize
+}
 
 // Root opens the root of the shadow, a path only, which shows the files of the box. ids is the
 // id outside of root inside.
