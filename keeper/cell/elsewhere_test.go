@@ -12,6 +12,9 @@ import (
 	"syscall"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/tend-run/tend/internal/poorkernel"
 	"github.com/tend-run/tend/internal/scene"
 	"github.com/tend-run/tend/keeper/cgroup"
 	"github.com/tend-run/tend/process/box"
@@ -22,6 +25,7 @@ import (
 const canHere = "TEND_TEST_CAN_HERE"
 
 func TestMain(m *testing.M) {
+	poorkernel.Main(os.Environ())
 	state := os.Getenv(canHere)
 	if state == "" {
 		os.Exit(m.Run())
@@ -85,6 +89,22 @@ func TestWhereBoxesCannotBeHadTheReasonSaysWhatToDo(t *testing.T) {
 				t.Errorf("boxes can be made: %v, %+v", made, can)
 			}
 		})
+	}
+}
+
+// TestAnOlderKernelIsNamed: the reason says which one there must be. Before Linux 6.15
+// nothing copies a detached mount.
+func TestAnOlderKernelIsNamed(t *testing.T) {
+	scene.Root(t)
+	cmd := scene.Value(poorkernel.Command(poorkernel.World{Rules: []poorkernel.Rule{
+		{Call: unix.SYS_OPEN_TREE, Arg: 2, Value: unix.AT_EMPTY_PATH | unix.OPEN_TREE_CLONE | unix.OPEN_TREE_CLOEXEC, Errno: unix.EINVAL},
+	}}, scene.Value(os.Executable())(t)))(t)
+	cmd.Env = append(os.Environ(), canHere+"="+t.TempDir())
+	cmd.Stderr = os.Stderr
+	var can box.Can
+	scene.Must(t, json.Unmarshal(scene.Value(cmd.Output())(t), &can))
+	if len(can.Missing) != 1 || can.Missing[0].Layer != "" || !strings.Contains(can.Missing[0].Reason, "Linux 6.15") {
+		t.Errorf("%+v; want all to be missing for Linux 6.15", can)
 	}
 }
 

@@ -161,10 +161,11 @@ func (p *parts) user(uid uint32) (*userParts, error) {
 		u.close()
 		return nil, fmt.Errorf("the stage of sandboxes: %w", err)
 	}
-	if u.dev, err = cloneOf(p.dev); err == nil {
-		err = mapIDs(u.dev, ns, unix.MOUNT_ATTR_RDONLY|unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NOEXEC)
+	if u.dev, err = cloneOf(p.dev); err != nil {
+		u.close()
+		return nil, fmt.Errorf("a copy of /dev (Linux 6.15): %w: %w", err, process.ErrUnsupported)
 	}
-	if err != nil {
+	if err = mapIDs(u.dev, ns, unix.MOUNT_ATTR_RDONLY|unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NOEXEC); err != nil {
 		u.close()
 		return nil, fmt.Errorf("/dev of sandboxes: %w: %w", err, process.ErrUnsupported)
 	}
