@@ -229,19 +229,19 @@ func TestACommandOfASharedProject(t *testing.T) {
 // TestTheLimitsOfASandboxHoldForACommand: it runs beside the sandbox, and has no more of the
 // machine than programs there have.
 func TestTheLimitsOfASandboxHoldForACommand(t *testing.T) {
-	g := newGroundOf(t, user{boxed: true, size: tend.SandboxSize{Memory: 256 << 20, Tasks: 32}})
-	if out := g.exec("head -c 40M /dev/zero | tail | wc -c; echo made > made.js"); !strings.HasPrefix(out, "41943040\n") || g.read("made.js") != "made\n" {
+	g := newGroundOf(t, user{boxed: true, size: tend.SandboxSize{Memory: 128 << 20, Tasks: 32}})
+	if out := g.exec("head -c 20M /dev/zero | tail | wc -c; echo made > made.js"); !strings.HasPrefix(out, "20971520\n") || g.read("made.js") != "made\n" {
 		t.Errorf("a small one does not run: %s", out)
 	}
-	if out := g.exec("head -c 700M /dev/zero | tail | wc -c"); strings.Contains(out, "734003200") {
-		t.Errorf("one has 700 MiB of memory: %s", out)
+	if out := g.exec("head -c 500M /dev/zero | tail | wc -c"); strings.Contains(out, "524288000") {
+		t.Errorf("one has 500 MiB of memory: %s", out)
 	}
 	// What is written is memory, too, and ends as a disk does.
-	if out := g.exec("for f in x /tmp/x; do head -c 400M /dev/zero > $f || rm $f; done; echo after"); strings.Count(out, "No space left") != 2 || !strings.HasSuffix(out, "after\n") {
-		t.Errorf("one writes 400 MiB: %s", out)
+	if out := g.exec("for f in x /tmp/x; do head -c 200M /dev/zero > $f || rm $f; done; echo after"); strings.Count(out, "No space left") != 2 || !strings.HasSuffix(out, "after\n") {
+		t.Errorf("one writes 200 MiB: %s", out)
 	}
-	if out := g.exec("i=0; while [ $i -lt 200 ]; do sleep 1003 & i=$((i+1)); done; echo all 200"); strings.Contains(out, "all 200") {
-		t.Errorf("one has 200 tasks: %s", out)
+	if out := g.exec("i=0; while [ $i -lt 120 ]; do sleep 1003 & i=$((i+1)); done; echo all 120"); strings.Contains(out, "all 120") {
+		t.Errorf("one has 120 tasks: %s", out)
 	}
 }
 
