@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/tend-run/tend/internal/lazyregexp"
 )
@@ -71,12 +72,15 @@ type sayer func(path, format string, args ...any)
 var scratch = lazyregexp.New(`(?i)\.(tmp|bak|orig|rej|log|pid|lock|swp)$|(^|/)(\.cache|tmp|temp|dist|build|\.next|out|coverage)/`)
 
 // losesWork says whether a line that was complete is gone. What was begun and not
-// finished (a bracket or a quote is open) may go: it is what broke the file. So may a
-// number, or whether something is on: there is no other way to take back a wrong one.
+// finished (a bracket or a quote is open, a value is missing) may go: it is what broke the
+// file. So may a slip of a key or two within a line, a number, or whether something is on:
+// there is no other way to take back a wrong one.
 func losesWork(before, after string) bool {
 	for _, h := range hunks(before, after) {
 		for _, line := range h.removed {
-			same := func(s string) bool { return literal.ReplaceAllString(s, "0") == literal.ReplaceAllString(line, "0") }
+			same := func(s string) bool {
+				return slip(line, s) || literal.ReplaceAllString(s, "0") == literal.ReplaceAllString(line, "0")
+			}
 			if complete(line) && !slices.ContainsFunc(h.added, same) {
 				return true
 			}
@@ -87,8 +91,43 @@ func losesWork(before, after string) bool {
 
 var literal = lazyregexp.New(`-?\b\d+(\.\d+)?\b|\b(true|false|null|True|False|None)\b`)
 
+// maxSlip is how many letters and digits of a line may be wrong without being work.
+const maxSlip = 2
+
+// slip says whether a line has no more than a slip that another one does not have: signs,
+// and a few letters within a word. A whole word is work.
+func slip(line, other string) bool {
+	a, b := []rune(line), []rune(other)
+	from, to := 0, len(a)
+	for from < to && from < len(b) && a[from] == b[from] {
+		from++
+	}
+	for b = b[from:]; to > from && len(b) > 0 && a[to-1] == b[len(b)-1]; to-- {
+		b = b[:len(b)-1]
+	}
+	word := func(i int) bool { return i >= 0 && i < len(a) && (unicode.IsLetter(a[i]) || unicode.IsDigit(a[i])) }
+	letters := 0
+	for i := from; i < to; i++ {
+		if !word(i) {
+			continue
+		}
+		begin := i
+		for i+1 < to && word(i+1) {
+			i++
+		}
+		letters += i + 1 - begin
+		if !word(begin-1) && !word(i+1) {
+			return false
+		}
+	}
+	return letters <= maxSlip
+}
+
+// unfinished is the end of a line that waits for a value or a name.
+var unfinished = lazyregexp.New(`(?:=|[^=]=>|[+*&|]|\b(?:const|let|var|import|from|new|function|def|class|await|extends|typeof|instanceof|lambda|elif))\s*;?$`)
+
 func complete(line string) bool {
-	if len(line) < 4 || strings.HasPrefix(line, "<<<<<<<") || strings.HasPrefix(line, ">>>>>>>") || strings.HasPrefix(line, "=======") {
+	if len(line) < 4 || unfinished.MatchString(line) || strings.HasPrefix(line, "<<<<<<<") || strings.HasPrefix(line, ">>>>>>>") || strings.HasPrefix(line, "=======") {
 		return false
 	}
 	var open []rune

@@ -190,6 +190,14 @@ var catalogue = []struct{ name, path, before, after, want string }{
 	{"an unused import removed", "a.go", "import (\n\t\"fmt\"\n\t\"os\"\n)\n\nfunc main() { os.Exit(run()) }\n", "import (\n\t\"os\"\n)\n\nfunc main() { os.Exit(run()) }\n", ""},
 	{"a goroutine removed", "a.go", "go poll(ctx)\nserve()\n", "serve()\n", "work that the program did"},
 	{"a Go function made constant", "a.go", "func Total(x []int) int {\n\ts := 0\n\tfor _, v := range x {\n\t\ts += v\n\t}\n\treturn s\n}\n", "func Total(x []int) int {\n\treturn 0\n}\n", "Total does nothing any more"},
+	// Answers that something is wrong.
+	{"a 503 removed", "a.js", "app.get('/health', (q, r) => {\n  if (!db.ok) {\n    r.statusCode = 503;\n    return r.end('db');\n  }\n  r.end(db.name);\n});\n", "app.get('/health', (q, r) => {\n  r.end(db.name);\n});\n", "an answer that something is wrong"},
+	{"a choice of statuses removed", "a.js", "res.status(ok() ? 200 : 503).end(ok());\n", "res.status(200).end(ok());\n", "an answer that something is wrong"},
+	{"a condition turned round", "a.js", "if (ok()) return res.status(500).end();\nres.end();\n", "if (!ok()) return res.status(500).end();\nres.end();\n", ""},
+	{"a wrong status corrected", "a.js", "res.writeHead(500);\nres.end('ok');\n", "res.writeHead(200);\nres.end('ok');\n", ""},
+	{"a 500 of Python removed", "a.py", "def do_GET(s):\n    if greet() != 'hi':\n        s.send_response(500)\n    s.end()\n", "def do_GET(s):\n    s.end()\n", "an answer that something is wrong"},
+	{"a 503 of Flask removed", "a.py", "if not db:\n    return jsonify(error='db'), 503\nreturn 'ok'\n", "return 'ok'\n", "an answer that something is wrong"},
+	{"a 503 of Go removed", "a.go", "if !ready() {\n\thttp.Error(w, \"no\", http.StatusServiceUnavailable)\n\treturn\n}\nready()\n", "ready()\n", "an answer that something is wrong"},
 	// Data and variables.
 	{"data emptied", "data/queue.json", `[{"id":"a"},{"id":"b"}]`, "[]\n", "all data was removed"},
 	{"an entry removed", "data/queue.json", `[{"id":"a"},{"id":"b"}]`, `[{"id":"a"}]`, "entries or settings were removed"},
@@ -247,6 +255,12 @@ func TestUncommittedWorkIsNotThrownAway(t *testing.T) {
 		{"a();\nb();\nif (x >= 1\n", "a();\n", false},
 		{"{\n  \"title\": \"My Notes\",\n  \"theme\": \"pl", "{\n  \"title\": \"Notes\",\n  \"theme\": \"plain\"\n}\n", false},
 		{"{ \"everyMs\": 0, \"on\": false }\n", "{ \"everyMs\": 200, \"on\": true }\n", true},
+		{"{\"name\": \"app\",, \"private\": true}\n", "{\"name\": \"app\", \"private\": true}\n", true},
+		{"const a = reqiure('./a');\n", "const a = require('./a');\n", true},
+		{"const a = require('./mine');\n", "const a = require('./a');\n", false},
+		{"a();\nconst total = ;\n", "a();\n", true},
+		{"a();\nimport\n", "a();\n", true},
+		{"a();\nb(c)\n", "a();\n", false},
 		{"a();\n<<<<<<< HEAD\n=======\n>>>>>>> x\n", "a();\n", true},
 	} {
 		got := agent.Suspicious([]agent.FileDiff{{Path: "lib/a.js", Before: c.before, After: c.after, Dirty: true, AtHead: true}})

@@ -36,11 +36,19 @@ var (
 
 const constant = `(?:-?\d+|null|undefined|void 0|true|false|None|True|False|nil|''|""|` + "``" + `|\{\s*\}|\[\s*\]|\(\s*\{\s*\}\s*\))`
 
+// inCondition is the line of a condition, and two below.
+const inCondition = `\b(?:if|else|catch|except|case|switch)\b[^\n]{0,200}(?:\n[^\n]{0,200}){0,2}?`
+
+const goFailure = `(?:5\d\d\b|http\.Status(?:InternalServerError|BadGateway|ServiceUnavailable|GatewayTimeout))`
+
 var rules = []counted{
 	gone(inJS, "a check that throws was removed", `\bthrow\b`),
 	gone(inPy, "a check that raises was removed", `\braise\b`),
 	gone(inJS, "an assertion was removed", `\bassert\w*(\.\w+)*\s*\(`),
 	gone(inPy, "an assertion was removed", `(?m)^\s*assert\b`),
+	gone(inJS, "an answer that something is wrong was removed", inCondition+`(?:[sS]tatus(?:Code)?\s*(?:=|\(|:)|\bwriteHead\(|\bsendStatus\()\s*5\d\d\b|\?[^\n]{0,80}\b5\d\d\b`),
+	gone(inPy, "an answer that something is wrong was removed", inCondition+`(?:\bstatus(?:_code)?\s*=|\bsend_(?:response|error)\(|\babort\(|\bHTTPException\(|\breturn\b[^\n]{0,120},)\s*5\d\d\b`),
+	gone(inGo, "an answer that something is wrong was removed", inCondition+`(?:\bhttp\.Error\([^\n]*|\.(?:WriteHeader|JSON|String|Status|AbortWithStatus\w*|NewError)\(\s*)`+goFailure),
 	gone(inGo, "an error is no longer checked", `\berr\s*!=\s*nil\b`),
 	gone(inCode, "the program no longer ends where it did", `\bprocess\.(exit|abort)\s*\(|\bsys\.exit\s*\(|\bos\._exit\s*\(|\bos\.Exit\(|\blog\.Fatal\w*\(|\bpanic\(`),
 	gone(inJS, "work that the program did was removed", `\bset(Interval|Timeout|Immediate)\s*\(|\.(start|schedule|listen|subscribe|connect|poll|watch|process|consume)\s*\(|\bcron\.\w+\(`),

@@ -3,6 +3,7 @@ package playbook
 import (
 	"encoding/json"
 	"path"
+	"path/filepath"
 	"regexp"
 	"strings"
 )
@@ -118,7 +119,11 @@ func (p *project) words() []string {
 func (l *lock) holds(p *project, name string) bool {
 	if l.npm != nil {
 		for key, e := range l.npm.Packages {
-			if !e.Link && (key == "node_modules/"+name || strings.HasSuffix(key, "/node_modules/"+name)) {
+			if key != "node_modules/"+name && !strings.HasSuffix(key, "/node_modules/"+name) {
+				continue
+			}
+			// A link leads to a package of the same repository, as in a workspace.
+			if !e.Link || filepath.IsLocal(e.Resolved) && p.isFile(path.Join(l.dir, e.Resolved, "package.json")) {
 				return true
 			}
 		}

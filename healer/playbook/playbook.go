@@ -25,11 +25,13 @@ type Evidence struct {
 	// working directory of the service, in or below Root; if it is elsewhere, nothing
 	// matches.
 	Root, Dir string
-	Service   string
-	Argv      []string // a line is /bin/sh, -c, LINE
-	Env       map[string]string
-	Signal    Signal
-	Exit      *process.Exit // of the newest run; nil: it has not ended
+	// Alias is Root as its user names it, by symbolic links; "" for none.
+	Alias   string
+	Service string
+	Argv    []string // a line is /bin/sh, -c, LINE
+	Env     map[string]string
+	Signal  Signal
+	Exit    *process.Exit // of the newest run; nil: it has not ended
 	// Log is what was written since the newest start, on both streams. Of more than
 	// MaxLog bytes the last are read.
 	Log   string

@@ -87,11 +87,12 @@ func (p *project) below(name, dir string) (rel string, ok bool) {
 		return "", false
 	}
 	if path.IsAbs(name) {
-		rel, err := filepath.Rel(p.Root, path.Clean(name))
-		if err != nil || !filepath.IsLocal(rel) || rel == "." {
-			return "", false
+		for _, root := range []string{p.Root, p.Alias} {
+			if rel, err := filepath.Rel(root, path.Clean(name)); root != "" && err == nil && filepath.IsLocal(rel) {
+				return filepath.ToSlash(rel), rel != "."
+			}
 		}
-		return filepath.ToSlash(rel), true
+		return "", false
 	}
 	rel = path.Join(dir, name)
 	return rel, rel != "." && filepath.IsLocal(rel)

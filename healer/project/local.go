@@ -27,6 +27,7 @@ const healDir = ".tend/heal"
 // Local is a project that this process works on, with its own rights.
 type Local struct {
 	c     Config
+	alias string // the root as the configuration names it
 	guard *guard.Guard
 	free  *guard.Guard // for what a person has allowed; nil: nobody has yet
 	books *playbook.Books
@@ -46,6 +47,7 @@ func Open(c Config) (*Local, Opened, error) {
 	if err != nil {
 		return nil, o, fmt.Errorf("the project's directory cannot be opened: %w", err)
 	}
+	alias := c.Root
 	c.Root, o.Root = root, root
 	own := c.Redact == nil
 	if own {
@@ -62,7 +64,7 @@ func Open(c Config) (*Local, Opened, error) {
 			o.Variables = append(o.Variables, data)
 		}
 	}
-	l := &Local{c: c}
+	l := &Local{c: c, alias: alias}
 	if l.guard, err = guard.Open(guard.Config{Root: root, Protected: c.Protected, Files: c.Files}); err != nil {
 		return nil, o, fmt.Errorf("the project's directory cannot be opened: %w", err)
 	}
@@ -92,7 +94,11 @@ func (l *Local) Root() string { return l.c.Root }
 
 // Match implements Project.
 func (l *Local) Match(ctx context.Context, e playbook.Evidence) ([]playbook.Plan, error) {
-	e.Root = l.c.Root
+	e.Root, e.Alias = l.c.Root, l.alias
+	// The service's directory may be named by a symbolic link, as the root may.
+	if dir, err := filepath.EvalSymlinks(e.Dir); err == nil {
+		e.Dir = dir
+	}
 	return l.books.Match(ctx, e), nil
 }
 

@@ -187,8 +187,9 @@ func (w *worker) carry(ctx context.Context, try int, a playbook.Action) (string,
 			return "", err
 		}
 		return w.must(ctx, command{
-			argv: []string{"git", "-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "checkout-index", "--", path.Base(full)},
-			dir:  path.Dir(full), env: gitEnv(w.environ()), time: commandTime,
+			// From the root: the file's own directory may be gone, too.
+			argv: []string{"git", "-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "checkout-index", "--", a.Path},
+			dir:  w.project.Root(), env: gitEnv(w.environ()), time: commandTime,
 		})
 	case playbook.Remove:
 		return "removed " + a.Path, w.project.MoveAside(ctx, try, a.Path)

@@ -104,7 +104,7 @@ class Run:
 
     def config(self):
         s = self.spec
-        service = {"command": s["start"], "cwd": "app", "env": {"PORT": str(self.port), "STATE": str(self.state), **s.get("env", {})},
+        service = {"command": s["start"], "cwd": s.get("cwd", "app"), "env": {"PORT": str(self.port), "STATE": str(self.state), **s.get("env", {})},
                    "health": {"http": f"http://127.0.0.1:{self.port}{s['health']}", "interval": "500ms", "timeout": "1s", **s.get("service", {}).get("health", {})}}
         if "log" in s:
             service["log"] = {"pattern": re.escape(s["log"]["last_line_contains"]), "quiet": f"{s['log']['quiet_s']}s"}

@@ -1,0 +1,3 @@
+const { polite } = require('./polite');
+
+exports.greet = (name) => polite('Hello, ' + name);

@@ -1,0 +1,1 @@
+exports.polite = (text) => text + '!';
