@@ -1,6 +1,7 @@
 package healer
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"path/filepath"
@@ -65,7 +66,11 @@ type Order struct {
 	Healer *config.Healer  `json:"healer"`
 	// Service is the name of Rules, which is not in its JSON.
 	Service string `json:"service"`
-	Signal  Signal `json:"signal"`
+	// SandboxID is that of the sandbox which Rules name, when the order was written; "": there
+	// is none, or it was not known, as of orders of earlier versions. Another sandbox of the
+	// same name is another place.
+	SandboxID string `json:"sandbox_id,omitempty"`
+	Signal    Signal `json:"signal"`
 	// DryRun: only what would be tried is found out.
 	DryRun bool      `json:"dry_run,omitempty"`
 	At     time.Time `json:"at"`
@@ -108,6 +113,14 @@ func ReadOrder(dir string) (*Order, error) {
 	}
 	o.Rules.Name = o.Service
 	return o, nil
+}
+
+// SandboxKey finds the sandbox of the service; "": it runs on the machine.
+func (o *Order) SandboxKey() string {
+	if o.Rules.Sandbox == "" {
+		return ""
+	}
+	return cmp.Or(o.SandboxID, o.Rules.Sandbox)
 }
 
 // Path is that of a file of the episode.

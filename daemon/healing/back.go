@@ -95,21 +95,26 @@ func (h *Healing) openBack(id string) (string, error) {
 	if why != "" {
 		return "", &refusedError{why}
 	}
+	sandbox, err := h.sandboxThen(o, o.SandboxID, o.At)
+	if err != nil {
+		return "", err
+	}
 	back := &healer.Back{Episode: id, Commit: s.Committed}
 	if s.Committed == "" {
 		back.Undo = o.Path(healer.UndoFile)
 	}
-	return h.launchBack(o, back, "the repair "+id)
+	return h.launchBack(o, sandbox, back, "the repair "+id)
 }
 
-// launchBack begins to take back what the worker of an order has changed.
-func (h *Healing) launchBack(o *healer.Order, back *healer.Back, what string) (string, error) {
+// launchBack begins to take back what the worker of an order has changed, in the sandbox with an
+// ID or on the machine.
+func (h *Healing) launchBack(o *healer.Order, sandbox string, back *healer.Back, what string) (string, error) {
 	now := time.Now()
 	rules := *h.declared.Healer
 	rules.LLM, rules.Root = nil, o.Healer.Root
 	begun := &healer.Order{
 		ID: newID(now), StateDir: h.c.StateDir, Keys: h.store.path(declaredFile), URL: h.c.URL, File: o.File,
-		Rules: o.Rules, Healer: &rules, Service: o.Service, At: now,
+		Rules: o.Rules, Healer: &rules, Service: o.Service, SandboxID: sandbox, At: now,
 		Signal: healer.Signal{Kind: "rollback", Text: "somebody wants " + what + " taken back", At: now},
 		Back:   back,
 	}

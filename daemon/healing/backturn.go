@@ -56,7 +56,11 @@ func (h *Healing) openBackTurn(name, id string, said int64) (string, error) {
 	if err := canTakeBack(t, said); err != nil {
 		return "", err
 	}
-	return h.launchBack(t.order, &healer.Back{Episode: name, Turn: said, Undo: chat.TurnFile(t.order.Dir, said)}, fmt.Sprintf("what turn %d of the chat %s has changed", said, id))
+	sandbox, err := h.sandboxOfTurn(t.order, chat.TurnFile(t.order.Dir, said))
+	if err != nil {
+		return "", err
+	}
+	return h.launchBack(t.order, sandbox, &healer.Back{Episode: name, Turn: said, Undo: chat.TurnFile(t.order.Dir, said)}, fmt.Sprintf("what turn %d of the chat %s has changed", said, id))
 }
 
 // canTakeBack says why there is nothing to take a turn back by; nil: there is.
@@ -80,10 +84,35 @@ func canTakeBack(t *talk, said int64) error {
 		return nothing("the turn cannot be taken back: a call of it was broken off, and what that has changed is not known; see what it has shown, and git")
 	case kept.Why != "":
 		return nothing("the turn cannot be taken back: " + kept.Why)
+	case kept.Sandbox != nil && hasMoved(t.order, *kept.Sandbox):
+		return nothing("the turn cannot be taken back: its service has moved to another sandbox since, or to the machine, or from it")
 	case kept.Undo == nil:
 		return nothing("there is nothing to go back to: the turn has changed nothing")
 	}
 	return nil
+}
+
+// hasMoved reports whether a turn was elsewhere than the newest one, whose order it is: in the
+// sandbox with an ID, or, "", on the machine.
+func hasMoved(o *healer.Order, id string) bool {
+	return (id == "") != (o.Rules.Sandbox == "") || o.SandboxID != "" && o.SandboxID != id
+}
+
+// sandboxOfTurn is the ID of the sandbox that a turn has worked in, by its file; "": it was on the
+// machine. The order is that of the newest turn.
+func (h *Healing) sandboxOfTurn(o *healer.Order, file string) (string, error) {
+	kept, err := chat.ReadTurn(file)
+	if err != nil {
+		return "", err
+	}
+	if kept.Sandbox != nil {
+		return *kept.Sandbox, nil
+	}
+	info, err := os.Lstat(file)
+	if err != nil {
+		return "", err
+	}
+	return h.sandboxThen(o, "", info.ModTime())
 }
 
 // tookTurnBack writes down in the chat that a turn was taken back, once, and forgets what it

@@ -39,12 +39,13 @@ type change struct {
 
 // FileBefore returns what a file was before the newest repair or turn of a chat that has
 // changed it, and was not taken back, as far as is kept; without ChangedBy there is none. name
-// is the file's absolute path, in a sandbox by one of its names, or on the machine if there are
-// none. Of the project nothing is read: whoever asks has checked who may.
+// is the file's absolute path, in the sandbox of which the ID and the name are given, or on the
+// machine without. Of the project nothing is read: whoever asks has checked who may.
 func (h *Healing) FileBefore(ctx context.Context, sandbox []string, name string) (*tendv1.FileBeforeResponse, error) {
 	h.comparing.Lock() // what is kept may be large
 	defer h.comparing.Unlock()
-	all := slices.Concat(h.repairs(sandbox), h.turns(sandbox))
+	where := h.spaceOf(ctx, sandbox)
+	all := slices.Concat(h.repairs(where), h.turns(where))
 	slices.SortStableFunc(all, func(a, b change) int { return b.at.Compare(a.at) })
 	read := int64(0)
 	for _, c := range all {
@@ -102,20 +103,18 @@ func below(root, name string) string {
 	return rel
 }
 
-// isIn reports whether an order is for a project in a sandbox with one of these names, or on
-// the machine.
-func isIn(o *healer.Order, sandbox []string) bool {
-	if len(sandbox) == 0 {
-		return o.Rules.Sandbox == ""
-	}
-	return o.Rules.Sandbox != "" && slices.Contains(sandbox, o.Rules.Sandbox) // a sandbox may have no name
-}
-
 // repairs are those that have changed a project for good, or are about to.
-func (h *Healing) repairs(sandbox []string) (all []change) {
+func (h *Healing) repairs(where *space) (all []change) {
 	for _, id := range h.store.episodes() {
 		o, err := healer.ReadOrder(h.store.episode(id))
-		if err != nil || o.Back != nil || o.DryRun || !isIn(o, sandbox) {
+		if err != nil || o.Back != nil || o.DryRun {
+			continue
+		}
+		var in *string
+		if o.SandboxID != "" {
+			in = &o.SandboxID
+		}
+		if !where.had(o.Rules.Sandbox, in, o.At) {
 			continue
 		}
 		entries, err := healer.ReadJournal(o.Path(healer.JournalFile))
@@ -136,14 +135,14 @@ func (h *Healing) repairs(sandbox []string) (all []change) {
 }
 
 // turns are those of chats that were not taken back.
-func (h *Healing) turns(sandbox []string) (all []change) {
+func (h *Healing) turns(where *space) (all []change) {
 	for _, id := range h.store.chats() {
 		dir := h.store.chat(id)
 		if forgotten(dir) {
 			continue
 		}
 		o, err := healer.ReadOrder(dir)
-		if err != nil || !isIn(o, sandbox) {
+		if err != nil {
 			continue
 		}
 		for _, said := range chat.Turns(dir) {
@@ -157,6 +156,9 @@ func (h *Healing) turns(sandbox []string) (all []change) {
 				t, err := chat.ReadTurn(path)
 				if err != nil {
 					return nil, false, err
+				}
+				if !where.had(o.Rules.Sandbox, t.Sandbox, c.at) { // the order is the newest turn's
+					return nil, false, fs.ErrNotExist
 				}
 				return t.Undo, t.Lost, nil
 			}

@@ -181,6 +181,7 @@ func (h *Healing) talkOrder(id string) (*healer.Order, error) {
 	o := &healer.Order{
 		ID: id, Dir: h.store.chat(id), StateDir: h.c.StateDir, Keys: h.store.path(declaredFile), URL: h.c.URL, File: d.File,
 		Rules: rules.Rules, Healer: d.Healer, Service: d.Service, At: time.Now(),
+		SandboxID: h.sandboxNow(rules.Rules),
 	}
 	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
 		return nil, err

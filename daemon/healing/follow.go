@@ -165,7 +165,7 @@ func (h *Healing) inPlace(ctx context.Context, f *follower) bool {
 }
 
 func (h *Healing) isAway(ctx context.Context, o *healer.Order) bool {
-	key := o.Rules.Sandbox
+	key := o.SandboxKey()
 	return key != "" && h.c.Away != nil && h.c.Away(ctx, key)
 }
 

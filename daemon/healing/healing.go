@@ -39,6 +39,9 @@ type Config struct {
 	HTTP       *http.Client // for reports; nil: one of its own
 	// Away reports whether a sandbox is there, and is not ready; nil: there are none.
 	Away func(ctx context.Context, sandbox string) bool
+	// Sandbox returns the ID of the sandbox with a name or ID, and when it was made; "": there
+	// is none, or that is not known. Nil: there are none.
+	Sandbox func(ctx context.Context, sandbox string) (id string, made time.Time)
 	// Watch calls changed with the path of what changes below a directory, of a sandbox if
 	// one is named, with the rights of a user there, until ctx ends. Needed with Away.
 	Watch func(ctx context.Context, sandbox, user, dir string, changed func(path string)) error

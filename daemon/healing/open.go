@@ -39,6 +39,7 @@ func (h *Healing) open(signal healer.Signal, asked, dry bool) (string, error) {
 	o := &healer.Order{
 		ID: id, Dir: h.store.episode(id), StateDir: h.c.StateDir, Keys: h.store.path(declaredFile), URL: h.c.URL, File: d.File,
 		Rules: rules.Rules, Healer: d.Healer, Service: d.Service, Signal: signal, DryRun: dry, At: now,
+		SandboxID: h.sandboxNow(rules.Rules),
 	}
 	was := h.state
 	if !dry {

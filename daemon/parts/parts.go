@@ -239,7 +239,7 @@ func Open(c Config) (*Set, error) {
 	if len(c.Program) > 0 && c.URL != "" {
 		repair = healing.Open(healing.Config{
 			Manager: c.Manager, Dir: filepath.Join(c.StateDir, "healing"), StateDir: c.StateDir, Program: c.Program, URL: c.URL, Token: string(c.Token), Log: c.Log,
-			Away: awayIn(boxes), Watch: watchIn(boxes),
+			Away: awayIn(boxes), Sandbox: idIn(boxes), Watch: watchIn(boxes),
 		})
 		sc.Healer = repair
 	}

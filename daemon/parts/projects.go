@@ -2,6 +2,7 @@ package parts
 
 import (
 	"context"
+	"time"
 
 	"github.com/tend-run/tend/driver"
 	"github.com/tend-run/tend/files"
@@ -16,6 +17,21 @@ func awayIn(boxes driver.Driver) func(context.Context, string) bool {
 		}
 		in, err := s.Info(ctx)
 		return err == nil && in.State != driver.Ready
+	}
+}
+
+// idIn finds the ID of a sandbox, and when it was made.
+func idIn(boxes driver.Driver) func(context.Context, string) (string, time.Time) {
+	return func(ctx context.Context, key string) (string, time.Time) {
+		s, err := boxes.Get(ctx, key)
+		if err != nil {
+			return "", time.Time{}
+		}
+		in, err := s.Info(ctx)
+		if err != nil {
+			return "", time.Time{}
+		}
+		return string(in.ID), in.Created
 	}
 }
 

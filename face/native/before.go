@@ -14,8 +14,8 @@ import (
 // Kept is what repairs and chats keep of the files that they have changed.
 type Kept interface {
 	// FileBefore returns what a file was before the newest repair or turn of a chat that has
-	// changed it; without ChangedBy there is none. path is absolute, in a sandbox by one of
-	// its names, or on the machine if there are none.
+	// changed it; without ChangedBy there is none. path is absolute, in the sandbox of
+	// which the ID and the name are given, or on the machine without.
 	FileBefore(ctx context.Context, sandbox []string, path string) (*tendv1.FileBeforeResponse, error)
 }
 

@@ -29,6 +29,9 @@ const (
 // Turn is what one turn has changed in the project.
 type Turn struct {
 	Root string `json:"root"` // of the project
+	// Sandbox is the ID of the one that the project is in; "": it is on the machine. Nil: an
+	// earlier version has not said.
+	Sandbox *string `json:"sandbox,omitempty"`
 	// Call is the number, among all that were begun, of the newest call that is in it.
 	Call int              `json:"call"`
 	Undo *checkpoint.Undo `json:"undo,omitempty"` // nil: nothing is kept
@@ -58,18 +61,23 @@ func ReadTurn(path string) (*Turn, error) {
 }
 
 // KeepCall adds what a call has changed to what is kept of its turn, and removes what is kept
-// of turns that are too old. why says why it cannot be taken back. A call that is in it already
-// is not added again.
-func KeepCall(dir, root string, said int64, call int, u *checkpoint.Undo, why string) error {
+// of turns that are too old. sandbox is the ID of the one that the project is in, "" on the
+// machine. why says why it cannot be taken back. A call that is in it already is not added
+// again.
+func KeepCall(dir, root, sandbox string, said int64, call int, u *checkpoint.Undo, why string) error {
 	path := TurnFile(dir, said)
 	t, err := ReadTurn(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		t, err = &Turn{Root: root}, nil
+		t, err = &Turn{Root: root, Sandbox: &sandbox}, nil
 	}
 	if err != nil || t.Call >= call {
 		return err
 	}
-	if t.Root != root && why == "" {
+	switch {
+	case why != "":
+	case t.Sandbox != nil && *t.Sandbox != sandbox:
+		why, u = "the service was moved to another sandbox meanwhile", nil
+	case t.Root != root:
 		why = "the project was moved meanwhile"
 	}
 	joined, apart := t.Undo.Join(u)

@@ -38,7 +38,7 @@ func TestACallIsKeptOnce(t *testing.T) {
 	dir := t.TempDir()
 	keep := func(call int, u *checkpoint.Undo, why string) *Turn {
 		t.Helper()
-		scene.Must(t, KeepCall(dir, "/app", 7, call, u, why))
+		scene.Must(t, KeepCall(dir, "/app", "", 7, call, u, why))
 		return scene.Value(ReadTurn(TurnFile(dir, 7)))(t)
 	}
 	if _, err := ReadTurn(TurnFile(dir, 7)); !errors.Is(err, fs.ErrNotExist) {
@@ -60,8 +60,8 @@ func TestACallIsKeptOnce(t *testing.T) {
 	if kept := keep(7, nil, "another reason"); !strings.Contains(kept.Why, "by somebody else") {
 		t.Errorf("the last: %+v", kept)
 	}
-	scene.Must(t, KeepCall(dir, "/moved", 8, 8, nil, ""))
-	scene.Must(t, KeepCall(dir, "/app", 8, 9, undo(t, "a", "1", "2"), ""))
+	scene.Must(t, KeepCall(dir, "/moved", "", 8, 8, nil, ""))
+	scene.Must(t, KeepCall(dir, "/app", "", 8, 9, undo(t, "a", "1", "2"), ""))
 	if kept := scene.Value(ReadTurn(TurnFile(dir, 8)))(t); !strings.Contains(kept.Why, "moved") {
 		t.Errorf("of two projects: %+v", kept)
 	}
@@ -71,7 +71,7 @@ func TestACallIsKeptOnce(t *testing.T) {
 func TestOldTurnsGo(t *testing.T) {
 	dir := t.TempDir()
 	for said := range int64(keepTurns + 5) {
-		scene.Must(t, KeepCall(dir, "/app", said+1, int(said)+1, undo(t, "a", "1", "2"), ""))
+		scene.Must(t, KeepCall(dir, "/app", "", said+1, int(said)+1, undo(t, "a", "1", "2"), ""))
 	}
 	if all := Turns(dir); len(all) != keepTurns || all[0] != 6 || all[keepTurns-1] != keepTurns+5 {
 		t.Errorf("there are %v", all)
@@ -79,7 +79,7 @@ func TestOldTurnsGo(t *testing.T) {
 	for said := range int64(5) { // they have 20 MiB each, and the newest is kept in any case
 		scene.Must(t, os.Truncate(TurnFile(dir, keepTurns+1+said), 20<<20))
 	}
-	scene.Must(t, KeepCall(dir, "/app", 100, 100, nil, ""))
+	scene.Must(t, KeepCall(dir, "/app", "", 100, 100, nil, ""))
 	if all := Turns(dir); len(all) != 4 || all[3] != 100 {
 		t.Errorf("there are %v", all)
 	}

@@ -327,7 +327,7 @@ func (t *talker) changed(ctx context.Context, n int) (diff string, err error) {
 
 // keep keeps what a call has changed.
 func (t *talker) keep(n int, u *checkpoint.Undo, why string) error {
-	err := chat.KeepCall(t.order.Dir, t.project.Root(), t.chat.State().LastSaid, n, u, why)
+	err := chat.KeepCall(t.order.Dir, t.project.Root(), t.boxID, t.chat.State().LastSaid, n, u, why)
 	if err == nil {
 		t.kept = max(t.kept, n)
 	}

@@ -64,6 +64,7 @@ func (g *ground) enter(d *testdaemon.Daemon, c *tend.Client, base string, who us
 	})
 	o := g.w.order
 	o.StateDir, o.Rules.Sandbox, o.Rules.Cwd, o.Healer.Root = d.StateDir(), "home", g.root, g.root
+	o.SandboxID = scene.Value(g.box.ID(g.Context()))(g.T)
 	scene.Must(g, g.w.findPlace(g.Context()))
 }
 

@@ -39,12 +39,16 @@ const (
 // findPlace finds where the service runs. There is no place if its sandbox is gone.
 func (w *worker) findPlace(ctx context.Context) error {
 	w.there = w.client
-	key := w.order.Rules.Sandbox
+	key := w.order.SandboxKey()
 	if key == "" {
 		return nil
 	}
 	box, err := w.client.Sandbox(ctx, key)
-	if errors.Is(err, process.ErrNotFound) {
+	var in tend.SandboxInfo
+	if err == nil {
+		in, err = box.Info(ctx)
+	}
+	if errors.Is(err, process.ErrNotFound) || err == nil && w.isAnother(&in) {
 		w.gone = true
 		return nil
 	}
@@ -54,8 +58,18 @@ func (w *worker) findPlace(ctx context.Context) error {
 	if w.box, err = box.Passive(ctx); err != nil {
 		return err
 	}
+	w.boxID = in.ID
 	w.there, err = w.box.Look(ctx)
 	return err
+}
+
+// isAnother reports whether a sandbox that was found is not that of the order: it was made later,
+// and has the name now, or even the ID for a name.
+func (w *worker) isAnother(in *tend.SandboxInfo) bool {
+	if w.order.SandboxID != "" {
+		return in.ID != w.order.SandboxID
+	}
+	return in.Created.After(w.order.At)
 }
 
 // away says why nothing can be done in the sandbox of the service; "": it can. A sandbox that

@@ -55,6 +55,7 @@ type worker struct {
 	project project.Project // nil: it cannot be opened
 	there   *tend.Client    // processes where the service runs
 	box     *tend.Sandbox   // that it runs in; nil: it runs on the machine
+	boxID   string          // of box
 	gone    bool            // its sandbox is
 	ours    process.ID      // of the process that works on the project in a sandbox
 	inside  string          // user of that process, as process.Spec has it; "": root

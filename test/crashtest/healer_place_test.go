@@ -405,7 +405,8 @@ func reaches(t *testing.T, d *daemon, step healer.Action) bool {
 }
 
 // While its sandbox is paused or stopped a repair waits, also for another worker; it goes on
-// once the sandbox does, and ends with a sandbox that is removed.
+// once the sandbox does, and ends with a sandbox that is removed. The next one of that name has
+// nothing to do with it.
 func TestARepairWaitsForItsSandbox(t *testing.T) {
 	t.Parallel()
 	d := serve(t)
@@ -457,10 +458,24 @@ func TestARepairWaitsForItsSandbox(t *testing.T) {
 		p.untouched()
 		service(t, c, "web", "ready", isReady)
 	}
+	helped := repaired(t, c).ID
 	begin()
 	scene.Must(t, box.Destroy(t.Context()))
 	if e := repaired(t, c); e.Status != tend.HealBroken || e.Dirty || !strings.Contains(e.Why, "its sandbox home is not there any more") {
 		t.Errorf("removed: it is %+v", e.Episode)
+	}
+	scene.Must(t, c.StopServices(t.Context()))
+	at, _ = elsewhere["a sandbox"](t, c)
+	part := filepath.Join(dir, "part.txt")
+	scene.Must(t, at.write(part, "good\n"))
+	if b := scene.Value(at.(inside).box.Files().Before(t.Context(), part))(t); b.ChangedBy != "" || b.Content != nil {
+		t.Errorf("in the next sandbox of that name, before a repair of the one before the file was %+v", b)
+	}
+	if _, err := c.RollBack(t.Context(), helped); err == nil || !strings.Contains(err.Error(), "its sandbox home is not there any more") {
+		t.Errorf("in the next sandbox of that name a repair is taken back: %v", err)
+	}
+	if text, err := at.read(part); text != "good\n" {
+		t.Errorf("in the next sandbox of that name the part is %q, %v", text, err)
 	}
 }
 
