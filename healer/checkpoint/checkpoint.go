@@ -184,6 +184,7 @@ func (p *Point) take(ctx context.Context) error {
 		}
 		if err == nil {
 			p.taken, err = p.takeGit(ctx)
+			p.git.hand(ctx)
 		}
 	} else {
 		p.taken, err = p.takePlain(ctx)

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/tend-run/tend/internal/scene"
@@ -471,4 +472,46 @@ func (w *world) headTree() map[string]string {
 		files[path] = text[6:]
 	}
 	return files
+}
+
+// TestARepositoryStaysItsOwners: root, which works on the project of somebody else, leaves no
+// directory in its repository in which they could make no file, nor a log that they could not
+// append to.
+func TestARepositoryStaysItsOwners(t *testing.T) {
+	w := newWorld(t, true, map[string]string{"a.txt": "a\n", "b.txt": "b\n"})
+	w.git("branch", "other")
+	scene.Must(t, os.RemoveAll(w.path(".git/logs")))
+	const owner = 65534
+	own := func(wrong func(name string, d fs.DirEntry)) {
+		scene.Must(t, filepath.WalkDir(w.root, func(name string, d fs.DirEntry, err error) error {
+			if err == nil {
+				wrong(name, d)
+			}
+			return err
+		}))
+	}
+	own(func(name string, _ fs.DirEntry) { scene.Must(t, os.Lchown(name, owner, owner)) })
+	foreign := func(when string) {
+		t.Helper()
+		own(func(name string, d fs.DirEntry) {
+			var st syscall.Stat_t
+			scene.Must(t, syscall.Lstat(name, &st))
+			if st.Uid != owner && (d.IsDir() || strings.Contains(name, "/logs/")) {
+				t.Errorf("%s %s belongs to %d", when, strings.TrimPrefix(name, w.root), st.Uid)
+			}
+		})
+	}
+	w.write(map[string]string{"b.txt": "of the user\n"})
+	p := w.take()
+	foreign("after the checkpoint")
+	w.write(map[string]string{"a.txt": "repaired\n"})
+	scene.Must(t, p.Mark(t.Context()))
+	c := repair
+	c.Paths = []string{"a.txt"}
+	if done := scene.Value(p.Commit(t.Context(), c))(t); done.Hash == "" {
+		t.Errorf("nothing was committed: %+v", done)
+	}
+	foreign("after the commit")
+	scene.Must(t, p.Drop(t.Context()))
+	foreign("at the end")
 }

@@ -70,6 +70,7 @@ func (r *repository) readIndex(ctx context.Context) ([]byte, string, error) {
 // publish puts the changed index in place, and then moves HEAD from one commit to
 // another. Killed between the two, it leaves the change staged, which harms nobody.
 func (r *repository) publish(ctx context.Context, index string, before []byte, s *staging, hash, head string, o Options) error {
+	defer r.hand(ctx)
 	if before != nil {
 		if err := r.editIndex(ctx, index, before, s.staged, o); err != nil {
 			return err
