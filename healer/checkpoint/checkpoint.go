@@ -323,14 +323,8 @@ func (p *Point) Close() error { return p.root.Close() }
 // Drop removes the checkpoint. Copies that Restore has kept stay. The Point is closed.
 func (p *Point) Drop(ctx context.Context) error {
 	if p.git != nil {
-		remove := func() error {
-			_, err := p.git.run(ctx, nil, nil, "update-ref", "-d", p.ref())
+		if err := errors.Join(dropIndex(filepath.Join(p.git.dir, "index"), p.opts.ID), p.git.removeRef(ctx, p.ref())); err != nil {
 			return err
-		}
-		if err := remove(); err != nil {
-			if p.git.unlock(ctx, p.ref()) != nil || remove() != nil {
-				return err
-			}
 		}
 	}
 	p.opts.step("dropped")

@@ -231,21 +231,56 @@ func (r *repository) sweep(since time.Time) {
 	}
 }
 
+// refFile is the path of a reference that is a file.
+func (r *repository) refFile(ctx context.Context, ref string) (string, error) {
+	out, err := r.run(ctx, nil, nil, "rev-parse", "--git-path", ref)
+	if err != nil {
+		return "", err
+	}
+	path := strings.TrimSuffix(string(out), "\n")
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(r.top, path)
+	}
+	return path, nil
+}
+
 // unlock removes the lock that a git which was killed has left of a reference. It is one of
 // a checkpoint, which nobody else changes.
 func (r *repository) unlock(ctx context.Context, ref string) error {
-	out, err := r.run(ctx, nil, nil, "rev-parse", "--git-path", ref+".lock")
+	path, err := r.refFile(ctx, ref)
 	if err != nil {
 		return err
 	}
-	lock := strings.TrimSuffix(string(out), "\n")
-	if !filepath.IsAbs(lock) {
-		lock = filepath.Join(r.top, lock)
-	}
-	if err := os.Remove(lock); !errors.Is(err, fs.ErrNotExist) {
+	return remove(path + ".lock")
+}
+
+// remove is os.Remove of what may not be there.
+func remove(path string) error {
+	if err := os.Remove(path); !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	return nil
+}
+
+// removeRef removes a reference of a checkpoint. Where it is a file it needs no git, which would
+// lock all packed references meanwhile, also if it has none to change: that lock stays if it is
+// killed, and stops the user's own git.
+func (r *repository) removeRef(ctx context.Context, ref string) error {
+	path, err := r.refFile(ctx, ref)
+	if err == nil {
+		err = errors.Join(remove(path+".lock"), remove(path))
+	}
+	if err != nil {
+		return err
+	}
+	for _, dir := range []string{filepath.Dir(path), filepath.Dir(filepath.Dir(path))} {
+		_ = os.Remove(dir) // unless there are others
+	}
+	if _, err := r.run(ctx, nil, nil, "rev-parse", "-q", "--verify", ref); exitCode(err) == 1 {
+		return nil
+	}
+	_, err = r.run(ctx, nil, nil, "update-ref", "-d", ref) // the user's git has packed it
+	return err
 }
 
 func (r *repository) write(ctx context.Context, data []byte) (string, error) {

@@ -99,11 +99,15 @@ func (r *repository) publish(ctx context.Context, index string, before []byte, s
 	return err
 }
 
-// editIndex applies lines to the user's index, if it is still what it was. The lock of the
-// index is held only to replace it.
-func (r *repository) editIndex(ctx context.Context, index string, before []byte, lines []string, o Options) error {
-	fresh := filepath.Join(filepath.Dir(index), "tend-heal-"+o.ID)
-	// Our own lock, of a run that was killed: the link and the file are one.
+// freshIndex is the path of the index that is about to replace the user's.
+func freshIndex(index, id string) string {
+	return filepath.Join(filepath.Dir(index), "tend-heal-"+id)
+}
+
+// dropIndex removes what a run that was killed has left beside the user's index, with its lock:
+// that is our own if the link and the file are one.
+func dropIndex(index, id string) error {
+	fresh := freshIndex(index, id)
 	if a, err := os.Lstat(fresh); err == nil {
 		if b, err := os.Lstat(index + ".lock"); err == nil && os.SameFile(a, b) {
 			if err := os.Remove(index + ".lock"); err != nil {
@@ -111,7 +115,14 @@ func (r *repository) editIndex(ctx context.Context, index string, before []byte,
 			}
 		}
 	}
-	if err := errors.Join(os.RemoveAll(fresh), os.RemoveAll(fresh+".lock")); err != nil {
+	return errors.Join(os.RemoveAll(fresh), os.RemoveAll(fresh+".lock"))
+}
+
+// editIndex applies lines to the user's index, if it is still what it was. The lock of the
+// index is held only to replace it.
+func (r *repository) editIndex(ctx context.Context, index string, before []byte, lines []string, o Options) error {
+	fresh := freshIndex(index, o.ID)
+	if err := dropIndex(index, o.ID); err != nil {
 		return err
 	}
 	info, err := os.Stat(index)

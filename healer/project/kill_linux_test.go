@@ -65,12 +65,13 @@ var varies = lazyregexp.New(`[0-9]+|/store/.*`)
 // tries are how many remedies are tried.
 const tries = 2
 
-// ofHealer are the paths of the healer in a project.
+// ofHealer are the paths of the healer in a project, with those beside the user's index.
 func ofHealer(t *testing.T, root string) map[string]fs.FileMode {
 	t.Helper()
 	all := map[string]fs.FileMode{}
 	scene.Must(t, filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
-		if rel, _ := filepath.Rel(root, path); err == nil && strings.HasPrefix(rel, ".tend") {
+		rel, _ := filepath.Rel(root, path)
+		if err == nil && (strings.HasPrefix(rel, ".tend") || strings.HasPrefix(rel, ".git/tend-heal-") || rel == ".git/index.lock") {
 			all[rel] = d.Type()
 		}
 		return err
