@@ -36,6 +36,14 @@ func deletedFile(p *project, groups map[string]string) []finding {
 			break
 		}
 	}
+	// A tracked link in place of a directory on its way may be what is gone.
+	for i := 0; rel == "" && i < len(found); i++ {
+		for dir := path.Dir(found[i]); rel == "" && dir != "."; dir = path.Dir(dir) {
+			if p.gone(dir) {
+				rel = dir
+			}
+		}
+	}
 	if rel == "" {
 		return nil
 	}

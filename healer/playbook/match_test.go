@@ -204,3 +204,19 @@ func checkPlan(t *testing.T, root string, p Plan) {
 		}
 	}
 }
+
+// TestATrackedLinkComesBack: what is gone is a link on the way to the file that is named.
+func TestATrackedLinkComesBack(t *testing.T) {
+	root := makeProject(t, []txtar.File{{Name: "head/src/a/greet.js", Data: []byte("x\n")}, {Name: "head/server.js", Data: []byte("x\n")}})
+	scene.Must(t, os.Symlink("src", filepath.Join(root, "lib")))
+	run(t, root, "git", "add", "-A")
+	run(t, root, "git", "commit", "-q", "-m", "a link")
+	scene.Must(t, os.Remove(filepath.Join(root, "lib")))
+	plans := scene.Value(Load())(t).Match(t.Context(), Evidence{
+		Root: root, Dir: root, Service: "web", Argv: []string{"node", "server.js"}, Signal: "exit",
+		Log: "Error: Cannot find module './lib/a/greet'\nRequire stack:\n- " + root + "/server.js\n",
+	})
+	if len(plans) != 1 || say(plans[0]) != "deleted-file strong: restore lib" {
+		t.Errorf("%+v", plans)
+	}
+}
