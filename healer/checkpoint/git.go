@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -231,32 +232,38 @@ func (r *repository) sweep(since time.Time) {
 	}
 }
 
-// refFile is the path of a reference that is a file.
-func (r *repository) refFile(ctx context.Context, ref string) (string, error) {
+// refFile opens the directory that has a reference as a file, by its name. Whoever owns the
+// repository may put links there; none leads out.
+func (r *repository) refFile(ctx context.Context, ref string) (*os.Root, error) {
 	out, err := r.run(ctx, nil, nil, "rev-parse", "--git-path", ref)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	path := strings.TrimSuffix(string(out), "\n")
 	if !filepath.IsAbs(path) {
 		path = filepath.Join(r.top, path)
 	}
-	return path, nil
+	dir, ok := strings.CutSuffix(path, "/"+ref)
+	if !ok {
+		return nil, fmt.Errorf("git has %s at %s", ref, path)
+	}
+	return os.OpenRoot(dir)
 }
 
 // unlock removes the lock that a git which was killed has left of a reference. It is one of
 // a checkpoint, which nobody else changes.
 func (r *repository) unlock(ctx context.Context, ref string) error {
-	path, err := r.refFile(ctx, ref)
+	root, err := r.refFile(ctx, ref)
 	if err != nil {
 		return err
 	}
-	return remove(path + ".lock")
+	defer root.Close()
+	return remove(root, ref+".lock")
 }
 
-// remove is os.Remove of what may not be there.
-func remove(path string) error {
-	if err := os.Remove(path); !errors.Is(err, fs.ErrNotExist) {
+// remove removes what may not be there.
+func remove(root *os.Root, name string) error {
+	if err := root.Remove(name); !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	return nil
@@ -266,16 +273,16 @@ func remove(path string) error {
 // lock all packed references meanwhile, also if it has none to change: that lock stays if it is
 // killed, and stops the user's own git.
 func (r *repository) removeRef(ctx context.Context, ref string) error {
-	path, err := r.refFile(ctx, ref)
-	if err == nil {
-		err = errors.Join(remove(path+".lock"), remove(path))
-	}
+	root, err := r.refFile(ctx, ref)
 	if err != nil {
 		return err
 	}
-	for _, dir := range []string{filepath.Dir(path), filepath.Dir(filepath.Dir(path))} {
-		_ = os.Remove(dir) // unless there are others
+	defer root.Close()
+	if err := errors.Join(remove(root, ref+".lock"), remove(root, ref)); err != nil {
+		return err
 	}
+	_ = root.Remove(path.Dir(ref)) // unless there are others
+	_ = root.Remove(path.Dir(path.Dir(ref)))
 	if _, err := r.run(ctx, nil, nil, "rev-parse", "-q", "--verify", ref); exitCode(err) == 1 {
 		return nil
 	}

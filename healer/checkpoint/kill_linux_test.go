@@ -284,3 +284,23 @@ func TestALockOfAKilledGitStopsNobody(t *testing.T) {
 		}
 	}
 }
+
+// Of a link that the owner of the repository has put in place of a directory of references,
+// nothing is removed where it leads to: whoever removes the checkpoint may have more rights.
+func TestNoLinkLeadsTheRemovalOfAReferenceAway(t *testing.T) {
+	w := newWorld(t, true, map[string]string{"a.txt": "a\n"})
+	p := w.take()
+	out := t.TempDir()
+	for _, name := range []string{"heal/" + w.opts.ID, "heal/" + w.opts.ID + ".lock"} {
+		scene.Must(t, os.MkdirAll(filepath.Join(out, "heal"), 0o700))
+		scene.Must(t, os.WriteFile(filepath.Join(out, name), []byte("x"), 0o600))
+	}
+	scene.Must(t, os.RemoveAll(w.path(".git/refs/tend")))
+	scene.Must(t, os.Symlink(out, w.path(".git/refs/tend")))
+	if err := p.Drop(t.Context()); err == nil {
+		t.Error("it was removed")
+	}
+	if left := scene.Value(os.ReadDir(filepath.Join(out, "heal")))(t); len(left) != 2 {
+		t.Errorf("left are %v", left)
+	}
+}
