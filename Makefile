@@ -104,6 +104,10 @@ dist-test: need-go ## Test packages in a fresh Debian with systemd, the rpm, and
 	@scripts/install debootstrap=debootstrap rpm=rpm rpm2cpio=rpm2cpio cpio=cpio podman=podman crun=crun
 	go test -tags tend_dist -count=1 -v -timeout 30m ./test/dist
 
+.PHONY: arm64-test
+arm64-test: need-go ## Run tests on an emulated arm64, as root on Debian: an hour (ONLY='keeper/cell spool' picks some)
+	@test/arm64/run $(ONLY)
+
 .PHONY: clean
 clean: ## Remove what was built and installed here
 	rm -rf bin dist internal/payload/tend-keeper test/conformance/e2b/js/node_modules test/conformance/e2b/python/.venv test/conformance/langsmith/js/node_modules test/conformance/langsmith/python/.venv test/conformance/mastra/node_modules test/conformance/supervisors/js/node_modules test/conformance/supervisors/python/.venv packages/node_modules packages/*/dist packages/python/.venv tools/node/.venv tools/node/.lock
