@@ -1,6 +1,7 @@
 package playbook
 
 import (
+	"maps"
 	"path"
 	"slices"
 	"sort"
@@ -45,7 +46,7 @@ func deletedFile(p *project, groups map[string]string) []finding {
 		}
 	}
 	if rel == "" {
-		return nil
+		return p.deletedDirectory(gone, found)
 	}
 	one := finding{why: "the error names " + rel + ", which git tracks and which is gone", strong: true, actions: []Action{{Kind: Restore, Path: rel, Reason: "restore " + rel + " from git"}}}
 	// All of its directory is gone: others of it are named only when it is back.
@@ -71,6 +72,25 @@ func deletedFile(p *project, groups map[string]string) []finding {
 		all.actions = append(all.actions, Action{Kind: Restore, Path: name, Reason: "restore " + name + " from git"})
 	}
 	return []finding{one, all}
+}
+
+// deletedDirectory: what is named is a directory, and all that git tracks in it is gone.
+func (p *project) deletedDirectory(gone map[string]bool, found []string) []finding {
+	for _, dir := range found {
+		if p.exists(dir) {
+			continue
+		}
+		f := finding{why: "the error names " + dir + ", and all of it, which git tracks, is gone", strong: true}
+		for _, name := range slices.Sorted(maps.Keys(gone)) {
+			if strings.HasPrefix(name, dir+"/") && p.gone(name) {
+				f.actions = append(f.actions, Action{Kind: Restore, Path: name, Reason: "restore " + name + " from git"})
+			}
+		}
+		if n := len(f.actions); n > 0 && n <= maxRestored {
+			return []finding{f}
+		}
+	}
+	return nil
 }
 
 // named returns the paths that an error may mean, the likeliest first.

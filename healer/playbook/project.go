@@ -67,13 +67,24 @@ func openProject(ctx context.Context, e Evidence) *project {
 		return nil
 	}
 	p := &project{Evidence: e, ctx: ctx, root: root, dir: filepath.ToSlash(dir), git: git{ctx: ctx, root: e.Root}}
-	if st, err := root.Stat(p.dir); err != nil || !st.IsDir() {
+	if st, err := root.Stat(p.dir); err == nil && !st.IsDir() || err != nil && !p.tracksGone(p.dir) {
 		root.Close()
 		return nil
 	}
 	p.log = plainText(e.Log)
 	p.report = lastReport(p.log)
 	return p
+}
+
+// tracksGone reports whether git tracks something that is gone below a directory, which may
+// then come back.
+func (p *project) tracksGone(dir string) bool {
+	for name := range p.git.deleted() {
+		if strings.HasPrefix(name, dir+"/") {
+			return true
+		}
+	}
+	return false
 }
 
 func (p *project) close() { p.root.Close() }

@@ -91,6 +91,9 @@ func (w *worker) close() {
 	}
 }
 
+// notStarted begins what the supervisor says of a process that could not be started.
+const notStarted = "could not be started: "
+
 // evidence is what playbooks look at.
 func (w *worker) evidence(ctx context.Context) (playbook.Evidence, error) {
 	log, exit, err := w.log(ctx)
@@ -101,6 +104,10 @@ func (w *worker) evidence(ctx context.Context) (playbook.Evidence, error) {
 	argv := o.Rules.Command.Argv
 	if o.Rules.Command.Line != "" {
 		argv = []string{"/bin/sh", "-c", o.Rules.Command.Line}
+	}
+	// What never ran has written nothing. What follows in the log is newer.
+	if _, why, ok := strings.Cut(o.Signal.Text, notStarted); ok {
+		log = "Error: " + notStarted + why + "\n" + log
 	}
 	return playbook.Evidence{
 		Dir: o.Rules.Cwd, Service: o.Service, Argv: argv, Env: o.Rules.Env,
