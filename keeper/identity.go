@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tend-run/tend/keeper/cgroup"
 	"github.com/tend-run/tend/keeper/rundir"
 	"github.com/tend-run/tend/process"
 )
@@ -39,7 +40,7 @@ const maxIdentity = 4 << 10
 func formerGroup(stateDir string) string {
 	h := fnv.New32a()
 	h.Write([]byte(stateDir))
-	return fmt.Sprintf("tend-%08x", h.Sum32())
+	return fmt.Sprintf(cgroup.Prefix+"%08x", h.Sum32())
 }
 
 // openIdentity reads the identity, or makes one. takesOver: a keeper before us has
@@ -68,7 +69,7 @@ func openIdentity(stateDir string, takesOver bool) (identity, error) {
 	var b [8]byte
 	rand.Read(b[:])
 	id.number = binary.NativeEndian.Uint64(b[:])
-	id.group = fmt.Sprintf("tend-%016x", id.number)
+	id.group = fmt.Sprintf(cgroup.Prefix+"%016x", id.number)
 	if takesOver && errors.Is(err, fs.ErrNotExist) {
 		id.group = formerGroup(stateDir)
 	}
@@ -78,7 +79,7 @@ func openIdentity(stateDir string, takesOver bool) (identity, error) {
 		fmt.Fprintln(h, st.Dev, st.Ino)
 		id.number = h.Sum64()
 		if !takesOver {
-			id.group = fmt.Sprintf("tend-%016x", id.number)
+			id.group = fmt.Sprintf(cgroup.Prefix+"%016x", id.number)
 		}
 		return id, fmt.Errorf("identity of the state directory: %w", err)
 	}

@@ -142,8 +142,9 @@ func SlotOf(text string) int {
 // IsFirst reports whether a process with this text of /proc/PID/cgroup is in the group of a
 // box's pid 1.
 func IsFirst(text string) bool {
-	dir, base := filepath.Split(v2Path(text))
-	return base == initGroup && strings.HasPrefix(filepath.Base(dir), nestPrefix)
+	nest, base := filepath.Split(v2Path(text))
+	tree, name := filepath.Split(filepath.Clean(nest))
+	return base == initGroup && strings.HasPrefix(name, nestPrefix) && strings.HasPrefix(filepath.Base(tree), Prefix)
 }
 
 // v2Path is the path in the hierarchy of v2; "" without one.

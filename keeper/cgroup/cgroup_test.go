@@ -5,6 +5,7 @@ package cgroup
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"testing"
 
@@ -45,6 +46,52 @@ func TestAGroupOfAFormerKeeperIsMadeAnew(t *testing.T) {
 	}
 	if open(100) != beyond {
 		t.Error("a group was made anew that no former keeper used")
+	}
+}
+
+// The parent of the groups is the machine's and may have any name, also one that looks like
+// a nest's.
+func TestWhatAFormerDaemonLeftIsEndedInAGroupOfAnyName(t *testing.T) {
+	parent := filepath.Join(t.TempDir(), nestPrefix+"0c996ab")
+	tree := &Tree{v1: []controller{{"pids", filepath.Join(parent, "tend-1")}}}
+	put := func(dir string) *exec.Cmd {
+		t.Helper()
+		cmd := exec.Command("sleep", "1000")
+		scene.Must(t, cmd.Start())
+		t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
+		scene.Must(t, os.MkdirAll(dir, 0o755))
+		scene.Must(t, os.WriteFile(filepath.Join(dir, "cgroup.procs"), fmt.Appendln(nil, cmd.Process.Pid), 0o644))
+		return cmd
+	}
+	left := put(filepath.Join(parent, "tend-1."+owner{0, 1}.name()))
+	inside := put(filepath.Join(parent, "tend-1", nestPrefix+"ox", owner{0, 2}.name()))
+	tree.findOwn()
+	if len(tree.owners()) != 2 {
+		t.Fatalf("%d owners are found", len(tree.owners()))
+	}
+	tree.endOwn(t.Logf, nil)
+	left.Process.Signal(unix.SIGTERM) // ends it otherwise
+	if err := left.Wait(); err == nil || err.Error() != "signal: killed" {
+		t.Errorf("what was beside the tree: %v", err)
+	}
+	if err := inside.Process.Signal(unix.Signal(0)); err != nil {
+		t.Errorf("what was in a nest: %v", err)
+	}
+}
+
+func TestTheFirstOfABoxIsReadFromTheCgroupOfAProcess(t *testing.T) {
+	for text, want := range map[string]bool{
+		"0::/tend-12345678/b0c9/init\n":  true,
+		"0::/x/tend-1/b0/init\n":         true,
+		"0::/x/b0c9/init\n":              false,
+		"0::/b0c9/init\n":                false,
+		"0::/tend-12345678/b0c9/p1\n":    false,
+		"0::/tend-12345678/other/init\n": false,
+		"":                               false,
+	} {
+		if IsFirst(text) != want {
+			t.Errorf("%q: %t", text, !want)
+		}
 	}
 }
 

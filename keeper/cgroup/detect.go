@@ -14,7 +14,7 @@ import (
 )
 
 // Find looks in mountinfo for a cgroup2 mount that shows our own group, and makes
-// a directory of this name in it.
+// a directory of this name in it. The name begins with Prefix.
 func Find(name string) *Tree {
 	none := func(format string, a ...any) *Tree { return &Tree{why: fmt.Sprintf(format, a...)} }
 	info, err := os.ReadFile("/proc/self/mountinfo")

@@ -44,6 +44,9 @@ type Nest struct {
 
 const initGroup = "init"
 
+// Prefix begins the name of each tree.
+const Prefix = "tend-"
+
 // nestPrefix distinguishes nests from the directories of slots.
 const nestPrefix = "b"
 

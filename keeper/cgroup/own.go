@@ -228,6 +228,12 @@ func (t *Tree) findOwn() {
 	}
 }
 
+// inNest reports whether an owner's directory is below a nest, and not beside the tree. The
+// place alone says it: beside the tree, the parent is the machine's, and has any name.
+func (t *Tree) inNest(dir string) bool {
+	return slices.ContainsFunc(t.v1, func(c controller) bool { return filepath.Dir(filepath.Dir(dir)) == c.root })
+}
+
 // Sweep removes the v1 directories that a keeper before has made for processes that are
 // over, or did not come to their start. live reports whether anything of one is left.
 func (t *Tree) Sweep(live func(slot, gen uint32) bool) {
@@ -249,7 +255,7 @@ func (t *Tree) owners() []owner {
 func (t *Tree) endOwn(logf func(string, ...any), keep map[uint32]bool) {
 	for _, o := range t.owners() {
 		dirs := t.ownOf(o)
-		if len(dirs) == 0 || keep[o.slot] || strings.HasPrefix(filepath.Base(filepath.Dir(dirs[0])), nestPrefix) {
+		if len(dirs) == 0 || keep[o.slot] || t.inNest(dirs[0]) {
 			continue
 		}
 		for end := time.Now().Add(time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
