@@ -15,7 +15,7 @@ import (
 // SandboxSpec says what to make. The zero value is a sandbox with all defaults.
 type SandboxSpec struct {
 	// Name is unique on the server: 1 to 128 letters, digits, '.', '_' or '-', the
-	// first a letter or digit, and no UUID. Empty: the server makes one up.
+	// first a letter or digit, and not of the form of an ID. Empty: the server makes one up.
 	Name string
 	// Snapshot or Template whose files it starts with; one of them at most.
 	Snapshot, Template string

@@ -6,6 +6,8 @@ import (
 	"path"
 	"strings"
 	"time"
+
+	"github.com/tend-run/tend/process/box"
 )
 
 // CheckName reports what is wrong with a name as an [*InvalidError], or nil.
@@ -23,29 +25,13 @@ func CheckName(name string) error {
 		}
 	}
 	if LikeID(name) {
-		return &InvalidError{Field: "name", Reason: fmt.Sprintf("is %q, which has the form of an ID (a UUID); another sandbox could have it", name)}
+		return &InvalidError{Field: "name", Reason: fmt.Sprintf("is %q, which has the form of an ID; another sandbox could have it", name)}
 	}
 	return nil
 }
 
 // LikeID reports whether a string has the form of an [ID], in letters of any case.
-func LikeID(s string) bool {
-	if len(s) != len("xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx") {
-		return false
-	}
-	for i := range len(s) {
-		switch c := s[i] | 0x20; { // lower case
-		case i == 8 || i == 13 || i == 18 || i == 23:
-			if s[i] != '-' {
-				return false
-			}
-		case c >= '0' && c <= '9', c >= 'a' && c <= 'f':
-		default:
-			return false
-		}
-	}
-	return true
-}
+func LikeID(s string) bool { return box.ID(strings.ToLower(s)).Validate() == nil }
 
 // Validate reports the first thing wrong with the spec as an [*InvalidError].
 func (s *Spec) Validate() error {

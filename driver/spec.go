@@ -1,21 +1,18 @@
 package driver
 
 import (
-	"crypto/rand"
 	"fmt"
 	"time"
+
+	"github.com/tend-run/tend/process/box"
 )
 
-// ID names one sandbox and is never used again: a UUID in its usual form.
+// ID names one sandbox or snapshot and is never used again: 20 letters and digits, or, if
+// it was made until November 2026, a UUID in its usual form.
 type ID string
 
-// NewID returns a random ID (version 4).
-func NewID() ID {
-	var b [16]byte
-	rand.Read(b[:]) // never fails: crypto/rand ends the program instead
-	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
-	return ID(fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:]))
-}
+// NewID returns a random ID.
+func NewID() ID { return ID(box.NewID()) }
 
 // Limits on what a [Spec] may hold.
 const (

@@ -2,6 +2,8 @@ package driver
 
 import (
 	"context"
+	"crypto/rand"
+	"fmt"
 	"io"
 	"time"
 )
@@ -45,8 +47,16 @@ const (
 	MaxTags      = 64
 )
 
-// BuildID names one build: a UUID in its usual form.
+// BuildID names one build: a UUID in its usual form, as E2B's API has it.
 type BuildID string
+
+// NewBuildID returns a random BuildID (version 4).
+func NewBuildID() BuildID {
+	var b [16]byte
+	rand.Read(b[:]) // never fails: crypto/rand ends the program instead
+	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
+	return BuildID(fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:]))
+}
 
 // BuildSpec says what to build.
 type BuildSpec struct {

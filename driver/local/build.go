@@ -70,7 +70,7 @@ func (d *Driver) Build(ctx context.Context, spec driver.BuildSpec) (driver.Build
 		}
 	}
 	if spec.ID == "" {
-		spec.ID = driver.BuildID(driver.NewID())
+		spec.ID = driver.NewBuildID()
 	}
 	if len(spec.Tags) == 0 {
 		spec.Tags = []string{driver.DefaultTag}

@@ -171,7 +171,7 @@ func (d *able) Tag(_ context.Context, target string, tags []string) (driver.Buil
 		return "", driver.ErrNotFound
 	}
 	d.tagged[target] = tags
-	return driver.BuildID(driver.NewID()), nil
+	return driver.NewBuildID(), nil
 }
 
 func (d *able) Untag(_ context.Context, name string, _ []string) error {

@@ -69,7 +69,7 @@ func (f *Face) reserve(w http.ResponseWriter, r *http.Request) error {
 	if f.store.sweep(time.Now()) >= maxReserved {
 		return &problem{http.StatusTooManyRequests, "there are too many builds; the limit is 1000 in a day"}
 	}
-	b := &reserved{ID: driver.BuildID(driver.NewID()), TemplateID: string(driver.NewID()), Name: name, Tags: tags, CPUs: req.CPUCount, Memory: req.MemoryMB << 20, Created: time.Now().UTC()}
+	b := &reserved{ID: driver.NewBuildID(), TemplateID: string(driver.NewID()), Name: name, Tags: tags, CPUs: req.CPUCount, Memory: req.MemoryMB << 20, Created: time.Now().UTC()}
 	if old, err := t.Template(r.Context(), name); err == nil {
 		b.TemplateID = old.ID
 	} else if !missing(err) {

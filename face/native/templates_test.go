@@ -38,7 +38,7 @@ type builder struct {
 func (b *builder) Build(_ context.Context, s driver.BuildSpec) (driver.Build, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.built, b.files, b.done = s, map[string]string{}, driver.Build{ID: driver.BuildID(driver.NewID()), Name: s.Name, Tags: s.Tags, Status: driver.BuildRunning}
+	b.built, b.files, b.done = s, map[string]string{}, driver.Build{ID: driver.NewBuildID(), Name: s.Name, Tags: s.Tags, Status: driver.BuildRunning}
 	for _, step := range s.Steps {
 		if step.Kind != "COPY" {
 			continue

@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// ID names a box: a UUID in its usual form, lower case.
+// ID names a box: IDLen letters and digits as NewID makes them, or, as versions of tend
+// until November 2026 made them, a UUID in its usual form, lower case.
 type ID string
 
 // Base says what is below all layers.

@@ -26,6 +26,9 @@ func TestASpecIsRefusedByTheNameOfItsField(t *testing.T) {
 	if s = (Spec{ID: s.ID, Dir: "/d"}); s.Validate() != nil {
 		t.Fatalf("the smallest: %v", s.Validate())
 	}
+	if s.ID = NewID(); s.Validate() != nil || s.ID == NewID() {
+		t.Fatalf("a new id: %s: %v", s.ID, s.Validate())
+	}
 	for name, c := range map[string]struct {
 		field string
 		do    func(s *Spec)
@@ -33,6 +36,11 @@ func TestASpecIsRefusedByTheNameOfItsField(t *testing.T) {
 		"no id":                          {"id", func(s *Spec) { s.ID = "" }},
 		"an id that is a path":           {"id", func(s *Spec) { s.ID = "../../../../../../../../../etc/passwd" }},
 		"an id with a slash in 36 bytes": {"id", func(s *Spec) { s.ID = "0b8f7f9e-4f1c-4f6b-9a51-0d9d6f6f2a1/" }},
+		"an id of 20 that has a hyphen":  {"id", func(s *Spec) { s.ID = NewID()[:19] + "-" }},
+		"an id of 20 with an o":          {"id", func(s *Spec) { s.ID = NewID()[:19] + "o" }},
+		"an id of 20 without the i":      {"id", func(s *Spec) { s.ID = "h" + NewID()[1:] }},
+		"an id of 21":                    {"id", func(s *Spec) { s.ID = NewID() + "0" }},
+		"a new id in upper case":         {"id", func(s *Spec) { s.ID = ID(strings.ToUpper(string(NewID()))) }},
 		"an id in upper case":            {"id", func(s *Spec) { s.ID = ID(strings.ToUpper(string(s.ID))) }},
 		"a long host name":               {"hostname", func(s *Spec) { s.Hostname = strings.Repeat("a", 65) }},
 		"a host name with a space":       {"hostname", func(s *Spec) { s.Hostname = "a b" }},

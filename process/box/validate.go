@@ -10,24 +10,6 @@ import (
 	"github.com/tend-run/tend/process"
 )
 
-// Validate reports an ID that is no UUID in its usual form as a
-// *process.InvalidError.
-func (id ID) Validate() error {
-	ok := len(id) == 36
-	for i := 0; ok && i < len(id); i++ {
-		switch c := id[i]; {
-		case i == 8 || i == 13 || i == 18 || i == 23:
-			ok = c == '-'
-		default:
-			ok = c >= '0' && c <= '9' || c >= 'a' && c <= 'f'
-		}
-	}
-	if !ok {
-		return invalid("id", fmt.Sprintf("is %.40q; a UUID in lower case is needed", string(id)))
-	}
-	return nil
-}
-
 // Validate reports the first thing wrong with the spec as a *process.InvalidError,
 // or nil. It checks form only.
 func (s *Spec) Validate() error {

@@ -286,7 +286,7 @@ func (FileType) EnumDescriptor() ([]byte, []int) {
 // SandboxSpec says what to make. Each field's absence is its default.
 type SandboxSpec struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Unique: 1 to 128 letters, digits, '.', '_' or '-', and no UUID. Empty: the server
+	// Unique: 1 to 128 letters, digits, '.', '_' or '-', and not of the form of an ID. Empty: the server
 	// makes one up.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// What its files are at first; one of them at most.

@@ -34,7 +34,7 @@ export interface SandboxShare {
 
 /** What to make. Each field's absence is its default. Times are in milliseconds. */
 export interface SandboxSpec {
-  /** Unique: 1 to 128 letters, digits, '.', '_' or '-', and no UUID. Default: the server makes one up. */
+  /** Unique: 1 to 128 letters, digits, '.', '_' or '-', and not of the form of an ID. Default: the server makes one up. */
   name?: string;
   /** What its files are at first; one of them at most. */
   snapshot?: string;

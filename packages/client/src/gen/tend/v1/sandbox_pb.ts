@@ -23,7 +23,7 @@ export const file_tend_v1_sandbox: GenFile = /*@__PURE__*/
  */
 export type SandboxSpec = Message<"tend.v1.SandboxSpec"> & {
   /**
-   * Unique: 1 to 128 letters, digits, '.', '_' or '-', and no UUID. Empty: the server
+   * Unique: 1 to 128 letters, digits, '.', '_' or '-', and not of the form of an ID. Empty: the server
    * makes one up.
    *
    * @generated from field: string name = 1;

@@ -1,0 +1,63 @@
+package box
+
+import (
+	"crypto/rand"
+	"fmt"
+	"strings"
+)
+
+// IDLen is the length of a new [ID].
+const IDLen = 20
+
+const idAlphabet = "0123456789abcdefghjkmnpqrstvwxyz" // Crockford's, lower case
+
+// NewID returns a random ID: an i, as E2B's begin with, then 95 random bits as 19 letters
+// and digits. It has no hyphen: clients of E2B take what stands before the first one for
+// the ID, and in a host name one is between the port and the ID.
+func NewID() ID {
+	var b [IDLen]byte
+	rand.Read(b[:]) // never fails: crypto/rand ends the program instead
+	for i := range b {
+		b[i] = idAlphabet[b[i]&31]
+	}
+	b[0] = 'i'
+	return ID(b[:])
+}
+
+// Validate reports an ID of another form as a *process.InvalidError.
+func (id ID) Validate() error {
+	if !id.isNew() && !id.isUUID() {
+		return invalid("id", fmt.Sprintf("is %.40q; an i and %d letters and digits without i, l, o and u are needed, or a UUID in lower case", string(id), IDLen-1))
+	}
+	return nil
+}
+
+func (id ID) isNew() bool {
+	if len(id) != IDLen || id[0] != 'i' {
+		return false
+	}
+	for i := 1; i < len(id); i++ {
+		if strings.IndexByte(idAlphabet, id[i]) < 0 {
+			return false
+		}
+	}
+	return true
+}
+
+func (id ID) isUUID() bool {
+	if len(id) != len("xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx") {
+		return false
+	}
+	for i := range len(id) {
+		switch c := id[i]; {
+		case i == 8 || i == 13 || i == 18 || i == 23:
+			if c != '-' {
+				return false
+			}
+		case c >= '0' && c <= '9', c >= 'a' && c <= 'f':
+		default:
+			return false
+		}
+	}
+	return true
+}
