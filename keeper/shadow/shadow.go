@@ -3,7 +3,6 @@
 package shadow
 
 import (
-	"crypto/rand"
 	"debug/elf"
 	"errors"
 	"fmt"
@@ -115,10 +114,8 @@ func endLeft(scratch string) error {
 
 // spec is that of the shadow's own box, without what the other one writes to.
 func (s *Shadow) spec() box.Spec {
-	var r [16]byte
-	_, _ = rand.Read(r[:]) // never fails
 	spec := box.Spec{
-		ID: box.ID(fmt.Sprintf("%x-%x-%x-%x-%x", r[:4], r[4:6], r[6:8], r[8:10], r[10:])), Hostname: s.of.Hostname,
+		ID: box.NewID(), Hostname: s.of.Hostname,
 		Dir: fmt.Sprintf("/proc/self/fd/%d", s.memory), Layers: s.of.Layers,
 		Base: s.of.Base, Hide: s.of.Hide, UIDBase: s.of.UIDBase, Net: box.NetNone, Volatile: true,
 	}
