@@ -40,7 +40,7 @@ Rules, which the tools enforce too:
 - Repair the cause, not the symptom. Do not remove or weaken a check, make a health route answer without the program behind it, swallow an exception, ignore errors of the whole process, delete data, skip or delete a test, turn off type checks, or loosen the version of a dependency. Such a change is refused afterwards, and everything is taken back.
 - Do not refactor, reformat or upgrade anything that is not the cause.
 - Some files cannot be changed or read. Do not look for a way around it: find another repair, or finish and say what would be needed.
-- Installed packages (node_modules, .venv and the like) are not edited. Let the package manager install them again, by the lock file.
+- Installed packages (node_modules, .venv and the like) are not edited, and what a command installs is not kept. Once a manifest or lock file is repaired, restart has the package manager install by it, once.
 - Secrets are shown as [secret NAME]. Never write such a text into a file, and never try to find out what it stands for. A variable that is missing is added with set_env.
 - Do not start the service, a server or anything in the background yourself: only restart does that. Do not commit: that is done for you.
 - Be brief.

@@ -48,7 +48,8 @@ func (w *worker) askModel(ctx context.Context, e healer.Effect) (out healer.Entr
 	if w.state.Proposal != "" {
 		story.Evidence = append(story.Evidence, agent.Text{Label: "what a rule proposes", Text: w.state.Proposal})
 	}
-	hands := &hands{ctx: ctx, w: w}
+	hands := &hands{ctx: ctx, w: w, try: e.Try}
+	defer func() { out.Text = strings.TrimSpace(out.Text + "\n" + hands.said) }()
 	words := &words{path: w.order.Path(healer.WordsFile), redact: w.redact}
 	defer words.over()
 	done, err := agent.Run(ctx, w.model, agent.Attempt{
@@ -76,7 +77,7 @@ func (w *worker) askModel(ctx context.Context, e healer.Effect) (out healer.Entr
 			return out, err
 		}
 	}
-	return out, nil
+	return out, hands.settle(ctx, paths)
 }
 
 // shown are the service's command and its directory, below the project if it is, for a model.
@@ -147,12 +148,21 @@ func (w *worker) transcript(n int, words *words) func(agent.Event) {
 	}
 }
 
+// restartTime is how long the tool restart waits until the service is healthy.
+const restartTime = 30 * time.Second
+
 // hands are what a model acts with. All that it changes goes through guard.
 type hands struct {
 	ctx context.Context // of the attempt: nothing of it outlasts that
 	w   *worker
 	// restarted: the service was, and touched: something was changed since.
 	restarted, touched bool
+	// try is the number of the attempt, from 1; 0: it is a chat. installed: its packages were
+	// installed, which said tells, or failed.
+	try       int
+	installed bool
+	said      string
+	failed    error
 }
 
 var _ agent.Hands = (*hands)(nil)
@@ -199,7 +209,21 @@ func (h *hands) Restart(ctx context.Context) (agent.Restarted, error) {
 		return agent.Restarted{}, err
 	}
 	h.restarted, h.touched = true, false
-	_, err := w.awaitReady(ctx, 30*time.Second)
+	_, err := w.awaitReady(ctx, restartTime)
+	var said string
+	if _, ok := errors.AsType[*unwell](err); ok {
+		done, ierr := h.install(ctx)
+		switch {
+		case done:
+			said = h.said
+			_, err = w.awaitReady(ctx, restartTime)
+		case ierr != nil && ierr != h.failed:
+			return agent.Restarted{}, ierr
+		}
+		if h.failed != nil {
+			said = h.failed.Error() + "\nNothing is installed again in this attempt. Call finish, and say what is wrong with it."
+		}
+	}
 	log, _, lerr := w.log(ctx)
 	if lerr != nil {
 		return agent.Restarted{}, lerr
@@ -208,9 +232,9 @@ func (h *hands) Restart(ctx context.Context) (agent.Restarted, error) {
 		if _, ok := errors.AsType[*unwell](err); !ok {
 			return agent.Restarted{}, err
 		}
-		return agent.Restarted{Message: err.Error(), Log: log}, nil
+		return agent.Restarted{Message: strings.TrimSpace(said + "\n" + err.Error()), Log: log}, nil
 	}
-	return agent.Restarted{Healthy: true, Log: log}, nil
+	return agent.Restarted{Healthy: true, Message: said, Log: log}, nil
 }
 
 func (h *hands) SetEnv(ctx context.Context, name, value string) (keys []string, err error) {

@@ -1,0 +1,25 @@
+package playbook
+
+import (
+	"path"
+	"slices"
+	"strings"
+)
+
+// Manifest reports whether a path, with slashes, is that of a manifest or a lock file by which
+// a book of this package installs.
+func Manifest(name string) bool {
+	base := path.Base(name)
+	switch base {
+	case "package.json", "pyproject.toml", "uv.lock", "poetry.lock", "Pipfile", "Pipfile.lock", "go.mod", "go.sum":
+		return true
+	}
+	return lockFiles[base] != "" || strings.HasPrefix(base, "requirements") && path.Ext(base) == ".txt"
+}
+
+// Installs reports whether the plan has a package manager install what is missing, by the lock
+// file: it runs something, and its cause was seen in the files, which only the rules of this
+// package do.
+func (p Plan) Installs() bool {
+	return p.Strong && slices.ContainsFunc(p.Actions, func(a Action) bool { return a.Kind == Run })
+}
