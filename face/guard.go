@@ -102,9 +102,9 @@ func (g *Guard) below(host string) bool {
 	return false
 }
 
-// sandboxName is the name that a port of a sandbox has on this machine: package
-// driver/route.
-var sandboxName = lazyregexp.New(`^[0-9]+-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\.localhost$`)
+// sandboxName is the form of names that ports of sandboxes have on this machine (package
+// driver/route): a number, a hyphen and an ID, of whatever form IDs are.
+var sandboxName = lazyregexp.New(`(^|\.)[0-9]+-[^.]*\.localhost$`)
 
 func localName(host string) bool {
 	host = strings.ToLower(strings.TrimSuffix(host, "."))

@@ -37,3 +37,21 @@ func FuzzGuard(f *testing.F) {
 		}
 	})
 }
+
+// The page of a program in a sandbox is a stranger, whatever form the sandbox's ID has.
+func TestPagesOfSandboxesAreStrangers(t *testing.T) {
+	for origin, known := range map[string]bool{
+		"http://localhost:49983": true, "http://app.localhost": true, "http://my-app.localhost:3000": true,
+		"http://3000-ia1t1p1tpyh0nk2fnhd2.localhost:49983":             false,
+		"http://3000-IA1T1P1TPYH0NK2FNHD2.LOCALHOST.:49983":            false,
+		"http://3000-3d0ca315-aff9-4fc2-be61-3b76b9a2d798.localhost":   false,
+		"http://x.3000-ia1t1p1tpyh0nk2fnhd2.localhost":                 false,
+		"http://3000-an-id-of-a-form-that-comes-later.localhost:49983": false,
+	} {
+		r := httptest.NewRequest("POST", "http://localhost/", nil)
+		r.Header.Set("Origin", origin)
+		if err := new(Guard).Check(r); (err == nil) != known {
+			t.Errorf("%s: %v", origin, err)
+		}
+	}
+}
