@@ -44,10 +44,12 @@ func (c *client) ticket(id uint32) *ticket {
 	return t
 }
 
-// wait returns when all input before has been written, or refuses: see queue.
+// wait returns when all input before has been written, or refuses: see queue. It refuses
+// once ctx has ended, also where nothing is before: what was may have been broken off, and
+// comes again. Input that is written first would count as written behind it.
 func (t *ticket) wait(ctx context.Context, call call, size int) error {
 	if t.before == nil {
-		return nil
+		return ctx.Err()
 	}
 	select {
 	case <-t.before:
