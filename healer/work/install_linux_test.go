@@ -44,7 +44,7 @@ func TestAnAttemptInstallsOnce(t *testing.T) {
 	var notes []string
 	w.says = func(text string) { notes = append(notes, text) }
 	scene.Must(t, os.WriteFile(filepath.Join(g.root, "run.sh"), []byte(`
-grep -q '^`+module+` v1.0.0 h1:' go.sum || { echo 'go: `+module+`@v1.0.0: missing go.sum entry for go.mod file'; exit 1; }
+grep -qs '^`+module+` v1.0.0 h1:' go.sum || { echo 'go: `+module+`@v1.0.0: missing go.sum entry for go.mod file'; exit 1; }
 echo 'it is up'
 exec sleep 1000
 `), 0o644))
