@@ -515,3 +515,42 @@ func TestARepositoryStaysItsOwners(t *testing.T) {
 	scene.Must(t, p.Drop(t.Context()))
 	foreign("at the end")
 }
+
+// Whoever owns a repository may have put files of root's there, or links to them, and waits
+// until root gives them away.
+func TestNoFileOfRootsIsGivenWithARepository(t *testing.T) {
+	scene.Root(t)
+	top, elsewhere := t.TempDir(), filepath.Join(t.TempDir(), "secret")
+	const owner = 65534
+	scene.Must(t, os.Lchown(top, owner, owner))
+	for _, dir := range []string{"objects/ab", "refs/heads", "logs/refs"} {
+		scene.Must(t, os.MkdirAll(filepath.Join(top, dir), 0o755))
+	}
+	scene.Must(t, os.WriteFile(elsewhere, nil, 0o644))
+	for name, mode := range map[string]os.FileMode{"logs/HEAD": 0o644, "logs/secret": 0o600, "refs/heads/main": 0o644, "objects/ab/cd": 0o444} {
+		scene.Must(t, os.WriteFile(filepath.Join(top, name), nil, mode))
+	}
+	scene.Must(t, os.Link(elsewhere, filepath.Join(top, "logs/linked")))
+	scene.Must(t, os.Link(elsewhere, filepath.Join(top, "objects/linked")))
+	scene.Must(t, os.Symlink(elsewhere, filepath.Join(top, "logs/away")))
+	scene.Must(t, os.Symlink("secret", filepath.Join(top, "logs/near")))
+	scene.Must(t, syscall.Mkfifo(filepath.Join(top, "logs/fifo"), 0o644))
+	root := scene.Value(os.OpenRoot(top))(t)
+	defer root.Close()
+	handBelow(root)
+	for name, given := range map[string]bool{
+		"objects": false, "objects/ab": true, "refs": true, "refs/heads": true, "logs": true, "logs/refs": true, "logs/HEAD": true,
+		"logs/secret": false, "logs/linked": false, "objects/linked": false, "logs/away": false, "logs/near": false, "logs/fifo": false,
+		"refs/heads/main": false, "objects/ab/cd": false,
+	} {
+		var st syscall.Stat_t
+		scene.Must(t, syscall.Lstat(filepath.Join(top, name), &st))
+		if (st.Uid == owner) != given {
+			t.Errorf("%s belongs to %d", name, st.Uid)
+		}
+	}
+	var st syscall.Stat_t
+	if scene.Must(t, syscall.Lstat(elsewhere, &st)); st.Uid != 0 {
+		t.Errorf("a file elsewhere belongs to %d", st.Uid)
+	}
+}

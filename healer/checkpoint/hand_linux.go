@@ -36,38 +36,48 @@ func (r *repository) hand(ctx context.Context) {
 }
 
 func handBelow(root *os.Root) {
-	owner, ok := ownerOf(root, ".")
+	top, err := root.Stat(".")
+	if err != nil {
+		return
+	}
+	owner, ok := top.Sys().(*syscall.Stat_t)
 	if !ok || owner.Uid == 0 {
 		return
 	}
-	give := func(name string, d fs.DirEntry) {
-		// A file may be a link to one that is elsewhere. Those of objects and references are
-		// replaced, and need not be given.
-		st, ok := ownerOf(root, name)
-		if !ok || st.Uid != 0 || !d.IsDir() && (st.Nlink != 1 || !d.Type().IsRegular() || !strings.HasPrefix(name, "logs/")) {
+	give := func(name string, dir bool) {
+		// What is looked at is what is given: the owner may put something else there meanwhile.
+		f, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+		if err != nil {
 			return
 		}
-		_ = root.Lchown(name, int(owner.Uid), int(owner.Gid))
+		defer f.Close()
+		if info, err := f.Stat(); err == nil && isOurs(info, dir) {
+			_ = f.Chown(int(owner.Uid), int(owner.Gid))
+		}
 	}
 	objects, _ := fs.ReadDir(root.FS(), "objects")
 	for _, d := range objects {
-		give(path.Join("objects", d.Name()), d)
+		if d.IsDir() { // files of objects are replaced, and need not be given
+			give(path.Join("objects", d.Name()), true)
+		}
 	}
 	for _, dir := range []string{"refs", "logs"} {
 		_ = fs.WalkDir(root.FS(), dir, func(name string, d fs.DirEntry, err error) error {
-			if err == nil {
-				give(name, d)
+			if err == nil && (d.IsDir() || dir == "logs") { // those of references are replaced
+				give(name, d.IsDir())
 			}
 			return nil
 		})
 	}
 }
 
-func ownerOf(root *os.Root, name string) (*syscall.Stat_t, bool) {
-	info, err := root.Lstat(name)
-	if err != nil {
-		return nil, false
-	}
+// isOurs reports whether what is in a repository may be given to its owner: a directory of
+// root's, or a file as git makes its logs. One with another name elsewhere, or that not all may
+// read, could be a secret of root's that was put there.
+func isOurs(info fs.FileInfo, dir bool) bool {
 	st, ok := info.Sys().(*syscall.Stat_t)
-	return st, ok
+	if !ok || st.Uid != 0 || info.IsDir() != dir {
+		return false
+	}
+	return dir || info.Mode().IsRegular() && st.Nlink == 1 && info.Mode().Perm()&0o004 != 0
 }
