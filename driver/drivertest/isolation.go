@@ -29,6 +29,7 @@ func isolated(t *testing.T, d driver.Driver) {
 	secret := filepath.Join(t.TempDir(), "secret")
 	scene.Must(t, os.WriteFile(secret, []byte("of the host"), 0o644))
 	own := strconv.Itoa(os.Getpid())
+	machine, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	for _, c := range []struct{ layer, what, line, want string }{
 		{"pid", "pid 1 is not the machine's", `readlink /proc/1/exe 2>/dev/null | grep -c -e systemd -e /init`, "0\n"},
 		{"pid", "few processes are seen", `ls /proc | grep -c '^[0-9]*$' | { read n; test $n -lt 10 && echo few; }`, "few\n"},
@@ -40,6 +41,7 @@ func isolated(t *testing.T, d driver.Driver) {
 		{"mount", "the system's programs are there", `sh -c 'ls /usr/bin/env'`, "/usr/bin/env\n"},
 		{"mount", "the machine's settings cannot be written", `(echo 1 > /proc/sys/kernel/sysrq) 2>/dev/null || echo no`, "no\n"},
 		{"mount", "its host name is its own", `cat /proc/sys/kernel/hostname`, "own-name\n"},
+		{"mount", "its boot is its own", `grep -cxE '[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}' /proc/sys/kernel/random/boot_id; grep -c ` + strings.TrimSpace(string(machine)) + ` /proc/sys/kernel/random/boot_id`, "1\n0\n"},
 	} {
 		if Lacks(t, d, c.layer) {
 			continue

@@ -15,6 +15,13 @@ import (
 // counter writes numbers, one a line, and as fast as it is read.
 const counter = `n=0; while :; do n=$((n+1)); echo $n; done`
 
+// boot is the name of the boot that programs inside see.
+func boot(t *testing.T, s driver.Sandbox) string {
+	t.Helper()
+	out, _ := sh(t, s, "cat /proc/sys/kernel/random/boot_id")
+	return out
+}
+
 // end is how much a process has written.
 func end(t *testing.T, p process.Process) int64 {
 	t.Helper()
@@ -34,6 +41,7 @@ func pausedWithMemory(t *testing.T, d driver.Driver) {
 	}
 	work(t, d)
 	s, info := create(t, d, driver.Spec{Isolation: driver.IsolationFull, Deadline: time.Now().Add(time.Hour)})
+	first := boot(t, s)
 	p := scene.Start(t, s.Processes(), process.Spec{Shell: counter, Retention: process.Retention{Limit: 64 << 20}})
 	scene.Eventually(t, "it writes", func() bool { return end(t, p) > 1000 })
 	began := time.Now()
@@ -69,6 +77,9 @@ func pausedWithMemory(t *testing.T, d driver.Driver) {
 	if in, err := s.Info(t.Context()); err != nil || in.State != driver.Ready || !in.Deadline.IsZero() {
 		t.Errorf("resumed, it is %+v, %v", in, err)
 	}
+	if got := boot(t, s); got != first {
+		t.Errorf("resumed, its boot is %q; it was %q", got, first)
+	}
 	scene.Kill(t, p)
 	want := int64(1)
 	for line := range strings.Lines(scene.Output(t, p, process.Stdout)) {
@@ -88,6 +99,9 @@ func pausedWithMemory(t *testing.T, d driver.Driver) {
 	if out, _ := sh(t, s, "cat /tmp/meanwhile"); out != "x" {
 		t.Errorf("its /tmp holds %q after a stop", out)
 	}
+	if got := boot(t, s); got == first {
+		t.Errorf("after a stop and a start its boot is still %q", got)
+	}
 	scene.Must(t, pauser.Pause(t.Context(), info.ID, driver.PauseSpec{Memory: true}))
 	scene.Must(t, s.Destroy(t.Context()))
 }
@@ -101,6 +115,7 @@ func pausedWithout(t *testing.T, d driver.Driver) {
 	if _, status := sh(t, s, "echo kept > file; echo kept > /tmp/file"); status != 0 {
 		t.Fatal("status", status)
 	}
+	first := boot(t, s)
 	p := scene.Start(t, s.Processes(), process.Spec{Shell: "sleep 600"})
 	scene.Must(t, pauser.Pause(t.Context(), info.ID, driver.PauseSpec{}))
 	if res := scene.Wait(t, p, process.Until{}); res.Exit == nil {
@@ -115,6 +130,9 @@ func pausedWithout(t *testing.T, d driver.Driver) {
 	scene.Must(t, pauser.Resume(t.Context(), info.ID))
 	if out, _ := sh(t, s, "cat file /tmp/file"); out != "kept\nkept\n" || state(t, s) != driver.Ready {
 		t.Errorf("resumed, it holds %q", out)
+	}
+	if got := boot(t, s); got == first && !Lacks(t, d, "mount") {
+		t.Errorf("resumed without its memory, its boot is still %q", got)
 	}
 	scene.Must(t, s.Stop(t.Context()))
 	if err := pauser.Resume(t.Context(), info.ID); !errors.Is(err, driver.ErrStopped) {

@@ -3,6 +3,7 @@
 package cell
 
 import (
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"os"
@@ -397,10 +398,30 @@ func (m *Maker) closeProc(l *script.List) {
 		l.Try(unix.SYS_MOUNT, path, path, 0, unix.MS_BIND, 0)
 		l.Try(unix.SYS_MOUNT, path, path, 0, unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY|unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, 0)
 	}
+	bootID(l)
 	null := l.Text("/dev/null")
 	for _, p := range []string{"/proc/kcore", "/proc/keys", "/proc/key-users", "/proc/timer_list", "/proc/latency_stats", "/proc/kallsyms"} {
 		l.Try(unix.SYS_MOUNT, null, l.Text(p), 0, unix.MS_BIND, 0)
 	}
+}
+
+// bootID gives the box a boot ID of its own, as each start of a machine has: a file in memory
+// over the kernel's. It stays as long as the box, over pauses and deaths of the keeper; the
+// next box of the same sandbox has another.
+func bootID(l *script.List) {
+	var b [16]byte
+	rand.Read(b[:]) // never fails: crypto/rand ends the program instead
+	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
+	id := fmt.Sprintf("%x-%x-%x-%x-%x\n", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
+	here := int64(unix.AT_FDCWD)
+	file, over := l.Text("/run/boot_id"), l.Text("/proc/sys/kernel/random/boot_id")
+	l.Call("umask", unix.SYS_UMASK, 0)
+	l.Call("make the boot ID", unix.SYS_OPENAT, uintptr(here), file, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_CLOEXEC, 0o444)
+	l.Result(0)
+	l.Call("write the boot ID", unix.SYS_WRITE, 0, l.Text(id), uintptr(len(id)))
+	l.Try(unix.SYS_MOUNT, file, over, 0, unix.MS_BIND, 0)
+	l.Try(unix.SYS_MOUNT, file, over, 0, unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY|unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, 0)
+	l.Call("remove the name of the boot ID", unix.SYS_UNLINKAT, uintptr(here), file, 0)
 }
 
 // target makes the place of a bind.

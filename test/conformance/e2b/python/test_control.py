@@ -15,6 +15,7 @@ from e2b.exceptions import SandboxException, SandboxNotFoundException
 from conftest import call, until
 
 URL = os.environ["E2B_SANDBOX_URL"]
+BOOT = "/proc/sys/kernel/random/boot_id"
 
 
 class Plane:
@@ -123,6 +124,7 @@ async def test_pause_and_connect(plane):
         return int(await call(sbx.files.read("count"))) if await call(sbx.files.exists("count")) else 0
 
     await until("it counts", count)
+    boot = await call(sbx.files.read(BOOT))
     assert await call(sbx.pause()) is True
     assert await call(sbx.pause()) is False
     assert (await call(plane.sandbox.get_info(sbx.sandbox_id))).state == SandboxState.PAUSED
@@ -134,6 +136,7 @@ async def test_pause_and_connect(plane):
         return await count() > was
 
     await until("it counts on", goes_on)
+    assert await call(again.files.read(BOOT)) == boot
 
 
 async def test_links_and_ports(plane):
@@ -195,11 +198,13 @@ async def test_what_runs_when_a_sandbox_is_killed_says_so(plane):
 async def test_a_pause_at_its_time_can_keep_the_files_alone(plane):
     sbx = await plane.create(lifecycle={"on_timeout": {"action": "pause", "keep_memory": False}})
     await call(sbx.files.write("kept", "files"))
+    boot = await call(sbx.files.read(BOOT))
     h = await call(sbx.commands.run("sleep 1000", background=True, timeout=0))
     await call(sbx.set_timeout(0))
     await until("it is paused", lambda: paused(sbx))
     again = await call(sbx.connect(timeout=60))
     assert await call(again.files.read("kept")) == "files"
+    assert await call(again.files.read(BOOT)) != boot
     assert not [p for p in await call(again.commands.list()) if p.pid == h.pid and "sleep 1000" in str(p)]
 
 
