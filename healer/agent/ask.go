@@ -209,16 +209,13 @@ func (c *client) clean(s string) string {
 type exchange struct {
 	client *http.Client
 	alive  func()
-	place  *url.URL // where the request goes, whatever it says; nil: where it says
+	place  *url.URL // where the request goes
 	status int
 	after  time.Duration // of retry-after; -1: none
 }
 
-// Do implements the SDK's client.
-func (x *exchange) Do(req *http.Request) (*http.Response, error) {
-	if x.place != nil {
-		req.URL, req.Host = x.place, x.place.Host
-	}
+// do sends a request.
+func (x *exchange) do(req *http.Request) (*http.Response, error) {
 	res, err := x.client.Do(req)
 	if err != nil {
 		return nil, err

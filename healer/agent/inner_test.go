@@ -148,8 +148,7 @@ func wholeReply(t *testing.T, r Reply, err error, most int) {
 	}
 }
 
-// FuzzMessageStream: the same for what Anthropic's SDK reads, and what is made of
-// it.
+// FuzzMessageStream: the same for Anthropic's events.
 func FuzzMessageStream(f *testing.F) {
 	event := func(name, data string) string {
 		return "event: " + name + "\ndata: {\"type\":\"" + name + "\"," + data + "}\n\n"
