@@ -2,10 +2,10 @@ package driver
 
 import (
 	"context"
-	"crypto/rand"
-	"fmt"
 	"io"
 	"time"
+
+	"github.com/tend-run/tend/process/box"
 )
 
 // Templater is an optional ability of a [Driver]: what sandboxes are made from.
@@ -51,12 +51,7 @@ const (
 type BuildID string
 
 // NewBuildID returns a random BuildID (version 4).
-func NewBuildID() BuildID {
-	var b [16]byte
-	rand.Read(b[:]) // never fails: crypto/rand ends the program instead
-	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
-	return BuildID(fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:]))
-}
+func NewBuildID() BuildID { return BuildID(box.NewUUID()) }
 
 // BuildSpec says what to build.
 type BuildSpec struct {

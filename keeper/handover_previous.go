@@ -6,6 +6,9 @@ package keeper
 // with the tag tend_previous to upgrade from it.
 const handoverVersion = 2
 
+// boxIDs were UUIDs alone, and the hello said nothing of them.
+const boxIDs = ""
+
 // leaveOpen adds the descriptors that only that version leaves open.
 func (k *Keeper) leaveOpen(h *handover) {
 	for i := range h.Procs {

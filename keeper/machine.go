@@ -128,6 +128,9 @@ func (m *machine) facts(k *Keeper) []string {
 	fact("output_survives_power_loss", "fsync works", k.syncs.trouble())
 	inside, noInside := k.cells.fact()
 	fact("boxes", inside, noInside)
+	if boxIDs != "" {
+		fact("box_ids", boxIDs, "")
+	}
 	if k.upgrades > 0 {
 		out = append(out, fmt.Sprintf("keeper_upgrades=%d in place; the last took %v", k.upgrades, k.last))
 	}

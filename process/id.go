@@ -18,7 +18,8 @@ type ID string
 // MaxIDLen bounds the length of an [ID] in bytes.
 const MaxIDLen = 100
 
-const idAlphabet = "0123456789abcdefghjkmnpqrstvwxyz" // Crockford's, lower case
+// IDAlphabet are the letters and digits of new IDs: Crockford's, in lower case.
+const IDAlphabet = "0123456789abcdefghjkmnpqrstvwxyz"
 
 // NewID returns a fresh ID: 48 bits of milliseconds, then 80 random bits, as
 // 26 letters and digits.
@@ -29,7 +30,7 @@ func NewID() ID {
 	hi, lo := binary.BigEndian.Uint64(b[:8]), binary.BigEndian.Uint64(b[8:])
 	var out [26]byte
 	for i := len(out) - 1; i >= 0; i-- {
-		out[i] = idAlphabet[lo&31]
+		out[i] = IDAlphabet[lo&31]
 		lo = lo>>5 | hi<<59
 		hi >>= 5
 	}

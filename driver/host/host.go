@@ -96,7 +96,7 @@ func (d *Driver) Create(_ context.Context, spec driver.Spec) (driver.Sandbox, er
 	if err := refuse(&spec); err != nil {
 		return nil, err
 	}
-	b := d.newBox(record{Record: scope.NewRecord(&spec)})
+	b := d.newBox(record{Record: scope.NewRecord(driver.NewID(), &spec)})
 	b.mu.Lock() // calls that find it wait until it is made
 	defer b.mu.Unlock()
 	if err := d.boxes.Add(b, b.id, b.rec.Name); err != nil {

@@ -234,7 +234,7 @@ func (r *builder) make(ctx context.Context) error {
 		return err
 	}
 	rec := record{
-		Record:  scope.NewRecord(&driver.Spec{Run: driver.RunConfig{User: "root", Dir: "/"}, Size: r.b.spec.Size}),
+		Record:  scope.NewRecord(r.d.newID(), &driver.Spec{Run: driver.RunConfig{User: "root", Dir: "/"}, Size: r.b.spec.Size}),
 		Size:    r.b.spec.Size,
 		Disk:    disk,
 		Network: driver.NetworkOwn, UIDBase: r.d.cfg.UIDBase, Layer: r.top, Origin: r.top, Build: r.b.ID,

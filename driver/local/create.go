@@ -30,7 +30,7 @@ func (d *Driver) Create(ctx context.Context, spec driver.Spec) (driver.Sandbox, 
 		return nil, err
 	}
 	rec := record{
-		Record: scope.NewRecord(&spec), Shares: slices.Clone(spec.Shares), Snapshot: spec.Snapshot, Template: spec.Template,
+		Record: scope.NewRecord(d.newID(), &spec), Shares: slices.Clone(spec.Shares), Snapshot: spec.Snapshot, Template: spec.Template,
 		Size: spec.Size, Network: spec.Network.Mode,
 		UIDBase: d.cfg.UIDBase,
 	}

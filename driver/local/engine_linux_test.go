@@ -40,6 +40,8 @@ func (e *paperEngine) Can(context.Context) (box.Can, error) {
 		Missing: []box.Missing{{Layer: box.LayerTasks, Reason: "paper"}, {Layer: box.LayerMemory, Reason: "paper"}, {Layer: box.LayerDisk, Reason: "paper"}}}, nil
 }
 
+func (e *paperEngine) NewID() box.ID { return box.NewID() }
+
 func (e *paperEngine) Make(_ context.Context, spec box.Spec) (box.Info, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -30,7 +30,7 @@ func (d *Driver) Fork(ctx context.Context, id driver.ID, spec driver.ForkSpec) (
 	for i := range results {
 		next := rec
 		now := time.Now().UTC()
-		next.ID = driver.NewID()
+		next.ID = d.newID()
 		next.Name, next.Created, next.Updated = "box-"+string(next.ID[:8]), now, now
 		next.Deadline = spec.Deadline
 		next.Env, next.OverEnv, next.Metadata, next.Notes = maps.Clone(rec.Env), maps.Clone(rec.OverEnv), maps.Clone(rec.Metadata), maps.Clone(rec.Notes)

@@ -213,6 +213,9 @@ func (d *Driver) join(ctx context.Context) error {
 	return nil
 }
 
+// newID is that of a sandbox, and of its box.
+func (d *Driver) newID() driver.ID { return driver.ID(d.cfg.Engine.NewID()) }
+
 // capable returns what the keeper can do.
 func (d *Driver) capable(ctx context.Context) (box.Can, error) {
 	if err := d.join(ctx); err != nil {

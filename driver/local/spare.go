@@ -221,7 +221,7 @@ func (d *Driver) makeSpare(ctx context.Context) {
 }
 
 func (d *Driver) makeSpareOf(ctx context.Context, sp *spare) error {
-	rec := record{Record: scope.NewRecord(&driver.Spec{}), Layer: sp.shape.layer, Origin: sp.shape.origin, Size: sp.shape.size, Disk: sp.shape.disk, Network: sp.shape.network, UIDBase: sp.shape.uidBase}
+	rec := record{Record: scope.NewRecord(d.newID(), &driver.Spec{}), Layer: sp.shape.layer, Origin: sp.shape.origin, Size: sp.shape.size, Disk: sp.shape.disk, Network: sp.shape.network, UIDBase: sp.shape.uidBase}
 	s := d.newSandbox(rec)
 	s.life.Lock()
 	defer s.life.Unlock()

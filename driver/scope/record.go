@@ -40,10 +40,8 @@ type Record struct {
 	Destroying bool `json:"destroying,omitempty"`
 }
 
-// NewRecord returns the record of a new sandbox with an ID of its own. One without
-// a name is called after that.
-func NewRecord(spec *driver.Spec) Record {
-	id := driver.NewID()
+// NewRecord returns the record of a new sandbox. One without a name is called after its ID.
+func NewRecord(id driver.ID, spec *driver.Spec) Record {
 	name := spec.Name
 	if name == "" {
 		name = "box-" + string(id[:8])

@@ -4,6 +4,8 @@ package client
 
 import (
 	"context"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/tend-run/tend/keeper/wire"
@@ -29,6 +31,17 @@ func (b boxes) Can(ctx context.Context) (box.Can, error) {
 	}
 	c, err := wire.ParseCellCan(rep.body)
 	return c.Can, err
+}
+
+// NewID implements box.Engine. A server may be newer than its keeper: while it is upgraded, or
+// when it alone is.
+func (b boxes) NewID() box.ID {
+	b.m.mu.RLock()
+	defer b.m.mu.RUnlock()
+	if slices.ContainsFunc(b.m.hello.Facts, func(f string) bool { return strings.HasPrefix(f, "box_ids=") }) {
+		return box.NewID()
+	}
+	return box.NewUUID()
 }
 
 // Make implements box.Engine.

@@ -178,6 +178,8 @@ type Engine interface {
 	// Can says what can be had. A keeper that knows no boxes is an answer, not an
 	// error.
 	Can(ctx context.Context) (Can, error)
+	// NewID returns a random ID in a form that the keeper takes which answered last.
+	NewID() ID
 	// Make makes a box, or finds the one that an equal Spec made. Errors:
 	// *process.InvalidError; ErrExists: the box is there with another Spec;
 	// process.ErrUnsupported: a layer or limit that the Spec asks for is missing, and

@@ -29,6 +29,9 @@ func TestASpecIsRefusedByTheNameOfItsField(t *testing.T) {
 	if s.ID = NewID(); s.Validate() != nil || s.ID == NewID() {
 		t.Fatalf("a new id: %s: %v", s.ID, s.Validate())
 	}
+	if s.ID = NewUUID(); s.Validate() != nil || s.ID == NewUUID() || s.ID.isNew() {
+		t.Fatalf("a new UUID: %s: %v", s.ID, s.Validate())
+	}
 	for name, c := range map[string]struct {
 		field string
 		do    func(s *Spec)

@@ -4,12 +4,12 @@ import (
 	"crypto/rand"
 	"fmt"
 	"strings"
+
+	"github.com/tend-run/tend/process"
 )
 
 // IDLen is the length of a new [ID].
 const IDLen = 20
-
-const idAlphabet = "0123456789abcdefghjkmnpqrstvwxyz" // Crockford's, lower case
 
 // NewID returns a random ID: an i, as E2B's begin with, then 95 random bits as 19 letters
 // and digits. It has no hyphen: clients of E2B take what stands before the first one for
@@ -18,10 +18,19 @@ func NewID() ID {
 	var b [IDLen]byte
 	rand.Read(b[:]) // never fails: crypto/rand ends the program instead
 	for i := range b {
-		b[i] = idAlphabet[b[i]&31]
+		b[i] = process.IDAlphabet[b[i]&31]
 	}
 	b[0] = 'i'
 	return ID(b[:])
+}
+
+// NewUUID returns a random ID in the only form that keepers took until November 2026: a UUID
+// of version 4.
+func NewUUID() ID {
+	var b [16]byte
+	rand.Read(b[:]) // never fails
+	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
+	return ID(fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:]))
 }
 
 // Validate reports an ID of another form as a *process.InvalidError.
@@ -37,7 +46,7 @@ func (id ID) isNew() bool {
 		return false
 	}
 	for i := 1; i < len(id); i++ {
-		if strings.IndexByte(idAlphabet, id[i]) < 0 {
+		if strings.IndexByte(process.IDAlphabet, id[i]) < 0 {
 			return false
 		}
 	}

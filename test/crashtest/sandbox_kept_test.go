@@ -5,6 +5,7 @@ package crashtest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/tend-run/tend/internal/scene"
 	"github.com/tend-run/tend/internal/testdaemon"
 	"github.com/tend-run/tend/process"
+	"github.com/tend-run/tend/process/box"
 )
 
 // inhabited is a sandbox with a process that answers lines until it reads "end", and one
@@ -106,4 +108,16 @@ func TestASandboxOutlivesAnUpgradeFromThePreviousVersion(t *testing.T) {
 	}
 	scene.Must(t, in.box.Resume(ctx))
 	in.goesOn(t, c)
+	// A server that is newer than its keeper gives IDs that this one takes.
+	for _, keeper := range []struct {
+		binary string
+		id     int // length
+	}{{bin, box.IDLen}, {previous, len("xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx")}} {
+		scene.Must(t, d.Upgrade(ctx, tend.Upgrade{Keeper: true, Binary: keeper.binary}))
+		made := scene.Value(c.CreateSandbox(ctx, tend.SandboxSpec{Isolation: tend.IsolationFull, Name: fmt.Sprint("of", keeper.id)}))(t) // no spare
+		if id := scene.Value(made.ID(ctx))(t); len(id) != keeper.id {
+			t.Errorf("with the keeper of %s a sandbox has the ID %s", keeper.binary, id)
+		}
+		scene.Must(t, made.Destroy(ctx))
+	}
 }
