@@ -182,15 +182,26 @@ func stand(err error) {
 	time.Sleep(time.Hour)
 }
 
-// TestALoopDeviceThatHasNoNodeGetsOne: in a container /dev has none of those that came later.
-// Where none may be made, the error says what the container needs.
+// TestALoopDeviceThatHasNoNodeGetsOne: in a container /dev has none of those that came later,
+// to attach one, or to share one that somebody else has attached. Where none may be made, the
+// error says what the container needs.
 func TestALoopDeviceThatHasNoNodeGetsOne(t *testing.T) {
-	for name, c := range map[string]struct{ with, want string }{
-		"as root":              {"", "opened"},
-		"without the right to": {"setpriv --bounding-set -mknod --", "--device-cgroup-rule='b 7:* rmw'"},
+	const noNodes, says = "setpriv --bounding-set -mknod --", "--device-cgroup-rule='b 7:* rmw'"
+	for name, c := range map[string]struct {
+		attached   bool
+		with, want string
+	}{
+		"as root":                        {false, "", "opened"},
+		"without the right to":           {false, noNodes, says},
+		"attached, as root":              {true, "", "opened"},
+		"attached, without the right to": {true, noNodes, says},
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := file(t)
+			m := &Mount{-1}
+			if c.attached {
+				m = open(t, path)
+			}
 			line := `mount -t tmpfs none /mnt; : > /mnt/loop-control; mount --bind /dev/loop-control /mnt/loop-control; mount --move /mnt /dev; exec ` + c.with + ` "$0"`
 			cmd := exec.Command("/bin/sh", "-ec", line, scene.Value(os.Executable())(t))
 			cmd.Env = append(os.Environ(), holds+"=open", "TEND_TEST_PATH="+path)
@@ -198,6 +209,7 @@ func TestALoopDeviceThatHasNoNodeGetsOne(t *testing.T) {
 			if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), c.want) {
 				t.Errorf("it says %q, %v; want %q", out, err, c.want)
 			}
+			scene.Must(t, m.Close())
 			gone(t, path)
 		})
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -90,10 +91,12 @@ func attach(f *os.File) (*os.File, error) {
 	}
 }
 
+func nodePath(n int) string { return fmt.Sprintf("/dev/loop%d", n) }
+
 // node opens loop device n. In a container /dev has the devices that it was started with, and
 // none that came later: the node is made then. Programs of sandboxes have a /dev of their own.
 func node(n int) (*os.File, error) {
-	path := fmt.Sprintf("/dev/loop%d", n)
+	path := nodePath(n)
 	dev, err := os.OpenFile(path, os.O_RDWR, 0)
 	if errors.Is(err, os.ErrNotExist) {
 		if err := makeNode(n, path); err != nil {
@@ -132,23 +135,18 @@ func attached(path string) (*os.File, error) {
 	if err := unix.Stat(path, &file); err != nil {
 		return nil, &os.PathError{Op: "stat", Path: path, Err: err}
 	}
-	dir, err := os.Open("/dev")
+	// /dev need not have all, and has those that are bound to nothing.
+	bound, err := filepath.Glob("/sys/block/loop*/loop/backing_file")
 	if err != nil {
 		return nil, err
 	}
-	names, err := dir.Readdirnames(-1)
-	dir.Close()
-	if err != nil {
-		return nil, err
-	}
-	for _, name := range names {
-		n, ok := strings.CutPrefix(name, "loop")
-		if !ok || strings.Trim(n, "0123456789") != "" {
-			continue
-		}
-		dev, err := os.OpenFile("/dev/"+name, os.O_RDWR, 0)
+	for _, name := range bound {
+		dev, err := bearer(name, filepath.Base(path))
 		if err != nil {
-			continue // it went, or is another's
+			return nil, err
+		}
+		if dev == nil {
+			continue
 		}
 		// A device that is open and bound now stays so until it is closed.
 		if in, err := unix.IoctlLoopGetStatus64(int(dev.Fd())); err == nil && in.Device == uint64(file.Dev) && in.Inode == file.Ino {
@@ -157,4 +155,27 @@ func attached(path string) (*os.File, error) {
 		dev.Close()
 	}
 	return nil, nil
+}
+
+// bearer opens the loop device with this backing_file in /sys; nil: it went, or is of no use.
+// Where it takes a node to be made, or cannot be opened, only one of a file of this name counts.
+func bearer(backing, name string) (*os.File, error) {
+	var n int
+	if _, err := fmt.Sscanf(backing, "/sys/block/loop%d/", &n); err != nil {
+		return nil, nil
+	}
+	dev, err := os.OpenFile(nodePath(n), os.O_RDWR, 0)
+	if err == nil {
+		return dev, nil
+	}
+	if !errors.Is(err, os.ErrNotExist) && !errors.Is(err, os.ErrPermission) {
+		return nil, nil
+	}
+	if b, err := os.ReadFile(backing); err != nil || filepath.Base(strings.TrimSuffix(string(b), "\n")) != name {
+		return nil, nil
+	}
+	if dev, err = node(n); errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	return dev, err
 }
