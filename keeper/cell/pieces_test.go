@@ -3,6 +3,7 @@
 package cell
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/tend-run/tend/internal/scene"
 	"github.com/tend-run/tend/keeper/script"
+	"github.com/tend-run/tend/process"
 	"github.com/tend-run/tend/process/box"
 )
 
@@ -142,5 +144,27 @@ func TestASettingThatForbidsUserNamespacesIsNamed(t *testing.T) {
 		if !strings.Contains(got, c.want) {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
+	}
+}
+
+// TestAPieceWithTooManyOptionsIsRefused: the kernel would cut them, and so leave layers out.
+func TestAPieceWithTooManyOptionsIsRefused(t *testing.T) {
+	s := box.Spec{Layers: make([]string, box.MaxLayers)}
+	p := piece{path: "/var/lib/" + strings.Repeat("a", 40), host: true}
+	for i := range s.Layers {
+		p.lowers = append(p.lowers, i)
+	}
+	for len(pieceOptions(&s, p, 0)) < mostOptions {
+		p.path += "b"
+		if len(pieceOptions(&s, p, 0)) > mostOptions {
+			break
+		}
+		if err := fitting(&s, []piece{p}); err != nil {
+			t.Fatalf("%d bytes: %v", len(pieceOptions(&s, p, 0)), err)
+		}
+	}
+	err := fitting(&s, []piece{{path: "/etc", host: true}, p})
+	if invalid, ok := errors.AsType[*process.InvalidError](err); !ok || invalid.Field != "layers" || !strings.Contains(err.Error(), p.path) {
+		t.Errorf("%d bytes: %v", len(pieceOptions(&s, p, 1)), err)
 	}
 }

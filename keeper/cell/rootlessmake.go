@@ -53,6 +53,9 @@ func (m *Maker) buildRootless(s *box.Spec, group int, pid *uint32) error {
 	if err != nil {
 		return fmt.Errorf("the directory of a sandbox: %w", err)
 	}
+	if err := fitting(&real, pieces); err != nil {
+		return err
+	}
 	if err := m.workDirs(s, len(pieces)); err != nil {
 		return fmt.Errorf("the work directory: %w", err)
 	}
@@ -223,6 +226,20 @@ func rootOptions(s *box.Spec, pieces int) string {
 		lower = append(lower, stageBase)
 	}
 	return ownOptions(s, lower, "", pieces)
+}
+
+// mostOptions bounds the options of a mount, in bytes: the kernel cuts them there, in silence.
+const mostOptions = 4095
+
+// fitting refuses a box of which an overlay has more options than the kernel takes: the path of
+// a piece stands there once for each layer.
+func fitting(s *box.Spec, pieces []piece) error {
+	for i, p := range pieces {
+		if n := len(pieceOptions(s, p, i)); n > mostOptions {
+			return &process.InvalidError{Field: "layers", Reason: fmt.Sprintf("are %d; those that have %s make %d bytes of mount options without root, and the kernel takes %d; give fewer, or run tend as root", len(s.Layers), p.path, n, mostOptions)}
+		}
+	}
+	return nil
 }
 
 // pieceOptions of the overlay of a piece.
