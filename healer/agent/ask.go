@@ -209,13 +209,16 @@ func (c *client) clean(s string) string {
 type exchange struct {
 	client *http.Client
 	alive  func()
-	place  *url.URL // where the request goes
+	place  *url.URL // where the request goes, whatever it says; nil: where it says
 	status int
 	after  time.Duration // of retry-after; -1: none
 }
 
-// do sends a request.
-func (x *exchange) do(req *http.Request) (*http.Response, error) {
+// Do implements the SDK's client.
+func (x *exchange) Do(req *http.Request) (*http.Response, error) {
+	if x.place != nil {
+		req.URL, req.Host = x.place, x.place.Host
+	}
 	res, err := x.client.Do(req)
 	if err != nil {
 		return nil, err

@@ -39,7 +39,7 @@
 //
 // # Models
 //
-// [NewAnthropic] speaks Anthropic's Messages API, [NewOpenAI]
+// [NewAnthropic] speaks Anthropic's Messages API by its official SDK, [NewOpenAI]
 // the chat/completions API that many servers have. Both stream. They try again
 // what may be tried again, also if a stream breaks in its middle, and honour
 // retry-after. A reply without an end is no reply: a stream that just stops, and

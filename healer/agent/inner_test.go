@@ -148,7 +148,8 @@ func wholeReply(t *testing.T, r Reply, err error, most int) {
 	}
 }
 
-// FuzzMessageStream: the same for Anthropic's events.
+// FuzzMessageStream: the same for what Anthropic's SDK reads, and what is made of
+// it.
 func FuzzMessageStream(f *testing.F) {
 	event := func(name, data string) string {
 		return "event: " + name + "\ndata: {\"type\":\"" + name + "\"," + data + "}\n\n"
