@@ -173,15 +173,21 @@ func (h *Healing) Heal(ctx context.Context, service string, dry bool) (id string
 // Cancel ends the episode that is under way.
 func (h *Healing) Cancel(ctx context.Context, id string) (err error) {
 	ierr := h.in(ctx, func() {
+		f := h.episode
+		if f != nil {
+			if f.read(h); f.state.Done() { // its worker is just ending
+				f = nil
+			}
+		}
 		switch {
-		case h.episode == nil && id == "":
+		case f == nil && id == "":
 			err = &plainError{"nothing is being repaired", process.ErrNotFound}
-		case h.episode == nil || id != "" && h.episode.order.ID != id:
+		case f == nil || id != "" && f.order.ID != id:
 			if _, err = h.message(id); err == nil { // it has ended
 				return
 			}
 		default:
-			err = h.episode.cancel()
+			err = f.cancel()
 		}
 	})
 	return errors.Join(err, ierr)

@@ -254,6 +254,28 @@ func TestAFloodOfSignalsIsBounded(t *testing.T) {
 	}
 }
 
+// An episode is over with its journal, also while its worker has not ended yet.
+func TestAnEpisodeThatIsOverIsNotCancelled(t *testing.T) {
+	s := play(t, t.TempDir(), testkeeper.New(t), "/bin/sleep", "60")
+	c, _ := project(t, "app")
+	s.is("app", supervisor.State{Up: true})
+	s.declare(t, c, "/one/tend.yaml")
+	id := scene.Value(s.Heal(t.Context(), "app", false))(t)
+	j, _, err := healer.OpenJournal(filepath.Join(s.store.episode(id), healer.JournalFile))
+	scene.Must(t, err)
+	for range 2*healer.MaxWorkers + 1 {
+		scene.Must(t, j.Append(healer.Entry{At: time.Now(), Kind: healer.Began}))
+	}
+	scene.Must(t, j.Close())
+	if err := s.Cancel(t.Context(), ""); !errors.Is(err, process.ErrNotFound) {
+		t.Errorf("what is over is cancelled: %v", err)
+	}
+	scene.Must(t, s.Cancel(t.Context(), id))
+	if _, err := os.Lstat(filepath.Join(s.store.episode(id), healer.InboxFile)); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a worker that ends is told: %v", err)
+	}
+}
+
 // A healer that cannot work keeps nothing of what it is told.
 func TestNoticesAreNotKeptForNobody(t *testing.T) {
 	dir := t.TempDir()
