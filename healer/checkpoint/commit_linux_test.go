@@ -212,6 +212,12 @@ func TestNothingIsCommittedWhereThatWouldDoHarm(t *testing.T) {
 		"a locked index": {func(w *world) {
 			w.write(map[string]string{".git/index.lock": ""})
 		}, ""},
+		"a locked HEAD": {func(w *world) {
+			w.write(map[string]string{".git/HEAD.lock": ""})
+		}, ""},
+		"a locked branch": {func(w *world) {
+			w.write(map[string]string{".git/refs/heads/main.lock": ""})
+		}, ""},
 		"no git": {func(w *world) {
 			scene.Must(w.t, os.RemoveAll(w.path(".git")))
 		}, "it is in no git repository"},
@@ -229,9 +235,11 @@ func TestNothingIsCommittedWhereThatWouldDoHarm(t *testing.T) {
 				case "no git program": // what it would say cannot be asked
 					index, _ := os.ReadFile(w.path(".git/index"))
 					return string(index)
+				case "a locked HEAD", "a locked branch": // what was staged is taken back
+					return w.git("for-each-ref", "refs/heads") + w.git("ls-files", "--stage")
 				}
-				refs, _ := os.ReadFile(w.path(".git/index"))
-				return w.git("for-each-ref", "refs/heads") + string(refs)
+				index, _ := os.ReadFile(w.path(".git/index"))
+				return w.git("for-each-ref", "refs/heads") + string(index)
 			}
 			before, tree := state(), w.tree()
 			p := w.take()
@@ -239,6 +247,9 @@ func TestNothingIsCommittedWhereThatWouldDoHarm(t *testing.T) {
 			done, err := p.Commit(t.Context(), repair)
 			if c.reason == "" && !errors.Is(err, errMoved) || c.reason != "" && (err != nil || len(done.Left) != 1 || !strings.Contains(done.Left[0].Reason, c.reason)) || done.Hash != "" {
 				t.Errorf("%+v, %v; want %q", done, err, c.reason)
+			}
+			if locked := strings.HasPrefix(name, "a locked "); locked && !(strings.Contains(fmt.Sprint(err), ".lock is there: ") && strings.HasSuffix(fmt.Sprint(err), "remove the file")) {
+				t.Errorf("it is said to be: %v", err)
 			}
 			if got := state(); got != before {
 				t.Errorf("git was %q and is %q", before, got)

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -82,7 +83,11 @@ func (r *repository) publish(ctx context.Context, index string, before []byte, s
 		return nil
 	}
 	// Somebody else was quicker. What we staged is taken back from what the index is now.
-	err = fmt.Errorf("%w: %w", errMoved, err)
+	if m := regexp.MustCompile(`Unable to create '(/[^'\n]*\.lock)': File exists`).FindStringSubmatch(err.Error()); m != nil {
+		err = &lockedError{m[1]}
+	} else {
+		err = fmt.Errorf("%w: %w", errMoved, err)
+	}
 	if before == nil {
 		return err
 	}
@@ -98,6 +103,16 @@ func (r *repository) publish(ctx context.Context, index string, before []byte, s
 	}
 	return err
 }
+
+// lockedError says that the repository is locked. It is an errMoved: a lock is mostly there
+// for some milliseconds.
+type lockedError struct{ lock string }
+
+func (e *lockedError) Error() string {
+	return "git's lock " + e.lock + " is there: a git command is at work, or one was killed; if none is at work, remove the file"
+}
+
+func (e *lockedError) Is(target error) bool { return target == errMoved }
 
 // freshIndex is the path of the index that is about to replace the user's.
 func freshIndex(index, id string) string {
@@ -149,7 +164,7 @@ func swapIndex(index, fresh string, before []byte, like fs.FileInfo, step func(s
 	}
 	lock := index + ".lock"
 	if err := os.Link(fresh, lock); errors.Is(err, fs.ErrExist) {
-		return fmt.Errorf("%w: %s exists", errMoved, lock)
+		return &lockedError{lock}
 	} else if err != nil {
 		return err
 	}
