@@ -67,7 +67,7 @@ func TestAReaderBehindRetentionIsToldTheGapOnEveryFace(t *testing.T) {
 		{stall: letGo, name: "envd in JSON", open: envdIn("application/connect+json"), want: `^data_loss: bytes (\d+) to (\d+) of stdout were freed`},
 		{stall: letGo, name: "envd in binary", open: envdIn("application/connect+proto"), want: `^data_loss: bytes (\d+) to (\d+) of stdout were freed`},
 		{stall: letGo, name: "envd in lines", open: envdLines, want: `^data_loss: bytes (\d+) to (\d+) of stdout were freed`},
-		{name: "tend logs -f", open: logsFollow(), want: `^tend: \d+ bytes of stdout \((\d+) to (\d+)\) were freed by retention before they were read$`},
+		{name: "tend logs -f", open: logsFollow(), want: `^(?:tend: \d+ bytes of stdout \((\d+) to (\d+)\) were freed by retention before they were read(?:\n|$))+$`}, // several, where it only seemed to stall
 		{name: "tend logs -f --json", open: logsFollow("--json"), want: `"stream":"stdout","offset":(\d+),.*"gap_to":(\d+)\}$`},
 		{name: "distant in lines", open: distantLines, spec: func(s *process.Spec) { s.Tag = "distant-77" },
 			want: `^unexpected_eof: bytes (\d+) to (\d+) of proc_stdout of process 77 were freed by retention`},
