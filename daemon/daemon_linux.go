@@ -82,7 +82,7 @@ func Run(ctx context.Context, c Config) error {
 		version: c.Version, url: server.FindURL(c.Listeners, "tcp"), stateDir: dir,
 		manager: manager, sync: c.Client.Sync, roles: roles, log: log,
 	}
-	idle := rest.New()
+	idle := rest.New(rest.Program())
 	defer idle.Close()
 	sight := telemetry.Open(telemetry.Config{
 		Settings: c.Telemetry, Dir: filepath.Join(dir, "telemetry"), Host: hostname(), Instance: instance(dir), Version: c.Version, Log: log,

@@ -2,7 +2,6 @@ package supervisor
 
 import (
 	"fmt"
-	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -407,7 +406,7 @@ func (s *Set) Apply(c *config.Config, at Time, random float64) (out []Do) {
 func OtherProcess(a, b *config.Service) bool {
 	of := func(s *config.Service) config.Service {
 		return config.Service{
-			Command: s.Command, Cwd: s.Cwd, Env: maps.Clone(s.Env), Inherit: s.Inherit, User: s.User, Sandbox: s.Sandbox,
+			Command: s.Command, Cwd: s.Cwd, Env: s.Env, Inherit: s.Inherit, User: s.User, Sandbox: s.Sandbox,
 			Limits: s.Limits, Forks: s.Forks, Log: config.Log{Limit: s.Log.Limit}, Sockets: s.Sockets,
 		}
 	}

@@ -87,7 +87,6 @@ func TestShow(t *testing.T) {
 		{"a head alone", lines, view.Options{Head: view.Amount{Lines: 1}}, "line001\n«stdout 8-800 middle»"},
 		{"ends that meet leave nothing out", "seq 5", view.Options{Head: view.Amount{Lines: 3}, Tail: view.Amount{Lines: 3}}, "1\n2\n3\n4\n5\n"},
 		{"an end that is larger than all", "seq 5", view.Options{Head: view.Amount{Bytes: 1000}, Tail: view.Amount{Bytes: 1000}}, "1\n2\n3\n4\n5\n"},
-		{"both streams in the order of arrival", "echo o1; sleep 0.03; echo e1 >&2; sleep 0.03; echo o2; sleep 0.03; echo e2 >&2", view.Options{Head: view.Amount{Lines: 2}, Tail: view.Amount{Lines: 1}}, "o1\ne1\n«stdout 3-6 middle»e2\n"},
 		{"one stream", "echo o; echo e >&2", view.Options{Streams: []process.Stream{process.Stderr}}, "e\n"},
 		{"no output", "true", view.Options{Head: view.Amount{Lines: 1}, Tail: view.Amount{Lines: 1}}, ""},
 		{"long lines are cut", "printf '%050d\\nshort\\n%020d' 0 0", view.Options{MaxLine: 16}, strings.Repeat("0", 16) + "«stdout 16-50 long_line»\nshort\n" + strings.Repeat("0", 16) + "«stdout 73-77 long_line»"},
@@ -104,6 +103,28 @@ func TestShow(t *testing.T) {
 				t.Error(d)
 			}
 		})
+	}
+}
+
+// Each line is written when the one before has arrived.
+func TestBothStreamsComeInTheOrderOfArrival(t *testing.T) {
+	t.Parallel()
+	p := scene.Start(t, testkeeper.New(t), process.Spec{Stdin: process.StdinPipe, Shell: "echo o1; read go; echo e1 >&2; read go; echo o2; read go; echo e2 >&2"})
+	for i, s := range []process.Stream{process.Stdout, process.Stderr, process.Stdout} {
+		scene.Eventually(t, "a line has arrived", func() bool {
+			for _, at := range scene.Info(t, p).Streams {
+				if at.Stream == s {
+					return at.End == 3*int64(i/2+1)
+				}
+			}
+			return false
+		})
+		scene.Write(t, p, "go\n")
+	}
+	scene.Wait(t, p, process.Until{EOF: true})
+	want := "o1\ne1\n«stdout 3-6 middle»e2\n"
+	if got := show(t, p, view.Options{Head: view.Amount{Lines: 2}, Tail: view.Amount{Lines: 1}}); got != want {
+		t.Errorf("got %q; want %q", got, want)
 	}
 }
 

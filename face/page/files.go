@@ -23,8 +23,14 @@ const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src
 // file is one of the page.
 type file struct {
 	name, kind string
-	data       []byte
 	packed     func() []byte // by gzip; once
+}
+
+// plain is what the file holds. It is in the program, and copied when it is asked for alone:
+// nearly all browsers take it packed.
+func (f *file) plain() []byte {
+	data, _ := dist.ReadFile("dist/" + f.name) // it was there
+	return data
 }
 
 // kinds are those of the files that there are.
@@ -41,11 +47,9 @@ func built() map[string]*file {
 		return all
 	}
 	for _, e := range entries {
-		data, err := dist.ReadFile("dist/" + e.Name())
-		if err != nil {
-			continue
-		}
-		all[e.Name()] = &file{name: e.Name(), kind: kinds[path.Ext(e.Name())], data: data, packed: sync.OnceValue(func() []byte { return pack(data) })}
+		f := &file{name: e.Name(), kind: kinds[path.Ext(e.Name())]}
+		f.packed = sync.OnceValue(func() []byte { return pack(f.plain()) })
+		all[f.name] = f
 	}
 	return all
 }
@@ -88,10 +92,12 @@ func (p *Page) serveFile(w http.ResponseWriter, r *http.Request) {
 	}
 	h.Set("Content-Type", f.kind)
 	h.Set("Vary", "Accept-Encoding")
-	data := f.data
+	var data []byte
 	if strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
 		data = f.packed()
 		h.Set("Content-Encoding", "gzip")
+	} else {
+		data = f.plain()
 	}
 	h.Set("Content-Length", strconv.Itoa(len(data)))
 	_, _ = w.Write(data) // the client has left

@@ -47,7 +47,7 @@ func TestAFileIsTheSamePackedAndNot(t *testing.T) {
 			t.Fatalf("%s comes unpacked", name)
 		}
 		unpacked := scene.Value(io.ReadAll(scene.Value(gzip.NewReader(strings.NewReader(packed)))(t)))(t)
-		if plain != string(f.data) || plain != string(unpacked) {
+		if plain != string(f.plain()) || plain != string(unpacked) {
 			t.Errorf("%s is not what was built", name)
 		}
 	}
@@ -56,7 +56,7 @@ func TestAFileIsTheSamePackedAndNot(t *testing.T) {
 // TestTheFirstViewIsSmall: all that it takes to show the overview.
 func TestTheFirstViewIsSmall(t *testing.T) {
 	files := built()
-	main := string(files["index.html"].data)
+	main := string(files["index.html"].plain())
 	sum := len(files["index.html"].packed())
 	wanted := map[string]bool{}
 	var add func(text string, pattern *regexp.Regexp)
@@ -72,7 +72,7 @@ func TestTheFirstViewIsSmall(t *testing.T) {
 			}
 			wanted[m[1]] = true
 			sum += len(f.packed())
-			add(string(f.data), static)
+			add(string(f.plain()), static)
 		}
 	}
 	add(main, regexp.MustCompile(`(?:href|src)="/ui/([^"]+)"`))

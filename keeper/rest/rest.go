@@ -30,8 +30,16 @@ type Rest struct {
 	ended bool // guarded by mu
 }
 
-// New returns the Rest of a role, which has just been used: it starts.
-func New() *Rest { return giving(heap) }
+// New returns the Rest of a role, which has just been used: it starts. also is called at
+// each rest, when the heap was given back.
+func New(also ...func()) *Rest {
+	return giving(func() {
+		heap()
+		for _, f := range also {
+			f()
+		}
+	})
+}
 
 func giving(give func()) *Rest {
 	r := &Rest{give: give}

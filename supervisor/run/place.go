@@ -204,6 +204,7 @@ func (w *worker) keepPlace(key string, wanted, lives bool) {
 
 // start starts a process of a service, in its sandbox if it has one.
 func (w *worker) start(ctx context.Context, r *config.Service, spec process.Spec) error {
+	defer w.s.admit(ctx)()
 	if r.Sandbox == "" {
 		_, err := w.s.c.Manager.Start(ctx, spec)
 		return err

@@ -71,7 +71,7 @@ func specOf(r *config.Service, token string, n int64) process.Spec {
 // place is where and as whom a service and its probes run. In a sandbox what is left
 // empty is the sandbox's.
 func place(r *config.Service) process.Spec {
-	spec := process.Spec{Env: maps.Clone(r.Env), Dir: r.Cwd, User: r.User}
+	spec := process.Spec{Env: r.Env, Dir: r.Cwd, User: r.User} // nobody changes the map
 	if r.Inherit == "none" {
 		spec.Inherit = process.InheritNone
 	}
@@ -83,14 +83,18 @@ func place(r *config.Service) process.Spec {
 func WithEnv(c *config.Config, environ map[string]string) *config.Config {
 	out := *c
 	out.Services = map[string]*config.Service{}
+	shared := maps.Clone(environ) // of all that add nothing to it: a declaration is not changed
+	if shared == nil {
+		shared = map[string]string{}
+	}
 	for name, s := range c.Services {
 		one := *s
 		if s.Inherit == "all" {
-			one.Env = maps.Clone(environ)
-			if one.Env == nil {
-				one.Env = map[string]string{}
+			one.Env = shared
+			if len(s.Env) > 0 {
+				one.Env = maps.Clone(shared)
+				maps.Copy(one.Env, s.Env)
 			}
-			maps.Copy(one.Env, s.Env)
 		}
 		out.Services[name] = &one
 	}

@@ -52,8 +52,9 @@ type Supervisor struct {
 	origin supervisor.Time
 	begin  time.Time
 
-	calls chan func() // carried out by the loop
-	ended chan struct{}
+	calls  chan func() // carried out by the loop
+	ended  chan struct{}
+	starts chan struct{} // one value for each start under way; see admit
 
 	// The rest belongs to the loop. alive is the context of Run.
 	alive   context.Context
@@ -83,7 +84,7 @@ func Open(c Config) (*Supervisor, error) {
 	}
 	s := &Supervisor{
 		c: c, store: store{c.Dir}, boot: procfs.BootID(), origin: supervisor.Time(procfs.BootTime()), begin: time.Now(),
-		calls: make(chan func()), ended: make(chan struct{}), workers: map[string]*worker{}, changed: make(chan struct{}), version: 1,
+		calls: make(chan func()), ended: make(chan struct{}), starts: make(chan struct{}, mostStarts), workers: map[string]*worker{}, changed: make(chan struct{}), version: 1,
 		before: map[string]int64{},
 	}
 	records, err := s.store.load()
