@@ -98,7 +98,7 @@ func ExampleClient_View() {
 
 func ExampleProcess_Events() {
 	ctx := context.Background()
-	_, p, stop := exampleRun(ctx, "echo out; sleep 0.1; echo err >&2; exit 3")
+	_, p, stop := exampleRun(ctx, "echo out; echo err >&2; exit 3")
 	defer stop()
 	for ev, err := range p.Events(ctx, process.ReadOptions{}) {
 		switch {
@@ -110,7 +110,7 @@ func ExampleProcess_Events() {
 			fmt.Println(ev.Exit)
 		}
 	}
-	// Output:
+	// Unordered output:
 	// stdout: out
 	// stderr: err
 	// exit status 3

@@ -110,17 +110,7 @@ func TestShow(t *testing.T) {
 func TestBothStreamsComeInTheOrderOfArrival(t *testing.T) {
 	t.Parallel()
 	p := scene.Start(t, testkeeper.New(t), process.Spec{Stdin: process.StdinPipe, Shell: "echo o1; read go; echo e1 >&2; read go; echo o2; read go; echo e2 >&2"})
-	for i, s := range []process.Stream{process.Stdout, process.Stderr, process.Stdout} {
-		scene.Eventually(t, "a line has arrived", func() bool {
-			for _, at := range scene.Info(t, p).Streams {
-				if at.Stream == s {
-					return at.End == 3*int64(i/2+1)
-				}
-			}
-			return false
-		})
-		scene.Write(t, p, "go\n")
-	}
+	scene.Step(t, p, 3, 6, 9)
 	scene.Wait(t, p, process.Until{EOF: true})
 	want := "o1\ne1\n«stdout 3-6 middle»e2\n"
 	if got := show(t, p, view.Options{Head: view.Amount{Lines: 2}, Tail: view.Amount{Lines: 1}}); got != want {
@@ -183,7 +173,6 @@ func TestGrep(t *testing.T) {
 		{"a limit", "seq 100", view.GrepOptions{Pattern: "1", Limit: 2}, []string{"stdout:1:0:1", "stdout:10:18:10"}},
 		{"colours", `printf '\033[31mre\033[0md\n'`, view.GrepOptions{Pattern: "^red$", StripANSI: true}, []string{"stdout:1:0:red"}},
 		{"behind a long line", "head -c 100000 /dev/zero; printf 'x\\nfind\\n'", view.GrepOptions{Pattern: "find"}, []string{"stdout:2:100002:find"}},
-		{"both streams", "echo same; sleep 0.05; echo same >&2", view.GrepOptions{Pattern: "same"}, []string{"stdout:1:0:same", "stderr:1:0:same"}},
 		{"nothing", "echo a", view.GrepOptions{Pattern: "b"}, nil},
 		{"a line that ends with CR", "printf 'a\\r\\n'", view.GrepOptions{Pattern: "a$"}, []string{"stdout:1:0:a\r"}},
 	}
@@ -195,6 +184,15 @@ func TestGrep(t *testing.T) {
 			}
 		})
 	}
+	t.Run("both streams", func(t *testing.T) {
+		p := scene.Start(t, testkeeper.New(t), process.Spec{Stdin: process.StdinPipe, Shell: "echo same; read go; echo same >&2"})
+		scene.Step(t, p, 5)
+		scene.Wait(t, p, process.Until{EOF: true})
+		want := []string{"stdout:1:0:same", "stderr:1:0:same"}
+		if d := cmp.Diff(want, grep(t, p, view.GrepOptions{Pattern: "same"})); d != "" {
+			t.Error(d)
+		}
+	})
 	t.Run("what was freed is told", func(t *testing.T) {
 		p := finished(t, "seq -w 1 3000")
 		scene.Must(t, p.Trim(t.Context(), process.Stdout, 8192))

@@ -17,15 +17,16 @@ import (
 func TestTheLogOfASandbox(t *testing.T) {
 	t.Parallel()
 	s := serve(t, nil)
-	run := func(line string) (id, name string) {
+	run := func(line string, ends ...int64) (id, name string) {
 		id = s.call(201, "POST", "/v2/sandboxes", `{}`)["sandboxID"].(string)
 		box := scene.Value(s.driver.Get(t.Context(), id))(t)
-		p := scene.Value(box.Processes().Start(t.Context(), process.Spec{Argv: []string{"sh", "-c", line}}))(t)
+		p := scene.Value(box.Processes().Start(t.Context(), process.Spec{Argv: []string{"sh", "-c", line}, Stdin: process.StdinPipe}))(t)
+		scene.Step(t, p, ends...)
 		scene.Value(p.Wait(t.Context(), process.Until{EOF: true}))(t)
 		return id, string(p.ID())
 	}
 	run("echo of another")
-	id, name := run("echo out; sleep 0.3; echo wrong >&2; exit 3")
+	id, name := run("echo out; read go; echo wrong >&2; exit 3", 4)
 	messages := func(path string) (all []string) {
 		res := s.call(200, "GET", path, "")
 		for _, e := range res["logs"].([]any) {
@@ -42,7 +43,7 @@ func TestTheLogOfASandbox(t *testing.T) {
 		}
 		return all
 	}
-	const began = "started: sh -c 'echo out; sleep 0.3; echo wrong >&2; exit 3'"
+	const began = "started: sh -c 'echo out; read go; echo wrong >&2; exit 3'"
 	want := []string{"info " + began, "info out", "error wrong", "warn ended: exit status 3"}
 	path := "/v2/sandboxes/" + id + "/logs"
 	got := messages(path)

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"testing"
@@ -128,6 +129,23 @@ func write(t testing.TB, p process.Process, in process.Input) {
 	t.Helper()
 	if _, err := p.Write(within(t), in); err != nil {
 		t.Fatalf("write to %s: %v", p.ID(), err)
+	}
+}
+
+// Step writes a line to a process each time its output, of all streams together, has come to
+// one of the ends. So a program that reads a line before it goes on writes in an order that
+// nothing else decides.
+func Step(t testing.TB, p process.Process, ends ...int64) {
+	t.Helper()
+	for _, end := range ends {
+		Eventually(t, fmt.Sprintf("%d bytes of output have come", end), func() bool {
+			var sum int64
+			for _, s := range Info(t, p).Streams {
+				sum += s.End
+			}
+			return sum >= end
+		})
+		Write(t, p, "go on\n")
 	}
 }
 
