@@ -36,7 +36,7 @@ func (r *Root) Account(name string) (User, error) {
 		return u, nil
 	}
 	u, err := r.find(name)
-	if err != nil {
+	if err = r.ended(err); err != nil { // nobody was found because nothing could be read
 		return User{}, err
 	}
 	if len(r.known) >= maxKnownInside {

@@ -36,7 +36,8 @@ type Root struct {
 	busy atomic.Int64 // operations under way
 
 	closing sync.Once
-	gone    chan struct{} // closed by Close
+	gone    chan struct{} // closed by End
+	why     error         // why it ended; set before gone is closed
 
 	mu    sync.Mutex
 	stamp [2]stamp        // of etc/passwd and etc/group; guarded by mu
@@ -51,12 +52,30 @@ const nobody = 65534
 
 // Close lets the directory go. What goes on meanwhile ends first, and operations
 // that begin after it fail.
-func (r *Root) Close() error {
-	r.closing.Do(func() { close(r.gone) })
+func (r *Root) Close() error { return r.End(fs.ErrClosed) }
+
+// End is Close, and says why: operations that begin after it, or that had to open
+// something more, fail with that error.
+func (r *Root) End(why error) error {
+	r.closing.Do(func() {
+		r.why = why
+		close(r.gone)
+	})
 	return r.dir.Close()
 }
 
-// Gone is closed by Close: watches of this root follow no new directories from then on.
+// ended returns err, or why the root has ended, if it has: what was opened of one that
+// is closed says nothing of the path.
+func (r *Root) ended(err error) error {
+	select {
+	case <-r.gone:
+		return r.why
+	default:
+		return err
+	}
+}
+
+// Gone is closed by Close and End: watches of this root follow no new directories from then on.
 func (r *Root) Gone() <-chan struct{} { return r.gone }
 
 // Busy reports whether operations are under way. After Close none begins.

@@ -79,7 +79,10 @@ func (r *Root) openat2(path string, flags int, mode uint32, resolve uint64) (fd 
 			}
 		}
 	})
-	return fd, err
+	if err != nil {
+		return -1, r.ended(err)
+	}
+	return fd, nil
 }
 
 // open opens a path inside.
@@ -132,7 +135,7 @@ func (r *Root) cut(path string) (string, error) {
 		return err
 	})
 	if err != nil {
-		return "", err
+		return "", r.ended(err)
 	}
 	if path == top {
 		return "/", nil

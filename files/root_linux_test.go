@@ -675,6 +675,32 @@ func TestAClosedRootDoesNothing(t *testing.T) {
 	<-done
 }
 
+func TestAnEndedRootSaysWhy(t *testing.T) {
+	r := newRoom(t)
+	f := r.as("user")
+	other, err := OpenRoot(r.root.dir, testBase)
+	scene.Must(t, err)
+	f.Root = other
+	why := errors.New("the place is gone")
+	scene.Must(t, other.End(why))
+	for name, err := range map[string]error{
+		"a read":       second(read(f, "/etc/passwd")),
+		"a listing":    second(f.List(t.Context(), "/etc", 1)),
+		"a look":       second(f.Stat("/etc")),
+		"a write":      second(f.Write("/home/user/x", strings.NewReader("x"), nil)),
+		"a removal":    f.Remove("/home/user/x"),
+		"a directory":  second(f.Mkdir("/home/user/d")),
+		"root's look":  second(other.Stat("/etc")),
+		"who is there": second(other.Account("user")),
+	} {
+		if !errors.Is(err, why) {
+			t.Errorf("%s: %v; want %v", name, err, why)
+		}
+	}
+}
+
+func second[T any](_ T, err error) error { return err }
+
 // TestTheSameInARoot runs the tests of this package with a Root that is the machine's
 // own: what holds for the machine holds in a Root.
 func TestTheSameInARoot(t *testing.T) {

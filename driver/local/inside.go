@@ -71,7 +71,11 @@ func (s *sandbox) forgetRoot() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.root != nil {
-		s.root.Close()
+		why := driver.ErrStopped
+		if s.gone || s.rec.Destroying {
+			why = driver.ErrNotFound
+		}
+		s.root.End(why)
 		s.root = nil
 	}
 }

@@ -3,6 +3,7 @@ package local
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"net"
 	"net/netip"
 	"os"
@@ -33,11 +34,20 @@ func alive(in box.Info) error {
 	return nil
 }
 
+// lost says why something of a box's first process could not be opened. One that is
+// about to exit has neither root nor namespaces any more, and counts as alive still.
+func lost(in box.Info, err error) error {
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) {
+		return driver.ErrStopped
+	}
+	return errors.Join(alive(in), err)
+}
+
 // openRoot opens the root directory of a box.
 func openRoot(in box.Info, uidBase uint32) (*files.Root, error) {
 	dir, err := os.OpenFile(procfs.Path(in.PID, "root"), unix.O_PATH|unix.O_DIRECTORY, 0)
 	if err != nil {
-		return nil, errors.Join(alive(in), err)
+		return nil, lost(in, err)
 	}
 	defer dir.Close()
 	if err := alive(in); err != nil {
@@ -53,7 +63,7 @@ func openRoot(in box.Info, uidBase uint32) (*files.Root, error) {
 func openSpace(in box.Info) (*network.Space, error) {
 	s, err := network.OpenSpace(procfs.Path(in.PID, "ns/net"))
 	if err != nil {
-		return nil, errors.Join(alive(in), err)
+		return nil, lost(in, err)
 	}
 	if err := alive(in); err != nil {
 		return nil, errors.Join(err, s.Close())

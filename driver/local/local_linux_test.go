@@ -77,6 +77,57 @@ func keeper(t *testing.T, m *client.Manager) int {
 
 // TestASandboxOutlivesKeeperAndServer: also while it is paused, and what runs in it
 // loses nothing.
+// TestFileCallsMeetTheEndOfASandbox: whenever a sandbox ends, who is at its files is
+// told that, and nothing of how it looks from outside.
+func TestFileCallsMeetTheEndOfASandbox(t *testing.T) {
+	t.Parallel()
+	d := openReal(t, real(t))
+	known := func(err error) bool {
+		return err == nil || errors.Is(err, driver.ErrStopped) || errors.Is(err, driver.ErrNotFound)
+	}
+	for i := range 20 {
+		s, _ := create(t, d, driver.Spec{Isolation: driver.IsolationFull})
+		held, err := s.Files("", "/")
+		scene.Must(t, err)
+		stop, done := make(chan struct{}), make(chan error)
+		go func() {
+			for {
+				f, err := s.Files("", "/")
+				if err == nil {
+					_, err = f.List(t.Context(), "/", 1)
+				}
+				select {
+				case <-stop:
+					done <- nil
+					return
+				default:
+				}
+				if !known(err) {
+					done <- err
+					return
+				}
+			}
+		}()
+		end := s.Destroy
+		if i%2 == 0 {
+			end = s.Stop
+		}
+		scene.Must(t, end(t.Context()))
+		close(stop)
+		if err := <-done; err != nil {
+			t.Errorf("while it ended: %v", err)
+		}
+		want := driver.ErrNotFound
+		if i%2 == 0 {
+			want = driver.ErrStopped
+		}
+		if _, err := held.Stat("/"); !errors.Is(err, want) {
+			t.Errorf("with what was opened before: %v; want %v", err, want)
+		}
+		scene.Must(t, s.Destroy(t.Context()))
+	}
+}
+
 func TestASandboxOutlivesKeeperAndServer(t *testing.T) {
 	t.Parallel()
 	cfg := real(t)

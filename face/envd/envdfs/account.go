@@ -23,6 +23,8 @@ func (f *Face) fsFor(ctx context.Context, name string) (driver.Files, *failure) 
 	switch {
 	case errors.Is(err, files.ErrPermission):
 		return nil, &failure{http.StatusForbidden, err.Error()}
+	case isOver(err):
+		return nil, &failure{http.StatusBadGateway, err.Error()}
 	case err != nil:
 		return nil, &failure{http.StatusUnauthorized, fmt.Sprintf("error looking up user '%.64s': user: unknown user %.64s", name, name)}
 	}
@@ -48,6 +50,8 @@ func (f *Face) fsOf(ctx context.Context, h http.Header) (driver.Files, error) {
 	switch {
 	case errors.Is(err, files.ErrPermission):
 		return nil, connect.NewError(connect.CodePermissionDenied, err)
+	case isOver(err):
+		return nil, connect.NewError(connect.CodeUnavailable, err)
 	case err != nil:
 		return nil, connect.NewError(connect.CodeUnauthenticated, fmt.Errorf(text, name))
 	}

@@ -10,6 +10,7 @@ import (
 
 	"connectrpc.com/connect"
 
+	"github.com/tend-run/tend/driver"
 	"github.com/tend-run/tend/files"
 )
 
@@ -51,6 +52,10 @@ var codes = []struct {
 	rest int
 	rpc  connect.Code
 }{
+	// See isOver.
+	{driver.ErrNotFound, http.StatusBadGateway, connect.CodeUnavailable},
+	{driver.ErrStopped, http.StatusBadGateway, connect.CodeUnavailable},
+	{driver.ErrPaused, http.StatusBadGateway, connect.CodeUnavailable},
 	{files.ErrNotDir, http.StatusBadRequest, connect.CodeInvalidArgument},
 	{files.ErrIsDir, http.StatusBadRequest, connect.CodeInvalidArgument},
 	{files.ErrNotRegular, http.StatusBadRequest, connect.CodeInvalidArgument},
@@ -80,6 +85,13 @@ func codesOf(err error) (rest int, rpc connect.Code) {
 		}
 	}
 	return http.StatusInternalServerError, connect.CodeInternal
+}
+
+// isOver reports whether the sandbox ended, or was paused, since the request was let
+// in. SDKs learn by 502, as of one that was not found, to ask what has become of it.
+func isOver(err error) bool {
+	rest, _ := codesOf(err)
+	return rest == http.StatusBadGateway
 }
 
 func restStatus(err error) int {

@@ -3,6 +3,7 @@ package envdfs
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -24,6 +25,10 @@ func TestAllGoesThroughTheFilesThatAreGiven(t *testing.T) {
 			return files.FS{User: me}, nil
 		case "closed":
 			return nil, files.ErrPermission
+		case "ended":
+			return nil, fmt.Errorf("root of sandbox x: %w", driver.ErrStopped)
+		case "ending":
+			return files.FS{User: me, Root: ended(t, inside)}, nil
 		}
 		return nil, errors.New("nobody of that name is inside")
 	}})
@@ -44,6 +49,10 @@ func TestAllGoesThroughTheFilesThatAreGiven(t *testing.T) {
 		{"compose", "POST", "/files/compose?username=inside", `{"source_paths":["d/g"],"destination":"h","username":"inside"}`, "", 200},
 		{"download", "GET", "/files?path=h&username=inside", "", "", 200},
 		{"download for nobody", "GET", "/files?path=h&username=x", "", "", 401},
+		{"one whose sandbox has ended", "POST", "/filesystem.Filesystem/Stat", `{"path":"f"}`, "ended", 503},
+		{"one whose sandbox ends", "POST", "/filesystem.Filesystem/Stat", `{"path":"f"}`, "ending", 503},
+		{"a download where the sandbox has ended", "GET", "/files?path=h&username=ended", "", "", 502},
+		{"a download where the sandbox ends", "GET", "/files?path=h&username=ending", "", "", 502},
 		{"remove", "POST", "/filesystem.Filesystem/Remove", `{"path":"d"}`, "inside", 200},
 	} {
 		headers := []string{json}
@@ -60,4 +69,13 @@ func TestAllGoesThroughTheFilesThatAreGiven(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(inside, "d")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("d is left: %v", err)
 	}
+}
+
+// ended is the root of a sandbox that was destroyed.
+func ended(t *testing.T, dir string) *files.Root {
+	d := scene.Value(os.Open(dir))(t)
+	defer d.Close()
+	root := scene.Value(files.OpenRoot(d, 0))(t)
+	scene.Must(t, root.End(driver.ErrNotFound))
+	return root
 }
