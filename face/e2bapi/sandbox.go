@@ -262,12 +262,15 @@ func (f *Face) kill(w http.ResponseWriter, r *http.Request) error {
 
 func (f *Face) setTimeout(w http.ResponseWriter, r *http.Request) error {
 	var req struct {
-		Timeout int64 `json:"timeout"`
+		Timeout *int64 `json:"timeout"`
 	}
 	if err := decode(r, &req); err != nil {
 		return err
 	}
-	at, err := deadline(req.Timeout)
+	if req.Timeout == nil { // 0 would end the sandbox
+		return badRequest("timeout is missing; 0 to %d seconds are allowed", int64(driver.MaxTTL/time.Second))
+	}
+	at, err := deadline(*req.Timeout)
 	if err != nil {
 		return err
 	}
