@@ -185,6 +185,8 @@ func TestHTTPForms(t *testing.T) {
 		{"init tells the version", "POST", "/init", nil, "{}", 204, "", [2]string{"X-Envd-Version", "0.6.13"}},
 		{"an empty call body", "POST", "/process.Process/List", []string{"Content-Type: application/json"}, "", 400, "", [2]string{}},
 		{"a stream in plain JSON with a broken body", "POST", "/process.Process/Start", []string{"Content-Type: application/json"}, "{", 400, "", [2]string{}},
+		{"a stream in plain JSON with a time that is none", "POST", "/process.Process/Start", []string{"Content-Type: application/json", "Connect-Timeout-Ms: 1e9"}, sh("true"), 400,
+			`{"code":"invalid_argument","message":"Connect-Timeout-Ms is \"1e9\"; a whole number of milliseconds of at most 10 digits is needed"}`, [2]string{"Content-Type", "application/json"}},
 		{"a stream in plain JSON to nobody", "POST", "/process.Process/Connect", []string{"Content-Type: application/json"}, `{"process":{"pid":4194305}}`, 404,
 			`{"code":"not_found","message":"process with pid 4194305 not found"}`, [2]string{"Content-Type", "application/json"}},
 	} {

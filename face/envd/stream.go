@@ -46,6 +46,14 @@ func (f *Face) serveStream(w http.ResponseWriter, r *http.Request, req proto.Mes
 		f.serveRPC(w, r)
 		return
 	}
+	if _, ok := timeoutOf(r.Header); !ok {
+		if c != codecLines {
+			f.serveRPC(w, r)
+			return
+		}
+		f.refuse(w, r, c, errorf(connect.CodeInvalidArgument, "%s is %.40q; a whole number of milliseconds of at most 10 digits is needed", headerTimeout, r.Header.Get(headerTimeout)))
+		return
+	}
 	f.limitBody(w, r)
 	read, msg, err := readRequest(r.Body, c)
 	if err == nil {
@@ -98,9 +106,6 @@ func (f *Face) serveRPC(w http.ResponseWriter, r *http.Request) {
 func hotCodec(r *http.Request) codec {
 	h := r.Header
 	if v := h.Get("Connect-Protocol-Version"); r.Method != http.MethodPost || v != "" && v != "1" {
-		return 0
-	}
-	if _, ok := timeoutOf(h); !ok {
 		return 0
 	}
 	if v := h.Get("Connect-Content-Encoding"); v != "" && v != "identity" {
