@@ -110,6 +110,9 @@ func (r *Router) Of(req *http.Request) (Target, error) {
 	if !strict && (id == "" || id == debugID) && r.Default != nil {
 		return Target{Access: r.Default}, nil
 	}
+	if err != nil && portText != "" { // not the nearest port that there is
+		return Target{}, &UnknownError{ID: id}
+	}
 	t, err := r.Find(req.Context(), id)
 	if err != nil {
 		return Target{}, err
@@ -124,8 +127,11 @@ func (r *Router) Named(req *http.Request) (port int, byHost, named bool) {
 	label, _ := r.label(req.Host)
 	portText, _, byHost := strings.Cut(label, "-")
 	n, err := strconv.ParseUint(portText, 10, 16)
-	if byHost && err == nil {
+	switch {
+	case byHost && err == nil:
 		return int(n), true, true
+	case byHost: // nothing is served there, of the server's own neither
+		return 0, true, true
 	}
 	if n, err = strconv.ParseUint(req.Header.Get(headerPort), 10, 16); err != nil || !driver.LikeID(req.Header.Get(headerID)) {
 		return 0, false, false
@@ -162,7 +168,7 @@ func (r *Router) Find(ctx context.Context, id string) (Target, error) {
 }
 
 // local is a domain that each machine has for itself. Below it, only what has the form
-// of a sandbox's name is one.
+// of a sandbox's name is one, whatever is wrong with its port.
 const local = "localhost"
 
 // label returns what stands before a domain in a host name. ok: the host is below
@@ -178,10 +184,19 @@ func (r *Router) label(host string) (label string, ok bool) {
 		}
 	}
 	if label, ok := strings.CutSuffix(host, "."+local); ok {
-		port, id, _ := strings.Cut(label, "-")
-		if _, err := strconv.ParseUint(port, 10, 16); err == nil && driver.LikeID(id) {
+		if endsInID(label) {
 			return label, true
 		}
 	}
 	return "", false
+}
+
+// endsInID reports whether a label has the form of something, a hyphen, and an ID.
+func endsInID(label string) bool {
+	for i, c := range label {
+		if c == '-' && driver.LikeID(label[i+1:]) {
+			return true
+		}
+	}
+	return false
 }

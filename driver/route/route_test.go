@@ -93,7 +93,14 @@ func TestARequestGoesToTheSandboxThatItNames(t *testing.T) {
 		{"a name of this machine, of nobody", "3000-" + idNone + ".localhost", "", "", open, idNone, 0, true},
 		{"a name of this machine that is no sandbox's", "app-x.localhost", "", "", open, "", 0, false},
 		{"a name of this machine before another", "49983-" + idA + ".localhost.evil.example", "", "", open, "", 0, false},
-		{"a port that is none", "99999-" + idA + ".localhost", "", "", open, "", 0, false},
+		{"a port that is none", "99999-" + idA + ".localhost", "", "", open, idA, 0, true},
+		{"a port that is a word", "web-" + idA + ".localhost", "", "", open, idA, 0, true},
+		{"a negative port", "-1-" + idA + ".localhost", "", "", open, idA, 0, true},
+		{"no port", "-" + idA + ".localhost", "", "", open, idA, 0, true},
+		{"a port in the header that is none", "localhost", idA, "65536", open, idA, 0, true},
+		{"a port in the header that is a word", "localhost", idA, "web", open, idA, 0, true},
+		{"a port in the header that is a word, and no ID", "localhost", "", "web", open, "", 0, false},
+		{"a negative port in the header", "localhost", idA, "-1", open, idA, 0, true},
 		{"a domain that is not ours", "49983-" + idA + ".evil.example", "", "", open, "", 0, false},
 		{"a domain that ends like ours", "49983-" + idA + ".evilbox.example", "", "", open, "", 0, false},
 		{"a label in between", "x.49983-" + idA + ".box.example", "", "", open, idA, 0, true},
@@ -123,6 +130,33 @@ func TestARequestGoesToTheSandboxThatItNames(t *testing.T) {
 	r.Header.Set("E2b-Sandbox-Id", idBroken)
 	if _, err := open.Of(r); !errors.Is(err, errBroken) {
 		t.Errorf("of a broken driver: %v", err)
+	}
+}
+
+// TestANameOfASandboxIsOneWhateverItsPort: the server's own paths are not served there.
+func TestANameOfASandboxIsOneWhateverItsPort(t *testing.T) {
+	router := &route.Router{Driver: newToy()}
+	for _, tt := range []struct {
+		host, id, port string
+		want           int
+		byHost, named  bool
+	}{
+		{"3000-" + idNone + ".localhost:1", "", "", 3000, true, true},
+		{"70000-" + idNone + ".localhost:1", "", "", 0, true, true},
+		{"70000-" + idNone + ".localhost:1", idA, "80", 0, true, true},
+		{"-1-" + idNone + ".localhost", "", "", 0, true, true},
+		{"app-x.localhost", "", "", 0, false, false},
+		{"localhost", idNone, "3000", 3000, false, true},
+		{"localhost", idNone, "70000", 0, false, false},
+		{"localhost", "", "3000", 0, false, false},
+	} {
+		r := httptest.NewRequest("GET", "/ui/", nil)
+		r.Host = tt.host
+		r.Header.Set("E2b-Sandbox-Id", tt.id)
+		r.Header.Set("E2b-Sandbox-Port", tt.port)
+		if port, byHost, named := router.Named(r); port != tt.want || byHost != tt.byHost || named != tt.named {
+			t.Errorf("%s, %q, %q: %d, %v, %v", tt.host, tt.id, tt.port, port, byHost, named)
+		}
 	}
 }
 
