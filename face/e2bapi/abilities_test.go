@@ -198,6 +198,7 @@ func TestSnapshotsAreTemplates(t *testing.T) {
 		t.Errorf("snapshot: %v", snap)
 	}
 	s.call(409, "POST", "/sandboxes/"+id+"/snapshots", `{"name":"mine"}`)
+	s.call(409, "POST", "/sandboxes/"+id+"/snapshots", `{"name":"base"}`) // a creation would take the template
 	unnamed := s.call(201, "POST", "/sandboxes/"+id+"/snapshots", `{}`)
 	if unnamed["names"] == nil {
 		t.Errorf("without a name: %v", unnamed)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 	"time"
@@ -44,6 +45,15 @@ func (f *Face) snapshot(w http.ResponseWriter, r *http.Request) error {
 	sn, ok := f.driver.(driver.Snapshotter)
 	if !ok {
 		return f.lacks("snapshots")
+	}
+	if req.Name != "" { // in a creation the template's name comes first
+		_, err := f.getTemplate(r.Context(), req.Name)
+		switch {
+		case err == nil || missing(err) && isBase(req.Name):
+			return &problem{http.StatusConflict, fmt.Sprintf("name %.100q is that of a template; give another one, or none and use the snapshot's ID", req.Name)}
+		case !missing(err):
+			return err
+		}
 	}
 	s, err := sn.Snapshot(context.WithoutCancel(r.Context()), info.ID, driver.SnapshotSpec{Name: req.Name})
 	if err != nil {
