@@ -21,6 +21,8 @@ func explain(err error) string {
 		hint = "tend sandbox start starts it"
 	case errors.Is(err, tend.ErrSandboxPaused):
 		hint = "tend sandbox resume does"
+	case errors.Is(err, process.ErrNotFound) && strings.Contains(text, "no such sandbox"):
+		hint = "tend sandbox ls lists all that are known"
 	case errors.Is(err, process.ErrNotFound):
 		hint = "tend ps -a lists all that are known"
 	case errors.Is(err, process.ErrAmbiguous):

@@ -131,6 +131,7 @@ func writeError(w http.ResponseWriter, status int, kind, text string) {
 	if status == http.StatusUnprocessableEntity {
 		// 422 is a list of fields, as FastAPI sends it.
 		field, _, _ := strings.Cut(text, " ")
+		field = strings.TrimSuffix(field, ",") // of several, the first
 		body = map[string]any{"detail": []any{map[string]any{"loc": []string{"body", field}, "msg": text, "type": "value_error"}}}
 	}
 	if !passes(status) {

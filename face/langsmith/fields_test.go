@@ -36,7 +36,7 @@ func TestNoFieldIsDroppedInSilence(t *testing.T) {
 		{"POST", boxes, `{"cpu_millicores":500}`, 201, `vcpus`},
 		{"POST", boxes, `{"mem_bytes":1073741824}`, 201, `mem_bytes`},
 		{"POST", boxes, `{"fs_capacity_bytes":1073741824}`, 201, `fs_capacity_bytes`},
-		{"POST", boxes, `{"vcpus":-2}`, 422, `vcpus`},
+		{"POST", boxes, `{"vcpus":-2}`, 422, `"loc":["body","vcpus"]`},
 		{"POST", boxes, `{"persistent":true}`, 201, `"persistent":true`},
 		{"POST", boxes, `{"persistent":false}`, 201, `"persistent":false`},
 		{"POST", boxes, `{"preserve_memory_on_stop":true}`, 501, `preserve_memory_on_stop`},

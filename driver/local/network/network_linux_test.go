@@ -391,6 +391,7 @@ func TestExpressionsOfRules(t *testing.T) {
 	}
 	for text, want := range map[string]string{
 		"~": "1 to 299", "~" + strings.Repeat("a", 300): "1 to 299", "~a)(b": "RE2", "~a)|(?:b": "RE2", "~(?=a)": "RE2", "~a{600}": "500 steps", "~(a{30}){30}": "500 steps", "~a{1000}{11}": "RE2", "~(a{1000}){11}": "RE2", "~\xff": "RE2",
+		"10.0.0.0/99": "no CIDR", "10.0.0.0/": "no CIDR", "fc00::/129": "no CIDR", "::ffff:10.0.0.0/8": "no CIDR", "example.com/path": "no CIDR", "*.example.com/8": "no CIDR",
 	} {
 		if _, err := ParseRule(text); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%.20q: %v", text, err)

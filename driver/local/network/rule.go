@@ -51,6 +51,9 @@ func ParseRule(text string) (Rule, error) {
 		r.prefix = p
 		return r, nil
 	}
+	if strings.Contains(host, "/") {
+		return Rule{}, fmt.Errorf("has %.80q, which is no CIDR; an address, a slash and 0 to 32 are needed, of IPv6 0 to 128", host)
+	}
 	host, r.below = strings.CutPrefix(host, "*.")
 	if r.name, err = hostName(host); err != nil {
 		return Rule{}, err
