@@ -58,9 +58,21 @@ export function textMap(field: string, map: Record<string, string | undefined> |
   return Object.fromEntries(Object.entries(map).flatMap(([k, v]) => (v === undefined ? [] : [[text(field, k), text(field, v)]])));
 }
 
+/** A misspelt field would leave out what it asks for: isolation, perhaps. */
+export function known(what: string, value: object, names: readonly string[]): void {
+  if (value === null || typeof value !== 'object' || Array.isArray(value)) throw new InvalidError(what, 'is no object');
+  for (const name of Object.keys(value)) if (!names.includes(name)) throw new InvalidError(`${what}.${name}`, `is not known; ${names.join(', ')} are`);
+}
+
+const specFields: readonly (keyof Spec)[] = [
+  ...(['id', 'name', 'tag', 'argv', 'shell', 'env', 'inherit', 'dir', 'user', 'stdin', 'pty', 'timeout', 'timeoutScope'] as const),
+  ...(['limits', 'retention', 'killWithoutReaders', 'labels', 'onExit', 'onExitUrl'] as const),
+];
+
 const optional = (field: string, s: string | undefined): string | undefined => (s === undefined ? undefined : text(field, s));
 
 export function toSpec(s: Spec): MessageInitShape<typeof pb.SpecSchema> {
+  known('spec', s, specFields); // cwd, say: the program would run elsewhere
   const env: Record<string, string> = {};
   for (const [k, v] of Object.entries(s.env ?? {})) if (v !== undefined) env[text('env', k)] = text('env', String(v));
   const l = s.limits;

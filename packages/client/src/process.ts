@@ -1,7 +1,7 @@
 // One process of the server.
 
 import { bytesOf, readable, writable, type Bytes, type InputWritable, type OutputReadable } from '#platform';
-import { GapError, hasCode, protocolError, TendError } from './errors.js';
+import { GapError, hasCode, InvalidError, protocolError, TendError } from './errors.js';
 import { ProcessService, type WaitRequestSchema, type WaitResponse } from './gen/tend/v1/process_pb.js';
 import type { MessageInitShape } from '@bufbuild/protobuf';
 import type { Link } from './link.js';
@@ -227,6 +227,7 @@ function toUntil(until: Until | undefined): MessageInitShape<typeof WaitRequestS
   if ('input' in until) return { case: 'input', value: true };
   if ('treeGone' in until) return { case: 'treeGone', value: true };
   if ('eof' in until) return { case: 'eof', value: true };
+  if (!('match' in until)) throw new InvalidError('until', 'names nothing to wait for; quiet, match, port, input, treeGone and eof are known, and nothing is the exit');
   const pattern = typeof until.match === 'string' ? until.match : until.match.source;
   const from = Object.entries(until.from ?? {}).map(([stream, offset]) => ({ stream: streamNumbers[stream as OutputStream], offset: toInt('from', offset ?? 0) }));
   return { case: 'match', value: { pattern, from } };

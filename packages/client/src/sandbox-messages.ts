@@ -3,7 +3,7 @@
 import type { MessageInitShape } from '@bufbuild/protobuf';
 import { clean, InvalidError, protocolError } from './errors.js';
 import * as pb from './gen/tend/v1/sandbox_pb.js';
-import { fromInt, fromTimestamp, milliseconds, text, textMap, toDuration, toInt } from './messages.js';
+import { fromInt, fromTimestamp, known, milliseconds, text, textMap, toDuration, toInt } from './messages.js';
 import type { SandboxChange, SandboxInfo, SandboxMetric, SandboxNetwork, SandboxShare, SandboxSize, SandboxSnapshot, SandboxSpec } from './sandbox-types.js';
 
 // In the order of their numbers.
@@ -17,12 +17,6 @@ function numberOf(field: string, words: readonly (string | undefined)[], word: s
   const n = word === undefined ? 0 : words.indexOf(word);
   if (n < 0) throw new InvalidError(field, `is ${JSON.stringify(word)}; ${words.filter((w) => w !== undefined).join(', ')} are known`);
   return n;
-}
-
-/** A misspelt field would leave out what it asks for: isolation, perhaps. */
-function known(what: string, value: object, names: readonly string[]): void {
-  if (value === null || typeof value !== 'object' || Array.isArray(value)) throw new InvalidError(what, 'is no object');
-  for (const name of Object.keys(value)) if (!names.includes(name)) throw new InvalidError(`${what}.${name}`, `is not known; ${names.join(', ')} are`);
 }
 
 const optional = (field: string, s: string | undefined): string | undefined => (s === undefined ? undefined : text(field, s));

@@ -36,6 +36,15 @@ async function all(events: AsyncIterable<ProcessEvent>): Promise<{ bytes: Buffer
 const stream = (res: import('node:http').ServerResponse) => res.setHeader('Content-Type', 'application/connect+proto');
 const text = Buffer.from(Array.from({ length: 1000 }, (_, i) => `line ${i}\n`).join(''));
 
+test('what is misspelt is refused before anything is sent', async () => {
+  const { client, p } = await open({});
+  const invalid = (field: string) => (err: unknown) => err instanceof InvalidError && err.field === field;
+  await assert.rejects(client.start({ argv: ['ls'], cwd: '/app' } as object), invalid('spec.cwd'));
+  await assert.rejects(client.run({ shell: 'ls', working_dir: '/app' } as object), invalid('spec.working_dir'));
+  await assert.rejects(p.wait({ signal: AbortSignal.timeout(1000) } as never), invalid('until'));
+  client.close();
+});
+
 test('an output that breaks anywhere arrives whole, each byte once', async () => {
   for (let cut = 0; cut < 400; cut += 7) {
     let tries = 0;
