@@ -21,6 +21,8 @@ var (
 	ErrNoSpace     = errors.New("not enough disk space available")
 	ErrPermission  = errors.New("permission denied")
 	ErrCrossDevice = errors.New("source and destination are on different file systems; copy, then remove the source")
+	// ErrBusy: something is mounted there.
+	ErrBusy = errors.New("something is mounted there, which is neither moved nor removed")
 	// ErrTooMany: a listing has more than [MaxEntries] entries.
 	ErrTooMany = fmt.Errorf("there are more than %d entries; list with a smaller depth", MaxEntries)
 	// ErrNetworkMount: watching a network file system was not allowed, since
@@ -130,6 +132,8 @@ func kindOf(err error) error {
 		return ErrLoop
 	case errors.Is(err, syscall.EXDEV):
 		return ErrCrossDevice
+	case errors.Is(err, syscall.EBUSY):
+		return ErrBusy
 	case errors.Is(err, syscall.ENXIO), errors.Is(err, syscall.ENODEV):
 		return ErrNotRegular
 	case errors.Is(err, fs.ErrExist), errors.Is(err, syscall.ENOTEMPTY):

@@ -104,7 +104,7 @@ func fileError(err error) error {
 	if errors.Is(err, files.ErrChanged) {
 		return wireError(connect.NewError(connect.CodeAborted, errors.New(text(err.Error()))))
 	}
-	for _, wrong := range []error{files.ErrIsDir, files.ErrNotDir, files.ErrNotRegular, files.ErrLoop, files.ErrCrossDevice, files.ErrUnknownUser, files.ErrEndless} {
+	for _, wrong := range []error{files.ErrIsDir, files.ErrNotDir, files.ErrNotRegular, files.ErrLoop, files.ErrCrossDevice, files.ErrBusy, files.ErrUnknownUser, files.ErrEndless} {
 		if errors.Is(err, wrong) {
 			return wireError(connect.NewError(connect.CodeFailedPrecondition, errors.New(text(err.Error()))))
 		}

@@ -181,3 +181,12 @@ func TestAPartOfADirectory(t *testing.T) {
 		t.Errorf("a long match: %v", err)
 	}
 }
+
+func TestWhatIsMountedIsNotMoved(t *testing.T) {
+	base, _ := machineFiles(t)
+	f := tendv1connect.NewFileServiceClient(http.DefaultClient, base)
+	_, err := f.MoveFile(t.Context(), connect.NewRequest(&tendv1.MoveFileRequest{Source: "/", Destination: filepath.Join(t.TempDir(), "x")}))
+	if connect.CodeOf(err) != connect.CodeFailedPrecondition {
+		t.Errorf("the root directory: %v", err)
+	}
+}

@@ -66,6 +66,7 @@ var codes = []struct {
 	{files.ErrPermission, http.StatusForbidden, connect.CodePermissionDenied},
 	{context.Canceled, 499, connect.CodeCanceled}, // the client has left; for the log
 	{files.ErrNetworkMount, http.StatusInternalServerError, connect.CodeInvalidArgument},
+	{files.ErrBusy, http.StatusInternalServerError, connect.CodeFailedPrecondition},
 	{files.ErrExists, http.StatusInternalServerError, connect.CodeAlreadyExists},
 	{files.ErrCrossDevice, http.StatusInternalServerError, connect.CodeFailedPrecondition},
 	{files.ErrTooMany, http.StatusInternalServerError, connect.CodeResourceExhausted},

@@ -55,6 +55,7 @@ func TestServiceTranscripts(t *testing.T) {
 		{"a list of nothing", "ListDir", `{"path":"DIR/x","depth":4294967295}`, nil, 404, `{"code":"not_found","message":"path not found: list DIR/x: no such file or directory"}`},
 		{"an empty list", "ListDir", `{"path":"DIR/d/e"}`, nil, 200, `{}`},
 		{"a move of nothing", "Move", `{"source":"DIR/x","destination":"DIR/y"}`, nil, 404, `{"code":"not_found","message":"source file not found: move DIR/x: no such file or directory"}`},
+		{"a move of a mount", "Move", `{"source":"/","destination":"DIR/y"}`, nil, 400, `{"code":"failed_precondition","message":"move /: device or resource busy"}`},
 		{"a move", "Move", `{"source":"DIR/f","destination":"DIR/d/f"}`, nil, 200, `{"entry":` + strings.Replace(file, "DIR/f", "DIR/d/f", 1) + `}`},
 		{"remove", "Remove", `{"path":"DIR/d"}`, nil, 200, `{}`},
 		{"remove of nothing", "Remove", `{"path":"DIR/d"}`, nil, 200, `{}`},
