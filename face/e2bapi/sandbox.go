@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -19,6 +20,10 @@ import (
 
 // noteTemplate keeps with a sandbox what it was made from, as clients know it.
 const noteTemplate = "e2b.template"
+
+// noteRequest keeps a sum of the request that made a sandbox, if it had an idempotency
+// key.
+const noteRequest = "e2b.request"
 
 // Timeouts of sandboxes for which a request has none, as the original has them.
 const (
@@ -114,9 +119,14 @@ func (f *Face) create(timeout time.Duration) handler {
 		if spec.Name, err = nameFor(key); err != nil {
 			return err
 		}
+		if key != "" {
+			if spec.Notes[noteRequest], err = sumOf(&req); err != nil {
+				return err
+			}
+		}
 		s, err := f.driver.Create(ctx, spec)
 		if errors.Is(err, driver.ErrExists) && key != "" {
-			s, err = f.driver.Get(ctx, spec.Name) // the same request, repeated
+			s, err = f.repeated(ctx, &spec)
 		}
 		if errors.Is(err, driver.ErrNotFound) { // it was deleted in between
 			return noTemplate(req.TemplateID)
@@ -131,6 +141,33 @@ func (f *Face) create(timeout time.Duration) handler {
 		writeJSON(w, http.StatusCreated, f.sandboxJSON(r, &info))
 		return nil
 	}
+}
+
+// repeated finds the sandbox that was made by an earlier request with the same key. A
+// sandbox that an older tend made says nothing of its request.
+func (f *Face) repeated(ctx context.Context, spec *driver.Spec) (driver.Sandbox, error) {
+	s, err := f.driver.Get(ctx, spec.Name)
+	if err != nil {
+		return nil, err
+	}
+	info, err := s.Info(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if first := info.Notes[noteRequest]; first != "" && first != spec.Notes[noteRequest] {
+		return nil, &problem{http.StatusUnprocessableEntity, "the Idempotency-Key was used for another request, whose sandbox is there; give each request a key of its own"}
+	}
+	return s, nil
+}
+
+// sumOf is by what two requests with one key are compared.
+func sumOf(req *createRequest) (string, error) {
+	text, err := json.Marshal(req)
+	if err != nil { // impossible: it was JSON
+		return "", err
+	}
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:16]), nil
 }
 
 // nameFor is the name of a sandbox that is made by a request with an idempotency key:

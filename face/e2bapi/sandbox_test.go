@@ -145,6 +145,12 @@ func TestWhatASandboxIsMadeWith(t *testing.T) {
 	if len(ids) != 2 {
 		t.Errorf("two keys make %d sandboxes", len(ids))
 	}
+	// One key is for one request, however it is written.
+	s.call(201, "POST", "/v2/sandboxes", `{"metadata":{"a":"b","c":"d"},"timeout":60}`, "Idempotency-Key: third")
+	s.call(201, "POST", "/v2/sandboxes", `{ "timeout":60, "metadata":{"c":"d","a":"b"}}`, "Idempotency-Key: third")
+	if text := s.call(422, "POST", "/v2/sandboxes", `{"metadata":{"a":"x"}}`, "Idempotency-Key: third")["message"]; !strings.Contains(fmt.Sprint(text), "another request") {
+		t.Errorf("another request with a key is told %v", text)
+	}
 	s.call(400, "POST", "/v2/sandboxes", "{}", "Idempotency-Key: "+strings.Repeat("a", 256))
 }
 
