@@ -2,11 +2,14 @@ package langsmith
 
 import (
 	"cmp"
+	"encoding/base64"
+	"encoding/json"
 	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/tend-run/tend/driver"
 )
@@ -38,14 +41,22 @@ func (f *Face) listBoxes(w http.ResponseWriter, r *http.Request) error {
 	if infos, err = filterBoxes(infos, q); err != nil {
 		return err
 	}
-	if err := sortBoxes(infos, q); err != nil {
+	order, err := orderOf(q)
+	if err != nil {
 		return err
 	}
+	slices.SortFunc(infos, order)
 	answer := map[string]any{"next_cursor": nil}
-	// The cursor is the ID of the last box returned.
-	if cursor := q.Get("cursor"); cursor != "" {
-		i := slices.IndexFunc(infos, func(i driver.Info) bool { return string(i.ID) == cursor })
-		infos = infos[i+1:] // a box that is gone: from the beginning
+	if text := q.Get("cursor"); text != "" {
+		last, err := parseCursor(text)
+		if err != nil {
+			return err
+		}
+		i := slices.IndexFunc(infos, func(i driver.Info) bool { return order(last, i) < 0 })
+		if i < 0 {
+			i = len(infos)
+		}
+		infos = infos[i:]
 	}
 	offset, _, err := number(q, "offset", 0)
 	if err != nil {
@@ -61,7 +72,7 @@ func (f *Face) listBoxes(w http.ResponseWriter, r *http.Request) error {
 	}
 	if size = min(size, maxPage); paged && size < len(infos) {
 		infos = infos[:size]
-		answer["next_cursor"] = string(infos[size-1].ID)
+		answer["next_cursor"] = cursorOf(&infos[size-1])
 		answer["offset"] = offset + size
 	}
 	boxes := make([]*box, len(infos))
@@ -104,15 +115,18 @@ func hasLabels(have map[string]string, want []string) bool {
 	return true
 }
 
-func sortBoxes(infos []driver.Info, q url.Values) error {
+// orderOf returns the order that the query asks for. What is equal by it comes as it was
+// made.
+func orderOf(q url.Values) (func(a, b driver.Info) int, error) {
 	order := cmp.Or(q.Get("sort_order"), q.Get("sort_direction"), "asc")
 	if order != "asc" && order != "desc" {
-		return requestErrorf("sort_order is %.40q; asc and desc are allowed", order)
+		return nil, requestErrorf("sort_order is %.40q; asc and desc are allowed", order)
 	}
+	made := func(a, b driver.Info) int { return a.Created.Compare(b.Created) }
 	var compare func(a, b driver.Info) int
 	switch by := q.Get("sort_by"); by {
-	case "", "created_at": // as the driver lists them
-		compare = func(a, b driver.Info) int { return a.Created.Compare(b.Created) }
+	case "", "created_at":
+		compare = made
 	case "name":
 		compare = func(a, b driver.Info) int { return cmp.Compare(a.Name, b.Name) }
 	case "status":
@@ -124,13 +138,42 @@ func sortBoxes(infos []driver.Info, q url.Values) error {
 	case "delete_after_stop_seconds":
 		compare = func(a, b driver.Info) int { return cmp.Compare(a.DeleteAfterStop, b.DeleteAfterStop) }
 	default:
-		return requestErrorf("sort_by is %.40q; name, status, created_at, stopped_at, idle_ttl_seconds and delete_after_stop_seconds are allowed", by)
+		return nil, requestErrorf("sort_by is %.40q; name, status, created_at, stopped_at, idle_ttl_seconds and delete_after_stop_seconds are allowed", by)
 	}
-	slices.SortStableFunc(infos, func(a, b driver.Info) int {
+	return func(a, b driver.Info) int {
+		first := compare(a, b)
 		if order == "desc" {
-			a, b = b, a
+			first = -first
 		}
-		return compare(a, b)
-	})
-	return nil
+		return cmp.Or(first, made(a, b), cmp.Compare(a.ID, b.ID))
+	}, nil
+}
+
+// cursor is the last box of a page, as far as orders know it: the next page begins
+// behind its place, whatever has become of the box since.
+type cursor struct {
+	ID              driver.ID
+	Name            string
+	State           driver.State
+	Created         time.Time
+	StoppedAt       time.Time
+	IdleTTL         time.Duration
+	DeleteAfterStop time.Duration
+}
+
+func cursorOf(i *driver.Info) string {
+	text, err := json.Marshal(cursor{i.ID, i.Name, i.State, i.Created, i.StoppedAt, i.IdleTTL, i.DeleteAfterStop})
+	if err != nil { // impossible: texts, numbers and times of this millennium
+		return ""
+	}
+	return base64.RawURLEncoding.EncodeToString(text)
+}
+
+func parseCursor(text string) (driver.Info, error) {
+	var c cursor
+	b, err := base64.RawURLEncoding.DecodeString(text)
+	if err != nil || json.Unmarshal(b, &c) != nil || !driver.LikeID(string(c.ID)) {
+		return driver.Info{}, requestErrorf("cursor is none of this server; leave it out to start again")
+	}
+	return driver.Info{ID: c.ID, Name: c.Name, State: c.State, Created: c.Created, StoppedAt: c.StoppedAt, IdleTTL: c.IdleTTL, DeleteAfterStop: c.DeleteAfterStop}, nil
 }

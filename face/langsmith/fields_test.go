@@ -205,7 +205,11 @@ func TestAListOfBoxes(t *testing.T) {
 			t.Errorf("%s: the cursor is %v", query, p.NextCursor)
 		}
 	}
-	// All pages, as the generated clients read them.
+	if status, body := s.call("GET", "/v2/sandboxes/boxes?cursor=zzz", ""); status != 400 || !strings.Contains(body, "cursor") {
+		t.Errorf("a cursor of nobody: %d %s", status, body)
+	}
+	// All pages, as the generated clients read them. The box that a page ends with may be
+	// gone when the next one is read.
 	seen := map[string]bool{}
 	for cursor := ""; ; {
 		_, body := s.call("GET", "/api/v2/sandboxes/boxes?page_size=1&sort_by=name&cursor="+cursor, "")
@@ -217,6 +221,9 @@ func TestAListOfBoxes(t *testing.T) {
 			t.Fatal(body, err)
 		}
 		seen[p.Items[0].Name] = true
+		if name := p.Items[0].Name; name == "b-one" {
+			s.call("DELETE", "/v2/sandboxes/boxes/"+name, "")
+		}
 		if cursor = p.NextCursor; cursor == "" {
 			break
 		}
