@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"syscall"
+	"unicode/utf8"
 )
 
 // Errors of lookup and life cycle.
@@ -131,21 +132,36 @@ type StartError struct {
 	Err  error // the system's error, if there was one
 }
 
+// mostShown bounds in bytes how much of what a client has sent an error repeats.
+const mostShown = 256
+
+func shortened(text string) string {
+	if len(text) <= mostShown {
+		return text
+	}
+	cut := mostShown
+	for cut > 0 && !utf8.RuneStart(text[cut]) {
+		cut--
+	}
+	return text[:cut] + "…"
+}
+
 func (e *StartError) Error() string {
+	what := shortened(e.What)
 	switch e.Reason {
 	case StartNotFound:
-		return fmt.Sprintf("program %q is not found; give a path, or a name that is in PATH", e.What)
+		return fmt.Sprintf("program %q is not found; give a path, or a name that is in PATH", what)
 	case StartPermission:
-		return fmt.Sprintf("program %q may not be executed by this user", e.What)
+		return fmt.Sprintf("program %q may not be executed by this user", what)
 	case StartFormat:
-		return fmt.Sprintf("program %q is not an executable format (a script needs a #! line)", e.What)
+		return fmt.Sprintf("program %q is not an executable format (a script needs a #! line)", what)
 	case StartBadDir:
-		return fmt.Sprintf("working directory %q cannot be entered: %v", e.What, e.Err)
+		return fmt.Sprintf("working directory %q cannot be entered: %v", what, e.Err)
 	case StartBadUser:
-		return fmt.Sprintf("user %q cannot be used: %v", e.What, e.Err)
+		return fmt.Sprintf("user %q cannot be used: %v", what, e.Err)
 	case StartTooLong:
 		if errors.Is(e.Err, syscall.ENAMETOOLONG) {
-			return fmt.Sprintf("the program's path %.40q… is longer than the kernel allows (255 bytes a name, 4095 bytes in all)", e.What)
+			return fmt.Sprintf("the program's path %.40q… is longer than the kernel allows (255 bytes a name, 4095 bytes in all)", what)
 		}
 		return "arguments and environment are longer than the kernel allows (one word at most 128 KiB, a quarter of the stack limit in all)"
 	}

@@ -115,7 +115,7 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 	end()
 	s.drain(servers, cut)
-	s.log.Info("server stopped", slog.Duration("drained", time.Since(began)))
+	s.log.Info("server stopped", slog.Int64("drained_ms", time.Since(began).Milliseconds()))
 	return err
 }
 

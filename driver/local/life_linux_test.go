@@ -124,7 +124,7 @@ func TestACreationThatFailsLeavesNothing(t *testing.T) {
 		"no such share": func() error {
 			e.fail = &process.InvalidError{Field: "binds[0].source", Reason: "is not there"}
 			_, err := d.Create(t.Context(), driver.Spec{Name: "a", Shares: []driver.Share{{Source: "/nowhere"}}})
-			if invalid, ok := errors.AsType[*driver.InvalidError](err); !ok || invalid.Field != "shares" {
+			if invalid, ok := errors.AsType[*driver.InvalidError](err); !ok || invalid.Field != "shares[0].source" {
 				t.Errorf("it is %v", err)
 			}
 			return err

@@ -312,8 +312,8 @@ func fault(err error) error {
 		return nil
 	case isInvalid:
 		field := invalid.Field
-		if strings.HasPrefix(field, "binds") {
-			field = "shares"
+		if of, ok := strings.CutPrefix(field, "binds"); ok {
+			field = "shares" + of
 		}
 		return &driver.InvalidError{Field: field, Reason: invalid.Reason}
 	case errors.Is(err, box.ErrFrozen):

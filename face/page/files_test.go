@@ -38,6 +38,16 @@ func TestTheFilesOfThePage(t *testing.T) {
 	}
 }
 
+func TestTheServersAddressLeadsToThePage(t *testing.T) {
+	s := serve(t)
+	if status, _, resp := s.do(t, "GET", "/", "", nil); status != http.StatusFound || resp.Header.Get("Location") != "/ui/" {
+		t.Errorf("it is %d, to %q", status, resp.Header.Get("Location"))
+	}
+	if status, _, _ := s.do(t, "GET", "/other", "", nil); status != http.StatusNotFound {
+		t.Errorf("another path is %d", status)
+	}
+}
+
 func TestAFileIsTheSamePackedAndNot(t *testing.T) {
 	s := serve(t)
 	for name, f := range s.page.files {

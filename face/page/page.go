@@ -59,6 +59,8 @@ func (p *Page) Name() string { return "page" }
 // Routes implements [part.Router]. The files hold no facts.
 func (p *Page) Routes() []part.Route {
 	return []part.Route{
+		// Somebody who types the server's address into a browser.
+		{Pattern: "GET /{$}", Handler: http.RedirectHandler("/ui/", http.StatusFound), Access: part.Open},
 		{Pattern: "GET /ui/", Handler: http.HandlerFunc(p.serveFile), Access: part.Open},
 		{Pattern: "GET /ui/session", Handler: http.HandlerFunc(p.tell), Access: part.Own},
 		{Pattern: "POST /ui/session", Handler: http.HandlerFunc(p.login), Access: part.Own},
