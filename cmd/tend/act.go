@@ -137,7 +137,7 @@ type rmCmd struct {
 	inSandbox
 	IDs      []string `arg:"" name:"id" optional:"" complete:"finished" help:"The processes."`
 	Force    bool     `short:"f" help:"Kill those that still run."`
-	Finished bool     `help:"All that have finished, but those that are pinned."`
+	Finished bool     `help:"All finished processes, except pinned ones."`
 }
 
 func (c *rmCmd) Run(ctx context.Context, inv *invocation) error {

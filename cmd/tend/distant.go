@@ -32,9 +32,9 @@ type distantCmd struct {
 type distantLinesCmd struct {
 	Stdio      bool   `help:"On stdin and stdout."`
 	Unix       string `name:"unix" placeholder:"PATH" help:"On a unix socket that only this user may open."`
-	ListenJSON string `name:"listen-json" placeholder:"ADDR" help:"On a TCP address, which has to be a loopback one; this user and root are admitted."`
+	ListenJSON string `name:"listen-json" placeholder:"ADDR" help:"On a TCP address, which must be a loopback address; only this user and root are admitted."`
 	PortFile   string `name:"port-file" placeholder:"FILE" help:"Write the TCP address here once it serves."`
-	Insecure   bool   `help:"Listen on any address, and admit everybody who reaches it."`
+	Insecure   bool   `help:"Listen on any address, and admit everybody who can reach it."`
 }
 
 func (c *distantLinesCmd) Run(ctx context.Context, inv *invocation) error {

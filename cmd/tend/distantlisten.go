@@ -24,13 +24,13 @@ import (
 // distantListenCmd serves distant's encrypted transport. Its flags are those of
 // "distant server listen", so that distant's launcher can call it.
 type distantListenCmd struct {
-	Host         string `default:"127.0.0.1" placeholder:"IP" help:"Address to listen on; any for all, ssh for the one an SSH client came to. Default: 127.0.0.1."`
+	Host         string `default:"127.0.0.1" placeholder:"IP" help:"Address to listen on; any for all addresses, ssh for the address that the SSH client connected to. Default: 127.0.0.1."`
 	Port         string `default:"8080:8090" placeholder:"A[:B]" help:"The first free port of a range; 0 picks one. Default: 8080:8090."`
 	UseIPv6      bool   `short:"6" name:"use-ipv6" help:"With --host any: all IPv6 addresses."`
 	Shutdown     string `default:"never" placeholder:"WHEN" help:"never, after=SECONDS, or lonely=SECONDS without a connection. Default: never."`
-	CurrentDir   string `name:"current-dir" placeholder:"DIR" help:"Directory of processes that name none. Default: this one."`
-	Daemon       bool   `help:"Go on in the background once it serves."`
-	KeyFromStdin bool   `name:"key-from-stdin" help:"Take the first 32 bytes of stdin as the key. Default: the one used on this address before, or a new one."`
+	CurrentDir   string `name:"current-dir" placeholder:"DIR" help:"Working directory of processes that name none. Default: this one."`
+	Daemon       bool   `help:"Continue in the background once it serves."`
+	KeyFromStdin bool   `name:"key-from-stdin" help:"Use the first 32 bytes of stdin as the key. Default: the key used on this address before, or a new one."`
 
 	// The original's flags that mean nothing here.
 	LogLevel     string  `hidden:"" name:"log-level"`

@@ -15,7 +15,7 @@ import (
 type eventsCmd struct {
 	inSandbox
 	Follow bool   `short:"f" help:"Follow: print also what happens from now on."`
-	ID     string `arg:"" complete:"process" optional:"" help:"Only of this process."`
+	ID     string `arg:"" complete:"process" optional:"" help:"Only events of this process."`
 }
 
 func (c *eventsCmd) Run(ctx context.Context, inv *invocation) error {

@@ -3,7 +3,7 @@ package main
 // The examples of the verbs about sandboxes.
 
 func (*sandboxCmd) Help() string {
-	return `SANDBOX is a name, an ID or the beginning of an ID. The verbs about processes take --sandbox: tend ps --sandbox web, tend logs -f --sandbox web ID. What isolates a sandbox and what not: docs/isolation.md of the project.
+	return `SANDBOX is a name, an ID or the beginning of an ID. The commands about processes accept --sandbox: tend ps --sandbox web, tend logs -f --sandbox web ID. docs/isolation.md of the project says what isolates a sandbox and what does not.
 
 ` + examples(
 		`tend sandbox create web`,
@@ -23,7 +23,7 @@ func (*sandboxCreateCmd) Help() string {
 }
 
 func (*sandboxRunCmd) Help() string {
-	return `It ends with the status of the command, as tend run does. The sandbox stays unless --rm is given; with --rm it also ends by itself soon after nobody follows the command and nothing runs in it.
+	return `It exits with the status of the command, as tend run does. The sandbox stays unless --rm is given; with --rm the daemon also removes it soon after nobody follows the command and nothing runs in it.
 
 ` + examples(
 		`tend sandbox run --rm -- sh -c 'id; ls /'`,
@@ -33,7 +33,7 @@ func (*sandboxRunCmd) Help() string {
 }
 
 func (*sandboxExecCmd) Help() string {
-	return `It ends with the status of the command, and survives deaths and upgrades of the daemon's parts, as tend run does. A stopped or paused sandbox is started.
+	return `It exits with the status of the command, and survives deaths and upgrades of the daemon's roles, as tend run does. A stopped or paused sandbox is started.
 
 ` + examples(
 		`tend sandbox exec web -- ls -l`,
@@ -43,7 +43,7 @@ func (*sandboxExecCmd) Help() string {
 }
 
 func (*sandboxShellCmd) Help() string {
-	return `ctrl-] leaves the shell running. Without a terminal here it reads commands from stdin.
+	return `ctrl-] detaches and leaves the shell running. Without a terminal here it reads commands from stdin.
 
 ` + examples(
 		`tend sandbox shell web`,
@@ -52,7 +52,7 @@ func (*sandboxShellCmd) Help() string {
 }
 
 func (*sandboxCpCmd) Help() string {
-	return `A file is copied to PATH, or into it if PATH is a directory; a directory likewise, and SOURCE/. is what is in it. Links below a directory stay links. Out of a sandbox, nothing is written outside of the target: links that lead out of what is copied are left out, as devices are. The sandbox must have tar.
+	return `A file or directory is copied to PATH, or into it if PATH is a directory; SOURCE/. means the content of a directory. Links below a directory stay links. A copy out of a sandbox writes nothing outside of the target: it leaves out devices, and links that lead out of the copied tree. The sandbox must have tar.
 
 ` + examples(
 		`tend sandbox cp names web:/tmp/                  # into a directory`,
@@ -110,7 +110,7 @@ func (*sandboxUpdateCmd) Help() string {
 }
 
 func (*sandboxSnapshotCmd) Help() string {
-	return `Without a verb: tend sandbox snapshot SANDBOX, as tend sandbox snapshot create --help has it.
+	return `Without a command: tend sandbox snapshot SANDBOX; see tend sandbox snapshot create --help.
 
 ` + examples(
 		`tend sandbox snapshot --name before web`,
@@ -123,7 +123,7 @@ func (*snapshotCreateCmd) Help() string { return examples(`tend sandbox snapshot
 func (*snapshotLsCmd) Help() string { return examples(`tend sandbox snapshot ls`) }
 
 func (*snapshotRmCmd) Help() string {
-	return `Snapshots that sandboxes were made from stay as long as these.
+	return `A snapshot that sandboxes were created from stays as long as they exist.
 
 ` + examples(`tend sandbox snapshot rm before`)
 }
@@ -145,16 +145,16 @@ func (*sandboxRmCmd) Help() string {
 }
 
 func (*templateCmd) Help() string {
-	return `A build file has one instruction a line:
+	return `A build file has one instruction on each line:
 
-	FROM    host | NAME[:TAG] | dir:PATH     what it begins with; first, or left out
+	FROM    host | NAME[:TAG] | dir:PATH     the base; first, or omitted
 	ENV     NAME=VALUE …
 	COPY    SOURCE … DESTINATION             from the directory of the build file
 	RUN     command line
 	WORKDIR DIRECTORY
 	USER    NAME
-	START   command line                     runs in each sandbox made from it
-	READY   command line                     ends with 0 when that is up
+	START   command line                     runs in each sandbox created from it
+	READY   command line                     exits with 0 when START is ready
 
 ` + examples(
 		`tend template build -t tools ./tools`,
@@ -163,7 +163,7 @@ func (*templateCmd) Help() string {
 }
 
 func (*templateBuildCmd) Help() string {
-	return `Steps and their output are printed on stderr as they run, and the name on stdout at the end. A step whose input did not change is taken from the cache. ctrl-c leaves the build; the daemon finishes it.
+	return `Steps and their output are printed on stderr as they run, and the name on stdout at the end. A step whose input did not change is taken from the cache. ctrl-c stops watching the build; the daemon finishes it.
 
 ` + examples(
 		`tend template build ./tools                    # reads ./tools/tend.template`,

@@ -3,27 +3,25 @@ package main
 // The examples of the verbs about services.
 
 func (*upCmd) Help() string {
-	return `It starts what the file declares, and changes what has changed in it; what is as before goes on. In the foreground it shows what the services write, each line with the name, and ends what it has started on ctrl-c or SIGTERM. Closing the terminal leaves them, as -d does. They outlive the deaths and upgrades of the daemon's parts, and are started again with a daemon that was shut down.
-
-Services that inherit their environment get the one of tend up, but for what is of a terminal or a login alone (TERM, PWD, SSH_*, …). It is kept with them.
+	return `It starts the services that the file declares, and restarts those whose declaration has changed; the others keep running. In the foreground it shows the output of the services, each line with the service's name, and on ctrl-c or SIGTERM it ends the services that it has started. If the terminal is closed, they keep running, as with -d. They survive deaths and upgrades of the daemon's roles, and start again with the daemon after a shutdown. Services that inherit their environment get the one of tend up, except variables that belong to one terminal or login (TERM, PWD, SSH_*, …). It is stored with them.
 
 ` + examples(
 		`tend up -d --wait                 # start all, and wait for them`,
 		`tend up -d --wait --wait-timeout 1m  # and give up after a minute, with 124`,
-		`tend up -d -f services.yaml web   # web alone, and what it depends on`,
-		`tend up                           # show what they write; ctrl-c ends them`,
+		`tend up -d -f services.yaml web   # only web and its dependencies`,
+		`tend up                           # show their output; ctrl-c ends them`,
 		`tend up -d -f ecosystem.config.cjs  # a file of pm2`,
 	)
 }
 
 func (*downCmd) Help() string {
-	return `It ends each service with all its descendants, those that depend on others first, and waits for it. They stay declared: tend services start NAME, or tend up, starts them.
+	return `It ends each service with all its descendants, dependents first, and waits for it. The services stay declared: tend services start NAME, or tend up, starts them again.
 
 ` + examples(`tend down web`, `tend down`)
 }
 
 func (*adoptCmd) Help() string {
-	return `The service is that process from now on: tend asks it how it is, ends it, and starts its own after it. What it writes goes where it went, and its exit status will not be known. It must be of the service's user, and nothing that tend has started. The key adopt of a tend.yaml has tend up look for it by a pid file or a port.
+	return `From now on that process is the service: tend probes it, can end it, and starts its own process after it. Its output still goes where it went before, and its exit status will be unknown. It must belong to the service's user, and tend must not have started it. With the key adopt in a tend.yaml, tend up finds the process by a pid file or a port.
 
 ` + examples(`tend adopt web "$(cat run/web.pid)"`)
 }
@@ -33,7 +31,7 @@ func (*servicesCmd) Help() string {
 }
 
 func (*servicesLsCmd) Help() string {
-	return `STATE is idle, waiting, starting, not ready, ready, stopping, killing, pausing (it will be started again), completed or failed; WHY says more. SANDBOX is where it runs, and SOCKETS is what tend keeps open for it, if any service has them. The output of a service is that of its process: tend logs -f NAME.
+	return `STATE is idle, waiting, starting, not ready, ready, stopping, killing, pausing (it waits for its next start), completed or failed; WHY has details. SANDBOX is the sandbox where it runs, and SOCKETS are the sockets that tend keeps open for it; both are shown if any service has them. The output of a service is that of its process: tend logs -f NAME.
 
 ` + examples(`tend services ls web --json`)
 }
@@ -47,13 +45,13 @@ func (*servicesRestartCmd) Help() string {
 }
 
 func (*initCmd) Help() string {
-	return `It looks at Procfile, package.json with its lock file, pyproject.toml, go.mod, Cargo.toml, Gemfile and Dockerfile, and finds the command, the framework and its port. A file that is there is not overwritten.
+	return `It looks at Procfile, package.json with its lock file, pyproject.toml, go.mod, Cargo.toml, Gemfile and Dockerfile, and finds the command, the framework and its port. An existing file is not overwritten.
 
 ` + examples(`tend init --print ./shop`, `tend init ./shop`)
 }
 
 func (*importCmd) Help() string {
-	return `What has no equivalent becomes a comment beside the service. A file of JavaScript is read by node, as pm2 does. tend up -f FILE runs such a file as it is.
+	return `Settings without an equivalent become comments beside the service. node reads a JavaScript file, as in pm2. tend up -f FILE runs such a file directly.
 
 ` + examples(`tend import ecosystem.config.cjs > tend.yaml`, `tend import Procfile`)
 }
@@ -61,7 +59,7 @@ func (*importCmd) Help() string {
 func (*configCmd) Help() string { return examples(`tend config check`) }
 
 func (*configCheckCmd) Help() string {
-	return `Each problem is on a line of its own on stderr, FILE:LINE:COLUMN: TEXT, with the line of the file below it; the exit status is 1 then. With --json each is a line of JSON.
+	return `Each problem is reported on stderr as FILE:LINE:COLUMN: TEXT, with the line of the file below it; the exit status is then 1. With --json each problem is a line of JSON.
 
 ` + examples(`tend config check services.yaml`)
 }

@@ -49,8 +49,8 @@ func (*healProjectCmd) Run(ctx context.Context, inv *invocation) error {
 type healCmd struct {
 	Name   string `arg:"" name:"service" optional:"" complete:"service" help:"The service. Default: the one that healer names in tend.yaml."`
 	DryRun bool   `name:"dry-run" help:"Say what would be tried and why, and do nothing."`
-	Detach bool   `short:"d" help:"Return once it has begun (tend episodes shows what becomes of it)."`
-	Cancel bool   `help:"End the repair that is under way, and take back what it has changed."`
+	Detach bool   `short:"d" help:"Return once it has begun (tend episodes shows the result)."`
+	Cancel bool   `help:"End the running repair, and roll back its changes."`
 }
 
 // Run begins a repair and waits until it is over: 0 if the service is well then, else 1.
@@ -140,9 +140,9 @@ func (inv *invocation) followEpisode(ctx context.Context, d *daemon, id string) 
 }
 
 type episodesCmd struct {
-	ID         string `arg:"" name:"id" optional:"" help:"One of them, with all that was done. last: the newest."`
-	Diff       bool   `help:"Print what it has changed, as a diff, and nothing else."`
-	Transcript bool   `help:"Print what was said to a model and by it, as JSON lines, and nothing else."`
+	ID         string `arg:"" name:"id" optional:"" help:"Show this episode with all its steps. last: the newest."`
+	Diff       bool   `help:"Print only its changes, as a diff."`
+	Transcript bool   `help:"Print only the conversation with the model, as JSON lines."`
 }
 
 func (c *episodesCmd) Run(ctx context.Context, inv *invocation) error {

@@ -21,7 +21,7 @@ var foreignFiles = []string{"ecosystem.config.js", "ecosystem.config.cjs", "ecos
 	"process.json", "process-compose.yaml", "process-compose.yml", "Procfile"}
 
 type importCmd struct {
-	File string `arg:"" optional:"" complete:"files" help:"The file. Default: the first that is here of ecosystem.config.*, process.json, process-compose.yaml and Procfile."`
+	File string `arg:"" optional:"" complete:"files" help:"The file. Default: the first that exists here of ecosystem.config.*, process.json, process-compose.yaml and Procfile."`
 }
 
 // Run prints the file as a tend.yaml.

@@ -13,7 +13,7 @@ import (
 
 type initCmd struct {
 	Dir   string `arg:"" optional:"" default:"." complete:"dirs" help:"The directory of the project. Default: this one."`
-	Print bool   `help:"Print the file, and write none."`
+	Print bool   `help:"Print the file instead of writing it."`
 }
 
 // Run writes a tend.yaml for the project in a directory.

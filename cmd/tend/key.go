@@ -13,18 +13,18 @@ import (
 
 // keyCmd is the part of the grammar about virtual keys.
 type keyCmd struct {
-	Ls     keyLsCmd     `cmd:"" default:"withargs" aliases:"list" help:"List the keys; so does tend key alone."`
-	Create keyCreateCmd `cmd:"" aliases:"new,add" help:"Make a key, and print it: it is not shown again."`
-	Revoke keyRevokeCmd `cmd:"" aliases:"rm,remove,delete" help:"Make keys void."`
+	Ls     keyLsCmd     `cmd:"" default:"withargs" aliases:"list" help:"List the keys (tend key alone does the same)."`
+	Create keyCreateCmd `cmd:"" aliases:"new,add" help:"Create a key and print it: it is not shown again."`
+	Revoke keyRevokeCmd `cmd:"" aliases:"rm,remove,delete" help:"Revoke keys."`
 }
 
 type keyCreateCmd struct {
-	Name     string   `arg:"" help:"What it is called: letters, digits, ., _ and -."`
+	Name     string   `arg:"" help:"Its name: letters, digits, ., _ and -."`
 	Provider []string `sep:"none" placeholder:"PATTERN" help:"It may use these providers; * is any text. Repeatable. Default: all."`
 	Model    []string `sep:"none" placeholder:"PATTERN" help:"It may use these models; * is any text. Repeatable. Default: all."`
-	Requests int      `name:"requests-per-minute" placeholder:"N" help:"How many requests it may make in a minute. Default: no bound."`
-	Tokens   int64    `name:"tokens-per-day" placeholder:"N" help:"How many tokens it may use in a day (UTC), of questions and answers together. Default: no bound."`
-	Sandbox  string   `placeholder:"SANDBOX" complete:"sandbox" help:"A sandbox that lives on while the key is used."`
+	Requests int      `name:"requests-per-minute" placeholder:"N" help:"How many requests it may make in a minute. Default: no limit."`
+	Tokens   int64    `name:"tokens-per-day" placeholder:"N" help:"How many tokens it may use in a day (UTC), for questions and answers together. Default: no limit."`
+	Sandbox  string   `placeholder:"SANDBOX" complete:"sandbox" help:"A sandbox that is kept alive while the key is used."`
 }
 
 func (c *keyCreateCmd) Run(ctx context.Context, inv *invocation) error {

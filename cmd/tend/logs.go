@@ -26,12 +26,12 @@ type logsFlags struct {
 	Follow bool          `short:"f" help:"Follow the output to the end of the process."`
 	From   int64         `placeholder:"OFFSET" default:"0" help:"Start at this byte offset of each stream."`
 	Since  time.Duration `placeholder:"5m" help:"Only what was written less than this long ago."`
-	Head   string        `placeholder:"N" help:"The first N lines; N with a unit (16KiB) is bytes. With --tail: both ends, and a line that says how much lies between."`
-	Tail   string        `short:"n" placeholder:"N" help:"The last N lines; N with a unit (16KiB) is bytes. With -f: these, and then what follows."`
+	Head   string        `placeholder:"N" help:"The first N lines; N with a unit (16KiB) is bytes. With --tail: both ends, and a line that says how much is omitted between them."`
+	Tail   string        `short:"n" placeholder:"N" help:"The last N lines; N with a unit (16KiB) is bytes. With -f: these lines, and then new output."`
 	Times  bool          `short:"t" name:"timestamps" help:"Begin each line with the time at which its first byte arrived, exact to a tenth of a second."`
 
 	StripANSI bool   `name:"strip-ansi" help:"Remove terminal escape sequences."`
-	MaxLine   string `name:"max-line" placeholder:"SIZE" help:"Cut lines after this many bytes (2KiB), and say how much is left out."`
+	MaxLine   string `name:"max-line" placeholder:"SIZE" help:"Cut lines after this many bytes (2KiB), and say how much is omitted."`
 
 	Stdout bool `xor:"stream" help:"Only standard output."`
 	Stderr bool `xor:"stream" help:"Only standard error, printed on standard output."`

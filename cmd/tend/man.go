@@ -12,8 +12,8 @@ import (
 // manCmd makes manual pages from the grammar and the help texts, so that they
 // say what --help says.
 type manCmd struct {
-	Verb []string `arg:"" optional:"" complete:"verb" help:"The verb. Default: tend itself."`
-	Dir  string   `placeholder:"DIR" help:"Write the pages of all verbs into this directory, such as ~/.local/share/man/man1."`
+	Verb []string `arg:"" optional:"" complete:"verb" help:"The command. Default: tend itself."`
+	Dir  string   `placeholder:"DIR" help:"Write the pages of all commands into this directory, such as ~/.local/share/man/man1."`
 }
 
 func (c *manCmd) Run(inv *invocation) error {

@@ -8,7 +8,7 @@ import (
 
 type rollbackCmd struct {
 	ID     string `arg:"" name:"id" help:"The repair, as tend episodes lists it. last: the newest. CHAT/TURN: a turn of a chat."`
-	Detach bool   `short:"d" help:"Return once it has begun (tend episodes shows what becomes of it)."`
+	Detach bool   `short:"d" help:"Return once it has begun (tend episodes shows the result)."`
 }
 
 // Run takes a repair back and waits until that is over: 0 if it was, else 1.

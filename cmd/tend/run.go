@@ -27,10 +27,10 @@ type runCmd struct {
 // runFlags are those of a process that is started and followed.
 type runFlags struct {
 	TTY    bool   `short:"t" name:"tty" help:"Give it a terminal."`
-	Detach bool   `short:"d" help:"Print its id and return."`
+	Detach bool   `short:"d" help:"Print its ID and return."`
 	Input  bool   `short:"i" name:"interactive" help:"Connect stdin."`
 	Remove bool   `name:"rm" help:"Forget it and its output when it has ended."`
-	ID     string `name:"id" placeholder:"ID" help:"An id of your choice: running the same command with it again starts no second process."`
+	ID     string `name:"id" placeholder:"ID" help:"An ID of your choice: if you run the same command with it again, no second process starts."`
 	Name   string `placeholder:"NAME" help:"A name to find it by."`
 	Tag    string `placeholder:"TAG" complete:"tag" help:"A tag to find it by."`
 
@@ -43,12 +43,12 @@ type runFlags struct {
 
 	Keep      string        `placeholder:"SIZE" help:"Keep this much of each output stream, such as 64MiB; the oldest is freed first."`
 	Pin       bool          `help:"Keep it and its output when it has finished, until tend unpin or tend rm."`
-	Fsync     string        `enum:"default,none,exit,interval" default:"default" placeholder:"WHEN" help:"When its output is forced to the disk: none, exit or interval, as in tend serve. Default: the daemon's."`
+	Fsync     string        `enum:"default,none,exit,interval" default:"default" placeholder:"WHEN" help:"When its output is synced to the disk: none, exit or interval, as in tend serve. Default: the daemon's."`
 	Memory    string        `placeholder:"SIZE" help:"Memory limit for the process and its descendants."`
 	Pids      int64         `placeholder:"N" help:"Limit of tasks for the process and its descendants."`
 	Nice      int           `placeholder:"N" help:"Priority, -20 to 19."`
-	OnExit    string        `name:"on-exit" placeholder:"LINE" help:"When it has ended, run this line of the shell as its user, with TEND_EXIT_STATUS and others set: at least once, whoever of tend dies. It is kept until then."`
-	OnExitURL string        `name:"on-exit-url" placeholder:"URL" help:"When it has ended, send this URL the same facts as JSON, again and again until it takes them, for a day."`
+	OnExit    string        `name:"on-exit" placeholder:"LINE" help:"When it has ended, run this shell line as its user, with TEND_EXIT_STATUS and others set: at least once, whichever role of tend dies. The process is kept until then."`
+	OnExitURL string        `name:"on-exit-url" placeholder:"URL" help:"When it has ended, send the same facts as JSON to this URL, repeatedly until the answer is 2xx, for a day."`
 	Orphan    time.Duration `name:"kill-without-readers" placeholder:"1m" help:"Kill it when nobody has followed its output for this long."`
 }
 
@@ -254,9 +254,9 @@ func (c *runFlags) onExit(inv *invocation, s *process.Spec) error {
 
 // envFlags say which variables a process gets.
 type envFlags struct {
-	Env     []string `short:"e" sep:"none" placeholder:"K=V" help:"Environment variable; K alone takes the value it has here. Repeatable."`
+	Env     []string `short:"e" sep:"none" placeholder:"K=V" help:"Environment variable; K alone takes its value from this shell. Repeatable."`
 	EnvFile []string `name:"env-file" sep:"none" placeholder:"FILE" help:"Lines of K=V, or K alone; # begins a comment. Repeatable. --env overrides it."`
-	EnvAll  bool     `name:"env-all" help:"Pass all variables of this shell but TEND_TOKEN. --env-file and --env override them."`
+	EnvAll  bool     `name:"env-all" help:"Pass all variables of this shell except TEND_TOKEN. --env-file and --env override them."`
 }
 
 // environment returns the variables that were asked for, nil for none. What is

@@ -15,8 +15,8 @@ import (
 // sandboxCmd is the part of the grammar about sandboxes. A verb that makes one starts
 // the user's daemon if there is none, as tend run does.
 type sandboxCmd struct {
-	Create   sandboxCreateCmd   `cmd:"" aliases:"new" help:"Make a sandbox and print its name."`
-	Run      sandboxRunCmd      `cmd:"" help:"Make a sandbox and run a command in it; --rm removes it afterwards."`
+	Create   sandboxCreateCmd   `cmd:"" aliases:"new" help:"Create a sandbox and print its name."`
+	Run      sandboxRunCmd      `cmd:"" help:"Create a sandbox and run a command in it; --rm removes it afterwards."`
 	Exec     sandboxExecCmd     `cmd:"" help:"Run a command in a sandbox."`
 	Shell    sandboxShellCmd    `cmd:"" aliases:"sh" help:"Open a shell in a sandbox, with a terminal." nojson:"it is for a terminal; tend sandbox exec --json runs a command"`
 	Cp       sandboxCpCmd       `cmd:"" aliases:"copy" help:"Copy files and directories into a sandbox, or out of one."`
@@ -26,11 +26,11 @@ type sandboxCmd struct {
 	Stats    sandboxStatsCmd    `cmd:"" aliases:"metrics,top" help:"Show what sandboxes use: CPU, memory, disk, tasks."`
 	Start    sandboxStartCmd    `cmd:"" help:"Start stopped sandboxes, and resume paused ones."`
 	Stop     sandboxStopCmd     `cmd:"" help:"End the processes of sandboxes and keep their files."`
-	Pause    sandboxPauseCmd    `cmd:"" aliases:"freeze" help:"Let the processes of sandboxes stand still."`
-	Resume   sandboxResumeCmd   `cmd:"" aliases:"unpause" help:"Let paused sandboxes go on."`
-	Update   sandboxUpdateCmd   `cmd:"" aliases:"set" help:"Change the name, the time that is left or the labels of a sandbox."`
-	Snapshot sandboxSnapshotCmd `cmd:"" help:"Keep the files of a sandbox, for later ones; list and remove what was kept."`
-	Fork     sandboxForkCmd     `cmd:"" help:"Make sandboxes with the files that one has now."`
+	Pause    sandboxPauseCmd    `cmd:"" aliases:"freeze" help:"Pause the processes of sandboxes."`
+	Resume   sandboxResumeCmd   `cmd:"" aliases:"unpause" help:"Resume paused sandboxes."`
+	Update   sandboxUpdateCmd   `cmd:"" aliases:"set" help:"Change the name, the remaining time or the labels of a sandbox."`
+	Snapshot sandboxSnapshotCmd `cmd:"" help:"Save the files of a sandbox for later ones; list and remove snapshots."`
+	Fork     sandboxForkCmd     `cmd:"" help:"Create sandboxes with the current files of another one."`
 	Rm       sandboxRmCmd       `cmd:"" aliases:"remove,delete,kill" help:"End sandboxes and remove all that belongs to them."`
 }
 
@@ -38,7 +38,7 @@ type sandboxCmd struct {
 type placeFlags struct {
 	Template  string `placeholder:"NAME" complete:"template" help:"The template whose files it starts with. Default: the machine's own programs and libraries."`
 	Snapshot  string `placeholder:"NAME" complete:"snapshot" help:"The snapshot whose files it starts with."`
-	Isolation string `enum:"full,none,default" default:"full" placeholder:"HOW" help:"full: it sees neither processes nor files outside; none: a directory and a list of processes on the machine itself; default: as the daemon has it. Default: full."`
+	Isolation string `enum:"full,none,default" default:"full" placeholder:"HOW" help:"full: it sees neither processes nor files outside; none: a directory and a list of processes on the machine itself; default: the daemon's. Default: full."`
 
 	Cwd string `short:"w" aliases:"workdir" placeholder:"DIR" help:"Working directory inside."`
 	envFlags
@@ -47,13 +47,13 @@ type placeFlags struct {
 	Memory string  `short:"m" placeholder:"SIZE" help:"Limit of memory, such as 512m."`
 	CPUs   float64 `name:"cpus" placeholder:"N" help:"Limit of CPU time; 0.5 is half of one CPU."`
 	Pids   int64   `aliases:"tasks,pids-limit" placeholder:"N" help:"Limit of processes and threads together."`
-	Disk   string  `placeholder:"SIZE" help:"Limit of what it may write to the disk, 16MiB or more; files are limited in proportion. Default: that of tend serve --sandbox-disk, else none."`
+	Disk   string  `placeholder:"SIZE" help:"Limit of disk space, 16MiB or more; the number of files is limited in proportion. Default: that of tend serve --sandbox-disk, else none."`
 
-	Network string   `enum:"default,none,host,own" default:"default" placeholder:"HOW" help:"none: nothing but itself; host: what the machine reaches, and the machine; own: the outside, never the machine. Default: as the daemon has it."`
-	Allow   []string `sep:"none" placeholder:"HOST" help:"Outgoing connections to this host, *.DOMAIN, address or CIDR alone, with :PORT or without; with a network of its own. Repeatable."`
-	Deny    []string `sep:"none" placeholder:"HOST" help:"No outgoing connections there. Repeatable."`
+	Network string   `enum:"default,none,host,own" default:"default" placeholder:"HOW" help:"none: it reaches only itself; host: it reaches the machine and what the machine reaches; own: it reaches the outside, never the machine. Default: the daemon's."`
+	Allow   []string `sep:"none" placeholder:"HOST" help:"Allow outgoing connections only to this host, *.DOMAIN, address or CIDR, with :PORT or without; needs --network own. Repeatable."`
+	Deny    []string `sep:"none" placeholder:"HOST" help:"Deny outgoing connections there. Repeatable."`
 	Public  bool     `help:"Its ports are served to callers without its token."`
-	Share   []string `short:"v" aliases:"volume" sep:"none" placeholder:"SRC[:DST[:ro]]" help:"A directory of the daemon's machine that is seen inside. Repeatable."`
+	Share   []string `short:"v" aliases:"volume" sep:"none" placeholder:"SRC[:DST[:ro]]" help:"A directory of the daemon's machine that is visible inside. Repeatable."`
 
 	Label map[string]string `short:"l" aliases:"metadata" mapsep:"none" placeholder:"K=V" help:"A label. Repeatable."`
 }
@@ -159,10 +159,10 @@ type sandboxCreateCmd struct {
 	OnTimeout  string        `name:"on-timeout" enum:"rm,kill,pause" default:"rm" placeholder:"WHAT" help:"What --timeout does: rm or pause. Default: rm."`
 	Idle       time.Duration `placeholder:"10m" help:"Stop it when nobody has used it and nothing ran in it for this long."`
 	RmStopped  time.Duration `name:"rm-stopped" placeholder:"24h" help:"Remove it this long after it was stopped."`
-	Disposable bool          `help:"A stop removes its files."`
-	Wake       bool          `help:"Traffic for it resumes it while it is paused."`
+	Disposable bool          `help:"Remove its files when it stops."`
+	Wake       bool          `help:"While it is paused, traffic for it resumes it."`
 
-	Name string `arg:"" optional:"" help:"Its name. Default: one is made up."`
+	Name string `arg:"" optional:"" help:"Its name. Default: a generated one."`
 }
 
 func (c *sandboxCreateCmd) Run(ctx context.Context, inv *invocation) error {
@@ -200,7 +200,7 @@ func (inv *invocation) announceSandbox(info *tend.SandboxInfo) error {
 }
 
 type sandboxLsCmd struct {
-	Quiet bool              `short:"q" help:"Names only, one a line."`
+	Quiet bool              `short:"q" help:"Print only names, one on each line."`
 	State []string          `enum:"starting,ready,stopped,failed,paused" placeholder:"STATE" help:"Only those in this state: ready, paused, stopped, starting or failed. Repeatable."`
 	Label map[string]string `short:"l" aliases:"metadata" mapsep:"none" placeholder:"K=V" help:"Only those with this label. Repeatable."`
 }

@@ -21,7 +21,7 @@ import (
 
 type sandboxCpCmd struct {
 	User string `short:"u" placeholder:"USER" help:"Read or write as this user inside."`
-	Max  string `default:"64GiB" placeholder:"SIZE" help:"Take no more than this out of the sandbox. Default: 64GiB."`
+	Max  string `default:"64GiB" placeholder:"SIZE" help:"Copy at most this much out of the sandbox. Default: 64GiB."`
 
 	Source string `arg:"" complete:"files" help:"PATH, or SANDBOX:PATH; - is a tar stream on stdin."`
 	Target string `arg:"" complete:"files" help:"PATH, or SANDBOX:PATH; - is a tar stream on stdout."`

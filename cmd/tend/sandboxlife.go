@@ -70,7 +70,7 @@ func (c *sandboxResumeCmd) Run(ctx context.Context, inv *invocation) error {
 type sandboxRmCmd struct {
 	All   bool              `short:"a" help:"All sandboxes."`
 	Label map[string]string `short:"l" aliases:"metadata" mapsep:"none" placeholder:"K=V" help:"All with this label. Repeatable."`
-	Force bool              `short:"f" help:"That there is none of a name is no error."`
+	Force bool              `short:"f" help:"Do not fail if a named sandbox does not exist."`
 	Names []string          `arg:"" name:"sandbox" optional:"" complete:"sandbox" help:"The sandboxes."`
 }
 
@@ -116,8 +116,8 @@ func (c *sandboxRmCmd) Run(ctx context.Context, inv *invocation) error {
 type sandboxUpdateCmd struct {
 	Name      string            `placeholder:"NAME" help:"Another name."`
 	Timeout   time.Duration     `default:"-1ns" placeholder:"1h" help:"End it this long from now; 0: never."`
-	Extend    time.Duration     `placeholder:"1h" help:"End it this long from now, if that is later than it would."`
-	OnTimeout string            `name:"on-timeout" enum:",rm,kill,pause" default:"" placeholder:"WHAT" help:"What is done at its end: rm or pause."`
+	Extend    time.Duration     `placeholder:"1h" help:"End it this long from now, if that is later than its current end."`
+	OnTimeout string            `name:"on-timeout" enum:",rm,kill,pause" default:"" placeholder:"WHAT" help:"What happens at its end: rm or pause."`
 	Idle      time.Duration     `default:"-1ns" placeholder:"10m" help:"Stop it when nobody has used it and nothing ran in it for this long; 0: never."`
 	Label     map[string]string `short:"l" aliases:"metadata" mapsep:"none" placeholder:"K=V" help:"Add this label. Repeatable."`
 	envFlags
@@ -194,13 +194,13 @@ func (c *sandboxForkCmd) Run(ctx context.Context, inv *invocation) error {
 
 // sandboxSnapshotCmd keeps files; its first verb needs no name.
 type sandboxSnapshotCmd struct {
-	Create snapshotCreateCmd `cmd:"" default:"withargs" help:"Keep the files of a sandbox, and print the name."`
+	Create snapshotCreateCmd `cmd:"" default:"withargs" help:"Save the files of a sandbox, and print the name of the snapshot."`
 	Ls     snapshotLsCmd     `cmd:"" aliases:"list" help:"List snapshots."`
 	Rm     snapshotRmCmd     `cmd:"" aliases:"remove" help:"Remove snapshots that no sandbox needs."`
 }
 
 type snapshotCreateCmd struct {
-	Name    string `placeholder:"NAME" help:"The name of the snapshot. Default: one is made up."`
+	Name    string `placeholder:"NAME" help:"The name of the snapshot. Default: a generated one."`
 	Sandbox string `arg:"" complete:"sandbox" help:"The sandbox."`
 }
 
@@ -232,7 +232,7 @@ func nameOfSnapshot(s *tend.SandboxSnapshot) string {
 }
 
 type snapshotLsCmd struct {
-	Quiet bool `short:"q" help:"Names only, one a line."`
+	Quiet bool `short:"q" help:"Print only names, one on each line."`
 }
 
 func (c *snapshotLsCmd) Run(ctx context.Context, inv *invocation) error {

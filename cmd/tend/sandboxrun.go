@@ -68,7 +68,7 @@ const (
 type sandboxRunCmd struct {
 	placeFlags
 
-	Name    string        `placeholder:"NAME" help:"The name of the sandbox. Default: one is made up."`
+	Name    string        `placeholder:"NAME" help:"The name of the sandbox. Default: a generated one."`
 	TTY     bool          `short:"t" name:"tty" help:"Give the command a terminal."`
 	Input   bool          `short:"i" name:"interactive" help:"Connect stdin."`
 	Detach  bool          `short:"d" help:"Print the name of the sandbox and return."`
@@ -152,7 +152,7 @@ type sandboxLogsCmd struct {
 	logsFlags
 
 	Sandbox string   `arg:"" complete:"sandbox" help:"The sandbox."`
-	IDs     []string `arg:"" name:"id" optional:"" help:"Only of these processes. Default: of all that there are."`
+	IDs     []string `arg:"" name:"id" optional:"" help:"Only output of these processes. Default: of all."`
 }
 
 func (c *sandboxLogsCmd) Run(ctx context.Context, inv *invocation) error {

@@ -15,7 +15,7 @@ import (
 type sandboxStatsCmd struct {
 	Interval time.Duration `short:"d" default:"2s" placeholder:"2s" help:"Time between two tables, at least 100ms."`
 	Count    int           `short:"n" placeholder:"N" help:"Stop after this many tables. Default: for ever on a terminal, else 1."`
-	Names    []string      `arg:"" name:"sandbox" optional:"" complete:"sandbox" help:"Only these sandboxes. Default: all that are isolated."`
+	Names    []string      `arg:"" name:"sandbox" optional:"" complete:"sandbox" help:"Only these sandboxes. Default: all isolated ones."`
 }
 
 func (c *sandboxStatsCmd) Run(ctx context.Context, inv *invocation) error {

@@ -23,33 +23,33 @@ import (
 
 // serveFlags are what "tend serve" passes on to the server role.
 type serveFlags struct {
-	Socket         string        `name:"socket" placeholder:"PATH" help:"Unix socket; none for no socket. Default: in the state directory if one is given, else /run/tend or $XDG_RUNTIME_DIR/tend; nothing beside sockets that systemd passes (LISTEN_FDS)."`
+	Socket         string        `name:"socket" placeholder:"PATH" help:"Unix socket; none for no socket. Default: in the state directory if one is given, else /run/tend or $XDG_RUNTIME_DIR/tend; none if systemd passes sockets (LISTEN_FDS)."`
 	PortFile       string        `name:"port-file" placeholder:"FILE" help:"Write the URL here once it serves."`
-	TokenFile      string        `name:"token-file" placeholder:"FILE" help:"File with the token that callers over TCP must show; its mode must be 0600 or less."`
+	TokenFile      string        `name:"token-file" placeholder:"FILE" help:"File with the token that callers over TCP must send; its mode must be 0600 or less."`
 	DefaultUser    string        `name:"default-user" placeholder:"NAME" help:"User of envd requests that name none. Default: the user that serves."`
 	DefaultWorkdir string        `name:"default-workdir" placeholder:"DIR" help:"Working directory of envd requests that name none. Default: the user's home."`
-	Domain         []string      `name:"domain" sep:"none" placeholder:"DOMAIN" help:"Domain below which sandboxes have host names, as E2B's clients use them: 49983-ID.DOMAIN. Its DNS is yours to set, and so is the proxy that speaks TLS. Repeatable. Default: none."`
-	SandboxReach   []string      `name:"sandbox-reach" sep:"none" placeholder:"RULE" help:"Let isolated sandboxes reach this in spite of --sandbox-deny: an address, a CIDR, private or *, with :PORT or without. One address with a port is reached even on this machine: 127.0.0.1:3128 for a proxy, which is 192.0.0.1:3128 inside. Never the daemon's own ports. Repeatable. Default: none."`
-	SandboxDeny    []string      `name:"sandbox-deny" sep:"none" placeholder:"RULE" help:"Let no isolated sandbox reach this, whatever its own rules say: an address, a CIDR, private (the networks 10.0.0.0/8 and the like) or * (everything), with :PORT or without. Repeatable. Default: none; this machine and the metadata of clouds are never reached."`
-	SandboxDisk    string        `name:"sandbox-disk" placeholder:"SIZE" help:"Disk of an isolated sandbox that asks for none (tend sandbox create --disk), 16MiB or more: a file of its own, which takes of this machine's disk what is written to it. A sandbox that was made before has what it had. Default: it writes to this machine's disk, without a limit."`
-	NoSpareSandbox bool          `name:"no-spare-sandbox" help:"Keep no isolated sandbox ready for the next creation: none takes memory then that nobody asked for, and a creation takes three times as long."`
-	Providers      string        `name:"providers" placeholder:"FILE" help:"File of the model providers that virtual keys open (tend key), with their own keys; its mode must be 0600 or less. It is read again when it changes. Default: none."`
-	OnExitSecret   string        `name:"on-exit-secret" placeholder:"FILE" help:"File with the secret that signs what --on-exit-url of tend run sends; its mode must be 0600 or less. Default: it is not signed."`
+	Domain         []string      `name:"domain" sep:"none" placeholder:"DOMAIN" help:"Domain below which sandboxes have host names, as E2B's clients use them: 49983-ID.DOMAIN. You set up its DNS, and the proxy that speaks TLS. Repeatable. Default: none."`
+	SandboxReach   []string      `name:"sandbox-reach" sep:"none" placeholder:"RULE" help:"Let isolated sandboxes reach this despite --sandbox-deny: an address, a CIDR, private or *, with :PORT or without. One address with a port is opened even on this machine: 127.0.0.1:3128 for a proxy, whose address inside is 192.0.0.1:3128. The daemon's own ports are never opened. Repeatable. Default: none."`
+	SandboxDeny    []string      `name:"sandbox-deny" sep:"none" placeholder:"RULE" help:"Let no isolated sandbox reach this, whatever its own rules say: an address, a CIDR, private (the networks 10.0.0.0/8 and the like) or * (everything), with :PORT or without. Repeatable. Default: none; this machine and cloud metadata services are never reachable."`
+	SandboxDisk    string        `name:"sandbox-disk" placeholder:"SIZE" help:"Disk limit of an isolated sandbox that requests none (tend sandbox create --disk), 16MiB or more: its disk is a file of its own, which grows with what is written to it. An existing sandbox keeps what it has. Default: it writes to this machine's disk, without a limit."`
+	NoSpareSandbox bool          `name:"no-spare-sandbox" help:"Keep no isolated sandbox ready for the next creation. This saves the memory of the spare one, but a creation takes three times as long."`
+	Providers      string        `name:"providers" placeholder:"FILE" help:"File with the model providers for virtual keys (tend key), and with the providers' own keys; its mode must be 0600 or less. It is read again when it changes. Default: none."`
+	OnExitSecret   string        `name:"on-exit-secret" placeholder:"FILE" help:"File with the secret that signs the messages of tend run --on-exit-url; its mode must be 0600 or less. Default: they are not signed."`
 	Insecure       bool          `name:"insecure" help:"Listen on any address without a token, and answer every user of this machine and any web page. Everybody who reaches the port can run programs."`
-	Fsync          string        `name:"fsync" enum:"none,exit,interval" default:"none" placeholder:"WHEN" help:"When output is forced to the disk, for processes without a choice of their own: none; exit (an exit is reported once it and all output are on the disk); interval (once a second). It matters only when the power fails. Default: none."`
-	SpoolBudget    string        `name:"spool-budget" placeholder:"SIZE" help:"Disk space for all output, 64MiB or more. When it is used up, the output of the oldest finished processes is freed, then the oldest output of running ones. Exit statuses stay known. Default: a quarter of what is free, 16GiB at most."`
-	KeepOutput     string        `name:"keep-output" placeholder:"SIZE" help:"How much of each output stream is kept at least while its process runs, if the process has no limit of its own. Output that a reader has not read yet is kept up to 4GiB. A larger value costs memory, then speed. Default: 256MiB, and 1GiB while nobody reads it; a sixteenth of the memory if that is less."`
-	KeepFinished   time.Duration `name:"keep-finished" default:"24h" placeholder:"DUR" help:"How long a finished process and its output are kept, if the process has no time of its own. Default: 24h."`
+	Fsync          string        `name:"fsync" enum:"none,exit,interval" default:"none" placeholder:"WHEN" help:"When output is synced to the disk, for processes without their own setting: none; exit (an exit is reported once it and all output are on the disk); interval (once a second). It matters only when the power fails. Default: none."`
+	SpoolBudget    string        `name:"spool-budget" placeholder:"SIZE" help:"Disk space for all output, 64MiB or more. When it is used up, the output of the oldest finished processes is freed, then the oldest output of running ones. Exit statuses stay known. Default: a quarter of the free space, at most 16GiB."`
+	KeepOutput     string        `name:"keep-output" placeholder:"SIZE" help:"How much of each output stream is kept at least while its process runs, if the process sets no limit. Output that a reader has not read yet is kept up to 4GiB. A larger value costs memory, then speed. Default: 256MiB, and 1GiB while nobody reads it; a sixteenth of the memory if that is less."`
+	KeepFinished   time.Duration `name:"keep-finished" default:"24h" placeholder:"DUR" help:"How long a finished process and its output are kept, if the process sets no time. Default: 24h."`
 	Debug          bool          `name:"debug" help:"Log more."`
 }
 
 type serveCmd struct {
 	serveFlags
 	Distant string   `placeholder:"ADDR" help:"Serve distant's encrypted transport on this TCP address; its URI is in distant/uri in the state directory. Default: not served."`
-	Listen  []string `sep:"none" placeholder:"ADDR" help:"TCP address, :0 picks a port; none for no TCP. Repeatable. Default: 127.0.0.1:49983, and nothing beside sockets that systemd passes (LISTEN_FDS)."`
+	Listen  []string `sep:"none" placeholder:"ADDR" help:"TCP address, :0 picks a port; none for no TCP. Repeatable. Default: 127.0.0.1:49983; none if systemd passes sockets (LISTEN_FDS)."`
 	Keep    bool     `help:"When the daemon ends, leave the processes running for the next tend serve on the same state directory."`
 
-	Background bool `hidden:"" help:"Let a later tend serve take this daemon's place."`
+	Background bool `hidden:"" help:"Let a later tend serve replace this daemon."`
 }
 
 // plan is a checked serve command line.

@@ -16,7 +16,7 @@ import (
 )
 
 type downCmd struct {
-	Names []string `arg:"" name:"service" optional:"" complete:"service" help:"Only these, and those that depend on them. Default: all."`
+	Names []string `arg:"" name:"service" optional:"" complete:"service" help:"Only these services and their dependents. Default: all."`
 }
 
 // Run ends services and waits until they have ended.
@@ -51,8 +51,8 @@ func (c *downCmd) Run(ctx context.Context, inv *invocation) error {
 
 // servicesCmd is the part of the grammar about declared services that there are.
 type servicesCmd struct {
-	Ls      servicesLsCmd      `cmd:"" default:"withargs" aliases:"list,ps,status" help:"List the services; so does tend services alone."`
-	Start   servicesStartCmd   `cmd:"" help:"Start services that are declared, and what they depend on."`
+	Ls      servicesLsCmd      `cmd:"" default:"withargs" aliases:"list,ps,status" help:"List the services (tend services alone does the same)."`
+	Start   servicesStartCmd   `cmd:"" help:"Start declared services and their dependencies."`
 	Restart servicesRestartCmd `cmd:"" help:"End services and start them again."`
 }
 
@@ -114,7 +114,7 @@ func (c *servicesRestartCmd) Run(ctx context.Context, inv *invocation) error {
 }
 
 type adoptCmd struct {
-	Name string `arg:"" name:"service" complete:"service" help:"The service. It is declared, and does not run."`
+	Name string `arg:"" name:"service" complete:"service" help:"The service. It must be declared and must not run."`
 	PID  int    `arg:"" name:"pid" help:"The pid of the process, which tend did not start."`
 }
 
@@ -363,7 +363,7 @@ func (inv *invocation) printServices(all []tend.Service) error {
 
 // configCmd is about the file that declares services. It needs no daemon.
 type configCmd struct {
-	Check  configCheckCmd  `cmd:"" help:"Say what is wrong with a file of services."`
+	Check  configCheckCmd  `cmd:"" help:"Report the errors in a file of services."`
 	Schema configSchemaCmd `cmd:"" help:"Print the JSON schema of tend.yaml, for editors." nojson:"it prints a JSON schema in any case"`
 }
 

@@ -118,7 +118,7 @@ func (s *statusFacts) print(inv *invocation) error {
 type upgradeCmd struct {
 	Server bool   `help:"Only the server."`
 	Keeper bool   `help:"Only the keeper."`
-	Binary string `placeholder:"FILE" help:"The new program, on the daemon's machine. Default: what lies where the running one was started from."`
+	Binary string `placeholder:"FILE" help:"The new program, on the daemon's machine. Default: the file that the running one was started from."`
 }
 
 // upgradeTimeout is how long the new server may take to answer.

@@ -13,7 +13,7 @@ import (
 
 // grace says how a process is asked to end, and how long it may take.
 type grace struct {
-	Time   seconds `short:"t" default:"10s" placeholder:"10s" help:"How long it may take before what is left of it is killed; a number alone is seconds. Default: 10s."`
+	Time   seconds `short:"t" default:"10s" placeholder:"10s" help:"Time before the remaining processes are killed; a number alone is seconds. Default: 10s."`
 	Signal string  `short:"s" default:"TERM" placeholder:"SIG" complete:"signal" help:"The signal that asks it and its descendants to end. Default: TERM."`
 }
 
@@ -120,7 +120,7 @@ type restartCmd struct {
 	inSandbox
 	grace
 
-	IDs []string `arg:"" name:"id" complete:"process" help:"The processes, running or finished. One of a service restarts the service, by its own rules."`
+	IDs []string `arg:"" name:"id" complete:"process" help:"The processes, running or finished. If a process belongs to a service, the service is restarted by its own rules."`
 }
 
 // Run ends each process and starts it anew from its spec, with a new id. The

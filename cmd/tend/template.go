@@ -28,16 +28,16 @@ const buildFile = "tend.template"
 type templateCmd struct {
 	Build templateBuildCmd `cmd:"" help:"Build a template from a directory with a build file."`
 	Ls    templateLsCmd    `cmd:"" aliases:"list" help:"List templates."`
-	Rm    templateRmCmd    `cmd:"" aliases:"remove,delete" help:"Remove templates; sandboxes made from them stay."`
+	Rm    templateRmCmd    `cmd:"" aliases:"remove,delete" help:"Remove templates; sandboxes created from them stay."`
 }
 
 type templateBuildCmd struct {
 	Name   string  `short:"t" name:"name" aliases:"tag" placeholder:"NAME[:TAG]" help:"The name of the template. Default: that of the directory."`
 	File   string  `short:"f" placeholder:"FILE" help:"The build file. Default: tend.template in the directory."`
 	Force  bool    `aliases:"no-cache" help:"Take no step from the cache."`
-	Quiet  bool    `short:"q" help:"Print the name alone."`
-	Memory string  `short:"m" placeholder:"SIZE" help:"Limit of memory of sandboxes made from it."`
-	CPUs   float64 `name:"cpus" placeholder:"N" help:"Limit of CPU time of sandboxes made from it."`
+	Quiet  bool    `short:"q" help:"Print only the name."`
+	Memory string  `short:"m" placeholder:"SIZE" help:"Memory limit of sandboxes created from it."`
+	CPUs   float64 `name:"cpus" placeholder:"N" help:"CPU limit of sandboxes created from it."`
 	Dir    string  `arg:"" complete:"dirs" help:"The directory, or a tar (or tar.gz) of it."`
 }
 
@@ -303,7 +303,7 @@ type templateFacts struct {
 }
 
 type templateLsCmd struct {
-	Quiet bool `short:"q" help:"Names only, one a line."`
+	Quiet bool `short:"q" help:"Print only names, one on each line."`
 }
 
 func (c *templateLsCmd) Run(ctx context.Context, inv *invocation) error {

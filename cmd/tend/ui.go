@@ -16,7 +16,7 @@ import (
 
 type uiCmd struct {
 	Print    bool `help:"Print the URL and open no browser."`
-	ReadOnly bool `name:"read-only" help:"Log in to see everything and change nothing: for a colleague. Values of environments and files are not shown."`
+	ReadOnly bool `name:"read-only" help:"Create a read-only login for a colleague: it sees everything and changes nothing. Values of environments and files are not shown."`
 }
 
 // uiFacts is the JSON of "tend ui".

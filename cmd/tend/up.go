@@ -21,12 +21,12 @@ import (
 )
 
 type upCmd struct {
-	Detach bool `short:"d" help:"Ask for the services and return; they go on."`
-	Wait   bool `help:"With -d: return once all of them are ready, or have ended with success; 1 if one has failed."`
+	Detach bool `short:"d" help:"Request the services and return; they keep running."`
+	Wait   bool `help:"With -d: return once all of them are ready or have completed; exit status 1 if one has failed."`
 	// Of the wait alone: the services go on.
-	WaitTimeout time.Duration `placeholder:"30s" help:"With --wait: give up after this long, with exit status 124; the services go on. Default: none, and a service with restart.max 0 never fails."`
+	WaitTimeout time.Duration `placeholder:"30s" help:"With --wait: give up after this long, with exit status 124; the services keep running. Default: no limit, and a service with restart.max 0 never fails."`
 	Config      string        `short:"f" default:"tend.yaml" placeholder:"FILE" help:"The file that declares the services: a tend.yaml, or an ecosystem file of pm2, a Procfile or a file of process-compose. Default: tend.yaml."`
-	Names       []string      `arg:"" name:"service" optional:"" complete:"service" help:"Only these, and what they depend on. Default: all that are not disabled."`
+	Names       []string      `arg:"" name:"service" optional:"" complete:"service" help:"Only these services and their dependencies. Default: all that are not disabled."`
 }
 
 // Run declares the services of a file and starts them. In the foreground it shows what

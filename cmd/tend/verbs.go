@@ -21,50 +21,50 @@ type grammar struct {
 	Version versionFlag `name:"version" help:"Print the version."`
 
 	Run     runCmd     `cmd:"" group:"start" help:"Start a process and follow it."`
-	Restart restartCmd `cmd:"" group:"start" help:"End a process and start the same again; its name moves over."`
+	Restart restartCmd `cmd:"" group:"start" help:"End a process and start it again with the same spec and name."`
 	Ps      psCmd      `cmd:"" group:"look" aliases:"ls,list" help:"List processes."`
-	Inspect inspectCmd `cmd:"" group:"look" help:"Print all that is known of processes, as JSON."`
+	Inspect inspectCmd `cmd:"" group:"look" help:"Print all details of processes, as JSON."`
 	Top     topCmd     `cmd:"" group:"look" help:"Show the running processes, refreshed (q quits)."`
-	Events  eventsCmd  `cmd:"" group:"look" help:"Print what happened to processes."`
-	Wait    waitCmd    `cmd:"" group:"look" help:"Wait for processes to end, or for something about them."`
+	Events  eventsCmd  `cmd:"" group:"look" help:"Print the events of processes."`
+	Wait    waitCmd    `cmd:"" group:"look" help:"Wait for processes to end, or for a condition such as output or a port."`
 	Logs    logsCmd    `cmd:"" group:"output" help:"Print the output of processes."`
 	Grep    grepCmd    `cmd:"" group:"output" help:"Print the lines of a process's output that match."`
 	Attach  attachCmd  `cmd:"" group:"output" help:"Connect this terminal to a process (detach: ctrl-])." nojson:"it is for a terminal; tend logs -f --json follows the output"`
 	Input   inputCmd   `cmd:"" group:"output" help:"Write to the input of a process."`
-	Stop    stopCmd    `cmd:"" group:"end" help:"End processes: ask them by a signal, then kill what is left."`
+	Stop    stopCmd    `cmd:"" group:"end" help:"End processes: send a signal, then kill those that remain."`
 	Kill    killCmd    `cmd:"" group:"end" help:"End processes and all their descendants at once."`
 	Signal  signalCmd  `cmd:"" group:"end" help:"Send a signal to a process."`
-	Rm      rmCmd      `cmd:"" group:"end" aliases:"remove" help:"Forget finished processes and free their output."`
-	Pin     pinCmd     `cmd:"" group:"end" help:"Keep processes and their output when they have finished, until they are unpinned or removed."`
-	Unpin   unpinCmd   `cmd:"" group:"end" help:"Unpin processes: they are removed again when their time is over or space is short."`
+	Rm      rmCmd      `cmd:"" group:"end" aliases:"remove" help:"Remove finished processes and their output."`
+	Pin     pinCmd     `cmd:"" group:"end" help:"Keep processes and their output after they have finished, until they are unpinned or removed."`
+	Unpin   unpinCmd   `cmd:"" group:"end" help:"Unpin processes: they are again removed when their time is over or space is short."`
 
-	Up       upCmd       `cmd:"" group:"service" help:"Start the services of a tend.yaml, and keep them running."`
+	Up       upCmd       `cmd:"" group:"service" help:"Start the services of a tend.yaml and keep them running."`
 	Down     downCmd     `cmd:"" group:"service" help:"End services."`
-	Services servicesCmd `cmd:"" group:"service" aliases:"service,svc" help:"List services, and restart them."`
-	Adopt    adoptCmd    `cmd:"" group:"service" help:"Have a service be a process that runs already, and keep it running."`
-	Heal     healCmd     `cmd:"" group:"service" help:"Repair a service now, or say what would be tried."`
-	Episodes episodesCmd `cmd:"" group:"service" aliases:"episode" help:"Show what was done to repair services."`
-	Rollback rollbackCmd `cmd:"" group:"service" help:"Take back a repair that was made, and restart the service."`
+	Services servicesCmd `cmd:"" group:"service" aliases:"service,svc" help:"List, start and restart services."`
+	Adopt    adoptCmd    `cmd:"" group:"service" help:"Make a running process the process of a service, and keep it running."`
+	Heal     healCmd     `cmd:"" group:"service" help:"Repair a service now, or show what would be tried."`
+	Episodes episodesCmd `cmd:"" group:"service" aliases:"episode" help:"Show the repairs of services."`
+	Rollback rollbackCmd `cmd:"" group:"service" help:"Undo a finished repair, and restart the service."`
 	Config   configCmd   `cmd:"" group:"service" help:"Check a tend.yaml; print its schema."`
-	Init     initCmd     `cmd:"" group:"service" help:"Look at a project, and write a tend.yaml for it."`
-	Import   importCmd   `cmd:"" group:"service" help:"Print a file of pm2 or process-compose, or a Procfile, as a tend.yaml." nojson:"it prints YAML in any case"`
+	Init     initCmd     `cmd:"" group:"service" help:"Inspect a project, and write a tend.yaml for it."`
+	Import   importCmd   `cmd:"" group:"service" help:"Convert a file of pm2 or process-compose, or a Procfile, to a tend.yaml, and print it." nojson:"it prints YAML in any case"`
 
-	Sandbox  sandboxCmd  `cmd:"" group:"sandbox" aliases:"sandboxes,sbx" help:"Make, use and end sandboxes: isolated places with files and processes of their own."`
-	Template templateCmd `cmd:"" group:"sandbox" aliases:"templates" help:"Build, list and remove what sandboxes are made from."`
+	Sandbox  sandboxCmd  `cmd:"" group:"sandbox" aliases:"sandboxes,sbx" help:"Create, use and remove sandboxes: isolated places with their own files and processes."`
+	Template templateCmd `cmd:"" group:"sandbox" aliases:"templates" help:"Build, list and remove templates for sandboxes."`
 
 	Serve    serveCmd    `cmd:"" group:"daemon" help:"Run the daemon in the foreground." nojson:"it prints nothing but its log; tend status --json has its facts"`
 	Status   statusCmd   `cmd:"" group:"daemon" help:"Show the daemon: its roles and what this machine allows."`
-	Doctor   doctorCmd   `cmd:"" group:"daemon" help:"Look for what is wrong here, and say what mends it."`
+	Doctor   doctorCmd   `cmd:"" group:"daemon" help:"Find problems on this machine, and say how to fix them."`
 	UI       uiCmd       `cmd:"" name:"ui" group:"daemon" help:"Open the daemon's page in the browser, logged in."`
-	Upgrade  upgradeCmd  `cmd:"" group:"daemon" help:"Replace the parts of a running daemon; nothing is lost."`
+	Upgrade  upgradeCmd  `cmd:"" group:"daemon" help:"Replace the roles of a running daemon; nothing is lost."`
 	Shutdown shutdownCmd `cmd:"" group:"daemon" help:"End the daemon and its processes."`
-	Torture  tortureCmd  `cmd:"" group:"daemon" help:"Prove on this machine and filesystem that nothing is lost: kill the roles of a daemon of its own." nojson:"its report is for people; the exit status is the result"`
-	Key      keyCmd      `cmd:"" group:"daemon" aliases:"keys" help:"Make, list and revoke virtual keys: they open the gateway to model providers, and take reports."`
+	Torture  tortureCmd  `cmd:"" group:"daemon" help:"Prove on this machine and filesystem that nothing is lost: kill the roles of a separate daemon." nojson:"its report is for people; the exit status is the result"`
+	Key      keyCmd      `cmd:"" group:"daemon" aliases:"keys" help:"Create, list and revoke virtual keys for the gateway to model providers and for reports."`
 	MCP      mcpCmd      `cmd:"" name:"mcp" group:"daemon" help:"Serve the Model Context Protocol on stdin and stdout: tools for language models." nojson:"its output is the protocol's"`
 	Distant  distantCmd  `cmd:"" group:"daemon" help:"Serve distant's protocol: JSON lines, or encrypted for the distant command line." nojson:"its output is distant's protocol"`
 
-	Help       helpCmd       `cmd:"" whole:"" group:"help" help:"Show the help of a verb." nojson:"tend help --help prints text alone"`
-	Man        manCmd        `cmd:"" whole:"" group:"help" help:"Print the manual page of a verb, or write all of them." nojson:"manual pages are text"`
+	Help       helpCmd       `cmd:"" whole:"" group:"help" help:"Show the help of a command." nojson:"tend help --help prints text alone"`
+	Man        manCmd        `cmd:"" whole:"" group:"help" help:"Print the manual page of a command, or write all pages." nojson:"manual pages are text"`
 	Completion completionCmd `cmd:"" group:"help" help:"Print a completion script for a shell." nojson:"a completion script is text"`
 	VersionCmd versionCmd    `cmd:"" name:"version" group:"help" help:"Print the version."`
 
@@ -91,7 +91,7 @@ var verbGroups = []kong.Group{
 // globals are the flags of every command.
 type globals struct {
 	URL      string `name:"url" env:"TEND_URL" placeholder:"URL" help:"The daemon: http://host:port or unix:///path, without user name, password, query or fragment. Default: the daemon of the current user."`
-	Token    string `name:"token" env:"TEND_TOKEN" placeholder:"TOKEN" help:"Token of the daemon; better given as TEND_TOKEN, which ps(1) does not show."`
+	Token    string `name:"token" env:"TEND_TOKEN" placeholder:"TOKEN" help:"Token of the daemon; prefer TEND_TOKEN, which ps(1) does not show."`
 	StateDir string `name:"state-dir" env:"TEND_STATE_DIR" placeholder:"DIR" help:"State directory of your own daemon. Default: /var/lib/tend for root, else ~/.local/state/tend."`
 	JSON     bool   `name:"json" help:"Print facts as JSON on stdout, and errors as JSON on stderr."`
 }
@@ -242,7 +242,7 @@ func meantVerbs(n *kong.Node, said string) []string {
 
 // helpCmd is "tend help VERB", the same as --help.
 type helpCmd struct {
-	Verb []string `arg:"" optional:"" complete:"verb" help:"The verb."`
+	Verb []string `arg:"" optional:"" complete:"verb" help:"The command."`
 }
 
 func (c *helpCmd) Run(ctx context.Context, inv *invocation) error {

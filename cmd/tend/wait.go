@@ -19,10 +19,10 @@ import (
 type waitCmd struct {
 	inSandbox
 	Until   string        `default:"exit" placeholder:"CONDITION" complete:"until" help:"exit, eof, tree, input, quiet=2s, port=3000 or match=REGEX. Default: exit."`
-	From    int64         `default:"0" placeholder:"OFFSET" help:"Where match= starts to look in each stream."`
+	From    int64         `default:"0" placeholder:"OFFSET" help:"The offset in each stream where match= starts to search."`
 	Timeout time.Duration `placeholder:"30s" help:"Give up after this long, with exit status 124."`
 
-	IDs []string `arg:"" name:"id" complete:"process" help:"The processes; of several it waits for each, and ends with the greatest status."`
+	IDs []string `arg:"" name:"id" complete:"process" help:"The processes; with several it waits for each, and exits with the greatest status."`
 }
 
 func (c *waitCmd) Run(ctx context.Context, inv *invocation) (err error) {
