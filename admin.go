@@ -62,9 +62,9 @@ func (c *Client) Status(ctx context.Context) (Status, error) {
 	return s, err
 }
 
-// Upgrade replaces parts of the daemon in place; processes and their output
-// are not touched. It returns the pids of the roles afterwards. It is not
-// repeated when the answer is lost: ask for the Status.
+// Upgrade replaces roles of the daemon in place; processes and their output are not
+// affected. It returns the pids of the roles afterwards. The call is not repeated if
+// the answer is lost: call Status then.
 func (c *Client) Upgrade(ctx context.Context, u Upgrade) (map[string]int, error) {
 	var pids map[string]int
 	req := &tendv1.UpgradeRequest{Server: u.Server, Keeper: u.Keeper, Binary: u.Binary}
@@ -75,27 +75,28 @@ func (c *Client) Upgrade(ctx context.Context, u Upgrade) (map[string]int, error)
 	return pids, err
 }
 
-// Shutdown ends the daemon, and its processes unless they are to be kept for
-// the next one on the same state directory.
+// Shutdown ends the daemon. It also ends the processes, unless keep is true: then the
+// next daemon on the same state directory takes them over.
 func (c *Client) Shutdown(ctx context.Context, keep bool) error {
 	return c.once(ctx, unary(c.admin.Shutdown, &tendv1.ShutdownRequest{Keep: keep}, nil))
 }
 
-// Page is where a browser finds the page of a daemon.
+// Page is the address of a daemon's web page.
 type Page struct {
-	// URL as the daemon knows it; empty: it has no TCP port, and no browser reaches it.
+	// URL as the daemon knows it; empty: the daemon has no TCP port, so no browser can
+	// reach it.
 	URL string
-	// Code logs a browser in once, within a minute: it is the fragment "code=" of the
-	// URL. Empty: no login is needed.
+	// Code logs a browser in once, within a minute; append it to the URL as the fragment
+	// "code=". Empty: no login is needed.
 	Code string
 }
 
 // OpenPage lets a browser log in to the daemon's page.
 func (c *Client) OpenPage(ctx context.Context) (Page, error) { return c.openPage(ctx, false) }
 
-// OpenPageReadOnly lets a browser log in that sees everything but values of environments,
-// files and tokens, and changes nothing. A daemon without a token has no such login: the
-// error is process.ErrUnsupported.
+// OpenPageReadOnly lets a browser log in read-only: it sees everything except values of
+// environment variables, files and tokens, and can change nothing. A daemon without a
+// token has no such login: the error is process.ErrUnsupported.
 func (c *Client) OpenPageReadOnly(ctx context.Context) (Page, error) { return c.openPage(ctx, true) }
 
 func (c *Client) openPage(ctx context.Context, reads bool) (Page, error) {

@@ -25,7 +25,7 @@ import (
 
 var errClosed = errors.New("the client was closed")
 
-// Options of [Dial]. The zero value is useful.
+// Options for [Dial]. The zero value is useful.
 type Options struct {
 	// Token is sent with each request. "": none, for a server that needs none.
 	Token string
@@ -37,26 +37,25 @@ type Options struct {
 	// DialContext opens connections. Nil: the network's. It is not used for
 	// unix sockets.
 	DialContext func(ctx context.Context, network, addr string) (net.Conn, error)
-	// Interceptors see each call and stream, each attempt of its own, with its
-	// headers: for identity, tracing and metrics. The first is the outermost.
+	// Interceptors see each attempt of each call and stream, with its headers: for
+	// identity, tracing and metrics. The first is the outermost.
 	Interceptors []connect.Interceptor
 	// Retry says when a lost connection is replaced.
 	Retry Retry
 	// Silence is how long a server may send nothing before its connection
 	// counts as lost. 0: 45 s, three of the server's heartbeats.
 	Silence time.Duration
-	// Patience is how long a server may be unreachable, or unable to answer, before
-	// a call or stream that tries again and again gives up, and [Dial] at the first
-	// hello. A server that answers is waited for as long as what was asked takes.
-	// 0: 15 s for the hello, and Retry alone bounds the rest.
+	// Patience is how long a server may be unreachable, or unable to answer, before a
+	// repeated call or stream gives up, and [Dial] at its first hello. If the server
+	// answers, the client waits as long as the request takes. 0: 15 s for the hello, and
+	// only Retry limits the rest.
 	Patience time.Duration
 	// Log receives reconnects at level debug. Nil: they are not logged.
 	Log *slog.Logger
 }
 
-// Client speaks to one tend server. It implements [process.Manager], so
-// whatever works with local processes works with it. All methods may be called
-// concurrently.
+// Client speaks to one tend server. It implements [process.Manager], so code for local
+// processes works with it too. All methods may be called concurrently.
 type Client struct {
 	url     string
 	retry   Retry
@@ -92,11 +91,11 @@ type Client struct {
 var _ process.Manager = (*Client)(nil)
 
 // Dial connects to the server at url, http://HOST:PORT, https://HOST[:PORT] or
-// unix:///PATH, and sends a hello. A URL with a user name, password, query or
-// fragment is a [process.InvalidError]: nothing in it is ignored. Dial tries once.
-// Its error wraps [process.ErrUnavailable] if the server does not answer, and
-// [ErrNoDaemon] too if none listens. From then on the client replaces lost
-// connections by itself. Close it at the end.
+// unix:///PATH, and sends a hello. A URL with a user name, password, query or fragment
+// is a [process.InvalidError]: Dial ignores no part of it. Dial tries once. Its error
+// wraps [process.ErrUnavailable] if the server does not answer, and also [ErrNoDaemon]
+// if none listens. Afterwards the client replaces lost connections automatically. Close
+// it at the end.
 func Dial(ctx context.Context, url string, opts Options) (*Client, error) {
 	t, err := parseTarget(url)
 	if err != nil {
@@ -241,8 +240,8 @@ func (c *Client) notTend(err error) bool {
 	return true
 }
 
-// Close ends all streams and connections of the client, and waits until they
-// have ended. Processes are not touched.
+// Close ends all streams and connections of the client, and waits until they have
+// ended. It does not affect processes.
 func (c *Client) Close() error {
 	if c.sandbox != "" {
 		return nil // its connections are another's
@@ -253,11 +252,11 @@ func (c *Client) Close() error {
 	return nil
 }
 
-// URL is the URL the client was made with.
+// URL returns the URL that the client was created with.
 func (c *Client) URL() string { return c.url }
 
-// Start implements [process.Manager]. A spec without an id gets a fresh one,
-// so that a repeated call after a lost answer starts nothing twice.
+// Start implements [process.Manager]. A spec without an ID gets a new one, so that a
+// repeated call after a lost answer starts nothing twice.
 func (c *Client) Start(ctx context.Context, spec process.Spec) (process.Process, error) {
 	info, err := c.start(ctx, spec)
 	if err != nil {

@@ -10,23 +10,22 @@ import (
 	"github.com/tend-run/tend/process/onexit"
 )
 
-// Cmd says what to run, as exec.Cmd of the standard library does. Make one with
-// [Command] or [Shell], and set what else it needs:
+// Cmd describes a command to run, like exec.Cmd of the standard library. Create it with
+// [Command] or [Shell], and set other fields as needed:
 //
 //	cmd := tend.Command("npm", "run", "dev")
 //	cmd.Dir = "/app"
 //	cmd.Stdout = os.Stdout
 //
-// A Cmd may be used again; each [Spawn] starts a process of its own.
+// A Cmd may be reused; each [Spawn] starts a new process.
 type Cmd struct {
-	// Spec holds what the process is asked to be: Argv or Shell, Dir, Env,
-	// Timeout, User, PTY, Limits, Retention, Labels, Name, Tag, ID. Its Stdin is
-	// set by the two fields below.
+	// Spec describes the process: Argv or Shell, Dir, Env, Timeout, User, PTY, Limits,
+	// Retention, Labels, Name, Tag, ID. Its Stdin is set by the two fields below.
 	process.Spec
 
-	// Stdin is copied to the process; its end is the end of stdin. Nil: the
-	// process reads end of file at once. A terminal (Spec.PTY) gets what is read
-	// as if it were typed, and has no end.
+	// Stdin is copied to the process; its end is the end of stdin. Nil: the process reads
+	// end of file at once. A terminal (Spec.PTY) gets the bytes as if they were typed, and
+	// gets no end of file.
 	//
 	// The copying ends with the process. Wait and Close do not wait for a Read
 	// that blocks longer than that.
@@ -34,17 +33,15 @@ type Cmd struct {
 	// StdinPipe keeps stdin open for [Process.Stdin]. Not together with Stdin.
 	StdinPipe bool
 
-	// Stdout and Stderr get the output as it arrives, from its first byte, one
-	// Write at a time. A terminal writes to Stdout alone. Nil: the output is
-	// kept by the server all the same, for [Process.Stdout], [Process.Output]
-	// and [Process.Wait]. A writer that fails gets nothing more, and Wait
-	// returns its error. No writer is called after Wait or [Process.Close] has
-	// returned.
+	// Stdout and Stderr get the output as it arrives, from its first byte, one Write at a
+	// time. A terminal writes only to Stdout. Nil: the server still keeps the output, for
+	// [Process.Stdout], [Process.Output] and [Process.Wait]. A writer that fails gets
+	// nothing more, and Wait returns its error. No writer is called after Wait or
+	// [Process.Close] has returned.
 	Stdout, Stderr io.Writer
-	// OnGap is called, in their order, for bytes that retention freed before
-	// Stdout and Stderr got them: these were slower than the process for as long
-	// as it took to write Retention.Limit. Nil: [Process.Wait] returns the first
-	// such gap as a [*process.GapError].
+	// OnGap is called, in order, for bytes that retention freed before Stdout and Stderr
+	// got them. This happens if the writers fell behind the process by Retention.Limit.
+	// Nil: [Process.Wait] returns the first such gap as a [*process.GapError].
 	OnGap func(process.Gap)
 
 	// MaxOutput bounds the text that [Process.Output] and [Result] hold of
@@ -52,12 +49,12 @@ type Cmd struct {
 	// Writers and readers get everything.
 	MaxOutput int
 
-	// OnExit is a line of the shell that runs when the process has ended, as its
-	// user, in its directory and environment, with TEND_EXIT_STATUS and others
-	// set; OnExitURL, http or https, is sent the same facts as JSON, again and
-	// again until it takes them, for a day. At least once, whoever of tend dies,
-	// and whether this program still runs or not; the process is kept until then.
-	// For processes of the machine, not for those of a sandbox.
+	// OnExit is a shell line that runs when the process has ended, as its user, in its
+	// directory and environment, with TEND_EXIT_STATUS and others set. The same facts are
+	// sent as JSON to OnExitURL, http or https, repeatedly until the answer is 2xx, for a
+	// day. Both happen at least once, whichever role of tend dies, and whether or not this
+	// program still runs; the process is kept until then. They are for processes of the
+	// machine, not of a sandbox.
 	OnExit, OnExitURL string
 }
 

@@ -18,8 +18,8 @@ import (
 // ~/.local/state/tend). Without Options.Token it sends TEND_TOKEN. It is the only
 // function of this package that reads the environment.
 //
-// It starts no daemon: the error then wraps [process.ErrUnavailable], and tend run
-// or tend serve starts one.
+// It does not start a daemon. If none runs, the error wraps [process.ErrUnavailable];
+// tend run or tend serve starts one.
 func DialDefault(ctx context.Context, opts Options) (*Client, error) {
 	opts.Token = cmp.Or(opts.Token, os.Getenv("TEND_TOKEN"))
 	if url := os.Getenv("TEND_URL"); url != "" {
@@ -38,8 +38,9 @@ func DialDefault(ctx context.Context, opts Options) (*Client, error) {
 	return nil, fmt.Errorf("%w (tried %s)", ErrNoDaemon, strings.Join(urls, ", "))
 }
 
-// ErrNoDaemon is returned by [Dial] if no program listens at the URL. It is a
-// [process.ErrUnavailable]; a daemon that listens and does not answer is one, too.
+// ErrNoDaemon is returned by [Dial] if no program listens at the URL. It wraps
+// [process.ErrUnavailable], which is also the error if a daemon listens but does not
+// answer.
 var ErrNoDaemon error = noDaemon{}
 
 type noDaemon struct{}

@@ -1,6 +1,6 @@
-// Package tend is the Go client of tend: it starts processes on a tend server,
-// writes their input, reads their output, and finds them again, from anywhere and
-// after anything. Its shape is that of os/exec:
+// Package tend is the Go client of tend. It starts processes on a tend server, writes
+// their input, reads their output, and finds them again, from anywhere and after any
+// failure. It is used like os/exec:
 //
 //	c, err := tend.DialDefault(ctx, tend.Options{})
 //	if err != nil {
@@ -19,37 +19,35 @@
 //
 // # Two ways to a process
 //
-// [Spawn] starts a process and [Attach] finds one that is there; both return a
-// [Process], the handle with readers, a writer and Wait. [Client.Start] and
-// [Client.Get] do the same in the words of [process.Manager]: they return a
-// [process.Process], which [Process.Raw] is too. Code that is written for that
-// interface works with the processes of this machine and with those of another:
-// readers of ordered events, waits for silence, a port or a line, retention,
+// [Spawn] starts a process and [Attach] finds an existing one. Both return a [Process],
+// a handle with readers, a writer and Wait. [Client.Start] and [Client.Get] do the same
+// through the interface [process.Manager]: they return a [process.Process], as
+// [Process.Raw] does. Code written for that interface works with local and remote
+// processes: readers of ordered events, waits for silence, a port or a line, retention,
 // removal.
 //
 // # Lost connections
 //
-// Processes live on the server and their output is kept there, so a lost
-// connection loses nothing, and the caller need do nothing about it. A stream
-// of output goes on from the byte that it had reached. Input carries offsets, so
-// that what is sent again is accepted once. A start carries an id, so that what
-// is started again starts once. When the server says that it is going away the
-// client comes back at once, else after 0.5 s, doubling to 8 s, at most ten
-// times without progress ([Retry]). After a kill it does not come back: the
-// error says that the connection was lost. Signals and kills are never sent
-// twice.
+// Processes and their output live on the server, so a lost connection loses nothing,
+// and the caller need not handle it. A stream of output resumes at the byte that it had
+// reached. Input carries offsets, so repeated bytes are accepted once. A start carries
+// an ID, so a repeated start starts one process. If the server announces that it is
+// going away, the client reconnects at once, otherwise after 0.5 s, doubling to 8 s, at
+// most ten times without progress ([Retry]). After a kill the client does not
+// reconnect: the error says that the connection was lost. Signals and kills are never
+// sent twice.
 //
 // # Sandboxes
 //
-// [Client.CreateSandbox] makes a sandbox of the server, and [NewSandbox] one that is
-// made or found when it is needed first. [Sandbox.Processes] and [Sandbox.Client] are
-// what those of a client are, for the processes inside: each of their calls names the
-// sandbox, and one for a sandbox that there is not reaches no process at all.
+// [Client.CreateSandbox] creates a sandbox on the server. [NewSandbox] returns one that
+// is created or found at its first use. [Sandbox.Processes] and [Sandbox.Client] work
+// like those of a client, for the processes inside: each call names the sandbox, and a
+// call for a sandbox that does not exist reaches no process at all.
 //
 // # From other process managers
 //
-// What the process manager and handle of Mastra's sandboxes, and the command
-// handle of LangSmith's, call by other names:
+// The process manager and handle of Mastra's sandboxes, and the command handle of
+// LangSmith's, use other names:
 //
 //	there                              here
 //	---------------------------------  ------------------------------------

@@ -9,17 +9,17 @@ import (
 	"github.com/tend-run/tend/internal/tendpb"
 )
 
-// HealStatus is what the healer knows of a service.
+// HealStatus is the state of a service for the healer.
 type HealStatus uint8
 
 const (
 	HealNone      HealStatus = iota // the healer is not for this service
 	HealRunning                     // nothing is known to be wrong
-	HealSuspected                   // something is, and it is being found out what
+	HealSuspected                   // something is wrong; the healer finds out what
 	HealHealing                     //
-	HealVerifying                   // something was done, and it is being found out whether it has helped
+	HealVerifying                   // a remedy was applied; the healer checks whether it has helped
 	HealReady                       // it was repaired
-	HealBroken                      // it was not, and nothing more is done by itself
+	HealBroken                      // the repair failed; the healer does nothing more by itself
 )
 
 var healStatuses = [...]string{"", "running", "suspected", "healing", "verifying", "ready", "broken"}
@@ -35,48 +35,50 @@ func (s HealStatus) String() string {
 type Episode struct {
 	ID, Service string
 	Status      HealStatus
-	// Doing is what is being done: look, checkpoint, act, verify, review, commit,
-	// rollback; over when it has ended.
+	// Doing is the current step: look, checkpoint, act, verify, review, commit, rollback;
+	// over when the episode has ended.
 	Doing string
 	// Why it ended as it did.
 	Why string
 	// Opened and Ended; Ended is zero until it has.
 	Opened, Ended time.Time
-	// Signals are what was seen, the first of them first.
+	// Signals are the observed faults, the earliest first.
 	Signals []HealSignal
-	// Remedies there are to try, and Tries are those that were begun.
+	// Remedies are the candidates, and Tries those that were started.
 	Remedies []HealRemedy
 	Tries    []HealTry
-	// Commit that was made; "": none. Left is what was changed and is in none, and why.
+	// Commit is the commit that was made; "": none. Left lists changes that are in no
+	// commit, and why.
 	Commit string
 	Left   []string
-	// Dirty: what was tried could not be taken back.
+	// Dirty: the changes of an attempt could not be rolled back.
 	Dirty bool
-	// Proposal is what a person might do.
+	// Proposal is what a person could do.
 	Proposal string
-	// DryRun: nothing was to be changed.
+	// DryRun: the episode only found out what would be tried.
 	DryRun bool
 	// Workers are the processes that have worked on it, one after the other.
 	Workers int
-	// Unreached is why the model does not answer, while it is waited for, and where it did
-	// not at all; "": it does, or none was asked.
+	// Unreached says why the model does not answer, while tend waits for it, or if it
+	// never answered; "": it answers, or none was asked.
 	Unreached string
 	// TakesBack is the episode whose repair this one takes back: HealReady means that it did,
 	// HealBroken that it did not; or CHAT/TURN, a turn of a chat. "": this one is a repair.
 	TakesBack string
-	// TakenBack is the episode that has taken this one back; "": none has.
+	// TakenBack is the episode that took this one back; "": none did.
 	TakenBack string
-	// Changed are the paths that keep a repair from being taken back.
+	// Changed are the paths that prevent taking the repair back.
 	Changed []string
-	// CanRollBack: there is something to go back to. Whether it may be, RollBack says.
+	// CanRollBack: there is something to take back. RollBack says whether it may be taken
+	// back.
 	CanRollBack bool
 }
 
 // Over reports whether it has ended.
 func (e *Episode) Over() bool { return !e.Ended.IsZero() }
 
-// HealSignal is a fault that was seen: exit, flap, health, stuck, pressure or asked; or that
-// somebody wants a repair taken back: rollback.
+// HealSignal is the reason of an episode: an observed fault (exit, flap, health, stuck,
+// pressure), a request for a repair (asked), or a request to take one back (rollback).
 type HealSignal struct {
 	Kind, Text string
 	At         time.Time
@@ -85,23 +87,24 @@ type HealSignal struct {
 // HealRemedy is one thing to try: wait, restart, playbook, model or undo.
 type HealRemedy struct{ Kind, Name, Why string }
 
-// HealTry is a remedy that was begun.
+// HealTry is a remedy that was started.
 type HealTry struct {
 	HealRemedy
 	Begun, Ended time.Time
-	// Failed says why it did not help; "": it did, or it is being tried.
+	// Failed says why it did not help; "": it helped, or it is still running.
 	Failed, Text string
 	Paths        []string
-	// Tokens and Steps that a model has used.
+	// Tokens and Steps are the model's usage.
 	Tokens, Steps int64
-	// Cost of that, by healer.llm.prices; 0: there are none.
+	// Cost of the usage, by healer.llm.prices; 0: no prices are configured.
 	Cost float64
-	// Unreached: the model did not answer, so that nothing was tried. It is no attempt.
+	// Unreached: the model did not answer, so nothing was tried. This does not count as an
+	// attempt.
 	Unreached bool
 }
 
-// Episodes returns the newest repairs of a service, the newest first; "": of all. It is at
-// most 100.
+// Episodes returns up to 100 repairs of a service, the newest first; "": of all
+// services.
 func (c *Client) Episodes(ctx context.Context, service string) ([]Episode, error) {
 	if err := c.needsServices(ctx); err != nil {
 		return nil, err
@@ -117,11 +120,11 @@ func (c *Client) Episodes(ctx context.Context, service string) ([]Episode, error
 	return all, err
 }
 
-// EpisodeRecord is an episode with what is kept of it.
+// EpisodeRecord is an episode with its stored diff and transcript.
 type EpisodeRecord struct {
 	Episode
-	// Diff is what was changed, in the unified form; Transcript is what was said to a
-	// model, and what it did: JSON lines. Secrets are hidden in both.
+	// Diff has the changes, in unified format; Transcript has the conversation with the
+	// model and its actions, as JSON lines. Secrets are hidden in both.
 	Diff, Transcript []byte
 }
 
@@ -138,9 +141,10 @@ func (c *Client) Episode(ctx context.Context, id string) (EpisodeRecord, error) 
 	return out, err
 }
 
-// Heal begins to repair a service, whatever is known of it, and returns the ID of the
-// episode; "": the service that the healer is for. With dryRun it is only found out what
-// would be tried. It is not repeated when the answer is lost.
+// Heal starts a repair of a service, in whatever state it is, and returns the ID of the
+// episode. If service is "", it is the service that the healer is configured for. With
+// dryRun the episode only finds out what would be tried. The call is not repeated if
+// the answer is lost.
 func (c *Client) Heal(ctx context.Context, service string, dryRun bool) (id string, err error) {
 	if err := c.needsServices(ctx); err != nil {
 		return "", err
@@ -152,8 +156,8 @@ func (c *Client) Heal(ctx context.Context, service string, dryRun bool) (id stri
 	return id, err
 }
 
-// CancelHeal ends a repair, and has what it has changed taken back; "": the one that is
-// under way. It returns when that is written down.
+// CancelHeal ends a repair and rolls back its changes; "": the running one. It returns
+// when the request is recorded.
 func (c *Client) CancelHeal(ctx context.Context, id string) error {
 	if err := c.needsServices(ctx); err != nil {
 		return err
@@ -161,19 +165,20 @@ func (c *Client) CancelHeal(ctx context.Context, id string) error {
 	return c.call(ctx, unary(c.kept.CancelHeal, &tendv1.CancelHealRequest{Id: id}, nil))
 }
 
-// ChangedError says that files have changed, and that nothing was done for it. Paths are those
-// files, the first ones of very many.
+// ChangedError says that files have changed since, so nothing was done. Paths are those
+// files; of very many only the first.
 type ChangedError = tendpb.ChangedError
 
-// RollBack takes back what a repair has changed for good: by one new commit of the paths that
-// it has committed, or, where it committed nothing, by what it has kept of them. Nothing
-// else is touched, and then the service is restarted. It returns the ID of the episode that
-// does this, once it is known that it may be done. It is safe to repeat. An id of CHAT/TURN is
-// what a turn of a chat has changed, which is in no commit.
+// RollBack takes back the changes of a finished repair: with one new commit of the
+// paths that the repair committed, or, if it committed nothing, from the copies that it
+// kept. Nothing else is touched. Then the service is restarted. RollBack returns the ID
+// of the episode that does this, once it is clear that it may be done. It is safe to
+// repeat. With the id CHAT/TURN it takes back the changes of a turn of a chat, which
+// are in no commit.
 //
-// [*ChangedError]: one of those paths has changed since. [process.ErrRunning]: the service is
-// being repaired, or git is in the middle of something. [process.ErrUnsupported]: there
-// is nothing to go back to.
+// The error is a [*ChangedError] if one of those paths has changed since,
+// [process.ErrRunning] if the service is being repaired or git is in the middle of an
+// operation, and [process.ErrUnsupported] if there is nothing to take back.
 func (c *Client) RollBack(ctx context.Context, id string) (back string, err error) {
 	if err := c.needsServices(ctx); err != nil {
 		return "", err

@@ -7,16 +7,16 @@ import (
 	"github.com/tend-run/tend/process"
 )
 
-// Input writes to the stdin or the terminal of a process. It is an
-// io.WriteCloser. Any number of clients may write to one process: the bytes of
-// one Write stay together, and each arrives once, also if connections are lost
-// and servers die. (A Write of more than 1 MiB whose client is away for more
-// than ten seconds in the middle of it is continued behind what others wrote
-// meanwhile.) Write returns when the bytes will reach the process even if the
-// server dies; while the process does not read, it may block.
+// Input writes to the stdin or the terminal of a process. It is an io.WriteCloser. Any
+// number of clients may write to one process: the bytes of one Write stay together, and
+// each byte arrives once, even if connections are lost and servers die. (If the client
+// is away for more than ten seconds in the middle of a Write of more than 1 MiB, the
+// rest follows after the bytes that others wrote meanwhile.) Write returns once the
+// bytes will reach the process even if the server dies. It may block while the process
+// does not read.
 //
-// Nothing is written twice: if the answer to a write was lost, and more than 64
-// others have written before it can be repeated, Write returns
+// Nothing is written twice: if the answer to a write was lost, and more than 64 other
+// writers have written before it can be repeated, Write returns
 // [process.ErrWriterForgotten].
 type Input struct {
 	proc process.Process
@@ -30,8 +30,8 @@ type Input struct {
 // Write implements io.Writer. It ends with the handle.
 func (w *Input) Write(p []byte) (int, error) { return w.WriteContext(w.life, p) }
 
-// WriteContext is Write with a context that ends the call. How many of the
-// bytes were accepted is then not known.
+// WriteContext is Write with a context that ends the call. It is then unknown how many
+// of the bytes were accepted.
 func (w *Input) WriteContext(ctx context.Context, p []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -47,9 +47,8 @@ func (w *Input) WriteContext(ctx context.Context, p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Close ends stdin, so that the process reads end of file. A terminal has no
-// end of its own: it is left open, and a program that is to see end of file
-// gets the character 0x04 by Write.
+// Close ends stdin, so that the process reads end of file. A terminal stays open; to
+// send it end of file, Write the character 0x04.
 func (w *Input) Close() error { return w.CloseContext(w.life) }
 
 // CloseContext is Close with a context that ends the call.

@@ -13,21 +13,22 @@ import (
 	"github.com/tend-run/tend/process"
 )
 
-// KeyRules say what a virtual key may be used for. The zero value has no bound.
+// KeyRules limit the use of a virtual key. The zero value has no limits.
 type KeyRules struct {
 	// Providers and Models that may be used, as patterns in which * is any text; empty:
 	// all. At most 100 of 128 bytes.
 	Providers, Models []string
-	// RequestsPerMinute; 0: no bound, at most 1,000,000.
+	// RequestsPerMinute, at most 1,000,000; 0: no limit.
 	RequestsPerMinute int
-	// TokensPerDay of questions and answers, in a day (UTC); 0: no bound, at most 10^12.
+	// TokensPerDay for questions and answers, in a day (UTC), at most 10^12; 0: no limit.
 	TokensPerDay int64
-	// Sandbox is the ID of one that lives on while the key is used; may be empty.
+	// Sandbox is the ID of a sandbox that is kept alive while the key is used; may be
+	// empty.
 	Sandbox string
 }
 
-// Key is a virtual key: it opens the server's gateway to model providers, and reports
-// how a machine does. Its secret is not known.
+// Key is a virtual key: it gives access to the server's gateway to model providers, and
+// is used to report the status of a machine. Its secret is not stored.
 type Key struct {
 	ID, Name string
 	Rules    KeyRules
@@ -35,14 +36,14 @@ type Key struct {
 	// Requests and Tokens of today (UTC), and the time of the last use.
 	Requests, Tokens int64
 	Used             time.Time
-	// Status that was reported last: creating (nothing was), healing, ready or broken;
-	// Error says why it is broken.
+	// Status is the last reported status: creating (no report yet), healing, ready or
+	// broken; Error says why it is broken.
 	Status, Error string
 	Reported      time.Time
 }
 
-// CreateKey makes a key, and returns its secret this once. Errors: *process.InvalidError,
-// process.ErrExists for a name that is taken, process.ErrLimit.
+// CreateKey creates a key and returns its secret, which no other call returns. Errors:
+// *process.InvalidError, process.ErrExists for a name that is taken, process.ErrLimit.
 func (c *Client) CreateKey(ctx context.Context, name string, rules KeyRules) (key Key, secret string, err error) {
 	req := &tendv1.CreateKeyRequest{Name: name, Rules: &tendv1.KeyRules{
 		Providers: rules.Providers, Models: rules.Models, RequestsPerMinute: int64(rules.RequestsPerMinute), TokensPerDay: rules.TokensPerDay, Sandbox: rules.Sandbox,
@@ -69,7 +70,8 @@ func (c *Client) Keys(ctx context.Context) (all []Key, err error) {
 	return all, err
 }
 
-// RevokeKey makes a key void, by its name or ID. process.ErrNotFound.
+// RevokeKey revokes a key, by its name or ID. If there is none, the error is
+// process.ErrNotFound.
 func (c *Client) RevokeKey(ctx context.Context, key string) error {
 	req := &tendv1.RevokeKeyRequest{Key: key}
 	if err := sendable("key", req); err != nil {

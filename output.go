@@ -9,11 +9,10 @@ import (
 	"github.com/tend-run/tend/process"
 )
 
-// Output reads one stream of a process from the spool, at its own offset. It
-// is an io.ReadCloser and io.WriterTo. Read blocks until the process writes;
-// it returns io.EOF when nothing more comes, and a [*process.GapError] once
-// for bytes that retention freed before they were read, after which it goes on
-// behind them.
+// Output reads one stream of a process from the spool, at its own offset. It is an
+// io.ReadCloser and io.WriterTo. Read blocks until the process writes; it returns
+// io.EOF when nothing more comes. For bytes that retention freed before they were read,
+// it returns a [*process.GapError] once, and the next Read continues after them.
 type Output struct {
 	proc   process.Process
 	stream process.Stream
@@ -51,7 +50,7 @@ func (o *Output) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// WriteTo implements io.WriterTo: pieces go to w as they came.
+// WriteTo implements io.WriterTo: it writes the pieces to w as they arrived.
 func (o *Output) WriteTo(w io.Writer) (int64, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -126,7 +125,7 @@ func (o *Output) Offset() int64 {
 	return o.offset
 }
 
-// Close ends a Read that waits, and all later ones. It is safe to call twice.
+// Close ends a waiting Read and all later ones. It is safe to call twice.
 func (o *Output) Close() error {
 	o.close()
 	o.mu.Lock()

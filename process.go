@@ -11,9 +11,9 @@ import (
 	"github.com/tend-run/tend/process"
 )
 
-// Process is a handle to one process, with what a caller of os/exec expects:
-// readers, a writer, Wait. [Spawn] and [Attach] make one for a process of any
-// [process.Manager]; that of a [Client] survives lost connections by itself.
+// Process is a handle to one process, with what a caller of os/exec expects: readers, a
+// writer, Wait. [Spawn] and [Attach] return one for a process of any [process.Manager];
+// the handle of a [Client] survives lost connections.
 //
 // The handle keeps no output: [Process.Stdout], [Process.Output] and Wait read
 // it from the server's spool, each from its own offset, so that nothing is
@@ -47,11 +47,11 @@ func newProcess(p process.Process, info *process.Info, maxOutput int64) *Process
 	return h
 }
 
-// Spawn starts a command on any manager and returns without waiting for its
-// end. It is [Client.Spawn] for managers that are no Client.
+// Spawn starts a command on any manager and returns without waiting for its end. It is
+// [Client.Spawn] for other managers than a Client.
 //
-// Errors are those of [process.Manager.Start]; a field that is wrong is named as
-// one of Cmd.
+// The errors are those of [process.Manager.Start]; an invalid field is named as a field
+// of Cmd.
 func Spawn(ctx context.Context, m process.Manager, cmd Cmd) (*Process, error) {
 	spec, err := cmd.spec()
 	if err != nil {
@@ -116,21 +116,20 @@ func (c *Client) Attach(ctx context.Context, name string) (*Process, error) {
 	return Attach(ctx, c, process.Selector{Any: name})
 }
 
-// ID names the process for ever.
+// ID returns the permanent ID of the process.
 func (p *Process) ID() process.ID { return p.proc.ID() }
 
-// PID is the kernel's number of the process, which it may give to another
-// after the exit.
+// PID returns the kernel's pid of the process. After the exit the kernel may reuse it.
 func (p *Process) PID() int { return p.pid }
 
-// Command is what was spawned, as a person would type it.
+// Command returns the command as a person would type it.
 func (p *Process) Command() string { return p.command }
 
 // Started is when the program began to run.
 func (p *Process) Started() time.Time { return p.started }
 
-// Raw is the process in the domain's words, with what the handle leaves out:
-// waits for conditions, writers by name, trim, remove.
+// Raw returns the underlying process.Process, for what the handle does not offer: waits
+// for conditions, writers by name, trim, remove.
 func (p *Process) Raw() process.Process { return p.proc }
 
 // Exit returns how the process ended, or nil while it runs.
@@ -153,25 +152,24 @@ func (p *Process) ExitCode(ctx context.Context) (code int, exited bool, err erro
 // call returns the same reader.
 func (p *Process) Stdout() *Output { return p.stdout }
 
-// Stderr is Stdout for stderr. A process with a terminal has none: it reads as
-// empty at the end.
+// Stderr is like Stdout, for stderr. A process with a terminal has no stderr: it reads
+// as empty at the end.
 func (p *Process) Stderr() *Output { return p.stderr }
 
-// Events returns what happens to the process, its output in the order of
-// arrival included, from the beginning and to the end that opts say: see
-// [process.Reader]. An error is the last that comes; the end of ctx is one.
+// Events returns the events of the process, including its output in the order of
+// arrival, from and to the positions in opts: see [process.Reader]. An error ends the
+// sequence; the end of ctx is an error.
 func (p *Process) Events(ctx context.Context, opts process.ReadOptions) iter.Seq2[process.Event, error] {
 	return process.Events(ctx, p.proc, opts)
 }
 
-// Stdin writes to stdin, if that was kept open by Cmd.StdinPipe, or to the
-// terminal. Each call returns the same writer.
+// Stdin returns the writer to stdin, if Cmd.StdinPipe kept it open, or to the terminal.
+// Each call returns the same writer.
 func (p *Process) Stdin() *Input { return p.stdin }
 
-// Kill ends the process and all its descendants and returns when they are
-// gone. killed is false if the process had exited already; what was left of
-// its descendants is ended all the same. Those that cannot be ended are listed
-// in a [*SurvivorsError].
+// Kill ends the process and all its descendants and returns when they are gone. killed
+// is false if the process had exited already; its remaining descendants are killed
+// nevertheless. A [*SurvivorsError] lists those that could not be killed.
 func (p *Process) Kill(ctx context.Context) (killed bool, err error) {
 	exit, err := p.Exit(ctx)
 	if err != nil {
@@ -196,8 +194,8 @@ func (e *SurvivorsError) Error() string {
 	return fmt.Sprintf("the kernel has not ended the processes %v yet (uninterruptible sleep); kill again later", e.PIDs)
 }
 
-// KillWhenDone kills the process when ctx ends, which no other context does.
-// stop cancels that; it reports whether it came in time.
+// KillWhenDone kills the process when ctx ends; no other context does that. stop
+// cancels this, and reports whether it came in time.
 func (p *Process) KillWhenDone(ctx context.Context) (stop func() bool) {
 	return context.AfterFunc(ctx, func() {
 		// The context that ended can't carry the call.
@@ -207,14 +205,14 @@ func (p *Process) KillWhenDone(ctx context.Context) (stop func() bool) {
 	})
 }
 
-// Signal sends a signal to the process and all its descendants.
-// [process.ErrExited] if no process is left.
+// Signal sends a signal to the process and all its descendants. If no process is left,
+// the error is [process.ErrExited].
 func (p *Process) Signal(ctx context.Context, sig syscall.Signal) error {
 	return p.proc.Signal(ctx, int(sig), process.ScopeTree)
 }
 
-// Pin keeps the process and its output when it has finished, beyond its TTL and
-// the server's budget, until it is unpinned or removed.
+// Pin keeps the process and its output after it has finished, beyond its TTL and the
+// server's budget, until it is unpinned or removed.
 func (p *Process) Pin(ctx context.Context) error { return p.proc.Pin(ctx, true) }
 
 // Unpin gives the process up to its TTL and the server's budget again.
@@ -226,8 +224,8 @@ func (p *Process) Resize(ctx context.Context, cols, rows uint16) error {
 	return err
 }
 
-// Close frees what the handle holds: readers, writers and copies end. The
-// process is not touched.
+// Close frees the resources of the handle: readers, writers and copies end. It does not
+// affect the process.
 func (p *Process) Close() error {
 	p.close()
 	p.stdout.Close()

@@ -9,15 +9,14 @@ import (
 	"connectrpc.com/connect"
 )
 
-// Retry says when a lost connection is replaced. The zero value is the
-// default: after 0.5 s, doubling to 8 s, each shortened by up to a quarter at
-// random so that many clients do not come at once; at most 10 times without
-// progress.
+// Retry says when a lost connection is replaced. The zero value is the default: after
+// 0.5 s, doubling to 8 s, each shortened by up to a quarter at random, so that many
+// clients do not reconnect at once; at most 10 times without progress.
 //
-// A server that says it is going away is called again at once, and so is one
-// that said in its hello that its listening sockets outlive it: the connection
-// then waits for the next server. What a caller asked to kill is never tried
-// again, neither the kill nor its output.
+// If a server announces that it is going away, the client reconnects at once. It also
+// does so if the server's hello said that its listening sockets survive it: the
+// connection then waits for the next server. After a kill nothing is retried, neither
+// the kill nor its output.
 type Retry struct {
 	First    time.Duration // 0: 500 ms
 	Max      time.Duration // 0: 8 s

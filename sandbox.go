@@ -13,18 +13,18 @@ import (
 
 // Errors about a sandbox's state.
 var (
-	// ErrSandboxStopped: it is stopped; [Sandbox.Start] it first.
+	// ErrSandboxStopped: the sandbox is stopped; call [Sandbox.Start] first.
 	ErrSandboxStopped = tendpb.ErrSandboxStopped
-	// ErrSandboxPaused: it is paused; [Sandbox.Resume] it first.
+	// ErrSandboxPaused: the sandbox is paused; call [Sandbox.Resume] first.
 	ErrSandboxPaused = tendpb.ErrSandboxPaused
-	// ErrInUse: a snapshot is needed by sandboxes.
+	// ErrInUse: sandboxes still need the snapshot.
 	ErrInUse = tendpb.ErrInUse
 )
 
-// Sandbox is a place on the server with files and processes of its own. How far it
-// is isolated from the server's machine is what [SandboxSpec].Isolation asks for and
-// [SandboxInfo].Isolation tells. All methods may be called concurrently. It holds
-// nothing that must be closed, and is of no use after its client was closed.
+// Sandbox is a place on the server with its own files and processes.
+// SandboxSpec.Isolation requests the isolation from the server's machine, and
+// SandboxInfo.Isolation reports it. All methods may be called concurrently. A Sandbox
+// needs no Close, and cannot be used after its client was closed.
 type Sandbox struct {
 	client *Client
 	spec   SandboxSpec
@@ -36,14 +36,14 @@ type Sandbox struct {
 	id     string
 }
 
-// NewSandbox returns a sandbox that is made, or found by the name in spec, and
-// started before the first operation that needs it. A sandbox of that name which is
-// there already is taken as it is.
+// NewSandbox returns a sandbox that is created, or found by the name in spec, and
+// started before the first operation that needs it. An existing sandbox with that name
+// is used as it is.
 func NewSandbox(c *Client, spec SandboxSpec) *Sandbox { return &Sandbox{client: c, spec: spec} }
 
-// CreateSandbox makes a sandbox and returns when programs can run in it. A name that
-// is taken is [process.ErrExists]. It is not repeated when the answer is lost: the
-// sandbox may have been made then, and is in [Client.Sandboxes].
+// CreateSandbox creates a sandbox and returns when programs can run in it. If the name
+// is taken, the error is [process.ErrExists]. The call is not repeated if the answer is
+// lost: the sandbox may have been created, and is then in [Client.Sandboxes].
 func (c *Client) CreateSandbox(ctx context.Context, spec SandboxSpec) (*Sandbox, error) {
 	s := NewSandbox(c, spec)
 	if err := s.create(ctx); err != nil {
@@ -62,7 +62,7 @@ func (c *Client) Sandbox(ctx context.Context, key string) (*Sandbox, error) {
 	return &Sandbox{client: c, id: info.ID}, nil
 }
 
-// Sandboxes returns those that the filter lets through, oldest first.
+// Sandboxes returns the sandboxes that match the filter, the oldest first.
 func (c *Client) Sandboxes(ctx context.Context, f SandboxFilter) ([]SandboxInfo, error) {
 	req := &tendv1.ListSandboxesRequest{Metadata: f.Metadata}
 	for _, state := range f.States {
@@ -168,9 +168,9 @@ func (s *Sandbox) found(ctx context.Context) error {
 }
 
 // Client returns a client whose processes are those of the sandbox: it starts, finds
-// and lists no others. The sandbox is made first if it is not there, and started if it
-// was not ready when it was found. The client ends with that of the sandbox; closing
-// it does nothing.
+// and lists no others. If the sandbox does not exist, it is created first, and if it is
+// not ready, it is started. The client ends with the sandbox's own client; closing it
+// does nothing.
 func (s *Sandbox) Client(ctx context.Context) (*Client, error) {
 	if err := s.turn.take(ctx); err != nil {
 		return nil, err
@@ -188,9 +188,9 @@ func (s *Sandbox) Client(ctx context.Context) (*Client, error) {
 	return s.inside, nil
 }
 
-// Look returns a client as [Sandbox.Client] does, and starts nothing: for processes of a
-// sandbox that is stopped or paused, which can be listed and read. A sandbox that is not
-// there is made first.
+// Look returns a client like [Sandbox.Client], but does not start the sandbox: it is
+// for listing and reading processes of a stopped or paused sandbox. If the sandbox does
+// not exist, it is created first.
 func (s *Sandbox) Look(ctx context.Context) (*Client, error) {
 	id, err := s.find(ctx)
 	if err != nil {
@@ -199,9 +199,10 @@ func (s *Sandbox) Look(ctx context.Context) (*Client, error) {
 	return s.client.in(id), nil
 }
 
-// Passive returns a handle of the same sandbox that starts nothing: what needs a sandbox that
-// is ready is [ErrSandboxStopped] or [ErrSandboxPaused] while it is not. One that is not there
-// yet, by [NewSandbox], is made first.
+// Passive returns a handle to the same sandbox that never starts it: while the sandbox
+// is not ready, operations that need it return [ErrSandboxStopped] or
+// [ErrSandboxPaused]. A sandbox of [NewSandbox] that does not exist yet is created
+// first.
 func (s *Sandbox) Passive(ctx context.Context) (*Sandbox, error) {
 	id, err := s.find(ctx)
 	if err != nil {
@@ -210,9 +211,10 @@ func (s *Sandbox) Passive(ctx context.Context) (*Sandbox, error) {
 	return &Sandbox{client: s.client, spec: s.spec, id: id, inside: s.client.in(id)}, nil
 }
 
-// Metrics returns what the sandbox used, oldest first: samples of the last minutes
-// between two times. A zero time is no bound; without bounds there is one of now at
-// least. [process.ErrUnsupported]: the sandbox is not isolated.
+// Metrics returns the resource usage of the sandbox, the oldest first: samples of the
+// last minutes between two times. A zero time is no bound; without bounds there is at
+// least a sample of now. If the sandbox is not isolated, the error is
+// [process.ErrUnsupported].
 func (s *Sandbox) Metrics(ctx context.Context, from, to time.Time) ([]SandboxMetric, error) {
 	var all []SandboxMetric
 	err := s.about(ctx, func(id string) error {
@@ -233,7 +235,7 @@ func (s *Sandbox) Metrics(ctx context.Context, from, to time.Time) ([]SandboxMet
 }
 
 // Processes returns the manager of the sandbox's processes, with the methods that
-// providers have. The first operation makes or starts the sandbox as Client does.
+// providers have. The first operation creates or starts the sandbox, as Client does.
 func (s *Sandbox) Processes() *Processes {
 	return &Processes{Ensure: func(ctx context.Context) (process.Manager, error) {
 		// A nil *Client would not be a nil Manager.
@@ -245,11 +247,11 @@ func (s *Sandbox) Processes() *Processes {
 	}}
 }
 
-// ID returns the sandbox's ID, which no other sandbox ever has. A sandbox that is
-// not there is made first.
+// ID returns the sandbox's ID, which no other sandbox ever has. If the sandbox does not
+// exist, it is created first.
 func (s *Sandbox) ID(ctx context.Context) (string, error) { return s.find(ctx) }
 
-// Info returns what is known of the sandbox now. [process.ErrNotFound] once it was
+// Info returns the current state of the sandbox, or [process.ErrNotFound] if it was
 // destroyed.
 func (s *Sandbox) Info(ctx context.Context) (SandboxInfo, error) {
 	id, err := s.find(ctx)
@@ -288,23 +290,23 @@ func (s *Sandbox) start(ctx context.Context, id string) error {
 	return s.client.call(ctx, unary(s.client.boxes.Start, &tendv1.StartSandboxRequest{Sandbox: id}, nil))
 }
 
-// Start makes a stopped sandbox ready again, with its files, and resumes one that is
-// paused. It is no error if it is ready.
+// Start starts a stopped sandbox again, with its files, and resumes a paused one. If it
+// is ready, Start does nothing.
 func (s *Sandbox) Start(ctx context.Context) error {
 	return s.about(ctx, func(id string) error { return s.start(ctx, id) })
 }
 
-// Stop ends all processes of the sandbox and keeps its files, unless it is
-// disposable. Commands are [ErrSandboxStopped] until Start.
+// Stop ends all processes of the sandbox and keeps its files, unless it is disposable.
+// Until Start, commands return [ErrSandboxStopped].
 func (s *Sandbox) Stop(ctx context.Context) error {
 	return s.about(ctx, func(id string) error {
 		return s.client.call(ctx, unary(s.client.boxes.Stop, &tendv1.StopSandboxRequest{Sandbox: id}, nil))
 	})
 }
 
-// Pause lets the processes of the sandbox stand still. It is no error if they do
-// already. Commands are [ErrSandboxPaused] until Resume. [process.ErrUnsupported]: the
-// sandbox cannot; Stop keeps its files.
+// Pause suspends the processes of the sandbox. If they are suspended already, it does
+// nothing. Until Resume, commands return [ErrSandboxPaused]. If the sandbox cannot be
+// paused, the error is [process.ErrUnsupported]; Stop keeps its files.
 func (s *Sandbox) Pause(ctx context.Context) error {
 	return s.about(ctx, func(id string) error {
 		err := s.client.call(ctx, unary(s.client.boxes.Pause, &tendv1.PauseSandboxRequest{Sandbox: id}, nil))
@@ -315,16 +317,16 @@ func (s *Sandbox) Pause(ctx context.Context) error {
 	})
 }
 
-// Resume lets a paused sandbox go on. It is no error if it is ready.
+// Resume resumes a paused sandbox. If it is ready, Resume does nothing.
 func (s *Sandbox) Resume(ctx context.Context) error {
 	return s.about(ctx, func(id string) error {
 		return s.client.call(ctx, unary(s.client.boxes.Resume, &tendv1.ResumeSandboxRequest{Sandbox: id}, nil))
 	})
 }
 
-// Destroy ends all processes and removes all that belongs to the sandbox. It is no
-// error if that was done. One that was not needed yet is looked for by its name, and
-// not made. What a sandbox that was destroyed is asked for is [process.ErrNotFound].
+// Destroy ends all processes and removes everything that belongs to the sandbox. If
+// this was already done, it does nothing. A sandbox that was not used yet is looked up
+// by its name, not created. After Destroy other methods return [process.ErrNotFound].
 func (s *Sandbox) Destroy(ctx context.Context) error {
 	if err := s.turn.take(ctx); err != nil {
 		return err
@@ -343,9 +345,9 @@ func (s *Sandbox) Destroy(ctx context.Context) error {
 	return gone(s.client.call(ctx, unary(s.client.boxes.Destroy, &tendv1.DestroySandboxRequest{Sandbox: key}, nil)))
 }
 
-// Snapshot keeps the files of the sandbox under a name, for [SandboxSpec].Snapshot of
-// later ones. Without a name the server makes one up. It is not repeated when the
-// answer is lost.
+// Snapshot saves the files of the sandbox under a name, for SandboxSpec.Snapshot of
+// later sandboxes. Without a name the server generates one. The call is not repeated if
+// the answer is lost.
 func (s *Sandbox) Snapshot(ctx context.Context, name string) (SandboxSnapshot, error) {
 	var kept SandboxSnapshot
 	err := s.about(ctx, func(id string) error {
@@ -377,8 +379,8 @@ func (c *Client) SandboxSnapshots(ctx context.Context) ([]SandboxSnapshot, error
 	return all, err
 }
 
-// DeleteSandboxSnapshot removes the snapshot with this ID or name. It is no error if
-// there is none. [ErrInUse]: sandboxes need it.
+// DeleteSandboxSnapshot removes the snapshot with this ID or name. If there is none, it
+// does nothing. If sandboxes still need it, the error is [ErrInUse].
 func (c *Client) DeleteSandboxSnapshot(ctx context.Context, key string) error {
 	req := &tendv1.DeleteSnapshotRequest{Snapshot: key}
 	if err := sendable("snapshot", req); err != nil {
@@ -390,8 +392,8 @@ func (c *Client) DeleteSandboxSnapshot(ctx context.Context, key string) error {
 	return gone(c.call(ctx, unary(c.boxes.DeleteSnapshot, req, nil)))
 }
 
-// Fork makes n sandboxes with the files that this one has now, without its processes.
-// The error joins those of the copies that were not made. It is not repeated when the
+// Fork creates n sandboxes with the current files of this one, without its processes.
+// The error joins the errors of the copies that failed. The call is not repeated if the
 // answer is lost.
 func (s *Sandbox) Fork(ctx context.Context, n int) ([]*Sandbox, error) {
 	if n < 1 || n > 100 {

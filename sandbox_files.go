@@ -17,8 +17,8 @@ import (
 )
 
 // Files are the files of a sandbox, for one user. Paths that are not absolute start at
-// the sandbox's directory. No link inside leads out of it. The first operation makes or
-// starts the sandbox, as a process would.
+// the sandbox's directory. No link inside leads out of the sandbox. The first operation
+// creates or starts the sandbox, as a process would.
 //
 // Errors match [fs.ErrNotExist], [fs.ErrExist] and [fs.ErrPermission].
 type Files struct {
@@ -29,11 +29,11 @@ type Files struct {
 // Files returns the files of the sandbox, for its own user.
 func (s *Sandbox) Files() *Files { return &Files{sandbox: s} }
 
-// As returns the same files for another user inside: what is made is the user's, and
-// nothing is done that the user may not do.
+// As returns the same files for another user inside: new files belong to that user, and
+// each operation has only that user's rights.
 func (f *Files) As(user string) *Files { return &Files{f.sandbox, user} }
 
-// FileType is what kind of thing a path is.
+// FileType is the type of a file.
 type FileType uint8
 
 const (
@@ -44,8 +44,8 @@ const (
 
 func (t FileType) String() string { return word(t, "other", "file", "dir") }
 
-// FileEntry is what is known of a path. Of a symbolic link, Type and Mode are those of
-// what it leads to.
+// FileEntry describes a path. For a symbolic link, Type and Mode are those of its
+// target.
 type FileEntry struct {
 	Name, Path   string // Path is absolute
 	Type         FileType
@@ -53,7 +53,7 @@ type FileEntry struct {
 	Mode         fs.FileMode // permission bits
 	Owner, Group string
 	Modified     time.Time
-	// Target is where a symbolic link leads in the end; "": it is none.
+	// Target is the final target of a symbolic link; "": not a link.
 	Target string
 }
 
@@ -88,7 +88,7 @@ func (f *Files) do(ctx context.Context, op func(c *Client) func(context.Context)
 	return ofFile(knownCall(c.call(ctx, op(c))))
 }
 
-// Stat describes a path. It does not follow a last symbolic link.
+// Stat describes a path. It does not follow a symbolic link in the last element.
 func (f *Files) Stat(ctx context.Context, path string) (e FileEntry, err error) {
 	err = f.do(ctx, func(c *Client) func(context.Context) error {
 		return unary(c.files.StatFile, &tendv1.StatFileRequest{Path: path, User: f.user}, func(m *tendv1.StatFileResponse) error {
@@ -99,21 +99,21 @@ func (f *Files) Stat(ctx context.Context, path string) (e FileEntry, err error) 
 	return e, err
 }
 
-// FileBefore is what a file was before something changed it.
+// FileBefore is a file before a repair or a chat changed it.
 type FileBefore struct {
-	// ChangedBy is the episode that has, or CHAT/TURN of a chat; "": nothing has, as far as is
-	// kept. Service is the one that it was about, At when.
+	// ChangedBy is the episode that changed the file, or CHAT/TURN of a chat; "": no known
+	// one did. Service is its service, At its time.
 	ChangedBy, Service string
 	At                 time.Time
-	// Existed: there was a file. Content is what was in it, text of at most 2 MiB; Why says why
-	// it is not here, "" if it is.
+	// Existed: the file existed. Content is its content, text of at most 2 MiB; if it is
+	// missing, Why says why.
 	Existed bool
 	Content []byte
 	Why     string
 }
 
-// Before returns what a file that can be read was before the newest repair of the healer, or turn
-// of a chat with its model, that has changed it and was not taken back, as far as is kept.
+// Before returns the earlier content of a readable file: its content before the newest
+// repair, or chat turn, that changed it and was not taken back, as far as it is stored.
 func (f *Files) Before(ctx context.Context, path string) (b FileBefore, err error) {
 	err = f.do(ctx, func(c *Client) func(context.Context) error {
 		return unary(c.files.FileBefore, &tendv1.FileBeforeRequest{Path: path, User: f.user}, func(m *tendv1.FileBeforeResponse) error {
@@ -129,8 +129,8 @@ func (f *Files) Before(ctx context.Context, path string) (b FileBefore, err erro
 	return b, err
 }
 
-// List lists a directory in lexical order, each directory before what is in it, down to
-// depth levels; 0 is 1.
+// List lists a directory in lexical order, each directory before its entries, down to
+// depth levels; 0 means 1.
 func (f *Files) List(ctx context.Context, path string, depth int) (all []FileEntry, err error) {
 	req := &tendv1.ListFilesRequest{Path: path, User: f.user, Depth: uint32(max(0, min(depth, 1<<20)))}
 	err = f.do(ctx, func(c *Client) func(context.Context) error {
@@ -145,8 +145,8 @@ func (f *Files) List(ctx context.Context, path string, depth int) (all []FileEnt
 	return all, err
 }
 
-// Read copies a file to w, from its first byte to its last. A lost connection is
-// replaced, and reading goes on where it was, unless the file has another size then.
+// Read copies a file to w, from its first byte to its last. After a lost connection
+// reading resumes where it stopped, unless the size of the file has changed.
 func (f *Files) Read(ctx context.Context, path string, w io.Writer) (n int64, err error) {
 	c, err := f.sandbox.Client(ctx)
 	if err != nil {
@@ -191,7 +191,7 @@ type writeError struct{ err error }
 
 func (e *writeError) Error() string { return e.err.Error() }
 
-// ReadFile returns what is in a file.
+// ReadFile returns the content of a file.
 func (f *Files) ReadFile(ctx context.Context, path string) ([]byte, error) {
 	var b bytes.Buffer
 	_, err := f.Read(ctx, path, &b)
@@ -201,10 +201,10 @@ func (f *Files) ReadFile(ctx context.Context, path string) ([]byte, error) {
 // writePiece is how much of a file one message has.
 const writePiece = 256 << 10
 
-// Write makes a file of what r gives, and the directories above it. One that is there
-// keeps its mode. A write that fails in its first 64 KiB changes nothing; a longer one
-// leaves what has come. It is repeated when the connection is lost if r is an
-// [io.Seeker].
+// Write creates or replaces a file with the content of r, and creates its parent
+// directories. An existing file keeps its mode. A write that fails in its first 64 KiB
+// changes nothing; a longer one leaves the bytes that have arrived. If the connection
+// is lost, the write is repeated if r is an [io.Seeker].
 func (f *Files) Write(ctx context.Context, path string, r io.Reader) (e FileEntry, err error) {
 	c, err := f.sandbox.Client(ctx)
 	if err != nil {
@@ -260,13 +260,13 @@ func (f *Files) Write(ctx context.Context, path string, r io.Reader) (e FileEntr
 	return e, ofFile(knownCall(err))
 }
 
-// WriteFile is Write of bytes.
+// WriteFile is like Write, with the content in data.
 func (f *Files) WriteFile(ctx context.Context, path string, data []byte) error {
 	_, err := f.Write(ctx, path, bytes.NewReader(data))
 	return err
 }
 
-// Mkdir makes a directory and those above it. [fs.ErrExist]: it is there.
+// Mkdir creates a directory and its parents. If it exists, the error is [fs.ErrExist].
 func (f *Files) Mkdir(ctx context.Context, path string) error {
 	c, err := f.sandbox.Client(ctx)
 	if err != nil {
@@ -275,8 +275,7 @@ func (f *Files) Mkdir(ctx context.Context, path string) error {
 	return ofFile(knownCall(c.once(ctx, unary(c.files.MakeDir, &tendv1.MakeDirRequest{Path: path, User: f.user}, nil))))
 }
 
-// Move gives a file or directory another path. It is not repeated when the answer is
-// lost.
+// Move renames a file or directory. The call is not repeated if the answer is lost.
 func (f *Files) Move(ctx context.Context, source, destination string) error {
 	c, err := f.sandbox.Client(ctx)
 	if err != nil {
@@ -285,8 +284,8 @@ func (f *Files) Move(ctx context.Context, source, destination string) error {
 	return ofFile(knownCall(c.once(ctx, unary(c.files.MoveFile, &tendv1.MoveFileRequest{Source: source, Destination: destination, User: f.user}, nil))))
 }
 
-// Remove removes a file, or a directory with all that is in it. It is no error if there
-// is none.
+// Remove removes a file, or a directory with its content. If it does not exist, Remove
+// does nothing.
 func (f *Files) Remove(ctx context.Context, path string) error {
 	err := f.do(ctx, func(c *Client) func(context.Context) error {
 		return unary(c.files.RemoveFile, &tendv1.RemoveFileRequest{Path: path, User: f.user}, nil)

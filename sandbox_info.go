@@ -12,15 +12,15 @@ import (
 	"github.com/tend-run/tend/process"
 )
 
-// SandboxSpec says what to make. The zero value is a sandbox with all defaults.
+// SandboxSpec describes a sandbox to create. The zero value has all defaults.
 type SandboxSpec struct {
-	// Name is unique on the server: 1 to 128 letters, digits, '.', '_' or '-', the
-	// first a letter or digit, and not of the form of an ID. Empty: the server makes one up.
+	// Name is unique on the server: 1 to 128 letters, digits, '.', '_' or '-', the first a
+	// letter or digit, and not of the form of an ID. Empty: the server generates one.
 	Name string
 	// Snapshot or Template whose files it starts with; one of them at most.
 	Snapshot, Template string
 	Isolation          SandboxIsolation
-	// User, Dir and Env are for commands that do not say. Dir is absolute.
+	// User, Dir and Env are the defaults for commands. Dir is absolute.
 	User, Dir string
 	Env       map[string]string
 	// Disposable: Stop removes the files.
@@ -72,9 +72,9 @@ type NetworkMode uint8
 
 const (
 	NetworkDefault NetworkMode = iota // the server's
-	NetworkNone                       // nothing but each other
-	NetworkHost                       // what the machine reaches, and the machine
-	NetworkOwn                        // what Allow and Deny say; never the machine
+	NetworkNone                       // only each other
+	NetworkHost                       // the machine, and everything that it reaches
+	NetworkOwn                        // addresses that Allow and Deny permit; never the machine
 )
 
 func (m NetworkMode) String() string { return word(m, "default", "none", "host", "own") }
@@ -96,27 +96,27 @@ type SandboxSize struct {
 // SandboxNetwork of a sandbox.
 type SandboxNetwork struct {
 	Mode NetworkMode
-	// Allow and Deny are for outgoing connections of NetworkOwn: host names, "*." and
-	// a domain, addresses or CIDRs, each with ":port" or without. What neither names
-	// is allowed if Allow is empty.
+	// Allow and Deny are for outgoing connections of NetworkOwn: host names, "*." and a
+	// domain, addresses or CIDRs, each with ":port" or without. A destination that neither
+	// names is allowed if Allow is empty.
 	Allow, Deny []string
 	// Public: ports inside are served without a token of the sandbox.
 	Public bool
 }
 
-// SandboxShare is a directory of the server's machine that is seen inside.
+// SandboxShare is a directory of the server's machine that is visible inside.
 type SandboxShare struct {
 	Source, Target string // absolute; Target "": the Source
 	ReadOnly       bool
 }
 
-// SandboxInfo is what is known of a sandbox at one moment.
+// SandboxInfo is the state of a sandbox at one moment.
 type SandboxInfo struct {
 	ID, Name string
 	State    SandboxState
 	Reason   string // of SandboxFailed
 	User     string
-	// Dir is where commands begin that name no directory.
+	// Dir is the working directory of commands that name none.
 	Dir                      string
 	Env                      map[string]string
 	Disposable               bool
@@ -134,7 +134,7 @@ type SandboxInfo struct {
 	Stopped, Paused          time.Time // zero unless it is
 }
 
-// SandboxChange says what to change; what is nil or empty stays as it is.
+// SandboxChange says what to change; nil or empty fields change nothing.
 type SandboxChange struct {
 	Name                     *string
 	IdleTTL, DeleteAfterStop *time.Duration
@@ -153,7 +153,7 @@ type SandboxFilter struct {
 	Metadata map[string]string // all of these entries
 }
 
-// SandboxSnapshot is files of a sandbox that were kept.
+// SandboxSnapshot is a saved copy of a sandbox's files.
 type SandboxSnapshot struct {
 	ID, Name string
 	State    SandboxState
@@ -163,8 +163,8 @@ type SandboxSnapshot struct {
 	Created  time.Time
 }
 
-// SandboxMetric is one sample. A total is what the sandbox may use: its limit, or what
-// the machine has.
+// SandboxMetric is one sample. A total is what the sandbox may use: its limit, or the
+// machine's total.
 type SandboxMetric struct {
 	Time                        time.Time
 	CPUs                        float64 // that it may use

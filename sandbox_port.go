@@ -21,19 +21,19 @@ import (
 	"github.com/tend-run/tend/process"
 )
 
-// SandboxAccess opens one sandbox alone, for clients of other protocols. Its holder
+// SandboxAccess gives clients of other protocols access to one sandbox. Its holder
 // reaches no other sandbox, and nothing of tend's own API.
 type SandboxAccess struct {
-	// Token is that of envd's protocol, in the header X-Access-Token.
+	// Token is the token for envd's protocol, in the header X-Access-Token.
 	Token string
-	// TrafficToken opens the ports of a sandbox that is not public, in the header
-	// E2b-Traffic-Access-Token.
+	// TrafficToken gives access to the ports of a sandbox that is not public, in the
+	// header E2b-Traffic-Access-Token.
 	TrafficToken string
 	// Domains below which PORT-ID.DOMAIN is a port of the sandbox.
 	Domains []string
 }
 
-// Access returns what opens the sandbox for others.
+// Access returns the credentials with which other clients access the sandbox.
 func (s *Sandbox) Access(ctx context.Context) (SandboxAccess, error) {
 	var a SandboxAccess
 	err := s.about(ctx, func(id string) error {
@@ -45,10 +45,10 @@ func (s *Sandbox) Access(ctx context.Context) (SandboxAccess, error) {
 	return a, err
 }
 
-// URL returns the address of what a program in the sandbox serves by HTTP on a port:
-// http://PORT-ID.DOMAIN, or below localhost if the server has no domain and the client
-// reaches it by a loopback address. [process.ErrUnsupported] if there is no such address;
-// Dial needs none.
+// URL returns the HTTP address of a port in the sandbox: http://PORT-ID.DOMAIN, or
+// below localhost if the server has no domain and the client reaches it by a loopback
+// address. If there is no such address, the error is [process.ErrUnsupported]; Dial
+// needs none.
 func (s *Sandbox) URL(ctx context.Context, port int) (string, error) {
 	if err := checkPort(port); err != nil {
 		return "", err
@@ -89,8 +89,8 @@ func checkPort(port int) error {
 }
 
 // Dial connects to a TCP port that a program in the sandbox listens on, through the
-// server. The connection has CloseWrite. It is one connection: it ends with the server
-// that carries it. The sandbox is made or started first, as for a process.
+// server. The connection has CloseWrite. The connection ends with the server that
+// carries it. The sandbox is created or started first, as for a process.
 func (s *Sandbox) Dial(ctx context.Context, port int) (net.Conn, error) {
 	if err := checkPort(port); err != nil {
 		return nil, err

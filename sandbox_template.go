@@ -71,7 +71,7 @@ type TemplateBuild struct {
 	Tags                 []string
 }
 
-// BuildError: a build came to a bad end.
+// BuildError says that a build failed.
 type BuildError struct {
 	Step   string // as BuildLog.Step
 	Reason string
@@ -106,8 +106,8 @@ func (c *Client) Templates(ctx context.Context) ([]TemplateInfo, error) {
 	return all, knownCall(err)
 }
 
-// DeleteTemplate removes a template and its tags. Sandboxes made from it stay.
-// [process.ErrNotFound] if there is none.
+// DeleteTemplate removes a template and its tags. Sandboxes created from it stay. If
+// there is no such template, the error is [process.ErrNotFound].
 func (c *Client) DeleteTemplate(ctx context.Context, key string) error {
 	req := &tendv1.DeleteTemplateRequest{Template: key}
 	if err := sendable("template", req); err != nil {
@@ -119,10 +119,10 @@ func (c *Client) DeleteTemplate(ctx context.Context, key string) error {
 	return knownCall(c.once(ctx, unary(c.boxes.DeleteTemplate, req, nil)))
 }
 
-// BuildTemplate sends a build with its files, and calls log, if it is not nil, with each
-// line until the build ends. [*BuildError] says at which step it failed. The build goes on
-// when ctx ends. It does not outlive the server, and is not repeated: steps that were done
-// are in the server's cache.
+// BuildTemplate sends a build with its files. It calls log, if it is not nil, with each
+// line of the log until the build ends. A [*BuildError] names the step that failed. The
+// build continues on the server when ctx ends. It does not survive the server's death,
+// and it is not repeated; finished steps are in the server's cache.
 func (c *Client) BuildTemplate(ctx context.Context, spec TemplateSpec, log func(BuildLog)) (TemplateBuild, error) {
 	id, err := c.startBuild(ctx, spec)
 	if err != nil {

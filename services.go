@@ -15,34 +15,33 @@ import (
 	"github.com/tend-run/tend/process"
 )
 
-// ServiceFile is the text of a tend.yaml, with all that it needs of the machine where
-// it is.
+// ServiceFile is the text of a tend.yaml, with the data that it needs from its machine.
 type ServiceFile struct {
 	// Name in errors. "": tend.yaml.
 	Name string
 	// Dir is the absolute path of its directory on the daemon's machine.
 	Dir  string
 	Text []byte // at most 1 MiB
-	// EnvFiles are the contents of the files that env_file names, by the names there.
+	// EnvFiles are the contents of the files that env_file names, by name.
 	EnvFiles map[string][]byte
-	// Env is for the services that inherit the environment of whoever applies the file,
-	// and is kept with them.
+	// Env is the environment of the caller, for services that inherit it; it is stored
+	// with them.
 	Env map[string]string
 }
 
-// ServicePhase is where a service is in its life.
+// ServicePhase is the phase of a service's life cycle.
 type ServicePhase uint8
 
 const (
-	ServiceIdle      ServicePhase = iota // nobody wants it to run
-	ServiceWaiting                       // for what it depends on, or for its time
+	ServiceIdle      ServicePhase = iota // it is not wanted to run
+	ServiceWaiting                       // for its dependencies, or for its time
 	ServiceStarting                      //
 	ServiceRunning                       //
 	ServiceStopping                      // it was asked to end
-	ServiceKilling                       // what is left of its tree is being killed
-	ServicePausing                       // it will be started again
-	ServiceCompleted                     // it ended with success, and stays so
-	ServiceFailed                        // it is not started again by itself, or not soon
+	ServiceKilling                       // the rest of its tree is being killed
+	ServicePausing                       // it waits for its next start
+	ServiceCompleted                     // it ended with success and stays ended
+	ServiceFailed                        // it is not restarted automatically, or not soon
 )
 
 var servicePhases = [...]string{"idle", "waiting", "starting", "running", "stopping", "killing", "pausing", "completed", "failed"}
@@ -61,44 +60,44 @@ func (p ServicePhase) Alive() bool { return p >= ServiceStarting && p <= Service
 type Service struct {
 	Name  string
 	Phase ServicePhase
-	// Up: somebody wants it to run.
+	// Up: the service is wanted to run.
 	Up bool
-	// Ready: it runs, and its probes say that it can be used.
+	// Ready: it runs, and its probes succeed.
 	Ready bool
 	// Why it is in this phase; may be empty.
 	Why string
-	// Process of its newest run; "": there was none, or tend did not start it. PID while it
-	// may live, else 0.
+	// Process is its newest run; "": there was none, or tend did not start it. PID is its
+	// pid while it may be alive, else 0.
 	Process process.ID
 	PID     int
-	// Runs is how often it was started, Restarts how often by itself.
+	// Runs counts its starts, Restarts those that tend made by itself.
 	Runs, Restarts int64
-	// Exit is how the newest run that ended did; nil: none has.
+	// Exit is the exit of the newest run that has ended; nil: none has.
 	Exit *process.Exit
-	// Age is how long it has been in its phase, Next how long until something happens
-	// by itself; 0: nothing is planned.
+	// Age is the time in its current phase, Next the time until the next planned action;
+	// 0: nothing is planned.
 	Age, Next time.Duration
-	// Healing is what the healer knows of it, and Episode its newest repair; "": there was
+	// Healing is its state for the healer, and Episode its newest repair; "": there was
 	// none.
 	Healing HealStatus
 	Episode string
-	// Failures of its probes in a row, while they do not count yet.
+	// Failures is the number of failed probes in a row, while it is below the limit.
 	Failures int
-	// Sandbox that it runs in, by the name or ID that the file gives; "": it runs on the
-	// machine itself, or the server is of a former version.
+	// Sandbox is where it runs, by the name or ID in the file; "": it runs on the machine
+	// itself, or the server is of an earlier version.
 	Sandbox string
-	// Sockets that stay open from one run to the next, in the order of the file.
+	// Sockets stay open from one run to the next, in the order of the file.
 	Sockets []ServiceSocket
-	// Adopted: the newest run is a process that tend did not start. There is no output of
-	// it, and its exit status will not be known.
+	// Adopted: the newest run is a process that tend did not start. Its output is not
+	// available, and its exit status will be unknown.
 	Adopted bool
-	// AdoptedPIDFile or AdoptedPort is by what the file says that it is found; "" and 0:
-	// somebody has named its pid, or a former version has adopted it.
+	// AdoptedPIDFile or AdoptedPort is how it was found, according to the file; "" and 0:
+	// somebody named its pid, or an earlier version adopted it.
 	AdoptedPIDFile string
 	AdoptedPort    int
 }
 
-// ServiceSocket is a listening socket that a service is given.
+// ServiceSocket is a listening socket that tend passes to a service.
 type ServiceSocket struct {
 	// Name as LISTEN_FDNAMES has it.
 	Name string
@@ -107,11 +106,11 @@ type ServiceSocket struct {
 	Address string
 }
 
-// ApplyServices declares the services of a file. What differs from before is changed,
-// and nothing else: a service whose process would be another restarts if it runs, one
-// that is not declared any more ends, a new one waits for [Client.StartServices]. A
-// file that is not accepted is a [*process.InvalidError]; while services of another
-// file run it is [process.ErrRunning].
+// ApplyServices declares the services of a file. It changes only what differs from
+// before: a running service restarts if its process would be different, a service that
+// is no longer declared ends, and a new one waits for [Client.StartServices]. An
+// invalid file is a [*process.InvalidError]. While services of another file run, the
+// error is [process.ErrRunning].
 func (c *Client) ApplyServices(ctx context.Context, f ServiceFile) error {
 	req := &tendv1.ApplyServicesRequest{Text: f.Text, Name: f.Name, Dir: f.Dir, EnvFiles: f.EnvFiles, Env: f.Env}
 	if err := sendable("file", req); err != nil {
@@ -123,9 +122,9 @@ func (c *Client) ApplyServices(ctx context.Context, f ServiceFile) error {
 	return c.call(ctx, unary(c.kept.Apply, req, nil))
 }
 
-// StartServices asks for services, and for those that they depend on; no names: for all
-// that are not disabled. It returns when that is written down: [Client.WatchServices]
-// tells what becomes of them. An unknown name is [process.ErrNotFound].
+// StartServices requests services and their dependencies; without names, all that are
+// not disabled. It returns when the request is recorded; [Client.WatchServices] reports
+// what follows. For an unknown name the error is [process.ErrNotFound].
 func (c *Client) StartServices(ctx context.Context, names ...string) error {
 	req := &tendv1.StartServicesRequest{Names: names}
 	if err := c.sendsNames(ctx, names); err != nil {
@@ -134,7 +133,7 @@ func (c *Client) StartServices(ctx context.Context, names ...string) error {
 	return c.call(ctx, unary(c.kept.Start, req, nil))
 }
 
-// StopServices ends services, those that depend on them first; no names: all.
+// StopServices ends services, their dependents first; without names, all.
 func (c *Client) StopServices(ctx context.Context, names ...string) error {
 	req := &tendv1.StopServicesRequest{Names: names}
 	if err := c.sendsNames(ctx, names); err != nil {
@@ -143,7 +142,7 @@ func (c *Client) StopServices(ctx context.Context, names ...string) error {
 	return c.call(ctx, unary(c.kept.Stop, req, nil))
 }
 
-// RestartServices ends services and starts them again. It is not repeated when the
+// RestartServices ends services and starts them again. The call is not repeated if the
 // answer is lost.
 func (c *Client) RestartServices(ctx context.Context, names ...string) error {
 	req := &tendv1.RestartServicesRequest{Names: names}
@@ -153,11 +152,12 @@ func (c *Client) RestartServices(ctx context.Context, names ...string) error {
 	return c.once(ctx, unary(c.kept.Restart, req, nil))
 }
 
-// AdoptService has a service that does not run be a process that is there already, and that
-// tend did not start: it is kept running from then on. Nothing is done to the process. It is
-// not repeated when the answer is lost. Errors: process.ErrNotFound for an unknown service
-// or pid, process.ErrRunning while the service runs, process.ErrPermission for a process
-// that must not be adopted, *process.InvalidError for a service that cannot adopt one.
+// AdoptService makes an existing process, which tend did not start, the process of a
+// service that does not run. tend keeps the service running from then on. Nothing is
+// done to the process. The call is not repeated if the answer is lost. Errors:
+// process.ErrNotFound for an unknown service or pid, process.ErrRunning while the
+// service runs, process.ErrPermission for a process that must not be adopted,
+// *process.InvalidError for a service that cannot adopt one.
 func (c *Client) AdoptService(ctx context.Context, name string, pid int) error {
 	if pid <= 0 || pid > math.MaxInt32 {
 		return &process.InvalidError{Field: "pid", Reason: fmt.Sprintf("is %d; 1 to %d are allowed", pid, math.MaxInt32)}
@@ -192,9 +192,9 @@ func (c *Client) Services(ctx context.Context) ([]Service, error) {
 	return all, err
 }
 
-// WatchServices gives all services, and again after changes; changes that follow each
-// other closely come together. It goes on over lost connections until ctx ends. An
-// error is the last that comes.
+// WatchServices yields all services, at first and again after changes; changes in quick
+// succession are merged. It continues after lost connections until ctx ends. An error
+// ends the sequence.
 func (c *Client) WatchServices(ctx context.Context) iter.Seq2[[]Service, error] {
 	return func(yield func([]Service, error) bool) {
 		if err := c.needsServices(ctx); err != nil {

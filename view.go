@@ -14,10 +14,10 @@ import (
 	"github.com/tend-run/tend/view"
 )
 
-// View returns what a process has written until now: the beginning and the end,
-// and what lies between as an item that says how much is left out. It is made by
-// the server, so that only what is shown comes over the network. An error is the
-// last that comes; a view that breaks off is not made anew.
+// View returns the output of a process until now: the beginning, the end, and between
+// them an item that says how much is omitted. The server makes the view, so only the
+// shown parts cross the network. An error ends the sequence; a view that breaks off is
+// not repeated.
 func (c *Client) View(ctx context.Context, by process.Selector, o view.Options) iter.Seq2[view.Item, error] {
 	open := func(ctx context.Context) (*connect.ServerStreamForClient[tendv1.ViewResponse], error) {
 		if err := o.Validate(); err != nil {
@@ -31,9 +31,9 @@ func (c *Client) View(ctx context.Context, by process.Selector, o view.Options) 
 	})
 }
 
-// Grep returns the lines of a process's output that match. A [*process.GapError]
-// names a range that could not be searched, and the search goes on behind it; any
-// other error is the last that comes. Options that the server is too old for are
+// Grep returns the lines of a process's output that match. A [*process.GapError] names
+// a range that could not be searched, and the search continues after it; any other
+// error ends the sequence. If the server is too old for an option, the error is
 // [process.ErrUnsupported].
 func (c *Client) Grep(ctx context.Context, by process.Selector, o view.GrepOptions) iter.Seq2[view.Match, error] {
 	open := func(ctx context.Context) (*connect.ServerStreamForClient[tendv1.GrepResponse], error) {

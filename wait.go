@@ -9,12 +9,12 @@ import (
 	"github.com/tend-run/tend/process"
 )
 
-// Result is how a process ended, and what it wrote.
+// Result says how a process ended, and holds its output.
 type Result struct {
 	// Success: the exit code is 0.
 	Success bool
-	// ExitCode as a shell shows it: 128+n for signal n, 124 for a timeout, -1
-	// if the end was not witnessed.
+	// ExitCode as a shell shows it: 128+n for signal n, 124 for a timeout, -1 if the end
+	// was not observed.
 	ExitCode int
 	// Stdout and Stderr hold the newest Cmd.MaxOutput bytes of each stream;
 	// a terminal's output is Stdout. The dropped bytes are those before.
@@ -82,8 +82,8 @@ type Text struct {
 	StdoutDropped, StderrDropped int64 // bytes before
 }
 
-// Output returns what the process has said so far, the newest Cmd.MaxOutput
-// bytes of each stream. A terminal's output is Stdout.
+// Output returns the output so far, the newest Cmd.MaxOutput bytes of each stream. A
+// terminal's output is in Stdout.
 func (p *Process) Output(ctx context.Context) (Text, error) {
 	return p.tail(ctx, nil, process.ReadOptions{NoFollow: true})
 }

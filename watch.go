@@ -13,8 +13,8 @@ import (
 
 type watcher struct{ subscription }
 
-// Watch implements [process.Manager]. When the connection is lost the watcher
-// ends with [process.ErrLagged], because facts may have been missed: list, and
+// Watch implements [process.Manager]. When the connection is lost, the watcher ends
+// with [process.ErrLagged], because it may have missed events: list the processes, and
 // watch again.
 func (c *Client) Watch(ctx context.Context) (process.Watcher, error) {
 	w := new(watcher)

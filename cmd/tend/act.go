@@ -106,7 +106,7 @@ func (inv *invocation) kill(ctx context.Context, p process.Process, id string) e
 // status 1: a script must not go on as if nothing were left.
 var (
 	errSurvivors = errors.New("not all processes died")
-	errStrays    = errors.New("it is not known that all processes died")
+	errStrays    = errors.New("it is unknown whether all processes died")
 )
 
 // killTree kills and returns what became of it; without facts nothing did.
@@ -124,7 +124,7 @@ func (inv *invocation) killTree(ctx context.Context, p process.Process, id strin
 			id, errSurvivors, len(res.Survivors), named(res.Survivors, res.Names)))
 	}
 	if len(res.Strays) > 0 {
-		left = append(left, fmt.Errorf("%s: %w: nothing shows whether these belong to it, so they were not killed: pids %s; if they do, end them with kill(1)",
+		left = append(left, fmt.Errorf("%s: %w: it is unknown whether these belong to it, so they were not killed: pids %s; if they do, end them with kill(1)",
 			id, errStrays, named(res.Strays, res.Names)))
 	}
 	if len(left) == 0 && !facts.Verified && !inv.flags.JSON {

@@ -35,7 +35,7 @@ func (c *initCmd) Run(inv *invocation) error {
 	path := filepath.Join(c.Dir, config.FileName)
 	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if errors.Is(err, fs.ErrExist) {
-		return fmt.Errorf("there is %s already, and it stays as it is; tend init --print shows what would be written", path)
+		return fmt.Errorf("%s exists already and is not changed; tend init --print shows what would be written", path)
 	}
 	if err != nil {
 		return err

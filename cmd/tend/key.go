@@ -130,7 +130,7 @@ func explainKey(name string, err error) error {
 	case errors.Is(err, process.ErrNotFound):
 		return &keyError{fmt.Sprintf("there is no key %.80q; tend key shows all", name), err}
 	case errors.Is(err, process.ErrExists):
-		return &keyError{fmt.Sprintf("there is a key %.80q; tend key revoke makes it void, or take another name", name), err}
+		return &keyError{fmt.Sprintf("there is a key %.80q already; revoke it with tend key revoke, or use another name", name), err}
 	}
 	return err
 }

@@ -52,7 +52,7 @@ func newPacker(stdin io.Reader, source string) (*packer, error) {
 		p.kind = "file"
 		p.file, err = os.Open(source)
 	default:
-		return nil, fmt.Errorf("%s is neither a file nor a directory; what it gives can be copied as a tar stream from stdin", source)
+		return nil, fmt.Errorf("%s is neither a file nor a directory; copy its content as a tar stream from stdin", source)
 	}
 	return p, err
 }

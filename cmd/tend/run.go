@@ -367,10 +367,10 @@ func withDefault(env map[string]string, k, v string) map[string]string {
 // exitAs turns the end of a process into the end of this program.
 func (inv *invocation) exitAs(exit *process.Exit) error {
 	if exit == nil {
-		return errors.New("the output ended and the exit status is not known; tend ps -a tells what is")
+		return errors.New("the output ended and the exit status is unknown; tend ps -a shows what is known")
 	}
 	if exit.Lost() {
-		return errors.New("the end of the process was not witnessed: its exit status is not known")
+		return errors.New("the daemon did not see the end of the process: its exit status is unknown")
 	}
 	if exit.Cause == process.CauseTimeout {
 		inv.note("the timeout ended it")

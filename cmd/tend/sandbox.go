@@ -147,7 +147,7 @@ func (p *placeFlags) unmade(err error) error {
 		}
 	}
 	if err != nil && errors.Is(err, process.ErrUnsupported) && strings.HasPrefix(err.Error(), "isolation:") {
-		return fmt.Errorf("%w (tend status names the layers that there are; --isolation none makes a sandbox that is the machine itself)", err)
+		return fmt.Errorf("%w (tend status names the available layers; --isolation none creates a sandbox without isolation, on the machine itself)", err)
 	}
 	return err
 }

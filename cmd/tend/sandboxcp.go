@@ -183,7 +183,7 @@ func verdict(ctx context.Context, p *tend.Process) error {
 	}
 	switch text := strings.TrimSpace(string(said)); {
 	case res.Exit == nil || res.Exit.Lost():
-		return errors.New("it is not known whether all was copied: the end of the copying was not witnessed")
+		return errors.New("it is unknown whether everything was copied: the daemon did not see the end of the copying process")
 	case res.Exit.ShellStatus() == 0:
 		return nil
 	case text != "":

@@ -212,7 +212,7 @@ func checkPortFile(path string) error {
 		return fmt.Errorf("--port-file %s: its directory cannot be written to: %w", path, err)
 	}
 	if fi, err := os.Stat(path); err == nil && !fi.Mode().IsRegular() {
-		return usageError(fmt.Sprintf("--port-file %s is there and no regular file; it would be replaced: name another", path))
+		return usageError(fmt.Sprintf("--port-file %s exists and is not a regular file; it would be replaced: name another file", path))
 	}
 	return nil
 }

@@ -196,7 +196,7 @@ func (inv *invocation) upgraded(ctx context.Context, before *statusFacts, what t
 		}
 		select {
 		case <-ctx.Done():
-			return nil, fmt.Errorf("the upgrade did not come to its end within %v: %w; tend status shows what is there", upgradeTimeout, last)
+			return nil, fmt.Errorf("the upgrade did not finish within %v: %w; tend status shows the state", upgradeTimeout, last)
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
@@ -308,7 +308,7 @@ func (inv *invocation) awaitEnd(url string, ended func() bool) error {
 	defer done()
 	for last := time.Now().Add(shutdownTimeout); !ended(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(last) {
-			return fmt.Errorf("the daemon was told to end and still listens at %s after %v; tend status shows what is there", url, shutdownTimeout)
+			return fmt.Errorf("the daemon was told to end and still listens at %s after %v; tend status shows its state", url, shutdownTimeout)
 		}
 	}
 	return nil

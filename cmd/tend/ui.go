@@ -44,7 +44,7 @@ func (c *uiCmd) Run(ctx context.Context, inv *invocation) error {
 		// As this machine reaches it; the daemon may know another name of itself.
 		url = strings.TrimSuffix(d.url, "/") + "/ui/"
 	case url == "":
-		return errors.New("the daemon listens on its socket alone, which no browser can open; end it with tend shutdown --keep, and start it with tend serve, which listens on 127.0.0.1:49983")
+		return errors.New("the daemon listens only on its socket, which no browser can open; end it with tend shutdown --keep, and start it with tend serve, which listens on 127.0.0.1:49983")
 	}
 	if page.Code != "" {
 		url += "#code=" + page.Code

@@ -89,7 +89,7 @@ func (u *unpacker) entries(root *os.Root, r io.Reader, t *tar.Reader, first *tar
 			// What a program appends behind the archive's end is not read for ever.
 			_, err := io.CopyN(io.Discard, r, 1<<20)
 			if err == nil || !errors.Is(err, io.EOF) {
-				return wrongArchive(errors.Join(err, errors.New("it goes on behind its end")))
+				return wrongArchive(errors.Join(err, errors.New("there is data after its end")))
 			}
 			return nil
 		}
@@ -165,7 +165,7 @@ func (u *unpacker) single(t *tar.Reader, h *tar.Header) error {
 		return err
 	}
 	if _, err := t.Next(); !errors.Is(err, io.EOF) {
-		return wrongArchive(errors.Join(err, errors.New("more than the file came")))
+		return wrongArchive(errors.Join(err, errors.New("the sandbox sent more bytes than the file has")))
 	}
 	return nil
 }
@@ -190,7 +190,7 @@ func (u *unpacker) entry(root *os.Root, t *tar.Reader, h *tar.Header) error {
 			return err
 		}
 		if info, err := root.Lstat(own.Name); err != nil || !info.IsDir() {
-			return errors.Join(err, fmt.Errorf("%s is there, and no directory", filepath.Join(u.target, own.Name)))
+			return errors.Join(err, fmt.Errorf("%s exists and is not a directory", filepath.Join(u.target, own.Name)))
 		}
 		return nil
 	}

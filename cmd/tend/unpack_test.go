@@ -67,14 +67,14 @@ func TestACopyOutOfASandboxStaysInItsTarget(t *testing.T) {
 		"a file in place of a link":              {[]tar.Header{dirEntry, file("planted")}, "", 0},
 		"a hard link to what is outside":         {[]tar.Header{dirEntry, hardlink("h", "../outside/secret"), hardlink("i", "/OUT/secret"), file("h")}, "", 2},
 		"a hard link through a link":             {[]tar.Header{dirEntry, hardlink("h", "planted/secret"), file("h")}, "", 1},
-		"a directory in place of a link":         {[]tar.Header{dirEntry, {Typeflag: tar.TypeDir, Name: "planted"}, file("planted/secret")}, "no directory", 0},
+		"a directory in place of a link":         {[]tar.Header{dirEntry, {Typeflag: tar.TypeDir, Name: "planted"}, file("planted/secret")}, "not a directory", 0},
 		"devices and sockets":                    {[]tar.Header{dirEntry, {Typeflag: tar.TypeChar, Name: "null"}, {Typeflag: tar.TypeBlock, Name: "sda"}, {Typeflag: tar.TypeFifo, Name: "fifo"}}, "", 3},
 		"a setuid program":                       {[]tar.Header{dirEntry, {Typeflag: tar.TypeReg, Name: "su", Mode: 0o6755}}, "", 0},
 		"a file in place of a directory":         {[]tar.Header{dirEntry, {Typeflag: tar.TypeDir, Name: "a"}, file("a")}, "is a directory here", 0},
 		"the target itself as a file":            {[]tar.Header{dirEntry, file(".")}, "no name", 0},
 		"an endless name":                        {[]tar.Header{dirEntry, file(strings.Repeat("x", 100_000))}, "too long", 0},
 		"a file where a directory was asked for": {[]tar.Header{file("../../outside/secret")}, "", 0},
-		"two files where one was asked for":      {[]tar.Header{file("x"), file("../outside/secret")}, "more than the file", 0},
+		"two files where one was asked for":      {[]tar.Header{file("x"), file("../outside/secret")}, "more bytes than the file has", 0},
 		"a link where a file was asked for":      {[]tar.Header{symlink("x", "/OUT/secret")}, "neither a file nor a directory", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -150,7 +150,7 @@ func TestACopyOutOfASandboxHasABound(t *testing.T) {
 	}
 	endless := append(archive(t, dirEntry), make([]byte, 2<<20)...)
 	u = &unpacker{target: t.TempDir(), most: 1 << 30}
-	if err := u.unpack(bytes.NewReader(endless)); err == nil || !strings.Contains(err.Error(), "behind its end") {
+	if err := u.unpack(bytes.NewReader(endless)); err == nil || !strings.Contains(err.Error(), "after its end") {
 		t.Errorf("more behind the end: %v", err)
 	}
 }

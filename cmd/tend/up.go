@@ -263,7 +263,7 @@ func notReadyError(all []tend.Service, within time.Duration) error {
 			names = append(names, fmt.Sprintf("%s (%s)", printable(s.Name), printable(cmp.Or(s.Why, s.Phase.String()))))
 		}
 	}
-	return &runError{status: 124, err: lateError(fmt.Sprintf("not ready within %v: %s; they go on (tend services)", within, cmp.Or(strings.Join(names, ", "), "a service")))}
+	return &runError{status: 124, err: lateError(fmt.Sprintf("not ready within %v: %s; they keep running (see tend services)", within, cmp.Or(strings.Join(names, ", "), "a service")))}
 }
 
 // away reports whether a service can do nothing because of its sandbox.

@@ -93,7 +93,7 @@ func (c *waitCmd) Run(ctx context.Context, inv *invocation) (err error) {
 
 // late says that the time is up.
 func (c *waitCmd) late(id string) error {
-	return &runError{status: 124, err: lateError(fmt.Sprintf("%s: not so within %v", id, c.Timeout))}
+	return &runError{status: 124, err: lateError(fmt.Sprintf("%s: the condition was not met within %v", id, c.Timeout))}
 }
 
 // lateError: what was waited for did not come in the time that was given.
