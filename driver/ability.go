@@ -9,54 +9,54 @@ import (
 // driver of several kinds of sandboxes has all of them and refuses what one kind
 // cannot do with [ErrUnsupported].
 
-// Runner is work in the background, such as ending sandboxes whose time is up.
+// Runner does work in the background, such as ending sandboxes whose time is over.
 type Runner interface {
 	// Run works until ctx ends, and then returns nil. An error ends the server.
 	Run(ctx context.Context) error
 }
 
-// Pauser lets the processes of a sandbox stand still.
+// Pauser is an optional ability of a Driver: it suspends the processes of a sandbox.
 type Pauser interface {
-	// Pause stops a sandbox in the middle of what it does. A start in it is then
-	// ErrPaused; its files can be read if it was paused with its memory. Errors: ErrPaused if it is paused already,
+	// Pause suspends a sandbox. A start in it then returns ErrPaused; its files can be
+	// read if it was paused with its memory. Errors: ErrPaused if it is paused already,
 	// ErrStopped, ErrNotFound.
 	Pause(ctx context.Context, id ID, spec PauseSpec) error
-	// Resume lets it go on; one that was paused without its memory starts, as
-	// Controller.Start. It is no error if it is ready.
+	// Resume resumes it; a sandbox that was paused without its memory is started, as by
+	// Controller.Start. If it is ready, Resume does nothing.
 	Resume(ctx context.Context, id ID) error
 }
 
-// PauseSpec says what a pause keeps.
+// PauseSpec describes a pause.
 type PauseSpec struct {
-	// Memory: the processes stay as they are, until the machine is restarted. Without
-	// it they end, and the files stay: a Stop whose State is Paused.
+	// Memory: the processes stay in memory, until the machine is restarted. Without it
+	// they end and the files stay: it is a Stop with the State Paused.
 	Memory bool
 }
 
-// Snapshotter keeps the files of sandboxes.
+// Snapshotter saves the files of sandboxes.
 type Snapshotter interface {
-	// Snapshot keeps the files of a sandbox under a name.
+	// Snapshot saves the files of a sandbox under a name.
 	Snapshot(ctx context.Context, sandbox ID, spec SnapshotSpec) (Snapshot, error)
 	// GetSnapshot finds a snapshot by its ID or name. ErrNotFound.
 	GetSnapshot(ctx context.Context, key string) (Snapshot, error)
 	// Snapshots returns all, oldest first.
 	Snapshots(ctx context.Context) ([]Snapshot, error)
-	// DeleteSnapshot removes it for good. ErrNotFound, ErrInUse.
+	// DeleteSnapshot removes it permanently. Errors: ErrNotFound, ErrInUse.
 	DeleteSnapshot(ctx context.Context, key string) error
 }
 
 // Forker makes copies of a sandbox.
 type Forker interface {
-	// Fork makes sandboxes with the files that one has now and with its Spec, but
-	// for name and deadline. Processes are not copied. There is one result for each
-	// copy that was asked for; an error of Fork itself means that there are none.
+	// Fork creates sandboxes with the current files of a sandbox and with its Spec, except
+	// name and deadline. Processes are not copied. There is one result for each requested
+	// copy; an error of Fork itself means that there are none.
 	Fork(ctx context.Context, id ID, spec ForkSpec) ([]ForkResult, error)
 }
 
-// MaxForks is the most copies of one Fork.
+// MaxForks is the maximum number of copies of one Fork.
 const MaxForks = 100
 
-// ForkSpec says what to make.
+// ForkSpec describes the copies.
 type ForkSpec struct {
 	Count    int       // 0 is 1; at most MaxForks
 	Deadline time.Time // zero: none
@@ -70,14 +70,14 @@ type ForkResult struct {
 
 // Meter measures sandboxes.
 type Meter interface {
-	// Metrics returns the samples of a time, oldest first. A zero from or to is no
-	// bound. Without a bound there is at least one, of now; older ones than some
-	// minutes are not kept.
+	// Metrics returns the samples of a period, oldest first. A zero from or to is no
+	// bound. Without bounds there is at least one sample, of now; samples are kept for
+	// some minutes.
 	Metrics(ctx context.Context, id ID, from, to time.Time) ([]Metric, error)
 }
 
-// Metric is one sample. A total is what the sandbox may use: its limit, or what the
-// machine has.
+// Metric is one sample. A total is what the sandbox may use: its limit, or the
+// machine's total.
 type Metric struct {
 	Time                        time.Time
 	CPUs                        float64 // that it may use

@@ -10,7 +10,7 @@ import (
 	"github.com/tend-run/tend/process/box"
 )
 
-// CheckName reports what is wrong with a name as an [*InvalidError], or nil.
+// CheckName returns an [*InvalidError] if a name is invalid, or nil.
 func CheckName(name string) error {
 	if name == "" || len(name) > MaxName {
 		return &InvalidError{Field: "name", Reason: fmt.Sprintf("has %d bytes; 1 to %d are allowed", len(name), MaxName)}
@@ -142,8 +142,7 @@ func (r *RunConfig) Validate() error {
 	return CheckEnv("run.env", r.Env)
 }
 
-// CheckEnv reports what is wrong with an environment as an [*InvalidError]
-// about field, or nil.
+// CheckEnv returns an [*InvalidError] about field if an environment is invalid, or nil.
 func CheckEnv(field string, env map[string]string) error {
 	if len(env) > MaxEnv {
 		return &InvalidError{Field: field, Reason: fmt.Sprintf("has %d variables; the limit is %d", len(env), MaxEnv)}

@@ -8,16 +8,15 @@ import (
 	"github.com/tend-run/tend/files"
 )
 
-// Files does file operations inside a sandbox, with the rights of one user.
-// Paths, operations and errors are those of [files.FS], which implements this
-// for the daemon's own machine. A face that does all through Files touches
-// nothing outside of the sandbox.
+// Files does file operations inside a sandbox, with the rights of one user. Paths,
+// operations and errors are those of [files.FS], which implements this for the daemon's
+// own machine. A face that uses only Files touches nothing outside of the sandbox.
 type Files interface {
 	// Resolve makes a path absolute: it starts at the working directory.
 	Resolve(path string) (string, error)
 	Stat(path string) (files.Entry, error)
 	List(ctx context.Context, path string, depth uint32) ([]files.Entry, error)
-	// ListSome lists a part of one directory, and says how much there is.
+	// ListSome lists a part of one directory, and returns the total number of entries.
 	ListSome(ctx context.Context, path string, w files.Window) (entries []files.Entry, total int, err error)
 	// Search finds paths, or lines in files, below a directory.
 	Search(ctx context.Context, dir string, q files.Query) (matches []files.Match, truncated bool, err error)
@@ -25,7 +24,7 @@ type Files interface {
 
 	Open(path string) (files.Content, fs.FileInfo, error)
 	Write(path string, r io.Reader, metadata map[string]string) (files.Entry, error)
-	// Replace writes a file at once and as a whole, if it is the version that was said.
+	// Replace writes a file atomically and as a whole, if its current version is was.
 	Replace(ctx context.Context, path string, r io.Reader, was string) (entry files.Entry, version string, err error)
 	// Archive writes a directory as a tar.
 	Archive(ctx context.Context, dir string, w io.Writer) error

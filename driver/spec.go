@@ -7,8 +7,8 @@ import (
 	"github.com/tend-run/tend/process/box"
 )
 
-// ID names one sandbox or snapshot and is never used again: 20 letters and digits, or, if
-// it was made until November 2026, a UUID in its usual form.
+// ID identifies one sandbox or snapshot and is never reused: 20 letters and digits, or
+// a UUID in its usual form if it was created before the end of November 2026.
 type ID string
 
 // NewID returns a random ID.
@@ -30,19 +30,19 @@ const (
 
 // Spec says what to create. The zero value is a sandbox with all defaults.
 type Spec struct {
-	// Name is unique among the sandboxes. Empty: the driver makes one up. 1 to
-	// MaxName letters, digits, '.', '_' or '-', the first a letter or digit.
-	// Never in the form of an ID: an ID finds its own sandbox and no other.
+	// Name is unique among the sandboxes. Empty: the driver generates one. 1 to MaxName
+	// letters, digits, '.', '_' or '-', the first a letter or digit. It must not have the
+	// form of an ID, because an ID must find only its own sandbox.
 	Name string
 	// Snapshot is the ID or name of the snapshot whose files it starts with.
 	Snapshot string
-	// Template it is made from: a name, an alias, "name:tag" or an ID. Empty: the
-	// driver's default. With a Snapshot there can be none.
+	// Template is the template to create it from: a name, an alias, "name:tag" or an ID.
+	// Empty: the driver's default. It must be empty with a Snapshot.
 	Template string
 	// Isolation from this machine. The default is the driver's.
 	Isolation Isolation
 	Run       RunConfig
-	// Env goes over Run.Env, also when that is changed later.
+	// Env overrides Run.Env, also when that is changed later.
 	Env map[string]string
 	// Disposable: Stop removes the files of the sandbox's own directory.
 	Disposable bool
@@ -50,26 +50,26 @@ type Spec struct {
 	// this long; DeleteAfterStop destroys it this long after it was stopped.
 	// 0: never.
 	IdleTTL, DeleteAfterStop time.Duration
-	// Deadline is when AtDeadline is done to the sandbox, if it is ready then; zero:
-	// never. It is kept on disk. One that passes while no server runs is acted on at
-	// the next start of [Runner].Run. One that passes while the sandbox is paused or
-	// stopped does nothing, and the next Resume or Start removes it.
+	// Deadline is when the action AtDeadline is applied, if the sandbox is ready then;
+	// zero: never. It is stored on disk. If it passes while no server runs, the next start
+	// of [Runner].Run applies the action. If it passes while the sandbox is paused or
+	// stopped, nothing happens, and the next Resume or Start removes the deadline.
 	Deadline   time.Time
 	AtDeadline Action
 	// FilesAlone: ActionPause keeps the files, and ends the processes.
 	FilesAlone bool
-	// Wake: a request that comes for the sandbox while it is paused resumes it.
-	// The driver keeps this; who takes the request acts on it.
+	// Wake: a request for the sandbox resumes it while it is paused. The driver only
+	// stores this setting; the face that receives the request applies it.
 	Wake bool
-	// Size is what the caller asks for; Info.Size is what the driver enforces.
+	// Size is what the caller requests; Info.Size is what the driver enforces.
 	Size Size
 	// Network that programs inside see, and Shares: directories of this machine.
 	Network Network
 	Shares  []Share
 	// Metadata is kept for the caller.
 	Metadata map[string]string
-	// Notes are kept for the faces ("e2b.template"). A face neither shows them to
-	// callers nor takes them from there.
+	// Notes are kept for the faces ("e2b.template"). A face neither shows them to callers
+	// nor accepts them from callers.
 	Notes map[string]string
 }
 
@@ -91,8 +91,8 @@ type Action uint8
 
 const (
 	ActionDestroy Action = iota
-	// ActionPause pauses it with its processes, or without them by FilesAlone. A driver
-	// without [Pauser] stops it.
+	// ActionPause pauses it with its processes, or without them if FilesAlone is set. A
+	// driver without [Pauser] stops it.
 	ActionPause
 )
 
@@ -103,9 +103,9 @@ type NetworkMode uint8
 
 const (
 	NetworkDefault NetworkMode = iota // the driver's
-	NetworkNone                       // nothing but each other
-	NetworkHost                       // what the machine reaches, and the machine
-	NetworkOwn                        // what Allow and Deny say; never the machine
+	NetworkNone                       // only each other
+	NetworkHost                       // the machine, and everything that it reaches
+	NetworkOwn                        // addresses that Allow and Deny permit; never the machine
 )
 
 func (m NetworkMode) String() string {
@@ -115,23 +115,24 @@ func (m NetworkMode) String() string {
 // Network of a sandbox.
 type Network struct {
 	Mode NetworkMode
-	// Allow and Deny are for outgoing connections of NetworkOwn: a host name, "*."
-	// and a domain, an address or a CIDR, each with ":port" or without, or "~" and an RE2
-	// expression that is found in host names. Allow comes first; what neither names is allowed if Allow is empty. As E2B has it, a Deny
-	// of everything ("0.0.0.0/0") leaves what Allow names.
+	// Allow and Deny are for outgoing connections of NetworkOwn: a host name, "*." and a
+	// domain, an address or a CIDR, each with ":port" or without, or "~" and an RE2
+	// expression that matches in host names. Allow takes precedence; a destination that
+	// neither names is allowed if Allow is empty. As in E2B, with a Deny of everything
+	// ("0.0.0.0/0") only the destinations in Allow remain.
 	Allow, Deny []string
 	// Public: ports inside are served to callers without a token of the sandbox.
 	Public bool
 }
 
-// Share is a directory of this machine that is seen inside.
+// Share is a directory of this machine that is visible inside.
 type Share struct {
 	// Source on this machine and Target inside, absolute. Target "": the Source.
 	Source, Target string
 	ReadOnly       bool
 }
 
-// RunConfig is what processes of a sandbox get where they do not say.
+// RunConfig has the defaults for processes of a sandbox.
 type RunConfig struct {
 	// User name; empty: the driver's default.
 	User string
@@ -140,7 +141,7 @@ type RunConfig struct {
 	Env map[string]string
 }
 
-// Size of a sandbox; 0 is "no limit asked for".
+// Size of a sandbox; 0 means that no limit is requested.
 type Size struct {
 	CPUs   float64
 	Memory int64 // bytes
@@ -148,8 +149,8 @@ type Size struct {
 	Tasks  int64 // processes and threads together
 }
 
-// Beyond names the limits of s that a sandbox does not have, of which the driver says
-// that it enforces got: "cpus", "memory", "disk", "tasks".
+// Beyond returns the limits of s that the driver does not enforce, given the limits got
+// that it does: "cpus", "memory", "disk", "tasks".
 func (s Size) Beyond(got Size) []string {
 	var names []string
 	for _, l := range []struct {
@@ -176,7 +177,7 @@ const (
 	Ready
 	Stopped
 	Failed
-	Paused // its processes stand still ([Pauser])
+	Paused // its processes are suspended ([Pauser])
 )
 
 func (s State) String() string {
@@ -190,7 +191,7 @@ func word(kind string, i uint8, words ...string) string {
 	return fmt.Sprintf("%s(%d)", kind, i)
 }
 
-// Info is what is known of a sandbox at one moment.
+// Info is the state of a sandbox at one moment.
 type Info struct {
 	ID     ID
 	Name   string
@@ -203,7 +204,7 @@ type Info struct {
 	// Dir is the working directory where Run.Dir names none.
 	Dir      string
 	Snapshot string
-	// Template as it was asked for, and the ID of what that was at the creation.
+	// Template as it was requested, and the ID that this name had at the creation.
 	Template, TemplateID     string
 	Isolation                Isolation // never IsolationDefault
 	IdleTTL, DeleteAfterStop time.Duration
@@ -221,7 +222,7 @@ type Info struct {
 	Notes                    map[string]string
 }
 
-// Change says what to change; nil fields stay as they are.
+// Change says what to change; nil fields change nothing.
 type Change struct {
 	Name                     *string
 	IdleTTL, DeleteAfterStop *time.Duration
@@ -240,13 +241,13 @@ type Change struct {
 	Notes map[string]string
 }
 
-// SnapshotSpec says what to keep.
+// SnapshotSpec describes a snapshot to create.
 type SnapshotSpec struct {
 	Name string
 	Run  RunConfig
 }
 
-// Snapshot is what is known of a snapshot.
+// Snapshot is the state of a snapshot.
 type Snapshot struct {
 	ID      ID
 	Name    string

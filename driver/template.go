@@ -8,12 +8,13 @@ import (
 	"github.com/tend-run/tend/process/box"
 )
 
-// Templater is an optional ability of a [Driver]: what sandboxes are made from.
+// Templater is an optional ability of a [Driver]: it manages the templates that
+// sandboxes are created from.
 type Templater interface {
-	// Build begins to build a template and returns at once; the steps are done by
-	// [Runner].Run. A template of that name is replaced when the build is ready, not
-	// before. Errors: *InvalidError, *UnsupportedError, ErrNotFound for a From that
-	// there is not, ErrLimit.
+	// Build starts the build of a template and returns at once; [Runner].Run does the
+	// steps. An existing template with that name is replaced when the build is ready, not
+	// before. Errors: *InvalidError, *UnsupportedError, ErrNotFound for an unknown From,
+	// ErrLimit.
 	Build(ctx context.Context, spec BuildSpec) (Build, error)
 	// GetBuild returns a build and the entries of its log from an index on. ErrNotFound.
 	GetBuild(ctx context.Context, id BuildID, logsFrom int) (Build, []LogEntry, error)
@@ -22,22 +23,22 @@ type Templater interface {
 	Template(ctx context.Context, key string) (Template, error)
 	// Templates returns all, oldest first.
 	Templates(ctx context.Context) ([]Template, error)
-	// DeleteTemplate removes the name and all its tags. Sandboxes made from it stay.
+	// DeleteTemplate removes the name and all its tags. Sandboxes created from it stay.
 	// ErrNotFound.
 	DeleteTemplate(ctx context.Context, key string) error
 }
 
 // Tagger is an optional ability of a [Templater]: several builds of one template.
 type Tagger interface {
-	// Tag gives more tags to the build that target ("name" or "name:tag") has.
+	// Tag adds tags to the build of target ("name" or "name:tag").
 	Tag(ctx context.Context, target string, tags []string) (BuildID, error)
-	// Untag removes tags, and no build. ErrNotFound.
+	// Untag removes tags but no build. Error: ErrNotFound.
 	Untag(ctx context.Context, name string, tags []string) error
 	// Tags returns the tags of a template, oldest first.
 	Tags(ctx context.Context, key string) ([]Tag, error)
 }
 
-// DefaultTag is the tag of a template that names none.
+// DefaultTag is the tag of a template without a tag.
 const DefaultTag = "default"
 
 // Limits on what a [BuildSpec] may hold.
@@ -47,7 +48,7 @@ const (
 	MaxTags      = 64
 )
 
-// BuildID names one build: a UUID in its usual form, as E2B's API has it.
+// BuildID identifies one build: a UUID in its usual form, as in E2B's API.
 type BuildID string
 
 // NewBuildID returns a random BuildID (version 4).
@@ -55,18 +56,18 @@ func NewBuildID() BuildID { return BuildID(box.NewUUID()) }
 
 // BuildSpec says what to build.
 type BuildSpec struct {
-	// ID of the build and TemplateID are made up if they are empty.
+	// ID of the build and TemplateID are generated if they are empty.
 	ID         BuildID
 	TemplateID string
 	// Name of the template: 1 to MaxName of [a-z0-9_-], with one '/' before it for a
 	// namespace or none. Tags; none: DefaultTag.
 	Name string
 	Tags []string
-	// Size is the default of sandboxes made from it.
+	// Size is the default size of sandboxes created from it.
 	Size Size
-	// From is the template that it begins with; "": the driver's default. FromDir is
-	// a directory of this machine that is the whole root, for the holder of the
-	// daemon alone; with From there can be none.
+	// From is the base template; "": the driver's default. FromDir is a directory of this
+	// machine that is the whole root; only the holder of the daemon may name one, and not
+	// together with From.
 	From, FromDir string
 	Steps         []Step
 	// AsParent: steps begin as the user of From and in its directory, or that user's
@@ -112,7 +113,7 @@ func (s BuildStatus) String() string {
 	return word("build", uint8(s), "waiting", "building", "ready", "error")
 }
 
-// Build is what is known of a build at one moment.
+// Build is the state of a build at one moment.
 type Build struct {
 	ID         BuildID
 	TemplateID string
@@ -124,20 +125,20 @@ type Build struct {
 	Created, Finished  time.Time
 }
 
-// Template is what is known of a template.
+// Template is the state of a template.
 type Template struct {
 	ID      string
 	Name    string
 	Aliases []string
 	Tags    []string
-	// Build that DefaultTag, or the tag in the key, has.
+	// Build is the build with DefaultTag, or with the tag in the key.
 	Build            BuildID
 	Size             Size
 	Run              RunConfig
 	Start, Ready     string
 	Bytes            int64
 	Created, Updated time.Time
-	// LastUsed is when a sandbox was made from it, and Used how many were.
+	// LastUsed is when a sandbox was last created from it, and Used how many were created.
 	LastUsed time.Time
 	Used     int64
 }

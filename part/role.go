@@ -2,13 +2,13 @@ package part
 
 import "context"
 
-// Role is what a browser that is logged in to the page may do.
+// Role says what a logged-in browser may do.
 type Role int
 
 const (
 	Nobody Role = iota // it is not logged in
-	Reader             // what only reads: [Route.Reads]
-	Owner              // all that the token may
+	Reader             // only read: [Route.Reads]
+	Owner              // everything that the token allows
 )
 
 type readerKey struct{}
@@ -18,6 +18,6 @@ func WithReader(ctx context.Context) context.Context {
 	return context.WithValue(ctx, readerKey{}, true)
 }
 
-// OnlyReads reports whether a request is one of a [Reader]: what may hold secrets that
-// give more rights than it has is withheld from it.
+// OnlyReads reports whether a request comes from a [Reader]: handlers must withhold
+// secrets from it that give more rights.
 func OnlyReads(ctx context.Context) bool { return ctx.Value(readerKey{}) != nil }

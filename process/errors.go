@@ -24,15 +24,15 @@ var (
 	ErrPTY         = errors.New("the process has a terminal, not a stdin pipe")
 	ErrNoPTY       = errors.New("the process has no terminal")
 	ErrOffset      = errors.New("the offset is past the end of the stream")
-	// ErrBrokenPipe: the process itself closed its stdin, or all who had the
-	// terminal open are gone. It is an ErrStdinClosed, too.
+	// ErrBrokenPipe: the process itself closed its stdin, or no process has the terminal
+	// open any more. It wraps ErrStdinClosed.
 	ErrBrokenPipe error = &narrowed{"nobody reads the input of the process any more (broken pipe)", ErrStdinClosed}
-	// ErrWriterForgotten: so many others have written since that it is not
-	// known any more what of this writer was taken. A writer whose writes were
-	// all acknowledged goes on under a new name.
+	// ErrWriterForgotten: so many other writers have written since that it is unknown how
+	// many bytes of this writer were accepted. A writer whose writes were all acknowledged
+	// can continue under a new name.
 	ErrWriterForgotten = errors.New("the writer is not known, or was forgotten; whether the bytes were taken before is not known")
-	// ErrInputFull: a process that does not read has too much input waiting. It
-	// is an ErrLimit, too.
+	// ErrInputFull: too much input waits for a process that does not read. It wraps
+	// ErrLimit.
 	ErrInputFull error = &narrowed{"the process does not read its input, and no more of it can wait", ErrLimit}
 )
 
@@ -50,19 +50,18 @@ var (
 	// ErrUnavailable: the keeper or the server cannot be reached now. The
 	// call may be repeated.
 	ErrUnavailable = errors.New("the process runtime is not reachable now; try again")
-	// ErrUnsupported: this machine cannot do what was asked.
+	// ErrUnsupported: this machine does not support the request.
 	ErrUnsupported = errors.New("not supported on this machine")
 	// ErrLimit: a limit on processes, readers or descriptors is reached.
 	ErrLimit = errors.New("a limit of the process runtime is reached")
-	// ErrPermission: the daemon may not do this, or the caller may not ask.
+	// ErrPermission: the daemon may not do this, or the caller may not request it.
 	ErrPermission = errors.New("permission denied")
-	// ErrDamaged: what is kept of the process on the disk is not what was
-	// written there. Other processes are not concerned.
+	// ErrDamaged: the process's files on the disk are damaged. Other processes are not
+	// affected.
 	ErrDamaged = errors.New("what is kept of the process is damaged")
 )
 
-// InvalidError is returned for a field of a request that is wrong. Nothing was
-// done.
+// InvalidError is returned for an invalid field of a request. Nothing was done.
 type InvalidError struct {
 	Field  string // as in the Go types, lower case: "argv[3]"
 	Reason string // completes "<field> …": "has 70000 words; the limit is 65536"
@@ -70,7 +69,7 @@ type InvalidError struct {
 
 func (e *InvalidError) Error() string { return e.Field + " " + e.Reason }
 
-// AmbiguousError is returned for a word that means several processes. It is an
+// AmbiguousError is returned if a selector matches several processes. It wraps
 // ErrAmbiguous.
 type AmbiguousError struct {
 	What string // "2 running processes have the name \"web\""
@@ -87,8 +86,8 @@ func (e *AmbiguousError) Error() string {
 
 func (e *AmbiguousError) Unwrap() error { return ErrAmbiguous }
 
-// UnfinishedError: the process has exited, and something of it is left, so that it cannot
-// be removed yet. It is an ErrRunning.
+// UnfinishedError says that the process has exited but cannot be removed yet, because
+// something of it is left. It wraps ErrRunning.
 type UnfinishedError struct {
 	Left string // "pid 42 (sleep) of its tree runs"
 }
@@ -124,7 +123,7 @@ func (r StartReason) String() string {
 	return fmt.Sprintf("reason(%d)", uint8(r))
 }
 
-// StartError: the process did not come to run. No trace of it is left.
+// StartError says that the process could not be started. No trace of it is left.
 type StartError struct {
 	Reason StartReason
 	// What is the program, directory or user concerned.
@@ -175,7 +174,7 @@ func (e *StartError) Error() string {
 
 func (e *StartError) Unwrap() error { return e.Err }
 
-// GapError: a reader without events (an io.Reader) met freed bytes.
+// GapError is returned by a reader without events (an io.Reader) that met freed bytes.
 type GapError struct{ Gap }
 
 func (e *GapError) Error() string {

@@ -7,7 +7,7 @@ import (
 	"iter"
 )
 
-// Events reads a process: it opens a reader, and follows it in a for-range loop.
+// Events opens a reader of a process and returns its events for a for-range loop.
 func Events(ctx context.Context, p Process, opts ReadOptions) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		r, err := p.Read(ctx, opts)

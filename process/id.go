@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// ID names a process for ever. It is opaque and never the pid. IDs made by
-// [NewID] sort by the time they were made.
+// ID identifies a process permanently. It is opaque and never the pid. IDs from [NewID]
+// sort by their creation time.
 //
 // A caller may choose its own: 1 to [MaxIDLen] bytes, the first a letter or a
 // digit, the others letters, digits, '.', '_' or '-'. IDs are file names in
@@ -21,8 +21,8 @@ const MaxIDLen = 100
 // IDAlphabet are the letters and digits of new IDs: Crockford's, in lower case.
 const IDAlphabet = "0123456789abcdefghjkmnpqrstvwxyz"
 
-// NewID returns a fresh ID: 48 bits of milliseconds, then 80 random bits, as
-// 26 letters and digits.
+// NewID returns a new ID: 48 bits of milliseconds, then 80 random bits, as 26 letters
+// and digits.
 func NewID() ID {
 	var b [16]byte
 	binary.BigEndian.PutUint64(b[:8], uint64(time.Now().UnixMilli())<<16)
@@ -37,8 +37,7 @@ func NewID() ID {
 	return ID(out[:])
 }
 
-// Validate reports what is wrong with a caller-chosen ID, as an
-// [*InvalidError], or nil.
+// Validate returns an [*InvalidError] if a caller-chosen ID is invalid, or nil.
 func (id ID) Validate() error {
 	if id == "" {
 		return &InvalidError{Field: "id", Reason: "is empty"}

@@ -27,7 +27,7 @@ func (s State) String() string {
 	return fmt.Sprintf("state(%d)", uint8(s))
 }
 
-// Info is what is known of a process at one moment.
+// Info is the state of a process at one moment.
 type Info struct {
 	ID      ID
 	PID     int // 0 until started; kept after the exit
@@ -36,25 +36,23 @@ type Info struct {
 	Started time.Time
 	// Exit is nil while the process runs.
 	Exit *Exit
-	// TreeGone: no descendant is left. Known only where the kernel can tell
-	// (a cgroup of its own); false otherwise until nothing is left.
+	// TreeGone: no descendant is left. This is known only if the process has its own
+	// cgroup; otherwise it is false until nothing is left.
 	TreeGone bool
-	// Pinned: it is kept when it has finished, until it is unpinned or
-	// removed.
+	// Pinned: the process is kept after it has finished, until it is unpinned or removed.
 	Pinned bool
-	// SpecCut: room was needed, and the environment, large labels and most of a
-	// long command are missing from Spec.
+	// SpecCut: to save space, the environment, large labels and most of a long command
+	// were removed from Spec.
 	SpecCut bool
-	// Damaged says what is wrong with what is kept of it on the disk; "" if
-	// nothing is known to be. Without a journal that can be read it is all that
-	// is known but for the ID.
+	// Damaged says what is damaged in the process's files; "" if no damage is known.
+	// Without a readable journal only this field and the ID are known.
 	Damaged string
 	// Streams of output, stdout and stderr or pty.
 	Streams []StreamInfo
 	Stdin   StdinInfo
 }
 
-// Stream returns what is known of one output stream.
+// Stream returns the state of one output stream.
 func (i *Info) Stream(s Stream) (StreamInfo, bool) {
 	for _, si := range i.Streams {
 		if si.Stream == s {
@@ -83,13 +81,13 @@ type Cause uint8
 
 const (
 	CauseExited    Cause = iota // by itself, with a code
-	CauseSignalled              // by a signal that tend did not send on its own account
+	CauseSignalled              // by a signal that tend did not send on its own decision
 	CauseTimeout                // tend killed it at Spec.Timeout
-	CauseOOM                    // the kernel killed it for memory; with code 137: what a shell ran, which has ended so
+	CauseOOM                    // the kernel killed it because memory ran out; with code 137: the kernel killed the program that a shell ran
 	CauseShutdown               // tend ended it in its own shutdown; or it was lost when the machine or all of tend died, see Lost
 	CauseKilled                 // a caller asked tend for Kill or Signal
 	CauseNoReaders              // tend killed it by Spec.KillWithoutReaders
-	CauseLost                   // its end was not witnessed, by nobody's fault that is known: no status is known
+	CauseLost                   // nobody observed its end, for an unknown reason: no status is known
 )
 
 var causeNames = [...]string{"exited", "signalled", "timeout", "oom", "shutdown", "killed", "no_readers", "lost"}

@@ -5,35 +5,35 @@ import (
 	"unicode/utf8"
 )
 
-// Input is one write to stdin or the terminal. Its bytes stay together: the
-// bytes of no other writer come between them.
+// Input is one write to stdin or the terminal. Its bytes stay together: no bytes of
+// other writers come between them.
 //
-// A write of at most [MaxWhole] bytes is taken whole or, if the server dies,
-// not at all. A longer one is taken in parts; a part that was taken stays.
+// A write of at most [MaxWhole] bytes is accepted as a whole or, if the server dies,
+// not at all. A longer write is accepted in parts; an accepted part stays.
 type Input struct {
 	Data []byte
-	// Writer names the writer, so that several may write to one process and each
-	// repeat what was lost on the way: Offset then counts this
-	// writer's own bytes. A random name of 1 to [MaxWriterName] bytes is good.
-	// A process remembers at least the last [Writers] of them.
+	// Writer names the writer, so that several writers may write to one process and each
+	// can repeat lost writes: Offset then counts this writer's own bytes. Use a random
+	// name of 1 to [MaxWriterName] bytes. A process remembers at least the last [Writers]
+	// writers.
 	Writer string
-	// Offset makes the write safe to repeat: it is the position of Data[0] in
-	// the bytes of Writer. Bytes that were taken already are acknowledged, not
-	// applied again; an offset past them is ErrOffset. A writer that is new
-	// begins at 0. Nil: append; then Writer is empty.
+	// Offset makes the write safe to repeat: it is the position of Data[0] in the bytes of
+	// Writer. Bytes that were already accepted are acknowledged, not applied again; an
+	// offset beyond them is ErrOffset. A new writer begins at 0. Nil: append; then Writer
+	// must be empty.
 	//
 	// Without Writer it is the position in the stream of all input, up to
-	// StdinInfo.Accepted, which is good for a process with one writer only: what
-	// another has written there is taken for what this one repeats.
+	// StdinInfo.Accepted. Use this only for a process with one writer: bytes that another
+	// one wrote at this position are mistaken for a repeated write.
 	Offset *int64
-	// More: the write goes on with the next Input of this Writer, and others
-	// wait for that one, up to ten seconds.
+	// More: the write continues with the next Input of this Writer, and other writers wait
+	// for it, up to ten seconds.
 	More bool
-	// Again: it may have been sent before. A writer that is not remembered, and
-	// may have been forgotten, then gets ErrWriterForgotten at offset 0, too.
+	// Again: the write may have been sent before. A writer that is not remembered, and may
+	// have been forgotten, then gets ErrWriterForgotten even at offset 0.
 	Again bool
-	// NoWait: if as much waits already for a process that does not read as
-	// would make a writer wait long, nothing is taken: ErrInputFull.
+	// NoWait: if so much input already waits for the process that the writer would have to
+	// wait long, nothing is accepted: ErrInputFull.
 	NoWait bool
 	// EOF closes stdin after Data. On a terminal it is ErrPTY: send the
 	// terminal's own end-of-file character (0x04) instead.
@@ -41,7 +41,8 @@ type Input struct {
 }
 
 const (
-	// MaxWhole is how many bytes of one write are taken whole or not at all.
+	// MaxWhole is the size up to which a write is accepted as a whole or not at all, in
+	// bytes.
 	MaxWhole = 1 << 20
 	// MaxWriterName bounds Input.Writer in bytes.
 	MaxWriterName = 32
@@ -49,7 +50,7 @@ const (
 	Writers = 64
 )
 
-// Validate reports the first field that is wrong, as an *InvalidError.
+// Validate returns an *InvalidError for the first invalid field, or nil.
 func (in *Input) Validate() error {
 	switch {
 	case in.Offset != nil && *in.Offset < 0:
@@ -68,12 +69,12 @@ func (in *Input) Validate() error {
 	return nil
 }
 
-// Accepted is the answer to a write: all input before Offset was taken and
-// will reach the process in order, even if a role of tend dies now. With an
-// error Offset may be 0, where it is not known: ask Info.
+// Accepted is the answer to a write: all input before Offset was accepted and will
+// reach the process in order, even if a role of tend dies now. With an error, Offset
+// may be 0 because it is unknown: call Info.
 type Accepted struct {
 	Offset int64
-	// Written is how many bytes of Input.Writer were taken in all; 0 without
-	// one, and where it is not known.
+	// Written is the total number of bytes accepted from Input.Writer; 0 without a writer,
+	// or if unknown.
 	Written int64
 }

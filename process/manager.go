@@ -16,14 +16,13 @@ type Manager interface {
 	Get(ctx context.Context, sel Selector) (Process, error)
 	// List returns all processes that match, oldest first.
 	List(ctx context.Context, f Filter) ([]Info, error)
-	// Watch delivers the lifecycle facts (no output) of all processes from
-	// now on: EventStarted, EventExited, EventTreeGone, EventRemoved. A
-	// watcher that lags more than 4,096 events behind gets ErrLagged and
-	// must List again.
+	// Watch delivers the life cycle events (no output) of all processes from now on:
+	// EventStarted, EventExited, EventTreeGone, EventRemoved. A watcher that lags more
+	// than 4,096 events behind gets ErrLagged and must List again.
 	Watch(ctx context.Context) (Watcher, error)
 }
 
-// Watcher delivers lifecycle events, like [Reader] without the output.
+// Watcher delivers life cycle events, like a [Reader] without output.
 type Watcher interface {
 	Next() (ev Event, ok bool, err error)
 	Ready() <-chan struct{}
@@ -34,20 +33,20 @@ type Watcher interface {
 // number may exist for one process.
 type Process interface {
 	ID() ID
-	// Info returns what is known now. ErrNotFound once it was removed.
+	// Info returns the current state. After the removal the error is ErrNotFound.
 	Info(ctx context.Context) (Info, error)
 	// Read opens a reader. Errors: ErrOffset, *InvalidError, ErrNotFound.
 	Read(ctx context.Context, opts ReadOptions) (Reader, error)
-	// Write feeds stdin or the terminal.
+	// Write writes to stdin or the terminal.
 	Write(ctx context.Context, in Input) (Accepted, error)
 	Controller
 }
 
 type briefKey struct{}
 
-// Brief returns a context in which Info may leave out whether a running process
-// is stopped: State is then Running or Exited. To know it, /proc is read for each
-// process, which is most of what Info costs.
+// Brief returns a context in which Info need not find out whether a running process is
+// stopped: State is then Running or Exited. Finding out means reading /proc for each
+// process, which is most of Info's cost.
 func Brief(ctx context.Context) context.Context { return context.WithValue(ctx, briefKey{}, true) }
 
 // IsBrief reports whether ctx comes from Brief.
@@ -57,28 +56,27 @@ func IsBrief(ctx context.Context) bool { return ctx.Value(briefKey{}) != nil }
 type Controller interface {
 	// Signal sends sig. ErrExited if no process is left to receive it.
 	Signal(ctx context.Context, sig int, scope Scope) error
-	// Kill ends the whole tree with SIGKILL and returns when the kernel says
-	// that it is empty, or with the survivors (a process in the kernel's
-	// uninterruptible sleep). On a finished process it kills what is left of
-	// the tree; with nothing left it returns ErrExited.
+	// Kill ends the whole tree with SIGKILL. It returns when the kernel reports that the
+	// tree is empty, or with the survivors (processes in uninterruptible sleep). On a
+	// finished process it kills the rest of the tree; if nothing is left, it returns
+	// ErrExited.
 	Kill(ctx context.Context) (KillResult, error)
-	// Resize changes the size of the terminal and returns the size before; zero
-	// if it is not known. ErrNoPTY without a terminal.
+	// Resize changes the size of the terminal and returns the previous size; zero if
+	// unknown. Without a terminal the error is ErrNoPTY.
 	Resize(ctx context.Context, r Resize) (before Size, err error)
 	// Trim frees output before the offset, for Retention.Policy Block.
 	Trim(ctx context.Context, s Stream, before int64) error
-	// Pin says whether a process is kept when it has finished, beyond its TTL and
-	// the daemon's budget. Remove removes it all the same, and its output is
-	// trimmed as that of others. A pin outlives the death of every role and of
-	// the machine.
+	// Pin decides whether a process is kept after it has finished, beyond its TTL and the
+	// daemon's budget. Remove still removes it, and its output is trimmed like that of
+	// other processes. A pin survives the death of every role and a crash of the machine.
 	Pin(ctx context.Context, pinned bool) error
-	// Wait returns when the condition holds or the process has exited,
-	// whichever is first.
+	// Wait returns when the condition holds or the process has exited, whichever comes
+	// first.
 	Wait(ctx context.Context, until Until) (WaitResult, error)
-	// Remove forgets a finished process and frees its output. ErrRunning; if the
-	// process has exited, and others of its tree run or its output has not ended, an
-	// UnfinishedError says what is left. Who only may be of the tree, because nothing
-	// tells of which one it is, holds no removal up.
+	// Remove removes a finished process and its output. If the process still runs, the
+	// error is ErrRunning. If it has exited, but other processes of its tree run or its
+	// output has not ended, an UnfinishedError says what is left. A process that only may
+	// belong to the tree does not prevent the removal.
 	Remove(ctx context.Context) error
 }
 
@@ -115,19 +113,17 @@ func (f *Filter) Matches(spec *Spec, live bool) bool {
 	return true
 }
 
-// KillResult is what Kill did.
+// KillResult is the result of Kill.
 type KillResult struct {
-	// Verified: the kernel said that no process is left, in the process's cgroup
-	// and among those that have left it. Without a cgroup of the process's own it
-	// is never set: a walk of the process table may miss some.
+	// Verified: the kernel confirmed that no process is left, in the process's cgroup and
+	// among those that have left it. If the process does not have its own cgroup, it is
+	// never set, because a walk of the process table may miss processes.
 	Verified  bool
 	Survivors []int // pids of those in the tree that did not die
-	// Strays are pids of processes that may have been in the tree: they have left
-	// cgroup, session and parents behind, and nothing shows where they belonged.
-	// They are not killed.
+	// Strays are pids of processes that may have belonged to the tree: they have left
+	// cgroup, session and parents, so their origin is unknown. They are not killed.
 	Strays []int
-	// Names are those of survivors and strays by pid, as ps has them, where they
-	// are known.
+	// Names are the names of survivors and strays by pid, as in ps, if known.
 	Names map[int]string
 }
 
@@ -141,7 +137,7 @@ type Until struct {
 	// 64 KiB.
 	Match string
 	From  [4]int64
-	// Port: something in the tree listens on this TCP port.
+	// Port: a process of the tree listens on this TCP port.
 	Port int
 	// Input: the tree reads from its stdin or terminal and nothing was
 	// written to it.
@@ -154,12 +150,13 @@ type Until struct {
 
 // WaitResult says which condition ended a Wait.
 type WaitResult struct {
-	// Exit is set if the process has exited, whatever was waited for.
+	// Exit is set if the process has exited, whatever the condition was.
 	Exit *Exit
-	// Met: the condition asked for holds. With Exit set and Met false the
-	// process ended before it did.
+	// Met: the requested condition holds. If Exit is set and Met is false, the process
+	// ended before it held.
 	Met bool
-	// Match of Until.Match: the text, at most 4 KiB, and where.
+	// Match is the text that matched Until.Match, at most 4 KiB, with its stream and
+	// offset.
 	Match  string
 	Stream Stream
 	Offset int64
@@ -177,15 +174,15 @@ type Listener struct {
 	PID     int
 }
 
-// PortLister is a [Process] that can say on what its tree listens: an ability that not each
-// has.
+// PortLister is an optional ability of a [Process]: it lists the ports on which its
+// tree listens.
 type PortLister interface {
 	// Listening returns the TCP sockets on which the process and its descendants listen;
 	// none once it has exited.
 	Listening(ctx context.Context) ([]Listener, error)
 }
 
-// InputState is the observation behind "waiting for input".
+// InputState says how certain it is that a process waits for input.
 type InputState uint8
 
 const (

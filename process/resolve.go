@@ -6,22 +6,22 @@ import (
 	"strings"
 )
 
-// Names are what a process can be found by.
+// Names are the keys by which a process can be found.
 type Names struct {
 	ID        ID
 	PID       int
 	Name, Tag string
 }
 
-// MinPrefix is the shortest prefix of an id that Selector.Any takes for one,
-// in bytes.
+// MinPrefix is the length of the shortest ID prefix that Selector.Any accepts, in
+// bytes.
 const MinPrefix = 4
 
-// Resolve returns the index of the process that a selector means among n
-// processes in the order of their start. at returns the names of one, and live
-// whether it runs. A running process is preferred, then the newest that has ended.
-// Two running processes with the same name are ambiguous. Of those with the same
-// tag, which a program gives, the newest is meant, as with a pid.
+// Resolve returns the index of the process that a selector selects among n processes in
+// the order of their start. at returns the names of a process, and live whether it
+// runs. A running process is preferred, then the newest ended one. Two running
+// processes with the same name are ambiguous. Of processes with the same tag, which
+// programs give, or the same pid, the newest is selected.
 //
 // Errors: ErrNotFound; AmbiguousError for a prefix of several ids and for a name
 // of several running processes; InvalidError for an empty selector.

@@ -49,8 +49,7 @@ func SignalName(sig int) string {
 	return signals[sig].name
 }
 
-// SignalNumber returns 15 for "SIGTERM", "TERM" or "term", and 0 for a name
-// that is not known.
+// SignalNumber returns 15 for "SIGTERM", "TERM" or "term", and 0 for an unknown name.
 func SignalNumber(name string) int {
 	name = strings.ToUpper(name)
 	if !strings.HasPrefix(name, "SIG") {

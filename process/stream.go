@@ -77,8 +77,8 @@ type Event struct {
 	Size Size // of the terminal
 }
 
-// ReadOptions say what a reader delivers. The zero value: every output stream
-// from its oldest byte, to the end of the process.
+// ReadOptions select what a reader delivers. The zero value selects every output stream
+// from its oldest byte to the end of the process.
 type ReadOptions struct {
 	// Streams to read; empty means all. A stream the process does not have
 	// is not an error: it delivers nothing.
@@ -88,37 +88,37 @@ type ReadOptions struct {
 	// of a finished stream is [ErrOffset]; past the end of a live one it is
 	// too, as no reader can have seen such a byte.
 	From [4]int64
-	// NoFollow ends the reader when it has delivered what there was at the
-	// time of the call.
+	// NoFollow ends the reader when it has delivered the output that existed at the time
+	// of the call.
 	NoFollow bool
-	// Unordered gives up the order of arrival between the streams, for speed:
-	// each stream is still in order.
+	// Unordered gives up the order of arrival between streams, for speed; each stream
+	// stays in order.
 	Unordered bool
-	// Drain is how long after the exit the reader goes on while a stream is
-	// still open, held by a descendant. Negative: until EOF of each stream.
-	// 0: what the pipes held at the exit, which is always delivered.
+	// Drain is how long the reader continues after the exit while a descendant holds a
+	// stream open. Negative: until EOF of each stream. 0: it delivers only the bytes that
+	// the pipes held at the exit; these are always delivered.
 	Drain time.Duration
-	// MaxChunk bounds Data of one event in bytes; 0: 256 KiB. 1..1 MiB. Less
-	// comes at a time while many readers leave unread what they were given.
+	// MaxChunk limits Data of one event in bytes, 1..1 MiB; 0: 256 KiB. Events are smaller
+	// while many readers have unread data.
 	MaxChunk int
-	// ExactTimes makes output one event only if it arrived within one millisecond, so
-	// that Time is that of all its bytes. Otherwise what arrived within 100 ms of the
-	// first byte may be one. It makes a long output of short lines slow to read, and
-	// has no effect with Unordered.
+	// ExactTimes puts bytes into one event only if they arrived within one millisecond, so
+	// that Time is exact for all of them. Otherwise bytes that arrived within 100 ms of
+	// the first one may share an event. It makes a long output of short lines slow to
+	// read, and has no effect with Unordered.
 	ExactTimes bool
-	// Sizes delivers EventResized for each change of a terminal's size, between the
-	// bytes that were written before and after it, and first the size that it was started with. A reader that
-	// begins later is told first, with no time, which size holds there. What was not
-	// recorded is missing: for a process that an older tend started,
-	// Spec.PTY holds until the first event. It has no effect with Unordered.
+	// Sizes delivers EventResized for each change of a terminal's size, between the bytes
+	// written before and after it; the first event has the initial size. A reader that
+	// begins later first gets the size at its position, without a time. Sizes that were
+	// not recorded are missing: for a process that an older tend started, Spec.PTY is
+	// valid until the first event. It has no effect with Unordered.
 	Sizes bool
 }
 
-// FromNow as an offset in [ReadOptions].From skips what was written before.
+// FromNow as an offset in ReadOptions.From skips all earlier output.
 const FromNow int64 = -1
 
-// Reader is a position in the output of one process. It never blocks and holds
-// nothing up: bytes wait in the spool, not in the reader.
+// Reader is a position in the output of one process. It never blocks, and it never
+// slows down the process: bytes wait in the spool, not in the reader.
 //
 // The events are: EventStarted first (again, for every reader), then output
 // and gaps, EventExited after all output that precedes the exit, EventEOF for
@@ -128,36 +128,37 @@ type Reader interface {
 	// Next returns the next event. ok is false when there is none yet: wait
 	// for Ready. The error is io.EOF after the last event.
 	Next() (ev Event, ok bool, err error)
-	// Ready receives after something may have become available since Next
-	// last returned ok == false. It may receive for nothing.
+	// Ready receives after an event may have become available since Next last returned ok
+	// == false. It may also receive without reason.
 	Ready() <-chan struct{}
 	// Close releases the reader. It is safe to call twice.
 	Close() error
 }
 
-// Spanner is an optional ability of a [Reader] on the same machine: output as
-// ranges of the spool file, to be copied to where it is sent from. Sendfile and
-// splice are no copies: they pass the file's pages on, and retention may fill
-// these with zeros long after. Next and NextSpan may be mixed.
+// Spanner is an optional ability of a [Reader] on the same machine: it returns output
+// as ranges of the spool file, which the caller copies before sending. Sendfile and
+// splice do not copy: they pass on the file's pages, and retention may fill these with
+// zeros much later. Next and NextSpan may be mixed.
 type Spanner interface {
-	// NextSpan is Next with Data left nil: the bytes are in the span. They
-	// may be freed by retention at any time; a range freed while it is being
-	// copied reads as zero bytes, so check with Valid after the copy.
+	// NextSpan is like Next, but Data is nil: the bytes are in the span. Retention may
+	// free them at any time; a range that is freed while it is copied reads as zero bytes,
+	// so call Valid after the copy.
 	NextSpan(max int) (ev Event, span Span, ok bool, err error)
-	// Valid reports whether bytes from offset on were still kept when it was
-	// called.
+	// Valid reports whether the bytes from offset on were still kept at the time of the
+	// call.
 	Valid(s Stream, offset int64) bool
 }
 
-// Prompter is an optional ability of a [Spanner]: output can be passed on where
-// it is noticed, without a switch to the goroutine that waits for Ready.
+// Prompter is an optional ability of a [Spanner]: output can be passed on by the
+// goroutine that notices it, without a switch to the goroutine that waits for Ready.
 type Prompter interface {
 	Spanner
-	// Prompt has f called where Ready would receive; then Ready receives only if
-	// f returns false. f must not block: it holds up the readers of all other
-	// processes. It may be called for nothing, and for a moment after Close.
+	// Prompt registers f, which is then called when Ready would receive; Ready receives
+	// only if f returns false. f must not block, because it would block the readers of all
+	// other processes. It may be called without reason, and for a moment after Close.
 	Prompt(f func() bool)
-	// AtHand reports whether NextSpan finds what comes next without a disk.
+	// AtHand reports whether NextSpan can return the next event without reading from a
+	// disk.
 	AtHand() bool
 }
 

@@ -8,9 +8,9 @@ import (
 // maxLag is how many events may wait for a watcher.
 const maxLag = 4096
 
-// Watchers passes events to any number of watchers: what a [Manager] needs to
-// implement Watch. The zero value is ready; all methods may be called
-// concurrently, and none blocks.
+// Watchers passes events to any number of watchers; a [Manager] uses it to implement
+// Watch. The zero value is ready to use. All methods may be called concurrently, and
+// none blocks.
 type Watchers struct {
 	mu   sync.Mutex
 	open map[*watcher]struct{} // guarded by mu
@@ -38,8 +38,8 @@ func (ws *Watchers) Open() Watcher {
 	return w
 }
 
-// Publish gives ev to all watchers. One that has fallen too far behind gets
-// [ErrLagged] in its place.
+// Publish delivers ev to all watchers. A watcher that has fallen too far behind gets
+// [ErrLagged] instead.
 func (ws *Watchers) Publish(ev Event) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -48,7 +48,7 @@ func (ws *Watchers) Publish(ev Event) {
 	}
 }
 
-// End makes err what follows the events that all watchers still have.
+// End ends all watchers with err, after the events that they still have.
 func (ws *Watchers) End(err error) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()

@@ -58,8 +58,8 @@ func (s *Server) withPeer(ctx context.Context, c net.Conn) context.Context {
 // decides, or the operator has asked for it.
 func (s *Server) admitsAll() bool { return s.cfg.Insecure || s.token().Set() }
 
-// Trusted reports whether a request came over a unix socket from the server's
-// own user or root, which need no token.
+// Trusted reports whether a request came over a unix socket from the server's own user
+// or root. They need no token.
 func Trusted(r *http.Request) bool {
 	p, ok := r.Context().Value(peerKey{}).(*peer)
 	return ok && p.unix && p.own()

@@ -18,56 +18,56 @@ import (
 	"github.com/tend-run/tend/process"
 )
 
-// InFlight is how much memory requests may hold that are being read and
-// decoded, in bytes, where Config has no budget.
+// InFlight is the memory that requests being read and decoded may hold, in bytes, if
+// Config has no budget.
 const InFlight = 512 << 20
 
-// Config says what a server serves: a driver, and parts over it. Manager
-// and Listeners are needed.
+// Config configures a server: a driver, and parts that use it. Manager and Listeners
+// are required.
 type Config struct {
-	// Manager is asked by the readiness probe alone; parts have their own way to
-	// the processes.
+	// Manager is used only by the readiness probe; parts have their own access to the
+	// processes.
 	Manager   process.Manager
 	Listeners []net.Listener
-	// Driver of the sandboxes. What it has to do in the background
-	// ([driver.Runner]) is done here. nil: there are none.
+	// Driver of the sandboxes. The server runs its background work ([driver.Runner]). nil:
+	// there are no sandboxes.
 	Driver driver.Driver
-	// Parts do all that the server does beyond its own probes. They are closed in
-	// this order at the end.
+	// Parts implement everything beyond the server's own probes. They are closed in this
+	// order at the end.
 	Parts []part.Part
 
-	// Token that callers over TCP must show. Empty: none.
+	// Token that callers over TCP must send. Empty: none.
 	Token string
-	// TokenNow returns the token of this moment, where a part may set another.
-	// nil: Token.
+	// TokenNow returns the current token, if a part may change it. nil: Token.
 	TokenNow func() face.Token
-	// Session says what a request may do without the token, because a page of this
-	// server has sent it from a browser that is logged in. It has to be sure that no
-	// other page has caused the request. nil: nothing.
+	// Session says what a request may do without the token because this server's page sent
+	// it from a logged-in browser. It must make sure that no other page caused the
+	// request. nil: nothing.
 	Session func(*http.Request) part.Role
-	// Insecure allows listeners that are not loopback although there is no
-	// token, and callers from any web page.
+	// Insecure allows listeners other than loopback without a token, and callers from any
+	// web page.
 	Insecure bool
 
-	// Domains below which this server may be called without a token, in lower case
+	// Domains below which callers may reach this server without a token, in lower case
 	// ([CheckDomain]).
 	Domains []string
 
-	// PortFile gets the URL once the server serves. Empty: no file.
+	// PortFile is a file to which the server writes its URL once it serves. Empty: none.
 	PortFile string
-	// URLFile gets the URL that callers on this machine should use, which is
-	// the unix socket if there is one. Empty: no file.
+	// URLFile is a file for the URL that callers on this machine should use: the unix
+	// socket, if there is one. Empty: none.
 	URLFile string
 
-	// Final reports, once the server is to end, whether the daemon ends for good
-	// and all processes have ended. nil: it does not.
+	// Final reports, when the server ends, whether the whole daemon ends and all processes
+	// have ended. nil: false.
 	Final func() bool
 
-	// Used is called when a request begins and when it ends, by many at once. nil: nothing.
+	// Used is called when a request begins and when it ends, possibly concurrently. nil:
+	// nothing.
 	Used func()
 
-	// Around wraps what serves requests that a route has, or whose Pattern is "", once
-	// that is known; it must call it once for each. nil: nothing.
+	// Around wraps the handler of each request after routing; the Pattern of a request
+	// without a route is "". It must call the handler once for each request. nil: nothing.
 	Around func(http.Handler) http.Handler
 
 	// Metrics are counted here; nil: in new ones.
@@ -91,7 +91,7 @@ type Limits struct {
 	BodyPause     time.Duration // between two pieces of a request's body; 1 min
 	IdleTimeout   time.Duration // of a kept connection between requests; 2 min
 	Drain         time.Duration // for running requests at the end; 2 s
-	CutOff        time.Duration // for those that were cut off then, to return; 1 s
+	CutOff        time.Duration // for the requests cut off after Drain to return; 1 s
 }
 
 func (l Limits) withDefaults(descriptors int) Limits {
@@ -133,9 +133,9 @@ func (c *Config) validate() error {
 	return nil
 }
 
-// CheckListen reports why a server must not listen on an address: whoever
-// reaches the port may run programs, so without a token it has to be a
-// loopback address or a unix socket.
+// CheckListen reports why a server must not listen on an address. Everybody who reaches
+// the port may run programs, so without a token it must be a loopback address or a unix
+// socket.
 func CheckListen(network, address string, token, insecure bool) error {
 	if strings.HasPrefix(network, "unix") || token || insecure {
 		return nil
@@ -147,9 +147,9 @@ func CheckListen(network, address string, token, insecure bool) error {
 		"give --token-file FILE, or listen on 127.0.0.1, or accept the risk with --insecure", address)
 }
 
-// CheckDomain reports what is wrong with a domain of Config.Domains, or nil. The
-// operator must hold it: whoever holds a domain can make its names lead here (DNS
-// rebinding).
+// CheckDomain returns an error if a domain of Config.Domains is invalid, or nil. The
+// operator must own the domain, because its owner can make its names resolve to this
+// server (DNS rebinding).
 func CheckDomain(d string) error {
 	foreign := func(c rune) bool {
 		return c != '.' && c != '-' && (c < '0' || c > '9') && (c < 'a' || c > 'z')

@@ -21,7 +21,7 @@ import (
 	"github.com/tend-run/tend/part"
 )
 
-// Server is one server role. Make it with New and run it once.
+// Server is one server role. Create it with New and run it once.
 type Server struct {
 	cfg     Config
 	limits  Limits
@@ -68,10 +68,10 @@ func New(cfg Config) (*Server, error) {
 	return s, nil
 }
 
-// Run serves until ctx ends, then drains: no new connections, streams are
-// asked to end, running requests get Limits.Drain, and when they are cut off
-// Limits.CutOff to return. It returns nil after that, or the error of a listener or a
-// part that broke. It may be called once.
+// Run serves until ctx ends, then drains: it accepts no new connections, asks streams
+// to end, gives running requests Limits.Drain to finish and, after they are cut off,
+// Limits.CutOff to return. It then returns nil, or the error of a listener or part that
+// failed. It may be called once.
 func (s *Server) Run(ctx context.Context) error {
 	// Requests outlive ctx by the time of the drain; then they are told to end.
 	requests, cut := context.WithCancel(context.WithoutCancel(ctx))
@@ -184,8 +184,8 @@ func (s *Server) announce() error {
 	return nil
 }
 
-// FindURL is how clients find a server: the first listener of that network, else
-// the first of all.
+// FindURL returns the URL for clients: that of the first listener of that network,
+// otherwise of the first listener.
 func FindURL(listeners []net.Listener, network string) string {
 	for _, l := range listeners {
 		if l.Addr().Network() == network {

@@ -1,8 +1,8 @@
-// Package spool is the place of all output: append-only files, addressed by
-// absolute byte offset, that the keeper writes and any number of readers read
-// at their own pace. The format below is public: other tools may read the files while
-// tend runs. The layout of the records and the numbers of kinds and tags never change;
-// readers skip the kinds and tags they do not know.
+// Package spool stores all output: append-only files, addressed by absolute byte
+// offset, that the keeper writes and any number of readers read at their own pace. The
+// format below is public: other tools may read the files while tend runs. The layout of
+// the records and the numbers of kinds and tags never change; readers skip the kinds
+// and tags they do not know.
 //
 // # Layout
 //
@@ -65,41 +65,37 @@
 //	24  u32  monotonic clock, ms, wrapping
 //	28  u32  crc of all before it
 //
-// Bytes that no record covers are delivered without a time, before the next
-// record of their stream.
-// A size comes before the data that it holds for, the first before the first
-// byte, and is repeated, whether or not it has changed, before the next byte once
+// Bytes that no record covers are delivered without a time, before the next record of
+// their stream. A size comes before the data that it holds for, the first before the
+// first byte, and is repeated, whether or not it has changed, before the next byte once
 // SizeEvery records have followed it: so a reader that begins anywhere finds it by
-// looking back a little. There is no size before the first one in a spool that a version
-// wrote that knew none: that of the spec holds.
-// A version that knows no sizes skips them, and frees no record behind one.
-// Records of bytes that were freed, at the head of the index, are freed with
-// them, but for the newest size among them: a hole there reads as damaged records.
-// A damaged record is as good as none. Repair cuts off what follows the last
-// whole record, and appends records without a time for bytes at the end of a
-// stream that no record covers.
+// looking back a little. In a spool of a version that did not record sizes, the size of
+// the spec applies before the first recorded one. A version that does not know sizes
+// skips them, and frees no record after one. Records of freed bytes, at the head of the
+// index, are freed with them, except the newest size among them; the hole reads as
+// damaged records. A damaged record is ignored. Repair cuts off what follows the last
+// whole record, and appends records without a time for bytes at the end of a stream
+// that no record covers.
 //
 // # Facts
 //
-// A process that is over and whose room is needed loses its output, and keeps
-// its facts: a journal that says "freed", and neither data files nor index. If
-// its spec is large the journal is then replaced (by a rename from journal.new)
-// with one whose spec is cut.
+// When space is needed, a finished process loses its output and keeps its facts: a
+// journal that says "freed", without data files and index. If its spec is large, the
+// journal is then replaced (by a rename from journal.new) with one whose spec is cut.
 //
 // # Damage
 //
-// What is not a regular file, belongs to somebody else or cannot be opened is
-// not opened, and no link is followed. The process without a journal that can be
-// read is known by its directory alone. An end of stream in the journal goes
-// before the length of the file.
+// A path that is not a regular file, or belongs to another user, is not opened, and
+// links are not followed. A process without a readable journal is known only by its
+// directory. An end of stream in the journal takes precedence over the length of the
+// file.
 //
 // # Order of writing
 //
-// Data, then its index record, then the announcement to readers. To free:
-// the announcement of the new base, then the trim record, then the punch; so a
-// reader looks at the base again after it has read, and takes what lies below
-// it for a gap. A full filesystem (ENOSPC) is the writer's affair: nothing
-// partial is ever announced.
+// Data, then its index record, then the announcement to readers. To free: the
+// announcement of the new base, then the trim record, then the punch; so a reader
+// checks the base again after it has read, and treats bytes below it as a gap. The
+// writer handles a full filesystem (ENOSPC): nothing partial is ever announced.
 package spool
 
 import (
@@ -117,7 +113,7 @@ const (
 	IndexName   = "index"
 )
 
-// BlockSize is the grain in which heads are freed, in bytes.
+// BlockSize is the unit in which heads are freed, in bytes.
 const BlockSize = 4096
 
 // FileName is the name of a stream's data file.
@@ -126,9 +122,9 @@ func FileName(s process.Stream) string { return s.String() }
 // fileNames are all names that tend itself uses in a process's directory.
 var fileNames = []string{JournalName, newJournal, IndexName, FileName(process.Stdout), FileName(process.Stderr), FileName(process.PTY)}
 
-// RemoveDir removes a process's directory, the journal first: what is left when
-// that is cut short is no process, rather than one whose output is missing. It
-// opens no file that is one, so that it works when no descriptors are left.
+// RemoveDir removes a process's directory, the journal first: if the removal is
+// interrupted, the rest no longer counts as a process, rather than as one whose output
+// is missing. It opens no regular files, so it works when no descriptors are left.
 func RemoveDir(dir string) error {
 	for _, name := range fileNames {
 		if err := remove(filepath.Join(dir, name)); err != nil {

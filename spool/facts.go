@@ -20,9 +20,9 @@ const (
 	cutLabels = 1 << 10 // of all labels together
 )
 
-// Cut returns what is kept of a spec when its room is needed: all of it if it is
-// small; else without the environment, without large labels, and with the head of
-// its command. cut tells whether anything is missing.
+// Cut returns the part of a spec that is kept when space is needed: all of it if it is
+// small; otherwise no environment, no large labels, and only the head of the command.
+// cut reports whether anything is missing.
 func Cut(s *process.Spec) (small process.Spec, cut bool) {
 	if len(EncodeSpec(nil, s)) <= wholeSpec {
 		return *s, false

@@ -10,11 +10,10 @@ import (
 	"github.com/tend-run/tend/process"
 )
 
-// Free frees the output of a process that is over, and keeps its facts. Its
-// streams keep the lengths that ends says, and have no bytes any more. The caller
-// has announced that to the readers before. Free works on a full filesystem, and
-// may be repeated after it was interrupted at any point. It returns the new
-// journal. sync: a loss of power must not take the facts.
+// Free frees the output of a finished process and keeps its facts. Its streams keep the
+// lengths in ends, but no bytes. The caller must have announced this to the readers
+// before. Free works on a full filesystem, and can be repeated after an interruption at
+// any point. It returns the new journal. sync: the facts must survive a power loss.
 func Free(dir string, ends [4]int64, sync bool) (*Journal, error) {
 	j, err := ReadJournal(dir)
 	if err != nil {
@@ -53,7 +52,7 @@ func AppendJournal(fd int, rec []byte) error {
 	return err
 }
 
-// WriteAll writes b, and returns how much of it was written.
+// WriteAll writes b, and returns the number of bytes written.
 func WriteAll(fd int, b []byte) (n int, err error) {
 	for n < len(b) {
 		m, err := unix.Write(fd, b[n:])

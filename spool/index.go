@@ -35,7 +35,7 @@ func Sized(offset int64, size process.Size) IndexRecord {
 	return IndexRecord{Kind: IndexSized, Stream: process.PTY, Offset: offset, Len: uint32(size.Cols) | uint32(size.Rows)<<16}
 }
 
-// Size is what a record of kind IndexSized says.
+// Size returns the size in a record of kind IndexSized.
 func (r IndexRecord) Size() process.Size {
 	return process.Size{Cols: uint16(r.Len), Rows: uint16(r.Len >> 16)}
 }
@@ -51,8 +51,8 @@ func (r IndexRecord) Put(b *[IndexSize]byte) {
 	le.PutUint32(b[28:], crc32.Checksum(b[:28], castagnoli()))
 }
 
-// ParseIndex decodes the record at the head of b; ok is false if it is cut
-// short or damaged.
+// ParseIndex decodes the record at the head of b; ok is false if it is truncated or
+// damaged.
 func ParseIndex(b []byte) (r IndexRecord, ok bool) {
 	le := binary.LittleEndian
 	if len(b) < IndexSize || crc32.Checksum(b[:28], castagnoli()) != le.Uint32(b[28:]) {

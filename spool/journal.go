@@ -57,7 +57,7 @@ func appendRecord(b []byte, kind byte, at time.Time, body func([]byte) []byte) [
 	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b[start:], castagnoli()))
 }
 
-// AppendSpec appends the record of what was asked for: always the first one.
+// AppendSpec appends the record of the spec, which is always the first one.
 func AppendSpec(b []byte, at time.Time, s *process.Spec) []byte {
 	return appendRecord(b, recSpec, at, func(b []byte) []byte { return EncodeSpec(b, s) })
 }
@@ -89,8 +89,8 @@ func AppendInside(b []byte, at time.Time, pid int) []byte {
 	return appendRecord(b, recInside, at, func(b []byte) []byte { return binary.LittleEndian.AppendUint32(b, uint32(pid)) })
 }
 
-// Place is the keeper's own name of a process while it is live. By this name the
-// next keeper finds the descriptors that the vaults hold for the process.
+// Place is the keeper's own name for a process while it is live. By this name the next
+// keeper finds the descriptors that the vaults hold for the process.
 type Place struct{ Slot, Gen uint32 }
 
 // AppendPlace appends the record of the place.
@@ -139,14 +139,13 @@ func AppendPinned(b []byte, at time.Time, pinned bool) []byte {
 	})
 }
 
-// Input is what was taken of a process's input.
+// Input says how much of a process's input was accepted.
 type Input struct {
 	Accepted int64 // bytes
 	EOF      bool  // closed after them
 }
 
-// AppendInput appends the record of what was taken of the input, once no more
-// can be.
+// AppendInput appends the record of the accepted input, once no more can be accepted.
 func AppendInput(b []byte, at time.Time, in Input) []byte {
 	return appendRecord(b, recInput, at, func(b []byte) []byte {
 		eof := byte(0)
@@ -186,22 +185,21 @@ type Journal struct {
 	Size        int64   // of the whole records
 	ExitBoot    int64   // when it exited on CLOCK_BOOTTIME of the boot it started in, ns; 0: not known
 	Torn        bool    // something follows them
-	// Damaged says what else is wrong in the directory; "": nothing that is
-	// known. It is of Finished alone, and not in the journal.
+	// Damaged says what else is damaged in the directory; "": nothing known. Only Finished
+	// sets it; it is not in the journal.
 	Damaged string
 	// Freed: the output was freed, all of it; FreedAt are the lengths of the
 	// streams.
 	Freed   bool
 	FreedAt [4]int64
-	// Cut identifies the spec that was asked for; Spec is what is left of it.
-	// Zero: it is whole.
+	// Cut identifies the original spec; Spec is the rest of it. Zero: it is complete.
 	Cut [cutSize]byte
 }
 
-// IsCut reports whether something is missing of the spec.
+// IsCut reports whether a part of the spec is missing.
 func (j *Journal) IsCut() bool { return j.Cut != [cutSize]byte{} }
 
-// Asked reports whether a spec is the one that was asked for.
+// Asked reports whether a spec equals the original one.
 func (j *Journal) Asked(s *process.Spec) bool {
 	if j.IsCut() {
 		return j.Cut == sumOf(s)

@@ -97,7 +97,7 @@ func isFull(err error) bool {
 	return err == unix.ENOSPC || err == unix.EDQUOT
 }
 
-// DiskUsage is what a process's directory takes of the disk, in bytes.
+// DiskUsage returns the disk space of a process's directory, in bytes.
 func DiskUsage(dir string) (n int64) {
 	for _, name := range append([]string{""}, fileNames...) {
 		var st unix.Stat_t

@@ -64,11 +64,11 @@ type Action struct {
 // directory, and the last blocks of its files, which are not full.
 const overhead = 3 * BlockSize
 
-// Bounds are what the spools may take together.
+// Bounds limit the total size of the spools.
 type Bounds struct {
 	Budget int64 // bytes
-	// Facts and Processes bound what is kept of finished processes whose output
-	// was freed: how many bytes, and how many processes. 0: no bound.
+	// Facts and Processes limit the finished processes whose output was freed: their
+	// bytes, and their number. 0: no limit.
 	Facts     int64
 	Processes int
 	// TTL is how long a finished process is kept if its spec does not say; 0 or
@@ -76,12 +76,12 @@ type Bounds struct {
 	TTL time.Duration
 }
 
-// Plan says what to free: finished processes whose time is up; those whose facts
-// are more than the bounds for them, oldest first; then, while all spools
-// together are over the budget, the output of finished processes, oldest first,
-// and last the heads of live streams with policy drop-oldest, the largest stream
-// first, down to half of each. Streams with policy block are left, and so are
-// finished processes that are pinned.
+// Plan returns what to free: finished processes whose TTL is over; processes whose
+// facts exceed the bounds for facts, oldest first; then, while all spools together are
+// over the budget, the output of finished processes, oldest first, and last the heads
+// of live streams with policy drop-oldest, the largest stream first, down to half of
+// each. Streams with policy block are left, and so are finished processes that are
+// pinned.
 func Plan(now time.Time, b Bounds, usage []Usage) []Action {
 	var actions []Action
 	var total, facts int64

@@ -19,9 +19,9 @@ type Recovered struct {
 	Damaged  string // what else is wrong; "": nothing that is known
 }
 
-// Recover repairs the directory of a process whose keeper died: torn tails of
-// journal and index are cut off, and bytes that the index does not cover get a
-// record with the time unknown. Nobody may write meanwhile.
+// Recover repairs the directory of a process whose keeper died: torn tails of journal
+// and index are cut off, and bytes that the index does not cover get a record with the
+// time unknown. There must be no writer meanwhile.
 func Recover(dir string) (*Recovered, error) { return RecoverFrom(dir, nil) }
 
 // RecoverFrom is Recover for a process whose last announced bases, ends and index

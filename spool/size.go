@@ -9,17 +9,17 @@ import (
 	"github.com/tend-run/tend/process"
 )
 
-// SizeEvery is after how many records of the index the size of a terminal is written
-// again, before the next byte.
+// SizeEvery is the number of index records after which the size of a terminal is
+// written again, before the next byte.
 const SizeEvery = 1024
 
 // lookBack bounds the records that are looked at for the size that holds at a place. It
 // leaves room for records of other kinds.
 const lookBack = 2 * SizeEvery
 
-// LastSize is the newest size of a terminal that an index says, which ends at end, and how
-// many records follow it. ok is false if there is none near the end: there is none at all,
-// or a version that does not repeat sizes has written since.
+// LastSize returns the newest size of a terminal in an index that ends at end, and the
+// number of records after it. ok is false if there is none near the end: the index has
+// none, or a version that does not repeat sizes has written since.
 func LastSize(index io.ReaderAt, end int64) (size process.Size, behind int, ok bool) {
 	walkBack(index, end/IndexSize, func(r *IndexRecord) bool {
 		if ok = r.Kind == IndexSized; ok {

@@ -7,8 +7,8 @@ import (
 	"github.com/tend-run/tend/process"
 )
 
-// Progress is how far a process has come: what a reader may read, and which events
-// it has to deliver.
+// Progress is the progress of a process: what a reader may read, and which events it
+// must deliver.
 type Progress struct {
 	Base, End [4]int64 // by stream
 	EOF       [4]bool
@@ -16,30 +16,30 @@ type Progress struct {
 	Exit      *process.Exit
 	TreeGone  bool
 	Removed   bool
-	// Held: the filesystem is full, so output is held back, or facts are not
-	// written yet. The exit is deferred then: there is output before it.
+	// Held: the filesystem is full, so output is blocked, or facts are not written yet.
+	// The exit is then deferred, because there is output before it.
 	Held    bool
 	PID     int
 	Started time.Time
 }
 
-// Source reports to a reader how far the process has come. Progress must be read
-// in this order: exit and flags first, then ends, then bases, then the index's
-// end. So no value is ahead of those that were read after it. The index may be
-// ahead of the ends. End and Base of a stream never get smaller.
+// Source reports the progress of the process to a reader. Progress must be read in this
+// order: exit and flags first, then ends, then bases, then the index's end. So no value
+// is ahead of those that were read after it. The index may be ahead of the ends. End
+// and Base of a stream never get smaller.
 type Source interface {
 	Progress() Progress
 	// Subscribe sends to ready, without ever blocking, after each change.
 	Subscribe(ready chan<- struct{}) (cancel func())
 }
 
-// Position is how far a reader has come, by stream; math.MaxInt64 where it does
-// not read.
+// Position is the position of a reader, by stream; math.MaxInt64 for a stream that it
+// does not read.
 type Position [4]atomic.Int64
 
-// Trail is a Source that frees what all its readers have passed. Follow is called
-// with the position of each reader, and leave when it is closed; ended says that
-// it had nothing more to read.
+// Trail is a Source that frees the bytes that all its readers have passed. Follow is
+// called with the position of each reader, and leave when the reader is closed; ended
+// says that it had read everything.
 type Trail interface {
 	Follow(at *Position) (leave func(ended bool))
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/tend-run/tend/process"
 )
 
-// CreateDir makes the directory of a process, 0700. process.ErrExists if it is
-// there already.
+// CreateDir creates the directory of a process, with mode 0700. If it exists, the error
+// is process.ErrExists.
 func CreateDir(root string, id process.ID) (string, error) {
 	dir := filepath.Join(root, string(id))
 	switch err := unix.Mkdir(dir, 0o700); err {
@@ -24,8 +24,8 @@ func CreateDir(root string, id process.ID) (string, error) {
 	}
 }
 
-// OpenStream opens the data file of a stream for reading and writing, made
-// 0600 at need. Never with O_APPEND: splice(2) refuses that.
+// OpenStream opens the data file of a stream for reading and writing, and creates it
+// with mode 0600 if needed. It never uses O_APPEND, because splice(2) refuses that.
 func OpenStream(dir string, s process.Stream) (int, error) {
 	return OpenFile(filepath.Join(dir, FileName(s)), unix.O_RDWR|unix.O_CREAT)
 }
@@ -50,12 +50,11 @@ func Punch(fd int, from, to int64) error {
 	}
 }
 
-// TrimIndex frees the head of an open index: the records, from byte from to
-// byte end, before the first one that says something about bytes at or above
-// base of its stream, but not the newest size of a terminal among them: that holds for
-// what is kept. It looks at no more than most bytes and returns how far
-// it came, which is where to go on from. A hole in the index reads as damaged
-// records, which readers and repair skip.
+// TrimIndex frees the head of an open index: the records, from byte from to byte end,
+// before the first one that says something about bytes at or above base of its stream,
+// but not the newest size of a terminal among them: that holds for what is kept. It
+// examines at most most bytes and returns where it stopped, which is where to continue.
+// A hole in the index reads as damaged records, which readers and repair skip.
 func TrimIndex(fd int, from, end, most int64, base *[4]int64) (int64, error) {
 	at, size := from, int64(-1) // size: where the newest one is that was passed
 	buf := make([]byte, 32<<10)

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Writers is what was taken of each writer of a process's input that is
-// remembered, in bytes, by name.
+// Writers says how many bytes were accepted from each remembered writer of a process's
+// input, by name.
 type Writers struct {
 	Taken  map[string]int64
 	Forgot bool // there were more

@@ -1,22 +1,22 @@
-// Package supervisor decides what becomes of services: when each is started, asked how
-// it is, ended and started again. It does nothing itself. [Step] takes the state of one
-// service and one event, and returns the next state and what is to be done; [Set] does
-// so for services that depend on each other. Nothing here reads a clock, starts a
-// goroutine or keeps a reference: the caller says when an event happened, carries out
-// the effects, and calls again at [State.Deadline]. A State is plain data. It is stored
-// as JSON before its effects are carried out, so that another process goes on from it.
+// Package supervisor decides when each service is started, probed, ended and restarted.
+// It performs no actions itself. [Step] takes the state of one service and one event,
+// and returns the next state and the effects to carry out; [Set] does this for services
+// that depend on each other. The package reads no clock, starts no goroutine and keeps
+// no references: the caller supplies the time of each event, carries out the effects,
+// and calls again at [State.Deadline]. A State is plain data. The caller stores it as
+// JSON before it carries out the effects, so that another process can continue from it.
 //
 // # The phases of a service
 //
-//	Idle       nobody wants it to run
-//	Waiting    for what it depends on, for its time, or for its sandbox
-//	Starting   its hook runs, or it was asked to start, and it is not known yet whether it has
-//	Running    it runs; it is Ready when its probes say so
+//	Idle       it is not wanted to run
+//	Waiting    for its dependencies, for its time, or for its sandbox
+//	Starting   its hook runs, or its start was requested and the result is not known yet
+//	Running    it runs; it is Ready when its probes succeed
 //	Stopping   it was asked to end, and has until the deadline; or a hook before or after runs
-//	Killing    what is left of its tree is being killed
+//	Killing    the rest of its tree is being killed
 //	Pausing    it will be started again at the deadline
-//	Completed  it ended with success, and its policy leaves it so
-//	Failed     it is not started again by itself, or only at the deadline
+//	Completed  it ended with success, and its policy does not restart it
+//	Failed     it is not restarted automatically, or only at the deadline
 //
 // # What always holds
 //

@@ -8,18 +8,19 @@ import (
 	"github.com/tend-run/tend/supervisor/config"
 )
 
-// EventKind says what happened.
+// EventKind is the kind of an event.
 type EventKind uint8
 
 const (
 	// Tick: the deadline has come.
 	Tick EventKind = iota
-	// WantUp, WantDown and WantRestart are wishes of somebody.
+	// WantUp, WantDown and WantRestart are requests of a caller.
 	WantUp
 	WantDown
 	WantRestart
-	// Launched: the start Run came to run; with Adopted it is that process. NotLaunched: it did not, and no trace of
-	// it is left (Text says why). Unknown: it could not be found out.
+	// Launched: the start with number Run succeeded; with Adopted it is that process.
+	// NotLaunched: it failed, and no trace of it is left (Text says why). Unknown: the
+	// result could not be found out.
 	Launched
 	NotLaunched
 	Unknown
@@ -27,46 +28,47 @@ const (
 	Exited
 	// TreeGone: nothing is left of Run.
 	TreeGone
-	// Probed: the probe Role has answered question Seq: OK, or Text says why not.
+	// Probed: the probe Role with number Seq has ended: OK, or Text says why it failed.
 	// For a probe of log lines Seq is 0.
 	Probed
-	// Needs: what it depends on is there (OK), or not (Text says what).
+	// Needs: its dependencies are met (OK), or not (Text says which).
 	Needs
-	// Line: a line that the dependent Text waits for was written by Run.
+	// Line: Run wrote a line that the dependent service Text waits for.
 	Line
 	// Bounced: a service that it depends on restarts, and this one with it.
 	Bounced
 	// Changed: a watched file has changed, Text.
 	Changed
-	// Due: a time of its schedule has come.
+	// Due: a scheduled time has come.
 	Due
-	// Stuck: its log stands still after a line that says that something is going on.
+	// Stuck: its log has had no new lines since a line that announced ongoing work.
 	Stuck
-	// Pressure: it has become short of something; Text says of what. OK: much of that is
-	// its own.
+	// Pressure: it is short of a resource; Text says of which. OK: it uses much of that
+	// resource itself.
 	Pressure
-	// Resumed: the service stood still for Gap, with its sandbox or its machine.
+	// Resumed: the service was suspended for Gap, with its sandbox or its machine.
 	Resumed
-	// Found is said once by a caller that goes on from a stored state: Run is alive
-	// (Alive), has ended (Exit, Gone), or is not known (neither).
+	// Found is sent once by a caller that continues from a stored state: Run is alive
+	// (Alive), has ended (Exit, Gone), or is unknown (neither).
 	Found
-	// Ruled: its declaration has changed in what needs no restart.
+	// Ruled: its declaration has changed in a way that needs no restart.
 	Ruled
-	// Placed: its sandbox can run it (OK), or cannot (Text says why). What runs there and
-	// cannot be reached stands still.
+	// Placed: its sandbox can run it (OK), or cannot (Text says why). A run in a sandbox
+	// that cannot be reached is suspended.
 	Placed
 	// HookDone: Hook of Run has ended: OK, or Text says how it failed.
 	HookDone
-	// Unheld: nobody holds the sockets of Run any more, so that a restart would close
-	// them; Text says why.
+	// Unheld: the holder of the sockets of Run is gone, so a restart would close them;
+	// Text says why.
 	Unheld
-	// Starved: the kernel has killed a process of Run for want of memory, in the control
-	// group that its limit is of, and Run goes on.
+	// Starved: the kernel killed a process of Run because memory ran out, in the control
+	// group of its limit, and Run continues.
 	Starved
-	// Absent: there is no process to adopt as Run, and one is to be started.
+	// Absent: there is no process to adopt as Run, so one must be started.
 	Absent
-	// WantAdopted: somebody has named a process that the service is from now on (Adopted),
-	// and that may be adopted. While anything of it may live it changes nothing.
+	// WantAdopted: a caller named a process (Adopted) to be the service from now on; it
+	// may be adopted. While any process of the service may be alive, this event changes
+	// nothing.
 	WantAdopted
 	eventKinds
 )
@@ -80,18 +82,18 @@ func (k EventKind) String() string {
 	return fmt.Sprintf("event(%d)", uint8(k))
 }
 
-// Event is one thing that happened. Kind and At are always set, the others where the
-// kind says so.
+// Event is one event. Kind and At are always set, the other fields depending on the
+// kind.
 type Event struct {
 	Kind EventKind
 	At   Time
-	// Random is in [0, 1): the jitter of a wait that the event leads to.
+	// Random is in [0, 1): the jitter for a wait that the event causes.
 	Random float64
 	Run    int64
 	Exit   *process.Exit
-	// Adopted is the process that Run is, of Launched and WantAdopted; nil: tend started it.
+	// Adopted is the process of Run, for Launched and WantAdopted; nil: tend started it.
 	Adopted *Adopted
-	// By is the rule by which it was found, of Launched; nil: a caller has named it.
+	// By is the rule by which it was found, for Launched; nil: a caller named it.
 	By    *config.Adopt
 	Gone  bool
 	Alive bool
@@ -99,13 +101,14 @@ type Event struct {
 	Hook  Hook
 	Seq   int64
 	OK    bool
-	// Doubt: the failure may be the machine's, which had no time for the probe.
+	// Doubt: the machine may have caused the failure, because it was too busy to run the
+	// probe.
 	Doubt bool
 	Gap   time.Duration
 	Text  string
 }
 
-// EffectKind says what is to be done.
+// EffectKind is the kind of an effect.
 type EffectKind uint8
 
 const (
@@ -114,42 +117,42 @@ const (
 	Launch EffectKind = iota + 1
 	// Signal sends Number to the tree of Run.
 	Signal
-	// Kill ends the tree of Run. The answer is TreeGone, also if there is no such run.
+	// Kill ends the tree of Run. The answer is TreeGone, even if there is no such run.
 	Kill
-	// Ask puts question Seq of probe Role to Run. The answer is Probed.
+	// Ask runs probe Role on Run, with the sequence number Seq. The answer is Probed.
 	Ask
-	// Report tells those who listen what was seen: Notice, and Text.
+	// Report sends Notice and Text to the subscribers.
 	Report
-	// RunHook starts Hook of Run. The answer is HookDone. One that was started before is
-	// not started again; then its end is the answer.
+	// RunHook starts Hook of Run. The answer is HookDone. If the hook was started before,
+	// it is not started again; its end is then the answer.
 	RunHook
-	// Adopt looks for the process that the declaration would have adopted, and does nothing
+	// Adopt looks for the process to adopt according to the declaration, and does nothing
 	// to it. The answer is Launched with Adopted, Absent, NotLaunched if it must not be
 	// adopted, or Unknown.
 	Adopt
 )
 
-// Notice is what was seen of a service.
+// Notice is a reported observation of a service.
 type Notice uint8
 
 const (
 	NoticeStarted    Notice = iota + 1
-	NoticeReady             // its probes say that it can be used
-	NoticeUnready           // and that it cannot any more
-	NoticeExit              // it ended, and nobody had asked it to
+	NoticeReady             // its probes succeed
+	NoticeUnready           // its probes no longer succeed
+	NoticeExit              // it ended without a request
 	NoticeFlapping          // it has been restarted flapAt times within its window
 	NoticeUnhealthy         // its probe has failed too often; it is restarted
 	NoticeStuck             // its log is stuck
-	NoticeResumed           // it, or all, stood still for a time
-	NoticeCompleted         // it ended with success, for good
-	NoticeFailed            // it is not restarted any more, or not soon
+	NoticeResumed           // it, or everything, was suspended for a time
+	NoticeCompleted         // it ended with success and stays ended
+	NoticeFailed            // it is no longer restarted, or not soon
 	NoticeSurvivor          // its tree does not die
-	NoticePressure          // it is short of something
-	NoticeUnfollowed        // watched files change, and it is not restarted for it
-	NoticeHook              // one of its hooks has failed, and it goes on all the same
+	NoticePressure          // it is short of a resource
+	NoticeUnfollowed        // watched files change, but it is not restarted any more for that
+	NoticeHook              // one of its hooks has failed, and it continues nevertheless
 	NoticeAway              // its sandbox cannot run it now
-	NoticeUnheld            // nobody holds its sockets any more
-	NoticeStarved           // the kernel has killed a process of it for want of memory, and it goes on
+	NoticeUnheld            // the holder of its sockets is gone
+	NoticeStarved           // the kernel killed one of its processes because memory ran out, and it continues
 )
 
 var noticeNames = [...]string{"", "started", "ready", "unready", "exit", "flapping", "unhealthy", "stuck", "resumed", "completed", "failed", "survivor", "pressure", "unfollowed", "hook", "away", "unheld", "starved"}
@@ -161,8 +164,8 @@ func (n Notice) String() string {
 	return fmt.Sprintf("notice(%d)", uint8(n))
 }
 
-// Signal is what a notice is a sign of, for those who repair services: exit, flap, health,
-// stuck or pressure; "": nothing is wrong, or nothing new.
+// Signal returns the healer's signal for a notice: exit, flap, health, stuck or
+// pressure; "": no fault, or no new one.
 func (n Notice) Signal() string {
 	switch n {
 	case NoticeExit, NoticeFailed:

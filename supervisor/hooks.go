@@ -7,8 +7,8 @@ import (
 	"github.com/tend-run/tend/supervisor/config"
 )
 
-// Hook is a point in the life of a service at which a command of its own may run; see
-// config.Hooks.
+// Hook is a point in the life cycle of a service at which the service may run a
+// command; see config.Hooks.
 type Hook uint8
 
 const (
@@ -25,7 +25,7 @@ const hookSlack = 5 * time.Second
 
 var hookNames = [...]string{"", "pre_start", "post_start", "pre_stop", "post_stop"}
 
-// Hooks are all that there are.
+// Hooks returns all hooks.
 func Hooks() []Hook { return []Hook{PreStart, PostStart, PreStop, PostStop} }
 
 func (h Hook) String() string {
@@ -35,7 +35,7 @@ func (h Hook) String() string {
 	return fmt.Sprintf("hook(%d)", uint8(h))
 }
 
-// HookOf returns the command that a service has for a hook; nil: none.
+// HookOf returns the command of a service for a hook; nil: none.
 func HookOf(r *config.Service, h Hook) *config.Hook {
 	switch h {
 	case PreStart:

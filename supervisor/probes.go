@@ -15,8 +15,8 @@ const firstAsk = 50 * time.Millisecond
 // doubtful is how many times its bound of failures may be in doubt, in a row.
 const doubtful = 5
 
-// ProbeOf returns the probe that a service has for a role; nil: none. Health is
-// startup and liveness.
+// ProbeOf returns the probe of a service for a role; nil: none. A health probe has the
+// roles startup and liveness.
 func ProbeOf(r *config.Service, role Role) *config.Probe {
 	switch role {
 	case Startup:

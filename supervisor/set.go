@@ -10,8 +10,8 @@ import (
 	"github.com/tend-run/tend/supervisor/config"
 )
 
-// Set is services that depend on each other. Its methods return what is to be done, in
-// order, as Step does. It is not for several goroutines at once.
+// Set is a set of services that depend on each other. Like Step, its methods return the
+// effects to carry out, in order. It is not safe for concurrent use.
 type Set struct {
 	services map[string]*member
 	order    []string // each after those that it depends on
@@ -29,7 +29,7 @@ type Do struct {
 	Effect
 }
 
-// NewSet returns the services of a file, with the states that are known of them.
+// NewSet returns the services of a file, with their known states.
 func NewSet(c *config.Config, states map[string]State) *Set {
 	s := &Set{services: map[string]*member{}, order: c.Order()}
 	for name, rules := range c.Services {
@@ -43,7 +43,7 @@ func NewSet(c *config.Config, states map[string]State) *Set {
 	return s
 }
 
-// Names are the services, each after those that it depends on.
+// Names returns the services, each after its dependencies.
 func (s *Set) Names() []string { return slices.Clone(s.order) }
 
 // State returns the state of a service; false: there is no such service.
@@ -63,7 +63,7 @@ func (s *Set) Rules(name string) *config.Service {
 	return nil
 }
 
-// Deadline is when Tick is to be called if no event comes before; 0: never.
+// Deadline returns when to call Tick if no event comes before; 0: never.
 func (s *Set) Deadline() (next Time) {
 	for _, m := range s.services {
 		if d := m.state.Deadline(); d != 0 && (next == 0 || d < next) {
@@ -85,8 +85,8 @@ func (s *Set) Tick(at Time, random float64) (out []Do) {
 	return out
 }
 
-// Step gives an event to one service, and what follows from it to those that depend on
-// it. An event for a service that there is not does nothing.
+// Step applies an event to one service, and its consequences to the dependents. An
+// event for an unknown service does nothing.
 func (s *Set) Step(name string, ev Event) (out []Do) {
 	m := s.services[name]
 	if m == nil {
@@ -156,8 +156,8 @@ func (s *Set) unmet(rules *config.Service) string {
 	return strings.Join(missing, "; ")
 }
 
-// Up starts services, and those that they depend on. No names: all that are not
-// disabled. An unknown name is an error, and nothing is done.
+// Up starts services and their dependencies. No names: all that are not disabled. If a
+// name is unknown, it returns an error and does nothing.
 func (s *Set) Up(names []string, at Time, random float64) (out []Do, err error) {
 	if err := s.foreign(names); err != nil {
 		return nil, err
@@ -181,8 +181,8 @@ func (s *Set) Up(names []string, at Time, random float64) (out []Do, err error) 
 	return out, nil
 }
 
-// Down ends services, and those that depend on them: each once nothing that needs it
-// runs any more. No names: all.
+// Down ends services and their dependents: each one once no dependent of it runs any
+// more. No names: all.
 func (s *Set) Down(names []string, at Time, random float64) ([]Do, error) {
 	if err := s.foreign(names); err != nil {
 		return nil, err
@@ -201,7 +201,7 @@ func (s *Set) Down(names []string, at Time, random float64) ([]Do, error) {
 	return s.endReady(Event{At: at, Random: random}), nil
 }
 
-// Restart restarts services by name, and nothing else.
+// Restart restarts only the named services.
 func (s *Set) Restart(names []string, at Time, random float64) (out []Do, err error) {
 	if err := s.foreign(names); err != nil {
 		return nil, err
@@ -218,8 +218,9 @@ func (s *Set) Restart(names []string, at Time, random float64) (out []Do, err er
 	return out, nil
 }
 
-// Adopt has a service be a process that was there before, and that may be adopted. Nothing
-// that it depends on is started for it. The error is a BusyError if the service runs.
+// Adopt makes an existing process, which may be adopted, the process of a service. It
+// does not start the service's dependencies. The error is a BusyError if the service
+// runs.
 func (s *Set) Adopt(name string, a Adopted, at Time, random float64) (out []Do, err error) {
 	if err := s.foreign([]string{name}); err != nil {
 		return nil, err
@@ -238,7 +239,7 @@ func (s *Set) Adopt(name string, a Adopted, at Time, random float64) (out []Do, 
 	return s.Step(name, Event{Kind: WantAdopted, At: at, Random: random, Adopted: &a}), nil
 }
 
-// AdoptedBy returns the service that a process is; false: none.
+// AdoptedBy returns the service that adopted a process; false: none.
 func (s *Set) AdoptedBy(a Adopted) (name string, ok bool) {
 	for name, m := range s.services {
 		if has := m.state.Adopted; has != nil && *has == a && m.state.Phase.Alive() {
@@ -248,7 +249,8 @@ func (s *Set) AdoptedBy(a Adopted) (name string, ok bool) {
 	return "", false
 }
 
-// BusyError: a service runs, and so no other process can be it. It is a process.ErrRunning.
+// BusyError says that a service runs, so no other process can be adopted for it. It
+// wraps process.ErrRunning.
 type BusyError struct{ Name string }
 
 func (e *BusyError) Error() string {
@@ -281,7 +283,8 @@ func (s *Set) closure(names []string, next func(string) []string) (map[string]bo
 	return all, nil
 }
 
-// UnknownError: there is no service of that name. It is a process.ErrNotFound.
+// UnknownError says that there is no service with that name. It wraps
+// process.ErrNotFound.
 type UnknownError struct {
 	Name  string
 	Known []string
@@ -313,8 +316,8 @@ func (s *Set) foreign(names []string) error {
 	return nil
 }
 
-// ForeignError: nothing is done to a service that another version of tend has stored. It is
-// a process.ErrUnsupported.
+// ForeignError says that another version of tend stored the service, so nothing is done
+// to it. It wraps process.ErrUnsupported.
 type ForeignError struct{ Name, Why string }
 
 func (e *ForeignError) Error() string { return "service " + e.Name + ": " + e.Why }
@@ -353,9 +356,9 @@ func (s *Set) endReady(ev Event) (out []Do) {
 	return out
 }
 
-// Apply takes another declaration of the services. Those that it does not name any
-// more end and are forgotten; those whose process would be another restart if they
-// run; the others go on under the new rules. New ones wait for Up.
+// Apply applies a new declaration of the services. Services that it no longer names end
+// and are forgotten; running services whose process would be different restart; the
+// others continue under the new rules. New ones wait for Up.
 func (s *Set) Apply(c *config.Config, at Time, random float64) (out []Do) {
 	order := c.Order()
 	for _, name := range s.order {
@@ -401,8 +404,7 @@ func (s *Set) Apply(c *config.Config, at Time, random float64) (out []Do) {
 	return append(out, s.endReady(Event{At: at, Random: random})...)
 }
 
-// OtherProcess reports whether a process that was started by one declaration is not
-// the one that the other asks for.
+// OtherProcess reports whether two declarations of a service need different processes.
 func OtherProcess(a, b *config.Service) bool {
 	of := func(s *config.Service) config.Service {
 		return config.Service{

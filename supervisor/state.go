@@ -10,8 +10,8 @@ import (
 	"github.com/tend-run/tend/supervisor/config"
 )
 
-// Time is an instant in nanoseconds on a clock that nobody sets: since the boot, or any
-// other origin that is the same for all events. 0 is no instant.
+// Time is an instant in nanoseconds on a clock that is never set: since the boot, or
+// since any other origin that is the same for all events. 0 is no instant.
 type Time int64
 
 // Add returns the instant d later.
@@ -90,103 +90,106 @@ const (
 	thenRecover             // a restart because something was wrong; it counts
 )
 
-// State is what is known of one service. The zero value is one that was never started.
+// State is the state of one service. The zero value is a service that was never
+// started.
 type State struct {
 	Phase Phase
-	// Up: somebody wants it to run.
+	// Up: the service is wanted to run.
 	Up bool
 	// Run is the number of the newest start; 0: there was none.
 	Run int64
-	// Since is when the phase began, Until when it ends if nothing happens before; 0:
-	// it waits for an event.
+	// Since is when the phase began; Until is when it ends if no event comes before; 0: it
+	// waits for an event.
 	Since, Until Time
 	// Why it is in this phase, in a few words for people; may be empty.
 	Why string
-	// Ready: it runs, and its probes say that it can be used.
+	// Ready: it runs, and its probes succeed.
 	Ready bool
-	// Started is when this run came to run; 0: it has not.
+	// Started is when this run started; 0: not yet.
 	Started Time
-	// Exit is how the newest run that ended did.
+	// Exit is the exit of the newest run that has ended.
 	Exit *process.Exit
 	// Restarts are the times of the restarts that count, within the window, oldest first.
 	Restarts []Time
 	// Changes are the times of restarts for watched files, the newest ones, oldest first.
 	Changes []Time
-	// Total counts all starts after the first that nobody asked for.
+	// Total counts all automatic starts after the first start.
 	Total int64
-	// Done: the newest run that ended did so with success.
+	// Done: the newest run that has ended was successful.
 	Done bool
-	// Met: what it depends on is there; Unmet says what is not.
+	// Met: its dependencies are met; Unmet says which are not.
 	Met   bool
 	Unmet string
 	// Away says why its sandbox cannot run it now, in words that begin with "its sandbox";
-	// "": it can, or the service has none. What runs meanwhile stands still.
+	// "": it can, or the service has no sandbox. A run is suspended meanwhile.
 	Away string
-	// Starved says that the kernel has killed a process of this run for want of memory; "":
-	// it is not known to have.
+	// Starved says that the kernel killed a process of this run because memory ran out;
+	// "": no such kill is known.
 	Starved string
-	// Due: its time has come, and it has not been started for it yet.
+	// Due: its scheduled time has come, and it has not been started for that yet.
 	Due bool
-	// Look: what starts next is looked for first, as the declaration says: it may be there,
-	// and is adopted then.
+	// Look: before the next start, look for an existing process to adopt, as the
+	// declaration says.
 	Look bool
-	// Adopted is the process that this run is, if tend did not start it; nil: tend did, or
-	// there is none.
+	// Adopted is the process of this run, if tend did not start it; nil: tend did, or
+	// there is no run.
 	Adopted *Adopted `json:",omitempty"`
-	// AdoptedBy is the rule by which it was found; nil: there is none, or a caller has named
-	// it, or a former version has adopted it.
+	// AdoptedBy is the rule by which it was found; nil: there is none, a caller named it,
+	// or an earlier version adopted it.
 	AdoptedBy *config.Adopt `json:",omitempty"`
-	// Lines are the names of dependents whose line this run has written.
+	// Lines are the names of the dependents whose awaited line this run has written.
 	Lines []string
-	// Ending: it is to end once those that depend on it have; Leaving: and to be
-	// forgotten then. They are the set's.
+	// Ending: it ends once its dependents have ended; Leaving: it is then also forgotten.
+	// Set uses these fields.
 	Ending, Leaving bool
 
 	// Probes by Role.
 	Probes [roles]Probe
 	// Forked: the command has ended, and the service runs in its descendants.
 	Forked bool
-	// Then is what follows when the tree is gone.
+	// Then is the next step when the tree is gone.
 	Then then
 	// Hook is the one that the phase waits for: PreStart while it is Starting, PreStop
 	// and PostStop while it is Stopping. NoHook: it waits for the process.
 	Hook Hook
-	// Greeting: the hook PostStart of this run was asked for; Greeted: and it has ended.
+	// Greeting: the hook PostStart of this run was requested; Greeted: it has also ended.
 	Greeting, Greeted bool
-	// Foreign: another version of tend has stored it, and this one does not know all that
-	// it says. Nothing is done to the service, and the caller keeps what is stored as it is.
+	// Foreign: another version of tend stored the state, and this version does not
+	// understand all of it. Nothing is done to the service, and the caller keeps the
+	// stored state as it is.
 	Foreign bool `json:"-"`
 	// Last is the time of the newest event; Late: it came long after its deadline.
 	Last Time
 	Late bool
 }
 
-// Adopted is a process that tend did not start, by what names it for ever within a boot.
+// Adopted identifies a process that tend did not start, permanently within a boot.
 type Adopted struct {
 	PID int
 	// Start is when it started, in ticks since the boot, as /proc/PID/stat has it.
 	Start int64
-	// Leads: it leads its session, whose members are of its tree.
+	// Leads: it leads its session, so the members of the session belong to its tree.
 	Leads bool
 }
 
-// Probe is what is known by one of a service's probes.
+// Probe is the state of one of a service's probes.
 type Probe struct {
-	// Next is when to ask again; 0: not until the answer is there, or never.
+	// Next is the time of the next probe; 0: not before the current one has ended, or
+	// never.
 	Next Time
-	// Asked is when the question was put whose answer is awaited; 0: none is.
+	// Asked is the start of the running probe; 0: none runs.
 	Asked Time
-	// Seq numbers the questions. An answer with another number is too late.
+	// Seq numbers the probes. A result with another number is too late.
 	Seq int64
-	// OK: it has succeeded, and not failed too often since.
+	// OK: it has succeeded, and has not failed too often since.
 	OK bool
 	// Failures in a row; Doubts are those that did not count.
 	Failures, Doubts int
-	// Text is what the newest failure said.
+	// Text is the text of the newest failure.
 	Text string
 }
 
-// Role is what a probe is for.
+// Role is the purpose of a probe.
 type Role uint8
 
 const (
@@ -205,8 +208,8 @@ func (r Role) String() string {
 	return fmt.Sprintf("role(%d)", uint8(r))
 }
 
-// Unknown says what of a state that was stored has no meaning here, as another version of
-// tend has stored it; nil: nothing.
+// Unknown reports a part of a stored state that this version does not understand,
+// because another version of tend stored it; nil: none.
 func (s *State) Unknown() error {
 	switch {
 	case int(s.Phase) >= len(phaseNames):
@@ -233,8 +236,8 @@ func (s *State) Deadline() Time {
 	return next
 }
 
-// Rebase is for a state of an earlier boot, whose instants mean nothing now: nothing
-// that ran then runs, and all that was to happen happens now.
+// Rebase converts a state of an earlier boot, whose times are meaningless now: no run
+// of that boot is alive, and all pending deadlines are due now.
 func (s State) Rebase(now Time) State {
 	s.Since, s.Last, s.Restarts, s.Changes, s.Late = now, now, nil, nil, false
 	if s.Until != 0 {

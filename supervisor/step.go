@@ -27,8 +27,8 @@ type machine struct {
 	out []Effect
 }
 
-// Step returns what becomes of a service under rules r by an event, and what is to be
-// done, in this order. The state that it is given stays as it is.
+// Step returns the next state of a service with the declaration r after an event, and
+// the effects to carry out, in order. It does not modify s.
 func Step(r *config.Service, s State, ev Event) (State, []Effect) {
 	if s.Foreign {
 		return s, nil

@@ -12,8 +12,9 @@ import (
 	"github.com/tend-run/tend/process/box"
 )
 
-// Boxes makes boxes by the keeper. A request whose keeper dies before it answers goes to
-// the next one: a box that was made by then is found, and what was not is undone.
+// Boxes returns the engine that creates boxes through the keeper. If the keeper dies
+// before it answers a request, the request goes to the next keeper: a box that was
+// already created is found, and a half-created one is undone.
 func (m *Manager) Boxes() box.Engine { return boxes{m} }
 
 type boxes struct{ m *Manager }

@@ -16,17 +16,17 @@ import (
 	"github.com/tend-run/tend/spool"
 )
 
-// Boxed is the Root of a box: what starts there runs in it. Its Manager shows pids as
-// they are inside, and takes them so; one that is not known any more, of a
-// process that ended before this server began, is 0.
+// Boxed is the Root of a box: processes started there run in it. Its Manager shows and
+// accepts pids as they are inside the box. A pid that is no longer known, because the
+// process ended before this server started, is 0.
 type Boxed interface {
 	Root
 	// Box is set as the label wire.LabelBox of each process that starts there.
 	Box() box.ID
 }
 
-// In returns a Manager of the same processes, whose starts look users and paths
-// up in root. With a [Boxed] root they run in its box.
+// In returns a Manager of the same processes that looks up users and paths of its
+// starts in root. With a [Boxed] root its processes run in that box.
 func (m *Manager) In(root Root) process.Manager {
 	r := rooted{m, root}
 	if b, ok := root.(Boxed); ok {

@@ -1,12 +1,11 @@
 //go:build linux
 
-// Package client implements process.Manager over the local keeper: the server
-// side of the pair.
+// Package client implements process.Manager over the local keeper. The server uses it.
 //
-// Nothing here is the truth. What processes there are is on the board and in
-// the spool's journals; this package reads both when it opens, and keeps an
-// index. Output never passes through it: readers read the spool files, and are
-// woken when the board says that there is more.
+// This package holds no authoritative state. The board and the spool's journals say
+// which processes exist; the package reads both when it opens, and keeps an index.
+// Output never passes through it: readers read the spool files, and are notified when
+// the board reports new output.
 //
 // # Locks
 //
@@ -43,26 +42,24 @@ type Config struct {
 	// Environ is the daemon's environment, "K=V", for process.Inherit.
 	Environ []string
 	Log     *slog.Logger
-	// Budget bounds the bytes of all spools together; finished processes go
-	// first, oldest first. 0: 16 GiB, or a quarter of what the filesystem has
-	// free and the spools hold at the start if that is less.
+	// Budget limits the bytes of all spools together; finished processes are freed first,
+	// the oldest first. 0: 16 GiB, or, if that is less, a quarter of the filesystem's free
+	// space plus the size of the spools at the start.
 	Budget int64
-	// Keep is how many bytes of each output stream of a running process are kept
-	// at least, when its spec does not say; more where a reader is further behind,
-	// up to keeper.DefaultLimit. 0: 256 MiB, and 1 GiB while nobody reads the
-	// stream; a sixteenth of the machine's memory if that is less, and 64 MiB at
-	// least.
+	// Keep is the minimum number of bytes kept of each output stream of a running process,
+	// if its spec sets none; more are kept if a reader is further behind, up to
+	// keeper.DefaultLimit. 0: 256 MiB, and 1 GiB while nobody reads the stream; a
+	// sixteenth of the machine's memory if that is less, and 64 MiB at least.
 	Keep int64
-	// TTL is how long a finished process is kept when its spec does not say.
-	// 0: 24 hours.
+	// TTL is how long a finished process is kept if its spec sets no TTL. 0: 24 hours.
 	TTL time.Duration
-	// Sync is when output is forced to the disk if the spec does not say.
-	// SyncDefault: never.
+	// Sync is when output is synced to the disk if the spec does not set it. SyncDefault:
+	// never.
 	Sync process.Sync
-	// Rebuilt is called when the shared memory was damaged and the keeper has made
-	// it anew: all runs on, but what this Manager knows of running processes is
-	// void, and the caller opens another. A Manager without it lets their readers
-	// wait until it is closed.
+	// Rebuilt is called when the shared memory was damaged and the keeper has rebuilt it.
+	// All processes keep running, but this Manager's state of running processes is
+	// invalid, and the caller must open another Manager. Without Rebuilt their readers
+	// wait until the Manager is closed.
 	Rebuilt func()
 }
 
@@ -116,9 +113,9 @@ type Manager struct {
 
 var _ process.Manager = (*Manager)(nil)
 
-// Open connects to the keeper and returns; it waits for one that is just
-// starting. Finished processes are read from the spool meanwhile: a call about one
-// of them waits, and a call about a running process does not.
+// Open connects to the keeper and returns; it waits for a keeper that is starting.
+// Finished processes are read from the spool in the background: a call about one of
+// them waits, a call about a running process does not.
 func Open(ctx context.Context, cfg Config) (*Manager, error) {
 	run, err := rundir.Open(cfg.StateDir)
 	if err != nil {
@@ -165,7 +162,7 @@ func Open(ctx context.Context, cfg Config) (*Manager, error) {
 	return m, nil
 }
 
-// Close lets go of everything. Processes go on.
+// Close frees all resources of the Manager. Processes keep running.
 func (m *Manager) Close() error {
 	m.stop()
 	m.link.close()
@@ -340,13 +337,13 @@ func (m *Manager) running(yield func(*proc) bool) {
 	}
 }
 
-// Ping asks the keeper whether it is there. process.ErrUnavailable, with the reason,
-// if it does not answer within a short time.
+// Ping checks whether the keeper answers. If it does not within a short time, the error
+// is process.ErrUnavailable, with the reason.
 func (m *Manager) Ping(ctx context.Context) error { return m.link.ping(ctx) }
 
-// Facts about this machine, as the keeper found them: "name=detail" for a
-// promise that is kept, "name!reason" for one that is not. Of a keeper that does
-// not answer they are those that it reported last.
+// Facts returns facts about this machine, as the keeper found them: "name=detail" for a
+// promise that holds, "name!reason" for one that does not. If the keeper does not
+// answer, they are the last reported ones.
 func (m *Manager) Facts() []string {
 	h, err := m.link.askHello(context.Background())
 	if err == nil {

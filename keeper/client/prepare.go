@@ -18,15 +18,14 @@ import (
 	"github.com/tend-run/tend/spool"
 )
 
-// Root is the place that a process starts in, as its own processes see it: this
-// machine ([files.Machine]), or a sandbox. The server does not look for a user, a
-// directory or a program anywhere else.
+// Root is the environment in which a process starts, as its processes see it: this
+// machine ([files.Machine]), or a sandbox. The server looks up users, directories and
+// programs nowhere else.
 type Root interface {
-	// User finds a name, "uid" or "uid:gid"; "" is the user that processes run as
-	// which name none.
+	// User finds a name, "uid" or "uid:gid"; "" is the default user of processes.
 	User(name string) (files.User, error)
-	// Look calls look once, with the rights of a user inside, before it returns. An
-	// error means that nobody can act for that user.
+	// Look calls look once, with the rights of a user inside, before it returns. An error
+	// means that it is impossible to act for that user.
 	Look(ctx context.Context, u files.User, look func(stat func(path string) (fs.FileInfo, error))) error
 }
 

@@ -279,8 +279,8 @@ func roomy(dir string) bool {
 	return unix.Statfs(dir, &st) == nil && int64(st.Bavail)*st.Bsize >= enough && (st.Files == 0 || st.Ffree > 0)
 }
 
-// Usage is the number of processes known, the live ones among them, and the
-// bytes of output kept.
+// Usage returns the number of known processes, the number of live ones among them, and
+// the bytes of stored output.
 func (m *Manager) Usage() (known, live int, bytes int64) {
 	all, total, _ := m.usage(time.Now())
 	for _, u := range all {

@@ -14,10 +14,10 @@ import (
 	"github.com/tend-run/tend/process"
 )
 
-// UpgradeKeeper makes the keeper go on as the program at path, in place. It
-// returns when the keeper answers again. process.ErrUnsupported: this keeper
-// cannot do that; any other error: it goes on as it was, or as the anchor has
-// started it anew. Nothing is lost in any case.
+// UpgradeKeeper replaces the keeper in place by the program at path. It returns when
+// the keeper answers again. The error is process.ErrUnsupported if this keeper cannot
+// do that; with any other error the old keeper continues, or the anchor has restarted
+// it. Nothing is lost in any case.
 func (m *Manager) UpgradeKeeper(ctx context.Context, path string) error {
 	before := m.image()
 	rep, _, err := m.link.call(ctx, wire.OpUpgrade, wire.Upgrade{Path: path}, false)
