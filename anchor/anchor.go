@@ -1,33 +1,33 @@
 //go:build linux
 
-// Package anchor is the role that holds what must not close, and the launcher
-// in front of it.
+// Package anchor implements the role that holds the descriptors that must stay open,
+// and the launcher in front of it.
 //
 // # Anchor
 //
-// The anchor holds a duplicate of each descriptor whose closing would hurt a
-// process, and of the listening sockets. The keeper deposits them; see wire's vault
-// protocol. The anchor is the subreaper: when a keeper dies, its processes become
-// children of the anchor, which collects their exit statuses for the next keeper
-// (package orphan). It starts keeper and server again when they die. It does nothing
-// else, so it rarely needs a new version.
+// The anchor holds a duplicate of each descriptor that a process needs to stay open,
+// and of the listening sockets. The keeper deposits them; see wire's vault protocol.
+// The anchor is the subreaper: when a keeper dies, its processes become children of the
+// anchor, which collects their exit statuses for the next keeper (package orphan). The
+// anchor restarts keeper and server when they die. It does nothing else, so it rarely
+// needs a new version.
 //
 // # Launcher
 //
-// The launcher is the foreground process of `tend serve`: it holds the lock on
-// the state directory and the listening sockets, starts the anchor again when
-// that dies, reaps what falls to it, and turns SIGTERM into an orderly end. It
-// holds a mirror of the vault: the keeper deposits each descriptor with both,
-// so anchor and keeper (and the server) may be killed at the same instant. It
-// may be killed too: the others go on, and the next `tend serve` finds them.
+// The launcher is the foreground process of `tend serve`: it holds the lock on the
+// state directory and the listening sockets, restarts the anchor when it dies, reaps
+// orphans that are reparented to it, and turns SIGTERM into an orderly shutdown. It
+// holds a mirror of the vault: the keeper deposits each descriptor with both, so anchor
+// and keeper (and the server) may be killed at the same instant. The launcher may be
+// killed too: the others continue, and the next `tend serve` finds them.
 //
 // # When the anchor dies
 //
-// Nothing stops. The launcher starts another, which finds keeper and server by
-// the roles file, and asks the keeper (vault.sock) to deposit everything anew.
+// Nothing stops. The launcher starts another anchor, which finds keeper and server by
+// the roles file, and asks the keeper (vault.sock) to deposit everything again.
 //
-// Only the standard library and x/sys are imported, and neither net nor
-// os/exec: this role must stay small.
+// The package imports only the standard library and x/sys, and neither net nor os/exec,
+// because this role must stay small.
 package anchor
 
 import (

@@ -1,6 +1,6 @@
-// Command tend-keeper is the small binary of the roles that hold processes:
-// launcher, anchor and keeper. It is part of tend, which carries it and starts
-// it; nobody calls it by hand.
+// Command tend-keeper is the small binary of the roles that hold processes: launcher,
+// anchor and keeper. It is part of tend, which carries it and starts it; it is never
+// called by hand.
 package main
 
 import (

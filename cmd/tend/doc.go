@@ -10,10 +10,10 @@
 // daemon of the current user, on a unix socket, and "tend run" starts one if
 // there is none.
 //
-// "tend --help" has the exit statuses and the environment, and "tend help VERB" what a
-// verb does. With --json, stdout has JSON values and nothing else, and what is printed
-// on stderr is JSON, too: {"error", "code", "status"}, or {"notice"} for what is no
-// error. A verb that has no JSON form says so and ends with 2.
+// "tend --help" lists the exit statuses and the environment, and "tend help VERB"
+// describes a command. With --json, stdout has only JSON values, and stderr has JSON
+// too: {"error", "code", "status"}, or {"notice"} for messages that are not errors. A
+// command without a JSON form says so and exits with 2.
 //
 // This is the only package of the module that reads flags and environment.
 package main

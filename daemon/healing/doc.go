@@ -1,11 +1,12 @@
-// Package healing is the part of the server that has services repaired. It decides nothing
-// about a repair and changes no file of a project: it is told what is seen of services,
-// opens an episode when a restart is not enough (package healer says when), has a worker do
-// it (package healer/work), and says what becomes of it: in the API, and to a URL.
+// Package healing is the part of the server that manages repairs of services. It makes
+// no decisions about a repair and changes no file of a project. It receives notices
+// about services, opens an episode when a restart is not enough (package healer decides
+// when), starts a worker for it (package healer/work), and reports the result in the
+// API and to a URL.
 //
-// A worker is a process of tend with a fixed ID, so that it starts once and outlives every
-// death of a role. It is followed again by the next server. One that has died is followed
-// by another, which reads the journal and goes on or rolls back.
+// A worker is a process of tend with a fixed ID, so it starts once and survives the
+// death of any role. The next server follows it again. If the worker dies, another one
+// reads the journal and continues or rolls back.
 //
 // # Files in the directory
 //
@@ -15,8 +16,8 @@
 //	episodes/ID/          order.json, journal, inbox, transcript, diff: see package healer/work
 //	chats/ID/             order.json, journal, words: see packages healer/chat and healer/work
 //
-// A turn of a chat is worked on in the same way. At most one of a service is there.
+// A turn of a chat is handled in the same way. There is at most one for each service.
 //
-// At most one episode is under way, and the newest 50 are kept. What an older one
-// has left in the user's repository to take something back by hand goes with it.
+// At most one episode runs at a time, and the newest 50 are kept. When an older one is
+// removed, so is the data for a manual rollback that it left in the user's repository.
 package healing

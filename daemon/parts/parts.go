@@ -1,5 +1,5 @@
-// Package parts lists what the daemon's server does: the driver of its sandboxes
-// and the parts over it. It is the place to add one.
+// Package parts assembles the driver of the daemon's sandboxes and the parts of its
+// server. A new part is added here.
 //
 // # What callers show
 //
@@ -15,8 +15,7 @@
 //	a sandbox's envd                           X-Access-Token: the sandbox's own, or <token>
 //	a sandbox's ports                          nothing, or the token of its ports
 //
-// With a token the envd face starts as if /init had set it: there is no moment at
-// which it is open.
+// With a token the envd face starts as if /init had set the token, so it is never open.
 //
 // # Files in the state directory
 //

@@ -1,16 +1,17 @@
 // Package services is the part of the server that keeps declared services running: a
-// [run.Supervisor] over the processes of the machine and of its sandboxes, and what the
-// ServiceService of tend's own API is answered with. A server that dies leaves the
-// services up, and the next one goes on with them.
+// [run.Supervisor] over the processes of the machine and of its sandboxes, and the
+// answers of the ServiceService of tend's own API. When a server dies, the services
+// keep running, and the next server takes them over.
 //
-// A daemon has the services of one file at a time. Another file is refused while one of
-// its services is wanted or lives: it would end what it does not declare.
+// A daemon has the services of one file at a time. It refuses another file while one of
+// its services is wanted or alive, because the other file would end services that it
+// does not declare.
 //
 // # Files in the directory
 //
 //	NAME.json    a service, with its environment (0600); see package run
 //	file         the path of the file that declares them
 //
-// A record that cannot be read does not keep the server from serving: each call about
-// services says what is wrong then, and none is started or ended.
+// An unreadable record does not prevent the server from serving: each call about
+// services then reports the problem, and no service is started or ended.
 package services

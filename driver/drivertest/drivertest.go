@@ -1,4 +1,4 @@
-// Package drivertest is the suite that each sandbox driver passes:
+// Package drivertest is the conformance suite for sandbox drivers:
 //
 //	drivertest.Run(t, func(t *testing.T) driver.Driver { … })
 package drivertest

@@ -1,7 +1,6 @@
-// Package either makes one driver of two: one that isolates sandboxes from the
-// machine, and one whose sandboxes are the machine. [driver.Spec].Isolation says
-// which of them makes a sandbox. Each ability is that of the driver that has the
-// sandbox.
+// Package either combines two drivers: one that isolates sandboxes from the machine,
+// and one whose sandboxes are the machine itself. driver.Spec.Isolation decides which
+// one creates a sandbox. The abilities for a sandbox are those of its driver.
 package either
 
 import (

@@ -1,7 +1,7 @@
-// Package local is the sandbox driver that isolates: a sandbox has processes, files,
-// users and a network of its own, and limits, on this machine and without a container
-// engine. The kernel's part of it, a box, is made by the keeper (package process/box);
-// this package keeps the records, names and times, and reaches inside.
+// Package local is the sandbox driver with isolation: a sandbox has its own processes,
+// files, users, network and limits, on this machine and without a container engine. The
+// keeper creates the kernel's part of a sandbox, the box (package process/box); this
+// package keeps the records, names and times, and gives access to the inside.
 //
 // # On disk
 //
@@ -15,44 +15,45 @@
 //	<dir>/.snapshots/<id>.json  what is known of a snapshot
 //	<dir>/.templates/<id>.json  what is known of a template
 //
-// A record is not forced to the disk at once: a machine that loses power in the next
-// seconds forgets the creation, or the destruction, of a sandbox. Stop and Update
-// force it.
+// A record is not synced to the disk at once: if the machine loses power in the next
+// seconds, the creation or destruction of a sandbox is forgotten. Stop and Update sync
+// it.
 //
 // # Snapshots
 //
-// A snapshot is a layer of what a sandbox has written, and those below it. /run and
-// /dev/shm are memory of the sandbox and no part of it; nor are processes. The
-// directory of a sandbox in which nothing runs, and which has nothing in memory, is
-// moved to be the layer, and the sandbox goes on with an empty one: that takes as long
-// for a gigabyte as for a byte. One in which something runs stands still while its
+// A snapshot consists of a layer with everything that a sandbox has written, and the
+// layers below it. It does not contain processes, nor /run and /dev/shm, which are
+// memory. If nothing runs in the sandbox and it has nothing in memory, its directory is
+// moved to become the layer, and the sandbox continues with an empty one: this takes as
+// long for a gigabyte as for a byte. Otherwise the sandbox is frozen while its
 // directory is copied.
 //
-// A sandbox whose disk is limited is copied, too: what is on its disk cannot be moved to a
-// layer, which is on the machine's.
+// A sandbox with a disk limit is always copied, because files cannot be moved from its
+// disk to a layer, which is on the machine's disk.
 //
-// A seal that is cut short is finished when the sandbox is read or started again: its
-// directory is in the layer then (layer.Store.Sealed).
+// An interrupted seal is finished when the sandbox is read or started again: its
+// directory is then already in the layer (layer.Store.Sealed).
 //
 // # Templates
 //
-// A build does its steps in a sandbox of its own, which no list shows, and each step
-// leaves a layer. Its key is the sum of what led to it: the layer below, the step, the
-// hash of the files, user, directory and environment. A step with a key that is known is
-// not done again. A build does not outlive the server; its steps do, for a week.
+// A build runs its steps in a separate sandbox, which no list shows, and each step
+// leaves a layer. The key of the layer is computed from all its inputs: the layer
+// below, the step, the hash of the files, user, directory and environment. A step with
+// a known key is not repeated. A build does not survive the server; its steps do, for a
+// week.
 //
 // # A spare
 //
-// Run keeps one sandbox ready that nobody has asked for, if Config.Spare says so: with box
-// and network, and without a record. A creation without a name that asks for the same as
-// the one before writes the record.
+// If Config.Spare is set, Run keeps one spare sandbox ready, with box and network but
+// without a record. A creation without a name that has the same parameters as the
+// previous one takes the spare and writes its record.
 //
 // # Who dies when
 //
-// The box outlives server and keeper, and the next server finds it by its ID: a
-// record without a box is a stopped sandbox, a box without a record is ended. When the
-// machine is restarted, all sandboxes are stopped; those that were paused stay so,
-// without what was in their memory.
+// The box survives server and keeper, and the next server finds it by its ID: a record
+// without a box is a stopped sandbox, and a box without a record is ended. After a
+// restart of the machine all sandboxes are stopped; paused ones stay paused, but lose
+// their memory.
 //
 // # Locks
 //

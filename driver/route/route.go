@@ -1,19 +1,19 @@
-// Package route finds the sandbox that a request is for, as E2B's clients name
-// it:
+// Package route finds the sandbox of a request, which E2B's clients name in these ways:
 //
 //	https://49983-ID.DOMAIN/…          port and sandbox in the host name
 //	https://sandbox.DOMAIN/…           both in headers: E2b-Sandbox-Id, E2b-Sandbox-Port
 //	http://localhost:PORT/…            the same headers, or none
 //	http://49983-ID.localhost:PORT/…   as below a domain; browsers and curl find localhost themselves
 //
-// A host name below one of the configured domains names a sandbox that there is;
-// all else is an error. By other names, a server is also called by clients without an
-// ID, and by those that make one up: with E2B_DEBUG they send debug_sandbox_id. They get
-// [Router.Default]. No other ID does: what is meant for a sandbox must not run on the
-// machine, whatever is wrong with the ID.
+// A host name below one of the configured domains must name an existing sandbox;
+// everything else is an error. With other host names, clients may also send no ID, or a
+// placeholder: with E2B_DEBUG they send debug_sandbox_id. These requests get
+// [Router.Default]. Requests with any other ID never do: a request that is meant for a
+// sandbox must not run on the machine, whatever is wrong with its ID.
 //
-// A sandbox that is not ready is an error everywhere. One that traffic may wake is
-// found asleep; call [Target.Awake] once the caller is known to be allowed.
+// A sandbox that is not ready is an error everywhere. A paused sandbox that traffic may
+// resume is returned paused; call [Target.Awake] after the caller's permission was
+// checked.
 package route
 
 import (

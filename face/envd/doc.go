@@ -8,8 +8,8 @@
 //	server.Config{Parts: []part.Part{f}}
 //	defer f.Close()
 //
-// docs/protocols/envd.md says what is served, how it differs from the original
-// and which headers ask for more than the original has.
+// docs/protocols/envd.md lists the supported calls, the differences from the original,
+// and the headers for additional functions.
 //
 // # The hot path
 //
@@ -23,11 +23,11 @@
 //	                      │                └ HTTP/2, 1.0 ────────────── frameSink ── httpOutlet
 //	                      └── connect-go ───────────────── face.Stream ── messageSink
 //
-// All other requests (gzip, gRPC, half a message, a malformed header) go to
-// connect-go, so that refusals have one wording.
+// All other requests (gzip, gRPC, half a message, a malformed header) go to connect-go,
+// so that error messages are the same.
 //
-// A reader that stops reading holds its place in the spool and at most one
-// batch of small events (16 KiB), as large frames are made again when it goes on.
-// If a part of a frame was sent, the face holds the rest of it: retention may free
-// those bytes in the spool.
+// A reader that stops reading holds only its position in the spool and at most one
+// batch of small events (16 KiB), because large frames are rebuilt when it continues.
+// If a part of a frame was sent, the face holds the rest of it, because retention may
+// free those bytes in the spool.
 package envd

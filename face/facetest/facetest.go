@@ -1,5 +1,5 @@
-// Package facetest is the life of a process as every face must show it:
-// spawn, stream, drop, resume, signal, exit. A face runs it through a small
+// Package facetest is the conformance suite for faces. It tests the life cycle of a
+// process: spawn, stream, drop, resume, signal, exit. A face runs it through a small
 // adapter that speaks its wire protocol as a client:
 //
 //	facetest.Run(t, func(t *testing.T) facetest.Client { … })

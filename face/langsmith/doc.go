@@ -1,7 +1,7 @@
-// Package langsmith is the face that speaks the LangSmith sandbox protocol, so
-// that the unmodified langsmith SDKs of npm, PyPI and Go run commands here and
-// resume them at the byte where they were. docs/protocols/langsmith.md has the
-// facts; this comment has our own choices.
+// Package langsmith is the face for the LangSmith sandbox protocol: with it the
+// unmodified langsmith SDKs of npm, PyPI and Go run commands here and resume them at
+// the byte where they stopped. docs/protocols/langsmith.md describes the protocol; this
+// comment describes our own choices.
 //
 // # Control plane
 //
@@ -11,18 +11,17 @@
 //
 // # Commands
 //
-// A command is a process of the box. Its process ID is made of the box's ID
-// and the command_id, so that "execute" is get-or-create for any number of
-// clients, over restarts of every role, without a table of our own: the
-// process manager starts an ID once. What else must be known later is in the
-// process's labels.
+// A command is a process of the box. Its process ID consists of the box's ID and the
+// command_id, so "execute" is get-or-create for any number of clients, also after
+// restarts of any role, and this face needs no table: the process manager starts an ID
+// once. Other data that is needed later is in the process's labels.
 //
 // # Offsets
 //
-// Offsets count the bytes of the UTF-8 text that was sent, see package
-// transcode. The map from text to raw offsets of a running or finished command
-// is shared by its connections; it is kept in Config.Dir when it would be slow
-// to make again, and otherwise made again from the spool.
+// Offsets count the bytes of the UTF-8 text that was sent, see package transcode. The
+// connections of a running or finished command share the map from text to raw offsets.
+// The map is stored in Config.Dir if it would be slow to rebuild, and otherwise rebuilt
+// from the spool.
 //
 // # Frames
 //

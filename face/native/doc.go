@@ -11,23 +11,23 @@
 // for three heartbeats may treat the connection as dead. Messages of Read, Run
 // and Events that are at hand together are sent together.
 //
-// The offset -1 ("now") of Read is resolved before the reader is opened and
-// sent in the hello, so that a client that loses the stream can come back to
-// where it began.
+// The offset -1 ("now") of Read is resolved before the reader is opened and sent in the
+// hello, so that a client that loses the stream can resume at its start.
 //
 // # Sandboxes
 //
-// A call of the ProcessService or the ViewService with the header Tend-Sandbox is
-// for the processes of the sandbox with that ID or name. One that there is not is
-// not_found, and a header that is empty or comes twice invalid_argument: no call
-// that names a sandbox reaches the machine. An ability that the driver lacks is
+// A call of the ProcessService or the ViewService with the header Tend-Sandbox is for
+// the processes of the sandbox with that ID or name. For an unknown sandbox the error
+// is not_found; for an empty or repeated header it is invalid_argument: no call that
+// names a sandbox reaches the machine. If the driver lacks an ability, the error is
 // unsupported. A call of the FileService without the header is for the machine.
 //
 // # Files by plain HTTP
 //
-// A browser cannot send a stream of messages, and puts what it downloads on the disk only if it
-// comes as it is. So there are, with the query "path" and "user" and the header Tend-Sandbox as in
-// the FileService, and errors in Connect's form:
+// A browser cannot send a stream of messages, and it can save a download to the disk
+// only if it comes as a plain body. So there are these routes, with the query "path"
+// and "user" and the header Tend-Sandbox as in the FileService, and with errors in
+// Connect's form:
 //
 //	GET /tend.v1.FileService/Content  a file, or ranges of it. The ETag is its version
 //	PUT /tend.v1.FileService/Content  makes the body the file, at once and as a whole; one that
@@ -39,12 +39,12 @@
 //	GET /tend.v1.FileService/Archive  a directory as a tar; what could not be read is listed in
 //	                                  its last entry
 //
-// A browser that is led there runs nothing of what it gets: it is an attachment without a type,
-// and in a sandbox of the browser's.
+// A browser that opens such a URL executes nothing of the file: it is an attachment
+// without a type, in a sandbox of the browser.
 //
 // # Limits
 //
-// A message has at most 16 MiB; each field has the bounds of the domain, and
-// what exceeds them is refused with the name of the field. Compressed requests
-// are refused: a few bytes could stand for gigabytes.
+// A message has at most 16 MiB. Each field has the limits of the domain types, and a
+// field that exceeds them is refused by name. Compressed requests are refused, because
+// a few bytes could expand to gigabytes.
 package native

@@ -1,5 +1,5 @@
-// Package page serves the page of tend at /ui/: its files, which the program
-// carries inside (dist, built from packages/page), and the login.
+// Package page serves the page of tend at /ui/: its files, which are embedded in the
+// program (dist, built from packages/page), and the login.
 //
 // # Login
 //
@@ -13,14 +13,14 @@
 //	                    needed, whether this request has one, and whether that reads alone
 //	DELETE /ui/session  logs out
 //
-// A request of the page to the API shows both: the cookie, and the proof in the
-// header Tend-Page. The cookie alone is not enough. A browser sends it to
-// every port of a host, so another server on this machine may see it; and it sends it
-// with requests that other pages make. The proof is kept by origin, which a port is
-// part of, and no other page can send its header.
+// A request of the page to the API carries both the cookie, and the proof in the header
+// Tend-Page. The cookie alone is not enough. A browser sends it to every port of a
+// host, so another server on this machine may see it; and it sends it with requests
+// that other pages make. The browser stores the proof for one origin, which includes
+// the port, and no other page can send its header.
 //
-// A session lasts for a week, outlives the server, and ends by logging out and when the
-// server's token becomes another one. A code logs in once, within a minute; the
-// server that made it must live. One that is made for it logs in to read alone: package
-// server admits such a session to routes that say that they only read.
+// A session lasts for a week, survives the server, and ends with a logout or when the
+// server's token changes. A code logs in once, within a minute; the server that issued
+// it must still be alive. A read-only code creates a read-only session: package server
+// admits it only to routes that declare that they only read.
 package page

@@ -1,6 +1,7 @@
 //go:build linux
 
-// Package account says what a process must be given to run as a user.
+// Package account looks up the ids, groups and variables that a process needs to run as
+// a user.
 package account
 
 import (

@@ -1,5 +1,5 @@
-// Package cleansignals gives a program, and so all that it starts, the signals
-// of a login: nothing ignored, nothing blocked.
+// Package cleansignals gives a program, and so all its children, the signal state of a
+// login: nothing ignored, nothing blocked.
 //
 // Both are inherited over exec(2). Go resets what it handles in a child, but
 // passes on what was ignored (by nohup, or by a shell's &) and what was blocked

@@ -1,8 +1,8 @@
-// Package doctor judges a machine and a daemon: what is well, what is weaker here than
-// it could be, what is broken, and the command that mends it. It looks at what no role
-// of tend looks at: limits, capabilities, the filesystem and the clock. What the roles
-// try by themselves ([Promise], the layers of the driver) it takes from them, and
-// probes nothing a second time.
+// Package doctor checks a machine and a daemon: what is in order, what is weaker here
+// than it could be, what is broken, and the command that fixes it. It checks what no
+// role of tend checks: limits, capabilities, the filesystem and the clock. For what the
+// roles test themselves ([Promise], the layers of the driver) it uses their results,
+// and probes nothing twice.
 package doctor
 
 // State is how a thing is.

@@ -1,9 +1,8 @@
 // Package lazyregexp holds regular expressions in package variables that are compiled
-// when they are first used. Each role and each call of the command line begins with all
-// that the program is linked from: what is compiled at package level costs every one of
-// them time and memory, also where nothing ever looks for it. In a test program an
-// expression is compiled at once, so that one that is wrong ends the tests of its
-// package.
+// when they are first used. Each role and each call of the command line initializes all
+// packages of the program: an expression compiled at package level costs each of them
+// time and memory, even if it is never used. In a test program an expression is
+// compiled at once, so that an invalid one fails the tests of its package.
 package lazyregexp
 
 import (

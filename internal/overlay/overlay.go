@@ -1,7 +1,8 @@
-// Package overlay builds the options of overlay mounts. Whoever mounts one takes them from
-// here, so that each machine's overlays are alike: a distribution, or the administrator, sets
-// other defaults (CONFIG_OVERLAY_FS_INDEX, /sys/module/overlay/parameters/index and so on), and
-// with some of them the kernel refuses what tend does, or writes it down otherwise.
+// Package overlay builds the options of overlay mounts. All code that mounts one takes
+// the options from here, so that overlays are alike on every machine: a distribution,
+// or the administrator, may set other defaults (CONFIG_OVERLAY_FS_INDEX,
+// /sys/module/overlay/parameters/index and so on), and with some of them the kernel
+// refuses what tend does, or stores it differently.
 package overlay
 
 import "strings"

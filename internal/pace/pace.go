@@ -1,6 +1,6 @@
-// Package pace says how long tests, and programs that try a daemon, wait before they look
-// again for what no event reports, and waits. Who looks often takes CPU from what they wait for; who
-// looks seldom notices late.
+// Package pace implements polling for tests, and for programs that test a daemon, where
+// no event reports a change. Polling too often takes CPU from the awaited work; polling
+// too rarely notices it late.
 package pace
 
 import (

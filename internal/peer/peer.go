@@ -2,8 +2,8 @@
 // from this machine: on a unix socket, and on TCP, where both ends are local
 // sockets if the address is a loopback one.
 //
-// The answer is about the user that made the socket. A peer that is not found
-// has no user: the caller must refuse it.
+// The answer is the user that created the socket. If a peer is not found, its user is
+// unknown, and the caller must refuse it.
 package peer
 
 import (

@@ -2,9 +2,9 @@
 // old content or the new one, never a part.
 //
 // File does not wait for the disk, and so costs microseconds where Synced costs
-// milliseconds. It is for facts that a power loss makes worthless anyway: where
-// the daemon listens, who plays which role. Lock is for a file that is changed by what
-// was in it.
+// milliseconds. It is for facts that a power loss makes worthless anyway: where the
+// daemon listens, which process has which role. Lock is for a file whose new content
+// depends on the old one.
 package replace
 
 import (

@@ -1,6 +1,6 @@
-// Package scene is what tests do with processes again and again. A step
-// that does not succeed ends its test, after two minutes at the latest; what is
-// wanted and is not so fails it.
+// Package scene holds common steps of tests with processes. A step that does not
+// succeed ends its test, after two minutes at the latest; an unmet expectation fails
+// it.
 package scene
 
 import (

@@ -36,6 +36,6 @@
 // there is none. The question for all is answered by any number of datagrams, and
 // NLMSG_DONE ends the last one, with a negative errno if they are not all.
 //
-// What comes from another process than the kernel, has another sequence, or does not end
-// where its length says, is an error: an answer is whole, or it is none.
+// A message that comes from a process other than the kernel, has another sequence, or
+// does not end at its length, is an error: an answer is used only if it is complete.
 package sockdiag

@@ -1,7 +1,6 @@
-// Package tendpb converts between the domain words of package process and the
-// messages of tend.v1. The server's native face and the Go SDK share it, so
-// that both directions of each conversion and the table of errors stand side
-// by side.
+// Package tendpb converts between the domain types of package process and the messages
+// of tend.v1. The server's native face and the Go SDK share it, so that both directions
+// of each conversion and the table of errors stand side by side.
 //
 // Enumerations have the same numbers on both sides; a test checks that.
 // Conversions to messages never fail. Conversions from messages check what the

@@ -1,4 +1,4 @@
-// Package typo measures how far a word is from one that may have been meant.
+// Package typo measures the distance of a word from a probably intended one.
 package typo
 
 // Distance is how many letters have to be changed, put in or left out, or exchanged

@@ -1,5 +1,5 @@
-// Package webhook sends a message to a URL until it is taken: what the reports of the
-// healer and the hooks of exits have in common.
+// Package webhook sends a message to a URL until it is accepted. The healer's reports
+// and the exit hooks use it.
 package webhook
 
 import (

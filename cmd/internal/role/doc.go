@@ -1,7 +1,7 @@
-// Package role is the command line of the roles that hold processes:
-// launcher, anchor, keeper, and the child that waits at a gate. Two programs
-// have it: tend-keeper, the small binary that `make build` puts into tend; and
-// tend itself, for a tend that was built without it.
+// Package role implements the command line of the roles that hold processes: launcher,
+// anchor, keeper, and the child that waits at a gate. Two programs use it: tend-keeper,
+// the small binary that `make build` embeds in tend; and tend itself, if it was built
+// without that binary.
 package role
 
 import (

@@ -1,5 +1,5 @@
-// Package template reads build files: what a template of sandboxes is made from, as
-// text. A build file has one instruction a line:
+// Package template reads build files, which describe how to build a template of
+// sandboxes. A build file has one instruction on each line:
 //
 //	# a comment, as every line that begins with #
 //	FROM    host | NAME[:TAG] | dir:PATH | tar:PATH
@@ -11,16 +11,17 @@
 //	START   command line
 //	READY   command line
 //
-// FROM is the first instruction and may be left out: then it is the template base, as
-// with "FROM host". NAME is another template; dir: is a directory and tar: an archive
-// with a whole root, relative to the build file. START runs in each sandbox that is made
-// from the template, and READY ends with 0 when that is up; each at most once.
+// FROM is the first instruction and may be omitted: then the base is the template base,
+// as with "FROM host". NAME is another template; dir: is a directory and tar: an
+// archive with a whole root, relative to the build file. START runs in each sandbox
+// that is created from the template, and READY exits with 0 when START is ready; each
+// may appear at most once.
 //
-// Words of ENV, COPY, WORKDIR and USER are separated by blanks; a word with blanks stands
-// in "double quotes", in which \" and \\ are a quote and a backslash. RUN, START and
-// READY take the rest of the line as it is. A line that ends with a backslash goes on
-// with the next one. Sources of COPY are paths below the directory of the build file, and
-// may have the patterns of path.Match in their last name.
+// Words of ENV, COPY, WORKDIR and USER are separated by blanks; a word with blanks
+// stands in "double quotes", in which \" and \\ are a quote and a backslash. RUN, START
+// and READY take the rest of the line as it is. A line that ends with a backslash
+// continues on the next one. Sources of COPY are paths below the directory of the build
+// file, and may have the patterns of path.Match in their last name.
 //
-// Nothing else is known: an error says in which line and column.
+// Everything else is an error, which names line and column.
 package template

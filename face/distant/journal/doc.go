@@ -1,7 +1,7 @@
-// Package journal keeps on disk what a session of distant's native transport
-// must not forget: which frames were sent, which requests were answered, what
-// is streamed from where. It holds no output: a frame of output is a range of a
-// spool, and is made again from there.
+// Package journal stores on disk the state of a session of distant's native transport
+// that must survive: which frames were sent, which requests were answered, which
+// streams are open and their positions. It holds no output: a frame of output is a
+// range of a spool, and is rebuilt from there.
 //
 // # Files
 //
@@ -28,8 +28,8 @@
 //	10    search as JSON: id and origin, ended or not
 //	11    write as JSON: which of this session's bytes of input a request brought
 //
-// Each record is appended with one write, before the frame that it describes is
-// sent. A kill between two instructions therefore loses nothing: at worst a
-// frame is noted that was not sent, and the client says so when it resumes. A
-// torn record at the end of a segment ends it.
+// Each record is appended with one write, before the frame that it describes is sent.
+// Therefore a kill between two instructions loses nothing: at worst a frame is recorded
+// that was not sent, and the client reports that when it resumes. A torn record at the
+// end of a segment ends it.
 package journal

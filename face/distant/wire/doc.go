@@ -8,9 +8,9 @@
 // A request payload is a map with the key "type". Package distant
 // defines the fields: this package knows values, not messages.
 //
-// [Value] is read lazily: a value is checked for form once, when the message
-// arrives, and decoded when a field is asked for, so that a message of many
-// megabytes costs no tree. [Writer] appends.
+// [Value] is read lazily: its form is checked once, when the message arrives, and a
+// field is decoded when it is requested, so that a message of many megabytes needs no
+// tree in memory. [Writer] appends.
 //
 // # MessagePack as distant writes it (do not change)
 //

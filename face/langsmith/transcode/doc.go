@@ -10,19 +10,18 @@
 //
 //	text offset = raw offset + 2 × (replaced bytes before it)
 //
-// and the text of a raw stream does not depend on how the stream was cut into
-// pieces: sequences do not overlap, so the three bytes before a byte and the three
-// behind it decide what it belongs to. Up to three bytes at the end
-// of what there is may still become a character; they are held back ([Settled])
-// until more bytes come or the stream ends.
+// and the text of a raw stream does not depend on how the stream was cut into pieces:
+// sequences do not overlap, so the three bytes before a byte and the three after it
+// decide what it belongs to. Up to three bytes at the current end may still become a
+// character; they are held back ([Settled]) until more bytes come or the stream ends.
 //
-// These rules are part of the wire protocol: clients resume by text offsets, and
-// the server that they come to may not be the one that sent them. Do not change them.
+// These rules are part of the wire protocol: clients resume by text offsets, possibly
+// at another server than the one that sent them. Do not change them.
 //
 // # The map
 //
-// [Map] keeps the number of replaced bytes at some raw offsets. Where nothing
-// was replaced two points describe any distance; where something was there is
-// a point at least every 64 KiB of raw bytes, so that an offset is found by a
-// binary search and a look at 64 KiB at most.
+// [Map] stores the number of replaced bytes at some raw offsets. Where nothing was
+// replaced, two points describe any distance; elsewhere there is a point at least every
+// 64 KiB of raw bytes, so an offset is found by a binary search and a scan of at most
+// 64 KiB.
 package transcode

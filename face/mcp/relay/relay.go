@@ -1,7 +1,7 @@
 // Package relay speaks MCP on stdin and stdout and passes each message on to /mcp of a
-// server (package face/mcp), which has the tools. It keeps calls over the death of the
-// server: each has a key, and one whose answer breaks off is asked for again, so that
-// it is made once and answered once.
+// server (package face/mcp), which has the tools. Its calls survive the death of the
+// server: each call has a key, and a call whose answer breaks off is repeated under it,
+// so it is executed once and answered once.
 package relay
 
 import (
