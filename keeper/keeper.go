@@ -1,43 +1,43 @@
 //go:build linux
 
-// Package keeper owns the processes: it spawns them, moves their output into
-// the spool, feeds their stdin, reaps them and ends them. It knows no protocol
-// but package wire's, and no policy but the limits in a spec.
+// Package keeper owns the processes: it spawns them, moves their output into the spool,
+// feeds their stdin, reaps them and ends them. It knows only the protocol of package
+// wire, and no policy except the limits in a spec.
 //
 // # What it holds
 //
-// For each process a few integers (see proc): no goroutine, no buffer. One
-// epoll instance watches all pipes and pidfds; a fixed number of workers takes
-// events from it, each armed once (EPOLLONESHOT), so that a worker blocked in
-// the filesystem's writeback stalls nobody else.
+// For each process a few integers (see proc): no goroutine, no buffer. One epoll
+// instance watches all pipes and pidfds; a fixed number of workers takes events from
+// it, each armed once (EPOLLONESHOT), so that a worker blocked in the filesystem's
+// writeback does not block other processes.
 //
 // # Why nothing is lost when it is killed
 //
-// Bytes move by splice(2) from the pipe to an explicit offset of the spool
-// file: a kill is taken between system calls, or inside splice at a page
-// border where exactly the bytes written were consumed. The next keeper goes
-// on at the file's size. All descriptors are also in two vaults, the anchor's
-// and the launcher's, so no pipe breaks meanwhile; the board (package board) is
-// a memfd in the same vaults. Exit statuses of processes whose keeper died are
-// collected by the anchor or the launcher, whose children they become (package
-// orphan).
+// Bytes move by splice(2) from the pipe to an explicit offset of the spool file: a kill
+// takes effect between system calls, or inside splice at a page boundary where exactly
+// the written bytes were consumed. The next keeper continues at the file's size. All
+// descriptors are also in two vaults, the anchor's and the launcher's, so no pipe
+// breaks meanwhile; the board (package board) is a memfd in the same vaults. Exit
+// statuses of processes whose keeper died are collected by the anchor or the launcher,
+// whose children they become (package orphan).
 //
 // # From one keeper to the next
 //
-// There is one way to take over (takeOver), after a death and after an upgrade. In
-// the order in which things happen:
+// There is one way to take over (takeOver), after a death and after an upgrade. These
+// files implement it, in the order of the steps:
 //
-//	freeze.go     for an upgrade, everything comes to a stand
-//	upgrade.go    and another program is executed in place
-//	handover.go   with the numbers of the descriptors, and what is on no disk
-//	hold.go       the lock of the role, also when children of a dead keeper have it
+//	freeze.go     for an upgrade: all work stops
+//	upgrade.go    the new program is executed in place
+//	handover.go   it gets the numbers of the descriptors, and the state that is not on disk
+//	hold.go       the lock of the role, even if children of a dead keeper still hold it
 //	takeover.go   the descriptors of the keeper before, handed over or from the vaults
 //	rebuild.go    its board, made anew if it is damaged
 //	restore.go    each process that was started
 //	halfstart.go  each process whose start was under way
 //
-// After a death the spool is repaired (spool.RecoverFrom) and compared with the board. A
-// keeper that handed over stood still, so that both are whole. Nothing else differs.
+// After a death the spool is repaired (spool.RecoverFrom) and compared with the board.
+// A keeper that handed over had stopped its work, so both are consistent. There is no
+// other difference.
 //
 // # Order of announcements
 //

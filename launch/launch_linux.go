@@ -1,6 +1,6 @@
-// Package launch turns `tend serve` into the launcher role: it opens the
-// listening sockets, takes the lock on the state directory, and replaces the
-// program by the small binary that keeps the roles alive.
+// Package launch turns `tend serve` into the launcher role: it opens the listening
+// sockets, takes the lock on the state directory, and executes in its place the small
+// binary that keeps the roles alive.
 package launch
 
 import (

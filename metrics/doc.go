@@ -1,9 +1,9 @@
 // Package metrics counts what the server does and serves it to Prometheus.
 //
-// It wraps a [process.Manager]: give the wrapped one to the faces and every
-// start and every reader is seen, without any other package knowing what
-// Prometheus is. Facts that the manager knows anyway (processes, bytes) are
-// asked for when somebody scrapes, and cost nothing in between.
+// It wraps a [process.Manager]: give the wrapped one to the faces, and it counts every
+// start and every reader; no other package needs to know Prometheus. Values that the
+// manager knows anyway (processes, bytes) are read at each scrape, and cost nothing in
+// between.
 //
 //	tend_build_info{version}                 1
 //	tend_start_seconds                       histogram: a call of Start that succeeded
@@ -21,6 +21,6 @@
 //	tend_http_refused_total{reason}          requests refused: connections, requests, token, reader, peer, origin
 //	tend_http_panics_total                   requests that a bug ended
 //
-// The byte counters add up what each scrape finds new. What a process wrote
-// after the last scrape before it was removed is not in them.
+// The byte counters add the increase since the previous scrape. They miss bytes that a
+// process wrote between the last scrape and its removal.
 package metrics

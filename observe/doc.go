@@ -1,22 +1,21 @@
-// Package observe answers what a process is doing, from the outside: it waits
-// for conditions ([Wait]), lists the tree of a process ([Tree]), the TCP ports
-// it listens on ([Listening]), tells who gets the connections to an address
-// ([Answering]) and whether it waits for input ([Input]).
+// Package observe finds out from the outside what a process is doing: it waits for
+// conditions ([Wait]), lists the tree of a process ([Tree]) and the TCP ports that it
+// listens on ([Listening]), finds the process that gets the connections to an address
+// ([Answering]), and whether a process waits for input ([Input]).
 //
-// A Wait takes part in nothing. It reads the output as any reader does, at its
-// own pace, and looks at /proc; the process notices neither. It has no
-// goroutine: everything happens in the caller's, and ends with the caller's
-// context.
+// A Wait is passive. It reads the output like any reader, at its own pace, and reads
+// /proc; neither affects the process. It has no goroutine: everything happens in the
+// caller's goroutine, and ends with the caller's context.
 //
 // # What the probes can know
 //
-// The tree is every process of the leader's session and all descendants that
-// still hang together. A descendant that made a session of its own and whose
-// parent died is not found this way; only a cgroup can tell of it, so the
-// members of the leader's cgroup count too if it is not its parent's.
+// The tree is every process of the leader's session and all descendants whose chain of
+// parents is intact. This misses a descendant that created its own session and whose
+// parent died; only a cgroup can find it. So the members of the leader's cgroup count
+// too, if that is not also its parent's cgroup.
 //
-// Waiting for input is read from /proc/PID/task/TID/syscall, which needs the
-// right to trace the process. A process counts when it is blocked
+// Whether a process waits for input is read from /proc/PID/task/TID/syscall, which
+// needs the right to trace the process. A process counts when it is blocked
 //
 //   - in read(2) on the leader's stdin pipe or terminal: certain;
 //   - in the same with a terminal in canonical mode that does not echo, as

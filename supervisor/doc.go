@@ -20,19 +20,22 @@
 //
 // # What always holds
 //
-//   - A start is numbered (Run). There is never a second one while anything of the
-//     first may live: a start follows the news that the tree of the one before is gone.
-//     If it is not known whether a start succeeded, it is repeated with the same number,
-//     and the caller gives each number one process ID. So it starts once.
-//   - A run that tend did not start (Adopted) is looked for only where somebody asks for the
-//     service, and never after tend has started one: what follows it is tend's own.
-//   - What nobody wants is not started. Events about an earlier Run change nothing.
-//   - At most Max restarts are made within a window of time, however long it ran in
-//     between. What comes beyond is a failure that is reported, not another start.
-//   - Time in which nothing could be done is no failure. If an event comes long after
-//     the deadline before it, then supervisor, service or machine stood still: all
-//     deadlines move, and the answers of probes that were on their way do not count.
-//   - What its sandbox does to a service is no failure of it either: while that is paused
-//     the service is asked nothing and its deadlines wait; what ended with it is started
-//     again when it is there.
+//   - A start is numbered (Run). There is never a second run while any process of the
+//     first may be alive: a start happens only after the report that the tree of the
+//     previous run is gone. If it is unknown whether a start succeeded, it is repeated
+//     with the same number, and the caller gives each number one process ID. So it
+//     starts once.
+//   - The supervisor looks for a run that tend did not start (Adopted) only when the
+//     service is requested, and never after tend has started a run: all later runs are
+//     tend's own.
+//   - A service that is not wanted is not started. Events about an earlier Run change
+//     nothing.
+//   - At most Max restarts are made within a time window, however long each run lasted.
+//     After that the service has failed, which is reported, and is not started again.
+//   - Time in which nothing could run is not a failure. If an event comes long after
+//     the deadline before it, then supervisor, service or machine was suspended: all
+//     deadlines move, and results of probes that were running do not count.
+//   - Changes of its sandbox are not failures of a service either: while the sandbox is
+//     paused, the service is not probed and its deadlines wait; a service that ended
+//     with its sandbox is started again when the sandbox is back.
 package supervisor

@@ -1,14 +1,14 @@
 //go:build linux
 
-// Package board is the shared memory in which the keeper shows the server how far
-// each live process has come. It is a memfd that the anchor keeps, so
-// it survives the death of either.
+// Package board is the shared memory in which the keeper publishes the progress of each
+// live process for the server. It is a memfd that the anchor holds, so it survives the
+// death of either.
 //
 // # Why
 //
-// The keeper must never wait for the server. A store to shared memory cannot
-// block, coalesces by itself, costs no system call, and is still there when a
-// server that was killed comes back: it maps the board and knows everything.
+// The keeper must never wait for the server. A store to shared memory cannot block,
+// coalesces by itself, costs no system call, and survives the server: the next server
+// maps the board and knows everything.
 //
 // # Layout (version 1; little-endian words in native order, 64-byte aligned)
 //
@@ -22,9 +22,9 @@
 //	64      2048  dirty: one bit a slot, set by the keeper, taken by the server
 //	4096    256*n slots
 //
-// A slot belongs to one process from before its directory is made until the
-// server has retired it. gen counts its owners: a reader that copies a slot
-// compares gen before and after.
+// A slot belongs to one process, from before the creation of its directory until the
+// server has retired it. gen counts its owners: a reader that copies a slot compares
+// gen before and after.
 //
 //	offset  size  what                                         written by
 //	0       4     gen                                          keeper

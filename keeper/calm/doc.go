@@ -1,15 +1,14 @@
 // Package calm keeps Go's monitor thread from running more than a role needs.
 //
-// While anything happens in a Go program its monitor looks every 20 µs whether a
-// thread is stuck in a system call. In roles that do little but short system
-// calls, and wait in between, this was a third of all they cost, and each look
-// took the core from the process that the role waited for. The monitor's sleeps
-// get a longer timer slack (prctl(2), PR_SET_TIMERSLACK). The keeper also gets a
-// few more of what Go calls processors, so that a thread which comes back from a
-// system call finds one though the monitor has not taken it from another yet.
-// [Loop] keeps a thread that only waits in system calls from being taken for one
-// that runs all the time.
+// While a Go program is active, its monitor checks every 20 µs whether a thread is
+// stuck in a system call. In roles that mostly make short system calls and wait in
+// between, this was a third of their total cost, and each check took the core from the
+// process that the role waited for. So this package gives the monitor's sleeps a longer
+// timer slack (prctl(2), PR_SET_TIMERSLACK). The keeper also gets a few more of Go's
+// processors (P), so that a thread that returns from a system call finds a free one
+// before the monitor has retaken one from another thread. [Loop] prevents a thread that
+// only waits in system calls from being treated as one that runs all the time.
 //
-// Slack is inherited by threads and by programs. Call [Thread] before a fork or
-// an exec, so that programs get what was there before.
+// Threads and programs inherit the slack. Call [Thread] before a fork or an exec, so
+// that programs get the original value.
 package calm

@@ -1,45 +1,45 @@
 //go:build linux
 
-// Package cgroup gives each process of the keeper a cgroup v2 of its own. The
-// group finds the whole tree of a process, ends it, says when it is empty, and
-// carries the limits of memory, processes and CPU.
+// Package cgroup gives each process of the keeper its own cgroup v2. With the group the
+// keeper finds the whole tree of a process, kills it, learns when it is empty, and sets
+// the limits of memory, processes and CPU.
 //
 // # The directories
 //
-// Find makes one directory for the keeper below the cgroup that it runs in, or
-// below the mount point where that cannot be written. It is beside the keeper's own
-// group where the one around both was delegated (user.delegate, by systemd): only there
-// can controllers of v2 be switched on, as no process is in the group around them. Each slot of the keeper
-// has a directory pN in it. No controller is needed to find, end and watch a
-// tree, so the "unified" tree beside v1 controllers is enough. Limits need the
-// controller of each, in whatever version it is: see Tree.Limit.
+// Find creates one directory for the keeper below the cgroup that it runs in, or below
+// the mount point if that group is not writable. If the parent of the keeper's own
+// group was delegated (user.delegate, by systemd), the directory is created beside the
+// keeper's group: v2 controllers can only be enabled there, because the parent contains
+// no process. Each slot of the keeper has a directory pN in it. Finding, killing and
+// watching a tree needs no controller, so the "unified" tree beside v1 controllers is
+// enough. Each limit needs its controller, of either version: see Tree.Limit.
 //
 // # One directory, many processes
 //
-// A slot's directory is used by one process after the other: making and removing
-// a directory takes a tenth of the time of a start. There are two exceptions:
+// Successive processes reuse a slot's directory, because creating and removing a
+// directory takes a tenth of the time of a start. There are two exceptions:
 //
-//   - A group that was killed is not used again. Recent kernels (seen on 6.18)
-//     also kill whatever is cloned into a group that was killed before. Its
-//     directory is removed, and made anew at the next Open. A keeper that takes
-//     over does not know which were killed: see Distrust.
+//   - A killed group is not reused. Recent kernels (seen on 6.18) also kill every
+//     process that is cloned into a group that was killed before. Its directory is
+//     removed, and created again at the next Open. A keeper that takes over does not
+//     know which groups were killed: see Distrust.
 //   - Limits are lifted before the next process uses the group (Limit).
 //
 // # Limits by cgroup v1
 //
-// A controller that is one of v1 has a hierarchy of its own. A process with a limit of it
-// has a directory there, pN.GENERATION behind the name of the tree, or in that of its box.
-// The child joins before its program begins, by a file that was opened for it (Own). The
-// directory is of one process alone, and is removed after it (Unlimit). A keeper that takes
-// over finds those that there are, and removes those of which nothing lives (Sweep).
+// Each v1 controller has its own hierarchy. A process with a v1 limit has a directory
+// there, pN.GENERATION below the directory of the tree, or of its box. The child joins
+// before its program starts, by a file that was opened for it (Own). The directory
+// belongs to one process, and is removed after it (Unlimit). A keeper that takes over
+// finds the existing directories, and removes those without live processes (Sweep).
 //
 // # Boxes
 //
-// The groups of processes in a sandbox lie in a directory of the sandbox's own (Nest), so
-// that it has limits, stands still and ends as a whole.
+// The groups of processes in a sandbox are in the sandbox's own directory (Nest), so
+// that the sandbox is limited, frozen and killed as a whole.
 //
-// A tree that cannot be had (no mount, no permission, clone3 refused) is a Tree
-// whose methods return ErrNone; Why says the reason.
+// If no tree is available (no mount, no permission, clone3 refused), the methods of the
+// Tree return ErrNone; Why returns the reason.
 //
 // All methods may be called concurrently.
 package cgroup

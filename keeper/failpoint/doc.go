@@ -1,11 +1,9 @@
-// Package failpoint names the places in the roles where a death is most
-// interesting, and lets a test have a role die at each, at a passage of its
-// choice.
+// Package failpoint names the critical places in the roles, and lets a test make a role
+// die at each of them, at a chosen passage.
 //
-// In a release nothing of it exists: [Hit] is empty and is inlined away. Built
-// with the tag tend_failpoint, a role maps a file in the run directory of its
-// state directory at its start, if a test has made one ([Create]), and looks at
-// it at each point.
+// A release contains none of this: [Hit] is empty and is inlined away. A role built
+// with the tag tend_failpoint maps a file in the run directory of its state directory
+// at its start, if a test has created one ([Create]), and checks it at each point.
 //
 // # The file
 //

@@ -1,20 +1,19 @@
 //go:build linux
 
-// Package feed moves input from its memfd to the process. Server and keeper
-// both do it: the server right after it has written, so that input costs no
-// switch to the keeper; the keeper when the pipe was full, and whenever a
-// server died.
+// Package feed moves input from its memfd to the process. Both server and keeper do
+// this: the server directly after it has written, so that input needs no switch to the
+// keeper; the keeper when the pipe was full, and after the death of a server.
 //
-// Input waits in a memfd at the stream's own offsets; the board says how much
-// of it is accepted. It is spliced from the memfd's file position to the pipe.
-// The kernel advances the position with the bytes it moved, and all roles hold
-// the same open file, so input is delivered exactly once whoever dies: no role
-// has to remember how far it got. A terminal cannot be spliced to from a file,
-// so a staging pipe, shared in the same way, stands between.
+// Input waits in a memfd at the stream's own offsets; the board says how much of it is
+// accepted. It is spliced from the memfd's file position to the pipe. The kernel
+// advances the position by the moved bytes, and all roles hold the same open file, so
+// input is delivered exactly once whichever role dies: no role has to remember its
+// position. A terminal cannot be spliced to from a file, so a staging pipe, shared in
+// the same way, stands between.
 //
-// One role feeds at a time: its pid is in the feeder word of the slot. After a role
-// has cleared the word, it looks once more whether input was accepted meanwhile, so
-// none stays behind. The keeper clears the word of a server that died.
+// One role feeds at a time: its pid is in the feeder word of the slot. After a role has
+// cleared the word, it checks once more whether input was accepted meanwhile, so none
+// is left behind. The keeper clears the word of a dead server.
 package feed
 
 import (

@@ -1,5 +1,5 @@
-// Package grace measures the time that others are given to do something. Time in which the
-// whole machine stood still counts for next to nothing: they could not do it either.
+// Package grace measures grace periods for other processes. Time in which the whole
+// machine was suspended counts almost nothing, because the others could not run either.
 package grace
 
 import (

@@ -1,9 +1,9 @@
 //go:build linux
 
-// Package memory makes the files in memory that the roles share, and seals them:
-// a program that opens one of them again, by /proc/PID/fd, cannot do with it what
-// its owners never do. A mapped file that is cut short ends all that touch it by
-// SIGBUS; with [FixedSize] nobody can cut it.
+// Package memory creates the memory files that the roles share, and seals them: a
+// program that reopens one of them through /proc/PID/fd cannot perform operations that
+// the owners never perform. If a mapped file is truncated, every process that touches
+// it dies by SIGBUS; with [FixedSize] nobody can truncate it.
 package memory
 
 import (

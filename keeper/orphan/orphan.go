@@ -4,9 +4,9 @@
 // role's processes.
 //
 // When a keeper dies, its processes become children of the nearest subreaper: the
-// anchor or the launcher. Only this role can collect their exit statuses then, and
-// it appends them here. The next keeper learns of an exit from the pidfd, and looks
-// the status up.
+// anchor or the launcher. Then only this role can collect their exit statuses, and it
+// appends them here. The next keeper learns of an exit from the pidfd, and looks up the
+// status.
 //
 // # Format
 //

@@ -1,9 +1,9 @@
-// Package rest has a role give memory back once it has nothing to do.
+// Package rest returns a role's memory to the kernel when the role is idle.
 //
-// A Go program that does nothing does not collect either: it keeps the heap and the stacks
-// that its busiest moment took. A [Rest] is told of each use of the role. Some seconds after
-// the last one it has the kernel get back what is not needed now, once. Then nothing runs
-// until the next use: a role that nobody uses is not woken for it.
+// An idle Go program does not collect garbage: it keeps the heap and the stacks of its
+// busiest moment. The role notifies a [Rest] of each use. Some seconds after the last
+// use, [Rest] returns the unneeded memory to the kernel, once. Then nothing runs until
+// the next use, so an idle role is not woken.
 package rest
 
 import (

@@ -1,7 +1,7 @@
 //go:build linux
 
-// Package rundir is the directory in which the roles find each other: sockets,
-// the lock and small files. It is <state>/run, 0700; the spools are beside it.
+// Package rundir manages the directory in which the roles find each other: sockets, the
+// lock and small files. It is <state>/run, 0700; the spools are beside it.
 package rundir
 
 import (

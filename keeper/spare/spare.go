@@ -1,17 +1,16 @@
 //go:build linux
 
-// Package spare keeps directories ready for processes that are still to start.
+// Package spare prepares directories for future processes.
 //
-// Making a directory and its journal can cost more than the fork: the filesystem
-// looks for two free inodes. So some are made beforehand, by a goroutine of its
-// own (Fill). A start only takes one (Take) and renames it to the id of its
-// process (Settle). They are made in batches, each in a parent of its own
-// (".spare-PID-N" in the spool): making a directory holds the lock of its parent
-// for long, and a rename needs that lock.
+// Creating a directory and its journal can cost more than the fork, because the
+// filesystem searches for two free inodes. So a separate goroutine creates some in
+// advance (Fill). A start only takes one (Take) and renames it to the ID of its process
+// (Settle). They are created in batches, each batch in its own parent (".spare-PID-N"
+// in the spool), because creating a directory holds the lock of its parent for long,
+// and a rename needs that lock.
 //
-// Between Take and Settle the process already runs, and its spec is in the
-// journal of the spare directory. So a keeper that takes over looks there, too
-// (Dirs).
+// Between Take and Settle the process already runs, and its spec is in the journal of
+// the spare directory. So a keeper that takes over also looks there (Dirs).
 package spare
 
 import (

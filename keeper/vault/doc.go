@@ -5,25 +5,24 @@
 //
 // # The holders
 //
-// The anchor and the launcher (the mirror) each hold all descriptors that must
-// not close: of each process its pipes or terminal, its pidfd and the input that
-// waits; and, of no process, the board and the keeper's sockets. A deposit goes
-// to both before a start is answered. So the keeper may die together with either
-// one of them. The messages are in package wire.
+// The anchor and the launcher (the mirror) each hold all descriptors that must stay
+// open: for each process its pipes or terminal, its pidfd and its pending input; and
+// also the board and the keeper's sockets. A deposit goes to both before a start is
+// answered. So the keeper may die together with either one of them. The messages are in
+// package wire.
 //
 // # Deposits never wait
 //
-// A holder that does not take a deposit is dead, stopped or slow. A new epoch
-// begins then, and a goroutine hands every process over again as soon as there is
-// a holder that listens. Until it reaches a process, the changes of that process
-// are not sent: its descriptors go as a whole, with the epoch noted, under the
-// lock of the process.
+// A holder that does not accept a deposit is dead, stopped or slow. Then a new epoch
+// begins, and a goroutine sends every process again as soon as a holder listens. Until
+// it reaches a process, changes of that process are not sent: its descriptors are then
+// sent together, marked with the epoch, under the lock of the process.
 //
 // # A new keeper
 //
-// Fetch returns what a former keeper left. Covers says whether that is enough to
-// go on with a process, Merge adds what the other holder has.
+// Fetch returns the descriptors that a previous keeper left. Covers says whether they
+// are enough to continue a process; Merge adds those of the other holder.
 //
-// The methods of a Client may be called concurrently, but for Fetch, FetchRest
-// and DiscardRest, which belong to the beginning.
+// The methods of a Client may be called concurrently, except Fetch, FetchRest and
+// DiscardRest, which belong to the takeover.
 package vault

@@ -1,5 +1,6 @@
-// Package onexit is how a process asks for something at its end, which the daemon does at
-// least once, whoever of tend dies: by labels, whose meaning package daemon/exits specifies.
+// Package onexit defines the labels with which a process requests actions at its end.
+// The daemon performs them at least once, whichever role of tend dies; package
+// daemon/exits specifies their meaning.
 package onexit
 
 import (

@@ -16,8 +16,8 @@
 // [Main] plays it. So the manager must start its processes on the machine of
 // the test.
 //
-// Nothing in the suite measures time: it waits for facts, and a subtest fails
-// when its deadline of one minute passes without them. The subtests run in
-// parallel and use names, tags and ids of their own, so that the manager may be
-// shared and may know other processes.
+// The suite never measures time: it waits for facts, and a subtest fails when its
+// deadline of one minute passes without them. The subtests run in parallel and use
+// unique names, tags and IDs, so the manager may be shared and may know other
+// processes.
 package processtest

@@ -1,4 +1,4 @@
-// Package config reads tend.yaml, the file in which services are declared.
+// Package config reads tend.yaml, the file that declares services.
 //
 //	services:
 //	  db:
@@ -12,20 +12,19 @@
 //	    health: {http: "http://localhost:3000/health", interval: 2s, timeout: 1s}
 //	    restart: on-failure
 //
-// The file is YAML 1.2, and so JSON too. It is read strictly: a key that nobody
-// knows, a value of the wrong kind or out of its bounds, a dependency on a service
-// that there is not, and a cycle of dependencies are refused. All that is wrong is
-// reported at once, each [Problem] with its line and column, and with the key that
-// was probably meant.
+// The file is YAML 1.2, and so JSON too. It is read strictly: an unknown key, a value
+// of the wrong kind or out of range, a dependency on an unknown service, and a cycle of
+// dependencies are refused. All problems are reported at once, each [Problem] with its
+// line and column, and with the key that was probably meant.
 //
-// A scalar is taken as it is written: VERSION: 1.10 is the text "1.10", and on, no
-// and 0755 are no booleans and no numbers where a text is asked for. Nothing in the
-// file is expanded: a command that needs a variable is a line, which the shell
-// expands, and secrets are in files that env_file names. Keys of the top level that
-// begin with "x-" are passed over; they may hold anchors for others.
+// A scalar is used as it is written: VERSION: 1.10 is the text "1.10", and on, no and
+// 0755 are neither booleans nor numbers where a text is expected. Nothing in the file
+// is expanded: a command that needs a variable must be a line, which the shell expands,
+// and secrets belong in files that env_file names. Top-level keys that begin with "x-"
+// are ignored; they may hold anchors for others.
 //
-// The types below are the one source of all of it: a tag has a field's key, its
-// default, its bounds and what it means. [Schema] is the same as JSON schema, and
+// The types below are the single source of all this: a tag has a field's key, its
+// default, its bounds and its meaning. [Schema] returns the same as JSON schema, and
 // [Reference] as a table for people.
 //
 // A duration is a number with a unit (500ms, 2s, 1m30s); a plain number is seconds.

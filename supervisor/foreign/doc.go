@@ -5,13 +5,13 @@
 //	Procfile         lines NAME: COMMAND
 //	process-compose  YAML with the key processes
 //
-// What has no equivalent becomes a comment beside the service, and is returned as a note:
-// nothing is dropped in silence. Defaults that differ are written down, so that a program
-// is ended as it is used to: pm2 sends SIGINT and waits for 1.6 s.
+// A setting without an equivalent becomes a comment beside the service, and is returned
+// as a note: nothing is dropped silently. Defaults that differ are written explicitly,
+// so that a program is ended as it expects: pm2 sends SIGINT and waits for 1.6 s.
 //
-// [Project] makes one of what lies in the directory of a project: its scripts, lock files,
-// the framework.
+// [Project] generates a tend.yaml from the files in a project's directory: its scripts,
+// lock files, the framework.
 //
-// Nothing is run and no file is read here; whether a script is there is asked of the
-// caller.
+// The package runs nothing and reads no file; it asks the caller whether a script
+// exists.
 package foreign

@@ -1,17 +1,17 @@
-// Package watch tells when files change that globs name, by the kernel's notices. It
-// wakes up when something changes, and at no other time.
+// Package watch reports changes of files that match globs, using the kernel's
+// notifications. It wakes up only when something changes.
 //
-// A glob is relative to a directory. One that names a directory stands for all below it:
-// src is src/** too. Links are not followed. What these name never counts, nor what is
-// below: .git and node_modules anywhere, *.log, and what editors put beside a file for
-// the time of saving it. A changed mode, owner or time is no change.
+// A glob is relative to a directory. A glob that names a directory also stands for
+// everything below it: src is also src/**. Links are not followed. These never count,
+// nor anything below them: .git and node_modules anywhere, *.log, and the temporary
+// files of editors. A changed mode, owner or time is not a change.
 //
-// The directory is one of this machine (Open), or of a sandbox (OpenIn); what is told is the
-// same.
+// The directory is on this machine (Open), or in a sandbox (OpenIn); the reports are
+// the same.
 //
-// A Sum says what the files are at a moment, so that changes are found of a time in which
-// nobody watched.
+// A Sum describes the files at one moment, so that changes during a time without a
+// watcher are found.
 //
-// Changes that follow each other closely are one. Directories that are made, moved,
-// removed and made again are followed, the first one too.
+// Changes in quick succession are merged. Directories that are created, moved, removed
+// and created again are followed, including the first one.
 package watch
