@@ -99,9 +99,9 @@ type Size struct{ Cols, Rows uint16 }
 // Resize is a new size for a terminal.
 type Resize struct {
 	To Size
-	// Only, if not nil, is the size that the terminal must have now; otherwise its size is
-	// not changed. So a client that leaves can restore the size that it found, unless
-	// somebody has changed it since.
+	// Only, if not nil, is the size that the terminal must have; with another
+	// one it stays as it is. A client that leaves gives back the size that it
+	// found, unless somebody has changed it since.
 	Only *Size
 }
 
