@@ -78,7 +78,7 @@ type anchor struct {
 	vaultConn chan struct{} // closed when the last keeper's deposits are all read; guarded by mu
 }
 
-// Run serves until it is told to shut down.
+// Run serves until it is asked to shut down.
 func Run(cfg Config) (err error) {
 	run, err := rundir.Open(cfg.StateDir)
 	if err != nil {
@@ -331,9 +331,9 @@ func (a *anchor) serveVault(sock int) {
 	}()
 }
 
-// connectKeeper asks a living keeper to deposit everything here, unless it ends
-// first. The launcher's mirror has it all meanwhile. If that keeper has ended, another
-// one may answer: it hands everything to who connected last, so that connection is kept.
+// connectKeeper asks a living keeper to deposit everything here, unless it ends first.
+// Meanwhile the launcher's mirror has everything. If that keeper has ended, another one
+// may answer: it sends everything to the newest connection, so that connection is kept.
 func (a *anchor) connectKeeper(pid int, ended <-chan struct{}) {
 	for range 1000 {
 		sock, err := a.run.Dial(rundir.VaultSocket, unix.SOCK_SEQPACKET)
@@ -389,9 +389,9 @@ func (a *anchor) startServer() (int, error) {
 	return pid, serr
 }
 
-// keepProgram holds the server's program open, so that a server can be started
-// though its file was moved or removed: `go run` removes what it has built when
-// it ends. a.mu is held.
+// keepProgram holds the server's program open, so that a server can be started even if
+// its file was moved or removed: `go run` removes the built program when it ends. a.mu
+// is held.
 func (a *anchor) keepProgram(fd int) {
 	if a.program >= 0 {
 		unix.Close(a.program)
@@ -444,9 +444,10 @@ func (a *anchor) shutdown(keep bool) {
 	}
 }
 
-// endProcesses has a keeper end all processes and boxes, and itself. Nobody else can. If
-// there is none at this moment, or it dies at that, another one is started. How one ends
-// that a former anchor started is not known here: another one looks for what is left.
+// endProcesses makes a keeper end all processes and boxes, and itself. Only a keeper
+// can do this. If there is none at this moment, or it dies during this, another one is
+// started. The exit status of a keeper that a previous anchor started is unknown here,
+// so another keeper then looks for leftovers.
 func (a *anchor) endProcesses() {
 	late := time.Now().Add(keeperGrace)
 	for pause := firstPause; ; pause *= 2 {

@@ -106,7 +106,7 @@ func (a *anchor) command(words []string, fds []int) (out []string, send []int, e
 // Client talks to the anchor of a state directory.
 type Client struct {
 	run *rundir.Dir
-	// patient clients wait for an anchor that stands still.
+	// patient clients wait for an anchor that is stopped.
 	patient bool
 }
 
@@ -120,7 +120,7 @@ const (
 // ErrNotRunning: no anchor lives on the state directory.
 var ErrNotRunning = errors.New("no tend runs on this state directory")
 
-// Dial finds the anchor. ErrNotRunning if there is none.
+// Dial connects to the anchor. If there is none, the error is ErrNotRunning.
 func Dial(stateDir string) (*Client, error) {
 	run, err := rundir.Open(stateDir)
 	if err != nil {

@@ -224,10 +224,10 @@ func (l *launcher) stop(chld <-chan os.Signal, ended <-chan struct{}) {
 	}
 }
 
-// ready waits until the anchor answers or has ended. A signal before that would end the
-// anchor alone, and not the roles that it is to end; and a launcher that came meanwhile
-// would find the sockets in use, and nobody to ask for them. It reports false if late
-// fires first.
+// ready waits until the anchor answers or has ended. A signal before that would end
+// only the anchor, and not the roles that it must end; and another launcher that starts
+// meanwhile would find the sockets in use, and no anchor to get them from. It reports
+// false if late fires first.
 func (l *launcher) ready(chld <-chan os.Signal, ended <-chan struct{}, late <-chan time.Time) bool {
 	answers := make(chan struct{})
 	go func() { // the answer of one that stands still may not come at all

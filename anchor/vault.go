@@ -20,12 +20,12 @@ type vault struct {
 	items map[wire.Ref]*item // guarded by mu
 }
 
-// item is what is held of one process, by kind.
+// item holds the descriptors of one process, by kind.
 type item struct {
 	fds map[byte]int
-	// old: from before the last VaultMark. The next put takes its place as a
-	// whole; VaultSweep forgets it. Until then it is as good as any: there is
-	// no moment in which a keeper that dies would find less than it had.
+	// old: from before the last VaultMark. The next put replaces it as a whole; VaultSweep
+	// removes it. Until then it is still valid, so a keeper that takes over never finds
+	// less than its predecessor had.
 	old bool
 }
 

@@ -97,8 +97,8 @@ func (r *roles) metrics() map[string]metrics.Role {
 // finalTime bounds how long the last processes are asked for.
 const finalTime = time.Second
 
-// final reports whether the daemon ends for good, and all processes with it: the
-// keeper has ended, and left none.
+// final reports whether the whole daemon ends with all processes: the keeper has ended
+// and left none.
 func (a *admin) final() bool {
 	if now, err := a.roles.get(); err != nil || now.keeper.PID != 0 {
 		return false

@@ -121,8 +121,8 @@ func hostname() string {
 	return name
 }
 
-// instance tells this daemon from others, and is the same for all of its servers. It shows
-// nothing of the path.
+// instance distinguishes this daemon from others, and is the same for all its servers.
+// It does not reveal the path.
 func instance(stateDir string) string {
 	sum := sha256.Sum256([]byte(hostname() + "\x00" + stateDir))
 	return hex.EncodeToString(sum[:8])

@@ -7,8 +7,8 @@ import (
 	"github.com/tend-run/tend/process"
 )
 
-// used says that the server is used when a process is started, whoever starts it: for
-// services there is no request.
+// used reports use of the server when a process starts, whoever starts it, because a
+// start of a service is not a request.
 type used struct {
 	process.Manager
 	rest *rest.Rest

@@ -21,9 +21,9 @@ import (
 // rolesName is the file in the state directory that counts starts of roles.
 const rolesName = "roles.json"
 
-// roles asks the anchor for the daemon's own processes and counts how
-// often they changed. The count outlives the server, which cannot see its own
-// death, and begins anew with each anchor.
+// roles asks the anchor for the daemon's own processes and counts how often they
+// changed. The count survives the server, which cannot see its own death, and starts
+// again with each anchor.
 type roles struct {
 	stateDir string
 	log      func(error)

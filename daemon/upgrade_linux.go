@@ -19,8 +19,7 @@ import (
 // upgrade says which roles to replace.
 type upgrade struct {
 	server, keeper bool
-	// binary is the new program; empty: what lies where the running one came
-	// from.
+	// binary is the new program; empty: the file that the running one was started from.
 	binary string
 }
 

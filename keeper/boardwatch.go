@@ -12,13 +12,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Whoever writes to the board from outside has to open it first, by its name in /proc.
-// inotify(7) tells of an open. A lease of fcntl(2) tells whether somebody else has the
-// board open to write: it is refused then. So the keeper looks at the board at once when
-// somebody opens it, and then each second for as long as others may write to it, because
-// the kernel does not tell of writes through a mapping. It also looks a second after
-// something has happened, which finds what a role has done to its own board. While nothing
-// happens, nothing acts on the board, and the keeper sleeps.
+// A program that writes to the board from outside must first open it, by its name in
+// /proc. inotify(7) reports the open. A lease of fcntl(2) is refused while another
+// program has the board open for writing. So the keeper checks the board at once when
+// somebody opens it, and then every second while others may write to it, because the
+// kernel does not report writes through a mapping. It also checks a second after any
+// event, which finds damage by the roles themselves. While nothing happens, nothing
+// acts on the board, and the keeper sleeps.
 const (
 	// checkEvery is the time between two looks at a board that others have open, and
 	// from the first event after a look to the next look.
@@ -90,9 +90,9 @@ func (w *boardWatch) wait(most time.Duration) (opened bool) {
 	}
 }
 
-// watchOpens has a worker told when somebody opens the board. It opens it once
-// to see that the kernel does tell; if not, or if the user has all the inotify
-// instances that the machine allows, it returns why.
+// watchOpens notifies a worker when somebody opens the board. It opens the board once
+// to check that the kernel reports it; if not, or if the user already has all allowed
+// inotify instances, it returns the reason.
 func (k *Keeper) watchOpens() error {
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
 	if err != nil {
@@ -110,7 +110,7 @@ func (k *Keeper) watchOpens() error {
 	return nil
 }
 
-// proveOpens watches a file, and sees that an open of it is told.
+// proveOpens watches a file, and checks that an open of it is reported.
 func proveOpens(inotify int, path string) error {
 	if _, err := unix.InotifyAddWatch(inotify, path, unix.IN_OPEN); err != nil {
 		return fmt.Errorf("inotify: %w", err)
@@ -126,7 +126,7 @@ func proveOpens(inotify int, path string) error {
 	return nil
 }
 
-// drain takes what inotify has to tell, and reports whether there was something.
+// drain reads all inotify events, and reports whether there were any.
 func drain(inotify int) bool {
 	var events [64 * unix.SizeofInotifyEvent]byte
 	n, err := unix.Read(inotify, events[:])
@@ -137,17 +137,18 @@ func (k *Keeper) armBoard(op int) error {
 	return unix.EpollCtl(k.ep, op, k.boards.inotify, &unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLONESHOT, Fd: onBoard})
 }
 
-// boardIsOurs reports whether nobody else can write to the board, and has the next
-// open told. It is called a second after an open, so that many cost little.
+// boardIsOurs reports whether no other program can write to the board, and enables the
+// notification of the next open. It is called a second after an open, so that many
+// opens cost little.
 func (k *Keeper) boardIsOurs() bool {
 	drain(k.boards.inotify) // what is opened from here on is told
 	return k.armBoard(unix.EPOLL_CTL_MOD) == nil && !openElsewhere(k.board.FD())
 }
 
-// openElsewhere reports whether somebody may have opened a file in memory to write
-// to it, which they can for as long as they have it open or mapped. The one who made
-// it, and those who were given its descriptor, do not count: the kernel gave no write
-// access to an inode for them. Where it did, the answer is always true.
+// openElsewhere reports whether another program may have opened a memory file for
+// writing; it can write as long as it has the file open or mapped. The creator, and
+// programs that got its descriptor, do not count, because the kernel did not grant them
+// write access to the inode. On kernels that did, the answer is always true.
 func openElsewhere(fd int) bool {
 	if _, err := unix.FcntlInt(uintptr(fd), unix.F_SETLEASE, unix.F_RDLCK); err != nil {
 		return true

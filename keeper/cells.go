@@ -35,8 +35,8 @@ type cells struct {
 	ruleset int            // of Landlock; 0: not made yet; guarded by mu
 }
 
-// inhabited is a box with its programs. Who starts one holds mu for reading; who makes,
-// freezes or ends the box holds it for writing.
+// inhabited is a box with its programs. Starting a program holds mu for reading;
+// creating, freezing or ending the box holds it for writing.
 type inhabited struct {
 	id     box.ID
 	ending atomic.Bool  // nothing starts any more
@@ -65,8 +65,8 @@ const MaxBoxes = 8192
 // endWait bounds how long an end waits for the kernel.
 const endWait = 10 * time.Second
 
-// findCells takes over the boxes of a keeper before. Before any process is restored: what
-// runs in a box has its group there.
+// findCells takes over the boxes of the previous keeper. It runs before any process is
+// restored, because processes in a box have their groups there.
 func (k *Keeper) findCells() {
 	k.cells = cells{all: map[box.ID]*inhabited{}, of: map[uint32]*inhabited{}, room: make(chan struct{}, mostAtOnce)}
 	if k.scripts == nil {
@@ -280,8 +280,8 @@ func (k *Keeper) networkCell(id box.ID) (*wire.CellInfo, *wire.Error) {
 	return &wire.CellInfo{Info: b.info()}, nil
 }
 
-// network makes the network, so that nobody runs in the empty one that all boxes begin
-// in. b.mu is held for reading.
+// network creates the network, so that no program runs in the empty one that all boxes
+// begin with. b.mu is held for reading.
 func (b *inhabited) network() *wire.Error {
 	if b.frozen {
 		return &wire.Error{Code: wire.CodeBoxFrozen}
@@ -301,7 +301,7 @@ func (b *inhabited) info() box.Info {
 	return b.cell.Info()
 }
 
-// freezeCell has all programs stand still, or go on.
+// freezeCell freezes or thaws all programs.
 func (k *Keeper) freezeCell(id box.ID, frozen bool) *wire.Error {
 	b, werr := k.inhabit(id)
 	if werr != nil {

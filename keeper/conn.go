@@ -49,7 +49,7 @@ func (k *Keeper) accept() {
 	})
 }
 
-// acceptAnchors waits for an anchor that was started anew beside this keeper.
+// acceptAnchors waits for a new anchor that was started while this keeper runs.
 func (k *Keeper) acceptAnchors() {
 	l, err := k.run.Listen(rundir.VaultSocket, unix.SOCK_SEQPACKET)
 	if err != nil {
@@ -90,8 +90,8 @@ func (c *conn) serve() {
 	}
 }
 
-// keep leaves what was read beyond the last frame, without the room that a
-// large frame took.
+// keep keeps the bytes read beyond the last frame, and frees the buffer of a large
+// frame.
 func (c *conn) keep(rest []byte) {
 	if cap(c.buf) > 1<<16 && len(rest) < 4096 {
 		c.buf = append(make([]byte, 0, 4096), rest...)
@@ -206,8 +206,8 @@ func (c *conn) handle(f wire.Frame) {
 	}
 }
 
-// target is the process that a request is about. nil: there is none, or the
-// request cannot be read (err), and that is answered.
+// target returns the process of a request. nil: there is none, or the request is
+// malformed (err); then the answer was already sent.
 func (c *conn) target(number uint64, ref wire.Ref, err error) *proc {
 	if err != nil {
 		c.answer(number, invalid(err), nil)

@@ -24,9 +24,9 @@ func (k *Keeper) onPidfd(p *proc) {
 	}
 	var info unix.Siginfo
 	var usage unix.Rusage
-	// The exit is written down before it is reaped: a keeper that dies in between
-	// leaves the status to the next one. WALL: who starts inside a box and is killed
-	// before its exec has no signal for its end.
+	// The exit is recorded before the process is reaped: if the keeper dies in between,
+	// the next one still finds the status. WALL: a process that starts inside a box and is
+	// killed before its exec sends no signal at its end.
 	err := unix.Waitid(unix.P_PIDFD, p.pidfd, &info, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT|unix.WALL, &usage)
 	switch {
 	case err == unix.ECHILD:
@@ -90,7 +90,7 @@ func (k *Keeper) awaitStatus(p *proc) {
 	}
 }
 
-// killedChild is the code of a shell that ends because what it ran was killed.
+// killedChild is the exit code of a shell whose program was killed.
 const killedChild = 128 + int(unix.SIGKILL)
 
 // exit makes the exit a fact: what the pipes held first, then the journal,
@@ -315,8 +315,8 @@ func (k *Keeper) finish(p *proc) {
 	k.vaults.Drop(&p.vaulted, p.ref)
 }
 
-// setTimeout kills what scope says when CLOCK_BOOTTIME reaches a time. Nobody can
-// set that clock, and the time is on the board: so neither a changed clock nor the
+// setTimeout kills the processes in scope when CLOCK_BOOTTIME reaches a time. That
+// clock cannot be set, and the time is on the board, so neither a clock change nor the
 // death of a role moves a timeout. The keeper ends the process even while no server
 // runs.
 func (k *Keeper) setTimeout(p *proc, bootNS int64, scope process.Scope) {

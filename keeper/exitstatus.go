@@ -28,8 +28,8 @@ func siginfoBytes(info *unix.Siginfo) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(info)), unsafe.Sizeof(*info))
 }
 
-// pidfdExit asks the kernel for the exit status kept with a pidfd (Linux
-// 6.15); nil where it cannot tell.
+// pidfdExit asks the kernel for the exit status kept with a pidfd (Linux 6.15); nil if
+// the kernel does not know it.
 func pidfdExit(pidfd int) *process.Exit {
 	info := unix.PidfdInfo{Mask: unix.PIDFD_INFO_EXIT}
 	if err := unix.IoctlPidfdInfo(pidfd, &info); err != nil || info.Mask&unix.PIDFD_INFO_EXIT == 0 {

@@ -12,10 +12,10 @@ import (
 	"github.com/tend-run/tend/process"
 )
 
-// A process that has exited is final when its tree is gone. A stray that may be of the
-// tree, or of another one, because nothing tells whose it is, may live for ever. So the
-// server says when a process is about to be removed, and the keeper decides what that
-// waits for:
+// A process that has exited is final when its tree is gone. A stray of unknown origin,
+// which may belong to this tree or to another one, may live forever. So the server
+// announces when a process is about to be removed, and the keeper decides what the
+// removal waits for:
 //
 //   - for those in the group and the strays that are known to be the process's;
 //   - for the end of its output: who has it open is of the tree, or was given it;
@@ -29,8 +29,8 @@ const forgetWait = 2 * time.Second
 // mostNamed bounds how many processes an answer names.
 const mostNamed = 8
 
-// forget makes a process final that the server is about to remove, or says what it waits
-// for.
+// forget makes a process final that the server is about to remove, or returns what it
+// waits for.
 func (k *Keeper) forget(p *proc) *wire.Error {
 	for g := grace.New(forgetWait); !p.mu.TryLock(); time.Sleep(time.Millisecond) {
 		if g.Over() {
@@ -55,7 +55,7 @@ func (k *Keeper) forget(p *proc) *wire.Error {
 	return &wire.Error{Code: wire.CodeUnfinished, What: k.waitsFor(p)}
 }
 
-// waitsFor says what is left of a process that has exited. p.mu is held.
+// waitsFor returns what is left of a process that has exited. p.mu is held.
 func (k *Keeper) waitsFor(p *proc) string {
 	if !p.gone && !p.nobodyKnown {
 		if who := named(k.members(p)); who != "" {

@@ -34,8 +34,8 @@ func (k *Keeper) standStill() {
 	}
 }
 
-// freeze brings everything to a stand: no worker runs, no process is touched,
-// no start begins. What it locks, thaw lets go.
+// freeze stops all work: no worker runs, no process is touched, no start begins. thaw
+// releases the locks that it takes.
 func (k *Keeper) freeze(st *stillness) error {
 	event, err := unix.Eventfd(1, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
 	if err != nil {

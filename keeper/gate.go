@@ -81,7 +81,7 @@ func (k *Keeper) addGate(p *proc, child []int) ([]int, *wire.Error) {
 	return append(child, pipe[0]), nil
 }
 
-// openGate lets the child go on. Nobody may be there any more.
+// openGate lets the child continue. The child may be gone already.
 func (k *Keeper) openGate(p *proc) {
 	spool.WriteAll(p.gate, []byte{1})
 	closeFD(&p.gate)

@@ -23,9 +23,9 @@ import (
 	"github.com/tend-run/tend/spool"
 )
 
-// completeStart completes a start in whose middle the former keeper died, if the
-// program was forked: it runs, or has run, and must not be run again when the
-// server repeats its request. False: nothing ran, or nobody can know what did.
+// completeStart completes a start that the death of the previous keeper interrupted, if
+// the program was forked: it runs, or has run, and must not run again when the server
+// repeats its request. False: nothing ran, or it is unknown what ran.
 func (k *Keeper) completeStart(p *proc, h vault.FDs) bool {
 	pid := p.slot.PID()
 	if pid == 0 || p.slot.Flags()&board.FlagTakenBack != 0 {
@@ -83,13 +83,13 @@ func (p *proc) executes(pid int) bool {
 // and is not the leader of its session yet, or has not executed its program.
 const forkedWait = time.Second
 
-// findForked finds the process that was forked into a slot's cgroup: alive, or
-// in the file of the role that collected it; 0: there was none. Of all that are or
-// were there it is the one that started first: a descendant may have a session of its
-// own, or be collected before it. A process is written down before it stops being a
-// zombie, so none is overlooked in between. The role that is to collect it may stand
-// still. Only pauses count as waiting: after a time in which the whole machine stood
-// still, that role gets as long as before.
+// findForked finds the process that was forked into a slot's cgroup: alive, or in the
+// file of the role that collected it; 0: there was none. Of all processes that are or
+// were there, it is the one that started first: a descendant may have its own session,
+// or be collected earlier. A process is recorded before it stops being a zombie, so
+// none is overlooked in between. The role that must collect it may be stopped. Only
+// pauses count as waiting time: if the whole machine was suspended, that role gets the
+// full time again.
 func (k *Keeper) findForked(slot uint32, reserved int64) int {
 	if k.groups.Root() == "" {
 		return 0

@@ -29,8 +29,8 @@ func (cs *cells) filter() (seccomp.Filter, error) {
 	return cs.denied, nil
 }
 
-// needsLandlock: a box with a network namespace of its own shares abstract sockets with
-// nobody, and with a pid namespace of its own no signals.
+// needsLandlock: a box with its own network namespace shares abstract sockets with no
+// other program, and with its own pid namespace no signals.
 func needsLandlock(s *box.Spec) bool { return s.Harden.Landlock && s.Net == box.NetHost }
 
 // scopeAbstract is LANDLOCK_SCOPE_ABSTRACT_UNIX_SOCKET, Linux 6.12.

@@ -37,10 +37,10 @@ func (k *Keeper) hold() error {
 	}
 }
 
-// late reports whether the anchor that started us has ended. An anchor that begins looks
-// for the holder of the lock, and starts a keeper if there is none. So a keeper that
-// comes to hold the lock later is not counted on, and may come after the end of all. One
-// whose anchor ends later is found.
+// late reports whether the anchor that started us has ended. A new anchor looks for the
+// holder of the lock, and starts a keeper if there is none. So a keeper that gets the
+// lock later is unexpected, and may run after the end of the whole daemon. A keeper
+// whose anchor ends after that is found by the next anchor.
 func (k *Keeper) late() bool {
 	if k.cfg.Vault < 0 {
 		return false

@@ -43,9 +43,9 @@ func formerGroup(stateDir string) string {
 	return fmt.Sprintf(cgroup.Prefix+"%08x", h.Sum32())
 }
 
-// openIdentity reads the identity, or makes one. takesOver: a keeper before us has
-// left processes, so what is there is kept, and what was there before identities
-// were is, too.
+// openIdentity reads the identity, or creates one. takesOver: a previous keeper has
+// left processes, so an existing identity is kept, and so is the name from before
+// identities existed.
 func openIdentity(stateDir string, takesOver bool) (identity, error) {
 	var st unix.Stat_t
 	if err := unix.Stat(stateDir, &st); err != nil {

@@ -214,8 +214,8 @@ func Run(cfg Config) (err error) {
 	return nil
 }
 
-// identify finds out who we are and what this machine allows. takesOver: a keeper
-// before us has left processes.
+// identify determines our identity and the abilities of this machine. takesOver: a
+// previous keeper has left processes.
 func (k *Keeper) identify(takesOver bool) {
 	var err error
 	if k.identity, err = openIdentity(k.cfg.StateDir, takesOver); err != nil {
@@ -239,9 +239,8 @@ const (
 	onTree // cgroup.events
 )
 
-// onMirror is the event, in place of a slot, that the launcher hung up.
-// onFreeze: the workers are to stand still for an upgrade. onBoard: somebody opened
-// the board.
+// onMirror is the event number, instead of a slot, for a hang-up of the launcher.
+// onFreeze: the workers must stop for an upgrade. onBoard: somebody opened the board.
 const (
 	onMirror = board.Slots << 3
 	onFreeze = onMirror + 1

@@ -106,10 +106,10 @@ func (k *Keeper) escapees(p *proc) (pids []int) {
 	return pids
 }
 
-// killWalk kills the tree where there is no cgroup. A killed process hands its
-// children to the subreaper, where a walk does not find them any more. So all
+// killWalk kills the tree if there is no cgroup. The children of a killed process are
+// reparented to the subreaper, where a walk does not find them any more. So all
 // processes are stopped first, until a walk finds no new one. A process that forks
-// faster than that is found when the kill looks again.
+// faster than that is found when the kill checks again.
 func (k *Keeper) killWalk(p *proc) bool {
 	stopped := map[int]int{} // pid to pidfd
 	for range 16 {

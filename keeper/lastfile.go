@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lastFile is a descriptor that is kept for the moment when there is none left:
-// a kill frees descriptors, and must list processes to do so.
+// lastFile is a descriptor reserved for the moment when no other is left: a kill frees
+// descriptors, but needs one to list processes.
 type lastFile struct {
 	mu   sync.Mutex
 	file *os.File // guarded by mu; nil until the first keep

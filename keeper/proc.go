@@ -53,8 +53,8 @@ type proc struct {
 
 	overflow bool // drain is under way: no limit holds
 
-	// nobodyKnown: nobody of the tree was found when it was last looked for, but
-	// there may be strays. looking: a timer will look again, after pause.
+	// nobodyKnown: the last check found no process of the tree, but there may be strays.
+	// looking: a timer will check again, after pause.
 	nobodyKnown bool
 	looking     bool
 	pause       time.Duration
@@ -173,8 +173,8 @@ func (k *Keeper) openCached(fd *int, path string, flags int) (int, error) {
 	}
 }
 
-// shedFiles closes the spool files of all processes that nobody works on now;
-// they are opened again at need.
+// shedFiles closes the spool files of all processes that no worker handles now; they
+// are reopened when needed.
 func (k *Keeper) shedFiles() {
 	for i := range k.procs {
 		p := k.procs[i].Load()

@@ -64,14 +64,14 @@ func (k *Keeper) pump(p *proc, s *outStream) {
 // drain moves what the pipes held when the process exited, and no more: a
 // descendant may write for ever.
 func (k *Keeper) drain(p *proc) {
-	// What was written before the exit is delivered before it. A stream that blocks
+	// Output written before the exit is delivered before it. A stream with policy block
 	// may exceed its limit for that.
 	p.overflow = true
 	defer func() { p.overflow = false }()
 	for i := range p.out {
 		s := &p.out[i]
-		// A stream that waits is drained, too: what it waits for may have come a
-		// moment ago, and bytes that are moved later come after the exit.
+		// A waiting stream is drained too: the reason of its wait may have ended a moment
+		// ago, and bytes that are moved later would come after the exit.
 		if s.waiting {
 			s.waiting = false
 			defer func() { s.waiting = s.waiting || !s.eof }()
@@ -275,10 +275,9 @@ func (k *Keeper) growPipe(p *proc, s *outStream, n int64) {
 	}
 }
 
-// starved: the spool's filesystem or a table of the kernel is full. Room is
-// made where the policy allows; then the pipe holds the process back, and the
-// keeper tries again. The server is told of a full filesystem once, not at each
-// try.
+// starved handles a full spool filesystem or a full kernel table. It frees space where
+// the policy allows; otherwise the full pipe blocks the process, and the keeper
+// retries. The server is notified of a full filesystem once, not at each retry.
 func (k *Keeper) starved(p *proc, s *outStream, err error) {
 	full := err == unix.ENOSPC || err == unix.EDQUOT
 	if full && p.policy == process.DropOldest && s.end-s.base > 4*blockSize {
@@ -288,7 +287,7 @@ func (k *Keeper) starved(p *proc, s *outStream, err error) {
 		k.shedFiles()
 	}
 	s.waiting, p.stuck = true, err
-	// Only for want of space: the server answers by removing finished processes.
+	// Only if space is short: the server answers by removing finished processes.
 	if s.full = full; full && p.slot.Flags()&board.FlagNoSpace == 0 {
 		p.slot.Set(board.FlagNoSpace)
 		k.announce(p)

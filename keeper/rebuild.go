@@ -23,15 +23,15 @@ import (
 	"github.com/tend-run/tend/spool"
 )
 
-// The board is memory that others may write to (root, and whoever runs as our
-// user), so it may be damaged. The keeper that notices ends, and the next one makes
-// a new board. It takes the slots of the damaged one that can be believed, from the
-// vaults the descriptors of each slot's process, and from the journals which process
-// that is, and all facts about it. Then it goes on as after any crash: no process,
-// output or exit status is lost.
+// The board is memory that others may write to (root, and programs of our user), so it
+// may be damaged. A keeper that detects damage ends, and the next one builds a new
+// board: from the plausible slots of the damaged board, from the vaults (the
+// descriptors of each slot's process), and from the journals (the process's identity
+// and facts). Then it continues as after any crash: no process, output or exit status
+// is lost.
 
-// openBoard opens the board that a former keeper left, or makes another of what
-// is left of it. It takes the descriptor over.
+// openBoard opens the board that a previous keeper left, or rebuilds it. It takes over
+// the descriptor.
 func (k *Keeper) openBoard(fd int, procs map[wire.Ref]vault.FDs) error {
 	b, err := board.Open(fd)
 	if err == nil {
@@ -149,8 +149,8 @@ func (k *Keeper) assign(s board.Slot, ref wire.Ref, h vault.FDs, j *spool.Journa
 		s.Set(board.FlagStdinOpen)
 	}
 	if mem, ok := h[wire.FDStdinMem]; ok {
-		// All that was accepted was written there before, and the kernel moves the
-		// position with what it delivers.
+		// All accepted bytes were written there before, and the kernel advances the position
+		// by the bytes that it delivers.
 		var st unix.Stat_t
 		if pos, err := unix.Seek(mem, 0, unix.SEEK_CUR); err == nil && unix.Fstat(mem, &st) == nil {
 			s.SetBase(process.Stdin, pos)
@@ -171,7 +171,7 @@ func (k *Keeper) assign(s board.Slot, ref wire.Ref, h vault.FDs, j *spool.Journa
 	}
 }
 
-// slotHolds reports whether a process, or what it left, is in the slot's cgroup.
+// slotHolds reports whether a process, or a remainder of it, is in the slot's cgroup.
 func (k *Keeper) slotHolds(slot uint32, pid int) bool {
 	if k.groups.Root() == "" {
 		return false

@@ -59,8 +59,8 @@ func (k *Keeper) publishRoom(p *proc) {
 	}
 }
 
-// pin writes down that the process is pinned, or is not any more. The keeper
-// does nothing else with it: what it removes are not processes.
+// pin records that the process is pinned or unpinned. The keeper does nothing else with
+// this, because it never removes processes.
 func (k *Keeper) pin(p *proc, pinned bool) *wire.Error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -31,8 +31,8 @@ func (k *Keeper) restore(ref wire.Ref, s board.Slot, h vault.FDs, was *handoverP
 		k.restoreStarted(p, h, was)
 		return
 	}
-	// What was forked may take a moment to be found. Nobody touches the
-	// process, nor its descriptors in the vaults, before this is settled.
+	// It may take a moment to find a forked child. Until then nothing touches the process
+	// or its descriptors in the vaults.
 	p.mu.Lock()
 	k.unsettled = append(k.unsettled, func() {
 		if k.completeStart(p, h) {
@@ -87,8 +87,8 @@ func (k *Keeper) restoreStarted(p *proc, h vault.FDs, was *handoverProc) {
 	k.carryOn(p, &rec.Journal.Spec)
 }
 
-// readSpool finds out what the spool holds. The board of a keeper that handed over
-// says it. After a death there may be more, and what is torn is repaired.
+// readSpool determines the content of the spool. After a handover the board has it.
+// After a death there may be more in the spool, and torn files are repaired.
 func (k *Keeper) readSpool(p *proc, h vault.FDs, was *handoverProc) *spool.Recovered {
 	s := p.slot
 	announced := &spool.Progress{IndexEnd: s.IndexEnd()}
@@ -106,8 +106,8 @@ func (k *Keeper) readSpool(p *proc, h vault.FDs, was *handoverProc) *spool.Recov
 	}
 	found, err := spool.RecoverFrom(p.dir, announced)
 	if err != nil {
-		// What the board says is what readers were told. The spec is lost:
-		// limits and timeout fall back to their defaults.
+		// The board has what was announced to readers. The spec is lost: limits and timeout
+		// fall back to their defaults.
 		k.logf("process %s: its spool cannot be repaired, going on where the board says: %v", p.id, err)
 		return rec
 	}
@@ -216,9 +216,9 @@ func (k *Keeper) restoreStreams(p *proc, h vault.FDs, rec *spool.Recovered) {
 	h.Close() // kinds this version does not know
 }
 
-// rewatch watches in a new epoll instance. After an upgrade there is the one that was
-// handed over, in which everything is armed but for streams that wait, and for a
-// pidfd whose exit was left to a goroutine.
+// rewatch adds the descriptors to a new epoll instance. After an upgrade the old
+// instance was handed over; in it everything is armed except waiting streams, and a
+// pidfd whose exit a goroutine handles.
 func (k *Keeper) rewatch(p *proc) {
 	for i := range p.out {
 		if s := &p.out[i]; !s.eof {
@@ -229,8 +229,8 @@ func (k *Keeper) rewatch(p *proc) {
 		k.watch(unix.EPOLL_CTL_ADD, p.stdin.fd, 0, p, onStdin)
 	}
 	if p.pidfd < 0 && !p.exited && orphan.Find(k.run.Path(rundir.Orphans), p.pid, p.slot.Reserved()) == nil {
-		// No vault ever got the pidfd. Nobody has collected the process, so its pid
-		// is not another's.
+		// No vault ever got the pidfd. The process has not been reaped, so its pid was not
+		// reused.
 		if fd, err := unix.PidfdOpen(p.pid, 0); err == nil {
 			p.pidfd = fd
 		}
@@ -240,7 +240,7 @@ func (k *Keeper) rewatch(p *proc) {
 	}
 }
 
-// carryOn goes on with what was under way.
+// carryOn continues interrupted work.
 func (k *Keeper) carryOn(p *proc, spec *process.Spec) {
 	switch {
 	case p.exited:

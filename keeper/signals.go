@@ -17,10 +17,10 @@ func notifyTerm() <-chan os.Signal {
 	return term
 }
 
-// unsignalled sets SIGCHLD back to its default. The pidfds tell of exits; Go's own
-// handler would do nothing with the signal, but the kernel would wake a thread for
-// each exit to run it. With the default the kernel does not even send it, and the
-// children stay to be collected (ignoring it by name would collect them at once).
+// unsignalled resets SIGCHLD to its default. The pidfds report exits; Go's own handler
+// would do nothing with the signal, but the kernel would wake a thread for each exit to
+// run it. With the default the kernel does not even send the signal, and the children
+// still wait to be reaped (explicitly ignoring the signal would reap them at once).
 func unsignalled() {
 	var byDefault struct {
 		handler, flags, restorer uintptr

@@ -28,8 +28,8 @@ type sizes struct {
 	left  uint16 // of sizeBurst
 }
 
-// changeSize sets the size of a terminal, and says so in the index. What was
-// written before is in the spool before. p.mu is held.
+// changeSize sets the size of a terminal, and records it in the index. Earlier output
+// is moved to the spool first. p.mu is held.
 func (k *Keeper) changeSize(p *proc, size process.Size) error {
 	s := &p.out[0]
 	if !s.waiting {

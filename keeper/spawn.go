@@ -299,8 +299,8 @@ func (k *Keeper) deposit(p *proc) {
 	k.vaults.Put(&p.vaulted, true, p.ref, kinds, fds)
 }
 
-// depositMore adds descriptors. A vault that is just being filled anew gets all
-// that the process has: what depends on the new ones happens next. p.mu is held.
+// depositMore adds descriptors. A vault that is being refilled gets all descriptors of
+// the process, because the next step depends on the new ones. p.mu is held.
 func (k *Keeper) depositMore(p *proc, kinds []byte, fds []int) {
 	for i, v := range k.vaults {
 		if v.Put(&p.vaulted[i], false, p.ref, kinds, fds) {

@@ -46,8 +46,8 @@ func (k *Keeper) makeStdin(p *proc) error {
 		return err
 	}
 	memory.Seal(mem, memory.GrowOnly)
-	// Offsets in the file are those of the stream. They begin at 0 but for a
-	// process whose memory was lost with all that held it.
+	// Offsets in the file are those of the stream. They begin at 0, unless the process's
+	// memory file was lost with all its holders.
 	if _, err := unix.Seek(mem, p.slot.Base(process.Stdin), unix.SEEK_SET); err != nil {
 		unix.Close(mem)
 		return err
@@ -84,8 +84,8 @@ func (k *Keeper) feed(p *proc) {
 	if !in.open || !k.owns(p) {
 		return
 	}
-	// The server looks at this flag after it has accepted more, and we look at
-	// what is accepted after we have cleared it: one of us delivers it.
+	// The server checks this flag after it has accepted more input, and we check the
+	// accepted input after we have cleared the flag: so one of us delivers it.
 	p.slot.Clear(board.FlagFeedArmed)
 	before := p.slot.Base(process.Stdin)
 	if in.mem >= 0 {

@@ -20,17 +20,17 @@ import (
 )
 
 // A stray is a descendant of one of our processes whose own parents have ended. The
-// kernel gave it to a subreaper: the anchor or the launcher. A descendant may make a
-// session of its own, change its cgroup, empty its environment, or fork twice: it
-// still becomes a stray, or has a parent that does. So if there is no stray, the
-// cgroup, the session and the parents show all descendants.
+// kernel gave it to a subreaper: the anchor or the launcher. A descendant may create
+// its own session, change its cgroup, clear its environment, or fork twice: it still
+// becomes a stray, or has a parent that does. So if there is no stray, the cgroup, the
+// session and the parents identify all descendants.
 //
-// The cgroup, the session or the mark of a stray shows to which process it belongs.
-// A stray without any of them may belong to each process that ran when the stray
-// started. While it lives, none of their trees is known to be gone.
+// The cgroup, the session or the mark of a stray shows to which process it belongs. A
+// stray without any of them may belong to any process that ran when the stray started.
+// While it lives, it is unknown whether their trees are gone.
 //
-// What the roles start for themselves becomes a stray, too, if they die. It belongs to no
-// process: the roles have a mark of their own, which it inherits.
+// A process that a role starts for itself also becomes a stray if the role dies. It
+// belongs to no process: it inherits the roles' own mark.
 
 // A mark is an rlimit that no program looks at and that every fork and exec keeps:
 // RLIMIT_RTTIME, with a limit of some hundred thousand years, whose lower bits name
@@ -176,8 +176,8 @@ func childrenOf(pid int) string {
 	return procfs.Path(pid, "task/"+strconv.Itoa(pid)+"/children")
 }
 
-// fallen lists the children of the subreapers but for the roles above us and
-// ourselves. complete: there are no others.
+// fallen lists the children of the subreapers, except the roles above us and ourselves.
+// complete: there are no others.
 func (k *Keeper) fallen() (pids []int, complete bool) {
 	l := &k.line
 	l.mu.Lock()

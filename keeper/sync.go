@@ -93,7 +93,7 @@ func (s *syncer) run() {
 		p := s.queue[0]
 		s.queue = s.queue[1:]
 		s.mu.Unlock()
-		// Cleared before, so that what is written meanwhile counts as new.
+		// The flag is cleared first, so that bytes written meanwhile count as new.
 		p.mu.Lock()
 		p.dirty, p.busy = false, true
 		dir := p.dir
@@ -215,8 +215,8 @@ func (p *proc) publish(flags uint32) {
 	p.slot.Set(flags)
 }
 
-// synced goes on after a sync. The exit is published even if the sync failed: a
-// process that never ends would help nobody, and the failure is reported as well.
+// synced continues after a sync. The exit is published even if the sync failed, because
+// a process that never ends would be worse; the failure is also reported.
 func (k *Keeper) synced(p *proc, err error) {
 	if err != nil {
 		k.logf("process %s: not on the disk: %v", p.id, err)

@@ -131,8 +131,8 @@ func (k *Keeper) readHandover(fd int) (*inherited, error) {
 	return in, nil
 }
 
-// fetchAll asks the vaults for all that a former keeper left. Nobody else is a
-// keeper from here on.
+// fetchAll gets everything from the vaults that a previous keeper left. From here on
+// there is no other keeper.
 func (k *Keeper) fetchAll() (_ *inherited, err error) {
 	if err = k.hold(); err != nil {
 		return nil, err
@@ -153,7 +153,7 @@ func (k *Keeper) fetchAll() (_ *inherited, err error) {
 	}
 	complete := k.complete(held)
 	if !complete {
-		// The anchor died too, and was started anew: the launcher has the rest.
+		// The anchor died too, and was restarted: the launcher has the rest.
 		if more, merr := k.fetchMirror(); merr != nil {
 			k.logf("the launcher's mirror is not readable: %v", merr)
 		} else if more != nil {
@@ -172,7 +172,7 @@ func (k *Keeper) fetchAll() (_ *inherited, err error) {
 	return &inherited{held: held, complete: [vault.Count]bool{vault.Anchor: complete}}, nil
 }
 
-// openVaults makes the vaults over these sockets; -1: nobody yet.
+// openVaults creates the vaults over these sockets; -1: no holder yet.
 func (k *Keeper) openVaults(anchor, mirror int) (err error) {
 	for i, sock := range []int{anchor, mirror} {
 		if k.vaults[i], err = vault.New(sock); err != nil {
@@ -207,8 +207,8 @@ func (k *Keeper) complete(all map[wire.Ref]vault.FDs) bool {
 	return true
 }
 
-// fetchMirror asks the launcher for what it holds. The connection is not kept:
-// findMirror makes another, on which everything is deposited anew.
+// fetchMirror gets the descriptors that the launcher holds. It does not keep the
+// connection: findMirror opens another one, on which everything is deposited again.
 func (k *Keeper) fetchMirror() (map[wire.Ref]vault.FDs, error) {
 	sock, err := k.run.Dial(rundir.MirrorSocket, unix.SOCK_SEQPACKET)
 	if errors.Is(err, rundir.ErrNobody) {
@@ -261,8 +261,8 @@ func (k *Keeper) depositGlobals(i int) bool {
 	return v.Put(&k.vaulted[i], true, global, append(globalKinds[:3:3], wire.FDUrgent), []int{k.board.FD(), k.wakeFD, k.listen, v.Urgent()})
 }
 
-// openGlobals opens what belongs to no process; procs is what is held of the
-// others.
+// openGlobals opens the descriptors that belong to no process; procs are those of the
+// processes.
 func (k *Keeper) openGlobals(h vault.FDs, procs map[wire.Ref]vault.FDs) (err error) {
 	if fd, ok := h[wire.FDUrgent]; ok {
 		unix.Close(fd) // each keeper has its own
@@ -272,8 +272,8 @@ func (k *Keeper) openGlobals(h vault.FDs, procs map[wire.Ref]vault.FDs) (err err
 			return err
 		}
 	} else {
-		// Whatever runs in our groups belongs to no board any more: it is
-		// reported as lost, its pipes are broken, and nobody could end it.
+		// Processes in our groups belong to no board any more: they are reported as lost,
+		// their pipes are broken, and nobody could end them later.
 		k.groups.EndFormer(k.logf, nil)
 		if k.board, err = board.Create(); err != nil {
 			return err

@@ -42,7 +42,7 @@ func (k *Keeper) dropHead(p *proc, s *outStream, before int64) {
 // process waits meanwhile.
 const indexLook = 8 << 20
 
-// trimIndex frees the records of what was freed. Trims lag behind only while a
+// trimIndex frees the index records of freed bytes. Trims lag behind only while a
 // stream's records are more than indexLook for each quarter of its limit.
 func (k *Keeper) trimIndex(p *proc) {
 	fd, err := k.openIndex(p)

@@ -20,10 +20,10 @@ import (
 
 // An upgrade executes another program in this process. It stays the parent of its
 // processes and keeps their descriptors; a handover says which is which. The other
-// program takes over as after a death (takeOver), with what it was handed in place
-// of what the vaults hold. Pipes fill for the few milliseconds that it takes.
-// Connections of servers end, as they would in a crash: they come back and ask
-// again.
+// program takes over as after a death (takeOver), with the descriptors handed to it
+// instead of those in the vaults. Pipes fill for the few milliseconds that this takes.
+// Connections of servers end, as in a crash: the servers reconnect and repeat their
+// requests.
 //
 // A program that cannot read the handover ends, and the anchor starts a keeper
 // that asks the vaults.

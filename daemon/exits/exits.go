@@ -116,7 +116,8 @@ func (x *Exits) Run(ctx context.Context) error {
 	return nil
 }
 
-// follow does what is to be done for those that have ended, and then for each that ends.
+// follow performs the actions of processes that have already ended, and then of each
+// process that ends.
 func (x *Exits) follow(ctx context.Context) error {
 	w, err := x.c.Manager.Watch(ctx) // before the list: nothing is between them
 	if err != nil {
@@ -171,7 +172,7 @@ func (x *Exits) follow(ctx context.Context) error {
 	}
 }
 
-// look returns what is known of a process.
+// look returns the state of a process.
 func (x *Exits) look(ctx context.Context, id process.ID) (process.Info, error) {
 	p, err := x.c.Manager.Get(ctx, process.Selector{ID: id})
 	if err != nil {
@@ -180,7 +181,7 @@ func (x *Exits) look(ctx context.Context, id process.ID) (process.Info, error) {
 	return p.Info(ctx)
 }
 
-// The files that say what was done.
+// The files that record completed actions.
 const (
 	doneCommand = ".command"
 	doneURL     = ".url"
@@ -190,7 +191,7 @@ func (x *Exits) file(id process.ID, what string) string {
 	return filepath.Join(x.c.Dir, string(id)+what)
 }
 
-// done writes down what was done for a process; why is what was wrong with it, or nil.
+// done records a completed action of a process; why is its error, or nil.
 func (x *Exits) done(id process.ID, what string, why error) {
 	text := "done\n"
 	if why != nil {
@@ -207,7 +208,7 @@ func (x *Exits) isDone(id process.ID, what string) bool {
 	return err == nil
 }
 
-// begin has done what is to be done for a process that has ended, if anything is.
+// begin starts the pending actions of a process that has ended, if there are any.
 func (x *Exits) begin(ctx context.Context, in *process.Info) {
 	labels := in.Spec.Labels
 	if in.Exit == nil || labels[onexit.LabelCommand] == "" && labels[onexit.LabelURL] == "" || labels[labelSandbox] != "" {
@@ -244,8 +245,8 @@ func (x *Exits) pending(in *process.Info) bool {
 	return in.Spec.Labels[onexit.LabelCommand] != "" && !x.isDone(in.ID, doneCommand) || in.Spec.Labels[onexit.LabelURL] != "" && !x.isDone(in.ID, doneURL)
 }
 
-// release unpins a process for which all was done. While there is no keeper that could, it
-// is tried again.
+// release unpins a process whose actions are all done. It retries while no keeper is
+// available.
 func (x *Exits) release(ctx context.Context, in *process.Info) {
 	if x.pending(in) || in.Spec.Labels[onexit.LabelPin] != "" {
 		return
@@ -310,7 +311,7 @@ func commandID(id process.ID) process.ID {
 	return id + suffix
 }
 
-// tell sends the facts to the URL of a process until they are taken.
+// tell sends the facts to the URL of a process until they are accepted.
 func (x *Exits) tell(ctx context.Context, in *process.Info) {
 	to := in.Spec.Labels[onexit.LabelURL]
 	if to == "" || x.isDone(in.ID, doneURL) {
@@ -359,7 +360,8 @@ func (x *Exits) send(ctx context.Context, m *webhook.Message) error {
 	return webhook.Send(ctx, x.c.HTTP, m)
 }
 
-// sleep reports whether to try again: nobody has removed the process meanwhile.
+// sleep waits, and reports whether to try again, which is the case unless the process
+// was removed meanwhile.
 func (x *Exits) sleep(ctx context.Context, id process.ID, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()

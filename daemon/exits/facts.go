@@ -11,7 +11,8 @@ import (
 type facts struct {
 	ID   process.ID `json:"id"`
 	Name string     `json:"name"`
-	// Sequence grows with the time of the exit: what has a lesser one ended before.
+	// Sequence grows with the time of the exit: a process with a smaller number ended
+	// earlier.
 	Sequence int64 `json:"sequence"`
 	// Status as a shell shows it: code, 128+signal, 124 after a timeout; -1: not known.
 	Status  int              `json:"status"`

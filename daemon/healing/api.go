@@ -82,7 +82,8 @@ type plainError struct {
 func (e *plainError) Error() string { return e.text }
 func (e *plainError) Unwrap() error { return e.kind }
 
-// tailOf is the end of a file, from a line on; nil: there is none.
+// tailOf returns the end of a file, from the beginning of a line; nil: there is no
+// file.
 func tailOf(path string, most int64) ([]byte, error) {
 	f, err := replace.Open(path, os.O_RDONLY)
 	if errors.Is(err, fs.ErrNotExist) {

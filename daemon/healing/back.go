@@ -15,10 +15,10 @@ import (
 	"github.com/tend-run/tend/process"
 )
 
-// RollBack takes back what a repair, or CHAT/TURN of a chat, has changed for good, by an episode
-// of its own, and returns the ID of that once it is known that it may be: [healer.ChangedError]
-// names the paths that have changed since. Asked again it returns the same one, unless that has
-// failed.
+// RollBack takes back the changes of a finished repair, or of CHAT/TURN of a chat, in a
+// separate episode, and returns its ID once it is clear that the changes may be taken
+// back: [healer.ChangedError] names paths that have changed since. A repeated call
+// returns the same episode, unless that has failed.
 func (h *Healing) RollBack(ctx context.Context, id string) (back string, err error) {
 	for {
 		ierr := h.in(ctx, func() {
@@ -58,7 +58,7 @@ func (h *Healing) RollBack(ctx context.Context, id string) (back string, err err
 	return "", err
 }
 
-// openBack begins to take an episode back, or finds out who does so, or did.
+// openBack starts to take an episode back, or finds the episode that does so, or did.
 func (h *Healing) openBack(id string) (string, error) {
 	if id == "" {
 		return "", &process.InvalidError{Field: "id", Reason: "is missing: say which repair is taken back; tend episodes lists all"}

@@ -26,7 +26,8 @@ func turnOf(name string) (chat string, said int64, ok bool) {
 	return chat, said, ok && err == nil && said > 0 && turnName(chat, said) == name
 }
 
-// openBackTurn begins to take a turn of a chat back, or finds out who does so, or did.
+// openBackTurn starts to take a turn of a chat back, or finds the episode that does so,
+// or did.
 func (h *Healing) openBackTurn(name, id string, said int64) (string, error) {
 	t, err := h.current("", id)
 	if err != nil {
@@ -115,8 +116,8 @@ func (h *Healing) sandboxOfTurn(o *healer.Order, file string) (string, error) {
 	return h.sandboxThen(o, "", info.ModTime())
 }
 
-// tookTurnBack writes down in the chat that a turn was taken back, once, and forgets what it
-// was taken back by.
+// tookTurnBack records in the chat, once, that a turn was taken back, and removes the
+// data that was needed for it.
 func (h *Healing) tookTurnBack(f *follower) {
 	id, said, _ := turnOf(f.order.Back.Episode)
 	t := h.talk

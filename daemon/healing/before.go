@@ -24,11 +24,11 @@ import (
 const (
 	// maxBefore bounds the content that FileBefore returns, in bytes: what the page compares.
 	maxBefore = 2 << 20
-	// mostBefore bounds what one FileBefore reads of what is kept, in bytes.
+	// mostBefore limits the stored data that one FileBefore reads, in bytes.
 	mostBefore = 64 << 20
 )
 
-// change is something that has changed a project, and what is kept of it.
+// change is a repair or a turn that has changed a project, with its stored data.
 type change struct {
 	by, service string
 	roots       []string // of the project
@@ -37,10 +37,11 @@ type change struct {
 	read        func(path string) (u *checkpoint.Undo, lost bool, err error) // lost: u is not all of it
 }
 
-// FileBefore returns what a file was before the newest repair or turn of a chat that has
-// changed it, and was not taken back, as far as is kept; without ChangedBy there is none. name
-// is the file's absolute path, in the sandbox of which the ID and the name are given, or on the
-// machine without. Of the project nothing is read: whoever asks has checked who may.
+// FileBefore returns the content of a file before the newest repair or chat turn that
+// changed it and was not taken back, as far as it is stored; if ChangedBy is empty,
+// there is none. name is the file's absolute path, in the sandbox with the given ID and
+// name, or on the machine without them. FileBefore reads nothing of the project: the
+// caller must have checked permissions.
 func (h *Healing) FileBefore(ctx context.Context, sandbox []string, name string) (*tendv1.FileBeforeResponse, error) {
 	h.comparing.Lock() // what is kept may be large
 	defer h.comparing.Unlock()
@@ -103,7 +104,7 @@ func below(root, name string) string {
 	return rel
 }
 
-// repairs are those that have changed a project for good, or are about to.
+// repairs are the repairs that have permanently changed a project, or are about to.
 func (h *Healing) repairs(where *space) (all []change) {
 	for _, id := range h.store.episodes() {
 		o, err := healer.ReadOrder(h.store.episode(id))

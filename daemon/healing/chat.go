@@ -297,10 +297,11 @@ func (h *Healing) goOn(t *talk) {
 	})
 }
 
-// did tells apart what the person did last.
+// did identifies the last action of the person.
 func (o *talk) did() [2]int64 { return [2]int64{o.state().LastSaid, o.state().Question} }
 
-// rest looks at a chat whose worker has ended, and reports whether nobody has to go on.
+// rest checks a chat whose worker has ended, and reports whether no further worker is
+// needed.
 func (h *Healing) rest(t *talk, tries int) bool {
 	if dir := t.order.Dir; !forgotten(dir) {
 		err := t.journal.Append(h.alive, func(s *chat.State) ([]chat.Entry, error) {

@@ -16,11 +16,11 @@ import (
 	"github.com/tend-run/tend/process"
 )
 
-// A chat that is cleared, or is older than keepChats others, is forgotten at once: nobody is
-// shown it any more. What workers that were killed have left of their checkpoints goes after
-// it, such as a ref in the user's repository, which nobody else would ever remove; a worker
-// without a turn does nothing else. Copies of versions that the user had not committed stay,
-// since people were told where they are, until there are keepChats newer chats.
+// A chat that is cleared, or is older than keepChats others, is forgotten at once: it
+// is no longer shown. Then a worker without a turn removes what killed workers have
+// left of their checkpoints, such as a ref in the user's repository, which nothing else
+// would ever remove. Copies of the user's uncommitted versions stay until there are
+// keepChats newer chats, because people were told where they are.
 
 // forgetTries is how many workers may try to remove the checkpoints of a chat, each time.
 const forgetTries = 2
@@ -66,7 +66,7 @@ func (h *Healing) ClearChat(ctx context.Context, service, id string) (err error)
 	return errors.Join(err, ierr)
 }
 
-// forgetTalk forgets a chat. What was said goes first.
+// forgetTalk forgets a chat. It removes the conversation first.
 func (h *Healing) forgetTalk(id string) error {
 	dir := h.store.chat(id)
 	err := replace.Synced(filepath.Join(dir, healer.ForgetFile), nil, 0o600)
@@ -76,8 +76,8 @@ func (h *Healing) forgetTalk(id string) error {
 	return errors.Join(err, os.RemoveAll(filepath.Join(dir, healer.JournalFile)), os.RemoveAll(filepath.Join(dir, healer.WordsFile)), os.RemoveAll(filepath.Join(dir, chat.TurnsDir)))
 }
 
-// sweepTalks removes all that was forgotten, and then closes what it returns. The loop calls
-// it.
+// sweepTalks removes all forgotten chats, and then closes the channel that it returns.
+// The loop calls it.
 func (h *Healing) sweepTalks() <-chan struct{} {
 	old := map[string]bool{}
 	for n, id := range h.store.chats() {
@@ -136,7 +136,7 @@ func keepCopies(dir string) (are bool) {
 	return are
 }
 
-// removeBut removes what is in a directory but for some names.
+// removeBut removes the content of a directory except some names.
 func removeBut(dir string, names ...string) {
 	all, _ := os.ReadDir(dir)
 	for _, e := range all {

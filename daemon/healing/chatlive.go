@@ -33,7 +33,7 @@ func (h *Healing) FollowChat(ctx context.Context, service, id string, after int6
 	}
 }
 
-// liveChat is what one watcher was told of a chat.
+// liveChat is the state of a chat that one watcher has received.
 type liveChat struct {
 	h           *Healing
 	service, id string
@@ -46,7 +46,7 @@ type liveChat struct {
 	waiting     []*tendv1.ChatEntry
 }
 
-// look returns what is new, nil if nothing is, and whether there is more.
+// look returns what is new, or nil, and whether there is more.
 func (l *liveChat) look(ctx context.Context) (m *tendv1.FollowChatResponse, more bool, err error) {
 	now, err := l.h.newestChat(ctx, l.service)
 	if err != nil {
@@ -153,7 +153,7 @@ func (l *liveChat) take(entries []chat.Entry) {
 	}
 }
 
-// newestChat is the ID of the chat of a service; "": there is none.
+// newestChat returns the ID of the chat of a service; "": there is none.
 func (h *Healing) newestChat(ctx context.Context, service string) (id string, err error) {
 	h.mu.Lock()
 	id, of := h.shown.chat, h.shown.service

@@ -7,7 +7,8 @@ import (
 	"github.com/tend-run/tend/supervisor/config"
 )
 
-// Declare takes a file that was applied. Env is the environment of whoever did.
+// Declare accepts an applied file. Env is the environment of the caller that applied
+// it.
 func (h *Healing) Declare(ctx context.Context, c *config.Config, file string, env map[string]string) error {
 	d := &declaration{File: file}
 	if c.Healer != nil {
@@ -83,5 +84,5 @@ func secretsOf(m *config.LLM, env map[string]string) (s healer.Secrets) {
 	return s
 }
 
-// declare tells the reporter where to.
+// declare sets the URL of the reporter.
 func (h *Healing) declare() { h.report.to(h.declared) }

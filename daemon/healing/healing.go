@@ -23,7 +23,7 @@ type Services interface {
 	List(ctx context.Context) ([]run.Status, error)
 	// Restart restarts some.
 	Restart(ctx context.Context, names []string) error
-	// Touch tells those who watch services that something is to be said of one.
+	// Touch notifies the watchers of services that a service has news.
 	Touch(ctx context.Context)
 }
 
@@ -39,8 +39,8 @@ type Config struct {
 	HTTP       *http.Client // for reports; nil: one of its own
 	// Away reports whether a sandbox is there, and is not ready; nil: there are none.
 	Away func(ctx context.Context, sandbox string) bool
-	// Sandbox returns the ID of the sandbox with a name or ID, and when it was made; "": there
-	// is none, or that is not known. Nil: there are none.
+	// Sandbox returns the ID of the sandbox with a name or ID, and its creation time; "":
+	// there is none, or it is unknown. Nil: there are no sandboxes.
 	Sandbox func(ctx context.Context, sandbox string) (id string, made time.Time)
 	// Watch calls changed with the path of what changes below a directory, of a sandbox if
 	// one is named, with the rights of a user there, until ctx ends. Needed with Away.
@@ -78,7 +78,7 @@ type Healing struct {
 	report   *reporter
 	pruning  sync.Mutex // of those who remove old episodes
 	sweeping sync.Mutex // of those who remove chats
-	// comparing is held by whoever reads what is kept of changes.
+	// comparing is held while the stored data of changes is read.
 	comparing sync.Mutex
 	wg        sync.WaitGroup
 	alive     context.Context
@@ -102,7 +102,7 @@ var (
 	_ part.Reporter = (*Healing)(nil)
 )
 
-// Open reads what is stored. Nothing happens until Run.
+// Open reads the stored state. Nothing happens until Run.
 func Open(c Config) *Healing {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
@@ -169,7 +169,7 @@ func (h *Healing) Saw(service string, e supervisor.Effect) {
 	}
 }
 
-// Of returns what is known of a service; false: nothing is repaired of it.
+// Of returns the healer's state of a service; false: the service is not repaired.
 func (h *Healing) Of(service string) (st healer.Status, episode string, ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -269,7 +269,7 @@ func (h *Healing) status() healer.Status {
 	return healer.Running
 }
 
-// show tells everybody what has changed.
+// show publishes the changes to all watchers.
 func (h *Healing) show() {
 	now := shown{status: h.status(), episode: h.state.Newest}
 	if h.declared != nil {

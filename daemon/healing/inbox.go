@@ -10,16 +10,16 @@ import (
 	"github.com/tend-run/tend/internal/replace"
 )
 
-// signalled tells the worker of a signal. Beyond those that an episode keeps, none changes
-// anything.
+// signalled sends a signal to the worker. Signals beyond those that an episode keeps
+// change nothing.
 func (f *follower) signalled(e healer.Entry) {
 	if f.told++; f.told <= healer.MaxSignals {
 		_ = f.tell(e) // else the worker sees it by itself
 	}
 }
 
-// cancel tells the worker to end. Once is enough: a file that grew with each request could
-// not be read any more.
+// cancel asks the worker to end. It writes this once, because a file that grows with
+// each request could become unreadable.
 func (f *follower) cancel() error {
 	if f.cancelled {
 		return nil
@@ -29,8 +29,8 @@ func (f *follower) cancel() error {
 	return err
 }
 
-// tell puts an entry into the inbox of the worker. What cannot be written is lost: the
-// worker sees the service by itself.
+// tell puts an entry into the inbox of the worker. If it cannot be written, it is lost;
+// the worker also observes the service by itself.
 func (f *follower) tell(e healer.Entry) error {
 	f.inbox.Lock()
 	defer f.inbox.Unlock()

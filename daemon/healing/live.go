@@ -62,7 +62,7 @@ func (h *Healing) Watch(ctx context.Context, id string, from int64, send func(*t
 	}
 }
 
-// live is what one watcher was told of an episode.
+// live is the state of an episode that one watcher has received.
 type live struct {
 	h       *Healing
 	id, dir string
@@ -90,10 +90,10 @@ func (l *live) print(name string) print {
 	return print{st.Size(), st.ModTime()}
 }
 
-// look returns what is new, nil if nothing is, and whether all that will ever be was sent.
+// look returns what is new, or nil, and whether nothing more will follow.
 func (l *live) look() (m *tendv1.WatchEpisodeResponse, over bool, err error) {
 	m = &tendv1.WatchEpisodeResponse{}
-	// The journal is looked at first: what was written before its end is there then.
+	// The journal is read first: so everything that was written before its end is there.
 	if p := l.print(healer.JournalFile); p != l.journal || !l.begun {
 		l.journal, l.begun = p, true
 		if err := l.state(m); err != nil {
@@ -117,7 +117,7 @@ func (l *live) look() (m *tendv1.WatchEpisodeResponse, over bool, err error) {
 	return m, over, nil
 }
 
-// state tells what the journal says.
+// state adds the state in the journal to m.
 func (l *live) state(m *tendv1.WatchEpisodeResponse) (err error) {
 	if m.Episode, err = l.h.message(l.id); err != nil {
 		return err
@@ -165,7 +165,7 @@ func short(s string) string {
 	return string(bytes.ToValidUTF8([]byte(s[:maxStepText]), nil)) + "\u2026"
 }
 
-// diff tells what the tries have changed.
+// diff adds the changes of the tries to m.
 func (l *live) diff(m *tendv1.WatchEpisodeResponse) {
 	for n := 1; n <= l.tries; n++ {
 		name, undone := healer.TakenBackFile(n), true
@@ -188,7 +188,8 @@ func (l *live) diff(m *tendv1.WatchEpisodeResponse) {
 	}
 }
 
-// transcript tells what was said, one piece at a time, and whether there is more.
+// transcript adds the next piece of the conversation to m, and reports whether there is
+// more.
 func (l *live) transcript(m *tendv1.WatchEpisodeResponse) (more bool, err error) {
 	f, err := replace.Open(filepath.Join(l.dir, healer.TranscriptFile), os.O_RDONLY)
 	if errors.Is(err, fs.ErrNotExist) {

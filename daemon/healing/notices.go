@@ -8,7 +8,7 @@ import (
 	"github.com/tend-run/tend/supervisor"
 )
 
-// look takes what was seen.
+// look handles the notices of services.
 func (h *Healing) look() {
 	h.mu.Lock()
 	seen := h.seen
@@ -45,8 +45,8 @@ func (h *Healing) look() {
 	}
 }
 
-// catchUp finds out what became of the service while nobody took notices of it: there was
-// no server, no healer was declared, or an episode came to its end.
+// catchUp finds out what happened to the service while its notices were not handled:
+// there was no server, no healer was declared, or an episode was ending.
 func (h *Healing) catchUp(ctx context.Context) {
 	all, err := h.kept.List(ctx)
 	if err != nil {

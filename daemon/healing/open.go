@@ -75,12 +75,12 @@ func (h *Healing) occupied() string {
 	return ""
 }
 
-// launch writes an episode down, and has it worked on. If that is not possible, the state is
-// what it was.
+// launch records an episode and starts a worker for it. If that fails, the state is
+// unchanged.
 func (h *Healing) launch(o *healer.Order, was state) error {
 	h.state.Episode = o.ID
-	// First it is known that there is one: nobody would follow one of which only the
-	// directory tells.
+	// First the state records that there is an episode: an episode with only a directory
+	// would never be followed.
 	err := h.store.save(stateFile, h.state)
 	if err == nil {
 		err = begin(o)

@@ -16,16 +16,16 @@ import (
 
 const maxReport = 2 << 10 // bytes of an error
 
-// report is what is sent.
+// report is the message that is sent.
 type report struct {
 	Status string `json:"status"` // healing, ready, broken
 	Error  string `json:"error,omitempty"`
-	// Sequence grows with each status: what has a lesser one came late.
+	// Sequence grows with each status: a report with a smaller number is late.
 	Sequence int64 `json:"sequence"`
 }
 
-// reporter sends the newest status until it is taken. What was not sent when another one
-// came is not sent any more.
+// reporter sends the newest status until it is accepted. A status that was not sent
+// before the next one came is dropped.
 type reporter struct {
 	store store
 	http  *http.Client
@@ -38,7 +38,7 @@ type reporter struct {
 	newest pending
 }
 
-// pending is what is stored.
+// pending is the stored state.
 type pending struct {
 	report
 	URL  string    `json:"url,omitempty"`

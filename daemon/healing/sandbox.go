@@ -10,15 +10,15 @@ import (
 	"github.com/tend-run/tend/supervisor/config"
 )
 
-// What is kept of a project in a sandbox belongs to that sandbox, by its ID: a name is free once
-// its sandbox is gone, and the next one that has it is a stranger to all that was. Earlier
-// versions have kept the name alone. That is good for a sandbox which was there already when it
-// was written, and for no other.
+// Stored data about a project in a sandbox belongs to that sandbox, by its ID: a name
+// is free once its sandbox is gone, and the next sandbox with that name has nothing to
+// do with the old data. Earlier versions stored only the name. Such data is valid only
+// for a sandbox that already existed when it was written.
 
 // lookTime bounds how long a sandbox is looked for, on which the loop waits.
 const lookTime = 5 * time.Second
 
-// lookFor finds a sandbox; "": there is none, or that is not known.
+// lookFor finds a sandbox; "": there is none, or it is unknown.
 func (h *Healing) lookFor(ctx context.Context, key string) (id string, made time.Time) {
 	if h.c.Sandbox == nil {
 		return "", made

@@ -26,7 +26,7 @@ const (
 	keepEpisodes = 50
 )
 
-// declaration is whom the healer is for.
+// declaration names the service that the healer is for.
 type declaration struct {
 	Healer  *config.Healer `json:"healer"`
 	Service string         `json:"service"`

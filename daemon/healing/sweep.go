@@ -16,9 +16,9 @@ const (
 	forgetter = mostWorkers + 1
 )
 
-// tidy has a worker remove what those of an episode that is over have left of its
-// checkpoints, such as refs in the user's repository: the last one died before it did, or
-// none came to it. What is needed to take something back by hand stays.
+// tidy starts a worker that removes what the workers of a finished episode left of its
+// checkpoints, such as refs in the user's repository: the last worker died before it
+// did this, or none reached this step. Data for a manual rollback stays.
 func (h *Healing) tidy(ctx context.Context, id string) {
 	if !hasPoints(h.store.episode(id)) {
 		return
@@ -46,9 +46,9 @@ func (h *Healing) tidyAll(ctx context.Context) {
 	}
 }
 
-// prune removes episodes that are older than the newest ones. One of which something
-// could not be taken back has a checkpoint still: the ref of that in the user's repository
-// goes first, which nobody else would ever remove.
+// prune removes all but the newest episodes. An episode whose changes could not all be
+// rolled back still has a checkpoint: its ref in the user's repository is removed
+// first, because nothing else would ever remove it.
 func (h *Healing) prune(begun *healer.Order) {
 	keep := []string{h.state.Newest, h.state.Episode}
 	if begun.Back != nil {

@@ -105,7 +105,7 @@ type Config struct {
 	DefaultUser, DefaultWorkdir string
 	// Token that callers must show from the start. Empty: none.
 	Token face.Token
-	// Trusted reports whether a caller needs no token. nil: nobody.
+	// Trusted reports whether a caller needs no token. nil: every caller needs one.
 	Trusted func(*http.Request) bool
 	// Insecure: requests that foreign web pages cause are served.
 	Insecure bool
@@ -184,8 +184,8 @@ func driverStatus(ctx context.Context, d driver.Driver) map[string]string {
 	return facts
 }
 
-// openDriver returns the driver of the sandboxes, and where requests go that name
-// none of them. Where there is no way to isolate, a sandbox that asks for it is
+// openDriver returns the driver of the sandboxes, and the destination of requests that
+// name no sandbox. If this machine cannot isolate, a sandbox that requests isolation is
 // refused with the reason.
 func openDriver(c *Config) (driver.Driver, driver.Access, error) {
 	machine := host.NewMachine(c.Manager)

@@ -24,7 +24,7 @@ import (
 	"github.com/tend-run/tend/supervisor/run"
 )
 
-// Bounds of what is applied, in bytes, beside those of package config.
+// Limits of an applied file, in bytes, beside those of package config.
 const (
 	MaxEnv  = 1 << 20  // of the environment of a service
 	MaxEnvs = 64 << 20 // of those of all
@@ -44,17 +44,18 @@ type Config struct {
 	Driver     driver.Driver
 	Program    []string
 	Log        *slog.Logger
-	// Healer repairs services; nil: nobody does.
+	// Healer repairs services; nil: there are no repairs.
 	Healer Healer
 }
 
 // Healer repairs services.
 type Healer interface {
-	// Saw is told what is seen of services. It must not block.
+	// Saw receives the notices of services. It must not block.
 	Saw(service string, e supervisor.Effect)
-	// Declare takes each file that was applied, with the environment of whoever did.
+	// Declare receives each applied file, with the environment of the caller that applied
+	// it.
 	Declare(ctx context.Context, c *config.Config, file string, env map[string]string) error
-	// Of returns what is known of a service; false: nothing.
+	// Of returns the healer's state of a service; false: none.
 	Of(service string) (st healer.Status, episode string, ok bool)
 	// List, Get, Watch, Heal, RollBack and Cancel are those of the ServiceService.
 	List(ctx context.Context, service string) ([]*tendv1.Episode, error)
@@ -80,7 +81,7 @@ var (
 	_ part.Reporter = (*Services)(nil)
 )
 
-// Open reads what is stored. Services are looked after while Run does.
+// Open reads the stored state. Services are supervised while Run runs.
 func Open(c Config) *Services {
 	s := &Services{c: c}
 	if c.Log == nil {
@@ -106,7 +107,7 @@ func Open(c Config) *Services {
 	return s
 }
 
-// troubleError: what is stored of services cannot be read.
+// troubleError says that the stored state of services cannot be read.
 type troubleError struct{ err error }
 
 func (e *troubleError) Error() string {
@@ -155,7 +156,7 @@ func (s *Services) Status() map[string]string {
 // File is a declaration with all that it needs.
 type File struct {
 	config.Source
-	// Env is the environment of whoever declares.
+	// Env is the environment of the declaring caller.
 	Env map[string]string
 }
 
@@ -167,7 +168,7 @@ func (e *busyError) Error() string {
 }
 func (e *busyError) Unwrap() error { return process.ErrRunning }
 
-// Apply takes a declaration. What it says wrong is a process.InvalidError.
+// Apply applies a declaration. An error in it is a process.InvalidError.
 func (s *Services) Apply(ctx context.Context, f *File) error {
 	if s.trouble != nil {
 		return s.trouble
@@ -218,7 +219,7 @@ func (s *Services) List(ctx context.Context) ([]run.Status, error) {
 	return all, away(err)
 }
 
-// Touch tells those who watch services that something is to be said of one.
+// Touch notifies the watchers of services that a service has news.
 func (s *Services) Touch(ctx context.Context) {
 	if s.trouble == nil {
 		s.sup.Touch(ctx)
