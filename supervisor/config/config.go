@@ -16,9 +16,9 @@ const (
 // is returned.
 type Config struct {
 	Preset   string              `key:"preset" enum:"default,shmastra" default:"default" doc:"The set of defaults: shmastra has those of the shmastra-cloud healer."`
-	Sandbox  string              `key:"sandbox" doc:"Name or ID of the daemon's sandbox in which the services run that name none. Default: on the machine itself."`
+	Sandbox  string              `key:"sandbox" doc:"Name or ID of the daemon's sandbox for services that name none. Default: they run on the machine itself."`
 	Services map[string]*Service `key:"services" required:"yes" doc:"The services by name."`
-	Healer   *Healer             `key:"healer" doc:"What may repair a service, and how."`
+	Healer   *Healer             `key:"healer" doc:"The healer: how a service is repaired."`
 }
 
 // Names returns the names of the services, sorted.
@@ -31,67 +31,67 @@ type Service struct {
 
 	Command   Command           `key:"command" required:"yes" doc:"What runs: a list of words, or a line for /bin/sh -c."`
 	Cwd       string            `key:"cwd" doc:"Working directory. Relative: to the directory of the file. Default: that directory. In a sandbox: an absolute path inside; default: that of the sandbox."`
-	Env       map[string]string `key:"env" names:"env" doc:"Environment variables; they win over env_file."`
-	EnvFile   Strings           `key:"env_file" doc:"Files of lines NAME=value, read when the file is; later ones win."`
-	Inherit   string            `key:"inherit" enum:"all,none" default:"all" doc:"The environment below env: that of tend up, kept with the service, or nothing. In a sandbox: that of the sandbox, or with none nothing of the user there."`
+	Env       map[string]string `key:"env" names:"env" doc:"Environment variables; they override env_file."`
+	EnvFile   Strings           `key:"env_file" doc:"Files with lines NAME=value, read together with this file; later ones override earlier ones."`
+	Inherit   string            `key:"inherit" enum:"all,none" default:"all" doc:"The inherited environment, which env overrides: that of tend up, stored with the service, or nothing. In a sandbox: that of the sandbox, or with none no variables of the user there."`
 	User      string            `key:"user" doc:"User name, uid or uid:gid. Default: the user of the daemon. In a sandbox: of an account there; default: the user of the sandbox."`
-	Sandbox   string            `key:"sandbox" doc:"Name or ID of the daemon's sandbox in which it runs, with its probes and hooks. Default: that of the file, or else on the machine itself."`
-	Adopt     *Adopt            `key:"adopt" doc:"A process that tend did not start, and that the service is as long as that runs: tend up looks for it before it starts another one. Not in a sandbox."`
+	Sandbox   string            `key:"sandbox" doc:"Name or ID of the daemon's sandbox in which it runs, with its probes and hooks. Default: the sandbox of the file, otherwise the machine itself."`
+	Adopt     *Adopt            `key:"adopt" doc:"An existing process, which tend did not start, to use as the service while it runs: tend up looks for it before it starts another one. Not in a sandbox."`
 	Sockets   Sockets           `key:"sockets" doc:"Listening sockets by name, which stay open from one run to the next: 127.0.0.1:PORT, [::1]:PORT, 0.0.0.0:PORT, or unix:PATH. The process gets them as descriptors 3, 4 and so on in the order of the file, as systemd passes them (LISTEN_FDS). Not in a sandbox."`
-	DependsOn Dependencies      `key:"depends_on" doc:"Services that it needs before it starts: a list of names, or conditions by name."`
-	Restart   Restart           `key:"restart" doc:"When and how it is started again: a policy alone, or all of it."`
+	DependsOn Dependencies      `key:"depends_on" doc:"Services that it needs before it starts: a list of names, or a condition for each name."`
+	Restart   Restart           `key:"restart" doc:"When and how it is restarted: only a policy, or all settings."`
 	Health    *Probe            `key:"health" doc:"One probe for all: startup until it first succeeds, readiness and liveness from then on."`
-	Startup   *Probe            `key:"startup" doc:"Until it succeeds, readiness and liveness are not asked; it must succeed within start."`
-	Readiness *Probe            `key:"readiness" doc:"Whether others may use it; a failure never restarts it."`
-	Liveness  *Probe            `key:"liveness" doc:"Whether it works; it is restarted when the probe fails."`
+	Startup   *Probe            `key:"startup" doc:"Until it succeeds, readiness and liveness are not probed; it must succeed within start."`
+	Readiness *Probe            `key:"readiness" doc:"Whether the service can be used; a failure never restarts it."`
+	Liveness  *Probe            `key:"liveness" doc:"Whether the service works; it is restarted when the probe fails."`
 	Stop      Stop              `key:"stop" doc:"How it is ended."`
 	Log       Log               `key:"log" doc:"How much output is kept, and when a quiet log means that it is stuck."`
-	Pressure  *Pressure         `key:"pressure" doc:"Whether it is looked whether it is short of memory, descriptors, processes or room on a disk. Default: no; yes with the preset shmastra."`
-	Watch     *Watch            `key:"watch" doc:"Files whose change restarts it. Of a service in a sandbox: those inside."`
-	Schedule  *Schedule         `key:"schedule" doc:"It runs at these times only: a cron expression alone, or all of it."`
-	Hooks     Hooks             `key:"hooks" doc:"Commands at points of its life, each in its directory, with its environment and as its user. Its limits are not theirs."`
-	Limits    Limits            `key:"limits" doc:"Limits on its resources, for all its processes together where no other word is said."`
+	Pressure  *Pressure         `key:"pressure" doc:"Whether shortage of memory, descriptors, processes or disk space is measured. Default: no; yes with the preset shmastra."`
+	Watch     *Watch            `key:"watch" doc:"Files whose change restarts it. For a service in a sandbox: files inside."`
+	Schedule  *Schedule         `key:"schedule" doc:"It runs only at these times: only a cron expression, or all settings."`
+	Hooks     Hooks             `key:"hooks" doc:"Commands at points of its life cycle, each in its directory, with its environment and as its user. Its limits do not apply to them."`
+	Limits    Limits            `key:"limits" doc:"Limits on its resources, for all its processes together unless stated otherwise."`
 	Forks     bool              `key:"forks" default:"false" doc:"The command ends once the service runs in the background; the service lives as long as any process of its tree."`
-	Disabled  bool              `key:"disabled" default:"false" doc:"It is started only when somebody starts it by name."`
+	Disabled  bool              `key:"disabled" default:"false" doc:"It is started only by name."`
 }
 
 // Restart says when a service is started again. The first restart within a window
 // is made at once; each further one waits longer.
 type Restart struct {
-	Policy         string   `key:"policy" short:"yes" enum:"always,on-failure,never" doc:"After which exits: all, those that are no success, or none. Default: always; never with a schedule."`
-	SuccessCodes   []int    `key:"success_codes" default:"0" min:"0" max:"255" doc:"Exit codes that are a success."`
-	PermanentCodes []int    `key:"permanent_codes" min:"0" max:"255" doc:"Exit codes after which a start cannot help; it is not restarted, whatever the policy. Many programs use 78."`
+	Policy         string   `key:"policy" short:"yes" enum:"always,on-failure,never" doc:"After which exits it is restarted: all, only failures, or none. Default: always; never with a schedule."`
+	SuccessCodes   []int    `key:"success_codes" default:"0" min:"0" max:"255" doc:"Exit codes that count as success."`
+	PermanentCodes []int    `key:"permanent_codes" min:"0" max:"255" doc:"Exit codes after which a restart cannot help; it is not restarted, whatever the policy. Many programs use 78."`
 	Delay          Duration `key:"delay" default:"100ms" shmastra:"2s" max:"1h" doc:"Wait before the second restart within the window."`
-	Factor         float64  `key:"factor" default:"2" min:"1" max:"10" doc:"How much longer each further wait is."`
-	MaxDelay       Duration `key:"max_delay" default:"30s" max:"24h" doc:"Bound of the waits."`
-	Jitter         float64  `key:"jitter" default:"0.25" min:"0" max:"1" doc:"A wait is made shorter or longer by up to this part of it."`
-	Max            int      `key:"max" default:"5" min:"0" max:"10000" doc:"Restarts allowed within the window, however long it ran between; one more, and it has failed. 0: no bound."`
+	Factor         float64  `key:"factor" default:"2" min:"1" max:"10" doc:"Factor by which each further wait grows."`
+	MaxDelay       Duration `key:"max_delay" default:"30s" max:"24h" doc:"Maximum wait."`
+	Jitter         float64  `key:"jitter" default:"0.25" min:"0" max:"1" doc:"Each wait is shortened or lengthened at random by up to this fraction of it."`
+	Max            int      `key:"max" default:"5" min:"0" max:"10000" doc:"Restarts allowed within the window, however long each run lasted; after one more it has failed. 0: no limit."`
 	Within         Duration `key:"within" default:"1m" min:"1s" max:"24h" doc:"Length of the window."`
-	Retry          Duration `key:"retry" default:"5m" max:"24h" doc:"How long after it has failed it is tried again, with an empty window. 0: only when somebody asks, or a watched file changes."`
+	Retry          Duration `key:"retry" default:"5m" max:"24h" doc:"How long after a failure it is tried again, with a new window. 0: only on request, or when a watched file changes."`
 }
 
 // Probe asks a service how it is. Exactly one of HTTP, TCP, Exec and Log is set. A
 // process that answers must belong to the service, unless Anyone is set.
 type Probe struct {
-	HTTP *HTTP   `key:"http" doc:"A URL that answers: http://HOST:PORT/PATH, :PORT/PATH, or with more words."`
+	HTTP *HTTP   `key:"http" doc:"A URL that answers: http://HOST:PORT/PATH, :PORT/PATH, or with more settings."`
 	TCP  Address `key:"tcp" doc:"A port that accepts connections: PORT or HOST:PORT."`
-	Exec Command `key:"exec" doc:"A command that ends with 0, in the directory and with the environment of the service."`
-	Log  Pattern `key:"log" doc:"A line of output that matches this RE2 expression, since its start. For startup and readiness; once it was seen it holds."`
+	Exec Command `key:"exec" doc:"A command that exits with 0, in the directory and with the environment of the service."`
+	Log  Pattern `key:"log" doc:"A line of output since the start that matches this RE2 expression. For startup and readiness; once seen, it stays valid."`
 
-	Anyone bool `key:"anyone" default:"false" doc:"Who answers need not belong to the service: its command is only the client of a container engine, say."`
+	Anyone bool `key:"anyone" default:"false" doc:"The answering process need not belong to the service, for example if its command is only the client of a container engine."`
 
-	Interval Duration `key:"interval" default:"2s" shmastra:"20s" min:"50ms" max:"1h" doc:"From the beginning of a probe to that of the next one."`
+	Interval Duration `key:"interval" default:"2s" shmastra:"20s" min:"50ms" max:"1h" doc:"Time from the start of a probe to the start of the next one."`
 	Timeout  Duration `key:"timeout" default:"1s" shmastra:"5s" min:"10ms" max:"10m" doc:"How long an answer may take."`
-	Failures int      `key:"failures" default:"3" shmastra:"2" min:"1" max:"1000" doc:"Failures in a row that count."`
+	Failures int      `key:"failures" default:"3" shmastra:"2" min:"1" max:"1000" doc:"Number of failures in a row after which the probe has failed."`
 	Retry    Duration `key:"retry" shmastra:"10s" max:"1h" doc:"Interval after a failure. Default: half of interval."`
-	Start    Duration `key:"start" default:"1m" shmastra:"2m" max:"24h" doc:"How long it may take until a startup probe, or health, first succeeds. 0: for ever."`
+	Start    Duration `key:"start" default:"1m" shmastra:"2m" max:"24h" doc:"How long it may take until a startup probe, or health, first succeeds. 0: no limit."`
 }
 
 // HTTP is a request whose answer is asked for. Redirections are not followed.
 type HTTP struct {
 	URL     URL               `key:"url" short:"yes" required:"yes" doc:"http://HOST:PORT/PATH, or :PORT/PATH."`
 	Headers map[string]string `key:"headers" names:"header" doc:"Headers of the request."`
-	Status  []int             `key:"status" min:"100" max:"599" doc:"Statuses that are well. Default: 200 to 299."`
+	Status  []int             `key:"status" min:"100" max:"599" doc:"Statuses that count as success. Default: 200 to 299."`
 	Body    Pattern           `key:"body" doc:"An RE2 expression that the first 64 KiB of the answer must match."`
 }
 
@@ -99,35 +99,35 @@ type HTTP struct {
 // is left after a time.
 type Stop struct {
 	Signal  Signal   `key:"signal" short:"yes" default:"TERM" doc:"The signal that asks it to end."`
-	Timeout Duration `key:"timeout" default:"10s" max:"1h" doc:"How long it may take before what is left of its tree is killed."`
+	Timeout Duration `key:"timeout" default:"10s" max:"1h" doc:"Time before the rest of its tree is killed."`
 }
 
 // Log says what becomes of output.
 type Log struct {
-	Limit   Size     `key:"limit" min:"64KiB" max:"1TiB" doc:"Bytes that are kept of each of stdout and stderr. Default: that of the daemon."`
-	Pattern Pattern  `key:"pattern" shmastra:"Bundling" doc:"RE2 expression: if the last line of output matches, and nothing more comes for quiet, it is stuck."`
-	Quiet   Duration `key:"quiet" default:"20s" min:"100ms" max:"24h" doc:"How long nothing may come after a line that matches pattern."`
-	Stuck   string   `key:"stuck" enum:"restart,report" default:"restart" doc:"What a stuck log leads to: a restart, or a report alone."`
+	Limit   Size     `key:"limit" min:"64KiB" max:"1TiB" doc:"Bytes of stdout and of stderr that are kept. Default: the daemon's."`
+	Pattern Pattern  `key:"pattern" shmastra:"Bundling" doc:"RE2 expression: if the last line of output matches, and no further output comes for quiet, it is stuck."`
+	Quiet   Duration `key:"quiet" default:"20s" min:"100ms" max:"24h" doc:"How long no output may come after a line that matches pattern."`
+	Stuck   string   `key:"stuck" enum:"restart,report" default:"restart" doc:"What a stuck log causes: a restart, or only a report."`
 }
 
 // Pressure says when a service is short of something. A part is one of the limit.
 type Pressure struct {
-	On          bool     `key:"on" short:"yes" default:"true" doc:"Whether it is looked at all."`
-	Memory      float64  `key:"memory" default:"0.9" min:"0" max:"1" doc:"Part of its memory limit, or of the machine's memory, above which memory is short: what the kernel could take back does not count. 0 here and below: it is not looked at."`
-	Descriptors float64  `key:"descriptors" default:"0.9" min:"0" max:"1" doc:"Part of the descriptors that one of its processes may have open."`
-	Pids        float64  `key:"pids" default:"0.9" min:"0" max:"1" doc:"Part of the processes and threads that its control group may have."`
-	Disk        Size     `key:"disk" default:"200MiB" max:"1PiB" doc:"Room that is free at least where its directory and its output are; of a small disk 5 %."`
-	Looks       int      `key:"looks" default:"4" min:"1" max:"100" doc:"Looks beyond a level that count."`
-	Of          int      `key:"of" default:"5" shmastra:"4" min:"1" max:"100" doc:"The newest looks among which they are."`
-	Interval    Duration `key:"interval" default:"2s" shmastra:"15s" min:"100ms" max:"1h" doc:"From one look to the next; a quarter of it while something comes near to being short."`
-	Stalls      bool     `key:"stalls" default:"true" shmastra:"false" doc:"Memory is short at once when the kernel says that the service waits for it (PSI), or when it would be used up within 30 s. false: levels alone count, and looks are never more frequent."`
-	Restart     bool     `key:"restart" default:"false" shmastra:"true" doc:"It is restarted when it is short of what it holds itself; else that is reported alone."`
+	On          bool     `key:"on" short:"yes" default:"true" doc:"Whether anything is measured."`
+	Memory      float64  `key:"memory" default:"0.9" min:"0" max:"1" doc:"Fraction of its memory limit, or of the machine's memory, above which memory is short; reclaimable memory does not count. 0 here and below: not measured."`
+	Descriptors float64  `key:"descriptors" default:"0.9" min:"0" max:"1" doc:"Fraction of the descriptors that one of its processes may have open."`
+	Pids        float64  `key:"pids" default:"0.9" min:"0" max:"1" doc:"Fraction of the processes and threads that its control group may have."`
+	Disk        Size     `key:"disk" default:"200MiB" max:"1PiB" doc:"Minimum free space on the disks of its directory and its output; on a small disk 5 %."`
+	Looks       int      `key:"looks" default:"4" min:"1" max:"100" doc:"Number of measurements above a level after which it is short."`
+	Of          int      `key:"of" default:"5" shmastra:"4" min:"1" max:"100" doc:"Number of newest measurements that are considered for this."`
+	Interval    Duration `key:"interval" default:"2s" shmastra:"15s" min:"100ms" max:"1h" doc:"Time from one measurement to the next; a quarter of it while a resource is nearly short."`
+	Stalls      bool     `key:"stalls" default:"true" shmastra:"false" doc:"Memory is short at once when the kernel reports that the service waits for it (PSI), or when it would be used up within 30 s. false: only levels count, and measurements are never more frequent."`
+	Restart     bool     `key:"restart" default:"false" shmastra:"true" doc:"It is restarted when it is short of a resource that it uses up itself; otherwise this is only reported."`
 }
 
 // Watch restarts a service when files change.
 type Watch struct {
 	Paths  Strings  `key:"paths" short:"yes" required:"yes" doc:"Globs (** for any directories) below the service's directory."`
-	Ignore []string `key:"ignore" doc:"Globs of what does not count, besides .git, node_modules and *.log."`
+	Ignore []string `key:"ignore" doc:"Globs of files that do not count, besides .git, node_modules and *.log."`
 	Delay  Duration `key:"delay" default:"300ms" min:"10ms" max:"1h" doc:"How long nothing may change before the restart."`
 }
 
@@ -135,66 +135,66 @@ type Watch struct {
 type Schedule struct {
 	Cron    Cron   `key:"cron" short:"yes" required:"yes" doc:"Minute, hour, day of month, month, day of week; or @hourly, @daily, @every 10m and the like."`
 	Zone    Zone   `key:"zone" default:"Local" doc:"Time zone: Europe/Berlin, UTC, Local."`
-	Overlap string `key:"overlap" enum:"skip,restart" default:"skip" doc:"What happens at a time at which it still runs."`
+	Overlap string `key:"overlap" enum:"skip,restart" default:"skip" doc:"What happens at a scheduled time while it still runs."`
 }
 
 // Adopt names the process that a service may be already. Exactly one of PIDFile and Port is
 // set.
 type Adopt struct {
-	PIDFile string `key:"pid_file" doc:"The file in which the program notes its pid, read as the service's user. Relative: to the service's cwd. A file that is older than the process is stale."`
+	PIDFile string `key:"pid_file" doc:"The file to which the program writes its pid, read as the service's user. Relative: to the service's cwd. A file that is older than the process is stale."`
 	Port    int    `key:"port" min:"1" max:"65535" doc:"The TCP port on which it listens."`
 }
 
 // Hooks of a service. Each is started once for a run.
 type Hooks struct {
 	PreStart  *Hook `key:"pre_start" doc:"Before each start. If it fails, the start has failed."`
-	PostStart *Hook `key:"post_start" doc:"Once the service is ready for the first time since its start. Nothing waits for it."`
-	PreStop   *Hook `key:"pre_stop" doc:"Before the signal that asks it to end, while it runs. If it fails, the service is ended all the same."`
-	PostStop  *Hook `key:"post_stop" doc:"After each run, when nothing of it is left, however it ended. What comes next waits for it."`
+	PostStart *Hook `key:"post_start" doc:"Once, when the service first becomes ready after its start. Nothing waits for it."`
+	PreStop   *Hook `key:"pre_stop" doc:"Before the signal that asks it to end, while it runs. If it fails, the service is ended nevertheless."`
+	PostStop  *Hook `key:"post_stop" doc:"After each run, however it ended, when no process of it is left. The next start waits for it."`
 }
 
 // Hook is a command at a point in the life of a service. What it leaves behind is killed.
 type Hook struct {
 	Command Command  `key:"command" short:"yes" required:"yes" doc:"What runs: a list of words, or a line for /bin/sh -c."`
-	Timeout Duration `key:"timeout" default:"30s" min:"100ms" max:"1h" doc:"How long it may take until it is killed and has failed."`
+	Timeout Duration `key:"timeout" default:"30s" min:"100ms" max:"1h" doc:"Time after which it is killed and has failed."`
 }
 
 // Limits of a service.
 type Limits struct {
 	Memory    Size `key:"memory" min:"1MiB" max:"1PiB" doc:"Bytes of memory."`
 	Pids      int  `key:"pids" min:"1" max:"4194304" doc:"Processes and threads."`
-	CPUWeight int  `key:"cpu_weight" min:"1" max:"10000" doc:"Share of the processor where it is short; others have 100."`
+	CPUWeight int  `key:"cpu_weight" min:"1" max:"10000" doc:"Weight for CPU time when it is short; the default of others is 100."`
 	Files     int  `key:"files" min:"8" max:"1073741816" doc:"Open files of each process (RLIMIT_NOFILE)."`
 	Core      Size `key:"core" max:"1PiB" doc:"Bytes of a core file (RLIMIT_CORE)."`
 	Nice      int  `key:"nice" min:"-20" max:"19" doc:"Priority."`
-	OOMScore  int  `key:"oom_score" min:"-1000" max:"1000" doc:"How soon the kernel ends it for want of memory."`
+	OOMScore  int  `key:"oom_score" min:"-1000" max:"1000" doc:"How soon the kernel kills it when memory runs out."`
 }
 
 // Healer says what may be done to repair a service.
 type Healer struct {
 	Service   string   `key:"service" doc:"The service that is healed. Default: the only one there is."`
 	Root      string   `key:"root" default:"." doc:"Directory of the project. Relative: to the directory of the file. For a service in a sandbox: an absolute path inside; default: the cwd of the service."`
-	Protected []string `key:"protected" doc:"Globs below root of what the healer must not change."`
-	Data      []string `key:"data" doc:"Globs below root of what the service writes by itself; it is neither rolled back nor committed."`
-	LLM       *LLM     `key:"llm" doc:"The model that is asked when no rule helps. Default: none is asked."`
-	Attempts  int      `key:"attempts" default:"3" min:"1" max:"10" doc:"Attempts of the model at one fault."`
+	Protected []string `key:"protected" doc:"Globs below root of files that the healer must not change."`
+	Data      []string `key:"data" doc:"Globs below root of files that the service itself writes; they are neither rolled back nor committed."`
+	LLM       *LLM     `key:"llm" doc:"The model to ask when no rule helps. Default: none."`
+	Attempts  int      `key:"attempts" default:"3" min:"1" max:"10" doc:"Attempts of the model for one fault."`
 	Steps     int      `key:"steps" default:"40" min:"1" max:"1000" doc:"Requests to the model in one attempt."`
 	Tokens    int      `key:"tokens" default:"500000" min:"1000" max:"100000000" doc:"Tokens that the model may read and write in one attempt."`
 	Wall      Duration `key:"wall" default:"10m" min:"10s" max:"24h" doc:"How long one repair may take as a whole."`
 	PerDay    int      `key:"per_day" default:"20" min:"1" max:"10000" doc:"Repairs within 24 hours."`
-	Hold      Duration `key:"hold" default:"3s" min:"100ms" max:"1h" doc:"How long the service must be well, as one process, until it counts as repaired. It is more if the service lived longer before it failed."`
-	Commit    bool     `key:"commit" default:"true" doc:"What has helped is committed, where there is git, and nothing else."`
-	EndOthers bool     `key:"end_port_holders" default:"false" doc:"Whoever holds the service's port is ended, also a program that has nothing to do with it."`
-	Report    *Report  `key:"report" doc:"Where the status is sent. Default: nowhere."`
+	Hold      Duration `key:"hold" default:"3s" min:"100ms" max:"1h" doc:"How long the service must be healthy, as one process, to count as repaired. The time is longer if the service lived longer before it failed."`
+	Commit    bool     `key:"commit" default:"true" doc:"Commit a repair that helped, and only that, if there is git."`
+	EndOthers bool     `key:"end_port_holders" default:"false" doc:"End the process that holds the service's port, even if it does not belong to the service."`
+	Report    *Report  `key:"report" doc:"The URL to which the status is sent. Default: none."`
 }
 
 // LLM names a model.
 type LLM struct {
-	Provider    string  `key:"provider" enum:"anthropic,openai" default:"anthropic" doc:"Which protocol is spoken."`
-	BaseURL     string  `key:"base_url" doc:"Where. Default: that of the provider, or of its environment variable (ANTHROPIC_BASE_URL, OPENAI_BASE_URL)."`
-	Model       string  `key:"model" doc:"Which model. Default: claude-sonnet-4-6, with the provider anthropic."`
-	ReviewModel string  `key:"review_model" doc:"Which model looks at a change once more; it may be a cheaper one. Default: none; then rules alone look at it."`
-	KeyEnv      string  `key:"key_env" doc:"Variable of the environment of tend up that has the key. Default: ANTHROPIC_API_KEY or OPENAI_API_KEY."`
+	Provider    string  `key:"provider" enum:"anthropic,openai" default:"anthropic" doc:"The protocol of the provider."`
+	BaseURL     string  `key:"base_url" doc:"The base URL. Default: that of the provider, or of its environment variable (ANTHROPIC_BASE_URL, OPENAI_BASE_URL)."`
+	Model       string  `key:"model" doc:"The model. Default: claude-sonnet-4-6, with the provider anthropic."`
+	ReviewModel string  `key:"review_model" doc:"The model that reviews a change; it may be a cheaper one. Default: none; then only rules review it."`
+	KeyEnv      string  `key:"key_env" doc:"Environment variable of tend up that has the key. Default: ANTHROPIC_API_KEY or OPENAI_API_KEY."`
 	Prices      *Prices `key:"prices" doc:"What a million tokens cost. Default: none; then costs are not shown."`
 }
 
@@ -209,7 +209,7 @@ type Prices struct {
 // Report says where a status is sent: POST, JSON {status, error, sequence}.
 type Report struct {
 	URL    string `key:"url" short:"yes" required:"yes" doc:"http:// or https://"`
-	KeyEnv string `key:"key_env" default:"MASTRA_AUTH_TOKEN" doc:"Variable of the environment of tend up with the token, which is sent as Authorization: Bearer."`
+	KeyEnv string `key:"key_env" default:"MASTRA_AUTH_TOKEN" doc:"Environment variable of tend up with the token, which is sent as Authorization: Bearer."`
 }
 
 // Condition says how far a dependency must have come.

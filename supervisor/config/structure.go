@@ -349,9 +349,9 @@ func (d *decoder) command(n ast.Node, c *Command) {
 
 // condition is the long form of a dependency.
 type condition struct {
-	Condition string  `key:"condition" short:"yes" enum:"ready,started,completed" default:"ready" doc:"How far the other one must have come: ready, started, or completed, which is ended with success."`
-	Log       Pattern `key:"log" doc:"In place of condition: a line of its output matches this RE2 expression."`
-	Restart   bool    `key:"restart" default:"false" doc:"A restart of the other one restarts this one, too."`
+	Condition string  `key:"condition" short:"yes" enum:"ready,started,completed" default:"ready" doc:"Required state of the other service: ready, started, or completed (ended with success)."`
+	Log       Pattern `key:"log" doc:"Instead of condition: a line of its output matches this RE2 expression."`
+	Restart   bool    `key:"restart" default:"false" doc:"A restart of the other service also restarts this one."`
 }
 
 func (d *decoder) dependencies(n ast.Node, to *Dependencies) {
