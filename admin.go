@@ -27,7 +27,7 @@ type Status struct {
 // Promise is something tend does where the kernel lets it.
 type Promise struct {
 	Kept bool
-	// Detail says what is done instead, and what would help.
+	// Detail says what happens instead, and what would help.
 	Detail string
 }
 

@@ -151,9 +151,9 @@ func (m *Processes) Kill(ctx context.Context, pid int) (killed bool, err error) 
 	return killed, gone(p.Raw().Remove(ctx))
 }
 
-// Release forgets a finished process and its output, so that Get and List do
-// not show it any more. [process.ErrRunning] if it still runs. What is not
-// there needs no release.
+// Release removes a finished process and its output, so that Get and List do not show
+// it any more. If it still runs, the error is [process.ErrRunning]. If it does not
+// exist, Release does nothing.
 func (m *Processes) Release(ctx context.Context, pid int) error {
 	mgr, err := m.ensure(ctx)
 	if err != nil {

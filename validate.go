@@ -8,8 +8,8 @@ import (
 	"github.com/tend-run/tend/process"
 )
 
-// ProtocolError is returned when a server sends what no tend sends: it is
-// damaged, or hostile. Nothing of what it sent is passed on.
+// ProtocolError is returned when a server sends data that no tend sends, because it is
+// broken or hostile. None of that data is passed on.
 type ProtocolError struct {
 	What string // "an id that is none: …"
 }

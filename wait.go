@@ -30,9 +30,9 @@ type Result struct {
 
 // WaitOptions of [Process.Wait]. The zero value is what most callers want.
 type WaitOptions struct {
-	// Drain is how long to go on after the exit while a descendant holds the
-	// output open; negative: for as long as it does. What was written before the
-	// exit is always delivered.
+	// Drain is how long to continue after the exit while a descendant holds the output
+	// open; negative: as long as it does. Output written before the exit is always
+	// delivered.
 	Drain time.Duration
 }
 

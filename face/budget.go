@@ -6,8 +6,8 @@ import (
 	"sync/atomic"
 )
 
-// Budget bounds the memory that requests in flight hold: bodies that are being
-// read, and what is made of them. A nil Budget has no bound.
+// Budget limits the memory that requests in flight hold: bodies that are being read,
+// and the values decoded from them. A nil Budget has no limit.
 type Budget struct {
 	max  int64
 	used atomic.Int64
@@ -85,8 +85,8 @@ func WithCharge(ctx context.Context, c *Charge) context.Context {
 	return context.WithValue(ctx, chargeKey{}, c)
 }
 
-// Forget says that the handler no longer needs what it has read: a stream that
-// goes on for hours must not be charged for the request that began it.
+// Forget says that the handler no longer needs the body: a stream that lasts for hours
+// must not be charged for the request that started it.
 func Forget(ctx context.Context) {
 	Keep(ctx, 0)
 }

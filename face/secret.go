@@ -28,10 +28,10 @@ const (
 	MaskPort = "${PORT}"
 )
 
-// Secret makes the tokens of sandboxes. Each is derived from one secret and what it
-// is for, so nothing is stored for a sandbox, a token lives as long as the secret,
-// and a copy of a sandbox has tokens of its own. A nil Secret makes tokens that
-// match nothing.
+// Secret creates the tokens of sandboxes. Each token is derived from one secret and the
+// token's purpose, so nothing is stored for a sandbox, a token is valid as long as the
+// secret, and a copy of a sandbox has different tokens. A nil Secret creates tokens
+// that match nothing.
 type Secret struct{ key []byte }
 
 // OpenSecret reads the secret from a file, or makes one there (0600). A power
@@ -54,7 +54,7 @@ func OpenSecret(path string) (*Secret, error) {
 	return s, nil
 }
 
-// NewSecret returns a secret that nobody else has.
+// NewSecret returns a new random secret.
 func NewSecret() *Secret {
 	key := make([]byte, sha256.Size)
 	rand.Read(key) // never fails: crypto/rand ends the program instead

@@ -94,8 +94,8 @@ func Codecs() connect.HandlerOption {
 		connect.WithCodec(ProtoCodec{}), connect.WithCodec(jsonCodec{"json", false}), connect.WithCodec(jsonCodec{"json; charset=utf-8", false}))
 }
 
-// StrictCodecs are [Codecs] that refuse what they do not know in JSON, where a word that
-// is misspelt must not become the default.
+// StrictCodecs are [Codecs] that refuse unknown names in JSON, so that a misspelt name
+// does not silently become the default.
 func StrictCodecs() connect.HandlerOption {
 	return connect.WithHandlerOptions(
 		connect.WithCodec(ProtoCodec{}), connect.WithCodec(jsonCodec{"json", true}), connect.WithCodec(jsonCodec{"json; charset=utf-8", true}))

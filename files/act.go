@@ -7,11 +7,11 @@ import (
 	"runtime"
 )
 
-// Do runs do with the rights of the user and with no others: the kernel
-// decides what is allowed, as it does for the user's own processes. For the
-// daemon's own user that is how the daemon runs already. For another one, do
-// runs on a thread that has the user's ids and groups and no capability; a
-// thread that cannot be given its rights back is never used again.
+// Do runs do with the rights of the user and with no others: the kernel decides what is
+// allowed, as it does for the user's own processes. For the daemon's own user nothing
+// needs to change. For another user, do runs on a thread that has the user's ids and
+// groups and no capability; a thread whose rights cannot be restored is never used
+// again.
 //
 // [Root] says what is different with one.
 //

@@ -39,9 +39,9 @@ func (f FS) Append(path string, data []byte) error {
 	})
 }
 
-// Copy copies a file, or a directory with all that is in it. Files that are
-// there are replaced; symbolic links are copied as links. The directory of the
-// destination has to be there. What was copied when ctx ends is left.
+// Copy copies a file, or a directory with its content. Existing files are replaced;
+// symbolic links are copied as links. The directory of the destination must exist. When
+// ctx ends, files that were already copied stay.
 func (f FS) Copy(ctx context.Context, source, destination string) error {
 	from, err := f.Resolve(source)
 	if err != nil {
@@ -167,8 +167,8 @@ func (a *Actor) transfer(out *os.File, in io.Reader) error {
 	}
 }
 
-// Chmod changes the permission bits of what the path leads to, through a
-// descriptor, so that what change saw is what is changed.
+// Chmod changes the permission bits of the file at the path, through a descriptor, so
+// that exactly the file that change saw is changed.
 func (f FS) Chmod(path string, change func(fs.FileMode) fs.FileMode) error {
 	abs, err := f.Resolve(path)
 	if err != nil {

@@ -13,14 +13,14 @@ import (
 	"strings"
 )
 
-// LeftOut is the name, below the top of an archive, of the list of what is not in it.
+// LeftOut is the name, below the top of an archive, of the list of omitted files.
 const LeftOut = "tend-left-out.txt"
 
 // Archive writes the directory with all that is in it to w, as a tar whose paths begin
-// with the directory's name. Links are links. It holds nothing of the file system while w
-// waits, but for one open file. What the user may not read, what is neither file,
-// directory nor link, and files that became shorter while they were read (the missing bytes are zero)
-// are listed in a last entry, [LeftOut]. What vanishes meanwhile is left out.
+// with the directory's name. Links are links. While w waits, it holds only one open
+// file. Files that the user may not read, entries that are neither file, directory nor
+// link, and files that became shorter while they were read (the missing bytes are zero)
+// are listed in a last entry, [LeftOut]. Entries that vanish meanwhile are omitted.
 func (f FS) Archive(ctx context.Context, dir string, w io.Writer) error {
 	abs, err := f.Resolve(dir)
 	if err != nil {

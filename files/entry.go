@@ -15,8 +15,8 @@ const (
 	TypeDir
 )
 
-// Entry is what is known of a path. Of a symbolic link, Type and Mode are
-// those of what it leads to; everything else is the link's.
+// Entry describes a path. For a symbolic link, Type and Mode are those of its target;
+// everything else is the link's.
 type Entry struct {
 	Name string
 	Path string
@@ -33,7 +33,7 @@ type Entry struct {
 	// Target is set for symbolic links: where the link leads in the end, or
 	// its own path if that is not known.
 	Target string
-	// Metadata is what was given with the upload; nil if there is none.
+	// Metadata is the metadata of the upload; nil if there is none.
 	Metadata map[string]string
 }
 

@@ -99,8 +99,8 @@ func (a *Actor) rename(from, to string) error {
 	return pathError("move", from, err)
 }
 
-// Remove removes the file, or the directory with all that is in it. A path
-// that is missing is no error. The root directory is not removed.
+// Remove removes the file, or the directory with its content. If the path does not
+// exist, it does nothing. The root directory is not removed.
 func (f FS) Remove(path string) error {
 	target, err := f.Resolve(path)
 	if err != nil {

@@ -17,13 +17,13 @@ const (
 	MaxDepth = 2048
 )
 
-// List lists the directory in lexical order, each directory before what is in
-// it, down to depth levels (0 means 1). A path that is a symbolic link is
-// followed; links inside are not. Paths of entries start with the path as
-// asked for. Entries that vanish meanwhile are left out, and what is in
-// directories closed to the user. Of an entry that cannot be looked at, because
-// its directory may be read but not entered, or its mount does not answer, the
-// name and what the directory says of its type are listed.
+// List lists the directory in lexical order, each directory before what is in it, down
+// to depth levels (0 means 1). A path that is a symbolic link is followed; links inside
+// are not. Paths of entries start with the path as asked for. Entries that vanish
+// meanwhile, and the content of directories that the user may not read, are omitted. If
+// an entry cannot be examined, because its directory may be read but not entered, or
+// its mount does not answer, only its name and its type according to the directory are
+// listed.
 func (f FS) List(ctx context.Context, path string, depth uint32) ([]Entry, error) {
 	asked, err := f.Resolve(path)
 	if err != nil {

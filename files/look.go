@@ -21,7 +21,7 @@ func (a *Actor) Stat(path string) (fs.FileInfo, error) {
 	return info, pathError("stat", path, err)
 }
 
-// Lstat describes what has the name: of a link the link.
+// Lstat describes the file with the name; it does not follow a link.
 func (a *Actor) Lstat(path string) (fs.FileInfo, error) {
 	info, err := a.stat(path, false)
 	return info, pathError("stat", path, err)
@@ -36,8 +36,8 @@ func (a *Actor) stat(path string, follow bool) (fs.FileInfo, error) {
 	return h.info()
 }
 
-// Born is when what has the name was made, of a link the link; zero where that
-// is not known.
+// Born returns the creation time of the file with the name, without following a link;
+// zero if unknown.
 func (a *Actor) Born(path string) time.Time {
 	h, err := a.nofollow(path)
 	if err != nil {
@@ -117,9 +117,9 @@ func (a *Actor) names(h *handle) ([]Name, error) {
 // SkipDir, returned by the function given to Walk, leaves a directory out.
 var SkipDir = fs.SkipDir
 
-// Walk calls visit for all that is below the directory, in lexical order, each
-// directory before what is in it. It follows no links, and leaves out what it
-// may not enter and what goes meanwhile.
+// Walk calls visit for everything below the directory, in lexical order, each directory
+// before its entries. It follows no links, and omits directories that it may not enter
+// and entries that vanish meanwhile.
 func (a *Actor) Walk(dir string, visit func(path string, typ fs.FileMode) error) error {
 	names, err := a.Names(dir)
 	if err != nil {

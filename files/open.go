@@ -14,7 +14,7 @@ import (
 const openFlags = syscall.O_NONBLOCK | syscall.O_NOCTTY
 
 const (
-	// MaxPseudo bounds what is read of a file that the kernel makes up, in bytes.
+	// MaxPseudo limits how much is read of a file that the kernel generates, in bytes.
 	MaxPseudo = 16 << 20
 	// smallFile is up to which size a file is read at once, in bytes. That is
 	// cheaper, and right where another file system than those that are known
@@ -22,8 +22,8 @@ const (
 	smallFile = 4096
 )
 
-// Content is what is in a file that was opened for reading: an [*os.File], or
-// bytes in memory.
+// Content is the content of a file that was opened for reading: an [*os.File], or bytes
+// in memory.
 type Content interface {
 	io.ReadSeeker
 	io.Closer

@@ -18,24 +18,24 @@ const (
 	SomeVersion = "+" // every version, and there must be a file
 )
 
-// Version is a word for what is in a file: another one once the file was written,
-// replaced, or given other rights. It has letters, digits and '-' alone.
+// Version identifies the state of a file: it changes when the file is written,
+// replaced, or gets other rights. It has only letters, digits and '-'.
 func Version(info fs.FileInfo) string {
 	inode, changed := identity(info)
 	return fmt.Sprintf("%x-%x-%x-%x", inode, info.Size(), info.ModTime().UnixNano(), changed)
 }
 
-// Replace puts the content of r in the place of the file, at once and as a whole: it is
-// written beside the file, without a name where the file system can do that, and takes
-// the name at the end. A writer that breaks off changes nothing. Missing parents are
-// made. A link is followed; one that leads to no file is replaced. The mode is kept, and
-// the owner where the user may give files away; otherwise the file becomes the user's. Other names of the same file keep what
-// they had.
+// Replace replaces the file by the content of r, atomically: the content is written to
+// a file beside it, without a name if the file system supports that, which gets the
+// name at the end. A writer that breaks off changes nothing. Missing parents are
+// created. A link is followed; a dangling link is replaced. The mode is kept, and also
+// the owner if the user may give files away; otherwise the file belongs to the user.
+// Other hard links of the file keep the old content.
 //
-// was is the version that the file must have, at the beginning and at the end;
-// "": there must be no file; [SomeVersion]: there must be one; [AnyVersion]: whatever
-// there is. Otherwise it fails with [ErrChanged], or [ErrExists]. It returns the version
-// that the file has then.
+// was is the version that the file must have, at the beginning and at the end; "":
+// there must be no file; [SomeVersion]: there must be one; [AnyVersion]: no condition.
+// Otherwise it fails with [ErrChanged], or [ErrExists]. It returns the version that the
+// file has then.
 func (f FS) Replace(ctx context.Context, path string, r io.Reader, was string) (entry Entry, version string, err error) {
 	return f.replace(ctx, path, r, was, true)
 }

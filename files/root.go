@@ -9,26 +9,24 @@ import (
 	"sync/atomic"
 )
 
-// Root is the root directory of a sandbox, as file operations see it: no path
-// leads out of it, whatever its links, its mounts and its programs do meanwhile.
-// A nil Root is this machine.
+// Root is the root directory of a sandbox for file operations: no path leads out of it,
+// whatever its links, its mounts and its programs do. A nil Root is this machine.
 //
-// A user inside is another one outside: id 0 inside is the Root's base outside,
-// id 1 the next, and so on for [RootIDs] ids. Users given to an [FS] with a Root
-// have the ids of inside, and so have entries and what [FS.Stat] says. An id that
-// no one inside can have shows as 65534.
+// Ids inside are mapped: id 0 inside is the Root's base outside, id 1 the next, and so
+// on for [RootIDs] ids. Users given to an [FS] with a Root have inside ids, and so have
+// entries and results of [FS.Stat]. An id outside of this range shows as 65534.
 //
-// Root inside is no root outside. It has the base's ids and, of a daemon that runs
-// as root, the capabilities that concern the owners and the modes of files, and no
-// others. They are for what belongs to somebody inside: for files of this machine that
-// are seen inside, and for what the kernel makes up, root inside has its ids alone.
-// Nobody writes with a Root to file systems that the kernel makes up, such as /proc,
-// and setuid bits neither are given nor survive a write.
+// Root inside is not root outside. It has the base's ids and, if the daemon runs as
+// root, only the capabilities about owners and modes of files. They apply only to files
+// that belong to an inside id: for files of this machine that are visible inside, and
+// for files that the kernel generates, root inside has only its ids. With a Root nobody
+// can write to file systems that the kernel generates, such as /proc; setuid bits
+// cannot be set and do not survive a write.
 //
 // All methods may be called concurrently.
 //
-// A Root of [OpenOwnRoot] has one id: each user inside is the daemon's own, and what is
-// that user's outside is root's inside.
+// A Root of [OpenOwnRoot] has one id: each user inside is the daemon's own user, whose
+// files belong to root inside.
 type Root struct {
 	dir  *os.File // a path only
 	base uint32
@@ -50,12 +48,11 @@ const RootIDs = 1 << 16
 // nobody is what an id shows as that no one inside has.
 const nobody = 65534
 
-// Close lets the directory go. What goes on meanwhile ends first, and operations
-// that begin after it fail.
+// Close closes the directory. It waits for running operations; later operations fail.
 func (r *Root) Close() error { return r.End(fs.ErrClosed) }
 
-// End is Close, and says why: operations that begin after it, or that had to open
-// something more, fail with that error.
+// End is Close with a reason. Later operations, and running ones that open something
+// more, fail with that error.
 func (r *Root) End(why error) error {
 	r.closing.Do(func() {
 		r.why = why

@@ -66,9 +66,9 @@ type Match struct {
 
 var errEnough = errors.New("enough was found")
 
-// Search finds what is below a directory, in lexical order. It follows no
-// links, and leaves out what the user may not enter or read. truncated: there may
-// be more, as a bound of the query or the deadline of ctx was reached.
+// Search finds matches below a directory, in lexical order. It follows no links, and
+// omits what the user may not enter or read. truncated: there may be more, because a
+// limit of the query or the deadline of ctx was reached.
 func (f FS) Search(ctx context.Context, dir string, q Query) (matches []Match, truncated bool, err error) {
 	root, err := f.Resolve(dir)
 	if err != nil {

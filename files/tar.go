@@ -6,10 +6,10 @@ import (
 
 // ExtractOptions say how an archive is unpacked.
 type ExtractOptions struct {
-	// Owners: what root unpacks belongs to the ids of the archive; an id that there is
-	// not inside becomes 65534. Otherwise all belongs to the user.
+	// Owners: files that root unpacks get the ids in the archive; an id that does not
+	// exist inside becomes 65534. Otherwise all files belong to the user.
 	Owners bool
-	// Owner is who gets what root unpacks; nil: root. Not with Owners.
+	// Owner is the owner of files that root unpacks; nil: root. Not together with Owners.
 	Owner *User
 	// Setuid: setuid and setgid bits are kept, if Owners is set.
 	Setuid bool
@@ -29,7 +29,7 @@ const (
 	maxArchiveBytes   = 64 << 30
 )
 
-// Extracted is what was unpacked.
+// Extracted is the result of unpacking.
 type Extracted struct {
 	Entries, Bytes int64
 	// Skipped are entries that are neither files, directories nor links.

@@ -19,12 +19,12 @@ import (
 	"github.com/tend-run/tend/internal/eintr"
 )
 
-// Extract unpacks a tar, which may be compressed by gzip, below a directory that is
-// there. It is unpacked with the user's rights, and through links only as far as the
-// user's paths lead: with a [Root], never out of it. A file that is there is replaced,
-// never written through, and a directory stays with what is in it. Devices, FIFOs and
-// attributes of the system are left out. A name with ".." in it, or one that has no
-// place, is an error; what was unpacked before it stays.
+// Extract unpacks a tar, which may be compressed by gzip, below an existing directory.
+// It has the user's rights, and follows links only as the user's paths do: with a
+// [Root], never out of it. An existing file is replaced, never written through, and an
+// existing directory keeps its content. Devices, FIFOs and system attributes are
+// omitted. A name with ".." in it, or one that cannot be created, is an error; files
+// unpacked before it stay.
 func (f FS) Extract(ctx context.Context, r io.Reader, dir string, o ExtractOptions) (Extracted, error) {
 	top, err := f.Resolve(dir)
 	if err != nil {

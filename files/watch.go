@@ -56,9 +56,10 @@ type WatchOptions struct {
 	// What follows is for a recursive watch.
 
 	// Follow reports whether a directory is watched, by its name with slashes, relative to
-	// the watched one; what is below one that is not is left out, too. Nil: all are.
+	// the watched one; if it is not, everything below it is not watched either. Nil: all
+	// are.
 	Follow func(name string) bool
-	// Found reports what is there at the beginning as created.
+	// Found reports existing entries as created at the beginning.
 	Found bool
 	// MaxDirs is the most directories that are watched; 0 means 100,000. With more,
 	// ErrWatchLimit.

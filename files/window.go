@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Window is a part of what is in a directory.
+// Window is a part of the entries of a directory.
 type Window struct {
 	// Match keeps the names that have this text in them, in letters of any case.
 	Match string
@@ -16,11 +16,12 @@ type Window struct {
 	From, Most int
 }
 
-// ListSome lists a window of the directory: directories first, each kind in lexical order.
-// It returns how many entries there are in all that match. Only what it returns is looked
-// at, so that a directory may have as many names as [Actor.Names] allows. Entries of
-// links are among those that are no directories. What is true of entries of [FS.List] is of these,
-// but that one which vanishes meanwhile keeps its place, as a name without facts.
+// ListSome lists a window of the directory: directories first, each kind in lexical
+// order. It returns the total number of matching entries. It examines only the returned
+// entries, so a directory may have as many names as [Actor.Names] allows. Links are
+// listed among the entries that are not directories. Entries are as in [FS.List],
+// except that an entry that vanishes meanwhile keeps its place, as a name without
+// facts.
 func (f FS) ListSome(ctx context.Context, path string, w Window) (entries []Entry, total int, err error) {
 	asked, err := f.Resolve(path)
 	if err != nil {

@@ -29,8 +29,8 @@ type Config struct {
 	// kernel picks, unless a daemon that still runs on the state directory
 	// has a socket on that host: then its socket is used again.
 	Listen []string
-	// Passed are sockets of Listen that are open already. They are used first: who
-	// opened them holds them open beyond tend.
+	// Passed are sockets of Listen that are already open. They are used first, because
+	// their opener keeps them open even without tend.
 	Passed []Socket
 	// ServerArgv is the command line of the server role. argv[0] is a path.
 	// It finds the sockets by Inherited(len(Listen)), in the order of Listen.
@@ -93,8 +93,8 @@ func Exec(cfg Config) error {
 	return fmt.Errorf("start %s: %w", payload.Name, err)
 }
 
-// Usable reports what is missing here without which no role can work; it makes the
-// state directory.
+// Usable returns an error if this machine lacks something that the roles need; it
+// creates the state directory.
 func Usable(stateDir string) error {
 	if _, err := os.Stat("/proc/self/fd"); err != nil {
 		return fmt.Errorf("tend needs /proc, which is not there (%w); mount it: mount -t proc proc /proc", err)
@@ -172,7 +172,7 @@ func locked(run *rundir.Dir) int {
 	return pid
 }
 
-// Launcher is the pid of the launcher of a state directory; 0: there is none.
+// Launcher returns the pid of the launcher of a state directory; 0: there is none.
 func Launcher(stateDir string) int {
 	run := openMade(stateDir)
 	if run == nil {

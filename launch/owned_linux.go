@@ -9,10 +9,10 @@ import (
 	"syscall"
 )
 
-// Owned reports why a state directory is not to be trusted: it, or what is in it, is
-// another user's, or others can write to it. A user who can write there has the
-// rights of all users whose processes run from there. A directory that does not
-// exist is trusted.
+// Owned reports why a state directory must not be trusted: it, or its content, belongs
+// to another user, or others can write to it. A user who can write there has the rights
+// of all users whose processes run from there. A directory that does not exist is
+// trusted.
 func Owned(stateDir string) error {
 	for _, path := range []string{stateDir, filepath.Join(stateDir, "run"), filepath.Join(stateDir, "spool")} {
 		fi, err := os.Stat(path)

@@ -13,9 +13,9 @@ import (
 // roles in the order in which they need each other.
 var roles = []string{"anchor", "keeper", "server"}
 
-// Trouble says in one sentence which role of the daemon on a state directory
-// cannot start or stands still, and what to do; "" if none does, or no daemon is
-// there. It asks no role anything.
+// Trouble says in one sentence which role of the daemon on a state directory cannot
+// start or is stopped, and what to do; "" if there is no such role, or no daemon. It
+// sends nothing to the roles.
 func Trouble(stateDir string) string {
 	run := openMade(stateDir)
 	if run == nil {

@@ -10,12 +10,12 @@ import (
 	"github.com/tend-run/tend/process"
 )
 
-// Config says what is measured.
+// Config configures the metrics.
 type Config struct {
 	// Manager is the one to wrap.
 	Manager process.Manager
-	// Roles returns the state of each role by name, or nil where there is
-	// nothing to tell. It is called for every scrape.
+	// Roles returns the state of each role by name, or nil if it is unknown. It is called
+	// for every scrape.
 	Roles func() map[string]Role
 	// Version of the running program.
 	Version string
@@ -91,7 +91,7 @@ func (m *Metrics) Over(other process.Manager) process.Manager { return &manager{
 // Register adds what a part of the server measures. Its names must be its own.
 func (m *Metrics) Register(c prometheus.Collector) error { return m.registry.Register(c) }
 
-// Gather returns what there is to tell now, as the handler does.
+// Gather returns the current metrics, like the handler.
 func (m *Metrics) Gather() ([]*dto.MetricFamily, error) { return m.registry.Gather() }
 
 // Handler serves the metrics in Prometheus's text format.

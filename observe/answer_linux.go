@@ -11,9 +11,9 @@ import (
 	"github.com/tend-run/tend/internal/procfs"
 )
 
-// Answering tells whose sockets get the connections to an address, in the network of
-// the tree of the leader. A socket that the tree and others hold, as one that was
-// inherited, counts as the tree's.
+// Answering returns the processes whose sockets get the connections to an address, in
+// the network of the leader's tree. A socket that both the tree and others hold, such
+// as an inherited one, counts as the tree's.
 func Answering(leader int, to netip.AddrPort) (Answerer, error) {
 	// The leader itself and its children hold it, mostly. Only if they do not, the table of
 	// all processes is read.

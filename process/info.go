@@ -114,10 +114,10 @@ type Exit struct {
 	MaxRSS               int64 // bytes
 }
 
-// Lost: nobody witnessed the end, and no status is known. The cause is
-// CauseShutdown if it was running when the machine or all of tend died, else
-// CauseLost. (A process that tend ends in its own shutdown has a signal, or,
-// if it ended by its own code, CauseExited.)
+// Lost: nobody observed the end, and no status is known. The cause is CauseShutdown if
+// it was running when the machine or all of tend died, else CauseLost. (A process that
+// tend ends in its own shutdown has a signal, or, if it ended by its own code,
+// CauseExited.)
 func (e *Exit) Lost() bool {
 	return e.Cause == CauseLost || e.Cause == CauseShutdown && e.Signal == 0
 }

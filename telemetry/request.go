@@ -12,9 +12,9 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// Around makes a span of each request that a route of a part serves, but for probes and
-// the files of the page. [http.Request.Pattern] has to be set. It returns next if there are
-// no traces.
+// Around creates a span for each request that a route of a part serves, except probes
+// and the files of the page. [http.Request.Pattern] must be set. It returns next if
+// there are no traces.
 func (t *Telemetry) Around(next http.Handler) http.Handler {
 	if t.requests == nil {
 		return next

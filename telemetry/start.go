@@ -30,8 +30,8 @@ const (
 // is left out.
 const maxState = 512
 
-// Over returns a manager of the same processes whose starts are traced. Without traces
-// it only knows again what was started with them.
+// Over returns a manager of the same processes that traces its starts. Without traces
+// it only recognizes processes that were started with them.
 func (t *Telemetry) Over(m process.Manager) process.Manager { return &starts{Manager: m, t: t} }
 
 type starts struct {

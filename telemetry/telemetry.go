@@ -20,11 +20,11 @@ import (
 	"github.com/tend-run/tend/process"
 )
 
-// Config says what is sent. The zero value sends nothing.
+// Config configures what is sent. The zero value sends nothing.
 type Config struct {
 	// Settings; nil: nothing is sent.
 	Settings *Settings
-	// Dir is for notes of what was sent. It is made if it is missing.
+	// Dir holds the records of sent spans. It is created if it is missing.
 	Dir string
 	// Instance is the same for each server of a daemon, and no other daemon's.
 	Instance string
@@ -65,8 +65,7 @@ const (
 // lastWords is how long the end of a server waits for what is still to be sent.
 const lastWords = 500 * time.Millisecond
 
-// Open returns the part. Nothing is sent before Run, but for spans of requests.
-// Close ends it.
+// Open returns the part. Before Run only spans of requests are sent. Close ends it.
 func Open(c Config) *Telemetry {
 	t := &Telemetry{c: c}
 	t.life, t.end = context.WithCancel(context.Background())
@@ -138,8 +137,8 @@ func (t *Telemetry) Status() map[string]string {
 	return facts
 }
 
-// Feed names what Run sends: the exits of a manager's processes, and what is measured. It
-// is called before Run.
+// Feed sets the sources for Run: the exits of a manager's processes, and the metrics.
+// It must be called before Run.
 func (t *Telemetry) Feed(m process.Manager, from source) {
 	t.measure = from
 	if t.processes != nil {

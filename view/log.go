@@ -39,7 +39,7 @@ type LogOptions struct {
 	Match func(*LogEntry) bool
 }
 
-// Validate reports what no log can be made of, as a *process.InvalidError.
+// Validate returns a *process.InvalidError if the options are invalid, or nil.
 func (o *LogOptions) Validate() error {
 	if o.Limit < 0 || o.Limit > maxLogEntries {
 		return &process.InvalidError{Field: "limit", Reason: fmt.Sprintf("is %d; 0 to %d are allowed", o.Limit, maxLogEntries)}

@@ -30,8 +30,8 @@ type Options struct {
 	Streams []process.Stream
 	// From is where each stream starts, as in process.ReadOptions.
 	From [4]int64
-	// Head and Tail are what is shown of the beginning and of the end. Both
-	// zero: everything.
+	// Head and Tail select how much of the beginning and of the end is shown. Both zero:
+	// everything.
 	Head, Tail Amount
 	// StripANSI takes terminal escape sequences away.
 	StripANSI bool

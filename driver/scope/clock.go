@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Clock wakes a sweeper at the next time that was set. It keeps that time alone: a
-// sweep sets again what is due after it.
+// Clock wakes a sweeper at the next time that was set. It stores only that time: each
+// sweep must set the following one.
 type Clock struct {
 	mu    sync.Mutex
 	at    time.Time     // the next; zero: none; guarded by mu

@@ -74,8 +74,8 @@ func (r *Record) Info() driver.Info {
 	return info
 }
 
-// Apply changes all that a change names, but for the name. Nothing of the record
-// before is shared with the one after.
+// Apply applies a change, except the name. The new record shares no memory with the old
+// one.
 func (r *Record) Apply(c *driver.Change) {
 	if c.IdleTTL != nil {
 		r.IdleTTL = *c.IdleTTL
@@ -123,7 +123,7 @@ func merge(old, change map[string]string) map[string]string {
 	return merged
 }
 
-// Started notes a start: a deadline that has passed is none any more.
+// Started records a start: a deadline that has passed is removed.
 func (r *Record) Started() {
 	r.StoppedAt = time.Time{}
 	if !r.Deadline.After(time.Now()) {
@@ -136,8 +136,8 @@ func (r *Record) Environ(env map[string]string) map[string]string {
 	return merge(merge(r.Env, r.OverEnv), env)
 }
 
-// Due says what is to be done with a sandbox that is ready or stopped, by its record
-// alone.
+// Due returns the due action for a sandbox that is ready or stopped, according to its
+// record.
 func (r *Record) Due(now time.Time) Due {
 	switch {
 	case r.Destroying:
@@ -155,7 +155,7 @@ func (r *Record) Due(now time.Time) Due {
 	return DueNothing
 }
 
-// Due is what is to be done.
+// Due is a due action.
 type Due uint8
 
 const (

@@ -19,8 +19,8 @@ func Path(pid int, name string) string { return "/proc/" + strconv.Itoa(pid) + "
 // Read reads a file that is about a process.
 func Read(pid int, name string) ([]byte, error) { return os.ReadFile(Path(pid, name)) }
 
-// ReadStat reads /proc/PID/stat; false: there is no such process, or no
-// descriptor to look with.
+// ReadStat reads /proc/PID/stat; false: there is no such process, or no free
+// descriptor.
 func ReadStat(pid int) (Stat, bool) {
 	fd, err := unix.Open(Path(pid, "stat"), unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -99,8 +99,8 @@ func Children(pid int) (children []int) {
 	return children
 }
 
-// SetOOMScore sets how soon the kernel ends a process for want of memory: -1000
-// (never) to 1000. To lower it takes CAP_SYS_RESOURCE.
+// SetOOMScore sets how soon the kernel kills a process when memory runs out: -1000
+// (never) to 1000. Lowering it needs CAP_SYS_RESOURCE.
 func SetOOMScore(pid, score int) error {
 	fd, err := unix.Open(Path(pid, "oom_score_adj"), unix.O_WRONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -111,8 +111,8 @@ func SetOOMScore(pid, score int) error {
 	return err
 }
 
-// BootTime is CLOCK_BOOTTIME in ns: the time since the machine was booted, which
-// nobody sets, and which goes on while the machine sleeps; 0: not known.
+// BootTime returns CLOCK_BOOTTIME in ns: the time since the boot of the machine. This
+// clock cannot be set, and continues while the machine sleeps; 0: unknown.
 func BootTime() int64 {
 	var ts unix.Timespec
 	if unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts) != nil {

@@ -13,7 +13,7 @@ import (
 // that Go knows.
 const Tick = 10 * time.Millisecond
 
-// Stat is what is used of /proc/PID/stat.
+// Stat has the used fields of /proc/PID/stat.
 type Stat struct {
 	State        byte // a letter: R, S, D, T, t, Z, X, …
 	PPID         int

@@ -9,9 +9,10 @@ import (
 	"time"
 )
 
-// Lock waits until no other process, and nobody else in this one, has locked the file at
-// path, which is made and stays. The lock ends with the process. Only who has it may remove the
-// file: who waits for it then takes the one that is made next.
+// Lock waits until no other process, and no other caller in this one, holds the lock of
+// the file at path, which is created and stays. The lock ends with the process. Only
+// the holder may remove the file; a waiting caller then locks the next one that is
+// created.
 func Lock(ctx context.Context, path string) (unlock func(), err error) {
 	f, err := Open(path, os.O_RDWR|os.O_CREATE)
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 // ErrNoFile: something else than a file of the expected size lies at the path.
 var ErrNoFile = errors.New("is not a regular file of the size that it should have")
 
-// Open opens a file of the daemon's own, made 0600 with os.O_CREATE. It follows
-// no link and waits for nobody: what is not a regular file is ErrNoFile.
+// Open opens a file of the daemon, with mode 0600 if os.O_CREATE creates it. It follows
+// no link and never blocks: if it is not a regular file, the error is ErrNoFile.
 func Open(path string, flags int) (*os.File, error) {
 	return open(path, flags|noFollow)
 }
@@ -37,10 +37,9 @@ func open(path string, flags int) (*os.File, error) {
 	return f, nil
 }
 
-// Read reads a file of at most limit bytes. It follows a link, as for a secret
-// that is kept elsewhere. Whatever lies at its path, Read waits for nobody and
-// takes no more memory than that: a FIFO, a directory or a larger file is
-// ErrNoFile.
+// Read reads a file of at most limit bytes. It follows a link, because a secret may be
+// stored elsewhere. Whatever is at the path, Read never blocks and uses no more memory
+// than limit: for a FIFO, a directory or a larger file the error is ErrNoFile.
 func Read(path string, limit int64) ([]byte, error) {
 	f, err := open(path, os.O_RDONLY)
 	if err != nil {

@@ -57,8 +57,8 @@ func (s Slot) Owned(gen uint32, id process.ID) bool {
 	return s.Gen() == gen && s.Flags()&FlagUsed != 0 && string(s.b.mem[s.off+16:s.off+16+n]) == string(id)
 }
 
-// Remains copies what is left of a damaged board, whatever it is, to memory of
-// our own, where nobody can change it any more. What is missing is zero.
+// Remains copies the rest of a damaged board, whatever it is, to private memory, where
+// nobody can change it any more. Missing parts are zero.
 func Remains(fd int) (*Board, error) {
 	mem, err := unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
 	if err != nil {
@@ -77,7 +77,7 @@ func Remains(fd int) (*Board, error) {
 	return &Board{mem: mem, fd: -1}, nil
 }
 
-// Restore makes the slot what it was on a former board.
+// Restore gives the slot its content on a previous board.
 func (s Slot) Restore(from Slot) {
 	s.use()
 	copy(s.b.mem[s.off:s.off+slotSize], from.b.mem[from.off:from.off+slotSize])

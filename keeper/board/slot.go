@@ -36,8 +36,8 @@ const (
 // FlagNoGroup: the process has no cgroup of its own, though others may.
 const FlagNoGroup = 1 << 20 // 1 << 19 was used by former versions
 
-// FlagTakenBack: the start is being undone. What was forked for it may be killed
-// already, so no keeper may complete it.
+// FlagTakenBack: the start is being undone. Its forked child may already be killed, so
+// no keeper may complete it.
 const FlagTakenBack = 1 << 21
 
 // FlagStdinBroken: stdin ended because nobody reads it any more.
@@ -151,11 +151,11 @@ func (s Slot) SetBase(st process.Stream, v int64) {
 	atomic.StoreUint64(s.b.u64(s.off+152+int(st)*8), uint64(v))
 }
 
-// NoteReserved writes down when the slot was reserved, on a clock that nobody
-// sets: the process started later.
+// NoteReserved records when the slot was reserved, on a clock that is never set: the
+// process started later.
 func (s Slot) NoteReserved(bootNS int64) { atomic.StoreUint64(s.b.u64(s.off+208), uint64(bootNS)) }
 
-// Reserved returns it, up to the exit; then, and if nobody wrote it down, 0.
+// Reserved returns that time until the exit; afterwards, and if it was not recorded, 0.
 func (s Slot) Reserved() (bootNS int64) {
 	at := int64(atomic.LoadUint64(s.b.u64(s.off + 208)))
 	if s.Flags()&FlagExited != 0 {
@@ -239,7 +239,7 @@ func (s Slot) PassFeeder(dead, owner int) bool {
 // Feeder is the pid of the role that feeds, or 0.
 func (s Slot) Feeder() int { return int(atomic.LoadUint32(s.b.u32(s.off + 244))) }
 
-// SetDeadline notes when the process's timeout is, on a clock that nobody sets,
+// SetDeadline records the time of the process's timeout, on a clock that is never set,
 // and what it kills.
 func (s Slot) SetDeadline(bootNS int64, scope process.Scope) {
 	atomic.StoreUint64(s.b.u64(s.off+248), uint64(bootNS)&^3|uint64(scope)&3)

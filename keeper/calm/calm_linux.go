@@ -18,10 +18,10 @@ const slack = 200_000
 // natural is the slack that all threads had; 0: Monitor changed nothing.
 var natural atomic.Uint64
 
-// Monitor calms the monitor of this program, and gives it extra processors, but
-// not more than it has: for a program most of whose threads block in system
-// calls. To others they cost more wake-ups than they save. Call it once, from main; without CAP_SYS_NICE it changes
-// nothing and tells why.
+// Monitor calms the monitor of this program, and gives it extra processors, but not
+// more than it has: for a program most of whose threads block in system calls. To
+// others they cost more wake-ups than they save. Call it once, from main; without
+// CAP_SYS_NICE it changes nothing and returns the reason.
 func Monitor(extra int) error {
 	was, err := unix.PrctlRetInt(unix.PR_GET_TIMERSLACK, 0, 0, 0, 0)
 	if err != nil || was <= 0 {

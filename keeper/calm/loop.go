@@ -15,7 +15,7 @@ type Loop struct{ turned time.Time }
 // turnEvery is below the monitor's 10 ms.
 const turnEvery = 4 * time.Millisecond
 
-// Turn has the goroutine scheduled anew if that is due. Call it before each wait.
+// Turn yields the goroutine if that is due. Call it before each wait.
 func (l *Loop) Turn() {
 	if l.due(time.Now()) {
 		runtime.Gosched()

@@ -36,13 +36,13 @@ type Tree struct {
 	own     map[owner][]string // directories in hierarchies of v1; guarded by mu
 }
 
-// ErrNone is returned for each group where there is no tree.
+// ErrNone is returned for each group if there is no tree.
 var ErrNone = fmt.Errorf("no cgroup tree: %w", unix.ENOTSUP)
 
-// Root is the directory of the groups; "" if there is no tree.
+// Root returns the directory of the groups; "" if there is no tree.
 func (t *Tree) Root() string { return t.root }
 
-// Why is the reason why there is no tree; "" if there is one.
+// Why returns the reason why there is no tree; "" if there is one.
 func (t *Tree) Why() string { return t.why }
 
 // CanKill reports whether the kernel ends a whole group by itself (Linux 5.14).
@@ -196,8 +196,8 @@ func Populated(events int) bool {
 	return err == nil && bytes.Contains(b[:n], []byte("populated 1"))
 }
 
-// WaitEmpty waits until nobody is in the slot's group, or until a time, and reports whether
-// it is so. A group that cannot be looked at is empty.
+// WaitEmpty waits until the slot's group is empty, or until a time, and reports whether
+// it is empty. A group that cannot be read counts as empty.
 func (t *Tree) WaitEmpty(slot uint32, until time.Time) bool {
 	fd, err := t.OpenEvents(slot)
 	if err != nil {

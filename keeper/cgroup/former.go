@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Distrust is for a keeper that takes over. It does not know which groups of the
-// slots below used were killed, or have limits. Each is made anew before its next
+// Distrust is for a keeper that takes over. It does not know which groups of the slots
+// below used were killed, or have limits. So each is created again before its next
 // process.
 func (t *Tree) Distrust(used uint32) {
 	t.mu.Lock()

@@ -19,12 +19,11 @@ import (
 )
 
 // A Nest is the directory of a box in the tree: its processes have their slots' groups
-// in it (Place), and pid 1 has the group initGroup. So the box has limits of its own,
-// stands still by one write, and ends by another. With v1 controllers the limits are
-// in directories of the same name in their hierarchies, which processes join by the
-// files of Tasks.
+// in it (Place), and pid 1 has the group initGroup. So the box has its own limits, and
+// one write freezes or kills it. With v1 controllers the limits are in directories of
+// the same name in their hierarchies, which processes join through the files of Tasks.
 //
-// Without a tree a nest has limits alone, where a v1 controller gives them.
+// Without a tree a nest has only the limits of v1 controllers.
 type Nest struct {
 	t    *Tree
 	name string
@@ -148,7 +147,7 @@ func populatedDir(dir string) bool {
 	return Populated(fd)
 }
 
-// CanFreeze reports whether nests can stand still.
+// CanFreeze reports whether nests can be frozen.
 func (t *Tree) CanFreeze() bool {
 	if t.root == "" {
 		return false
@@ -157,8 +156,8 @@ func (t *Tree) CanFreeze() bool {
 	return err == nil
 }
 
-// Freeze has all in the nest stand still, or go on, and waits until they do. Errors:
-// process.ErrUnsupported; the kernel did not do it in time.
+// Freeze freezes or thaws all processes in the nest, and waits until this is done.
+// Errors: process.ErrUnsupported; the kernel did not do it in time.
 func (n *Nest) Freeze(frozen bool, until time.Time) error {
 	if n.t.root == "" {
 		return fmt.Errorf("a sandbox stands still by cgroup v2: %s: %w", n.t.why, process.ErrUnsupported)
@@ -197,7 +196,7 @@ func (n *Nest) Freeze(frozen bool, until time.Time) error {
 	}
 }
 
-// Frozen reports whether the nest was told to stand still.
+// Frozen reports whether the nest was asked to freeze.
 func (n *Nest) Frozen() bool {
 	if told := n.frozen.Load(); told != nil {
 		return *told

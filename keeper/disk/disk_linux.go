@@ -38,8 +38,8 @@ func Able() error {
 	return nil
 }
 
-// Open mounts the filesystem in a file. One that is mounted already is shared: what is
-// written by one is seen by all.
+// Open mounts the filesystem in a file. If it is already mounted, the mount is shared:
+// all users see each other's writes.
 func Open(path string) (*Mount, error) {
 	dev, err := device(path)
 	if err != nil {

@@ -21,8 +21,8 @@ const control = "/dev/loop-control"
 
 var errBusy = errors.New("it is locked, and no loop device has it: another program uses it")
 
-// Lock opens and locks a file that holds a disk, so that nobody mounts it until the file is
-// closed, by all processes that were given it. false: it is mounted, or locked.
+// Lock opens and locks a file that holds a disk, so that it cannot be mounted until all
+// processes that got the file have closed it. false: it is mounted, or locked.
 func Lock(path string) (f *os.File, ok bool, err error) {
 	f, err = os.OpenFile(path, os.O_RDWR|unix.O_NOFOLLOW, 0)
 	if err != nil {

@@ -53,8 +53,7 @@ const (
 	Broken               // nobody reads any more
 )
 
-// Run delivers what is accepted, as far as there is room. owner is the
-// caller's pid.
+// Run delivers the accepted input, as far as there is room. owner is the caller's pid.
 func (f *Feed) Run(owner int) Result {
 	for {
 		if !f.Slot.TakeFeeder(owner) {
@@ -68,9 +67,9 @@ func (f *Feed) Run(owner int) Result {
 	}
 }
 
-// Recover clears the word of a role that died while it fed, and reports whether it
-// did. owner is the caller's pid: until the board says what was delivered, it
-// is the one that feeds, or another role would go on from a wrong offset.
+// Recover clears the word of a role that died while it fed, and reports whether it did.
+// owner is the caller's pid: it counts as the feeder until the board says how much was
+// delivered; otherwise another role would continue from a wrong offset.
 func (f *Feed) Recover(dead, owner int) bool {
 	if !f.Slot.PassFeeder(dead, owner) {
 		return false
@@ -119,8 +118,8 @@ func (f *Feed) deliver() Result {
 	}
 }
 
-// Abandoned reports whether nobody can read any more what is fed, though the
-// pipe is full: the next feeder will find out, but somebody asks now.
+// Abandoned reports whether the input has no reader any more although the pipe is full:
+// the next feeder would find out, but the caller needs to know now.
 func (f *Feed) Abandoned() bool {
 	fds := []unix.PollFd{{Fd: int32(f.Out)}}
 	n, err := unix.Poll(fds, 0)

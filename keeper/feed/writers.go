@@ -179,7 +179,7 @@ func (t *Table) NoteOther(accepted int64) error {
 }
 
 // End returns where the input in a memfd of a size ends, for a caller without a board:
-// the table is no input.
+// the table is not input.
 func End(mem int, size int64) (int64, error) {
 	if size <= tableAt {
 		return size, nil
@@ -211,8 +211,8 @@ func (t *Table) Finish(name string) error {
 	return nil
 }
 
-// GoingOn returns the writer in the middle of a write, behind which nobody has
-// written, and since when others have waited for the rest.
+// GoingOn returns the writer of an unfinished write, and since when other writers have
+// waited for its rest.
 func (t *Table) GoingOn(accepted int64) (name string, since time.Time) {
 	for i := range t.entries {
 		if e := &t.entries[i]; e.name != "" && e.flags&flagGoesOn != 0 && e.accepted == accepted {

@@ -14,9 +14,9 @@ import (
 
 // Seals. All include that no other seal comes later.
 const (
-	// FixedSize: it neither shrinks nor grows. For what is mapped.
+	// FixedSize: the file neither shrinks nor grows. For mapped files.
 	FixedSize = unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_SEAL
-	// GrowOnly: it grows, and what was written can be freed by holes.
+	// GrowOnly: the file can grow, and written data can be freed by holes.
 	GrowOnly = unix.F_SEAL_SHRINK | unix.F_SEAL_SEAL
 	// Constant: nothing of it changes any more.
 	Constant = unix.F_SEAL_WRITE | FixedSize
@@ -38,8 +38,8 @@ func Create(name string, flags int) (int, error) {
 	return fd, nil
 }
 
-// Seal seals the file, as far as this kernel can: without, all works as long as
-// nobody reaches into it.
+// Seal seals the file, as far as this kernel supports it. Without seals everything
+// works as long as no other program interferes.
 func Seal(fd, seals int) {
 	_, _ = unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, seals)
 }

@@ -18,9 +18,9 @@ import (
 // kernel bounds.
 const maxFile = 4 << 20
 
-// ReadFile reads a small file. Whatever lies at its path, it waits for nobody and
-// takes no more memory than such a file needs: what is not a regular file, or too
-// large, is process.ErrDamaged.
+// ReadFile reads a small file. Whatever is at its path, it never blocks and uses no
+// more memory than such a file needs: if it is not a regular file, or too large, the
+// error is process.ErrDamaged.
 func (d *Dir) ReadFile(name string) ([]byte, error) { return ReadFile(d.Path(name), maxFile) }
 
 // ReadFile is [Dir.ReadFile] for any file of the roles' own.
@@ -55,9 +55,9 @@ func WriteFile(path string, b []byte) error {
 	return os.Rename(tmp, path)
 }
 
-// OpenFile opens a file that the roles write, made with O_CREAT. It follows no
-// link and waits for nobody: what lies there and is not a regular file is removed
-// first, if it can be.
+// OpenFile opens a file that the roles write, and creates it with O_CREAT. It follows
+// no link and never blocks: anything at the path that is not a regular file is removed
+// first, if possible.
 func OpenFile(path string, flags int) (*os.File, error) {
 	fd, err := spool.OpenFile(path, flags)
 	if errors.Is(err, process.ErrDamaged) && os.Remove(path) == nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/tend-run/tend/internal/procfs"
 )
 
-// A RolePID is a line of the roles file: which process plays a role. Ticks is the
-// kernel's start time of it, by which it is told from a later one with its number.
+// A RolePID is a line of the roles file: which process plays a role. Ticks is its start
+// time from the kernel, which distinguishes it from a later process with the same pid.
 type RolePID struct {
 	Name  string
 	PID   int

@@ -30,7 +30,7 @@ func (d *Dir) LastWords(role string) string { return d.text(role + ".error") }
 // SetTrouble writes down why a role cannot start; nil: it works.
 func (d *Dir) SetTrouble(role string, err error) { d.setText(role+".trouble", err) }
 
-// Trouble is why a role cannot start; "" if nobody says so.
+// Trouble returns why a role cannot start; "" if no reason is recorded.
 func (d *Dir) Trouble(role string) string { return d.text(role + ".trouble") }
 
 func (d *Dir) setText(name string, err error) {
@@ -54,8 +54,8 @@ func (d *Dir) text(name string) string {
 	return strings.TrimSpace(string(b[:min(len(b), maxWords)]))
 }
 
-// Describe says in one sentence why a role may not answer, and what to do: it is
-// not there, cannot start, or stands still. It asks the role nothing.
+// Describe says in one sentence why a role may not answer, and what to do: it does not
+// run, cannot start, or is stopped. It sends nothing to the role.
 func (d *Dir) Describe(role string) string {
 	pid := d.Holder(role)
 	if text := d.Trouble(role); text != "" {

@@ -45,12 +45,12 @@ type Shadow struct {
 	locked  bool // its goroutine is locked to its thread
 }
 
-// Make makes a shadow of the box of a keeper whose state directory is state. scratch is a
-// directory for this shadow alone, which is emptied, and removed by [Shadow.Close]. What the
-// directory has of a shadow whose maker was killed is ended first.
+// Make creates a shadow of the box of a keeper whose state directory is state. scratch
+// is a directory only for this shadow; it is emptied, and removed by [Shadow.Close]. If
+// it belongs to an earlier shadow whose creator was killed, that shadow is ended first.
 //
-// The goroutine is locked to its thread until Close, which it has to call: the kernel ends a
-// shadow with the thread that made it.
+// The goroutine is locked to its thread until it calls Close, which it must do: the
+// kernel ends a shadow with the thread that created it.
 //
 // Errors: box.ErrNotFound: there is no such box, or it has ended; process.ErrUnsupported.
 func Make(state, scratch string, id box.ID) (_ *Shadow, err error) {
@@ -153,8 +153,8 @@ func memory(size int64) (fd int, err error) {
 	return fd, nil
 }
 
-// Covers reports whether what is written at a path is taken by the shadow: all but what the
-// box shares with the machine.
+// Covers reports whether the shadow takes writes at a path: all except the box's shares
+// with the machine.
 func (s *Shadow) Covers(path string) bool {
 	for _, b := range s.of.Binds {
 		if path == b.Target || strings.HasPrefix(path, b.Target+"/") {
@@ -168,9 +168,9 @@ func (s *Shadow) Covers(path string) bool {
 // each, and a filter of system calls.
 func (s *Shadow) Harden() (caps uint64, filter bool) { return s.of.Harden.Caps, s.of.Harden.Seccomp }
 
-// Room is how many bytes a filesystem in memory has at most: 1 GiB, or all that the programs of
-// the box may have. What is larger than the limit of memory would not end as a full disk does,
-// but with processes that are killed.
+// Room is the maximum size of the filesystem in memory: 1 GiB, or the memory limit of
+// the box's programs if that is less. A larger one would not fail like a full disk, but
+// would get processes killed.
 func (s *Shadow) Room() int64 {
 	if m := s.of.Limits.Memory; m != 0 {
 		return min(m, mostSize)
@@ -267,10 +267,10 @@ func (s *Shadow) End() error {
 	return nil
 }
 
-// Changed opens what was written below a directory inside, given by its path without links;
-// -1: nothing was. Call it after End: nobody changes anything any more. Where a directory or
-// file of the box was removed there is a character device 0/0, and a directory that was made
-// in the place of another has the attribute user.overlay.opaque.
+// Changed opens the changes below a directory inside, given by its path without links;
+// -1: there are none. Call it after End, when nothing changes any more. A removed
+// directory or file of the box is a character device 0/0, and a directory that replaced
+// another one has the attribute user.overlay.opaque.
 func (s *Shadow) Changed(path string) (fd int, err error) {
 	if s.cell != nil {
 		return -1, fmt.Errorf("the shadow has not ended: %w", process.ErrUnavailable)
@@ -284,7 +284,7 @@ func (s *Shadow) Changed(path string) (fd int, err error) {
 	return fd, err
 }
 
-// Close ends what runs, and forgets what was written.
+// Close ends all processes, and discards the changes.
 func (s *Shadow) Close() error {
 	err := s.End()
 	if s.locked {

@@ -44,8 +44,8 @@ func New(sock int) (*Client, error) {
 }
 
 // Put deposits descriptors of one process. It reports false if the holder did not
-// take them, or misses what came before: Refill hands them over then. whole: these
-// are all that the process has, whatever the holder misses.
+// accept them, or lacks earlier ones: then Refill sends them. whole: these are all
+// descriptors of the process, so earlier ones do not matter.
 func (v *Client) Put(epoch *uint32, whole bool, ref wire.Ref, kinds []byte, fds []int) bool {
 	m := wire.VaultMessage{Op: wire.VaultPut, Ref: ref, Kinds: kinds}
 	return v.send(epoch, whole, m.Append(nil), fds)

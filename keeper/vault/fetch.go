@@ -28,8 +28,8 @@ func (h FDs) Close() {
 // keeps a new keeper waiting for each message.
 const FetchTimeout = 2 * time.Second
 
-// LastFetchTimeout is the same where nobody else has what is asked for: without
-// it all processes would be given up.
+// LastFetchTimeout is the same for the last holder that may have the descriptors:
+// without its answer all processes would be lost.
 const LastFetchTimeout = time.Minute
 
 // Fetch takes from a holder all that a former keeper left there. sock -1: nothing.
@@ -100,7 +100,7 @@ func DiscardRest(sock int) {
 	}()
 }
 
-// Merge adds to all what is in more alone, and closes the rest of more.
+// Merge adds to all the descriptors that only more has, and closes the rest of more.
 func Merge(all, more map[wire.Ref]FDs) {
 	for ref, h := range more {
 		mine := all[ref]

@@ -76,7 +76,7 @@ func ParseCellID(b []byte) (CellID, error) {
 	return c, d.Err()
 }
 
-// CellFreeze asks a box to stand still, or to go on.
+// CellFreeze freezes or thaws a box.
 type CellFreeze struct {
 	ID     box.ID
 	Frozen bool

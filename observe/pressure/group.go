@@ -9,7 +9,8 @@ import (
 	"strings"
 )
 
-// System is where the kernel tells of itself. The zero value is this machine.
+// System names the directories where the kernel publishes its values. The zero value is
+// this machine.
 type System struct {
 	// Root is put before each path, for files that were recorded elsewhere.
 	Root string
@@ -30,8 +31,8 @@ type Group struct {
 	memoryV2, pidsV2      bool
 }
 
-// GroupOf finds the control groups of a process. Without any it is empty, and the
-// machine alone counts. An error: there is no such process.
+// GroupOf finds the control groups of a process. Without any it is empty, and only the
+// machine counts. If there is no such process, it returns an error.
 func (s System) GroupOf(pid int) (*Group, error) {
 	text, err := s.read("/proc/" + strconv.Itoa(pid) + "/cgroup")
 	if err != nil {
@@ -168,9 +169,9 @@ func (s System) fields(name string) map[string]int64 {
 	return all
 }
 
-// OOMKills is how many processes the kernel has ended for want of memory so far, in the
-// group or, where it does not count them, in the nearest one around it. False: nobody
-// counts them.
+// OOMKills returns how many processes the kernel has killed so far because memory ran
+// out, in the group or, if it does not count them, in the nearest group around it.
+// False: no group counts them.
 func (g *Group) OOMKills() (int64, bool) {
 	for _, dir := range g.memory {
 		if n, ok := g.sys.fields(dir + g.countFile())["oom_kill"]; ok {

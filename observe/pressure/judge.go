@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Kind is what is short.
+// Kind is the resource that is short.
 type Kind string
 
 const (
@@ -51,7 +51,7 @@ type Finding struct {
 	Kind Kind
 	// Text is for people.
 	Text string
-	// Own: the tree itself holds much of what is short.
+	// Own: the tree itself uses much of the short resource.
 	Own bool
 }
 
@@ -69,9 +69,9 @@ type point struct {
 	held int64
 }
 
-// Add takes a look, with its time on a clock that nobody sets, and returns what has
-// become short by it. What stays short is not said again; it is calm once no look of
-// the newest Of is beyond the level.
+// Add adds a look, with its time on a clock that is never set, and returns the
+// resources that have become short with it. A resource that stays short is not reported
+// again; it is normal once none of the newest Of looks is above the level.
 func (j *Judge) Add(r *Rules, at time.Duration, s *Sample) (news []Finding) {
 	if j.over == nil {
 		j.over, j.short = map[Kind][]bool{}, map[Kind]bool{}

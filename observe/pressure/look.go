@@ -41,8 +41,8 @@ type Sample struct {
 	Disks     []Disk
 }
 
-// Look reads what is known of a group, of processes in it, and of the disks that
-// directories are on. What cannot be read is left out.
+// Look reads the values of a group, of processes in it, and of the disks of
+// directories. Values that cannot be read are omitted.
 func (s System) Look(g *Group, pids []int, dirs []string) *Sample {
 	out := &Sample{Memory: g.Memory(), Tasks: g.tasks(), Descriptors: s.descriptors(pids), Processes: len(pids)}
 	out.Memory.Own = s.own(pids)

@@ -12,7 +12,7 @@ type Memory struct {
 	Level string
 	// Limit in bytes, with the swap that is free; 0: nothing is known.
 	Limit int64
-	// Working and Held are what is in use; see the package comment.
+	// Working and Held are the used memory; see the package comment.
 	Working, Held int64
 	// Own is what the processes of the tree themselves hold of it.
 	Own int64

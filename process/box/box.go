@@ -10,7 +10,7 @@ import (
 // until November 2026 made them, a UUID in its usual form, lower case.
 type ID string
 
-// Base says what is below all layers.
+// Base is the lowest layer.
 type Base uint8
 
 const (
@@ -49,8 +49,8 @@ type Spec struct {
 	// of Dir: the size of that filesystem is the limit. up and wk are made in it. "": Dir
 	// does, without a limit.
 	Disk string
-	// Layers are directories, topmost first, which nobody changes as long as a box
-	// uses them. At most MaxLayers.
+	// Layers are directories, topmost first, which must not change as long as a box uses
+	// them. At most MaxLayers.
 	Layers []string
 	Base   Base
 	// Hide are more paths of this machine that are hidden, beside [Hidden]. Only with
@@ -71,15 +71,15 @@ type Spec struct {
 // IDs is how many user and group ids a box has.
 const IDs = 1 << 16
 
-// Bind shows a directory or file of this machine inside. The ids of its files are
-// the same on both sides, devices and setuid bits have no effect inside, and what is
-// mounted below Source is not there.
+// Bind shows a directory or file of this machine inside. The ids of its files are the
+// same on both sides, devices and setuid bits have no effect inside, and mounts below
+// Source are not visible.
 type Bind struct {
 	Source, Target string // absolute; Target is made if it is not there
 	ReadOnly       bool
 }
 
-// Limits of all that is in a box together; 0 is no limit.
+// Limits of all processes in a box together; 0 is no limit.
 type Limits struct {
 	Memory int64   // bytes, 1 MiB and more
 	Tasks  int64   // processes and threads, 2 and more
@@ -115,7 +115,7 @@ func (m Mode) String() string {
 	return fmt.Sprintf("mode(%d)", uint8(m))
 }
 
-// Info is what is known of a box.
+// Info is the state of a box.
 type Info struct {
 	ID ID
 	// PID is that of pid 1 on this machine, and Started its start time in clock ticks
@@ -128,8 +128,8 @@ type Info struct {
 	Active []string
 	// Group is the box's cgroup v2 directory; "": it has none.
 	Group string
-	// Frozen: all programs stand still. Network: it has a network of its own, made
-	// by Engine.Network.
+	// Frozen: all programs are frozen. Network: it has its own network, created by
+	// Engine.Network.
 	Frozen, Network bool
 }
 
@@ -170,10 +170,9 @@ type Can struct {
 // whole.
 type Missing struct{ Layer, Reason string }
 
-// Engine makes boxes and ends them. All methods may be called concurrently. A call
-// whose answer was lost may be repeated. Errors, beside those named:
-// process.ErrUnavailable while there is no keeper, process.ErrUnsupported with what
-// is missing here.
+// Engine creates and ends boxes. All methods may be called concurrently. A call whose
+// answer was lost may be repeated. Errors, beside those named: process.ErrUnavailable
+// while there is no keeper, process.ErrUnsupported with what is missing here.
 type Engine interface {
 	// Can says what can be had. A keeper that knows no boxes is an answer, not an
 	// error.
@@ -189,16 +188,16 @@ type Engine interface {
 	// is configured. Errors: ErrNotFound, ErrEnded, *process.InvalidError for
 	// a box that is not NetOwn.
 	Network(ctx context.Context, id ID) (Info, error)
-	// Freeze has all programs inside stand still, or go on; it returns when they
-	// do. Errors: ErrNotFound, ErrEnded.
+	// Freeze freezes or thaws all programs inside, and returns when this is done. Errors:
+	// ErrNotFound, ErrEnded.
 	Freeze(ctx context.Context, id ID, frozen bool) error
 	// Limit changes the limits; 0 lifts one. Errors: ErrNotFound, ErrEnded,
 	// *process.InvalidError.
 	Limit(ctx context.Context, id ID, l Limits) error
 	// Usage errors: ErrNotFound.
 	Usage(ctx context.Context, id ID) (Usage, error)
-	// End ends all that runs inside, and returns when nothing of the box is left
-	// but its files. That there is no such box is no error.
+	// End ends all processes inside, and returns when only the files of the box are left.
+	// If there is no such box, it does nothing.
 	End(ctx context.Context, id ID) error
 	// List returns all boxes whose pid 1 lives, in no order.
 	List(ctx context.Context) ([]Info, error)

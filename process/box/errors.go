@@ -12,7 +12,7 @@ var (
 	ErrNotFound error = &narrowed{"no such box", process.ErrNotFound}
 	// ErrEnded: the box is there no more, and what ended it was no End.
 	ErrEnded = errors.New("the sandbox has ended")
-	// ErrFrozen: nothing starts in a box that stands still.
+	// ErrFrozen: nothing can start in a frozen box.
 	ErrFrozen = errors.New("the sandbox is paused")
 	// ErrExists is a process.ErrExists, too.
 	ErrExists error = &narrowed{"a box with this id was made with another spec", process.ErrExists}

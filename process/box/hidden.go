@@ -21,7 +21,8 @@ var hidden = []string{
 	"/var/lib/systemd", "/var/lib/tailscale", "/var/lib/tend", "/var/log", "/var/mail", "/var/spool", "/var/tmp",
 }
 
-// Hidden lists what of this machine no box sees, whatever its Spec says. Hidden, too, are
-// the keeper's own state directory, and what in /etc and directly in /var/lib is not
-// readable for everybody, but for /etc/sudoers, when the first box is made.
+// Hidden lists the paths of this machine that no box sees, whatever its Spec says. Also
+// hidden are the keeper's own state directory, and the files in /etc and directly in
+// /var/lib that are not readable by everybody when the first box is created, except
+// /etc/sudoers.
 func Hidden() []string { return slices.Clone(hidden) }

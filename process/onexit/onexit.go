@@ -17,10 +17,11 @@ const (
 	LabelPin     = "tend.on-exit-pin" // "1": the process stays pinned after that
 )
 
-// Ask has the spec ask for a line of the shell, for a message to a URL of http or https, or
-// for both; what is empty is not asked for. It pins the process, since nothing else keeps it
-// until that is done; one that is to be pinned anyway stays so. The map of labels is replaced,
-// not changed. An error is that of [CheckURL], and leaves the spec as it was.
+// Ask adds to the spec the request for a shell line, for a message to an http or https
+// URL, or for both; an empty argument requests nothing. It pins the process, because
+// nothing else keeps it until the action is done; a process that was to be pinned
+// anyway stays pinned. The map of labels is replaced, not modified. An error is that of
+// [CheckURL], and leaves the spec unchanged.
 func Ask(s *process.Spec, line, to string) error {
 	labels := map[string]string{}
 	if line != "" {

@@ -85,9 +85,9 @@ func ask(name string, pid int, q request) (r reply, fds []int, err error) {
 	return r, fds, err
 }
 
-// Hold tells the holder with a name, which is the process pid, which sockets there are to
-// be. It takes at most a few seconds. The error is a SocketError if one cannot be opened,
-// and syscall.ECONNREFUSED if the holder does not listen yet, or any more.
+// Hold tells the holder with a name, whose process is pid, which sockets to hold. It
+// takes at most a few seconds. The error is a SocketError if one cannot be opened, and
+// syscall.ECONNREFUSED if the holder does not listen yet, or any more.
 func Hold(name string, pid int, sockets []Socket) error {
 	r, fds, err := ask(name, pid, request{Hold: sockets})
 	unixsock.Close(fds) // none were asked for

@@ -78,8 +78,8 @@ func place(r *config.Service) process.Spec {
 	return spec
 }
 
-// WithEnv returns the declaration with the environment of whoever declares it, which is
-// kept with a service that inherits.
+// WithEnv returns the declaration with the environment of its caller, which is stored
+// with a service that inherits it.
 func WithEnv(c *config.Config, environ map[string]string) *config.Config {
 	out := *c
 	out.Services = map[string]*config.Service{}

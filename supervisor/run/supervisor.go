@@ -33,7 +33,7 @@ type Config struct {
 	// Moving returns nil if the output of processes is being moved to where it is read.
 	// nil: it always is.
 	Moving func(context.Context) error
-	// Notice is told what is seen of services, in order. It must not block. nil: nobody.
+	// Notice receives the notices of services, in order. It must not block. nil: nothing.
 	Notice func(service string, e supervisor.Effect)
 	// Driver of the sandboxes in which services run. nil: there are none.
 	Driver driver.Driver
@@ -77,7 +77,7 @@ const saveAgain = time.Second
 // ErrEnded is returned for calls to a supervisor that does not run any more.
 var ErrEnded = errors.New("the supervisor has ended")
 
-// Open reads what is stored. Nothing happens until Run.
+// Open reads the stored state. Nothing happens until Run.
 func Open(c Config) (*Supervisor, error) {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
@@ -117,7 +117,8 @@ func (s *Supervisor) now() supervisor.Time {
 	return s.last
 }
 
-// Run goes on with what is stored, and works until ctx ends. Services go on.
+// Run continues from the stored state, and works until ctx ends. Services keep running
+// after that.
 func (s *Supervisor) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer func() {
@@ -251,9 +252,8 @@ func (s *Supervisor) keep() {
 	}
 }
 
-// Apply takes a declaration: what has changed is changed, and no more. New services
-// wait for Up.
-// A sandbox that there is not is refused.
+// Apply applies a declaration: only changed services are affected. New services wait
+// for Up. An unknown sandbox is refused.
 func (s *Supervisor) Apply(ctx context.Context, c *config.Config) error {
 	for _, name := range c.Names() {
 		switch r := c.Services[name]; {
@@ -276,7 +276,7 @@ func (s *Supervisor) Apply(ctx context.Context, c *config.Config) error {
 	})
 }
 
-// Up starts services and what they need; no names: all that are not disabled.
+// Up starts services and their dependencies; no names: all that are not disabled.
 func (s *Supervisor) Up(ctx context.Context, names ...string) error {
 	s.lookNow(ctx)
 	return s.wish(ctx, s.set.Up, names)
@@ -340,7 +340,8 @@ func (s *Supervisor) list() (all []Status) {
 	return all
 }
 
-// Touch wakes those who wait for a change, for one that is none of the supervisor's own.
+// Touch wakes the callers that wait for a change, for a change outside of the
+// supervisor.
 func (s *Supervisor) Touch(ctx context.Context) {
 	_ = s.in(ctx, func() { // else nobody waits any more
 		close(s.changed)

@@ -159,7 +159,7 @@ func (w *Inside) notices(b *burst) error {
 	return nil
 }
 
-// Rest returns the name of what has changed after Run ended; "": nothing.
+// Rest returns the name of a file that has changed after Run ended; "": none.
 func (w *Inside) Rest() (name string) {
 	if w.now != nil {
 		err := w.take(func(n string) { // what it is does not matter

@@ -19,7 +19,7 @@ const MaxFiles = 10_000
 
 // Tell is what is called by Run, by one goroutine.
 type Tell struct {
-	// Changed has the path of what has changed first, relative to the directory.
+	// Changed gets the path of the first changed file, relative to the directory.
 	Changed func(name string)
 	// Known has the files as they are once nothing has changed for two delays. nil: what it
 	// had before is not so any more, though no change that counts was told; Changed means

@@ -55,7 +55,7 @@ func Check(dir string, rules *config.Watch) error {
 	}, nil)
 }
 
-// Open begins to watch: changes after it returns are told by Run.
+// Open begins to watch: Run reports changes after Open has returned.
 func Open(dir string, rules *config.Watch) (*Watcher, error) {
 	fsn, err := fsnotify.NewWatcher()
 	if err != nil {
@@ -71,8 +71,8 @@ func Open(dir string, rules *config.Watch) (*Watcher, error) {
 // Close ends the watch. Run calls it.
 func (w *Watcher) Close() error { return w.fsn.Close() }
 
-// Run tells what has changed, once nothing more has for the delay; until ctx ends. first is what
-// has changed before, which is of the first burst; "": nothing.
+// Run reports changes once no further change has followed for the delay, until ctx
+// ends. first is an earlier change, which belongs to the first report; "": none.
 func (w *Watcher) Run(ctx context.Context, first string, tell Tell) (err error) {
 	defer func() { err = errors.Join(err, w.Close()) }()
 	b := newBurst(w.delay, tell, w.Sum)

@@ -62,13 +62,13 @@ type Meta struct {
 	Whole bool
 	// Key of what made the layer, for Find; "": it has none.
 	Key string
-	// By is who holds the layer from the start.
+	// By is the first holder of the layer.
 	By string
 	// Limits of this layer; Seal has none.
 	Limits Limits
 }
 
-// Info is what is known of a layer.
+// Info is the state of a layer.
 type Info struct {
 	ID      ID        `json:"id"`
 	Parent  ID        `json:"parent,omitempty"`
@@ -107,8 +107,8 @@ const newName, trashName, infoName, filesName = ".new", ".trash", "layer.json", 
 // maxInfo bounds layer.json, in bytes.
 const maxInfo = 64 << 10
 
-// Open reads the layers that there are, and moves to the trash what was not finished.
-// There must be one Store for a directory.
+// Open reads the existing layers, and moves unfinished ones to the trash. There must be
+// only one Store for a directory.
 func Open(dir string) (*Store, error) {
 	s := &Store{dir: dir, changed: make(chan struct{}, 1), layers: map[ID]*entry{}}
 	for _, d := range []string{dir, s.path(newName), s.path(trashName)} {
@@ -300,9 +300,9 @@ func (s *Store) make(m *Meta, fill func(dir string, e *entry) error) (ID, error)
 	return s.finish(e, err)
 }
 
-// Copy makes a layer of what is in a directory now. For a copy of one moment nothing
-// may write to it meanwhile. What an overlay keeps there of removed and replaced
-// directories is kept.
+// Copy creates a layer from the current content of a directory. For a consistent copy
+// nothing may write to it meanwhile. The overlay's marks of removed and replaced
+// directories are kept.
 func (s *Store) Copy(ctx context.Context, dir string, m Meta) (ID, error) {
 	return s.make(&m, func(to string, e *entry) error {
 		return copyTree(ctx, []string{dir}, to, m.Limits, false, &e.Info)
@@ -426,7 +426,7 @@ func (s *Store) Below(top, id ID) (bool, error) {
 	return false, nil
 }
 
-// Get returns what is known of a layer.
+// Get returns the state of a layer.
 func (s *Store) Get(id ID) (Info, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -465,7 +465,7 @@ func (s *Store) Hold(id ID, by string) error {
 	return nil
 }
 
-// Release ends a hold. The next Sweep removes what nobody holds.
+// Release ends a hold. The next Sweep removes layers without holds.
 func (s *Store) Release(id ID, by string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

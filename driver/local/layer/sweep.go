@@ -11,17 +11,17 @@ import (
 	"github.com/tend-run/tend/files"
 )
 
-// Sweep removes the layers that nobody needs, those with a key not before they were
-// unused for cache, forces to the disk what is not there yet, and counts what was sealed. Whoever holds layers
-// has said so before the first Sweep.
+// Sweep removes the layers that are not needed, those with a key only after they were
+// unused for the time cache. It syncs layers that are not on the disk yet, and counts
+// the bytes of sealed ones. All holds must be taken before the first Sweep.
 func (s *Store) Sweep(ctx context.Context, cache time.Duration) error {
 	for s.drop(time.Now().Add(-cache)) {
 	}
 	return errors.Join(s.empty(ctx), s.sync(ctx), s.count(ctx))
 }
 
-// Empty reports whether there is nothing that a Sweep could have to do with, now or
-// later, before Changed tells of something.
+// Empty reports whether a Sweep has nothing to do, now or later, until Changed reports
+// something.
 func (s *Store) Empty() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
