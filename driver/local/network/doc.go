@@ -1,25 +1,28 @@
-// Package network is the way out of a sandbox's own network.
+// Package network connects a sandbox's own network to the outside.
 //
 // The kernel's part: in the sandbox's namespace every address is local (a route of type
-// local for all of them, on lo), and nf_tables hands TCP and UDP that is for nobody
-// inside to one listening port (tproxy), where they arrive with the address they were meant
-// for. So there is no interface, no address and no rule on the machine, and what no rule
-// takes goes nowhere.
+// local for all of them, on lo). nf_tables passes TCP and UDP traffic for destinations
+// outside to one listening port (tproxy), where it arrives with its original
+// destination address. So there is no interface, no address and no rule on the machine,
+// and traffic that no rule matches goes nowhere.
 //
-// The server's part ([Proxy]): it looks at where a connection wants to go, and makes it
-// anew from the machine's own network, or cuts it. Two things are asked, in this order:
+// The server's part ([Proxy]): it checks the destination of a connection, and opens a
+// new connection from the machine's own network, or cuts it. It makes two checks, in
+// this order:
 //
-//  1. May any sandbox go there ([Host])? Not to the machine itself, which its routes
-//     tell, nor to links, groups and metadata of clouds. The address that is asked about is
-//     the one that is dialled next; a name is never looked up in between.
-//  2. May this one ([Policy])? Rules by address are compared with the address. Rules by
-//     name are compared with the names that the sandbox got this address for, as its
-//     questions go through here, and with what TLS or HTTP says.
+//  1. May any sandbox connect there ([Host])? Never to the machine itself, which its
+//     routes identify, nor to its links, multicast addresses and cloud metadata services.
+//     The checked address is the one that is dialled next; no name is looked up in
+//     between.
+//  2. May this sandbox connect there ([Policy])? Rules by address are compared with the
+//     address. Rules by name are compared with the names for which the sandbox got this
+//     address, as its DNS queries go through here, and with the name in TLS or HTTP.
 //
-// Programs inside cannot change any of it: they lack CAP_NET_ADMIN. They can connect to the
-// listening port itself, as its own destination, which is refused.
+// Programs inside cannot change any of this, because they lack CAP_NET_ADMIN. They can
+// connect directly to the listening port; such a connection, whose destination is the
+// port itself, is refused.
 //
 // Two servers may listen in one namespace for a moment (SO_REUSEPORT), so that the next
-// one begins before the last has ended. A kernel without a listener drops what comes, and
-// the next try of TCP finds the next server.
+// one starts before the last one has ended. Without a listener the kernel drops
+// packets, and the next TCP retry finds the next server.
 package network

@@ -17,10 +17,10 @@ type Config struct {
 	// ResolvConf names the servers that questions for names go to. Empty:
 	// /etc/resolv.conf.
 	ResolvConf string
-	// Deny is what no sandbox reaches, besides what none ever does. Reach is what is
-	// left of Deny; a rule of it for one port of one address opens also what none
-	// reaches otherwise, such as this machine. Both go before what a sandbox's own
-	// rules say.
+	// Deny lists the addresses that no sandbox may reach, besides those that are never
+	// reachable. Reach lists exceptions from Deny; a rule in it for one port of one
+	// address also opens an address that is otherwise never reachable, such as one of this
+	// machine. Both take precedence over a sandbox's own rules.
 	Reach, Deny []Rule
 	// Own are the daemon's own ports on this machine, which no rule opens.
 	Own []uint16
@@ -91,8 +91,9 @@ func connectionsFor(files uint64) int {
 // probeAgain is how long a failure that may pass is taken for what is so.
 const probeAgain = 10 * time.Second
 
-// Unable says why no sandbox has a way out on this machine; nil: they have. It finds out
-// once, and again later where it failed for want of something that others give back.
+// Unable returns why sandboxes have no way out on this machine; nil: they have one. It
+// finds out once, and again later if it failed because a resource was temporarily
+// missing.
 func (h *Host) Unable() error {
 	h.probing.Lock()
 	defer h.probing.Unlock()

@@ -117,7 +117,7 @@ func (p *Proxy) Close() error {
 	return p.space.Close()
 }
 
-// SetPolicy changes the rules. What they do not allow any more is cut.
+// SetPolicy changes the rules. Connections that they no longer allow are cut.
 func (p *Proxy) SetPolicy(policy *Policy) {
 	p.policy.Store(policy)
 	p.mu.Lock()
