@@ -128,6 +128,7 @@ func (m *machine) facts(k *Keeper) []string {
 	fact("output_survives_power_loss", "fsync works", k.syncs.trouble())
 	inside, noInside := k.cells.fact()
 	fact("boxes", inside, noInside)
+	fact("cpu_limit", "limits.cpus of a process is known", "") // not by keepers before
 	if boxIDs != "" {
 		fact("box_ids", boxIDs, "")
 	}

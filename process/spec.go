@@ -23,6 +23,8 @@ const (
 	MaxTermSide  = 1<<16 - 1 // columns or rows of a terminal
 	MaxRetention = int64(1) << 50
 	MinRetention = int64(64) << 10
+	MinCPUs      = 0.01
+	MaxCPUs      = 4096
 )
 
 // Spec says what to start. The zero value of each field is its default.
@@ -123,6 +125,9 @@ type Limits struct {
 	MemoryMax   int64 // bytes, swap included, for the tree; 0: none
 	PidsMax     int64 // tasks, for the tree; 0: none
 	CPUWeight   int64 // of the tree, 1..10000; 0: the default of 100
+	// CPUs is how many processors the tree may use at most, all its time together: 0.5 is
+	// half of one. MinCPUs..MaxCPUs; 0: none.
+	CPUs float64
 }
 
 // Rlimit is one resource limit, by the kernel's number (RLIMIT_NOFILE = 7). By
@@ -297,6 +302,8 @@ func (l *Limits) validate() error {
 		return invalid("limits.pids_max", "is negative; give a number of tasks, or 0 for none")
 	case l.CPUWeight < 0 || l.CPUWeight > 10000:
 		return invalid("limits.cpu_weight", fmt.Sprintf("is %d; 1 to 10000 are allowed, 0 for the default", l.CPUWeight))
+	case l.CPUs != 0 && !(l.CPUs >= MinCPUs && l.CPUs <= MaxCPUs): // not a number is neither
+		return invalid("limits.cpus", fmt.Sprintf("is %v; 0 (none) or %v to %v are allowed", l.CPUs, MinCPUs, MaxCPUs))
 	}
 	if len(l.Rlimits) > MaxRlimits {
 		return invalid("limits.rlimits", fmt.Sprintf("has %d entries; the limit is %d", len(l.Rlimits), MaxRlimits))
@@ -346,7 +353,7 @@ func (s *Spec) Equal(o *Spec) bool {
 		slices.Equal(s.Limits.Rlimits, o.Limits.Rlimits) &&
 		s.Limits.Nice == o.Limits.Nice && s.Limits.OOMScoreAdj == o.Limits.OOMScoreAdj &&
 		s.Limits.MemoryMax == o.Limits.MemoryMax && s.Limits.PidsMax == o.Limits.PidsMax &&
-		s.Limits.CPUWeight == o.Limits.CPUWeight && s.Retention == o.Retention &&
+		s.Limits.CPUWeight == o.Limits.CPUWeight && s.Limits.CPUs == o.Limits.CPUs && s.Retention == o.Retention &&
 		s.KillWithoutReaders == o.KillWithoutReaders && maps.Equal(s.Labels, o.Labels)
 }
 

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -39,6 +40,7 @@ const (
 	tagLabel // repeated, key NUL value
 	tagRetentionSync
 	tagRetentionPin
+	tagCPUs // the bits of a float64
 )
 
 // EncodeSpec appends the encoded spec: tag and length as uvarints, then the
@@ -87,6 +89,7 @@ func EncodeSpec(b []byte, s *process.Spec) []byte {
 	num(tagMemoryMax, s.Limits.MemoryMax)
 	num(tagPidsMax, s.Limits.PidsMax)
 	num(tagCPUWeight, s.Limits.CPUWeight)
+	num(tagCPUs, int64(math.Float64bits(s.Limits.CPUs)))
 	num(tagRetentionLimit, s.Retention.Limit)
 	num(tagRetentionPolicy, int64(s.Retention.Policy))
 	num(tagRetentionTTL, int64(s.Retention.TTL))
@@ -178,6 +181,8 @@ func setField(s *process.Spec, tag uint64, v []byte) error {
 		s.Limits.PidsMax = num()
 	case tagCPUWeight:
 		s.Limits.CPUWeight = num()
+	case tagCPUs:
+		s.Limits.CPUs = math.Float64frombits(uint64(num()))
 	case tagRetentionLimit:
 		s.Retention.Limit = num()
 	case tagRetentionPolicy:

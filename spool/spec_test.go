@@ -25,6 +25,8 @@ func fill(v reflect.Value, n *int) {
 		v.SetUint(uint64(*n)%250 + 1)
 	case reflect.Uint16, reflect.Uint32, reflect.Uint64:
 		v.SetUint(uint64(*n) + 300)
+	case reflect.Float64:
+		v.SetFloat(float64(*n) + 0.25)
 	case reflect.Bool:
 		v.SetBool(true)
 	case reflect.Pointer:

@@ -46,6 +46,7 @@ type runFlags struct {
 	Fsync     string        `enum:"default,none,exit,interval" default:"default" placeholder:"WHEN" help:"When its output is synced to the disk: none, exit or interval, as in tend serve. Default: the daemon's."`
 	Memory    string        `placeholder:"SIZE" help:"Memory limit for the process and its descendants."`
 	Pids      int64         `placeholder:"N" help:"Limit of tasks for the process and its descendants."`
+	CPUs      float64       `name:"cpus" placeholder:"N" help:"Limit of CPU time for the process and its descendants; 0.5 is half of one CPU."`
 	Nice      int           `placeholder:"N" help:"Priority, -20 to 19."`
 	OnExit    string        `name:"on-exit" placeholder:"LINE" help:"When it has ended, run this shell line as its user, with TEND_EXIT_STATUS and others set: at least once, whichever role of tend dies. The process is kept until then."`
 	OnExitURL string        `name:"on-exit-url" placeholder:"URL" help:"When it has ended, send the same facts as JSON to this URL, repeatedly until the answer is 2xx, for a day."`
@@ -209,7 +210,7 @@ func (c *runFlags) spec(inv *invocation, verb string, words []string) (process.S
 		}
 		s.Env = withDefault(s.Env, "TERM", "xterm-256color")
 	}
-	s.Limits.PidsMax, s.Limits.Nice = c.Pids, c.Nice
+	s.Limits.PidsMax, s.Limits.CPUs, s.Limits.Nice = c.Pids, c.CPUs, c.Nice
 	switch {
 	case c.Remove && c.Pin:
 		return s, usageError("--rm forgets it at its end and --pin keeps it; give one of them")

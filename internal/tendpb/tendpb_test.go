@@ -55,6 +55,8 @@ func fill(v reflect.Value) {
 		v.SetBool(true)
 	case reflect.Int, reflect.Int64, reflect.Int32:
 		v.SetInt(7)
+	case reflect.Float64:
+		v.SetFloat(3.25)
 	case reflect.Uint8:
 		v.SetUint(1)
 	default:

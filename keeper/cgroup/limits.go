@@ -13,16 +13,26 @@ import (
 	"github.com/tend-run/tend/process"
 )
 
-// limits are those of a process: the controller of each, and for v2 its file with the
-// value that lifts it.
-var limits = []struct {
+// A limit is one of a process: its controller, and for v2 its file with the value that
+// lifts it.
+type limit struct {
 	word, controller, file, none string
 	of                           func(*process.Limits) int64 // 0: not limited
-}{
+}
+
+var limits = []limit{
 	{"memory_max", "memory", "memory.max", "max", func(l *process.Limits) int64 { return l.MemoryMax }},
 	{"pids_max", "pids", "pids.max", "max", func(l *process.Limits) int64 { return l.PidsMax }},
 	{"cpu_weight", "cpu", "cpu.weight", "100", func(l *process.Limits) int64 { return l.CPUWeight }},
+	{"cpus", "cpu", cpuMax, "max", func(l *process.Limits) int64 {
+		if l.CPUs <= 0 {
+			return 0
+		}
+		return quota(l.CPUs)
+	}},
 }
+
+const cpuMax = "cpu.max"
 
 // swapMax has the limit of memory be one of memory and swap together, as it is with v1.
 const swapMax = "memory.swap.max"
@@ -34,16 +44,17 @@ const swapMax = "memory.swap.max"
 // be set is process.ErrUnsupported.
 func (t *Tree) Limit(slot, gen uint32, grouped bool, l *process.Limits) (own Own, err error) {
 	o := owner{slot, gen}
-	for _, f := range limits {
+	for i := range limits {
+		f := &limits[i]
 		value := f.of(l)
 		if value <= 0 {
 			continue
 		}
 		switch c := t.v1Of(f.controller); {
 		case grouped && t.hasV2(f.controller), grouped && c == nil:
-			err = t.limitV2(slot, f.controller, f.file, value)
+			err = t.limitV2(slot, f, value)
 		case c != nil:
-			err = t.limitOwn(c, o, value)
+			err = t.limitOwn(c, o, f, value)
 		default:
 			return nil, t.unsupported("limits."+f.word, f.controller)
 		}
@@ -58,21 +69,25 @@ func (t *Tree) Limit(slot, gen uint32, grouped bool, l *process.Limits) (own Own
 }
 
 // limitV2 writes a limit of the slot's group.
-func (t *Tree) limitV2(slot uint32, controller, file string, value int64) error {
+func (t *Tree) limitV2(slot uint32, f *limit, value int64) error {
 	t.mu.Lock()
 	t.limitedOf(slot).add(slot)
 	t.mu.Unlock()
 	dir := t.dir(slot)
-	if _, err := os.Stat(dir + "/" + file); err != nil {
+	if _, err := os.Stat(dir + "/" + f.file); err != nil {
 		// Not switched on for our subtree yet.
 		for _, around := range []string{filepath.Dir(t.root), t.root, filepath.Dir(dir)} {
-			writeFile(around+"/cgroup.subtree_control", "+"+controller)
+			writeFile(around+"/cgroup.subtree_control", "+"+f.controller)
 		}
 	}
-	if err := writeFile(dir+"/"+file, strconv.FormatInt(value, 10)); err != nil {
+	text := strconv.FormatInt(value, 10)
+	if f.file == cpuMax {
+		text = fmt.Sprintf("%d %d", value, period)
+	}
+	if err := writeFile(dir+"/"+f.file, text); err != nil {
 		return err
 	}
-	if controller != "memory" {
+	if f.controller != "memory" {
 		return nil
 	}
 	if err := writeFile(dir+"/"+swapMax, "0"); err != nil && err != unix.ENOENT { // a kernel that keeps no account of swap

@@ -78,7 +78,7 @@ func (t *Tree) ownDir(c *controller, o owner) string {
 }
 
 // limitOwn makes the owner's directory of a v1 controller, with a limit.
-func (t *Tree) limitOwn(c *controller, o owner, value int64) error {
+func (t *Tree) limitOwn(c *controller, o owner, f *limit, value int64) error {
 	dir := t.ownDir(c, o)
 	t.mu.Lock()
 	if t.own == nil {
@@ -91,10 +91,54 @@ func (t *Tree) limitOwn(c *controller, o owner, value int64) error {
 	if err := os.Mkdir(dir, 0o755); err != nil && !os.IsExist(err) {
 		return err
 	}
-	if c.name == "cpu" { // 1024 shares are what others have, of whom v2 says 100
+	switch {
+	case f.file == cpuMax:
+		return t.limitTime(dir, value)
+	case c.name == "cpu": // 1024 shares are what others have, of whom v2 says 100
 		return writeFile(dir+"/cpu.shares", strconv.FormatInt(max(2, value*1024/100), 10))
 	}
 	return setV1(dir, c.name, value)
+}
+
+// limitTime sets how many microseconds of each period those in a directory of v1 have. In a
+// nest they have no more than it has, and v1 refuses to be told more, as v2 does not.
+func (t *Tree) limitTime(dir string, value int64) error {
+	if err := writeFile(dir+"/cpu.cfs_period_us", strconv.Itoa(period)); err != nil {
+		return err
+	}
+	if t.inNest(dir) {
+		if around := timeOf(filepath.Dir(dir)); around > 0 {
+			value = min(value, around)
+		}
+	}
+	return writeFile(dir+"/cpu.cfs_quota_us", strconv.FormatInt(value, 10))
+}
+
+// timeOf is how many microseconds of each period those in a directory of v1 have; -1: all.
+func timeOf(dir string) int64 {
+	text, err := os.ReadFile(dir + "/cpu.cfs_quota_us")
+	if err != nil {
+		return -1
+	}
+	n, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
+	if err != nil {
+		return -1
+	}
+	return n
+}
+
+// shortenTime has no process's directory in that of a nest say more than the nest is to have:
+// v1 would refuse it.
+func shortenTime(nest string, value int64) {
+	entries, _ := os.ReadDir(nest)
+	for _, e := range entries {
+		if _, ok := ownerOf(e.Name()); !ok || !e.IsDir() {
+			continue
+		}
+		if dir := filepath.Join(nest, e.Name()); timeOf(dir) > value {
+			writeFile(dir+"/cpu.cfs_quota_us", strconv.FormatInt(value, 10))
+		}
+	}
 }
 
 // setV1 sets the limit of memory or tasks in a directory of v1; 0 lifts it. One of memory

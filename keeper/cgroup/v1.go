@@ -137,6 +137,7 @@ func (n *Nest) limitV1(name string, l *box.Limits) error {
 		if err := set("cpu.cfs_period_us", strconv.Itoa(period)); err != nil {
 			return err
 		}
+		shortenTime(dir, quota(l.CPUs))
 		return set("cpu.cfs_quota_us", strconv.FormatInt(quota(l.CPUs), 10))
 	}
 }

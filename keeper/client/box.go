@@ -4,8 +4,6 @@ package client
 
 import (
 	"context"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/tend-run/tend/keeper/wire"
@@ -37,9 +35,7 @@ func (b boxes) Can(ctx context.Context) (box.Can, error) {
 // NewID implements box.Engine. A server may be newer than its keeper: while it is upgraded, or
 // when it alone is.
 func (b boxes) NewID() box.ID {
-	b.m.mu.RLock()
-	defer b.m.mu.RUnlock()
-	if slices.ContainsFunc(b.m.hello.Facts, func(f string) bool { return strings.HasPrefix(f, "box_ids=") }) {
+	if b.m.knows("box_ids") {
 		return box.NewID()
 	}
 	return box.NewUUID()

@@ -3,6 +3,8 @@
 package client
 
 import (
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -24,6 +26,13 @@ func HoldScan(t *testing.T) (release func()) {
 		readingFinished = was
 	})
 	return release
+}
+
+// ForgetFact has the keeper be one that does not say this of itself.
+func (m *Manager) ForgetFact(name string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.hello.Facts = slices.DeleteFunc(slices.Clone(m.hello.Facts), func(f string) bool { return strings.HasPrefix(f, name+"=") })
 }
 
 // SweepNever has managers that are opened from now on look after their processes

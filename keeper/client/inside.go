@@ -5,8 +5,6 @@ package client
 import (
 	"context"
 	"fmt"
-	"slices"
-	"strings"
 
 	"github.com/tend-run/tend/internal/account"
 	"github.com/tend-run/tend/internal/procfs"
@@ -155,10 +153,7 @@ func (s innerSource) Progress() spool.Progress {
 // enter makes of a request one that runs in a box. The account is one inside, whose
 // numbers say nothing about the daemon's.
 func (m *Manager) enter(req *wire.Spawn, b Boxed, u *account.Account) error {
-	m.mu.RLock()
-	facts := m.hello.Facts
-	m.mu.RUnlock()
-	if !slices.ContainsFunc(facts, func(f string) bool { return strings.HasPrefix(f, "boxes=") }) {
+	if !m.knows("boxes") {
 		return fmt.Errorf("%w: the keeper that runs starts nothing in sandboxes; upgrade it with tend upgrade", process.ErrUnsupported)
 	}
 	req.Box, u.Other = b.Box(), true

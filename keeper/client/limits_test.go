@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -20,6 +21,7 @@ import (
 	"github.com/tend-run/tend/internal/testkeeper"
 	"github.com/tend-run/tend/keeper/failpoint"
 	"github.com/tend-run/tend/process"
+	"github.com/tend-run/tend/process/box"
 )
 
 // ownGroups are the groups of single processes of a state directory in hierarchies of v1.
@@ -141,6 +143,81 @@ func limitsHold(t *testing.T, m process.Manager, state string, spec func(process
 		t.Errorf("%s of its group: %q", file, in)
 	}
 	scene.Kill(t, p)
+	// One that would use more than all of its time is held up again and again.
+	p = start(process.Spec{Shell: "while :; do :; done", Limits: process.Limits{CPUs: 0.1}})
+	scene.Eventually(t, "it is held up", func() bool {
+		time, _ := timesOf(t, state)
+		return time > 0
+	})
+	if _, quotas := timesOf(t, state); !slices.Equal(quotas, []string{"10000"}) {
+		t.Errorf("its time of each period is %q", quotas)
+	}
+	scene.Kill(t, p)
+	p = start(process.Spec{Argv: []string{"sleep", "1000"}}) // in the slot of the one before
+	if _, quotas := timesOf(t, state); len(quotas) > 0 {
+		t.Errorf("the next has %q", quotas)
+	}
+	scene.Kill(t, p)
+}
+
+// timesOf is how often processes were held up for their limit of CPU time, and the limits in
+// groups of processes, in microseconds of each 100 ms.
+func timesOf(t *testing.T, state string) (held int, quotas []string) {
+	t.Helper()
+	groups := ownGroups(t, state)
+	if !hasV1() {
+		groups = groupsBelow(t, state)
+	}
+	for _, dir := range groups {
+		text, err := os.ReadFile(dir + "/cpu.cfs_quota_us")
+		if err != nil {
+			if text, err = os.ReadFile(dir + "/cpu.max"); err != nil {
+				continue
+			}
+		}
+		quota := strings.Fields(string(text))[0]
+		if quota == "max" || quota == "-1" {
+			continue
+		}
+		quotas = append(quotas, quota)
+		stat := string(scene.Value(os.ReadFile(dir + "/cpu.stat"))(t))
+		_, rest, _ := strings.Cut(stat, "nr_throttled ")
+		n, _, _ := strings.Cut(rest, "\n")
+		held += scene.Value(strconv.Atoi(n))(t)
+	}
+	return held, quotas
+}
+
+// A sandbox's limit of CPU time holds for processes in it that ask for more, and may become
+// less than theirs.
+func TestABoxHasLessTimeThanAProcessInIt(t *testing.T) {
+	scene.Root(t)
+	m, state := boxManager(t)
+	s := newBoxDirs(t).spec(t)
+	s.Limits.CPUs = 0.5
+	in, _ := inBox(t, m, s)
+	for _, cpus := range []float64{2, 0.25} {
+		scene.Start(t, in, labelled(s.ID, process.Spec{Argv: []string{"sleep", "1000"}, Limits: process.Limits{CPUs: cpus}}))
+	}
+	for _, cpus := range []float64{0.2, 3, 0.05} {
+		scene.Must(t, m.Boxes().Limit(t.Context(), s.ID, box.Limits{CPUs: cpus}))
+	}
+	if _, quotas := timesOf(t, state); hasV1() && !slices.Equal(quotas, []string{"5000", "5000"}) {
+		t.Errorf("they have %q", quotas)
+	}
+	scene.Must(t, m.Boxes().End(t.Context(), s.ID))
+}
+
+// A keeper that was there before this version would drop the limit in silence: it is asked
+// for nothing that it does not know.
+func TestAKeeperThatKnowsNoLimitOfProcessorsIsNotAskedForOne(t *testing.T) {
+	m := testkeeper.Open(t, testkeeper.Start(t))
+	m.ForgetFact("cpu_limit")
+	_, err := m.Start(t.Context(), process.Spec{Argv: []string{"true"}, Limits: process.Limits{CPUs: 1}})
+	if !errors.Is(err, process.ErrUnsupported) || !strings.Contains(err.Error(), "limits.cpus") || !strings.Contains(err.Error(), "tend upgrade") {
+		t.Errorf("it is %v", err)
+	}
+	scene.Start(t, m, process.Spec{Argv: []string{"true"}})
 }
 
 // controlFile reads a file of a process's group, of v1 if the controller is there.
@@ -167,7 +244,7 @@ func TestAStartThatFailsLeavesNoGroup(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			m, state := poor(t, c.world)
-			all := process.Limits{MemoryMax: 64 << 20, PidsMax: 100, CPUWeight: 50}
+			all := process.Limits{MemoryMax: 64 << 20, PidsMax: 100, CPUWeight: 50, CPUs: 0.5}
 			many := all
 			many.PidsMax = 1 << 40 // the kernel has no such limit
 			for name, spec := range map[string]process.Spec{

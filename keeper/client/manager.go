@@ -21,6 +21,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -352,6 +353,14 @@ func (m *Manager) Facts() []string {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	return append(slices.Clone(m.hello.Facts), "keeper_answers!"+m.run.Describe("keeper"))
+}
+
+// knows reports whether the keeper that runs has said this fact of itself. A server may be
+// newer than its keeper.
+func (m *Manager) knows(fact string) bool {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	return slices.ContainsFunc(m.hello.Facts, func(f string) bool { return strings.HasPrefix(f, fact+"=") })
 }
 
 var helloRequest = wire.HelloRequest{Version: wire.Version}

@@ -32,6 +32,9 @@ type Root interface {
 // prepare works out what the kernel needs to know: user, environment, working
 // directory and the program's path.
 func (m *Manager) prepare(ctx context.Context, spec *process.Spec, root Root) (*wire.Spawn, error) {
+	if spec.Limits.CPUs != 0 && !m.knows("cpu_limit") { // it would drop it in silence
+		return nil, fmt.Errorf("limits.cpus: %w: the keeper that runs knows no such limit; upgrade it with tend upgrade", process.ErrUnsupported)
+	}
 	badUser := func(err error) error {
 		return &process.StartError{Reason: process.StartBadUser, What: spec.User, Err: err}
 	}

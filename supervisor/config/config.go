@@ -161,13 +161,14 @@ type Hook struct {
 
 // Limits of a service.
 type Limits struct {
-	Memory    Size `key:"memory" min:"1MiB" max:"1PiB" doc:"Bytes of memory."`
-	Pids      int  `key:"pids" min:"1" max:"4194304" doc:"Processes and threads."`
-	CPUWeight int  `key:"cpu_weight" min:"1" max:"10000" doc:"Weight for CPU time when it is short; the default of others is 100."`
-	Files     int  `key:"files" min:"8" max:"1073741816" doc:"Open files of each process (RLIMIT_NOFILE)."`
-	Core      Size `key:"core" max:"1PiB" doc:"Bytes of a core file (RLIMIT_CORE)."`
-	Nice      int  `key:"nice" min:"-20" max:"19" doc:"Priority."`
-	OOMScore  int  `key:"oom_score" min:"-1000" max:"1000" doc:"How soon the kernel kills it when memory runs out."`
+	Memory    Size    `key:"memory" min:"1MiB" max:"1PiB" doc:"Bytes of memory."`
+	Pids      int     `key:"pids" min:"1" max:"4194304" doc:"Processes and threads."`
+	CPUWeight int     `key:"cpu_weight" min:"1" max:"10000" doc:"Weight for CPU time when it is short; the default of others is 100."`
+	CPUs      float64 `key:"cpus" min:"0.01" max:"4096" doc:"Most processors that it may use; 0.5 is half of one."`
+	Files     int     `key:"files" min:"8" max:"1073741816" doc:"Open files of each process (RLIMIT_NOFILE)."`
+	Core      Size    `key:"core" max:"1PiB" doc:"Bytes of a core file (RLIMIT_CORE)."`
+	Nice      int     `key:"nice" min:"-20" max:"19" doc:"Priority."`
+	OOMScore  int     `key:"oom_score" min:"-1000" max:"1000" doc:"How soon the kernel kills it when memory runs out."`
 }
 
 // Healer says what may be done to repair a service.

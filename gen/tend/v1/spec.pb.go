@@ -722,7 +722,9 @@ type Limits struct {
 	// Tasks, for the tree.
 	PidsMax int64 `protobuf:"varint,5,opt,name=pids_max,json=pidsMax,proto3" json:"pids_max,omitempty"`
 	// 1 to 10000.
-	CpuWeight     int64 `protobuf:"varint,6,opt,name=cpu_weight,json=cpuWeight,proto3" json:"cpu_weight,omitempty"`
+	CpuWeight int64 `protobuf:"varint,6,opt,name=cpu_weight,json=cpuWeight,proto3" json:"cpu_weight,omitempty"`
+	// How many processors the tree may use at most, 0.01 to 4096: 0.5 is half of one.
+	Cpus          float64 `protobuf:"fixed64,7,opt,name=cpus,proto3" json:"cpus,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -795,6 +797,13 @@ func (x *Limits) GetPidsMax() int64 {
 func (x *Limits) GetCpuWeight() int64 {
 	if x != nil {
 		return x.CpuWeight
+	}
+	return 0
+}
+
+func (x *Limits) GetCpus() float64 {
+	if x != nil {
+		return x.Cpus
 	}
 	return 0
 }
@@ -1467,7 +1476,7 @@ const file_tend_v1_spec_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\fR\x05value\".\n" +
 	"\x04Size\x12\x12\n" +
 	"\x04cols\x18\x01 \x01(\rR\x04cols\x12\x12\n" +
-	"\x04rows\x18\x02 \x01(\rR\x04rows\"\xc4\x01\n" +
+	"\x04rows\x18\x02 \x01(\rR\x04rows\"\xd8\x01\n" +
 	"\x06Limits\x12)\n" +
 	"\arlimits\x18\x01 \x03(\v2\x0f.tend.v1.RlimitR\arlimits\x12\x12\n" +
 	"\x04nice\x18\x02 \x01(\x05R\x04nice\x12\"\n" +
@@ -1476,7 +1485,8 @@ const file_tend_v1_spec_proto_rawDesc = "" +
 	"memory_max\x18\x04 \x01(\x03R\tmemoryMax\x12\x19\n" +
 	"\bpids_max\x18\x05 \x01(\x03R\apidsMax\x12\x1d\n" +
 	"\n" +
-	"cpu_weight\x18\x06 \x01(\x03R\tcpuWeight\"L\n" +
+	"cpu_weight\x18\x06 \x01(\x03R\tcpuWeight\x12\x12\n" +
+	"\x04cpus\x18\a \x01(\x01R\x04cpus\"L\n" +
 	"\x06Rlimit\x12\x1a\n" +
 	"\bresource\x18\x01 \x01(\rR\bresource\x12\x12\n" +
 	"\x04soft\x18\x02 \x01(\x04R\x04soft\x12\x12\n" +

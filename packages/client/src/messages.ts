@@ -99,6 +99,7 @@ export function toSpec(s: Spec): MessageInitShape<typeof pb.SpecSchema> {
       memoryMax: toInt('limits.memoryMax', l.memoryMax ?? 0),
       pidsMax: toInt('limits.pidsMax', l.pidsMax ?? 0),
       cpuWeight: toInt('limits.cpuWeight', l.cpuWeight ?? 0),
+      cpus: l.cpus,
     },
     retention: r && {
       limit: toInt('retention.limit', r.limit ?? 0),

@@ -43,6 +43,8 @@ export interface Spec {
     pidsMax?: number;
     /** 1 to 10,000. */
     cpuWeight?: number;
+    /** How many processors the tree may use at most; 0.5 is half of one. */
+    cpus?: number;
   };
   retention?: {
     /** Bytes kept of each output stream. Default: the server's. */

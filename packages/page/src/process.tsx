@@ -146,6 +146,7 @@ function LimitFacts({ limits: l }: { limits: Limits }) {
     <>
       {l.memoryMax > 0 && <Fact name="Memory limit">{size(l.memoryMax)}</Fact>}
       {l.pidsMax > 0 && <Fact name="Tasks at most">{l.pidsMax.toLocaleString('en')}</Fact>}
+      {l.cpus > 0 && <Fact name="CPUs at most">{String(l.cpus)}</Fact>}
       {l.cpuWeight > 0 && <Fact name="CPU weight">{String(l.cpuWeight)}</Fact>}
       {l.nice !== 0 && <Fact name="Nice">{l.nice}</Fact>}
       {l.oomScoreAdj !== 0 && <Fact name="OOM score">{l.oomScoreAdj}</Fact>}

@@ -387,6 +387,7 @@ MESSAGES: dict[str, tuple[tuple[int, str, str, str], ...]] = {
         (4, "memory_max", "int64", ""),
         (5, "pids_max", "int64", ""),
         (6, "cpu_weight", "int64", ""),
+        (7, "cpus", "double", ""),
     ),
     "ListChatsRequest": (
     ),

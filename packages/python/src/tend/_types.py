@@ -38,6 +38,8 @@ class Limits(TypedDict, total=False):
     """Processes and threads, for the tree."""
     cpu_weight: int
     """1 to 10,000; the kernel's default is 100."""
+    cpus: float
+    """How many processors the tree may use at most; 0.5 is half of one."""
 
 
 class Retention(TypedDict, total=False):
