@@ -130,7 +130,7 @@ func TestDeps(t *testing.T) {
 		{"healer/project", []string{"process", "observe", "healer/agent", "healer/checkpoint", "healer/confine", "healer/guard", "healer/playbook", "internal/procfs", "internal/pace", "internal/replace"}},
 		{"healer/chat", []string{"healer/agent", "healer/checkpoint", "internal/replace"}},
 		{"healer/work", []string{".", "process", "observe", "supervisor", "healer", "internal/account", "internal/procfs", "internal/pace", "internal/replace"}},
-		{"healer", []string{"supervisor", "internal/replace"}},
+		{"healer", []string{"process", "supervisor", "internal/replace"}},
 		{"keeper/failpoint", nil},
 		{"keeper/client", []string{"internal/eintr", "internal/procfs", "internal/unixsock", "process", "files", "internal/account", "spool", "observe", "keeper/failpoint", "keeper/board", "keeper/calm", "keeper/feed", "keeper/grace", "keeper/wire", "keeper/rundir"}},
 		{"keeper", []string{"internal/eintr", "internal/overlay", "internal/procfs", "internal/seccomp", "internal/unixsock", "process", "spool", "keeper"}},

@@ -361,10 +361,12 @@ func (h *Healing) startOf(ctx context.Context, spec process.Spec) (process.Proce
 	spec.TimeoutScope, spec.Env = process.ScopeTree, map[string]string{"GOMEMLIMIT": goMemory}
 	spec.Limits = process.Limits{MemoryMax: workerMemory, PidsMax: workerPids}
 	spec.Retention = process.Retention{TTL: workerTTL, Limit: 1 << 20}
-	p, err := h.c.Manager.Start(ctx, spec)
-	if errors.Is(err, process.ErrUnsupported) { // no cgroups here
-		spec.Limits = process.Limits{}
-		p, err = h.c.Manager.Start(ctx, spec)
+	for {
+		p, err := h.c.Manager.Start(ctx, spec)
+		taken := healer.Lessen(&spec.Limits, err)
+		if taken == "" {
+			return p, err
+		}
+		h.c.Log.Warn("a worker runs without a limit", "limit", taken, "err", err)
 	}
-	return p, err
 }

@@ -75,6 +75,7 @@ func (w *worker) fromMachine(ctx context.Context, c command, rules confine.Rules
 		return c, err
 	}
 	c.memory, c.tasks = boundsBeside(in.Size)
+	c.cpus = in.Size.CPUs // and what is around it has none of its own: it only waits longer
 	rules.Changes = w.changes()
 	at := confine.Sandbox{StateDir: w.order.StateDir, Scratch: w.order.Path("shadow"), ID: id, User: w.inside}
 	c.argv = confine.ArgvInside(w.self, at, rules, project.CommandLine(line))

@@ -246,6 +246,29 @@ func TestTheLimitsOfASandboxHoldForACommand(t *testing.T) {
 	}
 }
 
+// TestTheProcessorsOfASandboxHoldForACommand: all that is started for it has the limit, and
+// the kernel holds it up there.
+func TestTheProcessorsOfASandboxHoldForACommand(t *testing.T) {
+	g := newGroundOf(t, user{boxed: true, size: tend.SandboxSize{CPUs: 0.25}})
+	done := make(chan string, 1)
+	go func() { done <- g.exec("while [ ! -e stop ]; do i=$((i+1)); [ $((i%50000)) = 0 ] && [ $i -gt 400000 ] && break; done; echo over") }()
+	var limits []float64
+	scene.Eventually(t, "it runs", func() bool {
+		for _, in := range scene.Value(g.w.client.List(t.Context(), process.Filter{Live: true, Labels: map[string]string{labelCommand: "1"}}))(t) {
+			if in.Spec.Name == "heal-command" { // and not what works on the project
+				limits = append(limits, in.Spec.Limits.CPUs)
+			}
+		}
+		return len(limits) > 0
+	})
+	if limits[0] != 0.25 {
+		t.Errorf("its limit of processors is %v", limits[0])
+	}
+	if out := <-done; out != "over\n" {
+		t.Errorf("it says %s", out)
+	}
+}
+
 // TestWhatTheDaemonRunsInASandboxIsNoOrphan: nor what that has started there, whatever pid it
 // has on the machine. What an earlier run has left is one.
 func TestWhatTheDaemonRunsInASandboxIsNoOrphan(t *testing.T) {

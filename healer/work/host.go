@@ -200,6 +200,7 @@ type command struct {
 	bare bool // it inherits no variable
 	// Bounds of its tree, in bytes and in tasks; 0: commandMemory, commandPids.
 	memory, tasks int64
+	cpus          float64 // processors; 0: all
 	// machine: it is started on the machine, by the daemon's user, wherever the service runs.
 	machine bool
 }
@@ -219,19 +220,32 @@ const (
 	commandOutput = 256 << 10
 )
 
-// start starts a process of the healer where the service runs, with the bounds of its tree
-// where there are cgroups: time and output are bounded all the same.
+// start starts a process of the healer where the service runs.
 func (w *worker) start(ctx context.Context, spec process.Spec) (process.Process, error) {
-	return startBounded(ctx, w.there, spec)
+	return w.startBounded(ctx, w.there, spec)
 }
 
-func startBounded(ctx context.Context, on *tend.Client, spec process.Spec) (process.Process, error) {
-	p, err := on.Start(ctx, spec)
-	if errors.Is(err, process.ErrUnsupported) {
-		spec.Limits.MemoryMax, spec.Limits.PidsMax = 0, 0
-		p, err = on.Start(ctx, spec)
+// startBounded starts a process with those bounds of its tree for which there are cgroups.
+// What is missing is said once: time and output are bounded all the same.
+func (w *worker) startBounded(ctx context.Context, on starter, spec process.Spec) (process.Process, error) {
+	for {
+		p, err := on.Start(ctx, spec)
+		taken := healer.Lessen(&spec.Limits, err)
+		if taken == "" {
+			return p, err
+		}
+		if !w.unbounded[taken] {
+			if w.unbounded == nil {
+				w.unbounded = map[string]bool{}
+			}
+			w.unbounded[taken] = true
+			w.note(fmt.Sprintf("its commands run without %s: %v", taken, err))
+		}
 	}
-	return p, err
+}
+
+type starter interface {
+	Start(context.Context, process.Spec) (process.Process, error)
 }
 
 // run runs a command to its end, and kills what is left of it.
@@ -239,7 +253,7 @@ func (w *worker) run(ctx context.Context, c command) (result, error) {
 	spec := process.Spec{
 		Argv: c.argv, Dir: c.dir, Env: c.env, Timeout: c.time, TimeoutScope: process.ScopeTree,
 		Name: "heal-command", Labels: map[string]string{labelEpisode: w.order.ID, labelCommand: "1"},
-		Limits:    process.Limits{MemoryMax: cmp.Or(c.memory, commandMemory), PidsMax: cmp.Or(c.tasks, commandPids), Nice: 5},
+		Limits:    process.Limits{MemoryMax: cmp.Or(c.memory, commandMemory), PidsMax: cmp.Or(c.tasks, commandPids), CPUs: c.cpus, Nice: 5},
 		Retention: process.Retention{Limit: 1 << 20, TTL: time.Hour},
 	}
 	if c.bare {
@@ -251,7 +265,7 @@ func (w *worker) run(ctx context.Context, c command) (result, error) {
 	} else if w.remote() {
 		spec.User = w.order.Rules.User
 	}
-	p, err := startBounded(ctx, on, spec)
+	p, err := w.startBounded(ctx, on, spec)
 	if err != nil {
 		return result{}, err
 	}

@@ -65,7 +65,9 @@ type worker struct {
 	self    string          // path of this program
 	path    string          // PATH of this process
 	says    func(string)    // takes notes for people; nil: they are in the journal
-	lived   time.Duration   // the longest life of the service that ended by its fault; see seeLives
+	// unbounded are the bounds of which was said that commands do not have them.
+	unbounded map[string]bool
+	lived     time.Duration // the longest life of the service that ended by its fault; see seeLives
 
 	record sync.Mutex // of those who write the transcript
 }
