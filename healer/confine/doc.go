@@ -86,6 +86,16 @@ func Argv(self string, r Rules, argv []string) []string {
 	return slices.Concat(out, []string{"--"}, argv)
 }
 
+// public are the directories at the top with programs and libraries. All others are empty:
+// homes, data, sockets in /run, disks and mounts.
+var public = []string{"bin", "sbin", "lib", "lib32", "lib64", "libx32", "usr", "etc", "nix", "gnu", "proc", "sys"}
+
+// Public reports whether a path is in a directory that a command sees.
+func Public(path string) bool {
+	top, _, _ := strings.Cut(strings.TrimPrefix(filepath.Clean(path), "/"), "/")
+	return slices.Contains(public, top)
+}
+
 // Called reports whether the arguments of this process are those of [Argv].
 func Called(args []string) bool { return len(args) > 1 && args[1] == verb }
 

@@ -18,10 +18,6 @@ import (
 // notice is what a hidden file says.
 const notice = "# hidden by tend: nothing of this file is shown to commands of the healer\n"
 
-// public are the directories at the top with programs and libraries. All others are empty:
-// homes, data, sockets in /run, disks and mounts.
-var public = []string{"bin", "sbin", "lib", "lib32", "lib64", "libx32", "usr", "etc", "nix", "gnu", "proc", "sys"}
-
 // devices are all that there are.
 var devices = []string{"null", "zero", "full", "random", "urandom", "tty"}
 

@@ -3,8 +3,11 @@ package project
 import (
 	"context"
 	"errors"
+	"io/fs"
+	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/tend-run/tend/healer/guard"
 )
@@ -32,12 +35,46 @@ func (l *Local) openFree() (*guard.Guard, error) {
 		return l.free, nil
 	}
 	c := guard.Config{Root: "/", Hidden: append(slices.Clone(never), l.c.Hide...), Allowed: true}
-	if l.c.StateDir != "" {
-		c.Hidden = append(c.Hidden, l.c.StateDir)
+	own, err := l.stateHidden()
+	if err != nil {
+		return nil, err
 	}
-	var err error
+	c.Hidden = slices.DeleteFunc(append(c.Hidden, own...), func(path string) bool { return l.atHome() && inside(l.c.Root, path) })
 	l.free, err = guard.Open(c)
 	return l.free, err
+}
+
+// stateHidden are the directories of the daemon that are nobody's. Around a sandbox's own
+// directory it is all that is there beside the way to it; of another user that may list
+// nothing there, the kernel keeps it.
+func (l *Local) stateHidden() (all []string, err error) {
+	if l.c.StateDir == "" {
+		return nil, nil
+	}
+	if !l.atHome() || !inside(l.c.Root, l.c.StateDir) {
+		return []string{l.c.StateDir}, nil
+	}
+	for dir := l.c.StateDir; dir != l.c.Root; {
+		rest, err := filepath.Rel(dir, l.c.Root)
+		if err != nil {
+			return nil, err
+		}
+		next, _, _ := strings.Cut(rest, "/")
+		if home, err := filepath.EvalSymlinks(l.c.Home); err == nil && inside(dir, home) {
+			break
+		}
+		entries, err := os.ReadDir(dir)
+		if err != nil && !errors.Is(err, fs.ErrPermission) {
+			return nil, err
+		}
+		for _, e := range entries {
+			if e.Name() != next {
+				all = append(all, filepath.Join(dir, e.Name()))
+			}
+		}
+		dir = filepath.Join(dir, next)
+	}
+	return all, nil
 }
 
 // Where implements Project.

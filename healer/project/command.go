@@ -86,7 +86,11 @@ func (l *Local) confinement() (r confine.Rules, err error) {
 	root := l.c.Root
 	r = confine.Rules{Root: root, Changes: filepath.Join(l.dir(), changesFile), Drop: dropped, Hide: slices.Clone(l.c.Hide)}
 	if l.c.StateDir != "" && inside(root, l.c.StateDir) {
-		return r, fmt.Errorf("%w: the project is in the daemon's own directory", ErrNoCommands)
+		if !l.atHome() || confine.Public(l.c.StateDir) {
+			return r, fmt.Errorf("%w: the project is in the daemon's own directory", ErrNoCommands)
+		}
+		// Nothing of it is there for a command but the project.
+		r.Hide = slices.DeleteFunc(r.Hide, func(path string) bool { return inside(root, path) })
 	}
 	r.Show = l.shown()
 	err = filepath.WalkDir(root, func(full string, d fs.DirEntry, err error) error {
@@ -128,6 +132,12 @@ func (l *Local) confinement() (r confine.Rules, err error) {
 	return r, err
 }
 
+// atHome reports whether the project is in a sandbox's own directory.
+func (l *Local) atHome() bool {
+	home, err := filepath.EvalSymlinks(l.c.Home)
+	return l.c.Home != "" && err == nil && inside(l.c.Root, home)
+}
+
 // holdsSecret reports whether a file, such as one with the addresses of a repository, has a
 // secret in it, or cannot be read.
 func (l *Local) holdsSecret(file string) bool {
@@ -145,7 +155,7 @@ func (l *Local) shown() (all []string) {
 		home = u.HomeDir
 	}
 	add := func(path string) {
-		if path != "/" && !inside(path, root) && !inside(root, path) && !(l.c.StateDir != "" && inside(l.c.StateDir, path)) && !inside(home, path) && !slices.Contains(all, path) {
+		if path != "/" && !inside(path, root) && !inside(root, path) && !(l.c.StateDir != "" && (inside(l.c.StateDir, path) || inside(path, l.c.StateDir))) && !inside(home, path) && !slices.Contains(all, path) {
 			all = append(all, path)
 		}
 	}

@@ -34,8 +34,13 @@ type Config struct {
 	// StateDir of the daemon is no part of the project. Hide is what no command sees.
 	StateDir string   `json:"state_dir,omitempty"`
 	Hide     []string `json:"hide,omitempty"`
-	// Inside: it is in a sandbox, and so is the process that works on it, whose program is a
-	// copy that nobody needs any more. Commands are started from the machine.
+	// Home is the directory of a sandbox: the project may be in it though the daemon's own is
+	// around.
+	Home string `json:"home,omitempty"`
+	// Copied: the program of the process that works on it is a copy that nobody needs any more.
+	Copied bool `json:"copied,omitempty"`
+	// Inside: it is in a sandbox of its own root, and so is the process that works on it.
+	// Commands are started from the machine.
 	Inside bool `json:"inside,omitempty"`
 	// Self is the path of this program for commands, where it is not Inside; "": there is
 	// nothing that could confine them.

@@ -42,6 +42,10 @@ type ground struct {
 // enter makes a sandbox, and puts what is in base there, in /srv.
 func (g *ground) enter(d *testdaemon.Daemon, c *tend.Client, base string, who user) {
 	g.Helper()
+	if who.open {
+		g.enterOpen(d, c, base, who)
+		return
+	}
 	share, line := tend.SandboxShare{Source: filepath.Join(base, "home"), Target: "/mnt/home", ReadOnly: true}, "cp -a /mnt/home /srv/"
 	if who.shared {
 		share, line = tend.SandboxShare{Source: share.Source, Target: "/srv/home"}, "true"
@@ -62,6 +66,21 @@ func (g *ground) enter(d *testdaemon.Daemon, c *tend.Client, base string, who us
 		}
 		return g.view != ""
 	})
+	o := g.w.order
+	o.StateDir, o.Rules.Sandbox, o.Rules.Cwd, o.Healer.Root = d.StateDir(), "home", g.root, g.root
+	o.SandboxID = scene.Value(g.box.ID(g.Context()))(g.T)
+	scene.Must(g, g.w.findPlace(g.Context()))
+}
+
+// enterOpen makes a sandbox that is not isolated, with the project in its own directory.
+func (g *ground) enterOpen(d *testdaemon.Daemon, c *tend.Client, base string, who user) {
+	g.Helper()
+	g.box = scene.Value(c.CreateSandbox(g.Context(), tend.SandboxSpec{Name: "home", Isolation: tend.IsolationNone, User: strconv.Itoa(who.uid)}))(g.T)
+	res := scene.Value(g.box.Processes().Run(g.Context(), tend.Command("cp", "-a", filepath.Join(base, "home", "app"), ".")))(g.T)
+	if res.Exit.Code != 0 {
+		g.Fatalf("cp: %v: %s", res.Exit, res.Stderr)
+	}
+	g.root = scene.Value(g.box.Info(g.Context()))(g.T).Dir + "/app"
 	o := g.w.order
 	o.StateDir, o.Rules.Sandbox, o.Rules.Cwd, o.Healer.Root = d.StateDir(), "home", g.root, g.root
 	o.SandboxID = scene.Value(g.box.ID(g.Context()))(g.T)
@@ -136,7 +155,7 @@ func newGroundOf(t *testing.T, who user) *ground {
 	env := map[string]string{"PORT": "3000", "DB_PASSWORD": secret, "ANTHROPIC_API_KEY": secret, "DATABASE": "postgres://me:" + secret + "@host/db"}
 	c := d.Connect(t)
 	g.w = &worker{
-		redact: guard.NewRedactor(), client: c, there: c, self: self, path: os.Getenv("PATH"),
+		redact: guard.NewRedactor(), says: func(string) {}, client: c, there: c, self: self, path: os.Getenv("PATH"),
 		order: &healer.Order{ID: "e1", Dir: filepath.Join(state, "episode"), StateDir: state, Keys: filepath.Join(state, "key"), URL: d.URL, Rules: &config.Service{Cwd: g.root, Env: env, Command: config.Command{Argv: []string{"sleep", "1003"}}}, Healer: &config.Healer{Root: g.root, Data: []string{"data"}, Protected: []string{"engine/**"}}},
 	}
 	if who.served {
@@ -242,13 +261,16 @@ type user struct {
 	uid    int
 	served bool
 	boxed  bool // in a sandbox
+	open   bool // that is not isolated, in its own directory
 	shared bool // by which the project is shared with the machine
 	size   tend.SandboxSize
 }
 
 var users = map[string]user{
 	"root": {}, "another user": {uid: 65534}, "another user, by a daemon of root": {uid: 65534, served: true},
-	"a user of a sandbox": {uid: 65534, served: true, boxed: true},
+	"a user of a sandbox":                      {uid: 65534, served: true, boxed: true},
+	"root of a sandbox that is not isolated":   {boxed: true, open: true},
+	"a user of a sandbox that is not isolated": {uid: 65534, served: true, boxed: true, open: true},
 }
 
 // TestNoCommandLosesTheUsersWork: whatever it does to what nobody has committed.
@@ -351,6 +373,38 @@ func TestWhatACommandOfAModelMakesIsTakenOver(t *testing.T) {
 			want := map[string]string{"go.mod": "module m\n\nrequire a v1\nrequire b v1\n", "lib.js": "one\ntwo\nthree\nfour, which the user is about to wr", "cache.json": "{half"}
 			if !maps.Equal(kept, want) {
 				t.Errorf("kept are %q", kept)
+			}
+		})
+	}
+}
+
+// TestASandboxThatIsNotIsolatedShowsNothingOfTheDaemon: its directory is in the daemon's own,
+// of which there is nothing else for a command, nor for what a person allows.
+func TestASandboxThatIsNotIsolatedShowsNothingOfTheDaemon(t *testing.T) {
+	for name, who := range users {
+		if !who.open {
+			continue
+		}
+		t.Run(name, func(t *testing.T) {
+			g := newGroundOf(t, who)
+			state := g.w.order.StateDir
+			out := g.exec("find " + state + " -not -path '" + g.root + "/*' | sort")
+			want := []string{}
+			for dir := g.root; len(dir) >= len(state); dir = filepath.Dir(dir) {
+				want = append(want, dir)
+			}
+			slices.Reverse(want)
+			if got := strings.Fields(out); !slices.Equal(got, want) {
+				t.Errorf("it sees %q; want %q", got, want)
+			}
+			// Another user may pass the daemon's directory and not open it, and so is allowed nothing.
+			if path, err := g.w.project.Where(t.Context(), g.root+"/lib.js"); who.uid == 0 && (err != nil || path != g.root+"/lib.js") {
+				t.Errorf("a file of the project that a person allows is %q, %v", path, err)
+			}
+			for _, name := range []string{"spool", "identity"} {
+				if path, err := g.w.project.Where(t.Context(), filepath.Join(state, name)); err == nil {
+					t.Errorf("a person may allow %s", path)
+				}
 			}
 		})
 	}

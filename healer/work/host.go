@@ -264,6 +264,9 @@ func (w *worker) run(ctx context.Context, c command) (result, error) {
 		on = w.client
 	} else if w.remote() {
 		spec.User = w.order.Rules.User
+		if c.bare && w.box != nil { // as the process that works on the project, which began with it
+			spec.User = w.inside
+		}
 	}
 	p, err := w.startBounded(ctx, on, spec)
 	if err != nil {

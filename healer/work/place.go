@@ -151,8 +151,15 @@ func (w *worker) openProject(ctx context.Context) (project.Project, project.Open
 		Protected: o.Healer.Protected, Data: o.Healer.Data,
 	}
 	if w.box != nil {
-		c.Inside = true
-		return w.dial(ctx, c, w.startInside)
+		in, err := w.box.Info(ctx)
+		if err != nil {
+			return nil, project.Opened{}, inSandbox("nothing can be done", err)
+		}
+		c.Copied, c.Inside = true, in.Isolation != tend.IsolationNone
+		if c.Inside {
+			return w.dial(ctx, c, w.startInside)
+		}
+		c.Home = in.Dir // it sees the machine, and commands are confined as they are there
 	}
 	c.StateDir, c.Files = o.StateDir, []string{o.File, o.StateDir}
 	c.Hide = []string{o.StateDir, o.Dir}
@@ -161,6 +168,9 @@ func (w *worker) openProject(ctx context.Context) (project.Project, project.Open
 	}
 	if socket, ok := strings.CutPrefix(o.URL, "unix://"); ok {
 		c.Hide = append(c.Hide, socket)
+	}
+	if w.box != nil {
+		return w.dial(ctx, c, w.startInside)
 	}
 	other, err := isOther(o.Rules.User)
 	if err != nil {
