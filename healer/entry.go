@@ -53,6 +53,10 @@ type Entry struct {
 	// Back is the episode that is taken back; "": the service is repaired.
 	Back   string `json:"back,omitempty"`
 	Worker int    `json:"worker,omitempty"`
+	// Clock of a Began is the machine's since its boot, which nobody sets, and Boot which one
+	// that is.
+	Clock time.Duration `json:"clock,omitempty"`
+	Boot  string        `json:"boot,omitempty"`
 
 	Did  Action `json:"did,omitempty"`
 	Seq  int64  `json:"seq,omitempty"`

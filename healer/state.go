@@ -178,6 +178,9 @@ type State struct {
 	Again bool
 	// Last: nothing more is tried after the rollback; it says why.
 	Last string
+	// Clock and Boot are those of the first worker's begin; 0: a former version's.
+	Clock time.Duration
+	Boot  string
 	// Workers that have worked on it.
 	Workers int
 	// Opened and Ended are its times; Ended is zero until it is over.

@@ -50,6 +50,9 @@ func (m *machine) handle() {
 			s.Signals = append(s.Signals, *e.Signal)
 		}
 	case Began:
+		if s.Boot == "" && s.Workers == 0 {
+			s.Clock, s.Boot = e.Clock, e.Boot
+		}
 		m.began()
 	case Answered:
 		if e.Seq == s.Seq && e.Did == s.Doing {

@@ -21,7 +21,8 @@ var derived = []string{".tend", ".venv", "venv", "__pycache__", "dist", "build",
 type watcher struct {
 	changed chan struct{}
 	end     context.CancelFunc
-	busy    atomic.Int64 // until when changes are the service's own, in Unix ns
+	begun   time.Time    // whose clock nobody sets
+	busy    atomic.Int64 // until how long after begun changes are the service's own, in ns
 }
 
 // watchFiles begins to look. A project that cannot be watched is repaired again when
@@ -29,7 +30,7 @@ type watcher struct {
 func (h *Healing) watchFiles() *watcher {
 	d := h.declared
 	ctx, end := context.WithCancel(h.alive)
-	w := &watcher{changed: make(chan struct{}, 1), end: end}
+	w := &watcher{changed: make(chan struct{}, 1), end: end, begun: time.Now()}
 	rules := &config.Watch{Paths: config.Strings{"**"}, Delay: config.Duration(300 * time.Millisecond)}
 	for _, name := range derived {
 		rules.Ignore = append(rules.Ignore, name, "**/"+name)
@@ -46,7 +47,7 @@ func (h *Healing) watchFiles() *watcher {
 	}
 	h.wg.Go(func() {
 		err := run(ctx, func(string) {
-			if time.Now().UnixNano() < w.busy.Load() {
+			if int64(time.Since(w.begun)) < w.busy.Load() {
 				return
 			}
 			select {
@@ -83,4 +84,4 @@ func (h *Healing) watching(d *declaration, rules *config.Watch) (func(context.Co
 }
 
 // notOurs says that changes of this moment are the service's own.
-func (w *watcher) notOurs() { w.busy.Store(time.Now().Add(quiet).UnixNano()) }
+func (w *watcher) notOurs() { w.busy.Store(int64(time.Since(w.begun) + quiet)) }

@@ -251,7 +251,9 @@ func TestTheLimitsOfASandboxHoldForACommand(t *testing.T) {
 func TestTheProcessorsOfASandboxHoldForACommand(t *testing.T) {
 	g := newGroundOf(t, user{boxed: true, size: tend.SandboxSize{CPUs: 0.25}})
 	done := make(chan string, 1)
-	go func() { done <- g.exec("while [ ! -e stop ]; do i=$((i+1)); [ $((i%50000)) = 0 ] && [ $i -gt 400000 ] && break; done; echo over") }()
+	go func() {
+		done <- g.exec("while [ ! -e stop ]; do i=$((i+1)); [ $((i%50000)) = 0 ] && [ $i -gt 400000 ] && break; done; echo over")
+	}()
 	var limits []float64
 	scene.Eventually(t, "it runs", func() bool {
 		for _, in := range scene.Value(g.w.client.List(t.Context(), process.Filter{Live: true, Labels: map[string]string{labelCommand: "1"}}))(t) {

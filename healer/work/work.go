@@ -22,6 +22,7 @@ import (
 	"github.com/tend-run/tend/healer/playbook"
 	"github.com/tend-run/tend/healer/project"
 	"github.com/tend-run/tend/internal/pace"
+	"github.com/tend-run/tend/internal/procfs"
 	"github.com/tend-run/tend/internal/replace"
 	"github.com/tend-run/tend/process"
 )
@@ -176,11 +177,12 @@ func (w *worker) secrets() (s healer.Secrets, err error) {
 
 // work does what is due until the episode is over.
 func (w *worker) work(ctx context.Context) error {
-	if err := w.put(healer.Entry{Kind: healer.Began, Worker: w.state.Workers + 1}); err != nil {
+	clock, boot := time.Duration(procfs.BootTime()), procfs.BootID()
+	if err := w.put(healer.Entry{Kind: healer.Began, Worker: w.state.Workers + 1, Clock: clock, Boot: boot}); err != nil {
 		return err
 	}
 	_ = os.Remove(w.order.Path(healer.WordsFile)) // of a worker that died while it asked
-	deadline := w.state.Opened.Add(w.order.Healer.Wall.Std())
+	deadline := time.Now().Add(timeLeft(&w.state, w.order.Healer.Wall.Std(), clock, boot))
 	for !w.state.Done() {
 		last := comesToItsEnd(w.due)
 		if err := w.inPlace(ctx, deadline, last); err != nil {
@@ -227,6 +229,16 @@ func (w *worker) work(ctx context.Context) error {
 	}
 	w.finish()
 	return w.lost()
+}
+
+// timeLeft is how much of its time an episode has left, at a time of the machine's clock since
+// its boot. The clock that somebody may set says it of one from before the boot alone.
+func timeLeft(s *healer.State, wall, clock time.Duration, boot string) time.Duration {
+	used := clock - s.Clock
+	if s.Boot != boot || boot == "" {
+		used = time.Since(s.Opened)
+	}
+	return min(wall, wall-used)
 }
 
 // comesToItsEnd reports whether what is begun is not ended by its time, or by anybody.

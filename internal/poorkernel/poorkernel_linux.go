@@ -292,6 +292,21 @@ func (l *Listener) Continue(c *Call) {
 	l.answer(&a)
 }
 
+// Done answers that it was done: the test has written what the caller is told, by Write.
+func (l *Listener) Done(c *Call) {
+	l.answer(&answer{ID: c.id})
+}
+
+// Write writes to the caller's memory, at an argument that is an address.
+func (c *Call) Write(arg int, data []byte) error {
+	local := []unix.Iovec{{Base: &data[0], Len: uint64(len(data))}}
+	n, err := unix.ProcessVMWritev(c.PID, local, []unix.RemoteIovec{{Base: uintptr(c.Args[arg]), Len: len(data)}}, 0)
+	if err == nil && n != len(data) {
+		err = unix.EFAULT
+	}
+	return err
+}
+
 // Fail answers with an error.
 func (l *Listener) Fail(c *Call, errno unix.Errno) {
 	l.answer(&answer{ID: c.id, Error: -int32(errno)})

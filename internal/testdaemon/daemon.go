@@ -42,6 +42,8 @@ type Config struct {
 	Flags []string
 	// Env is the environment; nil: that of the caller.
 	Env []string
+	// Start starts the command, in place of its method of that name.
+	Start func(*exec.Cmd) error
 }
 
 // Daemon is a running `tend serve`. It listens on a free port of 127.0.0.1 alone.
@@ -76,7 +78,11 @@ func (d *Daemon) start(listen string) error {
 	d.cmd.Stdout, d.cmd.Stderr, d.cmd.Env = f, f, d.cfg.Env
 	d.cmd.Env = append(d.cmd.Environ(), d.mark())
 	d.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if err := d.cmd.Start(); err != nil {
+	start := d.cfg.Start
+	if start == nil {
+		start = (*exec.Cmd).Start
+	}
+	if err := start(d.cmd); err != nil {
 		return err
 	}
 	d.release = func() {}

@@ -479,22 +479,22 @@ func (w *worker) keepTimes(times *config.Schedule) {
 	ctx, cancel := context.WithCancel(w.ctx)
 	w.endTimes = cancel
 	w.s.wg.Go(func() {
-		next := times.Next(time.Now())
-		for !next.IsZero() {
-			if wait := time.Until(next); wait > 0 {
+		table := timetable{next: times.Next}
+		for {
+			now := time.Now()
+			come := table.look(now, now.Sub(w.s.begin))
+			switch {
+			case !come.IsZero():
+				w.tell(supervisor.Event{Kind: supervisor.Due, Text: fmt.Sprint(come)})
+			case table.due.IsZero():
+				return
+			default:
 				select {
-				case <-time.After(min(wait, minute)): // the clock may be set meanwhile
+				case <-time.After(min(table.due.Sub(table.wall), minute)): // the clock may be set meanwhile
 				case <-ctx.Done():
 					return
 				}
-				// Set back, the same time would come later than its schedule says.
-				if sooner := times.Next(time.Now()); sooner.Before(next) {
-					next = sooner
-				}
-				continue
 			}
-			w.tell(supervisor.Event{Kind: supervisor.Due, Text: fmt.Sprint(next)})
-			next = times.Next(time.Now())
 		}
 	})
 }

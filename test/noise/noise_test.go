@@ -58,6 +58,13 @@ func TestNoiseIsNoFault(t *testing.T) {
 				n.freezeAll(d / 2)
 				n.startSlowly()
 			}},
+			{"the clock jumps", func(time.Duration) { n.jump() }},
+			{"the clock jumps while everything stands still", func(d time.Duration) {
+				n.clock.jump(time.Hour)
+				n.freezeAll(d / 4)
+				n.clock.jump(0)
+				n.freezeAll(d / 4)
+			}},
 		} {
 			one.make(length)
 			n.quiet(lineEach) // so that what it has led to is seen, and is its own
@@ -76,6 +83,7 @@ type noisy struct {
 	t     *testing.T
 	d     *testdaemon.Daemon
 	c     *tend.Client
+	clock wallClock // of the daemon
 	first map[string]tend.Service
 }
 
@@ -84,7 +92,8 @@ func listen(t *testing.T) *noisy {
 	t.Helper()
 	dir := scene.Value(os.MkdirTemp("", "tend-noise-"))(t)
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	n := &noisy{t: t, d: testdaemon.Serve(t, testdaemon.Config{Command: []string{bin}, Dir: dir}), first: map[string]tend.Service{}}
+	n := &noisy{t: t, first: map[string]tend.Service{}}
+	n.d = n.clock.daemon(t, dir)
 	n.c = n.d.Connect(t)
 	project := filepath.Join(dir, "project")
 	scene.Must(t, os.Mkdir(project, 0o755))
@@ -95,6 +104,8 @@ func listen(t *testing.T) *noisy {
   web: {command: [%[1]s], env: {%[2]s: "%[4]s"}, health: {http: "http://%[4]s/"}, %[7]s}
   api: {command: [%[1]s], env: {%[2]s: "%[5]s"}, liveness: {tcp: %[8]s}, readiness: {exec: "true"}, %[7]s}
   slow: {command: [%[1]s], env: {%[2]s: "%[6]s", %[3]s: %[9]v}, health: {http: "http://%[6]s/"}, disabled: true, %[7]s}
+  ends: {command: exit 1, restart: {max: 0, max_delay: 500ms}}
+  often: {command: 'true', schedule: "@every 1s"}
 healer: {service: web}
 `, self, serveAt, startTime, web, api, slow, watched, port, startsIn)
 	scene.Must(t, n.c.ApplyServices(t.Context(), tend.ServiceFile{Dir: project, Text: []byte(text)}))
@@ -198,6 +209,21 @@ func (n *noisy) freezeAll(d time.Duration) {
 		pids = append(pids, s.PID)
 	}
 	n.freeze(d, pids...)
+}
+
+// jump has the daemon's clock jump by an hour, ahead and back. What ends is started again, and
+// what has a schedule is started by it, as often as before: no wait is for a time that is gone.
+func (n *noisy) jump() {
+	for _, ahead := range []time.Duration{time.Hour, 0, -time.Hour, 0} {
+		n.clock.jump(ahead)
+		at := map[string]int64{}
+		for _, name := range []string{"ends", "often"} {
+			at[name] = n.until(name, "known", func(tend.Service) bool { return true }).Runs
+		}
+		for name, runs := range at {
+			n.until(name, "started again and again", func(s tend.Service) bool { return s.Runs >= runs+2 })
+		}
+	}
 }
 
 // startSlowly starts a service anew that takes its time.

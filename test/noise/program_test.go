@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tend-run/tend/internal/poorkernel"
 	"github.com/tend-run/tend/internal/testbin"
 )
 
@@ -26,6 +27,7 @@ const (
 var bin, self string
 
 func TestMain(m *testing.M) {
+	poorkernel.Main(os.Environ())
 	if text := os.Getenv(hogFor); text != "" {
 		hog(text)
 	}
