@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -37,12 +38,15 @@ type wallClock struct {
 func (w *wallClock) daemon(t *testing.T, dir string) *testdaemon.Daemon {
 	t.Helper()
 	own := filepath.Join(dir, "tend")
-	function, none := []byte("__vdso_clock_gettime"), []byte("__none_clock_gettime")
+	function := []byte("__vdso_clock_gettime")
+	if runtime.GOARCH == "arm64" {
+		function = []byte("__kernel_clock_gettime")
+	}
 	data := scene.Value(os.ReadFile(bin))(t)
 	if bytes.Count(data, function) < 2 {
 		t.Fatal("tend and the tend-keeper in it do not name the function that reads the clock")
 	}
-	scene.Must(t, os.WriteFile(own, bytes.ReplaceAll(data, function, none), 0o755))
+	scene.Must(t, os.WriteFile(own, bytes.ReplaceAll(data, function, bytes.ToUpper(function)), 0o755))
 	world := poorkernel.World{Rules: []poorkernel.Rule{{Call: unix.SYS_CLOCK_GETTIME, Arg: 0, Value: unix.CLOCK_REALTIME}}}
 	cmd := scene.Value(poorkernel.Command(world, own))(t)
 	var l *poorkernel.Listener
