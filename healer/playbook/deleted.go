@@ -30,6 +30,11 @@ func deletedFile(p *project, groups map[string]string) []finding {
 		return nil
 	}
 	found := p.named(groups)
+	for _, c := range found { // by a link of the project that leads to what is gone
+		if real := p.behindLinks(c); real != c && !slices.Contains(found, real) {
+			found = append(found, real)
+		}
+	}
 	rel := ""
 	for _, c := range found {
 		if p.gone(c) {

@@ -220,3 +220,29 @@ func TestATrackedLinkComesBack(t *testing.T) {
 		t.Errorf("%+v", plans)
 	}
 }
+
+// TestWhatALinkLeadsToComesBack: the file that is named is there by a link, and what is gone
+// is behind it. A link that leads out of the project, or in a circle, leads nowhere.
+func TestWhatALinkLeadsToComesBack(t *testing.T) {
+	root := makeProject(t, []txtar.File{{Name: "gone/settings/v2/app.json", Data: []byte("{}\n")}, {Name: "head/server.js", Data: []byte("x\n")}})
+	for name, to := range map[string]string{"settings/current": "v2", "conf": root + "/settings/current", "out": "../settings/v2", "round": "round", "far": "/etc"} {
+		scene.Must(t, os.MkdirAll(filepath.Dir(filepath.Join(root, name)), 0o755))
+		scene.Must(t, os.Symlink(to, filepath.Join(root, name)))
+	}
+	for name, want := range map[string]string{
+		"settings/current/app.json": "deleted-file strong: restore settings/v2/app.json", "conf/app.json": "deleted-file strong: restore settings/v2/app.json",
+		"out/app.json": "", "round/app.json": "", "far/app.json": "",
+	} {
+		plans := scene.Value(Load())(t).Match(t.Context(), Evidence{
+			Root: root, Dir: root, Service: "web", Argv: []string{"node", "server.js"}, Signal: "exit",
+			Log: "Error: ENOENT: no such file or directory, open '" + name + "'\n",
+		})
+		got := ""
+		if len(plans) > 0 {
+			got = say(plans[0])
+		}
+		if got != want {
+			t.Errorf("%s: %q; want %q", name, got, want)
+		}
+	}
+}

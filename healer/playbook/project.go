@@ -127,6 +127,34 @@ func (p *project) unlinked(rel string) bool {
 	return true
 }
 
+// maxLinks is how many links on the way of a path are followed.
+const maxLinks = 16
+
+// behindLinks returns the path to which the links on the way of one lead, though there may be
+// nothing; the path itself if one of them leads out of the root.
+func (p *project) behindLinks(rel string) string {
+	done, rest, links := "", rel, 0
+	for rest != "" {
+		first, after, _ := strings.Cut(rest, "/")
+		at := path.Join(done, first)
+		st, err := p.root.Lstat(at)
+		if err != nil || st.Mode()&fs.ModeSymlink == 0 {
+			done, rest = at, after
+			continue
+		}
+		to, err := p.root.Readlink(at)
+		if links++; err != nil || links > maxLinks {
+			return rel
+		}
+		next, ok := p.below(to, path.Dir(at))
+		if !ok {
+			return rel
+		}
+		done, rest = "", path.Join(next, after) // what it leads to may be behind links, too
+	}
+	return done
+}
+
 // exists reports whether there is something at a path.
 func (p *project) exists(rel string) bool {
 	_, err := p.root.Lstat(rel)
