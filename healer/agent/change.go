@@ -17,6 +17,9 @@ type FileDiff struct {
 	Deleted       bool
 	Dirty         bool // Before is not what HEAD has: it holds uncommitted work
 	AtHead        bool // After is what HEAD has
+	// Named are lines of Before, without the blanks around, that the error names which the
+	// repair is for: they may go.
+	Named []string
 }
 
 // language is what a file is written in, as far as rules must know.

@@ -34,7 +34,7 @@ func Suspicious(change []FileDiff) (reasons []string) {
 			continue
 		}
 		if f.AtHead && !f.Deleted {
-			if f.Dirty && !f.Added && losesWork(f.Before, f.After) {
+			if f.Dirty && !f.Added && losesWork(f.Before, f.After, f.Named) {
 				say(f.Path, "uncommitted work was thrown away: the file was set back to what was committed")
 			}
 			continue
@@ -74,14 +74,14 @@ var scratch = lazyregexp.New(`(?i)\.(tmp|bak|orig|rej|log|pid|lock|swp)$|(^|/)(\
 // losesWork says whether a line that was complete is gone. What was begun and not
 // finished (a bracket or a quote is open, a value is missing) may go: it is what broke the
 // file. So may a slip of a key or two within a line, a number, or whether something is on:
-// there is no other way to take back a wrong one.
-func losesWork(before, after string) bool {
+// there is no other way to take back a wrong one. And so may a line that the error names.
+func losesWork(before, after string, named []string) bool {
 	for _, h := range hunks(before, after) {
 		for _, line := range h.removed {
 			same := func(s string) bool {
 				return slip(line, s) || literal.ReplaceAllString(s, "0") == literal.ReplaceAllString(line, "0")
 			}
-			if complete(line) && !slices.ContainsFunc(h.added, same) {
+			if complete(line) && !slices.Contains(named, line) && !slices.ContainsFunc(h.added, same) {
 				return true
 			}
 		}

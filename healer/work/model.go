@@ -30,6 +30,7 @@ func (w *worker) askModel(ctx context.Context, e healer.Effect) (out healer.Entr
 	if err != nil {
 		return out, err
 	}
+	w.erred = ev.Log
 	h := w.order.Healer
 	number := 1
 	for _, t := range w.state.Tries[:len(w.state.Tries)-1] {

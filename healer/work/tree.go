@@ -30,6 +30,10 @@ func (w *worker) reviewed(ctx context.Context, e healer.Effect) (string, error) 
 	case r.Denied != "":
 		return "", fmt.Errorf("what must not be changed was: %s", r.Denied)
 	}
+	for i := range r.Files {
+		f := &r.Files[i]
+		f.Named = namedLines(w.erred, w.project.Root(), f.Path, f.Before)
+	}
 	if bad := agent.Suspicious(r.Files); len(bad) > 0 {
 		return "", fmt.Errorf("it only hides what is wrong: %s", strings.Join(bad, "; "))
 	}

@@ -61,6 +61,7 @@ type worker struct {
 	ours    process.ID      // of the process that works on the project in a sandbox
 	inside  string          // user of that process, as process.Spec has it; "": root
 	endTurn func()          // ends what is being done
+	erred   string          // the log before the attempt of a model
 	failed  string          // why there is no project
 	unasked string          // why there is no model
 	self    string          // path of this program

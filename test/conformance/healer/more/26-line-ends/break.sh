@@ -1,0 +1,4 @@
+#!/bin/bash
+set -eu
+cd "$APP"
+rm prices.csv
