@@ -304,3 +304,61 @@ func TestNoLinkLeadsTheRemovalOfAReferenceAway(t *testing.T) {
 		t.Errorf("left are %v", left)
 	}
 }
+
+// Git that moves HEAD is killed while it has its locks. The next run removes them: they hold
+// its own commit. Those of somebody else stay.
+func TestLocksThatAKilledGitOfOursHasLeft(t *testing.T) {
+	for name, c := range map[string]struct {
+		detached bool
+		spoil    func(w *world)
+		ours     bool
+	}{
+		"of a branch":            {ours: true},
+		"of HEAD alone":          {detached: true, ours: true},
+		"with another's of HEAD": {spoil: func(w *world) { w.write(map[string]string{".git/HEAD.lock": "x\n"}) }},
+		"another's of the branch": {spoil: func(w *world) {
+			w.write(map[string]string{".git/refs/heads/main.lock": w.git("rev-parse", "HEAD") + "\n"})
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, true, map[string]string{"a.txt": "a\n"})
+			if c.detached {
+				w.git("checkout", "-q", "--detach")
+			}
+			p := w.take()
+			w.write(map[string]string{"a.txt": "mended\n"})
+			scene.Must(t, p.Mark(t.Context()))
+			scene.Must(t, p.Close())
+			killed := false
+			for at := 1; !killed; at++ { // until the commit is made, and HEAD not moved
+				if !w.dies("commit", at) {
+					t.Fatal("it was not killed")
+				}
+				killed = strings.Contains(w.git("fsck", "--unreachable", "--no-reflogs"), "unreachable commit")
+			}
+			_, rest, _ := strings.Cut(w.git("fsck", "--unreachable", "--no-reflogs"), "unreachable commit ")
+			made := strings.Fields(rest)[0]
+			hooks := t.TempDir()
+			scene.Must(t, os.WriteFile(filepath.Join(hooks, "reference-transaction"), []byte("#!/bin/sh\ntest $1 = prepared && kill -9 $PPID\nexit 0\n"), 0o755))
+			if out, err := exec.Command("git", "-C", w.opts.Root, "-c", "core.hooksPath="+hooks, "update-ref", "-m", "x", "HEAD", made).CombinedOutput(); err == nil {
+				t.Fatalf("git was not killed: %s", out)
+			}
+			if c.spoil != nil {
+				c.spoil(w)
+			}
+			p = w.open()
+			done, err := p.Commit(t.Context(), Commit{Message: "Repair", Overlap: true})
+			if errors.Is(err, errMoved) { // as its caller does
+				done, err = p.Commit(t.Context(), Commit{Message: "Repair", Overlap: true})
+			}
+			if c.ours != (err == nil && done.Hash != "") {
+				t.Errorf("%+v, %v", done, err)
+			}
+			left, _ := filepath.Glob(w.path(".git/*.lock"))
+			more, _ := filepath.Glob(w.path(".git/refs/heads/*.lock"))
+			if c.ours == (len(left)+len(more) > 0) {
+				t.Errorf("left are %q, %q", left, more)
+			}
+		})
+	}
+}

@@ -84,7 +84,9 @@ func (r *repository) publish(ctx context.Context, index string, before []byte, s
 	}
 	// Somebody else was quicker. What we staged is taken back from what the index is now.
 	if m := regexp.MustCompile(`Unable to create '(/[^'\n]*\.lock)': File exists`).FindStringSubmatch(err.Error()); m != nil {
-		err = &lockedError{m[1]}
+		if err = (&lockedError{m[1]}); r.dropLocks(ctx, hash) {
+			err = errMoved // they were ours, and it is tried again at once
+		}
 	} else {
 		err = fmt.Errorf("%w: %w", errMoved, err)
 	}
