@@ -43,7 +43,7 @@ var heads = lazyregexp.New(`^(` + leads + `)(?:` + strings.Join([]string{
 	`(?:Error: )?(?:Module not found|Failed to (?:compile|resolve|load|start|listen|bind)).*`,
 	`\S+\(\d+,\d+\): error TS.*|\S+:\d+:\d+ - error TS.*`,
 	`\S+\.go:\d+(?::\d+)?: .*|go: .*|listen \w+ .*`,
-	`\S*(?:sh|bash|env)(?:: line \d+)?: .*(?:not found|No such file or directory|Permission denied)`,
+	`\S*(?:sh|bash|env)(?:: line \d+)?: .*(?:not found|No such file(?: or directory)?|Permission denied)`,
 	`\S*python[\d.]*: (?:can't open file|No module named|Error while finding).*`,
 	`\S+\.rb:\d+:in .*`,
 	`\S?(?:\S.*)?(?:[Aa]ddress already in use|EADDRINUSE|port is already in use|[Pp]ort \d+ (?:is|was) (?:already )?in use|[Nn]o space left on device|ENOSPC|ENOENT|[Nn]o such file or directory|[Mm]issing required (?:env|config)).*`,
