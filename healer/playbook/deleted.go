@@ -3,6 +3,7 @@ package playbook
 import (
 	"maps"
 	"path"
+	"regexp"
 	"slices"
 	"sort"
 	"strings"
@@ -142,6 +143,8 @@ func (p *project) named(groups map[string]string) (found []string) {
 		}
 	case groups["name"] != "":
 		add(p.onlyOne(groups["name"]))
+	case nameForm.MatchString(groups["gosym"]):
+		add(p.goSource(groups["gosym"], groups["goin"]))
 	case groups["gopkg"] != "":
 		add(p.goPackage(groups["gopkg"]))
 	}
@@ -190,6 +193,28 @@ func (p *project) onlyOne(name string) (string, bool) {
 		return "", false
 	}
 	return found[0], true
+}
+
+// goSource returns the deleted file of a package that declares a name at its top, which a file
+// beside it uses.
+func (p *project) goSource(name, user string) (string, bool) {
+	at, ok := p.below(user, p.dir)
+	if !ok {
+		return "", false
+	}
+	declares, err := regexp.Compile(`(?m)^(?:func |type |(?:var |const )?\t?)` + regexp.QuoteMeta(name) + `\b`)
+	if err != nil {
+		return "", false
+	}
+	for _, rel := range slices.Sorted(maps.Keys(p.git.deleted())) {
+		if path.Dir(rel) != path.Dir(at) || !strings.HasSuffix(rel, ".go") || strings.HasSuffix(rel, "_test.go") {
+			continue
+		}
+		if text, ok := p.git.staged(rel); ok && declares.Match(text) {
+			return rel, true
+		}
+	}
+	return "", false
 }
 
 var goModuleLine = lazyregexp.New(`(?m)^module\s+(\S+)`)

@@ -105,6 +105,9 @@ func (g *git) tracked(suffixes ...string) (files []string) {
 	return files
 }
 
+// staged returns a file as the index has it.
+func (g *git) staged(rel string) ([]byte, bool) { return g.out("cat-file", "blob", ":./"+rel) }
+
 // head returns a file as HEAD has it, unfiltered.
 func (g *git) head(rel string) ([]byte, bool) { return g.out("cat-file", "blob", "HEAD:./"+rel) }
 
