@@ -6,16 +6,17 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"time"
+
+	"github.com/tend-run/tend/internal/lazyregexp"
 )
 
 // lockRest is how long a lock must have stayed as it is until it counts as left: the git that
 // took it may outlive who started it, for some milliseconds.
 const lockRest = 200 * time.Millisecond
 
-var hashForm = regexp.MustCompile(`^[0-9a-f]{40,64}\n$`)
+var hashForm = lazyregexp.New(`^[0-9a-f]{40,64}\n$`)
 
 // dropLocks removes the locks that a git of ours has left which was killed as it moved HEAD,
 // and reports whether it did. hash is the commit that this run has made.
@@ -82,13 +83,13 @@ func (r *repository) isOurs(ctx context.Context, lock, hash string) bool {
 		return false
 	}
 	b, err := r.run(ctx, nil, nil, "cat-file", "commit", hash)
-	return err == nil && bytes.Equal(timeless(a), timeless(b))
+	return err == nil && timeless(a) == timeless(b)
 }
 
-var commitTimes = regexp.MustCompile(`(?m)^((?:author|committer) .*>) \d+ [-+]\d{4}$`)
+var commitTimes = lazyregexp.New(`(?m)^((?:author|committer) .*>) \d+ [-+]\d{4}$`)
 
 // timeless is a commit without its times: of its header, which ends at the first empty line.
-func timeless(commit []byte) []byte {
-	header, message, _ := bytes.Cut(commit, []byte("\n\n"))
-	return append(append(commitTimes.ReplaceAll(header, []byte("$1")), '\n', '\n'), message...)
+func timeless(commit []byte) string {
+	header, message, _ := strings.Cut(string(commit), "\n\n")
+	return commitTimes.ReplaceAllString(header, "$1") + "\n\n" + message
 }
