@@ -72,6 +72,7 @@ type Manager struct {
 	link     *link
 	starters *starters
 	machine  *files.Machine
+	homes    homes
 	watchers process.Watchers
 	wake     atomic.Pointer[waker]
 	board    atomic.Pointer[board.Board]

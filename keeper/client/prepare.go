@@ -30,19 +30,19 @@ type Root interface {
 }
 
 // prepare works out what the kernel needs to know: user, environment, working
-// directory and the program's path.
-func (m *Manager) prepare(ctx context.Context, spec *process.Spec, root Root) (*wire.Spawn, error) {
+// directory and the program's path. known: the directory is a home that was not looked at.
+func (m *Manager) prepare(ctx context.Context, spec *process.Spec, root Root) (req *wire.Spawn, known *home, err error) {
 	if spec.Limits.CPUs != 0 && !m.knows("cpu_limit") { // it would drop it in silence
-		return nil, fmt.Errorf("limits.cpus: %w: the keeper that runs knows no such limit; upgrade it with tend upgrade", process.ErrUnsupported)
+		return nil, nil, fmt.Errorf("limits.cpus: %w: the keeper that runs knows no such limit; upgrade it with tend upgrade", process.ErrUnsupported)
 	}
 	badUser := func(err error) error {
 		return &process.StartError{Reason: process.StartBadUser, What: spec.User, Err: err}
 	}
 	user, err := root.User(spec.User)
 	if err != nil {
-		return nil, badUser(err)
+		return nil, nil, badUser(err)
 	}
-	req := &wire.Spawn{Spec: spool.EncodeSpec(nil, spec), Argv: spec.Argv, Dir: spec.Dir}
+	req = &wire.Spawn{Spec: spool.EncodeSpec(nil, spec), Argv: spec.Argv, Dir: spec.Dir}
 	u, daemon := &account.Account{User: user}, m.cfg.Environ
 	if b, ok := root.(Boxed); ok {
 		daemon = nil // nothing of it goes inside
@@ -51,7 +51,7 @@ func (m *Manager) prepare(ctx context.Context, spec *process.Spec, root Root) (*
 		err = badUser(err)
 	}
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	req.Env = environ(spec, u, daemon)
 	if req.Sync = spec.Retention.Sync; req.Sync == process.SyncDefault {
@@ -66,12 +66,26 @@ func (m *Manager) prepare(ctx context.Context, spec *process.Spec, root Root) (*
 	if spec.Shell != "" {
 		req.Argv = []string{"/bin/sh", "-c", spec.Shell}
 	}
+	// The child inside looks for its directory itself, with the same rights and later. Only a
+	// home that is not there is no error.
+	var h *home
+	if req.Box != "" && spec.Dir == "" {
+		h = &home{req.Box, u.UID, u.Home}
+	}
+	if req.Box != "" && strings.Contains(req.Argv[0], "/") && (h == nil || m.homes.have(h)) {
+		if req.Path = req.Argv[0]; h != nil {
+			req.Dir = h.dir
+		}
+		return req, h, nil
+	}
 	// With the user's rights: the answer shows nothing that the user could not see.
 	look := func(stat func(string) (fs.FileInfo, error)) {
 		if req.Dir == "" {
 			req.Dir = u.Home
 			if checkDir(stat, u.Home) != nil {
 				req.Dir = "/" // a home that does not exist is common for system users
+			} else if h != nil {
+				m.homes.add(h)
 			}
 		} else if err = checkDir(stat, req.Dir); err != nil {
 			return
@@ -79,9 +93,9 @@ func (m *Manager) prepare(ctx context.Context, spec *process.Spec, root Root) (*
 		req.Path, err = lookPath(stat, req.Argv[0], req.Dir, req.Env)
 	}
 	if root.Look(ctx, user, look) != nil { // nor could the child act for that user
-		return nil, &process.StartError{Reason: process.StartBadUser, What: fmt.Sprintf("uid %d, gid %d", u.UID, u.GID), Err: syscall.EPERM}
+		return nil, nil, &process.StartError{Reason: process.StartBadUser, What: fmt.Sprintf("uid %d, gid %d", u.UID, u.GID), Err: syscall.EPERM}
 	}
-	return req, err
+	return req, nil, err
 }
 
 func checkDir(stat func(string) (fs.FileInfo, error), dir string) error {

@@ -41,7 +41,7 @@ func (m *Manager) start(ctx context.Context, spec process.Spec, root Root) (proc
 			done()
 		}
 	}()
-	req, err := m.prepare(ctx, &spec, root)
+	req, known, err := m.prepare(ctx, &spec, root)
 	if err != nil {
 		return nil, err
 	}
@@ -74,6 +74,13 @@ func (m *Manager) start(ctx context.Context, spec process.Spec, root Root) (proc
 			if await(ctx, &m.made, m.noSpace) {
 				continue
 			}
+		}
+		if failed, ok := errors.AsType[*process.StartError](err); ok && known != nil && failed.Reason == process.StartBadDir {
+			m.homes.forget(known) // it was there
+			if req, known, err = m.prepare(ctx, &spec, root); err != nil {
+				return nil, err
+			}
+			continue
 		}
 		if !busy {
 			return p, err
