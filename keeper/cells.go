@@ -15,6 +15,7 @@ import (
 	"github.com/tend-run/tend/internal/seccomp"
 	"github.com/tend-run/tend/keeper/cell"
 	"github.com/tend-run/tend/keeper/failpoint"
+	"github.com/tend-run/tend/keeper/script"
 	"github.com/tend-run/tend/keeper/wire"
 	"github.com/tend-run/tend/process"
 	"github.com/tend-run/tend/process/box"
@@ -43,9 +44,10 @@ type inhabited struct {
 	first  atomic.Int32 // pid of pid 1; 0: there is none
 
 	mu     sync.RWMutex
-	cell   *cell.Cell // nil: not made, or ended; guarded by mu
-	frozen bool       // guarded by mu
-	net    sync.Mutex // one asks for the network at a time; after mu
+	cell   *cell.Cell     // nil: not made, or ended; guarded by mu
+	frozen bool           // guarded by mu
+	net    sync.Mutex     // one asks for the network at a time; after mu
+	zygote *script.Zygote // of cell; guarded by mu
 }
 
 // name is for the log.
@@ -76,8 +78,8 @@ func (k *Keeper) findCells() {
 	}
 	live, over := cell.Find(k.cfg.StateDir, k.groups, k.logf)
 	for _, c := range live {
-		b := &inhabited{id: c.Spec.ID, cell: c, frozen: c.Nest.Frozen()}
-		b.first.Store(int32(c.PID))
+		b := &inhabited{id: c.Spec.ID, frozen: c.Nest.Frozen()}
+		k.settleIn(b, c)
 		k.cells.all[b.id] = b
 		for _, slot := range c.Nest.Adopt() {
 			k.groups.Place(slot, c.Nest)
@@ -85,9 +87,9 @@ func (k *Keeper) findCells() {
 		}
 	}
 	for _, c := range over {
-		b := &inhabited{id: c.Spec.ID, cell: c}
+		b := &inhabited{id: c.Spec.ID}
+		k.settleIn(b, c)
 		b.ending.Store(true)
-		b.first.Store(int32(c.PID))
 		if b.id != "" {
 			k.cells.all[b.id] = b
 		}
@@ -239,12 +241,21 @@ func (k *Keeper) makeHeld(b *inhabited, s *box.Spec) (*wire.CellInfo, *wire.Erro
 	if err != nil {
 		return nil, cellError(err)
 	}
-	b.cell, b.frozen = c, false
-	b.first.Store(int32(c.PID))
+	b.frozen = false
+	k.settleIn(b, c)
 	b.ending.Store(false)
 	failpoint.Hit(failpoint.CellUnanswered)
 	return &wire.CellInfo{Info: c.Info()}, nil
 }
+
+// settleIn makes c the box of an entry. b.mu is held for writing, or nobody else has b.
+func (k *Keeper) settleIn(b *inhabited, c *cell.Cell) {
+	b.cell, b.zygote = c, &script.Zygote{Group: c.Nest.OpenFirst, Shared: k.sharedBoard, Filter: seccomp.Keyed, ResetOOM: k.stats.resetOOM}
+	b.first.Store(int32(c.PID))
+}
+
+// sharedBoard is the memory in which starts are written down.
+func (k *Keeper) sharedBoard() (memory []byte, fd int) { return k.board.Memory(), k.board.FD() }
 
 // inhabit returns a box that lives, with its mu held for reading.
 func (k *Keeper) inhabit(id box.ID) (*inhabited, *wire.Error) {
@@ -338,6 +349,7 @@ func (k *Keeper) limitCell(id box.ID, l box.Limits) *wire.Error {
 	if err := b.cell.Limit(l); err != nil {
 		return cellError(err)
 	}
+	b.zygote.End() // programs are in the groups that it is in
 	return nil
 }
 
@@ -348,7 +360,11 @@ func (k *Keeper) usageOfCell(id box.ID) (*wire.CellUsage, *wire.Error) {
 		return nil, werr
 	}
 	defer b.mu.RUnlock()
-	return &wire.CellUsage{Usage: b.cell.Nest.Usage()}, nil
+	u := b.cell.Nest.Usage()
+	if b.zygote.PID() != 0 && u.Tasks > 0 {
+		u.Tasks--
+	}
+	return &wire.CellUsage{Usage: u}, nil
 }
 
 // listCells lists the boxes whose pid 1 lives.
@@ -409,14 +425,24 @@ func (k *Keeper) endHeld(b *inhabited) *wire.Error {
 	k.cells.room <- struct{}{}
 	defer func() { <-k.cells.room }()
 	k.killCell(b)
+	b.zygote.End()
 	if err := b.cell.End(time.Now().Add(endWait)); err != nil {
 		return cellError(err)
 	}
-	b.cell = nil
+	b.cell, b.zygote = nil, nil
 	b.first.Store(0)
 	b.ending.Store(false)
 	k.cells.forget(b)
 	return nil
+}
+
+// endZygotes is for an exec in place, after which nobody would know of them. Nothing starts.
+func (k *Keeper) endZygotes() {
+	for _, b := range k.cells.list() {
+		if z := b.zygote; z != nil {
+			z.End()
+		}
+	}
 }
 
 // endCells ends all boxes, at shutdown.

@@ -63,13 +63,14 @@ func (k *Keeper) comeIn(spec *process.Spec, req *wire.Spawn) (*inhabited, *wire.
 // all namespaces of a box.
 const inside = unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS | unix.CLONE_NEWNET | unix.CLONE_NEWCGROUP
 
-// enter has the program of a process start in a box. The caller closes prog.Tasks. b.mu is held.
+// enter has the program of a process start in a box. b.mu is held.
 func (k *Keeper) enter(p *proc, b *inhabited, prog *script.Program) (err error) {
 	c, flags := b.cell, inside
 	if c.Spec.UIDBase == 0 && c.Spec.Net == box.NetHost {
 		flags &^= unix.CLONE_NEWNET // it is in the machine's already, which an ordinary user may not enter
 	}
-	e := &script.Enter{PID1: c.PIDFD(), Flags: flags, Inner: p.slot.InnerAt(), Caps: c.Spec.Harden.Caps, OneID: c.Spec.UIDBase == 0, NNP: !c.Spec.Harden.Setuid}
+	e := &script.Enter{PID1: c.PIDFD(), Flags: flags, Inner: p.slot.InnerAt(), Caps: c.Spec.Harden.Caps, OneID: c.Spec.UIDBase == 0, NNP: !c.Spec.Harden.Setuid,
+		Tasks: c.Nest.Tasks, Zygote: b.zygote}
 	if c.Spec.Harden.Seccomp {
 		if e.Filter, err = k.cells.filter(); err != nil {
 			return err
@@ -81,8 +82,7 @@ func (k *Keeper) enter(p *proc, b *inhabited, prog *script.Program) (err error) 
 		}
 	}
 	prog.Enter = e
-	prog.Tasks, err = c.Nest.Tasks()
-	return err
+	return nil
 }
 
 // startError says what failed on the way to a program in the box. Nothing of this machine

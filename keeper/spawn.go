@@ -242,7 +242,6 @@ func (k *Keeper) execute(p *proc, spec *process.Spec, req *wire.Spawn, child []i
 		if err := k.enter(p, b, prog); err != nil {
 			return resourceError("sandbox", err)
 		}
-		defer closeFDs(prog.Tasks)
 	}
 	pid, err := k.fork(p, prog)
 	if err != nil {

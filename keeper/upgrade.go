@@ -51,6 +51,7 @@ func (k *Keeper) upgrade(path string) error {
 		return err
 	}
 	failpoint.Hit(failpoint.UpgradeFrozen)
+	k.endZygotes()
 	h := k.handOver(st)
 	mem, err := memory.Create("tend-handover", 0)
 	if err != nil {

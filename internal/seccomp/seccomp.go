@@ -34,7 +34,13 @@ type Rule struct {
 	Call  uint32 // its number
 	Errno uint16 // what it answers
 	When  When   // zero: always
+	Key   *Key   // calls that have it are allowed; nil: there is none
 }
+
+// Key is a secret in the last three arguments of a system call that has no use for them: the
+// lower half of each, and the upper one. What has the filter knows no key: an exec leaves
+// nothing in registers, and the filter itself is shown to who has CAP_SYS_ADMIN outside.
+type Key [6]uint32
 
 // When narrows a rule to calls with such an argument. Only the lower 32 bits are looked
 // at: which is all that the kernel looks at where it is used.
@@ -54,6 +60,9 @@ const (
 	jumpLess  = 0x35 // BPF_JMP | BPF_JGE | BPF_K: JF is the way of what is less
 	jumpBits  = 0x45 // BPF_JMP | BPF_JSET | BPF_K
 	answer    = 0x06 // BPF_RET | BPF_K
+	exclusive = 0xa4 // BPF_ALU | BPF_XOR | BPF_K
+	either    = 0x4c // BPF_ALU | BPF_OR | BPF_X
+	keep      = 0x07 // BPF_MISC | BPF_TAX
 
 	allow = 0x7fff0000
 	deny  = 0x00050000 // and the errno
@@ -142,6 +151,9 @@ func (a *assembler) answer(v uint32) *block {
 func (a *assembler) rule(r Rule) *block {
 	no, yes := a.answer(deny|uint32(r.Errno)), a.answer(allow)
 	w := &r.When
+	if r.Key != nil {
+		return a.key(r.Key, no, yes)
+	}
 	if w.always() {
 		return no
 	}
@@ -162,6 +174,28 @@ func (a *assembler) rule(r Rule) *block {
 		test(jumpEqual, v, yes)
 	}
 	b.jumps = append(b.jumps, jump{at: len(b.code) - 1, less: true, to: rest})
+	a.blocks = append(a.blocks, b)
+	return b
+}
+
+// key is the block for a call that needs a key. It takes as long for one that is nearly
+// right: half of a key is found by nobody with a clock.
+func (a *assembler) key(k *Key, no, yes *block) *block {
+	b := &block{}
+	add := func(code uint16, v uint32) { b.code = append(b.code, Instruction{code, 0, 0, v}) }
+	for i, word := range k {
+		add(load, offArgs+8*3+4*uint32(i))
+		add(exclusive, word)
+		if i > 0 {
+			add(either, 0)
+		}
+		if i < len(k)-1 {
+			add(keep, 0)
+		}
+	}
+	at := len(b.code)
+	add(jumpEqual, 0)
+	b.jumps = []jump{{at: at, to: yes}, {at: at, less: true, to: no}}
 	a.blocks = append(a.blocks, b)
 	return b
 }

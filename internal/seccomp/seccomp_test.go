@@ -8,7 +8,7 @@ import (
 // run is what the kernel answers to a call.
 func (f Filter) run(t *testing.T, arch, number uint32, args [6]uint64) uint32 {
 	t.Helper()
-	var acc uint32
+	var acc, kept uint32
 	for at, steps := 0, 0; ; at, steps = at+1, steps+1 {
 		if at >= len(f) || steps > 255 {
 			t.Fatalf("call %d runs off the program at %d", number, at)
@@ -30,6 +30,8 @@ func (f Filter) run(t *testing.T, arch, number uint32, args [6]uint64) uint32 {
 				acc = arch
 			case in.K >= offArgs && in.K%8 == 0 && in.K < offArgs+48:
 				acc = uint32(args[(in.K-offArgs)/8])
+			case in.K >= offArgs && in.K%8 == 4 && in.K < offArgs+48:
+				acc = uint32(args[(in.K-offArgs)/8] >> 32)
 			default:
 				t.Fatalf("a load of %d", in.K)
 			}
@@ -39,6 +41,12 @@ func (f Filter) run(t *testing.T, arch, number uint32, args [6]uint64) uint32 {
 			jump(acc >= in.K)
 		case jumpBits:
 			jump(acc&in.K != 0)
+		case exclusive:
+			acc ^= in.K
+		case either:
+			acc |= kept
+		case keep:
+			kept = acc
 		case answer:
 			return in.K
 		default:
@@ -121,6 +129,42 @@ func TestAFilterSaysWhatTheRulesSay(t *testing.T) {
 	}
 }
 
+// A call with the whole key goes through, whatever its other arguments are; with one bit of
+// it changed, it does not. All takes as many steps.
+func TestAKeyOpensOneCall(t *testing.T) {
+	const here = 0xc000003e
+	r := rand.New(rand.NewPCG(3, 4))
+	for range 100 {
+		var k Key
+		for i := range k {
+			k[i] = r.Uint32()
+		}
+		f := Assemble(here, []Rule{{Call: 56, Errno: 1}, {Call: 435, Errno: enosys, Key: &k}, {Call: 436, Errno: 1}})
+		args := [6]uint64{r.Uint64(), r.Uint64(), r.Uint64()}
+		for i := range 3 {
+			args[3+i] = uint64(k[2*i]) | uint64(k[2*i+1])<<32
+		}
+		if got := f.run(t, here, 435, args); got != allow {
+			t.Fatalf("with the key: %#x", got)
+		}
+		for _, other := range []uint32{56, 436} {
+			if got := f.run(t, here, other, args); got != deny|1 {
+				t.Fatalf("call %d with the key: %#x", other, got)
+			}
+		}
+		for bit := range 192 {
+			wrong := args
+			wrong[3+bit/64] ^= 1 << (bit % 64)
+			if got := f.run(t, here, 435, wrong); got != deny|enosys {
+				t.Fatalf("with bit %d of the key changed: %#x", bit, got)
+			}
+		}
+		if got := f.run(t, here, 435, [6]uint64{}); got != deny|enosys {
+			t.Fatalf("without a key: %#x", got)
+		}
+	}
+}
+
 // The list is short enough for the kernel, and found by few comparisons.
 func TestTheDefaultIsShort(t *testing.T) {
 	f, err := Default()
@@ -131,4 +175,7 @@ func TestTheDefaultIsShort(t *testing.T) {
 		t.Errorf("%d instructions, %v", len(f), err)
 	}
 	t.Logf("%d instructions", len(f))
+	if keyed, err := Keyed(Key{1, 2, 3, 4, 5, 6}); err != nil || len(keyed) > 150 {
+		t.Errorf("with a key %d instructions, %v", len(keyed), err)
+	}
 }

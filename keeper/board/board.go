@@ -144,8 +144,9 @@ func mapFD(fd int) (*Board, error) {
 	return &Board{mem: mem, fd: fd}, nil
 }
 
-// FD of the memfd, owned by the board.
-func (b *Board) FD() int { return b.fd }
+// FD of the memfd, owned by the board, and Memory, which is its file from the beginning.
+func (b *Board) FD() int        { return b.fd }
+func (b *Board) Memory() []byte { return b.mem }
 
 // Same reports whether both map one memfd.
 func (b *Board) Same(o *Board) bool {

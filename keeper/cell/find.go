@@ -57,6 +57,7 @@ func Find(stateDir string, groups *cgroup.Tree, logf func(string, ...any)) (live
 			c.PID = awaitPID(path)
 		}
 		if c.open() && r.state == made {
+			c.Nest.EndHelpers(c.PID, time.Now().Add(helperWait))
 			c.Active = active(&c.Spec, groups)
 			c.networked = c.comm() == networked
 			live = append(live, c)
@@ -71,6 +72,9 @@ func Find(stateDir string, groups *cgroup.Tree, logf func(string, ...any)) (live
 	}
 	return live, over
 }
+
+// helperWait bounds how long a helper that was killed holds up its keeper.
+const helperWait = time.Second
 
 func readFile(path string) (r record, err error) {
 	fi, err := os.Stat(path)

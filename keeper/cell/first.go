@@ -7,10 +7,11 @@ import (
 	"encoding/binary"
 	"fmt"
 	"os"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tend-run/tend/internal/eintr"
+	"github.com/tend-run/tend/keeper/tiny"
 )
 
 // The first process of a box (pid 1) is a program of some hundred bytes, for one reason:
@@ -26,39 +27,20 @@ import (
 
 // first returns the ELF file.
 func first() []byte {
-	const (
-		base = 0x400000
-		head = 64 + 2*56
-	)
 	var data bytes.Buffer
 	put := func(v any) { binary.Write(&data, binary.LittleEndian, v) }
 	put([4]uint64{1 /* SIG_IGN */, 2 /* SA_NOCLDWAIT */, 0, 0})
 	put(^uint64(0))                      // all signals
 	put(uint64(1) << (unix.SIGUSR1 - 1)) // this one
 	data.WriteString(networked + "\x00") // at the end: it has any length
-	total := uint64(head + len(firstCode) + data.Len())
-	var out bytes.Buffer
-	write := func(v any) { binary.Write(&out, binary.LittleEndian, v) }
-	out.WriteString("\x7fELF\x02\x01\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00") // 64 bits, little endian
-	write([]uint16{2 /* ET_EXEC */, firstMachine})
-	write(uint32(1))
-	write([]uint64{base + head /* entry */, 64 /* program headers */, 0})
-	write(uint32(0))
-	write([]uint16{64, 56, 2, 0, 0, 0})
-	write([]uint32{1 /* PT_LOAD */, 5 /* read, execute */})
-	write([]uint64{0, base, base, total, total, 0x1000})
-	write([]uint32{0x6474e551 /* PT_GNU_STACK */, 6})
-	write([]uint64{0, 0, 0, 0, 0, 16})
-	out.Write(firstCode)
-	out.Write(data.Bytes())
-	return out.Bytes()
+	return tiny.Program(slices.Concat(firstCode, data.Bytes()))
 }
 
 // openFirst returns a descriptor of the program that nobody can write to: a sealed file
 // in memory, or a file in dir where such a file may not be executed (the sysctl
 // vm.memfd_noexec).
 func openFirst(dir string) (fd int, err error) {
-	if fd, err = memoryFile(first()); err == nil {
+	if fd, err = tiny.File(firstName, first()); err == nil {
 		return fd, nil
 	}
 	path := dir + "/first"
@@ -67,28 +49,4 @@ func openFirst(dir string) (fd int, err error) {
 		return -1, fmt.Errorf("%w; %w", err, werr)
 	}
 	return unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
-}
-
-const mfdExec = 0x10 // MFD_EXEC, Linux 6.3
-
-func memoryFile(b []byte) (int, error) {
-	fd, err := unix.MemfdCreate(firstName, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING|mfdExec)
-	if err == unix.EINVAL {
-		fd, err = unix.MemfdCreate(firstName, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
-	}
-	if err != nil {
-		return -1, fmt.Errorf("a program in memory: %w", err)
-	}
-	n, err := eintr.Get(func() (int, error) { return unix.Write(fd, b) })
-	if err == nil && n < len(b) {
-		err = unix.ENOSPC
-	}
-	if err == nil {
-		_, err = unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, unix.F_SEAL_SEAL|unix.F_SEAL_SHRINK|unix.F_SEAL_GROW|unix.F_SEAL_WRITE)
-	}
-	if err != nil {
-		unix.Close(fd)
-		return -1, fmt.Errorf("a program in memory: %w", err)
-	}
-	return fd, nil
 }

@@ -1,7 +1,5 @@
 package cell
 
-const firstMachine = 62 // EM_X86_64
-
 // firstCode is followed by its data: act (32 bytes), all (8), usr1 (8), name.
 var firstCode = []byte{
 	0x4c, 0x8b, 0x3c, 0x24, // mov r15, [rsp]: argc

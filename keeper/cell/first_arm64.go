@@ -2,8 +2,6 @@ package cell
 
 import "encoding/binary"
 
-const firstMachine = 183 // EM_AARCH64
-
 // firstCode is followed by its data: act (32 bytes), all (8), usr1 (8), name.
 var firstCode = little([]uint32{
 	0xf94003e9, // ldr x9, [sp]: argc

@@ -91,18 +91,14 @@ func (m *Maker) make(s *box.Spec, how how) (_ *Cell, err error) {
 		}
 	}()
 	failpoint.Hit(failpoint.CellIntended)
-	group, err := c.Nest.Make()
-	if err != nil {
+	if err := c.Nest.Make(); err != nil {
 		return nil, err
-	}
-	if group >= 0 {
-		defer unix.Close(group)
 	}
 	if err := c.Nest.Limit(&box.Limits{}, &s.Limits); err != nil {
 		return nil, err
 	}
 	failpoint.Hit(failpoint.CellGrouped)
-	if err := m.build(s, how, group, f.pid()); err != nil {
+	if err := m.build(s, how, c.Nest, f.pid()); err != nil {
 		return nil, err
 	}
 	failpoint.Hit(failpoint.CellForked)
@@ -287,14 +283,29 @@ const (
 )
 
 // build has a child build the root and become pid 1.
-func (m *Maker) build(s *box.Spec, how how, group int, pid *uint32) error {
+func (m *Maker) build(s *box.Spec, how how, nest *cgroup.Nest, pid *uint32) error {
 	if s.Disk == "" {
 		if err := ready(s, s.Dir); err != nil {
 			return err
 		}
 	}
+	group, err := nest.OpenFirst()
+	if err != nil {
+		return err
+	}
+	if group >= 0 {
+		defer unix.Close(group)
+	}
 	if s.UIDBase == 0 {
 		return m.buildRootless(s, group, pid)
+	}
+	// The namespace of cgroups begins where its maker is: so all of the box's are in it.
+	around, err := nest.OpenAround()
+	if err != nil {
+		return err
+	}
+	if around >= 0 {
+		defer unix.Close(around)
 	}
 	h, err := m.gather(s, how.layers)
 	if err != nil {
@@ -311,15 +322,15 @@ func (m *Maker) build(s *box.Spec, how how, group int, pid *uint32) error {
 		return err
 	}
 	defer l.Close()
-	m.write(l, s, h, how.mortal, pid)
-	if err := l.Run(group); err != nil {
+	m.write(l, s, h, how.mortal, group, pid)
+	if err := l.Run(around); err != nil {
 		return explain(err)
 	}
 	return nil
 }
 
 // write appends what the child does.
-func (m *Maker) write(l *script.List, s *box.Spec, h *handed, mortal bool, pid *uint32) {
+func (m *Maker) write(l *script.List, s *box.Spec, h *handed, mortal bool, group int, pid *uint32) {
 	here := int64(unix.AT_FDCWD)
 	at, empty, none := uintptr(here), l.Text(""), l.Text("none")
 	move := func(what string, fd int, to string) {
@@ -330,13 +341,13 @@ func (m *Maker) write(l *script.List, s *box.Spec, h *handed, mortal bool, pid *
 	}
 	const plain = unix.MS_NOSUID | unix.MS_NODEV
 
-	// The child that is made into the box's group.
+	// The child that is made into the directory of the box's groups.
 	if s.Net != box.NetHost {
 		l.Call("enter an empty network", unix.SYS_SETNS, uintptr(h.kit.void), unix.CLONE_NEWNET)
 	}
 	l.Call("enter the user namespace", unix.SYS_SETNS, uintptr(h.kit.ns), unix.CLONE_NEWUSER)
 	l.Call("enter the stage", unix.SYS_SETNS, uintptr(h.kit.stage), unix.CLONE_NEWNS)
-	l.Fork("make namespaces", namespaces, pid)
+	l.Fork("make namespaces", namespaces, group, pid)
 
 	// Pid 1.
 	l.Call("groups", unix.SYS_SETGROUPS, 0, 0)

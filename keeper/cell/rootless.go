@@ -198,7 +198,7 @@ func writeRootless(l *script.List, program int, dir string, pid *uint32) {
 		w.Result(0)
 		w.Call(stepMap+f[0], unix.SYS_WRITE, 0, w.Text(f[1]), uintptr(len(f[1])))
 	}
-	w.Fork("make namespaces", unix.CLONE_NEWNS|unix.CLONE_NEWNET, pid)
+	w.Fork("make namespaces", unix.CLONE_NEWNS|unix.CLONE_NEWNET, -1, pid)
 	w.begin(dir)
 	w.places(stageBase, stageOwn, stageHost, stageDev)
 	w.readOnly()

@@ -113,7 +113,7 @@ func newStage(ns, program int, dir string) (int, error) {
 	defer l.Close()
 	w := writeStage(l, "mode=755,uid=0,gid=0,size=64k")
 	w.Call("enter the user namespace", unix.SYS_SETNS, uintptr(ns), unix.CLONE_NEWUSER)
-	w.Fork("make a mount namespace", unix.CLONE_NEWNS, pid)
+	w.Fork("make a mount namespace", unix.CLONE_NEWNS, -1, pid)
 	w.begin(dir) // as the keeper's user: the way there is closed to others
 	w.Call("groups", unix.SYS_SETGROUPS, 0, 0)
 	w.Call("gid", unix.SYS_SETRESGID, 0, 0, 0)

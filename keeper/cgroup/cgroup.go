@@ -140,11 +140,11 @@ func SlotOf(text string) int {
 }
 
 // IsFirst reports whether a process with this text of /proc/PID/cgroup is in the group of a
-// box's pid 1.
+// box's pid 1, or makes that.
 func IsFirst(text string) bool {
-	nest, base := filepath.Split(v2Path(text))
-	tree, name := filepath.Split(filepath.Clean(nest))
-	return base == initGroup && strings.HasPrefix(name, nestPrefix) && strings.HasPrefix(filepath.Base(tree), Prefix)
+	nest := strings.TrimSuffix(v2Path(text), "/"+initGroup)
+	tree, name := filepath.Split(nest)
+	return strings.HasPrefix(name, nestPrefix) && strings.HasPrefix(filepath.Base(tree), Prefix)
 }
 
 // v2Path is the path in the hierarchy of v2; "" without one.

@@ -19,9 +19,10 @@ import (
 )
 
 // A Nest is the directory of a box in the tree: its processes have their slots' groups
-// in it (Place), and pid 1 has the group initGroup. So the box has its own limits, and
-// one write freezes or kills it. With v1 controllers the limits are in directories of
-// the same name in their hierarchies, which processes join through the files of Tasks.
+// in it (Place), and the group initGroup holds pid 1 and the helpers that make programs in
+// the box. So the box has its own limits, and one write freezes or kills it. With v1
+// controllers the limits are in directories of the same name in their hierarchies, which
+// processes join through the files of Tasks.
 //
 // Without a tree a nest has only the limits of v1 controllers.
 type Nest struct {
@@ -60,19 +61,68 @@ func (n *Nest) Dir() string {
 	return n.t.root + "/" + n.name
 }
 
-// Make makes the directory, and returns a descriptor of pid 1's group for clone3, which
-// the caller closes; -1 where there is no tree.
-func (n *Nest) Make() (int, error) {
+// Make makes the directory. Nothing is in it but pid 1's group, which is empty.
+func (n *Nest) Make() error {
 	if n.t.root == "" {
-		return -1, nil
+		return nil
 	}
 	n.frozen.Store(new(bool))
 	for _, dir := range []string{n.Dir(), n.Dir() + "/" + initGroup} {
 		if err := unix.Mkdir(dir, 0o755); err != nil {
-			return -1, fmt.Errorf("cgroup %s: %w", dir, err)
+			return fmt.Errorf("cgroup %s: %w", dir, err)
 		}
 	}
-	return unix.Open(n.Dir()+"/"+initGroup, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	return nil
+}
+
+// OpenFirst returns a descriptor of pid 1's group for clone3, and OpenAround one of the
+// directory itself, which may have no processes once limits are set below it. The caller
+// closes them; -1 where there is no tree.
+func (n *Nest) OpenFirst() (int, error)  { return n.open("/" + initGroup) }
+func (n *Nest) OpenAround() (int, error) { return n.open("") }
+
+func (n *Nest) open(below string) (int, error) {
+	if n.t.root == "" {
+		return -1, nil
+	}
+	return unix.Open(n.Dir()+below, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+}
+
+// EndHelpers is for a keeper that takes over: it ends all in pid 1's group but pid 1, which
+// a keeper before has left in the middle of a start, and waits until they have ended or a
+// time. What they were to do is done then, or will not be.
+func (n *Nest) EndHelpers(first int, until time.Time) {
+	if n.t.root == "" {
+		return
+	}
+	members := func() []int { return membersOf(n.Dir() + "/" + initGroup) }
+	for _, pid := range members() {
+		if pid == first {
+			continue
+		}
+		fd, err := unix.PidfdOpen(pid, 0)
+		if err != nil {
+			continue
+		}
+		if slices.Contains(members(), pid) { // else the number may be another's by now
+			unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0)
+			for over := false; !over && time.Now().Before(until); {
+				n, _ := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 100)
+				over = n > 0
+			}
+		}
+		unix.Close(fd)
+	}
+}
+
+func membersOf(dir string) (pids []int) {
+	b, _ := os.ReadFile(dir + "/cgroup.procs")
+	for f := range strings.FieldsSeq(string(b)) {
+		if pid, err := strconv.Atoi(f); err == nil && pid > 0 {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
 }
 
 // Place says that the slot's group is in a nest from now on; nil: in the tree's
@@ -225,12 +275,7 @@ func (n *Nest) Members() (pids []int) {
 	}
 	filepath.WalkDir(n.Dir(), func(path string, d os.DirEntry, err error) error {
 		if err == nil && d.IsDir() {
-			b, _ := os.ReadFile(path + "/cgroup.procs")
-			for f := range strings.FieldsSeq(string(b)) {
-				if pid, err := strconv.Atoi(f); err == nil && pid > 0 {
-					pids = append(pids, pid)
-				}
-			}
+			pids = append(pids, membersOf(path)...)
 		}
 		return nil
 	})

@@ -11,8 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/tend-run/tend/internal/scene"
 	"github.com/tend-run/tend/process"
 	"github.com/tend-run/tend/process/box"
@@ -144,10 +142,7 @@ func TestALimitIsSetWhateverSignalsCome(t *testing.T) {
 		t.Fatal(why)
 	}
 	n := tree.Nest("signals")
-	group := scene.Value(n.Make())(t)
-	if group >= 0 {
-		defer unix.Close(group)
-	}
+	scene.Must(t, n.Make())
 	defer func() { scene.Must(t, n.Remove(time.Now().Add(time.Minute))) }()
 	was := box.Limits{Memory: 64 << 20}
 	scene.Must(t, n.Limit(&box.Limits{}, &was))

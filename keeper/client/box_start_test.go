@@ -235,6 +235,7 @@ func TestAStartInABoxOutlivesTheKeeper(t *testing.T) {
 	said(t, in, s.ID, process.Spec{Shell: "true"}) // the network is there
 	for p := failpoint.SpawnReserved; p <= failpoint.SpawnUnanswered; p++ {
 		t.Run(p.String(), func(t *testing.T) {
+			warm(t, in, info)
 			table.Arm(p, 1, false)
 			out, exit := said(t, in, s.ID, process.Spec{Shell: "echo x >> /tmp/" + p.String() + "; hostname; exit 7"})
 			if exit == nil || exit.Code != 7 || out != "sandbox" {

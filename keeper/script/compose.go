@@ -19,47 +19,52 @@ func (s *script) join(tasks []int) {
 	if len(tasks) == 0 {
 		return
 	}
-	s.at = step{Step: StepTasks}
+	s.step = step{Step: StepTasks}
 	self := s.text("0")
 	for _, fd := range tasks {
 		s.call(unix.SYS_WRITE, uintptr(fd), self, 1)
 	}
-	s.at = step{}
+	s.step = step{}
 }
 
 // privileged appends what takes the parent's rights. score is where the number of a
 // descriptor will be that the child opens and does not close; nil: it opens none.
 func (s *script) privileged(p *Program) (score *uintptr) {
 	if p.Nice != 0 {
-		s.at = step{Step: StepNice}
+		s.step = step{Step: StepNice}
 		s.call(unix.SYS_SETPRIORITY, unix.PRIO_PROCESS, 0, uintptr(p.Nice))
 	}
 	if p.OOM != nil {
 		score = s.oomScore(*p.OOM)
 	}
 	for i, l := range p.Limits {
-		var now unix.Rlimit
-		if unix.Prlimit(0, l.Resource, nil, &now) == nil && l.Hard > now.Max {
-			s.at = step{StepLimit, uint8(i)}
+		if now, above := raises(l); above {
+			s.step = step{StepLimit, uint8(i)}
 			s.page.raises[i] = unix.Rlimit{Cur: now.Cur, Max: l.Hard}
 			s.limit(l.Resource, &s.page.raises[i]).allow(l.Try)
 		}
 	}
-	s.at = step{}
+	s.step = step{}
 	return score
+}
+
+// raises reports whether a limit is above that of the parent.
+func raises(l Limit) (now unix.Rlimit, above bool) {
+	err := unix.Prlimit(0, l.Resource, nil, &now)
+	return now, err == nil && l.Hard > now.Max
 }
 
 // oomScore sets the child's score. The parent, whose memory it shares, keeps its own: for
 // the kernel a child of vfork(2) has another one already.
 func (s *script) oomScore(score int) (fd *uintptr) {
-	s.at = step{Step: StepOOM}
+	s.step = step{Step: StepOOM}
 	text := strconv.Itoa(score)
 	open := s.call(unix.SYS_OPENAT, here, s.text("/proc/self/oom_score_adj"), unix.O_WRONLY|unix.O_CLOEXEC)
 	write := s.call(unix.SYS_WRITE, none, s.text(text), uintptr(len(text)))
-	open.to = &write.args[0]
+	open.to = s.at(unsafe.Pointer(&write.args[0]))
 	open.allow(score == 0)
 	write.allow(score == 0)
-	return open.to
+	return &write.args[0]
 }
 
 // Arguments that are negative.
@@ -80,7 +85,7 @@ func (c *call) allow(failure bool) {
 func (s *script) become(p *Program, files []int, nofile *unix.Rlimit) {
 	s.call(unix.SYS_SETSID)
 	if u := p.User; u != nil && (p.Enter == nil || !p.Enter.OneID) {
-		s.at = step{Step: StepUser}
+		s.step = step{Step: StepUser}
 		s.call(unix.SYS_SETGROUPS, uintptr(len(u.Groups)), s.numbers(u.Groups))
 		s.call(unix.SYS_SETGID, uintptr(u.GID))
 		s.call(unix.SYS_SETUID, uintptr(u.UID))
@@ -89,18 +94,18 @@ func (s *script) become(p *Program, files []int, nofile *unix.Rlimit) {
 		s.capabilities(p.Enter, p.User)
 	}
 	if p.Dir != "" {
-		s.at = step{Step: StepDir}
+		s.step = step{Step: StepDir}
 		s.call(unix.SYS_CHDIR, s.text(p.Dir))
 	}
-	s.at = step{Step: StepFiles}
+	s.step = step{Step: StepFiles}
 	for i, fd := range files {
 		s.call(unix.SYS_DUP3, uintptr(fd), uintptr(i), 0)
 	}
 	if p.Terminal {
-		s.at = step{Step: StepTerminal}
+		s.step = step{Step: StepTerminal}
 		s.call(unix.SYS_IOCTL, 0, unix.TIOCSCTTY, 1)
 	}
-	s.at = step{Step: StepFiles}
+	s.step = step{Step: StepFiles}
 	// They are all close-on-exec; but what other starts have lent must not stay open
 	// while this one's program comes from a slow disk.
 	s.call(unix.SYS_CLOSE_RANGE, uintptr(len(files)), math.MaxUint32, 0)
@@ -109,13 +114,13 @@ func (s *script) become(p *Program, files []int, nofile *unix.Rlimit) {
 		s.limit(unix.RLIMIT_NOFILE, &s.page.nofile).allow(true)
 	}
 	for i, l := range p.Limits {
-		s.at = step{StepLimit, uint8(i)}
+		s.step = step{StepLimit, uint8(i)}
 		s.page.limits[i] = unix.Rlimit{Cur: l.Soft, Max: l.Hard}
 		s.limit(l.Resource, &s.page.limits[i]).allow(l.Try)
 	}
-	s.at = step{Step: StepExec}
+	s.step = step{Step: StepExec}
 	path, argv, env := s.text(p.Path), s.list(p.Argv), s.list(p.Env)
-	s.call(unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, uintptr(unsafe.Pointer(&s.page.mask)), 0, 8)
+	s.call(unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, s.at(unsafe.Pointer(&s.page.mask)), 0, 8)
 	s.call(unix.SYS_EXECVE, path, argv, env)
 }
 
@@ -130,6 +135,6 @@ func (s *script) tell(p *Program) {
 
 func (s *script) note(p *Program) {
 	if p.FailedAt != nil {
-		s.page.outcome.note = p.FailedAt
+		s.page.outcome.note = uintptr(unsafe.Pointer(p.FailedAt))
 	}
 }

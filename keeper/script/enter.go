@@ -32,6 +32,30 @@ type Enter struct {
 	OneID bool
 	// NNP: an exec gives no rights (PR_SET_NO_NEW_PRIVS): sudo does not work.
 	NNP bool
+	// Tasks opens the files "tasks" of the sandbox's groups in cgroups v1. Start closes them.
+	// Nil: there are none.
+	Tasks func() ([]int, error)
+	// Zygote is the sandbox's own; nil: it has none. Starts with one are all of the same PID1,
+	// Flags, Caps, Filter, Landlock and NNP, and of the same groups as long as it is not ended.
+	Zygote *Zygote
+}
+
+// Zygote makes the children of most starts in one sandbox: a process that has the namespaces,
+// groups and rights of programs inside already. The second start makes it, and it lives until
+// End, or the death of this process. What it cannot do is done without it.
+type Zygote struct {
+	// Shared is memory of a file, and the file, in which PIDAt, FailedAt and Inner of starts
+	// lie. It is always the same.
+	Shared func() (memory []byte, fd int)
+	// Group opens the cgroup v2 directory that the process is in.
+	Group func() (int, error)
+	// Filter is that of programs, but for calls of clone3(2) with this key as the last three
+	// arguments, which the kernel does not look at.
+	Filter func(seccomp.Key) (seccomp.Filter, error)
+	// ResetOOM: programs have OOM score 0, whatever the parent has.
+	ResetOOM bool
+
+	state
 }
 
 // DefaultCaps are what root inside of a sandbox with its own user namespace may keep, as

@@ -61,11 +61,22 @@ func (s *Starter) startInside(sc *script, p *Program, files []int) (pid, pidfd i
 	if err := in.shut(); err != nil {
 		return 0, -1, err
 	}
+	if pid, pidfd, err = s.byZygote(p, files); err != errOtherWay {
+		return pid, pidfd, err
+	}
+	if p.Enter.Tasks != nil {
+		tasks, err := p.Enter.Tasks()
+		if err != nil {
+			return 0, -1, err
+		}
+		defer closeAll(tasks...)
+		sc.join(tasks)
+	}
 	// The first child shares the table of descriptors to its end: what it opens, the
 	// second one's pidfd too, is the parent's.
 	sc.join(p.Tasks)
 	score := sc.privileged(p)
-	sc.at = step{Step: StepEnter}
+	sc.step = step{Step: StepEnter}
 	sc.call(unix.SYS_SETNS, uintptr(p.Enter.PID1), uintptr(p.Enter.Flags&^unix.CLONE_NEWCGROUP))
 	second := &sc.page.second
 	*second = cloneArgs{
@@ -95,7 +106,7 @@ func (s *Starter) startInside(sc *script, p *Program, files []int) (pid, pidfd i
 		defer s.places.clear(pl)
 		files = pl[:len(files)]
 		second.flags |= unix.CLONE_FILES
-		sc.at = step{}
+		sc.step = step{}
 		sc.call(unix.SYS_CLOSE_RANGE, uintptr(s.places.end), math.MaxUint32, unix.CLOSE_RANGE_UNSHARE)
 	}
 	sc.harden(p.Enter, in.caps)
@@ -183,7 +194,7 @@ func (s *script) bound(at *uint32, was uint32) (inTime func() bool) {
 
 // restrict appends what takes no privilege and uses descriptors of the parent's.
 func (s *script) restrict(e *Enter) {
-	s.at = step{Step: StepHarden}
+	s.step = step{Step: StepHarden}
 	if e.NNP {
 		s.call(unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
 	}
@@ -194,7 +205,7 @@ func (s *script) restrict(e *Enter) {
 
 // harden appends what takes the privileges inside, all before the child gives them up.
 func (s *script) harden(e *Enter, caps int) {
-	s.at = step{Step: StepHarden}
+	s.step = step{Step: StepHarden}
 	for c := range caps {
 		if e.Caps&(1<<c) == 0 {
 			s.call(unix.SYS_PRCTL, unix.PR_CAPBSET_DROP, uintptr(c), 0, 0, 0)
@@ -204,10 +215,10 @@ func (s *script) harden(e *Enter, caps int) {
 		size := len(e.Filter) * int(unsafe.Sizeof(e.Filter[0]))
 		b := s.room(size)
 		copy(b, unsafe.Slice((*byte)(unsafe.Pointer(&e.Filter[0])), size))
-		s.page.filter = unix.SockFprog{Len: uint16(len(e.Filter)), Filter: (*unix.SockFilter)(unsafe.Pointer(&b[0]))}
-		s.call(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, 0, uintptr(unsafe.Pointer(&s.page.filter)))
+		s.page.filter.length, s.page.filter.at = uintptr(len(e.Filter)), s.address(b)
+		s.call(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, 0, s.at(unsafe.Pointer(&s.page.filter)))
 	}
-	s.at = step{}
+	s.step = step{}
 }
 
 // capabilities leaves the child those that it is to have, before it looks for its directory
@@ -223,6 +234,6 @@ func (s *script) capabilities(e *Enter, u *User) {
 		word := uint32(keep >> (32 * i))
 		p.caps[i] = unix.CapUserData{Effective: word, Permitted: word}
 	}
-	s.at = step{Step: StepHarden}
-	s.call(unix.SYS_CAPSET, uintptr(unsafe.Pointer(&p.capHeader)), uintptr(unsafe.Pointer(&p.caps)))
+	s.step = step{Step: StepHarden}
+	s.call(unix.SYS_CAPSET, s.at(unsafe.Pointer(&p.capHeader)), s.at(unsafe.Pointer(&p.caps)))
 }

@@ -30,8 +30,13 @@ const uidBase = 100_000
 const spyArgument = "script-spy"
 
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && os.Args[1] == spyArgument {
-		spy()
+	if len(os.Args) > 1 {
+		switch os.Args[1] {
+		case spyArgument:
+			spy()
+		case callerArgument:
+			caller()
+		}
 	}
 	os.Exit(m.Run())
 }
@@ -40,6 +45,22 @@ func TestMain(m *testing.M) {
 // /proc of its own, and the pidfd of its first process.
 type sandbox struct {
 	pid, pidfd int
+	zygotes    *zygotes // nil: starts take two children
+}
+
+// ways runs a test twice: with starts that take two children, and with those by a zygote.
+func ways(t *testing.T, test func(t *testing.T, b *sandbox, s *Starter, null int)) {
+	t.Run("two children", func(t *testing.T) {
+		b := newSandbox(t)
+		s, null := newStarter(t)
+		test(t, b, s, null)
+	})
+	t.Run("zygote", func(t *testing.T) {
+		b := newSandbox(t)
+		s, null := newStarter(t)
+		b.zygotes = newZygotes(t)
+		test(t, b, s, null)
+	})
 }
 
 const namespaces = unix.CLONE_NEWUSER | unix.CLONE_NEWPID | unix.CLONE_NEWNS | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS | unix.CLONE_NEWNET | unix.CLONE_NEWCGROUP
@@ -73,19 +94,51 @@ func hardened(t *testing.T, b *sandbox) *Enter {
 	t.Helper()
 	filter, err := seccomp.Default()
 	scene.Must(t, err)
-	return &Enter{PID1: b.pidfd, Flags: namespaces, Caps: DefaultCaps, Filter: filter, NNP: true}
+	e := &Enter{PID1: b.pidfd, Flags: namespaces, Caps: DefaultCaps, Filter: filter, NNP: true}
+	if b.zygotes != nil {
+		e.Zygote = b.zygotes.usual
+	}
+	return e
+}
+
+// other is for a program with other rights than the usual: its zygote is one of its own.
+func (b *sandbox) other(t *testing.T, p *Program) *Program {
+	if b.zygotes != nil {
+		z := b.zygotes.make(t)
+		usual, keyed := len(p.Enter.Filter), z.Filter
+		z.Filter = func(k seccomp.Key) (seccomp.Filter, error) {
+			if len(p.Enter.Filter) != usual {
+				return p.Enter.Filter, nil
+			}
+			return keyed(k)
+		}
+		p.Enter.Zygote = z
+	}
+	return p
+}
+
+// word is where the kernel can write for a start.
+func (b *sandbox) word() *uint32 {
+	if b.zygotes == nil {
+		return new(uint32)
+	}
+	return b.zygotes.word()
 }
 
 // inside is a shell in a sandbox, as its root.
 func (b *sandbox) shell(t *testing.T, text string) *Program {
 	p := shell(text)
 	p.User, p.Enter, p.Dir = &User{}, hardened(t, b), "/"
+	if b.zygotes != nil {
+		p.Group = b.zygotes.group
+	}
 	return p
 }
 
-func TestAProgramInsideIsInTheSandbox(t *testing.T) {
-	b := newSandbox(t)
-	s, null := newStarter(t)
+func TestAProgramInsideIsInTheSandbox(t *testing.T) { ways(t, testAProgramInsideIsInTheSandbox) }
+
+func testAProgramInsideIsInTheSandbox(t *testing.T, b *sandbox, s *Starter, null int) {
+	says(t, s, null, b.shell(t, "true"), "")
 	for _, many := range []int{0, 3000} {
 		for range many {
 			fd, err := unix.FcntlInt(uintptr(null), unix.F_DUPFD_CLOEXEC, 0)
@@ -93,9 +146,9 @@ func TestAProgramInsideIsInTheSandbox(t *testing.T) {
 			defer unix.Close(fd)
 		}
 		before := openFiles(t)
-		var outer, inner, failed uint32
+		outer, inner, failed := b.word(), b.word(), b.word()
 		p := b.shell(t, `readlink /proc/self/ns/pid /proc/self/ns/user /proc/self/ns/mnt; echo $$ $PPID; ls /proc/$$/fd; grep FDSize /proc/$$/status; cut -d' ' -f6 /proc/self/stat`)
-		p.PIDAt, p.FailedAt, p.Enter.Inner = &outer, &failed, &inner
+		p.PIDAt, p.FailedAt, p.Enter.Inner = outer, failed, inner
 		var want strings.Builder
 		for _, ns := range []string{"pid", "user", "mnt"} {
 			link, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/%s", b.pid, ns))
@@ -104,28 +157,28 @@ func TestAProgramInsideIsInTheSandbox(t *testing.T) {
 		}
 		got, status, err := output(s, null, p)
 		scene.Must(t, err)
-		fmt.Fprintf(&want, "%d 0\n0\n1\n2\nFDSize:\t64\n%d\n", inner, inner)
+		fmt.Fprintf(&want, "%d 0\n0\n1\n2\nFDSize:\t64\n%d\n", *inner, *inner)
 		if got != want.String() || status != 0 {
 			t.Errorf("it says %q, %#x; want %q", got, int(status), want.String())
 		}
-		if outer == 0 || outer == inner || failed != 0 {
-			t.Errorf("pid %d outside, %d inside, failed %d", outer, inner, failed)
+		if *outer == 0 || *outer == *inner || *failed != 0 {
+			t.Errorf("pid %d outside, %d inside, failed %d", *outer, *inner, *failed)
 		}
-		if after := openFiles(t); after != before+1 && after != before { // the sysctl, at the first
+		if after := openFiles(t); after != before {
 			t.Errorf("%d descriptors were open, and are %d", before, after)
 		}
 	}
 }
 
 // What root inside has, and what it is denied, layer by layer.
-func TestRightsInside(t *testing.T) {
-	b := newSandbox(t)
-	s, null := newStarter(t)
+func TestRightsInside(t *testing.T) { ways(t, testRightsInside) }
+
+func testRightsInside(t *testing.T, b *sandbox, s *Starter, null int) {
 	status := "grep -E '^(Uid|Gid|Groups|CapInh|CapPrm|CapEff|CapBnd|CapAmb|NoNewPrivs|Seccomp):' /proc/self/status | tr -s ' \\t' ' '"
 	caps := fmt.Sprintf("%016x", DefaultCaps)
 	const none = "0000000000000000"
 	says(t, s, null, b.shell(t, status), "Uid: 0 0 0 0\nGid: 0 0 0 0\nGroups: \nCapInh: "+none+"\nCapPrm: "+caps+"\nCapEff: "+caps+"\nCapBnd: "+caps+"\nCapAmb: "+none+"\nNoNewPrivs: 1\nSeccomp: 2\n")
-	p := b.shell(t, status)
+	p := b.other(t, b.shell(t, status))
 	p.User = &User{UID: 1000, GID: 1001, Groups: []uint32{7}}
 	p.Enter.NNP = false
 	says(t, s, null, p, "Uid: 1000 1000 1000 1000\nGid: 1001 1001 1001 1001\nGroups: 7 \nCapInh: "+none+"\nCapPrm: "+none+"\nCapEff: "+none+"\nCapBnd: "+caps+"\nCapAmb: "+none+"\nNoNewPrivs: 0\nSeccomp: 2\n")
@@ -150,12 +203,12 @@ func TestRightsInside(t *testing.T) {
 			denied := "if { " + c.text + "; } >/dev/null 2>&1; then echo done; fi; echo went on"
 			says(t, s, null, b.shell(t, denied), "went on\n")
 			if c.caps {
-				p := b.shell(t, denied)
+				p := b.other(t, b.shell(t, denied))
 				p.Enter.Filter = nil
 				says(t, s, null, p, "went on\n")
 			}
 			if c.filter {
-				p := b.shell(t, denied)
+				p := b.other(t, b.shell(t, denied))
 				p.Enter.Caps = ^uint64(0)
 				says(t, s, null, p, "went on\n")
 			}
@@ -173,14 +226,14 @@ func TestRightsInside(t *testing.T) {
 		p := b.shell(t, "true")
 		p.User = &User{UID: 1000, GID: 1000}
 		change(p)
-		fails(t, s, null, p, want)
+		fails(t, b, s, null, p, want)
 	}
 }
 
-func fails(t *testing.T, s *Starter, null int, p *Program, want Failure) {
+func fails(t *testing.T, b *sandbox, s *Starter, null int, p *Program, want Failure) {
 	t.Helper()
-	var failed uint32
-	p.FailedAt = &failed
+	failed := b.word()
+	p.FailedAt = failed
 	before := openFiles(t)
 	p.Files = []int{null, null, null}
 	var got *Failure
@@ -188,18 +241,18 @@ func fails(t *testing.T, s *Starter, null int, p *Program, want Failure) {
 		t.Errorf("%v; want %v", err, &want)
 		unix.Close(pidfd)
 	}
-	if failed != 1 {
-		t.Errorf("its failure is noted as %d", failed)
+	if *failed != 1 {
+		t.Errorf("its failure is noted as %d", *failed)
 	}
-	if after := openFiles(t); after != before {
+	if after := openFiles(t); p.Enter.Zygote == nil && after != before {
 		t.Errorf("%d descriptors were open, and are %d", before, after)
 	}
 }
 
 // Each failure on the way inside is named, and leaves nothing behind.
-func TestFailuresInside(t *testing.T) {
-	b := newSandbox(t)
-	s, null := newStarter(t)
+func TestFailuresInside(t *testing.T) { ways(t, testFailuresInside) }
+
+func testFailuresInside(t *testing.T, b *sandbox, s *Starter, null int) {
 	says(t, s, null, b.shell(t, "true"), "")
 	over := exec.Command("/bin/true")
 	scene.Must(t, over.Start())
@@ -224,10 +277,17 @@ func TestFailuresInside(t *testing.T) {
 		"no program":                 {Failure{Step: StepExec, Errno: unix.ENOENT}, func(p *Program) { p.Path = "/no/such" }},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := b.shell(t, "true")
+			p := b.other(t, b.shell(t, "true"))
 			p.User = &User{}
 			c.change(p)
-			fails(t, s, null, p, c.want)
+			before := openFiles(t)
+			fails(t, b, s, null, p, c.want)
+			if z := p.Enter.Zygote; z != nil {
+				z.End()
+			}
+			if after := openFiles(t); after > before {
+				t.Errorf("%d descriptors were open, and are %d", before, after)
+			}
 		})
 	}
 	// The first process dies; its namespaces live on.
@@ -317,9 +377,9 @@ func children(t *testing.T) (pids []int) {
 }
 
 // Limits that only the parent may set hold inside, and the program is in its cgroups.
-func TestLimitsInside(t *testing.T) {
-	b := newSandbox(t)
-	s, null := newStarter(t)
+func TestLimitsInside(t *testing.T) { ways(t, testLimitsInside) }
+
+func testLimitsInside(t *testing.T, b *sandbox, s *Starter, null int) {
 	p := b.shell(t, "nice; ulimit -Sn; cat /proc/self/oom_score_adj; ulimit -Hc")
 	was, err := unix.Getpriority(unix.PRIO_PROCESS, 0)
 	scene.Must(t, err)
@@ -370,16 +430,7 @@ func TestAGroupInside(t *testing.T) {
 func TestNobodyInsideLooksIntoTheParent(t *testing.T) {
 	b := newSandbox(t)
 	s, null := newStarter(t)
-	self, err := os.Executable()
-	scene.Must(t, err)
-	dir, err := os.MkdirTemp("", "script-spy-")
-	scene.Must(t, err)
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	scene.Must(t, os.Chmod(dir, 0o755))
-	path := filepath.Join(dir, "spy")
-	program, err := os.ReadFile(self)
-	scene.Must(t, err)
-	scene.Must(t, os.WriteFile(path, program, 0o755))
+	path := testProgram(t)
 	// The parent lies open meanwhile, or not: the first shows that the spy would find it.
 	watch := func(open bool) (seen, found int) {
 		var stop atomic.Bool
@@ -447,13 +498,19 @@ func spy() {
 				break // a thread of its own
 			}
 			seen++
-			hit := err == nil && strings.HasSuffix(exe, ".test")
+			hit := err == nil && (strings.HasSuffix(exe, ".test") || strings.Contains(exe, "tend-zygote"))
 			for fd := 3; fd < 12 && !hit; fd++ {
 				link, err := os.Readlink(dir + "/fd/" + strconv.Itoa(fd))
 				hit = err == nil && !strings.HasPrefix(link, "/usr/") && !strings.HasPrefix(link, "/lib") && !strings.HasPrefix(link, "/etc/ld.so") // what the program itself opens
 			}
-			if maps, err := os.ReadFile(dir + "/maps"); err == nil && strings.Contains(string(maps), ".test") {
+			if maps, err := os.ReadFile(dir + "/maps"); err == nil && (strings.Contains(string(maps), ".test") || strings.Contains(string(maps), "tend-zygote")) {
 				hit = true
+			}
+			if mem, err := os.Open(dir + "/mem"); err == nil {
+				var b [1]byte
+				n, _ := mem.ReadAt(b[:], memoryAt)
+				hit = hit || n == 1
+				mem.Close()
 			}
 			if hit {
 				found++

@@ -103,26 +103,30 @@ func (l *List) add(what string, nr uintptr, args []uintptr) *call {
 // Result has what the last call returns become an argument of the next one.
 func (l *List) Result(argument int) {
 	next := len(l.what)
-	l.calls[next-1].to = &l.calls[next].args[argument]
+	l.calls[next-1].to = uintptr(unsafe.Pointer(&l.calls[next].args[argument]))
 }
 
 // Keep returns where the last call's result will be, until Close.
 func (l *List) Keep() *uintptr {
 	b := l.room(int(unsafe.Sizeof(uintptr(0))))
 	at := (*uintptr)(unsafe.Pointer(&b[0]))
-	l.calls[len(l.what)-1].to = at
+	l.calls[len(l.what)-1].to = uintptr(unsafe.Pointer(at))
 	return at
 }
 
 // Fork appends the making of another child, a child of this process, too, by flags of
 // clone3(2); who makes it ends. pidAt receives its pid before it runs, in memory outside
-// Go's heap.
-func (l *List) Fork(what string, flags uint64, pidAt *uint32) {
+// Go's heap. group is an open cgroup v2 directory that it is made in; -1: its maker's.
+func (l *List) Fork(what string, flags uint64, group int, pidAt *uint32) {
 	size := int(unsafe.Sizeof(cloneArgs{}))
 	b := l.room(size)
 	args := (*cloneArgs)(unsafe.Pointer(&b[0]))
 	args.flags = flags | unix.CLONE_VM | unix.CLONE_VFORK | unix.CLONE_PARENT | unix.CLONE_PARENT_SETTID
 	args.parentTID, l.second = uint64(uintptr(unsafe.Pointer(pidAt))), pidAt
+	if group >= 0 {
+		args.flags |= unix.CLONE_INTO_CGROUP
+		args.cgroup = uint64(group)
+	}
 	l.add(what, unix.SYS_CLONE3, []uintptr{address(b), uintptr(size)}).flags = forks
 }
 
@@ -163,7 +167,7 @@ func (l *List) Texts(vs ...string) uintptr {
 func (l *List) Run(group int) error {
 	h := l.head
 	h.clone = cloneArgs{flags: l.flags, exitSignal: uint64(unix.SIGCHLD)}
-	h.outcome = outcome{note: &h.noted}
+	h.outcome = outcome{note: uintptr(unsafe.Pointer(&h.noted))}
 	if group >= 0 {
 		h.clone.flags |= unix.CLONE_INTO_CGROUP
 		h.clone.cgroup = uint64(group)
@@ -174,9 +178,9 @@ func (l *List) Run(group int) error {
 	}
 	status, err := collect(pid)
 	switch c := h.outcome.failed; {
-	case c != nil:
-		i := (uintptr(unsafe.Pointer(c)) - uintptr(unsafe.Pointer(&l.calls[0]))) / unsafe.Sizeof(call{})
-		return &ListError{l.what[i], syscall.Errno(c.errno)}
+	case c != 0:
+		i := (c - uintptr(unsafe.Pointer(&l.calls[0]))) / unsafe.Sizeof(call{})
+		return &ListError{l.what[i], syscall.Errno(l.calls[i].errno)}
 	case err == nil && status == 0:
 		return nil
 	case err == nil:

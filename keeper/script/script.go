@@ -14,21 +14,23 @@ import (
 type call struct {
 	nr    uintptr
 	args  [6]uintptr
-	flags uintptr  // may and forks
-	errno uintptr  // of a failure, which ends the child
-	to    *uintptr // takes the result; nil: nothing does
+	flags uintptr // may, forks, narrow and last
+	errno uintptr // of a failure, which ends the child
+	to    uintptr // where the result goes; 0: nowhere
 }
 
 // Flags of a call.
 const (
-	may   = 1 // its failure does not matter
-	forks = 2 // it makes a child, which goes on; who made it ends
+	may    = 1 // its failure does not matter
+	forks  = 2 // it makes a child, which goes on; who made it ends
+	narrow = 4 // only the lower half of the result goes somewhere
+	last   = 8 // of those that a zygote makes itself
 )
 
 // outcome is what becomes of a child. The assembly knows this layout.
 type outcome struct {
-	failed *call   // that ended it; into calls
-	note   *uint32 // becomes 1 then
+	failed uintptr // the call that ended it
+	note   uintptr // of a uint32 that becomes 1 then
 }
 
 // cloneArgs is struct clone_args up to Linux 5.7.
@@ -40,6 +42,7 @@ type cloneArgs struct {
 type page struct {
 	clone   cloneArgs
 	outcome outcome
+	order   order  // to a zygote
 	noted   uint32 // where outcome.note leads if nobody else wants it
 	pid     uint32 // and the pid
 	pidfd   int32
@@ -52,7 +55,7 @@ type page struct {
 
 	// Of a program inside a sandbox.
 	second    cloneArgs
-	filter    unix.SockFprog // in this memory
+	filter    struct{ length, at uintptr } // struct sock_fprog
 	capHeader unix.CapUserHeader
 	caps      [2]unix.CapUserData
 }
@@ -72,14 +75,15 @@ const (
 // script is a page with its strings, outside Go's heap: the child's pointers are
 // none that the garbage collector sees.
 type script struct {
-	mem  []byte
-	page *page
+	mem   []byte
+	page  *page
+	shift uintptr // from where it lies here to where it lies for the child
 	// program is held for the time of its start: what the kernel writes to and reads of it
 	// is not on a stack then, which would move.
 	program *Program
 	used    int
 	n       int  // calls
-	at      step // what they are for
+	step    step // what they are for
 }
 
 // usual is the size of the scripts that are kept.
@@ -98,8 +102,8 @@ func (s *script) free() { unix.Munmap(s.mem) }
 // reset begins a new script.
 func (s *script) reset() {
 	p := s.page
-	p.outcome, p.noted, p.pid, p.pidfd, p.clone = outcome{note: &p.noted}, 0, 0, -1, cloneArgs{}
-	s.used, s.n, s.at = int(unsafe.Sizeof(page{})), 0, step{}
+	p.outcome, p.noted, p.pid, p.pidfd, p.clone = outcome{note: s.at(unsafe.Pointer(&p.noted))}, 0, 0, -1, cloneArgs{}
+	s.used, s.n, s.step = int(unsafe.Sizeof(page{})), 0, step{}
 }
 
 // sizeOf is how much a program takes.
@@ -129,11 +133,16 @@ func (s *script) room(n int) []byte {
 
 func address(b []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(b))) }
 
+// at is where the child has what is in this memory.
+func (s *script) at(p unsafe.Pointer) uintptr { return uintptr(p) + s.shift }
+
+func (s *script) address(b []byte) uintptr { return address(b) + s.shift }
+
 func (s *script) text(v string) uintptr {
 	b := s.mem[s.used : s.used+len(v)+1]
 	s.used += len(b)
 	b[copy(b, v)] = 0
-	return address(b)
+	return s.address(b)
 }
 
 // list is an array of strings that ends with a null pointer, as argv is.
@@ -144,7 +153,7 @@ func (s *script) list(vs []string) uintptr {
 		at[i] = s.text(v)
 	}
 	at[len(vs)] = 0
-	return address(b)
+	return s.address(b)
 }
 
 func (s *script) numbers(vs []uint32) uintptr {
@@ -153,13 +162,13 @@ func (s *script) numbers(vs []uint32) uintptr {
 	}
 	b := s.room(4 * len(vs))
 	copy(unsafe.Slice((*uint32)(unsafe.Pointer(&b[0])), len(vs)), vs)
-	return address(b)
+	return s.address(b)
 }
 
 // call appends a system call.
 func (s *script) call(nr uintptr, args ...uintptr) *call {
 	c := &s.page.calls[s.n]
-	s.page.steps[s.n] = s.at
+	s.page.steps[s.n] = s.step
 	s.n++
 	*c = call{nr: nr}
 	copy(c.args[:], args)
@@ -168,17 +177,17 @@ func (s *script) call(nr uintptr, args ...uintptr) *call {
 
 // limit appends what sets a limit of resources.
 func (s *script) limit(resource int, to *unix.Rlimit) *call {
-	return s.call(unix.SYS_PRLIMIT64, 0, uintptr(resource), uintptr(unsafe.Pointer(to)), 0)
+	return s.call(unix.SYS_PRLIMIT64, 0, uintptr(resource), s.at(unsafe.Pointer(to)), 0)
 }
 
 // failure is why the child did not come to its program; nil: nothing has failed.
 func (s *script) failure() *Failure {
 	p := s.page
-	if p.outcome.failed == nil {
+	if p.outcome.failed == 0 {
 		return nil
 	}
-	i := (uintptr(unsafe.Pointer(p.outcome.failed)) - uintptr(unsafe.Pointer(&p.calls))) / unsafe.Sizeof(call{})
-	return &Failure{Step: p.steps[i].Step, Limit: int(p.steps[i].limit), Errno: syscall.Errno(p.outcome.failed.errno)}
+	i := (p.outcome.failed - s.at(unsafe.Pointer(&p.calls))) / unsafe.Sizeof(call{})
+	return &Failure{Step: p.steps[i].Step, Limit: int(p.steps[i].limit), Errno: syscall.Errno(p.calls[i].errno)}
 }
 
 // hasNull: no such string can be handed to the kernel.

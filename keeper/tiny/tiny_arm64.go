@@ -1,0 +1,3 @@
+package tiny
+
+const machine = 183 // EM_AARCH64
