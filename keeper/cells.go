@@ -28,6 +28,9 @@ type cells struct {
 	why   error         // then there is no maker
 	room  chan struct{} // one value for each that is just being made or ended
 
+	board    func() (memory []byte, fd int) // in which starts are written down
+	resetOOM bool                           // programs have another OOM score than the keeper
+
 	mu  sync.Mutex
 	all map[box.ID]*inhabited // guarded by mu
 	of  map[uint32]*inhabited // of slots, until their processes are restored; guarded by mu
@@ -47,7 +50,7 @@ type inhabited struct {
 	cell   *cell.Cell     // nil: not made, or ended; guarded by mu
 	frozen bool           // guarded by mu
 	net    sync.Mutex     // one asks for the network at a time; after mu
-	zygote *script.Zygote // of cell; guarded by mu
+	zygote *script.Zygote // of cell
 }
 
 // name is for the log.
@@ -70,7 +73,8 @@ const endWait = 10 * time.Second
 // findCells takes over the boxes of the previous keeper. It runs before any process is
 // restored, because processes in a box have their groups there.
 func (k *Keeper) findCells() {
-	k.cells = cells{all: map[box.ID]*inhabited{}, of: map[uint32]*inhabited{}, room: make(chan struct{}, mostAtOnce)}
+	k.cells = cells{all: map[box.ID]*inhabited{}, of: map[uint32]*inhabited{}, room: make(chan struct{}, mostAtOnce), resetOOM: k.stats.resetOOM}
+	k.cells.board = func() ([]byte, int) { return k.board.Memory(), k.board.FD() }
 	if k.scripts == nil {
 		k.cells.why = fmt.Errorf("this machine allows no start by a list of system calls (clone3, Linux 5.9): %w", process.ErrUnsupported)
 	} else {
@@ -78,8 +82,9 @@ func (k *Keeper) findCells() {
 	}
 	live, over := cell.Find(k.cfg.StateDir, k.groups, k.logf)
 	for _, c := range live {
-		b := &inhabited{id: c.Spec.ID, frozen: c.Nest.Frozen()}
-		k.settleIn(b, c)
+		b := k.cells.entry(c.Spec.ID)
+		b.cell, b.frozen = c, c.Nest.Frozen()
+		b.first.Store(int32(c.PID))
 		k.cells.all[b.id] = b
 		for _, slot := range c.Nest.Adopt() {
 			k.groups.Place(slot, c.Nest)
@@ -87,9 +92,10 @@ func (k *Keeper) findCells() {
 		}
 	}
 	for _, c := range over {
-		b := &inhabited{id: c.Spec.ID}
-		k.settleIn(b, c)
+		b := k.cells.entry(c.Spec.ID)
+		b.cell = c
 		b.ending.Store(true)
+		b.first.Store(int32(c.PID))
 		if b.id != "" {
 			k.cells.all[b.id] = b
 		}
@@ -131,6 +137,13 @@ func (cs *cells) get(id box.ID) *inhabited {
 	return cs.all[id]
 }
 
+// entry returns a new one. Its zygote is made by starts, who hold mu.
+func (cs *cells) entry(id box.ID) *inhabited {
+	b := &inhabited{id: id}
+	b.zygote = &script.Zygote{Group: func() (int, error) { return b.cell.Nest.OpenFirst() }, Shared: cs.board, Filter: seccomp.Keyed, ResetOOM: cs.resetOOM}
+	return b
+}
+
 // claim returns the entry of a box, and makes it at need.
 func (cs *cells) claim(id box.ID) (*inhabited, *wire.Error) {
 	cs.mu.Lock()
@@ -140,7 +153,7 @@ func (cs *cells) claim(id box.ID) (*inhabited, *wire.Error) {
 		if len(cs.all) >= MaxBoxes && id != cell.ProbeID {
 			return nil, &wire.Error{Code: wire.CodeLimit, What: fmt.Sprintf("%d sandboxes are there; that is the limit of one keeper", MaxBoxes)}
 		}
-		b = &inhabited{id: id}
+		b = cs.entry(id)
 		cs.all[id] = b
 	}
 	return b, nil
@@ -241,21 +254,12 @@ func (k *Keeper) makeHeld(b *inhabited, s *box.Spec) (*wire.CellInfo, *wire.Erro
 	if err != nil {
 		return nil, cellError(err)
 	}
-	b.frozen = false
-	k.settleIn(b, c)
+	b.cell, b.frozen = c, false
+	b.first.Store(int32(c.PID))
 	b.ending.Store(false)
 	failpoint.Hit(failpoint.CellUnanswered)
 	return &wire.CellInfo{Info: c.Info()}, nil
 }
-
-// settleIn makes c the box of an entry. b.mu is held for writing, or nobody else has b.
-func (k *Keeper) settleIn(b *inhabited, c *cell.Cell) {
-	b.cell, b.zygote = c, &script.Zygote{Group: c.Nest.OpenFirst, Shared: k.sharedBoard, Filter: seccomp.Keyed, ResetOOM: k.stats.resetOOM}
-	b.first.Store(int32(c.PID))
-}
-
-// sharedBoard is the memory in which starts are written down.
-func (k *Keeper) sharedBoard() (memory []byte, fd int) { return k.board.Memory(), k.board.FD() }
 
 // inhabit returns a box that lives, with its mu held for reading.
 func (k *Keeper) inhabit(id box.ID) (*inhabited, *wire.Error) {
@@ -429,7 +433,7 @@ func (k *Keeper) endHeld(b *inhabited) *wire.Error {
 	if err := b.cell.End(time.Now().Add(endWait)); err != nil {
 		return cellError(err)
 	}
-	b.cell, b.zygote = nil, nil
+	b.cell = nil
 	b.first.Store(0)
 	b.ending.Store(false)
 	k.cells.forget(b)
@@ -439,9 +443,7 @@ func (k *Keeper) endHeld(b *inhabited) *wire.Error {
 // endZygotes is for an exec in place, after which nobody would know of them. Nothing starts.
 func (k *Keeper) endZygotes() {
 	for _, b := range k.cells.list() {
-		if z := b.zygote; z != nil {
-			z.End()
-		}
+		b.zygote.End()
 	}
 }
 

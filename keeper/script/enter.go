@@ -25,7 +25,7 @@ type Enter struct {
 	Filter seccomp.Filter // of system calls; nil: none
 	// Landlock is a ruleset (landlock_create_ruleset(2)); 0: none. Each start makes a
 	// domain of its own: a scope of signals or abstract sockets also parts programs of one
-	// sandbox from each other.
+	// sandbox from each other. Those of a zygote have one domain together.
 	Landlock int
 	// OneID: the sandbox has one id, which the program has whatever User says. User decides
 	// about the capabilities alone.

@@ -203,13 +203,14 @@ func (z *Zygote) dropHeld(r *running) {
 }
 
 // End ends the process, if there is one, and returns when it is collected or, while starts
-// are under way, before. The next start makes another.
+// are under way, before. All begins anew then: the next start but one makes another.
 func (z *Zygote) End() {
 	z.mu.Lock()
 	defer z.mu.Unlock()
 	if z.running != nil {
 		z.dropHeld(z.running)
 	}
+	z.asked, z.skip = 0, 0
 }
 
 // PID of the process; 0: there is none.
@@ -483,7 +484,8 @@ func (s *Starter) byZygote(p *Program, files []int) (pid, pidfd int, err error) 
 	if err != nil {
 		unix.Kill(pid, unix.SIGKILL)
 		collect(pid)
-		return 0, -1, err
+		// No want of descriptors, for which a start is tried again: the program has run.
+		return 0, -1, &Failure{Step: StepFiles, Errno: unix.EAGAIN}
 	}
 	return pid, pidfd, nil
 }
