@@ -4,6 +4,7 @@ package script
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/rand"
 	"encoding/binary"
 	"errors"
@@ -93,22 +94,28 @@ type running struct {
 	key                [3]uintptr
 	mask               uint64 // of signals, that programs have
 
-	users int  // starts under way; guarded by Zygote.mu
-	over  bool // it serves nobody any more; guarded by Zygote.mu
+	users int         // starts under way; guarded by Zygote.mu
+	over  bool        // it serves nobody any more; guarded by Zygote.mu
+	used  time.Time   // by the newest start; guarded by Zygote.mu
+	idle  *time.Timer // ends it when nobody has used it for long
 }
 
 // state of a Zygote, which may be used by several at once.
 type state struct {
 	mu      sync.Mutex
-	running *running // nil: there is none; guarded by mu
-	asked   int      // starts so far; guarded by mu
-	served  int      // those that a zygote made; guarded by mu
-	skip    int      // so many starts do not try to make it; guarded by mu
+	running *running      // nil: there is none; guarded by mu
+	asked   int           // starts so far; guarded by mu
+	served  int           // those that a zygote made; guarded by mu
+	rest    time.Duration // if not mostIdle; guarded by mu
+	skip    int           // so many starts do not try to make it; guarded by mu
 }
 
 // lonely starts go without a zygote: in many sandboxes there is only one, which would wait
 // for it longer than it saves.
 const lonely = 1
+
+// mostIdle is how long a zygote waits for another start: it takes some 120 KiB.
+const mostIdle = time.Minute
 
 // mostSkipped starts do not try again to make a zygote that could not be made.
 const mostSkipped = 100
@@ -166,10 +173,26 @@ func (z *Zygote) hold(s *Starter, e *Enter) *running {
 			return nil
 		}
 		z.running = r
+		r.idle = time.AfterFunc(cmp.Or(z.rest, mostIdle), func() { z.expire(r) })
 	}
 	z.running.users++
+	z.running.used = time.Now()
 	z.served++
 	return z.running
+}
+
+// expire ends r, unless it was used meanwhile. The next start makes another.
+func (z *Zygote) expire(r *running) {
+	z.mu.Lock()
+	defer z.mu.Unlock()
+	if r.over {
+		return
+	}
+	if left := cmp.Or(z.rest, mostIdle) - time.Since(r.used); r.users > 0 || left > 0 {
+		r.idle.Reset(max(left, time.Second))
+		return
+	}
+	z.dropHeld(r)
 }
 
 func (z *Zygote) letGo(r *running) {
@@ -196,6 +219,7 @@ func (z *Zygote) dropHeld(r *running) {
 		return
 	}
 	r.over = true
+	r.idle.Stop()
 	unix.PidfdSendSignal(r.pidfd, unix.SIGKILL, nil, 0)
 	if r.users == 0 {
 		r.close()

@@ -230,6 +230,24 @@ func filesOf(t *testing.T, pid int) int {
 	return len(scene.Value(os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid)))(t))
 }
 
+// A zygote that nobody needs any more ends, and the next start makes another.
+func TestAZygoteThatNobodyNeeds(t *testing.T) {
+	b, s, null := withZygote(t)
+	z := b.zygotes.usual
+	z.rest = 50 * time.Millisecond
+	before := openFiles(t)
+	for i := range 3 {
+		says(t, s, null, b.shell(t, "sleep 0.2; echo well"), "well\n")
+		scene.Eventually(t, "it ends", func() bool { return z.PID() == 0 && len(children(t)) == 1 })
+		if z.served != i+1 {
+			t.Errorf("%d starts were made by a zygote; want %d", z.served, i+1)
+		}
+	}
+	if after := openFiles(t); after > before+1 { // the sysctl, at the first
+		t.Errorf("%d descriptors were open, and are %d", before, after)
+	}
+}
+
 // What the zygote is: nobody for who is inside, and nothing but what starts need.
 func TestWhatAZygoteIs(t *testing.T) {
 	b, s, null := withZygote(t)
