@@ -125,7 +125,7 @@ var errOtherWay = errors.New("not by a zygote")
 
 // suits reports whether a zygote can make the program: it has none of the parent's rights
 // outside, and gives what all starts in the sandbox have in common.
-func (z *Zygote) suits(s *Starter, p *Program) bool {
+func (z *Zygote) suits(p *Program) bool {
 	if p.Enter.OneID || p.Group < 0 || len(p.Files) != placeFiles || len(p.Own) > 0 || len(p.Tasks) > 0 || p.Nice != 0 || sizeOf(p) > usual {
 		return false
 	}
@@ -448,7 +448,7 @@ func (r *running) send(sc *script, fds []int, args uintptr) error {
 // byZygote is Start by a zygote, or errOtherWay.
 func (s *Starter) byZygote(p *Program, files []int) (pid, pidfd int, err error) {
 	z := p.Enter.Zygote
-	if z == nil || !z.suits(s, p) {
+	if z == nil || !z.suits(p) {
 		return 0, -1, errOtherWay
 	}
 	if cap(s.places.free) > 0 { // as many at once as the other way
