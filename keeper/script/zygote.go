@@ -75,8 +75,12 @@ const (
 	mostSent = (64 - unix.SizeofCmsghdr) / 4 // descriptors of one message
 )
 
+// zygoteAt is where the text of zygote lies, which nobody here calls.
 func zygoteAt() uintptr
+
 func zygote()
+
+var _ = zygote
 
 // zygoteProgram is the ELF file.
 var zygoteProgram = sync.OnceValue(func() []byte {
