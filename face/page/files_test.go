@@ -40,8 +40,11 @@ func TestTheFilesOfThePage(t *testing.T) {
 
 func TestTheServersAddressLeadsToThePage(t *testing.T) {
 	s := serve(t)
-	if status, _, resp := s.do(t, "GET", "/", "", nil); status != http.StatusFound || resp.Header.Get("Location") != "/ui/" {
+	if status, _, resp := s.do(t, "GET", "/", "", nil, "Accept", "text/html,*/*;q=0.8"); status != http.StatusFound || resp.Header.Get("Location") != "/ui/" {
 		t.Errorf("it is %d, to %q", status, resp.Header.Get("Location"))
+	}
+	if status, _, _ := s.do(t, "GET", "/", "", nil, "Accept", "*/*"); status != http.StatusNotFound {
+		t.Errorf("for what is no browser it is %d", status)
 	}
 	if status, _, _ := s.do(t, "GET", "/other", "", nil); status != http.StatusNotFound {
 		t.Errorf("another path is %d", status)

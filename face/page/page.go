@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/tend-run/tend/face"
@@ -59,13 +60,24 @@ func (p *Page) Name() string { return "page" }
 // Routes implements [part.Router]. The files hold no facts.
 func (p *Page) Routes() []part.Route {
 	return []part.Route{
-		// Somebody who types the server's address into a browser.
-		{Pattern: "GET /{$}", Handler: http.RedirectHandler("/ui/", http.StatusFound), Access: part.Open},
+		{Pattern: "GET /{$}", Handler: http.HandlerFunc(lead), Access: part.Open},
 		{Pattern: "GET /ui/", Handler: http.HandlerFunc(p.serveFile), Access: part.Open},
 		{Pattern: "GET /ui/session", Handler: http.HandlerFunc(p.tell), Access: part.Own},
 		{Pattern: "POST /ui/session", Handler: http.HandlerFunc(p.login), Access: part.Own},
 		{Pattern: "DELETE /ui/session", Handler: http.HandlerFunc(p.logout), Access: part.Own},
 	}
+}
+
+// lead leads a person who types the server's address into a browser to the page. Everybody
+// else learns that there is nothing: a page of another origin that looks whether a server
+// answers must not be led to what that origin may not load.
+func lead(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Vary", "Accept")
+	if !strings.Contains(r.Header.Get("Accept"), "text/html") {
+		http.NotFound(w, r)
+		return
+	}
+	http.Redirect(w, r, "/ui/", http.StatusFound)
 }
 
 // Role says what a request may do because the page has sent it, from a browser that is
