@@ -35,6 +35,7 @@ func TestCallsThatASignalMayInterruptAreRepeated(t *testing.T) {
 		"keeper/cell/cell.go comm Read":                       proc,
 		"keeper/cell/cell.go over Poll":                       early,
 		"keeper/cgroup/cgroup.go waitEmpty Poll":              early,
+		"keeper/cgroup/nest.go EndHelpers Poll":               early,
 		"keeper/client/wake.go stop Write":                    eventfd,
 		"keeper/feed/feed.go Abandoned Poll":                  early,
 		"keeper/keeper.go announce Write":                     eventfd,
@@ -42,6 +43,7 @@ func TestCallsThatASignalMayInterruptAreRepeated(t *testing.T) {
 		"keeper/kill.go isOver Poll":                          early, // with time 0, EINTR says that there is nothing
 		"keeper/machine.go probeFilesystem Write":             "the pipe has room",
 		"keeper/passgate.go reportFailure Write":              "the pipe has room",
+		"keeper/script/zygote.go dead Poll":                   early, // with time 0
 		"keeper/takeover.go takeOver Write":                   eventfd,
 		"keeper/vault/client.go Hurry Write":                  eventfd,
 		"keeper/vault/client.go catchUp Poll":                 early,
