@@ -346,7 +346,13 @@ func TestTheChildThatEntersIsKilled(t *testing.T) {
 		if !killed { // it was too fast
 			unix.Kill(second, unix.SIGCONT)
 		}
-		err := <-started
+		var err error
+		select {
+		case err = <-started:
+		case <-time.After(time.Second): // it was over before it was killed, and the program stands still
+			unix.Kill(second, unix.SIGCONT)
+			err = <-started
+		}
 		if killed && err == nil {
 			return false // it had done its work
 		}
