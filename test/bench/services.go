@@ -205,8 +205,8 @@ func (s *declaredServices) idle() []row {
 		all = append(all, fmt.Sprintf("i%d: {command: exec sleep 1000}", i))
 	}
 	s.apply(all...)
+	pids := s.d.roles(s.ctx) // a question wakes who rests
 	pause(s.ctx, settle)
-	pids := s.d.roles(s.ctx)
 	names := []string{"anchor", "keeper", "server"}
 	if s.d.own != nil {
 		pids[testdaemon.Launcher] = s.d.own.Roles()[testdaemon.Launcher]

@@ -45,8 +45,9 @@ func benchServicesBeside(ctx context.Context, e *env) {
 			defer k.close()
 			defer s.end(ctx)
 			s.begin(ctx, k)
+			pids := s.roles(ctx) // a question wakes who rests
 			pause(ctx, settle)
-			for _, pid := range s.roles(ctx) {
+			for _, pid := range pids {
 				sum += memoryOf(pid).pss / 1024
 			}
 		})
