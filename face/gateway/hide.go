@@ -21,11 +21,8 @@ func mask(key string) string { return strings.Repeat("x", len(key)) }
 var ownKey = lazyregexp.New(`\bvk_[a-z0-9]{26}\b`)
 
 // unsaid are headers of an answer that speak for the origin that a browser sees, which
-// is this server's, or of the provider's key.
-var unsaid = []string{
-	"Set-Cookie", "Set-Cookie2", "Www-Authenticate", "Proxy-Authenticate", "Alt-Svc", "Strict-Transport-Security", "Clear-Site-Data", "Refresh",
-	"Report-To", "Reporting-Endpoints", "Nel", "Link", "Service-Worker-Allowed", "Content-Security-Policy-Report-Only", "Trailer",
-}
+// is this server's, or of the provider's key. [face.DropHostWide] removes others.
+var unsaid = []string{"Set-Cookie", "Www-Authenticate", "Proxy-Authenticate", "Refresh", "Link", "Content-Security-Policy-Report-Only", "Trailer"}
 
 // unasked are headers of a request that the provider does not get: they tell of the
 // client's way here, or have another request read than was looked at.
@@ -50,6 +47,7 @@ func tidy(h http.Header, key string) {
 	for _, name := range unsaid {
 		h.Del(name)
 	}
+	face.DropHostWide(h)
 	face.Inert(h)
 	h.Set("X-Accel-Buffering", "no") // a proxy in front must not hold back a stream
 }

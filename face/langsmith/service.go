@@ -206,9 +206,7 @@ func dropCookie(r *http.Request, name string) {
 // dropped.
 func (v *visit) contain(h http.Header) {
 	h.Add("Content-Security-Policy", pagePolicy) // beside its own: browsers obey both
-	for _, name := range []string{"Clear-Site-Data", "Service-Worker-Allowed", "Strict-Transport-Security", "Alt-Svc", "Nel", "Report-To"} {
-		h.Del(name)
-	}
+	face.DropHostWide(h)
 	if to := h.Get("Location"); strings.HasPrefix(to, "/") && !strings.HasPrefix(to, "//") && !strings.HasPrefix(to, v.prefix+"/") {
 		h.Set("Location", v.prefix+to)
 	}

@@ -173,7 +173,7 @@ func (p *Ports) serve(w http.ResponseWriter, r *http.Request) {
 		refuse(w, r, &refusal{SandboxID: id, Message: "The sandbox was not found", Code: http.StatusBadGateway})
 		return
 	}
-	p.proxy(&t).ServeHTTP(w, r)
+	p.proxy(&t, isProgram(r.Header)).ServeHTTP(w, r)
 }
 
 const closedPort = "The sandbox is running but port is not open"
@@ -202,7 +202,16 @@ func (p *Ports) dial(ctx context.Context, _, address string) (net.Conn, error) {
 	return c, nil
 }
 
-func (p *Ports) proxy(t *route.Target) *httputil.ReverseProxy {
+// isProgram reports whether a request is no browser's. The cookies that come back to a
+// program are its session with what is in the sandbox; in a browser they would be cookies of
+// this server's own origin.
+func isProgram(h http.Header) bool {
+	return h.Get("Origin") == "" && h.Get("Sec-Fetch-Site") == "" && !strings.HasPrefix(h.Get("User-Agent"), "Mozilla/")
+}
+
+// proxy passes requests to a port of a sandbox. program says whether the client is one
+// ([isProgram]).
+func (p *Ports) proxy(t *route.Target, program bool) *httputil.ReverseProxy {
 	transport := p.kept
 	if t.Info.IdleTTL > 0 {
 		transport = p.once
@@ -225,6 +234,10 @@ func (p *Ports) proxy(t *route.Target) *httputil.ReverseProxy {
 			if !t.ByHost {
 				// This is the server's own origin, and the answer is a stranger's.
 				face.Inert(res.Header)
+				face.DropHostWide(res.Header)
+				if !program {
+					res.Header.Del("Set-Cookie")
+				}
 				res.Header.Set("Cache-Control", "no-store")
 			}
 			return nil

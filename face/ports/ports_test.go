@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -325,6 +326,43 @@ func TestWhatIsForThisServerIsNotPassedOn(t *testing.T) {
 	byHeader, _ := s.get("/", "E2b-Sandbox-Id: "+s.public, "E2b-Sandbox-Port: "+strconv.Itoa(s.port))
 	if strings.Contains(byHost.Header.Get("Content-Security-Policy"), "sandbox") || !strings.Contains(byHeader.Header.Get("Content-Security-Policy"), "sandbox") || byHeader.Header.Get("Cache-Control") != "no-store" {
 		t.Errorf("by host %v, by header %v", byHost.Header, byHeader.Header)
+	}
+}
+
+// TestAnswersByHeaderKeepNothingInABrowser: there the origin is this server's own.
+func TestAnswersByHeaderKeepNothingInABrowser(t *testing.T) {
+	hostWide := []string{"Accept-Ch", "Alt-Svc", "Clear-Site-Data", "Nel", "Report-To", "Reporting-Endpoints", "Service-Worker-Allowed", "Strict-Transport-Security"}
+	s := serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		for _, name := range hostWide {
+			w.Header().Set(name, "of the sandbox")
+		}
+		w.Header().Set("Set-Cookie", "a=b")
+		w.Header().Set("X-Own", "c")
+	}))
+	header := []string{"E2b-Sandbox-Id: " + s.public, "E2b-Sandbox-Port: " + strconv.Itoa(s.port)}
+	for _, c := range []struct {
+		what             string
+		headers          []string
+		hosts, hasCookie bool
+	}{
+		{"a program, by host name", []string{name(s.port, s.public)}, true, true},
+		{"a program", header, false, true},
+		{"a page of another origin", append(slices.Clone(header), "Origin: http://localhost:3000"), false, false},
+		{"a page of this origin", append(slices.Clone(header), "Sec-Fetch-Site: same-origin"), false, false},
+		{"a browser that says neither", append(slices.Clone(header), "User-Agent: Mozilla/5.0"), false, false},
+	} {
+		res, _ := s.get("/", c.headers...)
+		if res.Header.Get("X-Own") != "c" {
+			t.Errorf("%s: no answer of the program: %v", c.what, res.Header)
+		}
+		for _, name := range hostWide {
+			if got := res.Header.Get(name) != ""; got != c.hosts {
+				t.Errorf("%s: %s passed on is %t, want %t", c.what, name, got, c.hosts)
+			}
+		}
+		if got := res.Header.Get("Set-Cookie") != ""; got != c.hasCookie {
+			t.Errorf("%s: the cookie passed on is %t, want %t", c.what, got, c.hasCookie)
+		}
 	}
 }
 
