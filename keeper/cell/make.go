@@ -49,8 +49,14 @@ func NewMaker(stateDir string, groups *cgroup.Tree) (*Maker, error) {
 	return &Maker{dir: dir, groups: groups, parts: newParts(stateDir, parts), rootless: os.Geteuid() != 0}, nil
 }
 
-// namespaces that each box has of its own, beside those of users and network.
-const namespaces = unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS | unix.CLONE_NEWCGROUP
+// namespaces that each box has of its own, beside those of users, network and cgroups.
+const namespaces = unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS
+
+// The steps that make namespaces, of which the machine may have no more.
+const (
+	stepNamespaces = "make namespaces"
+	stepCgroups    = "make a namespace of cgroups"
+)
 
 // Make makes a box. No other call is for the same ID meanwhile. After an error there is
 // nothing of it.
@@ -299,7 +305,8 @@ func (m *Maker) build(s *box.Spec, how how, nest *cgroup.Nest, pid *uint32) erro
 	if s.UIDBase == 0 {
 		return m.buildRootless(s, group, pid)
 	}
-	// The namespace of cgroups begins where its maker is: so all of the box's are in it.
+	// In this group the namespace of cgroups is made, and there it begins: all groups of the
+	// box are in it.
 	around, err := nest.OpenAround()
 	if err != nil {
 		return err
@@ -347,7 +354,10 @@ func (m *Maker) write(l *script.List, s *box.Spec, h *handed, mortal bool, group
 	}
 	l.Call("enter the user namespace", unix.SYS_SETNS, uintptr(h.kit.ns), unix.CLONE_NEWUSER)
 	l.Call("enter the stage", unix.SYS_SETNS, uintptr(h.kit.stage), unix.CLONE_NEWNS)
-	l.Fork("make namespaces", namespaces, group, pid)
+	// Not by the clone: with CLONE_INTO_CGROUP the namespace begins at the child's group, and
+	// what is in it may put no process into another group of the box (nsdelegate).
+	l.Call(stepCgroups, unix.SYS_UNSHARE, unix.CLONE_NEWCGROUP)
+	l.Fork(stepNamespaces, namespaces, group, pid)
 
 	// Pid 1.
 	l.Call("groups", unix.SYS_SETGROUPS, 0, 0)
@@ -463,7 +473,7 @@ func explain(err error) error {
 		return fmt.Errorf("%w: parts of this machine's /proc are hidden from tend itself, as in a container; then the kernel gives a sandbox none: %w", err, process.ErrUnsupported)
 	case e.Errno == unix.EPERM, e.Errno == unix.ENOSYS:
 		return fmt.Errorf("%w: this machine does not allow it: %w", err, process.ErrUnsupported)
-	case e.What == "make namespaces" && (e.Errno == unix.ENOSPC || e.Errno == unix.EUSERS):
+	case (e.What == stepNamespaces || e.What == stepCgroups) && (e.Errno == unix.ENOSPC || e.Errno == unix.EUSERS):
 		return fmt.Errorf("%w: the machine has no more namespaces (sysctl user.max_*_namespaces): %w", err, process.ErrLimit)
 	case e.Errno == unix.EAGAIN, e.Errno == unix.ENOMEM:
 		return fmt.Errorf("%w: %w", err, process.ErrLimit)

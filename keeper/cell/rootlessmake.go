@@ -144,7 +144,7 @@ func (m *Maker) writeBox(l *script.List, s *box.Spec, k *kit, pieces []piece, is
 		l.Call("enter an empty network", unix.SYS_SETNS, uintptr(k.void), unix.CLONE_NEWNET)
 	}
 	l.Call("enter the stage", unix.SYS_SETNS, uintptr(k.stage), unix.CLONE_NEWNS)
-	l.Fork("make namespaces", namespaces, -1, pid)
+	l.Fork(stepNamespaces, namespaces|unix.CLONE_NEWCGROUP, -1, pid)
 
 	// Pid 1.
 	l.Call("session", unix.SYS_SETSID)
