@@ -2,7 +2,6 @@ package driver
 
 import (
 	"fmt"
-	"math"
 	"path"
 	"strings"
 	"time"
@@ -49,8 +48,8 @@ func (s *Spec) Validate() error {
 	if len(s.Snapshot) > MaxName || strings.IndexByte(s.Snapshot, 0) >= 0 {
 		return &InvalidError{Field: "snapshot", Reason: fmt.Sprintf("has %d bytes or a NUL byte; at most %d are allowed, as of any ID or name", len(s.Snapshot), MaxName)}
 	}
-	if !(s.Size.CPUs >= 0) || math.IsInf(s.Size.CPUs, 1) || s.Size.Memory < 0 || s.Size.Disk < 0 || s.Size.Tasks < 0 {
-		return &InvalidError{Field: "size", Reason: "is negative or no number; leave it out for no limit"}
+	if err := s.Size.Validate(); err != nil {
+		return err
 	}
 	if len(s.Template) > 2*MaxName || hasControl(s.Template) {
 		return &InvalidError{Field: "template", Reason: fmt.Sprintf("has %d bytes or a control character; at most %d bytes are allowed", len(s.Template), 2*MaxName)}
@@ -83,6 +82,30 @@ func (s *Spec) Validate() error {
 		return err
 	}
 	return s.Run.Validate()
+}
+
+// The bounds of a Size: processors, bytes of memory, and processes with threads are those of
+// a box. MaxDisk bytes are more than any driver gives; each has its own bounds.
+const (
+	MinCPUs, MaxCPUs     = box.MinCPUs, box.MaxCPUs
+	MinMemory, MaxMemory = box.MinMemory, box.MaxMemory
+	MinTasks, MaxTasks   = box.MinTasks, box.MaxTasks
+	MaxDisk              = 1 << 50
+)
+
+// Validate reports the first limit that is out of bounds as an [*InvalidError].
+func (s Size) Validate() error {
+	switch {
+	case s.CPUs != 0 && !(s.CPUs >= MinCPUs && s.CPUs <= MaxCPUs): // not a number is neither
+		return &InvalidError{Field: "size.cpus", Reason: fmt.Sprintf("is %v; 0 (no limit) or %v to %v are allowed", s.CPUs, MinCPUs, MaxCPUs)}
+	case s.Memory != 0 && (s.Memory < MinMemory || s.Memory > MaxMemory):
+		return &InvalidError{Field: "size.memory", Reason: fmt.Sprintf("is %d bytes; 0 (no limit) or %d to %d are allowed", s.Memory, MinMemory, int64(MaxMemory))}
+	case s.Tasks != 0 && (s.Tasks < MinTasks || s.Tasks > MaxTasks):
+		return &InvalidError{Field: "size.tasks", Reason: fmt.Sprintf("is %d; 0 (no limit) or %d to %d are allowed", s.Tasks, MinTasks, MaxTasks)}
+	case s.Disk < 0 || s.Disk > MaxDisk:
+		return &InvalidError{Field: "size.disk", Reason: fmt.Sprintf("is %d bytes; 0 (no limit) to %d are allowed", s.Disk, int64(MaxDisk))}
+	}
+	return nil
 }
 
 // Validate reports the first thing wrong with the change.

@@ -31,7 +31,7 @@ func FuzzSpec(f *testing.F) {
 		s.IdleTTL, s.Size = time.Duration(ttl), driver.Size{CPUs: cpus, Memory: bytes, Disk: bytes}
 		err := s.Validate()
 		named(t, err)
-		if err == nil && !(cpus >= 0 && cpus <= math.MaxFloat64 && bytes >= 0 && ttl >= 0 && s.IdleTTL <= driver.MaxTTL) {
+		if err == nil && !(cpus >= 0 && cpus <= 4096 && bytes >= 0 && bytes <= 1<<50 && ttl >= 0 && s.IdleTTL <= driver.MaxTTL) {
 			t.Errorf("%+v passes", s)
 		}
 		if err == nil {

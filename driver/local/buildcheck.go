@@ -21,6 +21,9 @@ func checkBuild(s *driver.BuildSpec) error {
 	if err := checkTags(s.Tags); err != nil {
 		return err
 	}
+	if err := s.Size.Validate(); err != nil {
+		return err
+	}
 	if s.From != "" && s.FromDir != "" {
 		return &driver.InvalidError{Field: "from", Reason: "is a template and a directory; one of them is enough"}
 	}

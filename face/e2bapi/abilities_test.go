@@ -426,6 +426,12 @@ func TestBuildsThatFail(t *testing.T) {
 	for _, name := range []string{"", "a b", "../x", "a/b/c", strings.Repeat("a", 129), "a:..", "ž", "a\\u0000"} {
 		s.call(400, "POST", "/v3/templates", `{"name":"`+name+`"}`)
 	}
+	for field, value := range map[string]string{"cpuCount": "0.001", "cpuCount ": "5000", "cpuCount  ": "-1", "memoryMB": "99999999999", "memoryMB ": "-1", "memoryMB  ": "9223372036854775807"} {
+		field = strings.TrimSpace(field)
+		if res, text := s.do("POST", "/v3/templates", `{"name":"a","`+field+`":`+value+`}`); res.StatusCode != 400 || !strings.Contains(text, field+" is ") || !strings.Contains(text, "allowed") {
+			t.Errorf("%s %s: %s %s", field, value, res.Status, text)
+		}
+	}
 	s.call(404, "GET", "/templates/x/builds/"+string(driver.NewID())+"/status", "")
 	s.call(404, "GET", "/templates/x/builds/..%2F..%2Fx/status", "")
 	s.call(404, "POST", strings.Replace(start, "/v2/templates/", "/v2/templates/other", 1), `{}`)

@@ -63,8 +63,11 @@ func (f *Face) reserve(w http.ResponseWriter, r *http.Request) error {
 	if i := slices.IndexFunc(tags, func(t string) bool { return !tagName.MatchString(t) }); i >= 0 || len(tags) > driver.MaxTags {
 		return badRequest("tags: %d were given, and each has up to 128 letters, digits, '.', '-' and '_'; the limit is %d", len(tags), driver.MaxTags)
 	}
-	if req.CPUCount < 0 || req.CPUCount > 1<<16 || req.MemoryMB < 0 || req.MemoryMB > 1<<40 {
-		return badRequest("cpuCount or memoryMB is out of bounds")
+	if c := req.CPUCount; c != 0 && !(c >= driver.MinCPUs && c <= driver.MaxCPUs) {
+		return badRequest("cpuCount is %v; 0 (no limit) or %v to %v are allowed", c, driver.MinCPUs, driver.MaxCPUs)
+	}
+	if m := req.MemoryMB; m < 0 || m > driver.MaxMemory>>20 {
+		return badRequest("memoryMB is %d; 0 (no limit) to %d are allowed", m, int64(driver.MaxMemory>>20))
 	}
 	if f.store.sweep(time.Now()) >= maxReserved {
 		return &problem{http.StatusTooManyRequests, "there are too many builds; the limit is 1000 in a day"}

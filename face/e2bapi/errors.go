@@ -89,6 +89,10 @@ func wireName(field string) string {
 		return "templateID"
 	case "deadline", "extend":
 		return "timeout"
+	case "size.cpus":
+		return "cpuCount"
+	case "size.memory":
+		return "memoryMB"
 	case "network.allow":
 		return "network.allowOut"
 	case "network.deny":

@@ -131,8 +131,12 @@ func wireName(field string) string {
 		return "proxy_config.access_control.allow_list"
 	case "network.deny":
 		return "proxy_config.access_control.deny_list"
-	case "size":
-		return "vcpus, cpu_millicores, mem_bytes or fs_capacity_bytes"
+	case "size.cpus":
+		return "vcpus or cpu_millicores"
+	case "size.memory":
+		return "mem_bytes"
+	case "size.disk":
+		return "fs_capacity_bytes"
 	}
 	return field
 }
