@@ -108,6 +108,33 @@ func healError(err error) error {
 	return err
 }
 
+// doing are the actions of an episode in words.
+var doing = map[string]string{
+	"look":       "finding out what is wrong",
+	"checkpoint": "saving the project's files",
+	"act":        "working",
+	"verify":     "waiting until the service is ready and stays so",
+	"review":     "looking at the change",
+	"commit":     "committing the change",
+	"rollback":   "taking the change back",
+}
+
+// progress is one line about an episode that is not over: the remedy that is tried, if
+// there is one, and what is being done.
+func progress(e *tend.EpisodeRecord) string {
+	said, ok := doing[e.Doing]
+	if !ok { // of a newer daemon
+		said = e.Doing
+	}
+	if n := len(e.Tries); n > 0 {
+		said = remedyText(e.Tries[n-1].HealRemedy) + ": " + said
+	}
+	if e.Unreached != "" {
+		said += "; the model does not answer yet: " + e.Unreached
+	}
+	return said
+}
+
 // episodePace is how often an episode is looked at.
 const episodePace = 250 * time.Millisecond
 
@@ -117,13 +144,7 @@ func (inv *invocation) followEpisode(ctx context.Context, d *daemon, id string) 
 		if e, err = d.Episode(ctx, id); err != nil {
 			return e, err
 		}
-		now := e.Status.String() + " " + e.Doing
-		if n := len(e.Tries); n > 0 && !e.Over() {
-			now = e.Status.String() + ": " + remedyText(e.Tries[n-1].HealRemedy) + ": " + e.Doing
-			if e.Unreached != "" {
-				now += ": it is waited for: " + e.Unreached
-			}
-		}
+		now := progress(&e)
 		if now != said && !e.Over() && !inv.json {
 			inv.note("%s", now)
 			said = now
