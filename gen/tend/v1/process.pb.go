@@ -310,18 +310,18 @@ func (*HelloRequest) Descriptor() ([]byte, []int) {
 
 type HelloResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Another instance means that the server was restarted.
+	// A different instance means that the server was restarted.
 	Instance string `protobuf:"bytes,1,opt,name=instance,proto3" json:"instance,omitempty"`
 	Version  string `protobuf:"bytes,2,opt,name=version,proto3" json:"version,omitempty"`
-	// The listening sockets outlive this server, so that no connection is
-	// refused while it is replaced: whoever loses one may make it anew at once.
+	// The listening sockets outlive this server, so no connection is refused while it is
+	// replaced: a client that loses a connection may connect again at once.
 	ListenersHeld bool `protobuf:"varint,3,opt,name=listeners_held,json=listenersHeld,proto3" json:"listeners_held,omitempty"`
 	// Writes may name their writer.
 	InputWriters bool `protobuf:"varint,10,opt,name=input_writers,json=inputWriters,proto3" json:"input_writers,omitempty"`
 	// Grep knows invert, before and after. A server without it ignores them.
 	GrepOptions bool `protobuf:"varint,11,opt,name=grep_options,json=grepOptions,proto3" json:"grep_options,omitempty"`
-	// There is a SandboxService, and the header Tend-Sandbox counts. A server without
-	// it ignores the header: what was meant for a sandbox would be done to the machine.
+	// There is a SandboxService, and the header Tend-Sandbox has effect. A server without it
+	// ignores the header, so a call for a sandbox would act on the machine.
 	Sandboxes bool `protobuf:"varint,12,opt,name=sandboxes,proto3" json:"sandboxes,omitempty"`
 	// There is a ServiceService.
 	Services bool `protobuf:"varint,13,opt,name=services,proto3" json:"services,omitempty"`
@@ -523,7 +523,7 @@ type Selector_Id struct {
 }
 
 type Selector_Pid struct {
-	// The newest process that has this pid, tag or name.
+	// The newest process with this pid, tag or name.
 	Pid uint32 `protobuf:"varint,2,opt,name=pid,proto3,oneof"`
 }
 
@@ -734,10 +734,10 @@ type ListRequest struct {
 	Tag  string `protobuf:"bytes,2,opt,name=tag,proto3" json:"tag,omitempty"`
 	// Only those with all these labels.
 	Labels map[string]string `protobuf:"bytes,3,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// At most so many in one answer; 0: as many as fit in about 4 MiB, which
-	// bounds an answer in any case (but for a single one that is larger).
+	// The most in one answer; 0: as many as fit in about 4 MiB. An answer is never larger
+	// than that, unless a single process is.
 	Limit uint32 `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`
-	// Go on where an answer ended: its next.
+	// Continue where an answer ended: its next.
 	After         string `protobuf:"bytes,5,opt,name=after,proto3" json:"after,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -812,7 +812,7 @@ type ListResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Oldest first.
 	Processes []*Info `protobuf:"bytes,1,rep,name=processes,proto3" json:"processes,omitempty"`
-	// What to give as after for the rest; empty when there is none.
+	// The value of after for the rest; empty if there is no rest.
 	Next          string `protobuf:"bytes,2,opt,name=next,proto3" json:"next,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -922,22 +922,21 @@ type ReadRequest struct {
 	Streams []Stream `protobuf:"varint,2,rep,packed,name=streams,proto3,enum=tend.v1.Stream" json:"streams,omitempty"`
 	// Streams that are not named start at 0.
 	From []*StreamOffset `protobuf:"bytes,3,rep,name=from,proto3" json:"from,omitempty"`
-	// End with what there is at the time of the call.
+	// End with the output that exists at the time of the call.
 	NoFollow bool `protobuf:"varint,4,opt,name=no_follow,json=noFollow,proto3" json:"no_follow,omitempty"`
-	// Give up the order between streams, for speed.
+	// Do not keep the order between streams; this is faster.
 	Unordered bool `protobuf:"varint,5,opt,name=unordered,proto3" json:"unordered,omitempty"`
-	// How long to go on after the exit while a descendant holds a stream open.
-	// Negative: until the end of each stream.
+	// How long to continue after the exit while a descendant holds a stream open. Negative:
+	// until the end of each stream.
 	Drain *durationpb.Duration `protobuf:"bytes,6,opt,name=drain,proto3" json:"drain,omitempty"`
-	// Largest piece of output that the client takes, in bytes, 1 to 1 MiB. The
-	// server sends at most 64 KiB at a time; 0: as much as that.
+	// The largest piece of output that the client accepts, in bytes, 1 to 1 MiB. The server
+	// sends at most 64 KiB at a time; 0: 64 KiB.
 	MaxChunk uint32 `protobuf:"varint,7,opt,name=max_chunk,json=maxChunk,proto3" json:"max_chunk,omitempty"`
-	// Output is one event only if it arrived within one millisecond. Otherwise what
-	// arrived within 100 ms of the first byte may be, and has its time. Without
+	// One event has only output that arrived within one millisecond. Without exact_times it
+	// may have output that arrived up to 100 ms after its first byte, whose time it has. No
 	// effect if unordered.
 	ExactTimes bool `protobuf:"varint,8,opt,name=exact_times,json=exactTimes,proto3" json:"exact_times,omitempty"`
-	// Deliver resized. Without effect if unordered; a server that does not know it
-	// delivers none.
+	// Deliver resized. No effect if unordered; an older server delivers none.
 	Sizes         bool `protobuf:"varint,9,opt,name=sizes,proto3" json:"sizes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1085,8 +1084,8 @@ type RunRequest struct {
 	Spec  *Spec                  `protobuf:"bytes,1,opt,name=spec,proto3" json:"spec,omitempty"`
 	// What is delivered. It names no process.
 	Read *ReadRequest `protobuf:"bytes,2,opt,name=read,proto3" json:"read,omitempty"`
-	// Ids of finished processes that are removed meanwhile, at most 100: those of
-	// runs before whose output has come. Nothing is said of those that are not removed.
+	// Ids of finished processes to remove meanwhile, at most 100: those of earlier runs whose
+	// output has arrived. A process that cannot be removed is not reported.
 	Forget        []string `protobuf:"bytes,3,rep,name=forget,proto3" json:"forget,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1267,7 +1266,7 @@ func (x *EventsResponse) GetEvent() *Event {
 	return nil
 }
 
-// Event is one fact about one process, or a word of the server itself.
+// Event is one fact about one process, or a message of the server itself.
 type Event struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	ProcessId string                 `protobuf:"bytes,1,opt,name=process_id,json=processId,proto3" json:"process_id,omitempty"`
@@ -1486,7 +1485,7 @@ type Event_GoingAway struct {
 }
 
 type Event_Resized_ struct {
-	// Only if sizes was asked for.
+	// Only if sizes was requested.
 	Resized *Event_Resized `protobuf:"bytes,13,opt,name=resized,proto3,oneof"`
 }
 
@@ -1517,27 +1516,25 @@ type WriteRequest struct {
 	// Only in the first message of a WriteStream.
 	Process *Selector `protobuf:"bytes,1,opt,name=process,proto3" json:"process,omitempty"`
 	Data    []byte    `protobuf:"bytes,2,opt,name=data,proto3" json:"data,omitempty"`
-	// Position of the first byte in all input, for a process with one writer.
-	// Bytes that were taken already are acknowledged and not applied again.
-	// Absent, and no writer: append.
+	// Position of the first byte in all input, for a process with one writer. Bytes that were
+	// already accepted are acknowledged and not applied again. Absent, and no writer: append.
 	Offset *int64 `protobuf:"varint,3,opt,name=offset,proto3,oneof" json:"offset,omitempty"`
 	// Close stdin after data.
 	Eof bool `protobuf:"varint,4,opt,name=eof,proto3" json:"eof,omitempty"`
-	// Names the one who writes, with a random name of up to 32 bytes: any number
-	// may write to one process, and each may repeat its writes. The bytes of one
-	// request of up to 1 MiB stay together. A process remembers the last 64
-	// writers.
+	// Identifies the writer, by a random name of up to 32 bytes: any number of writers may
+	// write to one process, and each may repeat its writes. The bytes of one request of up to
+	// 1 MiB stay together. A process remembers the last 64 writers.
 	Writer string `protobuf:"bytes,5,opt,name=writer,proto3" json:"writer,omitempty"`
-	// Position of the first byte in all that this writer has sent. Bytes that
-	// were taken already are acknowledged and not applied again.
+	// Position of the first byte in all input of this writer. Bytes that were already
+	// accepted are acknowledged and not applied again.
 	WriterOffset *int64 `protobuf:"varint,6,opt,name=writer_offset,json=writerOffset,proto3,oneof" json:"writer_offset,omitempty"`
-	// The write goes on with the writer's next request; others wait for it.
+	// The write continues with the writer's next request; other writers wait for it.
 	More bool `protobuf:"varint,7,opt,name=more,proto3" json:"more,omitempty"`
-	// The request may have been sent before. A writer that may have been
-	// forgotten is then WRITER_FORGOTTEN at offset 0, too.
+	// The request may have been sent before. If the writer may have been forgotten, the error
+	// is WRITER_FORGOTTEN, also at offset 0.
 	Again bool `protobuf:"varint,8,opt,name=again,proto3" json:"again,omitempty"`
-	// INPUT_FULL, and nothing taken, instead of waiting for a process that does
-	// not read.
+	// Do not wait for a process that does not read: the error is INPUT_FULL, and nothing was
+	// accepted.
 	NoWait        bool `protobuf:"varint,9,opt,name=no_wait,json=noWait,proto3" json:"no_wait,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1638,9 +1635,9 @@ func (x *WriteRequest) GetNoWait() bool {
 
 type WriteResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// All input before this offset was taken.
+	// All input before this offset was accepted.
 	Offset int64 `protobuf:"varint,1,opt,name=offset,proto3" json:"offset,omitempty"`
-	// Bytes taken of the writer in all. Absent if the request named none.
+	// Bytes accepted of the writer in all. Absent if the request named no writer.
 	Written       *int64 `protobuf:"varint,2,opt,name=written,proto3,oneof" json:"written,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1694,8 +1691,7 @@ type ResizeRequest struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Process *Selector              `protobuf:"bytes,1,opt,name=process,proto3" json:"process,omitempty"`
 	Size    *Size                  `protobuf:"bytes,2,opt,name=size,proto3" json:"size,omitempty"`
-	// Only a terminal of this size gets the new one; any other stays as it is.
-	// Absent: whatever its size.
+	// Resize only a terminal that has this size now. Absent: any size.
 	Only          *Size `protobuf:"bytes,3,opt,name=only,proto3" json:"only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1754,7 +1750,7 @@ func (x *ResizeRequest) GetOnly() *Size {
 
 type ResizeResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The size before. Absent or zero: not known.
+	// The size before. Absent or zero: unknown.
 	Before        *Size `protobuf:"bytes,1,opt,name=before,proto3" json:"before,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1942,9 +1938,9 @@ type KillResponse struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Verified  bool                   `protobuf:"varint,1,opt,name=verified,proto3" json:"verified,omitempty"`
 	Survivors []uint32               `protobuf:"varint,2,rep,packed,name=survivors,proto3" json:"survivors,omitempty"`
-	// Processes that run on and of which nothing tells whether they were in the tree.
+	// Processes that still run and may or may not belong to the tree.
 	Strays []uint32 `protobuf:"varint,3,rep,packed,name=strays,proto3" json:"strays,omitempty"`
-	// Names of survivors and strays by pid, where they are known.
+	// Known names of survivors and strays, by pid.
 	Names         map[uint32]string `protobuf:"bytes,4,rep,name=names,proto3" json:"names,omitempty" protobuf_key:"varint,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2008,7 +2004,7 @@ func (x *KillResponse) GetNames() map[uint32]string {
 	return nil
 }
 
-// WaitRequest names a condition; without one, the exit is waited for.
+// WaitRequest has a condition; without one, Wait waits for the exit.
 type WaitRequest struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Process *Selector              `protobuf:"bytes,1,opt,name=process,proto3" json:"process,omitempty"`
@@ -2165,8 +2161,8 @@ func (*WaitRequest_Eof) isWaitRequest_Until() {}
 
 type PortsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Not set: all that live in the sandbox that the call is for; of the machine, where
-	// there may be thousands, one has to be named.
+	// Not set: all running processes of the sandbox of the call. It is required for the
+	// machine, which may have thousands.
 	Process       *Selector `protobuf:"bytes,1,opt,name=process,proto3" json:"process,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2266,7 +2262,7 @@ func (x *PortsResponse) GetDomains() []string {
 type ListeningPort struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Port  uint32                 `protobuf:"varint,1,opt,name=port,proto3" json:"port,omitempty"`
-	// HOST:PORT, as the place has them; at most 16.
+	// HOST:PORT, as seen inside the sandbox or on the machine; at most 16.
 	Addresses     []string `protobuf:"bytes,2,rep,name=addresses,proto3" json:"addresses,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2839,20 +2835,20 @@ type ErrorDetail struct {
 	// INVALID: the field and what is wrong with it.
 	Field  string `protobuf:"bytes,2,opt,name=field,proto3" json:"field,omitempty"`
 	Reason string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
-	// START: the step, what it concerned, and the system's error.
-	// RUNNING: what is left of a process that has exited; empty: it runs itself.
+	// START: the step, what it concerned, and the system's error. RUNNING: the remains of a
+	// process that has exited; empty: the process itself runs.
 	StartReason StartReason `protobuf:"varint,4,opt,name=start_reason,json=startReason,proto3,enum=tend.v1.StartReason" json:"start_reason,omitempty"`
 	What        string      `protobuf:"bytes,5,opt,name=what,proto3" json:"what,omitempty"`
 	SystemError string      `protobuf:"bytes,6,opt,name=system_error,json=systemError,proto3" json:"system_error,omitempty"`
 	Errno       int32       `protobuf:"varint,7,opt,name=errno,proto3" json:"errno,omitempty"`
 	// GAP: the bytes that were freed.
 	Gap *Gap `protobuf:"bytes,8,opt,name=gap,proto3" json:"gap,omitempty"`
-	// START: what kind of error made it fail, if it is one of these.
-	// STDIN_CLOSED, LIMIT: the kind that says it more exactly, if there is one.
+	// START: the kind of the error that made it fail, if there is one. STDIN_CLOSED, LIMIT: a
+	// more precise kind, if there is one.
 	Cause ErrorKind `protobuf:"varint,9,opt,name=cause,proto3,enum=tend.v1.ErrorKind" json:"cause,omitempty"`
-	// AMBIGUOUS: the processes that what may mean.
+	// AMBIGUOUS: the processes that match what.
 	Ids []string `protobuf:"bytes,10,rep,name=ids,proto3" json:"ids,omitempty"`
-	// CHANGED: the first ones of them.
+	// CHANGED: the first of the changed files.
 	Paths         []string `protobuf:"bytes,11,rep,name=paths,proto3" json:"paths,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3159,10 +3155,11 @@ func (x *Event_StreamEnd) GetOffset() int64 {
 	return 0
 }
 
-// Resized: from offset on the terminal has another size, or the one that it was started
-// with. Read sends first, without a time, the size that holds where it begins, if
-// that is not the beginning. Changes between which nothing was written may be left out, but for
-// the last. A process that an older tend started has those of this one alone.
+// Resized: from offset on the terminal has this size. The first one is the size at the
+// start. If Read begins later, it first sends the size that is valid there, without a
+// time. Of several changes between which nothing was written, only the last one is
+// certain to be sent. For a process that an older tend started, earlier changes are
+// unknown.
 type Event_Resized struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Stream        Stream                 `protobuf:"varint,1,opt,name=stream,proto3,enum=tend.v1.Stream" json:"stream,omitempty"`
@@ -3226,7 +3223,7 @@ func (x *Event_Resized) GetSize() *Size {
 type Event_Hello struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Instance string                 `protobuf:"bytes,1,opt,name=instance,proto3" json:"instance,omitempty"`
-	// Where the reader really starts, with -1 resolved.
+	// The offsets at which the reader starts, with -1 resolved.
 	From          []*StreamOffset `protobuf:"bytes,2,rep,name=from,proto3" json:"from,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -32,7 +32,7 @@ const (
 	SandboxIsolation_SANDBOX_ISOLATION_DEFAULT SandboxIsolation = 0
 	// Programs see the machine itself.
 	SandboxIsolation_SANDBOX_ISOLATION_NONE SandboxIsolation = 1
-	// All layers that there are.
+	// All layers that this machine has.
 	SandboxIsolation_SANDBOX_ISOLATION_FULL SandboxIsolation = 2
 )
 
@@ -184,9 +184,9 @@ const (
 	// The server's.
 	SandboxNetworkMode_SANDBOX_NETWORK_MODE_DEFAULT SandboxNetworkMode = 0
 	SandboxNetworkMode_SANDBOX_NETWORK_MODE_NONE    SandboxNetworkMode = 1
-	// What the machine reaches, and the machine.
+	// It reaches the machine, and what the machine reaches.
 	SandboxNetworkMode_SANDBOX_NETWORK_MODE_HOST SandboxNetworkMode = 2
-	// What allow and deny say, never the machine.
+	// It reaches what allow and deny permit, never the machine.
 	SandboxNetworkMode_SANDBOX_NETWORK_MODE_OWN SandboxNetworkMode = 3
 )
 
@@ -283,34 +283,34 @@ func (FileType) EnumDescriptor() ([]byte, []int) {
 	return file_tend_v1_sandbox_proto_rawDescGZIP(), []int{4}
 }
 
-// SandboxSpec says what to make. Each field's absence is its default.
+// SandboxSpec says what to create. A field that is not set has its default.
 type SandboxSpec struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Unique: 1 to 128 letters, digits, '.', '_' or '-', and not of the form of an ID. Empty: the server
-	// makes one up.
+	// Unique: 1 to 128 letters, digits, '.', '_' or '-', and not in the form of an ID. Empty:
+	// the server chooses one.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// What its files are at first; one of them at most.
+	// Its first files; at most one of the two is set.
 	Snapshot  string           `protobuf:"bytes,2,opt,name=snapshot,proto3" json:"snapshot,omitempty"`
 	Template  string           `protobuf:"bytes,3,opt,name=template,proto3" json:"template,omitempty"`
 	Isolation SandboxIsolation `protobuf:"varint,4,opt,name=isolation,proto3,enum=tend.v1.SandboxIsolation" json:"isolation,omitempty"`
-	// For processes that do not say.
+	// Defaults for its processes.
 	Run *SandboxRun `protobuf:"bytes,5,opt,name=run,proto3" json:"run,omitempty"`
-	// Stop removes the files.
+	// Stop also removes the files.
 	Disposable bool `protobuf:"varint,6,opt,name=disposable,proto3" json:"disposable,omitempty"`
-	// It is stopped when nobody has used it and no process ran for this long, and
-	// destroyed this long after it was stopped. 0: never.
+	// It is stopped after idle_ttl without use and without a running process, and destroyed
+	// delete_after_stop after it was stopped. 0: never.
 	IdleTtl         *durationpb.Duration `protobuf:"bytes,7,opt,name=idle_ttl,json=idleTtl,proto3" json:"idle_ttl,omitempty"`
 	DeleteAfterStop *durationpb.Duration `protobuf:"bytes,8,opt,name=delete_after_stop,json=deleteAfterStop,proto3" json:"delete_after_stop,omitempty"`
-	// From now until at_timeout is done to it. 0: never.
+	// The time until at_timeout happens. 0: never.
 	Timeout   *durationpb.Duration `protobuf:"bytes,9,opt,name=timeout,proto3" json:"timeout,omitempty"`
 	AtTimeout SandboxAction        `protobuf:"varint,10,opt,name=at_timeout,json=atTimeout,proto3,enum=tend.v1.SandboxAction" json:"at_timeout,omitempty"`
-	// Traffic for it resumes it while it is paused.
+	// Requests to it resume it while it is paused.
 	Wake    bool            `protobuf:"varint,11,opt,name=wake,proto3" json:"wake,omitempty"`
 	Size    *SandboxSize    `protobuf:"bytes,12,opt,name=size,proto3" json:"size,omitempty"`
 	Network *SandboxNetwork `protobuf:"bytes,13,opt,name=network,proto3" json:"network,omitempty"`
-	// Directories of the machine that are seen inside, at most 32.
+	// Directories of the machine that are visible inside, at most 32.
 	Shares []*SandboxShare `protobuf:"bytes,14,rep,name=shares,proto3" json:"shares,omitempty"`
-	// Kept for the caller: 64 entries of 64 KiB.
+	// Stored for the caller: at most 64 entries of 64 KiB.
 	Metadata      map[string]string `protobuf:"bytes,15,rep,name=metadata,proto3" json:"metadata,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -587,12 +587,12 @@ func (x *SandboxSize) GetTasks() int64 {
 type SandboxNetwork struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Mode  SandboxNetworkMode     `protobuf:"varint,1,opt,name=mode,proto3,enum=tend.v1.SandboxNetworkMode" json:"mode,omitempty"`
-	// Host names, "*." and a domain, addresses or CIDRs, each with ":port" or without, and "~"
-	// and an RE2 expression that is found in host names; at most 256. What neither names is
-	// allowed if allow is empty.
+	// Host names, "*." and a domain, addresses or CIDRs, each with ":port" or without, and
+	// "~" and an RE2 expression that matches in host names; at most 256. A destination in
+	// neither list is allowed if allow is empty.
 	Allow []string `protobuf:"bytes,2,rep,name=allow,proto3" json:"allow,omitempty"`
 	Deny  []string `protobuf:"bytes,3,rep,name=deny,proto3" json:"deny,omitempty"`
-	// Ports inside are served without a token of the sandbox.
+	// Its ports are served without a token of the sandbox.
 	Public        bool `protobuf:"varint,4,opt,name=public,proto3" json:"public,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -717,7 +717,7 @@ func (x *SandboxShare) GetReadOnly() bool {
 	return false
 }
 
-// Sandbox is what is known of a sandbox at one moment.
+// Sandbox is the state of a sandbox at one moment.
 type Sandbox struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -726,7 +726,7 @@ type Sandbox struct {
 	// Of a failed one.
 	Reason string      `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
 	Run    *SandboxRun `protobuf:"bytes,5,opt,name=run,proto3" json:"run,omitempty"`
-	// Where processes begin that name no directory.
+	// The directory of processes that name none.
 	Dir             string               `protobuf:"bytes,6,opt,name=dir,proto3" json:"dir,omitempty"`
 	Disposable      bool                 `protobuf:"varint,7,opt,name=disposable,proto3" json:"disposable,omitempty"`
 	Snapshot        string               `protobuf:"bytes,8,opt,name=snapshot,proto3" json:"snapshot,omitempty"`
@@ -734,7 +734,7 @@ type Sandbox struct {
 	Isolation       SandboxIsolation     `protobuf:"varint,10,opt,name=isolation,proto3,enum=tend.v1.SandboxIsolation" json:"isolation,omitempty"`
 	IdleTtl         *durationpb.Duration `protobuf:"bytes,11,opt,name=idle_ttl,json=idleTtl,proto3" json:"idle_ttl,omitempty"`
 	DeleteAfterStop *durationpb.Duration `protobuf:"bytes,12,opt,name=delete_after_stop,json=deleteAfterStop,proto3" json:"delete_after_stop,omitempty"`
-	// Absent: it has none.
+	// Absent: there is none.
 	Deadline  *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=deadline,proto3" json:"deadline,omitempty"`
 	AtTimeout SandboxAction          `protobuf:"varint,14,opt,name=at_timeout,json=atTimeout,proto3,enum=tend.v1.SandboxAction" json:"at_timeout,omitempty"`
 	Wake      bool                   `protobuf:"varint,15,opt,name=wake,proto3" json:"wake,omitempty"`
@@ -1124,9 +1124,9 @@ type ListSandboxesRequest struct {
 	States []SandboxState `protobuf:"varint,1,rep,packed,name=states,proto3,enum=tend.v1.SandboxState" json:"states,omitempty"`
 	// Those with all of these entries.
 	Metadata map[string]string `protobuf:"bytes,2,rep,name=metadata,proto3" json:"metadata,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// At most this many; 0: as many as fit.
+	// The most in one answer; 0: as many as fit.
 	Limit uint32 `protobuf:"varint,3,opt,name=limit,proto3" json:"limit,omitempty"`
-	// The next of the answer before.
+	// Continue where an answer ended: its next.
 	After         string `protobuf:"bytes,4,opt,name=after,proto3" json:"after,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1193,7 +1193,7 @@ func (x *ListSandboxesRequest) GetAfter() string {
 type ListSandboxesResponse struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Sandboxes []*Sandbox             `protobuf:"bytes,1,rep,name=sandboxes,proto3" json:"sandboxes,omitempty"`
-	// Where to go on; empty: that is all.
+	// The value of after for the rest; empty if there is no rest.
 	Next          string `protobuf:"bytes,2,opt,name=next,proto3" json:"next,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1243,7 +1243,7 @@ func (x *ListSandboxesResponse) GetNext() string {
 	return ""
 }
 
-// UpdateSandboxRequest: what is absent stays as it is.
+// UpdateSandboxRequest: a field that is absent changes nothing.
 type UpdateSandboxRequest struct {
 	state           protoimpl.MessageState `protogen:"open.v1"`
 	Sandbox         string                 `protobuf:"bytes,1,opt,name=sandbox,proto3" json:"sandbox,omitempty"`
@@ -1571,7 +1571,7 @@ func (*StopSandboxResponse) Descriptor() ([]byte, []int) {
 type PauseSandboxRequest struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Sandbox string                 `protobuf:"bytes,1,opt,name=sandbox,proto3" json:"sandbox,omitempty"`
-	// End the processes and keep the files alone.
+	// End the processes and keep only the files.
 	FilesOnly     bool `protobuf:"varint,2,opt,name=files_only,json=filesOnly,proto3" json:"files_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1823,7 +1823,7 @@ type SandboxSnapshot struct {
 	Name   string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	State  SandboxState           `protobuf:"varint,3,opt,name=state,proto3,enum=tend.v1.SandboxState" json:"state,omitempty"`
 	Reason string                 `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
-	// The ID of the sandbox that it was made of.
+	// The ID of the sandbox that it was created from.
 	Sandbox       string                 `protobuf:"bytes,5,opt,name=sandbox,proto3" json:"sandbox,omitempty"`
 	Bytes         int64                  `protobuf:"varint,6,opt,name=bytes,proto3" json:"bytes,omitempty"`
 	Created       *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=created,proto3" json:"created,omitempty"`
@@ -1913,7 +1913,7 @@ func (x *SandboxSnapshot) GetCreated() *timestamppb.Timestamp {
 type SnapshotSandboxRequest struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Sandbox string                 `protobuf:"bytes,1,opt,name=sandbox,proto3" json:"sandbox,omitempty"`
-	// Of the snapshot. Empty: the server makes one up.
+	// The name of the snapshot. Empty: the server chooses one.
 	Name          string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2173,7 +2173,7 @@ type ForkSandboxRequest struct {
 	Sandbox string                 `protobuf:"bytes,1,opt,name=sandbox,proto3" json:"sandbox,omitempty"`
 	// 0 is 1; at most 100.
 	Count uint32 `protobuf:"varint,2,opt,name=count,proto3" json:"count,omitempty"`
-	// Of the copies, from now; 0: never.
+	// Timeout of the copies, from now; 0: never.
 	Timeout       *durationpb.Duration `protobuf:"bytes,3,opt,name=timeout,proto3" json:"timeout,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2232,7 +2232,7 @@ func (x *ForkSandboxRequest) GetTimeout() *durationpb.Duration {
 
 type ForkSandboxResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// One for each copy that was asked for.
+	// One for each requested copy.
 	Forks         []*ForkSandboxResponse_Fork `protobuf:"bytes,1,rep,name=forks,proto3" json:"forks,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2380,7 +2380,7 @@ func (x *SandboxMetricsResponse) GetMetrics() []*SandboxMetric {
 	return nil
 }
 
-// SandboxMetric is one sample. A total is the limit, or what the machine has.
+// SandboxMetric is one sample. A total is the limit, or that of the machine.
 type SandboxMetric struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Time  *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=time,proto3" json:"time,omitempty"`
@@ -2549,13 +2549,13 @@ type SandboxAccessResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// For the header X-Access-Token.
 	Token string `protobuf:"bytes,1,opt,name=token,proto3" json:"token,omitempty"`
-	// For the ports of one that is not public: header E2b-Traffic-Access-Token.
+	// For the ports of a sandbox that is not public: header E2b-Traffic-Access-Token.
 	TrafficToken string `protobuf:"bytes,2,opt,name=traffic_token,json=trafficToken,proto3" json:"traffic_token,omitempty"`
 	// Domains below which "PORT-ID.DOMAIN" is a port of the sandbox.
 	Domains []string `protobuf:"bytes,3,rep,name=domains,proto3" json:"domains,omitempty"`
-	// Lets a browser reach the ports of one that is not public, once and within a minute: it is
-	// sent to http://PORT-ID.DOMAIN/.tend/open?ticket=TICKET, gets a cookie there that lasts for 12
-	// hours, and goes on to "/". By HTTPS or on localhost alone.
+	// Gives a browser access to the ports of a sandbox that is not public. Use it once and
+	// within a minute: send the browser to http://PORT-ID.DOMAIN/.tend/open?ticket=TICKET,
+	// which sets a cookie for 12 hours and redirects to "/". Only by HTTPS or on localhost.
 	Ticket        string `protobuf:"bytes,4,opt,name=ticket,proto3" json:"ticket,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2625,7 +2625,7 @@ type Template struct {
 	Name    string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	Aliases []string               `protobuf:"bytes,3,rep,name=aliases,proto3" json:"aliases,omitempty"`
 	Tags    []string               `protobuf:"bytes,4,rep,name=tags,proto3" json:"tags,omitempty"`
-	// ID of the build that it is.
+	// ID of its build.
 	Build         string                 `protobuf:"bytes,5,opt,name=build,proto3" json:"build,omitempty"`
 	Size          *SandboxSize           `protobuf:"bytes,6,opt,name=size,proto3" json:"size,omitempty"`
 	Run           *SandboxRun            `protobuf:"bytes,7,opt,name=run,proto3" json:"run,omitempty"`
@@ -2935,17 +2935,17 @@ type TemplateSpec struct {
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// Empty: "default".
 	Tags []string `protobuf:"bytes,2,rep,name=tags,proto3" json:"tags,omitempty"`
-	// The template that it begins with; empty: the server's default.
+	// The base template; empty: the server's default.
 	From string `protobuf:"bytes,3,opt,name=from,proto3" json:"from,omitempty"`
 	// A directory of the server's machine that is the whole root; not with from.
 	FromDir string `protobuf:"bytes,4,opt,name=from_dir,json=fromDir,proto3" json:"from_dir,omitempty"`
 	// At most 1000.
 	Steps []*TemplateStep `protobuf:"bytes,5,rep,name=steps,proto3" json:"steps,omitempty"`
-	// Runs in each sandbox that is made from it.
+	// Runs in each sandbox that is created from it.
 	Start string `protobuf:"bytes,6,opt,name=start,proto3" json:"start,omitempty"`
 	// Ends with 0 when start is up.
 	Ready string `protobuf:"bytes,7,opt,name=ready,proto3" json:"ready,omitempty"`
-	// Of sandboxes made from it.
+	// The size of sandboxes created from it.
 	Size *SandboxSize `protobuf:"bytes,8,opt,name=size,proto3" json:"size,omitempty"`
 	// No step is taken from the cache.
 	Force         bool `protobuf:"varint,9,opt,name=force,proto3" json:"force,omitempty"`
@@ -3103,7 +3103,7 @@ func (x *TemplateStep) GetArgs() []string {
 type BuildTemplateRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Spec  *TemplateSpec          `protobuf:"bytes,1,opt,name=spec,proto3" json:"spec,omitempty"`
-	// A piece of the tar (or tar.gz) with the files of a COPY, in order.
+	// The next piece of the tar (or tar.gz) with the files of a COPY.
 	Data []byte `protobuf:"bytes,2,opt,name=data,proto3" json:"data,omitempty"`
 	// The index of the step in spec.steps that data is for, in rising order.
 	Step          uint32 `protobuf:"varint,3,opt,name=step,proto3" json:"step,omitempty"`
@@ -3260,9 +3260,9 @@ func (x *FollowBuildRequest) GetFrom() uint32 {
 
 type FollowBuildResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// None: a sign of life.
+	// Empty: a heartbeat.
 	Logs []*BuildLog `protobuf:"bytes,1,rep,name=logs,proto3" json:"logs,omitempty"`
-	// The index behind the last of logs.
+	// The index after the last of logs.
 	Next uint32 `protobuf:"varint,2,opt,name=next,proto3" json:"next,omitempty"`
 	// At the end.
 	Build         *TemplateBuild `protobuf:"bytes,3,opt,name=build,proto3" json:"build,omitempty"`
@@ -3398,7 +3398,7 @@ type TemplateBuild struct {
 	Name       string                 `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
 	Tags       []string               `protobuf:"bytes,4,rep,name=tags,proto3" json:"tags,omitempty"`
 	Ready      bool                   `protobuf:"varint,5,opt,name=ready,proto3" json:"ready,omitempty"`
-	// Of one that failed, and where.
+	// Why it failed, and at which step.
 	Reason        string `protobuf:"bytes,6,opt,name=reason,proto3" json:"reason,omitempty"`
 	FailedStep    string `protobuf:"bytes,7,opt,name=failed_step,json=failedStep,proto3" json:"failed_step,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -3484,8 +3484,7 @@ func (x *TemplateBuild) GetFailedStep() string {
 	return ""
 }
 
-// FileEntry is what is known of a path. Of a symbolic link, type and mode are those of
-// what it leads to.
+// FileEntry describes a path. For a symbolic link, type and mode are those of its target.
 type FileEntry struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -3498,7 +3497,7 @@ type FileEntry struct {
 	Owner    string                 `protobuf:"bytes,6,opt,name=owner,proto3" json:"owner,omitempty"`
 	Group    string                 `protobuf:"bytes,7,opt,name=group,proto3" json:"group,omitempty"`
 	Modified *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=modified,proto3" json:"modified,omitempty"`
-	// Of a symbolic link: where it leads in the end.
+	// For a symbolic link: the final target.
 	Target        string `protobuf:"bytes,9,opt,name=target,proto3" json:"target,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3600,7 +3599,8 @@ func (x *FileEntry) GetTarget() string {
 type StatFileRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Path  string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
-	// Empty in each of these requests: the sandbox's own, or the daemon's.
+	// In each of these requests, empty: the default user of the sandbox, or the daemon's
+	// user.
 	User          string `protobuf:"bytes,2,opt,name=user,proto3" json:"user,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3748,18 +3748,18 @@ func (x *FileBeforeRequest) GetUser() string {
 
 type FileBeforeResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What has changed it: the ID of an episode, which may be under way, or CHAT/TURN. Empty: no
-	// repair and no turn has, of which something is kept.
+	// What changed it: the ID of an episode, which may still be running, or CHAT/TURN. Empty:
+	// no repair and no turn of which something is kept.
 	ChangedBy string `protobuf:"bytes,1,opt,name=changed_by,json=changedBy,proto3" json:"changed_by,omitempty"`
-	// Of which service.
+	// The service of that episode or chat.
 	Service string `protobuf:"bytes,2,opt,name=service,proto3" json:"service,omitempty"`
 	// When that was.
 	At *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=at,proto3" json:"at,omitempty"`
-	// There was a file. Without it, it was made then.
+	// The file existed before. false: it was created by that change.
 	Existed bool `protobuf:"varint,4,opt,name=existed,proto3" json:"existed,omitempty"`
-	// What was in it: text in UTF-8 of at most 2 MiB.
+	// Its content: text in UTF-8 of at most 2 MiB.
 	Content []byte `protobuf:"bytes,5,opt,name=content,proto3" json:"content,omitempty"`
-	// Why the content is not here; empty: it is.
+	// Why content is missing; empty: it is not.
 	Why           string `protobuf:"bytes,6,opt,name=why,proto3" json:"why,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3843,12 +3843,13 @@ type ListFilesRequest struct {
 	User  string                 `protobuf:"bytes,2,opt,name=user,proto3" json:"user,omitempty"`
 	// How many levels; 0 is 1.
 	Depth uint32 `protobuf:"varint,3,opt,name=depth,proto3" json:"depth,omitempty"`
-	// At most this many entries, at most 10,000, without those in the directories:
-	// directories first, each kind in lexical order. 0: all.
+	// The most entries, at most 10,000, of this directory only: directories first, each kind
+	// in lexical order. 0: all.
 	Limit uint32 `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`
-	// With limit: how many are left out before.
+	// With limit: how many entries to skip.
 	From uint32 `protobuf:"varint,5,opt,name=from,proto3" json:"from,omitempty"`
-	// With limit: those whose names have this text, in letters of any case; 255 bytes at most.
+	// With limit: only names that contain this text, in upper or lower case; at most 255
+	// bytes.
 	Match         string `protobuf:"bytes,6,opt,name=match,proto3" json:"match,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -4042,7 +4043,7 @@ func (x *ReadFileRequest) GetOffset() int64 {
 type ReadFileResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Data  []byte                 `protobuf:"bytes,1,opt,name=data,proto3" json:"data,omitempty"`
-	// Of the whole file, in the first message.
+	// Size of the whole file, in the first message.
 	Size          int64 `protobuf:"varint,2,opt,name=size,proto3" json:"size,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -4487,7 +4488,7 @@ func (*RemoveFileResponse) Descriptor() ([]byte, []int) {
 type ForkSandboxResponse_Fork struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Sandbox *Sandbox               `protobuf:"bytes,1,opt,name=sandbox,proto3" json:"sandbox,omitempty"`
-	// Why there is none.
+	// Why this copy was not created.
 	Error         string `protobuf:"bytes,2,opt,name=error,proto3" json:"error,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -29,21 +29,21 @@ type ServicePhase int32
 
 const (
 	ServicePhase_SERVICE_PHASE_UNSPECIFIED ServicePhase = 0
-	// Nobody wants it to run.
+	// It is not requested.
 	ServicePhase_SERVICE_PHASE_IDLE ServicePhase = 1
-	// For what it depends on, or for its time.
+	// It waits for what it depends on, or for its time.
 	ServicePhase_SERVICE_PHASE_WAITING  ServicePhase = 2
 	ServicePhase_SERVICE_PHASE_STARTING ServicePhase = 3
 	ServicePhase_SERVICE_PHASE_RUNNING  ServicePhase = 4
 	// It was asked to end.
 	ServicePhase_SERVICE_PHASE_STOPPING ServicePhase = 5
-	// What is left of its tree is being killed.
+	// The rest of its tree is being killed.
 	ServicePhase_SERVICE_PHASE_KILLING ServicePhase = 6
 	// It will be started again.
 	ServicePhase_SERVICE_PHASE_PAUSING ServicePhase = 7
-	// It ended with success, and stays so.
+	// It ended with success and is not started again.
 	ServicePhase_SERVICE_PHASE_COMPLETED ServicePhase = 8
-	// It is not started again by itself, or not soon.
+	// It failed, and is not restarted automatically, or not soon.
 	ServicePhase_SERVICE_PHASE_FAILED ServicePhase = 9
 )
 
@@ -106,17 +106,17 @@ type HealStatus int32
 
 const (
 	HealStatus_HEAL_STATUS_UNSPECIFIED HealStatus = 0
-	// Nothing is known to be wrong.
+	// No fault is known.
 	HealStatus_HEAL_STATUS_RUNNING HealStatus = 1
-	// Something is, and it is being found out what.
+	// A fault is suspected and being examined.
 	HealStatus_HEAL_STATUS_SUSPECTED HealStatus = 2
 	HealStatus_HEAL_STATUS_HEALING   HealStatus = 3
-	// Something was done, and it is being found out whether it has helped.
+	// A remedy was applied, and it is being checked whether it helped.
 	HealStatus_HEAL_STATUS_VERIFYING HealStatus = 4
 	// It was repaired.
 	HealStatus_HEAL_STATUS_READY HealStatus = 5
-	// It was not, and nothing more is done by itself until a file of the project changes,
-	// the service recovers, or somebody calls Heal.
+	// It was not repaired. No further repair begins until a file of the project changes, the
+	// service recovers, or a caller uses Heal.
 	HealStatus_HEAL_STATUS_BROKEN HealStatus = 6
 )
 
@@ -173,15 +173,14 @@ type ApplyServicesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The text, at most 1 MiB.
 	Text []byte `protobuf:"bytes,1,opt,name=text,proto3" json:"text,omitempty"`
-	// What the file is called in errors. Default: tend.yaml.
+	// The name of the file in errors. Default: tend.yaml.
 	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	// The absolute path of the directory that relative ones in the file are below.
+	// The absolute path to which relative paths in the file are joined.
 	Dir string `protobuf:"bytes,3,opt,name=dir,proto3" json:"dir,omitempty"`
-	// What env_file names in the file, as it is written there, with the contents: at most
-	// 1 MiB each. The daemon opens none of them.
+	// The files that env_file names, by the name in the file, with their contents: at most 1
+	// MiB each. The daemon opens none of them.
 	EnvFiles map[string][]byte `protobuf:"bytes,4,rep,name=env_files,json=envFiles,proto3" json:"env_files,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// The environment of whoever applies, for services that inherit it. It is kept with
-	// them.
+	// The environment of the caller, for services that inherit it. It is stored with them.
 	Env           map[string]string `protobuf:"bytes,5,rep,name=env,proto3" json:"env,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -658,9 +657,9 @@ func (*ListServicesRequest) Descriptor() ([]byte, []int) {
 
 type ListServicesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Each after those that it depends on.
+	// Each service comes after those that it depends on.
 	Services []*ServiceStatus `protobuf:"bytes,1,rep,name=services,proto3" json:"services,omitempty"`
-	// The file that was applied, as an absolute path; empty: none was.
+	// The applied file, as an absolute path; empty: none.
 	File          string `protobuf:"bytes,2,opt,name=file,proto3" json:"file,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -812,44 +811,43 @@ type ServiceStatus struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	Phase ServicePhase           `protobuf:"varint,2,opt,name=phase,proto3,enum=tend.v1.ServicePhase" json:"phase,omitempty"`
-	// Somebody wants it to run.
+	// It is requested.
 	Up bool `protobuf:"varint,3,opt,name=up,proto3" json:"up,omitempty"`
 	// It runs, and its probes say that it can be used.
 	Ready bool `protobuf:"varint,4,opt,name=ready,proto3" json:"ready,omitempty"`
 	// Why it is in this phase; may be empty.
 	Why string `protobuf:"bytes,5,opt,name=why,proto3" json:"why,omitempty"`
-	// The process of its newest run; empty: there was none, or tend did not start it.
+	// The process of its newest run; empty: there was no run, or tend did not start it.
 	Process string `protobuf:"bytes,6,opt,name=process,proto3" json:"process,omitempty"`
-	// Its pid while it may live; 0: none.
+	// Its pid while it may still run; 0: none.
 	Pid uint32 `protobuf:"varint,7,opt,name=pid,proto3" json:"pid,omitempty"`
 	// How often it was started.
 	Run int64 `protobuf:"varint,8,opt,name=run,proto3" json:"run,omitempty"`
-	// How often it was started again by itself.
+	// How often it was restarted automatically.
 	Restarts int64 `protobuf:"varint,9,opt,name=restarts,proto3" json:"restarts,omitempty"`
-	// How the newest run that ended did.
+	// The exit of the newest run that has ended.
 	Exit *Exit `protobuf:"bytes,10,opt,name=exit,proto3" json:"exit,omitempty"`
 	// How long it has been in this phase.
 	Age *durationpb.Duration `protobuf:"bytes,11,opt,name=age,proto3" json:"age,omitempty"`
-	// How long until something happens by itself; not set: nothing is planned.
+	// The time until the next automatic step; not set: none is planned.
 	Next *durationpb.Duration `protobuf:"bytes,12,opt,name=next,proto3" json:"next,omitempty"`
-	// What the healer knows of it; RUNNING: nothing is wrong. UNSPECIFIED: it is not for
-	// this service.
+	// The state of the healer for this service. RUNNING: nothing is wrong. UNSPECIFIED: the
+	// service has no healer.
 	Healing HealStatus `protobuf:"varint,13,opt,name=healing,proto3,enum=tend.v1.HealStatus" json:"healing,omitempty"`
 	// The newest repair; empty: there was none.
 	Episode string `protobuf:"bytes,14,opt,name=episode,proto3" json:"episode,omitempty"`
-	// How many probes have failed in a row, while that does not count yet.
+	// How many probes have failed in a row, while they are too few to count.
 	Failures uint32 `protobuf:"varint,15,opt,name=failures,proto3" json:"failures,omitempty"`
-	// The sandbox that it runs in, by the name or ID that the file gives; empty: it runs on
-	// the machine itself.
+	// The sandbox that it runs in, by the name or ID in the file; empty: the machine itself.
 	Sandbox string `protobuf:"bytes,16,opt,name=sandbox,proto3" json:"sandbox,omitempty"`
 	// Its listening sockets that stay open from one run to the next, in the order of the
 	// file: at most 32.
 	Sockets []*ServiceSocket `protobuf:"bytes,17,rep,name=sockets,proto3" json:"sockets,omitempty"`
-	// The newest run is a process that tend did not start: there is no output of it, and its
-	// exit status will not be known.
+	// The newest run is a process that tend did not start: it has no output here, and its
+	// exit status will be unknown.
 	Adopted bool `protobuf:"varint,18,opt,name=adopted,proto3" json:"adopted,omitempty"`
-	// The rule of the file by which it was found; not set: somebody has named its pid, or
-	// a former version has adopted it.
+	// The rule of the file that found it; not set: its pid was given by a caller, or an older
+	// version adopted it.
 	//
 	// Types that are valid to be assigned to AdoptedBy:
 	//
@@ -1060,9 +1058,9 @@ func (*ServiceStatus_AdoptedPort) isServiceStatus_AdoptedBy() {}
 // ServiceSocket is a listening socket that a service is given.
 type ServiceSocket struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// As LISTEN_FDNAMES has it.
+	// Its name in LISTEN_FDNAMES.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// IP:PORT, or unix: and an absolute path. Nothing listens there while the service is
+	// IP:PORT, or unix: and an absolute path. No socket listens there while the service is
 	// stopped or has failed.
 	Address       string `protobuf:"bytes,2,opt,name=address,proto3" json:"address,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1119,40 +1117,40 @@ type Episode struct {
 	Id      string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	Service string                 `protobuf:"bytes,2,opt,name=service,proto3" json:"service,omitempty"`
 	Status  HealStatus             `protobuf:"varint,3,opt,name=status,proto3,enum=tend.v1.HealStatus" json:"status,omitempty"`
-	// What is being done: look, checkpoint, act, verify, review, commit, rollback, over.
+	// The present step: look, checkpoint, act, verify, review, commit, rollback, over.
 	Doing string `protobuf:"bytes,4,opt,name=doing,proto3" json:"doing,omitempty"`
 	// Why it ended as it did.
 	Why    string                 `protobuf:"bytes,5,opt,name=why,proto3" json:"why,omitempty"`
 	Opened *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=opened,proto3" json:"opened,omitempty"`
 	// Not set: it has not ended.
 	Ended *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=ended,proto3" json:"ended,omitempty"`
-	// What was seen, the first of them first; more may have been seen.
+	// The observed faults, the earliest first; there may have been more.
 	Signals []*HealSignal `protobuf:"bytes,8,rep,name=signals,proto3" json:"signals,omitempty"`
-	// What there is to try, and what was tried.
+	// The candidates, and those that were started.
 	Remedies []*HealRemedy `protobuf:"bytes,9,rep,name=remedies,proto3" json:"remedies,omitempty"`
 	Tries    []*HealTry    `protobuf:"bytes,10,rep,name=tries,proto3" json:"tries,omitempty"`
-	// The commit that was made; empty: none. What was changed and is in none, and why.
+	// The commit that was made; empty: none. left: changes that are in no commit, and why.
 	Commit string   `protobuf:"bytes,11,opt,name=commit,proto3" json:"commit,omitempty"`
 	Left   []string `protobuf:"bytes,12,rep,name=left,proto3" json:"left,omitempty"`
-	// What was tried could not be taken back.
+	// The changes of an attempt could not be taken back.
 	Dirty bool `protobuf:"varint,13,opt,name=dirty,proto3" json:"dirty,omitempty"`
-	// What a person might do, as text.
+	// What a person could do, as text.
 	Proposal string `protobuf:"bytes,14,opt,name=proposal,proto3" json:"proposal,omitempty"`
-	// Nothing was to be changed: remedies are what would be tried.
+	// A dry run: nothing is changed; remedies are what would be tried.
 	DryRun bool `protobuf:"varint,15,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
-	// How many processes have worked on it, one after the other.
+	// How many workers it has had, one after the other.
 	Workers int32 `protobuf:"varint,16,opt,name=workers,proto3" json:"workers,omitempty"`
-	// Why the model does not answer, while it is waited for, and where it did not at all;
-	// empty: it does, or none was asked.
+	// Why the model does not answer, while the repair waits for it, or if it never answered;
+	// empty: it answers, or none was asked.
 	Unreached string `protobuf:"bytes,17,opt,name=unreached,proto3" json:"unreached,omitempty"`
 	// The episode whose repair this one takes back: READY means that it did, and BROKEN that it
 	// did not; or CHAT/TURN, a turn of a chat. Empty: this one is a repair.
 	TakesBack string `protobuf:"bytes,18,opt,name=takes_back,json=takesBack,proto3" json:"takes_back,omitempty"`
-	// The episode that has taken this one back; empty: none has.
+	// The episode that took this one back; empty: none.
 	TakenBack string `protobuf:"bytes,19,opt,name=taken_back,json=takenBack,proto3" json:"taken_back,omitempty"`
-	// The paths that keep a repair from being taken back: they have changed since.
+	// The paths that have changed since, and so prevent taking the repair back.
 	Changed []string `protobuf:"bytes,20,rep,name=changed,proto3" json:"changed,omitempty"`
-	// RollBackEpisode has something to go back to. Whether it may, it says itself.
+	// There is something that RollBackEpisode can restore. Whether it may, its call decides.
 	CanRollBack   bool `protobuf:"varint,21,opt,name=can_roll_back,json=canRollBack,proto3" json:"can_roll_back,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1337,7 +1335,7 @@ func (x *Episode) GetCanRollBack() bool {
 
 type HealSignal struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// exit, flap, health, stuck, pressure, asked, rollback; others may come.
+	// exit, flap, health, stuck, pressure, asked, rollback; later versions may add more.
 	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
 	Text          string                 `protobuf:"bytes,2,opt,name=text,proto3" json:"text,omitempty"`
 	At            *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=at,proto3" json:"at,omitempty"`
@@ -1398,7 +1396,7 @@ func (x *HealSignal) GetAt() *timestamppb.Timestamp {
 
 type HealRemedy struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// wait, restart, playbook, model, undo; others may come.
+	// wait, restart, playbook, model, undo; later versions may add more.
 	Kind          string `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
 	Name          string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	Why           string `protobuf:"bytes,3,opt,name=why,proto3" json:"why,omitempty"`
@@ -1462,16 +1460,16 @@ type HealTry struct {
 	Remedy *HealRemedy            `protobuf:"bytes,1,opt,name=remedy,proto3" json:"remedy,omitempty"`
 	Begun  *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=begun,proto3" json:"begun,omitempty"`
 	Ended  *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=ended,proto3" json:"ended,omitempty"`
-	// Why it did not help; empty: it did, or it is being tried.
+	// Why it did not help; empty: it helped, or it is still running.
 	Failed string   `protobuf:"bytes,4,opt,name=failed,proto3" json:"failed,omitempty"`
 	Text   string   `protobuf:"bytes,5,opt,name=text,proto3" json:"text,omitempty"`
 	Paths  []string `protobuf:"bytes,6,rep,name=paths,proto3" json:"paths,omitempty"`
-	// What a model has used.
+	// The usage of the model.
 	Tokens int64 `protobuf:"varint,7,opt,name=tokens,proto3" json:"tokens,omitempty"`
 	Steps  int64 `protobuf:"varint,8,opt,name=steps,proto3" json:"steps,omitempty"`
-	// What that has cost, by the prices of healer.llm.prices; 0: there are none.
+	// The cost of the usage, by healer.llm.prices; 0: no prices are configured.
 	Cost float64 `protobuf:"fixed64,9,opt,name=cost,proto3" json:"cost,omitempty"`
-	// The model did not answer, so that nothing was tried: it counts as no attempt.
+	// The model did not answer, so nothing was tried. This does not count as an attempt.
 	Unreached     bool `protobuf:"varint,10,opt,name=unreached,proto3" json:"unreached,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1581,16 +1579,16 @@ func (x *HealTry) GetUnreached() bool {
 type HealStep struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	At    *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=at,proto3" json:"at,omitempty"`
-	// opened, signal, began (a worker did), answered (what was to be done was, or was not),
-	// expired, cancelled, note; others may come.
+	// opened, signal, began (a worker began), answered (a step was done, or failed), expired,
+	// cancelled, note; later versions may add more.
 	Kind string `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`
-	// What was done, of an answer: look, checkpoint, act, verify, review, commit, rollback.
+	// The step of an answer: look, checkpoint, act, verify, review, commit, rollback.
 	Did  string `protobuf:"bytes,3,opt,name=did,proto3" json:"did,omitempty"`
 	Ok   bool   `protobuf:"varint,4,opt,name=ok,proto3" json:"ok,omitempty"`
 	Text string `protobuf:"bytes,5,opt,name=text,proto3" json:"text,omitempty"`
-	// Which of the tries it is of, from 1; 0: of none.
+	// The number of its try, from 1; 0: none.
 	Try int32 `protobuf:"varint,6,opt,name=try,proto3" json:"try,omitempty"`
-	// Files that were changed, and the commit that was made.
+	// The changed files, and the commit.
 	Paths         []string `protobuf:"bytes,7,rep,name=paths,proto3" json:"paths,omitempty"`
 	Commit        string   `protobuf:"bytes,8,opt,name=commit,proto3" json:"commit,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1683,7 +1681,7 @@ func (x *HealStep) GetCommit() string {
 	return ""
 }
 
-// HealDiff is what one try has changed.
+// HealDiff has the changes of one try.
 type HealDiff struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Try   int32                  `protobuf:"varint,1,opt,name=try,proto3" json:"try,omitempty"`
@@ -1746,7 +1744,7 @@ func (x *HealDiff) GetUndone() bool {
 	return false
 }
 
-// HealWords are those of a reply that a model is writing.
+// HealWords is the part of a reply that a model has written so far.
 type HealWords struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Whole words from its beginning, secrets hidden; at most 64 KiB.
@@ -1805,7 +1803,7 @@ type WatchEpisodeRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Empty: the newest.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	// Where the transcript goes on, in bytes: transcript_to of the newest message.
+	// Where the transcript continues, in bytes: transcript_to of the newest message.
 	TranscriptFrom int64 `protobuf:"varint,2,opt,name=transcript_from,json=transcriptFrom,proto3" json:"transcript_from,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
@@ -1857,19 +1855,18 @@ func (x *WatchEpisodeRequest) GetTranscriptFrom() int64 {
 
 type WatchEpisodeResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// As it is now, and all that was done, at most the newest 1000 steps. Not set: both are
-	// as they were.
+	// Its present state and all steps, at most the newest 1000. Not set: both are unchanged.
 	Episode *Episode    `protobuf:"bytes,1,opt,name=episode,proto3" json:"episode,omitempty"`
 	Steps   []*HealStep `protobuf:"bytes,2,rep,name=steps,proto3" json:"steps,omitempty"`
-	// Those that are new, or other than they were.
+	// The new and the changed ones.
 	Diffs []*HealDiff `protobuf:"bytes,3,rep,name=diffs,proto3" json:"diffs,omitempty"`
-	// What is new of the transcript: whole JSON lines, secrets hidden, and the bytes between
-	// which they are. It goes on where the message before ended, or later if more than 4 MiB
-	// are new; or from 0 again, if it is shorter than transcript_from.
+	// The new part of the transcript: whole JSON lines, secrets hidden, and its range in
+	// bytes. It begins where the message before ended, or later if more than 4 MiB are new;
+	// or at 0, if the transcript is shorter than transcript_from.
 	Transcript   []byte `protobuf:"bytes,4,opt,name=transcript,proto3" json:"transcript,omitempty"`
 	TranscriptAt int64  `protobuf:"varint,5,opt,name=transcript_at,json=transcriptAt,proto3" json:"transcript_at,omitempty"`
 	TranscriptTo int64  `protobuf:"varint,6,opt,name=transcript_to,json=transcriptTo,proto3" json:"transcript_to,omitempty"`
-	// Not set: as they were. Empty ones: no reply is being written.
+	// Not set: unchanged. Empty: no reply is being written.
 	Words *HealWords `protobuf:"bytes,7,opt,name=words,proto3" json:"words,omitempty"`
 	// Nothing has changed for a while.
 	Heartbeat bool `protobuf:"varint,8,opt,name=heartbeat,proto3" json:"heartbeat,omitempty"`
@@ -2110,10 +2107,10 @@ func (x *GetEpisodeRequest) GetId() string {
 type GetEpisodeResponse struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Episode *Episode               `protobuf:"bytes,1,opt,name=episode,proto3" json:"episode,omitempty"`
-	// What was changed, as a unified diff, secrets hidden; at most 256 KiB.
+	// The changes, as a unified diff, secrets hidden; at most 256 KiB.
 	Diff []byte `protobuf:"bytes,2,opt,name=diff,proto3" json:"diff,omitempty"`
-	// What was said to a model and by it, and what it did: JSON lines, secrets hidden; the
-	// last 4 MiB.
+	// The messages to and from a model, and its calls: JSON lines, secrets hidden; the last 4
+	// MiB.
 	Transcript    []byte `protobuf:"bytes,3,opt,name=transcript,proto3" json:"transcript,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2270,7 +2267,7 @@ func (x *HealResponse) GetEpisode() string {
 
 type CancelHealRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Empty: the one that is under way, if there is one.
+	// Empty: the running one, if there is one.
 	Id            string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2351,7 +2348,7 @@ func (*CancelHealResponse) Descriptor() ([]byte, []int) {
 
 type RollBackEpisodeRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Of the repair; or CHAT/TURN, a turn of a chat, as its ChatEntry has them.
+	// The ID of the repair; or CHAT/TURN, a turn of a chat, as in its ChatEntry.
 	Id            string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2396,7 +2393,7 @@ func (x *RollBackEpisodeRequest) GetId() string {
 
 type RollBackEpisodeResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Which takes it back.
+	// The episode that takes it back.
 	Episode       string `protobuf:"bytes,1,opt,name=episode,proto3" json:"episode,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -74,44 +74,42 @@ const (
 
 // ProcessServiceClient is a client for the tend.v1.ProcessService service.
 type ProcessServiceClient interface {
-	// Hello tells who answers. It needs no process and has no effect.
+	// Hello identifies the server. It needs no process and has no effect.
 	Hello(context.Context, *connect.Request[v1.HelloRequest]) (*connect.Response[v1.HelloResponse], error)
-	// Start starts a process and answers when the kernel runs the program. With
-	// an id of the caller's own it is safe to repeat: the same id with an equal
-	// spec starts once.
+	// Start starts a process and answers when the kernel runs the program. If the caller
+	// chooses the id, it is safe to repeat: the same id with an equal spec starts once.
 	Start(context.Context, *connect.Request[v1.StartRequest]) (*connect.Response[v1.StartResponse], error)
 	Get(context.Context, *connect.Request[v1.GetRequest]) (*connect.Response[v1.GetResponse], error)
 	List(context.Context, *connect.Request[v1.ListRequest]) (*connect.Response[v1.ListResponse], error)
-	// Read delivers the output and the facts of one process from any offset.
-	// The first message is a hello; a heartbeat comes when nothing else was
-	// sent for 15 seconds; going_away is the last message of a server that
-	// stops: call again at once, from the offsets reached.
+	// Read delivers the output and the facts of one process from any offset. The first
+	// message is a hello; the server sends a heartbeat if it has sent nothing else for 15
+	// seconds; going_away is the last message of a server that stops: call again at once,
+	// from the offsets that were reached.
 	Read(context.Context, *connect.Request[v1.ReadRequest]) (*connect.ServerStreamForClient[v1.ReadResponse], error)
-	// Run is Start and Read in one call. It is safe to repeat with an id of the
-	// caller's own until its first message, a hello, has come; from then on what is
-	// lost is asked for by Read. A server that has it says so in its Hello.
+	// Run is Start and Read in one call. If the caller chooses the id, it is safe to repeat
+	// until its first message, a hello, has arrived; after that, use Read for output that was
+	// lost. Hello.runs says that a server has it.
 	Run(context.Context, *connect.Request[v1.RunRequest]) (*connect.ServerStreamForClient[v1.RunResponse], error)
 	// Write feeds stdin or the terminal. With an offset it is safe to repeat.
 	Write(context.Context, *connect.Request[v1.WriteRequest]) (*connect.Response[v1.WriteResponse], error)
-	// WriteStream is many writes in order, each answered in order when it was
-	// taken. It needs HTTP/2.
+	// WriteStream is many writes in order, each answered in order when it was accepted. It
+	// needs HTTP/2.
 	WriteStream(context.Context) *connect.BidiStreamForClient[v1.WriteRequest, v1.WriteResponse]
 	// Resize changes the size of the terminal.
 	Resize(context.Context, *connect.Request[v1.ResizeRequest]) (*connect.Response[v1.ResizeResponse], error)
 	Signal(context.Context, *connect.Request[v1.SignalRequest]) (*connect.Response[v1.SignalResponse], error)
-	// Kill ends the whole tree and answers when it is gone, or with those that
-	// are left.
+	// Kill ends the whole tree and answers when it is gone, or with the survivors.
 	Kill(context.Context, *connect.Request[v1.KillRequest]) (*connect.Response[v1.KillResponse], error)
-	// Wait ends with one result when the condition holds or the process has
-	// exited; heartbeats come before it.
+	// Wait ends with one result when the condition holds or the process has exited; the
+	// server sends heartbeats before it.
 	Wait(context.Context, *connect.Request[v1.WaitRequest]) (*connect.ServerStreamForClient[v1.WaitResponse], error)
 	// Ports returns the TCP ports on which a process and its descendants listen, or all
 	// processes of a sandbox together.
 	Ports(context.Context, *connect.Request[v1.PortsRequest]) (*connect.Response[v1.PortsResponse], error)
 	// Trim frees output before an offset, for retention policy "block".
 	Trim(context.Context, *connect.Request[v1.TrimRequest]) (*connect.Response[v1.TrimResponse], error)
-	// Pin keeps a process from being removed for its TTL or the server's budget
-	// once it has finished, or gives it up to them again. It is safe to repeat.
+	// Pin protects a finished process from removal by its TTL or the server's budget, or ends
+	// this protection. It is safe to repeat.
 	Pin(context.Context, *connect.Request[v1.PinRequest]) (*connect.Response[v1.PinResponse], error)
 	// Remove forgets a finished process and frees its output.
 	Remove(context.Context, *connect.Request[v1.RemoveRequest]) (*connect.Response[v1.RemoveResponse], error)
@@ -344,44 +342,42 @@ func (c *processServiceClient) Events(ctx context.Context, req *connect.Request[
 
 // ProcessServiceHandler is an implementation of the tend.v1.ProcessService service.
 type ProcessServiceHandler interface {
-	// Hello tells who answers. It needs no process and has no effect.
+	// Hello identifies the server. It needs no process and has no effect.
 	Hello(context.Context, *connect.Request[v1.HelloRequest]) (*connect.Response[v1.HelloResponse], error)
-	// Start starts a process and answers when the kernel runs the program. With
-	// an id of the caller's own it is safe to repeat: the same id with an equal
-	// spec starts once.
+	// Start starts a process and answers when the kernel runs the program. If the caller
+	// chooses the id, it is safe to repeat: the same id with an equal spec starts once.
 	Start(context.Context, *connect.Request[v1.StartRequest]) (*connect.Response[v1.StartResponse], error)
 	Get(context.Context, *connect.Request[v1.GetRequest]) (*connect.Response[v1.GetResponse], error)
 	List(context.Context, *connect.Request[v1.ListRequest]) (*connect.Response[v1.ListResponse], error)
-	// Read delivers the output and the facts of one process from any offset.
-	// The first message is a hello; a heartbeat comes when nothing else was
-	// sent for 15 seconds; going_away is the last message of a server that
-	// stops: call again at once, from the offsets reached.
+	// Read delivers the output and the facts of one process from any offset. The first
+	// message is a hello; the server sends a heartbeat if it has sent nothing else for 15
+	// seconds; going_away is the last message of a server that stops: call again at once,
+	// from the offsets that were reached.
 	Read(context.Context, *connect.Request[v1.ReadRequest], *connect.ServerStream[v1.ReadResponse]) error
-	// Run is Start and Read in one call. It is safe to repeat with an id of the
-	// caller's own until its first message, a hello, has come; from then on what is
-	// lost is asked for by Read. A server that has it says so in its Hello.
+	// Run is Start and Read in one call. If the caller chooses the id, it is safe to repeat
+	// until its first message, a hello, has arrived; after that, use Read for output that was
+	// lost. Hello.runs says that a server has it.
 	Run(context.Context, *connect.Request[v1.RunRequest], *connect.ServerStream[v1.RunResponse]) error
 	// Write feeds stdin or the terminal. With an offset it is safe to repeat.
 	Write(context.Context, *connect.Request[v1.WriteRequest]) (*connect.Response[v1.WriteResponse], error)
-	// WriteStream is many writes in order, each answered in order when it was
-	// taken. It needs HTTP/2.
+	// WriteStream is many writes in order, each answered in order when it was accepted. It
+	// needs HTTP/2.
 	WriteStream(context.Context, *connect.BidiStream[v1.WriteRequest, v1.WriteResponse]) error
 	// Resize changes the size of the terminal.
 	Resize(context.Context, *connect.Request[v1.ResizeRequest]) (*connect.Response[v1.ResizeResponse], error)
 	Signal(context.Context, *connect.Request[v1.SignalRequest]) (*connect.Response[v1.SignalResponse], error)
-	// Kill ends the whole tree and answers when it is gone, or with those that
-	// are left.
+	// Kill ends the whole tree and answers when it is gone, or with the survivors.
 	Kill(context.Context, *connect.Request[v1.KillRequest]) (*connect.Response[v1.KillResponse], error)
-	// Wait ends with one result when the condition holds or the process has
-	// exited; heartbeats come before it.
+	// Wait ends with one result when the condition holds or the process has exited; the
+	// server sends heartbeats before it.
 	Wait(context.Context, *connect.Request[v1.WaitRequest], *connect.ServerStream[v1.WaitResponse]) error
 	// Ports returns the TCP ports on which a process and its descendants listen, or all
 	// processes of a sandbox together.
 	Ports(context.Context, *connect.Request[v1.PortsRequest]) (*connect.Response[v1.PortsResponse], error)
 	// Trim frees output before an offset, for retention policy "block".
 	Trim(context.Context, *connect.Request[v1.TrimRequest]) (*connect.Response[v1.TrimResponse], error)
-	// Pin keeps a process from being removed for its TTL or the server's budget
-	// once it has finished, or gives it up to them again. It is safe to repeat.
+	// Pin protects a finished process from removal by its TTL or the server's budget, or ends
+	// this protection. It is safe to repeat.
 	Pin(context.Context, *connect.Request[v1.PinRequest]) (*connect.Response[v1.PinResponse], error)
 	// Remove forgets a finished process and frees its output.
 	Remove(context.Context, *connect.Request[v1.RemoveRequest]) (*connect.Response[v1.RemoveResponse], error)

@@ -101,8 +101,8 @@ const (
 
 // SandboxServiceClient is a client for the tend.v1.SandboxService service.
 type SandboxServiceClient interface {
-	// Create answers when programs can run in the sandbox. A repeated call makes
-	// another one, or fails if the name is taken.
+	// Create answers when programs can run in the sandbox. A repeated call creates another
+	// one, or fails if the name is taken.
 	Create(context.Context, *connect.Request[v1.CreateSandboxRequest]) (*connect.Response[v1.CreateSandboxResponse], error)
 	Get(context.Context, *connect.Request[v1.GetSandboxRequest]) (*connect.Response[v1.GetSandboxResponse], error)
 	// List returns sandboxes, oldest first.
@@ -113,33 +113,33 @@ type SandboxServiceClient interface {
 	Start(context.Context, *connect.Request[v1.StartSandboxRequest]) (*connect.Response[v1.StartSandboxResponse], error)
 	// Stop ends the processes of a sandbox and keeps its files.
 	Stop(context.Context, *connect.Request[v1.StopSandboxRequest]) (*connect.Response[v1.StopSandboxResponse], error)
-	// Pause lets its processes stand still. SANDBOX_PAUSED if they do already.
+	// Pause suspends its processes. Error: SANDBOX_PAUSED if it is already paused.
 	Pause(context.Context, *connect.Request[v1.PauseSandboxRequest]) (*connect.Response[v1.PauseSandboxResponse], error)
 	Resume(context.Context, *connect.Request[v1.ResumeSandboxRequest]) (*connect.Response[v1.ResumeSandboxResponse], error)
-	// Destroy ends the processes and removes all that belongs to the sandbox. Of one
-	// that there is not: NOT_FOUND.
+	// Destroy ends the processes and removes everything of the sandbox. Error: NOT_FOUND if
+	// it does not exist.
 	Destroy(context.Context, *connect.Request[v1.DestroySandboxRequest]) (*connect.Response[v1.DestroySandboxResponse], error)
 	// Snapshot keeps the files of a sandbox under a name, for later sandboxes.
 	Snapshot(context.Context, *connect.Request[v1.SnapshotSandboxRequest]) (*connect.Response[v1.SnapshotSandboxResponse], error)
 	// Snapshots returns all, oldest first.
 	Snapshots(context.Context, *connect.Request[v1.ListSnapshotsRequest]) (*connect.Response[v1.ListSnapshotsResponse], error)
 	DeleteSnapshot(context.Context, *connect.Request[v1.DeleteSnapshotRequest]) (*connect.Response[v1.DeleteSnapshotResponse], error)
-	// Fork makes sandboxes with the files that one has now, without its processes.
+	// Fork creates sandboxes with the present files of one, without its processes.
 	Fork(context.Context, *connect.Request[v1.ForkSandboxRequest]) (*connect.Response[v1.ForkSandboxResponse], error)
-	// Metrics returns what a sandbox used, oldest first, of the last minutes.
+	// Metrics returns the resource usage of a sandbox in the last minutes, oldest first.
 	Metrics(context.Context, *connect.Request[v1.SandboxMetricsRequest]) (*connect.Response[v1.SandboxMetricsResponse], error)
-	// Access returns what opens one sandbox alone, for others than the caller: its token
-	// for envd's protocol and that for its ports. tend's own API takes neither.
+	// Access returns credentials for this sandbox only, to give to others: its token for
+	// envd's protocol, and the one for its ports. tend's own API accepts neither.
 	Access(context.Context, *connect.Request[v1.SandboxAccessRequest]) (*connect.Response[v1.SandboxAccessResponse], error)
 	// Templates returns all, oldest first.
 	Templates(context.Context, *connect.Request[v1.ListTemplatesRequest]) (*connect.Response[v1.ListTemplatesResponse], error)
 	// DeleteTemplate removes a template and all its tags. Sandboxes stay.
 	DeleteTemplate(context.Context, *connect.Request[v1.DeleteTemplateRequest]) (*connect.Response[v1.DeleteTemplateResponse], error)
-	// BuildTemplate begins a build and returns when all files for it have come. It goes
-	// on without the caller. The first message has the spec and no other has one.
+	// BuildTemplate begins a build and returns when all its files have arrived. The build
+	// continues without the caller. Only the first message has the spec.
 	BuildTemplate(context.Context) *connect.ClientStreamForClient[v1.BuildTemplateRequest, v1.BuildTemplateResponse]
-	// FollowBuild sends the log of a build from an index on, and at its end the build.
-	// A build that the server does not know, after its restart too, is NOT_FOUND.
+	// FollowBuild sends the log of a build from an index on, and at its end the build. Error:
+	// NOT_FOUND for an unknown build; a restarted server knows none of before.
 	FollowBuild(context.Context, *connect.Request[v1.FollowBuildRequest]) (*connect.ServerStreamForClient[v1.FollowBuildResponse], error)
 }
 
@@ -391,8 +391,8 @@ func (c *sandboxServiceClient) FollowBuild(ctx context.Context, req *connect.Req
 
 // SandboxServiceHandler is an implementation of the tend.v1.SandboxService service.
 type SandboxServiceHandler interface {
-	// Create answers when programs can run in the sandbox. A repeated call makes
-	// another one, or fails if the name is taken.
+	// Create answers when programs can run in the sandbox. A repeated call creates another
+	// one, or fails if the name is taken.
 	Create(context.Context, *connect.Request[v1.CreateSandboxRequest]) (*connect.Response[v1.CreateSandboxResponse], error)
 	Get(context.Context, *connect.Request[v1.GetSandboxRequest]) (*connect.Response[v1.GetSandboxResponse], error)
 	// List returns sandboxes, oldest first.
@@ -403,33 +403,33 @@ type SandboxServiceHandler interface {
 	Start(context.Context, *connect.Request[v1.StartSandboxRequest]) (*connect.Response[v1.StartSandboxResponse], error)
 	// Stop ends the processes of a sandbox and keeps its files.
 	Stop(context.Context, *connect.Request[v1.StopSandboxRequest]) (*connect.Response[v1.StopSandboxResponse], error)
-	// Pause lets its processes stand still. SANDBOX_PAUSED if they do already.
+	// Pause suspends its processes. Error: SANDBOX_PAUSED if it is already paused.
 	Pause(context.Context, *connect.Request[v1.PauseSandboxRequest]) (*connect.Response[v1.PauseSandboxResponse], error)
 	Resume(context.Context, *connect.Request[v1.ResumeSandboxRequest]) (*connect.Response[v1.ResumeSandboxResponse], error)
-	// Destroy ends the processes and removes all that belongs to the sandbox. Of one
-	// that there is not: NOT_FOUND.
+	// Destroy ends the processes and removes everything of the sandbox. Error: NOT_FOUND if
+	// it does not exist.
 	Destroy(context.Context, *connect.Request[v1.DestroySandboxRequest]) (*connect.Response[v1.DestroySandboxResponse], error)
 	// Snapshot keeps the files of a sandbox under a name, for later sandboxes.
 	Snapshot(context.Context, *connect.Request[v1.SnapshotSandboxRequest]) (*connect.Response[v1.SnapshotSandboxResponse], error)
 	// Snapshots returns all, oldest first.
 	Snapshots(context.Context, *connect.Request[v1.ListSnapshotsRequest]) (*connect.Response[v1.ListSnapshotsResponse], error)
 	DeleteSnapshot(context.Context, *connect.Request[v1.DeleteSnapshotRequest]) (*connect.Response[v1.DeleteSnapshotResponse], error)
-	// Fork makes sandboxes with the files that one has now, without its processes.
+	// Fork creates sandboxes with the present files of one, without its processes.
 	Fork(context.Context, *connect.Request[v1.ForkSandboxRequest]) (*connect.Response[v1.ForkSandboxResponse], error)
-	// Metrics returns what a sandbox used, oldest first, of the last minutes.
+	// Metrics returns the resource usage of a sandbox in the last minutes, oldest first.
 	Metrics(context.Context, *connect.Request[v1.SandboxMetricsRequest]) (*connect.Response[v1.SandboxMetricsResponse], error)
-	// Access returns what opens one sandbox alone, for others than the caller: its token
-	// for envd's protocol and that for its ports. tend's own API takes neither.
+	// Access returns credentials for this sandbox only, to give to others: its token for
+	// envd's protocol, and the one for its ports. tend's own API accepts neither.
 	Access(context.Context, *connect.Request[v1.SandboxAccessRequest]) (*connect.Response[v1.SandboxAccessResponse], error)
 	// Templates returns all, oldest first.
 	Templates(context.Context, *connect.Request[v1.ListTemplatesRequest]) (*connect.Response[v1.ListTemplatesResponse], error)
 	// DeleteTemplate removes a template and all its tags. Sandboxes stay.
 	DeleteTemplate(context.Context, *connect.Request[v1.DeleteTemplateRequest]) (*connect.Response[v1.DeleteTemplateResponse], error)
-	// BuildTemplate begins a build and returns when all files for it have come. It goes
-	// on without the caller. The first message has the spec and no other has one.
+	// BuildTemplate begins a build and returns when all its files have arrived. The build
+	// continues without the caller. Only the first message has the spec.
 	BuildTemplate(context.Context, *connect.ClientStream[v1.BuildTemplateRequest]) (*connect.Response[v1.BuildTemplateResponse], error)
-	// FollowBuild sends the log of a build from an index on, and at its end the build.
-	// A build that the server does not know, after its restart too, is NOT_FOUND.
+	// FollowBuild sends the log of a build from an index on, and at its end the build. Error:
+	// NOT_FOUND for an unknown build; a restarted server knows none of before.
 	FollowBuild(context.Context, *connect.Request[v1.FollowBuildRequest], *connect.ServerStream[v1.FollowBuildResponse]) error
 }
 
@@ -682,24 +682,23 @@ func (UnimplementedSandboxServiceHandler) FollowBuild(context.Context, *connect.
 // FileServiceClient is a client for the tend.v1.FileService service.
 type FileServiceClient interface {
 	StatFile(context.Context, *connect.Request[v1.StatFileRequest]) (*connect.Response[v1.StatFileResponse], error)
-	// ListFiles returns each directory before what is in it; with limit, a part of one
+	// ListFiles returns each directory before its entries; with limit, a part of one
 	// directory.
 	ListFiles(context.Context, *connect.Request[v1.ListFilesRequest]) (*connect.Response[v1.ListFilesResponse], error)
 	// ReadFile sends a regular file from an offset on.
 	ReadFile(context.Context, *connect.Request[v1.ReadFileRequest]) (*connect.ServerStreamForClient[v1.ReadFileResponse], error)
-	// FileBefore answers what a file was before the newest repair of the healer, or turn of a chat
-	// with its model, that has changed it and was not taken back, as far as is kept. The file must be
-	// one that ReadFile reads.
+	// FileBefore returns a file as it was before the newest change by a repair of the healer,
+	// or by a turn of a chat with its model, that was not taken back, if it is still kept.
+	// ReadFile must be allowed to read the file.
 	FileBefore(context.Context, *connect.Request[v1.FileBeforeRequest]) (*connect.Response[v1.FileBeforeResponse], error)
-	// WriteFile makes a file and the directories above it, or replaces what is in it. One
-	// that breaks off in its first 64 KiB changes nothing; a longer one leaves what has
-	// come. The first message has the path and no other has one.
+	// WriteFile creates a file and the directories above it, or replaces its content. A call
+	// that breaks off in its first 64 KiB changes nothing; a longer one leaves the part that
+	// has arrived. Only the first message has the path.
 	WriteFile(context.Context) *connect.ClientStreamForClient[v1.WriteFileRequest, v1.WriteFileResponse]
-	// MakeDir makes a directory and those above it. EXISTS.
+	// MakeDir creates a directory and those above it. Error: EXISTS.
 	MakeDir(context.Context, *connect.Request[v1.MakeDirRequest]) (*connect.Response[v1.MakeDirResponse], error)
 	MoveFile(context.Context, *connect.Request[v1.MoveFileRequest]) (*connect.Response[v1.MoveFileResponse], error)
-	// RemoveFile removes a file, or a directory with all that is in it. It is no error if
-	// there is none.
+	// RemoveFile removes a file, or a directory with its content. A missing path is no error.
 	RemoveFile(context.Context, *connect.Request[v1.RemoveFileRequest]) (*connect.Response[v1.RemoveFileResponse], error)
 }
 
@@ -820,24 +819,23 @@ func (c *fileServiceClient) RemoveFile(ctx context.Context, req *connect.Request
 // FileServiceHandler is an implementation of the tend.v1.FileService service.
 type FileServiceHandler interface {
 	StatFile(context.Context, *connect.Request[v1.StatFileRequest]) (*connect.Response[v1.StatFileResponse], error)
-	// ListFiles returns each directory before what is in it; with limit, a part of one
+	// ListFiles returns each directory before its entries; with limit, a part of one
 	// directory.
 	ListFiles(context.Context, *connect.Request[v1.ListFilesRequest]) (*connect.Response[v1.ListFilesResponse], error)
 	// ReadFile sends a regular file from an offset on.
 	ReadFile(context.Context, *connect.Request[v1.ReadFileRequest], *connect.ServerStream[v1.ReadFileResponse]) error
-	// FileBefore answers what a file was before the newest repair of the healer, or turn of a chat
-	// with its model, that has changed it and was not taken back, as far as is kept. The file must be
-	// one that ReadFile reads.
+	// FileBefore returns a file as it was before the newest change by a repair of the healer,
+	// or by a turn of a chat with its model, that was not taken back, if it is still kept.
+	// ReadFile must be allowed to read the file.
 	FileBefore(context.Context, *connect.Request[v1.FileBeforeRequest]) (*connect.Response[v1.FileBeforeResponse], error)
-	// WriteFile makes a file and the directories above it, or replaces what is in it. One
-	// that breaks off in its first 64 KiB changes nothing; a longer one leaves what has
-	// come. The first message has the path and no other has one.
+	// WriteFile creates a file and the directories above it, or replaces its content. A call
+	// that breaks off in its first 64 KiB changes nothing; a longer one leaves the part that
+	// has arrived. Only the first message has the path.
 	WriteFile(context.Context, *connect.ClientStream[v1.WriteFileRequest]) (*connect.Response[v1.WriteFileResponse], error)
-	// MakeDir makes a directory and those above it. EXISTS.
+	// MakeDir creates a directory and those above it. Error: EXISTS.
 	MakeDir(context.Context, *connect.Request[v1.MakeDirRequest]) (*connect.Response[v1.MakeDirResponse], error)
 	MoveFile(context.Context, *connect.Request[v1.MoveFileRequest]) (*connect.Response[v1.MoveFileResponse], error)
-	// RemoveFile removes a file, or a directory with all that is in it. It is no error if
-	// there is none.
+	// RemoveFile removes a file, or a directory with its content. A missing path is no error.
 	RemoveFile(context.Context, *connect.Request[v1.RemoveFileRequest]) (*connect.Response[v1.RemoveFileResponse], error)
 }
 

@@ -70,50 +70,50 @@ const (
 
 // ServiceServiceClient is a client for the tend.v1.ServiceService service.
 type ServiceServiceClient interface {
-	// Apply takes the text of a tend.yaml. What differs from before is changed, and
-	// nothing else: a service whose process would be another restarts if it runs, one
-	// that is not declared any more ends and is forgotten, a new one waits for Start.
-	// While services of another file run: FAILED_PRECONDITION.
+	// Apply takes the text of a tend.yaml and changes only what differs: a running service
+	// restarts if its process would differ, a service that is no longer declared ends and is
+	// forgotten, a new one waits for Start. While services of another file run:
+	// FAILED_PRECONDITION.
 	Apply(context.Context, *connect.Request[v1.ApplyServicesRequest]) (*connect.Response[v1.ApplyServicesResponse], error)
-	// Start asks for services, and for those that they depend on. It answers when that
-	// is written down, not when they run.
+	// Start requests services and those that they depend on. It answers when the request is
+	// stored, not when they run.
 	Start(context.Context, *connect.Request[v1.StartServicesRequest]) (*connect.Response[v1.StartServicesResponse], error)
-	// Stop ends services, and those that depend on them first. It answers when that is
-	// written down.
+	// Stop ends services, and before them those that depend on them. It answers when the
+	// request is stored.
 	Stop(context.Context, *connect.Request[v1.StopServicesRequest]) (*connect.Response[v1.StopServicesResponse], error)
-	// Adopt has a service that does not run be a process that is there already, and that tend
-	// did not start. Nothing is done to the process. It answers when that is written down.
-	// While the service runs: FAILED_PRECONDITION; a process that must not be adopted:
-	// PERMISSION_DENIED.
+	// Adopt makes an existing process, which tend did not start, the process of a service
+	// that does not run. The process is not changed. It answers when the request is stored.
+	// Errors: FAILED_PRECONDITION while the service runs; PERMISSION_DENIED for a process
+	// that must not be adopted.
 	Adopt(context.Context, *connect.Request[v1.AdoptServiceRequest]) (*connect.Response[v1.AdoptServiceResponse], error)
-	// Restart ends services and starts them again; those that have ended start.
+	// Restart ends services and starts them again; it also starts services that have ended.
 	Restart(context.Context, *connect.Request[v1.RestartServicesRequest]) (*connect.Response[v1.RestartServicesResponse], error)
 	List(context.Context, *connect.Request[v1.ListServicesRequest]) (*connect.Response[v1.ListServicesResponse], error)
 	// Watch sends all services, and again after changes; some changes may be sent
 	// together. A message without services may be a heartbeat: see heartbeat.
 	Watch(context.Context, *connect.Request[v1.WatchServicesRequest]) (*connect.ServerStreamForClient[v1.WatchServicesResponse], error)
-	// ListEpisodes lists what was done to repair services, the newest first.
+	// ListEpisodes lists the repairs of services, the newest first.
 	ListEpisodes(context.Context, *connect.Request[v1.ListEpisodesRequest]) (*connect.Response[v1.ListEpisodesResponse], error)
-	// GetEpisode returns one of them, with what was changed and what was said to a model.
+	// GetEpisode returns one repair, with its changes and the transcript of the model.
 	GetEpisode(context.Context, *connect.Request[v1.GetEpisodeRequest]) (*connect.Response[v1.GetEpisodeResponse], error)
-	// WatchEpisode sends one of them, and what becomes of it, until it has ended: then the
-	// stream ends, too. What a model says is sent while it says it.
+	// WatchEpisode sends one repair and its progress until it has ended; then the stream
+	// ends. The words of a model are sent while it writes them.
 	WatchEpisode(context.Context, *connect.Request[v1.WatchEpisodeRequest]) (*connect.ServerStreamForClient[v1.WatchEpisodeResponse], error)
-	// Heal begins to repair a service, whatever is known of it, and answers once that is
-	// written down. It is not safe to repeat. While it is being repaired, and for one that
-	// the healer is not for: FAILED_PRECONDITION.
+	// Heal begins a repair of a service, whatever its state, and answers when the request is
+	// stored. It is not safe to repeat. Error: FAILED_PRECONDITION while the service is being
+	// repaired, and for a service without a healer.
 	Heal(context.Context, *connect.Request[v1.HealRequest]) (*connect.Response[v1.HealResponse], error)
-	// CancelHeal ends a repair: what it has changed, and not committed, is taken back. It
-	// answers when that is written down.
+	// CancelHeal ends a repair and takes back its changes that are not committed. It answers
+	// when the request is stored.
 	CancelHeal(context.Context, *connect.Request[v1.CancelHealRequest]) (*connect.Response[v1.CancelHealResponse], error)
-	// RollBackEpisode takes back what a repair has changed for good: by one new commit of the
-	// paths that it has committed, or, where it committed nothing, by what it has kept of them. It
-	// touches nothing else, and then restarts the service. It answers once it is checked that it may,
-	// and written down: WatchEpisode of the ID that it answers with shows what becomes of
-	// it. It is safe to repeat. Where one of those paths has changed since: FAILED_PRECONDITION with
-	// CHANGED, and nothing is done. While it is being repaired: FAILED_PRECONDITION. Where
-	// there is nothing to go back to: UNSUPPORTED. The same holds for what a turn of a chat has
-	// changed, which is in no commit.
+	// RollBackEpisode takes back the changes of a finished repair: by one new commit of the
+	// paths that it committed, or, if it committed nothing, from the copies that it kept. It
+	// touches nothing else, and then restarts the service. It answers when the request is
+	// checked and stored; WatchEpisode of the returned ID shows the progress. It is safe to
+	// repeat. Errors: FAILED_PRECONDITION with CHANGED if one of those paths has changed
+	// since, and then nothing is done; FAILED_PRECONDITION while the service is being
+	// repaired; UNSUPPORTED if there is nothing to restore. The same holds for the changes of
+	// a turn of a chat, which are in no commit.
 	RollBackEpisode(context.Context, *connect.Request[v1.RollBackEpisodeRequest]) (*connect.Response[v1.RollBackEpisodeResponse], error)
 }
 
@@ -293,50 +293,50 @@ func (c *serviceServiceClient) RollBackEpisode(ctx context.Context, req *connect
 
 // ServiceServiceHandler is an implementation of the tend.v1.ServiceService service.
 type ServiceServiceHandler interface {
-	// Apply takes the text of a tend.yaml. What differs from before is changed, and
-	// nothing else: a service whose process would be another restarts if it runs, one
-	// that is not declared any more ends and is forgotten, a new one waits for Start.
-	// While services of another file run: FAILED_PRECONDITION.
+	// Apply takes the text of a tend.yaml and changes only what differs: a running service
+	// restarts if its process would differ, a service that is no longer declared ends and is
+	// forgotten, a new one waits for Start. While services of another file run:
+	// FAILED_PRECONDITION.
 	Apply(context.Context, *connect.Request[v1.ApplyServicesRequest]) (*connect.Response[v1.ApplyServicesResponse], error)
-	// Start asks for services, and for those that they depend on. It answers when that
-	// is written down, not when they run.
+	// Start requests services and those that they depend on. It answers when the request is
+	// stored, not when they run.
 	Start(context.Context, *connect.Request[v1.StartServicesRequest]) (*connect.Response[v1.StartServicesResponse], error)
-	// Stop ends services, and those that depend on them first. It answers when that is
-	// written down.
+	// Stop ends services, and before them those that depend on them. It answers when the
+	// request is stored.
 	Stop(context.Context, *connect.Request[v1.StopServicesRequest]) (*connect.Response[v1.StopServicesResponse], error)
-	// Adopt has a service that does not run be a process that is there already, and that tend
-	// did not start. Nothing is done to the process. It answers when that is written down.
-	// While the service runs: FAILED_PRECONDITION; a process that must not be adopted:
-	// PERMISSION_DENIED.
+	// Adopt makes an existing process, which tend did not start, the process of a service
+	// that does not run. The process is not changed. It answers when the request is stored.
+	// Errors: FAILED_PRECONDITION while the service runs; PERMISSION_DENIED for a process
+	// that must not be adopted.
 	Adopt(context.Context, *connect.Request[v1.AdoptServiceRequest]) (*connect.Response[v1.AdoptServiceResponse], error)
-	// Restart ends services and starts them again; those that have ended start.
+	// Restart ends services and starts them again; it also starts services that have ended.
 	Restart(context.Context, *connect.Request[v1.RestartServicesRequest]) (*connect.Response[v1.RestartServicesResponse], error)
 	List(context.Context, *connect.Request[v1.ListServicesRequest]) (*connect.Response[v1.ListServicesResponse], error)
 	// Watch sends all services, and again after changes; some changes may be sent
 	// together. A message without services may be a heartbeat: see heartbeat.
 	Watch(context.Context, *connect.Request[v1.WatchServicesRequest], *connect.ServerStream[v1.WatchServicesResponse]) error
-	// ListEpisodes lists what was done to repair services, the newest first.
+	// ListEpisodes lists the repairs of services, the newest first.
 	ListEpisodes(context.Context, *connect.Request[v1.ListEpisodesRequest]) (*connect.Response[v1.ListEpisodesResponse], error)
-	// GetEpisode returns one of them, with what was changed and what was said to a model.
+	// GetEpisode returns one repair, with its changes and the transcript of the model.
 	GetEpisode(context.Context, *connect.Request[v1.GetEpisodeRequest]) (*connect.Response[v1.GetEpisodeResponse], error)
-	// WatchEpisode sends one of them, and what becomes of it, until it has ended: then the
-	// stream ends, too. What a model says is sent while it says it.
+	// WatchEpisode sends one repair and its progress until it has ended; then the stream
+	// ends. The words of a model are sent while it writes them.
 	WatchEpisode(context.Context, *connect.Request[v1.WatchEpisodeRequest], *connect.ServerStream[v1.WatchEpisodeResponse]) error
-	// Heal begins to repair a service, whatever is known of it, and answers once that is
-	// written down. It is not safe to repeat. While it is being repaired, and for one that
-	// the healer is not for: FAILED_PRECONDITION.
+	// Heal begins a repair of a service, whatever its state, and answers when the request is
+	// stored. It is not safe to repeat. Error: FAILED_PRECONDITION while the service is being
+	// repaired, and for a service without a healer.
 	Heal(context.Context, *connect.Request[v1.HealRequest]) (*connect.Response[v1.HealResponse], error)
-	// CancelHeal ends a repair: what it has changed, and not committed, is taken back. It
-	// answers when that is written down.
+	// CancelHeal ends a repair and takes back its changes that are not committed. It answers
+	// when the request is stored.
 	CancelHeal(context.Context, *connect.Request[v1.CancelHealRequest]) (*connect.Response[v1.CancelHealResponse], error)
-	// RollBackEpisode takes back what a repair has changed for good: by one new commit of the
-	// paths that it has committed, or, where it committed nothing, by what it has kept of them. It
-	// touches nothing else, and then restarts the service. It answers once it is checked that it may,
-	// and written down: WatchEpisode of the ID that it answers with shows what becomes of
-	// it. It is safe to repeat. Where one of those paths has changed since: FAILED_PRECONDITION with
-	// CHANGED, and nothing is done. While it is being repaired: FAILED_PRECONDITION. Where
-	// there is nothing to go back to: UNSUPPORTED. The same holds for what a turn of a chat has
-	// changed, which is in no commit.
+	// RollBackEpisode takes back the changes of a finished repair: by one new commit of the
+	// paths that it committed, or, if it committed nothing, from the copies that it kept. It
+	// touches nothing else, and then restarts the service. It answers when the request is
+	// checked and stored; WatchEpisode of the returned ID shows the progress. It is safe to
+	// repeat. Errors: FAILED_PRECONDITION with CHANGED if one of those paths has changed
+	// since, and then nothing is done; FAILED_PRECONDITION while the service is being
+	// repaired; UNSUPPORTED if there is nothing to restore. The same holds for the changes of
+	// a turn of a chat, which are in no commit.
 	RollBackEpisode(context.Context, *connect.Request[v1.RollBackEpisodeRequest]) (*connect.Response[v1.RollBackEpisodeResponse], error)
 }
 

@@ -36,7 +36,7 @@ export const HelloRequestSchema: GenMessage<HelloRequest> = /*@__PURE__*/
  */
 export type HelloResponse = Message<"tend.v1.HelloResponse"> & {
   /**
-   * Another instance means that the server was restarted.
+   * A different instance means that the server was restarted.
    *
    * @generated from field: string instance = 1;
    */
@@ -48,8 +48,8 @@ export type HelloResponse = Message<"tend.v1.HelloResponse"> & {
   version: string;
 
   /**
-   * The listening sockets outlive this server, so that no connection is
-   * refused while it is replaced: whoever loses one may make it anew at once.
+   * The listening sockets outlive this server, so no connection is refused while it is
+   * replaced: a client that loses a connection may connect again at once.
    *
    * @generated from field: bool listeners_held = 3;
    */
@@ -70,8 +70,8 @@ export type HelloResponse = Message<"tend.v1.HelloResponse"> & {
   grepOptions: boolean;
 
   /**
-   * There is a SandboxService, and the header Tend-Sandbox counts. A server without
-   * it ignores the header: what was meant for a sandbox would be done to the machine.
+   * There is a SandboxService, and the header Tend-Sandbox has effect. A server without it
+   * ignores the header, so a call for a sandbox would act on the machine.
    *
    * @generated from field: bool sandboxes = 12;
    */
@@ -116,7 +116,7 @@ export type Selector = Message<"tend.v1.Selector"> & {
     case: "id";
   } | {
     /**
-     * The newest process that has this pid, tag or name.
+     * The newest process with this pid, tag or name.
      *
      * @generated from field: uint32 pid = 2;
      */
@@ -246,15 +246,15 @@ export type ListRequest = Message<"tend.v1.ListRequest"> & {
   labels: { [key: string]: string };
 
   /**
-   * At most so many in one answer; 0: as many as fit in about 4 MiB, which
-   * bounds an answer in any case (but for a single one that is larger).
+   * The most in one answer; 0: as many as fit in about 4 MiB. An answer is never larger
+   * than that, unless a single process is.
    *
    * @generated from field: uint32 limit = 4;
    */
   limit: number;
 
   /**
-   * Go on where an answer ended: its next.
+   * Continue where an answer ended: its next.
    *
    * @generated from field: string after = 5;
    */
@@ -280,7 +280,7 @@ export type ListResponse = Message<"tend.v1.ListResponse"> & {
   processes: Info[];
 
   /**
-   * What to give as after for the rest; empty when there is none.
+   * The value of after for the rest; empty if there is no rest.
    *
    * @generated from field: string next = 2;
    */
@@ -342,38 +342,38 @@ export type ReadRequest = Message<"tend.v1.ReadRequest"> & {
   from: StreamOffset[];
 
   /**
-   * End with what there is at the time of the call.
+   * End with the output that exists at the time of the call.
    *
    * @generated from field: bool no_follow = 4;
    */
   noFollow: boolean;
 
   /**
-   * Give up the order between streams, for speed.
+   * Do not keep the order between streams; this is faster.
    *
    * @generated from field: bool unordered = 5;
    */
   unordered: boolean;
 
   /**
-   * How long to go on after the exit while a descendant holds a stream open.
-   * Negative: until the end of each stream.
+   * How long to continue after the exit while a descendant holds a stream open. Negative:
+   * until the end of each stream.
    *
    * @generated from field: google.protobuf.Duration drain = 6;
    */
   drain?: Duration | undefined;
 
   /**
-   * Largest piece of output that the client takes, in bytes, 1 to 1 MiB. The
-   * server sends at most 64 KiB at a time; 0: as much as that.
+   * The largest piece of output that the client accepts, in bytes, 1 to 1 MiB. The server
+   * sends at most 64 KiB at a time; 0: 64 KiB.
    *
    * @generated from field: uint32 max_chunk = 7;
    */
   maxChunk: number;
 
   /**
-   * Output is one event only if it arrived within one millisecond. Otherwise what
-   * arrived within 100 ms of the first byte may be, and has its time. Without
+   * One event has only output that arrived within one millisecond. Without exact_times it
+   * may have output that arrived up to 100 ms after its first byte, whose time it has. No
    * effect if unordered.
    *
    * @generated from field: bool exact_times = 8;
@@ -381,8 +381,7 @@ export type ReadRequest = Message<"tend.v1.ReadRequest"> & {
   exactTimes: boolean;
 
   /**
-   * Deliver resized. Without effect if unordered; a server that does not know it
-   * delivers none.
+   * Deliver resized. No effect if unordered; an older server delivers none.
    *
    * @generated from field: bool sizes = 9;
    */
@@ -430,8 +429,8 @@ export type RunRequest = Message<"tend.v1.RunRequest"> & {
   read?: ReadRequest | undefined;
 
   /**
-   * Ids of finished processes that are removed meanwhile, at most 100: those of
-   * runs before whose output has come. Nothing is said of those that are not removed.
+   * Ids of finished processes to remove meanwhile, at most 100: those of earlier runs whose
+   * output has arrived. A process that cannot be removed is not reported.
    *
    * @generated from field: repeated string forget = 3;
    */
@@ -493,7 +492,7 @@ export const EventsResponseSchema: GenMessage<EventsResponse> = /*@__PURE__*/
   messageDesc(file_tend_v1_process, 15);
 
 /**
- * Event is one fact about one process, or a word of the server itself.
+ * Event is one fact about one process, or a message of the server itself.
  *
  * @generated from message tend.v1.Event
  */
@@ -575,7 +574,7 @@ export type Event = Message<"tend.v1.Event"> & {
     case: "goingAway";
   } | {
     /**
-     * Only if sizes was asked for.
+     * Only if sizes was requested.
      *
      * @generated from field: tend.v1.Event.Resized resized = 13;
      */
@@ -675,10 +674,11 @@ export const Event_StreamEndSchema: GenMessage<Event_StreamEnd> = /*@__PURE__*/
   messageDesc(file_tend_v1_process, 16, 3);
 
 /**
- * Resized: from offset on the terminal has another size, or the one that it was started
- * with. Read sends first, without a time, the size that holds where it begins, if
- * that is not the beginning. Changes between which nothing was written may be left out, but for
- * the last. A process that an older tend started has those of this one alone.
+ * Resized: from offset on the terminal has this size. The first one is the size at the
+ * start. If Read begins later, it first sends the size that is valid there, without a
+ * time. Of several changes between which nothing was written, only the last one is
+ * certain to be sent. For a process that an older tend started, earlier changes are
+ * unknown.
  *
  * @generated from message tend.v1.Event.Resized
  */
@@ -716,7 +716,7 @@ export type Event_Hello = Message<"tend.v1.Event.Hello"> & {
   instance: string;
 
   /**
-   * Where the reader really starts, with -1 resolved.
+   * The offsets at which the reader starts, with -1 resolved.
    *
    * @generated from field: repeated tend.v1.StreamOffset from = 2;
    */
@@ -747,9 +747,8 @@ export type WriteRequest = Message<"tend.v1.WriteRequest"> & {
   data: Uint8Array;
 
   /**
-   * Position of the first byte in all input, for a process with one writer.
-   * Bytes that were taken already are acknowledged and not applied again.
-   * Absent, and no writer: append.
+   * Position of the first byte in all input, for a process with one writer. Bytes that were
+   * already accepted are acknowledged and not applied again. Absent, and no writer: append.
    *
    * @generated from field: optional int64 offset = 3;
    */
@@ -763,41 +762,40 @@ export type WriteRequest = Message<"tend.v1.WriteRequest"> & {
   eof: boolean;
 
   /**
-   * Names the one who writes, with a random name of up to 32 bytes: any number
-   * may write to one process, and each may repeat its writes. The bytes of one
-   * request of up to 1 MiB stay together. A process remembers the last 64
-   * writers.
+   * Identifies the writer, by a random name of up to 32 bytes: any number of writers may
+   * write to one process, and each may repeat its writes. The bytes of one request of up to
+   * 1 MiB stay together. A process remembers the last 64 writers.
    *
    * @generated from field: string writer = 5;
    */
   writer: string;
 
   /**
-   * Position of the first byte in all that this writer has sent. Bytes that
-   * were taken already are acknowledged and not applied again.
+   * Position of the first byte in all input of this writer. Bytes that were already
+   * accepted are acknowledged and not applied again.
    *
    * @generated from field: optional int64 writer_offset = 6;
    */
   writerOffset?: bigint | undefined;
 
   /**
-   * The write goes on with the writer's next request; others wait for it.
+   * The write continues with the writer's next request; other writers wait for it.
    *
    * @generated from field: bool more = 7;
    */
   more: boolean;
 
   /**
-   * The request may have been sent before. A writer that may have been
-   * forgotten is then WRITER_FORGOTTEN at offset 0, too.
+   * The request may have been sent before. If the writer may have been forgotten, the error
+   * is WRITER_FORGOTTEN, also at offset 0.
    *
    * @generated from field: bool again = 8;
    */
   again: boolean;
 
   /**
-   * INPUT_FULL, and nothing taken, instead of waiting for a process that does
-   * not read.
+   * Do not wait for a process that does not read: the error is INPUT_FULL, and nothing was
+   * accepted.
    *
    * @generated from field: bool no_wait = 9;
    */
@@ -816,14 +814,14 @@ export const WriteRequestSchema: GenMessage<WriteRequest> = /*@__PURE__*/
  */
 export type WriteResponse = Message<"tend.v1.WriteResponse"> & {
   /**
-   * All input before this offset was taken.
+   * All input before this offset was accepted.
    *
    * @generated from field: int64 offset = 1;
    */
   offset: bigint;
 
   /**
-   * Bytes taken of the writer in all. Absent if the request named none.
+   * Bytes accepted of the writer in all. Absent if the request named no writer.
    *
    * @generated from field: optional int64 written = 2;
    */
@@ -852,8 +850,7 @@ export type ResizeRequest = Message<"tend.v1.ResizeRequest"> & {
   size?: Size | undefined;
 
   /**
-   * Only a terminal of this size gets the new one; any other stays as it is.
-   * Absent: whatever its size.
+   * Resize only a terminal that has this size now. Absent: any size.
    *
    * @generated from field: tend.v1.Size only = 3;
    */
@@ -872,7 +869,7 @@ export const ResizeRequestSchema: GenMessage<ResizeRequest> = /*@__PURE__*/
  */
 export type ResizeResponse = Message<"tend.v1.ResizeResponse"> & {
   /**
-   * The size before. Absent or zero: not known.
+   * The size before. Absent or zero: unknown.
    *
    * @generated from field: tend.v1.Size before = 1;
    */
@@ -960,14 +957,14 @@ export type KillResponse = Message<"tend.v1.KillResponse"> & {
   survivors: number[];
 
   /**
-   * Processes that run on and of which nothing tells whether they were in the tree.
+   * Processes that still run and may or may not belong to the tree.
    *
    * @generated from field: repeated uint32 strays = 3;
    */
   strays: number[];
 
   /**
-   * Names of survivors and strays by pid, where they are known.
+   * Known names of survivors and strays, by pid.
    *
    * @generated from field: map<uint32, string> names = 4;
    */
@@ -982,7 +979,7 @@ export const KillResponseSchema: GenMessage<KillResponse> = /*@__PURE__*/
   messageDesc(file_tend_v1_process, 24);
 
 /**
- * WaitRequest names a condition; without one, the exit is waited for.
+ * WaitRequest has a condition; without one, Wait waits for the exit.
  *
  * @generated from message tend.v1.WaitRequest
  */
@@ -1070,8 +1067,8 @@ export const WaitRequest_MatchSchema: GenMessage<WaitRequest_Match> = /*@__PURE_
  */
 export type PortsRequest = Message<"tend.v1.PortsRequest"> & {
   /**
-   * Not set: all that live in the sandbox that the call is for; of the machine, where
-   * there may be thousands, one has to be named.
+   * Not set: all running processes of the sandbox of the call. It is required for the
+   * machine, which may have thousands.
    *
    * @generated from field: tend.v1.Selector process = 1;
    */
@@ -1121,7 +1118,7 @@ export type ListeningPort = Message<"tend.v1.ListeningPort"> & {
   port: number;
 
   /**
-   * HOST:PORT, as the place has them; at most 16.
+   * HOST:PORT, as seen inside the sandbox or on the machine; at most 16.
    *
    * @generated from field: repeated string addresses = 2;
    */
@@ -1377,8 +1374,8 @@ export type ErrorDetail = Message<"tend.v1.ErrorDetail"> & {
   reason: string;
 
   /**
-   * START: the step, what it concerned, and the system's error.
-   * RUNNING: what is left of a process that has exited; empty: it runs itself.
+   * START: the step, what it concerned, and the system's error. RUNNING: the remains of a
+   * process that has exited; empty: the process itself runs.
    *
    * @generated from field: tend.v1.StartReason start_reason = 4;
    */
@@ -1407,22 +1404,22 @@ export type ErrorDetail = Message<"tend.v1.ErrorDetail"> & {
   gap?: Gap | undefined;
 
   /**
-   * START: what kind of error made it fail, if it is one of these.
-   * STDIN_CLOSED, LIMIT: the kind that says it more exactly, if there is one.
+   * START: the kind of the error that made it fail, if there is one. STDIN_CLOSED, LIMIT: a
+   * more precise kind, if there is one.
    *
    * @generated from field: tend.v1.ErrorKind cause = 9;
    */
   cause: ErrorKind;
 
   /**
-   * AMBIGUOUS: the processes that what may mean.
+   * AMBIGUOUS: the processes that match what.
    *
    * @generated from field: repeated string ids = 10;
    */
   ids: string[];
 
   /**
-   * CHANGED: the first ones of them.
+   * CHANGED: the first of the changed files.
    *
    * @generated from field: repeated string paths = 11;
    */
@@ -1683,14 +1680,14 @@ export const StartReasonSchema: GenEnum<StartReason> = /*@__PURE__*/
   enumDesc(file_tend_v1_process, 2);
 
 /**
- * ProcessService starts processes and finds, reads, feeds and ends them.
- * Errors carry an ErrorDetail. Processes outlive the calls that made them.
+ * ProcessService starts processes and finds, reads, feeds and ends them. Errors carry an
+ * ErrorDetail. Processes outlive the calls that started them.
  *
  * @generated from service tend.v1.ProcessService
  */
 export const ProcessService: GenService<{
   /**
-   * Hello tells who answers. It needs no process and has no effect.
+   * Hello identifies the server. It needs no process and has no effect.
    *
    * @generated from rpc tend.v1.ProcessService.Hello
    */
@@ -1700,9 +1697,8 @@ export const ProcessService: GenService<{
     output: typeof HelloResponseSchema;
   },
   /**
-   * Start starts a process and answers when the kernel runs the program. With
-   * an id of the caller's own it is safe to repeat: the same id with an equal
-   * spec starts once.
+   * Start starts a process and answers when the kernel runs the program. If the caller
+   * chooses the id, it is safe to repeat: the same id with an equal spec starts once.
    *
    * @generated from rpc tend.v1.ProcessService.Start
    */
@@ -1728,10 +1724,10 @@ export const ProcessService: GenService<{
     output: typeof ListResponseSchema;
   },
   /**
-   * Read delivers the output and the facts of one process from any offset.
-   * The first message is a hello; a heartbeat comes when nothing else was
-   * sent for 15 seconds; going_away is the last message of a server that
-   * stops: call again at once, from the offsets reached.
+   * Read delivers the output and the facts of one process from any offset. The first
+   * message is a hello; the server sends a heartbeat if it has sent nothing else for 15
+   * seconds; going_away is the last message of a server that stops: call again at once,
+   * from the offsets that were reached.
    *
    * @generated from rpc tend.v1.ProcessService.Read
    */
@@ -1741,9 +1737,9 @@ export const ProcessService: GenService<{
     output: typeof ReadResponseSchema;
   },
   /**
-   * Run is Start and Read in one call. It is safe to repeat with an id of the
-   * caller's own until its first message, a hello, has come; from then on what is
-   * lost is asked for by Read. A server that has it says so in its Hello.
+   * Run is Start and Read in one call. If the caller chooses the id, it is safe to repeat
+   * until its first message, a hello, has arrived; after that, use Read for output that was
+   * lost. Hello.runs says that a server has it.
    *
    * @generated from rpc tend.v1.ProcessService.Run
    */
@@ -1763,8 +1759,8 @@ export const ProcessService: GenService<{
     output: typeof WriteResponseSchema;
   },
   /**
-   * WriteStream is many writes in order, each answered in order when it was
-   * taken. It needs HTTP/2.
+   * WriteStream is many writes in order, each answered in order when it was accepted. It
+   * needs HTTP/2.
    *
    * @generated from rpc tend.v1.ProcessService.WriteStream
    */
@@ -1792,8 +1788,7 @@ export const ProcessService: GenService<{
     output: typeof SignalResponseSchema;
   },
   /**
-   * Kill ends the whole tree and answers when it is gone, or with those that
-   * are left.
+   * Kill ends the whole tree and answers when it is gone, or with the survivors.
    *
    * @generated from rpc tend.v1.ProcessService.Kill
    */
@@ -1803,8 +1798,8 @@ export const ProcessService: GenService<{
     output: typeof KillResponseSchema;
   },
   /**
-   * Wait ends with one result when the condition holds or the process has
-   * exited; heartbeats come before it.
+   * Wait ends with one result when the condition holds or the process has exited; the
+   * server sends heartbeats before it.
    *
    * @generated from rpc tend.v1.ProcessService.Wait
    */
@@ -1835,8 +1830,8 @@ export const ProcessService: GenService<{
     output: typeof TrimResponseSchema;
   },
   /**
-   * Pin keeps a process from being removed for its TTL or the server's budget
-   * once it has finished, or gives it up to them again. It is safe to repeat.
+   * Pin protects a finished process from removal by its TTL or the server's budget, or ends
+   * this protection. It is safe to repeat.
    *
    * @generated from rpc tend.v1.ProcessService.Pin
    */

@@ -17,21 +17,21 @@ export const file_tend_v1_sandbox: GenFile = /*@__PURE__*/
   fileDesc("ChV0ZW5kL3YxL3NhbmRib3gucHJvdG8SB3RlbmQudjEiyAQKC1NhbmRib3hTcGVjEgwKBG5hbWUYASABKAkSEAoIc25hcHNob3QYAiABKAkSEAoIdGVtcGxhdGUYAyABKAkSLAoJaXNvbGF0aW9uGAQgASgOMhkudGVuZC52MS5TYW5kYm94SXNvbGF0aW9uEiAKA3J1bhgFIAEoCzITLnRlbmQudjEuU2FuZGJveFJ1bhISCgpkaXNwb3NhYmxlGAYgASgIEisKCGlkbGVfdHRsGAcgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEjQKEWRlbGV0ZV9hZnRlcl9zdG9wGAggASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEioKB3RpbWVvdXQYCSABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SKgoKYXRfdGltZW91dBgKIAEoDjIWLnRlbmQudjEuU2FuZGJveEFjdGlvbhIMCgR3YWtlGAsgASgIEiIKBHNpemUYDCABKAsyFC50ZW5kLnYxLlNhbmRib3hTaXplEigKB25ldHdvcmsYDSABKAsyFy50ZW5kLnYxLlNhbmRib3hOZXR3b3JrEiUKBnNoYXJlcxgOIAMoCzIVLnRlbmQudjEuU2FuZGJveFNoYXJlEjQKCG1ldGFkYXRhGA8gAygLMiIudGVuZC52MS5TYW5kYm94U3BlYy5NZXRhZGF0YUVudHJ5Gi8KDU1ldGFkYXRhRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASJ+CgpTYW5kYm94UnVuEgwKBHVzZXIYASABKAkSCwoDZGlyGAIgASgJEikKA2VudhgDIAMoCzIcLnRlbmQudjEuU2FuZGJveFJ1bi5FbnZFbnRyeRoqCghFbnZFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBIkgKC1NhbmRib3hTaXplEgwKBGNwdXMYASABKAESDgoGbWVtb3J5GAIgASgDEgwKBGRpc2sYAyABKAMSDQoFdGFza3MYBCABKAMiaAoOU2FuZGJveE5ldHdvcmsSKQoEbW9kZRgBIAEoDjIbLnRlbmQudjEuU2FuZGJveE5ldHdvcmtNb2RlEg0KBWFsbG93GAIgAygJEgwKBGRlbnkYAyADKAkSDgoGcHVibGljGAQgASgIIkEKDFNhbmRib3hTaGFyZRIOCgZzb3VyY2UYASABKAkSDgoGdGFyZ2V0GAIgASgJEhEKCXJlYWRfb25seRgDIAEoCCLEBgoHU2FuZGJveBIKCgJpZBgBIAEoCRIMCgRuYW1lGAIgASgJEiQKBXN0YXRlGAMgASgOMhUudGVuZC52MS5TYW5kYm94U3RhdGUSDgoGcmVhc29uGAQgASgJEiAKA3J1bhgFIAEoCzITLnRlbmQudjEuU2FuZGJveFJ1bhILCgNkaXIYBiABKAkSEgoKZGlzcG9zYWJsZRgHIAEoCBIQCghzbmFwc2hvdBgIIAEoCRIQCgh0ZW1wbGF0ZRgJIAEoCRIsCglpc29sYXRpb24YCiABKA4yGS50ZW5kLnYxLlNhbmRib3hJc29sYXRpb24SKwoIaWRsZV90dGwYCyABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SNAoRZGVsZXRlX2FmdGVyX3N0b3AYDCABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SLAoIZGVhZGxpbmUYDSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEioKCmF0X3RpbWVvdXQYDiABKA4yFi50ZW5kLnYxLlNhbmRib3hBY3Rpb24SDAoEd2FrZRgPIAEoCBIiCgRzaXplGBAgASgLMhQudGVuZC52MS5TYW5kYm94U2l6ZRIoCgduZXR3b3JrGBEgASgLMhcudGVuZC52MS5TYW5kYm94TmV0d29yaxIlCgZzaGFyZXMYEiADKAsyFS50ZW5kLnYxLlNhbmRib3hTaGFyZRIwCghtZXRhZGF0YRgTIAMoCzIeLnRlbmQudjEuU2FuZGJveC5NZXRhZGF0YUVudHJ5EisKB2NyZWF0ZWQYFCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEisKB3VwZGF0ZWQYFSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEisKB3N0b3BwZWQYFiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEioKBnBhdXNlZBgXIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAaLwoNTWV0YWRhdGFFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBIjoKFENyZWF0ZVNhbmRib3hSZXF1ZXN0EiIKBHNwZWMYASABKAsyFC50ZW5kLnYxLlNhbmRib3hTcGVjIjoKFUNyZWF0ZVNhbmRib3hSZXNwb25zZRIhCgdzYW5kYm94GAEgASgLMhAudGVuZC52MS5TYW5kYm94IiQKEUdldFNhbmRib3hSZXF1ZXN0Eg8KB3NhbmRib3gYASABKAkiNwoSR2V0U2FuZGJveFJlc3BvbnNlEiEKB3NhbmRib3gYASABKAsyEC50ZW5kLnYxLlNhbmRib3giywEKFExpc3RTYW5kYm94ZXNSZXF1ZXN0EiUKBnN0YXRlcxgBIAMoDjIVLnRlbmQudjEuU2FuZGJveFN0YXRlEj0KCG1ldGFkYXRhGAIgAygLMisudGVuZC52MS5MaXN0U2FuZGJveGVzUmVxdWVzdC5NZXRhZGF0YUVudHJ5Eg0KBWxpbWl0GAMgASgNEg0KBWFmdGVyGAQgASgJGi8KDU1ldGFkYXRhRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASJKChVMaXN0U2FuZGJveGVzUmVzcG9uc2USIwoJc2FuZGJveGVzGAEgAygLMhAudGVuZC52MS5TYW5kYm94EgwKBG5leHQYAiABKAki+QMKFFVwZGF0ZVNhbmRib3hSZXF1ZXN0Eg8KB3NhbmRib3gYASABKAkSEQoEbmFtZRgCIAEoCUgAiAEBEisKCGlkbGVfdHRsGAMgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEjQKEWRlbGV0ZV9hZnRlcl9zdG9wGAQgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEioKB3RpbWVvdXQYBSABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SKQoGZXh0ZW5kGAYgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEi8KCmF0X3RpbWVvdXQYByABKA4yFi50ZW5kLnYxLlNhbmRib3hBY3Rpb25IAYgBARIoCgduZXR3b3JrGAggASgLMhcudGVuZC52MS5TYW5kYm94TmV0d29yaxIgCgNydW4YCSABKAsyEy50ZW5kLnYxLlNhbmRib3hSdW4SPQoIbWV0YWRhdGEYCiADKAsyKy50ZW5kLnYxLlVwZGF0ZVNhbmRib3hSZXF1ZXN0Lk1ldGFkYXRhRW50cnkaLwoNTWV0YWRhdGFFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBQgcKBV9uYW1lQg0KC19hdF90aW1lb3V0IjoKFVVwZGF0ZVNhbmRib3hSZXNwb25zZRIhCgdzYW5kYm94GAEgASgLMhAudGVuZC52MS5TYW5kYm94IiYKE1N0YXJ0U2FuZGJveFJlcXVlc3QSDwoHc2FuZGJveBgBIAEoCSIWChRTdGFydFNhbmRib3hSZXNwb25zZSIlChJTdG9wU2FuZGJveFJlcXVlc3QSDwoHc2FuZGJveBgBIAEoCSIVChNTdG9wU2FuZGJveFJlc3BvbnNlIjoKE1BhdXNlU2FuZGJveFJlcXVlc3QSDwoHc2FuZGJveBgBIAEoCRISCgpmaWxlc19vbmx5GAIgASgIIhYKFFBhdXNlU2FuZGJveFJlc3BvbnNlIicKFFJlc3VtZVNhbmRib3hSZXF1ZXN0Eg8KB3NhbmRib3gYASABKAkiFwoVUmVzdW1lU2FuZGJveFJlc3BvbnNlIigKFURlc3Ryb3lTYW5kYm94UmVxdWVzdBIPCgdzYW5kYm94GAEgASgJIhgKFkRlc3Ryb3lTYW5kYm94UmVzcG9uc2UirgEKD1NhbmRib3hTbmFwc2hvdBIKCgJpZBgBIAEoCRIMCgRuYW1lGAIgASgJEiQKBXN0YXRlGAMgASgOMhUudGVuZC52MS5TYW5kYm94U3RhdGUSDgoGcmVhc29uGAQgASgJEg8KB3NhbmRib3gYBSABKAkSDQoFYnl0ZXMYBiABKAMSKwoHY3JlYXRlZBgHIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiNwoWU25hcHNob3RTYW5kYm94UmVxdWVzdBIPCgdzYW5kYm94GAEgASgJEgwKBG5hbWUYAiABKAkiRQoXU25hcHNob3RTYW5kYm94UmVzcG9uc2USKgoIc25hcHNob3QYASABKAsyGC50ZW5kLnYxLlNhbmRib3hTbmFwc2hvdCIWChRMaXN0U25hcHNob3RzUmVxdWVzdCJEChVMaXN0U25hcHNob3RzUmVzcG9uc2USKwoJc25hcHNob3RzGAEgAygLMhgudGVuZC52MS5TYW5kYm94U25hcHNob3QiKQoVRGVsZXRlU25hcHNob3RSZXF1ZXN0EhAKCHNuYXBzaG90GAEgASgJIhgKFkRlbGV0ZVNuYXBzaG90UmVzcG9uc2UiYAoSRm9ya1NhbmRib3hSZXF1ZXN0Eg8KB3NhbmRib3gYASABKAkSDQoFY291bnQYAiABKA0SKgoHdGltZW91dBgDIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbiKBAQoTRm9ya1NhbmRib3hSZXNwb25zZRIwCgVmb3JrcxgBIAMoCzIhLnRlbmQudjEuRm9ya1NhbmRib3hSZXNwb25zZS5Gb3JrGjgKBEZvcmsSIQoHc2FuZGJveBgBIAEoCzIQLnRlbmQudjEuU2FuZGJveBINCgVlcnJvchgCIAEoCSJ6ChVTYW5kYm94TWV0cmljc1JlcXVlc3QSDwoHc2FuZGJveBgBIAEoCRIoCgRmcm9tGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBImCgJ0bxgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiQQoWU2FuZGJveE1ldHJpY3NSZXNwb25zZRInCgdtZXRyaWNzGAEgAygLMhYudGVuZC52MS5TYW5kYm94TWV0cmljIt0BCg1TYW5kYm94TWV0cmljEigKBHRpbWUYASABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEgwKBGNwdXMYAiABKAESEwoLY3B1X3BlcmNlbnQYAyABKAESEAoIbWVtX3VzZWQYBCABKAMSEQoJbWVtX2NhY2hlGAUgASgDEhEKCW1lbV90b3RhbBgGIAEoAxIRCglkaXNrX3VzZWQYByABKAMSEgoKZGlza190b3RhbBgIIAEoAxINCgV0YXNrcxgJIAEoAxIRCglvb21fa2lsbHMYCiABKAMiJwoUU2FuZGJveEFjY2Vzc1JlcXVlc3QSDwoHc2FuZGJveBgBIAEoCSJeChVTYW5kYm94QWNjZXNzUmVzcG9uc2USDQoFdG9rZW4YASABKAkSFQoNdHJhZmZpY190b2tlbhgCIAEoCRIPCgdkb21haW5zGAMgAygJEg4KBnRpY2tldBgEIAEoCSLcAgoIVGVtcGxhdGUSCgoCaWQYASABKAkSDAoEbmFtZRgCIAEoCRIPCgdhbGlhc2VzGAMgAygJEgwKBHRhZ3MYBCADKAkSDQoFYnVpbGQYBSABKAkSIgoEc2l6ZRgGIAEoCzIULnRlbmQudjEuU2FuZGJveFNpemUSIAoDcnVuGAcgASgLMhMudGVuZC52MS5TYW5kYm94UnVuEg0KBXN0YXJ0GAggASgJEg0KBXJlYWR5GAkgASgJEg0KBWJ5dGVzGAogASgDEisKB2NyZWF0ZWQYCyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEisKB3VwZGF0ZWQYDCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi0KCWxhc3RfdXNlZBgNIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDAoEdXNlZBgOIAEoAyIWChRMaXN0VGVtcGxhdGVzUmVxdWVzdCI9ChVMaXN0VGVtcGxhdGVzUmVzcG9uc2USJAoJdGVtcGxhdGVzGAEgAygLMhEudGVuZC52MS5UZW1wbGF0ZSIpChVEZWxldGVUZW1wbGF0ZVJlcXVlc3QSEAoIdGVtcGxhdGUYASABKAkiGAoWRGVsZXRlVGVtcGxhdGVSZXNwb25zZSLBAQoMVGVtcGxhdGVTcGVjEgwKBG5hbWUYASABKAkSDAoEdGFncxgCIAMoCRIMCgRmcm9tGAMgASgJEhAKCGZyb21fZGlyGAQgASgJEiQKBXN0ZXBzGAUgAygLMhUudGVuZC52MS5UZW1wbGF0ZVN0ZXASDQoFc3RhcnQYBiABKAkSDQoFcmVhZHkYByABKAkSIgoEc2l6ZRgIIAEoCzIULnRlbmQudjEuU2FuZGJveFNpemUSDQoFZm9yY2UYCSABKAgiKgoMVGVtcGxhdGVTdGVwEgwKBGtpbmQYASABKAkSDAoEYXJncxgCIAMoCSJXChRCdWlsZFRlbXBsYXRlUmVxdWVzdBIjCgRzcGVjGAEgASgLMhUudGVuZC52MS5UZW1wbGF0ZVNwZWMSDAoEZGF0YRgCIAEoDBIMCgRzdGVwGAMgASgNIiYKFUJ1aWxkVGVtcGxhdGVSZXNwb25zZRINCgVidWlsZBgBIAEoCSIxChJGb2xsb3dCdWlsZFJlcXVlc3QSDQoFYnVpbGQYASABKAkSDAoEZnJvbRgCIAEoDSJrChNGb2xsb3dCdWlsZFJlc3BvbnNlEh8KBGxvZ3MYASADKAsyES50ZW5kLnYxLkJ1aWxkTG9nEgwKBG5leHQYAiABKA0SJQoFYnVpbGQYAyABKAsyFi50ZW5kLnYxLlRlbXBsYXRlQnVpbGQiYgoIQnVpbGRMb2cSKAoEdGltZRgBIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDQoFbGV2ZWwYAiABKAkSDwoHbWVzc2FnZRgDIAEoCRIMCgRzdGVwGAQgASgJIoABCg1UZW1wbGF0ZUJ1aWxkEgoKAmlkGAEgASgJEhMKC3RlbXBsYXRlX2lkGAIgASgJEgwKBG5hbWUYAyABKAkSDAoEdGFncxgEIAMoCRINCgVyZWFkeRgFIAEoCBIOCgZyZWFzb24YBiABKAkSEwoLZmFpbGVkX3N0ZXAYByABKAkiwAEKCUZpbGVFbnRyeRIMCgRuYW1lGAEgASgJEgwKBHBhdGgYAiABKAkSHwoEdHlwZRgDIAEoDjIRLnRlbmQudjEuRmlsZVR5cGUSDAoEc2l6ZRgEIAEoAxIMCgRtb2RlGAUgASgNEg0KBW93bmVyGAYgASgJEg0KBWdyb3VwGAcgASgJEiwKCG1vZGlmaWVkGAggASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIOCgZ0YXJnZXQYCSABKAkiLQoPU3RhdEZpbGVSZXF1ZXN0EgwKBHBhdGgYASABKAkSDAoEdXNlchgCIAEoCSI1ChBTdGF0RmlsZVJlc3BvbnNlEiEKBWVudHJ5GAEgASgLMhIudGVuZC52MS5GaWxlRW50cnkiLwoRRmlsZUJlZm9yZVJlcXVlc3QSDAoEcGF0aBgBIAEoCRIMCgR1c2VyGAIgASgJIpABChJGaWxlQmVmb3JlUmVzcG9uc2USEgoKY2hhbmdlZF9ieRgBIAEoCRIPCgdzZXJ2aWNlGAIgASgJEiYKAmF0GAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIPCgdleGlzdGVkGAQgASgIEg8KB2NvbnRlbnQYBSABKAwSCwoDd2h5GAYgASgJImkKEExpc3RGaWxlc1JlcXVlc3QSDAoEcGF0aBgBIAEoCRIMCgR1c2VyGAIgASgJEg0KBWRlcHRoGAMgASgNEg0KBWxpbWl0GAQgASgNEgwKBGZyb20YBSABKA0SDQoFbWF0Y2gYBiABKAkiRwoRTGlzdEZpbGVzUmVzcG9uc2USIwoHZW50cmllcxgBIAMoCzISLnRlbmQudjEuRmlsZUVudHJ5Eg0KBXRvdGFsGAIgASgNIj0KD1JlYWRGaWxlUmVxdWVzdBIMCgRwYXRoGAEgASgJEgwKBHVzZXIYAiABKAkSDgoGb2Zmc2V0GAMgASgDIi4KEFJlYWRGaWxlUmVzcG9uc2USDAoEZGF0YRgBIAEoDBIMCgRzaXplGAIgASgDIjwKEFdyaXRlRmlsZVJlcXVlc3QSDAoEcGF0aBgBIAEoCRIMCgR1c2VyGAIgASgJEgwKBGRhdGEYAyABKAwiNgoRV3JpdGVGaWxlUmVzcG9uc2USIQoFZW50cnkYASABKAsyEi50ZW5kLnYxLkZpbGVFbnRyeSIsCg5NYWtlRGlyUmVxdWVzdBIMCgRwYXRoGAEgASgJEgwKBHVzZXIYAiABKAkiNAoPTWFrZURpclJlc3BvbnNlEiEKBWVudHJ5GAEgASgLMhIudGVuZC52MS5GaWxlRW50cnkiRAoPTW92ZUZpbGVSZXF1ZXN0Eg4KBnNvdXJjZRgBIAEoCRITCgtkZXN0aW5hdGlvbhgCIAEoCRIMCgR1c2VyGAMgASgJIjUKEE1vdmVGaWxlUmVzcG9uc2USIQoFZW50cnkYASABKAsyEi50ZW5kLnYxLkZpbGVFbnRyeSIvChFSZW1vdmVGaWxlUmVxdWVzdBIMCgRwYXRoGAEgASgJEgwKBHVzZXIYAiABKAkiFAoSUmVtb3ZlRmlsZVJlc3BvbnNlKmkKEFNhbmRib3hJc29sYXRpb24SHQoZU0FOREJPWF9JU09MQVRJT05fREVGQVVMVBAAEhoKFlNBTkRCT1hfSVNPTEFUSU9OX05PTkUQARIaChZTQU5EQk9YX0lTT0xBVElPTl9GVUxMEAIqRQoNU2FuZGJveEFjdGlvbhIaChZTQU5EQk9YX0FDVElPTl9ERVNUUk9ZEAASGAoUU0FOREJPWF9BQ1RJT05fUEFVU0UQASqSAQoMU2FuZGJveFN0YXRlEhoKFlNBTkRCT1hfU1RBVEVfU1RBUlRJTkcQABIXChNTQU5EQk9YX1NUQVRFX1JFQURZEAESGQoVU0FOREJPWF9TVEFURV9TVE9QUEVEEAISGAoUU0FOREJPWF9TVEFURV9GQUlMRUQQAxIYChRTQU5EQk9YX1NUQVRFX1BBVVNFRBAEKpIBChJTYW5kYm94TmV0d29ya01vZGUSIAocU0FOREJPWF9ORVRXT1JLX01PREVfREVGQVVMVBAAEh0KGVNBTkRCT1hfTkVUV09SS19NT0RFX05PTkUQARIdChlTQU5EQk9YX05FVFdPUktfTU9ERV9IT1NUEAISHAoYU0FOREJPWF9ORVRXT1JLX01PREVfT1dOEAMqRgoIRmlsZVR5cGUSEwoPRklMRV9UWVBFX09USEVSEAASEgoORklMRV9UWVBFX0ZJTEUQARIRCg1GSUxFX1RZUEVfRElSEAIykAsKDlNhbmRib3hTZXJ2aWNlEkcKBkNyZWF0ZRIdLnRlbmQudjEuQ3JlYXRlU2FuZGJveFJlcXVlc3QaHi50ZW5kLnYxLkNyZWF0ZVNhbmRib3hSZXNwb25zZRI+CgNHZXQSGi50ZW5kLnYxLkdldFNhbmRib3hSZXF1ZXN0GhsudGVuZC52MS5HZXRTYW5kYm94UmVzcG9uc2USRQoETGlzdBIdLnRlbmQudjEuTGlzdFNhbmRib3hlc1JlcXVlc3QaHi50ZW5kLnYxLkxpc3RTYW5kYm94ZXNSZXNwb25zZRJHCgZVcGRhdGUSHS50ZW5kLnYxLlVwZGF0ZVNhbmRib3hSZXF1ZXN0Gh4udGVuZC52MS5VcGRhdGVTYW5kYm94UmVzcG9uc2USRAoFU3RhcnQSHC50ZW5kLnYxLlN0YXJ0U2FuZGJveFJlcXVlc3QaHS50ZW5kLnYxLlN0YXJ0U2FuZGJveFJlc3BvbnNlEkEKBFN0b3ASGy50ZW5kLnYxLlN0b3BTYW5kYm94UmVxdWVzdBocLnRlbmQudjEuU3RvcFNhbmRib3hSZXNwb25zZRJECgVQYXVzZRIcLnRlbmQudjEuUGF1c2VTYW5kYm94UmVxdWVzdBodLnRlbmQudjEuUGF1c2VTYW5kYm94UmVzcG9uc2USRwoGUmVzdW1lEh0udGVuZC52MS5SZXN1bWVTYW5kYm94UmVxdWVzdBoeLnRlbmQudjEuUmVzdW1lU2FuZGJveFJlc3BvbnNlEkoKB0Rlc3Ryb3kSHi50ZW5kLnYxLkRlc3Ryb3lTYW5kYm94UmVxdWVzdBofLnRlbmQudjEuRGVzdHJveVNhbmRib3hSZXNwb25zZRJNCghTbmFwc2hvdBIfLnRlbmQudjEuU25hcHNob3RTYW5kYm94UmVxdWVzdBogLnRlbmQudjEuU25hcHNob3RTYW5kYm94UmVzcG9uc2USSgoJU25hcHNob3RzEh0udGVuZC52MS5MaXN0U25hcHNob3RzUmVxdWVzdBoeLnRlbmQudjEuTGlzdFNuYXBzaG90c1Jlc3BvbnNlElEKDkRlbGV0ZVNuYXBzaG90Eh4udGVuZC52MS5EZWxldGVTbmFwc2hvdFJlcXVlc3QaHy50ZW5kLnYxLkRlbGV0ZVNuYXBzaG90UmVzcG9uc2USQQoERm9yaxIbLnRlbmQudjEuRm9ya1NhbmRib3hSZXF1ZXN0GhwudGVuZC52MS5Gb3JrU2FuZGJveFJlc3BvbnNlEkoKB01ldHJpY3MSHi50ZW5kLnYxLlNhbmRib3hNZXRyaWNzUmVxdWVzdBofLnRlbmQudjEuU2FuZGJveE1ldHJpY3NSZXNwb25zZRJHCgZBY2Nlc3MSHS50ZW5kLnYxLlNhbmRib3hBY2Nlc3NSZXF1ZXN0Gh4udGVuZC52MS5TYW5kYm94QWNjZXNzUmVzcG9uc2USSgoJVGVtcGxhdGVzEh0udGVuZC52MS5MaXN0VGVtcGxhdGVzUmVxdWVzdBoeLnRlbmQudjEuTGlzdFRlbXBsYXRlc1Jlc3BvbnNlElEKDkRlbGV0ZVRlbXBsYXRlEh4udGVuZC52MS5EZWxldGVUZW1wbGF0ZVJlcXVlc3QaHy50ZW5kLnYxLkRlbGV0ZVRlbXBsYXRlUmVzcG9uc2USUAoNQnVpbGRUZW1wbGF0ZRIdLnRlbmQudjEuQnVpbGRUZW1wbGF0ZVJlcXVlc3QaHi50ZW5kLnYxLkJ1aWxkVGVtcGxhdGVSZXNwb25zZSgBEkoKC0ZvbGxvd0J1aWxkEhsudGVuZC52MS5Gb2xsb3dCdWlsZFJlcXVlc3QaHC50ZW5kLnYxLkZvbGxvd0J1aWxkUmVzcG9uc2UwATKoBAoLRmlsZVNlcnZpY2USPwoIU3RhdEZpbGUSGC50ZW5kLnYxLlN0YXRGaWxlUmVxdWVzdBoZLnRlbmQudjEuU3RhdEZpbGVSZXNwb25zZRJCCglMaXN0RmlsZXMSGS50ZW5kLnYxLkxpc3RGaWxlc1JlcXVlc3QaGi50ZW5kLnYxLkxpc3RGaWxlc1Jlc3BvbnNlEkEKCFJlYWRGaWxlEhgudGVuZC52MS5SZWFkRmlsZVJlcXVlc3QaGS50ZW5kLnYxLlJlYWRGaWxlUmVzcG9uc2UwARJFCgpGaWxlQmVmb3JlEhoudGVuZC52MS5GaWxlQmVmb3JlUmVxdWVzdBobLnRlbmQudjEuRmlsZUJlZm9yZVJlc3BvbnNlEkQKCVdyaXRlRmlsZRIZLnRlbmQudjEuV3JpdGVGaWxlUmVxdWVzdBoaLnRlbmQudjEuV3JpdGVGaWxlUmVzcG9uc2UoARI8CgdNYWtlRGlyEhcudGVuZC52MS5NYWtlRGlyUmVxdWVzdBoYLnRlbmQudjEuTWFrZURpclJlc3BvbnNlEj8KCE1vdmVGaWxlEhgudGVuZC52MS5Nb3ZlRmlsZVJlcXVlc3QaGS50ZW5kLnYxLk1vdmVGaWxlUmVzcG9uc2USRQoKUmVtb3ZlRmlsZRIaLnRlbmQudjEuUmVtb3ZlRmlsZVJlcXVlc3QaGy50ZW5kLnYxLlJlbW92ZUZpbGVSZXNwb25zZUItWitnaXRodWIuY29tL3RlbmQtcnVuL3RlbmQvZ2VuL3RlbmQvdjE7dGVuZHYxYgZwcm90bzM", [file_google_protobuf_duration, file_google_protobuf_timestamp]);
 
 /**
- * SandboxSpec says what to make. Each field's absence is its default.
+ * SandboxSpec says what to create. A field that is not set has its default.
  *
  * @generated from message tend.v1.SandboxSpec
  */
 export type SandboxSpec = Message<"tend.v1.SandboxSpec"> & {
   /**
-   * Unique: 1 to 128 letters, digits, '.', '_' or '-', and not of the form of an ID. Empty: the server
-   * makes one up.
+   * Unique: 1 to 128 letters, digits, '.', '_' or '-', and not in the form of an ID. Empty:
+   * the server chooses one.
    *
    * @generated from field: string name = 1;
    */
   name: string;
 
   /**
-   * What its files are at first; one of them at most.
+   * Its first files; at most one of the two is set.
    *
    * @generated from field: string snapshot = 2;
    */
@@ -48,22 +48,22 @@ export type SandboxSpec = Message<"tend.v1.SandboxSpec"> & {
   isolation: SandboxIsolation;
 
   /**
-   * For processes that do not say.
+   * Defaults for its processes.
    *
    * @generated from field: tend.v1.SandboxRun run = 5;
    */
   run?: SandboxRun | undefined;
 
   /**
-   * Stop removes the files.
+   * Stop also removes the files.
    *
    * @generated from field: bool disposable = 6;
    */
   disposable: boolean;
 
   /**
-   * It is stopped when nobody has used it and no process ran for this long, and
-   * destroyed this long after it was stopped. 0: never.
+   * It is stopped after idle_ttl without use and without a running process, and destroyed
+   * delete_after_stop after it was stopped. 0: never.
    *
    * @generated from field: google.protobuf.Duration idle_ttl = 7;
    */
@@ -75,7 +75,7 @@ export type SandboxSpec = Message<"tend.v1.SandboxSpec"> & {
   deleteAfterStop?: Duration | undefined;
 
   /**
-   * From now until at_timeout is done to it. 0: never.
+   * The time until at_timeout happens. 0: never.
    *
    * @generated from field: google.protobuf.Duration timeout = 9;
    */
@@ -87,7 +87,7 @@ export type SandboxSpec = Message<"tend.v1.SandboxSpec"> & {
   atTimeout: SandboxAction;
 
   /**
-   * Traffic for it resumes it while it is paused.
+   * Requests to it resume it while it is paused.
    *
    * @generated from field: bool wake = 11;
    */
@@ -104,14 +104,14 @@ export type SandboxSpec = Message<"tend.v1.SandboxSpec"> & {
   network?: SandboxNetwork | undefined;
 
   /**
-   * Directories of the machine that are seen inside, at most 32.
+   * Directories of the machine that are visible inside, at most 32.
    *
    * @generated from field: repeated tend.v1.SandboxShare shares = 14;
    */
   shares: SandboxShare[];
 
   /**
-   * Kept for the caller: 64 entries of 64 KiB.
+   * Stored for the caller: at most 64 entries of 64 KiB.
    *
    * @generated from field: map<string, string> metadata = 15;
    */
@@ -204,9 +204,9 @@ export type SandboxNetwork = Message<"tend.v1.SandboxNetwork"> & {
   mode: SandboxNetworkMode;
 
   /**
-   * Host names, "*." and a domain, addresses or CIDRs, each with ":port" or without, and "~"
-   * and an RE2 expression that is found in host names; at most 256. What neither names is
-   * allowed if allow is empty.
+   * Host names, "*." and a domain, addresses or CIDRs, each with ":port" or without, and
+   * "~" and an RE2 expression that matches in host names; at most 256. A destination in
+   * neither list is allowed if allow is empty.
    *
    * @generated from field: repeated string allow = 2;
    */
@@ -218,7 +218,7 @@ export type SandboxNetwork = Message<"tend.v1.SandboxNetwork"> & {
   deny: string[];
 
   /**
-   * Ports inside are served without a token of the sandbox.
+   * Its ports are served without a token of the sandbox.
    *
    * @generated from field: bool public = 4;
    */
@@ -262,7 +262,7 @@ export const SandboxShareSchema: GenMessage<SandboxShare> = /*@__PURE__*/
   messageDesc(file_tend_v1_sandbox, 4);
 
 /**
- * Sandbox is what is known of a sandbox at one moment.
+ * Sandbox is the state of a sandbox at one moment.
  *
  * @generated from message tend.v1.Sandbox
  */
@@ -295,7 +295,7 @@ export type Sandbox = Message<"tend.v1.Sandbox"> & {
   run?: SandboxRun | undefined;
 
   /**
-   * Where processes begin that name no directory.
+   * The directory of processes that name none.
    *
    * @generated from field: string dir = 6;
    */
@@ -332,7 +332,7 @@ export type Sandbox = Message<"tend.v1.Sandbox"> & {
   deleteAfterStop?: Duration | undefined;
 
   /**
-   * Absent: it has none.
+   * Absent: there is none.
    *
    * @generated from field: google.protobuf.Timestamp deadline = 13;
    */
@@ -485,14 +485,14 @@ export type ListSandboxesRequest = Message<"tend.v1.ListSandboxesRequest"> & {
   metadata: { [key: string]: string };
 
   /**
-   * At most this many; 0: as many as fit.
+   * The most in one answer; 0: as many as fit.
    *
    * @generated from field: uint32 limit = 3;
    */
   limit: number;
 
   /**
-   * The next of the answer before.
+   * Continue where an answer ended: its next.
    *
    * @generated from field: string after = 4;
    */
@@ -516,7 +516,7 @@ export type ListSandboxesResponse = Message<"tend.v1.ListSandboxesResponse"> & {
   sandboxes: Sandbox[];
 
   /**
-   * Where to go on; empty: that is all.
+   * The value of after for the rest; empty if there is no rest.
    *
    * @generated from field: string next = 2;
    */
@@ -531,7 +531,7 @@ export const ListSandboxesResponseSchema: GenMessage<ListSandboxesResponse> = /*
   messageDesc(file_tend_v1_sandbox, 11);
 
 /**
- * UpdateSandboxRequest: what is absent stays as it is.
+ * UpdateSandboxRequest: a field that is absent changes nothing.
  *
  * @generated from message tend.v1.UpdateSandboxRequest
  */
@@ -689,7 +689,7 @@ export type PauseSandboxRequest = Message<"tend.v1.PauseSandboxRequest"> & {
   sandbox: string;
 
   /**
-   * End the processes and keep the files alone.
+   * End the processes and keep only the files.
    *
    * @generated from field: bool files_only = 2;
    */
@@ -801,7 +801,7 @@ export type SandboxSnapshot = Message<"tend.v1.SandboxSnapshot"> & {
   reason: string;
 
   /**
-   * The ID of the sandbox that it was made of.
+   * The ID of the sandbox that it was created from.
    *
    * @generated from field: string sandbox = 5;
    */
@@ -835,7 +835,7 @@ export type SnapshotSandboxRequest = Message<"tend.v1.SnapshotSandboxRequest"> &
   sandbox: string;
 
   /**
-   * Of the snapshot. Empty: the server makes one up.
+   * The name of the snapshot. Empty: the server chooses one.
    *
    * @generated from field: string name = 2;
    */
@@ -945,7 +945,7 @@ export type ForkSandboxRequest = Message<"tend.v1.ForkSandboxRequest"> & {
   count: number;
 
   /**
-   * Of the copies, from now; 0: never.
+   * Timeout of the copies, from now; 0: never.
    *
    * @generated from field: google.protobuf.Duration timeout = 3;
    */
@@ -964,7 +964,7 @@ export const ForkSandboxRequestSchema: GenMessage<ForkSandboxRequest> = /*@__PUR
  */
 export type ForkSandboxResponse = Message<"tend.v1.ForkSandboxResponse"> & {
   /**
-   * One for each copy that was asked for.
+   * One for each requested copy.
    *
    * @generated from field: repeated tend.v1.ForkSandboxResponse.Fork forks = 1;
    */
@@ -988,7 +988,7 @@ export type ForkSandboxResponse_Fork = Message<"tend.v1.ForkSandboxResponse.Fork
   sandbox?: Sandbox | undefined;
 
   /**
-   * Why there is none.
+   * Why this copy was not created.
    *
    * @generated from field: string error = 2;
    */
@@ -1049,7 +1049,7 @@ export const SandboxMetricsResponseSchema: GenMessage<SandboxMetricsResponse> = 
   messageDesc(file_tend_v1_sandbox, 34);
 
 /**
- * SandboxMetric is one sample. A total is the limit, or what the machine has.
+ * SandboxMetric is one sample. A total is the limit, or that of the machine.
  *
  * @generated from message tend.v1.SandboxMetric
  */
@@ -1149,7 +1149,7 @@ export type SandboxAccessResponse = Message<"tend.v1.SandboxAccessResponse"> & {
   token: string;
 
   /**
-   * For the ports of one that is not public: header E2b-Traffic-Access-Token.
+   * For the ports of a sandbox that is not public: header E2b-Traffic-Access-Token.
    *
    * @generated from field: string traffic_token = 2;
    */
@@ -1163,9 +1163,9 @@ export type SandboxAccessResponse = Message<"tend.v1.SandboxAccessResponse"> & {
   domains: string[];
 
   /**
-   * Lets a browser reach the ports of one that is not public, once and within a minute: it is
-   * sent to http://PORT-ID.DOMAIN/.tend/open?ticket=TICKET, gets a cookie there that lasts for 12
-   * hours, and goes on to "/". By HTTPS or on localhost alone.
+   * Gives a browser access to the ports of a sandbox that is not public. Use it once and
+   * within a minute: send the browser to http://PORT-ID.DOMAIN/.tend/open?ticket=TICKET,
+   * which sets a cookie for 12 hours and redirects to "/". Only by HTTPS or on localhost.
    *
    * @generated from field: string ticket = 4;
    */
@@ -1204,7 +1204,7 @@ export type Template = Message<"tend.v1.Template"> & {
   tags: string[];
 
   /**
-   * ID of the build that it is.
+   * ID of its build.
    *
    * @generated from field: string build = 5;
    */
@@ -1344,7 +1344,7 @@ export type TemplateSpec = Message<"tend.v1.TemplateSpec"> & {
   tags: string[];
 
   /**
-   * The template that it begins with; empty: the server's default.
+   * The base template; empty: the server's default.
    *
    * @generated from field: string from = 3;
    */
@@ -1365,7 +1365,7 @@ export type TemplateSpec = Message<"tend.v1.TemplateSpec"> & {
   steps: TemplateStep[];
 
   /**
-   * Runs in each sandbox that is made from it.
+   * Runs in each sandbox that is created from it.
    *
    * @generated from field: string start = 6;
    */
@@ -1379,7 +1379,7 @@ export type TemplateSpec = Message<"tend.v1.TemplateSpec"> & {
   ready: string;
 
   /**
-   * Of sandboxes made from it.
+   * The size of sandboxes created from it.
    *
    * @generated from field: tend.v1.SandboxSize size = 8;
    */
@@ -1435,7 +1435,7 @@ export type BuildTemplateRequest = Message<"tend.v1.BuildTemplateRequest"> & {
   spec?: TemplateSpec | undefined;
 
   /**
-   * A piece of the tar (or tar.gz) with the files of a COPY, in order.
+   * The next piece of the tar (or tar.gz) with the files of a COPY.
    *
    * @generated from field: bytes data = 2;
    */
@@ -1500,14 +1500,14 @@ export const FollowBuildRequestSchema: GenMessage<FollowBuildRequest> = /*@__PUR
  */
 export type FollowBuildResponse = Message<"tend.v1.FollowBuildResponse"> & {
   /**
-   * None: a sign of life.
+   * Empty: a heartbeat.
    *
    * @generated from field: repeated tend.v1.BuildLog logs = 1;
    */
   logs: BuildLog[];
 
   /**
-   * The index behind the last of logs.
+   * The index after the last of logs.
    *
    * @generated from field: uint32 next = 2;
    */
@@ -1594,7 +1594,7 @@ export type TemplateBuild = Message<"tend.v1.TemplateBuild"> & {
   ready: boolean;
 
   /**
-   * Of one that failed, and where.
+   * Why it failed, and at which step.
    *
    * @generated from field: string reason = 6;
    */
@@ -1614,8 +1614,7 @@ export const TemplateBuildSchema: GenMessage<TemplateBuild> = /*@__PURE__*/
   messageDesc(file_tend_v1_sandbox, 50);
 
 /**
- * FileEntry is what is known of a path. Of a symbolic link, type and mode are those of
- * what it leads to.
+ * FileEntry describes a path. For a symbolic link, type and mode are those of its target.
  *
  * @generated from message tend.v1.FileEntry
  */
@@ -1665,7 +1664,7 @@ export type FileEntry = Message<"tend.v1.FileEntry"> & {
   modified?: Timestamp | undefined;
 
   /**
-   * Of a symbolic link: where it leads in the end.
+   * For a symbolic link: the final target.
    *
    * @generated from field: string target = 9;
    */
@@ -1689,7 +1688,8 @@ export type StatFileRequest = Message<"tend.v1.StatFileRequest"> & {
   path: string;
 
   /**
-   * Empty in each of these requests: the sandbox's own, or the daemon's.
+   * In each of these requests, empty: the default user of the sandbox, or the daemon's
+   * user.
    *
    * @generated from field: string user = 2;
    */
@@ -1747,15 +1747,15 @@ export const FileBeforeRequestSchema: GenMessage<FileBeforeRequest> = /*@__PURE_
  */
 export type FileBeforeResponse = Message<"tend.v1.FileBeforeResponse"> & {
   /**
-   * What has changed it: the ID of an episode, which may be under way, or CHAT/TURN. Empty: no
-   * repair and no turn has, of which something is kept.
+   * What changed it: the ID of an episode, which may still be running, or CHAT/TURN. Empty:
+   * no repair and no turn of which something is kept.
    *
    * @generated from field: string changed_by = 1;
    */
   changedBy: string;
 
   /**
-   * Of which service.
+   * The service of that episode or chat.
    *
    * @generated from field: string service = 2;
    */
@@ -1769,21 +1769,21 @@ export type FileBeforeResponse = Message<"tend.v1.FileBeforeResponse"> & {
   at?: Timestamp | undefined;
 
   /**
-   * There was a file. Without it, it was made then.
+   * The file existed before. false: it was created by that change.
    *
    * @generated from field: bool existed = 4;
    */
   existed: boolean;
 
   /**
-   * What was in it: text in UTF-8 of at most 2 MiB.
+   * Its content: text in UTF-8 of at most 2 MiB.
    *
    * @generated from field: bytes content = 5;
    */
   content: Uint8Array;
 
   /**
-   * Why the content is not here; empty: it is.
+   * Why content is missing; empty: it is not.
    *
    * @generated from field: string why = 6;
    */
@@ -1819,22 +1819,23 @@ export type ListFilesRequest = Message<"tend.v1.ListFilesRequest"> & {
   depth: number;
 
   /**
-   * At most this many entries, at most 10,000, without those in the directories:
-   * directories first, each kind in lexical order. 0: all.
+   * The most entries, at most 10,000, of this directory only: directories first, each kind
+   * in lexical order. 0: all.
    *
    * @generated from field: uint32 limit = 4;
    */
   limit: number;
 
   /**
-   * With limit: how many are left out before.
+   * With limit: how many entries to skip.
    *
    * @generated from field: uint32 from = 5;
    */
   from: number;
 
   /**
-   * With limit: those whose names have this text, in letters of any case; 255 bytes at most.
+   * With limit: only names that contain this text, in upper or lower case; at most 255
+   * bytes.
    *
    * @generated from field: string match = 6;
    */
@@ -1909,7 +1910,7 @@ export type ReadFileResponse = Message<"tend.v1.ReadFileResponse"> & {
   data: Uint8Array;
 
   /**
-   * Of the whole file, in the first message.
+   * Size of the whole file, in the first message.
    *
    * @generated from field: int64 size = 2;
    */
@@ -2104,7 +2105,7 @@ export enum SandboxIsolation {
   NONE = 1,
 
   /**
-   * All layers that there are.
+   * All layers that this machine has.
    *
    * @generated from enum value: SANDBOX_ISOLATION_FULL = 2;
    */
@@ -2191,14 +2192,14 @@ export enum SandboxNetworkMode {
   NONE = 1,
 
   /**
-   * What the machine reaches, and the machine.
+   * It reaches the machine, and what the machine reaches.
    *
    * @generated from enum value: SANDBOX_NETWORK_MODE_HOST = 2;
    */
   HOST = 2,
 
   /**
-   * What allow and deny say, never the machine.
+   * It reaches what allow and deny permit, never the machine.
    *
    * @generated from enum value: SANDBOX_NETWORK_MODE_OWN = 3;
    */
@@ -2240,19 +2241,19 @@ export const FileTypeSchema: GenEnum<FileType> = /*@__PURE__*/
   enumDesc(file_tend_v1_sandbox, 4);
 
 /**
- * SandboxService makes sandboxes and finds, changes, pauses, copies and ends them.
- * Each is found by its ID or name. Errors carry an ErrorDetail.
+ * SandboxService creates sandboxes and finds, changes, pauses, copies and ends them.
+ * Requests name a sandbox by its ID or name. Errors carry an ErrorDetail.
  *
- * Calls of ProcessService and ViewService with the header "Tend-Sandbox: ID" (or a
- * name) are for the processes of that sandbox; without it, for the machine's.
- * Hello.sandboxes says that a server knows the header.
+ * Calls of ProcessService and ViewService with the header "Tend-Sandbox: ID" (or a name)
+ * are for the processes of that sandbox; without it, for the machine's. Hello.sandboxes
+ * says that a server knows the header.
  *
  * @generated from service tend.v1.SandboxService
  */
 export const SandboxService: GenService<{
   /**
-   * Create answers when programs can run in the sandbox. A repeated call makes
-   * another one, or fails if the name is taken.
+   * Create answers when programs can run in the sandbox. A repeated call creates another
+   * one, or fails if the name is taken.
    *
    * @generated from rpc tend.v1.SandboxService.Create
    */
@@ -2309,7 +2310,7 @@ export const SandboxService: GenService<{
     output: typeof StopSandboxResponseSchema;
   },
   /**
-   * Pause lets its processes stand still. SANDBOX_PAUSED if they do already.
+   * Pause suspends its processes. Error: SANDBOX_PAUSED if it is already paused.
    *
    * @generated from rpc tend.v1.SandboxService.Pause
    */
@@ -2327,8 +2328,8 @@ export const SandboxService: GenService<{
     output: typeof ResumeSandboxResponseSchema;
   },
   /**
-   * Destroy ends the processes and removes all that belongs to the sandbox. Of one
-   * that there is not: NOT_FOUND.
+   * Destroy ends the processes and removes everything of the sandbox. Error: NOT_FOUND if
+   * it does not exist.
    *
    * @generated from rpc tend.v1.SandboxService.Destroy
    */
@@ -2366,7 +2367,7 @@ export const SandboxService: GenService<{
     output: typeof DeleteSnapshotResponseSchema;
   },
   /**
-   * Fork makes sandboxes with the files that one has now, without its processes.
+   * Fork creates sandboxes with the present files of one, without its processes.
    *
    * @generated from rpc tend.v1.SandboxService.Fork
    */
@@ -2376,7 +2377,7 @@ export const SandboxService: GenService<{
     output: typeof ForkSandboxResponseSchema;
   },
   /**
-   * Metrics returns what a sandbox used, oldest first, of the last minutes.
+   * Metrics returns the resource usage of a sandbox in the last minutes, oldest first.
    *
    * @generated from rpc tend.v1.SandboxService.Metrics
    */
@@ -2386,8 +2387,8 @@ export const SandboxService: GenService<{
     output: typeof SandboxMetricsResponseSchema;
   },
   /**
-   * Access returns what opens one sandbox alone, for others than the caller: its token
-   * for envd's protocol and that for its ports. tend's own API takes neither.
+   * Access returns credentials for this sandbox only, to give to others: its token for
+   * envd's protocol, and the one for its ports. tend's own API accepts neither.
    *
    * @generated from rpc tend.v1.SandboxService.Access
    */
@@ -2417,8 +2418,8 @@ export const SandboxService: GenService<{
     output: typeof DeleteTemplateResponseSchema;
   },
   /**
-   * BuildTemplate begins a build and returns when all files for it have come. It goes
-   * on without the caller. The first message has the spec and no other has one.
+   * BuildTemplate begins a build and returns when all its files have arrived. The build
+   * continues without the caller. Only the first message has the spec.
    *
    * @generated from rpc tend.v1.SandboxService.BuildTemplate
    */
@@ -2428,8 +2429,8 @@ export const SandboxService: GenService<{
     output: typeof BuildTemplateResponseSchema;
   },
   /**
-   * FollowBuild sends the log of a build from an index on, and at its end the build.
-   * A build that the server does not know, after its restart too, is NOT_FOUND.
+   * FollowBuild sends the log of a build from an index on, and at its end the build. Error:
+   * NOT_FOUND for an unknown build; a restarted server knows none of before.
    *
    * @generated from rpc tend.v1.SandboxService.FollowBuild
    */
@@ -2442,10 +2443,11 @@ export const SandboxService: GenService<{
   serviceDesc(file_tend_v1_sandbox, 0);
 
 /**
- * FileService does file operations in the sandbox that the header "Tend-Sandbox" names, with
- * the rights of a user inside, or without it on the machine. Paths that are not absolute
- * start at the sandbox's directory, and on the machine at the user's home. No link inside
- * leads out of a sandbox. Package face/native has the same by plain HTTP, for browsers.
+ * FileService does file operations in the sandbox that the header "Tend-Sandbox" names,
+ * with the rights of a user inside, or without it on the machine. Paths that are not
+ * absolute start at the sandbox's directory, and on the machine at the user's home. No link
+ * inside leads out of a sandbox. Package face/native offers the same by plain HTTP, for
+ * browsers.
  *
  * @generated from service tend.v1.FileService
  */
@@ -2459,7 +2461,7 @@ export const FileService: GenService<{
     output: typeof StatFileResponseSchema;
   },
   /**
-   * ListFiles returns each directory before what is in it; with limit, a part of one
+   * ListFiles returns each directory before its entries; with limit, a part of one
    * directory.
    *
    * @generated from rpc tend.v1.FileService.ListFiles
@@ -2480,9 +2482,9 @@ export const FileService: GenService<{
     output: typeof ReadFileResponseSchema;
   },
   /**
-   * FileBefore answers what a file was before the newest repair of the healer, or turn of a chat
-   * with its model, that has changed it and was not taken back, as far as is kept. The file must be
-   * one that ReadFile reads.
+   * FileBefore returns a file as it was before the newest change by a repair of the healer,
+   * or by a turn of a chat with its model, that was not taken back, if it is still kept.
+   * ReadFile must be allowed to read the file.
    *
    * @generated from rpc tend.v1.FileService.FileBefore
    */
@@ -2492,9 +2494,9 @@ export const FileService: GenService<{
     output: typeof FileBeforeResponseSchema;
   },
   /**
-   * WriteFile makes a file and the directories above it, or replaces what is in it. One
-   * that breaks off in its first 64 KiB changes nothing; a longer one leaves what has
-   * come. The first message has the path and no other has one.
+   * WriteFile creates a file and the directories above it, or replaces its content. A call
+   * that breaks off in its first 64 KiB changes nothing; a longer one leaves the part that
+   * has arrived. Only the first message has the path.
    *
    * @generated from rpc tend.v1.FileService.WriteFile
    */
@@ -2504,7 +2506,7 @@ export const FileService: GenService<{
     output: typeof WriteFileResponseSchema;
   },
   /**
-   * MakeDir makes a directory and those above it. EXISTS.
+   * MakeDir creates a directory and those above it. Error: EXISTS.
    *
    * @generated from rpc tend.v1.FileService.MakeDir
    */
@@ -2522,8 +2524,7 @@ export const FileService: GenService<{
     output: typeof MoveFileResponseSchema;
   },
   /**
-   * RemoveFile removes a file, or a directory with all that is in it. It is no error if
-   * there is none.
+   * RemoveFile removes a file, or a directory with its content. A missing path is no error.
    *
    * @generated from rpc tend.v1.FileService.RemoveFile
    */

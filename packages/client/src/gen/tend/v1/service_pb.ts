@@ -30,30 +30,29 @@ export type ApplyServicesRequest = Message<"tend.v1.ApplyServicesRequest"> & {
   text: Uint8Array;
 
   /**
-   * What the file is called in errors. Default: tend.yaml.
+   * The name of the file in errors. Default: tend.yaml.
    *
    * @generated from field: string name = 2;
    */
   name: string;
 
   /**
-   * The absolute path of the directory that relative ones in the file are below.
+   * The absolute path to which relative paths in the file are joined.
    *
    * @generated from field: string dir = 3;
    */
   dir: string;
 
   /**
-   * What env_file names in the file, as it is written there, with the contents: at most
-   * 1 MiB each. The daemon opens none of them.
+   * The files that env_file names, by the name in the file, with their contents: at most 1
+   * MiB each. The daemon opens none of them.
    *
    * @generated from field: map<string, bytes> env_files = 4;
    */
   envFiles: { [key: string]: Uint8Array };
 
   /**
-   * The environment of whoever applies, for services that inherit it. It is kept with
-   * them.
+   * The environment of the caller, for services that inherit it. It is stored with them.
    *
    * @generated from field: map<string, string> env = 5;
    */
@@ -231,14 +230,14 @@ export const ListServicesRequestSchema: GenMessage<ListServicesRequest> = /*@__P
  */
 export type ListServicesResponse = Message<"tend.v1.ListServicesResponse"> & {
   /**
-   * Each after those that it depends on.
+   * Each service comes after those that it depends on.
    *
    * @generated from field: repeated tend.v1.ServiceStatus services = 1;
    */
   services: ServiceStatus[];
 
   /**
-   * The file that was applied, as an absolute path; empty: none was.
+   * The applied file, as an absolute path; empty: none.
    *
    * @generated from field: string file = 2;
    */
@@ -311,7 +310,7 @@ export type ServiceStatus = Message<"tend.v1.ServiceStatus"> & {
   phase: ServicePhase;
 
   /**
-   * Somebody wants it to run.
+   * It is requested.
    *
    * @generated from field: bool up = 3;
    */
@@ -332,14 +331,14 @@ export type ServiceStatus = Message<"tend.v1.ServiceStatus"> & {
   why: string;
 
   /**
-   * The process of its newest run; empty: there was none, or tend did not start it.
+   * The process of its newest run; empty: there was no run, or tend did not start it.
    *
    * @generated from field: string process = 6;
    */
   process: string;
 
   /**
-   * Its pid while it may live; 0: none.
+   * Its pid while it may still run; 0: none.
    *
    * @generated from field: uint32 pid = 7;
    */
@@ -353,14 +352,14 @@ export type ServiceStatus = Message<"tend.v1.ServiceStatus"> & {
   run: bigint;
 
   /**
-   * How often it was started again by itself.
+   * How often it was restarted automatically.
    *
    * @generated from field: int64 restarts = 9;
    */
   restarts: bigint;
 
   /**
-   * How the newest run that ended did.
+   * The exit of the newest run that has ended.
    *
    * @generated from field: tend.v1.Exit exit = 10;
    */
@@ -374,15 +373,15 @@ export type ServiceStatus = Message<"tend.v1.ServiceStatus"> & {
   age?: Duration | undefined;
 
   /**
-   * How long until something happens by itself; not set: nothing is planned.
+   * The time until the next automatic step; not set: none is planned.
    *
    * @generated from field: google.protobuf.Duration next = 12;
    */
   next?: Duration | undefined;
 
   /**
-   * What the healer knows of it; RUNNING: nothing is wrong. UNSPECIFIED: it is not for
-   * this service.
+   * The state of the healer for this service. RUNNING: nothing is wrong. UNSPECIFIED: the
+   * service has no healer.
    *
    * @generated from field: tend.v1.HealStatus healing = 13;
    */
@@ -396,15 +395,14 @@ export type ServiceStatus = Message<"tend.v1.ServiceStatus"> & {
   episode: string;
 
   /**
-   * How many probes have failed in a row, while that does not count yet.
+   * How many probes have failed in a row, while they are too few to count.
    *
    * @generated from field: uint32 failures = 15;
    */
   failures: number;
 
   /**
-   * The sandbox that it runs in, by the name or ID that the file gives; empty: it runs on
-   * the machine itself.
+   * The sandbox that it runs in, by the name or ID in the file; empty: the machine itself.
    *
    * @generated from field: string sandbox = 16;
    */
@@ -419,16 +417,16 @@ export type ServiceStatus = Message<"tend.v1.ServiceStatus"> & {
   sockets: ServiceSocket[];
 
   /**
-   * The newest run is a process that tend did not start: there is no output of it, and its
-   * exit status will not be known.
+   * The newest run is a process that tend did not start: it has no output here, and its
+   * exit status will be unknown.
    *
    * @generated from field: bool adopted = 18;
    */
   adopted: boolean;
 
   /**
-   * The rule of the file by which it was found; not set: somebody has named its pid, or
-   * a former version has adopted it.
+   * The rule of the file that found it; not set: its pid was given by a caller, or an older
+   * version adopted it.
    *
    * @generated from oneof tend.v1.ServiceStatus.adopted_by
    */
@@ -461,14 +459,14 @@ export const ServiceStatusSchema: GenMessage<ServiceStatus> = /*@__PURE__*/
  */
 export type ServiceSocket = Message<"tend.v1.ServiceSocket"> & {
   /**
-   * As LISTEN_FDNAMES has it.
+   * Its name in LISTEN_FDNAMES.
    *
    * @generated from field: string name = 1;
    */
   name: string;
 
   /**
-   * IP:PORT, or unix: and an absolute path. Nothing listens there while the service is
+   * IP:PORT, or unix: and an absolute path. No socket listens there while the service is
    * stopped or has failed.
    *
    * @generated from field: string address = 2;
@@ -505,7 +503,7 @@ export type Episode = Message<"tend.v1.Episode"> & {
   status: HealStatus;
 
   /**
-   * What is being done: look, checkpoint, act, verify, review, commit, rollback, over.
+   * The present step: look, checkpoint, act, verify, review, commit, rollback, over.
    *
    * @generated from field: string doing = 4;
    */
@@ -531,14 +529,14 @@ export type Episode = Message<"tend.v1.Episode"> & {
   ended?: Timestamp | undefined;
 
   /**
-   * What was seen, the first of them first; more may have been seen.
+   * The observed faults, the earliest first; there may have been more.
    *
    * @generated from field: repeated tend.v1.HealSignal signals = 8;
    */
   signals: HealSignal[];
 
   /**
-   * What there is to try, and what was tried.
+   * The candidates, and those that were started.
    *
    * @generated from field: repeated tend.v1.HealRemedy remedies = 9;
    */
@@ -550,7 +548,7 @@ export type Episode = Message<"tend.v1.Episode"> & {
   tries: HealTry[];
 
   /**
-   * The commit that was made; empty: none. What was changed and is in none, and why.
+   * The commit that was made; empty: none. left: changes that are in no commit, and why.
    *
    * @generated from field: string commit = 11;
    */
@@ -562,36 +560,36 @@ export type Episode = Message<"tend.v1.Episode"> & {
   left: string[];
 
   /**
-   * What was tried could not be taken back.
+   * The changes of an attempt could not be taken back.
    *
    * @generated from field: bool dirty = 13;
    */
   dirty: boolean;
 
   /**
-   * What a person might do, as text.
+   * What a person could do, as text.
    *
    * @generated from field: string proposal = 14;
    */
   proposal: string;
 
   /**
-   * Nothing was to be changed: remedies are what would be tried.
+   * A dry run: nothing is changed; remedies are what would be tried.
    *
    * @generated from field: bool dry_run = 15;
    */
   dryRun: boolean;
 
   /**
-   * How many processes have worked on it, one after the other.
+   * How many workers it has had, one after the other.
    *
    * @generated from field: int32 workers = 16;
    */
   workers: number;
 
   /**
-   * Why the model does not answer, while it is waited for, and where it did not at all;
-   * empty: it does, or none was asked.
+   * Why the model does not answer, while the repair waits for it, or if it never answered;
+   * empty: it answers, or none was asked.
    *
    * @generated from field: string unreached = 17;
    */
@@ -606,21 +604,21 @@ export type Episode = Message<"tend.v1.Episode"> & {
   takesBack: string;
 
   /**
-   * The episode that has taken this one back; empty: none has.
+   * The episode that took this one back; empty: none.
    *
    * @generated from field: string taken_back = 19;
    */
   takenBack: string;
 
   /**
-   * The paths that keep a repair from being taken back: they have changed since.
+   * The paths that have changed since, and so prevent taking the repair back.
    *
    * @generated from field: repeated string changed = 20;
    */
   changed: string[];
 
   /**
-   * RollBackEpisode has something to go back to. Whether it may, it says itself.
+   * There is something that RollBackEpisode can restore. Whether it may, its call decides.
    *
    * @generated from field: bool can_roll_back = 21;
    */
@@ -639,7 +637,7 @@ export const EpisodeSchema: GenMessage<Episode> = /*@__PURE__*/
  */
 export type HealSignal = Message<"tend.v1.HealSignal"> & {
   /**
-   * exit, flap, health, stuck, pressure, asked, rollback; others may come.
+   * exit, flap, health, stuck, pressure, asked, rollback; later versions may add more.
    *
    * @generated from field: string kind = 1;
    */
@@ -668,7 +666,7 @@ export const HealSignalSchema: GenMessage<HealSignal> = /*@__PURE__*/
  */
 export type HealRemedy = Message<"tend.v1.HealRemedy"> & {
   /**
-   * wait, restart, playbook, model, undo; others may come.
+   * wait, restart, playbook, model, undo; later versions may add more.
    *
    * @generated from field: string kind = 1;
    */
@@ -712,7 +710,7 @@ export type HealTry = Message<"tend.v1.HealTry"> & {
   ended?: Timestamp | undefined;
 
   /**
-   * Why it did not help; empty: it did, or it is being tried.
+   * Why it did not help; empty: it helped, or it is still running.
    *
    * @generated from field: string failed = 4;
    */
@@ -729,7 +727,7 @@ export type HealTry = Message<"tend.v1.HealTry"> & {
   paths: string[];
 
   /**
-   * What a model has used.
+   * The usage of the model.
    *
    * @generated from field: int64 tokens = 7;
    */
@@ -741,14 +739,14 @@ export type HealTry = Message<"tend.v1.HealTry"> & {
   steps: bigint;
 
   /**
-   * What that has cost, by the prices of healer.llm.prices; 0: there are none.
+   * The cost of the usage, by healer.llm.prices; 0: no prices are configured.
    *
    * @generated from field: double cost = 9;
    */
   cost: number;
 
   /**
-   * The model did not answer, so that nothing was tried: it counts as no attempt.
+   * The model did not answer, so nothing was tried. This does not count as an attempt.
    *
    * @generated from field: bool unreached = 10;
    */
@@ -774,15 +772,15 @@ export type HealStep = Message<"tend.v1.HealStep"> & {
   at?: Timestamp | undefined;
 
   /**
-   * opened, signal, began (a worker did), answered (what was to be done was, or was not),
-   * expired, cancelled, note; others may come.
+   * opened, signal, began (a worker began), answered (a step was done, or failed), expired,
+   * cancelled, note; later versions may add more.
    *
    * @generated from field: string kind = 2;
    */
   kind: string;
 
   /**
-   * What was done, of an answer: look, checkpoint, act, verify, review, commit, rollback.
+   * The step of an answer: look, checkpoint, act, verify, review, commit, rollback.
    *
    * @generated from field: string did = 3;
    */
@@ -799,14 +797,14 @@ export type HealStep = Message<"tend.v1.HealStep"> & {
   text: string;
 
   /**
-   * Which of the tries it is of, from 1; 0: of none.
+   * The number of its try, from 1; 0: none.
    *
    * @generated from field: int32 try = 6;
    */
   try: number;
 
   /**
-   * Files that were changed, and the commit that was made.
+   * The changed files, and the commit.
    *
    * @generated from field: repeated string paths = 7;
    */
@@ -826,7 +824,7 @@ export const HealStepSchema: GenMessage<HealStep> = /*@__PURE__*/
   messageDesc(file_tend_v1_service, 20);
 
 /**
- * HealDiff is what one try has changed.
+ * HealDiff has the changes of one try.
  *
  * @generated from message tend.v1.HealDiff
  */
@@ -859,7 +857,7 @@ export const HealDiffSchema: GenMessage<HealDiff> = /*@__PURE__*/
   messageDesc(file_tend_v1_service, 21);
 
 /**
- * HealWords are those of a reply that a model is writing.
+ * HealWords is the part of a reply that a model has written so far.
  *
  * @generated from message tend.v1.HealWords
  */
@@ -898,7 +896,7 @@ export type WatchEpisodeRequest = Message<"tend.v1.WatchEpisodeRequest"> & {
   id: string;
 
   /**
-   * Where the transcript goes on, in bytes: transcript_to of the newest message.
+   * Where the transcript continues, in bytes: transcript_to of the newest message.
    *
    * @generated from field: int64 transcript_from = 2;
    */
@@ -917,8 +915,7 @@ export const WatchEpisodeRequestSchema: GenMessage<WatchEpisodeRequest> = /*@__P
  */
 export type WatchEpisodeResponse = Message<"tend.v1.WatchEpisodeResponse"> & {
   /**
-   * As it is now, and all that was done, at most the newest 1000 steps. Not set: both are
-   * as they were.
+   * Its present state and all steps, at most the newest 1000. Not set: both are unchanged.
    *
    * @generated from field: tend.v1.Episode episode = 1;
    */
@@ -930,16 +927,16 @@ export type WatchEpisodeResponse = Message<"tend.v1.WatchEpisodeResponse"> & {
   steps: HealStep[];
 
   /**
-   * Those that are new, or other than they were.
+   * The new and the changed ones.
    *
    * @generated from field: repeated tend.v1.HealDiff diffs = 3;
    */
   diffs: HealDiff[];
 
   /**
-   * What is new of the transcript: whole JSON lines, secrets hidden, and the bytes between
-   * which they are. It goes on where the message before ended, or later if more than 4 MiB
-   * are new; or from 0 again, if it is shorter than transcript_from.
+   * The new part of the transcript: whole JSON lines, secrets hidden, and its range in
+   * bytes. It begins where the message before ended, or later if more than 4 MiB are new;
+   * or at 0, if the transcript is shorter than transcript_from.
    *
    * @generated from field: bytes transcript = 4;
    */
@@ -956,7 +953,7 @@ export type WatchEpisodeResponse = Message<"tend.v1.WatchEpisodeResponse"> & {
   transcriptTo: bigint;
 
   /**
-   * Not set: as they were. Empty ones: no reply is being written.
+   * Not set: unchanged. Empty: no reply is being written.
    *
    * @generated from field: tend.v1.HealWords words = 7;
    */
@@ -1051,15 +1048,15 @@ export type GetEpisodeResponse = Message<"tend.v1.GetEpisodeResponse"> & {
   episode?: Episode | undefined;
 
   /**
-   * What was changed, as a unified diff, secrets hidden; at most 256 KiB.
+   * The changes, as a unified diff, secrets hidden; at most 256 KiB.
    *
    * @generated from field: bytes diff = 2;
    */
   diff: Uint8Array;
 
   /**
-   * What was said to a model and by it, and what it did: JSON lines, secrets hidden; the
-   * last 4 MiB.
+   * The messages to and from a model, and its calls: JSON lines, secrets hidden; the last 4
+   * MiB.
    *
    * @generated from field: bytes transcript = 3;
    */
@@ -1121,7 +1118,7 @@ export const HealResponseSchema: GenMessage<HealResponse> = /*@__PURE__*/
  */
 export type CancelHealRequest = Message<"tend.v1.CancelHealRequest"> & {
   /**
-   * Empty: the one that is under way, if there is one.
+   * Empty: the running one, if there is one.
    *
    * @generated from field: string id = 1;
    */
@@ -1153,7 +1150,7 @@ export const CancelHealResponseSchema: GenMessage<CancelHealResponse> = /*@__PUR
  */
 export type RollBackEpisodeRequest = Message<"tend.v1.RollBackEpisodeRequest"> & {
   /**
-   * Of the repair; or CHAT/TURN, a turn of a chat, as its ChatEntry has them.
+   * The ID of the repair; or CHAT/TURN, a turn of a chat, as in its ChatEntry.
    *
    * @generated from field: string id = 1;
    */
@@ -1172,7 +1169,7 @@ export const RollBackEpisodeRequestSchema: GenMessage<RollBackEpisodeRequest> = 
  */
 export type RollBackEpisodeResponse = Message<"tend.v1.RollBackEpisodeResponse"> & {
   /**
-   * Which takes it back.
+   * The episode that takes it back.
    *
    * @generated from field: string episode = 1;
    */
@@ -1196,14 +1193,14 @@ export enum ServicePhase {
   UNSPECIFIED = 0,
 
   /**
-   * Nobody wants it to run.
+   * It is not requested.
    *
    * @generated from enum value: SERVICE_PHASE_IDLE = 1;
    */
   IDLE = 1,
 
   /**
-   * For what it depends on, or for its time.
+   * It waits for what it depends on, or for its time.
    *
    * @generated from enum value: SERVICE_PHASE_WAITING = 2;
    */
@@ -1227,7 +1224,7 @@ export enum ServicePhase {
   STOPPING = 5,
 
   /**
-   * What is left of its tree is being killed.
+   * The rest of its tree is being killed.
    *
    * @generated from enum value: SERVICE_PHASE_KILLING = 6;
    */
@@ -1241,14 +1238,14 @@ export enum ServicePhase {
   PAUSING = 7,
 
   /**
-   * It ended with success, and stays so.
+   * It ended with success and is not started again.
    *
    * @generated from enum value: SERVICE_PHASE_COMPLETED = 8;
    */
   COMPLETED = 8,
 
   /**
-   * It is not started again by itself, or not soon.
+   * It failed, and is not restarted automatically, or not soon.
    *
    * @generated from enum value: SERVICE_PHASE_FAILED = 9;
    */
@@ -1271,14 +1268,14 @@ export enum HealStatus {
   UNSPECIFIED = 0,
 
   /**
-   * Nothing is known to be wrong.
+   * No fault is known.
    *
    * @generated from enum value: HEAL_STATUS_RUNNING = 1;
    */
   RUNNING = 1,
 
   /**
-   * Something is, and it is being found out what.
+   * A fault is suspected and being examined.
    *
    * @generated from enum value: HEAL_STATUS_SUSPECTED = 2;
    */
@@ -1290,7 +1287,7 @@ export enum HealStatus {
   HEALING = 3,
 
   /**
-   * Something was done, and it is being found out whether it has helped.
+   * A remedy was applied, and it is being checked whether it helped.
    *
    * @generated from enum value: HEAL_STATUS_VERIFYING = 4;
    */
@@ -1304,8 +1301,8 @@ export enum HealStatus {
   READY = 5,
 
   /**
-   * It was not, and nothing more is done by itself until a file of the project changes,
-   * the service recovers, or somebody calls Heal.
+   * It was not repaired. No further repair begins until a file of the project changes, the
+   * service recovers, or a caller uses Heal.
    *
    * @generated from enum value: HEAL_STATUS_BROKEN = 6;
    */
@@ -1319,19 +1316,19 @@ export const HealStatusSchema: GenEnum<HealStatus> = /*@__PURE__*/
   enumDesc(file_tend_v1_service, 1);
 
 /**
- * ServiceService keeps declared services running, on the machine itself or in sandboxes
- * of the daemon. Each run of a service is a process with the labels tend.service and
- * tend.run, whose output and input are those of ProcessService. All calls but Restart are safe to repeat. Errors carry an
- * ErrorDetail. Hello.services says that there is one.
+ * ServiceService keeps declared services running, on the machine itself or in sandboxes of
+ * the daemon. Each run of a service is a process with the labels tend.service and tend.run,
+ * whose output and input are those of ProcessService. All calls but Restart are safe to
+ * repeat. Errors carry an ErrorDetail. Hello.services says that a server has it.
  *
  * @generated from service tend.v1.ServiceService
  */
 export const ServiceService: GenService<{
   /**
-   * Apply takes the text of a tend.yaml. What differs from before is changed, and
-   * nothing else: a service whose process would be another restarts if it runs, one
-   * that is not declared any more ends and is forgotten, a new one waits for Start.
-   * While services of another file run: FAILED_PRECONDITION.
+   * Apply takes the text of a tend.yaml and changes only what differs: a running service
+   * restarts if its process would differ, a service that is no longer declared ends and is
+   * forgotten, a new one waits for Start. While services of another file run:
+   * FAILED_PRECONDITION.
    *
    * @generated from rpc tend.v1.ServiceService.Apply
    */
@@ -1341,8 +1338,8 @@ export const ServiceService: GenService<{
     output: typeof ApplyServicesResponseSchema;
   },
   /**
-   * Start asks for services, and for those that they depend on. It answers when that
-   * is written down, not when they run.
+   * Start requests services and those that they depend on. It answers when the request is
+   * stored, not when they run.
    *
    * @generated from rpc tend.v1.ServiceService.Start
    */
@@ -1352,8 +1349,8 @@ export const ServiceService: GenService<{
     output: typeof StartServicesResponseSchema;
   },
   /**
-   * Stop ends services, and those that depend on them first. It answers when that is
-   * written down.
+   * Stop ends services, and before them those that depend on them. It answers when the
+   * request is stored.
    *
    * @generated from rpc tend.v1.ServiceService.Stop
    */
@@ -1363,10 +1360,10 @@ export const ServiceService: GenService<{
     output: typeof StopServicesResponseSchema;
   },
   /**
-   * Adopt has a service that does not run be a process that is there already, and that tend
-   * did not start. Nothing is done to the process. It answers when that is written down.
-   * While the service runs: FAILED_PRECONDITION; a process that must not be adopted:
-   * PERMISSION_DENIED.
+   * Adopt makes an existing process, which tend did not start, the process of a service
+   * that does not run. The process is not changed. It answers when the request is stored.
+   * Errors: FAILED_PRECONDITION while the service runs; PERMISSION_DENIED for a process
+   * that must not be adopted.
    *
    * @generated from rpc tend.v1.ServiceService.Adopt
    */
@@ -1376,7 +1373,7 @@ export const ServiceService: GenService<{
     output: typeof AdoptServiceResponseSchema;
   },
   /**
-   * Restart ends services and starts them again; those that have ended start.
+   * Restart ends services and starts them again; it also starts services that have ended.
    *
    * @generated from rpc tend.v1.ServiceService.Restart
    */
@@ -1405,7 +1402,7 @@ export const ServiceService: GenService<{
     output: typeof WatchServicesResponseSchema;
   },
   /**
-   * ListEpisodes lists what was done to repair services, the newest first.
+   * ListEpisodes lists the repairs of services, the newest first.
    *
    * @generated from rpc tend.v1.ServiceService.ListEpisodes
    */
@@ -1415,7 +1412,7 @@ export const ServiceService: GenService<{
     output: typeof ListEpisodesResponseSchema;
   },
   /**
-   * GetEpisode returns one of them, with what was changed and what was said to a model.
+   * GetEpisode returns one repair, with its changes and the transcript of the model.
    *
    * @generated from rpc tend.v1.ServiceService.GetEpisode
    */
@@ -1425,8 +1422,8 @@ export const ServiceService: GenService<{
     output: typeof GetEpisodeResponseSchema;
   },
   /**
-   * WatchEpisode sends one of them, and what becomes of it, until it has ended: then the
-   * stream ends, too. What a model says is sent while it says it.
+   * WatchEpisode sends one repair and its progress until it has ended; then the stream
+   * ends. The words of a model are sent while it writes them.
    *
    * @generated from rpc tend.v1.ServiceService.WatchEpisode
    */
@@ -1436,9 +1433,9 @@ export const ServiceService: GenService<{
     output: typeof WatchEpisodeResponseSchema;
   },
   /**
-   * Heal begins to repair a service, whatever is known of it, and answers once that is
-   * written down. It is not safe to repeat. While it is being repaired, and for one that
-   * the healer is not for: FAILED_PRECONDITION.
+   * Heal begins a repair of a service, whatever its state, and answers when the request is
+   * stored. It is not safe to repeat. Error: FAILED_PRECONDITION while the service is being
+   * repaired, and for a service without a healer.
    *
    * @generated from rpc tend.v1.ServiceService.Heal
    */
@@ -1448,8 +1445,8 @@ export const ServiceService: GenService<{
     output: typeof HealResponseSchema;
   },
   /**
-   * CancelHeal ends a repair: what it has changed, and not committed, is taken back. It
-   * answers when that is written down.
+   * CancelHeal ends a repair and takes back its changes that are not committed. It answers
+   * when the request is stored.
    *
    * @generated from rpc tend.v1.ServiceService.CancelHeal
    */
@@ -1459,14 +1456,14 @@ export const ServiceService: GenService<{
     output: typeof CancelHealResponseSchema;
   },
   /**
-   * RollBackEpisode takes back what a repair has changed for good: by one new commit of the
-   * paths that it has committed, or, where it committed nothing, by what it has kept of them. It
-   * touches nothing else, and then restarts the service. It answers once it is checked that it may,
-   * and written down: WatchEpisode of the ID that it answers with shows what becomes of
-   * it. It is safe to repeat. Where one of those paths has changed since: FAILED_PRECONDITION with
-   * CHANGED, and nothing is done. While it is being repaired: FAILED_PRECONDITION. Where
-   * there is nothing to go back to: UNSUPPORTED. The same holds for what a turn of a chat has
-   * changed, which is in no commit.
+   * RollBackEpisode takes back the changes of a finished repair: by one new commit of the
+   * paths that it committed, or, if it committed nothing, from the copies that it kept. It
+   * touches nothing else, and then restarts the service. It answers when the request is
+   * checked and stored; WatchEpisode of the returned ID shows the progress. It is safe to
+   * repeat. Errors: FAILED_PRECONDITION with CHANGED if one of those paths has changed
+   * since, and then nothing is done; FAILED_PRECONDITION while the service is being
+   * repaired; UNSUPPORTED if there is nothing to restore. The same holds for the changes of
+   * a turn of a chat, which are in no commit.
    *
    * @generated from rpc tend.v1.ServiceService.RollBackEpisode
    */
