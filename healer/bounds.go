@@ -7,10 +7,10 @@ import (
 	"github.com/tend-run/tend/process"
 )
 
-// Lessen takes from the limits of a tree the one that this machine cannot enforce, by the
-// error of the start, and returns its name: a repair is made without it, and it is said. All
-// are taken if the error names none; "" is that nothing can be taken, so that another start
-// would fail as this one did.
+// Lessen removes from the limits of a tree the one that this machine cannot enforce,
+// according to the error of the start, and returns its name: the repair continues without
+// it, and reports that. If the error names no limit, all are removed. "": nothing can be
+// removed, so another start would fail in the same way.
 func Lessen(l *process.Limits, err error) (taken string) {
 	if !errors.Is(err, process.ErrUnsupported) {
 		return ""

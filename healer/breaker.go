@@ -13,27 +13,27 @@ const (
 	calm  = 5 * time.Minute
 )
 
-// Breaker keeps the healer from trying for ever. It is plain data.
+// Breaker prevents endless repairs. It is plain data.
 type Breaker struct {
-	// Broken: nothing is tried until somebody wants it, a file changes or the service
-	// recovers by itself. Why, and since when.
+	// Broken: no repair begins until a person requests one, a file changes or the service
+	// recovers by itself. Why and Since say the reason and the time.
 	Broken bool      `json:"broken,omitempty"`
 	Why    string    `json:"why,omitempty"`
 	Since  time.Time `json:"since,omitzero"`
-	// Begun are the times of the episodes of a day, oldest first, and Ended that of the
-	// newest one's end.
+	// Begun has the start times of the episodes of the last day, oldest first; Ended is the
+	// end of the newest one.
 	Begun []time.Time `json:"begun,omitempty"`
 	Ended time.Time   `json:"ended,omitzero"`
-	// Row is how many episodes have followed each other closely.
+	// Row counts episodes that followed each other closely.
 	Row int `json:"row,omitempty"`
-	// Declined is the episode whose repair somebody has taken back, and At when: the same is
-	// not made again by itself, within a day.
+	// Declined is the episode whose repair a person took back, and At the time: the same
+	// repair is not repeated automatically within a day.
 	Declined   string    `json:"declined,omitempty"`
 	DeclinedAt time.Time `json:"declined_at,omitzero"`
 }
 
-// Allows returns why an episode may not begin now; "": it may. asked: somebody has asked
-// for it, which only the bound of a day stands against.
+// Allows returns why an episode may not begin now; "": it may. asked: a person requested
+// it; then only the daily bound applies.
 func (b *Breaker) Allows(at time.Time, perDay int, asked bool) string {
 	n := 0
 	for _, t := range b.Begun {
@@ -68,10 +68,10 @@ func (b *Breaker) Begin(at time.Time) {
 	b.Broken, b.Why, b.Since, b.Declined = false, "", time.Time{}, ""
 }
 
-// Decline takes that somebody has taken back the repair of an episode.
+// Decline records that a person took back the repair of an episode.
 func (b *Breaker) Decline(at time.Time, episode string) { b.Declined, b.DeclinedAt = episode, at }
 
-// End takes the end of an episode.
+// End records the end of an episode.
 func (b *Breaker) End(at time.Time, st Status, why string) {
 	b.Ended = at
 	if st == Broken {
@@ -79,11 +79,12 @@ func (b *Breaker) End(at time.Time, st Status, why string) {
 	}
 }
 
-// Break makes it passive.
+// Break opens the breaker: no repair begins any more.
 func (b *Breaker) Break(at time.Time, why string) { b.Broken, b.Why, b.Since = true, why, at }
 
-// Rearm lets the next fault open an episode again. well: the service is; else the next
-// episode counts with those before it, for it may be the service that changed a file.
+// Rearm lets the next fault open an episode again. well: the service is well. If it is not,
+// the next episode counts together with those before it, because the service itself may
+// have changed the file.
 func (b *Breaker) Rearm(well bool) {
 	if b.Broken, b.Why, b.Since, b.Declined = false, "", (time.Time{}), ""; well {
 		b.Row = 0

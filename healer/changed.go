@@ -1,7 +1,7 @@
 package healer
 
-// ChangedError says that a repair is not taken back, since what it has changed has changed
-// again. Nothing was done.
+// ChangedError: a repair was not taken back, because files that it changed have changed
+// again since. Nothing was done.
 type ChangedError struct {
 	Why   string   // for people
 	Paths []string // the first ones, below the root of the project

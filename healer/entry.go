@@ -10,7 +10,7 @@ import (
 type Kind uint8
 
 const (
-	// Opened is the first of each journal.
+	// Opened is the first entry of each journal.
 	Opened Kind = iota + 1
 	// Signalled: something more was seen of the service.
 	Signalled
@@ -40,8 +40,8 @@ func (k *Kind) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// Entry is one line of a journal. Kind and At are always set, the others where the kind
-// says so.
+// Entry is one line of a journal. Kind and At are always set, the other fields depend on
+// the kind.
 type Entry struct {
 	At   time.Time `json:"at"`
 	Kind Kind      `json:"kind"`
@@ -50,11 +50,11 @@ type Entry struct {
 	Service string  `json:"service,omitempty"`
 	DryRun  bool    `json:"dry_run,omitempty"`
 	Signal  *Signal `json:"signal,omitempty"`
-	// Back is the episode that is taken back; "": the service is repaired.
+	// Back is the episode to take back; "": this episode is a repair.
 	Back   string `json:"back,omitempty"`
 	Worker int    `json:"worker,omitempty"`
-	// Clock of a Began is the machine's since its boot, which nobody sets, and Boot which one
-	// that is.
+	// Clock of a Began is the time since the machine's boot, which nobody can set, and Boot
+	// is the ID of that boot.
 	Clock time.Duration `json:"clock,omitempty"`
 	Boot  string        `json:"boot,omitempty"`
 
@@ -62,10 +62,10 @@ type Entry struct {
 	Seq  int64  `json:"seq,omitempty"`
 	OK   bool   `json:"ok,omitempty"`
 	Text string `json:"text,omitempty"`
-	// Remedies that Look has found, and a Proposal.
+	// Remedies that Look found, and a Proposal.
 	Remedies []Remedy `json:"remedies,omitempty"`
 	Proposal string   `json:"proposal,omitempty"`
-	// Paths that Act has changed, and what it has used.
+	// Paths that Act changed, and its usage.
 	Paths  []string `json:"paths,omitempty"`
 	Tokens int64    `json:"tokens,omitempty"`
 	Steps  int64    `json:"steps,omitempty"`
@@ -73,10 +73,10 @@ type Entry struct {
 	// Commit that was made; Left says what is not in it.
 	Commit string   `json:"commit,omitempty"`
 	Left   []string `json:"left,omitempty"`
-	// Changed are the paths that keep a repair from being taken back.
+	// Changed are the paths that prevent taking a repair back.
 	Changed []string `json:"changed,omitempty"`
-	// Model is Unreached or Reached, of a Note; Text says why. Unreached of an Act: it has
-	// not answered in all of it, so that nothing was tried.
+	// Model of a Note is Unreached or Reached; Text says why. Unreached of an Act: the
+	// model never answered, so nothing was tried.
 	Model string `json:"model,omitempty"`
 }
 

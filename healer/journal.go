@@ -27,9 +27,9 @@ type Journal struct {
 	size int64
 }
 
-// OpenJournal opens a journal, which it makes if it is missing, and returns what is in it.
-// What a write that was cut short has left at its end is removed. The caller sees to it
-// that there is no other writer.
+// OpenJournal opens a journal, or creates a missing one, and returns its entries. It
+// removes an incomplete entry at the end. The caller guarantees that there is no other
+// writer.
 func OpenJournal(path string) (*Journal, []Entry, error) {
 	f, err := replace.Open(path, os.O_RDWR|os.O_CREATE)
 	if err != nil {
@@ -49,7 +49,7 @@ func OpenJournal(path string) (*Journal, []Entry, error) {
 	return &Journal{f: f, size: whole}, entries, nil
 }
 
-// ReadJournal returns what is in a journal, also while it is written.
+// ReadJournal returns the entries of a journal, also while it is being written.
 func ReadJournal(path string) ([]Entry, error) {
 	f, err := replace.Open(path, os.O_RDONLY)
 	if err != nil {
@@ -81,7 +81,7 @@ func readJournal(f io.Reader) (entries []Entry, whole int64, err error) {
 	}
 }
 
-// Append writes an entry, and returns once it is on the disk.
+// Append writes an entry, and returns when it is on the disk.
 func (j *Journal) Append(e Entry) error {
 	line, err := json.Marshal(e.bounded())
 	if err != nil {

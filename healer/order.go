@@ -20,15 +20,16 @@ const (
 	WordsFile      = "words"      // JSON of Words: what a model is writing; none: it is not
 	DiffFile       = "diff"
 	PointsDir      = "points" // in N/ is the checkpoint of the N-th remedy
-	// UndoFile is what a repair has changed, and what that was before: JSON, with the content
-	// of files. One that was not committed can be taken back by it.
+	// UndoFile lists the changes of a repair with the content before, as JSON. With it, a
+	// repair that was not committed can be taken back.
 	UndoFile = "undo.json"
-	// LiveFile is the same of a remedy of which it is not known yet whether it helps.
+	// LiveFile is the same for a remedy while it is not known whether it helps.
 	LiveFile = "live.json"
-	// BackFile holds the ID of the episode that has taken this one back.
+	// BackFile has the ID of the episode that took this one back.
 	BackFile = "taken-back"
-	// ForgetFile says that the episode is about to be removed, with what was kept to take
-	// something back by hand; that a chat is, or was but for copies that people were told of.
+	// ForgetFile marks an episode, or a chat, that is about to be removed with the copies
+	// that were kept to take something back by hand; a chat may already be removed except
+	// for copies that people were told about.
 	ForgetFile = "forget"
 )
 
@@ -40,23 +41,23 @@ const (
 	MaxWords      = 64 << 10
 )
 
-// Words are those of a reply that a model is writing, secrets hidden.
+// Words is the part of a reply that a model has written so far, secrets hidden.
 type Words struct {
 	Text string `json:"text"`
 	Tool string `json:"tool,omitempty"` // that it is about to call
 }
 
-// TakenBackFile has the diff of the n-th try, from 1, once that was taken back.
+// TakenBackFile has the diff of the n-th try, from 1, after it was taken back.
 func TakenBackFile(n int) string { return fmt.Sprintf("attempt-%d.diff", n) }
 
-// Order is what a worker has to know of its episode. It holds the environment of the
-// service, and no key.
+// Order tells a worker about its episode. It contains the environment of the service, and
+// no key.
 type Order struct {
 	ID string `json:"id"`
-	// Dir of the episode, and StateDir of the daemon, which are nobody else's business.
+	// Dir of the episode, and StateDir of the daemon. Both are private to tend.
 	Dir      string `json:"dir"`
 	StateDir string `json:"state_dir"`
-	// Keys is the file with what a model is asked with; see Secrets.
+	// Keys is the file with the credentials for the model; see Secrets.
 	Keys string `json:"keys,omitempty"`
 	// URL of the daemon.
 	URL string `json:"url"`
@@ -66,39 +67,39 @@ type Order struct {
 	Healer *config.Healer  `json:"healer"`
 	// Service is the name of Rules, which is not in its JSON.
 	Service string `json:"service"`
-	// SandboxID is that of the sandbox which Rules name, when the order was written; "": there
-	// is none, or it was not known, as of orders of earlier versions. Another sandbox of the
-	// same name is another place.
+	// SandboxID is the ID of the sandbox that Rules name, at the time of the order; "":
+	// there is none, or it is unknown, as in orders of earlier versions. A later sandbox
+	// with the same name is a different place.
 	SandboxID string `json:"sandbox_id,omitempty"`
 	Signal    Signal `json:"signal"`
-	// DryRun: only what would be tried is found out.
+	// DryRun: only find out what would be tried.
 	DryRun bool      `json:"dry_run,omitempty"`
 	At     time.Time `json:"at"`
-	// Back is the repair that is taken back; nil: the service is repaired.
+	// Back is the repair to take back; nil: this order is a repair.
 	Back *Back `json:"back,omitempty"`
 }
 
-// Back is a repair that is taken back.
+// Back says which repair to take back.
 type Back struct {
 	Episode string `json:"episode"` // which made it; or a turn of a chat, as CHAT/TURN
 	Commit  string `json:"commit,omitempty"`
-	// Undo is the path of the file to go back by where there is no commit.
+	// Undo is the path of the UndoFile, if there is no commit.
 	Undo string `json:"undo,omitempty"`
-	// Turn: Episode is CHAT/TURN, and Undo is the file of what that turn has changed.
+	// Turn: Episode is CHAT/TURN, and Undo has the changes of that turn.
 	Turn int64 `json:"turn,omitempty"`
 }
 
-// Secrets are what is asked with, and is told to nobody.
+// Secrets are the credentials of requests. They are never logged or sent to a model.
 type Secrets struct {
-	// Key of the model, BaseURL where it is; "": the provider's own.
+	// Key of the model, and BaseURL of its API; "": the provider's own.
 	Key     string `json:"key,omitempty"`
 	BaseURL string `json:"base_url,omitempty"`
-	// Token of the daemon, where its URL needs one.
+	// Token of the daemon, if its URL needs one.
 	Token string `json:"token,omitempty"`
 }
 
-// ReadOrder reads the order in the directory of an episode or a chat. Where there is none, the
-// error is fs.ErrNotExist.
+// ReadOrder reads the order in the directory of an episode or a chat. The error is
+// fs.ErrNotExist if there is none.
 func ReadOrder(dir string) (*Order, error) {
 	data, err := replace.Read(filepath.Join(dir, OrderFile), maxOrder)
 	if err != nil {
@@ -115,7 +116,7 @@ func ReadOrder(dir string) (*Order, error) {
 	return o, nil
 }
 
-// SandboxKey finds the sandbox of the service; "": it runs on the machine.
+// SandboxKey is the ID or name of the service's sandbox; "": it runs on the machine.
 func (o *Order) SandboxKey() string {
 	if o.Rules.Sandbox == "" {
 		return ""
@@ -123,5 +124,5 @@ func (o *Order) SandboxKey() string {
 	return cmp.Or(o.SandboxID, o.Rules.Sandbox)
 }
 
-// Path is that of a file of the episode.
+// Path returns the path of a file of the episode.
 func (o *Order) Path(name string) string { return filepath.Join(o.Dir, name) }

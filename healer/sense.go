@@ -7,27 +7,25 @@ import (
 )
 
 const (
-	// Settled is how long a service must be ready until faults of before are forgotten.
+	// Settled is how long a service must be ready until earlier faults are forgotten.
 	Settled = time.Minute
-	// faultsAt is how many faults, with restarts between, are one that a restart does not
-	// repair.
+	// faultsAt faults, with restarts between them, mean that a restart does not repair it.
 	faultsAt = 2
 )
 
-// Sense finds out, from what is seen of a service, when a restart is not enough. It is
-// plain data; the zero value has seen nothing.
+// Sense decides from the notices of a service when a restart is not enough. It is plain
+// data; the zero value has seen nothing.
 type Sense struct {
 	Status Status // running, suspected, or verifying after a restart for a stuck log
-	// Faults since it was ready for long.
+	// Faults since the service was ready for Settled.
 	Faults int
-	// Ready since then; zero: it is not.
+	// Ready is the time since which it is ready; zero: it is not.
 	Ready time.Time
 	// Was: the newest run was ready before it ended.
 	Was bool
 }
 
-// Saw takes one notice, and returns the signal for which an episode is to be opened; nil:
-// none is.
+// Saw takes one notice, and returns the signal for which to open an episode; nil: none.
 func (s *Sense) Saw(n supervisor.Notice, run int64, text string, at time.Time) *Signal {
 	signal := func(kind string) *Signal {
 		s.Status = Suspected
@@ -72,5 +70,5 @@ func (s *Sense) Settle(at time.Time) {
 	}
 }
 
-// Forget is for a service after an episode: what was before it does not count again.
+// Forget is called after an episode: earlier faults do not count again.
 func (s *Sense) Forget() { *s = Sense{Ready: s.Ready} }

@@ -33,7 +33,7 @@ func (s *Status) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// Action is what is being done.
+// Action is the present step of an episode.
 type Action uint8
 
 const (
@@ -95,9 +95,9 @@ type Remedy struct {
 	Kind string `json:"kind"`
 	Name string `json:"name,omitempty"`
 	Why  string `json:"why,omitempty"`
-	// Tree: it may change files, and so is between a checkpoint and a commit or rollback.
+	// Tree: it may change files, so it runs between a checkpoint and a commit or rollback.
 	Tree bool `json:"tree,omitempty"`
-	// Keep: what it changes is no part of the project's history, and is not committed.
+	// Keep: its changes do not belong to the project's history, and are not committed.
 	Keep bool `json:"keep,omitempty"`
 }
 
@@ -126,16 +126,16 @@ const (
 	MaxText      = 8 << 10 // bytes of each text in a journal
 )
 
-// Killed is why a remedy failed whose worker died in it: nobody knows how far it came.
+// Killed is the reason of a remedy whose worker died: its progress is unknown.
 const Killed = "its worker ended"
 
 // Try is a remedy that was tried.
 type Try struct {
 	Remedy
 	Begun, Ended time.Time
-	// Why it did not help; "": it has, or it is being tried.
+	// Failed says why it did not help; "": it helped, or it is still running.
 	Failed string
-	// Text is what it did, in its own words.
+	// Text describes what it did.
 	Text string
 	// Paths that it changed.
 	Paths []string
@@ -143,25 +143,26 @@ type Try struct {
 	Tokens, Steps int64
 	// Cost of that, if there are prices.
 	Cost float64
-	// Unreached: the model did not answer, so that nothing was tried. It is no attempt.
+	// Unreached: the model did not answer, so nothing was tried. It does not count as an
+	// attempt.
 	Unreached bool
 }
 
-// State is what is known of an episode. The zero value is one that was not opened.
+// State is the state of an episode. The zero value is an episode that was not opened.
 type State struct {
 	ID, Service string
 	Status      Status
-	// Back is the episode whose repair is taken back; "": this is a repair. Ready means
-	// that it was, and Broken that it was not.
+	// Back is the episode to take back; "": this is a repair. Then Ready means that it was
+	// taken back, and Broken that it was not.
 	Back string
-	// DryRun: it ends when it is known what would be tried.
+	// DryRun: the episode ends after Look.
 	DryRun bool
-	// Doing is what is being done, and Seq its number, which an answer has, too.
+	// Doing is the present step, and Seq its number; an answer has the same number.
 	Doing Action
 	Seq   int64
-	// Signals that were seen: the first one opened the episode.
+	// Signals are the observed faults; the first one opened the episode.
 	Signals []Signal
-	// Remedies to try, and how many of them have been begun.
+	// Remedies to try, and how many of them were started.
 	Remedies []Remedy
 	Begun    int
 	Tries    []Try
@@ -171,38 +172,38 @@ type State struct {
 	Verified, Reviewed bool
 	// Rollbacks tried of what is open.
 	Rollbacks int
-	// Unreached is why the model does not answer, while it is waited for and afterwards;
-	// "": it does, or it was not asked. No further attempt is begun then.
+	// Unreached is why the model does not answer, or did not; "": it answers, or was not
+	// asked. While it is set, no further attempt begins.
 	Unreached string
 	// Again: the remedy is tried once more after the rollback.
 	Again bool
 	// Last: nothing more is tried after the rollback; it says why.
 	Last string
-	// Clock and Boot are those of the first worker's begin; 0: a former version's.
+	// Clock and Boot are those of the first worker's start; 0: of an older version.
 	Clock time.Duration
 	Boot  string
-	// Workers that have worked on it.
+	// Workers counts the workers so far.
 	Workers int
 	// Opened and Ended are its times; Ended is zero until it is over.
 	Opened, Ended time.Time
-	// Why it ended as it did.
+	// Why is the reason of its end.
 	Why string
 	// Dirty: a rollback did not succeed, and the tree is not as it was.
 	Dirty bool
-	// Committed is the commit; "": there is none. Left says what was changed and not
+	// Committed is the commit; "": there is none. Left lists changes that were not
 	// committed, and why.
 	Committed string
 	Left      []string
-	// Changed are the paths that keep a repair from being taken back.
+	// Changed are the paths that prevent taking a repair back.
 	Changed []string
-	// Proposal is what somebody might do whom no remedy could spare it.
+	// Proposal is what a person could do, if no remedy helped.
 	Proposal string
 }
 
 // Done reports whether the episode has ended.
 func (s *State) Done() bool { return s.Doing == Over }
 
-// Try is the remedy that is being tried; nil: none is.
+// Try returns the remedy that is being tried; nil: none.
 func (s *State) Try() *Try {
 	if len(s.Tries) == 0 || s.Doing < Checkpoint || s.Doing > Rollback {
 		return nil
@@ -210,11 +211,11 @@ func (s *State) Try() *Try {
 	return &s.Tries[len(s.Tries)-1]
 }
 
-// Effect is what is to be done next, at most one thing.
+// Effect is the next thing to do.
 type Effect struct {
 	Do  Action
 	Seq int64
-	// Try numbers the remedies that were begun, from 1, where Do is about one.
+	// Try is the number of the remedy, from 1, if Do concerns one.
 	Try    int
 	Remedy Remedy
 }

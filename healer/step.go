@@ -13,8 +13,8 @@ type machine struct {
 	do *Effect
 }
 
-// Step returns what becomes of an episode by an entry of its journal, and what is to be
-// done then; nil: nothing new. The state that it is given stays as it is.
+// Step returns the state of an episode after an entry of its journal, and what to do then;
+// nil: nothing new. It does not change the given state.
 func Step(s State, e Entry) (State, *Effect) {
 	s.Signals, s.Tries, s.Remedies = slices.Clone(s.Signals), slices.Clone(s.Tries), slices.Clone(s.Remedies)
 	m := &machine{s: s, e: &e}
@@ -22,8 +22,8 @@ func Step(s State, e Entry) (State, *Effect) {
 	return m.s, m.do
 }
 
-// Fold makes the state from the entries of a journal. What is to be done then is what an
-// entry Began leads to, which the next worker writes.
+// Fold computes the state from the entries of a journal. The next worker writes an entry
+// Began, whose effect is what to do then.
 func Fold(entries []Entry) (s State) {
 	for _, e := range entries {
 		s, _ = Step(s, e)
