@@ -14,11 +14,11 @@ import (
 	"time"
 )
 
-// Config says where a model is, and how patient one is with it.
+// Config says how to reach a model, and how long to wait for it.
 type Config struct {
-	// BaseURL is where the provider is; empty: the provider's own. For Anthropic
-	// with or without /v1, for OpenAI with it. Where {base}/v1/... is not found,
-	// {base}/... is tried, and the other way round: gateways differ.
+	// BaseURL of the provider's API; empty: the provider's own. For Anthropic with or
+	// without /v1, for OpenAI with it. If {base}/v1/... is not found, {base}/... is tried,
+	// and the reverse, because gateways differ.
 	BaseURL   string
 	Key       string        // appears in no error and no transcript
 	Model     string        // required

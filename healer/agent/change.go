@@ -9,7 +9,7 @@ import (
 	"github.com/tend-run/tend/internal/lazyregexp"
 )
 
-// FileDiff is one file that a repair has changed.
+// FileDiff is one file that a repair changed.
 type FileDiff struct {
 	Path          string // from the root of the project, with slashes
 	Before, After string // the whole text, at most 1 MiB; "" if there was none, or no text
@@ -17,8 +17,8 @@ type FileDiff struct {
 	Deleted       bool
 	Dirty         bool // Before is not what HEAD has: it holds uncommitted work
 	AtHead        bool // After is what HEAD has
-	// Named are lines of Before, without the blanks around, that the error names which the
-	// repair is for: they may go.
+	// Named are lines of Before, without surrounding blanks, that the error of the repair
+	// names. They may be removed.
 	Named []string
 }
 

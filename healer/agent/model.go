@@ -6,25 +6,25 @@ import (
 	"fmt"
 )
 
-// Model answers one request. It tries again by itself what may be tried again.
+// Model answers one request. It repeats a request itself if that may help.
 //
-// An error is a *[ModelError], or that of the context. Reply.Usage says what was
-// used up, with an error too.
+// An error is a *[ModelError], or that of the context. Reply.Usage is also set with an
+// error.
 type Model interface {
 	// Ask calls live, unless it is nil, with each piece of the reply as it comes.
 	Ask(ctx context.Context, r Request, live func(Delta)) (Reply, error)
 }
 
-// Request is what a model is shown.
+// Request is the input of a model.
 type Request struct {
 	System   string
 	Messages []Message // the first and the last are the user's
 	Tools    []Tool
-	// MaxTokens bounds the reply; 0, and more than Config.MaxTokens: that.
+	// MaxTokens bounds the reply; 0 or more than Config.MaxTokens means Config.MaxTokens.
 	MaxTokens int
 }
 
-// Role says whose a message is.
+// Role is the author of a message.
 type Role uint8
 
 // Roles of messages.
@@ -33,8 +33,8 @@ const (
 	Assistant             // the model's
 )
 
-// Message is one turn of the conversation. It holds at least one block. A [Talk] that is
-// kept is kept as JSON.
+// Message is one turn of the conversation. It has at least one block. A stored [Talk] is
+// JSON.
 type Message struct {
 	Role   Role    `json:"role,omitempty"`
 	Blocks []Block `json:"blocks"`
@@ -83,8 +83,8 @@ type Reply struct {
 	Usage  Usage
 }
 
-// Usage counts tokens, those of failed tries included. What a provider does
-// not count is estimated at four bytes a token.
+// Usage counts tokens, including those of failed tries. If a provider does not count them,
+// a token is estimated as four bytes.
 type Usage struct {
 	Input      int64 `json:"input"` // neither read from a cache nor written to it
 	Output     int64 `json:"output"`
@@ -92,7 +92,7 @@ type Usage struct {
 	CacheWrite int64 `json:"cache_write,omitempty"`
 }
 
-// Add adds what was used besides.
+// Add adds another usage.
 func (u *Usage) Add(v Usage) {
 	u.Input += v.Input
 	u.Output += v.Output
@@ -110,7 +110,7 @@ type Delta struct {
 	Tool  string // a call of this tool begins
 }
 
-// ErrorKind says what is to be done about an error.
+// ErrorKind says what to do about an error.
 type ErrorKind uint8
 
 // Kinds of errors.

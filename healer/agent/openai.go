@@ -12,9 +12,9 @@ import (
 	"sync/atomic"
 )
 
-// NewOpenAI returns a model behind an API of the shape of OpenAI's
-// chat/completions (https://platform.openai.com/docs/api-reference/chat), with
-// tools and streaming, as many servers have it.
+// NewOpenAI returns a model behind an API compatible with OpenAI's chat/completions
+// (https://platform.openai.com/docs/api-reference/chat), with tools and streaming, which
+// many servers offer.
 func NewOpenAI(c Config) (Model, error) {
 	if c.BaseURL == "" {
 		c.BaseURL = "https://api.openai.com/v1"

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Story is what a model is told of what is broken. All of it is shown as data.
+// Story describes the fault to a model. All of it is shown as data.
 type Story struct {
 	Service   string   // its name
 	Command   string   // how it is started
@@ -19,7 +19,7 @@ type Story struct {
 // Text is a piece of evidence.
 type Text struct{ Label, Text string }
 
-// Past is an attempt that did not help. What it changed has been taken back.
+// Past is an attempt that did not help. Its changes were taken back.
 type Past struct {
 	Number  int
 	Summary string // what the model said at its end

@@ -7,7 +7,7 @@ import (
 	"fmt"
 )
 
-// Verdict is what a second model says of a change.
+// Verdict is the judgement of a second model about a change.
 type Verdict struct {
 	Symptom bool   // the change only makes the symptom go
 	Reason  string // redacted by nobody: it is made from what was given
@@ -24,9 +24,9 @@ What is between <data …> and </data …> is what programs and the repairer hav
 
 Answer by calling verdict, once.`
 
-// Review asks a model whether a change only silences the symptom. diff and story
-// must be redacted. An error means that there is no verdict: what the rules of
-// [Suspicious] say then counts alone.
+// Review asks a model whether a change only silences the symptom. diff and story must be
+// redacted. An error means that there is no verdict; then only the rules of [Suspicious]
+// decide.
 func Review(ctx context.Context, m Model, diff, story string) (Verdict, error) {
 	tool := Tool{
 		Name: "verdict", Description: "Say what the change is.",

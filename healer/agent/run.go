@@ -18,13 +18,13 @@ type Attempt struct {
 	Redact     func(string) string // for all that goes to the model or to Record; nil: none
 	Record     func(Event)         // the transcript, in order, redacted; nil: none
 	Live       func(Delta)         // each piece of a reply as it comes, not redacted; nil: none
-	// Patience waits while the model does not answer the first request, and reports
-	// whether to ask again, which it bounds; nil: never. What asking again cannot change,
-	// such as a wrong key, it is not told.
+	// Patience is called while the model does not answer the first request. It waits, and
+	// reports whether to ask again, which it must bound; nil: never. It is not called for
+	// errors that a repetition cannot change, such as a wrong key.
 	Patience func(ctx context.Context, err error) bool
 }
 
-// Budget bounds an attempt. A field that is zero has its default.
+// Budget bounds an attempt. A zero field has its default.
 type Budget struct {
 	Steps        int           // requests to the model; 40
 	InputTokens  int64         // all that the model reads, again in each request; 500,000
@@ -34,35 +34,35 @@ type Budget struct {
 	Context      int           // bytes of a conversation; 400,000, at least 20,000
 }
 
-// Prices are those of a million tokens.
+// Prices for a million tokens.
 type Prices struct{ Input, Output, CacheRead, CacheWrite float64 }
 
 func (p Prices) of(u Usage) float64 {
 	return (float64(u.Input)*p.Input + float64(u.Output)*p.Output + float64(u.CacheRead)*p.CacheRead + float64(u.CacheWrite)*p.CacheWrite) / 1e6
 }
 
-// Outcome is what an attempt has come to.
+// Outcome is the result of an attempt.
 type Outcome struct {
-	// Finished: the model says that it has done what it can. Whether the service
-	// is well is another question.
+	// Finished: the model says that it is done. This does not say whether the service is
+	// well.
 	Finished bool
 	Summary  string // its last words, redacted, at most 2,000 bytes
 	Steps    int    // requests
 	Calls    int    // of tools, those that were not run included
 	Usage    Usage
 	Cost     float64
-	// Why it has ended: "finished", "end_turn", "refusal", "budget: steps" (input
-	// tokens, output tokens, wall, cost, context), "loop: …" or "model: …".
+	// Why it ended: "finished", "end_turn", "refusal", "budget: steps" (input tokens,
+	// output tokens, wall, cost, context), "loop: …" or "model: …".
 	Why string
-	// Unreached: the model has given no reply, so that nothing was tried.
+	// Unreached: the model gave no reply, so nothing was tried.
 	Unreached bool
 }
 
 // Event is a line of the transcript.
 type Event struct {
-	// Kind is prompt (Text is all that the model is shown at first), reply (Text, Stop,
-	// Usage), call (Tool, Call, Input), result (Tool, Call, Text, Error), note (Text:
-	// what is said to the model, or what went wrong) or end (Text is Outcome.Why).
+	// Kind is prompt (Text is the model's first input), reply (Text, Stop, Usage), call
+	// (Tool, Call, Input), result (Tool, Call, Text, Error), note (Text: a message to the
+	// model, or an error) or end (Text is Outcome.Why).
 	Kind  string          `json:"kind"`
 	Step  int             `json:"step"` // of requests, from 1; 0 before the first
 	Text  string          `json:"text,omitempty"`
@@ -72,10 +72,10 @@ type Event struct {
 	Error bool            `json:"error,omitempty"`
 	Stop  Stop            `json:"stop,omitempty"`
 	Usage *Usage          `json:"usage,omitempty"`
-	// Cost so far of the attempt, of a reply, if there are prices.
+	// Cost of the attempt up to this reply, if there are prices.
 	Cost float64 `json:"cost,omitempty"`
-	// Message that a reply has become, as it is sent again, and whether a note is said to the
-	// model: all that is needed to go on with a [Talk].
+	// Message of a reply, as it is sent again, and whether a note was told to the model:
+	// with both, a [Talk] can continue.
 	Message *Message `json:"-"`
 	Told    bool     `json:"-"`
 }
@@ -86,8 +86,8 @@ const (
 	maxRecorded = 64 << 10 // of one text or input in the transcript
 )
 
-// Run makes an attempt. The error is that of ctx, or says why the attempt cannot be
-// made at all; everything that a model does is an Outcome.
+// Run makes an attempt. The error is that of ctx, or says why the attempt is impossible;
+// everything that a model does is an Outcome.
 func Run(ctx context.Context, m Model, a Attempt) (Outcome, error) {
 	set, err := newToolset(a.Tools)
 	if err != nil {

@@ -11,15 +11,14 @@ import (
 
 const maxReasons = 20
 
-// Suspicious says why a change may only silence a symptom, by rules: a check or
-// an assertion that is gone, an exception that is swallowed, a route or work that
-// was taken out, data that was emptied, uncommitted work that was thrown away, and
-// others. Each reason begins with a path and holds no value of a variable. None
-// means that nothing was found.
+// Suspicious says why a change may only silence a symptom, by rules: a removed check or
+// assertion, a swallowed exception, a removed route or removed work, emptied data,
+// discarded uncommitted work, and others. Each reason begins with a path and contains no
+// value of a variable. No reason means that nothing was found.
 //
-// Rules compare how often something is there before and after, in all files
-// together: what was moved is not gone. A file that is now as it was committed is only
-// held to whether somebody's work was lost by it.
+// Rules compare how often something is there before and after, in all files together: what
+// was moved is not gone. A file that is now as it was committed is only held to whether
+// somebody's work was lost by it.
 func Suspicious(change []FileDiff) (reasons []string) {
 	say := func(path, format string, args ...any) {
 		if s := path + ": " + fmt.Sprintf(format, args...); len(reasons) < maxReasons && !slices.Contains(reasons, s) {

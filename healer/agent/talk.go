@@ -7,12 +7,13 @@ import (
 	"strings"
 )
 
-// Talk is one turn of a conversation with a person: all that the model does until it has
-// answered. What Record is told suffices to go on with the turn in another process.
+// Talk is one turn of a conversation with a person: everything that the model does until it
+// has answered. The events that Record receives suffice to continue the turn in another
+// process.
 type Talk struct {
 	System string
-	// Messages so far. The last one is the person's, or one of the model with calls, not all of
-	// which have a result yet.
+	// Messages so far. The last one is the person's, or one of the model with calls, some
+	// of which have no result yet.
 	Messages []Message
 	// Results of calls of the last message, by their IDs. Cut: it was cut off.
 	Results map[string]Block
@@ -23,7 +24,7 @@ type Talk struct {
 	Redact  func(string) string // for all that goes to the model or to Record; nil: none
 	Record  func(Event)         // all that becomes of the turn, in order, redacted; nil: none
 	Live    func(Delta)         // each piece of a reply as it comes, not redacted; nil: none
-	// Act carries out a call. With ErrAsked the turn ends here, and goes on with an Act of the
+	// Act makes a call. With ErrAsked the turn ends here, and continues with an Act of the
 	// same call.
 	Act func(ctx context.Context, t Tool, call Block) (string, error)
 }
@@ -36,8 +37,8 @@ const waits = "asked"
 // Asked reports whether a turn waits for a person.
 func (o *Outcome) Asked() bool { return o.Why == waits }
 
-// Continue goes on with a turn until it is over, or waits for a person. The error is that of
-// ctx, or says why the turn cannot be made at all.
+// Continue continues a turn until it is over, or waits for a person. The error is that of
+// ctx, or says why the turn is impossible.
 func Continue(ctx context.Context, m Model, t Talk) (Outcome, error) {
 	set, err := newToolset(t.Tools)
 	if err != nil {
@@ -98,7 +99,7 @@ func (h *history) take(all []Message) {
 	}
 }
 
-// Topic is what a conversation is about.
+// Topic describes the subject of a conversation.
 type Topic struct {
 	Service, Command, Dir string
 	Protected             []string
@@ -128,7 +129,7 @@ func (t Topic) System(redact func(string) string) string {
 	return talkSystem + "\n\n" + asData("the service", bound(redact(plain(about)), 8<<10))
 }
 
-// TalkHands are what the tools of a conversation need besides.
+// TalkHands has what the tools of a conversation need in addition.
 type TalkHands interface {
 	Hands
 	// Log is what the service has written last, at most 64 KiB.
@@ -137,8 +138,8 @@ type TalkHands interface {
 	ExecOutside(ctx context.Context, command string) (Exec, error)
 }
 
-// TalkTools returns the tools of [Tools] but finish, log, and an exec that may ask to run
-// outside.
+// TalkTools returns the tools of [Tools] except finish, and log, and an exec that may ask
+// to run outside.
 func TalkTools(h TalkHands, redact func(string) string) []Tool {
 	t := talkTools{tools{h, redact}, h}
 	var all []Tool

@@ -10,15 +10,14 @@ import (
 	"time"
 )
 
-// Hands carry out what tools ask for. All guards are theirs: which paths may be
-// read and changed, where commands run, and what they may see. What they return as
-// an error is shown to the model.
+// Hands do the work of the tools. They contain all guards: which paths may be read and
+// changed, where commands run, and what those may see. Their errors are shown to the model.
 type Hands interface {
 	Files
 	Service
 }
 
-// Files are those of the project. Paths are relative to its root, with slashes.
+// Files of the project. Paths are relative to its root, with slashes.
 type Files interface {
 	// ReadFile returns fs.ErrNotExist for a file that is not there, and the size of the
 	// whole file.
@@ -38,15 +37,15 @@ type File struct {
 	Size int64
 }
 
-// Hit is a line that was found. Text is the whole line: a part of one could hold a
-// part of a secret, that nobody recognises.
+// Hit is a matching line. Text is the whole line: in a part of a line, a part of a secret
+// would not be recognised.
 type Hit struct {
 	Path string
 	Line int // from 1
 	Text string
 }
 
-// Service is what is repaired, and the place where commands run.
+// Service is the service under repair, and the place where commands run.
 type Service interface {
 	// Exec runs a shell command to its end, for 120 s at most. The error says why it
 	// could not be run, or what of it was taken back; a command that fails is none.
@@ -58,7 +57,7 @@ type Service interface {
 	SetEnv(ctx context.Context, name, value string) (names []string, err error)
 }
 
-// Exec is what became of a command.
+// Exec is the result of a command.
 type Exec struct {
 	Output   string // stdout and stderr, as they came, at most 256 KiB
 	Code     int
@@ -66,7 +65,7 @@ type Exec struct {
 	TimedOut bool
 }
 
-// Restarted is what became of a restart.
+// Restarted is the result of a restart.
 type Restarted struct {
 	Healthy bool
 	Message string // what the health check says
@@ -88,9 +87,8 @@ type tools struct {
 	redact func(string) string
 }
 
-// Tools returns read, list, search, edit, exec, restart, wait, set_env and
-// finish. What is read is redacted before lines are taken from it; redact may be
-// nil.
+// Tools returns read, list, search, edit, exec, restart, wait, set_env and finish. Text is
+// redacted before lines are taken from it; redact may be nil.
 func Tools(h Hands, redact func(string) string) []Tool {
 	if redact == nil {
 		redact = func(s string) string { return s }

@@ -14,8 +14,8 @@ import (
 type Tool struct {
 	Name, Description string
 	Schema            map[string]any // of the input, an object; what can be said is in [schema]
-	// Run gets an input that fits the schema. Its result is data, its error our own
-	// words; there may be both. The model sees the error, so it must hold no secret.
+	// Run receives an input that fits the schema. Its result is data, and its error is our
+	// own text; both may be set. The model sees the error, so it must contain no secret.
 	Run     func(ctx context.Context, input json.RawMessage) (string, error)
 	Last    bool // a call that succeeds ends the attempt, and its result is the summary
 	Noisy   bool // numbers in its results differ each time, and mean nothing

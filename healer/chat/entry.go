@@ -25,35 +25,34 @@ const (
 	Back     = "back"
 )
 
-// Entry is one line of a journal. Secrets are hidden in all but what the person has said.
+// Entry is one line of a journal. Secrets are hidden, except in the person's own messages.
 type Entry struct {
 	Seq  int64     `json:"-"` // the number of the line, from 1
 	At   time.Time `json:"at"`
 	Kind string    `json:"kind"`
-	// ID of a Said, by which it is known if it is sent again.
+	// ID of a Said, to recognise a repetition.
 	ID   string `json:"id,omitempty"`
 	Text string `json:"text,omitempty"`
-	// Message of a Reply, why it ended and what it has used.
+	// Message of a Reply, the reason of its end, and its usage.
 	Message *agent.Message `json:"message,omitempty"`
 	Stop    agent.Stop     `json:"stop,omitempty"`
 	Usage   agent.Usage    `json:"usage,omitzero"`
 	Cost    float64        `json:"cost,omitempty"`
-	// Tool, Call and Input of a Call; Call of what follows from it.
+	// Tool, Call and Input of a Call; Call also of the entries that belong to it.
 	Tool  string          `json:"tool,omitempty"`
 	Call  string          `json:"call,omitempty"`
 	Input json.RawMessage `json:"input,omitempty"`
 	// Error of a Result, or of an End.
 	Error bool `json:"error,omitempty"`
-	// Diff of what a call has changed.
+	// Diff of the changes of a call.
 	Diff string `json:"diff,omitempty"`
-	// Path of a Question: what it is about, absolute and without links; "": it is about a
-	// command.
+	// Path that a Question is about, absolute and without links; "": it is about a command.
 	Path string `json:"path,omitempty"`
 	// Question that an Answer is for, and Yes.
 	Question int64 `json:"question,omitempty"`
 	Yes      bool  `json:"yes,omitempty"`
-	// Turn of a Back: the number of the message that it began with. Episode has taken back
-	// what it had changed; Text says so to the model.
+	// Turn of a Back: the number of its first message. Episode took back its changes; Text
+	// tells the model.
 	Turn    int64  `json:"turn,omitempty"`
 	Episode string `json:"episode,omitempty"`
 }

@@ -24,21 +24,21 @@ const (
 // ErrFull: a journal has reached MaxJournal.
 var ErrFull = errors.New("the chat is full: clear it, and begin another")
 
-// Journal is the file of a chat, for one of those who read and write it. Its methods are
-// called one at a time.
+// Journal is the file of a chat, for one of its readers and writers. Its methods are called
+// one at a time.
 type Journal struct {
 	path  string
 	at    int64 // bytes that were read
 	state State
 }
 
-// Open makes the journal at a path known. The file comes with its first entry.
+// Open returns the journal at a path. The first entry creates the file.
 func Open(path string) *Journal { return &Journal{path: path} }
 
-// State is what was known when the journal was read or written last.
+// State returns the state at the last read or write.
 func (j *Journal) State() *State { return &j.state }
 
-// Read reads what is new, and returns it.
+// Read reads and returns the new entries.
 func (j *Journal) Read() ([]Entry, error) {
 	f, err := replace.Open(j.path, os.O_RDONLY)
 	if errors.Is(err, os.ErrNotExist) && j.at == 0 {
@@ -74,8 +74,9 @@ func (j *Journal) read(f *os.File) (more []Entry, err error) {
 	}
 }
 
-// Append writes the entries that decide returns by what is known at that moment, and returns
-// once they are on the disk. Nobody else writes meanwhile. An error of decide writes nothing.
+// Append calls decide with the state of that moment, writes the entries that it returns,
+// and returns when they are on the disk. No other writer writes meanwhile. If decide
+// returns an error, nothing is written.
 func (j *Journal) Append(ctx context.Context, decide func(*State) ([]Entry, error)) (err error) {
 	unlock, err := replace.Lock(ctx, j.path+".lock")
 	if err != nil {

@@ -17,7 +17,7 @@ const (
 	Stopping              // the model's, and it is about to end
 )
 
-// State is what is known of a chat. The zero value is one in which nothing was said.
+// State is the state of a chat. The zero value is a chat without messages.
 type State struct {
 	Entries int64
 	At      time.Time // of the newest
@@ -25,33 +25,35 @@ type State struct {
 	// LastID and LastSaid are the ID and the number of the newest message of the person.
 	LastID   string
 	LastSaid int64
-	// Question is the number of the one that is open, or was answered last; Yes: how.
+	// Question is the number of the open question, or of the one that was answered last
+	// with Yes.
 	Question int64
 	Answered bool
 	Yes      bool
-	// Workers that have begun since the person did something, and all.
+	// Workers that have begun since the last action of the person, and in all.
 	Workers int
 	// Steps and Used of the turn; Total and Cost of all turns.
 	Steps int
 	Used  agent.Usage
 	Total agent.Usage
 	Cost  float64
-	// Messages are the conversation as it is sent to the model. The last one is that of the
-	// person, or of the model with Pending calls, of which Results are known already.
+	// Messages are the conversation as it is sent to the model. The last one is the
+	// person's, or the model's with Pending calls, some of which have Results.
 	Messages []agent.Message
 	Pending  []string
 	Results  map[string]agent.Block
 	Cut      bool // the last message was cut off
-	// Calls of the last message that were begun; Allowed, by the person; and Asked for.
+	// Calls of the last message that have begun, that the person Allowed, and that were
+	// Asked for.
 	Begun   map[string]bool
 	Allowed map[string]bool
 	Asked   map[string]*Entry
-	// Made counts all calls that were begun.
+	// Made counts all calls that have begun.
 	Made int
-	// Changing is the number, as Made has it, of the newest call of each turn, by that of its
-	// message, that may have changed something.
+	// Changing has, for each turn by the number of its message, the number (as in Made) of
+	// its newest call that may have changed something.
 	Changing map[int64]int
-	// TakenBack are the turns that were taken back, each with the episode that did it.
+	// TakenBack has the turns that were taken back, each with the episode that did it.
 	TakenBack map[int64]string
 }
 
@@ -189,8 +191,9 @@ func (s *State) made(tool string) {
 // changes reports whether a tool may change something in the project.
 func changes(tool string) bool { return tool == "edit" || tool == "exec" || tool == "set_env" }
 
-// BrokenOff reports whether a call that may change something was begun, and has no result:
-// nobody knows how far it came, unless it is being made. One that only asked has done nothing.
+// BrokenOff reports whether a call that may change something has begun and has no result:
+// unless it is still running, its progress is unknown. A call that only asked has done
+// nothing.
 func (s *State) BrokenOff(id string) bool {
 	_, done := s.Results[id]
 	asks := s.Asked[id] != nil && !s.Allowed[id]

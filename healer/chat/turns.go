@@ -15,8 +15,8 @@ import (
 	"github.com/tend-run/tend/internal/replace"
 )
 
-// TurnsDir is in the directory of a chat. In N.json is what the turn that began with the
-// message N can be taken back by, with the content of files.
+// TurnsDir is in the directory of a chat. N.json has what is needed to take back the turn
+// that began with message N, including the content of files.
 const TurnsDir = "turns"
 
 // Bounds of what is kept of turns.
@@ -26,28 +26,28 @@ const (
 	maxTurns  = 64 << 20               // bytes of all
 )
 
-// Turn is what one turn has changed in the project.
+// Turn has the changes of one turn in the project.
 type Turn struct {
 	Root string `json:"root"` // of the project
-	// Sandbox is the ID of the one that the project is in; "": it is on the machine. Nil: an
-	// earlier version has not said.
+	// Sandbox is the ID of the project's sandbox; "": the machine. Nil: unknown, written by
+	// an earlier version.
 	Sandbox *string `json:"sandbox,omitempty"`
-	// Call is the number, among all that were begun, of the newest call that is in it.
+	// Call is the number, among all calls that have begun, of the newest call in it.
 	Call int              `json:"call"`
 	Undo *checkpoint.Undo `json:"undo,omitempty"` // nil: nothing is kept
-	// Why it cannot be taken back; "": it can, if there is an Undo.
+	// Why it cannot be taken back; "": it can be, if there is an Undo.
 	Why string `json:"why,omitempty"`
-	// Lost: what one of its calls has changed is in no Undo, so that what a file was before a
-	// later call may not be what it was before the turn.
+	// Lost: the changes of one of its calls are in no Undo, so the content of a file before
+	// a later call may not be the content before the turn.
 	Lost bool `json:"lost,omitempty"`
 }
 
-// TurnFile is the path of what is kept of a turn.
+// TurnFile returns the path of the file of a turn.
 func TurnFile(dir string, said int64) string {
 	return filepath.Join(dir, TurnsDir, strconv.FormatInt(said, 10)+".json")
 }
 
-// ReadTurn reads what is kept of a turn. The error is [fs.ErrNotExist] if nothing is.
+// ReadTurn reads the file of a turn. The error is [fs.ErrNotExist] if there is none.
 func ReadTurn(path string) (*Turn, error) {
 	data, err := replace.Read(path, maxTurn)
 	if err != nil {
@@ -60,10 +60,10 @@ func ReadTurn(path string) (*Turn, error) {
 	return t, nil
 }
 
-// KeepCall adds what a call has changed to what is kept of its turn, and removes what is kept
-// of turns that are too old. sandbox is the ID of the one that the project is in, "" on the
-// machine. why says why it cannot be taken back. A call that is in it already is not added
-// again.
+// KeepCall adds the changes of a call to the file of its turn, and removes the files of
+// turns that are too old. sandbox is the ID of the project's sandbox, "" for the machine.
+// why says why the call cannot be taken back. A call that is already in the file is not
+// added again.
 func KeepCall(dir, root, sandbox string, said int64, call int, u *checkpoint.Undo, why string) error {
 	path := TurnFile(dir, said)
 	t, err := ReadTurn(path)
@@ -104,7 +104,7 @@ func KeepCall(dir, root, sandbox string, said int64, call int, u *checkpoint.Und
 	return err
 }
 
-// Turns are the turns of which something is kept, by the numbers of their messages, the oldest
+// Turns returns the turns that have a file, by the numbers of their messages, the oldest
 // first.
 func Turns(dir string) (all []int64) {
 	entries, _ := os.ReadDir(filepath.Join(dir, TurnsDir)) // none, if there is no directory

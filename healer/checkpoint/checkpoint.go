@@ -15,7 +15,7 @@ import (
 	"github.com/tend-run/tend/internal/replace"
 )
 
-// ErrNone is the error of Open where no checkpoint was taken to its end.
+// ErrNone is the error of Open if there is no complete checkpoint.
 var ErrNone = errors.New("there is no checkpoint")
 
 // LimitError says that a project is too large for a checkpoint.
@@ -28,7 +28,7 @@ func (e *LimitError) Error() string {
 	return fmt.Sprintf("the project has more than %d %s, too much for a checkpoint: keep what is large outside of it, or in directories that git ignores", e.Limit, e.What)
 }
 
-// Options are those of Take and Open, which must be given the same ones.
+// Options of Take and Open, which must receive the same ones.
 type Options struct {
 	Root  string   // absolute path of the project
 	Dir   string   // absolute path of a private directory for this checkpoint alone; made with mode 0700 if it is missing
@@ -39,7 +39,7 @@ type Options struct {
 	step func(string) // a test is told of each step
 }
 
-// Left is a path that something was not done to.
+// Left is a path that was left out.
 type Left struct {
 	Path   string
 	Reason string
@@ -69,7 +69,8 @@ type move struct {
 	Base    *entry // where Restore goes back to; nil: nothing
 	Last    *entry // what was seen last; nil: nothing
 	Unclear bool   // somebody's edit could not be merged: a copy is kept
-	// Unseen: whoever changed it died before it said so, and it only counts as the healer's.
+	// Unseen: its writer died before it reported the change, which only counts as the
+	// healer's.
 	Unseen bool `json:",omitempty"`
 }
 
@@ -96,9 +97,10 @@ type savedMove struct {
 
 // Directories in that of a checkpoint.
 const (
-	// KeptDir has copies of what was not the healer's, which stay when it is dropped.
+	// KeptDir has copies of content that was not the healer's. They stay when the
+	// checkpoint is dropped.
 	KeptDir = "kept"
-	// StoreDir has content. It is made before anything else, and removed last.
+	// StoreDir has content. It is created first, and removed last.
 	StoreDir = "store"
 )
 
@@ -112,8 +114,7 @@ const (
 
 var validID = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9_-]*(\.[A-Za-z0-9_-]+)*$`)
 
-// Take takes a checkpoint of the project. What a Take left in Dir that was killed is
-// removed first.
+// Take takes a checkpoint of the project. It first removes what a killed Take left in Dir.
 func Take(ctx context.Context, o Options) (*Point, error) {
 	p, err := open(o)
 	if err != nil {
@@ -224,7 +225,7 @@ func (p *Point) takePlain(ctx context.Context) (tree, error) {
 	})
 }
 
-// Open opens a checkpoint that was taken before, with the options of Take.
+// Open opens an existing checkpoint, with the options of Take.
 func Open(ctx context.Context, o Options) (*Point, error) {
 	p, err := open(o)
 	if err != nil {
@@ -311,7 +312,7 @@ func (p *Point) set(path name, m move) {
 	}
 }
 
-// Omitted lists what the checkpoint does not hold, and why.
+// Omitted lists what the checkpoint does not contain, and why.
 func (p *Point) Omitted() []Left { return p.omitted }
 
 // Git reports whether the project is in a git repository, so that Commit can commit.
@@ -320,7 +321,7 @@ func (p *Point) Git() bool { return p.git != nil }
 // Close releases the directory. The checkpoint stays.
 func (p *Point) Close() error { return p.root.Close() }
 
-// Drop removes the checkpoint. Copies that Restore has kept stay. The Point is closed.
+// Drop removes the checkpoint. Copies that Restore kept stay. The Point is closed.
 func (p *Point) Drop(ctx context.Context) error {
 	if p.git != nil {
 		if err := errors.Join(dropIndex(filepath.Join(p.git.dir, "index"), p.opts.ID), p.git.removeRef(ctx, p.ref())); err != nil {
@@ -360,8 +361,8 @@ func removeEmpty(dir string) {
 	_ = os.Remove(dir) // unless something is in it
 }
 
-// Clear removes what a Take or a Drop that was killed has left where Open returns ErrNone, such
-// as the ref. Copies that Restore has kept stay. Where nothing is left it makes nothing.
+// Clear removes what a killed Take or Drop left when Open returns ErrNone, such as the ref.
+// Copies that Restore kept stay. If nothing was left, it changes nothing.
 func Clear(ctx context.Context, o Options) error {
 	p, err := open(o)
 	if err != nil {

@@ -15,13 +15,14 @@ type Commit struct {
 	Message  string            // its first line is the subject
 	Trailers map[string]string // such as Heal-Id
 	Paths    []string          // of the changes, those to commit; nil: all
-	// Overlap also commits lines that the healer has edited and that had not been committed
-	// before. Without it a file with such lines is left. A JSON file that could not be read
-	// before, and whose repaired lines are those of the last commit, is committed as a whole.
+	// Overlap also commits lines that the healer edited and that were not committed before.
+	// Without it, a file with such lines is left out. A JSON file that could not be read
+	// before, and whose repaired lines are those of the last commit, is committed as a
+	// whole.
 	Overlap bool
 }
 
-// Committed is what Commit has done.
+// Committed is the result of Commit.
 type Committed struct {
 	Hash  string   // of the commit; "": there was nothing to commit
 	Paths []string // what it changes
@@ -31,11 +32,11 @@ type Committed struct {
 // errMoved says that the index or the branch changed while a commit was made.
 var errMoved = errors.New("somebody else has committed or staged something at this moment")
 
-// Commit commits what the healer has changed, and nothing else: uncommitted changes of
-// the user stay uncommitted, staged ones stay staged. The author is "tend healer"; no hook
-// runs, and nothing is signed. While git is in the middle of something, such as a merge, and
-// outside of git, nothing is committed, and Left says why. A detached HEAD is moved.
-// Called again after a kill, it comes to the same end.
+// Commit commits the healer's changes, and nothing else: uncommitted changes of the user
+// stay uncommitted, staged ones stay staged. The author is "tend healer"; no hook runs, and
+// nothing is signed. During an operation of git, such as a merge, and without git, nothing
+// is committed, and Left says why. A detached HEAD is moved. Called again after a kill, it
+// comes to the same end.
 func (p *Point) Commit(ctx context.Context, c Commit) (Committed, error) {
 	for try := 1; ; try++ {
 		done, err := p.commit(ctx, c)
@@ -142,8 +143,8 @@ func (p *Point) commit(ctx context.Context, c Commit) (done Committed, err error
 // looksBack is how many commits Made looks at.
 const looksBack = 100
 
-// Made finds a commit with these trailers among the newest ones: whoever made it may have
-// died before it said so. hash is "" if there is none.
+// Made finds a commit with these trailers among the newest ones: its author may have died
+// before it reported it. hash is "" if there is none.
 func (p *Point) Made(ctx context.Context, trailers map[string]string) (hash string, paths []string, err error) {
 	if p.git == nil || len(trailers) == 0 {
 		return "", nil, nil

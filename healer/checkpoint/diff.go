@@ -12,8 +12,8 @@ import (
 // MaxDiff is the most bytes of a diff.
 const MaxDiff = 256 << 10
 
-// Diff is what the healer has changed as a unified diff of at most 256 KiB. What is left
-// out is said.
+// Diff returns the healer's changes as a unified diff of at most 256 KiB. It names what is
+// left out.
 func (p *Point) Diff(ctx context.Context) (string, error) {
 	now, err := p.scan(ctx, p.last, nil)
 	if err != nil {

@@ -14,11 +14,11 @@ import (
 // maxMerged is the most bytes of a file that is merged.
 const maxMerged = 1 << 20
 
-// Absorb takes what changed since the last Absorb or Mark as somebody else's: Restore will
-// go back to a tree with that in it, and Commit leaves it alone.
+// Absorb attributes all changes since the last Absorb or Mark to others: Restore keeps
+// them, and Commit leaves them out.
 func (p *Point) Absorb(ctx context.Context) error { return p.observe(ctx, false) }
 
-// Mark takes what changed since the last Absorb or Mark as the healer's, but for logs
+// Mark attributes all changes since the last Absorb or Mark to the healer, except for logs
 // that only grew.
 func (p *Point) Mark(ctx context.Context) error { return p.observe(ctx, true) }
 
@@ -151,7 +151,7 @@ func (p *Point) absorb(ctx context.Context, m move, last, cur *entry) (base *ent
 
 func isText(data []byte) bool { return len(data) <= maxMerged && bytes.IndexByte(data, 0) < 0 }
 
-// Kind says what has happened to a path.
+// Kind says what happened to a path.
 type Kind string
 
 // The kinds. A path that has become something else, such as a link, is modified.
@@ -162,7 +162,7 @@ const (
 	Mode     Kind = "mode" // the permissions alone
 )
 
-// Change is what the healer has done to a file or link.
+// Change is a change of the healer to a file or link.
 type Change struct {
 	Path   string // below the root, with slashes; any bytes
 	Kind   Kind
@@ -170,8 +170,8 @@ type Change struct {
 	AtHead bool // it is now as in the last commit
 }
 
-// Changes lists what the healer has changed: the tree against what Restore would go back to.
-// Directories are listed if nothing in them tells of them.
+// Changes lists the healer's changes: the tree against the state that Restore would
+// restore. A directory is listed if none of its entries is.
 func (p *Point) Changes(ctx context.Context) ([]Change, error) {
 	now, err := p.scan(ctx, p.last, nil)
 	if err != nil {
@@ -236,8 +236,8 @@ func (p *Point) isBlob(e *entry, b blob) bool {
 	return e.Kind == file && e.Oid == b.oid && gitMode(e) == b.mode
 }
 
-// Before returns the content of a file where Restore would go back to. Its error is
-// [fs.ErrNotExist] if there is no file then.
+// Before returns the content of a file in the state that Restore would restore. The error
+// is [fs.ErrNotExist] if there is no file in it.
 func (p *Point) Before(ctx context.Context, path string) ([]byte, error) {
 	e := p.base[name(path)]
 	if e == nil || e.Kind != file || !e.Held {

@@ -16,22 +16,22 @@ import (
 	"time"
 )
 
-// Restored is what Restore has done.
+// Restored is the result of Restore.
 type Restored struct {
 	Paths []string // what is again as it was
 	Kept  []Kept   // copies of what nobody had marked as the healer's
 	Left  []Left   // what is not as it was
 }
 
-// Kept is a file that was replaced or removed, and its copy.
+// Kept is a replaced or removed file, and its copy.
 type Kept struct {
 	Path string
 	Copy string // absolute
 }
 
-// Restore makes everything below the root what it was, with what others have changed
-// since (Absorb). It is best called while the service is stopped. Called again, also after
-// it was killed, it goes on. An error of one path is in Left.
+// Restore makes everything below the root as it was, but keeps changes of others (Absorb).
+// Call it while the service is stopped if possible. A repeated call, also after a kill,
+// continues. An error of one path is in Left.
 func (p *Point) Restore(ctx context.Context) (Restored, error) {
 	var r Restored
 	p.readable()

@@ -11,29 +11,29 @@ import (
 	"github.com/tend-run/tend/internal/replace"
 )
 
-// Standing is what the checkpoint knows of a path, by the newest Absorb or Mark.
+// Standing is the state of a path at the newest Absorb or Mark.
 type Standing struct {
 	Seen bool   // something was there
 	Sum  string // SHA-256 of its content in hex; "" for what is no file, or was not read
 	Link bool
-	// Held: nothing that may be brought back is missing in the checkpoint.
+	// Held: the checkpoint has everything of it that may need to be restored.
 	Held bool
-	// Uncommitted: Restore would go back to a file or link whose content no commit has.
+	// Uncommitted: Restore would restore a file or link whose content is in no commit.
 	Uncommitted bool
-	// Made: it is in a directory that tools make again, which no checkpoint holds.
+	// Made: it is in a directory that tools can generate again, which no checkpoint
+	// contains.
 	Made bool
-	// Left: it is the service's own, which is never rolled back.
+	// Left: it belongs to the service, and is never rolled back.
 	Left bool
 }
 
-// Standings tells what may be lost from what may be had again.
+// Standings distinguishes what could be lost from what can be generated again.
 type Standings struct {
 	p    *Point
 	head map[string]blob
 }
 
-// Standings looks at the last commit. What it returns is used before the next call of
-// Absorb or Mark.
+// Standings reads the last commit. Use the result before the next call of Absorb or Mark.
 func (p *Point) Standings(ctx context.Context) (*Standings, error) {
 	s := &Standings{p: p}
 	if p.git != nil {
@@ -70,8 +70,8 @@ func (p *Point) prefixed(path string) string {
 	return p.git.prefix + path
 }
 
-// Below lists the files and links that were seen at a path, or below it, and the
-// directories, each before what is in it; of "" all.
+// Below lists the known files, links and directories at or below a path, each directory
+// before its entries; "" means all.
 func (s *Standings) Below(path string) (files, dirs []string) {
 	for _, at := range s.p.last.sorted() {
 		if path == "" || string(at) == path || strings.HasPrefix(string(at), path+"/") {
@@ -94,8 +94,8 @@ func (s *Standings) Head(ctx context.Context, path string) ([]byte, error) {
 	return s.p.git.read(ctx, h.oid)
 }
 
-// Keep makes a copy of the file that Restore would go back to, which outlives the
-// checkpoint, and returns its path.
+// Keep makes a copy of the file that Restore would restore, and returns its path. The copy
+// outlives the checkpoint.
 func (p *Point) Keep(ctx context.Context, path string) (string, error) {
 	data, err := p.Before(ctx, path)
 	if err != nil {
@@ -115,7 +115,7 @@ func (p *Point) Keep(ctx context.Context, path string) (string, error) {
 	return to, os.Rename(p.path(halfFile), to)
 }
 
-// Kept lists the copies that Keep and Restore have made.
+// Kept lists the copies that Keep and Restore made.
 func (p *Point) Kept() (all []Kept) {
 	kept := p.path(KeptDir)
 	_ = filepath.WalkDir(kept, func(file string, d fs.DirEntry, err error) error {

@@ -13,13 +13,13 @@ import (
 	"github.com/aymanbagabas/go-udiff"
 )
 
-// Back says which repair is taken back, after its checkpoint is gone: that of a commit, or one
-// of which an Undo was kept.
+// Back says which repair to take back after its checkpoint is gone: by its commit, or by
+// its Undo.
 type Back struct {
 	Root string // absolute path of the project
 	Dir  string // absolute path of a private directory, which exists
 	ID   string // of this taking back, as Options have it: a trailer of the commit, and the name of temporary files
-	// Commit is what Commit has made; "": Undo is gone back to.
+	// Commit is the commit of the repair; "": Undo is used.
 	Commit string
 	Undo   *Undo
 	// Message of the new commit, and its trailers beside Tend-Rollback, which is ID.
@@ -29,12 +29,12 @@ type Back struct {
 	step func(string) // a test is told of each step
 }
 
-// TakenBack is what was done, or why nothing was.
+// TakenBack is the result, or the reason why nothing was done.
 type TakenBack struct {
 	Hash  string   // of the new commit; "": there was no commit to take back
 	Paths []string // what is as it was before the repair
 	Left  []Left   // what somebody has changed while it was taken back, and stays
-	// Changed are the paths that are not as the repair has left them. Nothing was done then.
+	// Changed are the paths that are not as the repair left them. Then nothing was done.
 	Changed []Left
 	Diff    string // of CheckBack: what would be changed, unified, at most 256 KiB
 }
@@ -54,8 +54,8 @@ type back struct {
 	dirs  []name   // that the repair has made
 }
 
-// CheckBack reports whether a repair can be taken back: each path that it has changed must be
-// as it has left it, in the last commit, in the index and in the work tree. It changes nothing.
+// CheckBack reports whether a repair can be taken back: each path that it changed must be
+// as it left it, in the last commit, in the index and in the work tree. It changes nothing.
 func CheckBack(ctx context.Context, o Back) (out TakenBack, err error) {
 	b, err := openBack(ctx, o)
 	if err != nil {
@@ -90,10 +90,10 @@ func CheckBack(ctx context.Context, o Back) (out TakenBack, err error) {
 	return out, nil
 }
 
-// TakeBack makes the paths of a repair what they were before it, by one new commit where the
-// repair was committed, and nothing else: neither another path, nor what is staged, nor what
-// is not committed. Made again, also after it was killed, it comes to the same end. With
-// the new commit it is done; before, nothing is.
+// TakeBack makes the paths of a repair as they were before it, by one new commit if the
+// repair was committed. It changes no other path, nothing that is staged, and nothing that
+// is not committed. A repeated call, also after a kill, has the same result. It is done
+// with the new commit; before that, nothing is done.
 func TakeBack(ctx context.Context, o Back) (out TakenBack, err error) {
 	b, err := openBack(ctx, o)
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 // MaxUndo is the most bytes of file contents in an Undo.
 const MaxUndo = 8 << 20
 
-// Undo is what [TakeBack] goes back to where nothing was committed: the files that a repair
-// has changed, as they were before and as it has left them.
+// Undo is for [TakeBack] if nothing was committed: the files that a repair changed, as they
+// were before and as it left them.
 type Undo struct {
 	Files []Undone
 	Dirs  []name // directories that the repair has made
@@ -45,8 +45,8 @@ func (s side) is(o side) bool {
 	return s.Kind == o.Kind && s.Sum == o.Sum && (s.Kind != file || s.Mode&0o100 == o.Mode&0o100)
 }
 
-// Undo returns what has changed since the checkpoint, so that it can be taken back once the
-// checkpoint is gone. why says why it cannot be; both are empty where nothing has changed.
+// Undo returns the changes since the checkpoint, so that they can be taken back after the
+// checkpoint is gone. why says why they cannot; both are empty if nothing changed.
 func (p *Point) Undo(ctx context.Context) (u *Undo, why string, err error) {
 	now, err := p.scan(ctx, p.last, nil)
 	if err != nil {
@@ -100,10 +100,9 @@ func (p *Point) Undo(ctx context.Context) (u *Undo, why string, err error) {
 	return u, "", nil
 }
 
-// Join returns the Undo of two changes, of which next was the later one. why says why they
-// cannot be taken back as one: what next has changed was not as the first one had left it, so
-// that somebody else's work would be lost, or it is too much. An Undo may be nil: nothing was
-// changed.
+// Join returns the Undo of two changes, of which next is the later one. why says why they
+// cannot be taken back together: a file that next changed was not as the first one left it,
+// so other work would be lost, or they are too large. A nil Undo means no change.
 func (u *Undo) Join(next *Undo) (joined *Undo, why string) {
 	if u == nil || next == nil {
 		return cmp.Or(u, next), ""
@@ -159,8 +158,8 @@ const (
 	Link = link
 )
 
-// Before returns what a path was: the content of a file, or where a link led to; kind is "" if
-// there was neither. ok reports whether the path is one of the Undo.
+// Before returns the former content of a file, or the former target of a link; kind is ""
+// if there was neither. ok reports whether the path is in the Undo.
 func (u *Undo) Before(path string) (content []byte, kind string, ok bool) {
 	if u != nil {
 		for _, f := range u.Files {

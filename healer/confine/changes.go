@@ -17,22 +17,22 @@ const (
 	maxEncoded      = 2*MaxChangedBytes + MaxChanges*8192
 )
 
-// Changed is what has become of a path.
+// Changed says what happened to a path.
 type Changed string
 
 // What may have become of one.
 const (
-	// Gone: it was removed, with all that was in it. What was made in its place follows.
+	// Gone: it was removed with its content. If something replaced it, that follows.
 	Gone Changed = "gone"
-	// File is one that is new or was changed, in its content or its mode.
+	// File is a file that is new, or whose content or mode changed.
 	File Changed = "file"
-	// Directory is one that is new.
+	// Directory is a new directory.
 	Directory Changed = "directory"
-	// Other is a link, or something else that is not collected.
+	// Other is a link, or another kind of file that is not collected.
 	Other Changed = "other"
 )
 
-// Change is what a command has done to a path.
+// Change is a change of a command to a path.
 type Change struct {
 	// Path is below the root, with slashes; any bytes.
 	Path []byte      `json:"path"`
@@ -44,20 +44,19 @@ type Change struct {
 // collected is the file of changes.
 type collected struct {
 	Changes []Change `json:"changes"`
-	// Over says which bound was exceeded. There are no changes then.
+	// Over names the exceeded bound. Then there are no changes.
 	Over string `json:"over,omitempty"`
 }
 
-// ErrKilled is the error of Read where the command did not come to its end.
+// ErrKilled is the error of Read if the command did not end normally.
 var ErrKilled = errors.New("the command was killed, and nothing of what it has changed is known")
 
-// OverError says that a command has changed more than is collected.
+// OverError: a command changed more than can be collected.
 type OverError struct{ What string }
 
 func (e *OverError) Error() string { return "it has changed more than " + e.What }
 
-// Read returns what is in the file of changes of a command. A directory comes before what is
-// in it.
+// Read returns the changes in the file of a command. A directory comes before its entries.
 func Read(file string) ([]Change, error) {
 	data, err := Encoded(file)
 	if err != nil {
@@ -69,7 +68,7 @@ func Read(file string) ([]Change, error) {
 // Encoded returns the file of changes of a command as it is, for [Decode].
 func Encoded(file string) ([]byte, error) { return replace.Read(file, maxEncoded) }
 
-// Decode returns what is in a file of changes.
+// Decode returns the changes in a file of changes.
 func Decode(data []byte) ([]Change, error) {
 	if len(data) == 0 {
 		return nil, ErrKilled

@@ -44,23 +44,23 @@ const verb = "heal-exec"
 // MaxPaths bounds how many paths there may be.
 const MaxPaths = 4000
 
-// Rules say what there is for a command. Paths are absolute. A command cannot rename a path
-// that is hidden, but a directory that it is in, for itself: find the paths anew for each
+// Rules say what a command sees. Paths are absolute. A command cannot rename a hidden path,
+// but it can rename a parent directory, in its own view: look up the paths again for each
 // command.
 type Rules struct {
-	// Root is the directory in which the command works. What it changes there is seen by
-	// the command alone.
+	// Root is the directory in which the command works. Only the command sees its changes
+	// there.
 	Root string `json:"root"`
-	// Changes is the file for what was changed below Root. It is made or truncated; of a
-	// command that was killed it stays empty.
+	// Changes is the file for the changes below Root. It is created or truncated; it stays
+	// empty if the command was killed.
 	Changes string `json:"-"`
-	// Show are files and directories outside of Root that are there, read-only. Those that
-	// do not exist are left out.
+	// Show are files and directories outside of Root that the command sees, read-only.
+	// Missing ones are skipped.
 	Show []string `json:"show,omitempty"`
-	// Hide are files and directories, below Root too, in whose place there is one that says
-	// so, or an empty one. They cannot be changed. Those that do not exist are left out.
+	// Hide are files and directories, also below Root, that are replaced by one that says
+	// so, or by an empty one. They cannot be changed. Missing ones are skipped.
 	Hide []string `json:"hide,omitempty"`
-	// Drop are names of directories: what was changed in them is not collected.
+	// Drop are names of directories whose changes are not collected.
 	Drop []string `json:"drop,omitempty"`
 
 	inner *inner // set where the command runs in a shadow
@@ -71,7 +71,7 @@ func (r *Rules) lists() map[string]*[]string {
 	return map[string]*[]string{"s": &r.Show, "h": &r.Hide, "d": &r.Drop}
 }
 
-// Argv is the command line that runs argv under rules. self is the path of this
+// Argv returns the command line that runs argv under rules. self is the path of this
 // program.
 func Argv(self string, r Rules, argv []string) []string {
 	out := []string{self, verb, r.Root, r.Changes}
@@ -90,7 +90,7 @@ func Argv(self string, r Rules, argv []string) []string {
 // homes, data, sockets in /run, disks and mounts.
 var public = []string{"bin", "sbin", "lib", "lib32", "lib64", "libx32", "usr", "etc", "nix", "gnu", "proc", "sys"}
 
-// Public reports whether a path is in a directory that a command sees.
+// Public reports whether a path is in a directory that commands see.
 func Public(path string) bool {
 	top, _, _ := strings.Cut(strings.TrimPrefix(filepath.Clean(path), "/"), "/")
 	return slices.Contains(public, top)
@@ -99,8 +99,7 @@ func Public(path string) bool {
 // Called reports whether the arguments of this process are those of [Argv].
 func Called(args []string) bool { return len(args) > 1 && args[1] == verb }
 
-// Refused is the exit status where the rules cannot be kept. The command was not run
-// then.
+// Refused is the exit status if the rules cannot be enforced. Then the command was not run.
 const Refused = 121
 
 func parse(args []string) (r Rules, argv []string, err error) {

@@ -12,30 +12,30 @@ import (
 // insideVerb is the first argument of this program when a command is to run in a sandbox.
 const insideVerb = "heal-exec-inside"
 
-// Sandbox names one, to the process that makes a [Shadow] of it.
+// Sandbox identifies a sandbox for the process that makes a [Shadow] of it.
 type Sandbox struct {
 	StateDir string // of its daemon
 	Scratch  string // a directory for the shadow alone, on the machine
 	ID       string
-	// User is who the command runs as, as process.Spec has it; "": root.
+	// User that the command runs as, as in process.Spec; "": root.
 	User string
 }
 
-// User is who a command in a sandbox runs as, by its ids there.
+// User that a command in a sandbox runs as, by its ids there.
 type User struct {
 	UID, GID uint32
 	Groups   []uint32
 }
 
-// Program is this one, in a shadow.
+// Program is the path of this program in a shadow.
 type Program struct {
 	Argv, Env []string
 	Dir       string
 	File      *os.File // its descriptor 3
 }
 
-// Shadow is what a command in a sandbox runs in: the files of the sandbox, with memory that
-// takes what is written, and nothing else of it.
+// Shadow is the environment of a command in a sandbox: the files of the sandbox, with
+// memory for everything that is written, and nothing else of the sandbox.
 type Shadow interface {
 	// Covers reports whether what is written at a path is taken by that memory.
 	Covers(path string) bool
@@ -65,9 +65,9 @@ type inner struct {
 	as   User
 }
 
-// ArgvInside is Argv for a command in a sandbox, on a machine with overlays. self is the path
-// of this program on the machine, where it runs as root; the paths of the rules are those of
-// the sandbox, but for Changes.
+// ArgvInside is Argv for a command in a sandbox, on a machine with overlays. self is the
+// path of this program on the machine, where it runs as root; the paths of the rules,
+// except Changes, are paths in the sandbox.
 func ArgvInside(self string, at Sandbox, r Rules, argv []string) []string {
 	line := Argv(self, r, argv)
 	return slices.Concat([]string{self, insideVerb, at.StateDir, at.Scratch, at.ID, at.User}, line[2:])

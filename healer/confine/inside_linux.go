@@ -13,9 +13,9 @@ import (
 	"github.com/tend-run/tend/internal/seccomp"
 )
 
-// MainInside is the program of [ArgvInside], given what follows the verb. It makes a shadow of
-// the sandbox, runs this program there, which becomes the command as [Main] does it, and
-// collects what was changed. The status is that of Main.
+// MainInside is the program of [ArgvInside]; its arguments are those after the verb. It
+// makes a shadow of the sandbox, runs this program there, which becomes the command as in
+// [Main], and collects the changes. The status is that of Main.
 func MainInside(args, env []string, open func(Sandbox) (Shadow, error)) int {
 	status, err := runInside(args, env, open)
 	if err != nil {

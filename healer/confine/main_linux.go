@@ -23,8 +23,8 @@ const changesFD = 3
 // programFD is this program, in the first step inside a shadow.
 const programFD = 4
 
-// Main is the program of [Argv], given what follows the verb. It returns the command's
-// exit status, 128 and its number for a signal.
+// Main is the program of [Argv]; its arguments are those after the verb. It returns the
+// command's exit status, 128 and its number for a signal.
 func Main(args, env []string) int {
 	rules, argv, err := parse(args)
 	if err == nil {
