@@ -24,13 +24,13 @@ import (
 	"github.com/tend-run/tend/process/box"
 )
 
-// UIDBase is the id outside of root inside, unless Config says another. Outside, no
-// account of a usual machine has one of the box.IDs ids from there on.
+// UIDBase is the outer id of root inside, unless Config has another one. On a usual machine
+// no account has one of the box.IDs ids from there on.
 const UIDBase = 1_000_000_000
 
 const trashName = ".trash"
 
-// Root is the inside of a sandbox, as a start needs it: keeper/client.Boxed.
+// Root is the inside of a sandbox for a start: keeper/client.Boxed.
 type Root interface {
 	User(name string) (files.User, error)
 	Look(ctx context.Context, u files.User, look func(stat func(path string) (fs.FileInfo, error))) error
@@ -39,29 +39,27 @@ type Root interface {
 
 // Config of a Driver. Dir, Manager, Inside and Engine are needed.
 type Config struct {
-	// Dir holds the sandboxes; it is made if it is missing. It must lie on a filesystem
-	// that takes the upper layer of an overlay.
+	// Dir has the sandboxes; it is created if it is missing. It must be on a filesystem
+	// that supports the upper layer of an overlay.
 	Dir string
-	// State is the daemon's own topmost directory, which no sandbox sees. Empty: Dir.
+	// State is the daemon's top directory, which no sandbox sees. Empty: Dir.
 	State string
-	// Manager of the machine's processes. Inside returns one whose starts run inside a
-	// root, and Engine makes boxes; all three are of one keeper.
+	// Manager of the machine's processes. Inside returns a Manager whose starts run inside
+	// a root, and Engine creates boxes. All three belong to one keeper.
 	Manager process.Manager
 	Inside  func(Root) process.Manager
 	Engine  box.Engine
-	// UIDBase of the boxes, of a daemon that is root. 0: UIDBase. Those of another daemon
-	// have one id, its own.
+	// UIDBase of the boxes, if the daemon is root. 0: the constant UIDBase. Boxes of
+	// another daemon have only one id, the daemon's.
 	UIDBase uint32
 	// Hide are more paths of this machine that no sandbox sees.
 	Hide []string
-	// Network is what sandboxes reach. nil: what this machine does, without rules of
-	// its own.
+	// Network decides what sandboxes reach. nil: what this machine reaches, without rules.
 	Network *network.Host
-	// Spare has Run keep a sandbox ready for the next creation, from the first creation
-	// on.
+	// Spare: Run keeps one sandbox ready for the next creation, from the first creation on.
 	Spare bool
-	// Disk of a sandbox that asks for none, bytes. 0: it writes to the machine's, without a
-	// limit.
+	// Disk size of a sandbox that requests none, in bytes. 0: it writes to the machine's
+	// disk without a limit.
 	Disk int64
 	Log  *slog.Logger // nil: nothing is logged
 }
@@ -110,8 +108,8 @@ var (
 	_ driver.Tagger      = (*Driver)(nil)
 )
 
-// Open reads the sandboxes that there are. It does not need the keeper: the first
-// call that does joins the sandboxes with the boxes that there are.
+// Open reads the existing sandboxes. It does not need the keeper: the first call that does
+// connects the sandboxes with the existing boxes.
 func Open(cfg Config) (*Driver, error) {
 	if cfg.Manager == nil || cfg.Inside == nil || cfg.Engine == nil || cfg.Dir == "" {
 		return nil, &driver.InvalidError{Field: "config", Reason: "needs a directory, managers and an engine"}
@@ -226,7 +224,7 @@ func (d *Driver) capable(ctx context.Context) (box.Can, error) {
 	return d.can, nil
 }
 
-// Unable says why no sandbox can be made here; nil: they can.
+// Unable says why no sandbox can be created here; nil: it can.
 func (d *Driver) Unable(ctx context.Context) error {
 	d.joining.Lock()
 	d.asked = time.Time{} // another keeper may have taken the place of one that cannot

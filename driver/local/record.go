@@ -12,12 +12,12 @@ import (
 // record is what is kept of a sandbox. The JSON names are the format on disk.
 type record struct {
 	scope.Record
-	// Home of the sandbox's user, where Dir names no directory.
+	// Home of the sandbox's user, if Dir is empty.
 	Home     string      `json:"home"`
 	Size     driver.Size `json:"size,omitzero"`     // as asked for
 	Enforced driver.Size `json:"enforced,omitzero"` // of the box that was made last
-	// Disk is how large the sandbox's own disk is, bytes; 0: it writes to the machine's,
-	// without a limit. It stays as it was at the creation.
+	// Disk is the size of the sandbox's own disk, in bytes; 0: it writes to the machine's
+	// disk without a limit. It never changes.
 	Disk       int64              `json:"disk,omitempty"`
 	Network    driver.NetworkMode `json:"network"`
 	Allow      []string           `json:"allow,omitempty"` // of Network, as Deny is
@@ -26,24 +26,24 @@ type record struct {
 	Snapshot   string             `json:"snapshot,omitempty"`
 	Template   string             `json:"template,omitempty"`
 	TemplateID string             `json:"template_id,omitempty"`
-	// Layer is the topmost of what it was made from and what was sealed of it since;
-	// Origin is the one that it was made from.
+	// Layer is the topmost layer, which may have been sealed since the creation; Origin is
+	// the one that it was created from.
 	Layer  layer.ID `json:"layer,omitempty"`
 	Origin layer.ID `json:"origin,omitempty"`
 	// StartCommand runs whenever the sandbox starts, and it is ready when
 	// ReadyCommand ends with 0: those of its template.
 	StartCommand string `json:"start_command,omitempty"`
 	ReadyCommand string `json:"ready_command,omitempty"`
-	// Build: it is the sandbox of a build, which nobody sees.
+	// Build: it is the sandbox of a build, which is in no list.
 	Build driver.BuildID `json:"build,omitempty"`
-	// UIDBase is the id outside of root inside; 0: the daemon's own.
+	// UIDBase is the outer id of root inside; 0: the daemon's own.
 	UIDBase  uint32    `json:"uid_base,omitempty"`
 	PausedAt time.Time `json:"paused_at,omitzero"`
-	// Memory: while it is paused its box stands still; else there is none.
+	// Memory: while it is paused, its box is frozen; without it, it has no box then.
 	Memory bool `json:"memory,omitempty"`
-	// Boot in which the box was made.
+	// Boot in which the box was created.
 	Boot string `json:"boot,omitempty"`
-	// Reason why it is stopped, if nobody asked for that.
+	// Reason why it is stopped, if that was not requested.
 	Reason string `json:"reason,omitempty"`
 }
 

@@ -24,8 +24,8 @@ const sweepEvery = 5 * time.Second
 // sweepSeldom is the same while there are none. Creations set the clock.
 const sweepSeldom = 10 * time.Minute
 
-// Run ends sandboxes whose time is up, notes those whose box has ended, forces
-// records to the disk and removes what was destroyed. It returns nil when ctx ends.
+// Run ends sandboxes whose time is up, notes those whose box has ended, syncs records to
+// the disk and removes destroyed sandboxes. It returns nil when ctx ends.
 func (d *Driver) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()

@@ -2,9 +2,9 @@ package guard
 
 import "errors"
 
-// ErrAsk is the error of what a person may allow, beside [DeniedError]: what is outside of the
-// project, what its configuration protects, and files that tend or git go by. Keys, logins,
-// values of variables and what belongs to git or tend nobody allows.
+// ErrAsk is set beside [DeniedError] if a person may allow the access: paths outside of the
+// project, protected globs, and files that configure tend or git. Nobody can allow keys,
+// logins, values of variables, and the own files of git and tend.
 var ErrAsk = errors.New("a person may allow it")
 
 // askable is a DeniedError of what a person may allow.

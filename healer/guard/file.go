@@ -11,9 +11,8 @@ import (
 	"strings"
 )
 
-// ReadFile reads at most max bytes of a file, from an offset on; max is at most
-// [MaxFile]. It also returns the size of the whole. Of a file of variables it reads a view
-// without the values.
+// ReadFile reads at most max bytes of a file, from an offset; max is at most [MaxFile]. It
+// also returns the size of the file. A file of variables is read without its values.
 func (g *Guard) ReadFile(name string, off, max int64) (data []byte, size int64, err error) {
 	f, t, err := g.open(name)
 	if err != nil {
@@ -75,9 +74,9 @@ func openSeen(dir *os.Root, name string, seen fs.FileInfo) (*os.File, error) {
 	return f, nil
 }
 
-// WriteFile makes data the content of a file. Readers see the old content or the new
-// one. The mode and the owner stay; a new file has mode 0644 less the umask, and
-// directories that are missing are made. Other hard links keep the old content.
+// WriteFile makes data the content of a file. Readers see the old content or the new one.
+// The mode and the owner stay; a new file has mode 0644 minus the umask, and missing
+// directories are created. Other hard links keep the old content.
 func (g *Guard) WriteFile(name string, data []byte) error {
 	t, err := g.find(name)
 	if err != nil {
@@ -172,9 +171,9 @@ func giveLike(dir, in *os.Root) error {
 	return errors.Join(giveTo(f, info), f.Close())
 }
 
-// SetEnv adds a variable to a file of variables (.env), which is made with mode 0600 if
-// it is missing, or gives a value to one that is empty there. A value that is there is
-// never replaced: that is a *DeniedError, since the user's secret would be lost.
+// SetEnv adds a variable to a file of variables (.env), or sets an empty one. A missing
+// file is created with mode 0600. An existing value is never replaced, because the user's
+// secret would be lost: the error is a *DeniedError.
 func (g *Guard) SetEnv(name, variable, value string) error {
 	if !variableName.MatchString(variable) {
 		return fmt.Errorf("%.80q is no name of a variable", variable)
@@ -214,8 +213,8 @@ func (g *Guard) SetEnv(name, variable, value string) error {
 	return t.write([]byte(text), 0o600, nil)
 }
 
-// List lists a directory, sorted by name; at most max names, of which more says whether
-// there are others. What may not be read is named too.
+// List lists a directory, sorted by name; at most max names; more reports whether there are
+// others. Names that may not be read are included.
 func (g *Guard) List(name string, max int) (entries []Entry, more bool, err error) {
 	t, err := g.find(name)
 	if err != nil {

@@ -28,7 +28,7 @@ const envRule = ".env*"
 // ErrTooLarge is the error of a write of more than [MaxFile] bytes.
 var ErrTooLarge = errors.New("is larger than 1 MiB, the most that the healer writes")
 
-// DeniedError says that a rule forbids what was asked for.
+// DeniedError: a rule forbids the access.
 type DeniedError struct {
 	Path   string // as it was asked for
 	Rule   string // the glob, or "root", "kind", "path", "links", "values"
@@ -39,14 +39,14 @@ func (e *DeniedError) Error() string {
 	return fmt.Sprintf("%.200q is denied by the rule %q: %s", e.Path, e.Rule, e.Reason)
 }
 
-// Config is what a guard is opened with.
+// Config of a guard.
 type Config struct {
 	Root      string   // absolute path of the directory
 	Protected []string // globs below Root, with slashes and **: read, not changed. That of a directory protects what is in it
 	Files     []string // absolute paths of what is protected besides: the tend.yaml in use, the state directory
 	Hidden    []string // absolute paths of what is neither read nor changed, with all below
-	// Allowed: a person has allowed what is asked for, so that of the rules only those hold of
-	// which [ErrAsk] is not said. Files with several hard links are denied.
+	// Allowed: a person has allowed the access, so only the rules without [ErrAsk] apply.
+	// Files with several hard links are denied.
 	Allowed bool
 }
 
@@ -121,10 +121,10 @@ func quote(path string) string {
 // Close releases the directory.
 func (g *Guard) Close() error { return g.root.Close() }
 
-// Check reports whether a file may be read, or changed, and returns its real path below
-// the root, with slashes. A file that does not exist yet is no error: its
-// path is that at which it would be made. What Check says is true at that moment only;
-// the other methods check what they open.
+// Check reports whether a file may be read, or changed, and returns its real path below the
+// root, with slashes. A file that does not exist yet is no error: the path is that at which
+// it would be created. The answer of Check is valid only at that moment; the other methods
+// check what they open.
 func (g *Guard) Check(name string, write bool) (string, error) {
 	t, err := g.find(name)
 	if err != nil {
@@ -398,8 +398,7 @@ func (g *Guard) allow(asked string, t *target, write bool) error {
 // envFile reports whether the values of the file are hidden.
 func (t *target) envFile() bool { return t.base != "." && IsEnv(t.base) }
 
-// IsEnv reports whether a name is that of a file of variables with values that are
-// secret.
+// IsEnv reports whether a name is that of a file of variables with secret values.
 func IsEnv(base string) bool {
 	base = strings.ToLower(base)
 	name, suffix := strings.CutSuffix(base, ".env") // prod.env

@@ -37,14 +37,14 @@ type Redactor struct {
 	base64s *needles
 }
 
-// NewRedactor returns a redactor that knows no secret, and finds what looks like one.
+// NewRedactor returns a redactor that knows no secret, and finds values that look like one.
 func NewRedactor() *Redactor {
 	return &Redactor{known: map[string]bool{}, loose: newNeedles(looseText), exact: newNeedles(exactText), base64s: newNeedles(base64Text)}
 }
 
-// AddSecret makes a value a secret. The name stands in its place: "[secret NAME]". A value
-// of less than 6 bytes is ignored. Each long line of a value of several lines, and the
-// password in a URL, are secrets too.
+// AddSecret makes a value a secret. "[secret NAME]" replaces it. A value of less than 6
+// bytes is ignored. Each long line of a value of several lines, and the password in a URL,
+// are secrets too.
 func (r *Redactor) AddSecret(name, value string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -131,14 +131,14 @@ func looksSecret(name, value string) bool {
 	return secretName.MatchString(name) && !harmless.MatchString(name) && !plainWord.MatchString(value)
 }
 
-// Secret reports whether a variable of an environment holds a secret, as far as can be
-// told: by its name, or as a password in a URL.
+// Secret reports whether a variable of an environment probably has a secret: by its name,
+// or by a password in a URL.
 func Secret(name, value string) bool {
 	return looksSecret(name, value) || len(passwords(value)) > 0 || len(likely(value)) > 0
 }
 
-// AddEnv makes secrets of the values in an environment whose names look like it, and of
-// passwords in URLs.
+// AddEnv makes secrets of the values in an environment whose names look like secrets, and
+// of passwords in URLs.
 func (r *Redactor) AddEnv(env map[string]string) {
 	for name, value := range env {
 		if looksSecret(name, value) {
@@ -151,15 +151,15 @@ func (r *Redactor) AddEnv(env map[string]string) {
 	}
 }
 
-// AddFile is AddVariables of a file that [ReadVariables] reads. One that is missing has none.
+// AddFile is AddVariables with a file that [ReadVariables] reads. A missing file has none.
 func (r *Redactor) AddFile(path string) error {
 	data, err := ReadVariables(path)
 	r.AddVariables(data)
 	return err
 }
 
-// ReadVariables reads a file of variables (.env). One that is missing is empty. One that is
-// no regular file, or has more than 64 KiB, is an error.
+// ReadVariables reads a file of variables (.env). A missing file is empty. A file that is
+// not regular, or has more than 64 KiB, is an error.
 func ReadVariables(path string) ([]byte, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|waitForNobody, 0)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -179,8 +179,8 @@ func ReadVariables(path string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, maxSecret))
 }
 
-// AddVariables makes secrets of all values in the text of a file of variables, also of those
-// in its comments, but for plain words such as "production".
+// AddVariables makes secrets of all values in the text of a file of variables, also those
+// in comments, except plain words such as "production".
 func (r *Redactor) AddVariables(data []byte) {
 	for _, v := range variables(strings.Split(string(data), "\n")) {
 		for _, value := range v.readings() {
@@ -210,10 +210,9 @@ func (r *Redactor) Text(s string) string {
 	return noMark
 }
 
-// span is a part of a text that is hidden.
-// Begun returns the whole words of a text that is still being written, without secrets:
-// what may be the beginning of one is left out until it is known. The text is given from
-// its beginning each time.
+// span is a part of a text that is hidden. Begun returns the whole words of an incomplete
+// text, without secrets: a possible beginning of a secret is left out until it is known.
+// Give the text from its beginning each time.
 func (r *Redactor) Begun(s string) string {
 	r.mu.RLock()
 	spans, open := r.spans(s)

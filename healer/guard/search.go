@@ -34,12 +34,12 @@ type Hit struct {
 
 var errEnough = errors.New("enough")
 
-// Search finds the lines that match a regular expression (RE2), in files whose path
-// below the root matches a glob; the empty glob is any file, and one without a
-// slash is about names. It follows no links, and leaves out what may not be read,
-// files of variables, binary files, what is beyond the first 1 MiB of a file, and
-// directories of packages and of other tools (node_modules, .venv, __pycache__, .cache,
-// .next). more says that not everything was searched or answered.
+// Search finds the lines that match a regular expression (RE2), in files whose path below
+// the root matches a glob; the empty glob matches any file, and a glob without a slash
+// matches names. It follows no links, and skips what may not be read, files of variables,
+// binary files, what is beyond the first 1 MiB of a file, and directories of packages and
+// of other tools (node_modules, .venv, __pycache__, .cache, .next). more says that not
+// everything was searched or answered.
 func (g *Guard) Search(ctx context.Context, re, glob string, max int) (hits []Hit, more bool, err error) {
 	compiled, err := pattern.Compile(re)
 	if err != nil {

@@ -5,8 +5,8 @@ import (
 	"path"
 )
 
-// Take is WriteFile for what a command has made of a file: of any size, and with its
-// permissions. A path that leads through a link is refused: a command's are real.
+// Take is WriteFile for the result of a command: of any size, and with its permissions. A
+// path through a link is refused, because the paths of a command are real.
 func (g *Guard) Take(name string, data []byte, mode fs.FileMode) error {
 	t, err := g.findReal(name)
 	if err != nil {
@@ -20,8 +20,7 @@ func (g *Guard) Take(name string, data []byte, mode fs.FileMode) error {
 	return t.write(data, mode, &mode)
 }
 
-// Remove removes a file, or a directory that is empty. A path that leads through a link is
-// refused.
+// Remove removes a file or an empty directory. A path through a link is refused.
 func (g *Guard) Remove(name string) error {
 	t, err := g.findReal(name)
 	if err != nil {
@@ -55,7 +54,7 @@ func (g *Guard) removeDir(name string) error {
 	return in.dir.Remove(path.Base(name))
 }
 
-// MakeDir makes a directory, and those that it is in.
+// MakeDir creates a directory and its parents.
 func (g *Guard) MakeDir(name string) error {
 	t, err := g.findReal(name)
 	if err != nil {

@@ -163,7 +163,7 @@ func quoted(value string) string {
 
 var steering = lazyregexp.New(`^(?i:LD_.*|DYLD_.*|PATH|NODE_OPTIONS|NODE_PATH|PYTHON.*|PERL5?.*|RUBY.*|BASH_.*|ENV|IFS|PS4|SHELL|SHELLOPTS|PROMPT_COMMAND|HOME|GIT_.*|JAVA_TOOL_OPTIONS|JDK_JAVA_OPTIONS|_JAVA_OPTIONS|GCONV_PATH|EDITOR|VISUAL|PAGER|BROWSER|npm_.*|TEND_.*)$`)
 
-// Steers reports whether a variable changes which programs run, or has a loader, an
-// interpreter, a shell or git load code. No service is repaired by one, and a hostile
+// Steers reports whether a variable changes which programs run, or makes a loader, an
+// interpreter, a shell or git load code. No repair needs such a variable, but a hostile
 // model or example would set it.
 func Steers(variable string) bool { return steering.MatchString(variable) }

@@ -12,9 +12,9 @@ const (
 	maxHeld = 1 << 20
 )
 
-// Writer removes secrets from a stream, also those that come in several writes. It
-// holds back a line until its end, at most 16 KiB, and what may be the beginning of a
-// secret, at most 1 MiB. Close writes what is held back; it does not close w.
+// Writer removes secrets from a stream, also those that come in several writes. It holds
+// back a line until its end, at most 16 KiB, and a possible beginning of a secret, at most
+// 1 MiB. Close writes the rest; it does not close w.
 func (r *Redactor) Writer(w io.Writer) io.WriteCloser { return &writer{r: r, w: w} }
 
 type writer struct {

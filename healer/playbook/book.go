@@ -93,10 +93,9 @@ type book struct {
 	rule       rule
 }
 
-// Load reads the books that are built in and the *.yaml and *.yml of the directories,
-// in which a directory that there is not holds none. A book of a directory takes the
-// place of the one that is built in with its name. The error is [config.Problems], or
-// that of a file that cannot be read.
+// Load reads the built-in books and the *.yaml and *.yml of the directories; a missing
+// directory has none. A book of a directory replaces the built-in one with the same name.
+// The error is [config.Problems], or that of a file that cannot be read.
 func Load(dirs ...string) (*Books, error) {
 	byName := map[string]*book{}
 	var problems config.Problems

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Manifest reports whether a path, with slashes, is that of a manifest or a lock file by which
-// a book of this package installs.
+// Manifest reports whether a path, with slashes, is that of a manifest or a lock file that
+// a book of this package uses.
 func Manifest(name string) bool {
 	base := path.Base(name)
 	switch base {
@@ -17,9 +17,9 @@ func Manifest(name string) bool {
 	return lockFiles[base] != "" || strings.HasPrefix(base, "requirements") && path.Ext(base) == ".txt"
 }
 
-// Installs reports whether the plan has a package manager install what is missing, by the lock
-// file: it runs something, and its cause was seen in the files, which only the rules of this
-// package do.
+// Installs reports whether the plan lets a package manager install missing packages by the
+// lock file: it runs a command, and its cause was seen in the files, which only the rules
+// of this package do.
 func (p Plan) Installs() bool {
 	return p.Strong && slices.ContainsFunc(p.Actions, func(a Action) bool { return a.Kind == Run })
 }

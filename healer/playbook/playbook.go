@@ -7,7 +7,7 @@ import (
 	"github.com/tend-run/tend/process"
 )
 
-// Signal is what was seen of a service.
+// Signal is the observed fault of a service.
 type Signal string
 
 // The signals.
@@ -19,21 +19,21 @@ const (
 	Pressure Signal = "pressure" // it runs out of memory, descriptors, disk
 )
 
-// Evidence is what is known of a service that does not work.
+// Evidence is the known facts about a service that does not work.
 type Evidence struct {
 	// Root of the project: absolute, and no part of it a symbolic link. Dir is the
 	// working directory of the service, in or below Root; if it is elsewhere, nothing
 	// matches.
 	Root, Dir string
-	// Alias is Root as its user names it, by symbolic links; "" for none.
+	// Alias is another path of Root, through symbolic links, that its user uses; "": none.
 	Alias   string
 	Service string
 	Argv    []string // a line is /bin/sh, -c, LINE
 	Env     map[string]string
 	Signal  Signal
 	Exit    *process.Exit // of the newest run; nil: it has not ended
-	// Log is what was written since the newest start, on both streams. Of more than
-	// MaxLog bytes the last are read.
+	// Log is the output since the newest start, of both streams. Only the last MaxLog bytes
+	// are read.
 	Log   string
 	Ports []int // on which it is to listen
 }
@@ -57,8 +57,8 @@ const (
 	Restart       Kind = "restart"         // the service. Each plan that is no proposal ends with it, said or not
 )
 
-// Action is one step of a plan. Paths are below Root, with slashes, and no part of them
-// was a symbolic link when the plan was made.
+// Action is one step of a plan. Paths are below Root, with slashes, and without symbolic
+// links at the time of the plan.
 type Action struct {
 	Kind        Kind
 	Argv        []string
@@ -66,8 +66,8 @@ type Action struct {
 	Name, Value string
 	Port        int
 	Keep        int64
-	// Aside are directories that are moved aside before a Run, so that it begins
-	// with none, and are moved back if the plan fails. They may be absent.
+	// Aside are directories that are moved away before a Run, so that it begins without
+	// them, and moved back if the plan fails. They may be missing.
 	Aside  []string
 	Diff   string // unified, at most MaxDiff bytes
 	Reason string // one line
@@ -76,25 +76,25 @@ type Action struct {
 // MaxDiff bounds the diff of a proposal, in bytes.
 const MaxDiff = 16 << 10
 
-// Plan is what one book would do.
+// Plan is the plan of one book.
 type Plan struct {
 	Book    string // its name
 	Why     string // one line: what was seen
 	Actions []Action
-	// Verify must end with 0 before the restart; nil: nothing is asked but the
-	// probes, which always decide.
+	// Verify must end with 0 before the restart; nil: only the probes decide, as they
+	// always do in the end.
 	Verify []string
-	// Commit: what it changes in tracked files belongs into a commit.
+	// Commit: its changes to tracked files belong in a commit.
 	Commit bool
-	// Strong: the cause was seen in the files, not in the log alone. A restart in
-	// between would be a waste of time.
+	// Strong: the cause was seen in the files, not only in the log. Trying a restart first
+	// would waste time.
 	Strong bool
 
 	rank int
 }
 
-// MaxRounds is how many plans in a row may be carried out because each left another
-// error than the one before.
+// MaxRounds is how many plans may follow each other, if each left a different error than
+// the one before.
 const MaxRounds = 5
 
 // Proposal reports whether the plan does nothing.
@@ -102,14 +102,13 @@ func (p Plan) Proposal() bool {
 	return !slices.ContainsFunc(p.Actions, func(a Action) bool { return a.Kind != Propose })
 }
 
-// Light reports whether the plan is a restart and nothing else: there is nothing to
-// check, to undo or to report.
+// Light reports whether the plan is only a restart, with nothing to check, undo or report.
 func (p Plan) Light() bool {
 	return len(p.Actions) > 0 && !slices.ContainsFunc(p.Actions, func(a Action) bool { return a.Kind != Restart })
 }
 
-// Match returns the plans that fit, best first: those whose cause was verified, the
-// others, and the proposals. What cannot be read does not match.
+// Match returns the matching plans, best first: those whose cause was verified, the others,
+// then the proposals. Files that cannot be read do not match.
 func (b *Books) Match(ctx context.Context, e Evidence) []Plan {
 	p := openProject(ctx, e)
 	if p == nil {

@@ -14,8 +14,8 @@ import (
 // probeBase is the first id of the box that Can makes.
 const probeBase = 100_000
 
-// Can says what boxes can have here. The first time it makes one, and ends it. No other
-// call is for ProbeID meanwhile.
+// Can reports what boxes can have here. The first call creates a box and ends it. Do not
+// call other methods with ProbeID meanwhile.
 func (m *Maker) Can() (can box.Can) {
 	m.probing.Lock()
 	defer m.probing.Unlock()

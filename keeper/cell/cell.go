@@ -21,7 +21,7 @@ import (
 	"github.com/tend-run/tend/process/box"
 )
 
-// Cell is a box that was made. Its methods are not called concurrently, but for those that
+// Cell is an existing box. Its methods must not be called concurrently, except where they
 // say so.
 type Cell struct {
 	Spec    box.Spec
@@ -36,7 +36,7 @@ type Cell struct {
 	networked bool
 }
 
-// ProbeID is the box that Can makes.
+// ProbeID is the ID of the box that Can creates.
 const ProbeID box.ID = "00000000-0000-0000-0000-000000000000"
 
 // Names of pid 1: its program, and the name (comm) that it has once it has a network
@@ -49,10 +49,10 @@ const (
 
 func (c *Cell) path() string { return filepath.Join(c.dir, string(c.Spec.ID)) }
 
-// Unfiled reports whether there is a group and no file that says whose it is.
+// Unfiled reports whether the box has a group but no file, so that its origin is unknown.
 func (c *Cell) Unfiled() bool { return c.Spec.ID == "" }
 
-// PIDFD is a descriptor of pid 1, the cell's own. It is open until End.
+// PIDFD is a descriptor of pid 1 that belongs to the cell. It is open until End.
 func (c *Cell) PIDFD() int { return c.pidfd }
 
 // Alive reports whether pid 1 runs. It may be called at any time before End.
@@ -67,8 +67,8 @@ func (c *Cell) Info() box.Info {
 		Frozen: c.Nest.Frozen(), Network: c.networked}
 }
 
-// Furnish makes what the first program inside needs and an idle box does not: groups of
-// limits, and the network. Errors: as Network.
+// Furnish creates what programs inside need and an idle box does not: groups of limits, and
+// the network. Errors: as Network.
 func (c *Cell) Furnish() error {
 	if err := c.Nest.Join(&c.Spec.Limits); err != nil {
 		return err
@@ -80,8 +80,8 @@ func (c *Cell) Furnish() error {
 // netWait bounds how long pid 1 may take to make its network. It takes a millisecond.
 const netWait = 10 * time.Second
 
-// Network has pid 1 make its own network, unless it has one, or is to have the
-// machine's. Errors: box.ErrEnded.
+// Network makes pid 1 create its own network, unless it has one or uses the machine's.
+// Errors: box.ErrEnded.
 func (c *Cell) Network() error {
 	if c.networked || c.Spec.Net == box.NetHost {
 		return nil
@@ -128,8 +128,8 @@ func (c *Cell) Limit(l box.Limits) error {
 	return rewrite(c.dir, &record{state: made, pid: c.PID, started: c.Started, boot: bootName(), nest: c.nest, spec: c.Spec})
 }
 
-// Kill begins the end: the file says so, and all processes are killed. The caller
-// reaps those that it started; before that pid 1 does not end.
+// Kill begins the end: it notes it in the file and kills all processes. The caller reaps
+// the ones that it started; pid 1 does not end before that.
 func (c *Cell) Kill() error {
 	if !c.Unfiled() {
 		if err := setState(c.path(), ending); err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -150,8 +150,8 @@ func (c *Cell) kill() {
 	}
 }
 
-// End waits until a time for pid 1 to end, and removes what is left. After an error it may be
-// called again.
+// End waits for the end of pid 1, until a time, and removes the rest. After an error it may
+// be called again.
 func (c *Cell) End(until time.Time) error {
 	if c.pidfd >= 0 {
 		for !c.over(time.Until(until)) {

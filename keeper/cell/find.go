@@ -20,10 +20,9 @@ import (
 // Dir is the name of the directory of the files in the state directory.
 const Dir = "cells"
 
-// Find is for a keeper that takes over. It returns the boxes that a keeper before made
-// and that live, and those whose end has to go on or whose making has to be undone: the
-// caller calls Kill and End of them. What is of another boot, and what has no file but a
-// group, is removed.
+// Find is for a keeper that takes over. It returns the boxes of an earlier keeper that
+// live, and those whose end must continue or whose creation must be undone: the caller
+// calls their Kill and End. Find removes boxes of another boot, and groups without a file.
 func Find(stateDir string, groups *cgroup.Tree, logf func(string, ...any)) (live, over []*Cell) {
 	dir := filepath.Join(stateDir, Dir)
 	entries, _ := os.ReadDir(dir)
@@ -167,8 +166,8 @@ func active(s *box.Spec, groups *cgroup.Tree) []string {
 	return words
 }
 
-// Live returns the spec of a box that a keeper has made, to a process that is none.
-// Errors: box.ErrNotFound: there is none, or it has ended.
+// Live returns the spec of a keeper's box to another process. Errors: box.ErrNotFound:
+// there is none, or it has ended.
 func Live(stateDir string, id box.ID) (box.Spec, error) {
 	if err := id.Validate(); err != nil {
 		return box.Spec{}, err

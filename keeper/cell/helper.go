@@ -13,9 +13,9 @@ import (
 
 var firstProgram = sync.OnceValue(first)
 
-// Helper reports whether a process runs the program of boxes' pid 1 and is none: it holds
-// a namespace for a moment, until its keeper has opened that. The program does nothing but
-// wait, so it may be killed whoever started it.
+// Helper reports whether a process runs the program of boxes' pid 1 but is not the pid 1 of
+// a box: it holds a namespace for a moment, until its keeper has opened it. The program
+// only waits, so it may be killed whoever started it.
 func Helper(pid int) bool {
 	f, err := os.Open(procfs.Path(pid, "exe"))
 	if err != nil {

@@ -39,7 +39,7 @@ type Maker struct {
 	noBase  error // why it was not one over this machine's root; guarded by probing
 }
 
-// NewMaker returns one for a state directory. It makes nothing until the first box.
+// NewMaker returns a Maker for a state directory. It creates nothing until the first box.
 func NewMaker(stateDir string, groups *cgroup.Tree) (*Maker, error) {
 	dir := filepath.Join(stateDir, Dir)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -58,14 +58,14 @@ const (
 	stepCgroups    = "make a namespace of cgroups"
 )
 
-// Make makes a box. No other call is for the same ID meanwhile. After an error there is
-// nothing of it.
+// Make creates a box. Do not call other methods with the same ID meanwhile. After an error
+// nothing of it is left.
 func (m *Maker) Make(s *box.Spec) (*Cell, error) { return m.make(s, how{layers: s.Layers}) }
 
-// MakeShadow is Make for a process that is no keeper. The box has one more directory over its
-// layers, which may be what another box writes to; that one may have as many layers as there
-// are. It ends with the thread that makes it: nobody else looks for it. Errors:
-// process.ErrUnsupported: this process is not root.
+// MakeShadow is Make for a process that is no keeper. The box has one more directory over
+// its layers, which may be the one that another box writes to; the other box may have the
+// largest number of layers. The box ends with the thread that creates it; no keeper looks
+// for it. Errors: process.ErrUnsupported: this process is not root.
 func (m *Maker) MakeShadow(s *box.Spec, top string) (*Cell, error) {
 	if m.rootless {
 		return nil, fmt.Errorf("a directory over the layers, without root: %w", process.ErrUnsupported)

@@ -21,8 +21,8 @@ func NewMaker(string, *cgroup.Tree) (*Maker, error) { return nil, errArch }
 // Make returns process.ErrUnsupported.
 func (m *Maker) Make(*box.Spec) (*Cell, error) { return nil, errArch }
 
-// Helper is false: nobody makes any here.
+// Helper is false: there are none here.
 func Helper(int) bool { return false }
 
-// Can says that nothing can be had.
+// Can reports nothing.
 func (m *Maker) Can() box.Can { return box.Can{Missing: []box.Missing{{Reason: errArch.Error()}}} }

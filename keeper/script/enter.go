@@ -17,40 +17,41 @@ import "github.com/tend-run/tend/internal/seccomp"
 type Enter struct {
 	PID1  int // a pidfd of the sandbox's first process
 	Flags int // CLONE_NEW* of the namespaces to enter
-	// Inner receives the pid that the program has inside, before it runs. Nil: nobody.
+	// Inner receives the program's pid inside, before the program runs. Nil: not wanted.
 	Inner *uint32
-	// Caps are the capabilities that root inside keeps, a bit each; another user has
-	// none. What is not in it can be got back by no exec.
+	// Caps are the capabilities that root inside keeps, one bit each; other users have
+	// none. No exec can restore the others.
 	Caps   uint64
 	Filter seccomp.Filter // of system calls; nil: none
-	// Landlock is a ruleset (landlock_create_ruleset(2)); 0: none. Each start makes a
-	// domain of its own: a scope of signals or abstract sockets also parts programs of one
-	// sandbox from each other. Those of a zygote have one domain together.
+	// Landlock is a ruleset (landlock_create_ruleset(2)); 0: none. Each start makes its own
+	// domain, so a scope of signals or abstract sockets also separates programs of one
+	// sandbox from each other. Programs of a zygote share one domain.
 	Landlock int
-	// OneID: the sandbox has one id, which the program has whatever User says. User decides
-	// about the capabilities alone.
+	// OneID: the sandbox has only one id, which the program gets whatever User says. User
+	// only decides about the capabilities.
 	OneID bool
 	// NNP: an exec gives no rights (PR_SET_NO_NEW_PRIVS): sudo does not work.
 	NNP bool
 	// Tasks opens the files "tasks" of the sandbox's groups in cgroups v1. Start closes them.
 	// Nil: there are none.
 	Tasks func() ([]int, error)
-	// Zygote is the sandbox's own; nil: it has none. Starts with one are all of the same PID1,
-	// Flags, Caps, Filter, Landlock and NNP, and of the same groups as long as it is not ended.
+	// Zygote of the sandbox; nil: none. All starts with one have the same PID1, Flags,
+	// Caps, Filter, Landlock and NNP, and the same groups until it ends.
 	Zygote *Zygote
 }
 
-// Zygote makes the children of most starts in one sandbox: a process that has the namespaces,
-// groups and rights of programs inside already. The second start makes it, and it lives until
-// End, or the death of this process. What it cannot do is done without it.
+// Zygote creates the children of most starts in one sandbox. It is a process that already
+// has the namespaces, groups and rights of programs inside. The second start creates it,
+// and it lives until End, or the death of this process. Starts that it cannot do are done
+// without it.
 type Zygote struct {
-	// Shared is memory of a file, and the file, in which PIDAt, FailedAt and Inner of starts
-	// lie. It is always the same.
+	// Shared returns the memory that contains PIDAt, FailedAt and Inner of starts, and its
+	// file. It is always the same.
 	Shared func() (memory []byte, fd int)
-	// Group opens the cgroup v2 directory that the process is in.
+	// Group opens the cgroup v2 directory of the process.
 	Group func() (int, error)
-	// Filter is that of programs, but for calls of clone3(2) with this key as the last three
-	// arguments, which the kernel does not look at.
+	// Filter returns the filter of programs, which also allows clone3(2) if its last three
+	// arguments, which the kernel ignores, are this key.
 	Filter func(seccomp.Key) (seccomp.Filter, error)
 	// ResetOOM: programs have OOM score 0, whatever the parent has.
 	ResetOOM bool
@@ -58,9 +59,9 @@ type Zygote struct {
 	state
 }
 
-// DefaultCaps are what root inside of a sandbox with its own user namespace may keep, as
-// programs like package managers, servers and su need them. They hold for the files and
-// processes of the sandbox alone.
+// DefaultCaps are the capabilities that root may keep inside a sandbox with its own user
+// namespace: package managers, servers and su need them. They apply only to the files and
+// processes of the sandbox.
 const DefaultCaps uint64 = 1<<capChown | 1<<capDACOverride | 1<<capFowner | 1<<capFsetid | 1<<capKill | 1<<capSetgid | 1<<capSetuid |
 	1<<capSetpcap | 1<<capNetBindService | 1<<capSysChroot | 1<<capSetfcap
 

@@ -19,10 +19,10 @@ import (
 // child, and may stop it.
 const enterWait = 10 * time.Second
 
-// ErrSlow says that a child inside did not come to its program in time.
+// ErrSlow: a child inside did not execute its program in time.
 var ErrSlow = fmt.Errorf("the start took longer than %v: a program in the sandbox, or a filesystem, held it up", enterWait)
 
-// ErrDumpable says that the kernel would let programs inside look into the parent.
+// ErrDumpable: the kernel would let programs inside read the parent's memory.
 var ErrDumpable = errors.New("fs.suid_dumpable is 1: programs in a sandbox could read the memory of tend; set it to 0 or 2 (sysctl -w fs.suid_dumpable=0)")
 
 // inside is what starts inside need of the machine, found out at the first.

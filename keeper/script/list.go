@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// List is a list of system calls of the caller's own, for a child that becomes no
-// Program: the first process of a namespace. It is used once, by one goroutine, and closed.
+// List is a list of the caller's system calls, for a child that is not a Program: the first
+// process of a namespace. It is used once, by one goroutine, and closed.
 //
 //	l, err := script.NewList(calls, text)
 //	l.Call("host name", unix.SYS_SETHOSTNAME, l.Text(name), uintptr(len(name)))
@@ -54,13 +54,12 @@ func NewList(calls, text int) (*List, error) {
 	return newList(calls, text, unix.CLONE_VM)
 }
 
-// NewCopyList is NewList for a child that gets a copy of the parent's memory: what it changes
-// of it, such as whether it is dumpable, it changes for itself. Only the list is shared. It
-// takes longer.
+// NewCopyList is NewList for a child with a copy of the parent's memory: changes, such as
+// whether it is dumpable, affect only the child. Only the list is shared. It takes longer.
 func NewCopyList(calls, text int) (*List, error) { return newList(calls, text, 0) }
 
-// NewSharingList is NewList for a child that shares the parent's table of descriptors: what it
-// opens is the parent's.
+// NewSharingList is NewList for a child that shares the parent's table of descriptors: it
+// opens descriptors for the parent.
 func NewSharingList(calls, text int) (*List, error) {
 	return newList(calls, text, unix.CLONE_VM|unix.CLONE_FILES)
 }
@@ -85,8 +84,8 @@ func newList(calls, text int, flags uint64) (*List, error) {
 // Close frees the memory.
 func (l *List) Close() { unix.Munmap(l.mem) }
 
-// Call appends a system call. Its failure ends the child, and is the error of Run, with
-// what it was for.
+// Call appends a system call. If it fails, the child ends, and Run returns the error with
+// the given description.
 func (l *List) Call(what string, nr uintptr, args ...uintptr) { l.add(what, nr, args) }
 
 // Try appends a system call whose failure does not matter.
@@ -100,7 +99,7 @@ func (l *List) add(what string, nr uintptr, args []uintptr) *call {
 	return c
 }
 
-// Result has what the last call returns become an argument of the next one.
+// Result makes the result of the last call an argument of the next one.
 func (l *List) Result(argument int) {
 	next := len(l.what)
 	l.calls[next-1].to = uintptr(unsafe.Pointer(&l.calls[next].args[argument]))
@@ -114,9 +113,10 @@ func (l *List) Keep() *uintptr {
 	return at
 }
 
-// Fork appends the making of another child, a child of this process, too, by flags of
-// clone3(2); who makes it ends. pidAt receives its pid before it runs, in memory outside
-// Go's heap. group is an open cgroup v2 directory that it is made in; -1: its maker's.
+// Fork appends the creation of another child of this process, with flags of clone3(2); the
+// creating child then ends. pidAt receives the pid before the new child runs, in memory
+// outside Go's heap. group is the open cgroup v2 directory of the new child; -1: that of
+// its creator.
 func (l *List) Fork(what string, flags uint64, group int, pidAt *uint32) {
 	size := int(unsafe.Sizeof(cloneArgs{}))
 	b := l.room(size)
@@ -137,21 +137,21 @@ func (l *List) room(n int) []byte {
 	return l.mem[at:l.used:l.used]
 }
 
-// Bytes are a structure for the child.
+// Bytes copies a structure for the child.
 func (l *List) Bytes(b []byte) uintptr {
 	r := l.room(len(b))
 	copy(r, b)
 	return address(r)
 }
 
-// Text is a string for the child.
+// Text copies a string for the child.
 func (l *List) Text(v string) uintptr {
 	b := l.room(len(v) + 1)
 	copy(b, v)
 	return address(b)
 }
 
-// Texts is an array of strings that ends with a null pointer, as argv is.
+// Texts copies an array of strings with a null pointer at the end, such as argv.
 func (l *List) Texts(vs ...string) uintptr {
 	b := l.room(8 * (len(vs) + 1))
 	at := unsafe.Slice((*uintptr)(unsafe.Pointer(&b[0])), len(vs)+1)

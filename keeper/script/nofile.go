@@ -50,8 +50,8 @@ func (s *Starter) raised() *unix.Rlimit {
 	return s.nofile
 }
 
-// RestoreLimit gives this process the limit of descriptors that it had before Go
-// raised it, for an exec in place, and returns what raises it again.
+// RestoreLimit sets the limit of descriptors that this process had before Go raised it, for
+// an exec in place, and returns a function that raises it again.
 func (s *Starter) RestoreLimit() (again func()) {
 	was := s.raised()
 	if was == nil {

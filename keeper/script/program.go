@@ -6,10 +6,10 @@ import (
 	"syscall"
 )
 
-// ErrUnsupported says that this machine can start nothing by a script.
+// ErrUnsupported: this machine cannot start programs by scripts.
 var ErrUnsupported = errors.New("a script of system calls is not possible here")
 
-// Program is what a child becomes. It has a session of its own.
+// Program describes what a child becomes. It has its own session.
 type Program struct {
 	Path      string
 	Argv, Env []string
@@ -24,30 +24,31 @@ type Program struct {
 	Limits     []Limit
 	Nice       int  // 0: the parent's
 	OOM        *int // the OOM score; nil: the parent's. 0 is set if the kernel allows it
-	// PIDAt receives the pid before the child makes its first call, in memory that
-	// others may share: who finds this process dead finds the child there. Nil: nobody.
+	// PIDAt receives the pid before the child makes its first call, in memory that other
+	// processes may share: if this process dies, they find the child there. Nil: not
+	// wanted.
 	PIDAt *uint32
-	// FailedAt becomes 1 before a child ends that does not come to its program, also
-	// when this process is dead by then. Nil: nobody is told.
+	// FailedAt becomes 1 before a child ends that did not execute its program, also if this
+	// process has died by then. Nil: not wanted.
 	FailedAt *uint32
 	Enter    *Enter // nil: the parent's namespaces and rights
 }
 
-// User is whom a program runs as. Groups are all the supplementary ones.
+// User that a program runs as. Groups are all supplementary groups.
 type User struct {
 	UID, GID uint32
 	Groups   []uint32
 }
 
-// Limit is one of resources (setrlimit(2)). The parent's rights raise it, and it holds
-// when all else is done.
+// Limit is a resource limit (setrlimit(2)). It may be above the parent's if the parent has
+// the right. It is set last.
 type Limit struct {
 	Resource   int
 	Soft, Hard uint64
 	Try        bool // it does not matter if the kernel refuses it
 }
 
-// Step is a part of a child's way to its program.
+// Step is a step of a child before its program.
 type Step uint8
 
 // Steps that may fail. [Failure.Limit] belongs to StepLimit.

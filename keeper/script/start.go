@@ -32,9 +32,9 @@ type Starter struct {
 	nofile  *unix.Rlimit  // the limit of descriptors that programs get; nil: the parent's
 }
 
-// New tries whether scripts work here. null is an open /dev/null, which must stay
-// open. Call it once, before there is much that is open and before anything else
-// opens and forks.
+// New checks whether scripts work here. null is an open /dev/null, which must stay open.
+// Call it once, while few descriptors are open and before any other code opens files or
+// forks.
 func New(null int) (*Starter, error) {
 	s := &Starter{scripts: make(chan *script, 2*mostPlaces), places: &places{}, inside: sync.OnceValue(findInside)}
 	if err := s.try(); err != nil {
@@ -70,9 +70,9 @@ func (s *Starter) try() error {
 	return err
 }
 
-// Start starts a program. When it returns the program has been executed, or an
-// error says why not: a *[Failure] of the child, or an errno, as from syscall.ForkExec.
-// pidfd is close-on-exec.
+// Start starts a program. When it returns, the program was executed, or an error says why
+// not: a *[Failure] of the child, or an errno, as from syscall.ForkExec. pidfd is
+// close-on-exec.
 func (s *Starter) Start(p *Program) (pid, pidfd int, err error) {
 	if p.OOM == nil || *p.OOM == 0 || !closed(p) {
 		return s.start(p)

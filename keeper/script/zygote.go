@@ -222,8 +222,8 @@ func (z *Zygote) dropHeld(r *running) {
 	}
 }
 
-// End ends the process, if there is one, and returns when it is collected or, while starts
-// are under way, before. All begins anew then: the next start but one makes another.
+// End ends the process, if there is one. It returns when the process is collected, or
+// earlier if starts are still running. After it, the second start creates a new process.
 func (z *Zygote) End() {
 	z.mu.Lock()
 	defer z.mu.Unlock()
