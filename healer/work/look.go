@@ -100,6 +100,10 @@ func (w *worker) evidence(ctx context.Context) (playbook.Evidence, error) {
 	if err != nil {
 		return playbook.Evidence{}, err
 	}
+	signal, err := w.fault(ctx)
+	if err != nil {
+		return playbook.Evidence{}, err
+	}
 	o := w.order
 	argv := o.Rules.Command.Argv
 	if o.Rules.Command.Line != "" {
@@ -111,9 +115,31 @@ func (w *worker) evidence(ctx context.Context) (playbook.Evidence, error) {
 	}
 	return playbook.Evidence{
 		Dir: o.Rules.Cwd, Service: o.Service, Argv: argv, Env: o.Rules.Env,
-		Signal: playbook.Signal(o.Signal.Kind), Exit: exit, Log: log, Ports: ports(o.Rules),
+		Signal: signal, Exit: exit, Log: log, Ports: ports(o.Rules),
 	}, nil
 }
+
+// fault is the signal for playbooks. A person who asks for a repair reports no fault: then it
+// is the present state of the service.
+func (w *worker) fault(ctx context.Context) (playbook.Signal, error) {
+	kind := playbook.Signal(w.order.Signal.Kind)
+	if kind != asked {
+		return kind, nil
+	}
+	s, err := w.service(ctx)
+	switch {
+	case isGone(err) || err == nil && s.Ready && s.Failures == 0:
+		return kind, nil
+	case err != nil:
+		return "", err
+	case s.Phase == tend.ServiceStarting || s.Phase == tend.ServiceRunning:
+		return "health", nil
+	}
+	return "exit", nil
+}
+
+// asked is the signal of an episode that a person has begun.
+const asked = "asked"
 
 // look finds out what there is to try.
 func (w *worker) look(ctx context.Context) (healer.Entry, error) {
@@ -130,7 +156,7 @@ func (w *worker) look(ctx context.Context) (healer.Entry, error) {
 	if err != nil {
 		return out, err
 	}
-	if begins := s.Phase == tend.ServiceStarting || s.Phase == tend.ServiceRunning && !s.Ready; begins && w.order.Signal.Kind == "asked" && s.Age < soonTime {
+	if begins := s.Phase == tend.ServiceStarting || s.Phase == tend.ServiceRunning && !s.Ready; begins && w.order.Signal.Kind == asked && s.Age < soonTime {
 		// Nobody has seen it fail. What is wrong it says soon, or that nothing is.
 		if _, err := w.soon(ctx); err != nil && !isGone(err) {
 			return out, err
@@ -184,7 +210,7 @@ func (w *worker) wantsRestart(s tend.Service) bool {
 	switch w.order.Signal.Kind {
 	case "stuck", "pressure":
 		return true
-	case "asked":
+	case asked:
 		return !s.Ready
 	}
 	return s.Restarts == 0

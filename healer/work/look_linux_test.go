@@ -1,6 +1,7 @@
 package work
 
 import (
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -36,6 +37,33 @@ func TestWhatIsWrongIsAwaitedWhereAServiceHasJustBegun(t *testing.T) {
 	out, err := w.look(t.Context())
 	scene.Must(t, err)
 	if !slices.ContainsFunc(out.Remedies, func(r healer.Remedy) bool { return r.Kind == healer.Book && r.Name == "part" }) {
+		t.Errorf("it would try %+v, after %q", out.Remedies, out.Text)
+	}
+}
+
+// A person asks for a repair of a service that has failed: what playbooks say of its exit is
+// tried, as if the supervisor had reported it.
+func TestARepairThatIsAskedForKnowsTheFault(t *testing.T) {
+	d := testdaemon.Serve(t, testdaemon.Config{Command: []string{testbin.Released.Tend(bin)}, Dir: t.TempDir()})
+	c := d.Connect(t)
+	root := scene.Value(filepath.EvalSymlinks(t.TempDir()))(t)
+	holder := scene.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
+	defer holder.Close()
+	at := holder.Addr().String()
+	text := "services:\n  web: {command: [sh, -c, \"echo 'Error: listen EADDRINUSE: address already in use " + at + "' >&2; exit 1\"], health: {tcp: \"" + at + "\"}, restart: never}\n"
+	scene.Must(t, c.ApplyServices(t.Context(), tend.ServiceFile{Dir: root, Text: []byte(text)}))
+	scene.Must(t, c.StartServices(t.Context()))
+	w := &worker{client: c, there: c, order: &healer.Order{
+		Dir: t.TempDir(), StateDir: d.StateDir(), Service: "web", Signal: healer.Signal{Kind: "asked"}, Rules: &config.Service{Name: "web", Cwd: root, Health: &config.Probe{TCP: config.Address(at)}}, Healer: &config.Healer{Root: root},
+	}}
+	p, _, err := w.openProject(t.Context())
+	scene.Must(t, err)
+	defer p.Close()
+	w.project = p
+	scene.Eventually(t, "it has failed", func() bool { return scene.Value(w.service(t.Context()))(t).Phase == tend.ServiceFailed })
+	out, err := w.look(t.Context())
+	scene.Must(t, err)
+	if len(out.Remedies) == 0 || out.Remedies[0].Kind != healer.Book || out.Remedies[0].Name != "port-in-use" {
 		t.Errorf("it would try %+v, after %q", out.Remedies, out.Text)
 	}
 }
