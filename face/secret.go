@@ -12,8 +12,8 @@ import (
 	"github.com/tend-run/tend/internal/replace"
 )
 
-// NoteSecure is set on a sandbox (driver.Spec.Notes) that is used with its own token
-// alone, also while the server needs none.
+// NoteSecure is set on a sandbox (driver.Spec.Notes) that always needs its own token, even
+// if the server needs none.
 const NoteSecure = "e2b.secure"
 
 // Notes on a sandbox that say how its ports are served.
@@ -34,8 +34,8 @@ const (
 // that match nothing.
 type Secret struct{ key []byte }
 
-// OpenSecret reads the secret from a file, or makes one there (0600). A power
-// loss just after may make the tokens of before void.
+// OpenSecret reads the secret from a file, or makes one there (0600). A power loss just
+// after that may invalidate earlier tokens.
 func OpenSecret(path string) (*Secret, error) {
 	key, err := replace.Read(path, 1<<10)
 	if err == nil && len(key) == sha256.Size {

@@ -38,8 +38,8 @@ func Bearer(r *http.Request) string {
 // AccessToken returns the token of envd's X-Access-Token header, or "".
 func AccessToken(r *http.Request) string { return r.Header.Get("X-Access-Token") }
 
-// E2BKey is what E2B's SDKs show as their API key where a server has this token. Some
-// of them demand this form of a key.
+// E2BKey is the API key of E2B's SDKs for a server with this token. Some of them require
+// this form.
 func E2BKey(t Token) Token {
 	if !t.Set() {
 		return ""

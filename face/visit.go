@@ -11,18 +11,19 @@ import (
 // ticket, which is good for a minute, and who shows it gets a visit for its cookie.
 
 const (
-	// TicketLifetime is how long a ticket may be shown.
+	// TicketLifetime is how long a ticket is valid.
 	TicketLifetime = time.Minute
-	// VisitLifetime is how long a browser stays let in.
+	// VisitLifetime is how long a browser has access.
 	VisitLifetime = 12 * time.Hour
 )
 
-// Ticket lets its holder make a visit to the ports of a sandbox, until TicketLifetime after now.
+// Ticket lets its holder begin a visit to the ports of a sandbox, until TicketLifetime
+// after now.
 func (s *Secret) Ticket(id string, now time.Time) string {
 	return s.until("ports ticket", id, now.Add(TicketLifetime))
 }
 
-// TicketLasts reports whether a ticket is one of this sandbox whose time is not over.
+// TicketLasts reports whether a ticket is for this sandbox and has not expired.
 func (s *Secret) TicketLasts(ticket, id string, now time.Time) bool {
 	return s.lasts("ports ticket", ticket, id, now)
 }
@@ -32,7 +33,7 @@ func (s *Secret) Visit(id string, now time.Time) string {
 	return s.until("ports visit", id, now.Add(VisitLifetime))
 }
 
-// VisitLasts reports whether a visit is one of this sandbox whose time is not over.
+// VisitLasts reports whether a visit is for this sandbox and has not expired.
 func (s *Secret) VisitLasts(visit, id string, now time.Time) bool {
 	return s.lasts("ports visit", visit, id, now)
 }

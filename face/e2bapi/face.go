@@ -23,25 +23,25 @@ const (
 	maxBuildBody = 4 << 20 // bytes of the start of a build
 )
 
-// Config of the face. Driver and Secret are needed.
+// Config of the face. Driver and Secret are required.
 type Config struct {
 	Driver driver.Driver
-	// Secret makes the tokens of the sandboxes, and of uploads.
+	// Secret creates the tokens of sandboxes and uploads.
 	Secret *face.Secret
-	// Token returns what keys are made of; nil, or a token that is not set: any key
-	// is good.
+	// Token returns the token from which keys are derived; nil, or a token that is not set:
+	// any key is accepted.
 	Token func() face.Token
-	// Trusted reports whether a caller needs no key; nil: nobody.
+	// Trusted reports whether a caller needs no key; nil: every caller needs one.
 	Trusted func(*http.Request) bool
-	// Domains below which sandboxes have host names; the first is told to clients.
+	// Domains below which sandboxes have host names; clients are told the first one.
 	Domains []string
-	// Dir keeps uploads for builds and builds that are still to start. It is made if
-	// it is missing. Empty: templates cannot be built.
+	// Dir stores uploads for builds, and builds that have not started. It is created if it
+	// is missing. Empty: templates cannot be built.
 	Dir string
-	// PublicURL is how clients reach this server, without a slash at its end. Empty:
-	// as the request came in (Host, X-Forwarded-*).
+	// PublicURL is the address of this server for clients, without a slash at its end.
+	// Empty: the address of the request (Host, X-Forwarded-*).
 	PublicURL string
-	// EnvdVersion that clients are told. Empty: 0.6.13.
+	// EnvdVersion is reported to clients. Empty: 0.6.13.
 	EnvdVersion string
 
 	Log *slog.Logger // nil: nothing is logged

@@ -57,7 +57,7 @@ type reserved struct {
 	Memory     int64          `json:"memory,omitempty"`
 	Created    time.Time      `json:"created"`
 	Started    bool           `json:"started,omitempty"`
-	// Refused is why it cannot be built at all.
+	// Refused says why it cannot be built.
 	Refused string `json:"refused,omitempty"`
 }
 

@@ -86,8 +86,8 @@ type createRequest struct {
 	AllowInternetAccess *bool             `json:"allow_internet_access"`
 	Network             networkRequest    `json:"network"`
 
-	// MCP asks nothing of the server: the SDK itself starts the gateway that is in the
-	// template mcp-gateway, by a command.
+	// MCP needs nothing from the server: the SDK itself starts the gateway of the template
+	// mcp-gateway, by a command.
 	MCP          json.RawMessage `json:"mcp"`
 	IAM          json.RawMessage `json:"iam"`
 	VolumeMounts json.RawMessage `json:"volumeMounts"`

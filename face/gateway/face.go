@@ -14,16 +14,16 @@ import (
 	"github.com/tend-run/tend/part"
 )
 
-// Config of the gateway. Dir is needed.
+// Config of the gateway. Dir is required.
 type Config struct {
-	// Dir keeps keys, reports and usage. It is made if it is missing.
+	// Dir stores keys, reports and usage. It is created if it is missing.
 	Dir string
-	// Providers is a file of providers and their keys; it is read again when it has
-	// changed. Empty: there are none, and keys are for reports alone.
+	// Providers is a file of providers and their keys; it is read again after a change.
+	// Empty: there are none, and keys are only for reports.
 	Providers string
-	// Extend has a sandbox live on for a while. nil: nothing does.
+	// Extend extends the lifetime of a sandbox. nil: not supported.
 	Extend func(ctx context.Context, sandbox string) error
-	// Now is the time; nil: of the machine.
+	// Now is the clock; nil: the machine's.
 	Now func() time.Time
 	Log *slog.Logger // nil: nothing is logged
 }
@@ -113,16 +113,16 @@ func (f *Face) Status() map[string]string {
 	return map[string]string{"keys": strconv.Itoa(len(all)), "requests": strconv.Itoa(f.all)}
 }
 
-// CreateKey makes a key. Its secret is returned this once. Errors: *process.InvalidError,
-// process.ErrExists for a name that is taken, process.ErrLimit.
+// CreateKey creates a key. Its secret is returned only here. Errors: *process.InvalidError,
+// process.ErrExists if the name is taken, process.ErrLimit.
 func (f *Face) CreateKey(name string, rules Rules) (Key, string, error) {
 	return f.keys.create(name, rules)
 }
 
-// RevokeKey makes a key void, by its name or ID. process.ErrNotFound.
+// RevokeKey invalidates a key, by its name or ID. Error: process.ErrNotFound.
 func (f *Face) RevokeKey(which string) error { return f.keys.revoke(which) }
 
-// KeyStatus is a key, what it has used today, and what was reported with it last.
+// KeyStatus is a key with its usage of today and its last report.
 type KeyStatus struct {
 	Key
 	Used   Used

@@ -29,23 +29,24 @@ const (
 	maxPatterns  = 100
 	maxPattern   = 128 // bytes
 	maxKeysBytes = 8 << 20
-	// MostPerMinute and MostTokens bound what rules may say.
+	// MostPerMinute and MostTokens are the largest values of rules.
 	MostPerMinute = 1_000_000
 	MostTokens    = 1_000_000_000_000
 )
 
-// Rules say what a key may be used for. The zero value has no bound.
+// Rules restrict the use of a key. The zero value has no bound.
 type Rules struct {
-	// Providers and Models that may be used, as patterns in which * is any text; empty:
-	// all.
+	// Providers and Models that may be used, as patterns in which * matches any text;
+	// empty: all.
 	Providers []string `json:"providers,omitempty"`
 	Models    []string `json:"models,omitempty"`
-	// PerMinute is how many requests there may be in a minute; 0: no bound.
+	// PerMinute is the most requests in a minute; 0: no bound.
 	PerMinute int `json:"per_minute,omitempty"`
-	// TokensPerDay is how many tokens may be used in a day (UTC), those of questions and
-	// answers together; 0: no bound.
+	// TokensPerDay is the most tokens in a day (UTC), of prompts and answers together; 0:
+	// no bound.
 	TokensPerDay int64 `json:"tokens_per_day,omitempty"`
-	// Sandbox is the ID of one whose life the key's use extends; may be empty.
+	// Sandbox is the ID of a sandbox whose lifetime is extended when the key is used; may
+	// be empty.
 	Sandbox string `json:"sandbox,omitempty"`
 }
 

@@ -28,7 +28,7 @@ const (
 	maxLogged = 128
 )
 
-// Line is what is kept of a request.
+// Line is the stored record of a request.
 type Line struct {
 	Time     time.Time `json:"time"`
 	Key      string    `json:"key"` // its ID
@@ -39,11 +39,11 @@ type Line struct {
 	In        int64 `json:"in"`
 	Out       int64 `json:"out"`
 	Estimated bool  `json:"estimated,omitempty"`
-	// Millis is how long it took, to the end of the answer.
+	// Millis is its duration, to the end of the answer.
 	Millis int64 `json:"ms"`
 }
 
-// Used is what a key has used in a day.
+// Used is the usage of a key in a day.
 type Used struct {
 	Requests, Tokens int64
 	Last             time.Time

@@ -28,7 +28,7 @@ const (
 	stale = 2 * time.Hour
 )
 
-// Report is what was said last with a key.
+// Report is the last report with a key.
 type Report struct {
 	Status   string    `json:"status"`
 	Error    string    `json:"error,omitempty"`

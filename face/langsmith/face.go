@@ -38,21 +38,20 @@ const (
 	secretName = "secret"
 )
 
-// Config of the face. Driver is needed.
+// Config of the face. Driver is required.
 type Config struct {
 	// Driver of the sandboxes. No two of their processes have one ID.
 	Driver driver.Driver
 	// Token returns the key that callers must show, as X-Api-Key or as a
 	// bearer token; nil, or a token that is not set: none.
 	Token func() face.Token
-	// Trusted reports whether a caller needs no key; nil: nobody.
+	// Trusted reports whether a caller needs no key; nil: every caller needs one.
 	Trusted func(*http.Request) bool
-	// Dir keeps the secret behind links and the maps of long output. It is
-	// made if it is missing. Empty: links end with this face, maps are made
-	// again.
+	// Dir stores the secret for links and the maps of long output. It is created if it is
+	// missing. Empty: links end with this face, and maps are computed again.
 	Dir string
-	// PublicURL is how clients reach this server: http://host:port, without a
-	// path at its end. Empty: as the request came in (Host, X-Forwarded-*).
+	// PublicURL is the address of this server for clients: http://host:port, without a path
+	// at its end. Empty: the address of the request (Host, X-Forwarded-*).
 	PublicURL string
 	// MaxConnections bounds the WebSockets. 0: 10,000.
 	MaxConnections int
@@ -262,8 +261,8 @@ func (f *Face) Status() map[string]string {
 	return map[string]string{"connections": strconv.Itoa(f.places), "commands attached": strconv.Itoa(len(f.clients))}
 }
 
-// Close notifies the clients that the server stops, and returns when their
-// connections have ended. The commands go on.
+// Close tells the clients that the server stops, and returns when their connections have
+// ended. The commands continue.
 func (f *Face) Close() error {
 	f.mu.Lock()
 	f.closing = true

@@ -87,9 +87,9 @@ func pageToken(path string) (string, bool) {
 	return token, ok && strings.Contains(token, ".")
 }
 
-// CarriesToken reports whether the path of a request holds what only the
-// holder of a link knows. No foreign page can make up such a path, so the
-// guard against them need not look at it; the token is checked all the same.
+// CarriesToken reports whether the path of a request has the token of a link. A foreign
+// page cannot guess such a path, so the guard need not check it; the token is still
+// checked.
 func CarriesToken(path string) bool {
 	rest, ok := strings.CutPrefix(path, dataPath)
 	if !ok {
@@ -158,8 +158,8 @@ func (f *Face) proxy(v *visit) *httputil.ReverseProxy {
 	}
 }
 
-// dropSecrets takes out of a request what is for this server and not for the
-// program behind it. An Authorization that is none of ours is the program's.
+// dropSecrets removes from a request the credentials for this server. An Authorization that
+// is not ours belongs to the program.
 func (f *Face) dropSecrets(r *http.Request) {
 	for _, name := range []string{serviceTokenHeader, "X-Api-Key", "X-Access-Token"} {
 		r.Header.Del(name)
@@ -201,9 +201,8 @@ func dropCookie(r *http.Request, name string) {
 	}
 }
 
-// contain keeps an answer to its own path: its pages get no origin, its cookies
-// and redirections do not go elsewhere, and what it says of the whole host is
-// dropped.
+// contain restricts an answer to its own path: its pages get no origin, its cookies and
+// redirections stay within the path, and headers about the whole host are removed.
 func (v *visit) contain(h http.Header) {
 	h.Add("Content-Security-Policy", pagePolicy) // beside its own: browsers obey both
 	face.DropHostWide(h)

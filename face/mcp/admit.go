@@ -12,13 +12,14 @@ import (
 
 // Headers of requests, beside those of the protocol.
 const (
-	// HeaderSandbox names the sandbox that a client works in, by ID or name.
+	// HeaderSandbox is the sandbox of the client, by ID or name.
 	HeaderSandbox = "Tend-Sandbox"
 	// HeaderDir is the working directory of calls that name none, absolute.
 	HeaderDir = "Tend-Dir"
 	// HeaderPath is the PATH of programs, on the machine itself.
 	HeaderPath = "Tend-Path"
-	// HeaderKey names a call: a repeated one finds what was done (at most maxKey bytes).
+	// HeaderKey identifies a call, so that a repetition finds its result (at most maxKey
+	// bytes).
 	HeaderKey = "Idempotency-Key"
 	// HeaderAgain: the call may have been made before.
 	HeaderAgain = "Tend-Again"

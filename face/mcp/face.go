@@ -26,19 +26,19 @@ type Services interface {
 	List(ctx context.Context) (all []*tendv1.ServiceStatus, file string, err error)
 }
 
-// Config of the face. Machine or Driver is needed.
+// Config of the face. Machine or Driver is required.
 type Config struct {
-	// Machine is where the calls work that name no sandbox. nil: nowhere.
+	// Machine is for calls that name no sandbox. nil: such calls are refused.
 	Machine driver.Access
 	// Driver has the sandboxes. nil: there are none.
 	Driver driver.Driver
 	// Services of the machine; nil: there are none.
 	Services Services
-	// Secret makes the tokens of sandboxes, and signs the ids of events.
+	// Secret creates the tokens of sandboxes, and signs the ids of events.
 	Secret *face.Secret
-	// Token is the one that callers must show now; nil: none.
+	// Token returns the token that callers must show now; nil: none.
 	Token func() face.Token
-	// Trusted reports whether a caller needs no token. nil: nobody.
+	// Trusted reports whether a caller needs no token. nil: every caller needs one.
 	Trusted func(*http.Request) bool
 	Trace   face.Trace
 	Version string
@@ -65,7 +65,7 @@ var (
 	_ io.Closer     = (*Face)(nil)
 )
 
-// New makes the face. It admits callers by itself.
+// New creates the face. It authenticates callers itself.
 func New(cfg Config) (*Face, error) {
 	if cfg.Machine == nil && cfg.Driver == nil {
 		return nil, errors.New("mcp: a machine or a driver of sandboxes is needed")
@@ -102,8 +102,7 @@ func (f *Face) Status() map[string]string {
 	return map[string]string{"calls": f.calls.count()}
 }
 
-// Close ends the calls that wait: their clients are asked to come back, and nothing is
-// killed.
+// Close ends waiting calls: their clients are asked to reconnect, and no process is killed.
 func (f *Face) Close() error {
 	f.once.Do(func() { close(f.calls.stopping) })
 	f.watch.close()

@@ -11,7 +11,7 @@ import (
 	"github.com/tend-run/tend/process"
 )
 
-// Kept is what repairs and chats keep of the files that they have changed.
+// Kept gives access to what repairs and chats keep of the files that they changed.
 type Kept interface {
 	// FileBefore returns what a file was before the newest repair or turn of a chat that has
 	// changed it; without ChangedBy there is none. path is absolute, in the sandbox of
@@ -19,7 +19,7 @@ type Kept interface {
 	FileBefore(ctx context.Context, sandbox []string, path string) (*tendv1.FileBeforeResponse, error)
 }
 
-// FileBefore answers for a file that the caller may read now, and for no other.
+// FileBefore answers only for files that the caller may read now.
 func (s *fileService) FileBefore(ctx context.Context, req *connect.Request[tendv1.FileBeforeRequest]) (*connect.Response[tendv1.FileBeforeResponse], error) {
 	if s.kept == nil {
 		return nil, wireError(fmt.Errorf("what files were before: %w", process.ErrUnsupported))

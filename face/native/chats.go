@@ -20,8 +20,8 @@ const (
 	maxSaidID = 64
 )
 
-// Chats are what people say to a model about a service, and what it does. An empty service is
-// the one that the healer is for, an empty ID the chat that it has.
+// Chats are conversations between people and a model about a service. An empty service is
+// the one with a healer, an empty ID its present chat.
 type Chats interface {
 	// SendChat returns the chat and the number of the message once it is written down.
 	SendChat(ctx context.Context, service, text, id string) (chat string, seq int64, err error)

@@ -15,7 +15,7 @@ import (
 	"github.com/tend-run/tend/process"
 )
 
-// Use is what the processes of a session have used until a moment.
+// Use is the resource usage of the processes of a session until a moment.
 type Use struct {
 	CPU    time.Duration // of all processors together
 	Memory int64         // bytes that are resident

@@ -30,7 +30,7 @@ type Admin interface {
 	Shutdown(ctx context.Context, keep bool) error
 }
 
-// Page makes codes that log in to the page once, or to read alone. Empty: no login is
+// Page creates codes for one login to the page, which may be read-only. Empty: no login is
 // needed.
 type Page interface{ Code(reads bool) string }
 
@@ -40,14 +40,13 @@ type Config struct {
 	Manager process.Manager
 	// Driver has the sandboxes. nil: there are none.
 	Driver driver.Driver
-	// Machine has the files of calls that name no sandbox. nil: such calls are refused.
+	// Machine has the files for calls that name no sandbox. nil: such calls are refused.
 	Machine driver.Access
-	// Secret makes the tokens of sandboxes. nil: they match nothing.
+	// Secret creates the tokens of sandboxes. nil: they match nothing.
 	Secret *face.Secret
 	// Domains below which sandboxes have host names.
 	Domains []string
-	// Dir is for the files of builds of templates, and of nothing else. "": a build
-	// takes none.
+	// Dir is only for the files of template builds. "": builds accept no files.
 	Dir string
 	// Admin answers the AdminService; nil: "not supported".
 	Admin Admin
@@ -59,15 +58,15 @@ type Config struct {
 	Kept Kept
 	// Keys answers the KeyService; nil: "not supported".
 	Keys Keys
-	// Page makes the codes of OpenPage; nil: "not supported".
+	// Page creates the codes of OpenPage; nil: "not supported".
 	Page Page
-	// Usage returns what the sessions of the machine have used, by the pid of their
-	// leader. nil: it is not known.
+	// Usage returns the resource usage of the machine's sessions, by the pid of their
+	// leader. nil: it is unknown.
 	Usage func() map[int]Use
 	// Instance names this run of the server. Version is that of the program.
 	Instance, Version string
-	// Held: the listening sockets outlive this server. Clients learn it, and
-	// come back at once when it dies.
+	// Held: the listening sockets outlive this server. Clients are told, and reconnect at
+	// once when it dies.
 	Held bool
 	// Heartbeat is the longest silence of a stream. 0: 15 s.
 	Heartbeat time.Duration
@@ -90,7 +89,7 @@ var (
 	_ io.Closer     = (*Face)(nil)
 )
 
-// New makes the face. The caller guards it: authorization is not its business.
+// New creates the face. The caller guards it: the face does no authorization.
 func New(cfg Config) (*Face, error) {
 	if cfg.Manager == nil {
 		return nil, errors.New("the native face needs a manager of processes")

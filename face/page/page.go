@@ -13,13 +13,13 @@ import (
 	"github.com/tend-run/tend/part"
 )
 
-// Config of the page. All but Now and Log are needed.
+// Config of the page. All fields except Now and Log are required.
 type Config struct {
-	// Secret signs what the page shows.
+	// Secret signs what the page presents.
 	Secret *face.Secret
-	// Token that a login shows. Empty: no login is needed.
+	// Token needed for a login. Empty: no login is needed.
 	Token func() face.Token
-	// File keeps the sessions: an absolute path.
+	// File stores the sessions: an absolute path.
 	File string
 	// Now is the clock; nil: the machine's.
 	Now func() time.Time
@@ -36,7 +36,7 @@ type Page struct {
 
 var _ part.Router = (*Page)(nil)
 
-// New makes the page.
+// New creates the page.
 func New(cfg Config) (*Page, error) {
 	if cfg.Secret == nil || cfg.Token == nil || cfg.File == "" {
 		return nil, errors.New("the page needs a secret, a token and a file")
@@ -80,14 +80,13 @@ func lead(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, "/ui/", http.StatusFound)
 }
 
-// Role says what a request may do because the page has sent it, from a browser that is
-// logged in.
+// Role says what a request may do because a logged-in browser sent it from the page.
 func (p *Page) Role(r *http.Request) part.Role {
 	_, role := p.sessions.of(r)
 	return role
 }
 
-// Code makes a code that logs in once, within a minute; reads: to read alone. Empty: no
+// Code creates a code for one login within a minute; reads: a read-only login. Empty: no
 // login is needed.
 func (p *Page) Code(reads bool) string {
 	if !p.cfg.Token().Set() {

@@ -4,15 +4,14 @@
 //	http://3000-ID.DOMAIN/…, http://3000-ID.localhost:49983/…
 //	any name, with the headers E2b-Sandbox-Id: ID and E2b-Sandbox-Port: 3000
 //
-// A request is passed on with the host name that it has, without what was meant for
-// this server. envd's own port is not served here, but by its face. On the host names
-// of sandboxes nothing else of the server can be reached: what a page there calls is
-// the sandbox.
+// A request is passed on with its host name, without the credentials for this server.
+// envd's own port is served by its face, not here. On the host names of sandboxes nothing
+// else of the server can be reached: pages there can only call the sandbox.
 //
-// Ports are open to all who know the ID, as with E2B, unless the sandbox is not public
-// (driver.Network): then a request has to show the token of its ports, or the cookie that
-// a link of tend's own page has set. Where nobody listens the answer is 502, a page for a
-// browser and JSON for all others.
+// As with E2B, everyone who knows the ID can reach the ports, unless the sandbox is not
+// public (driver.Network): then a request needs the token of its ports, or the cookie that
+// a link of tend's own page has set. If no program listens, the answer is 502, a page for a
+// browser and JSON for other clients.
 package ports
 
 import (
@@ -43,22 +42,22 @@ const envdPort = 49983
 
 const trafficHeader = "E2b-Traffic-Access-Token"
 
-// hopHeader marks requests that this server has passed on. Where a sandbox has the
-// machine's network, one of its ports is the server's own.
+// hopHeader marks requests that this server has passed on: if a sandbox has the machine's
+// network, one of its ports is the server's own.
 const hopHeader = "Tend-Passed-On"
 
-// Config of the part. Sandboxes is needed.
+// Config of the part. Sandboxes is required.
 type Config struct {
 	Sandboxes *route.Router
-	// Secret makes the tokens of ports. nil: those of sandboxes that are not public are
+	// Secret creates the tokens of ports. nil: ports of sandboxes that are not public are
 	// closed.
 	Secret *face.Secret
-	// Token of the server, which is not passed on. nil: none.
+	// Token of the server, which is never passed on. nil: none.
 	Token func() face.Token
 	Log   *slog.Logger     // nil: nothing is logged
 	Now   func() time.Time // nil: time.Now
-	// Handshake bounds how long a program in a sandbox may take to begin TLS, where it is
-	// said to speak that. 0: 30 seconds.
+	// Handshake bounds the TLS handshake with a program in a sandbox, on ports that are
+	// declared to speak TLS. 0: 30 seconds.
 	Handshake time.Duration
 }
 
@@ -71,8 +70,8 @@ type Ports struct {
 	token     func() face.Token
 	hop       face.Token // the value of hopHeader
 	log       *slog.Logger
-	// kept holds connections for the next request, once has none: a new connection is
-	// what a sandbox notices as use, where it is stopped for want of it.
+	// kept reuses connections, once does not: a sandbox with an idle TTL counts new
+	// connections as use.
 	kept, once http.RoundTripper
 	idle       func()
 
@@ -92,11 +91,11 @@ func New(c Config) *Ports {
 	if p.log == nil {
 		p.log = slog.New(slog.DiscardHandler)
 	}
-	// Certificates of programs in sandboxes are their own: nothing but the sandbox can
-	// answer a connection into it.
+	// Programs in sandboxes have their own certificates. Only the sandbox can answer a
+	// connection into it, so they need not be verified.
 	own := &tls.Config{InsecureSkipVerify: true}
-	// A dial goes on when the client has left: without a bound, a program that accepts and
-	// is silent would hold each such connection for ever.
+	// A dial continues after the client has left: without a bound, a silent program would
+	// hold each such connection for ever.
 	wait := cmp.Or(c.Handshake, defaultHandshake)
 	kept := &http.Transport{DialContext: p.dial, TLSClientConfig: own, TLSHandshakeTimeout: wait, MaxIdleConns: 1000, MaxIdleConnsPerHost: 64, IdleConnTimeout: time.Minute, DisableCompression: true}
 	p.kept, p.idle = kept, kept.CloseIdleConnections
@@ -109,7 +108,7 @@ var _ part.Hoster = (*Ports)(nil)
 // Name implements [part.Part].
 func (p *Ports) Name() string { return "ports" }
 
-// Close lets go of the connections that wait for a request.
+// Close closes idle connections.
 func (p *Ports) Close() error {
 	p.idle()
 	return nil
@@ -127,7 +126,7 @@ func (p *Ports) Hosts(r *http.Request) (http.Handler, bool) {
 	return http.HandlerFunc(p.serve), byHost
 }
 
-// refusal is an answer of this part itself, in the form of the original.
+// refusal is an answer of this part itself, in the original's form.
 type refusal struct {
 	SandboxID string `json:"sandboxId"`
 	Message   string `json:"message"`
@@ -178,7 +177,7 @@ func (p *Ports) serve(w http.ResponseWriter, r *http.Request) {
 
 const closedPort = "The sandbox is running but port is not open"
 
-// closedError: nobody listens.
+// closedError: no program listens.
 type closedError struct{ error }
 
 // dial connects to a port of a sandbox; the address is ID:port.
@@ -216,8 +215,8 @@ func (p *Ports) proxy(t *route.Target, program bool) *httputil.ReverseProxy {
 	if t.Info.IdleTTL > 0 {
 		transport = p.once
 	}
-	// Answers without a length, and events, are passed on as they come. What is short
-	// and whole leaves with its headers in one piece.
+	// Answers without a length, and events, are passed on at once. A short answer with a
+	// length is sent in one piece with its headers.
 	return &httputil.ReverseProxy{
 		Rewrite: func(pr *httputil.ProxyRequest) {
 			port := strconv.Itoa(t.Port)
@@ -261,7 +260,7 @@ func (p *Ports) proxy(t *route.Target, program bool) *httputil.ReverseProxy {
 	}
 }
 
-// schemeOf is what the program on a port of a sandbox speaks.
+// schemeOf returns the protocol of the program on a port of a sandbox.
 func schemeOf(notes map[string]string, port string) string {
 	for p := range strings.SplitSeq(notes[face.NoteHTTPSPorts], ",") {
 		if p == port {
@@ -271,18 +270,19 @@ func schemeOf(notes map[string]string, port string) string {
 	return "http"
 }
 
-// noTLS reports whether a program did not answer a beginning of TLS, or with something else.
+// noTLS reports whether a program did not answer a TLS handshake, or answered with another
+// protocol.
 func noTLS(err error) bool {
 	_, other := errors.AsType[tls.RecordHeaderError](err)
 	return other || strings.Contains(err.Error(), "TLS handshake timeout") // net/http exports none
 }
 
-// patience is how long a piece of an answer whose length is known may wait for the next
-// one, so that both leave together.
+// patience is how long a piece of an answer with a known length may wait for the next one,
+// so that both are sent together.
 const patience = 2 * time.Millisecond
 
-// pieces lends the memory through which answers are passed on. Without it, a short answer
-// costs as much memory as a piece of a long one.
+// pieces lends the buffers for answers. Without it, a short answer costs as much memory as
+// a piece of a long one.
 type pieces struct{}
 
 const pieceSize = 64 << 10
@@ -295,8 +295,8 @@ func (pieces) Get() []byte { return pieceArrays.Get().(*[pieceSize]byte)[:] }
 // Put implements httputil.BufferPool.
 func (pieces) Put(b []byte) { pieceArrays.Put((*[pieceSize]byte)(b)) }
 
-// dropSecrets takes out of a request what is for this server and not for the program
-// behind it. A key or token that is none of ours is the program's.
+// dropSecrets removes from a request the credentials for this server. A key or token that
+// is not ours belongs to the program.
 func (p *Ports) dropSecrets(h http.Header, id string) {
 	for _, name := range []string{"E2b-Sandbox-Id", "E2b-Sandbox-Port", trafficHeader} {
 		h.Del(name)
@@ -320,7 +320,7 @@ func (p *Ports) dropSecrets(h http.Header, id string) {
 	}
 }
 
-// page is what a person sees where nobody listens.
+// page is shown to a person if no program listens.
 var page = template.Must(template.New("page").Parse(`<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>{{.Title}}</title></head>
 <body style="font-family: sans-serif; max-width: 40em; margin: 4em auto">
@@ -339,8 +339,8 @@ func (e *refusal) Title() string {
 	return e.Message
 }
 
-// isBrowser reports whether a page is wanted: as the original has it, by a browser, unless
-// it asks for something else.
+// isBrowser reports whether to answer with a page: as in the original, to a browser that
+// does not ask for another type.
 func isBrowser(h http.Header) bool {
 	accept := h.Get("Accept")
 	return strings.Contains(accept, "text/html") || strings.HasPrefix(h.Get("User-Agent"), "Mozilla/") && (accept == "" || accept == "*/*")

@@ -11,29 +11,31 @@ import (
 )
 
 // A browser reaches the ports of a sandbox that is not public by a cookie: the page of this
-// server opens PORT-ID.DOMAIN/.tend/open?ticket=… (face.Secret), which sets it. What is in the
-// sandbox never sees it. It counts for what a page of the same name asks for, and for links
-// that a person follows: a page of another sandbox must not act with it. A browser says which
-// of these it is where it speaks TLS, or to localhost; elsewhere the cookie does not count.
+// server opens PORT-ID.DOMAIN/.tend/open?ticket=… (face.Secret), which sets it. Programs in
+// the sandbox never see it. It is valid for requests of a page of the same name, and for
+// links that a person follows: a page of another sandbox must not act with it. A browser
+// reports the origin of a request over TLS and on localhost; elsewhere the cookie is not
+// accepted.
 
 const (
 	openPath = "/.tend/open"
-	// visitCookie is of one name of a host, PORT-ID.DOMAIN.
+	// visitCookie is valid for one host name, PORT-ID.DOMAIN.
 	visitCookie = "tend-visit"
-	// maxShown are looked at: a page of another sandbox can set cookies of the same name.
+	// maxShown cookies are checked: a page of another sandbox can set cookies with the same
+	// name.
 	maxShown = 8
-	// maxUsed bounds the tickets that are remembered.
+	// maxUsed bounds the remembered tickets.
 	maxUsed = 1 << 10
 )
 
-// tickets are those that were used and whose time is not over. They are in memory alone: after
-// its death the next server takes one a second time, within its minute.
+// tickets are the used tickets that have not expired. They are only in memory: a restarted
+// server accepts one a second time, within its minute.
 type tickets struct {
 	mu   sync.Mutex
 	used map[string]time.Time // when each is over
 }
 
-// take reports whether a ticket may be used, which it may once.
+// take reports whether a ticket may be used, which is true once.
 func (t *tickets) take(ticket string, now time.Time) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -52,11 +54,11 @@ func (t *tickets) take(ticket string, now time.Time) bool {
 	return true
 }
 
-// fetched reports that the browser says what has caused a request.
+// fetched reports whether the browser says what caused the request.
 func fetched(r *http.Request) bool { return r.Header.Get("Sec-Fetch-Site") != "" }
 
-// own reports whether a request is of a page of the same name, or of a person who follows a
-// link or types the address.
+// own reports whether a request comes from a page of the same name, or from a person who
+// follows a link or types the address.
 func own(r *http.Request) bool {
 	if o := r.Header.Get("Origin"); o != "" {
 		if u, err := url.Parse(o); err != nil || !strings.EqualFold(u.Host, r.Host) {
@@ -107,7 +109,7 @@ func (p *Ports) open(w http.ResponseWriter, r *http.Request, id string) {
 	http.Redirect(w, r, "/", http.StatusSeeOther)
 }
 
-// dropVisits takes the cookies of visits out of a request.
+// dropVisits removes the cookies of visits from a request.
 func dropVisits(h http.Header) {
 	all := h.Values("Cookie")
 	h.Del("Cookie")
