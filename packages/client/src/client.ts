@@ -24,18 +24,18 @@ export interface ClientOptions extends PlatformOptions {
    * browser: http or https, also a path of the page's own server; default: its origin.
    */
   url?: string;
-  /** Sent with each request. Default: none with a url, else TEND_TOKEN: it is not given to a server that it is not for. */
+  /** Sent with each request. Default: none with a url, else TEND_TOKEN, so that no other server receives it. */
   token?: string;
   retry?: RetryOptions;
-  /** Milliseconds in which a server must say something. Default 45,000: three of its heartbeats. */
+  /** Milliseconds after which a silent server is given up. Default 45,000: three of its heartbeats. */
   silence?: number;
   /** Receives a line for each reconnect. */
   log?: (message: string) => void;
-  /** Ends the connecting. */
+  /** Aborts connecting. */
   signal?: AbortSignal;
 }
 
-/** Speaks to one tend server. Its own processes are those of the server's machine. */
+/** A connection to one tend server. Its own processes are those of the server's machine. */
 export class Client extends Processes {
   readonly #link: Link;
   readonly services: Services;
@@ -72,16 +72,15 @@ export class Client extends Processes {
     return this.#link.url;
   }
 
-  /** The server's version, and its instance: another one means that it was restarted. */
+  /** The server's version, and its instance: a different one means that it was restarted. */
   get server(): { version: string; instance: string } {
     return { version: this.#link.version, instance: this.#link.instance };
   }
 
   /**
-   * Makes a sandbox, and resolves when programs can run in it. A name that is taken
-   * is an error with the code `exists`. It is not repeated when the answer is lost:
-   * the sandbox may have been made then, and is in sandboxes(). One with a name is
-   * better opened.
+   * Creates a sandbox, and resolves when programs can run in it. If the name is taken, the
+   * error has the code `exists`. It is not repeated when the answer is lost: then the
+   * sandbox may exist, and is in sandboxes(). For a named sandbox use openSandbox.
    */
   async createSandbox(spec: SandboxSpec = {}, signal?: AbortSignal): Promise<Sandbox> {
     const message = toSandboxSpec(spec);
@@ -91,9 +90,9 @@ export class Client extends Processes {
   }
 
   /**
-   * Makes a sandbox, or finds the one of its name as it is and starts it, if it is
-   * not ready. It is safe to repeat, and is repeated when an answer is lost. The
-   * sandbox has an entry `tend.opened` in its metadata, which tells who made it.
+   * Creates a sandbox, or finds the one with its name and starts it if it is not ready. It
+   * is safe to repeat, and is repeated when an answer is lost. The sandbox has an entry
+   * `tend.opened` in its metadata, which identifies the call that created it.
    */
   async openSandbox(spec: SandboxSpec & { name: string }, signal?: AbortSignal): Promise<{ sandbox: Sandbox; created: boolean }> {
     if (!spec.name) throw new InvalidError('name', 'is missing; a sandbox is opened by its name');
@@ -126,14 +125,14 @@ export class Client extends Processes {
     }
   }
 
-  /** Finds a sandbox by its id or name, in whatever state it is. */
+  /** Finds a sandbox by its id or name, in any state. */
   async sandbox(key: string, signal?: AbortSignal): Promise<Sandbox> {
     await this.#link.needsSandboxes(signal);
     const res = await this.#link.call(SandboxService.method.get, { sandbox: text('sandbox', key) }, { signal });
     return new Sandbox(this.#link, fromSandbox(res.sandbox));
   }
 
-  /** What is known of the sandboxes that the filter selects, oldest first. */
+  /** The state of the sandboxes that the filter selects, oldest first. */
   async sandboxes(filter: SandboxFilter = {}, signal?: AbortSignal): Promise<SandboxInfo[]> {
     await this.#link.needsSandboxes(signal);
     const wanted = filter.states?.map((state) => {
@@ -157,7 +156,7 @@ export class Client extends Processes {
     return (await this.#link.call(SandboxService.method.snapshots, {}, { signal })).snapshots.map(fromSnapshot);
   }
 
-  /** Removes a snapshot by its id or name. It is no error if there is none; `in_use`: sandboxes need it. */
+  /** Removes a snapshot by its id or name. A missing one is no error; `in_use`: sandboxes need it. */
   async deleteSnapshot(key: string, signal?: AbortSignal): Promise<void> {
     await this.#link.needsSandboxes(signal);
     await this.#link.call(SandboxService.method.deleteSnapshot, { snapshot: text('snapshot', key) }, { signal }).catch((err: unknown) => {
@@ -165,7 +164,7 @@ export class Client extends Processes {
     });
   }
 
-  /** What the daemon says of itself. */
+  /** The daemon's status. */
   async status(signal?: AbortSignal): Promise<{ version: string; url: string; stateDir: string; roles: Record<string, number>; processes: number }> {
     const res = await this.#link.call(AdminService.method.status, {}, { signal });
     const roles: Record<string, number> = {};
@@ -173,7 +172,7 @@ export class Client extends Processes {
     return { version: res.version, url: res.url, stateDir: res.stateDir, roles, processes: Number(res.processes) };
   }
 
-  /** Ends all calls, readers and connections of this client. Processes are not touched. */
+  /** Ends all calls, readers and connections of this client. Processes are not affected. */
   close(): void {
     this.#link.close();
   }
@@ -182,7 +181,7 @@ export class Client extends Processes {
 /** The entry of the metadata of sandboxes that openSandbox made. */
 const opened = 'tend.opened';
 
-/** A server that is being replaced is waited for; one that is not there is not. */
+/** Waits for a server that is being replaced, but not for one that does not exist. */
 async function hello(link: Link, signal?: AbortSignal): Promise<void> {
   const scope = new Scope(signal);
   const attempts = link.attempts();

@@ -18,7 +18,7 @@ export interface CallOptions {
   signal?: AbortSignal;
   /** Sent with the request. */
   headers?: Record<string, string>;
-  /** A connection that no earlier call has used: for what may not be repeated. */
+  /** A new connection, for calls that may not be repeated. */
   fresh?: boolean;
 }
 
@@ -37,9 +37,9 @@ export class Connect {
   }
 
   /**
-   * A call with a stream of answers, and one message or several. It ends when the server says so; a stream
-   * that breaks throws a ConnectionError. Nothing is read ahead of the consumer
-   * but what the transport holds.
+   * A call with a stream of answers, and one message or several. It ends when the server
+   * says so; a stream that breaks throws a ConnectionError. Only the transport's buffer is
+   * read ahead of the consumer.
    */
   async *stream<I extends DescMessage, O extends DescMessage>(method: DescMethod & { input: I; output: O }, input: MessageInitShape<I> | MessageInitShape<I>[], options: CallOptions = {}): AsyncGenerator<MessageShape<O>, void, void> {
     const messages = (Array.isArray(input) ? input : [input]).map((one) => encode(method.input, one));
@@ -71,7 +71,7 @@ export class Connect {
     }
   }
 
-  /** An answer that is a success, and of the type that was sent. */
+  /** Checks that an answer is a success and has the type of the request. */
   async #send(method: DescMethod, type: string, body: Uint8Array, options: CallOptions): Promise<Answer> {
     const answer = await this.transport.send({ path: `${method.parent.typeName}/${method.name}`, type, body, ...options });
     if (answer.status === 200 && answer.type === type) return answer;
@@ -85,7 +85,7 @@ export class Connect {
   }
 }
 
-/** What no message can hold, such as a number for a text, is a mistake of the caller's. */
+/** A value that no message can hold, such as a number for a text, is a mistake of the caller. */
 function encode<I extends DescMessage>(schema: I, input: MessageInitShape<I>): Uint8Array {
   try {
     return toBinary(schema, create(schema, input));
@@ -117,7 +117,7 @@ async function readAll(answer: Answer, max: number): Promise<Uint8Array> {
   return join(parts, n);
 }
 
-/** Leaves the connection to the next call: nothing but the end of the body follows, and nobody waits for that. */
+/** Leaves the connection to the next call: only the end of the body follows, and nothing waits for it. */
 function spare(answer: Answer): void {
   const timer = setTimeout(() => answer.cancel(), late) as { unref?(): void } | number;
   if (typeof timer === 'object') timer.unref?.(); // it keeps no program of Node.js alive
@@ -150,12 +150,12 @@ class Envelopes {
     this.#have += part.length;
   }
 
-  /** Bytes of a message that is not whole are there. */
+  /** Whether there are bytes of an incomplete message. */
   get torn(): boolean {
     return this.#have > 0;
   }
 
-  /** The next; undefined: it is not whole yet. */
+  /** The next one; undefined: it is incomplete. */
   next(): { flags: number; data: Uint8Array } | undefined {
     if (this.#have < 5) return undefined;
     let first = this.#parts[0]!;
@@ -171,7 +171,7 @@ class Envelopes {
     return { flags: first[0]!, data: first.subarray(5, size) };
   }
 
-  /** All that there is, as one part. */
+  /** Everything as one part. */
   #joined(): Uint8Array {
     this.#parts = [join(this.#parts, this.#have)];
     return this.#parts[0]!;

@@ -32,7 +32,7 @@ export type ErrorCode =
   | 'closed' // the client, or the reader, was closed
   | 'internal'; // anything else, in the server's words
 
-/** The error of all methods of this package; `code` says which it is. */
+/** The error of all methods of this package; `code` is its kind. */
 export class TendError extends Error {
   readonly code: ErrorCode;
   /** @internal The code of the Connect protocol, if the server sent one. */
@@ -63,7 +63,7 @@ export class StartError extends TendError {
   constructor(
     message: string,
     readonly reason: StartReason,
-    /** The program, directory or user it concerned. */
+    /** The program, directory or user that it concerns. */
     readonly what: string,
     /** The system's error, and its number (0: none). */
     readonly systemError: string,
@@ -94,7 +94,7 @@ export class AmbiguousError extends TendError {
   }
 }
 
-/** The server answers with another address. It is not followed: the token would go there, too. */
+/** The server redirects to another address. The client does not follow, because it would send the token there. */
 export class RedirectError extends TendError {
   constructor(
     url: string,
@@ -104,7 +104,7 @@ export class RedirectError extends TendError {
   }
 }
 
-/** Reports whether an error is a TendError of this code, of whichever copy of this package. */
+/** Reports whether an error is a TendError with this code, from any copy of this package. */
 export function hasCode(err: unknown, ...codes: ErrorCode[]): err is TendError {
   return err instanceof Error && codes.includes((err as TendError).code);
 }
@@ -120,7 +120,7 @@ const maxText = 16 << 10;
 // eslint-disable-next-line no-control-regex
 const active = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\u2028\u2029\ufeff]/g;
 
-/** A text of the server, fit for a terminal. */
+/** A text of the server, safe for a terminal. */
 export function clean(text: string): string {
   if (text.length > maxText) text = `${text.slice(0, maxText)}…`;
   return text.replace(active, '\ufffd');

@@ -9,7 +9,7 @@ import type { Link } from './link.js';
 import { fromInt, fromTimestamp, text, toInt } from './messages.js';
 import { Scope } from './scope.js';
 
-/** What is known of a path. Of a symbolic link, type and mode are those of what it leads to. */
+/** Describes a path. For a symbolic link, type and mode are those of its target. */
 export interface FileEntry {
   name: string;
   path: string;
@@ -20,7 +20,7 @@ export interface FileEntry {
   owner: string;
   group: string;
   modified?: Date;
-  /** Of a symbolic link: where it leads in the end. */
+  /** For a symbolic link: the final target. */
   target: string;
 }
 
@@ -50,7 +50,7 @@ export class Files {
     this.#user = user;
   }
 
-  /** The same with the rights of another user inside; '': the sandbox's own. */
+  /** The same with the rights of another user inside; '': the sandbox's default user. */
   as(user: string): Files {
     return new Files(this.#link, this.#headers, text('user', user));
   }
@@ -64,15 +64,15 @@ export class Files {
     return fromEntry((await this.#call(FileService.method.statFile, { path: text('path', path), user: this.#user }, signal)).entry);
   }
 
-  /** What is in a directory, in lexical order, each directory before what is in it, down to depth levels. */
+  /** The entries of a directory in lexical order, each directory before its own entries, down to depth levels. */
   async list(path = '.', options: { depth?: number; signal?: AbortSignal } = {}): Promise<FileEntry[]> {
     const res = await this.#call(FileService.method.listFiles, { path: text('path', path), user: this.#user, depth: options.depth ?? 1 }, options.signal);
     return res.entries.map(fromEntry);
   }
 
   /**
-   * A file from an offset on, in pieces. A lost connection is replaced, and reading
-   * goes on where it was; `changed`: the file has another size then.
+   * A file from an offset, in pieces. A lost connection is replaced, and reading
+   * continues; `changed`: the file has another size then.
    */
   async *stream(path: string, options: { from?: number; signal?: AbortSignal } = {}): AsyncGenerator<Bytes, void, void> {
     let at = options.from ?? 0;
@@ -90,7 +90,7 @@ export class Files {
     yield* this.#link.follow(open, take, () => false, options.signal);
   }
 
-  /** What is in a file. */
+  /** The content of a file. */
   async read(path: string, signal?: AbortSignal): Promise<Bytes> {
     const parts: Uint8Array[] = [];
     for await (const part of this.stream(path, { signal })) parts.push(part);
@@ -98,9 +98,9 @@ export class Files {
   }
 
   /**
-   * Makes a file, and the directories above it, or replaces what is in it; one that is
-   * there keeps its mode. One that fails in its first 64 KiB changes nothing; a longer
-   * one leaves what has come. It is repeated when the connection is lost.
+   * Creates a file, and the directories above it, or replaces its content; an existing
+   * file keeps its mode. A call that fails in its first 64 KiB changes nothing; a longer
+   * one leaves the part that has arrived. It is repeated when the connection is lost.
    */
   async write(path: string, data: Uint8Array | string, signal?: AbortSignal): Promise<FileEntry> {
     if (typeof data !== 'string' && !(data instanceof Uint8Array)) throw new InvalidError('data', 'is neither text nor a Uint8Array');
@@ -126,7 +126,7 @@ export class Files {
     }
   }
 
-  /** Makes a directory and those above it. It is not repeated when the answer is lost. `exists`: it is there. */
+  /** Creates a directory and those above it. It is not repeated when the answer is lost. `exists`: it already exists. */
   async mkdir(path: string, signal?: AbortSignal): Promise<FileEntry> {
     return fromEntry((await this.#link.once(FileService.method.makeDir, { path: text('path', path), user: this.#user }, { signal, headers: this.#headers })).entry);
   }
@@ -137,7 +137,7 @@ export class Files {
     return fromEntry((await this.#link.once(FileService.method.moveFile, request, { signal, headers: this.#headers })).entry);
   }
 
-  /** Removes a file, or a directory with all that is in it. It is no error if there is none. */
+  /** Removes a file, or a directory with its content. A missing path is no error. */
   async remove(path: string, signal?: AbortSignal): Promise<void> {
     await this.#call(FileService.method.removeFile, { path: text('path', path), user: this.#user }, signal).catch((err: unknown) => {
       if (!hasCode(err, 'not_found')) throw err;

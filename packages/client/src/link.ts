@@ -11,11 +11,11 @@ import { ConnectionError, transient } from './transport.js';
 
 /** Milliseconds for the hello of a server. */
 const helloTimeout = 15_000;
-/** Milliseconds for a call that nobody waits for. */
+/** Milliseconds for a call in the background. */
 const moment = 5_000;
-/** Milliseconds in which the next run may take along what the last one leaves to be removed. */
+/** Milliseconds in which the next run may also remove the process of the last one. */
 const aWhile = 100;
-/** Most processes that one run takes along. */
+/** Most processes that one run removes. */
 const mostForgotten = 100;
 
 export interface LinkOptions {
@@ -26,16 +26,16 @@ export interface LinkOptions {
 
 export class Link {
   readonly closed = new AbortController();
-  /** Milliseconds in which a server must say something. */
+  /** Milliseconds after which a silent server is given up. */
   readonly silence: number;
   /** As the last hello said: the listening sockets outlive the server; it knows writers by name. */
   #held = false;
-  /** What it has: of sandboxes also the header that names one counts. */
+  /** What the server supports; with sandboxes also the header that names one. */
   #abilities = { sandboxes: false, services: false, grepOptions: false, runs: false };
-  /** Finished processes that nobody needs any more, and of which place. */
+  /** Finished processes that are no longer needed, and their place. */
   #forgotten: { id: string; headers?: Record<string, string> }[] = [];
   #forgetting: ReturnType<typeof setTimeout> | undefined;
-  /** What close lets end. */
+  /** What close waits for. */
   readonly #later = new Set<Promise<unknown>>();
   version = '';
   instance = '';
@@ -56,7 +56,7 @@ export class Link {
     this.instance = res.instance;
   }
 
-  /** Fails on a server of a former version, which would pass over what it does not know. */
+  /** Fails on an older server, which would ignore what it does not know. */
   async needs(ability: 'sandboxes' | 'services' | 'grepOptions', what: string, signal?: AbortSignal): Promise<void> {
     // It may have been replaced since it said what it knows.
     if (!this.#abilities[ability]) this.#abilities = await this.call(ProcessService.method.hello, {}, { signal });
@@ -68,12 +68,12 @@ export class Link {
     return this.#abilities.runs;
   }
 
-  /** The server has been replaced by one of a former version. */
+  /** The server was replaced by an older one. */
   lacksRuns(): void {
     this.#abilities.runs = false;
   }
 
-  /** One without sandboxes would do to the machine what is meant for one. */
+  /** A server without sandboxes would act on the machine instead. */
   needsSandboxes(signal?: AbortSignal): Promise<void> {
     return this.needs('sandboxes', 'sandboxes', signal);
   }
@@ -93,8 +93,8 @@ export class Link {
   }
 
   /**
-   * What to do about the error of an attempt: waits until the next may be made,
-   * or throws what the caller gets. It is the only place that decides it.
+   * Decides after the error of an attempt: it waits until the next attempt, or throws the
+   * caller's error. No other place decides this.
    */
   async again(err: unknown, attempts: Attempts, signal: AbortSignal): Promise<void> {
     if (signal.aborted) throw signal.reason;
@@ -122,10 +122,9 @@ export class Link {
   }
 
   /**
-   * A call that is safe to repeat. Each attempt lasts at most `silence`; a server
-   * that answers a hello then is there, and what was asked takes that long.
-   * last: an error after which nothing is tried again. input may change from one
-   * attempt to the next.
+   * A call that is safe to repeat. Each attempt lasts at most `silence`; if the server
+   * then answers a hello, it is alive and the call takes that long. last: an error after
+   * which there is no further attempt. input may change from one attempt to the next.
    */
   async call<I extends DescMessage, O extends DescMessage>(
     method: DescMethod & { input: I; output: O },
@@ -156,7 +155,7 @@ export class Link {
     }
   }
 
-  /** A call that may have an effect each time it is made: it is made once. */
+  /** A call that may have an effect each time: it is made only once. */
   async once<I extends DescMessage, O extends DescMessage>(method: DescMethod & { input: I; output: O }, input: MessageInitShape<I>, options: CallOptions = {}): Promise<MessageShape<O>> {
     const scope = new Scope(options.signal, this.closed.signal);
     try {
@@ -233,7 +232,7 @@ export class Link {
     }
   }
 
-  /** A call that nobody waits for, and that need not succeed. It is made once; close lets it end, within a moment. */
+  /** A call in the background that need not succeed. It is made once; close waits a moment for it. */
   later<I extends DescMessage, O extends DescMessage>(method: DescMethod & { input: I; output: O }, input: MessageInitShape<I>, headers?: Record<string, string>): void {
     const call: Promise<unknown> = this.#attempt(method, input, { headers }, moment)
       .catch(() => {})
@@ -258,7 +257,7 @@ export class Link {
     for (const { id, headers } of this.#forgotten.splice(0)) this.later(ProcessService.method.remove, { process: { by: { case: 'id', value: id } } }, headers);
   }
 
-  /** What the next run of a place takes along. */
+  /** What the next run of a place also removes. */
   takeForgotten(headers?: Record<string, string>): string[] {
     const taken: string[] = [];
     this.#forgotten = this.#forgotten.filter((one) => one.headers !== headers || taken.length === mostForgotten || !taken.push(one.id));

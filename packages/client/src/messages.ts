@@ -58,7 +58,7 @@ export function textMap(field: string, map: Record<string, string | undefined> |
   return Object.fromEntries(Object.entries(map).flatMap(([k, v]) => (v === undefined ? [] : [[text(field, k), text(field, v)]])));
 }
 
-/** A misspelt field would leave out what it asks for: isolation, perhaps. */
+/** A misspelt field would silently not take effect, for example isolation. */
 export function known(what: string, value: object, names: readonly string[]): void {
   if (value === null || typeof value !== 'object' || Array.isArray(value)) throw new InvalidError(what, 'is no object');
   for (const name of Object.keys(value)) if (!names.includes(name)) throw new InvalidError(`${what}.${name}`, `is not known; ${names.join(', ')} are`);
@@ -112,7 +112,7 @@ export function toSpec(s: Spec): MessageInitShape<typeof pb.SpecSchema> {
   };
 }
 
-/** Whether something is to be done when the process has ended. */
+/** Whether an action is requested for the end of the process. */
 export const onExit = (s: Spec): boolean => !!s.onExit || !!s.onExitUrl;
 
 /** The labels that ask for it; the pin keeps the process until it is done. */
@@ -168,7 +168,7 @@ export function fromStreams(all: pb.StreamInfo[]): StreamInfo[] {
   return all.map((m) => ({ stream: fromStream(m.stream), base: fromInt('a base', m.base), end: fromInt('an end', m.end), eof: m.eof }));
 }
 
-/** want: the id that was asked for, if it was. */
+/** want: the requested id, if there was one. */
 export function fromInfo(m: pb.Info | undefined, want?: string): Info {
   if (!m) throw protocolError('no process');
   if (!/^[A-Za-z0-9._-]{1,100}$/.test(m.id)) throw protocolError('a process whose id is none');

@@ -23,7 +23,7 @@ export type Until =
 
 /** What ended a wait. */
 export interface WaitResult {
-  /** The condition holds; false: the process has exited before. */
+  /** The condition holds; false: the process exited first. */
   met: boolean;
   exit?: Exit;
   /** Of `match`: the text, and where it is. */
@@ -37,21 +37,21 @@ export interface WaitResult {
 
 /** What a kill has done. */
 export interface KillResult {
-  /** False: the process had exited. What was left of its tree is ended all the same. */
+  /** False: the process had already exited. Its remaining descendants are ended in any case. */
   killed: boolean;
   /** Processes that the kernel has not ended yet. */
   survivors: number[];
 }
 
 /**
- * A handle to a process. It holds nothing but the id: any number of handles, of
- * any client, may be to one process, which outlives them all.
+ * A handle to a process. It has only the id: a process may have any number of handles, of
+ * any client, and outlives them all.
  */
 export class Process {
   readonly #link: Link;
   readonly #headers?: Record<string, string>;
   readonly #writer: Writer;
-  /** What was known when the handle was made. */
+  /** The state when the handle was created. */
   readonly info: Info;
 
   /** @internal Made by Client. */
@@ -66,7 +66,7 @@ export class Process {
     return this.info.id;
   }
 
-  /** The kernel's number, which it may give to another process after the exit. */
+  /** The kernel's pid, which may be reused after the exit. */
   get pid(): number {
     return this.info.pid;
   }
@@ -75,7 +75,7 @@ export class Process {
     return { by: { case: 'id' as const, value: this.id } };
   }
 
-  /** What is known of it now. */
+  /** Its present state. */
   async refresh(signal?: AbortSignal): Promise<Info> {
     const res = await this.#link.call(ProcessService.method.get, { process: this.#selector }, { signal, headers: this.#headers });
     return fromInfo(res.info, this.id);
@@ -117,9 +117,9 @@ export class Process {
   }
 
   /**
-   * Sends input. Calls are queued: what is written first arrives first, each byte
-   * once. It resolves when the server has taken it, which waits while the process
-   * does not read. signal ends the waiting; part of it may have been taken then.
+   * Sends input. Calls are queued: what is written first arrives first, each byte once. It
+   * resolves when the server has accepted it, which waits while the process does not read.
+   * signal ends the waiting; a part may have been accepted by then.
    */
   write(data: Uint8Array | string, options: { signal?: AbortSignal } = {}): Promise<void> {
     const bytes = typeof data === 'string' ? new TextEncoder().encode(data) : data;
@@ -132,12 +132,12 @@ export class Process {
     return this.#writer.write(new Uint8Array(0), true, options.signal);
   }
 
-  /** What it has written until now: the beginning and the end, with what lies between told. */
+  /** What it has written until now: the beginning and the end; a marker reports what is left out between them. */
   view(options: ViewOptions = {}): Promise<Piece[]> {
     return view(this.#link, this.id, options, this.#headers);
   }
 
-  /** The lines of what it has written until now that match: RE2, at most 4 KiB; of a RegExp its source. */
+  /** The matching lines of what it has written until now: RE2, at most 4 KiB; for a RegExp, its source. */
   grep(pattern: RegExp | string, options: GrepOptions = {}): Promise<Match[]> {
     return grep(this.#link, this.id, pattern, options, this.#headers);
   }
@@ -173,8 +173,8 @@ export class Process {
   }
 
   /**
-   * Ends the process and all its descendants, and resolves when they are gone. A
-   * kill whose answer was lost is sent again: it names this very process.
+   * Ends the process and all its descendants, and resolves when they are gone. A kill
+   * whose answer was lost is sent again: it can only mean this process.
    */
   async kill(signal?: AbortSignal): Promise<KillResult> {
     let tries = 0;

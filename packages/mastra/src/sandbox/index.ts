@@ -18,51 +18,51 @@ import {
 import { Client, hasCode, InvalidError, Sandbox, TendError, type SandboxNetwork, type SandboxShare, type SandboxSize, type SandboxSnapshot } from '@tend/client';
 import { TendProcessManager, type Place } from './process-manager.js';
 
-/** How far commands are kept from the machine of the daemon. */
+/** How far commands are isolated from the daemon's machine. */
 export type TendIsolation = 'none' | 'full';
 
-/** Options of a sandbox of its own: with `isolation: 'full'` alone. */
+/** Options of an isolated sandbox: only with `isolation: 'full'`. */
 export interface TendIsolationOptions {
-  /** Directories and files of the daemon's machine that are seen inside. */
+  /** Directories and files of the daemon's machine that are visible inside. */
   share?: SandboxShare[];
-  /** What it reaches, and whether its ports are reached. */
+  /** What it can reach, and whether its ports can be reached. */
   network?: SandboxNetwork;
   /** What it may use: `cpus`, `memory` and `disk` in bytes, `tasks`. */
   limits?: SandboxSize;
   /** A template of the daemon. Default: the machine's own programs. */
   template?: string;
-  /** Milliseconds after the last start at which onTimeout is done to it. Default: it stays. */
+  /** Milliseconds after the last start until onTimeout happens. Default: never. */
   timeout?: number;
   /** `pause` (default): the next use resumes it; `destroy`. */
   onTimeout?: 'pause' | 'destroy';
   /** Milliseconds without use and processes after which it is stopped; its files stay. Default: never. */
   idleTimeout?: number;
-  /** Attaches to the sandbox with this id of tend's, instead of the one of `id`. */
+  /** Attaches to the sandbox with this tend id, instead of the one of `id`. */
   sandboxId?: string;
-  /** The name of what snapshot() keeps, and of what the sandbox begins with when it is made. Default of the former: its id. */
+  /** The name of the checkpoint that snapshot() stores and from which the sandbox is created. Default for snapshot(): its id. */
   checkpointName?: string;
-  /** What it begins with while there is nothing of checkpointName. */
+  /** The snapshot from which it is created if checkpointName does not exist yet. */
   seedCheckpointName?: string;
   /** The daemon's domain (tend serve --domain), for the URLs of ports. Default: localhost. */
   domain?: string;
 }
 
 export interface TendSandboxOptions extends Omit<MastraSandboxOptions, 'processes'>, TendIsolationOptions {
-  /** Names the sandbox: whoever gives the same id to the same daemon gets the same processes and files. Default: a fresh one. */
+  /** Identifies the sandbox: every program with the same id and daemon gets the same processes and files. Default: a new one. */
   id?: string;
   /** http://HOST:PORT, https://HOST or unix:///PATH. Default: TEND_URL, else the daemon of the current user. */
   url?: string;
-  /** Of a daemon with a token. Default: none with a url, else TEND_TOKEN. */
+  /** The token of the daemon. Default: none with a url, else TEND_TOKEN. */
   token?: string;
   /**
-   * `none` (default): commands run on the daemon's machine with all rights of
-   * `user`, as with Mastra's LocalSandbox. `full`: in a sandbox of their own, with files,
-   * processes and network apart from the machine's; start rejects if the daemon has none.
+   * `none` (default): commands run on the daemon's machine with all rights of `user`, as
+   * with Mastra's LocalSandbox. `full`: in an isolated sandbox, with its own files,
+   * processes and network; start rejects if the daemon has none.
    */
   isolation?: TendIsolation;
-  /** Whom commands run as: a name, "uid" or "uid:gid". Default: the user of the daemon; in a sandbox of its own its root. */
+  /** The user of commands: a name, "uid" or "uid:gid". Default: the daemon's user; root in an isolated sandbox. */
   user?: string;
-  /** Replaces the default instructions for agents, or makes others of them. */
+  /** Replaces the default instructions for agents, or computes new ones from them. */
   instructions?: string | ((options: { defaultInstructions: string; requestContext?: RequestContext }) => string);
 }
 
@@ -71,9 +71,8 @@ const isolated: (keyof TendIsolationOptions)[] = [
 ];
 
 /**
- * A Mastra sandbox whose processes belong to a tend daemon: they outlive this
- * program, and any program that gives the same id finds them, with their output
- * from the first byte.
+ * A Mastra sandbox whose processes belong to a tend daemon: they outlive this program, and
+ * any program with the same id finds them, with their output from the first byte.
  */
 export class TendSandbox extends MastraSandbox {
   readonly id: string;
@@ -81,9 +80,9 @@ export class TendSandbox extends MastraSandbox {
   readonly provider = 'tend';
   status: ProviderStatus = 'pending';
   declare readonly processes: TendProcessManager;
-  /** Runs a command to its end. The base class makes it of spawn and wait. */
+  /** Runs a command to its end. The base class implements it with spawn and wait. */
   declare executeCommand: NonNullable<MastraSandbox['executeCommand']>;
-  /** snapshot keeps something. */
+  /** Whether snapshot() stores something. */
   override readonly supportsCheckpoints: boolean;
   override readonly networking: SandboxNetworking = { getPortUrl: (port) => this.#portUrl(port) };
 
@@ -91,9 +90,9 @@ export class TendSandbox extends MastraSandbox {
   readonly #isolation: TendIsolation;
   #client?: Client;
   #place?: Place;
-  /** Made by this class, and so removed by destroy. */
+  /** Created by this class, and so removed by destroy. */
   #made?: string;
-  /** With `isolation: 'full'`, once it was made or found. */
+  /** With `isolation: 'full'`, once it was created or found. */
   #box?: Sandbox;
   #stopping?: Promise<void>;
   #destroying?: Promise<void>;
@@ -143,7 +142,7 @@ export class TendSandbox extends MastraSandbox {
     return { outcome: box ? (box.created ? 'created' : 'connected') : found };
   }
 
-  /** Finds the sandbox of its own, or makes it. */
+  /** Finds the isolated sandbox, or creates it. */
   async #open(client: Client, signal?: AbortSignal): Promise<{ sandbox: Sandbox; created: boolean }> {
     const o = this.#options;
     const checked = (sandbox: Sandbox): Sandbox => {
@@ -218,8 +217,8 @@ export class TendSandbox extends MastraSandbox {
   }
 
   /**
-   * Ends this program's connections, and nothing else: processes and files stay,
-   * and handles made before tell nothing more. The next use connects again.
+   * Only ends this program's connections: processes and files stay, and existing handles
+   * report nothing more. The next use connects again.
    */
   async detach(): Promise<void> {
     if (this.status !== 'running') return;
@@ -232,8 +231,8 @@ export class TendSandbox extends MastraSandbox {
   }
 
   /**
-   * Lets all processes of a sandbox of its own stand still, with their memory. The next
-   * use of the sandbox lets them go on, and so does this object's start.
+   * Suspends all processes of an isolated sandbox, with their memory. The next use of the
+   * sandbox, or this object's start, resumes them.
    */
   async pause(): Promise<void> {
     this.#needsBox('pause');
@@ -245,8 +244,8 @@ export class TendSandbox extends MastraSandbox {
   // --- copies ---
 
   /**
-   * Keeps the files of a sandbox of its own as the checkpoint `checkpointName`, in place
-   * of the one before. Without isolation there is nothing to keep, and it does nothing.
+   * Stores the files of an isolated sandbox as the checkpoint `checkpointName`, replacing
+   * the one before. Without isolation it does nothing.
    */
   override async snapshot(): Promise<void> {
     if (this.#isolation !== 'full') return;
@@ -260,8 +259,8 @@ export class TendSandbox extends MastraSandbox {
   }
 
   /**
-   * A sandbox object with this one's options, for a sandbox of its own id. It does
-   * nothing before its start. Files are those of its checkpoint, if one is named.
+   * A sandbox object with this one's options, for a sandbox with another id. It does
+   * nothing before its start. Its files are those of its checkpoint, if one is named.
    */
   clone(options: SandboxCloneOptions = {}): TendSandbox {
     const { id: _id, sandboxId: _sandboxId, ...mine } = this.#options;
@@ -279,7 +278,7 @@ export class TendSandbox extends MastraSandbox {
     return new TendSandbox(o);
   }
 
-  /** Makes another sandbox with the files that this one has now, without its processes. */
+  /** Creates another sandbox with the present files of this one, without its processes. */
   async fork(options: { id?: string } = {}): Promise<TendSandbox> {
     this.#needsBox('fork');
     await this.ensureRunning();
@@ -300,7 +299,7 @@ export class TendSandbox extends MastraSandbox {
     if (this.#isolation !== 'full') throw new TendError('unsupported', `${what} needs isolation: 'full'; without it commands run on the daemon's machine itself`);
   }
 
-  /** The snapshot that the sandbox begins with when it is made. */
+  /** The snapshot from which the sandbox is created. */
   async #checkpoint(client: Client, signal?: AbortSignal): Promise<string | undefined> {
     for (const name of [this.#options.checkpointName, this.#options.seedCheckpointName]) {
       if (name === undefined) continue;
@@ -323,8 +322,8 @@ export class TendSandbox extends MastraSandbox {
   }
 
   /**
-   * Does something where its processes are. A sandbox of its own that was destroyed,
-   * stopped or paused from elsewhere is made or started again first. @internal
+   * Runs a function in the place of its processes. An isolated sandbox that another client
+   * destroyed, stopped or paused is created or started again first. @internal
    */
   async inPlace<T>(f: (place: Place) => Promise<T>): Promise<T> {
     const { place } = this;
@@ -376,7 +375,7 @@ export class TendSandbox extends MastraSandbox {
 
   // --- files ---
 
-  /** Writes files, each whole or not at all. Directories are made. Paths are relative to the working directory. */
+  /** Writes files, each completely or not at all. Missing directories are created. Paths are relative to the working directory. */
   override async writeFiles(files: SandboxFileInput[], options: WriteFilesOptions = {}): Promise<void> {
     for (const { path: name, mode } of files) {
       if (!name || name.endsWith('/')) throw new InvalidError('path', `is ${JSON.stringify(name)}, which names no file`);
@@ -402,7 +401,7 @@ export class TendSandbox extends MastraSandbox {
     return (this.#client ??= await Client.connect({ url, token, signal, log: (message) => this.logger.debug(message, { sandbox: this.id }) }));
   }
 
-  /** Its own below the daemon's, or the home in a sandbox; a user who is not the daemon's has it at home. */
+  /** A directory below the daemon's, or the home in a sandbox, or the home of a user who is not the daemon's. */
   async #ownDirectory(client: Client, box?: Sandbox): Promise<string> {
     const { user } = this.#options;
     if (user === undefined) return box ? box.info.dir : path.posix.join((await client.status()).stateDir, 'mastra', safeName(this.id));
@@ -411,10 +410,10 @@ export class TendSandbox extends MastraSandbox {
   }
 }
 
-/** The entry of a sandbox's metadata that has its id as Mastra knows it. */
+/** The entry of a sandbox's metadata with its Mastra id. */
 const idEntry = 'mastra.id';
 
-/** A part of names of files, sandboxes and snapshots: the text itself, if it can be one. */
+/** A part of names of files, sandboxes and snapshots: the text itself, if it is valid there. */
 function safeName(text: string): string {
   return /^[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}$/.test(text) ? text : createHash('sha256').update(text).digest('hex').slice(0, 40);
 }
@@ -448,7 +447,7 @@ d=$(dirname -- "$1") && mkdir -p -- "$d" && t=$(mktemp -- "$1.XXXXXX") || exit 1
 trap 'rm -f -- "$t"' EXIT
 cat >"$t" && chmod -- "$2" "$t" && mv -f -- "$t" "$1"`;
 
-/** What Mastra's sandboxes reject with when they are aborted. */
+/** The error of Mastra's sandboxes when they are aborted. */
 function aborted(signal: AbortSignal): Error {
   return Object.assign(new Error('the write of files was aborted', { cause: signal.reason }), { name: 'SandboxAbortError', code: 'ABORTED' });
 }

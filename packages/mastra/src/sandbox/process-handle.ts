@@ -9,17 +9,17 @@ import { hasCode, shellStatus, type Exit, type Info, type Process } from '@tend/
 /** How long a descendant that holds the pipes may add to the output after the exit, in milliseconds. */
 const drain = 200;
 
-/** What a handle needs besides the process. @internal */
+/** What a handle needs in addition to the process. @internal */
 export interface HandleOptions extends Pick<SpawnProcessOptions, 'maxRetainedBytes' | 'onStdout' | 'onStderr'> {
-  /** Receives what a callback of the user threw: the output goes on. */
+  /** Receives an error that a callback of the user threw; the output continues. */
   onCallbackError: (err: unknown) => void;
 }
 
 type Text = 'stdout' | 'stderr';
 
 /**
- * A handle to a process of the daemon. One stream from its first byte fills
- * stdout, stderr and exitCode. Lost connections are made anew where they broke.
+ * A handle to a process of the daemon. One stream from its first byte fills stdout, stderr
+ * and exitCode. Lost connections are resumed where they broke.
  */
 export class TendProcessHandle extends ProcessHandle {
   readonly pid: string;
@@ -27,7 +27,7 @@ export class TendProcessHandle extends ProcessHandle {
   readonly #onCallbackError: (err: unknown) => void;
 
   #exit?: Exit;
-  /** The daemon knows it no more: its sandbox was destroyed, or it was released elsewhere. */
+  /** The daemon no longer knows it: its sandbox was destroyed, or another client released it. */
   #gone = false;
   #done?: Promise<CommandResult>;
   readonly #reached = { stdout: 0, stderr: 0 };
@@ -48,12 +48,12 @@ export class TendProcessHandle extends ProcessHandle {
     this.#settle().catch(() => {}); // wait tries again, and tells
   }
 
-  /** The daemon's id of the process, which names it for ever. */
+  /** The daemon's id of the process, which is never reused. */
   get id(): string {
     return this.#process.id;
   }
 
-  /** As a shell shows it: 128+n for signal n, 124 for a timeout; -1 if nobody witnessed the end. */
+  /** As a shell shows it: 128+n for signal n, 124 for a timeout; -1 if the end was not observed. */
   get exitCode(): number | undefined {
     if (this.#exit) return shellStatus(this.#exit);
     return this.#gone ? 137 : undefined;
@@ -63,7 +63,7 @@ export class TendProcessHandle extends ProcessHandle {
     return this.#settle();
   }
 
-  /** Ends the process and all its descendants. False: it had exited; what it left behind is ended all the same. */
+  /** Ends the process and all its descendants. False: it had already exited; its remaining descendants are ended in any case. */
   async kill(): Promise<boolean> {
     const ended = this.exitCode !== undefined;
     try {
@@ -123,7 +123,7 @@ export class TendProcessHandle extends ProcessHandle {
     return super.stderrDroppedBytes + this.#lost.stderr;
   }
 
-  /** Resolves when all that info tells of is here. @internal */
+  /** Resolves when all output that info reports has arrived. @internal */
   async caughtUp(info: Info): Promise<void> {
     const missing = () => (info.exit && this.exitCode === undefined) || info.streams.some((s) => s.stream !== 'pty' && this.#reached[s.stream] < s.end);
     const ended = this.#settle().then(

@@ -7,12 +7,12 @@ import { hasCode, shellStatus, type Info, type Processes } from '@tend/client';
 import type { TendSandbox } from './index.js';
 import { TendProcessHandle } from './process-handle.js';
 
-/** Where the processes of a running sandbox are. @internal */
+/** The place of the processes of a running sandbox. @internal */
 export interface Place {
   /** Of the machine, or of a sandbox of their own. */
   all: Processes;
   user?: string;
-  /** Carried by each process of the sandbox, and by no other. */
+  /** The label of all processes of the sandbox, and of no other process. */
   labels: Record<string, string>;
   onCallbackError: (err: unknown) => void;
 }
@@ -23,7 +23,7 @@ const atOnce = 16;
 export class TendProcessManager extends SandboxProcessManager<TendSandbox> {
   // Spawn, list and get are methods: the base class wraps them.
 
-  /** The ids of the processes that _dismissed means: their pids may be given to others. */
+  /** The ids of the processes in _dismissed: other processes may get their pids. */
   readonly #dismissed = new Set<string>();
   readonly #forgetting = new Set<Promise<void>>();
   readonly #attaching = new Map<string, Promise<TendProcessHandle | undefined>>();
@@ -101,19 +101,19 @@ export class TendProcessManager extends SandboxProcessManager<TendSandbox> {
     this._tracked.clear();
   }
 
-  /** What processes that have ended said last comes to whom waits for it here. @internal */
+  /** Delivers the last output of ended processes to those who wait for it here. @internal */
   async settled(): Promise<void> {
     await each([...this._tracked.values()], (handle) => handle.wait().then(() => {}, () => {}));
     await Promise.all(this.#forgetting);
   }
 
-  /** Forgets the handles, and nothing at the daemon. From now on a pid may be another process's. @internal */
+  /** Forgets the handles, but nothing at the daemon. From now on a pid may belong to another process. @internal */
   forget(): void {
     this._tracked.clear();
     this._dismissed.clear();
   }
 
-  /** One handle for all who ask at once. */
+  /** One handle for all concurrent calls. */
   #found(pid: string): Promise<TendProcessHandle | undefined> {
     let attaching = this.#attaching.get(pid);
     if (!attaching) {
