@@ -1,4 +1,4 @@
-"""Repairs of services: what is known of them, and how it is read from messages."""
+"""Repairs of services: their types, and how they are read from messages."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from ._messages import HEAL_STATUSES, when, word
 from ._wire import Message
 
 HealStatus = Literal["", "running", "suspected", "healing", "verifying", "ready", "broken"]
-"""What the healer knows of a service; "": the healer is not for it. ready: it was repaired; broken: it was not."""
+"""The healer's state of a service; "": the service has no healer. ready: it was repaired; broken: it was not."""
 
 
 @dataclass(frozen=True)
 class HealSignal:
-    """A fault that was seen."""
+    """An observed fault."""
 
     kind: str
-    """exit, flap, health, stuck, pressure or asked; others may come."""
+    """exit, flap, health, stuck, pressure or asked; later versions may add more."""
     text: str
     at: datetime | None
 
@@ -29,29 +29,29 @@ class HealRemedy:
     """One thing to try."""
 
     kind: str
-    """wait, restart, playbook or model; others may come."""
+    """wait, restart, playbook or model; later versions may add more."""
     name: str
     why: str
 
 
 @dataclass(frozen=True)
 class HealTry:
-    """A remedy that was begun."""
+    """A remedy that was started."""
 
     remedy: HealRemedy
     begun: datetime | None
     ended: datetime | None
     failed: str
-    """Why it did not help; empty: it did, or it is being tried."""
+    """Why it did not help; empty: it helped, or it is still running."""
     text: str
     paths: tuple[str, ...]
     tokens: int
-    """Tokens and steps that a model has used."""
+    """Tokens and steps of the model."""
     steps: int
     cost: float
-    """Of these, by healer.llm.prices; 0: there are none."""
+    """Cost of these, by healer.llm.prices; 0: no prices are configured."""
     unreached: bool
-    """The model did not answer, so that nothing was tried. It is no attempt."""
+    """The model did not answer, so nothing was tried. This does not count as an attempt."""
 
 
 @dataclass(frozen=True)
@@ -64,45 +64,45 @@ class Episode:
     doing: str
     """look, checkpoint, act, verify, review, commit, rollback; over when it has ended."""
     why: str
-    """Why it ended as it did."""
+    """The reason of its end."""
     opened: datetime | None
     ended: datetime | None
-    """None: it has not."""
+    """None: it has not ended."""
     signals: tuple[HealSignal, ...]
-    """What was seen, the first of them first."""
+    """The observed faults, the earliest first."""
     remedies: tuple[HealRemedy, ...]
-    """What there is to try."""
+    """The candidates."""
     tries: tuple[HealTry, ...]
     commit: str
-    """That was made; empty: none."""
+    """The commit that was made; empty: none."""
     left: tuple[str, ...]
-    """What was changed and is in no commit, and why."""
+    """Changes that are in no commit, and why."""
     dirty: bool
-    """What was tried could not be taken back."""
+    """The changes of an attempt could not be taken back."""
     proposal: str
-    """What a person might do."""
+    """What a person could do."""
     dry_run: bool
-    """Nothing was to be changed."""
+    """A dry run: nothing was changed."""
     workers: int
-    """Processes that have worked on it, one after the other."""
+    """How many workers it has had, one after the other."""
     unreached: str
-    """Why the model does not answer, while it is waited for, and where it did not at all."""
+    """Why the model does not answer, while the repair waits for it, or if it never answered."""
     diff: bytes = b""
-    """Of `episode`: what was changed, in the unified form, at most 256 KiB. Secrets are hidden here and below."""
+    """Only from `episode`: the changes as a unified diff, at most 256 KiB. Secrets are hidden here and below."""
     transcript: bytes = b""
-    """Of `episode`: what was said to a model, and what it did, as JSON lines: the last 4 MiB."""
+    """Only from `episode`: the messages to and from a model, and its calls, as JSON lines: the last 4 MiB."""
     takes_back: str = ""
-    """The episode whose repair this one takes back: ready means that it did, broken that it did not. Empty: it is a repair."""
+    """The episode whose repair this one takes back: ready means that it did, broken that it did not. Empty: this is a repair."""
     taken_back: str = ""
-    """The episode that has taken this one back; empty: none has."""
+    """The episode that took this one back; empty: none."""
     changed: tuple[str, ...] = ()
-    """The paths that keep a repair from being taken back."""
+    """The paths that prevent taking the repair back."""
     can_roll_back: bool = False
-    """There is something to go back to; whether it may be, `roll_back` says."""
+    """There is something to restore; whether it may be restored, `roll_back` decides."""
 
     @property
     def over(self) -> bool:
-        """It has ended."""
+        """Whether it has ended."""
         return self.ended is not None
 
 

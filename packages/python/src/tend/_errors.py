@@ -1,4 +1,4 @@
-"""What goes wrong, as classes. Each has a `code`; those with data have attributes of their own."""
+"""The errors, as classes. Each has a `code`; errors with data have attributes for it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 
 
 class TendError(Exception):
-    """The error of all methods of this package; `code` says which it is."""
+    """The error of all methods of this package; `code` is its kind."""
 
     code: str = "internal"
 
@@ -23,7 +23,7 @@ class NotFoundError(TendError):
 
 
 class AmbiguousError(TendError):
-    """Several processes match; `ids` are theirs."""
+    """Several processes match; `ids` are their ids."""
 
     code = "ambiguous"
 
@@ -33,7 +33,7 @@ class AmbiguousError(TendError):
 
 
 class ExistsError(TendError):
-    """The id or name is taken by another one."""
+    """The id or name is already in use."""
 
     code = "exists"
 
@@ -57,19 +57,19 @@ class LaggedError(TendError):
 
 
 class StdinClosedError(TendError):
-    """No input is taken any more."""
+    """No more input is accepted."""
 
     code = "stdin_closed"
 
 
 class UnsupportedError(TendError):
-    """Not on that machine, or not by that server: it may be of a former version."""
+    """The machine or the server does not support it; the server may be older."""
 
     code = "unsupported"
 
 
 class LimitError(TendError):
-    """The server has no room, or what was asked for is too large."""
+    """The server has no room, or the request is too large."""
 
     code = "limit"
 
@@ -87,13 +87,13 @@ class SandboxStoppedError(TendError):
 
 
 class SandboxPausedError(TendError):
-    """The sandbox is paused; `resume` lets it go on."""
+    """The sandbox is paused; `resume` continues it."""
 
     code = "sandbox_paused"
 
 
 class UnavailableError(TendError):
-    """The server does not answer. What was asked for may have been done."""
+    """The server does not answer. The request may have taken effect."""
 
     code = "unavailable"
 
@@ -111,7 +111,7 @@ class ClosedError(TendError):
 
 
 class TendTimeoutError(TendError, TimeoutError):
-    """The `timeout` of a call is over. What was asked for may still be done."""
+    """The `timeout` of a call is over. The request may still take effect."""
 
     code = "timeout"
 
@@ -157,7 +157,7 @@ class GapError(TendError):
 
 
 class RedirectError(TendError):
-    """The server answers with another address. It is not followed: the token would go there, too."""
+    """The server redirects to another address. The client does not follow, because it would send the token there."""
 
     code = "redirect"
 
@@ -173,7 +173,7 @@ CLASSES: dict[str, type[TendError]] = {
 
 
 def error_of(code: str, message: str) -> TendError:
-    """The error of a code that has no data, by the class that it has."""
+    """The error for a code without data, as its class."""
     found = CLASSES.get(code)
     return found(message) if found else TendError(message, code)
 
@@ -189,5 +189,5 @@ _active = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202
 
 
 def clean(text: str) -> str:
-    """A text of the server, fit for a terminal."""
+    """A text of the server, safe for a terminal."""
     return _active.sub("\ufffd", text if len(text) <= _MAX_TEXT else text[:_MAX_TEXT] + "…")

@@ -1,4 +1,4 @@
-"""Templates of sandboxes: what they are built from, what is known of them, and how local files become an archive."""
+"""Templates of sandboxes: what they are built from, their state, and how local files become an archive."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _PIECE = 256 << 10
 
 @dataclass(frozen=True)
 class TemplateStep:
-    """One step of a build. Make one with copy, run, workdir, user or env."""
+    """One step of a build. Create one with copy, run, workdir, user or env."""
 
     kind: str
     args: tuple[str, ...]
     files: Union[bytes, "os.PathLike[str]", None] = None
-    """Of a copy: a path of this machine, or a tar (or tar.gz) with the source in it."""
+    """For a copy: a path of this machine, or a tar (or tar.gz) with the source in it."""
 
     @classmethod
     def copy(cls, source: str | os.PathLike[str], destination: str, *, user: str = "", mode: str = "") -> TemplateStep:
@@ -40,7 +40,7 @@ class TemplateStep:
 
     @classmethod
     def run(cls, line: str, *, user: str = "") -> TemplateStep:
-        """Runs a line of the shell. The build fails if it does."""
+        """Runs a line of the shell. If it fails, the build fails."""
         return cls("RUN", (line, user) if user else (line,))
 
     @classmethod
@@ -60,34 +60,34 @@ class TemplateStep:
 
 
 class TemplateOptions(TypedDict, total=False):
-    """What a template is built from, besides its name and steps. Each field's absence is its default."""
+    """Options of a template besides its name and steps. A field that is not set has its default."""
 
     tags: Sequence[str]
     """Default: "default"."""
     base: str
-    """The template that it begins with. Default: the server's."""
+    """The base template. Default: the server's."""
     base_dir: str
     """A directory of the server's machine that is the whole root; not with base."""
     start: str
-    """A line of the shell that runs in each sandbox made from it."""
+    """A line of the shell that runs in each sandbox created from it."""
     ready: str
-    """One that ends with 0 when `start` is up."""
+    """A line of the shell that ends with 0 when `start` is up."""
     size: SandboxSize
-    """Of sandboxes made from it."""
+    """The size of sandboxes created from it."""
     force: bool
     """No step is taken from the cache."""
 
 
 @dataclass(frozen=True)
 class Template:
-    """What is known of a template."""
+    """The state of a template."""
 
     id: str
     name: str
     aliases: tuple[str, ...]
     tags: tuple[str, ...]
     build: str
-    """The id of the build that it is."""
+    """The id of its build."""
     size: SandboxSize
     user: str
     dir: str
@@ -100,7 +100,7 @@ class Template:
     last_used: datetime | None
     """None: never."""
     used: int
-    """Sandboxes made from it."""
+    """How many sandboxes were created from it."""
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ class BuildLog:
 
 @dataclass(frozen=True)
 class TemplateBuild:
-    """A build that has ended well."""
+    """A successful build."""
 
     id: str
     template_id: str
@@ -125,7 +125,7 @@ class TemplateBuild:
 
 
 class BuildError(TendError):
-    """A build came to a bad end: `step` (as in BuildLog) and `reason`."""
+    """A build failed: `step` (as in BuildLog) and `reason`."""
 
     code = "build"
 

@@ -1,4 +1,4 @@
-"""What processes are asked to be, and what is known of them. All times are in seconds, all sizes in bytes."""
+"""Specifications and states of processes. All times are in seconds, all sizes in bytes."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Literal, TypedDict, Union
 from ._errors import TendError, clean
 
 OutputStream = Literal["stdout", "stderr", "pty"]
-"""A stream of output; a terminal has "pty" alone."""
+"""A stream of output; a terminal has only "pty"."""
 
 Scope = Literal["tree", "leader", "group"]
-"""What a signal is for: the process and its descendants, itself alone, or its process group."""
+"""The receivers of a signal: the process and its descendants, only the process, or its process group."""
 
 Command = Union[str, Sequence[str]]
 """A text is a line for /bin/sh -c; a sequence is a program and its arguments, which no shell sees."""
@@ -27,7 +27,7 @@ class Rlimit(TypedDict):
 
 
 class Limits(TypedDict, total=False):
-    """What a process and its descendants may use."""
+    """Limits of a process and its descendants."""
 
     rlimits: Sequence[Rlimit]
     nice: int
@@ -39,11 +39,11 @@ class Limits(TypedDict, total=False):
     cpu_weight: int
     """1 to 10,000; the kernel's default is 100."""
     cpus: float
-    """How many processors the tree may use at most; 0.5 is half of one."""
+    """The most processors that the tree may use; 0.5 is half of one."""
 
 
 class Retention(TypedDict, total=False):
-    """What is kept of a process."""
+    """What is kept of a process's output and how long."""
 
     limit: int
     """Bytes kept of each output stream. Default: the server's."""
@@ -56,10 +56,10 @@ class Retention(TypedDict, total=False):
 
 
 class SpecOptions(TypedDict, total=False):
-    """What to start, besides the command. Each field's absence is its default."""
+    """Options of a start, besides the command. A field that is not set has its default."""
 
     id: str
-    """1 to 100 letters, digits, '.', '_', '-'. Default: a fresh one. Starting the same id with an equal spec starts nothing."""
+    """1 to 100 letters, digits, '.', '_', '-'. Default: a new one. Starting the same id with an equal spec starts nothing."""
     name: str
     """For people: up to 256 bytes."""
     tag: str
@@ -74,7 +74,7 @@ class SpecOptions(TypedDict, total=False):
     stdin: Literal["null", "pipe"]
     """null (default) reads end of file at once; pipe is fed by `write`."""
     pty: tuple[int, int]
-    """Columns and rows of a terminal, which there is instead of pipes."""
+    """Columns and rows: the process gets a terminal instead of pipes."""
     timeout: float
     """Seconds after which the process is ended: TERM, then KILL."""
     timeout_scope: Scope
@@ -86,14 +86,14 @@ class SpecOptions(TypedDict, total=False):
     labels: Mapping[str, str]
     on_exit: str
     """A line of the shell that runs when the process has ended, as its user, in its directory and environment, with
-    TEND_EXIT_STATUS and others set: at least once, whoever of tend dies. The process is kept until then."""
+    TEND_EXIT_STATUS and others set: at least once, even if parts of tend die. The process is kept until then."""
     on_exit_url: str
-    """http or https: it is sent the same facts as JSON, again and again until it takes them, for a day."""
+    """http or https: receives the same facts as JSON; repeated until it accepts them, for a day."""
 
 
 @dataclass(frozen=True)
 class Spec:
-    """What a process was asked to be."""
+    """The specification of a process."""
 
     id: str
     name: str
@@ -114,7 +114,7 @@ Cause = Literal["exited", "signalled", "timeout", "oom", "shutdown", "killed", "
 
 @dataclass(frozen=True)
 class Exit:
-    """How a process ended: the kernel's word."""
+    """How a process ended, as the kernel reported it."""
 
     code: int
     signal: int
@@ -126,11 +126,11 @@ class Exit:
     system_time: float
     max_rss: int
     lost: bool
-    """Nobody witnessed the end, and no status is known."""
+    """The end was not observed, and no status is known."""
 
     @property
     def status(self) -> int:
-        """As a shell shows it: the code, 128 and the signal, 124 for a timeout, -1 if it is not known."""
+        """As a shell shows it: the code, 128 and the signal, 124 for a timeout, -1 if it is unknown."""
         if self.lost:
             return -1
         if self.cause == "timeout":
@@ -146,12 +146,12 @@ class StreamInfo:
     base: int
     end: int
     eof: bool
-    """Nobody holds the writing end any more."""
+    """No process holds the writing end any more."""
 
 
 @dataclass(frozen=True)
 class Info:
-    """What is known of a process at one moment."""
+    """The state of a process at one moment."""
 
     id: str
     pid: int
@@ -164,12 +164,12 @@ class Info:
     streams: tuple[StreamInfo, ...]
     stdin_open: bool
     stdin_accepted: int
-    """Bytes of input that were taken in all."""
+    """Bytes of input that were accepted in all."""
     pinned: bool
     spec_cut: bool
-    """Room was needed: spec lacks its environment, large labels and most of a long command."""
+    """To save space, spec lacks its environment, large labels and most of a long command."""
     damaged: str
-    """What is wrong with what is kept of it; empty: nothing is known to be."""
+    """What is wrong with its files; empty: nothing is known to be wrong."""
 
 
 @dataclass(frozen=True)
@@ -182,7 +182,7 @@ class Started:
 
 @dataclass(frozen=True)
 class Output:
-    """A piece of output. `offset` is that of its first byte in all that the stream has had."""
+    """A piece of output. `offset` is the position of its first byte in the stream."""
 
     stream: OutputStream
     offset: int
@@ -209,7 +209,7 @@ class Exited:
 
 @dataclass(frozen=True)
 class Eof:
-    """Nobody can write to the stream any more. `offset` is its length."""
+    """No process can write to the stream any more. `offset` is its length."""
 
     stream: OutputStream
     offset: int
@@ -224,7 +224,7 @@ class TreeGone:
 
 @dataclass(frozen=True)
 class Removed:
-    """It was forgotten, with its output."""
+    """It was removed, with its output."""
 
     time: datetime | None
 
@@ -253,26 +253,26 @@ class WaitResult:
     """What ended a wait."""
 
     met: bool
-    """The condition holds; False: the process has exited before."""
+    """The condition holds; False: the process exited first."""
     exit: Exit | None
     match: bytes
-    """Of `match`: the text, at most 4 KiB."""
+    """For `match`: the text, at most 4 KiB."""
     stream: OutputStream | None
     offset: int
     """Where the match is."""
     listening: tuple[Listener, ...]
-    """Of `port`."""
+    """For `port`."""
     input: Literal["none", "likely", "certain", "password"]
-    """Of `input`: how sure it is, and that a password is asked for."""
+    """For `input`: how certain it is, and whether a password is requested."""
     streams: tuple[StreamInfo, ...]
 
 
 @dataclass(frozen=True)
 class KillResult:
-    """What a kill has done."""
+    """The result of a kill."""
 
     killed: bool
-    """False: the process had exited. What was left of its tree is ended all the same."""
+    """False: the process had already exited. Its remaining descendants are ended in any case."""
     survivors: tuple[int, ...] = ()
     """Processes that the kernel has not ended yet."""
 
@@ -301,12 +301,12 @@ class Result:
 
     @property
     def text(self) -> str:
-        """stdout as text; what is no UTF-8 is replaced."""
+        """stdout as text; bytes that are not UTF-8 are replaced."""
         return self.stdout.decode(errors="replace")
 
 
 class CommandError(TendError):
-    """A command of `run(…, check=True)` had an exit code other than 0; `result` is what became of it."""
+    """A command of `run(…, check=True)` had an exit code other than 0; `result` is its result."""
 
     code = "command"
 
@@ -323,7 +323,7 @@ class Piece:
     stream: OutputStream
     start: int
     end: int
-    """The raw range that it stands for."""
+    """The raw range that it represents."""
     text: bytes
     omitted: Literal["", "middle", "long_line", "freed"]
     """Why the range is not shown; empty for text."""
@@ -341,13 +341,13 @@ class Match:
     """From 1, where the search of the stream began."""
     text: bytes
     cut: bool
-    """The text is not all of the line."""
+    """The text is only a part of the line."""
     context: bool
 
 
 @dataclass(frozen=True)
 class ServerInfo:
-    """Who answers. Another instance means that the server was restarted."""
+    """The server that answers. A different instance means that it was restarted."""
 
     version: str
     instance: str
@@ -355,7 +355,7 @@ class ServerInfo:
 
 @dataclass(frozen=True)
 class Status:
-    """What the daemon says of itself."""
+    """The daemon's status."""
 
     version: str
     url: str
@@ -367,7 +367,7 @@ class Status:
 
 @dataclass(frozen=True)
 class FileEntry:
-    """What is known of a path. Of a symbolic link, type and mode are those of what it leads to."""
+    """Describes a path. For a symbolic link, type and mode are those of its target."""
 
     name: str
     path: str
@@ -379,43 +379,43 @@ class FileEntry:
     group: str
     modified: datetime | None
     target: str
-    """Of a symbolic link: where it leads in the end."""
+    """For a symbolic link: the final target."""
 
 
 @dataclass(frozen=True)
 class Service:
-    """How a service is at one moment."""
+    """The state of a service at one moment."""
 
     name: str
     phase: Literal["idle", "waiting", "starting", "running", "stopping", "killing", "pausing", "completed", "failed", "unknown"]
     up: bool
-    """Somebody wants it to run."""
+    """It is requested."""
     ready: bool
     """It runs, and its probes say that it can be used."""
     why: str
     """Why it is in this phase; may be empty."""
     process: str
-    """The id of its newest run; empty: there was none."""
+    """The id of its newest run; empty: there was no run."""
     pid: int
-    """While it may live; 0: none."""
+    """Its pid while it may still run; 0: none."""
     runs: int
     """How often it was started."""
     restarts: int
-    """How often it was started again by itself."""
+    """How often it was restarted automatically."""
     exit: Exit | None
-    """How the newest run that ended did."""
+    """The exit of the newest run that has ended."""
     sandbox: str
     """The sandbox that it runs in; empty: the machine."""
     healing: Literal["", "running", "suspected", "healing", "verifying", "ready", "broken"]
-    """What the healer knows of it; "": the healer is not for it."""
+    """The healer's state of it; "": it has no healer."""
     episode: str
     """The id of its newest repair; empty: there was none."""
     adopted: bool
-    """The newest run is a process that tend did not start: there is no output of it, and its exit status will not be known."""
+    """The newest run is a process that tend did not start: it has no output here, and its exit status will be unknown."""
     adopted_pid_file: str
-    """The pid file by which it was found; empty: it was not found so."""
+    """The pid file that led to it; empty: none did."""
     adopted_port: int
-    """The port by which it was found; 0: it was not found so. Without both somebody has named its pid."""
+    """The port that led to it; 0: none did. If neither is set, its pid was given by a caller."""
 
 
 # What sandboxes are asked to be, and what is known of them.
@@ -424,7 +424,7 @@ SandboxState = Literal["starting", "ready", "stopped", "failed", "paused"]
 
 
 class SandboxSize(TypedDict, total=False):
-    """What a sandbox may use. 0, or nothing: no limit of its own."""
+    """Limits of a sandbox. 0 or absent: no limit of its own."""
 
     cpus: float
     memory: int
@@ -435,16 +435,16 @@ class SandboxSize(TypedDict, total=False):
 
 class SandboxNetwork(TypedDict, total=False):
     mode: Literal["none", "host", "own"]
-    """none: nothing but each other; host: what the machine reaches, and the machine; own: what allow and deny say. Default: the server's."""
+    """none: only each other; host: the machine, and what it reaches; own: what allow and deny permit. Default: the server's."""
     allow: Sequence[str]
     """Outgoing: host names, "*." and a domain, addresses or CIDRs, each with ":port" or without; at most 256."""
     deny: Sequence[str]
     public: bool
-    """Ports inside are served without a token of the sandbox."""
+    """Its ports are served without a token of the sandbox."""
 
 
 class SandboxShare(TypedDict, total=False):
-    """A directory or file of the server's machine that is seen inside."""
+    """A directory or file of the server's machine that is visible inside."""
 
     source: str
     """Absolute, without symbolic links."""
@@ -454,37 +454,37 @@ class SandboxShare(TypedDict, total=False):
 
 
 class SandboxOptions(TypedDict, total=False):
-    """What to make, besides the name. Each field's absence is its default."""
+    """Options of a new sandbox, besides the name. A field that is not set has its default."""
 
     snapshot: str
-    """What its files are at first; one of snapshot and template at most."""
+    """Its first files; at most one of snapshot and template is set."""
     template: str
     isolation: Literal["none", "full"]
     """none: programs see the machine itself; full: all layers that the server has. Default: the server's."""
     user: str
-    """Of processes that do not say; so are dir (absolute) and env."""
+    """Default for its processes, as dir (absolute) and env are."""
     dir: str
     env: Mapping[str, str | None]
     disposable: bool
-    """A stop removes the files."""
+    """A stop also removes the files."""
     idle_ttl: float
-    """It is stopped when nobody has used it and no process ran for so many seconds. 0: never."""
+    """Seconds without use and without a running process after which it is stopped. 0: never."""
     delete_after_stop: float
-    """It is destroyed so many seconds after it was stopped. 0: never."""
+    """Seconds after a stop until it is destroyed. 0: never."""
     timeout: float
-    """Seconds from now until at_timeout is done to it. 0: never."""
+    """Seconds from now until at_timeout happens. 0: never."""
     at_timeout: Literal["destroy", "pause"]
     wake: bool
-    """Traffic for it resumes it while it is paused."""
+    """Requests to it resume it while it is paused."""
     size: SandboxSize
     network: SandboxNetwork
     shares: Sequence[SandboxShare]
     metadata: Mapping[str, str]
-    """Kept for you: 64 entries of 64 KiB."""
+    """Stored for you: at most 64 entries of 64 KiB."""
 
 
 class SandboxChange(TypedDict, total=False):
-    """What to change; what is not there stays as it is."""
+    """What to change; a field that is absent changes nothing."""
 
     name: str
     idle_ttl: float
@@ -504,17 +504,17 @@ class SandboxChange(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class SandboxInfo:
-    """What is known of a sandbox at one moment."""
+    """The state of a sandbox at one moment."""
 
     id: str
-    """Never used again for another one."""
+    """Never reused."""
     name: str
     state: SandboxState
     reason: str
-    """Of a failed one."""
+    """Why it failed."""
     user: str
     dir: str
-    """Where processes begin that name no directory."""
+    """The directory of processes that name none."""
     env: Mapping[str, str]
     disposable: bool
     snapshot: str
@@ -538,33 +538,33 @@ class SandboxInfo:
 
 @dataclass(frozen=True)
 class SandboxSnapshot:
-    """Files of a sandbox that were kept."""
+    """A snapshot: the stored files of a sandbox."""
 
     id: str
     name: str
     state: SandboxState
     reason: str
     sandbox: str
-    """The id of the sandbox that it was made of."""
+    """The id of the sandbox that it was created from."""
     bytes: int
     created: datetime | None
 
 
 @dataclass(frozen=True)
 class SandboxAccess:
-    """What opens one sandbox, and nothing of tend's own API."""
+    """Credentials for one sandbox only. tend's own API does not accept them."""
 
     token: str
     """For the header X-Access-Token."""
     traffic_token: str
-    """For the ports of one that is not public: the header E2b-Traffic-Access-Token."""
+    """For the ports of a sandbox that is not public: the header E2b-Traffic-Access-Token."""
     domains: tuple[str, ...]
     """Domains below which "PORT-ID.DOMAIN" is a port of the sandbox."""
 
 
 @dataclass(frozen=True)
 class SandboxMetric:
-    """One sample of what a sandbox used. A total is the limit, or what the machine has."""
+    """One sample of the usage of a sandbox. A total is the limit, or that of the machine."""
 
     time: datetime | None
     cpus: float
