@@ -75,10 +75,14 @@ func (p *proc) Write(ctx context.Context, in process.Input) (process.Accepted, e
 		n, err = p.offer(ctx, &in, data)
 		data = data[n:]
 	}
+	switch {
+	case err == nil:
+	case in.Writer != "" && ctx.Err() != nil:
+		p.awaitRest(in.Writer)
+	case in.Writer != "" && !in.More:
+		p.finishWrite(in.Writer)
+	}
 	if err != nil {
-		if !in.More && in.Writer != "" {
-			p.finishWrite(in.Writer)
-		}
 		return p.accepted(in.Writer), err
 	}
 	acc := p.accepted(in.Writer)
@@ -146,6 +150,17 @@ func (p *proc) finishWrite(writer string) {
 	q.mu.Unlock()
 	if q.behind.Load() > 0 {
 		p.changed()
+	}
+}
+
+// awaitRest lets others wait once more for the rest of a write that broke off: its
+// connection may be lost, and then the writer sends it again.
+func (p *proc) awaitRest(writer string) {
+	q := &p.input
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.table != nil {
+		q.table.Await(writer)
 	}
 }
 

@@ -211,6 +211,13 @@ func (t *Table) Finish(name string) error {
 	return nil
 }
 
+// Await begins the wait for the rest of a writer's unfinished write again.
+func (t *Table) Await(name string) {
+	if i := t.find(name); i >= 0 && t.entries[i].flags&flagGoesOn != 0 {
+		t.goingOn = time.Now()
+	}
+}
+
 // GoingOn returns the writer of an unfinished write, and since when other writers have
 // waited for its rest.
 func (t *Table) GoingOn(accepted int64) (name string, since time.Time) {

@@ -8,7 +8,9 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/tend-run/tend/process"
@@ -166,6 +168,27 @@ var writers = []test{
 		}
 		t.closeInput(p)
 		t.wantStdout(t.all(p), "one two three four")
+	}},
+	{"nobody writes between the parts of a write of which one breaks off and is sent again", func(t *T) {
+		p := t.cat()
+		t.signal(p, syscall.SIGSTOP, process.ScopeLeader)
+		fill := bytes.Repeat([]byte("f"), process.MaxWhole)
+		t.put(p, process.Input{Data: fill})
+		zero, one := int64(0), int64(process.MaxWhole)
+		first, second := bytes.Repeat([]byte("1"), process.MaxWhole), bytes.Repeat([]byte("2"), 1000)
+		t.put(p, process.Input{Data: first, Writer: "w", Offset: &zero, More: true})
+		// There is no room for the second part, so that it waits until its end here.
+		short, cancel := context.WithTimeout(t.ctx, 300*time.Millisecond)
+		defer cancel()
+		broken := writeLater(short, p, process.Input{Data: second, Writer: "w", Offset: &one})
+		other := writeLater(t.ctx, p, process.Input{Data: []byte("other")})
+		t.wantError("the second part", <-broken, context.DeadlineExceeded)
+		again := writeLater(t.ctx, p, process.Input{Data: second, Writer: "w", Offset: &one, Again: true})
+		t.signal(p, syscall.SIGCONT, process.ScopeLeader)
+		t.check(<-again)
+		t.check(<-other)
+		t.closeInput(p)
+		t.wantStdout(t.all(p), string(slices.Concat(fill, first, second))+"other")
 	}},
 	{"a writer who never ends its write holds others up for a while only", func(t *T) {
 		p := t.cat()
