@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
@@ -130,7 +131,8 @@ func (x *exits) lastSend(w process.Watcher) {
 
 // add puts the span of a process into the batch, if it has ended and was not sent yet.
 func (x *exits) add(ctx context.Context, in *process.Info) {
-	if in.Exit == nil || x.noted.has(in.ID) {
+	// An exit after Watch and before List is in both.
+	if in.Exit == nil || x.noted.has(in.ID) || slices.Contains(x.batch.ids, in.ID) {
 		return
 	}
 	s, ok := parse(in.Spec.Labels[Label])

@@ -324,6 +324,39 @@ func TestACollectorThatIsDownDisturbsNobody(t *testing.T) {
 	}
 }
 
+// slowList is a manager whose list waits.
+type slowList struct {
+	process.Manager
+	wait <-chan struct{}
+}
+
+func (m *slowList) List(ctx context.Context, f process.Filter) ([]process.Info, error) {
+	select {
+	case <-m.wait:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	return m.Manager.List(ctx, f)
+}
+
+// TestAnExitWhileTheListIsMadeIsSentOnce: it is in the list, and among the events.
+func TestAnExitWhileTheListIsMadeIsSentOnce(t *testing.T) {
+	t.Parallel()
+	c, wait := take(t), make(chan struct{})
+	_, traced, _ := open(t, &slowList{testkeeper.New(t), wait}, t.TempDir(), io.Discard, at(c))
+	for range 3 {
+		scene.WantExit(t, scene.Start(t, traced, process.Spec{Shell: "exit 1"}), 1)
+	}
+	close(wait)
+	last := scene.Start(t, traced, process.Spec{Shell: "exit 2"})
+	c.span(t, "the last is sent", of(last.ID()))
+	c.with(func() {
+		if len(c.spans) != 4 {
+			t.Errorf("%d spans were sent of 4 processes", len(c.spans))
+		}
+	})
+}
+
 // TestACollectorThatNeverAnswersHoldsNobody: starts go on, and so does the end of a server.
 // What ended meanwhile is sent by the next one.
 func TestACollectorThatNeverAnswersHoldsNobody(t *testing.T) {
