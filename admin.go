@@ -103,7 +103,7 @@ func (c *Client) openPage(ctx context.Context, reads bool) (Page, error) {
 	var p Page
 	err := c.call(ctx, unary(c.admin.OpenPage, &tendv1.OpenPageRequest{ReadOnly: reads}, func(m *tendv1.OpenPageResponse) error {
 		if reads && !m.GetReadOnly() {
-			return fmt.Errorf("%w: the server is older and has no read-only login: tend upgrade replaces it", process.ErrUnsupported)
+			return fmt.Errorf("%w: the server knows no login for reading alone, it is of a former version: tend upgrade replaces it", process.ErrUnsupported)
 		}
 		p = Page{URL: tendpb.CleanName(m.GetUrl()), Code: tendpb.CleanName(m.GetCode())}
 		return nil

@@ -210,7 +210,7 @@ func (c *Client) dialError(ctx context.Context, err error) error {
 		return known
 	}
 	if unreached(err) && errors.Is(err, fs.ErrPermission) {
-		return fmt.Errorf("%s: %w: the socket accepts only the user of the server and root", c.url, process.ErrPermission)
+		return fmt.Errorf("%s: %w: the socket admits the user of the server and root alone", c.url, process.ErrPermission)
 	}
 	why := process.ErrUnavailable
 	if unreached(err) && (errors.Is(err, syscall.ENOENT) || errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.ENOTDIR)) {

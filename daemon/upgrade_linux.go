@@ -90,7 +90,7 @@ func (r *roles) upgradeKeeper(ctx context.Context, c *anchor.Client, what upgrad
 	if err = r.inPlace(ctx, path); err == nil {
 		return nil
 	}
-	r.log(fmt.Errorf("the keeper did not continue in place, replacing it: %w", err))
+	r.log(fmt.Errorf("the keeper did not go on in place, replacing it: %w", err))
 	if err := c.RestartKeeper(); err != nil {
 		return fmt.Errorf("restart the keeper: %w", err)
 	}

@@ -58,7 +58,7 @@ func (s *Spec) Validate() error {
 		return &InvalidError{Field: "template", Reason: "cannot be given together with a snapshot; name one of them"}
 	}
 	if s.Isolation > IsolationFull {
-		return &InvalidError{Field: "isolation", Reason: fmt.Sprintf("is %v, which does not exist", s.Isolation)}
+		return &InvalidError{Field: "isolation", Reason: fmt.Sprintf("is %v, which there is not", s.Isolation)}
 	}
 	if err := checkDeadline("deadline", &s.Deadline); err != nil {
 		return err
@@ -215,7 +215,7 @@ func checkDeadline(field string, t *time.Time) error {
 
 func checkAction(a *Action) error {
 	if a != nil && *a > ActionPause {
-		return &InvalidError{Field: "at_deadline", Reason: fmt.Sprintf("is %v, which does not exist", *a)}
+		return &InvalidError{Field: "at_deadline", Reason: fmt.Sprintf("is %v, which there is not", *a)}
 	}
 	return nil
 }
@@ -224,7 +224,7 @@ func checkAction(a *Action) error {
 // reads the rules.
 func (n *Network) Validate() error {
 	if n.Mode > NetworkOwn {
-		return &InvalidError{Field: "network.mode", Reason: fmt.Sprintf("is %v, which does not exist", n.Mode)}
+		return &InvalidError{Field: "network.mode", Reason: fmt.Sprintf("is %v, which there is not", n.Mode)}
 	}
 	for _, rules := range []struct {
 		field string

@@ -135,7 +135,7 @@ func (r *Root) outside(u User) (User, error) {
 		out.UID, out.GID, out.Groups = os.Geteuid(), os.Getegid(), nil
 	}
 	if bad {
-		return User{}, fmt.Errorf("user '%.64s' has an id that does not exist in a sandbox; 0 to %d do: %w", u.Name, RootIDs-1, ErrPermission)
+		return User{}, fmt.Errorf("user '%.64s' has an id that there is not in a sandbox; 0 to %d are: %w", u.Name, RootIDs-1, ErrPermission)
 	}
 	return out, nil
 }

@@ -20,7 +20,7 @@ var (
 
 // Errors of input and terminals.
 var (
-	ErrStdinClosed = errors.New("stdin is closed, or was not requested at the start")
+	ErrStdinClosed = errors.New("stdin is closed, or was not asked for at the start")
 	ErrPTY         = errors.New("the process has a terminal, not a stdin pipe")
 	ErrNoPTY       = errors.New("the process has no terminal")
 	ErrOffset      = errors.New("the offset is past the end of the stream")

@@ -62,9 +62,9 @@ func (in *Input) Validate() error {
 	case in.Writer != "" && in.Offset == nil:
 		return &InvalidError{Field: "offset", Reason: "is missing; with a writer it is the position in that writer's own bytes"}
 	case in.More && in.Writer == "":
-		return &InvalidError{Field: "writer", Reason: "is missing; a write that continues must name its writer"}
+		return &InvalidError{Field: "writer", Reason: "is missing; a write that goes on must say whose it is"}
 	case in.More && in.EOF:
-		return &InvalidError{Field: "more", Reason: "is set together with eof; nothing can follow the end"}
+		return &InvalidError{Field: "more", Reason: "is set together with eof; nothing goes on behind the end"}
 	}
 	return nil
 }

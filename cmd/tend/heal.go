@@ -63,7 +63,7 @@ func (c *healCmd) Run(ctx context.Context, inv *invocation) error {
 	}
 	if c.Cancel {
 		if c.DryRun || c.Name != "" {
-			return usageError("--cancel takes no other argument: at most one repair is running")
+			return usageError("--cancel stands alone: there is at most one repair under way")
 		}
 		return healError(d.CancelHeal(ctx, ""))
 	}

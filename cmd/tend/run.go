@@ -70,7 +70,7 @@ func (c *runFlags) run(ctx context.Context, inv *invocation, verb string, words 
 		return err
 	}
 	if c.TTY && !c.Detach && inv.flags.JSON {
-		return usageError("a terminal has no JSON form: leave -t or --json out, or add -d to print only the facts of the start")
+		return usageError("a terminal has no JSON form: leave -t or --json out, or add -d to print the facts of the start alone")
 	}
 	// From here on a signal belongs to the process, even one that arrives
 	// before it has started.

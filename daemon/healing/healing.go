@@ -124,7 +124,7 @@ func (h *Healing) load() error {
 	}
 	d := new(declaration)
 	if ok, err := h.store.load(declaredFile, d); err != nil {
-		h.damaged = fmt.Errorf("nothing is repaired until tend up is run, which writes %s again: %w: %w", h.store.path(declaredFile), process.ErrDamaged, err)
+		h.damaged = fmt.Errorf("nothing is repaired until tend up is run, which writes %s anew: %w: %w", h.store.path(declaredFile), process.ErrDamaged, err)
 		h.c.Log.Error("nothing is repaired until tend up is run", "err", h.damaged)
 	} else if ok && d.Healer != nil {
 		h.declared = d

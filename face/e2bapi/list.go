@@ -164,7 +164,7 @@ func pageOf(q url.Values) (page, error) {
 	if token == "" {
 		return p, nil
 	}
-	wrong := badRequest("nextToken was not issued by this server; leave it out to start again")
+	wrong := badRequest("nextToken is none of this server; leave it out to start again")
 	if len(token) > 200 {
 		return p, wrong
 	}

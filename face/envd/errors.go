@@ -11,7 +11,7 @@ import (
 )
 
 // errStopping is the cause of streams that end because the server stops.
-var errStopping = errors.New("the server is stopping; the process continues: connect again")
+var errStopping = errors.New("the server is stopping; the process goes on: connect again")
 
 // errEnded takes its place where the process has ended, and the client does not know
 // it yet.

@@ -71,7 +71,7 @@ func openLedger(dir string, now func() time.Time) *ledger {
 	return &ledger{dir: dir, now: now, flying: map[string]int64{}}
 }
 
-var errFull = errors.New("the log of today's requests is full; a new one begins at midnight UTC")
+var errFull = errors.New("the log of today's requests is full; it begins anew at midnight UTC")
 
 func (l *ledger) path(day string) string { return filepath.Join(l.dir, "usage-"+day+".jsonl") }
 

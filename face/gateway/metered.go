@@ -83,7 +83,7 @@ var metered = map[string]bool{
 var geminiPath = lazyregexp.New(`^models/([A-Za-z0-9._-]+):(generateContent|streamGenerateContent|countTokens|embedContent|batchEmbedContents)$`)
 
 var (
-	errUnmetered  = errors.New("this key has rules for models or tokens, which cannot be enforced on this path; use the paths of messages, completions, responses, embeddings, or the list of models")
+	errUnmetered  = errors.New("this key has rules about models or tokens, and for this path they cannot be kept; models can be listed, and asked for messages, completions, responses and embeddings")
 	errModel      = errors.New("the body must be a JSON object that says its model once, as a string of at most 256 bytes, and not background, for a key with rules about models or tokens")
 	errForbidden  = errors.New("this key may not use this model")
 	errTool       = errors.New("this key may not use the model that a tool of this request names")

@@ -83,7 +83,7 @@ func readProviders(path string) (map[string]*provider, error) {
 		}
 		u, err := url.Parse(strings.TrimRight(base, "/"))
 		if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
-			return nil, fmt.Errorf("%s: base_url of providers.%s is not a URL with only http or https, a host and a path", path, name)
+			return nil, fmt.Errorf("%s: base_url of providers.%s is no URL with http or https, a host and a path alone", path, name)
 		}
 		key := strings.TrimSpace(p.Key)
 		if key == "" || strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r > '~' }) {

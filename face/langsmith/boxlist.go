@@ -173,7 +173,7 @@ func parseCursor(text string) (driver.Info, error) {
 	var c cursor
 	b, err := base64.RawURLEncoding.DecodeString(text)
 	if err != nil || json.Unmarshal(b, &c) != nil || !driver.LikeID(string(c.ID)) {
-		return driver.Info{}, requestErrorf("cursor was not issued by this server; leave it out to start again")
+		return driver.Info{}, requestErrorf("cursor is none of this server; leave it out to start again")
 	}
 	return driver.Info{ID: c.ID, Name: c.Name, State: c.State, Created: c.Created, StoppedAt: c.StoppedAt, IdleTTL: c.IdleTTL, DeleteAfterStop: c.DeleteAfterStop}, nil
 }

@@ -45,8 +45,8 @@ type call struct {
 // Why a call ends before its time.
 var (
 	errCancelled = errors.New("the client cancelled the call")
-	errGone      = errors.New("the client has left; started processes continue")
-	errStopping  = errors.New("the server is stopping; started processes continue, call again")
+	errGone      = errors.New("the client has gone; what was started goes on")
+	errStopping  = errors.New("the server is going away; what was started goes on, call again")
 )
 
 type callKey struct{}

@@ -25,7 +25,7 @@ func (f *Face) placeOf(ctx context.Context, c *call, sandbox string) (*place, er
 		if sandbox == string(c.place.sandbox) {
 			return c.place, nil
 		}
-		return nil, &process.InvalidError{Field: "sandbox", Reason: "cannot be chosen: this client works in only one sandbox; leave it out"}
+		return nil, &process.InvalidError{Field: "sandbox", Reason: "is not for you to choose: this client works in one sandbox alone; leave it out"}
 	}
 	s, info, err := f.box(ctx, sandbox)
 	if err != nil {

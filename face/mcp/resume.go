@@ -43,7 +43,7 @@ func (f *Face) seal(k *kept) string {
 	return sealed
 }
 
-var errSeal = errors.New("Last-Event-ID was not issued by this server; make the call again")
+var errSeal = errors.New("Last-Event-ID is none of this server's; make the call again")
 
 // unseal returns the call of an id that seal made, on this server or one before it.
 func (f *Face) unseal(id string) (*kept, error) {

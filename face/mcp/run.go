@@ -128,7 +128,7 @@ func (a *runArgs) spec(c *call, at *place) (s process.Spec, err error) {
 		return s, &process.InvalidError{Field: "stdin", Reason: fmt.Sprintf("is %.40q; none, pipe or tty are allowed", a.Stdin)}
 	}
 	if a.Stdin == "none" && a.Input != "" {
-		return s, &process.InvalidError{Field: "stdin", Reason: "is none, but there is input; leave out one of them"}
+		return s, &process.InvalidError{Field: "stdin", Reason: "is none, and input is given; leave out one"}
 	}
 	if len(a.Input) > process.MaxWhole {
 		return s, &process.InvalidError{Field: "input", Reason: fmt.Sprintf("has %d bytes; the limit is %d: write a file, and redirect it", len(a.Input), process.MaxWhole)}

@@ -68,7 +68,7 @@ func (a *admin) OpenPage(ctx context.Context, req *connect.Request[tendv1.OpenPa
 }
 
 // errNoLogin: there is nobody who could only read.
-var errNoLogin = &translated{errors.New("a server without a token has no logins, so none can be read-only; give it a token (tend serve --token-file)"), process.ErrUnsupported}
+var errNoLogin = &translated{errors.New("without a token this server asks nobody who they are, so no login can be for reading alone; give it a token (tend serve --token-file)"), process.ErrUnsupported}
 
 func answer[T any](m *T, err error) (*connect.Response[T], error) {
 	if err != nil {

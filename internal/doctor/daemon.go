@@ -159,7 +159,7 @@ func Exposure(at []netip.AddrPort, insecure, token bool) Finding {
 	case token:
 		f.Detail += ", with a token"
 	default:
-		f.Detail += ", only for this user and root"
+		f.Detail += ", for this user and root alone"
 	}
 	return f
 }

@@ -69,7 +69,7 @@ func (l *Listen) parse(text string) error {
 		return fmt.Errorf("is %q, which is no address; write 127.0.0.1:3000, [::1]:3000, 0.0.0.0:3000 or unix:/run/web.sock", text)
 	}
 	if at.Addr().IsMulticast() {
-		return fmt.Errorf("is %q; clients cannot connect to a multicast address", text)
+		return fmt.Errorf("is %q; nobody can connect to a multicast address", text)
 	}
 	*l = Listen(netip.AddrPortFrom(at.Addr().Unmap(), at.Port()).String())
 	return nil

@@ -193,7 +193,7 @@ func (u *URL) parse(text string) error {
 	case v.Scheme != "http":
 		return fmt.Errorf("is %q; a probe speaks http alone (use exec with curl for others)", text)
 	case v.User != nil || v.Fragment != "":
-		return fmt.Errorf("is %q; a URL with a user or a fragment is not supported (use headers)", text)
+		return fmt.Errorf("is %q; a URL with a user or a fragment is not asked for (use headers)", text)
 	}
 	port := v.Port()
 	if port == "" {

@@ -43,7 +43,7 @@ func hold(name string) error {
 		return err
 	}
 	if err := errors.Join(unix.Bind(l, &unix.SockaddrUnix{Name: "@" + name}), unix.Listen(l, 16)); err != nil {
-		return fmt.Errorf("the sockets could not be offered: %w", err)
+		return fmt.Errorf("nobody could ask for the sockets: %w", err)
 	}
 	h := new(holder)
 	ended := make(chan os.Signal, 1)

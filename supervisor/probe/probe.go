@@ -146,7 +146,7 @@ func (t *Target) own(at netip.AddrPort) error {
 		ours, err1 := os.Readlink("/proc/self/ns/net")
 		its, err2 := os.Readlink("/proc/" + strconv.Itoa(t.Leader) + "/ns/net")
 		if err1 == nil && err2 == nil && ours != its { // what answered is of another network
-			return fmt.Errorf("%v is in the network of the machine, but the service has its own network", at)
+			return fmt.Errorf("%v is asked in the network of the machine, and the service has one of its own", at)
 		}
 	}
 	answering := observe.Answering

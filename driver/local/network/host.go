@@ -133,7 +133,7 @@ func (h *Host) take(has int) bool {
 
 func (h *Host) give() { h.used.Add(-1) }
 
-var errClosed = errors.New("the daemon is configured to let sandboxes reach nothing")
+var errClosed = errors.New("the daemon was told to let sandboxes reach nothing")
 
 // errRefused: the sandbox may not go there.
 var errRefused = errors.New("not allowed")

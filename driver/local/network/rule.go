@@ -134,7 +134,7 @@ func hostName(s string) (string, error) {
 		if name[i] >= 0x80 {
 			ascii, err := idna.Lookup.ToASCII(name)
 			if err != nil {
-				return "", fmt.Errorf("has the name %.80q, which is not valid: %w", s, err)
+				return "", fmt.Errorf("has the name %.80q, which is none: %w", s, err)
 			}
 			name = ascii
 			break

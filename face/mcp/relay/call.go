@@ -83,7 +83,7 @@ func (r *Relay) call(ctx context.Context, m *message) []byte {
 		case ctx.Err() != nil:
 			return nil
 		case time.Since(heard) > r.Patience:
-			return failure(m.ID, codeInternal, fmt.Sprintf("the daemon has not answered for %v: %v; started processes continue", r.Patience, err))
+			return failure(m.ID, codeInternal, fmt.Sprintf("the daemon has not answered for %v: %v; what was started goes on", r.Patience, err))
 		}
 		select {
 		case <-time.After(wait):

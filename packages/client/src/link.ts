@@ -115,7 +115,7 @@ export class Link {
       case 'ENOTDIR':
         return new TendError('no_daemon', `${this.url}: no daemon listens there (${err.message})`, { cause: err });
       case 'EACCES':
-        return new TendError('permission', `${this.url}: the socket accepts only the user of the server and root`, { cause: err });
+        return new TendError('permission', `${this.url}: the socket admits the user of the server and root alone`, { cause: err });
     }
     if (err.foreign) return new TendError('protocol', `${this.url} answers, but it is no tend server (${err.message})`, { cause: err });
     return new TendError('unavailable', `${this.url}: ${err.message}`, { cause: err });

@@ -251,7 +251,7 @@ def final(url: str, err: ConnectionLost) -> e.TendError:
     if err.dial in (errno.ENOENT, errno.ECONNREFUSED, errno.ENOTDIR):
         return e.NoDaemonError(f"{url}: no daemon listens there ({err}); start one: tend serve")
     if err.dial == errno.EACCES:
-        return e.PermissionDeniedError(f"{url}: the socket accepts only the user of the server and root")
+        return e.PermissionDeniedError(f"{url}: the socket admits the user of the server and root alone")
     if err.foreign:
         return e.TendError(f"{url} answers, but it is no tend server ({err})", "protocol")
     return e.UnavailableError(f"{url}: {err}")
