@@ -31,7 +31,6 @@ func TestCallsThatASignalMayInterruptAreRepeated(t *testing.T) {
 		"healer/project/orphan_linux.go endTree Poll":         early,
 		"internal/procfs/procfs_linux.go ReadStat Read":       proc,
 		"internal/sockdiag/conn_linux.go receive Recvfrom":    noWait,
-		"keeper/boardwatch.go drain Read":                     noWait,
 		"keeper/cell/cell.go comm Read":                       proc,
 		"keeper/cell/cell.go over Poll":                       early,
 		"keeper/cgroup/cgroup.go waitEmpty Poll":              early,

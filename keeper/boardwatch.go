@@ -3,8 +3,9 @@
 package keeper
 
 import (
-	"errors"
 	"fmt"
+	"os"
+	"os/signal"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -12,13 +13,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A program that writes to the board from outside must first open it, by its name in
-// /proc. inotify(7) reports the open. A lease of fcntl(2) is refused while another
-// program has the board open for writing. So the keeper checks the board at once when
+// A program that writes to the board from outside must first open it for writing, by
+// its name in /proc. The keeper holds a read lease on the board (F_SETLEASE of fcntl(2)).
+// The kernel refuses the lease while another program can write to the board, and breaks
+// it when one opens the board for writing: it signals the keeper, and the open waits
+// until the keeper has released the lease. So the keeper checks the board at once when
 // somebody opens it, and then every second while others may write to it, because the
 // kernel does not report writes through a mapping. It also checks a second after any
 // event, which finds damage by the roles themselves. While nothing happens, nothing
 // acts on the board, and the keeper sleeps.
+//
+// inotify(7) would report opens, too. But a process that has an inotify instance takes
+// several milliseconds longer to end, and to execute another program: the kernel waits
+// for all readers of its list of watches. A keeper is replaced in less time than that.
 const (
 	// checkEvery is the time between two looks at a board that others have open, and
 	// from the first event after a look to the next look.
@@ -29,14 +36,14 @@ const (
 
 // boardWatch says when the board is to be looked at.
 type boardWatch struct {
-	inotify int
-	opened  chan struct{} // has one when somebody has opened the board
-	stirred chan struct{} // has one when something has happened since the last look
-	told    atomic.Bool   // that something has
+	lease   int            // the board, opened for the lease alone
+	opened  chan os.Signal // has one when somebody opens the board for writing
+	stirred chan struct{}  // has one when something has happened since the last look
+	told    atomic.Bool    // that something has
 }
 
 func newBoardWatch() boardWatch {
-	return boardWatch{inotify: -1, opened: make(chan struct{}, 1), stirred: make(chan struct{}, 1)}
+	return boardWatch{lease: -1, opened: make(chan os.Signal, 1), stirred: make(chan struct{}, 1)}
 }
 
 // stir notes that something happens. It costs one load when that is known.
@@ -56,18 +63,21 @@ func nudge(c chan struct{}) {
 
 // watchBoard ends the keeper when the board is damaged.
 func (k *Keeper) watchBoard() {
-	err := k.watchOpens()
-	if err != nil {
-		k.logf("the board is looked at each second, because nothing tells when it is opened: %v", err)
+	w := &k.boards
+	if err := w.watch(k.board.FD()); err != nil {
+		k.logf("the board is checked each second, because no lease on it can be had: %v", err)
 	}
 	for opened := false; ; {
 		every := checkEvery
-		if err == nil && !opened && k.boardIsOurs() {
+		switch {
+		case opened: // the lease is taken again a second after an open, so that many opens cost little
+			w.release()
+		case w.take() == nil:
 			every = checkSeldom
 		}
-		k.boards.told.Store(false)
+		w.told.Store(false)
 		k.verifyBoard()
-		opened = k.boards.wait(every)
+		opened = w.wait(every)
 	}
 }
 
@@ -90,69 +100,41 @@ func (w *boardWatch) wait(most time.Duration) (opened bool) {
 	}
 }
 
-// watchOpens notifies a worker when somebody opens the board. It opens the board once
-// to check that the kernel reports it; if not, or if the user already has all allowed
-// inotify instances, it returns the reason.
-func (k *Keeper) watchOpens() error {
-	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
+// onOpen is the signal that somebody opens the board. Its default is to do nothing: one
+// that waits while the keeper executes another program does not end that.
+const onOpen = unix.SIGWINCH
+
+// watch prepares the lease on a memory file, and takes it for a moment, to check that the
+// kernel has leases.
+func (w *boardWatch) watch(file int) error {
+	fd, err := unix.Open("/proc/self/fd/"+strconv.Itoa(file), unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return fmt.Errorf("inotify: %w", err)
+		return fmt.Errorf("open: %w", err)
 	}
-	if err := proveOpens(fd, "/proc/self/fd/"+strconv.Itoa(k.board.FD())); err != nil {
-		unix.Close(fd)
-		return err
-	}
-	k.boards.inotify = fd
-	if err := k.armBoard(unix.EPOLL_CTL_ADD); err != nil {
-		unix.Close(fd)
-		return fmt.Errorf("epoll: %w", err)
+	w.lease = fd
+	signal.Notify(w.opened, onOpen)
+	if err := w.take(); err != nil && err != unix.EAGAIN {
+		return fmt.Errorf("fcntl: %w", err)
 	}
 	return nil
 }
 
-// proveOpens watches a file, and checks that an open of it is reported.
-func proveOpens(inotify int, path string) error {
-	if _, err := unix.InotifyAddWatch(inotify, path, unix.IN_OPEN); err != nil {
-		return fmt.Errorf("inotify: %w", err)
-	}
-	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return fmt.Errorf("open of the board: %w", err)
-	}
-	unix.Close(fd)
-	if !drain(inotify) {
-		return errors.New("this kernel's inotify says nothing of files in memory")
+// take takes the lease. The error is EAGAIN if another program can write to the board. The
+// creator, and programs that got its descriptor, do not count, because the kernel did not
+// grant them write access to the inode. On kernels that did, it is always EAGAIN.
+func (w *boardWatch) take() error {
+	w.release() // one that is being broken cannot be taken again
+	// The kernel forgets both with the lease. Without an owner it would signal the thread
+	// that happens to ask.
+	for _, set := range [][2]int{{unix.F_SETOWN, os.Getpid()}, {unix.F_SETSIG, int(onOpen)}, {unix.F_SETLEASE, unix.F_RDLCK}} {
+		if _, err := unix.FcntlInt(uintptr(w.lease), set[0], set[1]); err != nil {
+			return err
+		}
 	}
 	return nil
 }
 
-// drain reads all inotify events, and reports whether there were any.
-func drain(inotify int) bool {
-	var events [64 * unix.SizeofInotifyEvent]byte
-	n, err := unix.Read(inotify, events[:])
-	return err == nil && n > 0
-}
-
-func (k *Keeper) armBoard(op int) error {
-	return unix.EpollCtl(k.ep, op, k.boards.inotify, &unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLONESHOT, Fd: onBoard})
-}
-
-// boardIsOurs reports whether no other program can write to the board, and enables the
-// notification of the next open. It is called a second after an open, so that many
-// opens cost little.
-func (k *Keeper) boardIsOurs() bool {
-	drain(k.boards.inotify) // what is opened from here on is told
-	return k.armBoard(unix.EPOLL_CTL_MOD) == nil && !openElsewhere(k.board.FD())
-}
-
-// openElsewhere reports whether another program may have opened a memory file for
-// writing; it can write as long as it has the file open or mapped. The creator, and
-// programs that got its descriptor, do not count, because the kernel did not grant them
-// write access to the inode. On kernels that did, the answer is always true.
-func openElsewhere(fd int) bool {
-	if _, err := unix.FcntlInt(uintptr(fd), unix.F_SETLEASE, unix.F_RDLCK); err != nil {
-		return true
-	}
-	_, err := unix.FcntlInt(uintptr(fd), unix.F_SETLEASE, unix.F_UNLCK)
-	return err != nil
+// release lets the open of another program go on.
+func (w *boardWatch) release() {
+	_, _ = unix.FcntlInt(uintptr(w.lease), unix.F_SETLEASE, unix.F_UNLCK)
 }

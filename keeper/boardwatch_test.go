@@ -3,6 +3,7 @@
 package keeper
 
 import (
+	"os/signal"
 	"strconv"
 	"testing"
 	"time"
@@ -13,38 +14,52 @@ import (
 	"github.com/tend-run/tend/keeper/board"
 )
 
-// Whoever can write to the board is known for as long as they can, and an open is
-// told. Those who were given the descriptor do not count.
+// Whoever can write to the board is known for as long as they can, and an open for
+// writing is signalled, and waits. Those who were given the descriptor do not count.
 func TestWhoHasTheBoardOpenIsKnown(t *testing.T) {
 	b := scene.Value(board.Create())(t)
 	defer b.Close()
 	path := "/proc/self/fd/" + strconv.Itoa(b.FD())
-	inotify := scene.Value(unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK))(t)
-	defer unix.Close(inotify)
-	scene.Must(t, proveOpens(inotify, path))
-	want := func(when string, told, elsewhere bool) {
+	w := newBoardWatch()
+	scene.Must(t, w.watch(b.FD()))
+	defer signal.Stop(w.opened)
+	defer unix.Close(w.lease)
+	want := func(when string, ours bool) {
 		t.Helper()
-		if got := drain(inotify); got != told {
-			t.Errorf("%s: an open was told: %v", when, got)
-		}
-		if got := openElsewhere(b.FD()); got != elsewhere {
-			t.Errorf("%s: open elsewhere: %v", when, got)
+		if err := w.take(); (err == nil) != ours {
+			t.Errorf("%s: the lease: %v", when, err)
 		}
 	}
-	want("made", false, false)
+	want("made", true)
 	given := scene.Value(unix.Dup(b.FD()))(t)
 	defer unix.Close(given)
-	want("given away", false, false)
+	want("given away", true)
 	fd := scene.Value(unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0))(t)
-	want("opened to be read", true, false)
+	want("opened to be read", true)
 	unix.Close(fd)
-	fd = scene.Value(unix.Open(path, unix.O_RDWR|unix.O_CLOEXEC, 0))(t)
-	want("opened", true, true)
+	if _, err := unix.Open(path, unix.O_RDWR|unix.O_CLOEXEC|unix.O_NONBLOCK, 0); err != unix.EAGAIN {
+		t.Errorf("an open that does not wait: %v", err)
+	}
+	<-w.opened
+	want("not opened", true)
+	// The open in the other goroutine ends only once the lease is released.
+	opening := make(chan int)
+	go func() {
+		fd, err := unix.Open(path, unix.O_RDWR|unix.O_CLOEXEC, 0)
+		if err != nil {
+			t.Errorf("open: %v", err)
+		}
+		opening <- fd
+	}()
+	<-w.opened
+	w.release()
+	fd = <-opening
+	want("opened", false)
 	mem := scene.Value(unix.Mmap(fd, 0, 4096, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED))(t)
 	unix.Close(fd)
-	want("mapped", false, true)
+	want("mapped", false)
 	scene.Must(t, unix.Munmap(mem))
-	want("left alone", false, false)
+	want("left alone", true)
 }
 
 // What stirs ends a long wait soon, and an open at once.
@@ -55,7 +70,7 @@ func TestTheBoardIsLookedAtAfterWhatHappens(t *testing.T) {
 	if w.wait(time.Hour) {
 		t.Error("it was opened")
 	}
-	nudge(w.opened)
+	w.opened <- onOpen
 	if !w.wait(time.Hour) {
 		t.Error("it was not opened")
 	}

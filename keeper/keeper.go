@@ -240,11 +240,10 @@ const (
 )
 
 // onMirror is the event number, instead of a slot, for a hang-up of the launcher.
-// onFreeze: the workers must stop for an upgrade. onBoard: somebody opened the board.
+// onFreeze: the workers must stop for an upgrade.
 const (
 	onMirror = board.Slots << 3
 	onFreeze = onMirror + 1
-	onBoard  = onMirror + 2
 )
 
 func (k *Keeper) watch(op int, fd int, events uint32, p *proc, what int) error {
@@ -271,9 +270,6 @@ func (k *Keeper) work() {
 				k.vaults[vault.Mirror].Disconnect()
 				continue
 			case onFreeze:
-				continue
-			case onBoard:
-				nudge(k.boards.opened)
 				continue
 			}
 			k.boards.stir()

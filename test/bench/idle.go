@@ -12,6 +12,10 @@ import (
 	"github.com/tend-run/tend/internal/testdaemon"
 )
 
+// rested is how long after the last request both keeper and server have given free
+// memory, and the pages of their programs, back: memory is compared at rest.
+const rested = 12 * time.Second
+
 // benchIdle holds 1,000 processes that do nothing, each with a subscriber.
 func benchIdle(ctx context.Context, e *env) {
 	const idle, settle, span = 1000, 2 * time.Second, 10 * time.Second
@@ -22,6 +26,7 @@ func benchIdle(ctx context.Context, e *env) {
 	}
 	pids := e.d.roles(ctx)
 	names := []string{"anchor", "keeper", "server"}
+	pause(ctx, rested)
 	before := pids.memory(names...)
 	c := jsonCodec()
 	for range idle {

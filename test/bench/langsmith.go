@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"os"
@@ -120,16 +121,25 @@ func (c *command) drain(ctx context.Context) (n int64) {
 	}
 }
 
-// textFile makes a file of n bytes in lines of 80, which escape to 81.
+// textLine escapes to one byte more.
+var textLine = strings.Repeat("0123456789abcdef", 5)[:79] + "\n"
+
+// textFile makes a file of n bytes in lines of 80.
 func textFile(n int64) (path string) {
 	f := must(os.CreateTemp("", "tend-bench-text-"))
 	defer f.Close()
-	line := strings.Repeat("0123456789abcdef", 5)[:79] + "\n"
-	block := strings.Repeat(line, 1<<10)
+	block := strings.Repeat(textLine, 1<<10)
 	for ; n > 0; n -= int64(len(block)) {
 		must(io.WriteString(f, block[:min(n, int64(len(block)))]))
 	}
 	return f.Name()
+}
+
+// boxText is the same file in the box, which sees none of the machine's /tmp.
+const boxText = "/tmp/bench-text"
+
+func (l *langsmith) text(ctx context.Context, n int64) {
+	l.execute(ctx, fmt.Sprintf("yes %s | head -c %d >%s", textLine[:79], n, boxText)).drain(ctx)
 }
 
 func benchLangsmith(ctx context.Context, e *env) {
@@ -145,6 +155,7 @@ func (l *langsmith) output(ctx context.Context, e *env) {
 	const n, rounds = 640 * mib / 2, 5 // a multiple of 80
 	file := textFile(n)
 	defer os.Remove(file)
+	l.text(ctx, n)
 	pids := e.d.roles(ctx)
 	var bare, face []float64
 	spent := usage{}
@@ -152,7 +163,7 @@ func (l *langsmith) output(ctx context.Context, e *env) {
 	for range rounds {
 		bare = append(bare, rate(n, bareRun(buf, n, "/bin/cat", file)))
 		spent.during(pids, func() {
-			face = append(face, rate(n, timed(func() { expect(l.execute(ctx, "exec cat "+file).drain(ctx), n/80*81) })))
+			face = append(face, rate(n, timed(func() { expect(l.execute(ctx, "exec cat "+boxText).drain(ctx), n/80*81) })))
 		})
 	}
 	cpu, each := spent.per(float64(n) * rounds / (1 << 30))
@@ -197,9 +208,8 @@ func (l *langsmith) atOnce(ctx context.Context, e *env) {
 
 // reconnect goes on in the middle of a finished output.
 func (l *langsmith) reconnect(ctx context.Context, e *env) {
-	file := textFile(320 * mib)
-	defer os.Remove(file)
-	c := l.execute(ctx, "exec cat "+file)
+	l.text(ctx, 320*mib)
+	c := l.execute(ctx, "exec cat "+boxText)
 	c.drain(ctx)
 	var took []float64
 	for i := range max(e.n/20, 10) {
@@ -215,7 +225,7 @@ func (l *langsmith) reconnect(ctx context.Context, e *env) {
 
 // benchLangsmithIdle holds 1,000 connections to commands that are silent.
 func benchLangsmithIdle(ctx context.Context, e *env) {
-	const idle, settle = 1000, 2 * time.Second
+	const idle = 1000
 	l := newLangsmith(ctx, e.d)
 	for range 20 { // warm
 		l.execute(ctx, "true").drain(ctx)
@@ -228,11 +238,12 @@ func benchLangsmithIdle(ctx context.Context, e *env) {
 			c.ws.CloseNow()
 		}
 	}()
+	pause(ctx, rested)
 	before := pids.memory("server")
 	for range idle {
 		conns = append(conns, l.open(ctx, map[string]any{"type": "reconnect", "command_id": first.id}))
 	}
-	pause(ctx, settle)
+	pause(ctx, rested)
 	after := pids.memory("server")
 	e.add(figure("RSS of the server per idle LangSmith connection, at 1,000", "KiB", 0, (after.rss-before.rss)/idle).atMost(24))
 	l.close()
