@@ -475,9 +475,10 @@ func (a *anchor) endProcesses() {
 }
 
 // obeys waits until a keeper has come so far that it obeys SIGTERM, which it does from
-// before it holds its lock; false: it has ended, or it is late.
+// before it holds its lock; false: it has ended, or it is late. A keeper whose directory
+// is lost has no lock that could be found, and no other keeper could start.
 func (a *anchor) obeys(pid int, ended <-chan struct{}, late time.Time) bool {
-	for a.run.Holder("keeper") != pid {
+	for a.run.Holder("keeper") != pid && !a.run.Lost() {
 		select {
 		case <-ended:
 			return false

@@ -100,8 +100,9 @@ type launcher struct {
 	cfg    LauncherConfig
 	run    *rundir.Dir
 	mirror *vault
-	pid    int  // of the anchor
-	killed bool // it ended by a signal, and so in no good order
+	pid    int       // of the anchor
+	begun  time.Time // when it was started or found
+	killed bool      // it ended by a signal, and so in no good order
 	status unix.WaitStatus
 	fails  int // times in a row that it ended by itself soon after its start
 }
@@ -114,7 +115,7 @@ func (l *launcher) serveMirror(listen int) {
 
 // anchor finds the living anchor, or starts one; the channel closes at its end.
 func (l *launcher) anchor() (chan struct{}, error) {
-	l.killed = false
+	l.killed, l.begun = false, time.Now()
 	c := &Client{run: l.run, patient: true}
 	// A child of a killed anchor has its socket until it comes to its program, and would
 	// not answer.
@@ -226,14 +227,20 @@ func (l *launcher) stop(chld <-chan os.Signal, ended <-chan struct{}) {
 
 // ready waits until the anchor answers or has ended. A signal before that would end
 // only the anchor, and not the roles that it must end; and another launcher that starts
-// meanwhile would find the sockets in use, and no anchor to get them from. It reports
+// meanwhile would find the sockets in use, and no anchor to get them from. One whose
+// directory is lost cannot be asked; it has begun if it has lived for a second. It reports
 // false if late fires first.
 func (l *launcher) ready(chld <-chan os.Signal, ended <-chan struct{}, late <-chan time.Time) bool {
-	answers := make(chan struct{})
+	answers, begun := make(chan struct{}), l.begun
 	go func() { // the answer of one that stands still may not come at all
 		c := &Client{run: l.run, patient: true}
 		for {
 			if _, err := c.Roles(); err == nil {
+				close(answers)
+				return
+			}
+			if l.run.Lost() && time.Since(begun) > time.Second {
+				fmt.Fprintf(l.cfg.Log, "tend: the state directory %s was removed or moved while tend used it; what runs is ended, and its output is lost\n", l.cfg.StateDir)
 				close(answers)
 				return
 			}

@@ -61,6 +61,14 @@ func (d *Dir) Close() { unix.Close(d.fd) }
 // Path of a name in the directory.
 func (d *Dir) Path(name string) string { return filepath.Join(d.dir, name) }
 
+// Lost reports whether the directory was removed or moved. No role finds another by it
+// then.
+func (d *Dir) Lost() bool {
+	var open, named unix.Stat_t
+	return unix.Fstat(d.fd, &open) == nil &&
+		(unix.Stat(d.dir, &named) != nil || named.Dev != open.Dev || named.Ino != open.Ino)
+}
+
 // Addr of a socket, short enough for the kernel.
 func (d *Dir) Addr(name string) string { return fmt.Sprintf("/proc/self/fd/%d/%s", d.fd, name) }
 

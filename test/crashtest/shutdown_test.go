@@ -17,7 +17,8 @@ import (
 )
 
 // The keeper is down when the daemon is told to end: it has just died, or it cannot start
-// and the next try is seconds away. Its processes and sandboxes end all the same.
+// and the next try is seconds away; or no role finds another by the state directory. Its
+// processes and sandboxes end all the same.
 func TestAShutdownWithoutAKeeperLeavesNothing(t *testing.T) {
 	t.Parallel()
 	for name, takeAway := range map[string]func(t *testing.T, d *testdaemon.Daemon){
@@ -25,6 +26,12 @@ func TestAShutdownWithoutAKeeperLeavesNothing(t *testing.T) {
 			scene.Must(t, syscall.Kill(d.Roles()[testdaemon.Keeper], syscall.SIGKILL))
 		},
 		"it cannot start": cannotStart,
+		"the state directory is removed": func(t *testing.T, d *testdaemon.Daemon) {
+			scene.Must(t, os.RemoveAll(d.StateDir()))
+		},
+		"the state directory is moved": func(t *testing.T, d *testdaemon.Daemon) {
+			scene.Must(t, os.Rename(d.StateDir(), d.StateDir()+"-moved"))
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
