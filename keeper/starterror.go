@@ -35,6 +35,8 @@ func resourceError(what string, err error) *wire.Error {
 		what = "no memory is left; end some processes: " + what
 	case errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT):
 		what = "the filesystem of the state directory is full; free some space: " + what
+	case errors.Is(err, unix.ENOENT) && what == "spool":
+		what = "the state directory was removed or moved while tend used it; end this tend, and start it again: " + what
 	}
 	return wire.StartError(process.StartResources, errno(err), what+": "+err.Error())
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -49,6 +50,12 @@ func TestAShutdownWithoutAKeeperLeavesNothing(t *testing.T) {
 				t.Fatal(err)
 			}
 			takeAway(t, d)
+			if strings.HasPrefix(name, "the state directory") {
+				_, err := c.Start(t.Context(), process.Spec{Argv: []string{"true"}})
+				if failed, ok := errors.AsType[*process.StartError](err); !ok || !strings.Contains(failed.Error(), "the state directory was removed or moved") {
+					t.Errorf("a start in no directory: %v", err)
+				}
+			}
 			if err := d.Stop(); err != nil {
 				t.Error(err)
 			}
