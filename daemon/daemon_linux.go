@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 
 	"github.com/tend-run/tend/daemon/parts"
@@ -64,6 +65,8 @@ type Config struct {
 // Run is the server role: it serves until ctx ends.
 func Run(ctx context.Context, c Config) error {
 	log, dir := c.Client.Log, c.Client.StateDir
+	// Clients wait while a server starts: what that makes is not collected meanwhile.
+	collect := debug.SetGCPercent(-1)
 	run, err := rundir.Open(dir)
 	if err != nil {
 		return err
@@ -112,6 +115,7 @@ func Run(ctx context.Context, c Config) error {
 	if err != nil {
 		return err
 	}
+	debug.SetGCPercent(collect)
 	return s.Run(ctx)
 }
 

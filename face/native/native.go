@@ -120,30 +120,41 @@ func (f *Face) Routes() []part.Route {
 		}),
 	}
 	p := &processes{cfg: f.cfg, stopping: f.stopping}
-	var routes [12]part.Route
-	routes[0].Pattern, routes[0].Handler = tendv1connect.NewProcessServiceHandler(p, opts...)
-	routes[0].Handler = holding(routes[0].Handler, tendv1connect.ProcessServiceReadProcedure, tendv1connect.ProcessServiceRunProcedure, tendv1connect.ProcessServiceEventsProcedure)
-	routes[0].Body = bodyOf
-	routes[1].Pattern, routes[1].Handler = tendv1connect.NewViewServiceHandler(&views{*p}, opts...)
-	routes[2].Pattern, routes[2].Handler = tendv1connect.NewAdminServiceHandler(&admin{f.cfg.Admin, f.cfg.Page}, opts...)
-	routes[3].Pattern, routes[3].Handler = tendv1connect.NewSandboxServiceHandler(f.boxes, append(opts[:len(opts):len(opts)], face.StrictCodecs())...)
-	routes[3].Body = bodyOf
-	routes[4].Pattern, routes[4].Handler = "GET "+tendpb.DialPath, f.ports
 	fs := &fileService{f.cfg.Driver, f.cfg.Machine, f.cfg.Kept}
-	routes[5].Pattern, routes[5].Handler = tendv1connect.NewFileServiceHandler(fs, opts...)
-	routes[5].Body = bodyOf
-	kept := &services{kept: f.cfg.Services, heartbeat: f.cfg.Heartbeat, stopping: f.stopping}
-	routes[6].Pattern, routes[6].Handler = tendv1connect.NewServiceServiceHandler(kept, opts...)
-	routes[7].Pattern, routes[7].Handler = tendv1connect.NewKeyServiceHandler(keys{f.cfg.Keys}, opts...)
-	routes[8].Pattern, routes[8].Handler = tendv1connect.NewOverviewServiceHandler(f.views, opts...)
-	routes[9].Pattern, routes[9].Handler = contentPath, plainFiles{fs, connect.NewErrorWriter()}.content()
-	routes[9].Body = func(string) part.Body { return part.File }
-	routes[10].Pattern, routes[10].Handler = "GET "+archivePath, plainFiles{fs, connect.NewErrorWriter()}.archive()
-	routes[11].Pattern, routes[11].Handler = tendv1connect.NewChatServiceHandler(&chats{kept: f.cfg.Chats, heartbeat: f.cfg.Heartbeat, stopping: f.stopping}, opts...)
+	plain := plainFiles{fs, connect.NewErrorWriter()}
+	routes := []part.Route{
+		service[tendv1connect.ProcessServiceHandler](tendv1connect.ProcessServiceName, tendv1connect.NewProcessServiceHandler, p, opts),
+		service[tendv1connect.ViewServiceHandler](tendv1connect.ViewServiceName, tendv1connect.NewViewServiceHandler, &views{*p}, opts),
+		service[tendv1connect.AdminServiceHandler](tendv1connect.AdminServiceName, tendv1connect.NewAdminServiceHandler, &admin{f.cfg.Admin, f.cfg.Page}, opts),
+		service[tendv1connect.SandboxServiceHandler](tendv1connect.SandboxServiceName, tendv1connect.NewSandboxServiceHandler, f.boxes, append(opts[:len(opts):len(opts)], face.StrictCodecs())),
+		service[tendv1connect.FileServiceHandler](tendv1connect.FileServiceName, tendv1connect.NewFileServiceHandler, fs, opts),
+		service[tendv1connect.ServiceServiceHandler](tendv1connect.ServiceServiceName, tendv1connect.NewServiceServiceHandler, &services{kept: f.cfg.Services, heartbeat: f.cfg.Heartbeat, stopping: f.stopping}, opts),
+		service[tendv1connect.KeyServiceHandler](tendv1connect.KeyServiceName, tendv1connect.NewKeyServiceHandler, keys{f.cfg.Keys}, opts),
+		service[tendv1connect.OverviewServiceHandler](tendv1connect.OverviewServiceName, tendv1connect.NewOverviewServiceHandler, f.views, opts),
+		service[tendv1connect.ChatServiceHandler](tendv1connect.ChatServiceName, tendv1connect.NewChatServiceHandler, &chats{kept: f.cfg.Chats, heartbeat: f.cfg.Heartbeat, stopping: f.stopping}, opts),
+		{Pattern: "GET " + tendpb.DialPath, Handler: f.ports},
+		{Pattern: contentPath, Handler: plain.content(), Body: func(string) part.Body { return part.File }},
+		{Pattern: "GET " + archivePath, Handler: plain.archive()},
+	}
+	routes[0].Handler = holding(routes[0].Handler, tendv1connect.ProcessServiceReadProcedure, tendv1connect.ProcessServiceRunProcedure, tendv1connect.ProcessServiceEventsProcedure)
 	for n := range routes {
 		routes[n].Reads = onlyReads
 	}
-	return routes[:]
+	return routes
+}
+
+// service is the route of a service of Connect. Its first request makes the handler: most
+// daemons serve few of the services, and a server that starts answers sooner.
+func service[S any](name string, handler func(S, ...connect.HandlerOption) (string, http.Handler), serves S, opts []connect.HandlerOption) part.Route {
+	made := sync.OnceValue(func() http.Handler {
+		_, h := handler(serves, opts...)
+		return h
+	})
+	return part.Route{
+		Pattern: "/" + name + "/",
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { made().ServeHTTP(w, r) }),
+		Body:    bodyOf,
+	}
 }
 
 func bodyOf(path string) part.Body {
