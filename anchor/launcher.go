@@ -205,6 +205,9 @@ func (l *launcher) stop(chld <-chan os.Signal, ended <-chan struct{}) {
 			unix.Kill(l.pid, unix.SIGTERM)
 			return
 		}
+		if l.run.Lost() {
+			fmt.Fprintf(l.cfg.Log, "tend: the state directory %s was removed or moved while tend used it; what runs is ended\n", l.cfg.StateDir)
+		}
 		unix.Kill(l.pid, unix.SIGTERM)
 		if !l.await(chld, ended, nil, late) {
 			fmt.Fprintf(l.cfg.Log, "tend: anchor[%d] does not end; leaving it\n", l.pid)
@@ -240,7 +243,6 @@ func (l *launcher) ready(chld <-chan os.Signal, ended <-chan struct{}, late <-ch
 				return
 			}
 			if l.run.Lost() && time.Since(begun) > time.Second {
-				fmt.Fprintf(l.cfg.Log, "tend: the state directory %s was removed or moved while tend used it; what runs is ended, and its output is lost\n", l.cfg.StateDir)
 				close(answers)
 				return
 			}

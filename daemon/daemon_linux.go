@@ -65,8 +65,9 @@ type Config struct {
 // Run is the server role: it serves until ctx ends.
 func Run(ctx context.Context, c Config) error {
 	log, dir := c.Client.Log, c.Client.StateDir
-	// Clients wait while a server starts: what that makes is not collected meanwhile.
-	collect := debug.SetGCPercent(-1)
+	// Clients wait while a server starts: up to 16 MiB of what that makes are not collected
+	// meanwhile.
+	collect := debug.SetGCPercent(400)
 	run, err := rundir.Open(dir)
 	if err != nil {
 		return err
