@@ -191,7 +191,7 @@ func (k *Keeper) treeGone(p *proc) bool {
 		if !k.watchTree(p) {
 			return false
 		}
-	} else if !p.out[0].eof || !p.out[1].eof || len(session(p)) > 0 {
+	} else if !p.out[0].eof || !p.out[1].eof || len(descendants(p)) > 0 {
 		return false
 	}
 	its, unknown, _ := k.escaped(p)

@@ -19,7 +19,7 @@ func (k *Keeper) fork(p *proc, prog *script.Program) (pid int, err error) {
 	if k.scripts == nil {
 		return k.marked(p, func() (int, error) { return forkExec(prog, &p.pidfd) })
 	}
-	prog.PIDAt, prog.FailedAt = p.slot.PIDAt(), p.slot.FailedAt()
+	prog.PIDAt, prog.SessionAt, prog.FailedAt = p.slot.PIDAt(), p.slot.SessionAt(), p.slot.FailedAt()
 	var was unix.Rlimit
 	if unix.Getrlimit(rlimitRTTime, &was) == nil && was.Max == unix.RLIM_INFINITY && !limits(prog, rlimitRTTime) {
 		prog.Limits = append(prog.Limits, script.Limit{Resource: rlimitRTTime, Soft: k.markOf(p.ref), Hard: was.Max, Try: true})

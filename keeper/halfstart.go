@@ -35,6 +35,11 @@ func (k *Keeper) completeStart(p *proc, h vault.FDs) bool {
 	if j == nil {
 		return false // what has no spec has not been forked
 	}
+	if pid == board.Forking && (p.slot.Session() != 0 || p.slot.Inner() != 0) {
+		if pid = p.awaitFork(); pid == 0 {
+			return false
+		}
+	}
 	if pid == board.Forking { // no script has made a child, for the kernel would have written its pid
 		if k.gated(p, &j.Spec) {
 			return false // it waits at the gate, and ends there
@@ -65,6 +70,29 @@ func (k *Keeper) completeStart(p *proc, h vault.FDs) bool {
 	}
 	p.slot.SetStarted(pid, j.SpecTime)
 	return true
+}
+
+// awaitFork waits for the pid of the process that a stub is about to make, or has made; 0: it
+// makes none.
+func (p *proc) awaitFork() int {
+	known := func() (pid int, made bool) {
+		if pid := p.slot.PID(); pid != board.Forking {
+			return pid, true
+		}
+		return p.digits().Number(), p.slot.Inner() != 0
+	}
+	for g := grace.New(forkedWait); ; time.Sleep(time.Millisecond) {
+		stub, stubOK := procfs.ReadStat(p.slot.Session())
+		pid, made := known()
+		switch {
+		case pid != 0:
+			return pid
+		case p.slot.Failed(), g.Over():
+			return 0
+		case !made && (!stubOK || stub.Dead() || !stub.NoExec):
+			return 0
+		}
+	}
 }
 
 // executes waits until the child of a script has come to its program, and is false if

@@ -69,7 +69,7 @@ func (k *Keeper) enter(p *proc, b *inhabited, prog *script.Program) (err error) 
 	if c.Spec.UIDBase == 0 && c.Spec.Net == box.NetHost {
 		flags &^= unix.CLONE_NEWNET // it is in the machine's already, which an ordinary user may not enter
 	}
-	e := &script.Enter{PID1: c.PIDFD(), Flags: flags, Inner: p.slot.InnerAt(), Caps: c.Spec.Harden.Caps, OneID: c.Spec.UIDBase == 0, NNP: !c.Spec.Harden.Setuid,
+	e := &script.Enter{PID1: c.PIDFD(), Flags: flags, Inner: p.slot.InnerAt(), Digits: p.digits(), Caps: c.Spec.Harden.Caps, OneID: c.Spec.UIDBase == 0, NNP: !c.Spec.Harden.Setuid,
 		Tasks: c.Nest.Tasks, Zygote: b.zygote}
 	if c.Spec.Harden.Seccomp {
 		if e.Filter, err = k.cells.filter(); err != nil {
@@ -84,6 +84,9 @@ func (k *Keeper) enter(p *proc, b *inhabited, prog *script.Program) (err error) 
 	prog.Enter = e
 	return nil
 }
+
+// digits is where a child in a box writes its pid.
+func (p *proc) digits() *script.Digits { return (*script.Digits)(p.slot.DigitsAt()) }
 
 // startError says what failed on the way to a program in the box. Nothing of this machine
 // is looked at for it.

@@ -48,12 +48,7 @@ func (k *Keeper) signal(p *proc, sig unix.Signal, scope process.Scope) bool {
 		return false
 	}
 	if scope == process.ScopeGroup {
-		// The leader made the group (setsid). While it is not reaped, or the
-		// cgroup still has the group's members, the number is not used again.
-		if !p.exited {
-			return unix.Kill(-p.pid, sig) == nil
-		}
-		return p.group && k.eachMember(p, sig, func(pid int) bool { g, err := unix.Getpgid(pid); return err == nil && g == p.pid })
+		return k.signalGroup(p, sig)
 	}
 	if scope == process.ScopeTree && sig == unix.SIGKILL && !p.group {
 		return k.killWalk(p)
@@ -66,6 +61,24 @@ func (k *Keeper) signal(p *proc, sig unix.Signal, scope process.Scope) bool {
 		return k.eachMember(p, sig, func(pid int) bool { return pid != p.pid || p.exited }) || leader
 	}
 	return leader
+}
+
+// signalGroup sends sig to the group in which the process was started, and to the one that it
+// leads if it has made one (setsid(1) as the command does). The kernel does not use the
+// number of a group again while that has members. p.mu is held.
+func (k *Keeper) signalGroup(p *proc, sig unix.Signal) bool {
+	session, own := p.session(), 0
+	if !p.exited {
+		own, _ = unix.Getpgid(p.pid) // of a zombie too
+	}
+	any := (own == session || own == p.pid) && unix.Kill(-own, sig) == nil
+	if own == session || !p.group {
+		return any
+	}
+	return k.eachMember(p, sig, func(pid int) bool {
+		g, err := unix.Getpgid(pid)
+		return err == nil && g != own && (g == session || g == p.pid)
+	}) || any
 }
 
 // eachMember signals the members of the tree that match and reports whether
@@ -87,14 +100,14 @@ func (k *Keeper) eachMember(p *proc, sig unix.Signal, match func(pid int) bool) 
 }
 
 // members lists the pids of the tree: the cgroup's, or without one those of
-// the session and of all descendants that still hang together.
+// its sessions and of all descendants that still hang together.
 func (k *Keeper) members(p *proc) []int {
 	if p.group {
 		if pids, err := k.groups.Members(p.ref.Slot); err == nil {
 			return append(pids, k.escapees(p)...)
 		}
 	}
-	return append(session(p), k.escapees(p)...)
+	return append(descendants(p), k.escapees(p)...)
 }
 
 // escapees are the pids of the strays that belong to p. p.mu is held.
@@ -114,7 +127,7 @@ func (k *Keeper) killWalk(p *proc) bool {
 	stopped := map[int]int{} // pid to pidfd
 	for range 16 {
 		fresh := map[int]int{}
-		for _, pid := range session(p) {
+		for _, pid := range descendants(p) {
 			if _, ok := stopped[pid]; ok {
 				continue
 			}
@@ -126,7 +139,7 @@ func (k *Keeper) killWalk(p *proc) bool {
 			break
 		}
 		// A pid can be used again between the walk and the pidfd.
-		still := session(p)
+		still := descendants(p)
 		for pid, fd := range fresh {
 			if !slices.Contains(still, pid) {
 				unix.Close(fd)
@@ -320,17 +333,27 @@ func (k *Keeper) shutdown() {
 	k.spares.RemoveAll()
 }
 
-// descendants walks the process table for the members of the session and
-// everything below them. Descendants that made a session of their own and lost their
-// parents are among the strays.
-func descendants(leader int) []int {
+// descendants walks the process table for the process, the members of its session, those of
+// the session that it has made itself, and everything below them. Other descendants that made
+// a session of their own and lost their parents are among the strays.
+//
+// The kernel does not use the number of a session again while that has members. So if a
+// process has the number of the session, that is not the stub, the session is empty.
+func descendants(p *proc) []int {
+	leader, session := p.pid, p.session()
+	if p.exited && runs(leader) {
+		leader = 0
+	}
+	if session != p.pid && runs(session) {
+		session = 0
+	}
 	all, _ := procfs.PIDs()
 	parent := map[int]int{}
 	in := map[int]bool{}
 	for _, pid := range all {
 		if stat, ok := procfs.ReadStat(pid); ok && !stat.Dead() {
 			parent[pid] = stat.PPID
-			if stat.Session == leader || pid == leader {
+			if pid == leader || stat.Session != 0 && (stat.Session == leader || stat.Session == session) {
 				in[pid] = true
 			}
 		}
@@ -350,14 +373,8 @@ func descendants(leader int) []int {
 	return pids
 }
 
-// session lists the descendants of a process's leader. The kernel does not use the
-// pid of a reaped leader again while its session has members. So if another process
-// has the pid now, the session is empty.
-func session(p *proc) []int {
-	if p.exited {
-		if stat, ok := procfs.ReadStat(p.pid); ok && !stat.Dead() {
-			return nil
-		}
-	}
-	return descendants(p.pid)
+// runs reports whether a process has the number, and is no zombie.
+func runs(pid int) bool {
+	stat, ok := procfs.ReadStat(pid)
+	return ok && !stat.Dead()
 }

@@ -86,6 +86,14 @@ type proc struct {
 	hasTreeTimeout bool
 }
 
+// session is the number of the session and the process group in which it was started.
+func (p *proc) session() int {
+	if n := p.slot.Session(); n != 0 {
+		return n
+	}
+	return p.pid
+}
+
 // outStream is one output stream. A process with a terminal has one, with a
 // staging pipe: a terminal cannot be spliced to a file directly.
 type outStream struct {

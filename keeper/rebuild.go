@@ -131,6 +131,9 @@ func (k *Keeper) assign(s board.Slot, ref wire.Ref, h vault.FDs, j *spool.Journa
 	if started := procfs.Started(pid); pidOf(h) == pid && started > 0 {
 		s.NoteReserved(started)
 	}
+	if stat, ok := procfs.ReadStat(pid); ok && pidOf(h) == pid && stat.Session != pid {
+		s.NoteSession(stat.Session)
+	}
 	if !k.slotHolds(ref.Slot, pid) {
 		s.Set(board.FlagNoGroup)
 	}

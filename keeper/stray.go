@@ -376,9 +376,10 @@ func (k *Keeper) whose(p *proc, s *stray) (is, known bool) {
 		return false, true
 	case s.slot >= 0:
 		return p.group && s.slot == int(p.ref.Slot), true
-	case s.session == p.pid:
-		stat, ok := procfs.ReadStat(p.pid) // the number is not used again while the session has members
-		return !p.exited || !ok || stat.Dead(), true
+	case s.session == p.pid: // the number is not used again while the session has members
+		return !p.exited || !runs(p.pid), true
+	case s.session == p.session():
+		return !runs(p.session()), true
 	}
 	return false, false
 }

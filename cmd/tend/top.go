@@ -191,15 +191,15 @@ func (u usage) share(before usage, started time.Time) float64 {
 	return 0
 }
 
-// sessions adds up the use of all processes of this machine by session. tend
-// starts each process as the leader of its own session, so its pid is the key.
-// Where there is no /proc it is empty.
+// sessions returns for each process of this machine, by pid, what all processes of its session
+// use together: tend starts each process in a session of its own. Where there is no /proc it
+// is empty.
 func sessions(now time.Time) map[int]usage {
 	all, err := procfs.AllProcs()
 	if err != nil {
 		return nil
 	}
-	sums := make(map[int]usage, len(all))
+	sums, session := make(map[int]usage, len(all)), make(map[int]int, len(all))
 	for _, p := range all {
 		st, err := p.Stat()
 		if err != nil {
@@ -207,7 +207,11 @@ func sessions(now time.Time) map[int]usage {
 		}
 		u := sums[st.Session]
 		u.at, u.cpu, u.rss = now, u.cpu+st.CPUTime(), u.rss+int64(st.ResidentMemory())
-		sums[st.Session] = u
+		sums[st.Session], session[st.PID] = u, st.Session
 	}
-	return sums
+	uses := make(map[int]usage, len(session))
+	for pid, s := range session {
+		uses[pid] = sums[s]
+	}
+	return uses
 }

@@ -312,7 +312,7 @@ func Open(c Config) (*Set, error) {
 	return set, nil
 }
 
-// usage is what the sessions of this machine have used.
+// usage is what the sessions of this machine's processes have used, by pid.
 func usage() map[int]native.Use {
 	all := procfs.Sessions()
 	used := make(map[int]native.Use, len(all))

@@ -144,14 +144,15 @@ type Use struct {
 	Memory int64         // bytes that are resident
 }
 
-// Sessions adds up the use of all processes of the machine by session.
+// Sessions returns for each process of the machine, by pid, what all processes of its session
+// use together.
 func Sessions() map[int]Use {
 	pids, err := PIDs()
 	if err != nil {
 		return nil
 	}
 	page := int64(os.Getpagesize())
-	sums := make(map[int]Use, len(pids))
+	sums, session := make(map[int]Use, len(pids)), make(map[int]int, len(pids))
 	for _, pid := range pids {
 		b, err := Read(pid, "stat")
 		if err != nil {
@@ -165,8 +166,13 @@ func Sessions() map[int]Use {
 		u.CPU += time.Duration(s.User+s.System) * Tick
 		u.Memory += residentPages(b) * page
 		sums[s.Session] = u
+		session[pid] = s.Session
 	}
-	return sums
+	uses := make(map[int]Use, len(session))
+	for pid, s := range session {
+		uses[pid] = sums[s]
+	}
+	return uses
 }
 
 // residentPages reads field 24 of /proc/PID/stat; 0 if there is none.

@@ -31,7 +31,9 @@
 //	4       4     flags (Flag*)                                keeper
 //	8       4     pid                                          keeper, kernel
 //	12      1     length of the id                             keeper
-//	16      104   id                                           keeper
+//	16      100   id                                           keeper
+//	116     4     session and group of the process, if it      kernel
+//	              does not lead them; 0: the pid
 //	120     32    end[4]: bytes in the spool by stream;        keeper
 //	              end[0]: bytes of stdin accepted              server
 //	152     32    base[4]: oldest byte kept by stream;         keeper
@@ -50,7 +52,9 @@
 //	              the slot was reserved, CLOCK_BOOTTIME ns
 //	216     8     user time, ns; before the exit, in the       keeper,
 //	              first 4, the pid inside of a sandbox         kernel
-//	224     8     system time, ns                              keeper
+//	224     8     system time, ns; before the exit, from 220   keeper,
+//	              on, the pid in digits that a child inside    its child
+//	              of a sandbox has written (script.Digits)
 //	232     8     max rss, bytes                               keeper
 //	240     4     stdin wishes (StdinEOF)                      server
 //	244     4     feeder: pid of the role that feeds stdin     both

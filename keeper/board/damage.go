@@ -35,7 +35,7 @@ func (s Slot) Plausible() bool {
 	if f&FlagUsed == 0 {
 		return true
 	}
-	if s.b.mem[s.off+12] > 104 || s.ID().Validate() != nil {
+	if s.b.mem[s.off+12] > process.MaxIDLen || s.Session() > maxPID || s.ID().Validate() != nil {
 		return false
 	}
 	pid := uint32(s.PID())
@@ -53,7 +53,7 @@ func (s Slot) Plausible() bool {
 // Owned reports whether the slot is the one that a process got: of its gen and
 // with its id.
 func (s Slot) Owned(gen uint32, id process.ID) bool {
-	n := min(int(s.b.mem[s.off+12]), 104)
+	n := min(int(s.b.mem[s.off+12]), process.MaxIDLen)
 	return s.Gen() == gen && s.Flags()&FlagUsed != 0 && string(s.b.mem[s.off+16:s.off+16+n]) == string(id)
 }
 

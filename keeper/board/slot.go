@@ -5,6 +5,7 @@ package board
 import (
 	"sync/atomic"
 	"time"
+	"unsafe"
 
 	"github.com/tend-run/tend/process"
 )
@@ -76,7 +77,7 @@ func (s Slot) Reserve(id process.ID) (gen uint32) {
 	s.use()
 	atomic.StoreUint32(s.b.u32(s.off+4), 0)
 	clear(s.b.mem[s.off+8 : s.off+slotSize])
-	s.b.mem[s.off+12] = byte(copy(s.b.mem[s.off+16:s.off+120], id))
+	s.b.mem[s.off+12] = byte(copy(s.b.mem[s.off+16:s.off+16+process.MaxIDLen], id))
 	gen = atomic.AddUint32(s.b.u32(s.off), 1)
 	s.Set(FlagUsed)
 	return gen
@@ -97,7 +98,7 @@ func (s Slot) Release() {
 
 // ID of the owner.
 func (s Slot) ID() process.ID {
-	n := min(int(s.b.mem[s.off+12]), 104)
+	n := min(int(s.b.mem[s.off+12]), process.MaxIDLen)
 	return process.ID(s.b.mem[s.off+16 : s.off+16+n])
 }
 
@@ -112,6 +113,18 @@ func (s Slot) NotePID(pid int) { atomic.StoreUint32(s.b.u32(s.off+8), uint32(pid
 // PIDAt is where [Slot.PID] lies in memory, for the kernel to write it there at the
 // fork.
 func (s Slot) PIDAt() *uint32 { return s.b.u32(s.off + 8) }
+
+// SessionAt is where the number of the session lies in memory, for the kernel to write it there
+// before it makes the process. Session returns it; 0: the process leads its session, or
+// there is none yet.
+func (s Slot) SessionAt() *uint32 { return s.b.u32(s.off + 116) }
+func (s Slot) Session() int       { return int(atomic.LoadUint32(s.SessionAt())) }
+
+// NoteSession sets it on a board that is made anew.
+func (s Slot) NoteSession(n int) { atomic.StoreUint32(s.SessionAt(), uint32(n)) }
+
+// DigitsAt is where a child inside of a sandbox writes its pid; only before the exit.
+func (s Slot) DigitsAt() unsafe.Pointer { return unsafe.Pointer(s.b.u32(s.off + 220)) }
 
 // InnerAt is where the pid inside of a sandbox lies until the exit, for the kernel to
 // write it there at the fork. Inner returns it; 0: it is in none.

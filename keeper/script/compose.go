@@ -10,8 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What a child does, in this order: join, its own table of descriptors, privileged,
-// become. Inside a sandbox two children do it; see inside.go.
+// What is done until the program, in this order: lead, by the stub; join, its own table of
+// descriptors, privileged, become. Inside a sandbox a child before the stub does a part of
+// it; see inside.go.
 
 // join makes the child a member of cgroups v1. It writes to the parent's descriptors, so
 // it comes before the copy of the table, which has no place for them.
@@ -83,7 +84,9 @@ func (c *call) allow(failure bool) {
 // become appends all that makes the child the program. files become 0, 1, 2 … in this
 // order; each has a number above that.
 func (s *script) become(p *Program, files []int, nofile *unix.Rlimit) {
-	s.call(unix.SYS_SETSID)
+	if p.Terminal {
+		s.call(unix.SYS_SETSID)
+	}
 	if u := p.User; u != nil && (p.Enter == nil || !p.Enter.OneID) {
 		s.step = step{Step: StepUser}
 		s.call(unix.SYS_SETGROUPS, uintptr(len(u.Groups)), s.numbers(u.Groups))
@@ -124,15 +127,13 @@ func (s *script) become(p *Program, files []int, nofile *unix.Rlimit) {
 	s.call(unix.SYS_EXECVE, path, argv, env)
 }
 
-// tell has the kernel write down the child's pid, and the child its failure.
-func (s *script) tell(p *Program) {
-	if p.PIDAt != nil {
-		s.page.clone.flags |= unix.CLONE_PARENT_SETTID
-		s.page.clone.parentTID = uint64(uintptr(unsafe.Pointer(p.PIDAt)))
-	}
-	s.note(p)
+// tell has the kernel write down a pid at the clone.
+func (c *cloneArgs) tell(at *uint32) {
+	c.flags |= unix.CLONE_PARENT_SETTID
+	c.parentTID = uint64(uintptr(unsafe.Pointer(at)))
 }
 
+// note has a child write down its failure.
 func (s *script) note(p *Program) {
 	if p.FailedAt != nil {
 		s.page.outcome.note = uintptr(unsafe.Pointer(p.FailedAt))

@@ -17,9 +17,17 @@
 // It needs clone3(2) and close_range(2), Linux 5.9, and amd64 or arm64. [New] tries
 // them.
 //
-// Inside a sandbox ([Enter]) there are two children: one enters the namespaces, and makes the
-// second there as a child of the parent's. No thread of the parent ever changes
-// namespaces or rights.
+// # Session and group
+//
+// A program has its own session and process group, and does not lead them: setsid(1) as the
+// command then executes its program in place. If the command were the leader, setsid(1) would
+// fork and end at once, with a status that is not the program's. So a stub is cloned first: it
+// becomes the leader (setsid(2)), clones the program as a child of the parent's
+// (CLONE_PARENT), and ends. The kernel does not use the stub's number again while the group or
+// the session has members. Only the program of a terminal leads its session, as it must.
+//
+// Inside a sandbox ([Enter]) another child comes before: it enters the namespaces, and makes
+// the stub there. No thread of the parent ever changes namespaces or rights.
 //
 // # What the child shares
 //

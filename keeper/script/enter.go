@@ -1,12 +1,16 @@
 package script
 
-import "github.com/tend-run/tend/internal/seccomp"
+import (
+	"sync/atomic"
+
+	"github.com/tend-run/tend/internal/seccomp"
+)
 
 // Enter has a program start inside a sandbox: in the namespaces of a process, and with
 // fewer rights than that one.
 //
-// Two children are made. The first enters the namespaces, makes the second one there as a
-// child of the parent's, and ends. The second becomes the program. Until then it shares
+// The first child enters the namespaces, makes the next one there as a child of the parent's,
+// and ends. The last one becomes the program. Until then it shares
 // the parent's memory, and who is inside may look into that if the kernel lets them: so
 // the first Enter makes the parent's memory not dumpable (PR_SET_DUMPABLE), which shuts
 // out all without CAP_SYS_PTRACE in the parent's own user namespace. /proc shows such a
@@ -17,8 +21,12 @@ import "github.com/tend-run/tend/internal/seccomp"
 type Enter struct {
 	PID1  int // a pidfd of the sandbox's first process
 	Flags int // CLONE_NEW* of the namespaces to enter
-	// Inner receives the program's pid inside, before the program runs. Nil: not wanted.
+	// Inner receives the program's pid inside, before the child makes its first call. Nil: not
+	// wanted.
 	Inner *uint32
+	// Digits receives the program's pid outside, before the program runs, unless it has a terminal. The kernel tells the stub the pid
+	// inside only, so the child itself reads its pid from the parent's /proc. Nil: not wanted.
+	Digits *Digits
 	// Caps are the capabilities that root inside keeps, one bit each; other users have
 	// none. No exec can restore the others.
 	Caps   uint64
@@ -45,8 +53,8 @@ type Enter struct {
 // and it lives until End, or the death of this process. Starts that it cannot do are done
 // without it.
 type Zygote struct {
-	// Shared returns the memory that contains PIDAt, FailedAt and Inner of starts, and its
-	// file. It is always the same.
+	// Shared returns the memory that contains PIDAt, SessionAt, FailedAt, Inner and Digits of
+	// starts, and its file. It is always the same.
 	Shared func() (memory []byte, fd int)
 	// Group opens the cgroup v2 directory of the process.
 	Group func() (int, error)
@@ -57,6 +65,23 @@ type Zygote struct {
 	ResetOOM bool
 
 	state
+}
+
+// Digits is a decimal number. The length is stored last.
+type Digits struct {
+	length uint32
+	text   [8]byte
+}
+
+// Number returns it; 0: there is none.
+func (d *Digits) Number() (n int) {
+	for _, c := range d.text[:min(atomic.LoadUint32(&d.length), 8)] {
+		if c < '0' || c > '9' {
+			return 0
+		}
+		n = 10*n + int(c-'0')
+	}
+	return n
 }
 
 // DefaultCaps are the capabilities that root may keep inside a sandbox with its own user

@@ -8,7 +8,6 @@ import (
 	"math"
 	"os"
 	"sync/atomic"
-	"syscall"
 	"time"
 	"unsafe"
 
@@ -64,6 +63,7 @@ func (s *Starter) startInside(sc *script, p *Program, files []int) (pid, pidfd i
 	if pid, pidfd, err = s.byZygote(p, files); err != errOtherWay {
 		return pid, pidfd, err
 	}
+	b := sc.birth(p)
 	if p.Enter.Tasks != nil {
 		tasks, err := p.Enter.Tasks()
 		if err != nil {
@@ -72,30 +72,33 @@ func (s *Starter) startInside(sc *script, p *Program, files []int) (pid, pidfd i
 		defer closeAll(tasks...)
 		sc.join(tasks)
 	}
-	// The first child shares the table of descriptors to its end: what it opens, the
-	// second one's pidfd too, is the parent's.
 	sc.join(p.Tasks)
 	score := sc.privileged(p)
 	sc.step = step{Step: StepEnter}
 	sc.call(unix.SYS_SETNS, uintptr(p.Enter.PID1), uintptr(p.Enter.Flags&^unix.CLONE_NEWCGROUP))
-	second := &sc.page.second
-	*second = cloneArgs{
-		flags:     unix.CLONE_VM | unix.CLONE_VFORK | unix.CLONE_PARENT | unix.CLONE_PIDFD | unix.CLONE_PARENT_SETTID,
-		pidFD:     uint64(uintptr(unsafe.Pointer(&sc.page.pidfd))),
-		parentTID: uint64(uintptr(unsafe.Pointer(&sc.page.pid))),
+	next := &sc.page.next
+	*next = cloneArgs{flags: unix.CLONE_VM | unix.CLONE_VFORK | unix.CLONE_PARENT}
+	sc.fork(next, [3]uintptr{})
+	program := next
+	if b.leads {
+		next.tell(b.pid)
+		next.flags |= unix.CLONE_CHILD_SETTID
+		next.childTID = uint64(uintptr(unsafe.Pointer(b.inner)))
+		if p.Group >= 0 {
+			next.flags |= unix.CLONE_INTO_CGROUP
+			next.cgroup = uint64(p.Group)
+		}
+	} else {
+		next.flags |= unix.CLONE_FILES
+		next.tell(b.session)
+		program = sc.lead(StepEnter, p.Group, [3]uintptr{})
+		program.flags |= unix.CLONE_VFORK
+		program.tell(b.inner)
+		sc.sayPID(s.proc, uintptr(unsafe.Pointer(b.digits)))
 	}
-	if p.PIDAt != nil {
-		second.parentTID = uint64(uintptr(unsafe.Pointer(p.PIDAt)))
-	}
-	if p.Enter.Inner != nil {
-		second.flags |= unix.CLONE_CHILD_SETTID
-		second.childTID = uint64(uintptr(unsafe.Pointer(p.Enter.Inner)))
-	}
-	if p.Group >= 0 {
-		second.flags |= unix.CLONE_INTO_CGROUP
-		second.cgroup = uint64(p.Group)
-	}
-	sc.call(unix.SYS_CLONE3, uintptr(unsafe.Pointer(second)), unsafe.Sizeof(cloneArgs{})).flags = forks
+	program.flags |= unix.CLONE_PIDFD
+	program.pidFD = uint64(uintptr(unsafe.Pointer(&sc.page.pidfd)))
+	sc.step = step{Step: StepEnter}
 	if p.Enter.Flags&unix.CLONE_NEWCGROUP != 0 { // from inside, the group to be cloned into may not be seen
 		sc.call(unix.SYS_SETNS, uintptr(p.Enter.PID1), unix.CLONE_NEWCGROUP)
 	}
@@ -105,75 +108,44 @@ func (s *Starter) startInside(sc *script, p *Program, files []int) (pid, pidfd i
 	if pl != nil {
 		defer s.places.clear(pl)
 		files = pl[:len(files)]
-		second.flags |= unix.CLONE_FILES
+		program.flags |= unix.CLONE_FILES
 		sc.step = step{}
 		sc.call(unix.SYS_CLOSE_RANGE, uintptr(s.places.end), math.MaxUint32, unix.CLOSE_RANGE_UNSHARE)
 	}
 	sc.harden(p.Enter, in.caps)
 	sc.become(p, files, s.limitOfFiles(p))
 	sc.note(p)
-	return sc.runInside(p, score)
+	return sc.runInside(b, p, score)
 }
 
-// runInside runs both children and collects the first.
-func (s *script) runInside(p *Program, score *uintptr) (pid, pidfd int, err error) {
-	at := p.PIDAt
-	if at == nil {
-		at = &s.page.pid
-	}
-	was := atomic.LoadUint32(at)
-	inTime := s.bound(at, was)
-	// Nobody is told of the first one's end by a signal.
-	first, err := s.run(unix.CLONE_FILES, 0, -1)
+// runInside is runHelped in limited time.
+func (s *script) runInside(b *birth, p *Program, score *uintptr) (pid, pidfd int, err error) {
+	inTime := s.bound(b)
+	pid, pidfd, err = s.runHelped(b, score)
 	if !inTime() {
-		defer func() {
-			if err == nil { // it may have come to its program at that moment, or not
-				unix.Kill(pid, unix.SIGKILL)
-				collect(pid)
-				unix.Close(pidfd)
-			}
-			pid, pidfd, err = 0, -1, ErrSlow
-		}()
-	}
-	if err != nil {
-		return 0, -1, err
-	}
-	if score != nil && *score != none {
-		unix.Close(int(*score))
-	}
-	status, err := collect(first)
-	if now := atomic.LoadUint32(at); now != was {
-		pid = int(now)
-	}
-	f := s.failure()
-	if f == nil && err == nil && status == 0 {
-		return pid, int(s.page.pidfd), nil
-	}
-	if pid != 0 {
-		// If somebody killed the first one, the second one may be on its way still, and
-		// makes the calls of this script.
-		if f == nil {
+		if err == nil { // it may have come to its program at that moment, or not
 			unix.Kill(pid, unix.SIGKILL)
+			collect(pid)
+			unix.Close(pidfd)
 		}
-		collect(pid)
-		unix.Close(int(s.page.pidfd))
+		return 0, -1, ErrSlow
 	}
-	switch {
-	case f != nil:
-		return 0, -1, f
-	case err == nil:
-		err = fmt.Errorf("the child that was to enter the sandbox ended with %#x: %w", int(status), syscall.EINTR)
+	if err == nil {
+		atomic.StoreUint32(b.pid, uint32(pid))
 	}
-	return 0, -1, err
+	return pid, pidfd, err
 }
 
-// bound kills the second child if it takes too long. It is for the first, too, which waits
-// for the second. inTime ends the wait, and is false if the child was killed.
-func (s *script) bound(at *uint32, was uint32) (inTime func() bool) {
+// bound kills the children inside if they take too long. It is for the first, too, which
+// waits for them. inTime ends the wait, and is false if they were killed.
+func (s *script) bound(b *birth) (inTime func() bool) {
 	over, killed := make(chan struct{}), make(chan struct{})
 	timer := time.AfterFunc(enterWait, func() {
 		defer close(killed)
-		for atomic.LoadUint32(at) == was { // the kernel sets the pidfd first
+		for !b.made() { // the kernel sets the pidfd first
+			if stub := b.stub(); stub != 0 { // it is not collected before over
+				unix.Kill(stub, unix.SIGKILL)
+			}
 			select {
 			case <-over:
 				return
@@ -181,6 +153,9 @@ func (s *script) bound(at *uint32, was uint32) (inTime func() bool) {
 			}
 		}
 		unix.PidfdSendSignal(int(atomic.LoadInt32(&s.page.pidfd)), unix.SIGKILL, nil, 0)
+		if stub := b.stub(); stub != 0 { // a program inside may have stopped it
+			unix.Kill(stub, unix.SIGKILL)
+		}
 	})
 	return func() bool {
 		if timer.Stop() {

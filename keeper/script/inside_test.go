@@ -147,7 +147,7 @@ func testAProgramInsideIsInTheSandbox(t *testing.T, b *sandbox, s *Starter, null
 		}
 		before := openFiles(t)
 		outer, inner, failed := b.word(), b.word(), b.word()
-		p := b.shell(t, `readlink /proc/self/ns/pid /proc/self/ns/user /proc/self/ns/mnt; echo $$ $PPID; ls /proc/$$/fd; grep FDSize /proc/$$/status; cut -d' ' -f6 /proc/self/stat`)
+		p := b.shell(t, `readlink /proc/self/ns/pid /proc/self/ns/user /proc/self/ns/mnt; echo $$ $PPID; ls /proc/$$/fd; grep FDSize /proc/$$/status`)
 		p.PIDAt, p.FailedAt, p.Enter.Inner = outer, failed, inner
 		var want strings.Builder
 		for _, ns := range []string{"pid", "user", "mnt"} {
@@ -157,7 +157,7 @@ func testAProgramInsideIsInTheSandbox(t *testing.T, b *sandbox, s *Starter, null
 		}
 		got, status, err := output(s, null, p)
 		scene.Must(t, err)
-		fmt.Fprintf(&want, "%d 0\n0\n1\n2\nFDSize:\t64\n%d\n", *inner, *inner)
+		fmt.Fprintf(&want, "%d 0\n0\n1\n2\nFDSize:\t64\n", *inner)
 		if got != want.String() || status != 0 {
 			t.Errorf("it says %q, %#x; want %q", got, int(status), want.String())
 		}
@@ -315,15 +315,21 @@ func waitDead(t *testing.T, pidfd int) {
 	}
 }
 
-// Somebody kills the child that enters the sandbox while the one that it made is on its
-// way. The start has failed, and nothing of it goes on in the memory of others.
-func TestTheChildThatEntersIsKilled(t *testing.T) {
+// Somebody kills the child that enters the sandbox, or the stub, while the program's process
+// is on its way. The start has failed, and nothing of it goes on in the memory of others.
+func TestAHelperOfAStartIsKilled(t *testing.T) {
+	for _, which := range []string{"the child that enters", "the stub"} {
+		t.Run(which, func(t *testing.T) { aHelperIsKilled(t, which == "the stub") })
+	}
+}
+
+func aHelperIsKilled(t *testing.T, isStub bool) {
 	b := newSandbox(t)
 	s, null := newStarter(t)
-	scene.Eventually(t, "the child is killed in time", func() bool {
-		pid := new(uint32)
+	scene.Eventually(t, "it is killed in time", func() bool {
+		pid, stub := new(Digits), new(uint32)
 		p := b.shell(t, "exit 7")
-		p.Files, p.PIDAt = []int{null, null, null}, pid
+		p.Files, p.Enter.Digits, p.SessionAt = []int{null, null, null}, pid, stub
 		started := make(chan error, 1)
 		go func() {
 			second, pidfd, err := s.Start(p)
@@ -333,13 +339,13 @@ func TestTheChildThatEntersIsKilled(t *testing.T) {
 			}
 			started <- err
 		}()
-		for atomic.LoadUint32(pid) == 0 {
+		for pid.Number() == 0 {
 		}
-		second := int(atomic.LoadUint32(pid))
+		second := pid.Number()
 		unix.Kill(second, unix.SIGSTOP)
 		killed := false
 		for _, child := range children(t) {
-			if child != second && child != b.pid {
+			if child != second && child != b.pid && isStub == (child == int(atomic.LoadUint32(stub))) {
 				killed = unix.Kill(child, unix.SIGKILL) == nil
 			}
 		}

@@ -9,7 +9,8 @@ import (
 // ErrUnsupported: this machine cannot start programs by scripts.
 var ErrUnsupported = errors.New("a script of system calls is not possible here")
 
-// Program describes what a child becomes. It has its own session.
+// Program describes what a child becomes. It has its own session and process group. It leads
+// them only if it has a terminal.
 type Program struct {
 	Path      string
 	Argv, Env []string
@@ -26,8 +27,12 @@ type Program struct {
 	OOM        *int // the OOM score; nil: the parent's. 0 is set if the kernel allows it
 	// PIDAt receives the pid before the child makes its first call, in memory that other
 	// processes may share: if this process dies, they find the child there. Nil: not
-	// wanted.
+	// wanted. Inside, only a program with a terminal has it there so early; see
+	// Enter.Digits.
 	PIDAt *uint32
+	// SessionAt receives the number of the session and the group before the program exists.
+	// Start clears it first; it stays 0 for a program that leads its session. Nil: not wanted.
+	SessionAt *uint32
 	// FailedAt becomes 1 before a child ends that did not execute its program, also if this
 	// process has died by then. Nil: not wanted.
 	FailedAt *uint32
@@ -53,7 +58,8 @@ type Step uint8
 
 // Steps that may fail. [Failure.Limit] belongs to StepLimit.
 const (
-	StepFiles Step = iota // descriptors and session
+	StepFiles Step = iota // descriptors
+	StepFork              // session, group and the program's process
 	StepTasks
 	StepNice
 	StepOOM
@@ -67,7 +73,7 @@ const (
 )
 
 var steps = [...]string{
-	StepFiles: "descriptors", StepTasks: "join a cgroup", StepNice: "priority", StepOOM: "OOM score", StepLimit: "limit of resources",
+	StepFiles: "descriptors", StepFork: "make a process", StepTasks: "join a cgroup", StepNice: "priority", StepOOM: "OOM score", StepLimit: "limit of resources",
 	StepUser: "change to the user", StepDir: "change to the directory", StepTerminal: "take the terminal",
 	StepEnter: "enter the sandbox", StepHarden: "give up rights", StepExec: "execute",
 }

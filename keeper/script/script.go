@@ -22,7 +22,7 @@ type call struct {
 // Flags of a call.
 const (
 	may    = 1 // its failure does not matter
-	forks  = 2 // it makes a child, which goes on; who made it ends
+	forks  = 2 // it makes a child, which goes on; its caller ends
 	narrow = 4 // only the lower half of the result goes somewhere
 	last   = 8 // of those that a zygote makes itself
 )
@@ -44,7 +44,10 @@ type page struct {
 	outcome outcome
 	order   order  // to a zygote
 	noted   uint32 // where outcome.note leads if nobody else wants it
-	pid     uint32 // and the pid
+	pid     uint32 // and the pids
+	session uint32
+	inner   uint32
+	digits  Digits
 	pidfd   int32
 	mask    uint64 // of the signals that the program has blocked
 	nofile  unix.Rlimit
@@ -53,8 +56,10 @@ type page struct {
 	calls   [maxCalls]call
 	steps   [maxCalls]step // of calls
 
+	program cloneArgs // by the stub
+
 	// Of a program inside a sandbox.
-	second    cloneArgs
+	next      cloneArgs                    // by the first child: the stub, or the program
 	filter    struct{ length, at uintptr } // struct sock_fprog
 	capHeader unix.CapUserHeader
 	caps      [2]unix.CapUserData

@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tend-run/tend/internal/eintr"
 	"github.com/tend-run/tend/internal/procfs"
 	"github.com/tend-run/tend/keeper/calm"
 )
@@ -30,18 +31,23 @@ type Starter struct {
 	places  *places
 	inside  func() inside // called at the first start inside
 	nofile  *unix.Rlimit  // the limit of descriptors that programs get; nil: the parent's
+	proc    int           // /proc, open
 }
 
 // New checks whether scripts work here. null is an open /dev/null, which must stay open.
 // Call it once, while few descriptors are open and before any other code opens files or
 // forks.
 func New(null int) (*Starter, error) {
-	s := &Starter{scripts: make(chan *script, 2*mostPlaces), places: &places{}, inside: sync.OnceValue(findInside)}
+	s := &Starter{scripts: make(chan *script, 2*mostPlaces), places: &places{}, inside: sync.OnceValue(findInside), proc: -1}
 	if err := s.try(); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrUnsupported, err)
 	}
 	s.nofile = undoRaise()
 	s.places = newPlaces(null)
+	var err error
+	if s.proc, err = unix.Open("/proc", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0); err != nil {
+		return nil, fmt.Errorf("/proc: %w", err)
+	}
 	return s, nil
 }
 
@@ -117,7 +123,7 @@ func (s *Starter) start(p *Program) (pid, pidfd int, err error) {
 	}
 	defer s.give(sc)
 	sc.program = p
-	files, flags := slices.Clone(p.Files), 0
+	files := slices.Clone(p.Files)
 	for i, fd := range files {
 		if fd > i {
 			continue
@@ -131,17 +137,30 @@ func (s *Starter) start(p *Program) (pid, pidfd int, err error) {
 	if p.Enter != nil {
 		return s.startInside(sc, p, files)
 	}
+	b := sc.birth(p)
+	program := &sc.page.clone
+	if !b.leads {
+		program = sc.lead(StepFork, p.Group, [3]uintptr{})
+		program.flags |= unix.CLONE_VFORK | unix.CLONE_PIDFD
+		program.pidFD = uint64(uintptr(unsafe.Pointer(&sc.page.pidfd)))
+		sc.page.clone.tell(b.session)
+	}
+	program.tell(b.pid)
 	sc.join(p.Tasks)
 	sc.join(p.Own)
 	if pl := s.places.put(files); pl != nil {
 		defer s.places.clear(pl)
-		files, flags = pl[:len(files)], unix.CLONE_FILES
+		files = pl[:len(files)]
+		program.flags |= unix.CLONE_FILES
 		sc.call(unix.SYS_CLOSE_RANGE, uintptr(s.places.end), math.MaxUint32, unix.CLOSE_RANGE_UNSHARE)
 	}
 	sc.privileged(p)
 	sc.become(p, files, s.limitOfFiles(p))
-	sc.tell(p)
-	pid, err = sc.run(flags|unix.CLONE_PIDFD, unix.SIGCHLD, p.Group)
+	sc.note(p)
+	if !b.leads {
+		return sc.runHelped(b, nil)
+	}
+	pid, err = sc.run(unix.CLONE_PIDFD, unix.SIGCHLD, p.Group)
 	if err != nil {
 		return 0, -1, err
 	}
@@ -153,7 +172,53 @@ func (s *Starter) start(p *Program) (pid, pidfd int, err error) {
 	return pid, int(sc.page.pidfd), nil
 }
 
-// run clones the child, whose end is told by a signal. It returns when that shares the
+// runHelped runs the children up to the program, and collects all but that one. score is
+// where the number of a descriptor is that the first child opened and did not close; nil:
+// it opened none.
+func (s *script) runHelped(b *birth, score *uintptr) (pid, pidfd int, err error) {
+	// The first one shares the table of descriptors to its end, as the stub does: what they
+	// open, the program's pidfd too, is the parent's. Their ends are told by no signal.
+	first, err := s.run(unix.CLONE_FILES, 0, -1)
+	if err != nil {
+		return 0, -1, err
+	}
+	if score != nil && *score != none {
+		unix.Close(int(*score))
+	}
+	status, err := collect(first)
+	if stub := b.stub(); stub != 0 && stub != first {
+		if err == nil && status == 0 { // so the stub leaves, by itself or killed
+			status, err = collect(stub)
+		} else {
+			b.buryStub()
+		}
+	}
+	pid, pidfd = b.number(), int(s.page.pidfd)
+	f := s.failure()
+	if f == nil && err == nil && status == 0 && pid != 0 {
+		return pid, pidfd, nil
+	}
+	if b.made() {
+		// If somebody killed a child before it, the program's process may be on its way still,
+		// and makes the calls of this script.
+		if f == nil {
+			unix.PidfdSendSignal(pidfd, unix.SIGKILL, nil, 0)
+		}
+		eintr.Do(func() error { return unix.Waitid(unix.P_PIDFD, pidfd, nil, unix.WEXITED|unix.WALL, nil) })
+		unix.Close(pidfd)
+	}
+	switch {
+	case f != nil && f.Step == StepFork:
+		return 0, -1, f.Errno
+	case f != nil:
+		return 0, -1, f
+	case err == nil:
+		err = fmt.Errorf("a child that was to make the program's process ended with %#x: %w", int(status), syscall.EINTR)
+	}
+	return 0, -1, err
+}
+
+// run clones the first child, whose end is told by a signal. It returns when that shares the
 // memory no more: it has executed its program, or has ended.
 func (s *script) run(flags int, signal syscall.Signal, group int) (pid int, err error) {
 	p := s.page

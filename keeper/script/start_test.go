@@ -91,7 +91,6 @@ func TestAProgramGetsWhatItIsGiven(t *testing.T) {
 	if err != nil || status.ExitStatus() != 7 || got != dir+"\nvalue zero  a b\n" {
 		t.Errorf("%q, %#x, %v", got, int(status), err)
 	}
-	says(t, s, null, shell(`[ $(cut -d' ' -f6 /proc/self/stat) = $$ ] && echo leader`), "leader\n")
 	p = shell(`echo ${#LARGE}`)
 	p.Env = append(p.Env, "LARGE="+strings.Repeat("x", 100_000)) // more than the usual script
 	says(t, s, null, p, "100000\n")
@@ -450,7 +449,8 @@ func TestThePIDIsNotedBeforeTheChildRuns(t *testing.T) {
 	defer unix.Close(pipe[1])
 	sc, err := s.take(usual)
 	scene.Must(t, err)
-	sc.tell(&Program{PIDAt: noted, FailedAt: failed})
+	sc.page.clone.tell(noted)
+	sc.note(&Program{FailedAt: failed})
 	sc.call(unix.SYS_WRITE, uintptr(pipe[1]), uintptr(unsafe.Pointer(noted)), 4)
 	sc.call(unix.SYS_EXIT_GROUP, 0)
 	pid, err := sc.run(unix.CLONE_PIDFD, unix.SIGCHLD, -1)

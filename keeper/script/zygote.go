@@ -133,7 +133,7 @@ func (z *Zygote) suits(p *Program) bool {
 			return false
 		}
 	}
-	for _, at := range []*uint32{p.PIDAt, p.FailedAt, p.Enter.Inner} {
+	for _, at := range []*uint32{p.PIDAt, p.SessionAt, p.FailedAt, p.Enter.Inner, (*uint32)(unsafe.Pointer(p.Enter.Digits))} {
 		if at != nil && z.shared(at) == 0 {
 			return false
 		}

@@ -452,15 +452,21 @@ func TestRegistersHaveNothingOfTheKey(t *testing.T) {
 
 // The bound of a child that somebody inside stops holds for those of a zygote.
 func TestAZygotesChildThatIsStopped(t *testing.T) {
+	t.Run("program", func(t *testing.T) { aZygotesChildIsStopped(t, false) })
+	t.Run("stub", func(t *testing.T) { aZygotesChildIsStopped(t, true) })
+}
+
+func aZygotesChildIsStopped(t *testing.T, isStub bool) {
 	b, s, null := withZygote(t)
 	says(t, s, null, b.shell(t, "true"), "")
 	z := b.zygotes.usual
 	scene.Eventually(t, "a child is stopped in time", func() bool {
-		at := b.word()
-		b.zygotes.used.Add(-1)
-		*at = 0
+		stub := b.word()
+		pid := (*Digits)(unsafe.Pointer(b.word()))
+		b.zygotes.used.Add(-2)
+		*stub = 0
 		p := b.shell(t, "true")
-		p.Files, p.PIDAt = []int{null, null, null}, at
+		p.Files, p.SessionAt, p.Enter.Digits = []int{null, null, null}, stub, pid
 		began := time.Now()
 		done := make(chan error, 1)
 		go func() {
@@ -472,13 +478,17 @@ func TestAZygotesChildThatIsStopped(t *testing.T) {
 			}
 			done <- err
 		}()
-		for atomic.LoadUint32(at) == 0 {
+		number := func() int { return int(atomic.LoadUint32(stub)) }
+		if !isStub {
+			number = pid.Number
 		}
-		pid := int(atomic.LoadUint32(at))
-		unix.Kill(pid, unix.SIGSTOP)
-		stat, ok := procfs.ReadStat(pid)
-		if !ok || !stat.NoExec {
-			unix.Kill(pid, unix.SIGCONT)
+		for number() == 0 {
+		}
+		stopped := number()
+		unix.Kill(stopped, unix.SIGSTOP)
+		stat, ok := procfs.ReadStat(stopped)
+		if !ok || stat.Dead() || !stat.NoExec || isStub && pid.Number() != 0 {
+			unix.Kill(stopped, unix.SIGCONT)
 			<-done
 			return false // it was too late
 		}

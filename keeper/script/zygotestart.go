@@ -45,20 +45,16 @@ func (s *Starter) byZygote(p *Program, files []int) (pid, pidfd int, err error) 
 	sc.reset()
 	sc.program = p
 	sc.page.mask = r.mask
-	at := p.PIDAt
-	if at == nil {
-		at = &sc.page.pid
-	}
+	b := sc.birth(p)
 	// There is no descriptor of it yet, and what runs already cannot be taken back.
 	room, err := unix.FcntlInt(uintptr(files[0]), unix.F_DUPFD_CLOEXEC, placeFiles)
 	if err != nil {
 		return 0, -1, err
 	}
-	sc.born(z, p, at, s.limitOfFiles(p))
-	was := atomic.LoadUint32(at)
-	err = r.send(sc, append(files[:placeFiles:placeFiles], p.Group), sc.at(unsafe.Pointer(&sc.page.clone)))
+	sc.born(z, r, p, b, s.limitOfFiles(p))
+	err = r.send(sc, append(files[:placeFiles:placeFiles], p.Group, s.proc), sc.at(unsafe.Pointer(&sc.page.clone)))
 	if err == nil {
-		err = z.await(r, sc, at, was)
+		err = z.await(r, sc, b)
 	} else {
 		if err == unix.EPIPE || err == unix.ECONNRESET { // it was killed
 			z.drop(r)
@@ -72,7 +68,8 @@ func (s *Starter) byZygote(p *Program, files []int) (pid, pidfd int, err error) 
 		}
 		return 0, -1, err
 	}
-	pid = int(atomic.LoadUint32(at))
+	pid = b.number()
+	atomic.StoreUint32(b.pid, uint32(pid))
 	pidfd, err = pidfdOf(pid)
 	if err != nil {
 		unix.Kill(pid, unix.SIGKILL)
@@ -83,27 +80,40 @@ func (s *Starter) byZygote(p *Program, files []int) (pid, pidfd int, err error) 
 	return pid, pidfd, nil
 }
 
+// Where a zygote's child finds what was sent beside its files.
+const (
+	sentGroup = placeFiles + iota + placeFiles
+	sentProc
+)
+
 // born writes the list of a zygote's child: what the zygote has not done for it.
-func (s *script) born(z *Zygote, p *Program, at *uint32, nofile *unix.Rlimit) {
-	where := func(p *uint32) uintptr {
+func (s *script) born(z *Zygote, r *running, p *Program, b *birth, nofile *unix.Rlimit) {
+	where := func(p *uint32) uint64 {
 		if there := z.shared(p); there != 0 {
-			return there
+			return uint64(there)
 		}
-		return s.at(unsafe.Pointer(p))
+		return uint64(s.at(unsafe.Pointer(p)))
 	}
-	inner := s.call(unix.SYS_GETPID)
-	if p.Enter.Inner != nil {
-		inner.to, inner.flags = where(p.Enter.Inner), narrow
+	program := &s.page.clone
+	if b.leads {
+		inner := s.call(unix.SYS_GETPID)
+		inner.to, inner.flags = uintptr(where(b.inner)), narrow
+		*program = cloneArgs{
+			flags:     unix.CLONE_VM | unix.CLONE_PARENT | unix.CLONE_PARENT_SETTID | unix.CLONE_INTO_CGROUP,
+			parentTID: where(b.pid), cgroup: sentGroup,
+		}
+	} else {
+		s.page.clone = cloneArgs{flags: unix.CLONE_VM | unix.CLONE_PARENT | unix.CLONE_PARENT_SETTID, parentTID: where(b.session)}
+		program = s.lead(StepEnter, sentGroup, r.key)
+		program.flags |= unix.CLONE_FILES // the stub only ends
+		program.parentTID = where(b.inner)
+		s.sayPID(sentProc, uintptr(where((*uint32)(unsafe.Pointer(b.digits)))))
 	}
+	program.flags |= unix.CLONE_CHILD_CLEARTID
+	program.childTID = uint64(s.at(unsafe.Pointer(&s.page.order.unborn)))
 	s.become(p, []int{placeFiles, placeFiles + 1, placeFiles + 2}, nofile)
 	if p.FailedAt != nil {
-		s.page.outcome.note = where(p.FailedAt)
-	}
-	s.page.clone = cloneArgs{
-		flags:     unix.CLONE_VM | unix.CLONE_PARENT | unix.CLONE_PARENT_SETTID | unix.CLONE_CHILD_CLEARTID | unix.CLONE_INTO_CGROUP,
-		childTID:  uint64(s.at(unsafe.Pointer(&s.page.order.unborn))),
-		parentTID: uint64(where(at)),
-		cgroup:    placeFiles + 3,
+		s.page.outcome.note = uintptr(where(p.FailedAt))
 	}
 }
 
@@ -113,7 +123,7 @@ const look = 20 * time.Millisecond
 // await waits until the child has executed its program, or has ended: of the latter it
 // returns the reason, if the child knew one, and has collected it. errOtherWay: no program
 // was executed, and none will be.
-func (z *Zygote) await(r *running, sc *script, at *uint32, was uint32) error {
+func (z *Zygote) await(r *running, sc *script, b *birth) error {
 	unborn := &sc.page.order.unborn
 	slow := false
 	for end := time.Now().Add(enterWait); atomic.LoadUint32(unborn) != 0; {
@@ -123,16 +133,29 @@ func (z *Zygote) await(r *running, sc *script, at *uint32, was uint32) error {
 			break
 		}
 		if r.dead() { // then the kernel tells nobody of the child
-			if err := bury(at, was, end); err != nil {
+			if err := bury(b, end); err != nil {
 				z.drop(r)
+				b.buryStub()
 				return err
 			}
 			break
 		}
+		if stub := b.stub(); stub != 0 && !b.made() && ended(stub) && !b.made() {
+			b.buryStub()
+			if f := sc.failure(); f != nil {
+				return f
+			}
+			if slow {
+				return ErrSlow
+			}
+			return errOtherWay
+		}
 		if !time.Now().Before(end) {
 			slow = true
-			if now := atomic.LoadUint32(at); now != was {
-				unix.Kill(int(now), unix.SIGKILL)
+			if pid := b.number(); pid != 0 {
+				unix.Kill(pid, unix.SIGKILL)
+			} else if stub := b.stub(); stub != 0 && !b.made() {
+				unix.Kill(stub, unix.SIGKILL)
 			} else {
 				unix.PidfdSendSignal(r.pidfd, unix.SIGKILL, nil, 0)
 			}
@@ -147,7 +170,14 @@ func (z *Zygote) await(r *running, sc *script, at *uint32, was uint32) error {
 		}
 		return &Failure{Step: StepEnter, Errno: errno}
 	}
-	pid := int(atomic.LoadUint32(at))
+	b.buryStub()
+	pid := b.number()
+	if pid == 0 {
+		if pid = b.find(); pid != 0 { // it was killed before its first call
+			collect(pid)
+		}
+		return errOtherWay
+	}
 	if f := sc.failure(); f != nil {
 		collect(pid)
 		return f
@@ -158,6 +188,12 @@ func (z *Zygote) await(r *running, sc *script, at *uint32, was uint32) error {
 		return ErrSlow
 	}
 	return nil
+}
+
+// ended reports whether a child of ours has ended. It is not collected.
+func ended(pid int) bool {
+	stat, ok := procfs.ReadStat(pid)
+	return !ok || stat.Dead()
 }
 
 const futexWait = 0 // FUTEX_WAIT
@@ -172,20 +208,31 @@ func (z *Zygote) forget(r *running) {
 
 // bury finds out what became of a child whose zygote was killed: nil, it has executed its
 // program. It kills one that has not by the end.
-func bury(at *uint32, was uint32, end time.Time) error {
-	now := atomic.LoadUint32(at)
-	if now == was {
-		return errOtherWay
-	}
-	pid := int(now)
+func bury(b *birth, end time.Time) error {
 	for pause := 50 * time.Microsecond; ; pause = min(2*pause, 10*time.Millisecond) {
+		pid := b.find()
+		if pid == 0 {
+			stub := b.stub()
+			if !b.made() && (stub == 0 || ended(stub)) && !b.made() {
+				return errOtherWay
+			}
+			if !time.Now().Before(end) {
+				if !b.made() {
+					unix.Kill(stub, unix.SIGKILL)
+					continue
+				}
+				return errOtherWay // it is no child of ours any more
+			}
+			time.Sleep(pause)
+			continue
+		}
 		stat, ok := procfs.ReadStat(pid)
 		if ok && !stat.NoExec {
 			return nil
 		}
 		if !ok || stat.Dead() {
 			collect(pid)
-			atomic.StoreUint32(at, was)
+			atomic.StoreUint32(b.pid, b.was)
 			return errOtherWay
 		}
 		if !time.Now().Before(end) {
