@@ -75,8 +75,8 @@ const endWait = 10 * time.Second
 func (k *Keeper) findCells() {
 	k.cells = cells{all: map[box.ID]*inhabited{}, of: map[uint32]*inhabited{}, room: make(chan struct{}, mostAtOnce), resetOOM: k.stats.resetOOM}
 	k.cells.board = func() ([]byte, int) { return k.board.Memory(), k.board.FD() }
-	if k.scripts == nil {
-		k.cells.why = fmt.Errorf("this machine allows no start by a list of system calls (clone3, Linux 5.9): %w", process.ErrUnsupported)
+	if err := k.scripts.CanEnter(); err != nil {
+		k.cells.why = fmt.Errorf("%w: %w", err, process.ErrUnsupported)
 	} else {
 		k.cells.maker, k.cells.why = cell.NewMaker(k.cfg.StateDir, k.groups)
 	}

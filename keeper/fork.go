@@ -3,22 +3,15 @@
 package keeper
 
 import (
-	"runtime"
 	"slices"
-	"syscall"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tend-run/tend/keeper/calm"
 	"github.com/tend-run/tend/keeper/script"
 )
 
-// fork makes a child that becomes the program, with the mark of p, whose pidfd it
-// sets: by a script, or by syscall.ForkExec where the machine allows no script.
+// fork makes the program's process, with the mark of p, whose pidfd it sets.
 func (k *Keeper) fork(p *proc, prog *script.Program) (pid int, err error) {
-	if k.scripts == nil {
-		return k.marked(p, func() (int, error) { return forkExec(prog, &p.pidfd) })
-	}
 	prog.PIDAt, prog.SessionAt, prog.FailedAt = p.slot.PIDAt(), p.slot.SessionAt(), p.slot.FailedAt()
 	var was unix.Rlimit
 	if unix.Getrlimit(rlimitRTTime, &was) == nil && was.Max == unix.RLIM_INFINITY && !limits(prog, rlimitRTTime) {
@@ -33,23 +26,4 @@ func (k *Keeper) fork(p *proc, prog *script.Program) (pid int, err error) {
 
 func limits(prog *script.Program, resource int) bool {
 	return slices.ContainsFunc(prog.Limits, func(l script.Limit) bool { return l.Resource == resource })
-}
-
-// forkExec is syscall.ForkExec, which knows of no limits; the child has the timer slack
-// that it should.
-func forkExec(prog *script.Program, pidfd *int) (pid int, err error) {
-	attr := &syscall.ProcAttr{
-		Dir: prog.Dir, Env: prog.Env,
-		Sys: &syscall.SysProcAttr{Setsid: true, Setctty: prog.Terminal, PidFD: pidfd, UseCgroupFD: prog.Group >= 0, CgroupFD: prog.Group},
-	}
-	for _, fd := range prog.Files {
-		attr.Files = append(attr.Files, uintptr(fd))
-	}
-	if u := prog.User; u != nil {
-		attr.Sys.Credential = &syscall.Credential{Uid: u.UID, Gid: u.GID, Groups: u.Groups}
-	}
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	calm.Thread()
-	return syscall.ForkExec(prog.Path, prog.Argv, attr)
 }

@@ -11,11 +11,8 @@ import (
 
 	"github.com/tend-run/tend/internal/procfs"
 	"github.com/tend-run/tend/keeper/board"
-	"github.com/tend-run/tend/keeper/cgroup"
 	"github.com/tend-run/tend/keeper/failpoint"
 	"github.com/tend-run/tend/keeper/grace"
-	"github.com/tend-run/tend/keeper/orphan"
-	"github.com/tend-run/tend/keeper/rundir"
 	"github.com/tend-run/tend/keeper/spare"
 	"github.com/tend-run/tend/keeper/vault"
 	"github.com/tend-run/tend/keeper/wire"
@@ -35,22 +32,10 @@ func (k *Keeper) completeStart(p *proc, h vault.FDs) bool {
 	if j == nil {
 		return false // what has no spec has not been forked
 	}
-	if pid == board.Forking && (p.slot.Session() != 0 || p.slot.Inner() != 0) {
-		if pid = p.awaitFork(); pid == 0 {
-			return false
-		}
+	if pid == board.Forking {
+		pid = p.awaitFork()
 	}
-	if pid == board.Forking { // no script has made a child, for the kernel would have written its pid
-		if k.gated(p, &j.Spec) {
-			return false // it waits at the gate, and ends there
-		}
-		if pid = k.findForked(p.ref.Slot, p.slot.Reserved()); pid == 0 {
-			return false
-		}
-		if k.stats.resetOOM {
-			procfs.SetOOMScore(pid, 0)
-		}
-	} else if k.unborn[pid] || !p.executes(pid) {
+	if pid == 0 || k.unborn[pid] || !p.executes(pid) {
 		return false
 	}
 	failpoint.Hit(failpoint.HalfStartFound)
@@ -110,70 +95,6 @@ func (p *proc) executes(pid int) bool {
 // forkedWait bounds how long a process is looked for that has just been forked
 // and is not the leader of its session yet, or has not executed its program.
 const forkedWait = time.Second
-
-// findForked finds the process that was forked into a slot's cgroup: alive, or in the
-// file of the role that collected it; 0: there was none. Of all processes that are or
-// were there, it is the one that started first: a descendant may have its own session,
-// or be collected earlier. A process is recorded before it stops being a zombie, so
-// none is overlooked in between. The role that must collect it may be stopped. Only
-// pauses count as waiting time: if the whole machine was suspended, that role gets the
-// full time again.
-func (k *Keeper) findForked(slot uint32, reserved int64) int {
-	if k.groups.Root() == "" {
-		return 0
-	}
-	for waited, pause := time.Duration(0), time.Millisecond; ; waited += pause {
-		first, at := 0, int64(0)
-		add := func(pid int, started int64) {
-			if first == 0 || started < at || started == at && pid < first {
-				first, at = pid, started
-			}
-		}
-		pids, _ := k.groups.Members(slot)
-		for _, pid := range pids {
-			add(pid, procfs.Started(pid))
-		}
-		for _, pid := range zombiesIn(slot) {
-			if started := procfs.Started(pid); !procfs.StartedBefore(started, reserved) {
-				add(pid, started)
-			}
-		}
-		if pid, started, ok := orphan.FindSlot(k.run.Path(rundir.Orphans), slot, reserved); ok {
-			if add(pid, started); first == pid {
-				return pid
-			}
-		}
-		if first == 0 {
-			return 0
-		}
-		stat, ok := procfs.ReadStat(first)
-		alive := ok && !stat.Dead()
-		switch {
-		case alive && stat.Session == first:
-			return first
-		case alive && waited > forkedWait, waited > collectWait:
-			return 0
-		case waited > forkedWait:
-			pause = 20 * time.Millisecond // to look for zombies takes a walk through /proc
-		}
-		time.Sleep(pause)
-	}
-}
-
-// zombiesIn finds the processes that ended in a slot's cgroup and are still to
-// be collected.
-func zombiesIn(slot uint32) (pids []int) {
-	all, _ := procfs.PIDs()
-	for _, pid := range all {
-		if stat, ok := procfs.ReadStat(pid); !ok || stat.State != 'Z' {
-			continue
-		}
-		if text, err := procfs.Read(pid, "cgroup"); err == nil && cgroup.SlotOf(string(text)) == int(slot) {
-			pids = append(pids, pid)
-		}
-	}
-	return pids
-}
 
 // findSpec looks for the directory with the spec of a process: under its own
 // name, or still among the spare ones.

@@ -115,8 +115,7 @@ type Keeper struct {
 	groups   *cgroup.Tree
 	line     lineage
 	lastFile lastFile
-	forks    forks
-	scripts  *script.Starter // nil: the machine allows no scripts
+	scripts  *script.Starter
 	cells    cells
 	spares   *spare.Pool
 	stats    machine
@@ -169,7 +168,7 @@ func Run(cfg Config) (err error) {
 	}
 	k.lastFile.keep()
 	if k.scripts, err = script.New(k.null); err != nil { // before anything else that takes low descriptors
-		k.scripts = nil
+		return fmt.Errorf("this machine starts no programs: %w", err)
 	}
 	if err := k.takeOver(); err != nil {
 		return err

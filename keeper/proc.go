@@ -41,7 +41,6 @@ type proc struct {
 	out   [2]outStream
 	sizes sizes // of its terminal
 	stdin stdin
-	gate  int // at which the child waits; see gate.go
 
 	vaulted  vault.Epochs // the vaults' in which all descriptors were deposited
 	deferred []byte       // journal records that found no room yet
@@ -127,7 +126,7 @@ type stdin struct {
 }
 
 func newProc(ref wire.Ref, id process.ID, s board.Slot) *proc {
-	p := &proc{ref: ref, id: id, slot: s, pidfd: -1, gate: -1, journal: -1, index: -1, treeFD: -1, limit: DefaultLimit, sizes: sizes{due: true, left: sizeBurst}}
+	p := &proc{ref: ref, id: id, slot: s, pidfd: -1, journal: -1, index: -1, treeFD: -1, limit: DefaultLimit, sizes: sizes{due: true, left: sizeBurst}}
 	for i := range p.out {
 		p.out[i] = outStream{stream: process.Stream(i + 1), fd: -1, stageR: -1, stageW: -1, file: -1, eof: true}
 	}

@@ -210,9 +210,6 @@ func (k *Keeper) restoreStreams(p *proc, h vault.FDs, rec *spool.Recovered) {
 		}
 	}
 	p.pidfd = take(wire.FDPid)
-	if p.gate = take(wire.FDGate); p.gate >= 0 { // its child may wait, or have gone on
-		k.openGate(p)
-	}
 	h.Close() // kinds this version does not know
 }
 

@@ -165,9 +165,6 @@ func (k *Keeper) start(p *proc, spec *process.Spec, req *wire.Spawn) *wire.Error
 			}
 		}
 	}()
-	if werr == nil && k.scripts == nil && k.gated(p, spec) {
-		child, werr = k.addGate(p, child)
-	}
 	if werr != nil {
 		return werr
 	}
@@ -220,9 +217,6 @@ func (k *Keeper) start(p *proc, spec *process.Spec, req *wire.Spawn) *wire.Error
 // execute runs the program: own session, own cgroup, and no wrapper process.
 func (k *Keeper) execute(p *proc, spec *process.Spec, req *wire.Spawn, child []int, group int) *wire.Error {
 	k.groups.Lift(p.ref.Slot)
-	if p.gate >= 0 {
-		return k.executeGated(p, spec, req, child, group)
-	}
 	own, err := k.groups.Limit(p.ref.Slot, p.ref.Gen, p.group, &spec.Limits)
 	if err != nil {
 		return wire.StartError(process.StartLimits, errno(err), err.Error())
@@ -254,9 +248,6 @@ func (k *Keeper) execute(p *proc, spec *process.Spec, req *wire.Spawn, child []i
 		return startError(err, req)
 	}
 	p.pid, p.inner = pid, p.slot.Inner()
-	if k.scripts == nil && k.stats.resetOOM {
-		procfs.SetOOMScore(pid, 0)
-	}
 	return nil
 }
 
@@ -280,7 +271,6 @@ func (k *Keeper) abandon(p *proc) {
 	}
 	closeFD(&p.stdin.fd)
 	closeFD(&p.pidfd)
-	closeFD(&p.gate)
 	k.vaults.Drop(&p.vaulted, p.ref)
 	k.closeFiles(p)
 	k.groups.Unlimit(p.ref.Slot, p.ref.Gen)
@@ -330,7 +320,6 @@ func (p *proc) holdings() (kinds []byte, fds []int) {
 	add(wire.FDFeedR, p.stdin.feedR)
 	add(wire.FDFeedW, p.stdin.feedW)
 	add(wire.FDPid, p.pidfd)
-	add(wire.FDGate, p.gate)
 	return kinds, fds
 }
 

@@ -60,23 +60,6 @@ func (k *Keeper) markRole(pid int) {
 	unix.Prlimit(pid, rlimitRTTime, &unix.Rlimit{Cur: k.roleMark(), Max: was.Max}, nil)
 }
 
-// forks is held while this process has the mark of a child that no script gives it to.
-type forks struct{ mu sync.Mutex }
-
-// marked calls fork, whose child gets the mark.
-func (k *Keeper) marked(p *proc, fork func() (int, error)) (int, error) {
-	k.forks.mu.Lock()
-	defer k.forks.mu.Unlock()
-	var was unix.Rlimit
-	if unix.Getrlimit(rlimitRTTime, &was) == nil && was.Max == unix.RLIM_INFINITY {
-		mine := unix.Rlimit{Cur: k.markOf(p.ref), Max: was.Max}
-		if unix.Setrlimit(rlimitRTTime, &mine) == nil {
-			defer unix.Setrlimit(rlimitRTTime, &was)
-		}
-	}
-	return fork()
-}
-
 // stray is one of them, or a descendant of one.
 type stray struct {
 	pid     int

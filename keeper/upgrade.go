@@ -84,9 +84,7 @@ func (k *Keeper) upgrade(path string) error {
 
 // exec executes a program in our place. It returns only if that fails.
 func (k *Keeper) exec(path string, argv []string) error {
-	if k.scripts != nil {
-		defer k.scripts.RestoreLimit()()
-	}
+	defer k.scripts.RestoreLimit()()
 	return syscall.Exec(path, argv, k.cfg.Environ)
 }
 

@@ -18,10 +18,6 @@ const (
 	SpawnRecorded                // the journal has the start; the board does not
 	SpawnAnnounced               // the board has the start; nothing is watched yet
 	SpawnUnanswered              // everything is done but the answer
-	GateForked                   // the child is on its way to the gate
-	GateReached                  // it waits at the gate; nobody knows its pid
-	GateNoted                    // its pid is on the board; the gate is shut
-	GateOpened                   // it goes on to the program
 
 	// Output, in the keeper.
 	Spliced      // bytes are in the file; there is no index record
@@ -113,8 +109,8 @@ const (
 var names = [...]string{
 	SpawnReserved: "spawn-reserved", SpawnSpec: "spawn-spec", SpawnVaulted: "spawn-vaulted", SpawnForking: "spawn-forking", SpawnLimited: "spawn-limited", SpawnForked: "spawn-forked",
 	SpawnNoted: "spawn-noted", SpawnPidfd: "spawn-pidfd", SpawnSettled: "spawn-settled", SpawnRecorded: "spawn-recorded", SpawnAnnounced: "spawn-announced",
-	SpawnUnanswered: "spawn-unanswered", GateForked: "gate-forked", GateReached: "gate-reached", GateNoted: "gate-noted", GateOpened: "gate-opened",
-	Spliced: "spliced", Indexed: "indexed", Staged: "staged", TrimBase: "trim-base", TrimRecorded: "trim-recorded", TrimPunched: "trim-punched", Resized: "resized",
+	SpawnUnanswered: "spawn-unanswered",
+	Spliced:         "spliced", Indexed: "indexed", Staged: "staged", TrimBase: "trim-base", TrimRecorded: "trim-recorded", TrimPunched: "trim-punched", Resized: "resized",
 	ExitSeen: "exit-seen", ExitDrained: "exit-drained", ExitRecorded: "exit-recorded", ExitAnnounced: "exit-announced", ExitSynced: "exit-synced", TreeRecorded: "tree-recorded",
 	Final: "final", Retired: "retired",
 	StdinMade: "stdin-made", Fed: "fed", StdinClosed: "stdin-closed",

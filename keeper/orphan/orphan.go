@@ -14,10 +14,9 @@
 //
 //	0   u32  magic 0x0f09a002
 //	4   u32  pid
-//	8   u32  lower half: wait status as of wait4(2); upper half: how long it was
-//	         there, in clock ticks and 1, at most 65535 (11 minutes), 0: not known,
-//	         as in records of former versions
-//	12  u32  number of the keeper's slot whose cgroup it was in, and 1; 0: none
+//	8   u32  lower half: wait status as of wait4(2); upper half: 0; former versions
+//	         wrote there how long it was there
+//	12  u32  0; former versions wrote the keeper's slot
 //	16  i64  time of the reaping, CLOCK_BOOTTIME ns: nobody sets that clock
 //	24  i64  user time, ns
 //	32  i64  system time, ns
@@ -26,7 +25,6 @@ package orphan
 
 import (
 	"encoding/binary"
-	"math"
 	"os"
 	"time"
 	"unsafe"
@@ -35,7 +33,6 @@ import (
 
 	"github.com/tend-run/tend/internal/eintr"
 	"github.com/tend-run/tend/internal/procfs"
-	"github.com/tend-run/tend/keeper/cgroup"
 	"github.com/tend-run/tend/keeper/failpoint"
 	"github.com/tend-run/tend/keeper/rundir"
 	"github.com/tend-run/tend/process"
@@ -73,12 +70,8 @@ func reserve(f *os.File, end int64) {
 	_ = eintr.Do(func() error { return unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_KEEP_SIZE, end, reserved) })
 }
 
-// tick is the unit of start times.
-const tick = int64(procfs.Tick)
-
-// Append records the status of a reaped process in the file. slot is -1 for
-// none; started is when it started (procfs.Started), 0 if that is not known.
-func Append(path string, pid, slot int, status unix.WaitStatus, started int64, usage *unix.Rusage) error {
+// Append records the status of a reaped process in the file.
+func Append(path string, pid int, status unix.WaitStatus, usage *unix.Rusage) error {
 	if fi, err := os.Stat(path); err == nil && fi.Size() > maxBytes {
 		_ = os.Rename(path, former(path)) // if not, it grows
 	}
@@ -96,16 +89,10 @@ func Append(path string, pid, slot int, status unix.WaitStatus, started int64, u
 	}
 	var b [size]byte
 	o := binary.NativeEndian
-	at := procfs.BootTime()
-	age := uint16(0)
-	if started > 0 {
-		age = uint16(max(0, min(at/tick-started/tick, math.MaxUint16-1)) + 1)
-	}
 	o.PutUint32(b[0:], magic)
 	o.PutUint32(b[4:], uint32(pid))
-	o.PutUint32(b[8:], uint32(uint16(status))|uint32(age)<<16)
-	o.PutUint32(b[12:], uint32(slot+1))
-	o.PutUint64(b[16:], uint64(at))
+	o.PutUint32(b[8:], uint32(uint16(status)))
+	o.PutUint64(b[16:], uint64(procfs.BootTime()))
 	o.PutUint64(b[24:], uint64(usage.Utime.Nano()))
 	o.PutUint64(b[32:], uint64(usage.Stime.Nano()))
 	o.PutUint64(b[40:], uint64(usage.Maxrss<<10))
@@ -117,40 +104,17 @@ func Append(path string, pid, slot int, status unix.WaitStatus, started int64, u
 // time on CLOCK_BOOTTIME, in ns, or nil. The newest record counts: pids are used
 // again.
 func Find(path string, pid int, since int64) *process.Exit {
-	e, _ := find(path, since, func(p, _ int) bool { return p == pid })
-	return e
-}
-
-// FindSlot is Find for a process whose pid is not known: by the slot whose cgroup it
-// was in. Of the processes that started there after a time it returns the first one,
-// and when it started (procfs.Started; 0: not known). The others are its
-// descendants, which may have been collected before it, or descendants of the
-// slot's former owner, which may have been collected late.
-func FindSlot(path string, slot uint32, since int64) (pid int, started int64, ok bool) {
-	for b := read(path); len(b) >= size; b = b[size:] {
-		r, is := parse(b)
-		if !is || r.slot != int(slot) || r.at < since || procfs.StartedBefore(r.started, since) {
-			continue
-		}
-		if !ok || r.started < started || r.started == started && r.pid < pid {
-			pid, started, ok = r.pid, r.started, true
-		}
-	}
-	return pid, started, ok
-}
-
-func find(path string, since int64, match func(pid, slot int) bool) (*process.Exit, bool) {
 	b := read(path)
 	for at := len(b)/size*size - size; at >= 0; at -= size {
 		r, ok := parse(b[at:])
-		if !ok || !match(r.pid, r.slot) || r.at < since {
+		if !ok || r.pid != pid || r.at < since {
 			continue
 		}
 		e := FromStatus(r.status)
 		e.UserTime, e.SystemTime, e.MaxRSS = r.user, r.system, r.rss
-		return e, true
+		return e
 	}
-	return nil, false
+	return nil
 }
 
 // read returns all records, in whole: those of the file before first. It is
@@ -163,10 +127,9 @@ func read(path string) []byte {
 
 // record is one record.
 type record struct {
-	pid, slot    int
+	pid          int
 	status       unix.WaitStatus
 	at           int64
-	started      int64 // at, if it is not known
 	user, system time.Duration
 	rss          int64
 }
@@ -177,14 +140,9 @@ func parse(b []byte) (r record, ok bool) {
 	if len(b) < size || o.Uint32(b) != magic {
 		return r, false
 	}
-	at, word := int64(o.Uint64(b[16:])), o.Uint32(b[8:])
-	started := at
-	if age := int64(word >> 16); age > 0 {
-		started = (at/tick - (age - 1)) * tick
-	}
 	return record{
-		pid: int(o.Uint32(b[4:])), status: unix.WaitStatus(word & 0xffff), slot: int(o.Uint32(b[12:])) - 1,
-		at: at, started: started, user: time.Duration(o.Uint64(b[24:])), system: time.Duration(o.Uint64(b[32:])), rss: int64(o.Uint64(b[40:])),
+		pid: int(o.Uint32(b[4:])), status: unix.WaitStatus(o.Uint32(b[8:]) & 0xffff),
+		at: int64(o.Uint64(b[16:])), user: time.Duration(o.Uint64(b[24:])), system: time.Duration(o.Uint64(b[32:])), rss: int64(o.Uint64(b[40:])),
 	}, true
 }
 
@@ -212,8 +170,7 @@ func Reap(path string, mine func(pid int, status unix.WaitStatus) bool, failed f
 			return
 		}
 		if !mine(pid, statusOf(&info)) {
-			text, _ := procfs.Read(pid, "cgroup")
-			if err := Append(path, pid, cgroup.SlotOf(string(text)), statusOf(&info), procfs.Started(pid), &usage); err != nil {
+			if err := Append(path, pid, statusOf(&info), &usage); err != nil {
 				failed(err)
 			}
 			failpoint.Hit(failpoint.OrphanRecorded)

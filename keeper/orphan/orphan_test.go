@@ -15,14 +15,14 @@ import (
 	"github.com/tend-run/tend/internal/scene"
 )
 
-func TestAnExitStatusIsFoundByPidAndBySlot(t *testing.T) {
+func TestAnExitStatusIsFoundByPid(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "orphans")
 	before := procfs.BootTime()
 	for _, r := range []struct {
-		pid, slot int
-		status    unix.WaitStatus
-	}{{100, 7, 3 << 8}, {200, -1, 9}, {100, 8, 4 << 8}} {
-		scene.Must(t, Append(path, r.pid, r.slot, r.status, 0, &unix.Rusage{}))
+		pid    int
+		status unix.WaitStatus
+	}{{100, 3 << 8}, {200, 9}, {100, 4 << 8}} {
+		scene.Must(t, Append(path, r.pid, r.status, &unix.Rusage{}))
 	}
 	if e := Find(path, 100, before); e == nil || e.Code != 4 {
 		t.Errorf("pid 100: %+v; want the newest, code 4", e)
@@ -32,12 +32,6 @@ func TestAnExitStatusIsFoundByPidAndBySlot(t *testing.T) {
 	}
 	if e := Find(path, 100, procfs.BootTime()+int64(time.Hour)); e != nil {
 		t.Errorf("a record from before the start was taken: %+v", e)
-	}
-	if pid, _, ok := FindSlot(path, 7, before); !ok || pid != 100 {
-		t.Errorf("slot 7: %d, %v", pid, ok)
-	}
-	if _, _, ok := FindSlot(path, 9, before); ok {
-		t.Error("slot 9 was found")
 	}
 }
 
@@ -57,7 +51,7 @@ func TestAStatusIsKeptWhateverLiesInPlaceOfTheFile(t *testing.T) {
 			if e := Find(path, 100, since); e != nil {
 				t.Errorf("%+v", e)
 			}
-			scene.Must(t, Append(path, 100, 7, 3<<8, 0, &unix.Rusage{}))
+			scene.Must(t, Append(path, 100, 3<<8, &unix.Rusage{}))
 			if e := Find(path, 100, since); e == nil || e.Code != 3 {
 				t.Errorf("%+v; want code 3", e)
 			}
@@ -74,43 +68,9 @@ func TestAStatusIsKeptWhateverLiesInPlaceOfTheFile(t *testing.T) {
 	}
 }
 
-func TestTheFirstThatStartedInASlotIsFound(t *testing.T) {
-	reserved := procfs.BootTime() - int64(time.Second)
-	after := func(ms int) int64 { return (reserved/tick + 1 + int64(ms)/10) * tick }
-	type one struct {
-		pid     int
-		started int64 // 0: not known
-	}
-	for name, c := range map[string]struct {
-		collected []one
-		want      one
-	}{
-		"a descendant collected before it":          {[]one{{301, after(20)}, {300, after(0)}}, one{300, after(0)}},
-		"a descendant of the same moment":           {[]one{{301, after(0)}, {300, after(0)}}, one{300, after(0)}},
-		"one of the former owner, collected late":   {[]one{{200, reserved - 2*tick}, {300, after(0)}}, one{300, after(0)}},
-		"in the tick of the reservation":            {[]one{{300, reserved / tick * tick}}, one{300, reserved / tick * tick}},
-		"one of the former owner alone":             {[]one{{200, reserved - 2*tick}}, one{}},
-		"one that was there for longer than counts": {[]one{{200, procfs.BootTime() - 70000*tick}}, one{}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			path := filepath.Join(t.TempDir(), "orphans")
-			for _, o := range c.collected {
-				scene.Must(t, Append(path, o.pid, 7, 5<<8, o.started, &unix.Rusage{}))
-			}
-			pid, started, ok := FindSlot(path, 7, reserved)
-			if got := (one{pid, started}); got != c.want || ok != (c.want.pid != 0) {
-				t.Errorf("%+v, %v; want %+v", got, ok, c.want)
-			}
-			if e := Find(path, c.collected[0].pid, reserved); e == nil || e.Code != 5 || e.Signal != 0 {
-				t.Errorf("its exit is %+v", e)
-			}
-		})
-	}
-}
-
 func TestADamagedFileHoldsNoStatus(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "orphans")
-	scene.Must(t, Append(path, 1, 1, 0, 0, &unix.Rusage{}))
+	scene.Must(t, Append(path, 1, 0, &unix.Rusage{}))
 	b, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
@@ -158,7 +118,7 @@ func TestAFileThatStartsAnewKeepsTheOneBefore(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "orphans")
 	scene.Must(t, Reserve(path))
 	for pid := range maxBytes/size + 3 { // the last two are in a new file
-		scene.Must(t, Append(path, pid+1, pid, unix.WaitStatus(pid%100<<8), 0, &unix.Rusage{}))
+		scene.Must(t, Append(path, pid+1, unix.WaitStatus(pid%100<<8), &unix.Rusage{}))
 	}
 	if fi, err := os.Stat(path); err != nil || fi.Size() > 10*size {
 		t.Errorf("%v, %v; want a new file", fi, err)
@@ -166,9 +126,6 @@ func TestAFileThatStartsAnewKeepsTheOneBefore(t *testing.T) {
 	for _, pid := range []int{1, 2, maxBytes / size, maxBytes/size + 3} {
 		if e := Find(path, pid, 0); e == nil || e.Code != (pid-1)%100 {
 			t.Errorf("pid %d ended with %+v; want %d", pid, e, (pid-1)%100)
-		}
-		if got, _, ok := FindSlot(path, uint32(pid-1), 0); !ok || got != pid {
-			t.Errorf("slot %d had pid %d, %v; want %d", pid-1, got, ok, pid)
 		}
 	}
 	scene.Must(t, Reserve(path))

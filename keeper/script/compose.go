@@ -84,7 +84,7 @@ func (c *call) allow(failure bool) {
 // become appends all that makes the child the program. files become 0, 1, 2 … in this
 // order; each has a number above that.
 func (s *script) become(p *Program, files []int, nofile *unix.Rlimit) {
-	if p.Terminal {
+	if p.Terminal || s.way.leads {
 		s.call(unix.SYS_SETSID)
 	}
 	if u := p.User; u != nil && (p.Enter == nil || !p.Enter.OneID) {
@@ -111,7 +111,9 @@ func (s *script) become(p *Program, files []int, nofile *unix.Rlimit) {
 	s.step = step{Step: StepFiles}
 	// They are all close-on-exec; but what other starts have lent must not stay open
 	// while this one's program comes from a slow disk.
-	s.call(unix.SYS_CLOSE_RANGE, uintptr(len(files)), math.MaxUint32, 0)
+	if !s.way.keepsFiles {
+		s.call(unix.SYS_CLOSE_RANGE, uintptr(len(files)), math.MaxUint32, 0)
+	}
 	if nofile != nil {
 		s.page.nofile = *nofile
 		s.limit(unix.RLIMIT_NOFILE, &s.page.nofile).allow(true)

@@ -31,6 +31,7 @@ type List struct {
 
 // listHead is at the beginning of the memory, which the garbage collector does not see.
 type listHead struct {
+	first   call
 	clone   cloneArgs
 	outcome outcome
 	noted   uint32
@@ -172,7 +173,8 @@ func (l *List) Run(group int) error {
 		h.clone.flags |= unix.CLONE_INTO_CGROUP
 		h.clone.cgroup = uint64(group)
 	}
-	pid, errno := child(&h.clone, &l.calls[0], &h.outcome, &h.mask)
+	h.first = h.clone.new()
+	pid, errno := child(&h.first, &l.calls[0], &h.outcome, &h.mask)
 	if errno != 0 {
 		return &ListError{"make a child", errno}
 	}

@@ -40,6 +40,7 @@ type cloneArgs struct {
 
 // page is what parent, child and kernel share; the strings are behind it.
 type page struct {
+	first   call // clone
 	clone   cloneArgs
 	outcome outcome
 	order   order  // to a zygote
@@ -51,6 +52,7 @@ type page struct {
 	pidfd   int32
 	mask    uint64 // of the signals that the program has blocked
 	nofile  unix.Rlimit
+	action  [4]uint64 // struct sigaction of the kernel: SIG_DFL
 	limits  [maxLimits]unix.Rlimit
 	raises  [maxLimits]unix.Rlimit
 	calls   [maxCalls]call
@@ -74,7 +76,7 @@ type step struct {
 const (
 	maxLimits = 32                               // of one program; the kernel knows 16
 	maxTasks  = 16                               // files; the kernel has as many hierarchies
-	maxCalls  = 2*maxLimits + maxTasks + 64 + 32 // 64: capabilities
+	maxCalls  = 2*maxLimits + maxTasks + 64 + 32 // 64: capabilities, or signals
 )
 
 // script is a page with its strings, outside Go's heap: the child's pointers are
@@ -82,6 +84,7 @@ const (
 type script struct {
 	mem   []byte
 	page  *page
+	way   way
 	shift uintptr // from where it lies here to where it lies for the child
 	// program is held for the time of its start: what the kernel writes to and reads of it
 	// is not on a stack then, which would move.

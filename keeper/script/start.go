@@ -11,19 +11,17 @@ import (
 	"slices"
 	"sync"
 	"syscall"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tend-run/tend/internal/eintr"
 	"github.com/tend-run/tend/internal/procfs"
 	"github.com/tend-run/tend/keeper/calm"
 )
 
-const cloneClearSighand = 0x100000000
-
 //go:noescape
-func clone(args *cloneArgs, size uintptr, calls *call, out *outcome) (pid, errno uintptr)
+func clone(first, calls *call, out *outcome) (pid, errno uintptr)
 
 // Starter starts programs, several at once.
 type Starter struct {
@@ -32,14 +30,15 @@ type Starter struct {
 	inside  func() inside // called at the first start inside
 	nofile  *unix.Rlimit  // the limit of descriptors that programs get; nil: the parent's
 	proc    int           // /proc, open
+	way     way
 }
 
-// New checks whether scripts work here. null is an open /dev/null, which must stay open.
+// New finds out how scripts work here. null is an open /dev/null, which must stay open.
 // Call it once, while few descriptors are open and before any other code opens files or
 // forks.
 func New(null int) (*Starter, error) {
 	s := &Starter{scripts: make(chan *script, 2*mostPlaces), places: &places{}, inside: sync.OnceValue(findInside), proc: -1}
-	if err := s.try(); err != nil {
+	if err := s.findWay(); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrUnsupported, err)
 	}
 	s.nofile = undoRaise()
@@ -49,31 +48,6 @@ func New(null int) (*Starter, error) {
 		return nil, fmt.Errorf("/proc: %w", err)
 	}
 	return s, nil
-}
-
-// try makes a child that makes the unusual calls and ends.
-func (s *Starter) try() error {
-	sc, err := s.take(usual)
-	if err != nil {
-		return err
-	}
-	defer s.give(sc)
-	const done = 42
-	sc.call(unix.SYS_CLOSE_RANGE, 3, math.MaxUint32, unix.CLOSE_RANGE_UNSHARE)
-	sc.call(unix.SYS_EXIT_GROUP, done)
-	pid, err := sc.run(unix.CLONE_FILES|unix.CLONE_PIDFD, unix.SIGCHLD, -1)
-	if err != nil {
-		return err
-	}
-	unix.Close(int(sc.page.pidfd))
-	status, err := collect(pid)
-	if f := sc.failure(); err == nil && f != nil {
-		err = f
-	}
-	if err == nil && (!status.Exited() || status.ExitStatus() != done) {
-		err = fmt.Errorf("a child ended with %#x", int(status))
-	}
-	return err
 }
 
 // Start starts a program. When it returns, the program was executed, or an error says why
@@ -113,7 +87,20 @@ func closed(p *Program) bool {
 	return p.Enter != nil || err == nil && dumpable != 1
 }
 
+// mostUnmade bounds how often a start is tried whose children are killed: programs inside a
+// sandbox may kill whatever they see.
+const mostUnmade = 50
+
 func (s *Starter) start(p *Program) (pid, pidfd int, err error) {
+	for range mostUnmade {
+		if pid, pidfd, err = s.startOnce(p); !errors.Is(err, errUnmade) {
+			break
+		}
+	}
+	return pid, pidfd, err
+}
+
+func (s *Starter) startOnce(p *Program) (pid, pidfd int, err error) {
 	if hasNull(p) || len(p.Argv) == 0 || len(p.Limits) > maxLimits || len(p.Tasks)+len(p.Own) > maxTasks || p.Enter != nil && p.User == nil {
 		return 0, -1, unix.EINVAL
 	}
@@ -138,6 +125,7 @@ func (s *Starter) start(p *Program) (pid, pidfd int, err error) {
 		return s.startInside(sc, p, files)
 	}
 	b := sc.birth(p)
+	sc.defaultSignals()
 	program := &sc.page.clone
 	if !b.leads {
 		program = sc.lead(StepFork, p.Group, [3]uintptr{})
@@ -148,7 +136,7 @@ func (s *Starter) start(p *Program) (pid, pidfd int, err error) {
 	program.tell(b.pid)
 	sc.join(p.Tasks)
 	sc.join(p.Own)
-	if pl := s.places.put(files); pl != nil {
+	if pl := s.putFiles(files); pl != nil {
 		defer s.places.clear(pl)
 		files = pl[:len(files)]
 		program.flags |= unix.CLONE_FILES
@@ -165,11 +153,25 @@ func (s *Starter) start(p *Program) (pid, pidfd int, err error) {
 		return 0, -1, err
 	}
 	if f := sc.failure(); f != nil {
-		unix.Close(int(sc.page.pidfd))
+		closeAll(int(sc.page.pidfd))
 		collect(pid)
 		return 0, -1, f
 	}
-	return pid, int(sc.page.pidfd), nil
+	return sc.opened(pid)
+}
+
+// opened returns a pidfd of the program, which the kernel gave at the clone if it could.
+func (s *script) opened(pid int) (_, pidfd int, err error) {
+	if pidfd = int(s.page.pidfd); pidfd >= 0 {
+		return pid, pidfd, nil
+	}
+	if pidfd, err = pidfdOf(pid); err != nil {
+		unix.Kill(pid, unix.SIGKILL)
+		collect(pid)
+		// No want of descriptors, for which a start is tried again: the program has run.
+		return 0, -1, &Failure{Step: StepFiles, Errno: unix.EAGAIN}
+	}
+	return pid, pidfd, nil
 }
 
 // runHelped runs the children up to the program, and collects all but that one. score is
@@ -193,19 +195,18 @@ func (s *script) runHelped(b *birth, score *uintptr) (pid, pidfd int, err error)
 			b.buryStub()
 		}
 	}
-	pid, pidfd = b.number(), int(s.page.pidfd)
-	f := s.failure()
-	if f == nil && err == nil && status == 0 && pid != 0 {
-		return pid, pidfd, nil
+	if status != 0 && b.made() {
+		pid = s.settle(b)
+	} else {
+		pid = b.number()
 	}
-	if b.made() {
-		// If somebody killed a child before it, the program's process may be on its way still,
-		// and makes the calls of this script.
-		if f == nil {
-			unix.PidfdSendSignal(pidfd, unix.SIGKILL, nil, 0)
-		}
-		eintr.Do(func() error { return unix.Waitid(unix.P_PIDFD, pidfd, nil, unix.WEXITED|unix.WALL, nil) })
-		unix.Close(pidfd)
+	f := s.failure()
+	if f == nil && pid != 0 {
+		return s.opened(pid)
+	}
+	if pid != 0 {
+		collect(pid)
+		closeAll(int(s.page.pidfd))
 	}
 	switch {
 	case f != nil && f.Step == StepFork:
@@ -213,9 +214,27 @@ func (s *script) runHelped(b *birth, score *uintptr) (pid, pidfd int, err error)
 	case f != nil:
 		return 0, -1, f
 	case err == nil:
-		err = fmt.Errorf("a child that was to make the program's process ended with %#x: %w", int(status), syscall.EINTR)
+		err = fmt.Errorf("%w: it ended with %#x", errUnmade, int(status))
 	}
 	return 0, -1, err
+}
+
+// errUnmade: somebody killed a child before it made the program's process, of which there is
+// nothing.
+var errUnmade = fmt.Errorf("each child that was to make the program's process was killed: %w", syscall.EINTR)
+
+// settle waits for the program's process after somebody has killed a child before it: the
+// process is on its way still, and makes the calls of this script. settle returns when the
+// process has executed its program or has ended.
+func (s *script) settle(b *birth) (pid int) {
+	for pause := 50 * time.Microsecond; ; pause = min(2*pause, 10*time.Millisecond) {
+		if pid = b.find(); pid != 0 {
+			if stat, ok := procfs.ReadStat(pid); !ok || stat.Dead() || !stat.NoExec {
+				return pid
+			}
+		}
+		time.Sleep(pause)
+	}
 }
 
 // run clones the first child, whose end is told by a signal. It returns when that shares the
@@ -231,7 +250,8 @@ func (s *script) run(flags int, signal syscall.Signal, group int) (pid int, err 
 		p.clone.flags |= unix.CLONE_INTO_CGROUP
 		p.clone.cgroup = uint64(group)
 	}
-	pid, errno := child(&p.clone, &p.calls[0], &p.outcome, &p.mask)
+	s.seal()
+	pid, errno := child(&p.first, &p.calls[0], &p.outcome, &p.mask)
 	if errno != 0 {
 		return 0, errno
 	}
@@ -240,14 +260,14 @@ func (s *script) run(flags int, signal syscall.Signal, group int) (pid int, err 
 
 // child clones a child that makes the calls, and waits until it shares the memory no more.
 // mask receives the signals that the caller has blocked. All of it lies outside of Go's heap.
-func child(args *cloneArgs, calls *call, out *outcome, mask *uint64) (pid int, errno syscall.Errno) {
+func child(first, calls *call, out *outcome, mask *uint64) (pid int, errno syscall.Errno) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	calm.Thread()
 	// A handler would run on the parent's stack.
 	all := ^uint64(0)
 	unix.RawSyscall6(unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, uintptr(unsafe.Pointer(&all)), uintptr(unsafe.Pointer(mask)), 8, 0, 0)
-	r, e := block(args, unsafe.Sizeof(cloneArgs{}), calls, out)
+	r, e := block(first, calls, out)
 	unix.RawSyscall6(unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, uintptr(unsafe.Pointer(mask)), 0, 8, 0, 0)
 	return int(r), syscall.Errno(e)
 }
@@ -257,9 +277,9 @@ func child(args *cloneArgs, calls *call, out *outcome, mask *uint64) (pid int, e
 //
 //go:nosplit
 //go:norace
-func block(args *cloneArgs, size uintptr, calls *call, out *outcome) (pid, errno uintptr) {
+func block(first, calls *call, out *outcome) (pid, errno uintptr) {
 	entersyscall()
-	pid, errno = clone(args, size, calls, out)
+	pid, errno = clone(first, calls, out)
 	exitsyscall()
 	return pid, errno
 }
@@ -293,6 +313,7 @@ func (s *Starter) take(size int) (sc *script, err error) {
 		}
 	}
 	if err == nil {
+		sc.way = s.way
 		sc.reset()
 	}
 	return sc, err

@@ -70,14 +70,7 @@ func (s *Starter) byZygote(p *Program, files []int) (pid, pidfd int, err error) 
 	}
 	pid = b.number()
 	atomic.StoreUint32(b.pid, uint32(pid))
-	pidfd, err = pidfdOf(pid)
-	if err != nil {
-		unix.Kill(pid, unix.SIGKILL)
-		collect(pid)
-		// No want of descriptors, for which a start is tried again: the program has run.
-		return 0, -1, &Failure{Step: StepFiles, Errno: unix.EAGAIN}
-	}
-	return pid, pidfd, nil
+	return sc.opened(pid)
 }
 
 // Where a zygote's child finds what was sent beside its files.

@@ -40,7 +40,7 @@ const (
 	FDWake                // global: the eventfd that wakes the server
 	FDListen              // global: the keeper's listening socket
 	FDUrgent              // global: eventfd, written when a drop must not wait (see anchor)
-	FDGate                // writing end of the gate at which a child waits (keeper/gate.go)
+	FDGate                // was used by former versions
 )
 
 // VaultMessage is one packet without its descriptors.

@@ -7,10 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
-	"github.com/tend-run/tend/internal/poorkernel"
-	"github.com/tend-run/tend/internal/scene"
 	"github.com/tend-run/tend/internal/torture"
 	"github.com/tend-run/tend/keeper/failpoint"
 )
@@ -23,21 +19,10 @@ func TestNothingIsLostAtAnyPoint(t *testing.T) {
 	for name, together := range map[string]bool{"the role that reaches it dies": false, "sets of roles die meanwhile": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel() // most of the time it waits until a role reaches a point
-			points := slices.DeleteFunc(failpoint.All(), func(p failpoint.Point) bool { return atGate(p) || ofBoxes(p) })
+			points := slices.DeleteFunc(failpoint.All(), func(p failpoint.Point) bool { return ofBoxes(p) })
 			strikeAt(t, torture.Config{Tend: []string{pointed}, Points: points, Together: together, Strikes: len(points) * (1 + kills(t)/50)})
 		})
-		t.Run(name+", at gates", func(t *testing.T) {
-			t.Parallel()
-			cmd := scene.Value(poorkernel.Command(poorkernel.World{Rules: []poorkernel.Rule{{Call: unix.SYS_CLOSE_RANGE, Arg: -1, Errno: unix.ENOSYS}}}, pointed))(t)
-			points := slices.DeleteFunc(failpoint.All(), func(p failpoint.Point) bool { return !atGate(p) })
-			strikeAt(t, torture.Config{Tend: cmd.Args, Points: points, Together: together, Only: []string{"spawn"}, Strikes: len(points) * (1 + kills(t)/50)})
-		})
 	}
-}
-
-// atGate: only a machine without scripts of system calls has gates.
-func atGate(p failpoint.Point) bool {
-	return p >= failpoint.GateForked && p <= failpoint.GateOpened
 }
 
 // ofBoxes: they are reached by who makes sandboxes. Package keeper/client tests those of

@@ -1,5 +1,5 @@
 // Package role implements the command line of the roles that hold processes: launcher,
-// anchor, keeper, and the child that waits at a gate. Two programs use it: tend-keeper,
+// anchor and keeper. Two programs use it: tend-keeper,
 // the small binary that `make build` embeds in tend; and tend itself, if it was built
 // without that binary.
 package role

@@ -22,9 +22,6 @@ func run(args []string) error {
 	if len(args) == 0 {
 		return errors.New("tend-keeper is started by `tend serve`")
 	}
-	if args[0] == keeper.GateRole {
-		keeper.PassGate(args[1:])
-	}
 	OutliveLog()
 	if args[0] == "keeper" {
 		// Before anything is close-on-exec.
