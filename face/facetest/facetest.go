@@ -54,6 +54,8 @@ func Run(t *testing.T, open func(t *testing.T) Client) {
 		{"a signal ends a process and is told", signalled},
 		{"input arrives in order and ends", input},
 		{"a reader that never reads holds nobody up", stalled},
+		{"setsid as the command runs its program in place", inPlace},
+		{"kill 0 and a kill of the group reach the process's own group", ownGroup},
 	} {
 		t.Run(tc.name, func(t *testing.T) { tc.run(t, open(t)) })
 	}
@@ -93,6 +95,25 @@ func input(t *testing.T, c Client) {
 	}
 	c.EOF(t, s)
 	want(t, rest(t, s), text, "", Exit{})
+}
+
+// inPlace: clients wrap commands in setsid(1), which forks if it leads its group, and ends at
+// once.
+func inPlace(t *testing.T, c Client) {
+	got := rest(t, c.Start(t, "exec setsid sh -c 'sleep 2; echo late; exit 3'"))
+	want(t, got, "late\n", "", Exit{Code: 3})
+}
+
+func ownGroup(t *testing.T, c Client) {
+	other := c.Start(t, "read x; exit 4")
+	group := "$(cut -d' ' -f5 /proc/$$/stat)"
+	got := rest(t, c.Start(t, `[ `+group+` != $$ ] && [ `+group+` = $(cut -d' ' -f6 /proc/$$/stat) ] && printf member`))
+	want(t, got, "member", "", Exit{})
+	for line, sig := range map[string]int{"sleep 600 & kill 0; wait": 15, "sleep 600 & kill -KILL -" + group + "; wait": 9} {
+		want(t, rest(t, c.Start(t, line)), "", "", Exit{Signal: sig})
+	}
+	c.Input(t, other, "\n")
+	want(t, rest(t, other), "", "", Exit{Code: 4})
 }
 
 func stalled(t *testing.T, c Client) {

@@ -59,7 +59,7 @@ type limited struct {
 }
 
 func limitedMachines() []limited {
-	out := []limited{{"by scripts", poorkernel.World{}}, {"by gates", poorkernel.World{Rules: []poorkernel.Rule{noScripts}}}}
+	out := []limited{{"by clone3", poorkernel.World{}}, {"without close_range", poorkernel.World{Rules: []poorkernel.Rule{noCloseRange}}}}
 	if !hasV1() {
 		return out
 	}

@@ -17,20 +17,20 @@ import (
 	"github.com/tend-run/tend/process/processtest"
 )
 
-// noScripts is a machine on which no process is started by a script.
-var noScripts = poorkernel.Rule{Call: unix.SYS_CLOSE_RANGE, Arg: -1, Errno: unix.ENOSYS}
+// noCloseRange is a machine whose children copy the whole table of descriptors.
+var noCloseRange = poorkernel.Rule{Call: unix.SYS_CLOSE_RANGE, Arg: -1, Errno: unix.ENOSYS}
 
-// All that processes promise holds without scripts too.
-func TestConformanceWithoutScripts(t *testing.T) {
+// All that processes promise holds without close_range too.
+func TestConformanceWithoutCloseRange(t *testing.T) {
 	t.Parallel()
-	manager, _ := poor(t, poorkernel.World{Rules: []poorkernel.Rule{noScripts}})
+	manager, _ := poor(t, poorkernel.World{Rules: []poorkernel.Rule{noCloseRange}})
 	processtest.Run(t, func(*testing.T) process.Manager { return manager })
 }
 
 // Go raises the limit of descriptors for itself; programs have what the daemon had when
 // it was started.
 func TestTheLimitOfDescriptorsIsTheDaemons(t *testing.T) {
-	for name, rules := range map[string][]poorkernel.Rule{"by scripts": nil, "without scripts": {noScripts}, "without cgroups": {noCgroups}} {
+	for name, rules := range map[string][]poorkernel.Rule{"by clone3": nil, "without close_range": {noCloseRange}, "by clone(2)": {noCgroups}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			stateDir := shortDir(t)

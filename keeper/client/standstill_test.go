@@ -65,19 +65,16 @@ func TestAProgramRunsOnceThoughTheOneWhoCollectsItStandsStill(t *testing.T) {
 		"it leaves a descendant with a session of its own": "setsid sh -c 'echo > up; exec sleep 1000' >/dev/null 2>&1 & until [ -e up ]; do sleep 0.01; done; ",
 		"a descendant is collected before it":              "(setsid sh -c 'echo > up; exit 7' >/dev/null 2>&1 &); until [ -e up ]; do sleep 0.01; done; ",
 	} {
-		t.Run(name, func(t *testing.T) { collectedLate(t, before, false) })
+		t.Run(name, func(t *testing.T) { collectedLate(t, before) })
+		t.Run("by clone(2) "+name, func(t *testing.T) { collectedLate(t, before, noCgroups) })
 	}
-	t.Run("by a script it leaves nobody", func(t *testing.T) { collectedLate(t, "", true) })
 }
 
-// collectedLate: a script's pid is known, so its start is answered, and only its exit
-// waits for the one that collects it.
-func collectedLate(t *testing.T, before string, script bool) {
+// collectedLate: the pid is known, so the start is answered, and only the exit waits for the
+// one that collects the process.
+func collectedLate(t *testing.T, before string, lacks ...poorkernel.Rule) {
 	t.Parallel()
-	w := poorkernel.World{Rules: []poorkernel.Rule{{Call: unix.SYS_EXECVE, Arg: -1}}}
-	if !script {
-		w.Rules = append(w.Rules, noScripts)
-	}
+	w := poorkernel.World{Rules: append(lacks, poorkernel.Rule{Call: unix.SYS_EXECVE, Arg: -1})}
 	stateDir, l := watchedIn(t, w)
 	armed, struck := make(chan [3]int, 1), make(chan func(), 1)
 	launcher, nextAnchor, keeper := 0, 0, 0
@@ -118,24 +115,14 @@ func collectedLate(t *testing.T, before string, script bool) {
 	armed <- [3]int{parent(now.Anchor), now.Anchor, now.Keeper}
 	answered := startLater(t, m, process.Spec{Dir: stateDir, Shell: "echo ran >> ran; echo said; " + before + "exit 5"})
 	collect := <-struck
-	if !script {
-		select {
-		case a := <-answered:
-			t.Fatalf("nobody collected it, and the start was answered: %v, %v", a.p, a.err)
-		case <-time.After(3 * time.Second): // nothing happens that could be waited for: it must not be given up
-		}
-		collect()
-	}
 	a := <-answered
 	if a.err != nil {
 		t.Fatal(a.err)
 	}
-	if script {
-		if in := scene.Info(t, a.p); in.Exit != nil {
-			t.Fatalf("nobody collected it, and it ended with %+v", in.Exit)
-		}
-		collect()
+	if in := scene.Info(t, a.p); in.Exit != nil {
+		t.Fatalf("nobody collected it, and it ended with %+v", in.Exit)
 	}
+	collect()
 	scene.WantExit(t, a.p, 5)
 	scene.WantOutput(t, a.p, process.Stdout, "said\n")
 	if b, err := os.ReadFile(filepath.Join(stateDir, "ran")); err != nil || string(b) != "ran\n" {

@@ -14,8 +14,8 @@
 //   - Starts do not wait for each other: nothing of the parent changes for the time
 //     of one, so limits that only the child shall have are calls of its own.
 //
-// It needs clone3(2) and close_range(2), Linux 5.9, and amd64 or arm64. [New] tries
-// them.
+// It is for amd64 and arm64. Where clone3(2), Linux 5.7, or close_range(2), Linux 5.9, is
+// missing or refused, starts take longer, and there are none inside sandboxes; see way.
 //
 // # Session and group
 //

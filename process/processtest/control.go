@@ -87,6 +87,30 @@ var control = []test{
 	}},
 	{"a signal to the group reaches the group", answeredBy("", process.ScopeGroup)},
 	{"a signal to the tree reaches sessions within it", answeredBy("session", process.ScopeTree)},
+	{"a signal to the group reaches the group that setsid has made in place", func(t *T) {
+		p := t.start(process.Spec{Argv: []string{"setsid", "sh", "-c", "sleep 100000 & echo on; wait"}})
+		l := t.read(p, toTheEnd)
+		l.until("it runs", func() bool { return l.stdout() == "on\n" })
+		t.signal(p, syscall.SIGTERM, process.ScopeGroup)
+		if tr := l.rest(); tr.exit.Signal != int(syscall.SIGTERM) {
+			t.Errorf("the exit is told as %+v", tr.exit)
+		}
+		t.eventually("the tree is gone", func() bool { return t.info(p).TreeGone })
+	}},
+	{"a process signals its own group and nobody else", func(t *T) {
+		other := t.shIn("read x; exit 4")
+		for line, sig := range map[string]int{"sleep 100000 & kill 0; wait": int(syscall.SIGTERM), "sleep 100000 & kill -KILL -$(cut -d' ' -f5 /proc/$$/stat); wait": int(syscall.SIGKILL)} {
+			p := t.sh(line)
+			if e := t.exit(p); e.Signal != sig {
+				t.Errorf("%s: %+v", line, e)
+			}
+			t.eventually("the tree is gone", func() bool { return t.info(p).TreeGone })
+		}
+		t.write(other, "\n")
+		if e := t.exit(other); e.Code != 4 {
+			t.Errorf("another process ended with %+v", e)
+		}
+	}},
 	{"a stopped process is told as stopped and goes on", func(t *T) {
 		p := t.shIn("read x; echo $x")
 		t.signal(p, syscall.SIGSTOP, process.ScopeLeader)

@@ -78,13 +78,26 @@ var environment = []test{
 			}
 		}
 	}},
-	{"a process leads a session and a group of its own and has no terminal", func(t *T) {
+	{"a process is in a session and a group of its own, leads neither, and has no terminal", func(t *T) {
 		// Fields of /proc/PID/stat: pid (comm) state ppid pgrp session tty_nr.
 		p := t.start(process.Spec{Argv: []string{"cat", "/proc/self/stat"}})
 		f := strings.Fields(t.all(p).stdout())
 		pid := strconv.Itoa(t.info(p).PID)
-		if len(f) < 7 || f[0] != pid || f[4] != pid || f[5] != pid || f[6] != "0" {
+		if len(f) < 7 || f[0] != pid || f[4] == pid || f[5] != f[4] || f[4] == "0" || f[6] != "0" {
 			t.Errorf("pid %s sees itself as %v", pid, f)
+		}
+		other := strings.Fields(t.all(t.start(process.Spec{Argv: []string{"cat", "/proc/self/stat"}})).stdout())
+		own, err := os.ReadFile("/proc/self/stat")
+		t.check(err)
+		if mine := strings.Fields(string(own)); len(other) < 7 || other[4] == f[4] || mine[4] == f[4] {
+			t.Errorf("groups of others: %v, %v", other, mine)
+		}
+	}},
+	{"setsid as the command runs its program in place", func(t *T) {
+		p := t.start(process.Spec{Argv: []string{"setsid", "sh", "-c", "cut -d' ' -f1,5,6 /proc/$$/stat; sleep 0.2; echo late; exit 3"}})
+		pid := strconv.Itoa(t.info(p).PID)
+		if tr := t.all(p); tr.stdout() != pid+" "+pid+" "+pid+"\nlate\n" || tr.exit.Code != 3 {
+			t.Errorf("pid %s: got %q, %+v", pid, tr.stdout(), tr.exit)
 		}
 	}},
 	{"no signal is blocked or ignored at the start", func(t *T) {

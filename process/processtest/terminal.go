@@ -5,6 +5,7 @@ package processtest
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 
@@ -29,6 +30,19 @@ var terminals = []test{
 		in := t.info(p)
 		if len(in.Streams) != 1 || in.Streams[0].Stream != process.PTY || in.Streams[0].End != int64(len(tr.pty())) || !in.Streams[0].EOF {
 			t.Errorf("info has %+v; want the terminal alone, with %d bytes and at its end", in.Streams, len(tr.pty()))
+		}
+	}},
+	{"a shell with a terminal leads its session and controls jobs", func(t *T) {
+		// A job in the background has a group of its own; one in the foreground gets the terminal.
+		p, l := t.onTerminal("stty -echo; echo ready; set -m; echo $$ $(cut -d' ' -f5,6,8 /proc/$$/stat); sleep 100000 & kill %1; wait %1; sh -c 'cut -d\" \" -f5,8 /proc/$$/stat'; echo $?; exit 5")
+		pid := strconv.Itoa(t.info(p).PID)
+		tr := l.rest()
+		f := strings.Fields(strings.TrimPrefix(tr.pty(), "ready\r\n"))
+		if len(f) < 4 || f[0] != pid || f[1] != pid || f[2] != pid || f[3] != pid || tr.exit.Code != 5 {
+			t.Errorf("pid %s: got %q, %+v", pid, tr.pty(), tr.exit)
+		}
+		if n := len(f); n < 7 || f[n-3] != f[n-2] || f[n-3] == pid || f[n-1] != "0" {
+			t.Errorf("a job in the foreground: %q", tr.pty())
 		}
 	}},
 	{"a terminal ends lines with a carriage return and a newline", func(t *T) {

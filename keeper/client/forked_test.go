@@ -35,23 +35,21 @@ func TestConformanceWithoutCgroups(t *testing.T) {
 // fork and the program. Whatever the next keeper finds, the program runs once.
 func TestAProgramRunsOnceThoughTheKeeperDiesAroundItsFork(t *testing.T) {
 	limited := process.Limits{Nice: 3, Rlimits: []process.Rlimit{{Resource: unix.RLIMIT_CORE}}}
-	session := stand{"before the child has a session", unix.SYS_SETSID, child}
+	session := stand{"before the stub has a session", unix.SYS_SETSID, child}
 	program := stand{"before the child executes the program", unix.SYS_EXECVE, func(call *poorkernel.Call, keeper int) bool { return child(call, keeper) && call.Path(0) == "/bin/sh" }}
-	for _, c := range []stand{
-		session, program,
-		{"before the child executes what waits at the gate", unix.SYS_EXECVE, child},
-		{"before the child looks at the gate", unix.SYS_READ, func(call *poorkernel.Call, keeper int) bool { return child(call, keeper) && call.Args[0] == 3 }},
-		{"before the child is let through", unix.SYS_WRITE, func(call *poorkernel.Call, keeper int) bool { return leader(call.PID) == keeper && call.Args[2] == 1 }},
-	} {
-		t.Run("by a gate without cgroups, "+c.name, func(t *testing.T) {
-			runsOnce(t, process.Limits{}, c, poorkernel.World{Rules: []poorkernel.Rule{noCgroups}})
+	for _, c := range []stand{session, program, {"before the program's process is made", unix.SYS_CLONE, child}} {
+		t.Run("by clone(2), "+c.name, func(t *testing.T) {
+			runsOnce(t, limited, c, poorkernel.World{Rules: []poorkernel.Rule{noCgroups}})
 		})
-		t.Run("by a gate with limits, "+c.name, func(t *testing.T) {
-			runsOnce(t, limited, c, poorkernel.World{Rules: []poorkernel.Rule{noScripts}})
-		})
+		if c.call != unix.SYS_CLONE {
+			t.Run("without close_range, "+c.name, func(t *testing.T) {
+				runsOnce(t, limited, c, poorkernel.World{Rules: []poorkernel.Rule{noCloseRange}})
+			})
+		}
 	}
 	for _, c := range []stand{
 		session, program,
+		{"before the program's process is made", unix.SYS_CLONE3, child},
 		{"before the child has its descriptors", unix.SYS_CLOSE_RANGE, child},
 		{"before the child is limited", unix.SYS_SETPRIORITY, child},
 	} {
@@ -112,7 +110,7 @@ func TestAFailureIsToldThoughTheKeeperDiesAfterIt(t *testing.T) {
 		world poorkernel.World
 		at    stand
 	}{
-		"by a gate":                   {poorkernel.World{Rules: []poorkernel.Rule{noScripts}}, spoolRemoved},
+		"by clone(2)":                 {poorkernel.World{Rules: []poorkernel.Rule{noCgroups}}, spoolRemoved},
 		"by a script":                 {poorkernel.World{}, spoolRemoved},
 		"by a script without cgroups": {withoutGroups, spoolRemoved},
 		// The child is still to fail when the next keeper finds it.
@@ -149,9 +147,9 @@ var spoolRemoved = stand{"", unix.SYS_UNLINKAT, func(call *poorkernel.Call, keep
 }}
 
 // A limit holds from the program's first moment on, also one that is less than what the
-// keeper, or a child at the gate, has itself.
+// keeper has itself.
 func TestLimitsOfAProgram(t *testing.T) {
-	for name, rules := range map[string][]poorkernel.Rule{"by scripts": nil, "by gates": {noScripts}} {
+	for name, rules := range map[string][]poorkernel.Rule{"by clone3": nil, "by clone(2)": {noCgroups}, "without close_range": {noCloseRange}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			m, _ := poor(t, poorkernel.World{Rules: rules})
