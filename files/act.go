@@ -25,11 +25,11 @@ func (f FS) Do(ctx context.Context, do func(a *Actor) error) error {
 	if f.Root != nil {
 		defer f.Root.use()()
 	}
-	a := &Actor{ctx: ctx, root: f.Root, outside: outside}
+	a := &Actor{ctx: ctx, root: f.Root, user: f.User, outside: outside, asRoot: f.AsRoot && f.Root != nil}
 	if isOwn(outside) && (f.Root == nil || os.Geteuid() != 0) {
 		return do(a)
 	}
-	a.powers = f.Root != nil && f.User.UID == 0 && os.Geteuid() == 0
+	a.powers = f.Root != nil && (f.User.UID == 0 || f.AsRoot) && os.Geteuid() == 0
 	a.daemon = currentRights()
 	var panicked any
 	done := make(chan struct{})
@@ -62,9 +62,11 @@ func (f FS) Do(ctx context.Context, do func(a *Actor) error) error {
 type Actor struct {
 	ctx     context.Context // of the one call of Do
 	root    *Root           // nil: this machine
-	outside User            // with the ids that it has outside of root
-	// powers: it is root inside, and so it has the capabilities that concern
-	// files, unless lowered is set.
+	user    User            // of the FS
+	outside User            // user with the ids that it has outside of root
+	asRoot  bool            // that of the FS, which has a Root
+	// powers: it is root inside, or does what root inside may do, and so it has the
+	// capabilities that concern files, unless lowered is set.
 	powers, lowered bool
 	// daemon are the rights to go back to; nil: there is nothing to change.
 	daemon *rights
@@ -120,6 +122,21 @@ func (a *Actor) fresh() error {
 	}
 	a.lowered = false
 	return setCapabilities(fileCapabilities)
+}
+
+// settle is fresh for a file that is open: the capabilities are there if it is the
+// sandbox's own.
+func (a *Actor) settle(file *os.File) error {
+	if !a.powers {
+		return nil
+	}
+	if err := a.fresh(); err != nil {
+		return err
+	}
+	if a.root.isForeign(int(file.Fd())) {
+		return a.lower()
+	}
+	return nil
 }
 
 // leave gives the thread its rights back. If that fails the goroutine stays on

@@ -77,7 +77,7 @@ func (a *Actor) compose(asked, paths []string, dest string) error {
 		return &InvalidError{Field: "destination", Reason: fmt.Sprintf("%.200q is not a regular file", dest)}
 	}
 	for i, path := range paths {
-		if err := a.Err(); err != nil {
+		if err := errors.Join(a.Err(), a.fresh()); err != nil {
 			return err
 		}
 		info, err := a.stat(path, true)
@@ -88,6 +88,9 @@ func (a *Actor) compose(asked, paths []string, dest string) error {
 			return &PathError{Op: "compose", Path: asked[i], Kind: ErrNotRegular}
 		}
 	}
+	if err := a.fresh(); err != nil {
+		return err
+	}
 	if err := a.ensureDir(filepath.Dir(dest)); err != nil {
 		return err
 	}
@@ -97,12 +100,12 @@ func (a *Actor) compose(asked, paths []string, dest string) error {
 	}
 	defer dir.close()
 	// In the same directory, so that the rename cannot cross file systems.
-	temp := dir.at(".compose-" + rand.Text() + ".tmp")
-	if err := a.join(temp, paths); err != nil {
+	temp := ".compose-" + rand.Text() + ".tmp"
+	if err := a.join(dir, temp, paths); err != nil {
 		return pathError("compose", dest, err)
 	}
-	if err := os.Rename(temp, dir.at(name)); err != nil {
-		return pathError("compose", dest, errors.Join(err, os.Remove(temp)))
+	if err := os.Rename(dir.at(temp), dir.at(name)); err != nil {
+		return pathError("compose", dest, errors.Join(err, os.Remove(dir.at(temp))))
 	}
 	for _, path := range paths {
 		a.discard(path)
@@ -113,6 +116,9 @@ func (a *Actor) compose(asked, paths []string, dest string) error {
 // discard removes a source: the destination is whole, and one that stays is
 // only litter.
 func (a *Actor) discard(path string) {
+	if a.fresh() != nil {
+		return
+	}
 	dir, name, err := a.parent(path)
 	if err != nil {
 		return
@@ -121,16 +127,17 @@ func (a *Actor) discard(path string) {
 	_ = os.Remove(dir.at(name))
 }
 
-// join writes the files at paths into the new file temp, which is removed
+// join writes the files at paths into the new file temp in dir, which is removed
 // again if that fails.
-func (a *Actor) join(temp string, paths []string) (err error) {
-	out, err := os.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+func (a *Actor) join(dir *handle, temp string, paths []string) (err error) {
+	out, err := os.OpenFile(dir.at(temp), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
 	if err != nil {
 		return err
 	}
 	defer func() {
-		if err = errors.Join(err, out.Close()); err != nil {
-			_ = os.Remove(temp)
+		err = errors.Join(err, out.Close(), a.settle(dir.file)) // the sources were elsewhere
+		if err != nil {
+			_ = os.Remove(dir.at(temp))
 		}
 	}()
 	if err := a.give(out, true); err != nil {
@@ -145,6 +152,9 @@ func (a *Actor) join(temp string, paths []string) (err error) {
 }
 
 func (a *Actor) appendFile(out *os.File, path string) error {
+	if err := a.fresh(); err != nil {
+		return err
+	}
 	in, _, err := a.Open(path)
 	if err != nil {
 		return err

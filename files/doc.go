@@ -11,9 +11,10 @@
 // to the user without a chown. A daemon that is not root acts only for its own user;
 // [Lookup] refuses all others.
 //
-// E2B's envd does everything as root and then gives the new files to the user. FS keeps
-// this behaviour only where it is harmless: for the daemon's own user. Uploads by root
-// go anywhere, and the files that they replace then belong to root.
+// E2B's envd does everything as root and then gives the new files to the user. FS does so
+// only where it is harmless: for the daemon's own user (uploads by root go anywhere, and
+// the files that they replace then belong to root), and inside a sandbox, if asked to
+// ([FS.AsRoot]).
 //
 // No operation, not even one of root's, follows a link of /proc that stands for an open
 // file, such as /proc/self/fd/3 or /proc/1/cwd: the daemon's own links lead to the
@@ -26,6 +27,13 @@
 // sandbox's own: the daemon reads its etc/passwd. The kernel confines each path to the
 // root (openat2 with RESOLVE_IN_ROOT), so operations work from outside, without a
 // program in the sandbox.
+//
+// With AsRoot the user has the capabilities of root inside, as [Root] describes them.
+// Files and directories that appear belong to the user from their first moment: nothing
+// is given away by a name that a program may have taken meanwhile. A file that is written
+// is given to the user; what is moved keeps its owner. An owner
+// that a file cannot get (each of a [OpenOwnRoot], or that of a file of this machine which
+// all may write) is left out, and [Entry.Mine] says so.
 //
 // # Paths
 //

@@ -29,7 +29,9 @@ type Entry struct {
 	Permissions string
 	Owner       string // a name, or the number if it has none
 	Group       string
-	Modified    time.Time // zero if it is not known
+	// Mine: it belongs to the [FS]'s user.
+	Mine     bool
+	Modified time.Time // zero if it is not known
 	// Target is set for symbolic links: where the link leads in the end, or
 	// its own path if that is not known.
 	Target string
@@ -80,6 +82,7 @@ func (a *Actor) entryOf(path string, info fs.FileInfo, file way, names *owners) 
 	}
 	uid, gid := idsOf(info)
 	e.Owner, e.Group = names.names(uid, gid)
+	e.Mine = int(uid) == a.user.UID
 	if info.Mode()&fs.ModeSymlink == 0 {
 		e.describe(info, file)
 		return e

@@ -16,6 +16,9 @@ type FS struct {
 	Workdir string
 	// Root is where paths start, and User is one of its users; nil: this machine.
 	Root *Root
+	// AsRoot, with a Root: everything is done with the capabilities of root inside, and the
+	// files and directories that appear are the User's. Without a Root it has no effect.
+	AsRoot bool
 }
 
 // do is Do for short operations: it does not end with its caller's context.
@@ -35,8 +38,6 @@ func (f FS) Mkdir(path string) (entry Entry, err error) {
 			return &PathError{Op: "mkdir", Path: dir, Kind: ErrExists}
 		case err == nil:
 			return &PathError{Op: "mkdir", Path: dir, Kind: ErrNotDir}
-		case !errors.Is(err, os.ErrNotExist):
-			return pathError("mkdir", dir, err)
 		}
 		if err := a.ensureDir(dir); err != nil {
 			return err
@@ -159,6 +160,8 @@ func (a *Actor) ensureDir(dir string) error {
 		return nil
 	case err == nil:
 		return &PathError{Op: "mkdir", Path: dir, Kind: ErrNotDir}
+	case errors.Is(err, syscall.ENOTDIR):
+		// A parent is a file, which is the path to name.
 	case !errors.Is(err, os.ErrNotExist):
 		return pathError("mkdir", dir, err)
 	}
@@ -176,6 +179,9 @@ func (a *Actor) ensureDir(dir string) error {
 			return nil
 		}
 		return pathError("mkdir", dir, err)
+	}
+	if a.asRoot {
+		return pathError("mkdir", dir, a.ownGroup(parent, name))
 	}
 	return nil
 }

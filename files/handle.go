@@ -1,9 +1,11 @@
 package files
 
 import (
+	"cmp"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 )
 
@@ -24,7 +26,7 @@ func (a *Actor) open(path string, follow bool) (*handle, error) {
 	if a.root == nil {
 		return openHandle(path, follow)
 	}
-	file, err := a.root.open(a, path, handleFlags(follow), 0)
+	file, err := a.root.open(a, path, handleFlags(follow))
 	if err != nil {
 		return nil, err
 	}
@@ -34,8 +36,8 @@ func (a *Actor) open(path string, follow bool) (*handle, error) {
 // parent opens the directory that the path's last name is in, for a change of what
 // is there.
 func (a *Actor) parent(path string) (dir *handle, name string, err error) {
-	dir, err = a.follow(filepath.Dir(path))
-	if err != nil {
+	top, name := split(path)
+	if dir, err = a.follow(top); err != nil {
 		return nil, "", err
 	}
 	info, err := dir.info()
@@ -49,10 +51,22 @@ func (a *Actor) parent(path string) (dir *handle, name string, err error) {
 		dir.close()
 		return nil, "", err
 	}
-	if path == "/" {
-		return dir, ".", nil
+	return dir, name, nil
+}
+
+// split parts an absolute path at its last name. It does not clean it: what is before ".."
+// in the text of a link may be a link, too.
+func split(path string) (dir, name string) {
+	cut := strings.LastIndexByte(path, '/')
+	return cmp.Or(path[:cut], "/"), cmp.Or(path[cut+1:], ".")
+}
+
+// pathOfLink is where a link in a directory leads, an absolute path for split.
+func pathOfLink(dir, text string) string {
+	if filepath.IsAbs(text) {
+		return text
 	}
-	return dir, filepath.Base(path), nil
+	return dir + "/" + text
 }
 
 func (h *handle) info() (fs.FileInfo, error) {

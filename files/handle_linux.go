@@ -70,6 +70,17 @@ func fdPath(fd int) string { return "/proc/self/fd/" + strconv.Itoa(fd) }
 // it with what follows none.
 func (h *handle) at(name string) string { return h.self() + "/" + name }
 
+// link is what a link says.
+func (h *handle) link() (text string, err error) {
+	buf := make([]byte, unix.PathMax)
+	err = control(h.file, func(fd int) error {
+		n, err := eintr.Get(func() (int, error) { return unix.Readlinkat(fd, "", buf) })
+		text = string(buf[:max(n, 0)])
+		return err
+	})
+	return text, err
+}
+
 // real is the name that the file has now.
 func (h *handle) real() (string, error) {
 	name, err := os.Readlink(h.self())

@@ -32,6 +32,8 @@ func (h *handle) self() string { return h.file.Name() }
 
 func (h *handle) at(name string) string { return filepath.Join(h.file.Name(), name) }
 
+func (h *handle) link() (string, error) { return os.Readlink(h.file.Name()) }
+
 func (h *handle) real() (string, error) { return filepath.EvalSymlinks(h.file.Name()) }
 
 // isPseudo knows Linux's file systems only.

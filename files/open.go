@@ -121,11 +121,17 @@ func (s sized) Size() int64 { return s.size }
 func (a *Actor) create(path string) (file *os.File, created bool, err error) {
 	// Twice: the file may go between the two opens.
 	for range 2 {
+		if err := a.fresh(); err != nil {
+			return nil, false, err
+		}
 		file, err = a.make(path, os.O_WRONLY)
 		if err == nil {
 			return file, true, nil
 		}
 		if !errors.Is(err, fs.ErrExist) {
+			return nil, false, err
+		}
+		if err := a.fresh(); err != nil { // the file may be another's than its directory
 			return nil, false, err
 		}
 		file, err = a.existing(path, os.O_WRONLY)
@@ -137,7 +143,11 @@ func (a *Actor) create(path string) (file *os.File, created bool, err error) {
 		}
 	}
 	// A link that leads to a file that is not there yet.
-	file, err = a.openFile(path, os.O_WRONLY|os.O_CREATE|openFlags, 0o666)
+	if a.root != nil {
+		file, err = a.makeTarget(path)
+	} else {
+		file, err = openThrough(path, os.O_WRONLY|os.O_CREATE|openFlags, 0o666)
+	}
 	if err != nil {
 		return nil, false, err
 	}
@@ -145,20 +155,39 @@ func (a *Actor) create(path string) (file *os.File, created bool, err error) {
 	if err == nil {
 		err = checkRegular("write", path, info)
 	}
-	if err == nil {
-		err = (&handle{file, a.root}).mayChange()
-	}
 	if err != nil {
 		return nil, false, errors.Join(err, file.Close())
 	}
 	return file, false, nil
 }
 
-func (a *Actor) openFile(path string, flags int, mode uint32) (*os.File, error) {
-	if a.root != nil {
-		return a.root.open(a, path, flags, mode)
+// makeTarget makes the file that a link leads to. Whoever makes it has to know its
+// directory before, to have no more rights there than root inside.
+func (a *Actor) makeTarget(path string) (*os.File, error) {
+	for range 40 { // as the kernel does
+		if err := a.fresh(); err != nil {
+			return nil, err
+		}
+		h, err := a.nofollow(path)
+		if err != nil {
+			return nil, err
+		}
+		text, err := h.link()
+		h.close()
+		if err != nil {
+			return nil, err
+		}
+		dir, _ := split(path)
+		if dir, err = a.Real(dir); err != nil {
+			return nil, err
+		}
+		path = pathOfLink(dir, text)
+		file, err := a.make(path, os.O_WRONLY)
+		if !errors.Is(err, fs.ErrExist) {
+			return file, err
+		}
 	}
-	return openThrough(path, flags, mode)
+	return nil, syscall.ELOOP
 }
 
 // make makes the file, which must not be there.
@@ -187,14 +216,18 @@ func (a *Actor) existing(path string, flags int) (*os.File, error) {
 // give makes the user the owner of the open file. Only the daemon's own user, and
 // root inside, have to be given anything: what others make is theirs, and what is
 // not theirs they are not given. A file that was made gets it anyway, for the sake of the
-// CHMOD that watchers of envd are told between CREATE and WRITE.
+// CHMOD that watchers of envd are told between CREATE and WRITE. What root inside may not
+// give away for the user stays its owner's.
 func (a *Actor) give(file *os.File, created bool) error {
 	own := a.daemon == nil && os.Geteuid() == 0 || a.powers
 	if !own && !created {
 		return nil
 	}
+	if err := a.settle(file); err != nil {
+		return err
+	}
 	err := file.Chown(a.outside.UID, a.outside.GID)
-	if err == nil {
+	if err == nil || a.asRoot && errors.Is(err, fs.ErrPermission) {
 		return nil
 	}
 	info, statErr := file.Stat()

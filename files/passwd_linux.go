@@ -19,7 +19,7 @@ type stamp struct {
 
 // stampOf is the zero stamp of a file that is not read.
 func (r *Root) stampOf(file string) stamp {
-	fd, err := r.openat2(file, unix.O_PATH, 0, unix.RESOLVE_NO_MAGICLINKS)
+	fd, err := r.openat2(file, unix.O_PATH, unix.RESOLVE_NO_MAGICLINKS)
 	if err != nil {
 		return stamp{}
 	}
@@ -35,7 +35,7 @@ func (r *Root) stampOf(file string) stamp {
 // read of what the kernel makes up or of another machine's.
 func (r *Root) readAccounts(file string) string {
 	var text strings.Builder
-	path, err := r.openat2(file, unix.O_PATH, 0, unix.RESOLVE_NO_MAGICLINKS)
+	path, err := r.openat2(file, unix.O_PATH, unix.RESOLVE_NO_MAGICLINKS)
 	if err != nil {
 		return ""
 	}

@@ -41,7 +41,9 @@ func numbers(ids []int) []uint32 {
 // effective user id is what the kernel looks at for files, and, unlike the file
 // system user id alone, also for those of /proc/sys. It keeps its real and
 // saved ids: with these it comes back, and the user cannot send it signals. Root
-// inside a sandbox keeps, of the capabilities, those for files.
+// inside a sandbox keeps, of the capabilities, those for files, and so does who acts as
+// root inside: the capabilities and the user's own id are what makes it so that what it
+// makes is the user's.
 func (r *rights) become(u User, rootInside bool) error {
 	groups := numbers(u.Groups)
 	if len(groups) == 0 {

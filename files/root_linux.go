@@ -65,8 +65,8 @@ func control(file *os.File, do func(fd int) error) error {
 // say then whether ".." left the root.
 const tries = 100
 
-func (r *Root) openat2(path string, flags int, mode uint32, resolve uint64) (fd int, err error) {
-	how := unix.OpenHow{Flags: uint64(flags | unix.O_CLOEXEC), Mode: uint64(mode), Resolve: resolve | unix.RESOLVE_IN_ROOT}
+func (r *Root) openat2(path string, flags int, resolve uint64) (fd int, err error) {
+	how := unix.OpenHow{Flags: uint64(flags | unix.O_CLOEXEC), Resolve: resolve | unix.RESOLVE_IN_ROOT}
 	err = control(r.dir, func(dir int) error {
 		for try := 0; ; try++ {
 			fd, err = unix.Openat2(dir, path, &how)
@@ -85,28 +85,116 @@ func (r *Root) openat2(path string, flags int, mode uint32, resolve uint64) (fd 
 	return fd, nil
 }
 
-// open opens a path inside.
-func (r *Root) open(a *Actor, path string, flags int, mode uint32) (*os.File, error) {
-	if flags&unix.O_CREAT != 0 {
-		// Where it will be made is not known before.
-		if err := a.lower(); err != nil {
-			return nil, err
-		}
-	}
-	fd, err := r.openat2(path, flags, mode, unix.RESOLVE_NO_MAGICLINKS)
-	if err == nil && a.powers && !a.lowered && r.isForeign(fd) {
-		_ = unix.Close(fd)
-		if err = a.lower(); err == nil {
-			fd, err = r.openat2(path, flags, mode, unix.RESOLVE_NO_MAGICLINKS)
-		}
-	}
+// open opens a path inside, for a look (O_PATH).
+func (r *Root) open(a *Actor, path string, flags int) (*os.File, error) {
+	fd, err := r.reach(a, path, flags, 0)
 	if errors.Is(err, unix.ELOOP) && flags&unix.O_NOFOLLOW == 0 {
-		err = whichLoop(r.openat2(path, unix.O_PATH, 0, 0)) // a magic link is another error: it leads out of the root
+		err = whichLoop(r.openat2(path, unix.O_PATH, 0)) // a magic link is another error: it leads out of the root
 	}
 	if err != nil {
 		return nil, &os.PathError{Op: "open", Path: path, Err: err}
 	}
 	return os.NewFile(uintptr(fd), path), nil
+}
+
+// reach is the open of open. Root inside goes there without its capabilities where that
+// suffices. Otherwise what is on the way has to be looked at: they are for the sandbox's
+// own directories and files.
+func (r *Root) reach(a *Actor, path string, flags, steps int) (fd int, err error) {
+	lowered := a.lowered
+	if err := a.lower(); err != nil {
+		return -1, err
+	}
+	fd, err = r.openat2(path, flags, unix.RESOLVE_NO_MAGICLINKS)
+	if lowered || !a.powers || err == nil && r.isForeign(fd) {
+		return fd, err
+	}
+	if ferr := a.fresh(); ferr != nil {
+		if err == nil {
+			_ = unix.Close(fd)
+		}
+		return -1, ferr
+	}
+	if !errors.Is(err, unix.EACCES) {
+		return fd, err
+	}
+	fd, again := r.openat2(path, flags, unix.RESOLVE_NO_MAGICLINKS)
+	switch {
+	case again != nil && r.mayMiss(a, path, steps):
+		return -1, again
+	case again != nil:
+		return -1, err
+	case !r.isForeign(fd) && !r.isShut(fd):
+		return fd, nil
+	}
+	_ = unix.Close(fd)
+	return -1, errors.Join(err, a.lower())
+}
+
+// mayMiss reports whether root inside may know that there is no such path: that there is
+// none where the last link leads.
+func (r *Root) mayMiss(a *Actor, path string, steps int) bool {
+	for ; steps < maxSteps; steps++ {
+		dir, name := split(path)
+		parent, err := r.reach(a, dir, unix.O_PATH, steps+1)
+		if err != nil {
+			return !errors.Is(err, unix.EACCES)
+		}
+		link, found := r.linkIn(parent, name)
+		if shut := r.isForeign(parent); shut || !found {
+			_ = unix.Close(parent)
+			return !shut
+		}
+		at, err := os.Readlink(fdPath(parent))
+		_ = unix.Close(parent)
+		if err == nil {
+			at, err = r.cut(at)
+		}
+		if err != nil {
+			return false
+		}
+		path = pathOfLink(at, link)
+	}
+	return false
+}
+
+// maxSteps bounds what mayMiss looks at: names, and links that may change meanwhile.
+const maxSteps = 1000
+
+// linkIn reads a link in a directory.
+func (r *Root) linkIn(dir int, name string) (text string, ok bool) {
+	buf := make([]byte, unix.PathMax)
+	n, err := eintr.Get(func() (int, error) { return unix.Readlinkat(dir, name, buf) })
+	if err != nil {
+		return "", false
+	}
+	return string(buf[:n]), true
+}
+
+// isShut reports whether a file is below a directory that root inside cannot enter.
+func (r *Root) isShut(fd int) bool {
+	at, err := os.Readlink(fdPath(fd))
+	if err == nil {
+		at, err = r.cut(at)
+	}
+	if err != nil {
+		return true
+	}
+	for at != "/" {
+		at = filepath.Dir(at)
+		dir, err := r.openat2(at, unix.O_PATH|unix.O_DIRECTORY, unix.RESOLVE_NO_SYMLINKS)
+		if err != nil {
+			return true
+		}
+		var st unix.Stat_t
+		err = eintr.Do(func() error { return unix.Fstat(dir, &st) })
+		shut := err != nil || st.Mode&unix.S_IXOTH == 0 && r.isForeign(dir)
+		_ = unix.Close(dir)
+		if shut {
+			return true
+		}
+	}
+	return false
 }
 
 // isForeign reports whether a file is none of the sandbox's own.

@@ -17,7 +17,9 @@ func OpenRoot(*os.File, uint32) (*Root, error) {
 // OpenOwnRoot is for Linux only.
 func OpenOwnRoot(dir *os.File) (*Root, error) { return OpenRoot(dir, 0) }
 
-func (r *Root) open(*Actor, string, int, uint32) (*os.File, error) { return nil, errors.ErrUnsupported }
+func (r *Root) open(*Actor, string, int) (*os.File, error) { return nil, errors.ErrUnsupported }
+
+func (r *Root) isForeign(int) bool { return true }
 
 func (r *Root) shift(fs.FileInfo) {}
 

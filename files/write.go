@@ -111,6 +111,9 @@ func (w *writer) end(a *Actor, err error, metadata map[string]string) error {
 		return err
 	}
 	if err == nil {
+		err = a.settle(w.file)
+	}
+	if err == nil {
 		err = writeMetadata(w.file, metadata)
 	}
 	if err != nil {
