@@ -2,6 +2,7 @@ package driver
 
 import (
 	"context"
+	"errors"
 	"io"
 	"io/fs"
 
@@ -35,3 +36,24 @@ type Files interface {
 }
 
 var _ Files = files.FS{}
+
+// RootFiler is an optional ability of an Access to an isolated sandbox, whose root has no
+// rights outside.
+type RootFiler interface {
+	// RootFiles is Files with the rights of the sandbox's own root. What appears, and each
+	// file that is written, belongs to the user as far as that is possible
+	// (files.Entry.Mine); what is moved keeps its owner.
+	RootFiles(user, dir string) (Files, error)
+}
+
+// RootFiles returns the files of a sandbox as its own root, for a protocol that does file
+// operations so. Where the sandbox is not isolated, its root is the machine's: then it is
+// Access.Files, with the rights of the user.
+func RootFiles(a Access, user, dir string) (Files, error) {
+	if r, ok := a.(RootFiler); ok {
+		if f, err := r.RootFiles(user, dir); !errors.Is(err, ErrUnsupported) {
+			return f, err
+		}
+	}
+	return a.Files(user, dir)
+}

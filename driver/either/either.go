@@ -293,3 +293,11 @@ func (s *sandbox) Update(ctx context.Context, c driver.Change) (driver.Info, err
 	}
 	return s.Sandbox.Update(ctx, c)
 }
+
+// RootFiles implements driver.RootFiler.
+func (s *sandbox) RootFiles(user, dir string) (driver.Files, error) {
+	if r, ok := s.Sandbox.(driver.RootFiler); ok {
+		return r.RootFiles(user, dir)
+	}
+	return nil, &driver.UnsupportedError{Field: "isolation", Reason: "root of a sandbox without isolation is the machine's"}
+}

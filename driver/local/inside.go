@@ -96,19 +96,27 @@ func (s *sandbox) User(name string) (files.User, error) {
 
 // Files implements driver.Access.
 func (s *sandbox) Files(user, dir string) (driver.Files, error) {
+	return s.filesOf(user, files.FS{Workdir: dir})
+}
+
+// RootFiles implements driver.RootFiler.
+func (s *sandbox) RootFiles(user, dir string) (driver.Files, error) {
+	return s.filesOf(user, files.FS{Workdir: dir, AsRoot: true})
+}
+
+func (s *sandbox) filesOf(user string, f files.FS) (driver.Files, error) {
 	s.Touch()
-	u, err := s.User(user)
+	var err error
+	if f.User, err = s.User(user); err != nil {
+		return nil, err
+	}
+	if f.Root, err = s.openRoot(); err == nil {
+		err = f.Root.Check(f.User)
+	}
 	if err != nil {
 		return nil, err
 	}
-	r, err := s.openRoot()
-	if err == nil {
-		err = r.Check(u)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return files.FS{User: u, Workdir: dir, Root: r}, nil
+	return f, nil
 }
 
 // Dial implements driver.Access: it connects from inside, so a server that listens

@@ -46,7 +46,10 @@ type sandbox struct {
 	expiring atomic.Bool // its end at its time is under way
 }
 
-var _ driver.Sandbox = (*sandbox)(nil)
+var (
+	_ driver.Sandbox   = (*sandbox)(nil)
+	_ driver.RootFiler = (*sandbox)(nil)
+)
 
 func (d *Driver) newSandbox(rec record) *sandbox {
 	return &sandbox{d: d, id: rec.ID, rec: rec, active: time.Now()}

@@ -147,7 +147,8 @@ func (f *Face) DefaultUser(ctx context.Context) string { return f.settingsIn(ctx
 
 // Files returns the files of a request's sandbox for a user, who may be the
 // default one. An error that is not files.ErrPermission means that there is no
-// such user.
+// such user. As in the original, they are those of the sandbox's root, and what appears
+// is given to the user; where there is no isolation, they are the user's.
 func (f *Face) Files(ctx context.Context, user string) (driver.Files, error) {
 	if !isName(user) && user != "" {
 		return nil, files.ErrUnknownUser
@@ -158,7 +159,7 @@ func (f *Face) Files(ctx context.Context, user string) (driver.Files, error) {
 			return nil, err
 		}
 	}
-	return f.in(ctx).Files(user, f.settingsIn(ctx).DefaultWorkdir)
+	return driver.RootFiles(f.in(ctx), user, f.settingsIn(ctx).DefaultWorkdir)
 }
 
 // isName reports whether text can be the name of a user. Numbers are none in this

@@ -1,6 +1,7 @@
 package envdfs
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -38,9 +39,11 @@ func (f *Face) compose(w http.ResponseWriter, r *http.Request) *failure {
 	}
 	entry, err := fsys.Compose(r.Context(), req.SourcePaths, req.Destination)
 	if err != nil {
-		return composeFailure(err)
+		return cmp.Or(notEnsured(err), composeFailure(err))
 	}
-	text, err := json.Marshal(uploadedOf(entry, entry.Path))
+	done := uploadedOf(entry, entry.Path)
+	tellOwner(w.Header(), done.owner)
+	text, err := json.Marshal(done)
 	if err != nil {
 		return &failure{http.StatusInternalServerError, err.Error()}
 	}
@@ -55,8 +58,8 @@ func composeFailure(err error) *failure {
 	switch {
 	case errors.As(err, &invalid):
 		text = invalid.Error()
-	case errors.Is(err, files.ErrNotExist):
-		text = "source file not found: " + pathOf(err, "")
+	case errors.Is(err, files.ErrNotExist), errors.Is(err, files.ErrNotDir):
+		return &failure{http.StatusNotFound, "source file not found: " + pathOf(err, "")}
 	case errors.Is(err, files.ErrNotRegular):
 		text = "source path is not a regular file: " + pathOf(err, "")
 	case errors.Is(err, files.ErrIsDir):

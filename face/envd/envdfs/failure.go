@@ -66,9 +66,6 @@ var codes = []struct {
 	{files.ErrPermission, http.StatusForbidden, connect.CodePermissionDenied},
 	{context.Canceled, 499, connect.CodeCanceled}, // the client has left; for the log
 	{files.ErrNetworkMount, http.StatusInternalServerError, connect.CodeInvalidArgument},
-	{files.ErrBusy, http.StatusInternalServerError, connect.CodeFailedPrecondition},
-	{files.ErrExists, http.StatusInternalServerError, connect.CodeAlreadyExists},
-	{files.ErrCrossDevice, http.StatusInternalServerError, connect.CodeFailedPrecondition},
 	{files.ErrTooMany, http.StatusInternalServerError, connect.CodeResourceExhausted},
 	{files.ErrOverflow, http.StatusInternalServerError, connect.CodeResourceExhausted},
 	{files.ErrWatchLimit, http.StatusInternalServerError, connect.CodeResourceExhausted},
@@ -101,6 +98,23 @@ func restStatus(err error) int {
 	}
 	rest, _ := codesOf(err)
 	return rest
+}
+
+// fileAbove returns the path of a file that is in the place of a directory that had to be
+// made; "": the error is another one.
+func fileAbove(err error) string {
+	if pe, ok := errors.AsType[*files.PathError](err); ok && pe.Op == "mkdir" && errors.Is(err, files.ErrNotDir) {
+		return pe.Path
+	}
+	return ""
+}
+
+// notEnsured is the answer for such a file; nil: the error is another one.
+func notEnsured(err error) *failure {
+	if at := fileAbove(err); at != "" {
+		return &failure{http.StatusInternalServerError, "error ensuring directories: path is a file: " + at}
+	}
+	return nil
 }
 
 // pathOf returns the path an error is about, or or.

@@ -83,7 +83,8 @@ func TestRESTAnswers(t *testing.T) {
 		{"another type", "POST", "/files?path=DIR/x", "data", []string{"Content-Type: text/plain"}, 400, `{"code":400,"message":"unsupported content type: text/plain, expected multipart/form-data or application/octet-stream"}` + "\n"},
 		{"an upload onto a directory", "POST", "/files?path=DIR", "data", []string{octets}, 400, `{"code":400,"message":"path is a directory: DIR"}` + "\n"},
 		{"an upload onto a FIFO", "POST", "/files?path=DIR/fifo", "data", []string{octets}, 400, `{"code":400,"message":"path is not a regular file: DIR/fifo"}` + "\n"},
-		{"an upload below a file", "POST", "/files?path=DIR/f.txt/x", "data", []string{octets}, 400, `{"code":400,"message":"error ensuring directories: path is a file: DIR/f.txt"}` + "\n"},
+		{"an upload below a file", "POST", "/files?path=DIR/f.txt/x", "data", []string{octets}, 500, `{"code":500,"message":"error ensuring directories: path is a file: DIR/f.txt"}` + "\n"},
+		{"an upload far below a file", "POST", "/files?path=DIR/f.txt/x/y/z", "data", []string{octets}, 500, `{"code":500,"message":"error ensuring directories: path is a file: DIR/f.txt"}` + "\n"},
 		{"no gzip although it says so", "POST", "/files?path=DIR/x", "data", []string{octets, "Content-Encoding: gzip"}, 400, `{"code":400,"message":"error decompressing request body: failed to create gzip reader: unexpected EOF"}` + "\n"},
 		{"an unknown encoding", "POST", "/files?path=DIR/x", "data", []string{octets, "Content-Encoding: br"}, 400, `{"code":400,"message":"error decompressing request body: unsupported Content-Encoding: br, supported: [gzip]"}` + "\n"},
 

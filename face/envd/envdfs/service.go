@@ -38,10 +38,11 @@ func (s service) MakeDir(ctx context.Context, req *connect.Request[pb.MakeDirReq
 	switch {
 	case errors.Is(err, files.ErrExists):
 		return nil, connect.NewError(connect.CodeAlreadyExists, fmt.Errorf("directory already exists: %s", pathOf(err, "")))
-	case errors.Is(err, files.ErrNotDir):
-		return nil, connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("path already exists but it is not a directory: %s", pathOf(err, "")))
 	case err != nil:
-		return nil, rpcError(err, nil)
+		if path, rerr := fsys.Resolve(req.Msg.GetPath()); rerr == nil && fileAbove(err) == path {
+			return nil, connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("path already exists but it is not a directory: %s", path))
+		}
+		return nil, changeError(err, "error creating directory")
 	}
 	return connect.NewResponse(&pb.MakeDirResponse{Entry: entryInfo(&entry)}), nil
 }
@@ -52,8 +53,11 @@ func (s service) Move(ctx context.Context, req *connect.Request[pb.MoveRequest])
 		return nil, err
 	}
 	entry, err := fsys.Move(req.Msg.GetSource(), req.Msg.GetDestination())
+	if errors.Is(err, files.ErrNotExist) {
+		return nil, connect.NewError(connect.CodeNotFound, fmt.Errorf("source file not found: %w", err))
+	}
 	if err != nil {
-		return nil, rpcError(err, map[error]string{files.ErrNotExist: "source file not found: %v"})
+		return nil, changeError(err, "error renaming")
 	}
 	return connect.NewResponse(&pb.MoveResponse{Entry: entryInfo(&entry)}), nil
 }
@@ -85,9 +89,27 @@ func (s service) Remove(ctx context.Context, req *connect.Request[pb.RemoveReque
 		return nil, err
 	}
 	if err := fsys.Remove(req.Msg.GetPath()); err != nil {
-		return nil, rpcError(err, nil)
+		return nil, changeError(err, "error removing file or directory")
 	}
 	return connect.NewResponse(&pb.RemoveResponse{}), nil
+}
+
+// changeError gives an error of MakeDir, Move or Remove its code: as in the original, all
+// that has to do with the files themselves is internal.
+func changeError(err error, text string) error {
+	_, code := codesOf(err)
+	_, invalid := errors.AsType[*files.InvalidError](err)
+	switch code {
+	case connect.CodeUnavailable, connect.CodePermissionDenied, connect.CodeCanceled, connect.CodeDeadlineExceeded:
+		return connect.NewError(code, err)
+	}
+	if invalid {
+		return connect.NewError(code, err)
+	}
+	if at := fileAbove(err); at != "" {
+		return connect.NewError(connect.CodeInternal, fmt.Errorf("path is a file: %s", at))
+	}
+	return connect.NewError(connect.CodeInternal, fmt.Errorf("%s: %w", text, err))
 }
 
 // rpcError gives an error of files its code. texts hold the original's words

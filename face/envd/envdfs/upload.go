@@ -1,6 +1,7 @@
 package envdfs
 
 import (
+	"cmp"
 	"compress/gzip"
 	"encoding/json"
 	"errors"
@@ -23,10 +24,15 @@ type uploaded struct {
 	Path     string            `json:"path"`
 	Type     string            `json:"type"`
 	Metadata map[string]string `json:"metadata,omitempty"`
+	owner    string            // "": the user
 }
 
 func uploadedOf(e files.Entry, path string) uploaded {
-	return uploaded{Name: filepath.Base(path), Path: path, Type: "file", Metadata: e.Metadata}
+	u := uploaded{Name: filepath.Base(path), Path: path, Type: "file", Metadata: e.Metadata}
+	if !e.Mine {
+		u.owner = e.Owner
+	}
+	return u
 }
 
 // upload answers POST /files.
@@ -43,8 +49,21 @@ func (f *Face) upload(w http.ResponseWriter, r *http.Request) *failure {
 	// parse it as JSON all the same.
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("X-Content-Type-Options", "nosniff") // it repeats the paths
+	for _, u := range done {
+		tellOwner(w.Header(), u.owner)
+	}
 	_, _ = w.Write(text)
 	return nil
+}
+
+// headerOwner, in the answer to an upload, names the owner of a file that could not be
+// given to the user.
+const headerOwner = "Tend-Owner"
+
+func tellOwner(h http.Header, owner string) {
+	if owner != "" {
+		h.Set(headerOwner, owner)
+	}
 }
 
 func (f *Face) receive(r *http.Request) ([]uploaded, *failure) {
@@ -189,7 +208,7 @@ func (in *receiver) file(asked string, content io.Reader) *failure {
 	}
 	entry, err := in.fsys.Write(path, content, in.metadata)
 	if err != nil {
-		return &failure{restStatus(err), in.writeText(path, err)}
+		return cmp.Or(notEnsured(err), &failure{restStatus(err), in.writeText(path, err)})
 	}
 	in.done = append(in.done, uploadedOf(entry, path))
 	return nil
@@ -220,8 +239,6 @@ func (in *receiver) writeText(path string, err error) string {
 		return "path is a directory: " + path
 	case errors.Is(err, files.ErrNotRegular):
 		return "path is not a regular file: " + path
-	case errors.Is(err, files.ErrNotDir):
-		return "error ensuring directories: path is a file: " + pathOf(err, path)
 	case errors.Is(err, files.ErrNoSpace) && in.length > 0:
 		return fmt.Sprintf("attempted to write %d bytes: %v", in.length, files.ErrNoSpace)
 	case errors.Is(err, files.ErrNoSpace):
