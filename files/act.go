@@ -97,7 +97,7 @@ func (a *Actor) enter() error {
 	runtime.LockOSThread()
 	err := a.daemon.become(a.outside, a.powers)
 	if err == nil && a.lowered {
-		err = setCapabilities(0)
+		err = a.daemon.setCapabilities(0)
 	}
 	if err == nil {
 		return nil
@@ -112,7 +112,7 @@ func (a *Actor) lower() error {
 		return nil
 	}
 	a.lowered = true
-	return setCapabilities(0)
+	return a.daemon.setCapabilities(0)
 }
 
 // fresh begins with another file. No handle of what was touched before is used.
@@ -121,7 +121,7 @@ func (a *Actor) fresh() error {
 		return nil
 	}
 	a.lowered = false
-	return setCapabilities(fileCapabilities)
+	return a.daemon.setCapabilities(fileCapabilities)
 }
 
 // settle is fresh for a file that is open: the capabilities are there if it is the

@@ -60,7 +60,7 @@ func (r *rights) become(u User, rootInside bool) error {
 	case err != nil:
 	case rootInside:
 		if r.caps, err = currentCapabilities(); err == nil {
-			err = setCapabilities(fileCapabilities)
+			err = r.setCapabilities(fileCapabilities)
 		}
 	default:
 		err = dropCapabilities()
@@ -147,12 +147,9 @@ func (c *capabilities) set() error {
 }
 
 // setCapabilities makes these the thread's only effective ones, as far as the daemon
-// has them. It keeps what it may have again.
-func setCapabilities(effective uint32) error {
-	caps, err := currentCapabilities()
-	if err != nil {
-		return err
-	}
+// has them. It keeps what it may have again. become has been called, for root inside.
+func (r *rights) setCapabilities(effective uint32) error {
+	caps := *r.caps
 	caps[0].Effective, caps[1].Effective = caps[0].Permitted&effective, 0
 	return caps.set()
 }

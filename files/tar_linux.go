@@ -299,10 +299,10 @@ func (x *extractor) describe(file *os.File, h *tar.Header, mode fs.FileMode) err
 	}
 	if bits := h.FileInfo().Mode() & (fs.ModeSetuid | fs.ModeSetgid); bits != 0 && x.o.Owners && x.o.Setuid && x.a.powers && !x.a.lowered {
 		// Without CAP_FSETID the kernel drops setgid bits.
-		if err := setCapabilities(fileCapabilities | 1<<unix.CAP_FSETID); err != nil {
+		if err := x.a.daemon.setCapabilities(fileCapabilities | 1<<unix.CAP_FSETID); err != nil {
 			return err
 		}
-		defer func() { _ = setCapabilities(fileCapabilities) }()
+		defer func() { _ = x.a.daemon.setCapabilities(fileCapabilities) }()
 		mode |= bits
 	}
 	mode |= h.FileInfo().Mode() & fs.ModeSticky

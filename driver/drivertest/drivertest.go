@@ -48,6 +48,7 @@ func Run(t *testing.T, open func(t *testing.T) driver.Driver) {
 		{"a sandbox that is paused without its memory keeps its files", pausedWithout},
 		{"a sandbox is measured", measured},
 		{"programs inside see a machine of their own", isolated},
+		{"files as root of the sandbox", rootFiles},
 		{"programs inside keep their pids, and are found by them", pids},
 		{"a disk is as large as was asked for, whatever is done inside", disks},
 		{"a disk stays what it is over stops, pauses and copies", disksStay},

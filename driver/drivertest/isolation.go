@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/tend-run/tend/driver"
+	"github.com/tend-run/tend/files"
 	"github.com/tend-run/tend/internal/scene"
 	"github.com/tend-run/tend/process"
 )
@@ -66,6 +67,34 @@ func isolated(t *testing.T, d driver.Driver) {
 	other, _ := create(t, d, driver.Spec{Isolation: driver.IsolationFull})
 	if out, _ := sh(t, other, `ls /tmp/own /etc/motd-of-the-sandbox 2>/dev/null`); out != "" {
 		t.Errorf("another sandbox sees %q", out)
+	}
+}
+
+// rootFiles: those who act as root inside make what root inside may make, and it is the
+// user's, if there are users.
+func rootFiles(t *testing.T, d driver.Driver) {
+	if len(d.Capabilities().Layers) == 0 {
+		return
+	}
+	s, _ := create(t, d, driver.Spec{Isolation: driver.IsolationFull})
+	r, ok := s.(driver.RootFiler)
+	if !ok {
+		t.Fatal("an isolated sandbox has no files as its root")
+	}
+	if _, err := r.RootFiles("no-such-user", ""); !errors.Is(err, files.ErrUnknownUser) {
+		t.Errorf("an unknown user: %v", err)
+	}
+	sh(t, s, "umask 077; mkdir /closed; echo of root > /closed/f")
+	for path, owner := range map[string]string{"/made/below/f": "1", "/closed/f": "1", "/closed/new": "1"} {
+		mine := !Lacks(t, d, "user")
+		if !mine {
+			owner = "0"
+		}
+		f := scene.Value(driver.RootFiles(s, "1:1", ""))(t)
+		e, err := f.Write(path, strings.NewReader("x"), nil)
+		if out, _ := sh(t, s, "stat -c %u "+path); err != nil || out != owner+"\n" || e.Mine != mine {
+			t.Errorf("%s belongs to %s, %+v, %v; want %s", path, out, e, err, owner)
+		}
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 
 	"github.com/tend-run/tend/driver/route"
 	"github.com/tend-run/tend/face"
+	"github.com/tend-run/tend/face/envd/envdfs"
 	"github.com/tend-run/tend/gen/envd/process/processconnect"
 	"github.com/tend-run/tend/part"
 	"github.com/tend-run/tend/process"
@@ -170,7 +171,7 @@ var crossOrigin = cors.New(cors.Options{
 	AllowedOrigins: []string{"*"},
 	AllowedMethods: []string{"HEAD", "GET", "POST", "PUT", "PATCH", "DELETE"},
 	AllowedHeaders: []string{"*"},
-	ExposedHeaders: []string{"Grpc-Status", "Grpc-Message", "Grpc-Status-Details-Bin", "Location", "Cache-Control", "X-Content-Type-Options", headerID, headerOffset},
+	ExposedHeaders: []string{"Grpc-Status", "Grpc-Message", "Grpc-Status-Details-Bin", "Location", "Cache-Control", "X-Content-Type-Options", headerID, headerOffset, envdfs.HeaderOwner},
 	MaxAge:         7200, // seconds
 })
 

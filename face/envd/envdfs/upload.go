@@ -56,13 +56,13 @@ func (f *Face) upload(w http.ResponseWriter, r *http.Request) *failure {
 	return nil
 }
 
-// headerOwner, in the answer to an upload, names the owner of a file that could not be
+// HeaderOwner, in the answer to an upload, names the owner of a file that could not be
 // given to the user.
-const headerOwner = "Tend-Owner"
+const HeaderOwner = "Tend-Owner"
 
 func tellOwner(h http.Header, owner string) {
 	if owner != "" {
-		h.Set(headerOwner, owner)
+		h.Set(HeaderOwner, owner)
 	}
 }
 
