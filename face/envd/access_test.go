@@ -105,7 +105,7 @@ func TestGuardAndCORS(t *testing.T) {
 	}{
 		{"no origin", plain, "GET", nil, 200, map[string]string{"Vary": "Origin", "Access-Control-Allow-Origin": ""}},
 		{"a loopback page", plain, "GET", []string{"Origin: http://localhost:3000"}, 200, map[string]string{"Access-Control-Allow-Origin": "*",
-			"Access-Control-Expose-Headers": "Grpc-Status, Grpc-Message, Grpc-Status-Details-Bin, Location, Cache-Control, X-Content-Type-Options, Tend-Id, Tend-Offset"}},
+			"Access-Control-Expose-Headers": "Grpc-Status, Grpc-Message, Grpc-Status-Details-Bin, Location, Cache-Control, X-Content-Type-Options, Tend-Id, Tend-Offset, Tend-Owner"}},
 		{"a loopback address", plain, "GET", []string{"Origin: http://[::1]:3000", "Host: 127.0.0.1:1"}, 200, nil},
 		{"the same host", plain, "GET", []string{"Origin: http://10.1.2.3:1", "Host: 10.1.2.3:1"}, 200, nil},
 		{"a foreign page", plain, "GET", []string{"Origin: https://evil.example"}, 403, nil},

@@ -209,6 +209,30 @@ func TestFilesOfASandboxAreRoots(t *testing.T) {
 	}
 }
 
+// TestFilesWithoutIsolationAreTheUsers: root of such a sandbox would be the machine's.
+func TestFilesWithoutIsolationAreTheUsers(t *testing.T) {
+	t.Parallel()
+	scene.Root(t)
+	out := machine(t)
+	s := newIsolated(t, func(spec *tend.SandboxSpec) { *spec = tend.SandboxSpec{Isolation: tend.IsolationNone} })
+	want := seen(t, out)
+	nobody := []string{"Authorization", "Basic " + base64.StdEncoding.EncodeToString([]byte("nobody:"))}
+	for _, id := range []string{s.id, "debug_sandbox_id"} {
+		for _, path := range []string{out + "/roots/closed", out + "/roots/new", out + "/far/open"} {
+			if status, text := shared.Ask(t, "POST", "/files?username=nobody&path="+path, "x", "Content-Type", "application/octet-stream", "E2b-Sandbox-Id", id); status != http.StatusForbidden {
+				t.Errorf("%s: upload to %s: %d %s", id, path, status, text)
+			}
+			status, text := shared.Ask(t, "POST", "/filesystem.Filesystem/MakeDir", fmt.Sprintf(`{"path":%q}`, out+"/roots/dir"), append(nobody, "Content-Type", "application/json", "E2b-Sandbox-Id", id)...)
+			if status != http.StatusForbidden || !strings.Contains(text, "permission_denied") {
+				t.Errorf("%s: MakeDir: %d %s", id, status, text)
+			}
+		}
+	}
+	if got := seen(t, out); got != want {
+		t.Errorf("of the machine there is\n%s; there was\n%s", got, want)
+	}
+}
+
 // TestManyFilesOfASandboxAtOnce: as E2B's own clients send them.
 func TestManyFilesOfASandboxAtOnce(t *testing.T) {
 	t.Parallel()
