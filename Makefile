@@ -110,7 +110,7 @@ arm64-test: need-go ## Run tests on an emulated arm64, as root on Debian: an hou
 
 .PHONY: clean
 clean: ## Remove what was built and installed here
-	rm -rf bin dist internal/payload/tend-keeper test/conformance/e2b/js/node_modules test/conformance/e2b/python/.venv test/conformance/langsmith/js/node_modules test/conformance/langsmith/python/.venv test/conformance/mastra/node_modules test/conformance/supervisors/js/node_modules test/conformance/supervisors/python/.venv packages/node_modules packages/*/dist packages/python/.venv tools/node/.venv tools/node/.lock
+	rm -rf bin dist internal/payload/tend-keeper test/conformance/e2b/js/node_modules test/conformance/e2b/python/.venv test/conformance/langsmith/js/node_modules test/conformance/langsmith/python/.venv test/conformance/mastra/node_modules test/conformance/supervisors/js/node_modules test/conformance/supervisors/python/.venv packages/node_modules packages/*/dist packages/python/.venv
 
 .PHONY: need-go
 need-go:
