@@ -10,6 +10,8 @@ KILLS ?= 10000
 MINUTES ?= 60
 FUZZTIME ?= 60s
 GO_FILES = $(shell git ls-files --cached --others --exclude-standard '*.go' ':!gen')
+# Where need-go puts a Go if the machine has none that will do.
+export PATH := $(CURDIR)/tools/go/.bin:$(PATH)
 STATIC = CGO_ENABLED=0 go build -trimpath
 
 .PHONY: help
@@ -110,7 +112,7 @@ arm64-test: need-go ## Run tests on an emulated arm64, as root on Debian: an hou
 
 .PHONY: clean
 clean: ## Remove what was built and installed here
-	rm -rf bin dist internal/payload/tend-keeper test/conformance/e2b/js/node_modules test/conformance/e2b/python/.venv test/conformance/langsmith/js/node_modules test/conformance/langsmith/python/.venv test/conformance/mastra/node_modules test/conformance/supervisors/js/node_modules test/conformance/supervisors/python/.venv packages/node_modules packages/*/dist packages/python/.venv
+	rm -rf bin dist internal/payload/tend-keeper test/conformance/e2b/js/node_modules test/conformance/e2b/python/.venv test/conformance/langsmith/js/node_modules test/conformance/langsmith/python/.venv test/conformance/mastra/node_modules test/conformance/supervisors/js/node_modules test/conformance/supervisors/python/.venv packages/node_modules packages/*/dist packages/python/.venv tools/go/.bin
 
 .PHONY: need-go
 need-go:
