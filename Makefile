@@ -25,12 +25,12 @@ build: need-go ## Build bin/tend, one static binary
 	$(STATIC) -ldflags '-X main.version=$(VERSION)' -o bin/tend ./cmd/tend
 
 .PHONY: test
-test: need-go ## Run everything that CI runs; installs what it lacks
-	@scripts/test
+test: need-go ## Run everything that CI runs; installs what it lacks (ONLY='NAME' runs a step)
+	@scripts/test $(if $(ONLY),only '$(ONLY)')
 
 .PHONY: check
 check: need-go ## Run what CI runs without its slow suites: minutes, and Go is enough
-	@scripts/test check
+	@scripts/test check $(if $(ONLY),only '$(ONLY)')
 
 .PHONY: fmt-check
 fmt-check: need-go
