@@ -106,6 +106,10 @@ dist-test: need-go ## Test packages in a fresh Debian with systemd, the rpm, and
 	@scripts/install debootstrap=debootstrap rpm=rpm rpm2cpio=rpm2cpio cpio=cpio podman=podman crun=crun
 	go test -tags tend_dist -count=1 -v -timeout 30m ./test/dist
 
+.PHONY: fresh-test
+fresh-test: ## Run make build and make test in a fresh Debian, as root: an hour (ONLY=no-go picks a part)
+	@test/fresh/run $(ONLY)
+
 .PHONY: arm64-test
 arm64-test: need-go ## Run tests on an emulated arm64, as root on Debian: an hour (ONLY='keeper/cell spool' picks some)
 	@test/arm64/run $(ONLY)
