@@ -132,7 +132,8 @@ func TestHooksOutliveRoles(t *testing.T) {
 	line := func(hook string) string {
 		return "{command: 'echo " + hook + " >> notes; until [ -e gate." + hook + " ]; do sleep 0.05; done; echo " + hook + "-done >> notes', timeout: 10m}"
 	}
-	declare(t, c, dir, "  web:\n    command: 'echo run >> notes; exec sleep 1000'\n    hooks: {pre_start: "+line("pre_start")+", post_start: "+line("post_start")+", pre_stop: "+line("pre_stop")+", post_stop: "+line("post_stop")+"}\n")
+	// Without a probe it is ready once it is started, and post_start could run before its first line.
+	declare(t, c, dir, "  web:\n    command: 'sleep 0.3; echo run >> notes; echo up; exec sleep 1000'\n    health: {log: up}\n    hooks: {pre_start: "+line("pre_start")+", post_start: "+line("post_start")+", pre_stop: "+line("pre_stop")+", post_stop: "+line("post_stop")+"}\n")
 	var want []string
 	during := func(hook string, roles ...string) {
 		t.Helper()
