@@ -39,6 +39,7 @@ func isolated(t *testing.T, d driver.Driver) {
 		{"mount", "files of the machine's /tmp are not there", `cat ` + secret + ` 2>/dev/null || echo none`, "none\n"},
 		{"mount", "/tmp is its own", `ls -A /tmp; echo x > /tmp/own && cat /tmp/own`, "x\n"},
 		{"mount", "secrets of the machine are hidden", `cat /etc/shadow /etc/gshadow /etc/ssh/ssh_host_*_key 2>/dev/null | grep -c '[$]\|PRIVATE'; cat /root/.ssh/* /home/*/.ssh/* 2>/dev/null | wc -c`, "0\n0\n"},
+		{"user", "root is each user that it wants", `sed -i 's/systemd//g' /etc/nsswitch.conf; for u in $(cut -d: -f1 /etc/passwd); do test "$(su -s /bin/sh $u -c 'id -un')" = $u || echo $u; done; su -s /bin/sh - nobody -c 'id -un' 2>/dev/null`, "nobody\n"},
 		{"mount", "the system's programs are there", `sh -c 'ls /usr/bin/env'`, "/usr/bin/env\n"},
 		{"mount", "the machine's settings cannot be written", `(echo 1 > /proc/sys/kernel/sysrq) 2>/dev/null || echo no`, "no\n"},
 		{"mount", "its host name is its own", `cat /proc/sys/kernel/hostname`, "own-name\n"},

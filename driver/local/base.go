@@ -13,6 +13,7 @@ import (
 	"github.com/tend-run/tend/driver"
 	"github.com/tend-run/tend/driver/local/layer"
 	"github.com/tend-run/tend/internal/replace"
+	"github.com/tend-run/tend/process/box"
 )
 
 // The template that there always is: the machine's files with an account that is no
@@ -59,7 +60,7 @@ func (d *Driver) baseLayer(by string) (layer.ID, error) {
 	}
 	sum := sha256.New()
 	fmt.Fprintf(sum, "%s\x00%s\x00%s\x00", passwd, group, baseProfile)
-	key := "base 1 " + hex.EncodeToString(sum.Sum(nil))
+	key := "base 2 " + hex.EncodeToString(sum.Sum(nil))
 	d.templates.making.Lock() // once
 	defer d.templates.making.Unlock()
 	if id, ok := d.layers.Find(key, by); ok {
@@ -82,35 +83,33 @@ func fillBase(dir, passwd, group string) error {
 		}
 		return b.String()
 	}
-	var shadow strings.Builder
 	passwd = keep(passwd) + fmt.Sprintf("%s:x:%d:%d::%s:/bin/bash\n", baseUser, uid, uid, home)
-	for line := range strings.Lines(passwd) {
-		if name, _, ok := strings.Cut(line, ":"); ok {
-			shadow.WriteString(name + ":*:19000:0:99999:7:::\n")
-		}
-	}
 	id := strconv.Itoa(uid)
+	group = keep(group) + baseUser + ":x:" + id + ":\n"
+	shadow, gshadow, shadowGroup := box.Shadow(passwd, group)
 	var errs []error
 	for _, f := range []struct {
 		path string // a directory if it ends with a slash
 		mode os.FileMode
 		uid  int
+		gid  int
 		text string
 	}{
-		{"etc/", 0o755, 0, ""},
-		{"etc/passwd", 0o644, 0, passwd},
-		{"etc/group", 0o644, 0, keep(group) + baseUser + ":x:" + id + ":\n"},
-		{"etc/shadow", 0o600, 0, shadow.String()},
-		{"etc/profile", 0o644, 0, baseProfile},
-		{"etc/sudoers.d/", 0o755, 0, ""},
-		{"etc/sudoers.d/" + baseUser, 0o440, 0, baseUser + " ALL=(ALL:ALL) NOPASSWD: ALL\n"},
-		{"home/", 0o755, 0, ""},
-		{"home/" + baseUser + "/", 0o755, uid, ""},
-		{"home/" + baseUser + "/.profile", 0o644, uid, ""},
-		{"home/" + baseUser + "/.bashrc", 0o644, uid, ""},
-		{"root/", 0o700, 0, ""},
-		{"root/.profile", 0o644, 0, ""},
-		{"root/.bashrc", 0o644, 0, ""},
+		{"etc/", 0o755, 0, 0, ""},
+		{"etc/passwd", 0o644, 0, 0, passwd},
+		{"etc/group", 0o644, 0, 0, group},
+		{"etc/shadow", 0o640, 0, shadowGroup, shadow},
+		{"etc/gshadow", 0o640, 0, shadowGroup, gshadow},
+		{"etc/profile", 0o644, 0, 0, baseProfile},
+		{"etc/sudoers.d/", 0o755, 0, 0, ""},
+		{"etc/sudoers.d/" + baseUser, 0o440, 0, 0, baseUser + " ALL=(ALL:ALL) NOPASSWD: ALL\n"},
+		{"home/", 0o755, 0, 0, ""},
+		{"home/" + baseUser + "/", 0o755, uid, uid, ""},
+		{"home/" + baseUser + "/.profile", 0o644, uid, uid, ""},
+		{"home/" + baseUser + "/.bashrc", 0o644, uid, uid, ""},
+		{"root/", 0o700, 0, 0, ""},
+		{"root/.profile", 0o644, 0, 0, ""},
+		{"root/.bashrc", 0o644, 0, 0, ""},
 	} {
 		path := filepath.Join(dir, f.path)
 		var err error
@@ -121,7 +120,7 @@ func fillBase(dir, passwd, group string) error {
 		}
 		errs = append(errs, err, os.Chmod(path, f.mode))
 		if os.Geteuid() == 0 { // else all that is in a sandbox has one id
-			errs = append(errs, os.Lchown(path, f.uid, f.uid))
+			errs = append(errs, os.Lchown(path, f.uid, f.gid))
 		}
 	}
 	return errors.Join(errs...)

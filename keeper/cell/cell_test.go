@@ -113,7 +113,7 @@ func TestNothingOfTheMachineIsReachedInside(t *testing.T) {
 		"ls -A " + config:  "open",
 		"ls -A " + secret:  "",
 		"ls -A " + pattern: "",
-		"cat /etc/shadow /etc/gshadow 2>/dev/null; ls /etc/ssh/*_key 2>/dev/null; ls -A /etc/sudoers.d 2>/dev/null":    "",
+		"cat /etc/shadow- /etc/gshadow- 2>/dev/null; ls /etc/ssh/*_key 2>/dev/null; ls -A /etc/sudoers.d 2>/dev/null":  "",
 		"cat " + w.state + "/key 2>/dev/null; find / -xdev -name key -newer /etc/hostname -path '*tend-*' 2>/dev/null": "",
 		"ps -e -o pid= | head -1": "1",
 		"kill -9 1; kill -USR1 1; kill -TERM 1; kill -0 1 && echo there":                                      "there",
@@ -145,6 +145,60 @@ func TestNothingOfTheMachineIsReachedInside(t *testing.T) {
 	}
 	if err := unix.Stat(fmt.Sprintf("/proc/%d", c.PID), &st); err != nil || st.Uid != 100000 {
 		t.Errorf("pid 1 is of uid %d outside, %v", st.Uid, err)
+	}
+}
+
+// TestRootInsideBecomesEachUser: by files alone, also on a machine without nss-systemd. Nobody
+// has a password, whatever the machine's own files say.
+func TestRootInsideBecomesEachUser(t *testing.T) {
+	w := newWorld(t)
+	c := w.box(t, w.spec(t))
+	inside(t, c, "sed -i 's/systemd//g' /etc/nsswitch.conf")
+	for line, want := range map[string]string{
+		"for u in $(cut -d: -f1 /etc/passwd); do test \"$(su -s /bin/sh $u -c 'id -un')\" = $u || echo $u; done":                          "",
+		"su -s /bin/sh - nobody -c 'id -un' 2>/dev/null":                                                                                  "nobody",
+		"stat -c '%a %U' /etc/shadow /etc/gshadow":                                                                                        "640 root\n640 root",
+		"test \"$(stat -c %G /etc/shadow /etc/gshadow | uniq)\" = \"$(grep -o ^shadow: /etc/group | tr -d : || echo root)\" && echo same": "same",
+		"cut -d: -f2 /etc/shadow /etc/gshadow | uniq":                                                                                     "*",
+		"cut -d: -f1 /etc/passwd >/tmp/a; cut -d: -f1 /etc/shadow | cmp - /tmp/a && echo same":                                            "same",
+		"useradd -m -s /bin/sh new && su - new -c 'id -un; pwd' && userdel -r new 2>/dev/null; id new >/dev/null 2>&1 || echo gone":       "new\n/home/new\ngone",
+	} {
+		if got := inside(t, c, line); got != want {
+			t.Errorf("%s: %q; want %q", line, got, want)
+		}
+	}
+	// A layer has such files of its own.
+	s := w.spec(t)
+	s.Layers = []string{w.state + "/own"}
+	scene.Must(t, os.MkdirAll(s.Layers[0]+"/etc", 0o755))
+	scene.Must(t, os.WriteFile(s.Layers[0]+"/etc/shadow", []byte("root:x1:::::::\n"), 0o640))
+	if got := inside(t, w.box(t, s), "cat /etc/shadow"); got != "root:x1:::::::" {
+		t.Errorf("a layer's own is %q", got)
+	}
+	// Nor has one that nobody may see users.
+	s = w.spec(t)
+	s.Hide = []string{"/etc/passwd"}
+	if got := inside(t, w.box(t, s), "cat /etc/shadow"); got != "" {
+		t.Errorf("without users it is %q", got)
+	}
+}
+
+// TestAMaskIsForTheAccountsOfNow: those of before are not used once the machine's have changed.
+func TestAMaskIsForTheAccountsOfNow(t *testing.T) {
+	w := newWorld(t)
+	masks := func() int {
+		w.box(t, w.spec(t))
+		return len(w.parts.users[0].bases)
+	}
+	masks()
+	other := base{hide: []string{"/other"}, fd: scene.Value(unix.Open("/dev/null", unix.O_RDONLY|unix.O_CLOEXEC, 0))(t)}
+	w.parts.users[0].bases = append(w.parts.users[0].bases, other)
+	if n := masks(); n != 2 {
+		t.Errorf("with the same accounts there are %d", n)
+	}
+	w.parts.accounts[0].size-- // as if /etc/passwd had been shorter
+	if n := masks(); n != 1 {
+		t.Errorf("with others there are %d", n)
 	}
 }
 

@@ -85,7 +85,7 @@ func (m *mask) write(hide []string) error {
 			return fmt.Errorf("%s: %w", p, err)
 		}
 	}
-	return nil
+	return m.shadows()
 }
 
 // mostConfig is how deep the machine's configuration is looked through.

@@ -33,6 +33,8 @@ type parts struct {
 	root  int          // a detached tree of the machine's root alone; guarded by mu
 	users []*userParts // newest first; guarded by mu
 	own   []*rootless  // of a keeper that is not root, newest first; guarded by mu
+
+	accounts accountsState // for which the masks were made; guarded by mu
 }
 
 // userParts belong to boxes with the same ids.
@@ -75,6 +77,7 @@ func (k *kit) close() {
 func (p *parts) take(s *box.Spec) (_ *kit, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.renew()
 	if err := p.common(); err != nil {
 		return nil, err
 	}

@@ -65,6 +65,7 @@ func (r *rootless) changed() bool {
 func (p *parts) takeRootless(s *box.Spec) (*kit, []string, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.renew()
 	if err := p.program(); err != nil {
 		return nil, nil, err
 	}

@@ -3,7 +3,8 @@ package box
 import "slices"
 
 // hidden is what no box sees of this machine: secrets, other users' files, and
-// what changes how the machine boots. A directory is empty inside, a file is not there.
+// what changes how the machine boots. A directory is empty inside, a file is not there, but
+// for /etc/shadow and /etc/gshadow: a box has its own, see [Shadow].
 // Files in the last part of a path may be named by a pattern, as in path.Match.
 var hidden = []string{
 	"/boot", "/efi",
