@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -50,6 +51,57 @@ func TestREADME(t *testing.T) {
 	dir := t.TempDir()
 	scene.Must(t, os.WriteFile(filepath.Join(dir, "readme.txtar"), []byte(sessionScript(t, string(readme))), 0o600))
 	testscript.Run(t, scriptParams(t, dir))
+}
+
+// TestASessionIsComparedWhole: what a session does not show is not printed, on either stream.
+func TestASessionIsComparedWhole(t *testing.T) {
+	for what, c := range map[string]struct {
+		session string
+		fails   bool
+	}{
+		"as it is shown":      {"$ echo a; echo b >&2\na\n…\n$ true\n", false},
+		"a line more":         {"$ echo a; echo b\na\n$ true\n", true},
+		"a line less":         {"$ echo a\na\nb\n$ true\n", true},
+		"standard error":      {"$ echo a; echo b >&2\na\n$ true\n", true},
+		"nothing is expected": {"$ echo a >&2\n$ true\n", true},
+		"a line before":       {"$ echo x; echo a\na\n$ true\n", true},
+		"it fails":            {"$ xargs /no/such </dev/null || true; false\n$ true\n", true},
+	} {
+		t.Run(what, func(t *testing.T) {
+			dir := t.TempDir()
+			script := sessionScript(t, "<!-- session -->\n```console\n"+c.session+"$ true\n$ true\n```\n")
+			scene.Must(t, os.WriteFile(filepath.Join(dir, "session.txtar"), []byte(script), 0o600))
+			r := &recordT{T: t}
+			testscript.RunT(r, scriptParams(t, dir))
+			if r.failed != c.fails {
+				t.Errorf("it failed: %v", r.failed)
+			}
+		})
+	}
+}
+
+// recordT notes that a script has failed.
+type recordT struct {
+	*testing.T
+	failed bool
+}
+
+func (r *recordT) Run(_ string, f func(testscript.T)) {
+	done := make(chan struct{})
+	go func() { // FailNow ends it
+		defer close(done)
+		f(r)
+	}()
+	<-done
+}
+
+func (r *recordT) Parallel()         {}
+func (r *recordT) Verbose() bool     { return false }
+func (r *recordT) Log(...any)        {}
+func (r *recordT) Fatal(args ...any) { r.FailNow() }
+func (r *recordT) FailNow() {
+	r.failed = true
+	runtime.Goexit()
 }
 
 func scriptParams(t *testing.T, dir string) testscript.Params {
@@ -108,8 +160,8 @@ func roles(state, url string) map[string]int {
 
 var sessionBlock = regexp.MustCompile("(?s)<!-- session -->\\s*```console\n(.*?)```")
 
-// sessionScript turns "$ command" lines and the output below them into a
-// script. "…" in the output stands for anything.
+// sessionScript turns "$ command" lines and the output below them into a script. All that a
+// command prints is compared, standard error too. "…" in a line stands for anything in it.
 func sessionScript(t *testing.T, readme string) string {
 	t.Helper()
 	blocks := sessionBlock.FindAllStringSubmatch(readme, -1)
@@ -124,11 +176,11 @@ func sessionScript(t *testing.T, readme string) string {
 	fmt.Fprintf(&script, "mkdir bin\nsymlink bin/tend -> %s/tend\n", binaries)
 	var want []string
 	expect := func() {
-		if len(want) > 0 {
-			pattern := strings.ReplaceAll(regexp.QuoteMeta(strings.Join(want, "\n")), "…", ".*")
-			pattern = strings.ReplaceAll(pattern, "\n", `\n`)
-			fmt.Fprintf(&script, "stdout '%s'\n", strings.ReplaceAll(`(?m)^`+pattern+`$`, "'", "''"))
+		pattern := strings.ReplaceAll(regexp.QuoteMeta(strings.Join(want, "\n")), "…", ".*")
+		if pattern = strings.ReplaceAll(pattern, "\n", `\n`); want != nil {
+			pattern += `\n`
 		}
+		fmt.Fprintf(&script, "stdout '%s'\n", strings.ReplaceAll(`\A`+pattern+`\z`, "'", "''"))
 		want = nil
 	}
 	n := 0
@@ -139,13 +191,15 @@ func sessionScript(t *testing.T, readme string) string {
 			want = append(want, line)
 			continue
 		}
-		expect()
+		if n > 0 {
+			expect()
+		}
 		if command == "make build" {
 			continue // the programs under test are built already
 		}
 		n++
 		fmt.Fprintf(&script, "exec sh command%d\n", n)
-		fmt.Fprintf(&files, "-- command%d --\n%s\n", n, command)
+		fmt.Fprintf(&files, "-- command%d --\nexec 2>&1\n%s\n", n, command) // a terminal shows both
 	}
 	expect()
 	if n < 4 {
