@@ -2,11 +2,13 @@
 # They set $here. TEND_BIN names the binary; without it bin/tend of this checkout is used.
 # shellcheck shell=bash
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+source "$root/test/conformance/tidy.sh"
 export TEND_BIN=${TEND_BIN:-$root/bin/tend}
 [ -x "$TEND_BIN" ] || { echo "$TEND_BIN is missing; run 'make build' first" >&2; exit 1; }
 
 work=$(mktemp -d -t tend-suite.XXXXXX)
 chmod 755 "$work" # other users' processes work in it
+own_tmp "$work"
 daemon=
 
 # descendants PID prints all processes below PID.
@@ -26,10 +28,10 @@ inhabitants() {
 }
 
 # start_daemon FLAG… starts tend serve, once; its URL is in $work/url. BASH_ENV
-# would be sourced by every command.
+# would be sourced by every command. TMPDIR is the tests' own: sandboxes do not see it.
 start_daemon() {
 	[ -z "$daemon" ] || return 0
-	env -u BASH_ENV TEND_SUITE="$work" "$TEND_BIN" serve --listen 127.0.0.1:0 --socket none \
+	env -u BASH_ENV -u TMPDIR ${machine_tmp:+"TMPDIR=$machine_tmp"} TEND_SUITE="$work" "$TEND_BIN" serve --listen 127.0.0.1:0 --socket none \
 		--state-dir "$work/state" --port-file "$work/url" "$@" 2>"$work/log" &
 	daemon=$!
 	local i
@@ -72,6 +74,7 @@ stop_daemon() {
 cleanup() {
 	local status=$?
 	stop_daemon || status=1
+	[ "$status" -ne 0 ] || nothing_left || status=1
 	if [ "$status" -eq 0 ]; then
 		rm -rf "$work"
 	else
@@ -94,5 +97,5 @@ install_js() {
 # pytests runs $here/python with the pinned packages.
 pytests() {
 	"$root/scripts/python-venv" "$here/python/.venv" "$here/python/requirements.txt"
-	(cd "$here/python" && .venv/bin/python -m pytest ${PYTEST_ARGS:-} -q -p no:cacheprovider .)
+	(cd "$here/python" && .venv/bin/python -m pytest ${PYTEST_ARGS:-} --basetemp="$work/pytest" -q -p no:cacheprovider .)
 }
