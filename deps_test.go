@@ -192,7 +192,7 @@ func TestDeps(t *testing.T) {
 		{"test/bench", []string{".", "process", "anchor", "gen", "driver", "keeper/client", "face/distant", "internal/procfs", "internal/testbin", "internal/testdaemon"}},
 		{"cmd/internal/role", []string{"anchor", "keeper", "internal/cleansignals"}},
 		{"cmd/tend-keeper", []string{"cmd/internal/role"}},
-		{"cmd/tend", []string{"cmd/internal/role", ".", "process", "view", "daemon", "server", "files", "driver/host", "driver/local/network", "driver/local/template", "face/distant", "face/gateway", "face/mcp/relay", "metrics", "telemetry", "anchor", "launch", "keeper/calm", "keeper/client", "keeper/failpoint", "keeper/shadow", "process/box", "gen/tend", "healer/confine", "supervisor/config", "supervisor/foreign", "supervisor/held", "healer/project", "healer/work", "internal/account", "internal/doctor", "internal/home", "internal/payload", "internal/peer", "internal/replace", "internal/sockdiag", "internal/torture", "internal/typo"}},
+		{"cmd/tend", []string{"cmd/internal/role", ".", "process", "view", "daemon", "server", "files", "driver/host", "driver/local/image", "driver/local/network", "driver/local/template", "face/distant", "face/gateway", "face/mcp/relay", "metrics", "telemetry", "anchor", "launch", "keeper/calm", "keeper/client", "keeper/failpoint", "keeper/shadow", "process/box", "gen/tend", "healer/confine", "supervisor/config", "supervisor/foreign", "supervisor/held", "healer/project", "healer/work", "internal/account", "internal/doctor", "internal/home", "internal/payload", "internal/peer", "internal/replace", "internal/sockdiag", "internal/torture", "internal/typo"}},
 		{"", []string{"process", "view", "gen/tend", "internal/tendpb", "internal/home"}},
 	}
 	for path, p := range pkgs {

@@ -1,6 +1,9 @@
 package main
 
 import (
+	"context"
+
+	"github.com/tend-run/tend/driver/local/image"
 	"github.com/tend-run/tend/files"
 	"github.com/tend-run/tend/healer/confine"
 	"github.com/tend-run/tend/keeper/shadow"
@@ -9,7 +12,8 @@ import (
 
 // shadowOf makes what a command of a model runs in that is for a sandbox.
 func shadowOf(at confine.Sandbox) (confine.Shadow, error) {
-	s, err := shadow.Make(at.StateDir, at.Scratch, box.ID(at.ID))
+	blank := func(path string, bytes int64) error { return image.Make(context.Background(), path, bytes) }
+	s, err := shadow.Make(at.StateDir, at.Scratch, box.ID(at.ID), blank)
 	if err != nil {
 		return nil, err
 	}

@@ -7,7 +7,7 @@ package overlay
 
 import "strings"
 
-// Settings are all that tend relies on, each with its value. The order is that of the mount.
+// settings are all that tend relies on, each with its value. The order is that of the mount.
 //
 //   - index=off: with an index the kernel refuses a directory that another overlay writes to
 //     (EBUSY), as that of a sandbox is when a model's command looks at it, and one that was
@@ -23,21 +23,10 @@ import "strings"
 // xino is the machine's: it is about numbers of inodes alone, on which nothing here relies.
 var settings = [][2]string{{"index", "off"}, {"nfs_export", "off"}, {"redirect_dir", "nofollow"}, {"metacopy", "off"}}
 
-// Settings calls set with the name and the value of each setting, for fsconfig(2), up to the
-// first error.
-func Settings(set func(name, value string) error) error {
-	for _, s := range settings {
-		if err := set(s[0], s[1]); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// Spec is an overlay that takes what is written. Its paths have no comma, colon or backslash.
+// Spec is an overlay. Its paths have no comma, colon or backslash.
 type Spec struct {
 	Lower       []string // topmost first
-	Upper, Work string
+	Upper, Work string   // take what is written; empty: nothing can be
 	// User has the kernel keep its marks in attributes that user namespaces may write
 	// (userxattr), and not in those of the machine's root.
 	User bool
@@ -47,8 +36,13 @@ type Spec struct {
 
 // Options of mount(2).
 func (s *Spec) Options() string {
-	o := []string{"lowerdir=" + strings.Join(s.Lower, ":"), "upperdir=" + s.Upper, "workdir=" + s.Work}
-	_ = Settings(func(name, value string) error { o = append(o, name+"="+value); return nil })
+	o := []string{"lowerdir=" + strings.Join(s.Lower, ":")}
+	if s.Upper != "" {
+		o = append(o, "upperdir="+s.Upper, "workdir="+s.Work)
+	}
+	for _, set := range settings {
+		o = append(o, set[0]+"="+set[1])
+	}
 	if s.User {
 		o = append(o, "userxattr")
 	}

@@ -353,6 +353,52 @@ func TestManyBoxesLeaveNothing(t *testing.T) {
 	}
 }
 
+// TestStagesThatFallOutLeaveNothing: what is hidden differs from box to box here, so each has a
+// stage of its own, more than are kept. One that has fallen out lives as long as its boxes need
+// what is hidden there, and no longer.
+func TestStagesThatFallOutLeaveNothing(t *testing.T) {
+	others := mountNamespaces(t)
+	w := newWorld(t)
+	secret := scene.Value(os.MkdirTemp("/opt", "tend-secret-"))(t)
+	defer os.RemoveAll(secret)
+	var cells []*Cell
+	for i := range 3 * mostBases {
+		s := w.spec(t)
+		name := fmt.Sprint(secret, "/", i)
+		scene.Must(t, os.WriteFile(name, nil, 0o644))
+		s.Hide = []string{name}
+		cells = append(cells, w.box(t, s))
+	}
+	for i, c := range cells {
+		// A file that was made after a box's stage is not hidden there, and may show or not.
+		if names := strings.Fields(inside(t, c, "ls "+secret)); slices.Contains(names, fmt.Sprint(i)) || i > 0 && !slices.Contains(names, "0") {
+			t.Errorf("box %d sees %v", i, names)
+		}
+		w.end(t, c)
+	}
+	was := leftovers(t, w)
+	for i := range 3 * mostBases {
+		s := w.spec(t)
+		s.Hide = []string{fmt.Sprint(secret, "/other", i)}
+		w.end(t, w.box(t, s))
+	}
+	scene.Eventually(t, "there is what was there before: "+was, func() bool { return leftovers(t, w) == was })
+	if now := mountNamespaces(t); now != others+mostBases {
+		t.Errorf("this process holds %d mount namespaces, and held %d before the first box", now, others)
+	}
+}
+
+// mountNamespaces is how many this process has open.
+func mountNamespaces(t *testing.T) (n int) {
+	t.Helper()
+	for _, e := range scene.Value(os.ReadDir("/proc/self/fd"))(t) {
+		if to, err := os.Readlink("/proc/self/fd/" + e.Name()); err == nil && strings.HasPrefix(to, "mnt:") {
+			n++
+		}
+	}
+	return n
+}
+
 func TestLimitsAreThoseOfTheKernel(t *testing.T) {
 	w := newWorld(t)
 	s := w.spec(t)

@@ -6,17 +6,18 @@
 //
 // A child is made by a list of system calls (package script), and runs none of the
 // keeper's code: it enters the box's user namespace, makes a child of its own with new
-// namespaces, and that one builds the root from mounts that were prepared and handed to it
-// by descriptors, enters it, and becomes pid 1. Its mounts begin as a copy of the stage (see
-// stage.go), an almost empty mount namespace. Nothing is ever mounted in the machine's own.
+// namespaces, and that one builds the root from mounts, enters it, and becomes pid 1. Its mounts
+// begin as a copy of the stage (see stage.go), an almost empty mount namespace with what boxes
+// share; what is the box's own it is handed by descriptors. Nothing is ever mounted in the
+// machine's own mount namespace.
 //
-//	mask    a filesystem in memory; empty where this machine has something to hide
-//	base    overlay of the mask and the machine's root, read-only, once for all boxes
-//	        with the same ids
+//	mask    a filesystem in memory that hides what this machine has to hide (see mask.go)
+//	base    overlay of the mask and the machine's root, read-only, in the stage
 //	box     overlay of Dir/up, the layers and the base, mounted in the user namespace
 //
-// All these mounts show other ids than the disk has (idmapped): what belongs to root on
-// the disk belongs to root inside, and outside root inside is nobody.
+// The machine's files, layers and Dir show other ids than the disk has (idmapped): what belongs
+// to root on the disk belongs to root inside, and outside root inside is nobody. What is in
+// memory belongs to the box's ids from the first.
 //
 // A keeper that is not root makes boxes with one id, its own, and from another stage: see
 // rootless.go and pieces.go.
@@ -35,8 +36,14 @@
 //
 // # What it needs
 //
-// Root, Linux 6.15 (overlays from detached mounts, and copies of these), user
-// namespaces, and a filesystem that can show other ids. Everything else is refused, with
-// the reason. Without root, Linux 6.6 (attributes of users on filesystems in memory) and
-// user namespaces for ordinary users. Without cgroup v2 a box can be made; it cannot stand still.
+// Root, Linux 5.19 (overlays over mounts that show other ids), user namespaces, and a
+// filesystem that can show other ids. Everything else is refused, with the reason. Without root,
+// Linux 5.11 (overlays in user namespaces) and user namespaces for ordinary users. Without cgroup
+// v2 a box can be made; it cannot stand still. The tests run on 6.1, 6.12 (test/kernel) and
+// newer.
+//
+// So nothing is done here that only later kernels allow: no copy of a mount that is not
+// attached, nor of a directory in one, nor an overlay of it (6.15); no layer of an overlay by
+// descriptor (6.13); no attribute of users on a filesystem in memory (6.6), and no other ids
+// there (6.3). Package poorkernel plays such a kernel for the tests.
 package cell

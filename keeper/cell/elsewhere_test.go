@@ -12,8 +12,6 @@ import (
 	"syscall"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/tend-run/tend/internal/poorkernel"
 	"github.com/tend-run/tend/internal/scene"
 	"github.com/tend-run/tend/keeper/cgroup"
@@ -92,19 +90,61 @@ func TestWhereBoxesCannotBeHadTheReasonSaysWhatToDo(t *testing.T) {
 	}
 }
 
-// TestAnOlderKernelIsNamed: the reason says which one there must be. Before Linux 6.15
-// nothing copies a detached mount.
-func TestAnOlderKernelIsNamed(t *testing.T) {
+// TestBoxesOnAnOlderKernel: Linux 6.1, of Debian 12, has all that boxes take.
+func TestBoxesOnAnOlderKernel(t *testing.T) {
 	scene.Root(t)
-	cmd := scene.Value(poorkernel.Command(poorkernel.World{Rules: []poorkernel.Rule{
-		{Call: unix.SYS_OPEN_TREE, Arg: 2, Value: unix.AT_EMPTY_PATH | unix.OPEN_TREE_CLONE | unix.OPEN_TREE_CLOEXEC, Errno: unix.EINVAL},
-	}}, scene.Value(os.Executable())(t)))(t)
-	cmd.Env = append(os.Environ(), canHere+"="+t.TempDir())
-	cmd.Stderr = os.Stderr
-	var can box.Can
-	scene.Must(t, json.Unmarshal(scene.Value(cmd.Output())(t), &can))
-	if len(can.Missing) != 1 || can.Missing[0].Layer != "" || !strings.Contains(can.Missing[0].Reason, "Linux 6.15") {
-		t.Errorf("%+v; want all to be missing for Linux 6.15", can)
+	const tests = "^(TestNothingOfTheMachineIsReachedInside|TestLayersLieOverEachOther|TestBindsShowWhatTheyShouldAndNoMore|TestABoxComesBackOnItsFiles|TestManyBoxesLeaveNothing|TestStagesThatFallOutLeaveNothing)$"
+	out, err := poorkernel.Linux61.Tests(os.Environ(), "-test.v", "-test.run="+tests)
+	if ran := strings.Count(out, "\n--- PASS"); err != nil || ran != strings.Count(tests, "Test") {
+		t.Errorf("%d tests have passed, %v:\n%s", ran, err, out)
+	}
+}
+
+// canOn is what boxes can have on an older kernel, after a line of the shell.
+func canOn(t *testing.T, kernel poorkernel.Older, line string) (can box.Can) {
+	t.Helper()
+	// Where an ordinary user finds it, too.
+	dir := scene.Value(os.MkdirTemp("", "tend-cell-"))(t)
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	scene.Must(t, os.Chmod(dir, 0o777))
+	test := scene.Value(os.ReadFile("/proc/self/exe"))(t)
+	scene.Must(t, os.WriteFile(dir+"/test", test, 0o755))
+	out, err := kernel.Output(append(os.Environ(), canHere+"="+dir+"/state"), "/bin/sh", "-ec", line+` "$0"`, dir+"/test")
+	if err == nil {
+		err = json.Unmarshal([]byte(out), &can)
+	}
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return can
+}
+
+// TestAnOrdinaryUserHasBoxesOnAnOlderKernel: also where nothing in memory has attributes.
+func TestAnOrdinaryUserHasBoxesOnAnOlderKernel(t *testing.T) {
+	scene.Root(t)
+	if can := canOn(t, poorkernel.Linux61, ordinary); can.Mode != box.ModeRootless || !slices.Contains(can.Layers, box.LayerBase) {
+		t.Errorf("%+v", can)
+	}
+}
+
+// TestAKernelThatIsTooOldIsNamed: the reason says which one there must be.
+func TestAKernelThatIsTooOldIsNamed(t *testing.T) {
+	scene.Root(t)
+	for name, c := range map[string]struct {
+		kernel     poorkernel.Older
+		line, want string
+	}{
+		"root on 5.15":             {poorkernel.Linux515, "exec", "Linux 5.19"},
+		"root on 5.10":             {poorkernel.Linux510, "exec", "Linux 5.19"},
+		"an ordinary user on 5.10": {poorkernel.Linux510, ordinary, "Linux 5.11"},
+	} {
+		can := canOn(t, c.kernel, c.line)
+		if len(can.Missing) != 1 || can.Missing[0].Layer != "" || !strings.Contains(can.Missing[0].Reason, c.want) {
+			t.Errorf("%s: %+v; want all to be missing for %s", name, can, c.want)
+		}
+	}
+	if can := canOn(t, poorkernel.Linux515, ordinary); can.Mode != box.ModeRootless {
+		t.Errorf("an ordinary user on 5.15: %+v", can)
 	}
 }
 

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -60,23 +59,25 @@ const (
 
 // Make creates a box. Do not call other methods with the same ID meanwhile. After an error
 // nothing of it is left.
-func (m *Maker) Make(s *box.Spec) (*Cell, error) { return m.make(s, how{layers: s.Layers}) }
+func (m *Maker) Make(s *box.Spec) (*Cell, error) { return m.make(s, how{own: -1, top: -1}) }
 
-// MakeShadow is Make for a process that is no keeper. The box has one more directory over
-// its layers, which may be the one that another box writes to; the other box may have the
-// largest number of layers. The box ends with the thread that creates it; no keeper looks
-// for it. Errors: process.ErrUnsupported: this process is not root.
-func (m *Maker) MakeShadow(s *box.Spec, top string) (*Cell, error) {
+// MakeShadow is Make for a process that is no keeper. own is what the box writes to, and s.Dir
+// a path of it. Over its layers the box has the directory "up" of top, which may be the one that
+// another box writes to; the other box may have the largest number of layers. Both are
+// descriptors of detached mounts: they stay the caller's, and show the ids of the box from now
+// on. The box ends with the thread that creates it; no keeper looks for it. Errors:
+// process.ErrUnsupported: this process is not root.
+func (m *Maker) MakeShadow(s *box.Spec, own, top int) (*Cell, error) {
 	if m.rootless {
 		return nil, fmt.Errorf("a directory over the layers, without root: %w", process.ErrUnsupported)
 	}
-	return m.make(s, how{layers: slices.Concat([]string{top}, s.Layers), mortal: true})
+	return m.make(s, how{own: own, top: top, mortal: true})
 }
 
 // how a box is made.
 type how struct {
-	layers []string
-	mortal bool // it ends with the thread that makes it
+	own, top int  // of a shadow; else -1
+	mortal   bool // it ends with the thread that makes it
 }
 
 func (m *Maker) make(s *box.Spec, how how) (_ *Cell, err error) {
@@ -190,7 +191,7 @@ func (h *handed) close() {
 }
 
 // gather opens all that a box is built from.
-func (m *Maker) gather(s *box.Spec, layers []string) (_ *handed, err error) {
+func (m *Maker) gather(s *box.Spec, how how) (_ *handed, err error) {
 	k, err := m.parts.take(s)
 	if err != nil {
 		return nil, err
@@ -201,11 +202,19 @@ func (m *Maker) gather(s *box.Spec, layers []string) (_ *handed, err error) {
 			h.close()
 		}
 	}()
-	if h.own, err = written(s, k.ns); err != nil {
+	if h.own, err = written(s, how.own, k.ns); err != nil {
 		return nil, err
 	}
-	for i, l := range layers {
-		fd, err := tree(l, k.ns, unix.MOUNT_ATTR_NODEV|unix.MOUNT_ATTR_RDONLY)
+	const below = unix.MOUNT_ATTR_NODEV | unix.MOUNT_ATTR_RDONLY
+	if how.top >= 0 {
+		fd, err := copied(how.top, "what the sandbox has written", k.ns, below)
+		if err != nil {
+			return nil, err
+		}
+		h.layers = append(h.layers, fd)
+	}
+	for i, l := range s.Layers {
+		fd, err := tree(l, k.ns, below)
 		if errors.Is(err, os.ErrNotExist) {
 			return nil, &process.InvalidError{Field: fmt.Sprintf("layers[%d]", i), Reason: "does not exist"}
 		}
@@ -239,8 +248,11 @@ func (m *Maker) gather(s *box.Spec, layers []string) (_ *handed, err error) {
 	return h, nil
 }
 
-// written returns a detached mount of what the box writes to.
-func written(s *box.Spec, ns int) (int, error) {
+// written returns a detached mount of what the box writes to: own, unless that is -1.
+func written(s *box.Spec, own, ns int) (int, error) {
+	if own >= 0 {
+		return copied(own, s.Dir, ns, unix.MOUNT_ATTR_NODEV)
+	}
 	if s.Disk == "" {
 		return tree(s.Dir, ns, unix.MOUNT_ATTR_NODEV)
 	}
@@ -314,7 +326,7 @@ func (m *Maker) build(s *box.Spec, how how, nest *cgroup.Nest, pid *uint32) erro
 	if around >= 0 {
 		defer unix.Close(around)
 	}
-	h, err := m.gather(s, how.layers)
+	h, err := m.gather(s, how)
 	if err != nil {
 		return err
 	}
@@ -329,7 +341,7 @@ func (m *Maker) build(s *box.Spec, how how, nest *cgroup.Nest, pid *uint32) erro
 		return err
 	}
 	defer l.Close()
-	m.write(l, s, h, how.mortal, group, pid)
+	m.write(l, s, h, how, group, pid)
 	if err := l.Run(around); err != nil {
 		return explain(err)
 	}
@@ -337,7 +349,7 @@ func (m *Maker) build(s *box.Spec, how how, nest *cgroup.Nest, pid *uint32) erro
 }
 
 // write appends what the child does.
-func (m *Maker) write(l *script.List, s *box.Spec, h *handed, mortal bool, group int, pid *uint32) {
+func (m *Maker) write(l *script.List, s *box.Spec, h *handed, how how, group int, pid *uint32) {
 	here := int64(unix.AT_FDCWD)
 	at, empty, none := uintptr(here), l.Text(""), l.Text("none")
 	move := func(what string, fd int, to string) {
@@ -363,7 +375,7 @@ func (m *Maker) write(l *script.List, s *box.Spec, h *handed, mortal bool, group
 	l.Call("groups", unix.SYS_SETGROUPS, 0, 0)
 	l.Call("gid", unix.SYS_SETRESGID, 0, 0, 0)
 	l.Call("uid", unix.SYS_SETRESUID, 0, 0, 0)
-	if mortal { // after that: another user has forgotten it
+	if how.mortal { // after that: another user has forgotten it
 		l.Call("end with its maker", unix.SYS_PRCTL, unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0)
 	}
 	l.Call("session", unix.SYS_SETSID)
@@ -374,16 +386,14 @@ func (m *Maker) write(l *script.List, s *box.Spec, h *handed, mortal bool, group
 	l.Call("host name", unix.SYS_SETHOSTNAME, l.Text(name), uintptr(len(name)))
 	parts := l.Text(stageParts)
 	l.Call("go to the parts", unix.SYS_CHDIR, parts)
-	if h.kit.base >= 0 {
-		move("base", h.kit.base, stageBase)
-	}
 	move("own directory", h.own, stageOwn)
 	for i, fd := range h.layers {
 		move(fmt.Sprintf("layers[%d]", i), fd, stageLayer(i))
 	}
-	mount(stageMerge, "overlay", unix.MS_NODEV, overlayOptions(s, len(h.layers)))
+	mount(stageMerge, "overlay", unix.MS_NODEV, overlayOptions(s, how.top >= 0))
 	l.Call("go to the root", unix.SYS_CHDIR, l.Text(stageMerge))
 	mount("proc", "proc", plain|unix.MS_NOEXEC, "") // while the stage still has the machine's
+	l.Call("/dev", unix.SYS_MOVE_MOUNT, at, l.Text(stageParts+"/"+stageDev), at, l.Text("dev"), 0)
 	l.Call("leave the parts", unix.SYS_UMOUNT2, parts, unix.MNT_DETACH)
 	dot, root := l.Text("."), l.Text("/")
 	l.Call("put the root over the stage", unix.SYS_MOUNT, dot, root, 0, unix.MS_MOVE, 0)
@@ -393,7 +403,6 @@ func (m *Maker) write(l *script.List, s *box.Spec, h *handed, mortal bool, group
 	// From here on all names are looked up inside. A root of somebody else's may have put
 	// a link where /proc should be.
 	l.Call("find /proc", unix.SYS_FACCESSAT, at, l.Text("/proc/self/status"), 0)
-	move("/dev", h.kit.dev, "/dev")
 	mount("/dev/shm", "tmpfs", plain, shmOptions)
 	mount("/dev/pts", "devpts", unix.MS_NOSUID|unix.MS_NOEXEC, "newinstance,ptmxmode=0666,mode=0620,gid=5")
 	mount("/run", "tmpfs", plain, runOptions)
@@ -471,6 +480,10 @@ func explain(err error) error {
 		return &process.InvalidError{Field: e.What + ".target", Reason: fmt.Sprintf("cannot be a mount point: a directory is seen at a directory, and a file at a file (%v)", e.Errno)}
 	case strings.HasPrefix(e.What, "mount proc") && e.Errno == unix.EPERM:
 		return fmt.Errorf("%w: parts of this machine's /proc are hidden from tend itself, as in a container; then the kernel gives a sandbox none: %w", err, process.ErrUnsupported)
+	case strings.HasPrefix(e.What, "mount overlay") && e.Errno == unix.EPERM:
+		return fmt.Errorf("%w: this machine does not allow it; in user namespaces there are overlays from Linux 5.11 on: %w", err, process.ErrUnsupported)
+	case strings.HasPrefix(e.What, "mount overlay") && e.Errno == unix.EINVAL:
+		return fmt.Errorf("%w: over mounts that show other ids there are overlays from Linux 5.19 on, and none writes to a state directory that is on an overlay itself, as in a container: %w", err, process.ErrUnsupported)
 	case e.Errno == unix.EPERM, e.Errno == unix.ENOSYS:
 		return fmt.Errorf("%w: this machine does not allow it: %w", err, process.ErrUnsupported)
 	case (e.What == stepNamespaces || e.What == stepCgroups) && (e.Errno == unix.ENOSPC || e.Errno == unix.EUSERS):

@@ -14,20 +14,37 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A mask is a filesystem in memory that lies over the root of this machine: where it
-// has an opaque directory, that directory is empty inside; where it has a whiteout,
-// there is nothing. It is written once and not changed. What does not exist when it
-// is written is hidden all the same, should it come to be.
+// A mask is a filesystem in memory that lies over the root of this machine. It is written
+// once and not changed. What does not exist when it is written is hidden all the same, should
+// it come to be.
+//
+// It has two directories, each a layer of an overlay:
+//
+//	top   whiteouts of what is not there inside, and the directories that are empty there,
+//	      with those above
+//	cut   below it: a whiteout for each empty directory, so that the kernel looks no further
+//
+// One layer would do with an attribute that makes a directory opaque. But an
+// ordinary user can write none to a filesystem in memory before Linux 6.6.
 type mask struct {
-	dir  int    // of the mask
-	at   string // its path, by the descriptor
+	at   string // its path
 	root string // of the machine, by a descriptor that shows no other mounts
 	// rootless: it is written by an ordinary user, whose own all in it is, for overlays of
 	// that user's.
 	rootless bool
+	// first is the id outside of root inside: all in the mask has ids from there on.
+	first int
 	// done are the paths that are hidden or there; true: hidden, and all below.
 	done map[string]bool
 }
+
+const (
+	maskTop = "/t"
+	maskCut = "/c"
+)
+
+// maskLayers are those of a mask at a path, the topmost first.
+func maskLayers(at string) []string { return []string{at + maskTop, at + maskCut} }
 
 // own are the directories that are there inside, empty, whatever the machine has.
 var own = map[string]uint32{"/proc": 0o555, "/sys": 0o555, "/dev": 0o755, "/run": 0o755, "/tmp": 0o1777, "/var/tmp": 0o1777, "/home": 0o755, "/root": 0o700}
@@ -40,8 +57,9 @@ var skeletons = []string{"/var/log", "/var/spool"}
 var hostKeys = []string{"/etc/ssh/ssh_host_rsa_key", "/etc/ssh/ssh_host_dsa_key", "/etc/ssh/ssh_host_ecdsa_key", "/etc/ssh/ssh_host_ed25519_key"}
 
 // newMask returns a descriptor of a detached mount that hides these paths of the root
-// tree: absolute and clean, the last part may be a pattern.
-func newMask(root int, hide []string) (fd int, err error) {
+// tree: absolute and clean, the last part may be a pattern. first is the id outside of root
+// inside.
+func newMask(root, first int, hide []string) (fd int, err error) {
 	fs, err := unix.Fsopen("tmpfs", unix.FSOPEN_CLOEXEC)
 	if err != nil {
 		return -1, fmt.Errorf("mask: %w", err)
@@ -56,7 +74,7 @@ func newMask(root int, hide []string) (fd int, err error) {
 	if fd, err = unix.Fsmount(fs, unix.FSMOUNT_CLOEXEC, 0); err != nil {
 		return -1, fmt.Errorf("mask: %w", err)
 	}
-	m := &mask{dir: fd, at: fmt.Sprintf("/proc/self/fd/%d", fd), root: fmt.Sprintf("/proc/self/fd/%d", root), done: map[string]bool{}}
+	m := &mask{at: fmt.Sprintf("/proc/self/fd/%d", fd), root: fmt.Sprintf("/proc/self/fd/%d", root), done: map[string]bool{}, first: first}
 	if err := m.write(hide); err != nil {
 		unix.Close(fd)
 		return -1, fmt.Errorf("mask: %w", err)
@@ -65,6 +83,9 @@ func newMask(root int, hide []string) (fd int, err error) {
 }
 
 func (m *mask) write(hide []string) error {
+	if err := errors.Join(m.mkdir("", 0o755, 0, 0), os.Mkdir(m.at+maskCut, 0o755)); err != nil {
+		return err
+	}
 	paths := slices.Concat(hide, hostKeys)
 	for p := range own {
 		paths = append(paths, p)
@@ -220,17 +241,18 @@ func (m *mask) ownPath(p string, mode uint32) error {
 }
 
 func (m *mask) mkdir(p string, mode, uid, gid uint32) error {
-	if err := unix.Mkdir(m.at+p, 0o700); err == unix.EEXIST {
+	at := m.at + maskTop + p
+	if err := unix.Mkdir(at, 0o700); err == unix.EEXIST {
 		return nil
 	} else if err != nil {
 		return err
 	}
 	if m.rootless {
-		mode |= 0o700 // who has no capabilities writes more below it, and its attributes
-	} else if err := unix.Lchown(m.at+p, int(uid), int(gid)); err != nil {
+		mode |= 0o700 // who has no capabilities writes more below it
+	} else if err := unix.Lchown(at, m.first+int(uid), m.first+int(gid)); err != nil {
 		return err
 	}
-	return unix.Chmod(m.at+p, mode&0o7777)
+	return unix.Chmod(at, mode&0o7777)
 }
 
 func (m *mask) opaque(p string, mode, uid, gid uint32) error {
@@ -238,26 +260,33 @@ func (m *mask) opaque(p string, mode, uid, gid uint32) error {
 		return err
 	}
 	m.done[p] = true
-	return unix.Setxattr(m.at+p, m.opaqueName(), []byte("y"), 0)
-}
-
-// opaqueName is the attribute of a directory that hides those below it.
-func (m *mask) opaqueName() string {
-	if m.rootless {
-		return userOpaque
+	if err := os.MkdirAll(m.at+maskCut+path.Dir(p), 0o755); err != nil {
+		return err
 	}
-	return "trusted.overlay.opaque"
+	err := whiteout(m.at + maskCut + p)
+	if err == unix.EEXIST { // it leads to an empty directory below, where a link led before
+		if err = os.RemoveAll(m.at + maskCut + p); err == nil {
+			err = whiteout(m.at + maskCut + p)
+		}
+	}
+	return err
 }
 
-const userOpaque = "user.overlay.opaque"
+// cuts reports whether there is an empty directory below p.
+func (m *mask) cuts(p string) bool {
+	var st unix.Stat_t
+	return unix.Lstat(m.at+maskCut+p, &st) == nil
+}
 
 func (m *mask) whiteout(p string) error {
 	m.done[p] = true
-	if err := unix.Mknod(m.at+p, unix.S_IFCHR, 0); err != nil && err != unix.EEXIST {
+	if err := whiteout(m.at + maskTop + p); err != nil && err != unix.EEXIST {
 		return err
 	}
 	return nil
 }
+
+func whiteout(at string) error { return unix.Mknod(at, unix.S_IFCHR, 0) }
 
 // skeleton makes the directories that a hidden one has.
 func (m *mask) skeleton(p string) error {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/tend-run/tend/internal/eintr"
 	"github.com/tend-run/tend/internal/overlay"
+	"github.com/tend-run/tend/keeper/script"
 	"github.com/tend-run/tend/process"
 	"github.com/tend-run/tend/process/box"
 )
@@ -29,7 +30,6 @@ type parts struct {
 	mu    sync.Mutex
 	first int          // the program of pid 1; guarded by mu
 	void  int          // a network namespace in which nothing is; guarded by mu
-	dev   int          // a detached /dev; guarded by mu
 	root  int          // a detached tree of the machine's root alone; guarded by mu
 	users []*userParts // newest first; guarded by mu
 	own   []*rootless  // of a keeper that is not root, newest first; guarded by mu
@@ -39,34 +39,35 @@ type parts struct {
 
 // userParts belong to boxes with the same ids.
 type userParts struct {
-	uid   uint32
-	ns    int // user namespace
-	stage int // mount namespace
-	dev   int // parts.dev with these ids
-	bases []base
+	uid    uint32
+	ns     int     // user namespace
+	stages []stage // newest first
 }
 
-// base is a detached overlay of the machine's root below a mask.
-type base struct {
+// stage is one for boxes that are over this machine's root and hide the same, or for those
+// that bring a root of their own.
+type stage struct {
+	base box.Base
 	hide []string
-	fd   int
+	ns   int // mount namespace
 }
 
-// mostUsers and mostBases bound what is kept. What falls out is made anew at need.
+// mostUsers and mostBases bound what is kept. What falls out is made anew at need: the kernel
+// takes it away once no box is being made from it, and those that were made need it no more.
 const (
 	mostUsers = 32
 	mostBases = 4
 )
 
 func newParts(state, dir string) *parts {
-	return &parts{state: state, dir: dir, first: -1, void: -1, dev: -1, root: -1}
+	return &parts{state: state, dir: dir, first: -1, void: -1, root: -1}
 }
 
 // kit are descriptors for one box, the caller's own.
-type kit struct{ first, void, ns, stage, dev, base int }
+type kit struct{ first, void, ns, stage int }
 
 func (k *kit) close() {
-	for _, fd := range []int{k.first, k.void, k.ns, k.stage, k.dev, k.base} {
+	for _, fd := range []int{k.first, k.void, k.ns, k.stage} {
 		if fd >= 0 {
 			unix.Close(fd)
 		}
@@ -74,7 +75,7 @@ func (k *kit) close() {
 }
 
 // take returns what a box with this spec needs.
-func (p *parts) take(s *box.Spec) (_ *kit, err error) {
+func (p *parts) take(s *box.Spec) (*kit, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.renew()
@@ -85,29 +86,17 @@ func (p *parts) take(s *box.Spec) (_ *kit, err error) {
 	if err != nil {
 		return nil, err
 	}
-	k := &kit{-1, -1, -1, -1, -1, -1}
-	defer func() {
-		if err != nil {
-			k.close()
-		}
-	}()
-	if s.Base == box.BaseHost {
-		fd, err := p.base(u, s.Hide)
-		if err != nil {
-			return nil, err
-		}
-		if k.base, err = cloneOf(fd); err != nil {
-			return nil, fmt.Errorf("a copy of the base (Linux 6.15): %w: %w", err, process.ErrUnsupported)
-		}
+	stage, err := p.stage(u, s)
+	if err != nil {
+		return nil, err
 	}
-	if k.dev, err = cloneOf(u.dev); err != nil {
-		return nil, fmt.Errorf("a copy of /dev (Linux 6.15): %w: %w", err, process.ErrUnsupported)
-	}
+	k := &kit{-1, -1, -1, -1}
 	for _, d := range []struct {
 		to   *int
 		from int
-	}{{&k.first, p.first}, {&k.void, p.void}, {&k.ns, u.ns}, {&k.stage, u.stage}} {
+	}{{&k.first, p.first}, {&k.void, p.void}, {&k.ns, u.ns}, {&k.stage, stage}} {
 		if *d.to, err = unix.FcntlInt(uintptr(d.from), unix.F_DUPFD_CLOEXEC, 3); err != nil {
+			k.close()
 			return nil, err
 		}
 	}
@@ -122,15 +111,6 @@ func (p *parts) common() (err error) {
 	if p.void < 0 {
 		if p.void, err = emptyNet(); err != nil {
 			return fmt.Errorf("a network namespace: %w: %w", err, process.ErrUnsupported)
-		}
-	}
-	if p.dev < 0 {
-		if p.dev, err = devices(); err != nil {
-			why := ""
-			if errors.Is(err, unix.EPERM) {
-				why = " (tend is root of a user namespace alone, as in a rootless container, or may make no devices; run it as the machine's root)"
-			}
-			return fmt.Errorf("/dev of sandboxes: %w%s: %w", err, why, process.ErrUnsupported)
 		}
 	}
 	return nil
@@ -159,19 +139,7 @@ func (p *parts) user(uid uint32) (*userParts, error) {
 	if err != nil {
 		return nil, fmt.Errorf("a user namespace: %w%s: %w", err, whyNoUsers(err), process.ErrUnsupported)
 	}
-	u := &userParts{uid: uid, ns: ns, stage: -1, dev: -1}
-	if u.stage, err = newStage(ns, p.first, p.dir); err != nil {
-		u.close()
-		return nil, fmt.Errorf("the stage of sandboxes: %w", err)
-	}
-	if u.dev, err = cloneOf(p.dev); err != nil {
-		u.close()
-		return nil, fmt.Errorf("a copy of /dev (Linux 6.15): %w: %w", err, process.ErrUnsupported)
-	}
-	if err = mapIDs(u.dev, ns, unix.MOUNT_ATTR_RDONLY|unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NOEXEC); err != nil {
-		u.close()
-		return nil, fmt.Errorf("/dev of sandboxes: %w: %w", err, process.ErrUnsupported)
-	}
+	u := &userParts{uid: uid, ns: ns}
 	p.users = slices.Insert(p.users, 0, u)
 	if len(p.users) > mostUsers {
 		p.users[mostUsers].close()
@@ -192,21 +160,50 @@ func whyNoUsers(err error) string {
 }
 
 func (u *userParts) close() {
-	for _, fd := range []int{u.ns, u.stage, u.dev} {
-		if fd >= 0 {
-			unix.Close(fd)
-		}
-	}
-	for _, b := range u.bases {
-		unix.Close(b.fd)
+	unix.Close(u.ns)
+	for _, st := range u.stages {
+		unix.Close(st.ns)
 	}
 }
 
-// base returns the machine's root without what is hidden. p.mu is held.
-func (p *parts) base(u *userParts, hide []string) (fd int, err error) {
-	if i := slices.IndexFunc(u.bases, func(b base) bool { return slices.Equal(b.hide, hide) }); i >= 0 {
-		return u.bases[i].fd, nil
+// stage returns that of a box. p.mu is held.
+func (p *parts) stage(u *userParts, s *box.Spec) (ns int, err error) {
+	hide := s.Hide
+	if s.Base == box.BaseNone {
+		hide = nil // there is nothing of the machine's
 	}
+	if i := slices.IndexFunc(u.stages, func(st stage) bool { return st.base == s.Base && slices.Equal(st.hide, hide) }); i >= 0 {
+		return u.stages[i].ns, nil
+	}
+	dev, err := devices(int(u.uid))
+	if err != nil {
+		why := ""
+		if errors.Is(err, unix.EPERM) {
+			why = " (tend is root of a user namespace alone, as in a rootless container, or may make no devices; run it as the machine's root)"
+		}
+		return -1, fmt.Errorf("/dev of sandboxes: %w%s: %w", err, why, process.ErrUnsupported)
+	}
+	defer unix.Close(dev)
+	base := -1
+	if s.Base == box.BaseHost {
+		if base, err = p.base(u, hide); err != nil {
+			return -1, err
+		}
+		defer unix.Close(base)
+	}
+	if ns, err = newStage(u.ns, p.first, p.dir, dev, base); err != nil {
+		return -1, fmt.Errorf("the stage of sandboxes: %w", err)
+	}
+	u.stages = slices.Insert(u.stages, 0, stage{s.Base, slices.Clone(hide), ns})
+	if len(u.stages) > mostBases {
+		unix.Close(u.stages[mostBases].ns)
+		u.stages = u.stages[:mostBases]
+	}
+	return ns, nil
+}
+
+// base returns a detached overlay of the machine's root without what is hidden. p.mu is held.
+func (p *parts) base(u *userParts, hide []string) (fd int, err error) {
 	var fs unix.Statfs_t
 	if unix.Statfs("/", &fs) == nil && fs.Type == unix.OVERLAYFS_SUPER_MAGIC {
 		return -1, fmt.Errorf("the root of this machine is an overlay itself, as in a container: a sandbox over it cannot be had; use a template with a root of its own: %w", process.ErrUnsupported)
@@ -222,55 +219,52 @@ func (p *parts) base(u *userParts, hide []string) (fd int, err error) {
 		return -1, err
 	}
 	all := slices.Concat(box.Hidden(), hide, []string{p.state, state})
-	layer, err := newMask(p.root, slices.DeleteFunc(all, func(h string) bool { return h == "/" }))
+	layer, err := newMask(p.root, int(u.uid), slices.DeleteFunc(all, func(h string) bool { return h == "/" }))
 	if err != nil {
 		return -1, err
 	}
 	defer unix.Close(layer)
-	if err := mapIDs(layer, u.ns, 0); err != nil {
-		return -1, fmt.Errorf("ids of the mask: %w: %w", err, process.ErrUnsupported)
-	}
-	root, err := unix.OpenTree(unix.AT_FDCWD, "/", unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
+	root, err := tree("/", u.ns, unix.MOUNT_ATTR_RDONLY|unix.MOUNT_ATTR_NODEV)
 	if err != nil {
 		return -1, err
 	}
 	defer unix.Close(root)
-	if err := mapIDs(root, u.ns, unix.MOUNT_ATTR_RDONLY|unix.MOUNT_ATTR_NODEV); err != nil {
-		return -1, fmt.Errorf("the filesystem of the root cannot show other ids (idmapped mounts): %w: %w", err, process.ErrUnsupported)
-	}
-	if fd, err = overlayOf(layer, root); err != nil {
-		return -1, fmt.Errorf("an overlay by descriptors (Linux 6.13): %w: %w", err, process.ErrUnsupported)
-	}
-	u.bases = slices.Insert(u.bases, 0, base{slices.Clone(hide), fd})
-	if len(u.bases) > mostBases {
-		unix.Close(u.bases[mostBases].fd)
-		u.bases = u.bases[:mostBases]
+	if fd, err = overlayOf(p.dir, layer, root); err != nil {
+		return -1, fmt.Errorf("an overlay of this machine's root (Linux 5.19): %w: %w", err, process.ErrUnsupported)
 	}
 	return fd, nil
 }
 
-// overlayOf returns a detached overlay of these, the topmost first.
-func overlayOf(layers ...int) (int, error) {
-	fs, err := unix.Fsopen("overlay", unix.FSOPEN_CLOEXEC)
+// overlayOf returns a detached overlay of two detached mounts: a mask, and the root below it. A
+// child mounts it, in a mount namespace of its own, where they are attached: before Linux 6.15
+// there is no overlay of what is not, and no copy. dir is a directory of the keeper's.
+func overlayOf(dir string, layer, root int) (int, error) {
+	l, err := script.NewSharingList(24, 8<<10+len(dir))
 	if err != nil {
 		return -1, err
 	}
-	defer unix.Close(fs)
-	for _, l := range layers {
-		if err := unix.FsconfigSetFd(fs, "lowerdir+", l); err != nil {
-			return -1, err
-		}
-	}
-	if err := overlay.Settings(func(name, value string) error { return unix.FsconfigSetString(fs, name, value) }); err != nil {
+	defer l.Close()
+	w := writeStage(l, "mode=755,size=64k")
+	w.Call("make a mount namespace", unix.SYS_UNSHARE, unix.CLONE_NEWNS)
+	w.begin(dir)
+	w.attach("mask", layer)
+	w.attach("root", root)
+	o := overlay.Spec{Lower: append(maskLayers("mask"), "root")}
+	w.mkdir("merged")
+	merged := w.Text("merged")
+	w.Call("mount the overlay", unix.SYS_MOUNT, w.none, merged, w.Text("overlay"), unix.MS_RDONLY|unix.MS_NODEV, w.Text(o.Options()))
+	w.Call("copy the overlay", unix.SYS_OPEN_TREE, w.at, merged, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
+	fd := l.Keep()
+	w.Call("end", unix.SYS_EXIT, 0)
+	runtime.LockOSThread() // the child ends with the thread that made it
+	defer runtime.UnlockOSThread()
+	if err := l.Run(-1); err != nil {
 		return -1, err
 	}
-	if err := unix.FsconfigCreate(fs); err != nil {
-		return -1, err
-	}
-	return unix.Fsmount(fs, unix.FSMOUNT_CLOEXEC, unix.MOUNT_ATTR_RDONLY|unix.MOUNT_ATTR_NODEV)
+	return int(*fd), nil
 }
 
-// cloneOf returns a detached copy of a detached mount.
+// cloneOf returns a detached copy of what a descriptor shows, in a mount that is attached.
 func cloneOf(fd int) (int, error) {
 	return unix.OpenTree(fd, "", unix.AT_EMPTY_PATH|unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
 }
@@ -307,11 +301,20 @@ func plainTree(path string, ns int, attr uint64) (int, error) {
 	return mapped(fd, path, ns, attr)
 }
 
+// copied is mapped for a copy of the descriptor, of the same mount.
+func copied(fd int, path string, ns int, attr uint64) (int, error) {
+	fd, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 3)
+	if err != nil {
+		return -1, err
+	}
+	return mapped(fd, path, ns, attr)
+}
+
 // mapped is the detached mount fd with the ids of a user namespace.
 func mapped(fd int, path string, ns int, attr uint64) (int, error) {
 	if err := mapIDs(fd, ns, attr); err != nil {
 		unix.Close(fd)
-		return -1, fmt.Errorf("%s: its filesystem cannot show other ids (idmapped mounts): %w: %w", path, err, process.ErrUnsupported)
+		return -1, fmt.Errorf("%s: its filesystem cannot show other ids (idmapped mounts, from Linux 5.19 on also below overlays): %w: %w", path, err, process.ErrUnsupported)
 	}
 	return fd, nil
 }
@@ -368,21 +371,23 @@ func emptyNet() (int, error) {
 // deviceLinks are those in /dev.
 var deviceLinks = [][2]string{{"ptmx", "pts/ptmx"}, {"fd", "/proc/self/fd"}, {"stdin", "/proc/self/fd/0"}, {"stdout", "/proc/self/fd/1"}, {"stderr", "/proc/self/fd/2"}}
 
-// devices returns a detached filesystem with the few devices that programs need. Nobody
-// can write to it once it is made.
-func devices() (fd int, err error) {
+// devices returns a detached filesystem with the few devices that programs need. They belong to
+// root inside, whose id outside is root. Nobody can write to it once it is made.
+func devices(root int) (fd int, err error) {
 	fs, err := unix.Fsopen("tmpfs", unix.FSOPEN_CLOEXEC)
 	if err != nil {
 		return -1, err
 	}
 	defer unix.Close(fs)
-	if err := unix.FsconfigSetString(fs, "mode", "755"); err != nil {
-		return -1, err
+	for name, v := range map[string]string{"mode": "755", "uid": fmt.Sprint(root), "gid": fmt.Sprint(root)} {
+		if err := unix.FsconfigSetString(fs, name, v); err != nil {
+			return -1, err
+		}
 	}
 	if err := unix.FsconfigCreate(fs); err != nil {
 		return -1, err
 	}
-	if fd, err = unix.Fsmount(fs, unix.FSMOUNT_CLOEXEC, 0); err != nil {
+	if fd, err = unix.Fsmount(fs, unix.FSMOUNT_CLOEXEC, unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NOEXEC); err != nil {
 		return -1, err
 	}
 	defer func() {
@@ -400,12 +405,12 @@ func devices() (fd int, err error) {
 		if err := unix.Fchmodat(fd, name, 0o666, 0); err != nil {
 			return -1, err
 		}
-		if err := unix.Fchownat(fd, name, 0, d.gid, 0); err != nil {
+		if err := unix.Fchownat(fd, name, root, root+d.gid, 0); err != nil {
 			return -1, err
 		}
 	}
 	for _, name := range []string{"pts", "shm"} {
-		if err := unix.Mkdirat(fd, name, 0o755); err != nil {
+		if err := errors.Join(unix.Mkdirat(fd, name, 0o755), unix.Fchownat(fd, name, root, root, 0)); err != nil {
 			return -1, err
 		}
 	}
@@ -437,11 +442,14 @@ func emptied(dir string) error {
 	return err
 }
 
-// overlayOptions for a box with so many layers.
-func overlayOptions(s *box.Spec, layers int) string {
-	lower := make([]string, 0, layers+1)
-	for i := range layers {
-		lower = append(lower, stageLayer(i))
+// overlayOptions for a box. top: over its layers there is the directory "up" of another box.
+func overlayOptions(s *box.Spec, top bool) string {
+	lower := make([]string, 0, len(s.Layers)+2)
+	if top {
+		lower = append(lower, stageLayer(0)+"/up")
+	}
+	for range s.Layers {
+		lower = append(lower, stageLayer(len(lower)))
 	}
 	if s.Base == box.BaseHost {
 		lower = append(lower, stageBase)

@@ -34,7 +34,7 @@ const mostCopied = 1 << 20
 
 // pieces completes the mask of a rootless box, and returns its pieces. mounts are the paths
 // at which something is mounted.
-func (m *mask) pieces(mounts []string) ([]string, error) {
+func (m *mask) pieces(mounts []string) (pieces []piece, err error) {
 	found, err := m.piecesOf("", mounts)
 	left := mostOwn
 	for _, p := range found {
@@ -48,7 +48,10 @@ func (m *mask) pieces(mounts []string) ([]string, error) {
 		err = fmt.Errorf("there are mounts in so many directories of this machine that its root has %d pieces; %d are the most; use a template with a root of its own: %w",
 			len(found), mostPieces, process.ErrUnsupported)
 	}
-	return found, err
+	for _, p := range found {
+		pieces = append(pieces, piece{path: p, host: true, cut: m.cuts(p)})
+	}
+	return pieces, err
 }
 
 // writable are the directories in which programs may make and replace files, and those
@@ -101,7 +104,7 @@ func (m *mask) piecesOf(dir string, mounts []string) (found []string, err error)
 		case unix.S_IFLNK:
 			to, rerr := os.Readlink(m.root + p)
 			if rerr == nil {
-				err = os.Symlink(to, m.at+p)
+				err = os.Symlink(to, m.at+maskTop+p)
 			}
 		case unix.S_IFREG:
 			err = m.copy(p, &st)
@@ -134,7 +137,7 @@ func (m *mask) copy(p string, st *unix.Stat_t) error {
 		return nil
 	}
 	defer in.Close()
-	out, err := os.OpenFile(m.at+p, os.O_WRONLY|os.O_CREATE|os.O_EXCL, os.FileMode(st.Mode&0o777))
+	out, err := os.OpenFile(m.at+maskTop+p, os.O_WRONLY|os.O_CREATE|os.O_EXCL, os.FileMode(st.Mode&0o777))
 	if err != nil {
 		return err
 	}
@@ -159,13 +162,15 @@ type piece struct {
 	path   string
 	lowers []int // indexes of layers, topmost first
 	host   bool  // below them are the mask's and the machine's
+	cut    bool  // the mask has an empty directory below path
 }
 
-// piecesFor says which pieces a box with these layers has, and makes their places in its
-// directory up. Nothing of the box runs.
-func piecesFor(s *box.Spec, paths []string) (pieces []piece, err error) {
+// piecesFor says which of the machine's pieces a box with these layers has, and makes their
+// places in its directory up. Nothing of the box runs.
+func piecesFor(s *box.Spec, all []piece) (pieces []piece, err error) {
 	up := s.Dir + "/up"
-	for _, p := range paths {
+	for _, q := range all {
+		p := q.path
 		mode, isDir, _, err := look(up, p)
 		if err != nil {
 			return nil, err
@@ -173,7 +178,7 @@ func piecesFor(s *box.Spec, paths []string) (pieces []piece, err error) {
 		if mode != 0 && !isDir {
 			continue // what took its place is in the root
 		}
-		q, first, gone := piece{path: p, host: true}, uint32(0), false
+		first, gone := uint32(0), false
 		for i, l := range s.Layers {
 			mode, isDir, opaque, err := look(l, p)
 			if err != nil {
@@ -207,6 +212,9 @@ func piecesFor(s *box.Spec, paths []string) (pieces []piece, err error) {
 	}
 	return pieces, nil
 }
+
+// userOpaque is the attribute of a directory of a box that hides those below it.
+const userOpaque = "user.overlay.opaque"
 
 // look says what a layer has at a path, or on the way to it: the mode of what it is, and 0 if
 // it has nothing there. No link is followed: it may be a program's that ran inside.

@@ -38,18 +38,20 @@ func makeTree(t *testing.T, dir string, names ...string) {
 func TestAPieceHasNoMountBelowIt(t *testing.T) {
 	root, at := t.TempDir(), t.TempDir()
 	makeTree(t, root, "/usr/", "/usr/local/", "/bin -> usr/bin", "/data/", "/home/", "/var/", "/var/lib/", "/var/lib/docker/", "/var/lib/apt/", "/var/cache/", "/var/file", "/odd:name/", "/top")
+	makeTree(t, at, "/t/", "/c/var/cache/")
 	m := &mask{at: at, root: root, rootless: true, done: map[string]bool{"/home": true}}
 	got, err := m.pieces([]string{"/data", "/var/lib/docker/a/merged", "/var/lib/docker/b"})
 	scene.Must(t, err)
-	if want := []string{"/usr", "/var/cache", "/var/lib/apt"}; !cmp.Equal(got, want) {
-		t.Errorf("%v, want %v", got, want)
+	want := []piece{{path: "/usr", host: true}, {path: "/var/cache", host: true, cut: true}, {path: "/var/lib/apt", host: true}}
+	if diff := cmp.Diff(want, got, cmp.AllowUnexported(piece{})); diff != "" {
+		t.Error(diff)
 	}
 	for name, want := range map[string]bool{"/usr/local": true, "/data": true, "/var/lib/docker": true, "/var/file": true, "/top": true, "/odd:name": false, "/home": false} {
-		if _, err := os.Lstat(at + name); (err == nil) != want {
+		if _, err := os.Lstat(at + maskTop + name); (err == nil) != want {
 			t.Errorf("the mask has %s: %v", name, err)
 		}
 	}
-	if to, err := os.Readlink(at + "/bin"); to != "usr/bin" {
+	if to, err := os.Readlink(at + maskTop + "/bin"); to != "usr/bin" {
 		t.Errorf("/bin leads to %q, %v", to, err)
 	}
 	var many []string
@@ -58,11 +60,13 @@ func TestAPieceHasNoMountBelowIt(t *testing.T) {
 	}
 	makeTree(t, root, many...)
 	m.at = t.TempDir()
+	makeTree(t, m.at, "/t/")
 	if _, err := m.pieces([]string{"/many/a"}); err != nil {
 		t.Errorf("as many as may be: %v", err)
 	}
 	makeTree(t, root, "/many/b/", "/many/c/", "/many/d/")
 	m.at = t.TempDir()
+	makeTree(t, m.at, "/t/")
 	if _, err := m.pieces([]string{"/many/a"}); err == nil || !strings.Contains(err.Error(), "template") {
 		t.Errorf("too many: %v", err)
 	}
@@ -107,7 +111,7 @@ func TestLayersOfAPiece(t *testing.T) {
 			if c.opaque != "" {
 				scene.Must(t, unix.Setxattr(dir+c.opaque, userOpaque, []byte("y"), 0))
 			}
-			got, err := piecesFor(s, []string{"/var/lib"})
+			got, err := piecesFor(s, []piece{{path: "/var/lib", host: true}})
 			scene.Must(t, err)
 			if diff := cmp.Diff(c.want, got, cmp.AllowUnexported(piece{})); diff != "" {
 				t.Error(diff)

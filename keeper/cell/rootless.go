@@ -25,22 +25,19 @@ import (
 // So its stage has, beside what that of other boxes has,
 //
 //	/s/h       the machine's root with all that is mounted there
-//	/s/d       /dev, of which each device is the machine's
 //	/s/b       the mask; see pieces.go
 //
-// and a box takes from there what others are handed by descriptors. The stage has a user
-// namespace in which the one id is 0, and the network in which nothing is.
-const (
-	stageHost = "h"
-	stageDev  = "d"
-)
+// and a box takes from there what others are handed by descriptors. Of its /dev each device is
+// the machine's. The stage has a user namespace in which the one id is 0, and the network in
+// which nothing is.
+const stageHost = "h"
 
 // rootless are the parts of boxes of an ordinary user that hide the same.
 type rootless struct {
 	hide            []string
 	ns, stage, void int
 	mounts          int // /proc/self/mountinfo, open: it says when the mounts change
-	pieces          []string
+	pieces          []piece
 	noBase          error // why there are no pieces
 }
 
@@ -62,7 +59,7 @@ func (r *rootless) changed() bool {
 }
 
 // takeRootless is take for a keeper that is not root.
-func (p *parts) takeRootless(s *box.Spec) (*kit, []string, error) {
+func (p *parts) takeRootless(s *box.Spec) (*kit, []piece, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.renew()
@@ -73,7 +70,7 @@ func (p *parts) takeRootless(s *box.Spec) (*kit, []string, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	k := &kit{-1, -1, -1, -1, -1, -1}
+	k := &kit{-1, -1, -1, -1}
 	for _, d := range []struct {
 		to   *int
 		from int
@@ -177,7 +174,7 @@ func (p *parts) newRootless(hide []string) (_ *rootless, err error) {
 	m := &mask{at: procfs.Path(int(*pid), "root"+stageParts+"/"+stageBase), rootless: true, done: map[string]bool{}}
 	all := slices.Concat(box.Hidden(), hide, []string{p.state, state})
 	if err := m.write(slices.DeleteFunc(all, func(h string) bool { return h == "/" })); err != nil {
-		return nil, fmt.Errorf("mask (Linux 6.6): %w", err)
+		return nil, fmt.Errorf("mask: %w", err)
 	}
 	r.pieces, r.noBase = m.pieces(mountPoints(string(info)))
 	if r.noBase != nil && !errors.Is(r.noBase, process.ErrUnsupported) {

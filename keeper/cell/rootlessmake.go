@@ -26,7 +26,7 @@ func (m *Maker) buildRootless(s *box.Spec, group int, pid *uint32) error {
 	if s.Disk != "" {
 		return fmt.Errorf("%s: %w", noRootlessDisk, process.ErrUnsupported)
 	}
-	k, paths, err := m.parts.takeRootless(s)
+	k, all, err := m.parts.takeRootless(s)
 	if err != nil {
 		return err
 	}
@@ -47,9 +47,9 @@ func (m *Maker) buildRootless(s *box.Spec, group int, pid *uint32) error {
 		real.Layers = append(real.Layers, dir)
 	}
 	if s.Base == box.BaseNone {
-		paths = nil
+		all = nil
 	}
-	pieces, err := piecesFor(&real, paths)
+	pieces, err := piecesFor(&real, all)
 	if err != nil {
 		return fmt.Errorf("the directory of a sandbox: %w", err)
 	}
@@ -223,7 +223,7 @@ func rootOptions(s *box.Spec, pieces int) string {
 		lower = append(lower, stageLayer(i))
 	}
 	if s.Base == box.BaseHost {
-		lower = append(lower, stageBase)
+		lower = append(lower, stageBase+maskTop)
 	}
 	return ownOptions(s, lower, "", pieces)
 }
@@ -249,7 +249,11 @@ func pieceOptions(s *box.Spec, p piece, i int) string {
 		lower = append(lower, stageLayer(l)+p.path)
 	}
 	if p.host {
-		lower = append(lower, stageBase+p.path, stageHost+p.path)
+		lower = append(lower, stageBase+maskTop+p.path)
+		if p.cut {
+			lower = append(lower, stageBase+maskCut+p.path)
+		}
+		lower = append(lower, stageHost+p.path)
 	}
 	return ownOptions(s, lower, p.path, i)
 }

@@ -21,7 +21,8 @@ import (
 //	/          the root of the stage; in the end the box's root lies over it
 //	/m         where the box's root is mounted first
 //	/s         what that is made from; taken away as a whole
-//	/s/b, u    base and own directory
+//	/s/b, u    base, unless the boxes bring a root of their own, and own directory
+//	/s/d       /dev, which a box moves to its place
 //	/s/1, 2 …  layers, the topmost first
 //	/s/proc    the machine's: a user namespace may mount proc only where there is one
 const (
@@ -29,6 +30,7 @@ const (
 	stageParts = "/s"
 	stageBase  = "b"
 	stageOwn   = "u"
+	stageDev   = "d"
 	stageProc  = "proc"
 )
 
@@ -97,16 +99,28 @@ func (w *stageWriter) end(back string, program int) {
 	w.Call("wait", unix.SYS_EXECVEAT, uintptr(program), w.Text(""), w.Texts(firstName, firstNoNet), w.Texts(), unix.AT_EMPTY_PATH)
 }
 
-// newStage makes the stage of a user namespace. Its maker is a child that lives until the
-// namespace is open. dir is a directory of the keeper's.
-func newStage(ns, program int, dir string) (int, error) {
+// attach puts a detached mount in a place of the working directory, which it makes.
+func (w *stageWriter) attach(name string, fd int) {
+	w.mkdir(name)
+	w.put(name, fd)
+}
+
+// put is attach for a place that is there.
+func (w *stageWriter) put(name string, fd int) {
+	w.Call("attach "+name, unix.SYS_MOVE_MOUNT, uintptr(fd), w.Text(""), w.at, w.Text(name), unix.MOVE_MOUNT_F_EMPTY_PATH)
+}
+
+// newStage makes the stage of a user namespace, with /dev and base, which are detached mounts;
+// base -1: it has none. Its maker is a child that lives until the namespace is open. dir is a
+// directory of the keeper's.
+func newStage(ns, program int, dir string, dev, base int) (int, error) {
 	page, err := unix.Mmap(-1, 0, unix.Getpagesize(), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
 	if err != nil {
 		return -1, err
 	}
 	defer unix.Munmap(page)
 	pid := pidIn(page)
-	l, err := script.NewList(32+stageLayers, 8<<10+len(dir))
+	l, err := script.NewList(64+stageLayers, 16<<10+len(dir))
 	if err != nil {
 		return -1, err
 	}
@@ -119,7 +133,11 @@ func newStage(ns, program int, dir string) (int, error) {
 	w.Call("gid", unix.SYS_SETRESGID, 0, 0, 0)
 	w.Call("uid", unix.SYS_SETRESUID, 0, 0, 0)
 	w.dieWithKeeper() // another user has forgotten it
-	w.places(stageBase, stageOwn, stageProc)
+	w.places(stageBase, stageOwn, stageProc, stageDev)
+	w.put(stageDev, dev)
+	if base >= 0 {
+		w.put(stageBase, base)
+	}
 	w.Call("bind proc", unix.SYS_MOUNT, w.Text("/proc"), w.Text(stageProc), 0, unix.MS_BIND|unix.MS_REC, 0)
 	w.readOnly()
 	w.end("..", program)

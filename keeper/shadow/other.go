@@ -11,7 +11,7 @@ import (
 )
 
 // Make makes none here.
-func Make(_, _ string, _ box.ID) (*Shadow, error) {
+func Make(_, _ string, _ box.ID, _ func(string, int64) error) (*Shadow, error) {
 	return nil, fmt.Errorf("a shadow of a sandbox: %w", process.ErrUnsupported)
 }
 

@@ -39,8 +39,8 @@ const endWait = time.Minute
 type Shadow struct {
 	of      box.Spec // the box that it shows
 	scratch string
-	memory  int         // a detached filesystem that takes what is written
-	disk    *disk.Mount // of the box, if it has its own
+	own     int // a detached filesystem that takes what is written
+	top     int // a detached mount of the directory, or of the disk, that the box writes to
 	cell    *cell.Cell
 	locked  bool // its goroutine is locked to its thread
 }
@@ -52,8 +52,11 @@ type Shadow struct {
 // The goroutine is locked to its thread until it calls Close, which it must do: the
 // kernel ends a shadow with the thread that created it.
 //
+// blank makes a file with an empty disk of so many bytes. It is called where a filesystem in
+// memory cannot take all that is written: before Linux 6.6.
+//
 // Errors: box.ErrNotFound: there is no such box, or it has ended; process.ErrUnsupported.
-func Make(state, scratch string, id box.ID) (_ *Shadow, err error) {
+func Make(state, scratch string, id box.ID, blank func(path string, bytes int64) error) (_ *Shadow, err error) {
 	of, err := cell.Live(state, id)
 	if err != nil {
 		return nil, err
@@ -61,7 +64,7 @@ func Make(state, scratch string, id box.ID) (_ *Shadow, err error) {
 	if os.Geteuid() != 0 {
 		return nil, fmt.Errorf("over the files of a sandbox only root may mount memory; run tend as root: %w", process.ErrUnsupported)
 	}
-	s := &Shadow{of: of, scratch: scratch, memory: -1, locked: true}
+	s := &Shadow{of: of, scratch: scratch, own: -1, top: -1, locked: true}
 	runtime.LockOSThread()
 	defer func() {
 		if err != nil {
@@ -74,24 +77,18 @@ func Make(state, scratch string, id box.ID) (_ *Shadow, err error) {
 	if err := errors.Join(os.RemoveAll(scratch), os.MkdirAll(filepath.Join(scratch, "run"), 0o700)); err != nil {
 		return nil, err
 	}
-	if s.memory, err = memory(s.Room()); err != nil {
-		return nil, fmt.Errorf("memory for what is written: %w", err)
+	if s.own, err = takes(scratch, s.Room(), blank); err != nil {
+		return nil, fmt.Errorf("room for what is written: %w", err)
 	}
-	if of.Disk != "" {
-		if s.disk, err = disk.Open(of.Disk); err != nil {
-			return nil, err
-		}
+	if s.top, err = written(&of); err != nil {
+		return nil, err
 	}
 	m, err := cell.NewMaker(scratch, &cgroup.Tree{}) // it stays in the groups of this process
 	if err != nil {
 		return nil, err
 	}
-	written := of.Dir
-	if s.disk != nil {
-		written = s.disk.Path()
-	}
 	spec := s.spec()
-	if s.cell, err = m.MakeShadow(&spec, filepath.Join(written, "up")); err != nil {
+	if s.cell, err = m.MakeShadow(&spec, s.own, s.top); err != nil {
 		return nil, err
 	}
 	return s, nil
@@ -116,7 +113,7 @@ func endLeft(scratch string) error {
 func (s *Shadow) spec() box.Spec {
 	spec := box.Spec{
 		ID: box.NewID(), Hostname: s.of.Hostname,
-		Dir: fmt.Sprintf("/proc/self/fd/%d", s.memory), Layers: s.of.Layers,
+		Dir: fdPath(s.own), Layers: s.of.Layers,
 		Base: s.of.Base, Hide: s.of.Hide, UIDBase: s.of.UIDBase, Net: box.NetNone, Volatile: true,
 	}
 	for _, b := range s.of.Binds {
@@ -126,7 +123,28 @@ func (s *Shadow) spec() box.Spec {
 	return spec
 }
 
-// memory returns a detached filesystem of so many bytes with what an overlay needs.
+// takes returns a detached filesystem of so many bytes with what an overlay needs: in memory,
+// or in a file below scratch.
+func takes(scratch string, size int64, blank func(string, int64) error) (fd int, err error) {
+	if fd, err = memory(size); err == nil {
+		err = furnish(fd)
+	}
+	if !errors.Is(err, unix.EOPNOTSUPP) {
+		return fd, err
+	}
+	path := filepath.Join(scratch, "disk.img")
+	if err := blank(path, size); err != nil {
+		return -1, fmt.Errorf("before Linux 6.6 that is a disk: %w", err)
+	}
+	m, err := disk.Open(path)
+	if err != nil {
+		return -1, fmt.Errorf("before Linux 6.6 that is a disk: %w", err)
+	}
+	fd = m.Take()
+	return fd, furnish(fd)
+}
+
+// memory returns a detached filesystem in memory.
 func memory(size int64) (fd int, err error) {
 	fs, err := unix.Fsopen("tmpfs", unix.FSOPEN_CLOEXEC)
 	if err != nil {
@@ -141,16 +159,43 @@ func memory(size int64) (fd int, err error) {
 	if err := unix.FsconfigCreate(fs); err != nil {
 		return -1, err
 	}
-	if fd, err = unix.Fsmount(fs, unix.FSMOUNT_CLOEXEC, unix.MOUNT_ATTR_NODEV); err != nil {
-		return -1, err
-	}
+	return unix.Fsmount(fs, unix.FSMOUNT_CLOEXEC, unix.MOUNT_ATTR_NODEV)
+}
+
+func fdPath(fd int) string { return fmt.Sprintf("/proc/self/fd/%d", fd) }
+
+// furnish makes the directories of an overlay, or closes the filesystem. EOPNOTSUPP: it is one
+// that lacks the attributes that overlays of a user namespace write.
+func furnish(fd int) (err error) {
+	defer func() {
+		if err != nil {
+			unix.Close(fd)
+		}
+	}()
 	for _, name := range []string{"up", "wk"} {
 		if err := errors.Join(unix.Mkdirat(fd, name, 0o755), unix.Fchmodat(fd, name, 0o755, 0)); err != nil {
-			unix.Close(fd)
-			return -1, err
+			return err
 		}
 	}
-	return fd, nil
+	const mark = "user.overlay.tend"
+	up := fdPath(fd) + "/up"
+	return errors.Join(unix.Setxattr(up, mark, []byte("y"), 0), unix.Removexattr(up, mark))
+}
+
+// written returns a detached mount of what a box writes to.
+func written(of *box.Spec) (int, error) {
+	if of.Disk == "" {
+		fd, err := unix.OpenTree(unix.AT_FDCWD, of.Dir, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
+		if err != nil {
+			return -1, fmt.Errorf("%s: %w", of.Dir, err)
+		}
+		return fd, nil
+	}
+	m, err := disk.Open(of.Disk)
+	if err != nil {
+		return -1, err
+	}
+	return m.Take(), nil
 }
 
 // Covers reports whether the shadow takes writes at a path: all except the box's shares
@@ -168,7 +213,7 @@ func (s *Shadow) Covers(path string) bool {
 // each, and a filter of system calls.
 func (s *Shadow) Harden() (caps uint64, filter bool) { return s.of.Harden.Caps, s.of.Harden.Seccomp }
 
-// Room is the maximum size of the filesystem in memory: 1 GiB, or the memory limit of
+// Room is the maximum size of what is written: 1 GiB, or the memory limit of
 // the box's programs if that is less. A larger one would not fail like a full disk, but
 // would get processes killed.
 func (s *Shadow) Room() int64 {
@@ -276,7 +321,7 @@ func (s *Shadow) Changed(path string) (fd int, err error) {
 		return -1, fmt.Errorf("the shadow has not ended: %w", process.ErrUnavailable)
 	}
 	fd, err = eintr.Get(func() (int, error) {
-		return unix.Openat2(s.memory, "up"+path, &unix.OpenHow{Flags: unix.O_RDONLY | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS})
+		return unix.Openat2(s.own, "up"+path, &unix.OpenHow{Flags: unix.O_RDONLY | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS})
 	})
 	if errors.Is(err, unix.ENOENT) {
 		return -1, nil
@@ -291,12 +336,11 @@ func (s *Shadow) Close() error {
 		s.locked = false
 		runtime.UnlockOSThread()
 	}
-	if s.memory >= 0 {
-		unix.Close(s.memory)
-		s.memory = -1
-	}
-	if s.disk != nil {
-		err = errors.Join(err, s.disk.Close())
+	for _, fd := range []*int{&s.own, &s.top} {
+		if *fd >= 0 {
+			unix.Close(*fd)
+			*fd = -1
+		}
 	}
 	return errors.Join(err, os.RemoveAll(s.scratch))
 }
