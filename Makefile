@@ -110,9 +110,14 @@ dist-test: need-go ## Test packages in a fresh Debian with systemd, the rpm, and
 fresh-test: ## Run make build and make test in a fresh Debian, as root: an hour (ONLY=no-go picks a part)
 	@test/fresh/run $(ONLY)
 
+.PHONY: kernel-test
+kernel-test: need-go ## Run sandboxes on Linux 6.1 and 6.12 in qemu, as root on Debian: 20 minutes (ONLY='keeper/cell' picks some)
+	@test/kernel/run amd64 bookworm $(ONLY)
+	@test/kernel/run amd64 trixie $(ONLY)
+
 .PHONY: arm64-test
 arm64-test: need-go ## Run tests on an emulated arm64, as root on Debian: an hour (ONLY='keeper/cell spool' picks some)
-	@test/arm64/run $(ONLY)
+	@test/kernel/run arm64 trixie-backports $(ONLY)
 
 .PHONY: clean
 clean: ## Remove what was built and installed here

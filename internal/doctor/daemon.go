@@ -41,9 +41,12 @@ var mends = map[string]string{
 	"kill_reaches_tree":                   groupsWritable,
 	"exit_status_survives_two_roles":      "a kernel of Linux 6.15 or later",
 	"processes_survive_anchor_and_keeper": "look again in a moment; if it stays: tend shutdown --keep, then tend serve",
-	"boxes":                               "sudo tend serve, on Linux 6.15 or later",
+	"boxes":                               isolates,
 	"output_survives_power_loss":          otherDisk,
 }
+
+// isolates is what isolated sandboxes need as a rule: the detail says what is missing here.
+const isolates = "sudo tend serve, on Linux 5.19 or later; in a container: docker run --privileged -v tend:/var/lib/tend"
 
 const groupsWritable = "mount -t cgroup2 cgroup2 /sys/fs/cgroup, and tend as root (docker run --privileged; Delegate=yes in a systemd unit)"
 
@@ -68,7 +71,7 @@ func Promises(all map[string]Promise) (out []Finding) {
 
 // layerMends are for layers of isolation.
 var layerMends = map[string]string{
-	"all":      "sudo tend serve, on Linux 6.15 or later; in a container: docker run --privileged",
+	"all":      isolates,
 	"base":     otherDisk,
 	"user":     "sudo tend serve",
 	"freeze":   groupsWritable,

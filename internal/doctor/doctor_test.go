@@ -89,7 +89,7 @@ func TestWhatADaemonSaysIsJudged(t *testing.T) {
 	if got != "isolation=pid mount|isolation_freeze=no cgroup; not even v1|isolation_memory=none: at all|isolation_outgoing=nf_tables is missing|" {
 		t.Error(got)
 	}
-	for _, missing := range []string{"", "all: Linux 6.15 is needed"} {
+	for _, missing := range []string{"", "all: Linux 5.19 is needed"} {
 		if f := Isolation("none", missing); len(f) != 1 || f[0].State != Limited || f[0].Mend == "" {
 			t.Errorf("%q: %+v", missing, f)
 		}
