@@ -38,7 +38,7 @@ func (m *mask) shadows() error {
 	}
 	users, groups, gid := box.Shadow(passwd, group)
 	for _, f := range [][2]string{{"/etc/shadow", users}, {"/etc/gshadow", groups}} {
-		at := m.at + f[0]
+		at := m.at + maskTop + f[0]
 		if err := os.RemoveAll(at); err != nil { // what hid the machine's
 			return err
 		}
@@ -46,11 +46,7 @@ func (m *mask) shadows() error {
 			return err
 		}
 		if !m.rootless {
-			var st unix.Stat_t
-			if err := unix.Stat(m.at, &st); err != nil { // its owner is root inside
-				return err
-			}
-			if err := os.Lchown(at, int(st.Uid), int(st.Gid)+gid); err != nil {
+			if err := os.Lchown(at, m.outside(0), m.outside(uint32(gid))); err != nil {
 				return err
 			}
 		}
@@ -99,10 +95,10 @@ func (p *parts) renew() {
 	}
 	p.accounts = now
 	for _, u := range p.users {
-		for _, b := range u.bases {
-			unix.Close(b.fd)
+		for _, st := range u.stages {
+			unix.Close(st.ns)
 		}
-		u.bases = nil
+		u.stages = nil
 	}
 	for _, r := range p.own {
 		r.close()

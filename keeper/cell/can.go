@@ -3,11 +3,15 @@
 package cell
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/tend-run/tend/keeper/disk"
+	"github.com/tend-run/tend/process"
 	"github.com/tend-run/tend/process/box"
 )
 
@@ -21,8 +25,8 @@ func (m *Maker) Can() (can box.Can) {
 	defer m.probing.Unlock()
 	if !m.ok {
 		if m.noBase = m.probe(box.BaseHost); m.noBase != nil {
-			if m.probe(box.BaseNone) != nil {
-				return box.Can{Missing: []box.Missing{{Reason: m.noBase.Error()}}}
+			if err := m.probe(box.BaseNone); err != nil { // which takes less
+				return box.Can{Missing: []box.Missing{{Reason: err.Error()}}}
 			}
 		}
 		m.ok = true
@@ -69,6 +73,10 @@ func (m *Maker) probe(base box.Base) error {
 		if err := os.MkdirAll(filepath.Join(dir, sub), 0o755); err != nil {
 			return err
 		}
+	}
+	// Else all goes well until a program replaces a directory.
+	if err := unix.Setxattr(filepath.Join(dir, "up"), userOpaque, []byte("n"), 0); err == unix.EOPNOTSUPP {
+		return fmt.Errorf("the filesystem of the state directory has no attributes of users, which overlays need (one in memory has them from Linux 6.6 on); use tend serve --state-dir DIR, on ext4, xfs or btrfs: %w", process.ErrUnsupported)
 	}
 	s := box.Spec{ID: ProbeID, Dir: dir, UIDBase: probeBase, Base: base, Volatile: true}
 	if m.rootless {

@@ -113,8 +113,8 @@ func TestNothingOfTheMachineIsReachedInside(t *testing.T) {
 		"ls -A " + config:  "open",
 		"ls -A " + secret:  "",
 		"ls -A " + pattern: "",
-		"cat /etc/shadow- /etc/gshadow- 2>/dev/null; ls /etc/ssh/*_key 2>/dev/null; ls -A /etc/sudoers.d 2>/dev/null":  "",
-		"cat " + w.state + "/key 2>/dev/null; find / -xdev -name key -newer /etc/hostname -path '*tend-*' 2>/dev/null": "",
+		"cat /etc/shadow- /etc/gshadow- 2>/dev/null; ls /etc/ssh/*_key 2>/dev/null; ls -A /etc/sudoers.d 2>/dev/null":                                           "",
+		"cat " + w.state + "/key 2>/dev/null; find / -xdev -name key -newer /etc/hostname \\( -path '*/tend-cell-*' -o -path '*/tend-secret-*' \\) 2>/dev/null": "",
 		"ps -e -o pid= | head -1": "1",
 		"kill -9 1; kill -USR1 1; kill -TERM 1; kill -0 1 && echo there":                                      "there",
 		"echo x > /proc/sys/kernel/panic || echo b > /proc/sysrq-trigger || echo refused":                     "refused",
@@ -188,17 +188,37 @@ func TestAMaskIsForTheAccountsOfNow(t *testing.T) {
 	w := newWorld(t)
 	masks := func() int {
 		w.box(t, w.spec(t))
-		return len(w.parts.users[0].bases)
+		return len(w.parts.users[0].stages)
 	}
 	masks()
-	other := base{hide: []string{"/other"}, fd: scene.Value(unix.Open("/dev/null", unix.O_RDONLY|unix.O_CLOEXEC, 0))(t)}
-	w.parts.users[0].bases = append(w.parts.users[0].bases, other)
+	other := stage{hide: []string{"/other"}, ns: scene.Value(unix.Open("/dev/null", unix.O_RDONLY|unix.O_CLOEXEC, 0))(t)}
+	w.parts.users[0].stages = append(w.parts.users[0].stages, other)
 	if n := masks(); n != 2 {
 		t.Errorf("with the same accounts there are %d", n)
 	}
 	w.parts.accounts[0].size-- // as if /etc/passwd had been shorter
 	if n := masks(); n != 1 {
 		t.Errorf("with others there are %d", n)
+	}
+}
+
+// TestAMaskHidesWhatLinksLeadTo: also where what is above it is hidden later; and nothing in it
+// has an id that is none inside.
+func TestAMaskHidesWhatLinksLeadTo(t *testing.T) {
+	scene.Root(t)
+	root, at := t.TempDir(), t.TempDir()
+	makeTree(t, root, "/a -> z/in", "/z/in/below/", "/z/other/", "/home/")
+	scene.Must(t, os.Chown(root+"/z", 1<<31, 1<<31))
+	m := &mask{at: at, root: root, first: 100000, done: map[string]bool{}}
+	scene.Must(t, m.write([]string{"/a", "/z"}))
+	var st unix.Stat_t
+	for name, want := range map[string]uint32{maskTop + "/z": unix.S_IFDIR, maskTop + "/z/in": unix.S_IFDIR, maskCut + "/z": unix.S_IFCHR, maskCut + "/home": unix.S_IFCHR, maskTop + "/home": unix.S_IFDIR} {
+		if err := unix.Lstat(at+name, &st); err != nil || st.Mode&unix.S_IFMT != want {
+			t.Errorf("%s is %o, %v", name, st.Mode, err)
+		}
+		if want == unix.S_IFDIR && (st.Uid < 100000 || st.Uid >= 100000+box.IDs) {
+			t.Errorf("%s is of %d", name, st.Uid)
+		}
 	}
 }
 

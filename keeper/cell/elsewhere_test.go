@@ -39,13 +39,13 @@ func TestMain(m *testing.M) {
 }
 
 // elsewhere runs a line of the shell that makes a place and executes "$0" there, and
-// returns what boxes can have in it. $1 is a directory on a filesystem in memory, which is
-// the line's alone, as are its mounts.
+// returns what boxes can have in it. $1 is a directory that is the line's alone, as are its
+// mounts.
 func elsewhere(t *testing.T, line string) (can box.Can) {
 	t.Helper()
 	scene.Root(t)
 	test := scene.Value(os.Executable())(t)
-	cmd := exec.Command("/bin/sh", "-ec", `mount -t tmpfs -o mode=755 none "$1"; cp "$0" "$1/test"; mkdir -m 777 "$1/state"; `+line, test, "/mnt")
+	cmd := exec.Command("/bin/sh", "-ec", `mount --bind "$2" "$1"; cp "$0" "$1/test"; mkdir -m 777 "$1/state"; `+line, test, "/mnt", t.TempDir())
 	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
 	var problems strings.Builder
 	cmd.Stderr = &problems
@@ -100,11 +100,12 @@ func TestBoxesOnAnOlderKernel(t *testing.T) {
 	}
 }
 
-// canOn is what boxes can have on an older kernel, after a line of the shell.
-func canOn(t *testing.T, kernel poorkernel.Older, line string) (can box.Can) {
+// canOn is what boxes can have on an older kernel, after a line of the shell. above is where the
+// state directory is.
+func canOn(t *testing.T, kernel poorkernel.Older, above, line string) (can box.Can) {
 	t.Helper()
 	// Where an ordinary user finds it, too.
-	dir := scene.Value(os.MkdirTemp("", "tend-cell-"))(t)
+	dir := scene.Value(os.MkdirTemp(above, "tend-cell-"))(t)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	scene.Must(t, os.Chmod(dir, 0o777))
 	test := scene.Value(os.ReadFile("/proc/self/exe"))(t)
@@ -122,8 +123,20 @@ func canOn(t *testing.T, kernel poorkernel.Older, line string) (can box.Can) {
 // TestAnOrdinaryUserHasBoxesOnAnOlderKernel: also where nothing in memory has attributes.
 func TestAnOrdinaryUserHasBoxesOnAnOlderKernel(t *testing.T) {
 	scene.Root(t)
-	if can := canOn(t, poorkernel.Linux61, ordinary); can.Mode != box.ModeRootless || !slices.Contains(can.Layers, box.LayerBase) {
+	if can := canOn(t, poorkernel.Linux61, "", ordinary); can.Mode != box.ModeRootless || !slices.Contains(can.Layers, box.LayerBase) {
 		t.Errorf("%+v", can)
+	}
+}
+
+// TestAStateDirectoryInMemoryOnAnOlderKernel: boxes in it would have directories that no program
+// can replace.
+func TestAStateDirectoryInMemoryOnAnOlderKernel(t *testing.T) {
+	scene.Root(t)
+	for _, line := range []string{"exec", ordinary} {
+		can := canOn(t, poorkernel.Linux61, "/dev/shm", line)
+		if len(can.Missing) != 1 || can.Missing[0].Layer != "" || !strings.Contains(can.Missing[0].Reason, "--state-dir") {
+			t.Errorf("%s: %+v", line, can)
+		}
 	}
 }
 
@@ -138,12 +151,12 @@ func TestAKernelThatIsTooOldIsNamed(t *testing.T) {
 		"root on 5.10":             {poorkernel.Linux510, "exec", "Linux 5.19"},
 		"an ordinary user on 5.10": {poorkernel.Linux510, ordinary, "Linux 5.11"},
 	} {
-		can := canOn(t, c.kernel, c.line)
+		can := canOn(t, c.kernel, "", c.line)
 		if len(can.Missing) != 1 || can.Missing[0].Layer != "" || !strings.Contains(can.Missing[0].Reason, c.want) {
 			t.Errorf("%s: %+v; want all to be missing for %s", name, can, c.want)
 		}
 	}
-	if can := canOn(t, poorkernel.Linux515, ordinary); can.Mode != box.ModeRootless {
+	if can := canOn(t, poorkernel.Linux515, "", ordinary); can.Mode != box.ModeRootless {
 		t.Errorf("an ordinary user on 5.15: %+v", can)
 	}
 }

@@ -12,6 +12,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tend-run/tend/process/box"
 )
 
 // A mask is a filesystem in memory that lies over the root of this machine. It is written
@@ -24,8 +26,8 @@ import (
 //	      with those above
 //	cut   below it: a whiteout for each empty directory, so that the kernel looks no further
 //
-// One layer would do with an attribute that makes a directory opaque. But an
-// ordinary user can write none to a filesystem in memory before Linux 6.6.
+// One layer would do with an attribute that makes a directory opaque. But an ordinary user can
+// write none to a filesystem in memory before Linux 6.6.
 type mask struct {
 	at   string // its path
 	root string // of the machine, by a descriptor that shows no other mounts
@@ -249,10 +251,19 @@ func (m *mask) mkdir(p string, mode, uid, gid uint32) error {
 	}
 	if m.rootless {
 		mode |= 0o700 // who has no capabilities writes more below it
-	} else if err := unix.Lchown(at, m.first+int(uid), m.first+int(gid)); err != nil {
+	} else if err := unix.Lchown(at, m.outside(uid), m.outside(gid)); err != nil {
 		return err
 	}
 	return unix.Chmod(at, mode&0o7777)
+}
+
+// outside is the id outside of an id inside; who has none inside is nobody there.
+func (m *mask) outside(id uint32) int {
+	const nobody = 65534
+	if id >= box.IDs {
+		id = nobody
+	}
+	return m.first + int(id)
 }
 
 func (m *mask) opaque(p string, mode, uid, gid uint32) error {
@@ -264,7 +275,7 @@ func (m *mask) opaque(p string, mode, uid, gid uint32) error {
 		return err
 	}
 	err := whiteout(m.at + maskCut + p)
-	if err == unix.EEXIST { // it leads to an empty directory below, where a link led before
+	if err == unix.EEXIST { // over a link something below it was hidden before
 		if err = os.RemoveAll(m.at + maskCut + p); err == nil {
 			err = whiteout(m.at + maskCut + p)
 		}

@@ -314,7 +314,11 @@ func copied(fd int, path string, ns int, attr uint64) (int, error) {
 func mapped(fd int, path string, ns int, attr uint64) (int, error) {
 	if err := mapIDs(fd, ns, attr); err != nil {
 		unix.Close(fd)
-		return -1, fmt.Errorf("%s: its filesystem cannot show other ids (idmapped mounts, from Linux 5.19 on also below overlays): %w: %w", path, err, process.ErrUnsupported)
+		why := ""
+		if err == unix.ENOSYS {
+			why = ", Linux 5.19"
+		}
+		return -1, fmt.Errorf("%s: its filesystem cannot show other ids (idmapped mounts%s): %w: %w", path, why, err, process.ErrUnsupported)
 	}
 	return fd, nil
 }
