@@ -31,6 +31,7 @@ func Run(t *testing.T, open func(t *testing.T) driver.Driver) {
 		{"names are unique and checked", names},
 		{"what is wrong is told before anything is made", invalid},
 		{"processes get the sandbox's directory and environment", inherited},
+		{"a process has a group of its own, which it does not lead", ownGroup},
 		{"a sandbox sees its own processes alone", apart},
 		{"files and processes share the working directory", shared},
 		{"accounts are those inside", accounts},
@@ -229,6 +230,32 @@ func inherited(t *testing.T, d driver.Driver) {
 	if res, err := p.Wait(t.Context(), process.Until{}); err != nil || res.Exit.Code != 0 {
 		t.Errorf("what the process says does not win: %+v, %v", res.Exit, err)
 	}
+}
+
+// ownGroup: the first start in a sandbox takes another way than those after it.
+func ownGroup(t *testing.T, d driver.Driver) {
+	s, _ := create(t, d, driver.Spec{})
+	group := "$(cut -d' ' -f5 /proc/$$/stat)"
+	for _, c := range []struct {
+		line string
+		exit process.Exit
+		out  string
+	}{
+		{"exec setsid sh -c 'sleep 2; echo late; exit 3'", process.Exit{Code: 3}, "late\n"},
+		{"exec setsid sh -c 'sleep 0.1; echo late; exit 3'", process.Exit{Code: 3}, "late\n"},
+		{"[ " + group + " -gt 0 ] && [ " + group + " != $$ ] && [ " + group + " = $(cut -d' ' -f6 /proc/$$/stat) ] && echo member", process.Exit{}, "member\n"},
+		{"sleep 600 & kill 0; wait", process.Exit{Signal: 15}, ""},
+		{"sleep 600 & kill -KILL -" + group + "; wait", process.Exit{Signal: 9}, ""},
+	} {
+		p := scene.Start(t, s.Processes(), process.Spec{Shell: c.line})
+		got := scene.Wait(t, p, process.Until{EOF: true, TreeGone: true}).Exit
+		if out := scene.Output(t, p, process.Stdout); got.Code != c.exit.Code || got.Signal != c.exit.Signal || out != c.out {
+			t.Errorf("%s: %+v, %q; want %+v, %q", c.line, got, out, c.exit, c.out)
+		}
+	}
+	// The program of a terminal leads its session, and its shell controls jobs.
+	p := scene.Start(t, s.Processes(), process.Spec{Shell: "set -m; [ $$ = " + group + " ] && sleep 600 & kill %1; exit 5", PTY: &process.Size{Cols: 80, Rows: 24}})
+	scene.WantExit(t, p, 5)
 }
 
 func apart(t *testing.T, d driver.Driver) {
