@@ -71,8 +71,9 @@ stop_daemon() {
 	return 1
 }
 
+# cleanup [STATUS] ends the script, with that status or the one that it had.
 cleanup() {
-	local status=$?
+	local status=${1-$?}
 	stop_daemon || status=1
 	[ "$status" -ne 0 ] || nothing_left || status=1
 	if [ "$status" -eq 0 ]; then
@@ -94,8 +95,9 @@ install_js() {
 	"$root/scripts/npm-ci" "$here/js"
 }
 
-# pytests runs $here/python with the pinned packages.
+# pytests [NAME] runs $here/NAME (python) with the pinned packages.
 pytests() {
-	"$root/scripts/python-venv" "$here/python/.venv" "$here/python/requirements.txt"
-	(cd "$here/python" && .venv/bin/python -m pytest ${PYTEST_ARGS:-} --basetemp="$work/pytest" -q -p no:cacheprovider .)
+	local dir=$here/${1-python}
+	"$root/scripts/python-venv" "$dir/.venv" "$dir/requirements.txt"
+	(cd "$dir" && .venv/bin/python -m pytest ${PYTEST_ARGS:-} --basetemp="$work/pytest" -q -p no:cacheprovider .)
 }
