@@ -14,13 +14,13 @@ import (
 // Answering returns the processes whose sockets get the connections to an address, in
 // the network of the leader's tree. A socket that both the tree and others hold, such
 // as an inherited one, counts as the tree's.
-func Answering(leader int, to netip.AddrPort) (Answerer, error) {
+func Answering(leader, session int, to netip.AddrPort) (Answerer, error) {
 	// The leader itself and its children hold it, mostly. Only if they do not, the table of
 	// all processes is read.
 	if a, ok := answeringBelow(leader, to); ok {
 		return a, nil
 	}
-	return AnsweringOf(Tree(leader), leader, to)
+	return AnsweringOf(Tree(leader, session), leader, to)
 }
 
 // AnsweringOf is Answering for a tree that the caller knows: these are its processes.

@@ -17,8 +17,8 @@ import (
 // its threads is blocked reading the leader's stdin pipe or its terminal.
 // Errors: process.ErrPermission when tend may not trace the leader,
 // process.ErrUnsupported when the kernel does not show system calls.
-func Input(leader int) (process.InputState, error) {
-	pids, stats := tree(leader)
+func Input(leader, session int) (process.InputState, error) {
+	pids, stats := tree(leader, session)
 	s, ok := stats[leader]
 	if !ok || s.Dead() {
 		return process.InputNone, nil

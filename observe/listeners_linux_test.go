@@ -86,13 +86,13 @@ func TestWhoeverHoldsTheListenerOfTheTreeIsFound(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			leader, at := inherit(t, line)
-			if a, err := Answering(leader, at); err != nil || !a.Listening || !a.Ours {
+			if a, err := Answering(leader, 0, at); err != nil || !a.Listening || !a.Ours {
 				t.Errorf("got %+v, %v; want one of its own", a, err)
 			}
-			if a, err := Answering(leader, other); err != nil || !a.Listening || a.Ours || a.PID != os.Getpid() {
+			if a, err := Answering(leader, 0, other); err != nil || !a.Listening || a.Ours || a.PID != os.Getpid() {
 				t.Errorf("got %+v, %v; want one of this test", a, err)
 			}
-			if a, err := Answering(leader, nobody); err != nil || a.Listening {
+			if a, err := Answering(leader, 0, nobody); err != nil || a.Listening {
 				t.Errorf("got %+v, %v; want none", a, err)
 			}
 		})
@@ -102,7 +102,7 @@ func TestWhoeverHoldsTheListenerOfTheTreeIsFound(t *testing.T) {
 func TestNobodyAnswersOfATreeThatIsGone(t *testing.T) {
 	cmd := exec.Command("true")
 	scene.Must(t, cmd.Run())
-	a, err := Answering(cmd.Process.Pid, listen(t, "tcp4", "127.0.0.1:0"))
+	a, err := Answering(cmd.Process.Pid, 0, listen(t, "tcp4", "127.0.0.1:0"))
 	if err == nil || !strings.Contains(err.Error(), strconv.Itoa(cmd.Process.Pid)) {
 		t.Errorf("got %+v, %v; want an error with the pid", a, err)
 	}
@@ -112,7 +112,7 @@ func TestNobodyAnswersOfATreeThatIsGone(t *testing.T) {
 func BenchmarkAnswering(b *testing.B) {
 	at := listen(b, "tcp4", "127.0.0.1:0")
 	for b.Loop() {
-		if a, err := Answering(os.Getpid(), at); err != nil || !a.Ours {
+		if a, err := Answering(os.Getpid(), 0, at); err != nil || !a.Ours {
 			b.Fatal(a, err)
 		}
 	}

@@ -5,13 +5,13 @@ import (
 	"github.com/tend-run/tend/process"
 )
 
-// Listening returns the TCP sockets on which the tree of the leader listens.
+// Listening returns the TCP sockets on which the tree of the leader ([Tree]) listens.
 // A socket that several processes share is reported once, for the lowest pid.
-func Listening(leader int) ([]process.Listener, error) {
+func Listening(leader, session int) ([]process.Listener, error) {
 	namespaces := map[string]map[uint64]sockdiag.Socket{} // by socket inode
 	seen := map[uint64]bool{}
 	var out []process.Listener
-	for _, pid := range Tree(leader) {
+	for _, pid := range Tree(leader, session) {
 		ns, err := networkOf(pid)
 		if err != nil {
 			continue // gone, or not ours to see

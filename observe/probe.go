@@ -16,7 +16,7 @@ const inputQuiet = 100 * time.Millisecond
 func waitPort(ctx context.Context, p Target, port int) (process.WaitResult, error) {
 	return poll(ctx, p, func(in *process.Info, _ time.Duration) (process.WaitResult, error) {
 		var res process.WaitResult
-		all, err := Listening(in.PID)
+		all, err := Listening(in.PID, in.Session)
 		for _, l := range all {
 			if a, err := netip.ParseAddrPort(l.Address); err == nil && int(a.Port()) == port {
 				res.Met, res.Listening = true, append(res.Listening, l)
@@ -36,7 +36,7 @@ func waitInput(ctx context.Context, p Target) (process.WaitResult, error) {
 			last = process.InputNone
 			return process.WaitResult{}, nil
 		}
-		now, err := Input(in.PID)
+		now, err := Input(in.PID, in.Session)
 		if err != nil {
 			return process.WaitResult{}, err
 		}

@@ -135,7 +135,7 @@ func TestInputIsNoneWhereNobodyReadsIt(t *testing.T) {
 	} {
 		p := start(t, line)
 		wait(t, p, process.Until{Match: "ready"})
-		if got, err := observe.Input(pid(t, p)); got != process.InputNone || err != nil {
+		if got, err := observe.Input(pid(t, p), 0); got != process.InputNone || err != nil {
 			t.Errorf("%s: got %v, %v; want none", line, got, err)
 		}
 	}
@@ -171,12 +171,12 @@ func TestTreeHoldsSessionsOfItsDescendants(t *testing.T) {
 	p := start(t, "setsid sleep 1000 & sleep 1000 & echo $!; echo ready; wait")
 	wait(t, p, process.Until{Match: "ready"})
 	leader := pid(t, p)
-	tree := observe.Tree(leader)
+	tree := observe.Tree(leader, 0)
 	if len(tree) != 3 || tree[0] != leader {
 		t.Errorf("got %v; want %d and two more", tree, leader)
 	}
 	scene.Value(p.Kill(t.Context()))(t)
-	if tree := observe.Tree(leader); len(tree) != 0 {
+	if tree := observe.Tree(leader, 0); len(tree) != 0 {
 		t.Errorf("%v are left after the kill", tree)
 	}
 }

@@ -10,20 +10,22 @@ import (
 )
 
 // Tree knows nothing here: it returns no pids.
-func Tree(int) []int { return nil }
+func Tree(int, int) []int { return nil }
 
 // Listening reports process.ErrUnsupported.
-func Listening(int) ([]process.Listener, error) {
+func Listening(int, int) ([]process.Listener, error) {
 	return nil, fmt.Errorf("%w: listening ports are known on Linux only", process.ErrUnsupported)
 }
 
 // Answering reports process.ErrUnsupported.
-func Answering(int, netip.AddrPort) (Answerer, error) {
+func Answering(int, int, netip.AddrPort) (Answerer, error) {
 	return Answerer{}, fmt.Errorf("%w: who listens is known on Linux only", process.ErrUnsupported)
 }
 
 // AnsweringOf reports process.ErrUnsupported.
-func AnsweringOf([]int, int, netip.AddrPort) (Answerer, error) { return Answering(0, netip.AddrPort{}) }
+func AnsweringOf([]int, int, netip.AddrPort) (Answerer, error) {
+	return Answering(0, 0, netip.AddrPort{})
+}
 
 // Holders reports process.ErrUnsupported.
 func Holders(uint16) ([]int, bool, error) {
@@ -31,6 +33,6 @@ func Holders(uint16) ([]int, bool, error) {
 }
 
 // Input reports process.ErrUnsupported.
-func Input(int) (process.InputState, error) {
+func Input(int, int) (process.InputState, error) {
 	return process.InputNone, fmt.Errorf("%w: waiting for input is observed on Linux only", process.ErrUnsupported)
 }

@@ -7,16 +7,16 @@ import (
 	"github.com/tend-run/tend/internal/procfs"
 )
 
-// Tree returns the pids of the leader's own session, of its own cgroup if it has
-// one, and of all descendants, in ascending order, without those that are dead and only not reaped yet. Empty:
-// nothing is left. A session is its own if no other process leads it: tend starts programs
-// in a session whose leader has ended.
-func Tree(leader int) []int {
-	pids, _ := tree(leader)
+// Tree returns the pids of the leader, of its session, of its own cgroup if it has one, and
+// of all descendants, in ascending order, without those that are dead and only not reaped yet. session is the
+// number of the session in which the leader was started, if it does not lead that, and no
+// other program is in it; else 0. Empty: nothing is left.
+func Tree(leader, session int) []int {
+	pids, _ := tree(leader, session)
 	return pids
 }
 
-func tree(leader int) ([]int, map[int]procfs.Stat) {
+func tree(leader, session int) ([]int, map[int]procfs.Stat) {
 	stats := processTable()
 	in := map[int]bool{}
 	var pids []int
@@ -26,7 +26,7 @@ func tree(leader int) ([]int, map[int]procfs.Stat) {
 			pids = append(pids, pid)
 		}
 	}
-	group, session := ownGroup(leader, stats), ownSession(leader, stats)
+	group := ownGroup(leader, stats)
 	for pid, s := range stats {
 		if pid == leader || s.Session == leader || session != 0 && s.Session == session || group != "" && isBelow(groupOf(pid), group) {
 			add(pid)
@@ -43,15 +43,6 @@ func tree(leader int) ([]int, map[int]procfs.Stat) {
 	}
 	slices.Sort(pids)
 	return pids, stats
-}
-
-// ownSession returns the session of the leader, or 0: another process leads it.
-func ownSession(leader int, stats map[int]procfs.Stat) int {
-	session := stats[leader].Session
-	if s, ok := stats[session]; ok && session != leader && !s.Dead() {
-		return 0
-	}
-	return session
 }
 
 // ownGroup returns the cgroup that was made for the leader, or "": a leader in

@@ -29,8 +29,12 @@ func (s State) String() string {
 
 // Info is the state of a process at one moment.
 type Info struct {
-	ID      ID
-	PID     int // 0 until started; kept after the exit
+	ID  ID
+	PID int // 0 until started; kept after the exit
+	// Session is the number of the session and of the process group in which the process was
+	// started: PID if it leads them, as with a terminal. The kernel gives the number to
+	// nobody else while one of them has members. 0: not known, or nothing is left.
+	Session int
 	Spec    Spec
 	State   State
 	Started time.Time

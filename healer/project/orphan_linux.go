@@ -27,7 +27,7 @@ func (l *Local) EndHolder(ctx context.Context, port int, spared []int, others bo
 	spared = trees(spared)
 	held := ""
 	for _, host := range []string{"127.0.0.1", "::1"} {
-		a, err := observe.Answering(os.Getpid(), netip.AddrPortFrom(netip.MustParseAddr(host), uint16(port)))
+		a, err := observe.Answering(os.Getpid(), 0, netip.AddrPortFrom(netip.MustParseAddr(host), uint16(port)))
 		if err != nil {
 			return "", err
 		}
@@ -78,7 +78,7 @@ func (l *Local) EndOrphans(ctx context.Context, spared []int) (string, error) {
 func trees(pids []int) []int {
 	all := append([]int{os.Getpid()}, pids...)
 	for _, pid := range pids {
-		all = append(all, observe.Tree(pid)...)
+		all = append(all, observe.Tree(pid, 0)...)
 	}
 	return all
 }
@@ -131,7 +131,7 @@ func endTree(ctx context.Context, pid int, spared []int) error {
 			unix.Close(fd)
 		}
 	}()
-	for _, one := range append(observe.Tree(pid), pid) {
+	for _, one := range append(observe.Tree(pid, 0), pid) {
 		if slices.Contains(spared, one) {
 			continue
 		}

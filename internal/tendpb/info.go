@@ -12,7 +12,7 @@ import (
 func Info(i *process.Info) *tendv1.Info {
 	return &tendv1.Info{
 		Id: text(string(i.ID)), Pid: uint32(i.PID), Spec: Spec(&i.Spec), State: tendv1.State(i.State),
-		Started: Time(i.Started), Exit: Exit(i.Exit), TreeGone: i.TreeGone, Pinned: i.Pinned, SpecCut: i.SpecCut, Damaged: text(i.Damaged),
+		Started: Time(i.Started), Exit: Exit(i.Exit), TreeGone: i.TreeGone, Pinned: i.Pinned, SpecCut: i.SpecCut, Damaged: text(i.Damaged), Session: uint32(i.Session),
 		Stdin: &tendv1.StdinInfo{Open: i.Stdin.Open, Accepted: i.Stdin.Accepted}, Streams: streams(i.Streams),
 	}
 }
@@ -39,7 +39,7 @@ func ToInfo(m *tendv1.Info) (process.Info, error) {
 	}
 	return process.Info{
 		ID: process.ID(m.GetId()), PID: int(m.GetPid()), Spec: spec, State: process.State(m.GetState()),
-		Started: ToTime(m.GetStarted()), Exit: ToExit(m.GetExit()), TreeGone: m.GetTreeGone(), Pinned: m.GetPinned(), SpecCut: m.GetSpecCut(), Damaged: m.GetDamaged(),
+		Started: ToTime(m.GetStarted()), Exit: ToExit(m.GetExit()), TreeGone: m.GetTreeGone(), Pinned: m.GetPinned(), SpecCut: m.GetSpecCut(), Damaged: m.GetDamaged(), Session: int(m.GetSession()),
 		Stdin: process.StdinInfo{Open: m.GetStdin().GetOpen(), Accepted: m.GetStdin().GetAccepted()}, Streams: toStreams(m.GetStreams()),
 	}, nil
 }

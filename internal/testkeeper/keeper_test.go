@@ -26,7 +26,7 @@ func TestProcessesEndWithTheTest(t *testing.T) {
 		in := scene.Info(t, p)
 		leader = in.PID
 	})
-	if left := observe.Tree(leader); leader == 0 || len(left) > 0 {
+	if left := observe.Tree(leader, 0); leader == 0 || len(left) > 0 {
 		t.Errorf("of the tree of %d, %v are left after the test", leader, left)
 	}
 }

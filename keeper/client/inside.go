@@ -8,6 +8,7 @@ import (
 
 	"github.com/tend-run/tend/internal/account"
 	"github.com/tend-run/tend/internal/procfs"
+	"github.com/tend-run/tend/keeper/board"
 	"github.com/tend-run/tend/keeper/wire"
 	"github.com/tend-run/tend/process"
 	"github.com/tend-run/tend/process/box"
@@ -84,7 +85,7 @@ func withInner(p process.Process, err error) (process.Process, error) {
 func (in inside) List(ctx context.Context, f process.Filter) ([]process.Info, error) {
 	infos, err := in.Manager.List(ctx, f)
 	for i := range infos {
-		infos[i].PID = in.inner(infos[i].ID)
+		infos[i].PID, infos[i].Session = in.inner(infos[i].ID), 0
 	}
 	return infos, err
 }
@@ -125,7 +126,7 @@ type boxedProc struct{ *proc }
 
 func (p boxedProc) Info(ctx context.Context) (process.Info, error) {
 	info, err := p.proc.Info(ctx)
-	info.PID = p.inner
+	info.PID, info.Session = p.inner, 0
 	return info, err
 }
 
@@ -158,6 +159,14 @@ func (m *Manager) enter(req *wire.Spawn, b Boxed, u *account.Account) error {
 	}
 	req.Box, u.Other = b.Box(), true
 	return nil
+}
+
+// sessionOf is the session in which the process of a slot was started.
+func sessionOf(s board.Slot) int {
+	if n := s.Session(); n != 0 {
+		return n
+	}
+	return s.PID()
 }
 
 // innerOf finds the pid inside of a process that a server before this one started. An older

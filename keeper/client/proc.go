@@ -24,6 +24,7 @@ type proc struct {
 	dir     string
 	pid     int
 	inner   int // its pid inside its box; 0: it is in none, or not known
+	session int // in which it was started; 0: it is finished
 	started time.Time
 
 	live bool // was on the board when it was registered
@@ -158,7 +159,7 @@ func (p *proc) Info(ctx context.Context) (process.Info, error) {
 }
 
 func (p *proc) info(ctx context.Context, pr spool.Progress) process.Info {
-	in := process.Info{ID: p.id, PID: p.pid, Spec: *p.spec.Load(), Started: p.started, Exit: pr.Exit, TreeGone: pr.TreeGone, Pinned: p.pinned.Load()}
+	in := process.Info{ID: p.id, PID: p.pid, Session: p.session, Spec: *p.spec.Load(), Started: p.started, Exit: pr.Exit, TreeGone: pr.TreeGone, Pinned: p.pinned.Load()}
 	if j := p.left.Load(); j != nil {
 		in.SpecCut = j.IsCut()
 	}

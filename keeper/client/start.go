@@ -243,7 +243,7 @@ func (m *Manager) awaitOther(ctx context.Context, under <-chan struct{}) error {
 // started registers a process that the keeper has started.
 func (m *Manager) started(spec process.Spec, size int64, s wire.Spawned) *proc {
 	slot := m.board.Load().Slot(s.Slot)
-	p := &proc{m: m, id: spec.ID, dir: filepath.Join(m.spool, string(spec.ID)), ref: s.Ref, slot: slot,
+	p := &proc{m: m, id: spec.ID, dir: filepath.Join(m.spool, string(spec.ID)), ref: s.Ref, slot: slot, session: sessionOf(slot),
 		live: true, started: slot.Started(), pid: int(s.PID), inner: int(s.Inner), fresh: true, size: size}
 	if p.inner == 0 && spec.Labels[wire.LabelBox] != "" { // a repeated request finds what is there
 		if j, err := spool.ReadJournal(p.dir); err == nil {

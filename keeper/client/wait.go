@@ -23,7 +23,7 @@ func (p *proc) Listening(ctx context.Context) ([]process.Listener, error) {
 	if err != nil || in.Exit != nil {
 		return nil, err
 	}
-	return observe.Listening(in.PID)
+	return observe.Listening(in.PID, in.Session)
 }
 
 // observer reads without counting as a reader: a wait for a condition does not

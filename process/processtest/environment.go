@@ -86,6 +86,14 @@ var environment = []test{
 		if len(f) < 7 || f[0] != pid || f[4] == pid || f[5] != f[4] || f[4] == "0" || f[6] != "0" {
 			t.Errorf("pid %s sees itself as %v", pid, f)
 		}
+		waiting := t.shIn("cut -d' ' -f6 /proc/$$/stat; read x")
+		if in, l := t.info(waiting), t.read(waiting, toTheEnd); in.PID > 0 {
+			l.until("it has said its session", func() bool { return strings.HasSuffix(l.stdout(), "\n") })
+			if l.stdout() != fmt.Sprintln(in.Session) {
+				t.Errorf("its session is told as %d, and is %s", in.Session, l.stdout())
+			}
+		}
+		t.write(waiting, "\n")
 		other := strings.Fields(t.all(t.start(process.Spec{Argv: []string{"cat", "/proc/self/stat"}})).stdout())
 		own, err := os.ReadFile("/proc/self/stat")
 		t.check(err)

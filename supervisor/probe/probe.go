@@ -34,8 +34,9 @@ const (
 type Target struct {
 	// Process of the run; needed.
 	Process process.Process
-	// Leader is its pid; needed for HTTP and TCP.
-	Leader int
+	// Leader is its pid, and Session the session in which it was started; needed for HTTP and
+	// TCP.
+	Leader, Session int
 	// Tree returns the processes of the run, where the leader's session and control group do
 	// not show them. nil: they do.
 	Tree func() []int
@@ -149,13 +150,13 @@ func (t *Target) own(at netip.AddrPort) error {
 			return fmt.Errorf("%v is asked in the network of the machine, and the service has one of its own", at)
 		}
 	}
-	answering := observe.Answering
+	var who observe.Answerer
+	var err error
 	if t.Tree != nil {
-		answering = func(leader int, at netip.AddrPort) (observe.Answerer, error) {
-			return observe.AnsweringOf(t.Tree(), leader, at)
-		}
+		who, err = observe.AnsweringOf(t.Tree(), t.Leader, at)
+	} else {
+		who, err = observe.Answering(t.Leader, t.Session, at)
 	}
-	who, err := answering(t.Leader, at)
 	if err != nil {
 		return fmt.Errorf("who answers at %v is not known: %w", at, err)
 	}

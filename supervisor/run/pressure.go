@@ -75,10 +75,11 @@ func (w *worker) awaitPressure(ctx context.Context, tree runTree, n int64, decla
 
 // runTree finds the processes of a run.
 type runTree struct {
-	p      process.Process
-	leader int             // the pid of its command
-	own    *pressure.Group // that was made for the run; nil: none is known
-	pids   func() []int    // of a run that was adopted: it has no group of its own; nil: it was not
+	p       process.Process
+	leader  int             // the pid of its command
+	session int             // in which that was started
+	own     *pressure.Group // that was made for the run; nil: none is known
+	pids    func() []int    // of a run that was adopted: it has no group of its own; nil: it was not
 }
 
 // group returns the control groups of the command; nil: it has ended, and its pid may be
@@ -114,7 +115,7 @@ func (t *runTree) look(ctx context.Context) (g *pressure.Group, pids []int) {
 	case t.pids != nil:
 		pids = t.pids()
 	case len(pids) == 0:
-		pids = observe.Tree(t.leader)
+		pids = observe.Tree(t.leader, t.session)
 	}
 	if g != nil {
 		return g, pids

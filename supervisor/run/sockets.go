@@ -137,7 +137,7 @@ func whyNot(e *held.SocketError, holder int) string {
 			if at.Addr().IsUnspecified() {
 				at = netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), at.Port())
 			}
-			if a, err := observe.Answering(holder, at); err == nil && a.PID > 0 {
+			if a, err := observe.Answering(holder, 0, at); err == nil && a.PID > 0 {
 				who = fmt.Sprintf("%.40q (pid %d)", a.Name, a.PID)
 			}
 		}

@@ -302,9 +302,9 @@ func (w *worker) watch(p process.Process, in process.Info, n int64, o order) {
 	}
 	ctx, cancel := context.WithCancel(w.ctx)
 	if w.watched != n { // else what is known of it goes on being known
-		w.tree = runTree{p: p, leader: in.PID}
+		w.tree = runTree{p: p, leader: in.PID, session: in.Session}
 	}
-	target := &probe.Target{Process: p, Leader: in.PID, Manager: w.s.c.Manager, Spec: place(o.rules)}
+	target := &probe.Target{Process: p, Leader: in.PID, Session: in.Session, Manager: w.s.c.Manager, Spec: place(o.rules)}
 	was, adopted := p.(*adopt.Process)
 	if adopted {
 		w.tree.pids, target.Tree = was.PIDs, was.PIDs

@@ -967,7 +967,10 @@ type Info struct {
 	// To save space, spec lacks the environment, large labels and most of a long command.
 	SpecCut bool `protobuf:"varint,16,opt,name=spec_cut,json=specCut,proto3" json:"spec_cut,omitempty"`
 	// What is wrong with its files on the disk; empty if nothing is known to be wrong.
-	Damaged       string `protobuf:"bytes,17,opt,name=damaged,proto3" json:"damaged,omitempty"`
+	Damaged string `protobuf:"bytes,17,opt,name=damaged,proto3" json:"damaged,omitempty"`
+	// Number of the session and of the process group in which it was started: pid if it leads
+	// them, as with a terminal. 0: not known, or nothing is left.
+	Session       uint32 `protobuf:"varint,18,opt,name=session,proto3" json:"session,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1084,6 +1087,13 @@ func (x *Info) GetDamaged() string {
 		return x.Damaged
 	}
 	return ""
+}
+
+func (x *Info) GetSession() uint32 {
+	if x != nil {
+		return x.Session
+	}
+	return 0
 }
 
 // StreamInfo: bytes from base to end can be read.
@@ -1494,7 +1504,7 @@ const file_tend_v1_spec_proto_rawDesc = "" +
 	"\x06policy\x18\x02 \x01(\x0e2\x18.tend.v1.RetentionPolicyR\x06policy\x12+\n" +
 	"\x03ttl\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x03ttl\x12!\n" +
 	"\x04sync\x18\x04 \x01(\x0e2\r.tend.v1.SyncR\x04sync\x12\x10\n" +
-	"\x03pin\x18\x05 \x01(\bR\x03pin\"\x8d\x03\n" +
+	"\x03pin\x18\x05 \x01(\bR\x03pin\"\xa7\x03\n" +
 	"\x04Info\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x10\n" +
 	"\x03pid\x18\x02 \x01(\rR\x03pid\x12!\n" +
@@ -1508,7 +1518,8 @@ const file_tend_v1_spec_proto_rawDesc = "" +
 	"\x06pinned\x18\n" +
 	" \x01(\bR\x06pinned\x12\x19\n" +
 	"\bspec_cut\x18\x10 \x01(\bR\aspecCut\x12\x18\n" +
-	"\adamaged\x18\x11 \x01(\tR\adamaged\"m\n" +
+	"\adamaged\x18\x11 \x01(\tR\adamaged\x12\x18\n" +
+	"\asession\x18\x12 \x01(\rR\asession\"m\n" +
 	"\n" +
 	"StreamInfo\x12'\n" +
 	"\x06stream\x18\x01 \x01(\x0e2\x0f.tend.v1.StreamR\x06stream\x12\x12\n" +

@@ -370,6 +370,7 @@ MESSAGES: dict[str, tuple[tuple[int, str, str, str], ...]] = {
         (10, "pinned", "bool", ""),
         (16, "spec_cut", "bool", ""),
         (17, "damaged", "string", ""),
+        (18, "session", "uint32", ""),
     ),
     "KillRequest": (
         (1, "process", "Selector", ""),
