@@ -63,8 +63,13 @@ func (s *Starter) byZygote(p *Program, files []int) (pid, pidfd int, err error) 
 	}
 	unix.Close(room)
 	if err != nil {
-		if _, failed := errors.AsType[*Failure](err); failed && p.FailedAt != nil {
+		_, failed := errors.AsType[*Failure](err)
+		switch {
+		case p.FailedAt == nil:
+		case failed:
 			atomic.StoreUint32(p.FailedAt, 1)
+		case err == errOtherWay: // a child may have written its failure there
+			atomic.StoreUint32(p.FailedAt, 0)
 		}
 		return 0, -1, err
 	}
@@ -136,7 +141,7 @@ func (z *Zygote) await(r *running, sc *script, b *birth) error {
 		if stub := b.stub(); stub != 0 && !b.made() && ended(stub) && !b.made() {
 			b.buryStub()
 			if f := sc.failure(); f != nil {
-				return f
+				return z.refused(r, f.Errno)
 			}
 			if slow {
 				return ErrSlow
@@ -155,13 +160,7 @@ func (z *Zygote) await(r *running, sc *script, b *birth) error {
 		}
 	}
 	if errno := unix.Errno(sc.page.order.errno); errno != 0 {
-		if errno == unix.ENOENT {
-			// The group is not below those that the sandbox sees, which the kernel takes
-			// for a border: a sandbox that was made by a former version.
-			z.forget(r)
-			return errOtherWay
-		}
-		return &Failure{Step: StepEnter, Errno: errno}
+		return z.refused(r, errno)
 	}
 	b.buryStub()
 	pid := b.number()
@@ -181,6 +180,17 @@ func (z *Zygote) await(r *running, sc *script, b *birth) error {
 		return ErrSlow
 	}
 	return nil
+}
+
+// refused is for a clone that the kernel has refused.
+func (z *Zygote) refused(r *running, errno unix.Errno) error {
+	if errno == unix.ENOENT {
+		// The group is not below those that the sandbox sees, which the kernel takes
+		// for a border: a sandbox that was made by a former version.
+		z.forget(r)
+		return errOtherWay
+	}
+	return &Failure{Step: StepEnter, Errno: errno}
 }
 
 // ended reports whether a child of ours has ended. It is not collected.
