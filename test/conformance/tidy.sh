@@ -5,6 +5,7 @@
 own_tmp() {
 	machine_tmp=${TMPDIR-}
 	export TMPDIR=$1/tmp
+	export NODE_DISABLE_COMPILE_CACHE=1 # npm of Node.js 22 has one there
 	mkdir -m 1777 "$TMPDIR"
 }
 
