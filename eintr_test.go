@@ -41,7 +41,6 @@ func TestCallsThatASignalMayInterruptAreRepeated(t *testing.T) {
 		"keeper/keeper.go exitFollows Poll":                   early,
 		"keeper/kill.go isOver Poll":                          early, // with time 0, EINTR says that there is nothing
 		"keeper/machine.go probeFilesystem Write":             "the pipe has room",
-		"keeper/passgate.go reportFailure Write":              "the pipe has room",
 		"keeper/script/zygote.go dead Poll":                   early, // with time 0
 		"keeper/takeover.go takeOver Write":                   eventfd,
 		"keeper/vault/client.go Hurry Write":                  eventfd,
