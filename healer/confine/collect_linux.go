@@ -18,14 +18,16 @@ type collector struct {
 	root  *os.Root
 	at    string // path of the root
 	drop  []string
-	by    *User // whom the command ran as; nil: whom this process does
+	by    *User  // whom the command ran as; nil: whom this process does
+	first uint32 // is added to the ids of owners
 	out   collected
 	bytes int64
 }
 
-// collect writes what was changed. Nobody changes anything any more.
-func collect(upper int, rules *Rules, to *os.File) error {
-	c := &collector{at: fdPath(upper), drop: rules.Drop, by: rules.user(), out: collected{Changes: []Change{}}}
+// collect writes what was changed. Nobody changes anything any more. first is added to the ids
+// that owners have for the command.
+func collect(upper int, first uint32, rules *Rules, to *os.File) error {
+	c := &collector{at: fdPath(upper), drop: rules.Drop, by: rules.user(), first: first, out: collected{Changes: []Change{}}}
 	root, err := os.OpenRoot(c.at)
 	if err != nil {
 		return err
@@ -129,22 +131,22 @@ func (c *collector) opaque(path string) bool {
 // another's. What is collected is given to that user.
 func (c *collector) closed(path string, info fs.FileInfo) error {
 	st, ok := info.Sys().(*syscall.Stat_t)
-	if c.by == nil || !ok || c.by.reads(st) {
+	if c.by == nil || !ok || c.by.reads(st.Uid-c.first, st.Gid-c.first, st.Mode) {
 		return nil
 	}
 	return fmt.Errorf("%q is another user's, and closed to the one that the command ran as; leave it where it is", path)
 }
 
-// reads reports whether the kernel lets a user read a file, or have that right: its own. The ids are
-// those of the sandbox, which its files have on the disk.
-func (u *User) reads(st *syscall.Stat_t) bool {
+// reads reports whether the kernel lets a user read a file of this owner, or have that right: its
+// own. The ids are those of the sandbox.
+func (u *User) reads(uid, gid, mode uint32) bool {
 	switch {
-	case u.UID == 0, u.UID == st.Uid:
+	case u.UID == 0, u.UID == uid:
 		return true
-	case u.GID == st.Gid, slices.Contains(u.Groups, st.Gid):
-		return st.Mode&0o040 != 0
+	case u.GID == gid, slices.Contains(u.Groups, gid):
+		return mode&0o040 != 0
 	}
-	return st.Mode&0o004 != 0
+	return mode&0o004 != 0
 }
 
 func (c *collector) file(path string, info fs.FileInfo) error {

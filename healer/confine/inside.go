@@ -50,8 +50,9 @@ type Shadow interface {
 	Run(p Program) (status int, err error)
 	// End ends all that runs there.
 	End() error
-	// Changed opens what was written below a directory; -1: nothing was.
-	Changed(path string) (fd int, err error)
+	// Changed opens what was written below a directory; -1: nothing was. Owners are shown with
+	// first added to their ids inside.
+	Changed(path string) (fd int, first uint32, err error)
 	Close() error
 }
 

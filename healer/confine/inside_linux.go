@@ -70,7 +70,7 @@ func collectInside(s Shadow, rules Rules, to *os.File) error {
 	if err := s.End(); err != nil {
 		return err
 	}
-	upper, err := s.Changed(rules.Root)
+	upper, first, err := s.Changed(rules.Root)
 	if err != nil {
 		return err
 	}
@@ -85,7 +85,7 @@ func collectInside(s Shadow, rules Rules, to *os.File) error {
 		return err
 	}
 	defer unix.Close(upper)
-	return collect(upper, &rules, to)
+	return collect(upper, first, &rules, to)
 }
 
 // ended is what the inside writes of a command that came to its end, where the outside collects.

@@ -136,7 +136,7 @@ func run(rules Rules, argv, env []string) error {
 		}
 		return status
 	}
-	if err := collect(upper, &rules, to); err != nil {
+	if err := collect(upper, 0, &rules, to); err != nil {
 		// The file has no whole content then, and nothing is believed of it.
 		fmt.Fprintln(os.Stderr, "tend: what the command has changed is not known:", err)
 		_ = to.Truncate(0)

@@ -315,18 +315,19 @@ func (s *Shadow) End() error {
 // Changed opens the changes below a directory inside, given by its path without links;
 // -1: there are none. Call it after End, when nothing changes any more. A removed
 // directory or file of the box is a character device 0/0, and a directory that replaced
-// another one has the attribute user.overlay.opaque.
-func (s *Shadow) Changed(path string) (fd int, err error) {
+// another one has the attribute user.overlay.opaque. Owners are shown with first added to
+// their ids inside.
+func (s *Shadow) Changed(path string) (fd int, first uint32, err error) {
 	if s.cell != nil {
-		return -1, fmt.Errorf("the shadow has not ended: %w", process.ErrUnavailable)
+		return -1, 0, fmt.Errorf("the shadow has not ended: %w", process.ErrUnavailable)
 	}
 	fd, err = eintr.Get(func() (int, error) {
 		return unix.Openat2(s.own, "up"+path, &unix.OpenHow{Flags: unix.O_RDONLY | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS})
 	})
 	if errors.Is(err, unix.ENOENT) {
-		return -1, nil
+		return -1, 0, nil
 	}
-	return fd, err
+	return fd, s.of.UIDBase, err
 }
 
 // Close ends all processes, and discards the changes.

@@ -194,16 +194,21 @@ func TestAProgramInAShadowChangesNothingOfTheBox(t *testing.T) {
 	if !strings.Contains(out, "Read-only") {
 		t.Errorf("what the box shares can be written: %s", out)
 	}
-	if _, err := s.Changed("/app"); !errors.Is(err, process.ErrUnavailable) {
+	if _, _, err := s.Changed("/app"); !errors.Is(err, process.ErrUnavailable) {
 		t.Errorf("it is looked at while it lives: %v", err)
 	}
 	scene.Must(t, s.End())
-	fd := scene.Value(s.Changed("/app"))(t)
+	fd, first, err := s.Changed("/app")
+	scene.Must(t, err)
 	defer unix.Close(fd)
 	if got, want := tree(t, fmt.Sprintf("/proc/self/fd/%d/", fd)), []string{"b upper\nmore", "old", "-old/c", "src", "src/n new"}; !slices.Equal(got, want) {
 		t.Errorf("changed is %q, want %q", got, want)
 	}
-	if fd := scene.Value(s.Changed("/home"))(t); fd != -1 {
+	var st unix.Stat_t
+	if err := unix.Fstatat(fd, "src/n", &st, 0); err != nil || st.Uid != first || st.Gid != first {
+		t.Errorf("a file of root inside is of %d and %d (%v), want %d", st.Uid, st.Gid, err, first)
+	}
+	if fd, _, err := s.Changed("/home"); fd != -1 || err != nil {
 		t.Error("something was changed in /home")
 	}
 	if got := slices.Concat(tree(t, w.spec.Dir), tree(t, w.spec.Layers[0])); !slices.Equal(got, before) {
