@@ -37,7 +37,7 @@ func (*Shadow) Run(Program) (int, error) { return 0, process.ErrUnsupported }
 func (*Shadow) End() error { return nil }
 
 // Changed finds nothing.
-func (*Shadow) Changed(string) (int, error) { return -1, nil }
+func (*Shadow) Changed(string) (int, uint32, error) { return -1, 0, nil }
 
 // Close releases nothing.
 func (*Shadow) Close() error { return nil }
