@@ -5,9 +5,12 @@ package tend_test
 import (
 	"context"
 	"errors"
+	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -82,6 +85,73 @@ func TestACallLeavesAConnectionOnWhichItStalls(t *testing.T) {
 		defer cancel()
 		if _, err := c.Get(ctx, process.Selector{ID: "nobody"}); !errors.Is(err, process.ErrNotFound) {
 			t.Errorf("%+v: %v; want the server's answer", opts, err)
+		}
+	}
+}
+
+// halting sends an event and then nothing for as long as makes it silent, about.
+type halting struct {
+	hostile
+	silence time.Duration
+}
+
+const haltingEvents, haltingBytes = 600, 64 << 10
+
+func (h *halting) Read(ctx context.Context, r *connect.Request[tendv1.ReadRequest], s *connect.ServerStream[tendv1.ReadResponse]) error {
+	var from int64
+	for _, f := range r.Msg.GetFrom() {
+		if f.GetStream() == 1 {
+			from = f.GetOffset()
+		}
+	}
+	send := func(ev *tendv1.Event) bool { return s.Send(&tendv1.ReadResponse{Event: ev}) == nil }
+	ok := send(hello(&tendv1.StreamOffset{Stream: 1, Offset: from}, &tendv1.StreamOffset{Stream: 2}, &tendv1.StreamOffset{Stream: 3}))
+	data := strings.Repeat("x", haltingBytes)
+	for ; ok && from < haltingEvents*haltingBytes; from += haltingBytes {
+		ok = send(output(1, from, data))
+		time.Sleep(h.silence*3/4 + rand.N(h.silence/2))
+	}
+	for _, stream := range []tendv1.Stream{1, 2} {
+		ok = ok && send(&tendv1.Event{ProcessId: id, Fact: &tendv1.Event_Eof{Eof: &tendv1.Event_StreamEnd{Stream: stream, Offset: from * int64(2-stream)}}})
+	}
+	if ok {
+		send(&tendv1.Event{ProcessId: id, Fact: &tendv1.Event_Exited{Exited: &tendv1.Exit{}}})
+	}
+	return nil
+}
+
+// A server may be given up as silent in the very moment in which it speaks, while the
+// caller is slow: what it said then is not lost.
+func TestAnEventThatCameInTheLastMomentIsKept(t *testing.T) {
+	t.Parallel()
+	h := &halting{hostile: hostile{info: known(func(*tendv1.Info) {})}, silence: 2 * time.Millisecond}
+	mux := http.NewServeMux()
+	mux.Handle(tendv1connect.NewProcessServiceHandler(h))
+	srv := httptest.NewServer(mux)
+	defer srv.Close()
+	c := dial(t, srv.URL, tend.Options{Silence: h.silence, Retry: tend.Retry{First: time.Millisecond, Max: time.Millisecond}})
+	p := scene.Value(c.Get(t.Context(), process.Selector{ID: id}))(t)
+	r := scene.Value(p.Read(t.Context(), process.ReadOptions{}))(t)
+	defer r.Close()
+	var at int64
+	for {
+		ev, ok, err := r.Next()
+		switch {
+		case errors.Is(err, io.EOF):
+			if at != haltingEvents*haltingBytes {
+				t.Errorf("%d bytes came, want %d", at, haltingEvents*haltingBytes)
+			}
+			return
+		case err != nil:
+			t.Fatal(err)
+		case !ok:
+			<-r.Ready()
+		case ev.Kind == process.EventOutput:
+			if ev.Offset != at {
+				t.Fatalf("output goes on at %d after %d", ev.Offset, at)
+			}
+			at += int64(len(ev.Data))
+			time.Sleep(2 * h.silence)
 		}
 	}
 }

@@ -76,8 +76,8 @@ func (r *reader) receive(ctx context.Context, opened func()) error {
 }
 
 // once reads one stream to its end.
-func (r *reader) once(ctx context.Context, a *attempts, opened func()) error {
-	ctx, cancel := context.WithCancelCause(ctx)
+func (r *reader) once(life context.Context, a *attempts, opened func()) error {
+	ctx, cancel := context.WithCancelCause(life)
 	defer cancel(nil)
 	silence := r.proc.client.watchSilence(cancel)
 	defer silence.stop()
@@ -125,8 +125,10 @@ func (r *reader) once(ctx context.Context, a *attempts, opened func()) error {
 			a.progress()
 			// While the caller is slow the server cannot be heard.
 			silence.stop()
-			if !r.put(ctx, ev) {
-				return causeOf(ctx, ctx.Err()) // the silence may have ended it in this very moment
+			// It counts as delivered: that the stream was given up in this very
+			// moment must not lose it.
+			if !r.put(life, ev) {
+				return life.Err()
 			}
 		}
 		silence.heard()
