@@ -246,6 +246,7 @@ func (k *Keeper) makeHeld(b *inhabited, s *box.Spec) (*wire.CellInfo, *wire.Erro
 	}
 	k.cells.room <- struct{}{}
 	defer func() { <-k.cells.room }()
+	defer k.births.making()()
 	c, err := k.cells.maker.Make(s)
 	if errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) {
 		k.shedFiles()
@@ -430,6 +431,7 @@ func (k *Keeper) endHeld(b *inhabited) *wire.Error {
 	defer func() { <-k.cells.room }()
 	k.killCell(b)
 	b.zygote.End()
+	defer k.sweepMeanwhile()()
 	if err := b.cell.End(time.Now().Add(endWait)); err != nil {
 		return cellError(err)
 	}
@@ -475,7 +477,9 @@ func (k *Keeper) canCells() (*wire.CellCan, *wire.Error) {
 	if werr != nil {
 		return nil, werr
 	}
+	over := k.births.making()
 	can := k.cells.maker.Can()
+	over()
 	if can.Mode == 0 {
 		return &wire.CellCan{Can: can}, nil
 	}

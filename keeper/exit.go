@@ -34,7 +34,7 @@ func (k *Keeper) onPidfd(p *proc) {
 		go k.awaitStatus(p)
 		return
 	case err != nil || info.Signo == 0:
-		k.watch(unix.EPOLL_CTL_MOD, p.pidfd, unix.EPOLLIN, p, onPid)
+		k.exitLater(p)
 		return
 	}
 	e := exitOf(&info)
@@ -47,6 +47,24 @@ func (k *Keeper) onPidfd(p *proc) {
 	unix.Waitid(unix.P_PIDFD, pidfd, &info, unix.WEXITED|unix.WNOHANG|unix.WALL, nil)
 	k.unwatch(pidfd)
 	unix.Close(pidfd)
+}
+
+// exitLater looks for the exit again. A tracer has it first, and may keep it for as long as it
+// lives, while the pidfd is readable all the time. p.mu is held.
+func (k *Keeper) exitLater(p *proc) {
+	if p.traced {
+		return
+	}
+	p.traced = true
+	p.tracedFor = min(max(2*p.tracedFor, time.Millisecond), time.Second)
+	time.AfterFunc(p.tracedFor, func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.traced = false
+		if k.owns(p) {
+			k.onPidfd(p)
+		}
+	})
 }
 
 // collectWait bounds the wait for an exit status that the parent has not collected
@@ -97,6 +115,7 @@ const killedChild = 128 + int(unix.SIGKILL)
 // then the board.
 func (k *Keeper) exit(p *proc, e *process.Exit) {
 	p.exited = true
+	k.births.stir()
 	e.Time = time.Now()
 	switch {
 	case e.Cause == process.CauseLost:

@@ -17,6 +17,7 @@ func (k *Keeper) fork(p *proc, prog *script.Program) (pid int, err error) {
 	if unix.Getrlimit(rlimitRTTime, &was) == nil && was.Max == unix.RLIM_INFINITY && !limits(prog, rlimitRTTime) {
 		prog.Limits = append(prog.Limits, script.Limit{Resource: rlimitRTTime, Soft: k.markOf(p.ref), Hard: was.Max, Try: true})
 	}
+	defer k.births.making()()
 	pid, pidfd, err := k.scripts.Start(prog)
 	if err == nil {
 		p.pidfd = pidfd

@@ -119,6 +119,7 @@ type Keeper struct {
 	cells    cells
 	spares   *spare.Pool
 	stats    machine
+	births   *strangers
 	syncs    *syncer
 	vaulted  vault.Epochs  // of the global descriptors
 	cached   atomic.Int32  // open spool files
@@ -148,7 +149,7 @@ type Keeper struct {
 // Run takes over what a keeper before left in the vault, serves until SIGTERM,
 // ends all processes then, and returns.
 func Run(cfg Config) (err error) {
-	k := &Keeper{cfg: cfg, spool: filepath.Join(cfg.StateDir, rundir.SpoolDir), ids: map[process.ID]*proc{}, unborn: map[int]bool{}, alone: make(chan struct{}, 1), settled: make(chan struct{}), listen: -1, wakeFD: -1, broken: make(chan error, 1), boards: newBoardWatch()}
+	k := &Keeper{cfg: cfg, spool: filepath.Join(cfg.StateDir, rundir.SpoolDir), ids: map[process.ID]*proc{}, unborn: map[int]bool{}, alone: make(chan struct{}, 1), settled: make(chan struct{}), births: newStrangers(), listen: -1, wakeFD: -1, broken: make(chan error, 1), boards: newBoardWatch()}
 	if k.run, err = rundir.Open(cfg.StateDir); err != nil {
 		return err
 	}
@@ -204,6 +205,7 @@ func Run(cfg Config) (err error) {
 	go k.accept()
 	go k.acceptAnchors()
 	go k.watchBoard()
+	go k.sweepStrangers()
 	select {
 	case <-term:
 	case err := <-k.broken:

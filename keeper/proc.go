@@ -53,6 +53,9 @@ type proc struct {
 	overflow bool // drain is under way: no limit holds
 
 	// nobodyKnown: the last check found no process of the tree, but there may be strays.
+	// traced: a timer will look for the exit again, after tracedFor: a tracer has it.
+	traced    bool
+	tracedFor time.Duration
 	// looking: a timer will check again, after pause.
 	nobodyKnown bool
 	looking     bool

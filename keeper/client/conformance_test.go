@@ -20,6 +20,7 @@ var keeperBinary string
 func TestMain(m *testing.M) {
 	poorkernel.Main(os.Environ())
 	processtest.Main()
+	strangerMain()
 	os.Exit(testbin.Main(func(dir string) int {
 		keeperBinary = testbin.Roles.Keeper(dir)
 		return m.Run()

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tend-run/tend/internal/eintr"
 	"github.com/tend-run/tend/keeper/tiny"
 )
 
@@ -245,7 +246,8 @@ func (z *Zygote) PID() int {
 
 // close collects the process, which was killed.
 func (r *running) close() {
-	collect(r.pid)
+	// By the pidfd: the number may be another's, if somebody has collected it already.
+	_ = eintr.Do(func() error { return unix.Waitid(unix.P_PIDFD, r.pidfd, nil, unix.WEXITED|unix.WALL, nil) })
 	unix.Close(r.pidfd)
 	unix.Close(r.socket)
 	unix.Munmap(r.mem)

@@ -1,0 +1,134 @@
+//go:build linux
+
+package client_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tend-run/tend/internal/procfs"
+	"github.com/tend-run/tend/internal/scene"
+	"github.com/tend-run/tend/process"
+)
+
+// What the test binary becomes with this first argument.
+const (
+	strangersArgument = "make-strangers" // N: it makes children of its parent, which end
+	tracerArgument    = "trace"          // PID: it traces a process, and never waits for it
+)
+
+// strangerMain runs such a program.
+func strangerMain() {
+	if len(os.Args) != 3 {
+		return
+	}
+	n, _ := strconv.Atoi(os.Args[2])
+	switch os.Args[1] {
+	case strangersArgument:
+		for range n {
+			pid, _, errno := unix.RawSyscall6(unix.SYS_CLONE, unix.CLONE_PARENT|uintptr(unix.SIGCHLD), 0, 0, 0, 0, 0)
+			if errno == 0 && pid == 0 {
+				unix.RawSyscall(unix.SYS_EXIT_GROUP, 7, 0, 0)
+			}
+			if errno != 0 {
+				fmt.Println(errno)
+				os.Exit(1)
+			}
+		}
+		os.Exit(3)
+	case tracerArgument:
+		runtime.LockOSThread()
+		if _, _, errno := unix.Syscall6(unix.SYS_PTRACE, unix.PTRACE_SEIZE, uintptr(n), 0, 0, 0, 0); errno != 0 {
+			fmt.Println(errno)
+			os.Exit(1)
+		}
+		fmt.Println("traces")
+		select {}
+	}
+}
+
+// zombies of a process.
+func zombies(pid int) (n int) {
+	pids, _ := procfs.PIDs()
+	for _, p := range pids {
+		if stat, ok := procfs.ReadStat(p); ok && stat.PPID == pid && stat.Dead() {
+			n++
+		}
+	}
+	return n
+}
+
+// A program can make children of its parent, the keeper, which nobody waits for.
+func TestTheKeeperCollectsWhatItHasNotMade(t *testing.T) {
+	m, state := boxManager(t)
+	keeper := keeperOf(t, state)
+	other := scene.Start(t, m, process.Spec{Argv: []string{"sleep", "1000"}})
+	self := scene.Value(os.Executable())(t)
+	p := scene.Start(t, m, process.Spec{Argv: []string{self, strangersArgument, "20"}})
+	if exit := scene.Wait(t, p, process.Until{}).Exit; exit == nil || exit.Code != 3 {
+		t.Errorf("its maker ended with %+v", exit)
+	}
+	scene.Eventually(t, "no zombie is left at the keeper", func() bool { return zombies(keeper) == 0 })
+	if now := keeperOf(t, state); now != keeper {
+		t.Errorf("the keeper was %d, and is %d", keeper, now)
+	}
+	finished(t, p)
+	scene.Must(t, other.Signal(t.Context(), int(unix.SIGUSR1), process.ScopeLeader))
+	if exit := scene.Wait(t, other, process.Until{}).Exit; exit == nil || exit.Signal != int(unix.SIGUSR1) {
+		t.Errorf("another program ended with %+v", exit)
+	}
+}
+
+// They hold up neither the end of their sandbox nor its neighbours.
+func TestABoxEndsWithItsStrangers(t *testing.T) {
+	m, state := boxManager(t)
+	keeper := keeperOf(t, state)
+	dirs := newBoxDirs(t)
+	spec := dirs.spec(t)
+	inside := filepath.Join(spec.Dir, "up", "stranger")
+	scene.Must(t, os.WriteFile(inside, scene.Value(os.ReadFile(scene.Value(os.Executable())(t)))(t), 0o755))
+	in, i := inBox(t, m, spec)
+	if out, exit := said(t, in, i.ID, process.Spec{Argv: []string{"/stranger", strangersArgument, "20"}}); exit == nil || exit.Code != 3 {
+		t.Fatalf("%q, %+v", out, exit)
+	}
+	scene.Must(t, m.Boxes().End(t.Context(), i.ID))
+	scene.Eventually(t, "no zombie is left at the keeper", func() bool { return zombies(keeper) == 0 })
+}
+
+// A tracer has the exit of what it traces before the keeper, and may keep it for itself. The
+// keeper waits for it without work, and has the status when the tracer is gone.
+func TestATracerKeepsAnExit(t *testing.T) {
+	m, state := boxManager(t)
+	keeper := keeperOf(t, state)
+	self := scene.Value(os.Executable())(t)
+	p := scene.Start(t, m, process.Spec{Argv: []string{"sleep", "1000"}})
+	pid := scene.Info(t, p).PID
+	tracer := scene.Start(t, m, process.Spec{Argv: []string{self, tracerArgument, fmt.Sprint(pid)}})
+	scene.Wait(t, tracer, process.Until{Match: "traces"})
+	scene.Must(t, unix.Kill(pid, unix.SIGKILL))
+	scene.Eventually(t, "it has ended", func() bool { return !livesOn(pid) })
+	used := func() time.Duration {
+		stat, _ := procfs.ReadStat(keeper)
+		return time.Duration(stat.User+stat.System) * procfs.Tick
+	}
+	before, began := used(), time.Now()
+	time.Sleep(2 * time.Second)
+	if took, passed := used()-before, time.Since(began); took > passed/4 {
+		t.Errorf("in %v the keeper has worked for %v", passed, took)
+	}
+	if in := scene.Info(t, p); in.Exit != nil {
+		t.Errorf("its exit is told before anybody can know it: %+v", in.Exit)
+	}
+	scene.Value(tracer.Kill(t.Context()))(t)
+	if exit := scene.Wait(t, p, process.Until{}).Exit; exit == nil || exit.Signal != int(unix.SIGKILL) {
+		t.Errorf("it ended with %+v", exit)
+	}
+	finished(t, p)
+}
