@@ -85,6 +85,20 @@ func (k *Keeper) enter(p *proc, b *inhabited, prog *script.Program) (err error) 
 	return nil
 }
 
+// withoutCores makes a wanted limit of core files that of all programs in boxes, or refuses it.
+func withoutCores(prog *script.Program) *wire.Error {
+	for i := range prog.Limits {
+		switch l := &prog.Limits[i]; {
+		case l.Resource != unix.RLIMIT_CORE:
+		case l.Hard > 1:
+			return wire.StartError(process.StartLimits, uint32(unix.EPERM), fmt.Sprintf("limits.rlimits[%d]: a program in an isolated sandbox makes no core file: the machine's handler of core dumps would run for it outside, as root", i))
+		default:
+			*l = script.Limit{Resource: l.Resource, Soft: 1, Hard: 1, Try: true}
+		}
+	}
+	return nil
+}
+
 // digits is where a child in a box writes its pid.
 func (p *proc) digits() *script.Digits { return (*script.Digits)(p.slot.DigitsAt()) }
 

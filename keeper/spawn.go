@@ -233,6 +233,9 @@ func (k *Keeper) execute(p *proc, spec *process.Spec, req *wire.Spawn, child []i
 	defer closeFDs(prog.Own)
 	b := p.box.Load()
 	if b != nil {
+		if werr := withoutCores(prog); werr != nil {
+			return werr
+		}
 		if err := k.enter(p, b, prog); err != nil {
 			return resourceError("sandbox", err)
 		}

@@ -38,6 +38,16 @@ func rules() []Rule {
 		{Call: unix.SYS_IOCTL, Errno: eperm, When: When{Arg: 1, Is: []uint32{unix.TIOCSTI, 0x541c}}},
 		// To the machine below this one, and to the kernel's ciphers.
 		{Call: unix.SYS_SOCKET, Errno: uint16(unix.EAFNOSUPPORT), When: When{Arg: 0, Is: []uint32{unix.AF_VSOCK, unix.AF_ALG}}},
+		// What programs send each other over netlink is charged to nobody. The other
+		// protocols of netlink lead to the kernel.
+		{Call: unix.SYS_SOCKET, Errno: uint16(unix.EPROTONOSUPPORT), When: When{Arg: 0, Is: []uint32{unix.AF_NETLINK}}, And: &When{Arg: 2, Is: []uint32{unix.NETLINK_USERSOCK}}},
+		// fs.aio-max-nr is one number for the whole machine. Who finds no AIO does without.
+		{Call: unix.SYS_IO_SETUP, Errno: uint16(unix.ENOSYS)},
+		// The limit of core files is 1 byte, with which the kernel starts no handler, as it
+		// does with 0, as root, outside. Who lowers it to 0 has it already.
+		{Call: unix.SYS_SETRLIMIT, When: core(0)},
+		{Call: unix.SYS_PRLIMIT64, When: core(1), And: &When{Arg: 2, IsNot: []uint32{0}}},
+		{Call: unix.SYS_PRLIMIT64, When: core(1), And: &When{Arg: 2, Upper: true, IsNot: []uint32{0}}},
 		// PER_LINUX, PER_LINUX32, both with UNAME26, and the question what it is.
 		{Call: unix.SYS_PERSONALITY, Errno: eperm, When: When{Arg: 0, IsNot: []uint32{0, 8, 0x20000, 0x20008, 0xffffffff}}},
 	}
@@ -57,6 +67,9 @@ func rules() []Rule {
 	}
 	return all
 }
+
+// core is a limit of core files in an argument.
+func core(arg uint8) When { return When{Arg: arg, Is: []uint32{unix.RLIMIT_CORE}} }
 
 // openTreeAttr is open_tree_attr(2), Linux 6.15.
 const openTreeAttr = 467

@@ -29,12 +29,13 @@ type Instruction struct {
 // Filter is a program of at most 255 instructions.
 type Filter []Instruction
 
-// Rule denies a system call.
+// Rule denies a system call. Of several for one call the first one that fits counts.
 type Rule struct {
 	Call  uint32 // its number
-	Errno uint16 // what it answers
+	Errno uint16 // what it answers; 0: success, and nothing is done
 	When  When   // zero: always
-	Key   *Key   // calls that have it are allowed; nil: there is none
+	And   *When  // and this; nil: no more
+	Key   *Key   // calls that have it are allowed, and no other rule is for the call; nil: there is none
 }
 
 // Key is a secret in the last three arguments of a system call that has no use for them: the
@@ -43,9 +44,10 @@ type Rule struct {
 type Key [6]uint32
 
 // When narrows a rule to calls with such an argument. Only the lower 32 bits are looked
-// at: which is all that the kernel looks at where it is used.
+// at, which is all that the kernel looks at in most arguments, or only the upper ones.
 type When struct {
 	Arg   uint8    // 0 to 5
+	Upper bool     // the upper 32 bits
 	Bits  uint32   // it has one of these bits
 	Is    []uint32 // it is one of these
 	IsNot []uint32 // it is none of these
@@ -81,10 +83,10 @@ const enosys = 38
 const x32 = 0x40000000
 
 // Assemble writes a filter that denies what the rules say and allows the rest. Another
-// arch (AUDIT_ARCH_*) has no system calls, nor has x32. It panics if two rules are
-// for one call, or if the rules are too many: lists are constants.
+// arch (AUDIT_ARCH_*) has no system calls, nor has x32. It panics if the rules are too
+// many: lists are constants.
 func Assemble(arch uint32, rules []Rule) Filter {
-	rules = slices.SortedFunc(slices.Values(rules), func(a, b Rule) int { return cmp.Compare(a.Call, b.Call) })
+	rules = slices.SortedStableFunc(slices.Values(rules), func(a, b Rule) int { return cmp.Compare(a.Call, b.Call) })
 	a := assembler{f: Filter{{load, 0, 0, offArch}, {jumpEqual, 1, 0, arch}, {answer, 0, 0, deny | enosys}, {load, 0, 0, offNumber}}}
 	ranges := []span{{0, a.answer(allow)}}
 	add := func(from uint32, b *block) {
@@ -97,12 +99,18 @@ func Assemble(arch uint32, rules []Rule) Filter {
 			ranges = append(ranges, span{from, b})
 		}
 	}
-	for i, r := range rules {
-		if i > 0 && r.Call == rules[i-1].Call {
-			panic("two rules for one system call")
+	for len(rules) > 0 {
+		n := 1
+		for n < len(rules) && rules[n].Call == rules[0].Call {
+			n++
 		}
-		add(r.Call, a.rule(r))
-		add(r.Call+1, a.answer(allow))
+		b := a.answer(allow)
+		for _, r := range slices.Backward(rules[:n]) {
+			b = a.rule(r, b)
+		}
+		add(rules[0].Call, b)
+		add(rules[0].Call+1, a.answer(allow))
+		rules = rules[n:]
 	}
 	add(x32, a.answer(deny|enosys))
 	a.tree(slices.CompactFunc(ranges, func(x, y span) bool { return x.block == y.block }))
@@ -147,36 +155,50 @@ func (a *assembler) answer(v uint32) *block {
 	return a.answers[v]
 }
 
-// rule is the block for a call.
-func (a *assembler) rule(r Rule) *block {
-	no, yes := a.answer(deny|uint32(r.Errno)), a.answer(allow)
-	w := &r.When
+// rule is the block for a call, which goes on to rest if the rule does not fit.
+func (a *assembler) rule(r Rule, rest *block) *block {
+	no := a.answer(deny | uint32(r.Errno))
 	if r.Key != nil {
-		return a.key(r.Key, no, yes)
+		return a.key(r.Key, no, rest)
 	}
+	if r.And != nil {
+		no = a.test(r.And, no, rest)
+	}
+	return a.test(&r.When, no, rest)
+}
+
+// test is the block for a condition.
+func (a *assembler) test(w *When, yes, no *block) *block {
 	if w.always() {
-		return no
+		return yes
 	}
-	b := &block{code: []Instruction{{load, 0, 0, offArgs + 8*uint32(w.Arg)}}}
-	test := func(code uint16, k uint32, to *block) {
+	half := uint32(0)
+	if w.Upper {
+		half = 4
+	}
+	b := &block{code: []Instruction{{load, 0, 0, offArgs + 8*uint32(w.Arg) + half}}}
+	add := func(code uint16, k uint32, to *block) {
 		b.jumps = append(b.jumps, jump{at: len(b.code), to: to})
 		b.code = append(b.code, Instruction{code, 0, 0, k})
 	}
-	rest := yes
+	rest := no
 	if w.Bits != 0 {
-		test(jumpBits, w.Bits, no)
+		add(jumpBits, w.Bits, yes)
 	}
 	for _, v := range w.Is {
-		test(jumpEqual, v, no)
+		add(jumpEqual, v, yes)
 	}
 	for _, v := range w.IsNot {
-		rest = no
-		test(jumpEqual, v, yes)
+		rest = yes
+		add(jumpEqual, v, no)
 	}
 	b.jumps = append(b.jumps, jump{at: len(b.code) - 1, less: true, to: rest})
-	a.blocks = append(a.blocks, b)
+	a.place(b)
 	return b
 }
+
+// place puts a block before those that were made before it, to which it leads.
+func (a *assembler) place(b *block) { a.blocks = slices.Insert(a.blocks, 0, b) }
 
 // key is the block for a call that needs a key. It takes as long for one that is nearly
 // right: half of a key is found by nobody with a clock.
@@ -196,7 +218,7 @@ func (a *assembler) key(k *Key, no, yes *block) *block {
 	at := len(b.code)
 	add(jumpEqual, 0)
 	b.jumps = []jump{{at: at, to: yes}, {at: at, less: true, to: no}}
-	a.blocks = append(a.blocks, b)
+	a.place(b)
 	return b
 }
 

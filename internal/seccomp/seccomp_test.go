@@ -64,18 +64,24 @@ func want(arch, number uint32, args [6]uint64, here uint32, rules []Rule) uint32
 		if r.Call != number {
 			continue
 		}
-		v := uint32(args[r.When.Arg])
-		hit := r.When.always() || v&r.When.Bits != 0
-		for _, is := range r.When.Is {
-			hit = hit || v == is
-		}
-		if r.When.IsNot != nil {
-			hit = true
-			for _, not := range r.When.IsNot {
-				hit = hit && v != not
+		fits := func(w *When) bool {
+			v := uint32(args[w.Arg])
+			if w.Upper {
+				v = uint32(args[w.Arg] >> 32)
 			}
+			hit := w.always() || v&w.Bits != 0
+			for _, is := range w.Is {
+				hit = hit || v == is
+			}
+			if w.IsNot != nil {
+				hit = true
+				for _, not := range w.IsNot {
+					hit = hit && v != not
+				}
+			}
+			return hit
 		}
-		if hit {
+		if fits(&r.When) && (r.And == nil || fits(r.And)) {
 			return deny | uint32(r.Errno)
 		}
 	}
@@ -87,23 +93,25 @@ func TestAFilterSaysWhatTheRulesSay(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for round := range 300 {
 		var rules []Rule
-		used := map[uint32]bool{}
 		for range r.IntN(60) {
 			rule := Rule{Call: r.Uint32N(500), Errno: uint16(1 + r.IntN(3))}
 			if round%7 == 0 {
 				rule.Call = r.Uint32N(3) // at the edges
 			}
-			if used[rule.Call] {
-				continue
+			when := func() (w When) {
+				switch r.IntN(8) {
+				case 0:
+					w = When{Arg: uint8(r.IntN(6)), Bits: 1 << r.IntN(32)}
+				case 1:
+					w = When{Arg: uint8(r.IntN(6)), Is: []uint32{r.Uint32N(4), 9}}
+				case 2:
+					w = When{Arg: uint8(r.IntN(6)), IsNot: []uint32{0, 2, 0xffffffff}}
+				}
+				w.Upper = !w.always() && r.IntN(4) == 0
+				return w
 			}
-			used[rule.Call] = true
-			switch r.IntN(8) {
-			case 0:
-				rule.When = When{Arg: uint8(r.IntN(6)), Bits: 1 << r.IntN(32)}
-			case 1:
-				rule.When = When{Arg: uint8(r.IntN(6)), Is: []uint32{r.Uint32N(4), 9}}
-			case 2:
-				rule.When = When{Arg: uint8(r.IntN(6)), IsNot: []uint32{0, 2, 0xffffffff}}
+			if rule.When = when(); r.IntN(3) == 0 {
+				rule.And = new(when())
 			}
 			rules = append(rules, rule)
 		}

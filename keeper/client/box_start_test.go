@@ -153,6 +153,27 @@ func TestAProgramRunsInItsBox(t *testing.T) {
 	_ = info
 }
 
+// No program in a box makes a core file, whatever limit it was to have.
+func TestALimitOfCoresInABox(t *testing.T) {
+	m, _ := boxManager(t)
+	s := newBoxDirs(t).spec(t)
+	in, _ := inBox(t, m, s)
+	cores := func(hard uint64) process.Spec {
+		return process.Spec{Shell: "grep 'core file' /proc/self/limits | tr -s ' '", Limits: process.Limits{Rlimits: []process.Rlimit{
+			{Resource: unix.RLIMIT_NOFILE, Soft: 100, Hard: 100}, {Resource: unix.RLIMIT_CORE, Hard: hard}}}}
+	}
+	for range 3 { // by a zygote, too
+		if out, exit := said(t, in, s.ID, cores(0)); exit == nil || exit.Code != 0 || !strings.HasPrefix(out, "Max core file size 1 1 ") {
+			t.Errorf("none are wanted: %q, %+v", out, exit)
+		}
+		p, err := in.Start(t.Context(), labelled(s.ID, cores(1<<20)))
+		var failed *process.StartError
+		if !errors.As(err, &failed) || failed.Reason != process.StartLimits || !strings.Contains(err.Error(), "limits.rlimits[1]") {
+			t.Errorf("some are wanted: %v, %v", p, err)
+		}
+	}
+}
+
 // A program outgrows each limit of its box, and nobody outside is concerned.
 func TestLimitsOfABoxHold(t *testing.T) {
 	m, _ := boxManager(t)

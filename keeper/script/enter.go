@@ -16,6 +16,9 @@ import (
 // out all without CAP_SYS_PTRACE in the parent's own user namespace. /proc shows such a
 // parent's files as root's.
 //
+// A program inside makes no core file, and no handler of the machine's gets one: its limit
+// is 1 byte, and Limits cannot change it if there is a Filter.
+//
 // Nobody is started inside while fs.suid_dumpable is 1, with which the kernel itself
 // opens the memory when the child changes its user ([ErrDumpable]).
 type Enter struct {

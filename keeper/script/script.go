@@ -61,7 +61,8 @@ type page struct {
 	program cloneArgs // by the stub
 
 	// Of a program inside a sandbox.
-	next      cloneArgs                    // by the first child: the stub, or the program
+	next      cloneArgs // by the first child: the stub, or the program
+	core      unix.Rlimit
 	filter    struct{ length, at uintptr } // struct sock_fprog
 	capHeader unix.CapUserHeader
 	caps      [2]unix.CapUserData

@@ -94,6 +94,7 @@ func (r *running) fork(s *Starter, files []int, program, group int) error {
 	}
 	defer s.give(sc)
 	sc.call(unix.SYS_SETSID)
+	sc.noCores()
 	for i, fd := range files {
 		if fd < len(files) {
 			return unix.EBADF
