@@ -188,7 +188,7 @@ func Run(cfg Config) (err error) {
 			wg.Go(settle)
 		}
 		wg.Wait()
-		k.strays() // ends helpers that a keeper before left
+		k.strays(nil) // ends helpers that a keeper before left
 		close(k.settled)
 		k.stats.filesystem()
 		k.spares.Fill() // not before: a start may still need a former keeper's directory

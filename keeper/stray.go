@@ -257,8 +257,9 @@ func children(pid int) (pids []int, ok bool) {
 	return pids, true
 }
 
-// strays lists all that are there. complete: there are no others.
-func (k *Keeper) strays() (all []stray, complete bool) {
+// strays lists all that may belong to a process of a box, or of none: what is inside of other
+// boxes does not, whatever mark it has. complete: there are no others.
+func (k *Keeper) strays(of *inhabited) (all []stray, complete bool) {
 	roots, complete := k.fallen()
 	if len(roots) == 0 {
 		return nil, complete // as it is most often
@@ -274,6 +275,10 @@ func (k *Keeper) strays() (all []stray, complete bool) {
 		}
 	}
 	boxes := k.cells.pids()
+	own := -1
+	if of != nil {
+		own = int(of.first.Load())
+	}
 	seen := map[int]bool{}
 	var walk func(pid, root, depth int)
 	walk = func(pid, root, depth int) {
@@ -281,8 +286,14 @@ func (k *Keeper) strays() (all []stray, complete bool) {
 			return
 		}
 		seen[pid] = true
-		if boxes[pid] { // it is nobody's; what is below it is
+		if boxes[pid] { // it is nobody's; what is below it is of programs inside
+			if pid != own {
+				return
+			}
 		} else if s, ok := k.look(pid); ok && !s.first && !(pid == root && k.endHelper(&s)) {
+			if pid == root && k.insideOther(&s, of) {
+				return
+			}
 			s.below = root
 			all = append(all, s)
 		}
@@ -296,6 +307,20 @@ func (k *Keeper) strays() (all []stray, complete bool) {
 		walk(pid, pid, 0)
 	}
 	return all, complete
+}
+
+// insideOther reports whether a stray is inside of another box than that: one that its program
+// made as a child of a keeper that has died since (CLONE_PARENT).
+func (k *Keeper) insideOther(s *stray, of *inhabited) bool {
+	if s.slot < 0 || s.slot >= board.Slots {
+		return false
+	}
+	p := k.procs[s.slot].Load()
+	if p == nil {
+		return false
+	}
+	b := p.box.Load()
+	return b != nil && b != of && procfs.InnerPID(s.pid) != 0
 }
 
 // endHelper ends a child of a dead keeper that was to hold a namespace for a moment, and
@@ -370,7 +395,11 @@ func (k *Keeper) whose(p *proc, s *stray) (is, known bool) {
 // escaped lists the strays that belong to p, and those that may belong to it. complete:
 // there are no others. p.mu is held.
 func (k *Keeper) escaped(p *proc) (its, unknown []stray, complete bool) {
-	all, complete := k.strays()
+	b := p.box.Load()
+	if b != nil && p.group {
+		return nil, nil, true // no program inside has a way out of its group
+	}
+	all, complete := k.strays(b)
 	if len(all) == 0 {
 		return nil, nil, complete
 	}

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -131,4 +132,31 @@ func TestATracerKeepsAnExit(t *testing.T) {
 		t.Errorf("it ended with %+v", exit)
 	}
 	finished(t, p)
+}
+
+// A program inside may take the mark of any process for its own. Its descendants are its own all
+// the same: whoever is killed with a process of the machine, or of another box, is not inside.
+func TestAForgedMarkGivesNobodyDescendants(t *testing.T) {
+	m, state := boxManager(t)
+	dirs := newBoxDirs(t)
+	in, i := inBox(t, m, dirs.spec(t))
+	other, second := inBox(t, m, dirs.spec(t))
+	shown := process.Spec{Shell: "sed -n 's/^Max realtime timeout *//p' /proc/self/limits; exec sleep 1000"}
+	for where, victim := range map[string]process.Process{
+		"the machine": scene.Start(t, m, shown),
+		"a box":       scene.Value(other.Start(t.Context(), labelled(second.ID, shown)))(t),
+	} {
+		mark, _, _ := strings.Cut(scene.Wait(t, victim, process.Until{Match: "[0-9]+ .*us"}).Match, " ")
+		p := scene.Value(in.Start(t.Context(), labelled(i.ID, process.Spec{Shell: "prlimit --pid $$ --rttime=" + mark + ": && (setsid sleep 1000 </dev/null >/dev/null 2>&1 & echo $!)"})))(t)
+		scene.Wait(t, p, process.Until{EOF: true})
+		inner := strings.TrimSpace(scene.Output(t, p, process.Stdout))
+		killKeeper(t, state) // what is below pid 1 has fallen to the anchor
+		if res, err := victim.Kill(t.Context()); err != nil || !res.Verified {
+			t.Errorf("a process of %s: %+v, %v", where, res, err)
+		}
+		finished(t, victim)
+		if out, exit := said(t, in, i.ID, process.Spec{Shell: "kill -0 " + inner + " && grep -c " + mark + " /proc/" + inner + "/limits"}); exit == nil || exit.Code != 0 || out != "1" {
+			t.Errorf("what has the mark of a process of %s: %q, %+v; want that it lives", where, out, exit)
+		}
+	}
 }

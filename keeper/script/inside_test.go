@@ -395,12 +395,12 @@ func children(t *testing.T) (pids []int) {
 func TestLimitsInside(t *testing.T) { ways(t, testLimitsInside) }
 
 func testLimitsInside(t *testing.T, b *sandbox, s *Starter, null int) {
-	p := b.shell(t, "nice; ulimit -Sn; cat /proc/self/oom_score_adj; ulimit -Hc")
+	p := b.shell(t, "nice; ulimit -Sn; cat /proc/self/oom_score_adj; ulimit -Hf")
 	was, err := unix.Getpriority(unix.PRIO_PROCESS, 0)
 	scene.Must(t, err)
 	score := 321
 	p.Nice, p.OOM = 20-was+4, &score
-	p.Limits = []Limit{{Resource: unix.RLIMIT_NOFILE, Soft: 33, Hard: 44}, {Resource: unix.RLIMIT_CORE, Soft: 0, Hard: 2048}}
+	p.Limits = []Limit{{Resource: unix.RLIMIT_NOFILE, Soft: 33, Hard: 44}, {Resource: unix.RLIMIT_FSIZE, Soft: 0, Hard: 2048}}
 	before := openFiles(t)
 	says(t, s, null, p, fmt.Sprintf("%d\n33\n321\n4\n", p.Nice))
 	says(t, s, null, p, fmt.Sprintf("%d\n33\n321\n4\n", p.Nice))
