@@ -97,9 +97,9 @@ func New(c Config) *Ports {
 	// A dial continues after the client has left: without a bound, a silent program would
 	// hold each such connection for ever.
 	wait := cmp.Or(c.Handshake, defaultHandshake)
-	kept := &http.Transport{DialContext: p.dial, TLSClientConfig: own, TLSHandshakeTimeout: wait, MaxIdleConns: 1000, MaxIdleConnsPerHost: 64, IdleConnTimeout: time.Minute, DisableCompression: true}
+	kept := &http.Transport{DialContext: p.dial, TLSClientConfig: own, TLSHandshakeTimeout: wait, MaxResponseHeaderBytes: face.MaxAnswerHeader, MaxIdleConns: 1000, MaxIdleConnsPerHost: 64, IdleConnTimeout: time.Minute, DisableCompression: true}
 	p.kept, p.idle = kept, kept.CloseIdleConnections
-	p.once = &http.Transport{DialContext: p.dial, TLSClientConfig: own, TLSHandshakeTimeout: wait, DisableKeepAlives: true, DisableCompression: true}
+	p.once = &http.Transport{DialContext: p.dial, TLSClientConfig: own, TLSHandshakeTimeout: wait, MaxResponseHeaderBytes: face.MaxAnswerHeader, DisableKeepAlives: true, DisableCompression: true}
 	return p
 }
 
@@ -251,6 +251,8 @@ func (p *Ports) proxy(t *route.Target, program bool) *httputil.ReverseProxy {
 				message = closedPort
 			} else if noTLS(err) {
 				message = "The program in the sandbox did not begin TLS, which httpsPorts says of its port"
+			} else if face.HeaderTooLarge(err) {
+				message = fmt.Sprintf("The program in the sandbox sent more than %d KiB of headers", face.MaxAnswerHeader>>10)
 			}
 			refuse(w, r, &refusal{SandboxID: string(t.ID), Message: message, Port: t.Port, Code: http.StatusBadGateway})
 		},

@@ -255,6 +255,23 @@ func TestPortsAreServedAsTheSandboxHasIt(t *testing.T) {
 	}
 }
 
+// The headers of an answer are held in memory, so they have an end.
+func TestEndlessHeadersOfAProgramAreRefused(t *testing.T) {
+	var size atomic.Int64
+	s := serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		for left := size.Load(); left > 0; left -= 32 << 10 {
+			w.Header().Add("X-Long", strings.Repeat("x", int(min(left, 32<<10))))
+		}
+		fmt.Fprint(w, "ok")
+	}))
+	for bytes, want := range map[int64]int{0: 200, face.MaxAnswerHeader * 3 / 4: 200, 2 * face.MaxAnswerHeader: 502} {
+		size.Store(bytes)
+		if res, text := s.get("/", name(s.port, s.public)); res.StatusCode != want || want == 502 && !strings.Contains(text, "256 KiB of headers") {
+			t.Errorf("%d bytes: %s %.200q", bytes, res.Status, text)
+		}
+	}
+}
+
 // A program that is said to speak TLS, and is silent, holds no connection for ever: the dial
 // goes on when its client has left.
 func TestAProgramThatBeginsNoTLSIsLeft(t *testing.T) {
