@@ -41,6 +41,18 @@ type Event struct {
 	Entry *Entry
 }
 
+// size is what an event takes in memory, about, in bytes.
+func (ev *Event) size() int {
+	n := 64 + len(ev.Name)
+	if e := ev.Entry; e != nil {
+		n += 256 + len(e.Name) + len(e.Path) + len(e.Owner) + len(e.Group) + len(e.Target)
+		for k, v := range e.Metadata {
+			n += len(k) + len(v)
+		}
+	}
+	return n
+}
+
 // WatchOptions say what a watch reports.
 type WatchOptions struct {
 	// Recursive watches all directories below, new ones too.
@@ -50,7 +62,8 @@ type WatchOptions struct {
 	// AllowNetwork watches network file systems also, where only changes made
 	// on this machine are reported.
 	AllowNetwork bool
-	// Queue is the most events kept for the reader; 0 means 10,000.
+	// Queue is the most events kept for the reader; 0 means 10,000. They have at most 4 MiB
+	// of names, too. With more, ErrOverflow.
 	Queue int
 
 	// What follows is for a recursive watch.
@@ -68,6 +81,9 @@ type WatchOptions struct {
 
 const (
 	defaultQueue = 10_000
+	// maxQueueBytes bounds the events by what they take: a name may have 4 KiB, and an entry
+	// as many again.
+	maxQueueBytes = 4 << 20
 	// maxWatchDirs is the most directories of one recursive watch.
 	maxWatchDirs = 100_000
 )
@@ -122,6 +138,7 @@ type Watch struct {
 
 	mu    sync.Mutex
 	queue []Event // guarded by mu
+	bytes int     // that queue takes; guarded by mu
 	err   error   // guarded by mu; why there will be no more events
 
 	// What follows belongs to the goroutine of run.
@@ -209,7 +226,7 @@ func (w *Watch) Take() ([]Event, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	events := w.queue
-	w.queue = nil
+	w.queue, w.bytes = nil, 0
 	return events, w.err
 }
 
@@ -351,12 +368,13 @@ func (w *Watch) report(a *Actor, path string, op Op) error {
 			ev.Entry = &entry
 		}
 	}
+	size := ev.size()
 	w.mu.Lock()
-	if len(w.queue) >= w.opts.Queue {
+	if len(w.queue) >= w.opts.Queue || w.bytes+size > maxQueueBytes {
 		w.mu.Unlock()
 		return ErrOverflow
 	}
-	w.queue = append(w.queue, ev)
+	w.queue, w.bytes = append(w.queue, ev), w.bytes+size
 	w.mu.Unlock()
 	w.wake()
 	return nil

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -171,6 +172,29 @@ func TestOverflowIsToldAfterTheEventsBeforeIt(t *testing.T) {
 	}
 	if _, err := w.Take(); !errors.Is(err, ErrOverflow) {
 		t.Errorf("the error does not stay: %v", err)
+	}
+}
+
+// Long names are bounded by what they take, long before they are many.
+func TestWatchOverflowsByBytes(t *testing.T) {
+	f := tree(t)
+	deep := f.User.Home
+	for range 12 {
+		deep = filepath.Join(deep, strings.Repeat("d", 250))
+	}
+	scene.Must(t, os.MkdirAll(deep, 0o755))
+	w := watch(t, f, "", WatchOptions{Recursive: true}).(*Watch)
+	for n := range 2000 { // 6 MB
+		scene.Must(t, os.WriteFile(filepath.Join(deep, strconv.Itoa(n)), nil, 0o644))
+	}
+	scene.Eventually(t, "it overflows", func() bool {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return w.err != nil
+	})
+	events, err := w.Take()
+	if len(events) < 500 || len(events) > 1400 || !errors.Is(err, ErrOverflow) {
+		t.Errorf("%d events, %v", len(events), err)
 	}
 }
 
