@@ -153,19 +153,26 @@ func (s *Sandbox) find(ctx context.Context) (string, error) {
 // found makes the sandbox, or finds one of its name, unless that was done. s.turn is
 // held.
 func (s *Sandbox) found(ctx context.Context) error {
-	if s.id != "" {
-		return nil
+	for tries := 0; s.id == ""; tries++ {
+		err := s.create(ctx)
+		if s.spec.Name == "" || !errors.Is(err, process.ErrExists) {
+			return err
+		}
+		// The name may have been that of a creation that has failed since: of our own, too,
+		// whose answer was lost.
+		info, err := s.client.sandboxInfo(ctx, s.spec.Name)
+		switch {
+		case err == nil:
+			s.id = info.ID
+		case !errors.Is(err, process.ErrNotFound) || tries == mostCreations:
+			return err
+		}
 	}
-	err := s.create(ctx)
-	if s.spec.Name == "" || !errors.Is(err, process.ErrExists) {
-		return err
-	}
-	info, err := s.client.sandboxInfo(ctx, s.spec.Name)
-	if err == nil {
-		s.id = info.ID
-	}
-	return err
+	return nil
 }
+
+// mostCreations bounds how often a name is found taken by a sandbox that is then not there.
+const mostCreations = 10
 
 // Client returns a client whose processes are those of the sandbox: it starts, finds
 // and lists no others. If the sandbox does not exist, it is created first, and if it is

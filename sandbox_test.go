@@ -12,10 +12,14 @@ import (
 	"testing"
 	"time"
 
+	"connectrpc.com/connect"
+
 	"github.com/tend-run/tend"
 	"github.com/tend-run/tend/driver/host"
 	"github.com/tend-run/tend/face/native"
+	"github.com/tend-run/tend/gen/tend/v1/tendv1connect"
 	"github.com/tend-run/tend/internal/scene"
+	"github.com/tend-run/tend/internal/tendpb"
 	"github.com/tend-run/tend/internal/testkeeper"
 	"github.com/tend-run/tend/process"
 )
@@ -31,6 +35,30 @@ func withSandboxes(t testing.TB, around func(http.Handler) http.Handler) *tend.C
 func printed(t testing.TB, p *tend.Processes, line string) string {
 	t.Helper()
 	return scene.Value(p.Run(t.Context(), tend.Shell(line)))(t).Stdout
+}
+
+// A name may be taken by a creation that fails before one looks for its sandbox.
+func TestANameThatIsFreeAgainIsUsed(t *testing.T) {
+	t.Parallel()
+	var calls, taken atomic.Int32
+	c := withSandboxes(t, func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == tendv1connect.SandboxServiceCreateProcedure && calls.Add(1) <= taken.Load() {
+				_ = connect.NewErrorWriter().Write(w, r, tendpb.Error(process.ErrExists))
+				return
+			}
+			next.ServeHTTP(w, r)
+		})
+	})
+	taken.Store(2)
+	info, err := tend.NewSandbox(c, tend.SandboxSpec{Name: "free"}).Info(t.Context())
+	if err != nil || info.Name != "free" || calls.Load() != 3 {
+		t.Errorf("%+v, %v after %d calls", info, err, calls.Load())
+	}
+	taken.Store(1 << 20)
+	if info, err := tend.NewSandbox(c, tend.SandboxSpec{Name: "never"}).Info(t.Context()); !errors.Is(err, process.ErrNotFound) {
+		t.Errorf("a name that is never free: %+v, %v", info, err)
+	}
 }
 
 func TestASandboxHasProcessesOfItsOwn(t *testing.T) {
