@@ -176,10 +176,10 @@ func (r *reader) Next() (process.Event, bool, error) {
 			return ev, true, nil
 		}
 		// Not delivered. Most likely it was freed while it was read, and what
-		// was read may be zeros: the next round finds the gap.
+		// was read may be zeros, or an error: the next round finds the gap.
 		r.pos[ev.Stream] = ev.Offset
 		r.cur.rewind(mark)
-		if err != nil {
+		if err != nil && r.src.Progress().Base[ev.Stream] <= ev.Offset {
 			return process.Event{}, false, fmt.Errorf("read output of %s: %w", r.id, err)
 		}
 	}

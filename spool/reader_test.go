@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -193,6 +194,23 @@ func TestAChunkFreedWhileItIsReadIsAGapAndTheRestStaysInOrder(t *testing.T) {
 	}
 	g.grow = func() { w.trim(process.Stdout, BlockSize) } // after the look, before the read
 	wantNotes(t, tell(t, r), "gap", "stdout rest", "stderr later")
+}
+
+// What cannot be read because it is freed is a gap, not an error.
+func TestAChunkThatIsFreedAndCannotBeReadIsAGap(t *testing.T) {
+	w := testWriter(t)
+	w.data(process.Stdout, bytes.Repeat([]byte("x"), BlockSize), whole)
+	g := &growing{writer: w}
+	r := scene.Value(NewReader(w.dir, "p", outputs, g, process.ReadOptions{}))(t)
+	defer r.Close()
+	if ev, _, _ := r.Next(); ev.Kind != process.EventStarted {
+		t.Fatal(ev.Kind)
+	}
+	g.grow = func() {
+		w.trim(process.Stdout, BlockSize)
+		w.check(syscall.Ftruncate(w.fds[process.Stdout], 0))
+	}
+	wantNotes(t, tell(t, r), "gap")
 }
 
 func TestAReaderThatDoesNotFollowEndsThoughADescendantGoesOn(t *testing.T) {
