@@ -160,3 +160,14 @@ func TestAForgedMarkGivesNobodyDescendants(t *testing.T) {
 		}
 	}
 }
+
+// A zygote that somebody has killed is no zombie until the next start.
+func TestADeadZygoteIsCollected(t *testing.T) {
+	m, state := boxManager(t)
+	keeper := keeperOf(t, state)
+	in, i := inBox(t, m, newBoxDirs(t).spec(t))
+	scene.Must(t, unix.Kill(warm(t, in, i), unix.SIGKILL))
+	scene.WantExit(t, scene.Start(t, m, process.Spec{Argv: []string{"true"}}), 0) // the sweep looks at the end of a program
+	scene.Eventually(t, "no zombie is left at the keeper", func() bool { return zombies(keeper) == 0 })
+	warm(t, in, i)
+}
