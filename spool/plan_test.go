@@ -48,6 +48,14 @@ func TestPlan(t *testing.T) {
 			[]Action{{ID: "done", Free: true}}},
 		"a live process that is pinned is trimmed": {0, time.Hour, []Usage{{ID: "a", Live: true, Pinned: true, Streams: stdout(0, 8*mib)}},
 			[]Action{{ID: "a", Stream: process.Stdout, Before: 4 * mib}}},
+		"who has the most gives first, though others' is older": {4 * mib, time.Hour,
+			[]Usage{{ID: "mine", Owner: "a", FinishedAt: ago(9), Streams: stdout(0, mib)}, {ID: "live", Owner: "b", Live: true, Streams: stdout(0, 8*mib)},
+				{ID: "done", Owner: "b", FinishedAt: ago(1), Streams: stdout(0, mib)}},
+			[]Action{{ID: "done", Free: true}, {ID: "live", Stream: process.Stdout, Before: 4 * mib}, {ID: "mine", Free: true}}},
+		"an equal share is left alone": {6 * mib, time.Hour,
+			[]Usage{{ID: "mine", Owner: "a", FinishedAt: ago(9), Streams: stdout(0, mib)}, {ID: "live", Owner: "b", Live: true, Streams: stdout(0, 8*mib)},
+				{ID: "done", Owner: "b", FinishedAt: ago(1), Streams: stdout(0, mib)}},
+			[]Action{{ID: "done", Free: true}, {ID: "live", Stream: process.Stdout, Before: 4 * mib}}},
 		"what is smaller than two blocks is left": {0, time.Hour, []Usage{{ID: "a", Live: true, Streams: stdout(4096, 4096+8191)}}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -84,12 +92,26 @@ func TestPlanKeepsFactsWithinTheirBounds(t *testing.T) {
 	}
 }
 
+// Who has the most facts gives them first, though others' are older.
+func TestPlanTakesFactsOfWhoHasTheMost(t *testing.T) {
+	usage := []Usage{{ID: "mine", Owner: "a", FinishedAt: now.Add(-9), Freed: true, Disk: BlockSize}}
+	for i := range 3 {
+		usage = append(usage, Usage{ID: process.ID(fmt.Sprint(i)), Owner: "b", FinishedAt: now.Add(time.Duration(i - 5)), Freed: true, Disk: BlockSize})
+	}
+	want := []Action{{ID: "0", Remove: true}, {ID: "1", Remove: true}}
+	for _, b := range []Bounds{{Budget: 1 << 30, Processes: 2}, {Budget: 1 << 30, Facts: 2 * BlockSize}} {
+		if diff := cmp.Diff(want, Plan(now, b, usage)); diff != "" {
+			t.Errorf("%+v (-want +got):\n%s", b, diff)
+		}
+	}
+}
+
 func TestAnyPlanKeepsItsPromises(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var usage []Usage
 		for i := range rapid.IntRange(0, 8).Draw(t, "processes") {
 			u := Usage{
-				ID: process.ID(fmt.Sprint(i)), Live: rapid.Bool().Draw(t, "live"), FinishedAt: now.Add(-time.Duration(rapid.IntRange(0, 100).Draw(t, "age"))),
+				ID: process.ID(fmt.Sprint(i)), Owner: rapid.SampledFrom([]string{"", "a", "b"}).Draw(t, "owner"), Live: rapid.Bool().Draw(t, "live"), FinishedAt: now.Add(-time.Duration(rapid.IntRange(0, 100).Draw(t, "age"))),
 				Pinned: rapid.Bool().Draw(t, "pinned"),
 				TTL:    time.Duration(rapid.IntRange(0, 100).Draw(t, "ttl")),
 				Policy: rapid.SampledFrom([]process.RetentionPolicy{process.DropOldest, process.Block}).Draw(t, "policy"),

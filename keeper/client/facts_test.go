@@ -4,6 +4,7 @@ package client_test
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"github.com/tend-run/tend/internal/scene"
 	"github.com/tend-run/tend/internal/testkeeper"
 	"github.com/tend-run/tend/keeper/client"
+	"github.com/tend-run/tend/keeper/wire"
 	"github.com/tend-run/tend/process"
 )
 
@@ -33,6 +35,27 @@ func TestATTLIsOverAtTheNextAccess(t *testing.T) {
 		list, err := m.List(t.Context(), process.Filter{})
 		return err == nil && len(list) == 0
 	})
+}
+
+// What one sandbox writes frees its own output, and not what others have finished before.
+func TestASandboxFreesItsOwnOutput(t *testing.T) {
+	dir := testkeeper.Start(t)
+	m, end := nextServer(t, dir, client.Config{})
+	in := func(sandbox, id string, n int) process.Process {
+		p := scene.Start(t, m, process.Spec{ID: process.ID(id), Shell: fmt.Sprintf("head -c %d /dev/zero", n), Labels: map[string]string{wire.LabelBox: sandbox}})
+		scene.Wait(t, p, process.Until{EOF: true})
+		return p
+	}
+	in("quiet", "old", 100_000)
+	in("loud", "first", 2_000_000)
+	in("loud", "second", 2_000_000)
+	end()
+	m, _ = nextServer(t, dir, client.Config{Budget: 1 << 20})
+	base := func(id string) int64 { return scene.Info(t, scene.Find(t, m, process.ID(id))).Streams[0].Base }
+	scene.Eventually(t, "the loud one's output is freed", func() bool { return base("first") > 0 && base("second") > 0 })
+	if b := base("old"); b != 0 {
+		t.Errorf("%d bytes of another sandbox's output were freed", b)
+	}
 }
 
 // When room is needed output goes, and what became of the process stays: for handles

@@ -191,7 +191,7 @@ func (m *Manager) usage(now time.Time) (all []spool.Usage, output, disk int64) {
 			continue
 		}
 		spec := p.spec.Load()
-		u := spool.Usage{ID: p.id, Live: pr.Exit == nil || p.final.Load() == nil, TTL: spec.Retention.TTL, Pinned: p.pinned.Load(),
+		u := spool.Usage{ID: p.id, Owner: spec.Labels[wire.LabelBox], Live: pr.Exit == nil || p.final.Load() == nil, TTL: spec.Retention.TTL, Pinned: p.pinned.Load(),
 			Freed: p.left.Load() != nil, Policy: spec.Retention.Policy, Spec: p.size}
 		if pr.Exit != nil {
 			u.FinishedAt = pr.Exit.Time
@@ -264,7 +264,7 @@ func (m *Manager) starving() bool {
 func (m *Manager) makeRoom(ctx context.Context) {
 	if !roomy(m.spool) {
 		_, _, total := m.usage(time.Now())
-		m.cfg.Log.Warn("the filesystem of the spool is full: output waits, and that of the oldest finished processes is freed", "kept", total)
+		m.cfg.Log.Warn("the filesystem of the spool is full: output waits, and that of finished processes is freed", "kept", total)
 		m.sweep(ctx, min(m.budget.Load(), total-min(total/4, emergency)))
 	}
 	m.link.notify(wire.OpSpaceFree, nil)
