@@ -41,7 +41,7 @@ type Config struct {
 	// TokenFile is where Token is from: no sandbox that is isolated sees it.
 	TokenFile string
 	// As in parts.Config.
-	Domains                     []string
+	Domains, Origins            []string
 	DefaultUser, DefaultWorkdir string
 	// As in network.Config.
 	Reach, Deny []network.Rule
@@ -97,7 +97,7 @@ func Run(ctx context.Context, c Config) error {
 	budget := face.NewBudget(server.InFlight)
 	set, err := parts.Open(parts.Config{
 		Inside:  func(r local.Root) process.Manager { return measured.Over(sight.Over(used{manager.In(r), idle})) },
-		Manager: measured.Manager(), Moving: manager.Ping, Boxes: manager.Boxes(), Hide: c.own(), Network: network.Config{Reach: c.Reach, Deny: c.Deny, Own: c.ports(), Log: log}, NoSpare: c.NoSpare, SandboxDisk: c.SandboxDisk, StateDir: dir, Domains: c.Domains, DefaultUser: c.DefaultUser, DefaultWorkdir: c.DefaultWorkdir,
+		Manager: measured.Manager(), Moving: manager.Ping, Boxes: manager.Boxes(), Hide: c.own(), Network: network.Config{Reach: c.Reach, Deny: c.Deny, Own: c.ports(), Log: log}, NoSpare: c.NoSpare, SandboxDisk: c.SandboxDisk, StateDir: dir, Domains: c.Domains, Origins: c.Origins, DefaultUser: c.DefaultUser, DefaultWorkdir: c.DefaultWorkdir,
 		Token: face.Token(c.Token), Trusted: server.Trusted, Insecure: c.Insecure, Budget: budget, Trace: sight.Request,
 		Distant: c.Distant, Providers: c.Providers, ExitSecret: c.ExitSecret, Admin: daemon, InShutdown: run.InShutdown, Roles: roles.pids, Program: c.Program, URL: c.workerURL(), Held: true, Version: c.Version, Log: log,
 	})
@@ -110,7 +110,7 @@ func Run(ctx context.Context, c Config) error {
 	daemon.parts = set
 	s, err := server.New(server.Config{
 		Manager: manager, Driver: set.Driver, Parts: set.Parts, Listeners: c.Listeners,
-		Token: c.Token, TokenNow: set.Token, Session: set.Session, Insecure: c.Insecure, Domains: c.Domains, PortFile: c.PortFile, URLFile: c.URLFile,
+		Token: c.Token, TokenNow: set.Token, Session: set.Session, Insecure: c.Insecure, Domains: c.Domains, Origins: c.Origins, PortFile: c.PortFile, URLFile: c.URLFile,
 		Final: daemon.final, Used: idle.Used, Around: sight.Around, Metrics: measured, Budget: budget, Version: c.Version, Log: log,
 	})
 	if err != nil {

@@ -7,16 +7,18 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
-
-	"github.com/tend-run/tend/internal/lazyregexp"
 )
 
 // Guard refuses requests that a foreign web page could have made a browser
 // send. Without a token, everything that reaches the port can run programs. A page
-// can reach a loopback port in two ways, and both are closed here: by a cross-site
-// request (shown by the Origin header), and by DNS rebinding, where the page's own
+// can reach a loopback port in two ways, and both are closed here: by a request to
+// another origin (shown by the Origin header), and by DNS rebinding, where the page's own
 // name is made to resolve to 127.0.0.1 (shown by the Host header).
+//
+// A page of another port of this machine is as foreign as one of another site: any user
+// may listen there.
 //
 // The zero value guards every request.
 type Guard struct {
@@ -27,6 +29,9 @@ type Guard struct {
 	// in lower case. Pages from there are strangers all the same: they may come from
 	// a program in a sandbox.
 	Domains []string
+	// Origins of pages that are let in beside the server's own, as [ParseOrigin] returns
+	// them.
+	Origins []string
 	// Off disables the guard (an operator's explicit wish).
 	Off bool
 }
@@ -46,16 +51,17 @@ func (g *Guard) Check(r *http.Request) error {
 		// Images, scripts and the like come without an Origin. A link that
 		// somebody follows is no more than an address typed by hand.
 		site := r.Header.Get("Sec-Fetch-Site")
-		if (site == "cross-site" || site == "same-site" && g.below(host)) && r.Header.Get("Sec-Fetch-Mode") != "navigate" {
-			return errors.New("requests from web pages of other sites are refused while no token is set; set a token, or open the page from localhost")
+		followed := r.Header.Get("Sec-Fetch-Mode") == "navigate" && (r.Method == http.MethodGet || r.Method == http.MethodHead)
+		if (site == "cross-site" || site == "same-site") && !followed {
+			return errors.New("requests from web pages of other sites and ports are refused while no token is set; set a token, or open the page from this server")
 		}
 		return nil
 	}
-	u, err := url.Parse(origin)
-	if err == nil && (strings.EqualFold(u.Host, r.Host) || g.knownOrigin(u.Hostname())) {
+	if g.knownOrigin(origin, r.Host) {
 		return nil
 	}
-	return fmt.Errorf("requests from web pages of %q are refused while no token is set; set a token, or open the page from localhost", origin)
+	return fmt.Errorf("requests from web pages of %.200q are refused while no token is set; set a token, or open the page from this server, "+
+		"or, if the page is yours, name it: tend serve --allow-origin ORIGIN", origin)
 }
 
 // Wrap answers 403 with the reason where Check refuses.
@@ -82,14 +88,15 @@ func (g *Guard) knownHost(host string) bool {
 	return g.below(host)
 }
 
-// knownOrigin is stricter than knownHost: a page served from another machine's
-// address is a stranger, and so is one of a program in a sandbox.
-func (g *Guard) knownOrigin(host string) bool {
-	if localName(host) {
-		return !sandboxName.MatchString(strings.ToLower(strings.TrimSuffix(host, ".")))
+// knownOrigin is stricter than knownHost: it accepts the page that has the name and port
+// that are called, and those that the operator has named.
+func (g *Guard) knownOrigin(origin, host string) bool {
+	u, err := url.Parse(origin)
+	if err == nil && u.Host != "" && strings.EqualFold(u.Host, host) {
+		return true
 	}
-	a, err := netip.ParseAddr(host)
-	return err == nil && a.Unmap().IsLoopback()
+	named, err := ParseOrigin(origin)
+	return err == nil && slices.Contains(g.Origins, named)
 }
 
 func (g *Guard) below(host string) bool {
@@ -101,10 +108,6 @@ func (g *Guard) below(host string) bool {
 	}
 	return false
 }
-
-// sandboxName is the form of names that ports of sandboxes have on this machine (package
-// driver/route): a number, a hyphen and an ID, of whatever form IDs are.
-var sandboxName = lazyregexp.New(`(^|\.)[0-9]+-[^.]*\.localhost$`)
 
 func localName(host string) bool {
 	host = strings.ToLower(strings.TrimSuffix(host, "."))

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"net/url"
 	"strings"
 	"testing"
 )
@@ -35,22 +36,26 @@ func FuzzGuard(f *testing.F) {
 		if host != "" && err != nil && name != "" && name != "localhost" && !strings.HasSuffix(name, ".localhost") {
 			t.Errorf("the host %q passed", host)
 		}
+		if u, err := url.Parse(origin); origin != "" && (err != nil || !strings.EqualFold(u.Host, host)) {
+			t.Errorf("the origin %q passed at the host %q", origin, host)
+		}
 	})
 }
 
-// The page of a program in a sandbox is a stranger, whatever form the sandbox's ID has.
-func TestPagesOfSandboxesAreStrangers(t *testing.T) {
+// Pages of other ports and names are strangers, those of programs in sandboxes too; who named a
+// page has let in that one alone.
+func TestOnlyOwnAndNamedPagesAreKnown(t *testing.T) {
 	for origin, known := range map[string]bool{
-		"http://localhost:49983": true, "http://app.localhost": true, "http://my-app.localhost:3000": true,
-		"http://3000-ia1t1p1tpyh0nk2fnhd2.localhost:49983":             false,
-		"http://3000-IA1T1P1TPYH0NK2FNHD2.LOCALHOST.:49983":            false,
-		"http://3000-3d0ca315-aff9-4fc2-be61-3b76b9a2d798.localhost":   false,
-		"http://x.3000-ia1t1p1tpyh0nk2fnhd2.localhost":                 false,
-		"http://3000-an-id-of-a-form-that-comes-later.localhost:49983": false,
+		"http://localhost:49983": true, "HTTP://LOCALHOST:49983": true,
+		"http://localhost:5173": true, "https://app.localhost": true, "https://app.localhost:443": true,
+		"http://localhost": false, "http://localhost:3000": false, "https://localhost:5173": false, "http://127.0.0.1:49983": false, "http://[::1]:49983": false,
+		"http://app.localhost": false, "http://localhost:51730": false, "http://x.localhost:5173": false, "null": false, "file://": false, "localhost:49983": false, "//": false,
+		"http://3000-ia1t1p1tpyh0nk2fnhd2.localhost:49983":           false,
+		"http://3000-3d0ca315-aff9-4fc2-be61-3b76b9a2d798.localhost": false,
 	} {
-		r := httptest.NewRequest("POST", "http://localhost/", nil)
+		r := httptest.NewRequest("POST", "http://localhost:49983/", nil)
 		r.Header.Set("Origin", origin)
-		if err := new(Guard).Check(r); (err == nil) != known {
+		if err := (&Guard{Origins: []string{"http://localhost:5173", "https://app.localhost"}}).Check(r); (err == nil) != known {
 			t.Errorf("%s: %v", origin, err)
 		}
 	}

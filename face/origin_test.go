@@ -36,3 +36,16 @@ func TestOriginIsHowTheClientReachedTheServer(t *testing.T) {
 		}
 	}
 }
+
+func TestOriginsOfPages(t *testing.T) {
+	for text, want := range map[string]string{
+		"http://localhost:5173": "http://localhost:5173", "HTTPS://App.Example": "https://app.example", "https://app.example:443/": "https://app.example",
+		"http://[::1]:80": "http://[::1]", "http://localhost:8080": "http://localhost:8080", "https://a.example:80": "https://a.example:80",
+		"": "", "*": "", "null": "", "http://": "", "http://:80": "", "localhost:5173": "", "file:///x": "", "http://*.example": "", "http://evil@localhost": "", "http://a b": "",
+	} {
+		got, err := ParseOrigin(text)
+		if got != want || (err == nil) != (want != "") {
+			t.Errorf("%q is %q, %v; want %q", text, got, err, want)
+		}
+	}
+}

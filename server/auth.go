@@ -156,7 +156,7 @@ func (s *Server) token() face.Token {
 // guarded refuses what a foreign web page may have caused, while no token
 // keeps it out.
 func (s *Server) guarded(next http.Handler) http.Handler {
-	guard := face.Guard{Domains: s.cfg.Domains, Off: s.cfg.Insecure, Protected: func() bool { return s.token().Set() }}
+	guard := face.Guard{Domains: s.cfg.Domains, Origins: s.cfg.Origins, Off: s.cfg.Insecure, Protected: func() bool { return s.token().Set() }}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if err := guard.Check(r); err != nil && !s.hasSecret(r.URL.Path) {
 			s.metrics.Refused("origin")

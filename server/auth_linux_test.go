@@ -132,7 +132,8 @@ func TestForeignWebPagesAreRefusedWithoutAToken(t *testing.T) {
 	}{
 		{"DNS rebinding", map[string]string{"Host": "evil.example"}, 403},
 		{"a page of another site", map[string]string{"Origin": "https://evil.example"}, 403},
-		{"a page of this machine", map[string]string{"Origin": "http://localhost:3000"}, 200},
+		{"a page of another port", map[string]string{"Origin": "http://localhost:3000"}, 403},
+		{"a page of this server", map[string]string{"Origin": s.tcp}, 200},
 		{"no page", nil, 200},
 	} {
 		for _, path := range []string{"/-/metrics", "/envs"} {

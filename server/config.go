@@ -51,6 +51,9 @@ type Config struct {
 	// Domains below which callers may reach this server without a token, in lower case
 	// ([CheckDomain]).
 	Domains []string
+	// Origins of web pages that may call this server without a token, beside its own
+	// ([CheckOrigin]).
+	Origins []string
 
 	// PortFile is a file to which the server writes its URL once it serves. Empty: none.
 	PortFile string
@@ -125,6 +128,11 @@ func (c *Config) validate() error {
 			return err
 		}
 	}
+	for _, o := range c.Origins {
+		if err := CheckOrigin(o); err != nil {
+			return err
+		}
+	}
 	for _, l := range c.Listeners {
 		if err := CheckListen(l.Addr().Network(), l.Addr().String(), c.Token != "", c.Insecure); err != nil {
 			return err
@@ -156,6 +164,18 @@ func CheckDomain(d string) error {
 	}
 	if _, err := netip.ParseAddr(d); err == nil || len(d) > 200 || strings.ContainsFunc(d, foreign) || !strings.Contains(strings.Trim(d, "."), ".") || strings.Trim(d, ".") != d {
 		return fmt.Errorf("%.200q is no domain below which sandboxes can have names; give one that you hold, such as sandbox.example.com", d)
+	}
+	return nil
+}
+
+// CheckOrigin returns an error if an origin of Config.Origins is not as browsers write it, or
+// nil. Everybody who can serve a page there can run programs here.
+func CheckOrigin(o string) error {
+	switch written, err := face.ParseOrigin(o); {
+	case err != nil:
+		return fmt.Errorf("%.200q %w", o, err)
+	case written != o:
+		return fmt.Errorf("%.200q is not as browsers write an origin; write %s", o, written)
 	}
 	return nil
 }

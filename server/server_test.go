@@ -69,9 +69,12 @@ func assemble(t *testing.T, dir string, cfg Config) *Server {
 	t.Helper()
 	cfg.Metrics = metrics.New(metrics.Config{Manager: cfg.Manager, Version: cfg.Version})
 	set := scene.Value(parts.Open(parts.Config{
-		Manager: cfg.Metrics.Manager(), StateDir: dir, Token: face.Token(cfg.Token), Trusted: Trusted, Insecure: cfg.Insecure, Domains: cfg.Domains,
+		Manager: cfg.Metrics.Manager(), StateDir: dir, Token: face.Token(cfg.Token), Trusted: Trusted, Insecure: cfg.Insecure, Domains: cfg.Domains, Origins: cfg.Origins,
 		Providers: filepath.Join(dir, providersFile), Budget: cfg.Budget, Version: cfg.Version, Log: cfg.Log,
 	}))(t)
+	if cfg.Session == nil {
+		cfg.Session = set.Session
+	}
 	cfg.Driver, cfg.Parts, cfg.TokenNow = set.Driver, append(set.Parts, cfg.Parts...), set.Token
 	s := scene.Value(New(cfg))(t)
 	return s

@@ -29,6 +29,7 @@ type serveFlags struct {
 	DefaultUser    string        `name:"default-user" placeholder:"NAME" help:"User of envd requests that name none. Default: the user that serves."`
 	DefaultWorkdir string        `name:"default-workdir" placeholder:"DIR" help:"Working directory of envd requests that name none. Default: the user's home."`
 	Domain         []string      `name:"domain" sep:"none" placeholder:"DOMAIN" help:"Domain below which sandboxes have host names, as E2B's clients use them: 49983-ID.DOMAIN. You set up its DNS, and the proxy that speaks TLS. Repeatable. Default: none."`
+	AllowOrigin    []string      `name:"allow-origin" sep:"none" placeholder:"ORIGIN" help:"Origin of web pages that may call without a token, beside the daemon's own: http://localhost:5173 for a dev server. Everybody who can serve a page there can run programs here. Repeatable. Default: none; with a token pages need no such permission."`
 	SandboxReach   []string      `name:"sandbox-reach" sep:"none" placeholder:"RULE" help:"Let isolated sandboxes reach this despite --sandbox-deny: an address, a CIDR, private or *, with :PORT or without. One address with a port is opened even on this machine: 127.0.0.1:3128 for a proxy, whose address inside is 192.0.0.1:3128. The daemon's own ports are never opened. Repeatable. Default: none."`
 	SandboxDeny    []string      `name:"sandbox-deny" sep:"none" placeholder:"RULE" help:"Let no isolated sandbox reach this, whatever its own rules say: an address, a CIDR, private (the networks 10.0.0.0/8 and the like) or * (everything), with :PORT or without. Repeatable. Default: none; this machine and cloud metadata services are never reachable."`
 	SandboxDisk    string        `name:"sandbox-disk" placeholder:"SIZE" help:"Disk limit of an isolated sandbox that requests none (tend sandbox create --disk), 16MiB or more: its disk is a file of its own, which grows with what is written to it. An existing sandbox keeps what it has. Default: it writes to this machine's disk, without a limit."`
@@ -126,6 +127,11 @@ func (c *serveCmd) plan(inv *invocation, passed ...string) (*plan, error) {
 	for _, domain := range p.flags.Domain {
 		if err := server.CheckDomain(domain); err != nil {
 			return nil, usageError("--domain " + err.Error())
+		}
+	}
+	for _, origin := range p.flags.AllowOrigin {
+		if err := server.CheckOrigin(origin); err != nil {
+			return nil, usageError("--allow-origin " + err.Error())
 		}
 	}
 	if _, _, err := p.flags.network(); err != nil {
@@ -300,6 +306,9 @@ func (p *plan) serverArgs(exe string) []string {
 	}
 	for _, domain := range p.flags.Domain {
 		args = append(args, "--domain", domain)
+	}
+	for _, origin := range p.flags.AllowOrigin {
+		args = append(args, "--allow-origin", origin)
 	}
 	for _, rule := range p.flags.SandboxReach {
 		args = append(args, "--sandbox-reach", rule)

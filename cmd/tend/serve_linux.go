@@ -239,7 +239,7 @@ func (c *serverRoleCmd) serve(ctx context.Context, inv *invocation, dir string) 
 			os.Exit(1)
 		}},
 		Listeners: listeners, Distant: distant, Token: token, Insecure: c.Insecure,
-		Domains: c.Domain, DefaultUser: c.DefaultUser, DefaultWorkdir: c.DefaultWorkdir,
+		Domains: c.Domain, Origins: c.AllowOrigin, DefaultUser: c.DefaultUser, DefaultWorkdir: c.DefaultWorkdir,
 		Reach: reach, Deny: deny, NoSpare: c.NoSpareSandbox, SandboxDisk: disk, Providers: c.Providers,
 		ExitSecret: exitSecret, ExitSecretFile: c.OnExitSecret,
 		Telemetry: sight, TokenFile: c.TokenFile, PortFile: c.PortFile, URLFile: filepath.Join(dir, home.URLFile), Program: ownProgram(), Version: versionText(),

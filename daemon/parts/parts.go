@@ -100,6 +100,8 @@ type Config struct {
 	StateDir string
 	// Domains below which sandboxes have host names (package driver/route).
 	Domains []string
+	// Origins of web pages that are let in without a token, as in server.Config.
+	Origins []string
 	// DefaultUser and DefaultWorkdir are for requests that name none. Empty: the
 	// user the server runs as, and the user's home.
 	DefaultUser, DefaultWorkdir string
@@ -268,7 +270,7 @@ func Open(c Config) (*Set, error) {
 	}
 	processes, err := envd.New(envd.Config{
 		Sandboxes: sandboxes, DefaultUser: c.DefaultUser, DefaultWorkdir: c.DefaultWorkdir,
-		Token: c.Token, Secret: secret, Guard: face.Guard{Domains: c.Domains, Off: c.Insecure}, Store: settingsIn(c.StateDir), Log: c.Log,
+		Token: c.Token, Secret: secret, Guard: face.Guard{Domains: c.Domains, Origins: c.Origins, Off: c.Insecure}, Store: settingsIn(c.StateDir), Log: c.Log,
 	})
 	if err != nil {
 		return nil, err

@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"slices"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -94,6 +95,7 @@ func TestInit(t *testing.T) {
 func TestGuardAndCORS(t *testing.T) {
 	t.Parallel()
 	plain := func(c *envd.Config) { c.Guard.Domains = []string{"box.example"} }
+	named := func(c *envd.Config) { c.Guard.Origins = []string{"http://localhost:3000"} }
 	secret := func(c *envd.Config) { c.Token = "secret" }
 	for _, tc := range []struct {
 		name    string
@@ -104,9 +106,13 @@ func TestGuardAndCORS(t *testing.T) {
 		want    map[string]string
 	}{
 		{"no origin", plain, "GET", nil, 200, map[string]string{"Vary": "Origin", "Access-Control-Allow-Origin": ""}},
-		{"a loopback page", plain, "GET", []string{"Origin: http://localhost:3000"}, 200, map[string]string{"Access-Control-Allow-Origin": "*",
+		{"a loopback page", plain, "GET", []string{"Origin: http://localhost:3000"}, 403, map[string]string{"Access-Control-Allow-Origin": ""}},
+		{"a loopback page's preflight", plain, "OPTIONS", []string{"Origin: http://localhost:3000", "Access-Control-Request-Method: POST"}, 403, map[string]string{"Access-Control-Allow-Origin": ""}},
+		{"a loopback page's image", plain, "GET", []string{"Sec-Fetch-Site: same-site", "Sec-Fetch-Mode: no-cors"}, 403, nil},
+		{"a page that is named", named, "GET", []string{"Origin: http://localhost:3000"}, 200, map[string]string{"Access-Control-Allow-Origin": "*",
 			"Access-Control-Expose-Headers": "Grpc-Status, Grpc-Message, Grpc-Status-Details-Bin, Location, Cache-Control, X-Content-Type-Options, Tend-Id, Tend-Offset, Tend-Owner"}},
-		{"a loopback address", plain, "GET", []string{"Origin: http://[::1]:3000", "Host: 127.0.0.1:1"}, 200, nil},
+		{"a loopback address", plain, "GET", []string{"Origin: http://[::1]:3000", "Host: 127.0.0.1:1"}, 403, nil},
+		{"the same address", plain, "GET", []string{"Origin: http://[::1]:3000", "Host: [::1]:3000"}, 200, nil},
 		{"the same host", plain, "GET", []string{"Origin: http://10.1.2.3:1", "Host: 10.1.2.3:1"}, 200, nil},
 		{"a foreign page", plain, "GET", []string{"Origin: https://evil.example"}, 403, nil},
 		{"a sandboxed page", plain, "GET", []string{"Origin: null"}, 403, nil},
@@ -123,10 +129,10 @@ func TestGuardAndCORS(t *testing.T) {
 		{"an image on such a page", plain, "GET", []string{"Host: 49983-x.box.example", "Sec-Fetch-Site: same-site", "Sec-Fetch-Mode: no-cors"}, 403, nil},
 		{"a name that ends like a domain", plain, "GET", []string{"Host: evilbox.example"}, 403, nil},
 		{"localhost with a dot", plain, "GET", []string{"Host: localhost.:1"}, 200, nil},
-		{"a preflight", plain, "OPTIONS", []string{"Origin: http://localhost", "Access-Control-Request-Method: POST", "Access-Control-Request-Headers: x-a,x-b"}, 204,
+		{"a preflight", named, "OPTIONS", []string{"Origin: http://localhost:3000", "Access-Control-Request-Method: POST", "Access-Control-Request-Headers: x-a,x-b"}, 204,
 			map[string]string{"Access-Control-Allow-Origin": "*", "Access-Control-Allow-Methods": "POST", "Access-Control-Allow-Headers": "x-a,x-b", "Access-Control-Max-Age": "7200",
 				"Vary": "Origin, Access-Control-Request-Method, Access-Control-Request-Headers"}},
-		{"a preflight for a method that is not allowed", plain, "OPTIONS", []string{"Origin: http://localhost", "Access-Control-Request-Method: BREW"}, 204, map[string]string{"Access-Control-Allow-Origin": ""}},
+		{"a preflight for a method that is not allowed", named, "OPTIONS", []string{"Origin: http://localhost:3000", "Access-Control-Request-Method: BREW"}, 204, map[string]string{"Access-Control-Allow-Origin": ""}},
 		{"any page with a token", secret, "GET", []string{"Origin: https://app.example", "X-Access-Token: secret"}, 200, map[string]string{"Access-Control-Allow-Origin": "*"}},
 		{"any host with a token", secret, "GET", []string{"Host: 49983-abc.example", "X-Access-Token: secret"}, 200, nil},
 		{"any page's preflight with a token", secret, "OPTIONS", []string{"Origin: https://app.example", "Access-Control-Request-Method: POST"}, 204, map[string]string{"Access-Control-Allow-Origin": "*"}},
@@ -137,13 +143,17 @@ func TestGuardAndCORS(t *testing.T) {
 				method := tc.method
 				headers := tc.headers
 				body := ""
+				code := tc.code
 				if path != "/envs" && method == "GET" {
 					method, body = "POST", "{}"
 					headers = append(headers, "Content-Type: application/json")
+					if slices.Contains(headers, "Sec-Fetch-Mode: navigate") {
+						code = 403 // a link sends no POST
+					}
 				}
 				res, text := s.do(method, path, body, headers...)
-				if res.StatusCode != tc.code {
-					t.Errorf("%s: got %s %s, want %d", path, res.Status, text, tc.code)
+				if res.StatusCode != code {
+					t.Errorf("%s: got %s %s, want %d", path, res.Status, text, code)
 				}
 				got := map[string]string{}
 				for k := range tc.want {
