@@ -95,7 +95,7 @@ type halting struct {
 	silence time.Duration
 }
 
-const haltingEvents, haltingBytes = 600, 64 << 10
+const haltingEvents, haltingBytes = 400, 64 << 10
 
 func (h *halting) Read(ctx context.Context, r *connect.Request[tendv1.ReadRequest], s *connect.ServerStream[tendv1.ReadResponse]) error {
 	var from int64
@@ -124,12 +124,12 @@ func (h *halting) Read(ctx context.Context, r *connect.Request[tendv1.ReadReques
 // caller is slow: what it said then is not lost.
 func TestAnEventThatCameInTheLastMomentIsKept(t *testing.T) {
 	t.Parallel()
-	h := &halting{hostile: hostile{info: known(func(*tendv1.Info) {})}, silence: 2 * time.Millisecond}
+	h := &halting{hostile: hostile{info: known(func(*tendv1.Info) {})}, silence: 4 * time.Millisecond}
 	mux := http.NewServeMux()
 	mux.Handle(tendv1connect.NewProcessServiceHandler(h))
 	srv := httptest.NewServer(mux)
 	defer srv.Close()
-	c := dial(t, srv.URL, tend.Options{Silence: h.silence, Retry: tend.Retry{First: time.Millisecond, Max: time.Millisecond}})
+	c := dial(t, srv.URL, tend.Options{Silence: h.silence, Retry: tend.Retry{First: time.Millisecond, Max: time.Millisecond, Attempts: 100_000}})
 	p := scene.Value(c.Get(t.Context(), process.Selector{ID: id}))(t)
 	r := scene.Value(p.Read(t.Context(), process.ReadOptions{}))(t)
 	defer r.Close()
