@@ -94,8 +94,8 @@ func TestTheKeyIsReplacedWhereverItStands(t *testing.T) {
 		if want := strings.ReplaceAll(value, key, realKey); s.h.Get(name) != want || s.h.Get("Cookie") != "" || s.body != "body" {
 			t.Errorf("%s: %v, %q", name, s.h, s.body)
 		}
-		if want := "PATCH /v1beta/some/thing?a=1&key=" + realKey; s.uri != want {
-			t.Errorf("it was asked %s, not %s", s.uri, want)
+		if want := "PATCH /v1beta/some/thing?a=1"; s.uri != want || s.h.Get("X-Goog-Api-Key") != realKey {
+			t.Errorf("it was asked %s, not %s, with %v", s.uri, want, s.h)
 		}
 	}
 }
@@ -145,7 +145,7 @@ func TestWhatTheGatewayRefuses(t *testing.T) {
 		{"POST", "anthropic/messages", listed, `{"model":"claude-x","models":["gpt-4"]}`, 403, "several"},
 		{"POST", "anthropic/messages", listed, `{"fallbacks":[{"model":"gpt-4"}],"model":"claude-x"}`, 403, "several"},
 		{"POST", "anthropic/messages", listed, `{"model":"claude-x","tools":[{"name":"a"},{"type":"advisor","model":"gpt-4"}]}`, 403, "a tool"},
-		{"POST", "anthropic/messages", listed, `{"model":"claude-x","tools":[{"model":"claude-y","model":"gpt-4","model":"claude-y"}]}`, 403, "a tool"},
+		{"POST", "anthropic/messages", listed, `{"model":"claude-x","tools":[{"model":"claude-y","model":"gpt-4","model":"claude-y"}]}`, 403, "twice"},
 		{"POST", "anthropic/messages", listed, `{"model":"claude-x","tools":[{"model":{"id":"claude-y"}}]}`, 403, "a tool"},
 		{"POST", "anthropic/messages", listed, `{"model":"claude-\u0067pt", "mo\u0064el":"gpt-4"}`, 403, "once"},
 		{"POST", "anthropic/messages", listed, `{"model":"claude-` + strings.Repeat("x", maxModel) + `"}`, 403, "256 bytes"},
@@ -216,12 +216,12 @@ func TestHowMuchAnAnswerMayHave(t *testing.T) {
 		most       int64
 	}{
 		{"responses", `{"model":"m","max_output_tokens":7}`, 7},
-		{"completions", `{"model":"m","max_tokens":7,"MAX_TOKENS":9,"n":3,"best_of":2}`, 27},
+		{"completions", `{"model":"m","MAX_TOKENS":9,"n":3,"best_of":2}`, 27},
 		{"chat/completions", `{"model":"m","max_tokens":1e300,"n":1e300}`, mostCounted},
 		{"chat/completions", `{"model":"m","max_tokens":-1,"n":-1}`, 0},
 		{"models/m:generateContent", `{"generationConfig":{"maxOutputTokens":5,"candidateCount":4}}`, 20},
 		{"models/m:streamGenerateContent", `{"generation_config":{"max_output_tokens":5}}`, 5},
-		{"models/m:generateContent", `{`, 0},
+		{"models/m:generateContent", ``, 0},
 	} {
 		if q, err := ask("POST", c.path, []byte(c.body), true); err != nil || q.most != c.most || q.model != "m" {
 			t.Errorf("%s %s: %+v, %v", c.path, c.body, q, err)

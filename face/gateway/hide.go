@@ -28,6 +28,7 @@ var unsaid = []string{"Set-Cookie", "Www-Authenticate", "Proxy-Authenticate", "R
 // client's way here, or have another request read than was looked at.
 var unasked = []string{
 	"Cookie", "Origin", "Referer", "Accept-Encoding", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "Forwarded", "X-Real-Ip", "Expect",
+	"Range", "If-Range", // an answer in pieces may have a key in each of two
 	"X-Http-Method-Override", "X-Http-Method", "X-Method-Override",
 }
 

@@ -94,13 +94,18 @@ func TestWhatTheProviderIsNotSent(t *testing.T) {
 
 func TestAKeyInTheQueryIsEnough(t *testing.T) {
 	got := make(chan string, 1)
-	upstream := far(t, func(w http.ResponseWriter, r *http.Request, _ string) { got <- r.RequestURI })
+	upstream := far(t, func(w http.ResponseWriter, r *http.Request, _ string) {
+		got <- r.RequestURI + " " + r.Header.Get("X-Goog-Api-Key") + r.Header.Get("Authorization")
+	})
 	g := open(t, t.TempDir(), upstream)
-	if status, _, body := g.ask("GET", "/api/gateway/gemini/models?key="+g.key("a", Rules{}), "", ""); status != 200 {
-		t.Fatalf("%d %s", status, body)
-	}
-	if uri := <-got; uri != "/v1beta/models?key="+realKey {
-		t.Errorf("it was asked %s", uri)
+	key := g.key("a", Rules{})
+	for path, want := range map[string]string{"gemini/models": "/v1beta/models " + realKey, "openai/models": "/v1/models Bearer " + realKey} {
+		if status, _, body := g.ask("GET", "/api/gateway/"+path+"?key="+key, "", ""); status != 200 {
+			t.Fatalf("%s: %d %s", path, status, body)
+		}
+		if asked := <-got; asked != want { // an address may be echoed
+			t.Errorf("it was asked %s; want %s", asked, want)
+		}
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/tend-run/tend/internal/lazyregexp"
@@ -94,6 +95,14 @@ var (
 // must be one that is understood.
 func ask(method, rest string, body []byte, strict bool) (q question, err error) {
 	path := unversioned(rest)
+	if strict {
+		if unread(method, body) {
+			return q, errUnmetered
+		}
+		if err := checkNames(body); err != nil {
+			return q, err
+		}
+	}
 	if method == http.MethodGet || method == http.MethodHead {
 		if strict && path != "models" && !strings.HasPrefix(path, "models/") {
 			return q, errUnmetered
@@ -105,38 +114,20 @@ func ask(method, rest string, body []byte, strict bool) (q question, err error) 
 		if len(q.model) > maxModel && strict {
 			return q, errModel
 		}
-		if m[2] == "batchEmbedContents" && strict && bytes.Contains(body, []byte(`"model"`)) && !onlyModel(body, m[1]) {
-			return q, errMultimodel
+		if strict {
+			return q, checkModels(body, m[1])
 		}
 		return q, nil
 	}
 	if strict && (method != http.MethodPost || !metered[path]) {
 		return q, errUnmetered
 	}
-	q, err = readQuestion(body)
+	q, err = readQuestion(body, bounding[path])
 	q.kind = kinds[path]
 	if !strict {
 		return q, nil
 	}
 	return q, err
-}
-
-// onlyModel reports whether each model in a body of Gemini's is this one.
-func onlyModel(body []byte, model string) bool {
-	var b struct {
-		Requests []struct {
-			Model string `json:"model"`
-		} `json:"requests"`
-	}
-	if json.Unmarshal(body, &b) != nil {
-		return false
-	}
-	for _, r := range b.Requests {
-		if name := strings.TrimPrefix(r.Model, "models/"); name != "" && name != model {
-			return false
-		}
-	}
-	return true
 }
 
 // unversioned is a path without v1 or v1beta before it.
@@ -184,22 +175,34 @@ func number(value json.RawMessage) int64 {
 // isSet reports whether a value of JSON is other than null and false.
 func isSet(value json.RawMessage) bool { return string(value) != "null" && string(value) != "false" }
 
-// readQuestion reads the body of a request other than Gemini's.
-func readQuestion(body []byte) (q question, err error) {
+// bounding are the names that bound an answer, by the path that has them. Elsewhere a provider
+// overlooks them.
+var bounding = map[string][]string{
+	"messages": {"max_tokens"}, "completions": {"max_tokens"}, "chat/completions": {"max_tokens", "max_completion_tokens"}, "responses": {"max_output_tokens"},
+}
+
+// readQuestion reads the body of a request other than Gemini's. bounds are the names of fields
+// that bound the answer.
+func readQuestion(body []byte, bounds []string) (q question, err error) {
 	models, times := 0, int64(1)
 	ok := fields(body, func(name string, value json.RawMessage) bool {
-		switch strings.ToLower(name) {
+		folded := fold(name)
+		if slices.Contains(bounds, folded) {
+			q.most = max(q.most, number(value))
+		}
+		if strings.HasSuffix(folded, "fallbacks") && isSet(value) { // of routers, as models
+			err = errMultimodel
+		}
+		switch folded {
 		case "model":
 			models++
 			return name == "model" && json.Unmarshal(value, &q.model) == nil && value[0] == '"' && len(q.model) <= maxModel
-		case "models", "fallbacks": // of routers: what is asked if model does not answer
+		case "models": // of routers: what is asked if model does not answer
 			if isSet(value) {
 				err = errMultimodel
 			}
 		case "tools":
 			q.tools = append(q.tools, modelsOfTools(value)...)
-		case "max_tokens", "max_completion_tokens", "max_output_tokens":
-			q.most = max(q.most, number(value))
 		case "n", "best_of":
 			times = max(times, number(value))
 		case "background":
@@ -226,7 +229,7 @@ func modelsOfTools(tools json.RawMessage) (models []string) {
 	}
 	for _, one := range all {
 		fields(one, func(name string, value json.RawMessage) bool {
-			if strings.EqualFold(name, "model") && isSet(value) {
+			if fold(name) == "model" && isSet(value) {
 				var model string
 				if json.Unmarshal(value, &model) != nil {
 					model = string(value) // which no list has

@@ -140,11 +140,12 @@ func (f *Face) forward(w http.ResponseWriter, r *http.Request) error {
 	if r.Method == http.MethodTrace || r.Method == http.MethodConnect || r.Header.Get("Upgrade") != "" {
 		return &refusal{status: http.StatusNotImplemented, text: "the gateway passes on no TRACE, CONNECT or upgrade; send a plain request, or ask for a stream of events"}
 	}
-	v, err := f.enter(key)
-	if err != nil {
-		return err
+	strict := len(key.Rules.Models) > 0 || key.Rules.TokensPerDay > 0
+	if strict {
+		if err := checkQuery(r.URL); err != nil {
+			return &refusal{status: http.StatusForbidden, text: err.Error()}
+		}
 	}
-	defer v.leave()
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	if err != nil {
 		if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
@@ -155,11 +156,16 @@ func (f *Face) forward(w http.ResponseWriter, r *http.Request) error {
 		}
 		return &refusal{status: http.StatusBadRequest, text: "the body was not received to its end"}
 	}
+	// A request takes a place once it is there: slow ones would keep others out.
+	v, err := f.enter(key)
+	if err != nil {
+		return err
+	}
+	defer v.leave()
 	if err := v.hold(len(body)); err != nil {
 		return err
 	}
 	face.Forget(r.Context()) // from here on it is held on the gateway's account
-	strict := len(key.Rules.Models) > 0 || key.Rules.TokensPerDay > 0
 	if packed := r.Header.Get("Content-Encoding"); strict && packed != "" && packed != "identity" {
 		return &refusal{status: http.StatusForbidden, text: "the body is compressed, and this key has rules about what is in it; send it as it is"}
 	}
@@ -295,9 +301,14 @@ func rewrite(pr *httputil.ProxyRequest, p *passed) {
 	u.Path += "/" + rest
 	query, err := url.ParseQuery(pr.In.URL.RawQuery)
 	if err == nil {
-		query.Del("path") // of the seed's router
-		if virtualKey.MatchString(query.Get("key")) {
-			query.Set("key", p.to.key)
+		query.Del("path")                             // of the seed's router
+		if virtualKey.MatchString(query.Get("key")) { // an address is echoed and logged: a key goes into a header
+			query.Del("key")
+			if p.to.name == "gemini" {
+				out.Header.Set("X-Goog-Api-Key", p.to.key)
+			} else if out.Header.Get("Authorization") == "" {
+				out.Header.Set("Authorization", "Bearer "+p.to.key)
+			}
 		}
 		for name, values := range query {
 			if slices.ContainsFunc(values, ownKey.MatchString) {

@@ -53,7 +53,7 @@ func FuzzQuestion(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		q, err := readQuestion(body)
+		q, err := readQuestion(body, bounding["completions"])
 		if err != nil {
 			return
 		}
