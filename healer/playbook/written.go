@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"github.com/goccy/go-yaml"
+
+	"github.com/tend-run/tend/internal/yamldepth"
 )
 
 const (
@@ -27,6 +29,9 @@ func whole(name string, data []byte) (err error) {
 	var v any
 	if path.Ext(name) == ".json" {
 		return json.Unmarshal(data, &v)
+	}
+	if err := yamldepth.Check(data); err != nil {
+		return err
 	}
 	return yaml.Unmarshal(data, &v)
 }

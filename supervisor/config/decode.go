@@ -14,6 +14,8 @@ import (
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/parser"
 	"github.com/goccy/go-yaml/token"
+
+	"github.com/tend-run/tend/internal/yamldepth"
 )
 
 const (
@@ -106,6 +108,12 @@ func (d *decoder) read(data []byte) (doc ast.Node) {
 			doc = nil
 		}
 	}()
+	if err := yamldepth.Check(data); err != nil {
+		if deep, ok := errors.AsType[*yamldepth.Error](err); ok {
+			d.report(deep.Line, deep.Column, deep.Reason)
+		}
+		return nil
+	}
 	f, err := parser.ParseBytes(data, 0)
 	if err != nil {
 		var e yaml.Error
