@@ -180,12 +180,11 @@ func (p *Point) take(ctx context.Context) error {
 	var err error
 	if p.git != nil {
 		if unfinished != nil {
-			p.git.sweep(unfinished.ModTime())
+			p.git.sweep(ctx, unfinished.ModTime())
 			err = p.git.unlock(ctx, p.ref())
 		}
 		if err == nil {
 			p.taken, err = p.takeGit(ctx)
-			p.git.hand(ctx)
 		}
 	} else {
 		p.taken, err = p.takePlain(ctx)
@@ -324,7 +323,7 @@ func (p *Point) Close() error { return p.root.Close() }
 // Drop removes the checkpoint. Copies that Restore kept stay. The Point is closed.
 func (p *Point) Drop(ctx context.Context) error {
 	if p.git != nil {
-		if err := errors.Join(dropIndex(filepath.Join(p.git.dir, "index"), p.opts.ID), p.git.removeRef(ctx, p.ref())); err != nil {
+		if err := errors.Join(p.git.dropIndex(ctx, filepath.Join(p.git.dir, "index"), p.opts.ID), p.git.removeRef(ctx, p.ref())); err != nil {
 			return err
 		}
 	}
@@ -376,7 +375,7 @@ func Clear(ctx context.Context, o Options) error {
 		return errors.Join(err, p.Close())
 	}
 	if p.git, _ = openRepository(ctx, p.opts.Root); p.git != nil {
-		p.git.sweep(unfinished.ModTime())
+		p.git.sweep(ctx, unfinished.ModTime())
 	}
 	return p.Drop(ctx)
 }

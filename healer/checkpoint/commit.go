@@ -77,7 +77,7 @@ func (p *Point) commit(ctx context.Context, c Commit) (done Committed, err error
 	if what := p.git.busy(); what != "" {
 		return leave("git is in the middle of " + what)
 	}
-	if err := p.git.disarm(ctx); err != nil {
+	if err := p.git.Disarm(ctx); err != nil {
 		return done, err
 	}
 	head, files, err := p.git.head(ctx)
@@ -104,6 +104,13 @@ func (p *Point) commit(ctx context.Context, c Commit) (done Committed, err error
 	if s.strange, err = p.git.converted(ctx, p.git.prefix, changes, now); err != nil {
 		return done, err
 	}
+	for _, at := range changes {
+		for _, e := range []*entry{p.base[at], now[at]} {
+			if e != nil && e.Kind == file && p.git.Secret(e.UID, uint32(e.Mode.Perm())) {
+				s.strange[at] = "the owner of the repository may not read it"
+			}
+		}
+	}
 	// What goes comes first: it may make room.
 	slices.SortStableFunc(changes, func(a, b name) int {
 		gone := func(at name) int {
@@ -126,7 +133,7 @@ func (p *Point) commit(ctx context.Context, c Commit) (done Committed, err error
 	if len(s.paths) == 0 {
 		return done, nil
 	}
-	hash, err := p.git.commitTree(ctx, p.path("tree.index"), head, s.tree, message(c))
+	hash, err := p.git.commitTree(ctx, p.git.treeIndex(p.path("tree.index"), p.opts.ID), head, s.tree, message(c))
 	if err != nil || hash == "" {
 		return done, err
 	}

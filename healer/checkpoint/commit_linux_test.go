@@ -485,6 +485,14 @@ func (w *world) headTree() map[string]string {
 	return files
 }
 
+// reachable makes a project one that other users find.
+func (w *world) reachable() {
+	w.t.Helper()
+	for dir := filepath.Dir(w.root); dir != filepath.Dir(dir) && dir != os.TempDir(); dir = filepath.Dir(dir) {
+		scene.Must(w.t, os.Chmod(dir, 0o755))
+	}
+}
+
 // TestARepositoryStaysItsOwners: root, which works on the project of somebody else, leaves no
 // directory in its repository in which they could make no file, nor a log that they could not
 // append to.
@@ -493,6 +501,7 @@ func TestARepositoryStaysItsOwners(t *testing.T) {
 	w.git("branch", "other")
 	scene.Must(t, os.RemoveAll(w.path(".git/logs")))
 	const owner = 65534
+	w.reachable()
 	own := func(wrong func(name string, d fs.DirEntry)) {
 		scene.Must(t, filepath.WalkDir(w.root, func(name string, d fs.DirEntry, err error) error {
 			if err == nil {

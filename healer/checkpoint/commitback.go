@@ -34,7 +34,7 @@ func (b *back) commit(ctx context.Context) (hash string, changed []Left, err err
 	for key, value := range b.Trailers {
 		c.Trailers[key] = value
 	}
-	if hash, err = b.git.commitTree(ctx, path.Join(b.Dir, BackIndex), head, s.tree, message(c)); err != nil || hash == "" {
+	if hash, err = b.git.commitTree(ctx, b.git.treeIndex(path.Join(b.Dir, BackIndex), b.ID), head, s.tree, message(c)); err != nil || hash == "" {
 		return "", nil, err
 	}
 	b.step("made")
@@ -58,7 +58,7 @@ func (b *back) staged(ctx context.Context, strict bool) (s *staging, head string
 	if what := git.busy(); what != "" {
 		return nil, "", nil, errors.New("git is in the middle of " + what + ": end that first")
 	}
-	if err := git.disarm(ctx); err != nil {
+	if err := git.Disarm(ctx); err != nil {
 		return nil, "", nil, err
 	}
 	head, files, err := git.head(ctx)

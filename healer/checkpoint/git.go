@@ -1,131 +1,55 @@
 package checkpoint
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
+
+	"github.com/tend-run/tend/healer/git"
 )
 
-// repository is a git repository with a work tree that holds the root. Git is run
-// without the user's configuration, and with what could run programs of the user's or of the
-// repository's turned off: hooks, filters, monitors, signatures, the network.
+// repository is a git repository with a work tree that holds the root, as package git runs it.
 type repository struct {
-	bin    string   // the git program
-	top    string   // the top of the work tree
-	dir    string   // its git directory
-	prefix string   // of the root below the top: "" or "a/b/"
-	sha256 bool     // names of objects
-	off    []string // the environment that turns filters off
+	*git.Repository
+	top    string // the top of the work tree
+	dir    string // its git directory
+	prefix string // of the root below the top: "" or "a/b/"
+	sha256 bool   // names of objects
 }
 
 // openRepository returns nil and the reason if there is no repository that can be used.
 func openRepository(ctx context.Context, root string) (*repository, string) {
-	bin, err := exec.LookPath("git")
+	found, err := git.Open(ctx, root)
 	if err != nil {
-		return nil, "there is no git program"
+		return nil, err.Error()
 	}
-	r := &repository{bin: bin, top: root}
-	out, err := r.run(ctx, nil, nil, "rev-parse", "--is-inside-work-tree", "--absolute-git-dir", "--show-toplevel", "--show-object-format")
-	lines := strings.Split(strings.TrimSuffix(string(out), "\n"), "\n")
-	if err != nil || len(lines) != 4 || lines[0] != "true" {
-		return nil, "it is in no git repository"
-	}
-	r.dir, r.top, r.sha256 = lines[1], lines[2], lines[3] == "sha256"
-	rel, err := filepath.Rel(r.top, root)
-	if err != nil || rel != "." && !filepath.IsLocal(rel) {
-		return nil, "its git repository has its work tree elsewhere"
-	}
-	if rel != "." {
-		r.prefix = filepath.ToSlash(rel) + "/"
-		if _, err := r.run(ctx, nil, nil, "check-ignore", "-q", "--", "./"+rel); err == nil {
+	r := &repository{found, found.Top, found.Dir, found.Prefix, found.SHA256}
+	if r.prefix != "" {
+		if _, err := r.run(ctx, nil, nil, "check-ignore", "-q", "--", "./"+strings.TrimSuffix(r.prefix, "/")); err == nil {
 			return nil, "the git repository that it is in ignores it"
 		}
 	}
-	if err := r.disarm(ctx); err != nil {
-		return nil, err.Error()
+	if r.Others() {
+		r.hand(ctx) // what a git of root's has left there is in the way of the owner's
 	}
 	return r, ""
 }
 
-// disarm turns off the filters that the repository's configuration has now: git runs them
-// whenever it writes an index, to compare files that have just changed. Without them it
-// leaves the comparison to the user's next git.
-func (r *repository) disarm(ctx context.Context) error {
-	r.off = nil
-	out, err := r.run(ctx, nil, nil, "config", "-z", "--name-only", "--get-regexp", `^filter\..*\.(clean|smudge|process|required)$`)
-	if err != nil && exitCode(err) != 1 {
-		return err
-	}
-	keys := records(out)
-	for i, key := range keys {
-		value := ""
-		if strings.HasSuffix(key, ".required") {
-			value = "false"
-		}
-		r.off = append(r.off, fmt.Sprintf("GIT_CONFIG_KEY_%d=%s", i, key), fmt.Sprintf("GIT_CONFIG_VALUE_%d=%s", i, value))
-	}
-	if len(keys) > 0 {
-		r.off = append(r.off, fmt.Sprintf("GIT_CONFIG_COUNT=%d", len(keys)))
-	}
-	return nil
-}
-
-// settings override those of the repository and of the user.
-var settings = []string{
-	"core.hooksPath=/dev/null", "core.fsmonitor=false", "core.untrackedCache=false", "core.attributesFile=/dev/null",
-	"core.autocrlf=false", "core.safecrlf=false", "core.splitIndex=false", "core.logAllRefUpdates=true", "core.quotePath=true",
-	"commit.gpgSign=false", "gc.auto=0", "maintenance.auto=false", "protocol.allow=never", "submodule.recurse=false",
-	"diff.external=", "safe.directory=*", "fastimport.unpackLimit=100", "i18n.commitEncoding=utf-8", "index.sparse=false", "core.pager=cat",
-}
-
-func (r *repository) command(ctx context.Context, env []string, args ...string) *exec.Cmd {
-	all := []string{"-C", r.top, "--no-replace-objects"}
-	if args[0] == "ls-files" {
-		all = append(all, "--literal-pathspecs")
-	}
-	for _, s := range settings {
-		all = append(all, "-c", s)
-	}
-	cmd := exec.CommandContext(ctx, r.bin, append(all, args...)...)
-	cmd.Env = append([]string{
-		"PATH=" + filepath.Dir(r.bin) + ":/usr/local/bin:/usr/bin:/bin", "HOME=/nonexistent", "LC_ALL=C",
-		"GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=" + os.DevNull, "GIT_CONFIG_SYSTEM=" + os.DevNull, "GIT_ATTR_NOSYSTEM=1",
-		"GIT_OPTIONAL_LOCKS=0", "GIT_TERMINAL_PROMPT=0", "GIT_NO_LAZY_FETCH=1", "GIT_ALLOW_PROTOCOL=none", "GIT_EDITOR=false", "GIT_PAGER=cat",
-		"GIT_AUTHOR_NAME=tend healer", "GIT_AUTHOR_EMAIL=healer@tend.invalid", "GIT_COMMITTER_NAME=tend healer", "GIT_COMMITTER_EMAIL=healer@tend.invalid",
-	}, slices.Concat(r.off, env)...)
-	return cmd
-}
-
 // run runs git in the top of the work tree and returns what it writes.
 func (r *repository) run(ctx context.Context, env []string, stdin []byte, args ...string) ([]byte, error) {
-	cmd := r.command(ctx, env, args...)
-	cmd.Stdin = bytes.NewReader(stdin)
-	var out, stderr bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &stderr
-	if err := cmd.Run(); err != nil {
-		text := strings.TrimSpace(stderr.String())
-		return nil, fmt.Errorf("git %s: %w: %.500s", args[0], err, text)
+	if args[0] == "ls-files" {
+		env = append([]string{"GIT_LITERAL_PATHSPECS=1"}, env...)
 	}
-	return out.Bytes(), nil
+	return r.Run(ctx, env, stdin, args...)
 }
 
-// exitCode is the status that git ended with, or -1.
-func exitCode(err error) int {
-	var exit *exec.ExitError
-	if errors.As(err, &exit) {
-		return exit.ExitCode()
-	}
-	return -1
-}
+func exitCode(err error) int { return git.ExitCode(err) }
 
 // records splits what git writes with -z.
 func records(b []byte) []string {
@@ -223,7 +147,11 @@ func (r *repository) busy() string {
 
 // sweep removes the reports that fast-import has left since a time: it makes one when the
 // Take that feeds it is killed.
-func (r *repository) sweep(since time.Time) {
+func (r *repository) sweep(ctx context.Context, since time.Time) {
+	_ = r.As(ctx, func() error { r.sweepReports(since); return nil }) // it does no harm
+}
+
+func (r *repository) sweepReports(since time.Time) {
 	reports, _ := filepath.Glob(filepath.Join(r.dir, "fast_import_crash_*"))
 	for _, report := range reports {
 		if info, err := os.Lstat(report); err == nil && !info.ModTime().Before(since) {
@@ -234,7 +162,7 @@ func (r *repository) sweep(since time.Time) {
 
 // refFile opens the directory that has a reference as a file, by its name. Whoever owns the
 // repository may put links there; none leads out.
-func (r *repository) refFile(ctx context.Context, ref string) (*os.Root, error) {
+func (r *repository) refFile(ctx context.Context, ref string) (root *os.Root, err error) {
 	out, err := r.run(ctx, nil, nil, "rev-parse", "--git-path", ref)
 	if err != nil {
 		return nil, err
@@ -247,7 +175,11 @@ func (r *repository) refFile(ctx context.Context, ref string) (*os.Root, error) 
 	if !ok {
 		return nil, fmt.Errorf("git has %s at %s", ref, path)
 	}
-	return os.OpenRoot(dir)
+	err = r.As(ctx, func() (err error) {
+		root, err = os.OpenRoot(dir)
+		return err
+	})
+	return root, err
 }
 
 // unlock removes the lock that a git which was killed has left of a reference. It is one of
@@ -258,7 +190,7 @@ func (r *repository) unlock(ctx context.Context, ref string) error {
 		return err
 	}
 	defer root.Close()
-	return remove(root, ref+".lock")
+	return r.As(ctx, func() error { return remove(root, ref+".lock") })
 }
 
 // remove removes what may not be there.
@@ -278,11 +210,17 @@ func (r *repository) removeRef(ctx context.Context, ref string) error {
 		return err
 	}
 	defer root.Close()
-	if err := errors.Join(remove(root, ref+".lock"), remove(root, ref)); err != nil {
+	err = r.As(ctx, func() error {
+		if err := errors.Join(remove(root, ref+".lock"), remove(root, ref)); err != nil {
+			return err
+		}
+		_ = root.Remove(path.Dir(ref)) // unless there are others
+		_ = root.Remove(path.Dir(path.Dir(ref)))
+		return nil
+	})
+	if err != nil {
 		return err
 	}
-	_ = root.Remove(path.Dir(ref)) // unless there are others
-	_ = root.Remove(path.Dir(path.Dir(ref)))
 	if _, err := r.run(ctx, nil, nil, "rev-parse", "-q", "--verify", ref); exitCode(err) == 1 {
 		return nil
 	}

@@ -10,14 +10,11 @@ import (
 	"syscall"
 )
 
-// hand gives what git has made in the repository to the owner of the repository, where root
-// works on somebody else's. Without it, root's directories of objects and references take
-// no file of theirs, and their next commit fails. What cannot be given stays as it is: the
-// commit is made, and the next one tries again.
+// hand gives what a git of root's has made in the repository to the owner of the repository,
+// such as a person's or that of an earlier version. Without it, root's directories of objects
+// and references take no file of theirs, and the next commit fails. What cannot be given stays as
+// it is.
 func (r *repository) hand(ctx context.Context) {
-	if !mayGive() {
-		return
-	}
 	out, err := r.run(ctx, nil, nil, "rev-parse", "--git-path", "objects")
 	if err != nil {
 		return

@@ -37,7 +37,7 @@ func (r *repository) dropLocks(ctx context.Context, hash string) bool {
 	if lock == "" || head == "" || !r.isOurs(ctx, lock, hash) {
 		return false
 	}
-	was, err := os.Lstat(lock)
+	was, err := r.lstat(ctx, lock)
 	if err != nil {
 		return false
 	}
@@ -46,13 +46,24 @@ func (r *repository) dropLocks(ctx context.Context, hash string) bool {
 		return false
 	case <-time.After(lockRest):
 	}
-	if now, err := os.Lstat(lock); err != nil || !os.SameFile(was, now) || now.ModTime() != was.ModTime() || !r.isOurs(ctx, lock, hash) {
+	if now, err := r.lstat(ctx, lock); err != nil || !os.SameFile(was, now) || now.ModTime() != was.ModTime() || !r.isOurs(ctx, lock, hash) {
 		return false
 	}
-	if st, err := os.Lstat(head); err == nil && head != lock && st.Size() == 0 && !st.ModTime().After(was.ModTime()) {
-		_ = os.Remove(head) // else the next look says so
-	}
-	return os.Remove(lock) == nil
+	return r.As(ctx, func() error {
+		if st, err := os.Lstat(head); err == nil && head != lock && st.Size() == 0 && !st.ModTime().After(was.ModTime()) {
+			_ = os.Remove(head) // else the next look says so
+		}
+		return os.Remove(lock)
+	}) == nil
+}
+
+// lstat looks at a file of the repository.
+func (r *repository) lstat(ctx context.Context, path string) (info fs.FileInfo, err error) {
+	err = r.As(ctx, func() (err error) {
+		info, err = os.Lstat(path)
+		return err
+	})
+	return info, err
 }
 
 // lockOf is the path of the lock of a reference; "": it is not known.
@@ -70,11 +81,11 @@ func (r *repository) lockOf(ctx context.Context, ref string) string {
 
 // isOurs reports whether a lock holds a commit as hash is, but for its times.
 func (r *repository) isOurs(ctx context.Context, lock, hash string) bool {
-	st, err := os.Lstat(lock)
+	st, err := r.lstat(ctx, lock)
 	if err != nil || !st.Mode().IsRegular() || st.Size() > 65 || st.Mode()&fs.ModeSymlink != 0 {
 		return false
 	}
-	text, err := os.ReadFile(lock)
+	text, err := r.readFile(ctx, lock)
 	if err != nil || !hashForm.Match(text) {
 		return false
 	}

@@ -17,10 +17,13 @@ import (
 // commitTree makes a commit object: the tree of head with changes. "" means that
 // nothing would change.
 func (r *repository) commitTree(ctx context.Context, index, head string, lines []string, message []byte) (string, error) {
-	if err := errors.Join(os.RemoveAll(index), os.RemoveAll(index+".lock")); err != nil {
+	drop := func() error {
+		return r.As(ctx, func() error { return errors.Join(os.RemoveAll(index), os.RemoveAll(index+".lock")) })
+	}
+	if err := drop(); err != nil {
 		return "", err
 	}
-	defer os.RemoveAll(index)
+	defer drop() //nolint:errcheck // the checkpoint is dropped with it
 	env := []string{"GIT_INDEX_FILE=" + index}
 	if _, err := r.run(ctx, env, nil, "read-tree", head); err != nil {
 		return "", err
@@ -38,6 +41,15 @@ func (r *repository) commitTree(ctx context.Context, index, head string, lines [
 	}
 	out, err = r.run(ctx, nil, message, "commit-tree", tree, "-p", head, "-F", "-")
 	return strings.TrimSpace(string(out)), err
+}
+
+// treeIndex is the path of the index that a commit is made from: in a private directory, or,
+// where the owner of the repository has no way to that, beside the user's index.
+func (r *repository) treeIndex(private, id string) string {
+	if !r.Others() {
+		return private
+	}
+	return freshIndex(filepath.Join(r.dir, "index"), id) + "-tree"
 }
 
 // updateIndex applies lines to an index. Removals come first: a file may become a directory.
@@ -61,17 +73,25 @@ func (r *repository) readIndex(ctx context.Context) ([]byte, string, error) {
 	if !filepath.IsAbs(path) {
 		path = filepath.Join(r.top, path)
 	}
-	b, err := os.ReadFile(path)
+	b, err := r.readFile(ctx, path)
 	if errors.Is(err, fs.ErrNotExist) {
 		err = nil
 	}
 	return b, path, err
 }
 
+// readFile reads a file of the repository.
+func (r *repository) readFile(ctx context.Context, path string) (b []byte, err error) {
+	err = r.As(ctx, func() (err error) {
+		b, err = os.ReadFile(path)
+		return err
+	})
+	return b, err
+}
+
 // publish puts the changed index in place, and then moves HEAD from one commit to
 // another. Killed between the two, it leaves the change staged, which harms nobody.
 func (r *repository) publish(ctx context.Context, index string, before []byte, s *staging, hash, head string, o Options) error {
-	defer r.hand(ctx)
 	if before != nil {
 		if err := r.editIndex(ctx, index, before, s.staged, o); err != nil {
 			return err
@@ -94,7 +114,7 @@ func (r *repository) publish(ctx context.Context, index string, before []byte, s
 		return err
 	}
 	for range 5 {
-		now, rerr := os.ReadFile(index)
+		now, rerr := r.readFile(ctx, index)
 		if rerr == nil {
 			rerr = r.editIndex(ctx, index, now, s.unstage, o)
 		}
@@ -123,6 +143,10 @@ func freshIndex(index, id string) string {
 
 // dropIndex removes what a run that was killed has left beside the user's index, with its lock:
 // that is our own if the link and the file are one.
+func (r *repository) dropIndex(ctx context.Context, index, id string) error {
+	return r.As(ctx, func() error { return dropIndex(index, id) })
+}
+
 func dropIndex(index, id string) error {
 	fresh := freshIndex(index, id)
 	if a, err := os.Lstat(fresh); err == nil {
@@ -132,38 +156,45 @@ func dropIndex(index, id string) error {
 			}
 		}
 	}
-	return errors.Join(os.RemoveAll(fresh), os.RemoveAll(fresh+".lock"))
+	return errors.Join(os.RemoveAll(fresh), os.RemoveAll(fresh+".lock"), os.RemoveAll(fresh+"-tree"), os.RemoveAll(fresh+"-tree.lock"))
 }
 
 // editIndex applies lines to the user's index, if it is still what it was. The lock of the
 // index is held only to replace it.
 func (r *repository) editIndex(ctx context.Context, index string, before []byte, lines []string, o Options) error {
 	fresh := freshIndex(index, o.ID)
-	if err := dropIndex(index, o.ID); err != nil {
-		return err
-	}
-	info, err := os.Stat(index)
+	var info fs.FileInfo
+	err := r.As(ctx, func() (err error) {
+		if err := dropIndex(index, o.ID); err != nil {
+			return err
+		}
+		if info, err = os.Stat(index); err != nil {
+			return err
+		}
+		return os.WriteFile(fresh, before, info.Mode().Perm())
+	})
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(fresh, before, info.Mode().Perm()); err != nil {
-		return err
-	}
 	if err := r.updateIndex(ctx, []string{"GIT_INDEX_FILE=" + fresh}, lines); err != nil {
-		return errors.Join(err, os.RemoveAll(fresh))
+		return errors.Join(err, r.As(ctx, func() error { return os.RemoveAll(fresh) }))
 	}
 	o.step("indexed")
-	if err := swapIndex(index, fresh, before, info, o.step); err != nil {
-		return errors.Join(err, os.RemoveAll(fresh))
-	}
-	return nil
+	return r.As(ctx, func() error {
+		if !r.Others() { // the owner makes it as their own
+			if err := give(fresh, info); err != nil {
+				return err
+			}
+		}
+		if err := swapIndex(index, fresh, before, o.step); err != nil {
+			return errors.Join(err, os.RemoveAll(fresh))
+		}
+		return nil
+	})
 }
 
 // swapIndex replaces the index by a file that is beside it, if it is still what it was.
-func swapIndex(index, fresh string, before []byte, like fs.FileInfo, step func(string)) error {
-	if err := give(fresh, like); err != nil {
-		return err
-	}
+func swapIndex(index, fresh string, before []byte, step func(string)) error {
 	lock := index + ".lock"
 	if err := os.Link(fresh, lock); errors.Is(err, fs.ErrExist) {
 		return &lockedError{lock}

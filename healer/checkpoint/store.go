@@ -73,7 +73,7 @@ func (p *Point) takeGit(ctx context.Context) (found tree, err error) {
 	var size, ignoredSize int64
 	var ignored int
 	found, err = p.scan(ctx, nil, func(path name, e *entry, data []byte) error {
-		private := e.Ignored || isEnv(path) && !p.tracked[path]
+		private := p.private(path, e)
 		if e.Ignored {
 			ignored++
 			ignoredSize += int64(len(data))
@@ -120,7 +120,7 @@ func (p *Point) takeGit(ctx context.Context) (found tree, err error) {
 	fmt.Fprintf(w, "commit %s\ncommitter tend healer <healer@tend.invalid> now\ndata %d\n%s\n", p.ref(), len(message), message)
 	for _, path := range found.sorted() {
 		e := found[path]
-		if e.Kind == directory || !e.Held || e.Ignored || isEnv(path) && !p.tracked[path] {
+		if e.Kind == directory || !e.Held || p.private(path, e) {
 			continue
 		}
 		if e.Kind == link {
@@ -134,6 +134,12 @@ func (p *Point) takeGit(ctx context.Context) (found tree, err error) {
 		return nil, err
 	}
 	return found, nil
+}
+
+// private reports whether content is kept in the private directory while the checkpoint is
+// taken: git ignores it, or its owner keeps it from the owner of the repository.
+func (p *Point) private(path name, e *entry) bool {
+	return e.Ignored || isEnv(path) && !p.tracked[path] || p.git.Secret(e.UID, uint32(e.Mode.Perm()))
 }
 
 func gitMode(e *entry) string {
@@ -175,7 +181,7 @@ type pipe struct {
 
 func (r *repository) pipe(ctx context.Context, args ...string) (*pipe, error) {
 	ctx, cancel := context.WithCancel(ctx)
-	cmd := r.command(ctx, nil, args...)
+	cmd := r.Command(ctx, nil, args...)
 	var stderr strings.Builder
 	cmd.Stderr = &stderr
 	in, err := cmd.StdinPipe()

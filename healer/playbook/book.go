@@ -17,6 +17,7 @@ import (
 	"github.com/bmatcuk/doublestar/v4"
 
 	"github.com/tend-run/tend/internal/lazyregexp"
+	"github.com/tend-run/tend/internal/owner"
 	"github.com/tend-run/tend/internal/pattern"
 	"github.com/tend-run/tend/supervisor/config"
 )
@@ -95,7 +96,9 @@ type book struct {
 
 // Load reads the built-in books and the *.yaml and *.yml of the directories; a missing
 // directory has none. A book of a directory replaces the built-in one with the same name.
-// The error is [config.Problems], or that of a file that cannot be read.
+// What a book says is done with the rights of this process: it must belong to its user, as
+// [owner] has it.
+// The error is [config.Problems], that of [owner.Check], or that of a file that cannot be read.
 func Load(dirs ...string) (*Books, error) {
 	byName := map[string]*book{}
 	var problems config.Problems
@@ -126,6 +129,9 @@ func Load(dirs ...string) (*Books, error) {
 		} else if err != nil {
 			return nil, err
 		}
+		if err := owner.Check(dir, os.Geteuid()); err != nil {
+			return nil, err
+		}
 		count := 0
 		for _, e := range entries {
 			ext := filepath.Ext(e.Name())
@@ -136,6 +142,9 @@ func Load(dirs ...string) (*Books, error) {
 				return nil, fmt.Errorf("%s holds more than %d playbooks, which is the limit", dir, MaxBooks)
 			}
 			file := filepath.Join(dir, e.Name())
+			if err := owner.Check(file, os.Geteuid()); err != nil {
+				return nil, err
+			}
 			data, err := readFile(file)
 			if err != nil {
 				return nil, err

@@ -6,6 +6,8 @@ import (
 	"os/exec"
 	"strings"
 	"time"
+
+	repository "github.com/tend-run/tend/healer/git"
 )
 
 const (
@@ -13,13 +15,26 @@ const (
 	maxGitOut  = 16 << 20 // bytes
 )
 
-// git reads the index and the objects of the project's repository. It runs nothing that
-// the repository's configuration names: neither hooks nor filters nor fsmonitor.
+// git reads the index and the objects of the project's repository, as package git of the healer
+// runs it: no program runs that the repository's configuration names.
 type git struct {
 	ctx     context.Context // of the one Match
 	root    string
+	opened  bool
+	repo    *repository.Repository // nil: there is none that may be used
 	read    bool
 	missing map[string]bool
+}
+
+// open finds the repository, once.
+func (g *git) open() *repository.Repository {
+	if !g.opened {
+		ctx, cancel := context.WithTimeout(g.ctx, gitTimeout)
+		defer cancel()
+		g.repo, _ = repository.Open(ctx, g.root) // without one nothing is tracked
+		g.opened = true
+	}
+	return g.repo
 }
 
 // out runs git in the root. ok is false if it fails, and if there is no repository.
@@ -32,10 +47,14 @@ func (g *git) out(args ...string) (out []byte, ok bool) {
 func (g *git) outcome(args ...string) (out []byte, status int) {
 	ctx, cancel := context.WithTimeout(g.ctx, gitTimeout)
 	defer cancel()
-	all := append([]string{"-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "-c", "core.quotePath=false", "-c", "safe.directory=*", "--literal-pathspecs", "--no-replace-objects"}, args...)
-	cmd := exec.CommandContext(ctx, "git", all...)
-	cmd.Dir = g.root
-	cmd.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C", "GIT_OPTIONAL_LOCKS=0", "GIT_TERMINAL_PROMPT=0", "GIT_CONFIG_NOSYSTEM=1", "GIT_NO_LAZY_FETCH=1", "HOME=/nonexistent"}
+	r := g.open()
+	if r == nil {
+		return nil, -1
+	}
+	return outcome(ctx, r.CommandIn(ctx, g.root, []string{"GIT_LITERAL_PATHSPECS=1"}, args...))
+}
+
+func outcome(ctx context.Context, cmd *exec.Cmd) (out []byte, status int) {
 	var b limited
 	cmd.Stdout = &b
 	err := cmd.Run()
@@ -46,6 +65,18 @@ func (g *git) outcome(args ...string) (out []byte, status int) {
 		return b.Bytes(), cmd.ProcessState.ExitCode()
 	}
 	return b.Bytes(), 0
+}
+
+// differ compares two files of a directory that is in no repository.
+func differ(ctx context.Context, dir, a, b string) []byte {
+	ctx, cancel := context.WithTimeout(ctx, gitTimeout)
+	defer cancel()
+	cmd, err := repository.Outside(ctx, dir, "diff", "--no-index", "--no-ext-diff", "--no-textconv", "--no-color", "--no-prefix", "--", a, b)
+	if err != nil {
+		return nil
+	}
+	out, _ := outcome(ctx, cmd) // it ends with 1 where they differ
+	return out
 }
 
 // limited takes at most maxGitOut bytes.
@@ -112,7 +143,4 @@ func (g *git) staged(rel string) ([]byte, bool) { return g.out("cat-file", "blob
 func (g *git) head(rel string) ([]byte, bool) { return g.out("cat-file", "blob", "HEAD:./"+rel) }
 
 // repository reports whether there is one.
-func (g *git) repository() bool {
-	_, ok := g.out("rev-parse", "--git-dir")
-	return ok
-}
+func (g *git) repository() bool { return g.open() != nil }

@@ -96,9 +96,7 @@ func (p *project) diff(rel string, head, now []byte) string {
 			return ""
 		}
 	}
-	g := git{ctx: p.ctx, root: dir}
-	out, _ := g.outcome("diff", "--no-index", "--no-ext-diff", "--no-textconv", "--no-color", "--no-prefix", "--", "a/"+rel, "b/"+rel)
-	text := strings.ToValidUTF8(string(out), "\uFFFD")
+	text := strings.ToValidUTF8(string(differ(p.ctx, dir, "a/"+rel, "b/"+rel)), "\uFFFD")
 	if len(text) > MaxDiff {
 		text = strings.ToValidUTF8(text[:MaxDiff-4], "") + "\n…"
 	}

@@ -9,9 +9,9 @@ import (
 	"os/user"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"github.com/tend-run/tend/healer/confine"
+	"github.com/tend-run/tend/healer/git"
 	"github.com/tend-run/tend/healer/guard"
 	"github.com/tend-run/tend/internal/replace"
 )
@@ -173,7 +173,7 @@ func (l *Local) shown() (all []string) {
 			add(up)
 		}
 	}
-	for _, dir := range repository(root) {
+	for _, dir := range git.Dirs(root) {
 		if !l.holdsSecret(filepath.Join(dir, "config")) {
 			add(dir)
 		}
@@ -183,52 +183,6 @@ func (l *Local) shown() (all []string) {
 		add(filepath.Join(dir, "package.json"))
 	}
 	return all
-}
-
-// repository are the directories of git that a project needs: of the nearest repository
-// alone, as git has it. A work tree, and a submodule, has a file that names its own, which may
-// name another.
-func repository(root string) (all []string) {
-	for dir := root; ; dir = filepath.Dir(dir) {
-		git := filepath.Join(dir, ".git")
-		info, err := os.Lstat(git)
-		if err != nil && dir != "/" {
-			continue
-		}
-		if err != nil {
-			return nil
-		}
-		if info.Mode().IsRegular() {
-			all = append(all, git)
-			if git = named(git, "gitdir: "); git == "" {
-				return nil
-			}
-		}
-		all = append(all, git)
-		if common := named(filepath.Join(git, "commondir"), ""); common != "" {
-			all = append(all, common)
-		}
-		if _, err := os.Lstat(filepath.Join(all[len(all)-1], "objects")); err != nil {
-			return nil // it is no repository, whoever says so
-		}
-		return all
-	}
-}
-
-// named is the directory that a file of git names.
-func named(file, prefix string) string {
-	data, err := replace.Read(file, 4096)
-	if err != nil {
-		return ""
-	}
-	path, ok := strings.CutPrefix(strings.TrimSpace(string(data)), prefix)
-	if !ok || path == "" {
-		return ""
-	}
-	if !filepath.IsAbs(path) {
-		path = filepath.Join(filepath.Dir(file), path)
-	}
-	return filepath.Clean(path)
 }
 
 // inside reports whether a path is another, or below it.

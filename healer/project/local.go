@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/tend-run/tend/healer/checkpoint"
+	"github.com/tend-run/tend/healer/git"
 	"github.com/tend-run/tend/healer/guard"
 	"github.com/tend-run/tend/healer/playbook"
 	"github.com/tend-run/tend/internal/replace"
@@ -126,6 +127,15 @@ func (l *Local) Search(ctx context.Context, re, glob string, most int) ([]guard.
 func (l *Local) SetEnv(_ context.Context, file, name, value string) error {
 	l.c.Redact.AddSecret(name, value)
 	return l.guard.SetEnv(file, name, value)
+}
+
+// CheckOut implements Project.
+func (l *Local) CheckOut(ctx context.Context, name string) error {
+	r, err := git.Open(ctx, l.c.Root)
+	if err != nil {
+		return err
+	}
+	return r.CheckOut(ctx, l.c.Root, name)
 }
 
 // Absent implements Project.

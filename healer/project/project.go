@@ -3,6 +3,9 @@ package project
 import (
 	"context"
 	"errors"
+	"fmt"
+	"path"
+	"strconv"
 
 	"github.com/tend-run/tend/healer/agent"
 	"github.com/tend-run/tend/healer/checkpoint"
@@ -95,10 +98,21 @@ type Command struct {
 	Rules *confine.Rules
 }
 
+// maxAbove bounds the directories in which a command may find its repository.
+const maxAbove = 100
+
 // CommandEnv are the variables of such a command besides those of the service: the project may
-// be another user's than the command's.
-func CommandEnv() map[string]string {
-	return map[string]string{"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "safe.directory", "GIT_CONFIG_VALUE_0": "*"}
+// be another user's than the command's. Of the repositories that it could be in, the command
+// sees at most the one that package git may use.
+func CommandEnv(root string) map[string]string {
+	env, n := map[string]string{}, 0
+	for dir := root; ; dir = path.Dir(dir) {
+		env[fmt.Sprintf("GIT_CONFIG_KEY_%d", n)], env[fmt.Sprintf("GIT_CONFIG_VALUE_%d", n)] = "safe.directory", dir
+		if n++; dir == path.Dir(dir) || n == maxAbove {
+			env["GIT_CONFIG_COUNT"] = strconv.Itoa(n)
+			return env
+		}
+	}
 }
 
 // Taken is what was taken over of a command.
@@ -149,6 +163,8 @@ type Project interface {
 
 	// MoveAside moves a directory away, until Rollback or Drop.
 	MoveAside(ctx context.Context, try int, dir string) error
+	// CheckOut makes a file that is absent as the index of git has it.
+	CheckOut(ctx context.Context, name string) error
 	// Absent says why a path is not absent.
 	Absent(ctx context.Context, name string) error
 	// Truncate keeps the last bytes of a log, in place.

@@ -351,6 +351,11 @@ func (r *Remote) MoveAside(ctx context.Context, try int, dir string) error {
 	return r.do(ctx, "move_aside", tryArgs{Try: try, Dir: dir})
 }
 
+// CheckOut implements Project.
+func (r *Remote) CheckOut(ctx context.Context, name string) error {
+	return r.do(ctx, "check_out", fileArgs{Name: name})
+}
+
 // Absent implements Project.
 func (r *Remote) Absent(ctx context.Context, name string) error {
 	return r.do(ctx, "absent", fileArgs{Name: name})

@@ -161,7 +161,8 @@ var methods = map[string]handler{
 	"move_aside": with(func(ctx context.Context, l *Local, a tryArgs) (any, error) {
 		return none{}, l.MoveAside(ctx, a.Try, a.Dir)
 	}),
-	"absent": with(func(ctx context.Context, l *Local, a fileArgs) (any, error) { return none{}, l.Absent(ctx, a.Name) }),
+	"check_out": with(func(ctx context.Context, l *Local, a fileArgs) (any, error) { return none{}, l.CheckOut(ctx, a.Name) }),
+	"absent":    with(func(ctx context.Context, l *Local, a fileArgs) (any, error) { return none{}, l.Absent(ctx, a.Name) }),
 	"truncate": with(func(ctx context.Context, l *Local, a fileArgs) (any, error) {
 		return l.Truncate(ctx, a.Name, a.Most)
 	}),

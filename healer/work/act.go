@@ -186,11 +186,9 @@ func (w *worker) carry(ctx context.Context, try int, a playbook.Action) (string,
 		if err := w.project.Absent(ctx, a.Path); err != nil {
 			return "", err
 		}
-		return w.must(ctx, command{
-			// From the root: the file's own directory may be gone, too.
-			argv: []string{"git", "-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "checkout-index", "--", a.Path},
-			dir:  w.project.Root(), env: gitEnv(w.environ()), time: commandTime,
-		})
+		ctx, cancel := context.WithTimeout(ctx, commandTime)
+		defer cancel()
+		return "", w.project.CheckOut(ctx, a.Path)
 	case playbook.Remove:
 		return "removed " + a.Path, w.project.MoveAside(ctx, try, a.Path)
 	case playbook.EndPortHolder:
@@ -211,12 +209,6 @@ func (w *worker) carry(ctx context.Context, try int, a playbook.Action) (string,
 		return w.project.Truncate(ctx, a.Path, a.Keep)
 	}
 	return "", fmt.Errorf("%q is no action that this version knows", a.Kind)
-}
-
-// gitEnv leaves nothing to the configuration of a user.
-func gitEnv(env map[string]string) map[string]string {
-	env["GIT_CONFIG_NOSYSTEM"], env["GIT_CONFIG_GLOBAL"], env["GIT_OPTIONAL_LOCKS"] = "1", "/dev/null", "0"
-	return env
 }
 
 // must runs a command that has to succeed.

@@ -23,7 +23,7 @@ func (h *hands) Exec(ctx context.Context, line string) (out agent.Exec, err erro
 		return out, err
 	}
 	env := w.bareEnviron()
-	maps.Copy(env, project.CommandEnv())
+	maps.Copy(env, project.CommandEnv(w.project.Root()))
 	how := command{argv: c.Argv, dir: w.project.Root(), env: env, time: commandTime, bare: true}
 	inside := w.box != nil && c.Rules != nil
 	if inside {

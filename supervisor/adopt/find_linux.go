@@ -13,6 +13,7 @@ import (
 
 	"github.com/tend-run/tend/files"
 	"github.com/tend-run/tend/internal/account"
+	"github.com/tend-run/tend/internal/owner"
 	"github.com/tend-run/tend/internal/procfs"
 	"github.com/tend-run/tend/observe"
 	"github.com/tend-run/tend/process"
@@ -47,13 +48,20 @@ func Find(ctx context.Context, rule *config.Adopt, g *Guard) (*supervisor.Adopte
 	return a, err
 }
 
-// byFile reads a pid file, with the rights of a user; 0: it names no process. A process
-// that began after the file was written is not the one that it names: the pid was given
-// to another program.
+// byFile reads a pid file, with the rights of a user; 0: it names no process. Whoever may write
+// the file says which process of that user is ended with the service, so it must be theirs, as
+// [owner] has it. A process that began after the file was written is not the one that it names:
+// the pid was given to another program.
 func byFile(path, user string) (int, error) {
 	u, err := account.Lookup(user)
 	if err != nil {
 		return 0, err
+	}
+	// One that is gone by now was none: nobody else can put it there.
+	if err := owner.Check(path, u.UID); errors.Is(err, fs.ErrNotExist) {
+		return 0, nil
+	} else if err != nil {
+		return 0, fmt.Errorf("the pid file is not obeyed: %w", err)
 	}
 	file, info, err := files.FS{User: u.User}.Open(path)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, files.ErrNotExist) {

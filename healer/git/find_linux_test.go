@@ -1,4 +1,4 @@
-package project
+package git
 
 import (
 	"os"
@@ -20,6 +20,9 @@ func TestACommandFindsItsRepository(t *testing.T) {
 	}
 	file := func(name, text string) { scene.Must(t, os.WriteFile(filepath.Join(base, name), []byte(text), 0o644)) }
 	dirs(".git/objects", "mono/.git/objects", "mono/apps/web", "mono/.git/worktrees/x", "tree", "bad", "keys", "plain")
+	for _, dir := range []string{".git", "mono/.git", "mono/.git/worktrees/x"} {
+		file(dir+"/HEAD", "ref: refs/heads/main\n")
+	}
 	file("tree/.git", "gitdir: "+base+"/mono/.git/worktrees/x\n")
 	file("mono/.git/worktrees/x/commondir", "../..\n")
 	file("bad/.git", "gitdir: "+base+"/keys\n")
@@ -27,7 +30,7 @@ func TestACommandFindsItsRepository(t *testing.T) {
 		"mono": "/mono/.git", "mono/apps/web": "/mono/.git", "tree": "/tree/.git /mono/.git/worktrees/x /mono/.git", "bad": "", "plain": "/.git",
 	} {
 		var got []string
-		for _, dir := range repository(filepath.Join(base, root)) {
+		for _, dir := range Dirs(filepath.Join(base, root)) {
 			got = append(got, strings.TrimPrefix(dir, base))
 		}
 		if strings.Join(got, " ") != want {

@@ -1,0 +1,5 @@
+//go:build !unix
+
+package git
+
+func deviceOf(string) (uint64, error) { return 0, nil }
