@@ -46,6 +46,7 @@ type Face struct {
 	closed bool               // guarded by mu; wg grows no more
 	visits map[string]*visits // by key; guarded by mu
 	all    int                // requests that are passed on; guarded by mu
+	coming []*arrival         // bodies that arrive, of all keys; guarded by mu
 	held   int                // bytes that they hold; guarded by mu
 }
 

@@ -140,24 +140,15 @@ func (f *Face) forward(w http.ResponseWriter, r *http.Request) error {
 	if r.Method == http.MethodTrace || r.Method == http.MethodConnect || r.Header.Get("Upgrade") != "" {
 		return &refusal{status: http.StatusNotImplemented, text: "the gateway passes on no TRACE, CONNECT or upgrade; send a plain request, or ask for a stream of events"}
 	}
-	v, err := f.enter(key)
+	body, err := f.receive(w, r, key)
+	if err != nil {
+		return err
+	}
+	v, err := f.enter(key, len(body))
 	if err != nil {
 		return err
 	}
 	defer v.leave()
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
-	if err != nil {
-		if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
-			return &refusal{status: http.StatusRequestEntityTooLarge, text: fmt.Sprintf("the body has more than %d bytes", maxBody)}
-		}
-		if busy, ok := errors.AsType[*face.BusyError](err); ok {
-			return &refusal{status: http.StatusServiceUnavailable, text: busy.Error(), wait: time.Second}
-		}
-		return &refusal{status: http.StatusBadRequest, text: "the body was not received to its end"}
-	}
-	if err := v.hold(len(body)); err != nil {
-		return err
-	}
 	face.Forget(r.Context()) // from here on it is held on the gateway's account
 	strict := len(key.Rules.Models) > 0 || key.Rules.TokensPerDay > 0
 	if packed := r.Header.Get("Content-Encoding"); strict && packed != "" && packed != "identity" {
@@ -336,8 +327,9 @@ type visit struct {
 	held int
 }
 
-// enter bounds how many requests are passed on at a time, and in a minute.
-func (f *Face) enter(key *Key) (*visit, error) {
+// enter bounds how many requests are passed on at a time, and in a minute, and how much
+// they hold. The body, of size bytes, has arrived: one that does not come holds no place.
+func (f *Face) enter(key *Key, size int) (*visit, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.all >= mostOfAll {
@@ -350,24 +342,17 @@ func (f *Face) enter(key *Key) (*visit, error) {
 	if wait := v.asked.take(f.now(), key.Rules.PerMinute); wait > 0 {
 		return nil, &refusal{status: http.StatusTooManyRequests, text: fmt.Sprintf("this key may be used %d times a minute; try again", key.Rules.PerMinute), wait: wait}
 	}
+	if v.held+size > mostHeld {
+		return nil, &refusal{status: http.StatusTooManyRequests, text: fmt.Sprintf("the requests of this key that are being passed on have %d bytes, and %d may be; try again", v.held, mostHeld), wait: time.Second}
+	}
+	if f.held+size > mostHeldOfAll {
+		return nil, &refusal{status: http.StatusServiceUnavailable, text: fmt.Sprintf("the requests that are being passed on have %d bytes, and %d may be; try again", f.held, mostHeldOfAll), wait: time.Second}
+	}
 	v.open++
 	f.all++
-	return &visit{face: f, of: v}, nil
-}
-
-// hold bounds how much the requests hold that are passed on.
-func (v *visit) hold(n int) error {
-	f := v.face
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if v.of.held+n > mostHeld {
-		return &refusal{status: http.StatusTooManyRequests, text: fmt.Sprintf("the requests of this key that are being passed on have %d bytes, and %d may be; try again", v.of.held, mostHeld), wait: time.Second}
-	}
-	if f.held+n > mostHeldOfAll {
-		return &refusal{status: http.StatusServiceUnavailable, text: fmt.Sprintf("the requests that are being passed on have %d bytes, and %d may be; try again", f.held, mostHeldOfAll), wait: time.Second}
-	}
-	v.held, v.of.held, f.held = n, v.of.held+n, f.held+n
-	return nil
+	v.held += size
+	f.held += size
+	return &visit{face: f, of: v, held: size}, nil
 }
 
 // leave ends a visit.
@@ -385,6 +370,7 @@ func (v *visit) leave() {
 type visits struct {
 	open     int
 	held     int // bytes
+	arriving []*arrival
 	asked    pace
 	reported pace
 	extended time.Time
