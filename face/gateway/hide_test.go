@@ -53,6 +53,9 @@ func TestNoAnswerShowsTheRealKey(t *testing.T) {
 	}
 }
 
+// mask is what is shown of a key.
+func mask(key string) string { return strings.Repeat("x", len(key)) }
+
 func TestTheHiderChangesNothingElse(t *testing.T) {
 	key := "sk-sk-sk-0123456789"
 	for in, want := range map[string]string{
@@ -94,12 +97,14 @@ func TestWhatTheProviderIsNotSent(t *testing.T) {
 
 func TestAKeyInTheQueryIsEnough(t *testing.T) {
 	got := make(chan string, 1)
-	upstream := far(t, func(w http.ResponseWriter, r *http.Request, _ string) { got <- r.RequestURI })
+	upstream := far(t, func(w http.ResponseWriter, r *http.Request, _ string) {
+		got <- r.RequestURI + r.Header.Get("X-Goog-Api-Key")
+	})
 	g := open(t, t.TempDir(), upstream)
 	if status, _, body := g.ask("GET", "/api/gateway/gemini/models?key="+g.key("a", Rules{}), "", ""); status != 200 {
 		t.Fatalf("%d %s", status, body)
 	}
-	if uri := <-got; uri != "/v1beta/models?key="+realKey {
+	if uri := <-got; uri != "/v1beta/models"+realKey {
 		t.Errorf("it was asked %s", uri)
 	}
 }

@@ -154,7 +154,14 @@ func (f *Face) forward(w http.ResponseWriter, r *http.Request) error {
 	if packed := r.Header.Get("Content-Encoding"); strict && packed != "" && packed != "identity" {
 		return &refusal{status: http.StatusForbidden, text: "the body is compressed, and this key has rules about what is in it; send it as it is"}
 	}
-	q, err := ask(r.Method, rest, body, strict)
+	query := queryFor(r.URL.RawQuery)
+	if strict {
+		err = apiOf(to.name).check(to.name, r.Method, rest, query, body)
+	}
+	var q question
+	if err == nil {
+		q, err = ask(r.Method, rest, body, strict)
+	}
 	if err == nil && q.model != "" && !matches(key.Rules.Models, q.model) {
 		err = errForbidden
 	}
@@ -166,14 +173,15 @@ func (f *Face) forward(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return &refusal{status: http.StatusForbidden, text: err.Error()}
 	}
-	if err := f.ledger.begin(key.ID, key.Rules.TokensPerDay, q.reserved(len(body))); err != nil {
+	most := q.reserved(len(q.body))
+	if err := f.ledger.begin(key.ID, key.Rules.TokensPerDay, most); err != nil {
 		if spent, ok := errors.AsType[*spentError](err); ok {
 			return &refusal{status: http.StatusTooManyRequests, text: err.Error(), wait: spent.wait()}
 		}
 		return err
 	}
 	f.extend(key)
-	f.proxy(w, r, &passed{key: key, to: to, shown: shown, rest: rest, body: body, strict: strict, q: q, began: f.now()})
+	f.proxy(w, r, &passed{key: key, to: to, shown: shown, rest: rest, query: query, strict: strict, q: q, most: most, began: f.now()})
 	return nil
 }
 
@@ -183,11 +191,12 @@ type passed struct {
 	to    *provider
 	shown string
 	rest  string
-	body  []byte
+	query url.Values
 	// strict: the key has rules about models or tokens.
 	strict bool
 	q      question
-	left   bool // it was given up before an answer came
+	most   int64 // tokens that it was begun with
+	left   bool  // it was given up before an answer came
 	began  time.Time
 	once   sync.Once
 }
@@ -196,9 +205,10 @@ type passed struct {
 func (f *Face) logOnce(p *passed, status int, c *counter) {
 	p.once.Do(func() {
 		line := Line{Key: p.key.ID, Provider: p.to.name, Model: p.q.model, Status: status, Millis: f.now().Sub(p.began).Milliseconds()}
-		in, out := p.q.guess(int64(len(p.body)), 0)
+		asked := int64(len(p.q.body))
+		in, out := p.q.guess(asked, 0, 0)
 		if c != nil {
-			in, out = p.q.guess(int64(len(p.body)), c.bytes)
+			in, out = p.q.guess(asked, c.bytes, c.events)
 		}
 		switch {
 		case c == nil && p.left: // without its answer, which was asked for all the same
@@ -211,7 +221,7 @@ func (f *Face) logOnce(p *passed, status int, c *counter) {
 		case status < 300 && in+out > 0:
 			line.In, line.Out, line.Estimated = in, out, true
 		}
-		if err := f.ledger.end(line, p.q.reserved(len(p.body))); err != nil {
+		if err := f.ledger.end(line, p.most); err != nil {
 			f.log.Error("gateway: a request is not in the log", slog.Any("err", err))
 		}
 	})
@@ -223,7 +233,7 @@ func (f *Face) proxy(w http.ResponseWriter, r *http.Request, p *passed) {
 	status := 0
 	defer func() { f.logOnce(p, status, nil) }() // what had no answer
 	proxy := httputil.ReverseProxy{
-		Transport: f.transport, FlushInterval: -1, ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError),
+		Transport: tripper(func(r *http.Request) (*http.Response, error) { return f.trip(r, p) }), FlushInterval: -1, ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError),
 		Rewrite: func(pr *httputil.ProxyRequest) { rewrite(pr, p) },
 		ModifyResponse: func(resp *http.Response) error {
 			status = resp.StatusCode
@@ -233,10 +243,18 @@ func (f *Face) proxy(w http.ResponseWriter, r *http.Request, p *passed) {
 			if status == http.StatusSwitchingProtocols {
 				return errAway // nobody asked for it
 			}
+			if packed := resp.Header.Get("Content-Encoding"); packed != "" && packed != "identity" {
+				return errPacked // nobody asked for it, and the key cannot be found in it
+			}
 			tidy(resp.Header, p.to.key)
 			resp.Body = &counter{
 				body: hide(resp, p.to.key), stream: streams(resp.Header.Get("Content-Type")), done: func(c *counter) { f.logOnce(p, status, c) },
 				checked: time.Now(), valid: func() error { return f.stillValid(p) },
+			}
+			if p.q.asked && streams(resp.Header.Get("Content-Type")) {
+				resp.Body = &unaskedUsage{body: resp.Body}
+				resp.ContentLength = -1
+				resp.Header.Del("Content-Length")
 			}
 			return nil
 		},
@@ -250,7 +268,9 @@ func (f *Face) proxy(w http.ResponseWriter, r *http.Request, p *passed) {
 			default:
 				f.log.Warn("gateway", slog.String("provider", p.to.name), slog.String("err", strings.ReplaceAll(err.Error(), p.to.key, "…")))
 				p.left = ctx.Err() != nil
-				err = errAway
+				if !errors.Is(err, errPacked) {
+					err = errAway
+				}
 			}
 			status = http.StatusBadGateway
 			writeRefusal(w, &refusal{status: status, text: err.Error()})
@@ -271,6 +291,7 @@ var (
 	errVoid    = errors.New("the key was made void")
 	errRealKey = errors.New("the provider refuses the key of this server; its operator has to set another")
 	errAway    = errors.New("the provider does not answer; try again")
+	errPacked  = errors.New("the provider's answer is compressed, which nobody asked for, and cannot be passed on; its operator has to turn that off")
 )
 
 // rewrite makes the request that the provider gets.
@@ -284,38 +305,16 @@ func rewrite(pr *httputil.ProxyRequest, p *passed) {
 	}
 	u := *p.to.base
 	u.Path += "/" + rest
-	query, err := url.ParseQuery(pr.In.URL.RawQuery)
-	if err == nil {
-		query.Del("path") // of the seed's router
-		if virtualKey.MatchString(query.Get("key")) {
-			query.Set("key", p.to.key)
-		}
-		for name, values := range query {
-			if slices.ContainsFunc(values, ownKey.MatchString) {
-				query.Del(name)
-			}
-		}
-		u.RawQuery = query.Encode()
-	}
+	u.RawQuery = p.query.Encode()
 	out.URL, out.Host = &u, ""
-	for name, values := range out.Header {
-		for i, value := range values {
-			values[i] = strings.ReplaceAll(value, p.shown, p.to.key)
-		}
-		if slices.ContainsFunc(values, ownKey.MatchString) {
-			out.Header.Del(name) // another key of this server
-		}
-	}
-	for _, name := range unasked { // the transport compresses by itself
-		out.Header.Del(name)
-	}
-	if p.strict && len(p.body) > 0 {
+	out.Header = headersFor(pr.In.Header, p)
+	if p.strict && len(p.q.body) > 0 {
 		out.Header.Set("Content-Type", "application/json") // as it was read
 	}
 	out.TransferEncoding, out.Trailer = nil, nil // the body was read, and what came after it is not passed on
-	out.Body, out.ContentLength = io.NopCloser(bytes.NewReader(p.body)), int64(len(p.body))
+	out.Body, out.ContentLength = io.NopCloser(bytes.NewReader(p.q.body)), int64(len(p.q.body))
 	out.GetBody = nil
-	if len(p.body) == 0 {
+	if len(p.q.body) == 0 {
 		out.Body = http.NoBody
 	}
 }
