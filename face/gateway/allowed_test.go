@@ -7,6 +7,9 @@ import (
 	"testing"
 )
 
+// A reader of requests obeys what it knows: a query parameter (LiteLLM), a name that it
+// folds (Go), the first or the last of two, a method in the query (Google). None of it
+// passes the rules of a key.
 func TestNoOtherReaderFindsAnotherModel(t *testing.T) {
 	var asked atomic.Int64
 	upstream := far(t, func(w http.ResponseWriter, r *http.Request, _ string) { asked.Add(1) })

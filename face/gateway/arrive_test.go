@@ -14,6 +14,7 @@ import (
 	"github.com/tend-run/tend/internal/scene"
 )
 
+// Bodies that do not arrive hold no place of those that have.
 func TestSlowBodiesHoldNoPlaces(t *testing.T) {
 	upstream := far(t, func(w http.ResponseWriter, r *http.Request, _ string) {})
 	g := open(t, t.TempDir(), upstream)

@@ -11,6 +11,7 @@ import (
 	"github.com/tend-run/tend/internal/scene"
 )
 
+// The provider gets the headers that are known, with its key in the one that is for it.
 func TestHeadersThatAreNotKnownAreNotSent(t *testing.T) {
 	got := make(chan http.Header, 1)
 	upstream := far(t, func(w http.ResponseWriter, r *http.Request, _ string) { got <- r.Header.Clone() })
@@ -39,6 +40,7 @@ func TestHeadersThatAreNotKnownAreNotSent(t *testing.T) {
 	}
 }
 
+// An operator names the headers that a provider needs besides.
 func TestAProviderGetsTheHeadersThatItsOperatorNames(t *testing.T) {
 	got := make(chan http.Header, 1)
 	upstream := far(t, func(w http.ResponseWriter, r *http.Request, _ string) { got <- r.Header.Clone() })

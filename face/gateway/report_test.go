@@ -194,6 +194,8 @@ func TestTheGatewayClosesThoughASandboxIsNotTold(t *testing.T) {
 	}
 }
 
+// A list of keys reads what was reported once, however many there are, and so do those
+// who ask for the status of one.
 func TestReportsAreReadOnceForAllKeys(t *testing.T) {
 	g := open(t, t.TempDir(), "")
 	all := map[string]Report{}
@@ -222,6 +224,7 @@ func TestReportsAreReadOnceForAllKeys(t *testing.T) {
 	}
 }
 
+// allocated is how many bytes f takes from the heap.
 func allocated(f func()) uint64 {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)

@@ -14,6 +14,7 @@ import (
 	"github.com/tend-run/tend/internal/scene"
 )
 
+// The key is in no address, and is hidden however a provider writes it.
 func TestTheKeyIsShownInNoSpelling(t *testing.T) {
 	const secret = "sk-real-Provider/Key+0123456789abc=="
 	said := ""
@@ -59,6 +60,7 @@ func TestTheKeyIsShownInNoSpelling(t *testing.T) {
 	}
 }
 
+// In an answer that is compressed neither the key nor the counts can be found.
 func TestAnAnswerThatIsCompressedUnaskedIsNotShown(t *testing.T) {
 	upstream := far(t, func(w http.ResponseWriter, r *http.Request, _ string) {
 		w.Header().Set("Content-Encoding", "br")

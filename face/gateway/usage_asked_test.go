@@ -13,6 +13,8 @@ import (
 	"github.com/tend-run/tend/internal/scene"
 )
 
+// A stream whose provider counts nothing is not said to be short by a name that the path
+// does not have, nor by one that the provider does not keep.
 func TestOnlyItsOwnNameBoundsAGuess(t *testing.T) {
 	upstream := far(t, func(w http.ResponseWriter, r *http.Request, _ string) {
 		w.Header().Set("Content-Type", "text/event-stream")
@@ -34,6 +36,8 @@ func TestOnlyItsOwnNameBoundsAGuess(t *testing.T) {
 	}
 }
 
+// A provider that counts only if it is asked is asked, and a client that did not ask gets
+// what it would have got.
 func TestTheUsageOfAStreamIsAskedFor(t *testing.T) {
 	const word, usage, done = "data: {\"choices\":[{\"delta\":{\"content\":\"hi\"}}]}\n\n", "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":7,\"completion_tokens\":5}}\n\n", "data: [DONE]\n\n"
 	const filter = "data: {\"choices\":[],\"prompt_filter_results\":[]}\n\n" // Azure's first
