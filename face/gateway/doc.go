@@ -18,14 +18,20 @@
 //
 // # What the gateway does with a request
 //
-// It finds the key, in any header, before it reads the body, and replaces it by the
-// provider's key. It stores nothing of a request or an answer except one line: key,
-// provider, model, status and tokens. The provider's count of tokens is used; if it
-// counts none, or the answer is cut off before the count, a quarter of the bytes. The
-// tokens that a request in flight may still use count as used.
+// It finds the key, in any header, before it reads the body, and puts the provider's key
+// into a header, never into the address. The provider gets the headers that are known
+// ([api]) and no others. The request takes one of the places of its key once its body has
+// arrived.
+//
+// It stores nothing of a request or an answer except one line: key, provider, model,
+// status and tokens. The provider's count of tokens is used; a provider that counts a
+// stream only if asked is asked. If it counts none, or the answer is cut off before the
+// count, a quarter of the bytes count. The tokens that a request in flight may still use
+// count as used.
 //
 // If a key has rules about models or tokens, only requests whose model and tokens are
-// visible are passed on: see metered.
+// visible are passed on: those of [api]. Their body is read once, refused if another
+// reader might understand it otherwise ([plainly]), and sent as it was read.
 //
 // # Files in the directory
 //

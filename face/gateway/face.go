@@ -46,6 +46,7 @@ type Face struct {
 	closed bool               // guarded by mu; wg grows no more
 	visits map[string]*visits // by key; guarded by mu
 	all    int                // requests that are passed on; guarded by mu
+	coming []*arrival         // bodies that arrive, of all keys; guarded by mu
 	held   int                // bytes that they hold; guarded by mu
 }
 
@@ -132,15 +133,16 @@ type KeyStatus struct {
 // Keys returns all keys, the oldest first.
 func (f *Face) Keys() ([]KeyStatus, error) {
 	all, err := f.keys.list()
-	out := make([]KeyStatus, len(all))
-	for i := range all {
-		var uerr, rerr error
-		out[i].Key = all[i]
-		out[i].Used, uerr = f.ledger.of(all[i].ID)
-		out[i].Report, rerr = f.reports.get(all[i].ID)
-		err = errors.Join(err, uerr, rerr)
+	if err != nil {
+		return nil, err
 	}
-	return out, err
+	used, uerr := f.ledger.all()
+	reported, rerr := f.reports.all()
+	out := make([]KeyStatus, len(all))
+	for i, k := range all {
+		out[i] = KeyStatus{Key: k, Used: used[k.ID], Report: lastOf(reported, k.ID)}
+	}
+	return out, errors.Join(uerr, rerr)
 }
 
 const (

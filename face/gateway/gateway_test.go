@@ -81,21 +81,24 @@ func TestTheKeyIsReplacedWhereverItStands(t *testing.T) {
 	})
 	g := open(t, t.TempDir(), upstream)
 	key := g.key("a", Rules{})
-	for name, value := range map[string]string{"Authorization": "Bearer " + key, "X-Api-Key": key, "X-Goog-Api-Key": key, "X-Other": "token=" + key + ";"} {
+	for name, value := range map[string]string{"Authorization": "Bearer " + key, "X-Api-Key": key, "X-Goog-Api-Key": key, "Api-Key": key, "X-Other": "token=" + key + ";", "Cookie": key} {
 		req := scene.Value(http.NewRequest("PATCH", g.url+"/api/gateway/google/some/thing?path=x&a=1&key="+key, strings.NewReader("body")))(t)
-		req.Header.Set(name, value)
 		req.Header.Set("Cookie", "of=ours")
+		req.Header.Set(name, value)
 		resp := scene.Value(http.DefaultClient.Do(req))(t)
 		resp.Body.Close()
 		if resp.StatusCode != 418 || resp.Header.Get("Set-Cookie") != "" || !strings.Contains(resp.Header.Get("Content-Security-Policy"), "sandbox") {
 			t.Errorf("the answer is %d %v", resp.StatusCode, resp.Header)
 		}
 		s := <-got
-		if want := strings.ReplaceAll(value, key, realKey); s.h.Get(name) != want || s.h.Get("Cookie") != "" || s.body != "body" {
+		if name == "X-Other" || name == "Cookie" { // which is no place of a key: it goes to the provider's own
+			name, value = "X-Goog-Api-Key", key
+		}
+		if want := strings.ReplaceAll(value, key, realKey); s.h.Get(name) != want || s.h.Get("X-Other")+s.h.Get("Cookie") != "" || s.body != "body" {
 			t.Errorf("%s: %v, %q", name, s.h, s.body)
 		}
-		if want := "PATCH /v1beta/some/thing?a=1"; s.uri != want || s.h.Get("X-Goog-Api-Key") != realKey {
-			t.Errorf("it was asked %s, not %s, with %v", s.uri, want, s.h)
+		if want := "PATCH /v1beta/some/thing?a=1"; s.uri != want {
+			t.Errorf("it was asked %s, not %s", s.uri, want)
 		}
 	}
 }
@@ -120,6 +123,9 @@ func TestWhatTheGatewayRefuses(t *testing.T) {
 		{"POST", "anthropic/messages", "sk-ant-looks-real", ok, 401, "Missing API key"},
 		{"POST", "nobody/messages", free, ok, 400, "Unknown provider"},
 		{"POST", "NoBody/messages", free, ok, 400, "Unknown provider"},
+		{"GET", "openai/models?%zz", free, "", 400, "query"},
+		{"GET", "openai/models?%zz", listed, "", 403, "openai"},
+		{"GET", "anthropic/models?%zz", listed, "", 400, "query"},
 		{"POST", "anthropic", free, ok, 404, "PROVIDER/PATH"},
 		{"POST", "anthropic/", free, ok, 404, "PROVIDER/PATH"},
 		{"POST", "anthropic/a%2e%2e/x", free, ok, 400, "plainly"},
@@ -145,7 +151,7 @@ func TestWhatTheGatewayRefuses(t *testing.T) {
 		{"POST", "anthropic/messages", listed, `{"model":"claude-x","models":["gpt-4"]}`, 403, "several"},
 		{"POST", "anthropic/messages", listed, `{"fallbacks":[{"model":"gpt-4"}],"model":"claude-x"}`, 403, "several"},
 		{"POST", "anthropic/messages", listed, `{"model":"claude-x","tools":[{"name":"a"},{"type":"advisor","model":"gpt-4"}]}`, 403, "a tool"},
-		{"POST", "anthropic/messages", listed, `{"model":"claude-x","tools":[{"model":"claude-y","model":"gpt-4","model":"claude-y"}]}`, 403, "twice"},
+		{"POST", "anthropic/messages", listed, `{"model":"claude-x","tools":[{"model":"claude-y","model":"gpt-4","model":"claude-y"}]}`, 403, "once"},
 		{"POST", "anthropic/messages", listed, `{"model":"claude-x","tools":[{"model":{"id":"claude-y"}}]}`, 403, "a tool"},
 		{"POST", "anthropic/messages", listed, `{"model":"claude-\u0067pt", "mo\u0064el":"gpt-4"}`, 403, "once"},
 		{"POST", "anthropic/messages", listed, `{"model":"claude-` + strings.Repeat("x", maxModel) + `"}`, 403, "256 bytes"},
@@ -217,10 +223,14 @@ func TestHowMuchAnAnswerMayHave(t *testing.T) {
 	}{
 		{"responses", `{"model":"m","max_output_tokens":7}`, 7},
 		{"completions", `{"model":"m","MAX_TOKENS":9,"n":3,"best_of":2}`, 27},
+		{"chat/completions", `{"model":"m","max_tokens":5,"max_completion_tokens":6}`, 6},
+		{"chat/completions", `{"model":"m","max_output_tokens":1}`, 0},
+		{"responses", `{"model":"m","max_tokens":1,"max_completion_tokens":1}`, 0},
 		{"chat/completions", `{"model":"m","max_tokens":1e300,"n":1e300}`, mostCounted},
 		{"chat/completions", `{"model":"m","max_tokens":-1,"n":-1}`, 0},
 		{"models/m:generateContent", `{"generationConfig":{"maxOutputTokens":5,"candidateCount":4}}`, 20},
 		{"models/m:streamGenerateContent", `{"generation_config":{"max_output_tokens":5}}`, 5},
+		{"models/m:generateContent", `{"generationConfig":{"maxOutputTokens":"5","candidateCount":"2"}}`, 10},
 		{"models/m:generateContent", ``, 0},
 	} {
 		if q, err := ask("POST", c.path, []byte(c.body), true); err != nil || q.most != c.most || q.model != "m" {
@@ -495,6 +505,8 @@ func TestProvidersAreChecked(t *testing.T) {
 		"providers: {anthropic: {key: secret1, base_url: 'ftp://x'}}": "base_url",
 		"providers: {anthropic: {key: 'secret1 two'}}":                "one word",
 		"providers: {anthropic: {kye: secret1}}":                      "line 1",
+		"providers: {anthropic: {key: secret1, headers: [range]}}":    "X-Tenant",
+		"providers: {anthropic: {key: secret1, headers: ['a b']}}":    "X-Tenant",
 		"providers: {anthropic: {key: [secret1}}":                     "line 1",
 	} {
 		scene.Must(t, os.WriteFile(path, []byte(text), 0o600))

@@ -14,23 +14,12 @@ import (
 // answers. A shorter one is a word, such as "none" for a model of this machine.
 const shortestHidden = 16
 
-// mask takes the place of a key: as long as it is, so that Content-Length stays true.
-func mask(key string) string { return strings.Repeat("x", len(key)) }
-
 // ownKey is what the keys look like that are made here.
 var ownKey = lazyregexp.New(`\bvk_[a-z0-9]{26}\b`)
 
 // unsaid are headers of an answer that speak for the origin that a browser sees, which
 // is this server's, or of the provider's key. [face.DropHostWide] removes others.
 var unsaid = []string{"Set-Cookie", "Www-Authenticate", "Proxy-Authenticate", "Refresh", "Link", "Content-Security-Policy-Report-Only", "Trailer"}
-
-// unasked are headers of a request that the provider does not get: they tell of the
-// client's way here, or have another request read than was looked at.
-var unasked = []string{
-	"Cookie", "Origin", "Referer", "Accept-Encoding", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "Forwarded", "X-Real-Ip", "Expect",
-	"Range", "If-Range", // an answer in pieces may have a key in each of two
-	"X-Http-Method-Override", "X-Http-Method", "X-Method-Override",
-}
 
 // tidy makes the headers of an answer fit to be passed on.
 func tidy(h http.Header, key string) {
@@ -41,7 +30,7 @@ func tidy(h http.Header, key string) {
 		}
 		for i := range values {
 			if len(key) >= shortestHidden {
-				values[i] = strings.ReplaceAll(values[i], key, mask(key))
+				values[i] = covered(values[i], key)
 			}
 		}
 	}
@@ -53,8 +42,8 @@ func tidy(h http.Header, key string) {
 	h.Set("X-Accel-Buffering", "no") // a proxy in front must not hold back a stream
 }
 
-// hider passes a body on without a key. It holds back only what may be the beginning of
-// the key, and what comes after the body (trailers) not at all.
+// hider passes a body on without a key, in none of its spellings ([cover]). It holds back
+// only what may be the beginning of the key, and what comes after the body (trailers) not at all.
 type hider struct {
 	resp *http.Response
 	body io.ReadCloser
@@ -85,16 +74,8 @@ func (h *hider) Read(b []byte) (int, error) {
 		all := h.buf[:n+more]
 		h.held = nil
 		if len(h.key) >= shortestHidden && len(h.key) < len(h.buf)/2 {
-			for rest := all; ; {
-				i := bytes.Index(rest, h.key)
-				if i < 0 {
-					break
-				}
-				copy(rest[i:], mask(string(h.key)))
-				rest = rest[i+len(h.key):]
-			}
+			keep := cover(all, h.key, len(h.buf)/2)
 			if h.err == nil {
-				keep := begun(all, h.key)
 				h.held = bytes.Clone(all[len(all)-keep:])
 				all = all[:len(all)-keep]
 			}
@@ -108,16 +89,6 @@ func (h *hider) Read(b []byte) (int, error) {
 		return n, h.err
 	}
 	return n, nil
-}
-
-// begun is how long the end of b is that is a beginning of key.
-func begun(b, key []byte) int {
-	for n := min(len(b), len(key)-1); n > 0; n-- {
-		if bytes.Equal(b[len(b)-n:], key[:n]) {
-			return n
-		}
-	}
-	return 0
 }
 
 // finalWriter passes on one answer: what a provider says before it (103 and other

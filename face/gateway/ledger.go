@@ -147,6 +147,20 @@ func (l *ledger) of(key string) (Used, error) {
 	return Used{}, nil
 }
 
+// all is what each key has used today.
+func (l *ledger) all() (map[string]Used, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := l.read(); err != nil {
+		return nil, err
+	}
+	out := make(map[string]Used, len(l.used))
+	for key, u := range l.used {
+		out[key] = *u
+	}
+	return out, nil
+}
+
 // begin lets a request use up to most tokens, if the key has any left; 0: no limit.
 func (l *ledger) begin(key string, limit, most int64) error {
 	l.mu.Lock()

@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"errors"
-	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -19,6 +18,11 @@ type question struct {
 	tools []string // models that its tools name
 	most  int64    // tokens that the answer may have; 0: not said
 	kind  kind
+	body  []byte // what is sent
+	// asked: the question for the usage of a stream was added, in place of options, which
+	// are nil if there were none.
+	asked   bool
+	options json.RawMessage
 }
 
 // kind is what a request costs.
@@ -56,8 +60,9 @@ func (q *question) reserved(size int) int64 {
 }
 
 // guess is what a request has used of which the provider has counted nothing, or not to
-// the end: a quarter of the bytes, and for an answer no more than it may have.
-func (q *question) guess(asked, answered int64) (in, out int64) {
+// the end: a quarter of the bytes, and for an answer no more than it may have. A provider
+// may not keep a bound: each event of a stream counts at least.
+func (q *question) guess(asked, answered, events int64) (in, out int64) {
 	if q.model == "" || q.kind == free {
 		return 0, 0
 	}
@@ -65,7 +70,7 @@ func (q *question) guess(asked, answered int64) (in, out int64) {
 		out = answered / 4
 	}
 	if q.most > 0 {
-		out = min(out, q.most)
+		out = min(out, max(q.most, events))
 	}
 	return asked / 4, out
 }
@@ -73,100 +78,77 @@ func (q *question) guess(asked, answered int64) (in, out int64) {
 // maxModel is how many bytes the name of a model may have, with rules about it.
 const maxModel = 256
 
-// metered are the paths of requests that say their model, and whose answers say what
-// they have used: behind the version, which may be left out.
-var metered = map[string]bool{
-	"messages": true, "messages/count_tokens": true, // Anthropic
-	"chat/completions": true, "completions": true, "responses": true, "embeddings": true, "moderations": true, // OpenAI
+// bounds are the names by which a path bounds its answer. Another name means nothing
+// there, to a provider that ignores what it does not know.
+var bounds = map[string][]string{
+	"messages": {"max_tokens"}, "completions": {"max_tokens"},
+	"chat/completions": {"max_tokens", "max_completion_tokens"}, "responses": {"max_output_tokens"},
 }
 
-// geminiPath is MODEL and method of a request to Gemini.
-var geminiPath = lazyregexp.New(`^models/([A-Za-z0-9._-]+):(generateContent|streamGenerateContent|countTokens|embedContent|batchEmbedContents)$`)
-
 var (
-	errUnmetered  = errors.New("this key has rules about models or tokens, and for this path they cannot be kept; models can be listed, and asked for messages, completions, responses and embeddings")
-	errModel      = errors.New("the body must be a JSON object that says its model once, as a string of at most 256 bytes, and not background, for a key with rules about models or tokens")
+	errModel      = errors.New("the body must be a JSON object that says its one model once, as a string of at most 256 bytes without control characters and commas, and not background, for a key with rules about models or tokens")
+	errNames      = errors.New("the body has a name that is not of plain letters, digits, _ and -, which readers may take for another; for a key with rules about models or tokens there may be none beside the model, nor in requests, tools and generationConfig")
 	errForbidden  = errors.New("this key may not use this model")
 	errTool       = errors.New("this key may not use the model that a tool of this request names")
-	errMultimodel = errors.New("this request names several models")
+	errMultimodel = errors.New("this request names several models, or what chooses one, such as models, fallbacks or a model in requests that is not that of the path; a key with rules about models or tokens names one")
 )
 
 // ask finds out what a request wants. rest is its path behind the provider. strict: it
-// must be one that is understood.
-func ask(method, rest string, body []byte, strict bool) (q question, err error) {
+// must be one that is understood, and [api.check] has been content.
+func ask(method, rest string, original []byte, strict bool) (q question, err error) {
+	q.body = original
 	path := unversioned(rest)
-	if strict {
-		if unread(method, body) {
-			return q, errUnmetered
-		}
-		if err := checkNames(body); err != nil {
-			return q, err
-		}
-	}
 	if method == http.MethodGet || method == http.MethodHead {
-		if strict && path != "models" && !strings.HasPrefix(path, "models/") {
-			return q, errUnmetered
-		}
 		return q, nil
 	}
 	if m := geminiPath.FindStringSubmatch(path); m != nil {
-		q.model, q.most, q.kind = m[1], mostOfGemini(body), kinds[m[2]]
-		if len(q.model) > maxModel && strict {
+		q.model, q.kind = m[1], kinds[m[2]]
+		if strict && len(q.model) > maxModel {
 			return q, errModel
 		}
-		if strict {
-			return q, checkModels(body, m[1])
+		if len(original) == 0 {
+			return q, nil
 		}
-		return q, nil
+		plain, err := plainly(original)
+		if err == nil {
+			q.most = mostOfGemini(plain)
+		}
+		if !strict {
+			return q, nil
+		}
+		if err == nil {
+			q.body = plain
+			err = q.readGemini()
+		}
+		return q, err
 	}
-	if strict && (method != http.MethodPost || !metered[path]) {
-		return q, errUnmetered
+	plain, err := plainly(original)
+	if err == nil {
+		q, err = readQuestion(path, plain)
+		q.body = plain
+		if countsIfAsked[path] {
+			q.askForUsage()
+		}
 	}
-	q, err = readQuestion(body, bounding[path])
 	q.kind = kinds[path]
 	if !strict {
-		return q, nil
+		err = nil // which concerns its rules, and it has none
+		if !q.asked {
+			q.body = original
+		}
 	}
 	return q, err
 }
 
-// unversioned is a path without v1 or v1beta before it.
-func unversioned(path string) string {
-	for _, v := range []string{"v1/", "v1beta/"} {
-		if rest, ok := strings.CutPrefix(path, v); ok {
-			return rest
-		}
-	}
-	return path
-}
+// plainName reports whether a name is one that all readers read alike.
+func plainName(name string) bool { return nameOfField.MatchString(name) }
 
-// fields calls f with each name and value of a JSON object, one by one: encoding/json
-// takes names in any case for the same, and the last of several, which a provider may
-// not. It reports whether the text is one object, and f was content with all.
-func fields(object []byte, f func(name string, value json.RawMessage) bool) bool {
-	d := json.NewDecoder(bytes.NewReader(object))
-	if t, err := d.Token(); err != nil || t != json.Delim('{') {
-		return false
-	}
-	for d.More() {
-		t, err := d.Token()
-		name, ok := t.(string)
-		var value json.RawMessage
-		if err != nil || !ok || d.Decode(&value) != nil || !f(name, value) {
-			return false
-		}
-	}
-	if _, err := d.Token(); err != nil {
-		return false
-	}
-	_, err := d.Token()
-	return errors.Is(err, io.EOF)
-}
+var nameOfField = lazyregexp.New(`^[A-Za-z0-9_-]+$`)
 
-// number is a positive number of JSON, clamped; 0: it is none.
+// number is a positive number of JSON, clamped; 0: it is none. Gemini takes one in quotes, too.
 func number(value json.RawMessage) int64 {
 	var n float64
-	if json.Unmarshal(value, &n) != nil || n <= 0 {
+	if json.Unmarshal(bytes.Trim(value, `"`), &n) != nil || n <= 0 {
 		return 0
 	}
 	return int64(min(n, mostCounted))
@@ -175,38 +157,38 @@ func number(value json.RawMessage) int64 {
 // isSet reports whether a value of JSON is other than null and false.
 func isSet(value json.RawMessage) bool { return string(value) != "null" && string(value) != "false" }
 
-// bounding are the names that bound an answer, by the path that has them. Elsewhere a provider
-// overlooks them.
-var bounding = map[string][]string{
-	"messages": {"max_tokens"}, "completions": {"max_tokens"}, "chat/completions": {"max_tokens", "max_completion_tokens"}, "responses": {"max_output_tokens"},
-}
-
-// readQuestion reads the body of a request other than Gemini's. bounds are the names of fields
-// that bound the answer.
-func readQuestion(body []byte, bounds []string) (q question, err error) {
+// readQuestion reads a plain body of a request other than Gemini's.
+func readQuestion(path string, body []byte) (q question, err error) {
 	models, times := 0, int64(1)
 	ok := fields(body, func(name string, value json.RawMessage) bool {
-		folded := fold(name)
-		if slices.Contains(bounds, folded) {
-			q.most = max(q.most, number(value))
+		if !plainName(name) {
+			err = errNames
+			return false
 		}
-		if strings.HasSuffix(folded, "fallbacks") && isSet(value) { // of routers, as models
-			err = errMultimodel
-		}
-		switch folded {
-		case "model":
+		folded := strings.ToLower(name)
+		switch {
+		case folded == "model":
 			models++
-			return name == "model" && json.Unmarshal(value, &q.model) == nil && value[0] == '"' && len(q.model) <= maxModel
-		case "models": // of routers: what is asked if model does not answer
+			return name == "model" && json.Unmarshal(value, &q.model) == nil && value[0] == '"' && len(q.model) <= maxModel && !strings.ContainsFunc(q.model, noModel)
+		case chooses(folded): // of routers: what is asked if model does not answer
 			if isSet(value) {
 				err = errMultimodel
 			}
-		case "tools":
-			q.tools = append(q.tools, modelsOfTools(value)...)
-		case "n", "best_of":
+		case folded == "tools", folded == "plugins":
+			var more []string
+			if more, err = modelsOfTools(value); err == nil {
+				q.tools = append(q.tools, more...)
+			}
+		case slices.Contains(bounds[path], folded):
+			q.most = max(q.most, number(value))
+		case folded == "n", folded == "best_of":
 			times = max(times, number(value))
-		case "background":
+		case folded == "background":
 			return !isSet(value)
+		case !texts[folded]:
+			if len(modelsIn(value, nil)) > 0 {
+				err = errMultimodel
+			}
 		}
 		return err == nil
 	})
@@ -220,26 +202,40 @@ func readQuestion(body []byte, bounds []string) (q question, err error) {
 	return q, nil
 }
 
-// modelsOfTools are the models that tools have their work done by, such as one that makes
-// images. What a tool's own arguments are called is deeper.
-func modelsOfTools(tools json.RawMessage) (models []string) {
-	var all []json.RawMessage
-	if json.Unmarshal(tools, &all) != nil {
-		return nil
+// readGemini reads a plain body of Gemini's: each model that it names must be the path's.
+func (q *question) readGemini() (err error) {
+	same := func(value json.RawMessage) bool {
+		var name string
+		return json.Unmarshal(value, &name) == nil && (name == "" || strings.TrimPrefix(name, "models/") == q.model)
 	}
-	for _, one := range all {
-		fields(one, func(name string, value json.RawMessage) bool {
-			if fold(name) == "model" && isSet(value) {
-				var model string
-				if json.Unmarshal(value, &model) != nil {
-					model = string(value) // which no list has
-				}
-				models = append(models, model)
+	// inside reads an object whose model may be said, and which has others in it.
+	var inside func(object json.RawMessage, deeper int) bool
+	inside = func(object json.RawMessage, deeper int) bool {
+		return fields(object, func(name string, value json.RawMessage) bool {
+			if !plainName(name) {
+				err = errNames
+				return false
 			}
-			return true
+			switch folded := strings.ReplaceAll(strings.ToLower(name), "_", ""); {
+			case folded == "requests":
+				return deeper > 0 && elements(value, func(one json.RawMessage) bool { return inside(one, deeper-1) })
+			case folded == "generatecontentrequest", folded == "generationconfig":
+				return !isSet(value) || deeper > 0 && inside(value, deeper-1)
+			case folded == "tools":
+				var more []string
+				more, err = modelsOfTools(value)
+				q.tools = append(q.tools, more...)
+				return err == nil
+			case folded == "model":
+				return !isSet(value) || same(value)
+			}
+			return !chooses(strings.ToLower(name)) || !isSet(value)
 		})
 	}
-	return models
+	if !inside(q.body, 2) && err == nil {
+		err = errMultimodel
+	}
+	return err
 }
 
 // mostOfGemini is how many tokens an answer of Gemini's may have; 0: not said.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"net/url"
 	"strings"
 	"sync"
@@ -35,15 +36,27 @@ type provider struct {
 	name string
 	base *url.URL
 	key  string
+	// headers are those of requests that it gets besides the ones that all like it get.
+	headers []string
 }
 
 // providersFile is a file of providers.
 type providersFile struct {
 	Providers map[string]struct {
-		BaseURL string `yaml:"base_url"`
-		Key     string `yaml:"key"`
+		BaseURL string   `yaml:"base_url"`
+		Key     string   `yaml:"key"`
+		Headers []string `yaml:"headers"`
 	} `yaml:"providers"`
 }
+
+// neverSent are headers that no provider gets, whatever its operator says: they belong to
+// a connection, tell of the client, or have an answer come in pieces.
+var neverSent = map[string]bool{
+	"Connection": true, "Keep-Alive": true, "Proxy-Connection": true, "Proxy-Authorization": true, "Te": true, "Trailer": true, "Transfer-Encoding": true, "Upgrade": true,
+	"Host": true, "Content-Length": true, "Expect": true, "Accept-Encoding": true, "Range": true, "If-Range": true, "Cookie": true,
+}
+
+var headerName = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9-]{0,63}$`)
 
 var providerName = lazyregexp.New(`^[a-z][a-z0-9-]{0,31}$`)
 
@@ -89,7 +102,12 @@ func readProviders(path string) (map[string]*provider, error) {
 		if key == "" || strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r > '~' }) {
 			return nil, fmt.Errorf("%s: providers.%s needs a key of one word", path, name)
 		}
-		all[name] = &provider{name: name, base: u, key: key}
+		for i, h := range p.Headers {
+			if p.Headers[i] = http.CanonicalHeaderKey(h); !headerName.MatchString(h) || neverSent[p.Headers[i]] {
+				return nil, fmt.Errorf("%s: providers.%s.headers has %.40q, which is no name of a header that can be passed on; name those that the provider needs, such as X-Tenant", path, name, h)
+			}
+		}
+		all[name] = &provider{name: name, base: u, key: key, headers: p.Headers}
 	}
 	return all, nil
 }

@@ -140,36 +140,31 @@ func (f *Face) forward(w http.ResponseWriter, r *http.Request) error {
 	if r.Method == http.MethodTrace || r.Method == http.MethodConnect || r.Header.Get("Upgrade") != "" {
 		return &refusal{status: http.StatusNotImplemented, text: "the gateway passes on no TRACE, CONNECT or upgrade; send a plain request, or ask for a stream of events"}
 	}
-	strict := len(key.Rules.Models) > 0 || key.Rules.TokensPerDay > 0
-	if strict {
-		if err := checkQuery(r.URL); err != nil {
-			return &refusal{status: http.StatusForbidden, text: err.Error()}
-		}
-	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	body, err := f.receive(w, r, key)
 	if err != nil {
-		if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
-			return &refusal{status: http.StatusRequestEntityTooLarge, text: fmt.Sprintf("the body has more than %d bytes", maxBody)}
-		}
-		if busy, ok := errors.AsType[*face.BusyError](err); ok {
-			return &refusal{status: http.StatusServiceUnavailable, text: busy.Error(), wait: time.Second}
-		}
-		return &refusal{status: http.StatusBadRequest, text: "the body was not received to its end"}
+		return err
 	}
-	// A request takes a place once it is there: slow ones would keep others out.
-	v, err := f.enter(key)
+	v, err := f.enter(key, len(body))
 	if err != nil {
 		return err
 	}
 	defer v.leave()
-	if err := v.hold(len(body)); err != nil {
-		return err
-	}
 	face.Forget(r.Context()) // from here on it is held on the gateway's account
+	strict := len(key.Rules.Models) > 0 || key.Rules.TokensPerDay > 0
 	if packed := r.Header.Get("Content-Encoding"); strict && packed != "" && packed != "identity" {
 		return &refusal{status: http.StatusForbidden, text: "the body is compressed, and this key has rules about what is in it; send it as it is"}
 	}
-	q, err := ask(r.Method, rest, body, strict)
+	query, err := queryFor(r.URL.RawQuery)
+	if err != nil {
+		return err
+	}
+	if strict {
+		err = apiOf(to.name).check(to.name, r.Method, rest, query, body)
+	}
+	var q question
+	if err == nil {
+		q, err = ask(r.Method, rest, body, strict)
+	}
 	if err == nil && q.model != "" && !matches(key.Rules.Models, q.model) {
 		err = errForbidden
 	}
@@ -181,14 +176,15 @@ func (f *Face) forward(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return &refusal{status: http.StatusForbidden, text: err.Error()}
 	}
-	if err := f.ledger.begin(key.ID, key.Rules.TokensPerDay, q.reserved(len(body))); err != nil {
+	most := q.reserved(len(q.body))
+	if err := f.ledger.begin(key.ID, key.Rules.TokensPerDay, most); err != nil {
 		if spent, ok := errors.AsType[*spentError](err); ok {
 			return &refusal{status: http.StatusTooManyRequests, text: err.Error(), wait: spent.wait()}
 		}
 		return err
 	}
 	f.extend(key)
-	f.proxy(w, r, &passed{key: key, to: to, shown: shown, rest: rest, body: body, strict: strict, q: q, began: f.now()})
+	f.proxy(w, r, &passed{key: key, to: to, shown: shown, rest: rest, query: query, strict: strict, q: q, most: most, began: f.now()})
 	return nil
 }
 
@@ -198,11 +194,12 @@ type passed struct {
 	to    *provider
 	shown string
 	rest  string
-	body  []byte
+	query url.Values
 	// strict: the key has rules about models or tokens.
 	strict bool
 	q      question
-	left   bool // it was given up before an answer came
+	most   int64 // tokens that it was begun with
+	left   bool  // it was given up before an answer came
 	began  time.Time
 	once   sync.Once
 }
@@ -211,9 +208,10 @@ type passed struct {
 func (f *Face) logOnce(p *passed, status int, c *counter) {
 	p.once.Do(func() {
 		line := Line{Key: p.key.ID, Provider: p.to.name, Model: p.q.model, Status: status, Millis: f.now().Sub(p.began).Milliseconds()}
-		in, out := p.q.guess(int64(len(p.body)), 0)
+		asked := int64(len(p.q.body))
+		in, out := p.q.guess(asked, 0, 0)
 		if c != nil {
-			in, out = p.q.guess(int64(len(p.body)), c.bytes)
+			in, out = p.q.guess(asked, c.bytes, c.events)
 		}
 		switch {
 		case c == nil && p.left: // without its answer, which was asked for all the same
@@ -226,7 +224,7 @@ func (f *Face) logOnce(p *passed, status int, c *counter) {
 		case status < 300 && in+out > 0:
 			line.In, line.Out, line.Estimated = in, out, true
 		}
-		if err := f.ledger.end(line, p.q.reserved(len(p.body))); err != nil {
+		if err := f.ledger.end(line, p.most); err != nil {
 			f.log.Error("gateway: a request is not in the log", slog.Any("err", err))
 		}
 	})
@@ -238,7 +236,7 @@ func (f *Face) proxy(w http.ResponseWriter, r *http.Request, p *passed) {
 	status := 0
 	defer func() { f.logOnce(p, status, nil) }() // what had no answer
 	proxy := httputil.ReverseProxy{
-		Transport: f.transport, FlushInterval: -1, ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError),
+		Transport: tripper(func(r *http.Request) (*http.Response, error) { return f.trip(r, p) }), FlushInterval: -1, ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError),
 		Rewrite: func(pr *httputil.ProxyRequest) { rewrite(pr, p) },
 		ModifyResponse: func(resp *http.Response) error {
 			status = resp.StatusCode
@@ -248,10 +246,18 @@ func (f *Face) proxy(w http.ResponseWriter, r *http.Request, p *passed) {
 			if status == http.StatusSwitchingProtocols {
 				return errAway // nobody asked for it
 			}
+			if packed := resp.Header.Get("Content-Encoding"); packed != "" && packed != "identity" {
+				return errPacked // nobody asked for it, and the key cannot be found in it
+			}
 			tidy(resp.Header, p.to.key)
 			resp.Body = &counter{
 				body: hide(resp, p.to.key), stream: streams(resp.Header.Get("Content-Type")), done: func(c *counter) { f.logOnce(p, status, c) },
 				checked: time.Now(), valid: func() error { return f.stillValid(p) },
+			}
+			if p.q.asked && streams(resp.Header.Get("Content-Type")) {
+				resp.Body = &unaskedUsage{body: resp.Body}
+				resp.ContentLength = -1
+				resp.Header.Del("Content-Length")
 			}
 			return nil
 		},
@@ -265,7 +271,9 @@ func (f *Face) proxy(w http.ResponseWriter, r *http.Request, p *passed) {
 			default:
 				f.log.Warn("gateway", slog.String("provider", p.to.name), slog.String("err", strings.ReplaceAll(err.Error(), p.to.key, "…")))
 				p.left = ctx.Err() != nil
-				err = errAway
+				if !errors.Is(err, errPacked) {
+					err = errAway
+				}
 			}
 			status = http.StatusBadGateway
 			writeRefusal(w, &refusal{status: status, text: err.Error()})
@@ -286,6 +294,7 @@ var (
 	errVoid    = errors.New("the key was made void")
 	errRealKey = errors.New("the provider refuses the key of this server; its operator has to set another")
 	errAway    = errors.New("the provider does not answer; try again")
+	errPacked  = errors.New("the provider's answer is compressed, which nobody asked for, and cannot be passed on; its operator has to turn that off")
 )
 
 // rewrite makes the request that the provider gets.
@@ -299,43 +308,16 @@ func rewrite(pr *httputil.ProxyRequest, p *passed) {
 	}
 	u := *p.to.base
 	u.Path += "/" + rest
-	query, err := url.ParseQuery(pr.In.URL.RawQuery)
-	if err == nil {
-		query.Del("path")                             // of the seed's router
-		if virtualKey.MatchString(query.Get("key")) { // an address is echoed and logged: a key goes into a header
-			query.Del("key")
-			if p.to.name == "gemini" {
-				out.Header.Set("X-Goog-Api-Key", p.to.key)
-			} else if out.Header.Get("Authorization") == "" {
-				out.Header.Set("Authorization", "Bearer "+p.to.key)
-			}
-		}
-		for name, values := range query {
-			if slices.ContainsFunc(values, ownKey.MatchString) {
-				query.Del(name)
-			}
-		}
-		u.RawQuery = query.Encode()
-	}
+	u.RawQuery = p.query.Encode()
 	out.URL, out.Host = &u, ""
-	for name, values := range out.Header {
-		for i, value := range values {
-			values[i] = strings.ReplaceAll(value, p.shown, p.to.key)
-		}
-		if slices.ContainsFunc(values, ownKey.MatchString) {
-			out.Header.Del(name) // another key of this server
-		}
-	}
-	for _, name := range unasked { // the transport compresses by itself
-		out.Header.Del(name)
-	}
-	if p.strict && len(p.body) > 0 {
+	out.Header = headersFor(pr.In.Header, p)
+	if p.strict && len(p.q.body) > 0 {
 		out.Header.Set("Content-Type", "application/json") // as it was read
 	}
 	out.TransferEncoding, out.Trailer = nil, nil // the body was read, and what came after it is not passed on
-	out.Body, out.ContentLength = io.NopCloser(bytes.NewReader(p.body)), int64(len(p.body))
+	out.Body, out.ContentLength = io.NopCloser(bytes.NewReader(p.q.body)), int64(len(p.q.body))
 	out.GetBody = nil
-	if len(p.body) == 0 {
+	if len(p.q.body) == 0 {
 		out.Body = http.NoBody
 	}
 }
@@ -347,8 +329,9 @@ type visit struct {
 	held int
 }
 
-// enter bounds how many requests are passed on at a time, and in a minute.
-func (f *Face) enter(key *Key) (*visit, error) {
+// enter bounds how many requests are passed on at a time, and in a minute, and how much
+// they hold. The body, of size bytes, has arrived: one that does not come holds no place.
+func (f *Face) enter(key *Key, size int) (*visit, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.all >= mostOfAll {
@@ -361,24 +344,17 @@ func (f *Face) enter(key *Key) (*visit, error) {
 	if wait := v.asked.take(f.now(), key.Rules.PerMinute); wait > 0 {
 		return nil, &refusal{status: http.StatusTooManyRequests, text: fmt.Sprintf("this key may be used %d times a minute; try again", key.Rules.PerMinute), wait: wait}
 	}
+	if v.held+size > mostHeld {
+		return nil, &refusal{status: http.StatusTooManyRequests, text: fmt.Sprintf("the requests of this key that are being passed on have %d bytes, and %d may be; try again", v.held, mostHeld), wait: time.Second}
+	}
+	if f.held+size > mostHeldOfAll {
+		return nil, &refusal{status: http.StatusServiceUnavailable, text: fmt.Sprintf("the requests that are being passed on have %d bytes, and %d may be; try again", f.held, mostHeldOfAll), wait: time.Second}
+	}
 	v.open++
 	f.all++
-	return &visit{face: f, of: v}, nil
-}
-
-// hold bounds how much the requests hold that are passed on.
-func (v *visit) hold(n int) error {
-	f := v.face
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if v.of.held+n > mostHeld {
-		return &refusal{status: http.StatusTooManyRequests, text: fmt.Sprintf("the requests of this key that are being passed on have %d bytes, and %d may be; try again", v.of.held, mostHeld), wait: time.Second}
-	}
-	if f.held+n > mostHeldOfAll {
-		return &refusal{status: http.StatusServiceUnavailable, text: fmt.Sprintf("the requests that are being passed on have %d bytes, and %d may be; try again", f.held, mostHeldOfAll), wait: time.Second}
-	}
-	v.held, v.of.held, f.held = n, v.of.held+n, f.held+n
-	return nil
+	v.held += size
+	f.held += size
+	return &visit{face: f, of: v, held: size}, nil
 }
 
 // leave ends a visit.
@@ -396,6 +372,7 @@ func (v *visit) leave() {
 type visits struct {
 	open     int
 	held     int // bytes
+	arriving []*arrival
 	asked    pace
 	reported pace
 	extended time.Time

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -45,23 +46,39 @@ const creating = "creating"
 // reports keeps the last report of each key.
 type reports struct {
 	path string
+
 	mu   sync.Mutex
+	seen replace.Seen      // of the file that was read; guarded by mu
+	sum  [sha256.Size]byte // of its content, while it is too young to be known by seen; guarded by mu
+	last map[string]Report // by key; never changed once it is here; guarded by mu
 }
 
-// read returns the reports by key. r.mu is held.
+// read returns the reports by key, which nobody may change. It costs little while they
+// are the same: whoever has a key may ask as often as it likes. r.mu is held.
 func (r *reports) read() (map[string]Report, error) {
-	data, err := replace.Read(r.path, maxReportsFile)
-	if errors.Is(err, fs.ErrNotExist) {
-		return map[string]Report{}, nil
+	seen, err := replace.Look(r.path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		r.seen, r.sum, r.last = replace.Seen{}, [sha256.Size]byte{}, nil
+		return nil, nil
+	case err != nil:
+		return nil, err
+	case r.seen.Same(seen):
+		return r.last, nil
 	}
+	data, err := replace.Read(r.path, maxReportsFile)
 	if err != nil {
 		return nil, err
 	}
-	all := map[string]Report{}
-	if err := json.Unmarshal(data, &all); err != nil {
-		return nil, fmt.Errorf("%s is damaged (%w); remove it", r.path, err)
+	if sum := sha256.Sum256(data); sum != r.sum {
+		all := map[string]Report{}
+		if err := json.Unmarshal(data, &all); err != nil {
+			return nil, fmt.Errorf("%s is damaged (%w); remove it", r.path, err)
+		}
+		r.sum, r.last = sum, all
 	}
-	return all, nil
+	r.seen = seen
+	return r.last, nil
 }
 
 // set stores a report, unless a later one is there. Keys that are not among live are
@@ -87,27 +104,44 @@ func (r *reports) set(key string, rep Report, live func() ([]Key, error)) error 
 	if err != nil {
 		return err
 	}
-	all[key] = rep
-	for id := range all {
-		if !slices.ContainsFunc(keys, func(k Key) bool { return k.ID == id }) {
-			delete(all, id)
+	next := map[string]Report{}
+	for _, k := range keys {
+		if one, ok := all[k.ID]; ok {
+			next[k.ID] = one
+		}
+		if k.ID == key {
+			next[k.ID] = rep
 		}
 	}
-	data, err := json.Marshal(all)
+	data, err := json.Marshal(next)
 	if err != nil {
 		return err
 	}
-	return replace.Synced(r.path, data, 0o600)
+	if err := replace.Synced(r.path, data, 0o600); err != nil {
+		return err
+	}
+	r.seen, r.sum, r.last = replace.Seen{}, sha256.Sum256(data), next
+	return nil
+}
+
+// all are the reports by key, which nobody may change.
+func (r *reports) all() (map[string]Report, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.read()
 }
 
 func (r *reports) get(key string) (Report, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	all, err := r.read()
+	all, err := r.all()
+	return lastOf(all, key), err
+}
+
+// lastOf is the last report of a key.
+func lastOf(all map[string]Report, key string) Report {
 	if rep, ok := all[key]; ok {
-		return rep, err
+		return rep
 	}
-	return Report{Status: creating}, err
+	return Report{Status: creating}
 }
 
 // authorize returns the key that a request shows as its bearer token.

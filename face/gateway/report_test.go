@@ -7,6 +7,9 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -189,4 +192,43 @@ func TestTheGatewayClosesThoughASandboxIsNotTold(t *testing.T) {
 	if err := <-gone; !errors.Is(err, context.Canceled) || len(told) != 0 {
 		t.Errorf("it went on until %v, and %d more were told", err, len(told))
 	}
+}
+
+// A list of keys reads what was reported once, however many there are, and so do those
+// who ask for the status of one.
+func TestReportsAreReadOnceForAllKeys(t *testing.T) {
+	g := open(t, t.TempDir(), "")
+	all := map[string]Report{}
+	secret := ""
+	for i := range 60 {
+		secret = g.key(fmt.Sprintf("k%d", i), Rules{})
+		key := scene.Value(g.keys.find(secret))(t)
+		all[key.ID] = Report{Status: "broken", Error: strings.Repeat("\x01", maxError), Time: g.clock.now()}
+	}
+	scene.Must(t, os.WriteFile(filepath.Join(g.dir, "reports.json"), scene.Value(json.Marshal(all))(t), 0o600))
+	size := int64(scene.Value(os.Stat(filepath.Join(g.dir, "reports.json")))(t).Size())
+	if cost := int64(allocated(func() { scene.Value(g.Keys())(t) })); cost > 10*size {
+		t.Errorf("a list takes %d bytes for reports of %d", cost, size)
+	}
+	// A file that nobody has written for a while is not even read.
+	settled := time.Now().Add(-time.Minute)
+	scene.Must(t, os.Chtimes(filepath.Join(g.dir, "reports.json"), settled, settled))
+	g.ask("GET", "/api/sandbox/status", secret, "")
+	if cost := int64(allocated(func() { g.ask("GET", "/api/sandbox/status", secret, "") })); cost > size/2 {
+		t.Errorf("a status takes %d bytes for reports of %d", cost, size)
+	}
+	for _, k := range scene.Value(g.Keys())(t) {
+		if k.Report.Status != "broken" || k.Used.Requests != 0 {
+			t.Errorf("%+v", k)
+		}
+	}
+}
+
+// allocated is how many bytes f takes from the heap.
+func allocated(f func()) uint64 {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	f()
+	runtime.ReadMemStats(&after)
+	return after.TotalAlloc - before.TotalAlloc
 }

@@ -5,151 +5,191 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
-	"net/url"
 	"strings"
 	"unicode"
 	"unicode/utf8"
 )
 
-// What is passed on for a key with rules about models or tokens is what every reader takes for
-// the same: a provider may read JSON by other rules than this server, and a router in front of
-// models takes a model from the query, too.
+// foldedDepth is down to which level names that differ only in the case of letters count as the
+// same: below are the names of a tool's own arguments, where a schema may have id and ID.
+const foldedDepth = 4
 
-// passedQuery are the parameters of a query that are passed on for such a key: forms of answers,
-// versions, and pages of lists.
-var passedQuery = map[string]bool{
-	"key": true, "path": true, "alt": true, "beta": true, "api-version": true,
-	"limit": true, "order": true, "after": true, "before": true, "after_id": true, "before_id": true, "pageSize": true, "pageToken": true,
+// maxDepth is how deep arrays and objects of a body may be nested.
+const maxDepth = 128
+
+var (
+	errNoJSON = errors.New("the body must be one JSON value, for a key with rules about models or tokens")
+	errDepth  = fmt.Errorf("the body is nested more than %d levels deep; send it flatter, for a key with rules about models or tokens", maxDepth)
+)
+
+// doubleError: readers may disagree about which of two names counts.
+type doubleError struct{ name string }
+
+func (e *doubleError) Error() string {
+	return fmt.Sprintf("an object of the body has the name %.40q more than once, in the same or in other letters; for a key with rules about models or tokens a name may be there once", e.name)
 }
 
-// checkQuery refuses a query with other parameters.
-func checkQuery(u *url.URL) error {
-	query, err := url.ParseQuery(u.RawQuery)
-	if err != nil {
-		return errors.New("the query cannot be read, and this key has rules about what is asked for; write it as name=value&…")
+// plainly writes a JSON value again in the one way that all readers understand alike:
+// no name is in an object twice, by escapes or, down to foldedDepth, by the case of letters either; names and
+// values have no needless escapes and only whole characters; nesting has a bound.
+// Numbers keep their digits, and names their order.
+func plainly(body []byte) ([]byte, error) {
+	if !json.Valid(body) {
+		return nil, errNoJSON
 	}
-	for name := range query {
-		if !passedQuery[name] {
-			return fmt.Errorf("this key has rules about models or tokens, and the parameter %.80q of the query is not passed on; leave it out", name)
+	w := plainWriter{in: body}
+	w.out.Grow(len(body))
+	w.enc = json.NewEncoder(&w.out)
+	w.enc.SetEscapeHTML(false)
+	if err := w.write(); err != nil {
+		return nil, err
+	}
+	return w.out.Bytes(), nil
+}
+
+// plainWriter copies valid JSON: it need not check what json.Valid has checked.
+type plainWriter struct {
+	in     []byte
+	out    bytes.Buffer
+	enc    *json.Encoder
+	levels []level
+	names  []string // folded, of all open objects
+}
+
+// level is an open array or object.
+type level struct {
+	object bool
+	named  bool            // the name of the next value was read
+	from   int             // where its names begin in plainWriter.names
+	many   map[string]bool // the names, once there are more than fewNames
+}
+
+// fewNames is up to how many names are compared one by one.
+const fewNames = 16
+
+func (w *plainWriter) write() error {
+	for i := 0; i < len(w.in); {
+		var top *level
+		if n := len(w.levels); n > 0 {
+			top = &w.levels[n-1]
+		}
+		switch c := w.in[i]; c {
+		case ' ', '\t', '\r', '\n':
+			i++
+		case '{', '[':
+			if len(w.levels) == maxDepth {
+				return errDepth
+			}
+			w.levels = append(w.levels, level{object: c == '{', from: len(w.names)})
+			w.out.WriteByte(c)
+			i++
+		case '}', ']':
+			w.names = w.names[:top.from]
+			w.levels = w.levels[:len(w.levels)-1]
+			w.out.WriteByte(c)
+			i++
+		case ',':
+			top.named = false
+			w.out.WriteByte(c)
+			i++
+		case '"':
+			end := endOfString(w.in, i)
+			text, plain := w.text(w.in[i:end])
+			if top != nil && top.object && !top.named {
+				top.named = true
+				name := text
+				if len(w.levels) <= foldedDepth {
+					name = fold(text)
+				}
+				if !w.note(top, name) {
+					return &doubleError{text}
+				}
+			}
+			if plain {
+				w.out.Write(w.in[i:end])
+			} else if err := w.quote(text); err != nil {
+				return err
+			}
+			i = end
+		default: // a number, a word, or a colon
+			w.out.WriteByte(c)
+			i++
 		}
 	}
 	return nil
 }
 
-// maxDepth is how deep a body may be nested.
-const maxDepth = 128
-
-var (
-	errTwice = errors.New("a name is there twice in the body, also if case is not looked at, and this key has rules about what is in it; write each once")
-	errNames = errors.New("a name in the body has a letter that some readers take for s or k; write it in ASCII")
-	errDepth = fmt.Errorf("the body is nested deeper than %d, or is no JSON in UTF-8", maxDepth)
-)
-
-// checkNames refuses a body that two readers of JSON may take for different ones: a name twice in
-// one object, or names that are the same to a reader that does not look at case. Deeper than
-// the fields of a request and of its lists only exact doubles count: a schema may have id
-// and ID.
-func checkNames(body []byte) error {
-	if !utf8.Valid(body) {
-		return errDepth
-	}
-	d := json.NewDecoder(bytes.NewReader(body))
-	type level struct {
-		names map[string]bool // nil: an array
-		value bool            // the next token is the value of a name
-	}
-	var open []*level
-	for {
-		t, err := d.Token()
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return nil // what reads the fields says so
-		}
-		var in *level
-		if len(open) > 0 {
-			in = open[len(open)-1]
-		}
-		if name, ok := t.(string); ok && in != nil && in.names != nil && !in.value {
-			if strings.ContainsAny(name, "\u017f\u212a") {
-				return errNames
-			}
-			if len(open) <= foldedDepth {
-				name = fold(name)
-			}
-			if in.names[name] {
-				return errTwice
-			}
-			in.names[name], in.value = true, true
-			continue
-		}
-		if in != nil {
-			in.value = false
-		}
-		switch t {
-		case json.Delim('{'):
-			open = append(open, &level{names: map[string]bool{}})
-		case json.Delim('['):
-			open = append(open, &level{})
-		case json.Delim('}'), json.Delim(']'):
-			open = open[:len(open)-1]
-		}
-		if len(open) > maxDepth {
-			return errDepth
+// endOfString is where the string ends that begins at i.
+func endOfString(b []byte, i int) int {
+	for i++; b[i] != '"'; i++ {
+		if b[i] == '\\' {
+			i++
 		}
 	}
+	return i + 1
 }
 
-// foldedDepth is that of the fields of what is in a list of a request: {"tools": [{"model": …}]}.
-const foldedDepth = 3
+// text is what a quoted string means; it is empty for a value that can be copied, which
+// nobody looks at. plain: the string can be copied.
+func (w *plainWriter) text(quoted []byte) (text string, plain bool) {
+	if !bytes.ContainsRune(quoted, '\\') && utf8.Valid(quoted) {
+		if n := len(w.levels); n > 0 && w.levels[n-1].object && !w.levels[n-1].named {
+			text = string(quoted[1 : len(quoted)-1])
+		}
+		return text, true
+	}
+	_ = json.Unmarshal(quoted, &text) // it is valid
+	return text, false
+}
 
-// fold is a name for readers that do not look at case, in lower case where it is ASCII.
-func fold(name string) string {
+func (w *plainWriter) quote(text string) error {
+	if err := w.enc.Encode(text); err != nil {
+		return err
+	}
+	w.out.Truncate(w.out.Len() - 1) // the encoder ends each value with a newline
+	return nil
+}
+
+// note reports whether a name is new in its object.
+func (w *plainWriter) note(l *level, name string) bool {
+	of := w.names[l.from:]
+	if l.many == nil && len(of) == fewNames {
+		l.many = map[string]bool{}
+		for _, other := range of {
+			l.many[other] = true
+		}
+	}
+	if l.many != nil {
+		if l.many[name] {
+			return false
+		}
+		l.many[name] = true
+		return true
+	}
+	for _, other := range of {
+		if other == name {
+			return false
+		}
+	}
+	w.names = append(w.names, name)
+	return true
+}
+
+// fold is the same for all texts that a reader that ignores case may take for each
+// other: U+017F is an s for some, U+212A a k, and U+0131 an i.
+func fold(s string) string {
 	return strings.Map(func(r rune) rune {
+		switch {
+		case 'A' <= r && r <= 'Z':
+			return r + 'a' - 'A'
+		case r < utf8.RuneSelf:
+			return r
+		}
+		r = unicode.ToLower(unicode.ToUpper(r))
 		least := r
-		for next := unicode.SimpleFold(r); next != r; next = unicode.SimpleFold(next) {
-			least = min(least, next)
+		for other := unicode.SimpleFold(r); other != r; other = unicode.SimpleFold(other) {
+			least = min(least, other)
 		}
 		return unicode.ToLower(least)
-	}, name)
-}
-
-// checkModels refuses a body of Gemini's that names another model than the path, for the whole
-// or for one of its requests.
-func checkModels(body []byte, model string) (err error) {
-	other := func(value json.RawMessage) bool {
-		var name string
-		return isSet(value) && (json.Unmarshal(value, &name) != nil || strings.TrimPrefix(name, "models/") != model)
-	}
-	ok := fields(body, func(name string, value json.RawMessage) bool {
-		switch fold(name) {
-		case "model":
-			if other(value) {
-				err = errMultimodel
-			}
-		case "requests":
-			var all []json.RawMessage
-			if json.Unmarshal(value, &all) != nil {
-				return false
-			}
-			for _, one := range all {
-				if !fields(one, func(name string, value json.RawMessage) bool { return fold(name) != "model" || !other(value) }) {
-					err = errMultimodel
-				}
-			}
-		}
-		return err == nil
-	})
-	if err == nil && !ok && len(body) > 0 {
-		err = errModel
-	}
-	return err
-}
-
-// unread reports whether a request has a body that nobody looks at.
-func unread(method string, body []byte) bool {
-	return (method == http.MethodGet || method == http.MethodHead) && len(body) > 0
+	}, s)
 }

@@ -76,6 +76,7 @@ type counter struct {
 	found   bool
 	ended   bool // the answer came to its end
 	bytes   int64
+	events  int64 // of a stream, by their lines of data
 }
 
 // streams reports whether an answer of this type comes in pieces.
@@ -137,6 +138,7 @@ func (c *counter) take(b []byte) {
 		}
 		if line {
 			if data, ok := bytes.CutPrefix(c.held.Bytes(), []byte("data:")); ok && !c.lost {
+				c.events++
 				c.look(data)
 			}
 			c.held.Reset()

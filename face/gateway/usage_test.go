@@ -49,21 +49,25 @@ func TestCounts(t *testing.T) {
 // FuzzQuestion: whoever reads a body that is accepted reads one model in it, and it is
 // this one.
 func FuzzQuestion(f *testing.F) {
-	for _, seed := range []string{`{"model":"a"}`, `{"model":"a","model":"b"}`, `{"MODEL":"a","model":"b"}`, `{"x":{"model":"b"},"model":"a"}`, "{\"mod\u00e9l\":1}", `[]`, `{"model":"a"}{}`} {
+	for _, seed := range []string{`{"model":"a"}`, `{"model":"a","model":"b"}`, `{"MODEL":"a","model":"b"}`, `{"x":{"model":"b"},"model":"a"}`, "{\"mod\u00e9l\":1}", `[]`, `{"model":"a"}{}`, `{"mod\u0065l":"a","x":{"y":[1,{"z":"\ud800\n"}]}}`, "{\"model\":\"a\",\"tool\u017f\":[{}]}"} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		q, err := readQuestion(body, bounding["completions"])
+		q, err := ask("POST", "responses", body, true)
 		if err != nil {
 			return
 		}
+		if again, err := plainly(q.body); err != nil || string(again) != string(q.body) {
+			t.Fatalf("%q is sent as %q, which is not plain: %v", body, q.body, err)
+		}
+		body = q.body
 		var all map[string]json.RawMessage
 		if err := json.Unmarshal(body, &all); err != nil {
 			t.Fatalf("%q was accepted: %v", body, err)
 		}
 		n := 0
 		for name := range all {
-			if strings.EqualFold(name, "model") {
+			if fold(name) == "model" {
 				n++
 			}
 		}
