@@ -41,8 +41,9 @@ type zombie struct {
 }
 
 const (
-	// sweepPause bounds how often the children are looked through.
-	sweepPause = time.Second
+	// sweepPause bounds how often the children are looked through. A stranger is collected at its
+	// second sight: three of these after its end, at most.
+	sweepPause = 200 * time.Millisecond
 	// sweepMoment is the same while a sandbox ends.
 	sweepMoment = 20 * time.Millisecond
 	// sweepRest is how often they are looked through when nothing has ended.
@@ -109,15 +110,15 @@ func (s *strangers) stir() {
 // sweepStrangers collects strangers for ever.
 func (k *Keeper) sweepStrangers() {
 	<-k.settled
-	for {
+	for wait := sweepRest; ; {
 		select {
 		case <-k.births.poke:
-		case <-time.After(sweepRest):
+		case <-time.After(wait):
 		}
-		pause := sweepPause
-		for left := true; left; pause = min(2*pause, sweepRest) {
-			time.Sleep(pause)
-			left = k.sweep()
+		time.Sleep(sweepPause)
+		wait = sweepRest
+		if k.sweep() {
+			wait = 0
 		}
 	}
 }
@@ -143,9 +144,9 @@ func (k *Keeper) sweepMeanwhile() (stop func()) {
 	}
 }
 
-// sweep collects the strangers that have ended, and reports whether zombies are left that
-// may be some.
-func (k *Keeper) sweep() (left bool) {
+// sweep collects the strangers that have ended, and reports whether zombies were seen for the
+// first time, which may be some. One that a tracer keeps is tried again with the others.
+func (k *Keeper) sweep() (again bool) {
 	k.births.sweep.Lock()
 	defer k.births.sweep.Unlock()
 	pids, _ := children(os.Getpid())
@@ -159,7 +160,8 @@ func (k *Keeper) sweep() (left bool) {
 			zombies = append(zombies, zombie{pid, stat.Start})
 		}
 	}
-	for _, z := range k.births.take(zombies) {
+	strange := k.births.take(zombies)
+	for _, z := range strange {
 		fd, err := unix.PidfdOpen(z.pid, 0)
 		if err != nil {
 			continue
@@ -169,7 +171,7 @@ func (k *Keeper) sweep() (left bool) {
 		}
 		unix.Close(fd)
 	}
-	return len(zombies) > 0
+	return len(zombies) > len(strange)
 }
 
 // ourChildren are the children, by number, that others in the keeper collect: processes whose
