@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tend-run/tend/face"
 	"github.com/tend-run/tend/part"
 )
 
@@ -75,7 +76,7 @@ func Open(c Config) (*Face, error) {
 	// Of its own: the proxy of the environment is the operator's, and idle connections
 	// to a provider are kept.
 	t := http.DefaultTransport.(*http.Transport).Clone()
-	t.MaxIdleConnsPerHost, t.ResponseHeaderTimeout, t.MaxResponseHeaderBytes = 32, maxTime, maxHeader
+	t.MaxIdleConnsPerHost, t.ResponseHeaderTimeout, t.MaxResponseHeaderBytes = 32, maxTime, face.MaxAnswerHeader
 	f.transport = t
 	return f, nil
 }

@@ -27,8 +27,6 @@ const (
 	maxBody = 32 << 20
 	// maxTime bounds a request with its answer.
 	maxTime = 15 * time.Minute
-	// maxHeader bounds the headers of an answer, in bytes.
-	maxHeader = 256 << 10
 	// mostAtOnce is how many requests of a key are passed on at a time, and mostOfAll of
 	// all keys.
 	mostAtOnce, mostOfAll = 64, 512

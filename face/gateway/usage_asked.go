@@ -70,7 +70,7 @@ func (f *Face) trip(r *http.Request, p *passed) (*http.Response, error) {
 	if err != nil || !p.q.asked || resp.StatusCode != http.StatusBadRequest && resp.StatusCode != http.StatusUnprocessableEntity {
 		return resp, err
 	}
-	_, _ = io.CopyN(io.Discard, resp.Body, maxHeader) // so that the connection can be used again
+	_, _ = io.CopyN(io.Discard, resp.Body, 256<<10) // so that the connection can be used again
 	_ = resp.Body.Close()
 	p.q.asked, p.q.body = false, withField(p.q.body, "stream_options", p.q.options)
 	again := r.Clone(r.Context())
