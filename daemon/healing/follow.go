@@ -96,13 +96,20 @@ func (h *Healing) newsOf(ctx context.Context, f *follower) (over bool) {
 	return over
 }
 
+// isDeclared reports whether an episode is of the service that is declared now: another may
+// have been declared since it began.
+func (h *Healing) isDeclared(f *follower) bool {
+	d := h.declared
+	return d != nil && d.Service == f.order.Service && d.File == f.order.File
+}
+
 // conclude: the episode is over.
 func (h *Healing) conclude(f *follower) {
 	h.episode = nil
 	h.state.Episode = ""
 	took := h.tookBack(f)
-	switch d := h.declared; {
-	case d == nil || d.Service != f.order.Service || d.File != f.order.File:
+	switch {
+	case !h.isDeclared(f):
 		h.state = state{} // it says nothing of what is declared now
 	case took && f.order.Back.Turn == 0:
 		h.state.Ended = healer.Running

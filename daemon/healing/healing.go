@@ -254,7 +254,7 @@ func (h *Healing) status() healer.Status {
 	switch {
 	case h.declared == nil:
 		return healer.Running
-	case h.episode != nil && !h.episode.order.DryRun && h.episode.order.Back == nil:
+	case h.episode != nil && h.isDeclared(h.episode) && !h.episode.order.DryRun && h.episode.order.Back == nil:
 		if st := h.episode.state.Status; st != healer.Running {
 			return st
 		}
@@ -290,7 +290,7 @@ func (h *Healing) show() {
 	h.kept.Touch(h.alive)
 	switch now.status {
 	case healer.Healing, healer.Verifying, healer.Suspected:
-		if h.episode != nil {
+		if h.episode != nil && h.isDeclared(h.episode) {
 			h.report.tell(h.declared, "healing", "")
 		}
 	case healer.Broken:

@@ -131,14 +131,21 @@ func TestTheEndOfAnEpisodeIsNotThatOfAnotherService(t *testing.T) {
 	id := scene.Value(s.Heal(t.Context(), "one", false))(t)
 	s.is("two", supervisor.State{Up: true})
 	s.declare(t, two, "/two/tend.yaml")
+	calm := func() { // also while the episode is under way
+		if got := s.statusOf("two"); got != "running" {
+			t.Fatalf("two is %s", got)
+		}
+	}
 	until(t, "the episode is over", func() bool {
+		calm()
 		e, err := s.Get(t.Context(), id)
 		return err == nil && e.Episode.GetEnded() != nil
 	})
-	until(t, "nothing is under way", func() bool { return !errors.Is(s.Cancel(t.Context(), ""), nil) })
-	if got := s.statusOf("two"); got != "running" {
-		t.Errorf("two is %s", got)
-	}
+	until(t, "nothing is under way", func() bool {
+		calm()
+		return !errors.Is(s.Cancel(t.Context(), ""), nil)
+	})
+	calm()
 }
 
 // A service that failed before its healer was declared is repaired.
