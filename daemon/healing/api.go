@@ -42,11 +42,12 @@ func (h *Healing) List(ctx context.Context, service string) ([]*tendv1.Episode, 
 			break
 		}
 	}
+	h.told(ctx, out...)
 	return out, nil
 }
 
 // Get returns an episode with its diff and its transcript; "": the newest.
-func (h *Healing) Get(_ context.Context, id string) (*tendv1.GetEpisodeResponse, error) {
+func (h *Healing) Get(ctx context.Context, id string) (*tendv1.GetEpisodeResponse, error) {
 	if id == "" {
 		if ids := h.store.episodes(); len(ids) > 0 {
 			id = ids[0]
@@ -56,6 +57,7 @@ func (h *Healing) Get(_ context.Context, id string) (*tendv1.GetEpisodeResponse,
 	if err != nil {
 		return nil, err
 	}
+	h.told(ctx, m)
 	out := &tendv1.GetEpisodeResponse{Episode: m}
 	if out.Diff, err = tailOf(filepath.Join(h.store.episode(id), healer.DiffFile), healer.MaxDiff); err != nil {
 		return nil, err
@@ -64,6 +66,24 @@ func (h *Healing) Get(_ context.Context, id string) (*tendv1.GetEpisodeResponse,
 		return nil, err
 	}
 	return out, nil
+}
+
+// told is called before somebody is told of episodes. One whose journal says that it is over
+// is then over for the server, too: it looks at the files of a broken service already, and so
+// misses no change by the person who reads this.
+func (h *Healing) told(ctx context.Context, all ...*tendv1.Episode) {
+	h.mu.Lock()
+	followed := h.shown.followed
+	h.mu.Unlock()
+	over := func(m *tendv1.Episode) bool { return m.GetEnded() != nil && m.GetId() == followed }
+	if !slices.ContainsFunc(all, over) {
+		return
+	}
+	_ = h.in(ctx, func() { // an error: the server ends
+		if f := h.episode; f != nil {
+			h.readOn(f)
+		}
+	})
 }
 
 func noEpisode(id string) error {

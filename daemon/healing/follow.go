@@ -87,13 +87,18 @@ func (f *follower) read(h *Healing) {
 // newsOf has the loop look at the journal, and reports whether the episode is over.
 func (h *Healing) newsOf(ctx context.Context, f *follower) (over bool) {
 	_ = h.in(ctx, func() {
-		if f.read(h); f.state.Done() && h.episode == f {
-			h.conclude(f)
-		}
+		h.readOn(f)
 		over = f.state.Done()
-		h.show()
 	})
 	return over
+}
+
+// readOn reads the journal of an episode, and concludes an episode that is over.
+func (h *Healing) readOn(f *follower) {
+	if f.read(h); f.state.Done() && h.episode == f {
+		h.conclude(f)
+	}
+	h.show()
 }
 
 // isDeclared reports whether an episode is of the service that is declared now: another may

@@ -95,6 +95,7 @@ type shown struct {
 	service, episode string
 	status           healer.Status
 	chat             string // its ID
+	followed         string // the ID of the episode that is under way
 }
 
 var (
@@ -278,11 +279,14 @@ func (h *Healing) show() {
 	if h.talk != nil {
 		now.chat = h.talk.order.ID
 	}
+	if h.episode != nil {
+		now.followed = h.episode.order.ID
+	}
 	h.mu.Lock()
 	was := h.shown
 	h.shown = now
 	h.mu.Unlock()
-	was.chat = now.chat // nobody else is told
+	was.chat, was.followed = now.chat, now.followed // nobody else is told
 	if was == now || h.kept == nil {
 		return
 	}

@@ -43,7 +43,7 @@ func (h *Healing) Watch(ctx context.Context, id string, from int64, send func(*t
 	}
 	l := &live{h: h, id: id, dir: h.store.episode(id), at: from, diffs: map[string]print{}}
 	for {
-		m, over, err := l.look()
+		m, over, err := l.look(ctx)
 		if err != nil {
 			return err
 		}
@@ -91,12 +91,12 @@ func (l *live) print(name string) print {
 }
 
 // look returns what is new, or nil, and whether nothing more will follow.
-func (l *live) look() (m *tendv1.WatchEpisodeResponse, over bool, err error) {
+func (l *live) look(ctx context.Context) (m *tendv1.WatchEpisodeResponse, over bool, err error) {
 	m = &tendv1.WatchEpisodeResponse{}
 	// The journal is read first: so everything that was written before its end is there.
 	if p := l.print(healer.JournalFile); p != l.journal || !l.begun {
 		l.journal, l.begun = p, true
-		if err := l.state(m); err != nil {
+		if err := l.state(ctx, m); err != nil {
 			return nil, false, err
 		}
 	}
@@ -118,10 +118,11 @@ func (l *live) look() (m *tendv1.WatchEpisodeResponse, over bool, err error) {
 }
 
 // state adds the state in the journal to m.
-func (l *live) state(m *tendv1.WatchEpisodeResponse) (err error) {
+func (l *live) state(ctx context.Context, m *tendv1.WatchEpisodeResponse) (err error) {
 	if m.Episode, err = l.h.message(l.id); err != nil {
 		return err
 	}
+	l.h.told(ctx, m.Episode)
 	l.over = m.Episode.GetEnded() != nil
 	l.tries = len(m.Episode.GetTries())
 	entries, err := healer.ReadJournal(filepath.Join(l.dir, healer.JournalFile))
