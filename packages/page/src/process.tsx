@@ -1,7 +1,7 @@
 // One process: what it is, its output, its terminal, its environment. The page of a service
 // shows its newest run by the same views.
 
-import { useEffect, useState } from 'preact/hooks';
+import { useEffect, useMemo, useState } from 'preact/hooks';
 import type { Info, Limits } from '../../client/src/gen/tend/v1/spec_pb.js';
 import { notFound, place, repeat, words } from './api.js';
 import { Actions } from './end.js';
@@ -175,7 +175,9 @@ export function Fact({ name, children }: { name: string; children: preact.Compon
 export function Body({ info, box, more }: { info: Info; box: string; more?: preact.ComponentChildren }) {
   const { query } = usePlace();
   const pty = !!info.spec?.pty;
-  const tab = query.get('tab') ?? (pty && !info.exit ? 'terminal' : 'output');
+  // What ends while somebody looks at it does not change the view before their eyes.
+  const first = useMemo(() => (pty && !info.exit ? 'terminal' : 'output'), [info.id]);
+  const tab = query.get('tab') ?? first;
   const show = (t: string) => amend({ tab: t, at: '', s: '' });
   return (
     <>

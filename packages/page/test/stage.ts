@@ -82,7 +82,13 @@ export async function loggedIn(size?: { width: number; height: number }): Promis
 export const lines = (page: Page) => page.$$eval('.scroll .text', (all) => all.map((e) => e.textContent ?? ''));
 
 /** Waits until an element says something: what one shows may come from several answers. */
-export const says = (page: Page, selector: string, what: RegExp) => page.locator(selector, { hasText: what }).first().waitFor();
+export async function says(page: Page, selector: string, what: RegExp): Promise<void> {
+  try {
+    await page.locator(selector, { hasText: what }).first().waitFor();
+  } catch (err) {
+    throw new Error(`${String(err)}\n${page.url()} shows:\n${(await page.locator('body').innerText()).slice(0, 4000)}`, { cause: err });
+  }
+}
 
 export const leave = (page: Page) => page.context().close();
 

@@ -69,7 +69,10 @@ test('a person starts a service, breaks it, sees it healed, opens a terminal, an
   assert.equal(await colleague.locator('button:text-is("New terminal")').count(), 0);
   await page.keyboard.type('exit');
   await page.keyboard.press('Enter');
-  await says(colleague, '.tty', /it has ended/);
+  for (const one of [colleague, page]) {
+    await one.waitForSelector('.title .state:has-text("exit 0")');
+    await says(one, '.tty', /it has ended/); // and no other view has come in its place
+  }
   await Promise.all([leave(page), leave(colleague)]);
   assert.deepEqual(complaints, []);
 });
