@@ -5,8 +5,8 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"slices"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 

@@ -147,7 +147,7 @@ func (f *Face) proxy(v *visit) *httputil.ReverseProxy {
 			return nil
 		},
 		Transport: &http.Transport{
-			DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return v.box.Dial(ctx, v.port) },
+			DialContext:            func(ctx context.Context, _, _ string) (net.Conn, error) { return v.box.Dial(ctx, v.port) },
 			MaxResponseHeaderBytes: face.MaxAnswerHeader,
 			// A transport for each request: nothing is kept open behind it.
 			DisableKeepAlives: true,

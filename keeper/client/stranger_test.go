@@ -51,7 +51,9 @@ func strangerMain() {
 			os.Exit(1)
 		}
 		fmt.Println("traces")
-		select {}
+		for {
+			unix.Pause()
+		}
 	}
 }
 

@@ -51,8 +51,10 @@ func TestAFinishedProcessWhoseOutputIsFreedIsKnownOnEveryFace(t *testing.T) {
 			if time.Now().After(end) {
 				t.Fatal("the output is not freed")
 			}
+			// Who has the most gives first: both the machine and the box have to have it.
 			q := scene.Start(t, c, process.Spec{Shell: "head -c 8000000 /dev/zero"})
 			scene.Value(q.Wait(ctx, process.Until{EOF: true}))(t)
+			say(`{"type":"execute","command":"head -c 8000000 /dev/zero"}`)
 		}
 	}
 	check := func(when string) {
