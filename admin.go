@@ -2,7 +2,13 @@ package tend
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
+	"net/http"
+
+	"connectrpc.com/connect"
 
 	tendv1 "github.com/tend-run/tend/gen/tend/v1"
 	"github.com/tend-run/tend/internal/tendpb"
@@ -98,6 +104,36 @@ func (c *Client) OpenPage(ctx context.Context) (Page, error) { return c.openPage
 // environment variables, files and tokens, and can change nothing. A daemon without a
 // token has no such login: the error is process.ErrUnsupported.
 func (c *Client) OpenPageReadOnly(ctx context.Context) (Page, error) { return c.openPage(ctx, true) }
+
+// EndReadOnlyLogins ends all read-only logins to the daemon's page, whoever has them, with what
+// they have opened, and makes links for them void. It returns how many logins there were.
+func (c *Client) EndReadOnlyLogins(ctx context.Context) (int, error) {
+	var said struct {
+		Ended int `json:"ended"`
+	}
+	err := c.call(ctx, func(ctx context.Context) error {
+		req, err := http.NewRequestWithContext(ctx, http.MethodDelete, c.base+"/ui/readers", nil)
+		if err != nil {
+			return err
+		}
+		resp, err := c.conns.RoundTrip(req)
+		if _, told := errors.AsType[*connect.Error](err); err != nil && !told {
+			err = connect.NewError(connect.CodeUnavailable, err)
+		}
+		if err != nil {
+			return err
+		}
+		if resp.StatusCode != http.StatusOK {
+			return refusal(resp)
+		}
+		defer resp.Body.Close()
+		if err := json.NewDecoder(io.LimitReader(resp.Body, maxErrorBody)).Decode(&said); err != nil {
+			return strange("%s", "the answer about read-only logins cannot be read")
+		}
+		return nil
+	})
+	return max(0, said.Ended), err
+}
 
 func (c *Client) openPage(ctx context.Context, reads bool) (Page, error) {
 	var p Page

@@ -1,6 +1,9 @@
 package part
 
-import "context"
+import (
+	"context"
+	"errors"
+)
 
 // Role says what a logged-in browser may do.
 type Role int
@@ -10,6 +13,18 @@ const (
 	Reader             // only read: [Route.Reads]
 	Owner              // everything that the token allows
 )
+
+// Login is what a request may do because a logged-in browser sent it.
+type Login struct {
+	Role Role
+	// Lasts reports whether the login still allows that: it may end while the request is
+	// served. It is called concurrently. nil: it lasts as long as the request.
+	Lasts func() bool
+}
+
+// ErrLoginOver is the cause with which the context of a request ends when its login has
+// ended.
+var ErrLoginOver = errors.New("this login has ended; log in again")
 
 type readerKey struct{}
 

@@ -113,14 +113,14 @@ func strangerText(p *peer) string {
 func (s *Server) needsToken(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		token := s.token()
-		role := part.Owner
+		login := part.Login{Role: part.Owner}
 		if token.Set() && !Trusted(r) && !token.Matches(face.Bearer(r)) {
-			role = part.Nobody
+			login = part.Login{}
 			if s.cfg.Session != nil {
-				role = s.cfg.Session(r)
+				login = s.cfg.Session(r)
 			}
 		}
-		switch role {
+		switch login.Role {
 		case part.Owner:
 		case part.Reader:
 			if reads := s.routes.of(r).Reads; reads == nil || !reads(r.URL.Path) {
@@ -137,6 +137,10 @@ func (s *Server) needsToken(next http.Handler) http.Handler {
 				text = "the token is not the one of this server (check TEND_TOKEN)"
 			}
 			refuse(w, http.StatusUnauthorized, "unauthenticated", text)
+			return
+		}
+		if login.Lasts != nil {
+			s.logins.serve(next, w, r, login.Lasts)
 			return
 		}
 		next.ServeHTTP(w, r)

@@ -60,8 +60,8 @@ func TestWhoMayCallWithAToken(t *testing.T) {
 
 func TestASessionStandsForTheTokenOnRoutesThatTakeIt(t *testing.T) {
 	s := serve(t, func(c *Config) {
-		c.Token, c.Session = "s3cret", func(r *http.Request) part.Role {
-			return map[string]part.Role{"in": part.Owner, "reads": part.Reader}[r.Header.Get("Tend-Page")]
+		c.Token, c.Session = "s3cret", func(r *http.Request) part.Login {
+			return part.Login{Role: map[string]part.Role{"in": part.Owner, "reads": part.Reader}[r.Header.Get("Tend-Page")]}
 		}
 	})
 	for path, want := range map[string]int{"/tend.v1.ProcessService/Hello": 200, "/process.Process/List": 401} {
@@ -80,8 +80,8 @@ func TestASessionStandsForTheTokenOnRoutesThatTakeIt(t *testing.T) {
 // deny is the default. Whoever shows the token is not held to it.
 func TestALoginThatReadsIsAdmittedToNothingElse(t *testing.T) {
 	s := serve(t, func(c *Config) {
-		c.Token, c.Session = "s3cret", func(r *http.Request) part.Role {
-			return map[string]part.Role{"reads": part.Reader}[r.Header.Get("Tend-Page")]
+		c.Token, c.Session = "s3cret", func(r *http.Request) part.Login {
+			return part.Login{Role: map[string]part.Role{"reads": part.Reader}[r.Header.Get("Tend-Page")]}
 		}
 	})
 	for path, want := range map[string]int{

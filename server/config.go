@@ -42,8 +42,8 @@ type Config struct {
 	TokenNow func() face.Token
 	// Session says what a request may do without the token because this server's page sent
 	// it from a logged-in browser. It must make sure that no other page caused the
-	// request. nil: nothing.
-	Session func(*http.Request) part.Role
+	// request. A request ends with its login. nil: nothing.
+	Session func(*http.Request) part.Login
 	// Insecure allows listeners other than loopback without a token, and callers from any
 	// web page.
 	Insecure bool

@@ -75,6 +75,9 @@ func assemble(t *testing.T, dir string, cfg Config) *Server {
 	if cfg.Session == nil {
 		cfg.Session = set.Session
 	}
+	if cfg.Session == nil {
+		cfg.Session = set.Session
+	}
 	cfg.Driver, cfg.Parts, cfg.TokenNow = set.Driver, append(set.Parts, cfg.Parts...), set.Token
 	s := scene.Value(New(cfg))(t)
 	return s

@@ -205,6 +205,7 @@ func (*uiCmd) Help() string {
 		`tend ui             # open it`,
 		`tend ui --print     # only print the URL`,
 		`tend ui --read-only --print    # for a colleague, who changes nothing`,
+		`tend ui --end-read-only        # colleagues see no more`,
 	)
 }
 

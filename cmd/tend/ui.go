@@ -15,8 +15,9 @@ import (
 )
 
 type uiCmd struct {
-	Print    bool `help:"Print the URL and open no browser."`
-	ReadOnly bool `name:"read-only" help:"Create a read-only login for a colleague: it sees everything and changes nothing. Values of environments and files are not shown."`
+	Print       bool `help:"Print the URL and open no browser."`
+	ReadOnly    bool `name:"read-only" help:"Create a read-only login for a colleague: it sees everything and changes nothing. Values of environments and files are not shown."`
+	EndReadOnly bool `name:"end-read-only" help:"End all read-only logins at once, with what they have opened, and make links for them void."`
 }
 
 // uiFacts is the JSON of "tend ui".
@@ -25,9 +26,25 @@ type uiFacts struct {
 	Opened bool   `json:"opened"`
 }
 
+// uiEnded is the JSON of "tend ui --end-read-only".
+type uiEnded struct {
+	Ended int `json:"ended"`
+}
+
 func (c *uiCmd) Run(ctx context.Context, inv *invocation) error {
 	d, err := inv.connect(ctx)
 	if err != nil {
+		return err
+	}
+	if c.EndReadOnly {
+		n, err := d.EndReadOnlyLogins(ctx)
+		if err != nil {
+			return err
+		}
+		if inv.flags.JSON {
+			return printJSON(inv.out, uiEnded{n})
+		}
+		_, err = fmt.Fprintf(inv.out, "ended: %d read-only\n", n)
 		return err
 	}
 	open := d.OpenPage

@@ -148,7 +148,7 @@ type Set struct {
 	Token func() face.Token
 	// Session says what a request may do that is of a browser that is logged in to the
 	// page.
-	Session func(*http.Request) part.Role
+	Session func(*http.Request) part.Login
 }
 
 // Status returns what the driver and the parts say of themselves, by name.
@@ -300,7 +300,7 @@ func Open(c Config) (*Set, error) {
 	inside := ports.New(ports.Config{Sandboxes: sandboxes, Secret: secret, Token: processes.AccessToken, Log: c.Log})
 	set.Parts = []part.Part{api, shown, kept, control, e2b, gate, tools, inside, processes, files}
 	set.Parts = append(set.Parts, exits.Open(exits.Config{Manager: c.Manager, Dir: filepath.Join(c.StateDir, "exits"), Secret: c.ExitSecret, Log: c.Log}))
-	set.Token, set.Session = processes.AccessToken, shown.Role
+	set.Token, set.Session = processes.AccessToken, shown.Login
 	if repair != nil {
 		repair.Over(kept)
 		set.Parts = append(set.Parts, repair)

@@ -2,6 +2,8 @@ package native
 
 import (
 	"context"
+	"errors"
+	"maps"
 
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/proto"
@@ -10,6 +12,7 @@ import (
 	tendv1 "github.com/tend-run/tend/gen/tend/v1"
 	pb "github.com/tend-run/tend/gen/tend/v1/tendv1connect"
 	"github.com/tend-run/tend/part"
+	"github.com/tend-run/tend/process/onexit"
 )
 
 // reads says of each method whether it only reads: it changes nothing, and nothing in its
@@ -102,8 +105,9 @@ var reads = map[string]bool{
 
 func onlyReads(path string) bool { return reads[path] }
 
-// withholding keeps from a reader the values of environments: they may be secrets that
-// give more rights than it has. What a process prints and its command are shown.
+// withholding keeps from a reader the values of environments, and of labels that may hold a
+// secret: they may give more rights than it has. What a process prints and its command are
+// shown.
 type withholding struct{}
 
 func (withholding) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
@@ -112,7 +116,7 @@ func (withholding) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 		if err == nil && part.OnlyReads(ctx) {
 			withhold(resp.Any())
 		}
-		return resp, err
+		return resp, loginOver(ctx, err)
 	}
 }
 
@@ -125,8 +129,16 @@ func (withholding) WrapStreamingHandler(next connect.StreamingHandlerFunc) conne
 		if part.OnlyReads(ctx) {
 			conn = readersConn{conn}
 		}
-		return next(ctx, conn)
+		return loginOver(ctx, next(ctx, conn))
 	}
+}
+
+// loginOver says of an error that the login has ended, where it is for that.
+func loginOver(ctx context.Context, err error) error {
+	if err != nil && errors.Is(context.Cause(ctx), part.ErrLoginOver) {
+		return connect.NewError(connect.CodeUnauthenticated, part.ErrLoginOver)
+	}
+	return err
 }
 
 // readersConn is the stream of a reader.
@@ -147,8 +159,8 @@ func withhold(m any) {
 }
 
 // withholdIn takes the values out of each environment in a message: of a Spec, and of
-// what sandboxes and templates give to their processes. Maps that others may hold are
-// replaced, not changed.
+// what sandboxes and templates give to their processes; and out of labels that may hold a
+// secret. Maps that others may hold are replaced, not changed.
 func withholdIn(m protoreflect.Message) {
 	switch s := m.Interface().(type) {
 	case *tendv1.Spec:
@@ -156,7 +168,10 @@ func withholdIn(m protoreflect.Message) {
 		for n, v := range s.RawEnv {
 			raw[n] = &tendv1.Spec_RawVariable{Name: v.Name}
 		}
-		s.Env, s.RawEnv = namesAlone(s.Env), raw
+		s.Env, s.RawEnv, s.Labels = namesAlone(s.Env), raw, withoutURL(s.Labels)
+		return
+	case *tendv1.OverviewProcess:
+		s.Labels = withoutURL(s.Labels)
 		return
 	case *tendv1.SandboxRun:
 		s.Env = namesAlone(s.Env)
@@ -174,6 +189,17 @@ func withholdIn(m protoreflect.Message) {
 		}
 		return true
 	})
+}
+
+// withoutURL are labels without the URL that is told of the process's end: who has it may
+// send messages there.
+func withoutURL(labels map[string]string) map[string]string {
+	if labels[onexit.LabelURL] == "" {
+		return labels
+	}
+	labels = maps.Clone(labels)
+	labels[onexit.LabelURL] = ""
+	return labels
 }
 
 // namesAlone is an environment without its values.

@@ -42,6 +42,13 @@ func (c *codes) add(reads bool) string {
 	return text
 }
 
+// endReaders makes all codes void that log in to read alone.
+func (c *codes) endReaders() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.all = slices.DeleteFunc(c.all, func(v code) bool { return v.reads })
+}
+
 // use reports whether a code logs in, which it does once, and whether to read alone.
 func (c *codes) use(shown string) (ok, reads bool) {
 	c.mu.Lock()

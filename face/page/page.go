@@ -65,6 +65,7 @@ func (p *Page) Routes() []part.Route {
 		{Pattern: "GET /ui/session", Handler: http.HandlerFunc(p.tell), Access: part.Own},
 		{Pattern: "POST /ui/session", Handler: http.HandlerFunc(p.login), Access: part.Own},
 		{Pattern: "DELETE /ui/session", Handler: http.HandlerFunc(p.logout), Access: part.Own},
+		{Pattern: "DELETE /ui/readers", Handler: http.HandlerFunc(p.endReaders)},
 	}
 }
 
@@ -81,9 +82,16 @@ func lead(w http.ResponseWriter, r *http.Request) {
 }
 
 // Role says what a request may do because a logged-in browser sent it from the page.
-func (p *Page) Role(r *http.Request) part.Role {
-	_, role := p.sessions.of(r)
-	return role
+func (p *Page) Role(r *http.Request) part.Role { return p.Login(r).Role }
+
+// Login is the login of the browser that sent a request from the page.
+func (p *Page) Login(r *http.Request) part.Login {
+	id, role := p.sessions.of(r)
+	if role == part.Nobody {
+		return part.Login{}
+	}
+	hash := p.sessions.hash(id)
+	return part.Login{Role: role, Lasts: func() bool { return p.sessions.roleOf(hash) == role }}
 }
 
 // Code creates a code for one login within a minute; reads: a read-only login. Empty: no
@@ -133,7 +141,8 @@ func (p *Page) login(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusInternalServerError, "internal", fmt.Sprintf("the login cannot be kept: %v", err))
 		return
 	}
-	http.SetCookie(w, cookie(r, id, lifetime))
+	p.sessions.forget(w, r) // the browser keeps one proof, so it has no use for them
+	http.SetCookie(w, cookie(r, p.sessions.cookieName(r, proof), id, lifetime))
 	answer(w, http.StatusOK, map[string]any{"proof": proof})
 }
 
@@ -148,8 +157,21 @@ func (p *Page) logout(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusInternalServerError, "internal", fmt.Sprintf("the logout cannot be kept: %v", err))
 		return
 	}
-	http.SetCookie(w, cookie(r, "", 0))
+	p.sessions.forget(w, r)
 	answer(w, http.StatusOK, map[string]any{})
+}
+
+// endReaders ends all read-only logins, and makes the codes for them void. Its route is for
+// owners.
+func (p *Page) endReaders(w http.ResponseWriter, _ *http.Request) {
+	p.codes.endReaders()
+	n, err := p.sessions.endReaders()
+	if err != nil {
+		p.cfg.Log.Warn("no end of the read-only logins", slog.Any("err", err))
+		refuse(w, http.StatusInternalServerError, "internal", fmt.Sprintf("their end cannot be kept: %v", err))
+		return
+	}
+	answer(w, http.StatusOK, map[string]any{"ended": n})
 }
 
 func refuse(w http.ResponseWriter, status int, code, text string) {

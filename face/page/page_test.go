@@ -175,6 +175,101 @@ func TestACookieOfAnotherPortLocksNobodyOut(t *testing.T) {
 	s.admits(t, b, false)
 }
 
+// A server on another port sets cookies for this one. It knows the port and, as a daemon like
+// this one, all that is the same in each: a browser that has its cookies stays logged in.
+func TestAnotherPortReplacesNoCookieOfALogin(t *testing.T) {
+	s := serve(t)
+	b, other := s.login(t, byToken...), s.login(t, byToken...)
+	port := s.URL[strings.LastIndexByte(s.URL, ':')+1:]
+	jar := map[string]string{b.cookie.Name: b.cookie.Value}
+	for _, name := range []string{"tend-session", "tend-session-" + port, other.cookie.Name, "tend-session-" + port + "-00000000"} {
+		jar[name] = "AAAA"
+	}
+	var all []string
+	for name, value := range jar {
+		all = append(all, name+"="+value)
+	}
+	header := []string{"Cookie", strings.Join(all, "; ")}
+	s.admits(t, &browser{proof: b.proof}, true, header...)
+	// Logging out, and in again, leaves nothing behind.
+	for _, method := range []string{"POST", "DELETE"} {
+		status, text, resp := s.do(t, method, "/ui/session", "", &browser{proof: b.proof}, append(header, byToken...)...)
+		forgotten := 0
+		for _, c := range resp.Cookies() {
+			if c.MaxAge < 0 && jar[c.Name] != "" {
+				forgotten++
+			}
+		}
+		if status != http.StatusOK || forgotten != len(jar)-1 { // not that of the port 80
+			t.Errorf("%s is %d %s and forgets %d cookies: %v", method, status, text, forgotten, resp.Cookies())
+		}
+	}
+	s.admits(t, &browser{proof: b.proof}, false, header...)
+}
+
+// A login of a server that named cookies by the port alone lasts.
+func TestACookieOfAFormerServerLasts(t *testing.T) {
+	s := serve(t)
+	b := s.login(t, byToken...)
+	b.cookie.Name = b.cookie.Name[:strings.LastIndexByte(b.cookie.Name, '-')]
+	s.admits(t, b, true)
+	if status, text, _ := s.do(t, "DELETE", "/ui/session", "", b); status != http.StatusOK {
+		t.Errorf("the logout is %d %s", status, text)
+	}
+	s.admits(t, b, false)
+}
+
+// What a login has opened asks whether it lasts.
+func TestALoginSaysWhenItIsOver(t *testing.T) {
+	s := serve(t)
+	lasts := func(b *browser) func() bool {
+		req := scene.Value(http.NewRequestWithContext(t.Context(), "POST", s.URL, nil))(t)
+		req.AddCookie(b.cookie)
+		req.Header.Set("Tend-Page", b.proof)
+		l := s.page.Login(req)
+		if l.Role == part.Nobody || !l.Lasts() {
+			t.Fatal("a login does not begin")
+		}
+		return l.Lasts
+	}
+	enter := func() *browser { return s.login(t, byToken...) }
+	out := enter()
+	byLogout, byTime := lasts(out), lasts(enter())
+	s.do(t, "DELETE", "/ui/session", "", out)
+	if byLogout() || !byTime() {
+		t.Errorf("after the logout of one they last: %v, %v", byLogout(), byTime())
+	}
+	s.now = s.now.Add(lifetime)
+	if byTime() {
+		t.Error("after its time a login lasts")
+	}
+	byToken := lasts(enter())
+	s.token = "another"
+	if byToken() {
+		t.Error("a login outlives the token")
+	}
+}
+
+// Read-only logins are ended by the owner, on the disk too, with the links that nobody has
+// used; nothing else is.
+func TestTheOwnerEndsReadOnlyLogins(t *testing.T) {
+	s := serve(t)
+	one, two, owner := s.login(t, "Tend-Code", s.page.Code(true)), s.login(t, "Tend-Code", s.page.Code(true)), s.login(t, byToken...)
+	unused := s.page.Code(true)
+	if status, text, _ := s.do(t, "DELETE", "/ui/readers", "", nil); status != http.StatusOK || strings.TrimSpace(text) != `{"ended":2}` {
+		t.Fatalf("it is %d %s", status, text)
+	}
+	for range 2 {
+		s.admits(t, one, false)
+		s.admits(t, two, false)
+		s.admits(t, owner, true)
+		s.open(t)
+	}
+	if status, _, _ := s.do(t, "POST", "/ui/session", "", nil, "Tend-Code", unused); status != http.StatusUnauthorized {
+		t.Errorf("a link that was not used yet logs in: %d", status)
+	}
+}
+
 func TestAForeignPageNeitherCallsNorLogsIn(t *testing.T) {
 	s := serve(t)
 	b := s.login(t, byToken...)

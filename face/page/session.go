@@ -90,6 +90,19 @@ func (s *sessions) end(id string) error {
 	return s.keep(slices.DeleteFunc(slices.Clone(s.all), func(v session) bool { return v.Hash == hash }))
 }
 
+// endReaders ends all sessions that read alone, on the disk too, and returns how many lasted.
+func (s *sessions) endReaders() (n int, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	next := slices.DeleteFunc(slices.Clone(s.all), func(v session) bool {
+		if v.Reads && s.lasts(v) {
+			n++
+		}
+		return v.Reads
+	})
+	return n, s.keep(next)
+}
+
 // keep makes next the sessions, once the disk has them.
 func (s *sessions) keep(next []session) error {
 	data, err := json.Marshal(next)
@@ -104,8 +117,10 @@ func (s *sessions) keep(next []session) error {
 }
 
 // role is that of the session with this ID, if it lasts.
-func (s *sessions) role(id string) part.Role {
-	hash := s.hash(id)
+func (s *sessions) role(id string) part.Role { return s.roleOf(s.hash(id)) }
+
+// roleOf is that of the session whose ID has this hash.
+func (s *sessions) roleOf(hash string) part.Role {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	n := slices.IndexFunc(s.all, func(v session) bool { return v.Hash == hash && s.lasts(v) })
@@ -139,17 +154,20 @@ const maxCookies = 8
 
 // of returns the ID and the role of the session that a request shows; "": none, or the page itself
 // has not caused it. A server on another port of this host, whose cookies come along, may
-// have set one of the same name, which stands before ours if its path is longer.
+// have set some of the same name, which stand before ours if their path is longer.
 func (s *sessions) of(r *http.Request) (string, part.Role) {
 	shown := r.Header.Get(proofHeader)
 	if shown == "" || !sameOrigin(r) {
 		return "", part.Nobody
 	}
-	all := r.CookiesNamed(cookieName(r))
-	for _, c := range all[:min(len(all), maxCookies)] {
-		if c.Value != "" && face.Token(s.proof(c.Value)).Matches(shown) {
-			if role := s.role(c.Value); role != part.Nobody {
-				return c.Value, role
+	// Logins of servers before this one have cookies whose name ends with the port.
+	for _, name := range []string{s.cookieName(r, shown), cookiePrefix(r)} {
+		all := r.CookiesNamed(name)
+		for _, c := range all[:min(len(all), maxCookies)] {
+			if c.Value != "" && face.Token(s.proof(c.Value)).Matches(shown) {
+				if role := s.role(c.Value); role != part.Nobody {
+					return c.Value, role
+				}
 			}
 		}
 	}
@@ -176,9 +194,41 @@ func secure(r *http.Request) bool {
 	return r.TLS != nil || strings.EqualFold(r.Header.Get("X-Forwarded-Proto"), "https")
 }
 
-// cookieName has the port in it: browsers keep the cookies of all ports of a
+// tagLength is that of what follows the prefix and a hyphen in the name of a cookie.
+const tagLength = 8
+
+// cookieName is that of the login with a proof. Whoever serves another port of this host sets
+// cookies for this one, too: nobody replaces a cookie whose name he cannot guess.
+func (s *sessions) cookieName(r *http.Request, proof string) string {
+	return cookiePrefix(r) + "-" + s.secret.Sign("page cookie", proof)[:tagLength]
+}
+
+// forget has the browser forget the cookies of all its logins here.
+func (s *sessions) forget(w http.ResponseWriter, r *http.Request) {
+	prefix, done := cookiePrefix(r), map[string]bool{}
+	for _, c := range r.Cookies() {
+		tag, tagged := strings.CutPrefix(c.Name, prefix+"-")
+		if c.Name != prefix && !(tagged && isTag(tag)) || done[c.Name] {
+			continue
+		}
+		done[c.Name] = true
+		http.SetCookie(w, cookie(r, c.Name, "", 0))
+		if len(done) == maxForgotten {
+			return
+		}
+	}
+}
+
+// maxForgotten cookies are forgotten at a time: each is a line of the answer.
+const maxForgotten = 16
+
+func isTag(s string) bool {
+	return len(s) == tagLength && !strings.ContainsFunc(s, func(c rune) bool { return (c < '0' || c > '9') && (c < 'a' || c > 'f') })
+}
+
+// cookiePrefix has the port in it: browsers keep the cookies of all ports of a
 // host together, and a machine may have several daemons.
-func cookieName(r *http.Request) string {
+func cookiePrefix(r *http.Request) string {
 	name := "tend-session"
 	if _, port, err := net.SplitHostPort(r.Host); err == nil && isPort(port) {
 		name += "-" + port
@@ -193,8 +243,8 @@ func isPort(s string) bool {
 	return s != "" && len(s) <= 5 && !strings.ContainsFunc(s, func(c rune) bool { return c < '0' || c > '9' })
 }
 
-func cookie(r *http.Request, value string, age time.Duration) *http.Cookie {
-	c := &http.Cookie{Name: cookieName(r), Value: value, Path: "/", MaxAge: int(age.Seconds()), HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: secure(r)}
+func cookie(r *http.Request, name, value string, age time.Duration) *http.Cookie {
+	c := &http.Cookie{Name: name, Value: value, Path: "/", MaxAge: int(age.Seconds()), HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: secure(r)}
 	if value == "" {
 		c.MaxAge = -1
 	}
