@@ -21,7 +21,6 @@ func TestABeginningIsLight(t *testing.T) {
 		"github.com/tend-run/tend/gen/tend/v1":           320 << 10, // descriptors of messages: they grow with the API
 		"github.com/prometheus/procfs":                   128 << 10,
 		"github.com/prometheus/client_golang/prometheus": 96 << 10,
-		"github.com/anthropics/anthropic-sdk-go":         64 << 10,
 		"github.com/google/jsonschema-go/jsonschema":     96 << 10, // schemas of the tools of MCP; its own package variables
 	}
 	cmd := exec.CommandContext(t.Context(), filepath.Join(binaries, "tend"), "version")

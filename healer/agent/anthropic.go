@@ -3,12 +3,7 @@ package agent
 import (
 	"context"
 	"encoding/json"
-	"errors"
-	"maps"
 	"net/http"
-
-	"github.com/anthropics/anthropic-sdk-go"
-	"github.com/anthropics/anthropic-sdk-go/option"
 )
 
 // NewAnthropic returns a model behind Anthropic's Messages API
@@ -25,91 +20,136 @@ func NewAnthropic(c Config) (Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The SDK reads no environment here: only commands do. It tries nothing again:
-	// it would not where a stream breaks, and client does both.
-	m.one = &claude{
-		model: c.Model, max: m.MaxTokens, places: places,
-		api: anthropic.NewMessageService(option.WithoutEnvironmentDefaults(), option.WithoutOpenTelemetry(),
-			option.WithBaseURL(m.BaseURL), option.WithAPIKey(c.Key), option.WithMaxRetries(0)),
-	}
+	m.one = &claude{Config: m.Config, places: places}
 	return m, nil
 }
 
 type claude struct {
-	model  string
-	max    int
+	Config
 	places *atPlaces
-	api    anthropic.MessageService
 }
 
 func (c *claude) once(ctx context.Context, hc *exchange, r Request, live func(Delta)) (Reply, error) {
-	params := c.params(r)
-	return c.places.ask(hc, func() (Reply, error) { return c.stream(ctx, hc, params, live) })
-}
-
-func (c *claude) stream(ctx context.Context, hc *exchange, params anthropic.MessageNewParams, live func(Delta)) (Reply, error) {
-	s := c.api.NewStreaming(ctx, params, option.WithHTTPClient(hc))
-	defer s.Close()
-	var (
-		reply Reply
-		parts assembly
-	)
-	for s.Next() {
-		ev := s.Current()
-		var err error
-		switch ev.Type {
-		case "message_start":
-			u := ev.Message.Usage
-			reply.Usage = Usage{Input: u.InputTokens, Output: u.OutputTokens, CacheRead: u.CacheReadInputTokens, CacheWrite: u.CacheCreationInputTokens}
-		case "content_block_start":
-			err = c.begin(&parts, ev, live)
-		case "content_block_delta":
-			// The SDK's own Accumulate takes input that is no JSON for {}, without an error.
-			switch d := ev.Delta; d.Type {
-			case "text_delta":
-				live(Delta{Text: d.Text})
-				err = parts.text(ev.Index, d.Text)
-			case "thinking_delta":
-				err = parts.text(ev.Index, d.Thinking)
-			case "signature_delta":
-				err = parts.opaque(ev.Index, d.Signature)
-			case "input_json_delta":
-				err = parts.input(ev.Index, d.PartialJSON)
-			}
-		case "message_delta":
-			if ev.Delta.StopReason != "" {
-				reply.Stop = Stop(ev.Delta.StopReason)
-			}
-			u, v := &reply.Usage, ev.Usage // these are totals; old servers leave some out
-			u.Input, u.Output = max(u.Input, v.InputTokens), max(u.Output, v.OutputTokens)
-			u.CacheRead, u.CacheWrite = max(u.CacheRead, v.CacheReadInputTokens), max(u.CacheWrite, v.CacheCreationInputTokens)
-		case "message_stop":
-			reply.Blocks = parts.blocks()
-			return reply, nil
+	body := c.request(r)
+	return c.places.ask(hc, func() (Reply, error) {
+		header := http.Header{"Anthropic-Version": {"2023-06-01"}}
+		if c.Key != "" {
+			header.Set("X-Api-Key", c.Key)
 		}
+		res, err := hc.post(ctx, body, header)
 		if err != nil {
-			return reply, err
+			return Reply{}, err
 		}
-	}
-	if err := s.Err(); err != nil {
-		return reply, c.wrong(hc, err)
-	}
-	// The SDK takes a body that just ends for the end of the message.
-	return reply, &ModelError{Kind: Broken, Message: "the stream ended before the message did"}
+		defer res.Body.Close()
+		s := claudeReply{live: live}
+		whole, err := readEvents(res.Body, s.event)
+		if err == nil && !whole {
+			err = &ModelError{Kind: Broken, Message: "the stream ended before the message did"}
+		}
+		s.reply.Blocks = s.parts.blocks()
+		return s.reply, err
+	})
 }
 
-func (c *claude) begin(parts *assembly, ev anthropic.MessageStreamEventUnion, live func(Delta)) error {
-	in := ev.ContentBlock
+// claudeEvent is an event of a stream
+// (https://docs.anthropic.com/en/docs/build-with-claude/streaming).
+type claudeEvent struct {
+	Type    string `json:"type"`
+	Index   int64  `json:"index"`
+	Message struct {
+		Usage claudeUsage `json:"usage"`
+	} `json:"message"`
+	Block struct {
+		Type      string `json:"type"`
+		Text      string `json:"text"`
+		ID        string `json:"id"`
+		Name      string `json:"name"`
+		Thinking  string `json:"thinking"`
+		Signature string `json:"signature"`
+		Data      string `json:"data"`
+	} `json:"content_block"`
+	Delta struct {
+		Type      string `json:"type"`
+		Text      string `json:"text"`
+		Thinking  string `json:"thinking"`
+		Signature string `json:"signature"`
+		Input     string `json:"partial_json"`
+		Stop      string `json:"stop_reason"`
+	} `json:"delta"`
+	Usage claudeUsage `json:"usage"`
+	Error struct {
+		Type string `json:"type"`
+	} `json:"error"`
+}
+
+type claudeUsage struct {
+	Input      int64 `json:"input_tokens"`
+	Output     int64 `json:"output_tokens"`
+	CacheRead  int64 `json:"cache_read_input_tokens"`
+	CacheWrite int64 `json:"cache_creation_input_tokens"`
+}
+
+// atLeast raises a usage to the totals that an event has; old servers leave some out.
+func (u *Usage) atLeast(v claudeUsage) {
+	u.Input, u.Output = max(u.Input, v.Input), max(u.Output, v.Output)
+	u.CacheRead, u.CacheWrite = max(u.CacheRead, v.CacheRead), max(u.CacheWrite, v.CacheWrite)
+}
+
+// claudeReply collects the parts of a reply.
+type claudeReply struct {
+	reply Reply
+	parts assembly
+	live  func(Delta)
+}
+
+// event takes an event, and reports whether it was the last one.
+func (s *claudeReply) event(data []byte) (last bool, err error) {
+	var ev claudeEvent
+	if err := json.Unmarshal(data, &ev); err != nil {
+		return false, notJSON(err)
+	}
+	switch ev.Type {
+	case "message_start":
+		s.reply.Usage.atLeast(ev.Message.Usage)
+	case "content_block_start":
+		err = s.begin(&ev)
+	case "content_block_delta":
+		switch d := &ev.Delta; d.Type {
+		case "text_delta":
+			s.live(Delta{Text: d.Text})
+			err = s.parts.text(ev.Index, d.Text)
+		case "thinking_delta":
+			err = s.parts.text(ev.Index, d.Thinking)
+		case "signature_delta":
+			err = s.parts.opaque(ev.Index, d.Signature)
+		case "input_json_delta":
+			err = s.parts.input(ev.Index, d.Input)
+		}
+	case "message_delta":
+		if ev.Delta.Stop != "" {
+			s.reply.Stop = Stop(ev.Delta.Stop)
+		}
+		s.reply.Usage.atLeast(ev.Usage)
+	case "message_stop":
+		return true, nil
+	case "error":
+		err = claudeError(ev.Error.Type, data)
+	}
+	return false, err
+}
+
+func (s *claudeReply) begin(ev *claudeEvent) error {
+	in := &ev.Block
 	var b Block
 	switch in.Type {
 	case "text":
 		b.Text = in.Text
 		if b.Text != "" {
-			live(Delta{Text: b.Text})
+			s.live(Delta{Text: b.Text})
 		}
 	case "tool_use":
 		b = Block{Kind: CallBlock, ID: in.ID, Name: in.Name}
-		live(Delta{Tool: in.Name})
+		s.live(Delta{Tool: in.Name})
 	case "thinking":
 		b = Block{Kind: ThinkingBlock, Text: in.Thinking, Opaque: in.Signature}
 	case "redacted_thinking":
@@ -117,84 +157,13 @@ func (c *claude) begin(parts *assembly, ev anthropic.MessageStreamEventUnion, li
 	default:
 		return &ModelError{Kind: Broken, Message: "it holds a " + clip(in.Type, 50) + ", which nobody has asked for"}
 	}
-	return parts.begin(ev.Index, b)
+	return s.parts.begin(ev.Index, b)
 }
 
-// params is the request in the SDK's words. The prompt and all but the newest
-// message are the same in the next request: they are marked for the cache.
-func (c *claude) params(r Request) anthropic.MessageNewParams {
-	p := anthropic.MessageNewParams{Model: c.model, MaxTokens: int64(r.bound(c.max))}
-	if r.System != "" {
-		p.System = []anthropic.TextBlockParam{{Text: r.System, CacheControl: anthropic.NewCacheControlEphemeralParam()}}
-	}
-	for _, t := range r.Tools {
-		rest := maps.Clone(t.Schema)
-		delete(rest, "type")
-		delete(rest, "properties")
-		p.Tools = append(p.Tools, anthropic.ToolUnionParam{OfTool: &anthropic.ToolParam{
-			Name: t.Name, Description: anthropic.String(t.Description),
-			InputSchema: anthropic.ToolInputSchemaParam{Properties: t.Schema["properties"], ExtraFields: rest},
-		}})
-	}
-	for _, m := range r.Messages {
-		to := anthropic.MessageParam{Role: anthropic.MessageParamRoleUser}
-		if m.Role == Assistant {
-			to.Role = anthropic.MessageParamRoleAssistant
-		}
-		for _, b := range m.Blocks {
-			to.Content = append(to.Content, claudeBlock(b))
-		}
-		p.Messages = append(p.Messages, to)
-	}
-	if n := len(p.Messages); n > 0 {
-		last := p.Messages[n-1].Content
-		switch b := &last[len(last)-1]; {
-		case b.OfText != nil:
-			b.OfText.CacheControl = anthropic.NewCacheControlEphemeralParam()
-		case b.OfToolResult != nil:
-			b.OfToolResult.CacheControl = anthropic.NewCacheControlEphemeralParam()
-		}
-	}
-	return p
-}
-
-func claudeBlock(b Block) anthropic.ContentBlockParamUnion {
-	switch b.Kind {
-	case CallBlock:
-		return anthropic.NewToolUseBlock(b.ID, b.Input, b.Name)
-	case ResultBlock:
-		return anthropic.NewToolResultBlock(b.ID, b.Text, b.Error)
-	case HiddenBlock:
-		return anthropic.NewRedactedThinkingBlock(b.Opaque)
-	case ThinkingBlock:
-		return anthropic.NewThinkingBlock(b.Opaque, b.Text)
-	}
-	return anthropic.NewTextBlock(b.Text)
-}
-
-// wrong says what an error of the SDK means.
-func (c *claude) wrong(hc *exchange, err error) error {
-	var mine *ModelError
-	if errors.As(err, &mine) {
-		return mine
-	}
-	var e *anthropic.Error
-	if !errors.As(err, &e) {
-		if hc.status == http.StatusOK {
-			return &ModelError{Kind: Broken, Err: err}
-		}
-		return &ModelError{Kind: Unavailable, Err: err}
-	}
-	var body struct{ Error struct{ Message string } }
-	if json.Unmarshal([]byte(e.RawJSON()), &body) != nil || body.Error.Message == "" {
-		body.Error.Message = e.RawJSON()
-	}
-	if e.StatusCode >= 400 {
-		return refused(e.StatusCode, body.Error.Message)
-	}
-	// An error event in the middle of a stream: the status has been sent before.
+// claudeError is an error in the middle of a stream: the status has been sent before.
+func claudeError(kind string, data []byte) error {
 	status := http.StatusInternalServerError
-	switch e.Type() {
+	switch kind {
 	case "invalid_request_error", "not_found_error":
 		status = http.StatusBadRequest
 	case "authentication_error", "permission_error", "billing_error":
@@ -202,7 +171,59 @@ func (c *claude) wrong(hc *exchange, err error) error {
 	case "request_too_large":
 		status = http.StatusRequestEntityTooLarge
 	}
-	inStream := refused(status, body.Error.Message)
-	inStream.Status = 0
-	return inStream
+	e := refused(status, errorMessage(data))
+	e.Status = 0
+	return e
+}
+
+// fields are an object of JSON.
+type fields = map[string]any
+
+// request is the request in the words of the API. The prompt and all but the newest
+// message are the same in the next request: they are marked for the cache.
+func (c *claude) request(r Request) fields {
+	cached := fields{"type": "ephemeral"}
+	out := fields{"model": c.Model, "max_tokens": r.bound(c.MaxTokens), "stream": true}
+	if r.System != "" {
+		out["system"] = []fields{{"type": "text", "text": r.System, "cache_control": cached}}
+	}
+	var tools, messages []fields
+	for _, t := range r.Tools {
+		tools = append(tools, fields{"name": t.Name, "description": t.Description, "input_schema": t.Schema})
+	}
+	if len(tools) > 0 {
+		out["tools"] = tools
+	}
+	for n, m := range r.Messages {
+		role := "user"
+		if m.Role == Assistant {
+			role = "assistant"
+		}
+		var content []fields
+		for _, b := range m.Blocks {
+			content = append(content, claudeBlock(b))
+		}
+		if n == len(r.Messages)-1 {
+			if kind := m.Blocks[len(m.Blocks)-1].Kind; kind == TextBlock || kind == ResultBlock {
+				content[len(content)-1]["cache_control"] = cached
+			}
+		}
+		messages = append(messages, fields{"role": role, "content": content})
+	}
+	out["messages"] = messages
+	return out
+}
+
+func claudeBlock(b Block) fields {
+	switch b.Kind {
+	case CallBlock:
+		return fields{"type": "tool_use", "id": b.ID, "name": b.Name, "input": b.Input}
+	case ResultBlock:
+		return fields{"type": "tool_result", "tool_use_id": b.ID, "is_error": b.Error, "content": []fields{{"type": "text", "text": b.Text}}}
+	case HiddenBlock:
+		return fields{"type": "redacted_thinking", "data": b.Opaque}
+	case ThinkingBlock:
+		return fields{"type": "thinking", "thinking": b.Text, "signature": b.Opaque}
+	}
+	return fields{"type": "text", "text": b.Text}
 }

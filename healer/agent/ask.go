@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"net/http"
 	"net/url"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -202,105 +200,6 @@ func (c *client) clean(s string) string {
 		s = strings.ReplaceAll(s, c.Key, "[key]")
 	}
 	return clip(strings.ToValidUTF8(s, "�"), 500)
-}
-
-// exchange is one HTTP request and its answer. It notes that bytes arrive, and
-// bounds them.
-type exchange struct {
-	client *http.Client
-	alive  func()
-	place  *url.URL // where the request goes, whatever it says; nil: where it says
-	status int
-	after  time.Duration // of retry-after; -1: none
-}
-
-// Do implements the SDK's client.
-func (x *exchange) Do(req *http.Request) (*http.Response, error) {
-	if x.place != nil {
-		req.URL, req.Host = x.place, x.place.Host
-	}
-	res, err := x.client.Do(req)
-	if err != nil {
-		return nil, err
-	}
-	x.alive()
-	x.status = res.StatusCode
-	if d, ok := retryAfter(res.Header, time.Now()); ok {
-		x.after = d
-	}
-	if res.StatusCode >= 300 && res.StatusCode < 400 {
-		res.Body.Close()
-		return nil, &ModelError{Kind: Invalid, Status: res.StatusCode, Message: "the address leads elsewhere, and is not followed: name the address itself as base_url"}
-	}
-	m := &metered{body: res.Body, left: maxReplyBytes, full: &ModelError{Kind: Broken, Message: "it is larger than any reply can be"}, alive: x.alive}
-	if res.StatusCode >= 400 {
-		m.left, m.full = maxErrorBytes, io.EOF
-	}
-	res.Body = m
-	return res, nil
-}
-
-// metered is a body with a bound.
-type metered struct {
-	body  io.ReadCloser
-	left  int64
-	full  error // what ends a body that is longer
-	alive func()
-}
-
-func (m *metered) Read(p []byte) (int, error) {
-	if m.left <= 0 {
-		return 0, m.full
-	}
-	n, err := m.body.Read(p[:min(int64(len(p)), m.left)])
-	m.left -= int64(n)
-	if n > 0 {
-		m.alive()
-	}
-	return n, err
-}
-
-func (m *metered) Close() error { return m.body.Close() }
-
-// retryAfter reads how long a provider asks to wait: retry-after-ms, or
-// retry-after in seconds or as a date (RFC 9110, 10.2.3).
-func retryAfter(h http.Header, now time.Time) (time.Duration, bool) {
-	number := func(s string, unit time.Duration) (time.Duration, bool) {
-		f, err := strconv.ParseFloat(strings.TrimSpace(s), 64)
-		if err != nil || !(f >= 0) {
-			return 0, false
-		}
-		return time.Duration(min(f*float64(unit), float64(24*time.Hour))), true
-	}
-	if d, ok := number(h.Get("retry-after-ms"), time.Millisecond); ok {
-		return d, true
-	}
-	s := h.Get("retry-after")
-	if d, ok := number(s, time.Second); ok {
-		return d, true
-	}
-	if at, err := http.ParseTime(s); err == nil {
-		return max(0, at.Sub(now)), true
-	}
-	return 0, false
-}
-
-// refused makes an error of the status and the message of an answer.
-func refused(status int, message string) *ModelError {
-	e := &ModelError{Status: status, Message: message}
-	low := strings.ToLower(message)
-	switch {
-	case status == http.StatusUnauthorized || status == http.StatusForbidden || status == http.StatusPaymentRequired:
-		e.Kind = Unauthorized
-	case status == http.StatusRequestTimeout || status == http.StatusConflict || status == http.StatusTooEarly || status == http.StatusTooManyRequests || status >= 500:
-		e.Kind = Unavailable
-	case status == http.StatusRequestEntityTooLarge,
-		strings.Contains(low, "too long"), strings.Contains(low, "context length"), strings.Contains(low, "context_length"), strings.Contains(low, "context window"):
-		e.Kind = TooLong
-	default:
-		e.Kind = Invalid
-	}
-	return e
 }
 
 // atPlaces asks at the first of the addresses that knows the path: a base may

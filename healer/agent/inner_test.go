@@ -148,7 +148,7 @@ func wholeReply(t *testing.T, r Reply, err error, most int) {
 	}
 }
 
-// FuzzMessageStream: the same for what Anthropic's SDK reads, and what is made of
+// FuzzMessageStream: the same for what Anthropic's API streams, and what is made of
 // it.
 func FuzzMessageStream(f *testing.F) {
 	event := func(name, data string) string {

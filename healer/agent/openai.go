@@ -1,11 +1,8 @@
 package agent
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
-	"io"
 	"mime"
 	"net/http"
 	"strings"
@@ -50,53 +47,19 @@ func (c *chat) once(ctx context.Context, hc *exchange, r Request, live func(Delt
 }
 
 func (c *chat) stream(ctx context.Context, hc *exchange, r Request, live func(Delta)) (Reply, error) {
-	body, err := json.Marshal(c.request(r))
-	if err != nil {
-		return Reply{}, &ModelError{Kind: Invalid, Err: err}
-	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, hc.place.String(), bytes.NewReader(body))
-	if err != nil {
-		return Reply{}, &ModelError{Kind: Invalid, Err: err}
-	}
-	req.Header.Set("Content-Type", "application/json")
-	req.Header.Set("Accept", "text/event-stream")
+	header := http.Header{}
 	if c.Key != "" {
-		req.Header.Set("Authorization", "Bearer "+c.Key)
+		header.Set("Authorization", "Bearer "+c.Key)
 	}
-	res, err := hc.Do(req)
-	var mine *ModelError
-	if errors.As(err, &mine) {
-		return Reply{}, mine
-	}
+	res, err := hc.post(ctx, c.request(r), header)
 	if err != nil {
-		return Reply{}, &ModelError{Kind: Unavailable, Err: err}
+		return Reply{}, err
 	}
 	defer res.Body.Close()
-	if res.StatusCode != http.StatusOK {
-		b, _ := io.ReadAll(res.Body)
-		return Reply{}, refused(res.StatusCode, chatError(b))
-	}
 	if kind, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type")); kind == "application/json" {
 		return readChat(res.Body, live) // it does not stream
 	}
 	return readChatStream(res.Body, live)
-}
-
-// chatError finds the message in the body of an error: {"error": {"message"}} or
-// {"error": "message"}.
-func chatError(b []byte) string {
-	var whole struct{ Error json.RawMessage }
-	var shaped struct{ Message string }
-	var text string
-	switch {
-	case json.Unmarshal(b, &whole) != nil || len(whole.Error) == 0:
-		return string(b)
-	case json.Unmarshal(whole.Error, &text) == nil:
-		return text
-	case json.Unmarshal(whole.Error, &shaped) == nil && shaped.Message != "":
-		return shaped.Message
-	}
-	return string(whole.Error)
 }
 
 type (

@@ -1,10 +1,8 @@
 package agent
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/json"
-	"errors"
 	"io"
 	"net/http"
 )
@@ -56,38 +54,8 @@ type chatReply struct {
 // reason is whole without [DONE]: some servers leave it out.
 func readChatStream(body io.Reader, live func(Delta)) (Reply, error) {
 	c := chatReply{live: live}
-	lines := bufio.NewScanner(body)
-	lines.Buffer(make([]byte, 0, 4096), maxAnswer)
-	var data []byte
-	for lines.Scan() {
-		line := lines.Bytes()
-		if len(line) > 0 {
-			// Other fields (event, id, retry) and comments say nothing here.
-			if v, ok := bytes.CutPrefix(line, []byte("data:")); ok {
-				if data = append(append(data, bytes.TrimPrefix(v, []byte(" "))...), '\n'); len(data) > maxAnswer {
-					return c.reply, errLarge
-				}
-			}
-			continue
-		}
-		done, err := c.event(data)
-		if err != nil {
-			return c.reply, err
-		}
-		if done {
-			return c.whole()
-		}
-		data = data[:0]
-	}
-	if err := lines.Err(); err != nil {
-		var mine *ModelError
-		if errors.As(err, &mine) {
-			return c.reply, mine
-		}
-		return c.reply, &ModelError{Kind: Broken, Err: err}
-	}
-	if len(bytes.TrimSpace(data)) > 0 { // an event is whole only with the empty line after it
-		return c.reply, &ModelError{Kind: Broken, Message: "the stream ended in the middle of an event"}
+	if _, err := readEvents(body, c.event); err != nil {
+		return c.reply, err
 	}
 	return c.whole()
 }
@@ -115,10 +83,10 @@ func (c *chatReply) event(data []byte) (done bool, err error) {
 	}
 	var part chatPart
 	if err := json.Unmarshal(data, &part); err != nil {
-		return false, &ModelError{Kind: Broken, Message: "it is not JSON", Err: err}
+		return false, notJSON(err)
 	}
 	if len(part.Error) > 0 && string(part.Error) != "null" {
-		e := refused(http.StatusInternalServerError, chatError(data))
+		e := refused(http.StatusInternalServerError, errorMessage(data))
 		e.Status = 0
 		return false, e
 	}
