@@ -22,7 +22,7 @@ help: ## Show this list
 build: need-go ## Build bin/tend, one static binary
 	@mkdir -p bin
 	$(STATIC) -ldflags '-s -w' -o internal/payload/tend-keeper ./cmd/tend-keeper
-	$(STATIC) -ldflags '-X main.version=$(VERSION)' -o bin/tend ./cmd/tend
+	$(STATIC) -ldflags '-s -w -X main.version=$(VERSION)' -o bin/tend ./cmd/tend
 
 .PHONY: test
 test: need-go ## Run everything that CI runs; installs what it lacks (ONLY='NAME' runs a step)
