@@ -36,6 +36,11 @@ var (
 	ErrInputFull error = &narrowed{"the process does not read its input, and no more of it can wait", ErrLimit}
 )
 
+// PastEnd is an [ErrOffset] that says where the stream ends.
+func PastEnd(s Stream, end, asked int64) error {
+	return fmt.Errorf("%w: %s ends at %d, %d was asked for", ErrOffset, s, end, asked)
+}
+
 // narrowed is an error that says more than the one that it is, too.
 type narrowed struct {
 	text string

@@ -94,7 +94,7 @@ func NewReader(dir string, id process.ID, streams []process.Stream, src Source, 
 		case from < 0:
 			return nil, &process.InvalidError{Field: "from", Reason: fmt.Sprintf("is %d for %s; 0 or more, or FromNow", from, process.Stream(s))}
 		case from > p.End[s]:
-			return nil, fmt.Errorf("%w: %s ends at %d, %d was asked for", process.ErrOffset, process.Stream(s), p.End[s], from)
+			return nil, process.PastEnd(process.Stream(s), p.End[s], from)
 		}
 		r.pos[s] = from
 		begin[s] = max(from, p.Base[s])

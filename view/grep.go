@@ -27,7 +27,7 @@ type GrepOptions struct {
 	// most 10,000 steps (x{1000} has 1,000).
 	Pattern string
 	Streams []process.Stream // empty: all
-	From    [4]int64         // where each stream starts
+	From    [4]int64         // where each stream starts, as in Options
 	// Limit ends the search after this many matches; 0: never.
 	Limit int64
 	// StripANSI takes terminal escape sequences away before the search.
@@ -87,7 +87,10 @@ func Grep(ctx context.Context, p process.Process, o GrepOptions, match func(Matc
 	for _, si := range info.Streams {
 		if wanted(o.Streams, si.Stream) {
 			v.streams[si.Stream] = &filter{}
-			v.end[si.Stream], v.from[si.Stream] = si.End, min(o.From[si.Stream], si.End)
+			v.end[si.Stream] = si.End
+			if v.from[si.Stream], err = start(si, o.From); err != nil {
+				return err
+			}
 			g.lines[si.Stream] = &line{stream: si.Stream, at: v.from[si.Stream]}
 		}
 	}

@@ -28,7 +28,8 @@ func (a Amount) zero() bool { return a.Bytes == 0 && a.Lines == 0 }
 type Options struct {
 	// Streams to show; empty: all.
 	Streams []process.Stream
-	// From is where each stream starts, as in process.ReadOptions.
+	// From is where each stream starts, as in process.ReadOptions. Past the end is
+	// [process.ErrOffset], which says where the end is.
 	From [4]int64
 	// Head and Tail select how much of the beginning and of the end is shown. Both zero:
 	// everything.
@@ -106,9 +107,8 @@ func Show(ctx context.Context, p process.Process, o Options, item func(Item) err
 		if wanted(o.Streams, si.Stream) {
 			v.streams[si.Stream] = &filter{stream: si.Stream, strip: o.StripANSI, maxLine: o.MaxLine, item: item}
 			v.end[si.Stream] = si.End
-			v.from[si.Stream] = o.From[si.Stream]
-			if v.from[si.Stream] == process.FromNow || v.from[si.Stream] > si.End {
-				v.from[si.Stream] = si.End
+			if v.from[si.Stream], err = start(si, o.From); err != nil {
+				return err
 			}
 		}
 	}
@@ -119,6 +119,18 @@ func Show(ctx context.Context, p process.Process, o Options, item func(Item) err
 		return err
 	}
 	return v.tail()
+}
+
+// start is where a stream starts.
+func start(si process.StreamInfo, from [4]int64) (int64, error) {
+	switch at := from[si.Stream]; {
+	case at == process.FromNow:
+		return si.End, nil
+	case at > si.End:
+		return 0, process.PastEnd(si.Stream, si.End, at)
+	default:
+		return at, nil
+	}
 }
 
 func wanted(streams []process.Stream, s process.Stream) bool {

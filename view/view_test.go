@@ -2,6 +2,7 @@ package view_test
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -103,6 +104,32 @@ func TestShow(t *testing.T) {
 				t.Error(d)
 			}
 		})
+	}
+}
+
+// What begins past the end is not the same as what is empty.
+func TestAViewAndASearchPastTheEndSayWhereItIs(t *testing.T) {
+	t.Parallel()
+	p := finished(t, "seq 5")
+	for _, tt := range []struct {
+		from int64
+		want string
+	}{{10, "<nil>"}, {process.FromNow, "<nil>"}, {11, "the offset is past the end of the stream: stdout ends at 10, 11 was asked for"}} {
+		from := [4]int64{process.Stdout: tt.from}
+		for name, err := range map[string]error{
+			"view":         view.Show(t.Context(), p, view.Options{From: from}, func(view.Item) error { return errors.New("an item") }),
+			"view an end":  view.Show(t.Context(), p, view.Options{From: from, Tail: view.Amount{Lines: 1}}, func(view.Item) error { return errors.New("an item") }),
+			"search":       view.Grep(t.Context(), p, view.GrepOptions{Pattern: ".", From: from}, func(view.Match) error { return errors.New("a match") }, nil),
+			"other stream": view.Show(t.Context(), p, view.Options{From: [4]int64{process.PTY: 1}, Tail: view.Amount{Bytes: 1}}, func(view.Item) error { return nil }),
+		} {
+			want := tt.want
+			if name == "other stream" { // as of a reader
+				want = "<nil>"
+			}
+			if got := fmt.Sprint(err); got != want || err != nil && !errors.Is(err, process.ErrOffset) {
+				t.Errorf("%s from %d: %s; want %q", name, tt.from, got, want)
+			}
+		}
 	}
 }
 

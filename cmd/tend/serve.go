@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -11,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/tend-run/tend/driver/local/network"
@@ -27,7 +29,7 @@ type serveFlags struct {
 	PortFile       string        `name:"port-file" placeholder:"FILE" help:"Write the URL here once it serves."`
 	TokenFile      string        `name:"token-file" placeholder:"FILE" help:"File with the token that callers over TCP must send; its mode must be 0600 or less."`
 	DefaultUser    string        `name:"default-user" placeholder:"NAME" help:"User of envd requests that name none. Default: the user that serves."`
-	DefaultWorkdir string        `name:"default-workdir" placeholder:"DIR" help:"Working directory of envd requests that name none. Default: the user's home."`
+	DefaultWorkdir string        `name:"default-workdir" placeholder:"DIR" help:"Working directory of envd requests that name none. It must exist on this machine; sandboxes have their own. Default: the user's home."`
 	Domain         []string      `name:"domain" sep:"none" placeholder:"DOMAIN" help:"Domain below which sandboxes have host names, as E2B's clients use them: 49983-ID.DOMAIN. You set up its DNS, and the proxy that speaks TLS. Repeatable. Default: none."`
 	AllowOrigin    []string      `name:"allow-origin" sep:"none" placeholder:"ORIGIN" help:"Origin of web pages that may call without a token, beside the daemon's own: http://localhost:5173 for a dev server. Everybody who can serve a page there can run programs here. Repeatable. Default: none; with a token pages need no such permission."`
 	SandboxReach   []string      `name:"sandbox-reach" sep:"none" placeholder:"RULE" help:"Let isolated sandboxes reach this despite --sandbox-deny: an address, a CIDR, private or *, with :PORT or without. One address with a port is opened even on this machine: 127.0.0.1:3128 for a proxy, whose address inside is 192.0.0.1:3128. The daemon's own ports are never opened. Repeatable. Default: none."`
@@ -121,8 +123,10 @@ func (c *serveCmd) plan(inv *invocation, passed ...string) (*plan, error) {
 	if keep := p.flags.KeepFinished; keep <= 0 || keep > process.MaxTimeout {
 		return nil, usageError(fmt.Sprintf("--keep-finished %v: give more than 0 and at most %v", keep, process.MaxTimeout))
 	}
-	if dir := p.flags.DefaultWorkdir; dir != "" && !filepath.IsAbs(dir) {
-		return nil, usageError(fmt.Sprintf("--default-workdir %s is not absolute", dir))
+	if dir := p.flags.DefaultWorkdir; dir != "" {
+		if err := checkWorkdir(dir); err != nil {
+			return nil, err
+		}
 	}
 	for _, domain := range p.flags.Domain {
 		if err := server.CheckDomain(domain); err != nil {
@@ -221,6 +225,20 @@ func checkPortFile(path string) error {
 		return usageError(fmt.Sprintf("--port-file %s exists and is not a regular file; it would be replaced: name another file", path))
 	}
 	return nil
+}
+
+// checkWorkdir is about the directory in which processes of this machine start that name
+// none: each of them would fail for it. Sandboxes have their own.
+func checkWorkdir(dir string) error {
+	if !filepath.IsAbs(dir) {
+		return usageError(fmt.Sprintf("--default-workdir %s is not absolute", dir))
+	}
+	fi, err := os.Stat(dir)
+	if err == nil && fi.IsDir() {
+		return nil
+	}
+	why := cmp.Or[error](errors.Unwrap(err), syscall.ENOTDIR)
+	return fmt.Errorf("--default-workdir %s: %w; name a directory of this machine (sandboxes have their own), or leave it out", dir, why)
 }
 
 // prepare makes the directories that the daemon needs.

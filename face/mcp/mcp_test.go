@@ -456,6 +456,8 @@ func TestErrorsNameTheFieldAndTheLimit(t *testing.T) {
 		{"output", args{"id": "nobody"}, `no process "nobody"`},
 		{"output", args{"id": id, "from": 5}, "from needs stream"},
 		{"output", args{"id": id, "from": -1, "stream": "stdout"}, "from is -1"},
+		{"output", args{"id": id, "from": 1 << 40, "stream": "stdout"}, "past the end of the stream: stdout ends at"},
+		{"output", args{"id": id, "from": 1 << 40, "stream": "stdout", "grep": "x"}, "past the end of the stream: stdout ends at"},
 		{"output", args{"id": id, "stream": "pty"}, "stream is pty, which"},
 		{"output", args{"id": id, "stream": "x"}, "stdout, stderr or pty"},
 		{"output", args{"id": id, "grep": "["}, "missing closing ]"},

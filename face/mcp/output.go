@@ -55,8 +55,14 @@ func (f *Face) output(ctx context.Context, _ *sdk.CallToolRequest, c *call, a ou
 	if err != nil {
 		return nil, err
 	}
-	if _, has := info.Stream(only); only != 0 && !has {
-		return nil, &process.InvalidError{Field: "stream", Reason: fmt.Sprintf("is %s, which %s does not have; it has %s", only, info.ID, streamNames(&info))}
+	if only != 0 {
+		si, has := info.Stream(only)
+		switch {
+		case !has:
+			return nil, &process.InvalidError{Field: "stream", Reason: fmt.Sprintf("is %s, which %s does not have; it has %s", only, info.ID, streamNames(&info))}
+		case a.From > si.End:
+			return nil, process.PastEnd(only, si.End, a.From)
+		}
 	}
 	var from [4]int64
 	from[only] = a.From

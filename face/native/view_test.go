@@ -1,8 +1,10 @@
 package native_test
 
 import (
+	"errors"
 	"net/http"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -11,6 +13,8 @@ import (
 	tendv1 "github.com/tend-run/tend/gen/tend/v1"
 	"github.com/tend-run/tend/gen/tend/v1/tendv1connect"
 	"github.com/tend-run/tend/internal/scene"
+	"github.com/tend-run/tend/internal/tendpb"
+	"github.com/tend-run/tend/process"
 )
 
 // timed is text, and when its first byte arrived.
@@ -67,5 +71,34 @@ func TestAViewTellsWhenTextArrived(t *testing.T) {
 	}
 	if got := view(false); !slices.Equal(got, []timed{{text: whole}}) {
 		t.Errorf("without times: %v, want all as one text", got)
+	}
+}
+
+// A client that asks behind the end learns where the end is, as from Read.
+func TestAViewAndASearchPastTheEndAreOutOfRange(t *testing.T) {
+	c, url := serve(t, native.Config{})
+	p := start(t, c, "echo out")
+	ended := scene.Value(c.Wait(t.Context(), connect.NewRequest(&tendv1.WaitRequest{Process: p, Until: &tendv1.WaitRequest_Eof{Eof: true}})))(t)
+	defer ended.Close()
+	for ended.Receive() {
+	}
+	scene.Must(t, ended.Err())
+	from := []*tendv1.StreamOffset{{Stream: tendv1.Stream_STREAM_STDOUT, Offset: 5}}
+	views := tendv1connect.NewViewServiceClient(http.DefaultClient, url)
+	v := scene.Value(views.View(t.Context(), connect.NewRequest(&tendv1.ViewRequest{Process: p, From: from})))(t)
+	defer v.Close()
+	g := scene.Value(views.Grep(t.Context(), connect.NewRequest(&tendv1.GrepRequest{Process: p, From: from, Pattern: "."})))(t)
+	defer g.Close()
+	for name, s := range map[string]interface {
+		Receive() bool
+		Err() error
+	}{"view": v, "search": g} {
+		if s.Receive() {
+			t.Errorf("%s: it answers something", name)
+		}
+		err := s.Err()
+		if connect.CodeOf(err) != connect.CodeOutOfRange || !errors.Is(tendpb.FromError(err), process.ErrOffset) || !strings.Contains(err.Error(), "stdout ends at 4, 5 was asked for") {
+			t.Errorf("%s: %v; want that stdout ends at 4", name, err)
+		}
 	}
 }

@@ -21,6 +21,7 @@ func TestMain(m *testing.M) {
 	poorkernel.Main(os.Environ())
 	processtest.Main()
 	strangerMain()
+	standstillMain()
 	os.Exit(testbin.Main(func(dir string) int {
 		keeperBinary = testbin.Roles.Keeper(dir)
 		return m.Run()

@@ -15,6 +15,7 @@ import (
 	"github.com/tend-run/tend/internal/eintr"
 	"github.com/tend-run/tend/internal/procfs"
 	"github.com/tend-run/tend/keeper/failpoint"
+	"github.com/tend-run/tend/keeper/grace"
 	"github.com/tend-run/tend/keeper/wire"
 	"github.com/tend-run/tend/process"
 	"github.com/tend-run/tend/spool"
@@ -90,7 +91,7 @@ const letGoWait = 10 * time.Second
 // letGo asks the keeper to be done with a process that has exited and is about to be
 // removed. The error says what is left of it.
 func (p *proc) letGo(ctx context.Context) error {
-	soon, cancel := context.WithTimeout(ctx, letGoWait)
+	soon, cancel := grace.Context(ctx, letGoWait)
 	defer cancel()
 	_, _, err := p.call(soon, wire.OpForget, true, p.ref)
 	switch {

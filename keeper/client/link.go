@@ -49,7 +49,8 @@ type reply struct {
 // errLost: the connection broke after the request was sent.
 var errLost = errors.New("the keeper went away before it answered")
 
-// unavailableAfter bounds how long a request waits for a keeper to be there.
+// unavailableAfter bounds how long a request waits for a keeper to be there. Time in which
+// this process did not run does not count: the keeper may have stood still with it.
 const unavailableAfter = 10 * time.Second
 
 func newLink(run *rundir.Dir, log *slog.Logger, connected func(wire.Hello, int, int) error) *link {
@@ -201,7 +202,7 @@ func (l *link) close() {
 // call sends a request and waits for its answer. With again, a request whose
 // answer was lost is repeated with the next keeper; repeated tells so.
 func (l *link) call(ctx context.Context, op byte, body wire.Body, again bool) (rep reply, repeated bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, max(unavailableAfter, callBound(op)))
+	ctx, cancel := grace.Context(ctx, max(unavailableAfter, callBound(op)))
 	defer cancel()
 	for {
 		rep, err = l.try(ctx, op, body)

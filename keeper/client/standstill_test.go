@@ -3,7 +3,13 @@
 package client_test
 
 import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -16,6 +22,7 @@ import (
 	"github.com/tend-run/tend/internal/poorkernel"
 	"github.com/tend-run/tend/internal/scene"
 	"github.com/tend-run/tend/internal/testkeeper"
+	"github.com/tend-run/tend/keeper/client"
 	"github.com/tend-run/tend/process"
 )
 
@@ -28,6 +35,63 @@ func stop(t *testing.T, pid int) (goOn func()) {
 	goOn = func() { unix.Kill(pid, unix.SIGCONT) }
 	t.Cleanup(goOn)
 	return goOn
+}
+
+// standstillArgument makes this program one that asks the keeper about a process:
+// PROGRAM ARGUMENT STATE_DIR ID.
+const standstillArgument = "asks-while-it-stands-still"
+
+func standstillMain() {
+	if len(os.Args) != 4 || os.Args[1] != standstillArgument {
+		return
+	}
+	said := func(what string, err error) {
+		if fmt.Println(what, err); err != nil {
+			os.Exit(1)
+		}
+	}
+	m, err := client.Open(context.Background(), client.Config{StateDir: os.Args[2], Log: slog.New(slog.DiscardHandler)})
+	said("opened", err)
+	p, err := m.Get(context.Background(), process.Selector{ID: process.ID(os.Args[3])})
+	said("found", err)
+	fmt.Scanln() // the keeper stands still
+	fmt.Println("asks")
+	said("answered", p.Signal(context.Background(), 0, process.ScopeTree))
+	os.Exit(0)
+}
+
+// A machine that stands still for longer than a call may take: nobody answers, and
+// nobody waits.
+func TestACallOutlastsAMachineThatStandsStill(t *testing.T) {
+	t.Parallel()
+	stateDir := testkeeper.Start(t)
+	p := scene.Start(t, testkeeper.Open(t, stateDir), process.Spec{Argv: []string{"sleep", "1000"}})
+	caller := exec.Command(scene.Value(os.Executable())(t), standstillArgument, stateDir, string(p.ID()))
+	in, out := scene.Value(caller.StdinPipe())(t), scene.Value(caller.StdoutPipe())(t)
+	scene.Must(t, caller.Start())
+	t.Cleanup(func() {
+		caller.Process.Kill()
+		caller.Wait()
+	})
+	lines := bufio.NewScanner(out)
+	says := func(want string) {
+		t.Helper()
+		if lines.Scan(); lines.Text() != want {
+			t.Fatalf("the caller says %q, %v; want %q", lines.Text(), lines.Err(), want)
+		}
+	}
+	says("opened <nil>")
+	says("found <nil>")
+	keeper := stop(t, pids(t, stateDir).Keeper)
+	scene.Value(io.WriteString(in, "\n"))(t)
+	says("asks")
+	time.Sleep(500 * time.Millisecond) // it has asked; if not, the test proves less
+	goOn := stop(t, caller.Process.Pid)
+	time.Sleep(12 * time.Second)
+	goOn()
+	time.Sleep(300 * time.Millisecond) // it sees how late it is before there is an answer
+	keeper()
+	says("answered <nil>")
 }
 
 // The anchor stands still for longer than anybody waits for a status that was

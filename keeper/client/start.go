@@ -13,6 +13,7 @@ import (
 
 	"github.com/tend-run/tend/keeper/board"
 	"github.com/tend-run/tend/keeper/failpoint"
+	"github.com/tend-run/tend/keeper/grace"
 	"github.com/tend-run/tend/keeper/wire"
 	"github.com/tend-run/tend/process"
 	"github.com/tend-run/tend/process/box"
@@ -170,7 +171,7 @@ func (p *proc) asked(spec *process.Spec) bool {
 // started id: right after a restart a start can be answered before the hello is.
 // A keeper that is gone by now left its board to the next one.
 func (m *Manager) awaitKeeper(ctx context.Context, id process.ID, s wire.Spawned) error {
-	for deadline := time.Now().Add(unavailableAfter); ; {
+	for bound := grace.New(unavailableAfter); ; {
 		m.mu.RLock()
 		have := m.hello.PID
 		m.mu.RUnlock()
@@ -178,7 +179,7 @@ func (m *Manager) awaitKeeper(ctx context.Context, id process.ID, s wire.Spawned
 		if have == s.Keeper || slot.Gen() == s.Gen && slot.PID() == int(s.PID) && slot.ID() == id && slot.Flags()&board.FlagStarted != 0 {
 			return nil
 		}
-		if time.Now().After(deadline) {
+		if bound.Over() {
 			return fmt.Errorf("%w: keeper %d says no hello", process.ErrUnavailable, s.Keeper)
 		}
 		if err := pause(ctx, time.Millisecond); err != nil {

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tend-run/tend/internal/eintr"
+	"github.com/tend-run/tend/keeper/grace"
 	"github.com/tend-run/tend/keeper/rundir"
 	"github.com/tend-run/tend/keeper/wire"
 	"github.com/tend-run/tend/process"
@@ -58,14 +59,14 @@ func newStarters(run *rundir.Dir, ping func(context.Context) error) *starters {
 // left is true, and late is called once with the answer, whenever it comes: the
 // process runs, and must be known.
 func (s *starters) call(ctx context.Context, req *wire.Spawn, late func(reply, error)) (rep reply, left bool, err error) {
-	giveUp := time.Now().Add(unavailableAfter)
+	bound := grace.New(unavailableAfter)
 	for {
 		rep, left, err := s.try(ctx, req, late)
 		if err == nil || left || ctx.Err() != nil {
 			return rep, left, err
 		}
 		// The keeper went away: the next one knows whether it was done.
-		if time.Now().After(giveUp) {
+		if bound.Over() {
 			return reply{}, false, fmt.Errorf("%w: %w", process.ErrUnavailable, err)
 		}
 		if err := pause(ctx, time.Millisecond); err != nil {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tend-run/tend/internal/unixsock"
+	"github.com/tend-run/tend/keeper/grace"
 	"github.com/tend-run/tend/keeper/wire"
 	"github.com/tend-run/tend/process"
 )
@@ -30,11 +31,11 @@ func (m *Manager) UpgradeKeeper(ctx context.Context, path string) error {
 		return errors.New("the keeper answered an upgrade as if nothing had happened")
 	}
 	// It went away before it answered: as it should.
-	for deadline := time.Now().Add(unavailableAfter); ; {
+	for bound := grace.New(unavailableAfter); ; {
 		if after := m.image(); after != before && after != "" {
 			return nil
 		}
-		if time.Now().After(deadline) {
+		if bound.Over() {
 			return fmt.Errorf("%w: %w", process.ErrUnavailable, err)
 		}
 		if err := pause(ctx, 2*time.Millisecond); err != nil {

@@ -4,6 +4,7 @@ package grace
 
 import (
 	"context"
+	"sync"
 	"time"
 )
 
@@ -34,22 +35,24 @@ func (g *Grace) overAt(now time.Time) bool {
 // [context.DeadlineExceeded]. cancel ends it, and must be called.
 func Context(parent context.Context, d time.Duration) (ctx context.Context, cancel context.CancelFunc) {
 	ctx, end := context.WithCancelCause(parent)
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		every := time.NewTicker(step / 2)
-		defer every.Stop()
-		for g := New(d); !g.Over(); {
-			select {
-			case <-every.C:
-			case <-ctx.Done():
-				return
-			}
+	g := New(d)
+	var look *time.Timer
+	var mu sync.Mutex // guards look and g
+	mu.Lock()
+	defer mu.Unlock()
+	look = time.AfterFunc(step/2, func() {
+		mu.Lock()
+		defer mu.Unlock()
+		switch {
+		case ctx.Err() != nil:
+		case g.Over():
+			end(context.DeadlineExceeded)
+		default:
+			look.Reset(step / 2)
 		}
-		end(context.DeadlineExceeded)
-	}()
+	})
 	return ctx, func() {
 		end(nil)
-		<-ended
+		look.Stop()
 	}
 }

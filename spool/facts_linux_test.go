@@ -16,28 +16,6 @@ import (
 	"github.com/tend-run/tend/process"
 )
 
-// over makes the directory of a process that is over, with output on stdout.
-func over(t *testing.T, spec process.Spec) (dir string, asked process.Spec, end [4]int64) {
-	t.Helper()
-	dir, at := t.TempDir(), time.Unix(1700000000, 0)
-	b := AppendSpec(nil, at, &spec)
-	b = AppendStarted(b, at, Started{PID: 42, BootID: "boot"})
-	b = appendRecord(b, 99, at, func(b []byte) []byte { return append(b, "of a newer version"...) })
-	b = AppendExited(b, at.Add(1), &process.Exit{Code: 7, Cause: process.CauseTimeout, MaxRSS: 5})
-	end[process.Stdout] = 100_000
-	b = AppendEOF(b, at, process.Stdout, end[process.Stdout])
-	b = AppendTreeGone(b, at)
-	b = AppendPinned(b, at, true)
-	b = AppendPinned(b, at, false)
-	b = AppendInput(b, at, Input{Accepted: 9, EOF: true})
-	var rec [IndexSize]byte
-	IndexRecord{Kind: IndexData, Stream: process.Stdout, Len: uint32(end[process.Stdout]), Wall: 1}.Put(&rec)
-	for name, data := range map[string][]byte{JournalName: b, IndexName: rec[:], FileName(process.Stdout): bytes.Repeat([]byte("x"), int(end[process.Stdout]))} {
-		scene.Must(t, os.WriteFile(filepath.Join(dir, name), data, 0o600))
-	}
-	return dir, spec, end
-}
-
 var large = process.Spec{ID: "large", Name: "web", Tag: strings.Repeat("t", 1000), Shell: "true " + strings.Repeat("y", 5000), Dir: "/",
 	Env:       map[string]string{"BIG": strings.Repeat("z", 100_000)},
 	Labels:    map[string]string{"box": "b1", "big": strings.Repeat("l", 100_000)},
