@@ -81,7 +81,7 @@ type Client struct {
 	// that is kept: it belongs to the client and to no call.
 	closed context.Context
 	close  context.CancelFunc
-	wg     *sync.WaitGroup // goroutines of streams
+	wg     *sync.WaitGroup // goroutines of streams, and of writes that were given up
 
 	base    string               // of the API's URLs
 	options connect.ClientOption // of all calls

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -219,6 +220,44 @@ func TestInputIsTakenOnceWhenAnswersAreLost(t *testing.T) {
 	}
 	if n := writes.Load(); n < 20 {
 		t.Fatalf("%d writes: none was repeated", n)
+	}
+}
+
+// A write of several parts is given up while the process does not read. Others go on at
+// once: they would wait for ten seconds for its rest.
+func TestAWriteThatIsGivenUpHoldsNobodyUp(t *testing.T) {
+	for version, http1 := range map[string]bool{"HTTP/2": false, "HTTP/1.1": true} {
+		t.Run(version, func(t *testing.T) {
+			t.Parallel()
+			srv := serve(t, testkeeper.New(t), nil, nil)
+			first := spawn(t, dial(t, srv.URL, tend.Options{HTTP1: http1}), piped(tend.Command("cat")))
+			second := scene.Value(dial(t, srv.URL, tend.Options{}).Attach(t.Context(), string(first.ID())))(t)
+			scene.Must(t, second.Signal(t.Context(), syscall.SIGSTOP))
+			ctx, giveUp := context.WithCancel(t.Context())
+			wrote := make(chan error, 1)
+			go func() {
+				_, err := first.Stdin().WriteContext(ctx, bytes.Repeat([]byte("a"), 8<<20))
+				wrote <- err
+			}()
+			scene.Eventually(t, "two parts are accepted", func() bool {
+				return scene.Value(second.Raw().Info(t.Context()))(t).Stdin.Accepted >= 2*process.MaxWhole
+			})
+			giveUp()
+			if err := <-wrote; !errors.Is(err, context.Canceled) {
+				t.Fatalf("the write that was given up: %v", err)
+			}
+			scene.Must(t, second.Signal(t.Context(), syscall.SIGCONT))
+			soon, cancel := context.WithTimeout(t.Context(), 8*time.Second)
+			defer cancel()
+			if _, err := second.Stdin().WriteContext(soon, []byte("b")); err != nil {
+				t.Errorf("another's write: %v", err)
+			}
+			scene.Must(t, second.Stdin().Close())
+			got := scene.Value(io.ReadAll(second.Stdout()))(t)
+			if rest := bytes.TrimLeft(got, "a"); string(rest) != "b" || (len(got)-1)%process.MaxWhole != 0 {
+				t.Errorf("%d bytes, at the end %.20q; want whole parts of a, then b", len(got), rest)
+			}
+		})
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"time"
 
 	tendv1 "github.com/tend-run/tend/gen/tend/v1"
 	"github.com/tend-run/tend/process"
@@ -41,9 +42,7 @@ func (p *remote) Write(ctx context.Context, in process.Input) (process.Accepted,
 	switch {
 	case w.free():
 	case in.NoWait: // nor for another write of this handle, which may wait for room
-		at := int64(0)
-		in.Writer, in.Offset = rand.Text(), &at
-		return p.writeParts(ctx, in)
+		return p.writeAs(ctx, rand.Text(), 0, in)
 	default:
 		if err := w.take(ctx); err != nil {
 			return process.Accepted{}, err
@@ -55,9 +54,7 @@ func (p *remote) Write(ctx context.Context, in process.Input) (process.Accepted,
 		if !known {
 			w.name, w.offset = rand.Text(), 0
 		}
-		at := w.offset
-		in.Writer, in.Offset = w.name, &at
-		accepted, err := p.writeParts(ctx, in)
+		accepted, err := p.writeAs(ctx, w.name, w.offset, in)
 		switch {
 		case err == nil:
 			w.offset += int64(len(in.Data))
@@ -69,6 +66,32 @@ func (p *remote) Write(ctx context.Context, in process.Input) (process.Accepted,
 			return accepted, err
 		}
 	}
+}
+
+// writeAs sends a write under a name that is used no more if it fails. What is accepted
+// of it then stays without its rest, and others do not wait for that.
+func (p *remote) writeAs(ctx context.Context, name string, at int64, in process.Input) (process.Accepted, error) {
+	in.Writer, in.Offset = name, &at
+	accepted, err := p.writeParts(ctx, in)
+	if err != nil && len(in.Data) > maxWrite && !errors.Is(err, errForgottenAtOnce) {
+		p.endWrite(ctx, name)
+	}
+	return accepted, err
+}
+
+// endWithin bounds how long the end of a write that was given up is sent, beyond the life of
+// the caller's context, and of the client.
+const endWithin = 2 * time.Second
+
+// endWrite tells the server that the rest of a write never comes. If it does not learn it,
+// other writers wait for ten seconds. A part that is still on its way is not accepted any
+// more: on a connection of HTTP/2 the server knows that it was cancelled before it reads this.
+func (p *remote) endWrite(ctx context.Context, writer string) {
+	p.client.wg.Go(func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endWithin)
+		defer cancel()
+		_, _ = p.write(ctx, process.Input{Writer: writer, Offset: new(int64)})
+	})
 }
 
 // writeParts sends a write with an offset, which it moves on.

@@ -134,6 +134,20 @@ func Dial(stateDir string) (*Client, error) {
 	return c, nil
 }
 
+// Await is Dial for one who knows that a tend runs: between two anchors it waits for the
+// next one.
+func Await(stateDir string) (*Client, error) {
+	for end := time.Now().Add(answerTime); ; time.Sleep(5 * time.Millisecond) {
+		c, err := Dial(stateDir)
+		if !errors.Is(err, ErrNotRunning) {
+			return c, err
+		}
+		if time.Now().After(end) {
+			return nil, fmt.Errorf("the anchor has ended, and no other took its place in %v; tend serve starts one if the launcher has ended too", answerTime)
+		}
+	}
+}
+
 // Close releases the client.
 func (c *Client) Close() { c.run.Close() }
 

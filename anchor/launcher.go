@@ -191,24 +191,32 @@ func (l *launcher) reap() {
 }
 
 func (l *launcher) stop(chld <-chan os.Signal, ended <-chan struct{}) {
-	c := &Client{run: l.run, patient: true}
-	if l.cfg.Keep {
-		if err := c.Shutdown(true); err != nil {
-			fmt.Fprintf(l.cfg.Log, "tend: the server could not be stopped: %v\n", err)
-		}
-		return
-	}
 	late := time.After(serverGrace + keeperGrace + time.Second)
-	for {
+	for keep := l.cfg.Keep; ; {
 		if !l.ready(chld, ended, late) {
 			fmt.Fprintf(l.cfg.Log, "tend: anchor[%d] does not answer; leaving it\n", l.pid)
-			unix.Kill(l.pid, unix.SIGTERM)
+			if !keep {
+				unix.Kill(l.pid, unix.SIGTERM)
+			}
 			return
 		}
-		if l.run.Lost() {
-			fmt.Fprintf(l.cfg.Log, "tend: the state directory %s was removed or moved while tend used it; what runs is ended\n", l.cfg.StateDir)
+		if keep {
+			err := (&Client{run: l.run, patient: true}).Shutdown(true)
+			if err == nil {
+				return
+			}
+			keep = !l.run.Lost()
+			if keep && !errors.Is(err, ErrNotRunning) {
+				fmt.Fprintf(l.cfg.Log, "tend: the server could not be stopped: %v\n", err)
+				return
+			}
 		}
-		unix.Kill(l.pid, unix.SIGTERM)
+		if l.run.Lost() {
+			fmt.Fprintf(l.cfg.Log, "tend: the state directory %s was removed or moved while tend used it, and no tend serve could take over what runs: it is ended\n", l.cfg.StateDir)
+		}
+		if !keep {
+			unix.Kill(l.pid, unix.SIGTERM)
+		}
 		if !l.await(chld, ended, nil, late) {
 			fmt.Fprintf(l.cfg.Log, "tend: anchor[%d] does not end; leaving it\n", l.pid)
 			return
@@ -218,7 +226,7 @@ func (l *launcher) stop(chld <-chan os.Signal, ended <-chan struct{}) {
 			return
 		}
 		// It died, and left keeper, server and processes to themselves: another
-		// one ends them.
+		// one ends them, or the server.
 		time.Sleep(firstPause)
 		var err error
 		if ended, err = l.anchor(); err != nil {

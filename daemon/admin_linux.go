@@ -49,9 +49,9 @@ func (a *admin) Status(ctx context.Context) (*tendv1.StatusResponse, error) {
 }
 
 func (a *admin) pids() (map[string]*tendv1.Role, error) {
+	a.roles.settle()
 	r, err := a.roles.get()
-	if err != nil {
-		// The anchor is between two starts: worth another try.
+	if err != nil { // the anchor does not answer
 		return nil, fmt.Errorf("ask for the roles: %w: %w", process.ErrUnavailable, err)
 	}
 	return map[string]*tendv1.Role{

@@ -14,6 +14,7 @@ import (
 	"github.com/tend-run/tend/anchor"
 	"github.com/tend-run/tend/internal/procfs"
 	"github.com/tend-run/tend/internal/replace"
+	"github.com/tend-run/tend/keeper/rundir"
 	"github.com/tend-run/tend/launch"
 	"github.com/tend-run/tend/metrics"
 )
@@ -61,14 +62,12 @@ func openRoles(stateDir string, log func(error), inPlace func(ctx context.Contex
 	return r, err
 }
 
-// get returns the roles as they are now.
+// get returns the roles as they are now. Between two anchors there is none.
 func (r *roles) get() (state, error) {
-	c, err := anchor.Dial(r.stateDir)
-	if err != nil {
-		return state{}, err
+	pids, err := r.ask(anchor.Dial)
+	if errors.Is(err, anchor.ErrNotRunning) {
+		pids, err = r.holders()
 	}
-	defer c.Close()
-	pids, err := c.Roles()
 	if err != nil {
 		return state{}, err
 	}
@@ -81,6 +80,30 @@ func (r *roles) get() (state, error) {
 		server: metrics.Role{PID: os.Getpid(), Restarts: count.ServerRestarts},
 	}, nil
 }
+
+// ask asks the anchor, which dial finds.
+func (r *roles) ask(dial func(stateDir string) (*anchor.Client, error)) (anchor.Pids, error) {
+	c, err := dial(r.stateDir)
+	if err != nil {
+		return anchor.Pids{}, err
+	}
+	defer c.Close()
+	return c.Roles()
+}
+
+// holders are the roles without an anchor, by the locks that they hold.
+func (r *roles) holders() (anchor.Pids, error) {
+	run, err := rundir.Open(r.stateDir)
+	if err != nil {
+		return anchor.Pids{}, err
+	}
+	defer run.Close()
+	return anchor.Pids{Keeper: run.Holder("keeper")}, nil
+}
+
+// settle waits, between two anchors, for the next one. If none comes, that is a fact of
+// its own.
+func (r *roles) settle() { _, _ = r.ask(anchor.Await) }
 
 // pids are those of all roles, the launcher's too, as far as they are known: no service may
 // be one of them.
@@ -124,7 +147,7 @@ func (r *roles) save(c roleCount) error {
 // the anchor is another too, which begins a new count. A role without a pid is
 // between two starts.
 func (c roleCount) next(anchor, keeper, server int) roleCount {
-	if c.Anchor != anchor {
+	if c.Anchor != anchor && anchor != 0 {
 		return roleCount{Anchor: anchor, Keeper: keeper, Server: server}
 	}
 	if keeper != 0 && keeper != c.Keeper {
@@ -145,7 +168,7 @@ func (c roleCount) next(anchor, keeper, server int) roleCount {
 // shutdown begins the end of the daemon. The anchor asks this server
 // to end while it still answers.
 func (r *roles) shutdown(keep bool) error {
-	c, err := anchor.Dial(r.stateDir)
+	c, err := anchor.Await(r.stateDir)
 	if err != nil {
 		return err
 	}

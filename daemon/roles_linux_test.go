@@ -18,6 +18,7 @@ func TestRestartsOfRolesAreCounted(t *testing.T) {
 		{"the server came back", 1, 2, 4, roleCount{Anchor: 1, Keeper: 2, Server: 4, ServerRestarts: 1}},
 		{"the keeper is away", 1, 0, 4, roleCount{Anchor: 1, Keeper: 2, Server: 4, ServerRestarts: 1}},
 		{"the keeper came back", 1, 5, 4, roleCount{Anchor: 1, Keeper: 5, Server: 4, KeeperRestarts: 1, ServerRestarts: 1}},
+		{"the anchor is away", 0, 5, 4, roleCount{Anchor: 1, Keeper: 5, Server: 4, KeeperRestarts: 1, ServerRestarts: 1}},
 		{"another daemon", 6, 7, 8, roleCount{Anchor: 6, Keeper: 7, Server: 8}},
 	} {
 		if c = c.next(step.anchor, step.keeper, step.server); c != step.want {

@@ -26,7 +26,7 @@ type upgrade struct {
 // upgrade replaces parts of the daemon. The server's own end comes after this
 // call has returned: its answer is sent while it drains.
 func (r *roles) upgrade(ctx context.Context, what upgrade) error {
-	c, err := anchor.Dial(r.stateDir)
+	c, err := anchor.Await(r.stateDir)
 	if err != nil {
 		return err
 	}

@@ -106,7 +106,7 @@ func Continue(stateDir string) {
 // End ends a daemon whose server does not answer: the anchor ends the other roles
 // and the processes in good order, and the launcher ends with it.
 func End(stateDir string) error {
-	c, err := anchor.Dial(stateDir)
+	c, err := anchor.Await(stateDir)
 	if err != nil {
 		return err
 	}

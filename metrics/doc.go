@@ -16,9 +16,9 @@
 //	tend_reader_lag_bytes                    of the reader that is furthest behind
 //	tend_role_up{role}                       1 if the role has a process
 //	tend_role_restarts_total{role}           times a role was started again
-//	tend_http_requests_total{face}           requests, by the part of the server; "none" for paths that no part serves
+//	tend_http_requests_total{face}           requests, by the part of the server that serves their path
 //	tend_http_requests_active{face}          requests being served, streams included
-//	tend_http_refused_total{reason}          requests refused: connections, requests, token, reader, peer, origin
+//	tend_http_refused_total{reason}          requests refused: connections, requests, token, reader, peer, origin; route if no part serves the path, or not by this method
 //	tend_http_panics_total                   requests that a bug ended
 //
 // The byte counters add the increase since the previous scrape. They miss bytes that a

@@ -27,7 +27,8 @@ type Input struct {
 	// one wrote at this position are mistaken for a repeated write.
 	Offset *int64
 	// More: the write continues with the next Input of this Writer, and other writers wait
-	// for it, up to ten seconds.
+	// for it, up to ten seconds. An Input without Data and More ends it: send one if the
+	// rest never comes.
 	More bool
 	// Again: the write may have been sent before. A writer that is not remembered, and may
 	// have been forgotten, then gets ErrWriterForgotten even at offset 0.

@@ -143,8 +143,14 @@ func TestAPartOfAServer(t *testing.T) {
 	if got, text := do(t, c, "POST", s.tcp+"/toy", "{}", bearer); got != 405 {
 		t.Errorf("POST /toy is %d %s; want 405", got, text)
 	}
+	if got, text := get(t, c, s.tcp+"/nobody/serves/it", bearer); got != 404 {
+		t.Errorf("a path that nobody serves is %d %s; want 404", got, text)
+	}
 	_, text := get(t, c, s.tcp+"/-/metrics", bearer)
-	for _, line := range []string{"tend_toy_processes 1\n", "tend_http_requests_total{face=\"toy\"} 2\n"} {
+	if strings.Contains(text, `face="none"`) {
+		t.Error("a path that nobody serves counts as a face")
+	}
+	for _, line := range []string{"tend_toy_processes 1\n", "tend_http_requests_total{face=\"toy\"} 2\n", "tend_http_refused_total{reason=\"route\"} 2\n"} {
 		if !strings.Contains(text, line) {
 			t.Errorf("the metrics have no %q", line)
 		}

@@ -29,18 +29,16 @@ func (s *Server) recovered(next http.Handler) http.Handler {
 	})
 }
 
-// counted counts requests by part, and says that there are some.
+// counted counts requests by the part that serves them, and says that there are some.
 func (s *Server) counted(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		name := s.routes.of(r).name
-		if name == "" {
-			name = "none"
-		}
 		if s.cfg.Used != nil {
 			s.cfg.Used()
 			defer s.cfg.Used()
 		}
-		defer s.metrics.Requested(name)()
+		if name := s.routes.of(r).name; name != "" {
+			defer s.metrics.Requested(name)()
+		}
 		next.ServeHTTP(w, r)
 	})
 }

@@ -108,8 +108,11 @@ func (s *Server) routed(mux *http.ServeMux, next http.Handler) http.Handler {
 type hostedKey struct{}
 
 // dispatch calls what answers a request.
-func dispatch(mux *http.ServeMux) http.Handler {
+func (s *Server) dispatch(mux *http.ServeMux) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if s.routes.of(r).name == "" {
+			s.metrics.Refused("route")
+		}
 		if h, ok := r.Context().Value(hostedKey{}).(http.Handler); ok {
 			h.ServeHTTP(w, r)
 			return

@@ -61,7 +61,7 @@ func New(cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	served := s.recovered(noWorker(s.limited(s.paced(s.admit(s.guarded(dispatch(mux)))))))
+	served := s.recovered(noWorker(s.limited(s.paced(s.admit(s.guarded(s.dispatch(mux)))))))
 	if cfg.Around != nil {
 		served = cfg.Around(served)
 	}

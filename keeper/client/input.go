@@ -56,14 +56,16 @@ func (p *proc) Write(ctx context.Context, in process.Input) (process.Accepted, e
 	if err := p.writable(); err != nil {
 		return p.repeated(in, err)
 	}
+	if len(in.Data) > 0 || in.Writer != "" && !in.EOF { // which ends a write, perhaps one of a former server
+		if err := p.openInput(ctx); errors.Is(err, process.ErrExited) || errors.Is(err, process.ErrStdinClosed) {
+			return p.repeated(in, err)
+		} else if err != nil {
+			return process.Accepted{}, err
+		}
+	}
 	if len(in.Data) == 0 {
 		// Closing does not queue behind a writer that waits for room.
 		return p.closeInput(in)
-	}
-	if err := p.openInput(ctx); errors.Is(err, process.ErrExited) || errors.Is(err, process.ErrStdinClosed) {
-		return p.repeated(in, err)
-	} else if err != nil {
-		return process.Accepted{}, err
 	}
 	if err := p.takeTurn(ctx, &in); err != nil {
 		return process.Accepted{}, err

@@ -64,10 +64,10 @@ func (p *proc) offer(ctx context.Context, in *process.Input, data []byte) (int, 
 		case in.NoWait && !p.m.mayQueue(waiting, int64(len(data))):
 			return 0, process.ErrInputFull
 		case in.NoWait:
-			return len(data), p.store(in, data, at, false)
+			return len(data), p.store(ctx, in, data, at, false)
 		case waiting < window:
 			n := min(len(data), process.MaxWhole)
-			return n, p.store(in, data[:n], at, n < len(data))
+			return n, p.store(ctx, in, data[:n], at, n < len(data))
 		}
 		if ready == nil {
 			ready = make(chan struct{}, 1)
@@ -102,11 +102,15 @@ func (m *Manager) mayQueue(waiting, n int64) bool {
 }
 
 // store accepts data at its offset and delivers it. If the pipe is full, the keeper
-// delivers it when there is room. rest: more of the write follows.
-func (p *proc) store(in *process.Input, data []byte, at int64, rest bool) error {
+// delivers it when there is room. rest: more of the write follows. Nothing is accepted of
+// a caller that has given up: others may have been let in by now.
+func (p *proc) store(ctx context.Context, in *process.Input, data []byte, at int64, rest bool) error {
 	q := &p.input
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	if err := ctx.Err(); err != nil {
+		return err
+	}
 	if q.feed == nil {
 		if err := p.writable(); err != nil {
 			return err

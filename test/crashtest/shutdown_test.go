@@ -72,6 +72,53 @@ func TestAShutdownWithoutAKeeperLeavesNothing(t *testing.T) {
 	}
 }
 
+// A daemon that is to keep its processes for the next one loses its state directory. No
+// other daemon could find them, so they end with it.
+func TestADaemonThatKeepsProcessesEndsThemWithoutAStateDirectory(t *testing.T) {
+	t.Parallel()
+	d := scene.Value(testdaemon.Start(testdaemon.Config{Command: []string{bin}, Dir: t.TempDir(), Flags: []string{"--keep"}}))(t)
+	c := scene.Value(d.Dial(t.Context(), tend.Options{}))(t)
+	defer c.Close()
+	p := scene.Value(c.Start(t.Context(), process.Spec{Argv: []string{"sleep", "100000"}}))(t)
+	pid := scene.Info(t, p).PID
+	scene.Must(t, os.RemoveAll(d.StateDir()))
+	if err := d.Stop(); err != nil {
+		t.Errorf("%v; log of the daemon:\n%s", err, d.Log())
+	}
+	gone(t, pid)
+}
+
+// The anchor of such a daemon dies when it is told to end. The server ends all the same,
+// and the processes stay.
+func TestADaemonThatKeepsProcessesEndsItsServerBetweenTwoAnchors(t *testing.T) {
+	t.Parallel()
+	d := scene.Value(testdaemon.Start(testdaemon.Config{Command: []string{bin}, Dir: t.TempDir(), Flags: []string{"--keep"}}))(t)
+	c := scene.Value(d.Dial(t.Context(), tend.Options{}))(t)
+	defer c.Close()
+	p := scene.Value(c.Start(t.Context(), process.Spec{Argv: []string{"sleep", "100000"}}))(t)
+	before := d.Roles()
+	scene.Must(t, syscall.Kill(before[testdaemon.Launcher], syscall.SIGSTOP))
+	scene.Must(t, syscall.Kill(before[testdaemon.Anchor], syscall.SIGKILL))
+	scene.Must(t, syscall.Kill(before[testdaemon.Launcher], syscall.SIGTERM))
+	scene.Must(t, syscall.Kill(before[testdaemon.Launcher], syscall.SIGCONT))
+	gone(t, before[testdaemon.Launcher])
+	gone(t, before[testdaemon.Server])
+	if t.Failed() {
+		t.Logf("log of the daemon:\n%s", d.Log())
+	}
+	d.KillLauncher()
+	scene.Must(t, d.ServeAgain())
+	if in := scene.Info(t, p); in.Exit != nil {
+		t.Errorf("the process has ended: %+v", in.Exit)
+	}
+	scene.Value(p.Kill(t.Context()))(t)
+	scene.Must(t, c.Shutdown(t.Context(), false))
+	for _, pid := range d.Roles() {
+		gone(t, pid)
+	}
+	d.KillLauncher()
+}
+
 // firstOf are the pids of the boxes' first processes, as the keeper's files have them.
 func firstOf(t *testing.T, d *testdaemon.Daemon) (pids []int) {
 	t.Helper()

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -141,6 +142,45 @@ func TestCommandsEndWhenARoleStandsStill(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// The anchor has died, and its launcher does not start another one yet: a daemon runs,
+// and says that this role is not there. A shutdown waits for the next anchor.
+func TestADaemonBetweenTwoAnchorsRuns(t *testing.T) {
+	t.Parallel()
+	o := ownDaemon(t)
+	if out, status := o.tend("run", "--detach", "--name", "sleeper", "sleep", "1000"); status != 0 {
+		t.Fatalf("%d: %s", status, out)
+	}
+	anchor := o.holder("anchor")
+	s, ok := procfs.ReadStat(anchor)
+	if !ok {
+		t.Fatal("nobody is the anchor")
+	}
+	scene.Must(t, syscall.Kill(s.PPID, syscall.SIGSTOP))
+	goOn := sync.OnceFunc(func() { syscall.Kill(s.PPID, syscall.SIGCONT) })
+	defer goOn()
+	scene.Must(t, syscall.Kill(anchor, syscall.SIGKILL))
+	scene.Eventually(t, "the anchor has died", func() bool { return o.holder("anchor") == 0 })
+	if out, status := o.tend("status"); status != 0 || !strings.Contains(out, "not there") || !strings.Contains(out, "1 running") {
+		t.Errorf("tend status: status %d, %q; want what is so", status, out)
+	}
+	ended := make(chan string, 1)
+	go func() {
+		out, status := o.tend("shutdown")
+		ended <- fmt.Sprintf("%d %s", status, out)
+	}()
+	time.Sleep(300 * time.Millisecond) // it has asked; if not, the test proves less
+	goOn()
+	if said := <-ended; !strings.HasPrefix(said, "0 ") {
+		t.Errorf("tend shutdown: %s", said)
+	}
+	for _, role := range []string{"anchor", "keeper", "server"} {
+		if pid := o.holder(role); pid != 0 {
+			t.Errorf("the %s (pid %d) outlives the shutdown", role, pid)
+			syscall.Kill(pid, syscall.SIGKILL)
+		}
 	}
 }
 
