@@ -3,6 +3,7 @@
 package tend_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -45,7 +46,7 @@ func serve(t testing.TB, mgr process.Manager, stopping <-chan struct{}, around f
 // serveFace starts a server of the native API.
 func serveFace(t testing.TB, cfg native.Config, stopping <-chan struct{}, around func(http.Handler) http.Handler) *httptest.Server {
 	t.Helper()
-	cfg.Instance, cfg.Version, cfg.Heartbeat = "test", "v0", 50*time.Millisecond
+	cfg.Instance, cfg.Version, cfg.Heartbeat = "test", "v0", cmp.Or(cfg.Heartbeat, 50*time.Millisecond)
 	mux := http.NewServeMux()
 	face := scene.Value(native.New(cfg))(t)
 	scene.Must(t, part.Mount(mux, face, nil))

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/tend-run/tend"
+	"github.com/tend-run/tend/face/native"
 	"github.com/tend-run/tend/internal/scene"
 	"github.com/tend-run/tend/internal/testkeeper"
 	"github.com/tend-run/tend/process"
@@ -49,6 +50,38 @@ func TestOutputIsByteExactWhateverHappensToConnections(t *testing.T) {
 			})
 		}
 	}
+}
+
+// A stream may be quiet for longer than a client has patience with a server that is not
+// there: the server was there until the stream was cut.
+func TestAQuietStreamThatIsCutGoesOn(t *testing.T) {
+	srv := serveFace(t, native.Config{Manager: testkeeper.New(t), Heartbeat: time.Hour}, nil, nil)
+	px := newProxy(t, srv.Listener.Addr().String())
+	const patience = 2 * time.Second
+	c := dial(t, px.url(), tend.Options{Patience: patience})
+	p := spawn(t, c, piped(tend.Shell("echo one; read x; echo $x")))
+	var cut *time.Timer
+	written := make(chan error, 1)
+	var text []byte
+	for ev, err := range p.Events(t.Context(), process.ReadOptions{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ev.Kind == process.EventOutput {
+			if len(text) == 0 {
+				cut = time.AfterFunc(patience+patience/2, func() {
+					px.cutAll()
+					_, err := p.Stdin().Write([]byte("two\n"))
+					written <- err
+				})
+			}
+			text = append(text, ev.Data...)
+		}
+	}
+	if string(text) != "one\ntwo\n" || cut == nil {
+		t.Fatalf("the stream had %q", text)
+	}
+	scene.Must(t, <-written)
 }
 
 func TestEachFactIsToldOnceOverReconnects(t *testing.T) {

@@ -58,7 +58,7 @@ type attempts struct {
 	random func() float64
 
 	patience time.Duration // since heard; 0: without bound
-	heard    time.Time     // the last progress
+	heard    time.Time     // the last progress, or the loss of the connection after it
 }
 
 // progress starts the count anew.
@@ -98,6 +98,9 @@ func (c *Client) repeat(ctx context.Context, what string, last func(error) bool,
 		}
 		if err == nil || ctx.Err() != nil || !transient(err) || last(err) {
 			return c.domainError(ctx, err)
+		}
+		if a.n == 0 && !errors.Is(err, errSilent) {
+			a.heard = time.Now() // it was there until now, however long it had nothing to say
 		}
 		wait, ok := a.next(away)
 		if !ok {

@@ -118,6 +118,9 @@ class Run:
             healer["llm"] = {"provider": "anthropic", "base_url": self.url, "model": "scripted"}
         if self.model == "down":
             healer["wall"] = "30s"  # for half of which it is waited for
+        if self.model in ("bad", "hostile") and "uptime_before_crash_s" in s:
+            # On a machine with much else to do it takes several times as long to crash again.
+            healer["hold"] = f"{4 * s['uptime_before_crash_s'][1]}s"
         (self.tmp / "tend.yaml").write_text(json.dumps({"services": {"web": service}, "healer": healer}, indent=1))
 
     def changes(self, fix):
