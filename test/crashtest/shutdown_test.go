@@ -28,7 +28,7 @@ func TestAShutdownWithoutAKeeperLeavesNothing(t *testing.T) {
 		},
 		"it cannot start": cannotStart,
 		"the state directory is removed": func(t *testing.T, d *testdaemon.Daemon) {
-			scene.Must(t, os.RemoveAll(d.StateDir()))
+			removeState(t, d)
 		},
 		"the state directory is moved": func(t *testing.T, d *testdaemon.Daemon) {
 			scene.Must(t, os.Rename(d.StateDir(), d.StateDir()+"-moved"))
@@ -72,6 +72,12 @@ func TestAShutdownWithoutAKeeperLeavesNothing(t *testing.T) {
 	}
 }
 
+// removeState removes the state directory, in which the daemon may just make a file.
+func removeState(t *testing.T, d *testdaemon.Daemon) {
+	t.Helper()
+	scene.Eventually(t, "the state directory is removed", func() bool { return os.RemoveAll(d.StateDir()) == nil })
+}
+
 // A daemon that is to keep its processes for the next one loses its state directory. No
 // other daemon could find them, so they end with it.
 func TestADaemonThatKeepsProcessesEndsThemWithoutAStateDirectory(t *testing.T) {
@@ -81,7 +87,7 @@ func TestADaemonThatKeepsProcessesEndsThemWithoutAStateDirectory(t *testing.T) {
 	defer c.Close()
 	p := scene.Value(c.Start(t.Context(), process.Spec{Argv: []string{"sleep", "100000"}}))(t)
 	pid := scene.Info(t, p).PID
-	scene.Must(t, os.RemoveAll(d.StateDir()))
+	removeState(t, d)
 	if err := d.Stop(); err != nil {
 		t.Errorf("%v; log of the daemon:\n%s", err, d.Log())
 	}
