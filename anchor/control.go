@@ -143,7 +143,8 @@ func Await(stateDir string) (*Client, error) {
 			return c, err
 		}
 		if time.Now().After(end) {
-			return nil, fmt.Errorf("the anchor has ended, and no other took its place in %v; tend serve starts one if the launcher has ended too", answerTime)
+			return nil, fmt.Errorf("the anchor has ended, and no other took its place in %v; "+
+				"tend serve starts one if the launcher has ended too", answerTime)
 		}
 	}
 }

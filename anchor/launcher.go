@@ -212,7 +212,8 @@ func (l *launcher) stop(chld <-chan os.Signal, ended <-chan struct{}) {
 			}
 		}
 		if l.run.Lost() {
-			fmt.Fprintf(l.cfg.Log, "tend: the state directory %s was removed or moved while tend used it, and no tend serve could take over what runs: it is ended\n", l.cfg.StateDir)
+			fmt.Fprintf(l.cfg.Log, "tend: the state directory %s was removed or moved while tend used it, "+
+				"and no tend serve could take over what runs: it is ended\n", l.cfg.StateDir)
 		}
 		if !keep {
 			unix.Kill(l.pid, unix.SIGTERM)

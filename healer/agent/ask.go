@@ -112,7 +112,7 @@ func (c *client) Ask(ctx context.Context, r Request, live func(Delta)) (Reply, e
 		if !errors.As(err, &e) {
 			e = &ModelError{Kind: Unavailable, Err: err}
 		}
-		e.Message = c.clean(e.Message)
+		e = &ModelError{Kind: e.Kind, Status: e.Status, Message: c.clean(e.Message), Err: e.Err} // errLarge is everybody's
 		if e.Kind > Broken || try >= c.Retries {
 			return Reply{Usage: used}, e
 		}

@@ -65,9 +65,10 @@ func (x *exchange) do(req *http.Request) (*http.Response, error) {
 	}
 	if res.StatusCode >= 300 && res.StatusCode < 400 {
 		res.Body.Close()
-		return nil, &ModelError{Kind: Invalid, Status: res.StatusCode, Message: "the address leads elsewhere, and is not followed: name the address itself as base_url"}
+		return nil, &ModelError{Kind: Invalid, Status: res.StatusCode,
+			Message: "the address leads elsewhere, and is not followed: name the address itself as base_url"}
 	}
-	m := &metered{body: res.Body, left: maxReplyBytes, full: &ModelError{Kind: Broken, Message: "it is larger than any reply can be"}, alive: x.alive}
+	m := &metered{body: res.Body, left: maxReplyBytes, full: errLarge, alive: x.alive}
 	if res.StatusCode >= 400 {
 		m.left, m.full = maxErrorBytes, io.EOF
 	}

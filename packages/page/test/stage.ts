@@ -86,7 +86,8 @@ export async function says(page: Page, selector: string, what: RegExp): Promise<
   try {
     await page.locator(selector, { hasText: what }).first().waitFor();
   } catch (err) {
-    throw new Error(`${String(err)}\n${page.url()} shows:\n${(await page.locator('body').innerText()).slice(0, 4000)}`, { cause: err });
+    const shown = (await page.locator('body').innerText()).slice(0, 4000);
+    throw new Error(`${String(err)}\n${page.url()} shows:\n${shown}`, { cause: err });
   }
 }
 
