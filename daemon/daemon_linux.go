@@ -104,6 +104,9 @@ func Run(ctx context.Context, c Config) error {
 	if err != nil {
 		return err
 	}
+	if err := closeToSandboxes(dir); err != nil {
+		return err
+	}
 	if sight.On() {
 		set.Parts = append(set.Parts, sight)
 	}

@@ -24,15 +24,17 @@ func TestWhatIsObeyed(t *testing.T) {
 		uid   int
 		why   string // "": it is obeyed
 	}{
-		"the user's":                        {nil, user, ""},
-		"the user's, for root":              {nil, 0, "belongs to uid 54321"},
-		"the user's, for another":           {nil, another, "belongs to uid 54321"},
-		"root's":                            {func(dir string) error { return os.Chown(dir+"/a/b/file", 0, 0) }, user, ""},
-		"another's":                         {func(dir string) error { return os.Chown(dir+"/a/b/file", another, user) }, user, "belongs to uid 54322"},
-		"in a directory of another":         {func(dir string) error { return os.Chown(dir+"/a", another, user) }, user, "belongs to uid 54322"},
-		"that all may write":                {func(dir string) error { return os.Chmod(dir+"/a/b/file", 0o666) }, user, "everybody"},
-		"in a directory that all may write": {func(dir string) error { return os.Chmod(dir+"/a", 0o777) }, user, "everybody"},
-		"in a directory such as /tmp":       {func(dir string) error { return os.Chmod(dir+"/a", 0o777|fs.ModeSticky) }, user, ""},
+		"the user's":                         {nil, user, ""},
+		"the user's, for root":               {nil, 0, "belongs to uid 54321"},
+		"the user's, for another":            {nil, another, "belongs to uid 54321"},
+		"root's":                             {func(dir string) error { return os.Chown(dir+"/a/b/file", 0, 0) }, user, ""},
+		"another's":                          {func(dir string) error { return os.Chown(dir+"/a/b/file", another, user) }, user, "belongs to uid 54322"},
+		"in a directory of another":          {func(dir string) error { return os.Chown(dir+"/a", another, user) }, user, "belongs to uid 54322"},
+		"in a directory of the daemon's own": {func(dir string) error { return os.Chown(dir+"/a", NoSandbox, user) }, user, ""},
+		"of the daemon's own":                {func(dir string) error { return os.Chown(dir+"/a/b/file", NoSandbox, user) }, user, "belongs to uid 2147352575"},
+		"that all may write":                 {func(dir string) error { return os.Chmod(dir+"/a/b/file", 0o666) }, user, "everybody"},
+		"in a directory that all may write":  {func(dir string) error { return os.Chmod(dir+"/a", 0o777) }, user, "everybody"},
+		"in a directory such as /tmp":        {func(dir string) error { return os.Chmod(dir+"/a", 0o777|fs.ModeSticky) }, user, ""},
 		"another's, in a directory such as /tmp": {func(dir string) error {
 			return errors.Join(os.Chmod(dir+"/a/b", 0o777|fs.ModeSticky), os.Chown(dir+"/a/b/file", another, user))
 		}, user, "belongs to uid 54322"},

@@ -100,10 +100,11 @@ func stat(info fs.FileInfo) *syscall.Stat_t { return info.Sys().(*syscall.Stat_t
 
 // check looks at one name on the way. last: it is what would be obeyed. top owns the directory
 // at the top and can do anything above a file, so top counts as root there: in a user namespace
-// that does not have the machine's root, the kernel shows that as another uid.
+// that does not have the machine's root, the kernel shows that as another uid. So does
+// [NoSandbox], which only root gives to anything.
 func check(path string, info fs.FileInfo, uid int, top uint32, last bool) error {
 	st := stat(info)
-	if st.Uid != 0 && int(st.Uid) != uid && (last || !info.IsDir() || st.Uid != top) {
+	if st.Uid != 0 && int(st.Uid) != uid && (last || !info.IsDir() || st.Uid != top && st.Uid != NoSandbox) {
 		return &Error{path, uid, fmt.Sprintf("belongs to uid %d", st.Uid)}
 	}
 	mode := info.Mode()
