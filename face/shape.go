@@ -16,9 +16,9 @@ const (
 	// the arguments and variables that a process may have, three for each. A
 	// field of two bytes becomes an object of a hundred.
 	MaxFields = 3*(1<<16) + 1<<16 + 4096
-	// fewFields is the size of messages that are not looked at, in bytes: they
-	// cannot have many.
-	fewFields = 64 << 10
+	// MaxDepth is the deepest nesting of JSON text. The decoders go 10,000 deep, and a
+	// stack that has grown stays with its stream.
+	MaxDepth = 100
 	// maxNesting is how deep messages are looked into. None of ours is deeper.
 	maxNesting = 16
 )
@@ -30,12 +30,27 @@ func (*FieldsError) Error() string {
 	return fmt.Sprintf("the message has more than %d fields (array elements and map entries are fields, too)", MaxFields)
 }
 
-// CheckJSON refuses JSON text of too many fields before it is decoded.
+// DepthError refuses JSON text that is nested too deep.
+type DepthError struct{}
+
+func (*DepthError) Error() string {
+	return fmt.Sprintf("the message is nested deeper than %d levels of arrays and objects, which is the limit", MaxDepth)
+}
+
+// GroupError refuses a binary message with a group, the one form that nests without the
+// message's type saying so. No message of ours has one.
+type GroupError struct{ Field protowire.Number }
+
+func (e *GroupError) Error() string {
+	return fmt.Sprintf("field %d of the message is a protobuf group; send no groups", e.Field)
+}
+
+// CheckJSON refuses JSON text of too many fields, or nested too deep, before it is decoded.
 func CheckJSON(text []byte) error {
-	if len(text) <= fewFields {
+	if len(text) <= MaxDepth {
 		return nil
 	}
-	n := 0
+	n, depth := 0, 0
 	for i := 0; i < len(text); i++ {
 		switch text[i] {
 		case '"':
@@ -44,8 +59,15 @@ func CheckJSON(text []byte) error {
 					i++
 				}
 			}
-		case ',', ':', '[', '{':
+		case ',', ':':
 			n++
+		case '[', '{':
+			n++
+			if depth++; depth > MaxDepth {
+				return new(DepthError)
+			}
+		case ']', '}':
+			depth--
 		}
 	}
 	if n > MaxFields {
@@ -54,38 +76,39 @@ func CheckJSON(text []byte) error {
 	return nil
 }
 
-// CheckProto refuses a message in binary protobuf that has too many fields,
-// before it is decoded. What is malformed is left to the decoder.
+// CheckProto refuses a message in binary protobuf that has too many fields, or a group,
+// before it is decoded. What is otherwise malformed is left to the decoder.
 func CheckProto(b []byte, m proto.Message) error {
-	if len(b) <= fewFields {
-		return nil
-	}
 	left := MaxFields
-	countFields(b, m.ProtoReflect().Descriptor(), maxNesting, &left)
-	if left < 0 {
-		return new(FieldsError)
-	}
-	return nil
+	return countFields(b, m.ProtoReflect().Descriptor(), maxNesting, &left)
 }
 
-func countFields(b []byte, m protoreflect.MessageDescriptor, depth int, left *int) {
-	for len(b) > 0 && *left >= 0 {
+func countFields(b []byte, m protoreflect.MessageDescriptor, depth int, left *int) error {
+	for len(b) > 0 {
 		num, kind, n := protowire.ConsumeTag(b)
 		if n < 0 {
-			return
+			return nil
 		}
 		b = b[n:]
-		*left--
+		if *left--; *left < 0 {
+			return new(FieldsError)
+		}
+		if kind == protowire.StartGroupType {
+			return &GroupError{num} // before ConsumeFieldValue, which goes as deep as groups do
+		}
 		if n = protowire.ConsumeFieldValue(num, kind, b); n < 0 {
-			return
+			return nil
 		}
 		if f := m.Fields().ByNumber(num); kind == protowire.BytesType && f != nil && f.Kind() == protoreflect.MessageKind && depth > 0 {
 			if inner, k := protowire.ConsumeBytes(b); k >= 0 {
-				countFields(inner, f.Message(), depth-1, left)
+				if err := countFields(inner, f.Message(), depth-1, left); err != nil {
+					return err
+				}
 			}
 		}
 		b = b[n:]
 	}
+	return nil
 }
 
 // Codecs make connect check the shape of messages before it decodes them.

@@ -1,13 +1,48 @@
 package face
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
 	"strings"
 	"testing"
 
+	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/emptypb"
 	"google.golang.org/protobuf/types/known/structpb"
 )
+
+// TestDeepMessagesAreRefused: by what they are, before a decoder goes as deep as they do.
+func TestDeepMessagesAreRefused(t *testing.T) {
+	deep := func(n int) []byte {
+		return []byte(`{"unknown":` + strings.Repeat("[", n-1) + strings.Repeat("]", n-1) + `}`)
+	}
+	for _, strict := range []bool{false, true} {
+		err := jsonCodec{"json", strict}.Unmarshal(deep(MaxDepth+1), new(emptypb.Empty))
+		if _, ok := errors.AsType[*DepthError](err); !ok {
+			t.Errorf("JSON that is too deep (strict: %v): %v", strict, err)
+		}
+	}
+	var v any
+	if _, ok := errors.AsType[*DepthError](DecodeJSON(deep(9000), &v)); !ok {
+		t.Error("JSON that is too deep is decoded")
+	}
+	wide := []byte("[" + strings.Repeat(`[{"]":"[[["}],`, 10*MaxDepth) + "1]")
+	for _, text := range [][]byte{deep(MaxDepth), wide} {
+		if err := DecodeJSON(text, &v); err != nil {
+			t.Errorf("JSON of %d bytes that is not too deep: %v", len(text), err)
+		}
+	}
+	groups := append(bytes.Repeat([]byte{0x0b}, 9000), bytes.Repeat([]byte{0x0c}, 9000)...)
+	inner := append(protowire.AppendTag(nil, 1, protowire.BytesType), protowire.AppendBytes(nil, groups)...)
+	for _, b := range [][]byte{groups, inner} {
+		group, ok := errors.AsType[*GroupError](ProtoCodec{}.Unmarshal(b, new(structpb.Struct)))
+		if !ok || group.Field != 1 {
+			t.Errorf("groups of %d bytes are decoded", len(b))
+		}
+	}
+}
 
 // FuzzShape: the checks end without a panic, and what passes them decodes to no
 // more fields than they allow.

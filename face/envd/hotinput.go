@@ -282,7 +282,7 @@ func (b *inputBuffers) parseSendInput(c codec, message []byte, req *pb.SendInput
 		switch {
 		case field == 1 && req.Process == nil:
 			req.Process = new(pb.ProcessSelector)
-			return proto.Unmarshal(v, req.Process) == nil
+			return face.CheckProto(v, req.Process) == nil && proto.Unmarshal(v, req.Process) == nil
 		case field == 2 && req.Input == nil:
 			req.Input = new(pb.ProcessInput)
 			return protoInput(v, req.Input)
