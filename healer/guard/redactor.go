@@ -1,8 +1,7 @@
 package guard
 
 import (
-	"encoding/base64"
-	"encoding/hex"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -28,18 +27,25 @@ const (
 // Redactor removes secrets from texts. Its methods may be called from several
 // goroutines.
 type Redactor struct {
-	mu      sync.RWMutex
-	known   map[string]bool
-	names   []string // of the secrets
-	marks   []string // what stands in their places
-	loose   *needles // as it is, reversed, in hex: white space, quotes and backslashes left out
-	exact   *needles // those of which too little would be left
-	base64s *needles
+	mu     sync.RWMutex
+	known  map[string]bool
+	names  []string       // of the secrets
+	marks  []string       // what stands in their places
+	linked bool           // marks and automata are made
+	loose  *automaton     // of secrets in the form of [loose], also reversed
+	bare   *automaton     // in the form of [bare], where too little would be left
+	bares  [][]bareSecret // those of bare
+}
+
+// bareSecret is what must stand where one was found without its white space.
+type bareSecret struct {
+	text []byte
+	id   int // of the secret
 }
 
 // NewRedactor returns a redactor that knows no secret, and finds values that look like one.
 func NewRedactor() *Redactor {
-	return &Redactor{known: map[string]bool{}, loose: newNeedles(looseText), exact: newNeedles(exactText), base64s: newNeedles(base64Text)}
+	return &Redactor{known: map[string]bool{}, loose: newAutomaton(), bare: newAutomaton()}
 }
 
 // AddSecret makes a value a secret. "[secret NAME]" replaces it. A value of less than 6
@@ -67,28 +73,37 @@ func (r *Redactor) add(name, value string) {
 		return
 	}
 	r.known[value] = true
-	id := len(r.marks)
-	r.names, r.marks = append(r.names, name), append(r.marks, "")
+	id := len(r.names)
+	r.names, r.linked = append(r.names, name), false
 	b := []byte(value)
 	reversed := slices.Clone(b)
 	slices.Reverse(reversed)
-	for _, text := range []string{value, string(reversed), hex.EncodeToString(b)} {
-		if stripped := strip(text); len(stripped) >= minSecret {
-			r.loose.add(stripped, id)
-		} else {
-			r.exact.add(text, id)
+	for _, text := range [][]byte{b, reversed} {
+		if form := loose(text); len(form) >= minSecret {
+			r.loose.add(form, id)
+			continue
 		}
-	}
-	for shift := range 3 {
-		// The first and the last character of base64 depend on the neighbours, too.
-		padded := base64.RawStdEncoding.EncodeToString(append(make([]byte, shift), b...))
-		r.base64s.add(padded[(8*shift+5)/6:8*(shift+len(b))/6], id)
-	}
-	// What stands in a secret's place must not be one.
-	for i := range r.marks {
-		if r.marks[i] == "" || r.contains(r.marks[i]) {
-			r.marks[i] = r.mark(r.names[i], i)
+		k := r.bare.add(bare(text), len(r.bares))
+		if k == len(r.bares) {
+			r.bares = append(r.bares, nil)
 		}
+		r.bares[k] = append(r.bares[k], bareSecret{text, id})
+	}
+}
+
+// ready makes what is searched with, if there are new secrets, and locks it for reading.
+func (r *Redactor) ready() {
+	for r.mu.RLock(); !r.linked; r.mu.RLock() {
+		r.mu.RUnlock()
+		r.mu.Lock()
+		r.loose.link()
+		r.bare.link()
+		r.marks = make([]string, len(r.names))
+		for i, name := range r.names { // what stands in a secret's place must not be one
+			r.marks[i] = r.mark(name, i)
+		}
+		r.linked = true
+		r.mu.Unlock()
 	}
 }
 
@@ -151,13 +166,6 @@ func (r *Redactor) AddEnv(env map[string]string) {
 	}
 }
 
-// AddFile is AddVariables with a file that [ReadVariables] reads. A missing file has none.
-func (r *Redactor) AddFile(path string) error {
-	data, err := ReadVariables(path)
-	r.AddVariables(data)
-	return err
-}
-
 // ReadVariables reads a file of variables (.env). A missing file is empty. A file that is
 // not regular, or has more than 64 KiB, is an error.
 func ReadVariables(path string) ([]byte, error) {
@@ -193,16 +201,16 @@ func (r *Redactor) AddVariables(data []byte) {
 
 // Text returns a text without secrets.
 func (r *Redactor) Text(s string) string {
-	r.mu.RLock()
+	r.ready()
 	defer r.mu.RUnlock()
-	spans, _ := r.spans(s)
+	spans, _ := r.spans(s, false)
 	if len(spans) == 0 {
 		return s
 	}
 	s = r.render(s, spans)
 	// What was taken out may have stood between the parts of another.
 	for range 3 {
-		if spans, _ = r.exactSpans(s); len(spans) == 0 {
+		if spans, _ = r.secrets(s, false); len(spans) == 0 {
 			return s
 		}
 		s = r.render(s, spans)
@@ -210,13 +218,13 @@ func (r *Redactor) Text(s string) string {
 	return noMark
 }
 
-// span is a part of a text that is hidden. Begun returns the whole words of an incomplete
+// Begun returns the whole words of an incomplete
 // text, without secrets: a possible beginning of a secret is left out until it is known.
 // Give the text from its beginning each time.
 func (r *Redactor) Begun(s string) string {
-	r.mu.RLock()
-	spans, open := r.spans(s)
-	r.mu.RUnlock()
+	r.ready()
+	defer r.mu.RUnlock()
+	spans, open := r.spans(s, true)
 	cut := min(open, openKey(s), strings.LastIndexAny(s, " \n\t")+1)
 	n := len(spans)
 	for n > 0 && spans[n-1].end > cut {
@@ -226,6 +234,7 @@ func (r *Redactor) Begun(s string) string {
 	return r.render(s[:cut], spans[:n])
 }
 
+// span is a part of a text that is hidden.
 type span struct {
 	start, end int
 	mark       string
@@ -233,46 +242,32 @@ type span struct {
 
 // contains reports whether one of the secrets is in a text.
 func (r *Redactor) contains(s string) bool {
-	spans, _ := r.exactSpans(s)
+	spans, _ := r.secrets(s, false)
 	return len(spans) > 0
 }
 
-// spans returns what is to be hidden in a text, in order, and from where on the text may
-// hold the beginning of more.
-func (r *Redactor) spans(s string) ([]span, int) {
-	found, open := r.exactSpans(s)
-	found = append(found, likely(s)...)
+// spans returns what is to be hidden in a text, in order, and, if more of it may come, from
+// where on it may hold the beginning of more.
+func (r *Redactor) spans(s string, partial bool) ([]span, int) {
+	found, open := r.secrets(s, partial)
 	// Of two that begin at one place, the known secret comes first.
-	slices.SortStableFunc(found, func(a, b span) int { return a.start - b.start })
-	return merge(found), open
+	return merge(append(found, likely(s)...)), open
 }
 
-func (r *Redactor) exactSpans(s string) (found []span, open int) {
-	open = len(s)
-	for _, n := range []*needles{r.loose, r.exact, r.base64s} {
-		n.each(s, func(start, end, id int) {
-			if n == r.base64s {
-				if start > 0 && isBase64(s[start-1]) {
-					start--
-				}
-				if end < len(s) && isBase64(s[end]) {
-					end++
-				}
-			}
-			mark := noMark
-			if id >= 0 {
-				mark = r.marks[id]
-			}
-			found = append(found, span{start, end, mark})
-		}, &open)
+// secrets are the spans of those that are known.
+func (r *Redactor) secrets(s string, partial bool) ([]span, int) {
+	f := finder{r: r, partial: partial, size: int32(len(s)), open: int32(len(s))}
+	if !r.loose.empty() || !r.bare.empty() {
+		f.text(s)
 	}
-	slices.SortStableFunc(found, func(a, b span) int { return a.start - b.start })
-	return merge(found), open
+	return merge(f.found), int(f.open)
 }
 
-// merge joins those that overlap.
-func merge(sorted []span) (out []span) {
-	for _, s := range sorted {
+// merge sorts spans, the longer of two that begin at one place first, and joins those that
+// overlap.
+func merge(all []span) (out []span) {
+	slices.SortStableFunc(all, func(a, b span) int { return cmp.Or(a.start-b.start, b.end-a.end) })
+	for _, s := range all {
 		if n := len(out) - 1; n >= 0 && s.start < out[n].end {
 			out[n].end = max(out[n].end, s.end)
 			continue

@@ -1,0 +1,115 @@
+package guard
+
+import "bytes"
+
+// least is how many bytes at least a decoded text has: the least of a secret.
+const least = minSecret
+
+func base64Value(c byte) int {
+	switch {
+	case c >= 'A' && c <= 'Z':
+		return int(c - 'A')
+	case c >= 'a' && c <= 'z':
+		return int(c-'a') + 26
+	case c >= '0' && c <= '9':
+		return int(c-'0') + 52
+	case c == '+' || c == '-':
+		return 62
+	case c == '/' || c == '_':
+		return 63
+	}
+	return -1
+}
+
+func base32Value(c byte) int {
+	switch c := lower(c); {
+	case c >= 'a' && c <= 'z':
+		return int(c - 'a')
+	case c >= '2' && c <= '7':
+		return int(c-'2') + 26
+	}
+	return -1
+}
+
+// base is an alphabet of a power of two.
+type base struct {
+	class  uint8 // of its characters
+	values [256]int8
+	bits   int
+	group  int // how many characters are whole bytes
+}
+
+func newBase(class uint8, value func(byte) int, bits, group int) *base {
+	b := &base{class: class, bits: bits, group: group}
+	for c := range b.values {
+		b.values[c] = int8(value(byte(c)))
+	}
+	return b
+}
+
+var bases = []*base{newBase(in64, base64Value, 6, 4), newBase(in32, base32Value, 5, 8)}
+
+// bases calls back for what the characters of the alphabets in a view stand for: of each stretch
+// of them, at each alignment. White space and quotes in a stretch are passed over.
+func (s *scratch) bases(v *view, found func(*view)) {
+	for _, b := range bases {
+		start, n := 0, 0
+		for i := 0; i <= len(v.text); i++ {
+			if i < len(v.text) {
+				class := classes[v.text[i]]
+				if class&b.class != 0 {
+					if n++; n == 1 {
+						start = i
+					}
+					continue
+				}
+				if class&isLoosened != 0 {
+					continue
+				}
+			}
+			last := s.view()
+			for skip := 0; skip < b.group && (n-skip)*b.bits >= least*8; skip++ {
+				out := s.view()
+				b.decode(out, v, start, i, skip)
+				if m := min(len(last.text), len(out.text)); m == 0 || !bytes.Equal(last.text[:m], out.text[:m]) { // one letter many times
+					found(out)
+				}
+				s.put(last)
+				last = out
+			}
+			s.put(last)
+			n = 0
+		}
+	}
+}
+
+// decode adds what a stretch stands for from its character skip on.
+func (b *base) decode(out, v *view, start, end, skip int) {
+	var acc uint32
+	bits, first := 0, -1
+	text, froms, tos := out.text, out.from, out.to // quicker than through the pointer
+	for i := start; i < end; i++ {
+		d := b.values[v.text[i]]
+		if d < 0 {
+			continue
+		}
+		if skip > 0 {
+			skip--
+			continue
+		}
+		if first < 0 {
+			first = i
+		}
+		acc = acc<<b.bits | uint32(d)
+		if bits += b.bits; bits < 8 {
+			continue
+		}
+		bits -= 8
+		from, to := v.span(first, i+1)
+		text, froms, tos = append(text, byte(acc>>bits)), append(froms, from), append(tos, to)
+		if first = i; bits == 0 {
+			first = -1
+		}
+	}
+	out.text, out.from, out.to = text, froms, tos
+}
