@@ -19,8 +19,8 @@ type place struct {
 	common string // what linked work trees share; dir, if there is none
 }
 
-// errNone says that there is no repository.
-var errNone = errors.New("it is in no git repository")
+// ErrNone says that there is no repository.
+var ErrNone = errors.New("it is in no git repository")
 
 // find finds the nearest repository, as git does: in the same filesystem, and not where .git
 // only pretends to be one.
@@ -31,7 +31,7 @@ func find(root string) (p place, err error) {
 	}
 	for dir := root; ; dir = filepath.Dir(dir) {
 		if on, err := deviceOf(dir); err != nil || on != device {
-			return p, errNone
+			return p, ErrNone
 		}
 		entry := filepath.Join(dir, ".git")
 		if info, err := os.Stat(entry); err == nil {
@@ -52,7 +52,7 @@ func find(root string) (p place, err error) {
 			}
 		}
 		if dir == filepath.Dir(dir) {
-			return p, errNone
+			return p, ErrNone
 		}
 	}
 }

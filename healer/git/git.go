@@ -53,7 +53,7 @@ func Open(ctx context.Context, root string) (*Repository, error) {
 	case err != nil && r.as != nil:
 		return nil, fmt.Errorf("git fails as uid %d, the owner of its git repository, who must be able to reach it: %w", uid, err)
 	case err != nil || len(lines) != 4 || lines[0] != "true":
-		return nil, errNone
+		return nil, ErrNone
 	case lines[2] != p.top: // core.worktree
 		return nil, errors.New("its git repository has its work tree elsewhere")
 	}

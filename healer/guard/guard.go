@@ -344,8 +344,7 @@ func always() (rules []rule) {
 	}
 	deny("it belongs to git", true, ".git")
 	deny("it belongs to tend", true, ".tend")
-	deny("keys and logins are kept there", true, ".ssh", ".aws", ".gnupg", "*.pem", "*.key", "*.p12", "*.pfx", "*.jks",
-		"id_rsa", "id_dsa", "id_ecdsa", "id_ed25519", ".netrc", "_netrc", ".npmrc", ".pypirc", ".pgpass", ".git-credentials", ".docker/config.json")
+	deny("keys and logins are kept there", true, keysAndLogins...)
 	before := len(rules)
 	deny("it decides what git does to other files", false, ".gitattributes", ".gitmodules")
 	for i := range rules[before:] {

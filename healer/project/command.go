@@ -104,6 +104,8 @@ func (l *Local) confinement() (r confine.Rules, err error) {
 		switch {
 		case full == root:
 			return nil
+		case name == ".git" && l.hidden(full):
+			r.Hide = append(r.Hide, full)
 		case name == ".git":
 			if config := filepath.Join(full, "config"); l.holdsSecret(config) {
 				r.Hide = append(r.Hide, config)
@@ -173,7 +175,10 @@ func (l *Local) shown() (all []string) {
 			add(up)
 		}
 	}
-	for _, dir := range git.Dirs(root) {
+	for i, dir := range git.Dirs(root) {
+		if i == 0 && l.hidden(dir) {
+			break
+		}
 		if !l.holdsSecret(filepath.Join(dir, "config")) {
 			add(dir)
 		}

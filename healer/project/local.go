@@ -33,6 +33,8 @@ type Local struct {
 	free  *guard.Guard // for what a person has allowed; nil: nobody has yet
 	books *playbook.Books
 	point *checkpoint.Point
+	// unseen are the entries .git of repositories that no command sees.
+	unseen []string
 	// taking is the command that is under way.
 	taking *taking
 	// kept are the sums of what was uncommitted in files that a command has changed.
@@ -55,17 +57,22 @@ func Open(c Config) (*Local, Opened, error) {
 		c.Redact = guard.NewRedactor()
 		c.Redact.AddEnv(c.Env)
 	}
-	for _, name := range envFiles(root, c.Cwd) {
+	l := &Local{c: c, alias: alias}
+	files, repositories := envFiles(root, c.Cwd)
+	secrets := l.history(repositories, &o)
+	for _, name := range files {
 		data, err := guard.ReadVariables(name)
 		if err != nil {
 			continue // one that cannot be read is shown to nobody either
 		}
-		c.Redact.AddVariables(data)
-		if own {
-			o.Variables = append(o.Variables, data)
-		}
+		secrets = append(secrets, git.Version{Path: name, Data: data})
 	}
-	l := &Local{c: c, alias: alias}
+	for _, f := range secrets {
+		c.Redact.AddFile(f.Path, f.Data)
+	}
+	if own {
+		o.Secrets = secrets
+	}
 	if l.guard, err = guard.Open(guard.Config{Root: root, Protected: c.Protected, Files: c.Files}); err != nil {
 		return nil, o, fmt.Errorf("the project's directory cannot be opened: %w", err)
 	}
@@ -176,24 +183,34 @@ func (l *Local) Truncate(_ context.Context, name string, keep int64) (string, er
 // maxWalk bounds the names that are looked at for files of variables.
 const maxWalk = 50_000
 
-// envFiles are the .env-like files of the project and of the service.
-func envFiles(dirs ...string) (all []string) {
+// envFiles are the .env-like files of the project and of the service, and the directories below
+// in which repositories are.
+func envFiles(dirs ...string) (all, repositories []string) {
+	add := func(list *[]string, path string) {
+		if !slices.Contains(*list, path) {
+			*list = append(*list, path)
+		}
+	}
 	for _, dir := range dirs {
 		n := 0
 		_ = filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
 			if n++; n > maxWalk {
 				return fs.SkipAll
 			}
-			switch {
-			case err != nil:
+			if err != nil {
 				return nil
+			}
+			if e.Name() == ".git" {
+				add(&repositories, filepath.Dir(path))
+			}
+			switch {
 			case e.IsDir() && path != dir && (e.Name() == "node_modules" || e.Name() == ".git" || e.Name() == ".venv"):
 				return fs.SkipDir
-			case (strings.HasPrefix(e.Name(), ".env") || guard.IsEnv(e.Name())) && !e.IsDir() && !slices.Contains(all, path):
-				all = append(all, path)
+			case (strings.HasPrefix(e.Name(), ".env") || guard.IsEnv(e.Name())) && !e.IsDir():
+				add(&all, path)
 			}
 			return nil
 		})
 	}
-	return all
+	return all, repositories
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/tend-run/tend/healer/agent"
 	"github.com/tend-run/tend/healer/checkpoint"
 	"github.com/tend-run/tend/healer/confine"
+	"github.com/tend-run/tend/healer/git"
 	"github.com/tend-run/tend/healer/guard"
 	"github.com/tend-run/tend/healer/playbook"
 )
@@ -55,9 +56,9 @@ type Config struct {
 // Opened is what is found of a project that is opened.
 type Opened struct {
 	Root string `json:"root"` // without links
-	// Variables are the contents of its files of variables.
-	Variables [][]byte `json:"variables,omitempty"`
-	Notes     []string `json:"notes,omitempty"` // for people
+	// Secrets are its files of variables, and all versions that secret files had in git.
+	Secrets []git.Version `json:"secrets,omitempty"`
+	Notes   []string      `json:"notes,omitempty"` // for people
 }
 
 // Reviewed is what was changed since a checkpoint.

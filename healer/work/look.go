@@ -29,8 +29,8 @@ func (w *worker) prepare(ctx context.Context, s healer.Secrets) error {
 	if _, broken := errors.AsType[*project.BrokenError](err); broken || ctx.Err() != nil {
 		return err
 	}
-	for _, data := range opened.Variables {
-		w.redact.AddVariables(data)
+	for _, f := range opened.Secrets {
+		w.redact.AddFile(f.Path, f.Data)
 	}
 	for _, text := range opened.Notes {
 		w.note(text)
