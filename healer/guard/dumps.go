@@ -147,7 +147,7 @@ func (n *numbers) source(start, end int) (from, to int32) {
 
 // flush reads the list, and empties it.
 func (n *numbers) flush() {
-	if len(n.digits) >= 2*least { // no way to write bytes has less
+	if len(n.digits) >= least { // each byte has one
 		n.hexadecimal()
 		if len(n.list) > 1 {
 			n.words()
@@ -169,17 +169,17 @@ func (n *numbers) give() {
 	n.out.reset()
 }
 
-// hexadecimal reads digits in the order that they have, in pairs. If a number has an odd one,
-// pairs may also begin with the second.
+// hexadecimal reads digits in the order that they have, in pairs. If they are not written in
+// pairs, these may also begin with the second.
 func (n *numbers) hexadecimal() {
-	odd := slices.ContainsFunc(n.list, func(x number) bool { return x.len()%2 == 1 && x.base != 16 })
+	long := slices.ContainsFunc(n.list, func(x number) bool { return x.len() > 2 || x.len() == 1 && x.base != 16 })
 	for skip := range 2 {
-		if skip == 1 && !odd {
+		if skip == 1 && !long {
 			break
 		}
 		high, first := -1, 0
 		for _, x := range n.list {
-			if x.len()%2 == 1 && x.base == 16 && high < 0 {
+			if x.len() == 1 && x.base == 16 && high < 0 && skip == 0 {
 				high, first = 0, x.start // 0xa has a zero that is not written
 			}
 			for i := x.start; i < x.end; i++ {

@@ -30,6 +30,7 @@ const (
 	isJoined // needs a secret of which something is left without quotes
 	isASCII  // has no other characters
 	isTwo    // two encodings
+	endsOpen // a digit behind it belongs to it
 )
 
 // encodings are those of the package comment: each hides a secret in a text.
@@ -73,8 +74,8 @@ var encodings = []encoding{
 	{"HTML", html.EscapeString, 0},
 	{"HTML, each character", func(s string) string { return eachRune(s, "&#%d;") }, 0},
 	{"HTML, each character in hex", func(s string) string { return eachRune(s, "&#x%X;") }, 0},
-	{"HTML, without semicolons", func(s string) string { return eachRune(s, "&#%d") }, 0},
-	{"HTML in hex, without semicolons", func(s string) string { return eachRune(s, "&#x%x") }, 0},
+	{"HTML, without semicolons", func(s string) string { return eachRune(s, "&#%d") }, endsOpen},
+	{"HTML in hex, without semicolons", func(s string) string { return eachRune(s, "&#x%x") }, endsOpen},
 	{"a letter a line", func(s string) string { return wrap(s, 1, "\n") }, breaksLines},
 	{"lines of three, indented", func(s string) string { return wrap(s, 3, "\r\n\t ") }, breaksLines},
 	{"JSON of lines", func(s string) string { return quoteJSON(wrap(s, 4, "\n")) }, breaksLines | isTwo},

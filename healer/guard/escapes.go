@@ -147,7 +147,7 @@ func backslash(text []byte) escape {
 		if len(text) > 2 && text[2] == '{' {
 			return braces(text)
 		}
-		if r, ok := hexNumber(text[2:], 8); ok && r <= utf8.MaxRune {
+		if r, ok := hexNumber(text[2:], 8); ok && c == 'U' && r <= utf8.MaxRune {
 			return char(r, 10)
 		}
 		return codeUnits(text, 2, `\u`)

@@ -225,12 +225,20 @@ func FuzzRedactor(f *testing.F) {
 			return
 		}
 		e := encodings[int(which)%len(encodings)]
-		// An encoding of characters says nothing of bytes that are none. A dump begins a line.
-		if !utf8.ValidString(secret) || e.kind&isJoined != 0 && len(loose([]byte(secret))) < minSecret || e.kind&isASCII != 0 && printed(secret) != secret {
+		// An encoding of characters says nothing of bytes that are none, no variable has a NUL,
+		// and a dump begins a line.
+		// A form writes a plus and a space of a secret of quotes and spaces in ways that are mixed up.
+		if strings.IndexByte(secret, 0) >= 0 || e.name == "a form" && len(loose([]byte(secret))) < minSecret || !utf8.ValidString(secret) || e.kind&isJoined != 0 && len(loose([]byte(secret))) < minSecret || e.kind&isASCII != 0 && printed(secret) != secret {
 			e = encodings[0]
 		}
 		if e.kind&hasColumns != 0 {
 			before, after = before+"\n", "\n"+after
+		}
+		if strings.ContainsAny(before[max(0, len(before)-10):], "%\\&") {
+			before += " " // else the secret's first character may belong to an escape
+		}
+		if e.kind&endsOpen != 0 {
+			after = " " + after
 		}
 		hidden := e.encode(secret)
 		text := before + hidden + after
