@@ -22,9 +22,6 @@ type Config struct {
 	ID   string `json:"id"`
 	Root string `json:"root"` // absolute path of the project
 	Cwd  string `json:"cwd"`  // of the service
-	// Argv or Line is the service's command, by which what it has left is recognised.
-	Argv []string `json:"argv,omitempty"`
-	Line string   `json:"line,omitempty"`
 	// Env of the service; PATH is that of commands.
 	Env  map[string]string `json:"env,omitempty"`
 	Path string            `json:"path,omitempty"`
@@ -170,11 +167,9 @@ type Project interface {
 	Absent(ctx context.Context, name string) error
 	// Truncate keeps the last bytes of a log, in place.
 	Truncate(ctx context.Context, name string, keep int64) (string, error)
-	// EndHolder ends what an earlier run of the service has left on a port; with others
-	// whatever listens there. EndOrphans ends all that earlier runs have left. What is in
-	// spared, by pid, is left alone, with all that it has started.
-	EndHolder(ctx context.Context, port int, spared []int, others bool) (string, error)
-	EndOrphans(ctx context.Context, spared []int) (string, error)
+	// EndHolder ends what listens on a port, if anything may be ended there; else it says
+	// what that is. What is in spared, by pid, is left alone, with all that it has started.
+	EndHolder(ctx context.Context, port int, spared []int, anything bool) (string, error)
 
 	// Begin looks at the project before a command of a model, and says how it is run; End,
 	// once it has ended, takes over what it has changed. That is what [confine.Encoded] has read

@@ -367,13 +367,8 @@ func (r *Remote) Truncate(ctx context.Context, name string, keep int64) (string,
 }
 
 // EndHolder implements Project.
-func (r *Remote) EndHolder(ctx context.Context, port int, spared []int, others bool) (string, error) {
-	return ask[string](ctx, r, "end_holder", endArgs{Port: port, Spared: spared, Others: others})
-}
-
-// EndOrphans implements Project.
-func (r *Remote) EndOrphans(ctx context.Context, spared []int) (string, error) {
-	return ask[string](ctx, r, "end_orphans", endArgs{Spared: spared})
+func (r *Remote) EndHolder(ctx context.Context, port int, spared []int, anything bool) (string, error) {
+	return ask[string](ctx, r, "end_holder", endArgs{Port: port, Spared: spared, Anything: anything})
 }
 
 // Begin implements Project.

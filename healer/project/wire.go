@@ -104,9 +104,9 @@ type (
 		Check bool
 	}
 	endArgs struct {
-		Port   int
-		Spared []int
-		Others bool
+		Port     int
+		Spared   []int
+		Anything bool
 	}
 	none struct{}
 )
@@ -167,10 +167,7 @@ var methods = map[string]handler{
 		return l.Truncate(ctx, a.Name, a.Most)
 	}),
 	"end_holder": with(func(ctx context.Context, l *Local, a endArgs) (any, error) {
-		return l.EndHolder(ctx, a.Port, a.Spared, a.Others)
-	}),
-	"end_orphans": with(func(ctx context.Context, l *Local, a endArgs) (any, error) {
-		return l.EndOrphans(ctx, a.Spared)
+		return l.EndHolder(ctx, a.Port, a.Spared, a.Anything)
 	}),
 	"begin": with(func(ctx context.Context, l *Local, a string) (any, error) { return l.Begin(ctx, a) }),
 	"end":   with(func(ctx context.Context, l *Local, a json.RawMessage) (any, error) { return l.End(ctx, orNone(a)) }),

@@ -192,17 +192,18 @@ func (w *worker) carry(ctx context.Context, try int, a playbook.Action) (string,
 	case playbook.Remove:
 		return "removed " + a.Path, w.project.MoveAside(ctx, try, a.Path)
 	case playbook.EndPortHolder:
+		left, err := w.endLeft(ctx)
+		if err != nil {
+			return "", err
+		}
 		spared, err := w.managed(ctx)
 		if err != nil {
 			return "", err
 		}
-		return w.project.EndHolder(ctx, a.Port, spared, w.order.Healer.EndOthers)
+		held, err := w.project.EndHolder(ctx, a.Port, spared, w.order.Healer.EndOthers)
+		return strings.TrimPrefix(left+"\n"+held, "\n"), err
 	case playbook.EndOrphans:
-		spared, err := w.managed(ctx)
-		if err != nil {
-			return "", err
-		}
-		return w.project.EndOrphans(ctx, spared)
+		return w.endLeft(ctx)
 	case playbook.SetEnv:
 		return "set " + a.Name + " in " + a.Path, w.project.SetEnv(ctx, a.Path, a.Name, a.Value)
 	case playbook.Truncate:

@@ -272,13 +272,13 @@ func TestTheProcessorsOfASandboxHoldForACommand(t *testing.T) {
 }
 
 // TestWhatTheDaemonRunsInASandboxIsNoOrphan: nor what that has started there, whatever pid it
-// has on the machine. What an earlier run has left is one.
+// has on the machine. What an earlier run of the service has left is one.
 func TestWhatTheDaemonRunsInASandboxIsNoOrphan(t *testing.T) {
 	g := newGroundOf(t, user{boxed: true})
 	look := scene.Value(g.box.Look(t.Context()))(t)
 	start := func(line string) process.Process {
 		t.Helper()
-		return scene.Value(look.Start(t.Context(), process.Spec{Argv: []string{"sh", "-c", line}, Dir: g.root}))(t)
+		return scene.Value(look.Start(t.Context(), process.Spec{Argv: []string{"sh", "-c", line}, Dir: g.root, Labels: map[string]string{labelService: g.w.order.Service}}))(t)
 	}
 	runs := start("sleep 1003 & wait")
 	left := start("setsid sleep 1003 < /dev/null > /dev/null 2>&1 & sleep 1000")
@@ -294,7 +294,7 @@ func TestWhatTheDaemonRunsInASandboxIsNoOrphan(t *testing.T) {
 	scene.Eventually(t, "both sleep", func() bool { return sleeping() == 2 })
 	scene.Must(t, left.Signal(t.Context(), int(syscall.SIGKILL), process.ScopeGroup))
 	scene.Value(left.Wait(t.Context(), process.Until{}))(t)
-	said := scene.Value(g.w.project.EndOrphans(t.Context(), scene.Value(g.w.managed(t.Context()))(t)))(t)
+	said := scene.Value(g.w.endLeft(t.Context()))(t)
 	if n := sleeping(); n != 1 || !strings.HasPrefix(said, "ended what was left") || strings.Contains(said, ",") {
 		t.Errorf("%d sleep, and it says %q", n, said)
 	}

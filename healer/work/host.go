@@ -104,6 +104,40 @@ func (w *worker) runs(ctx context.Context) ([]process.Info, error) {
 	return all[:min(len(all), runsBack)], nil
 }
 
+// endLeft ends what earlier runs of the service have left: the descendants that a run has had
+// and that have outlived it. Only the keeper knows them. Another program is nobody's that we know,
+// though it is the same one in the same directory: a person may have started it.
+func (w *worker) endLeft(ctx context.Context) (string, error) {
+	all, err := w.there.List(ctx, process.Filter{Labels: map[string]string{labelService: w.order.Service}})
+	if err != nil {
+		return "", err
+	}
+	var ended []string
+	for _, in := range all {
+		if in.Exit == nil || in.TreeGone {
+			continue
+		}
+		p, err := w.there.Get(ctx, process.Selector{ID: in.ID})
+		var res process.KillResult
+		if err == nil {
+			res, err = p.Kill(ctx)
+		}
+		switch {
+		case errors.Is(err, process.ErrNotFound), errors.Is(err, process.ErrExited):
+			continue
+		case err != nil:
+			return "", err
+		case len(res.Survivors) > 0:
+			return "", fmt.Errorf("pids %v of an earlier run do not end", res.Survivors)
+		}
+		ended = append(ended, string(in.ID))
+	}
+	if len(ended) == 0 {
+		return "", nil
+	}
+	return "ended what was left of earlier runs: " + strings.Join(ended, ", "), nil
+}
+
 // output is the end of what a run has written, to both streams.
 func (w *worker) output(ctx context.Context, in *process.Info) (string, error) {
 	p, err := w.there.Get(ctx, process.Selector{ID: in.ID})

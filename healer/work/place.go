@@ -147,7 +147,7 @@ func (w *worker) where(path string) string {
 func (w *worker) openProject(ctx context.Context) (project.Project, project.Opened, error) {
 	o := w.order
 	c := project.Config{
-		ID: o.ID, Root: o.Healer.Root, Cwd: o.Rules.Cwd, Argv: o.Rules.Command.Argv, Line: o.Rules.Command.Line, Env: o.Rules.Env, Path: w.commandPath(),
+		ID: o.ID, Root: o.Healer.Root, Cwd: o.Rules.Cwd, Env: o.Rules.Env, Path: w.commandPath(),
 		Protected: o.Healer.Protected, Data: o.Healer.Data,
 	}
 	if w.box != nil {

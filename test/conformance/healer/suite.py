@@ -118,6 +118,10 @@ class Run:
             healer["llm"] = {"provider": "anthropic", "base_url": self.url, "model": "scripted"}
         if self.model == "down":
             healer["wall"] = "30s"  # for half of which it is waited for
+        if s["fix"] == "kill-port-holder":
+            # The suite starts what holds the port, so no run of the service has left it: a person
+            # may have started it, and says here that it may be ended.
+            healer["end_port_holders"] = True
         if self.model in ("bad", "hostile") and "uptime_before_crash_s" in s:
             # On a machine with much else to do it takes several times as long to crash again.
             healer["hold"] = f"{4 * s['uptime_before_crash_s'][1]}s"

@@ -12,6 +12,3 @@ import (
 func (l *Local) EndHolder(context.Context, int, []int, bool) (string, error) {
 	return "", process.ErrUnsupported
 }
-
-// EndOrphans implements Project.
-func (l *Local) EndOrphans(context.Context, []int) (string, error) { return "", process.ErrUnsupported }
