@@ -1,6 +1,7 @@
 package network
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"net/netip"
 	"runtime/debug"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -288,11 +290,10 @@ func (p *Proxy) connectThenLook(c *conn, policy *Policy) error {
 		return err
 	}
 	defer out.Close()
-	var back sync.WaitGroup
-	defer back.Wait()
-	back.Go(func() { relay.Half(c.inside, out) })
-	name, read, err := sniff(&slowStart{Conn: c.inside, most: p.host.sniff})
-	if err == nil && name != "" && !policy.permits(c.to, name) || err != nil && !isEnd(err) {
+	back := p.hear(c, out)
+	defer back.wait()
+	o, err := sniff(&slowStart{Conn: c.inside, most: p.host.sniff})
+	if err == nil && o.name != "" && !policy.permits(c.to, o.name) || err != nil && !isEnd(err) {
 		out.Close()
 		reset(c.inside)
 		return errors.Join(errRefused, err)
@@ -300,20 +301,12 @@ func (p *Proxy) connectThenLook(c *conn, policy *Policy) error {
 	if derr := c.inside.SetReadDeadline(time.Time{}); derr != nil {
 		return derr
 	}
-	if name != "" && !p.known(c, []string{name}) { // the rules changed meanwhile
+	if o.name != "" && !p.known(c, []string{o.name}) { // the rules changed meanwhile
 		out.Close()
 		reset(c.inside)
 		return errRefused
 	}
-	if _, werr := out.Write(read); werr != nil {
-		err = errors.Join(err, werr)
-	}
-	if err == nil {
-		relay.Half(out, c.inside)
-	} else {
-		closeWrite(out)
-	}
-	return nil
+	return p.ask(c, out, o, back)
 }
 
 // lookThenConnect lets the program say which host it wants. If that one is allowed, it is
@@ -322,10 +315,11 @@ func (p *Proxy) lookThenConnect(c *conn, policy *Policy) error {
 	if err := c.inside.SetReadDeadline(time.Now().Add(p.host.sniff)); err != nil {
 		return err
 	}
-	name, read, err := sniff(c.inside)
+	o, err := sniff(c.inside)
 	if err != nil {
 		return err
 	}
+	name := o.name
 	if name == "" || !policy.permits(c.to, name) {
 		return errRefused
 	}
@@ -351,13 +345,83 @@ func (p *Proxy) lookThenConnect(c *conn, policy *Policy) error {
 			continue
 		}
 		defer out.Close()
-		if _, err := out.Write(read); err != nil {
-			return err
-		}
-		relay.Join(c.inside, out)
-		return nil
+		back := p.hear(c, out)
+		defer back.wait()
+		return p.ask(c, out, o, back)
 	}
 	return fmt.Errorf("%s: %w", name, err)
+}
+
+// back is the direction from the other end to the program.
+type back struct {
+	wg     sync.WaitGroup
+	change atomic.Pointer[string] // what the first answer may agree to; nil: nothing
+	agrees chan bool              // whether it does; closed if it cannot any more
+}
+
+func (b *back) wait() { b.wg.Wait() }
+
+// hear passes on what comes from outside.
+func (p *Proxy) hear(c *conn, out net.Conn) *back {
+	b := &back{agrees: make(chan bool, 1)}
+	b.wg.Go(func() {
+		defer close(b.agrees)
+		from := bufio.NewReader(out)
+		_, err := from.Peek(1)
+		if change := b.change.Load(); err == nil && change != nil {
+			var status string
+			status, err = passAnswer(c.inside, from)
+			b.agrees <- err == nil && strings.HasPrefix(status, *change)
+		}
+		if err == nil {
+			rest, _ := from.Peek(from.Buffered())
+			_, err = c.inside.Write(rest)
+		}
+		if err == nil || isEnd(err) {
+			relay.Half(c.inside, out)
+			return
+		}
+		c.inside.Close()
+		out.Close()
+	})
+	return b
+}
+
+// ask passes on what the program says. Of HTTP/1 each request is looked at, until the server agrees
+// to another protocol. Only the first may ask for one: its answer is the first thing that is heard.
+func (p *Proxy) ask(c *conn, out net.Conn, o *opening, b *back) error {
+	q, err := o.request, error(nil)
+	for ; q != nil && err == nil; q, err = nextRequest(o.more) {
+		if q.host != "" && !p.policy.Load().permits(c.to, q.host) {
+			err = errRefused
+			break
+		}
+		if q != o.request && !q.stay() {
+			err = errRefused
+			break
+		}
+		if q.change != "" {
+			b.change.Store(&q.change)
+		}
+		if err = q.pass(out, o.more); err != nil || q.change != "" && <-b.agrees {
+			break
+		}
+	}
+	switch {
+	case isEnd(err):
+		closeWrite(out)
+		return nil
+	case err != nil:
+		out.Close()
+		reset(c.inside)
+		return err
+	}
+	rest, _ := o.more.Peek(o.more.Buffered())
+	if _, err := out.Write(rest); err != nil {
+		return err
+	}
+	relay.Half(out, c.inside)
+	return nil
 }
 
 // known notes the names of where a connection goes, and reports whether it may. Rules

@@ -110,7 +110,9 @@ func (p *Proxy) flow(k flowKey) *flow {
 		f.move(f.inside, f.outside)
 		wg.Wait()
 		p.mu.Lock()
-		delete(p.flows, k)
+		if p.flows[k] == f { // else it has made room for another one
+			delete(p.flows, k)
+		}
 		p.mu.Unlock()
 	})
 	return f
@@ -120,14 +122,16 @@ func (p *Proxy) flow(k flowKey) *flow {
 // is held.
 func (p *Proxy) makeRoom() bool {
 	var oldest *flow
-	for _, f := range p.flows {
+	var of flowKey
+	for k, f := range p.flows {
 		if oldest == nil || f.moved.Load() < oldest.moved.Load() {
-			oldest = f
+			oldest, of = f, k
 		}
 	}
 	if oldest == nil || time.Since(time.Unix(0, oldest.moved.Load())) < 5*time.Second {
 		return false
 	}
+	delete(p.flows, of) // it takes a while to end, and makes room once
 	oldest.close()
 	return true
 }
