@@ -18,6 +18,7 @@ import (
 // here the directory is one that an Actor has opened in its Root. Its events are those
 // of fsnotify, so that watches are the same inside and outside.
 type inside struct {
+	root  *Root
 	file  *os.File // of inotify
 	fd    int      // its number, while mu is held and it is not closed
 	queue chan fsnotify.Event
@@ -31,12 +32,17 @@ type inside struct {
 	ids    map[string]int32 // guarded by mu
 }
 
-func newInside() (notifier, error) {
+func newInside(root *Root) (notifier, error) {
+	if !instances.take(&root.instances) {
+		return nil, ErrWatchLimit
+	}
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
 	if err != nil {
+		instances.give(&root.instances, 1)
 		return nil, os.NewSyscallError("inotify_init1", err)
 	}
 	n := &inside{
+		root: root,
 		file: os.NewFile(uintptr(fd), "inotify"), fd: fd,
 		queue: make(chan fsnotify.Event), fails: make(chan error), end: make(chan struct{}),
 		paths: make(map[int32]string), ids: make(map[string]int32),
@@ -57,6 +63,9 @@ func (n *inside) Close() error {
 	n.closed = true
 	close(n.end)
 	err := n.file.Close()
+	instances.give(&n.root.instances, 1)
+	watches.give(&n.root.watches, len(n.paths))
+	clear(n.paths)
 	n.mu.Unlock()
 	n.done.Wait()
 	return err
@@ -83,6 +92,10 @@ func (n *inside) add(a *Actor, path string) error {
 	id := int32(wd)
 	// The first path of a directory stays its path, as with fsnotify.
 	if _, there := n.paths[id]; !there {
+		if !watches.take(&n.root.watches) {
+			_, err := unix.InotifyRmWatch(n.fd, uint32(id))
+			return errors.Join(ErrWatchLimit, err)
+		}
 		n.paths[id], n.ids[path] = path, id
 	}
 	return nil
@@ -102,6 +115,9 @@ func (n *inside) remove(path string) error {
 
 // drop forgets a watch. mu is held.
 func (n *inside) drop(id int32) {
+	if _, there := n.paths[id]; there {
+		watches.give(&n.root.watches, 1)
+	}
 	delete(n.ids, n.paths[id])
 	delete(n.paths, id)
 }

@@ -33,6 +33,8 @@ type Root struct {
 	own  bool         // the one id is the daemon's; base has no meaning
 	busy atomic.Int64 // operations under way
 
+	instances, watches share
+
 	closing sync.Once
 	gone    chan struct{} // closed by End
 	why     error         // why it ended; set before gone is closed

@@ -31,4 +31,4 @@ func (r *Root) readAccounts(string) string { return "" }
 
 func (a *Actor) removeTree(*handle, string) error { return errors.ErrUnsupported }
 
-func newInside() (notifier, error) { return nil, errors.ErrUnsupported }
+func newInside(*Root) (notifier, error) { return nil, errors.ErrUnsupported }

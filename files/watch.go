@@ -120,7 +120,7 @@ func (n byPath) errors() <-chan error            { return n.Errors }
 
 func newNotifier(root *Root) (notifier, error) {
 	if root != nil {
-		return newInside()
+		return newInside(root)
 	}
 	n, err := fsnotify.NewWatcher()
 	return byPath{n}, err

@@ -84,6 +84,22 @@ func TestBombsStayInTheirSandbox(t *testing.T) {
 	}
 }
 
+// TestTerminalsOfASandboxAreBounded: the machine has 4,096.
+func TestTerminalsOfASandboxAreBounded(t *testing.T) {
+	t.Parallel()
+	d := openReal(t, real(t))
+	s, _ := create(t, d, driver.Spec{})
+	line := `perl -e 'while (open my $f, "+<", "/dev/ptmx") { push @f, $f } print @f + 0, " $!\n"; $| = 1; sleep 1000'`
+	p := scene.Start(t, s.Processes(), process.Spec{Shell: line})
+	if res, err := p.Wait(t.Context(), process.Until{Match: `\d+ .*`}); err != nil || res.Match != "256 No space left on device" {
+		t.Errorf("a program gets terminals: %q, %v", res.Match, err)
+	}
+	neighbour, _ := create(t, d, driver.Spec{})
+	if out, status := inShell(t, neighbour, "", `perl -e 'open my $f, "+<", "/dev/ptmx" or die; print "on"'`); out != "on" {
+		t.Errorf("its neighbour says %q, status %d", out, status)
+	}
+}
+
 // TestWhoAsksForNoSizeHasLimits: also after the sandbox has started anew, and its copy.
 func TestWhoAsksForNoSizeHasLimits(t *testing.T) {
 	t.Parallel()

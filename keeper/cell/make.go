@@ -298,6 +298,8 @@ func ready(s *box.Spec, dir string) error {
 const (
 	runOptions = "mode=755,size=64m,nr_inodes=16k"
 	shmOptions = "mode=1777,size=1g,nr_inodes=64k"
+	// maxTerminals: the machine has 4,096 for all (kernel.pty.max), of which it keeps 1,024 for itself.
+	maxTerminals = "max=256"
 )
 
 // build has a child build the root and become pid 1.
@@ -404,7 +406,7 @@ func (m *Maker) write(l *script.List, s *box.Spec, h *handed, how how, group int
 	// a link where /proc should be.
 	l.Call("find /proc", unix.SYS_FACCESSAT, at, l.Text("/proc/self/status"), 0)
 	mount("/dev/shm", "tmpfs", plain, shmOptions)
-	mount("/dev/pts", "devpts", unix.MS_NOSUID|unix.MS_NOEXEC, "newinstance,ptmxmode=0666,mode=0620,gid=5")
+	mount("/dev/pts", "devpts", unix.MS_NOSUID|unix.MS_NOEXEC, "newinstance,ptmxmode=0666,mode=0620,gid=5,"+maxTerminals)
 	mount("/run", "tmpfs", plain, runOptions)
 	m.closeProc(l)
 	for i, b := range h.binds {

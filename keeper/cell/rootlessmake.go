@@ -177,7 +177,7 @@ func (m *Maker) writeBox(l *script.List, s *box.Spec, k *kit, pieces []piece, is
 	l.Call("find /proc", unix.SYS_FACCESSAT, at, l.Text("/proc/self/status"), 0)
 	l.Call("/dev", unix.SYS_MOVE_MOUNT, keptParts, l.Text(stageDev), at, l.Text("/dev"), 0)
 	mount("/dev/shm", "tmpfs", plain, shmOptions)
-	mount("/dev/pts", "devpts", unix.MS_NOSUID|unix.MS_NOEXEC, "newinstance,ptmxmode=0666,mode=0620")
+	mount("/dev/pts", "devpts", unix.MS_NOSUID|unix.MS_NOEXEC, "newinstance,ptmxmode=0666,mode=0620,"+maxTerminals)
 	mount("/run", "tmpfs", plain, runOptions)
 	m.closeProc(l)
 	for i, b := range s.Binds {
