@@ -110,7 +110,7 @@ func TestDeps(t *testing.T) {
 		{"view", []string{"process", "internal/pattern"}},
 		{"files", []string{"internal/eintr"}},
 		{"driver/drivertest", []string{"process", "files", "driver", "internal/scene"}},
-		{"driver/local/network", []string{"internal/eintr", "internal/netns", "internal/pattern", "internal/relay", "internal/replace"}},
+		{"driver/local/network", []string{"internal/eintr", "internal/lazyregexp", "internal/netns", "internal/pattern", "internal/relay", "internal/replace"}},
 		{"driver/local", []string{"process", "files", "driver", "internal/eintr", "internal/procfs", "internal/replace", "keeper/disk", "keeper/failpoint", "internal/lazyregexp"}},
 		{"driver", []string{"process", "files", "driver", "internal/replace"}},
 		{"metrics", []string{"process"}},

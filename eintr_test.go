@@ -28,7 +28,7 @@ func TestCallsThatASignalMayInterruptAreRepeated(t *testing.T) {
 		"driver/local/network/space_linux.go connect Connect": noWait,
 		"driver/local/network/space_linux.go udp Connect":     noWait,
 		"face/envd/watch_linux.go stop Write":                 eventfd,
-		"healer/project/orphan_linux.go endTree Poll":         early,
+		"healer/project/holder_linux.go endTree Poll":         early,
 		"internal/procfs/procfs_linux.go ReadStat Read":       proc,
 		"internal/sockdiag/conn_linux.go receive Recvfrom":    noWait,
 		"keeper/cell/cell.go comm Read":                       proc,

@@ -15,10 +15,10 @@ import (
 // request is the head of an HTTP/1 request. It is of the one form that no two servers read in two
 // ways: what is checked here is what the server obeys.
 type request struct {
-	head    []byte // as it was sent
-	host    string // that it is meant for; "": none
-	body    int64  // bytes that follow; -1: chunks
-	change  string // with this status the server agrees that another protocol follows; "": none does
+	head   []byte // as it was sent
+	host   string // that it is meant for; "": none
+	body   int64  // bytes that follow; -1: chunks
+	change string // with this status the server agrees that another protocol follows; "": none does
 }
 
 // maxMethod bounds the method of a request, in bytes.
