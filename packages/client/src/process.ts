@@ -119,7 +119,7 @@ export class Process {
   /**
    * Sends input. Calls are queued: what is written first arrives first, each byte once. It
    * resolves when the server has accepted it, which waits while the process does not read.
-   * signal ends the waiting; a part may have been accepted by then.
+   * signal ends the waiting; a part may have been accepted by then, and its rest never comes.
    */
   write(data: Uint8Array | string, options: { signal?: AbortSignal } = {}): Promise<void> {
     const bytes = typeof data === 'string' ? new TextEncoder().encode(data) : data;

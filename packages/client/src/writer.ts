@@ -67,9 +67,14 @@ export class Writer {
         this.#offset += data.length;
         return;
       } catch (err) {
+        const name = this.#name;
         this.#name = '';
         // Forgotten at once: nothing of it was taken, and all before was acknowledged.
         if (known && done === 0 && err instanceof ForgottenAtOnce) continue;
+        // Other writers would wait for the rest of it.
+        if (data.length > maxPart && !(err instanceof ForgottenAtOnce)) {
+          this.link.later(ProcessService.method.write, { process: { by: { case: 'id', value: this.id } }, writer: name, writerOffset: 0n }, this.headers);
+        }
         throw err instanceof ForgottenAtOnce ? err.cause : err;
       }
     }

@@ -58,6 +58,26 @@ test('a signal, a timeout and an abort', async () => {
   await until(async () => (await client.list({ live: true })).length === 0, 'nothing runs any more');
 });
 
+test('a write that is given up holds nobody up', async () => {
+  for (const url of [daemon.socket, daemon.url]) {
+    const c = await Client.connect({ url });
+    const first = await client.start({ argv: ['cat'], stdin: 'pipe' });
+    const second = await c.get({ id: first.id });
+    await second.signal(os.constants.signals.SIGSTOP);
+    const stop = new AbortController();
+    const wrote = first.write('a'.repeat(8 << 20), { signal: stop.signal });
+    await until(async () => (await second.refresh()).stdin.accepted >= 512 << 10, 'parts of it are accepted');
+    stop.abort();
+    await assert.rejects(wrote, { name: 'AbortError' });
+    await second.signal(os.constants.signals.SIGCONT);
+    await second.write('b', { signal: AbortSignal.timeout(8000) }); // else it waits for ten seconds
+    await second.closeStdin();
+    const all = (await drain(second.output('stdout'))).toString();
+    assert.match(all, /^a+b$/);
+    c.close();
+  }
+});
+
 test('the newest bytes are kept', async () => {
   const r = await client.run({ shell: 'seq 1 10000' }, { maxOutput: 100 });
   assert.equal(r.stdout.length, 100);

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import signal
 import subprocess
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -42,6 +43,21 @@ async def test_signals_timeouts_and_what_is_kept(daemon: Daemon) -> None:
         with pytest.raises(tend.CommandError, match="status 3: no such thing") as failed:
             await client.run("echo out; echo no such thing >&2; exit 3", check=True)
         assert failed.value.result.stdout == b"out\n"
+
+
+async def test_a_write_that_is_given_up_holds_nobody_up(daemon: Daemon) -> None:
+    async with await AsyncClient.connect(daemon.socket) as client, await AsyncClient.connect(daemon.url) as other:
+        first = await client.start(["cat"], stdin="pipe")
+        second = await other.get(first.id)
+        await second.signal(signal.SIGSTOP)
+        with pytest.raises(tend.TendTimeoutError):
+            await first.write(b"a" * (8 << 20), timeout=1)
+        assert (await second.refresh()).stdin_accepted > 0
+        await second.signal(signal.SIGCONT)
+        await second.write(b"b", timeout=8)  # else it waits for ten seconds
+        await second.close_stdin()
+        out = await whole(second.output())
+        assert out.strip(b"a") == b"b"
 
 
 async def test_one_id_starts_once_and_any_client_finds_it(daemon: Daemon) -> None:
