@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import io
 import os
+import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -43,6 +44,21 @@ def test_signals_timeouts_and_what_is_kept(daemon: Daemon) -> None:
         with pytest.raises(tend.CommandError, match="status 3: no such thing") as failed:
             client.run("echo out; echo no such thing >&2; exit 3", check=True)
         assert failed.value.result.stdout == b"out\n"
+
+
+def test_a_write_that_is_given_up_holds_nobody_up(daemon: Daemon) -> None:
+    with Client.connect(daemon.socket) as client, Client.connect(daemon.url) as other:
+        first = client.start(["cat"], stdin="pipe")
+        second = other.get(first.id)
+        second.signal(signal.SIGSTOP)
+        with pytest.raises(tend.TendTimeoutError):
+            first.write(b"a" * (8 << 20), timeout=1)
+        assert (second.refresh()).stdin_accepted > 0
+        second.signal(signal.SIGCONT)
+        second.write(b"b", timeout=8)  # else it waits for ten seconds
+        second.close_stdin()
+        out = whole(second.output())
+        assert out.strip(b"a") == b"b"
 
 
 def test_one_id_starts_once_and_any_client_finds_it(daemon: Daemon) -> None:

@@ -61,7 +61,9 @@ class Writer:
                         continue  # nothing of it was taken, and all before was acknowledged
                     raise (err.__cause__ or err) from None
                 except BaseException:
-                    self._name = ""
+                    name, self._name = self._name, ""
+                    if len(data) > _PART:  # other writers would wait for the rest of it
+                        self._link.later("ProcessService/Write", {"process": {"id": self._id}, "writer": name, "writer_offset": 0}, self._headers)
                     raise
 
     def _part(self, data: bytes, offset: int, more: bool, eof: bool, deadline: Deadline) -> None:
