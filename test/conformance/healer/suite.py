@@ -118,7 +118,7 @@ class Run:
             healer["llm"] = {"provider": "anthropic", "base_url": self.url, "model": "scripted"}
         if self.model == "down":
             healer["wall"] = "30s"  # for half of which it is waited for
-        if s["fix"] == "kill-port-holder":
+        if s.get("fix") == "kill-port-holder":
             # The suite starts what holds the port, so no run of the service has left it: a person
             # may have started it, and says here that it may be ended.
             healer["end_port_holders"] = True
