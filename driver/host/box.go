@@ -101,6 +101,7 @@ func (b *box) change(f func(r *record) error) error {
 		return err
 	}
 	b.rec = next
+	b.d.boxes.Changed(&next.Record)
 	return nil
 }
 
@@ -121,6 +122,9 @@ func (b *box) Update(ctx context.Context, c driver.Change) (driver.Info, error) 
 	}
 	err := b.change(func(r *record) error {
 		r.Apply(&c)
+		if err := b.d.boxes.Room(&r.Record); err != nil {
+			return err
+		}
 		if c.Name == nil {
 			return nil
 		}

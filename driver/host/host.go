@@ -76,7 +76,7 @@ func Open(cfg Config) (*Driver, error) {
 			err = fmt.Errorf("it is that of %.40q", rec.ID)
 		}
 		if err == nil {
-			err = d.boxes.Add(d.newBox(rec), rec.ID, rec.Name)
+			err = d.boxes.Restore(d.newBox(rec), &rec.Record)
 		}
 		if err != nil {
 			d.log.Warn("record of a sandbox is not usable, leaving it", slog.String("dir", e.Name()), slog.Any("err", err))
@@ -99,7 +99,7 @@ func (d *Driver) Create(_ context.Context, spec driver.Spec) (driver.Sandbox, er
 	b := d.newBox(record{Record: scope.NewRecord(driver.NewID(), &spec)})
 	b.mu.Lock() // calls that find it wait until it is made
 	defer b.mu.Unlock()
-	if err := d.boxes.Add(b, b.id, b.rec.Name); err != nil {
+	if err := d.boxes.Add(b, &b.rec.Record); err != nil {
 		return nil, err
 	}
 	d.clock.Set(time.Now().Add(sweepEvery))

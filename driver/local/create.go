@@ -46,6 +46,9 @@ func (d *Driver) Create(ctx context.Context, spec driver.Spec) (driver.Sandbox, 
 	if rec.Disk, err = d.diskFor(rec.Size.Disk); err != nil {
 		return nil, err
 	}
+	if err := d.boxes.Room(&rec.Record); err != nil {
+		return nil, err
+	}
 	var s *sandbox
 	if spec.Name == "" {
 		s = d.takeSpare(rec)
@@ -75,7 +78,7 @@ func (d *Driver) create(ctx context.Context, rec record) (*sandbox, error) {
 	s.life.Lock() // calls that find it wait until it is made
 	defer s.life.Unlock()
 	s.hidden = true
-	if err := d.enter(s, rec.Name); err != nil {
+	if err := d.enter(s, &rec); err != nil {
 		return nil, err
 	}
 	err := s.make(ctx)

@@ -155,7 +155,7 @@ func Open(cfg Config) (*Driver, error) {
 			}
 			s := d.newSandbox(rec)
 			if err = s.holdLayers(); err == nil {
-				err = d.boxes.Add(s, rec.ID, rec.Name)
+				err = d.boxes.Restore(s, &rec.Record)
 			}
 		}
 		if err != nil {

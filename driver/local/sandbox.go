@@ -89,6 +89,7 @@ func (s *sandbox) change(synced bool, f func(r *record) error) error {
 		return err
 	}
 	s.rec, s.unsynced = next, !synced
+	s.d.boxes.Changed(&next.Record)
 	return nil
 }
 
@@ -108,6 +109,9 @@ func (s *sandbox) Update(ctx context.Context, c driver.Change) (driver.Info, err
 	}
 	err = s.change(c.Deadline == nil && c.Extend == nil, func(r *record) error {
 		r.Apply(&c)
+		if err := s.d.boxes.Room(&r.Record); err != nil {
+			return err
+		}
 		if home != "" {
 			r.Home = home
 		}

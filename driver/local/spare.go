@@ -100,6 +100,7 @@ func (d *Driver) takeSpare(rec record) *sandbox {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.rec, s.active = rec, time.Now()
+	d.boxes.Changed(&rec.Record)
 	s.meter.reset()
 	return s
 }
@@ -226,7 +227,7 @@ func (d *Driver) makeSpareOf(ctx context.Context, sp *spare) error {
 	s.life.Lock()
 	defer s.life.Unlock()
 	s.hidden = true
-	if err := d.enter(s, rec.Name); err != nil {
+	if err := d.enter(s, &rec); err != nil {
 		return err
 	}
 	err := s.make(ctx)

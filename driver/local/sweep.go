@@ -49,8 +49,8 @@ func (d *Driver) Run(ctx context.Context) error {
 }
 
 // enter adds a sandbox before anything of it is made, and has it looked at soon.
-func (d *Driver) enter(s *sandbox, name string) error {
-	if err := d.boxes.Add(s, s.id, name); err != nil {
+func (d *Driver) enter(s *sandbox, rec *record) error {
+	if err := d.boxes.Add(s, &rec.Record); err != nil {
 		return err
 	}
 	d.clock.Set(time.Now().Add(sweepEvery))

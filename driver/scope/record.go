@@ -54,6 +54,16 @@ func NewRecord(id driver.ID, spec *driver.Spec) Record {
 	}
 }
 
+// texts is the size of what the record has of its creator's texts, in bytes.
+func (r *Record) texts() (n int) {
+	for _, m := range []map[string]string{r.Env, r.OverEnv, r.Metadata} {
+		for k, v := range m {
+			n += len(k) + len(v)
+		}
+	}
+	return n
+}
+
 // Info is what the record says; State is Ready or Stopped.
 func (r *Record) Info() driver.Info {
 	info := driver.Info{
