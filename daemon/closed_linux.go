@@ -16,16 +16,17 @@ import (
 // held are the names in a state directory that belong to [owner.NoSandbox]. Each directory that
 // is made there is one of them, or one of roots.
 var held = []string{
-	"boxes", "builds", "distant", "e2b", "exits", "gateway", "healing", "langsmith", "sandboxes", "secret", "services", "telemetry", "cells",
+	"boxes", "builds", "distant", "e2b", "exits", "gateway", "langsmith", "sandboxes", "secret", "services", "telemetry", "cells",
 }
 
-// roots are those that an older tend refuses if they are not root's: the state directory too. Their
-// group is one that no sandbox has, and these bits of their owner are taken away. The child that
-// makes the stage of sandboxes has no powers, and passes through as their owner.
+// roots are those that an older tend refuses if they are not root's: the state directory too, and
+// those in which stages of sandboxes are made, in that of healing for commands of models. The
+// child that makes one has no powers, and passes through as their owner. Their group is one that no
+// sandbox has, and these bits of their owner are taken away.
 var roots = []struct {
 	name string
 	bits uint32
-}{{".", 0o600}, {"run", 0o600}, {rundir.SpoolDir, 0o700}}
+}{{".", 0o600}, {"run", 0o600}, {"healing", 0o600}, {rundir.SpoolDir, 0o700}}
 
 // powers are what root needs to use what is closed so.
 const powers = 1<<unix.CAP_CHOWN | 1<<unix.CAP_DAC_OVERRIDE | 1<<unix.CAP_FOWNER
