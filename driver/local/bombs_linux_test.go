@@ -1,11 +1,14 @@
 package local
 
 import (
+	"fmt"
 	"log/slog"
 	"os"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -81,6 +84,70 @@ func TestBombsStayInTheirSandbox(t *testing.T) {
 		}
 		goesOn("a bomb of memory")
 		scene.Must(t, s.Destroy(t.Context()))
+	}
+}
+
+// TestSessionsOfASandboxShareItsTime: one has hundreds of sessions that are busy, and its neighbour
+// a single program. What both get is compared, whatever else the machine does.
+func TestSessionsOfASandboxShareItsTime(t *testing.T) {
+	d := openReal(t, real(t))
+	if drivertest.Lacks(t, d, box.LayerCPU) {
+		return
+	}
+	one, _ := create(t, d, driver.Spec{})
+	other, _ := create(t, d, driver.Spec{})
+	for s, line := range map[driver.Sandbox]string{
+		one:   `perl -MPOSIX -e '$| = 1; for (1 .. 200) { if (!fork) { setsid; 1 while 1 } } print "busy\n"; sleep 1000'`,
+		other: `perl -e '$| = 1; print "busy\n"; 1 while 1'`,
+	} {
+		p := scene.Start(t, s.Processes(), process.Spec{Shell: line})
+		if _, err := p.Wait(t.Context(), process.Until{Match: "busy"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	spent := func(s driver.Sandbox) time.Duration {
+		return scene.Value(d.cfg.Engine.Usage(t.Context(), box.ID(scene.Value(s.Info(t.Context()))(t).ID)))(t).CPU
+	}
+	many, single := spent(one), spent(other)
+	for spent(one)-many < 2*time.Second*time.Duration(runtime.NumCPU()) {
+		time.Sleep(50 * time.Millisecond)
+	}
+	// The single program has one processor at most.
+	if many, single = spent(one)-many, spent(other)-single; single < many/time.Duration(4*runtime.NumCPU()) {
+		t.Errorf("a program has %v while the 200 sessions of another sandbox have %v", single, many)
+	}
+}
+
+// TestBuffersOfConnectionsCountAsMemory: a program fills those of hundreds of connections to itself.
+func TestBuffersOfConnectionsCountAsMemory(t *testing.T) {
+	d := openReal(t, real(t))
+	if drivertest.Lacks(t, d, box.LayerMemory) {
+		return
+	}
+	mem := func() (pages int) {
+		b := scene.Value(os.ReadFile("/proc/net/sockstat"))(t)
+		_, text, _ := strings.Cut(string(b), "TCP: ")
+		_, text, _ = strings.Cut(text, "mem ")
+		if _, err := fmt.Sscan(text, &pages); err != nil {
+			t.Fatal(err)
+		}
+		return pages
+	}
+	s, _ := create(t, d, driver.Spec{Size: driver.Size{Memory: 64 << 20}})
+	before := mem()
+	p := scene.Start(t, s.Processes(), process.Spec{Shell: `perl -MSocket -MFcntl -e '
+		socket my $l, PF_INET, SOCK_STREAM, 0; bind $l, sockaddr_in(0, INADDR_LOOPBACK); listen $l, 400; my $at = getsockname $l;
+		for (1 .. 150) {
+			socket my $c, PF_INET, SOCK_STREAM, 0; connect $c, $at or last; accept my $a, $l or last; push @all, $c, $a;
+			fcntl $c, F_SETFL, O_NONBLOCK;
+			1 while syswrite $c, "x" x 65536;
+		}
+		$| = 1; print "holds\n"; sleep 1000'`})
+	if res, err := p.Wait(t.Context(), process.Until{Match: "holds"}); err != nil || !res.Met && res.Exit == nil {
+		t.Fatal(res, err)
+	}
+	if grown := (mem() - before) * os.Getpagesize(); grown > 64<<20 {
+		t.Errorf("its connections hold %d MiB", grown>>20)
 	}
 }
 

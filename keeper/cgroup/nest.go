@@ -67,6 +67,7 @@ func (n *Nest) Make() error {
 		return nil
 	}
 	n.frozen.Store(new(bool))
+	n.t.hasV2("cpu") // it is switched on, so that nests have the same weight
 	for _, dir := range []string{n.Dir(), n.Dir() + "/" + initGroup} {
 		if err := unix.Mkdir(dir, 0o755); err != nil {
 			return fmt.Errorf("cgroup %s: %w", dir, err)

@@ -148,15 +148,20 @@ func (n *Nest) Limit(was, l *box.Limits) error {
 // Tasks, once for each keeper: an empty group of the memory controller takes 288 KiB of the
 // kernel's memory, and in many boxes nothing ever runs. It is not called concurrently with
 // itself or Limit.
+//
+// A nest joins the controller of processor time without a limit, too: there it has the same
+// weight as each other nest. Without it each program has that, or each session (autogroups),
+// of which a box may have hundreds.
 func (n *Nest) Join(l *box.Limits) error {
 	if n.joined.Load() {
 		return nil
 	}
 	for _, f := range nestLimits {
-		if f.of(l) == "" || n.t.hasV2(f.controller) {
+		limited := f.of(l) != ""
+		if !limited && f.controller != "cpu" || n.t.hasV2(f.controller) || n.t.v1Of(f.controller) == nil {
 			continue
 		}
-		if err := n.limitV1(f.controller, l); err != nil {
+		if err := n.limitV1(f.controller, l); err != nil && limited {
 			return err
 		}
 	}

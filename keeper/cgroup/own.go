@@ -173,7 +173,25 @@ func setV1(dir, controller string, value int64) error {
 			first = set("memory.limit_in_bytes", text)
 		}
 	}
+	if first == nil && value > 0 {
+		first = setBuffers(dir, value)
+	}
 	return first
+}
+
+// leastBuffers is what the buffers of TCP connections may take at least, in bytes.
+const leastBuffers = 16 << 20
+
+// setBuffers bounds the buffers of TCP connections, which v1 counts beside the memory and only where
+// they have a limit: a quarter of that of the memory. The limit slows connections down and ends nothing.
+// Later kernels may lack it.
+func setBuffers(dir string, memory int64) error {
+	const file = "memory.kmem.tcp.limit_in_bytes"
+	err := writeFile(dir+"/"+file, decimal(min(memory, max(memory/4, leastBuffers))))
+	if err != nil && err != unix.ENOENT && err != unix.EOPNOTSUPP {
+		return fmt.Errorf("%s: %w", file, err)
+	}
+	return nil
 }
 
 // ownOf are the owner's directories.
