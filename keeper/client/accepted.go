@@ -6,6 +6,7 @@ import (
 	"github.com/tend-run/tend/keeper/board"
 	"github.com/tend-run/tend/process"
 	"github.com/tend-run/tend/spool"
+	"slices"
 )
 
 // accepted reports how many bytes were accepted: in all, and of one writer.
@@ -46,7 +47,11 @@ func (p *proc) untaken(in *process.Input) ([]byte, error) {
 	case *in.Offset > taken:
 		return nil, process.ErrOffset
 	}
-	return in.Data[min(size, taken-*in.Offset):], nil
+	rest := in.Data[min(size, taken-*in.Offset):]
+	if len(rest) > 0 && slices.Contains(q.over, in.Writer) {
+		return nil, process.ErrWriterForgotten
+	}
+	return rest, nil
 }
 
 // repeated acknowledges a write that was applied before stdin was closed, or

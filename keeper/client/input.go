@@ -5,6 +5,7 @@ package client
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -22,6 +23,8 @@ const (
 	// for all processes while one has more than the window.
 	queueMost = 8 << 20
 	queueAll  = 128 << 20
+	// maxOver is how many writers that have given up are remembered.
+	maxOver = 64
 	// restWithin is how long others wait for the rest of a write.
 	restWithin = 10 * time.Second
 )
@@ -36,8 +39,36 @@ type input struct {
 	feed *feed.Feed // the server's own copies of the descriptors; guarded by mu
 	// table remembers the writers; it is kept when feed is closed. Guarded by mu.
 	table *feed.Table
+	now   []*write // under way, of writers with a name; guarded by mu
+	// over are the last writers that have given up. What is still on its way of them, on another
+	// connection, is not accepted. Guarded by mu.
+	over []string
 
 	behind atomic.Int32 // writers that wait for the rest of another's write
+}
+
+// write is a call of Write.
+type write struct {
+	process.Input
+	// ended: its writer has said since that the rest never comes. Its caller has given up, which
+	// is noticed late on a connection of its own. Guarded by input.mu.
+	ended bool
+}
+
+// begin notes a write under way, until over is called.
+func (q *input) begin(in process.Input) (w *write, over func()) {
+	w = &write{Input: in}
+	if in.Writer == "" {
+		return w, func() {}
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.now = append(q.now, w)
+	return w, func() {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		q.now = slices.DeleteFunc(q.now, func(o *write) bool { return o == w })
+	}
 }
 
 // Write implements process.Process. The bytes go to the memfd from which the
@@ -67,6 +98,8 @@ func (p *proc) Write(ctx context.Context, in process.Input) (process.Accepted, e
 		// Closing does not queue behind a writer that waits for room.
 		return p.closeInput(in)
 	}
+	w, over := p.input.begin(in)
+	defer over()
 	if err := p.takeTurn(ctx, &in); err != nil {
 		return process.Accepted{}, err
 	}
@@ -74,13 +107,13 @@ func (p *proc) Write(ctx context.Context, in process.Input) (process.Accepted, e
 	data, err := p.untaken(&in)
 	for err == nil && len(data) > 0 {
 		var n int
-		n, err = p.offer(ctx, &in, data)
+		n, err = p.offer(ctx, w, data)
 		data = data[n:]
 	}
 	switch {
 	case err == nil:
 	case in.Writer != "" && ctx.Err() != nil:
-		p.awaitRest(in.Writer)
+		p.awaitRest(w)
 	case in.Writer != "" && !in.More:
 		p.finishWrite(in.Writer)
 	}
@@ -121,6 +154,7 @@ func (p *proc) closeInput(in process.Input) (process.Accepted, error) {
 	if in.Writer != "" {
 		mine = acc.Written
 		if !in.More {
+			p.endWrites(in.Writer, !in.EOF && in.Offset != nil && *in.Offset == 0 && mine > 0)
 			p.finishWrite(in.Writer)
 		}
 	}
@@ -142,6 +176,19 @@ func (p *proc) closeInput(in process.Input) (process.Accepted, error) {
 	return acc, nil
 }
 
+// endWrites has what is under way of a writer accept nothing more. over: nor what comes of it.
+func (p *proc) endWrites(writer string, over bool) {
+	q := &p.input
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, w := range q.now {
+		w.ended = w.ended || w.Writer == writer
+	}
+	if over && !slices.Contains(q.over, writer) {
+		q.over = append(q.over[max(0, len(q.over)-maxOver+1):], writer)
+	}
+}
+
 // finishWrite wakes the writers that wait for the rest of a write.
 func (p *proc) finishWrite(writer string) {
 	q := &p.input
@@ -157,12 +204,12 @@ func (p *proc) finishWrite(writer string) {
 
 // awaitRest lets others wait once more for the rest of a write that broke off: its
 // connection may be lost, and then the writer sends it again.
-func (p *proc) awaitRest(writer string) {
+func (p *proc) awaitRest(w *write) {
 	q := &p.input
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.table != nil {
-		q.table.Await(writer)
+	if q.table != nil && !w.ended {
+		q.table.Await(w.Writer)
 	}
 }
 
