@@ -9,8 +9,8 @@ import (
 // Enter has a program start inside a sandbox: in the namespaces of a process, and with
 // fewer rights than that one.
 //
-// The first child enters the namespaces, makes the next one there as a child of the parent's,
-// and ends. The last one becomes the program. Until then it shares
+// The first child enters the namespaces but those of users and cgroups, makes the next one there as
+// a child of the parent's, and ends. The last one enters those too, and becomes the program. Until then it shares
 // the parent's memory, and who is inside may look into that if the kernel lets them: so
 // the first Enter makes the parent's memory not dumpable (PR_SET_DUMPABLE), which shuts
 // out all without CAP_SYS_PTRACE in the parent's own user namespace. /proc shows such a

@@ -75,7 +75,8 @@ func (s *Starter) startInside(sc *script, p *Program, files []int) (pid, pidfd i
 	sc.join(p.Tasks)
 	score := sc.privileged(p)
 	sc.step = step{Step: StepEnter}
-	sc.call(unix.SYS_SETNS, uintptr(p.Enter.PID1), uintptr(p.Enter.Flags&^unix.CLONE_NEWCGROUP))
+	last := p.Enter.last()
+	sc.call(unix.SYS_SETNS, uintptr(p.Enter.PID1), uintptr(p.Enter.Flags&^last))
 	next := &sc.page.next
 	*next = cloneArgs{flags: unix.CLONE_VM | unix.CLONE_VFORK | unix.CLONE_PARENT}
 	sc.fork(next, [3]uintptr{})
@@ -99,8 +100,8 @@ func (s *Starter) startInside(sc *script, p *Program, files []int) (pid, pidfd i
 	program.flags |= unix.CLONE_PIDFD
 	program.pidFD = uint64(uintptr(unsafe.Pointer(&sc.page.pidfd)))
 	sc.step = step{Step: StepEnter}
-	if p.Enter.Flags&unix.CLONE_NEWCGROUP != 0 { // from inside, the group to be cloned into may not be seen
-		sc.call(unix.SYS_SETNS, uintptr(p.Enter.PID1), unix.CLONE_NEWCGROUP)
+	if last != 0 {
+		sc.call(unix.SYS_SETNS, uintptr(p.Enter.PID1), uintptr(last))
 	}
 	sc.join(p.Own)
 	sc.restrict(p.Enter)
@@ -116,6 +117,18 @@ func (s *Starter) startInside(sc *script, p *Program, files []int) (pid, pidfd i
 	sc.become(p, files, s.limitOfFiles(p))
 	sc.note(p)
 	return sc.runInside(b, p, score)
+}
+
+// last are the namespaces that the program's process itself enters. From that of cgroups the group
+// to be cloned into may not be seen. The stub has to be in that of pids, and not in that of
+// users: root outside is nobody's there, so no program inside may kill the stub before it has made
+// the program's process, or stop it. Where all is one id, that helps nobody.
+func (e *Enter) last() int {
+	last := unix.CLONE_NEWCGROUP
+	if os.Geteuid() == 0 && !e.OneID {
+		last |= unix.CLONE_NEWUSER
+	}
+	return e.Flags & last
 }
 
 // runInside is runHelped in limited time.
