@@ -141,12 +141,12 @@ func attacksOn(file string) (all []string) {
 }
 
 // shells that complete here. scripts/test installs those that are missing, and
-// then sets TEND_TEST_SHELLS, by which each has to be there.
+// then sets TEND_TEST_TOOLS, by which each has to be there.
 func shells(t *testing.T) (found []string) {
 	for _, name := range []string{"bash", "zsh", "fish"} {
 		if _, err := exec.LookPath(name); err == nil {
 			found = append(found, name)
-		} else if name == "bash" || os.Getenv("TEND_TEST_SHELLS") == "all" {
+		} else if name == "bash" || os.Getenv("TEND_TEST_TOOLS") == "all" {
 			t.Errorf("%s is not installed: scripts/install %s=%s", name, name, name)
 		}
 	}

@@ -39,7 +39,7 @@ type input struct {
 	feed *feed.Feed // the server's own copies of the descriptors; guarded by mu
 	// table remembers the writers; it is kept when feed is closed. Guarded by mu.
 	table *feed.Table
-	now   []*write // under way, of writers with a name; guarded by mu
+	now   []string // writers of the writes under way; guarded by mu
 	// over are the last writers that have given up. What is still on its way of them, on another
 	// connection, is not accepted. Guarded by mu.
 	over []string
@@ -47,27 +47,16 @@ type input struct {
 	behind atomic.Int32 // writers that wait for the rest of another's write
 }
 
-// write is a call of Write.
-type write struct {
-	process.Input
-	// ended: its writer has said since that the rest never comes. Its caller has given up, which
-	// is noticed late on a connection of its own. Guarded by input.mu.
-	ended bool
-}
-
-// begin notes a write under way, until over is called.
-func (q *input) begin(in process.Input) (w *write, over func()) {
-	w = &write{Input: in}
-	if in.Writer == "" {
-		return w, func() {}
-	}
+// begin notes a write under way of a writer, until over is called.
+func (q *input) begin(writer string) (over func()) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.now = append(q.now, w)
-	return w, func() {
+	q.now = append(q.now, writer)
+	return func() {
 		q.mu.Lock()
 		defer q.mu.Unlock()
-		q.now = slices.DeleteFunc(q.now, func(o *write) bool { return o == w })
+		i := slices.Index(q.now, writer)
+		q.now = slices.Delete(q.now, i, i+1)
 	}
 }
 
@@ -98,8 +87,7 @@ func (p *proc) Write(ctx context.Context, in process.Input) (process.Accepted, e
 		// Closing does not queue behind a writer that waits for room.
 		return p.closeInput(in)
 	}
-	w, over := p.input.begin(in)
-	defer over()
+	defer p.input.begin(in.Writer)()
 	if err := p.takeTurn(ctx, &in); err != nil {
 		return process.Accepted{}, err
 	}
@@ -107,15 +95,15 @@ func (p *proc) Write(ctx context.Context, in process.Input) (process.Accepted, e
 	data, err := p.untaken(&in)
 	for err == nil && len(data) > 0 {
 		var n int
-		n, err = p.offer(ctx, w, data)
+		n, err = p.offer(ctx, &in, data)
 		data = data[n:]
 	}
 	switch {
 	case err == nil:
 	case in.Writer != "" && ctx.Err() != nil:
-		p.awaitRest(w)
+		p.awaitRest(in.Writer)
 	case in.Writer != "" && !in.More:
-		p.finishWrite(in.Writer)
+		p.finishWrite(in.Writer, false)
 	}
 	if err != nil {
 		return p.accepted(in.Writer), err
@@ -154,8 +142,7 @@ func (p *proc) closeInput(in process.Input) (process.Accepted, error) {
 	if in.Writer != "" {
 		mine = acc.Written
 		if !in.More {
-			p.endWrites(in.Writer, !in.EOF && in.Offset != nil && *in.Offset == 0 && mine > 0)
-			p.finishWrite(in.Writer)
+			p.finishWrite(in.Writer, !in.EOF && in.Offset != nil && *in.Offset == 0)
 		}
 	}
 	if in.Offset != nil && *in.Offset > mine && (in.Writer == "" || mine > 0) {
@@ -176,23 +163,18 @@ func (p *proc) closeInput(in process.Input) (process.Accepted, error) {
 	return acc, nil
 }
 
-// endWrites has what is under way of a writer accept nothing more. over: nor what comes of it.
-func (p *proc) endWrites(writer string, over bool) {
+// finishWrite wakes the writers that wait for the rest of a write. over: the writer has given up,
+// unless it has not begun.
+func (p *proc) finishWrite(writer string, over bool) {
 	q := &p.input
 	q.mu.Lock()
-	defer q.mu.Unlock()
-	for _, w := range q.now {
-		w.ended = w.ended || w.Writer == writer
+	known := slices.Contains(q.now, writer)
+	if q.table != nil && !known {
+		_, known = q.table.Taken(writer)
 	}
-	if over && !slices.Contains(q.over, writer) {
+	if over && known && !slices.Contains(q.over, writer) {
 		q.over = append(q.over[max(0, len(q.over)-maxOver+1):], writer)
 	}
-}
-
-// finishWrite wakes the writers that wait for the rest of a write.
-func (p *proc) finishWrite(writer string) {
-	q := &p.input
-	q.mu.Lock()
 	if q.feed != nil && q.table != nil {
 		_ = q.table.Finish(writer) // else they wait for as long as restWithin lasts
 	}
@@ -204,12 +186,12 @@ func (p *proc) finishWrite(writer string) {
 
 // awaitRest lets others wait once more for the rest of a write that broke off: its
 // connection may be lost, and then the writer sends it again.
-func (p *proc) awaitRest(w *write) {
+func (p *proc) awaitRest(writer string) {
 	q := &p.input
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.table != nil && !w.ended {
-		q.table.Await(w.Writer)
+	if q.table != nil && !slices.Contains(q.over, writer) {
+		q.table.Await(writer)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -52,7 +53,7 @@ func (p *proc) openInput(ctx context.Context) error {
 }
 
 // offer accepts as much as there is room for, and waits while there is none.
-func (p *proc) offer(ctx context.Context, in *write, data []byte) (int, error) {
+func (p *proc) offer(ctx context.Context, in *process.Input, data []byte) (int, error) {
 	var ready chan struct{}
 	for {
 		if err := p.writable(); err != nil {
@@ -104,14 +105,14 @@ func (m *Manager) mayQueue(waiting, n int64) bool {
 // store accepts data at its offset and delivers it. If the pipe is full, the keeper
 // delivers it when there is room. rest: more of the write follows. Nothing is accepted of
 // a caller that has given up: others may have been let in by now.
-func (p *proc) store(ctx context.Context, in *write, data []byte, at int64, rest bool) error {
+func (p *proc) store(ctx context.Context, in *process.Input, data []byte, at int64, rest bool) error {
 	q := &p.input
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if in.ended {
+	if slices.Contains(q.over, in.Writer) {
 		return process.ErrWriterForgotten
 	}
 	if q.feed == nil {
