@@ -1,35 +1,27 @@
 package guard
 
-import "bytes"
+import (
+	"bytes"
+	"strings"
+)
 
 // least is how many bytes at least a decoded text has: the least of a secret.
 const least = minSecret
 
+const (
+	alphabet64 = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
+	alphabet32 = "abcdefghijklmnopqrstuvwxyz234567"
+)
+
+// base64Value is that of a character of the standard alphabet or of that of URLs, or -1.
 func base64Value(c byte) int {
-	switch {
-	case c >= 'A' && c <= 'Z':
-		return int(c - 'A')
-	case c >= 'a' && c <= 'z':
-		return int(c-'a') + 26
-	case c >= '0' && c <= '9':
-		return int(c-'0') + 52
-	case c == '+' || c == '-':
-		return 62
-	case c == '/' || c == '_':
-		return 63
+	if i := strings.IndexByte("-_", c); i >= 0 {
+		return 62 + i
 	}
-	return -1
+	return strings.IndexByte(alphabet64, c)
 }
 
-func base32Value(c byte) int {
-	switch c := lower(c); {
-	case c >= 'a' && c <= 'z':
-		return int(c - 'a')
-	case c >= '2' && c <= '7':
-		return int(c-'2') + 26
-	}
-	return -1
-}
+func base32Value(c byte) int { return strings.IndexByte(alphabet32, lower(c)) }
 
 // base is an alphabet of a power of two.
 type base struct {

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"cmp"
 	"io"
+	"net/http/httputil"
 	"net/textproto"
 	"strconv"
 	"strings"
@@ -28,7 +29,6 @@ var (
 	requestLine = lazyregexp.New(`^([!#$%&'*+\-.^_\x60|~0-9A-Za-z]{1,20}) ([^\x00-\x20\x7f]+) HTTP/1\.([01])\r\n$`)
 	headerLine  = lazyregexp.New(`^[!#$%&'*+\-.^_\x60|~0-9A-Za-z]+:[^\x00\r\n]*\r\n$`)
 	upgradeLine = lazyregexp.New(`(?im)^Upgrade:.*\n`)
-	chunkLine   = lazyregexp.New(`^([0-9A-Fa-f]{1,15})(;[^\x00\r\n]*)?\r\n$`)
 )
 
 // isRequest reports whether some server may take what comes for a request of HTTP/1 or older:
@@ -194,7 +194,7 @@ func hostIn(method, target string, said []string, newer bool) (host string, err 
 	return inTarget, nil
 }
 
-// pass sends a request on.
+// pass sends a request on, its chunks as they were read.
 func (q *request) pass(to io.Writer, r *bufio.Reader) error {
 	if _, err := to.Write(q.head); err != nil {
 		return err
@@ -203,43 +203,25 @@ func (q *request) pass(to io.Writer, r *bufio.Reader) error {
 		_, err := io.CopyN(to, r, q.body)
 		return err
 	}
-	for {
-		line, err := r.ReadSlice('\n')
-		if err != nil {
-			return noFull(err)
-		}
-		m := chunkLine.FindSubmatch(line)
-		if m == nil {
-			return errName
-		}
-		size, err := strconv.ParseInt(string(m[1]), 16, 64)
-		if err != nil {
-			return errName
-		}
-		if _, err := to.Write(line); err != nil {
-			return err
-		}
-		if size == 0 {
-			return passTrailer(to, r)
-		}
-		if _, err := io.CopyN(to, r, size); err != nil {
-			return err
-		}
-		if end, err := r.Peek(2); err != nil || string(end) != "\r\n" {
-			return errName
-		}
-		if _, err := io.CopyN(to, r, 2); err != nil {
-			return err
-		}
+	w := httputil.NewChunkedWriter(to)
+	if _, err := io.Copy(w, httputil.NewChunkedReader(r)); err != nil {
+		return err
 	}
+	if err := w.Close(); err != nil {
+		return err
+	}
+	return passTrailer(to, r)
 }
 
 // passTrailer sends on what follows the last chunk.
 func passTrailer(to io.Writer, r *bufio.Reader) error {
 	for left := maxSniffed; ; {
 		line, err := r.ReadSlice('\n')
+		if err == bufio.ErrBufferFull {
+			return errName
+		}
 		if err != nil {
-			return noFull(err)
+			return err
 		}
 		over := string(line) == "\r\n"
 		if left -= len(line); left < 0 || !over && !headerLine.Match(line) {
@@ -249,13 +231,6 @@ func passTrailer(to io.Writer, r *bufio.Reader) error {
 			return err
 		}
 	}
-}
-
-func noFull(err error) error {
-	if err == bufio.ErrBufferFull {
-		return errName
-	}
-	return err
 }
 
 // passAnswer passes an answer on, up to the end of its head, and returns its status.

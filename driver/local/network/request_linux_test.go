@@ -61,8 +61,9 @@ func TestRequestsThatServersReadInTwoWays(t *testing.T) {
 		}
 	}
 	for name, text := range map[string]string{
-		"a request":           well + "\r\n",
-		"several":             well + "Content-Length: 5\r\n\r\nHost:" + well + "Transfer-Encoding: Chunked\r\n\r\n5;x=y\r\nhello\r\n0\r\nTrailer: x\r\n\r\n" + well + "\r\n",
+		"a request": well + "\r\n",
+		"several": well + "Content-Length: 5\r\n\r\nHost:" +
+			well + "Transfer-Encoding: Chunked\r\n\r\n5\r\nhello\r\n0\r\nTrailer: x\r\n\r\n" + well + "\r\n",
 		"another that may be": well + "\r\nGET / HTTP/1.1\r\nHost: allowed.test\r\n\r\n",
 		"an old one":          "GET / HTTP/1.0\r\n\r\n",
 		"HTTP/2":              "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\nHost: evil.test",
