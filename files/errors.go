@@ -32,7 +32,8 @@ var (
 	// the directory and watch again.
 	ErrOverflow = errors.New("changes came faster than they were read and some are lost; list the directory and watch it again")
 	// ErrWatchLimit: the kernel allows no more watches, or a sandbox has used up its share.
-	ErrWatchLimit = errors.New("the limit on watches is reached (sysctl fs.inotify.max_user_watches, fs.inotify.max_user_instances; of these a sandbox has an eighth, and all sandboxes half); close some, or raise it")
+	ErrWatchLimit = errors.New("the limit on watches is reached (sysctl fs.inotify.max_user_watches, " +
+		"fs.inotify.max_user_instances; of these a sandbox has an eighth, and all sandboxes half); close some, or raise it")
 	// ErrClosed: the watch was closed.
 	ErrClosed = errors.New("the watch is closed")
 	// ErrUnknownUser: no account has the name.

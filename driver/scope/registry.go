@@ -67,7 +67,8 @@ func (r *Registry[B]) room(rec *Record) error {
 	if size <= max(smallTexts, had) || r.all-had+size <= MaxTexts {
 		return nil
 	}
-	return fmt.Errorf("%w: its environment and metadata have %d bytes, and those of all sandboxes would have more than %d MiB, which is the limit; destroy others, or give it no more than %d KiB", driver.ErrLimit, size, MaxTexts>>20, smallTexts>>10)
+	return fmt.Errorf("%w: its environment and metadata have %d bytes, and those of all sandboxes would have more than %d MiB, "+
+		"which is the limit; destroy others, or give it no more than %d KiB", driver.ErrLimit, size, MaxTexts>>20, smallTexts>>10)
 }
 
 // count takes in how much the texts of a sandbox are.

@@ -50,7 +50,8 @@ func (r *Repository) Versions(ctx context.Context, want func(path string) bool, 
 			add(f[1], f[3], word)
 		}
 		f = nil
-	}, "log", "--all", "--reflog", "--root", "--diff-merges=separate", "--raw", "--no-abbrev", "--no-renames", "--no-relative", "-z", "--format=")
+	}, "log", "--all", "--reflog", "--root", "--diff-merges=separate",
+		"--raw", "--no-abbrev", "--no-renames", "--no-relative", "-z", "--format=")
 	if err != nil {
 		return nil, err
 	}

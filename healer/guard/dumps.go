@@ -410,7 +410,8 @@ func columnsEnd(line []byte, data int, colon bool) (end, hidden int) {
 }
 
 // names are what od -a calls the characters that are not seen.
-var names = strings.Fields("nul soh stx etx eot enq ack bel bs ht nl vt ff cr so si dle dc1 dc2 dc3 dc4 nak syn etb can em sub esc fs gs rs us sp")
+var names = strings.Fields("nul soh stx etx eot enq ack bel bs ht nl vt ff cr so si " +
+	"dle dc1 dc2 dc3 dc4 nak syn etb can em sub esc fs gs rs us sp")
 
 func octalByte(s []byte) (byte, bool) {
 	if len(s) != 3 || s[0] < '0' || s[0] > '3' || s[1] < '0' || s[1] > '7' || s[2] < '0' || s[2] > '7' {

@@ -13,7 +13,8 @@ import (
 // keysAndLogins are the names of files and directories that keep them.
 var keysAndLogins = []string{
 	".ssh", ".aws", ".gnupg", "*.pem", "*.key", "*.p12", "*.pfx", "*.jks",
-	"id_rsa", "id_dsa", "id_ecdsa", "id_ed25519", ".netrc", "_netrc", ".npmrc", ".pypirc", ".pgpass", ".git-credentials", ".docker/config.json",
+	"id_rsa", "id_dsa", "id_ecdsa", "id_ed25519",
+	".netrc", "_netrc", ".npmrc", ".pypirc", ".pgpass", ".git-credentials", ".docker/config.json",
 }
 
 // IsSecret reports whether a path is that of a file of variables, or of keys and logins. No

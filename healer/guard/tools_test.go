@@ -15,7 +15,8 @@ func TestDumpsOfTheToolsThemselves(t *testing.T) {
 	for _, line := range []string{
 		"hexdump", "hexdump -C", "hexdump -c", "hexdump -b", "hexdump -d", "hexdump -o", "hexdump -x",
 		"xxd", "xxd -p", "xxd -i", "xxd -e", "xxd -b", "xxd -u", "xxd -c 5", "xxd -g 1", "xxd -g 8", "xxd -s 1",
-		"od", "od -a", "od -b", "od -c", "od -d", "od -i", "od -l", "od -s", "od -x", "od -An -tx1", "od -Ax -tx1z -v", "od -Ad -tu4", "od -to8", "od -td8",
+		"od", "od -a", "od -b", "od -c", "od -d", "od -i", "od -l", "od -s", "od -x",
+		"od -An -tx1", "od -Ax -tx1z -v", "od -Ad -tu4", "od -to8", "od -td8",
 		"base64", "base64 -w 10", "base32", "base32 -w 7", "rev",
 	} {
 		t.Run(line, func(t *testing.T) {

@@ -53,7 +53,8 @@ func (l *Local) history(repositories []string, o *Opened) (all []git.Version) {
 			continue // no command sees it
 		}
 		l.unseen = append(l.unseen, entry)
-		o.Notes = append(o.Notes, fmt.Sprintf("commands do not see the git repository of %s: its history could not be searched for secrets: %v", dir, err))
+		o.Notes = append(o.Notes,
+			fmt.Sprintf("commands do not see the git repository of %s: its history could not be searched for secrets: %v", dir, err))
 	}
 	return all
 }

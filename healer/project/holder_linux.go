@@ -41,7 +41,8 @@ func (l *Local) EndHolder(ctx context.Context, port int, spared []int, anything 
 			return "", fmt.Errorf("port %d is held by pid %d (%s), which is a process of this daemon", port, a.PID, a.Name)
 		}
 		if !anything {
-			return "", fmt.Errorf("port %d is held by pid %d (%s), which no run of this service has started (healer.end_port_holders: true ends it all the same)", port, a.PID, a.Name)
+			return "", fmt.Errorf("port %d is held by pid %d (%s), which no run of this service has started "+
+				"(healer.end_port_holders: true ends it all the same)", port, a.PID, a.Name)
 		}
 		if err := endTree(ctx, a.PID, spared); err != nil {
 			return "", err

@@ -278,7 +278,9 @@ func TestWhatTheDaemonRunsInASandboxIsNoOrphan(t *testing.T) {
 	look := scene.Value(g.box.Look(t.Context()))(t)
 	start := func(line string) process.Process {
 		t.Helper()
-		return scene.Value(look.Start(t.Context(), process.Spec{Argv: []string{"sh", "-c", line}, Dir: g.root, Labels: map[string]string{labelService: g.w.order.Service}}))(t)
+		spec := process.Spec{Argv: []string{"sh", "-c", line}, Dir: g.root}
+		spec.Labels = map[string]string{labelService: g.w.order.Service}
+		return scene.Value(look.Start(t.Context(), spec))(t)
 	}
 	runs := start("sleep 1003 & wait")
 	left := start("setsid sleep 1003 < /dev/null > /dev/null 2>&1 & sleep 1000")

@@ -58,7 +58,8 @@ func TestOnlyWhatIsOursByDescentIsEnded(t *testing.T) {
 	if said, err := end(playbook.EndOrphans); err != nil || said != "" || !answers() {
 		t.Fatalf("ending orphans: %q, %v", said, err)
 	}
-	if said, err := end(playbook.EndPortHolder); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("held by pid %d (python3)", pid)) || !answers() {
+	held := fmt.Sprintf("held by pid %d (python3)", pid)
+	if said, err := end(playbook.EndPortHolder); err == nil || !strings.Contains(err.Error(), held) || !answers() {
 		t.Fatalf("ending the holder: %q, %v", said, err)
 	}
 	g.w.order.Healer.EndOthers = true

@@ -62,7 +62,8 @@ func TestAWriteThatIsEndedWhileItWaitsAcceptsNothingMore(t *testing.T) {
 		t.Errorf("its rest: %v", err)
 	}
 	taken := scene.Value(p.Write(t.Context(), process.Input{Writer: "w", Offset: new(int64)}))(t).Written
-	if _, err := p.Write(t.Context(), process.Input{Data: []byte("late"), Writer: "w", Offset: &taken, More: true}); !errors.Is(err, process.ErrWriterForgotten) {
+	late := process.Input{Data: []byte("late"), Writer: "w", Offset: &taken, More: true}
+	if _, err := p.Write(t.Context(), late); !errors.Is(err, process.ErrWriterForgotten) {
 		t.Errorf("a part that comes after the end: %v", err)
 	}
 	soon, cancel := context.WithTimeout(t.Context(), 8*time.Second)

@@ -52,7 +52,8 @@ func TestAStateDirectoryElsewhereStaysClosed(t *testing.T) {
 	// What the first server has made late is closed by the next, and the sandboxes go on.
 	scene.Must(t, d.Replace(t.Context(), "server"))
 	c = d.Connect(t)
-	if res, err := scene.Value(c.Sandbox(t.Context(), victim))(t).Processes().Run(t.Context(), tend.Shell("echo on > /root/mine; cat /root/mine")); err != nil || res.Stdout != "on\n" {
+	goesOn := scene.Value(c.Sandbox(t.Context(), victim))(t).Processes()
+	if res, err := goesOn.Run(t.Context(), tend.Shell("echo on > /root/mine; cat /root/mine")); err != nil || res.Stdout != "on\n" {
 		t.Errorf("the sandbox after that: %q, %v", res.Stdout, err)
 	}
 	create()

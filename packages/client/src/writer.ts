@@ -73,7 +73,8 @@ export class Writer {
         if (known && done === 0 && err instanceof ForgottenAtOnce) continue;
         // Other writers would wait for the rest of it.
         if (data.length > maxPart && !(err instanceof ForgottenAtOnce)) {
-          this.link.later(ProcessService.method.write, { process: { by: { case: 'id', value: this.id } }, writer: name, writerOffset: 0n }, this.headers);
+          const end = { process: { by: { case: 'id' as const, value: this.id } }, writer: name, writerOffset: 0n };
+          this.link.later(ProcessService.method.write, end, this.headers);
         }
         throw err instanceof ForgottenAtOnce ? err.cause : err;
       }

@@ -63,7 +63,8 @@ class Writer:
                 except BaseException:
                     name, self._name = self._name, ""
                     if len(data) > _PART:  # other writers would wait for the rest of it
-                        self._link.later("ProcessService/Write", {"process": {"id": self._id}, "writer": name, "writer_offset": 0}, self._headers)
+                        end: Message = {"process": {"id": self._id}, "writer": name, "writer_offset": 0}
+                        self._link.later("ProcessService/Write", end, self._headers)
                     raise
 
     def _part(self, data: bytes, offset: int, more: bool, eof: bool, deadline: Deadline) -> None:
