@@ -5,9 +5,6 @@ import (
 	"strings"
 )
 
-// least is how many bytes at least a decoded text has: the least of a secret.
-const least = minSecret
-
 const (
 	alphabet64 = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 	alphabet32 = "abcdefghijklmnopqrstuvwxyz234567"
@@ -42,10 +39,12 @@ func newBase(class uint8, value func(byte) int, bits, group int) *base {
 var bases = []*base{newBase(in64, base64Value, 6, 4), newBase(in32, base32Value, 5, 8)}
 
 // bases calls back for what the characters of the alphabets in a view stand for: of each stretch
-// of them, at each alignment. White space and quotes in a stretch are passed over.
-func (s *scratch) bases(v *view, found func(*view)) {
+// of them, at each alignment. White space and quotes in a stretch are passed over. A stretch
+// has ended if another character is behind it, in the order of the source.
+func (s *scratch) bases(v *view, found func(_ *view, ended bool)) {
+	back := v.back()
 	for _, b := range bases {
-		start, n := 0, 0
+		start, n, before := 0, 0, false
 		for i := 0; i <= len(v.text); i++ {
 			if i < len(v.text) {
 				class := classes[v.text[i]]
@@ -59,18 +58,22 @@ func (s *scratch) bases(v *view, found func(*view)) {
 					continue
 				}
 			}
-			last := s.view()
-			for skip := 0; skip < b.group && (n-skip)*b.bits >= least*8; skip++ {
+			last, ended := s.view(), back && before || !back && i < len(v.text)
+			least := minSecret
+			if !ended {
+				least = s.least()
+			}
+			for skip := 0; skip < b.group && (n-skip)*b.bits >= 8*least; skip++ {
 				out := s.view()
 				b.decode(out, v, start, i, skip)
 				if m := min(len(last.text), len(out.text)); m == 0 || !bytes.Equal(last.text[:m], out.text[:m]) { // one letter many times
-					found(out)
+					found(out, ended)
 				}
 				s.put(last)
 				last = out
 			}
 			s.put(last)
-			n = 0
+			n, before = 0, true
 		}
 	}
 }

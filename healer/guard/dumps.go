@@ -20,9 +20,15 @@ func (s *scratch) dumps(v *view, found func(*view)) {
 		n.read(0, len(v.text), joined, -1)
 		n.flush()
 	}
+	if s.partial { // the last number may not be complete
+		n.read(0, len(bytes.TrimRightFunc(v.text, isWordRune)), false, -1)
+		n.flush()
+	}
 	s.columns(v, n)
 	s.free = append(s.free, n)
 }
+
+func isWordRune(c rune) bool { return c < 0x80 && classes[c]&inWord != 0 }
 
 // number is one as it is written. Its digits are in numbers.digits.
 type number struct {
@@ -43,6 +49,7 @@ type numbers struct {
 	list   []number
 	out    view
 	found  func(*view)
+	least  int // bytes that are taken for a text
 }
 
 // numbers returns an empty list, with the memory of another.
@@ -51,7 +58,7 @@ func (s *scratch) numbers(v *view, found func(*view)) *numbers {
 	if k := len(s.free) - 1; k >= 0 {
 		n, s.free = s.free[k], s.free[:k]
 	}
-	n.v, n.found = v, found
+	n.v, n.found, n.least = v, found, s.least()
 	n.reset()
 	return n
 }
@@ -147,9 +154,9 @@ func (n *numbers) source(start, end int) (from, to int32) {
 
 // flush reads the list, and empties it.
 func (n *numbers) flush() {
-	if len(n.digits) >= least { // each byte has one
+	if len(n.digits) >= n.least { // each byte has one
 		n.hexadecimal()
-		if len(n.list) > 1 {
+		if len(n.list) > 1 || n.least == 1 {
 			n.words()
 			n.octal()
 			n.bits8()
@@ -163,7 +170,7 @@ func (n *numbers) flush() {
 
 // give calls back for what was read, and empties it.
 func (n *numbers) give() {
-	if len(n.out.text) >= least {
+	if len(n.out.text) >= n.least {
 		n.found(&n.out)
 	}
 	n.out.reset()
@@ -313,7 +320,7 @@ func (s *scratch) columns(v *view, n *numbers) {
 	chars := s.view()
 	flush := func() {
 		n.flush()
-		if len(chars.text) >= least {
+		if len(chars.text) >= n.least {
 			n.found(chars)
 		}
 		chars.reset()

@@ -304,16 +304,17 @@ func joint(text []byte) escape {
 			i++
 		}
 	}
-	skip()
-	if i == len(text) || strings.IndexByte("+,.", text[i]) < 0 {
-		return escape{}
+	for _, next := range []string{"+,.", "\"'`"} {
+		skip()
+		if i == len(text) {
+			return escape{cut: i < maxJoint}
+		}
+		if strings.IndexByte(next, text[i]) < 0 {
+			return escape{}
+		}
+		i++
 	}
-	i++
-	skip()
-	if i == len(text) || strings.IndexByte("\"'`", text[i]) < 0 {
-		return escape{}
-	}
-	return escape{size: i + 1}
+	return escape{size: i}
 }
 
 func allHex(s []byte) bool {

@@ -30,13 +30,12 @@ const (
 // reading has less bytes than what it reads, and what is decoded more than once is bounded by
 // maxWork.
 type finder struct {
-	r       *Redactor
-	partial bool // more of the text may come
-	size    int32
-	found   []span
-	open    int32   // where the first secret may begin that is not complete
-	work    int     // that is left for what is being decoded
-	at      []int32 // reused
+	r     *Redactor
+	size  int32
+	found []span
+	open  int32   // where the first secret may begin that is not complete
+	work  int     // that is left for what is being decoded
+	at    []int32 // reused
 	scratch
 }
 
@@ -59,10 +58,15 @@ func (f *finder) text(s string) {
 
 // layers looks below the surface of a view.
 func (f *finder) layers(v *view, depth int) {
-	inner := func(in *view) { f.inner(in, depth+1) }
 	for level := range maxLevels + 1 {
-		f.dumps(v, inner)
-		f.bases(v, inner)
+		f.dumps(v, func(in *view) { f.inner(in, depth+1) })
+		f.bases(v, func(in *view, ended bool) {
+			if partial := f.partial; ended {
+				f.partial = false
+				defer func() { f.partial = partial }()
+			}
+			f.inner(in, depth+1)
+		})
 		next := f.view()
 		defer f.put(next)
 		kinds := next.unescape(v, allKinds, f.partial)
@@ -205,13 +209,29 @@ func (f *finder) scan(v *view, a *automaton, skip uint8) {
 		from, to := v.span(start, i+1)
 		f.hit(span{int(from), int(to), f.r.marks[id]}, mine)
 	}
-	if depth := int(a.nodes[node].depth); depth > 0 {
-		from, _ := v.span(int(at[len(at)-depth]), len(v.text))
-		if _, to := v.at(len(v.text) - 1); len(v.from) == 0 || f.size-to < nearEnd {
-			f.open = min(f.open, from)
+	if f.at = at; f.partial {
+		f.begun(v, a, skip, node)
+	}
+}
+
+// begun notes where a secret begins that may go on behind the text. node is that of the view's
+// end; where the view was read from its end, what has begun is at its beginning, reversed.
+func (f *finder) begun(v *view, a *automaton, skip uint8, node int32) {
+	_, end := v.at(len(v.text) - 1)
+	if v.back() {
+		_, end = v.at(0)
+		node, f.at = 0, f.at[:0]
+		for i := len(v.text) - 1; i >= 0; i-- {
+			if c := v.text[i]; classes[c]&skip == 0 {
+				f.at = append(f.at, int32(i))
+				node = a.step(node, lower(c))
+			}
 		}
 	}
-	f.at = at
+	if depth := int(a.nodes[node].depth); depth > 0 && f.size-end < nearEnd {
+		from, _ := v.at(int(f.at[len(f.at)-depth]))
+		f.open = min(f.open, from)
+	}
 }
 
 // hit adds what was found, or makes the one before it larger: a text of one letter alone must

@@ -218,9 +218,8 @@ func (r *Redactor) Text(s string) string {
 	return noMark
 }
 
-// Begun returns the whole words of an incomplete
-// text, without secrets: a possible beginning of a secret is left out until it is known.
-// Give the text from its beginning each time.
+// Begun returns the whole words of an incomplete text, without secrets: a possible beginning
+// of a secret is left out until it is known. Give the text from its beginning each time.
 func (r *Redactor) Begun(s string) string {
 	r.ready()
 	defer r.mu.RUnlock()
@@ -256,7 +255,7 @@ func (r *Redactor) spans(s string, partial bool) ([]span, int) {
 
 // secrets are the spans of those that are known.
 func (r *Redactor) secrets(s string, partial bool) ([]span, int) {
-	f := finder{r: r, partial: partial, size: int32(len(s)), open: int32(len(s))}
+	f := finder{r: r, size: int32(len(s)), open: int32(len(s)), scratch: scratch{partial: partial}}
 	if !r.loose.empty() || !r.bare.empty() {
 		f.text(s)
 	}

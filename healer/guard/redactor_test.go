@@ -254,3 +254,36 @@ func FuzzRedactor(f *testing.F) {
 		}
 	})
 }
+
+// TestWhatHasBegunIsShownAsItComes: of a text that comes in pieces, all is shown but its last
+// words, and nothing that the whole text does not show.
+func TestWhatHasBegunIsShownAsItComes(t *testing.T) {
+	secrets := []string{"tr0ub4dor&3 and more", "in reverse: I", "hunter2", "postgres-9f86d081884c7d659a2feaa0c55ad015"}
+	r := NewRedactor()
+	for _, s := range secrets {
+		r.AddSecret("S", s)
+	}
+	const before, after = "I will look at part.txt, since the log says so. ", "\nAnd I think aloud. "
+	for _, e := range encodings {
+		if e.kind&hasColumns != 0 {
+			continue // a model writes none by hand
+		}
+		for _, secret := range secrets[:2] {
+			text := before + e.encode(secret) + after
+			whole := r.Text(text)
+			for i := range text {
+				now := r.Begun(text[:i])
+				if !strings.HasPrefix(whole, now) {
+					t.Fatalf("%s: %q is shown of %q, which becomes %q", e.name, now, text[:i], whole)
+				}
+				if i < len(before) && i-len(now) > 24 {
+					t.Errorf("%s: of %q only %q is shown", e.name, text[:i], now)
+				}
+			}
+			whole += strings.Repeat("On and on. ", 12)
+			if now := r.Begun(text + strings.Repeat("On and on. ", 12)); len(whole)-len(now) > 24 {
+				t.Errorf("%s: of %q only %q is shown", e.name, whole, now)
+			}
+		}
+	}
+}

@@ -15,8 +15,18 @@ func (v *view) reset() { v.text, v.from, v.to = v.text[:0], v.from[:0], v.to[:0]
 
 // scratch is memory for views that are used one after another.
 type scratch struct {
-	views []*view
-	free  []*numbers
+	views   []*view
+	free    []*numbers
+	partial bool // more may come of what is looked at
+}
+
+// least is how many bytes at least a decoded text has: the least of a secret, or one where more
+// may come.
+func (s *scratch) least() int {
+	if s.partial {
+		return 1
+	}
+	return minSecret
 }
 
 // view returns an empty one. Give it back with put.
@@ -39,6 +49,16 @@ func (v *view) at(i int) (from, to int32) {
 		return int32(i), int32(i + 1)
 	}
 	return v.from[i], v.to[i]
+}
+
+// back reports whether the view was read from the end of its source.
+func (v *view) back() bool {
+	if len(v.text) == 0 {
+		return false
+	}
+	first, _ := v.at(0)
+	last, _ := v.at(len(v.text) - 1)
+	return last < first
 }
 
 // span is where bytes i to j-1 are in the source. In a reversed view the last is the first.
