@@ -28,9 +28,10 @@ var (
 	// open any more. It wraps ErrStdinClosed.
 	ErrBrokenPipe error = &narrowed{"nobody reads the input of the process any more (broken pipe)", ErrStdinClosed}
 	// ErrWriterForgotten: so many other writers have written since that it is unknown how
-	// many bytes of this writer were accepted. A writer whose writes were all acknowledged
-	// can continue under a new name.
-	ErrWriterForgotten = errors.New("the writer is not known, or was forgotten; whether the bytes were taken before is not known")
+	// many bytes of this writer were accepted; or others have written in the middle of its
+	// write, since the rest of it did not come for ten seconds. A writer whose writes were all
+	// acknowledged can continue under a new name.
+	ErrWriterForgotten = errors.New("the writer is not known, was forgotten, or was away for so long in the middle of a write that others have written since; whether the bytes were taken before is not known")
 	// ErrInputFull: too much input waits for a process that does not read. It wraps
 	// ErrLimit.
 	ErrInputFull error = &narrowed{"the process does not read its input, and no more of it can wait", ErrLimit}

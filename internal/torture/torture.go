@@ -110,6 +110,10 @@ type Report struct {
 // anything else.
 const shortSilence = 500 * time.Millisecond
 
+// quickRetry is for clients whose connections are broken: with the default, a few broken in a
+// row are ten seconds, after which others write in the middle of a write.
+var quickRetry = tend.Retry{First: 20 * time.Millisecond, Max: 200 * time.Millisecond, Attempts: 100}
+
 // roundTimeout is how long one round may take before it counts as hung.
 const roundTimeout = 3 * time.Minute
 
@@ -341,7 +345,7 @@ func (r *runner) skips(name string) bool {
 func (r *runner) repeat(ctx context.Context, s scenario, rnd *rand.Rand, stop <-chan struct{}) bool {
 	url, opts := r.d.URL, tend.Options{}
 	if r.cut != nil {
-		url, opts.Silence = r.cut.url(), shortSilence
+		url, opts.Silence, opts.Retry = r.cut.url(), shortSilence, quickRetry
 	}
 	c, err := testdaemon.Dial(ctx, url, opts)
 	if err != nil {

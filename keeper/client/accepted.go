@@ -48,7 +48,7 @@ func (p *proc) untaken(in *process.Input) ([]byte, error) {
 		return nil, process.ErrOffset
 	}
 	rest := in.Data[min(size, taken-*in.Offset):]
-	if len(rest) > 0 && slices.Contains(q.over, in.Writer) {
+	if len(rest) > 0 && (slices.Contains(q.over, in.Writer) || q.table.Interrupted(in.Writer, accepted)) {
 		return nil, process.ErrWriterForgotten
 	}
 	return rest, nil

@@ -229,6 +229,13 @@ func (t *Table) GoingOn(accepted int64) (name string, since time.Time) {
 	return "", time.Time{}
 }
 
+// Interrupted reports whether other input, of which accepted is the end, has come between a
+// writer's unfinished write and its rest.
+func (t *Table) Interrupted(name string, accepted int64) bool {
+	i := t.find(name)
+	return i >= 0 && t.entries[i].flags&flagGoesOn != 0 && t.entries[i].accepted != accepted
+}
+
 func (t *Table) find(name string) int {
 	for i := range t.entries {
 		if t.entries[i].name == name {

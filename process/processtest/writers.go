@@ -195,6 +195,9 @@ var writers = []test{
 		zero := int64(0)
 		t.put(p, process.Input{Data: []byte("one "), Writer: "w", Offset: &zero, More: true})
 		t.write(p, "two")
+		rest := int64(len("one "))
+		t.wantRefused("the rest that comes then", p, process.Input{Data: []byte("three"), Writer: "w", Offset: &rest}, process.ErrWriterForgotten)
+		t.put(p, process.Input{Data: []byte("one "), Writer: "w", Offset: &zero, More: true, Again: true}) // is acknowledged
 		t.closeInput(p)
 		t.wantStdout(t.all(p), "one two")
 	}},
