@@ -25,11 +25,19 @@ const (
 	linger = time.Second
 )
 
-// errHTTP ends a connection on which somebody speaks HTTP: a web page can make
-// a browser send a request to this port, with lines of JSON in its body.
-var errHTTP = errors.New("this port speaks JSON lines and no HTTP")
+// errForeign ends a connection on which somebody speaks another protocol: a web page can make
+// a browser connect to this port, and send lines of JSON.
+var errForeign = errors.New("this port speaks JSON lines, and no HTTP or TLS")
 
 var httpRequest = lazyregexp.New(`^[A-Z]+ \S+ HTTP/[0-9.]+$`)
+
+// isForeign reports whether the first line is of a protocol that browsers speak: of HTTP, whose
+// body may have lines of JSON, or of one that is no text, such as TLS, where they may be in
+// the ticket that the page's own server has issued. JSON has no control characters.
+func isForeign(line []byte) bool {
+	line = bytes.TrimRight(line, "\r\n")
+	return httpRequest.Match(line) || bytes.ContainsFunc(line, func(c rune) bool { return c < ' ' && c != '\t' && c != '\r' })
+}
 
 // lines is one connection of JSON lines.
 type lines struct {
@@ -98,8 +106,8 @@ func (l *lines) read(ctx context.Context, r io.Reader) error {
 			l.refuse(packetOf(&wire.Request{}).origin, faultf(kindInvalidData, "the line is longer than %d MiB", maxLine>>20), true)
 			continue
 		}
-		if first && httpRequest.Match(bytes.TrimRight(line, "\r\n")) {
-			return errHTTP
+		if first && isForeign(line) {
+			return errForeign
 		}
 		if line = bytes.Trim(line, " \t\r\n"); len(line) > 0 {
 			l.take(ctx, line)
