@@ -51,7 +51,7 @@ func (g *Guard) Check(r *http.Request) error {
 		// Images, scripts and the like come without an Origin. A link that
 		// somebody follows is no more than an address typed by hand.
 		site := r.Header.Get("Sec-Fetch-Site")
-		followed := r.Header.Get("Sec-Fetch-Mode") == "navigate" && (r.Method == http.MethodGet || r.Method == http.MethodHead)
+		followed := r.Header.Get("Sec-Fetch-Mode") == "navigate" && onlyAsks(r)
 		if (site == "cross-site" || site == "same-site") && !followed {
 			return errors.New("requests from web pages of other sites and ports are refused while no token is set; set a token, or open the page from this server")
 		}

@@ -17,6 +17,9 @@ const (
 // Login is what a request may do because a logged-in browser sent it.
 type Login struct {
 	Role Role
+	// ID names the login, and is no secret. What a request has made for later may end with it.
+	// "": it is the token's.
+	ID string
 	// Lasts reports whether the login still allows that: it may end while the request is
 	// served. It is called concurrently. nil: it lasts as long as the request.
 	Lasts func() bool
@@ -36,3 +39,16 @@ func WithReader(ctx context.Context) context.Context {
 // OnlyReads reports whether a request comes from a [Reader]: handlers must withhold
 // secrets from it that give more rights.
 func OnlyReads(ctx context.Context) bool { return ctx.Value(readerKey{}) != nil }
+
+type loginKey struct{}
+
+// WithLogin notes the ID of the login that a request comes with.
+func WithLogin(ctx context.Context, id string) context.Context {
+	return context.WithValue(ctx, loginKey{}, id)
+}
+
+// LoginOf returns the ID of the login that a request comes with; "": none.
+func LoginOf(ctx context.Context) string {
+	id, _ := ctx.Value(loginKey{}).(string)
+	return id
+}

@@ -139,8 +139,11 @@ func (s *Server) needsToken(next http.Handler) http.Handler {
 			refuse(w, http.StatusUnauthorized, "unauthenticated", text)
 			return
 		}
+		if login.ID != "" {
+			r = r.WithContext(part.WithLogin(r.Context(), login.ID))
+		}
 		if login.Lasts != nil {
-			s.logins.serve(next, w, r, login.Lasts)
+			s.logins.Serve(next, w, r, login.Lasts)
 			return
 		}
 		next.ServeHTTP(w, r)

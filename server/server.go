@@ -34,7 +34,7 @@ type Server struct {
 	secrets []func(path string) bool // Route.Secret of all routes
 	hosters []part.Hoster
 	handler http.Handler
-	logins  logins
+	logins  face.Logins
 	listens []*face.Listener
 }
 

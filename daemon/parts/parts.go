@@ -297,7 +297,8 @@ func Open(c Config) (*Set, error) {
 	if err != nil {
 		return nil, err
 	}
-	inside := ports.New(ports.Config{Sandboxes: sandboxes, Secret: secret, Token: processes.AccessToken, Log: c.Log})
+	inside := ports.New(ports.Config{Sandboxes: sandboxes, Secret: secret, Token: processes.AccessToken, VisitorLasts: shown.VisitorLasts,
+		Log: c.Log})
 	set.Parts = []part.Part{api, shown, kept, control, e2b, gate, tools, inside, processes, files}
 	set.Parts = append(set.Parts, exits.Open(exits.Config{Manager: c.Manager, Dir: filepath.Join(c.StateDir, "exits"), Secret: c.ExitSecret, Log: c.Log}))
 	set.Token, set.Session = processes.AccessToken, shown.Login

@@ -79,6 +79,7 @@ func TestAServiceIsNotGivenWhatIsForThisServer(t *testing.T) {
 		{"the token as it is", "Authorization: secret"},
 		{"the token in another scheme", "Authorization: Token secret"},
 		{"the link's token", "Cookie: langsmith-sandbox-service-token=secret; own=1"},
+		{"the login to tend's page", "Cookie: own=1; tend-session-49983-0123abcd=secret"},
 	} {
 		_, got := s.call("POST", link.ServiceURL+"?q=1&_langsmith_service_token="+link.Token, "", "X-Langsmith-Sandbox-Service-Token: "+link.Token, tt.header)
 		_, value, _ := strings.Cut(tt.header, ": ")
@@ -159,6 +160,50 @@ func TestAPageOfAServiceIsNoPageOfThisServer(t *testing.T) {
 		}
 		if status, body := s.call("GET", ask[0], "", headers...); status != 403 {
 			t.Errorf("%s: %d %s", name, status, body)
+		}
+	}
+}
+
+// Browsers send the cookie of a link with the requests of pages of all ports of the host, which
+// other users may serve.
+func TestThePageOfAnotherPortDoesNotActWithTheCookieOfALink(t *testing.T) {
+	t.Parallel()
+	s := serve(t, func(c *langsmith.Config) { c.Token = func() face.Token { return "secret" } })
+	s.key = "secret"
+	came := 0
+	link := s.inside(func(w http.ResponseWriter, _ *http.Request) {
+		came++
+		io.WriteString(w, "the program")
+	})
+	s.key = ""
+	res := s.do("GET", link.BrowserURL, "")
+	res.Body.Close()
+	cookie, _, _ := strings.Cut(res.Header.Get("Set-Cookie"), ";")
+	cookie = "Cookie: " + cookie
+	for what, ask := range map[string][]string{
+		"a POST of a form": {"POST", cookie, "Origin: http://127.0.0.1:41249", "Sec-Fetch-Site: same-site",
+			"Sec-Fetch-Mode: navigate", "Sec-Fetch-Dest: document"},
+		"a POST of a script": {"POST", cookie, "Origin: http://127.0.0.1:41249", "Sec-Fetch-Site: same-site", "Sec-Fetch-Mode: no-cors",
+			"Sec-Fetch-Dest: empty"},
+		"a POST without an origin": {"POST", cookie},
+		"an image":                 {"GET", cookie, "Sec-Fetch-Site: same-site", "Sec-Fetch-Mode: no-cors", "Sec-Fetch-Dest: image"},
+		"a frame":                  {"GET", cookie, "Sec-Fetch-Site: same-site", "Sec-Fetch-Mode: navigate", "Sec-Fetch-Dest: iframe"},
+		"a WebSocket":              {"GET", cookie, "Origin: http://127.0.0.1:41249", "Connection: Upgrade", "Upgrade: websocket"},
+	} {
+		if status, text := s.call(ask[0], link.ServiceURL, "", ask[1:]...); status != 403 || came > 0 {
+			t.Errorf("%s of another port is %d %s, and came to the program %d times", what, status, text, came)
+		}
+		if status, text := s.call(ask[0], link.ServiceURL+"~a.b/", "", ask[1:]...); status != 403 || came > 0 {
+			t.Errorf("%s of another port, with a mark of pages, is %d %s, and came to the program %d times", what, status, text, came)
+		}
+	}
+	for what, headers := range map[string][]string{
+		"a typed address":     {cookie, "Sec-Fetch-Site: none", "Sec-Fetch-Mode: navigate", "Sec-Fetch-Dest: document"},
+		"a link of a page":    {cookie, "Sec-Fetch-Site: cross-site", "Sec-Fetch-Mode: navigate", "Sec-Fetch-Dest: document"},
+		"no browser of today": {cookie},
+	} {
+		if status, text := s.call("GET", link.ServiceURL, "", headers...); status != 200 || text != "the program" {
+			t.Errorf("%s is %d %s", what, status, text)
 		}
 	}
 }

@@ -64,8 +64,8 @@ func (f *Face) service(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// visitor finds the token of a request: in the path, a header, the query or a
-// cookie.
+// visitor finds the token of a request: in the path, a header, the query, or a
+// cookie where that counts.
 func (f *Face) visitor(v *visit, r *http.Request, query string) (*grant, error) {
 	if token, ok := pageToken(strings.TrimPrefix(r.URL.Path, v.prefix)); ok {
 		if g, err := f.open(token, grantPage); err == nil {
@@ -74,10 +74,21 @@ func (f *Face) visitor(v *visit, r *http.Request, query string) (*grant, error) 
 		}
 	}
 	token := cmp.Or(r.Header.Get(serviceTokenHeader), query)
-	if c, err := r.Cookie(serviceCookie); token == "" && err == nil {
+	if c, err := r.Cookie(serviceCookie); token == "" && err == nil && typed(r) {
 		token = c.Value
 	}
 	return f.open(token, grantService)
+}
+
+// typed reports whether the cookie counts: it is for addresses that a person types, and what a
+// page of the service loads comes without it. Pages of other ports of this host cause requests
+// with the cookie. Browsers say who has caused a request, at least of a WebSocket and of what
+// changes something.
+func typed(r *http.Request) bool {
+	if r.Header.Get("Sec-Fetch-Site") != "" {
+		return face.CausedHere(r)
+	}
+	return r.Header.Get("Origin") == "" && (r.Method == http.MethodGet || r.Method == http.MethodHead)
 }
 
 // pageToken is the token that a path begins with.
@@ -171,7 +182,7 @@ func (f *Face) dropSecrets(r *http.Request) {
 			break
 		}
 	}
-	dropCookie(r, serviceCookie)
+	face.DropOwnCookies(r.Header)
 	if q := r.URL.Query(); q.Has(serviceQuery) {
 		q.Del(serviceQuery)
 		r.URL.RawQuery = q.Encode()
@@ -189,17 +200,6 @@ func (f *Face) isOurs(authorization string) bool {
 	}
 	_, rest, _ := strings.Cut(authorization, " ")
 	return token.Matches(face.Bearer(r)) || token.Matches(strings.TrimSpace(rest)) || token.Matches(authorization)
-}
-
-// dropCookie takes our own cookie out of a request.
-func dropCookie(r *http.Request, name string) {
-	cookies := r.Cookies()
-	r.Header.Del("Cookie")
-	for _, c := range cookies {
-		if c.Name != name {
-			r.AddCookie(c)
-		}
-	}
 }
 
 // contain restricts an answer to its own path: its pages get no origin, its cookies and

@@ -30,9 +30,13 @@ type Admin interface {
 	Shutdown(ctx context.Context, keep bool) error
 }
 
-// Page creates codes for one login to the page, which may be read-only. Empty: no login is
-// needed.
-type Page interface{ Code(reads bool) string }
+// Page is what the API has of the page.
+type Page interface {
+	// Code creates a code for one login, which may be read-only. Empty: no login is needed.
+	Code(reads bool) string
+	// Visitor names the login with which the ports of a sandbox are opened, or the token for "".
+	Visitor(login string) string
+}
 
 // Config of the native face.
 type Config struct {
@@ -58,7 +62,8 @@ type Config struct {
 	Kept Kept
 	// Keys answers the KeyService; nil: "not supported".
 	Keys Keys
-	// Page creates the codes of OpenPage; nil: "not supported".
+	// Page is behind OpenPage, and behind the tickets of ports; nil: "not supported", and the
+	// tickets are of nobody.
 	Page Page
 	// Usage returns the resource usage of the machine's sessions, by the pid of their
 	// leader. nil: it is unknown.
@@ -98,7 +103,8 @@ func New(cfg Config) (*Face, error) {
 		cfg.Heartbeat = tendpb.Heartbeat
 	}
 	f := &Face{cfg: cfg, ports: newPorts(cfg.Driver), stopping: make(chan struct{})}
-	f.boxes = &sandboxes{driver: cfg.Driver, secret: cfg.Secret, domains: cfg.Domains, heartbeat: cfg.Heartbeat, stopping: f.stopping}
+	f.boxes = &sandboxes{driver: cfg.Driver, secret: cfg.Secret, page: cfg.Page, domains: cfg.Domains, heartbeat: cfg.Heartbeat,
+		stopping: f.stopping}
 	f.boxes.builds.dir = cfg.Dir
 	f.views = &overviews{looker: looker{cfg: &f.cfg}, manager: cfg.Manager, version: cfg.Version, heartbeat: cfg.Heartbeat, stopping: f.stopping}
 	return f, nil

@@ -23,6 +23,7 @@ import (
 type sandboxes struct {
 	driver    driver.Driver // nil: there are none
 	secret    *face.Secret
+	page      Page // nil: tickets are of nobody
 	domains   []string
 	heartbeat time.Duration
 	stopping  <-chan struct{}

@@ -19,6 +19,7 @@ import (
 	"github.com/tend-run/tend/driver"
 	tendv1 "github.com/tend-run/tend/gen/tend/v1"
 	"github.com/tend-run/tend/internal/tendpb"
+	"github.com/tend-run/tend/part"
 	"github.com/tend-run/tend/process"
 )
 
@@ -314,7 +315,13 @@ func (s *sandboxes) Access(ctx context.Context, req *connect.Request[tendv1.Sand
 		if err != nil {
 			return nil, err
 		}
-		id := string(info.ID)
-		return &tendv1.SandboxAccessResponse{Token: string(s.secret.SandboxToken(id)), TrafficToken: string(s.secret.TrafficToken(id)), Domains: s.domains, Ticket: s.secret.Ticket(id, time.Now())}, nil
+		id, by := string(info.ID), ""
+		if s.page != nil {
+			by = s.page.Visitor(part.LoginOf(ctx))
+		}
+		return &tendv1.SandboxAccessResponse{
+			Token: string(s.secret.SandboxToken(id)), TrafficToken: string(s.secret.TrafficToken(id)), Domains: s.domains,
+			Ticket: s.secret.Ticket(id, by, time.Now()),
+		}, nil
 	})
 }

@@ -91,7 +91,21 @@ func (p *Page) Login(r *http.Request) part.Login {
 		return part.Login{}
 	}
 	hash := p.sessions.hash(id)
-	return part.Login{Role: role, Lasts: func() bool { return p.sessions.roleOf(hash) == role }}
+	return part.Login{Role: role, ID: hash, Lasts: func() bool { return p.sessions.roleOf(hash) == role }}
+}
+
+// Visitor names who opens the ports of sandboxes in a browser: the login with this ID, or, for
+// "", whoever calls with the token of this moment.
+func (p *Page) Visitor(login string) string {
+	if login == "" {
+		return p.sessions.mark(false)
+	}
+	return login
+}
+
+// VisitorLasts reports whether the login of a visitor has not ended, or the token is still the same.
+func (p *Page) VisitorLasts(visitor string) bool {
+	return visitor == p.sessions.mark(false) || p.sessions.roleOf(visitor) == part.Owner
 }
 
 // Code creates a code for one login within a minute; reads: a read-only login. Empty: no

@@ -54,8 +54,10 @@ type Config struct {
 	Secret *face.Secret
 	// Token of the server, which is never passed on. nil: none.
 	Token func() face.Token
-	Log   *slog.Logger     // nil: nothing is logged
-	Now   func() time.Time // nil: time.Now
+	// VisitorLasts reports whether the login lasts that a ticket was made for. nil: it does.
+	VisitorLasts func(by string) bool
+	Log          *slog.Logger     // nil: nothing is logged
+	Now          func() time.Time // nil: time.Now
 	// Handshake bounds the TLS handshake with a program in a sandbox, on ports that are
 	// declared to speak TLS. 0: 30 seconds.
 	Handshake time.Duration
@@ -75,18 +77,24 @@ type Ports struct {
 	kept, once http.RoundTripper
 	idle       func()
 
-	now     func() time.Time
-	tickets tickets
+	now          func() time.Time
+	visitorLasts func(by string) bool
+	tickets      tickets
+	logins       face.Logins
 }
 
 // New returns the part.
 func New(c Config) *Ports {
-	p := &Ports{sandboxes: c.Sandboxes, secret: c.Secret, token: c.Token, hop: face.Token(rand.Text()), log: c.Log, now: c.Now}
+	p := &Ports{sandboxes: c.Sandboxes, secret: c.Secret, token: c.Token, hop: face.Token(rand.Text()), log: c.Log, now: c.Now,
+		visitorLasts: c.VisitorLasts}
 	if p.token == nil {
 		p.token = func() face.Token { return "" }
 	}
 	if p.now == nil {
 		p.now = time.Now
+	}
+	if p.visitorLasts == nil {
+		p.visitorLasts = func(string) bool { return true }
 	}
 	if p.log == nil {
 		p.log = slog.New(slog.DiscardHandler)
@@ -157,22 +165,30 @@ func (p *Ports) serve(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	id := string(t.ID)
+	var lasts func() bool // nil: as long as the request
 	if !t.Info.Network.Public && !p.secret.TrafficToken(id).Matches(r.Header.Get(trafficHeader)) {
+		by, visits := p.visits(r, id)
 		switch {
 		case t.ByHost && r.URL.Path == openPath:
 			p.open(w, r, id)
 			return
-		case !t.ByHost || !p.visits(r, id):
+		case !t.ByHost || !visits:
 			refuse(w, r, &refusal{SandboxID: id, Message: "The ports of this sandbox need its traffic access token in the header e2b-traffic-access-token", Port: t.Port, Code: http.StatusForbidden})
 			return
 		}
+		lasts = func() bool { return p.visitorLasts(by) }
 	}
 	if err := t.Awake(r.Context()); err != nil {
 		p.log.Warn("sandbox not woken", "face", "ports", "id", id, "err", err)
 		refuse(w, r, &refusal{SandboxID: id, Message: "The sandbox was not found", Code: http.StatusBadGateway})
 		return
 	}
-	p.proxy(&t, isProgram(r.Header)).ServeHTTP(w, r)
+	passes := p.proxy(&t, isProgram(r.Header))
+	if lasts != nil {
+		p.logins.Serve(passes, w, r, lasts)
+		return
+	}
+	passes.ServeHTTP(w, r)
 }
 
 const closedPort = "The sandbox is running but port is not open"
@@ -303,7 +319,7 @@ func (p *Ports) dropSecrets(h http.Header, id string) {
 	for _, name := range []string{"E2b-Sandbox-Id", "E2b-Sandbox-Port", trafficHeader} {
 		h.Del(name)
 	}
-	dropVisits(h)
+	face.DropOwnCookies(h)
 	var ours []face.Token // made once one is shown
 	for _, name := range []string{"X-Api-Key", "X-Access-Token", "Authorization"} {
 		for _, value := range h.Values(name) {

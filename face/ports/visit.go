@@ -2,7 +2,6 @@ package ports
 
 import (
 	"net/http"
-	"net/url"
 	"strings"
 	"sync"
 	"time"
@@ -12,10 +11,11 @@ import (
 
 // A browser reaches the ports of a sandbox that is not public by a cookie: the page of this
 // server opens PORT-ID.DOMAIN/.tend/open?ticket=… (face.Secret), which sets it. Programs in
-// the sandbox never see it. It is valid for requests of a page of the same name, and for
-// links that a person follows: a page of another sandbox must not act with it. A browser
-// reports the origin of a request over TLS and on localhost; elsewhere the cookie is not
-// accepted.
+// the sandbox never see it. It ends with the login to the page that it comes from, and so does
+// what it has opened; without a login, with the token of the server. It is valid for requests of
+// a page of the same name, and for links that a person follows: a page of another sandbox must not
+// act with it. A browser reports the origin of a request over TLS and on localhost; elsewhere the
+// cookie is not accepted.
 
 const (
 	openPath = "/.tend/open"
@@ -57,35 +57,18 @@ func (t *tickets) take(ticket string, now time.Time) bool {
 // fetched reports whether the browser says what caused the request.
 func fetched(r *http.Request) bool { return r.Header.Get("Sec-Fetch-Site") != "" }
 
-// own reports whether a request comes from a page of the same name, or from a person who
-// follows a link or types the address.
-func own(r *http.Request) bool {
-	if o := r.Header.Get("Origin"); o != "" {
-		if u, err := url.Parse(o); err != nil || !strings.EqualFold(u.Host, r.Host) {
-			return false
-		}
-	}
-	switch r.Header.Get("Sec-Fetch-Site") {
-	case "same-origin", "none":
-		return true
-	case "same-site", "cross-site":
-		return (r.Method == http.MethodGet || r.Method == http.MethodHead) && r.Header.Get("Sec-Fetch-Mode") == "navigate" && r.Header.Get("Sec-Fetch-Dest") == "document"
-	}
-	return false
-}
-
-// visits reports whether a request has the cookie of a visit to this sandbox.
-func (p *Ports) visits(r *http.Request, id string) bool {
-	if !own(r) {
-		return false
+// visits reports whether a request has the cookie of a visit to this sandbox, and by whom.
+func (p *Ports) visits(r *http.Request, id string) (by string, ok bool) {
+	if !face.CausedHere(r) {
+		return "", false
 	}
 	all := r.CookiesNamed(visitCookie)
 	for _, c := range all[:min(len(all), maxShown)] {
-		if p.secret.VisitLasts(c.Value, id, p.now()) {
-			return true
+		if by, ok := p.secret.VisitLasts(c.Value, id, p.now()); ok && p.visitorLasts(by) {
+			return by, true
 		}
 	}
-	return false
+	return "", false
 }
 
 // open answers at openPath.
@@ -94,34 +77,18 @@ func (p *Ports) open(w http.ResponseWriter, r *http.Request, id string) {
 	h.Set("Cache-Control", "no-store")
 	h.Set("Referrer-Policy", "no-referrer")
 	ticket := r.URL.Query().Get("ticket")
+	by, good := p.secret.TicketLasts(ticket, id, p.now())
 	switch {
 	case !fetched(r):
 		refuse(w, r, &refusal{SandboxID: id, Message: "The ports of this sandbox are opened for a browser by HTTPS or on localhost alone", Code: http.StatusForbidden})
 		return
-	case !own(r) || !p.secret.TicketLasts(ticket, id, p.now()) || !p.tickets.take(ticket, p.now()):
+	case !face.CausedHere(r) || !good || !p.visitorLasts(by) || !p.tickets.take(ticket, p.now()):
 		refuse(w, r, &refusal{SandboxID: id, Message: "This link was used, or is older than a minute: open the port from tend's page again", Code: http.StatusForbidden})
 		return
 	}
 	http.SetCookie(w, &http.Cookie{
-		Name: visitCookie, Value: p.secret.Visit(id, p.now()), Path: "/", MaxAge: int(face.VisitLifetime / time.Second),
+		Name: visitCookie, Value: p.secret.Visit(id, by, p.now()), Path: "/", MaxAge: int(face.VisitLifetime / time.Second),
 		HttpOnly: true, SameSite: http.SameSiteLaxMode, Secure: r.TLS != nil || strings.EqualFold(r.Header.Get("X-Forwarded-Proto"), "https"),
 	})
 	http.Redirect(w, r, "/", http.StatusSeeOther)
-}
-
-// dropVisits removes the cookies of visits from a request.
-func dropVisits(h http.Header) {
-	all := h.Values("Cookie")
-	h.Del("Cookie")
-	for _, line := range all {
-		var kept []string
-		for pair := range strings.SplitSeq(line, ";") {
-			if name, _, _ := strings.Cut(pair, "="); strings.TrimSpace(name) != visitCookie {
-				kept = append(kept, pair)
-			}
-		}
-		if line := strings.TrimSpace(strings.Join(kept, ";")); line != "" {
-			h.Add("Cookie", line)
-		}
-	}
 }

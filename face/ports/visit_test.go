@@ -2,12 +2,15 @@ package ports_test
 
 import (
 	"fmt"
+	"io"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/tend-run/tend/face"
+	"github.com/tend-run/tend/face/ports"
 )
 
 // followed are the headers of a link that a person follows.
@@ -36,7 +39,7 @@ func TestATicketLetsABrowserIn(t *testing.T) {
 		fmt.Fprintf(w, "came to %s with cookies %q", r.URL, r.Header.Values("Cookie"))
 	}))
 	at := name(s.port, s.closed)
-	ticket := func() string { return s.secret.Ticket(s.closed, s.now()) }
+	ticket := func() string { return s.secret.Ticket(s.closed, "login", s.now()) }
 
 	once := ticket()
 	status, cookie := s.enter(s.closed, once, followed...)
@@ -53,9 +56,9 @@ func TestATicketLetsABrowserIn(t *testing.T) {
 	}{
 		"one that was used":             {once, followed},
 		"none":                          {"", followed},
-		"one of another sandbox":        {s.secret.Ticket(s.public, s.now()), followed},
+		"one of another sandbox":        {s.secret.Ticket(s.public, "login", s.now()), followed},
 		"the visit of this sandbox":     {cookie.Value, followed},
-		"one whose time is over":        {s.secret.Ticket(s.closed, s.now().Add(-face.TicketLifetime)), followed},
+		"one whose time is over":        {s.secret.Ticket(s.closed, "login", s.now().Add(-face.TicketLifetime)), followed},
 		"one that another page shows":   {ticket(), []string{"Sec-Fetch-Site: cross-site", "Sec-Fetch-Mode: no-cors"}},
 		"no browser that says who asks": {ticket(), nil},
 		"one with another end":          {"9" + ticket(), followed},
@@ -65,7 +68,8 @@ func TestATicketLetsABrowserIn(t *testing.T) {
 			t.Errorf("%s: status %d, %+v", what, status, c)
 		}
 	}
-	if res, text := s.get("/.tend/open?ticket="+s.secret.Ticket(s.public, s.now()), append(followed, name(s.port, s.public))...); res.StatusCode != 200 || !strings.HasPrefix(text, "came to /.tend/open") {
+	if res, text := s.get("/.tend/open?ticket="+s.secret.Ticket(s.public, "login", s.now()), append(followed, name(s.port,
+		s.public))...); res.StatusCode != 200 || !strings.HasPrefix(text, "came to /.tend/open") {
 		t.Errorf("of a public sandbox it is the program's: %d %s", res.StatusCode, text)
 	}
 
@@ -96,5 +100,68 @@ func TestATicketLetsABrowserIn(t *testing.T) {
 	s.later.Store(int64(face.VisitLifetime + time.Second))
 	if res, _ := s.get("/a", append(followed, at, visit)...); res.StatusCode != http.StatusForbidden {
 		t.Errorf("after its time: %d", res.StatusCode)
+	}
+}
+
+// A visit ends with the login that it comes from, and so does what it has opened.
+func TestAVisitEndsWithItsLogin(t *testing.T) {
+	ended, over := make(chan struct{}), atomic.Bool{}
+	s := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/stream" {
+			return
+		}
+		http.NewResponseController(w).Flush()
+		<-r.Context().Done()
+		close(ended)
+	}), func(c *ports.Config) {
+		c.VisitorLasts = func(by string) bool { return by == "another" || by == "login" && !over.Load() }
+	})
+	visit := func(by string) []string {
+		_, cookie := s.enter(s.closed, s.secret.Ticket(s.closed, by, s.now()), followed...)
+		if cookie == nil {
+			t.Fatalf("the login %q is not let in", by)
+		}
+		return append(followed, name(s.port, s.closed), "Cookie: tend-visit="+cookie.Value)
+	}
+	unused := s.secret.Ticket(s.closed, "login", s.now())
+	theirs, others := visit("login"), visit("another")
+	if res, _ := s.get("/", theirs...); res.StatusCode != http.StatusOK {
+		t.Fatalf("with the login it is %d", res.StatusCode)
+	}
+	stream := make(chan error, 1)
+	go func() {
+		req, err := http.NewRequestWithContext(t.Context(), "GET", s.url+"/stream", nil)
+		if err == nil {
+			for _, h := range theirs {
+				key, value, _ := strings.Cut(h, ": ")
+				req.Header.Set(key, value)
+			}
+			req.Host = req.Header.Get("Host")
+			var res *http.Response
+			if res, err = (&http.Transport{DisableKeepAlives: true}).RoundTrip(req); err == nil {
+				over.Store(true)
+				_, err = io.Copy(io.Discard, res.Body)
+				res.Body.Close()
+			}
+		}
+		stream <- err
+	}()
+	select {
+	case err := <-stream:
+		if err == nil {
+			t.Error("a stream of the login is taken for whole")
+		}
+	case <-time.After(patience):
+		t.Fatal("a stream of the login goes on")
+	}
+	<-ended
+	if res, _ := s.get("/", theirs...); res.StatusCode != http.StatusForbidden {
+		t.Errorf("after the login it is %d", res.StatusCode)
+	}
+	if status, c := s.enter(s.closed, unused, followed...); status != http.StatusForbidden || c != nil {
+		t.Errorf("after the login its ticket is %d, %+v", status, c)
+	}
+	if res, _ := s.get("/", others...); res.StatusCode != http.StatusOK {
+		t.Errorf("for another login it is %d", res.StatusCode)
 	}
 }

@@ -1,4 +1,4 @@
-package server
+package face
 
 import (
 	"context"
@@ -14,9 +14,9 @@ import (
 // long to return once its context has ended; then its connection is cut.
 const lookAtLogins = time.Second
 
-// logins ends the requests of logins that have ended: a stream has no end of its own. It
-// does nothing while no login has a request.
-type logins struct {
+// Logins ends the requests of logins that have ended: a stream has no end of its own. It
+// does nothing while no login has a request. The zero value is ready.
+type Logins struct {
 	mu    sync.Mutex
 	open  map[*loginRequest]struct{} // guarded by mu
 	looks bool                       // guarded by mu: a look is to come
@@ -34,8 +34,8 @@ type loginRequest struct {
 	cut  bool // guarded by mu
 }
 
-// serve calls the handler as long as the login lasts.
-func (l *logins) serve(next http.Handler, w http.ResponseWriter, r *http.Request, lasts func() bool) {
+// Serve calls the handler as long as the login lasts.
+func (l *Logins) Serve(next http.Handler, w http.ResponseWriter, r *http.Request, lasts func() bool) {
 	ctx, cancel := context.WithCancelCause(r.Context())
 	defer cancel(nil)
 	q := &loginRequest{lasts: lasts, end: cancel, rc: http.NewResponseController(w)}
@@ -51,7 +51,7 @@ func (l *logins) serve(next http.Handler, w http.ResponseWriter, r *http.Request
 	}
 }
 
-func (l *logins) add(q *loginRequest) {
+func (l *Logins) add(q *loginRequest) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.open == nil {
@@ -64,14 +64,14 @@ func (l *logins) add(q *loginRequest) {
 	}
 }
 
-func (l *logins) remove(q *loginRequest) {
+func (l *Logins) remove(q *loginRequest) {
 	q.returned() // a handler may have panicked
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.open, q)
 }
 
-func (l *logins) look() {
+func (l *Logins) look() {
 	l.mu.Lock()
 	all := make([]*loginRequest, 0, len(l.open))
 	for q := range l.open {
