@@ -160,7 +160,8 @@ func (s *Server) httpServer(requests context.Context, l *face.Listener) *http.Se
 		},
 		BaseContext: func(net.Listener) context.Context { return requests },
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
-			return s.conns.note(s.withPeer(l.ConnContext(ctx, c), c), c)
+			ctx = s.withPeer(l.ConnContext(ctx, c), c)
+			return s.conns.note(ctx, c, s.callerOf(ctx))
 		},
 		ConnState: s.conns.state,
 		ErrorLog:  log.New(errorLog{s.log}, "", 0),

@@ -287,6 +287,28 @@ func TestLimitsAreToldInTheirOwnWords(t *testing.T) {
 		}
 		checkRefused(t, s.client(t, "h1", "tcp"), s.tcp+"/-/healthz", "2 connections")
 	})
+	t.Run("connections of those who may not call", func(t *testing.T) {
+		s := serve(t, func(c *Config) { c.Limits.Connections = 32 })
+		come := func(kind caller, n, most int) {
+			for i := range n {
+				ctx := s.conns.note(t.Context(), &net.TCPConn{}, kind)
+				if limit, over := ctx.Value(overKey{}).(int); over != (i >= most) || over && limit != most {
+					t.Fatalf("of the kind %d, after %d, it is over the limit: %v (%d)", kind, i, over, limit)
+				}
+			}
+		}
+		come(stranger, 4, 4)
+		come(onTCP, 24, 24)
+		for _, kind := range []caller{stranger, onTCP} {
+			if _, over := s.conns.note(t.Context(), &net.TCPConn{}, kind).Value(overKey{}).(int); !over {
+				t.Errorf("of the kind %d there is still a place", kind)
+			}
+		}
+		checkRefused(t, s.client(t, "h1", "tcp"), s.tcp+"/-/healthz", "28 connections")
+		if got, text := get(t, s.client(t, "h1", "unix"), "http://tend/-/healthz", nil); got != 200 {
+			t.Errorf("the owner's socket is closed by others: %d %s", got, text)
+		}
+	})
 }
 
 func checkRefused(t *testing.T, c *http.Client, url, text string) {
