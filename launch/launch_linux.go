@@ -4,6 +4,7 @@
 package launch
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -12,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 
@@ -237,7 +239,8 @@ func EndLauncher(stateDir string) error {
 	return nil
 }
 
-// open returns a listening socket for each address, not close-on-exec.
+// open returns a listening socket for each address, and behind them what keepBeside makes of
+// them, not close-on-exec.
 func open(cfg Config) ([]int, error) {
 	var held []int
 	if c, err := anchor.Dial(cfg.StateDir); err == nil {
@@ -259,14 +262,21 @@ func open(cfg Config) ([]int, error) {
 		}
 		if fd < 0 {
 			var err error
-			if fd, err = listen(addr); err != nil {
+			if fd, err = listenAt(addr); err != nil {
 				return nil, err
 			}
 		}
+		out = append(out, fd)
+	}
+	kept, err := keepBeside(cfg.Listen, out, &held)
+	if err != nil {
+		return nil, err
+	}
+	out = append(out, kept...)
+	for _, fd := range out {
 		if _, err := unix.FcntlInt(uintptr(fd), unix.F_SETFD, 0); err != nil {
 			return nil, err
 		}
-		out = append(out, fd)
 	}
 	return out, nil
 }
@@ -303,9 +313,9 @@ func matches(addr string, sa unix.Sockaddr) bool {
 	return !isUnix && ip != nil && err == nil && want.IP.Equal(ip) && (want.Port == 0 || want.Port == port)
 }
 
-// listen opens a new socket. A unix socket is 0600, in a directory that is
+// listenAt opens a new socket. A unix socket is 0600, in a directory that is
 // made 0700 if missing; a stale file is replaced, a live one is not.
-func listen(addr string) (int, error) {
+func listenAt(addr string) (int, error) {
 	path, isUnix := strings.CutPrefix(addr, "unix:")
 	if !isUnix {
 		l, err := net.Listen("tcp", addr)
@@ -323,16 +333,20 @@ func listen(addr string) (int, error) {
 		return -1, fmt.Errorf("socket %s is in use by another daemon (choose another with --socket)", path)
 	}
 	os.Remove(path)
-	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	// The file has the mode of the socket from its first moment on: something else may lie at
+	// the path afterwards.
+	private := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) (err error) {
+		cerr := c.Control(func(fd uintptr) { err = unix.Fchmod(int(fd), 0o600) })
+		return errors.Join(cerr, err)
+	}}
+	l, err := private.Listen(context.Background(), "unix", path)
 	if err != nil {
 		return -1, fmt.Errorf("listen on %s: %w (choose another with --socket)", path, err)
 	}
-	l.SetUnlinkOnClose(false)
-	defer l.Close()
-	if err := os.Chmod(path, 0o600); err != nil {
-		return -1, err
-	}
-	return dup(l)
+	u := l.(*net.UnixListener)
+	u.SetUnlinkOnClose(false)
+	defer u.Close()
+	return dup(u)
 }
 
 func dup(l interface{ File() (*os.File, error) }) (int, error) {
@@ -395,9 +409,17 @@ func anchored(stateDir string) bool {
 }
 
 // Inherited returns the n listening sockets that the anchor passed to the
-// server role, as descriptors 3 to 3+n-1.
+// server role, as descriptors 3 to 3+n-1. Those behind them only keep ports: the anchor
+// has them, and here they are closed.
 func Inherited(n int) ([]net.Listener, error) {
 	var out []net.Listener
+	for fd := 3 + n; ; fd++ {
+		// What this process has opened itself is close-on-exec.
+		if flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err != nil || flags != 0 {
+			break
+		}
+		unix.Close(fd)
+	}
 	for fd := 3; fd < 3+n; fd++ {
 		unix.CloseOnExec(fd)
 		f := os.NewFile(uintptr(fd), "listener")

@@ -35,5 +35,6 @@ func inMemory(r io.Reader) (*os.File, error) {
 	if err := f.Chmod(0o700); err != nil {
 		return nil, err
 	}
-	return os.Open(f.Name()) // read-only: a file open for writing is not executed
+	// Read-only: a file open for writing is not executed. By its name another one may lie there.
+	return os.Open(fmt.Sprintf("/proc/self/fd/%d", f.Fd()))
 }
