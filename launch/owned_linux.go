@@ -7,13 +7,21 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
+
+	"github.com/tend-run/tend/internal/owner"
 )
 
 // Owned reports why a state directory must not be trusted: it, or its content, belongs
 // to another user, or others can write to it. A user who can write there has the rights
 // of all users whose processes run from there. A directory that does not exist is
-// trusted.
+// trusted. For root, all that is above it must be root's, too: whoever owns that puts another
+// directory in its place.
 func Owned(stateDir string) error {
+	if os.Geteuid() == 0 {
+		if err := owner.CheckOwners(stateDir, 0); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("state directory %s: %w, or choose another with --state-dir", stateDir, err)
+		}
+	}
 	for _, path := range []string{stateDir, filepath.Join(stateDir, "run"), filepath.Join(stateDir, "spool")} {
 		fi, err := os.Stat(path)
 		if errors.Is(err, fs.ErrNotExist) {

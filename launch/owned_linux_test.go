@@ -45,4 +45,15 @@ func TestAStateDirectoryThatOthersMayWriteToIsRefused(t *testing.T) {
 			t.Errorf("%q of another user is used", sub)
 		}
 	}
+	above := dir(0o700, "state")
+	link := filepath.Join(above, "link")
+	scene.Must(t, os.Symlink(t.TempDir(), link))
+	scene.Must(t, os.Lchown(link, 12345, -1))
+	if err := Owned(link); err == nil || !strings.Contains(err.Error(), "belongs to uid 12345") {
+		t.Errorf("by a link of another user: %v", err)
+	}
+	scene.Must(t, os.Chown(above, 12345, -1))
+	if err := Owned(filepath.Join(above, "state")); err == nil || !strings.Contains(err.Error(), above+" belongs to uid 12345") {
+		t.Errorf("below a directory of another user: %v", err)
+	}
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/tend-run/tend/driver/local/network"
 	"github.com/tend-run/tend/face/gateway"
 	"github.com/tend-run/tend/internal/home"
+	"github.com/tend-run/tend/internal/owner"
 	"github.com/tend-run/tend/process"
 	"github.com/tend-run/tend/server"
 	"github.com/tend-run/tend/telemetry"
@@ -376,7 +377,8 @@ const maxSecret = 64 << 10
 
 // readSecret reads a file that no other user should read, as the keys of ssh(1).
 // shared says that others may; what is no regular file, such as a pipe of the
-// shell, has no mode to go by.
+// shell, has no mode to go by. Of another user's file the secret is that user's, who
+// may just have put the file there.
 func readSecret(path string) (data []byte, shared, err error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -386,6 +388,11 @@ func readSecret(path string) (data []byte, shared, err error) {
 	fi, err := f.Stat()
 	if err != nil {
 		return nil, nil, err
+	}
+	if fi.Mode().IsRegular() && !owner.Theirs(fi, os.Geteuid()) {
+		return nil, nil,
+			fmt.Errorf("%s belongs to another user, who knows the secret and may change it; "+
+				"give it to uid %d, after a look at what is in it: chown %[2]d %[1]s", path, os.Geteuid())
 	}
 	if mode := fi.Mode().Perm(); secretModes && fi.Mode().IsRegular() && mode&0o077 != 0 {
 		shared = fmt.Errorf("the mode of %s is %04o, so others may read or change the secret; run: chmod 600 %s", path, mode, path)

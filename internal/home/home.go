@@ -6,7 +6,8 @@
 //	                  ~/.local/state/tend
 //	socket            tend.sock in a state directory that was named; else in
 //	                  /run/tend for root or $XDG_RUNTIME_DIR/tend, or in the
-//	                  state directory
+//	                  state directory. A runtime directory of another user, which su
+//	                  leaves in the environment, is not used
 //	URLs              what the daemon has written into the file url of its
 //	                  state directory, then the socket
 package home
@@ -18,6 +19,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/tend-run/tend/internal/owner"
 	"github.com/tend-run/tend/internal/replace"
 )
 
@@ -65,7 +67,7 @@ func (h Home) Socket() (string, error) {
 		switch runtime := h.Getenv("XDG_RUNTIME_DIR"); {
 		case os.Geteuid() == 0:
 			path = filepath.Join("/run/tend", socketFile)
-		case filepath.IsAbs(runtime) && isDir(runtime):
+		case filepath.IsAbs(runtime) && isOwnDir(runtime):
 			path = filepath.Join(runtime, "tend", socketFile)
 		}
 	}
@@ -80,17 +82,26 @@ func CheckSocket(path string) error {
 	return nil
 }
 
-func isDir(path string) bool {
+func isOwnDir(path string) bool {
 	fi, err := os.Stat(path)
-	return err == nil && fi.IsDir()
+	return err == nil && fi.IsDir() && owner.Theirs(fi, os.Geteuid())
 }
 
 // URLs returns where the daemon may be reached, the likeliest first: where it
-// said that it listens, and where it listens by default.
+// said that it listens, and where it listens by default. It is an error if the state directory
+// is another user's, or that user's link: whoever serves there gets commands, their
+// environment and the token.
 func (h Home) URLs() ([]string, error) {
 	dir, err := h.Dir()
 	if err != nil {
 		return nil, err
+	}
+	for _, look := range []func(string) (os.FileInfo, error){os.Lstat, os.Stat} {
+		if fi, err := look(dir); err == nil && !owner.Theirs(fi, os.Geteuid()) {
+			return nil,
+				fmt.Errorf("the state directory %s is another user's, and so is the daemon there; "+
+					"if it is meant, name its socket: --url unix://%[1]s/%s", dir, socketFile)
+		}
 	}
 	socket, err := h.Socket()
 	if err != nil {

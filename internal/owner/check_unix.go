@@ -19,7 +19,13 @@ const maxLinks = 40
 // is absolute.
 //
 // Errors: *Error, and those of [os.Lstat].
-func Check(path string, uid int) error {
+func Check(path string, uid int) error { return walk(path, uid, true) }
+
+// CheckOwners is [Check] that looks at owners alone, and not at who else may write: for what has
+// its place where nobody had to be that careful until now.
+func CheckOwners(path string, uid int) error { return walk(path, uid, false) }
+
+func walk(path string, uid int, modes bool) error {
 	if !filepath.IsAbs(path) {
 		return &Error{path, uid, "is no absolute path"}
 	}
@@ -29,7 +35,7 @@ func Check(path string, uid int) error {
 		return err
 	}
 	top := stat(info).Uid
-	if err := check(at, info, uid, top, len(rest) == 0); err != nil {
+	if err := check(at, info, uid, top, len(rest) == 0, modes); err != nil {
 		return err
 	}
 	for len(rest) > 0 {
@@ -44,7 +50,7 @@ func Check(path string, uid int) error {
 		if err != nil {
 			return err
 		}
-		if err := check(next, info, uid, top, len(rest) == 0); err != nil {
+		if err := check(next, info, uid, top, len(rest) == 0, modes); err != nil {
 			return err
 		}
 		if info.Mode()&fs.ModeSymlink == 0 {
@@ -85,6 +91,13 @@ func Of(path string) (uid int, err error) {
 	return int(stat(info).Uid), nil
 }
 
+// Theirs reports whether a file that is open belongs to a user or to root: its owner reads and
+// writes it, whatever its mode says of others.
+func Theirs(info fs.FileInfo, uid int) bool {
+	owner := int(stat(info).Uid)
+	return owner == uid || owner == 0
+}
+
 // parts are the names of a path. Those of a link are not joined with anything before: what is
 // above a link is not what is above its name.
 func parts(path string) (names []string) {
@@ -102,14 +115,14 @@ func stat(info fs.FileInfo) *syscall.Stat_t { return info.Sys().(*syscall.Stat_t
 // at the top and can do anything above a file, so top counts as root there: in a user namespace
 // that does not have the machine's root, the kernel shows that as another uid. So does
 // [NoSandbox], which only root gives to anything.
-func check(path string, info fs.FileInfo, uid int, top uint32, last bool) error {
+func check(path string, info fs.FileInfo, uid int, top uint32, last, modes bool) error {
 	st := stat(info)
 	if st.Uid != 0 && int(st.Uid) != uid && (last || !info.IsDir() || st.Uid != top && st.Uid != NoSandbox) {
 		return &Error{path, uid, fmt.Sprintf("belongs to uid %d", st.Uid)}
 	}
 	mode := info.Mode()
 	switch {
-	case mode&fs.ModeSymlink != 0: // nobody writes a link
+	case !modes, mode&fs.ModeSymlink != 0: // nobody writes a link
 		return nil
 	case mode.IsDir() && mode&fs.ModeSticky != 0 && !last:
 		return nil
