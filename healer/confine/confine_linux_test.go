@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/tend-run/tend/healer/confine"
 	"github.com/tend-run/tend/internal/scene"
 )
@@ -340,11 +342,14 @@ func TestACommandSeesProgramsAndTheProject(t *testing.T) {
 				scene.Must(t, os.WriteFile(filepath.Join(beside, name), []byte(name), 0o644))
 			}
 			rules := confine.Rules{Hide: hide, Show: []string{beside + "/shown", beside + "/none"}}
+			top := onMachine(t, "/")
+			settings := onMachine(t, "/usr/local/etc")
 			for line, want := range map[string]string{
 				"cat " + beside + "/shown":                                                                              "shown",
 				"cat " + beside + "/other 2>/dev/null || echo no":                                                       "no",
 				"(echo x > " + beside + "/shown) 2>/dev/null || echo no":                                                "no",
 				"ls -A /home /root /var/lib /srv /mnt /opt 2>/dev/null | grep -v : | grep . | wc -l":                    "0",
+				"cat " + top + " " + settings + " 2>/dev/null | grep -c canary; ls -d /bin /etc/hostname":               "0\n/bin\n/etc/hostname",
 				"cat /etc/shadow /etc/gshadow /etc/sudoers 2>/dev/null | grep -v hidden | wc -l":                        "0",
 				"find /dev -type b | wc -l; ls /dev/mem /dev/kmsg /dev/sda /dev/vda 2>/dev/null | wc -l":                "0\n0",
 				"echo x > /dev/null && head -c 4 /dev/urandom | wc -c; cat < /dev/stdin; test -p /dev/stdout && echo y": "4\ny",
@@ -356,6 +361,34 @@ func TestACommandSeesProgramsAndTheProject(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// onMachine makes a file that only root may read.
+func onMachine(t *testing.T, dir string) string {
+	t.Helper()
+	f := scene.Value(os.CreateTemp(dir, "tend-test-"))(t)
+	t.Cleanup(func() { os.Remove(f.Name()) })
+	scene.Value(f.WriteString(secret))(t)
+	scene.Must(t, f.Close())
+	return f.Name()
+}
+
+// A command of root's has no right to what the whole machine has once.
+func TestACommandHasFewRights(t *testing.T) {
+	dir, self, hide := project(t, 0)
+	keyctl := fmt.Sprintf(`perl -e 'print syscall(%d, 0, -4, 0) < 0 ? "none" : "a keyring"'`, unix.SYS_KEYCTL)
+	for line, want := range map[string]string{
+		"grep CapBnd /proc/self/status | cut -f2":           "00000000800004fb",
+		"chrt -f 10 true 2>/dev/null || echo none":          "none",
+		"dmesg 2>/dev/null | wc -l":                         "0",
+		"cat /proc/keys /proc/timer_list | grep -vc hidden": "0",
+		"touch a b && chown 1 a && kill -0 $$ && echo yes":  "yes",
+		keyctl: "none",
+	} {
+		if got, code, _ := under(t, dir, self, 0, confine.Rules{Hide: hide}, line); strings.TrimSpace(got) != want {
+			t.Errorf("%s: %d %q", line, code, got)
+		}
 	}
 }
 

@@ -13,11 +13,11 @@
 // empty. It sees and signals its own processes alone, which all end with it; it has a
 // loopback interface and no other network, so neither the daemon, nor another program of the
 // machine, nor anybody outside hears from it. What was done to its mounts it cannot take
-// back: it has not the capabilities to mount, to look into other processes, or to get any by
-// set-uid programs. Where the daemon does not run as root, the namespaces belong to a user
+// back: it has only the capabilities for its own files and processes, and gets no others by
+// set-uid programs. The keys and the log of the kernel are closed to it. Where the daemon does not run as root, the namespaces belong to a user
 // namespace, in which the command has the ids that it had.
 //
-// It is no sandbox against the kernel: its calls are not filtered.
+// It is no sandbox against the kernel: its other calls are not filtered.
 //
 // # In a sandbox
 //

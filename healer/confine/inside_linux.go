@@ -91,9 +91,6 @@ func collectInside(s Shadow, rules Rules, to *os.File) error {
 // ended is what the inside writes of a command that came to its end, where the outside collects.
 const ended = "\n"
 
-// closedProc is what in /proc is the machine's, as boxes close it; the rest is read-only.
-var closedProc = []string{"/proc/kcore", "/proc/keys", "/proc/key-users", "/proc/timer_list", "/proc/latency_stats", "/proc/kallsyms", "/proc/sysrq-trigger"}
-
 // user is whom the command runs as; nil: whom this process does.
 func (r *Rules) user() *User {
 	if r.inner == nil {
@@ -119,22 +116,23 @@ func (r *Rules) attributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: u.UID, Gid: u.GID, Groups: u.Groups}}
 }
 
-// deny takes from this thread, and from what it starts, what programs of the sandbox have not.
-func (i *inner) deny() error {
-	for c := range 64 {
-		if i.caps&(1<<c) != 0 {
-			continue
+// deny takes from this thread, and from what it starts, what programs of the sandbox have not;
+// on the machine, what leads to the keys and the log of its kernel.
+func (r *Rules) deny() error {
+	filter := seccomp.Shared
+	if i := r.inner; i != nil {
+		if err := without(i.caps); err != nil {
+			return err
 		}
-		if err := unix.Prctl(unix.PR_CAPBSET_DROP, uintptr(c), 0, 0, 0); errors.Is(err, unix.EINVAL) {
-			break // the kernel knows no more
-		} else if err != nil {
-			return fmt.Errorf("capability %d: %w", c, err)
+		if !i.filter {
+			return nil
 		}
+		filter = seccomp.Default
 	}
-	if !i.filter {
+	f, err := filter()
+	if errors.Is(err, seccomp.ErrUnsupported) && r.inner == nil {
 		return nil
 	}
-	f, err := seccomp.Default()
 	if err != nil {
 		return fmt.Errorf("a filter of system calls: %w", err)
 	}

@@ -114,10 +114,8 @@ func run(rules Rules, argv, env []string) error {
 	if err := giveUp(); err != nil {
 		return err
 	}
-	if rules.inner != nil {
-		if err := rules.inner.deny(); err != nil {
-			return err
-		}
+	if err := rules.deny(); err != nil {
+		return err
 	}
 	// The command cannot trace this process, which keeps its rights: it is the first of
 	// the namespace, whose end is the end of all others.
@@ -226,23 +224,35 @@ func cutPrefix(s, prefix string) (string, bool) {
 	return s[len(prefix):], true
 }
 
-// withheld are the capabilities with which the command could undo what was done, or
-// read a file past it.
-var withheld = []uintptr{
-	unix.CAP_SYS_ADMIN, unix.CAP_SYS_PTRACE, unix.CAP_SYS_CHROOT, unix.CAP_SYS_MODULE, unix.CAP_SYS_RAWIO, unix.CAP_SYS_BOOT, unix.CAP_SYS_TIME,
-	unix.CAP_MKNOD, unix.CAP_DAC_READ_SEARCH, unix.CAP_NET_ADMIN, unix.CAP_BPF, unix.CAP_PERFMON, unix.CAP_SETPCAP, unix.CAP_MAC_ADMIN, unix.CAP_MAC_OVERRIDE, unix.CAP_CHECKPOINT_RESTORE,
+// kept are the capabilities that a command of root's has, a bit each: those for its own files and
+// processes. By others it could undo what was done, read a file past it, or change what the whole
+// machine has once: its clock, its log, its mounts, how its processors are shared.
+const kept uint64 = 1<<unix.CAP_CHOWN | 1<<unix.CAP_DAC_OVERRIDE | 1<<unix.CAP_FOWNER | 1<<unix.CAP_FSETID | 1<<unix.CAP_KILL |
+	1<<unix.CAP_SETGID | 1<<unix.CAP_SETUID | 1<<unix.CAP_NET_BIND_SERVICE | 1<<unix.CAP_SETFCAP
+
+// without keeps this thread, and what it starts, from ever having other capabilities than these.
+func without(others uint64) error {
+	for c := range 64 {
+		if others&(1<<c) != 0 {
+			continue
+		}
+		if err := unix.Prctl(unix.PR_CAPBSET_DROP, uintptr(c), 0, 0, 0); errors.Is(err, unix.EINVAL) {
+			return nil // the kernel knows no more
+		} else if err != nil {
+			return fmt.Errorf("capability %d: %w", c, err)
+		}
+	}
+	return nil
 }
 
 func giveUp() error {
 	if err := unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0); err != nil {
 		return fmt.Errorf("ambient capabilities: %w", err)
 	}
-	for _, c := range withheld {
-		// In a user namespace of a user who is not root there is nothing to drop from, and
-		// exec leaves no capability.
-		if err := unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0); err != nil && !errors.Is(err, unix.EINVAL) && os.Geteuid() == 0 {
-			return fmt.Errorf("capability %d: %w", c, err)
-		}
+	// In a user namespace of a user who is not root there is nothing to drop from, and exec
+	// leaves no capability.
+	if err := without(kept); err != nil && os.Geteuid() == 0 {
+		return err
 	}
 	h := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var d [2]unix.CapUserData

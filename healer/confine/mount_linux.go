@@ -98,14 +98,34 @@ func arrange(r Rules) (upper int, err error) {
 			return -1, err
 		}
 	}
-	closed, err := unreadable()
+	unread, err := unreadable()
 	if err != nil {
 		return -1, err
 	}
-	if r.inner != nil {
-		closed = append(closed, closedProc...)
+	loose, err := atTop()
+	if err != nil {
+		return -1, err
 	}
-	return upper, cover(append(closed, r.Hide...))
+	return upper, cover(slices.Concat(closed, loose, unread, r.Hide))
+}
+
+// closed is what in /proc and /sys tells of the whole machine, as boxes close it; the rest is
+// read-only.
+var closed = []string{
+	"/proc/kcore", "/proc/keys", "/proc/key-users", "/proc/timer_list", "/proc/latency_stats", "/proc/kallsyms", "/proc/sysrq-trigger",
+	"/sys/firmware", "/sys/fs/bpf", "/sys/fs/pstore", "/sys/kernel/debug", "/sys/kernel/tracing",
+}
+
+// atTop is what stands beside the directories at the top, such as a file of swap: it is neither a
+// program nor a library. Links lead to what has a rule of its own.
+func atTop() (all []string, err error) {
+	top, err := os.ReadDir("/")
+	for _, e := range top {
+		if !e.IsDir() && e.Type()&fs.ModeSymlink == 0 {
+			all = append(all, "/"+e.Name())
+		}
+	}
+	return all, err
 }
 
 func fdPath(fd int) string { return "/proc/self/fd/" + strconv.Itoa(fd) }
@@ -198,9 +218,18 @@ func empty(r *Rules) error {
 	return nil
 }
 
-// unreadable are the files of /etc that not everybody may read: the daemon may be root.
+// unreadable are the settings of the machine that not everybody may read: the daemon may be root.
 func unreadable() (all []string, err error) {
-	err = filepath.WalkDir("/etc", func(path string, d fs.DirEntry, err error) error {
+	for _, dir := range []string{"/etc", "/usr/local/etc", "/usr/etc"} {
+		if all, err = unreadableIn(dir, all); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
+func unreadableIn(dir string, all []string) ([]string, error) {
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return fs.SkipDir // nor can the command read it
 		}
@@ -214,7 +243,7 @@ func unreadable() (all []string, err error) {
 			all = append(all, path)
 		}
 		if len(all) > MaxPaths {
-			return fmt.Errorf("more than %d files of /etc are not for everybody", MaxPaths)
+			return fmt.Errorf("more than %d files of %s are not for everybody", MaxPaths, dir)
 		}
 		return nil
 	})
