@@ -14,15 +14,17 @@ func (e askable) Unwrap() []error { return []error{e.DeniedError, ErrAsk} }
 
 // refuse is the error of a rule.
 func (r *rule) refuse(asked string) error {
-	if e := (&DeniedError{asked, r.name, r.reason}); !r.ask {
-		return e
-	} else {
-		return askable{e}
+	if r.ask {
+		return Ask(asked, r.name, r.reason)
 	}
+	return &DeniedError{asked, r.name, r.reason}
 }
 
+// Ask is the error of an access that a person may allow.
+func Ask(path, rule, reason string) error { return askable{&DeniedError{path, rule, reason}} }
+
 // outside is the error of a path that leads out of the root.
-func outside(asked, reason string) error { return askable{&DeniedError{asked, "root", reason}} }
+func outside(asked, reason string) error { return Ask(asked, "root", reason) }
 
 // noneIn is a rule by which all below a path is neither read nor changed.
 func (g *Guard) noneIn(path string, rules *[]rule) {

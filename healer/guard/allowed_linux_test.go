@@ -61,4 +61,19 @@ func TestWhatAPersonMayAllow(t *testing.T) {
 	if err := free.WriteFile(filepath.Join(root, ".env"), []byte("x")); err == nil {
 		t.Error("values of variables can be replaced")
 	}
+	// A link that was put in the way since leads to what nobody has allowed.
+	for _, name := range []string{"out/secret.txt", "out/new.txt"} {
+		if data, _, err := free.ReadFile(filepath.Join(root, name), 0, 100); err == nil {
+			t.Errorf("through a link, %s is %q", name, data)
+		}
+		if err := free.WriteFile(filepath.Join(root, name), []byte("x")); err == nil {
+			t.Errorf("%s is written through a link", name)
+		}
+	}
+	if _, _, err := free.List(filepath.Join(root, "out"), 10); err == nil {
+		t.Error("a directory is listed through a link")
+	}
+	if entries, _, err := free.List("/", 1000); err != nil || len(entries) == 0 {
+		t.Errorf("the top has %d names, %v", len(entries), err)
+	}
 }

@@ -39,7 +39,7 @@ func (g *Guard) ReadFile(name string, off, max int64) (data []byte, size int64, 
 
 // open opens a regular file for reading.
 func (g *Guard) open(name string) (*os.File, *target, error) {
-	t, err := g.find(name)
+	t, err := g.at(name)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -78,7 +78,7 @@ func openSeen(dir *os.Root, name string, seen fs.FileInfo) (*os.File, error) {
 // The mode and the owner stay; a new file has mode 0644 minus the umask, and missing
 // directories are created. Other hard links keep the old content.
 func (g *Guard) WriteFile(name string, data []byte) error {
-	t, err := g.find(name)
+	t, err := g.at(name)
 	if err != nil {
 		return err
 	}
@@ -216,7 +216,7 @@ func (g *Guard) SetEnv(name, variable, value string) error {
 // List lists a directory, sorted by name; at most max names; more reports whether there are
 // others. Names that may not be read are included.
 func (g *Guard) List(name string, max int) (entries []Entry, more bool, err error) {
-	t, err := g.find(name)
+	t, err := g.at(name)
 	if err != nil {
 		return nil, false, err
 	}

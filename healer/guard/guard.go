@@ -46,7 +46,8 @@ type Config struct {
 	Files     []string // absolute paths of what is protected besides: the tend.yaml in use, the state directory
 	Hidden    []string // absolute paths of what is neither read nor changed, with all below
 	// Allowed: a person has allowed the access, so only the rules without [ErrAsk] apply.
-	// Files with several hard links are denied.
+	// Files with several hard links are denied, and so are links on the way to what is read,
+	// written or listed.
 	Allowed bool
 }
 
@@ -56,8 +57,8 @@ type Guard struct {
 	root  *os.Root
 	names []string // absolute paths of the root: as given, and without links
 	rules []rule
-	// single: files with several hard links are denied, since nobody looks for their other names.
-	single bool
+	// allowed is that of the configuration. Nobody looks for other names of a file then.
+	allowed bool
 }
 
 // Open opens the directory of a project. Close releases it.
@@ -86,7 +87,7 @@ func Open(c Config) (*Guard, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the healer's root: %w", err)
 	}
-	g := &Guard{root: root, names: names, single: c.Allowed}
+	g := &Guard{root: root, names: names, allowed: c.Allowed}
 	for _, file := range c.Files {
 		g.addFile(file, &rules)
 	}
@@ -361,8 +362,9 @@ func (r rule) match(rel string) bool {
 // denied returns the rule that forbids to read or change a path.
 func (g *Guard) denied(rel string, write bool) *rule {
 	rel = strings.ToLower(rel)
+	of := path.Join(path.Dir(rel), original(path.Base(rel)))
 	for i, r := range g.rules {
-		if (write && r.write || !write && r.read) && r.match(rel) {
+		if (write && r.write || !write && r.read) && (r.match(rel) || of != rel && r.match(of)) {
 			return &g.rules[i]
 		}
 	}
@@ -386,7 +388,7 @@ func (g *Guard) allow(asked string, t *target, write bool) error {
 		return &DeniedError{asked, "kind", "it is a directory"}
 	}
 	if mode.IsRegular() && links(t.info) > 1 {
-		if g.single {
+		if g.allowed {
 			return &DeniedError{asked, "links", "it has several names"}
 		}
 		return g.allowLinked(asked, t, write)
@@ -399,7 +401,7 @@ func (t *target) envFile() bool { return t.base != "." && IsEnv(t.base) }
 
 // IsEnv reports whether a name is that of a file of variables with secret values.
 func IsEnv(base string) bool {
-	base = strings.ToLower(base)
+	base = original(strings.ToLower(base))
 	name, suffix := strings.CutSuffix(base, ".env") // prod.env
 	if !suffix && base != ".envrc" && !strings.HasPrefix(base, ".env.") && !strings.HasPrefix(base, ".env-") && !strings.HasPrefix(base, ".env_") {
 		return false

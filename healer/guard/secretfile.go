@@ -17,6 +17,28 @@ var keysAndLogins = []string{
 	".netrc", "_netrc", ".npmrc", ".pypirc", ".pgpass", ".git-credentials", ".docker/config.json",
 }
 
+// original returns the name of the file of which this is the name of a copy, as editors and people
+// make them: .env of .env~ and #.env#, .npmrc of .npmrc.swp. base is in lower case.
+func original(base string) string {
+	for {
+		name := strings.TrimSuffix(base, "~")
+		if inner, ok := strings.CutPrefix(name, "#"); ok {
+			name = strings.TrimSuffix(inner, "#")
+		}
+		switch ext := path.Ext(name); ext {
+		case ".bak", ".backup", ".old", ".orig", ".save", ".swp", ".swo", ".swn":
+			name = strings.TrimSuffix(name, ext)
+			if strings.HasPrefix(name, ".id_") { // vim puts a point before it
+				name = name[1:]
+			}
+		}
+		if name == base || name == "" {
+			return base
+		}
+		base = name
+	}
+}
+
 // IsSecret reports whether a path is that of a file of variables, or of keys and logins. No
 // version of it is shown to a model.
 func IsSecret(rel string) bool {
@@ -24,7 +46,8 @@ func IsSecret(rel string) bool {
 		return true
 	}
 	// The rules of a guard say the same; this is asked of each file of a history.
-	for rest := strings.ToLower(rel) + "/"; rest != ""; {
+	rel = strings.ToLower(rel)
+	for rest := path.Join(path.Dir(rel), original(path.Base(rel))) + "/"; rest != ""; {
 		part, after, _ := strings.Cut(rest, "/")
 		for _, name := range keysAndLogins {
 			if end, ok := strings.CutPrefix(name, "*"); ok && strings.HasSuffix(part, end) || !ok && strings.HasPrefix(rest, name+"/") {

@@ -2,8 +2,12 @@ package guard
 
 import (
 	"encoding/base64"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/tend-run/tend/internal/scene"
 )
 
 func TestWhichFilesAreSecret(t *testing.T) {
@@ -52,5 +56,32 @@ func TestWhatIsSecretInAFile(t *testing.T) {
 				t.Errorf("%q became %q", c.plain, got)
 			}
 		})
+	}
+}
+
+// TestCopiesOfSecretFiles: editors and people leave them beside what they are copies of.
+func TestCopiesOfSecretFiles(t *testing.T) {
+	for _, name := range []string{
+		".env~", "#.env#", ".env.swp", ".Env.Local~", "a/prod.env.bak", ".npmrc.swp", "id_rsa.bak", "id_rsa~",
+		".id_rsa.swp", "a/server.KEY.old", ".server.pem.swp", ".netrc.orig~",
+	} {
+		if !IsSecret(name) {
+			t.Errorf("%s is not secret", name)
+		}
+	}
+	for _, name := range []string{"main.go~", ".env.example~", "#notes#", "keys.bak", "~", ".bak", "environment.old"} {
+		if IsSecret(name) {
+			t.Errorf("%s is secret", name)
+		}
+	}
+	g, root := project(t)
+	for _, name := range []string{"id_rsa~", "cert.pem.bak", "tend.yaml~"} {
+		scene.Must(t, os.WriteFile(filepath.Join(root, name), []byte("x"), 0o644))
+		if err := g.WriteFile(name, []byte("y")); err == nil {
+			t.Errorf("%s is changed", name)
+		}
+	}
+	if _, _, err := g.ReadFile("id_rsa~", 0, 10); err == nil {
+		t.Error("a copy of a key is read")
 	}
 }

@@ -3,6 +3,7 @@ package guard
 import (
 	"io/fs"
 	"path"
+	"path/filepath"
 )
 
 // Take is WriteFile for the result of a command: of any size, and with its permissions. A
@@ -72,6 +73,18 @@ func (g *Guard) MakeDir(name string) error {
 	}
 	t.missing = append(t.missing, t.base)
 	return t.makeMissing()
+}
+
+// at finds what a path leads to. What a person has allowed is a real path, as [Guard.Check] returns
+// it: one that leads through a link by now was not allowed.
+func (g *Guard) at(name string) (*target, error) {
+	if !g.allowed {
+		return g.find(name)
+	}
+	if rel, ok := g.below(filepath.Clean(name)); ok {
+		name = rel
+	}
+	return g.findReal(name)
 }
 
 // findReal finds what a path leads to without any link.
