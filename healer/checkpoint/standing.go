@@ -47,15 +47,20 @@ func (p *Point) Standings(ctx context.Context) (*Standings, error) {
 
 // Of returns the standing of a path.
 func (s *Standings) Of(path string) Standing {
-	p := s.p
+	out := s.p.Standing(path)
+	if base := s.p.base[name(path)]; base != nil && base.Kind != directory {
+		h, ok := s.head[s.p.prefixed(path)]
+		out.Uncommitted = !ok || !s.p.isBlob(base, h)
+	}
+	return out
+}
+
+// Standing returns the standing of a path, without whether it is uncommitted.
+func (p *Point) Standing(path string) Standing {
 	base, last := p.base[name(path)], p.last[name(path)]
 	out := Standing{Seen: last != nil, Held: (base == nil || base.Held) && (last == nil || last.Held), Left: p.leaves(name(path))}
 	if last != nil {
 		out.Sum, out.Link = last.Sum, last.Kind == link
-	}
-	if base != nil && base.Kind != directory {
-		h, ok := s.head[p.prefixed(path)]
-		out.Uncommitted = !ok || !p.isBlob(base, h)
 	}
 	out.Made = last == nil && (slices.ContainsFunc(strings.Split(path, "/"), ofTools) || slices.ContainsFunc(p.omitted, func(l Left) bool {
 		return l.Reason == toolsMakeIt && strings.HasPrefix(path, l.Path+"/")

@@ -107,9 +107,7 @@ func (l *Local) confinement() (r confine.Rules, err error) {
 		case name == ".git" && l.hidden(full):
 			r.Hide = append(r.Hide, full)
 		case name == ".git":
-			if config := filepath.Join(full, "config"); l.holdsSecret(config) {
-				r.Hide = append(r.Hide, config)
-			}
+			r.Hide = append(r.Hide, l.secretConfigs(full)...)
 		case d.IsDir() && name != ".tend" && slices.Contains(dropped, name):
 		case d.Type()&fs.ModeSymlink != 0: // what it leads to has a rule of its own
 			return nil
@@ -138,6 +136,26 @@ func (l *Local) confinement() (r confine.Rules, err error) {
 func (l *Local) atHome() bool {
 	home, err := filepath.EvalSymlinks(l.c.Home)
 	return l.c.Home != "" && err == nil && inside(l.c.Root, home)
+}
+
+// secretConfigs are the configurations below a directory of git that have a secret in them, such as
+// a password in an address: its own, and those of submodules and work trees.
+func (l *Local) secretConfigs(dir string) (all []string) {
+	_ = filepath.WalkDir(dir, func(full string, d fs.DirEntry, err error) error {
+		name := filepath.Base(full)
+		switch {
+		case err != nil:
+			return fs.SkipDir // it is gone, or nothing for the command either
+		case d.IsDir() && slices.Contains([]string{"objects", "refs", "logs", "hooks", "lfs"}, name):
+			if _, err := os.Lstat(filepath.Join(filepath.Dir(full), "HEAD")); err == nil { // else it is a submodule of this name
+				return fs.SkipDir
+			}
+		case !d.IsDir() && (name == "config" || name == "config.worktree") && l.holdsSecret(full):
+			all = append(all, full)
+		}
+		return nil
+	})
+	return all
 }
 
 // holdsSecret reports whether a file, such as one with the addresses of a repository, has a
@@ -179,7 +197,7 @@ func (l *Local) shown() (all []string) {
 		if i == 0 && l.hidden(dir) {
 			break
 		}
-		if !l.holdsSecret(filepath.Join(dir, "config")) {
+		if len(l.secretConfigs(dir)) == 0 {
 			add(dir)
 		}
 	}

@@ -2,7 +2,6 @@ package project
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -43,14 +42,14 @@ func (l *Local) history(repositories []string, o *Opened) (all []git.Version) {
 				all = append(all, found...)
 			}
 		}
-		if err == nil || errors.Is(err, git.ErrNone) {
+		if err == nil {
 			continue
 		}
 		entry := filepath.Join(dir, ".git")
 		if dirs := git.Dirs(dir); len(dirs) > 0 {
 			entry = dirs[0]
 		} else if _, err := os.Lstat(entry); err != nil {
-			continue // no command sees it
+			continue // there is none, or no command sees it
 		}
 		l.unseen = append(l.unseen, entry)
 		o.Notes = append(o.Notes,

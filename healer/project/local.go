@@ -58,7 +58,10 @@ func Open(c Config) (*Local, Opened, error) {
 		c.Redact.AddEnv(c.Env)
 	}
 	l := &Local{c: c, alias: alias}
-	files, repositories := envFiles(root, c.Cwd)
+	files, repositories, err := envFiles(root, c.Cwd)
+	if err != nil {
+		return nil, o, err
+	}
 	secrets := l.history(repositories, &o)
 	for _, name := range files {
 		data, err := guard.ReadVariables(name)
@@ -117,6 +120,9 @@ func (l *Local) ReadFile(_ context.Context, name string, off, most int64) ([]byt
 
 // WriteFile implements Project.
 func (l *Local) WriteFile(_ context.Context, name string, data []byte) error {
+	if err := l.restorable(name); err != nil {
+		return err
+	}
 	return l.guard.WriteFile(name, data)
 }
 
@@ -133,6 +139,9 @@ func (l *Local) Search(ctx context.Context, re, glob string, most int) ([]guard.
 // SetEnv implements Project.
 func (l *Local) SetEnv(_ context.Context, file, name, value string) error {
 	l.c.Redact.AddSecret(name, value)
+	if err := l.restorable(file); err != nil {
+		return err
+	}
 	return l.guard.SetEnv(file, name, value)
 }
 
@@ -180,21 +189,25 @@ func (l *Local) Truncate(_ context.Context, name string, keep int64) (string, er
 	return fmt.Sprintf("cut %s from %d to %d bytes", filepath.Base(path), st.Size(), keep), err
 }
 
-// maxWalk bounds the names that are looked at for files of variables.
-const maxWalk = 50_000
+// maxWalk bounds the names that are looked at for files of variables, in the project and in
+// another directory of the service.
+const (
+	maxWalk      = 1_000_000
+	maxWalkApart = 50_000
+)
 
 // envFiles are the .env-like files of the project and of the service, and the directories below
-// in which repositories are.
-func envFiles(dirs ...string) (all, repositories []string) {
+// in which repositories are. A project in which not all can be found is an error: what is in the
+// others would be shown.
+func envFiles(root, cwd string) (all, repositories []string, err error) {
 	add := func(list *[]string, path string) {
 		if !slices.Contains(*list, path) {
 			*list = append(*list, path)
 		}
 	}
-	for _, dir := range dirs {
-		n := 0
+	walk := func(dir string, most int) (n int) {
 		_ = filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
-			if n++; n > maxWalk {
+			if n++; n > most {
 				return fs.SkipAll
 			}
 			if err != nil {
@@ -211,6 +224,14 @@ func envFiles(dirs ...string) (all, repositories []string) {
 			}
 			return nil
 		})
+		return n
 	}
-	return all, repositories
+	if walk(root, maxWalk) > maxWalk {
+		return nil, nil, fmt.Errorf("the project has more than %d files, too many to find those with secrets: "+
+			"keep what is large outside of it", maxWalk)
+	}
+	if !inside(cwd, root) {
+		walk(cwd, maxWalkApart)
+	}
+	return all, repositories, nil
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/tend-run/tend/healer/checkpoint"
 	"github.com/tend-run/tend/healer/confine"
+	"github.com/tend-run/tend/healer/guard"
 )
 
 // maxSaid is how many paths a model is told of.
@@ -150,7 +151,17 @@ func (t *taking) gone(name string, there map[string]bool) {
 
 // allowed says why a path cannot be changed by a command.
 func (t *taking) allowed(name string, s checkpoint.Standing) error {
-	was := t.before[name]
+	if err := t.l.unheld(name, s); err != nil {
+		return err
+	}
+	if was := t.before[name]; was.Seen != s.Seen || was.Sum != s.Sum {
+		return errors.New("somebody else has changed it meanwhile")
+	}
+	return t.parents(name)
+}
+
+// unheld says why nobody but its owner changes a path: the checkpoint could not bring it back.
+func (l *Local) unheld(name string, s checkpoint.Standing) error {
 	switch {
 	case s.Left:
 		return errors.New("it is the service's own data")
@@ -158,27 +169,51 @@ func (t *taking) allowed(name string, s checkpoint.Standing) error {
 		return errors.New("it is a link")
 	case !s.Held:
 		return errors.New("it is too large for the checkpoint, which could not bring it back")
-	case was.Seen != s.Seen || was.Sum != s.Sum:
-		return errors.New("somebody else has changed it meanwhile")
 	case s.Seen || s.Made:
-		return t.parents(name)
+		return nil
 	}
-	if _, err := os.Lstat(t.full(name)); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Lstat(l.full(name)); !errors.Is(err, fs.ErrNotExist) {
 		return errors.New("the checkpoint does not hold it")
 	}
-	return t.parents(name)
+	return nil
+}
+
+func (t *taking) parents(name string) error {
+	return t.l.parents(name, func(dir string) bool { return t.made[dir] || t.now.Of(dir).Seen || t.now.Of(dir+"/x").Made })
 }
 
 // parents says why nothing can be made where a path is: in a repository of its own, or in a
-// directory that could not be read.
-func (t *taking) parents(name string) error {
+// directory that could not be read. known reports whether a directory is none of these.
+func (l *Local) parents(name string, known func(dir string) bool) error {
 	for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {
-		if t.made[dir] || t.now.Of(dir).Seen || t.now.Of(dir+"/x").Made {
+		if known(dir) {
 			return nil
 		}
-		if _, err := os.Lstat(t.full(dir)); !errors.Is(err, fs.ErrNotExist) {
+		if _, err := os.Lstat(l.full(dir)); !errors.Is(err, fs.ErrNotExist) {
 			return errors.New("the checkpoint does not hold what is in " + dir)
 		}
+	}
+	return nil
+}
+
+// restorable says why a path is not edited: what the checkpoint does not hold would neither be
+// reviewed nor rolled back. A person may allow it.
+func (l *Local) restorable(asked string) error {
+	if l.point == nil {
+		return nil
+	}
+	name, err := l.guard.Check(asked, false)
+	if err != nil {
+		return err
+	}
+	s := l.point.Standing(name)
+	if s.Made {
+		err = errors.New("tools make it: change what they make it of")
+	} else {
+		err = errors.Join(l.unheld(name, s), l.parents(name, func(dir string) bool { return l.point.Standing(dir).Seen }))
+	}
+	if err != nil {
+		return guard.Ask(asked, "checkpoint", err.Error())
 	}
 	return nil
 }

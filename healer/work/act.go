@@ -205,6 +205,10 @@ func (w *worker) carry(ctx context.Context, try int, a playbook.Action) (string,
 	case playbook.EndOrphans:
 		return w.endLeft(ctx)
 	case playbook.SetEnv:
+		// What steps before have made is the healer's, and the checkpoint has to know it.
+		if err := w.project.Mark(ctx); err != nil {
+			return "", err
+		}
 		return "set " + a.Name + " in " + a.Path, w.project.SetEnv(ctx, a.Path, a.Name, a.Value)
 	case playbook.Truncate:
 		return w.project.Truncate(ctx, a.Path, a.Keep)
