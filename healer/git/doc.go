@@ -23,5 +23,6 @@
 // Hooks, filters, fsmonitor, programs for signatures, diffs, merges, conversions to text,
 // editors, pagers, credentials, passwords and transports, automatic maintenance, and the fetch of
 // objects that are missing. A file that needs a filter is not checked out: without it it would
-// have another content.
+// have another content. What git writes is bounded, and history is not as grafts and replaced objects
+// have it.
 package git

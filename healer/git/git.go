@@ -151,14 +151,42 @@ func (r *Repository) Run(ctx context.Context, env []string, stdin []byte, args .
 	return output(r.Command(ctx, env, args...), stdin, args[0])
 }
 
+// What is kept at most of what git writes: a few bytes of a repository may stand for any number.
+const (
+	maxOutput = 256 << 20
+	maxErrors = 64 << 10
+)
+
 func output(cmd *exec.Cmd, stdin []byte, verb string) ([]byte, error) {
 	cmd.Stdin = bytes.NewReader(stdin)
-	var out, stderr bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &stderr
-	if err := cmd.Run(); err != nil {
-		return nil, fmt.Errorf("git %s: %w: %.500s", verb, err, strings.TrimSpace(stderr.String()))
+	out, stderr := &bounded{most: maxOutput, ends: true}, &bounded{most: maxErrors}
+	cmd.Stdout, cmd.Stderr = out, stderr
+	err := cmd.Run()
+	if out.over {
+		return nil, fmt.Errorf("git %s: it writes more than %d MiB", verb, maxOutput>>20)
 	}
-	return out.Bytes(), nil
+	if err != nil {
+		return nil, fmt.Errorf("git %s: %w: %.500s", verb, err, bytes.TrimSpace(stderr.data))
+	}
+	return out.data, nil
+}
+
+// bounded keeps what is written, and is over if that was too much: then the rest is left out, or
+// ends its writer.
+type bounded struct {
+	data []byte
+	most int
+	ends bool
+	over bool
+}
+
+func (b *bounded) Write(p []byte) (int, error) {
+	if b.over = b.over || len(b.data)+len(p) > b.most; !b.over {
+		b.data = append(b.data, p...)
+	} else if b.ends {
+		return 0, errors.New("it is too much")
+	}
+	return len(p), nil
 }
 
 // ExitCode is the status that git ended with, or -1.

@@ -31,6 +31,7 @@ func (r *Repository) environment() []string {
 		"PATH=" + r.path, "HOME=/nonexistent", "LC_ALL=C", "GIT_DIR=" + r.Dir,
 		"GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=" + os.DevNull, "GIT_CONFIG_SYSTEM=" + os.DevNull, "GIT_ATTR_NOSYSTEM=1",
 		"GIT_OPTIONAL_LOCKS=0", "GIT_TERMINAL_PROMPT=0", "GIT_NO_LAZY_FETCH=1", "GIT_ALLOW_PROTOCOL=none", "GIT_NO_REPLACE_OBJECTS=1",
+		"GIT_GRAFT_FILE=" + os.DevNull,
 		"GIT_EDITOR=false", "GIT_SEQUENCE_EDITOR=false", "GIT_PAGER=cat", "GIT_ASKPASS=false", "SSH_ASKPASS=false", "GIT_SSH_COMMAND=false", "GIT_SSH=false",
 		"GIT_AUTHOR_NAME=tend healer", "GIT_AUTHOR_EMAIL=healer@tend.invalid", "GIT_COMMITTER_NAME=tend healer", "GIT_COMMITTER_EMAIL=healer@tend.invalid",
 	}
@@ -51,6 +52,7 @@ var programs = []struct{ form, value string }{
 	{`^credential\..*\.helper$`, ""},
 	{`^trailer\..*\.(command|cmd)$`, ""},
 	{`^pager\..*$`, "false"},
+	{`^hook\..*\.command$`, "true"}, // a hook that fails stops git
 	{`^remote\..*\.(promisor|uploadpack|receivepack)$`, "false"},
 }
 
