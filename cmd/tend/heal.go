@@ -194,8 +194,7 @@ func (c *episodesCmd) Run(ctx context.Context, inv *invocation) error {
 	case c.Diff:
 		return inv.printLines(string(e.Diff))
 	case c.Transcript:
-		_, err := inv.out.Write(e.Transcript) // JSON lines in any case
-		return err
+		return writeJSON(inv.out, e.Transcript) // lines, in any case
 	}
 	return inv.printEpisode(&e)
 }

@@ -140,7 +140,11 @@ func encode(w io.Writer, v any, indent string) error {
 	if err := enc.Encode(v); err != nil {
 		return err
 	}
-	text := b.Bytes()
+	return writeJSON(w, b.Bytes())
+}
+
+// writeJSON writes what is JSON already.
+func writeJSON(w io.Writer, text []byte) error {
 	control := func(r rune) bool { return r == 0x7f || r >= 0x80 && r < 0xa0 }
 	if bytes.IndexFunc(text, control) >= 0 {
 		var safe bytes.Buffer

@@ -91,8 +91,8 @@ type claudeUsage struct {
 
 // atLeast raises a usage to the totals that an event has; old servers leave some out.
 func (u *Usage) atLeast(v claudeUsage) {
-	u.Input, u.Output = max(u.Input, v.Input), max(u.Output, v.Output)
-	u.CacheRead, u.CacheWrite = max(u.CacheRead, v.CacheRead), max(u.CacheWrite, v.CacheWrite)
+	u.Input, u.Output = max(u.Input, tokens(v.Input)), max(u.Output, tokens(v.Output))
+	u.CacheRead, u.CacheWrite = max(u.CacheRead, tokens(v.CacheRead)), max(u.CacheWrite, tokens(v.CacheWrite))
 }
 
 // claudeReply collects the parts of a reply.

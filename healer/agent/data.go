@@ -44,7 +44,7 @@ func name(s string) string {
 // plain takes out what is no text: control characters but tabs and ends of lines.
 func plain(s string) string {
 	return strings.Map(func(r rune) rune {
-		if r < ' ' && r != '\n' && r != '\t' && r != '\r' || r == 0x7f {
+		if unicode.IsControl(r) && r != '\n' && r != '\t' && r != '\r' {
 			return -1
 		}
 		return r

@@ -92,6 +92,9 @@ type Usage struct {
 	CacheWrite int64 `json:"cache_write,omitempty"`
 }
 
+// tokens is a count that a provider states, within what sums of them can hold.
+func tokens(n int64) int64 { return min(max(n, 0), 1<<40) }
+
 // Add adds another usage.
 func (u *Usage) Add(v Usage) {
 	u.Input += v.Input

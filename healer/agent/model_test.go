@@ -365,3 +365,35 @@ func TestNewModelsWantMaxCompletionTokens(t *testing.T) {
 	}
 	f.done(t)
 }
+
+// A provider that states more tokens than there are spends the budget, and not less than nothing.
+func TestTokensBeyondAllBounds(t *testing.T) {
+	const most = "9223372036854775807"
+	for name, stream := range map[string]string{
+		"anthropic": `data: {"type":"message_start","message":{"usage":{"input_tokens":` + most + `,"cache_read_input_tokens":` + most + `}}}
+
+data: {"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"output_tokens":` + most + `}}
+
+data: {"type":"message_stop"}
+
+`,
+		"openai": `data: {"choices":[{"finish_reason":"stop"}],"usage":{"prompt_tokens":` + most + `,"completion_tokens":` + most + `}}
+
+data: [DONE]
+
+`,
+	} {
+		srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, stream) }))
+		open := map[string]func(agent.Config) (agent.Model, error){"anthropic": agent.NewAnthropic, "openai": agent.NewOpenAI}[name]
+		model := scene.Value(open(agent.Config{BaseURL: srv.URL, Key: "k", Model: "m"}))(t)
+		reply := scene.Value(model.Ask(t.Context(), hello, nil))(t)
+		sum := reply.Usage
+		for range 100 {
+			sum.Add(reply.Usage)
+		}
+		if total := sum.Input + sum.CacheRead + sum.CacheWrite; total < reply.Usage.Input || reply.Usage.Input < 1e9 || sum.Output < 1e9 {
+			t.Errorf("%s: it is %+v, and %d in all", name, sum, total)
+		}
+		srv.Close()
+	}
+}

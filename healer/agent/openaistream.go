@@ -91,8 +91,8 @@ func (c *chatReply) event(data []byte) (done bool, err error) {
 		return false, e
 	}
 	if u := part.Usage; u != nil {
-		cached := min(max(u.Details.Cached, 0), max(u.Prompt, 0))
-		c.reply.Usage = Usage{Input: max(u.Prompt, 0) - cached, CacheRead: cached, Output: max(u.Completion, 0)}
+		cached := min(tokens(u.Details.Cached), tokens(u.Prompt))
+		c.reply.Usage = Usage{Input: tokens(u.Prompt) - cached, CacheRead: cached, Output: tokens(u.Completion)}
 	}
 	for _, choice := range part.Choices {
 		if choice.Index != 0 {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 )
 
 // Commit says what to commit.
@@ -185,7 +186,14 @@ func (p *Point) Made(ctx context.Context, trailers map[string]string) (hash stri
 }
 
 func message(c Commit) []byte {
-	clean := func(s string) string { return strings.ReplaceAll(strings.ToValidUTF8(s, "?"), "\x00", "") }
+	clean := func(s string) string { // people's terminals show it
+		return strings.Map(func(r rune) rune {
+			if unicode.IsControl(r) && r != '\n' && r != '\t' {
+				return -1
+			}
+			return r
+		}, strings.ToValidUTF8(s, "?"))
+	}
 	var b strings.Builder
 	b.WriteString(strings.TrimSpace(clean(c.Message)) + "\n")
 	if len(c.Trailers) > 0 {
