@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"unicode/utf8"
 )
 
@@ -144,7 +145,7 @@ func (src *Source) vars(name string) (map[string]string, error) {
 
 // ReadFile reads a file of at most MaxBytes, and one byte more of a larger one.
 func ReadFile(path string) ([]byte, error) {
-	f, err := os.Open(path)
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a FIFO holds nobody up
 	if err != nil {
 		return nil, err
 	}
