@@ -15,7 +15,7 @@
 //
 //   - .git, .tend, .ssh, .aws, .gnupg with all below them, and files of keys and
 //     logins (*.pem, *.key, *.p12, *.pfx, *.jks, id_rsa and its kin, .netrc, .npmrc,
-//     .pypirc, .pgpass) are neither read nor changed.
+//     .pypirc, .pgpass) are neither read nor changed, and neither are copies that editors leave.
 //   - Of .env and .env.* a reader sees the names, not the values.
 //     [Guard.SetEnv] alone changes them, and never replaces a value. Files that are
 //     made to be copied (.env.example, .sample, .template, .dist, .defaults) are read as
@@ -34,8 +34,8 @@
 // # Secrets
 //
 // A [Redactor] knows secrets by value and finds them in a text in a normal form, to which it
-// brings the text: as they are, reversed, in base64 (standard and URL alphabet) and base32 at
-// each alignment, percent-encoded, with the escapes of JSON, C, JavaScript, Python and shells,
+// brings the text: as they are, reversed, in base64 (standard and URL alphabet), base32 (both
+// alphabets) and bits at each alignment, percent-encoded, in quoted-printable, with the escapes of JSON, C, JavaScript, Python and shells,
 // as HTML entities, and as numbers of any base: plain hex, the dumps of hexdump, xxd and od in
 // all their forms, with the offsets and the text beside, and lists of numbers in code; also
 // one in another. The case of ASCII letters is ignored where the encoding is not base64.

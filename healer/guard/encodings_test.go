@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"html"
+	"mime/quotedprintable"
 	"net/url"
 	"slices"
 	"strconv"
@@ -49,6 +50,12 @@ var encodings = []encoding{
 	{"base32", to32, 0},
 	{"base32 behind another", func(s string) string { return to32("abc" + s) }, 0},
 	{"base32, small, in lines", func(s string) string { return wrap(strings.ToLower(to32(s)), 7, "\n") }, 0},
+	{"base32 after hexadecimal digits", func(s string) string { return base32.HexEncoding.EncodeToString([]byte("ab" + s)) }, 0},
+	{"bits", func(s string) string { return wrap(each(s, "%08b"), 76, "\n") }, 0},
+	{"bits, the lowest first", func(s string) string { return reversed(each(reversed(s), "%08b")) }, isTwo},
+	{"quoted-printable", toPrintable, 0},
+	{"quoted-printable, each byte", func(s string) string { return each(s, "=%02X") }, 0},
+	{"quoted-printable, in lines", func(s string) string { return wrap(s, 5, "=\r\n") }, 0},
 	{"hex", toHex, 0},
 	{"hex in capitals", func(s string) string { return strings.ToUpper(toHex(s)) }, 0},
 	{"hex with colons", func(s string) string { return wrap(toHex(s), 2, ":") }, 0},
@@ -135,6 +142,14 @@ var encodings = []encoding{
 func to64(s string) string { return base64.StdEncoding.EncodeToString([]byte(s)) }
 
 func to32(s string) string { return base32.StdEncoding.EncodeToString([]byte(s)) }
+
+func toPrintable(s string) string {
+	var b strings.Builder
+	w := quotedprintable.NewWriter(&b)
+	_, _ = w.Write([]byte(s)) // to memory
+	_ = w.Close()
+	return b.String()
+}
 
 func toHex(s string) string { return hex.EncodeToString([]byte(s)) }
 

@@ -33,11 +33,14 @@ const (
 	backslashes
 	entities
 	nothings // what stands for nothing: colours, and what joins the parts of a string in code
-	allKinds = percents | backslashes | entities | nothings
+	equals   // quoted-printable
+	allKinds = percents | backslashes | entities | nothings | equals
 )
 
 // kindOf is that of what begins with a byte.
-var kindOf = [256]kind{'%': percents, '\\': backslashes, '&': entities, 0x1b: nothings, '"': nothings, '\'': nothings, '`': nothings}
+var kindOf = [256]kind{
+	'%': percents, '\\': backslashes, '&': entities, '=': equals, 0x1b: nothings, '"': nothings, '\'': nothings, '`': nothings,
+}
 
 // unescape adds a view without one level of escapes of some kinds, and returns the kinds that
 // there were; if there were none it adds nothing. If partial, one in which the text ends, and
@@ -119,12 +122,27 @@ func escaped(text []byte) escape {
 		return escape{cut: len(text) < 3}
 	case '&':
 		return entity(text)
+	case '=':
+		return quotedPrintable(text)
 	case 0x1b:
 		return escapeSequence(text)
 	case '\\':
 		return backslash(text)
 	}
 	return joint(text)
+}
+
+// quotedPrintable reads a byte of mails, and the end of a line that goes on (RFC 2045, 6.7).
+func quotedPrintable(text []byte) escape {
+	for _, end := range []string{"\n", "\r\n"} {
+		if bytes.HasPrefix(text[1:], []byte(end)) {
+			return escape{size: 1 + len(end)}
+		}
+	}
+	if b, ok := hexByte(text[1:]); ok && bytes.IndexByte([]byte("abcdef"), text[1]) < 0 && bytes.IndexByte([]byte("abcdef"), text[2]) < 0 {
+		return octet(b, 3)
+	}
+	return escape{cut: len(text) < 3}
 }
 
 // backslash reads the escapes of C, JSON, JavaScript and Python.

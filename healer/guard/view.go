@@ -119,6 +119,8 @@ const (
 	in32
 	inWord
 	isPrint // or white space, or ESC
+	inHex32
+	inBits
 )
 
 var classes = func() (t [256]uint8) {
@@ -135,6 +137,12 @@ var classes = func() (t [256]uint8) {
 		}
 		if base32Value(c) >= 0 {
 			t[i] |= in32
+		}
+		if baseHex32Value(c) >= 0 {
+			t[i] |= inHex32
+		}
+		if base2Value(c) >= 0 {
+			t[i] |= inBits
 		}
 		if white(c) || c == 0x1b || c >= 0x20 && c <= 0x7e {
 			t[i] |= isPrint
