@@ -10,7 +10,6 @@ import (
 	"runtime"
 	"slices"
 	"sync"
-	"syscall"
 
 	"golang.org/x/sys/unix"
 
@@ -321,25 +320,6 @@ func mapped(fd int, path string, ns int, attr uint64) (int, error) {
 		return -1, fmt.Errorf("%s: its filesystem cannot show other ids (idmapped mounts%s): %w: %w", path, why, err, process.ErrUnsupported)
 	}
 	return fd, nil
-}
-
-// userNamespace returns one in which 0 to box.IDs-1 are uid and up outside. Its
-// maker is a child that lives until the namespace is open.
-func userNamespace(program int, uid uint32) (int, error) {
-	ids := []syscall.SysProcIDMap{{ContainerID: 0, HostID: int(uid), Size: box.IDs}}
-	runtime.LockOSThread() // the child ends with the thread that made it
-	defer runtime.UnlockOSThread()
-	pid, err := syscall.ForkExec(fmt.Sprintf("/proc/self/fd/%d", program), []string{firstName, firstNoNet}, &syscall.ProcAttr{Env: []string{}, Sys: &syscall.SysProcAttr{
-		Cloneflags: syscall.CLONE_NEWUSER, UidMappings: ids, GidMappings: ids, GidMappingsEnableSetgroups: true,
-		Pdeathsig: syscall.SIGKILL,
-	}})
-	if err != nil {
-		return -1, err
-	}
-	fd, err := unix.Open(fmt.Sprintf("/proc/%d/ns/user", pid), unix.O_RDONLY|unix.O_CLOEXEC, 0)
-	unix.Kill(pid, unix.SIGKILL)
-	collect(pid)
-	return fd, err
 }
 
 // emptyNet returns a network namespace in which nothing is configured. The thread that
