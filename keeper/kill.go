@@ -19,6 +19,9 @@ import (
 // killWait bounds how long a kill waits for the kernel to empty the tree.
 const killWait = 10 * time.Second
 
+// killLook is how often a kill looks meanwhile for what the kernel has left out.
+const killLook = 100 * time.Millisecond
+
 // intend notes why a signal is about to be sent. p.mu is held, and the exit of the
 // process was not handled yet. If the process has exited all the same, the signal
 // is not the cause: a keeper that was stopped, or that took over late, finds the
@@ -47,6 +50,9 @@ func (k *Keeper) signal(p *proc, sig unix.Signal, scope process.Scope) bool {
 	if !p.started || p.gone || p.final {
 		return false
 	}
+	if sig == unix.SIGKILL {
+		k.births.stir() // it may have made the keeper its tracer
+	}
 	if scope == process.ScopeGroup {
 		return k.signalGroup(p, sig)
 	}
@@ -56,11 +62,31 @@ func (k *Keeper) signal(p *proc, sig unix.Signal, scope process.Scope) bool {
 	leader := !p.exited && unix.PidfdSendSignal(p.pidfd, sig, nil, 0) == nil
 	if scope == process.ScopeTree {
 		if sig == unix.SIGKILL && p.group && k.groups.Kill(p.ref.Slot) == nil {
+			k.killHeadless(p.ref.Slot)
 			return true
 		}
 		return k.eachMember(p, sig, func(pid int) bool { return pid != p.pid || p.exited }) || leader
 	}
 	return leader
+}
+
+// killHeadless kills the members of a cgroup whose first thread has ended and others run: the kernel
+// signals the first one of each when it kills a cgroup.
+func (k *Keeper) killHeadless(slot uint32) {
+	pids, _ := k.groups.Members(slot)
+	for _, pid := range pids {
+		if stat, ok := procfs.ReadStat(pid); !ok || stat.State != 'Z' || stat.Dead() {
+			continue
+		}
+		fd, err := unix.PidfdOpen(pid, 0)
+		if err != nil {
+			continue
+		}
+		if still, _ := k.groups.Members(slot); slices.Contains(still, pid) { // a pid can be used again
+			unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0)
+		}
+		unix.Close(fd)
+	}
 }
 
 // signalGroup sends sig to the group in which the process was started, and to the one that it
@@ -194,8 +220,13 @@ func (k *Keeper) kill(p *proc, cause process.Cause) (*wire.Killed, *wire.Error) 
 	}()
 
 	deadline := time.Now().Add(killWait)
-	if group {
-		k.groups.WaitEmpty(slot, deadline)
+	for group && !k.groups.WaitEmpty(slot, time.Now().Add(killLook)) && time.Now().Before(deadline) {
+		k.births.stir()
+		p.mu.Lock()
+		if !p.final { // else the slot may have another owner
+			k.killHeadless(slot) // one whose first thread was just ending
+		}
+		p.mu.Unlock()
 	}
 	for pause := time.Millisecond; ; pause = min(pause*2, 50*time.Millisecond) {
 		p.mu.Lock()
@@ -227,6 +258,7 @@ func (k *Keeper) kill(p *proc, cause process.Cause) (*wire.Killed, *wire.Error) 
 		}
 		done := (p.gone || p.nobodyKnown) && len(left) == 0
 		p.mu.Unlock()
+		k.births.stir()
 		if done || time.Now().After(deadline) {
 			out := &wire.Killed{Verified: done && group && complete && len(unknown) == 0}
 			slices.Sort(left)

@@ -4,6 +4,7 @@ package keeper
 
 import (
 	"os"
+	"strconv"
 	"sync"
 	"time"
 
@@ -17,6 +18,11 @@ import (
 // one: a child with CLONE_PARENT is its maker's parent's. Nobody waits for it, so the sweep
 // collects it: left as a zombie it would keep its number, its place in its maker's limit of
 // processes and, in a sandbox, the whole pid namespace.
+//
+// Any program can also make the keeper its tracer: PTRACE_TRACEME is for the parent, whoever that
+// is, for each thread alone, and CLONE_PTRACE passes it on. What is traced is kept for the
+// tracer when it ends. As long as that does not collect a thread, its process does not end, and
+// neither does the whole pid namespace.
 //
 // No fact of the kernel tells a stranger from a child that a start has just made. So the
 // sweep collects a zombie only when all is over that was making children at its first
@@ -155,6 +161,7 @@ func (k *Keeper) sweep() (again bool) {
 		k.births.take(nil)
 		return false // as it is most often: the lists of all threads would cost a hundred calls
 	}
+	collectTraced()
 	pids, _ := children(os.Getpid())
 	ours := k.ourChildren()
 	var zombies []zombie
@@ -178,6 +185,26 @@ func (k *Keeper) sweep() (again bool) {
 		unix.Close(fd)
 	}
 	return len(zombies) > len(strange)
+}
+
+// collectTraced collects, as their tracer, threads and processes that have ended and are none of
+// the keeper's children. Nothing lists them, and one that has stopped hides the others. So all are tried
+// that are in a process whose first thread has ended.
+func collectTraced() {
+	pids, _ := procfs.PIDs()
+	for _, pid := range pids {
+		stat, ok := procfs.ReadStat(pid)
+		if !ok || stat.State != 'Z' {
+			continue
+		}
+		threads, _ := os.ReadDir(procfs.Path(pid, "task"))
+		for _, t := range threads {
+			tid, err := strconv.Atoi(t.Name())
+			if err == nil && (tid != pid || stat.PPID != os.Getpid()) {
+				unix.Waitid(unix.P_PID, tid, nil, unix.WEXITED|unix.WNOHANG|unix.WALL, nil)
+			}
+		}
+	}
 }
 
 // ourChildren are the children, by number, that others in the keeper collect: processes whose

@@ -1,10 +1,15 @@
 package procfs
 
 import (
+	"bufio"
 	"os"
+	"os/exec"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 func TestTheTestsOwnProcessIsRead(t *testing.T) {
@@ -23,6 +28,47 @@ func TestTheTestsOwnProcessIsRead(t *testing.T) {
 	}
 	if BootID() == "" || !KernelAtLeast(2, 6) || KernelAtLeast(1000, 0) {
 		t.Error("the boot or the kernel is not known")
+	}
+}
+
+// TestAProcessWithoutItsFirstThreadIsNotDead: any program may end its first thread and go on.
+func TestAProcessWithoutItsFirstThreadIsNotDead(t *testing.T) {
+	cmd := exec.CommandContext(t.Context(), "python3", "-c", `
+import ctypes, os, threading, time
+def go_on():
+    while open("/proc/self/stat").read().rsplit(")", 1)[1].split()[0] != "Z": time.sleep(0.001)
+    print("on", flush=True)
+    os.read(0, 1)
+    os._exit(0)
+threading.Thread(target=go_on).start()
+ctypes.CDLL(None).syscall(`+strconv.Itoa(unix.SYS_EXIT)+`, 0)`)
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if line, err := bufio.NewReader(out).ReadString('\n'); line != "on\n" {
+		t.Fatalf("it says %q, %v", line, err)
+	}
+	if s, ok := ReadStat(cmd.Process.Pid); !ok || s.State != 'Z' || s.Dead() {
+		t.Errorf("%+v, %v, dead %v; its second thread runs", s, ok, s.Dead())
+	}
+	in.Close()
+	var ended unix.Siginfo
+	if err := unix.Waitid(unix.P_PID, cmd.Process.Pid, &ended, unix.WEXITED|unix.WNOWAIT, nil); err != nil {
+		t.Fatal(err)
+	}
+	if s, ok := ReadStat(cmd.Process.Pid); !ok || !s.Dead() {
+		t.Errorf("%+v, %v; it has ended and is not collected", s, ok)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Error(err)
 	}
 }
 

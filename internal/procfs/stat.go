@@ -20,6 +20,7 @@ type Stat struct {
 	Session      int
 	TTY          int   // device number of the terminal; 0: none
 	NoExec       bool  // it was forked, and has executed no program since
+	Threads      int   // that have not ended, the first one always
 	User, System int64 // processor time, in ticks
 	Start        int64 // when it started, in ticks since the boot
 }
@@ -27,8 +28,11 @@ type Stat struct {
 // forkNoExec is PF_FORKNOEXEC of include/linux/sched.h, since Linux 2.6.
 const forkNoExec = 0x40
 
-// Dead reports whether the process has ended; it may be a zombie still.
-func (s *Stat) Dead() bool { return s.State == 'Z' || s.State == 'X' || s.State == 'x' }
+// Dead reports whether the process has ended; it may be a zombie still. A process whose first
+// thread alone has ended looks like one, and runs on.
+func (s *Stat) Dead() bool {
+	return s.Threads <= 1 && (s.State == 'Z' || s.State == 'X' || s.State == 'x')
+}
 
 // Stopped reports whether a signal or a tracer has stopped the process.
 func (s *Stat) Stopped() bool { return s.State == 'T' || s.State == 't' }
@@ -64,6 +68,8 @@ func ParseStat(b []byte) (s Stat, ok bool) {
 			s.User, err = strconv.ParseInt(string(f), 10, 64)
 		case 15:
 			s.System, err = strconv.ParseInt(string(f), 10, 64)
+		case 20:
+			s.Threads, err = strconv.Atoi(string(f))
 		case 22:
 			s.Start, err = strconv.ParseInt(string(f), 10, 64)
 			return s, err == nil

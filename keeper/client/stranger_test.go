@@ -23,6 +23,7 @@ import (
 const (
 	strangersArgument = "make-strangers" // N: it makes children of its parent, which end
 	tracerArgument    = "trace"          // PID: it traces a process, and never waits for it
+	tracedArgument    = "be-traced"      // N: threads of it make its parent their tracer, and end
 )
 
 // strangerMain runs such a program.
@@ -51,6 +52,33 @@ func strangerMain() {
 			os.Exit(1)
 		}
 		fmt.Println("traces")
+		for {
+			unix.Pause()
+		}
+	case tracedArgument:
+		ended := func() (ended int) {
+			threads, _ := os.ReadDir("/proc/self/task")
+			for _, t := range threads {
+				if b, _ := os.ReadFile("/proc/self/task/" + t.Name() + "/status"); strings.Contains(string(b), "State:\tZ") {
+					ended++
+				}
+			}
+			return ended
+		}
+		for range n {
+			go func() {
+				runtime.LockOSThread()
+				if _, _, errno := unix.Syscall6(unix.SYS_PTRACE, unix.PTRACE_TRACEME, 0, 0, 0, 0, 0); errno != 0 {
+					fmt.Println(errno)
+					os.Exit(1)
+				}
+				unix.Syscall(unix.SYS_EXIT, 0, 0, 0) // this thread
+			}()
+		}
+		for ended() < n {
+			time.Sleep(time.Millisecond)
+		}
+		fmt.Println("traced")
 		for {
 			unix.Pause()
 		}
@@ -103,6 +131,33 @@ func TestABoxEndsWithItsStrangers(t *testing.T) {
 	}
 	scene.Must(t, m.Boxes().End(t.Context(), i.ID))
 	scene.Eventually(t, "no zombie is left at the keeper", func() bool { return zombies(keeper) == 0 })
+}
+
+// A thread can make the keeper its tracer, and end. Its process has not ended before the keeper
+// collects it; on the machine and inside.
+func TestAProgramMakesTheKeeperItsTracer(t *testing.T) {
+	m, _ := boxManager(t)
+	dirs := newBoxDirs(t)
+	spec := dirs.spec(t)
+	self := scene.Value(os.Executable())(t)
+	scene.Must(t, os.WriteFile(filepath.Join(spec.Dir, "up", "traced"), scene.Value(os.ReadFile(self))(t), 0o755))
+	in, i := inBox(t, m, spec)
+	outside := scene.Start(t, m, process.Spec{Argv: []string{self, tracedArgument, "3"}})
+	inside := scene.Start(t, in, labelled(i.ID, process.Spec{Argv: []string{"/traced", tracedArgument, "3"}}))
+	for _, p := range []process.Process{outside, inside} {
+		if res := scene.Wait(t, p, process.Until{Match: "traced"}); !res.Met {
+			t.Fatalf("it has ended: %+v, %s", res.Exit, scene.Output(t, p, process.Stdout))
+		}
+	}
+	if res, err := outside.Kill(t.Context()); err != nil || len(res.Survivors) > 0 {
+		t.Errorf("the kill: %+v, %v", res, err)
+	}
+	scene.Must(t, m.Boxes().End(t.Context(), i.ID))
+	for _, p := range []process.Process{outside, inside} {
+		if exit := scene.Wait(t, p, process.Until{}).Exit; exit == nil || exit.Signal != int(unix.SIGKILL) {
+			t.Errorf("it has ended with %+v", exit)
+		}
+	}
 }
 
 // A tracer has the exit of what it traces before the keeper, and may keep it for itself. The

@@ -169,7 +169,8 @@ func Reap(path string, mine func(pid int, status unix.WaitStatus) bool, failed f
 		if err != nil || pid <= 0 {
 			return
 		}
-		if !mine(pid, statusOf(&info)) {
+		// What has made this role its tracer is reported when it stops, too. The Wait4 takes that.
+		if ended := info.Code <= cldDumped; ended && !mine(pid, statusOf(&info)) {
 			if err := Append(path, pid, statusOf(&info), &usage); err != nil {
 				failed(err)
 			}
@@ -179,17 +180,22 @@ func Reap(path string, mine func(pid int, status unix.WaitStatus) bool, failed f
 	}
 }
 
+// Codes of an end in a siginfo_t; between them is CLD_KILLED, and above are stops.
+const (
+	cldExited = 1
+	cldDumped = 3
+)
+
 // pidOf and statusOf read a siginfo_t of SIGCHLD (offsets on 64-bit Linux).
 func pidOf(info *unix.Siginfo) int { return int(int32(word(info, 16))) }
 
 // statusOf is the wait status as wait4(2) gives it.
 func statusOf(info *unix.Siginfo) unix.WaitStatus {
-	const exited, dumped = 1, 3 // CLD_EXITED, CLD_DUMPED
 	status := word(info, 24)
 	switch info.Code {
-	case exited:
+	case cldExited:
 		return unix.WaitStatus(status & 0xff << 8)
-	case dumped:
+	case cldDumped:
 		return unix.WaitStatus(status&0x7f | 0x80)
 	}
 	return unix.WaitStatus(status & 0x7f)
