@@ -46,8 +46,12 @@ func rules() []Rule {
 		// TIOCSTI and TIOCLINUX put bytes into a terminal's input: into that of who reads
 		// the terminal outside.
 		{Call: unix.SYS_IOCTL, Errno: eperm, When: When{Arg: 1, Is: []uint32{unix.TIOCSTI, 0x541c}}},
-		// To the machine below this one, and to the kernel's ciphers.
-		{Call: unix.SYS_SOCKET, Errno: uint16(unix.EAFNOSUPPORT), When: When{Arg: 0, Is: []uint32{unix.AF_VSOCK, unix.AF_ALG}}},
+		// The kernel has some forty families of sockets, and loads a module for who asks for one: to
+		// the machine below this one, to its ciphers, and whatever is on no list of dangers yet.
+		{Call: unix.SYS_SOCKET, Errno: uint16(unix.EAFNOSUPPORT), When: When{Arg: 0, IsNot: []uint32{unix.AF_UNIX, unix.AF_INET, unix.AF_INET6, unix.AF_NETLINK}}},
+		{Call: unix.SYS_SOCKETPAIR, Errno: uint16(unix.EAFNOSUPPORT), When: When{Arg: 0, IsNot: []uint32{unix.AF_UNIX}}},
+		// Nothing but TCP and UDP leads out of a sandbox, and the others are modules, too (SCTP, L2TP).
+		{Call: unix.SYS_SOCKET, Errno: uint16(unix.EPROTONOSUPPORT), When: When{Arg: 0, Is: []uint32{unix.AF_INET, unix.AF_INET6}}, And: &When{Arg: 2, IsNot: ordinary}},
 		// What programs send each other over netlink is charged to nobody. The other
 		// protocols of netlink lead to the kernel.
 		{Call: unix.SYS_SOCKET, Errno: uint16(unix.EPROTONOSUPPORT), When: When{Arg: 0, Is: []uint32{unix.AF_NETLINK}}, And: &When{Arg: 2, Is: []uint32{unix.NETLINK_USERSOCK}}},
@@ -77,6 +81,9 @@ func rules() []Rule {
 	}
 	return all
 }
+
+// ordinary are the protocols of sockets of the internet. Those of raw ones the kernel refuses.
+var ordinary = []uint32{0, unix.IPPROTO_ICMP, unix.IPPROTO_TCP, unix.IPPROTO_UDP, unix.IPPROTO_ICMPV6, unix.IPPROTO_RAW, unix.IPPROTO_MPTCP}
 
 // core is a limit of core files in an argument.
 func core(arg uint8) When { return When{Arg: arg, Is: []uint32{unix.RLIMIT_CORE}} }
