@@ -1,6 +1,10 @@
 package face
 
-import "net/http"
+import (
+	"net/http"
+	"slices"
+	"strings"
+)
 
 // Inert marks an answer as data that came from a user. A browser does not guess another
 // type for it, runs no script in it, loads nothing for it, and gives it an origin of its
@@ -24,5 +28,23 @@ var hostWide = []string{
 func DropHostWide(h http.Header) {
 	for _, name := range hostWide {
 		h.Del(name)
+	}
+}
+
+// KeepToName keeps a foreign answer from what belongs to other names below the same domain, the
+// names of other sandboxes and of this server: its cookies are for its own name alone, and it
+// clears no cookies, since a browser does that for the whole domain.
+func KeepToName(h http.Header) {
+	cookies := h["Set-Cookie"]
+	for i, cookie := range cookies {
+		parts := strings.Split(cookie, ";")
+		own := slices.DeleteFunc(parts[1:], func(attribute string) bool {
+			name, _, _ := strings.Cut(attribute, "=")
+			return strings.EqualFold(strings.TrimSpace(name), "domain")
+		})
+		cookies[i] = strings.Join(parts[:1+len(own)], ";")
+	}
+	if what := strings.ToLower(strings.Join(h.Values("Clear-Site-Data"), ",")); strings.Contains(what, `"cookies"`) || strings.Contains(what, `"*"`) {
+		h.Del("Clear-Site-Data")
 	}
 }

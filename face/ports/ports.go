@@ -246,7 +246,9 @@ func (p *Ports) proxy(t *route.Target, program bool) *httputil.ReverseProxy {
 			p.dropSecrets(pr.Out.Header, string(t.ID))
 		},
 		ModifyResponse: func(res *http.Response) error {
-			if !t.ByHost {
+			if t.ByHost {
+				face.KeepToName(res.Header)
+			} else {
 				// This is the server's own origin, and the answer is a stranger's.
 				face.Inert(res.Header)
 				face.DropHostWide(res.Header)

@@ -383,6 +383,30 @@ func TestAnswersByHeaderKeepNothingInABrowser(t *testing.T) {
 	}
 }
 
+// TestCookiesOfAProgramAreForItsNameAlone: the names of other sandboxes, and of the server's page,
+// are below the same domain.
+func TestCookiesOfAProgramAreForItsNameAlone(t *testing.T) {
+	s := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Add("Set-Cookie", "a=b; Path=/; Domain=box.example; HttpOnly")
+		w.Header().Add("Set-Cookie", "c=domain=box.example;DOMAIN =.box.example;domain")
+		w.Header().Add("Set-Cookie", "d=e; Secure")
+		w.Header().Add("Clear-Site-Data", `"cache"`)
+		if r.URL.Path == "/cookies" {
+			w.Header().Add("Clear-Site-Data", `"cookies"`)
+		}
+	}))
+	res, _ := s.get("/", name(s.port, s.public))
+	if got, want := res.Header.Values("Set-Cookie"), []string{"a=b; Path=/; HttpOnly", "c=domain=box.example", "d=e; Secure"}; !slices.Equal(got, want) {
+		t.Errorf("cookies %q, want %q", got, want)
+	}
+	if got := res.Header.Values("Clear-Site-Data"); !slices.Equal(got, []string{`"cache"`}) {
+		t.Errorf("it clears %q; its own cache may be", got)
+	}
+	if res, _ = s.get("/cookies", name(s.port, s.public)); len(res.Header.Values("Clear-Site-Data")) != 0 {
+		t.Errorf("it clears the cookies of the whole domain: %q", res.Header.Values("Clear-Site-Data"))
+	}
+}
+
 // TestAnswersComeAsTheyAreSent: events, and what has a length or none.
 func TestAnswersComeAsTheyAreSent(t *testing.T) {
 	for _, h := range []http.Header{{"Content-Type": {"text/event-stream"}}, {"Content-Type": {"text/plain"}}, {"Content-Length": {"27"}}} {
