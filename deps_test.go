@@ -186,6 +186,7 @@ func TestDeps(t *testing.T) {
 		{"daemon/healing", []string{"process", "part", "supervisor", "healer", "gen/tend", "internal/pace", "internal/replace", "internal/webhook"}},
 		{"daemon/exits", []string{"process", "part", "internal/replace", "internal/webhook"}},
 		{"daemon", []string{"process", "internal/procfs", "daemon/parts", "keeper/rundir", "driver/local", "face", "server", "metrics", "telemetry", "gen/tend", "anchor", "launch", "keeper/client", "keeper/rest", "internal/owner", "internal/replace"}},
+		{"test/attack", nil},
 		{"test/conformance", []string{"process", "anchor", "gen", "face/distant"}},
 		{"test/crashtest", nil},
 		{"test/dist", nil},

@@ -425,7 +425,7 @@ func (m *Maker) write(l *script.List, s *box.Spec, h *handed, how how, group int
 // closeProc shuts what in /proc is the machine's. Most of it the user namespace keeps
 // closed already.
 func (m *Maker) closeProc(l *script.List) {
-	for _, p := range []string{"/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/fs"} {
+	for _, p := range []string{"/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/fs", "/proc/pressure"} {
 		path := l.Text(p)
 		l.Try(unix.SYS_MOUNT, path, path, 0, unix.MS_BIND, 0)
 		l.Try(unix.SYS_MOUNT, path, path, 0, unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY|unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, 0)

@@ -1,0 +1,6 @@
+// Package attack has no code of its own. Below it are the attempts of those who attacked tend with fresh eyes, as tests: each is a
+// sentence that says what is tried, says what would have been won, and checks that it is not, and that the daemon and its other
+// clients go on.
+//
+//	inside    a program inside an isolated sandbox, root there or not, against the machine, the keeper and its neighbours
+package attack
