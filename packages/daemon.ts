@@ -26,21 +26,26 @@ export class Daemon {
     return daemon;
   }
 
-  private async serve(): Promise<void> {
+  private async serve(listen = '127.0.0.1:0'): Promise<void> {
     const log = fs.openSync(path.join(this.dir, 'log'), 'a');
-    const places = ['--listen', '127.0.0.1:0', '--socket', path.join(this.dir, 's.sock'), '--state-dir', this.stateDir, '--port-file', path.join(this.dir, 'url')];
-    const child = spawn(bin, ['serve', ...places, ...this.flags], { stdio: ['ignore', log, log] });
+    const places = ['--listen', listen, '--socket', path.join(this.dir, 's.sock'), '--state-dir', this.stateDir];
+    const child = spawn(bin, ['serve', ...places, '--port-file', path.join(this.dir, 'url'), ...this.flags], { stdio: ['ignore', log, log] });
     fs.closeSync(log);
     this.child = child;
     await until(() => fs.existsSync(path.join(this.dir, 'url')) || child.exitCode !== null, 'the daemon serves');
     if (child.exitCode !== null) throw new Error(fs.readFileSync(path.join(this.dir, 'log'), 'utf8'));
   }
 
-  /** Ends it and all its processes, and starts another on what it left. */
-  async restart(): Promise<void> {
+  /**
+   * Ends it and all its processes, and starts another on what it left. With something to do while
+   * it is away, the other one has the same address.
+   */
+  async restart(away?: () => Promise<void>): Promise<void> {
+    const listen = away && new URL(this.url).host;
     await this.shutdown();
     fs.rmSync(path.join(this.dir, 'url'), { force: true });
-    await this.serve();
+    await away?.();
+    await this.serve(listen);
   }
 
   get socket(): string {

@@ -3,6 +3,7 @@ package part
 import (
 	"context"
 	"errors"
+	"io"
 )
 
 // Role says what a logged-in browser may do.
@@ -23,6 +24,12 @@ type Login struct {
 	// Lasts reports whether the login still allows that: it may end while the request is
 	// served. It is called concurrently. nil: it lasts as long as the request.
 	Lasts func() bool
+	// Body takes the place of the request's body: it ends with an error if the login is not
+	// about it. nil: the request's own, or none.
+	Body io.ReadCloser
+	// Challenge says to Nobody, in the header WWW-Authenticate, how a login is shown. Empty:
+	// the request comes from no page.
+	Challenge string
 }
 
 // ErrLoginOver is the cause with which the context of a request ends when its login has

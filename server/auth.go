@@ -132,6 +132,9 @@ func (s *Server) needsToken(next http.Handler) http.Handler {
 		default:
 			s.metrics.Refused("token")
 			w.Header().Set("WWW-Authenticate", `Bearer realm="tend"`)
+			if login.Challenge != "" {
+				w.Header().Add("WWW-Authenticate", login.Challenge)
+			}
 			text := "this server needs a token: send Authorization: Bearer <token> (set TEND_TOKEN for the command line)"
 			if face.Bearer(r) != "" {
 				text = "the token is not the one of this server (check TEND_TOKEN)"
@@ -141,6 +144,10 @@ func (s *Server) needsToken(next http.Handler) http.Handler {
 		}
 		if login.ID != "" {
 			r = r.WithContext(part.WithLogin(r.Context(), login.ID))
+		}
+		if login.Body != nil {
+			r = r.WithContext(r.Context()) // a copy, as in paced
+			r.Body = login.Body
 		}
 		if login.Lasts != nil {
 			s.logins.Serve(next, w, r, login.Lasts)

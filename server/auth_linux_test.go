@@ -3,13 +3,18 @@ package server
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
+
+	"connectrpc.com/connect"
 
 	"github.com/tend-run/tend/internal/scene"
 	"github.com/tend-run/tend/internal/testkeeper"
@@ -73,6 +78,56 @@ func TestASessionStandsForTheTokenOnRoutesThatTakeIt(t *testing.T) {
 				t.Errorf("%s with a session %q is %d %s; want %d", path, proof, got, text, want)
 			}
 		}
+	}
+}
+
+// otherBody is that of a request which its login is not about.
+type otherBody struct{ io.ReadCloser }
+
+func (otherBody) Read([]byte) (int, error) {
+	return 0, connect.NewError(connect.CodeUnauthenticated, errors.New("another body"))
+}
+
+func TestABodyThatALoginIsNotAboutIsNotObeyed(t *testing.T) {
+	s := serve(t, func(c *Config) {
+		c.Token, c.Session = "s3cret", func(r *http.Request) part.Login {
+			switch r.Header.Get("Tend-Page") {
+			case "other":
+				return part.Login{Role: part.Owner, Body: otherBody{r.Body}}
+			case "own":
+				return part.Login{Role: part.Owner, Body: r.Body}
+			}
+			return part.Login{Challenge: `Tend-Page run="1"`}
+		}
+	})
+	c := s.client(t, "h1", "tcp")
+	at := filepath.Join(t.TempDir(), "file")
+	for _, path := range []string{"/tend.v1.ProcessService/Start", "/tend.v1.FileService/Content?path=" + at} {
+		method := "POST"
+		if strings.Contains(path, "Content") {
+			method = "PUT"
+		}
+		header := map[string]string{"Content-Type": "application/json", "Tend-Page": "other"}
+		if got, text := do(t, c, method, s.tcp+path, `{"spec":{"argv":["true"]}}`, header); got != 401 || !strings.Contains(text, "another body") {
+			t.Errorf("%s is %d %s", path, got, text)
+		}
+		if _, err := os.Stat(at); err == nil {
+			t.Errorf("after %s the file is there", path)
+		}
+		header["Tend-Page"] = "own"
+		if got, text := do(t, c, method, s.tcp+path, `{"spec":{"argv":["true"]}}`, header); got/100 != 2 {
+			t.Errorf("%s with its own body is %d %s", path, got, text)
+		}
+	}
+	own := map[string]string{"Content-Type": "application/json", "Tend-Page": "own"}
+	if _, text := do(t, c, "POST", s.tcp+"/tend.v1.ProcessService/List", "{}", own); strings.Count(text, `"state"`) != 1 {
+		t.Errorf("not one process was started: %s", text)
+	}
+	req := scene.Value(http.NewRequestWithContext(t.Context(), "POST", s.tcp+"/tend.v1.ProcessService/List", nil))(t)
+	res := scene.Value(c.Do(req))(t)
+	res.Body.Close()
+	if got := res.Header.Values("WWW-Authenticate"); !slices.Equal(got, []string{`Bearer realm="tend"`, `Tend-Page run="1"`}) {
+		t.Errorf("a refusal says %q", got)
 	}
 }
 

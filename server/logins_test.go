@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/tend-run/tend/driver"
+	"github.com/tend-run/tend/face/page/pagetest"
 	"github.com/tend-run/tend/internal/scene"
 	"github.com/tend-run/tend/part"
 )
@@ -55,12 +56,21 @@ func TestStreamsOfALoginEndWithIt(t *testing.T) {
 				return scene.Value(c.Do(req))(t)
 			}
 			token := http.Header{"Authorization": {"Bearer s3cret"}}
-			login := func() http.Header {
+			asked := call("GET", "/ui/session", nil)
+			asked.Body.Close()
+			run := strings.Split(asked.Header.Get("WWW-Authenticate"), `"`)[1]
+			// login returns what makes the header of a request.
+			login := func() func(method, path, about string) http.Header {
 				res := call("POST", "/ui/session", token)
 				defer res.Body.Close()
-				var a struct{ Proof string }
+				var a pagetest.Login
 				scene.Must(t, json.NewDecoder(res.Body).Decode(&a))
-				return http.Header{"Cookie": {strings.Split(res.Header.Get("Set-Cookie"), ";")[0]}, "Tend-Page": {a.Proof}}
+				count := uint64(0)
+				return func(method, path, about string) http.Header {
+					count++
+					cookie := strings.Split(res.Header.Get("Set-Cookie"), ";")[0]
+					return http.Header{"Cookie": {cookie}, "Tend-Page": {a.Proof(run, count, method, path, about, nil)}}
+				}
 			}
 			// begins returns what gets the end of an answer, once it has begun.
 			begins := func(method, path string, header http.Header, body io.Reader) <-chan string {
@@ -83,23 +93,27 @@ func TestStreamsOfALoginEndWithIt(t *testing.T) {
 				}
 				return over
 			}
-			message := func() io.Reader { return strings.NewReader("\x00\x00\x00\x00\x02{}") }
+			const text, overview = "\x00\x00\x00\x00\x02{}", "/tend.v1.OverviewService/Watch"
+			message := func() io.Reader { return strings.NewReader(text) }
 			one, two := login(), login()
 			pr, pw := io.Pipe()
 			defer pw.Close()
-			begins("PUT", "/deaf/reads", one, pr)
-			stream := begins("POST", events, one, message())
+			begins("PUT", "/deaf/reads", one("PUT", "/deaf/reads", "2000000"), pr)
+			stream := begins("POST", events, one("POST", events, pagetest.Of(text)), message())
 			ending := map[string]<-chan string{
-				"what only writes":   begins("GET", "/deaf/writes", one, nil),
+				"what only writes":   begins("GET", "/deaf/writes", one("GET", "/deaf/writes", pagetest.Of("")), nil),
 				"what waits to read": read,
-				"the overview":       begins("POST", "/tend.v1.OverviewService/Watch", one, message()),
+				"the overview":       begins("POST", overview, one("POST", overview, pagetest.Of(text)), message()),
 			}
 			if protocol == "h1" {
 				ending["a port inside"] = dialInside(t, s, scene.Value(box.Info(t.Context()))(t).ID, inside, one)
 			}
-			going := map[string]<-chan string{"another login": begins("POST", events, two, message()), "the token": begins("POST", events, token, message())}
+			going := map[string]<-chan string{
+				"another login": begins("POST", events, two("POST", events, pagetest.Of(text)), message()),
+				"the token":     begins("POST", events, token, message()),
+			}
 			scene.Value(io.WriteString(pw, "half"))(t)
-			if res := call("DELETE", "/ui/session", one); res.StatusCode != http.StatusOK {
+			if res := call("DELETE", "/ui/session", one("DELETE", "/ui/session", pagetest.Of(""))); res.StatusCode != http.StatusOK {
 				t.Fatalf("the logout is %s", res.Status)
 			}
 			late := time.After(15 * time.Second)
@@ -132,11 +146,15 @@ func TestStreamsOfALoginEndWithIt(t *testing.T) {
 }
 
 // dialInside connects to a port of a sandbox with a login, and returns what gets the end.
-func dialInside(t *testing.T, s *served, box driver.ID, inside net.Listener, login http.Header) <-chan string {
+func dialInside(
+	t *testing.T, s *served, box driver.ID, inside net.Listener, login func(method, path, about string) http.Header,
+) <-chan string {
 	conn := scene.Value(net.Dial("tcp", strings.TrimPrefix(s.tcp, "http://")))(t)
 	t.Cleanup(func() { conn.Close() })
-	fmt.Fprintf(conn, "GET /tend.v1.SandboxService/Dial?sandbox=%s&port=%d HTTP/1.1\r\nHost: %s\r\nConnection: Upgrade\r\nUpgrade: tend-port\r\nCookie: %s\r\nTend-Page: %s\r\n\r\n",
-		box, inside.Addr().(*net.TCPAddr).Port, strings.TrimPrefix(s.tcp, "http://"), login.Get("Cookie"), login.Get("Tend-Page"))
+	path := fmt.Sprintf("/tend.v1.SandboxService/Dial?sandbox=%s&port=%d", box, inside.Addr().(*net.TCPAddr).Port)
+	shown := login("GET", path, pagetest.Of(""))
+	fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: %s\r\nConnection: Upgrade\r\nUpgrade: tend-port\r\nCookie: %s\r\nTend-Page: %s\r\n\r\n",
+		path, strings.TrimPrefix(s.tcp, "http://"), shown.Get("Cookie"), shown.Get("Tend-Page"))
 	br := bufio.NewReader(conn)
 	if res := scene.Value(http.ReadResponse(br, nil))(t); res.StatusCode != http.StatusSwitchingProtocols {
 		t.Fatalf("the port inside is %s", res.Status)

@@ -81,17 +81,21 @@ func lead(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, "/ui/", http.StatusFound)
 }
 
-// Role says what a request may do because a logged-in browser sent it from the page.
-func (p *Page) Role(r *http.Request) part.Role { return p.Login(r).Role }
-
 // Login is the login of the browser that sent a request from the page.
 func (p *Page) Login(r *http.Request) part.Login {
-	id, role := p.sessions.of(r)
-	if role == part.Nobody {
+	f := p.sessions.of(r)
+	if f.role != part.Nobody {
+		return part.Login{Role: f.role, ID: f.hash, Lasts: func() bool { return p.sessions.role(f.hash) == f.role }, Body: f.body}
+	}
+	if r.Header.Get(proofHeader) == "" {
 		return part.Login{}
 	}
-	hash := p.sessions.hash(id)
-	return part.Login{Role: role, ID: hash, Lasts: func() bool { return p.sessions.roleOf(hash) == role }}
+	return part.Login{Challenge: p.challenge(f)}
+}
+
+// challenge says what a proof must be for.
+func (p *Page) challenge(f found) string {
+	return fmt.Sprintf("%s run=%q, least=\"%d\"", proofHeader, p.sessions.run, f.least)
 }
 
 // Visitor names who opens the ports of sandboxes in a browser: the login with this ID, or, for
@@ -105,7 +109,7 @@ func (p *Page) Visitor(login string) string {
 
 // VisitorLasts reports whether the login of a visitor has not ended, or the token is still the same.
 func (p *Page) VisitorLasts(visitor string) bool {
-	return visitor == p.sessions.mark(false) || p.sessions.roleOf(visitor) == part.Owner
+	return visitor == p.sessions.mark(false) || p.sessions.role(visitor) == part.Owner
 }
 
 // Code creates a code for one login within a minute; reads: a read-only login. Empty: no
@@ -117,11 +121,15 @@ func (p *Page) Code(reads bool) string {
 	return p.codes.add(reads)
 }
 
-// tell says whether a login is needed.
+// tell says whether a login is needed, and to whom it cannot tell by a proof, what that must be for.
 func (p *Page) tell(w http.ResponseWriter, r *http.Request) {
 	needed := p.cfg.Token().Set()
-	role := p.Role(r)
-	answer(w, http.StatusOK, map[string]any{"needed": needed, "in": !needed || role != part.Nobody, "reads": needed && role == part.Reader})
+	f := p.sessions.of(r)
+	in := f.role != part.Nobody
+	if needed && !in {
+		w.Header().Set("WWW-Authenticate", p.challenge(f))
+	}
+	answer(w, http.StatusOK, map[string]any{"needed": needed, "in": !needed || in, "reads": needed && f.role == part.Reader})
 }
 
 // codeHeader carries a code. A login has no body, which nobody reads for a stranger.
@@ -139,7 +147,7 @@ func (p *Page) login(w http.ResponseWriter, r *http.Request) {
 	}
 	switch {
 	case !token.Set():
-		answer(w, http.StatusOK, map[string]any{"proof": ""})
+		answer(w, http.StatusOK, map[string]any{})
 		return
 	case used:
 	case code != "":
@@ -149,29 +157,31 @@ func (p *Page) login(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusUnauthorized, "unauthenticated", "this is not the token of this server; it is in the file that tend serve got as --token-file")
 		return
 	}
-	id, proof, err := p.sessions.begin(reads)
+	id, err := p.sessions.begin(reads)
 	if err != nil {
 		p.cfg.Log.Warn("no login to the page", slog.Any("err", err))
 		refuse(w, http.StatusInternalServerError, "internal", fmt.Sprintf("the login cannot be kept: %v", err))
 		return
 	}
-	p.sessions.forget(w, r) // the browser keeps one proof, so it has no use for them
-	http.SetCookie(w, cookie(r, p.sessions.cookieName(r, proof), id, lifetime))
-	answer(w, http.StatusOK, map[string]any{"proof": proof})
+	forget(w, r) // the browser keeps one key, so it has no use for them
+	tag := p.sessions.tag(id)
+	http.SetCookie(w, cookie(r, cookieName(r, tag), id, lifetime))
+	answer(w, http.StatusOK, map[string]any{"tag": tag, "key": p.sessions.key(id)})
 }
 
 func (p *Page) logout(w http.ResponseWriter, r *http.Request) {
-	id, _ := p.sessions.of(r)
-	if id == "" {
+	f := p.sessions.of(r)
+	if f.role == part.Nobody {
+		w.Header().Set("WWW-Authenticate", p.challenge(f))
 		refuse(w, http.StatusUnauthorized, "unauthenticated", "this browser is not logged in")
 		return
 	}
-	if err := p.sessions.end(id); err != nil {
+	if err := p.sessions.end(f.id); err != nil {
 		p.cfg.Log.Warn("no logout from the page", slog.Any("err", err))
 		refuse(w, http.StatusInternalServerError, "internal", fmt.Sprintf("the logout cannot be kept: %v", err))
 		return
 	}
-	p.sessions.forget(w, r)
+	forget(w, r)
 	answer(w, http.StatusOK, map[string]any{})
 }
 

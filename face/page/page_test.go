@@ -12,19 +12,21 @@ import (
 	"time"
 
 	"github.com/tend-run/tend/face"
+	"github.com/tend-run/tend/face/page/pagetest"
 	"github.com/tend-run/tend/internal/scene"
 	"github.com/tend-run/tend/part"
 )
 
 const token = "the-token"
 
-// site is a server with the page, and a path /api that needs a session.
+// site is a server with the page, and a path /api that needs a session and reads its body.
 type site struct {
 	*httptest.Server
 	page  *Page
 	token face.Token
 	now   time.Time
 	cfg   Config
+	count uint64 // of the last proof
 }
 
 func serve(t *testing.T) *site {
@@ -37,7 +39,12 @@ func serve(t *testing.T) *site {
 	s.open(t)
 	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/api" {
-			if s.page.Role(r) == part.Nobody {
+			l := s.page.Login(r)
+			if l.Body != nil {
+				r.Body = l.Body
+			}
+			if _, err := io.ReadAll(r.Body); l.Role == part.Nobody || err != nil {
+				w.Header().Set("WWW-Authenticate", l.Challenge)
 				w.WriteHeader(http.StatusUnauthorized)
 			}
 			return
@@ -55,8 +62,38 @@ func (s *site) open(t *testing.T) { s.page = scene.Value(New(s.cfg))(t) }
 
 // browser is what a browser keeps of a login.
 type browser struct {
-	cookie *http.Cookie
-	proof  string
+	cookie   *http.Cookie
+	tag, key string
+}
+
+// browser is that of the session with an ID.
+func (s *site) browser(id string) *browser {
+	tag := s.page.sessions.tag(id)
+	name := cookieName(&http.Request{Host: strings.TrimPrefix(s.URL, "http://")}, tag)
+	return &browser{&http.Cookie{Name: name, Value: id}, tag, s.page.sessions.key(id)}
+}
+
+// page is what its page keeps.
+func (b *browser) page() *browser { return &browser{tag: b.tag, key: b.key} }
+
+// proof is the one for a request that the page makes now. None has the same count.
+func (s *site) proof(b *browser, method, uri, body string, header http.Header) string {
+	return s.proofAbout(b, method, uri, pagetest.Of(body), header)
+}
+
+// proofAbout is one that says something of the body.
+func (s *site) proofAbout(b *browser, method, uri, about string, header http.Header) string {
+	s.count++
+	return pagetest.Login{Tag: b.tag, Key: b.key}.Proof(s.page.sessions.run, s.count, method, uri, about, header)
+}
+
+// request is one of a browser, as the server gets it.
+func (s *site) request(b *browser) *http.Request {
+	req := httptest.NewRequest("POST", "/api", nil)
+	req.Host = strings.TrimPrefix(s.URL, "http://")
+	req.AddCookie(b.cookie)
+	req.Header.Set("Tend-Page", s.proof(b, "POST", "/api", "", nil))
+	return req
 }
 
 func (s *site) do(t *testing.T, method, path, body string, b *browser, header ...string) (int, string, *http.Response) {
@@ -65,14 +102,14 @@ func (s *site) do(t *testing.T, method, path, body string, b *browser, header ..
 	if b != nil && b.cookie != nil {
 		req.AddCookie(b.cookie)
 	}
-	if b != nil && b.proof != "" {
-		req.Header.Set("Tend-Page", b.proof)
-	}
 	for n := 0; n < len(header); n += 2 {
 		if header[n] == "Host" {
 			req.Host = header[n+1]
 		}
 		req.Header.Set(header[n], header[n+1])
+	}
+	if b != nil && b.key != "" && req.Header.Get("Tend-Page") == "" {
+		req.Header.Set("Tend-Page", s.proof(b, method, path, body, req.Header))
 	}
 	resp := scene.Value(http.DefaultTransport.RoundTrip(req))(t)
 	defer resp.Body.Close()
@@ -85,9 +122,9 @@ func (s *site) login(t *testing.T, header ...string) *browser {
 	if status != http.StatusOK || len(resp.Cookies()) != 1 {
 		t.Fatalf("the login is %d %s", status, text)
 	}
-	var a struct{ Proof string }
+	var a pagetest.Login
 	scene.Must(t, json.Unmarshal([]byte(text), &a))
-	return &browser{resp.Cookies()[0], a.Proof}
+	return &browser{resp.Cookies()[0], a.Tag, a.Key}
 }
 
 func (s *site) admits(t *testing.T, b *browser, want bool, header ...string) {
@@ -109,7 +146,7 @@ func TestALoginLastsOverServersAndEndsAtItsTime(t *testing.T) {
 		t.Errorf("the cookie is %+v", c)
 	}
 	data := string(scene.Value(os.ReadFile(s.cfg.File))(t))
-	if strings.Contains(data, b.cookie.Value) || strings.Contains(data, b.proof) || strings.Contains(data, token) {
+	if strings.Contains(data, b.cookie.Value) || strings.Contains(data, b.key) || strings.Contains(data, token) {
 		t.Errorf("what logs in is on the disk: %s", data)
 	}
 	if mode := scene.Value(os.Stat(s.cfg.File))(t).Mode().Perm(); mode != 0o600 {
@@ -146,15 +183,18 @@ func TestNeitherTheCookieNorTheProofIsEnough(t *testing.T) {
 	s := serve(t)
 	one, two := s.login(t, byToken...), s.login(t, byToken...)
 	for name, b := range map[string]*browser{
-		"nothing":                      nil,
-		"the cookie alone":             {cookie: one.cookie},
-		"the proof alone":              {proof: one.proof},
-		"the proof of another session": {one.cookie, two.proof},
-		"a cookie that is made up":     {&http.Cookie{Name: one.cookie.Name, Value: "AAAA"}, one.proof},
-		"the cookie of another port":   {&http.Cookie{Name: "tend-session-1", Value: one.cookie.Value}, one.proof},
+		"nothing":                     nil,
+		"the cookie alone":            {cookie: one.cookie},
+		"the key alone":               one.page(),
+		"the key of another session":  {one.cookie, one.tag, two.key},
+		"the page of another session": {one.cookie, two.tag, two.key},
+		"a key that is made up":       {one.cookie, one.tag, strings.Repeat("0", 64)},
+		"a cookie that is made up":    {&http.Cookie{Name: one.cookie.Name, Value: "AAAA"}, one.tag, one.key},
+		"the cookie of another port":  {&http.Cookie{Name: "tend-session-1-" + one.tag, Value: one.cookie.Value}, one.tag, one.key},
 	} {
 		t.Run(name, func(t *testing.T) { s.admits(t, b, false) })
 	}
+	s.admits(t, one, true)
 }
 
 // TestACookieOfAnotherPortLocksNobodyOut: browsers keep the cookies of all ports together,
@@ -165,11 +205,11 @@ func TestACookieOfAnotherPortLocksNobodyOut(t *testing.T) {
 	tossed := func(n int) []string {
 		return []string{"Cookie", strings.Repeat(b.cookie.Name+"=AAAA; ", n) + b.cookie.Name + "=" + b.cookie.Value}
 	}
-	proof := &browser{proof: b.proof}
-	s.admits(t, proof, true, tossed(1)...)
-	s.admits(t, proof, true, tossed(maxCookies-1)...)
-	s.admits(t, proof, false, tossed(maxCookies)...)
-	if status, text, _ := s.do(t, "DELETE", "/ui/session", "", proof, tossed(1)...); status != http.StatusOK {
+	page := b.page()
+	s.admits(t, page, true, tossed(1)...)
+	s.admits(t, page, true, tossed(maxCookies-1)...)
+	s.admits(t, page, false, tossed(maxCookies)...)
+	if status, text, _ := s.do(t, "DELETE", "/ui/session", "", page, tossed(1)...); status != http.StatusOK {
 		t.Fatalf("the logout is %d %s", status, text)
 	}
 	s.admits(t, b, false)
@@ -190,10 +230,10 @@ func TestAnotherPortReplacesNoCookieOfALogin(t *testing.T) {
 		all = append(all, name+"="+value)
 	}
 	header := []string{"Cookie", strings.Join(all, "; ")}
-	s.admits(t, &browser{proof: b.proof}, true, header...)
+	s.admits(t, b.page(), true, header...)
 	// Logging out, and in again, leaves nothing behind.
 	for _, method := range []string{"POST", "DELETE"} {
-		status, text, resp := s.do(t, method, "/ui/session", "", &browser{proof: b.proof}, append(header, byToken...)...)
+		status, text, resp := s.do(t, method, "/ui/session", "", b.page(), append(header, byToken...)...)
 		forgotten := 0
 		for _, c := range resp.Cookies() {
 			if c.MaxAge < 0 && jar[c.Name] != "" {
@@ -204,29 +244,28 @@ func TestAnotherPortReplacesNoCookieOfALogin(t *testing.T) {
 			t.Errorf("%s is %d %s and forgets %d cookies: %v", method, status, text, forgotten, resp.Cookies())
 		}
 	}
-	s.admits(t, &browser{proof: b.proof}, false, header...)
+	s.admits(t, b.page(), false, header...)
 }
 
-// A login of a server that named cookies by the port alone lasts.
-func TestACookieOfAFormerServerLasts(t *testing.T) {
+// A server before this one had the page send what proved its login: who has seen that is not
+// let in.
+func TestWhatAFormerPageSentLogsNobodyIn(t *testing.T) {
 	s := serve(t)
 	b := s.login(t, byToken...)
-	b.cookie.Name = b.cookie.Name[:strings.LastIndexByte(b.cookie.Name, '-')]
-	s.admits(t, b, true)
-	if status, text, _ := s.do(t, "DELETE", "/ui/session", "", b); status != http.StatusOK {
-		t.Errorf("the logout is %d %s", status, text)
+	former := s.cfg.Secret.Sign("page proof", b.cookie.Value)
+	s.admits(t, &browser{b.cookie, b.tag, former}, false)
+	tag := s.cfg.Secret.Sign("page cookie", former)[:tagLength]
+	for _, name := range []string{b.cookie.Name, strings.TrimSuffix(b.cookie.Name, "-"+b.tag), cookieName(s.request(b), tag)} {
+		s.admits(t, &browser{cookie: &http.Cookie{Name: name, Value: b.cookie.Value}}, false, "Tend-Page", former)
 	}
-	s.admits(t, b, false)
+	s.admits(t, b, true)
 }
 
 // What a login has opened asks whether it lasts.
 func TestALoginSaysWhenItIsOver(t *testing.T) {
 	s := serve(t)
 	lasts := func(b *browser) func() bool {
-		req := scene.Value(http.NewRequestWithContext(t.Context(), "POST", s.URL, nil))(t)
-		req.AddCookie(b.cookie)
-		req.Header.Set("Tend-Page", b.proof)
-		l := s.page.Login(req)
+		l := s.page.Login(s.request(b))
 		if l.Role == part.Nobody || !l.Lasts() {
 			t.Fatal("a login does not begin")
 		}
@@ -292,7 +331,7 @@ func TestAForeignPageNeitherCallsNorLogsIn(t *testing.T) {
 	}
 	s.admits(t, b, true, "Origin", s.URL, "Sec-Fetch-Site", "same-origin")
 	// DNS rebinding: the page's name leads here, and the browser has no cookie for it.
-	s.admits(t, &browser{proof: b.proof}, false, "Host", "evil.example", "Origin", "http://evil.example")
+	s.admits(t, b.page(), false, "Host", "evil.example", "Origin", "http://evil.example")
 }
 
 func TestBehindTLSTheCookieStaysThere(t *testing.T) {
@@ -344,9 +383,7 @@ func TestWithoutATokenNoLoginIsNeeded(t *testing.T) {
 func TestTheOldestOfManySessionsEnds(t *testing.T) {
 	s := serve(t)
 	id := func() *browser {
-		id, proof, err := s.page.sessions.begin(false)
-		scene.Must(t, err)
-		return &browser{&http.Cookie{Name: "tend-session-" + s.URL[strings.LastIndexByte(s.URL, ':')+1:], Value: id}, proof}
+		return s.browser(scene.Value(s.page.sessions.begin(false))(t))
 	}
 	oldest, next := id(), id()
 	for range maxSessions - 1 {
@@ -359,12 +396,7 @@ func TestTheOldestOfManySessionsEnds(t *testing.T) {
 // A code for reading alone makes a login that does, over servers too; no other does.
 func TestACodeForReadingLogsInToReadAlone(t *testing.T) {
 	s := serve(t)
-	role := func(b *browser) part.Role {
-		req := scene.Value(http.NewRequestWithContext(t.Context(), "POST", s.URL, nil))(t)
-		req.AddCookie(b.cookie)
-		req.Header.Set("Tend-Page", b.proof)
-		return s.page.Role(req)
-	}
+	role := func(b *browser) part.Role { return s.page.Login(s.request(b)).Role }
 	reader, owner, token := s.login(t, "Tend-Code", s.page.Code(true)), s.login(t, "Tend-Code", s.page.Code(false)), s.login(t, byToken...)
 	for range 2 {
 		if role(reader) != part.Reader || role(owner) != part.Owner || role(token) != part.Owner {
@@ -376,8 +408,8 @@ func TestACodeForReadingLogsInToReadAlone(t *testing.T) {
 		t.Errorf("the reader is told %s", text)
 	}
 	// Both halves of a login are needed, and of the same one.
-	if got := role(&browser{reader.cookie, owner.proof}); got != part.Nobody {
-		t.Errorf("the cookie of one with the proof of another is %v", got)
+	if got := role(&browser{reader.cookie, reader.tag, owner.key}); got != part.Nobody {
+		t.Errorf("the cookie of one with the key of another is %v", got)
 	}
 }
 

@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
@@ -26,8 +28,6 @@ const (
 	maxSessions = 256
 	// maxFile bounds the file of the sessions in bytes.
 	maxFile = 1 << 20
-	// proofHeader carries the proof of a session.
-	proofHeader = "Tend-Page"
 )
 
 // session is what is kept of a login: nothing that logs in.
@@ -47,14 +47,18 @@ type sessions struct {
 	token  func() face.Token
 	path   string
 	now    func() time.Time
+	// run is this server. A proof for another one is worth nothing.
+	run string
 
 	mu  sync.Mutex
 	all []session // the oldest first
+	// counts are those of the proofs for this run, by the hashes of sessions in all.
+	counts map[string]*counts
 }
 
 // openSessions reads the sessions of before. A file that is damaged ends them all.
 func openSessions(secret *face.Secret, token func() face.Token, path string, now func() time.Time) (*sessions, error) {
-	s := &sessions{secret: secret, token: token, path: path, now: now}
+	s := &sessions{secret: secret, token: token, path: path, now: now, run: rand.Text(), counts: map[string]*counts{}}
 	data, err := replace.Read(path, maxFile)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -66,8 +70,8 @@ func openSessions(secret *face.Secret, token func() face.Token, path string, now
 	return s, nil
 }
 
-// begin makes a session and returns what its cookie and its proof are.
-func (s *sessions) begin(reads bool) (id, proof string, err error) {
+// begin makes a session and returns its ID, which its cookie has.
+func (s *sessions) begin(reads bool) (id string, err error) {
 	id = rand.Text()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -76,10 +80,7 @@ func (s *sessions) begin(reads bool) (id, proof string, err error) {
 		next = next[n:]
 	}
 	next = append(next, session{Hash: s.hash(id), Token: s.mark(reads), Reads: reads, Until: s.now().Add(lifetime)})
-	if err := s.keep(next); err != nil {
-		return "", "", err
-	}
-	return id, s.proof(id), nil
+	return id, s.keep(next)
 }
 
 // end ends the session with an ID, on the disk too.
@@ -113,16 +114,21 @@ func (s *sessions) keep(next []session) error {
 		return fmt.Errorf("keep the page's sessions: %w", err)
 	}
 	s.all = next
+	maps.DeleteFunc(s.counts, func(hash string, _ *counts) bool {
+		return !slices.ContainsFunc(next, func(v session) bool { return v.Hash == hash })
+	})
 	return nil
 }
 
-// role is that of the session with this ID, if it lasts.
-func (s *sessions) role(id string) part.Role { return s.roleOf(s.hash(id)) }
-
-// roleOf is that of the session whose ID has this hash.
-func (s *sessions) roleOf(hash string) part.Role {
+// role is that of the session whose ID has this hash, if it lasts.
+func (s *sessions) role(hash string) part.Role {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	return s.roleLocked(hash)
+}
+
+// roleLocked is role while mu is held.
+func (s *sessions) roleLocked(hash string) part.Role {
 	n := slices.IndexFunc(s.all, func(v session) bool { return v.Hash == hash && s.lasts(v) })
 	switch {
 	case n < 0:
@@ -137,8 +143,14 @@ func (s *sessions) lasts(v session) bool {
 	return s.now().Before(v.Until) && face.Token(s.mark(v.Reads)).Matches(v.Token)
 }
 
-func (s *sessions) hash(id string) string  { return s.secret.Sign("page session", id) }
-func (s *sessions) proof(id string) string { return s.secret.Sign("page proof", id) }
+func (s *sessions) hash(id string) string { return s.secret.Sign("page session", id) }
+
+// key is that by which the page proves the session with this ID. It leaves this server once, in
+// the answer to the login.
+func (s *sessions) key(id string) string { return s.secret.Sign("page key", id) }
+
+// tag is in the name of its cookie.
+func (s *sessions) tag(id string) string { return s.secret.Sign("page cookie", id)[:tagLength] }
 
 // mark signs the token. A login that reads alone has another mark: a server from before
 // there were such logins, which does not know Reads, takes it for none instead of for an owner's.
@@ -152,30 +164,57 @@ func (s *sessions) mark(reads bool) string {
 // maxCookies are looked at.
 const maxCookies = 8
 
-// of returns the ID and the role of the session that a request shows; "": none, or the page itself
-// has not caused it. A server on another port of this host, whose cookies come along, may
-// have set some of the same name, which stand before ours if their path is longer.
-func (s *sessions) of(r *http.Request) (string, part.Role) {
-	shown := r.Header.Get(proofHeader)
-	if shown == "" || !sameOrigin(r) {
-		return "", part.Nobody
+// found is the session that a request proves.
+type found struct {
+	id, hash string
+	role     part.Role
+	body     io.ReadCloser // as [part.Login] has it
+	least    uint64        // for Nobody: what the next count must be greater than
+}
+
+// of finds the session that a request proves; with the role Nobody: none, or the page itself has
+// not caused the request. A proof counts once. A server on another port of this host, whose
+// cookies come along, may have set some of the same name, which stand before ours if their path
+// is longer.
+func (s *sessions) of(r *http.Request) found {
+	p, ok := readProof(r)
+	if !ok || p.run != s.run || !sameOrigin(r) {
+		return found{}
 	}
-	// Logins of servers before this one have cookies whose name ends with the port.
-	for _, name := range []string{s.cookieName(r, shown), cookiePrefix(r)} {
-		all := r.CookiesNamed(name)
-		for _, c := range all[:min(len(all), maxCookies)] {
-			if c.Value != "" && face.Token(s.proof(c.Value)).Matches(shown) {
-				if role := s.role(c.Value); role != part.Nobody {
-					return c.Value, role
-				}
-			}
+	all := r.CookiesNamed(cookieName(r, p.tag))
+	for _, c := range all[:min(len(all), maxCookies)] {
+		if c.Value == "" || !p.by(s.key(c.Value), r) {
+			continue
 		}
+		f := found{id: c.Value, hash: s.hash(c.Value)}
+		if f.role, f.least = s.use(f.hash, p.count); f.role != part.Nobody {
+			f.body = p.checked(r)
+		}
+		return f
 	}
-	return "", part.Nobody
+	return found{}
+}
+
+// use returns the role of the session whose ID has this hash, for the one who proves it with a
+// count that is new; and else, what a new one is greater than.
+func (s *sessions) use(hash string, count uint64) (role part.Role, least uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if role = s.roleLocked(hash); role == part.Nobody {
+		return part.Nobody, 0
+	}
+	if s.counts[hash] == nil {
+		s.counts[hash] = new(counts)
+	}
+	ok, least := s.counts[hash].use(count)
+	if !ok {
+		return part.Nobody, least
+	}
+	return role, 0
 }
 
 // sameOrigin refuses what a browser says that another page has caused. What says
-// nothing is no browser, or an old one: that is kept out by the proof.
+// nothing is no browser, or an old one: those are kept out by the proof.
 func sameOrigin(r *http.Request) bool {
 	if site := r.Header.Get("Sec-Fetch-Site"); site != "" && site != "same-origin" {
 		return false
@@ -197,14 +236,12 @@ func secure(r *http.Request) bool {
 // tagLength is that of what follows the prefix and a hyphen in the name of a cookie.
 const tagLength = 8
 
-// cookieName is that of the login with a proof. Whoever serves another port of this host sets
+// cookieName is that of the login with a tag. Whoever serves another port of this host sets
 // cookies for this one, too: nobody replaces a cookie whose name he cannot guess.
-func (s *sessions) cookieName(r *http.Request, proof string) string {
-	return cookiePrefix(r) + "-" + s.secret.Sign("page cookie", proof)[:tagLength]
-}
+func cookieName(r *http.Request, tag string) string { return cookiePrefix(r) + "-" + tag }
 
 // forget has the browser forget the cookies of all its logins here.
-func (s *sessions) forget(w http.ResponseWriter, r *http.Request) {
+func forget(w http.ResponseWriter, r *http.Request) {
 	prefix, done := cookiePrefix(r), map[string]bool{}
 	for _, c := range r.Cookies() {
 		tag, tagged := strings.CutPrefix(c.Name, prefix+"-")

@@ -10,7 +10,7 @@ import (
 func TestAVisitorEndsWithItsLogin(t *testing.T) {
 	s := serve(t)
 	begin := func(reads bool) (id, visitor string) {
-		id, _, err := s.page.sessions.begin(reads)
+		id, err := s.page.sessions.begin(reads)
 		scene.Must(t, err)
 		return id, s.page.Visitor(s.page.sessions.hash(id))
 	}

@@ -2,7 +2,7 @@
 // come back by themselves.
 
 import type { DescMethodServerStreaming, DescMethodUnary, DescService, MessageInitShape, MessageShape } from '@bufbuild/protobuf';
-import { FetchTransport } from '../../client/src/browser/fetch.js';
+import { FetchTransport, type FetchInit } from '../../client/src/browser/fetch.js';
 import { Connect, type CallOptions } from '../../client/src/connect.js';
 import { TendError } from '../../client/src/errors.js';
 import { ProcessService } from '../../client/src/gen/tend/v1/process_pb.js';
@@ -12,7 +12,8 @@ import { OverviewService } from '../../client/src/gen/tend/v1/overview_pb.js';
 import { ServiceService } from '../../client/src/gen/tend/v1/service_pb.js';
 import { ViewService } from '../../client/src/gen/tend/v1/view_pb.js';
 import { Attempts } from '../../client/src/retry.js';
-import { lost, proof } from './session.js';
+import { call } from './proof.js';
+import { lost } from './session.js';
 
 /** The methods of a service. */
 type Client<S extends DescService> = {
@@ -32,8 +33,11 @@ function createClient<S extends DescService>(service: S, connect: Connect): Clie
 }
 
 /** Calls to this page's own server, about a sandbox or the machine. */
-const callsOf = (box: string) =>
-  new Connect(new FetchTransport(location.origin, undefined, () => ({ ...(proof() ? { 'Tend-Page': proof() } : {}), ...(box ? { 'Tend-Sandbox': box } : {}) })));
+function callsOf(box: string): Connect {
+  const place: Record<string, string> = box ? { 'Tend-Sandbox': box } : {};
+  const send = (url: URL, init: FetchInit) => call(url, { ...init, headers: { ...init.headers, ...place } });
+  return new Connect(new FetchTransport(location.origin, undefined, send));
+}
 
 const machine = callsOf('');
 export const overview = createClient(OverviewService, machine);

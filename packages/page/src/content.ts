@@ -4,7 +4,8 @@
 import { TendError } from '../../client/src/errors.js';
 import { parseJSON, wireError } from '../../client/src/refusal.js';
 import { ConnectionError } from '../../client/src/transport.js';
-import { lost, proof } from './session.js';
+import { call, proved } from './proof.js';
+import { lost } from './session.js';
 import { transient } from './api.js';
 
 export interface At {
@@ -14,12 +15,10 @@ export interface At {
 
 const address = (call: 'Content' | 'Archive', { path }: At) => `/tend.v1.FileService/${call}?${new URLSearchParams({ path }).toString()}`;
 
-function headers({ box }: At, more: Record<string, string> = {}): Record<string, string> {
-  const all: Record<string, string> = { ...more };
-  if (proof()) all['Tend-Page'] = proof();
-  if (box) all['Tend-Sandbox'] = box;
-  return all;
-}
+const headers = ({ box }: At, more: Record<string, string> = {}): Record<string, string> => ({
+  ...more,
+  ...(box ? { 'Tend-Sandbox': box } : {}),
+});
 
 /** The file is not what it was. Nothing was written, and trying again does not help. */
 export class Conflict extends TendError {
@@ -46,7 +45,7 @@ export interface Part {
 
 /** At most this much of the beginning of a file. */
 export async function read(at: At, most: number, signal: AbortSignal): Promise<Part> {
-  const res = await fetch(address('Content', at), { headers: headers(at, { Range: `bytes=0-${most - 1}` }), signal });
+  const res = await call(address('Content', at), { headers: headers(at, { Range: `bytes=0-${most - 1}` }), signal });
   if (!res.ok) throw refusal(res.status, await res.text());
   const size = Number(/\/(\d+)$/.exec(res.headers.get('Content-Range') ?? '')?.[1] ?? res.headers.get('Content-Length') ?? 0);
   return { data: new Uint8Array(await res.arrayBuffer()), size, version: res.headers.get('ETag') ?? '' };
@@ -54,7 +53,7 @@ export async function read(at: At, most: number, signal: AbortSignal): Promise<P
 
 /** The version that there is now. */
 export async function versionOf(at: At): Promise<string> {
-  const res = await fetch(address('Content', at), { method: 'HEAD', headers: headers(at) });
+  const res = await call(address('Content', at), { method: 'HEAD', headers: headers(at) });
   return res.ok ? (res.headers.get('ETag') ?? '') : '';
 }
 
@@ -62,20 +61,31 @@ export async function versionOf(at: At): Promise<string> {
 export type Condition = { version: string } | 'new' | 'any';
 
 /** Writes a whole file, and returns its version. The server takes all of it, or none. */
-export function write(at: At, body: Blob, when: Condition, signal?: AbortSignal, progress?: (bytes: number) => void): Promise<string> {
-  return new Promise((ok, fail) => {
-    const call = new XMLHttpRequest(); // fetch tells nothing of what was sent
-    call.open('PUT', address('Content', at));
-    const condition = when === 'new' ? { 'If-None-Match': '*' } : when === 'any' ? {} : { 'If-Match': when.version };
-    for (const [name, value] of Object.entries(headers(at, condition as Record<string, string>))) call.setRequestHeader(name, value);
-    call.upload.onprogress = (e) => progress?.(e.loaded);
-    call.onload = () => (call.status === 204 ? ok(call.getResponseHeader('ETag') ?? '') : fail(refusal(call.status, call.responseText)));
-    call.onerror = () => fail(new ConnectionError('the connection was lost; nothing was written'));
-    call.onabort = () => fail(new TendError('closed', 'it was stopped; nothing was written'));
-    signal?.addEventListener('abort', () => call.abort(), { once: true });
-    if (signal?.aborted) call.abort();
-    call.send(body);
-  });
+export async function write(
+  at: At,
+  body: Blob,
+  when: Condition,
+  signal?: AbortSignal,
+  progress?: (bytes: number) => void,
+): Promise<string> {
+  const condition: Record<string, string> = when === 'new' ? { 'If-None-Match': '*' } : when === 'any' ? {} : { 'If-Match': when.version };
+  const request = { method: 'PUT', address: address('Content', at), headers: headers(at, condition), body };
+  const send = (headers: Record<string, string>) =>
+    new Promise<XMLHttpRequest>((ok, fail) => {
+      const sent = new XMLHttpRequest(); // fetch tells nothing of what was sent
+      sent.open(request.method, request.address);
+      for (const [name, value] of Object.entries(headers)) sent.setRequestHeader(name, value);
+      sent.upload.onprogress = (e) => progress?.(e.loaded);
+      sent.onload = () => ok(sent);
+      sent.onerror = () => fail(new ConnectionError('the connection was lost; nothing was written'));
+      sent.onabort = () => fail(new TendError('closed', 'it was stopped; nothing was written'));
+      signal?.addEventListener('abort', () => sent.abort(), { once: true });
+      if (signal?.aborted) return fail(new TendError('closed', 'it was stopped; nothing was written'));
+      sent.send(body);
+    });
+  const answer = await proved(request, send, (sent) => sent.getResponseHeader('WWW-Authenticate'));
+  if (answer.status !== 204) throw refusal(answer.status, answer.responseText);
+  return answer.getResponseHeader('ETag') ?? '';
 }
 
 /** Bytes that are handed to the browser at once, which may put them on the disk. */
@@ -91,7 +101,8 @@ export async function fetchAll(at: At, what: 'Content' | 'Archive', progress: (b
   for (let failures = 0; ; ) {
     try {
       const again = blob.size > 0;
-      const res = await fetch(address(what, at), { headers: headers(at, again ? { Range: `bytes=${blob.size}-`, 'If-Match': version } : {}), signal });
+      const rest: Record<string, string> = again ? { Range: `bytes=${blob.size}-`, 'If-Match': version } : {};
+      const res = await call(address(what, at), { headers: headers(at, rest), signal });
       if (res.status === 412) throw new TendError('changed', 'the file was changed while it came; download it again');
       if (!res.ok) throw refusal(res.status, await res.text());
       version = res.headers.get('ETag') ?? '';

@@ -1,15 +1,9 @@
-// Who is logged in. The cookie is the browser's alone; the proof, which goes with
-// each call, is kept for this origin.
+// Who is logged in. The cookie is the browser's alone; proof.ts has the rest.
 
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { TendError } from '../../client/src/errors.js';
 import { Logo } from './parts.js';
-
-const key = 'tend-proof';
-
-export function proof(): string {
-  return localStorage.getItem(key) ?? '';
-}
+import { call as send, forget, keep, onOther } from './proof.js';
 
 export type Session = 'asking' | 'in' | 'out' | 'free' | 'away';
 
@@ -44,13 +38,10 @@ export function lost(err: unknown): boolean {
   return true;
 }
 
-// Another window of this browser has logged in or out.
-addEventListener('storage', (e) => {
-  if (e.key === key) void ask();
-});
+onOther(() => void ask());
 
 async function call(method: string, headers: Record<string, string> = {}): Promise<{ ok: boolean; answer: Record<string, unknown> }> {
-  const res = await fetch('/ui/session', { method, headers: { 'Tend-Page': proof(), ...headers } });
+  const res = await send('/ui/session', { method, headers });
   return { ok: res.ok, answer: (await res.json()) as Record<string, unknown> };
 }
 
@@ -87,13 +78,13 @@ let failed = '';
 async function login(headers: Record<string, string>): Promise<string | undefined> {
   const { ok, answer } = await call('POST', headers);
   if (!ok) return String(answer['message'] ?? 'the login failed');
-  if (answer['proof']) localStorage.setItem(key, String(answer['proof']));
+  if (answer['key']) await keep(String(answer['tag']), String(answer['key']));
   return undefined;
 }
 
 export async function logout(): Promise<void> {
   await call('DELETE').catch(() => undefined);
-  localStorage.removeItem(key);
+  await forget();
   await ask();
 }
 

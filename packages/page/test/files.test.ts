@@ -7,7 +7,10 @@ import path from 'node:path';
 import { test } from 'node:test';
 import type { Page } from 'playwright-core';
 import { until } from '../../daemon.js';
-import { accessible, complaints, dir, killServer, leave, loggedIn, says, shots, tend, url } from './stage.js';
+import type * as proofs from '../src/proof.js';
+import { accessible, complaints, dir, killServer, leave, loggedIn, proving, says, shots, tend, url } from './stage.js';
+
+declare const proof: typeof proofs; // in the page
 
 const home = path.join(dir, 'home');
 const at = (...names: string[]) => path.join(home, ...names);
@@ -118,10 +121,10 @@ test('what is no text, too large or hostile is said, and runs nowhere', async ()
   await editorHas(page, 'a hostile name');
   await says(page, 'h1', /\u2039U\+202E\u203a/);
   // Without the page's proof a browser gets nothing; with it, nothing that runs.
+  await proving(page);
   const content = `/tend.v1.FileService/Content?path=${encodeURIComponent(at('evil.html'))}`;
   const [plain, shown] = await page.evaluate(async (content) => {
-    const proof = localStorage.getItem('tend-proof')!;
-    const res = await fetch(content, { headers: { 'Tend-Page': proof } });
+    const res = await proof.call(content);
     return [(await fetch(content)).status, [res.status, res.headers.get('Content-Type'), res.headers.get('Content-Disposition'), res.headers.get('Content-Security-Policy')]];
   }, content);
   assert.equal(plain, 401);

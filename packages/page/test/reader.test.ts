@@ -1,7 +1,10 @@
 // A login that only reads, in a real browser.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { complaints, dir, killServer, leave, loggedIn, open, shots, start, tend, url } from './stage.js';
+import type * as proofs from '../src/proof.js';
+import { complaints, dir, killServer, leave, loggedIn, open, proving, shots, start, tend, url } from './stage.js';
+
+declare const proof: typeof proofs; // in the page
 
 test('read-only: everything is seen, nothing can be changed, and the server says no to whoever tries', async () => {
   const id = await start('watched', 'echo hello; while read line; do echo "got $line"; done', '-t', '--env', 'API_KEY=hunter2', '--cwd', dir);
@@ -23,10 +26,11 @@ test('read-only: everything is seen, nothing can be changed, and the server says
   assert.equal(await page.locator('.environment button').count(), 0);
   await shots(page, 'reader');
   // Whoever calls by hand is told no, by the server.
+  await proving(page);
   const call = (path: string, body: unknown) =>
     page.evaluate(
       async ([path, body]) => {
-        const r = await fetch(path!, { method: 'POST', headers: { 'Content-Type': 'application/json', 'Tend-Page': localStorage.getItem('tend-proof')! }, body: body! });
+        const r = await proof.call(path!, { method: 'POST', headers: { 'Content-Type': 'application/json' }, body: body! });
         return `${r.status} ${await r.text()}`;
       },
       [path, JSON.stringify(body)],

@@ -8,6 +8,7 @@ import { after } from 'node:test';
 import { promisify } from 'node:util';
 import assert from 'node:assert/strict';
 import axe from 'axe-core';
+import { build } from 'esbuild';
 import { chromium, type Page } from 'playwright-core';
 import { Daemon, until } from '../../daemon.js';
 
@@ -18,7 +19,8 @@ const tokenFile = path.join(dir, 'token');
 fs.writeFileSync(tokenFile, token, { mode: 0o600 });
 
 export const daemon = await Daemon.start('--token-file', tokenFile);
-export const browser = await chromium.launch({ executablePath: process.env['CHROMIUM'] ?? '/usr/bin/chromium', args: ['--no-sandbox', '--disable-gpu'] });
+export const executable = process.env['CHROMIUM'] ?? '/usr/bin/chromium';
+export const browser = await chromium.launch({ executablePath: executable, args: ['--no-sandbox', '--disable-gpu'] });
 after(async () => {
   await browser.close();
   fs.rmSync(dir, { recursive: true, force: true });
@@ -76,6 +78,13 @@ export async function loggedIn(size?: { width: number; height: number }): Promis
   await page.keyboard.press('Enter');
   await page.waitForSelector('.overview');
   return page;
+}
+
+/** Gives what is evaluated in a page `proof`, by which its own scripts call: fetch, as whoever is logged in there. */
+export async function proving(page: Page): Promise<void> {
+  const form = { platform: 'browser', format: 'iife', globalName: 'proof' } as const;
+  const bundle = await build({ entryPoints: ['src/proof.ts'], bundle: true, write: false, logLevel: 'warning', ...form });
+  await page.evaluate(`${bundle.outputFiles[0]!.text}; globalThis.proof = proof`);
 }
 
 /** The text of the lines that are there. */

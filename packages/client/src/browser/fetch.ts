@@ -5,6 +5,12 @@ import { InvalidError, TendError } from '../errors.js';
 import { parseTarget } from '../target.js';
 import { bareType, commonHeaders, ConnectionError, type Answer, type Request, type Transport } from '../transport.js';
 
+/** What a FetchTransport says of a request. */
+export interface FetchInit extends RequestInit {
+  headers: Record<string, string>;
+  body: Uint8Array<ArrayBuffer>;
+}
+
 export class FetchTransport implements Transport {
   // A browser sends a POST again, of itself, when the connection that it kept for it breaks.
   readonly repeats = true;
@@ -13,11 +19,11 @@ export class FetchTransport implements Transport {
   /** A server has answered. */
   #known = false;
 
-  /** more: headers that may change from one request to the next. */
+  /** call: fetch, or what sends requests in its place. */
   constructor(
     readonly url: string,
     token?: string,
-    private readonly more: () => Record<string, string> = () => ({}),
+    private readonly call: (url: URL, init: FetchInit) => Promise<Response> = (url, init) => fetch(url, init),
   ) {
     const { base, socketPath } = parseTarget(url, globalThis.location?.href);
     if (socketPath !== undefined) throw new TendError('unsupported', 'a unix socket cannot be reached from a browser; give the http or https URL of tend, or of what passes requests on to it');
@@ -33,9 +39,9 @@ export class FetchTransport implements Transport {
     signal?.throwIfAborted();
     let res: Response;
     try {
-      res = await fetch(new URL(path, this.#base), {
+      res = await this.call(new URL(path, this.#base), {
         method: 'POST',
-        headers: { ...this.#headers, ...this.more(), ...headers, 'Content-Type': type },
+        headers: { ...this.#headers, ...headers, 'Content-Type': type },
         body: body as Uint8Array<ArrayBuffer>,
         signal: signal ?? null,
         redirect: 'manual', // the token would go along
