@@ -50,7 +50,7 @@ func (m *Manager) setBudget(n int64) {
 	m.budget.Store(n)
 	keep, unread := m.cfg.Keep, m.cfg.Keep
 	if keep == 0 {
-		mem := memory()
+		mem := procfs.Memory()
 		keep, unread = keepOf(keepMost, n, mem), keepOf(keepUnread, n, mem)
 	}
 	m.keep.Store(keep)

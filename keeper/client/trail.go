@@ -3,14 +3,10 @@
 package client
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"math"
-	"os"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/tend-run/tend/process"
@@ -201,20 +197,4 @@ func keepOf(most, budget, memory int64) int64 {
 		keep = min(keep, memory/keepOfMemory)
 	}
 	return min(max(keep, keepLeast), max(budget/keepOfBudget, 1<<20))
-}
-
-// memory is the machine's, in bytes; 0: not known.
-func memory() int64 {
-	f, err := os.Open("/proc/meminfo")
-	if err != nil {
-		return 0
-	}
-	defer f.Close()
-	for lines := bufio.NewScanner(f); lines.Scan(); {
-		if v, ok := strings.CutPrefix(lines.Text(), "MemTotal:"); ok {
-			n, _ := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(v), " kB"), 10, 64)
-			return n << 10
-		}
-	}
-	return 0
 }
