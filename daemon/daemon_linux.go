@@ -15,6 +15,8 @@ import (
 	"github.com/tend-run/tend/driver/local"
 	"github.com/tend-run/tend/driver/local/network"
 	"github.com/tend-run/tend/face"
+	"github.com/tend-run/tend/internal/budget"
+	"github.com/tend-run/tend/internal/procfs"
 	"github.com/tend-run/tend/keeper/client"
 	"github.com/tend-run/tend/keeper/rest"
 	"github.com/tend-run/tend/keeper/rundir"
@@ -94,11 +96,11 @@ func Run(ctx context.Context, c Config) error {
 	defer sight.Close()
 	measured := metrics.New(metrics.Config{Manager: sight.Over(used{manager, idle}), Roles: roles.metrics, Version: c.Version})
 	sight.Feed(manager, measured)
-	budget := face.NewBudget(server.InFlight)
+	held := budget.New(inFlight(procfs.MemoryLimit()))
 	set, err := parts.Open(parts.Config{
 		Inside:  func(r local.Root) process.Manager { return measured.Over(sight.Over(used{manager.In(r), idle})) },
 		Manager: measured.Manager(), Moving: manager.Ping, Boxes: manager.Boxes(), Hide: c.own(), Network: network.Config{Reach: c.Reach, Deny: c.Deny, Own: c.ports(), Log: log}, NoSpare: c.NoSpare, SandboxDisk: c.SandboxDisk, StateDir: dir, Domains: c.Domains, Origins: c.Origins, DefaultUser: c.DefaultUser, DefaultWorkdir: c.DefaultWorkdir,
-		Token: face.Token(c.Token), Trusted: server.Trusted, Insecure: c.Insecure, Budget: budget, Trace: sight.Request,
+		Token: face.Token(c.Token), Trusted: server.Trusted, Insecure: c.Insecure, Budget: held, Trace: sight.Request,
 		Distant: c.Distant, Providers: c.Providers, ExitSecret: c.ExitSecret, Admin: daemon, InShutdown: run.InShutdown, Roles: roles.pids, Program: c.Program, URL: c.workerURL(), Held: true, Version: c.Version, Log: log,
 	})
 	if err != nil {
@@ -114,13 +116,26 @@ func Run(ctx context.Context, c Config) error {
 	s, err := server.New(server.Config{
 		Manager: manager, Driver: set.Driver, Parts: set.Parts, Listeners: c.Listeners,
 		Token: c.Token, TokenNow: set.Token, Session: set.Session, Insecure: c.Insecure, Domains: c.Domains, Origins: c.Origins, PortFile: c.PortFile, URLFile: c.URLFile,
-		Final: daemon.final, Used: idle.Used, Around: sight.Around, Metrics: measured, Budget: budget, Version: c.Version, Log: log,
+		Final: daemon.final, Used: idle.Used, Around: sight.Around, Metrics: measured, Budget: held, Version: c.Version, Log: log,
 	})
 	if err != nil {
 		return err
 	}
 	debug.SetGCPercent(collect)
 	return s.Run(ctx)
+}
+
+// leastInFlight is what may be held for clients on the smallest of machines, in bytes, and
+// inFlightOfMemory what part of the memory it is on others.
+const leastInFlight, inFlightOfMemory = 32 << 20, 4
+
+// inFlight is what may be held for clients, for a server that may use so much memory; 0: not
+// known.
+func inFlight(memory int64) int64 {
+	if memory == 0 {
+		return server.InFlight
+	}
+	return min(max(memory/inFlightOfMemory, leastInFlight), server.InFlight)
 }
 
 // hostname is the machine's name; "" if it has none.

@@ -23,6 +23,18 @@ const (
 	maxNesting = 16
 )
 
+const (
+	// madeOfMessage is how many bytes are held for each byte of a message that is read and
+	// decoded, and madeOfField how many of them are objects for fields at most, of which a byte
+	// may be half a one; madeOfFields, how many all fields of a message take at most.
+	madeOfMessage = 3
+	madeOfField   = 13
+	madeOfFields  = MaxFields * 128
+)
+
+// Decoding is how many bytes are held for a message of size bytes that is decoded.
+func Decoding(size int64) int64 { return size*madeOfMessage + min(size*madeOfField, madeOfFields) }
+
 // FieldsError refuses a message of too many fields.
 type FieldsError struct{}
 

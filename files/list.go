@@ -7,6 +7,8 @@ import (
 	"os"
 	"strings"
 	"syscall"
+
+	"github.com/tend-run/tend/internal/budget"
 )
 
 const (
@@ -29,7 +31,7 @@ func (f FS) List(ctx context.Context, path string, depth uint32) ([]Entry, error
 	if err != nil {
 		return nil, err
 	}
-	l := &lister{}
+	l := &lister{held: budget.Of(ctx)}
 	err = f.Do(ctx, func(a *Actor) error {
 		l.a, l.names = a, a.owners()
 		return pathError("list", asked, l.walk(asked, int(min(max(depth, 1), MaxDepth)), true))
@@ -44,8 +46,12 @@ func (f FS) List(ctx context.Context, path string, depth uint32) ([]Entry, error
 type lister struct {
 	a       *Actor
 	names   *owners
+	held    *budget.Charge // of the request that the entries are for
 	entries []Entry
 }
+
+// heldPiece is for how much the entries of a listing are charged at a time, in bytes.
+const heldPiece = 256 << 10
 
 // walk lists dir, and what is below it down to the depth.
 func (l *lister) walk(dir string, depth int, follow bool) error {
@@ -98,6 +104,7 @@ func (l *lister) read(path string, follow bool) ([]Entry, error) {
 	}
 	at := dir.at("")
 	entries := make([]Entry, 0, len(names))
+	size := 0
 	for i, n := range names {
 		if i%1024 == 0 && l.a.ctx.Err() != nil {
 			return nil, l.a.ctx.Err()
@@ -112,8 +119,15 @@ func (l *lister) read(path string, follow bool) ([]Entry, error) {
 		}
 		l.a.root.shift(info)
 		entries = append(entries, l.a.entryOf(entryPath(path, n.Name), info, way{at + n.Name, false}, l.names))
+		if size += 2 * entries[len(entries)-1].size(); size < heldPiece { // as it is, and as it is answered
+			continue
+		}
+		if err := l.held.Add(int64(size)); err != nil {
+			return nil, err
+		}
+		size = 0
 	}
-	return entries, nil
+	return entries, l.held.Add(int64(size))
 }
 
 // entryOfName is all that a directory shows of an entry.

@@ -8,6 +8,8 @@ import (
 	"syscall"
 
 	"github.com/fsnotify/fsnotify"
+
+	"github.com/tend-run/tend/internal/budget"
 )
 
 // Op is what happened to a path.
@@ -44,11 +46,17 @@ type Event struct {
 // size is what an event takes in memory, about, in bytes.
 func (ev *Event) size() int {
 	n := 64 + len(ev.Name)
-	if e := ev.Entry; e != nil {
-		n += 256 + len(e.Name) + len(e.Path) + len(e.Owner) + len(e.Group) + len(e.Target)
-		for k, v := range e.Metadata {
-			n += len(k) + len(v)
-		}
+	if ev.Entry != nil {
+		n += ev.Entry.size()
+	}
+	return n
+}
+
+// size is what an entry takes in memory, about, in bytes.
+func (e *Entry) size() int {
+	n := 256 + len(e.Name) + len(e.Path) + len(e.Owner) + len(e.Group) + len(e.Target)
+	for k, v := range e.Metadata {
+		n += len(k) + len(v)
 	}
 	return n
 }
@@ -65,6 +73,11 @@ type WatchOptions struct {
 	// Queue is the most events kept for the reader; 0 means 10,000. They have at most 4 MiB
 	// of names, too. With more, ErrOverflow.
 	Queue int
+
+	// Held is charged for the events that are kept for the reader, until it takes the next
+	// ones, or closes the watch. Where it has no room for more, ErrOverflow. Nil: nothing is
+	// charged.
+	Held *budget.Charge
 
 	// What follows is for a recursive watch.
 
@@ -139,6 +152,7 @@ type Watch struct {
 	mu    sync.Mutex
 	queue []Event // guarded by mu
 	bytes int     // that queue takes; guarded by mu
+	taken int     // bytes of the events that the last Take returned; guarded by mu
 	err   error   // guarded by mu; why there will be no more events
 
 	// What follows belongs to the goroutine of run.
@@ -226,7 +240,8 @@ func (w *Watch) Take() ([]Event, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	events := w.queue
-	w.queue, w.bytes = nil, 0
+	w.opts.Held.Give(int64(w.taken)) // the reader is done with what it took before
+	w.queue, w.bytes, w.taken = nil, 0, w.bytes
 	return events, w.err
 }
 
@@ -235,6 +250,7 @@ func (w *Watch) Close() error {
 	err := w.fsn.Close()
 	w.done.Wait()
 	w.end(ErrClosed)
+	w.opts.Held.Release()
 	return err
 }
 
@@ -370,7 +386,7 @@ func (w *Watch) report(a *Actor, path string, op Op) error {
 	}
 	size := ev.size()
 	w.mu.Lock()
-	if len(w.queue) >= w.opts.Queue || w.bytes+size > maxQueueBytes {
+	if len(w.queue) >= w.opts.Queue || w.bytes+size > maxQueueBytes || w.opts.Held.Add(int64(size)) != nil {
 		w.mu.Unlock()
 		return ErrOverflow
 	}

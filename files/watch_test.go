@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tend-run/tend/internal/budget"
 	"github.com/tend-run/tend/internal/scene"
 )
 
@@ -261,5 +262,64 @@ func TestARecursiveWatchFollowsWhatItIsTold(t *testing.T) {
 	opts.MaxDirs = 1
 	if w, err := f.Watch(dir, opts); !errors.Is(err, ErrWatchLimit) {
 		t.Errorf("with one directory too many: %v, %v", w, err)
+	}
+}
+
+// What is kept for a reader is charged for: without room the watch overflows, and all is given
+// back once the reader has gone on, or has left.
+func TestAWatchIsCharged(t *testing.T) {
+	f := tree(t)
+	whole := budget.New(64 << 10)
+	held := whole.Charge(budget.Sandbox("a"))
+	w := watch(t, f, "", WatchOptions{Held: held}).(*Watch)
+	name := strings.Repeat("n", 200)
+	scene.Must(t, os.WriteFile(filepath.Join(f.User.Home, name), nil, 0o644))
+	scene.Eventually(t, "an event is charged for", func() bool { return whole.Used() > 200 })
+	events, err := w.Take()
+	if len(events) == 0 || err != nil || whole.Used() < 200 {
+		t.Errorf("taken: %d events, %v, %d bytes are held", len(events), err, whole.Used())
+	}
+	scene.Eventually(t, "what was taken before is given back", func() bool {
+		events, err := w.Take()
+		return len(events) == 0 && err == nil && whole.Used() == 0
+	})
+	for n := range 200 { // 60 KB, and a quarter of 64 KiB for one
+		scene.Must(t, os.WriteFile(filepath.Join(f.User.Home, name+strconv.Itoa(n)), nil, 0o644))
+	}
+	scene.Eventually(t, "it overflows", func() bool {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return w.err != nil
+	})
+	if used := whole.UsedBy(budget.Sandbox("a")); used > 16<<10 {
+		t.Errorf("%d bytes are held", used)
+	}
+	if events, err := w.Take(); len(events) == 0 || !errors.Is(err, ErrOverflow) {
+		t.Errorf("%d events, %v", len(events), err)
+	}
+	w.Close()
+	if whole.Used() != 0 {
+		t.Errorf("%d bytes are held of a closed watch", whole.Used())
+	}
+}
+
+// A listing is charged for to the request that it is for.
+func TestAListingIsCharged(t *testing.T) {
+	f := tree(t)
+	dir := filepath.Join(f.User.Home, "many")
+	scene.Must(t, os.Mkdir(dir, 0o755))
+	for n := range 2000 {
+		scene.Must(t, os.WriteFile(filepath.Join(dir, strconv.Itoa(n)), nil, 0o644))
+	}
+	whole := budget.New(16 << 20)
+	charge := whole.Charge(budget.Sandbox("a"))
+	if list, err := f.List(budget.With(t.Context(), charge), dir, 1); err != nil || len(list) != 2000 || charge.Held() < 2000*500 {
+		t.Errorf("%d entries, %v, charged for with %d", len(list), err, charge.Held())
+	}
+	charge.Release()
+	charge = budget.New(1 << 20).Charge(budget.Sandbox("a"))
+	_, err := f.List(budget.With(t.Context(), charge), dir, 1)
+	if _, busy := errors.AsType[*budget.BusyError](err); !busy || charge.Held() > 1<<18 {
+		t.Errorf("without room: %v, %d are held", err, charge.Held())
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	"github.com/tend-run/tend/face"
+	"github.com/tend-run/tend/internal/budget"
 	userpeer "github.com/tend-run/tend/internal/peer"
 	"github.com/tend-run/tend/part"
 )
@@ -128,6 +129,7 @@ func (s *Server) needsToken(next http.Handler) http.Handler {
 				refuse(w, http.StatusForbidden, "permission_denied", "this login only reads; log in with the token, or by a link of tend ui, to change something")
 				return
 			}
+			budget.Of(r.Context()).For(budget.Readers)
 			r = r.WithContext(part.WithReader(r.Context()))
 		default:
 			s.metrics.Refused("token")

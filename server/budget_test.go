@@ -21,17 +21,23 @@ import (
 	"github.com/tend-run/tend/face"
 	envdpb "github.com/tend-run/tend/gen/envd/process"
 	tendv1 "github.com/tend-run/tend/gen/tend/v1"
+	"github.com/tend-run/tend/internal/budget"
 	"github.com/tend-run/tend/internal/scene"
 	"github.com/tend-run/tend/process"
 )
 
 // begun is a request of which a part of the body was sent.
-func begun(t *testing.T, s *served, path, contentType string, length int, part []byte) net.Conn {
+func begun(t *testing.T, s *served, path, contentType string, length int, part []byte, header ...http.Header) net.Conn {
 	t.Helper()
 	conn := scene.Value(net.Dial("tcp", strings.TrimPrefix(s.tcp, "http://")))(t)
 	t.Cleanup(func() { conn.Close() })
 	conn.SetDeadline(time.Now().Add(2 * time.Minute))
-	scene.Value(fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: %s\r\nContent-Length: %d\r\n\r\n", path, contentType, length))(t)
+	var more bytes.Buffer
+	for _, h := range header {
+		scene.Must(t, h.Write(&more))
+	}
+	scene.Value(fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: %s\r\nContent-Length: %d\r\n%s\r\n",
+		path, contentType, length, &more))(t)
 	scene.Value(conn.Write(part))(t)
 	return conn
 }
@@ -61,7 +67,7 @@ func TestRequestsInFlightHaveOneBudget(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			s := serve(t, func(c *Config) { c.Budget = face.NewBudget(max) })
+			s := serve(t, func(c *Config) { c.Budget = budget.New(max) })
 			conn := begun(t, s, tt.path, tt.kind, 16<<20, tt.held)
 			scene.Eventually(t, "most of the budget is used", func() bool { return s.budget.Used() > max*3/4 })
 			c := s.client(t, "h1", "tcp")
@@ -108,7 +114,7 @@ func TestAStreamIsNotChargedForItsRequest(t *testing.T) {
 // large requests of others.
 func TestACallThatWaitsGivesBackWhatDecodingNeeded(t *testing.T) {
 	const max, input, most = 64 << 20, 1_000_000, 6
-	s := serve(t, func(c *Config) { c.Budget = face.NewBudget(max) })
+	s := serve(t, func(c *Config) { c.Budget = budget.New(max) })
 	run := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"run","arguments":{"command":"cat >/dev/null; exec sleep 1000","timeout_s":600,"input":"` + strings.Repeat("x", input) + `"}}}`
 	ctx, cancel := context.WithCancel(t.Context())
 	var all sync.WaitGroup
@@ -145,7 +151,7 @@ func TestACallThatWaitsGivesBackWhatDecodingNeeded(t *testing.T) {
 
 // TestCompressedBodiesAreChargedForWhatTheyStandFor: 16 KiB may be 16 MiB.
 func TestCompressedBodiesAreChargedForWhatTheyStandFor(t *testing.T) {
-	s := serve(t, func(c *Config) { c.Budget = face.NewBudget(8 << 20) })
+	s := serve(t, func(c *Config) { c.Budget = budget.New(8 << 20) })
 	var packed bytes.Buffer
 	z := gzip.NewWriter(&packed)
 	fmt.Fprintf(z, `{"process":{"tag":"%s"}}`, strings.Repeat("x", 12<<20))

@@ -13,13 +13,13 @@ import (
 
 	"github.com/tend-run/tend/driver"
 	"github.com/tend-run/tend/face"
+	"github.com/tend-run/tend/internal/budget"
 	"github.com/tend-run/tend/metrics"
 	"github.com/tend-run/tend/part"
 	"github.com/tend-run/tend/process"
 )
 
-// InFlight is the memory that requests being read and decoded may hold, in bytes, if
-// Config has no budget.
+// InFlight is the memory that may be held for clients, in bytes, if Config has no budget.
 const InFlight = 512 << 20
 
 // Config configures a server: a driver, and parts that use it. Manager and Listeners
@@ -75,9 +75,8 @@ type Config struct {
 
 	// Metrics are counted here; nil: in new ones.
 	Metrics *metrics.Metrics
-	// Budget of the memory of requests that are being read and decoded; nil: a new
-	// one of 512 MiB.
-	Budget *face.Budget
+	// Budget of the memory that is held for clients; nil: a new one of 512 MiB.
+	Budget *budget.Budget
 
 	Version string
 	Log     *slog.Logger // nil: nothing is logged

@@ -34,14 +34,15 @@
 // and Run waits up to one more second until they have returned, so that they can still
 // record their results, such as their usage, before the process ends.
 //
-// All bodies in flight share Config.Budget (512 MiB): 16 bytes for each byte of a
-// message, 3 for each byte of one that carries input, at most 48 MiB for a compressed
-// body, nothing for files that are stored as they arrive. Bodies and messages of up to
-// 64 KiB are free. If the budget has no room for a body, it is refused at once with 429
-// or RESOURCE_EXHAUSTED; bodies that fit, and all small ones, are served. A handler
-// that waits gives back the part that was needed only for decoding: a running MCP tool
-// holds 4 bytes for each byte of its message. A body that pauses for a minute is cut
-// off, and a charged body must arrive at 16 KiB a second after its first minute; a
-// large message of an input stream counts as a body. A message of more than 266,240
+// What is held for clients is on Config.Budget, with a share for each sandbox and key
+// (package budget; docs/limits.md has the whole list). A body is charged for with 16 bytes
+// for each of its bytes, less if it is long ([face.Decoding]), 3 for each byte of one that
+// carries input, at most 48 MiB for a compressed one, nothing for files that are stored as
+// they arrive. Bodies and messages of up to 4 KiB are free. If the budget has no room for a
+// body, it is refused at once with 429 or RESOURCE_EXHAUSTED; bodies that fit, and all small
+// ones, are served. A handler that waits gives back the part that was needed only for
+// decoding: a running MCP tool holds 4 bytes for each byte of its message. A body that
+// pauses for a minute is cut off, and one that is held must arrive at 16 KiB a second after
+// its first minute; a message of an input stream of more than 64 KiB counts as a body. A message of more than 266,240
 // fields is refused before it is decoded ([face.MaxFields]).
 package server

@@ -11,7 +11,7 @@ import (
 	"testing/iotest"
 	"time"
 
-	"github.com/tend-run/tend/face"
+	"github.com/tend-run/tend/internal/budget"
 )
 
 // FuzzMessages: the account of a stream of messages takes nothing from the
@@ -24,15 +24,16 @@ func FuzzMessages(f *testing.F) {
 		if size < 1 || size > 1<<16 {
 			return
 		}
-		budget := face.NewBudget(1 << 40)
-		b := &messageBody{ReadCloser: io.NopCloser(bytes.NewReader(stream)), charge: budget.Charge(), packed: packed,
-			rc: http.NewResponseController(httptest.NewRecorder()), pause: time.Hour}
+		budget := budget.New(1 << 40)
+		b := new(messageBody)
+		b.ReadCloser, b.packed, b.h2 = io.NopCloser(bytes.NewReader(stream)), packed, true
+		b.rc, b.pause = http.NewResponseController(httptest.NewRecorder()), time.Hour
+		b.charge.On(budget)
 		got, err := io.ReadAll(struct{ io.Reader }{iotest.OneByteReader(b)})
 		if err != nil || !bytes.Equal(got, stream) {
 			t.Errorf("%d bytes of %d came, %v", len(got), len(stream), err)
 		}
-		b.stop()
-		b.charge.Release()
+		b.release()
 		if used := budget.Used(); used != 0 {
 			t.Errorf("%d bytes are charged at the end", used)
 		}

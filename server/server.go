@@ -16,6 +16,7 @@ import (
 
 	"github.com/tend-run/tend/driver"
 	"github.com/tend-run/tend/face"
+	"github.com/tend-run/tend/internal/budget"
 	"github.com/tend-run/tend/internal/replace"
 	"github.com/tend-run/tend/metrics"
 	"github.com/tend-run/tend/part"
@@ -28,8 +29,8 @@ type Server struct {
 	log     *slog.Logger
 	metrics *metrics.Metrics
 	conns   connLimit
-	budget  *face.Budget // of requests in flight
-	active  atomic.Int64 // requests that are being served
+	budget  *budget.Budget // of what is held for clients
+	active  atomic.Int64   // requests that are being served
 	routes  routeTable
 	secrets []func(path string) bool // Route.Secret of all routes
 	hosters []part.Hoster
@@ -54,7 +55,7 @@ func New(cfg Config) (*Server, error) {
 		s.metrics = metrics.New(metrics.Config{Manager: cfg.Manager, Version: cfg.Version})
 	}
 	if s.budget == nil {
-		s.budget = face.NewBudget(InFlight)
+		s.budget = budget.New(InFlight)
 	}
 	s.conns.max = s.limits.Connections
 	mux, err := s.mount()
@@ -155,7 +156,7 @@ func (s *Server) httpServer(requests context.Context, l *face.Listener) *http.Se
 			// A handler does not read its request while a process does not read its
 			// input. Those bytes count against the connection, which must have room
 			// for many such requests beside the others.
-			MaxReceiveBufferPerStream:     256 << 10,
+			MaxReceiveBufferPerStream:     streamBuffer,
 			MaxReceiveBufferPerConnection: 32 << 20,
 		},
 		BaseContext: func(net.Listener) context.Context { return requests },

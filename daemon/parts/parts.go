@@ -69,6 +69,7 @@ import (
 	"github.com/tend-run/tend/face/native"
 	"github.com/tend-run/tend/face/page"
 	"github.com/tend-run/tend/face/ports"
+	"github.com/tend-run/tend/internal/budget"
 	"github.com/tend-run/tend/internal/procfs"
 	"github.com/tend-run/tend/part"
 	"github.com/tend-run/tend/process"
@@ -115,9 +116,8 @@ type Config struct {
 	Providers string
 	// ExitSecret signs the messages of exits; empty: they are not signed.
 	ExitSecret []byte
-	// Budget bounds the memory of messages that come over connections that a part
-	// took over. nil: no bound.
-	Budget *face.Budget
+	// Budget of what is held for clients, the server's. nil: no bound.
+	Budget *budget.Budget
 	// Distant is where distant's encrypted transport is served. nil: nowhere.
 	Distant net.Listener
 	// Trace makes spans of the requests that are none of HTTP. nil: none.
@@ -252,7 +252,9 @@ func Open(c Config) (*Set, error) {
 	if err != nil {
 		return nil, err
 	}
-	gate, err := gateway.Open(gateway.Config{Dir: filepath.Join(c.StateDir, "gateway"), Providers: c.Providers, Extend: prolonger(boxes), Log: c.Log})
+	gate, err := gateway.Open(gateway.Config{
+		Dir: filepath.Join(c.StateDir, "gateway"), Providers: c.Providers, Extend: prolonger(boxes), Budget: c.Budget, Log: c.Log,
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -298,7 +300,7 @@ func Open(c Config) (*Set, error) {
 		return nil, err
 	}
 	inside := ports.New(ports.Config{Sandboxes: sandboxes, Secret: secret, Token: processes.AccessToken, VisitorLasts: shown.VisitorLasts,
-		Log: c.Log})
+		Budget: c.Budget, Log: c.Log})
 	set.Parts = []part.Part{api, shown, kept, control, e2b, gate, tools, inside, processes, files}
 	set.Parts = append(set.Parts, exits.Open(exits.Config{Manager: c.Manager, Dir: filepath.Join(c.StateDir, "exits"), Secret: c.ExitSecret, Log: c.Log}))
 	set.Token, set.Session = processes.AccessToken, shown.Login
@@ -308,8 +310,11 @@ func Open(c Config) (*Set, error) {
 	}
 	if c.Distant != nil {
 		set.Parts = append(set.Parts, &distant.Service{
-			Config: distant.Config{Sandbox: machine, Dir: c.DefaultWorkdir, User: c.DefaultUser, Trace: c.Trace, Version: c.Version, Log: c.Log},
-			Dir:    filepath.Join(c.StateDir, "distant"), Listener: c.Distant,
+			Config: distant.Config{
+				Sandbox: machine, Dir: c.DefaultWorkdir, User: c.DefaultUser,
+				Budget: c.Budget, Trace: c.Trace, Version: c.Version, Log: c.Log,
+			},
+			Dir: filepath.Join(c.StateDir, "distant"), Listener: c.Distant,
 		})
 	}
 	return set, nil

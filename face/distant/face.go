@@ -14,6 +14,7 @@ import (
 	"github.com/tend-run/tend/face"
 	"github.com/tend-run/tend/face/distant/wire"
 	"github.com/tend-run/tend/files"
+	"github.com/tend-run/tend/internal/budget"
 	"github.com/tend-run/tend/internal/lazyregexp"
 	"github.com/tend-run/tend/process"
 )
@@ -44,6 +45,8 @@ type Config struct {
 	Remote bool
 	// Version is sent as server_version if it is a semantic one.
 	Version string
+	// Budget of what is held for clients; nil: no bound.
+	Budget *budget.Budget
 	// Trace makes spans of requests. nil: none.
 	Trace face.Trace
 	// Log gets one line for each connection that was refused. nil: none.
@@ -61,6 +64,7 @@ type Face struct {
 	fs      fileSystem // nil: no file requests
 	system  message
 	version message
+	budget  *budget.Budget
 	trace   face.Trace
 	log     *slog.Logger
 }
@@ -82,7 +86,10 @@ func New(c Config) (*Face, error) {
 	if c.Sandbox == nil {
 		return nil, &process.InvalidError{Field: "sandbox", Reason: "is missing; the face needs one to start processes"}
 	}
-	f := &Face{manager: c.Sandbox.Processes(), inherit: process.InheritDaemon, account: c.User, dir: c.Dir, trace: c.Trace, log: cmp.Or(c.Log, slog.New(slog.DiscardHandler))}
+	f := &Face{
+		manager: c.Sandbox.Processes(), inherit: process.InheritDaemon, account: c.User, dir: c.Dir,
+		budget: c.Budget, trace: c.Trace, log: cmp.Or(c.Log, slog.New(slog.DiscardHandler)),
+	}
 	name := ""
 	capabilities := wire.List{"exec"}
 	if !c.Remote {

@@ -12,6 +12,7 @@ import (
 	"github.com/tend-run/tend/face/distant/journal"
 	"github.com/tend-run/tend/face/distant/secure"
 	"github.com/tend-run/tend/face/distant/wire"
+	"github.com/tend-run/tend/internal/budget"
 	"github.com/tend-run/tend/process"
 )
 
@@ -28,6 +29,7 @@ type session struct {
 	client *client
 	cancel context.CancelFunc // of the client's context
 	room   *gate
+	held   budget.Charge // for the frames that are being answered
 
 	serving sync.Mutex                         // held while a connection is served
 	hang    atomic.Pointer[context.CancelFunc] // ends the connection that is served
@@ -53,6 +55,7 @@ type session struct {
 func (n *Native) sessionOf(log *journal.Log) *session {
 	state := log.State()
 	s := &session{native: n, id: state.ID, nonce: state.Nonce, log: log, received: state.Answered, room: newGate()}
+	s.held.On(n.face.budget)
 	s.answered = func(uint64) bool { return false }
 	ctx, cancel := context.WithCancel(n.ctx)
 	s.cancel = cancel
@@ -132,6 +135,10 @@ func (s *session) serve(conn *secure.Conn, r *resumption) {
 	defer s.serving.Unlock()
 	s.hang.Store(&cancel)
 	defer s.hang.Store(nil)
+	var reading budget.Charge
+	reading.On(s.native.face.budget)
+	defer reading.Release()
+	conn.Charge(&reading)
 
 	err := s.begin(ctx, conn, r)
 	if err == nil {
@@ -226,8 +233,15 @@ func (s *session) take(ctx context.Context, frame []byte) error {
 		s.received-- // it comes again
 		return err
 	}
+	held := heldOf(len(frame))
+	if err := s.held.Add(held); err != nil {
+		s.room.leave(len(frame))
+		s.received-- // it comes again, by a later connection
+		return err
+	}
 	p, err := packOf(frame)
 	if err != nil {
+		defer s.held.Give(held)
 		defer s.room.leave(len(frame))
 		return s.answer(number, p, &answer{messages: []message{&fault{kindInvalidData, err.Error()}}})
 	}
@@ -238,6 +252,7 @@ func (s *session) take(ctx context.Context, frame []byte) error {
 	leave := p.leaving(s.room, len(frame))
 	s.client.admit(p)
 	s.client.calls.Go(func() {
+		defer s.held.Give(held)
 		defer leave()
 		a := s.client.run(p)
 		if s.client.ctx.Err() != nil && a.interrupted() {
@@ -248,6 +263,15 @@ func (s *session) take(ctx context.Context, frame []byte) error {
 		}
 	})
 	return nil
+}
+
+// heldOf is what is held for a frame until it is answered, in bytes: the frame, and what is
+// made of it.
+func heldOf(size int) int64 {
+	if size <= 4<<10 {
+		return 0
+	}
+	return 2 * int64(size)
 }
 
 // packOf reads a request. With an error the packet has its origin, if that

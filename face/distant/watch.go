@@ -145,7 +145,8 @@ func (c *client) openWatch(js journal.Watch) (*watch, error) {
 	if err != nil {
 		return nil, err
 	}
-	w.files, err = c.face.fs.Watch(root, files.WatchOptions{Recursive: js.Recursive && w.only == "", AllowNetwork: true})
+	held := c.face.budget.Charge()
+	w.files, err = c.face.fs.Watch(root, files.WatchOptions{Recursive: js.Recursive && w.only == "", AllowNetwork: true, Held: held})
 	if err != nil {
 		return nil, err
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/tend-run/tend/driver"
 	"github.com/tend-run/tend/face"
+	"github.com/tend-run/tend/internal/budget"
 	"github.com/tend-run/tend/process"
 )
 
@@ -108,7 +109,7 @@ func (f *Face) refuse(w http.ResponseWriter, err error) {
 	if p.status == http.StatusInternalServerError {
 		f.log.Warn("request failed", "face", "e2b", "err", err)
 	}
-	if _, busy := errors.AsType[*face.BusyError](err); busy || p.status == http.StatusServiceUnavailable {
+	if _, busy := errors.AsType[*budget.BusyError](err); busy || p.status == http.StatusServiceUnavailable {
 		w.Header().Set("Retry-After", "1")
 	} else {
 		// Both SDKs: to repeat it would change nothing.
@@ -138,7 +139,7 @@ func decode(r *http.Request, v any) error {
 		if large, ok := errors.AsType[*http.MaxBytesError](err); ok {
 			return &problem{http.StatusRequestEntityTooLarge, fmt.Sprintf("the body is larger than %d bytes", large.Limit)}
 		}
-		if busy, ok := errors.AsType[*face.BusyError](err); ok {
+		if busy, ok := errors.AsType[*budget.BusyError](err); ok {
 			return fmt.Errorf("%w: %w", busy, process.ErrLimit)
 		}
 		return badRequest("the body could not be read: %v", err)

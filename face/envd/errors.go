@@ -7,6 +7,7 @@ import (
 
 	"connectrpc.com/connect"
 
+	"github.com/tend-run/tend/internal/budget"
 	"github.com/tend-run/tend/process"
 )
 
@@ -42,6 +43,9 @@ func wireErr(err error) *connect.Error {
 func codeOf(err error) connect.Code {
 	if _, ok := errors.AsType[*process.InvalidError](err); ok {
 		return connect.CodeInvalidArgument
+	}
+	if _, ok := errors.AsType[*budget.BusyError](err); ok {
+		return connect.CodeResourceExhausted
 	}
 	for _, known := range [...]struct {
 		err  error

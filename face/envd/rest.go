@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tend-run/tend/face"
+	"github.com/tend-run/tend/internal/budget"
 )
 
 // maxInitBytes bounds the body of POST /init.
@@ -48,7 +49,8 @@ func (f *Face) init(w http.ResponseWriter, r *http.Request) {
 		defer late.Stop()
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxInitBytes))
-	if busy, ok := errors.AsType[*face.BusyError](err); ok {
+	if busy, ok := errors.AsType[*budget.BusyError](err); ok {
+		w.Header().Set("Retry-After", "1")
 		restError(w, http.StatusTooManyRequests, busy.Error())
 		return
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/tend-run/tend/face"
 	"github.com/tend-run/tend/face/envd/envdfs"
 	"github.com/tend-run/tend/files"
+	"github.com/tend-run/tend/internal/budget"
 	"github.com/tend-run/tend/process"
 )
 
@@ -50,6 +51,7 @@ func (f *Face) routed(next http.Handler) http.Handler {
 			refuseSandbox(w, &sandboxError{SandboxID: string(t.ID), Message: "The sandbox is running but port is not open", Port: t.Port})
 			return
 		default:
+			budget.Of(r.Context()).For(budget.Sandbox(t.ID))
 			r = r.WithContext(context.WithValue(r.Context(), targetKey{}, &t))
 		}
 		next.ServeHTTP(w, r)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/tend-run/tend/face"
 	pb "github.com/tend-run/tend/gen/envd/process"
+	"github.com/tend-run/tend/internal/budget"
 	"github.com/tend-run/tend/process"
 )
 
@@ -39,7 +40,7 @@ func (s *service) Start(ctx context.Context, req *connect.Request[pb.StartReques
 	if err != nil {
 		return wireErr(err)
 	}
-	face.Forget(ctx)
+	budget.Of(ctx).Release()
 	setHeaders(out.ResponseHeader(), o)
 	return s.f.serveMessages(ctx, o, face.KeepaliveOf(req.Header()), func(ev *pb.ProcessEvent) error {
 		return out.Send(&pb.StartResponse{Event: ev})
@@ -52,7 +53,7 @@ func (s *service) Connect(ctx context.Context, req *connect.Request[pb.ConnectRe
 	if err != nil {
 		return wireErr(err)
 	}
-	face.Forget(ctx)
+	budget.Of(ctx).Release()
 	setHeaders(out.ResponseHeader(), o)
 	return s.f.serveMessages(ctx, o, face.KeepaliveOf(req.Header()), func(ev *pb.ProcessEvent) error {
 		return out.Send(&pb.ConnectResponse{Event: ev})
@@ -113,6 +114,7 @@ const genericChunk = 32 << 10
 type messageSink struct {
 	send func(*pb.ProcessEvent) error
 	exit *process.Exit
+	held budget.Charge // for the message that its reader takes
 }
 
 func (s *messageSink) Event(ev process.Event, _ face.Output) error {
@@ -120,22 +122,26 @@ func (s *messageSink) Event(ev process.Event, _ face.Output) error {
 	case process.EventStarted:
 		return s.send(&pb.ProcessEvent{Event: &pb.ProcessEvent_Start{Start: &pb.ProcessEvent_StartEvent{Pid: uint32(ev.PID)}}})
 	case process.EventOutput:
-		data := &pb.ProcessEvent_DataEvent{}
-		switch ev.Stream {
-		case process.Stdout:
-			data.Output = &pb.ProcessEvent_DataEvent_Stdout{Stdout: ev.Data}
-		case process.Stderr:
-			data.Output = &pb.ProcessEvent_DataEvent_Stderr{Stderr: ev.Data}
-		default:
-			data.Output = &pb.ProcessEvent_DataEvent_Pty{Pty: ev.Data}
-		}
-		return s.send(&pb.ProcessEvent{Event: &pb.ProcessEvent_Data{Data: data}})
+		return face.InPieces(&s.held, ev, s.output)
 	case process.EventGap:
 		return gapError(ev.Gap)
 	case process.EventExited:
 		s.exit = ev.Exit
 	}
 	return nil
+}
+
+func (s *messageSink) output(ev process.Event) error {
+	data := &pb.ProcessEvent_DataEvent{}
+	switch ev.Stream {
+	case process.Stdout:
+		data.Output = &pb.ProcessEvent_DataEvent_Stdout{Stdout: ev.Data}
+	case process.Stderr:
+		data.Output = &pb.ProcessEvent_DataEvent_Stderr{Stderr: ev.Data}
+	default:
+		data.Output = &pb.ProcessEvent_DataEvent_Pty{Pty: ev.Data}
+	}
+	return s.send(&pb.ProcessEvent{Event: &pb.ProcessEvent_Data{Data: data}})
 }
 
 func (s *messageSink) Flush() error { return nil } // Send flushes
@@ -155,6 +161,7 @@ func (f *Face) serveMessages(ctx context.Context, o *opened, keepalive time.Dura
 	ctx, cancel := f.joined(ctx)
 	defer cancel()
 	sink := &messageSink{send: send}
+	sink.held.Like(budget.Of(ctx))
 	if err := face.Stream(ctx, r, sink, keepalive); err != nil {
 		return wireErr(err)
 	}

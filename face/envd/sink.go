@@ -28,12 +28,15 @@ const (
 	chunkTail = len("\r\n0\r\n\r\n")
 )
 
+// frameSize is room for a frame.
+const frameSize = chunkRoom + (chunkSize+2)/3*4 + maxDataOverhead + chunkTail
+
 // buffer is a pooled write buffer. b begins with chunkRoom bytes of room.
 type buffer struct{ b []byte }
 
 var (
 	frames = sync.Pool{New: func() any {
-		return &buffer{b: make([]byte, chunkRoom, chunkRoom+(chunkSize+2)/3*4+maxDataOverhead+chunkTail)}
+		return &buffer{b: make([]byte, chunkRoom, frameSize)}
 	}}
 	batches = sync.Pool{New: func() any {
 		return &buffer{b: make([]byte, chunkRoom, chunkRoom+batchSize+chunkTail)}

@@ -17,6 +17,7 @@ import (
 	"github.com/tend-run/tend/driver/route"
 	"github.com/tend-run/tend/face"
 	pb "github.com/tend-run/tend/gen/envd/process"
+	"github.com/tend-run/tend/internal/budget"
 	"github.com/tend-run/tend/process"
 )
 
@@ -76,7 +77,7 @@ func (f *Face) serveStream(w http.ResponseWriter, r *http.Request, req proto.Mes
 		f.refuse(w, r, c, wireErr(err))
 		return
 	}
-	face.Forget(r.Context())
+	budget.Of(r.Context()).Release()
 	reader, err := o.proc.Read(r.Context(), o.opts)
 	if err != nil {
 		f.refuse(w, r, c, wireErr(err))
@@ -206,7 +207,7 @@ func (s *stream) runHere(w http.ResponseWriter, r *http.Request) {
 	if s.sink.codec != codecLines {
 		h.Set("Connect-Accept-Encoding", "gzip")
 	}
-	s.sink.out = newHTTPOutlet(w)
+	s.sink.out = newHTTPOutlet(w, budget.Of(r.Context()))
 	ctx, cancel := s.face.joined(r.Context())
 	defer cancel()
 	ctx, stop := s.deadline(ctx)

@@ -7,8 +7,6 @@ import (
 	"net/http"
 	"slices"
 	"time"
-
-	"github.com/tend-run/tend/face"
 )
 
 // mostArriving is how many bodies of a key are received at a time, and mostArrivingOfAll
@@ -40,8 +38,8 @@ func (f *Face) receive(w http.ResponseWriter, r *http.Request, key *Key) ([]byte
 	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return nil, &refusal{status: http.StatusRequestEntityTooLarge, text: fmt.Sprintf("the body has more than %d bytes", maxBody)}
 	}
-	if busy, ok := errors.AsType[*face.BusyError](err); ok {
-		return nil, &refusal{status: http.StatusServiceUnavailable, text: busy.Error(), wait: time.Second}
+	if err := refuseBusy(err); errors.As(err, new(*refusal)) {
+		return nil, err
 	}
 	return nil, &refusal{status: http.StatusBadRequest, text: "the body was not received to its end"}
 }

@@ -50,7 +50,8 @@ func TestWhatRequestsHoldIsBounded(t *testing.T) {
 		wg.Go(func() { g.ask("POST", "/api/gateway/openai/x", key, big) })
 		<-begun
 	}
-	if status, h, body := g.ask("POST", "/api/gateway/openai/x", key, "x"); status != 429 || h.Get("Retry-After") != "1" || !strings.Contains(errorOf(body), "bytes") {
+	status, h, body := g.ask("POST", "/api/gateway/openai/x", key, "x")
+	if status != 429 || h.Get("Retry-After") != "1" || !strings.Contains(errorOf(body), "of the 512 MiB") {
 		t.Errorf("one more: %d %s", status, body)
 	}
 	wg.Go(func() {
@@ -64,7 +65,7 @@ func TestWhatRequestsHoldIsBounded(t *testing.T) {
 	scene.Eventually(t, "nothing is held any more", func() bool { // an answer is received before its handler has returned
 		g.mu.Lock()
 		defer g.mu.Unlock()
-		return g.held == 0 && g.all == 0
+		return g.budget.Used() == 0 && g.all == 0
 	})
 }
 

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/tend-run/tend/face"
+	"github.com/tend-run/tend/internal/budget"
 	"github.com/tend-run/tend/part"
 )
 
@@ -24,6 +25,8 @@ type Config struct {
 	Providers string
 	// Extend extends the lifetime of a sandbox. nil: not supported.
 	Extend func(ctx context.Context, sandbox string) error
+	// Budget of what is held for clients; nil: no bound.
+	Budget *budget.Budget
 	// Now is the clock; nil: the machine's.
 	Now func() time.Time
 	Log *slog.Logger // nil: nothing is logged
@@ -37,6 +40,7 @@ type Face struct {
 	providers *providers
 	transport http.RoundTripper
 	prolongs  func(ctx context.Context, sandbox string) error
+	budget    *budget.Budget
 	now       func() time.Time
 	log       *slog.Logger
 	wg        sync.WaitGroup // of sandboxes that are told to live on
@@ -48,7 +52,6 @@ type Face struct {
 	visits map[string]*visits // by key; guarded by mu
 	all    int                // requests that are passed on; guarded by mu
 	coming []*arrival         // bodies that arrive, of all keys; guarded by mu
-	held   int                // bytes that they hold; guarded by mu
 }
 
 var (
@@ -63,7 +66,7 @@ func Open(c Config) (*Face, error) {
 	}
 	f := &Face{
 		keys: openKeys(c.Dir), reports: &reports{path: filepath.Join(c.Dir, "reports.json")}, providers: &providers{path: c.Providers},
-		prolongs: c.Extend, now: c.Now, log: c.Log, visits: map[string]*visits{},
+		prolongs: c.Extend, budget: c.Budget, now: c.Now, log: c.Log, visits: map[string]*visits{},
 	}
 	if f.now == nil {
 		f.now = time.Now

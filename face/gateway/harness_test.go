@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tend-run/tend/internal/budget"
 	"github.com/tend-run/tend/internal/scene"
 	"github.com/tend-run/tend/internal/testbin"
 	"github.com/tend-run/tend/part"
@@ -47,6 +48,9 @@ type gate struct {
 	clock    *clock
 }
 
+// mostHeld is what the requests of a key may hold, in bytes.
+const mostHeld = 128 << 20
+
 // open serves a gateway whose providers are all at upstream.
 func open(t *testing.T, dir, upstream string) *gate {
 	t.Helper()
@@ -57,7 +61,7 @@ func open(t *testing.T, dir, upstream string) *gate {
 		text := fmt.Sprintf("providers:\n  anthropic: {key: %[1]s, base_url: '%[2]s/v1'}\n  openai: {key: %[1]s, base_url: '%[2]s/v1'}\n  gemini: {key: %[1]s, base_url: '%[2]s/v1beta'}\n", realKey, upstream)
 		scene.Must(t, os.WriteFile(path, []byte(text), 0o600))
 	}
-	g.Face = scene.Value(Open(Config{Dir: dir, Providers: path, Now: g.clock.now}))(t)
+	g.Face = scene.Value(Open(Config{Dir: dir, Providers: path, Budget: budget.New(4 * mostHeld), Now: g.clock.now}))(t)
 	mux := http.NewServeMux()
 	scene.Must(t, part.Mount(mux, g.Face, nil))
 	s := httptest.NewServer(mux)

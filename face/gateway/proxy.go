@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/tend-run/tend/face"
+	"github.com/tend-run/tend/internal/budget"
 	"github.com/tend-run/tend/internal/lazyregexp"
 )
 
@@ -30,9 +31,6 @@ const (
 	// mostAtOnce is how many requests of a key are passed on at a time, and mostOfAll of
 	// all keys.
 	mostAtOnce, mostOfAll = 64, 512
-	// mostHeld is how many bytes the requests of a key hold that are passed on, and
-	// mostHeldOfAll those of all keys.
-	mostHeld, mostHeldOfAll = 128 << 20, 512 << 20
 )
 
 // pathPrefix of the gateway.
@@ -138,16 +136,24 @@ func (f *Face) forward(w http.ResponseWriter, r *http.Request) error {
 	if r.Method == http.MethodTrace || r.Method == http.MethodConnect || r.Header.Get("Upgrade") != "" {
 		return &refusal{status: http.StatusNotImplemented, text: "the gateway passes on no TRACE, CONNECT or upgrade; send a plain request, or ask for a stream of events"}
 	}
+	holder := budget.Key(key.ID)
+	budget.Of(r.Context()).For(holder)
 	body, err := f.receive(w, r, key)
 	if err != nil {
 		return err
 	}
-	v, err := f.enter(key, len(body))
+	leave, err := f.enter(key)
 	if err != nil {
 		return err
 	}
-	defer v.leave()
-	face.Forget(r.Context()) // from here on it is held on the gateway's account
+	defer leave()
+	// From here on it is held once, and with it what is held of the answer.
+	budget.Of(r.Context()).Release()
+	held := f.budget.Charge(holder)
+	defer held.Release()
+	if err := held.Add(int64(len(body))); err != nil {
+		return refuseBusy(err)
+	}
 	strict := len(key.Rules.Models) > 0 || key.Rules.TokensPerDay > 0
 	if packed := r.Header.Get("Content-Encoding"); strict && packed != "" && packed != "identity" {
 		return &refusal{status: http.StatusForbidden, text: "the body is compressed, and this key has rules about what is in it; send it as it is"}
@@ -182,12 +188,15 @@ func (f *Face) forward(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	f.extend(key)
-	f.proxy(w, r, &passed{key: key, to: to, shown: shown, rest: rest, query: query, strict: strict, q: q, most: most, began: f.now()})
+	f.proxy(w, r, &passed{
+		held: held, key: key, to: to, shown: shown, rest: rest, query: query, strict: strict, q: q, most: most, began: f.now(),
+	})
 	return nil
 }
 
 // passed is a request that is passed on.
 type passed struct {
+	held  *budget.Charge
 	key   *Key
 	to    *provider
 	shown string
@@ -249,7 +258,8 @@ func (f *Face) proxy(w http.ResponseWriter, r *http.Request, p *passed) {
 			}
 			tidy(resp.Header, p.to.key)
 			resp.Body = &counter{
-				body: hide(resp, p.to.key), stream: streams(resp.Header.Get("Content-Type")), done: func(c *counter) { f.logOnce(p, status, c) },
+				held: p.held, body: hide(resp, p.to.key), stream: streams(resp.Header.Get("Content-Type")),
+				done:    func(c *counter) { f.logOnce(p, status, c) },
 				checked: time.Now(), valid: func() error { return f.stillValid(p) },
 			}
 			if p.q.asked && streams(resp.Header.Get("Content-Type")) {
@@ -320,16 +330,21 @@ func rewrite(pr *httputil.ProxyRequest, p *passed) {
 	}
 }
 
-// visit is a request that is passed on.
-type visit struct {
-	face *Face
-	of   *visits
-	held int
+// refuseBusy is the refusal of what the budget has no room for.
+func refuseBusy(err error) error {
+	busy, ok := errors.AsType[*budget.BusyError](err)
+	switch {
+	case !ok:
+		return err
+	case busy.Holder == (budget.Holder{}):
+		return &refusal{status: http.StatusServiceUnavailable, text: busy.Error(), wait: time.Second}
+	}
+	return &refusal{status: http.StatusTooManyRequests, text: busy.Error(), wait: time.Second}
 }
 
-// enter bounds how many requests are passed on at a time, and in a minute, and how much
-// they hold. The body, of size bytes, has arrived: one that does not come holds no place.
-func (f *Face) enter(key *Key, size int) (*visit, error) {
+// enter bounds how many requests are passed on at a time, and in a minute. The body has
+// arrived: one that does not come holds no place.
+func (f *Face) enter(key *Key) (leave func(), err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.all >= mostOfAll {
@@ -342,34 +357,19 @@ func (f *Face) enter(key *Key, size int) (*visit, error) {
 	if wait := v.asked.take(f.now(), key.Rules.PerMinute); wait > 0 {
 		return nil, &refusal{status: http.StatusTooManyRequests, text: fmt.Sprintf("this key may be used %d times a minute; try again", key.Rules.PerMinute), wait: wait}
 	}
-	if v.held+size > mostHeld {
-		return nil, &refusal{status: http.StatusTooManyRequests, text: fmt.Sprintf("the requests of this key that are being passed on have %d bytes, and %d may be; try again", v.held, mostHeld), wait: time.Second}
-	}
-	if f.held+size > mostHeldOfAll {
-		return nil, &refusal{status: http.StatusServiceUnavailable, text: fmt.Sprintf("the requests that are being passed on have %d bytes, and %d may be; try again", f.held, mostHeldOfAll), wait: time.Second}
-	}
 	v.open++
 	f.all++
-	v.held += size
-	f.held += size
-	return &visit{face: f, of: v, held: size}, nil
-}
-
-// leave ends a visit.
-func (v *visit) leave() {
-	f := v.face
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	v.of.open--
-	f.all--
-	v.of.held -= v.held
-	f.held -= v.held
+	return func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		v.open--
+		f.all--
+	}, nil
 }
 
 // visits are the requests of a key.
 type visits struct {
 	open     int
-	held     int // bytes
 	arriving []*arrival
 	asked    pace
 	reported pace

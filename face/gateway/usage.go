@@ -6,6 +6,8 @@ import (
 	"io"
 	"strings"
 	"time"
+
+	"github.com/tend-run/tend/internal/budget"
 )
 
 // maxCounted bounds what is held of an answer to look for counts in it, in bytes: a
@@ -70,8 +72,10 @@ type counter struct {
 	valid   func() error
 	checked time.Time
 
-	held    bytes.Buffer
-	lost    bool // what is held is longer than is looked at
+	held    *budget.Charge // of the request
+	kept    bytes.Buffer
+	paid    int64 // what kept is charged for
+	lost    bool  // what is held is longer than is looked at
 	in, out int64
 	found   bool
 	ended   bool // the answer came to its end
@@ -113,11 +117,11 @@ func (c *counter) finish() {
 		return
 	}
 	if !c.lost {
-		c.look(c.held.Bytes())
+		c.look(c.kept.Bytes())
 	}
 	done := c.done
 	c.done = nil
-	c.held = bytes.Buffer{}
+	c.drop()
 	done(c)
 }
 
@@ -129,23 +133,44 @@ func (c *counter) take(b []byte) {
 				piece, rest, line = b[:i], b[i+1:], true
 			}
 		}
-		if c.held.Len()+len(piece) > maxCounted {
+		if !c.lost && (c.kept.Len()+len(piece) > maxCounted || c.grow(len(piece)) != nil) {
 			c.lost = true
-			c.held.Reset()
+			c.drop()
 		}
 		if !c.lost {
-			c.held.Write(piece)
+			c.kept.Write(piece)
 		}
 		if line {
-			if data, ok := bytes.CutPrefix(c.held.Bytes(), []byte("data:")); ok && !c.lost {
+			if data, ok := bytes.CutPrefix(c.kept.Bytes(), []byte("data:")); ok && !c.lost {
 				c.events++
 				c.look(data)
 			}
-			c.held.Reset()
+			c.kept.Reset()
 			c.lost = false
 		}
 		b = rest
 	}
+}
+
+// drop lets go of what is kept.
+func (c *counter) drop() {
+	c.held.Give(c.paid)
+	c.kept, c.paid = bytes.Buffer{}, 0
+}
+
+// grow makes room for n more bytes, and charges for it.
+func (c *counter) grow(n int) error {
+	more := c.kept.Len() + n - c.kept.Cap()
+	if more <= 0 {
+		return nil
+	}
+	more = max(more, c.kept.Cap(), 4<<10)
+	if err := c.held.Add(int64(more)); err != nil {
+		return err
+	}
+	c.paid += int64(more)
+	c.kept.Grow(c.kept.Cap() - c.kept.Len() + more)
+	return nil
 }
 
 // look takes the counts of a JSON value. In a stream they grow: the largest count.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/tend-run/tend/driver"
 	"github.com/tend-run/tend/face"
+	"github.com/tend-run/tend/internal/budget"
 )
 
 // maxBody bounds the body of a control plane request in bytes.
@@ -96,8 +97,8 @@ func decode(r *http.Request, v any) error {
 		if large, ok := errors.AsType[*http.MaxBytesError](err); ok {
 			return &problem{http.StatusRequestEntityTooLarge, kindInvalid, "the body is larger than " + strconv.FormatInt(large.Limit, 10) + " bytes"}
 		}
-		if busy, ok := errors.AsType[*face.BusyError](err); ok {
-			return &problem{http.StatusTooManyRequests, kindUnavailable, busy.Error()}
+		if busy, ok := errors.AsType[*budget.BusyError](err); ok {
+			return busy
 		}
 		return requestErrorf("the body could not be read: %v", err)
 	}

@@ -9,8 +9,8 @@ import (
 
 	"github.com/coder/websocket"
 
-	"github.com/tend-run/tend/face"
 	"github.com/tend-run/tend/face/langsmith"
+	"github.com/tend-run/tend/internal/budget"
 	"github.com/tend-run/tend/internal/scene"
 )
 
@@ -36,7 +36,7 @@ func (c *wsConn) half(size int) (end func()) {
 // by a word and a close that means try again, and what was dealt with is given back.
 func TestMessagesThatAreBeingReadHaveOneBudget(t *testing.T) {
 	t.Parallel()
-	budget := face.NewBudget(8 << 20)
+	budget := budget.New(32 << 20) // a quarter for one box
 	s := serve(t, func(c *langsmith.Config) { c.Budget = budget })
 	holder, _ := s.execute(object{"command": "wc -c"})
 	end := holder.half(400 << 10)
@@ -56,7 +56,7 @@ func TestMessagesThatAreBeingReadHaveOneBudget(t *testing.T) {
 			}
 			break
 		}
-		refused = refused || f.Type == "error" && strings.Contains(f.Error, "8 MiB")
+		refused = refused || f.Type == "error" && strings.Contains(f.Error, "of the 32 MiB")
 	}
 
 	end()
@@ -75,7 +75,7 @@ func TestMessagesThatAreBeingReadHaveOneBudget(t *testing.T) {
 // and no longer.
 func TestALargeMessageThatDoesNotEndLosesItsConnection(t *testing.T) {
 	t.Parallel()
-	budget := face.NewBudget(64 << 20)
+	budget := budget.New(64 << 20)
 	s := serve(t, func(c *langsmith.Config) { c.Budget, c.MessageTime = budget, 200*time.Millisecond })
 	c, f := s.execute(object{"command": "cat >/dev/null; sleep 1000", "command_id": "goes-on"})
 	if f.Type != "started" {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/tend-run/tend/driver"
 	"github.com/tend-run/tend/files"
+	"github.com/tend-run/tend/internal/budget"
 	"github.com/tend-run/tend/process"
 )
 
@@ -66,6 +67,7 @@ func problemOf(err error) *problem {
 		invalid  *process.InvalidError
 		badPath  *files.InvalidError
 		start    *process.StartError
+		busy     *budget.BusyError
 	)
 	p := &problem{http.StatusInternalServerError, kindInternal, err.Error()}
 	switch {
@@ -73,6 +75,8 @@ func problemOf(err error) *problem {
 		p.status, p.kind = http.StatusBadRequest, kindInvalid
 	case errors.As(err, &badField), errors.As(err, &invalid), errors.As(err, &badPath):
 		p.status, p.kind = http.StatusUnprocessableEntity, kindInvalid
+	case errors.As(err, &busy):
+		p.status, p.kind = http.StatusTooManyRequests, kindUnavailable
 	case errors.As(err, &start):
 		p.status, p.kind = http.StatusBadRequest, kindCommand
 	}
@@ -108,7 +112,7 @@ func (f *Face) describe(err error) *problem {
 // refuse answers an HTTP request with an error.
 func (f *Face) refuse(w http.ResponseWriter, err error) {
 	p := f.describe(err)
-	if p.status == http.StatusServiceUnavailable {
+	if p.status == http.StatusServiceUnavailable || p.kind == kindUnavailable {
 		w.Header().Set("Retry-After", "1")
 	}
 	writeError(w, p.status, p.kind, p.text)

@@ -18,6 +18,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tend-run/tend/internal/budget"
 	"github.com/tend-run/tend/internal/replace"
 
 	"github.com/tend-run/tend/driver"
@@ -55,9 +56,8 @@ type Config struct {
 	PublicURL string
 	// MaxConnections bounds the WebSockets. 0: 10,000.
 	MaxConnections int
-	// Budget bounds the memory of the messages that are being read. nil: no
-	// bound.
-	Budget *face.Budget
+	// Budget of what is held for clients; nil: no bound.
+	Budget *budget.Budget
 	// MessageTime bounds how long a large message may take to arrive. 0: 5 minutes.
 	MessageTime time.Duration
 
@@ -72,7 +72,7 @@ type Face struct {
 	dir       string
 	publicURL string
 	maxConns  int
-	budget    *face.Budget
+	budget    *budget.Budget
 	msgTime   time.Duration // of Config.MessageTime
 	secret    []byte
 	log       *slog.Logger

@@ -24,6 +24,7 @@ import (
 	"github.com/bmatcuk/doublestar/v4"
 
 	"github.com/tend-run/tend/files"
+	"github.com/tend-run/tend/internal/budget"
 	"github.com/tend-run/tend/process"
 )
 
@@ -202,7 +203,7 @@ func FuzzActs(f *testing.F) {
 				t.Errorf("%q: a terminal (%v) of %v", b, pty, s)
 			}
 		}}
-		s := &session{face: face, proc: p, pty: pty, input: face.inputOf(p)}
+		s := &session{face: face, proc: p, pty: pty, input: face.inputOf(p, budget.Holder{})}
 		defer face.dropInput(s.input)
 		if err := s.act(m); err != nil {
 			if _, ok := errors.AsType[*requestError](err); !ok {
@@ -265,7 +266,7 @@ func FuzzTunnel(f *testing.F) {
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			serveTunnel(context.Background(), ours, box, slog.New(&faults{slog.DiscardHandler, t}))
+			serveTunnel(context.Background(), ours, box, nil, slog.New(&faults{slog.DiscardHandler, t}))
 		}()
 		answers := make(chan struct{})
 		go func() {

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/tend-run/tend/driver"
-	"github.com/tend-run/tend/face"
 	"github.com/tend-run/tend/face/langsmith/transcode"
+	"github.com/tend-run/tend/internal/budget"
 	"github.com/tend-run/tend/process"
 )
 
@@ -31,6 +31,7 @@ func (f *Face) executeHTTP(w http.ResponseWriter, r *http.Request, box driver.Sa
 	if err != nil {
 		return err
 	}
+	budget.Of(r.Context()).For(budget.Sandbox(info.ID))
 	spec, err := req.executeRequest.spec(&info, false)
 	if err != nil {
 		return err
@@ -48,7 +49,7 @@ func (f *Face) executeHTTP(w http.ResponseWriter, r *http.Request, box driver.Sa
 	if err != nil {
 		return err
 	}
-	face.Forget(r.Context())
+	budget.Of(r.Context()).Release()
 	reader, err := p.Read(r.Context(), process.ReadOptions{})
 	if err != nil {
 		f.kill(p)

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"sync"
 
+	"github.com/tend-run/tend/internal/budget"
 	"github.com/tend-run/tend/process"
 )
 
@@ -19,6 +20,7 @@ const maxPending = 16 << 20
 type inputQueue struct {
 	proc process.Process
 	log  *slog.Logger
+	held budget.Charge   // for parts
 	wg   *sync.WaitGroup // owns the feeding goroutine
 	ctx  context.Context // ends with the face: accepted input is fed although its client has left
 	refs int             // connections and the feeding goroutine; guarded by Face.mu
@@ -32,12 +34,13 @@ type inputQueue struct {
 }
 
 // inputOf returns the queue of a process. Give it up with dropInput.
-func (f *Face) inputOf(p process.Process) *inputQueue {
+func (f *Face) inputOf(p process.Process, of budget.Holder) *inputQueue {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	q := f.queues[p.ID()]
 	if q == nil {
 		q = &inputQueue{proc: p, log: f.log, wg: &f.inputs, ctx: f.feeding}
+		q.held.On(f.budget, of)
 		q.room = sync.NewCond(&q.mu)
 		f.queues[p.ID()] = q
 	}
@@ -53,26 +56,31 @@ func (f *Face) dropInput(q *inputQueue) {
 	}
 }
 
-// put appends input. It waits while too much is pending.
-func (q *inputQueue) put(f *Face, in process.Input) {
+// put appends input. It waits while too much is pending, and refuses what there is no room
+// for at all.
+func (q *inputQueue) put(f *Face, in process.Input) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for q.pending > maxPending && !q.closed {
 		q.room.Wait()
 	}
 	if q.closed {
-		return // like writing to a pipe that nobody reads: it does no harm
+		return nil // like writing to a pipe that nobody reads: it does no harm
+	}
+	if busy, ok := errors.AsType[*budget.BusyError](q.held.Add(int64(len(in.Data)))); ok {
+		return tryLater(busy)
 	}
 	q.parts = append(q.parts, in)
 	q.pending += len(in.Data)
 	if !q.running {
 		q.running = true
-		f.inputOf(q.proc) // the goroutine's own reference
+		f.inputOf(q.proc, budget.Holder{}) // the goroutine's own reference
 		q.wg.Go(func() {
 			defer f.dropInput(q)
 			q.run()
 		})
 	}
+	return nil
 }
 
 func (q *inputQueue) run() {
@@ -80,6 +88,7 @@ func (q *inputQueue) run() {
 		q.mu.Lock()
 		if len(q.parts) == 0 || q.closed {
 			q.running, q.parts, q.pending = false, nil, 0
+			q.held.Release()
 			q.room.Broadcast()
 			q.mu.Unlock()
 			return
@@ -90,6 +99,7 @@ func (q *inputQueue) run() {
 		_, err := q.proc.Write(q.ctx, in)
 		q.mu.Lock()
 		q.pending -= len(in.Data)
+		q.held.Give(int64(len(in.Data)))
 		if err != nil {
 			q.closed = true
 		}

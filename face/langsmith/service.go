@@ -3,6 +3,7 @@ package langsmith
 import (
 	"cmp"
 	"context"
+	"errors"
 	"net"
 	"net/http"
 	"net/http/httputil"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/tend-run/tend/driver"
 	"github.com/tend-run/tend/face"
+	"github.com/tend-run/tend/internal/budget"
 )
 
 const (
@@ -34,9 +36,14 @@ const pagePolicy = "sandbox allow-scripts allow-forms allow-modals allow-popups 
 type visit struct {
 	box    driver.Sandbox
 	port   int
-	prefix string // of the path, without a slash at its end
-	page   bool   // the token is in the path
+	prefix string        // of the path, without a slash at its end
+	page   bool          // the token is in the path
+	held   budget.Charge // for what is held of the answer
 }
+
+// pieceSize is what the proxy holds of an answer at a time, in each direction of an upgraded
+// connection, in bytes.
+const pieceSize = 64 << 10
 
 // service passes a request on to a port of the box.
 func (f *Face) service(w http.ResponseWriter, r *http.Request) error {
@@ -59,6 +66,13 @@ func (f *Face) service(w http.ResponseWriter, r *http.Request) error {
 	case v.page && r.Method == http.MethodOptions && r.Header.Get("Access-Control-Request-Method") != "":
 		allowPage(w, r)
 		return nil
+	}
+	of := budget.Sandbox(g.Box)
+	budget.Of(r.Context()).For(of)
+	v.held.On(f.budget, of)
+	defer v.held.Release()
+	if err := v.held.Add(pieceSize); err != nil {
+		return err
 	}
 	f.proxy(v).ServeHTTP(w, r)
 	return nil
@@ -155,7 +169,7 @@ func (f *Face) proxy(v *visit) *httputil.ReverseProxy {
 		},
 		ModifyResponse: func(res *http.Response) error {
 			v.contain(res.Header)
-			return nil
+			return v.held.Add(face.HeaderSize(res.Header))
 		},
 		Transport: &http.Transport{
 			DialContext:            func(ctx context.Context, _, _ string) (net.Conn, error) { return v.box.Dial(ctx, v.port) },
@@ -164,6 +178,10 @@ func (f *Face) proxy(v *visit) *httputil.ReverseProxy {
 			DisableKeepAlives: true,
 		},
 		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, err error) {
+			if _, busy := errors.AsType[*budget.BusyError](err); busy {
+				f.refuse(w, err)
+				return
+			}
 			writeError(w, http.StatusBadGateway, kindConnection, "nothing answers on port "+strconv.Itoa(v.port)+" of the sandbox: "+err.Error())
 		},
 		FlushInterval: -1,

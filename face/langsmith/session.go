@@ -16,6 +16,7 @@ import (
 
 	"github.com/tend-run/tend/driver"
 	"github.com/tend-run/tend/face"
+	"github.com/tend-run/tend/internal/budget"
 	"github.com/tend-run/tend/process"
 )
 
@@ -34,10 +35,11 @@ const (
 	// lingering is how long received messages are still looked for once
 	// nothing can be sent any more: a kill may be among them.
 	lingering = 5 * time.Second
-	// smallMessage is what a message may have without being charged, in bytes,
-	// and madeOfMessage how many bytes are held for each byte of a larger one.
-	smallMessage  = 64 << 10
-	madeOfMessage = 16
+	// smallMessage is what a message may have without being charged, in bytes, and
+	// messagePiece what of a larger one is read at a time. With more than one piece it must
+	// come at a rate.
+	smallMessage = 4 << 10
+	messagePiece = 64 << 10
 	// messageTime is the default of Config.MessageTime.
 	messageTime = 5 * time.Minute
 )
@@ -56,7 +58,7 @@ type session struct {
 	ws   *websocket.Conn
 	conn net.Conn // below ws
 
-	charge *face.Charge // for the message that is being read or handled
+	charge budget.Charge // for the message that is being read or handled
 
 	ctx    context.Context // ends with the session: errStopping, errClientLeft
 	cancel context.CancelCauseFunc
@@ -82,7 +84,8 @@ func (f *Face) executeWS(w http.ResponseWriter, r *http.Request, box driver.Sand
 	if !ok {
 		return nil
 	}
-	s := &session{face: f, charge: f.budget.Charge(), box: box, info: info, ws: ws, conn: conn, pings: make(chan struct{}, 1)}
+	s := &session{face: f, box: box, info: info, ws: ws, conn: conn, pings: make(chan struct{}, 1)}
+	s.charge.On(f.budget, budget.Sandbox(info.ID))
 	if !f.begin(conn, s.run) {
 		// Clean and before "started": each SDK tries again (§5.3).
 		closeNow(ws, conn, websocket.StatusNormalClosure, errStopping.Error())
@@ -210,8 +213,8 @@ func (s *session) next() (*message, error) {
 		return nil, errClientLeft
 	}
 	b, err := s.readMessage(r)
-	if busy, ok := errors.AsType[*face.BusyError](err); ok {
-		return nil, &requestError{text: busy.Error(), code: websocket.StatusTryAgainLater}
+	if busy, ok := errors.AsType[*budget.BusyError](err); ok {
+		return nil, tryLater(busy)
 	}
 	if err != nil {
 		return nil, errClientLeft
@@ -227,6 +230,11 @@ func (s *session) next() (*message, error) {
 	return parseMessage(b)
 }
 
+// tryLater ends a session for which there is no room.
+func tryLater(busy *budget.BusyError) error {
+	return &requestError{text: busy.Error(), code: websocket.StatusTryAgainLater}
+}
+
 // readMessage reads a message of at most maxMessage+1 bytes. A large one is charged
 // until the next message is read, and must come at a rate: half a message would hold
 // its memory for as long as the client likes.
@@ -235,18 +243,21 @@ func (s *session) readMessage(r io.Reader) ([]byte, error) {
 	if err != nil || len(b) < smallMessage {
 		return b, err
 	}
-	late := time.AfterFunc(s.face.msgTime, func() { s.conn.Close() })
-	defer late.Stop()
 	var large bytes.Buffer
 	large.Write(b)
-	for more := int64(smallMessage); more > 0; {
-		if err := s.charge.Add(smallMessage * madeOfMessage); err != nil {
+	for err = nil; err == nil && large.Len() <= maxMessage; {
+		if large.Len() == smallMessage+messagePiece {
+			late := time.AfterFunc(s.face.msgTime, func() { s.conn.Close() })
+			defer late.Stop()
+		}
+		piece := min(messagePiece, int64(maxMessage+1-large.Len()))
+		if err := s.charge.Add(face.Decoding(int64(large.Len())+piece) - s.charge.Held()); err != nil {
 			return nil, err
 		}
-		more, err = io.CopyN(&large, r, min(smallMessage, int64(maxMessage+1-large.Len())))
-		if err != nil && err != io.EOF {
-			return nil, err
-		}
+		_, err = io.CopyN(&large, r, piece)
+	}
+	if err != nil && err != io.EOF {
+		return nil, err
 	}
 	return large.Bytes(), nil
 }
@@ -277,7 +288,7 @@ func (s *session) open(m *message) error {
 		return err
 	}
 	s.pty = info.Spec.PTY != nil
-	s.input = s.face.inputOf(s.proc)
+	s.input = s.face.inputOf(s.proc, budget.Sandbox(s.info.ID))
 	if err := s.ws.Write(context.Background(), websocket.MessageText, startedFrame(s.command, info.PID)); err != nil {
 		return errClientLeft
 	}
@@ -290,6 +301,7 @@ func (s *session) open(m *message) error {
 func (s *session) write() {
 	defer func() { s.recovered(recover()) }()
 	out := &sink{ctx: s.ctx, ws: s.ws, proc: s.proc, ping: s.ping}
+	out.held.Like(&s.charge)
 	err := s.pump(out)
 	if err == nil {
 		err = out.finish()
@@ -386,10 +398,10 @@ func (s *session) read() {
 func (s *session) act(m *message) error {
 	switch m.Type {
 	case "input":
-		s.input.put(s.face, process.Input{Data: []byte(m.Data)})
+		return s.input.put(s.face, process.Input{Data: []byte(m.Data)})
 	case "close_stdin":
 		if !s.pty { // a terminal ends its input with a character
-			s.input.put(s.face, process.Input{EOF: true})
+			return s.input.put(s.face, process.Input{EOF: true})
 		}
 	case "kill":
 		s.input.drop()

@@ -11,6 +11,7 @@ import (
 
 	"github.com/tend-run/tend/face"
 	"github.com/tend-run/tend/face/langsmith/transcode"
+	"github.com/tend-run/tend/internal/budget"
 	"github.com/tend-run/tend/process"
 )
 
@@ -21,6 +22,8 @@ const (
 	chunkSize = 128 << 10
 	// frameOverhead is what a frame has besides its data, at most.
 	frameOverhead = 128
+	// smallRaw is how many raw bytes have a small buffer, which is not charged for.
+	smallRaw = 2 << 10
 	// usualFrame is room for a frame of text; larger buffers are not kept.
 	usualFrame = chunkSize + chunkSize/4 + frameOverhead
 )
@@ -38,6 +41,7 @@ type sink struct {
 	streams [4]*outStream
 	exit    *process.Exit
 	ping    func()
+	held    budget.Charge // for the frame that the client takes
 }
 
 // outStream is where one connection stands in one stream.
@@ -102,7 +106,8 @@ func (s *sink) finish() error {
 	return nil
 }
 
-// send makes one frame of whole characters and sends it.
+// send sends whole characters: in one frame that is charged for until the client has taken
+// it, or, where the budget has no room for that, in small ones.
 func (s *sink) send(st *outStream, raw []byte, settled bool) error {
 	if st.at.Text() < st.skip {
 		raw = st.pass(raw, settled)
@@ -111,7 +116,7 @@ func (s *sink) send(st *outStream, raw []byte, settled bool) error {
 		return nil
 	}
 	pool := &frames
-	if len(raw) <= 2<<10 {
+	if len(raw) <= smallRaw {
 		pool = &smalls
 	}
 	buf := pool.Get().(*[]byte)
@@ -122,6 +127,13 @@ func (s *sink) send(st *outStream, raw []byte, settled bool) error {
 	b = append(b, `,"data":"`...)
 	b, replaced := transcode.AppendJSON(b, raw)
 	b = append(b, `"}`...)
+	if len(raw) > smallRaw {
+		if s.held.Add(int64(cap(b))) != nil {
+			pool.Put(buf)
+			return s.sendSmall(st, raw, settled)
+		}
+		defer s.held.Release()
+	}
 	if settled {
 		st.m.add(st.at.Raw, raw, replaced)
 	}
@@ -133,6 +145,21 @@ func (s *sink) send(st *outStream, raw []byte, settled bool) error {
 		pool.Put(buf)
 	}
 	return err
+}
+
+// sendSmall sends whole characters in frames that are not charged for.
+func (s *sink) sendSmall(st *outStream, raw []byte, settled bool) error {
+	for len(raw) > 0 {
+		n := len(raw)
+		if n > smallRaw {
+			n = transcode.Settled(raw[:smallRaw])
+		}
+		if err := s.send(st, raw[:n], settled); err != nil {
+			return err
+		}
+		raw = raw[n:]
+	}
+	return nil
 }
 
 // pass leaves out what is before st.skip, as far as whole characters go, and

@@ -8,6 +8,7 @@ import (
 
 	"github.com/tend-run/tend/driver"
 	"github.com/tend-run/tend/face"
+	"github.com/tend-run/tend/internal/budget"
 	"github.com/tend-run/tend/process"
 )
 
@@ -34,6 +35,7 @@ func (f *Face) startEvents(w http.ResponseWriter, r *http.Request, box driver.Sa
 	if err != nil {
 		return err
 	}
+	budget.Of(r.Context()).For(budget.Sandbox(info.ID))
 	p, command, err := f.execute(r.Context(), box, &info, m)
 	if err != nil {
 		return err
@@ -71,7 +73,7 @@ func (f *Face) streamEvents(w http.ResponseWriter, r *http.Request, p process.Pr
 		return &problem{http.StatusServiceUnavailable, kindUnavailable, tooManyConnections(f.maxConns)}
 	}
 	defer f.leavePlace()
-	face.Forget(r.Context()) // the stream outlives its body by far
+	budget.Of(r.Context()).Release() // the stream outlives its body by far
 	ctx, cancel := context.WithCancelCause(r.Context())
 	defer cancel(nil)
 	defer context.AfterFunc(f.ctx, func() { cancel(context.Cause(f.ctx)) })()

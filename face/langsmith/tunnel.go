@@ -15,6 +15,7 @@ import (
 	"github.com/hashicorp/yamux"
 
 	"github.com/tend-run/tend/driver"
+	"github.com/tend-run/tend/internal/budget"
 	"github.com/tend-run/tend/internal/relay"
 )
 
@@ -32,10 +33,17 @@ const (
 	tunnelHeaderTime = 30 * time.Second
 	// tunnelStreams bounds the streams of one tunnel.
 	tunnelStreams = 1024
+	// tunnelWindow is what a stream may hold of what its client has sent: what a client of
+	// yamux is let send before it is read, in bytes.
+	tunnelWindow = 256 << 10
 )
 
 // tunnel carries TCP connections into the box: GET /tunnel.
 func (f *Face) tunnel(w http.ResponseWriter, r *http.Request, box driver.Sandbox) error {
+	info, err := box.Info(r.Context())
+	if err != nil {
+		return err
+	}
 	ws, conn, ok := f.upgrade(w, r)
 	if !ok {
 		return nil
@@ -44,7 +52,9 @@ func (f *Face) tunnel(w http.ResponseWriter, r *http.Request, box driver.Sandbox
 		defer f.ended(conn)
 		ctx, cancel := context.WithCancel(f.ctx)
 		defer cancel()
-		serveTunnel(ctx, websocket.NetConn(context.Background(), ws, websocket.MessageBinary), box, f.log)
+		held := f.budget.Charge(budget.Sandbox(info.ID))
+		defer held.Release()
+		serveTunnel(ctx, websocket.NetConn(context.Background(), ws, websocket.MessageBinary), box, held, f.log)
 		closeNow(ws, conn, websocket.StatusGoingAway, "the tunnel has ended")
 	}
 	if !f.begin(conn, run) {
@@ -54,10 +64,11 @@ func (f *Face) tunnel(w http.ResponseWriter, r *http.Request, box driver.Sandbox
 }
 
 // serveTunnel runs the yamux session until the client ends it or ctx does.
-func serveTunnel(ctx context.Context, conn net.Conn, box driver.Sandbox, log *slog.Logger) {
+func serveTunnel(ctx context.Context, conn net.Conn, box driver.Sandbox, held *budget.Charge, log *slog.Logger) {
 	cfg := yamux.DefaultConfig()
 	cfg.LogOutput = io.Discard
 	cfg.AcceptBacklog = 256
+	cfg.MaxStreamWindowSize = tunnelWindow
 	session, err := yamux.Server(conn, cfg)
 	if err != nil {
 		log.Error("tunnel not opened", "err", err) // a wrong configuration of ours
@@ -67,6 +78,8 @@ func serveTunnel(ctx context.Context, conn net.Conn, box driver.Sandbox, log *sl
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer session.Close()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel() // the programs at the other ends may be silent for ever
 	streams := make(chan struct{}, tunnelStreams)
 	for {
 		stream, err := session.AcceptStream()
@@ -79,8 +92,14 @@ func serveTunnel(ctx context.Context, conn net.Conn, box driver.Sandbox, log *sl
 			stream.Close()
 			continue
 		}
+		if held.Add(tunnelWindow) != nil {
+			<-streams
+			stream.Close()
+			continue
+		}
 		wg.Go(func() {
 			defer func() { <-streams }()
+			defer held.Give(tunnelWindow)
 			defer stream.Close()
 			defer func() {
 				if p := recover(); p != nil {
@@ -107,6 +126,7 @@ func serveStream(ctx context.Context, stream net.Conn, box driver.Sandbox) {
 	target, answer := dialTunnel(ctx, head, box)
 	if target != nil {
 		defer target.Close()
+		defer context.AfterFunc(ctx, func() { target.Close() })()
 	}
 	if _, err := stream.Write([]byte{answer}); err != nil || target == nil {
 		return

@@ -8,6 +8,7 @@ import (
 
 	"github.com/tend-run/tend/driver"
 	"github.com/tend-run/tend/face"
+	"github.com/tend-run/tend/internal/budget"
 )
 
 // Headers of requests, beside those of the protocol.
@@ -91,6 +92,7 @@ func (f *Face) admit(r *http.Request) (*place, error) {
 		return nil, err
 	}
 	p.access, p.sandbox = s, info.ID
+	budget.Of(r.Context()).For(budget.Sandbox(info.ID))
 	return p, nil
 }
 

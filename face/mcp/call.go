@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/tend-run/tend/internal/budget"
 	"github.com/tend-run/tend/process"
 )
 
@@ -100,33 +101,35 @@ const (
 	early    = 10 * time.Second
 )
 
-// calls are those under way. The zero value, with stopping, is ready for use.
+// calls are those under way. The zero value, with stopping and places, is ready for use.
 type calls struct {
 	stopping chan struct{}
 
+	// places has one for each call, so that those of one sandbox leave some to others.
+	places *budget.Budget
+
 	mu    sync.Mutex
-	n     int                           // guarded by mu
 	named map[string]map[*call]struct{} // by label; guarded by mu
 	// early are cancellations of calls that are not there yet: the two come over
 	// connections of their own. Guarded by mu.
 	early map[string]time.Time
 }
 
-func (c *calls) count() string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return strconv.Itoa(c.n)
-}
+func (c *calls) count() string { return strconv.FormatInt(c.places.Used(), 10) }
 
-// add makes the call one that is under way, until end. false: there are too many.
+// add makes the call one that is under way, until end. false: there are too many, or too
+// many of its sandbox.
 func (c *calls) add(one *call) (end func(), ok bool) {
+	place := c.places.Charge()
+	if one.place.sandbox != "" {
+		place.For(budget.Sandbox(one.place.sandbox))
+	}
+	if place.Add(1) != nil {
+		return nil, false
+	}
 	one.ctx, one.cancel = context.WithCancelCause(context.Background())
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.n >= maxCalls {
-		return nil, false
-	}
-	c.n++
 	if one.label != "" {
 		if c.named == nil {
 			c.named = map[string]map[*call]struct{}{}
@@ -157,9 +160,9 @@ func (c *calls) add(one *call) (end func(), ok bool) {
 		close(left)
 		<-done
 		one.cancel(nil)
+		place.Release()
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		c.n--
 		if delete(c.named[one.label], one); len(c.named[one.label]) == 0 {
 			delete(c.named, one.label)
 		}

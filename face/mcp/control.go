@@ -29,7 +29,7 @@ func (f *Face) wait(ctx context.Context, req *sdk.CallToolRequest, c *call, a wa
 		return nil, err
 	}
 	deadline := time.Now().Add(a.patience(&n))
-	tokens := budget(&n, a.Tokens)
+	tokens := allowance(&n, a.Tokens)
 	out, err := await(ctx, req, c, p, cond, deadline)
 	if err != nil {
 		return nil, err
@@ -109,7 +109,7 @@ type listArgs struct {
 
 func (f *Face) list(ctx context.Context, _ *sdk.CallToolRequest, c *call, a listArgs) (*answer, error) {
 	var n notes
-	left := budget(&n, a.Tokens)*3 - 150 - cost(strings.Join(n, " "))
+	left := allowance(&n, a.Tokens)*3 - 150 - cost(strings.Join(n, " "))
 	at, err := f.placeOf(ctx, c, a.Sandbox)
 	if err != nil {
 		return nil, err

@@ -10,6 +10,7 @@ import (
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/tend-run/tend/internal/budget"
 	"github.com/tend-run/tend/process"
 )
 
@@ -73,6 +74,12 @@ func (f *Face) editFile(ctx context.Context, _ *sdk.CallToolRequest, c *call, a 
 	if info.Size() > maxEdit {
 		return nil, fmt.Errorf("%s has %d bytes; files of at most %d are edited: use a command", name, info.Size(), maxEdit)
 	}
+	// As it was, twice while it is read, and as it becomes.
+	held := 2*info.Size() + min(4*maxEdit, info.Size()+info.Size()/int64(len(a.Old))*int64(len(a.New)))
+	if err := budget.Of(ctx).Add(held); err != nil {
+		return nil, err
+	}
+	defer budget.Of(ctx).Give(held)
 	was, err := io.ReadAll(io.LimitReader(content, maxEdit+1))
 	if err != nil {
 		return nil, err

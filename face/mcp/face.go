@@ -13,6 +13,7 @@ import (
 	"github.com/tend-run/tend/driver"
 	"github.com/tend-run/tend/face"
 	tendv1 "github.com/tend-run/tend/gen/tend/v1"
+	"github.com/tend-run/tend/internal/budget"
 	"github.com/tend-run/tend/part"
 )
 
@@ -80,7 +81,7 @@ func New(cfg Config) (*Face, error) {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	f := &Face{cfg: cfg, edits: make(chan struct{}, maxEdits)}
-	f.calls.stopping = make(chan struct{})
+	f.calls.stopping, f.calls.places = make(chan struct{}), budget.New(maxCalls)
 	f.watch.f = f
 	f.whole.make, f.scoped.make = func(listen bool) *sdk.Server { return f.newServer(false, listen) }, func(listen bool) *sdk.Server { return f.newServer(true, listen) }
 	return f, nil

@@ -22,7 +22,7 @@ const (
 
 func (f *Face) findFiles(ctx context.Context, _ *sdk.CallToolRequest, c *call, a findArgs) (*answer, error) {
 	var n notes
-	left := budget(&n, a.Tokens)*3 - 300 - cost(strings.Join(n, " "))
+	left := allowance(&n, a.Tokens)*3 - 300 - cost(strings.Join(n, " "))
 	_, fs, dir, err := f.filesOf(ctx, c, a.Sandbox, a.User, a.Dir)
 	if err != nil {
 		return nil, err

@@ -14,6 +14,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/tend-run/tend/face"
+	"github.com/tend-run/tend/internal/budget"
 	"github.com/tend-run/tend/process"
 )
 
@@ -187,7 +188,8 @@ func (f *Face) resume(w http.ResponseWriter, r *http.Request, p *place) {
 func (f *Face) dispatch(w http.ResponseWriter, r *http.Request, c *call, m *message, body []byte) {
 	end, ok := f.calls.add(c)
 	if !ok {
-		fail(w, m.ID, &refusal{http.StatusServiceUnavailable, fmt.Sprintf("%d calls are under way, which is the limit; wait until some have ended", maxCalls)})
+		fail(w, m.ID, &refusal{http.StatusServiceUnavailable, fmt.Sprintf(
+			"%d calls are under way, and no more may be, or no more of this sandbox; wait until some have ended", f.calls.places.Used())})
 		return
 	}
 	defer end()
@@ -203,7 +205,7 @@ func (f *Face) dispatch(w http.ResponseWriter, r *http.Request, c *call, m *mess
 		out.id = f.seal(&kept{Key: c.key, From: c.from, Marked: c.marked, Body: body})
 	}
 	c.prime, c.beat, c.mute = out.prime, out.beat, out.mute
-	c.decoded = func() { face.Keep(r.Context(), heldOfBody*int64(len(body))) }
+	c.decoded = func() { budget.Of(r.Context()).Keep(heldOfBody * int64(len(body))) }
 	r = r.WithContext(context.WithValue(r.Context(), callKey{}, c))
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	r.ContentLength = int64(len(body))
@@ -269,6 +271,8 @@ func fail(w http.ResponseWriter, id json.RawMessage, err error) {
 		status = e.status
 	} else if _, ok := errors.AsType[*notJSON](err); ok {
 		status, code = http.StatusBadRequest, codeParse
+	} else if busy, ok := errors.AsType[*budget.BusyError](err); ok {
+		status, err = http.StatusTooManyRequests, busy
 	}
 	if len(id) == 0 {
 		id = json.RawMessage("null")
@@ -277,7 +281,7 @@ func fail(w http.ResponseWriter, id json.RawMessage, err error) {
 	switch status {
 	case http.StatusUnauthorized:
 		h.Set("WWW-Authenticate", `Bearer realm="tend"`)
-	case http.StatusServiceUnavailable:
+	case http.StatusServiceUnavailable, http.StatusTooManyRequests:
 		h.Set("Retry-After", "1")
 	}
 	h.Set("Content-Type", "application/json")

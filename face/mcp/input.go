@@ -125,7 +125,7 @@ func (f *Face) input(ctx context.Context, req *sdk.CallToolRequest, c *call, a i
 		return nil, &process.InvalidError{Field: "text", Reason: fmt.Sprintf("has %d bytes; the limit is %d", len(data), process.MaxWhole)}
 	}
 	deadline := time.Now().Add(a.patience(&n))
-	tokens := budget(&n, a.Tokens)
+	tokens := allowance(&n, a.Tokens)
 	giving, stop := context.WithDeadline(ctx, deadline)
 	err = give(giving, p, c, []byte(data), a.Close && !tty)
 	stop()

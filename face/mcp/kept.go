@@ -50,7 +50,7 @@ func (f *Face) service(ctx context.Context, _ *sdk.CallToolRequest, c *call, a s
 		return nil, err
 	}
 	var n notes
-	left := budget(&n, a.Tokens)*3 - 200
+	left := allowance(&n, a.Tokens)*3 - 200
 	head := ""
 	if file != "" {
 		head = "declared in " + file + "\n"

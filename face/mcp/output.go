@@ -41,7 +41,7 @@ func streamNamed(word string) (process.Stream, error) {
 
 func (f *Face) output(ctx context.Context, _ *sdk.CallToolRequest, c *call, a outputArgs) (*answer, error) {
 	var n notes
-	tokens := budget(&n, a.Tokens)
+	tokens := allowance(&n, a.Tokens)
 	only, err := streamNamed(a.Stream)
 	switch {
 	case err != nil:

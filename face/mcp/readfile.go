@@ -28,7 +28,7 @@ const maxCount = 64 << 20
 
 func (f *Face) readFile(ctx context.Context, _ *sdk.CallToolRequest, c *call, a readArgs) (*answer, error) {
 	var n notes
-	tokens := budget(&n, a.Tokens)
+	tokens := allowance(&n, a.Tokens)
 	if a.From < 0 || a.Lines < 0 {
 		return nil, &process.InvalidError{Field: "from_line", Reason: "or lines is negative; the first line is 1"}
 	}

@@ -44,7 +44,7 @@ func (f *Face) run(ctx context.Context, req *sdk.CallToolRequest, c *call, a run
 	}
 	open := spec.Stdin == process.StdinPipe && a.Stdin != "" || spec.PTY != nil
 	wait := a.patience(&n)
-	tokens := budget(&n, a.Tokens)
+	tokens := allowance(&n, a.Tokens)
 	if open && cond == (process.Until{}) {
 		cond.Input = true // else it would wait for an exit that needs us
 	}

@@ -51,8 +51,8 @@ func clamp(n *notes, field string, v, otherwise, least, most int) int {
 	return v
 }
 
-// budget is the tokens that an answer may have.
-func budget(n *notes, asked int) int {
+// allowance is the tokens that an answer may have.
+func allowance(n *notes, asked int) int {
 	return clamp(n, "max_tokens", asked, defaultTokens, minTokens, maxTokens)
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"connectrpc.com/connect"
 	"github.com/tend-run/tend/driver"
+	"github.com/tend-run/tend/internal/budget"
 	"github.com/tend-run/tend/internal/tendpb"
 	"github.com/tend-run/tend/process"
 )
@@ -51,6 +52,9 @@ func find(ctx context.Context, d driver.Driver, key string) (driver.Sandbox, err
 func wireError(err error) *connect.Error {
 	if e, ok := errors.AsType[*driver.InvalidError](err); ok {
 		return tendpb.Error(&process.InvalidError{Field: e.Field, Reason: e.Reason})
+	}
+	if busy, ok := errors.AsType[*budget.BusyError](err); ok {
+		return tendpb.Error(&translated{busy, process.ErrLimit})
 	}
 	for _, known := range []struct{ driver, wire error }{
 		{driver.ErrNotFound, process.ErrNotFound},

@@ -10,6 +10,7 @@ import (
 	"connectrpc.com/connect"
 	"github.com/tend-run/tend/face"
 	tendv1 "github.com/tend-run/tend/gen/tend/v1"
+	"github.com/tend-run/tend/internal/budget"
 	"github.com/tend-run/tend/internal/tendpb"
 	"github.com/tend-run/tend/process"
 )
@@ -105,7 +106,7 @@ func (s *processes) deliver(ctx context.Context, p process.Process, opts process
 	if opts.MaxChunk == 0 || opts.MaxChunk > maxPiece {
 		opts.MaxChunk = maxPiece
 	}
-	face.Forget(ctx)
+	budget.Of(ctx).Release()
 	r, err := p.Read(ctx, opts)
 	if err != nil {
 		return wireError(err)
@@ -167,6 +168,8 @@ func (s *processes) pump(ctx context.Context, src source, from []*tendv1.StreamO
 	}
 	beat := time.NewTimer(s.cfg.Heartbeat)
 	defer beat.Stop()
+	var held budget.Charge
+	held.Like(budget.Of(ctx))
 	for {
 		ev, ok, err := src.Next()
 		switch {
@@ -175,7 +178,7 @@ func (s *processes) pump(ctx context.Context, src source, from []*tendv1.StreamO
 		case err != nil:
 			return wireError(err)
 		case ok:
-			if err := send(tendpb.Event(&ev)); err != nil {
+			if err := face.InPieces(&held, ev, func(ev process.Event) error { return send(tendpb.Event(&ev)) }); err != nil {
 				return err
 			}
 			// A stream that always has more must notice, too, that the server

@@ -34,6 +34,7 @@ import (
 
 	"github.com/tend-run/tend/driver/route"
 	"github.com/tend-run/tend/face"
+	"github.com/tend-run/tend/internal/budget"
 	"github.com/tend-run/tend/part"
 )
 
@@ -56,8 +57,10 @@ type Config struct {
 	Token func() face.Token
 	// VisitorLasts reports whether the login lasts that a ticket was made for. nil: it does.
 	VisitorLasts func(by string) bool
-	Log          *slog.Logger     // nil: nothing is logged
-	Now          func() time.Time // nil: time.Now
+	// Budget of what is held for clients; nil: no bound.
+	Budget *budget.Budget
+	Log    *slog.Logger     // nil: nothing is logged
+	Now    func() time.Time // nil: time.Now
 	// Handshake bounds the TLS handshake with a program in a sandbox, on ports that are
 	// declared to speak TLS. 0: 30 seconds.
 	Handshake time.Duration
@@ -72,6 +75,7 @@ type Ports struct {
 	token     func() face.Token
 	hop       face.Token // the value of hopHeader
 	log       *slog.Logger
+	budget    *budget.Budget
 	// kept reuses connections, once does not: a sandbox with an idle TTL counts new
 	// connections as use.
 	kept, once http.RoundTripper
@@ -85,8 +89,10 @@ type Ports struct {
 
 // New returns the part.
 func New(c Config) *Ports {
-	p := &Ports{sandboxes: c.Sandboxes, secret: c.Secret, token: c.Token, hop: face.Token(rand.Text()), log: c.Log, now: c.Now,
-		visitorLasts: c.VisitorLasts}
+	p := &Ports{
+		visitorLasts: c.VisitorLasts,
+		sandboxes:    c.Sandboxes, secret: c.Secret, token: c.Token, hop: face.Token(rand.Text()), log: c.Log, budget: c.Budget, now: c.Now,
+	}
 	if p.token == nil {
 		p.token = func() face.Token { return "" }
 	}
@@ -183,7 +189,15 @@ func (p *Ports) serve(w http.ResponseWriter, r *http.Request) {
 		refuse(w, r, &refusal{SandboxID: id, Message: "The sandbox was not found", Code: http.StatusBadGateway})
 		return
 	}
-	passes := p.proxy(&t, isProgram(r.Header))
+	of := budget.Sandbox(t.ID)
+	budget.Of(r.Context()).For(of)
+	held := p.budget.Charge(of)
+	defer held.Release()
+	if err := held.Add(pieceSize); err != nil {
+		refuse(w, r, &refusal{SandboxID: id, Message: err.Error(), Port: t.Port, Code: http.StatusServiceUnavailable})
+		return
+	}
+	passes := p.proxy(&t, isProgram(r.Header), held)
 	if lasts != nil {
 		p.logins.Serve(passes, w, r, lasts)
 		return
@@ -225,8 +239,8 @@ func isProgram(h http.Header) bool {
 }
 
 // proxy passes requests to a port of a sandbox. program says whether the client is one
-// ([isProgram]).
-func (p *Ports) proxy(t *route.Target, program bool) *httputil.ReverseProxy {
+// ([isProgram]), and held is charged for what is held of the answer.
+func (p *Ports) proxy(t *route.Target, program bool, held *budget.Charge) *httputil.ReverseProxy {
 	transport := p.kept
 	if t.Info.IdleTTL > 0 {
 		transport = p.once
@@ -257,22 +271,24 @@ func (p *Ports) proxy(t *route.Target, program bool) *httputil.ReverseProxy {
 				}
 				res.Header.Set("Cache-Control", "no-store")
 			}
-			return nil
+			return held.Add(face.HeaderSize(res.Header))
 		},
 		Transport: transport,
 		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
 			if r.Context().Err() != nil {
 				return // the client has left
 			}
-			message := "The program in the sandbox ended the connection"
-			if _, closed := errors.AsType[closedError](err); closed {
+			message, code := "The program in the sandbox ended the connection", http.StatusBadGateway
+			if busy, ok := errors.AsType[*budget.BusyError](err); ok {
+				message, code = busy.Error(), http.StatusServiceUnavailable
+			} else if _, closed := errors.AsType[closedError](err); closed {
 				message = closedPort
 			} else if noTLS(err) {
 				message = "The program in the sandbox did not begin TLS, which httpsPorts says of its port"
 			} else if face.HeaderTooLarge(err) {
 				message = fmt.Sprintf("The program in the sandbox sent more than %d KiB of headers", face.MaxAnswerHeader>>10)
 			}
-			refuse(w, r, &refusal{SandboxID: string(t.ID), Message: message, Port: t.Port, Code: http.StatusBadGateway})
+			refuse(w, r, &refusal{SandboxID: string(t.ID), Message: message, Port: t.Port, Code: code})
 		},
 		FlushInterval: patience,
 		BufferPool:    pieces{},
@@ -369,6 +385,9 @@ func isBrowser(h http.Header) bool {
 func refuse(w http.ResponseWriter, r *http.Request, e *refusal) {
 	h := w.Header()
 	h.Set("Cache-Control", "no-store")
+	if e.Code == http.StatusServiceUnavailable {
+		h.Set("Retry-After", "1")
+	}
 	if isBrowser(r.Header) {
 		face.Inert(h)
 		h.Set("Content-Type", "text/html; charset=utf-8")

@@ -11,6 +11,8 @@ import (
 	"net"
 
 	"golang.org/x/crypto/chacha20poly1305"
+
+	"github.com/tend-run/tend/internal/budget"
 )
 
 const (
@@ -37,6 +39,7 @@ type Conn struct {
 	r     *bufio.Reader
 	limit uint64      // of a frame that is read, in bytes
 	aead  cipher.AEAD // nil until the keys are exchanged
+	held  *budget.Charge
 }
 
 func newConn(nc net.Conn) *Conn {
@@ -46,12 +49,17 @@ func newConn(nc net.Conn) *Conn {
 // Trust lets the peer send frames of up to MaxFrame bytes.
 func (c *Conn) Trust() { c.limit = MaxFrame }
 
+// Charge charges for the frame that is read, until the next one is, or the caller releases the
+// charge.
+func (c *Conn) Charge(held *budget.Charge) { c.held = held }
+
 // ReadFrame returns the plaintext of the next frame, in memory of its own. A
 // heartbeat is empty.
 func (c *Conn) ReadFrame() ([]byte, error) { return c.ReadFrameInto(nil) }
 
 // ReadFrameInto is ReadFrame into the memory of buf, if it is large enough.
 func (c *Conn) ReadFrameInto(buf []byte) ([]byte, error) {
+	c.held.Release()
 	var head [lengthSize]byte
 	if _, err := io.ReadFull(c.r, head[:]); err != nil {
 		return nil, err
@@ -70,6 +78,9 @@ func (c *Conn) ReadFrameInto(buf []byte) ([]byte, error) {
 	return c.open(item)
 }
 
+// freeFrame is what a frame may have without being charged for, in bytes.
+const freeFrame = 4 << 10
+
 // firstPiece is how much memory an announced frame has before a byte of it came.
 const firstPiece = 1 << 20
 
@@ -80,6 +91,11 @@ func (c *Conn) readItem(buf []byte, n int) ([]byte, error) {
 		room := min(n, cap(buf))
 		if room <= len(buf) {
 			room = min(n, max(firstPiece, 4*len(buf)))
+			if n > freeFrame {
+				if err := c.held.Add(int64(room - len(buf))); err != nil {
+					return nil, err
+				}
+			}
 			buf = append(make([]byte, 0, room), buf...)
 		}
 		if _, err := io.ReadFull(c.r, buf[len(buf):room]); err != nil {

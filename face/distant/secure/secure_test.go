@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tend-run/tend/face/distant/wire"
+	"github.com/tend-run/tend/internal/budget"
 	"github.com/tend-run/tend/internal/scene"
 	"go.uber.org/goleak"
 	"golang.org/x/crypto/chacha20poly1305"
@@ -277,6 +278,33 @@ func TestALargeFrameIsReadAsItComes(t *testing.T) {
 	runtime.ReadMemStats(&after)
 	if made := after.TotalAlloc - before.TotalAlloc; made > MaxFrame/4 {
 		t.Errorf("1 MiB of an announced frame took %d bytes of memory", made)
+	}
+}
+
+// A frame that is read is on the budget as far as it has come, and off it when the next begins.
+func TestAFrameIsCharged(t *testing.T) {
+	whole := budget.New(4 << 20)
+	frame := func(size, come int) io.Reader {
+		return bytes.NewReader(append(binary.BigEndian.AppendUint64(nil, uint64(size)), make([]byte, come)...))
+	}
+	held := whole.Charge()
+	c := newConn(nil)
+	c.Trust()
+	c.Charge(held)
+	c.r.Reset(io.MultiReader(frame(3<<20, 3<<20), frame(1<<10, 1<<10)))
+	if got, err := c.ReadFrame(); err != nil || len(got) != 3<<20 || whole.Used() != 3<<20 {
+		t.Errorf("%d bytes came, %v, %d are held", len(got), err, whole.Used())
+	}
+	if got, err := c.ReadFrame(); err != nil || len(got) != 1<<10 || whole.Used() != 0 {
+		t.Errorf("%d bytes came, %v, %d are held", len(got), err, whole.Used())
+	}
+	c.r.Reset(frame(6<<20, 6<<20))
+	if _, err := c.ReadFrame(); !errors.As(err, new(*budget.BusyError)) || whole.Used() > 4<<20 {
+		t.Errorf("without room: %v, %d are held", err, whole.Used())
+	}
+	held.Release()
+	if whole.Used() != 0 {
+		t.Errorf("%d are held at the end", whole.Used())
 	}
 }
 

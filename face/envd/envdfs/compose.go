@@ -10,6 +10,7 @@ import (
 
 	"github.com/tend-run/tend/face"
 	"github.com/tend-run/tend/files"
+	"github.com/tend-run/tend/internal/budget"
 )
 
 // maxComposeBody bounds the body of POST /files/compose: the most sources of
@@ -24,7 +25,7 @@ func (f *Face) compose(w http.ResponseWriter, r *http.Request) *failure {
 		Username    string   `json:"username"`
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxComposeBody))
-	if busy, ok := errors.AsType[*face.BusyError](err); ok {
+	if busy, ok := errors.AsType[*budget.BusyError](err); ok {
 		return &failure{http.StatusTooManyRequests, busy.Error()}
 	}
 	if err == nil {

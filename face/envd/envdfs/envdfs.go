@@ -14,6 +14,7 @@ import (
 	"github.com/tend-run/tend/driver"
 	"github.com/tend-run/tend/face"
 	"github.com/tend-run/tend/gen/envd/filesystem/filesystemconnect"
+	"github.com/tend-run/tend/internal/budget"
 	"github.com/tend-run/tend/part"
 )
 
@@ -33,7 +34,8 @@ type Config struct {
 	// sandbox's own. nil: always "".
 	DefaultUser func(ctx context.Context) string
 	// MaxWatchers bounds the polled watchers, and separately the streams of
-	// WatchDir, each of which has one; 0 means 256. One more is refused.
+	// WatchDir, each of which has one; 0 means 256. One more is refused, and so is one of a
+	// sandbox that has its share.
 	MaxWatchers int
 	// WatcherIdle is how long a polled watcher lives without being asked; 0
 	// means an hour.
@@ -57,8 +59,8 @@ type Face struct {
 	cfg      Config
 	log      *slog.Logger
 	watchers *watchers
-	// streams has room for each WatchDir that may run.
-	streams chan struct{}
+	// streams has a place for each WatchDir that may run.
+	streams *budget.Budget
 	// done ends the streams when the Face is closed.
 	done context.Context
 	stop context.CancelFunc
@@ -76,7 +78,10 @@ func New(cfg Config) *Face {
 		cfg.DefaultUser = func(context.Context) string { return "" }
 	}
 	most := cmp.Or(cfg.MaxWatchers, defaultMaxWatchers)
-	f := &Face{cfg: cfg, log: cmp.Or(cfg.Log, slog.New(slog.DiscardHandler)), watchers: newWatchers(most, cmp.Or(cfg.WatcherIdle, defaultWatcherIdle)), streams: make(chan struct{}, most)}
+	f := &Face{
+		cfg: cfg, log: cmp.Or(cfg.Log, slog.New(slog.DiscardHandler)),
+		watchers: newWatchers(most, cmp.Or(cfg.WatcherIdle, defaultWatcherIdle)), streams: budget.New(int64(most)),
+	}
 	f.done, f.stop = context.WithCancel(context.Background())
 	return f
 }

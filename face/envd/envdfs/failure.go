@@ -12,6 +12,7 @@ import (
 
 	"github.com/tend-run/tend/driver"
 	"github.com/tend-run/tend/files"
+	"github.com/tend-run/tend/internal/budget"
 )
 
 // failure is an answer of the REST paths: a status and a text.
@@ -31,6 +32,9 @@ func (e *failure) write(w http.ResponseWriter) {
 	}
 	w.Header().Set("Content-Type", "application/json; charset=utf-8")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
+	if e.code == http.StatusTooManyRequests {
+		w.Header().Set("Retry-After", "1")
+	}
 	w.Header().Set("Content-Length", strconv.Itoa(len(text)+1))
 	w.WriteHeader(e.code)
 	// A client that has left is no error of ours.
@@ -76,6 +80,9 @@ var codes = []struct {
 func codesOf(err error) (rest int, rpc connect.Code) {
 	if _, invalid := errors.AsType[*files.InvalidError](err); invalid {
 		return http.StatusBadRequest, connect.CodeInvalidArgument
+	}
+	if _, busy := errors.AsType[*budget.BusyError](err); busy {
+		return http.StatusTooManyRequests, connect.CodeResourceExhausted
 	}
 	for _, known := range codes {
 		if errors.Is(err, known.err) {

@@ -12,6 +12,7 @@ import (
 	"github.com/tend-run/tend/face"
 	"github.com/tend-run/tend/files"
 	pb "github.com/tend-run/tend/gen/envd/filesystem"
+	"github.com/tend-run/tend/internal/budget"
 )
 
 // watchRequest is what WatchDir and CreateWatcher have in common.
@@ -27,7 +28,10 @@ func (f *Face) watch(ctx context.Context, h http.Header, req watchRequest) (file
 	if err != nil {
 		return nil, err
 	}
+	held := new(budget.Charge)
+	held.Like(budget.Of(ctx))
 	w, err := fsys.Watch(req.GetPath(), files.WatchOptions{
+		Held:         held,
 		Recursive:    req.GetRecursive(),
 		IncludeEntry: req.GetIncludeEntry(),
 		AllowNetwork: req.GetAllowNetworkMounts(),
@@ -49,11 +53,11 @@ func (f *Face) watch(ctx context.Context, h http.Header, req watchRequest) (file
 // WatchDir streams the changes: start, then events, and a keepalive after
 // each interval without one.
 func (s service) WatchDir(ctx context.Context, req *connect.Request[pb.WatchDirRequest], stream *connect.ServerStream[pb.WatchDirResponse]) error {
-	select {
-	case s.f.streams <- struct{}{}:
-		defer func() { <-s.f.streams }()
-	default:
-		return connect.NewError(connect.CodeResourceExhausted, fmt.Errorf("%d streams of WatchDir are open, which is the limit; close one", cap(s.f.streams)))
+	place := s.f.streams.Charge(budget.Of(ctx).Holders()...)
+	defer place.Release()
+	if place.Add(1) != nil {
+		return connect.NewError(connect.CodeResourceExhausted, fmt.Errorf(
+			"%d streams of WatchDir are open, which is the limit, or as many of this sandbox as it may have; close one", s.f.streams.Used()))
 	}
 	w, err := s.f.watch(ctx, req.Header(), req.Msg)
 	if err != nil {

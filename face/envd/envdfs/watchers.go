@@ -12,13 +12,14 @@ import (
 
 	"github.com/tend-run/tend/files"
 	pb "github.com/tend-run/tend/gen/envd/filesystem"
+	"github.com/tend-run/tend/internal/budget"
 )
 
 // watchers are the polled watchers. Each ends when it is removed, when nobody
 // has asked it for the idle time, or with the Face.
 type watchers struct {
-	max  int
-	idle time.Duration
+	places *budget.Budget // has one for each
+	idle   time.Duration
 
 	mu     sync.Mutex
 	byID   map[string]*watcher // guarded by mu
@@ -29,25 +30,28 @@ type watchers struct {
 
 type watcher struct {
 	watch files.Watcher
+	place *budget.Charge
 	timer *time.Timer // ends the watcher; reset by each question
 }
 
 func newWatchers(max int, idle time.Duration) *watchers {
-	return &watchers{max: max, idle: idle, byID: make(map[string]*watcher)}
+	return &watchers{places: budget.New(int64(max)), idle: idle, byID: make(map[string]*watcher)}
 }
 
 // add keeps the watch under a new id, which cannot be guessed.
-func (ws *watchers) add(w files.Watcher) (string, error) {
+func (ws *watchers) add(w files.Watcher, holders ...budget.Holder) (string, error) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	if ws.closed {
 		return "", connect.NewError(connect.CodeUnavailable, errors.New("the server is stopping; watch again"))
 	}
-	if len(ws.byID) >= ws.max {
-		return "", connect.NewError(connect.CodeResourceExhausted, fmt.Errorf("%d watchers exist, which is the limit; remove one", len(ws.byID)))
+	place := ws.places.Charge(holders...)
+	if place.Add(1) != nil {
+		return "", connect.NewError(connect.CodeResourceExhausted, fmt.Errorf(
+			"%d watchers exist, which is the limit, or as many of this sandbox as it may have; remove one", len(ws.byID)))
 	}
 	id := "w" + rand.Text()
-	ws.byID[id] = &watcher{watch: w, timer: time.AfterFunc(ws.idle, func() { ws.expire(id) })}
+	ws.byID[id] = &watcher{watch: w, place: place, timer: time.AfterFunc(ws.idle, func() { ws.expire(id) })}
 	return id, nil
 }
 
@@ -72,6 +76,7 @@ func (ws *watchers) take(id string) (files.Watcher, bool) {
 		return nil, false
 	}
 	delete(ws.byID, id)
+	w.place.Release()
 	w.timer.Stop()
 	return w.watch, true
 }
@@ -82,6 +87,7 @@ func (ws *watchers) expire(id string) {
 	w, ok := ws.byID[id]
 	if ok {
 		delete(ws.byID, id)
+		w.place.Release()
 		ws.ending.Add(1)
 	}
 	ws.mu.Unlock()
@@ -112,7 +118,7 @@ func (s service) CreateWatcher(ctx context.Context, req *connect.Request[pb.Crea
 	if err != nil {
 		return nil, err
 	}
-	id, err := s.f.watchers.add(w)
+	id, err := s.f.watchers.add(w, budget.Of(ctx).Holders()...)
 	if err != nil {
 		return nil, errors.Join(err, w.Close())
 	}
