@@ -44,7 +44,8 @@ func KeepToName(h http.Header) {
 		})
 		cookies[i] = strings.Join(parts[:1+len(own)], ";")
 	}
-	if what := strings.ToLower(strings.Join(h.Values("Clear-Site-Data"), ",")); strings.Contains(what, `"cookies"`) || strings.Contains(what, `"*"`) {
+	what := strings.ToLower(strings.Join(h.Values("Clear-Site-Data"), ","))
+	if strings.Contains(what, `"cookies"`) || strings.Contains(what, `"*"`) {
 		h.Del("Clear-Site-Data")
 	}
 }

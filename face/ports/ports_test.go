@@ -396,7 +396,8 @@ func TestCookiesOfAProgramAreForItsNameAlone(t *testing.T) {
 		}
 	}))
 	res, _ := s.get("/", name(s.port, s.public))
-	if got, want := res.Header.Values("Set-Cookie"), []string{"a=b; Path=/; HttpOnly", "c=domain=box.example", "d=e; Secure"}; !slices.Equal(got, want) {
+	want := []string{"a=b; Path=/; HttpOnly", "c=domain=box.example", "d=e; Secure"}
+	if got := res.Header.Values("Set-Cookie"); !slices.Equal(got, want) {
 		t.Errorf("cookies %q, want %q", got, want)
 	}
 	if got := res.Header.Values("Clear-Site-Data"); !slices.Equal(got, []string{`"cache"`}) {

@@ -14,7 +14,8 @@ func TestParseStat(t *testing.T) {
 		want       Stat
 		ok         bool
 	}{
-		{"reads a process on a terminal", statCat, Stat{State: 'S', PPID: 4200, Session: 4100, TTY: 34816, Threads: 1, User: 7, System: 8, Start: 8137731}, true},
+		{"reads a process on a terminal", statCat, Stat{State: 'S', PPID: 4200, Session: 4100, TTY: 34816, Threads: 1,
+			User: 7, System: 8, Start: 8137731}, true},
 		{"is not misled by the name", statOdd, Stat{State: 'R', PPID: 1, Session: 77, TTY: -1, Threads: 1, Start: 55}, true},
 		{"reads a zombie", statZom, Stat{State: 'Z', PPID: 77, Session: 77, Threads: 1, Start: 56}, true},
 		{"refuses an empty text", "", Stat{}, false},

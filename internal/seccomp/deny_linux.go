@@ -48,10 +48,12 @@ func rules() []Rule {
 		{Call: unix.SYS_IOCTL, Errno: eperm, When: When{Arg: 1, Is: []uint32{unix.TIOCSTI, 0x541c}}},
 		// The kernel has some forty families of sockets, and loads a module for who asks for one: to
 		// the machine below this one, to its ciphers, and whatever is on no list of dangers yet.
-		{Call: unix.SYS_SOCKET, Errno: uint16(unix.EAFNOSUPPORT), When: When{Arg: 0, IsNot: []uint32{unix.AF_UNIX, unix.AF_INET, unix.AF_INET6, unix.AF_NETLINK}}},
+		{Call: unix.SYS_SOCKET, Errno: uint16(unix.EAFNOSUPPORT), When: When{Arg: 0,
+			IsNot: []uint32{unix.AF_UNIX, unix.AF_INET, unix.AF_INET6, unix.AF_NETLINK}}},
 		{Call: unix.SYS_SOCKETPAIR, Errno: uint16(unix.EAFNOSUPPORT), When: When{Arg: 0, IsNot: []uint32{unix.AF_UNIX}}},
 		// Nothing but TCP and UDP leads out of a sandbox, and the others are modules, too (SCTP, L2TP).
-		{Call: unix.SYS_SOCKET, Errno: uint16(unix.EPROTONOSUPPORT), When: When{Arg: 0, Is: []uint32{unix.AF_INET, unix.AF_INET6}}, And: &When{Arg: 2, IsNot: ordinary}},
+		{Call: unix.SYS_SOCKET, Errno: uint16(unix.EPROTONOSUPPORT), When: When{Arg: 0, Is: []uint32{unix.AF_INET, unix.AF_INET6}},
+			And: &When{Arg: 2, IsNot: ordinary}},
 		// What programs send each other over netlink is charged to nobody. The other
 		// protocols of netlink lead to the kernel.
 		{Call: unix.SYS_SOCKET, Errno: uint16(unix.EPROTONOSUPPORT), When: When{Arg: 0, Is: []uint32{unix.AF_NETLINK}}, And: &When{Arg: 2, Is: []uint32{unix.NETLINK_USERSOCK}}},

@@ -74,13 +74,15 @@ func (w *world) get(t *testing.T, c *http.Client, host, path string, patience ti
 var answers = []attempt{
 	{"hides an answer for its neighbour's visitors behind its own", false, func(t *testing.T, w *world) {
 		honest := w.sandbox(t, public)
-		hold(t, honest, "0:0", web+`threading.Thread(target=serve, args=(b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nhonest",)).start(); sys.stdin.read()`)
+		hold(t, honest, "0:0", web+`threading.Thread(target=serve,
+			args=(b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nhonest",)).start(); sys.stdin.read()`)
 		forged := `HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nforged`
 		for _, answer := range []string{
 			`HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok` + forged,
 			`HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 200\r\n\r\nok` + forged,
 			`HTTP/1.1 200 OK\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n` + forged,
-			`HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n\r\n2;` + strings.Repeat("x", 100) + `\r\nok\r\n0\r\n\r\n` + forged,
+			`HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n\r\n2;` + strings.Repeat("x",
+				100) + `\r\nok\r\n0\r\n\r\n` + forged,
 			`HTTP/1.1 204 No Content\r\nContent-Length: 50\r\n\r\n` + forged,
 			`HTTP/1.1 304 Not Modified\r\nTransfer-Encoding: chunked\r\n\r\n` + forged,
 			`HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n` + forged,
@@ -136,7 +138,9 @@ var answers = []attempt{
 	}},
 	{"sets and clears cookies of its neighbours and of the page", false, func(t *testing.T, w *world) {
 		s := w.sandbox(t, public)
-		hold(t, s, "0:0", web+`threading.Thread(target=serve, args=(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nSet-Cookie: tend=x; Domain=localhost; Path=/\r\nSet-Cookie: a=b;domain=.localhost\r\nClear-Site-Data: \"cookies\"\r\n\r\nok",)).start(); sys.stdin.read()`)
+		hold(t, s, "0:0", web+`threading.Thread(target=serve,
+			args=(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nSet-Cookie: tend=x; Domain=localhost; Path=/\r\n"
+b"Set-Cookie: a=b;domain=.localhost\r\nClear-Site-Data: \"cookies\"\r\n\r\nok",)).start(); sys.stdin.read()`)
 		res, text, err := w.get(t, http.DefaultClient, at(t, s), "/", time.Minute)
 		if err != nil || text != "ok" {
 			t.Fatalf("it answers %q, %v", text, err)
@@ -182,7 +186,8 @@ while True:
 		host := at(t, s)
 		for _, request := range []string{
 			"CONNECT " + w.Addr() + " HTTP/1.1\r\nHost: " + host + "\r\n\r\n",
-			"GET /tend.v1.ProcessService/List HTTP/1.1\r\nHost: " + host + "\r\nE2b-Sandbox-Id: \r\n\r\n", "GET /ui/ HTTP/1.1\r\nHost: " + host + "\r\nX-Forwarded-Host: " + w.Addr() + "\r\n\r\n",
+			"GET /tend.v1.ProcessService/List HTTP/1.1\r\nHost: " + host + "\r\nE2b-Sandbox-Id: \r\n\r\n",
+			"GET /ui/ HTTP/1.1\r\nHost: " + host + "\r\nX-Forwarded-Host: " + w.Addr() + "\r\n\r\n",
 		} {
 			c := scene.Value(net.Dial("tcp", w.Addr()))(t)
 			c.SetDeadline(time.Now().Add(time.Minute))

@@ -54,7 +54,8 @@ print("holds storm", flush=True)
 while True:
     for flags in (17, 0x8000 | 17, 0x8000, 0): child(flags)
     for pid in os.listdir("/proc"):
-        if pid.isdigit() and pid != "1" and int(pid) != os.getpid() and tried(lambda: open("/proc/%s/stat" % pid).read().rsplit(")", 1)[1].split()[0]) in ("T", "t"): tried(lambda: os.kill(int(pid), 18 if int(pid) % 2 else 9))`
+        if pid.isdigit() and pid != "1" and int(pid) != os.getpid() and tried(lambda: open("/proc/%s/stat" % pid).read().rsplit(")",
+            1)[1].split()[0]) in ("T", "t"): tried(lambda: os.kill(int(pid), 18 if int(pid) % 2 else 9))`
 
 var ends = []attempt{
 	{"outlives a kill by looking dead", false, func(t *testing.T, w *world) {
@@ -100,7 +101,8 @@ def traced():
     call(SYS_ptrace, 0, 0, 0, 0)
     call(SYS_exit, 0)
 for n in range(4): threading.Thread(target=traced, daemon=True).start()
-while sum(open("/proc/self/task/%s/stat" % t).read().rsplit(")", 1)[1].split()[0] == "Z" for t in os.listdir("/proc/self/task")) < 4: time.sleep(0.001)
+while sum(open("/proc/self/task/%s/stat" % t).read().rsplit(")",
+    1)[1].split()[0] == "Z" for t in os.listdir("/proc/self/task")) < 4: time.sleep(0.001)
 print("holds", flush=True)
 call(SYS_ptrace, 0, 0, 0, 0)
 for n in range(4): # they stop at once, and their tracer is the keeper
@@ -166,9 +168,12 @@ print("holds", flush=True)
 n = 0
 while True:
     n += 1
-    for do in (lambda: os.rename(top + "/a", top + "/z"), lambda: os.symlink("/etc", top + "/a"), lambda: os.unlink(top + "/a"), lambda: os.rename(top + "/z", top + "/a"),
-               lambda: os.mkfifo(top + "/a/b/f"), lambda: os.rename(top + "/a/b/f", top + "/a/b/c/%d" % (n % 50)), lambda: os.truncate(top + "/a/b/c/%d" % (n % 50), 1 << 40),
-               lambda: os.link(top + "/a/b/c/%d" % (n % 50), top + "/a/l%d" % (n % 50)), lambda: os.chmod(top + "/a", n % 512), lambda: os.setxattr(top + "/a", "user.overlay.opaque", b"y")): tried(do)`)
+    for do in (lambda: os.rename(top + "/a", top + "/z"), lambda: os.symlink("/etc", top + "/a"), lambda: os.unlink(top + "/a"),
+        lambda: os.rename(top + "/z", top + "/a"),
+               lambda: os.mkfifo(top + "/a/b/f"), lambda: os.rename(top + "/a/b/f",
+                   top + "/a/b/c/%d" % (n % 50)), lambda: os.truncate(top + "/a/b/c/%d" % (n % 50), 1 << 40),
+               lambda: os.link(top + "/a/b/c/%d" % (n % 50), top + "/a/l%d" % (n % 50)), lambda: os.chmod(top + "/a",
+                   n % 512), lambda: os.setxattr(top + "/a", "user.overlay.opaque", b"y")): tried(do)`)
 		}
 		copies, err := s.Fork(t.Context(), 1)
 		scene.Must(t, err)
@@ -326,7 +331,8 @@ open("/tmp/elf", "wb").write(b"\x7fELF" + b"\xff" * 4096); os.chmod("/tmp/elf", 
 os.truncate("/tmp/elf", 1 << 40)
 os.symlink("/proc/self/exe", "/tmp/self")
 os.symlink("/proc/1/exe", "/tmp/first")`)
-		for _, path := range []string{"/tmp/loop0", "/tmp/fifo", "/tmp/long", "/tmp/elf", "/tmp/self", "/tmp/first", "/proc/self/fd/3", "/proc/self/map_files"} {
+		for _, path := range []string{"/tmp/loop0", "/tmp/fifo", "/tmp/long", "/tmp/elf", "/tmp/self", "/tmp/first", "/proc/self/fd/3",
+			"/proc/self/map_files"} {
 			c := programs(t, s)
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			p, err := c.Start(ctx, process.Spec{Argv: []string{path}})

@@ -72,10 +72,13 @@ holds(files)`)
 os.mkdir("/tmp/odd"); os.chdir("/tmp/odd")
 os.mkfifo("fifo")
 socket.socket(socket.AF_UNIX).bind("socket")
-for name, to in (("zero", "/dev/zero"), ("tty", "/dev/tty"), ("ptmx", "/dev/pts/ptmx"), ("self", "/proc/self/exe"), ("root", "/proc/1/root/etc/passwd"), ("fd", "/proc/self/fd/0"),
-                 ("up", "../" * 60 + "proc/self/environ"), ("loop", "loop"), ("trace", "/proc/1/environ"), ("ns", "/proc/self/ns/net"), ("mem", "/proc/1/mem"), ("task", "/proc/thread-self/mem")): os.symlink(to, name)
+for name, to in (("zero", "/dev/zero"), ("tty", "/dev/tty"), ("ptmx", "/dev/pts/ptmx"), ("self", "/proc/self/exe"), ("root",
+    "/proc/1/root/etc/passwd"), ("fd", "/proc/self/fd/0"),
+                 ("up", "../" * 60 + "proc/self/environ"), ("loop", "loop"), ("trace", "/proc/1/environ"), ("ns",
+                     "/proc/self/ns/net"), ("mem", "/proc/1/mem"), ("task", "/proc/thread-self/mem")): os.symlink(to, name)
 os.mkdir("dir"); os.symlink("/proc/1/cwd", "dir/x")`)
-		for _, name := range []string{"fifo", "socket", "zero", "tty", "ptmx", "self", "root", "fd", "up", "loop", "trace", "ns", "mem", "task", "dir/x/etc/passwd"} {
+		for _, name := range []string{"fifo", "socket", "zero", "tty", "ptmx", "self", "root", "fd", "up", "loop", "trace", "ns", "mem",
+			"task", "dir/x/etc/passwd"} {
 			path := "/tmp/odd/" + name
 			var text strings.Builder
 			err := inTime(t, "a read of "+name, func(ctx context.Context) error {
@@ -97,11 +100,15 @@ os.mkdir("dir"); os.symlink("/proc/1/cwd", "dir/x")`)
 	{"has the daemon write to files of /proc for it", false, func(t *testing.T, w *world) {
 		s := w.sandbox(t)
 		p, pid := hold(t, s, "0:0", `holds(os.getpid())`)
-		for path, text := range map[string]string{"oom_score_adj": "-1000", "uid_map": "0 0 1", "setgroups": "deny", "timens_offsets": "monotonic 1 0", "coredump_filter": "7f", "attr/current": "x", "mem": "x", "clear_refs": "1"} {
+		for path, text := range map[string]string{"oom_score_adj": "-1000", "uid_map": "0 0 1", "setgroups": "deny",
+			"timens_offsets": "monotonic 1 0", "coredump_filter": "7f", "attr/current": "x", "mem": "x", "clear_refs": "1"} {
 			inTime(t, "a write of "+path, func(ctx context.Context) error { return s.Files().WriteFile(ctx, "/proc/"+pid+"/"+path, []byte(text)) })
 		}
-		for _, path := range []string{"/proc/sys/kernel/core_pattern", "/proc/sys/vm/drop_caches", "/proc/sysrq-trigger", "/proc/sys/net/core/somaxconn", "/proc/sys/kernel/hostname", "/proc/acpi/wakeup"} {
-			if err := inTime(t, "a write of "+path, func(ctx context.Context) error { return s.Files().WriteFile(ctx, path, []byte("1")) }); err == nil {
+		for _, path := range []string{"/proc/sys/kernel/core_pattern", "/proc/sys/vm/drop_caches", "/proc/sysrq-trigger",
+			"/proc/sys/net/core/somaxconn", "/proc/sys/kernel/hostname", "/proc/acpi/wakeup"} {
+			if err := inTime(t, "a write of "+path, func(ctx context.Context) error {
+				return s.Files().WriteFile(ctx, path, []byte("1"))
+			}); err == nil {
 				t.Errorf("%s was written", path)
 			}
 		}
@@ -118,7 +125,10 @@ os.mkdir("dir"); os.symlink("/proc/1/cwd", "dir/x")`)
 for shift in (42, 43):
     with open("/tmp/sparse%d" % shift, "w") as f: tried(lambda: f.truncate((1 << shift) - 1))`)
 		for _, name := range []string{"/tmp/sparse42", "/tmp/sparse43"} {
-			if err := inTime(t, "a read", func(ctx context.Context) error { _, err := s.Files().Read(ctx, name, &enough{8 << 20}); return err }); err == nil {
+			if err := inTime(t, "a read", func(ctx context.Context) error {
+				_, err := s.Files().Read(ctx, name, &enough{8 << 20})
+				return err
+			}); err == nil {
 				t.Error("terabytes were read")
 			}
 		}
@@ -181,9 +191,12 @@ for n in range(20):
     for path in ("/tmp/shut/%d/a/f" % n, "/tmp/shut/%d/a" % n, "/tmp/shut/%d" % n):
         tried(lambda: os.chown(path, 1000 + n, 65535 - n)); os.chmod(path, 0)
     fd = os.open("/tmp/shut/%d" % n, os.O_RDONLY)
-    for flags in (0x10, 0x20, 0x40000000): tried(lambda: fcntl.ioctl(fd, 0x40086602, struct.pack("l", flags))) # immutable, append-only, casefold
+    for flags in (0x10, 0x20, 0x40000000): tried(lambda: fcntl.ioctl(fd, 0x40086602, struct.pack("l",
+        flags))) # immutable, append-only, casefold
     fcntl.flock(fd, fcntl.LOCK_EX)`)
-		if err := inTime(t, "the removal", func(ctx context.Context) error { return s.Files().As("root").Remove(ctx, "/tmp/shut") }); err != nil && !testkeeper.IsRootless() {
+		if err := inTime(t, "the removal", func(ctx context.Context) error {
+			return s.Files().As("root").Remove(ctx, "/tmp/shut")
+		}); err != nil && !testkeeper.IsRootless() {
 			// A daemon that is not root has no right there that programs inside have; the sandbox is removed all the same.
 			t.Error(err)
 		}
@@ -194,8 +207,10 @@ for n in range(20):
 var ofRoots = []attempt{
 	{"puts a FIFO, a device, a link out and gigabytes in the place of the files of accounts", false, func(t *testing.T, w *world) {
 		before := w.memory(t)
-		for _, line := range []string{`os.mkfifo(path)`, `os.symlink("/dev/zero", path)`, `os.symlink("/proc/1/root/etc/passwd", path)`, `os.truncate(os.open(path, os.O_CREAT | os.O_RDWR), 1 << 42)`, `os.mkdir(path)`,
-			`open(path, "w").write("root:x:0:0::/root:/bin/sh\n" + "x" * (32 << 20))`, `open(path, "w").write("user:x:" + "9" * 4000 + ":4294967295::" + "/x" * 4000 + "\n" + ":" * 4000 + "\n\0\n")`} {
+		for _, line := range []string{`os.mkfifo(path)`, `os.symlink("/dev/zero", path)`, `os.symlink("/proc/1/root/etc/passwd", path)`,
+			`os.truncate(os.open(path, os.O_CREAT | os.O_RDWR), 1 << 42)`, `os.mkdir(path)`,
+			`open(path, "w").write("root:x:0:0::/root:/bin/sh\n" + "x" * (32 << 20))`, `open(path,
+				"w").write("user:x:" + "9" * 4000 + ":4294967295::" + "/x" * 4000 + "\n" + ":" * 4000 + "\n\0\n")`} {
 			s := w.sandbox(t)
 			says(t, s, "0:0", `
 for path in ("/etc/passwd", "/etc/group"):
@@ -236,11 +251,15 @@ for path in ("/etc/passwd", "/etc/group"):
 				t.Logf("a template with /proc at %s: %v", link, err)
 				continue
 			}
-			s, err := w.c.CreateSandbox(t.Context(), tend.SandboxSpec{Template: b.Name, Isolation: tend.IsolationFull, Shares: []tend.SandboxShare{{Source: "/usr", ReadOnly: true}}})
+			s, err := w.c.CreateSandbox(t.Context(), tend.SandboxSpec{Template: b.Name, Isolation: tend.IsolationFull,
+				Shares: []tend.SandboxShare{{Source: "/usr", ReadOnly: true}}})
 			if err == nil {
 				if got := says(t, s, "0:0", `
 at = [m.split()[4] for m in open("/proc/self/mountinfo")]
-print("/proc" in at, "/proc/sys" in at, "/dev" in at, open("/proc/self/status").read()[:5], [m.split()[4] for m in open("/proc/self/mountinfo") if " - proc " in m and m.split()[4].split("/")[1] != "proc"])`); got != "True True True Name: []" {
+print("/proc" in at, "/proc/sys" in at, "/dev" in at, open("/proc/self/status").read()[:5],
+    [m.split()[4]
+        for m in open("/proc/self/mountinfo")
+        if " - proc " in m and m.split()[4].split("/")[1] != "proc"])`); got != "True True True Name: []" {
 					t.Errorf("with /proc at %s a program sees %s", link, got)
 				}
 				scene.Must(t, s.Destroy(t.Context()))
@@ -254,7 +273,8 @@ print("/proc" in at, "/proc/sys" in at, "/dev" in at, open("/proc/self/status").
 		for n, entry := range hostileEntries(canary) {
 			name := fmt.Sprintf("attack-tar-%d", n)
 			inTime(t, "a build", func(ctx context.Context) error {
-				_, err := w.c.BuildTemplate(ctx, tend.TemplateSpec{Name: name, Steps: []tend.TemplateStep{{Kind: "COPY", Args: []string{".", "/tmp/copied/"}, Files: entry}}}, nil)
+				_, err := w.c.BuildTemplate(ctx, tend.TemplateSpec{Name: name, Steps: []tend.TemplateStep{{Kind: "COPY", Args: []string{".",
+					"/tmp/copied/"}, Files: entry}}}, nil)
 				return err
 			})
 			if b, err := os.ReadFile(canary); err != nil || len(b) != 0 {

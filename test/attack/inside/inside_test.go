@@ -127,7 +127,8 @@ const prelude = `
 import ctypes, errno, fcntl, os, resource, select, signal, socket, struct, sys, threading, time
 libc = ctypes.CDLL(None, use_errno=True)
 def call(number, *args):
-    r = libc.syscall(ctypes.c_long(number), *[a if isinstance(a, (bytes, ctypes.Array, ctypes.Structure)) else ctypes.c_void_p(a) for a in args])
+    r = libc.syscall(ctypes.c_long(number), *[a if isinstance(a, (bytes, ctypes.Array,
+        ctypes.Structure)) else ctypes.c_void_p(a) for a in args])
     return r if r >= 0 else errno.errorcode[ctypes.get_errno()]
 def tried(f):
     try: return f()
@@ -140,11 +141,13 @@ def holds(what):
 // numbers are the system calls by the names that programs have for them.
 var numbers = func() *strings.Replacer {
 	all := map[string]int{
-		"SYS_adjtimex": unix.SYS_ADJTIMEX, "SYS_clock_adjtime": unix.SYS_CLOCK_ADJTIME, "SYS_clock_settime": unix.SYS_CLOCK_SETTIME, "SYS_clone": unix.SYS_CLONE,
-		"SYS_exit": unix.SYS_EXIT, "SYS_fanotify_init": unix.SYS_FANOTIFY_INIT, "SYS_inotify_init1": unix.SYS_INOTIFY_INIT1, "SYS_ioprio_set": unix.SYS_IOPRIO_SET,
-		"SYS_kcmp": unix.SYS_KCMP, "SYS_mq_open": unix.SYS_MQ_OPEN, "SYS_pidfd_getfd": unix.SYS_PIDFD_GETFD, "SYS_pidfd_open": unix.SYS_PIDFD_OPEN,
-		"SYS_prlimit64": unix.SYS_PRLIMIT64, "SYS_process_vm_readv": unix.SYS_PROCESS_VM_READV, "SYS_ptrace": unix.SYS_PTRACE, "SYS_rt_sigqueueinfo": unix.SYS_RT_SIGQUEUEINFO,
-		"SYS_setns": unix.SYS_SETNS, "SYS_setrlimit": unix.SYS_SETRLIMIT, "SYS_settimeofday": unix.SYS_SETTIMEOFDAY, "SYS_socket": unix.SYS_SOCKET, "SYS_socketpair": unix.SYS_SOCKETPAIR,
+		"SYS_adjtimex": unix.SYS_ADJTIMEX, "SYS_clock_adjtime": unix.SYS_CLOCK_ADJTIME, "SYS_clock_settime": unix.SYS_CLOCK_SETTIME,
+		"SYS_clone": unix.SYS_CLONE, "SYS_exit": unix.SYS_EXIT, "SYS_fanotify_init": unix.SYS_FANOTIFY_INIT,
+		"SYS_inotify_init1": unix.SYS_INOTIFY_INIT1, "SYS_ioprio_set": unix.SYS_IOPRIO_SET, "SYS_kcmp": unix.SYS_KCMP,
+		"SYS_mq_open": unix.SYS_MQ_OPEN, "SYS_pidfd_getfd": unix.SYS_PIDFD_GETFD, "SYS_pidfd_open": unix.SYS_PIDFD_OPEN,
+		"SYS_prlimit64": unix.SYS_PRLIMIT64, "SYS_process_vm_readv": unix.SYS_PROCESS_VM_READV, "SYS_ptrace": unix.SYS_PTRACE,
+		"SYS_rt_sigqueueinfo": unix.SYS_RT_SIGQUEUEINFO, "SYS_setns": unix.SYS_SETNS, "SYS_setrlimit": unix.SYS_SETRLIMIT,
+		"SYS_settimeofday": unix.SYS_SETTIMEOFDAY, "SYS_socket": unix.SYS_SOCKET, "SYS_socketpair": unix.SYS_SOCKETPAIR,
 		"SYS_unshare": unix.SYS_UNSHARE, "SYS_vmsplice": unix.SYS_VMSPLICE,
 	}
 	var pairs []string

@@ -30,7 +30,8 @@ for dir, below, names in os.walk("/proc"):
             os.close(fd)
 print(won)`, "[]", false},
 		{"gives itself a higher priority, or one of real time", "0:0", `
-print([tried(lambda: os.nice(-5)), tried(lambda: os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))), tried(lambda: os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))),
+print([tried(lambda: os.nice(-5)), tried(lambda: os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))),
+    tried(lambda: os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))),
     call(SYS_ioprio_set, 1, 0, 1 << 13)])`, "['EPERM', 'EPERM', 'EPERM', 'EPERM']", false},
 		{"raises the limits that the machine has set it", "0:0", `
 won = []
@@ -48,15 +49,18 @@ def never():
 print(tried(never))`, "EACCES", false},
 		{"makes or enters namespaces by each call and flag", "0:0", `
 flags = [0x20000, 0x2000000, 0x4000000, 0x8000000, 0x10000000, 0x20000000, 0x40000000]
-got = {call(SYS_unshare, f) for f in flags + [0x80]} | {call(SYS_clone, f | 17, 0, 0, 0, 0) for f in flags} | {call(SYS_clone, f | 17 | 1 << 40, 0, 0, 0, 0) for f in flags}
+got = {call(SYS_unshare, f) for f in flags + [0x80]} | {call(SYS_clone, f | 17, 0, 0, 0, 0) for f in flags} | {call(SYS_clone,
+    f | 17 | 1 << 40, 0, 0, 0, 0) for f in flags}
 got |= {call(SYS_setns, call(SYS_pidfd_open, os.getpid(), 0), f) for f in flags + [0x80]}
 print(got)`, "{'EPERM'}", false},
 		{"sets the machine's clock", "0:0", `
 z, set = (ctypes.c_long * 40)(), (ctypes.c_long * 40)(1)
-print({call(SYS_clock_settime, 0, z), call(SYS_settimeofday, z, 0), call(SYS_adjtimex, set), call(SYS_clock_adjtime, 0, set)}, [d for d in os.listdir("/dev") if "rtc" in d])`, "{'EPERM'} []", false},
+print({call(SYS_clock_settime, 0, z), call(SYS_settimeofday, z, 0), call(SYS_adjtimex, set), call(SYS_clock_adjtime, 0, set)},
+    [d for d in os.listdir("/dev") if "rtc" in d])`, "{'EPERM'} []", false},
 		{"has the machine's handler of core dumps run, by a limit in the upper half of a register", "0:0", `
 z = (ctypes.c_long * 2)(0, 0)
-for number, args in ((SYS_setrlimit, (4 | 1 << 32, z)), (SYS_prlimit64, (0, 4 | 1 << 32, z, 0)), (SYS_prlimit64, (os.getpid(), 4 | 7 << 40, z, 0))): call(number, *args)
+for number, args in ((SYS_setrlimit, (4 | 1 << 32, z)), (SYS_prlimit64, (0, 4 | 1 << 32, z, 0)), (SYS_prlimit64, (os.getpid(),
+    4 | 7 << 40, z, 0))): call(number, *args)
 print(resource.getrlimit(resource.RLIMIT_CORE))`, "(1, 1)", false},
 		{"opens sockets of families for which the kernel loads modules", "0:0", `
 got = set()
@@ -65,19 +69,24 @@ for family in set(range(1, 60)) - {1, 2, 10, 16}:
     got.add(call(SYS_socketpair, family, 1, 0, (ctypes.c_int * 2)()))
 print(got)`, "{'EAFNOSUPPORT'}", false},
 		{"opens sockets of protocols for which the kernel loads modules", "0:0", `
-print({call(SYS_socket, family, kind, p) for family in (2, 10) for kind, p in ((1, 132), (5, 132), (5, 33), (6, 33), (2, 136), (2, 115), (1, 256))})`, "{'EPROTONOSUPPORT'}", false},
+print({call(SYS_socket, family, kind, p) for family in (2, 10) for kind, p in ((1, 132), (5, 132), (5, 33), (6, 33), (2, 136), (2,
+    115), (1, 256))})`, "{'EPROTONOSUPPORT'}", false},
 		{"puts bytes into a terminal's input by an argument whose upper half is set", "0:0", `
 import pty
 master, slave = pty.openpty()
 os.setsid()
 fcntl.ioctl(slave, 0x540e, 0) # TIOCSCTTY
 libc.ioctl.argtypes = [ctypes.c_int, ctypes.c_ulong, ctypes.c_char_p]
-print([errno.errorcode[ctypes.get_errno()] if libc.ioctl(slave, request, b"x") < 0 else "done" for request in (0x5412, 0x5412 | 1 << 32, 0x541c | 1 << 63)])`, "['EPERM', 'EPERM', 'EPERM']", false},
+print([errno.errorcode[ctypes.get_errno()] if libc.ioctl(slave, request, b"x") < 0 else "done" for request in (0x5412,
+    0x5412 | 1 << 32, 0x541c | 1 << 63)])`, "['EPERM', 'EPERM', 'EPERM']", false},
 		{"inherits more than its streams, by way of a zygote too", "0:0", `
-print([(fd, os.readlink("/proc/self/fd/" + fd).split(":")[0]) for fd in sorted(os.listdir("/proc/self/fd")) if int(fd) < 3 or os.path.exists("/proc/self/fd/" + fd)])`,
+print([(fd,
+    os.readlink("/proc/self/fd/" + fd).split(":")[0])
+    for fd in sorted(os.listdir("/proc/self/fd")) if int(fd) < 3 or os.path.exists("/proc/self/fd/" + fd)])`,
 			"[('0', '/dev/null'), ('1', 'pipe'), ('2', 'pipe')]", false},
 		{"has capabilities, or may get some by an exec", "1000:1000", `
-print([l.split()[1] for l in open("/proc/self/status") if l.startswith(("CapEff", "CapPrm", "CapInh", "CapAmb"))], [l.split()[1] for l in open("/proc/self/status") if l.startswith(("NoNewPrivs", "Seccomp:"))])`,
+print([l.split()[1] for l in open("/proc/self/status") if l.startswith(("CapEff", "CapPrm", "CapInh", "CapAmb"))],
+    [l.split()[1] for l in open("/proc/self/status") if l.startswith(("NoNewPrivs", "Seccomp:"))])`,
 			"['0000000000000000', '0000000000000000', '0000000000000000', '0000000000000000'] ['1', '2']", false},
 	} {
 		all = append(all, attempt{a.name, a.root, func(t *testing.T, w *world) {
@@ -107,7 +116,8 @@ s.bind("\0of-the-neighbour")
 libc.shmget(0x7e4d, 4096, 0o1666)
 holds("")`)
 			got := says(t, w.sandbox(t), "0:0", `
-print([l.split()[1] for l in open("/proc/locks")], [l.split()[-1] for l in open("/proc/net/unix") if "neighbour" in l], len(open("/proc/sysvipc/shm").readlines()), libc.shmget(0x7e4d, 4096, 0))`)
+print([l.split()[1] for l in open("/proc/locks")], [l.split()[-1] for l in open("/proc/net/unix") if "neighbour" in l],
+    len(open("/proc/sysvipc/shm").readlines()), libc.shmget(0x7e4d, 4096, 0))`)
 			if want := "[] [] 1 -1"; got != want {
 				t.Errorf("it sees %s; want %s", got, want)
 			}

@@ -18,7 +18,8 @@ var streams = []attempt{
 	{"opens its output again, and takes from it the modes, the room and the owner", false, func(t *testing.T, w *world) {
 		s := w.sandbox(t)
 		p, _ := hold(t, s, "0:0", `
-fds = [tried(lambda: os.open("/proc/self/fd/%d" % n, how | os.O_NONBLOCK)) for n in (1, 2) for how in (os.O_RDWR, os.O_RDONLY, os.O_WRONLY | os.O_DIRECT)]
+fds = [tried(lambda: os.open("/proc/self/fd/%d" % n, how | os.O_NONBLOCK)) for n in (1, 2) for how in (os.O_RDWR, os.O_RDONLY,
+    os.O_WRONLY | os.O_DIRECT)]
 fds = [fd for fd in fds if isinstance(fd, int)]
 print("holds", flush=True)
 for fd in [1, 2] + fds:
@@ -38,7 +39,8 @@ print("the end", flush=True)`)
 			t.Errorf("its output ends with %q", got)
 		}
 	}},
-	{"gives its output pages that it goes on to change, of files that it cuts, of devices without an end", false, func(t *testing.T, w *world) {
+	{"gives its output pages that it goes on to change, of files that it cuts, of devices without an end", false, func(t *testing.T,
+		w *world) {
 		s := w.sandbox(t)
 		p, _ := hold(t, s, "0:0", `
 import mmap
@@ -115,7 +117,8 @@ time.sleep(1000)`)
 		scene.Kill(t, p)
 		scene.Wait(t, p, process.Until{EOF: true})
 	}},
-	{"writes all that a terminal understands, and lines without an end, while somebody reads views of it", false, func(t *testing.T, w *world) {
+	{"writes all that a terminal understands, and lines without an end, while somebody reads views of it", false, func(t *testing.T,
+		w *world) {
 		before := w.memory(t)
 		s := w.sandbox(t)
 		p := scene.Start(t, programs(t, s), python("0:0", `
