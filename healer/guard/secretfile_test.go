@@ -59,6 +59,23 @@ func TestWhatIsSecretInAFile(t *testing.T) {
 	}
 }
 
+// TestVariablesThatSteer: none by which programs load code, run others, or trust another host.
+func TestVariablesThatSteer(t *testing.T) {
+	for _, name := range []string{
+		"LD_PRELOAD", "node_options", "BUN_OPTIONS", "GOFLAGS", "DOTNET_STARTUP_HOOKS", "OPENSSL_CONF", "https_proxy",
+		"NODE_TLS_REJECT_UNAUTHORIZED", "SSL_CERT_FILE", "PIP_INDEX_URL", "UV_INDEX", "RUSTC_WRAPPER", "JAVA_OPTS", "LESSOPEN", "PHP_INI_SCAN_DIR", "TS_NODE_PROJECT",
+	} {
+		if !Steers(name) {
+			t.Errorf("%s is set", name)
+		}
+	}
+	for _, name := range []string{"DATABASE_URL", "PORT", "NODE_ENV", "API_KEY", "GOOGLE_ID", "PROXY_HOST", "ENVIRONMENT", "PATHS", "CCC"} {
+		if Steers(name) {
+			t.Errorf("%s is not set", name)
+		}
+	}
+}
+
 // TestCopiesOfSecretFiles: editors and people leave them beside what they are copies of.
 func TestCopiesOfSecretFiles(t *testing.T) {
 	for _, name := range []string{

