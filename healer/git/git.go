@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 )
 
 // Repository is a git repository with a work tree that holds a project.
@@ -25,6 +26,9 @@ type Repository struct {
 	drivers   map[string]bool // filters that have a program
 	as        *user           // with whose rights git is run; nil: those of this process
 }
+
+// openTime is how long the first git may take that reads the configuration. A variable for a test.
+var openTime = 30 * time.Second
 
 // Open finds the repository of a project. The root has no links. The error completes
 // "nothing is done with git: …": there is no repository, or none that may be used.
@@ -47,9 +51,13 @@ func Open(ctx context.Context, root string) (*Repository, error) {
 			return nil, fmt.Errorf("git cannot be run as uid %d, the owner of its git repository: %w", uid, err)
 		}
 	}
-	out, err := r.Run(ctx, nil, nil, "rev-parse", "--is-inside-work-tree", "--absolute-git-dir", "--show-toplevel", "--show-object-format")
+	first, cancel := context.WithTimeout(ctx, openTime)
+	defer cancel()
+	out, err := r.Run(first, nil, nil, "rev-parse", "--is-inside-work-tree", "--absolute-git-dir", "--show-toplevel", "--show-object-format")
 	lines := strings.Split(strings.TrimSuffix(string(out), "\n"), "\n")
 	switch {
+	case first.Err() != nil && ctx.Err() == nil:
+		return nil, fmt.Errorf("git stands still for %v there: its configuration may include a FIFO", openTime)
 	case err != nil && r.as != nil:
 		return nil, fmt.Errorf("git fails as uid %d, the owner of its git repository, who must be able to reach it: %w", uid, err)
 	case err != nil || len(lines) != 4 || lines[0] != "true":

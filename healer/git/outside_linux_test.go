@@ -1,11 +1,14 @@
 package git
 
 import (
+	"context"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/tend-run/tend/internal/scene"
 )
@@ -32,5 +35,23 @@ func TestOutsideIsInNoRepository(t *testing.T) {
 	}
 	if _, err := os.Lstat(mark); err == nil {
 		t.Error("a program ran")
+	}
+}
+
+// TestAConfigurationThatIsAFIFO: git waits for its other end for ever. It is not asked again.
+func TestAConfigurationThatIsAFIFO(t *testing.T) {
+	defer func(was time.Duration) { openTime = was }(openTime)
+	openTime = time.Second
+	root := scene.Value(filepath.EvalSymlinks(t.TempDir()))(t)
+	for _, args := range [][]string{{"init", "-q"}, {"config", "include.path", "../fifo"}} {
+		cmd := exec.Command("git", args...)
+		cmd.Dir = root
+		scene.Must(t, cmd.Run())
+	}
+	scene.Must(t, syscall.Mkfifo(filepath.Join(root, "fifo"), 0o600))
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if _, err := Open(ctx, root); err == nil || ctx.Err() != nil || !strings.Contains(err.Error(), "stands still") {
+		t.Errorf("it is %v, and the time of whoever asks: %v", err, ctx.Err())
 	}
 }
