@@ -36,6 +36,7 @@ type server struct {
 	manager process.Manager
 	driver  *host.Driver
 	face    *langsmith.Face
+	mux     *http.ServeMux
 	box     driver.Info
 	dir     string
 	key     string // sent with requests
@@ -63,7 +64,7 @@ func (s *server) start(change func(*langsmith.Config)) {
 	mux := http.NewServeMux()
 	scene.Must(s.t, part.Mount(mux, f, nil))
 	hs := httptest.NewServer(mux)
-	s.face, s.url = f, hs.URL
+	s.face, s.mux, s.url = f, mux, hs.URL
 	s.t.Cleanup(func() {
 		f.Close()
 		hs.CloseClientConnections()

@@ -1,14 +1,20 @@
 package langsmith_test
 
 import (
+	"encoding/json"
 	"io"
 	"net"
+	"net/http"
+	"net/http/httptest"
+	"os/exec"
+	"strings"
 	"testing"
 
 	"github.com/coder/websocket"
 	"github.com/hashicorp/yamux"
 
 	"github.com/tend-run/tend/driver"
+	"github.com/tend-run/tend/face"
 	"github.com/tend-run/tend/face/langsmith"
 	"github.com/tend-run/tend/internal/budget"
 	"github.com/tend-run/tend/internal/scene"
@@ -103,4 +109,46 @@ func TestStreamsOfTunnelsHoldAShare(t *testing.T) {
 	}
 	session.Close()
 	scene.Eventually(t, "all is given back", func() bool { return held.Used() == 0 })
+}
+
+// An answer and a stream of events for which there is no room come whole all the same.
+func TestOutputComesWholeWithoutRoom(t *testing.T) {
+	t.Parallel()
+	s := serve(t, nil)
+	hs := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		held := budget.New(4 << 10).Charge(budget.Sandbox(s.box.ID))
+		req := scene.Value(http.NewRequestWithContext(r.Context(), r.Method, s.url+r.URL.Path, r.Body))(t)
+		req.Header = r.Header
+		s.mux.ServeHTTP(w, req.WithContext(budget.With(req.Context(), held)))
+		held.Release()
+	}))
+	defer hs.Close()
+	path := strings.TrimPrefix(s.data(), s.url)
+	body := `{"command":"seq 100000","shell":"/bin/sh"}`
+	want := scene.Value(exec.Command("seq", "100000").Output())(t)
+	var answer struct{ Stdout string }
+	_, text := s.call("POST", hs.URL+path+"/execute", body, "Content-Type: application/json")
+	if err := json.Unmarshal([]byte(text), &answer); err != nil || answer.Stdout != string(want) {
+		t.Errorf("the answer has %d bytes, not %d: %v", len(answer.Stdout), len(want), err)
+	}
+	_, text = s.call("POST", hs.URL+path+"/execute/stream/start", body, "Content-Type: application/json")
+	var got []byte
+	events := 0
+	for line := range strings.Lines(text) {
+		var ev struct {
+			Data   []byte
+			Offset int64
+		}
+		data, ok := strings.CutPrefix(line, "data: ")
+		if ok && json.Unmarshal([]byte(data), &ev) == nil && len(ev.Data) > 0 {
+			if ev.Offset != int64(len(got)) || len(ev.Data) > face.SmallPiece {
+				t.Errorf("%d bytes at %d, behind %d", len(ev.Data), ev.Offset, len(got))
+			}
+			got = append(got, ev.Data...)
+			events++
+		}
+	}
+	if string(got) != string(want) || events < len(want)/face.SmallPiece {
+		t.Errorf("%d events have %d bytes, not %d", events, len(got), len(want))
+	}
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tend-run/tend/driver"
+	"github.com/tend-run/tend/face"
 	"github.com/tend-run/tend/face/langsmith/transcode"
 	"github.com/tend-run/tend/internal/budget"
 	"github.com/tend-run/tend/process"
@@ -66,7 +67,7 @@ func (f *Face) executeHTTP(w http.ResponseWriter, r *http.Request, box driver.Sa
 	if err := endError(exit); err != nil {
 		return err
 	}
-	f.writeResult(r.Context(), w, p, exit)
+	writeResult(r.Context(), w, p, exit)
 	return nil
 }
 
@@ -89,14 +90,19 @@ func waitExit(ctx context.Context, p process.Process) (*process.Exit, error) {
 
 // writeResult answers with both streams and the code. What goes wrong now cuts
 // the answer off, which no client takes for a whole one.
-func (f *Face) writeResult(ctx context.Context, w http.ResponseWriter, p process.Process, exit *process.Exit) {
+func writeResult(ctx context.Context, w http.ResponseWriter, p process.Process, exit *process.Exit) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
+	// Without room for a large piece, many small ones are written.
+	most := chunkSize
+	if budget.Of(ctx).Add(2*chunkSize*transcode.MaxEscaped) != nil {
+		most = face.SmallPiece
+	}
 	buf := []byte(`{"stdout":"`)
 	var err error
-	if buf, err = f.writeStream(ctx, w, buf, p, process.Stdout); err == nil {
+	if buf, err = writeStream(ctx, w, buf, p, process.Stdout, most); err == nil {
 		buf = append(buf, `","stderr":"`...)
-		buf, err = f.writeStream(ctx, w, buf, p, process.Stderr)
+		buf, err = writeStream(ctx, w, buf, p, process.Stderr, most)
 	}
 	if err != nil {
 		panic(http.ErrAbortHandler)
@@ -107,10 +113,12 @@ func (f *Face) writeResult(ctx context.Context, w http.ResponseWriter, p process
 }
 
 // writeStream writes the text of one stream behind what is in buf, and returns
-// what is still to be written.
-func (f *Face) writeStream(ctx context.Context, w http.ResponseWriter, buf []byte, p process.Process, s process.Stream) ([]byte, error) {
+// what is still to be written. It reads at most so many bytes at a time.
+func writeStream(
+	ctx context.Context, w http.ResponseWriter, buf []byte, p process.Process, s process.Stream, most int,
+) ([]byte, error) {
 	var held []byte
-	for ev, err := range process.Events(ctx, p, process.ReadOptions{Streams: []process.Stream{s}, NoFollow: true, MaxChunk: chunkSize}) {
+	for ev, err := range process.Events(ctx, p, process.ReadOptions{Streams: []process.Stream{s}, NoFollow: true, MaxChunk: most}) {
 		switch {
 		case err != nil:
 			return buf, err
@@ -126,7 +134,7 @@ func (f *Face) writeStream(ctx context.Context, w http.ResponseWriter, buf []byt
 		n := transcode.Settled(raw)
 		buf, _ = transcode.AppendJSON(buf, raw[:n])
 		held = append([]byte(nil), raw[n:]...)
-		if len(buf) >= chunkSize/2 {
+		if len(buf) >= most/2 {
 			if _, err := w.Write(buf); err != nil {
 				return buf, err
 			}

@@ -57,6 +57,7 @@ func (f *Face) resumeEvents(w http.ResponseWriter, r *http.Request, box driver.S
 	if err != nil {
 		return err
 	}
+	budget.Of(r.Context()).For(budget.Sandbox(info.ID))
 	p, err := f.find(r.Context(), box, &info, m.CommandID)
 	if err != nil {
 		return err
@@ -85,6 +86,7 @@ func (f *Face) streamEvents(w http.ResponseWriter, r *http.Request, p process.Pr
 		return err
 	}
 	out := &eventSink{w: w, flusher: http.NewResponseController(w)}
+	out.held.Like(budget.Of(r.Context()))
 	opts := process.ReadOptions{MaxChunk: chunkSize, Drain: drainAfterExit}
 	for _, si := range info.Streams {
 		// An offset beyond the end gives nothing until the stream has come there.
@@ -131,7 +133,8 @@ type eventSink struct {
 	at      [4]int64 // raw offsets behind what was read
 	exit    *process.Exit
 	buf     []byte
-	broken  bool // the client has left
+	held    budget.Charge // for the event that the client takes
+	broken  bool          // the client has left
 }
 
 // event writes one event; see appendObject for its fields.
@@ -151,16 +154,7 @@ func (s *eventSink) write(b []byte) error {
 func (s *eventSink) Event(ev process.Event, _ face.Output) error {
 	switch ev.Kind {
 	case process.EventOutput:
-		at, data := ev.Offset, ev.Data
-		s.at[ev.Stream] = at + int64(len(data))
-		if before := s.skip[ev.Stream] - at; before > 0 {
-			before = min(before, int64(len(data)))
-			at, data = at+before, data[before:]
-		}
-		if len(data) == 0 {
-			return nil
-		}
-		return s.event(nameOf(ev.Stream), "offset", at, "data", data)
+		return face.InPieces(&s.held, ev, s.output)
 	case process.EventEOF:
 		return s.event("stream_end", "stream", nameOf(ev.Stream), "offset", s.at[ev.Stream])
 	case process.EventGap:
@@ -169,6 +163,24 @@ func (s *eventSink) Event(ev process.Event, _ face.Output) error {
 		s.exit = ev.Exit // sent after the output behind it
 	}
 	return nil
+}
+
+// output sends a piece of output.
+func (s *eventSink) output(ev process.Event) error {
+	at, data := ev.Offset, ev.Data
+	s.at[ev.Stream] = at + int64(len(data))
+	if before := s.skip[ev.Stream] - at; before > 0 {
+		before = min(before, int64(len(data)))
+		at, data = at+before, data[before:]
+	}
+	if len(data) == 0 {
+		return nil
+	}
+	err := s.event(nameOf(ev.Stream), "offset", at, "data", data)
+	if len(data) > face.SmallPiece {
+		s.buf = nil // a silent stream holds no buffer
+	}
+	return err
 }
 
 // finish sends how the command ended.
