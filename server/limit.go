@@ -28,6 +28,7 @@ const (
 	onSocket caller = iota // of the server's own user or root, on a unix socket
 	onTCP                  // may be admitted
 	stranger               // of another user, who will not be
+	beyond                 // of anybody, above the limit: it takes nobody's place
 	callers
 )
 
@@ -67,18 +68,16 @@ func (l *connLimit) note(ctx context.Context, c net.Conn, kind caller) context.C
 	if l.conns == nil {
 		l.conns = make(map[net.Conn]caller)
 	}
-	l.conns[c] = kind
-	l.open[kind]++
 	n, most := 0, l.most(kind)
-	for _, open := range l.open[kind:] {
+	for _, open := range l.open[kind:beyond] {
 		n += open
 	}
-	switch {
-	case n > most+slack:
+	if n >= most {
+		kind, ctx = beyond, context.WithValue(ctx, overKey{}, most)
+	}
+	l.conns[c] = kind
+	if l.open[kind]++; l.open[beyond] > slack && kind == beyond {
 		c.Close() // the server notices at its first read
-		fallthrough
-	case n > most:
-		return context.WithValue(ctx, overKey{}, most)
 	}
 	return ctx
 }
