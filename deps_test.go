@@ -136,7 +136,7 @@ func TestDeps(t *testing.T) {
 		{"keeper/client", []string{"internal/eintr", "internal/procfs", "internal/unixsock", "process", "files", "internal/account", "spool", "observe", "keeper/failpoint", "keeper/board", "keeper/calm", "keeper/feed", "keeper/grace", "keeper/wire", "keeper/rundir"}},
 		{"keeper", []string{"internal/eintr", "internal/overlay", "internal/procfs", "internal/seccomp", "internal/unixsock", "process", "spool", "keeper"}},
 		{"anchor", []string{"internal/procfs", "internal/unixsock", "process", "keeper/failpoint", "keeper/wire", "keeper/rundir", "keeper/orphan"}},
-		{"launch", []string{"anchor", "keeper/rundir", "internal/eintr", "internal/payload"}},
+		{"launch", []string{"anchor", "keeper/rundir", "internal/eintr", "internal/owner", "internal/payload"}},
 		{"face/mcp/relay", nil},
 		{"face/mcp", []string{"internal/budget", "process", "part", "view", "face", "driver", "files", "gen/tend"}},
 		{"face/native", []string{

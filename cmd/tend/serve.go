@@ -18,7 +18,7 @@ import (
 	"github.com/tend-run/tend/driver/local/network"
 	"github.com/tend-run/tend/face/gateway"
 	"github.com/tend-run/tend/internal/home"
-	"github.com/tend-run/tend/internal/owner"
+	"github.com/tend-run/tend/internal/replace"
 	"github.com/tend-run/tend/process"
 	"github.com/tend-run/tend/server"
 	"github.com/tend-run/tend/telemetry"
@@ -389,7 +389,7 @@ func readSecret(path string) (data []byte, shared, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	if fi.Mode().IsRegular() && !owner.Theirs(fi, os.Geteuid()) {
+	if fi.Mode().IsRegular() && !replace.Theirs(fi, os.Geteuid()) {
 		return nil, nil,
 			fmt.Errorf("%s belongs to another user, who knows the secret and may change it; "+
 				"give it to uid %d, after a look at what is in it: chown %[2]d %[1]s", path, os.Geteuid())

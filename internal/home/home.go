@@ -19,7 +19,6 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/tend-run/tend/internal/owner"
 	"github.com/tend-run/tend/internal/replace"
 )
 
@@ -84,7 +83,7 @@ func CheckSocket(path string) error {
 
 func isOwnDir(path string) bool {
 	fi, err := os.Stat(path)
-	return err == nil && fi.IsDir() && owner.Theirs(fi, os.Geteuid())
+	return err == nil && fi.IsDir() && replace.Theirs(fi, os.Geteuid())
 }
 
 // URLs returns where the daemon may be reached, the likeliest first: where it
@@ -97,7 +96,7 @@ func (h Home) URLs() ([]string, error) {
 		return nil, err
 	}
 	for _, look := range []func(string) (os.FileInfo, error){os.Lstat, os.Stat} {
-		if fi, err := look(dir); err == nil && !owner.Theirs(fi, os.Geteuid()) {
+		if fi, err := look(dir); err == nil && !replace.Theirs(fi, os.Geteuid()) {
 			return nil,
 				fmt.Errorf("the state directory %s is another user's, and so is the daemon there; "+
 					"if it is meant, name its socket: --url unix://%[1]s/%s", dir, socketFile)

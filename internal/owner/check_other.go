@@ -2,8 +2,6 @@
 
 package owner
 
-import "io/fs"
-
 // Check reports nil: the daemon, which obeys files, runs elsewhere.
 func Check(string, int) error { return nil }
 
@@ -15,6 +13,3 @@ func CheckAll(int, ...string) error { return nil }
 
 // Of reports no owner.
 func Of(string) (int, error) { return -1, nil }
-
-// Theirs reports true.
-func Theirs(fs.FileInfo, int) bool { return true }

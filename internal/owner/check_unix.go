@@ -91,13 +91,6 @@ func Of(path string) (uid int, err error) {
 	return int(stat(info).Uid), nil
 }
 
-// Theirs reports whether a file that is open belongs to a user or to root: its owner reads and
-// writes it, whatever its mode says of others.
-func Theirs(info fs.FileInfo, uid int) bool {
-	owner := int(stat(info).Uid)
-	return owner == uid || owner == 0
-}
-
 // parts are the names of a path. Those of a link are not joined with anything before: what is
 // above a link is not what is above its name.
 func parts(path string) (names []string) {
