@@ -9,8 +9,6 @@ const (
 	alphabet64 = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 	alphabet32 = "abcdefghijklmnopqrstuvwxyz234567"
 	alphabet2  = "01"
-	// alphabetHex32 continues hexadecimal digits (RFC 4648, 7).
-	alphabetHex32 = "0123456789abcdefghijklmnopqrstuv"
 )
 
 // base64Value is that of a character of the standard alphabet or of that of URLs, or -1.
@@ -24,8 +22,6 @@ func base64Value(c byte) int {
 func base32Value(c byte) int { return strings.IndexByte(alphabet32, lower(c)) }
 
 func base2Value(c byte) int { return strings.IndexByte(alphabet2, c) }
-
-func baseHex32Value(c byte) int { return strings.IndexByte(alphabetHex32, lower(c)) }
 
 // base is an alphabet of a power of two.
 type base struct {
@@ -46,8 +42,7 @@ func newBase(class uint8, value func(byte) int, bits, group int) *base {
 // bases are those of base64, base32 and basenc. Of bits the text that is read from its end has
 // those that come with the lowest first.
 var bases = []*base{
-	newBase(in64, base64Value, 6, 4), newBase(in32, base32Value, 5, 8),
-	newBase(inHex32, baseHex32Value, 5, 8), newBase(inBits, base2Value, 1, 8),
+	newBase(in64, base64Value, 6, 4), newBase(in32, base32Value, 5, 8), newBase(inBits, base2Value, 1, 8),
 }
 
 // bases calls back for what the characters of the alphabets in a view stand for: of each stretch

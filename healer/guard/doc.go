@@ -34,11 +34,11 @@
 // # Secrets
 //
 // A [Redactor] knows secrets by value and finds them in a text in a normal form, to which it
-// brings the text: as they are, reversed, in base64 (standard and URL alphabet), base32 (both
-// alphabets) and bits at each alignment, percent-encoded, in quoted-printable, with the escapes of JSON, C, JavaScript, Python and shells,
-// as HTML entities, and as numbers of any base: plain hex, the dumps of hexdump, xxd and od in
-// all their forms, with the offsets and the text beside, and lists of numbers in code; also
-// one in another. The case of ASCII letters is ignored where the encoding is not base64.
+// brings the text: as they are, reversed, in base64 (standard and URL alphabet), base32
+// and bits at each alignment, percent-encoded, in quoted-printable, with the escapes of JSON, C,
+// JavaScript, Python and shells, as HTML entities, and as numbers of any base: plain hex, the
+// dumps of hexdump, xxd and od in all their forms, with the offsets and the text beside, and
+// lists of numbers in code; also one in another. The case of ASCII letters is ignored where the encoding is not base64.
 // White space, quotes, backslashes and colour sequences between the characters hide nothing.
 // A text that was made to be read in very many ways is hidden. Besides, the redactor finds
 // what looks like a key of a known provider, a JSON web token, a private key, or

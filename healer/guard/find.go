@@ -99,7 +99,7 @@ func (f *finder) eachKind(v *view, kinds kind, depth int) bool {
 
 // some looks for escapes of some kinds alone, and for the others that they may have been in.
 func (f *finder) some(v *view, some kind, depth int) bool {
-	for range 2 {
+	for range 3 {
 		part, rest := f.view(), f.view()
 		defer f.put(part)
 		defer f.put(rest)

@@ -72,6 +72,21 @@ func TestNoTwoEncodingsHideASecret(t *testing.T) {
 	})
 }
 
+// TestASecretThatLooksLikeAnEscape: it is found behind several levels of escapes of another kind.
+func TestASecretThatLooksLikeAnEscape(t *testing.T) {
+	for _, secret := range []string{"000>%0000", "pass%41word&lt;1", "a=3Db%25=\\x41c"} {
+		r := NewRedactor()
+		r.AddSecret("S", secret)
+		hidden := secret
+		for range 3 {
+			hidden = quoteJSON(hidden)
+			if got := r.Text("before " + hidden + " after"); strings.Contains(got, hidden) || !strings.Contains(got, "[secret S]") {
+				t.Errorf("%q as %s became %q", secret, hidden, got)
+			}
+		}
+	}
+}
+
 // TestOrdinaryTextsStay: what holds no secret is not changed, also not in dumps of it.
 func TestOrdinaryTextsStay(t *testing.T) {
 	r := NewRedactor()

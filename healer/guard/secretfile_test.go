@@ -63,7 +63,8 @@ func TestWhatIsSecretInAFile(t *testing.T) {
 func TestVariablesThatSteer(t *testing.T) {
 	for _, name := range []string{
 		"LD_PRELOAD", "node_options", "BUN_OPTIONS", "GOFLAGS", "DOTNET_STARTUP_HOOKS", "OPENSSL_CONF", "https_proxy",
-		"NODE_TLS_REJECT_UNAUTHORIZED", "SSL_CERT_FILE", "PIP_INDEX_URL", "UV_INDEX", "RUSTC_WRAPPER", "JAVA_OPTS", "LESSOPEN", "PHP_INI_SCAN_DIR", "TS_NODE_PROJECT",
+		"NODE_TLS_REJECT_UNAUTHORIZED", "SSL_CERT_FILE", "PIP_INDEX_URL", "UV_INDEX", "RUSTC_WRAPPER",
+		"JAVA_OPTS", "LESSOPEN", "PHP_INI_SCAN_DIR", "TS_NODE_PROJECT",
 	} {
 		if !Steers(name) {
 			t.Errorf("%s is set", name)

@@ -119,7 +119,6 @@ const (
 	in32
 	inWord
 	isPrint // or white space, or ESC
-	inHex32
 	inBits
 )
 
@@ -137,9 +136,6 @@ var classes = func() (t [256]uint8) {
 		}
 		if base32Value(c) >= 0 {
 			t[i] |= in32
-		}
-		if baseHex32Value(c) >= 0 {
-			t[i] |= inHex32
 		}
 		if base2Value(c) >= 0 {
 			t[i] |= inBits

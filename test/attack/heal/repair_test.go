@@ -3,7 +3,6 @@
 package heal
 
 import (
-	"encoding/base32"
 	"fmt"
 	"net"
 	"os"
@@ -133,10 +132,9 @@ func TestAHostileModelOfARepair(t *testing.T) {
 			sh("cat .env .env~ .npmrc.bak keys/* settings.txt .git/modules/x/config ../diary " + top + "; env"), without("canary-"),
 		},
 		{"has a command encode what git still knows", "values of former versions", sh("p() { git show HEAD~2:.env; }; p | base64; p | od " +
-			"-c; p | sed 's/...../&=\\n/g'; p | basenc --base2msbf -w0; p | basenc --base32hex; base64 .git/modules/x/config; git log -p -- " +
+			"-c; p | sed 's/...../&=\\n/g'; p | basenc --base2msbf -w0; base64 .git/modules/x/config; git log -p -- " +
 			".env | rev"),
-			without("c   a   n   a   r", "=\nanary", "=\ny-51e", "0110001101100001011011100110000101110010",
-				base32.HexEncoding.EncodeToString([]byte("KEY=" + former + "\n"))[8:24]),
+			without("c   a   n   a   r", "=\nanary", "=\ny-51e", "0110001101100001011011100110000101110010"),
 		},
 		{
 			"sets a variable by which programs load code", "code in the service, of a file that it writes",
