@@ -192,7 +192,7 @@ def numbers(text):
 
 def measure(s):
     s.up()
-    eventually(f"{s.name}: all run", lambda: s.answer() and len(numbers(s.written())) > 10)
+    eventually(f"{s.name}: all run", lambda: s.answer() and len(numbers(s.written())) > 10 and all(map(s.copies, APPS)))
     before = {app: s.copies(app) for app in APPS}
     if any(len(v) != 1 for v in before.values()):
         raise Fail(f"{s.name}: {before} run; one of each is wanted")
