@@ -66,7 +66,7 @@ func TestAHostileEndpoint(t *testing.T) {
 			forever(w, r, strings.Repeat("x", 64<<10))
 		}},
 		"sends an error that has the key": {"the key, in a log", func(w http.ResponseWriter, r *http.Request, _ string) {
-			http.Error(w, `{"error":{"message":"`+modelKey+` is wrong"}}`, 401)
+			http.Error(w, `{"error":{"message":"`+modelKey+` is wrong"}}`, http.StatusUnauthorized)
 		}},
 		"sends a header without end": {"memory", func(w http.ResponseWriter, r *http.Request, _ string) {
 			conn, _, err := w.(http.Hijacker).Hijack()
