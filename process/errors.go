@@ -31,7 +31,8 @@ var (
 	// many bytes of this writer were accepted; or others have written in the middle of its
 	// write, since the rest of it did not come for ten seconds. A writer whose writes were all
 	// acknowledged can continue under a new name.
-	ErrWriterForgotten = errors.New("the writer is not known, was forgotten, or was away for so long in the middle of a write that others have written since; whether the bytes were taken before is not known")
+	ErrWriterForgotten = errors.New("the writer is not known, was forgotten, or was away for so long in the middle of a write " +
+		"that others have written since; whether the bytes were taken before is not known")
 	// ErrInputFull: too much input waits for a process that does not read. It wraps
 	// ErrLimit.
 	ErrInputFull error = &narrowed{"the process does not read its input, and no more of it can wait", ErrLimit}

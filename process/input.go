@@ -28,8 +28,9 @@ type Input struct {
 	Offset *int64
 	// More: the write continues with the next Input of this Writer, and other writers wait
 	// for it, up to ten seconds. Once another has written, the rest is [ErrWriterForgotten]. An
-	// Input without Data and More ends it: send one if the rest never comes. At offset 0 it says that nothing at all comes of this Writer any more:
-	// what is still on its way is [ErrWriterForgotten].
+	// Input without Data and More ends it: send one if the rest never comes. At offset 0 it says
+	// that nothing at all comes of this Writer any more: what is still on its way is
+	// [ErrWriterForgotten].
 	More bool
 	// Again: the write may have been sent before. A writer that is not remembered, and may
 	// have been forgotten, then gets ErrWriterForgotten even at offset 0.

@@ -108,7 +108,8 @@ func TestABodyThatALoginIsNotAboutIsNotObeyed(t *testing.T) {
 			method = "PUT"
 		}
 		header := map[string]string{"Content-Type": "application/json", "Tend-Page": "other"}
-		if got, text := do(t, c, method, s.tcp+path, `{"spec":{"argv":["true"]}}`, header); got != 401 || !strings.Contains(text, "another body") {
+		got, text := do(t, c, method, s.tcp+path, `{"spec":{"argv":["true"]}}`, header)
+		if got != http.StatusUnauthorized || !strings.Contains(text, "another body") {
 			t.Errorf("%s is %d %s", path, got, text)
 		}
 		if _, err := os.Stat(at); err == nil {

@@ -132,7 +132,8 @@ func TestOfALongBodyTheLengthIsSigned(t *testing.T) {
 		"a length that no number has room": {strings.Repeat("9", 30), long, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if status, _, _ := s.do(t, "POST", "/api", c.body, b, "Tend-Page", s.proofAbout(b, "POST", "/api", c.about, nil)); (status == http.StatusOK) != c.admitted {
+			proof := s.proofAbout(b, "POST", "/api", c.about, nil)
+			if status, _, _ := s.do(t, "POST", "/api", c.body, b, "Tend-Page", proof); (status == http.StatusOK) != c.admitted {
 				t.Errorf("it is %d; admitted is to be %v", status, c.admitted)
 			}
 		})

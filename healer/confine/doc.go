@@ -14,8 +14,9 @@
 // loopback interface and no other network, so neither the daemon, nor another program of the
 // machine, nor anybody outside hears from it. What was done to its mounts it cannot take
 // back: it has only the capabilities for its own files and processes, and gets no others by
-// set-uid programs. The keys and the log of the kernel are closed to it. Where the daemon does not run as root, the namespaces belong to a user
-// namespace, in which the command has the ids that it had.
+// set-uid programs. The keys and the log of the kernel are closed to it. Where the daemon does not
+// run as root, the namespaces belong to a user namespace, in which the command has the ids that it
+// had.
 //
 // It is no sandbox against the kernel: its other calls are not filtered.
 //

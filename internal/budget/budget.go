@@ -87,7 +87,8 @@ func (e *BusyError) Error() string {
 			"try again, with less at a time", e.Max>>20)
 	}
 	return fmt.Sprintf("large requests in flight, and streams that are not read, of %s use up the %d KiB that it may have now "+
-		"of the %d MiB that this server has for them; read or end some of them, and try again, with less at a time", e.Holder, e.Share>>10, e.Max>>20)
+		"of the %d MiB that this server has for them; read or end some of them, and try again, with less at a time",
+		e.Holder, e.Share>>10, e.Max>>20)
 }
 
 // maxHolders is how many holders a charge can have: a key, and the sandbox that it is for.
