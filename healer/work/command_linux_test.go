@@ -148,9 +148,9 @@ func newGroundOf(t *testing.T, who user) *ground {
 		}
 		command = append([]string{"setpriv", "--reuid", fmt.Sprint(uid), "--regid", fmt.Sprint(uid), "--clear-groups"}, command...)
 	}
-	dir := filepath.Join(base, "daemon")
-	scene.Must(t, os.Mkdir(dir, 0o755))
-	scene.Must(t, os.Chown(dir, uid, uid))
+	dir := scene.Value(os.MkdirTemp("", "tend-work-"))(t) // the daemon's: root obeys no state below what belongs to another
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	scene.Must(t, errors.Join(os.Chmod(dir, 0o755), os.Chown(dir, uid, uid)))
 	d := testdaemon.Serve(t, testdaemon.Config{Command: command, Dir: dir})
 	env := map[string]string{"PORT": "3000", "DB_PASSWORD": secret, "ANTHROPIC_API_KEY": secret, "DATABASE": "postgres://me:" + secret + "@host/db"}
 	c := d.Connect(t)
