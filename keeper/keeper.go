@@ -143,13 +143,14 @@ type Keeper struct {
 	settled   chan struct{} // closed when that is done
 	broken    chan error    // why this keeper cannot go on
 	boards    boardWatch
+	pressed   chan struct{} // has one when programs wait for memory
 	rest      *rest.Rest
 }
 
 // Run takes over what a keeper before left in the vault, serves until SIGTERM,
 // ends all processes then, and returns.
 func Run(cfg Config) (err error) {
-	k := &Keeper{cfg: cfg, spool: filepath.Join(cfg.StateDir, rundir.SpoolDir), ids: map[process.ID]*proc{}, unborn: map[int]bool{}, alone: make(chan struct{}, 1), settled: make(chan struct{}), births: newStrangers(), listen: -1, wakeFD: -1, broken: make(chan error, 1), boards: newBoardWatch()}
+	k := &Keeper{cfg: cfg, spool: filepath.Join(cfg.StateDir, rundir.SpoolDir), ids: map[process.ID]*proc{}, unborn: map[int]bool{}, alone: make(chan struct{}, 1), settled: make(chan struct{}), births: newStrangers(), listen: -1, wakeFD: -1, broken: make(chan error, 1), boards: newBoardWatch(), pressed: make(chan struct{}, 1)}
 	if k.run, err = rundir.Open(cfg.StateDir); err != nil {
 		return err
 	}
@@ -205,6 +206,7 @@ func Run(cfg Config) (err error) {
 	go k.accept()
 	go k.acceptAnchors()
 	go k.watchBoard()
+	go k.watchHoards()
 	go k.sweepStrangers()
 	select {
 	case <-term:
@@ -241,10 +243,11 @@ const (
 )
 
 // onMirror is the event number, instead of a slot, for a hang-up of the launcher.
-// onFreeze: the workers must stop for an upgrade.
+// onFreeze: the workers must stop for an upgrade. onPressure: programs wait for memory.
 const (
 	onMirror = board.Slots << 3
-	onFreeze = onMirror + 1
+	onFreeze = onMirror + iota
+	onPressure
 )
 
 func (k *Keeper) watch(op int, fd int, events uint32, p *proc, what int) error {
@@ -271,6 +274,9 @@ func (k *Keeper) work() {
 				k.vaults[vault.Mirror].Disconnect()
 				continue
 			case onFreeze:
+				continue
+			case onPressure:
+				nudge(k.pressed)
 				continue
 			}
 			k.boards.stir()
