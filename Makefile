@@ -21,7 +21,7 @@ help: ## Show this list
 .PHONY: build
 build: need-go ## Build bin/tend, one static binary
 	@mkdir -p bin
-	$(STATIC) -ldflags '-s -w' -o internal/payload/tend-keeper ./cmd/tend-keeper
+	$(STATIC) -ldflags '-s -w' -o internal/core/payload/tend-keeper ./cmd/tend-keeper
 	$(STATIC) -ldflags '-s -w -X main.version=$(VERSION)' -o bin/tend ./cmd/tend
 
 .PHONY: test
@@ -70,7 +70,7 @@ conformance-distant: build ## Run the released distant command line; cargo insta
 
 .PHONY: bench
 bench: need-go build ## Measure against bare fork+exec and pipes (RECORD=NAME keeps the figures)
-	go run ./test/bench $(if $(BESIDE),-beside '$(BESIDE)') $(if $(RECORD),-record '$(RECORD)' -only .)
+	go run ./bench $(if $(BESIDE),-beside '$(BESIDE)') $(if $(RECORD),-record '$(RECORD)' -only .)
 
 .PHONY: soak
 soak: need-go build ## Kill KILLS=10000 roles, and resume streams, with zeros at the end
@@ -98,7 +98,7 @@ gen-python: ## Generate what packages/python has of proto/, and its synchronous 
 	@scripts/python gen
 
 .PHONY: page
-page: need-go ## Build face/page/dist, the page at /ui/, from packages/page; Node.js is needed
+page: need-go ## Build internal/protocol/page/dist, the page at /ui/, from packages/page; Node.js is needed
 	@scripts/packages dist
 
 .PHONY: fmt
@@ -119,17 +119,17 @@ fresh-test: ## Run make build and make test in a fresh Debian, as root: an hour 
 	@test/fresh/run $(ONLY)
 
 .PHONY: kernel-test
-kernel-test: need-go ## Run sandboxes on Linux 6.1 and 6.12 in qemu, as root on Debian: 20 minutes (ONLY='keeper/cell' picks some)
+kernel-test: need-go ## Run sandboxes on Linux 6.1 and 6.12 in qemu, as root on Debian: 20 minutes (ONLY='internal/core/cell' picks some)
 	@test/kernel/run amd64 bookworm $(ONLY)
 	@test/kernel/run amd64 trixie $(ONLY)
 
 .PHONY: arm64-test
-arm64-test: need-go ## Run tests on an emulated arm64, as root on Debian: an hour (ONLY='keeper/cell spool' picks some)
+arm64-test: need-go ## Run tests on an emulated arm64, as root on Debian: an hour (ONLY='internal/core/cell spool' picks some)
 	@test/kernel/run arm64 trixie-backports $(ONLY)
 
 .PHONY: clean
 clean: ## Remove what was built and installed here
-	rm -rf bin dist internal/payload/tend-keeper test/conformance/e2b/js/node_modules test/conformance/e2b/python/.venv test/conformance/agents/*/.venv test/conformance/langsmith/js/node_modules test/conformance/langsmith/python/.venv test/conformance/mastra/node_modules test/conformance/supervisors/js/node_modules test/conformance/supervisors/python/.venv packages/node_modules packages/*/dist packages/python/.venv tools/go/.bin
+	rm -rf bin dist internal/core/payload/tend-keeper test/conformance/e2b/js/node_modules test/conformance/e2b/python/.venv test/conformance/agents/*/.venv test/conformance/langsmith/js/node_modules test/conformance/langsmith/python/.venv test/conformance/mastra/node_modules test/conformance/supervisors/js/node_modules test/conformance/supervisors/python/.venv packages/node_modules packages/*/dist packages/python/.venv tools/go/.bin
 
 .PHONY: need-go
 need-go:

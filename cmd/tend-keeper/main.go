@@ -6,7 +6,7 @@ package main
 import (
 	"os"
 
-	"github.com/tend-run/tend/cmd/internal/role"
+	"github.com/tend-run/tend/internal/cli/role"
 )
 
 func main() { os.Exit(role.Main()) }

@@ -4,8 +4,8 @@ import (
 	"bytes"
 
 	tendv1 "github.com/tend-run/tend/gen/tend/v1"
+	"github.com/tend-run/tend/internal/view"
 	"github.com/tend-run/tend/process"
-	"github.com/tend-run/tend/view"
 )
 
 // toStreamNames converts a choice of output streams.

@@ -1,4 +1,4 @@
-// Builds the page into face/page/dist, or the directory that is given: bundles
+// Builds the page into internal/protocol/page/dist, or the directory that is given: bundles
 // whose names have a hash of what is in them, index.html that names the first of
 // them, and the licenses of what is inside. The same sources give the same bytes.
 import { build } from 'esbuild';

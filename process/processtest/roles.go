@@ -16,7 +16,7 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/tend-run/tend/internal/cleansignals"
+	"github.com/tend-run/tend/internal/lib/cleansignals"
 )
 
 // roleVariable names the environment variable that makes the test binary a

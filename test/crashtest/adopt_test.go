@@ -13,11 +13,11 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/tend-run/tend"
-	"github.com/tend-run/tend/internal/procfs"
-	"github.com/tend-run/tend/internal/scene"
-	"github.com/tend-run/tend/internal/testdaemon"
+	"github.com/tend-run/tend/internal/lib/procfs"
+	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/testdaemon"
 	"github.com/tend-run/tend/process"
+	"github.com/tend-run/tend/sdk/go"
 )
 
 // A process that tend did not start, and that a service has adopted, outlives each role, all

@@ -16,8 +16,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tend-run/tend"
-	"github.com/tend-run/tend/internal/scene"
+	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/sdk/go"
 )
 
 // stream is one workload and what is expected of it.

@@ -15,11 +15,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tend-run/tend"
-	"github.com/tend-run/tend/internal/poorkernel"
-	"github.com/tend-run/tend/internal/testbin"
-	"github.com/tend-run/tend/internal/testdaemon"
-	"github.com/tend-run/tend/internal/torture"
+	"github.com/tend-run/tend/internal/cli/torture"
+	"github.com/tend-run/tend/internal/lib/poorkernel"
+	"github.com/tend-run/tend/internal/support/testbin"
+	"github.com/tend-run/tend/internal/support/testdaemon"
+	"github.com/tend-run/tend/sdk/go"
 )
 
 // roleVariable makes the test binary one of the workloads instead.

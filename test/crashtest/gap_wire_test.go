@@ -20,10 +20,10 @@ import (
 	"github.com/coder/websocket"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/tend-run/tend"
-	envd "github.com/tend-run/tend/gen/envd/process"
-	"github.com/tend-run/tend/internal/scene"
+	envd "github.com/tend-run/tend/internal/gen/envd/process"
+	"github.com/tend-run/tend/internal/support/scene"
 	"github.com/tend-run/tend/process"
+	"github.com/tend-run/tend/sdk/go"
 )
 
 // frames opens a stream of Connect's envelopes and returns a function for the

@@ -15,13 +15,13 @@ import (
 
 	"connectrpc.com/connect"
 
-	"github.com/tend-run/tend"
 	tendv1 "github.com/tend-run/tend/gen/tend/v1"
 	"github.com/tend-run/tend/gen/tend/v1/tendv1connect"
-	"github.com/tend-run/tend/internal/pace"
-	"github.com/tend-run/tend/internal/scene"
-	"github.com/tend-run/tend/internal/testdaemon"
+	"github.com/tend-run/tend/internal/lib/pace"
+	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/testdaemon"
 	"github.com/tend-run/tend/process"
+	"github.com/tend-run/tend/sdk/go"
 )
 
 // over waits until an episode is over.

@@ -15,10 +15,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tend-run/tend"
-	"github.com/tend-run/tend/healer"
-	"github.com/tend-run/tend/internal/scene"
-	"github.com/tend-run/tend/internal/testdaemon"
+	"github.com/tend-run/tend/internal/heal/healer"
+	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/testdaemon"
+	"github.com/tend-run/tend/sdk/go"
 )
 
 // repairs follows the journals of a daemon's episodes. Who waits for a short step looks all

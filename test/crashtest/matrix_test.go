@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tend-run/tend/internal/scene"
-	"github.com/tend-run/tend/internal/testdaemon"
-	"github.com/tend-run/tend/internal/torture"
+	"github.com/tend-run/tend/internal/cli/torture"
+	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/testdaemon"
 )
 
 // seed of a test: CRASHTEST_SEED repeats a run.

@@ -16,8 +16,8 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	envd "github.com/tend-run/tend/gen/envd/process"
-	"github.com/tend-run/tend/internal/scene"
+	envd "github.com/tend-run/tend/internal/gen/envd/process"
+	"github.com/tend-run/tend/internal/support/scene"
 	"github.com/tend-run/tend/process"
 )
 

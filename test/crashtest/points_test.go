@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tend-run/tend/internal/torture"
-	"github.com/tend-run/tend/keeper/failpoint"
+	"github.com/tend-run/tend/internal/cli/torture"
+	"github.com/tend-run/tend/internal/core/failpoint"
 )
 
 // At each point a role is killed; and at each point, while a role is stopped there,
@@ -25,7 +25,7 @@ func TestNothingIsLostAtAnyPoint(t *testing.T) {
 	}
 }
 
-// ofBoxes: they are reached by who makes sandboxes. Package keeper/client tests those of
+// ofBoxes: they are reached by who makes sandboxes. Package internal/core/client tests those of
 // the keeper, and TestASandboxIsWholeOrGoneAtEachStep those of the server.
 func ofBoxes(p failpoint.Point) bool { return p >= failpoint.CellIntended }
 

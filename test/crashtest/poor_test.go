@@ -7,10 +7,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tend-run/tend/internal/poorkernel"
-	"github.com/tend-run/tend/internal/scene"
-	"github.com/tend-run/tend/internal/testdaemon"
-	"github.com/tend-run/tend/internal/torture"
+	"github.com/tend-run/tend/internal/cli/torture"
+	"github.com/tend-run/tend/internal/lib/poorkernel"
+	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/testdaemon"
 )
 
 // Without cgroup v2 the next keeper cannot find what the one before has forked.

@@ -9,14 +9,14 @@ import (
 	"strconv"
 	"testing"
 
-	"github.com/tend-run/tend"
-	"github.com/tend-run/tend/internal/procfs"
-	"github.com/tend-run/tend/internal/scene"
-	"github.com/tend-run/tend/internal/testdaemon"
+	"github.com/tend-run/tend/internal/lib/procfs"
+	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/testdaemon"
 	"github.com/tend-run/tend/process"
+	"github.com/tend-run/tend/sdk/go"
 )
 
-// gateway is what the machine's loopback is called inside (driver/local/network).
+// gateway is what the machine's loopback is called inside (internal/sandbox/network).
 const gateway = "192.0.0.1"
 
 // door listens on a port of this machine, says "door" to who comes, and then waits for them

@@ -13,12 +13,12 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/tend-run/tend"
-	"github.com/tend-run/tend/driver"
-	"github.com/tend-run/tend/internal/scene"
-	"github.com/tend-run/tend/internal/testdaemon"
-	"github.com/tend-run/tend/keeper/failpoint"
+	"github.com/tend-run/tend/internal/core/failpoint"
+	"github.com/tend-run/tend/internal/sandbox/driver"
+	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/testdaemon"
 	"github.com/tend-run/tend/process"
+	"github.com/tend-run/tend/sdk/go"
 )
 
 // Between any two steps of the making and of the end of a sandbox the server dies, or the

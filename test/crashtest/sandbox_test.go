@@ -6,10 +6,10 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/tend-run/tend"
-	"github.com/tend-run/tend/internal/scene"
-	"github.com/tend-run/tend/internal/testdaemon"
+	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/testdaemon"
 	"github.com/tend-run/tend/process"
+	"github.com/tend-run/tend/sdk/go"
 )
 
 // An isolated sandbox of the SDK is copied, kept and paused, and its process goes on

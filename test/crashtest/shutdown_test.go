@@ -11,10 +11,10 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/tend-run/tend"
-	"github.com/tend-run/tend/internal/scene"
-	"github.com/tend-run/tend/internal/testdaemon"
+	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/testdaemon"
 	"github.com/tend-run/tend/process"
+	"github.com/tend-run/tend/sdk/go"
 )
 
 // The keeper is down when the daemon is told to end: it has just died, or it cannot start

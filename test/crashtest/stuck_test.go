@@ -19,9 +19,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tend-run/tend/internal/procfs"
-	"github.com/tend-run/tend/internal/scene"
-	"github.com/tend-run/tend/internal/testdaemon"
+	"github.com/tend-run/tend/internal/lib/procfs"
+	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/testdaemon"
 )
 
 // own is a daemon as a user has it, by its state directory alone.

@@ -18,11 +18,11 @@ import (
 	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/tend-run/tend/face/distant/distanttest"
-	"github.com/tend-run/tend/face/distant/secure"
-	"github.com/tend-run/tend/face/distant/wire"
-	"github.com/tend-run/tend/internal/scene"
-	"github.com/tend-run/tend/internal/testdaemon"
+	"github.com/tend-run/tend/internal/protocol/distant/distanttest"
+	"github.com/tend-run/tend/internal/protocol/distant/secure"
+	"github.com/tend-run/tend/internal/protocol/distant/wire"
+	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/testdaemon"
 	"github.com/tend-run/tend/process"
 )
 

@@ -14,7 +14,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tend-run/tend/internal/scene"
+	"github.com/tend-run/tend/internal/support/scene"
 )
 
 // TestARelease builds one, and uses it: each part of the test needs what the one before

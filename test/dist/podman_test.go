@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tend-run/tend/internal/scene"
+	"github.com/tend-run/tend/internal/support/scene"
 )
 
 // pure holds a mount namespace in which cgroup v2 is all there is: crun refuses a machine

@@ -15,8 +15,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tend-run/tend/internal/scene"
-	"github.com/tend-run/tend/internal/testbin"
+	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/testbin"
 )
 
 // Versions of the releases that are built: both have as many letters, and no other text

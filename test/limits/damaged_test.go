@@ -15,9 +15,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tend-run/tend/internal/scene"
+	"github.com/tend-run/tend/internal/core/spool"
+	"github.com/tend-run/tend/internal/support/scene"
 	"github.com/tend-run/tend/process"
-	"github.com/tend-run/tend/spool"
 )
 
 // lay are what a file of the spool may be replaced by.

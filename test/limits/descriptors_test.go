@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tend-run/tend/internal/scene"
+	"github.com/tend-run/tend/internal/support/scene"
 	"github.com/tend-run/tend/process"
 )
 

@@ -10,10 +10,10 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/tend-run/tend"
-	"github.com/tend-run/tend/internal/owner"
-	"github.com/tend-run/tend/internal/scene"
-	"github.com/tend-run/tend/internal/testdaemon"
+	"github.com/tend-run/tend/internal/lib/owner"
+	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/testdaemon"
+	"github.com/tend-run/tend/sdk/go"
 )
 
 // TestAStateDirectoryElsewhereStaysClosed: a state directory has a second path, by a bind mount,

@@ -14,9 +14,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tend-run/tend/internal/scene"
+	"github.com/tend-run/tend/internal/core/spool"
+	"github.com/tend-run/tend/internal/support/scene"
 	"github.com/tend-run/tend/process"
-	"github.com/tend-run/tend/spool"
 )
 
 // finish writes what n finished processes leave in a spool.

@@ -10,8 +10,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tend-run/tend/internal/scene"
-	"github.com/tend-run/tend/internal/testdaemon"
+	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/testdaemon"
 )
 
 // TestNoSandboxSeesTheDaemonsFiles: wherever the flags put them, behind links, too.

@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tend-run/tend/internal/scene"
+	"github.com/tend-run/tend/internal/support/scene"
 	"github.com/tend-run/tend/process"
 )
 

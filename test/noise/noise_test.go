@@ -15,9 +15,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tend-run/tend"
-	"github.com/tend-run/tend/internal/scene"
-	"github.com/tend-run/tend/internal/testdaemon"
+	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/testdaemon"
+	"github.com/tend-run/tend/sdk/go"
 )
 
 // Lengths of a noise: in the suite, there for what takes all cores from the other suites,

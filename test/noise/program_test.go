@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tend-run/tend/internal/poorkernel"
-	"github.com/tend-run/tend/internal/testbin"
+	"github.com/tend-run/tend/internal/lib/poorkernel"
+	"github.com/tend-run/tend/internal/support/testbin"
 )
 
 // The test binary is also the services and what makes the load.

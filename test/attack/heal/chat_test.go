@@ -10,10 +10,10 @@ import (
 
 	"connectrpc.com/connect"
 
-	"github.com/tend-run/tend"
 	tendv1 "github.com/tend-run/tend/gen/tend/v1"
 	"github.com/tend-run/tend/gen/tend/v1/tendv1connect"
-	"github.com/tend-run/tend/internal/scene"
+	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/sdk/go"
 )
 
 // conversation is what a person sees of a chat.

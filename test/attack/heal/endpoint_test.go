@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tend-run/tend/healer/agent"
-	"github.com/tend-run/tend/internal/scene"
+	"github.com/tend-run/tend/internal/heal/agent"
+	"github.com/tend-run/tend/internal/support/scene"
 )
 
 // TestAHostileEndpoint: whatever a provider of models answers, a request ends, the key goes

@@ -14,7 +14,7 @@ import (
 	"time"
 	"unicode"
 
-	"github.com/tend-run/tend/internal/scene"
+	"github.com/tend-run/tend/internal/support/scene"
 )
 
 // TestHostileFilesOfARepository: whoever looks at what a repository declares, before they run

@@ -12,9 +12,9 @@ import (
 	"testing"
 	"unicode"
 
-	"github.com/tend-run/tend"
-	"github.com/tend-run/tend/internal/procfs"
-	"github.com/tend-run/tend/internal/scene"
+	"github.com/tend-run/tend/internal/lib/procfs"
+	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/sdk/go"
 )
 
 // attempt is one that a hostile model makes by a call.

@@ -14,10 +14,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tend-run/tend/healer/checkpoint"
-	"github.com/tend-run/tend/healer/guard"
-	"github.com/tend-run/tend/healer/project"
-	"github.com/tend-run/tend/internal/scene"
+	"github.com/tend-run/tend/internal/heal/checkpoint"
+	"github.com/tend-run/tend/internal/heal/guard"
+	"github.com/tend-run/tend/internal/heal/project"
+	"github.com/tend-run/tend/internal/support/scene"
 )
 
 // repository is one that somebody hostile has made, and in which the person works.

@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tend-run/tend"
-	"github.com/tend-run/tend/internal/scene"
+	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/sdk/go"
 )
 
 const webPort = 8123

@@ -15,10 +15,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tend-run/tend"
-	"github.com/tend-run/tend/internal/scene"
-	"github.com/tend-run/tend/internal/testkeeper"
+	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/testkeeper"
 	"github.com/tend-run/tend/process"
+	"github.com/tend-run/tend/sdk/go"
 )
 
 func unixNumber(sig unix.Signal) string { return strconv.Itoa(int(sig)) }

@@ -16,10 +16,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tend-run/tend"
-	"github.com/tend-run/tend/face"
-	"github.com/tend-run/tend/face/envd/envdfs"
-	"github.com/tend-run/tend/internal/scene"
+	"github.com/tend-run/tend/internal/protocol/envd/envdfs"
+	"github.com/tend-run/tend/internal/protocol/face"
+	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/sdk/go"
 )
 
 const serverToken = "s3cret-of-the-server"

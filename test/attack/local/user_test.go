@@ -15,9 +15,9 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/tend-run/tend"
-	"github.com/tend-run/tend/internal/scene"
-	"github.com/tend-run/tend/internal/testdaemon"
+	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/testdaemon"
+	"github.com/tend-run/tend/sdk/go"
 )
 
 // asNobody sends bytes as nobody, and says whether a program ran.

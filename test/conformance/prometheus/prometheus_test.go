@@ -18,9 +18,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tend-run/tend/internal/scene"
-	"github.com/tend-run/tend/internal/testbin"
-	"github.com/tend-run/tend/internal/testdaemon"
+	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/testbin"
+	"github.com/tend-run/tend/internal/support/testdaemon"
 	"github.com/tend-run/tend/process"
 )
 

@@ -1,5 +1,5 @@
 // Where the daemon of the current user listens, by the rules of the tend command
-// line (internal/home). The only place that reads the environment.
+// line (internal/lib/home). The only place that reads the environment.
 
 import fs from 'node:fs/promises';
 import os from 'node:os';

@@ -1,4 +1,4 @@
-"""Where the daemon of the current user listens, by the rules of the tend command line (internal/home).
+"""Where the daemon of the current user listens, by the rules of the tend command line (internal/lib/home).
 
 The only place that reads the environment.
 """

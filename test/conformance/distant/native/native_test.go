@@ -17,11 +17,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tend-run/tend/face/distant/distanttest"
-	"github.com/tend-run/tend/face/distant/secure"
-	"github.com/tend-run/tend/internal/scene"
-	"github.com/tend-run/tend/internal/testbin"
-	"github.com/tend-run/tend/internal/testdaemon"
+	"github.com/tend-run/tend/internal/protocol/distant/distanttest"
+	"github.com/tend-run/tend/internal/protocol/distant/secure"
+	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/testbin"
+	"github.com/tend-run/tend/internal/support/testdaemon"
 )
 
 var tend string

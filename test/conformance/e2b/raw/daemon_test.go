@@ -12,10 +12,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tend-run/tend/internal/procfs"
-	"github.com/tend-run/tend/internal/scene"
-	"github.com/tend-run/tend/internal/testbin"
-	"github.com/tend-run/tend/internal/testdaemon"
+	"github.com/tend-run/tend/internal/lib/procfs"
+	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/testbin"
+	"github.com/tend-run/tend/internal/support/testdaemon"
 )
 
 // patience bounds waits for things that must happen; it is no measurement.

@@ -14,9 +14,9 @@ import (
 	"testing"
 	"time"
 
-	pb "github.com/tend-run/tend/gen/envd/process"
+	pb "github.com/tend-run/tend/internal/gen/envd/process"
 
-	"github.com/tend-run/tend/internal/scene"
+	"github.com/tend-run/tend/internal/support/scene"
 )
 
 // The faults of the original, one test each.

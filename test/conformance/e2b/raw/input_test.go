@@ -13,8 +13,8 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	pb "github.com/tend-run/tend/gen/envd/process"
-	"github.com/tend-run/tend/internal/scene"
+	pb "github.com/tend-run/tend/internal/gen/envd/process"
+	"github.com/tend-run/tend/internal/support/scene"
 )
 
 func stdin(text string) *pb.ProcessInput {

@@ -19,8 +19,8 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/tend-run/tend"
-	"github.com/tend-run/tend/internal/scene"
+	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/sdk/go"
 )
 
 // isolated is a sandbox whose files are asked for by raw HTTP.

@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
-	pb "github.com/tend-run/tend/gen/envd/process"
-	"github.com/tend-run/tend/internal/scene"
+	pb "github.com/tend-run/tend/internal/gen/envd/process"
+	"github.com/tend-run/tend/internal/support/scene"
 )
 
 // drip writes numbered lines to a terminal when it gets a line: by ones with a

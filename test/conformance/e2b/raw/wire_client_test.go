@@ -16,8 +16,8 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
-	pb "github.com/tend-run/tend/gen/envd/process"
-	"github.com/tend-run/tend/internal/scene"
+	pb "github.com/tend-run/tend/internal/gen/envd/process"
+	"github.com/tend-run/tend/internal/support/scene"
 )
 
 // codec is one of Connect's message encodings.

@@ -14,9 +14,9 @@ import (
 	"connectrpc.com/connect"
 	"github.com/google/go-cmp/cmp"
 
-	pb "github.com/tend-run/tend/gen/envd/process"
-	"github.com/tend-run/tend/gen/envd/process/processconnect"
-	"github.com/tend-run/tend/internal/scene"
+	pb "github.com/tend-run/tend/internal/gen/envd/process"
+	"github.com/tend-run/tend/internal/gen/envd/process/processconnect"
+	"github.com/tend-run/tend/internal/support/scene"
 )
 
 func TestACommandInBothCodecs(t *testing.T) {

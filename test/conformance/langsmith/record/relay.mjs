@@ -1,5 +1,5 @@
 // A relay that writes down what an SDK sends and what it is answered, in the
-// form of face/langsmith/testdata/transcripts: relay.mjs URL FILE.
+// form of internal/protocol/langsmith/testdata/transcripts: relay.mjs URL FILE.
 import fs from "node:fs";
 import http from "node:http";
 import { createRequire } from "node:module";

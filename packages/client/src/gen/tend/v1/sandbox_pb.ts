@@ -2446,7 +2446,7 @@ export const SandboxService: GenService<{
  * FileService does file operations in the sandbox that the header "Tend-Sandbox" names,
  * with the rights of a user inside, or without it on the machine. Paths that are not
  * absolute start at the sandbox's directory, and on the machine at the user's home. No link
- * inside leads out of a sandbox. Package face/native offers the same by plain HTTP, for
+ * inside leads out of a sandbox. Package internal/protocol/native offers the same by plain HTTP, for
  * browsers.
  *
  * @generated from service tend.v1.FileService

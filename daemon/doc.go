@@ -1,4 +1,0 @@
-// Package daemon assembles the server role of tend serve: the processes of the keeper,
-// the driver and the parts (package daemon/parts), and the server around them. It also
-// manages the other roles: it counts their restarts, upgrades them and shuts them down.
-package daemon

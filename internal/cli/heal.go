@@ -1,0 +1,444 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/tend-run/tend/internal/heal/project"
+	"github.com/tend-run/tend/internal/heal/work"
+	"github.com/tend-run/tend/process"
+	"github.com/tend-run/tend/sdk/go"
+)
+
+// healEpisodeCmd is the worker that the daemon starts.
+type healEpisodeCmd struct {
+	Dir string `arg:"" help:"Directory of the episode."`
+}
+
+func (c *healEpisodeCmd) Run(ctx context.Context, inv *invocation) error {
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	return work.Run(ctx, c.Dir, inv.getenv("PATH"), inv.out)
+}
+
+// healChatCmd is the worker of a chat, which the daemon starts.
+type healChatCmd struct {
+	Dir string `arg:"" help:"Directory of the chat."`
+}
+
+func (c *healChatCmd) Run(ctx context.Context, inv *invocation) error {
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	return work.Chat(ctx, c.Dir, inv.getenv("PATH"), inv.out)
+}
+
+// healProjectCmd is the process that works on a project for a worker, as the user of the
+// service, or in its sandbox.
+type healProjectCmd struct{}
+
+func (*healProjectCmd) Run(ctx context.Context, inv *invocation) error {
+	return project.Serve(ctx, inv.environ(), inv.in, inv.out)
+}
+
+type healCmd struct {
+	Name   string `arg:"" name:"service" optional:"" complete:"service" help:"The service. Default: the one that healer names in tend.yaml."`
+	DryRun bool   `name:"dry-run" help:"Say what would be tried and why, and do nothing."`
+	Detach bool   `short:"d" help:"Return once it has begun (tend episodes shows the result)."`
+	Cancel bool   `help:"End the running repair, and roll back its changes."`
+}
+
+// Run begins a repair and waits until it is over: 0 if the service is well then, else 1.
+func (c *healCmd) Run(ctx context.Context, inv *invocation) error {
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	d, err := inv.connect(ctx)
+	if err != nil {
+		return err
+	}
+	if c.Cancel {
+		if c.DryRun || c.Name != "" {
+			return usageError("--cancel stands alone: there is at most one repair under way")
+		}
+		return healError(d.CancelHeal(ctx, ""))
+	}
+	id, err := d.Heal(ctx, c.Name, c.DryRun)
+	if err != nil {
+		return healError(err)
+	}
+	return inv.awaitEpisode(ctx, d, id, c.Detach)
+}
+
+// awaitEpisode waits for an episode that was begun and shows it. The status is 1 if it did not
+// end well; of a dry run it is 0. detach: it only says which one it is.
+func (inv *invocation) awaitEpisode(ctx context.Context, d *daemon, id string, detach bool) error {
+	if detach {
+		return inv.printEpisodeID(id)
+	}
+	e, err := inv.followEpisode(ctx, d, id)
+	if err != nil {
+		return healError(err)
+	}
+	if err := inv.printEpisode(&e); err != nil {
+		return err
+	}
+	if e.Status != tend.HealReady && !e.DryRun {
+		return statusError(1)
+	}
+	return nil
+}
+
+func (inv *invocation) printEpisodeID(id string) error {
+	if inv.flags.JSON {
+		return printJSONLine(inv.out, map[string]string{"episode": id})
+	}
+	_, err := fmt.Fprintln(inv.out, printable(id))
+	return err
+}
+
+func healError(err error) error {
+	if errors.Is(err, process.ErrNotFound) || errors.Is(err, process.ErrRunning) || errors.Is(err, process.ErrUnsupported) {
+		return &keyError{err.Error(), err}
+	}
+	return err
+}
+
+// doing are the actions of an episode in words.
+var doing = map[string]string{
+	"look":       "finding out what is wrong",
+	"checkpoint": "saving the project's files",
+	"act":        "working",
+	"verify":     "waiting until the service is ready and stays so",
+	"review":     "looking at the change",
+	"commit":     "committing the change",
+	"rollback":   "taking the change back",
+}
+
+// progress is one line about an episode that is not over: the remedy that is tried, if
+// there is one, and what is being done.
+func progress(e *tend.EpisodeRecord) string {
+	said, ok := doing[e.Doing]
+	if !ok { // of a newer daemon
+		said = e.Doing
+	}
+	if n := len(e.Tries); n > 0 {
+		said = remedyText(e.Tries[n-1].HealRemedy) + ": " + said
+	}
+	if e.Unreached != "" {
+		said += "; the model does not answer yet: " + e.Unreached
+	}
+	return said
+}
+
+// episodePace is how often an episode is looked at.
+const episodePace = 250 * time.Millisecond
+
+// followEpisode waits until an episode is over, and notes what is being done.
+func (inv *invocation) followEpisode(ctx context.Context, d *daemon, id string) (e tend.EpisodeRecord, err error) {
+	for said := ""; ; {
+		if e, err = d.Episode(ctx, id); err != nil {
+			return e, err
+		}
+		now := progress(&e)
+		if now != said && !e.Over() && !inv.json {
+			inv.note("%s", now)
+			said = now
+		}
+		if e.Over() {
+			return e, nil
+		}
+		select {
+		case <-ctx.Done():
+			return e, ctx.Err()
+		case <-time.After(episodePace):
+		}
+	}
+}
+
+type episodesCmd struct {
+	ID         string `arg:"" name:"id" optional:"" help:"Show this episode with all its steps. last: the newest."`
+	Diff       bool   `help:"Print only its changes, as a diff."`
+	Transcript bool   `help:"Print only the conversation with the model, as JSON lines."`
+}
+
+func (c *episodesCmd) Run(ctx context.Context, inv *invocation) error {
+	if c.Diff && c.Transcript {
+		return usageError("--diff and --transcript each print one thing; give one of them")
+	}
+	d, err := inv.connect(ctx)
+	if err != nil {
+		return err
+	}
+	if c.ID == "" && !c.Diff && !c.Transcript {
+		all, err := d.Episodes(ctx, "")
+		if err != nil {
+			return healError(err)
+		}
+		return inv.printEpisodes(all)
+	}
+	if c.ID == "last" {
+		c.ID = ""
+	}
+	e, err := d.Episode(ctx, c.ID)
+	if err != nil {
+		return healError(err)
+	}
+	switch {
+	case c.Diff && inv.flags.JSON:
+		return printJSON(inv.out, map[string]string{"episode": e.ID, "diff": string(e.Diff)})
+	case c.Diff:
+		return inv.printLines(string(e.Diff))
+	case c.Transcript:
+		return writeJSON(inv.out, e.Transcript) // lines, in any case
+	}
+	return inv.printEpisode(&e)
+}
+
+func (inv *invocation) printLines(text string) error {
+	for line := range strings.Lines(text) {
+		if _, err := fmt.Fprintln(inv.out, printable(strings.TrimRight(line, "\n"))); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// episodeFacts is an episode as JSON.
+type episodeFacts struct {
+	ID       string         `json:"id"`
+	Service  string         `json:"service"`
+	Status   string         `json:"status"` // suspected, healing, verifying, ready, broken
+	Doing    string         `json:"doing"`
+	Why      string         `json:"why,omitempty"`
+	Opened   time.Time      `json:"opened"`
+	Ended    *time.Time     `json:"ended"` // null until it has ended
+	Signals  []signalFacts  `json:"signals"`
+	Remedies []remedyFacts  `json:"remedies"`
+	Tries    []healTryFacts `json:"tries"`
+	Commit   string         `json:"commit,omitempty"`
+	Left     []string       `json:"left,omitempty"`
+	Dirty    bool           `json:"dirty,omitempty"`
+	Proposal string         `json:"proposal,omitempty"`
+	DryRun   bool           `json:"dry_run,omitempty"`
+	Workers  int            `json:"workers"`
+	// Unreached is why the model does not answer.
+	Unreached string `json:"unreached,omitempty"`
+	// TakesBack is the repair that this one takes back, TakenBack which has taken back this
+	// one; Changed are paths that keep it from that, and CanRollBack says that there is
+	// something to go back to.
+	TakesBack   string   `json:"takes_back,omitempty"`
+	TakenBack   string   `json:"taken_back,omitempty"`
+	Changed     []string `json:"changed,omitempty"`
+	CanRollBack bool     `json:"can_roll_back,omitempty"`
+	// Diff and Transcript of one that was asked for by its ID.
+	Diff       string            `json:"diff,omitempty"`
+	Transcript []json.RawMessage `json:"transcript,omitempty"`
+}
+
+type signalFacts struct {
+	Kind string    `json:"kind"`
+	Text string    `json:"text,omitempty"`
+	At   time.Time `json:"at"`
+}
+
+type remedyFacts struct {
+	Kind string `json:"kind"` // wait, restart, playbook, model
+	Name string `json:"name,omitempty"`
+	Why  string `json:"why,omitempty"`
+}
+
+type healTryFacts struct {
+	remedyFacts
+	Begun  time.Time  `json:"begun"`
+	Ended  *time.Time `json:"ended"`
+	Failed string     `json:"failed,omitempty"`
+	Text   string     `json:"text,omitempty"`
+	Paths  []string   `json:"paths,omitempty"`
+	Tokens int64      `json:"tokens,omitempty"`
+	Steps  int64      `json:"steps,omitempty"`
+	Cost   float64    `json:"cost,omitempty"`
+	// Unreached: the model did not answer, so that nothing was tried.
+	Unreached bool `json:"unreached,omitempty"`
+}
+
+func episodeFactsOf(e *tend.Episode) episodeFacts {
+	f := episodeFacts{
+		ID: e.ID, Service: e.Service, Status: e.Status.String(), Doing: e.Doing, Why: e.Why, Opened: e.Opened, Ended: timeOrNull(e.Ended),
+		Signals: []signalFacts{}, Remedies: []remedyFacts{}, Tries: []healTryFacts{},
+		Commit: e.Commit, Left: e.Left, Dirty: e.Dirty, Proposal: e.Proposal, DryRun: e.DryRun, Workers: e.Workers, Unreached: e.Unreached,
+		TakesBack: e.TakesBack, TakenBack: e.TakenBack, Changed: e.Changed, CanRollBack: e.CanRollBack,
+	}
+	for _, s := range e.Signals {
+		f.Signals = append(f.Signals, signalFacts(s))
+	}
+	for _, r := range e.Remedies {
+		f.Remedies = append(f.Remedies, remedyFacts(r))
+	}
+	for _, t := range e.Tries {
+		f.Tries = append(f.Tries, healTryFacts{
+			remedyFacts: remedyFacts(t.HealRemedy), Begun: t.Begun, Ended: timeOrNull(t.Ended), Failed: t.Failed, Text: t.Text, Paths: t.Paths, Tokens: t.Tokens, Steps: t.Steps, Cost: t.Cost,
+			Unreached: t.Unreached,
+		})
+	}
+	return f
+}
+
+func (inv *invocation) printEpisodes(all []tend.Episode) error {
+	if inv.flags.JSON {
+		facts := make([]episodeFacts, 0, len(all))
+		for i := range all {
+			facts = append(facts, episodeFactsOf(&all[i]))
+		}
+		return printJSON(inv.out, facts)
+	}
+	rows := [][]string{{"EPISODE", "SERVICE", "STATUS", "AGE", "TOOK", "SIGNAL", "WHAT"}}
+	for _, e := range all {
+		took, signal, what := "-", "-", "-"
+		if e.Over() {
+			took = e.Ended.Sub(e.Opened).Round(100 * time.Millisecond).String()
+		}
+		if len(e.Signals) > 0 {
+			signal = e.Signals[0].Kind
+		}
+		if n := len(e.Tries); n > 0 {
+			what = remedyText(e.Tries[n-1].HealRemedy)
+		} else if e.DryRun && len(e.Remedies) > 0 {
+			what = "would try " + remedyText(e.Remedies[0])
+		}
+		rows = append(rows, []string{printable(e.ID), printable(e.Service), episodeStatus(&e), age(time.Since(e.Opened)), took, printable(signal), printable(what)})
+	}
+	return inv.printRows(rows, func(n int) string {
+		if all[n].Status == tend.HealBroken && !all[n].DryRun && all[n].TakesBack == "" {
+			return red
+		}
+		return ""
+	})
+}
+
+// episodeStatus is the status as people read it: a dry run says nothing of the service, and
+// neither does the taking back of a repair.
+func episodeStatus(e *tend.Episode) string {
+	switch {
+	case !e.Over():
+		return e.Status.String()
+	case e.DryRun:
+		return "dry run"
+	case e.TakesBack != "" && e.Status == tend.HealReady:
+		return "done"
+	case e.TakesBack != "":
+		return "refused"
+	case e.TakenBack != "":
+		return "taken back"
+	}
+	return e.Status.String()
+}
+
+func remedyText(r tend.HealRemedy) string {
+	if r.Name != "" {
+		return r.Kind + " " + r.Name
+	}
+	return r.Kind
+}
+
+// printEpisode writes all that is known of an episode.
+func (inv *invocation) printEpisode(e *tend.EpisodeRecord) error {
+	if inv.flags.JSON {
+		f := episodeFactsOf(&e.Episode)
+		f.Diff = string(e.Diff)
+		for line := range strings.Lines(string(e.Transcript)) {
+			if json.Valid([]byte(line)) {
+				f.Transcript = append(f.Transcript, json.RawMessage(strings.TrimSpace(line)))
+			}
+		}
+		return printJSON(inv.out, f)
+	}
+	return inv.printLines(episodeText(e))
+}
+
+func episodeText(e *tend.EpisodeRecord) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s  %s  %s", e.ID, e.Service, episodeStatus(&e.Episode))
+	if !e.Over() {
+		fmt.Fprintf(&b, " (%s)", e.Doing)
+	}
+	b.WriteByte('\n')
+	for _, s := range e.Signals {
+		fmt.Fprintf(&b, "seen      %s", s.Kind)
+		if s.Text != "" {
+			fmt.Fprintf(&b, ": %s", indented(s.Text))
+		}
+		b.WriteByte('\n')
+	}
+	if e.DryRun {
+		for _, r := range e.Remedies {
+			fmt.Fprintf(&b, "would try %s: %s\n", remedyText(r), indented(r.Why))
+		}
+		if len(e.Remedies) == 0 {
+			b.WriteString("would try nothing: no rule matches, and no model is declared\n")
+		}
+	}
+	for _, t := range e.Tries {
+		tried, failed := "tried", "did not help"
+		if t.Unreached {
+			tried, failed = "not made", "the model did not answer"
+		}
+		fmt.Fprintf(&b, "%-9s %s: %s\n", tried, remedyText(t.HealRemedy), indented(t.Why))
+		if t.Text != "" {
+			fmt.Fprintf(&b, "          %s\n", indented(t.Text))
+		}
+		if len(t.Paths) > 0 {
+			fmt.Fprintf(&b, "          changed %s\n", strings.Join(t.Paths, ", "))
+		}
+		if t.Steps > 0 {
+			fmt.Fprintf(&b, "          %d steps, %d tokens\n", t.Steps, t.Tokens)
+		}
+		if t.Failed != "" {
+			fmt.Fprintf(&b, "          %s: %s\n", failed, indented(t.Failed))
+		}
+	}
+	if e.TakenBack != "" {
+		fmt.Fprintf(&b, "taken back by %s\n", e.TakenBack)
+	}
+	if e.Commit != "" {
+		fmt.Fprintf(&b, "commit    %s\n", e.Commit)
+	}
+	for _, l := range e.Left {
+		fmt.Fprintf(&b, "not in it %s\n", indented(l))
+	}
+	if e.Proposal != "" {
+		fmt.Fprintf(&b, "proposal  %s\n", indented(e.Proposal))
+	}
+	if e.Why != "" && !e.DryRun {
+		status := e.Status.String()
+		if e.TakesBack != "" {
+			status = episodeStatus(&e.Episode)
+		}
+		fmt.Fprintf(&b, "%-9s %s\n", status, indented(e.Why))
+	}
+	if len(e.Diff) > 0 {
+		fmt.Fprintf(&b, "\n%s", e.Diff)
+	}
+	return b.String()
+}
+
+// indented is a text of several lines below each other.
+func indented(text string) string {
+	return strings.ReplaceAll(strings.TrimRight(text, "\n"), "\n", "\n          ")
+}
+
+func (*healCmd) Help() string {
+	return `It begins the repair that the healer of the tend.yaml begins by itself when restarts do not help, and waits until it is over: the exit status is 0 if the service is well then. Nothing of it happens with --dry-run.
+
+` + examples(`tend heal --dry-run`, `tend heal web`)
+}
+
+func (*episodesCmd) Help() string {
+	return `An episode is one repair: what was seen, what was tried, what it has changed, and what became of it.
+
+` + examples(`tend episodes`, `tend episodes last --diff`)
+}

@@ -1,0 +1,324 @@
+package cli
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os/signal"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/tend-run/tend/internal/view"
+	"github.com/tend-run/tend/process"
+)
+
+type logsCmd struct {
+	inSandbox
+	logsFlags
+
+	IDs []string `arg:"" name:"id" complete:"process" help:"The processes. With several, each line begins with the name."`
+}
+
+type logsFlags struct {
+	Follow bool          `short:"f" help:"Follow the output to the end of the process."`
+	From   int64         `placeholder:"OFFSET" default:"0" help:"Start at this byte offset of each stream."`
+	Since  time.Duration `placeholder:"5m" help:"Only what was written less than this long ago."`
+	Head   string        `placeholder:"N" help:"The first N lines; N with a unit (16KiB) is bytes. With --tail: both ends, and a line that says how much is omitted between them."`
+	Tail   string        `short:"n" placeholder:"N" help:"The last N lines; N with a unit (16KiB) is bytes. With -f: these lines, and then new output."`
+	Times  bool          `short:"t" name:"timestamps" help:"Begin each line with the time at which its first byte arrived, exact to a tenth of a second."`
+
+	StripANSI bool   `name:"strip-ansi" help:"Remove terminal escape sequences."`
+	MaxLine   string `name:"max-line" placeholder:"SIZE" help:"Cut lines after this many bytes (2KiB), and say how much is omitted."`
+
+	Stdout bool `xor:"stream" help:"Only standard output."`
+	Stderr bool `xor:"stream" help:"Only standard error, printed on standard output."`
+
+	head, tail *amount
+}
+
+// outputFacts is one piece of output as JSON: text if it is valid UTF-8,
+// base64 otherwise.
+type outputFacts struct {
+	// ID is set if several processes were asked for.
+	ID     process.ID `json:"id,omitempty"`
+	Stream string     `json:"stream"`
+	Offset int64      `json:"offset"`
+	Time   *time.Time `json:"time"` // null if not known
+	Text   *string    `json:"text,omitempty"`
+	Base64 *string    `json:"base64,omitempty"`
+	// GapTo is set where bytes [Offset, GapTo) were freed before they were read.
+	GapTo *int64 `json:"gap_to,omitempty"`
+	// To and Omitted are of views: text stands for the raw bytes [Offset, To),
+	// or they are left out for the reason "middle", "long_line" or "freed".
+	To      *int64 `json:"to,omitempty"`
+	Omitted string `json:"omitted,omitempty"`
+}
+
+func (c *logsCmd) Run(ctx context.Context, inv *invocation) error {
+	return c.run(ctx, inv, func(context.Context, *daemon) ([]string, error) { return c.IDs, nil })
+}
+
+// run prints the output of the processes that which returns.
+func (c *logsFlags) run(ctx context.Context, inv *invocation, which func(context.Context, *daemon) ([]string, error)) error {
+	// ctrl-c is how one leaves logs -f, and no failure.
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	shown, err := c.read()
+	if err != nil {
+		return err
+	}
+	d, err := inv.connect(ctx)
+	if err != nil {
+		return err
+	}
+	ids, err := which(ctx, d)
+	if err != nil {
+		return err
+	}
+	if c.Follow {
+		ctx, stop = inv.whileRead(ctx)
+		defer stop()
+	}
+	if c.Stderr {
+		own := *inv
+		own.stderr = inv.out
+		inv = &own
+	}
+	if len(ids) == 1 {
+		err = c.one(ctx, inv, d, ids[0], nil, shown)
+	} else {
+		err = c.several(ctx, inv, d, ids, shown)
+	}
+	if c.Follow && ctx.Err() != nil {
+		return left(ctx)
+	}
+	return err
+}
+
+// read checks the flags, and returns the view that they ask for, nil for the
+// output as it is.
+func (c *logsFlags) read() (shown *view.Options, err error) {
+	if c.head, err = optionalAmount("--head", c.Head); err != nil {
+		return nil, err
+	}
+	if c.tail, err = optionalAmount("--tail", c.Tail); err != nil {
+		return nil, err
+	}
+	if c.From < 0 {
+		return nil, usageError("--from is negative; offsets count from 0")
+	}
+	if c.Since < 0 {
+		return nil, usageError("--since is negative; give how long ago, such as 5m")
+	}
+	shown, err = c.view(c.head, c.tail)
+	if shown != nil && c.Times {
+		return nil, usageError("-t does not go with --head and --tail together, --strip-ansi or --max-line: what they show has no times")
+	}
+	return shown, err
+}
+
+// several prints the output of processes one after the other, and with -f as it
+// comes.
+func (c *logsFlags) several(ctx context.Context, inv *invocation, d *daemon, ids []string, shown *view.Options) error {
+	together := new(sync.Mutex)
+	if !c.Follow {
+		return each(ids, func(id string) error { return c.one(ctx, inv, d, id, together, shown) })
+	}
+	failed := make([]error, len(ids))
+	var wg sync.WaitGroup
+	for i, id := range ids {
+		wg.Go(func() { failed[i] = c.one(ctx, inv, d, id, together, nil) })
+	}
+	wg.Wait()
+	return errors.Join(failed...)
+}
+
+// one prints the output of one process, or of one of several, which take turns
+// by together.
+func (c *logsFlags) one(ctx context.Context, inv *invocation, d *daemon, id string, together *sync.Mutex, shown *view.Options) (err error) {
+	p, err := d.find(ctx, id)
+	if err != nil {
+		return err
+	}
+	opts := process.ReadOptions{NoFollow: !c.Follow, Streams: c.streams()}
+	if opts.From, err = startAt(ctx, p, c.From, opts.Streams); err != nil {
+		return about(id, err)
+	}
+	if together != nil || c.Times && !inv.flags.JSON {
+		own := *inv
+		own.lines = &lineWriter{inv: inv, id: p.ID(), times: c.Times, together: together}
+		if together != nil {
+			own.lines.name = printable(id)
+		}
+		defer func() { err = cmp.Or(err, own.lines.flush()) }()
+		inv = &own
+	}
+	if shown != nil {
+		v := *shown
+		v.From = opts.From
+		return about(id, inv.printView(ctx, d, p, v))
+	}
+	if c.tail != nil {
+		if opts.From, err = printTail(ctx, inv, p, opts, *c.tail); err != nil || !c.Follow {
+			return about(id, err)
+		}
+	}
+	var head *amount
+	if c.head != nil {
+		own := *c.head
+		head = &own
+	}
+	return about(id, c.print(ctx, inv, p, opts, head))
+}
+
+func (c *logsFlags) streams() []process.Stream {
+	switch {
+	case c.Stdout:
+		return []process.Stream{process.Stdout, process.PTY}
+	case c.Stderr:
+		return []process.Stream{process.Stderr}
+	}
+	return nil
+}
+
+// startAt returns where to begin in each stream for --from. An offset, such as
+// tend grep -b prints it, is of one stream; others that are not so long begin at
+// their end. It is an error only if it is past the end of all.
+func startAt(ctx context.Context, p process.Process, offset int64, streams []process.Stream) (from [4]int64, err error) {
+	if offset == 0 {
+		return from, nil
+	}
+	info, err := p.Info(ctx)
+	if err != nil {
+		return from, err
+	}
+	var longest int64
+	for _, s := range info.Streams {
+		if wanted(streams, s.Stream) {
+			from[s.Stream] = min(offset, s.End)
+			longest = max(longest, s.End)
+		}
+	}
+	if offset > longest {
+		return from, fmt.Errorf("%w: it ends at %d, %d was asked for", process.ErrOffset, longest, offset)
+	}
+	return from, nil
+}
+
+func optionalAmount(flag, text string) (*amount, error) {
+	if text == "" {
+		return nil, nil
+	}
+	a, err := parseAmount(text)
+	if err != nil {
+		return nil, usageError(fmt.Sprintf("%s %q %v", flag, text, err))
+	}
+	return &a, nil
+}
+
+// print writes output as it comes, up to head.
+func (c *logsFlags) print(ctx context.Context, inv *invocation, p process.Process, opts process.ReadOptions, head *amount) error {
+	var after time.Time
+	if c.Since > 0 {
+		after = time.Now().Add(-c.Since)
+	}
+	for ev, err := range process.Events(ctx, p, opts) {
+		if err != nil {
+			return err
+		}
+		if head != nil && head.n <= 0 {
+			return nil
+		}
+		// Output whose time is not known (it was recovered after a crash) is
+		// shown: too much is better than too little.
+		if ev.Kind == process.EventOutput && !ev.Time.IsZero() && ev.Time.Before(after) {
+			continue
+		}
+		if head != nil && ev.Kind == process.EventOutput {
+			ev.Data = head.take(ev.Data)
+		}
+		if err := inv.printOutput(ev); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// take returns the part of data that the amount still allows.
+func (a *amount) take(data []byte) []byte {
+	if a.bytes {
+		data = data[:min(int64(len(data)), a.n)]
+		a.n -= int64(len(data))
+		return data
+	}
+	end := 0
+	for a.n > 0 && end < len(data) {
+		i := bytes.IndexByte(data[end:], '\n')
+		if i < 0 {
+			return data
+		}
+		end += i + 1
+		a.n--
+	}
+	return data[:end]
+}
+
+// printOutput writes one event of a reader, raw or as a line of JSON.
+func (inv *invocation) printOutput(ev process.Event) error {
+	if !inv.flags.JSON {
+		switch {
+		case ev.Kind == process.EventGap:
+			inv.note("%s", gapText(ev.Gap))
+		case ev.Kind == process.EventOutput && inv.lines != nil:
+			return inv.lines.write(ev.Stream, ev.Time, ev.Data)
+		case ev.Kind == process.EventOutput:
+			_, err := inv.sink(ev.Stream).Write(ev.Data)
+			return err
+		}
+		return nil
+	}
+	f := outputFacts{Stream: ev.Stream.String(), Offset: ev.Offset}
+	if !ev.Time.IsZero() {
+		at := ev.Time.UTC()
+		f.Time = &at
+	}
+	switch ev.Kind {
+	case process.EventGap:
+		f.Stream, f.Offset, f.GapTo = ev.Gap.Stream.String(), ev.Gap.From, &ev.Gap.To
+	case process.EventOutput:
+		f.Text, f.Base64 = textOrBase64(ev.Data)
+	default:
+		return nil
+	}
+	return inv.printPiece(f)
+}
+
+// printPiece writes output as JSON, with the process if there are several.
+func (inv *invocation) printPiece(f outputFacts) error {
+	if inv.lines == nil {
+		return printJSONLine(inv.out, f)
+	}
+	f.ID = inv.lines.id
+	inv.lines.together.Lock()
+	defer inv.lines.together.Unlock()
+	return printJSONLine(inv.out, f)
+}
+
+// printStep writes one event of a process that is followed as JSON: its start,
+// output as logs has it, its exit.
+func (inv *invocation) printStep(id process.ID, ev process.Event, command string) error {
+	switch ev.Kind {
+	case process.EventOutput, process.EventGap:
+		return inv.printOutput(ev)
+	case process.EventStarted:
+		ev.ID = id
+		return printJSONLine(inv.out, eventFactsOf(ev, command))
+	case process.EventExited:
+		ev.ID = id
+		return printJSONLine(inv.out, eventFactsOf(ev, ""))
+	}
+	return nil
+}

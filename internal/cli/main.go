@@ -1,0 +1,155 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"syscall"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/tend-run/tend/internal/cli/role"
+	"github.com/tend-run/tend/internal/heal/confine"
+	"github.com/tend-run/tend/internal/service/held"
+)
+
+// version is set by the linker in release builds: -X main.version=v1.2.3.
+var version = ""
+
+func main() {
+	if role.Called() { // built without the small binary, tend plays the roles itself
+		os.Exit(role.Main())
+	}
+	if confine.Called(os.Args) {
+		os.Exit(confine.Main(os.Args[2:], os.Environ()))
+	}
+	if confine.CalledInside(os.Args) {
+		os.Exit(confine.MainInside(os.Args[2:], os.Environ(), shadowOf))
+	}
+	if held.Called(os.Args) {
+		os.Exit(held.Main(os.Args[1:], os.Environ()))
+	}
+	inv := &invocation{
+		in: os.Stdin, out: os.Stdout, errs: os.Stderr,
+		getenv: os.Getenv, environ: os.Environ,
+	}
+	_, inv.terminal = terminalOf(inv.in)
+	os.Exit(execute(context.Background(), inv, os.Args[1:]))
+}
+
+// invocation is one use of the command line: its streams, its environment
+// and the global flags.
+type invocation struct {
+	in *os.File
+	// terminal: in was one when the program began.
+	terminal bool
+	out      io.Writer
+	errs     io.Writer
+	getenv   func(string) string
+	// environ is the whole environment, as os.Environ has it.
+	environ func() []string
+	flags   *globals
+	model   *kong.Application
+	json    bool // stderr is JSON, too
+	dialed  []*daemon
+	// sandbox is whose processes the command is for; "": the machine's.
+	sandbox string
+	// leftRunning: the person left the process that was followed, and it goes on.
+	leftRunning bool
+	// stderr is where that of processes goes; nil: errs.
+	stderr io.Writer
+	// lines is how the output of processes is written whose lines begin with
+	// something of ours; nil: as it is.
+	lines *lineWriter
+}
+
+// statusError ends the program with a status and without a message.
+type statusError int
+
+func (e statusError) Error() string { return fmt.Sprintf("exit status %d", int(e)) }
+
+// usageError is a wrong command line found after parsing.
+type usageError string
+
+func (e usageError) Error() string { return string(e) }
+
+// execute runs one command line and returns the exit status.
+func execute(ctx context.Context, inv *invocation, args []string) int {
+	g, flags := grammarFor(args)
+	inv.flags = flags
+	inv.json = asksForJSON(args)
+	exited := -1
+	parser, err := kong.New(g,
+		kong.Name("tend"),
+		kong.Description(description),
+		kong.Writers(inv.out, inv.errs),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true, NoExpandSubcommands: true}),
+		kong.ExplicitGroups(verbGroups),
+		kong.ShortUsageOnError(),
+		kong.Exit(func(code int) { exited = code }),
+		kong.Bind(inv),
+	)
+	if err != nil {
+		return inv.report(err)
+	}
+	inv.model = parser.Model
+	if len(args) == 0 {
+		args = []string{"--help"}
+	}
+	kctx, err := parser.Parse(asUsual(parser.Model, args))
+	if exited >= 0 { // --help was printed
+		return exited
+	}
+	if _, ok := errors.AsType[*os.PathError](err); ok { // or could not be
+		return inv.report(err)
+	}
+	if err != nil {
+		return inv.misunderstood(parser.Model, args, err)
+	}
+	inv.json = inv.flags.JSON
+	if why := withoutJSON(kctx); why != "" && inv.json {
+		return inv.report(usageError(fmt.Sprintf("%s has no JSON form: %s", commandPath(kctx), why)))
+	}
+	if err := inv.chooseSandbox(kctx); err != nil {
+		return inv.report(err)
+	}
+	kctx.BindTo(ctx, (*context.Context)(nil))
+	defer func() {
+		for _, d := range inv.dialed {
+			d.Close()
+		}
+	}()
+	return inv.report(kctx.Run())
+}
+
+// report prints the error of a command, if it has something to say, and
+// returns the exit status for it.
+func (inv *invocation) report(err error) int {
+	if err == nil {
+		return 0
+	}
+	if errors.Is(err, context.Canceled) { // commands are cancelled by signals alone
+		return 128 + int(syscall.SIGINT)
+	}
+	if each, ok := err.(interface{ Unwrap() []error }); ok { // of several processes, each with its own reason
+		status := 0
+		for _, err := range each.Unwrap() {
+			status = max(status, inv.report(err))
+		}
+		return status
+	}
+	if status, ok := errors.AsType[statusError](err); ok {
+		return int(status)
+	}
+	status := 1
+	if _, ok := errors.AsType[usageError](err); ok {
+		status = 2
+	}
+	if failed, ok := errors.AsType[*runError](err); ok {
+		status = failed.status
+	}
+	inv.complain(err, inv.diagnosed(err), status)
+	return status
+}

@@ -1,0 +1,83 @@
+package cli
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/tend-run/tend/internal/support/scene"
+)
+
+// TestManualPagesSayWhatTheGrammarHas: each verb has a page, and each flag and
+// argument is on it.
+func TestManualPagesSayWhatTheGrammarHas(t *testing.T) {
+	parser := scene.Value(kong.New(new(grammar), kong.Name("tend"), kong.Description(description)))(t)
+	pages := 0
+	err := eachVerb(parser.Model.Node, func(n *kong.Node) error {
+		pages++
+		var out, errs bytes.Buffer
+		inv := &invocation{out: &out, errs: &errs, getenv: func(string) string { return "" }}
+		args := append([]string{"man"}, strings.Fields(strings.ReplaceAll(strings.TrimPrefix(manName(n), "tend"), "-", " "))...)
+		if status := execute(t.Context(), inv, args); status != 0 {
+			t.Errorf("%q: %d %s", args, status, errs.String())
+		}
+		page := out.String()
+		for i, line := range strings.Split(page, "\n") {
+			if strings.HasPrefix(line, "'") || strings.ContainsRune(line, '\t') {
+				t.Errorf("%s, line %d is read as something else: %q", manName(n), i+1, line)
+			}
+		}
+		want := []string{".TH " + strings.ToUpper(manName(n)) + " 1 ", ".SH NAME", ".SH SYNOPSIS", ".SH DESCRIPTION", roff("--state-dir=DIR")}
+		for _, f := range n.Flags {
+			if !f.Hidden {
+				want = append(want, roff("--"+f.Name), roff(f.Help))
+			}
+		}
+		for _, p := range n.Positional {
+			want = append(want, "\n.B "+roff(strings.ToUpper(p.Name))+"\n"+roff(p.Help))
+		}
+		for _, c := range n.Children {
+			if !c.Hidden {
+				want = append(want, "\n.BR "+roff(manName(c))+" (1)")
+			}
+		}
+		for _, w := range want {
+			if !strings.Contains(page, w) {
+				t.Errorf("the page of %s lacks %q", manName(n), w)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	if pages < 25 {
+		t.Errorf("there are %d pages", pages)
+	}
+	var out bytes.Buffer
+	inv := &invocation{out: &out, errs: &out, getenv: func(string) string { return "" }}
+	for _, args := range [][]string{{"man", "server"}, {"man", "nonsense"}, {"man", "--dir", "x", "run"}} {
+		if status := execute(t.Context(), inv, args); status != 2 {
+			t.Errorf("%q ends with %d", args, status)
+		}
+	}
+}
+
+// TestEveryVerbHasJSONOrSaysWhyNot keeps the list of those without short.
+func TestEveryVerbHasJSONOrSaysWhyNot(t *testing.T) {
+	parser := scene.Value(kong.New(new(grammar), kong.Name("tend")))(t)
+	var without []string
+	for _, n := range parser.Model.Children {
+		if n.Tag.Has("nojson") {
+			without = append(without, n.Name)
+			if n.Tag.Get("nojson") == "" {
+				t.Errorf("%s does not say why it has no JSON form", n.Name)
+			}
+		}
+	}
+	if got, want := strings.Join(without, " "), "attach import serve torture mcp distant help man completion"; got != want {
+		t.Errorf("without a JSON form are %s; want %s", got, want)
+	}
+}

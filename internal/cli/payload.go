@@ -1,0 +1,20 @@
+package cli
+
+import (
+	"fmt"
+
+	"github.com/tend-run/tend/internal/core/payload"
+)
+
+// payloadCmd writes the program of the keeper that this tend carries: a daemon
+// that is upgraded to it asks for it.
+type payloadCmd struct{}
+
+func (c *payloadCmd) Run(inv *invocation) error {
+	b, err := payload.Bytes()
+	if err != nil {
+		return fmt.Errorf("the keeper's program: %w", err)
+	}
+	_, err = inv.out.Write(b)
+	return err
+}

@@ -1,0 +1,383 @@
+package cli
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/tend-run/tend/internal/lib/onexit"
+	"github.com/tend-run/tend/process"
+)
+
+type runCmd struct {
+	inSandbox
+	runFlags
+
+	Cmd []string `arg:"" passthrough:"" optional:"" name:"cmd" help:"The program and its arguments, after --."`
+}
+
+// runFlags are those of a process that is started and followed.
+type runFlags struct {
+	TTY    bool   `short:"t" name:"tty" help:"Give it a terminal."`
+	Detach bool   `short:"d" help:"Print its ID and return."`
+	Input  bool   `short:"i" name:"interactive" help:"Connect stdin."`
+	Remove bool   `name:"rm" help:"Forget it and its output when it has ended."`
+	ID     string `name:"id" placeholder:"ID" help:"An ID of your choice: if you run the same command with it again, no second process starts."`
+	Name   string `placeholder:"NAME" help:"A name to find it by."`
+	Tag    string `placeholder:"TAG" complete:"tag" help:"A tag to find it by."`
+
+	Cwd string `placeholder:"DIR" help:"Working directory. Default: this one, if the daemon is on this machine."`
+	envFlags
+	User    string            `short:"u" placeholder:"USER" help:"Run as this user: a name, uid or uid:gid."`
+	Timeout time.Duration     `placeholder:"30s" help:"Kill it, with all descendants, after this long (exit status 124)."`
+	Shell   bool              `short:"c" help:"CMD is a command line for /bin/sh."`
+	Label   map[string]string `mapsep:"none" placeholder:"K=V" help:"A label. Repeatable."`
+
+	Keep      string        `placeholder:"SIZE" help:"Keep this much of each output stream, such as 64MiB; the oldest is freed first."`
+	Pin       bool          `help:"Keep it and its output when it has finished, until tend unpin or tend rm."`
+	Fsync     string        `enum:"default,none,exit,interval" default:"default" placeholder:"WHEN" help:"When its output is synced to the disk: none, exit or interval, as in tend serve. Default: the daemon's."`
+	Memory    string        `placeholder:"SIZE" help:"Memory limit for the process and its descendants."`
+	Pids      int64         `placeholder:"N" help:"Limit of tasks for the process and its descendants."`
+	CPUs      float64       `name:"cpus" placeholder:"N" help:"Limit of CPU time for the process and its descendants; 0.5 is half of one CPU."`
+	Nice      int           `placeholder:"N" help:"Priority, -20 to 19."`
+	OnExit    string        `name:"on-exit" placeholder:"LINE" help:"When it has ended, run this shell line as its user, with TEND_EXIT_STATUS and others set: at least once, whichever role of tend dies. The process is kept until then."`
+	OnExitURL string        `name:"on-exit-url" placeholder:"URL" help:"When it has ended, send the same facts as JSON to this URL, repeatedly until the answer is 2xx, for a day."`
+	Orphan    time.Duration `name:"kill-without-readers" placeholder:"1m" help:"Kill it when nobody has followed its output for this long."`
+}
+
+// removeAfter is how long a process of run -d --rm is kept once it has finished,
+// and a daemon that looks around every few seconds may take longer. Nobody waits
+// for the end to forget it then, as run --rm does.
+const removeAfter = time.Second
+
+func (c *runCmd) Run(ctx context.Context, inv *invocation) error {
+	return c.run(ctx, inv, "run", c.Cmd)
+}
+
+// run starts a command and follows it. In a sandbox that is named, which is started
+// if it has to be.
+func (c *runFlags) run(ctx context.Context, inv *invocation, verb string, words []string) error {
+	spec, err := c.spec(inv, verb, words)
+	if err != nil {
+		return err
+	}
+	if c.TTY && !c.Detach && inv.flags.JSON {
+		return usageError("a terminal has no JSON form: leave -t or --json out, or add -d to print the facts of the start alone")
+	}
+	// From here on a signal belongs to the process, even one that arrives
+	// before it has started.
+	signals, stop := catchSignals()
+	defer stop()
+
+	d, err := inv.connectOrStart(ctx)
+	if err == nil {
+		d, err = inv.within(ctx, d, true)
+	}
+	if err != nil {
+		return runFailure(err)
+	}
+	return c.follow(ctx, inv, d, spec, signals)
+}
+
+// follow starts a process and connects it with this program until one of them goes.
+func (c *runFlags) follow(ctx context.Context, inv *invocation, d *daemon, spec process.Spec, signals <-chan os.Signal) error {
+	if d.local {
+		c.likeHere(inv, &spec)
+	}
+	p, err := d.Start(ctx, spec)
+	if err != nil {
+		return runFailure(c.meant(spec, err))
+	}
+	if c.Detach {
+		return inv.announce(ctx, p)
+	}
+
+	f := &foreground{
+		inv: inv, proc: p, tty: c.TTY, input: c.wantsInput(inv), eof: true,
+		forward: true, signals: signals, detachable: true,
+	}
+	if inv.flags.JSON {
+		f.show = func(ev process.Event) error { return inv.printStep(p.ID(), ev, spec.Command()) }
+	}
+	exit, err := f.run(ctx)
+	inv.leftRunning = errors.Is(err, errDetached)
+	switch {
+	case errors.Is(err, errHungUp):
+		// The process goes on; what a script would do next does not.
+		return statusError(128 + int(syscall.SIGHUP))
+	case errors.Is(err, errDetached):
+		back := inv.where() + cmp.Or(spec.Name, shortID(p.ID(), 14))
+		if c.TTY || spec.Stdin == process.StdinPipe {
+			inv.note("detached; the process goes on, tend attach %s comes back", back)
+		} else {
+			inv.note("detached; the process goes on, tend logs -f %s follows it, tend attach %s comes back", back, back)
+		}
+		return nil
+	case err != nil:
+		return runFailure(err)
+	}
+	if c.Remove && !c.hasExit() { // that is done first, and then the daemon forgets it
+		if err := p.Remove(ctx); err != nil && !errors.Is(err, process.ErrNotFound) {
+			inv.note("remove %s: %s", p.ID(), explain(err))
+		}
+	}
+	return inv.exitAs(exit)
+}
+
+// meant adds what a person has most likely meant by a program that is not there.
+func (c *runFlags) meant(s process.Spec, err error) error {
+	start, ok := errors.AsType[*process.StartError](err)
+	if !ok || start.Reason != process.StartNotFound || len(s.Argv) != 1 || !strings.ContainsAny(s.Argv[0], " \t|&;<>$") {
+		return err
+	}
+	return fmt.Errorf("%w (it is one word; for a command line use -c: tend run -c '%s')", err, strings.ReplaceAll(s.Argv[0], "'", `'\''`))
+}
+
+// announce prints what a person or a script needs to come back.
+func (inv *invocation) announce(ctx context.Context, p process.Process) error {
+	if !inv.flags.JSON {
+		_, err := fmt.Fprintln(inv.out, printable(string(p.ID())))
+		return err
+	}
+	info, err := p.Info(ctx)
+	if err != nil {
+		return err
+	}
+	return printJSON(inv.out, factsOf(&info))
+}
+
+// wantsInput: with -i always; with -t alone when a person sits there.
+func (c *runFlags) wantsInput(inv *invocation) bool {
+	_, person := terminalOf(inv.in)
+	return c.Input || c.TTY && person
+}
+
+func (c *runFlags) spec(inv *invocation, verb string, words []string) (process.Spec, error) {
+	s := process.Spec{
+		ID: process.ID(c.ID), Name: c.Name, Tag: c.Tag, Dir: c.Cwd, User: c.User,
+		Timeout: c.Timeout, KillWithoutReaders: c.Orphan, Labels: c.Label, Retention: process.Retention{Sync: syncOf(c.Fsync), Pin: c.Pin},
+	}
+	if len(words) > 0 && words[0] == "--" {
+		words = words[1:]
+	} else if len(words) > 0 && len(words[0]) > 1 && words[0][0] == '-' {
+		// A flag with a typing error, far more likely than a program.
+		return s, usageError(fmt.Sprintf("unknown flag %s; see tend %s --help (a program of that name comes after --)", words[0], verb))
+	}
+	if len(words) == 0 {
+		return s, usageError(fmt.Sprintf("no command is given: tend %s [flags] -- CMD ARG…", cmp.Or(runForms[verb], verb)))
+	}
+	if s.Argv = words; c.Shell {
+		s.Argv, s.Shell = nil, strings.Join(words, " ")
+	}
+	var err error
+	if err = c.onExit(inv, &s); err != nil {
+		return s, err
+	}
+	if s.Env, err = c.environment(inv); err != nil {
+		return s, err
+	}
+	if c.Cwd != "" && !filepath.IsAbs(c.Cwd) && inv.sandbox != "" {
+		return s, usageError(fmt.Sprintf("--cwd %s: give an absolute path, as it is inside the sandbox", c.Cwd))
+	}
+	if c.Cwd != "" && !filepath.IsAbs(c.Cwd) {
+		dir, err := filepath.Abs(c.Cwd)
+		if err != nil {
+			return s, err
+		}
+		s.Dir = dir
+	}
+	if c.Input || c.TTY {
+		s.Stdin = process.StdinPipe
+	}
+	if c.TTY {
+		size, ok := terminalSize(inv.out)
+		if !ok {
+			size = fallbackSize
+		}
+		s.PTY, s.Stdin = &size, process.StdinNull
+		for _, k := range []string{"TERM", "COLORTERM", "LANG"} {
+			if v := inv.getenv(k); v != "" {
+				s.Env = withDefault(s.Env, k, v)
+			}
+		}
+		s.Env = withDefault(s.Env, "TERM", "xterm-256color")
+	}
+	s.Limits.PidsMax, s.Limits.CPUs, s.Limits.Nice = c.Pids, c.CPUs, c.Nice
+	switch {
+	case c.Remove && c.Pin:
+		return s, usageError("--rm forgets it at its end and --pin keeps it; give one of them")
+	case c.Remove && (c.Detach || c.hasExit()):
+		s.Retention.TTL = removeAfter
+	}
+	for _, size := range []struct {
+		flag, text string
+		into       *int64
+	}{{"--keep", c.Keep, &s.Retention.Limit}, {"--memory", c.Memory, &s.Limits.MemoryMax}} {
+		if size.text == "" {
+			continue
+		}
+		n, err := parseSize(size.text)
+		if err != nil {
+			return s, usageError(fmt.Sprintf("%s %s: %v", size.flag, size.text, err))
+		}
+		*size.into = n
+	}
+	if err := s.Validate(); err != nil {
+		return s, usageError(err.Error())
+	}
+	return s, nil
+}
+
+// hasExit reports whether something is to be done when the process has ended.
+func (c *runFlags) hasExit() bool { return c.OnExit != "" || c.OnExitURL != "" }
+
+// onExit asks the daemon for it.
+func (c *runFlags) onExit(inv *invocation, s *process.Spec) error {
+	if !c.hasExit() {
+		return nil
+	}
+	if inv.sandbox != "" {
+		return usageError("--on-exit and --on-exit-url are for processes of the machine, not for those of a sandbox; tend wait waits for their end")
+	}
+	if err := onexit.Ask(s, c.OnExit, c.OnExitURL); err != nil {
+		return usageError(fmt.Sprintf("--on-exit-url %.200s is no URL of http or https", c.OnExitURL))
+	}
+	return nil
+}
+
+// envFlags say which variables a process gets.
+type envFlags struct {
+	Env     []string `short:"e" sep:"none" placeholder:"K=V" help:"Environment variable; K alone takes its value from this shell. Repeatable."`
+	EnvFile []string `name:"env-file" sep:"none" placeholder:"FILE" help:"Lines of K=V, or K alone; # begins a comment. Repeatable. --env overrides it."`
+	EnvAll  bool     `name:"env-all" help:"Pass all variables of this shell except TEND_TOKEN. --env-file and --env override them."`
+}
+
+// environment returns the variables that were asked for, nil for none. What is
+// nearest to the process comes last.
+func (c *envFlags) environment(inv *invocation) (env map[string]string, err error) {
+	set := func(e string) {
+		k, v, ok := strings.Cut(e, "=")
+		if !ok {
+			v = inv.getenv(k)
+		}
+		if env == nil {
+			env = make(map[string]string)
+		}
+		env[k] = v
+	}
+	if c.EnvAll {
+		for _, e := range inv.environ() {
+			if k, _, ok := strings.Cut(e, "="); ok && k != "" && k != "TEND_TOKEN" {
+				set(e)
+			}
+		}
+	}
+	for _, name := range c.EnvFile {
+		lines, err := readEnvFile(name)
+		if err != nil {
+			return nil, err
+		}
+		for _, e := range lines {
+			set(e)
+		}
+	}
+	for _, e := range c.Env {
+		set(e)
+	}
+	return env, nil
+}
+
+// readEnvFile reads a file as docker run --env-file does: values are taken as
+// they stand, quotes included.
+func readEnvFile(name string) (lines []string, err error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, fmt.Errorf("--env-file: %w", err)
+	}
+	defer f.Close()
+	in := bufio.NewScanner(io.LimitReader(f, process.MaxSpecBytes+1))
+	in.Buffer(nil, process.MaxSpecBytes+1)
+	for n, size := 1, 0; in.Scan(); n++ {
+		line := strings.TrimSuffix(in.Text(), "\r")
+		if size += len(line) + 1; size > process.MaxSpecBytes {
+			return nil, usageError(fmt.Sprintf("--env-file %s is too long; %d bytes are allowed", name, process.MaxSpecBytes))
+		}
+		line = strings.TrimLeft(line, " \t")
+		if n == 1 {
+			line = strings.TrimPrefix(line, "\ufeff")
+		}
+		if line == "" || line[0] == '#' {
+			continue
+		}
+		if k, _, _ := strings.Cut(line, "="); k == "" || strings.ContainsAny(k, " \t\x00") || strings.ContainsRune(line, 0) {
+			return nil, usageError(fmt.Sprintf("--env-file %s, line %d: write K=V, or K alone", name, n))
+		}
+		lines = append(lines, line)
+	}
+	if err := in.Err(); err != nil {
+		return nil, fmt.Errorf("--env-file %s: %w", name, err)
+	}
+	return lines, nil
+}
+
+// likeHere lets a process on this machine find what the person's shell finds:
+// it starts in the current directory and searches the caller's PATH. No other
+// variable is taken along: a spec is kept on disk, and environments hold
+// secrets.
+func (c *runFlags) likeHere(inv *invocation, s *process.Spec) {
+	if s.Dir == "" {
+		if wd, err := os.Getwd(); err == nil {
+			s.Dir = wd
+		}
+	}
+	// Another user has another PATH; sudo(8) does the same.
+	if path := inv.getenv("PATH"); path != "" && c.User == "" {
+		s.Env = withDefault(s.Env, "PATH", path)
+	}
+}
+
+// syncOf reads the value of --fsync; kong has checked that it is one of them.
+func syncOf(text string) process.Sync {
+	for s := process.SyncNone; s <= process.SyncInterval; s++ {
+		if s.String() == text {
+			return s
+		}
+	}
+	return process.SyncDefault
+}
+
+func withDefault(env map[string]string, k, v string) map[string]string {
+	if _, ok := env[k]; ok {
+		return env
+	}
+	if env == nil {
+		env = make(map[string]string)
+	}
+	env[k] = v
+	return env
+}
+
+// exitAs turns the end of a process into the end of this program.
+func (inv *invocation) exitAs(exit *process.Exit) error {
+	if exit == nil {
+		return errors.New("the output ended and the exit status is unknown; tend ps -a shows what is known")
+	}
+	if exit.Lost() {
+		return errors.New("the daemon did not see the end of the process: its exit status is unknown")
+	}
+	if exit.Cause == process.CauseTimeout {
+		inv.note("the timeout ended it")
+	}
+	if status := exit.ShellStatus(); status != 0 {
+		return statusError(status)
+	}
+	return nil
+}

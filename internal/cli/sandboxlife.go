@@ -1,0 +1,292 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/tend-run/tend/process"
+	"github.com/tend-run/tend/sdk/go"
+)
+
+// sandboxArgs are the sandboxes of a verb that does something to each.
+type sandboxArgs struct {
+	Names []string `arg:"" name:"sandbox" complete:"sandbox" help:"The sandboxes."`
+}
+
+// act does something to each sandbox, goes on after failures, and prints what it was
+// done to.
+func (c *sandboxArgs) act(ctx context.Context, inv *invocation, do func(*tend.Sandbox) error) error {
+	d, err := inv.connect(ctx)
+	if err != nil {
+		return err
+	}
+	return each(c.Names, func(name string) error {
+		box, info, err := d.sandbox(ctx, name)
+		if err != nil {
+			return err
+		}
+		if err := do(box); err != nil {
+			return about(name, err)
+		}
+		return inv.acted(&info)
+	})
+}
+
+// acted prints the sandbox that something was done to, as it was found.
+func (inv *invocation) acted(info *tend.SandboxInfo) error {
+	if inv.flags.JSON {
+		return printJSONLine(inv.out, map[string]string{"id": info.ID, "name": info.Name})
+	}
+	_, err := fmt.Fprintln(inv.out, printable(nameOfSandbox(info)))
+	return err
+}
+
+type sandboxStartCmd struct{ sandboxArgs }
+
+func (c *sandboxStartCmd) Run(ctx context.Context, inv *invocation) error {
+	return c.act(ctx, inv, func(s *tend.Sandbox) error { return s.Start(ctx) })
+}
+
+type sandboxStopCmd struct{ sandboxArgs }
+
+func (c *sandboxStopCmd) Run(ctx context.Context, inv *invocation) error {
+	return c.act(ctx, inv, func(s *tend.Sandbox) error { return s.Stop(ctx) })
+}
+
+type sandboxPauseCmd struct{ sandboxArgs }
+
+func (c *sandboxPauseCmd) Run(ctx context.Context, inv *invocation) error {
+	return c.act(ctx, inv, func(s *tend.Sandbox) error { return s.Pause(ctx) })
+}
+
+type sandboxResumeCmd struct{ sandboxArgs }
+
+func (c *sandboxResumeCmd) Run(ctx context.Context, inv *invocation) error {
+	return c.act(ctx, inv, func(s *tend.Sandbox) error { return s.Resume(ctx) })
+}
+
+type sandboxRmCmd struct {
+	All   bool              `short:"a" help:"All sandboxes."`
+	Label map[string]string `short:"l" aliases:"metadata" mapsep:"none" placeholder:"K=V" help:"All with this label. Repeatable."`
+	Force bool              `short:"f" help:"Do not fail if a named sandbox does not exist."`
+	Names []string          `arg:"" name:"sandbox" optional:"" complete:"sandbox" help:"The sandboxes."`
+}
+
+func (c *sandboxRmCmd) Run(ctx context.Context, inv *invocation) error {
+	many := c.All || len(c.Label) > 0
+	if many == (len(c.Names) > 0) || c.All && len(c.Label) > 0 {
+		return usageError("give the sandboxes to remove, or one of --all and --label")
+	}
+	if !many {
+		return each(c.Names, func(name string) error {
+			err := (&sandboxArgs{[]string{name}}).act(ctx, inv, func(s *tend.Sandbox) error { return s.Destroy(ctx) })
+			if c.Force && errors.Is(err, process.ErrNotFound) {
+				return nil
+			}
+			return err
+		})
+	}
+	d, err := inv.connect(ctx)
+	if err != nil {
+		return err
+	}
+	all, err := d.Sandboxes(ctx, tend.SandboxFilter{Metadata: c.Label})
+	if err != nil {
+		return err
+	}
+	var failed []error
+	for i := range all {
+		box, err := d.Sandbox(ctx, all[i].ID)
+		if err == nil {
+			err = box.Destroy(ctx)
+		}
+		switch {
+		case errors.Is(err, process.ErrNotFound): // by its own end, or another's
+		case err != nil:
+			failed = append(failed, about(nameOfSandbox(&all[i]), err))
+		default:
+			failed = append(failed, inv.acted(&all[i]))
+		}
+	}
+	return errors.Join(failed...)
+}
+
+type sandboxUpdateCmd struct {
+	Name      string            `placeholder:"NAME" help:"Another name."`
+	Timeout   time.Duration     `default:"-1ns" placeholder:"1h" help:"End it this long from now; 0: never."`
+	Extend    time.Duration     `placeholder:"1h" help:"End it this long from now, if that is later than its current end."`
+	OnTimeout string            `name:"on-timeout" enum:",rm,kill,pause" default:"" placeholder:"WHAT" help:"What happens at its end: rm or pause."`
+	Idle      time.Duration     `default:"-1ns" placeholder:"10m" help:"Stop it when nobody has used it and nothing ran in it for this long; 0: never."`
+	Label     map[string]string `short:"l" aliases:"metadata" mapsep:"none" placeholder:"K=V" help:"Add this label. Repeatable."`
+	envFlags
+
+	Sandbox string `arg:"" complete:"sandbox" help:"The sandbox."`
+}
+
+func (c *sandboxUpdateCmd) Run(ctx context.Context, inv *invocation) error {
+	const absent = -1 // the default of durations for which 0 means never
+	change := tend.SandboxChange{Metadata: c.Label}
+	var err error
+	if change.Env, err = c.environment(inv); err != nil {
+		return err
+	}
+	if c.Name != "" {
+		change.Name = &c.Name
+	}
+	if c.Timeout != absent {
+		change.Timeout = &c.Timeout
+	}
+	if c.Extend != 0 {
+		change.Extend = &c.Extend
+	}
+	if c.Idle != absent {
+		change.IdleTTL = &c.Idle
+	}
+	if c.OnTimeout != "" {
+		pause := c.OnTimeout == "pause"
+		change.PauseAtTimeout = &pause
+	}
+	d, err := inv.connect(ctx)
+	if err != nil {
+		return err
+	}
+	box, _, err := d.sandbox(ctx, c.Sandbox)
+	if err != nil {
+		return err
+	}
+	info, err := box.Update(ctx, change)
+	if err != nil {
+		return about(c.Sandbox, err)
+	}
+	return inv.announceSandbox(&info)
+}
+
+type sandboxForkCmd struct {
+	Count   int    `short:"n" default:"1" placeholder:"N" help:"How many copies, 1 to 100. Default: 1."`
+	Sandbox string `arg:"" complete:"sandbox" help:"The sandbox."`
+}
+
+func (c *sandboxForkCmd) Run(ctx context.Context, inv *invocation) error {
+	if c.Count < 1 || c.Count > 100 {
+		return usageError(fmt.Sprintf("-n is %d; 1 to 100 copies can be made", c.Count))
+	}
+	d, err := inv.connect(ctx)
+	if err != nil {
+		return err
+	}
+	box, _, err := d.sandbox(ctx, c.Sandbox)
+	if err != nil {
+		return err
+	}
+	copies, err := box.Fork(ctx, c.Count)
+	failed := []error{about(c.Sandbox, err)}
+	for _, made := range copies {
+		info, err := made.Info(ctx)
+		if err == nil {
+			err = inv.acted(&info)
+		}
+		failed = append(failed, err)
+	}
+	return errors.Join(failed...)
+}
+
+// sandboxSnapshotCmd keeps files; its first verb needs no name.
+type sandboxSnapshotCmd struct {
+	Create snapshotCreateCmd `cmd:"" default:"withargs" help:"Save the files of a sandbox, and print the name of the snapshot."`
+	Ls     snapshotLsCmd     `cmd:"" aliases:"list" help:"List snapshots."`
+	Rm     snapshotRmCmd     `cmd:"" aliases:"remove" help:"Remove snapshots that no sandbox needs."`
+}
+
+type snapshotCreateCmd struct {
+	Name    string `placeholder:"NAME" help:"The name of the snapshot. Default: a generated one."`
+	Sandbox string `arg:"" complete:"sandbox" help:"The sandbox."`
+}
+
+func (c *snapshotCreateCmd) Run(ctx context.Context, inv *invocation) error {
+	d, err := inv.connect(ctx)
+	if err != nil {
+		return err
+	}
+	box, _, err := d.sandbox(ctx, c.Sandbox)
+	if err != nil {
+		return err
+	}
+	s, err := box.Snapshot(ctx, c.Name)
+	if err != nil {
+		return about(c.Sandbox, err)
+	}
+	if inv.flags.JSON {
+		return printJSON(inv.out, snapshotFactsOf(&s))
+	}
+	_, err = fmt.Fprintln(inv.out, printable(nameOfSnapshot(&s)))
+	return err
+}
+
+func nameOfSnapshot(s *tend.SandboxSnapshot) string {
+	if s.Name != "" {
+		return s.Name
+	}
+	return s.ID
+}
+
+type snapshotLsCmd struct {
+	Quiet bool `short:"q" help:"Print only names, one on each line."`
+}
+
+func (c *snapshotLsCmd) Run(ctx context.Context, inv *invocation) error {
+	d, err := inv.connect(ctx)
+	if err != nil {
+		return err
+	}
+	all, err := d.SandboxSnapshots(ctx)
+	if err != nil {
+		return err
+	}
+	facts := make([]snapshotFacts, 0, len(all))
+	rows := [][]string{{"NAME", "ID", "STATE", "SIZE", "AGE", "OF"}}
+	for i := range all {
+		s := &all[i]
+		facts = append(facts, snapshotFactsOf(s))
+		rows = append(rows, []string{printable(nameOfSnapshot(s)), printable(s.ID[:min(len(s.ID), 13)]), s.State.String(), sizeText(s.Bytes), age(time.Since(s.Created)), printable(s.Sandbox)})
+	}
+	return inv.printList(facts, rows, c.Quiet)
+}
+
+type snapshotRmCmd struct {
+	Names []string `arg:"" name:"snapshot" complete:"snapshot" help:"The snapshots."`
+}
+
+func (c *snapshotRmCmd) Run(ctx context.Context, inv *invocation) error {
+	d, err := inv.connect(ctx)
+	if err != nil {
+		return err
+	}
+	all, err := d.SandboxSnapshots(ctx)
+	if err != nil {
+		return err
+	}
+	known, names := map[string]bool{}, []string{}
+	for i := range all {
+		known[all[i].ID], known[all[i].Name] = true, true
+		names = append(names, nameOfSnapshot(&all[i]))
+	}
+	return each(c.Names, func(name string) error {
+		if !known[name] || name == "" {
+			text := fmt.Sprintf("there is no snapshot %.80q", name)
+			if len(names) > 0 {
+				text += "; there are " + listed(names)
+			}
+			return &keyError{text, process.ErrNotFound}
+		}
+		if err := d.DeleteSandboxSnapshot(ctx, name); err != nil {
+			return about(name, err)
+		}
+		if inv.flags.JSON {
+			return printJSONLine(inv.out, map[string]string{"name": name})
+		}
+		_, err := fmt.Fprintln(inv.out, printable(name))
+		return err
+	})
+}

@@ -1,0 +1,176 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"time"
+
+	"github.com/tend-run/tend/process"
+	"github.com/tend-run/tend/sdk/go"
+)
+
+// runForms are the verbs that run a command and have more than flags before it.
+var runForms = map[string]string{"sandbox exec": "sandbox exec SANDBOX"}
+
+type sandboxExecCmd struct {
+	runFlags
+
+	Sandbox string   `arg:"" complete:"sandbox" help:"The sandbox."`
+	Cmd     []string `arg:"" passthrough:"" optional:"" name:"cmd" help:"The program and its arguments, after --."`
+}
+
+func (c *sandboxExecCmd) Run(ctx context.Context, inv *invocation) error {
+	if c.Sandbox == "" {
+		return usageError("the name of the sandbox is empty; give a name or an ID")
+	}
+	inv.sandbox = c.Sandbox
+	return c.run(ctx, inv, "sandbox exec", c.Cmd)
+}
+
+// accountShell runs the shell that the account inside has, as a login shell.
+const accountShell = `s=; u=$(id -u)
+while IFS=: read -r _ _ n _ _ _ sh; do if [ "$n" = "$u" ]; then s=$sh; break; fi; done </etc/passwd
+case $s in *nologin|*false) s=; esac
+for s in "$s" /bin/bash /bin/sh; do if [ -x "$s" ]; then exec "$s" -l; fi; done
+exec sh`
+
+type sandboxShellCmd struct {
+	Cwd string `short:"w" aliases:"workdir" placeholder:"DIR" help:"Working directory inside."`
+	envFlags
+	User  string `short:"u" placeholder:"USER" help:"Run as this user: a name, uid or uid:gid."`
+	Shell string `short:"s" placeholder:"PROGRAM" help:"This shell. Default: that of the user."`
+
+	Sandbox string `arg:"" complete:"sandbox" help:"The sandbox."`
+}
+
+func (c *sandboxShellCmd) Run(ctx context.Context, inv *invocation) error {
+	if c.Sandbox == "" {
+		return usageError("the name of the sandbox is empty; give a name or an ID")
+	}
+	inv.sandbox = c.Sandbox
+	_, person := terminalOf(inv.in) // else the shell reads a script
+	f := runFlags{Name: "shell", TTY: person, Input: true, Remove: true, Cwd: c.Cwd, envFlags: c.envFlags, User: c.User, Fsync: "default"}
+	words := []string{"sh", "-c", accountShell}
+	if c.Shell != "" {
+		words = []string{c.Shell}
+	}
+	return f.run(ctx, inv, "sandbox shell", append([]string{"--"}, words...))
+}
+
+// A sandbox of run --rm ends by itself if nobody is left to remove it: when nothing
+// has run in it for strayIdle, and strayEnd after that.
+const (
+	strayIdle = 30 * time.Second
+	strayEnd  = time.Second
+)
+
+type sandboxRunCmd struct {
+	placeFlags
+
+	Name    string        `placeholder:"NAME" help:"The name of the sandbox. Default: a generated one."`
+	TTY     bool          `short:"t" name:"tty" help:"Give the command a terminal."`
+	Input   bool          `short:"i" name:"interactive" help:"Connect stdin."`
+	Detach  bool          `short:"d" help:"Print the name of the sandbox and return."`
+	Shell   bool          `short:"c" help:"CMD is a command line for /bin/sh."`
+	Remove  bool          `name:"rm" help:"Remove the sandbox when the command has ended, however this program ends."`
+	Timeout time.Duration `placeholder:"30s" help:"Kill the command, with all descendants, after this long (exit status 124)."`
+
+	Cmd []string `arg:"" passthrough:"" optional:"" name:"cmd" help:"The program and its arguments, after --."`
+}
+
+func (c *sandboxRunCmd) Run(ctx context.Context, inv *invocation) error {
+	if c.TTY && !c.Detach && inv.flags.JSON {
+		return usageError("a terminal has no JSON form: leave --tty or --json out, or add -d")
+	}
+	f := runFlags{TTY: c.TTY, Input: c.Input, Shell: c.Shell, Timeout: c.Timeout, Fsync: "default"}
+	// Checked before anything is made.
+	inv.sandbox = cmp.Or(c.Name, "new")
+	spec, err := f.spec(inv, "sandbox run", c.Cmd)
+	if err != nil {
+		return err
+	}
+	signals, stop := catchSignals()
+	defer stop()
+	d, err := inv.connectOrStart(ctx)
+	if err != nil {
+		return runFailure(err)
+	}
+	place, err := c.placeFlags.spec(inv, d.local)
+	if err != nil {
+		return err
+	}
+	if place.Name = c.Name; c.Remove {
+		place.IdleTTL, place.DeleteAfterStop = strayIdle, strayEnd
+	}
+	box, err := d.CreateSandbox(ctx, place)
+	if err != nil {
+		return runFailure(c.unmade(err))
+	}
+	info, err := box.Info(ctx)
+	if err != nil {
+		return runFailure(err)
+	}
+	inv.sandbox = nameOfSandbox(&info)
+	inside, err := inv.within(ctx, d, true)
+	if err != nil {
+		return runFailure(err)
+	}
+	if c.Detach {
+		p, err := inside.Start(ctx, spec)
+		if err != nil {
+			return runFailure(c.undone(ctx, inv, box, f.meant(spec, err)))
+		}
+		if inv.flags.JSON {
+			return inv.announce(ctx, p)
+		}
+		return inv.announceSandbox(&info)
+	}
+	err = f.follow(ctx, inv, inside, spec, signals)
+	if c.Remove && !inv.leftRunning {
+		return c.undone(ctx, inv, box, err)
+	}
+	if !c.Remove && !inv.json {
+		inv.note("the sandbox %s stays; tend sandbox rm %s removes it", inv.sandbox, inv.sandbox)
+	}
+	return err
+}
+
+// undone removes the sandbox of --rm after what was done in it, and returns how that
+// ended.
+func (c *sandboxRunCmd) undone(ctx context.Context, inv *invocation, box *tend.Sandbox, err error) error {
+	if !c.Remove {
+		return err
+	}
+	if rerr := box.Destroy(ctx); rerr != nil && !errors.Is(rerr, process.ErrNotFound) {
+		inv.note("remove the sandbox %s: %s", inv.sandbox, explain(rerr))
+	}
+	return err
+}
+
+type sandboxLogsCmd struct {
+	logsFlags
+
+	Sandbox string   `arg:"" complete:"sandbox" help:"The sandbox."`
+	IDs     []string `arg:"" name:"id" optional:"" help:"Only output of these processes. Default: of all."`
+}
+
+func (c *sandboxLogsCmd) Run(ctx context.Context, inv *invocation) error {
+	if inv.sandbox = c.Sandbox; inv.sandbox == "" {
+		return usageError("the name of the sandbox is empty; give a name or an ID")
+	}
+	return c.run(ctx, inv, func(ctx context.Context, d *daemon) ([]string, error) {
+		if len(c.IDs) > 0 {
+			return c.IDs, nil
+		}
+		all, err := d.List(ctx, process.Filter{})
+		ids := make([]string, 0, len(all))
+		for i := range all {
+			ids = append(ids, string(all[i].ID))
+		}
+		if err == nil && len(ids) == 0 {
+			inv.note("nothing has run in %s", c.Sandbox)
+		}
+		return ids, err
+	})
+}

@@ -1,0 +1,436 @@
+package cli
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/tend-run/tend/internal/lib/home"
+	"github.com/tend-run/tend/internal/lib/replace"
+	"github.com/tend-run/tend/internal/protocol/gateway"
+	"github.com/tend-run/tend/internal/sandbox/network"
+	"github.com/tend-run/tend/internal/server"
+	"github.com/tend-run/tend/internal/server/telemetry"
+	"github.com/tend-run/tend/process"
+)
+
+// serveFlags are what "tend serve" passes on to the server role.
+type serveFlags struct {
+	Socket         string        `name:"socket" placeholder:"PATH" help:"Unix socket; none for no socket. Default: in the state directory if one is given, else /run/tend or $XDG_RUNTIME_DIR/tend; none if systemd passes sockets (LISTEN_FDS)."`
+	PortFile       string        `name:"port-file" placeholder:"FILE" help:"Write the URL here once it serves."`
+	TokenFile      string        `name:"token-file" placeholder:"FILE" help:"File with the token that callers over TCP must send; its mode must be 0600 or less."`
+	DefaultUser    string        `name:"default-user" placeholder:"NAME" help:"User of envd requests that name none. Default: the user that serves."`
+	DefaultWorkdir string        `name:"default-workdir" placeholder:"DIR" help:"Working directory of envd requests that name none. It must exist on this machine; sandboxes have their own. Default: the user's home."`
+	Domain         []string      `name:"domain" sep:"none" placeholder:"DOMAIN" help:"Domain below which sandboxes have host names, as E2B's clients use them: 49983-ID.DOMAIN. You set up its DNS, and the proxy that speaks TLS. Repeatable. Default: none."`
+	AllowOrigin    []string      `name:"allow-origin" sep:"none" placeholder:"ORIGIN" help:"Origin of web pages that may call without a token, beside the daemon's own: http://localhost:5173 for a dev server. Everybody who can serve a page there can run programs here. Repeatable. Default: none; with a token pages need no such permission."`
+	SandboxReach   []string      `name:"sandbox-reach" sep:"none" placeholder:"RULE" help:"Let isolated sandboxes reach this despite --sandbox-deny: an address, a CIDR, private or *, with :PORT or without. One address with a port is opened even on this machine: 127.0.0.1:3128 for a proxy, whose address inside is 192.0.0.1:3128. The daemon's own ports are never opened. Repeatable. Default: none."`
+	SandboxDeny    []string      `name:"sandbox-deny" sep:"none" placeholder:"RULE" help:"Let no isolated sandbox reach this, whatever its own rules say: an address, a CIDR, private (the networks 10.0.0.0/8 and the like) or * (everything), with :PORT or without. Repeatable. Default: none; this machine and cloud metadata services are never reachable."`
+	SandboxDisk    string        `name:"sandbox-disk" placeholder:"SIZE" help:"Disk limit of an isolated sandbox that requests none (tend sandbox create --disk), 16MiB or more: its disk is a file of its own, which grows with what is written to it. An existing sandbox keeps what it has. Default: it writes to this machine's disk, without a limit."`
+	NoSpareSandbox bool          `name:"no-spare-sandbox" help:"Keep no isolated sandbox ready for the next creation. This saves the memory of the spare one, but a creation takes three times as long."`
+	Providers      string        `name:"providers" placeholder:"FILE" help:"File with the model providers for virtual keys (tend key), and with the providers' own keys; its mode must be 0600 or less. It is read again when it changes. Default: none."`
+	OnExitSecret   string        `name:"on-exit-secret" placeholder:"FILE" help:"File with the secret that signs the messages of tend run --on-exit-url; its mode must be 0600 or less. Default: they are not signed."`
+	Insecure       bool          `name:"insecure" help:"Listen on any address without a token, and answer every user of this machine and any web page. Everybody who reaches the port can run programs."`
+	Fsync          string        `name:"fsync" enum:"none,exit,interval" default:"none" placeholder:"WHEN" help:"When output is synced to the disk, for processes without their own setting: none; exit (an exit is reported once it and all output are on the disk); interval (once a second). It matters only when the power fails. Default: none."`
+	SpoolBudget    string        `name:"spool-budget" placeholder:"SIZE" help:"Disk space for all output, 64MiB or more. When it is used up, output is freed of the sandbox that has the most, or of the machine: of its oldest finished processes, then the oldest of its running ones. Exit statuses stay known. Default: a quarter of the free space, at most 16GiB."`
+	KeepOutput     string        `name:"keep-output" placeholder:"SIZE" help:"How much of each output stream is kept at least while its process runs, if the process sets no limit. Output that a reader has not read yet is kept up to 4GiB. A larger value costs memory, then speed. Default: 256MiB, and 1GiB while nobody reads it; a sixteenth of the memory if that is less."`
+	KeepFinished   time.Duration `name:"keep-finished" default:"24h" placeholder:"DUR" help:"How long a finished process and its output are kept, if the process sets no time. Default: 24h."`
+	Debug          bool          `name:"debug" help:"Log more."`
+}
+
+type serveCmd struct {
+	serveFlags
+	Distant string   `placeholder:"ADDR" help:"Serve distant's encrypted transport on this TCP address; its URI is in distant/uri in the state directory. Default: not served."`
+	Listen  []string `sep:"none" placeholder:"ADDR" help:"TCP address, :0 picks a port; none for no TCP. Repeatable. Default: 127.0.0.1:49983; none if systemd passes sockets (LISTEN_FDS)."`
+	Keep    bool     `help:"When the daemon ends, leave the processes running for the next tend serve on the same state directory."`
+
+	Background bool `hidden:"" help:"Let a later tend serve replace this daemon."`
+}
+
+// plan is a checked serve command line.
+type plan struct {
+	stateDir string
+	listen   []string // as launch wants them: "127.0.0.1:49983", "unix:/path"
+	distant  bool     // the last of listen is for distant
+	token    bool
+	flags    serveFlags // paths made absolute
+	keep     bool
+}
+
+// defaultListen is the port of envd.
+const defaultListen = "127.0.0.1:49983"
+
+// plan checks the command line. passed are the addresses of sockets that are open
+// already; they are served first, and in place of the defaults.
+func (c *serveCmd) plan(inv *invocation, passed ...string) (*plan, error) {
+	dir, err := inv.stateDir()
+	if err != nil {
+		return nil, err
+	}
+	p := &plan{stateDir: dir, flags: c.serveFlags, keep: c.Keep}
+	for _, path := range []*string{&p.flags.PortFile, &p.flags.TokenFile, &p.flags.Providers, &p.flags.OnExitSecret} {
+		if *path == "" {
+			continue
+		}
+		if *path, err = filepath.Abs(*path); err != nil {
+			return nil, err
+		}
+	}
+	if path := p.flags.PortFile; path != "" {
+		// The server role writes it at each of its starts, and would fail each time.
+		if err := checkPortFile(path); err != nil {
+			return nil, err
+		}
+	}
+	if p.flags.TokenFile != "" {
+		// Read again by the server role at each of its starts; read here so
+		// that a mistake is reported at once.
+		if _, shared, err := readToken(p.flags.TokenFile); err != nil || shared != nil {
+			return nil, errors.Join(err, shared)
+		}
+		p.token = true
+	}
+	if path := p.flags.Providers; path != "" {
+		if _, shared, err := readSecret(path); err != nil || shared != nil {
+			return nil, fmt.Errorf("--providers: %w", errors.Join(err, shared))
+		}
+		if _, err := gateway.ReadProviders(path); err != nil {
+			return nil, fmt.Errorf("--providers: %w", err)
+		}
+	}
+	if path := p.flags.OnExitSecret; path != "" {
+		if _, err := readExitSecret(path); err != nil {
+			return nil, err
+		}
+	}
+	if _, err := p.flags.budget(); err != nil {
+		return nil, err
+	}
+	if _, err := p.flags.sandboxDisk(); err != nil {
+		return nil, err
+	}
+	if _, err := p.flags.keepOutput(); err != nil {
+		return nil, err
+	}
+	if keep := p.flags.KeepFinished; keep <= 0 || keep > process.MaxTimeout {
+		return nil, usageError(fmt.Sprintf("--keep-finished %v: give more than 0 and at most %v", keep, process.MaxTimeout))
+	}
+	if dir := p.flags.DefaultWorkdir; dir != "" {
+		if err := checkWorkdir(dir); err != nil {
+			return nil, err
+		}
+	}
+	for _, domain := range p.flags.Domain {
+		if err := server.CheckDomain(domain); err != nil {
+			return nil, usageError("--domain " + err.Error())
+		}
+	}
+	for _, origin := range p.flags.AllowOrigin {
+		if err := server.CheckOrigin(origin); err != nil {
+			return nil, usageError("--allow-origin " + err.Error())
+		}
+	}
+	if _, _, err := p.flags.network(); err != nil {
+		return nil, err
+	}
+	for _, addr := range passed {
+		if err := server.CheckListen(networkName(addr), addr, p.token, c.Insecure); err != nil {
+			return nil, err
+		}
+	}
+	if !c.Background {
+		if _, err := telemetry.FromEnvironment(inv.getenv); err != nil {
+			return nil, err
+		}
+	}
+	p.listen = slices.Clone(passed)
+	add := func(addr string) {
+		if !slices.Contains(passed, addr) {
+			p.listen = append(p.listen, addr)
+		}
+	}
+	addrs := c.Listen
+	if len(addrs) == 0 && len(passed) == 0 {
+		addrs = []string{defaultListen}
+	}
+	for _, addr := range addrs {
+		if addr == "none" {
+			continue
+		}
+		resolved, err := resolve("--listen", addr)
+		if err != nil {
+			return nil, err
+		}
+		if err := server.CheckListen("tcp", resolved, p.token, c.Insecure); err != nil {
+			return nil, err
+		}
+		add(resolved)
+	}
+	switch socket := p.flags.Socket; socket {
+	case "none":
+	case "":
+		if len(passed) > 0 {
+			break
+		}
+		if socket, err = inv.home().Socket(); err != nil {
+			return nil, err
+		}
+		add("unix:" + socket)
+	default:
+		if socket, err = filepath.Abs(socket); err != nil {
+			return nil, err
+		}
+		if err := home.CheckSocket(socket); err != nil {
+			return nil, err
+		}
+		add("unix:" + socket)
+	}
+	if len(p.listen) == 0 {
+		return nil, usageError("--listen none together with --socket none leaves nobody who could call; leave one of them out")
+	}
+	if c.Distant != "" {
+		// Callers show a key, so any address will do.
+		resolved, err := resolve("--distant", c.Distant)
+		if err != nil {
+			return nil, err
+		}
+		p.listen, p.distant = append(p.listen, resolved), true
+	}
+	return p, nil
+}
+
+// networkName is the network of an address as launch wants it.
+func networkName(addr string) string {
+	if strings.HasPrefix(addr, "unix:") {
+		return "unix"
+	}
+	return "tcp"
+}
+
+// checkPortFile reports why a file cannot be written, and replaced each time,
+// at path. Replacing /dev/stdout or a socket would take it from all others.
+func checkPortFile(path string) error {
+	if err := canWriteTo(filepath.Dir(path)); err != nil {
+		return fmt.Errorf("--port-file %s: its directory cannot be written to: %w", path, err)
+	}
+	if fi, err := os.Stat(path); err == nil && !fi.Mode().IsRegular() {
+		return usageError(fmt.Sprintf("--port-file %s exists and is not a regular file; it would be replaced: name another file", path))
+	}
+	return nil
+}
+
+// checkWorkdir is about the directory in which processes of this machine start that name
+// none: each of them would fail for it. Sandboxes have their own.
+func checkWorkdir(dir string) error {
+	if !filepath.IsAbs(dir) {
+		return usageError(fmt.Sprintf("--default-workdir %s is not absolute", dir))
+	}
+	fi, err := os.Stat(dir)
+	if err == nil && fi.IsDir() {
+		return nil
+	}
+	why := cmp.Or[error](errors.Unwrap(err), syscall.ENOTDIR)
+	return fmt.Errorf("--default-workdir %s: %w; name a directory of this machine (sandboxes have their own), or leave it out", dir, why)
+}
+
+// prepare makes the directories that the daemon needs.
+func (p *plan) prepare() error {
+	if err := os.MkdirAll(p.stateDir, 0o700); err != nil {
+		return fmt.Errorf("make the state directory: %w (give another with --state-dir)", err)
+	}
+	for _, l := range p.listen {
+		path, ok := strings.CutPrefix(l, "unix:")
+		if !ok {
+			continue
+		}
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			return fmt.Errorf("make the directory of the socket: %w (give another with --socket)", err)
+		}
+	}
+	return nil
+}
+
+// minBudget is the least that --spool-budget takes, in bytes. With less, what
+// was just written would be gone before anybody had read it.
+const minBudget = 64 << 20
+
+// budget is --spool-budget in bytes; 0: not given.
+func (f *serveFlags) budget() (int64, error) {
+	return sizeWithin("--spool-budget", f.SpoolBudget, minBudget, process.MaxRetention, "")
+}
+
+// mostKeepOutput bounds what is kept of a stream for its readers, in bytes.
+const mostKeepOutput = 4 << 30
+
+// keepOutput is --keep-output in bytes; 0: not given.
+func (f *serveFlags) keepOutput() (int64, error) {
+	return sizeWithin("--keep-output", f.KeepOutput, process.MinRetention, mostKeepOutput, " (a process may ask for more: tend run --keep)")
+}
+
+// sizeWithin reads a size within bounds; "" is 0.
+func sizeWithin(flag, text string, least, most int64, hint string) (int64, error) {
+	if text == "" {
+		return 0, nil
+	}
+	n, err := parseSize(text)
+	if err == nil && (n < least || n > most) {
+		err = fmt.Errorf("is out of bounds; give %s to %s%s", sizeText(least), sizeText(most), hint)
+	}
+	if err != nil {
+		return 0, usageError(fmt.Sprintf("%s %s %v", flag, text, err))
+	}
+	return n, nil
+}
+
+// Bounds of --sandbox-disk, bytes, as internal/sandbox/image has them.
+const minDisk, maxDisk = 16 << 20, 64 << 40
+
+// sandboxDisk is --sandbox-disk in bytes; 0: not given.
+func (f *serveFlags) sandboxDisk() (int64, error) {
+	return sizeWithin("--sandbox-disk", f.SandboxDisk, minDisk, maxDisk, "; leave it out for none")
+}
+
+// network are --sandbox-reach and --sandbox-deny.
+func (f *serveFlags) network() (reach, deny []network.Rule, err error) {
+	reach, err = network.ParseReach(f.SandboxReach)
+	if err == nil {
+		deny, err = network.ParseDeny(f.SandboxDeny)
+	}
+	if wrong, ok := errors.AsType[*network.RuleError](err); ok {
+		err = usageError(fmt.Sprintf("--sandbox-%s %.80s %s", wrong.List, wrong.Rule, wrong.Reason))
+	}
+	return reach, deny, err
+}
+
+// serverArgs is the command line of the server role.
+func (p *plan) serverArgs(exe string) []string {
+	args := []string{exe, "server", "--state-dir", p.stateDir, "--listeners", fmt.Sprint(len(p.listen))}
+	for _, f := range []struct{ name, value string }{
+		{"--port-file", p.flags.PortFile}, {"--token-file", p.flags.TokenFile}, {"--providers", p.flags.Providers}, {"--on-exit-secret", p.flags.OnExitSecret},
+		{"--default-user", p.flags.DefaultUser}, {"--default-workdir", p.flags.DefaultWorkdir}, {"--fsync", p.flags.Fsync},
+		{"--spool-budget", p.flags.SpoolBudget}, {"--keep-output", p.flags.KeepOutput}, {"--sandbox-disk", p.flags.SandboxDisk}, {"--keep-finished", p.flags.KeepFinished.String()},
+	} {
+		if f.value != "" {
+			args = append(args, f.name, f.value)
+		}
+	}
+	for _, domain := range p.flags.Domain {
+		args = append(args, "--domain", domain)
+	}
+	for _, origin := range p.flags.AllowOrigin {
+		args = append(args, "--allow-origin", origin)
+	}
+	for _, rule := range p.flags.SandboxReach {
+		args = append(args, "--sandbox-reach", rule)
+	}
+	for _, rule := range p.flags.SandboxDeny {
+		args = append(args, "--sandbox-deny", rule)
+	}
+	if p.flags.NoSpareSandbox {
+		args = append(args, "--no-spare-sandbox")
+	}
+	if p.distant {
+		args = append(args, "--distant")
+	}
+	if p.flags.Insecure {
+		args = append(args, "--insecure")
+	}
+	if p.flags.Debug {
+		args = append(args, "--debug")
+	}
+	return args
+}
+
+// resolve turns the address of a flag into numbers: the launcher has no resolver.
+func resolve(flag, addr string) (string, error) {
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return "", usageError(fmt.Sprintf("%s %s: %v; write HOST:PORT, such as 127.0.0.1:49983", flag, addr, err))
+	}
+	a, err := net.ResolveTCPAddr("tcp", addr)
+	if err != nil {
+		return "", usageError(fmt.Sprintf("%s %s: %v", flag, addr, err))
+	}
+	if host == "" {
+		// All addresses, as everywhere; [::] takes IPv4 too where the kernel
+		// has IPv6, and 0.0.0.0 works everywhere.
+		return net.JoinHostPort("0.0.0.0", fmt.Sprint(a.Port)), nil
+	}
+	ip, ok := netip.AddrFromSlice(a.IP)
+	if !ok {
+		return "", usageError(fmt.Sprintf("%s %s has no address", flag, addr))
+	}
+	return netip.AddrPortFrom(ip.Unmap(), uint16(a.Port)).String(), nil
+}
+
+// maxSecret bounds a file with a secret, in bytes.
+const maxSecret = 64 << 10
+
+// readSecret reads a file that no other user should read, as the keys of ssh(1).
+// shared says that others may; what is no regular file, such as a pipe of the
+// shell, has no mode to go by. Of another user's file the secret is that user's, who
+// may just have put the file there.
+func readSecret(path string) (data []byte, shared, err error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer f.Close()
+	fi, err := f.Stat()
+	if err != nil {
+		return nil, nil, err
+	}
+	if fi.Mode().IsRegular() && !replace.Theirs(fi, os.Geteuid()) {
+		return nil, nil,
+			fmt.Errorf("%s belongs to another user, who knows the secret and may change it; "+
+				"give it to uid %d, after a look at what is in it: chown %[2]d %[1]s", path, os.Geteuid())
+	}
+	if mode := fi.Mode().Perm(); secretModes && fi.Mode().IsRegular() && mode&0o077 != 0 {
+		shared = fmt.Errorf("the mode of %s is %04o, so others may read or change the secret; run: chmod 600 %s", path, mode, path)
+	}
+	data, err = io.ReadAll(io.LimitReader(f, maxSecret+1))
+	if err == nil && len(data) > maxSecret {
+		err = fmt.Errorf("%s is larger than %d bytes; a secret is short", path, maxSecret)
+	}
+	return data, shared, err
+}
+
+// readExitSecret reads the secret that signs messages of exits.
+func readExitSecret(path string) ([]byte, error) {
+	data, shared, err := readSecret(path)
+	secret := bytes.TrimSpace(data)
+	if err = errors.Join(err, shared); err == nil && len(secret) == 0 {
+		err = fmt.Errorf("%s is empty; put a secret into it, such as the output of: head -c 32 /dev/urandom | base64", path)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("--on-exit-secret: %w", err)
+	}
+	return secret, nil
+}
+
+// readToken reads a token file: one line, spaces around it ignored. shared says
+// that others may read it, which tend serve refuses; a server that starts again
+// goes on with it, or a change of the mode would end the service.
+func readToken(path string) (token string, shared, err error) {
+	data, shared, err := readSecret(path)
+	if err != nil {
+		return "", nil, fmt.Errorf("read the token: %w", err)
+	}
+	token = strings.TrimSpace(string(data))
+	switch {
+	case token == "":
+		return "", shared, fmt.Errorf("the token file %s is empty; put a secret into it, such as the output of: head -c 32 /dev/urandom | base64", path)
+	case strings.ContainsAny(token, " \t\r\n"):
+		return "", shared, errors.New("the token file " + path + " has more than one word; a token is one word")
+	}
+	return token, shared, nil
+}

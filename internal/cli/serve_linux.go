@@ -1,0 +1,268 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/tend-run/tend/internal/cli/role"
+	"github.com/tend-run/tend/internal/core/calm"
+	"github.com/tend-run/tend/internal/core/client"
+	"github.com/tend-run/tend/internal/core/failpoint"
+	"github.com/tend-run/tend/internal/core/launch"
+	"github.com/tend-run/tend/internal/files/account"
+	"github.com/tend-run/tend/internal/lib/home"
+	"github.com/tend-run/tend/internal/server"
+	assembly "github.com/tend-run/tend/internal/server/daemon"
+	"github.com/tend-run/tend/internal/server/telemetry"
+)
+
+// Run becomes the launcher: it does not return unless it could not.
+func (c *serveCmd) Run(ctx context.Context, inv *invocation) error {
+	passed, err := launch.Passed(inv.getenv)
+	if err != nil {
+		return err
+	}
+	var open []string
+	for _, s := range passed {
+		open = append(open, s.Addr)
+	}
+	p, err := c.plan(inv, open...)
+	if err != nil {
+		return err
+	}
+	if err := launch.Usable(p.stateDir); err != nil {
+		return err
+	}
+	if name := p.flags.DefaultUser; name != "" {
+		// Each request that names no user would fail for it.
+		if _, err := account.Lookup(name); err != nil {
+			return fmt.Errorf("--default-user %s: %w; name a user of this machine that tend may act for, or leave it out", name, err)
+		}
+	}
+	if err := p.prepare(); err != nil {
+		return err
+	}
+	exe, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	cfg := launch.Config{StateDir: p.stateDir, Listen: p.listen, Passed: passed, ServerArgv: p.serverArgs(exe), Keep: p.keep, Background: c.Background, Environ: launch.WithoutPassed(inv.environ())}
+	err = launch.Exec(cfg)
+	busy, ok := errors.AsType[*launch.BusyError](err)
+	if ok && !c.Background && launch.Replaceable(p.stateDir) {
+		err = replaceDaemon(ctx, inv, cfg, busy.PID)
+		busy, ok = errors.AsType[*launch.BusyError](err)
+	}
+	if ok {
+		return fmt.Errorf("a daemon (pid %d) serves %s already. To serve with this command line in its place, losing nothing, run 'tend shutdown --keep' and then this again; or give this one a --state-dir of its own", busy.PID, p.stateDir)
+	}
+	return err
+}
+
+// replaceTimeout is how long the launcher before may take to leave. It takes a
+// millisecond.
+const replaceTimeout = 10 * time.Second
+
+// replaceDaemon takes the place of a daemon that a command such as tend run has
+// started by itself. Processes, output and readers go on: it is the same path
+// as after a launcher's death.
+func replaceDaemon(ctx context.Context, inv *invocation, cfg launch.Config, pid int) error {
+	what := "its processes go on, and end with this one"
+	if cfg.Keep {
+		what = "its processes go on"
+	}
+	fmt.Fprintf(inv.errs, "tend: taking the place of the daemon (pid %d) that runs in the background: %s; its log stays in %s\n", pid, what, filepath.Join(cfg.StateDir, logName))
+	if err := launch.EndLauncher(cfg.StateDir); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, replaceTimeout)
+	defer cancel()
+	for {
+		err := launch.Exec(cfg)
+		if _, ok := errors.AsType[*launch.BusyError](err); !ok {
+			return err
+		}
+		select {
+		case <-ctx.Done(): // another tend serve was faster, or it stands still
+			return err
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+}
+
+func kept(dir string) bool { return launch.Kept(dir) }
+
+// lives reports whether a role of the daemon on a state directory, or its launcher, is
+// there.
+func lives(dir string) bool { return launch.Lives(dir) }
+
+// silent says why a daemon does not answer, and trouble why it may not be able to;
+// continueRoles lets stopped roles go on.
+func silent(dir string) string  { return launch.Silent(dir) }
+func trouble(dir string) string { return launch.Trouble(dir) }
+func continueRoles(dir string)  { launch.Continue(dir) }
+
+// end ends a daemon without its server.
+func end(dir string) error { return launch.End(dir) }
+
+func owned(dir string) error { return launch.Owned(dir) }
+
+// leftBehind reports whether no server will answer on the sockets of a state
+// directory until the next tend serve. A server that was killed is back within
+// a second, and is waited for.
+func leftBehind(ctx context.Context, dir string) bool {
+	for range 10 {
+		if !kept(dir) {
+			return false
+		}
+		select {
+		case <-ctx.Done():
+			return false
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+	return true
+}
+
+// ownProgram is tend as a process of the daemon's starts it; nil: its file is gone.
+func ownProgram() []string {
+	exe, err := os.Executable()
+	if err != nil {
+		return nil
+	}
+	// Replaced by another one, which an upgrade has not come to yet: that is tend, too.
+	return []string{strings.TrimSuffix(exe, " (deleted)")}
+}
+
+// serverCmd is the server role, and, as distant's launcher calls it, "server
+// listen".
+type serverCmd struct {
+	Role   serverRoleCmd    `cmd:"" default:"withargs" hidden:"" help:"The server role; tend serve starts it."`
+	Listen distantListenCmd `cmd:"" help:"As tend distant listen."`
+}
+
+// serverRoleCmd is the server role: the anchor starts it with the listeners
+// open.
+type serverRoleCmd struct {
+	serveFlags
+	Listeners int  `hidden:"" default:"1" help:"Listeners inherited from fd 3 on."`
+	Distant   bool `hidden:"" help:"The last of them is for distant."`
+}
+
+func (c *serverRoleCmd) Run(ctx context.Context, inv *invocation) error {
+	dir, err := inv.stateDir()
+	if err != nil {
+		return err
+	}
+	role.OutliveLog()
+	launch.SetLastWords(dir, nil)
+	if err = c.serve(ctx, inv, dir); err != nil {
+		launch.SetLastWords(dir, err)
+	}
+	return err
+}
+
+func (c *serverRoleCmd) serve(ctx context.Context, inv *invocation, dir string) error {
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	level := slog.LevelInfo
+	if c.Debug {
+		level = slog.LevelDebug
+	}
+	_, tty := terminalOf(inv.errs)
+	log := server.NewLogger(inv.errs, tty, level)
+	token := ""
+	if c.TokenFile != "" {
+		var shared, err error
+		if token, shared, err = readToken(c.TokenFile); err != nil {
+			return err
+		}
+		if shared != nil {
+			log.Warn("token file", slog.Any("err", shared))
+		}
+	}
+	var exitSecret []byte
+	if c.OnExitSecret != "" {
+		var err error
+		if exitSecret, err = readExitSecret(c.OnExitSecret); err != nil {
+			return err
+		}
+	}
+	_ = calm.Monitor(0) // where it may not, all is as it was
+	failpoint.Open(dir)
+	if err := launch.HoldServer(dir); err != nil {
+		return err
+	}
+	listeners, err := launch.Inherited(c.Listeners)
+	if err != nil {
+		return err
+	}
+	budget, err := c.budget()
+	if err != nil {
+		return err
+	}
+	disk, err := c.sandboxDisk()
+	if err != nil {
+		return err
+	}
+	keepOutput, err := c.keepOutput()
+	if err != nil {
+		return err
+	}
+	reach, deny, err := c.network()
+	if err != nil {
+		return err
+	}
+	environ, sight := os.Environ(), telemetryOf(inv, dir, log)
+	if sight != nil {
+		environ = withoutCollector(environ)
+	}
+	var distant net.Listener
+	if last := len(listeners) - 1; c.Distant {
+		listeners, distant = listeners[:last], listeners[last]
+	}
+	return assembly.Run(ctx, assembly.Config{
+		Client: client.Config{StateDir: dir, Environ: environ, Log: log, Sync: syncOf(c.Fsync), Budget: budget, Keep: keepOutput, TTL: c.KeepFinished, Rebuilt: func() {
+			// All that runs is as it was, and so is all that clients need to go on:
+			// the next server finds it, as after a crash.
+			log.Error("the keeper's shared memory was damaged; another server goes on")
+			os.Exit(1)
+		}},
+		Listeners: listeners, Distant: distant, Token: token, Insecure: c.Insecure,
+		Domains: c.Domain, Origins: c.AllowOrigin, DefaultUser: c.DefaultUser, DefaultWorkdir: c.DefaultWorkdir,
+		Reach: reach, Deny: deny, NoSpare: c.NoSpareSandbox, SandboxDisk: disk, Providers: c.Providers,
+		ExitSecret: exitSecret, ExitSecretFile: c.OnExitSecret,
+		Telemetry: sight, TokenFile: c.TokenFile, PortFile: c.PortFile, URLFile: filepath.Join(dir, home.URLFile), Program: ownProgram(), Version: versionText(),
+	})
+}
+
+// telemetryOf is what the server role's environment asks for. A daemon that a command such
+// as tend run has started by itself has that of some shell, which was not meant for it.
+// tend serve has refused what is wrong; where it is wrong all the same, for another version,
+// the server serves without.
+func telemetryOf(inv *invocation, dir string, log *slog.Logger) *telemetry.Settings {
+	if launch.Replaceable(dir) {
+		return nil
+	}
+	s, err := telemetry.FromEnvironment(inv.getenv)
+	if err != nil {
+		log.Warn("no telemetry is sent", slog.Any("err", err))
+	}
+	return s
+}
+
+// withoutCollector leaves out where telemetry goes, which is the daemon's: it may have keys
+// in it, and no process needs it that inherits the daemon's environment.
+func withoutCollector(environ []string) []string {
+	return slices.DeleteFunc(environ, func(kv string) bool { return strings.HasPrefix(kv, "OTEL_EXPORTER_OTLP_") })
+}

@@ -1,0 +1,171 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/tend-run/tend/process"
+)
+
+// grace says how a process is asked to end, and how long it may take.
+type grace struct {
+	Time   seconds `short:"t" default:"10s" placeholder:"10s" help:"Time before the remaining processes are killed; a number alone is seconds. Default: 10s."`
+	Signal string  `short:"s" default:"TERM" placeholder:"SIG" complete:"signal" help:"The signal that asks it and its descendants to end. Default: TERM."`
+}
+
+// seconds is a duration that may be a plain number, as docker stop -t takes it.
+type seconds time.Duration
+
+func (s *seconds) UnmarshalText(text []byte) error {
+	if n, err := strconv.ParseFloat(string(text), 64); err == nil && n >= 0 && n <= process.MaxTimeout.Seconds() {
+		*s = seconds(n * float64(time.Second))
+		return nil
+	}
+	d, err := time.ParseDuration(string(text))
+	if err != nil || d < 0 || d > process.MaxTimeout {
+		return fmt.Errorf("%q is no time; write 10s, or a number of seconds", text)
+	}
+	*s = seconds(d)
+	return nil
+}
+
+// stopFacts are killFacts, and whether it had to be killed.
+type stopFacts struct {
+	killFacts
+	Forced bool `json:"forced"` // it, or a descendant, outlived the grace
+}
+
+// stop asks a process and its descendants to end, waits, and kills what is left.
+func (inv *invocation) stop(ctx context.Context, p process.Process, id string, g *grace, sig int) (*stopFacts, error) {
+	forced := false
+	switch err := p.Signal(ctx, sig, process.ScopeTree); {
+	case errors.Is(err, process.ErrExited):
+	case err != nil:
+		return nil, about(id, err)
+	default:
+		waiting, cancel := context.WithTimeout(ctx, time.Duration(g.Time))
+		res, err := p.Wait(waiting, process.Until{TreeGone: true})
+		late := waiting.Err() != nil
+		cancel()
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		if err != nil && !late {
+			return nil, about(id, err)
+		}
+		forced = late || !res.Met
+	}
+	killed, err := inv.killTree(ctx, p, id)
+	if killed == nil {
+		return nil, err
+	}
+	return &stopFacts{killFacts: *killed, Forced: forced && !killed.Exited}, err
+}
+
+type stopCmd struct {
+	inSandbox
+	grace
+
+	IDs []string `arg:"" name:"id" complete:"live" help:"The processes."`
+}
+
+func (c *stopCmd) Run(ctx context.Context, inv *invocation) error {
+	sig, err := parseSignal(c.Signal)
+	if err != nil {
+		return err
+	}
+	d, err := inv.connect(ctx)
+	if err != nil {
+		return err
+	}
+	done := inv.progress("stopping")
+	defer done()
+	// At once: the grace of one is that of all.
+	facts, failed, services := make([]*stopFacts, len(c.IDs)), make([]error, len(c.IDs)), make([]string, len(c.IDs))
+	var wg sync.WaitGroup
+	for i, id := range c.IDs {
+		wg.Go(func() {
+			p, err := d.find(ctx, id)
+			if err == nil {
+				services[i] = inv.serviceOf(ctx, d, p)
+				facts[i], err = inv.stop(ctx, p, id, &c.grace, sig)
+			}
+			failed[i] = err
+		})
+	}
+	wg.Wait()
+	done()
+	for i, f := range facts {
+		switch {
+		case f == nil:
+		case inv.flags.JSON:
+			if err := printJSONLine(inv.out, f); err != nil {
+				return err
+			}
+		case f.Forced:
+			inv.note("%s did not end within %v, and was killed", c.IDs[i], time.Duration(c.Time))
+		}
+		if f != nil {
+			inv.noteService(services[i], c.IDs[i])
+		}
+	}
+	return errors.Join(failed...)
+}
+
+type restartCmd struct {
+	inSandbox
+	grace
+
+	IDs []string `arg:"" name:"id" complete:"process" help:"The processes, running or finished. If a process belongs to a service, the service is restarted by its own rules."`
+}
+
+// Run ends each process and starts it anew from its spec, with a new id. The
+// former one is kept as any that has finished; the name finds the new one.
+func (c *restartCmd) Run(ctx context.Context, inv *invocation) error {
+	sig, err := parseSignal(c.Signal)
+	if err != nil {
+		return err
+	}
+	d, err := inv.connect(ctx)
+	if err != nil {
+		return err
+	}
+	return each(c.IDs, func(id string) error {
+		p, err := d.find(ctx, id)
+		if inv.sandbox == "" && (err == nil || errors.Is(err, process.ErrNotFound)) {
+			switch of, err := d.restartService(ctx, id, p); {
+			case err != nil:
+				return about(id, err)
+			case of:
+				return inv.actedOnServices([]string{id})
+			}
+		}
+		if err != nil {
+			return err
+		}
+		info, err := p.Info(ctx)
+		if err != nil {
+			return about(id, err)
+		}
+		if info.Exit == nil || !info.TreeGone {
+			// What may be another's never ends for us: the new one starts beside it.
+			switch _, err := inv.stop(ctx, p, id, &c.grace, sig); {
+			case errors.Is(err, errStrays) && !errors.Is(err, errSurvivors):
+				inv.note("%v", err)
+			case err != nil:
+				return err
+			}
+		}
+		spec := info.Spec
+		spec.ID = ""
+		next, err := d.Start(ctx, spec)
+		if err != nil {
+			return about(id, fmt.Errorf("it has ended and could not be started again: %w", err))
+		}
+		return inv.announce(ctx, next)
+	})
+}

@@ -1,0 +1,151 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"slices"
+
+	"github.com/tend-run/tend/process"
+)
+
+// printTail writes the last lines or bytes of what there is now and returns
+// the offsets at which following goes on.
+func printTail(ctx context.Context, inv *invocation, p process.Process, opts process.ReadOptions, want amount) ([4]int64, error) {
+	info, err := p.Info(ctx)
+	if err != nil {
+		return opts.From, err
+	}
+	opts.NoFollow = true
+	next := opts.From
+	for _, s := range info.Streams {
+		if !wanted(opts.Streams, s.Stream) {
+			continue
+		}
+		next[s.Stream] = s.End
+		start, err := tailStart(ctx, p, s, want)
+		if err != nil {
+			return next, err
+		}
+		opts.From[s.Stream] = max(start, min(opts.From[s.Stream], s.End))
+	}
+	var t tail
+	for ev, err := range process.Events(ctx, p, opts) {
+		if err != nil {
+			return next, err
+		}
+		if ev.Kind != process.EventOutput {
+			continue
+		}
+		next[ev.Stream] = max(next[ev.Stream], ev.Offset+int64(len(ev.Data)))
+		t.add(ev, want.bytes)
+	}
+	for _, piece := range t.last(want) {
+		if err := inv.printOutput(piece); err != nil {
+			return next, err
+		}
+	}
+	return next, nil
+}
+
+func wanted(streams []process.Stream, s process.Stream) bool {
+	return len(streams) == 0 || slices.Contains(streams, s)
+}
+
+// tailStart returns an offset from which stream s has at least the wanted
+// lines or bytes, by looking back in growing steps: a gigabyte of output is
+// not read for its last ten lines.
+func tailStart(ctx context.Context, p process.Process, s process.StreamInfo, want amount) (int64, error) {
+	if want.bytes {
+		return max(s.Base, s.End-want.n), nil
+	}
+	for step := int64(64 << 10); ; step *= 4 {
+		start := max(s.Base, s.End-step)
+		if start == s.Base {
+			return start, nil
+		}
+		lines, err := countLines(ctx, p, s.Stream, start)
+		if err != nil {
+			return 0, err
+		}
+		// One more than wanted: the first is cut by the place it starts at,
+		// and the last may have no end yet.
+		if lines-1 > want.n {
+			return start, nil
+		}
+	}
+}
+
+func countLines(ctx context.Context, p process.Process, s process.Stream, from int64) (int64, error) {
+	opts := process.ReadOptions{Streams: []process.Stream{s}, NoFollow: true}
+	opts.From[s] = from
+	var n int64
+	for ev, err := range process.Events(ctx, p, opts) {
+		if err != nil {
+			return 0, err
+		}
+		if ev.Kind == process.EventOutput {
+			n += int64(bytes.Count(ev.Data, []byte{'\n'}))
+		}
+	}
+	return n, nil
+}
+
+// tail keeps output in order of arrival, in pieces of at most a line.
+type tail struct{ pieces []process.Event }
+
+func (t *tail) add(ev process.Event, whole bool) {
+	data := bytes.Clone(ev.Data)
+	for len(data) > 0 {
+		n := len(data)
+		if i := bytes.IndexByte(data, '\n'); i >= 0 && !whole {
+			n = i + 1
+		}
+		piece := ev
+		piece.Data = data[:n]
+		t.pieces = append(t.pieces, piece)
+		ev.Offset += int64(n)
+		data = data[n:]
+	}
+}
+
+// last returns the pieces that make up the wanted amount at the end. A line of
+// a stream may be in several pieces with pieces of another stream between;
+// what is unfinished at the end counts as a line.
+func (t *tail) last(want amount) []process.Event {
+	left := want.n
+	if want.bytes {
+		for i := len(t.pieces) - 1; i >= 0; i-- {
+			n := int64(len(t.pieces[i].Data))
+			if n >= left {
+				cut := n - left
+				t.pieces[i].Data = t.pieces[i].Data[cut:]
+				t.pieces[i].Offset += cut
+				return t.pieces[i:]
+			}
+			left -= n
+		}
+		return t.pieces
+	}
+	var open, full [4]bool // open: inside a line of the stream; full: no more of it
+	keep := make([]bool, len(t.pieces))
+	for i := len(t.pieces) - 1; i >= 0; i-- {
+		p := t.pieces[i]
+		ends := bytes.HasSuffix(p.Data, []byte{'\n'})
+		if ends || !open[p.Stream] {
+			if left == 0 {
+				full[p.Stream] = true
+			} else {
+				left--
+				open[p.Stream] = true
+			}
+		}
+		keep[i] = !full[p.Stream]
+	}
+	var kept []process.Event
+	for i, ok := range keep {
+		if ok {
+			kept = append(kept, t.pieces[i])
+		}
+	}
+	return kept
+}

@@ -1,0 +1,355 @@
+package cli
+
+import (
+	"archive/tar"
+	"bufio"
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/signal"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/tend-run/tend/internal/sandbox/template"
+	"github.com/tend-run/tend/sdk/go"
+)
+
+// buildFile is the build file of a directory.
+const buildFile = "tend.template"
+
+type templateCmd struct {
+	Build templateBuildCmd `cmd:"" help:"Build a template from a directory with a build file."`
+	Ls    templateLsCmd    `cmd:"" aliases:"list" help:"List templates."`
+	Rm    templateRmCmd    `cmd:"" aliases:"remove,delete" help:"Remove templates; sandboxes created from them stay."`
+}
+
+type templateBuildCmd struct {
+	Name   string  `short:"t" name:"name" aliases:"tag" placeholder:"NAME[:TAG]" help:"The name of the template. Default: that of the directory."`
+	File   string  `short:"f" placeholder:"FILE" help:"The build file. Default: tend.template in the directory."`
+	Force  bool    `aliases:"no-cache" help:"Take no step from the cache."`
+	Quiet  bool    `short:"q" help:"Print only the name."`
+	Memory string  `short:"m" placeholder:"SIZE" help:"Memory limit of sandboxes created from it."`
+	CPUs   float64 `name:"cpus" placeholder:"N" help:"CPU limit of sandboxes created from it."`
+	Dir    string  `arg:"" complete:"dirs" help:"The directory, or a tar (or tar.gz) of it."`
+}
+
+// buildFacts is a template that was built, as JSON.
+type buildFacts struct {
+	ID    string   `json:"id"`
+	Name  string   `json:"name"`
+	Tags  []string `json:"tags"`
+	Build string   `json:"build"`
+}
+
+func (c *templateBuildCmd) Run(ctx context.Context, inv *invocation) error {
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	defer stop()
+	dir, cleanup, err := c.directory()
+	if err != nil {
+		return err
+	}
+	defer cleanup()
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	d, err := inv.connectOrStart(ctx)
+	if err != nil {
+		return err
+	}
+	spec, err := c.spec(root, dir, d.local)
+	if err != nil {
+		return err
+	}
+	built, err := d.BuildTemplate(ctx, spec, func(l tend.BuildLog) {
+		switch {
+		case c.Quiet:
+		case inv.flags.JSON:
+			_ = printJSONLine(inv.errs, map[string]any{"time": l.Time.UTC(), "level": l.Level, "step": l.Step, "message": l.Message}) // if this fails, no reader is left
+		default:
+			fmt.Fprintf(inv.errs, "%s\n", printable(l.Message))
+		}
+	})
+	if err != nil {
+		return about(spec.Name, err)
+	}
+	if inv.flags.JSON {
+		return printJSON(inv.out, buildFacts{built.TemplateID, built.Name, notNull(built.Tags), built.ID})
+	}
+	_, err = fmt.Fprintln(inv.out, printable(built.Name))
+	return err
+}
+
+// directory is where the build file and what it copies are; a tar is unpacked first.
+func (c *templateBuildCmd) directory() (dir string, cleanup func(), err error) {
+	info, err := os.Stat(c.Dir)
+	if err != nil || info.IsDir() {
+		return c.Dir, func() {}, err
+	}
+	f, err := os.Open(c.Dir)
+	if err != nil {
+		return "", nil, err
+	}
+	defer f.Close()
+	in := bufio.NewReader(f)
+	var r io.Reader = in
+	if magic, _ := in.Peek(2); len(magic) == 2 && magic[0] == 0x1f && magic[1] == 0x8b {
+		if r, err = gzip.NewReader(in); err != nil {
+			return "", nil, fmt.Errorf("%s: %w", c.Dir, err)
+		}
+	}
+	if dir, err = os.MkdirTemp("", "tend-build-"); err != nil {
+		return "", nil, err
+	}
+	cleanup = func() { _ = os.RemoveAll(dir) }
+	if err = (&unpacker{target: dir, most: maxContext}).tree(r); err != nil {
+		cleanup()
+		return "", nil, fmt.Errorf("%s: %w", c.Dir, err)
+	}
+	return dir, cleanup, nil
+}
+
+// maxContext bounds what a tar with a build file unpacks to, in bytes.
+const maxContext = 8 << 30
+
+func (c *templateBuildCmd) spec(root *os.Root, dir string, local bool) (tend.TemplateSpec, error) {
+	s := tend.TemplateSpec{Force: c.Force, Size: tend.SandboxSize{CPUs: c.CPUs}}
+	name, tag, tagged := strings.Cut(c.Name, ":")
+	if name == "" {
+		abs, err := filepath.Abs(c.Dir)
+		if err != nil {
+			return s, err
+		}
+		base, _, _ := strings.Cut(filepath.Base(abs), ".")
+		name = strings.ToLower(base)
+	}
+	if s.Name = name; tagged {
+		s.Tags = []string{tag}
+	}
+	if c.Memory != "" {
+		n, err := parseSize(c.Memory)
+		if err != nil {
+			return s, usageError(fmt.Sprintf("--memory %s: %v", c.Memory, err))
+		}
+		s.Size.Memory = n
+	}
+	if c.CPUs < 0 {
+		return s, usageError("--cpus is not negative; 0 is no limit")
+	}
+	shown := c.File
+	read := func() ([]byte, error) { return limited(os.Open(c.File)) }
+	if c.File == "" {
+		shown = filepath.Join(c.Dir, buildFile)
+		read = func() ([]byte, error) { return limited(root.Open(buildFile)) }
+	}
+	text, err := read()
+	if errors.Is(err, fs.ErrNotExist) {
+		return s, fmt.Errorf("there is no build file %s; write one, such as \"FROM base\" and \"RUN make\" on lines of their own, or name it by -f", shown)
+	}
+	if err != nil {
+		return s, err
+	}
+	file, err := template.Parse(strings.TrimPrefix(string(text), "\ufeff"))
+	if err != nil {
+		return s, fmt.Errorf("%s: %w", shown, err)
+	}
+	switch {
+	case file.FromTar != "":
+		return s, fmt.Errorf("%s: FROM tar: is not possible here; unpack it, and begin with dir:PATH", shown)
+	case file.FromDir != "" && !local:
+		return s, fmt.Errorf("%s: FROM dir: is a directory of the daemon's machine, and this may be another one", shown)
+	case file.FromDir != "":
+		s.FromDir = file.FromDir
+		if !filepath.IsAbs(s.FromDir) {
+			if s.FromDir, err = filepath.Abs(filepath.Join(dir, s.FromDir)); err != nil {
+				return s, err
+			}
+		}
+	}
+	s.From, s.Start, s.Ready = file.From, file.Start, file.Ready
+	for _, step := range file.Steps {
+		out := tend.TemplateStep{Kind: step.Kind, Args: step.Args}
+		if step.Kind == "COPY" {
+			source := step.Args[0]
+			if err := selected(root, source, func(string) error { return nil }); err != nil {
+				return s, fmt.Errorf("%s, line %d: COPY %s: %w", shown, step.Line, source, err)
+			}
+			out.Files = func(w io.Writer) error { return packSource(root, source, w) }
+		}
+		s.Steps = append(s.Steps, out)
+	}
+	return s, nil
+}
+
+// limited reads a build file, which is not large.
+func limited(f *os.File, err error) ([]byte, error) {
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, template.MaxFile+1))
+	if err == nil && len(b) > template.MaxFile {
+		err = fmt.Errorf("%s has more than %d bytes", f.Name(), template.MaxFile)
+	}
+	return b, err
+}
+
+// selected calls do for what a source of COPY stands for.
+func selected(root *os.Root, source string, do func(name string) error) error {
+	source = path.Clean(source)
+	names := []string{source}
+	if strings.ContainsAny(source, "*?[") {
+		entries, err := fs.ReadDir(root.FS(), path.Dir(source))
+		if err != nil {
+			return err
+		}
+		names = nil
+		for _, e := range entries {
+			if ok, err := path.Match(path.Base(source), e.Name()); err != nil {
+				return err
+			} else if ok {
+				names = append(names, path.Join(path.Dir(source), e.Name()))
+			}
+		}
+		if len(names) == 0 {
+			return errors.New("nothing matches")
+		}
+	}
+	for _, name := range names {
+		if _, err := root.Stat(name); err != nil { // no link leads out of the directory
+			return err
+		}
+		if err := do(name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// packSource writes the tar of a source. It is the same whenever the files are: it has
+// no times, so that a step is found in the cache.
+func packSource(root *os.Root, source string, w io.Writer) error {
+	out := bufio.NewWriterSize(w, 256<<10)
+	t := tar.NewWriter(out)
+	err := selected(root, source, func(name string) error {
+		return fs.WalkDir(root.FS(), name, func(name string, e fs.DirEntry, err error) error {
+			if err != nil {
+				return err
+			}
+			info, err := e.Info()
+			if err != nil {
+				return err
+			}
+			h := header(tar.TypeDir, name+"/", info)
+			h.ModTime = time.Unix(0, 0)
+			switch {
+			case e.IsDir():
+				return t.WriteHeader(h)
+			case e.Type() == fs.ModeSymlink:
+				link, err := root.Readlink(name)
+				if err != nil {
+					return err
+				}
+				h.Typeflag, h.Name, h.Linkname = tar.TypeSymlink, name, filepath.ToSlash(link)
+				return t.WriteHeader(h)
+			case !e.Type().IsRegular():
+				return nil // a socket of a program that runs there
+			}
+			f, err := root.Open(name)
+			if err != nil {
+				return err
+			}
+			defer f.Close()
+			h.Typeflag, h.Name, h.Size = tar.TypeReg, name, info.Size()
+			if err := t.WriteHeader(h); err != nil {
+				return err
+			}
+			n, err := io.Copy(t, io.LimitReader(f, h.Size))
+			if err == nil && n < h.Size {
+				err = fmt.Errorf("%s became shorter while it was read", name)
+			}
+			return err
+		})
+	})
+	if err != nil {
+		return err
+	}
+	return errors.Join(t.Close(), out.Flush())
+}
+
+// templateFacts is a template as JSON.
+type templateFacts struct {
+	ID       string           `json:"id"`
+	Name     string           `json:"name"`
+	Tags     []string         `json:"tags"`
+	Build    string           `json:"build"`
+	Size     sandboxSizeFacts `json:"size"`
+	Start    string           `json:"start"`
+	Ready    string           `json:"ready"`
+	Bytes    int64            `json:"bytes"`
+	Created  time.Time        `json:"created"`
+	Updated  time.Time        `json:"updated"`
+	LastUsed *time.Time       `json:"last_used"` // null: never
+	Used     int64            `json:"used"`
+}
+
+type templateLsCmd struct {
+	Quiet bool `short:"q" help:"Print only names, one on each line."`
+}
+
+func (c *templateLsCmd) Run(ctx context.Context, inv *invocation) error {
+	d, err := inv.connect(ctx)
+	if err != nil {
+		return err
+	}
+	all, err := d.Templates(ctx)
+	if err != nil {
+		return err
+	}
+	facts := make([]templateFacts, 0, len(all))
+	rows := [][]string{{"NAME", "TAGS", "SIZE", "AGE", "USED"}}
+	for i := range all {
+		t := &all[i]
+		facts = append(facts, templateFacts{
+			t.ID, t.Name, notNull(t.Tags), t.Build, sandboxSizeFacts{t.Size.CPUs, t.Size.Memory, t.Size.Disk, t.Size.Tasks}, t.Start, t.Ready, t.Bytes,
+			t.Created.UTC(), t.Updated.UTC(), timeOrNull(t.LastUsed), t.Used,
+		})
+		slices.Sort(t.Tags)
+		rows = append(rows, []string{printable(t.Name), printable(strings.Join(t.Tags, ",")), sizeText(t.Bytes), age(time.Since(t.Updated)), fmt.Sprint(t.Used)})
+	}
+	return inv.printList(facts, rows, c.Quiet)
+}
+
+type templateRmCmd struct {
+	Names []string `arg:"" name:"template" complete:"template" help:"The templates."`
+}
+
+func (c *templateRmCmd) Run(ctx context.Context, inv *invocation) error {
+	d, err := inv.connect(ctx)
+	if err != nil {
+		return err
+	}
+	return each(c.Names, func(name string) error {
+		if err := d.DeleteTemplate(ctx, name); err != nil {
+			return &keyError{explainTemplate(name, err), err}
+		}
+		if inv.flags.JSON {
+			return printJSONLine(inv.out, map[string]string{"name": name})
+		}
+		_, err := fmt.Fprintln(inv.out, printable(name))
+		return err
+	})
+}
+
+func explainTemplate(name string, err error) string {
+	return fmt.Sprintf("%.80s: %v (tend template ls lists them)", printable(name), err)
+}

@@ -1,0 +1,217 @@
+package cli
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"os/signal"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/prometheus/procfs"
+	"github.com/tend-run/tend/process"
+)
+
+type topCmd struct {
+	inSandbox
+	Interval time.Duration `short:"d" default:"2s" placeholder:"2s" help:"Time between two refreshes, at least 100ms."`
+	Count    int           `short:"n" placeholder:"N" help:"Stop after this many tables. Default: for ever on a terminal, else 1."`
+}
+
+// leavesByKey has the terminal give keys at once; q, Q, ctrl-] and ctrl-d close
+// the channel. The returned function puts the terminal back.
+func (inv *invocation) leavesByKey() (left <-chan struct{}, back func()) {
+	fd, ok := terminalOf(inv.in)
+	if !ok || !inForeground(fd) {
+		return nil, func() {}
+	}
+	restore, err := singleKeys(fd)
+	if err != nil { // ctrl-c leaves, too
+		return nil, func() {}
+	}
+	in, err := newCancelReader(inv.in)
+	if err != nil {
+		restore()
+		return nil, func() {}
+	}
+	c := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		key := make([]byte, 1)
+		for {
+			n, err := in.Read(key)
+			if n == 1 && bytes.ContainsAny(key, "qQ\x1d\x04") {
+				close(c)
+				return
+			}
+			if err != nil {
+				return
+			}
+		}
+	})
+	return c, func() {
+		in.cancel()
+		wg.Wait()
+		in.release()
+		restore()
+	}
+}
+
+type topFacts struct {
+	processFacts
+	// CPU is the share of one processor since the last table (or the start),
+	// RSS the resident bytes of the session; null if not known here.
+	CPU *float64 `json:"cpu"`
+	RSS *int64   `json:"rss"`
+}
+
+func (c *topCmd) Run(ctx context.Context, inv *invocation) error {
+	if c.Count < 0 || c.Interval < 0 {
+		return usageError("-n and -d are not negative")
+	}
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	interval := max(c.Interval, 100*time.Millisecond)
+	_, live := terminalOf(inv.out)
+	count := c.Count
+	if count == 0 && (!live || inv.flags.JSON) {
+		count = 1
+	}
+	d, err := inv.connect(ctx)
+	if err != nil {
+		return err
+	}
+	var left <-chan struct{}
+	if live && !inv.flags.JSON {
+		var back func()
+		left, back = inv.leavesByKey()
+		defer back()
+	}
+	before := map[int]usage{}
+	for n := 1; ; n++ {
+		infos, err := d.List(ctx, process.Filter{Live: true})
+		if err != nil {
+			if ctx.Err() != nil {
+				return nil
+			}
+			return err
+		}
+		now := map[int]usage{}
+		if d.local {
+			now = sessions(time.Now())
+		}
+		if live && !inv.flags.JSON {
+			io.WriteString(inv.out, "\x1b[H\x1b[2J")
+		}
+		if err := c.print(inv, infos, before, now); err != nil {
+			return err
+		}
+		if n == count {
+			return nil
+		}
+		before = now
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-left:
+			return nil
+		case <-time.After(interval):
+		}
+	}
+}
+
+func (c *topCmd) print(inv *invocation, infos []process.Info, before, now map[int]usage) error {
+	facts := make([]topFacts, 0, len(infos))
+	for i := range infos {
+		f := topFacts{processFacts: factsOf(&infos[i])}
+		if u, ok := now[infos[i].PID]; ok {
+			f.RSS = &u.rss
+			cpu := u.share(before[infos[i].PID], infos[i].Started)
+			f.CPU = &cpu
+		}
+		facts = append(facts, f)
+	}
+	if inv.flags.JSON {
+		return printJSON(inv.out, facts)
+	}
+	slices.SortStableFunc(facts, func(a, b topFacts) int { return compareCPU(b.CPU, a.CPU) })
+	rows := [][]string{{"ID", "PID", "CPU%", "RSS", "OUT", "AGE", "NAME", "COMMAND"}}
+	for _, f := range facts {
+		cpu, rss, out := "-", "-", int64(0)
+		if f.CPU != nil {
+			cpu, rss = fmt.Sprintf("%.1f", *f.CPU*100), sizeText(*f.RSS)
+		}
+		for _, s := range f.Streams {
+			out += s.End
+		}
+		rows = append(rows, []string{shortID(f.ID, 14), fmt.Sprint(f.PID), cpu, rss, sizeText(out), age(time.Since(f.Started)), printable(cmp.Or(f.Name, f.Tag, "-")), printable(f.Command)})
+	}
+	lines := alignRows(rows)
+	if size, ok := terminalSize(inv.out); ok {
+		lines = lines[:min(len(lines), max(2, int(size.Rows)-1))]
+		for i := range lines {
+			lines[i] = cut(lines[i], int(size.Cols))
+		}
+	}
+	lines[0] = paint(inv.colours(inv.out), bold, lines[0])
+	_, err := fmt.Fprintln(inv.out, strings.Join(lines, "\n"))
+	return err
+}
+
+func compareCPU(a, b *float64) int {
+	switch {
+	case a == nil || b == nil || *a == *b:
+		return 0
+	case *a < *b:
+		return -1
+	}
+	return 1
+}
+
+// usage is what a session used up to a moment.
+type usage struct {
+	at  time.Time
+	cpu float64 // seconds
+	rss int64   // bytes
+}
+
+// share is the part of one processor used since before, or since the start.
+func (u usage) share(before usage, started time.Time) float64 {
+	if before.at.IsZero() {
+		before.at, before.cpu = started, 0
+	}
+	if d := u.at.Sub(before.at).Seconds(); d > 0 {
+		return max(0, (u.cpu-before.cpu)/d)
+	}
+	return 0
+}
+
+// sessions returns for each process of this machine, by pid, what all processes of its session
+// use together: tend starts each process in a session of its own. Where there is no /proc it
+// is empty.
+func sessions(now time.Time) map[int]usage {
+	all, err := procfs.AllProcs()
+	if err != nil {
+		return nil
+	}
+	sums, session := make(map[int]usage, len(all)), make(map[int]int, len(all))
+	for _, p := range all {
+		st, err := p.Stat()
+		if err != nil {
+			continue // it ended while we looked
+		}
+		u := sums[st.Session]
+		u.at, u.cpu, u.rss = now, u.cpu+st.CPUTime(), u.rss+int64(st.ResidentMemory())
+		sums[st.Session], session[st.PID] = u, st.Session
+	}
+	uses := make(map[int]usage, len(session))
+	for pid, s := range session {
+		uses[pid] = sums[s]
+	}
+	return uses
+}

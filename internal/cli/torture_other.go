@@ -1,0 +1,11 @@
+//go:build !linux
+
+package cli
+
+import "errors"
+
+// Run reports that there is no daemon to torture here.
+func (c *tortureCmd) Run() error { return errors.New("tend serves on Linux only") }
+
+// Run is for the same daemon's processes.
+func (c *tortureWorkCmd) Run() error { return errors.New("tend serves on Linux only") }

@@ -1,0 +1,169 @@
+//go:build linux && (amd64 || arm64)
+
+package cell
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/tend-run/tend/internal/core/box"
+	"github.com/tend-run/tend/internal/core/cgroup"
+	"github.com/tend-run/tend/internal/lib/poorkernel"
+	"github.com/tend-run/tend/internal/support/scene"
+)
+
+// canHere names a state directory. The test program says then what boxes can have where it
+// runs, and does nothing else.
+const canHere = "TEND_TEST_CAN_HERE"
+
+func TestMain(m *testing.M) {
+	poorkernel.Main(os.Environ())
+	state := os.Getenv(canHere)
+	if state == "" {
+		os.Exit(m.Run())
+	}
+	w, err := NewMaker(state, &cgroup.Tree{})
+	if err == nil {
+		err = json.NewEncoder(os.Stdout).Encode(w.Can())
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// elsewhere runs a line of the shell that makes a place and executes "$0" there, and
+// returns what boxes can have in it. $1 is a directory that is the line's alone, as are its
+// mounts.
+func elsewhere(t *testing.T, line string) (can box.Can) {
+	t.Helper()
+	scene.Root(t)
+	test := scene.Value(os.Executable())(t)
+	cmd := exec.Command("/bin/sh", "-ec", `mount --bind "$2" "$1"; cp "$0" "$1/test"; mkdir -m 777 "$1/state"; `+line, test, "/mnt", t.TempDir())
+	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
+	var problems strings.Builder
+	cmd.Stderr = &problems
+	out, err := cmd.Output()
+	if err == nil {
+		err = json.Unmarshal(out, &can)
+	}
+	if err != nil {
+		t.Fatalf("%v, %q, %s", err, out, problems.String())
+	}
+	return can
+}
+
+// ordinary executes what follows as an ordinary user.
+const ordinary = `exec setpriv --reuid 65534 --regid 65534 --clear-groups --`
+
+// TestWhereBoxesCannotBeHadTheReasonSaysWhatToDo: a machine, or a place on it, that lacks
+// what they take.
+func TestWhereBoxesCannotBeHadTheReasonSaysWhatToDo(t *testing.T) {
+	for name, c := range map[string]struct{ line, layer, want string }{
+		"an ordinary user": {`export ` + canHere + `="$1/state"; ` + ordinary + ` "$1/test"`, box.LayerUser, "as root"},
+		"an ordinary user without cgroups of its own":          {`export ` + canHere + `="$1/state"; ` + ordinary + ` "$1/test"`, box.LayerMemory, "cgroup"},
+		"an ordinary user in a chroot":                         {`mkdir "$1/r"; mount --rbind / "$1/r"; export ` + canHere + `="$1/state"; exec chroot --userspec 65534:65534 --groups= "$1/r" "$1/test"`, "", "chroot"},
+		"an ordinary user from whom parts of /proc are hidden": {`mount -t tmpfs none /proc/irq; export ` + canHere + `="$1/state"; ` + ordinary + ` "$1/test"`, "", "/proc are hidden"},
+		"a chroot":                 {`mkdir "$1/r"; mount --rbind / "$1/r"; ` + canHere + `="$1/state" exec chroot "$1/r" "$1/test"`, "", "chroot"},
+		"root of a user namespace": {canHere + `="$1/state" exec unshare --user --map-root-user "$1/test"`, "", "user namespace"},
+		// As in a container: all but what is stacked on the machine's own root.
+		"a root that is an overlay": {`cd "$1"; mkdir up wk m; mount -t overlay none -o lowerdir=/,upperdir=up,workdir=wk m; cd m
+			mount --rbind /proc proc; mount --rbind /dev dev; mount --rbind /sys sys; mount --rbind "$1" srv; mkdir -p old; pivot_root . old
+			` + canHere + `=/srv/state exec chroot . /srv/test`, box.LayerBase, "overlay"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			can := elsewhere(t, c.line)
+			i := slices.IndexFunc(can.Missing, func(m box.Missing) bool { return m.Layer == c.layer })
+			if i < 0 || !strings.Contains(can.Missing[i].Reason, c.want) {
+				t.Errorf("%+v; want the layer %q to be missing for %q", can, c.layer, c.want)
+			}
+			if made := can.Mode != 0; made != (c.layer != "") {
+				t.Errorf("boxes can be made: %v, %+v", made, can)
+			}
+		})
+	}
+}
+
+// TestBoxesOnAnOlderKernel: Linux 6.1, of Debian 12, has all that boxes take.
+func TestBoxesOnAnOlderKernel(t *testing.T) {
+	scene.Root(t)
+	const tests = "^(TestNothingOfTheMachineIsReachedInside|TestLayersLieOverEachOther|TestBindsShowWhatTheyShouldAndNoMore|TestABoxComesBackOnItsFiles|TestManyBoxesLeaveNothing|TestStagesThatFallOutLeaveNothing)$"
+	out, err := poorkernel.Linux61.Tests(os.Environ(), "-test.v", "-test.run="+tests)
+	if ran := strings.Count(out, "\n--- PASS"); err != nil || ran != strings.Count(tests, "Test") {
+		t.Errorf("%d tests have passed, %v:\n%s", ran, err, out)
+	}
+}
+
+// canOn is what boxes can have on an older kernel, after a line of the shell. above is where the
+// state directory is.
+func canOn(t *testing.T, kernel poorkernel.Older, above, line string) (can box.Can) {
+	t.Helper()
+	// Where an ordinary user finds it, too.
+	dir := scene.Value(os.MkdirTemp(above, "tend-cell-"))(t)
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	scene.Must(t, os.Chmod(dir, 0o777))
+	test := scene.Value(os.ReadFile("/proc/self/exe"))(t)
+	scene.Must(t, os.WriteFile(dir+"/test", test, 0o755))
+	out, err := kernel.Output(append(os.Environ(), canHere+"="+dir+"/state"), "/bin/sh", "-ec", line+` "$0"`, dir+"/test")
+	if err == nil {
+		err = json.Unmarshal([]byte(out), &can)
+	}
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return can
+}
+
+// TestAnOrdinaryUserHasBoxesOnAnOlderKernel: also where nothing in memory has attributes.
+func TestAnOrdinaryUserHasBoxesOnAnOlderKernel(t *testing.T) {
+	scene.Root(t)
+	if can := canOn(t, poorkernel.Linux61, "", ordinary); can.Mode != box.ModeRootless || !slices.Contains(can.Layers, box.LayerBase) {
+		t.Errorf("%+v", can)
+	}
+}
+
+// TestAStateDirectoryInMemoryOnAnOlderKernel: boxes in it would have directories that no program
+// can replace.
+func TestAStateDirectoryInMemoryOnAnOlderKernel(t *testing.T) {
+	scene.Root(t)
+	for _, line := range []string{"exec", ordinary} {
+		can := canOn(t, poorkernel.Linux61, "/dev/shm", line)
+		if len(can.Missing) != 1 || can.Missing[0].Layer != "" || !strings.Contains(can.Missing[0].Reason, "--state-dir") {
+			t.Errorf("%s: %+v", line, can)
+		}
+	}
+}
+
+// TestAKernelThatIsTooOldIsNamed: the reason says which one there must be.
+func TestAKernelThatIsTooOldIsNamed(t *testing.T) {
+	scene.Root(t)
+	for name, c := range map[string]struct {
+		kernel     poorkernel.Older
+		line, want string
+	}{
+		"root on 5.15":             {poorkernel.Linux515, "exec", "Linux 5.19"},
+		"root on 5.10":             {poorkernel.Linux510, "exec", "Linux 5.19"},
+		"an ordinary user on 5.10": {poorkernel.Linux510, ordinary, "Linux 5.11"},
+	} {
+		can := canOn(t, c.kernel, "", c.line)
+		if len(can.Missing) != 1 || can.Missing[0].Layer != "" || !strings.Contains(can.Missing[0].Reason, c.want) {
+			t.Errorf("%s: %+v; want all to be missing for %s", name, can, c.want)
+		}
+	}
+	if can := canOn(t, poorkernel.Linux515, "", ordinary); can.Mode != box.ModeRootless {
+		t.Errorf("an ordinary user on 5.15: %+v", can)
+	}
+}
+
+// TestTheSettingOfUserNamespacesIsNamed: to change it for a test would change it for all.
+func TestTheSettingOfUserNamespacesIsNamed(t *testing.T) {
+	if why := whyNoUsers(syscall.ENOSPC); !strings.Contains(why, "user.max_user_namespaces") {
+		t.Errorf("%q", why)
+	}
+}

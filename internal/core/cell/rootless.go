@@ -1,0 +1,259 @@
+//go:build linux && (amd64 || arm64)
+
+package cell
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tend-run/tend/internal/core/box"
+	"github.com/tend-run/tend/internal/core/failpoint"
+	"github.com/tend-run/tend/internal/core/script"
+	"github.com/tend-run/tend/internal/lib/eintr"
+	"github.com/tend-run/tend/internal/lib/procfs"
+	"github.com/tend-run/tend/process"
+)
+
+// A keeper of an ordinary user may prepare no mounts outside of a user namespace of its own.
+// So its stage has, beside what that of other boxes has,
+//
+//	/s/h       the machine's root with all that is mounted there
+//	/s/b       the mask; see pieces.go
+//
+// and a box takes from there what others are handed by descriptors. Of its /dev each device is
+// the machine's. The stage has a user namespace in which the one id is 0, and the network in
+// which nothing is.
+const stageHost = "h"
+
+// rootless are the parts of boxes of an ordinary user that hide the same.
+type rootless struct {
+	hide            []string
+	ns, stage, void int
+	mounts          int // /proc/self/mountinfo, open: it says when the mounts change
+	pieces          []piece
+	noBase          error // why there are no pieces
+}
+
+func (r *rootless) close() {
+	for _, fd := range []int{r.ns, r.stage, r.void, r.mounts} {
+		if fd >= 0 {
+			unix.Close(fd)
+		}
+	}
+}
+
+// changed reports whether something was mounted or unmounted on the machine: the kernel
+// lets no overlay be made over a new mount.
+func (r *rootless) changed() bool {
+	n, err := eintr.Get(func() (int, error) {
+		return unix.Poll([]unix.PollFd{{Fd: int32(r.mounts), Events: unix.POLLPRI}}, 0)
+	})
+	return err == nil && n > 0
+}
+
+// takeRootless is take for a keeper that is not root.
+func (p *parts) takeRootless(s *box.Spec) (*kit, []piece, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.renew()
+	if err := p.program(); err != nil {
+		return nil, nil, err
+	}
+	r, err := p.rootlessFor(s)
+	if err != nil {
+		return nil, nil, err
+	}
+	k := &kit{-1, -1, -1, -1}
+	for _, d := range []struct {
+		to   *int
+		from int
+	}{{&k.first, p.first}, {&k.void, r.void}, {&k.ns, r.ns}, {&k.stage, r.stage}} {
+		if *d.to, err = unix.FcntlInt(uintptr(d.from), unix.F_DUPFD_CLOEXEC, 3); err != nil {
+			k.close()
+			return nil, nil, err
+		}
+	}
+	return k, r.pieces, nil
+}
+
+// rootlessFor finds or makes what a box needs. p.mu is held.
+func (p *parts) rootlessFor(s *box.Spec) (*rootless, error) {
+	p.own = slices.DeleteFunc(p.own, func(r *rootless) bool {
+		if !r.changed() {
+			return false
+		}
+		r.close()
+		return true
+	})
+	for _, r := range p.own {
+		if s.Base == box.BaseNone || slices.Equal(r.hide, s.Hide) {
+			if s.Base == box.BaseHost && r.noBase != nil {
+				return nil, r.noBase
+			}
+			return r, nil
+		}
+	}
+	r, err := p.newRootless(s.Hide)
+	if err != nil {
+		return nil, err
+	}
+	p.own = slices.Insert(p.own, 0, r)
+	if len(p.own) > mostBases {
+		p.own[mostBases].close()
+		p.own = p.own[:mostBases]
+	}
+	if s.Base == box.BaseHost && r.noBase != nil {
+		return nil, r.noBase
+	}
+	return r, nil
+}
+
+func (p *parts) newRootless(hide []string) (_ *rootless, err error) {
+	r := &rootless{hide: slices.Clone(hide), ns: -1, stage: -1, void: -1, mounts: -1}
+	defer func() {
+		if err != nil {
+			r.close()
+		}
+	}()
+	if r.mounts, err = unix.Open("/proc/self/mountinfo", unix.O_RDONLY|unix.O_CLOEXEC, 0); err != nil {
+		return nil, err
+	}
+	r.changed() // from here on
+	info, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return nil, err
+	}
+	page, err := unix.Mmap(-1, 0, unix.Getpagesize(), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_ANON)
+	if err != nil {
+		return nil, err
+	}
+	defer unix.Munmap(page)
+	pid := pidIn(page)
+	dir, err := filepath.EvalSymlinks(p.dir)
+	if err != nil {
+		return nil, err
+	}
+	l, err := script.NewCopyList(80+stageLayers, 8<<10+2*len(dir))
+	if err != nil {
+		return nil, err
+	}
+	defer l.Close()
+	writeRootless(l, p.first, dir, pid)
+	runtime.LockOSThread() // the child ends with the thread that made it
+	defer runtime.UnlockOSThread()
+	err = l.Run(-1)
+	if *pid != 0 {
+		defer func() {
+			unix.Kill(int(*pid), unix.SIGKILL)
+			collect(int(*pid))
+		}()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w%s: %w", err, whyNotRootless(err, sysctl), process.ErrUnsupported)
+	}
+	failpoint.Hit(failpoint.CellStaged)
+	for _, d := range []struct {
+		to   *int
+		name string
+	}{{&r.ns, "user"}, {&r.stage, "mnt"}, {&r.void, "net"}} {
+		if *d.to, err = unix.Open(procfs.Path(int(*pid), "ns/"+d.name), unix.O_RDONLY|unix.O_CLOEXEC, 0); err != nil {
+			return nil, fmt.Errorf("the stage of sandboxes: %w", err)
+		}
+	}
+	state, err := filepath.EvalSymlinks(p.state)
+	if err != nil {
+		return nil, err
+	}
+	m := &mask{at: procfs.Path(int(*pid), "root"+stageParts+"/"+stageBase), rootless: true, done: map[string]bool{}}
+	all := slices.Concat(box.Hidden(), hide, []string{p.state, state})
+	if err := m.write(slices.DeleteFunc(all, func(h string) bool { return h == "/" })); err != nil {
+		return nil, fmt.Errorf("mask: %w", err)
+	}
+	r.pieces, r.noBase = m.pieces(mountPoints(string(info)))
+	if r.noBase != nil && !errors.Is(r.noBase, process.ErrUnsupported) {
+		return nil, r.noBase // which may be otherwise the next time
+	}
+	return r, nil
+}
+
+// writeRootless appends what makes the stage. Its maker has memory of its own: /proc shows
+// to an ordinary user only the files of what is dumpable, and the keeper is not.
+func writeRootless(l *script.List, program int, dir string, pid *uint32) {
+	w := writeStage(l, "mode=755,size=64k")
+	w.Call("open the copy's files in /proc", unix.SYS_PRCTL, unix.PR_SET_DUMPABLE, 1, 0, 0, 0)
+	w.Call(stepUsers, unix.SYS_UNSHARE, unix.CLONE_NEWUSER)
+	for _, f := range [][2]string{
+		{"setgroups", "deny"}, {"uid_map", fmt.Sprintf("0 %d 1", os.Geteuid())}, {"gid_map", fmt.Sprintf("0 %d 1", os.Getegid())},
+	} {
+		w.Call(stepMap+f[0], unix.SYS_OPENAT, w.at, w.Text("/proc/self/"+f[0]), unix.O_WRONLY|unix.O_CLOEXEC, 0)
+		w.Result(0)
+		w.Call(stepMap+f[0], unix.SYS_WRITE, 0, w.Text(f[1]), uintptr(len(f[1])))
+	}
+	w.Fork("make namespaces", unix.CLONE_NEWNS|unix.CLONE_NEWNET, -1, pid)
+	w.begin(dir)
+	w.places(stageBase, stageOwn, stageHost, stageDev)
+	w.readOnly()
+	w.Call("bind the machine's root", unix.SYS_MOUNT, w.root, w.Text(stageHost), 0, unix.MS_BIND|unix.MS_REC, 0)
+	w.Call("uncover the directory of the stage", unix.SYS_UMOUNT2, w.Text(stageHost+dir), unix.MNT_DETACH)
+	w.Call("mount the mask", unix.SYS_MOUNT, w.none, w.Text(stageBase), w.memory, 0, w.Text("mode=755,size=64m"))
+	w.Call("mount /dev", unix.SYS_MOUNT, w.none, w.Text(stageDev), w.memory, unix.MS_NOSUID|unix.MS_NOEXEC, w.options)
+	w.Call("go to /dev", unix.SYS_CHDIR, w.Text(stageDev))
+	for _, name := range []string{"null", "zero", "full", "random", "urandom", "tty"} {
+		w.Call("make "+name, unix.SYS_MKNODAT, w.at, w.Text(name), unix.S_IFREG|0o666, 0)
+		w.Call("bind /dev/"+name, unix.SYS_MOUNT, w.Text("/dev/"+name), w.Text(name), 0, unix.MS_BIND, 0)
+	}
+	for _, name := range []string{"pts", "shm"} {
+		w.mkdir(name)
+	}
+	for _, link := range deviceLinks {
+		w.Call("link "+link[0], unix.SYS_SYMLINKAT, w.Text(link[1]), w.at, w.Text(link[0]))
+	}
+	w.readOnly()
+	w.end("../..", program)
+}
+
+// Names of the steps that a machine's settings forbid.
+const (
+	stepUsers = "make a user namespace"
+	stepMap   = "write /proc/self/"
+)
+
+// sysctl reads a setting; "": there is none.
+func sysctl(name string) string {
+	b, err := os.ReadFile("/proc/sys/" + strings.ReplaceAll(name, ".", "/"))
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(b))
+}
+
+// whyNotRootless says what of the machine's settings keeps an ordinary user from boxes.
+func whyNotRootless(err error, setting func(name string) string) string {
+	const alone = "; or run tend as root"
+	var e *script.ListError
+	if !errors.As(err, &e) {
+		return ""
+	}
+	switch {
+	case setting("kernel.unprivileged_userns_clone") == "0":
+		return " (the sysctl kernel.unprivileged_userns_clone is 0: users other than root may make no user namespaces; set it to 1" + alone + ")"
+	case setting("user.max_user_namespaces") == "0":
+		return " (the sysctl user.max_user_namespaces is 0; set it to 10000, say)"
+	case setting("kernel.apparmor_restrict_unprivileged_userns") == "1":
+		return " (the sysctl kernel.apparmor_restrict_unprivileged_userns is 1: AppArmor takes from user namespaces of users other than root what makes them useful; set it to 0, give tend a profile with userns" + alone + ")"
+	case e.What == stepUsers && (e.Errno == unix.ENOSPC || e.Errno == unix.EUSERS):
+		return " (there are as many user namespaces as the sysctl user.max_user_namespaces allows)"
+	case e.What == stepUsers && e.Errno == unix.EPERM:
+		return " (tend runs in a chroot, or in a container whose filter forbids user namespaces" + alone + " of the machine)"
+	case e.Errno == unix.EPERM, e.Errno == unix.EACCES:
+		return " (this machine does not let users other than root do it" + alone + ")"
+	}
+	return ""
+}

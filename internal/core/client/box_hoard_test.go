@@ -1,0 +1,53 @@
+//go:build linux
+
+package client_test
+
+import (
+	"fmt"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tend-run/tend/internal/core/box"
+	"github.com/tend-run/tend/internal/lib/poorkernel"
+	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/process"
+)
+
+// hoarder asks the kernel for its first interface by many netlink sockets, says so, and
+// reads nothing. %d: how many sockets.
+const hoarder = `python3 -c '
+import socket, struct, time
+ask = struct.pack("=IHHIIBxHiII", 32, 18, 1, 0, 0, 0, 0, 1, 0, 0) * 64 # RTM_GETLINK
+all = []
+for _ in range(%d):
+    s = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE)
+    s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)
+    for _ in range(8):
+        s.send(ask)
+    all.append(s)
+print("hoarded", flush=True)
+time.sleep(1000)'`
+
+// TestAnswersThatNobodyReadsAreBounded: no control group counts them. On this machine,
+// which does not report memory pressure, the keeper looks each second.
+func TestAnswersThatNobodyReadsAreBounded(t *testing.T) {
+	pressure := poorkernel.Rule{Call: unix.SYS_OPENAT, Arg: 2, Value: unix.O_RDWR | unix.O_NONBLOCK | unix.O_CLOEXEC, Errno: unix.ENOENT}
+	m, _ := poor(t, poorkernel.World{Rules: []poorkernel.Rule{pressure}})
+	dirs := newBoxDirs(t)
+	start := func(sockets int) process.Process {
+		s := dirs.spec(t)
+		s.Net, s.Harden, s.Limits = box.NetOwn, hardened, box.Limits{Memory: 64 << 20}
+		in, _ := inBox(t, m, s)
+		return scene.Start(t, in, labelled(s.ID, process.Spec{Shell: fmt.Sprintf(hoarder, sockets)}))
+	}
+	modest := start(4)
+	scene.Wait(t, modest, process.Until{Match: "hoarded"})
+	e := scene.Wait(t, start(400), process.Until{EOF: true}).Exit
+	if e == nil || e.Signal != int(unix.SIGKILL) || e.Cause != process.CauseOOM {
+		t.Errorf("with more than a quarter of the memory in its sockets it ended as %+v", e)
+	}
+	if info := scene.Value(modest.Info(t.Context()))(t); info.Exit != nil {
+		t.Errorf("one with a little ended too: %+v", info.Exit)
+	}
+}

@@ -1,0 +1,246 @@
+//go:build linux
+
+package client_test
+
+import (
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tend-run/tend/internal/core/box"
+	"github.com/tend-run/tend/internal/core/failpoint"
+	"github.com/tend-run/tend/internal/lib/procfs"
+	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/testbin"
+	"github.com/tend-run/tend/internal/support/testkeeper"
+)
+
+// nothingLeft checks that no box is known, and that there are neither files nor groups of
+// one.
+func nothingLeft(t *testing.T, e box.Engine, state string) {
+	t.Helper()
+	if list, err := e.List(t.Context()); err != nil || len(list) != 0 {
+		t.Errorf("there is %+v, %v", list, err)
+	}
+	scene.Eventually(t, "no file and no group of a box is left", func() bool {
+		files, _ := os.ReadDir(filepath.Join(state, "cells"))
+		return len(files) == 0 && len(groupsOf(t, state)) == 0
+	})
+}
+
+// groupsOf are the cgroups of boxes of a state directory, in all hierarchies.
+func groupsOf(t *testing.T, state string) []string {
+	t.Helper()
+	b := scene.Value(os.ReadFile(filepath.Join(state, "identity")))(t)
+	f := strings.Fields(string(b))
+	out, _ := exec.Command("find", "/sys/fs/cgroup", "-maxdepth", "6", "-type", "d", "-path", "*/"+f[len(f)-1]+"/b*", "-prune", "-print").Output()
+	return strings.Fields(string(out))
+}
+
+// controllersV1 counts the controllers of limits that are hierarchies of cgroup v1 here: all
+// of them, or none on a machine that has v2 alone.
+func controllersV1(t *testing.T) (n int) {
+	t.Helper()
+	for line := range strings.Lines(string(scene.Value(os.ReadFile("/proc/self/cgroup"))(t))) {
+		if f := strings.Split(line, ":"); len(f) == 3 && slices.Contains([]string{"memory", "pids", "cpu", "cpu,cpuacct"}, f[1]) {
+			n++
+		}
+	}
+	return n
+}
+
+// pointed starts roles that can be killed at points.
+func pointed(t *testing.T) (state string, table *failpoint.Table) {
+	t.Helper()
+	dir := t.TempDir()
+	scene.Must(t, testbin.Make(dir, testbin.Points))
+	state, err := os.MkdirTemp("", "tend-")
+	scene.Must(t, err)
+	t.Cleanup(func() { os.RemoveAll(state) })
+	table, err = failpoint.Create(state)
+	scene.Must(t, err)
+	cmd := exec.Command(testbin.Points.Keeper(dir), "launcher", "--state-dir", state)
+	testkeeper.Run(t, state, cmd, cmd.Start)
+	return state, table
+}
+
+// The keeper dies while it makes a box to try it. The next one, which is asked at once,
+// ends what there is of that box before it makes another.
+func TestABoxThatIsMadeToTryItIsGoneAtEachPoint(t *testing.T) {
+	state, table := pointed(t)
+	e := testkeeper.Open(t, state).Boxes()
+	for p := failpoint.CellIntended; p <= failpoint.CellStaged; p++ {
+		if p == failpoint.CellUnanswered || p == failpoint.CellEnding || p == failpoint.CellKilled { // of boxes that were asked for
+			continue
+		}
+		t.Run(p.String(), func(t *testing.T) {
+			for range 3 { // the second one, of a keeper that has made none, meets the end of the first
+				table.Arm(p, 1, false)
+				can, err := e.Can(t.Context())
+				if err != nil || can.Mode == 0 {
+					t.Errorf("%+v, %v", can, err)
+				}
+				scene.Eventually(t, "the keeper is killed", func() bool {
+					pid := pids(t, state).Keeper
+					return pid > 0 && unix.Kill(pid, unix.SIGKILL) == nil
+				})
+			}
+			nothingLeft(t, e, state)
+			scene.Eventually(t, "nobody is left who was to hold a namespace for a moment", func() bool { return len(helpers(t, state)) == 0 })
+			if times, _ := table.Struck(p); times == 0 {
+				t.Error("no keeper died there")
+			}
+			table.Disarm(p)
+		})
+	}
+}
+
+// helpers are the orphans of keepers that are boxes' program, and in no box.
+func helpers(t *testing.T, state string) (left []int) {
+	t.Helper()
+	anchor := pids(t, state).Anchor
+	up, _ := procfs.ReadStat(anchor)
+	all := scene.Value(procfs.PIDs())(t)
+	for _, pid := range all {
+		exe, _ := os.Readlink(procfs.Path(pid, "exe"))
+		stat, ok := procfs.ReadStat(pid)
+		if ok && !stat.Dead() && strings.HasPrefix(exe, "/memfd:tend-sandbox") && (stat.PPID == anchor || stat.PPID == up.PPID) {
+			left = append(left, pid)
+		}
+	}
+	return left
+}
+
+// At each point of the making and of the end of a box the keeper dies. The next one finds
+// it made or undoes it, and the caller notices nothing.
+func TestABoxIsMadeOrGoneAtEachPoint(t *testing.T) {
+	state, table := pointed(t)
+	e := testkeeper.Open(t, state).Boxes()
+	dirs := newBoxDirs(t)
+	for p := failpoint.CellIntended; p <= failpoint.CellForgotten; p++ {
+		t.Run(p.String(), func(t *testing.T) {
+			s := dirs.spec(t)
+			s.Net = box.NetOwn
+			idle, used := 0, 0 // groups; an ordinary user has none, and no disk
+			if !testkeeper.IsRootless() {
+				s.Limits = box.Limits{Memory: 64 << 20, Tasks: 100, CPUs: 1}
+				idle, used = 1, 1+controllersV1(t) // of v2, and of v1, which wait for the first program
+				s.Disk = filepath.Join(s.Dir, "disk.img")
+				scene.Must(t, os.WriteFile(s.Disk, nil, 0o600))
+				scene.Must(t, os.Truncate(s.Disk, 16<<20))
+				if out, err := exec.Command("mkfs.ext4", "-q", "-F", "-O", "^has_journal", s.Disk).CombinedOutput(); err != nil {
+					t.Fatalf("%v: %s", err, out)
+				}
+			}
+			if p < failpoint.CellEnding {
+				table.Arm(p, 1, false)
+			}
+			info := makeBox(t, e, s)
+			if n := len(groupsOf(t, state)); n != idle {
+				t.Errorf("%d groups of an idle box", n)
+			}
+			scene.Value(e.Network(t.Context(), s.ID))(t)
+			if got := within(t, info, "echo $$ in $(hostname)"); !strings.HasSuffix(got, " in sandbox") {
+				t.Errorf("inside: %q", got)
+			}
+			if list, err := e.List(t.Context()); err != nil || len(list) != 1 || list[0].PID != info.PID {
+				t.Errorf("there is %+v, %v", list, err)
+			}
+			scene.Eventually(t, "its groups are made", func() bool { return len(groupsOf(t, state)) == used })
+			if p >= failpoint.CellEnding {
+				table.Arm(p, 1, false)
+			}
+			scene.Must(t, e.End(t.Context(), s.ID))
+			if times, _ := table.Struck(p); times != 1 {
+				t.Errorf("the keeper died %d times there", times)
+			}
+			if livesOn(info.PID) {
+				t.Error("pid 1 lives")
+			}
+			nothingLeft(t, e, state)
+			scene.Eventually(t, "no loop device is left", func() bool {
+				loops, err := filepath.Glob("/sys/block/loop*/loop/backing_file")
+				scene.Must(t, err)
+				return !slices.ContainsFunc(loops, func(path string) bool {
+					b, err := os.ReadFile(path)
+					return err == nil && strings.HasPrefix(string(b), s.Dir+"/")
+				})
+			})
+		})
+	}
+}
+
+// Fifty boxes come and go while keepers die and are upgraded.
+func TestBoxesOverManyKeepers(t *testing.T) {
+	m, state := boxManager(t)
+	e := m.Boxes()
+	dirs := newBoxDirs(t)
+	specs := make([]box.Spec, 50)
+	for i := range specs {
+		specs[i] = dirs.spec(t)
+		specs[i].Net = box.NetOwn
+	}
+	program, err := os.MkdirTemp("", "tend-bin-")
+	scene.Must(t, err)
+	t.Cleanup(func() { os.RemoveAll(program) })
+	scene.Must(t, testbin.Make(program, testbin.Roles))
+	done := make(chan struct{})
+	var wg sync.WaitGroup
+	for w := range 4 {
+		wg.Go(func() {
+			random := rand.New(rand.NewPCG(1, uint64(w)))
+			for i := w; ; i = (i + 4) % len(specs) {
+				select {
+				case <-done:
+					return
+				default:
+				}
+				id := specs[i].ID
+				info, err := e.Make(t.Context(), specs[i])
+				if err != nil {
+					t.Errorf("make %s: %v", id, err)
+					return
+				}
+				if random.IntN(2) == 0 {
+					if now, err := e.Network(t.Context(), id); err != nil || now.PID != info.PID {
+						t.Errorf("network of %s: %+v, %v; it was made as pid %d", id, now, err, info.PID)
+					}
+				}
+				if random.IntN(2) == 0 {
+					if err := e.End(t.Context(), id); err != nil {
+						t.Errorf("end %s: %v", id, err)
+					}
+				}
+			}
+		})
+	}
+	for i := range 12 {
+		if i%3 == 2 {
+			if err := m.UpgradeKeeper(t.Context(), testbin.Roles.Keeper(program)); err != nil {
+				t.Logf("upgrade: %v", err) // it comes to a stand, or goes on as it was
+			}
+			continue
+		}
+		killKeeper(t, state)
+	}
+	close(done)
+	wg.Wait()
+	list, err := e.List(t.Context())
+	scene.Must(t, err)
+	for _, i := range list {
+		if got := within(t, i, "hostname"); got != "sandbox" {
+			t.Errorf("%s: %q", i.ID, got)
+		}
+	}
+	for _, s := range specs {
+		scene.Must(t, e.End(t.Context(), s.ID))
+	}
+	nothingLeft(t, e, state)
+}

@@ -1,0 +1,53 @@
+//go:build linux
+
+package client_test
+
+import (
+	"os"
+	"testing"
+
+	"github.com/tend-run/tend/internal/core/client"
+	"github.com/tend-run/tend/internal/lib/poorkernel"
+	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/testkeeper"
+)
+
+// poor starts the roles on a kernel that lacks something.
+func poor(t *testing.T, w poorkernel.World) (m *client.Manager, stateDir string) {
+	t.Helper()
+	stateDir = shortDir(t)
+	cmd := scene.Value(poorkernel.Command(w, keeperBinary, "launcher", "--state-dir", stateDir))(t)
+	testkeeper.Run(t, stateDir, cmd, cmd.Start)
+	return testkeeper.Open(t, stateDir), stateDir
+}
+
+// watched starts the roles so that the test sees each of the calls.
+func watched(t *testing.T, calls ...uintptr) (stateDir string, l *poorkernel.Listener) {
+	t.Helper()
+	var rules []poorkernel.Rule
+	for _, call := range calls {
+		rules = append(rules, poorkernel.Rule{Call: call, Arg: -1})
+	}
+	return watchedIn(t, poorkernel.World{Rules: rules})
+}
+
+// watchedIn is watched in a world, some of whose rules may refuse calls.
+func watchedIn(t *testing.T, w poorkernel.World) (stateDir string, l *poorkernel.Listener) {
+	t.Helper()
+	stateDir = shortDir(t)
+	cmd := scene.Value(poorkernel.Command(w, keeperBinary, "launcher", "--state-dir", stateDir))(t)
+	t.Cleanup(func() { l.Close() }) // after the roles have ended
+	testkeeper.Run(t, stateDir, cmd, func() (err error) {
+		l, err = poorkernel.Listen(cmd, cmd.Start)
+		return err
+	})
+	return stateDir, l
+}
+
+// shortDir is a directory with room for the names of sockets.
+func shortDir(t *testing.T) string {
+	t.Helper()
+	dir := scene.Value(os.MkdirTemp("", "tend-"))(t)
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return dir
+}

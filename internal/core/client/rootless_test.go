@@ -1,0 +1,35 @@
+//go:build linux
+
+package client_test
+
+import (
+	"testing"
+
+	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/testbin"
+	"github.com/tend-run/tend/internal/support/testkeeper"
+	"github.com/tend-run/tend/process"
+)
+
+// TestBoxesOfAnOrdinaryUser: what is promised of boxes while keepers die, also without
+// rights and without cgroups.
+func TestBoxesOfAnOrdinaryUser(t *testing.T) {
+	t.Parallel()
+	testkeeper.Rootless(t, "^(TestABoxIsMadeOrGoneAtEachPoint|TestAnOOMScoreBesideABox|TestBoxesOverManyKeepers)$", testbin.Points)
+}
+
+// TestAnOOMScoreBesideABox: once something was started in a box, nothing of the keeper's
+// memory is open to its own user, and a child has that memory until it is a program.
+func TestAnOOMScoreBesideABox(t *testing.T) {
+	m, _ := boxManager(t)
+	s := newBoxDirs(t).spec(t)
+	in, _ := inBox(t, m, s)
+	spec := process.Spec{Shell: "read x; cat /proc/self/oom_score_adj", Stdin: process.StdinPipe, Limits: process.Limits{OOMScoreAdj: 321}}
+	for range 2 {
+		for _, p := range []process.Process{scene.Start(t, m, spec), scene.Start(t, in, labelled(s.ID, spec))} {
+			scene.WriteLast(t, p, "go\n")
+			scene.WantOutput(t, p, process.Stdout, "321\n")
+		}
+	}
+	scene.Must(t, m.Boxes().End(t.Context(), s.ID))
+}

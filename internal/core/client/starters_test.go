@@ -1,0 +1,76 @@
+//go:build linux
+
+package client
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tend-run/tend/internal/core/rundir"
+	"github.com/tend-run/tend/internal/support/scene"
+)
+
+// However many start at a time, the connections to the keeper are so many at most.
+func TestStartsTakeABoundedNumberOfConnections(t *testing.T) {
+	run := scene.Value(rundir.Open(t.TempDir()))(t)
+	l := scene.Value(net.Listen("unix", run.Addr(rundir.KeeperSocket)))(t)
+	defer l.Close()
+	s := newStarters(run, func(context.Context) error { return nil })
+	if got := cap(s.room); got < 1 || got > maxStarters {
+		t.Errorf("%d connections at most", got)
+	}
+	s.room = make(chan struct{}, 2)
+	defer s.close()
+	late, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, trouble := range []error{nil, errLost} { // a connection that is kept, and one that is not
+		a, b := scene.Value(s.get(t.Context()))(t), scene.Value(s.get(t.Context()))(t)
+		if _, err := s.get(late); !errors.Is(err, context.Canceled) {
+			t.Fatalf("a third is given out: %v", err)
+		}
+		s.put(a, trouble)
+		c := scene.Value(s.get(t.Context()))(t)
+		s.put(b, trouble)
+		s.put(c, trouble)
+	}
+	l.Close()
+	s.close()
+	for range 3 { // what could not be connected takes no room
+		if _, err := s.get(t.Context()); err == nil {
+			t.Fatal("a keeper that is gone was reached")
+		}
+	}
+}
+
+// A keeper that is busy accepts late, and the kernel does not begin a connect with a time
+// limit again after a signal.
+func TestAConnectionToTheKeeperIsMadeWhateverSignalsCome(t *testing.T) {
+	run := scene.Value(rundir.Open(t.TempDir()))(t)
+	l := scene.Value(unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0))(t)
+	defer unix.Close(l)
+	addr := run.Addr(rundir.KeeperSocket)
+	scene.Must(t, errors.Join(unix.Bind(l, &unix.SockaddrUnix{Name: addr}), unix.Listen(l, 0)))
+	first := scene.Value(dialStarter(addr))(t) // there is room for no second one
+	defer first.close()
+
+	scene.InAStorm(t, func(sent *atomic.Int64) {
+		accepted := make(chan error, 1)
+		go func() {
+			for sent.Load() < 2000 {
+				time.Sleep(time.Millisecond)
+			}
+			fd, _, err := unix.Accept4(l, unix.SOCK_CLOEXEC)
+			unix.Close(fd)
+			accepted <- err
+		}()
+		second, err := dialStarter(addr)
+		scene.Must(t, errors.Join(err, <-accepted))
+		second.close()
+	})
+}

@@ -1,0 +1,65 @@
+//go:build linux
+
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/tend-run/tend/internal/core/grace"
+	"github.com/tend-run/tend/internal/core/wire"
+	"github.com/tend-run/tend/internal/lib/unixsock"
+	"github.com/tend-run/tend/process"
+)
+
+// UpgradeKeeper replaces the keeper in place by the program at path. It returns when
+// the keeper answers again. The error is process.ErrUnsupported if this keeper cannot
+// do that; with any other error the old keeper continues, or the anchor has restarted
+// it. Nothing is lost in any case.
+func (m *Manager) UpgradeKeeper(ctx context.Context, path string) error {
+	before := m.image()
+	rep, _, err := m.link.call(ctx, wire.OpUpgrade, wire.Upgrade{Path: path}, false)
+	switch {
+	case rep.werr != nil && rep.werr.Code == wire.CodeUnsupported:
+		return fmt.Errorf("%w: %s", process.ErrUnsupported, rep.werr.What)
+	case rep.werr != nil:
+		return errors.New(rep.werr.What)
+	case err == nil:
+		return errors.New("the keeper answered an upgrade as if nothing had happened")
+	}
+	// It went away before it answered: as it should.
+	for bound := grace.New(unavailableAfter); ; {
+		if after := m.image(); after != before && after != "" {
+			return nil
+		}
+		if bound.Over() {
+			return fmt.Errorf("%w: %w", process.ErrUnavailable, err)
+		}
+		if err := pause(ctx, 2*time.Millisecond); err != nil {
+			return err
+		}
+	}
+}
+
+// image tells one program of the keeper from the next.
+func (m *Manager) image() string {
+	rep, _, err := m.link.call(context.Background(), wire.OpHello, helloRequest, true)
+	if err != nil {
+		return ""
+	}
+	unixsock.Close(rep.fds)
+	h, err := wire.ParseHello(rep.body)
+	if err != nil {
+		return ""
+	}
+	upgrades := ""
+	for _, f := range h.Facts {
+		if strings.HasPrefix(f, "keeper_upgrades=") {
+			upgrades = f
+		}
+	}
+	return fmt.Sprintf("%d %s", h.PID, upgrades)
+}

@@ -1,0 +1,200 @@
+//go:build linux
+
+package keeper
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tend-run/tend/internal/core/box"
+	"github.com/tend-run/tend/internal/core/script"
+	"github.com/tend-run/tend/internal/core/wire"
+	"github.com/tend-run/tend/internal/lib/eintr"
+	"github.com/tend-run/tend/process"
+)
+
+// A start in a box is as one outside, but for this: the box lives and does not end as
+// long as the start takes; the slot's group is in the box's; the terminal is one of the
+// box's; and the child enters the box before it becomes the program.
+
+// comeIn finds the box that a start is for; nil: it is for this machine. The box's mu is
+// held for reading then.
+func (k *Keeper) comeIn(spec *process.Spec, req *wire.Spawn) (*inhabited, *wire.Error) {
+	if req.Box == "" {
+		if id := spec.Labels[wire.LabelBox]; id != "" && k.cells.get(box.ID(id)) != nil {
+			return nil, &wire.Error{Code: wire.CodeInvalid, What: fmt.Sprintf("labels say that the process is in the sandbox %s, and it was to start outside", id)}
+		}
+		return nil, nil
+	}
+	if err := req.Box.Validate(); err != nil {
+		return nil, cellError(err)
+	}
+	if spec.Labels[wire.LabelBox] != string(req.Box) {
+		return nil, &wire.Error{Code: wire.CodeInvalid, What: fmt.Sprintf("labels have no %s=%s, and the process is to start in that sandbox", wire.LabelBox, req.Box)}
+	}
+	if !req.Cred {
+		return nil, &wire.Error{Code: wire.CodeInvalid, What: "user is missing; who runs in a sandbox has an id inside"}
+	}
+	for _, id := range slices.Concat([]uint32{req.UID, req.GID}, req.Groups) {
+		if id >= box.IDs {
+			return nil, wire.StartError(process.StartBadUser, uint32(unix.EINVAL), fmt.Sprintf("id %d; a sandbox has the ids 0 to %d", id, box.IDs-1))
+		}
+	}
+	b, werr := k.inhabit(req.Box)
+	if werr != nil {
+		return nil, werr
+	}
+	if b.frozen {
+		b.mu.RUnlock()
+		return nil, &wire.Error{Code: wire.CodeBoxFrozen}
+	}
+	if werr := b.network(); werr != nil {
+		b.mu.RUnlock()
+		return nil, werr
+	}
+	return b, nil
+}
+
+// all namespaces of a box.
+const inside = unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS | unix.CLONE_NEWNET | unix.CLONE_NEWCGROUP
+
+// enter has the program of a process start in a box. b.mu is held.
+func (k *Keeper) enter(p *proc, b *inhabited, prog *script.Program) (err error) {
+	c, flags := b.cell, inside
+	if c.Spec.UIDBase == 0 && c.Spec.Net == box.NetHost {
+		flags &^= unix.CLONE_NEWNET // it is in the machine's already, which an ordinary user may not enter
+	}
+	e := &script.Enter{PID1: c.PIDFD(), Flags: flags, Inner: p.slot.InnerAt(), Digits: p.digits(), Caps: c.Spec.Harden.Caps, OneID: c.Spec.UIDBase == 0, NNP: !c.Spec.Harden.Setuid,
+		Tasks: c.Nest.Tasks, Zygote: b.zygote}
+	if c.Spec.Harden.Seccomp {
+		if e.Filter, err = k.cells.filter(); err != nil {
+			return err
+		}
+	}
+	if needsLandlock(&c.Spec) {
+		if e.Landlock, err = k.cells.landlock(); err != nil {
+			return err
+		}
+	}
+	prog.Enter = e
+	return nil
+}
+
+// withoutCores makes a wanted limit of core files that of all programs in boxes, or refuses it.
+func withoutCores(prog *script.Program) *wire.Error {
+	for i := range prog.Limits {
+		switch l := &prog.Limits[i]; {
+		case l.Resource != unix.RLIMIT_CORE:
+		case l.Hard > 1:
+			return wire.StartError(process.StartLimits, uint32(unix.EPERM), fmt.Sprintf("limits.rlimits[%d]: a program in an isolated sandbox makes no core file: the machine's handler of core dumps would run for it outside, as root", i))
+		default:
+			*l = script.Limit{Resource: l.Resource, Soft: 1, Hard: 1, Try: true}
+		}
+	}
+	return nil
+}
+
+// digits is where a child in a box writes its pid.
+func (p *proc) digits() *script.Digits { return (*script.Digits)(p.slot.DigitsAt()) }
+
+// startError says what failed on the way to a program in the box. Nothing of this machine
+// is looked at for it.
+func (b *inhabited) startError(err error, req *wire.Spawn) *wire.Error {
+	if b.ending.Load() || !b.cell.Alive() {
+		return &wire.Error{Code: wire.CodeBoxEnded}
+	}
+	var f *script.Failure
+	if !errors.As(err, &f) {
+		return resourceError("sandbox", err)
+	}
+	e := uint32(f.Errno)
+	switch f.Step {
+	case script.StepUser:
+		return wire.StartError(process.StartBadUser, e, fmt.Sprintf("uid %d, gid %d", req.UID, req.GID))
+	case script.StepDir:
+		return wire.StartError(process.StartBadDir, e, req.Dir)
+	case script.StepTerminal:
+		return wire.StartError(process.StartPTY, e, f.Error())
+	case script.StepTasks:
+		return wire.StartError(process.StartLimits, e, f.Error())
+	case script.StepExec:
+		return execError(f.Errno, req)
+	}
+	return resourceError(f.Step.String(), f.Errno)
+}
+
+// execError is for a program that the kernel does not execute.
+func execError(errno syscall.Errno, req *wire.Spawn) *wire.Error {
+	e := uint32(errno)
+	switch errno {
+	case unix.ENOENT, unix.ENOTDIR, unix.ELOOP:
+		return wire.StartError(process.StartNotFound, e, req.Argv[0])
+	case unix.EACCES, unix.EPERM:
+		return wire.StartError(process.StartPermission, e, req.Argv[0])
+	case unix.ENOEXEC, unix.ELIBBAD:
+		return wire.StartError(process.StartFormat, e, req.Argv[0])
+	case unix.E2BIG, unix.ENAMETOOLONG:
+		return wire.StartError(process.StartTooLong, e, req.Path)
+	}
+	return resourceError("execute", errno)
+}
+
+// openMaster opens the master of a new terminal, in the process's box if it has one:
+// outside it would have no name there. A program inside may have put something else in
+// its place.
+func (p *proc) openMaster() (int, error) {
+	const flags = unix.O_RDWR | unix.O_NOCTTY | unix.O_CLOEXEC | unix.O_NONBLOCK
+	b := p.box.Load()
+	if b == nil {
+		return unix.Open("/dev/ptmx", flags, 0)
+	}
+	root, err := unix.Open(fmt.Sprintf("/proc/%d/root", b.cell.PID), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return -1, err
+	}
+	defer unix.Close(root)
+	if !b.cell.Alive() { // the number may be another's by now
+		return -1, unix.ESRCH
+	}
+	fd, err := eintr.Get(func() (int, error) {
+		return unix.Openat2(root, "dev/pts/ptmx", &unix.OpenHow{Flags: flags, Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS | unix.RESOLVE_NO_SYMLINKS})
+	})
+	if err != nil {
+		return -1, err
+	}
+	var st unix.Stat_t
+	var fs unix.Statfs_t
+	if err = unix.Fstat(fd, &st); err == nil {
+		err = unix.Fstatfs(fd, &fs)
+	}
+	if err == nil && (fs.Type != unix.DEVPTS_SUPER_MAGIC || st.Mode&unix.S_IFMT != unix.S_IFCHR || st.Rdev != unix.Mkdev(5, 2)) {
+		err = unix.ENODEV
+	}
+	if err != nil {
+		unix.Close(fd)
+		return -1, err
+	}
+	return fd, nil
+}
+
+// outerID is the id on this machine of an id in the process's box.
+func (p *proc) outerID(id uint32) int {
+	if b := p.box.Load(); b != nil {
+		if b.cell.Spec.UIDBase == 0 {
+			return os.Geteuid()
+		}
+		return int(b.cell.Spec.UIDBase + id)
+	}
+	return int(id)
+}
+
+func closeFDs(fds []int) {
+	for _, fd := range fds {
+		unix.Close(fd)
+	}
+}

@@ -1,0 +1,359 @@
+//go:build linux && (amd64 || arm64)
+
+package shadow
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tend-run/tend/internal/core/box"
+	"github.com/tend-run/tend/internal/core/cell"
+	"github.com/tend-run/tend/internal/core/cgroup"
+	"github.com/tend-run/tend/internal/lib/poorkernel"
+	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/process"
+)
+
+// line makes the test binary a shell in a shadow.
+const line = "shadow-line"
+
+// makes makes the test binary one that makes a shadow.
+const makes = "shadow-make"
+
+// holds makes the test binary one that makes a shadow, and holds it until it is killed.
+const holds = "shadow-hold"
+
+func TestMain(m *testing.M) {
+	poorkernel.Main(os.Environ())
+	if len(os.Args) > 2 && os.Args[1] == line {
+		cmd := exec.Command("/bin/sh", "-c", os.Args[2])
+		cmd.Stdout, cmd.Stderr = os.NewFile(3, "out"), os.NewFile(3, "out")
+		if err := cmd.Run(); err != nil {
+			fmt.Fprintln(cmd.Stdout, err)
+		}
+		os.Exit(cmd.ProcessState.ExitCode())
+	}
+	if len(os.Args) > 2 && os.Args[1] == makes {
+		_, err := Make(os.Args[2], filepath.Join(os.Args[2], "scratch"), id, blank)
+		fmt.Println(err, errors.Is(err, process.ErrUnsupported))
+		os.Exit(0)
+	}
+	if len(os.Args) > 3 && os.Args[1] == holds {
+		s, err := Make(os.Args[2], os.Args[3], id, blank)
+		if err != nil {
+			fmt.Println(err)
+			os.Exit(1)
+		}
+		fmt.Println(s.cell.PID)
+		select {}
+	}
+	os.Exit(m.Run())
+}
+
+// TestAProgramWithALoaderIsRefused: that would be a file of the box, which its programs can
+// replace.
+func TestAProgramWithALoaderIsRefused(t *testing.T) {
+	for path, refused := range map[string]bool{"/bin/sh": true, "/proc/self/exe": false} {
+		f := scene.Value(os.Open(path))(t)
+		defer f.Close()
+		if err := alone(f); errors.Is(err, process.ErrUnsupported) != refused || !refused && err != nil {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+}
+
+// blank is what tend makes disks with, but for its options.
+func blank(path string, bytes int64) error {
+	err := errors.Join(os.WriteFile(path, nil, 0o600), os.Truncate(path, bytes))
+	if out, merr := exec.Command("mkfs.ext4", "-q", "-F", "-m", "0", "-O", "^has_journal", path).CombinedOutput(); merr != nil {
+		err = errors.Join(err, fmt.Errorf("%w: %s", merr, out))
+	}
+	return err
+}
+
+// world is a box with files in each of its layers.
+type world struct {
+	state string
+	cell  *cell.Cell
+	spec  box.Spec
+}
+
+const id = "00000000-0000-4000-8000-000000000001"
+
+func newWorld(t *testing.T, onDisk bool) *world {
+	t.Helper()
+	return newWorldOf(t, onDisk, 1)
+}
+
+// newWorldOf has so many layers; those below the first are empty.
+func newWorldOf(t *testing.T, onDisk bool, layers int) *world {
+	t.Helper()
+	scene.Root(t)
+	w := &world{state: scene.Value(os.MkdirTemp("", "tend-shadow-"))(t)}
+	t.Cleanup(func() { os.RemoveAll(w.state) })
+	scene.Must(t, os.MkdirAll(w.state+"/run", 0o700))
+	share := filepath.Join(w.state, "share")
+	w.spec = box.Spec{
+		ID: id, UIDBase: 100000, Volatile: true, Dir: filepath.Join(w.state, "box"), Layers: []string{filepath.Join(w.state, "layer")},
+		Binds: []box.Bind{{Source: share, Target: "/srv/share"}}, Harden: box.Harden{Caps: 5, Seccomp: true}, Net: box.NetNone,
+	}
+	for i := 1; i < layers; i++ {
+		w.spec.Layers = append(w.spec.Layers, filepath.Join(w.state, fmt.Sprint("layer", i)))
+		scene.Must(t, os.Mkdir(w.spec.Layers[i], 0o755))
+	}
+	for _, dir := range []string{"up/app/src", "up/app/made", "wk"} {
+		scene.Must(t, os.MkdirAll(filepath.Join(w.spec.Dir, dir), 0o755))
+	}
+	scene.Must(t, os.MkdirAll(filepath.Join(w.spec.Layers[0], "app/old"), 0o755))
+	scene.Must(t, os.MkdirAll(share, 0o755))
+	for path, text := range map[string]string{
+		w.spec.Dir + "/up/app/src/a": "a\n", w.spec.Dir + "/up/app/b": "upper\n", w.spec.Layers[0] + "/app/b": "lower\n",
+		w.spec.Layers[0] + "/app/old/c": "c\n", share + "/s": "shared\n",
+	} {
+		scene.Must(t, os.WriteFile(path, []byte(text), 0o644))
+	}
+	if onDisk { // with the same in it, and nothing beside it
+		w.spec.Disk = filepath.Join(w.state, "disk.img")
+		scene.Must(t, os.WriteFile(w.spec.Disk, nil, 0o600))
+		scene.Must(t, os.Truncate(w.spec.Disk, 16<<20))
+		if out, err := exec.Command("mkfs.ext4", "-q", "-F", "-O", "^has_journal", "-d", w.spec.Dir, w.spec.Disk).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		scene.Must(t, os.RemoveAll(filepath.Join(w.spec.Dir, "up/app")))
+	}
+	m := scene.Value(cell.NewMaker(w.state, &cgroup.Tree{}))(t)
+	w.cell = scene.Value(m.Make(&w.spec))(t)
+	t.Cleanup(func() {
+		scene.Must(t, w.cell.Kill())
+		scene.Must(t, w.cell.End(time.Now().Add(time.Minute)))
+	})
+	return w
+}
+
+func (w *world) shadow(t *testing.T) *Shadow {
+	t.Helper()
+	s := scene.Value(Make(w.state, filepath.Join(t.TempDir(), "scratch"), id, blank))(t)
+	t.Cleanup(func() { scene.Must(t, s.Close()) })
+	return s
+}
+
+// shell runs a line, and returns what it has written.
+func shell(t *testing.T, s *Shadow, text string) (string, int) {
+	t.Helper()
+	out := scene.Value(os.Create(filepath.Join(t.TempDir(), "out")))(t)
+	defer out.Close()
+	status, err := s.Run(Program{Argv: []string{"tend", line, text}, Env: []string{"PATH=" + os.Getenv("PATH")}, Dir: "/app", File: out})
+	scene.Must(t, err)
+	_, err = out.Seek(0, io.SeekStart)
+	scene.Must(t, err)
+	return string(scene.Value(io.ReadAll(out))(t)), status
+}
+
+// tree is what there is in a directory, with whiteouts as "-".
+func tree(t *testing.T, dir string) (all []string) {
+	t.Helper()
+	scene.Must(t, filepath.Walk(dir, func(path string, fi os.FileInfo, err error) error {
+		switch {
+		case err != nil || path == dir:
+		case fi.Mode()&os.ModeCharDevice != 0:
+			all = append(all, "-"+path[len(dir):])
+		case fi.Mode().IsRegular():
+			all = append(all, path[len(dir):]+" "+strings.TrimSpace(string(scene.Value(os.ReadFile(path))(t))))
+		default:
+			all = append(all, path[len(dir):])
+		}
+		return err
+	}))
+	return all
+}
+
+// TestAProgramInAShadowChangesNothingOfTheBox: it sees the files of the box as they are, and
+// what it writes is found afterwards, and is nowhere else.
+func TestAProgramInAShadowChangesNothingOfTheBox(t *testing.T) {
+	w := newWorld(t, false)
+	before := slices.Concat(tree(t, w.spec.Dir), tree(t, w.spec.Layers[0]))
+	s := w.shadow(t)
+	out, status := shell(t, s, "pwd; cat src/a b old/c /srv/share/s; id -u; cat /proc/self/uid_map; ls -A /home; test -x /usr/bin/env && echo programs; exit 7")
+	if want := "/app\na\nupper\nc\nshared\n0\n         0     100000      65536\nprograms\nexit status 7\n"; out != want || status != 7 {
+		t.Errorf("it sees, and ends with %d:\n%s", status, out)
+	}
+	out, _ = shell(t, s, "rm -r src; mkdir src; echo new > src/n; echo more >> b; rm old/c; echo x > /usr/x; echo x > /srv/share/s; kill -9 $$")
+	if !strings.Contains(out, "Read-only") {
+		t.Errorf("what the box shares can be written: %s", out)
+	}
+	if _, _, err := s.Changed("/app"); !errors.Is(err, process.ErrUnavailable) {
+		t.Errorf("it is looked at while it lives: %v", err)
+	}
+	scene.Must(t, s.End())
+	fd, first, err := s.Changed("/app")
+	scene.Must(t, err)
+	defer unix.Close(fd)
+	if got, want := tree(t, fmt.Sprintf("/proc/self/fd/%d/", fd)), []string{"b upper\nmore", "old", "-old/c", "src", "src/n new"}; !slices.Equal(got, want) {
+		t.Errorf("changed is %q, want %q", got, want)
+	}
+	var st unix.Stat_t
+	if err := unix.Fstatat(fd, "src/n", &st, 0); err != nil || st.Uid != first || st.Gid != first {
+		t.Errorf("a file of root inside is of %d and %d (%v), want %d", st.Uid, st.Gid, err, first)
+	}
+	if fd, _, err := s.Changed("/home"); fd != -1 || err != nil {
+		t.Error("something was changed in /home")
+	}
+	if got := slices.Concat(tree(t, w.spec.Dir), tree(t, w.spec.Layers[0])); !slices.Equal(got, before) {
+		t.Errorf("the box has now %q, and had %q", got, before)
+	}
+}
+
+// TestShadowsOnAnOlderKernel: Linux 6.1, of Debian 12, where what is written goes to a disk.
+func TestShadowsOnAnOlderKernel(t *testing.T) {
+	scene.Root(t)
+	const tests = "^(TestAProgramInAShadowChangesNothingOfTheBox|TestABoxWithAllLayersHasAShadow|TestTheShadowOfABoxWithADiskShowsWhatIsOnIt|TestAShadowIsAlone|TestAShadowEndsWithItsMaker|TestWhatAnOldShadowHasLeftIsEnded)$"
+	out, err := poorkernel.Linux61.Tests(os.Environ(), "-test.v", "-test.run="+tests)
+	if ran := strings.Count(out, "\n--- PASS"); err != nil || ran != strings.Count(tests, "Test") {
+		t.Errorf("%d tests have passed, %v:\n%s", ran, err, out)
+	}
+}
+
+// TestABoxWithAllLayersHasAShadow: and in it what the box has written is over them.
+func TestABoxWithAllLayersHasAShadow(t *testing.T) {
+	s := newWorldOf(t, false, box.MaxLayers).shadow(t)
+	if out, status := shell(t, s, "cat src/a b old/c"); out != "a\nupper\nc\n" || status != 0 {
+		t.Errorf("it sees, and ends with %d:\n%s", status, out)
+	}
+}
+
+// TestTheShadowOfABoxWithADiskShowsWhatIsOnIt: and changes nothing of it.
+func TestTheShadowOfABoxWithADiskShowsWhatIsOnIt(t *testing.T) {
+	w := newWorld(t, true)
+	for range 2 {
+		s := w.shadow(t)
+		if out, status := shell(t, s, "cat src/a b old/c; rm -r src; echo more >b"); out != "a\nupper\nc\n" || status != 0 {
+			t.Errorf("it sees, and ends with %d:\n%s", status, out)
+		}
+		scene.Must(t, s.Close())
+	}
+}
+
+// TestAShadowIsAlone: nothing in it is the box's but the files, and its room is bounded.
+func TestAShadowIsAlone(t *testing.T) {
+	w := newWorld(t, false)
+	s := w.shadow(t)
+	// There are pid 1, this program and the shell, and as much room as was given.
+	out, _ := shell(t, s, "set -- /proc/[0-9]*; test $# -le 4 && echo alone; tail -n +3 /proc/net/dev | cut -d: -f1; hostname; stat -f -c '%b %S' /app")
+	f := strings.Fields(out)
+	if len(f) != 5 || f[0] != "alone" || f[1] != "lo" || f[2] != "sandbox" {
+		t.Fatalf("in it is %q", out)
+	}
+	// A disk needs some itself.
+	if room := scene.Value(strconv.Atoi(f[3]))(t) * scene.Value(strconv.Atoi(f[4]))(t); room > 1<<30 || room < 9<<30/10 {
+		t.Errorf("there is room for %d bytes", room)
+	}
+	if caps, filter := s.Harden(); caps != 5 || !filter {
+		t.Errorf("programs of the box have %x, %v", caps, filter)
+	}
+	if !s.Covers("/app") || s.Covers("/srv/share") || s.Covers("/srv/share/x") || !s.Covers("/srv/shared") {
+		t.Error("it covers what it does not, or not what it does")
+	}
+	scratch := s.scratch
+	pid := s.cell.PID
+	scene.Must(t, s.Close())
+	if _, err := os.Lstat(scratch); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("its directory is left: %v", err)
+	}
+	if err := unix.Kill(pid, 0); err != unix.ESRCH {
+		t.Errorf("its pid 1 is left: %v", err)
+	}
+}
+
+// ends waits for the end of a process, which it sees to itself if the test fails.
+func ends(t *testing.T, pidfd int, what string) {
+	t.Helper()
+	t.Cleanup(func() {
+		_ = unix.PidfdSendSignal(pidfd, unix.SIGKILL, nil, 0)
+		unix.Close(pidfd)
+	})
+	scene.Eventually(t, what, func() bool {
+		n, _ := unix.Poll([]unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}, 0)
+		return n == 1
+	})
+}
+
+// TestAShadowEndsWithItsMaker: also where there are no groups by which others could end it.
+func TestAShadowEndsWithItsMaker(t *testing.T) {
+	w := newWorld(t, false)
+	maker := exec.Command("/proc/self/exe", holds, w.state, filepath.Join(t.TempDir(), "scratch"))
+	out := scene.Value(maker.StdoutPipe())(t)
+	scene.Must(t, maker.Start())
+	line, err := bufio.NewReader(out).ReadString('\n')
+	pid, perr := strconv.Atoi(strings.TrimSpace(line))
+	if err == nil {
+		err = perr
+	}
+	var fd int
+	if err == nil {
+		fd, err = unix.PidfdOpen(pid, 0)
+	}
+	scene.Must(t, maker.Process.Kill())
+	_ = maker.Wait()
+	if err != nil {
+		t.Fatalf("it says %q: %v", line, err)
+	}
+	ends(t, fd, "pid 1 of the shadow ends")
+}
+
+// TestWhatAnOldShadowHasLeftIsEnded: of a version whose shadows did not end with their maker.
+func TestWhatAnOldShadowHasLeftIsEnded(t *testing.T) {
+	w := newWorld(t, false)
+	scratch := filepath.Join(t.TempDir(), "scratch")
+	old := w.spec
+	old.ID, old.Dir = "00000000-0000-4000-8000-000000000002", filepath.Join(w.state, "old")
+	for _, dir := range []string{"up", "wk"} {
+		scene.Must(t, os.MkdirAll(filepath.Join(old.Dir, dir), 0o755))
+	}
+	left := scene.Value(scene.Value(cell.NewMaker(scratch, &cgroup.Tree{}))(t).Make(&old))(t)
+	fd := scene.Value(unix.FcntlInt(uintptr(left.PIDFD()), unix.F_DUPFD_CLOEXEC, 0))(t)
+	s := scene.Value(Make(w.state, scratch, id, blank))(t)
+	defer s.Close()
+	ends(t, fd, "what was left ends")
+}
+
+// TestThereIsNoShadowOfNothing: nor of a box that has ended.
+func TestThereIsNoShadowOfNothing(t *testing.T) {
+	w := newWorld(t, false)
+	for _, id := range []box.ID{"../box", "00000000-0000-4000-8000-000000000002"} {
+		if _, err := Make(w.state, filepath.Join(t.TempDir(), "scratch"), id, blank); err == nil {
+			t.Errorf("%s has a shadow", id)
+		}
+	}
+	scene.Must(t, w.cell.Kill())
+	scene.Must(t, w.cell.End(time.Now().Add(time.Minute)))
+	if _, err := Make(w.state, filepath.Join(t.TempDir(), "scratch"), id, blank); !errors.Is(err, box.ErrNotFound) {
+		t.Errorf("a box that has ended: %v", err)
+	}
+}
+
+// TestWhoIsNotRootIsToldWhatToDo: an ordinary user's box has no shadow.
+func TestWhoIsNotRootIsToldWhatToDo(t *testing.T) {
+	w := newWorld(t, false)
+	scene.Must(t, filepath.Walk(w.state, func(path string, _ os.FileInfo, err error) error {
+		return errors.Join(err, os.Lchown(path, 65534, 65534))
+	}))
+	cmd := exec.Command("/proc/self/exe", makes, w.state)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+	out, err := cmd.CombinedOutput()
+	if text := string(out); err != nil || !strings.Contains(text, "run tend as root") || !strings.HasSuffix(text, "true\n") {
+		t.Errorf("it is told %q: %v", text, err)
+	}
+}

@@ -1,0 +1,196 @@
+package wire
+
+import (
+	"math"
+	"time"
+
+	"github.com/tend-run/tend/internal/core/box"
+)
+
+// CellSpec asks for a box.
+type CellSpec struct{ box.Spec }
+
+func (s *CellSpec) Append(e *Enc) {
+	e.Str(string(s.ID))
+	e.Str(s.Hostname)
+	e.Str(s.Dir)
+	e.Strs(s.Layers)
+	e.U8(uint8(s.Base))
+	e.Strs(s.Hide)
+	e.U32(uint32(len(s.Binds)))
+	for _, b := range s.Binds {
+		e.Str(b.Source)
+		e.Str(b.Target)
+		e.Bool(b.ReadOnly)
+	}
+	e.U32(s.UIDBase)
+	e.U8(uint8(s.Net))
+	appendLimits(e, s.Limits)
+	e.U64(s.Harden.Caps)
+	e.Bool(s.Harden.Seccomp)
+	e.Bool(s.Harden.Landlock)
+	e.Bool(s.Harden.Setuid)
+	e.Bool(s.Volatile)
+	if s.Disk != "" { // a keeper of before knows none
+		e.Str(s.Disk)
+	}
+}
+
+func ParseCellSpec(b []byte) (s CellSpec, err error) {
+	d := Dec{B: b}
+	s.ID, s.Hostname, s.Dir, s.Layers = box.ID(d.Str()), d.Str(), d.Str(), d.Strs()
+	s.Base, s.Hide = box.Base(d.U8()), d.Strs()
+	n := int(d.U32())
+	if d.err == nil && n > len(d.B)/9 {
+		return s, ErrShort
+	}
+	for range n {
+		s.Binds = append(s.Binds, box.Bind{Source: d.Str(), Target: d.Str(), ReadOnly: d.Bool()})
+	}
+	s.UIDBase, s.Net, s.Limits = d.U32(), box.Net(d.U8()), d.limits()
+	s.Harden = box.Harden{Caps: d.U64(), Seccomp: d.Bool(), Landlock: d.Bool(), Setuid: d.Bool()}
+	s.Volatile = d.Bool()
+	if d.err == nil && len(d.B) > 0 {
+		s.Disk = d.Str()
+	}
+	return s, d.Err()
+}
+
+func appendLimits(e *Enc, l box.Limits) {
+	e.U64(uint64(l.Memory))
+	e.U64(uint64(l.Tasks))
+	e.U64(math.Float64bits(l.CPUs))
+}
+
+func (d *Dec) limits() box.Limits {
+	return box.Limits{Memory: int64(d.U64()), Tasks: int64(d.U64()), CPUs: math.Float64frombits(d.U64())}
+}
+
+// CellID names a box.
+type CellID struct{ ID box.ID }
+
+func (c CellID) Append(e *Enc) { e.Str(string(c.ID)) }
+func ParseCellID(b []byte) (CellID, error) {
+	d := Dec{B: b}
+	c := CellID{box.ID(d.Str())}
+	return c, d.Err()
+}
+
+// CellFreeze freezes or thaws a box.
+type CellFreeze struct {
+	ID     box.ID
+	Frozen bool
+}
+
+func (c CellFreeze) Append(e *Enc) { e.Str(string(c.ID)); e.Bool(c.Frozen) }
+func ParseCellFreeze(b []byte) (CellFreeze, error) {
+	d := Dec{B: b}
+	c := CellFreeze{box.ID(d.Str()), d.Bool()}
+	return c, d.Err()
+}
+
+// CellLimit asks for other limits of a box.
+type CellLimit struct {
+	ID     box.ID
+	Limits box.Limits
+}
+
+func (c CellLimit) Append(e *Enc) { e.Str(string(c.ID)); appendLimits(e, c.Limits) }
+func ParseCellLimit(b []byte) (CellLimit, error) {
+	d := Dec{B: b}
+	c := CellLimit{box.ID(d.Str()), d.limits()}
+	return c, d.Err()
+}
+
+// CellInfo is the answer that describes a box.
+type CellInfo struct{ box.Info }
+
+func (c *CellInfo) Append(e *Enc) {
+	e.Str(string(c.ID))
+	e.U32(uint32(c.PID))
+	e.U64(uint64(c.Started))
+	e.U8(uint8(c.Mode))
+	e.Strs(c.Active)
+	e.Str(c.Group)
+	e.Bool(c.Frozen)
+	e.Bool(c.Network)
+}
+
+func ParseCellInfo(b []byte) (c CellInfo, err error) {
+	d := Dec{B: b}
+	c = CellInfo{d.info()}
+	return c, d.Err()
+}
+
+func (d *Dec) info() box.Info {
+	return box.Info{ID: box.ID(d.Str()), PID: int(int32(d.U32())), Started: int64(d.U64()), Mode: box.Mode(d.U8()),
+		Active: d.Strs(), Group: d.Str(), Frozen: d.Bool(), Network: d.Bool()}
+}
+
+// CellInfos is the answer to a list.
+type CellInfos []box.Info
+
+// shortestInfo is the encoding of an Info without any text.
+const shortestInfo = 4 + 4 + 8 + 1 + 4 + 4 + 1 + 1
+
+func (cs CellInfos) Append(e *Enc) {
+	e.U32(uint32(len(cs)))
+	for _, c := range cs {
+		(&CellInfo{c}).Append(e)
+	}
+}
+
+func ParseCellInfos(b []byte) (cs CellInfos, err error) {
+	d := Dec{B: b}
+	n := int(d.U32())
+	if d.err == nil && n > len(d.B)/shortestInfo {
+		return nil, ErrShort
+	}
+	for range n {
+		cs = append(cs, d.info())
+	}
+	return cs, d.Err()
+}
+
+// CellUsage is what a box has used.
+type CellUsage struct{ box.Usage }
+
+func (c *CellUsage) Append(e *Enc) {
+	e.U64(uint64(c.CPU))
+	e.U64(uint64(c.Memory))
+	e.U64(uint64(c.MemoryPeak))
+	e.U64(uint64(c.Tasks))
+	e.U64(uint64(c.OOMKills))
+}
+
+func ParseCellUsage(b []byte) (c CellUsage, err error) {
+	d := Dec{B: b}
+	c = CellUsage{box.Usage{CPU: time.Duration(d.U64()), Memory: int64(d.U64()), MemoryPeak: int64(d.U64()), Tasks: int64(d.U64()), OOMKills: int64(d.U64())}}
+	return c, d.Err()
+}
+
+// CellCan is what boxes can have here.
+type CellCan struct{ box.Can }
+
+func (c *CellCan) Append(e *Enc) {
+	e.U8(uint8(c.Mode))
+	e.Strs(c.Layers)
+	var words []string
+	for _, m := range c.Missing {
+		words = append(words, m.Layer, m.Reason)
+	}
+	e.Strs(words)
+}
+
+func ParseCellCan(b []byte) (c CellCan, err error) {
+	d := Dec{B: b}
+	c.Mode, c.Layers = box.Mode(d.U8()), d.Strs()
+	words := d.Strs()
+	if d.err == nil && len(words)%2 != 0 {
+		return c, ErrShort
+	}
+	for i := 0; i+1 < len(words); i += 2 {
+		c.Missing = append(c.Missing, box.Missing{Layer: words[i], Reason: words[i+1]})
+	}
+	return c, d.Err()
+}

@@ -1,0 +1,71 @@
+package guard
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/tend-run/tend/internal/support/scene"
+)
+
+// TestWhatIsTakenOverOfACommand: no path, kind or mode of it gets past a rule.
+func TestWhatIsTakenOverOfACommand(t *testing.T) {
+	g, root := project(t)
+	for name, to := range map[string]string{"link.js": "src/a.js", "dirlink": "src", "out": "../outside", "e": ".env"} {
+		scene.Must(t, os.Symlink(to, filepath.Join(root, name)))
+	}
+	scene.Must(t, os.Link(filepath.Join(root, "engine/core.js"), filepath.Join(root, "src/core.js")))
+	before := map[string]string{}
+	for _, name := range []string{".env", "config/.env.local", ".git/config", "sub/.git", ".tend/state", "id_rsa", "cert.pem", ".npmrc", ".gitattributes", "tend.yaml", "data/orders.json", "engine/core.js", "src/a.js", "../outside/secret.txt"} {
+		before[name] = string(scene.Value(os.ReadFile(filepath.Join(root, name)))(t))
+	}
+	for _, name := range []string{
+		".env", "config/.env.local", ".ENV", ".git/config", ".git/hooks/post-commit", "sub/.git", ".tend/state", ".tend/playbooks/x.yaml", "id_rsa", "new.pem", ".npmrc", ".gitattributes", "tend.yaml",
+		"data/orders.json", "data/new.json", "engine/core.js", "ENGINE/core.js", "src/core.js", "link.js", "dirlink/a.js", "out/secret.txt", "../outside/secret.txt", "/etc/tend-was-here", "src", ".", "", "e", "src/../../outside/x", "a\x00b",
+	} {
+		for what, do := range map[string]func(string) error{
+			"take":   func(n string) error { return g.Take(n, []byte("x"), 0o644) },
+			"remove": g.Remove,
+			"make":   g.MakeDir,
+		} {
+			err := do(name)
+			if what == "make" && (name == "src" || name == "." || err == nil && name == "dirlink") {
+				continue // it is there
+			}
+			if err == nil && what == "remove" { // of nothing
+				if _, lerr := os.Lstat(filepath.Join(root, name)); errors.Is(lerr, fs.ErrNotExist) {
+					continue
+				}
+			}
+			if err == nil {
+				t.Errorf("%s %q: no error", what, name)
+			}
+		}
+	}
+	for name, text := range before {
+		if got, err := os.ReadFile(filepath.Join(root, name)); err != nil || string(got) != text {
+			t.Errorf("%s is %q, %v", name, got, err)
+		}
+	}
+	for _, name := range []string{"link.js", "dirlink", "out", "e"} {
+		if _, err := os.Readlink(filepath.Join(root, name)); err != nil {
+			t.Error(err)
+		}
+	}
+	// What no rule is about.
+	big := make([]byte, MaxFile+1)
+	scene.Must(t, g.Take("gen/deep/big", big, 0o755|fs.ModeSetuid|fs.ModeSetgid|fs.ModeSticky))
+	if info := scene.Value(os.Stat(filepath.Join(root, "gen/deep/big")))(t); info.Mode() != 0o755 || info.Size() != int64(len(big)) {
+		t.Errorf("%v %d", info.Mode(), info.Size())
+	}
+	scene.Must(t, g.MakeDir("gen/empty/one"))
+	scene.Must(t, g.Remove("gen/empty/one"))
+	if err := g.Remove("gen/deep"); err == nil {
+		t.Error("a directory with something in it was removed")
+	}
+	scene.Must(t, g.Remove("gen/deep/big"))
+	scene.Must(t, g.Remove("gen/deep"))
+	scene.Must(t, g.Remove("not/there"))
+}

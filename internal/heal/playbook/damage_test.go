@@ -1,0 +1,120 @@
+package playbook
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"crypto/sha512"
+	"encoding/base64"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/txtar"
+
+	"github.com/tend-run/tend/internal/support/scene"
+)
+
+// archive is a package as a registry has it.
+func archive(t *testing.T, files map[string]string) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	zw := gzip.NewWriter(&b)
+	tw := tar.NewWriter(zw)
+	for name, text := range files {
+		scene.Must(t, tw.WriteHeader(&tar.Header{Name: "package/" + name, Mode: 0o644, Size: int64(len(text)), Typeflag: tar.TypeReg}))
+		scene.Value(tw.Write([]byte(text)))(t)
+	}
+	scene.Must(t, tw.Close())
+	scene.Must(t, zw.Close())
+	return b.Bytes()
+}
+
+const inPackage = `{ROOT}/node_modules/tiny/index.js:3
+  x.y.z
+    ^
+
+TypeError: Cannot read properties of undefined (reading 'z')
+    at Object.<anonymous> ({ROOT}/node_modules/tiny/index.js:3:7)
+    at Object.<anonymous> ({ROOT}/server.js:1:1)
+
+Node.js v20.20.2
+`
+
+// TestDamageIsFoundByTheArchive: an error inside of a package is damage if its files are
+// not those of the archive that the lock file names, wherever that is; and if they are,
+// it is none, whatever the error.
+func TestDamageIsFoundByTheArchive(t *testing.T) {
+	files := map[string]string{"index.js": "module.exports = 1;\n", "lib/a.js": "exports.a = 1;\n", "package.json": "{}\n"}
+	tgz := archive(t, files)
+	sum := sha512.Sum512(tgz)
+	integrity := "sha512-" + base64.StdEncoding.EncodeToString(sum[:])
+	home := t.TempDir()
+	name := hex.EncodeToString(sum[:])
+	write(t, filepath.Join(home, ".npm/_cacache/content-v2/sha512", name[:2], name[2:4], name[4:]), tgz)
+	books := scene.Value(Load())(t)
+	for _, resolved := range []string{"file:vendor/tiny.tgz", "https://registry.npmjs.org/tiny/-/tiny-1.0.0.tgz"} {
+		for what, c := range map[string]struct {
+			change func(dir string)
+			plans  int
+		}{
+			"nothing":         {func(string) {}, 0},
+			"one cut short":   {func(dir string) { scene.Must(t, os.Truncate(dir+"/lib/a.js", 3)) }, 1},
+			"one gone":        {func(dir string) { scene.Must(t, os.Remove(dir+"/lib/a.js")) }, 1},
+			"one changed":     {func(dir string) { write(t, dir+"/index.js", []byte("module.exports = 2;\n")) }, 1},
+			"one more":        {func(dir string) { write(t, dir+"/build/x.js", []byte("1")) }, 0},
+			"the manifest":    {func(dir string) { write(t, dir+"/package.json", []byte(`{"name": "tiny"}`)) }, 0},
+			"another archive": {func(dir string) { write(t, dir+"/../../vendor/tiny.tgz", []byte("x")) }, 0},
+		} {
+			root := makeProject(t, txtar.Parse([]byte("-- head/server.js --\nx\n-- head/package-lock.json --\n"+
+				fmt.Sprintf(`{"lockfileVersion": 3, "packages": {"": {}, "node_modules/tiny": {"version": "1.0.0", "resolved": %q, "integrity": %q}}}`, resolved, integrity)+"\n")).Files)
+			write(t, filepath.Join(root, "vendor/tiny.tgz"), tgz)
+			for f, text := range files {
+				write(t, filepath.Join(root, "node_modules/tiny", f), []byte(text))
+			}
+			c.change(filepath.Join(root, "node_modules/tiny"))
+			got := books.Match(t.Context(), Evidence{Root: root, Dir: root, Signal: Exit, Env: map[string]string{"HOME": home}, Log: strings.ReplaceAll(inPackage, "{ROOT}", root)})
+			if len(got) != c.plans || c.plans == 1 && (!got[0].Strong || got[0].Book != "corrupt-node-modules") {
+				t.Errorf("%s, %s: %+v", resolved, what, got)
+			}
+		}
+	}
+}
+
+// TestDamageOfPythonIsFoundByItsRecord: as above, by the list of files that an install
+// leaves.
+func TestDamageOfPythonIsFoundByItsRecord(t *testing.T) {
+	text := "VERSION = 1\n"
+	sum := sha256.Sum256([]byte(text))
+	root := makeProject(t, txtar.Parse([]byte(`
+-- head/requirements.txt --
+Tiny_Lib==1.0
+-- head/app.py --
+import tiny
+-- work/.venv/pyvenv.cfg --
+home = /usr
+-- work/.venv/lib/python3.11/site-packages/tiny/__init__.py --
+`+text+`-- work/.venv/lib/python3.11/site-packages/tiny_lib-1.0.dist-info/RECORD --
+tiny/__init__.py,sha256=`+base64.RawURLEncoding.EncodeToString(sum[:])+`,12
+tiny_lib-1.0.dist-info/RECORD,,
+`)).Files)
+	file := filepath.Join(root, ".venv/lib/python3.11/site-packages/tiny/__init__.py")
+	e := Evidence{Root: root, Dir: root, Signal: Exit, Argv: []string{".venv/bin/python", "app.py"}, Log: "Traceback (most recent call last):\n  File \"" + root + "/app.py\", line 1, in <module>\n    import tiny\n  File \"" + file + "\", line 9\n    def f(\n         ^\nSyntaxError: '(' was never closed\n"}
+	books := scene.Value(Load())(t)
+	if got := books.Match(t.Context(), e); len(got) != 0 {
+		t.Errorf("a file as it was installed: %+v", got)
+	}
+	write(t, file, []byte("def f(\n"))
+	want := "corrupt-python-package strong: run " + root + "/.venv/bin/python -m pip install --no-input --disable-pip-version-check --force-reinstall --no-deps -r requirements.txt"
+	if got := books.Match(t.Context(), e); len(got) != 1 || say(got[0]) != want {
+		t.Errorf("%+v", got)
+	}
+	e.Log = strings.ReplaceAll(e.Log, file, root+"/app.py")
+	if got := books.Match(t.Context(), e); len(got) != 0 {
+		t.Errorf("a frame of the project: %+v", got)
+	}
+}

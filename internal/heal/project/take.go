@@ -1,0 +1,340 @@
+package project
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"unicode"
+
+	"github.com/tend-run/tend/internal/heal/checkpoint"
+	"github.com/tend-run/tend/internal/heal/confine"
+	"github.com/tend-run/tend/internal/heal/guard"
+)
+
+// maxSaid is how many paths a model is told of.
+const maxSaid = 20
+
+// taking takes over what a command has changed. Each file is one decision, and what is
+// refused is said to the model. Of what nobody has committed, a command can neither remove
+// anything, nor empty it, nor set it back to what was committed; of what it changes
+// otherwise, a copy is kept. What the checkpoint could not bring back is left alone.
+type taking struct {
+	l      *Local
+	before map[string]checkpoint.Standing // of what somebody else may have changed meanwhile
+	now    *checkpoint.Standings
+	notes  []string
+	more   int
+	made   map[string]bool // directories, by it
+	taken  bool
+}
+
+// begin looks at the project before a command.
+func (l *Local) begin(ctx context.Context) (*taking, error) {
+	if err := l.Absorb(ctx); err != nil {
+		return nil, err
+	}
+	now, err := l.point.Standings(ctx)
+	if err != nil {
+		return nil, err
+	}
+	t := &taking{l: l, before: map[string]checkpoint.Standing{}, made: map[string]bool{}}
+	files, _ := now.Below("")
+	for _, name := range files {
+		t.before[name] = now.Of(name)
+	}
+	return t, nil
+}
+
+func (t *taking) say(format string, args ...any) {
+	if len(t.notes) == maxSaid {
+		t.more++
+		return
+	}
+	t.notes = append(t.notes, fmt.Sprintf(format, args...))
+}
+
+// said is what the model is told, after the output.
+func (t *taking) said() string {
+	var b strings.Builder
+	for _, n := range t.notes {
+		fmt.Fprintf(&b, "\n[tend: %s]", n)
+	}
+	if t.more > 0 {
+		fmt.Fprintf(&b, "\n[tend: and %d more]", t.more)
+	}
+	return b.String()
+}
+
+// take carries the changes over. They are in the order in which they can be made.
+func (t *taking) take(ctx context.Context, changes []confine.Change) (err error) {
+	l := t.l
+	// What has changed since it began is somebody else's: the command has changed nothing.
+	if err := l.Absorb(ctx); err != nil {
+		return err
+	}
+	if t.now, err = l.point.Standings(ctx); err != nil {
+		return err
+	}
+	there := map[string]bool{}
+	for _, c := range changes {
+		if c.Kind != confine.Gone {
+			there[string(c.Path)] = true
+		}
+	}
+	for _, c := range changes {
+		name := string(c.Path)
+		switch c.Kind {
+		case confine.Gone:
+			t.gone(name, there)
+		case confine.Other:
+			t.refuse(name, "links, FIFOs and the like are not taken over")
+		case confine.Directory:
+			if err := t.directory(name); err != nil {
+				t.refuse(name, err.Error())
+			}
+		case confine.File:
+			if err := t.file(ctx, name, c); err != nil {
+				t.refuse(name, err.Error())
+			}
+		}
+	}
+	return l.Mark(ctx)
+}
+
+func (t *taking) refuse(name, why string) { t.say("%s was left as it is: %s", name, why) }
+
+// gone removes what a command has removed, but for what it has made anew.
+func (t *taking) gone(name string, there map[string]bool) {
+	files, dirs := t.now.Below(name)
+	if len(files)+len(dirs) == 0 {
+		if _, err := os.Lstat(t.full(name)); err == nil {
+			t.refuse(name, "the checkpoint does not hold it")
+		}
+		return
+	}
+	for _, one := range files {
+		if there[one] {
+			continue
+		}
+		s := t.now.Of(one)
+		var err error
+		switch {
+		case s.Uncommitted:
+			err = errors.New("it is not committed, and a command may not remove it")
+		default:
+			err = t.allowed(one, s)
+		}
+		if err == nil {
+			err = t.l.guard.Remove(one)
+		}
+		if err != nil {
+			t.refuse(one, err.Error())
+			continue
+		}
+		t.taken = true
+	}
+	for _, dir := range slices.Backward(dirs) {
+		if !there[dir] {
+			_ = t.l.guard.Remove(dir) // one that is not empty stays
+		}
+	}
+}
+
+// allowed says why a path cannot be changed by a command.
+func (t *taking) allowed(name string, s checkpoint.Standing) error {
+	if err := t.l.unheld(name, s); err != nil {
+		return err
+	}
+	if was := t.before[name]; was.Seen != s.Seen || was.Sum != s.Sum {
+		return errors.New("somebody else has changed it meanwhile")
+	}
+	return t.parents(name)
+}
+
+// unheld says why nobody but its owner changes a path: the checkpoint could not bring it back.
+func (l *Local) unheld(name string, s checkpoint.Standing) error {
+	switch {
+	case s.Left:
+		return errors.New("it is the service's own data")
+	case s.Link:
+		return errors.New("it is a link")
+	case !s.Held:
+		return errors.New("it is too large for the checkpoint, which could not bring it back")
+	case s.Seen || s.Made:
+		return nil
+	}
+	if _, err := os.Lstat(l.full(name)); !errors.Is(err, fs.ErrNotExist) {
+		return errors.New("the checkpoint does not hold it")
+	}
+	return nil
+}
+
+func (t *taking) parents(name string) error {
+	return t.l.parents(name, func(dir string) bool { return t.made[dir] || t.now.Of(dir).Seen || t.now.Of(dir+"/x").Made })
+}
+
+// parents says why nothing can be made where a path is: in a repository of its own, or in a
+// directory that could not be read. known reports whether a directory is none of these.
+func (l *Local) parents(name string, known func(dir string) bool) error {
+	for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {
+		if known(dir) {
+			return nil
+		}
+		if _, err := os.Lstat(l.full(dir)); !errors.Is(err, fs.ErrNotExist) {
+			return errors.New("the checkpoint does not hold what is in " + dir)
+		}
+	}
+	return nil
+}
+
+// restorable says why a path is not edited: what the checkpoint does not hold would neither be
+// reviewed nor rolled back. A person may allow it.
+func (l *Local) restorable(asked string) error {
+	if l.point == nil {
+		return nil
+	}
+	name, err := l.guard.Check(asked, false)
+	if err != nil {
+		return err
+	}
+	s := l.point.Standing(name)
+	if s.Made {
+		err = errors.New("tools make it: change what they make it of")
+	} else {
+		err = errors.Join(l.unheld(name, s), l.parents(name, func(dir string) bool { return l.point.Standing(dir).Seen }))
+	}
+	if err != nil {
+		return guard.Ask(asked, "checkpoint", err.Error())
+	}
+	return nil
+}
+
+// directory makes one that is not there yet.
+func (t *taking) directory(name string) error {
+	if err := t.parents(name + "/x"); err != nil {
+		return err
+	}
+	if _, err := os.Lstat(t.full(name)); err == nil {
+		return nil // something was changed in it
+	}
+	if err := t.l.guard.MakeDir(name); err != nil {
+		return err
+	}
+	t.made[name], t.taken = true, true
+	return nil
+}
+
+func (t *taking) full(name string) string {
+	return filepath.Join(t.l.c.Root, filepath.FromSlash(name))
+}
+
+// file takes over one file.
+func (t *taking) file(ctx context.Context, name string, c confine.Change) error {
+	s := t.now.Of(name)
+	mode := c.Mode
+	if info, err := os.Lstat(t.full(name)); err == nil {
+		mode &^= 0o022 &^ info.Mode().Perm() // nobody else gets to write to it
+		if s.Sum == sum(c.Data) && info.Mode().Perm() == mode {
+			return nil // it was opened for writing, and no more
+		}
+	} else {
+		mode &^= 0o022
+	}
+	if err := t.allowed(name, s); err != nil {
+		return err
+	}
+	if s.Uncommitted {
+		if err := t.uncommitted(ctx, name, c.Data); err != nil {
+			return err
+		}
+	}
+	if err := t.l.guard.Take(name, c.Data, mode); err != nil {
+		return err
+	}
+	t.taken = true
+	return nil
+}
+
+func sum(data []byte) string {
+	s := sha256.Sum256(data)
+	return hex.EncodeToString(s[:])
+}
+
+// uncommitted says why a command may not change a file in which something is not committed,
+// or keeps a copy of that.
+func (t *taking) uncommitted(ctx context.Context, name string, data []byte) error {
+	p := t.l.point
+	was, err := p.Before(ctx, name)
+	if err != nil {
+		return err
+	}
+	if bytes.Equal(was, data) {
+		return nil
+	}
+	if len(bytes.TrimSpace(data)) == 0 && len(bytes.TrimSpace(was)) > 0 {
+		return errors.New("it is not committed, and a command may not empty it")
+	}
+	head, err := t.now.Head(ctx, name)
+	if err == nil && setBack(head, was, data) {
+		return errors.New("what is not committed in it would be lost, which no command may do; complete or repair it by edit")
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if t.l.kept[name] == sum(was) {
+		return nil
+	}
+	if _, err := p.Keep(ctx, name); err != nil {
+		return fmt.Errorf("no copy of it could be kept: %w", err)
+	}
+	if t.l.kept == nil {
+		t.l.kept = map[string]string{}
+	}
+	t.l.kept[name] = sum(was)
+	return nil
+}
+
+// setBack reports whether nothing is left of what is not committed: the content is that of
+// the last commit, or none of the lines that it did not have is there any more.
+func setBack(head, was, now []byte) bool {
+	if bytes.Equal(head, now) {
+		return true
+	}
+	committed, left := lines(head), lines(now)
+	own := lines(was)
+	found := 0
+	for line := range own {
+		if committed[line] {
+			delete(own, line)
+		} else if left[line] {
+			found++
+		}
+	}
+	return len(own) > 0 && found == 0
+}
+
+// lines are those of a text without their spaces: a formatter moves them.
+func lines(text []byte) map[string]bool {
+	all := map[string]bool{}
+	for line := range bytes.Lines(text) {
+		short := strings.Map(func(r rune) rune {
+			if unicode.IsSpace(r) {
+				return -1
+			}
+			return r
+		}, string(line))
+		if short != "" {
+			all[short] = true
+		}
+	}
+	return all
+}

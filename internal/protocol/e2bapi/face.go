@@ -1,0 +1,190 @@
+package e2bapi
+
+import (
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/tend-run/tend/internal/protocol/face"
+	"github.com/tend-run/tend/internal/protocol/part"
+	"github.com/tend-run/tend/internal/sandbox/driver"
+)
+
+// envdVersion is the version of envd whose behaviour the SDKs may count on, where
+// Config has none.
+const envdVersion = "0.6.13"
+
+const (
+	maxBody      = 1 << 20 // bytes of a request
+	maxBuildBody = 4 << 20 // bytes of the start of a build
+)
+
+// Config of the face. Driver and Secret are required.
+type Config struct {
+	Driver driver.Driver
+	// Secret creates the tokens of sandboxes and uploads.
+	Secret *face.Secret
+	// Token returns the token from which keys are derived; nil, or a token that is not set:
+	// any key is accepted.
+	Token func() face.Token
+	// Trusted reports whether a caller needs no key; nil: every caller needs one.
+	Trusted func(*http.Request) bool
+	// Domains below which sandboxes have host names; clients are told the first one.
+	Domains []string
+	// Dir stores uploads for builds, and builds that have not started. It is created if it
+	// is missing. Empty: templates cannot be built.
+	Dir string
+	// PublicURL is the address of this server for clients, without a slash at its end.
+	// Empty: the address of the request (Host, X-Forwarded-*).
+	PublicURL string
+	// EnvdVersion is reported to clients. Empty: 0.6.13.
+	EnvdVersion string
+
+	Log *slog.Logger // nil: nothing is logged
+}
+
+// Face serves the protocol.
+type Face struct {
+	driver    driver.Driver
+	secret    *face.Secret
+	token     func() face.Token
+	trusted   func(*http.Request) bool
+	domains   []string
+	publicURL string
+	version   string
+	machine   machine
+	store     *store
+	began     time.Time
+	logging   chan struct{} // has room for as many as read logs at a time
+	log       *slog.Logger
+}
+
+// New returns the face.
+func New(c Config) (*Face, error) {
+	if c.Driver == nil || c.Secret == nil {
+		return nil, errors.New("e2bapi: a driver and a secret are needed")
+	}
+	f := &Face{
+		driver: c.Driver, secret: c.Secret, token: c.Token, trusted: c.Trusted, domains: c.Domains,
+		publicURL: strings.TrimRight(c.PublicURL, "/"), version: c.EnvdVersion, machine: machineOf(c.Dir), began: time.Now(), logging: make(chan struct{}, logsAtOnce), log: c.Log,
+	}
+	if f.token == nil {
+		f.token = func() face.Token { return "" }
+	}
+	if f.trusted == nil {
+		f.trusted = func(*http.Request) bool { return false }
+	}
+	if f.version == "" {
+		f.version = envdVersion
+	}
+	if f.log == nil {
+		f.log = slog.New(slog.DiscardHandler)
+	}
+	var err error
+	f.store, err = openStore(c.Dir)
+	return f, err
+}
+
+var _ part.Router = (*Face)(nil)
+
+// Name implements [part.Part].
+func (f *Face) Name() string { return "e2b" }
+
+// Routes implements [part.Router]. Each is a tree with a mux of its own: in the
+// server's mux the patterns would be in conflict with those of other faces, or with
+// each other.
+func (f *Face) Routes() []part.Route {
+	all := f.needsKey(f.handlers(f.sandboxPaths(), f.templatePaths(), elsewhere()))
+	// In one mux with /templates/{id}/tags it would be ambiguous.
+	aliases := f.needsKey(f.handlers(map[string]handler{"GET /templates/aliases/{alias}": f.alias}))
+	routes := []part.Route{
+		{Pattern: "/templates/aliases/", Handler: aliases, Access: part.Own},
+		{Pattern: "PUT " + uploadPath + "{token}", Handler: http.HandlerFunc(f.upload), Access: part.Own, Body: func(string) part.Body { return part.File }},
+	}
+	for _, tree := range []string{
+		"/sandboxes", "/v2/sandboxes", "/snapshots", "/templates", "/v2/templates", "/v3/templates", "/default-templates",
+		"/volumes", "/volumecontent", "/secrets", "/teams", "/nodes",
+	} {
+		for _, pattern := range []string{tree, tree + "/"} {
+			routes = append(routes, part.Route{Pattern: pattern, Handler: all, Access: part.Own})
+		}
+	}
+	return routes
+}
+
+// handler answers a request, or returns what is wrong with it.
+type handler func(http.ResponseWriter, *http.Request) error
+
+func (f *Face) handlers(trees ...map[string]handler) http.Handler {
+	mux := http.NewServeMux()
+	handle := func(pattern string, h handler) {
+		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+			limit := int64(maxBody)
+			if strings.HasPrefix(r.URL.Path, "/v2/templates/") {
+				limit = maxBuildBody
+			}
+			r.Body = http.MaxBytesReader(w, r.Body, limit)
+			if err := h(w, r); err != nil {
+				f.refuse(w, err)
+			}
+		})
+	}
+	for _, tree := range trees {
+		for pattern, h := range tree {
+			handle(pattern, h)
+		}
+	}
+	handle("/", func(_ http.ResponseWriter, r *http.Request) error {
+		return &problem{http.StatusNotFound, r.Method + " " + r.URL.Path + " is no path of this API"}
+	})
+	return mux
+}
+
+// elsewhere are the parts of E2B's API that there are not here.
+func elsewhere() map[string]handler {
+	paths := map[string]handler{}
+	for name, instead := range map[string]string{
+		"volumes": "files of a sandbox are kept while it is paused, and by snapshots", "volumecontent": "use the files of a sandbox",
+		"secrets": "give variables when the sandbox is made", "teams": "there are no teams here", "nodes": "this server is one machine",
+	} {
+		h := func(http.ResponseWriter, *http.Request) error { return unsupported("/"+name, instead) }
+		paths["/"+name], paths["/"+name+"/"] = h, h
+	}
+	return paths
+}
+
+// needsKey refuses callers that do not show the key, if there is one.
+func (f *Face) needsKey(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if token := f.token(); token.Set() && !f.trusted(r) {
+			key, header, bearer := face.E2BKey(token), r.Header.Get("X-Api-Key"), face.Bearer(r)
+			if !key.Matches(header) && !token.Matches(header) && !token.Matches(bearer) && !key.Matches(bearer) {
+				f.refuse(w, &problem{http.StatusUnauthorized, "this server needs its key: set E2B_API_KEY, which is sent as X-API-Key"})
+				return
+			}
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// domain is below what the sandboxes have host names; nil: none that the caller
+// could use. Programs on this machine can use localhost with the port, as
+// package route finds sandboxes below it, too.
+func (f *Face) domain(r *http.Request) *string {
+	if len(f.domains) > 0 {
+		return &f.domains[0]
+	}
+	host, port, err := net.SplitHostPort(r.Host)
+	if err != nil {
+		host, port = r.Host, "80"
+	}
+	if a, err := netip.ParseAddr(host); !strings.EqualFold(host, "localhost") && (err != nil || !a.Unmap().IsLoopback()) {
+		return nil
+	}
+	domain := net.JoinHostPort("localhost", port)
+	return &domain
+}

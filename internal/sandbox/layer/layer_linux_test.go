@@ -1,0 +1,409 @@
+package layer
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tend-run/tend/internal/support/scene"
+)
+
+func open(t *testing.T) *Store {
+	t.Helper()
+	s, err := Open(filepath.Join(t.TempDir(), "layers"))
+	scene.Must(t, err)
+	return s
+}
+
+// stack is what a sandbox would see of a chain, over a base, and what it writes.
+type stack struct {
+	t                *testing.T
+	merged, up, work string
+}
+
+func newStack(t *testing.T, base string, chain Chain) *stack {
+	t.Helper()
+	scene.Root(t)
+	dir := t.TempDir()
+	k := &stack{t, filepath.Join(dir, "merged"), filepath.Join(dir, "up"), filepath.Join(dir, "wk")}
+	for _, d := range []string{k.merged, k.up, k.work} {
+		scene.Must(t, os.Mkdir(d, 0o755))
+	}
+	lower := chain.Dirs
+	if !chain.Whole {
+		lower = append(append([]string(nil), lower...), base)
+	}
+	options := "userxattr,lowerdir=" + strings.Join(lower, ":") + ",upperdir=" + k.up + ",workdir=" + k.work
+	scene.Must(t, unix.Mount("overlay", k.merged, "overlay", 0, options))
+	t.Cleanup(k.unmount)
+	return k
+}
+
+func (k *stack) unmount() {
+	if k.merged != "" {
+		scene.Must(k.t, unix.Unmount(k.merged, 0))
+		k.merged = ""
+	}
+}
+
+// tree is all that can be seen of a directory, times of directories aside.
+func tree(t *testing.T, dir string) string {
+	t.Helper()
+	var b strings.Builder
+	inodes := map[uint64]string{}
+	scene.Must(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		st := info.Sys().(*syscall.Stat_t)
+		rel, _ := filepath.Rel(dir, path)
+		fmt.Fprint(&b, rel, " ", info.Mode(), " ", st.Uid, ":", st.Gid)
+		switch {
+		case info.Mode().IsRegular():
+			text, err := os.ReadFile(path)
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(&b, " %x %v", text[:min(len(text), 40)], info.ModTime().UnixNano())
+			if st.Nlink > 1 && inodes[st.Ino] != "" {
+				fmt.Fprint(&b, " same as ", inodes[st.Ino])
+			}
+			inodes[st.Ino] = rel
+		case info.Mode()&fs.ModeSymlink != 0:
+			to, _ := os.Readlink(path)
+			fmt.Fprint(&b, " -> ", to)
+		}
+		value := make([]byte, 99)
+		if n, err := unix.Lgetxattr(path, "user.mark", value); err == nil {
+			fmt.Fprintf(&b, " mark %s", value[:n])
+		}
+		b.WriteByte('\n')
+		return nil
+	}))
+	return b.String()
+}
+
+func base(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	for _, name := range []string{"a", "b", "c"} {
+		for _, sub := range []string{"a", "b", "c"} {
+			scene.Must(t, os.MkdirAll(filepath.Join(dir, name, sub), 0o755))
+			scene.Must(t, os.WriteFile(filepath.Join(dir, name, sub, "f"), []byte("base"), 0o644))
+		}
+	}
+	return dir
+}
+
+// shake does something to the tree that a program could do.
+func shake(t *testing.T, r *rand.Rand, top string) {
+	t.Helper()
+	name := func() string {
+		parts := []string{top}
+		for range 1 + r.IntN(3) {
+			parts = append(parts, string("abcf"[r.IntN(4)]))
+		}
+		return filepath.Join(parts...)
+	}
+	path := name()
+	switch r.IntN(11) {
+	case 0, 1:
+		_ = os.RemoveAll(path)
+	case 2, 3:
+		_ = os.MkdirAll(path, 0o755)
+	case 4, 5:
+		_ = os.WriteFile(path, []byte(fmt.Sprint(r.Int())), 0o640)
+	case 6:
+		_ = os.Rename(path, name())
+	case 7:
+		_ = os.Symlink(name(), path)
+	case 8:
+		_ = os.Chmod(path, fs.FileMode(0o700|r.IntN(0o77)))
+		_ = os.Lchown(path, r.IntN(5), r.IntN(5))
+	case 9:
+		_ = unix.Lsetxattr(path, "user.mark", []byte(fmt.Sprint(r.IntN(100))), 0)
+	case 10:
+		_ = os.Link(path, name())
+	}
+}
+
+// TestLayersMeanWhatWasSeen: what a sandbox sees is what one that is made of its layers
+// sees, whether they were sealed, copied or merged.
+func TestLayersMeanWhatWasSeen(t *testing.T) {
+	for seed := range uint64(6) {
+		r := rand.New(rand.NewPCG(seed, 0))
+		s, below := open(t), base(t)
+		var top ID
+		var want string
+		for round := range 8 {
+			var chain Chain
+			if top != "" {
+				var err error
+				chain, err = s.Chain(top)
+				scene.Must(t, err)
+			}
+			k := newStack(t, below, chain)
+			if want != "" && tree(t, k.merged) != want {
+				t.Fatalf("seed %d, round %d: a sandbox of %d layers sees\n%s\nwant\n%s", seed, round, len(chain.Dirs), tree(t, k.merged), want)
+			}
+			for range 40 {
+				shake(t, r, k.merged)
+			}
+			want = tree(t, k.merged)
+			var err error
+			if round%2 == 0 {
+				// While it is mounted, as of a sandbox that stands still.
+				top, err = s.Copy(t.Context(), k.up, Meta{Parent: top, By: "test"})
+				k.unmount()
+			} else {
+				k.unmount()
+				top, err = s.Seal(k.up, Meta{Parent: top, By: "test"})
+			}
+			scene.Must(t, err)
+			if round == 4 {
+				top, err = s.Merge(t.Context(), top, Meta{By: "test"})
+				scene.Must(t, err)
+			}
+		}
+		merged, err := s.Merge(t.Context(), top, Meta{By: "test"})
+		scene.Must(t, err)
+		chain, err := s.Chain(merged)
+		scene.Must(t, err)
+		if len(chain.Dirs) != 1 {
+			t.Fatalf("merged: %v", chain)
+		}
+		k := newStack(t, below, chain)
+		if got := tree(t, k.merged); got != want {
+			t.Fatalf("seed %d: the merged layer shows\n%s\nwant\n%s", seed, got, want)
+		}
+		k.unmount()
+	}
+}
+
+func TestACopyKeepsHolesAndLinks(t *testing.T) {
+	scene.Root(t)
+	s, dir := open(t), t.TempDir()
+	hole := filepath.Join(dir, "hole")
+	scene.Must(t, os.WriteFile(hole, []byte("start"), 0o644))
+	scene.Must(t, os.Truncate(hole, 1<<40))
+	f, err := os.OpenFile(hole, os.O_WRONLY, 0)
+	scene.Must(t, err)
+	_, err = f.WriteAt([]byte("middle"), 1<<39)
+	scene.Must(t, errors.Join(err, f.Close()))
+	scene.Must(t, os.WriteFile(filepath.Join(dir, "one"), []byte("x"), 0o4755))
+	scene.Must(t, os.Chmod(filepath.Join(dir, "one"), 0o755|fs.ModeSetuid))
+	scene.Must(t, os.Link(filepath.Join(dir, "one"), filepath.Join(dir, "two")))
+	scene.Must(t, unix.Mkfifo(filepath.Join(dir, "fifo"), 0o620))
+	id, err := s.Copy(t.Context(), dir, Meta{By: "test"})
+	scene.Must(t, err)
+	to := s.files(id)
+	var st unix.Stat_t
+	scene.Must(t, unix.Stat(filepath.Join(to, "hole"), &st))
+	if st.Size != 1<<40 || st.Blocks*512 > 1<<20 {
+		t.Errorf("the hole has %d bytes in %d blocks", st.Size, st.Blocks)
+	}
+	b := make([]byte, 6)
+	c, err := os.Open(filepath.Join(to, "hole"))
+	scene.Must(t, err)
+	_, err = c.ReadAt(b, 1<<39)
+	if c.Close(); err != nil || string(b) != "middle" {
+		t.Errorf("%q, %v", b, err)
+	}
+	one, err1 := os.Stat(filepath.Join(to, "one"))
+	two, err2 := os.Stat(filepath.Join(to, "two"))
+	if err := errors.Join(err1, err2); err != nil || !os.SameFile(one, two) || one.Mode() != 0o755|fs.ModeSetuid {
+		t.Errorf("%v, %v, %v", one.Mode(), two.Mode(), err)
+	}
+	if info, err := s.Get(id); err != nil || info.Entries != 4 || info.Bytes == 0 {
+		t.Errorf("%+v, %v", info, err)
+	}
+}
+
+func TestADirectoryOfTheMachineBringsNoTricks(t *testing.T) {
+	scene.Root(t)
+	s, dir := open(t), t.TempDir()
+	scene.Must(t, os.Mkdir(filepath.Join(dir, "d"), 0o755))
+	scene.Must(t, unix.Setxattr(filepath.Join(dir, "d"), opaque, []byte("y"), 0))
+	scene.Must(t, unix.Setxattr(filepath.Join(dir, "d"), "user.overlay.redirect", []byte("/etc"), 0))
+	scene.Must(t, unix.Setxattr(filepath.Join(dir, "d"), "user.kept", []byte("y"), 0))
+	scene.Must(t, unix.Mknod(filepath.Join(dir, "gone"), unix.S_IFCHR, 0))
+	scene.Must(t, unix.Mknod(filepath.Join(dir, "disk"), unix.S_IFBLK|0o666, 8<<8))
+	id, err := s.FromDir(t.Context(), dir, Meta{Whole: true, By: "test"})
+	scene.Must(t, err)
+	names, err := os.ReadDir(s.files(id))
+	if err != nil || len(names) != 1 {
+		t.Errorf("%v, %v", names, err)
+	}
+	list := make([]byte, 999)
+	n, err := unix.Listxattr(filepath.Join(s.files(id), "d"), list)
+	if err != nil || string(list[:n]) != "user.kept\x00" {
+		t.Errorf("attributes %q, %v", list[:n], err)
+	}
+	if chain, err := s.Chain(id); err != nil || !chain.Whole {
+		t.Errorf("%+v, %v", chain, err)
+	}
+}
+
+func archive(t *testing.T, headers ...tar.Header) *bytes.Buffer {
+	t.Helper()
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	for _, h := range headers {
+		content := h.Uname // borrowed for the test
+		h.Uname, h.Size = "", int64(len(content))
+		scene.Must(t, w.WriteHeader(&h))
+		_, err := w.Write([]byte(content))
+		scene.Must(t, err)
+	}
+	scene.Must(t, w.Close())
+	return &b
+}
+
+func TestArchives(t *testing.T) {
+	scene.Root(t)
+	out := t.TempDir()
+	secret := filepath.Join(out, "secret")
+	scene.Must(t, os.WriteFile(secret, []byte("untouched"), 0o644))
+	up := strings.Repeat("../", 40)
+	file := func(name, content string) tar.Header {
+		return tar.Header{Name: name, Mode: 0o644, Typeflag: tar.TypeReg, Uname: content}
+	}
+	symlink := func(name, to string) tar.Header {
+		return tar.Header{Name: name, Typeflag: tar.TypeSymlink, Linkname: to}
+	}
+	for name, c := range map[string]struct {
+		headers []tar.Header
+		want    string // of tree, or the error
+	}{
+		"plain": {[]tar.Header{
+			{Name: "./", Mode: 0o755, Typeflag: tar.TypeDir}, {Name: "tmp/", Mode: 0o1777, Typeflag: tar.TypeDir}, {Name: "shut/", Mode: 0o500, Typeflag: tar.TypeDir},
+			file("shut/in", "x"), {Name: "/bin/su", Mode: 0o4755, Uid: 5, Gid: 6, Typeflag: tar.TypeReg, Uname: "su"},
+			{Name: "bin/g", Mode: 0o2755, Gid: 6, Typeflag: tar.TypeReg}, {Name: "bin/su2", Typeflag: tar.TypeLink, Linkname: "bin/su"},
+			{Name: "far", Mode: 0o600, Uid: 1 << 20, Gid: 70000, Typeflag: tar.TypeReg},
+		}, "bin drwxr-xr-x 0:0|bin/g -rwxr-xr-x g 0:6|bin/su -rwxr-xr-x u 5:6 su|bin/su2 = bin/su|far -rw------- 65534:65534|shut dr-x------ 0:0|shut/in -rw-r--r-- 0:0 x|tmp drwxrwxrwx t 0:0"},
+		"up":                       {[]tar.Header{file("../x", "")}, "leads up"},
+		"up in the middle":         {[]tar.Header{file("a/../../x", "")}, "leads up"},
+		"a hard link up":           {[]tar.Header{{Name: "x", Typeflag: tar.TypeLink, Linkname: up + secret[1:]}}, "leads up"},
+		"a hard link to outside":   {[]tar.Header{{Name: "x", Typeflag: tar.TypeLink, Linkname: secret}}, "no such file"},
+		"a link, and through it":   {[]tar.Header{symlink("d", out), file("d/secret", "changed")}, "file exists"},
+		"a link up, through it":    {[]tar.Header{symlink("d", up+out[1:]), file("d/secret", "changed")}, "file exists"},
+		"a link in a file's place": {[]tar.Header{symlink("f", secret), file("f", "changed")}, "f -rw-r--r-- 0:0 changed"},
+		"a directory over a link":  {[]tar.Header{symlink("d", secret), {Name: "d", Mode: 0o755, Typeflag: tar.TypeDir}}, "d drwxr-xr-x 0:0"},
+		"devices and FIFOs": {[]tar.Header{
+			{Name: "disk", Typeflag: tar.TypeBlock, Devmajor: 8, Mode: 0o666}, {Name: "null", Typeflag: tar.TypeChar, Devmajor: 1, Devminor: 3},
+			{Name: "whiteout", Typeflag: tar.TypeChar}, {Name: "fifo", Typeflag: tar.TypeFifo},
+		}, ""},
+		"attributes": {[]tar.Header{{Name: "d", Mode: 0o755, Typeflag: tar.TypeDir, PAXRecords: map[string]string{
+			"SCHILY.xattr.user.overlay.opaque": "y", "SCHILY.xattr.user.overlay.redirect": "/etc", "SCHILY.xattr.trusted.overlay.opaque": "y", "SCHILY.xattr.user.mark": "m",
+		}}}, "d drwxr-xr-x 0:0 mark m"},
+		"a file as a directory": {[]tar.Header{file("f", ""), file("f/g", "")}, "not a directory"},
+		"a directory as a file": {[]tar.Header{{Name: "d", Mode: 0o755, Typeflag: tar.TypeDir}, file("d", "")}, "is a directory"},
+		"NUL":                   {[]tar.Header{file("a", "")}, "a -rw-r--r-- 0:0"},
+		"too many":              {[]tar.Header{file("1", ""), file("2", ""), file("3", ""), file("4", ""), file("5", ""), file("6", ""), file("7", ""), file("8", ""), file("9", ""), file("10", "")}, "more than 9 entries"},
+		"too large":             {[]tar.Header{file("1", strings.Repeat("x", 600)), file("2", strings.Repeat("x", 600))}, "more than 1000 bytes"},
+	} {
+		s := open(t)
+		id, err := s.FromTar(t.Context(), archive(t, c.headers...), Meta{By: "test", Limits: Limits{Entries: 9, Bytes: 1000}})
+		if b, rerr := os.ReadFile(secret); rerr != nil || string(b) != "untouched" {
+			t.Fatalf("%s: outside there is %q, %v", name, b, rerr)
+		}
+		if err != nil {
+			if c.want == "" || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%s: %v, want %q", name, err, c.want)
+			}
+			if left, err := os.ReadDir(s.path(newName)); err != nil || len(left) != 0 {
+				t.Errorf("%s: left %v, %v", name, left, err)
+			}
+			continue
+		}
+		var got []string
+		for line := range strings.Lines(tree(t, s.files(id))) {
+			f := strings.Fields(line)
+			if f[0] == "." {
+				continue
+			}
+			mode := strings.NewReplacer("u", "-", "g", "-").Replace(f[1])
+			line := f[0] + " " + mode[strings.IndexAny(mode, "-d"):]
+			switch {
+			case strings.HasPrefix(f[1], "u"):
+				line = f[0] + " -" + f[1][1:] + " u"
+			case strings.HasPrefix(f[1], "g"):
+				line = f[0] + " -" + f[1][1:] + " g"
+			case strings.HasPrefix(f[1], "dt"):
+				line = f[0] + " d" + f[1][2:] + " t"
+			}
+			line += " " + f[2]
+			if i := strings.Index(strings.Join(f, " "), "same as"); i >= 0 {
+				line = f[0] + " = " + f[len(f)-1]
+			} else if len(f) > 3 && f[3] == "mark" {
+				line += " mark " + f[4]
+			} else if len(f) > 4 {
+				text := ""
+				fmt.Sscanf(f[3], "%x", &text)
+				line += " " + text
+			}
+			got = append(got, line)
+		}
+		if g := strings.Join(got, "|"); g != c.want {
+			t.Errorf("%s:\n%s\nwant\n%s", name, g, c.want)
+		}
+	}
+}
+
+func TestHostileTreesEndWithAnError(t *testing.T) {
+	scene.Root(t)
+	s, dir := open(t), t.TempDir()
+	t.Run("deep", func(t *testing.T) {
+		fd, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY, 0)
+		scene.Must(t, err)
+		for range maxNested + 200 {
+			scene.Must(t, unix.Mkdirat(fd, "d", 0o755))
+			next, err := unix.Openat(fd, "d", unix.O_PATH|unix.O_DIRECTORY, 0)
+			scene.Must(t, errors.Join(err, unix.Close(fd)))
+			fd = next
+		}
+		scene.Must(t, unix.Close(fd))
+		if _, err := s.Copy(t.Context(), dir, Meta{By: "test"}); !errors.Is(err, ErrLimit) {
+			t.Errorf("%.300v", err)
+		}
+		// A sandbox of such a tree can be sealed, and be removed.
+		id, err := s.Seal(filepath.Join(dir, "d"), Meta{By: "test"})
+		scene.Must(t, err)
+		s.Release(id, "test")
+		scene.Must(t, s.Sweep(t.Context(), 0))
+		if left, err := os.ReadDir(s.path(trashName)); err != nil || len(left) != 0 {
+			t.Errorf("left %v, %v", left, err)
+		}
+	})
+	t.Run("many", func(t *testing.T) {
+		for i := range 20 {
+			scene.Must(t, os.WriteFile(filepath.Join(dir, fmt.Sprint(i)), make([]byte, 8192), 0o644))
+		}
+		if _, err := s.Copy(t.Context(), dir, Meta{Limits: Limits{Entries: 10}}); !errors.Is(err, ErrLimit) {
+			t.Error(err)
+		}
+		if _, err := s.Copy(t.Context(), dir, Meta{Limits: Limits{Bytes: 100_000}}); !errors.Is(err, ErrLimit) {
+			t.Error(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if _, err := s.Copy(ctx, dir, Meta{}); !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+	})
+}

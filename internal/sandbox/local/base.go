@@ -1,0 +1,144 @@
+package local
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/tend-run/tend/internal/core/box"
+	"github.com/tend-run/tend/internal/lib/replace"
+	"github.com/tend-run/tend/internal/sandbox/driver"
+	"github.com/tend-run/tend/internal/sandbox/layer"
+)
+
+// The template that there always is: the machine's files with an account that is no
+// root's, and dot files that cost a login shell nothing.
+const (
+	baseName = "base"
+	baseUser = "user"
+)
+
+func isBase(key string) bool {
+	name, tag, tagged := strings.Cut(strings.ToLower(key), ":")
+	return name == baseName && (!tagged || tag == driver.DefaultTag)
+}
+
+const baseProfile = `# Login shells of the sandbox.
+if [ "${EUID:-$(id -u)}" -eq 0 ]; then
+  PATH="/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+else
+  PATH="/usr/local/bin:/usr/bin:/bin:/usr/local/games:/usr/games:/usr/local/sbin:/usr/sbin:/sbin"
+fi
+export PATH
+if [ "${PS1-}" ]; then PS1='\u@\h:\w\$ '; fi
+if [ -d /etc/profile.d ]; then
+  for i in /etc/profile.d/*.sh; do
+    if [ -r "$i" ]; then . "$i"; fi
+  done
+  unset i
+fi
+`
+
+// maxPasswd bounds the machine's own files of accounts, in bytes.
+const maxPasswd = 16 << 20
+
+// baseLayer returns the layer of base, which is held for by. It is made anew when the
+// machine's accounts have changed.
+func (d *Driver) baseLayer(by string) (layer.ID, error) {
+	passwd, err := replace.Read("/etc/passwd", maxPasswd)
+	if err != nil {
+		return "", fmt.Errorf("template %s: %w", baseName, err)
+	}
+	group, err := replace.Read("/etc/group", maxPasswd)
+	if err != nil {
+		return "", fmt.Errorf("template %s: %w", baseName, err)
+	}
+	sum := sha256.New()
+	fmt.Fprintf(sum, "%s\x00%s\x00%s\x00", passwd, group, baseProfile)
+	key := "base 2 " + hex.EncodeToString(sum.Sum(nil))
+	d.templates.making.Lock() // once
+	defer d.templates.making.Unlock()
+	if id, ok := d.layers.Find(key, by); ok {
+		return id, nil
+	}
+	return d.layers.Make(layer.Meta{Key: key, By: by}, func(dir string) error {
+		return fillBase(dir, string(passwd), string(group))
+	})
+}
+
+// fillBase writes the files of base to a new directory.
+func fillBase(dir, passwd, group string) error {
+	uid, home := accountFor(passwd, group), "/home/"+baseUser
+	keep := func(text string) string { // what comes before the account
+		var b strings.Builder
+		for line := range strings.Lines(text) {
+			if !strings.HasPrefix(line, baseUser+":") {
+				b.WriteString(strings.TrimSuffix(line, "\n") + "\n")
+			}
+		}
+		return b.String()
+	}
+	passwd = keep(passwd) + fmt.Sprintf("%s:x:%d:%d::%s:/bin/bash\n", baseUser, uid, uid, home)
+	id := strconv.Itoa(uid)
+	group = keep(group) + baseUser + ":x:" + id + ":\n"
+	shadow, gshadow, shadowGroup := box.Shadow(passwd, group)
+	var errs []error
+	for _, f := range []struct {
+		path string // a directory if it ends with a slash
+		mode os.FileMode
+		uid  int
+		gid  int
+		text string
+	}{
+		{"etc/", 0o755, 0, 0, ""},
+		{"etc/passwd", 0o644, 0, 0, passwd},
+		{"etc/group", 0o644, 0, 0, group},
+		{"etc/shadow", 0o640, 0, shadowGroup, shadow},
+		{"etc/gshadow", 0o640, 0, shadowGroup, gshadow},
+		{"etc/profile", 0o644, 0, 0, baseProfile},
+		{"etc/sudoers.d/", 0o755, 0, 0, ""},
+		{"etc/sudoers.d/" + baseUser, 0o440, 0, 0, baseUser + " ALL=(ALL:ALL) NOPASSWD: ALL\n"},
+		{"home/", 0o755, 0, 0, ""},
+		{"home/" + baseUser + "/", 0o755, uid, uid, ""},
+		{"home/" + baseUser + "/.profile", 0o644, uid, uid, ""},
+		{"home/" + baseUser + "/.bashrc", 0o644, uid, uid, ""},
+		{"root/", 0o700, 0, 0, ""},
+		{"root/.profile", 0o644, 0, 0, ""},
+		{"root/.bashrc", 0o644, 0, 0, ""},
+	} {
+		path := filepath.Join(dir, f.path)
+		var err error
+		if strings.HasSuffix(f.path, "/") {
+			err = os.Mkdir(path, f.mode)
+		} else {
+			err = os.WriteFile(path, []byte(f.text), f.mode)
+		}
+		errs = append(errs, err, os.Chmod(path, f.mode))
+		if os.Geteuid() == 0 { // else all that is in a sandbox has one id
+			errs = append(errs, os.Lchown(path, f.uid, f.gid))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// accountFor is the first id from 1000 on that nobody has.
+func accountFor(passwd, group string) int {
+	taken := map[string]bool{}
+	for _, text := range []string{passwd, group} {
+		for line := range strings.Lines(text) {
+			if f := strings.Split(line, ":"); len(f) > 2 && f[0] != baseUser {
+				taken[strings.TrimSpace(f[2])] = true
+			}
+		}
+	}
+	uid := 1000
+	for taken[strconv.Itoa(uid)] {
+		uid++
+	}
+	return uid
+}

@@ -1,0 +1,309 @@
+package local
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/tend-run/tend/internal/files"
+	"github.com/tend-run/tend/internal/sandbox/driver"
+	"github.com/tend-run/tend/internal/sandbox/layer"
+	"github.com/tend-run/tend/internal/sandbox/scope"
+	"github.com/tend-run/tend/process"
+)
+
+// builder does one build.
+type builder struct {
+	d    *Driver
+	b    *build
+	by   string
+	step string // "base", an index from 1, or "finalize"
+
+	top   layer.ID // of what is built so far, held
+	key   string   // of all that led to it
+	force bool
+	// User, Dir and Env of the next step, and whether a step has set the first.
+	conf   driver.RunConfig
+	given  bool
+	parent driver.RunConfig
+	home   string   // where steps begin, if that is the home of their user
+	box    *sandbox // on top; nil: not made
+}
+
+func (r *builder) run(ctx context.Context) (*made, error) {
+	if err := r.begin(ctx); err != nil {
+		return nil, err
+	}
+	for i, step := range r.b.spec.Steps {
+		r.step = strconv.Itoa(i + 1)
+		r.b.say("info", r.step, "[%d/%d] %s %.200s", i+1, len(r.b.spec.Steps), step.Kind, strings.Join(step.Args, " "))
+		if err := r.do(ctx, step); err != nil {
+			return nil, err
+		}
+	}
+	r.step = "finalize"
+	m := &made{Layer: r.top, Run: r.conf, Size: r.b.spec.Size, Start: r.b.spec.Start, Ready: r.b.spec.Ready}
+	if !r.given {
+		m.Run.User = r.parent.User
+	}
+	// The home of the parent's user is no home of another one: steps ran there, and so does what follows.
+	sameHome := m.Run.Dir == r.home && m.Run.User == r.parent.User
+	if (m.Run.Dir == "/" || sameHome) && r.parent.Dir == "" {
+		m.Run.Dir = "" // the home
+	}
+	if m.Start == "" && m.Ready == "" {
+		return m, nil
+	}
+	// To see that it comes up.
+	if err := r.make(ctx); err != nil {
+		return nil, err
+	}
+	r.box.mu.Lock()
+	r.box.rec.User, r.box.rec.Dir, r.box.rec.Env = m.Run.User, m.Run.Dir, m.Run.Env
+	r.box.mu.Unlock()
+	return m, r.box.startUp(ctx, m.Start, m.Ready, true)
+}
+
+// begin finds what the build begins with.
+func (r *builder) begin(ctx context.Context) error {
+	s, l := &r.b.spec, r.d.layers
+	r.force = s.Force
+	var err error
+	if s.FromDir != "" {
+		r.b.say("info", r.step, "copying %.200s", s.FromDir)
+		limits := layer.Limits{Bytes: roomToCopy(r.d.cfg.State)}
+		if r.top, err = l.FromDir(ctx, s.FromDir, layer.Meta{Whole: true, By: r.by, Limits: limits}); err != nil {
+			return err
+		}
+		r.key, r.parent.User = string(r.top), "root"
+	} else {
+		from := s.From
+		if from == "" {
+			from = baseName
+		}
+		_, m, release, err := r.d.chosen(from, r.by+" begin")
+		if err != nil {
+			return err
+		}
+		defer release()
+		if m.Layer != "" {
+			if err := l.Hold(m.Layer, r.by); err != nil {
+				return err
+			}
+		}
+		r.top, r.parent, r.key = m.Layer, m.Run, string(m.Layer)
+		if s.Start == "" && s.Ready == "" {
+			s.Start, s.Ready = m.Start, m.Ready
+		}
+	}
+	r.conf = driver.RunConfig{User: "root", Dir: "/", Env: maps.Clone(r.parent.Env)}
+	if r.parent.Dir != "" {
+		r.conf.Dir = r.parent.Dir
+	}
+	if r.conf.Env == nil {
+		r.conf.Env = map[string]string{}
+	}
+	if s.AsParent && r.parent.User != "" && r.parent.User != "root" {
+		r.conf.User = r.parent.User
+		if r.parent.Dir == "" {
+			u, err := r.account(ctx, r.parent.User)
+			if err != nil {
+				return err
+			}
+			r.conf.Dir, r.home = u.Home, u.Home
+		}
+	}
+	return nil
+}
+
+// do does one step, or finds its layer.
+func (r *builder) do(ctx context.Context, s driver.Step) error {
+	switch s.Kind {
+	case "ENV":
+		for kv := range slices.Chunk(s.Args, 2) {
+			r.conf.Env[kv[0]] = kv[1]
+		}
+		return driver.CheckEnv("env", r.conf.Env)
+	case "USER":
+		r.conf.User, r.given = s.Args[0], true
+		_, err := r.account(ctx, s.Args[0])
+		return err
+	case "WORKDIR":
+		r.conf.Dir = path.Join("/", cmpDir(r.conf.Dir, s.Args[0]))
+	}
+	r.force = r.force || s.Force
+	sum := sha256.New()
+	fmt.Fprintf(sum, "%q %q %q %q %q %q", r.key, s.Kind, s.Args, s.Hash, r.conf.User, r.conf.Dir)
+	for _, k := range slices.Sorted(maps.Keys(r.conf.Env)) {
+		fmt.Fprintf(sum, " %q=%q", k, r.conf.Env[k])
+	}
+	r.key = "step 1 " + hex.EncodeToString(sum.Sum(nil))
+	if !r.force {
+		if id, ok := r.d.layers.Find(r.key, r.by); ok {
+			r.b.say("info", r.step, "taken from the cache")
+			r.swap(id)
+			return r.close(ctx)
+		}
+	}
+	if err := r.make(ctx); err != nil {
+		return err
+	}
+	var err error
+	switch s.Kind {
+	case "RUN":
+		user := r.conf.User
+		if len(s.Args) > 1 && s.Args[1] != "" {
+			user = s.Args[1]
+		}
+		if _, err := r.account(ctx, user); errors.Is(err, files.ErrUnknownUser) {
+			return fmt.Errorf("failed to run command '%.200s': command failed: unauthenticated: invalid username: '%.64s'", s.Args[0], user)
+		}
+		err = r.exec(ctx, s.Args[0], user)
+	case "COPY":
+		err = r.copy(ctx, s)
+	case "WORKDIR":
+		err = r.workdir()
+	}
+	if err != nil {
+		return err
+	}
+	// What a step leaves running ends with it.
+	if err := scope.End(ctx, r.d.cfg.Manager, r.box.id, true); err != nil {
+		return err
+	}
+	r.box.life.Lock()
+	r.box.mu.Lock()
+	before, disk := r.box.rec.Layer, r.box.rec.Disk != 0
+	r.box.mu.Unlock()
+	id, err := r.box.capture(ctx, r.by)
+	r.box.life.Unlock()
+	if err != nil {
+		return err
+	}
+	if id != before {
+		defer r.swap(id)
+		err := r.d.layers.SetKey(id, r.key)
+		if disk {
+			err = errors.Join(err, r.close(ctx)) // what it wrote is in the layer, and still on its disk
+		}
+		return err
+	}
+	// It changed nothing. That is worth knowing, too.
+	empty, err := r.d.layers.Make(layer.Meta{Parent: id, Key: r.key, By: r.by}, func(string) error { return nil })
+	if id != r.top {
+		r.d.layers.Release(id, r.by)
+	}
+	if errors.Is(err, layer.ErrTooDeep) {
+		return nil
+	}
+	if err == nil {
+		r.swap(empty)
+	}
+	return err
+}
+
+func cmpDir(dir, to string) string {
+	if strings.HasPrefix(to, "/") {
+		return to
+	}
+	return dir + "/" + to
+}
+
+// swap makes a layer that is held the topmost.
+func (r *builder) swap(id layer.ID) {
+	if id != r.top {
+		r.d.layers.Release(r.top, r.by)
+		r.top = id
+	}
+}
+
+// make makes the sandbox in which steps are done, if there is none.
+func (r *builder) make(ctx context.Context) error {
+	if r.box != nil {
+		return nil
+	}
+	disk, err := r.d.diskFor(r.b.spec.Size.Disk)
+	if err != nil {
+		return err
+	}
+	rec := record{
+		Record:  scope.NewRecord(r.d.newID(), &driver.Spec{Run: driver.RunConfig{User: "root", Dir: "/"}, Size: r.b.spec.Size}),
+		Size:    r.b.spec.Size,
+		Disk:    disk,
+		Network: driver.NetworkOwn, UIDBase: r.d.cfg.UIDBase, Layer: r.top, Origin: r.top, Build: r.b.ID,
+	}
+	rec.Name = "build-" + string(rec.ID[:8])
+	r.box, err = r.d.create(ctx, rec)
+	return err
+}
+
+// account finds a user of what is built so far.
+func (r *builder) account(ctx context.Context, name string) (files.User, error) {
+	if err := r.make(ctx); err != nil {
+		return files.User{}, err
+	}
+	return r.box.account(name)
+}
+
+// close ends the sandbox.
+func (r *builder) close(ctx context.Context) error {
+	if r.box == nil {
+		return nil
+	}
+	box := r.box
+	r.box = nil
+	return box.Destroy(ctx)
+}
+
+// exec runs a command line, and shows what it writes.
+func (r *builder) exec(ctx context.Context, line, user string) error {
+	p, err := r.box.Processes().Start(ctx, process.Spec{
+		Argv: r.box.shell(line), User: user, Dir: r.conf.Dir, Env: r.conf.Env, Timeout: stepTimeout,
+	})
+	if err != nil {
+		return err
+	}
+	partial := map[process.Stream]string{}
+	for ev, err := range process.Events(ctx, p, process.ReadOptions{}) {
+		if err != nil {
+			return err
+		}
+		text := partial[ev.Stream] + string(ev.Data)
+		for {
+			row, rest, whole := strings.Cut(text, "\n")
+			if !whole && len(text) < maxLogLine {
+				break
+			}
+			if !whole {
+				row, rest = text[:maxLogLine], text[maxLogLine:]
+			}
+			r.b.say(levelOf(ev.Stream), r.step, "%s", row)
+			text = rest
+		}
+		partial[ev.Stream] = text
+	}
+	for stream, text := range partial {
+		if text != "" {
+			r.b.say(levelOf(stream), r.step, "%s", text)
+		}
+	}
+	res, err := p.Wait(ctx, process.Until{})
+	if err != nil {
+		return err
+	}
+	return failure(res.Exit)
+}
+
+func levelOf(s process.Stream) string {
+	if s == process.Stderr {
+		return "warn"
+	}
+	return "info"
+}

@@ -1,0 +1,193 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/tend-run/tend/internal/core/box"
+	"github.com/tend-run/tend/internal/core/disk"
+	"github.com/tend-run/tend/internal/sandbox/driver"
+	"github.com/tend-run/tend/internal/sandbox/image"
+	"github.com/tend-run/tend/internal/sandbox/layer"
+	"github.com/tend-run/tend/internal/sandbox/scope"
+)
+
+// capture makes a layer of what the sandbox's files are now, for by. "" is a sandbox
+// that has written nothing to the machine's files. s.life is held.
+func (s *sandbox) capture(ctx context.Context, by string) (layer.ID, error) {
+	s.mu.Lock()
+	rec, in, live := s.rec, s.box, s.rec.live() && s.box.PID != 0
+	s.mu.Unlock()
+	if rec.UIDBase == 0 {
+		return "", &driver.UnsupportedError{Field: "snapshot", Reason: "a sandbox of a daemon that is not root has none; run the daemon as root"}
+	}
+	up, closeUp, err := s.upper(&rec)
+	if err != nil {
+		return "", err
+	}
+	defer closeUp()
+	written, err := some(up)
+	if err != nil && !(rec.Disk != 0 && errors.Is(err, os.ErrNotExist)) { // of a box that was never there
+		return "", err
+	}
+	if len(written) == 0 {
+		if rec.Layer == "" {
+			return "", nil
+		}
+		return rec.Layer, s.d.layers.Hold(rec.Layer, by)
+	}
+	if !live && rec.Disk != 0 {
+		return s.copyLive(ctx, by, up, true)
+	}
+	if !live {
+		return s.seal(ctx, by)
+	}
+	// Starts wait until it is done.
+	release, err := s.holdStarts()
+	if err != nil {
+		return "", err
+	}
+	defer release()
+	if rec.PausedAt.IsZero() {
+		idle, err := s.idle(ctx, in)
+		if err != nil {
+			return "", err
+		}
+		if idle && rec.Disk == 0 {
+			return s.sealLive(ctx, by)
+		}
+		if idle {
+			return s.copyLive(ctx, by, up, true)
+		}
+	}
+	return s.copyLive(ctx, by, up, !rec.PausedAt.IsZero())
+}
+
+// upper is the directory of what the sandbox has written. One with a disk of its own is
+// copied, never moved: a layer is on the machine's disk.
+func (s *sandbox) upper(rec *record) (dir string, closeUp func(), err error) {
+	if rec.Disk == 0 {
+		return filepath.Join(s.dir(), upName), func() {}, nil
+	}
+	m, err := disk.Open(s.diskFile())
+	if errors.Is(err, os.ErrNotExist) && rec.Disposable { // it was stopped, and nothing is left
+		return filepath.Join(s.dir(), upName), func() {}, nil
+	}
+	if err == nil {
+		if err = s.d.room(image.Used(s.diskFile())); err != nil {
+			_ = m.Close()
+		}
+	}
+	if err != nil {
+		return "", nil, fmt.Errorf("sandbox %s: %w", s.id, err)
+	}
+	return filepath.Join(m.Path(), upName), func() { _ = m.Close() }, nil
+}
+
+// idle reports whether nothing of the sandbox is in memory, neither processes nor
+// files. If so its root is closed, and no file operation is under way.
+func (s *sandbox) idle(ctx context.Context, in box.Info) (bool, error) {
+	live, err := scope.List(ctx, s.d.cfg.Manager, s.id, true)
+	if err != nil || len(live) > 0 || !alone(in) {
+		return false, err
+	}
+	r, err := s.openRoot()
+	if err != nil {
+		return false, err
+	}
+	for _, dir := range []string{"/run", "/dev/shm"} {
+		if !emptyInside(r, dir) {
+			return false, nil
+		}
+	}
+	s.forgetRoot()
+	return !r.Busy(), nil
+}
+
+// sealLive ends the box, seals, and makes it again. s.life and s.starting are held.
+func (s *sandbox) sealLive(ctx context.Context, by string) (layer.ID, error) {
+	if err := s.d.cfg.Engine.End(ctx, box.ID(s.id)); err != nil {
+		return "", fmt.Errorf("sandbox %s: %w", s.id, fault(err))
+	}
+	s.mu.Lock()
+	s.box = box.Info{}
+	s.mu.Unlock()
+	id, err := s.seal(ctx, by)
+	// It goes on, sealed or not.
+	if berr := errors.Join(s.emptyWork(), s.begin(ctx)); berr != nil {
+		err = errors.Join(err, berr, s.change(false, func(r *record) error {
+			r.stopped("it could not be made again after a snapshot")
+			return nil
+		}))
+	}
+	return id, err
+}
+
+// seal moves the sandbox's directory to a layer. There is no box.
+func (s *sandbox) seal(ctx context.Context, by string) (layer.ID, error) {
+	if err := s.adopt(); err != nil {
+		return "", err
+	}
+	parent, release, err := s.parent(ctx)
+	if err != nil {
+		return "", err
+	}
+	defer release()
+	id, err := s.d.layers.Seal(filepath.Join(s.dir(), upName), layer.Meta{Parent: parent, By: s.holder()})
+	if err != nil {
+		return "", err
+	}
+	return id, errors.Join(s.d.layers.Hold(id, by), s.setLayer(id), s.makeUp())
+}
+
+// copyLive copies what is in the sandbox's directory up while nothing runs in it: frozen,
+// if that is so already.
+func (s *sandbox) copyLive(ctx context.Context, by, up string, frozen bool) (layer.ID, error) {
+	if !frozen {
+		if err := s.d.needs(box.LayerFreeze, "snapshot"); err != nil {
+			return "", err
+		}
+	}
+	parent, release, err := s.parent(ctx) // before it stands still
+	if err != nil {
+		return "", err
+	}
+	defer release()
+	if !frozen {
+		if err := s.d.cfg.Engine.Freeze(ctx, box.ID(s.id), true); err != nil {
+			return "", errors.Join(fmt.Errorf("sandbox %s: %w", s.id, fault(err)), s.d.cfg.Engine.Freeze(ctx, box.ID(s.id), false))
+		}
+	}
+	id, err := s.d.layers.Copy(ctx, up, layer.Meta{Parent: parent, By: by})
+	if !frozen {
+		// Whatever the copy's context says.
+		if ferr := s.d.cfg.Engine.Freeze(context.WithoutCancel(ctx), box.ID(s.id), false); ferr != nil && !isOfBox(ferr) {
+			err = errors.Join(err, fmt.Errorf("sandbox %s: %w", s.id, fault(ferr)))
+		}
+	}
+	return id, err
+}
+
+// parent is the layer below a new one. A chain that is as long as may be is merged; the
+// merged layer is held until release.
+func (s *sandbox) parent(ctx context.Context) (id layer.ID, release func(), err error) {
+	s.mu.Lock()
+	top := s.rec.Layer
+	s.mu.Unlock()
+	none := func() {}
+	if top == "" {
+		return "", none, nil
+	}
+	chain, err := s.d.layers.Chain(top)
+	if err != nil || len(chain.Dirs) < layer.MaxDepth {
+		return top, none, err
+	}
+	by := holder("merge", s.id)
+	if id, err = s.d.layers.Merge(ctx, top, layer.Meta{By: by}); err != nil {
+		return "", none, err
+	}
+	return id, func() { s.d.layers.Release(id, by) }, nil
+}

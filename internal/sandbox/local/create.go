@@ -1,0 +1,269 @@
+package local
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tend-run/tend/internal/core/box"
+	"github.com/tend-run/tend/internal/core/failpoint"
+	"github.com/tend-run/tend/internal/sandbox/driver"
+	"github.com/tend-run/tend/internal/sandbox/scope"
+)
+
+// Create implements driver.Driver.
+func (d *Driver) Create(ctx context.Context, spec driver.Spec) (driver.Sandbox, error) {
+	if err := spec.Validate(); err != nil {
+		return nil, err
+	}
+	if err := d.refuse(&spec); err != nil {
+		return nil, err
+	}
+	if err := d.Unable(ctx); err != nil {
+		return nil, err
+	}
+	rec := record{
+		Record: scope.NewRecord(d.newID(), &spec), Shares: slices.Clone(spec.Shares), Snapshot: spec.Snapshot, Template: spec.Template,
+		Size: spec.Size, Network: spec.Network.Mode,
+		UIDBase: d.cfg.UIDBase,
+	}
+	rec.rules(&spec.Network)
+	if rec.Network == driver.NetworkDefault {
+		rec.Network = driver.NetworkOwn
+	}
+	release, err := d.from(&rec)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	if rec.Disk, err = d.diskFor(rec.Size.Disk); err != nil {
+		return nil, err
+	}
+	if err := d.boxes.Room(&rec.Record); err != nil {
+		return nil, err
+	}
+	var s *sandbox
+	if spec.Name == "" {
+		s = d.takeSpare(rec)
+	}
+	if s != nil {
+		err = s.appear(ctx)
+	} else {
+		s, err = d.create(ctx, rec)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if spec.Name == "" {
+		d.wantSpare(rec)
+	}
+	if err := s.startUp(ctx, rec.StartCommand, rec.ReadyCommand, false); err != nil {
+		return nil, errors.Join(err, s.Destroy(ctx))
+	}
+	return s, nil
+}
+
+// create makes the sandbox of a record. A caller that goes away does not leave it
+// half made.
+func (d *Driver) create(ctx context.Context, rec record) (*sandbox, error) {
+	ctx = context.WithoutCancel(ctx)
+	s := d.newSandbox(rec)
+	s.life.Lock() // calls that find it wait until it is made
+	defer s.life.Unlock()
+	s.hidden = true
+	if err := d.enter(s, &rec); err != nil {
+		return nil, err
+	}
+	err := s.make(ctx)
+	if err == nil {
+		err = s.enlist()
+	}
+	if err != nil {
+		return nil, s.abandon(ctx, err)
+	}
+	return s, nil
+}
+
+// abandon takes back a creation that failed, and returns why. s.life is held.
+func (s *sandbox) abandon(ctx context.Context, err error) error {
+	d := s.d
+	s.releaseLayers()
+	s.mu.Lock()
+	s.gone = true
+	s.mu.Unlock()
+	s.forgetRoot()
+	s.disconnect()
+	ended := d.cfg.Engine.End(ctx, box.ID(s.id))
+	if ended != nil {
+		d.strays.Store(true) // the sweep ends it
+		d.clock.Set(time.Now().Add(sweepEvery))
+	}
+	err = errors.Join(err, ended, d.discard(s.dir()))
+	d.boxes.Remove(s.id)
+	return err
+}
+
+// make makes directories and box. s.life is held.
+func (s *sandbox) make(ctx context.Context) error {
+	if err := errors.Join(os.Mkdir(s.dir(), 0o700), s.makeDirs()); err != nil {
+		return fmt.Errorf("sandbox: %w", err)
+	}
+	if err := s.holdLayers(); err != nil {
+		return err
+	}
+	failpoint.Hit(failpoint.SandboxFolders)
+	if err := s.begin(ctx); err != nil {
+		return err
+	}
+	failpoint.Hit(failpoint.SandboxBegun)
+	return nil
+}
+
+// enlist writes the record of a sandbox that is made: from then on there is one. s.life is
+// held.
+func (s *sandbox) enlist() error {
+	u, err := s.account("")
+	if err != nil {
+		return &driver.InvalidError{Field: "run.user", Reason: fmt.Sprintf("cannot be used: %v", err)}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.rec.Home = u.Home
+	if err := scope.Write(s.dir(), &s.rec, false); err != nil {
+		return err
+	}
+	s.unsynced, s.hidden = true, false
+	failpoint.Hit(failpoint.SandboxRecorded)
+	s.d.log.Info("sandbox created", slog.String("id", string(s.id)), slog.String("name", s.rec.Name))
+	s.d.clock.Set(s.rec.Deadline)
+	return nil
+}
+
+const upName, workName = "up", "wk"
+
+// makeDirs makes what the overlay needs.
+func (s *sandbox) makeDirs() error {
+	for _, name := range []string{upName, workName} {
+		dir := filepath.Join(s.dir(), name)
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			return err
+		}
+		if err := os.Chmod(dir, 0o755); err != nil { // whatever the umask is
+			return err
+		}
+	}
+	return nil
+}
+
+// refuse names the first thing that a spec asks for and that there is not here.
+func (d *Driver) refuse(s *driver.Spec) error {
+	for _, f := range []struct {
+		asked         bool
+		field, reason string
+	}{
+		{s.Isolation == driver.IsolationNone, "isolation", "a sandbox of this driver is always isolated"},
+	} {
+		if f.asked {
+			return &driver.UnsupportedError{Field: f.field, Reason: f.reason}
+		}
+	}
+	for _, share := range s.Shares { // has no links: the keeper refuses those each time
+		touches, err := d.touchesState(share.Source)
+		if err != nil {
+			return err
+		}
+		if touches {
+			return &driver.InvalidError{Field: "shares.source", Reason: fmt.Sprintf("is %.200q, where the daemon's own files are", share.Source)}
+		}
+	}
+	return d.refuseRules(&s.Network)
+}
+
+// touchesState reports whether a path is in the state directory, or has it in itself. That
+// directory may be reached over links, too.
+func (d *Driver) touchesState(path string) (bool, error) {
+	state, err := filepath.EvalSymlinks(d.cfg.State)
+	if err != nil {
+		return false, fmt.Errorf("state directory: %w", err)
+	}
+	return below(path, d.cfg.State) || below(d.cfg.State, path) || below(path, state) || below(state, path), nil
+}
+
+func below(path, dir string) bool {
+	return path == dir || strings.HasPrefix(path, strings.TrimSuffix(dir, "/")+"/")
+}
+
+// boxSpec is what the keeper is asked for, with these limits, but for Harden. s.mu is held.
+func (s *sandbox) boxSpec(size driver.Size) (box.Spec, error) {
+	r, cfg := &s.rec, &s.d.cfg
+	spec := box.Spec{
+		ID: box.ID(r.ID), Hostname: hostname(r.Name), Dir: s.dir(), Base: box.BaseHost, Hide: append([]string{cfg.State}, cfg.Hide...),
+		UIDBase: r.UIDBase, Net: box.NetOwn,
+		Limits:   box.Limits{Memory: size.Memory, Tasks: size.Tasks, CPUs: size.CPUs},
+		Volatile: true,
+	}
+	if r.Disk != 0 {
+		spec.Disk = s.diskFile()
+	}
+	if r.Layer != "" {
+		chain, err := s.d.layers.Chain(r.Layer)
+		if err != nil {
+			return box.Spec{}, fmt.Errorf("sandbox %s: its files: %w", r.ID, err)
+		}
+		if spec.Layers = chain.Dirs; chain.Whole {
+			spec.Base, spec.Hide = box.BaseNone, nil
+		}
+	}
+	switch r.Network {
+	case driver.NetworkNone:
+		spec.Net = box.NetNone
+	case driver.NetworkHost:
+		spec.Net = box.NetHost
+	}
+	for _, share := range r.Shares {
+		spec.Binds = append(spec.Binds, box.Bind{Source: share.Source, Target: cmp.Or(share.Target, share.Source), ReadOnly: share.ReadOnly})
+	}
+	return spec, nil
+}
+
+// Capabilities that root keeps inside, by their numbers (capabilities(7)): what a
+// container's root has, without raw sockets, device nodes and the audit log.
+const keptCapabilities = 1<<0 | // chown
+	1<<1 | // dac_override
+	1<<3 | // fowner
+	1<<4 | // fsetid
+	1<<5 | // kill
+	1<<6 | // setgid
+	1<<7 | // setuid
+	1<<8 | // setpcap
+	1<<10 | // net_bind_service
+	1<<18 | // sys_chroot
+	1<<31 // setfcap
+
+// harden asks for each layer that there is. Capabilities says which.
+func (d *Driver) harden() box.Harden {
+	d.joining.Lock()
+	defer d.joining.Unlock()
+	return box.Harden{
+		Caps:    keptCapabilities,
+		Seccomp: slices.Contains(d.can.Layers, box.LayerSeccomp), Landlock: slices.Contains(d.can.Layers, box.LayerLandlock),
+	}
+}
+
+// hostname is the name inside, of letters, digits, '.' and '-'.
+func hostname(name string) string {
+	h := strings.Map(func(r rune) rune {
+		if r == '_' {
+			return '-'
+		}
+		return r
+	}, name)
+	return h[:min(len(h), 64)]
+}

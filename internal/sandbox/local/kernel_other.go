@@ -1,0 +1,34 @@
+//go:build !linux
+
+package local
+
+import (
+	"context"
+	"errors"
+	"net"
+
+	"github.com/tend-run/tend/internal/core/box"
+	"github.com/tend-run/tend/internal/files"
+	"github.com/tend-run/tend/internal/sandbox/driver"
+	"github.com/tend-run/tend/internal/sandbox/network"
+)
+
+func supported() error {
+	return &driver.UnsupportedError{Field: "isolation", Reason: "sandboxes that are isolated need Linux"}
+}
+
+var refusedDial = errors.ErrUnsupported
+
+func alive(box.Info) error                           { return errors.ErrUnsupported }
+func openRoot(box.Info, uint32) (*files.Root, error) { return nil, errors.ErrUnsupported }
+func openSpace(box.Info) (*network.Space, error)     { return nil, errors.ErrUnsupported }
+func dial(context.Context, box.Info, int) (net.Conn, error) {
+	return nil, errors.ErrUnsupported
+}
+
+func spaceOf(string) space         { return space{} }
+func freeOf(string) (int64, error) { return 0, errors.ErrUnsupported }
+func rootOf(box.Info) string       { return "" }
+func memoryOfMachine() int64       { return 0 }
+func pidsOfMachine() int64         { return 0 }
+func bootID() string               { return "" }

@@ -1,0 +1,325 @@
+package local
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/tend-run/tend/internal/core/box"
+	"github.com/tend-run/tend/internal/files"
+	"github.com/tend-run/tend/internal/sandbox/driver"
+	"github.com/tend-run/tend/internal/sandbox/layer"
+	"github.com/tend-run/tend/internal/sandbox/network"
+	"github.com/tend-run/tend/internal/sandbox/scope"
+	"github.com/tend-run/tend/process"
+)
+
+// UIDBase is the outer id of root inside, unless Config has another one. On a usual machine
+// no account has one of the box.IDs ids from there on.
+const UIDBase = 1_000_000_000
+
+const trashName = ".trash"
+
+// Root is the inside of a sandbox for a start: internal/core/client.Boxed.
+type Root interface {
+	User(name string) (files.User, error)
+	Look(ctx context.Context, u files.User, look func(stat func(path string) (fs.FileInfo, error))) error
+	Box() box.ID
+}
+
+// Config of a Driver. Dir, Manager, Inside and Engine are needed.
+type Config struct {
+	// Dir has the sandboxes; it is created if it is missing. It must be on a filesystem
+	// that supports the upper layer of an overlay.
+	Dir string
+	// State is the daemon's top directory, which no sandbox sees. Empty: Dir.
+	State string
+	// Manager of the machine's processes. Inside returns a Manager whose starts run inside
+	// a root, and Engine creates boxes. All three belong to one keeper.
+	Manager process.Manager
+	Inside  func(Root) process.Manager
+	Engine  box.Engine
+	// UIDBase of the boxes, if the daemon is root. 0: the constant UIDBase. Boxes of
+	// another daemon have only one id, the daemon's.
+	UIDBase uint32
+	// Hide are more paths of this machine that no sandbox sees.
+	Hide []string
+	// Network decides what sandboxes reach. nil: what this machine reaches, without rules.
+	Network *network.Host
+	// Spare: Run keeps one sandbox ready for the next creation, from the first creation on.
+	Spare bool
+	// Disk size of a sandbox that requests none, in bytes. 0: it writes to the machine's
+	// disk without a limit.
+	Disk int64
+	Log  *slog.Logger // nil: nothing is logged
+}
+
+// Driver implements driver.Driver.
+type Driver struct {
+	cfg   Config
+	log   *slog.Logger
+	clock *scope.Clock // of deadlines
+	boxes scope.Registry[*sandbox]
+	out   *network.Host
+	over  atomic.Bool // no more ways out are opened
+
+	layers    *layer.Store
+	snapshots snapshots
+	templates templates
+	// thrown has one when the trash is not empty.
+	thrown chan struct{}
+
+	spares spares
+	disks  sync.Mutex // held while room for a disk is looked for and taken
+
+	defaults driver.Size // of sandboxes that ask for nothing
+
+	expiring  sync.WaitGroup // of sandboxes at their time
+	ends      chan struct{}  // a place for each of them
+	startWait time.Duration
+
+	joining sync.Mutex
+	joined  bool      // the records met the keeper's boxes; guarded by joining
+	can     box.Can   // as the keeper said last; guarded by joining
+	asked   time.Time // when it said so; guarded by joining
+	// strays: a box may be left of a creation whose answer was lost.
+	strays atomic.Bool
+}
+
+var (
+	_ driver.Driver = (*Driver)(nil)
+	_ driver.Runner = (*Driver)(nil)
+	_ driver.Pauser = (*Driver)(nil)
+	_ driver.Meter  = (*Driver)(nil)
+
+	_ driver.Snapshotter = (*Driver)(nil)
+	_ driver.Forker      = (*Driver)(nil)
+	_ driver.Templater   = (*Driver)(nil)
+	_ driver.Tagger      = (*Driver)(nil)
+)
+
+// Open reads the existing sandboxes. It does not need the keeper: the first call that does
+// connects the sandboxes with the existing boxes.
+func Open(cfg Config) (*Driver, error) {
+	if cfg.Manager == nil || cfg.Inside == nil || cfg.Engine == nil || cfg.Dir == "" {
+		return nil, &driver.InvalidError{Field: "config", Reason: "needs a directory, managers and an engine"}
+	}
+	if err := supported(); err != nil {
+		return nil, err
+	}
+	cfg.State, cfg.UIDBase = cmp.Or(cfg.State, cfg.Dir), cmp.Or(cfg.UIDBase, UIDBase)
+	if os.Geteuid() != 0 {
+		cfg.UIDBase = 0
+	}
+	d := &Driver{cfg: cfg, log: cfg.Log, clock: scope.NewClock(), thrown: make(chan struct{}, 1), spares: spares{changed: make(chan struct{}, 1), stays: spareStays}, ends: make(chan struct{}, mostExpiring), startWait: startWait, defaults: defaultSize(pidsOfMachine(), memoryOfMachine())}
+	d.defaults.Disk = cfg.Disk
+	if d.log == nil {
+		d.log = slog.New(slog.DiscardHandler)
+	}
+	if d.out = cfg.Network; d.out == nil {
+		d.out = network.NewHost(network.Config{Log: cfg.Log})
+	}
+	if err := os.MkdirAll(d.trash(), 0o700); err != nil {
+		return nil, fmt.Errorf("directory of the sandboxes: %w", err)
+	}
+	if err := errors.Join(d.openLayers(), d.openTemplates()); err != nil {
+		return nil, err
+	}
+	entries, err := os.ReadDir(cfg.Dir)
+	if err != nil {
+		return nil, fmt.Errorf("directory of the sandboxes: %w", err)
+	}
+	for _, e := range entries {
+		if !driver.LikeID(e.Name()) {
+			continue
+		}
+		var rec record
+		err := scope.Read(filepath.Join(cfg.Dir, e.Name()), &rec)
+		if errors.Is(err, fs.ErrNotExist) {
+			err = d.discard(filepath.Join(cfg.Dir, e.Name())) // a creation that did not come to its end
+		} else if err == nil && string(rec.ID) != e.Name() {
+			err = fmt.Errorf("it is that of %.40q", rec.ID)
+		} else if err == nil {
+			if rec.Build != "" {
+				rec.Destroying = true // the build is over
+			}
+			s := d.newSandbox(rec)
+			if err = s.holdLayers(); err == nil {
+				err = d.boxes.Restore(s, &rec.Record)
+			}
+		}
+		if err != nil {
+			d.log.Warn("sandbox is not usable, leaving it", slog.String("dir", e.Name()), slog.Any("err", err))
+		}
+	}
+	return d, nil
+}
+
+// askAgain is how long a keeper that makes no boxes is not asked again, but by a
+// creation.
+const askAgain = time.Minute
+
+// join asks the keeper what there is, once: of sandboxes and boxes, one without the
+// other ends.
+func (d *Driver) join(ctx context.Context) error {
+	d.joining.Lock()
+	defer d.joining.Unlock()
+	if d.joined || time.Since(d.asked) < askAgain {
+		return nil
+	}
+	can, err := d.cfg.Engine.Can(ctx)
+	if err != nil {
+		return err
+	}
+	if d.can = can; can.Mode == 0 {
+		d.asked = time.Now()
+		return nil
+	}
+	d.needDiskPrograms()
+	d.warnOfLimits()
+	there, err := d.cfg.Engine.List(ctx)
+	if err != nil {
+		return err
+	}
+	live := map[driver.ID]box.Info{}
+	for _, in := range there {
+		live[driver.ID(in.ID)] = in
+	}
+	for _, s := range d.boxes.All() {
+		in, found := live[s.id]
+		if kept := s.meet(in, found); kept {
+			delete(live, s.id)
+		}
+	}
+	for id := range live {
+		d.log.Info("box without a sandbox is ended", slog.String("id", string(id)))
+		if err := d.cfg.Engine.End(ctx, box.ID(id)); err != nil {
+			return err
+		}
+	}
+	d.joined = true
+	return nil
+}
+
+// newID is that of a sandbox, and of its box.
+func (d *Driver) newID() driver.ID { return driver.ID(d.cfg.Engine.NewID()) }
+
+// capable returns what the keeper can do.
+func (d *Driver) capable(ctx context.Context) (box.Can, error) {
+	if err := d.join(ctx); err != nil {
+		return box.Can{}, err
+	}
+	d.joining.Lock()
+	defer d.joining.Unlock()
+	return d.can, nil
+}
+
+// Unable says why no sandbox can be created here; nil: it can.
+func (d *Driver) Unable(ctx context.Context) error {
+	d.joining.Lock()
+	d.asked = time.Time{} // another keeper may have taken the place of one that cannot
+	d.joining.Unlock()
+	can, err := d.capable(ctx)
+	if err != nil || can.Mode != 0 {
+		return err
+	}
+	reason := "this machine has not what it takes"
+	for _, m := range can.Missing {
+		if m.Layer == "" {
+			reason = m.Reason
+		}
+	}
+	return &driver.UnsupportedError{Field: "isolation", Reason: reason}
+}
+
+// Capabilities implements driver.Driver.
+func (d *Driver) Capabilities() driver.Capabilities {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	can, err := d.capable(ctx)
+	if err != nil {
+		can = box.Can{}
+	}
+	out := driver.Capabilities{Name: "local", Layers: can.Layers, Snapshots: can.Mode == box.ModeUser}
+	for _, m := range can.Missing {
+		out.Missing = append(out.Missing, cmp.Or(m.Layer, "all")+": "+m.Reason)
+	}
+	if !slices.Contains(can.Layers, box.LayerNetwork) {
+		return out
+	}
+	if err := d.out.Unable(); err != nil {
+		out.Missing = append(out.Missing, layerOutgoing+": "+err.Error())
+	} else {
+		out.Layers = append(slices.Clone(can.Layers), layerOutgoing)
+	}
+	return out
+}
+
+func (d *Driver) trash() string { return filepath.Join(d.cfg.Dir, trashName) }
+
+// Get implements driver.Driver.
+func (d *Driver) Get(ctx context.Context, key string) (driver.Sandbox, error) {
+	return d.get(ctx, key)
+}
+
+func (d *Driver) get(ctx context.Context, key string) (*sandbox, error) {
+	s, ok := d.boxes.Get(key)
+	if !ok || s.isGone() {
+		return nil, fmt.Errorf("%.200q: %w", key, driver.ErrNotFound)
+	}
+	return s, d.join(ctx)
+}
+
+// List implements driver.Driver.
+func (d *Driver) List(ctx context.Context) ([]driver.Info, error) {
+	if err := d.join(ctx); err != nil {
+		return nil, err
+	}
+	var infos []driver.Info
+	for _, s := range d.boxes.All() {
+		if info, err := s.Info(ctx); err == nil && !s.ofBuild() {
+			infos = append(infos, info)
+		}
+	}
+	slices.SortFunc(infos, func(a, b driver.Info) int {
+		return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.ID, b.ID))
+	})
+	return infos, nil
+}
+
+// isOfBox reports whether an error says that a box cannot be used now.
+func isOfBox(err error) bool {
+	return errors.Is(err, box.ErrFrozen) || errors.Is(err, box.ErrEnded) || errors.Is(err, box.ErrNotFound)
+}
+
+// fault makes of an error of the keeper's one of package driver.
+func fault(err error) error {
+	invalid, isInvalid := errors.AsType[*process.InvalidError](err)
+	switch {
+	case err == nil:
+		return nil
+	case isInvalid:
+		field := invalid.Field
+		if of, ok := strings.CutPrefix(field, "binds"); ok {
+			field = "shares" + of
+		}
+		return &driver.InvalidError{Field: field, Reason: invalid.Reason}
+	case errors.Is(err, box.ErrFrozen):
+		return driver.ErrPaused
+	case errors.Is(err, box.ErrEnded), errors.Is(err, box.ErrNotFound):
+		return driver.ErrStopped
+	case errors.Is(err, process.ErrUnsupported):
+		return &driver.UnsupportedError{Field: "isolation", Reason: err.Error()}
+	}
+	return err
+}

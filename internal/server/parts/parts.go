@@ -1,0 +1,331 @@
+// Package parts assembles the driver of the daemon's sandboxes and the parts of its
+// server. A new part is added here.
+//
+// # What callers show
+//
+//	/-/healthz, /-/readyz, GET /health         nothing: there are no facts in them
+//	/files with a signature                    as envd has it
+//	/tend.v1.*, /-/metrics                     Authorization: Bearer <token>, or a session of the page
+//	/ui/*                                      nothing: there are no facts in its files
+//	all other paths of envd, /init included    X-Access-Token: <token>
+//	/v2/sandboxes/*, /langsmith/*              X-Api-Key or a bearer token, or a link's own token
+//	/sandboxes/*, /templates/* and the like    the same, or the key that E2B's SDKs want (face.E2BKey)
+//	/api/gateway/*, /api/sandbox/*             a virtual key
+//	/mcp                                       Authorization: Bearer <token>; with Tend-Sandbox that sandbox's own
+//	a sandbox's envd                           X-Access-Token: the sandbox's own, or <token>
+//	a sandbox's ports                          nothing, or the token of its ports
+//
+// With a token the envd face starts as if /init had set the token, so it is never open.
+//
+// # Files in the state directory
+//
+//	secret               what the tokens of sandboxes are made of (0600)
+//	builds/              files for builds of templates by tend's own API, while they last
+//	e2b/                 uploads for builds of templates
+//	envd-settings.json   what /init set (0600): variables, default user, …
+//	services/            the services that are kept running, with their environments (0600)
+//	page-sessions.json   who is logged in to the page, as hashes (0600)
+//	gateway/             virtual keys (as hashes), what they have used, and reports (0600)
+//	healing/             what is done to repair a service, and the keys for it (0600)
+//	boxes/               the sandboxes of the host driver
+//	sandboxes/           the sandboxes of the local driver, which are isolated
+//	telemetry/           which spans a collector has taken
+//	langsmith/           the secret behind links, maps of text offsets
+//	distant/             key and sessions of distant's transport, and its URI
+package parts
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"log/slog"
+	"maps"
+	"net"
+	"net/http"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/tend-run/tend/internal/core/box"
+	"github.com/tend-run/tend/internal/lib/budget"
+	"github.com/tend-run/tend/internal/lib/procfs"
+	"github.com/tend-run/tend/internal/protocol/distant"
+	"github.com/tend-run/tend/internal/protocol/e2bapi"
+	"github.com/tend-run/tend/internal/protocol/envd"
+	"github.com/tend-run/tend/internal/protocol/envd/envdfs"
+	"github.com/tend-run/tend/internal/protocol/face"
+	"github.com/tend-run/tend/internal/protocol/gateway"
+	"github.com/tend-run/tend/internal/protocol/langsmith"
+	"github.com/tend-run/tend/internal/protocol/mcp"
+	"github.com/tend-run/tend/internal/protocol/native"
+	"github.com/tend-run/tend/internal/protocol/page"
+	"github.com/tend-run/tend/internal/protocol/part"
+	"github.com/tend-run/tend/internal/protocol/ports"
+	"github.com/tend-run/tend/internal/sandbox/driver"
+	"github.com/tend-run/tend/internal/sandbox/either"
+	"github.com/tend-run/tend/internal/sandbox/host"
+	"github.com/tend-run/tend/internal/sandbox/local"
+	"github.com/tend-run/tend/internal/sandbox/network"
+	"github.com/tend-run/tend/internal/sandbox/route"
+	"github.com/tend-run/tend/internal/server/exits"
+	"github.com/tend-run/tend/internal/server/healing"
+	"github.com/tend-run/tend/internal/server/services"
+	"github.com/tend-run/tend/process"
+)
+
+// Config is what the parts share. Manager and StateDir are needed.
+type Config struct {
+	// Manager of the machine's processes.
+	Manager process.Manager
+	// Moving is as in run.Config.
+	Moving func(context.Context) error
+	// Inside and Boxes are for sandboxes that are isolated, as in local.Config. nil:
+	// there are none.
+	Inside func(local.Root) process.Manager
+	Boxes  box.Engine
+	// Hide are files of the daemon outside of StateDir, which no sandbox that is
+	// isolated sees: absolute paths.
+	Hide []string
+	// Network is what sandboxes that are isolated reach.
+	Network network.Config
+	// SandboxDisk is the disk of an isolated sandbox that asks for none, bytes; 0: it has no
+	// limit.
+	SandboxDisk int64
+	// NoSpare: no isolated sandbox is kept ready for the next creation.
+	NoSpare bool
+	// StateDir is an existing directory, owned by the server's user. Each part
+	// that keeps something has a name of its own in it.
+	StateDir string
+	// Domains below which sandboxes have host names (package internal/sandbox/route).
+	Domains []string
+	// Origins of web pages that are let in without a token, as in server.Config.
+	Origins []string
+	// DefaultUser and DefaultWorkdir are for requests that name none. Empty: the
+	// user the server runs as, and the user's home.
+	DefaultUser, DefaultWorkdir string
+	// Token that callers must show from the start. Empty: none.
+	Token face.Token
+	// Trusted reports whether a caller needs no token. nil: every caller needs one.
+	Trusted func(*http.Request) bool
+	// Insecure: requests that foreign web pages cause are served.
+	Insecure bool
+	// Providers is the file of the gateway's providers; empty: there are none.
+	Providers string
+	// ExitSecret signs the messages of exits; empty: they are not signed.
+	ExitSecret []byte
+	// Budget of what is held for clients, the server's. nil: no bound.
+	Budget *budget.Budget
+	// Distant is where distant's encrypted transport is served. nil: nowhere.
+	Distant net.Listener
+	// Trace makes spans of the requests that are none of HTTP. nil: none.
+	Trace face.Trace
+	// Admin answers for the daemon.
+	Admin native.Admin
+	// InShutdown is as in run.Config of the supervisor.
+	InShutdown func(time.Time) bool
+	// Roles is as in run.Config of the supervisor.
+	Roles func() []int
+	// Program is tend, as it is started, and URL where it finds this server: for the
+	// workers that repair services. Without both nothing is repaired. Program also holds
+	// the sockets of services.
+	Program []string
+	URL     string
+	// Held: the listening sockets outlive this server.
+	Held    bool
+	Version string
+	Log     *slog.Logger // nil: nothing is logged
+}
+
+// Set is what a server has to do.
+type Set struct {
+	Driver driver.Driver
+	// Parts in the order in which they end.
+	Parts []part.Part
+	// Token returns the token of this moment: envd's POST /init may set one.
+	Token func() face.Token
+	// Session says what a request may do that is of a browser that is logged in to the
+	// page.
+	Session func(*http.Request) part.Login
+}
+
+// Status returns what the driver and the parts say of themselves, by name.
+func (s *Set) Status(ctx context.Context) map[string]map[string]string {
+	all := map[string]map[string]string{}
+	add := func(name string, facts map[string]string) {
+		if all[name] == nil {
+			all[name] = map[string]string{}
+		}
+		maps.Copy(all[name], facts)
+	}
+	add("driver", driverStatus(ctx, s.Driver))
+	for _, p := range s.Parts {
+		if r, ok := p.(part.Reporter); ok {
+			add(r.Name(), r.Status())
+		}
+	}
+	return all
+}
+
+func driverStatus(ctx context.Context, d driver.Driver) map[string]string {
+	can := d.Capabilities()
+	facts := map[string]string{"name": can.Name, "isolation": cmp.Or(strings.Join(can.Layers, " "), "none")}
+	if len(can.Missing) > 0 {
+		facts["missing"] = strings.Join(can.Missing, "; ")
+	}
+	if can.Snapshots {
+		facts["snapshots"] = "yes"
+	}
+	if boxes, err := d.List(ctx); err != nil {
+		facts["sandboxes"] = "not known: " + err.Error()
+	} else {
+		facts["sandboxes"] = strconv.Itoa(len(boxes))
+	}
+	return facts
+}
+
+// openDriver returns the driver of the sandboxes, and the destination of requests that
+// name no sandbox. If this machine cannot isolate, a sandbox that requests isolation is
+// refused with the reason.
+func openDriver(c *Config) (driver.Driver, driver.Access, error) {
+	machine := host.NewMachine(c.Manager)
+	none, err := host.Open(host.Config{
+		Dir: filepath.Join(c.StateDir, "boxes"), Top: c.StateDir, Manager: c.Manager, DefaultUser: c.DefaultUser, Log: c.Log,
+	})
+	if err != nil || c.Boxes == nil {
+		return none, machine, err
+	}
+	full, err := local.Open(local.Config{
+		Dir: filepath.Join(c.StateDir, "sandboxes"), State: c.StateDir, Manager: c.Manager, Inside: c.Inside, Engine: c.Boxes,
+		Hide: hidden(c.Hide), Network: network.NewHost(c.Network), Spare: !c.NoSpare, Disk: c.SandboxDisk, Log: c.Log,
+	})
+	if errors.Is(err, driver.ErrUnsupported) {
+		return none, machine, nil
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	return either.New(full, none), machine, nil
+}
+
+// hidden are these paths, and where they lead now: a link may lead elsewhere later.
+func hidden(paths []string) (all []string) {
+	for _, p := range paths {
+		all = append(all, filepath.Clean(p))
+		if to, err := filepath.EvalSymlinks(p); err == nil && to != all[len(all)-1] {
+			all = append(all, to)
+		}
+	}
+	return slices.DeleteFunc(all, func(p string) bool { return !filepath.IsAbs(p) || p == "/" || len(p) > box.MaxPath })
+}
+
+// Open makes the driver and the parts. They do nothing until a server has them.
+func Open(c Config) (*Set, error) {
+	if c.Manager == nil || c.StateDir == "" {
+		return nil, errors.New("parts: a manager and a state directory are needed")
+	}
+	boxes, machine, err := openDriver(&c)
+	if err != nil {
+		return nil, err
+	}
+	secret, err := face.OpenSecret(filepath.Join(c.StateDir, "secret"))
+	if err != nil {
+		return nil, err
+	}
+	sandboxes := &route.Router{Driver: boxes, Default: machine, Domains: c.Domains}
+	sc := services.Config{Manager: c.Manager, Dir: filepath.Join(c.StateDir, "services"), InShutdown: c.InShutdown, Roles: c.Roles, Moving: c.Moving, Driver: boxes, Program: c.Program, Log: c.Log}
+	var repair *healing.Healing
+	if len(c.Program) > 0 && c.URL != "" {
+		repair = healing.Open(healing.Config{
+			Manager: c.Manager, Dir: filepath.Join(c.StateDir, "healing"), StateDir: c.StateDir, Program: c.Program, URL: c.URL, Token: string(c.Token), Log: c.Log,
+			Away: awayIn(boxes), Sandbox: idIn(boxes), Watch: watchIn(boxes),
+		})
+		sc.Healer = repair
+	}
+	kept := services.Open(sc)
+	set := &Set{Driver: boxes}
+	shown, err := page.New(page.Config{
+		Secret: secret, Token: func() face.Token { return set.Token() }, File: filepath.Join(c.StateDir, "page-sessions.json"), Log: c.Log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	gate, err := gateway.Open(gateway.Config{
+		Dir: filepath.Join(c.StateDir, "gateway"), Providers: c.Providers, Extend: prolonger(boxes), Budget: c.Budget, Log: c.Log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	var chats native.Chats
+	var before native.Kept
+	if repair != nil {
+		chats, before = repair, repair
+	}
+	api, err := native.New(native.Config{
+		Manager: c.Manager, Driver: boxes, Machine: machine, Admin: c.Admin, Services: services.API{Services: kept}, Chats: chats, Kept: before, Keys: keys{gate}, Page: shown, Usage: usage, Instance: rand.Text(), Version: c.Version, Held: c.Held,
+		Secret: secret, Domains: c.Domains, Dir: filepath.Join(c.StateDir, "builds"),
+	})
+	if err != nil {
+		return nil, err
+	}
+	processes, err := envd.New(envd.Config{
+		Sandboxes: sandboxes, DefaultUser: c.DefaultUser, DefaultWorkdir: c.DefaultWorkdir,
+		Token: c.Token, Secret: secret, Guard: face.Guard{Domains: c.Domains, Origins: c.Origins, Off: c.Insecure}, Store: settingsIn(c.StateDir), Log: c.Log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	files := envdfs.New(envdfs.Config{
+		Tokens: processes.Tokens, Wrap: processes.Wrap, Files: processes.Files, DefaultUser: processes.DefaultUser, Log: c.Log,
+	})
+	control, err := langsmith.New(langsmith.Config{
+		Driver: boxes, Token: processes.AccessToken, Trusted: c.Trusted,
+		Dir: filepath.Join(c.StateDir, "langsmith"), Budget: c.Budget, Log: c.Log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	e2b, err := e2bapi.New(e2bapi.Config{
+		Driver: boxes, Secret: secret, Token: processes.AccessToken, Trusted: c.Trusted, Domains: c.Domains, Dir: filepath.Join(c.StateDir, "e2b"), Log: c.Log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	tools, err := mcp.New(mcp.Config{
+		Machine: machine, Driver: boxes, Services: services.API{Services: kept}, Secret: secret, Token: processes.AccessToken, Trusted: c.Trusted, Trace: c.Trace, Version: c.Version, Log: c.Log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	inside := ports.New(ports.Config{Sandboxes: sandboxes, Secret: secret, Token: processes.AccessToken, VisitorLasts: shown.VisitorLasts,
+		Budget: c.Budget, Log: c.Log})
+	set.Parts = []part.Part{api, shown, kept, control, e2b, gate, tools, inside, processes, files}
+	set.Parts = append(set.Parts, exits.Open(exits.Config{Manager: c.Manager, Dir: filepath.Join(c.StateDir, "exits"), Secret: c.ExitSecret, Log: c.Log}))
+	set.Token, set.Session = processes.AccessToken, shown.Login
+	if repair != nil {
+		repair.Over(kept)
+		set.Parts = append(set.Parts, repair)
+	}
+	if c.Distant != nil {
+		set.Parts = append(set.Parts, &distant.Service{
+			Config: distant.Config{
+				Sandbox: machine, Dir: c.DefaultWorkdir, User: c.DefaultUser,
+				Budget: c.Budget, Trace: c.Trace, Version: c.Version, Log: c.Log,
+			},
+			Dir: filepath.Join(c.StateDir, "distant"), Listener: c.Distant,
+		})
+	}
+	return set, nil
+}
+
+// usage is what the sessions of this machine's processes have used, by pid.
+func usage() map[int]native.Use {
+	all := procfs.Sessions()
+	used := make(map[int]native.Use, len(all))
+	for pid, u := range all {
+		used[pid] = native.Use(u)
+	}
+	return used
+}

@@ -1,0 +1,42 @@
+package parts
+
+import (
+	"net"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tend-run/tend/internal/sandbox/driver"
+	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/testkeeper"
+)
+
+func TestOpenRefusesWhatCannotWork(t *testing.T) {
+	for name, c := range map[string]Config{
+		"no manager":         {StateDir: t.TempDir()},
+		"no state directory": {Manager: testkeeper.New(t)},
+	} {
+		if _, err := Open(c); err == nil {
+			t.Errorf("Open with %s succeeded", name)
+		}
+	}
+}
+
+func TestTheStatusSaysWhatEachPartIsDoing(t *testing.T) {
+	l := scene.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
+	defer l.Close()
+	set := scene.Value(Open(Config{Manager: testkeeper.New(t), StateDir: t.TempDir(), Distant: l, Domains: []string{"box.example"}}))(t)
+	scene.Value(set.Driver.Create(t.Context(), driver.Spec{}))(t)
+	want := map[string]map[string]string{
+		"driver":    {"name": "host", "isolation": "none", "sandboxes": "1"},
+		"envd":      {"version": "0.6.13", "streams": "0", "hosts": "49983-ID.box.example"},
+		"langsmith": {"connections": "0", "commands attached": "0"},
+		"distant":   {"address": l.Addr().String(), "connections": "0", "sessions": "0"},
+	}
+	got := set.Status(t.Context())
+	for name, facts := range want {
+		if diff := cmp.Diff(facts, got[name]); diff != "" {
+			t.Errorf("%s:\n%s", name, diff)
+		}
+	}
+}

@@ -1,0 +1,122 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/tend-run/tend/internal/protocol/part"
+)
+
+// routeTable is what the server knows of a request before its handler is called,
+// by the pattern that the request matches.
+type routeTable map[string]route
+
+type route struct {
+	part.Route
+	name string // of the part
+}
+
+// of returns the route of a request; the zero route if none serves it, which
+// is as strict as any.
+func (rs routeTable) of(r *http.Request) route { return rs[r.Pattern] }
+
+// mount puts the routes of all parts, and the server's own, on a mux.
+func (s *Server) mount() (*http.ServeMux, error) {
+	mux := http.NewServeMux()
+	s.routes = routeTable{}
+	for _, p := range append([]part.Part{probes{s}}, s.cfg.Parts...) {
+		if p.Name() == "" {
+			return nil, errors.New("server: a part has no name")
+		}
+		if !able(p) {
+			return nil, fmt.Errorf("server: the part %s can do nothing; see package part for the methods that it may have", p.Name())
+		}
+		if c, ok := p.(prometheus.Collector); ok {
+			if err := s.metrics.Register(c); err != nil {
+				return nil, fmt.Errorf("metrics of part %s: %w", p.Name(), err)
+			}
+		}
+		r, ok := p.(part.Router)
+		if !ok {
+			continue
+		}
+		err := part.Mount(mux, r, func(rt *part.Route) http.Handler {
+			s.routes[rt.Pattern] = route{*rt, p.Name()}
+			if rt.Secret != nil {
+				s.secrets = append(s.secrets, rt.Secret)
+			}
+			if rt.Access == part.Bearer {
+				return s.needsToken(rt.Handler)
+			}
+			return rt.Handler
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	for _, p := range s.cfg.Parts {
+		if h, ok := p.(part.Hoster); ok {
+			s.hosters = append(s.hosters, h)
+			s.routes[hostPattern+p.Name()] = route{part.Route{Access: part.Own, Body: func(string) part.Body { return part.File }}, p.Name()}
+		}
+	}
+	return mux, nil
+}
+
+// hostPattern begins the pattern of requests that a part.Hoster answers. No mux has
+// such a pattern.
+const hostPattern = "host "
+
+// able reports whether a part has any ability.
+func able(p part.Part) bool {
+	switch p.(type) {
+	case part.Router, part.Hoster, part.Runner, part.Streamer, part.Reporter, io.Closer, prometheus.Collector:
+		return true
+	}
+	return false
+}
+
+// routed notes, for all that looks at a request before its handler, which
+// pattern it matches, and who answers it if no route does. The mux finds the same
+// pattern again.
+func (s *Server) routed(mux *http.ServeMux, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		widenStack()
+		_, r.Pattern = mux.Handler(r)
+		for _, p := range s.hosters {
+			h, inside := p.Hosts(r)
+			switch {
+			case h != nil:
+				r.Pattern = hostPattern + p.Name()
+			case inside && !s.routes.of(r).Inside:
+				h, r.Pattern = http.HandlerFunc(http.NotFound), ""
+			default:
+				continue
+			}
+			r = r.WithContext(context.WithValue(r.Context(), hostedKey{}, h))
+			break
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+type hostedKey struct{}
+
+// dispatch calls what answers a request.
+func (s *Server) dispatch(mux *http.ServeMux) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if s.routes.of(r).name == "" {
+			s.metrics.Refused("route")
+		}
+		if h, ok := r.Context().Value(hostedKey{}).(http.Handler); ok {
+			h.ServeHTTP(w, r)
+			return
+		}
+		mux.ServeHTTP(w, r)
+	})
+}

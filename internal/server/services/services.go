@@ -1,0 +1,289 @@
+package services
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	tendv1 "github.com/tend-run/tend/gen/tend/v1"
+	"github.com/tend-run/tend/internal/heal/healer"
+	"github.com/tend-run/tend/internal/lib/replace"
+	"github.com/tend-run/tend/internal/protocol/part"
+	"github.com/tend-run/tend/internal/sandbox/driver"
+	"github.com/tend-run/tend/internal/service/config"
+	"github.com/tend-run/tend/internal/service/run"
+	"github.com/tend-run/tend/internal/service/supervisor"
+	"github.com/tend-run/tend/process"
+)
+
+// Limits of an applied file, in bytes, beside those of package config.
+const (
+	MaxEnv  = 1 << 20  // of the environment of a service
+	MaxEnvs = 64 << 20 // of those of all
+	maxPath = 4096
+)
+
+// fileName keeps the path of the file that was applied.
+const fileName = "file"
+
+// Config of the services. Manager and Dir are needed; the others are as in run.Config.
+type Config struct {
+	Manager    process.Manager
+	Dir        string
+	InShutdown func(time.Time) bool
+	Roles      func() []int
+	Moving     func(context.Context) error
+	Driver     driver.Driver
+	Program    []string
+	Log        *slog.Logger
+	// Healer repairs services; nil: there are no repairs.
+	Healer Healer
+}
+
+// Healer repairs services.
+type Healer interface {
+	// Saw receives the notices of services. It must not block.
+	Saw(service string, e supervisor.Effect)
+	// Declare receives each applied file, with the environment of the caller that applied
+	// it.
+	Declare(ctx context.Context, c *config.Config, file string, env map[string]string) error
+	// Of returns the healer's state of a service; false: none.
+	Of(service string) (st healer.Status, episode string, ok bool)
+	// List, Get, Watch, Heal, RollBack and Cancel are those of the ServiceService.
+	List(ctx context.Context, service string) ([]*tendv1.Episode, error)
+	Get(ctx context.Context, id string) (*tendv1.GetEpisodeResponse, error)
+	Watch(ctx context.Context, id string, from int64, send func(*tendv1.WatchEpisodeResponse) error) error
+	Heal(ctx context.Context, service string, dry bool) (id string, err error)
+	RollBack(ctx context.Context, id string) (back string, err error)
+	Cancel(ctx context.Context, id string) error
+}
+
+// Services is the part.
+type Services struct {
+	c       Config
+	sup     *run.Supervisor
+	trouble error // why there is no sup
+
+	mu   sync.Mutex
+	file string // guarded by mu
+}
+
+var (
+	_ part.Runner   = (*Services)(nil)
+	_ part.Reporter = (*Services)(nil)
+)
+
+// Open reads the stored state. Services are supervised while Run runs.
+func Open(c Config) *Services {
+	s := &Services{c: c}
+	if c.Log == nil {
+		s.c.Log = slog.New(slog.DiscardHandler)
+	}
+	var err error
+	rc := run.Config{Manager: c.Manager, Dir: c.Dir, Log: c.Log, InShutdown: c.InShutdown, Roles: c.Roles, Moving: c.Moving, Driver: c.Driver, Program: c.Program}
+	if c.Healer != nil {
+		rc.Notice = c.Healer.Saw
+	}
+	if s.sup, err = run.Open(rc); err == nil {
+		var data []byte
+		data, err = replace.Read(filepath.Join(c.Dir, fileName), maxPath)
+		s.file = string(data)
+		if errors.Is(err, fs.ErrNotExist) {
+			err = nil
+		}
+	}
+	if err != nil {
+		s.trouble = &troubleError{err}
+		s.c.Log.Error("services are not looked after", "err", err)
+	}
+	return s
+}
+
+// troubleError says that the stored state of services cannot be read.
+type troubleError struct{ err error }
+
+func (e *troubleError) Error() string {
+	return "services are not looked after: " + e.err.Error()
+}
+func (e *troubleError) Unwrap() error { return process.ErrDamaged }
+
+// Name implements [part.Part].
+func (s *Services) Name() string { return "services" }
+
+// Run implements [part.Runner].
+func (s *Services) Run(ctx context.Context) error {
+	if s.trouble != nil {
+		<-ctx.Done()
+		return nil
+	}
+	return s.sup.Run(ctx)
+}
+
+// statusTime bounds how long the status waits for the services.
+const statusTime = time.Second
+
+// Status implements [part.Reporter].
+func (s *Services) Status() map[string]string {
+	if s.trouble != nil {
+		return map[string]string{"trouble": s.trouble.Error()}
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), statusTime)
+	defer cancel()
+	all, err := s.sup.List(ctx)
+	if err != nil {
+		return map[string]string{"declared": "not known: " + err.Error()}
+	}
+	ready, failed := 0, 0
+	for i := range all {
+		switch {
+		case all[i].State.Ready:
+			ready++
+		case all[i].State.Phase == supervisor.Failed:
+			failed++
+		}
+	}
+	return map[string]string{"declared": strconv.Itoa(len(all)), "ready": strconv.Itoa(ready), "failed": strconv.Itoa(failed)}
+}
+
+// File is a declaration with all that it needs.
+type File struct {
+	config.Source
+	// Env is the environment of the declaring caller.
+	Env map[string]string
+}
+
+// busyError: the services of another file run.
+type busyError struct{ file string }
+
+func (e *busyError) Error() string {
+	return fmt.Sprintf("services of %s run; tend down ends them, and --state-dir DIR makes a daemon of its own for these", e.file)
+}
+func (e *busyError) Unwrap() error { return process.ErrRunning }
+
+// Apply applies a declaration. An error in it is a process.InvalidError.
+func (s *Services) Apply(ctx context.Context, f *File) error {
+	if s.trouble != nil {
+		return s.trouble
+	}
+	if !filepath.IsAbs(f.Dir) || len(f.Dir) > maxPath/2 || strings.ContainsRune(f.Dir, 0) {
+		return invalid("dir", "is %.80q; an absolute path of at most %d bytes is needed", f.Dir, maxPath/2)
+	}
+	f.Name = cmp.Or(f.Name, config.FileName)
+	base := filepath.Base(f.Name)
+	if len(base) > 255 || strings.ContainsAny(f.Name, "\x00\n") {
+		return invalid("name", "is %.80q, which is no name of a file", f.Name)
+	}
+	declared, err := f.Config()
+	if err != nil {
+		return invalid("text", "is not accepted:\n%s", err.Error())
+	}
+	declared = run.WithEnv(declared, f.Env)
+	total := 0
+	for _, name := range declared.Names() {
+		size := 0
+		for k, v := range declared.Services[name].Env {
+			size += len(k) + len(v) + 2
+		}
+		if total += size; size > MaxEnv || total > MaxEnvs {
+			return invalid("services."+name+".env", "has %d bytes with what it inherits, %d so far; %d are allowed, and %d for all services (inherit: none leaves out what tend up has)", size, total, MaxEnv, MaxEnvs)
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	path := filepath.Join(f.Dir, base)
+	if s.file != path {
+		if err := s.replaceFile(ctx, path); err != nil {
+			return err
+		}
+	}
+	if err := s.sup.Apply(ctx, declared); err != nil || s.c.Healer == nil {
+		return away(err)
+	}
+	return s.c.Healer.Declare(ctx, declared, path, f.Env)
+}
+
+// List returns all services.
+func (s *Services) List(ctx context.Context) ([]run.Status, error) {
+	if s.trouble != nil {
+		return nil, s.trouble
+	}
+	all, err := s.sup.List(ctx)
+	return all, away(err)
+}
+
+// Touch notifies the watchers of services that a service has news.
+func (s *Services) Touch(ctx context.Context) {
+	if s.trouble == nil {
+		s.sup.Touch(ctx)
+	}
+}
+
+// replaceFile notes that another file declares the services, if none runs. s.mu is held.
+func (s *Services) replaceFile(ctx context.Context, path string) error {
+	all, err := s.sup.List(ctx)
+	if err != nil {
+		return away(err)
+	}
+	for i := range all {
+		if st := &all[i].State; s.file != "" && (st.Up && st.Phase != supervisor.Completed || st.Phase.Alive()) {
+			return &busyError{s.file}
+		}
+	}
+	if err := replace.Synced(filepath.Join(s.c.Dir, fileName), []byte(path), 0o600); err != nil {
+		return fmt.Errorf("note the file of the services: %w", err)
+	}
+	s.file = path
+	return nil
+}
+
+func invalid(field, format string, args ...any) error {
+	return &process.InvalidError{Field: field, Reason: fmt.Sprintf(format, args...)}
+}
+
+// away: a supervisor that has ended is followed by that of the next server.
+func away(err error) error {
+	if errors.Is(err, run.ErrEnded) {
+		return fmt.Errorf("the server ends: %w", process.ErrUnavailable)
+	}
+	return err
+}
+
+// Start, Stop and Restart are Up, Down and Restart of run.Supervisor.
+func (s *Services) Start(ctx context.Context, names []string) error {
+	if s.trouble != nil {
+		return s.trouble
+	}
+	return away(s.sup.Up(ctx, names...))
+}
+
+// Adopt has a service be a process that tend did not start.
+func (s *Services) Adopt(ctx context.Context, name string, pid int) error {
+	if s.trouble != nil {
+		return s.trouble
+	}
+	return away(s.sup.Adopt(ctx, name, pid))
+}
+
+// Stop ends services.
+func (s *Services) Stop(ctx context.Context, names []string) error {
+	if s.trouble != nil {
+		return s.trouble
+	}
+	return away(s.sup.Down(ctx, names...))
+}
+
+// Restart ends services and starts them again.
+func (s *Services) Restart(ctx context.Context, names []string) error {
+	if s.trouble != nil {
+		return s.trouble
+	}
+	return away(s.sup.Restart(ctx, names...))
+}

@@ -1,0 +1,240 @@
+package house_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/tend-run/tend/internal/support/scene"
+)
+
+var (
+	docLink = regexp.MustCompile(`\]\(([^)#:]+)\)`)
+	docCode = regexp.MustCompile("`([^`\n]+)`")
+	docPath = regexp.MustCompile(`^[A-Za-z0-9_.-]+(/[A-Za-z0-9_.-]+)*$`)
+	docTest = regexp.MustCompile(`^(…|Test)([A-Z][A-Za-z0-9]*)?`)
+	docMake = regexp.MustCompile(`\bmake ([a-z][a-z0-9-]*)(?: ([A-Z]+)=)?`)
+	anyTest = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)[A-Za-z0-9]+)\(`)
+)
+
+// TestDocumentsNameWhatExists finds links, paths, tests and make targets that
+// documents name and nobody has.
+func TestDocumentsNameWhatExists(t *testing.T) {
+	docs, tests, names := documents(t)
+	makefile := scene.Value(os.ReadFile("Makefile"))(t)
+	for doc, text := range docs {
+		exists := func(path string) bool {
+			for _, base := range []string{".", filepath.Dir(doc)} {
+				if _, err := os.Stat(filepath.Join(base, path)); err == nil {
+					return true
+				}
+			}
+			return false
+		}
+		for _, m := range docLink.FindAllStringSubmatch(text, -1) {
+			if _, err := os.Stat(filepath.Join(filepath.Dir(doc), m[1])); err != nil {
+				t.Errorf("%s links to %s, which is not there", doc, m[1])
+			}
+		}
+		for _, m := range docCode.FindAllStringSubmatch(text, -1) {
+			code := m[1]
+			first, _, nested := strings.Cut(code, "/")
+			switch {
+			case !docPath.MatchString(code):
+			case nested && exists(first) && !exists(code):
+				t.Errorf("%s names the path %s, which is not there", doc, code)
+			case !nested && slices.Contains([]string{".go", ".md", ".txtar"}, filepath.Ext(code)) && !names[code]:
+				t.Errorf("%s names the file %s, which is nowhere", doc, code)
+			}
+			if m := docTest.FindStringSubmatch(code); m != nil && m[2] != "" {
+				known := func(test string) bool { return strings.Contains(test, m[2]) }
+				if !slices.ContainsFunc(tests, known) {
+					t.Errorf("%s names the test %s, which is nowhere", doc, code)
+				}
+			}
+		}
+		for _, m := range docMake.FindAllStringSubmatch(commands(text), -1) {
+			if !strings.Contains(string(makefile), "\n"+m[1]+":") {
+				t.Errorf("%s says make %s, which the Makefile does not have", doc, m[1])
+			}
+			if m[2] != "" && !strings.Contains(string(makefile), "$("+m[2]+")") {
+				t.Errorf("%s says make %s %s=…, which the Makefile does not read", doc, m[1], m[2])
+			}
+		}
+	}
+}
+
+// TestGoInDocumentsCompiles: the Go of the README and of the package's comment is
+// that of the package.
+func TestGoInDocumentsCompiles(t *testing.T) {
+	readme := scene.Value(os.ReadFile("README.md"))(t)
+	doc := scene.Value(os.ReadFile("doc.go"))(t)
+	_, fenced, _ := strings.Cut(string(readme), "```go\n")
+	fenced, _, _ = strings.Cut(fenced, "```")
+	var comment string
+	for line := range strings.Lines(string(doc)) {
+		if code, ok := strings.CutPrefix(line, "//\t"); ok && !strings.HasPrefix(code, " ") || ok && comment != "" {
+			comment += code
+		} else if comment != "" {
+			break
+		}
+	}
+	program := fmt.Sprintf(`package main
+import ("context"; "os"; "github.com/tend-run/tend")
+func readme(ctx context.Context) error { %s; _ = r; return err }
+func doc(ctx context.Context) error { %s; _ = res; return err }
+func main() { _, _ = readme(context.Background()), doc(context.Background()) }`, fenced, comment)
+	file := filepath.Join(t.TempDir(), "main.go")
+	scene.Must(t, os.WriteFile(file, []byte(program), 0o600))
+	if out, err := exec.CommandContext(t.Context(), "go", "vet", file).CombinedOutput(); err != nil {
+		t.Errorf("%s\n%s", out, program)
+	}
+}
+
+// TestArchitectureNamesEachPackage: the table of packages is the map of the
+// module.
+func TestArchitectureNamesEachPackage(t *testing.T) {
+	text := scene.Value(os.ReadFile("ARCHITECTURE.md"))(t)
+	for _, path := range slices.Sorted(maps.Keys(list(t, "./..."))) {
+		if path == module || strings.HasPrefix(path, "gen/") || strings.HasPrefix(path, "test/conformance/") {
+			continue // generated; rows of their own
+		}
+		if !strings.Contains(string(text), "`"+path+"`") {
+			t.Errorf("ARCHITECTURE.md does not say what package %s is", path)
+		}
+	}
+}
+
+// TestTheREADMENamesThePinnedClients: the versions it says are tried are those
+// that the suites install.
+func TestTheREADMENamesThePinnedClients(t *testing.T) {
+	readme := scene.Value(os.ReadFile("README.md"))(t)
+	pin := func(file, pattern string) string {
+		b := scene.Value(os.ReadFile(file))(t)
+		m := regexp.MustCompile(pattern).FindSubmatch(b)
+		if m == nil {
+			t.Fatalf("%s has no %s", file, pattern)
+		}
+		return string(m[1])
+	}
+	for _, name := range []string{"e2b", "langsmith"} {
+		npm := pin("test/conformance/"+name+"/js/package.json", `"`+name+`": "([0-9.]+)"`)
+		pypi := pin("test/conformance/"+name+"/python/requirements.txt", `(?m)^`+name+`==([0-9.]+)$`)
+		if want := fmt.Sprintf("npm `%s` %s and PyPI `%s` %s", name, npm, name, pypi); !strings.Contains(string(readme), want) {
+			t.Errorf("README.md does not say that %s are tried", want)
+		}
+	}
+}
+
+// TestTheDevContainerBuildsThisModule: its Go is the one that go.mod asks for, and
+// what it runs first is a target of make. On Debian, and as root, make test
+// installs the rest.
+func TestTheDevContainerBuildsThisModule(t *testing.T) {
+	read := func(path string) []byte {
+		b := scene.Value(os.ReadFile(path))(t)
+		return b
+	}
+	var c struct{ Image, RemoteUser, PostCreateCommand string }
+	scene.Must(t, json.Unmarshal(read(".devcontainer/devcontainer.json"), &c))
+	version := regexp.MustCompile(`(?m)^go (\d+\.\d+)`).FindSubmatch(read("go.mod"))
+	if version == nil || !strings.Contains(c.Image, "/golang:"+string(version[1])+"-") || c.RemoteUser != "root" {
+		t.Errorf("the container is %+v, and go.mod wants Go %s", c, version)
+	}
+	target, ok := strings.CutPrefix(c.PostCreateCommand, "make ")
+	if !ok || !strings.Contains(string(read("Makefile")), "\n"+target+":") {
+		t.Errorf("%q is no target of the Makefile", c.PostCreateCommand)
+	}
+}
+
+// documents returns the text of all documents, the names of all tests, and the
+// names of all files.
+func documents(t *testing.T) (docs map[string]string, tests []string, names map[string]bool) {
+	t.Helper()
+	docs, names = map[string]string{}, map[string]bool{}
+	out := scene.Value(exec.CommandContext(t.Context(), "git", "ls-files", "--cached", "--others", "--exclude-standard").Output())(t)
+	for path := range strings.Lines(string(out)) {
+		path = strings.TrimSuffix(path, "\n")
+		names[filepath.Base(path)] = true
+		if ext := filepath.Ext(path); ext != ".md" && !strings.HasSuffix(path, "_test.go") {
+			continue
+		}
+		if strings.HasPrefix(path, "test/conformance/healer/scenarios/") {
+			continue // a corpus from elsewhere, kept as it is: it names what is beside it there
+		}
+		text, err := os.ReadFile(path)
+		if os.IsNotExist(err) {
+			continue // removed, and not committed yet
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if filepath.Ext(path) == ".md" {
+			docs[path] = string(text)
+			continue
+		}
+		for _, m := range anyTest.FindAllStringSubmatch(string(text), -1) {
+			tests = append(tests, m[1])
+		}
+	}
+	if len(docs) < 5 || len(tests) < 100 {
+		t.Fatalf("found %d documents and %d tests", len(docs), len(tests))
+	}
+	return docs, tests, names
+}
+
+// commands returns what a document shows as code.
+func commands(text string) string {
+	var b strings.Builder
+	fenced := false
+	for line := range strings.Lines(text) {
+		switch {
+		case strings.HasPrefix(line, "```"):
+			fenced = !fenced
+		case fenced || strings.HasPrefix(line, "    "):
+			b.WriteString(line)
+		default:
+			for _, m := range docCode.FindAllStringSubmatch(line, -1) {
+				b.WriteString(m[1] + "\n")
+			}
+		}
+	}
+	return b.String()
+}
+
+// TestSecurityNamesTheTestOfEachPromise: a promise of SECURITY.md without a test
+// that tries to break it is none.
+func TestSecurityNamesTheTestOfEachPromise(t *testing.T) {
+	docs, tests, _ := documents(t)
+	rows := 0
+	for line := range strings.Lines(docs["SECURITY.md"]) {
+		if !strings.HasPrefix(line, "| ") || strings.HasPrefix(line, "| threat |") {
+			continue
+		}
+		rows++
+		cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), " | ")
+		named := docCode.FindAllStringSubmatch(cells[len(cells)-1], -1)
+		if len(cells) != 3 || len(named) == 0 {
+			t.Errorf("SECURITY.md names no test in: %s", line)
+		}
+		for _, m := range named {
+			if !slices.Contains(tests, m[1]) {
+				t.Errorf("SECURITY.md names the test %s, which is nowhere", m[1])
+			}
+		}
+	}
+	for _, name := range tests {
+		if strings.HasPrefix(name, "Fuzz") && !strings.Contains(docs["SECURITY.md"], "`"+name+"`") {
+			t.Errorf("SECURITY.md does not say what %s holds", name)
+		}
+	}
+	if rows < 30 {
+		t.Errorf("SECURITY.md has only %d promises", rows)
+	}
+}
