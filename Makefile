@@ -9,7 +9,7 @@ DIST_PLATFORMS ?= linux/amd64 linux/arm64
 KILLS ?= 10000
 MINUTES ?= 60
 FUZZTIME ?= 60s
-GO_FILES = $(shell git ls-files --cached --others --exclude-standard '*.go' ':!gen')
+GO_FILES = $(shell git ls-files --cached --others --exclude-standard '*.go' ':!gen' ':!internal/gen')
 # Where need-go puts a Go if the machine has none that will do.
 export PATH := $(CURDIR)/tools/go/.bin:$(PATH)
 STATIC = CGO_ENABLED=0 go build -trimpath
@@ -85,8 +85,9 @@ fuzz: need-go build ## Run each fuzz target for FUZZTIME=60s (ONLY=keeper picks 
 	@scripts/fuzz $(FUZZTIME) $(ONLY)
 
 .PHONY: gen
-gen: need-go ## Generate gen/ from proto/, and with a Python what packages/python has of it
-	go -C tools run ./protogen -I ../proto -out ../gen
+gen: need-go ## Generate gen/ and internal/gen/ from proto/, and with a Python what packages/python has of it
+	go -C tools run ./protogen -I ../proto -out ../gen -only tend/
+	go -C tools run ./protogen -I ../proto -out ../internal/gen -only envd/ -options module=github.com/tend-run/tend/internal/gen
 	@! command -v python3 >/dev/null || python3 packages/python/gen.py
 
 .PHONY: gen-ts

@@ -15,28 +15,31 @@ import (
 	"github.com/tend-run/tend/internal/service/held"
 )
 
-// version is set by the linker in release builds: -X main.version=v1.2.3.
-var version = ""
+// version is that of a release, as the linker set it; empty for other builds.
+var version string
 
-func main() {
+// Main runs the command line of this process, or the role that its name or its first argument
+// asks for, and returns the exit status. release is the version of a release, or empty.
+func Main(release string) int {
+	version = release
 	if role.Called() { // built without the small binary, tend plays the roles itself
-		os.Exit(role.Main())
+		return role.Main()
 	}
 	if confine.Called(os.Args) {
-		os.Exit(confine.Main(os.Args[2:], os.Environ()))
+		return confine.Main(os.Args[2:], os.Environ())
 	}
 	if confine.CalledInside(os.Args) {
-		os.Exit(confine.MainInside(os.Args[2:], os.Environ(), shadowOf))
+		return confine.MainInside(os.Args[2:], os.Environ(), shadowOf)
 	}
 	if held.Called(os.Args) {
-		os.Exit(held.Main(os.Args[1:], os.Environ()))
+		return held.Main(os.Args[1:], os.Environ())
 	}
 	inv := &invocation{
 		in: os.Stdin, out: os.Stdout, errs: os.Stderr,
 		getenv: os.Getenv, environ: os.Environ,
 	}
 	_, inv.terminal = terminalOf(inv.in)
-	os.Exit(execute(context.Background(), inv, os.Args[1:]))
+	return execute(context.Background(), inv, os.Args[1:])
 }
 
 // invocation is one use of the command line: its streams, its environment

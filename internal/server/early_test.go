@@ -56,7 +56,7 @@ func routes(t *testing.T, s *Server) (all []string) {
 		t.Fatalf("only %d RPCs are known: %v", len(all), all)
 	}
 	var sources []string
-	for _, glob := range []string{"*.go", "../face/envd/*.go", "../face/envd/envdfs/*.go", "../face/langsmith/*.go", "../face/e2bapi/*.go"} {
+	for _, glob := range []string{"*.go", "../protocol/envd/*.go", "../protocol/envd/envdfs/*.go", "../protocol/langsmith/*.go", "../protocol/e2bapi/*.go"} {
 		found := scene.Value(filepath.Glob(glob))(t)
 		sources = append(sources, found...)
 	}

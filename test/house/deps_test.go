@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -22,6 +23,7 @@ const module = "github.com/tend-run/tend"
 // pkg is what `go list -json` prints of one package.
 type pkg struct {
 	ImportPath string
+	Name       string
 	Dir        string
 	Standard   bool
 	Imports    []string
@@ -31,7 +33,7 @@ type pkg struct {
 
 func list(t *testing.T, args ...string) map[string]*pkg {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "go", append([]string{"list", "-json=ImportPath,Dir,Standard,Imports,Deps,GoFiles"}, args...)...)
+	cmd := exec.CommandContext(t.Context(), "go", append([]string{"list", "-json=ImportPath,Name,Dir,Standard,Imports,Deps,GoFiles"}, args...)...)
 	cmd.Stderr = os.Stderr
 	out := scene.Value(cmd.StdoutPipe())(t)
 	scene.Must(t, cmd.Start())
@@ -53,9 +55,7 @@ func list(t *testing.T, args ...string) map[string]*pkg {
 // path.
 func ours(paths []string) (out []string) {
 	for _, path := range paths {
-		if path == module {
-			out = append(out, ".")
-		} else if rest, ok := strings.CutPrefix(path, module+"/"); ok {
+		if rest, ok := strings.CutPrefix(path, module+"/"); ok {
 			out = append(out, rest)
 		}
 	}
@@ -69,6 +69,31 @@ func within(path string, dirs ...string) bool {
 		}
 	}
 	return false
+}
+
+// protocolOf is the protocol that a package belongs to; "": none, or all.
+func protocolOf(path string) string {
+	rest, ok := strings.CutPrefix(path, "internal/protocol/")
+	name, _, _ := strings.Cut(rest, "/")
+	if !ok || slices.Contains([]string{"face", "part", "facetest"}, name) {
+		return ""
+	}
+	return name
+}
+
+// TestPublicPackages names what others may import: the rest may change with each version.
+func TestPublicPackages(t *testing.T) {
+	var public []string
+	for path, p := range list(t, "./...") {
+		if len(p.GoFiles) > 0 && p.Name != "main" && !within(path, "internal", "test") {
+			public = append(public, path)
+		}
+	}
+	slices.Sort(public)
+	want := []string{"gen/tend/v1", "gen/tend/v1/tendv1connect", "process", "process/processtest", "sdk/go"}
+	if !slices.Equal(public, want) {
+		t.Errorf("others may import %v; want %v", public, want)
+	}
 }
 
 // TestDeps holds the dependency arrows of ARCHITECTURE.md.
@@ -89,161 +114,71 @@ func TestDeps(t *testing.T) {
 			}
 		}
 		for _, dep := range ours(p.Deps) {
-			if !within(dep, "internal/cli/role", "anchor", "keeper", "spool", "process", "internal/lib/cleansignals", "internal/lib/eintr", "internal/lib/overlay", "internal/lib/procfs", "internal/lib/seccomp", "internal/lib/unixsock") || within(dep, "internal/core/client") {
+			if !within(dep, "internal/cli/role", "internal/core", "process", "internal/lib/cleansignals", "internal/lib/eintr", "internal/lib/overlay", "internal/lib/procfs", "internal/lib/seccomp", "internal/lib/unixsock") || within(dep, "internal/core/client", "internal/core/launch") {
 				t.Errorf("cmd/tend-keeper depends on %s", dep)
 			}
 		}
 	})
 
-	// Which package may import which, directly. A package that is not named here may
-	// import nothing of the module.
+	// Which folder may import which. What begins a path that stands further up is decided there.
 	arrows := []struct {
 		from string
 		to   []string
 	}{
-		{"process/processtest", []string{"process", "internal/lib/cleansignals"}},
-		{"internal/core/box", []string{"process"}},
-		{"internal/lib/onexit", []string{"process"}},
+		{"process/processtest", []string{"internal/lib"}},
 		{"process", nil},
-		{"spool", []string{"internal/lib/eintr", "internal/lib/procfs", "process"}},
-		{"observe", []string{"internal/lib/eintr", "internal/lib/pattern", "internal/lib/procfs", "internal/lib/sockdiag", "process"}},
-		{"view", []string{"process", "internal/lib/pattern"}},
-		{"files", []string{"internal/lib/budget", "internal/lib/eintr"}},
-		{"internal/sandbox/drivertest", []string{"process", "files", "driver", "internal/support/scene"}},
-		{"internal/sandbox/network", []string{"internal/lib/eintr", "internal/lib/lazyregexp", "internal/lib/netns", "internal/lib/pattern", "internal/lib/relay", "internal/lib/replace"}},
-		{"internal/sandbox/local", []string{"process", "files", "driver", "internal/lib/eintr", "internal/lib/procfs", "internal/lib/replace", "internal/core/disk", "internal/core/failpoint", "internal/lib/lazyregexp"}},
-		{"driver", []string{"process", "files", "driver", "internal/lib/replace"}},
-		{"metrics", []string{"process"}},
-		{"internal/service/config", []string{"process", "internal/lib/pattern", "internal/lib/typo", "internal/lib/yamldepth"}},
-		{"internal/service/held", []string{"internal/lib/eintr", "internal/lib/unixsock", "process"}},
-		{"internal/service/run", []string{"process", "observe", "driver", "supervisor", "internal/lib/procfs", "internal/lib/replace"}},
-		{"internal/service/adopt", []string{"process", "observe", "supervisor", "internal/service/config", "files", "internal/files/account", "internal/lib/eintr", "internal/lib/owner", "internal/lib/pace", "internal/lib/procfs"}},
-		{"internal/service/watch", []string{"internal/service/config", "files"}},
-		{"internal/heal/agent", []string{"internal/lib/lazyregexp"}},
-		{"internal/heal/confine", []string{"internal/lib/overlay", "internal/lib/replace", "internal/lib/seccomp"}},
-		{"internal/service/foreign", []string{"internal/service/config", "internal/lib/lazyregexp"}},
-		{"internal/service/probe", []string{"process", "observe", "internal/service/config"}},
-		{"supervisor", []string{"process", "internal/service/config"}},
-		{"internal/heal/git", []string{"files", "internal/lib/owner", "internal/lib/replace"}},
-		{"internal/heal/checkpoint", []string{"internal/heal/git", "internal/lib/replace", "internal/lib/lazyregexp"}},
-		{"internal/heal/guard", []string{"internal/lib/pattern", "internal/lib/lazyregexp"}},
-		{"internal/heal/playbook", []string{"process", "internal/service/config", "internal/heal/git", "internal/heal/guard", "internal/lib/owner", "internal/lib/pattern", "internal/lib/lazyregexp", "internal/lib/yamldepth"}},
-		{"internal/heal/project", []string{"process", "observe", "internal/heal/agent", "internal/heal/checkpoint", "internal/heal/confine", "internal/heal/git", "internal/heal/guard", "internal/heal/playbook", "internal/lib/procfs", "internal/lib/pace", "internal/lib/replace"}},
-		{"internal/heal/chat", []string{"internal/heal/agent", "internal/heal/checkpoint", "internal/lib/replace"}},
-		{"internal/heal/work", []string{".", "process", "observe", "supervisor", "healer", "internal/files/account", "internal/lib/procfs", "internal/lib/pace", "internal/lib/replace"}},
-		{"healer", []string{"process", "supervisor", "internal/lib/replace"}},
-		{"internal/core/failpoint", nil},
-		{"internal/core/client", []string{"internal/lib/eintr", "internal/lib/procfs", "internal/lib/unixsock", "process", "files", "internal/files/account", "spool", "observe", "internal/core/failpoint", "internal/core/board", "internal/core/calm", "internal/core/feed", "internal/core/grace", "internal/core/wire", "internal/core/rundir"}},
-		{"keeper", []string{"internal/lib/eintr", "internal/lib/overlay", "internal/lib/procfs", "internal/lib/seccomp", "internal/lib/unixsock", "process", "spool", "keeper"}},
-		{"anchor", []string{"internal/lib/procfs", "internal/lib/unixsock", "process", "internal/core/failpoint", "internal/core/wire", "internal/core/rundir", "internal/core/orphan"}},
-		{"launch", []string{"anchor", "internal/core/rundir", "internal/lib/eintr", "internal/lib/owner", "internal/core/payload"}},
-		{"internal/protocol/mcp/relay", nil},
-		{"internal/protocol/mcp", []string{"internal/lib/budget", "process", "part", "view", "face", "driver", "files", "gen/tend"}},
-		{"internal/protocol/native", []string{
-			"internal/lib/budget", "process", "part", "view", "face", "driver", "files", "gen/tend", "internal/lib/relay", "internal/tendpb",
-		}},
-		{"internal/protocol/langsmith", []string{
-			"internal/lib/budget", "process", "part", "face", "internal/protocol/langsmith", "files", "driver", "internal/lib/relay", "internal/lib/replace",
-		}},
-		{"internal/protocol/envd", []string{"internal/lib/budget", "process", "part", "face", "internal/protocol/envd", "files", "driver", "internal/gen/envd"}},
-		{"internal/protocol/page", []string{"part", "face", "internal/lib/replace"}},
-		{"internal/protocol/ports", []string{"internal/lib/budget", "part", "face", "driver"}},
-		{"internal/protocol/gateway", []string{"internal/lib/budget", "process", "part", "face", "internal/lib/replace", "internal/lib/lazyregexp"}},
-		{"internal/protocol/e2bapi", []string{"internal/lib/budget", "process", "part", "view", "face", "driver", "internal/lib/replace", "internal/lib/lazyregexp"}},
-		{"internal/protocol/distant", []string{
-			"internal/lib/budget", "process", "part", "face", "internal/protocol/distant", "files", "driver", "internal/lib/pattern", "internal/lib/replace",
-			"internal/lib/lazyregexp",
-		}},
-		{"face", []string{"internal/lib/budget", "process", "part", "face", "internal/lib/replace", "internal/lib/lazyregexp"}},
-		{"gen", []string{"gen"}},
-		{"internal/cli/torture", []string{".", "process", "internal/core/failpoint", "internal/support/testdaemon"}},
-		{"internal/tendpb", []string{"process", "view", "gen/tend"}},
-		{"internal/lib/budget", nil},
-		{"internal/files/account", []string{"process", "files"}},
-		{"internal/cli/doctor", nil},
-		{"internal/lib/home", []string{"internal/lib/replace"}},
-		{"internal/lib/lazyregexp", nil},
-		{"internal/lib/pace", nil},
-		{"internal/lib/pattern", nil},
-		{"internal/core/payload", []string{"internal/core/memory"}},
-		{"internal/lib/eintr", nil},
-		{"internal/lib/overlay", nil},
-		{"internal/lib/owner", nil},
-		{"internal/lib/procfs", []string{"internal/lib/eintr"}},
-		{"internal/lib/typo", nil},
-		{"internal/lib/yamldepth", nil},
-		{"internal/lib/seccomp", nil},
-		{"internal/lib/cleansignals", nil},
-		{"internal/lib/poorkernel", []string{"internal/lib/unixsock"}},
-		{"internal/support/scene", []string{"process", "internal/lib/pace"}},
-		{"internal/lib/relay", nil},
-		{"internal/lib/replace", nil},
-		{"internal/support/testbin", nil},
-		{"internal/support/testkeeper", []string{"process", "internal/core/client", "internal/support/testbin"}},
-		{"internal/support/testdaemon", []string{"process", ".", "internal/lib/procfs", "internal/lib/pace"}}, // what hangs is described as the kernel shows it
-		{"internal/lib/peer", []string{"internal/lib/sockdiag", "internal/lib/unixsock"}},
-		{"internal/lib/netns", []string{"internal/core/script"}}, // a child that enters what a thread may not
-		{"internal/lib/sockdiag", []string{"internal/lib/eintr", "internal/lib/netns"}},
-		{"internal/lib/unixsock", []string{"internal/lib/eintr"}},
-		{"internal/lib/webhook", nil},
-		{"part", nil},
-		{"telemetry", []string{"process", "part", "internal/lib/replace", "internal/lib/webhook"}},
-		{"server", []string{"internal/lib/budget", "process", "face", "part", "driver", "metrics", "internal/lib/replace", "internal/lib/peer"}},
-		{"internal/server/parts", []string{
-			"internal/lib/budget", "process", "files", "face", "part", "driver", "internal/server/services", "internal/server/healing", "internal/server/exits",
-			"internal/lib/procfs", "internal/lib/replace", "gen/tend", "internal/tendpb",
-		}},
-		{"internal/server/services", []string{"process", "part", "driver", "supervisor", "healer", "gen/tend", "internal/tendpb", "internal/lib/replace"}},
-		{"internal/server/healing", []string{"process", "part", "supervisor", "healer", "gen/tend", "internal/lib/pace", "internal/lib/replace", "internal/lib/webhook"}},
-		{"internal/server/exits", []string{"process", "part", "internal/lib/replace", "internal/lib/webhook"}},
-		{"daemon", []string{
-			"internal/lib/budget", "process", "internal/lib/procfs", "internal/server/parts", "internal/core/rundir", "internal/sandbox/local", "face", "server", "metrics",
-			"telemetry", "gen/tend", "anchor", "launch", "internal/core/client", "internal/core/rest", "internal/lib/owner", "internal/lib/replace",
-		}},
-		{"test/attack", nil},
-		{"test/conformance", []string{"process", "anchor", "gen", "internal/protocol/distant"}},
-		{"test/crashtest", nil},
-		{"test/dist", nil},
-		{"test/fakellm", nil},
-		{"test/limits", nil},
-		{"test/noise", nil},
-		{"bench", []string{".", "process", "anchor", "gen", "driver", "internal/core/client", "internal/protocol/distant", "internal/lib/procfs", "internal/support/testbin", "internal/support/testdaemon"}},
-		{"internal/cli/role", []string{"anchor", "keeper", "internal/lib/cleansignals"}},
+		{"internal/lib/netns", []string{"internal/core/script"}}, // a child enters what a thread may not
+		{"internal/lib", nil},
+		{"internal/files", []string{"internal/lib"}},
+		{"internal/view", []string{"internal/lib"}},
+		{"internal/observe", []string{"internal/lib"}},
+		{"internal/tendpb", []string{"gen", "internal/view"}},
+		{"internal/core", []string{"internal/lib", "internal/files", "internal/observe"}},
+		{"internal/sandbox/drivertest", []string{"internal/files", "internal/sandbox/driver", "internal/support"}},
+		{"internal/sandbox", []string{"internal/core", "internal/lib", "internal/files"}},
+		{"internal/service", []string{"internal/lib", "internal/files", "internal/observe", "internal/sandbox/driver"}},
+		{"internal/heal", []string{"internal/lib", "internal/files", "internal/observe", "internal/service", "sdk/go"}},
+		{"internal/protocol", []string{"internal/lib", "internal/files", "internal/view", "internal/tendpb", "internal/sandbox/driver", "internal/sandbox/route", "gen", "internal/gen"}},
+		{"internal/server", []string{"internal", "gen"}},
+		{"internal/cli", []string{"internal", "sdk/go", "gen"}},
+		{"internal/support", []string{"internal/core/client", "internal/lib", "sdk/go"}},
+		{"internal/gen", nil},
+		{"gen", nil},
+		{"sdk/go", []string{"gen", "internal/lib", "internal/tendpb", "internal/view"}},
 		{"cmd/tend-keeper", []string{"internal/cli/role"}},
-		{"cmd/tend", []string{"internal/cli/role", ".", "process", "view", "daemon", "server", "files", "internal/sandbox/host", "internal/sandbox/image", "internal/sandbox/network", "internal/sandbox/template", "internal/protocol/distant", "internal/protocol/gateway", "internal/protocol/mcp/relay", "metrics", "telemetry", "anchor", "launch", "internal/core/calm", "internal/core/client", "internal/core/failpoint", "internal/core/shadow", "internal/core/box", "gen/tend", "internal/heal/confine", "internal/service/config", "internal/service/foreign", "internal/service/held", "internal/heal/project", "internal/heal/work", "internal/files/account", "internal/cli/doctor", "internal/lib/home", "internal/core/payload", "internal/lib/peer", "internal/lib/replace", "internal/lib/sockdiag", "internal/cli/torture", "internal/lib/typo"}},
-		{"", []string{"process", "view", "gen/tend", "internal/tendpb", "internal/lib/home"}},
+		{"cmd/tend", []string{"internal/cli"}},
+		{"bench", []string{"internal", "sdk/go", "gen"}},
+		{"test", []string{"internal", "sdk/go", "gen"}},
 	}
 	for path, p := range pkgs {
-		var allowed []string
-		found := false
-		for _, a := range arrows {
-			if path == a.from || a.from != "" && within(path, a.from) {
-				allowed, found = a.to, true
-				break
-			}
-		}
-		if !found {
-			t.Errorf("package %s has no place in the arrows: give it one here and in ARCHITECTURE.md", path)
+		n := slices.IndexFunc(arrows, func(a struct {
+			from string
+			to   []string
+		}) bool {
+			return within(path, a.from)
+		})
+		if n < 0 {
+			t.Errorf("package %s has no place in the arrows: give its folder one here and in ARCHITECTURE.md", path)
 			continue
 		}
 		for _, dep := range ours(p.Imports) {
-			if !within(dep, allowed...) {
-				t.Errorf("%s imports %s; it may import only %v of this module", path, dep, allowed)
+			if !within(dep, arrows[n].to...) && !within(dep, arrows[n].from, "process") {
+				t.Errorf("%s imports %s; %s may import only itself, process and %v", path, dep, arrows[n].from, arrows[n].to)
 			}
-			if within(path, "face", "server") && within(dep, "driver") && !within(dep, "internal/sandbox/route") && dep != "driver" {
-				t.Errorf("%s imports %s; faces know the interface of drivers alone", path, dep)
+			if one, other := protocolOf(path), protocolOf(dep); one != "" && other != "" && one != other {
+				t.Errorf("%s imports %s; no protocol knows another", path, dep)
 			}
 		}
 	}
 
-	t.Run("only cmd reads flags and the environment", func(t *testing.T) {
+	t.Run("only the command line reads flags and the environment", func(t *testing.T) {
 		for path, p := range pkgs {
 			// processtest re-executes the test binary; testbin is told which run of the tests it is in; bench and fakellm are commands.
-			if within(path, "cmd", "bench", "test/fakellm", "process/processtest", "internal/support/testbin", "internal/support/testkeeper") {
+			if within(path, "internal/cli", "cmd", "bench", "test/fakellm", "process/processtest", "internal/support/testbin", "internal/support/testkeeper") {
 				continue
 			}
 			for _, file := range p.GoFiles {
-				if path == "" && file == "default.go" {
+				if path == "sdk/go" && file == "default.go" {
 					continue // DialDefault finds the daemon as the command line does
 				}
 				b := scene.Value(os.ReadFile(filepath.Join(p.Dir, file)))(t)
@@ -259,7 +194,7 @@ func TestDeps(t *testing.T) {
 	// TestABeginningIsLight of cmd/tend measures what a start costs, whatever the cause.
 	t.Run("tend is linked from no package that compiles a regular expression before main", func(t *testing.T) {
 		for _, path := range append(ours(pkgs["cmd/tend"].Deps), "cmd/tend") {
-			p := pkgs[strings.TrimPrefix(path, ".")]
+			p := pkgs[path]
 			for _, file := range p.GoFiles {
 				parsed := scene.Value(parser.ParseFile(token.NewFileSet(), filepath.Join(p.Dir, file), nil, 0))(t)
 				for _, d := range parsed.Decls {
@@ -280,7 +215,7 @@ func TestDeps(t *testing.T) {
 	})
 
 	t.Run("the public SDK needs connect and protobuf alone", func(t *testing.T) {
-		for _, dep := range pkgs[""].Deps {
+		for _, dep := range pkgs["sdk/go"].Deps {
 			first, _, _ := strings.Cut(dep, "/")
 			if strings.Contains(first, ".") && !within(dep, module, "connectrpc.com/connect", "google.golang.org/protobuf", "golang.org/x/net", "golang.org/x/text") {
 				t.Errorf("the SDK depends on %s", dep)
@@ -294,49 +229,49 @@ func TestDeps(t *testing.T) {
 // Files of the daemon's own are named here, with what they are.
 func TestOnlyFilesTouchesUsersPaths(t *testing.T) {
 	own := map[string]string{
-		"internal/sandbox/drivertest/drivertest.go":         "a test",
-		"internal/sandbox/drivertest/isolation.go":          "a test",
+		"internal/sandbox/drivertest/drivertest.go":   "a test",
+		"internal/sandbox/drivertest/isolation.go":    "a test",
 		"internal/sandbox/network/configure_linux.go": "network namespaces",
 		"internal/sandbox/network/space_linux.go":     "network namespaces",
 		"internal/sandbox/network/dns.go":             "the machine's resolv.conf",
-		"internal/sandbox/drivertest/machine.go":            "what the machine of a test has",
-		"internal/protocol/distant/journal/log.go":             "journals of sessions",
-		"internal/protocol/distant/sweep.go":                   "directories of sessions",
-		"internal/protocol/distant/native.go":                  "directories of sessions",
-		"internal/protocol/distant/key.go":                     "the key of the transport",
-		"internal/protocol/langsmith/face.go":                  "the secret behind links",
-		"internal/protocol/e2bapi/store.go":                    "uploads for builds",
-		"internal/protocol/gateway/face.go":                    "the gateway's directory",
-		"internal/protocol/gateway/keys.go":                    "hashes of keys",
-		"internal/protocol/gateway/ledger.go":                  "the log of requests",
-		"internal/protocol/gateway/providers.go":               "the operator's file of providers",
-		"internal/protocol/native/templates.go":                "files for builds",
-		"internal/protocol/langsmith/textmap.go":               "maps of offsets",
-		"internal/sandbox/host/box.go":                      "directories of sandboxes",
-		"internal/sandbox/local/buildcheck.go":              "where a directory leads that a build begins with: whether the daemon's own are in it",
-		"internal/sandbox/local/create.go":                  "directories of sandboxes",
-		"internal/sandbox/local/life.go":                    "directories of sandboxes",
-		"internal/sandbox/local/local.go":                   "directories of sandboxes",
-		"internal/sandbox/local/sweep.go":                   "directories of sandboxes, and the trash",
-		"internal/sandbox/local/template.go":                "records of templates",
-		"internal/sandbox/local/records.go":                 "records of templates and snapshots",
-		"internal/sandbox/local/base.go":                    "the files of the base template",
-		"internal/sandbox/local/snapshot.go":                "records of snapshots",
-		"internal/sandbox/local/disk.go":                    "disks of sandboxes",
+		"internal/sandbox/drivertest/machine.go":      "what the machine of a test has",
+		"internal/protocol/distant/journal/log.go":    "journals of sessions",
+		"internal/protocol/distant/sweep.go":          "directories of sessions",
+		"internal/protocol/distant/native.go":         "directories of sessions",
+		"internal/protocol/distant/key.go":            "the key of the transport",
+		"internal/protocol/langsmith/face.go":         "the secret behind links",
+		"internal/protocol/e2bapi/store.go":           "uploads for builds",
+		"internal/protocol/gateway/face.go":           "the gateway's directory",
+		"internal/protocol/gateway/keys.go":           "hashes of keys",
+		"internal/protocol/gateway/ledger.go":         "the log of requests",
+		"internal/protocol/gateway/providers.go":      "the operator's file of providers",
+		"internal/protocol/native/templates.go":       "files for builds",
+		"internal/protocol/langsmith/textmap.go":      "maps of offsets",
+		"internal/sandbox/host/box.go":                "directories of sandboxes",
+		"internal/sandbox/local/buildcheck.go":        "where a directory leads that a build begins with: whether the daemon's own are in it",
+		"internal/sandbox/local/create.go":            "directories of sandboxes",
+		"internal/sandbox/local/life.go":              "directories of sandboxes",
+		"internal/sandbox/local/local.go":             "directories of sandboxes",
+		"internal/sandbox/local/sweep.go":             "directories of sandboxes, and the trash",
+		"internal/sandbox/local/template.go":          "records of templates",
+		"internal/sandbox/local/records.go":           "records of templates and snapshots",
+		"internal/sandbox/local/base.go":              "the files of the base template",
+		"internal/sandbox/local/snapshot.go":          "records of snapshots",
+		"internal/sandbox/local/disk.go":              "disks of sandboxes",
 		"internal/sandbox/image/image_linux.go":       "disks of sandboxes",
-		"internal/sandbox/local/held.go":                    "directories of sandboxes, by names of the driver's own",
+		"internal/sandbox/local/held.go":              "directories of sandboxes, by names of the driver's own",
 		"internal/sandbox/layer/count_linux.go":       "files of layers, by descriptors and without following a link",
-		"internal/sandbox/local/idle.go":                    "what cgroups say of a box",
+		"internal/sandbox/local/idle.go":              "what cgroups say of a box",
 		"internal/sandbox/layer/store.go":             "directories of layers",
 		"internal/sandbox/layer/sweep.go":             "directories of layers",
 		"internal/sandbox/layer/copy_linux.go":        "files of layers, by descriptors and without following a link",
-		"internal/sandbox/local/kernel_linux.go":            "what /proc says of a box",
-		"internal/sandbox/host/user.go":                     "directories of sandboxes",
-		"internal/sandbox/host/admit_linux.go":              "directories of sandboxes",
-		"internal/sandbox/host/host.go":                     "directories of sandboxes",
+		"internal/sandbox/local/kernel_linux.go":      "what /proc says of a box",
+		"internal/sandbox/host/user.go":               "directories of sandboxes",
+		"internal/sandbox/host/admit_linux.go":        "directories of sandboxes",
+		"internal/sandbox/host/host.go":               "directories of sandboxes",
 	}
 	touches := regexp.MustCompile(`\b(os\.(Open|OpenFile|OpenRoot|OpenInRoot|Create|CreateTemp|Stat|Lstat|ReadDir|ReadFile|WriteFile|Readlink|Mkdir|MkdirAll|MkdirTemp|Remove|RemoveAll|Rename|Symlink|Link|Chmod|Chown|Lchown|Chtimes|Truncate|DirFS|CopyFS)|filepath\.(EvalSymlinks|Walk|WalkDir|Glob)|doublestar\.(Glob|GlobWalk|FilepathGlob)|(unix|syscall)\.(Open|Openat|Openat2|Creat|Stat|Lstat|Fstatat|Statx|Access|Unlink|Rename|Mkdir|Chmod|Chown|Truncate|Symlink|Link|Listxattr|Getxattr|Setxattr|Mknod|InotifyAddWatch))\(`)
-	for path, p := range list(t, "./face/...", "./driver/...") {
+	for path, p := range list(t, "./internal/protocol/...", "./internal/sandbox/...") {
 		for _, name := range p.GoFiles {
 			file := path + "/" + name
 			b := scene.Value(os.ReadFile(filepath.Join(p.Dir, name)))(t)

@@ -75,7 +75,7 @@ func TestDocumentsNameWhatExists(t *testing.T) {
 // that of the package.
 func TestGoInDocumentsCompiles(t *testing.T) {
 	readme := scene.Value(os.ReadFile("README.md"))(t)
-	doc := scene.Value(os.ReadFile("doc.go"))(t)
+	doc := scene.Value(os.ReadFile("sdk/go/doc.go"))(t)
 	_, fenced, _ := strings.Cut(string(readme), "```go\n")
 	fenced, _, _ = strings.Cut(fenced, "```")
 	var comment string

@@ -155,7 +155,7 @@ func TestTheBuiltInBooks(t *testing.T) {
 // TestTheExamplesOfTheDocumentsWork: the playbooks in the documents and in the package's
 // comment are accepted, and each built-in one has its place in the documents.
 func TestTheExamplesOfTheDocumentsWork(t *testing.T) {
-	text := string(scene.Value(os.ReadFile("../../docs/healing.md"))(t))
+	text := string(scene.Value(os.ReadFile("../../../docs/healing.md"))(t))
 	dir, n := t.TempDir(), 0
 	for _, block := range strings.Split(text, "```yaml\n# .tend/playbooks/")[1:] {
 		name, rest, _ := strings.Cut(block, "\n")

@@ -34,8 +34,8 @@ func TestOrdinaryTextsPass(t *testing.T) {
 	texts := map[string]string{"nothing": "", "a deep one": deep(Max - 1), "brackets": strings.Repeat("[", 40) + strings.Repeat("]", 40), "a long one": strings.Repeat("a: {b: [1, 2]}\n- &x !!str y\n", 5000),
 		"words in a line": "a: " + strings.Repeat("word ", 1000), "a long list in brackets": "a: [" + strings.Repeat("{b: c}, ", 3000) + "]", "documents": strings.Repeat("---\na: 1\n", 500),
 		"a block of text": "a: |\n" + strings.Repeat("   [ { - text\n", 500), "a long flow over lines": "a: {" + strings.Repeat("b: c,\n    d: e,\n", 500) + "}"}
-	files, _ := filepath.Glob("../../packaging/*/*.yml")
-	more, _ := filepath.Glob("../../examples/*/*.yaml")
+	files, _ := filepath.Glob("../../../packaging/*/*.yml")
+	more, _ := filepath.Glob("../../../examples/*/*.yaml")
 	for _, f := range append(files, more...) {
 		b, err := os.ReadFile(f)
 		if err != nil {

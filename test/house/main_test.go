@@ -1,0 +1,16 @@
+// Package house_test looks at the whole tree: what may import what, what documents name, what
+// each script does.
+package house_test
+
+import (
+	"os"
+	"testing"
+)
+
+// TestMain has the tests run at the root of the tree.
+func TestMain(m *testing.M) {
+	if err := os.Chdir("../.."); err != nil {
+		panic(err)
+	}
+	os.Exit(m.Run())
+}
