@@ -85,21 +85,21 @@ fuzz: need-go build ## Run each fuzz target for FUZZTIME=60s (ONLY=keeper picks 
 	@scripts/fuzz $(FUZZTIME) $(ONLY)
 
 .PHONY: gen
-gen: need-go ## Generate gen/ and internal/gen/ from proto/, and with a Python what packages/python has of it
+gen: need-go ## Generate gen/ and internal/gen/ from proto/, and with a Python what sdk/python has of it
 	go -C tools run ./protogen -I ../proto -out ../gen -only tend/
 	go -C tools run ./protogen -I ../proto -out ../internal/gen -only envd/ -options module=github.com/tend-run/tend/internal/gen
-	@! command -v python3 >/dev/null || python3 packages/python/gen.py
+	@! command -v python3 >/dev/null || python3 sdk/python/gen.py
 
 .PHONY: gen-ts
-gen-ts: need-go ## Generate packages/client/src/gen from proto/; Node.js is needed
+gen-ts: need-go ## Generate sdk/js/src/gen from proto/; Node.js is needed
 	@scripts/packages gen
 
 .PHONY: gen-python
-gen-python: ## Generate what packages/python has of proto/, and its synchronous half; Python is needed
+gen-python: ## Generate what sdk/python has of proto/, and its synchronous half; Python is needed
 	@scripts/python gen
 
 .PHONY: page
-page: need-go ## Build internal/protocol/page/dist, the page at /ui/, from packages/page; Node.js is needed
+page: need-go ## Build internal/protocol/page/dist, the page at /ui/, from sdk/web; Node.js is needed
 	@scripts/packages dist
 
 .PHONY: fmt
@@ -130,7 +130,7 @@ arm64-test: need-go ## Run tests on an emulated arm64, as root on Debian: an hou
 
 .PHONY: clean
 clean: ## Remove what was built and installed here
-	rm -rf bin dist internal/core/payload/tend-keeper test/conformance/e2b/js/node_modules test/conformance/e2b/python/.venv test/conformance/agents/*/.venv test/conformance/langsmith/js/node_modules test/conformance/langsmith/python/.venv test/conformance/mastra/node_modules test/conformance/supervisors/js/node_modules test/conformance/supervisors/python/.venv packages/node_modules packages/*/dist packages/python/.venv tools/go/.bin
+	rm -rf bin dist internal/core/payload/tend-keeper test/conformance/e2b/js/node_modules test/conformance/e2b/python/.venv test/conformance/agents/*/.venv test/conformance/langsmith/js/node_modules test/conformance/langsmith/python/.venv test/conformance/mastra/node_modules test/conformance/supervisors/js/node_modules test/conformance/supervisors/python/.venv sdk/node_modules packages/*/dist sdk/python/.venv tools/go/.bin
 
 .PHONY: need-go
 need-go:

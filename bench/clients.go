@@ -24,12 +24,12 @@ type language struct{ name, tend, e2b string }
 var languages = []language{
 	{
 		name: "Python",
-		tend: `scripts/python install >&2; exec packages/python/.venv/bin/python bench/clients.py tend`,
+		tend: `scripts/python install >&2; exec sdk/python/.venv/bin/python bench/clients.py tend`,
 		e2b:  `d=test/conformance/e2b/python; scripts/python-venv $d/.venv $d/requirements.txt >&2; exec $d/.venv/bin/python bench/clients.py e2b`,
 	},
 	{
 		name: "JavaScript",
-		tend: `scripts/packages build >&2; exec "$(scripts/node)/node" bench/clients.mjs tend "$PWD/packages/client"`,
+		tend: `scripts/packages build >&2; exec "$(scripts/node)/node" bench/clients.mjs tend "$PWD/sdk/js"`,
 		e2b:  `here=$PWD/test/conformance/e2b; (. test/conformance/daemon.sh; install_js) >&2; exec "$(scripts/node)/node" bench/clients.mjs e2b "$here/js"`,
 	},
 }

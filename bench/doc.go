@@ -48,7 +48,7 @@
 //
 // # The page
 //
-// Its rows need Chromium and what packages/page installs for its tests. page.mjs drives the
+// Its rows need Chromium and what sdk/web installs for its tests. page.mjs drives the
 // browser, without a screen and without a GPU: the same cores draw, and run the daemon. The viewers of a terminal
 // are raw sockets that ask as the page does.
 //

@@ -11,7 +11,7 @@ import (
 )
 
 // pageProgram installs playwright-core, looks for Chromium, and becomes page.mjs.
-const pageProgram = `(scripts/npm-ci packages; scripts/install chromium=chromium) >&2; exec "$(scripts/node)/node" bench/page.mjs "$PWD/packages/page"`
+const pageProgram = `(scripts/npm-ci sdk; scripts/install chromium=chromium) >&2; exec "$(scripts/node)/node" bench/page.mjs "$PWD/sdk/web"`
 
 // browser runs f with headless Chromium.
 func browser(ctx context.Context, e *env, f func(b *clientProgram)) {

@@ -74,7 +74,7 @@ func module(m *debug.Module) cdx.Component {
 
 // pagePackages are the packages from npm that are built into the page, by their versions.
 func pagePackages(root string) (map[string]string, error) {
-	text, err := os.ReadFile(filepath.Join(root, "packages", "page", "package.json"))
+	text, err := os.ReadFile(filepath.Join(root, "sdk", "web", "package.json"))
 	if err != nil {
 		return nil, err
 	}

@@ -1,5 +1,5 @@
 // Package page serves the page of tend at /ui/: its files, which are embedded in the
-// program (dist, built from packages/page), and the login.
+// program (dist, built from sdk/web), and the login.
 //
 // # Login
 //

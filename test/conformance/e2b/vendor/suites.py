@@ -65,7 +65,7 @@ def cli(files, served, report):
 
 
 def python(files, served, report):
-    folder = COPY / "e2b/packages/python-sdk"
+    folder = COPY / "e2b/sdk/python-sdk"
     words = [str(COPY / "python/bin/python"), "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--timeout={PATIENCE}", f"--junitxml={report}"]
     words += [] if files and served else ["--numprocesses=2"]
     words += files
