@@ -14,11 +14,11 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/tend-run/tend/internal/cli/role"
 	"github.com/tend-run/tend/internal/core/calm"
 	"github.com/tend-run/tend/internal/core/client"
 	"github.com/tend-run/tend/internal/core/failpoint"
 	"github.com/tend-run/tend/internal/core/launch"
+	"github.com/tend-run/tend/internal/cli/role"
 	"github.com/tend-run/tend/internal/files/account"
 	"github.com/tend-run/tend/internal/lib/home"
 	"github.com/tend-run/tend/internal/server"
