@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tend-run/tend/internal/core/box"
+	"github.com/tend-run/tend/internal/lib/eintr"
 	"github.com/tend-run/tend/internal/lib/procfs"
 	"github.com/tend-run/tend/process"
 )
@@ -16,8 +17,8 @@ import (
 // Answers of the kernel that wait in netlink sockets count for no control group, and a
 // program in a box may open thousands of sockets and read none. So the keeper looks at
 // them when the kernel reports that programs wait for memory (PSI), and kills the
-// programs of a box whose sockets hold more than they may. Where the kernel does not
-// report that, it looks each second.
+// programs of a box whose sockets hold more than they may, with what the kernel keeps of
+// their requests. Where the kernel does not report that, it looks each second.
 
 const (
 	// What the netlink sockets of a box may hold, in bytes: a quarter of its memory, within
@@ -43,7 +44,7 @@ func pressure() (fd int, err error) {
 	}
 	// A tenth of the time is lost. A window of less than two seconds needs CAP_SYS_RESOURCE.
 	for _, trigger := range []string{"some 50000 500000\x00", "some 200000 2000000\x00"} {
-		if _, err = unix.Write(fd, []byte(trigger)); err == nil {
+		if _, err = eintr.Get(func() (int, error) { return unix.Write(fd, []byte(trigger)) }); err == nil {
 			return fd, nil
 		}
 	}
@@ -66,12 +67,14 @@ func (k *Keeper) watchHoards() {
 		case <-k.pressed:
 		case <-each:
 		}
+		began := time.Now()
 		for _, b := range k.cells.list() {
 			if held, most := b.hoard(); held > most {
 				k.logf("%s: its netlink sockets hold %d MiB that nobody reads, and may hold %d: its programs are killed", b.name(), held>>20, most>>20)
 				k.killPrograms(b, process.CauseOOM)
 			}
 		}
+		time.Sleep(time.Since(began)) // a list takes time for the sockets of all namespaces: half of a processor at most
 	}
 }
 
@@ -82,7 +85,7 @@ func (b *inhabited) hoard() (held, most int64) {
 		return 0, 0
 	}
 	defer b.mu.RUnlock()
-	if b.cell == nil || b.ending.Load() || b.cell.Spec.Net == box.NetHost {
+	if b.cell == nil || b.ending.Load() || !b.cell.Alive() || b.cell.Spec.Net == box.NetHost {
 		return 0, 0
 	}
 	return procfs.NetlinkQueues(b.cell.PID), hoardOf(&b.cell.Spec.Limits)
