@@ -43,8 +43,8 @@ func TestCallsThatASignalMayInterruptAreRepeated(t *testing.T) {
 		"internal/core/keeper/machine.go probeFilesystem Write":   "the pipe has room",
 		"internal/core/script/zygote.go dead Poll":                early, // with time 0
 		"internal/core/keeper/takeover.go takeOver Write":         eventfd,
-		"internal/core/vault/client.go Hurry Write":               eventfd,
-		"internal/core/vault/client.go catchUp Poll":              early,
+		"internal/core/fdstore/client.go Hurry Write":             eventfd,
+		"internal/core/fdstore/client.go catchUp Poll":            early,
 		"internal/service/held/hold_linux.go abandoned Connect":   noWait,
 	}
 	seen := map[string]bool{}

@@ -11,8 +11,8 @@ import (
 
 	"github.com/tend-run/tend/internal/core/board"
 	"github.com/tend-run/tend/internal/core/failpoint"
+	"github.com/tend-run/tend/internal/core/fdstore"
 	"github.com/tend-run/tend/internal/core/rundir"
-	"github.com/tend-run/tend/internal/core/vault"
 	"github.com/tend-run/tend/internal/core/wire"
 	"github.com/tend-run/tend/internal/lib/unixsock"
 	"github.com/tend-run/tend/process"
@@ -56,7 +56,7 @@ func (k *Keeper) acceptAnchors() {
 		k.logf("a new anchor will not find this keeper: %v", err)
 		return
 	}
-	rundir.Accept(l, nil, k.vaults[vault.Anchor].Connect)
+	rundir.Accept(l, nil, k.vaults[fdstore.Anchor].Connect)
 }
 
 // serve reads requests and handles them in place: a thread switch would cost

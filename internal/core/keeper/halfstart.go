@@ -11,10 +11,10 @@ import (
 
 	"github.com/tend-run/tend/internal/core/board"
 	"github.com/tend-run/tend/internal/core/failpoint"
+	"github.com/tend-run/tend/internal/core/fdstore"
 	"github.com/tend-run/tend/internal/core/grace"
 	"github.com/tend-run/tend/internal/core/spare"
 	"github.com/tend-run/tend/internal/core/spool"
-	"github.com/tend-run/tend/internal/core/vault"
 	"github.com/tend-run/tend/internal/core/wire"
 	"github.com/tend-run/tend/internal/lib/procfs"
 	"github.com/tend-run/tend/process"
@@ -23,7 +23,7 @@ import (
 // completeStart completes a start that the death of the previous keeper interrupted, if
 // the program was forked: it runs, or has run, and must not run again when the server
 // repeats its request. False: nothing ran, or it is unknown what ran.
-func (k *Keeper) completeStart(p *proc, h vault.FDs) bool {
+func (k *Keeper) completeStart(p *proc, h fdstore.FDs) bool {
 	pid := p.slot.PID()
 	if pid == 0 || p.slot.Flags()&board.FlagTakenBack != 0 {
 		return false // not forked, or ended since by a keeper that died meanwhile
@@ -113,7 +113,7 @@ const undoWait = time.Second
 
 // undoStart cleans up after a start that was never announced: the caller was
 // not answered that it worked, and will repeat it.
-func (k *Keeper) undoStart(p *proc, h vault.FDs) {
+func (k *Keeper) undoStart(p *proc, h fdstore.FDs) {
 	k.logf("process %s: taking back a start that did not come to the program", p.id)
 	p.slot.Set(board.FlagTakenBack)
 	if fd, ok := h[wire.FDPid]; ok {
@@ -127,6 +127,6 @@ func (k *Keeper) undoStart(p *proc, h vault.FDs) {
 	if j, err := spool.ReadJournal(p.dir); err != nil || j.Exit == nil && (j.Started == nil || j.Place != nil && *j.Place == spool.Place(p.ref)) {
 		os.RemoveAll(p.dir) // else it is of another process with this id
 	}
-	p.vaulted = vault.Epochs{1, 1}
+	p.vaulted = fdstore.Epochs{1, 1}
 	k.vaults.Drop(&p.vaulted, p.ref)
 }

@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"hash/crc32"
 
-	"github.com/tend-run/tend/internal/core/vault"
+	"github.com/tend-run/tend/internal/core/fdstore"
 	"github.com/tend-run/tend/internal/core/wire"
 )
 
@@ -58,11 +58,11 @@ type handover struct {
 type handoverKeeper struct {
 	FDs      heldFDs
 	Epoll    int64
-	Lock     int64              // of the role
-	Sockets  [vault.Count]int64 // to the holders of the vaults
-	Complete [vault.Count]bool  // the vault has all descriptors
-	Upgrades int64              // so far, this one included
-	Began    int64              // CLOCK_BOOTTIME, ns
+	Lock     int64                // of the role
+	Sockets  [fdstore.Count]int64 // to the holders of the vaults
+	Complete [fdstore.Count]bool  // the vault has all descriptors
+	Upgrades int64                // so far, this one included
+	Began    int64                // CLOCK_BOOTTIME, ns
 }
 
 type handoverProc struct {
@@ -94,8 +94,8 @@ func (fds *heldFDs) put(kinds []byte, values []int) {
 	}
 }
 
-func (fds *heldFDs) held() vault.FDs {
-	h := vault.FDs{}
+func (fds *heldFDs) held() fdstore.FDs {
+	h := fdstore.FDs{}
 	for kind, fd := range fds {
 		if fd > 0 {
 			h[byte(kind)] = int(fd)
@@ -149,8 +149,8 @@ type field struct {
 func (k *handoverKeeper) fields() []field {
 	return []field{
 		{tag: 1, number: &k.Epoll}, {tag: 2, number: &k.FDs[wire.FDBoard]}, {tag: 3, number: &k.FDs[wire.FDWake]}, {tag: 4, number: &k.FDs[wire.FDListen]},
-		{tag: 5, number: &k.Lock}, {tag: 6, number: &k.Sockets[vault.Anchor]}, {tag: 7, flag: &k.Complete[vault.Anchor]},
-		{tag: 8, number: &k.Sockets[vault.Mirror]}, {tag: 9, flag: &k.Complete[vault.Mirror]}, {tag: 10, number: &k.Upgrades}, {tag: 11, number: &k.Began},
+		{tag: 5, number: &k.Lock}, {tag: 6, number: &k.Sockets[fdstore.Anchor]}, {tag: 7, flag: &k.Complete[fdstore.Anchor]},
+		{tag: 8, number: &k.Sockets[fdstore.Mirror]}, {tag: 9, flag: &k.Complete[fdstore.Mirror]}, {tag: 10, number: &k.Upgrades}, {tag: 11, number: &k.Began},
 	}
 }
 

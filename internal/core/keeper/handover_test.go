@@ -12,7 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/tend-run/tend/internal/core/vault"
+	"github.com/tend-run/tend/internal/core/fdstore"
 	"github.com/tend-run/tend/internal/core/wire"
 	"github.com/tend-run/tend/internal/support/scene"
 )
@@ -21,8 +21,8 @@ var update = flag.Bool("update", false, "write the golden files anew")
 
 func example() *handover {
 	return &handover{
-		Keeper: handoverKeeper{Epoll: 4, FDs: heldFDs{wire.FDBoard: 5, wire.FDWake: 6, wire.FDListen: 7}, Lock: 8, Sockets: [vault.Count]int64{9, 10},
-			Complete: [vault.Count]bool{true, false}, Upgrades: 3, Began: 123456789},
+		Keeper: handoverKeeper{Epoll: 4, FDs: heldFDs{wire.FDBoard: 5, wire.FDWake: 6, wire.FDListen: 7}, Lock: 8, Sockets: [fdstore.Count]int64{9, 10},
+			Complete: [fdstore.Count]bool{true, false}, Upgrades: 3, Began: 123456789},
 		Procs: []handoverProc{
 			{Slot: 1, Gen: 2, Limit: 1 << 32, Policy: 1, Streams: [2]int64{streamWaits, 4},
 				FDs: heldFDs{wire.FDPid: 11, wire.FDStdout: 12, wire.FDStageR: 13, wire.FDStageW: 14}},
@@ -34,7 +34,7 @@ func example() *handover {
 
 // A terminal has staging pipes, and its descriptor the place of stdout.
 func TestDescriptorsAreHandedOverByTheirKinds(t *testing.T) {
-	for _, want := range []vault.FDs{
+	for _, want := range []fdstore.FDs{
 		{wire.FDStdout: 10, wire.FDStderr: 11, wire.FDStdin: 12, wire.FDPid: 13, wire.FDStdinMem: 14},
 		{wire.FDPTY: 10, wire.FDStageR: 11, wire.FDStageW: 12, wire.FDPid: 13, wire.FDStdinMem: 14, wire.FDFeedR: 15, wire.FDFeedW: 16},
 		{wire.FDStderr: 11},

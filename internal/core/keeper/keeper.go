@@ -68,11 +68,11 @@ import (
 	"github.com/tend-run/tend/internal/core/calm"
 	"github.com/tend-run/tend/internal/core/cgroup"
 	"github.com/tend-run/tend/internal/core/failpoint"
+	"github.com/tend-run/tend/internal/core/fdstore"
 	"github.com/tend-run/tend/internal/core/rest"
 	"github.com/tend-run/tend/internal/core/rundir"
 	"github.com/tend-run/tend/internal/core/script"
 	"github.com/tend-run/tend/internal/core/spare"
-	"github.com/tend-run/tend/internal/core/vault"
 	"github.com/tend-run/tend/internal/core/wire"
 	"github.com/tend-run/tend/internal/lib/procfs"
 	"github.com/tend-run/tend/process"
@@ -111,7 +111,7 @@ type Keeper struct {
 	wakeFD   int
 	listen   int
 	null     int // /dev/null, for processes without input
-	vaults   vault.Pair
+	vaults   fdstore.Pair
 	groups   *cgroup.Tree
 	line     lineage
 	lastFile lastFile
@@ -121,10 +121,10 @@ type Keeper struct {
 	stats    machine
 	births   *strangers
 	syncs    *syncer
-	vaulted  vault.Epochs  // of the global descriptors
-	cached   atomic.Int32  // open spool files
-	starting atomic.Int32  // starts that hold descriptors they may free again
-	alone    chan struct{} // one value while a start is tried again alone
+	vaulted  fdstore.Epochs // of the global descriptors
+	cached   atomic.Int32   // open spool files
+	starting atomic.Int32   // starts that hold descriptors they may free again
+	alone    chan struct{}  // one value while a start is tried again alone
 
 	mu    sync.Mutex
 	ids   map[process.ID]*proc // guarded by mu
@@ -196,8 +196,8 @@ func Run(cfg Config) (err error) {
 	}()
 	k.rest = rest.New()
 	defer k.rest.Close()
-	k.vaults[vault.Mirror].OnLost = k.findMirror
-	if !k.vaults[vault.Mirror].Connected() {
+	k.vaults[fdstore.Mirror].OnLost = k.findMirror
+	if !k.vaults[fdstore.Mirror].Connected() {
 		k.findMirror()
 	}
 	for range k.crew {
@@ -271,7 +271,7 @@ func (k *Keeper) work() {
 		for _, ev := range events[:max(n, 0)] {
 			switch ev.Fd {
 			case onMirror:
-				k.vaults[vault.Mirror].Disconnect()
+				k.vaults[fdstore.Mirror].Disconnect()
 				continue
 			case onFreeze:
 				continue

@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tend-run/tend/internal/core/board"
+	"github.com/tend-run/tend/internal/core/fdstore"
 	"github.com/tend-run/tend/internal/core/spool"
-	"github.com/tend-run/tend/internal/core/vault"
 	"github.com/tend-run/tend/internal/lib/eintr"
 	"github.com/tend-run/tend/internal/lib/procfs"
 )
@@ -109,7 +109,7 @@ func (m *machine) facts(k *Keeper) []string {
 	default:
 		fact("kill_reaches_tree", "cgroup.kill in "+k.groups.Root(), k.groupless())
 	}
-	anchor, mirror := k.vaults[vault.Anchor].Complete(), k.vaults[vault.Mirror].Complete()
+	anchor, mirror := k.vaults[fdstore.Anchor].Complete(), k.vaults[fdstore.Mirror].Complete()
 	vault, both := "", ""
 	if !anchor && !mirror {
 		vault = "neither anchor nor launcher holds all descriptors at this moment: a keeper killed now breaks pipes"

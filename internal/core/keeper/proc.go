@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tend-run/tend/internal/core/board"
+	"github.com/tend-run/tend/internal/core/fdstore"
 	"github.com/tend-run/tend/internal/core/spool"
-	"github.com/tend-run/tend/internal/core/vault"
 	"github.com/tend-run/tend/internal/core/wire"
 	"github.com/tend-run/tend/process"
 )
@@ -42,9 +42,9 @@ type proc struct {
 	sizes sizes // of its terminal
 	stdin stdin
 
-	vaulted  vault.Epochs // the vaults' in which all descriptors were deposited
-	deferred []byte       // journal records that found no room yet
-	journal  int          // spool files, opened at need and closed under pressure
+	vaulted  fdstore.Epochs // the vaults' in which all descriptors were deposited
+	deferred []byte         // journal records that found no room yet
+	journal  int            // spool files, opened at need and closed under pressure
 	index    int
 	indexEnd int64
 	// indexBase: the records before it are freed. A next keeper looks again.

@@ -15,9 +15,9 @@ import (
 
 	"github.com/tend-run/tend/internal/core/board"
 	"github.com/tend-run/tend/internal/core/cgroup"
+	"github.com/tend-run/tend/internal/core/fdstore"
 	"github.com/tend-run/tend/internal/core/feed"
 	"github.com/tend-run/tend/internal/core/spool"
-	"github.com/tend-run/tend/internal/core/vault"
 	"github.com/tend-run/tend/internal/core/wire"
 	"github.com/tend-run/tend/internal/lib/procfs"
 	"github.com/tend-run/tend/process"
@@ -32,7 +32,7 @@ import (
 
 // openBoard opens the board that a previous keeper left, or rebuilds it. It takes over
 // the descriptor.
-func (k *Keeper) openBoard(fd int, procs map[wire.Ref]vault.FDs) error {
+func (k *Keeper) openBoard(fd int, procs map[wire.Ref]fdstore.FDs) error {
 	b, err := board.Open(fd)
 	if err == nil {
 		if err = damage(b, procs); err == nil {
@@ -55,7 +55,7 @@ func (k *Keeper) openBoard(fd int, procs map[wire.Ref]vault.FDs) error {
 }
 
 // damage says what on a board cannot be so; nil if all can.
-func damage(b *board.Board, procs map[wire.Ref]vault.FDs) error {
+func damage(b *board.Board, procs map[wire.Ref]fdstore.FDs) error {
 	for ref := range procs {
 		if ref.Slot >= b.Used() {
 			return fmt.Errorf("a vault holds descriptors of slot %d, and %d were used", ref.Slot, b.Used())
@@ -73,7 +73,7 @@ func damage(b *board.Board, procs map[wire.Ref]vault.FDs) error {
 }
 
 // rebuild makes a board.
-func (k *Keeper) rebuild(fd int, procs map[wire.Ref]vault.FDs) error {
+func (k *Keeper) rebuild(fd int, procs map[wire.Ref]fdstore.FDs) error {
 	old, err := board.Remains(fd)
 	if err != nil {
 		return fmt.Errorf("remains of the board: %w", err)
@@ -125,7 +125,7 @@ func (k *Keeper) rebuild(fd int, procs map[wire.Ref]vault.FDs) error {
 
 // assign writes down of a process what its journal and its descriptors say.
 // restore does the rest, as after any crash.
-func (k *Keeper) assign(s board.Slot, ref wire.Ref, h vault.FDs, j *spool.Journal) {
+func (k *Keeper) assign(s board.Slot, ref wire.Ref, h fdstore.FDs, j *spool.Journal) {
 	s.Assign(ref.Gen, j.Spec.ID)
 	pid := j.Started.PID
 	if started := procfs.Started(pid); pidOf(h) == pid && started > 0 {
@@ -188,7 +188,7 @@ func (k *Keeper) slotHolds(slot uint32, pid int) bool {
 }
 
 // pidOf is the pid that a process's pidfd is of; 0: it has none, or was collected.
-func pidOf(h vault.FDs) int {
+func pidOf(h fdstore.FDs) int {
 	fd, ok := h[wire.FDPid]
 	if !ok {
 		return 0
@@ -234,7 +234,7 @@ func (k *Keeper) unfinished() (out journals) {
 
 // find finds the process whose descriptors are h: by its place, which the journal
 // says, or, of one that a former version started, by its pid.
-func (js journals) find(ref wire.Ref, h vault.FDs, taken map[process.ID]bool) *spool.Journal {
+func (js journals) find(ref wire.Ref, h fdstore.FDs, taken map[process.ID]bool) *spool.Journal {
 	pid := pidOf(h)
 	for _, j := range js {
 		switch {

@@ -10,10 +10,10 @@ import (
 
 	"github.com/tend-run/tend/internal/core/board"
 	"github.com/tend-run/tend/internal/core/failpoint"
+	"github.com/tend-run/tend/internal/core/fdstore"
 	"github.com/tend-run/tend/internal/core/orphan"
 	"github.com/tend-run/tend/internal/core/rundir"
 	"github.com/tend-run/tend/internal/core/spool"
-	"github.com/tend-run/tend/internal/core/vault"
 	"github.com/tend-run/tend/internal/core/wire"
 	"github.com/tend-run/tend/internal/lib/procfs"
 	"github.com/tend-run/tend/process"
@@ -21,7 +21,7 @@ import (
 
 // restore makes the proc of a process that a former keeper left. was is nil after
 // that keeper's death.
-func (k *Keeper) restore(ref wire.Ref, s board.Slot, h vault.FDs, was *handoverProc) {
+func (k *Keeper) restore(ref wire.Ref, s board.Slot, h fdstore.FDs, was *handoverProc) {
 	p := newProc(ref, s.ID(), s)
 	p.dir = filepath.Join(k.spool, string(p.id))
 	p.box.Store(k.cells.slot(ref.Slot))
@@ -50,12 +50,12 @@ func (k *Keeper) restore(ref wire.Ref, s board.Slot, h vault.FDs, was *handoverP
 }
 
 // restoreStarted continues a process that was started.
-func (k *Keeper) restoreStarted(p *proc, h vault.FDs, was *handoverProc) {
+func (k *Keeper) restoreStarted(p *proc, h fdstore.FDs, was *handoverProc) {
 	s, flags := p.slot, p.slot.Flags()
 	p.started, p.pid, p.began = true, s.PID(), s.Reserved()
 	p.exited, p.gone, p.final = flags&board.FlagExited != 0, flags&board.FlagTreeGone != 0, flags&board.FlagFinal != 0
 	p.group = p.slot.Flags()&board.FlagNoGroup == 0 && (was != nil || k.groups.Exists(p.ref.Slot))
-	p.vaulted = vault.Epochs{1, 1} // each vault has all of it, or gets everything anew
+	p.vaulted = fdstore.Epochs{1, 1} // each vault has all of it, or gets everything anew
 	if p.final {
 		h.Close()
 		return
@@ -89,7 +89,7 @@ func (k *Keeper) restoreStarted(p *proc, h vault.FDs, was *handoverProc) {
 
 // readSpool determines the content of the spool. After a handover the board has it.
 // After a death there may be more in the spool, and torn files are repaired.
-func (k *Keeper) readSpool(p *proc, h vault.FDs, was *handoverProc) *spool.Recovered {
+func (k *Keeper) readSpool(p *proc, h fdstore.FDs, was *handoverProc) *spool.Recovered {
 	s := p.slot
 	announced := &spool.Progress{IndexEnd: s.IndexEnd()}
 	for st := process.Stdout; st <= process.PTY; st++ {
@@ -155,7 +155,7 @@ func (k *Keeper) reconcile(p *proc, rec *spool.Recovered) {
 }
 
 // restoreStreams gives the descriptors their places and the streams their offsets.
-func (k *Keeper) restoreStreams(p *proc, h vault.FDs, rec *spool.Recovered) {
+func (k *Keeper) restoreStreams(p *proc, h fdstore.FDs, rec *spool.Recovered) {
 	take := func(kind byte) int {
 		if fd, ok := h[kind]; ok {
 			delete(h, kind)

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/tend-run/tend/internal/core/board"
+	"github.com/tend-run/tend/internal/core/fdstore"
 	"github.com/tend-run/tend/internal/core/spool"
-	"github.com/tend-run/tend/internal/core/vault"
 	"github.com/tend-run/tend/internal/core/wire"
 	"github.com/tend-run/tend/internal/support/scene"
 	"github.com/tend-run/tend/process"
@@ -32,7 +32,7 @@ func TestAnEndThatOnlyTheJournalKnowsIsNoLoss(t *testing.T) {
 			s.SetStarted(1, time.Now())
 			rec := &spool.Recovered{}
 			rec.Journal.EOF[process.Stdout], rec.Journal.EOF[process.Stderr] = c.ended, c.ended
-			k.restoreStreams(p, vault.FDs{}, rec)
+			k.restoreStreams(p, fdstore.FDs{}, rec)
 			if !p.out[0].eof || !p.out[1].eof {
 				t.Error("a stream is open")
 			}

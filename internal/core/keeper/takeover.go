@@ -14,17 +14,17 @@ import (
 
 	"github.com/tend-run/tend/internal/core/board"
 	"github.com/tend-run/tend/internal/core/failpoint"
+	"github.com/tend-run/tend/internal/core/fdstore"
 	"github.com/tend-run/tend/internal/core/orphan"
 	"github.com/tend-run/tend/internal/core/rundir"
-	"github.com/tend-run/tend/internal/core/vault"
 	"github.com/tend-run/tend/internal/core/wire"
 )
 
 // inherited is what a keeper starts from: what the vaults hold after the death of
 // the one before, or what that one handed over to go on in place.
 type inherited struct {
-	held     map[wire.Ref]vault.FDs     // descriptors, the global ones too
-	complete [vault.Count]bool          // the vault has all of them
+	held     map[wire.Ref]fdstore.FDs   // descriptors, the global ones too
+	complete [fdstore.Count]bool        // the vault has all of them
 	known    map[wire.Ref]*handoverProc // of processes; empty after a death
 }
 
@@ -82,7 +82,7 @@ func (k *Keeper) takeOver() (err error) {
 	})
 	for ref, h := range in.held { // of a slot that has another owner by now
 		h.Close()
-		e := vault.Epochs{1, 1}
+		e := fdstore.Epochs{1, 1}
 		k.vaults.Drop(&e, ref)
 	}
 	for i, v := range k.vaults {
@@ -114,7 +114,7 @@ func (k *Keeper) readHandover(fd int) (*inherited, error) {
 	if g.FDs[wire.FDBoard] == 0 {
 		return nil, errHandover // without a board all processes would be ended
 	}
-	in := &inherited{complete: g.Complete, held: map[wire.Ref]vault.FDs{global: g.FDs.held()}, known: make(map[wire.Ref]*handoverProc, len(s.Procs))}
+	in := &inherited{complete: g.Complete, held: map[wire.Ref]fdstore.FDs{global: g.FDs.held()}, known: make(map[wire.Ref]*handoverProc, len(s.Procs))}
 	for i := range s.Procs {
 		p := &s.Procs[i]
 		ref := wire.Ref{Slot: uint32(p.Slot), Gen: uint32(p.Gen)}
@@ -122,10 +122,10 @@ func (k *Keeper) readHandover(fd int) (*inherited, error) {
 		unix.Close(fdIn(p.Events))
 	}
 	k.ep, k.lock, k.upgrades, k.began = fdIn(g.Epoll), fdIn(g.Lock), g.Upgrades, g.Began
-	if err := k.openVaults(fdIn(g.Sockets[vault.Anchor]), fdIn(g.Sockets[vault.Mirror])); err != nil {
+	if err := k.openVaults(fdIn(g.Sockets[fdstore.Anchor]), fdIn(g.Sockets[fdstore.Mirror])); err != nil {
 		return nil, err
 	}
-	if sock := k.vaults[vault.Mirror].Socket(); sock >= 0 {
+	if sock := k.vaults[fdstore.Mirror].Socket(); sock >= 0 {
 		k.watchMirror(unix.EPOLL_CTL_MOD, sock)
 	}
 	return in, nil
@@ -146,8 +146,8 @@ func (k *Keeper) fetchAll() (_ *inherited, err error) {
 	if err := k.openVaults(k.cfg.Vault, -1); err != nil {
 		return nil, err
 	}
-	anchor := k.vaults[vault.Anchor].Socket()
-	held, err := vault.Fetch(anchor, vault.FetchTimeout)
+	anchor := k.vaults[fdstore.Anchor].Socket()
+	held, err := fdstore.Fetch(anchor, fdstore.FetchTimeout)
 	if err != nil {
 		k.logf("vault of the anchor is not readable: %v", err)
 	}
@@ -157,25 +157,25 @@ func (k *Keeper) fetchAll() (_ *inherited, err error) {
 		if more, merr := k.fetchMirror(); merr != nil {
 			k.logf("the launcher's mirror is not readable: %v", merr)
 		} else if more != nil {
-			vault.Merge(held, more)
+			fdstore.Merge(held, more)
 		} else if err == unix.EAGAIN { // nobody but the anchor, which stands still
-			if err = vault.FetchRest(anchor, held, vault.LastFetchTimeout); err != nil {
+			if err = fdstore.FetchRest(anchor, held, fdstore.LastFetchTimeout); err != nil {
 				k.logf("vault of the anchor is still not readable: %v", err)
 			}
 			complete = k.complete(held)
 		}
 	}
 	if err == unix.EAGAIN {
-		vault.DiscardRest(anchor)
+		fdstore.DiscardRest(anchor)
 	}
 	failpoint.Hit(failpoint.TakeoverFetched)
-	return &inherited{held: held, complete: [vault.Count]bool{vault.Anchor: complete}}, nil
+	return &inherited{held: held, complete: [fdstore.Count]bool{fdstore.Anchor: complete}}, nil
 }
 
 // openVaults creates the vaults over these sockets; -1: no holder yet.
 func (k *Keeper) openVaults(anchor, mirror int) (err error) {
 	for i, sock := range []int{anchor, mirror} {
-		if k.vaults[i], err = vault.New(sock); err != nil {
+		if k.vaults[i], err = fdstore.New(sock); err != nil {
 			return err
 		}
 	}
@@ -183,7 +183,7 @@ func (k *Keeper) openVaults(anchor, mirror int) (err error) {
 }
 
 // complete reports whether the anchor's holdings are everything.
-func (k *Keeper) complete(all map[wire.Ref]vault.FDs) bool {
+func (k *Keeper) complete(all map[wire.Ref]fdstore.FDs) bool {
 	fd, ok := all[global][wire.FDBoard]
 	if !ok {
 		return false
@@ -200,7 +200,7 @@ func (k *Keeper) complete(all map[wire.Ref]vault.FDs) bool {
 	defer b.Close()
 	for i := range b.Used() {
 		s := b.Slot(i)
-		if !vault.Covers(s.Flags(), s.PID() != 0, all[wire.Ref{Slot: i, Gen: s.Gen()}]) {
+		if !fdstore.Covers(s.Flags(), s.PID() != 0, all[wire.Ref{Slot: i, Gen: s.Gen()}]) {
 			return false
 		}
 	}
@@ -209,7 +209,7 @@ func (k *Keeper) complete(all map[wire.Ref]vault.FDs) bool {
 
 // fetchMirror gets the descriptors that the launcher holds. It does not keep the
 // connection: findMirror opens another one, on which everything is deposited again.
-func (k *Keeper) fetchMirror() (map[wire.Ref]vault.FDs, error) {
+func (k *Keeper) fetchMirror() (map[wire.Ref]fdstore.FDs, error) {
 	sock, err := k.run.Dial(rundir.MirrorSocket, unix.SOCK_SEQPACKET)
 	if errors.Is(err, rundir.ErrNobody) {
 		return nil, nil
@@ -218,7 +218,7 @@ func (k *Keeper) fetchMirror() (map[wire.Ref]vault.FDs, error) {
 		return nil, err
 	}
 	defer unix.Close(sock)
-	return vault.Fetch(sock, vault.LastFetchTimeout)
+	return fdstore.Fetch(sock, fdstore.LastFetchTimeout)
 }
 
 // How often a keeper without a launcher looks for one: often at first, since a
@@ -236,7 +236,7 @@ func (k *Keeper) tryMirror(tries int) {
 	sock, err := k.run.Dial(rundir.MirrorSocket, unix.SOCK_SEQPACKET)
 	if err == nil {
 		if err = k.watchMirror(unix.EPOLL_CTL_ADD, sock); err == nil {
-			k.vaults[vault.Mirror].Connect(sock)
+			k.vaults[fdstore.Mirror].Connect(sock)
 			return
 		}
 		unix.Close(sock)
@@ -263,7 +263,7 @@ func (k *Keeper) depositGlobals(i int) bool {
 
 // openGlobals opens the descriptors that belong to no process; procs are those of the
 // processes.
-func (k *Keeper) openGlobals(h vault.FDs, procs map[wire.Ref]vault.FDs) (err error) {
+func (k *Keeper) openGlobals(h fdstore.FDs, procs map[wire.Ref]fdstore.FDs) (err error) {
 	if fd, ok := h[wire.FDUrgent]; ok {
 		unix.Close(fd) // each keeper has its own
 	}

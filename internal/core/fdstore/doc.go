@@ -1,6 +1,6 @@
 //go:build linux
 
-// Package vault is the keeper's side of the vaults: the two roles that hold
+// Package fdstore is the keeper's side of the vaults: the two roles that hold
 // copies of its descriptors, so that no pipe breaks when the keeper dies.
 //
 // # The holders
@@ -25,4 +25,4 @@
 //
 // The methods of a Client may be called concurrently, except Fetch, FetchRest and
 // DiscardRest, which belong to the takeover.
-package vault
+package fdstore

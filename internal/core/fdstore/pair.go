@@ -1,6 +1,6 @@
 //go:build linux
 
-package vault
+package fdstore
 
 import "github.com/tend-run/tend/internal/core/wire"
 
