@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/tend-run/tend/internal/core/board"
-	"github.com/tend-run/tend/internal/core/feed"
+	"github.com/tend-run/tend/internal/core/stdin"
 	"github.com/tend-run/tend/process"
 )
 
@@ -36,9 +36,9 @@ type input struct {
 	stall chan struct{} // closed while the writer that has the turn waits for room; guarded by mu
 
 	mu   sync.Mutex
-	feed *feed.Feed // the server's own copies of the descriptors; guarded by mu
+	feed *stdin.Feed // the server's own copies of the descriptors; guarded by mu
 	// table remembers the writers; it is kept when feed is closed. Guarded by mu.
-	table *feed.Table
+	table *stdin.Table
 	now   []string // writers of the writes under way; guarded by mu
 	// over are the last writers that have given up. What is still on its way of them, on another
 	// connection, is not accepted. Guarded by mu.

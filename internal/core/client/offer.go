@@ -12,7 +12,7 @@ import (
 
 	"github.com/tend-run/tend/internal/core/board"
 	"github.com/tend-run/tend/internal/core/failpoint"
-	"github.com/tend-run/tend/internal/core/feed"
+	"github.com/tend-run/tend/internal/core/stdin"
 	"github.com/tend-run/tend/internal/core/wire"
 	"github.com/tend-run/tend/internal/lib/unixsock"
 	"github.com/tend-run/tend/process"
@@ -29,7 +29,7 @@ func (p *proc) openInput(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	f := &feed.Feed{Slot: p.slot, StageR: -1, StageW: -1}
+	f := &stdin.Feed{Slot: p.slot, StageR: -1, StageW: -1}
 	switch len(rep.fds) {
 	case 2:
 		f.Mem, f.Out = rep.fds[0], rep.fds[1]
@@ -39,7 +39,7 @@ func (p *proc) openInput(ctx context.Context) error {
 		unixsock.Close(rep.fds)
 		return process.ErrUnavailable
 	}
-	table, err := feed.ReadTable(f.Mem, p.slot.End(process.Stdin), true)
+	table, err := stdin.ReadTable(f.Mem, p.slot.End(process.Stdin), true)
 	if err != nil {
 		unixsock.Close(rep.fds)
 		return fmt.Errorf("read the writers of the input: %w", err)
@@ -153,9 +153,9 @@ func (p *proc) store(ctx context.Context, in *process.Input, data []byte, at int
 		return nil
 	}
 	switch q.feed.Run(os.Getpid()) {
-	case feed.Full:
+	case stdin.Full:
 		p.notifyFeed()
-	case feed.Broken:
+	case stdin.Broken:
 		p.slot.Set(board.FlagStdinBroken)
 		p.notifyFeed()
 		if !q.feed.Delivered(end) {

@@ -40,7 +40,7 @@ type proc struct {
 
 	out   [2]outStream
 	sizes sizes // of its terminal
-	stdin stdin
+	stdin input
 
 	vaulted  fdstore.Epochs // the vaults' in which all descriptors were deposited
 	deferred []byte         // journal records that found no room yet
@@ -115,8 +115,8 @@ type outStream struct {
 	eof       bool
 }
 
-// stdin is the input side.
-type stdin struct {
+// input is the side of stdin.
+type input struct {
 	fd    int // writing end of the pipe; for a terminal out[0].fd
 	mem   int // memfd whose file position is the next byte to deliver
 	feedR int // staging pipe, terminals only
@@ -133,7 +133,7 @@ func newProc(ref wire.Ref, id process.ID, s board.Slot) *proc {
 	for i := range p.out {
 		p.out[i] = outStream{stream: process.Stream(i + 1), fd: -1, stageR: -1, stageW: -1, file: -1, eof: true}
 	}
-	p.stdin = stdin{fd: -1, mem: -1, feedR: -1, feedW: -1}
+	p.stdin = input{fd: -1, mem: -1, feedR: -1, feedW: -1}
 	return p
 }
 

@@ -16,8 +16,8 @@ import (
 	"github.com/tend-run/tend/internal/core/board"
 	"github.com/tend-run/tend/internal/core/cgroup"
 	"github.com/tend-run/tend/internal/core/fdstore"
-	"github.com/tend-run/tend/internal/core/feed"
 	"github.com/tend-run/tend/internal/core/spool"
+	"github.com/tend-run/tend/internal/core/stdin"
 	"github.com/tend-run/tend/internal/core/wire"
 	"github.com/tend-run/tend/internal/lib/procfs"
 	"github.com/tend-run/tend/process"
@@ -157,7 +157,7 @@ func (k *Keeper) assign(s board.Slot, ref wire.Ref, h fdstore.FDs, j *spool.Jour
 		var st unix.Stat_t
 		if pos, err := unix.Seek(mem, 0, unix.SEEK_CUR); err == nil && unix.Fstat(mem, &st) == nil {
 			s.SetBase(process.Stdin, pos)
-			end, err := feed.End(mem, st.Size)
+			end, err := stdin.End(mem, st.Size)
 			if err != nil {
 				k.logf("process %s: what waited of its input is lost: %v", j.Spec.ID, err)
 			}

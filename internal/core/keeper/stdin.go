@@ -10,9 +10,9 @@ import (
 
 	"github.com/tend-run/tend/internal/core/board"
 	"github.com/tend-run/tend/internal/core/failpoint"
-	"github.com/tend-run/tend/internal/core/feed"
 	"github.com/tend-run/tend/internal/core/memory"
 	"github.com/tend-run/tend/internal/core/spool"
+	"github.com/tend-run/tend/internal/core/stdin"
 	"github.com/tend-run/tend/internal/core/wire"
 	"github.com/tend-run/tend/internal/lib/procfs"
 	"github.com/tend-run/tend/process"
@@ -69,8 +69,8 @@ func (k *Keeper) makeStdin(p *proc) error {
 }
 
 // feeder returns the process's input as package feed moves it.
-func (p *proc) feeder() *feed.Feed {
-	f := &feed.Feed{Slot: p.slot, Mem: p.stdin.mem, Out: p.stdin.fd, StageR: p.stdin.feedR, StageW: p.stdin.feedW}
+func (p *proc) feeder() *stdin.Feed {
+	f := &stdin.Feed{Slot: p.slot, Mem: p.stdin.mem, Out: p.stdin.fd, StageR: p.stdin.feedR, StageW: p.stdin.feedW}
 	if p.pty {
 		f.Out = p.out[0].fd
 	}
@@ -90,9 +90,9 @@ func (k *Keeper) feed(p *proc) {
 	before := p.slot.Base(process.Stdin)
 	if in.mem >= 0 {
 		switch p.feeder().Run(os.Getpid()) {
-		case feed.Full:
+		case stdin.Full:
 			k.armInput(p)
-		case feed.Broken:
+		case stdin.Broken:
 			p.slot.Set(board.FlagStdinBroken)
 			k.closeStdin(p)
 			return
@@ -180,7 +180,7 @@ func (k *Keeper) recordWriters(p *proc) {
 	if p.stdin.mem < 0 || p.stdin.writersRecorded {
 		return
 	}
-	t, err := feed.ReadTable(p.stdin.mem, p.slot.End(process.Stdin), false)
+	t, err := stdin.ReadTable(p.stdin.mem, p.slot.End(process.Stdin), false)
 	if err != nil {
 		k.logf("process %s: writers of its input: %v", p.id, err)
 		return

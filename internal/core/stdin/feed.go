@@ -1,6 +1,6 @@
 //go:build linux
 
-// Package feed moves input from its memfd to the process. Both server and keeper do
+// Package stdin moves input from its memfd to the process. Both server and keeper do
 // this: the server directly after it has written, so that input needs no switch to the
 // keeper; the keeper when the pipe was full, and after the death of a server.
 //
@@ -14,7 +14,7 @@
 // One role feeds at a time: its pid is in the feeder word of the slot. After a role has
 // cleared the word, it checks once more whether input was accepted meanwhile, so none
 // is left behind. The keeper clears the word of a dead server.
-package feed
+package stdin
 
 import (
 	"golang.org/x/sys/unix"

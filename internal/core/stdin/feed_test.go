@@ -1,6 +1,6 @@
 //go:build linux
 
-package feed
+package stdin
 
 import (
 	"bytes"
