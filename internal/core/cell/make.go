@@ -18,7 +18,7 @@ import (
 	"github.com/tend-run/tend/internal/core/cgroup"
 	"github.com/tend-run/tend/internal/core/disk"
 	"github.com/tend-run/tend/internal/core/failpoint"
-	"github.com/tend-run/tend/internal/core/script"
+	"github.com/tend-run/tend/internal/core/spawn"
 	"github.com/tend-run/tend/process"
 )
 
@@ -338,7 +338,7 @@ func (m *Maker) build(s *box.Spec, how how, nest *cgroup.Nest, pid *uint32) erro
 		calls += strings.Count(b.target, "/") + 4
 		text += len(b.target)*(strings.Count(b.target, "/")+2) + 64
 	}
-	l, err := script.NewList(calls, text)
+	l, err := spawn.NewList(calls, text)
 	if err != nil {
 		return err
 	}
@@ -351,7 +351,7 @@ func (m *Maker) build(s *box.Spec, how how, nest *cgroup.Nest, pid *uint32) erro
 }
 
 // write appends what the child does.
-func (m *Maker) write(l *script.List, s *box.Spec, h *handed, how how, group int, pid *uint32) {
+func (m *Maker) write(l *spawn.List, s *box.Spec, h *handed, how how, group int, pid *uint32) {
 	here := int64(unix.AT_FDCWD)
 	at, empty, none := uintptr(here), l.Text(""), l.Text("none")
 	move := func(what string, fd int, to string) {
@@ -424,7 +424,7 @@ func (m *Maker) write(l *script.List, s *box.Spec, h *handed, how how, group int
 
 // closeProc shuts what in /proc is the machine's. Most of it the user namespace keeps
 // closed already.
-func (m *Maker) closeProc(l *script.List) {
+func (m *Maker) closeProc(l *spawn.List) {
 	for _, p := range []string{"/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/fs", "/proc/pressure"} {
 		path := l.Text(p)
 		l.Try(unix.SYS_MOUNT, path, path, 0, unix.MS_BIND, 0)
@@ -440,7 +440,7 @@ func (m *Maker) closeProc(l *script.List) {
 // bootID gives the box a boot ID of its own, as each start of a machine has: a file in memory
 // over the kernel's. It stays as long as the box, over pauses and deaths of the keeper; the
 // next box of the same sandbox has another.
-func bootID(l *script.List) {
+func bootID(l *spawn.List) {
 	var b [16]byte
 	rand.Read(b[:]) // never fails: crypto/rand ends the program instead
 	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
@@ -457,7 +457,7 @@ func bootID(l *script.List) {
 }
 
 // target makes the place of a bind.
-func (m *Maker) target(l *script.List, b bind) {
+func (m *Maker) target(l *spawn.List, b bind) {
 	here := int64(unix.AT_FDCWD)
 	for i := 1; i < len(b.target); i++ {
 		if b.target[i] == '/' {
@@ -473,7 +473,7 @@ func (m *Maker) target(l *script.List, b bind) {
 
 // explain says what a step that failed means.
 func explain(err error) error {
-	var e *script.ListError
+	var e *spawn.ListError
 	if !errors.As(err, &e) {
 		return err
 	}

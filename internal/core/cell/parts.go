@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tend-run/tend/internal/core/box"
-	"github.com/tend-run/tend/internal/core/script"
+	"github.com/tend-run/tend/internal/core/spawn"
 	"github.com/tend-run/tend/internal/lib/eintr"
 	"github.com/tend-run/tend/internal/lib/overlay"
 	"github.com/tend-run/tend/process"
@@ -238,7 +238,7 @@ func (p *parts) base(u *userParts, hide []string) (fd int, err error) {
 // child mounts it, in a mount namespace of its own, where they are attached: before Linux 6.15
 // there is no overlay of what is not, and no copy. dir is a directory of the keeper's.
 func overlayOf(dir string, layer, root int) (int, error) {
-	l, err := script.NewSharingList(24, 8<<10+len(dir))
+	l, err := spawn.NewSharingList(24, 8<<10+len(dir))
 	if err != nil {
 		return -1, err
 	}

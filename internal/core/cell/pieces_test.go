@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tend-run/tend/internal/core/box"
-	"github.com/tend-run/tend/internal/core/script"
+	"github.com/tend-run/tend/internal/core/spawn"
 	"github.com/tend-run/tend/internal/support/scene"
 	"github.com/tend-run/tend/process"
 )
@@ -131,18 +131,18 @@ func TestLayersOfAPiece(t *testing.T) {
 // TestASettingThatForbidsUserNamespacesIsNamed: to change them for a test would change them
 // for all.
 func TestASettingThatForbidsUserNamespacesIsNamed(t *testing.T) {
-	none := &script.ListError{What: stepUsers, Errno: syscall.EPERM}
+	none := &spawn.ListError{What: stepUsers, Errno: syscall.EPERM}
 	for name, c := range map[string]struct {
 		err  error
 		set  map[string]string
 		want string
 	}{
 		"Debian's":            {none, map[string]string{"kernel.unprivileged_userns_clone": "0"}, "kernel.unprivileged_userns_clone is 0"},
-		"Ubuntu's":            {&script.ListError{What: stepMap + "uid_map", Errno: syscall.EPERM}, map[string]string{"kernel.apparmor_restrict_unprivileged_userns": "1", "kernel.unprivileged_userns_clone": "1"}, "kernel.apparmor_restrict_unprivileged_userns is 1"},
-		"none of them":        {&script.ListError{What: stepUsers, Errno: syscall.ENOSPC}, map[string]string{"user.max_user_namespaces": "0"}, "user.max_user_namespaces is 0"},
-		"as many as may be":   {&script.ListError{What: stepUsers, Errno: syscall.ENOSPC}, map[string]string{"user.max_user_namespaces": "9"}, "user.max_user_namespaces allows"},
+		"Ubuntu's":            {&spawn.ListError{What: stepMap + "uid_map", Errno: syscall.EPERM}, map[string]string{"kernel.apparmor_restrict_unprivileged_userns": "1", "kernel.unprivileged_userns_clone": "1"}, "kernel.apparmor_restrict_unprivileged_userns is 1"},
+		"none of them":        {&spawn.ListError{What: stepUsers, Errno: syscall.ENOSPC}, map[string]string{"user.max_user_namespaces": "0"}, "user.max_user_namespaces is 0"},
+		"as many as may be":   {&spawn.ListError{What: stepUsers, Errno: syscall.ENOSPC}, map[string]string{"user.max_user_namespaces": "9"}, "user.max_user_namespaces allows"},
 		"a filter":            {none, nil, "container"},
-		"something of mounts": {&script.ListError{What: "bind the machine's root", Errno: syscall.EACCES}, nil, "run tend as root"},
+		"something of mounts": {&spawn.ListError{What: "bind the machine's root", Errno: syscall.EACCES}, nil, "run tend as root"},
 	} {
 		got := whyNotRootless(c.err, func(name string) string { return c.set[name] })
 		if !strings.Contains(got, c.want) {

@@ -15,7 +15,7 @@ import (
 
 	"github.com/tend-run/tend/internal/core/box"
 	"github.com/tend-run/tend/internal/core/failpoint"
-	"github.com/tend-run/tend/internal/core/script"
+	"github.com/tend-run/tend/internal/core/spawn"
 	"github.com/tend-run/tend/internal/lib/eintr"
 	"github.com/tend-run/tend/internal/lib/procfs"
 	"github.com/tend-run/tend/process"
@@ -140,7 +140,7 @@ func (p *parts) newRootless(hide []string) (_ *rootless, err error) {
 	if err != nil {
 		return nil, err
 	}
-	l, err := script.NewCopyList(80+stageLayers, 8<<10+2*len(dir))
+	l, err := spawn.NewCopyList(80+stageLayers, 8<<10+2*len(dir))
 	if err != nil {
 		return nil, err
 	}
@@ -185,7 +185,7 @@ func (p *parts) newRootless(hide []string) (_ *rootless, err error) {
 
 // writeRootless appends what makes the stage. Its maker has memory of its own: /proc shows
 // to an ordinary user only the files of what is dumpable, and the keeper is not.
-func writeRootless(l *script.List, program int, dir string, pid *uint32) {
+func writeRootless(l *spawn.List, program int, dir string, pid *uint32) {
 	w := writeStage(l, "mode=755,size=64k")
 	w.Call("open the copy's files in /proc", unix.SYS_PRCTL, unix.PR_SET_DUMPABLE, 1, 0, 0, 0)
 	w.Call(stepUsers, unix.SYS_UNSHARE, unix.CLONE_NEWUSER)
@@ -237,7 +237,7 @@ func sysctl(name string) string {
 // whyNotRootless says what of the machine's settings keeps an ordinary user from boxes.
 func whyNotRootless(err error, setting func(name string) string) string {
 	const alone = "; or run tend as root"
-	var e *script.ListError
+	var e *spawn.ListError
 	if !errors.As(err, &e) {
 		return ""
 	}

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tend-run/tend/internal/core/box"
-	"github.com/tend-run/tend/internal/core/script"
+	"github.com/tend-run/tend/internal/core/spawn"
 	"github.com/tend-run/tend/internal/lib/eintr"
 	"github.com/tend-run/tend/internal/lib/overlay"
 	"github.com/tend-run/tend/process"
@@ -74,7 +74,7 @@ func (m *Maker) buildRootless(s *box.Spec, group int, pid *uint32) error {
 		calls += strings.Count(b.Target, "/") + 16
 		text += len(b.Target)*(strings.Count(b.Target, "/")+2) + len(b.Source) + 256
 	}
-	l, err := script.NewList(calls, text)
+	l, err := spawn.NewList(calls, text)
 	if err != nil {
 		return err
 	}
@@ -127,7 +127,7 @@ func sources(s *box.Spec) (isDir []bool, err error) {
 }
 
 // writeBox appends what the child does. It is write, but for where the mounts come from.
-func (m *Maker) writeBox(l *script.List, s *box.Spec, k *kit, pieces []piece, isDir []bool, pid *uint32) {
+func (m *Maker) writeBox(l *spawn.List, s *box.Spec, k *kit, pieces []piece, isDir []bool, pid *uint32) {
 	here := int64(unix.AT_FDCWD)
 	at, empty, none := uintptr(here), l.Text(""), l.Text("none")
 	mount := func(to, kind string, flags uintptr, options string) {

@@ -10,7 +10,7 @@ import (
 
 	"github.com/tend-run/tend/internal/core/box"
 	"github.com/tend-run/tend/internal/core/failpoint"
-	"github.com/tend-run/tend/internal/core/script"
+	"github.com/tend-run/tend/internal/core/spawn"
 )
 
 // The stage is a mount namespace with two small filesystems in memory that nobody writes
@@ -41,13 +41,13 @@ func stageLayer(i int) string { return fmt.Sprint(i + 1) }
 
 // stageWriter appends to a script the steps by which a stage is made.
 type stageWriter struct {
-	*script.List
+	*spawn.List
 	at              uintptr // the working directory
 	none, dot, root uintptr
 	memory, options uintptr // of each tmpfs
 }
 
-func writeStage(l *script.List, options string) stageWriter {
+func writeStage(l *spawn.List, options string) stageWriter {
 	here := int64(unix.AT_FDCWD)
 	return stageWriter{List: l, at: uintptr(here), none: l.Text("none"), dot: l.Text("."), root: l.Text("/"), memory: l.Text("tmpfs"), options: l.Text(options)}
 }
@@ -120,7 +120,7 @@ func newStage(ns, program int, dir string, dev, base int) (int, error) {
 	}
 	defer unix.Munmap(page)
 	pid := pidIn(page)
-	l, err := script.NewList(64+stageLayers, 16<<10+len(dir))
+	l, err := spawn.NewList(64+stageLayers, 16<<10+len(dir))
 	if err != nil {
 		return -1, err
 	}

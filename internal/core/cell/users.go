@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tend-run/tend/internal/core/box"
-	"github.com/tend-run/tend/internal/core/script"
+	"github.com/tend-run/tend/internal/core/spawn"
 	"github.com/tend-run/tend/internal/lib/procfs"
 )
 
@@ -35,7 +35,7 @@ func userNamespace(program int, uid uint32) (int, error) {
 	}
 	defer unix.Munmap(page)
 	pid := pidIn(page)
-	l, err := script.NewList(16, 1<<10)
+	l, err := spawn.NewList(16, 1<<10)
 	if err != nil {
 		return -1, err
 	}

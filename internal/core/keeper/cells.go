@@ -15,7 +15,7 @@ import (
 	"github.com/tend-run/tend/internal/core/box"
 	"github.com/tend-run/tend/internal/core/cell"
 	"github.com/tend-run/tend/internal/core/failpoint"
-	"github.com/tend-run/tend/internal/core/script"
+	"github.com/tend-run/tend/internal/core/spawn"
 	"github.com/tend-run/tend/internal/core/wire"
 	"github.com/tend-run/tend/internal/lib/seccomp"
 	"github.com/tend-run/tend/process"
@@ -47,10 +47,10 @@ type inhabited struct {
 	first  atomic.Int32 // pid of pid 1; 0: there is none
 
 	mu     sync.RWMutex
-	cell   *cell.Cell     // nil: not made, or ended; guarded by mu
-	frozen bool           // guarded by mu
-	net    sync.Mutex     // one asks for the network at a time; after mu
-	zygote *script.Zygote // of cell
+	cell   *cell.Cell    // nil: not made, or ended; guarded by mu
+	frozen bool          // guarded by mu
+	net    sync.Mutex    // one asks for the network at a time; after mu
+	zygote *spawn.Zygote // of cell
 }
 
 // name is for the log.
@@ -140,7 +140,7 @@ func (cs *cells) get(id box.ID) *inhabited {
 // entry returns a new one. Its zygote is made by starts, who hold mu.
 func (cs *cells) entry(id box.ID) *inhabited {
 	b := &inhabited{id: id}
-	b.zygote = &script.Zygote{Group: func() (int, error) { return b.cell.Nest.OpenFirst() }, Shared: cs.board, Filter: seccomp.Keyed, ResetOOM: cs.resetOOM}
+	b.zygote = &spawn.Zygote{Group: func() (int, error) { return b.cell.Nest.OpenFirst() }, Shared: cs.board, Filter: seccomp.Keyed, ResetOOM: cs.resetOOM}
 	return b
 }
 

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tend-run/tend/internal/core/box"
-	"github.com/tend-run/tend/internal/core/script"
+	"github.com/tend-run/tend/internal/core/spawn"
 	"github.com/tend-run/tend/internal/core/wire"
 	"github.com/tend-run/tend/internal/lib/eintr"
 	"github.com/tend-run/tend/process"
@@ -64,12 +64,12 @@ func (k *Keeper) comeIn(spec *process.Spec, req *wire.Spawn) (*inhabited, *wire.
 const inside = unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS | unix.CLONE_NEWNET | unix.CLONE_NEWCGROUP
 
 // enter has the program of a process start in a box. b.mu is held.
-func (k *Keeper) enter(p *proc, b *inhabited, prog *script.Program) (err error) {
+func (k *Keeper) enter(p *proc, b *inhabited, prog *spawn.Program) (err error) {
 	c, flags := b.cell, inside
 	if c.Spec.UIDBase == 0 && c.Spec.Net == box.NetHost {
 		flags &^= unix.CLONE_NEWNET // it is in the machine's already, which an ordinary user may not enter
 	}
-	e := &script.Enter{PID1: c.PIDFD(), Flags: flags, Inner: p.slot.InnerAt(), Digits: p.digits(), Caps: c.Spec.Harden.Caps, OneID: c.Spec.UIDBase == 0, NNP: !c.Spec.Harden.Setuid,
+	e := &spawn.Enter{PID1: c.PIDFD(), Flags: flags, Inner: p.slot.InnerAt(), Digits: p.digits(), Caps: c.Spec.Harden.Caps, OneID: c.Spec.UIDBase == 0, NNP: !c.Spec.Harden.Setuid,
 		Tasks: c.Nest.Tasks, Zygote: b.zygote}
 	if c.Spec.Harden.Seccomp {
 		if e.Filter, err = k.cells.filter(); err != nil {
@@ -86,21 +86,21 @@ func (k *Keeper) enter(p *proc, b *inhabited, prog *script.Program) (err error) 
 }
 
 // withoutCores makes a wanted limit of core files that of all programs in boxes, or refuses it.
-func withoutCores(prog *script.Program) *wire.Error {
+func withoutCores(prog *spawn.Program) *wire.Error {
 	for i := range prog.Limits {
 		switch l := &prog.Limits[i]; {
 		case l.Resource != unix.RLIMIT_CORE:
 		case l.Hard > 1:
 			return wire.StartError(process.StartLimits, uint32(unix.EPERM), fmt.Sprintf("limits.rlimits[%d]: a program in an isolated sandbox makes no core file: the machine's handler of core dumps would run for it outside, as root", i))
 		default:
-			*l = script.Limit{Resource: l.Resource, Soft: 1, Hard: 1, Try: true}
+			*l = spawn.Limit{Resource: l.Resource, Soft: 1, Hard: 1, Try: true}
 		}
 	}
 	return nil
 }
 
 // digits is where a child in a box writes its pid.
-func (p *proc) digits() *script.Digits { return (*script.Digits)(p.slot.DigitsAt()) }
+func (p *proc) digits() *spawn.Digits { return (*spawn.Digits)(p.slot.DigitsAt()) }
 
 // startError says what failed on the way to a program in the box. Nothing of this machine
 // is looked at for it.
@@ -108,21 +108,21 @@ func (b *inhabited) startError(err error, req *wire.Spawn) *wire.Error {
 	if b.ending.Load() || !b.cell.Alive() {
 		return &wire.Error{Code: wire.CodeBoxEnded}
 	}
-	var f *script.Failure
+	var f *spawn.Failure
 	if !errors.As(err, &f) {
 		return resourceError("sandbox", err)
 	}
 	e := uint32(f.Errno)
 	switch f.Step {
-	case script.StepUser:
+	case spawn.StepUser:
 		return wire.StartError(process.StartBadUser, e, fmt.Sprintf("uid %d, gid %d", req.UID, req.GID))
-	case script.StepDir:
+	case spawn.StepDir:
 		return wire.StartError(process.StartBadDir, e, req.Dir)
-	case script.StepTerminal:
+	case spawn.StepTerminal:
 		return wire.StartError(process.StartPTY, e, f.Error())
-	case script.StepTasks:
+	case spawn.StepTasks:
 		return wire.StartError(process.StartLimits, e, f.Error())
-	case script.StepExec:
+	case spawn.StepExec:
 		return execError(f.Errno, req)
 	}
 	return resourceError(f.Step.String(), f.Errno)

@@ -71,8 +71,8 @@ import (
 	"github.com/tend-run/tend/internal/core/fdstore"
 	"github.com/tend-run/tend/internal/core/rest"
 	"github.com/tend-run/tend/internal/core/rundir"
-	"github.com/tend-run/tend/internal/core/script"
 	"github.com/tend-run/tend/internal/core/spare"
+	"github.com/tend-run/tend/internal/core/spawn"
 	"github.com/tend-run/tend/internal/core/wire"
 	"github.com/tend-run/tend/internal/lib/procfs"
 	"github.com/tend-run/tend/process"
@@ -115,7 +115,7 @@ type Keeper struct {
 	groups   *cgroup.Tree
 	line     lineage
 	lastFile lastFile
-	scripts  *script.Starter
+	scripts  *spawn.Starter
 	cells    cells
 	spares   *spare.Pool
 	stats    machine
@@ -169,7 +169,7 @@ func Run(cfg Config) (err error) {
 		return fmt.Errorf("/dev/null: %w", err)
 	}
 	k.lastFile.keep()
-	if k.scripts, err = script.New(k.null); err != nil { // before anything else that takes low descriptors
+	if k.scripts, err = spawn.New(k.null); err != nil { // before anything else that takes low descriptors
 		return fmt.Errorf("this machine starts no programs: %w", err)
 	}
 	if err := k.takeOver(); err != nil {

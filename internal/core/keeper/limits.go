@@ -8,37 +8,37 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tend-run/tend/internal/core/script"
+	"github.com/tend-run/tend/internal/core/spawn"
 	"github.com/tend-run/tend/internal/core/wire"
 	"github.com/tend-run/tend/process"
 )
 
 // limitProgram has the child limit itself, before it executes the program, by what the
 // kernel gives to a process and not to a cgroup.
-func (k *Keeper) limitProgram(prog *script.Program, l *process.Limits) {
+func (k *Keeper) limitProgram(prog *spawn.Program, l *process.Limits) {
 	prog.Nice = l.Nice
 	if l.OOMScoreAdj != 0 || k.stats.resetOOM {
 		prog.OOM = &l.OOMScoreAdj
 	}
 	for _, r := range l.Rlimits {
-		prog.Limits = append(prog.Limits, script.Limit{Resource: r.Resource, Soft: r.Soft, Hard: r.Hard})
+		prog.Limits = append(prog.Limits, spawn.Limit{Resource: r.Resource, Soft: r.Soft, Hard: r.Hard})
 	}
 }
 
 // limitError says which limit the kernel refused; nil: something else has failed.
 func limitError(err error, l *process.Limits) *wire.Error {
-	var f *script.Failure
+	var f *spawn.Failure
 	if !errors.As(err, &f) || f.Errno == unix.EMFILE || f.Errno == unix.ENFILE {
 		return nil
 	}
 	switch f.Step {
-	case script.StepTasks:
+	case spawn.StepTasks:
 		err = f
-	case script.StepNice:
+	case spawn.StepNice:
 		err = niceError(l, f.Errno)
-	case script.StepOOM:
+	case spawn.StepOOM:
 		err = oomError(l, f.Errno)
-	case script.StepLimit:
+	case spawn.StepLimit:
 		err = rlimitError(f.Limit, l.Rlimits[f.Limit], f.Errno)
 	default:
 		return nil

@@ -11,7 +11,7 @@ import (
 
 	"github.com/tend-run/tend/internal/core/board"
 	"github.com/tend-run/tend/internal/core/failpoint"
-	"github.com/tend-run/tend/internal/core/script"
+	"github.com/tend-run/tend/internal/core/spawn"
 	"github.com/tend-run/tend/internal/core/spool"
 	"github.com/tend-run/tend/internal/core/wire"
 	"github.com/tend-run/tend/internal/lib/procfs"
@@ -222,9 +222,9 @@ func (k *Keeper) execute(p *proc, spec *process.Spec, req *wire.Spawn, child []i
 		return wire.StartError(process.StartLimits, errno(err), err.Error())
 	}
 	failpoint.Hit(failpoint.SpawnLimited)
-	prog := &script.Program{Path: req.Path, Argv: req.Argv, Env: req.Env, Dir: req.Dir, Files: child, Terminal: spec.PTY != nil, Group: group}
+	prog := &spawn.Program{Path: req.Path, Argv: req.Argv, Env: req.Env, Dir: req.Dir, Files: child, Terminal: spec.PTY != nil, Group: group}
 	if req.Cred {
-		prog.User = &script.User{UID: req.UID, GID: req.GID, Groups: req.Groups}
+		prog.User = &spawn.User{UID: req.UID, GID: req.GID, Groups: req.Groups}
 	}
 	k.limitProgram(prog, &spec.Limits)
 	if prog.Own, err = own.Tasks(); err != nil {

@@ -20,7 +20,7 @@ import (
 	"github.com/tend-run/tend/internal/core/cell"
 	"github.com/tend-run/tend/internal/core/cgroup"
 	"github.com/tend-run/tend/internal/core/disk"
-	"github.com/tend-run/tend/internal/core/script"
+	"github.com/tend-run/tend/internal/core/spawn"
 	"github.com/tend-run/tend/internal/lib/eintr"
 	"github.com/tend-run/tend/internal/lib/procfs"
 	"github.com/tend-run/tend/process"
@@ -245,7 +245,7 @@ func (s *Shadow) Run(p Program) (status int, err error) {
 		return 0, err
 	}
 	defer unix.Close(null)
-	starter, err := script.New(null)
+	starter, err := spawn.New(null)
 	if err != nil {
 		return 0, err
 	}
@@ -257,9 +257,9 @@ func (s *Shadow) Run(p Program) (status int, err error) {
 	if err := alone(self); err != nil {
 		return 0, err
 	}
-	pid, pidfd, err := starter.Start(&script.Program{
+	pid, pidfd, err := starter.Start(&spawn.Program{
 		Path: "/proc/self/fd/4", Argv: p.Argv, Env: p.Env, Dir: p.Dir, Files: []int{0, 1, 2, int(p.File.Fd()), int(self.Fd())},
-		Group: -1, User: &script.User{}, Enter: &script.Enter{PID1: s.cell.PIDFD(), Flags: all, Caps: ^uint64(0)},
+		Group: -1, User: &spawn.User{}, Enter: &spawn.Enter{PID1: s.cell.PIDFD(), Flags: all, Caps: ^uint64(0)},
 	})
 	if err != nil {
 		return 0, explain(err)
@@ -289,8 +289,8 @@ func alone(program *os.File) error {
 }
 
 func explain(err error) error {
-	var f *script.Failure
-	if errors.As(err, &f) && f.Step == script.StepExec && f.Errno == unix.EACCES {
+	var f *spawn.Failure
+	if errors.As(err, &f) && f.Step == spawn.StepExec && f.Errno == unix.EACCES {
 		return fmt.Errorf("the program of tend may not be executed by others (chmod o+rx): %w", err)
 	}
 	return err

@@ -2,6 +2,6 @@
 
 package netns
 
-import "github.com/tend-run/tend/internal/core/script"
+import "github.com/tend-run/tend/internal/core/spawn"
 
-func newList(calls, text int) (*script.List, error) { return script.NewSharingList(calls, text) }
+func newList(calls, text int) (*spawn.List, error) { return spawn.NewSharingList(calls, text) }

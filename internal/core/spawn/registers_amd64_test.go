@@ -1,4 +1,4 @@
-package script
+package spawn
 
 // registersCode calls clone3 as its first instructions, and ends with 0 if that is ENOSYS.
 var registersCode = []byte{

@@ -1,4 +1,4 @@
-// Package script starts programs. Between the clone and the exec the child makes a
+// Package spawn starts programs. Between the clone and the exec the child makes a
 // list of system calls that was prepared before, by a few lines of assembly: it uses
 // no stack and no Go code, so it may share the memory of its parent.
 //
@@ -35,4 +35,4 @@
 // before would replace the parent's own. Memory, until the exec: once the child has
 // another user the kernel lets nobody without privileges look into it (credentials(7);
 // the memory is not dumpable any more).
-package script
+package spawn

@@ -1,4 +1,4 @@
-package script
+package spawn
 
 import "encoding/binary"
 

@@ -1,4 +1,4 @@
-package script
+package spawn
 
 import (
 	"sync/atomic"
