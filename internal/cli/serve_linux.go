@@ -14,11 +14,11 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/tend-run/tend/internal/core/calm"
+	"github.com/tend-run/tend/internal/cli/role"
 	"github.com/tend-run/tend/internal/core/client"
 	"github.com/tend-run/tend/internal/core/failpoint"
+	"github.com/tend-run/tend/internal/core/gomonitor"
 	"github.com/tend-run/tend/internal/core/launch"
-	"github.com/tend-run/tend/internal/cli/role"
 	"github.com/tend-run/tend/internal/files/account"
 	"github.com/tend-run/tend/internal/lib/home"
 	"github.com/tend-run/tend/internal/server"
@@ -198,7 +198,7 @@ func (c *serverRoleCmd) serve(ctx context.Context, inv *invocation, dir string) 
 			return err
 		}
 	}
-	_ = calm.Monitor(0) // where it may not, all is as it was
+	_ = gomonitor.Monitor(0) // where it may not, all is as it was
 	failpoint.Open(dir)
 	if err := launch.HoldServer(dir); err != nil {
 		return err

@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tend-run/tend/internal/core/anchor"
-	"github.com/tend-run/tend/internal/core/calm"
 	"github.com/tend-run/tend/internal/core/failpoint"
+	"github.com/tend-run/tend/internal/core/gomonitor"
 	"github.com/tend-run/tend/internal/core/keeper"
 	"github.com/tend-run/tend/internal/lib/cleansignals"
 )
@@ -65,7 +65,7 @@ func run(args []string) error {
 		}
 		return anchor.Run(anchor.Config{StateDir: *stateDir, Self: "/proc/self/exe", Listeners: fds, Environ: os.Environ(), Log: os.Stderr})
 	case "keeper":
-		_ = calm.Monitor(2) // where it may not, all is as it was
+		_ = gomonitor.Monitor(2) // where it may not, all is as it was
 		return keeper.Run(keeper.Config{StateDir: *stateDir, Vault: *vault, Handover: *handover, Environ: os.Environ(), Log: os.Stderr})
 	}
 	return fmt.Errorf("unknown role %q", args[0])

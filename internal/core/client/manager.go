@@ -27,8 +27,8 @@ import (
 	"time"
 
 	"github.com/tend-run/tend/internal/core/board"
-	"github.com/tend-run/tend/internal/core/calm"
 	"github.com/tend-run/tend/internal/core/failpoint"
+	"github.com/tend-run/tend/internal/core/gomonitor"
 	"github.com/tend-run/tend/internal/core/rundir"
 	"github.com/tend-run/tend/internal/core/wire"
 	"github.com/tend-run/tend/internal/files"
@@ -287,7 +287,7 @@ func (m *Manager) dispatch(w *waker, b *board.Board) {
 			m.discover(b, slot)
 		}
 	}
-	var loop calm.Loop
+	var loop gomonitor.Loop
 	for {
 		look()
 		b.Arm()

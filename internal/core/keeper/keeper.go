@@ -65,10 +65,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tend-run/tend/internal/core/board"
-	"github.com/tend-run/tend/internal/core/calm"
 	"github.com/tend-run/tend/internal/core/cgroup"
 	"github.com/tend-run/tend/internal/core/failpoint"
 	"github.com/tend-run/tend/internal/core/fdstore"
+	"github.com/tend-run/tend/internal/core/gomonitor"
 	"github.com/tend-run/tend/internal/core/rest"
 	"github.com/tend-run/tend/internal/core/rundir"
 	"github.com/tend-run/tend/internal/core/spare"
@@ -260,7 +260,7 @@ func (k *Keeper) unwatch(fd int) { unix.EpollCtl(k.ep, unix.EPOLL_CTL_DEL, fd, n
 // filesystem holds up at most three others' events.
 func (k *Keeper) work() {
 	var events [4]unix.EpollEvent
-	var loop calm.Loop
+	var loop gomonitor.Loop
 	for {
 		loop.Turn()
 		n, err := unix.EpollWait(k.ep, events[:], -1)

@@ -10,8 +10,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tend-run/tend/internal/core/calm"
 	"github.com/tend-run/tend/internal/core/failpoint"
+	"github.com/tend-run/tend/internal/core/gomonitor"
 	"github.com/tend-run/tend/internal/core/memory"
 	"github.com/tend-run/tend/internal/core/spool"
 	"github.com/tend-run/tend/internal/core/wire"
@@ -73,7 +73,7 @@ func (k *Keeper) upgrade(path string) error {
 	argv := []string{"tend-keeper", "keeper", "--state-dir", k.cfg.StateDir, "--snapshot", fmt.Sprint(mem)}
 	runtime.LockOSThread() // exec keeps the slack of the thread that calls it
 	defer runtime.UnlockOSThread()
-	calm.Thread()
+	gomonitor.Thread()
 	err = k.exec(path, argv)
 	if errors.Is(err, unix.EACCES) { // a filesystem from which nothing may be executed
 		err = k.execCopy(fd, argv)

@@ -16,7 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tend-run/tend/internal/core/calm"
+	"github.com/tend-run/tend/internal/core/gomonitor"
 	"github.com/tend-run/tend/internal/lib/procfs"
 )
 
@@ -263,7 +263,7 @@ func (s *script) run(flags int, signal syscall.Signal, group int) (pid int, err 
 func child(first, calls *call, out *outcome, mask *uint64) (pid int, errno syscall.Errno) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	calm.Thread()
+	gomonitor.Thread()
 	// A handler would run on the parent's stack.
 	all := ^uint64(0)
 	unix.RawSyscall6(unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, uintptr(unsafe.Pointer(&all)), uintptr(unsafe.Pointer(mask)), 8, 0, 0)

@@ -1,4 +1,4 @@
-// Package calm keeps Go's monitor thread from running more than a role needs.
+// Package gomonitor keeps Go's monitor thread from running more than a role needs.
 //
 // While a Go program is active, its monitor checks every 20 µs whether a thread is
 // stuck in a system call. In roles that mostly make short system calls and wait in
@@ -11,4 +11,4 @@
 //
 // Threads and programs inherit the slack. Call [Thread] before a fork or an exec, so
 // that programs get the original value.
-package calm
+package gomonitor
