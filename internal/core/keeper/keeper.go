@@ -69,7 +69,7 @@ import (
 	"github.com/tend-run/tend/internal/core/failpoint"
 	"github.com/tend-run/tend/internal/core/fdstore"
 	"github.com/tend-run/tend/internal/core/gomonitor"
-	"github.com/tend-run/tend/internal/core/rest"
+	"github.com/tend-run/tend/internal/core/idletrim"
 	"github.com/tend-run/tend/internal/core/rundir"
 	"github.com/tend-run/tend/internal/core/spare"
 	"github.com/tend-run/tend/internal/core/spawn"
@@ -144,7 +144,7 @@ type Keeper struct {
 	broken    chan error    // why this keeper cannot go on
 	boards    boardWatch
 	pressed   chan struct{} // has one when programs wait for memory
-	rest      *rest.Rest
+	rest      *idletrim.Rest
 }
 
 // Run takes over what a keeper before left in the vault, serves until SIGTERM,
@@ -194,7 +194,7 @@ func Run(cfg Config) (err error) {
 		k.stats.filesystem()
 		k.spares.Fill() // not before: a start may still need a former keeper's directory
 	}()
-	k.rest = rest.New()
+	k.rest = idletrim.New()
 	defer k.rest.Close()
 	k.vaults[fdstore.Mirror].OnLost = k.findMirror
 	if !k.vaults[fdstore.Mirror].Connected() {

@@ -12,7 +12,7 @@ import (
 	"slices"
 
 	"github.com/tend-run/tend/internal/core/client"
-	"github.com/tend-run/tend/internal/core/rest"
+	"github.com/tend-run/tend/internal/core/idletrim"
 	"github.com/tend-run/tend/internal/core/rundir"
 	"github.com/tend-run/tend/internal/lib/budget"
 	"github.com/tend-run/tend/internal/lib/procfs"
@@ -88,7 +88,7 @@ func Run(ctx context.Context, c Config) error {
 		version: c.Version, url: server.FindURL(c.Listeners, "tcp"), stateDir: dir,
 		manager: manager, sync: c.Client.Sync, roles: roles, log: log,
 	}
-	idle := rest.New(rest.Program())
+	idle := idletrim.New(idletrim.Program())
 	defer idle.Close()
 	sight := telemetry.Open(telemetry.Config{
 		Settings: c.Telemetry, Dir: filepath.Join(dir, "telemetry"), Host: hostname(), Instance: instance(dir), Version: c.Version, Log: log,

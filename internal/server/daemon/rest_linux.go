@@ -3,7 +3,7 @@ package daemon
 import (
 	"context"
 
-	"github.com/tend-run/tend/internal/core/rest"
+	"github.com/tend-run/tend/internal/core/idletrim"
 	"github.com/tend-run/tend/process"
 )
 
@@ -11,7 +11,7 @@ import (
 // start of a service is not a request.
 type used struct {
 	process.Manager
-	rest *rest.Rest
+	rest *idletrim.Rest
 }
 
 func (u used) Start(ctx context.Context, spec process.Spec) (process.Process, error) {

@@ -1,4 +1,4 @@
-package rest
+package idletrim
 
 import (
 	"sync/atomic"

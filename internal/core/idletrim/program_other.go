@@ -1,6 +1,6 @@
 //go:build !linux
 
-package rest
+package idletrim
 
 // Program returns what a Rest calls to unmap the program, where that can be done.
 func Program() func() { return func() {} }

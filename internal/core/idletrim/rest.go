@@ -1,10 +1,10 @@
-// Package rest returns a role's memory to the kernel when the role is idle.
+// Package idletrim returns a role's memory to the kernel when the role is idle.
 //
 // An idle Go program does not collect garbage: it keeps the heap and the stacks of its
 // busiest moment. The role notifies a [Rest] of each use. Some seconds after the last
 // use, [Rest] returns the unneeded memory to the kernel, once. Then nothing runs until
 // the next use, so an idle role is not woken.
-package rest
+package idletrim
 
 import (
 	"runtime"
