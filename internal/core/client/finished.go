@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tend-run/tend/internal/core/failpoint"
-	"github.com/tend-run/tend/internal/core/grace"
 	"github.com/tend-run/tend/internal/core/spool"
+	"github.com/tend-run/tend/internal/core/suspendaware"
 	"github.com/tend-run/tend/internal/core/wire"
 	"github.com/tend-run/tend/internal/lib/eintr"
 	"github.com/tend-run/tend/internal/lib/procfs"
@@ -91,7 +91,7 @@ const letGoWait = 10 * time.Second
 // letGo asks the keeper to be done with a process that has exited and is about to be
 // removed. The error says what is left of it.
 func (p *proc) letGo(ctx context.Context) error {
-	soon, cancel := grace.Context(ctx, letGoWait)
+	soon, cancel := suspendaware.Context(ctx, letGoWait)
 	defer cancel()
 	_, _, err := p.call(soon, wire.OpForget, true, p.ref)
 	switch {

@@ -11,8 +11,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/tend-run/tend/internal/core/grace"
 	"github.com/tend-run/tend/internal/core/rundir"
+	"github.com/tend-run/tend/internal/core/suspendaware"
 	"github.com/tend-run/tend/internal/core/wire"
 	"github.com/tend-run/tend/internal/lib/unixsock"
 	"github.com/tend-run/tend/process"
@@ -202,7 +202,7 @@ func (l *link) close() {
 // call sends a request and waits for its answer. With again, a request whose
 // answer was lost is repeated with the next keeper; repeated tells so.
 func (l *link) call(ctx context.Context, op byte, body wire.Body, again bool) (rep reply, repeated bool, err error) {
-	ctx, cancel := grace.Context(ctx, max(unavailableAfter, callBound(op)))
+	ctx, cancel := suspendaware.Context(ctx, max(unavailableAfter, callBound(op)))
 	defer cancel()
 	for {
 		rep, err = l.try(ctx, op, body)
@@ -295,7 +295,7 @@ const (
 
 // askHello asks the keeper for its facts.
 func (l *link) askHello(ctx context.Context) (h wire.Hello, err error) {
-	bound, cancel := grace.Context(ctx, answerBound)
+	bound, cancel := suspendaware.Context(ctx, answerBound)
 	defer cancel()
 	rep, _, err := l.call(bound, wire.OpHello, helloRequest, true)
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 	"github.com/tend-run/tend/internal/core/board"
 	"github.com/tend-run/tend/internal/core/box"
 	"github.com/tend-run/tend/internal/core/failpoint"
-	"github.com/tend-run/tend/internal/core/grace"
 	"github.com/tend-run/tend/internal/core/spool"
+	"github.com/tend-run/tend/internal/core/suspendaware"
 	"github.com/tend-run/tend/internal/core/wire"
 	"github.com/tend-run/tend/process"
 )
@@ -171,7 +171,7 @@ func (p *proc) asked(spec *process.Spec) bool {
 // started id: right after a restart a start can be answered before the hello is.
 // A keeper that is gone by now left its board to the next one.
 func (m *Manager) awaitKeeper(ctx context.Context, id process.ID, s wire.Spawned) error {
-	for bound := grace.New(unavailableAfter); ; {
+	for bound := suspendaware.New(unavailableAfter); ; {
 		m.mu.RLock()
 		have := m.hello.PID
 		m.mu.RUnlock()

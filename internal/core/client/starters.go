@@ -10,8 +10,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tend-run/tend/internal/core/grace"
 	"github.com/tend-run/tend/internal/core/rundir"
+	"github.com/tend-run/tend/internal/core/suspendaware"
 	"github.com/tend-run/tend/internal/core/wire"
 	"github.com/tend-run/tend/internal/lib/eintr"
 	"github.com/tend-run/tend/process"
@@ -59,7 +59,7 @@ func newStarters(run *rundir.Dir, ping func(context.Context) error) *starters {
 // left is true, and late is called once with the answer, whenever it comes: the
 // process runs, and must be known.
 func (s *starters) call(ctx context.Context, req *wire.Spawn, late func(reply, error)) (rep reply, left bool, err error) {
-	bound := grace.New(unavailableAfter)
+	bound := suspendaware.New(unavailableAfter)
 	for {
 		rep, left, err := s.try(ctx, req, late)
 		if err == nil || left || ctx.Err() != nil {

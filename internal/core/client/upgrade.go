@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tend-run/tend/internal/core/grace"
+	"github.com/tend-run/tend/internal/core/suspendaware"
 	"github.com/tend-run/tend/internal/core/wire"
 	"github.com/tend-run/tend/internal/lib/unixsock"
 	"github.com/tend-run/tend/process"
@@ -31,7 +31,7 @@ func (m *Manager) UpgradeKeeper(ctx context.Context, path string) error {
 		return errors.New("the keeper answered an upgrade as if nothing had happened")
 	}
 	// It went away before it answered: as it should.
-	for bound := grace.New(unavailableAfter); ; {
+	for bound := suspendaware.New(unavailableAfter); ; {
 		if after := m.image(); after != before && after != "" {
 			return nil
 		}

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tend-run/tend/internal/core/grace"
+	"github.com/tend-run/tend/internal/core/suspendaware"
 	"github.com/tend-run/tend/internal/core/wire"
 	"github.com/tend-run/tend/process"
 )
@@ -32,7 +32,7 @@ const mostNamed = 8
 // forget makes a process final that the server is about to remove, or returns what it
 // waits for.
 func (k *Keeper) forget(p *proc) *wire.Error {
-	for g := grace.New(forgetWait); !p.mu.TryLock(); time.Sleep(time.Millisecond) {
+	for g := suspendaware.New(forgetWait); !p.mu.TryLock(); time.Sleep(time.Millisecond) {
 		if g.Over() {
 			return &wire.Error{Code: wire.CodeUnfinished, What: "another call about it is under way: the filesystem may hold it up"}
 		}

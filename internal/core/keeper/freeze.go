@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tend-run/tend/internal/core/grace"
+	"github.com/tend-run/tend/internal/core/suspendaware"
 )
 
 // For an upgrade everything comes to a stand: workers, processes, starts.
@@ -45,7 +45,7 @@ func (k *Keeper) freeze(st *stillness) error {
 	if err := unix.EpollCtl(k.ep, unix.EPOLL_CTL_ADD, event, &unix.EpollEvent{Events: unix.EPOLLIN, Fd: onFreeze}); err != nil {
 		return err
 	}
-	g := grace.New(freezeTime)
+	g := suspendaware.New(freezeTime)
 	look := time.NewTicker(25 * time.Millisecond)
 	defer look.Stop()
 	for arrived := 0; arrived < k.crew; {
@@ -58,7 +58,7 @@ func (k *Keeper) freeze(st *stillness) error {
 			}
 		}
 	}
-	g = grace.New(freezeTime)
+	g = suspendaware.New(freezeTime)
 	for {
 		if err := k.lockAll(st, g); err != nil {
 			return err
@@ -76,7 +76,7 @@ func (k *Keeper) freeze(st *stillness) error {
 }
 
 // lockAll takes the locks of all processes that it does not hold yet.
-func (k *Keeper) lockAll(st *stillness, g *grace.Grace) error {
+func (k *Keeper) lockAll(st *stillness, g *suspendaware.Grace) error {
 	have := make(map[*proc]bool, len(st.locked))
 	for _, p := range st.locked {
 		have[p] = true

@@ -12,9 +12,9 @@ import (
 	"github.com/tend-run/tend/internal/core/board"
 	"github.com/tend-run/tend/internal/core/failpoint"
 	"github.com/tend-run/tend/internal/core/fdstore"
-	"github.com/tend-run/tend/internal/core/grace"
 	"github.com/tend-run/tend/internal/core/spare"
 	"github.com/tend-run/tend/internal/core/spool"
+	"github.com/tend-run/tend/internal/core/suspendaware"
 	"github.com/tend-run/tend/internal/core/wire"
 	"github.com/tend-run/tend/internal/lib/procfs"
 	"github.com/tend-run/tend/process"
@@ -66,7 +66,7 @@ func (p *proc) awaitFork() int {
 		}
 		return p.digits().Number(), p.slot.Inner() != 0
 	}
-	for g := grace.New(forkedWait); ; time.Sleep(time.Millisecond) {
+	for g := suspendaware.New(forkedWait); ; time.Sleep(time.Millisecond) {
 		stub, stubOK := procfs.ReadStat(p.slot.Session())
 		pid, made := known()
 		switch {
@@ -83,7 +83,7 @@ func (p *proc) awaitFork() int {
 // executes waits until the child of a script has come to its program, and is false if
 // it ended before.
 func (p *proc) executes(pid int) bool {
-	for g := grace.New(forkedWait); ; time.Sleep(time.Millisecond) {
+	for g := suspendaware.New(forkedWait); ; time.Sleep(time.Millisecond) {
 		stat, ok := procfs.ReadStat(pid)
 		if ok && !stat.Dead() && stat.NoExec && !g.Over() {
 			continue
@@ -120,7 +120,7 @@ func (k *Keeper) undoStart(p *proc, h fdstore.FDs) {
 		unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0)
 	}
 	k.groups.Kill(p.ref.Slot)
-	for g := grace.New(undoWait); !g.Over() && !k.groups.WaitEmpty(p.ref.Slot, time.Now().Add(undoWait/100)); {
+	for g := suspendaware.New(undoWait); !g.Over() && !k.groups.WaitEmpty(p.ref.Slot, time.Now().Add(undoWait/100)); {
 	}
 	k.groups.Unlimit(p.ref.Slot, p.ref.Gen)
 	failpoint.Hit(failpoint.UndoKilled)

@@ -10,7 +10,7 @@ import (
 
 	"github.com/tend-run/tend/internal/core/board"
 	"github.com/tend-run/tend/internal/core/failpoint"
-	"github.com/tend-run/tend/internal/core/grace"
+	"github.com/tend-run/tend/internal/core/suspendaware"
 	"github.com/tend-run/tend/internal/core/wire"
 	"github.com/tend-run/tend/internal/lib/procfs"
 	"github.com/tend-run/tend/process"
@@ -342,11 +342,11 @@ func (k *Keeper) shutdown() {
 		}
 		k.signal(p, unix.SIGTERM, process.ScopeTree)
 	})
-	for g := grace.New(shutdownGrace); !g.Over() && each(func(*proc) {}) > 0; {
+	for g := suspendaware.New(shutdownGrace); !g.Over() && each(func(*proc) {}) > 0; {
 		time.Sleep(5 * time.Millisecond)
 	}
 	hard = true
-	for g := grace.New(killWait); !g.Over(); time.Sleep(5 * time.Millisecond) {
+	for g := suspendaware.New(killWait); !g.Over(); time.Sleep(5 * time.Millisecond) {
 		if each(func(p *proc) {
 			k.signal(p, unix.SIGKILL, process.ScopeTree)
 			if p.exited {

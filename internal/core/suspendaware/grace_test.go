@@ -1,4 +1,4 @@
-package grace
+package suspendaware
 
 import (
 	"context"

@@ -1,6 +1,6 @@
-// Package grace measures grace periods for other processes. Time in which the whole
+// Package suspendaware measures grace periods for other processes. Time in which the whole
 // machine was suspended counts almost nothing, because the others could not run either.
-package grace
+package suspendaware
 
 import (
 	"context"
