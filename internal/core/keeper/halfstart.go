@@ -10,9 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tend-run/tend/internal/core/board"
+	"github.com/tend-run/tend/internal/core/dirpool"
 	"github.com/tend-run/tend/internal/core/failpoint"
 	"github.com/tend-run/tend/internal/core/fdstore"
-	"github.com/tend-run/tend/internal/core/spare"
 	"github.com/tend-run/tend/internal/core/spool"
 	"github.com/tend-run/tend/internal/core/suspendaware"
 	"github.com/tend-run/tend/internal/core/wire"
@@ -100,7 +100,7 @@ const forkedWait = time.Second
 // name, or still among the spare ones.
 func (k *Keeper) findSpec(id process.ID) (string, *spool.Journal) {
 	dirs := []string{filepath.Join(k.spool, string(id))}
-	for _, dir := range append(dirs, spare.Dirs(k.spool)...) {
+	for _, dir := range append(dirs, dirpool.Dirs(k.spool)...) {
 		if j, err := spool.ReadJournal(dir); err == nil && j.Spec.ID == id {
 			return dir, j
 		}

@@ -66,12 +66,12 @@ import (
 
 	"github.com/tend-run/tend/internal/core/board"
 	"github.com/tend-run/tend/internal/core/cgroup"
+	"github.com/tend-run/tend/internal/core/dirpool"
 	"github.com/tend-run/tend/internal/core/failpoint"
 	"github.com/tend-run/tend/internal/core/fdstore"
 	"github.com/tend-run/tend/internal/core/gomonitor"
 	"github.com/tend-run/tend/internal/core/idletrim"
 	"github.com/tend-run/tend/internal/core/rundir"
-	"github.com/tend-run/tend/internal/core/spare"
 	"github.com/tend-run/tend/internal/core/spawn"
 	"github.com/tend-run/tend/internal/core/wire"
 	"github.com/tend-run/tend/internal/lib/procfs"
@@ -117,7 +117,7 @@ type Keeper struct {
 	lastFile lastFile
 	scripts  *spawn.Starter
 	cells    cells
-	spares   *spare.Pool
+	spares   *dirpool.Pool
 	stats    machine
 	births   *strangers
 	syncs    *syncer
@@ -181,7 +181,7 @@ func Run(cfg Config) (err error) {
 		k.logf("went on in place with %d processes after %v", len(k.ids), k.last)
 	}
 	unsignalled()
-	k.spares = spare.New(k.spool, k.stats.files)
+	k.spares = dirpool.New(k.spool, k.stats.files)
 	k.crew = min(max(2, runtime.NumCPU()), 8)
 	go func() {
 		var wg sync.WaitGroup

@@ -1,6 +1,6 @@
 //go:build linux
 
-package spare
+package dirpool
 
 import (
 	"errors"

@@ -1,6 +1,6 @@
 //go:build linux
 
-// Package spare prepares directories for future processes.
+// Package dirpool prepares directories for future processes.
 //
 // Creating a directory and its journal can cost more than the fork, because the
 // filesystem searches for two free inodes. So a separate goroutine creates some in
@@ -11,7 +11,7 @@
 //
 // Between Take and Settle the process already runs, and its spec is in the journal of
 // the spare directory. So a keeper that takes over also looks there (Dirs).
-package spare
+package dirpool
 
 import (
 	"fmt"
