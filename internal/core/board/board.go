@@ -74,7 +74,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tend-run/tend/internal/core/memory"
+	"github.com/tend-run/tend/internal/core/memfd"
 )
 
 // Slots is the number of processes that can be live, or finished and not yet
@@ -100,7 +100,7 @@ type Board struct {
 
 // Create makes a fresh board in a memfd.
 func Create() (*Board, error) {
-	fd, err := memory.Create("tend-board", 0)
+	fd, err := memfd.Create("tend-board", 0)
 	if err != nil {
 		return nil, err
 	}
@@ -108,7 +108,7 @@ func Create() (*Board, error) {
 		unix.Close(fd)
 		return nil, fmt.Errorf("board size: %w", err)
 	}
-	memory.Seal(fd, memory.FixedSize) // one that is cut short would end keeper and server
+	memfd.Seal(fd, memfd.FixedSize) // one that is cut short would end keeper and server
 	b, err := mapFD(fd)
 	if err != nil {
 		unix.Close(fd)

@@ -10,7 +10,7 @@ import (
 
 	"github.com/tend-run/tend/internal/core/board"
 	"github.com/tend-run/tend/internal/core/failpoint"
-	"github.com/tend-run/tend/internal/core/memory"
+	"github.com/tend-run/tend/internal/core/memfd"
 	"github.com/tend-run/tend/internal/core/spool"
 	"github.com/tend-run/tend/internal/core/stdin"
 	"github.com/tend-run/tend/internal/core/wire"
@@ -41,11 +41,11 @@ func (k *Keeper) openStdin(p *proc) ([]int, *wire.Error) {
 }
 
 func (k *Keeper) makeStdin(p *proc) error {
-	mem, err := memory.Create("tend-stdin", 0)
+	mem, err := memfd.Create("tend-stdin", 0)
 	if err != nil {
 		return err
 	}
-	memory.Seal(mem, memory.GrowOnly)
+	memfd.Seal(mem, memfd.GrowOnly)
 	// Offsets in the file are those of the stream. They begin at 0, unless the process's
 	// memory file was lost with all its holders.
 	if _, err := unix.Seek(mem, p.slot.Base(process.Stdin), unix.SEEK_SET); err != nil {

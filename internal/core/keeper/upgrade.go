@@ -12,7 +12,7 @@ import (
 
 	"github.com/tend-run/tend/internal/core/failpoint"
 	"github.com/tend-run/tend/internal/core/gomonitor"
-	"github.com/tend-run/tend/internal/core/memory"
+	"github.com/tend-run/tend/internal/core/memfd"
 	"github.com/tend-run/tend/internal/core/spool"
 	"github.com/tend-run/tend/internal/core/wire"
 	"github.com/tend-run/tend/internal/lib/procfs"
@@ -53,7 +53,7 @@ func (k *Keeper) upgrade(path string) error {
 	failpoint.Hit(failpoint.UpgradeFrozen)
 	k.endZygotes()
 	h := k.handOver(st)
-	mem, err := memory.Create("tend-handover", 0)
+	mem, err := memfd.Create("tend-handover", 0)
 	if err != nil {
 		return err
 	}
@@ -61,7 +61,7 @@ func (k *Keeper) upgrade(path string) error {
 	if _, err := spool.WriteAll(mem, h.encode(handoverVersion)); err != nil {
 		return fmt.Errorf("handover: %w", err)
 	}
-	memory.Seal(mem, memory.Constant)
+	memfd.Seal(mem, memfd.Constant)
 	fds := append(h.open(), mem)
 	for i, fd := range fds {
 		if _, err := unix.FcntlInt(uintptr(fd), unix.F_SETFD, 0); err != nil {
@@ -90,7 +90,7 @@ func (k *Keeper) exec(path string, argv []string) error {
 
 // execCopy executes a copy in memory of an open program.
 func (k *Keeper) execCopy(fd int, argv []string) error {
-	mem, err := memory.Create("tend-keeper", unix.MFD_EXEC)
+	mem, err := memfd.Create("tend-keeper", unix.MFD_EXEC)
 	if err != nil {
 		return err
 	}
@@ -104,7 +104,7 @@ func (k *Keeper) execCopy(fd int, argv []string) error {
 			break
 		}
 	}
-	memory.Seal(mem, memory.Constant)
+	memfd.Seal(mem, memfd.Constant)
 	return k.exec(fmt.Sprintf("/proc/self/fd/%d", mem), argv)
 }
 

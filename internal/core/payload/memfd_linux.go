@@ -7,20 +7,20 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tend-run/tend/internal/core/memory"
+	"github.com/tend-run/tend/internal/core/memfd"
 )
 
 // inMemory writes the binary to a memfd, or, where memfds may not be executed
 // (vm.memfd_noexec), to a file without a name in the temporary directory.
 func inMemory(r io.Reader) (*os.File, error) {
-	fd, err := memory.Create(Name, unix.MFD_EXEC)
+	fd, err := memfd.Create(Name, unix.MFD_EXEC)
 	if err == nil {
 		f := os.NewFile(uintptr(fd), Name)
 		if _, err := io.Copy(f, r); err != nil {
 			f.Close()
 			return nil, err
 		}
-		memory.Seal(fd, memory.Constant)
+		memfd.Seal(fd, memfd.Constant)
 		return f, nil
 	}
 	f, ferr := os.CreateTemp("", Name)

@@ -19,7 +19,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tend-run/tend/internal/core/memory"
+	"github.com/tend-run/tend/internal/core/memfd"
 	"github.com/tend-run/tend/internal/core/tiny"
 	"github.com/tend-run/tend/internal/lib/procfs"
 	"github.com/tend-run/tend/internal/lib/seccomp"
@@ -54,7 +54,7 @@ func newZygotes(t *testing.T) *zygotes {
 		w.group = scene.Value(unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0))(t)
 		t.Cleanup(func() { unix.Close(w.group) })
 	}
-	w.fd = scene.Value(memory.Create("words", 0))(t)
+	w.fd = scene.Value(memfd.Create("words", 0))(t)
 	const size = 1 << 16
 	scene.Must(t, unix.Ftruncate(w.fd, size))
 	w.shared = scene.Value(unix.Mmap(w.fd, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED))(t)

@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tend-run/tend/internal/core/memory"
+	"github.com/tend-run/tend/internal/core/memfd"
 	"github.com/tend-run/tend/internal/core/tiny"
 	"github.com/tend-run/tend/internal/lib/eintr"
 	"github.com/tend-run/tend/internal/lib/seccomp"
@@ -63,11 +63,11 @@ func (z *Zygote) make(s *Starter, e *Enter) (_ *running, err error) {
 // share makes the memory of starts.
 func (r *running) share() (fd int, err error) {
 	size := headSize + cap(r.scripts)*usual
-	if fd, err = memory.Create("tend-zygote", 0); err != nil {
+	if fd, err = memfd.Create("tend-zygote", 0); err != nil {
 		return -1, err
 	}
 	if err = unix.Ftruncate(fd, int64(size)); err == nil {
-		memory.Seal(fd, memory.FixedSize)
+		memfd.Seal(fd, memfd.FixedSize)
 		r.mem, err = unix.Mmap(fd, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	}
 	if err != nil {

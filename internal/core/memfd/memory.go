@@ -1,10 +1,10 @@
 //go:build linux
 
-// Package memory creates the memory files that the roles share, and seals them: a
+// Package memfd creates the memory files that the roles share, and seals them: a
 // program that reopens one of them through /proc/PID/fd cannot perform operations that
 // the owners never perform. If a mapped file is truncated, every process that touches
 // it dies by SIGBUS; with [FixedSize] nobody can truncate it.
-package memory
+package memfd
 
 import (
 	"fmt"
