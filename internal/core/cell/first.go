@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tend-run/tend/internal/core/tiny"
+	"github.com/tend-run/tend/internal/core/microelf"
 )
 
 // The first process of a box (pid 1) is a program of some hundred bytes, for one reason:
@@ -33,14 +33,14 @@ func first() []byte {
 	put(^uint64(0))                      // all signals
 	put(uint64(1) << (unix.SIGUSR1 - 1)) // this one
 	data.WriteString(networked + "\x00") // at the end: it has any length
-	return tiny.Program(slices.Concat(firstCode, data.Bytes()))
+	return microelf.Program(slices.Concat(firstCode, data.Bytes()))
 }
 
 // openFirst returns a descriptor of the program that nobody can write to: a sealed file
 // in memory, or a file in dir where such a file may not be executed (the sysctl
 // vm.memfd_noexec).
 func openFirst(dir string) (fd int, err error) {
-	if fd, err = tiny.File(firstName, first()); err == nil {
+	if fd, err = microelf.File(firstName, first()); err == nil {
 		return fd, nil
 	}
 	path := dir + "/first"

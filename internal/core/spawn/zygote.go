@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tend-run/tend/internal/core/tiny"
+	"github.com/tend-run/tend/internal/core/microelf"
 	"github.com/tend-run/tend/internal/lib/eintr"
 )
 
@@ -80,7 +80,7 @@ var zygoteProgram = sync.OnceValue(func() []byte {
 	at := zygoteAt()
 	text := unsafe.Slice(*(**byte)(unsafe.Pointer(&at)), 1024)
 	code, _, _ := bytes.Cut(text, []byte("gote-end"))
-	return tiny.Program(slices.Clone(code))
+	return microelf.Program(slices.Clone(code))
 })
 
 // running is what a Zygote has while it runs.

@@ -20,7 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tend-run/tend/internal/core/memfd"
-	"github.com/tend-run/tend/internal/core/tiny"
+	"github.com/tend-run/tend/internal/core/microelf"
 	"github.com/tend-run/tend/internal/lib/procfs"
 	"github.com/tend-run/tend/internal/lib/seccomp"
 	"github.com/tend-run/tend/internal/support/scene"
@@ -440,7 +440,7 @@ func TestRegistersHaveNothingOfTheKey(t *testing.T) {
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	scene.Must(t, os.Chmod(dir, 0o755))
 	path := filepath.Join(dir, "registers")
-	scene.Must(t, os.WriteFile(path, tiny.Program(registersCode), 0o755))
+	scene.Must(t, os.WriteFile(path, microelf.Program(registersCode), 0o755))
 	for range 20 {
 		p := b.shell(t, "")
 		p.Path = path

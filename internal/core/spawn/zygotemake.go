@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tend-run/tend/internal/core/memfd"
-	"github.com/tend-run/tend/internal/core/tiny"
+	"github.com/tend-run/tend/internal/core/microelf"
 	"github.com/tend-run/tend/internal/lib/eintr"
 	"github.com/tend-run/tend/internal/lib/seccomp"
 )
@@ -32,7 +32,7 @@ func (z *Zygote) make(s *Starter, e *Enter) (_ *running, err error) {
 			unix.Munmap(r.mem)
 		}
 	}()
-	program, err := tiny.File("tend-zygote", zygoteProgram())
+	program, err := microelf.File("tend-zygote", zygoteProgram())
 	if err != nil {
 		return nil, err
 	}

@@ -1,3 +1,3 @@
-package tiny
+package microelf
 
 const machine = 62 // EM_X86_64

@@ -1,3 +1,3 @@
-package tiny
+package microelf
 
 const machine = 183 // EM_AARCH64
