@@ -42,7 +42,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tend-run/tend/internal/core/failpoint"
-	"github.com/tend-run/tend/internal/core/orphan"
+	"github.com/tend-run/tend/internal/core/reaplog"
 	"github.com/tend-run/tend/internal/core/rundir"
 	"github.com/tend-run/tend/internal/lib/unixsock"
 )
@@ -252,7 +252,7 @@ func (a *anchor) reap(chld <-chan os.Signal) {
 
 // collect is one round of reap. a.mu is held.
 func (a *anchor) collect() {
-	orphan.Reap(a.run.Path(rundir.Orphans), func(pid int, status unix.WaitStatus) bool {
+	reaplog.Reap(a.run.Path(rundir.Orphans), func(pid int, status unix.WaitStatus) bool {
 		for _, r := range []*role{&a.keeper, &a.server} {
 			if pid == r.pid {
 				a.judge(r, status)

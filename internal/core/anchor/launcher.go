@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tend-run/tend/internal/core/orphan"
+	"github.com/tend-run/tend/internal/core/reaplog"
 	"github.com/tend-run/tend/internal/core/rundir"
 )
 
@@ -181,7 +181,7 @@ func (l *launcher) attend(chld, end <-chan os.Signal, ended <-chan struct{}) (st
 }
 
 func (l *launcher) reap() {
-	orphan.Reap(l.run.Path(rundir.Orphans), func(pid int, status unix.WaitStatus) bool {
+	reaplog.Reap(l.run.Path(rundir.Orphans), func(pid int, status unix.WaitStatus) bool {
 		if pid == l.pid {
 			l.killed, l.status = status.Signaled(), status
 		}

@@ -10,7 +10,7 @@ import (
 	"github.com/tend-run/tend/internal/core/board"
 	"github.com/tend-run/tend/internal/core/cgroup"
 	"github.com/tend-run/tend/internal/core/failpoint"
-	"github.com/tend-run/tend/internal/core/orphan"
+	"github.com/tend-run/tend/internal/core/reaplog"
 	"github.com/tend-run/tend/internal/core/rundir"
 	"github.com/tend-run/tend/internal/core/spool"
 	"github.com/tend-run/tend/internal/lib/procfs"
@@ -83,7 +83,7 @@ func (k *Keeper) awaitStatus(p *proc) {
 	last := time.Now().Add(collectWait)
 	for wait := time.Millisecond; e == nil && wait < 4*time.Second; {
 		uncollected := false
-		if e = orphan.Find(k.run.Path(rundir.Orphans), pid, reserved); e == nil {
+		if e = reaplog.Find(k.run.Path(rundir.Orphans), pid, reserved); e == nil {
 			p.mu.Lock()
 			if p.pidfd >= 0 {
 				e = pidfdExit(p.pidfd)

@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tend-run/tend/internal/core/orphan"
+	"github.com/tend-run/tend/internal/core/reaplog"
 	"github.com/tend-run/tend/process"
 )
 
@@ -35,5 +35,5 @@ func pidfdExit(pidfd int) *process.Exit {
 	if err := unix.IoctlPidfdInfo(pidfd, &info); err != nil || info.Mask&unix.PIDFD_INFO_EXIT == 0 {
 		return nil
 	}
-	return orphan.FromStatus(unix.WaitStatus(info.Exit_code))
+	return reaplog.FromStatus(unix.WaitStatus(info.Exit_code))
 }

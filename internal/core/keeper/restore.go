@@ -11,7 +11,7 @@ import (
 	"github.com/tend-run/tend/internal/core/board"
 	"github.com/tend-run/tend/internal/core/failpoint"
 	"github.com/tend-run/tend/internal/core/fdstore"
-	"github.com/tend-run/tend/internal/core/orphan"
+	"github.com/tend-run/tend/internal/core/reaplog"
 	"github.com/tend-run/tend/internal/core/rundir"
 	"github.com/tend-run/tend/internal/core/spool"
 	"github.com/tend-run/tend/internal/core/wire"
@@ -225,7 +225,7 @@ func (k *Keeper) rewatch(p *proc) {
 	if p.stdin.fd >= 0 {
 		k.watch(unix.EPOLL_CTL_ADD, p.stdin.fd, 0, p, onStdin)
 	}
-	if p.pidfd < 0 && !p.exited && orphan.Find(k.run.Path(rundir.Orphans), p.pid, p.slot.Reserved()) == nil {
+	if p.pidfd < 0 && !p.exited && reaplog.Find(k.run.Path(rundir.Orphans), p.pid, p.slot.Reserved()) == nil {
 		// No vault ever got the pidfd. The process has not been reaped, so its pid was not
 		// reused.
 		if fd, err := unix.PidfdOpen(p.pid, 0); err == nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/tend-run/tend/internal/core/board"
 	"github.com/tend-run/tend/internal/core/failpoint"
 	"github.com/tend-run/tend/internal/core/fdstore"
-	"github.com/tend-run/tend/internal/core/orphan"
+	"github.com/tend-run/tend/internal/core/reaplog"
 	"github.com/tend-run/tend/internal/core/rundir"
 	"github.com/tend-run/tend/internal/core/wire"
 )
@@ -288,7 +288,7 @@ func (k *Keeper) openGlobals(h fdstore.FDs, procs map[wire.Ref]fdstore.FDs) (err
 		k.listen = fd
 		return nil
 	}
-	if err := orphan.Reserve(k.run.Path(rundir.Orphans)); err != nil {
+	if err := reaplog.Reserve(k.run.Path(rundir.Orphans)); err != nil {
 		k.logf("exit statuses that others collect: %v", err)
 	}
 	k.listen, err = k.run.Listen(rundir.KeeperSocket, unix.SOCK_STREAM)

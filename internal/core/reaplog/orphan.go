@@ -1,6 +1,6 @@
 //go:build linux
 
-// Package orphan is the file in which one role records the exit statuses of another
+// Package reaplog is the file in which one role records the exit statuses of another
 // role's processes.
 //
 // When a keeper dies, its processes become children of the nearest subreaper: the
@@ -21,7 +21,7 @@
 //	24  i64  user time, ns
 //	32  i64  system time, ns
 //	40  i64  max rss, bytes
-package orphan
+package reaplog
 
 import (
 	"encoding/binary"

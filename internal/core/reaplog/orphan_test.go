@@ -1,6 +1,6 @@
 //go:build linux
 
-package orphan
+package reaplog
 
 import (
 	"errors"
