@@ -21,7 +21,7 @@ help: ## Show this list
 .PHONY: build
 build: need-go ## Build bin/tend, one static binary
 	@mkdir -p bin
-	$(STATIC) -ldflags '-s -w' -o internal/core/payload/tend-keeper ./cmd/tend-keeper
+	$(STATIC) -ldflags '-s -w' -o internal/core/embedded/tend-keeper ./cmd/tend-keeper
 	$(STATIC) -ldflags '-s -w -X main.version=$(VERSION)' -o bin/tend ./cmd/tend
 
 .PHONY: test
@@ -130,7 +130,7 @@ arm64-test: need-go ## Run tests on an emulated arm64, as root on Debian: an hou
 
 .PHONY: clean
 clean: ## Remove what was built and installed here
-	rm -rf bin dist internal/core/payload/tend-keeper test/conformance/e2b/js/node_modules test/conformance/e2b/python/.venv test/conformance/agents/*/.venv test/conformance/langsmith/js/node_modules test/conformance/langsmith/python/.venv test/conformance/mastra/node_modules test/conformance/supervisors/js/node_modules test/conformance/supervisors/python/.venv sdk/node_modules packages/*/dist sdk/python/.venv tools/go/.bin
+	rm -rf bin dist internal/core/embedded/tend-keeper test/conformance/e2b/js/node_modules test/conformance/e2b/python/.venv test/conformance/agents/*/.venv test/conformance/langsmith/js/node_modules test/conformance/langsmith/python/.venv test/conformance/mastra/node_modules test/conformance/supervisors/js/node_modules test/conformance/supervisors/python/.venv sdk/node_modules packages/*/dist sdk/python/.venv tools/go/.bin
 
 .PHONY: need-go
 need-go:

@@ -19,8 +19,8 @@ import (
 	"time"
 
 	"github.com/tend-run/tend/internal/cli/doctor"
+	"github.com/tend-run/tend/internal/core/embedded"
 	"github.com/tend-run/tend/internal/core/launch"
-	"github.com/tend-run/tend/internal/core/payload"
 	"github.com/tend-run/tend/internal/lib/sockdiag"
 )
 
@@ -144,7 +144,7 @@ func programFindings(dir string, s *statusFacts) (out []doctor.Finding) {
 	for name, r := range s.Roles {
 		pids[name] = r.PID
 	}
-	carried, err := payload.Bytes()
+	carried, err := embedded.Bytes()
 	for _, name := range []string{"launcher", "anchor", "keeper", "server"} {
 		f := doctor.Finding{Name: "role_" + name, State: doctor.OK, Detail: fmt.Sprintf("pid %d", pids[name])}
 		switch {

@@ -3,7 +3,7 @@ package cli
 import (
 	"fmt"
 
-	"github.com/tend-run/tend/internal/core/payload"
+	"github.com/tend-run/tend/internal/core/embedded"
 )
 
 // payloadCmd writes the program of the keeper that this tend carries: a daemon
@@ -11,7 +11,7 @@ import (
 type payloadCmd struct{}
 
 func (c *payloadCmd) Run(inv *invocation) error {
-	b, err := payload.Bytes()
+	b, err := embedded.Bytes()
 	if err != nil {
 		return fmt.Errorf("the keeper's program: %w", err)
 	}

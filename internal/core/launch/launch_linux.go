@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tend-run/tend/internal/core/anchor"
-	"github.com/tend-run/tend/internal/core/payload"
+	"github.com/tend-run/tend/internal/core/embedded"
 	"github.com/tend-run/tend/internal/core/rundir"
 	"github.com/tend-run/tend/internal/lib/eintr"
 )
@@ -80,11 +80,11 @@ func Exec(cfg Config) error {
 	if err := run.WriteFile(rundir.ServerArgv, []byte(strings.Join(cfg.ServerArgv, "\x00"))); err != nil {
 		return err
 	}
-	f, err := payload.Open()
+	f, err := embedded.Open()
 	if err != nil {
 		return err
 	}
-	argv := []string{payload.Name, "launcher", "--state-dir", cfg.StateDir, "--sockets", join(sockets)}
+	argv := []string{embedded.Name, "launcher", "--state-dir", cfg.StateDir, "--sockets", join(sockets)}
 	if cfg.Keep {
 		argv = append(argv, "--keep")
 	}
@@ -92,7 +92,7 @@ func Exec(cfg Config) error {
 		argv = append(argv, background)
 	}
 	err = unix.Exec(fmt.Sprintf("/proc/self/fd/%d", f.Fd()), argv, cfg.Environ)
-	return fmt.Errorf("start %s: %w", payload.Name, err)
+	return fmt.Errorf("start %s: %w", embedded.Name, err)
 }
 
 // Usable returns an error if this machine lacks something that the roles need; it

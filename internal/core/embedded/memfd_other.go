@@ -1,6 +1,6 @@
 //go:build !linux
 
-package payload
+package embedded
 
 import (
 	"errors"

@@ -1,9 +1,9 @@
-// Package payload carries the small binary of the roles inside tend, so that
+// Package embedded carries the small binary of the roles inside tend, so that
 // one file is the whole program. `make build` puts tend-keeper here before it
 // builds tend. A tend built without it looks for tend-keeper beside itself; if
 // there is none, as after `go install` or `go run`, tend plays the roles itself:
 // the same promises, with three times the memory for the roles.
-package payload
+package embedded
 
 import (
 	"embed"
