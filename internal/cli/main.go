@@ -12,7 +12,7 @@ import (
 
 	"github.com/tend-run/tend/internal/cli/role"
 	"github.com/tend-run/tend/internal/heal/confine"
-	"github.com/tend-run/tend/internal/service/held"
+	"github.com/tend-run/tend/internal/service/sockets"
 )
 
 // version is that of a release, as the linker set it; empty for other builds.
@@ -31,8 +31,8 @@ func Main(release string) int {
 	if confine.CalledInside(os.Args) {
 		return confine.MainInside(os.Args[2:], os.Environ(), shadowOf)
 	}
-	if held.Called(os.Args) {
-		return held.Main(os.Args[1:], os.Environ())
+	if sockets.Called(os.Args) {
+		return sockets.Main(os.Args[1:], os.Environ())
 	}
 	inv := &invocation{
 		in: os.Stdin, out: os.Stdout, errs: os.Stderr,

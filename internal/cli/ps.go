@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tend-run/tend/internal/service/held"
+	"github.com/tend-run/tend/internal/service/sockets"
 	"github.com/tend-run/tend/process"
 )
 
@@ -183,7 +183,7 @@ func commandOf(s *process.Spec) string {
 	if s.Labels[labelService] == "" || s.Shell != "" {
 		return s.Command()
 	}
-	own := process.Spec{Argv: held.Command(s.Argv)}
+	own := process.Spec{Argv: sockets.Command(s.Argv)}
 	return own.Command()
 }
 

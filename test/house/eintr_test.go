@@ -23,29 +23,29 @@ func TestCallsThatASignalMayInterruptAreRepeated(t *testing.T) {
 	// Where EINTR does not come, or does no harm.
 	const eventfd, noWait, early, proc = "an eventfd has room", "it does not wait", "the wait may end early", "the kernel has it at once"
 	right := map[string]string{
-		"internal/core/anchor/vault.go rest Poll":                 early,
-		"internal/core/anchor/vault.go rest Read":                 noWait,
-		"internal/sandbox/network/space_linux.go connect Connect": noWait,
-		"internal/sandbox/network/space_linux.go udp Connect":     noWait,
-		"internal/protocol/envd/watch_linux.go stop Write":        eventfd,
-		"internal/heal/project/holder_linux.go endTree Poll":      early,
-		"internal/lib/procfs/procfs_linux.go ReadStat Read":       proc,
-		"internal/lib/sockdiag/conn_linux.go receive Recvfrom":    noWait,
-		"internal/core/cell/cell.go comm Read":                    proc,
-		"internal/core/cell/cell.go over Poll":                    early,
-		"internal/core/cgroup/cgroup.go waitEmpty Poll":           early,
-		"internal/core/cgroup/nest.go EndHelpers Poll":            early,
-		"internal/core/client/wake.go stop Write":                 eventfd,
-		"internal/core/stdin/feed.go Abandoned Poll":              early,
-		"internal/core/keeper/keeper.go announce Write":           eventfd,
-		"internal/core/keeper/keeper.go exitFollows Poll":         early,
-		"internal/core/keeper/kill.go isOver Poll":                early, // with time 0, EINTR says that there is nothing
-		"internal/core/keeper/machine.go probeFilesystem Write":   "the pipe has room",
-		"internal/core/spawn/zygote.go dead Poll":                 early, // with time 0
-		"internal/core/keeper/takeover.go takeOver Write":         eventfd,
-		"internal/core/fdstore/client.go Hurry Write":             eventfd,
-		"internal/core/fdstore/client.go catchUp Poll":            early,
-		"internal/service/held/hold_linux.go abandoned Connect":   noWait,
+		"internal/core/anchor/vault.go rest Poll":                  early,
+		"internal/core/anchor/vault.go rest Read":                  noWait,
+		"internal/sandbox/network/space_linux.go connect Connect":  noWait,
+		"internal/sandbox/network/space_linux.go udp Connect":      noWait,
+		"internal/protocol/envd/watch_linux.go stop Write":         eventfd,
+		"internal/heal/project/holder_linux.go endTree Poll":       early,
+		"internal/lib/procfs/procfs_linux.go ReadStat Read":        proc,
+		"internal/lib/sockdiag/conn_linux.go receive Recvfrom":     noWait,
+		"internal/core/cell/cell.go comm Read":                     proc,
+		"internal/core/cell/cell.go over Poll":                     early,
+		"internal/core/cgroup/cgroup.go waitEmpty Poll":            early,
+		"internal/core/cgroup/nest.go EndHelpers Poll":             early,
+		"internal/core/client/wake.go stop Write":                  eventfd,
+		"internal/core/stdin/feed.go Abandoned Poll":               early,
+		"internal/core/keeper/keeper.go announce Write":            eventfd,
+		"internal/core/keeper/keeper.go exitFollows Poll":          early,
+		"internal/core/keeper/kill.go isOver Poll":                 early, // with time 0, EINTR says that there is nothing
+		"internal/core/keeper/machine.go probeFilesystem Write":    "the pipe has room",
+		"internal/core/spawn/zygote.go dead Poll":                  early, // with time 0
+		"internal/core/keeper/takeover.go takeOver Write":          eventfd,
+		"internal/core/fdstore/client.go Hurry Write":              eventfd,
+		"internal/core/fdstore/client.go catchUp Poll":             early,
+		"internal/service/sockets/hold_linux.go abandoned Connect": noWait,
 	}
 	seen := map[string]bool{}
 	scene.Must(t, filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {

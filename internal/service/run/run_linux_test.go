@@ -19,8 +19,8 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/tend-run/tend/internal/service/config"
-	"github.com/tend-run/tend/internal/service/held"
 	"github.com/tend-run/tend/internal/service/run"
+	"github.com/tend-run/tend/internal/service/sockets"
 	"github.com/tend-run/tend/internal/service/supervisor"
 	"github.com/tend-run/tend/internal/service/watch"
 	"github.com/tend-run/tend/internal/support/scene"
@@ -35,8 +35,8 @@ func TestMain(m *testing.M) {
 	if os.Getenv(hog) != "" {
 		useMemory()
 	}
-	if held.Called(os.Args) {
-		os.Exit(held.Main(os.Args[1:], os.Environ()))
+	if sockets.Called(os.Args) {
+		os.Exit(sockets.Main(os.Args[1:], os.Environ()))
 	}
 	if os.Getenv(socketRole) != "" {
 		serveSockets()

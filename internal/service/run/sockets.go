@@ -13,7 +13,7 @@ import (
 
 	"github.com/tend-run/tend/internal/observe"
 	"github.com/tend-run/tend/internal/service/config"
-	"github.com/tend-run/tend/internal/service/held"
+	"github.com/tend-run/tend/internal/service/sockets"
 	"github.com/tend-run/tend/internal/service/supervisor"
 	"github.com/tend-run/tend/process"
 )
@@ -36,7 +36,7 @@ func holderID(token string) process.ID { return process.ID("svc-" + token + "-so
 // that user may.
 func holderSpec(r *config.Service, token string, program []string) process.Spec {
 	return process.Spec{
-		ID: holderID(token), Name: r.Name + ".sockets", Argv: held.HolderArgv(program, "tend-"+strings.ToLower(rand.Text())),
+		ID: holderID(token), Name: r.Name + ".sockets", Argv: sockets.HolderArgv(program, "tend-"+strings.ToLower(rand.Text())),
 		Env: map[string]string{"GOMAXPROCS": "1"}, Inherit: process.InheritNone, Dir: "/", User: r.User,
 		Labels: map[string]string{LabelSockets: token}, Retention: process.Retention{Limit: process.MinRetention},
 	}
@@ -60,7 +60,7 @@ func (w *worker) withSockets(spec process.Spec, o order) (process.Spec, error) {
 	if spec.Shell != "" {
 		argv = []string{"/bin/sh", "-c", spec.Shell}
 	}
-	spec.Argv, spec.Shell = held.Argv(w.s.c.Program, name, pid, argv), ""
+	spec.Argv, spec.Shell = sockets.Argv(w.s.c.Program, name, pid, argv), ""
 	return spec, nil
 }
 
@@ -68,15 +68,15 @@ func (w *worker) withSockets(spec process.Spec, o order) (process.Spec, error) {
 func (w *worker) hold(o order) (name string, pid int, err error) {
 	ctx, cancel := context.WithTimeout(w.ctx, holderTime)
 	defer cancel()
-	want := make([]held.Socket, len(o.rules.Sockets))
+	want := make([]sockets.Socket, len(o.rules.Sockets))
 	for i, s := range o.rules.Sockets {
-		want[i] = held.Socket{Name: s.Name, Address: string(s.Listen)}
+		want[i] = sockets.Socket{Name: s.Name, Address: string(s.Listen)}
 	}
 	began := time.Now()
 	for {
 		var in process.Info
 		in, err = w.holder(ctx, o)
-		name, pid = held.NameOf(in.Spec.Argv), in.PID
+		name, pid = sockets.NameOf(in.Spec.Argv), in.PID
 		if err == nil && in.State == process.Stopped {
 			if time.Since(began) < holderStopped && w.pause(ctx) {
 				continue
@@ -84,8 +84,8 @@ func (w *worker) hold(o order) (name string, pid int, err error) {
 			return "", 0, fmt.Errorf("pid %d, which holds its sockets, is stopped: kill -CONT %[1]d lets it go on; kill -KILL %[1]d closes them, and the next start opens them anew", pid)
 		}
 		if err == nil {
-			err = held.Hold(name, pid, want)
-			if failed, ok := errors.AsType[*held.SocketError](err); ok {
+			err = sockets.Hold(name, pid, want)
+			if failed, ok := errors.AsType[*sockets.SocketError](err); ok {
 				return "", 0, errors.New(whyNot(failed, pid))
 			}
 			if err == nil {
@@ -125,7 +125,7 @@ func (w *worker) holder(ctx context.Context, o order) (process.Info, error) {
 }
 
 // whyNot says why a socket cannot be opened, and what to do. holder is the pid of who tried.
-func whyNot(e *held.SocketError, holder int) string {
+func whyNot(e *sockets.SocketError, holder int) string {
 	text := e.Error()
 	path, isUnix := strings.CutPrefix(e.Address, "unix:")
 	switch {

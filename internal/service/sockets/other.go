@@ -1,6 +1,6 @@
 //go:build !linux
 
-package held
+package sockets
 
 import (
 	"fmt"

@@ -1,4 +1,4 @@
-// Package held keeps the listening sockets of a service open from one run to the next,
+// Package sockets keeps the listening sockets of a service open from one run to the next,
 // so that no connection is refused during a restart: new connections wait in the
 // backlog.
 //
@@ -32,4 +32,4 @@
 // file of a unix socket that nobody listens on, and removes its own files on SIGTERM.
 // It also ends when its output has no reader any more, because then all of tend was
 // killed.
-package held
+package sockets
