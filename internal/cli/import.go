@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/tend-run/tend/internal/service/config"
-	"github.com/tend-run/tend/internal/service/foreign"
+	"github.com/tend-run/tend/internal/service/importer"
 )
 
 // foreignFiles are the names under which tend import looks for a file.
@@ -51,7 +51,7 @@ func (c *importCmd) Run(ctx context.Context, inv *invocation) error {
 
 // readForeign reads a file of another supervisor; nil: it is none. What is wrong in it is
 // printed.
-func (inv *invocation) readForeign(ctx context.Context, path string) (*foreign.File, error) {
+func (inv *invocation) readForeign(ctx context.Context, path string) (*importer.File, error) {
 	f, err := openForeign(ctx, path)
 	if problems, ok := errors.AsType[config.Problems](err); ok {
 		return nil, inv.showProblems(problems)
@@ -59,7 +59,7 @@ func (inv *invocation) readForeign(ctx context.Context, path string) (*foreign.F
 	return f, err
 }
 
-func openForeign(ctx context.Context, path string) (*foreign.File, error) {
+func openForeign(ctx context.Context, path string) (*importer.File, error) {
 	base, dir := filepath.Base(path), filepath.Dir(path)
 	exists := func(name string) (file, executable bool) {
 		if !filepath.IsAbs(name) {
@@ -74,7 +74,7 @@ func openForeign(ctx context.Context, path string) (*foreign.File, error) {
 		if err != nil {
 			return nil, err
 		}
-		return foreign.PM2(path, data, exists)
+		return importer.PM2(path, data, exists)
 	}
 	data, err := config.ReadFile(path)
 	if err != nil {
@@ -82,7 +82,7 @@ func openForeign(ctx context.Context, path string) (*foreign.File, error) {
 	}
 	if base == "Procfile" || strings.HasPrefix(base, "Procfile.") {
 		dotenv, _ := exists(".env")
-		return foreign.Procfile(path, data, dotenv)
+		return importer.Procfile(path, data, dotenv)
 	}
 	if base == config.FileName {
 		return nil, nil
@@ -93,9 +93,9 @@ func openForeign(ctx context.Context, path string) (*foreign.File, error) {
 	}
 	switch {
 	case tree.Map["apps"] != nil, tree.Map["script"] != nil, tree.IsList:
-		return foreign.PM2(path, data, exists)
+		return importer.PM2(path, data, exists)
 	case tree.Map["processes"] != nil && tree.Map["processes"].IsMap && len(tree.Map["processes"].Keys) > 0:
-		return foreign.ProcessCompose(path, data)
+		return importer.ProcessCompose(path, data)
 	}
 	return nil, nil
 }

@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 
 	"github.com/tend-run/tend/internal/service/config"
-	"github.com/tend-run/tend/internal/service/foreign"
+	"github.com/tend-run/tend/internal/service/importer"
 )
 
 type initCmd struct {
@@ -18,11 +18,11 @@ type initCmd struct {
 
 // Run writes a tend.yaml for the project in a directory.
 func (c *initCmd) Run(inv *invocation) error {
-	f, err := foreign.Project(os.DirFS(c.Dir))
+	f, err := importer.Project(os.DirFS(c.Dir))
 	if problems, ok := errors.AsType[config.Problems](err); ok {
 		return inv.showProblems(problems)
 	}
-	if errors.Is(err, foreign.ErrNoProject) {
+	if errors.Is(err, importer.ErrNoProject) {
 		return fmt.Errorf("%w; name another directory, or write a tend.yaml by hand, such as\nservices:\n  web: {command: ./server --port 8080, health: {tcp: 8080}}", err)
 	}
 	if err != nil {

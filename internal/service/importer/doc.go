@@ -1,4 +1,4 @@
-// Package foreign reads the files of other supervisors, and writes them as a tend.yaml.
+// Package importer reads the files of other supervisors, and writes them as a tend.yaml.
 //
 //	pm2              ecosystem.config.* and process.* as JSON or YAML; as JavaScript what
 //	                 node makes of it
@@ -14,4 +14,4 @@
 //
 // The package runs nothing and reads no file; it asks the caller whether a script
 // exists.
-package foreign
+package importer
