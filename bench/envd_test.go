@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	envd "github.com/tend-run/tend/internal/gen/envd/process"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 func TestPieceCountsTheBytesOfAnEvent(t *testing.T) {
@@ -39,7 +39,7 @@ func TestPieceCountsTheBytesOfAnEvent(t *testing.T) {
 		for _, test := range tests {
 			t.Run(codec.unary+" "+test.name, func(t *testing.T) {
 				t.Parallel()
-				m := scene.Value(codec.marshal(test.msg))(t)
+				m := proctest.Value(codec.marshal(test.msg))(t)
 				s := &frames{r: bufio.NewReader(bytes.NewReader(envelope(nil, m)))}
 				var f frame
 				s.next(&f)

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 // TestTheDocumentsShowTheNewestRecord: a figure in a table is one that bench
@@ -19,7 +19,7 @@ func TestTheDocumentsShowTheNewestRecord(t *testing.T) {
 	all := records(root)
 	marks := 0
 	for _, name := range drawn {
-		text := scene.Value(os.ReadFile(filepath.Join(root, name)))(t)
+		text := proctest.Value(os.ReadFile(filepath.Join(root, name)))(t)
 		want, err := draw(text, all)
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
@@ -48,7 +48,7 @@ func TestARecordIsDrawn(t *testing.T) {
 		return record{Name: name, Date: name, Machine: "a machine", Rows: append(rows, row{Bench: plotted[0]})}
 	}
 	const before = "a\n<!-- bench: ordinary-true -->\nold\n<!-- end -->\nb\n<!-- history -->\n<!-- end -->\nc <!-- end -->\n"
-	got := scene.Value(draw([]byte(before), []record{r("2026-01", 2), r("2026-02", 1)}))(t)
+	got := proctest.Value(draw([]byte(before), []record{r("2026-01", 2), r("2026-02", 1)}))(t)
 	for _, want := range []string{
 		"Record `2026-02`: a machine; other programs used 0 % of a core as it began.\n",
 		"|  | unit | bare | tend | tend : bare | goal |  |\n|---|---|---|---|---|---|---|\n",

@@ -17,7 +17,7 @@ import (
 
 	"github.com/creack/pty"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/process"
 )
 
@@ -42,7 +42,7 @@ func openWindow(t *testing.T, state string, size pty.Winsize, args ...string) *t
 	t.Helper()
 	x := &terminal{cmd: exec.Command(filepath.Join(binaries, "tend"), args...), end: make(chan struct{})}
 	x.cmd.Env = append(os.Environ(), "TEND_STATE_DIR="+state, "TERM=xterm")
-	x.keys = scene.Value(pty.StartWithSize(x.cmd, &size))(t)
+	x.keys = proctest.Value(pty.StartWithSize(x.cmd, &size))(t)
 	x.start(t)
 	t.Cleanup(x.close)
 	return x
@@ -51,7 +51,7 @@ func openWindow(t *testing.T, state string, size pty.Winsize, args ...string) *t
 // start keeps what the terminal shows, to its end.
 func (x *terminal) start(t *testing.T) {
 	t.Helper()
-	in := scene.Value(newCancelReader(x.keys))(t)
+	in := proctest.Value(newCancelReader(x.keys))(t)
 	in.tty = false // its other end: nobody stops us
 	go x.follow(in)
 	x.close = sync.OnceFunc(func() {
@@ -89,7 +89,7 @@ func (x *terminal) waitFor(t *testing.T, text string) {
 
 func (x *terminal) typeKeys(t *testing.T, keys string) {
 	t.Helper()
-	scene.Value(io.WriteString(x.keys, keys))(t)
+	proctest.Value(io.WriteString(x.keys, keys))(t)
 }
 
 // status waits for the end of the command.
@@ -141,13 +141,13 @@ func TestATerminalCanBeLeftAndComeBackTo(t *testing.T) {
 	second.waitFor(t, "resized")
 	// It is asked for the size: dash loses the second of two signals that come at once.
 	size := func(want string) {
-		scene.Eventually(t, want, func() bool {
+		proctest.Eventually(t, want, func() bool {
 			second.typeKeys(t, "size\r")
 			return strings.Contains(second.text(), want)
 		})
 	}
 	size("size 10 40")
-	scene.Must(t, pty.Setsize(second.keys, &pty.Winsize{Cols: 50, Rows: 20}))
+	proctest.Must(t, pty.Setsize(second.keys, &pty.Winsize{Cols: 50, Rows: 20}))
 	size("size 20 50")
 	second.typeKeys(t, "quit\r")
 	second.wantStatus(t, 4)

@@ -21,7 +21,7 @@ import (
 
 	tendv1 "github.com/tend-run/tend/gen/tend/v1"
 	"github.com/tend-run/tend/gen/tend/v1/tendv1connect"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 // answers runs "tend complete" as a script does.
@@ -112,7 +112,7 @@ func serveHostile(t *testing.T, h *hostile) string {
 	t.Helper()
 	mux := http.NewServeMux()
 	mux.Handle(tendv1connect.NewProcessServiceHandler(h))
-	l := scene.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
+	l := proctest.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
 	srv := &http.Server{Handler: mux, Protocols: new(http.Protocols)}
 	srv.Protocols.SetHTTP1(true)
 	srv.Protocols.SetUnencryptedHTTP2(true)
@@ -166,7 +166,7 @@ func session(t *testing.T, shell, path string, env ...string) (typed func(keys s
 		cmd = exec.Command("fish", "--no-config", "-i")
 	}
 	cmd.Env = append([]string{"PATH=" + path, "HOME=" + t.TempDir(), "TERM=dumb", "PS1=$ ", "LANG=C.UTF-8"}, env...)
-	keys := scene.Value(pty.StartWithSize(cmd, &pty.Winsize{Cols: 200, Rows: 50}))(t)
+	keys := proctest.Value(pty.StartWithSize(cmd, &pty.Winsize{Cols: 200, Rows: 50}))(t)
 	x := &terminal{cmd: cmd, keys: keys, end: make(chan struct{})}
 	x.start(t)
 	t.Cleanup(func() {
@@ -196,10 +196,10 @@ func TestNothingThatADaemonSendsIsExecutedByTheTabKey(t *testing.T) {
 				default:
 					// A tend that has none of tend's care.
 					fake := filepath.Join(dir, "bin")
-					scene.Must(t, os.Mkdir(fake, 0o755))
+					proctest.Must(t, os.Mkdir(fake, 0o755))
 					script := "#!/bin/sh\n[ \"$1\" = complete ] || exec " + filepath.Join(binaries, "tend") + " \"$@\"\ncat <<'EOF'\n" +
 						strings.Join(slices.DeleteFunc(words, func(w string) bool { return w[0] == ':' }), "\n") + "\nEOF\n"
-					scene.Must(t, os.WriteFile(filepath.Join(fake, "tend"), []byte(script), 0o755))
+					proctest.Must(t, os.WriteFile(filepath.Join(fake, "tend"), []byte(script), 0o755))
 					path = fake + string(os.PathListSeparator) + path
 				}
 				typed, shown := session(t, shell, path, "TEND_URL="+serveHostile(t, h))
@@ -245,7 +245,7 @@ func waitShown(t *testing.T, shown func() string, text string) {
 			t.Logf("the terminal shows %q", shown())
 		}
 	}()
-	scene.Eventually(t, fmt.Sprintf("%q is shown", text), func() bool { return strings.Contains(shown(), text) })
+	proctest.Eventually(t, fmt.Sprintf("%q is shown", text), func() bool { return strings.Contains(shown(), text) })
 }
 
 // TestOnlyPlainWordsAreOffered of what a daemon sends.

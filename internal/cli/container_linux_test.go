@@ -20,7 +20,7 @@ import (
 	"time"
 
 	"github.com/tend-run/tend/internal/lib/procfs"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 // container is a pid namespace of its own, whose first process is tend up. It ends with it.
@@ -61,9 +61,9 @@ func contain(t *testing.T, dir string, port int) *container {
 	c.cmd = exec.CommandContext(t.Context(), "unshare", "--pid", "--fork", "--kill-child", "--mount-proc", filepath.Join(binaries, "tend"), "--state-dir", filepath.Join(dir, "state"), "up", "--config", "ecosystem.config.cjs")
 	c.cmd.Dir, c.cmd.Stdout, c.cmd.Stderr, c.cmd.WaitDelay = dir, c, c, time.Minute
 	c.cmd.Env = append(os.Environ(), fmt.Sprintf("PORT=%d", port))
-	scene.Must(t, c.cmd.Start())
+	proctest.Must(t, c.cmd.Start())
 	t.Cleanup(func() { c.cmd.Process.Kill() })
-	scene.Eventually(t, "it has a first process", func() bool {
+	proctest.Eventually(t, "it has a first process", func() bool {
 		b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%[1]d/children", c.cmd.Process.Pid))
 		c.init, _ = strconv.Atoi(strings.TrimSpace(string(b)))
 		return c.init > 0
@@ -79,7 +79,7 @@ func (c *container) running() map[int]string {
 		return at
 	}
 	own, found := space(c.init), map[int]string{}
-	for _, e := range scene.Value(os.ReadDir("/proc"))(c.t) {
+	for _, e := range proctest.Value(os.ReadDir("/proc"))(c.t) {
 		pid, err := strconv.Atoi(e.Name())
 		if err != nil || space(pid) != own {
 			continue
@@ -110,7 +110,7 @@ func (c *container) pids(pattern string) (pids []int) {
 // end sends a signal to the first process, and returns the status of the container.
 func (c *container) end(signal syscall.Signal) int {
 	c.t.Helper()
-	scene.Must(c.t, syscall.Kill(c.init, signal))
+	proctest.Must(c.t, syscall.Kill(c.init, signal))
 	err := c.cmd.Wait()
 	if _, ok := errors.AsType[*exec.ExitError](err); err != nil && !ok {
 		c.t.Fatal(err)
@@ -126,9 +126,9 @@ var startedAs = regexp.MustCompile(`I am (\d+)`)
 // starts again on the same directory as if nothing had been.
 func TestUpIsTheFirstProcessOfAContainer(t *testing.T) {
 	t.Parallel()
-	scene.Root(t)
+	proctest.Root(t)
 	dir := t.TempDir()
-	l := scene.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
+	l := proctest.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
 	port := l.Addr().(*net.TCPAddr).Port
 	l.Close()
 	for name, text := range map[string]string{
@@ -140,7 +140,7 @@ func TestUpIsTheFirstProcessOfAContainer(t *testing.T) {
 require('http').createServer((q, s) => s.end('ok')).listen(+process.env.PORT, '127.0.0.1', () => console.log('I am', process.pid));`,
 		"healer.js": `console.log('healer', 'on'); setInterval(() => {}, 1000);`,
 	} {
-		scene.Must(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
+		proctest.Must(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
 	up := func() *container {
 		c := contain(t, dir, port)
@@ -156,9 +156,9 @@ require('http').createServer((q, s) => s.end('ok')).listen(+process.env.PORT, '1
 	if len(roles) != 1 {
 		t.Fatalf("it runs %v", c.running())
 	}
-	scene.Must(t, syscall.Kill(roles[0], syscall.SIGKILL))
-	scene.Must(t, exec.CommandContext(t.Context(), "nsenter", "--target", strconv.Itoa(c.init), "--pid", "sh", "-c", "sh -c 'exec sleep 0.2' & exit 0").Run())
-	scene.Eventually(t, "they are collected", func() bool { return len(c.pids("^(zombie|sleep .*)$")) == 0 && !slices.Contains(c.pids(""), roles[0]) })
+	proctest.Must(t, syscall.Kill(roles[0], syscall.SIGKILL))
+	proctest.Must(t, exec.CommandContext(t.Context(), "nsenter", "--target", strconv.Itoa(c.init), "--pid", "sh", "-c", "sh -c 'exec sleep 0.2' & exit 0").Run())
+	proctest.Eventually(t, "they are collected", func() bool { return len(c.pids("^(zombie|sleep .*)$")) == 0 && !slices.Contains(c.pids(""), roles[0]) })
 	if again := startedAs.FindAllString(c.text(), -1); len(again) != 1 {
 		t.Errorf("it was started as %v", again)
 	}

@@ -11,7 +11,7 @@ import (
 
 	"github.com/tend-run/tend/internal/protocol/distant"
 	"github.com/tend-run/tend/internal/sandbox/host"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testkeeper"
 	"golang.org/x/sys/unix"
 )
@@ -19,8 +19,8 @@ import (
 // TestJSONLinesAreForThisUser: another user of the machine reaches the port,
 // and is turned away with a reason, unless that was asked for.
 func TestJSONLinesAreForThisUser(t *testing.T) {
-	scene.Root(t)
-	f := scene.Value(distant.New(distant.Config{Sandbox: host.NewMachine(testkeeper.New(t)), Dir: "/"}))(t)
+	proctest.Root(t)
+	f := proctest.Value(distant.New(distant.Config{Sandbox: host.NewMachine(testkeeper.New(t)), Dir: "/"}))(t)
 	for _, tt := range []struct {
 		name     string
 		uid      int
@@ -32,7 +32,7 @@ func TestJSONLinesAreForThisUser(t *testing.T) {
 		{"somebody else, insecure", 65534, true, `"type":"version"`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			l := scene.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
+			l := proctest.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
 			ctx, cancel := context.WithCancel(t.Context())
 			served := make(chan error, 1)
 			go func() { served <- serveListeners(ctx, f, []net.Listener{l}, tt.insecure) }()
@@ -45,7 +45,7 @@ func TestJSONLinesAreForThisUser(t *testing.T) {
 			conn := dialAs(t, tt.uid, l.Addr().String())
 			defer conn.Close()
 			conn.SetDeadline(time.Now().Add(2 * time.Minute))
-			scene.Value(io.WriteString(conn, `{"type":"version"}`+"\n"))(t)
+			proctest.Value(io.WriteString(conn, `{"type":"version"}`+"\n"))(t)
 			buf := make([]byte, 4096)
 			n, err := conn.Read(buf)
 			if err != nil || !strings.Contains(string(buf[:n]), tt.want) {

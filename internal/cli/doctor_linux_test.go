@@ -15,7 +15,7 @@ import (
 
 	"github.com/tend-run/tend/internal/cli/doctor"
 	"github.com/tend-run/tend/internal/lib/poorkernel"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testdaemon"
 )
 
@@ -52,11 +52,11 @@ func doctorOf(t *testing.T, state string) *exec.Cmd {
 }
 
 func TestADoctorFindsWhatAMachineLacks(t *testing.T) {
-	scene.Root(t)
+	proctest.Root(t)
 	t.Run("no clone3 and no Landlock: some is weaker", func(t *testing.T) {
 		state := filepath.Join(t.TempDir(), "state")
 		world := poorkernel.World{Rules: []poorkernel.Rule{{Call: unix.SYS_CLONE3, Arg: -1, Errno: unix.ENOSYS}}}
-		cmd := scene.Value(poorkernel.Command(world, filepath.Join(binaries, "tend"), "doctor", "--json", "--state-dir", state))(t)
+		cmd := proctest.Value(poorkernel.Command(world, filepath.Join(binaries, "tend"), "doctor", "--json", "--state-dir", state))(t)
 		all := examined(t, cmd, true)
 		wantFinding(t, all, "kill_reaches_tree", doctor.Limited, "clone3")
 		wantFinding(t, all, "isolation", doctor.Limited, "clone3")
@@ -64,7 +64,7 @@ func TestADoctorFindsWhatAMachineLacks(t *testing.T) {
 	t.Run("no pidfd_open: nothing works", func(t *testing.T) {
 		state := filepath.Join(t.TempDir(), "state")
 		world := poorkernel.World{Rules: []poorkernel.Rule{{Call: unix.SYS_PIDFD_OPEN, Arg: -1, Errno: unix.ENOSYS}}}
-		cmd := scene.Value(poorkernel.Command(world, filepath.Join(binaries, "tend"), "doctor", "--json", "--state-dir", state))(t)
+		cmd := proctest.Value(poorkernel.Command(world, filepath.Join(binaries, "tend"), "doctor", "--json", "--state-dir", state))(t)
 		wantFinding(t, examined(t, cmd, false), "daemon", doctor.Broken, "Linux 5.4")
 	})
 	t.Run("few open files", func(t *testing.T) {
@@ -74,10 +74,10 @@ func TestADoctorFindsWhatAMachineLacks(t *testing.T) {
 }
 
 func TestADoctorFindsWhatIsWrongWithADaemon(t *testing.T) {
-	dir := scene.Value(os.MkdirTemp("", "tend-doctor-test-"))(t)
+	dir := proctest.Value(os.MkdirTemp("", "tend-doctor-test-"))(t)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	state, token := testdaemon.StateDir(dir), filepath.Join(dir, "token")
-	scene.Must(t, os.WriteFile(token, []byte("secret\n"), 0o600))
+	proctest.Must(t, os.WriteFile(token, []byte("secret\n"), 0o600))
 	// A program that plays the roles itself: to this tend, that of another version.
 	testdaemon.Serve(t, testdaemon.Config{
 		Command: []string{bare}, Dir: dir,
@@ -91,9 +91,9 @@ func TestADoctorFindsWhatIsWrongWithADaemon(t *testing.T) {
 	}
 	wantFinding(t, all, "role_server", doctor.OK, "pid")
 
-	scene.Must(t, os.Chmod(token, 0o644))
+	proctest.Must(t, os.Chmod(token, 0o644))
 	wantFinding(t, examined(t, doctorOf(t, state), false), "secrets", doctor.Broken, "chmod 600 "+token)
-	scene.Must(t, os.Chmod(token, 0o600))
+	proctest.Must(t, os.Chmod(token, 0o600))
 
 	out, err := exec.CommandContext(t.Context(), filepath.Join(binaries, "tend"), "upgrade", "--state-dir", state, "--binary", filepath.Join(binaries, "tend")).CombinedOutput()
 	if err != nil {
@@ -107,7 +107,7 @@ func TestADoctorFindsWhatIsWrongWithADaemon(t *testing.T) {
 func TestADoctorSaysWhichRoleStands(t *testing.T) {
 	state := poorDaemon(t, poorkernel.World{})
 	server := roles(state, "")["server"]
-	scene.Must(t, syscall.Kill(server, syscall.SIGSTOP))
+	proctest.Must(t, syscall.Kill(server, syscall.SIGSTOP))
 	t.Cleanup(func() { _ = syscall.Kill(server, syscall.SIGCONT) })
 	wantFinding(t, examined(t, doctorOf(t, state), false), "daemon", doctor.Broken, "stopped")
 }
@@ -125,9 +125,9 @@ func TestADoctorThatIsInterruptedLeavesNothing(t *testing.T) {
 	for {
 		dir := t.TempDir()
 		cmd := doctorOf(t, filepath.Join(dir, "state"))
-		scene.Must(t, cmd.Start())
+		proctest.Must(t, cmd.Start())
 		trial := ""
-		scene.Eventually(t, "a daemon is tried, or it has been", func() bool {
+		proctest.Eventually(t, "a daemon is tried, or it has been", func() bool {
 			if all, _ := filepath.Glob(filepath.Join(dir, "tend-doctor-*")); len(all) > 0 {
 				trial = all[0]
 			}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/process"
 )
 
@@ -21,7 +21,7 @@ func golden(t *testing.T, name string, got []byte) {
 	t.Helper()
 	path := filepath.Join("testdata", "golden", name)
 	if *update {
-		scene.Must(t, os.WriteFile(path, got, 0o644))
+		proctest.Must(t, os.WriteFile(path, got, 0o644))
 	}
 	want, err := os.ReadFile(path)
 	if err != nil {
@@ -77,7 +77,7 @@ func TestProcessJSONKeepsItsShape(t *testing.T) {
 		facts = append(facts, factsOf(&info))
 	}
 	var b bytes.Buffer
-	scene.Must(t, printJSON(&b, facts))
+	proctest.Must(t, printJSON(&b, facts))
 	golden(t, "ps.json", b.Bytes())
 	if bytes.Contains(b.Bytes(), []byte("not shown")) {
 		t.Error("the environment, which may hold secrets, is printed")
@@ -93,7 +93,7 @@ func TestEventJSONKeepsItsShape(t *testing.T) {
 		{Kind: process.EventTreeGone, ID: killed.ID},
 		{Kind: process.EventRemoved, ID: killed.ID, Time: testStart},
 	} {
-		scene.Must(t, printJSONLine(&b, eventFactsOf(ev, "sleep 9")))
+		proctest.Must(t, printJSONLine(&b, eventFactsOf(ev, "sleep 9")))
 	}
 	golden(t, "events.jsonl", b.Bytes())
 }
@@ -116,7 +116,7 @@ func TestAnswerJSONKeepsItsShape(t *testing.T) {
 			Parts:    map[string]map[string]string{"driver": {"name": "host", "isolation": "none"}},
 		},
 	} {
-		scene.Must(t, printJSONLine(&b, v))
+		proctest.Must(t, printJSONLine(&b, v))
 	}
 	golden(t, "answers.jsonl", b.Bytes())
 }
@@ -130,7 +130,7 @@ func TestOutputJSONKeepsItsShape(t *testing.T) {
 		{Kind: process.EventOutput, Stream: process.Stderr, Offset: 7, Data: []byte{0xff, 0, 1}},
 		{Kind: process.EventGap, Gap: process.Gap{Stream: process.Stdout, From: 10, To: 4096}},
 	} {
-		scene.Must(t, inv.printOutput(ev))
+		proctest.Must(t, inv.printOutput(ev))
 	}
 	golden(t, "logs.jsonl", b.Bytes())
 }

@@ -18,7 +18,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 // tendOn runs a command line of tend for a state directory.
@@ -86,17 +86,17 @@ func TestATerminalThatIsClosedEarlyIsNotWaitedFor(t *testing.T) {
 	defer endDaemon(t, state)
 	tendOn(t, state, "run", "-d", "-t", "--name", "held", "--", "sleep", "1000")
 	server := roles(state, "")["server"]
-	scene.Must(t, syscall.Kill(server, syscall.SIGSTOP))
+	proctest.Must(t, syscall.Kill(server, syscall.SIGSTOP))
 	defer syscall.Kill(server, syscall.SIGCONT)
 	signal.Ignore(syscall.SIGHUP) // for what is started
 	defer signal.Reset(syscall.SIGHUP)
 	x := openTerminal(t, state, "attach", "held")
-	scene.Eventually(t, "it asks the server", func() bool {
+	proctest.Eventually(t, "it asks the server", func() bool {
 		fds, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", x.cmd.Process.Pid))
 		return slices.ContainsFunc(fds, func(fd string) bool { to, _ := os.Readlink(fd); return strings.HasPrefix(to, "socket:") })
 	})
 	x.close()
-	scene.Must(t, syscall.Kill(server, syscall.SIGCONT))
+	proctest.Must(t, syscall.Kill(server, syscall.SIGCONT))
 	x.wantStatus(t, 129)
 }
 
@@ -175,7 +175,7 @@ func TestAnAddressWhereSomethingElseAnswersSaysSo(t *testing.T) {
 		return srv.URL
 	}
 	banner := func(text string) string {
-		l := scene.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
+		l := proctest.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
 		done := make(chan struct{})
 		go func() {
 			defer close(done)

@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 // Whatever lies in place of a file of the daemon's own, tend serve waits for none
@@ -62,7 +62,7 @@ func TestServeStartsWhateverLiesInPlaceOfItsFiles(t *testing.T) {
 			state, victim := filepath.Join(t.TempDir(), "state"), filepath.Join(t.TempDir(), "victim")
 			for _, name := range names {
 				path := filepath.Join(state, name)
-				scene.Must(t, errors.Join(os.RemoveAll(state), os.MkdirAll(filepath.Dir(path), 0o700), os.Chmod(state, 0o700), os.WriteFile(victim, []byte("kept"), 0o600), put(path, victim)))
+				proctest.Must(t, errors.Join(os.RemoveAll(state), os.MkdirAll(filepath.Dir(path), 0o700), os.Chmod(state, 0o700), os.WriteFile(victim, []byte("kept"), 0o600), put(path, victim)))
 				serveOnce(t, state, filepath.Base(name), nil)
 				if b, err := os.ReadFile(victim); err != nil || string(b) != "kept" && !strings.HasSuffix(name, "lock") {
 					t.Errorf("%s: what the link leads to holds %.40q, %v", name, b, err)
@@ -80,7 +80,7 @@ func serveOnce(t *testing.T, state, name string, then func()) {
 	var log bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &log, &log
 	cmd.WaitDelay = time.Second
-	scene.Must(t, cmd.Start())
+	proctest.Must(t, cmd.Start())
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
 	late := time.After(time.Minute)

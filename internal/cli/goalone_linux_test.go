@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 // TestATendBuiltByGoAloneKeepsItsPromise: without the small binary inside or
@@ -30,11 +30,11 @@ func TestATendBuiltByGoAloneKeepsItsPromise(t *testing.T) {
 	t.Cleanup(func() { endDaemon(t, state) })
 	// The daemon that this starts outlives the program, which is removed as go run does it.
 	gone := filepath.Join(dir, "tend")
-	scene.Must(t, os.Link(bare, gone))
+	proctest.Must(t, os.Link(bare, gone))
 	if got := output(gone, "run", "--", "echo", "hi"); got != "hi\n" {
 		t.Fatalf("tend run -- echo hi printed %q", got)
 	}
-	scene.Must(t, os.Remove(gone))
+	proctest.Must(t, os.Remove(gone))
 	tend := filepath.Join(binaries, "tend")
 	// One line for each line of input, and a status of its own at its end.
 	output(tend, "run", "-d", "-i", "--name", "echo", "--", "sh", "-c", "while read line; do echo $line; done; exit 7")
@@ -44,8 +44,8 @@ func TestATendBuiltByGoAloneKeepsItsPromise(t *testing.T) {
 		if pid == 0 {
 			t.Fatalf("the daemon has no %s: %v", role, roles(state, ""))
 		}
-		scene.Must(t, kill(pid))
-		scene.Eventually(t, "another "+role+" comes", func() bool {
+		proctest.Must(t, kill(pid))
+		proctest.Eventually(t, "another "+role+" comes", func() bool {
 			now := roles(state, "")[role]
 			return now != 0 && now != pid
 		})

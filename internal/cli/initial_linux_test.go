@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 // TestABeginningIsLight: each role and each call of the command line initializes all
@@ -28,7 +28,7 @@ func TestABeginningIsLight(t *testing.T) {
 	cmd.Env = append(os.Environ(), "GODEBUG=inittrace=1")
 	var trace bytes.Buffer
 	cmd.Stderr = &trace
-	scene.Must(t, cmd.Run())
+	proctest.Must(t, cmd.Run())
 	sum, packages := 0, 0
 	for line := range strings.Lines(trace.String()) {
 		// init PACKAGE @0.1 ms, 0.01 ms clock, 1234 bytes, 5 allocs
@@ -37,7 +37,7 @@ func TestABeginningIsLight(t *testing.T) {
 			t.Errorf("this is not understood: %s", line)
 			continue
 		}
-		n := scene.Value(strconv.Atoi(words[7]))(t)
+		n := proctest.Value(strconv.Atoi(words[7]))(t)
 		sum, packages = sum+n, packages+1
 		if limit := max(heavy[words[1]], each); n > limit {
 			t.Errorf("package %s allocates %d bytes before main, and %d is the limit: make it when it is first used (internal/lib/lazyregexp, sync.OnceValue), or link a lighter one", words[1], n, limit)

@@ -7,7 +7,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 // TestADaemonOutlivesTheReaderOfItsLog: a log that nobody reads ends no role, whatever
@@ -16,9 +16,9 @@ func TestADaemonOutlivesTheReaderOfItsLog(t *testing.T) {
 	state := t.TempDir()
 	daemon := exec.Command(filepath.Join(binaries, "tend"), "--state-dir", state, "serve", "--listen", "none")
 	r, w, err := os.Pipe()
-	scene.Must(t, err)
+	proctest.Must(t, err)
 	daemon.Stdout, daemon.Stderr = w, w
-	scene.Must(t, daemon.Start())
+	proctest.Must(t, daemon.Start())
 	r.Close()
 	w.Close()
 	defer endDaemon(t, state)
@@ -27,13 +27,13 @@ func TestADaemonOutlivesTheReaderOfItsLog(t *testing.T) {
 		now = roles(state, "")
 		return now["server"] > 0 && now["keeper"] > 0 && now["anchor"] > 0
 	}
-	scene.Eventually(t, "a daemon without a reader of its log answers", answers)
+	proctest.Eventually(t, "a daemon without a reader of its log answers", answers)
 	tendOn(t, state, "run", "-d", "-i", "--name", "held", "--", "cat")
 	// The end of each is written into the log by the one that starts it again.
 	for _, role := range []string{"server", "keeper", "anchor"} {
 		was := now[role]
-		scene.Must(t, syscall.Kill(was, syscall.SIGKILL))
-		scene.Eventually(t, "there is another "+role, func() bool { return answers() && now[role] != was })
+		proctest.Must(t, syscall.Kill(was, syscall.SIGKILL))
+		proctest.Eventually(t, "there is another "+role, func() bool { return answers() && now[role] != was })
 	}
 	tendOn(t, state, "input", "held", "--eof", "still here")
 	tendOn(t, state, "wait", "held")
@@ -45,5 +45,5 @@ func TestADaemonOutlivesTheReaderOfItsLog(t *testing.T) {
 		t.Errorf("a process that gets SIGPIPE ends with %d, and says %q", cmd.ProcessState.ExitCode(), out)
 	}
 	tendOn(t, state, "shutdown")
-	scene.Must(t, daemon.Wait())
+	proctest.Must(t, daemon.Wait())
 }

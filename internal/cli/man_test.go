@@ -7,13 +7,13 @@ import (
 
 	"github.com/alecthomas/kong"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 // TestManualPagesSayWhatTheGrammarHas: each verb has a page, and each flag and
 // argument is on it.
 func TestManualPagesSayWhatTheGrammarHas(t *testing.T) {
-	parser := scene.Value(kong.New(new(grammar), kong.Name("tend"), kong.Description(description)))(t)
+	parser := proctest.Value(kong.New(new(grammar), kong.Name("tend"), kong.Description(description)))(t)
 	pages := 0
 	err := eachVerb(parser.Model.Node, func(n *kong.Node) error {
 		pages++
@@ -67,7 +67,7 @@ func TestManualPagesSayWhatTheGrammarHas(t *testing.T) {
 
 // TestEveryVerbHasJSONOrSaysWhyNot keeps the list of those without short.
 func TestEveryVerbHasJSONOrSaysWhyNot(t *testing.T) {
-	parser := scene.Value(kong.New(new(grammar), kong.Name("tend")))(t)
+	parser := proctest.Value(kong.New(new(grammar), kong.Name("tend")))(t)
 	var without []string
 	for _, n := range parser.Model.Children {
 		if n.Tag.Has("nojson") {

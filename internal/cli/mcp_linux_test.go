@@ -18,7 +18,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 // speaker is a program that speaks MCP on stdin and stdout, as an agent starts it.
@@ -35,10 +35,10 @@ func speak(t *testing.T, env []string, argv ...string) *speaker {
 	s.cmd.Path = filepath.Join(binaries, argv[0])
 	s.cmd.Err = nil
 	s.cmd.Env = append(os.Environ(), env...)
-	s.in = scene.Value(s.cmd.StdinPipe())(t)
-	s.lines = bufio.NewScanner(scene.Value(s.cmd.StdoutPipe())(t))
+	s.in = proctest.Value(s.cmd.StdinPipe())(t)
+	s.lines = bufio.NewScanner(proctest.Value(s.cmd.StdoutPipe())(t))
 	s.lines.Buffer(nil, 1<<20)
-	scene.Must(t, s.cmd.Start())
+	proctest.Must(t, s.cmd.Start())
 	return s
 }
 
@@ -46,7 +46,7 @@ func speak(t *testing.T, env []string, argv ...string) *speaker {
 func (s *speaker) ask(t *testing.T, method, params string) string {
 	t.Helper()
 	s.n++
-	scene.Value(fmt.Fprintf(s.in, `{"jsonrpc":"2.0","id":%d,"method":%q,"params":%s}`+"\n", s.n, method, params))(t)
+	proctest.Value(fmt.Fprintf(s.in, `{"jsonrpc":"2.0","id":%d,"method":%q,"params":%s}`+"\n", s.n, method, params))(t)
 	for s.lines.Scan() {
 		if line := s.lines.Text(); strings.Contains(line, fmt.Sprintf(`"id":%d`, s.n)) {
 			return line
@@ -92,14 +92,14 @@ func TestMCPOverADaemonThatComesAndGoes(t *testing.T) {
 	socket := filepath.Join(state, "named.sock")
 	serve := func() (stop func()) {
 		cmd := exec.Command(filepath.Join(binaries, "tend"), "--state-dir", state, "serve", "--listen", "none", "--socket", socket)
-		scene.Must(t, cmd.Start())
+		proctest.Must(t, cmd.Start())
 		return func() {
-			scene.Must(t, cmd.Process.Signal(syscall.SIGTERM))
+			proctest.Must(t, cmd.Process.Signal(syscall.SIGTERM))
 			_ = cmd.Wait()
 		}
 	}
 	stop := serve()
-	scene.Eventually(t, "it serves", func() bool {
+	proctest.Eventually(t, "it serves", func() bool {
 		return exec.Command(filepath.Join(binaries, "tend"), "--url", "unix:"+socket, "status").Run() == nil
 	})
 	s = speak(t, []string{"TEND_STATE_DIR=" + state, "TEND_URL=unix:" + socket}, "tend", "mcp")
@@ -126,7 +126,7 @@ type form struct {
 // TestFormsForAgentsServe: each form of docs/mcp.md is well formed, and what it names serves.
 func TestFormsForAgentsServe(t *testing.T) {
 	t.Parallel()
-	doc := string(scene.Value(os.ReadFile("../../docs/mcp.md"))(t))
+	doc := string(proctest.Value(os.ReadFile("../../docs/mcp.md"))(t))
 	var texts []string
 	for _, m := range inline.FindAllStringSubmatch(doc, -1) {
 		texts = append(texts, m[1]+m[2])
@@ -197,22 +197,22 @@ func TestFormsForAgentsServe(t *testing.T) {
 	// The port of the documents is that of a daemon that nobody gave another.
 	port := filepath.Join(t.TempDir(), "url")
 	cmd := exec.Command(filepath.Join(binaries, "tend"), "--state-dir", state, "serve", "--listen", "127.0.0.1:0", "--socket", "none", "--port-file", port)
-	scene.Must(t, cmd.Start())
-	scene.Eventually(t, "it serves", func() bool { _, err := os.Stat(port); return err == nil })
-	base := strings.TrimSpace(string(scene.Value(os.ReadFile(port))(t)))
+	proctest.Must(t, cmd.Start())
+	proctest.Eventually(t, "it serves", func() bool { _, err := os.Stat(port); return err == nil })
+	base := strings.TrimSpace(string(proctest.Value(os.ReadFile(port))(t)))
 	for _, url := range slices.Sorted(maps.Keys(urls)) {
 		path, ok := strings.CutPrefix(url, "http://127.0.0.1:49983")
 		if !ok {
 			t.Errorf("%s is not where tend serve listens", url)
 		}
-		req := scene.Value(http.NewRequestWithContext(t.Context(), "POST", base+path, strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":`+initialize+`}`)))(t)
+		req := proctest.Value(http.NewRequestWithContext(t.Context(), "POST", base+path, strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":`+initialize+`}`)))(t)
 		req.Header = http.Header{"Content-Type": {"application/json"}, "Accept": {"application/json, text/event-stream"}}
-		res := scene.Value(http.DefaultClient.Do(req))(t)
+		res := proctest.Value(http.DefaultClient.Do(req))(t)
 		if all, err := io.ReadAll(res.Body); err != nil || !strings.Contains(string(all), "serverInfo") {
 			t.Errorf("%s: %s %s, %v", url, res.Status, all, err)
 		}
 		res.Body.Close()
 	}
-	scene.Must(t, cmd.Process.Signal(syscall.SIGTERM))
+	proctest.Must(t, cmd.Process.Signal(syscall.SIGTERM))
 	_ = cmd.Wait()
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tend-run/tend/internal/lib/replace"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/process"
 )
 
@@ -151,17 +151,17 @@ func TestServePlan(t *testing.T) {
 		{"everywhere, insecure", serveCmd{Listen: []string{"0.0.0.0:80"}, serveFlags: serveFlags{Insecure: true, Socket: "none"}}, []string{"0.0.0.0:80"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			p := scene.Value(plan(tt.cmd))(t)
+			p := proctest.Value(plan(tt.cmd))(t)
 			if diff := cmp.Diff(tt.want, p.listen); diff != "" {
 				t.Error(diff)
 			}
 		})
 	}
 	own := []string{"unix:/run/own.sock", "127.0.0.1:7"}
-	if diff := cmp.Diff(own, scene.Value(plan(serveCmd{}, own...))(t).listen); diff != "" {
+	if diff := cmp.Diff(own, proctest.Value(plan(serveCmd{}, own...))(t).listen); diff != "" {
 		t.Errorf("what systemd passes is not served alone: %s", diff)
 	}
-	if diff := cmp.Diff(append(own, "127.0.0.1:8"), scene.Value(plan(serveCmd{Listen: []string{"127.0.0.1:7", "127.0.0.1:8"}}, own...))(t).listen); diff != "" {
+	if diff := cmp.Diff(append(own, "127.0.0.1:8"), proctest.Value(plan(serveCmd{Listen: []string{"127.0.0.1:7", "127.0.0.1:8"}}, own...))(t).listen); diff != "" {
 		t.Errorf("what is asked for beside it: %s", diff)
 	}
 	if p, err := plan(serveCmd{}, "0.0.0.0:80"); err == nil {
@@ -193,13 +193,13 @@ func TestServePlan(t *testing.T) {
 
 func TestSignalsThatEndTheWaitForALock(t *testing.T) {
 	path := t.TempDir() + "/lock"
-	unlock := scene.Value(replace.Lock(t.Context(), path))(t)
+	unlock := proctest.Value(replace.Lock(t.Context(), path))(t)
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := replace.Lock(ended, path); !errors.Is(err, context.Canceled) {
 		t.Errorf("lock of a held file under an ended context = %v", err)
 	}
 	unlock()
-	again := scene.Value(replace.Lock(t.Context(), path))(t)
+	again := proctest.Value(replace.Lock(t.Context(), path))(t)
 	again()
 }

@@ -7,13 +7,13 @@ import (
 	"github.com/alecthomas/kong"
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 // TestAVerbIsTheSameWithoutTheOthers: a command line that begins with a verb is read by a
 // grammar of this verb alone, by which it is understood as by the whole.
 func TestAVerbIsTheSameWithoutTheOthers(t *testing.T) {
-	build := func(g any) *kong.Application { return scene.Value(kong.New(g, kong.Name("tend")))(t).Model }
+	build := func(g any) *kong.Application { return proctest.Value(kong.New(g, kong.Name("tend")))(t).Model }
 	whole := build(new(grammar))
 	for _, verb := range whole.Children {
 		for _, word := range append([]string{verb.Name}, verb.Aliases...) {

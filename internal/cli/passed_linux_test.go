@@ -11,7 +11,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 // TestSocketsOfSystemd: sockets that are passed as systemd does are served in place of
@@ -20,8 +20,8 @@ import (
 func TestSocketsOfSystemd(t *testing.T) {
 	dir := t.TempDir()
 	state, path := filepath.Join(dir, "state"), filepath.Join(dir, "s.sock")
-	tcp := scene.Value(net.Listen("tcp", "127.0.0.1:0"))(t).(*net.TCPListener)
-	unix := scene.Value(net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"}))(t)
+	tcp := proctest.Value(net.Listen("tcp", "127.0.0.1:0"))(t).(*net.TCPListener)
+	unix := proctest.Value(net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"}))(t)
 	defer tcp.Close()
 	defer unix.Close()
 	tend := filepath.Join(binaries, "tend")
@@ -33,10 +33,10 @@ func TestSocketsOfSystemd(t *testing.T) {
 		return cmd
 	}
 	serve := func() *exec.Cmd {
-		cmd := start("2", scene.Value(tcp.File())(t), scene.Value(unix.File())(t))
-		log := scene.Value(os.OpenFile(filepath.Join(dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600))(t)
+		cmd := start("2", proctest.Value(tcp.File())(t), proctest.Value(unix.File())(t))
+		log := proctest.Value(os.OpenFile(filepath.Join(dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600))(t)
 		cmd.Stdout, cmd.Stderr = log, log // what is kept holds it open
-		scene.Must(t, cmd.Start())
+		proctest.Must(t, cmd.Start())
 		for _, f := range append(cmd.ExtraFiles, log) {
 			f.Close()
 		}
@@ -45,12 +45,12 @@ func TestSocketsOfSystemd(t *testing.T) {
 	// ask connects and asks; what it returns waits for the answer.
 	ask := func() func() {
 		t.Helper()
-		c := scene.Value(net.Dial("tcp", tcp.Addr().String()))(t)
-		scene.Value(c.Write([]byte("GET /-/readyz HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n")))(t)
+		c := proctest.Value(net.Dial("tcp", tcp.Addr().String()))(t)
+		proctest.Value(c.Write([]byte("GET /-/readyz HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n")))(t)
 		return func() {
 			t.Helper()
 			defer c.Close()
-			if r := scene.Value(http.ReadResponse(bufio.NewReader(c), nil))(t); r.StatusCode != http.StatusOK {
+			if r := proctest.Value(http.ReadResponse(bufio.NewReader(c), nil))(t); r.StatusCode != http.StatusOK {
 				t.Errorf("who asked before there was a daemon gets %s", r.Status)
 			}
 		}
@@ -60,7 +60,7 @@ func TestSocketsOfSystemd(t *testing.T) {
 		cmd := exec.Command(tend, append([]string{"--url", "unix://" + path}, args...)...)
 		cmd.Env = append(os.Environ(), "TEND_STATE_DIR="+state)
 		cmd.Stderr = os.Stderr
-		return string(scene.Value(cmd.Output())(t))
+		return string(proctest.Value(cmd.Output())(t))
 	}
 
 	answered := ask()
@@ -75,8 +75,8 @@ func TestSocketsOfSystemd(t *testing.T) {
 		t.Error("the default socket is there, too")
 	}
 
-	scene.Must(t, daemon.Process.Signal(syscall.SIGTERM))
-	scene.Must(t, daemon.Wait())
+	proctest.Must(t, daemon.Process.Signal(syscall.SIGTERM))
+	proctest.Must(t, daemon.Wait())
 	answered = ask()
 	daemon = serve()
 	answered()
@@ -86,9 +86,9 @@ func TestSocketsOfSystemd(t *testing.T) {
 		t.Errorf("the process that was kept writes %q", out)
 	}
 	run("shutdown")
-	scene.Must(t, daemon.Wait())
+	proctest.Must(t, daemon.Wait())
 
-	file := scene.Value(os.Open("/dev/null"))(t)
+	file := proctest.Value(os.Open("/dev/null"))(t)
 	defer file.Close()
 	for _, c := range []struct{ fds, want string }{
 		{"1", "descriptor 3 cannot be served"},

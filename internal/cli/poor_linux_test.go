@@ -16,14 +16,14 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tend-run/tend/internal/lib/poorkernel"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testdaemon"
 )
 
 func TestServeRefusesAMachineOnWhichItCannotWork(t *testing.T) {
-	scene.Root(t)
+	proctest.Root(t)
 	state := filepath.Join(t.TempDir(), "state")
-	scene.Must(t, os.Mkdir(state, 0o700))
+	proctest.Must(t, os.Mkdir(state, 0o700))
 	for _, c := range []struct {
 		name  string
 		world poorkernel.World
@@ -34,7 +34,7 @@ func TestServeRefusesAMachineOnWhichItCannotWork(t *testing.T) {
 		{"no pidfd_open", poorkernel.World{Rules: []poorkernel.Rule{{Call: unix.SYS_PIDFD_OPEN, Arg: -1, Errno: unix.ENOSYS}}}, []string{"pidfd_open", "Linux 5.4"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			cmd := scene.Value(poorkernel.Command(c.world, filepath.Join(binaries, "tend"), "serve", "--listen", "none", "--state-dir", state))(t)
+			cmd := proctest.Value(poorkernel.Command(c.world, filepath.Join(binaries, "tend"), "serve", "--listen", "none", "--state-dir", state))(t)
 			timer := time.AfterFunc(time.Minute, func() { cmd.Process.Kill() })
 			defer timer.Stop()
 			out, err := cmd.CombinedOutput()
@@ -54,9 +54,9 @@ func TestServeRefusesAMachineOnWhichItCannotWork(t *testing.T) {
 // poorDaemon is a daemon of the programs on a kernel that lacks something.
 func poorDaemon(t *testing.T, world poorkernel.World, flags ...string) (state string) {
 	t.Helper()
-	dir := scene.Value(os.MkdirTemp("", "tend-poor-"))(t)
+	dir := proctest.Value(os.MkdirTemp("", "tend-poor-"))(t)
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	cmd := scene.Value(poorkernel.Command(world, filepath.Join(binaries, "tend")))(t)
+	cmd := proctest.Value(poorkernel.Command(world, filepath.Join(binaries, "tend")))(t)
 	state = testdaemon.StateDir(dir)
 	flags = append(flags, "--socket", filepath.Join(state, "tend.sock"))
 	testdaemon.Serve(t, testdaemon.Config{Command: cmd.Args, Dir: dir, Flags: flags})
@@ -123,7 +123,7 @@ func TestAKillThatIsNotKnownToHaveReachedAllFails(t *testing.T) {
 	pidFile := filepath.Join(t.TempDir(), "pid")
 	start("hides", "[ -e "+pidFile+" ] || (prlimit --pid $(sh -c 'echo $PPID') --rttime=1000000:; setsid sh -c 'echo $$ > "+pidFile+".new; mv "+pidFile+".new "+pidFile+"; exec sleep 1000' </dev/null >/dev/null 2>&1 &); exec sleep 1000")
 	var stray int
-	scene.Eventually(t, "the orphan has written its pid", func() bool {
+	proctest.Eventually(t, "the orphan has written its pid", func() bool {
 		b, err := os.ReadFile(pidFile)
 		if err == nil {
 			stray, err = strconv.Atoi(strings.TrimSpace(string(b)))
@@ -158,7 +158,7 @@ func TestAKillThatIsNotKnownToHaveReachedAllFails(t *testing.T) {
 	}
 	syscall.Kill(stray, syscall.SIGKILL)
 	for _, id := range ids {
-		scene.Eventually(t, "a kill succeeds when the orphan is gone", func() bool { // its new parent collects it
+		proctest.Eventually(t, "a kill succeeds when the orphan is gone", func() bool { // its new parent collects it
 			_, _, status := poorTend(t, state, "kill", id)
 			return status == 0
 		})

@@ -9,7 +9,7 @@ import (
 
 	"github.com/hinshun/vt10x"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/process"
 )
 
@@ -21,7 +21,7 @@ func redraw(t *testing.T, out string) (want, got *screen) {
 	t.Helper()
 	want = newScreen([]byte(out), small)
 	var b bytes.Buffer
-	scene.Must(t, want.draw(&b))
+	proctest.Must(t, want.draw(&b))
 	return want, newScreen(b.Bytes(), small)
 }
 
@@ -73,7 +73,7 @@ func look(g vt10x.Glyph) string {
 func TestQuestionsInOldOutputAreNotAskedAgain(t *testing.T) {
 	s := newScreen([]byte("\x1b[6n\x1b[c\x1b[>c\x1b]11;?\x07hello"), small)
 	var b bytes.Buffer
-	scene.Must(t, s.draw(&b))
+	proctest.Must(t, s.draw(&b))
 	for _, q := range []string{"\x1b[6n", "\x1b[c", "\x1b[>c", "]11;?"} {
 		if strings.Contains(b.String(), q) {
 			t.Errorf("%q is sent to the terminal, whose answer would arrive as typing", q)
@@ -89,7 +89,7 @@ func TestAnyOutputMakesAScreen(t *testing.T) {
 		for i := range out {
 			out[i] = alphabet[rng.IntN(len(alphabet))]
 		}
-		scene.Must(t, newScreen(out, small).draw(&bytes.Buffer{}))
+		proctest.Must(t, newScreen(out, small).draw(&bytes.Buffer{}))
 	}
 }
 

@@ -19,7 +19,7 @@ import (
 
 	"github.com/tend-run/tend/internal/lib/poorkernel"
 	"github.com/tend-run/tend/internal/lib/procfs"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testbin"
 	"github.com/tend-run/tend/internal/support/testdaemon"
 )
@@ -47,9 +47,9 @@ func TestScripts(t *testing.T) {
 
 // TestREADME runs the sessions of the README.
 func TestREADME(t *testing.T) {
-	readme := scene.Value(os.ReadFile("../../README.md"))(t)
+	readme := proctest.Value(os.ReadFile("../../README.md"))(t)
 	dir := t.TempDir()
-	scene.Must(t, os.WriteFile(filepath.Join(dir, "readme.txtar"), []byte(sessionScript(t, string(readme))), 0o600))
+	proctest.Must(t, os.WriteFile(filepath.Join(dir, "readme.txtar"), []byte(sessionScript(t, string(readme))), 0o600))
 	testscript.Run(t, scriptParams(t, dir))
 }
 
@@ -70,7 +70,7 @@ func TestASessionIsComparedWhole(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			dir := t.TempDir()
 			script := sessionScript(t, "<!-- session -->\n```console\n"+c.session+"$ true\n$ true\n```\n")
-			scene.Must(t, os.WriteFile(filepath.Join(dir, "session.txtar"), []byte(script), 0o600))
+			proctest.Must(t, os.WriteFile(filepath.Join(dir, "session.txtar"), []byte(script), 0o600))
 			r := &recordT{T: t}
 			testscript.RunT(r, scriptParams(t, dir))
 			if r.failed != c.fails {
@@ -129,7 +129,7 @@ func endDaemon(t *testing.T, state string) {
 	if out, err := cmd.CombinedOutput(); err != nil && !bytes.Contains(out, []byte("no daemon is running")) {
 		t.Errorf("shut down %s: %v %s", state, err, out)
 	}
-	scene.Eventually(t, "the roles of "+state+" end", func() bool { return len(testdaemon.Holders(state)) == 0 })
+	proctest.Eventually(t, "the roles of "+state+" end", func() bool { return len(testdaemon.Holders(state)) == 0 })
 }
 
 func alive(pid int) bool {

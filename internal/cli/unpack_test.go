@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 // archive is a tar of entries, as a hostile program may write it.
@@ -26,11 +26,11 @@ func archive(t testing.TB, entries ...tar.Header) []byte {
 		if h.Mode == 0 {
 			h.Mode = 0o644
 		}
-		scene.Must(t, w.WriteHeader(&h))
+		proctest.Must(t, w.WriteHeader(&h))
 		_, err := w.Write([]byte(text))
-		scene.Must(t, err)
+		proctest.Must(t, err)
 	}
-	scene.Must(t, w.Close())
+	proctest.Must(t, w.Close())
 	return b.Bytes()
 }
 
@@ -81,10 +81,10 @@ func TestACopyOutOfASandboxStaysInItsTarget(t *testing.T) {
 			t.Parallel()
 			top := t.TempDir()
 			outside, target := filepath.Join(top, "outside"), filepath.Join(top, "target")
-			scene.Must(t, os.Mkdir(outside, 0o700))
-			scene.Must(t, os.WriteFile(filepath.Join(outside, "secret"), []byte("mine"), 0o600))
-			scene.Must(t, os.MkdirAll(filepath.Join(target, "box"), 0o700))
-			scene.Must(t, os.Symlink(outside, filepath.Join(target, "box", "planted")))
+			proctest.Must(t, os.Mkdir(outside, 0o700))
+			proctest.Must(t, os.WriteFile(filepath.Join(outside, "secret"), []byte("mine"), 0o600))
+			proctest.Must(t, os.MkdirAll(filepath.Join(target, "box"), 0o700))
+			proctest.Must(t, os.Symlink(outside, filepath.Join(target, "box", "planted")))
 			for i := range tt.entries {
 				tt.entries[i].Name = strings.ReplaceAll(tt.entries[i].Name, "/OUT", outside)
 				tt.entries[i].Linkname = strings.ReplaceAll(tt.entries[i].Linkname, "/OUT", outside)
@@ -101,16 +101,16 @@ func TestACopyOutOfASandboxStaysInItsTarget(t *testing.T) {
 			if err == nil && u.facts.Skipped != tt.skipped {
 				t.Errorf("%d entries were left out; want %d", u.facts.Skipped, tt.skipped)
 			}
-			if b := scene.Value(os.ReadFile(filepath.Join(outside, "secret")))(t); string(b) != "mine" {
+			if b := proctest.Value(os.ReadFile(filepath.Join(outside, "secret")))(t); string(b) != "mine" {
 				t.Errorf("the file outside has %q", b)
 			}
 			for _, dir := range []string{outside, top} {
 				want := map[string]int{outside: 1, top: 2}[dir]
-				if all := scene.Value(os.ReadDir(dir))(t); len(all) != want {
+				if all := proctest.Value(os.ReadDir(dir))(t); len(all) != want {
 					t.Errorf("in %s there are %v", dir, all)
 				}
 			}
-			scene.Must(t, filepath.WalkDir(target, func(p string, e fs.DirEntry, err error) error {
+			proctest.Must(t, filepath.WalkDir(target, func(p string, e fs.DirEntry, err error) error {
 				if err != nil {
 					return err
 				}
@@ -136,10 +136,10 @@ func TestACopyOutOfASandboxHasABound(t *testing.T) {
 	t.Parallel()
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)
-	scene.Must(t, w.WriteHeader(&dirEntry))
-	scene.Must(t, w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: "big", Size: 1 << 40, Mode: 0o600}))
+	proctest.Must(t, w.WriteHeader(&dirEntry))
+	proctest.Must(t, w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: "big", Size: 1 << 40, Mode: 0o600}))
 	_, err := w.Write(make([]byte, 1<<20))
-	scene.Must(t, err)
+	proctest.Must(t, err)
 	u := &unpacker{target: t.TempDir(), most: 1000}
 	if err := u.unpack(bytes.NewReader(b.Bytes())); err == nil || !strings.Contains(err.Error(), "--max allows more") {
 		t.Errorf("more than was allowed: %v", err)
@@ -163,9 +163,9 @@ func FuzzUnpack(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		top := t.TempDir()
 		target := filepath.Join(top, "target")
-		scene.Must(t, os.Mkdir(target, 0o700))
+		proctest.Must(t, os.Mkdir(target, 0o700))
 		_ = (&unpacker{target: target, base: "box", most: 1 << 20}).unpack(bytes.NewReader(b))
-		if all := scene.Value(os.ReadDir(top))(t); len(all) != 1 {
+		if all := proctest.Value(os.ReadDir(top))(t); len(all) != 1 {
 			t.Errorf("beside the target there are %v", all)
 		}
 	})

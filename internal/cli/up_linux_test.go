@@ -9,7 +9,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 // TestUpOfANameEndsNoOther: services of an earlier life of the daemon come back with the one
@@ -18,7 +18,7 @@ func TestUpOfANameEndsNoOther(t *testing.T) {
 	t.Parallel()
 	state, dir := t.TempDir(), t.TempDir()
 	defer endDaemon(t, state)
-	scene.Must(t, os.WriteFile(filepath.Join(dir, "tend.yaml"), []byte("services:\n  web: {command: exec sleep 1000}\n  db: {command: exec sleep 1000}\n"), 0o600))
+	proctest.Must(t, os.WriteFile(filepath.Join(dir, "tend.yaml"), []byte("services:\n  web: {command: exec sleep 1000}\n  db: {command: exec sleep 1000}\n"), 0o600))
 	up := func(args ...string) *exec.Cmd {
 		cmd := exec.Command(filepath.Join(binaries, "tend"), append([]string{"--state-dir", state, "up"}, args...)...)
 		cmd.Dir = dir
@@ -44,9 +44,9 @@ func TestUpOfANameEndsNoOther(t *testing.T) {
 	}
 	wants := func(want ...string) {
 		t.Helper()
-		scene.Eventually(t, "ready are", func() bool { return slices.Equal(ready(), want) })
+		proctest.Eventually(t, "ready are", func() bool { return slices.Equal(ready(), want) })
 	}
-	scene.Must(t, up("-d", "--wait").Run())
+	proctest.Must(t, up("-d", "--wait").Run())
 	wants("db", "web")
 	for _, tt := range []struct {
 		args []string
@@ -54,9 +54,9 @@ func TestUpOfANameEndsNoOther(t *testing.T) {
 	}{{[]string{"web"}, []string{"db"}}, {nil, nil}} {
 		tendOn(t, state, "shutdown")
 		cmd := up(tt.args...)
-		scene.Must(t, cmd.Start())
+		proctest.Must(t, cmd.Start())
 		wants("db", "web")
-		scene.Must(t, cmd.Process.Signal(syscall.SIGINT))
+		proctest.Must(t, cmd.Process.Signal(syscall.SIGINT))
 		if err := cmd.Wait(); err != nil {
 			t.Errorf("tend up %v: %v", tt.args, err)
 		}

@@ -16,20 +16,20 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 func TestArchive(t *testing.T) {
 	f := self(t)
 	dir := filepath.Join(f.User.Home, "top")
-	scene.Must(t, os.MkdirAll(filepath.Join(dir, "a", "empty"), 0o755))
-	scene.Must(t, os.WriteFile(filepath.Join(dir, "a", "file"), []byte("content"), 0o640))
-	scene.Must(t, os.WriteFile(filepath.Join(dir, strings.Repeat("long", 40)), []byte("x"), 0o600))
-	scene.Must(t, os.Symlink("../a/file", filepath.Join(dir, "a", "link")))
-	scene.Must(t, os.Symlink("nowhere", filepath.Join(dir, "dangling")))
-	scene.Must(t, syscall.Mkfifo(filepath.Join(dir, "fifo"), 0o600))
+	proctest.Must(t, os.MkdirAll(filepath.Join(dir, "a", "empty"), 0o755))
+	proctest.Must(t, os.WriteFile(filepath.Join(dir, "a", "file"), []byte("content"), 0o640))
+	proctest.Must(t, os.WriteFile(filepath.Join(dir, strings.Repeat("long", 40)), []byte("x"), 0o600))
+	proctest.Must(t, os.Symlink("../a/file", filepath.Join(dir, "a", "link")))
+	proctest.Must(t, os.Symlink("nowhere", filepath.Join(dir, "dangling")))
+	proctest.Must(t, syscall.Mkfifo(filepath.Join(dir, "fifo"), 0o600))
 	var b bytes.Buffer
-	scene.Must(t, f.Archive(t.Context(), dir, &b))
+	proctest.Must(t, f.Archive(t.Context(), dir, &b))
 	got := map[string]string{}
 	r := tar.NewReader(&b)
 	for {
@@ -37,8 +37,8 @@ func TestArchive(t *testing.T) {
 		if errors.Is(err, io.EOF) {
 			break
 		}
-		scene.Must(t, err)
-		text := fmt.Sprintf("%c %o %s%s", h.Typeflag, h.Mode, h.Linkname, scene.Value(io.ReadAll(r))(t))
+		proctest.Must(t, err)
+		text := fmt.Sprintf("%c %o %s%s", h.Typeflag, h.Mode, h.Linkname, proctest.Value(io.ReadAll(r))(t))
 		if h.Name == "top/"+LeftOut {
 			text = strings.ReplaceAll(text, dir, "")
 		}
@@ -69,12 +69,12 @@ func TestListSome(t *testing.T) {
 	f := self(t)
 	dir := f.User.Home
 	for _, name := range []string{"b.txt", "A.txt", "c"} {
-		scene.Must(t, os.WriteFile(filepath.Join(dir, name), nil, 0o600))
+		proctest.Must(t, os.WriteFile(filepath.Join(dir, name), nil, 0o600))
 	}
 	for _, name := range []string{"z.txt", "y"} {
-		scene.Must(t, os.Mkdir(filepath.Join(dir, name), 0o700))
+		proctest.Must(t, os.Mkdir(filepath.Join(dir, name), 0o700))
 	}
-	scene.Must(t, os.Symlink("y", filepath.Join(dir, "to-y")))
+	proctest.Must(t, os.Symlink("y", filepath.Join(dir, "to-y")))
 	for _, tt := range []struct {
 		w     Window
 		want  string

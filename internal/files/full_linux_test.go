@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 type zeros struct{}
@@ -17,7 +17,7 @@ func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
 
 func TestAFullDiskIsToldAndLeavesNothing(t *testing.T) {
 	f := self(t)
-	scene.Root(t)
+	proctest.Root(t)
 	if err := unix.Mount("tmpfs", f.User.Home, "tmpfs", 0, "size=1m"); err != nil {
 		t.Fatal(err)
 	}

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 // The directory "net" of a process that has ended and was not collected says
@@ -22,7 +22,7 @@ func TestADirectoryThatCannotBeReadIsLeftOut(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	scene.Must(t, cmd.Start())
+	proctest.Must(t, cmd.Start())
 	defer cmd.Wait()
 	stdin.Close()
 	stdout.Read(make([]byte, 1))

@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 // asRoot are the files for a user with the rights of root inside.
@@ -26,7 +26,7 @@ func (r room) asRoot(name string) FS {
 func (r room) owned(path string) string {
 	r.t.Helper()
 	var st unix.Stat_t
-	scene.Must(r.t, unix.Lstat(r.at(path), &st))
+	proctest.Must(r.t, unix.Lstat(r.at(path), &st))
 	return fmt.Sprintf("%d:%d %04o", int(st.Uid)-testBase, int(st.Gid)-testBase, st.Mode&0o7777)
 }
 
@@ -37,7 +37,7 @@ func TestAsRootWhatAppearsInARootIsTheUsers(t *testing.T) {
 	r.put("root/secret", 0, 0o600, "root's")
 	r.put("opt/there/", 0, 0o755, "")
 	r.put("opt/group/", 70, 0o755, "")
-	scene.Must(t, os.Chmod(r.at("opt/group"), 0o755|fs.ModeSetgid))
+	proctest.Must(t, os.Chmod(r.at("opt/group"), 0o755|fs.ModeSetgid))
 	for path, want := range map[string]string{"app/a/b/f": "1000:1000 0644", "opt/there/f": "1000:1000 0644", "root/secret": "1000:1000 0600", "opt/group/g/f": "1000:1000 0644"} {
 		e, err := f.Write("/"+path, strings.NewReader("x"), map[string]string{"k": "v"})
 		if got := r.owned(path); err != nil || got != want || !e.Mine || e.Owner != "user" || e.Metadata["k"] != "v" {
@@ -54,7 +54,7 @@ func TestAsRootWhatAppearsInARootIsTheUsers(t *testing.T) {
 		}
 	}
 	r.put("tmp/", 0, 0o777, "")
-	scene.Must(t, os.Chmod(r.at("tmp"), 0o777|fs.ModeSticky))
+	proctest.Must(t, os.Chmod(r.at("tmp"), 0o777|fs.ModeSticky))
 	r.link("/home/user", "tmp/link")
 	if _, err := f.Write("/tmp/link/f", strings.NewReader("x"), nil); err != nil || r.owned("home/user/f") != "1000:1000 0644" {
 		t.Errorf("by the user's link in /tmp: %v", err)
@@ -83,8 +83,8 @@ func TestAsRootWhatAppearsInARootIsTheUsers(t *testing.T) {
 	if _, err := os.Lstat(r.at("root/part")); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a source is there: %v", err)
 	}
-	scene.Must(t, closed(f.Watch("/root", WatchOptions{Recursive: true})))
-	scene.Must(t, f.Remove("/root/new"))
+	proctest.Must(t, closed(f.Watch("/root", WatchOptions{Recursive: true})))
+	proctest.Must(t, f.Remove("/root/new"))
 	if _, err := os.Lstat(r.at("root/new")); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("removed: %v", err)
 	}
@@ -105,7 +105,7 @@ func TestAsRootALinkInARootMakesItsTarget(t *testing.T) {
 	r.link("loop", "home/user/loop")
 	r.link("/nowhere/f", "home/user/lost")
 	r.link("/root/real/..", "home/user/dots")
-	scene.Must(t, os.Symlink("real/deep", r.at("root/link")))
+	proctest.Must(t, os.Symlink("real/deep", r.at("root/link")))
 	for link, target := range map[string]string{"/home/first": "root/real/one", "/home/user/fourth": "root/two"} {
 		if _, err := f.Write(link, strings.NewReader("x"), nil); err != nil || r.owned(target) != "1000:1000 0644" {
 			t.Errorf("%s: %v", link, err)
@@ -124,11 +124,11 @@ func TestAsRootNothingMoreThanRootOfARoot(t *testing.T) {
 	r.put("share/", 0, 0o755, "")
 	own := func(path string, uid int) {
 		t.Helper()
-		scene.Must(t, os.Chown(r.at(path), uid, uid))
+		proctest.Must(t, os.Chown(r.at(path), uid, uid))
 	}
 	for path, mode := range map[string]fs.FileMode{"share/shut": 0o700, "share/open": 0o777, "share/shown": 0o755} {
-		scene.Must(t, os.Mkdir(r.at(path), mode))
-		scene.Must(t, os.Chmod(r.at(path), mode))
+		proctest.Must(t, os.Mkdir(r.at(path), mode))
+		proctest.Must(t, os.Chmod(r.at(path), mode))
 		own(path, 70_000)
 	}
 	// Inside ids below a directory that nobody inside may enter.
@@ -189,9 +189,9 @@ func TestAsRootInARootInARaceOfDirectories(t *testing.T) {
 	r.put("spare/", 0, 0o755, "")
 	r.put("etc/shadow", 0, 0o600, "root's")
 	out := filepath.Join(filepath.Dir(r.dir), "out")
-	scene.Must(t, os.Mkdir(out, 0o777))
-	scene.Must(t, os.Chmod(out, 0o777))
-	scene.Must(t, os.Chown(out, testBase, testBase))
+	proctest.Must(t, os.Mkdir(out, 0o777))
+	proctest.Must(t, os.Chmod(out, 0o777))
+	proctest.Must(t, os.Chown(out, testBase, testBase))
 	r.link(out, "home/user/away")
 	r.link("/etc", "home/user/etc")
 	want := snap(t, out)
@@ -234,7 +234,7 @@ func TestAsRootInARootInARaceOfDirectories(t *testing.T) {
 		if uid, gid := idsOf(info); err != nil || uid != testBase || gid != testBase || info.Mode().Perm() != 0o755 {
 			t.Errorf("a directory of root's belongs to %d:%d, %v", uid, gid, err)
 		}
-		scene.Must(t, dir.Close())
+		proctest.Must(t, dir.Close())
 	}
 	if got := snap(t, out); got != want || len(roots) == 0 {
 		t.Errorf("%d directories of root's, and outside there is\n%s", len(roots), got)

@@ -11,14 +11,14 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 // names are what is in a directory.
 func namesIn(t *testing.T, dir string) string {
 	t.Helper()
 	all := []string{}
-	for _, e := range scene.Value(os.ReadDir(dir))(t) {
+	for _, e := range proctest.Value(os.ReadDir(dir))(t) {
 		all = append(all, e.Name())
 	}
 	return strings.Join(all, " ")
@@ -36,7 +36,7 @@ func TestReplace(t *testing.T) {
 			}
 			holds := func(want string) {
 				t.Helper()
-				if got := string(scene.Value(os.ReadFile(path))(t)); got != want || namesIn(t, dir) != "file" {
+				if got := string(proctest.Value(os.ReadFile(path))(t)); got != want || namesIn(t, dir) != "file" {
 					t.Errorf("the file has %d bytes, want %d; the directory has %s", len(got), len(want), namesIn(t, dir))
 				}
 			}
@@ -46,24 +46,24 @@ func TestReplace(t *testing.T) {
 			if _, err := put("x", SomeVersion); !errors.Is(err, ErrChanged) {
 				t.Errorf("any version of no file: %v", err)
 			}
-			scene.Value(put("some", ""))(t)
-			scene.Value(put("some more", SomeVersion))(t)
+			proctest.Value(put("some", ""))(t)
+			proctest.Value(put("some more", SomeVersion))(t)
 			holds("some more")
-			scene.Must(t, os.Remove(path))
-			one := scene.Value(put("one", ""))(t)
+			proctest.Must(t, os.Remove(path))
+			one := proctest.Value(put("one", ""))(t)
 			holds("one")
 			if _, err := put("two", ""); !errors.Is(err, ErrExists) {
 				t.Errorf("a file that must not be there: %v", err)
 			}
-			scene.Must(t, os.Chmod(path, 0o751))
+			proctest.Must(t, os.Chmod(path, 0o751))
 			if _, err := put("two", one); !errors.Is(err, ErrChanged) {
 				t.Errorf("its mode has changed: %v", err)
 			}
-			info := scene.Value(os.Stat(path))(t)
+			info := proctest.Value(os.Stat(path))(t)
 			big := strings.Repeat("0123456789", 50_000)
-			two := scene.Value(put(big, Version(info)))(t)
+			two := proctest.Value(put(big, Version(info)))(t)
 			holds(big)
-			if now := scene.Value(os.Stat(path))(t); Version(now) != two || now.Mode() != info.Mode() {
+			if now := proctest.Value(os.Stat(path))(t); Version(now) != two || now.Mode() != info.Mode() {
 				t.Errorf("the mode is %v, the version %s and was told as %s", now.Mode(), Version(now), two)
 			}
 			// What breaks off, early or late, and what somebody else changes meanwhile.
@@ -74,14 +74,14 @@ func TestReplace(t *testing.T) {
 				holds(big)
 			}
 			meanwhile := io.MultiReader(strings.NewReader(big), readerFunc(func([]byte) (int, error) {
-				scene.Must(t, os.WriteFile(path, []byte("other"), 0o600))
+				proctest.Must(t, os.WriteFile(path, []byte("other"), 0o600))
 				return 0, io.EOF
 			}))
 			if _, _, err := f.replace(t.Context(), path, meanwhile, two, nameless); !errors.Is(err, ErrChanged) {
 				t.Errorf("changed meanwhile: %v", err)
 			}
 			holds("other")
-			scene.Value(put("any", AnyVersion))(t)
+			proctest.Value(put("any", AnyVersion))(t)
 			holds("any")
 		})
 	}
@@ -93,20 +93,20 @@ func (f readerFunc) Read(b []byte) (int, error) { return f(b) }
 
 func TestReplaceFollowsLinksAndRefusesWhatIsNoFile(t *testing.T) {
 	f := tree(t)
-	scene.Must(t, os.Symlink("dir/file", filepath.Join(f.User.Home, "to-file")))
+	proctest.Must(t, os.Symlink("dir/file", filepath.Join(f.User.Home, "to-file")))
 	if _, _, err := f.Replace(t.Context(), "to-file", strings.NewReader("new"), AnyVersion); err != nil {
 		t.Fatal(err)
 	}
 	if link, err := os.Readlink(filepath.Join(f.User.Home, "to-file")); err != nil || link != "dir/file" {
 		t.Errorf("the link is %q, %v", link, err)
 	}
-	if got := string(scene.Value(os.ReadFile(filepath.Join(f.User.Home, "dir/file")))(t)); got != "new" {
+	if got := string(proctest.Value(os.ReadFile(filepath.Join(f.User.Home, "dir/file")))(t)); got != "new" {
 		t.Errorf("it leads to %q", got)
 	}
 	if _, _, err := f.Replace(t.Context(), "dangling", strings.NewReader("new"), AnyVersion); err != nil {
 		t.Fatal(err)
 	}
-	if info := scene.Value(os.Lstat(filepath.Join(f.User.Home, "dangling")))(t); !info.Mode().IsRegular() {
+	if info := proctest.Value(os.Lstat(filepath.Join(f.User.Home, "dangling")))(t); !info.Mode().IsRegular() {
 		t.Errorf("a link to no file is now %v", info.Mode())
 	}
 	for path, want := range map[string]error{
@@ -123,16 +123,16 @@ func TestReplaceFollowsLinksAndRefusesWhatIsNoFile(t *testing.T) {
 func TestALinkThatAppearsMeanwhileMisleadsNoReplacement(t *testing.T) {
 	f := self(t)
 	at := func(name string) string { return filepath.Join(f.User.Home, name) }
-	scene.Must(t, os.Mkdir(at("other"), 0o755))
+	proctest.Must(t, os.Mkdir(at("other"), 0o755))
 	for _, name := range []string{"file", "other/file"} {
-		scene.Must(t, os.WriteFile(at(name), []byte("kept"), 0o600))
+		proctest.Must(t, os.WriteFile(at(name), []byte("kept"), 0o600))
 	}
-	body := &meanwhile{do: func() { scene.Must(t, os.Symlink("other/file", at("path"))) }, r: strings.NewReader("new")}
+	body := &meanwhile{do: func() { proctest.Must(t, os.Symlink("other/file", at("path"))) }, r: strings.NewReader("new")}
 	if _, _, err := f.Replace(t.Context(), "path", body, AnyVersion); err != nil {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]string{"file": "kept", "other/file": "kept", "path": "new"} {
-		if got := string(scene.Value(os.ReadFile(at(name)))(t)); got != want {
+		if got := string(proctest.Value(os.ReadFile(at(name)))(t)); got != want {
 			t.Errorf("%s is %q, and not %q", name, got, want)
 		}
 	}

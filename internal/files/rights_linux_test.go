@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 // stranger acts for nobody, with a home of its own that it can reach, and one
@@ -53,16 +53,16 @@ func stranger(t *testing.T) (f FS, closed string) {
 func link(t *testing.T, f FS, target, name string) {
 	t.Helper()
 	path := filepath.Join(f.User.Home, name)
-	scene.Must(t, os.Symlink(target, path))
-	scene.Must(t, os.Lchown(path, f.User.UID, f.User.GID))
+	proctest.Must(t, os.Symlink(target, path))
+	proctest.Must(t, os.Lchown(path, f.User.UID, f.User.GID))
 }
 
 // operations are all that can be done to a path.
 func operations(t *testing.T, f FS) map[string]func(path string) error {
 	own := func(name string) string {
 		path := filepath.Join(f.User.Home, name)
-		scene.Must(t, os.WriteFile(path, []byte("mine"), 0o644))
-		scene.Must(t, os.Chown(path, f.User.UID, f.User.GID))
+		proctest.Must(t, os.WriteFile(path, []byte("mine"), 0o644))
+		proctest.Must(t, os.Chown(path, f.User.UID, f.User.GID))
 		return path
 	}
 	return map[string]func(string) error{
@@ -86,7 +86,7 @@ func operations(t *testing.T, f FS) map[string]func(path string) error {
 }
 
 func TestWhatAUserMayNotDoItself(t *testing.T) {
-	scene.Root(t)
+	proctest.Root(t)
 	f, closed := stranger(t)
 	secret := filepath.Join(closed, "secret")
 	link(t, f, secret, "last")
@@ -164,9 +164,9 @@ func TestWhatAUserMayNotDoItself(t *testing.T) {
 		if _, err := f.Write("a/b/c", strings.NewReader("x"), nil); err != nil {
 			t.Fatal(err)
 		}
-		scene.Must(t, os.Chown(inHome("a"), 0, 54321))
-		scene.Must(t, os.Chmod(inHome("a"), 0o770))
-		scene.Must(t, os.WriteFile(inHome("part"), []byte("y"), 0o644))
+		proctest.Must(t, os.Chown(inHome("a"), 0, 54321))
+		proctest.Must(t, os.Chmod(inHome("a"), 0o770))
+		proctest.Must(t, os.WriteFile(inHome("part"), []byte("y"), 0o644))
 		if _, err := f.Compose(t.Context(), []string{"part"}, "a/whole"); err != nil {
 			t.Fatal(err)
 		}
@@ -181,7 +181,7 @@ func TestWhatAUserMayNotDoItself(t *testing.T) {
 // TestNoThreadKeepsTheRightsOfAUser looks at all threads while and after many
 // act for others.
 func TestNoThreadKeepsTheRightsOfAUser(t *testing.T) {
-	scene.Root(t)
+	proctest.Root(t)
 	f, _ := stranger(t)
 	done := make(chan error)
 	const workers = 32
@@ -240,7 +240,7 @@ func TestNoThreadKeepsTheRightsOfAUser(t *testing.T) {
 }
 
 func TestAPanicInDoIsTheCallersAndCostsNoRights(t *testing.T) {
-	scene.Root(t)
+	proctest.Root(t)
 	f, _ := stranger(t)
 	defer func() {
 		if recover() == nil {
@@ -329,7 +329,7 @@ func TestLinksOfProcAreNotFollowed(t *testing.T) {
 // TestASwapBetweenCheckAndUse lets a user exchange a directory and a link to
 // root's, as fast as it can, while the daemon works for it.
 func TestASwapBetweenCheckAndUse(t *testing.T) {
-	scene.Root(t)
+	proctest.Root(t)
 	f, closed := stranger(t)
 	inHome := func(name string) string { return filepath.Join(f.User.Home, name) }
 	for _, dir := range []string{"d", "was"} {
@@ -395,7 +395,7 @@ func TestWalkToIsOpenat2(t *testing.T) {
 	for name, target := range map[string]string{
 		"abs": inHome("dir/sub"), "up": "dir/sub/../..", "slash": "dir/", "chain": "link", "magic": magic, "far": "dir/missing/x", "tofile": "dir/file",
 	} {
-		scene.Must(t, os.Symlink(target, inHome(name)))
+		proctest.Must(t, os.Symlink(target, inHome(name)))
 	}
 	paths := []string{
 		"/", "/proc", "/proc/self", "/proc/mounts", "/proc/self/fd", "/proc/self/fd/0", "/proc/self/exe", "/proc/self/cwd/x", "/proc/self/ns/pid", magic,
@@ -422,7 +422,7 @@ func TestWalkToIsOpenat2(t *testing.T) {
 				continue
 			}
 			var a, b unix.Stat_t
-			scene.Must(t, errors.Join(unix.Fstat(want, &a), unix.Fstat(got, &b), unix.Close(want), unix.Close(got)))
+			proctest.Must(t, errors.Join(unix.Fstat(want, &a), unix.Fstat(got, &b), unix.Close(want), unix.Close(got)))
 			if a.Ino != b.Ino || a.Dev != b.Dev {
 				t.Errorf("%s with %#x leads elsewhere", path, flags)
 			}

@@ -17,7 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 const testBase = 300_000
@@ -32,24 +32,24 @@ type room struct {
 
 func newRoom(t *testing.T) room {
 	t.Helper()
-	scene.Root(t)
+	proctest.Root(t)
 	top, err := os.MkdirTemp("", "root-")
-	scene.Must(t, err)
+	proctest.Must(t, err)
 	// Those inside may go to their root, as they may in a sandbox.
-	scene.Must(t, os.Chmod(top, 0o755))
+	proctest.Must(t, os.Chmod(top, 0o755))
 	r := room{t: t, dir: filepath.Join(top, "root")}
-	t.Cleanup(func() { scene.Must(t, os.RemoveAll(top)) })
-	scene.Must(t, os.Mkdir(r.dir, 0o755))
-	scene.Must(t, os.Chown(r.dir, testBase, testBase))
+	t.Cleanup(func() { proctest.Must(t, os.RemoveAll(top)) })
+	proctest.Must(t, os.Mkdir(r.dir, 0o755))
+	proctest.Must(t, os.Chown(r.dir, testBase, testBase))
 	r.put("etc/passwd", 0, 0o644, "root:x:0:0::/root:/bin/sh\nuser:x:1000:1000::/home/user:/bin/bash\n")
 	r.put("etc/group", 0, 0o644, "root:x:0:\nuser:x:1000:\ndocker:x:70:other,user\n")
 	r.put("home/user/", 1000, 0o755, "")
 	dir, err := os.Open(r.dir)
-	scene.Must(t, err)
+	proctest.Must(t, err)
 	defer dir.Close()
 	r.root, err = OpenRoot(dir, testBase)
-	scene.Must(t, err)
-	t.Cleanup(func() { scene.Must(t, r.root.Close()) })
+	proctest.Must(t, err)
+	t.Cleanup(func() { proctest.Must(t, r.root.Close()) })
 	return r
 }
 
@@ -61,28 +61,28 @@ func (r room) put(path string, uid int, mode fs.FileMode, content string) {
 	parts := strings.Split(strings.TrimSuffix(path, "/"), "/")
 	for i := range parts[:len(parts)-1] {
 		if dir := r.at(filepath.Join(parts[:i+1]...)); os.Mkdir(dir, 0o755) == nil {
-			scene.Must(r.t, os.Chown(dir, testBase, testBase))
+			proctest.Must(r.t, os.Chown(dir, testBase, testBase))
 		}
 	}
 	if strings.HasSuffix(path, "/") {
-		scene.Must(r.t, os.Mkdir(r.at(path), mode))
+		proctest.Must(r.t, os.Mkdir(r.at(path), mode))
 	} else {
-		scene.Must(r.t, os.WriteFile(r.at(path), []byte(content), mode))
+		proctest.Must(r.t, os.WriteFile(r.at(path), []byte(content), mode))
 	}
-	scene.Must(r.t, os.Chown(r.at(path), testBase+uid, testBase+uid))
-	scene.Must(r.t, os.Chmod(r.at(path), mode))
+	proctest.Must(r.t, os.Chown(r.at(path), testBase+uid, testBase+uid))
+	proctest.Must(r.t, os.Chmod(r.at(path), mode))
 }
 
 func (r room) link(target, path string) {
 	r.t.Helper()
-	scene.Must(r.t, os.Symlink(target, r.at(path)))
-	scene.Must(r.t, os.Lchown(r.at(path), testBase+1000, testBase+1000))
+	proctest.Must(r.t, os.Symlink(target, r.at(path)))
+	proctest.Must(r.t, os.Lchown(r.at(path), testBase+1000, testBase+1000))
 }
 
 func (r room) as(name string) FS {
 	r.t.Helper()
 	u, err := r.root.Account(name)
-	scene.Must(r.t, err)
+	proctest.Must(r.t, err)
 	return FS{User: u, Root: r.root}
 }
 
@@ -158,7 +158,7 @@ func closed(w Watcher, err error) error {
 func snap(t *testing.T, dir string) string {
 	t.Helper()
 	var b strings.Builder
-	scene.Must(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+	proctest.Must(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
@@ -176,13 +176,13 @@ func snap(t *testing.T, dir string) string {
 func TestNoPathLeadsOutOfARoot(t *testing.T) {
 	r := newRoom(t)
 	out := filepath.Join(filepath.Dir(r.dir), "out")
-	scene.Must(t, os.Mkdir(out, 0o777))
-	scene.Must(t, os.Chmod(out, 0o777))
+	proctest.Must(t, os.Mkdir(out, 0o777))
+	proctest.Must(t, os.Chmod(out, 0o777))
 	secret := filepath.Join(out, "secret")
-	scene.Must(t, os.WriteFile(secret, []byte("a secret"), 0o666))
-	scene.Must(t, os.Chmod(secret, 0o666))
+	proctest.Must(t, os.WriteFile(secret, []byte("a secret"), 0o666))
+	proctest.Must(t, os.Chmod(secret, 0o666))
 	// To be found if one gets out, also with the ids of inside.
-	scene.Must(t, os.Chown(secret, testBase, testBase))
+	proctest.Must(t, os.Chown(secret, testBase, testBase))
 	r.put("tmp/", 0, 0o1777, "")
 	for name, target := range map[string]string{
 		"absolute": secret, "up": strings.Repeat("../", 40) + secret[1:], "sibling": "../../../out/secret",
@@ -213,14 +213,14 @@ func TestNoPathLeadsOutOfARoot(t *testing.T) {
 func TestARootInARaceOfRenames(t *testing.T) {
 	r := newRoom(t)
 	out := filepath.Join(filepath.Dir(r.dir), "out")
-	scene.Must(t, os.MkdirAll(filepath.Join(out, "a/b"), 0o777))
-	scene.Must(t, os.WriteFile(filepath.Join(out, "a/b/f"), []byte("a secret"), 0o666))
-	scene.Must(t, filepath.WalkDir(out, func(p string, _ fs.DirEntry, _ error) error {
+	proctest.Must(t, os.MkdirAll(filepath.Join(out, "a/b"), 0o777))
+	proctest.Must(t, os.WriteFile(filepath.Join(out, "a/b/f"), []byte("a secret"), 0o666))
+	proctest.Must(t, filepath.WalkDir(out, func(p string, _ fs.DirEntry, _ error) error {
 		return errors.Join(os.Chmod(p, 0o777), os.Chown(p, testBase, testBase))
 	}))
 	want := snap(t, out)
 	r.put("home/user/a/b/f", 1000, 0o666, "inside")
-	scene.Must(t, os.Symlink(strings.Repeat("../", 30)+out[1:]+"/a", r.at("home/user/l")))
+	proctest.Must(t, os.Symlink(strings.Repeat("../", 30)+out[1:]+"/a", r.at("home/user/l")))
 	// A rename by somebody outside is what moves ".." from inside to out of the root.
 	far := filepath.Join(out, "far")
 	stop, done := make(chan struct{}), make(chan error, 1)
@@ -247,7 +247,7 @@ func TestARootInARaceOfRenames(t *testing.T) {
 		}
 	}
 	close(stop)
-	scene.Must(t, <-done)
+	proctest.Must(t, <-done)
 	_ = os.Rename(far, r.at("home/user/a/b"))
 	if text, err := os.ReadFile(filepath.Join(out, "a/b/f")); err != nil || string(text) != "a secret" {
 		t.Errorf("outside there is %q now, %v; before:\n%s", text, err, want)
@@ -259,16 +259,16 @@ func TestRootInsideIsNoRootOutside(t *testing.T) {
 	f, user := r.as("root"), r.as("user")
 	t.Run("it does what the modes forbid to others", func(t *testing.T) {
 		r.put("home/user/closed/mine", 1000, 0o600, "mine")
-		scene.Must(t, os.Chown(r.at("home/user/closed"), testBase+1000, testBase+1000))
-		scene.Must(t, os.Chmod(r.at("home/user/closed"), 0o700))
+		proctest.Must(t, os.Chown(r.at("home/user/closed"), testBase+1000, testBase+1000))
+		proctest.Must(t, os.Chmod(r.at("home/user/closed"), 0o700))
 		if text, err := read(f, "/home/user/closed/mine"); err != nil || text != "mine" {
 			t.Errorf("%q, %v", text, err)
 		}
 		_, err := f.Write("/home/user/closed/new", strings.NewReader("x"), nil)
-		scene.Must(t, err)
+		proctest.Must(t, err)
 		for path, want := range map[string]uint32{"home/user/closed/new": testBase, "home/user/closed/mine": testBase + 1000} {
 			var st unix.Stat_t
-			scene.Must(t, unix.Stat(r.at(path), &st))
+			proctest.Must(t, unix.Stat(r.at(path), &st))
 			if st.Uid != want || st.Gid != want {
 				t.Errorf("%s belongs to %d:%d", path, st.Uid, st.Gid)
 			}
@@ -282,12 +282,12 @@ func TestRootInsideIsNoRootOutside(t *testing.T) {
 		foreign := map[string]func() error{}
 		for _, owner := range []int{0, 1000, testBase - 1, testBase + RootIDs} {
 			name := "share" + strconv.Itoa(owner)
-			scene.Must(t, os.MkdirAll(r.at(name+"/sub"), 0o755))
-			scene.Must(t, os.WriteFile(r.at(name+"/sub/open"), []byte("for all"), 0o644))
-			scene.Must(t, os.WriteFile(r.at(name+"/sub/closed"), []byte("a secret"), 0o600))
-			scene.Must(t, os.MkdirAll(r.at(name+"/shut/in"), 0o755))
-			scene.Must(t, os.Chmod(r.at(name+"/shut"), 0o700))
-			scene.Must(t, filepath.WalkDir(r.at(name), func(p string, _ fs.DirEntry, _ error) error { return os.Lchown(p, owner, owner) }))
+			proctest.Must(t, os.MkdirAll(r.at(name+"/sub"), 0o755))
+			proctest.Must(t, os.WriteFile(r.at(name+"/sub/open"), []byte("for all"), 0o644))
+			proctest.Must(t, os.WriteFile(r.at(name+"/sub/closed"), []byte("a secret"), 0o600))
+			proctest.Must(t, os.MkdirAll(r.at(name+"/shut/in"), 0o755))
+			proctest.Must(t, os.Chmod(r.at(name+"/shut"), 0o700))
+			proctest.Must(t, filepath.WalkDir(r.at(name), func(p string, _ fs.DirEntry, _ error) error { return os.Lchown(p, owner, owner) }))
 			if text, err := read(f, "/"+name+"/sub/open"); err != nil || text != "for all" {
 				t.Errorf("%q, %v", text, err)
 			}
@@ -332,18 +332,18 @@ func TestRootInsideIsNoRootOutside(t *testing.T) {
 	})
 	t.Run("setuid bits", func(t *testing.T) {
 		r.put("bin/su", 0, 0o755, "program")
-		scene.Must(t, os.Chmod(r.at("bin/su"), 0o755|fs.ModeSetuid|fs.ModeSetgid))
+		proctest.Must(t, os.Chmod(r.at("bin/su"), 0o755|fs.ModeSetuid|fs.ModeSetgid))
 		_, err := f.Write("/bin/su", strings.NewReader("other"), nil)
-		scene.Must(t, err)
-		scene.Must(t, f.Chmod("/bin/su", func(fs.FileMode) fs.FileMode { return 0o755 | fs.ModeSetuid | fs.ModeSetgid | 0o6000 }))
+		proctest.Must(t, err)
+		proctest.Must(t, f.Chmod("/bin/su", func(fs.FileMode) fs.FileMode { return 0o755 | fs.ModeSetuid | fs.ModeSetgid | 0o6000 }))
 		if info, err := os.Stat(r.at("bin/su")); err != nil || info.Mode() != 0o755 {
 			t.Errorf("%v, %v", info.Mode(), err)
 		}
 	})
 	t.Run("ids that there are not inside", func(t *testing.T) {
-		scene.Must(t, os.WriteFile(r.at("odd"), nil, 0o644))
+		proctest.Must(t, os.WriteFile(r.at("odd"), nil, 0o644))
 		for outside, want := range map[int]string{0: "65534", testBase: "root", testBase + 1000: "user", testBase + 77: "77", testBase + RootIDs: "65534"} {
-			scene.Must(t, os.Chown(r.at("odd"), outside, outside))
+			proctest.Must(t, os.Chown(r.at("odd"), outside, outside))
 			if e, err := user.Stat("/odd"); err != nil || e.Owner != want || e.Group != want {
 				t.Errorf("%d is %s, %s, %v; want %s", outside, e.Owner, e.Group, err, want)
 			}
@@ -356,7 +356,7 @@ func TestRootInsideIsNoRootOutside(t *testing.T) {
 	})
 	t.Run("no thread keeps anything", func(t *testing.T) {
 		tasks, err := os.ReadDir("/proc/self/task")
-		scene.Must(t, err)
+		proctest.Must(t, err)
 		seen := map[string]int{}
 		for _, task := range tasks {
 			status, _ := os.ReadFile("/proc/self/task/" + task.Name() + "/status")
@@ -381,15 +381,15 @@ func TestRootInsideHasTheCapabilitiesForFilesAlone(t *testing.T) {
 	r := newRoom(t)
 	for _, base := range []uint32{0, testBase} {
 		dir, err := os.Open(r.dir)
-		scene.Must(t, err)
+		proctest.Must(t, err)
 		defer dir.Close()
 		root, err := OpenRoot(dir, base)
-		scene.Must(t, err)
+		proctest.Must(t, err)
 		defer root.Close()
 		before, err := currentCapabilities()
-		scene.Must(t, err)
+		proctest.Must(t, err)
 		for uid, want := range map[int]uint32{0: fileCapabilities & before[0].Permitted, 1000: 0} {
-			scene.Must(t, FS{User: User{UID: uid, GID: uid}, Root: root}.do(func(a *Actor) error {
+			proctest.Must(t, FS{User: User{UID: uid, GID: uid}, Root: root}.do(func(a *Actor) error {
 				caps, err := currentCapabilities()
 				if caps[0].Effective != want || caps[1].Effective != 0 {
 					t.Errorf("base %d, uid %d: capabilities %x %x", base, uid, caps[0].Effective, caps[1].Effective)
@@ -413,18 +413,18 @@ func TestRootInsideHasTheCapabilitiesForFilesAlone(t *testing.T) {
 func TestWhatTheKernelMakesUpIsNotWrittenFromInside(t *testing.T) {
 	r := newRoom(t)
 	r.put("proc/", 0, 0o755, "")
-	scene.Must(t, unix.Mount("proc", r.at("proc"), "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""))
-	t.Cleanup(func() { scene.Must(t, unix.Unmount(r.at("proc"), unix.MNT_DETACH)) })
+	proctest.Must(t, unix.Mount("proc", r.at("proc"), "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""))
+	t.Cleanup(func() { proctest.Must(t, unix.Unmount(r.at("proc"), unix.MNT_DETACH)) })
 	dir, err := os.Open(r.dir)
-	scene.Must(t, err)
+	proctest.Must(t, err)
 	defer dir.Close()
 	for _, base := range []uint32{0, testBase} {
 		root, err := OpenRoot(dir, base)
-		scene.Must(t, err)
+		proctest.Must(t, err)
 		defer root.Close()
 		f := FS{User: User{Name: "root", Home: "/root"}, Root: root}
 		name, err := os.ReadFile("/proc/self/comm")
-		scene.Must(t, err)
+		proctest.Must(t, err)
 		for _, path := range []string{"/proc/self/comm", "/proc/self/new", "/proc/new", "/proc/self/root/x", "/proc/1/root/x", "/proc/self/fd/0", "/proc/self/cwd/x"} {
 			for name, do := range both(everything(f), everything(FS{User: User{Name: "user", Home: "/", UID: 1000, GID: 1000}, Root: root, AsRoot: true})) {
 				switch strings.TrimPrefix(name, "as root ") {
@@ -487,7 +487,7 @@ func TestAccountsOfARoot(t *testing.T) {
 		}
 	}
 	passwd := r.at("etc/passwd")
-	own := func(name string) { scene.Must(t, os.Lchown(r.at(name), testBase, testBase)) }
+	own := func(name string) { proctest.Must(t, os.Lchown(r.at(name), testBase, testBase)) }
 	for name, c := range map[string]struct {
 		make func() error
 		want string
@@ -518,9 +518,9 @@ func TestAccountsOfARoot(t *testing.T) {
 		"a file of nobody inside":      {func() error { return os.Symlink("foreign", passwd) }, "unknown"},
 		"root that is somebody else's": {func() error { return os.WriteFile(passwd, []byte("root:x:1000:1000::/x:\nuser:x:0:0::/:\n"), 0o644) }, "user 0:0 [0 70] /"},
 	} {
-		scene.Must(t, os.RemoveAll(passwd))
-		scene.Must(t, os.WriteFile(r.at("etc/foreign"), []byte("user:x:1:1::/:\n"), 0o600))
-		scene.Must(t, c.make())
+		proctest.Must(t, os.RemoveAll(passwd))
+		proctest.Must(t, os.WriteFile(r.at("etc/foreign"), []byte("user:x:1:1::/:\n"), 0o600))
+		proctest.Must(t, c.make())
 		if _, err := os.Lstat(passwd); err == nil {
 			own("etc/passwd")
 		}
@@ -542,26 +542,26 @@ func TestRemovingATreeInside(t *testing.T) {
 	f := r.as("user")
 	t.Run("one that is deeper than a path can say", func(t *testing.T) {
 		fd, err := unix.Open(r.at("home/user"), unix.O_PATH|unix.O_DIRECTORY, 0)
-		scene.Must(t, err)
+		proctest.Must(t, err)
 		for range 3000 {
-			scene.Must(t, unix.Mkdirat(fd, "deep", 0o755))
-			scene.Must(t, unix.Fchownat(fd, "deep", testBase+1000, testBase+1000, 0))
+			proctest.Must(t, unix.Mkdirat(fd, "deep", 0o755))
+			proctest.Must(t, unix.Fchownat(fd, "deep", testBase+1000, testBase+1000, 0))
 			next, err := unix.Openat(fd, "deep", unix.O_PATH|unix.O_DIRECTORY, 0)
-			scene.Must(t, err)
-			scene.Must(t, unix.Close(fd))
+			proctest.Must(t, err)
+			proctest.Must(t, unix.Close(fd))
 			fd = next
 		}
-		scene.Must(t, unix.Close(fd))
-		scene.Must(t, f.Remove("/home/user/deep"))
+		proctest.Must(t, unix.Close(fd))
+		proctest.Must(t, f.Remove("/home/user/deep"))
 		if names, err := os.ReadDir(r.at("home/user")); err != nil || len(names) != 0 {
 			t.Errorf("left: %v, %v", names, err)
 		}
 	})
 	t.Run("one with a mount in it", func(t *testing.T) {
 		r.put("home/user/tree/mount/", 1000, 0o755, "")
-		scene.Must(t, os.Chown(r.at("home/user/tree"), testBase+1000, testBase+1000))
-		scene.Must(t, unix.Mount("tmpfs", r.at("home/user/tree/mount"), "tmpfs", 0, "uid="+strconv.Itoa(testBase+1000)))
-		unmounted := sync1(func() { scene.Must(t, unix.Unmount(r.at("home/user/tree/mount"), unix.MNT_DETACH)) })
+		proctest.Must(t, os.Chown(r.at("home/user/tree"), testBase+1000, testBase+1000))
+		proctest.Must(t, unix.Mount("tmpfs", r.at("home/user/tree/mount"), "tmpfs", 0, "uid="+strconv.Itoa(testBase+1000)))
+		unmounted := sync1(func() { proctest.Must(t, unix.Unmount(r.at("home/user/tree/mount"), unix.MNT_DETACH)) })
 		defer unmounted()
 		r.put("home/user/tree/mount/kept", 1000, 0o644, "kept")
 		for _, f := range []FS{f, r.as("root")} {
@@ -573,7 +573,7 @@ func TestRemovingATreeInside(t *testing.T) {
 			t.Error(err)
 		}
 		unmounted()
-		scene.Must(t, f.Remove("/home/user/tree"))
+		proctest.Must(t, f.Remove("/home/user/tree"))
 	})
 	t.Run("files, links and what is not there", func(t *testing.T) {
 		r.link("/etc", "home/user/link")
@@ -621,22 +621,22 @@ func TestWatchInside(t *testing.T) {
 			t.Errorf("%+v", *e.Entry)
 		}
 	}
-	scene.Must(t, os.Rename(r.at("home/user/w/new"), r.at("home/user/w/other")))
+	proctest.Must(t, os.Rename(r.at("home/user/w/new"), r.at("home/user/w/other")))
 	until(t, w, "other/file", OpCreate) // found when its directory was watched
-	scene.Must(t, os.Remove(r.at("home/user/w/other/file")))
+	proctest.Must(t, os.Remove(r.at("home/user/w/other/file")))
 	until(t, w, "other/file", OpRemove)
 	// A directory that becomes a link to one outside is watched no more.
 	out := t.TempDir()
-	scene.Must(t, os.RemoveAll(r.at("home/user/w/other")))
+	proctest.Must(t, os.RemoveAll(r.at("home/user/w/other")))
 	r.link(out, "home/user/w/other")
-	scene.Must(t, os.WriteFile(filepath.Join(out, "outside"), nil, 0o644))
+	proctest.Must(t, os.WriteFile(filepath.Join(out, "outside"), nil, 0o644))
 	r.put("home/user/w/last", 1000, 0o644, "")
 	for _, e := range until(t, w, "last", OpCreate) {
 		if strings.Contains(e.Name, "outside") {
 			t.Errorf("saw %v", e)
 		}
 	}
-	scene.Must(t, os.RemoveAll(r.at("home/user/w")))
+	proctest.Must(t, os.RemoveAll(r.at("home/user/w")))
 	until(t, w, ".", OpRemove)
 	if _, err := f.Watch("/root", WatchOptions{}); !errors.Is(err, ErrNotExist) {
 		t.Errorf("what is not there: %v", err)
@@ -647,7 +647,7 @@ func TestAClosedRootDoesNothing(t *testing.T) {
 	r := newRoom(t)
 	f := r.as("user")
 	other, err := OpenRoot(r.root.dir, testBase)
-	scene.Must(t, err)
+	proctest.Must(t, err)
 	f.Root = other
 	stop := make(chan struct{})
 	done := make(chan struct{})
@@ -665,7 +665,7 @@ func TestAClosedRootDoesNothing(t *testing.T) {
 			}
 		}
 	}()
-	scene.Must(t, other.Close())
+	proctest.Must(t, other.Close())
 	select {
 	case <-other.Gone():
 	default:
@@ -673,7 +673,7 @@ func TestAClosedRootDoesNothing(t *testing.T) {
 	}
 	for range 100 { // descriptors of other directories take its number
 		d, err := os.Open("/")
-		scene.Must(t, err)
+		proctest.Must(t, err)
 		defer d.Close()
 	}
 	if _, err := read(f, "/etc/passwd"); err == nil {
@@ -687,10 +687,10 @@ func TestAnEndedRootSaysWhy(t *testing.T) {
 	r := newRoom(t)
 	f := r.as("user")
 	other, err := OpenRoot(r.root.dir, testBase)
-	scene.Must(t, err)
+	proctest.Must(t, err)
 	f.Root = other
 	why := errors.New("the place is gone")
-	scene.Must(t, other.End(why))
+	proctest.Must(t, other.End(why))
 	for name, err := range map[string]error{
 		"a read":       second(read(f, "/etc/passwd")),
 		"a listing":    second(f.List(t.Context(), "/etc", 1)),
@@ -715,7 +715,7 @@ func TestTheSameInARoot(t *testing.T) {
 	if os.Getenv(inRoot) != "" {
 		return
 	}
-	scene.Root(t)
+	proctest.Root(t)
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.skip=Root|TestWalkToIsOpenat2", "-test.timeout=5m")
 	cmd.Env = append(os.Environ(), inRoot+"=1")
 	if out, err := cmd.CombinedOutput(); err != nil {

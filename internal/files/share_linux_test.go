@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 // TestASandboxHasAShareOfTheWatches: what it closes or removes is there again, and nothing that it
@@ -25,19 +25,19 @@ func TestASandboxHasAShareOfTheWatches(t *testing.T) {
 	for range 3 {
 		var open []Watcher
 		for range 3 {
-			open = append(open, scene.Value(f.Watch("/home/user/w", WatchOptions{}))(t))
+			open = append(open, proctest.Value(f.Watch("/home/user/w", WatchOptions{}))(t))
 		}
 		if _, err := f.Watch("/home/user/w", WatchOptions{}); !errors.Is(err, ErrWatchLimit) {
 			t.Fatalf("a fourth: %v", err)
 		}
-		scene.Must(t, scene.Value(other.as("user").Watch("/home/user/w", WatchOptions{}))(t).Close())
+		proctest.Must(t, proctest.Value(other.as("user").Watch("/home/user/w", WatchOptions{}))(t).Close())
 		for _, w := range open {
-			scene.Must(t, errors.Join(w.Close(), w.Close()))
+			proctest.Must(t, errors.Join(w.Close(), w.Close()))
 		}
 		if _, err := f.Watch("/home/user/w", WatchOptions{Recursive: true}); !errors.Is(err, ErrWatchLimit) {
 			t.Fatalf("seven directories: %v", err)
 		}
-		scene.Must(t, scene.Value(f.Watch("/home/user/w/1", WatchOptions{Recursive: true}))(t).Close())
+		proctest.Must(t, proctest.Value(f.Watch("/home/user/w/1", WatchOptions{Recursive: true}))(t).Close())
 	}
 	if instances.all != 0 || watches.all != 0 || one.root.watches.used != 0 {
 		t.Errorf("of all that was closed %d and %d are left", instances.all, watches.all)

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tend-run/tend/internal/lib/poorkernel"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 // init is instead of a call in TestMain, which other systems have, too.
@@ -18,7 +18,7 @@ func init() { poorkernel.Main(os.Environ()) }
 // A file system in user space may answer EINTR to any call while a signal is pending, and
 // Go's runtime sends signals at any time.
 func TestCallsThatASignalInterruptsAreRepeated(t *testing.T) {
-	scene.Root(t)
+	proctest.Root(t)
 	var world poorkernel.World
 	for _, call := range []uintptr{
 		unix.SYS_UNLINKAT, unix.SYS_LINKAT, unix.SYS_OPENAT2, unix.SYS_FSTATFS, unix.SYS_UTIMENSAT, unix.SYS_STATX, unix.SYS_INOTIFY_ADD_WATCH,
@@ -26,11 +26,11 @@ func TestCallsThatASignalInterruptsAreRepeated(t *testing.T) {
 	} {
 		world.Rules = append(world.Rules, poorkernel.Rule{Call: call, Arg: -1})
 	}
-	cmd := scene.Value(poorkernel.Command(world, scene.Value(os.Executable())(t), "-test.timeout=5m",
+	cmd := proctest.Value(poorkernel.Command(world, proctest.Value(os.Executable())(t), "-test.timeout=5m",
 		"-test.run=^(TestArchive|TestCompose|TestMetadataIsReplacedWithEachWrite|TestReplaceFollowsLinksAndRefusesWhatIsNoFile|TestLinksOfProcAreNotFollowed|TestWatchInside|TestNoPathLeadsOutOfARoot)$"))(t)
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
-	l := scene.Value(poorkernel.Listen(cmd, cmd.Start))(t)
+	l := proctest.Value(poorkernel.Listen(cmd, cmd.Start))(t)
 	interrupted := map[string]int{}
 	listened := make(chan struct{})
 	go func() {

@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 // A directory that may be read but not entered shows names and types. They are
@@ -53,12 +53,12 @@ func TestAListingHasWhatCannotBeLookedAt(t *testing.T) {
 func TestAListingHasAMountThatDoesNotAnswer(t *testing.T) {
 	f := self(t)
 	dead := filepath.Join(f.User.Home, "dead")
-	scene.Must(t, os.Mkdir(dead, 0o755))
-	scene.Must(t, os.WriteFile(filepath.Join(f.User.Home, "file"), nil, 0o644))
+	proctest.Must(t, os.Mkdir(dead, 0o755))
+	proctest.Must(t, os.WriteFile(filepath.Join(f.User.Home, "file"), nil, 0o644))
 	fuse, err := unix.Open("/dev/fuse", unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err == unix.ENOENT { // a container, whose /dev is short
 		node := filepath.Join(t.TempDir(), "fuse")
-		scene.Must(t, unix.Mknod(node, unix.S_IFCHR|0o600, int(unix.Mkdev(10, 229))))
+		proctest.Must(t, unix.Mknod(node, unix.S_IFCHR|0o600, int(unix.Mkdev(10, 229))))
 		fuse, err = unix.Open(node, unix.O_RDWR|unix.O_CLOEXEC, 0)
 	}
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/tend-run/tend/internal/lib/budget"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 // limit bounds the wait for an event that does not come; it is no assertion
@@ -85,7 +85,7 @@ func TestWatchTellsEachKindOfChange(t *testing.T) {
 	}
 	var rest []Event
 	for _, s := range steps {
-		scene.Must(t, s.do())
+		proctest.Must(t, s.do())
 		if count(rest, s.file, s.op) > 0 {
 			continue
 		}
@@ -104,14 +104,14 @@ func TestWatchTellsEachKindOfChange(t *testing.T) {
 func TestRecursiveWatchFollowsNewDirectories(t *testing.T) {
 	f := self(t)
 	at := func(name string) string { return filepath.Join(f.User.Home, name) }
-	scene.Must(t, os.MkdirAll(at("old/deep"), 0o755))
+	proctest.Must(t, os.MkdirAll(at("old/deep"), 0o755))
 	w := watch(t, f, "", WatchOptions{Recursive: true})
-	scene.Must(t, os.WriteFile(at("old/deep/f"), []byte("x"), 0o600))
+	proctest.Must(t, os.WriteFile(at("old/deep/f"), []byte("x"), 0o600))
 	until(t, w, "old/deep/f", OpWrite)
 
 	// All of this is there before a watch on it can be.
-	scene.Must(t, os.MkdirAll(at("n1/n2/n3"), 0o755))
-	scene.Must(t, os.WriteFile(at("n1/n2/n3/f"), []byte("x"), 0o600))
+	proctest.Must(t, os.MkdirAll(at("n1/n2/n3"), 0o755))
+	proctest.Must(t, os.WriteFile(at("n1/n2/n3/f"), []byte("x"), 0o600))
 	all := until(t, w, "n1/n2/n3/f", OpWrite)
 	for _, name := range []string{"n1", "n1/n2", "n1/n2/n3", "n1/n2/n3/f"} {
 		if n := count(all, name, OpCreate); n != 1 {
@@ -120,14 +120,14 @@ func TestRecursiveWatchFollowsNewDirectories(t *testing.T) {
 	}
 
 	// A directory that is renamed is followed under its new name.
-	scene.Must(t, os.Rename(at("n1/n2"), at("moved")))
+	proctest.Must(t, os.Rename(at("n1/n2"), at("moved")))
 	until(t, w, "moved/n3/f", OpCreate)
-	scene.Must(t, os.WriteFile(at("moved/n3/later"), nil, 0o600))
+	proctest.Must(t, os.WriteFile(at("moved/n3/later"), nil, 0o600))
 	all = until(t, w, "moved/n3/later", OpCreate)
 	if n := count(all, "n1/n2/n3/later", OpCreate); n != 0 {
 		t.Errorf("told under the old name: %v", all)
 	}
-	scene.Must(t, os.RemoveAll(at("moved")))
+	proctest.Must(t, os.RemoveAll(at("moved")))
 	until(t, w, "moved", OpRemove)
 }
 
@@ -140,7 +140,7 @@ func TestNewDirectoriesAreNotFollowedUnlessRecursive(t *testing.T) {
 		func() error { return os.WriteFile(at("d/hidden"), nil, 0o600) },
 		func() error { return os.WriteFile(at("end"), nil, 0o600) },
 	} {
-		scene.Must(t, step())
+		proctest.Must(t, step())
 	}
 	if all := until(t, w, "end", OpCreate); count(all, "d/hidden", OpCreate) != 0 {
 		t.Errorf("told %v", all)
@@ -151,7 +151,7 @@ func TestOverflowIsToldAfterTheEventsBeforeIt(t *testing.T) {
 	f := self(t)
 	w := watch(t, f, "", WatchOptions{Queue: 3}).(*Watch)
 	for _, name := range []string{"a", "b", "c", "d", "e"} {
-		scene.Must(t, os.Mkdir(filepath.Join(f.User.Home, name), 0o755))
+		proctest.Must(t, os.Mkdir(filepath.Join(f.User.Home, name), 0o755))
 	}
 	deadline := time.After(limit)
 	for {
@@ -183,12 +183,12 @@ func TestWatchOverflowsByBytes(t *testing.T) {
 	for range 12 {
 		deep = filepath.Join(deep, strings.Repeat("d", 250))
 	}
-	scene.Must(t, os.MkdirAll(deep, 0o755))
+	proctest.Must(t, os.MkdirAll(deep, 0o755))
 	w := watch(t, f, "", WatchOptions{Recursive: true}).(*Watch)
 	for n := range 2000 { // 6 MB
-		scene.Must(t, os.WriteFile(filepath.Join(deep, strconv.Itoa(n)), nil, 0o644))
+		proctest.Must(t, os.WriteFile(filepath.Join(deep, strconv.Itoa(n)), nil, 0o644))
 	}
-	scene.Eventually(t, "it overflows", func() bool {
+	proctest.Eventually(t, "it overflows", func() bool {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		return w.err != nil
@@ -224,7 +224,7 @@ func TestAnUploadIsToldAsByTheOriginal(t *testing.T) {
 			t.Fatal(err)
 		}
 		end := tt.file + ".end"
-		scene.Must(t, os.Mkdir(filepath.Join(f.User.Home, end), 0o755))
+		proctest.Must(t, os.Mkdir(filepath.Join(f.User.Home, end), 0o755))
 		var got []Op
 		for _, e := range until(t, w, end, OpCreate) {
 			if e.Name == tt.file {
@@ -242,23 +242,23 @@ func TestARecursiveWatchFollowsWhatItIsTold(t *testing.T) {
 	f := self(t)
 	dir := f.User.Home
 	for _, name := range []string{"src/deep", "left/out/far"} {
-		scene.Must(t, os.MkdirAll(filepath.Join(dir, name), 0o755))
+		proctest.Must(t, os.MkdirAll(filepath.Join(dir, name), 0o755))
 	}
-	scene.Must(t, os.WriteFile(filepath.Join(dir, "src/deep/a"), nil, 0o600))
+	proctest.Must(t, os.WriteFile(filepath.Join(dir, "src/deep/a"), nil, 0o600))
 	opts := WatchOptions{Recursive: true, Found: true, MaxDirs: 3, Follow: func(name string) bool { return !strings.HasPrefix(name, "left") }}
-	w := scene.Value(f.Watch(dir, opts))(t)
+	w := proctest.Value(f.Watch(dir, opts))(t)
 	seen := until(t, w, "src/deep/a", OpCreate)
 	for _, name := range []string{"left/out/b", "left/c"} {
-		scene.Must(t, os.WriteFile(filepath.Join(dir, name), nil, 0o600))
+		proctest.Must(t, os.WriteFile(filepath.Join(dir, name), nil, 0o600))
 	}
-	scene.Must(t, os.MkdirAll(filepath.Join(dir, "left/new"), 0o755))
-	scene.Must(t, os.WriteFile(filepath.Join(dir, "src/d"), nil, 0o600))
+	proctest.Must(t, os.MkdirAll(filepath.Join(dir, "left/new"), 0o755))
+	proctest.Must(t, os.WriteFile(filepath.Join(dir, "src/d"), nil, 0o600))
 	for _, e := range append(seen, until(t, w, "src/d", OpCreate)...) {
 		if strings.HasPrefix(e.Name, "left/") {
 			t.Errorf("%s was reported", e.Name)
 		}
 	}
-	scene.Must(t, w.Close())
+	proctest.Must(t, w.Close())
 	opts.MaxDirs = 1
 	if w, err := f.Watch(dir, opts); !errors.Is(err, ErrWatchLimit) {
 		t.Errorf("with one directory too many: %v, %v", w, err)
@@ -273,20 +273,20 @@ func TestAWatchIsCharged(t *testing.T) {
 	held := whole.Charge(budget.Sandbox("a"))
 	w := watch(t, f, "", WatchOptions{Held: held}).(*Watch)
 	name := strings.Repeat("n", 200)
-	scene.Must(t, os.WriteFile(filepath.Join(f.User.Home, name), nil, 0o644))
-	scene.Eventually(t, "an event is charged for", func() bool { return whole.Used() > 200 })
+	proctest.Must(t, os.WriteFile(filepath.Join(f.User.Home, name), nil, 0o644))
+	proctest.Eventually(t, "an event is charged for", func() bool { return whole.Used() > 200 })
 	events, err := w.Take()
 	if len(events) == 0 || err != nil || whole.Used() < 200 {
 		t.Errorf("taken: %d events, %v, %d bytes are held", len(events), err, whole.Used())
 	}
-	scene.Eventually(t, "what was taken before is given back", func() bool {
+	proctest.Eventually(t, "what was taken before is given back", func() bool {
 		events, err := w.Take()
 		return len(events) == 0 && err == nil && whole.Used() == 0
 	})
 	for n := range 200 { // 60 KB, and a quarter of 64 KiB for one
-		scene.Must(t, os.WriteFile(filepath.Join(f.User.Home, name+strconv.Itoa(n)), nil, 0o644))
+		proctest.Must(t, os.WriteFile(filepath.Join(f.User.Home, name+strconv.Itoa(n)), nil, 0o644))
 	}
-	scene.Eventually(t, "it overflows", func() bool {
+	proctest.Eventually(t, "it overflows", func() bool {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		return w.err != nil
@@ -307,9 +307,9 @@ func TestAWatchIsCharged(t *testing.T) {
 func TestAListingIsCharged(t *testing.T) {
 	f := tree(t)
 	dir := filepath.Join(f.User.Home, "many")
-	scene.Must(t, os.Mkdir(dir, 0o755))
+	proctest.Must(t, os.Mkdir(dir, 0o755))
 	for n := range 2000 {
-		scene.Must(t, os.WriteFile(filepath.Join(dir, strconv.Itoa(n)), nil, 0o644))
+		proctest.Must(t, os.WriteFile(filepath.Join(dir, strconv.Itoa(n)), nil, 0o644))
 	}
 	whole := budget.New(16 << 20)
 	charge := whole.Charge(budget.Sandbox("a"))

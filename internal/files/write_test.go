@@ -16,7 +16,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 var errBroken = errors.New("connection reset")
@@ -101,7 +101,7 @@ func TestAnUploadThatBreaksOff(t *testing.T) {
 			f := self(t)
 			path := filepath.Join(f.User.Home, "file")
 			if tt.before != "" {
-				scene.Must(t, os.WriteFile(path, []byte(tt.before), 0o644))
+				proctest.Must(t, os.WriteFile(path, []byte(tt.before), 0o644))
 			}
 			_, err := f.Write("file", broken(tt.sent), nil)
 			if !errors.Is(err, errBroken) || !IsBodyError(err) {

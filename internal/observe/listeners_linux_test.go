@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 // listen makes a listener, of IPv6 alone if the network says so.
@@ -30,25 +30,25 @@ func listen(t testing.TB, network, address string) netip.AddrPort {
 		}
 		return err
 	}}
-	l := scene.Value(lc.Listen(context.Background(), network, address))(t)
+	l := proctest.Value(lc.Listen(context.Background(), network, address))(t)
 	t.Cleanup(func() { l.Close() })
-	return scene.Value(netip.ParseAddrPort(l.Addr().String()))(t)
+	return proctest.Value(netip.ParseAddrPort(l.Addr().String()))(t)
 }
 
 func TestNetlinkAndProcTellTheSameListeners(t *testing.T) {
-	scene.Root(t) // to enter a namespace
-	own := scene.Value(os.Readlink("/proc/self/ns/net"))(t)
+	proctest.Root(t) // to enter a namespace
+	own := proctest.Value(os.Readlink("/proc/self/ns/net"))(t)
 	for _, at := range []struct{ network, address string }{
 		{"tcp4", "127.0.0.1:0"}, {"tcp4", "0.0.0.0:0"}, {"tcp6", "[::1]:0"}, {"tcp6", "[::]:0"}, {"tcp", "[::]:0"},
 	} {
 		port := listen(t, at.network, at.address).Port()
-		asked := scene.Value(ask(os.Getpid(), own, port))(t)
-		entered := scene.Value(ask(os.Getpid(), "another namespace", port))(t)
+		asked := proctest.Value(ask(os.Getpid(), own, port))(t)
+		entered := proctest.Value(ask(os.Getpid(), "another namespace", port))(t)
 		read := inTables(os.Getpid(), port)
 		if len(asked) != 1 || !slices.Equal(asked, read) || !slices.Equal(asked, entered) {
 			t.Errorf("%v: netlink says %v, and %v by the namespace's file; /proc says %v", at, asked, entered, read)
 		}
-		if all := scene.Value(ask(os.Getpid(), own, 0))(t); !slices.Contains(all, asked[0]) {
+		if all := proctest.Value(ask(os.Getpid(), own, 0))(t); !slices.Contains(all, asked[0]) {
 			t.Errorf("%v is not among all: %v", at, all)
 		}
 	}
@@ -58,21 +58,21 @@ func TestNetlinkAndProcTellTheSameListeners(t *testing.T) {
 // when it has written.
 func inherit(t *testing.T, line string) (leader int, at netip.AddrPort) {
 	t.Helper()
-	l := scene.Value(net.ListenTCP("tcp4", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)}))(t)
+	l := proctest.Value(net.ListenTCP("tcp4", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)}))(t)
 	defer l.Close()
-	f := scene.Value(l.File())(t)
+	f := proctest.Value(l.File())(t)
 	defer f.Close()
 	cmd := exec.Command("/bin/sh", "-c", line)
 	cmd.ExtraFiles = []*os.File{f}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	out := scene.Value(cmd.StdoutPipe())(t)
-	scene.Must(t, cmd.Start())
+	out := proctest.Value(cmd.StdoutPipe())(t)
+	proctest.Must(t, cmd.Start())
 	t.Cleanup(func() {
 		syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
 		cmd.Wait()
 	})
-	scene.Value(out.Read(make([]byte, 1)))(t)
-	return cmd.Process.Pid, scene.Value(netip.ParseAddrPort(l.Addr().String()))(t)
+	proctest.Value(out.Read(make([]byte, 1)))(t)
+	return cmd.Process.Pid, proctest.Value(netip.ParseAddrPort(l.Addr().String()))(t)
 }
 
 func TestWhoeverHoldsTheListenerOfTheTreeIsFound(t *testing.T) {
@@ -101,7 +101,7 @@ func TestWhoeverHoldsTheListenerOfTheTreeIsFound(t *testing.T) {
 
 func TestNobodyAnswersOfATreeThatIsGone(t *testing.T) {
 	cmd := exec.Command("true")
-	scene.Must(t, cmd.Run())
+	proctest.Must(t, cmd.Run())
 	a, err := Answering(cmd.Process.Pid, 0, listen(t, "tcp4", "127.0.0.1:0"))
 	if err == nil || !strings.Contains(err.Error(), strconv.Itoa(cmd.Process.Pid)) {
 		t.Errorf("got %+v, %v; want an error with the pid", a, err)

@@ -7,13 +7,13 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/process"
 )
 
 func mustMatcher(t *testing.T, expr string) *Matcher {
 	t.Helper()
-	m := scene.Value(NewMatcher(expr))(t)
+	m := proctest.Value(NewMatcher(expr))(t)
 	return m
 }
 

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tend-run/tend/internal/observe"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/process"
 )
 
@@ -80,13 +80,13 @@ func play(name string) error {
 
 func self(t *testing.T, name string) process.Spec {
 	t.Helper()
-	exe := scene.Value(os.Executable())(t)
+	exe := proctest.Value(os.Executable())(t)
 	return process.Spec{Argv: []string{exe}, Env: map[string]string{role: name}, Stdin: process.StdinPipe}
 }
 
 func pid(t *testing.T, p process.Process) int {
 	t.Helper()
-	in := scene.Info(t, p)
+	in := proctest.Info(t, p)
 	return in.PID
 }
 
@@ -151,7 +151,7 @@ func TestWaitForAPort(t *testing.T) {
 			if !res.Met {
 				t.Fatalf("it ended: %v", res.Exit)
 			}
-			port := scene.Value(strconv.Atoi(res.Match[len("port "):]))(t)
+			port := proctest.Value(strconv.Atoi(res.Match[len("port "):]))(t)
 			res = wait(t, p, process.Until{Port: port})
 			if !res.Met || len(res.Listening) != 1 {
 				t.Fatalf("got %+v; want one listener", res)
@@ -175,7 +175,7 @@ func TestTreeHoldsSessionsOfItsDescendants(t *testing.T) {
 	if len(tree) != 3 || tree[0] != leader {
 		t.Errorf("got %v; want %d and two more", tree, leader)
 	}
-	scene.Value(p.Kill(t.Context()))(t)
+	proctest.Value(p.Kill(t.Context()))(t)
 	if tree := observe.Tree(leader, 0); len(tree) != 0 {
 		t.Errorf("%v are left after the kill", tree)
 	}

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/tend-run/tend/internal/observe"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testkeeper"
 	"github.com/tend-run/tend/process"
 )
@@ -21,13 +21,13 @@ func start(t *testing.T, line string) process.Process {
 func startSpec(t *testing.T, spec process.Spec) process.Process {
 	t.Helper()
 	spec.Dir = "/"
-	p := scene.Value(testkeeper.New(t).Start(t.Context(), spec))(t)
+	p := proctest.Value(testkeeper.New(t).Start(t.Context(), spec))(t)
 	return p
 }
 
 func write(t *testing.T, p process.Process, s string) {
 	t.Helper()
-	scene.Value(p.Write(t.Context(), process.Input{Data: []byte(s)}))(t)
+	proctest.Value(p.Write(t.Context(), process.Input{Data: []byte(s)}))(t)
 }
 
 func wait(t *testing.T, p process.Process, u process.Until) process.WaitResult {
@@ -128,7 +128,7 @@ func TestWaitForTheTreeAndTheEndGoesOnAfterTheExit(t *testing.T) {
 		if _, err := observe.Wait(ctx, p, u); !errors.Is(err, context.Canceled) {
 			t.Errorf("%+v was met, or failed with %v, while a descendant lives", u, err)
 		}
-		scene.Value(p.Kill(t.Context()))(t)
+		proctest.Value(p.Kill(t.Context()))(t)
 		if res := wait(t, p, u); !res.Met || res.Exit == nil || res.Exit.Code != 5 {
 			t.Errorf("%+v: got %+v; want it met, with exit 5", u, res)
 		}

@@ -17,7 +17,7 @@ import (
 	"connectrpc.com/connect"
 
 	"github.com/tend-run/tend/internal/protocol/part"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testkeeper"
 	"golang.org/x/sys/unix"
 )
@@ -124,8 +124,8 @@ func TestABodyThatALoginIsNotAboutIsNotObeyed(t *testing.T) {
 	if _, text := do(t, c, "POST", s.tcp+"/tend.v1.ProcessService/List", "{}", own); strings.Count(text, `"state"`) != 1 {
 		t.Errorf("not one process was started: %s", text)
 	}
-	req := scene.Value(http.NewRequestWithContext(t.Context(), "POST", s.tcp+"/tend.v1.ProcessService/List", nil))(t)
-	res := scene.Value(c.Do(req))(t)
+	req := proctest.Value(http.NewRequestWithContext(t.Context(), "POST", s.tcp+"/tend.v1.ProcessService/List", nil))(t)
+	res := proctest.Value(c.Do(req))(t)
 	res.Body.Close()
 	if got := res.Header.Values("WWW-Authenticate"); !slices.Equal(got, []string{`Bearer realm="tend"`, `Tend-Page run="1"`}) {
 		t.Errorf("a refusal says %q", got)
@@ -264,7 +264,7 @@ func TestOnlyOwnUserAndRootMayCallWithoutAToken(t *testing.T) {
 
 // TestAnotherUserOnTheLoopbackPort connects as another user, to each face.
 func TestAnotherUserOnTheLoopbackPort(t *testing.T) {
-	scene.Root(t)
+	proctest.Root(t)
 	s := serve(t, nil)
 	for _, protocol := range []string{"h1", "h2"} {
 		c := s.client(t, protocol, "tcp")
@@ -297,12 +297,12 @@ func TestAnotherUserOnTheLoopbackPort(t *testing.T) {
 // it for root's.
 func TestAClientThatLeftIsNobody(t *testing.T) {
 	s := serve(t, nil)
-	l := scene.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
+	l := proctest.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer l.Close()
-	c := scene.Value(net.Dial("tcp", l.Addr().String()))(t)
-	scene.Value(c.Write([]byte("GET /envs HTTP/1.1\r\nHost: localhost\r\n\r\n")))(t)
+	c := proctest.Value(net.Dial("tcp", l.Addr().String()))(t)
+	proctest.Value(c.Write([]byte("GET /envs HTTP/1.1\r\nHost: localhost\r\n\r\n")))(t)
 	c.Close()
-	conn := scene.Value(l.Accept())(t)
+	conn := proctest.Value(l.Accept())(t)
 	defer conn.Close()
 	r := httptest.NewRequest("GET", "http://localhost/envs", nil)
 	w := httptest.NewRecorder()
@@ -315,11 +315,11 @@ func TestAClientThatLeftIsNobody(t *testing.T) {
 func TestPeerUIDIsTheKernelsWord(t *testing.T) {
 	s := serve(t, nil)
 	for _, at := range [][2]string{{"unix", s.dir + "/peer.sock"}, {"tcp", "127.0.0.1:0"}} {
-		l := scene.Value(net.Listen(at[0], at[1]))(t)
+		l := proctest.Value(net.Listen(at[0], at[1]))(t)
 		defer l.Close()
-		conn := scene.Value(net.Dial(l.Addr().Network(), l.Addr().String()))(t)
+		conn := proctest.Value(net.Dial(l.Addr().Network(), l.Addr().String()))(t)
 		defer conn.Close()
-		served := scene.Value(l.Accept())(t)
+		served := proctest.Value(l.Accept())(t)
 		defer served.Close()
 		p := s.withPeer(t.Context(), served).Value(peerKey{}).(*peer)
 		if p.err != nil || p.uid != os.Geteuid() || p.unix != (at[0] == "unix") {
@@ -359,7 +359,7 @@ type everywhere struct{ net.Listener }
 func (everywhere) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4zero, Port: 80} }
 
 func TestNewRefusesWhatCannotBeServed(t *testing.T) {
-	l := scene.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
+	l := proctest.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer l.Close()
 	m := testkeeper.New(t)
 	for name, cfg := range map[string]Config{

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 // TestBadWireGetsAnErrorAndEndsNothing: what no client sends, in each protocol,
@@ -57,7 +57,7 @@ func TestBadWireGetsAnErrorAndEndsNothing(t *testing.T) {
 				for bad, body := range bodies {
 					for extra, header := range headers {
 						ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-						req := scene.Value(http.NewRequestWithContext(ctx, "POST", s.tcp+path, strings.NewReader(body)))(t)
+						req := proctest.Value(http.NewRequestWithContext(ctx, "POST", s.tcp+path, strings.NewReader(body)))(t)
 						req.Header = header.Clone()
 						req.Header.Set("Content-Type", kind)
 						if p.UnencryptedHTTP2() {

@@ -22,23 +22,23 @@ import (
 	envdpb "github.com/tend-run/tend/internal/gen/envd/process"
 	"github.com/tend-run/tend/internal/lib/budget"
 	"github.com/tend-run/tend/internal/protocol/face"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/process"
 )
 
 // begun is a request of which a part of the body was sent.
 func begun(t *testing.T, s *served, path, contentType string, length int, part []byte, header ...http.Header) net.Conn {
 	t.Helper()
-	conn := scene.Value(net.Dial("tcp", strings.TrimPrefix(s.tcp, "http://")))(t)
+	conn := proctest.Value(net.Dial("tcp", strings.TrimPrefix(s.tcp, "http://")))(t)
 	t.Cleanup(func() { conn.Close() })
 	conn.SetDeadline(time.Now().Add(2 * time.Minute))
 	var more bytes.Buffer
 	for _, h := range header {
-		scene.Must(t, h.Write(&more))
+		proctest.Must(t, h.Write(&more))
 	}
-	scene.Value(fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: %s\r\nContent-Length: %d\r\n%s\r\n",
+	proctest.Value(fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: %s\r\nContent-Length: %d\r\n%s\r\n",
 		path, contentType, length, &more))(t)
-	scene.Value(conn.Write(part))(t)
+	proctest.Value(conn.Write(part))(t)
 	return conn
 }
 
@@ -69,7 +69,7 @@ func TestRequestsInFlightHaveOneBudget(t *testing.T) {
 			t.Parallel()
 			s := serve(t, func(c *Config) { c.Budget = budget.New(max) })
 			conn := begun(t, s, tt.path, tt.kind, 16<<20, tt.held)
-			scene.Eventually(t, "most of the budget is used", func() bool { return s.budget.Used() > max*3/4 })
+			proctest.Eventually(t, "most of the budget is used", func() bool { return s.budget.Used() > max*3/4 })
 			c := s.client(t, "h1", "tcp")
 			asJSON := map[string]string{"Content-Type": "application/json"}
 			for _, more := range []struct{ path, code string }{
@@ -86,11 +86,11 @@ func TestRequestsInFlightHaveOneBudget(t *testing.T) {
 				t.Errorf("a small request is answered %d %s", status, text)
 			}
 			conn.Close()
-			scene.Eventually(t, "the budget is free again", func() bool { return s.budget.Used() == 0 })
+			proctest.Eventually(t, "the budget is free again", func() bool { return s.budget.Used() == 0 })
 			if status, text := do(t, c, "POST", s.tcp+"/tend.v1.ProcessService/Hello", string(large[:part-2])+`"}`, asJSON); status != 200 {
 				t.Errorf("a large request is answered %d %s", status, text)
 			}
-			scene.Eventually(t, "all of the budget is given back", func() bool { return s.budget.Used() == 0 })
+			proctest.Eventually(t, "all of the budget is given back", func() bool { return s.budget.Used() == 0 })
 		})
 	}
 }
@@ -99,14 +99,14 @@ func TestRequestsInFlightHaveOneBudget(t *testing.T) {
 func TestAStreamIsNotChargedForItsRequest(t *testing.T) {
 	s := serve(t, nil)
 	word := strings.Repeat("x", 100<<10)
-	msg := scene.Value(json.Marshal(map[string]any{"process": map[string]any{"cmd": "/bin/sh", "args": []string{"-c", "echo here; exec sleep 1000", word}}}))(t)
+	msg := proctest.Value(json.Marshal(map[string]any{"process": map[string]any{"cmd": "/bin/sh", "args": []string{"-c", "echo here; exec sleep 1000", word}}}))(t)
 	for _, protocol := range []string{"h1", "h2"} {
-		req := scene.Value(http.NewRequestWithContext(t.Context(), "POST", s.tcp+"/process.Process/Start", bytes.NewReader(envelope(len(msg), msg))))(t)
+		req := proctest.Value(http.NewRequestWithContext(t.Context(), "POST", s.tcp+"/process.Process/Start", bytes.NewReader(envelope(len(msg), msg))))(t)
 		req.Header.Set("Content-Type", "application/connect+json")
-		res := scene.Value(s.client(t, protocol, "tcp").Do(req))(t)
+		res := proctest.Value(s.client(t, protocol, "tcp").Do(req))(t)
 		defer res.Body.Close()
-		scene.Value(io.ReadFull(res.Body, make([]byte, 40)))(t)
-		scene.Eventually(t, protocol+": nothing is charged", func() bool { return s.budget.Used() == 0 })
+		proctest.Value(io.ReadFull(res.Body, make([]byte, 40)))(t)
+		proctest.Eventually(t, protocol+": nothing is charged", func() bool { return s.budget.Used() == 0 })
 	}
 }
 
@@ -142,7 +142,7 @@ func TestACallThatWaitsGivesBackWhatDecodingNeeded(t *testing.T) {
 			_, _ = io.Copy(io.Discard, res.Body) // until it is cancelled
 		})
 		// 16 bytes for each byte of one that is read, and at most 6 of one that waits.
-		scene.Eventually(t, fmt.Sprintf("%d calls wait", n), func() bool {
+		proctest.Eventually(t, fmt.Sprintf("%d calls wait", n), func() bool {
 			live, err := s.cfg.Manager.List(t.Context(), process.Filter{Live: true})
 			return err == nil && len(live) == n && s.budget.Used() <= int64(n*most*input) || t.Failed()
 		})
@@ -173,11 +173,11 @@ func TestMessagesOfTooManyFieldsAreRefused(t *testing.T) {
 		env[fmt.Sprint(i)] = ""
 	}
 	asJSON := func(v any) []byte {
-		b := scene.Value(json.Marshal(v))(t)
+		b := proctest.Value(json.Marshal(v))(t)
 		return b
 	}
 	asProto := func(m proto.Message) []byte {
-		b := scene.Value(proto.Marshal(m))(t)
+		b := proctest.Value(proto.Marshal(m))(t)
 		return b
 	}
 	for name, tt := range map[string]struct {
@@ -217,6 +217,6 @@ func TestAMessageMustArriveAtARate(t *testing.T) {
 		if err != nil && !strings.Contains(err.Error(), "reset") && err != io.EOF && err != io.ErrUnexpectedEOF {
 			t.Errorf("%s: %v", path, err)
 		}
-		scene.Eventually(t, "the budget is free again", func() bool { return s.budget.Used() == 0 })
+		proctest.Eventually(t, "the budget is free again", func() bool { return s.budget.Used() == 0 })
 	}
 }

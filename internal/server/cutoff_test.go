@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/tend-run/tend/internal/protocol/part"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 // upstream is a provider whose answers begin, and never end.
@@ -38,7 +38,7 @@ func upstream(t *testing.T) string {
 func TestStreamsThatAreCutOffAreCounted(t *testing.T) {
 	const all = 60 // of one key at most 64 are passed on
 	s := serve(t, func(c *Config) { c.Limits.CutOff = time.Minute })
-	scene.Must(t, os.WriteFile(filepath.Join(s.dir, providersFile), fmt.Appendf(nil, "providers:\n  anthropic: {key: sk-real-0123456789, base_url: '%s/v1'}\n", upstream(t)), 0o600))
+	proctest.Must(t, os.WriteFile(filepath.Join(s.dir, providersFile), fmt.Appendf(nil, "providers:\n  anthropic: {key: sk-real-0123456789, base_url: '%s/v1'}\n", upstream(t)), 0o600))
 	c := s.client(t, "h2", "tcp")
 	status, text := do(t, c, "POST", s.tcp+"/tend.v1.KeyService/Create", `{"name":"a","rules":{"tokensPerDay":"10000000"}}`, map[string]string{"Content-Type": "application/json"})
 	var made struct{ Secret string }
@@ -51,19 +51,19 @@ func TestStreamsThatAreCutOffAreCounted(t *testing.T) {
 		if i%2 == 0 {
 			client = s.client(t, "h1", "tcp")
 		}
-		req := scene.Value(http.NewRequestWithContext(t.Context(), "POST", s.tcp+"/api/gateway/anthropic/v1/messages", strings.NewReader(`{"model":"m","stream":true}`)))(t)
+		req := proctest.Value(http.NewRequestWithContext(t.Context(), "POST", s.tcp+"/api/gateway/anthropic/v1/messages", strings.NewReader(`{"model":"m","stream":true}`)))(t)
 		req.Header.Set("X-Api-Key", made.Secret)
-		res := scene.Value(client.Do(req))(t)
+		res := proctest.Value(client.Do(req))(t)
 		defer res.Body.Close()
 		if _, err := io.ReadFull(res.Body, make([]byte, 20)); err != nil {
 			t.Fatalf("stream %d did not begin: %d, %v", i, res.StatusCode, err)
 		}
 		reading.Go(func() { io.Copy(io.Discard, res.Body) })
 	}
-	scene.Must(t, s.stop())
+	proctest.Must(t, s.stop())
 	lines := 0
-	for _, path := range scene.Value(filepath.Glob(filepath.Join(s.dir, "gateway", "usage-*.jsonl")))(t) {
-		for text := range strings.Lines(string(scene.Value(os.ReadFile(path))(t))) {
+	for _, path := range proctest.Value(filepath.Glob(filepath.Join(s.dir, "gateway", "usage-*.jsonl")))(t) {
+		for text := range strings.Lines(string(proctest.Value(os.ReadFile(path))(t))) {
 			var line struct{ In, Out int64 }
 			if err := json.Unmarshal([]byte(text), &line); err != nil || line.In != 25 || line.Out < 7 {
 				t.Errorf("a stream is counted as %s", text)
@@ -100,7 +100,7 @@ func TestRunWaitsForWhatWasCutOff(t *testing.T) {
 		c.Limits.CutOff = time.Minute
 	})
 	ask(t, s, "/slow", p.in, func() {
-		scene.Must(t, s.stop())
+		proctest.Must(t, s.stop())
 		if !p.done.Load() {
 			t.Error("Run returned before a request that was cut off")
 		}
@@ -141,6 +141,6 @@ func TestARequestThatHangsIsNotWaitedFor(t *testing.T) {
 		c.Parts = []part.Part{h}
 		c.Limits.CutOff = 50 * time.Millisecond
 	})
-	ask(t, s, "/hung", h.in, func() { scene.Must(t, s.stop()) }) // it ends all the same
+	ask(t, s, "/hung", h.in, func() { proctest.Must(t, s.stop()) }) // it ends all the same
 	close(h.hold)
 }

@@ -22,7 +22,7 @@ import (
 	_ "github.com/tend-run/tend/internal/gen/envd/filesystem"
 	_ "github.com/tend-run/tend/internal/gen/envd/process"
 	"github.com/tend-run/tend/internal/protocol/part"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 // restRoute finds the paths that the faces register: "POST /init".
@@ -57,14 +57,14 @@ func routes(t *testing.T, s *Server) (all []string) {
 	}
 	var sources []string
 	for _, glob := range []string{"*.go", "../protocol/envd/*.go", "../protocol/envd/envdfs/*.go", "../protocol/langsmith/*.go", "../protocol/e2bapi/*.go"} {
-		found := scene.Value(filepath.Glob(glob))(t)
+		found := proctest.Value(filepath.Glob(glob))(t)
 		sources = append(sources, found...)
 	}
 	for _, path := range sources {
 		if strings.HasSuffix(path, "_test.go") {
 			continue
 		}
-		text := scene.Value(os.ReadFile(path))(t)
+		text := proctest.Value(os.ReadFile(path))(t)
 		// Paths of the data plane are put together from a constant.
 		code := strings.ReplaceAll(string(text), `" + dataPath + "`, "/langsmith/")
 		for _, m := range restRoute.FindAllStringSubmatch(code, -1) {
@@ -137,10 +137,10 @@ func TestNoBodyIsReadBeforeTheToken(t *testing.T) {
 // half sends the header of a request and returns the status of the answer.
 func half(t *testing.T, s *served, route, header string) int {
 	t.Helper()
-	conn := scene.Value(net.Dial("tcp", strings.TrimPrefix(s.tcp, "http://")))(t)
+	conn := proctest.Value(net.Dial("tcp", strings.TrimPrefix(s.tcp, "http://")))(t)
 	defer conn.Close()
 	conn.SetDeadline(time.Now().Add(40 * time.Second)) // less than a body may pause
-	scene.Value(fmt.Fprintf(conn, "%s HTTP/1.1\r\nHost: localhost\r\n%s\r\n", route, header))(t)
+	proctest.Value(fmt.Fprintf(conn, "%s HTTP/1.1\r\nHost: localhost\r\n%s\r\n", route, header))(t)
 	res, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	if err != nil {
 		t.Errorf("%s: no answer: %v", route, err)

@@ -20,14 +20,14 @@ import (
 	"github.com/tend-run/tend/internal/protocol/gateway"
 	"github.com/tend-run/tend/internal/protocol/part"
 	"github.com/tend-run/tend/internal/sandbox/driver"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 // sandbox makes a sandbox, and returns its ID.
 func (s *served) sandbox(t *testing.T) driver.ID {
 	t.Helper()
-	box := scene.Value(s.cfg.Driver.Create(t.Context(), driver.Spec{}))(t)
-	return scene.Value(box.Info(t.Context()))(t).ID
+	box := proctest.Value(s.cfg.Driver.Create(t.Context(), driver.Spec{}))(t)
+	return proctest.Value(box.Info(t.Context()))(t).ID
 }
 
 // key makes a virtual key, and returns its ID and its secret.
@@ -36,7 +36,7 @@ func (s *served) key(t *testing.T, name string) (id, secret string) {
 	for _, p := range s.cfg.Parts {
 		if g, ok := p.(*gateway.Face); ok {
 			k, secret, err := g.CreateKey(name, gateway.Rules{})
-			scene.Must(t, err)
+			proctest.Must(t, err)
 			return k.ID, secret
 		}
 	}
@@ -84,7 +84,7 @@ func TestOneHolderLeavesRoomForOthers(t *testing.T) {
 			t.Parallel()
 			s := serve(t, func(c *Config) { c.Budget = budget.New(whole) })
 			providers := "providers:\n  openai: {key: sk-real-0123456789, base_url: 'http://127.0.0.1:9/v1'}\n"
-			scene.Must(t, os.WriteFile(filepath.Join(s.dir, providersFile), []byte(providers), 0o600))
+			proctest.Must(t, os.WriteFile(filepath.Join(s.dir, providersFile), []byte(providers), 0o600))
 			var hostile, other http.Header
 			var of budget.Holder
 			if tt.key {
@@ -124,7 +124,7 @@ func TestOneHolderLeavesRoomForOthers(t *testing.T) {
 					refused.Add(1)
 				})
 			}
-			scene.Eventually(t, "some are held, and most of all refused", func() bool {
+			proctest.Eventually(t, "some are held, and most of all refused", func() bool {
 				return s.budget.UsedBy(of) > whole/16 && refused.Load() > clients/2 || t.Failed()
 			})
 			// Another one's request of the same size is read to its end: what it says is wrong.
@@ -133,8 +133,8 @@ func TestOneHolderLeavesRoomForOthers(t *testing.T) {
 				wrong = envelope(sent-5, wrong[5:])
 			}
 			conn := begun(t, s, tt.path, tt.kind, sent, wrong, other)
-			res := scene.Value(http.ReadResponse(bufio.NewReader(conn), nil))(t)
-			text := scene.Value(io.ReadAll(res.Body))(t)
+			res := proctest.Value(http.ReadResponse(bufio.NewReader(conn), nil))(t)
+			text := proctest.Value(io.ReadAll(res.Body))(t)
 			if strings.Contains(string(text), "in flight") || res.StatusCode == 429 || res.StatusCode == 503 {
 				t.Errorf("another one's is answered %s %.300s", res.Status, text)
 			}
@@ -145,7 +145,7 @@ func TestOneHolderLeavesRoomForOthers(t *testing.T) {
 			if got := most(); got > whole/4 {
 				t.Errorf("one had %d bytes of %d", got, whole)
 			}
-			scene.Eventually(t, "all of the budget is given back", func() bool { return s.budget.Used() == 0 && s.budget.UsedBy(of) == 0 })
+			proctest.Eventually(t, "all of the budget is given back", func() bool { return s.budget.Used() == 0 && s.budget.UsedBy(of) == 0 })
 		})
 	}
 }
@@ -189,13 +189,13 @@ func TestAPanicGivesBackWhatItHeld(t *testing.T) {
 		for _, protocol := range []string{"h1", "h2"} {
 			for _, how := range []string{"abort", "bug"} {
 				msg := envelope(500<<10, make([]byte, 500<<10))
-				req := scene.Value(http.NewRequestWithContext(t.Context(), "POST", s.tcp+path, bytes.NewReader(msg)))(t)
+				req := proctest.Value(http.NewRequestWithContext(t.Context(), "POST", s.tcp+path, bytes.NewReader(msg)))(t)
 				req.Header.Set("How", how)
 				if res, err := s.client(t, protocol, "tcp").Do(req); err == nil {
 					_, _ = io.Copy(io.Discard, res.Body)
 					res.Body.Close()
 				}
-				scene.Eventually(t, path+" gives all back", func() bool {
+				proctest.Eventually(t, path+" gives all back", func() bool {
 					return s.budget.Used() == 0 && s.budget.UsedBy(budget.Sandbox("s")) == 0
 				})
 			}
@@ -245,14 +245,14 @@ func TestWhatWaitsOverHTTP2IsCharged(t *testing.T) {
 					}
 				})
 			}
-			scene.Eventually(t, "all are read, or refused", func() bool { return reading.Load()+refused.Load() == streams })
+			proctest.Eventually(t, "all are read, or refused", func() bool { return reading.Load()+refused.Load() == streams })
 			held, got := s.budget.UsedBy(budget.Sandbox("s")), reading.Load()
 			if got == 0 || refused.Load() == 0 || held < got*streamBuffer || held > whole/4 {
 				t.Errorf("%d wait and hold %d bytes, %d were refused", got, held, refused.Load())
 			}
 			leave()
 			all.Wait()
-			scene.Eventually(t, "all is given back", func() bool { return s.budget.Used() == 0 })
+			proctest.Eventually(t, "all is given back", func() bool { return s.budget.Used() == 0 })
 			close(goOn)
 		})
 	}
@@ -296,20 +296,20 @@ func TestStreamsThatAreNotReadHoldAShare(t *testing.T) {
 			ctx, leave := context.WithCancel(t.Context())
 			defer leave()
 			for range streams {
-				res := scene.Value(start(ctx, hostile))(t)
+				res := proctest.Value(start(ctx, hostile))(t)
 				defer res.Body.Close()
 			}
-			scene.Eventually(t, "frames wait", func() bool { return s.budget.UsedBy(budget.Sandbox(hostile)) > 0 })
-			res := scene.Value(start(t.Context(), other))(t)
+			proctest.Eventually(t, "frames wait", func() bool { return s.budget.UsedBy(budget.Sandbox(hostile)) > 0 })
+			res := proctest.Value(start(t.Context(), other))(t)
 			defer res.Body.Close()
-			if n := scene.Value(io.Copy(io.Discard, res.Body))(t); tt.accept == "" && n < size {
+			if n := proctest.Value(io.Copy(io.Discard, res.Body))(t); tt.accept == "" && n < size {
 				t.Errorf("another sandbox's stream has %d bytes", n)
 			}
 			leave()
 			if got := most(); got > whole/4 {
 				t.Errorf("one had %d bytes of %d", got, whole)
 			}
-			scene.Eventually(t, "all is given back", func() bool { return s.budget.Used() == 0 })
+			proctest.Eventually(t, "all is given back", func() bool { return s.budget.Used() == 0 })
 		})
 	}
 }

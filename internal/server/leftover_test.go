@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 // TestTheRestOfABodyIsNoRequest: what a handler left of a body must not be
@@ -42,7 +42,7 @@ func TestTheRestOfABodyIsNoRequest(t *testing.T) {
 			t.Parallel()
 			for _, kind := range []string{"application/json", "application/proto", "application/connect+json", "application/connect+proto", "application/connect+zip", "application/grpc-web", "application/grpc", "multipart/form-data; boundary=x", "text/html"} {
 				for name, rest := range rests {
-					c := scene.Value(net.Dial("tcp", host))(t)
+					c := proctest.Value(net.Dial("tcp", host))(t)
 					_ = c.SetDeadline(time.Now().Add(2 * time.Minute))
 					go func() { // the server may answer, and close, before it has all
 						_, _ = fmt.Fprintf(c, "POST %s HTTP/1.1\r\nHost: %s\r\nContent-Type: %s\r\n%s", path, host, kind, rest)

@@ -14,7 +14,7 @@ import (
 	"github.com/tend-run/tend/internal/protocol/page/pagetest"
 	"github.com/tend-run/tend/internal/protocol/part"
 	"github.com/tend-run/tend/internal/sandbox/driver"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 // deaf is a part that looks at nothing but what it can write and read.
@@ -43,17 +43,17 @@ func (d deaf) Routes() []part.Route {
 func TestStreamsOfALoginEndWithIt(t *testing.T) {
 	read := make(chan string, 2)
 	s := serve(t, func(c *Config) { c.Token, c.Parts = "s3cret", []part.Part{deaf{read}} })
-	box := scene.Value(s.cfg.Driver.Create(t.Context(), driver.Spec{Name: "p"}))(t)
-	inside := scene.Value(net.Listen("tcp", "127.0.0.1:0"))(t) // a sandbox of the machine's own network
+	box := proctest.Value(s.cfg.Driver.Create(t.Context(), driver.Spec{Name: "p"}))(t)
+	inside := proctest.Value(net.Listen("tcp", "127.0.0.1:0"))(t) // a sandbox of the machine's own network
 	defer inside.Close()
 	const events = "/tend.v1.ProcessService/Events"
 	for _, protocol := range []string{"h1", "h2"} {
 		t.Run(protocol, func(t *testing.T) {
 			c := s.client(t, protocol, "tcp")
 			call := func(method, path string, header http.Header) *http.Response {
-				req := scene.Value(http.NewRequestWithContext(t.Context(), method, s.tcp+path, nil))(t)
+				req := proctest.Value(http.NewRequestWithContext(t.Context(), method, s.tcp+path, nil))(t)
 				req.Header = header
-				return scene.Value(c.Do(req))(t)
+				return proctest.Value(c.Do(req))(t)
 			}
 			token := http.Header{"Authorization": {"Bearer s3cret"}}
 			asked := call("GET", "/ui/session", nil)
@@ -64,7 +64,7 @@ func TestStreamsOfALoginEndWithIt(t *testing.T) {
 				res := call("POST", "/ui/session", token)
 				defer res.Body.Close()
 				var a pagetest.Login
-				scene.Must(t, json.NewDecoder(res.Body).Decode(&a))
+				proctest.Must(t, json.NewDecoder(res.Body).Decode(&a))
 				count := uint64(0)
 				return func(method, path, about string) http.Header {
 					count++
@@ -74,7 +74,7 @@ func TestStreamsOfALoginEndWithIt(t *testing.T) {
 			}
 			// begins returns what gets the end of an answer, once it has begun.
 			begins := func(method, path string, header http.Header, body io.Reader) <-chan string {
-				req := scene.Value(http.NewRequestWithContext(t.Context(), method, s.tcp+path, body))(t)
+				req := proctest.Value(http.NewRequestWithContext(t.Context(), method, s.tcp+path, body))(t)
 				req.Header = header.Clone()
 				req.Header.Set("Content-Type", "application/connect+json")
 				over, begun := make(chan string, 1), make(chan struct{})
@@ -106,13 +106,13 @@ func TestStreamsOfALoginEndWithIt(t *testing.T) {
 				"the overview":       begins("POST", overview, one("POST", overview, pagetest.Of(text)), message()),
 			}
 			if protocol == "h1" {
-				ending["a port inside"] = dialInside(t, s, scene.Value(box.Info(t.Context()))(t).ID, inside, one)
+				ending["a port inside"] = dialInside(t, s, proctest.Value(box.Info(t.Context()))(t).ID, inside, one)
 			}
 			going := map[string]<-chan string{
 				"another login": begins("POST", events, two("POST", events, pagetest.Of(text)), message()),
 				"the token":     begins("POST", events, token, message()),
 			}
-			scene.Value(io.WriteString(pw, "half"))(t)
+			proctest.Value(io.WriteString(pw, "half"))(t)
 			if res := call("DELETE", "/ui/session", one("DELETE", "/ui/session", pagetest.Of(""))); res.StatusCode != http.StatusOK {
 				t.Fatalf("the logout is %s", res.Status)
 			}
@@ -149,17 +149,17 @@ func TestStreamsOfALoginEndWithIt(t *testing.T) {
 func dialInside(
 	t *testing.T, s *served, box driver.ID, inside net.Listener, login func(method, path, about string) http.Header,
 ) <-chan string {
-	conn := scene.Value(net.Dial("tcp", strings.TrimPrefix(s.tcp, "http://")))(t)
+	conn := proctest.Value(net.Dial("tcp", strings.TrimPrefix(s.tcp, "http://")))(t)
 	t.Cleanup(func() { conn.Close() })
 	path := fmt.Sprintf("/tend.v1.SandboxService/Dial?sandbox=%s&port=%d", box, inside.Addr().(*net.TCPAddr).Port)
 	shown := login("GET", path, pagetest.Of(""))
 	fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: %s\r\nConnection: Upgrade\r\nUpgrade: tend-port\r\nCookie: %s\r\nTend-Page: %s\r\n\r\n",
 		path, strings.TrimPrefix(s.tcp, "http://"), shown.Get("Cookie"), shown.Get("Tend-Page"))
 	br := bufio.NewReader(conn)
-	if res := scene.Value(http.ReadResponse(br, nil))(t); res.StatusCode != http.StatusSwitchingProtocols {
+	if res := proctest.Value(http.ReadResponse(br, nil))(t); res.StatusCode != http.StatusSwitchingProtocols {
 		t.Fatalf("the port inside is %s", res.Status)
 	}
-	far := scene.Value(inside.Accept())(t)
+	far := proctest.Value(inside.Accept())(t)
 	t.Cleanup(func() { far.Close() })
 	over := make(chan string, 1)
 	go func() { // the program inside sees the end, too

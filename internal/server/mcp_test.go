@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 // mcpCall is one call of a tool by MCP: the text of its answer, and the id of its first event.
@@ -18,7 +18,7 @@ func mcpCall(t *testing.T, s *served, method, event, tool, arguments string) (te
 	if method == http.MethodGet {
 		body = ""
 	}
-	req := scene.Value(http.NewRequestWithContext(t.Context(), method, s.tcp+"/mcp", strings.NewReader(body)))(t)
+	req := proctest.Value(http.NewRequestWithContext(t.Context(), method, s.tcp+"/mcp", strings.NewReader(body)))(t)
 	req.Header = http.Header{"Content-Type": {"application/json"}, "Accept": {"application/json, text/event-stream"}, "Mcp-Protocol-Version": {"2025-11-25"}}
 	switch {
 	case event == "lost": // nobody had the first one
@@ -26,9 +26,9 @@ func mcpCall(t *testing.T, s *served, method, event, tool, arguments string) (te
 	case event != "":
 		req.Header.Set("Last-Event-Id", event)
 	}
-	res := scene.Value(http.DefaultTransport.RoundTrip(req))(t)
+	res := proctest.Value(http.DefaultTransport.RoundTrip(req))(t)
 	defer res.Body.Close()
-	all := string(scene.Value(io.ReadAll(res.Body))(t))
+	all := string(proctest.Value(io.ReadAll(res.Body))(t))
 	for line := range strings.Lines(all) {
 		line = strings.TrimSpace(line)
 		if found, ok := strings.CutPrefix(line, "id: "); ok && id == "" {
@@ -62,7 +62,7 @@ func TestServicesByMCP(t *testing.T) {
 	}
 	answers := func(arguments, want string) {
 		t.Helper()
-		scene.Eventually(t, want, func() bool {
+		proctest.Eventually(t, want, func() bool {
 			text, _, _ := mcpCall(t, s, "POST", "", "service", arguments)
 			return strings.Contains(text, want)
 		})
@@ -72,7 +72,7 @@ func TestServicesByMCP(t *testing.T) {
 		answers(`{"action":"list"}`, want)
 	}
 	service(`{"action":"list"}`, "(none; tend up declares them)")
-	file := scene.Value(json.Marshal(map[string]any{"dir": t.TempDir(), "name": "tend.yaml", "env": map[string]string{"PATH": "/usr/bin:/bin"},
+	file := proctest.Value(json.Marshal(map[string]any{"dir": t.TempDir(), "name": "tend.yaml", "env": map[string]string{"PATH": "/usr/bin:/bin"},
 		"text": []byte("services:\n  web: {command: 'echo up $$; exec sleep 1000', stop: KILL}\n  db: {command: exec sleep 1000, stop: KILL}\n")}))(t)
 	c := s.client(t, "h1", "tcp")
 	if status, text := do(t, c, "POST", s.tcp+"/tend.v1.ServiceService/Apply", string(file), map[string]string{"Content-Type": "application/json"}); status != 200 {
@@ -111,7 +111,7 @@ func TestServicesByMCP(t *testing.T) {
 				Ready bool
 			}
 		}
-		scene.Must(t, json.Unmarshal([]byte(text), &m))
+		proctest.Must(t, json.Unmarshal([]byte(text), &m))
 		for _, one := range m.Services {
 			if one.Name == "web" && one.Ready {
 				return one.Run
@@ -121,7 +121,7 @@ func TestServicesByMCP(t *testing.T) {
 	}
 	before := run()
 	_, _, id := mcpCall(t, s, "POST", "", "service", `{"action":"restart","name":"web"}`)
-	scene.Eventually(t, "it is restarted", func() bool { return run() == before+1 })
+	proctest.Eventually(t, "it is restarted", func() bool { return run() == before+1 })
 	for range 2 {
 		if text, failed, _ := mcpCall(t, s, "GET", id, "service", `{}`); failed || !strings.Contains(text, "web ") {
 			t.Errorf("made again: %v %s", failed, text)
@@ -130,13 +130,13 @@ func TestServicesByMCP(t *testing.T) {
 	if text, failed, _ := mcpCall(t, s, "POST", "lost", "service", `{"action":"restart","name":"web"}`); failed {
 		t.Error(text)
 	}
-	scene.Eventually(t, "a restart that was lost with its server is made", func() bool { return run() == before+2 })
+	proctest.Eventually(t, "a restart that was lost with its server is made", func() bool { return run() == before+2 })
 	service(`{"action":"stop","name":"web"}`)
 	until("web idle")
 	if text, _, _ := mcpCall(t, s, "POST", "", "service", `{"action":"start","name":"web"}`); !strings.Contains(text, "web ") {
 		t.Error(text)
 	}
-	scene.Eventually(t, "one more run, for the start", func() bool { return run() > 0 })
+	proctest.Eventually(t, "one more run, for the start", func() bool { return run() > 0 })
 	if got := run(); got != before+3 {
 		t.Errorf("run %d; want %d: the repeated call restarted it", got, before+3)
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tend-run/tend/internal/protocol/part"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testkeeper"
 	"github.com/tend-run/tend/process"
 )
@@ -129,9 +129,9 @@ func TestAPartOfAServer(t *testing.T) {
 		c.Manager, c.Token, c.Parts = m, "s3cret", []part.Part{p}
 		c.Final = func() bool { p.note("final"); return true }
 	})
-	scene.Eventually(t, "the part runs", func() bool { return slices.Contains(p.noted(), "run") })
-	scene.Value(m.Start(t.Context(), process.Spec{Argv: []string{"sleep", "1000"}}))(t)
-	scene.Eventually(t, "one is counted", func() bool { return p.count.Load() == 1 })
+	proctest.Eventually(t, "the part runs", func() bool { return slices.Contains(p.noted(), "run") })
+	proctest.Value(m.Start(t.Context(), process.Spec{Argv: []string{"sleep", "1000"}}))(t)
+	proctest.Eventually(t, "one is counted", func() bool { return p.count.Load() == 1 })
 
 	c, bearer := s.client(t, "h1", "tcp"), map[string]string{"Authorization": "Bearer s3cret"}
 	if got, text := get(t, c, s.tcp+"/toy", nil); got != 401 {
@@ -170,7 +170,7 @@ func TestAPartOfAServer(t *testing.T) {
 }
 
 func TestABrokenPartEndsRunWithItsError(t *testing.T) {
-	l := scene.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
+	l := proctest.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
 	s := assemble(t, t.TempDir(), Config{Manager: testkeeper.New(t), Listeners: []net.Listener{l}, Parts: []part.Part{&toy{name: "toy", broken: io.ErrNoProgress}}})
 	if err := s.Run(t.Context()); err != io.ErrNoProgress {
 		t.Errorf("Run returned %v", err)

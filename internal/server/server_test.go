@@ -17,7 +17,7 @@ import (
 	"github.com/tend-run/tend/internal/protocol/face"
 	"github.com/tend-run/tend/internal/server/metrics"
 	"github.com/tend-run/tend/internal/server/parts"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testkeeper"
 )
 
@@ -33,9 +33,9 @@ type served struct {
 func serve(t *testing.T, change func(*Config)) *served {
 	t.Helper()
 	dir := t.TempDir()
-	tcp := scene.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
+	tcp := proctest.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
 	socket := filepath.Join(dir, "tend.sock")
-	unixListener := scene.Value(net.Listen("unix", socket))(t)
+	unixListener := proctest.Value(net.Listen("unix", socket))(t)
 	cfg := Config{
 		Manager: testkeeper.New(t), Listeners: []net.Listener{tcp, unixListener},
 		PortFile: filepath.Join(dir, "port"), URLFile: filepath.Join(dir, "url"), Version: "v0-test",
@@ -68,7 +68,7 @@ const providersFile = "providers.yaml"
 func assemble(t *testing.T, dir string, cfg Config) *Server {
 	t.Helper()
 	cfg.Metrics = metrics.New(metrics.Config{Manager: cfg.Manager, Version: cfg.Version})
-	set := scene.Value(parts.Open(parts.Config{
+	set := proctest.Value(parts.Open(parts.Config{
 		Manager: cfg.Metrics.Manager(), StateDir: dir, Token: face.Token(cfg.Token), Trusted: Trusted, Insecure: cfg.Insecure, Domains: cfg.Domains, Origins: cfg.Origins,
 		Providers: filepath.Join(dir, providersFile), Budget: cfg.Budget, Version: cfg.Version, Log: cfg.Log,
 	}))(t)
@@ -79,7 +79,7 @@ func assemble(t *testing.T, dir string, cfg Config) *Server {
 		cfg.Session = set.Session
 	}
 	cfg.Driver, cfg.Parts, cfg.TokenNow = set.Driver, append(set.Parts, cfg.Parts...), set.Token
-	s := scene.Value(New(cfg))(t)
+	s := proctest.Value(New(cfg))(t)
 	return s
 }
 
@@ -107,16 +107,16 @@ func get(t *testing.T, c *http.Client, url string, header map[string]string) (in
 
 func do(t *testing.T, c *http.Client, method, url, body string, header map[string]string) (int, string) {
 	t.Helper()
-	req := scene.Value(http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body)))(t)
+	req := proctest.Value(http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body)))(t)
 	for k, v := range header {
 		req.Header.Set(k, v)
 		if k == "Host" {
 			req.Host = v
 		}
 	}
-	res := scene.Value(c.Do(req))(t)
+	res := proctest.Value(c.Do(req))(t)
 	defer res.Body.Close()
-	text := scene.Value(io.ReadAll(res.Body))(t)
+	text := proctest.Value(io.ReadAll(res.Body))(t)
 	return res.StatusCode, string(text)
 }
 
@@ -137,8 +137,8 @@ func TestEveryListenerSpeaksHTTP1AndHTTP2(t *testing.T) {
 func TestPortFileHoldsTheURLOnceItServes(t *testing.T) {
 	s := serve(t, nil)
 	get(t, s.client(t, "h1", "tcp"), s.tcp+"/-/readyz", nil)
-	scene.Eventually(t, "the file url is there", func() bool { _, err := os.Stat(filepath.Join(s.dir, "url")); return err == nil })
-	scene.Eventually(t, "the file port is there", func() bool { _, err := os.Stat(filepath.Join(s.dir, "port")); return err == nil })
+	proctest.Eventually(t, "the file url is there", func() bool { _, err := os.Stat(filepath.Join(s.dir, "url")); return err == nil })
+	proctest.Eventually(t, "the file port is there", func() bool { _, err := os.Stat(filepath.Join(s.dir, "port")); return err == nil })
 	for name, want := range map[string]string{"port": s.tcp + "\n", "url": "unix://" + s.socket + "\n"} {
 		got, err := os.ReadFile(filepath.Join(s.dir, name))
 		if err != nil || string(got) != want {
@@ -165,9 +165,9 @@ func TestRunEndsWithinTheDrainAlthoughAStreamIsOpen(t *testing.T) {
 	s := serve(t, nil)
 	body := `{"process":{"cmd":"sleep","args":["1000"]}}`
 	frame := append([]byte{0, 0, 0, 0, byte(len(body))}, body...)
-	req := scene.Value(http.NewRequestWithContext(t.Context(), "POST", s.tcp+"/process.Process/Start", strings.NewReader(string(frame))))(t)
+	req := proctest.Value(http.NewRequestWithContext(t.Context(), "POST", s.tcp+"/process.Process/Start", strings.NewReader(string(frame))))(t)
 	req.Header.Set("Content-Type", "application/connect+json")
-	res := scene.Value(s.client(t, "h2", "tcp").Do(req))(t)
+	res := proctest.Value(s.client(t, "h2", "tcp").Do(req))(t)
 	defer res.Body.Close()
 	if _, err := io.ReadFull(res.Body, make([]byte, 5)); err != nil {
 		t.Fatalf("the stream did not begin: %v", err)
@@ -179,7 +179,7 @@ func TestRunEndsWithinTheDrainAlthoughAStreamIsOpen(t *testing.T) {
 }
 
 func TestABrokenListenerEndsRunWithItsError(t *testing.T) {
-	l := scene.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
+	l := proctest.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
 	s := assemble(t, t.TempDir(), Config{Manager: testkeeper.New(t), Listeners: []net.Listener{l}})
 	l.Close()
 	if err := s.Run(t.Context()); err == nil || !strings.Contains(err.Error(), l.Addr().String()) {
@@ -197,14 +197,14 @@ func TestAPanicEndsOneRequest(t *testing.T) {
 		panic("a bug")
 	})
 	mux.Handle("/", s.handler)
-	l := scene.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
+	l := proctest.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
 	srv := &http.Server{Handler: s.recovered(mux), ConnContext: s.withPeer}
 	go srv.Serve(l)
 	defer srv.Close()
 	base := "http://" + l.Addr().String()
 	c := s.client(t, "h1", "tcp")
 	for _, path := range []string{"/boom", "/half"} {
-		req := scene.Value(http.NewRequestWithContext(t.Context(), "GET", base+path, nil))(t)
+		req := proctest.Value(http.NewRequestWithContext(t.Context(), "GET", base+path, nil))(t)
 		res, err := c.Do(req)
 		if err != nil {
 			continue // cut off before the header
@@ -242,7 +242,7 @@ func TestSettingsOfInitOutliveTheServerAndAreSecret(t *testing.T) {
 
 func TestSlowAndOversizeHeadersAreEnded(t *testing.T) {
 	dial := func(t *testing.T, change func(*Config)) net.Conn {
-		conn := scene.Value(net.Dial("tcp", strings.TrimPrefix(serve(t, change).tcp, "http://")))(t)
+		conn := proctest.Value(net.Dial("tcp", strings.TrimPrefix(serve(t, change).tcp, "http://")))(t)
 		t.Cleanup(func() { conn.Close() })
 		return conn
 	}
@@ -257,7 +257,7 @@ func TestSlowAndOversizeHeadersAreEnded(t *testing.T) {
 	t.Run("a header that is too large", func(t *testing.T) {
 		conn := dial(t, func(c *Config) { c.Limits.HeaderBytes = 4 << 10 })
 		fmt.Fprintf(conn, "GET /-/healthz HTTP/1.1\r\nHost: localhost\r\nX-Big: %s\r\n\r\n", strings.Repeat("x", 16<<10))
-		res := scene.Value(http.ReadResponse(bufio.NewReader(conn), nil))(t)
+		res := proctest.Value(http.ReadResponse(bufio.NewReader(conn), nil))(t)
 		if res.StatusCode != http.StatusRequestHeaderFieldsTooLarge {
 			t.Errorf("status %d; want 431", res.StatusCode)
 		}
@@ -269,7 +269,7 @@ func TestLimitsAreToldInTheirOwnWords(t *testing.T) {
 		s := serve(t, func(c *Config) { c.Limits.Requests = 1 })
 		in, hold := make(chan struct{}), make(chan struct{})
 		h := s.limited(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { close(in); <-hold }))
-		l := scene.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
+		l := proctest.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
 		srv := &http.Server{Handler: h}
 		go srv.Serve(l)
 		defer srv.Close()
@@ -333,7 +333,7 @@ func TestBodiesThatStopArrivingAreEnded(t *testing.T) {
 		for _, kind := range []string{"application/json", "application/connect+json"} {
 			t.Run(path+" in "+kind, func(t *testing.T) {
 				t.Parallel()
-				conn := scene.Value(net.Dial("tcp", strings.TrimPrefix(s.tcp, "http://")))(t)
+				conn := proctest.Value(net.Dial("tcp", strings.TrimPrefix(s.tcp, "http://")))(t)
 				defer conn.Close()
 				conn.SetDeadline(time.Now().Add(2 * time.Minute))
 				fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: %s\r\nContent-Length: 100\r\n\r\n{", path, kind)

@@ -10,7 +10,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/process"
 )
 
@@ -21,11 +21,11 @@ func TestStreamsOfInputThatStall(t *testing.T) {
 	var manager process.Manager
 	s := serve(t, func(c *Config) { manager = c.Manager })
 	start := func(argv ...string) process.Process {
-		p := scene.Start(t, manager, process.Spec{Argv: argv, Stdin: process.StdinPipe})
+		p := proctest.Start(t, manager, process.Spec{Argv: argv, Stdin: process.StdinPipe})
 		return p
 	}
 	pid := func(p process.Process) int {
-		info := scene.Info(t, p)
+		info := proctest.Info(t, p)
 		return info.PID
 	}
 	deaf, cat := start("sleep", "100000"), start("cat")
@@ -38,7 +38,7 @@ func TestStreamsOfInputThatStall(t *testing.T) {
 	piece := message(`{"data":{"input":{"stdin":"` + base64.StdEncoding.EncodeToString(make([]byte, 48<<10)) + `"}}}`)
 	for range stalled {
 		body, w := io.Pipe()
-		req := scene.Value(http.NewRequestWithContext(ctx, http.MethodPost, s.tcp+"/process.Process/StreamInput", body))(t)
+		req := proctest.Value(http.NewRequestWithContext(ctx, http.MethodPost, s.tcp+"/process.Process/StreamInput", body))(t)
 		req.Header.Set("Content-Type", "application/connect+json")
 		wg.Go(func() {
 			if res, err := c.Do(req); err == nil {
@@ -53,7 +53,7 @@ func TestStreamsOfInputThatStall(t *testing.T) {
 			}
 		})
 	}
-	scene.Eventually(t, "input waits for the process that does not read", func() bool {
+	proctest.Eventually(t, "input waits for the process that does not read", func() bool {
 		info, err := deaf.Info(t.Context())
 		return err == nil && info.Stdin.Accepted >= 1<<20
 	})

@@ -7,7 +7,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	tendv1 "github.com/tend-run/tend/gen/tend/v1"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/process"
 )
 
@@ -45,7 +45,7 @@ func FuzzSpec(f *testing.F) {
 			t.Fatalf("a valid spec cannot be sent: %v", err)
 		}
 		var back tendv1.Spec
-		scene.Must(t, proto.Unmarshal(wire, &back))
+		proctest.Must(t, proto.Unmarshal(wire, &back))
 		again, err := ToSpec(&back)
 		if err != nil || !again.Equal(&s) {
 			t.Fatalf("%+v came back as %+v, %v", s, again, err)

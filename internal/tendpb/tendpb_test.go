@@ -17,7 +17,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	tendv1 "github.com/tend-run/tend/gen/tend/v1"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/process"
 )
 
@@ -73,9 +73,9 @@ func full[T any]() T {
 // wired sends a message over the wire.
 func wired[M proto.Message](t *testing.T, m M) M {
 	t.Helper()
-	b := scene.Value(proto.Marshal(m))(t)
+	b := proctest.Value(proto.Marshal(m))(t)
 	out := m.ProtoReflect().New().Interface().(M)
-	scene.Must(t, proto.Unmarshal(b, out))
+	proctest.Must(t, proto.Unmarshal(b, out))
 	return out
 }
 

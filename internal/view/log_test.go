@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testkeeper"
 	"github.com/tend-run/tend/internal/view"
 	"github.com/tend-run/tend/process"
@@ -16,7 +16,7 @@ import (
 // logged renders a log, and holds it to the order of time.
 func logged(t *testing.T, m process.Manager, o view.LogOptions) (text []string, all []view.LogEntry) {
 	t.Helper()
-	all = scene.Value(view.Log(t.Context(), m, process.Filter{}, o))(t)
+	all = proctest.Value(view.Log(t.Context(), m, process.Filter{}, o))(t)
 	for i, e := range all {
 		if i > 0 {
 			if c := e.Time.Compare(all[i-1].Time); c != 0 && (c < 0) != o.Backward {
@@ -51,8 +51,8 @@ func TestALogIsInTheOrderOfTime(t *testing.T) {
 	run := func(line string) {
 		spec := process.Spec{Argv: []string{"sh", "-c", line}}
 		began = append(began, "+ "+spec.Command())
-		p := scene.Value(m.Start(t.Context(), spec))(t)
-		scene.Value(p.Wait(t.Context(), process.Until{EOF: true}))(t)
+		p := proctest.Value(m.Start(t.Context(), spec))(t)
+		proctest.Value(p.Wait(t.Context(), process.Until{EOF: true}))(t)
 		time.Sleep(150 * time.Millisecond) // what the time of a line is good for
 	}
 	run(`printf 'one\n\ntwo\r\nno end'`)
@@ -98,8 +98,8 @@ func TestALogIsInTheOrderOfTime(t *testing.T) {
 func TestALogHasEachLineOnce(t *testing.T) {
 	m := testkeeper.New(t)
 	const n = 30000
-	p := scene.Value(m.Start(t.Context(), process.Spec{Argv: []string{"sh", "-c", fmt.Sprintf(`seq -f 'line %%06g' %d; head -c 100000 /dev/zero | tr '\0' x; echo; echo last`, n)}}))(t)
-	scene.Value(p.Wait(t.Context(), process.Until{EOF: true}))(t)
+	p := proctest.Value(m.Start(t.Context(), process.Spec{Argv: []string{"sh", "-c", fmt.Sprintf(`seq -f 'line %%06g' %d; head -c 100000 /dev/zero | tr '\0' x; echo; echo last`, n)}}))(t)
+	proctest.Value(p.Wait(t.Context(), process.Until{EOF: true}))(t)
 	var lines []string
 	for i := range n {
 		lines = append(lines, fmt.Sprintf("line %06d", i+1))
@@ -134,8 +134,8 @@ func TestALogHasEachLineOnce(t *testing.T) {
 // found says how far it came.
 func TestALogOfMuchIsNotReadWhole(t *testing.T) {
 	m := testkeeper.New(t)
-	p := scene.Value(m.Start(t.Context(), process.Spec{Argv: []string{"sh", "-c", "line=$(head -c 1000 /dev/zero | tr '\\0' x); yes $line | head -c 40000000; echo; sleep 0.3; echo between; sleep 0.3; yes $line | head -c 40000000; echo; echo end"}}))(t)
-	scene.Value(p.Wait(t.Context(), process.Until{EOF: true}))(t)
+	p := proctest.Value(m.Start(t.Context(), process.Spec{Argv: []string{"sh", "-c", "line=$(head -c 1000 /dev/zero | tr '\\0' x); yes $line | head -c 40000000; echo; sleep 0.3; echo between; sleep 0.3; yes $line | head -c 40000000; echo; echo end"}}))(t)
+	proctest.Value(p.Wait(t.Context(), process.Until{EOF: true}))(t)
 	find := func(text string) func(*view.LogEntry) bool {
 		return func(e *view.LogEntry) bool { return e.Kind == view.LogLine && e.Text == text }
 	}
@@ -169,8 +169,8 @@ func TestALogOfMuchIsNotReadWhole(t *testing.T) {
 // A line without an end is read on from any time on: it is several entries, and none is lost.
 func TestALogGoesOnInALineWithoutAnEnd(t *testing.T) {
 	m := testkeeper.New(t)
-	p := scene.Value(m.Start(t.Context(), process.Spec{Argv: []string{"sh", "-c", "head -c 300000 /dev/zero | tr '\\0' a; sleep 0.5; head -c 300000 /dev/zero | tr '\\0' b"}}))(t)
-	scene.Value(p.Wait(t.Context(), process.Until{EOF: true}))(t)
+	p := proctest.Value(m.Start(t.Context(), process.Spec{Argv: []string{"sh", "-c", "head -c 300000 /dev/zero | tr '\\0' a; sleep 0.5; head -c 300000 /dev/zero | tr '\\0' b"}}))(t)
+	proctest.Value(p.Wait(t.Context(), process.Until{EOF: true}))(t)
 	_, all := logged(t, m, view.LogOptions{})
 	var from time.Time
 	for _, e := range all {
@@ -191,8 +191,8 @@ func TestALogOfManyProcessesComesToAnEnd(t *testing.T) {
 	line := "yes | head -c 70000; echo $0 done"
 	const n = 40
 	for i := range n {
-		p := scene.Value(m.Start(t.Context(), process.Spec{Argv: []string{"sh", "-c", line, fmt.Sprint(i)}}))(t)
-		scene.Value(p.Wait(t.Context(), process.Until{EOF: true}))(t)
+		p := proctest.Value(m.Start(t.Context(), process.Spec{Argv: []string{"sh", "-c", line, fmt.Sprint(i)}}))(t)
+		proctest.Value(p.Wait(t.Context(), process.Until{EOF: true}))(t)
 	}
 	for _, backward := range []bool{false, true} {
 		found := map[string]bool{}
@@ -223,8 +223,8 @@ func TestALogOfManyProcessesComesToAnEnd(t *testing.T) {
 func TestALogInPartsHasEachLine(t *testing.T) {
 	m := testkeeper.New(t)
 	const n = 300
-	p := scene.Value(m.Start(t.Context(), process.Spec{Argv: []string{"sh", "-c", fmt.Sprintf("line=$(head -c 1000 /dev/zero | tr '\\0' x); for i in $(seq %d); do echo $i $line; sleep 0.01; done", n)}}))(t)
-	scene.Value(p.Wait(t.Context(), process.Until{EOF: true}))(t)
+	p := proctest.Value(m.Start(t.Context(), process.Spec{Argv: []string{"sh", "-c", fmt.Sprintf("line=$(head -c 1000 /dev/zero | tr '\\0' x); for i in $(seq %d); do echo $i $line; sleep 0.01; done", n)}}))(t)
+	proctest.Value(p.Wait(t.Context(), process.Until{EOF: true}))(t)
 	for _, backward := range []bool{false, true} {
 		found := map[string]bool{}
 		for o := (view.LogOptions{Backward: backward, Limit: 40}); ; {
@@ -253,9 +253,9 @@ func TestALogInPartsHasEachLine(t *testing.T) {
 func TestALogOfWhatWasFreedIsInOrder(t *testing.T) {
 	m := testkeeper.New(t)
 	for range 2 {
-		p := scene.Value(m.Start(t.Context(), process.Spec{Argv: []string{"sh", "-c", "echo line; sleep 0.2"}}))(t)
-		scene.Value(p.Wait(t.Context(), process.Until{EOF: true}))(t)
-		scene.Must(t, p.Trim(t.Context(), process.Stdout, 5))
+		p := proctest.Value(m.Start(t.Context(), process.Spec{Argv: []string{"sh", "-c", "echo line; sleep 0.2"}}))(t)
+		proctest.Value(p.Wait(t.Context(), process.Until{EOF: true}))(t)
+		proctest.Must(t, p.Trim(t.Context(), process.Stdout, 5))
 	}
 	got, _ := logged(t, m, view.LogOptions{Backward: true})
 	if len(got) != 6 || !strings.HasPrefix(got[0], "-") || !strings.HasPrefix(got[3], "-") {

@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testkeeper"
 	"github.com/tend-run/tend/internal/view"
 	"github.com/tend-run/tend/process"
@@ -22,8 +22,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // finished starts a shell line and waits until it has written all.
 func finished(t *testing.T, line string) process.Process {
 	t.Helper()
-	p := scene.Value(testkeeper.New(t).Start(t.Context(), process.Spec{Shell: line}))(t)
-	scene.Value(p.Wait(t.Context(), process.Until{EOF: true}))(t)
+	p := proctest.Value(testkeeper.New(t).Start(t.Context(), process.Spec{Shell: line}))(t)
+	proctest.Value(p.Wait(t.Context(), process.Until{EOF: true}))(t)
 	return p
 }
 
@@ -64,7 +64,7 @@ func show(t *testing.T, p process.Process, o view.Options) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	info := scene.Value(p.Info(t.Context()))(t)
+	info := proctest.Value(p.Info(t.Context()))(t)
 	for _, s := range info.Streams {
 		if (len(o.Streams) == 0 || o.Streams[0] == s.Stream) && at[s.Stream] != s.End {
 			t.Errorf("%s is told up to %d of %d", s.Stream, at[s.Stream], s.End)
@@ -136,9 +136,9 @@ func TestAViewAndASearchPastTheEndSayWhereItIs(t *testing.T) {
 // Each line is written when the one before has arrived.
 func TestBothStreamsComeInTheOrderOfArrival(t *testing.T) {
 	t.Parallel()
-	p := scene.Start(t, testkeeper.New(t), process.Spec{Stdin: process.StdinPipe, Shell: "echo o1; read go; echo e1 >&2; read go; echo o2; read go; echo e2 >&2"})
-	scene.Step(t, p, 3, 6, 9)
-	scene.Wait(t, p, process.Until{EOF: true})
+	p := proctest.Start(t, testkeeper.New(t), process.Spec{Stdin: process.StdinPipe, Shell: "echo o1; read go; echo e1 >&2; read go; echo o2; read go; echo e2 >&2"})
+	proctest.Step(t, p, 3, 6, 9)
+	proctest.Wait(t, p, process.Until{EOF: true})
 	want := "o1\ne1\n«stdout 3-6 middle»e2\n"
 	if got := show(t, p, view.Options{Head: view.Amount{Lines: 2}, Tail: view.Amount{Lines: 1}}); got != want {
 		t.Errorf("got %q; want %q", got, want)
@@ -148,7 +148,7 @@ func TestBothStreamsComeInTheOrderOfArrival(t *testing.T) {
 func TestFreedOutputIsTold(t *testing.T) {
 	t.Parallel()
 	p := finished(t, "seq -w 1 3000")
-	scene.Must(t, p.Trim(t.Context(), process.Stdout, 8192))
+	proctest.Must(t, p.Trim(t.Context(), process.Stdout, 8192))
 	got := show(t, p, view.Options{Head: view.Amount{Lines: 1}, Tail: view.Amount{Lines: 1}})
 	if !strings.HasPrefix(got, "«stdout 0-8192 freed»") || !strings.HasSuffix(got, "middle»3000\n") {
 		t.Errorf("%.100q", got)
@@ -212,9 +212,9 @@ func TestGrep(t *testing.T) {
 		})
 	}
 	t.Run("both streams", func(t *testing.T) {
-		p := scene.Start(t, testkeeper.New(t), process.Spec{Stdin: process.StdinPipe, Shell: "echo same; read go; echo same >&2"})
-		scene.Step(t, p, 5)
-		scene.Wait(t, p, process.Until{EOF: true})
+		p := proctest.Start(t, testkeeper.New(t), process.Spec{Stdin: process.StdinPipe, Shell: "echo same; read go; echo same >&2"})
+		proctest.Step(t, p, 5)
+		proctest.Wait(t, p, process.Until{EOF: true})
 		want := []string{"stdout:1:0:same", "stderr:1:0:same"}
 		if d := cmp.Diff(want, grep(t, p, view.GrepOptions{Pattern: "same"})); d != "" {
 			t.Error(d)
@@ -222,7 +222,7 @@ func TestGrep(t *testing.T) {
 	})
 	t.Run("what was freed is told", func(t *testing.T) {
 		p := finished(t, "seq -w 1 3000")
-		scene.Must(t, p.Trim(t.Context(), process.Stdout, 8192))
+		proctest.Must(t, p.Trim(t.Context(), process.Stdout, 8192))
 		if got := grep(t, p, view.GrepOptions{Pattern: "^3000"}); len(got) != 2 || got[0] != "freed stdout 0-8192" {
 			t.Errorf("%q", got)
 		}

@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"connectrpc.com/connect"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testkeeper"
 	"github.com/tend-run/tend/process"
 	"github.com/tend-run/tend/sdk/go"
@@ -33,13 +33,13 @@ func TestDialDefaultFindsTheDaemonAsTheCommandLineDoes(t *testing.T) {
 	}
 	reach := func(want string, opts tend.Options) {
 		t.Helper()
-		c := scene.Value(tend.DialDefault(t.Context(), opts))(t)
+		c := proctest.Value(tend.DialDefault(t.Context(), opts))(t)
 		defer c.Close()
 		if got := token.last(); c.URL() != url || got != want {
 			t.Errorf("reached %s with %q; want %s with %q", c.URL(), got, url, want)
 		}
 	}
-	scene.Must(t, os.WriteFile(filepath.Join(dir, "url"), []byte(url+"\n"), 0o600))
+	proctest.Must(t, os.WriteFile(filepath.Join(dir, "url"), []byte(url+"\n"), 0o600))
 	reach("", tend.Options{})
 	t.Setenv("TEND_TOKEN", "secret")
 	reach("Bearer secret", tend.Options{})
@@ -56,11 +56,11 @@ func TestInterceptorsSeeEachCallAndStream(t *testing.T) {
 	if got, want := seen.last(), "/tend.v1.ProcessService/Hello"; got != want {
 		t.Errorf("in a hello the server saw %q; want %q", got, want)
 	}
-	scene.Value(c.List(t.Context(), process.Filter{}))(t)
+	proctest.Value(c.List(t.Context(), process.Filter{}))(t)
 	if got, want := seen.last(), "/tend.v1.ProcessService/List"; got != want {
 		t.Errorf("in a call the server saw %q; want %q", got, want)
 	}
-	w := scene.Value(c.Watch(t.Context()))(t)
+	w := proctest.Value(c.Watch(t.Context()))(t)
 	w.Close()
 	if got, want := seen.last(), "/tend.v1.ProcessService/Events"; got != want {
 		t.Errorf("in a stream the server saw %q; want %q", got, want)

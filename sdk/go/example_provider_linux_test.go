@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testkeeper"
 	"github.com/tend-run/tend/process"
 	"github.com/tend-run/tend/sdk/go"
@@ -175,55 +175,55 @@ func TestAProviderInAHundredLines(t *testing.T) {
 		t.Error("it was made before it was needed")
 	}
 	cmd := piped(tend.Shell("hostname; read -r l; echo got $l; exit 7"))
-	p := scene.Value(one.Spawn(t.Context(), cmd))(t)
+	p := proctest.Value(one.Spawn(t.Context(), cmd))(t)
 	defer p.Close()
-	scene.Value(p.Stdin().Write([]byte("input\n")))(t)
-	if res := scene.Value(p.Wait(t.Context(), tend.WaitOptions{}))(t); res.Stdout != "one\ngot input\n" || res.ExitCode != 7 {
+	proctest.Value(p.Stdin().Write([]byte("input\n")))(t)
+	if res := proctest.Value(p.Wait(t.Context(), tend.WaitOptions{}))(t); res.Stdout != "one\ngot input\n" || res.ExitCode != 7 {
 		t.Errorf("it ended with %+v", res)
 	}
 	dir := t.TempDir()
 	at := tend.Command("pwd")
 	at.Dir = dir
-	if res := scene.Value(one.Run(t.Context(), at))(t); strings.TrimSpace(res.Stdout) != dir {
+	if res := proctest.Value(one.Run(t.Context(), at))(t); strings.TrimSpace(res.Stdout) != dir {
 		t.Errorf("it ran in %q", res.Stdout)
 	}
-	if res := scene.Value(one.Run(t.Context(), tend.Command("no-such-program")))(t); res.ExitCode != 127 {
+	if res := proctest.Value(one.Run(t.Context(), tend.Command("no-such-program")))(t); res.ExitCode != 127 {
 		t.Errorf("a program that there is not: %+v", res)
 	}
 
 	// Programs inside see those of their own sandbox alone, and so does List.
 	const mark = "1000.25" // which nothing else there has
 	lists := tend.Shell("cat /proc/[0-9]*/cmdline | tr '\\0' ' '")
-	long := scene.Value(one.Spawn(t.Context(), tend.Command("sleep", mark)))(t)
+	long := proctest.Value(one.Spawn(t.Context(), tend.Command("sleep", mark)))(t)
 	defer long.Close()
-	if res := scene.Value(two.Run(t.Context(), lists))(t); !strings.Contains(res.Stdout, "cat /proc") || strings.Contains(res.Stdout, mark) {
+	if res := proctest.Value(two.Run(t.Context(), lists))(t); !strings.Contains(res.Stdout, "cat /proc") || strings.Contains(res.Stdout, mark) {
 		t.Errorf("inside two there are %q", res.Stdout)
 	}
-	if all := scene.Value(two.List(t.Context()))(t); len(all) != 0 {
+	if all := proctest.Value(two.List(t.Context()))(t); len(all) != 0 {
 		t.Errorf("two lists %+v", all)
 	}
 	if _, err := two.Get(t.Context(), long.PID()); !errors.Is(err, process.ErrNotFound) {
 		t.Errorf("two finds a process of one: %v", err)
 	}
-	again := scene.Value(one.Get(t.Context(), long.PID()))(t)
+	again := proctest.Value(one.Get(t.Context(), long.PID()))(t)
 	defer again.Close()
 
 	// A kill reaches what is inside, and the end of the sandbox all of it.
-	if killed := scene.Value(one.Kill(t.Context(), long.PID()))(t); !killed {
+	if killed := proctest.Value(one.Kill(t.Context(), long.PID()))(t); !killed {
 		t.Error("nothing was killed")
 	}
-	if res := scene.Value(one.Run(t.Context(), lists))(t); !strings.Contains(res.Stdout, "cat /proc") || strings.Contains(res.Stdout, mark) {
+	if res := proctest.Value(one.Run(t.Context(), lists))(t); !strings.Contains(res.Stdout, "cat /proc") || strings.Contains(res.Stdout, mark) {
 		t.Errorf("after the kill there are %q", res.Stdout)
 	}
-	last := scene.Value(one.Spawn(t.Context(), tend.Command("sleep", "1000")))(t)
+	last := proctest.Value(one.Spawn(t.Context(), tend.Command("sleep", "1000")))(t)
 	defer last.Close()
-	scene.Must(t, one.Destroy(t.Context()))
-	if res := scene.Value(last.Wait(t.Context(), tend.WaitOptions{}))(t); res.ExitCode == 0 {
+	proctest.Must(t, one.Destroy(t.Context()))
+	if res := proctest.Value(last.Wait(t.Context(), tend.WaitOptions{}))(t); res.ExitCode == 0 {
 		t.Errorf("the process of a sandbox that ended: %+v", res)
 	}
 
 	// It starts itself again.
-	if res := scene.Value(one.Run(t.Context(), tend.Command("hostname")))(t); res.Stdout != "one\n" {
+	if res := proctest.Value(one.Run(t.Context(), tend.Command("hostname")))(t); res.Stdout != "one\n" {
 		t.Errorf("after its end: %+v", res)
 	}
 }

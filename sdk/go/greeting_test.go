@@ -7,13 +7,13 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/sdk/go"
 )
 
 // What greets is no answer to a request, however soon it does.
 func TestAServerThatGreetsIsNoTend(t *testing.T) {
-	l := scene.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
+	l := proctest.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
 	served := make(chan struct{})
 	go func() {
 		defer close(served)
@@ -45,7 +45,7 @@ func TestNothingIsReadBeforeTheRequest(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				here, there := net.Pipe()
 				defer there.Close()
-				c := scene.Value(tend.AfterRequest(func(context.Context, string, string) (net.Conn, error) { return here, nil })(t.Context(), "", ""))(t)
+				c := proctest.Value(tend.AfterRequest(func(context.Context, string, string) (net.Conn, error) { return here, nil })(t.Context(), "", ""))(t)
 				defer c.Close()
 				greeted, read := make(chan error, 1), make(chan error, 1)
 				go func() {

@@ -16,7 +16,7 @@ import (
 
 	"github.com/tend-run/tend/internal/protocol/native"
 	"github.com/tend-run/tend/internal/protocol/part"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testkeeper"
 	"github.com/tend-run/tend/process"
 	"github.com/tend-run/tend/process/processtest"
@@ -48,8 +48,8 @@ func serveFace(t testing.TB, cfg native.Config, stopping <-chan struct{}, around
 	t.Helper()
 	cfg.Instance, cfg.Version, cfg.Heartbeat = "test", "v0", cmp.Or(cfg.Heartbeat, 50*time.Millisecond)
 	mux := http.NewServeMux()
-	face := scene.Value(native.New(cfg))(t)
-	scene.Must(t, part.Mount(mux, face, nil))
+	face := proctest.Value(native.New(cfg))(t)
+	proctest.Must(t, part.Mount(mux, face, nil))
 	if stopping != nil {
 		go func() {
 			select {
@@ -80,7 +80,7 @@ func dial(t testing.TB, url string, opts tend.Options) *tend.Client {
 	if opts.Retry == (tend.Retry{}) {
 		opts.Retry = quick
 	}
-	c := scene.Value(tend.Dial(context.Background(), url, opts))(t)
+	c := proctest.Value(tend.Dial(context.Background(), url, opts))(t)
 	t.Cleanup(func() { c.Close() })
 	return c
 }
@@ -96,7 +96,7 @@ func spawn(t testing.TB, c *tend.Client, cmd tend.Cmd) *tend.Process {
 	if cmd.Dir == "" {
 		cmd.Dir = "/"
 	}
-	p := scene.Value(c.Spawn(context.Background(), cmd))(t)
+	p := proctest.Value(c.Spawn(context.Background(), cmd))(t)
 	t.Cleanup(func() { p.Close() })
 	return p
 }

@@ -19,7 +19,7 @@ import (
 
 	tendv1 "github.com/tend-run/tend/gen/tend/v1"
 	"github.com/tend-run/tend/gen/tend/v1/tendv1connect"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/view"
 	"github.com/tend-run/tend/process"
 	"github.com/tend-run/tend/sdk/go"
@@ -172,8 +172,8 @@ func TestNamesOfAHostileServerAreNotActive(t *testing.T) {
 	h := &hostile{info: known(func(i *tendv1.Info) {
 		i.Spec.Name, i.Spec.Tag, i.Spec.User = "web"+escape, "tag\r\n"+escape, "root\u202e"
 	})}
-	p := scene.Value(h.serve(t).Get(t.Context(), process.Selector{ID: id}))(t)
-	info := scene.Info(t, p)
+	p := proctest.Value(h.serve(t).Get(t.Context(), process.Selector{ID: id}))(t)
+	info := proctest.Info(t, p)
 	for _, text := range []string{info.Spec.Name, info.Spec.Tag, info.Spec.User} {
 		if strings.ContainsAny(text, "\x1b\a\r\n\u202e") {
 			t.Errorf("%q is active on a terminal", text)
@@ -193,7 +193,7 @@ func TestErrorsOfAHostileServerAreNotActive(t *testing.T) {
 		} {
 			said := connect.NewError(code, errors.New("no\n"+escape+"\r"+strings.Repeat("x", 200<<10)))
 			if detail != nil {
-				d := scene.Value(connect.NewErrorDetail(detail))(t)
+				d := proctest.Value(connect.NewErrorDetail(detail))(t)
 				said.AddDetail(d)
 			}
 			h := &hostile{err: said}
@@ -267,7 +267,7 @@ func TestAHostileServerStreams(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			h := &hostile{info: known(func(*tendv1.Info) {}), reads: events}
 			c := h.serve(t)
-			p := scene.Value(c.Get(t.Context(), process.Selector{ID: id}))(t)
+			p := proctest.Value(c.Get(t.Context(), process.Selector{ID: id}))(t)
 			wantStrange(t, drain(t, func() (process.Reader, error) { return p.Read(t.Context(), process.ReadOptions{}) }))
 		})
 	}
@@ -303,7 +303,7 @@ func drain(t *testing.T, open func() (process.Reader, error)) error {
 
 func TestAHostileServerWatches(t *testing.T) {
 	h := &hostile{reads: []*tendv1.Event{hello(), {ProcessId: "$(id)" + escape, Fact: &tendv1.Event_Removed{Removed: &tendv1.Event_Empty{}}}}}
-	w := scene.Value(h.serve(t).Watch(t.Context()))(t)
+	w := proctest.Value(h.serve(t).Watch(t.Context()))(t)
 	defer w.Close()
 	late := time.After(2 * time.Minute)
 	for {
@@ -330,7 +330,7 @@ func TestAHostileServerAnswersAWait(t *testing.T) {
 		"a stream that is none": {Streams: []*tendv1.StreamInfo{{Stream: 77}}},
 	} {
 		h := &hostile{info: known(func(*tendv1.Info) {}), wait: res}
-		p := scene.Value(h.serve(t).Get(t.Context(), process.Selector{ID: id}))(t)
+		p := proctest.Value(h.serve(t).Get(t.Context(), process.Selector{ID: id}))(t)
 		_, err := p.Wait(t.Context(), process.Until{})
 		if _, ok := errors.AsType[*tend.ProtocolError](err); !ok {
 			t.Errorf("%s: %v", name, err)

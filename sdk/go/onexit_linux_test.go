@@ -11,7 +11,7 @@ import (
 	"github.com/tend-run/tend/internal/protocol/native"
 	"github.com/tend-run/tend/internal/sandbox/host"
 	"github.com/tend-run/tend/internal/server/exits"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testkeeper"
 	"github.com/tend-run/tend/process"
 	"github.com/tend-run/tend/sdk/go"
@@ -30,16 +30,16 @@ func TestWhatACommandAsksForAtItsEndIsDone(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	boxes := scene.Value(host.Open(host.Config{Dir: t.TempDir(), Manager: m}))(t)
+	boxes := proctest.Value(host.Open(host.Config{Dir: t.TempDir(), Manager: m}))(t)
 	c := dial(t, serveFace(t, native.Config{Manager: m, Driver: boxes}, nil, nil).URL, tend.Options{})
 	for _, pinned := range []bool{false, true} {
 		file := filepath.Join(t.TempDir(), "ended")
 		cmd := tend.Shell("exit 3")
 		cmd.OnExit = fmt.Sprintf(`echo $TEND_EXIT_STATUS > %[1]s.new && mv %[1]s.new %[1]s`, file)
 		cmd.Retention.Pin = pinned
-		p := scene.Value(c.Spawn(t.Context(), cmd))(t)
+		p := proctest.Value(c.Spawn(t.Context(), cmd))(t)
 		var text []byte
-		scene.Eventually(t, "the command runs", func() (ok bool) {
+		proctest.Eventually(t, "the command runs", func() (ok bool) {
 			var err error
 			text, err = os.ReadFile(file)
 			return err == nil
@@ -47,15 +47,15 @@ func TestWhatACommandAsksForAtItsEndIsDone(t *testing.T) {
 		if string(text) != "3\n" {
 			t.Errorf("it wrote %q", text)
 		}
-		scene.Eventually(t, "it is pinned only if that was asked for", func() bool {
-			return scene.Info(t, p.Raw()).Pinned == pinned && (!pinned || doneFor(t, c, p.ID()))
+		proctest.Eventually(t, "it is pinned only if that was asked for", func() bool {
+			return proctest.Info(t, p.Raw()).Pinned == pinned && (!pinned || doneFor(t, c, p.ID()))
 		})
 		if err := p.Close(); err != nil {
 			t.Error(err)
 		}
 	}
-	box := scene.Value(c.CreateSandbox(t.Context(), tend.SandboxSpec{Name: "box"}))(t)
-	inside := scene.Value(box.Client(t.Context()))(t)
+	box := proctest.Value(c.CreateSandbox(t.Context(), tend.SandboxSpec{Name: "box"}))(t)
+	inside := proctest.Value(box.Client(t.Context()))(t)
 	wrong := func(field string, err error) {
 		t.Helper()
 		if e, ok := errors.AsType[*process.InvalidError](err); !ok || e.Field != field {
@@ -77,5 +77,5 @@ func TestWhatACommandAsksForAtItsEndIsDone(t *testing.T) {
 func doneFor(t *testing.T, c *tend.Client, id process.ID) bool {
 	t.Helper()
 	p, err := c.Get(t.Context(), process.Selector{ID: id + "-on-exit"})
-	return err == nil && scene.Info(t, p).Exit != nil
+	return err == nil && proctest.Info(t, p).Exit != nil
 }

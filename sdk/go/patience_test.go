@@ -19,7 +19,7 @@ import (
 
 	tendv1 "github.com/tend-run/tend/gen/tend/v1"
 	"github.com/tend-run/tend/gen/tend/v1/tendv1connect"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/tendpb"
 	"github.com/tend-run/tend/process"
 	"github.com/tend-run/tend/sdk/go"
@@ -79,7 +79,7 @@ func TestACallLeavesAConnectionOnWhichItStalls(t *testing.T) {
 		srv.Start()
 		defer srv.Close()
 		defer close(over)
-		c := scene.Value(tend.Dial(t.Context(), srv.URL, opts))(t)
+		c := proctest.Value(tend.Dial(t.Context(), srv.URL, opts))(t)
 		defer c.Close()
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 		defer cancel()
@@ -130,8 +130,8 @@ func TestAnEventThatCameInTheLastMomentIsKept(t *testing.T) {
 	srv := httptest.NewServer(mux)
 	defer srv.Close()
 	c := dial(t, srv.URL, tend.Options{Silence: h.silence, Retry: tend.Retry{First: time.Millisecond, Max: time.Millisecond, Attempts: 100_000}})
-	p := scene.Value(c.Get(t.Context(), process.Selector{ID: id}))(t)
-	r := scene.Value(p.Read(t.Context(), process.ReadOptions{}))(t)
+	p := proctest.Value(c.Get(t.Context(), process.Selector{ID: id}))(t)
+	r := proctest.Value(p.Read(t.Context(), process.ReadOptions{}))(t)
 	defer r.Close()
 	var at int64
 	for {

@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/process"
 	"github.com/tend-run/tend/sdk/go"
 )
@@ -41,7 +41,7 @@ func TestResults(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := spawn(t, c, tc.cmd)
-			got := scene.Value(p.Wait(t.Context(), tend.WaitOptions{}))(t)
+			got := proctest.Value(p.Wait(t.Context(), tend.WaitOptions{}))(t)
 			if got.ExecutionTime <= 0 {
 				t.Errorf("execution time %v", got.ExecutionTime)
 			}
@@ -59,7 +59,7 @@ func TestWritersOfASpawnHaveSeenEverythingWhenWaitReturns(t *testing.T) {
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	p := spawn(t, connected(t), cmd)
 	for range 2 {
-		scene.Value(p.Wait(t.Context(), tend.WaitOptions{}))(t)
+		proctest.Value(p.Wait(t.Context(), tend.WaitOptions{}))(t)
 		if out.String() != string(want) || errs.Len() != 0 {
 			t.Fatalf("%d and %d bytes; want %d and 0", out.Len(), errs.Len(), len(want))
 		}
@@ -84,9 +84,9 @@ func TestWaitDrainsForAsLongAsItIsTold(t *testing.T) {
 		cmd := tend.Shell("echo now; (while ! test -e go; do sleep 0.01; done; echo late) & exit 0")
 		cmd.Dir, cmd.Stdout = t.TempDir(), &out
 		p := spawn(t, connected(t), cmd)
-		scene.Value(p.Raw().Wait(t.Context(), process.Until{}))(t)
+		proctest.Value(p.Raw().Wait(t.Context(), process.Until{}))(t)
 		if drain < 0 {
-			scene.Must(t, os.WriteFile(filepath.Join(cmd.Dir, "go"), nil, 0o600))
+			proctest.Must(t, os.WriteFile(filepath.Join(cmd.Dir, "go"), nil, 0o600))
 		}
 		res, err := p.Wait(t.Context(), tend.WaitOptions{Drain: drain})
 		if err != nil || out.String() != want || res.Stdout != want {
@@ -174,17 +174,17 @@ func TestAHandleTellsWhatRuns(t *testing.T) {
 		t.Fatalf("exited %v, %v", exited, err)
 	}
 	line := make([]byte, 7)
-	scene.Value(io.ReadFull(p.Stdout(), line))(t)
+	proctest.Value(io.ReadFull(p.Stdout(), line))(t)
 	text, err := p.Output(t.Context())
 	if err != nil || text.Stdout != "so far\n" || p.Stdout().Offset() != 7 {
 		t.Fatalf("%+v at %d, %v", text, p.Stdout().Offset(), err)
 	}
-	q := scene.Value(c.Attach(t.Context(), string(p.ID())))(t)
+	q := proctest.Value(c.Attach(t.Context(), string(p.ID())))(t)
 	defer q.Close()
 	if q.PID() != p.PID() || q.PID() == 0 || q.Command() != "echo so far; read x" || q.Started().IsZero() {
 		t.Fatalf("attached to pid %d, %q", q.PID(), q.Command())
 	}
-	scene.Must(t, q.Stdin().CloseContext(t.Context()))
+	proctest.Must(t, q.Stdin().CloseContext(t.Context()))
 	if code, exited, err := waitCode(t, q); code != 1 || !exited || err != nil {
 		t.Fatalf("code %d, %v", code, err)
 	}
@@ -195,7 +195,7 @@ func TestAHandleTellsWhatRuns(t *testing.T) {
 
 func waitCode(t *testing.T, p *tend.Process) (int, bool, error) {
 	t.Helper()
-	scene.Value(p.Wait(t.Context(), tend.WaitOptions{}))(t)
+	proctest.Value(p.Wait(t.Context(), tend.WaitOptions{}))(t)
 	return p.ExitCode(t.Context())
 }
 
@@ -225,7 +225,7 @@ func TestAContextKillsOnlyWhenAsked(t *testing.T) {
 	if res, err := p.Wait(t.Context(), tend.WaitOptions{}); err != nil || !res.Killed {
 		t.Fatalf("%+v, %v", res, err)
 	}
-	scene.Must(t, q.Stdin().Close())
+	proctest.Must(t, q.Stdin().Close())
 	if res, err := q.Wait(t.Context(), tend.WaitOptions{}); err != nil || !res.Success {
 		t.Fatalf("%+v, %v", res, err)
 	}
@@ -235,7 +235,7 @@ func TestClosingAReaderEndsAReadThatWaits(t *testing.T) {
 	c := connected(t)
 	id := spawn(t, c, tend.Command("sleep", "1000")).ID()
 	for i := range 20 { // before, while and after the stream is opened
-		p := scene.Value(c.Attach(t.Context(), string(id)))(t)
+		p := proctest.Value(c.Attach(t.Context(), string(id)))(t)
 		ended := make(chan error, 1)
 		go func() {
 			_, err := p.Stdout().Read(make([]byte, 1))
@@ -252,7 +252,7 @@ func TestClosingAReaderEndsAReadThatWaits(t *testing.T) {
 func TestAManagerKillsAndReleasesByPID(t *testing.T) {
 	m := connected(t).Processes()
 	m.Env = map[string]string{"A": "base", "B": "base"}
-	p := scene.Value(m.Spawn(t.Context(), tend.Cmd{Spec: process.Spec{Shell: "echo $A $B; exec sleep 1000", Dir: "/", Env: map[string]string{"B": "own"}}}))(t)
+	p := proctest.Value(m.Spawn(t.Context(), tend.Cmd{Spec: process.Spec{Shell: "echo $A $B; exec sleep 1000", Dir: "/", Env: map[string]string{"B": "own"}}}))(t)
 	defer p.Close()
 	if err := m.Release(t.Context(), p.PID()); !errors.Is(err, process.ErrRunning) {
 		t.Fatalf("release of a running process: %v", err)

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 // fault says what a proxy does to one connection after it has passed on a
@@ -40,7 +40,7 @@ type proxy struct {
 
 func newProxy(t testing.TB, target string, faults ...fault) *proxy {
 	t.Helper()
-	l := scene.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
+	l := proctest.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
 	p := &proxy{t: t, l: l, target: target, faults: faults}
 	p.wg.Go(p.accept)
 	t.Cleanup(p.close)

@@ -18,7 +18,7 @@ import (
 	"time"
 
 	"github.com/tend-run/tend/internal/protocol/native"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testkeeper"
 	"github.com/tend-run/tend/process"
 	"github.com/tend-run/tend/sdk/go"
@@ -40,7 +40,7 @@ func TestOutputIsByteExactWhateverHappensToConnections(t *testing.T) {
 				px := newProxy(t, srv.Listener.Addr().String(), faults...)
 				c := dial(t, px.url(), tend.Options{HTTP1: http1, Silence: 250 * time.Millisecond})
 				cmd, want := numbered(300_000)
-				got := scene.Value(io.ReadAll(spawn(t, c, cmd).Stdout()))(t)
+				got := proctest.Value(io.ReadAll(spawn(t, c, cmd).Stdout()))(t)
 				if !bytes.Equal(got, want) {
 					t.Fatalf("got %d bytes, want %d; they differ", len(got), len(want))
 				}
@@ -81,7 +81,7 @@ func TestAQuietStreamThatIsCutGoesOn(t *testing.T) {
 	if string(text) != "one\ntwo\n" || cut == nil {
 		t.Fatalf("the stream had %q", text)
 	}
-	scene.Must(t, <-written)
+	proctest.Must(t, <-written)
 }
 
 func TestEachFactIsToldOnceOverReconnects(t *testing.T) {
@@ -99,7 +99,7 @@ func TestEachFactIsToldOnceOverReconnects(t *testing.T) {
 			if len(text) == 0 {
 				// Lose the connection while the process waits for input.
 				px.cutAll()
-				scene.Value(p.Stdin().WriteContext(t.Context(), []byte("two\n")))(t)
+				proctest.Value(p.Stdin().WriteContext(t.Context(), []byte("two\n")))(t)
 			}
 			text = append(text, ev.Data...)
 			continue
@@ -177,7 +177,7 @@ func TestAClientGoesOnWithTheNextServer(t *testing.T) {
 	p := spawn(t, c, piped(tend.Shell("echo one; read x; echo $x")))
 	out := p.Stdout()
 	buf := make([]byte, 4)
-	scene.Value(io.ReadFull(out, buf))(t)
+	proctest.Value(io.ReadFull(out, buf))(t)
 	waited := make(chan tend.Result, 1)
 	go func() {
 		res, err := p.Wait(context.Background(), tend.WaitOptions{})
@@ -188,7 +188,7 @@ func TestAClientGoesOnWithTheNextServer(t *testing.T) {
 	}()
 	px.retarget(second.Listener.Addr().String())
 	close(stopping)
-	scene.Value(p.Stdin().WriteContext(t.Context(), []byte("two\n")))(t)
+	proctest.Value(p.Stdin().WriteContext(t.Context(), []byte("two\n")))(t)
 	rest, err := io.ReadAll(out)
 	if err != nil || string(rest) != "two\n" {
 		t.Fatalf("after the restart: %q, %v", rest, err)
@@ -206,7 +206,7 @@ func TestAKillIsSentOnce(t *testing.T) {
 	px := newProxy(t, srv.Listener.Addr().String())
 	c := dial(t, px.url(), tend.Options{})
 	p := spawn(t, c, tend.Shell("echo ready; exec sleep 1000"))
-	r := scene.Value(p.Raw().Read(t.Context(), process.ReadOptions{}))(t)
+	r := proctest.Value(p.Raw().Read(t.Context(), process.ReadOptions{}))(t)
 	defer r.Close()
 
 	if _, err := p.Kill(t.Context()); !errors.Is(err, process.ErrUnavailable) {
@@ -244,10 +244,10 @@ func TestInputIsTakenOnceWhenAnswersAreLost(t *testing.T) {
 	in := p.Stdin()
 	for rest := want; len(rest) > 0; {
 		n := min(len(rest), 10_000)
-		scene.Value(in.Write(rest[:n]))(t)
+		proctest.Value(in.Write(rest[:n]))(t)
 		rest = rest[n:]
 	}
-	scene.Must(t, in.Close())
+	proctest.Must(t, in.Close())
 	if got := <-read; !bytes.Equal(got, want) {
 		t.Fatalf("got %d bytes, want %d; they differ", len(got), len(want))
 	}
@@ -264,29 +264,29 @@ func TestAWriteThatIsGivenUpHoldsNobodyUp(t *testing.T) {
 			t.Parallel()
 			srv := serve(t, testkeeper.New(t), nil, nil)
 			first := spawn(t, dial(t, srv.URL, tend.Options{HTTP1: http1}), piped(tend.Command("cat")))
-			second := scene.Value(dial(t, srv.URL, tend.Options{}).Attach(t.Context(), string(first.ID())))(t)
-			scene.Must(t, second.Signal(t.Context(), syscall.SIGSTOP))
+			second := proctest.Value(dial(t, srv.URL, tend.Options{}).Attach(t.Context(), string(first.ID())))(t)
+			proctest.Must(t, second.Signal(t.Context(), syscall.SIGSTOP))
 			ctx, giveUp := context.WithCancel(t.Context())
 			wrote := make(chan error, 1)
 			go func() {
 				_, err := first.Stdin().WriteContext(ctx, bytes.Repeat([]byte("a"), 8<<20))
 				wrote <- err
 			}()
-			scene.Eventually(t, "two parts are accepted", func() bool {
-				return scene.Value(second.Raw().Info(t.Context()))(t).Stdin.Accepted >= 2*process.MaxWhole
+			proctest.Eventually(t, "two parts are accepted", func() bool {
+				return proctest.Value(second.Raw().Info(t.Context()))(t).Stdin.Accepted >= 2*process.MaxWhole
 			})
 			giveUp()
 			if err := <-wrote; !errors.Is(err, context.Canceled) {
 				t.Fatalf("the write that was given up: %v", err)
 			}
-			scene.Must(t, second.Signal(t.Context(), syscall.SIGCONT))
+			proctest.Must(t, second.Signal(t.Context(), syscall.SIGCONT))
 			soon, cancel := context.WithTimeout(t.Context(), 8*time.Second)
 			defer cancel()
 			if _, err := second.Stdin().WriteContext(soon, []byte("b")); err != nil {
 				t.Errorf("another's write: %v", err)
 			}
-			scene.Must(t, second.Stdin().Close())
-			got := scene.Value(io.ReadAll(second.Stdout()))(t)
+			proctest.Must(t, second.Stdin().Close())
+			got := proctest.Value(io.ReadAll(second.Stdout()))(t)
 			if rest := bytes.TrimLeft(got, "a"); string(rest) != "b" || (len(got)-1)%process.MaxWhole != 0 {
 				t.Errorf("%d bytes, at the end %.20q; want whole parts of a, then b", len(got), rest)
 			}
@@ -300,7 +300,7 @@ func TestWhatTwoClientsWriteArrivesWholeAndOnce(t *testing.T) {
 	var writes atomic.Int32
 	srv := serve(t, testkeeper.New(t), nil, losing("Write", func(n int32) bool { return n%2 == 1 }, &writes))
 	first := spawn(t, dial(t, srv.URL, tend.Options{}), piped(tend.Command("cat")))
-	second := scene.Value(dial(t, srv.URL, tend.Options{}).Attach(t.Context(), string(first.ID())))(t)
+	second := proctest.Value(dial(t, srv.URL, tend.Options{}).Attach(t.Context(), string(first.ID())))(t)
 	const lines = 50
 	line := func(name string, i int) string {
 		return fmt.Sprintf("%s %d %s\n", name, i, strings.Repeat(name, i*100))
@@ -318,10 +318,10 @@ func TestWhatTwoClientsWriteArrivesWholeAndOnce(t *testing.T) {
 	}
 	wg.Wait()
 	large := "c " + strings.Repeat("c", 3<<20) + "\n" // in parts
-	scene.Value(second.Stdin().Write([]byte(large)))(t)
+	proctest.Value(second.Stdin().Write([]byte(large)))(t)
 	for i := range process.Writers + 1 {
 		at := int64(0)
-		scene.Value(first.Raw().Write(t.Context(), process.Input{Writer: fmt.Sprint(i), Offset: &at, Data: []byte("d\n")}))(t)
+		proctest.Value(first.Raw().Write(t.Context(), process.Input{Writer: fmt.Sprint(i), Offset: &at, Data: []byte("d\n")}))(t)
 	}
 	for _, p := range []*tend.Process{second, first} {
 		// Its answer is lost: then it says so, or writes it once.
@@ -332,8 +332,8 @@ func TestWhatTwoClientsWriteArrivesWholeAndOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	scene.Must(t, first.Stdin().Close())
-	out := scene.Value(io.ReadAll(first.Stdout()))(t)
+	proctest.Must(t, first.Stdin().Close())
+	out := proctest.Value(io.ReadAll(first.Stdout()))(t)
 	next := map[string]int{}
 	for got := range strings.Lines(string(out)) {
 		name := got[:1]
@@ -357,7 +357,7 @@ func TestAStartWhoseAnswerIsLostStartsOnce(t *testing.T) {
 	srv := serve(t, testkeeper.New(t), nil, losing("Start", func(n int32) bool { return n == 1 }, &starts))
 	c := dial(t, srv.URL, tend.Options{})
 	p := spawn(t, c, tend.Shell("echo once"))
-	scene.Value(p.Wait(t.Context(), tend.WaitOptions{}))(t)
+	proctest.Value(p.Wait(t.Context(), tend.WaitOptions{}))(t)
 	infos, err := c.List(t.Context(), process.Filter{})
 	if err != nil || len(infos) != 1 || starts.Load() != 2 {
 		t.Fatalf("%d processes after %d requests, %v", len(infos), starts.Load(), err)
@@ -369,7 +369,7 @@ func TestTheLastAttemptEndsWithUnavailable(t *testing.T) {
 	px := newProxy(t, srv.Listener.Addr().String())
 	c := dial(t, px.url(), tend.Options{Retry: tend.Retry{First: time.Millisecond, Attempts: 3}})
 	p := spawn(t, c, tend.Shell("exec sleep 1000"))
-	r := scene.Value(p.Raw().Read(t.Context(), process.ReadOptions{}))(t)
+	r := proctest.Value(p.Raw().Read(t.Context(), process.ReadOptions{}))(t)
 	px.close()
 	var last error
 	for _, err := range process.Follow(t.Context(), r) {

@@ -14,7 +14,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/process"
 	"github.com/tend-run/tend/sdk/go"
 )
@@ -25,32 +25,32 @@ func TestFilesOfASandbox(t *testing.T) {
 	box := tend.NewSandbox(c, tend.SandboxSpec{Name: "files"}) // made by the first operation
 	f := box.Files()
 	large := bytes.Repeat([]byte("0123456789abcdef"), 1<<16)
-	scene.Must(t, f.WriteFile(t.Context(), "a/b/large", large))
-	if got := scene.Value(f.ReadFile(t.Context(), "a/b/large"))(t); !bytes.Equal(got, large) {
+	proctest.Must(t, f.WriteFile(t.Context(), "a/b/large", large))
+	if got := proctest.Value(f.ReadFile(t.Context(), "a/b/large"))(t); !bytes.Equal(got, large) {
 		t.Errorf("%d bytes came back", len(got))
 	}
-	e := scene.Value(f.Stat(t.Context(), "a/b/large"))(t)
+	e := proctest.Value(f.Stat(t.Context(), "a/b/large"))(t)
 	if e.Type != tend.FileRegular || e.Size != int64(len(large)) || e.Name != "large" || !filepath.IsAbs(e.Path) || e.Modified.IsZero() {
 		t.Errorf("it is %+v", e)
 	}
 	if got := printed(t, box.Processes(), "wc -c < a/b/large"); strings.TrimSpace(got) != "1048576" {
 		t.Errorf("a program sees %q bytes", got)
 	}
-	scene.Must(t, f.Mkdir(t.Context(), "dir"))
+	proctest.Must(t, f.Mkdir(t.Context(), "dir"))
 	if err := f.Mkdir(t.Context(), "dir"); !errors.Is(err, fs.ErrExist) || !errors.Is(err, process.ErrExists) {
 		t.Errorf("made twice: %v", err)
 	}
-	scene.Must(t, f.Move(t.Context(), "a/b/large", "dir/small"))
-	scene.Must(t, f.WriteFile(t.Context(), "dir/small", nil))
+	proctest.Must(t, f.Move(t.Context(), "a/b/large", "dir/small"))
+	proctest.Must(t, f.WriteFile(t.Context(), "dir/small", nil))
 	var names []string
-	for _, e := range scene.Value(f.List(t.Context(), ".", 2))(t) {
+	for _, e := range proctest.Value(f.List(t.Context(), ".", 2))(t) {
 		names = append(names, e.Name)
 	}
 	if got := strings.Join(names, " "); got != "a b dir small" {
 		t.Errorf("there are %s", got)
 	}
-	scene.Must(t, f.Remove(t.Context(), "dir"))
-	scene.Must(t, f.Remove(t.Context(), "dir"))
+	proctest.Must(t, f.Remove(t.Context(), "dir"))
+	proctest.Must(t, f.Remove(t.Context(), "dir"))
 	for what, err := range map[string]error{
 		"read": func() error { _, err := f.ReadFile(t.Context(), "dir/small"); return err }(),
 		"stat": func() error { _, err := f.Stat(t.Context(), "dir"); return err }(),
@@ -88,11 +88,11 @@ func (f *brokenReader) Read(b []byte) (int, error) {
 func TestAWriteThatFailsIsNoFile(t *testing.T) {
 	t.Parallel()
 	f := tend.NewSandbox(withSandboxes(t, nil), tend.SandboxSpec{Name: "half"}).Files()
-	scene.Must(t, f.WriteFile(t.Context(), "x", []byte("whole")))
+	proctest.Must(t, f.WriteFile(t.Context(), "x", []byte("whole")))
 	if _, err := f.Write(t.Context(), "x", &brokenReader{1 << 10}); err == nil || err.Error() != "the disk is gone" {
 		t.Errorf("it ended with %v", err)
 	}
-	if got := scene.Value(f.ReadFile(t.Context(), "x"))(t); string(got) != "whole" {
+	if got := proctest.Value(f.ReadFile(t.Context(), "x"))(t); string(got) != "whole" {
 		t.Errorf("there are %d bytes", len(got))
 	}
 }
@@ -102,8 +102,8 @@ func TestAWriteOfAFileIsRepeatedAfterALostAnswer(t *testing.T) {
 	var writes atomic.Int32
 	c := withSandboxes(t, losing("WriteFile", func(n int32) bool { return n == 1 }, &writes))
 	f := tend.NewSandbox(c, tend.SandboxSpec{Name: "again"}).Files()
-	scene.Must(t, f.WriteFile(t.Context(), "x", []byte("once")))
-	if got := scene.Value(f.ReadFile(t.Context(), "x"))(t); string(got) != "once" || writes.Load() != 2 {
+	proctest.Must(t, f.WriteFile(t.Context(), "x", []byte("once")))
+	if got := proctest.Value(f.ReadFile(t.Context(), "x"))(t); string(got) != "once" || writes.Load() != 2 {
 		t.Errorf("%q by %d writes", got, writes.Load())
 	}
 	// What cannot be read again is sent once.
@@ -147,8 +147,8 @@ func TestAReadOfAFileGoesOnWhereTheConnectionWasLost(t *testing.T) {
 	for i := range 300_000 {
 		want = append(want, byte(i), byte(i>>8), byte(i>>16), '\n')
 	}
-	scene.Must(t, f.WriteFile(t.Context(), "x", want))
-	if got := scene.Value(f.ReadFile(t.Context(), "x"))(t); !bytes.Equal(got, want) || reads.Load() < 2 {
+	proctest.Must(t, f.WriteFile(t.Context(), "x", want))
+	if got := proctest.Value(f.ReadFile(t.Context(), "x"))(t); !bytes.Equal(got, want) || reads.Load() < 2 {
 		t.Errorf("%d bytes of %d by %d reads", len(got), len(want), reads.Load())
 	}
 }
@@ -157,7 +157,7 @@ func TestAPortOfASandboxIsDialed(t *testing.T) {
 	t.Parallel()
 	c := withSandboxes(t, nil)
 	box := tend.NewSandbox(c, tend.SandboxSpec{Name: "port"})
-	l := scene.Value(net.Listen("tcp", "127.0.0.1:0"))(t) // the host driver's sandboxes have the machine's network
+	l := proctest.Value(net.Listen("tcp", "127.0.0.1:0"))(t) // the host driver's sandboxes have the machine's network
 	defer l.Close()
 	go func() {
 		for {
@@ -171,15 +171,15 @@ func TestAPortOfASandboxIsDialed(t *testing.T) {
 		}
 	}()
 	port := l.Addr().(*net.TCPAddr).Port
-	conn := scene.Value(box.Dial(t.Context(), port))(t)
+	conn := proctest.Value(box.Dial(t.Context(), port))(t)
 	defer conn.Close()
-	scene.Value(io.WriteString(conn, "hello"))(t)
-	scene.Must(t, conn.(interface{ CloseWrite() error }).CloseWrite())
-	if got := scene.Value(io.ReadAll(conn))(t); string(got) != "HELLO" {
+	proctest.Value(io.WriteString(conn, "hello"))(t)
+	proctest.Must(t, conn.(interface{ CloseWrite() error }).CloseWrite())
+	if got := proctest.Value(io.ReadAll(conn))(t); string(got) != "HELLO" {
 		t.Errorf("it answers %q", got)
 	}
-	id := scene.Value(box.ID(t.Context()))(t)
-	if u := scene.Value(box.URL(t.Context(), 3000))(t); !strings.HasPrefix(u, "http://3000-"+id+".localhost:") {
+	id := proctest.Value(box.ID(t.Context()))(t)
+	if u := proctest.Value(box.URL(t.Context(), 3000))(t); !strings.HasPrefix(u, "http://3000-"+id+".localhost:") {
 		t.Errorf("its URL is %s", u)
 	}
 	l.Close()
@@ -191,7 +191,7 @@ func TestAPortOfASandboxIsDialed(t *testing.T) {
 			t.Errorf("a wrong port: %v", err)
 		}
 	}
-	scene.Must(t, box.Destroy(t.Context()))
+	proctest.Must(t, box.Destroy(t.Context()))
 	if _, err := box.Dial(t.Context(), port); !errors.Is(err, process.ErrNotFound) {
 		t.Errorf("a sandbox that is gone: %v", err)
 	}

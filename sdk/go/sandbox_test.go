@@ -17,7 +17,7 @@ import (
 	"github.com/tend-run/tend/gen/tend/v1/tendv1connect"
 	"github.com/tend-run/tend/internal/protocol/native"
 	"github.com/tend-run/tend/internal/sandbox/host"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testkeeper"
 	"github.com/tend-run/tend/internal/tendpb"
 	"github.com/tend-run/tend/process"
@@ -28,13 +28,13 @@ import (
 func withSandboxes(t testing.TB, around func(http.Handler) http.Handler) *tend.Client {
 	t.Helper()
 	m := testkeeper.New(t)
-	d := scene.Value(host.Open(host.Config{Dir: filepath.Join(t.TempDir(), "boxes"), Manager: m}))(t)
+	d := proctest.Value(host.Open(host.Config{Dir: filepath.Join(t.TempDir(), "boxes"), Manager: m}))(t)
 	return dial(t, serveFace(t, native.Config{Manager: m, Driver: d}, nil, around).URL, tend.Options{})
 }
 
 func printed(t testing.TB, p *tend.Processes, line string) string {
 	t.Helper()
-	return scene.Value(p.Run(t.Context(), tend.Shell(line)))(t).Stdout
+	return proctest.Value(p.Run(t.Context(), tend.Shell(line)))(t).Stdout
 }
 
 // A name may be taken by a creation that fails before one looks for its sandbox.
@@ -64,34 +64,34 @@ func TestANameThatIsFreeAgainIsUsed(t *testing.T) {
 func TestASandboxHasProcessesOfItsOwn(t *testing.T) {
 	t.Parallel()
 	c := withSandboxes(t, nil)
-	one := scene.Value(c.CreateSandbox(t.Context(), tend.SandboxSpec{Name: "one", Env: map[string]string{"WHERE": "one"}, Metadata: map[string]string{"of": "me"}}))(t)
-	two := scene.Value(c.CreateSandbox(t.Context(), tend.SandboxSpec{}))(t)
-	info := scene.Value(one.Info(t.Context()))(t)
+	one := proctest.Value(c.CreateSandbox(t.Context(), tend.SandboxSpec{Name: "one", Env: map[string]string{"WHERE": "one"}, Metadata: map[string]string{"of": "me"}}))(t)
+	two := proctest.Value(c.CreateSandbox(t.Context(), tend.SandboxSpec{}))(t)
+	info := proctest.Value(one.Info(t.Context()))(t)
 	if info.Name != "one" || info.State != tend.SandboxReady || info.Isolation != tend.IsolationNone || info.Env["WHERE"] != "one" || info.Created.IsZero() {
 		t.Errorf("made: %+v", info)
 	}
 	if got := printed(t, one.Processes(), `echo "$WHERE"; pwd`); got != "one\n"+info.Dir+"\n" {
 		t.Errorf("it wrote %q", got)
 	}
-	p := scene.Value(one.Processes().Spawn(t.Context(), piped(tend.Command("cat"))))(t)
+	p := proctest.Value(one.Processes().Spawn(t.Context(), piped(tend.Command("cat"))))(t)
 	defer p.Close()
-	scene.Value(p.Stdin().Write([]byte("hello")))(t)
-	scene.Must(t, p.Stdin().Close())
-	if res := scene.Value(p.Wait(t.Context(), tend.WaitOptions{}))(t); res.Stdout != "hello" {
+	proctest.Value(p.Stdin().Write([]byte("hello")))(t)
+	proctest.Must(t, p.Stdin().Close())
+	if res := proctest.Value(p.Wait(t.Context(), tend.WaitOptions{}))(t); res.Stdout != "hello" {
 		t.Errorf("cat wrote %q", res.Stdout)
 	}
-	if in := scene.Value(one.Processes().List(t.Context()))(t); len(in) != 1 || in[0].ID != p.ID() {
+	if in := proctest.Value(one.Processes().List(t.Context()))(t); len(in) != 1 || in[0].ID != p.ID() {
 		t.Errorf("in one: %+v", in)
 	}
-	if in := scene.Value(two.Processes().List(t.Context()))(t); len(in) != 0 {
+	if in := proctest.Value(two.Processes().List(t.Context()))(t); len(in) != 0 {
 		t.Errorf("in two: %+v", in)
 	}
-	inside := scene.Value(two.Client(t.Context()))(t)
+	inside := proctest.Value(two.Client(t.Context()))(t)
 	if _, err := inside.Get(t.Context(), process.Selector{ID: p.ID()}); !errors.Is(err, process.ErrNotFound) {
 		t.Errorf("from two: %v", err)
 	}
-	scene.Must(t, inside.Close()) // it is not its own
-	if found := scene.Value(c.Sandboxes(t.Context(), tend.SandboxFilter{Metadata: map[string]string{"of": "me"}}))(t); len(found) != 1 || found[0].ID != info.ID {
+	proctest.Must(t, inside.Close()) // it is not its own
+	if found := proctest.Value(c.Sandboxes(t.Context(), tend.SandboxFilter{Metadata: map[string]string{"of": "me"}}))(t); len(found) != 1 || found[0].ID != info.ID {
 		t.Errorf("mine: %+v", found)
 	}
 	printed(t, two.Processes(), "true")
@@ -100,31 +100,31 @@ func TestASandboxHasProcessesOfItsOwn(t *testing.T) {
 func TestASandboxLivesAndEnds(t *testing.T) {
 	t.Parallel()
 	c := withSandboxes(t, nil)
-	box := scene.Value(c.CreateSandbox(t.Context(), tend.SandboxSpec{Name: "box", Timeout: time.Hour}))(t)
+	box := proctest.Value(c.CreateSandbox(t.Context(), tend.SandboxSpec{Name: "box", Timeout: time.Hour}))(t)
 	printed(t, box.Processes(), "echo kept > file")
-	scene.Must(t, box.Stop(t.Context()))
+	proctest.Must(t, box.Stop(t.Context()))
 	if _, err := box.Processes().Spawn(t.Context(), tend.Command("true")); !errors.Is(err, tend.ErrSandboxStopped) {
 		t.Errorf("a command in a stopped sandbox: %v", err)
 	}
-	passive := scene.Value(scene.Value(c.Sandbox(t.Context(), "box"))(t).Passive(t.Context()))(t)
+	passive := proctest.Value(proctest.Value(c.Sandbox(t.Context(), "box"))(t).Passive(t.Context()))(t)
 	if _, err := passive.Processes().Spawn(t.Context(), tend.Command("true")); !errors.Is(err, tend.ErrSandboxStopped) {
 		t.Errorf("a command by a handle that starts nothing: %v", err)
 	}
-	scene.Must(t, box.Start(t.Context()))
+	proctest.Must(t, box.Start(t.Context()))
 	if got := printed(t, passive.Processes(), "cat file"); got != "kept\n" {
 		t.Errorf("after a stop the file has %q", got)
 	}
 	name, never := "other", time.Duration(0)
-	info := scene.Value(box.Update(t.Context(), tend.SandboxChange{Name: &name, Timeout: &never, Env: map[string]string{"A": "1"}}))(t)
+	info := proctest.Value(box.Update(t.Context(), tend.SandboxChange{Name: &name, Timeout: &never, Env: map[string]string{"A": "1"}}))(t)
 	if info.Name != "other" || !info.Deadline.IsZero() || info.Env["A"] != "1" {
 		t.Errorf("changed: %+v", info)
 	}
-	again := scene.Value(c.Sandbox(t.Context(), "other"))(t)
+	again := proctest.Value(c.Sandbox(t.Context(), "other"))(t)
 	if err := box.Pause(t.Context()); !errors.Is(err, process.ErrUnsupported) {
 		t.Errorf("a pause by the host driver: %v", err)
 	}
-	scene.Must(t, again.Destroy(t.Context()))
-	scene.Must(t, box.Destroy(t.Context()))
+	proctest.Must(t, again.Destroy(t.Context()))
+	proctest.Must(t, box.Destroy(t.Context()))
 	for _, s := range []*tend.Sandbox{box, again} {
 		if _, err := s.Processes().Spawn(t.Context(), tend.Command("true")); !errors.Is(err, process.ErrNotFound) || !strings.Contains(err.Error(), info.ID) {
 			t.Errorf("a command in a sandbox that was destroyed: %v", err)
@@ -139,9 +139,9 @@ func TestALazySandboxIsMadeOnceAndStarted(t *testing.T) {
 	t.Parallel()
 	c := withSandboxes(t, nil)
 	never := tend.NewSandbox(c, tend.SandboxSpec{Name: "never"})
-	scene.Must(t, never.Destroy(t.Context()))
+	proctest.Must(t, never.Destroy(t.Context()))
 	box := tend.NewSandbox(c, tend.SandboxSpec{Name: "lazy"})
-	if all := scene.Value(c.Sandboxes(t.Context(), tend.SandboxFilter{}))(t); len(all) != 0 {
+	if all := proctest.Value(c.Sandboxes(t.Context(), tend.SandboxFilter{}))(t); len(all) != 0 {
 		t.Fatalf("made before it is needed: %+v", all)
 	}
 	var wg sync.WaitGroup
@@ -153,13 +153,13 @@ func TestALazySandboxIsMadeOnceAndStarted(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	scene.Must(t, box.Stop(t.Context()))
+	proctest.Must(t, box.Stop(t.Context()))
 	// Another program, which knows the name alone.
 	other := tend.NewSandbox(c, tend.SandboxSpec{Name: "lazy"})
 	if got := printed(t, other.Processes(), "wc -l < file"); strings.TrimSpace(got) != "8" {
 		t.Errorf("the file has %q lines", got)
 	}
-	if all := scene.Value(c.Sandboxes(t.Context(), tend.SandboxFilter{States: []tend.SandboxState{tend.SandboxReady}}))(t); len(all) != 1 {
+	if all := proctest.Value(c.Sandboxes(t.Context(), tend.SandboxFilter{States: []tend.SandboxState{tend.SandboxReady}}))(t); len(all) != 1 {
 		t.Errorf("there are %+v", all)
 	}
 	if _, err := c.CreateSandbox(t.Context(), tend.SandboxSpec{Name: "lazy"}); !errors.Is(err, process.ErrExists) {
@@ -182,14 +182,14 @@ func TestALostAnswerMakesNoSecondSandboxAndNoSecondProcess(t *testing.T) {
 		t.Fatal("an answer that was lost came")
 	}
 	box := tend.NewSandbox(c, tend.SandboxSpec{Name: "box"})
-	inside := scene.Value(box.Client(t.Context()))(t) // its Start loses its answer, too
+	inside := proctest.Value(box.Client(t.Context()))(t) // its Start loses its answer, too
 	starts.Store(0)
-	p := scene.Value(inside.Spawn(t.Context(), tend.Shell("echo x >> file; wc -l < file")))(t)
+	p := proctest.Value(inside.Spawn(t.Context(), tend.Shell("echo x >> file; wc -l < file")))(t)
 	defer p.Close()
-	if res := scene.Value(p.Wait(t.Context(), tend.WaitOptions{}))(t); strings.TrimSpace(res.Stdout) != "1" {
+	if res := proctest.Value(p.Wait(t.Context(), tend.WaitOptions{}))(t); strings.TrimSpace(res.Stdout) != "1" {
 		t.Errorf("it ran with %q", res.Stdout)
 	}
-	if all := scene.Value(c.Sandboxes(t.Context(), tend.SandboxFilter{}))(t); len(all) != 1 || starts.Load() != 2 {
+	if all := proctest.Value(c.Sandboxes(t.Context(), tend.SandboxFilter{}))(t); len(all) != 1 || starts.Load() != 2 {
 		t.Errorf("%d sandboxes, %d starts", len(all), starts.Load())
 	}
 }
@@ -210,7 +210,7 @@ func TestAServerWithoutSandboxesIsAskedForNone(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	if all := scene.Value(c.List(t.Context(), process.Filter{}))(t); len(all) != 0 {
+	if all := proctest.Value(c.List(t.Context(), process.Filter{}))(t); len(all) != 0 {
 		t.Errorf("on the machine: %+v", all)
 	}
 }

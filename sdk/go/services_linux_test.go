@@ -7,7 +7,7 @@ import (
 
 	"github.com/tend-run/tend/internal/protocol/native"
 	"github.com/tend-run/tend/internal/server/services"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testkeeper"
 	"github.com/tend-run/tend/process"
 	"github.com/tend-run/tend/sdk/go"
@@ -40,8 +40,8 @@ func TestServicesAreWatchedWhateverHappensToConnections(t *testing.T) {
 				stopping := make(chan struct{})
 				first, second := serveFace(t, cfg, stopping, nil), serveFace(t, cfg, nil, nil)
 				direct := dial(t, second.URL, tend.Options{})
-				scene.Must(t, direct.ApplyServices(t.Context(), tend.ServiceFile{Dir: "/", Text: []byte("services: {x: {command: exec sleep 1000}}")}))
-				scene.Must(t, direct.StartServices(t.Context()))
+				proctest.Must(t, direct.ApplyServices(t.Context(), tend.ServiceFile{Dir: "/", Text: []byte("services: {x: {command: exec sleep 1000}}")}))
+				proctest.Must(t, direct.StartServices(t.Context()))
 				var faults []fault
 				for i := range int64(6) {
 					faults = append(faults, fault{after: 700 + 333*i, kind: kind})
@@ -70,12 +70,12 @@ func TestServicesAreWatchedWhateverHappensToConnections(t *testing.T) {
 						close(stopping)
 					}
 					asked++
-					scene.Must(t, direct.RestartServices(ctx, "x"))
+					proctest.Must(t, direct.RestartServices(ctx, "x"))
 				}
 				if seen < rounds {
 					t.Errorf("it was told up to run %d: %v", seen, ctx.Err())
 				}
-				scene.Must(t, direct.StopServices(t.Context()))
+				proctest.Must(t, direct.StopServices(t.Context()))
 			})
 		}
 	}

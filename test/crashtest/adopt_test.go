@@ -14,7 +14,7 @@ import (
 	"testing"
 
 	"github.com/tend-run/tend/internal/lib/procfs"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testdaemon"
 	"github.com/tend-run/tend/process"
 	"github.com/tend-run/tend/sdk/go"
@@ -26,43 +26,43 @@ func TestAnAdoptedProcessOutlivesRolesAndUpgrades(t *testing.T) {
 	t.Parallel()
 	d := serve(t)
 	c, dir := d.Connect(t), t.TempDir()
-	l := scene.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
+	l := proctest.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
 	addr := l.Addr().String()
 	l.Close()
 	cmd := exec.Command("/bin/sh", "-c", "\"$1\" >/dev/null 2>&1 & echo $!", "sh", self)
 	cmd.Env = append(os.Environ(), serveRole+"="+addr)
-	pid := scene.Value(strconv.Atoi(strings.TrimSpace(string(scene.Value(cmd.Output())(t)))))(t)
+	pid := proctest.Value(strconv.Atoi(strings.TrimSpace(string(proctest.Value(cmd.Output())(t)))))(t)
 	started := procfs.Started(pid)
 	t.Cleanup(func() { // if it is not tend that ends it
 		if procfs.Started(pid) == started {
 			_ = syscall.Kill(pid, syscall.SIGKILL)
 		}
 	})
-	scene.Must(t, os.WriteFile(filepath.Join(dir, "web.pid"), []byte(fmt.Sprintln(pid)), 0o600))
+	proctest.Must(t, os.WriteFile(filepath.Join(dir, "web.pid"), []byte(fmt.Sprintln(pid)), 0o600))
 	declare(t, c, dir, fmt.Sprintf("  web: {command: [%s], env: {%s: '%s'}, adopt: {pid_file: web.pid}, health: {http: 'http://%s/', interval: 200ms, timeout: 30s}}\n", self, serveRole, addr, addr))
 	first := service(t, c, "web", "ready", isReady)
 	if first.PID != pid || !first.Adopted || first.Process != "" {
 		t.Fatalf("it is %+v; pid %d was there", first, pid)
 	}
 	same := outlivesRoles(t, d, first)
-	scene.Must(t, d.Upgrade(t.Context(), tend.Upgrade{}))
+	proctest.Must(t, d.Upgrade(t.Context(), tend.Upgrade{}))
 	same("an upgrade")
 	if s := service(t, d.Connect(t), "web", "ready", isReady); !s.Adopted {
 		t.Errorf("it is %+v", s)
 	}
 	// A shutdown ends what tend has started, and the next daemon goes on with the rest.
-	scene.Must(t, c.Shutdown(t.Context(), false))
-	scene.Eventually(t, "all roles have ended", func() bool { return len(testdaemon.Holders(d.StateDir())) == 0 })
+	proctest.Must(t, c.Shutdown(t.Context(), false))
+	proctest.Eventually(t, "all roles have ended", func() bool { return len(testdaemon.Holders(d.StateDir())) == 0 })
 	d.KillLauncher() // it has ended; this collects it
-	scene.Must(t, d.ServeAgain())
+	proctest.Must(t, d.ServeAgain())
 	same("a shutdown")
 	c = d.Connect(t)
-	scene.Must(t, syscall.Kill(pid, syscall.SIGKILL))
+	proctest.Must(t, syscall.Kill(pid, syscall.SIGKILL))
 	next := service(t, c, "web", "ready again", func(s tend.Service) bool { return s.Runs == 2 && isReady(s) })
 	if next.PID == pid || next.Adopted || next.Process == "" || next.Exit == nil || next.Exit.Cause != process.CauseLost {
 		t.Errorf("after its end: %+v, %+v", next, next.Exit)
 	}
-	scene.Must(t, c.StopServices(t.Context()))
+	proctest.Must(t, c.StopServices(t.Context()))
 	service(t, c, "web", "idle", func(s tend.Service) bool { return s.Phase == tend.ServiceIdle })
 	// Now that the service does not run, the roles are refused for what they are.
 	for name, role := range d.Roles() {

@@ -17,7 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testdaemon"
 	"github.com/tend-run/tend/process"
 	"github.com/tend-run/tend/sdk/go"
@@ -28,7 +28,7 @@ import (
 func sharedMemory(t *testing.T, pid int) map[string]string {
 	t.Helper()
 	dir := fmt.Sprintf("/proc/%d/fd", pid)
-	entries := scene.Value(os.ReadDir(dir))(t)
+	entries := proctest.Value(os.ReadDir(dir))(t)
 	found := map[string]string{}
 	for _, e := range entries {
 		if to, err := os.Readlink(filepath.Join(dir, e.Name())); err == nil && strings.HasPrefix(to, "/memfd:") {
@@ -58,7 +58,7 @@ type ordinary struct {
 func startOrdinary(ctx context.Context, t *testing.T, c *tend.Client) *ordinary {
 	t.Helper()
 	start := func(s process.Spec) process.Process {
-		p := scene.Start(t, c, s)
+		p := proctest.Start(t, c, s)
 		return p
 	}
 	gate := filepath.Join(t.TempDir(), "gate")
@@ -70,11 +70,11 @@ func startOrdinary(ctx context.Context, t *testing.T, c *tend.Client) *ordinary 
 		tree:     start(process.Spec{Shell: "(setsid sh -c 'until [ -e " + gate + " ]; do sleep 0.05; done; echo late') & exit 5"}),
 		gate:     gate,
 	}
-	scene.Value(o.finished.Wait(ctx, process.Until{EOF: true}))(t)
-	scene.Value(o.tree.Wait(ctx, process.Until{}))(t)
-	scene.Value(o.terminal.Wait(ctx, process.Until{Match: "ready"}))(t)
-	scene.Value(o.reader.Write(ctx, process.Input{Data: []byte("before\n")}))(t)
-	scene.Value(o.reader.Wait(ctx, process.Until{Match: "before"}))(t)
+	proctest.Value(o.finished.Wait(ctx, process.Until{EOF: true}))(t)
+	proctest.Value(o.tree.Wait(ctx, process.Until{}))(t)
+	proctest.Value(o.terminal.Wait(ctx, process.Until{Match: "ready"}))(t)
+	proctest.Value(o.reader.Write(ctx, process.Input{Data: []byte("before\n")}))(t)
+	proctest.Value(o.reader.Wait(ctx, process.Until{Match: "before"}))(t)
 	return o
 }
 
@@ -87,7 +87,7 @@ func (o *ordinary) check(ctx context.Context, t *testing.T) {
 	if _, err := o.terminal.Write(ctx, process.Input{Data: []byte("it\n")}); err != nil {
 		t.Error(err)
 	}
-	scene.Must(t, os.WriteFile(o.gate, nil, 0o600))
+	proctest.Must(t, os.WriteFile(o.gate, nil, 0o600))
 	if n, e := outputOf(ctx, t, o.writer); n != 4<<20 || e == nil || e.Code != 7 || e.Cause != process.CauseExited {
 		t.Errorf("the writer: %d bytes, %+v; want %d and code 7", n, e, 4<<20)
 	}
@@ -162,7 +162,7 @@ func TestNobodyCutsWhatTheRolesShare(t *testing.T) {
 // one is there.
 func awaitAnother(t *testing.T, d *daemon, keeper int) {
 	t.Helper()
-	scene.Eventually(t, "another keeper makes the board anew", func() bool {
+	proctest.Eventually(t, "another keeper makes the board anew", func() bool {
 		now := d.Roles()[testdaemon.Keeper]
 		return now != 0 && now != keeper
 	})
@@ -203,19 +203,19 @@ func TestADamagedBoardIsMadeAnew(t *testing.T) {
 				t.Parallel()
 				ctx, d, client := begin(t, 3*time.Minute)
 				o := startOrdinary(ctx, t, client)
-				f := scene.Value(os.OpenFile(boardOf(t, d), os.O_WRONLY, 0))(t)
+				f := proctest.Value(os.OpenFile(boardOf(t, d), os.O_WRONLY, 0))(t)
 				defer f.Close()
 				keeper := d.Roles()[testdaemon.Keeper]
 				if idle { // the keeper is killed before it can notice anything
-					scene.Must(t, syscall.Kill(keeper, syscall.SIGSTOP))
+					proctest.Must(t, syscall.Kill(keeper, syscall.SIGSTOP))
 				}
-				scene.Value(f.WriteAt(c.with, c.at))(t)
+				proctest.Value(f.WriteAt(c.with, c.at))(t)
 				if idle {
-					scene.Must(t, syscall.Kill(keeper, syscall.SIGKILL))
+					proctest.Must(t, syscall.Kill(keeper, syscall.SIGKILL))
 				}
 				awaitAnother(t, d, keeper)
 				// Started anew, with the new board.
-				p := scene.Start(t, client, process.Spec{Shell: "echo new; exit 9"})
+				p := proctest.Start(t, client, process.Spec{Shell: "echo new; exit 9"})
 				if _, err := p.Wait(ctx, process.Until{EOF: true}); err != nil {
 					t.Error(err)
 				}
@@ -239,24 +239,24 @@ func TestABoardThatWasMappedIsLookedAt(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			ctx, d, client := begin(t, 3*time.Minute)
-			p := scene.Start(t, client, process.Spec{Argv: []string{"cat"}, Stdin: process.StdinPipe})
-			f := scene.Value(os.OpenFile(boardOf(t, d), os.O_RDWR, 0))(t)
+			p := proctest.Start(t, client, process.Spec{Argv: []string{"cat"}, Stdin: process.StdinPipe})
+			f := proctest.Value(os.OpenFile(boardOf(t, d), os.O_RDWR, 0))(t)
 			mem, err := syscall.Mmap(int(f.Fd()), 0, 8192, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_SHARED)
-			scene.Must(t, err)
-			defer func() { scene.Must(t, syscall.Munmap(mem)) }()
-			scene.Must(t, f.Close())
+			proctest.Must(t, err)
+			defer func() { proctest.Must(t, syscall.Munmap(mem)) }()
+			proctest.Must(t, f.Close())
 			if name == "by the next one" {
-				scene.Must(t, d.Replace(ctx, testdaemon.Keeper))
+				proctest.Must(t, d.Replace(ctx, testdaemon.Keeper))
 				if !d.Settle(ctx) {
 					t.Fatal("the next keeper is not there")
 				}
 			}
-			scene.Value(client.Status(ctx))(t) // the next keeper is there
+			proctest.Value(client.Status(ctx))(t) // the next keeper is there
 			keeper := d.Roles()[testdaemon.Keeper]
 			copy(mem, "hello, world\n")
 			awaitAnother(t, d, keeper)
-			scene.Value(p.Write(ctx, process.Input{Data: []byte("after\n"), EOF: true}))(t)
-			scene.Value(p.Wait(ctx, process.Until{EOF: true}))(t)
+			proctest.Value(p.Write(ctx, process.Input{Data: []byte("after\n"), EOF: true}))(t)
+			proctest.Value(p.Wait(ctx, process.Until{EOF: true}))(t)
 			if got := allOf(ctx, t, p, process.Stdout); got != "after\n" {
 				t.Errorf("it wrote %q", got)
 			}

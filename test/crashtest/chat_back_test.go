@@ -15,7 +15,7 @@ import (
 
 	tendv1 "github.com/tend-run/tend/gen/tend/v1"
 	"github.com/tend-run/tend/gen/tend/v1/tendv1connect"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/process"
 	"github.com/tend-run/tend/sdk/go"
 )
@@ -126,16 +126,16 @@ func TestTakingATurnBackOutlivesDeaths(t *testing.T) {
 	// A worker dies in the middle of a turn: what it had done before is known, and of the call
 	// that was broken off, that it has done nothing.
 	v.say("run long")
-	scene.Eventually(t, "a command runs", func() bool { return labelled(t, d, "tend.heal.command") > 0 })
+	proctest.Eventually(t, "a command runs", func() bool { return labelled(t, d, "tend.heal.command") > 0 })
 	kill(labelled(t, d, "tend.chat"))
 	v.until("another one goes on", func() bool { return strings.Contains(v.story(), "it was broken off") })
 	refused("a turn that is under way", first, process.ErrRunning, "a turn of the chat is under way")
-	scene.Must(t, os.WriteFile(hold, nil, 0o600))
+	proctest.Must(t, os.WriteFile(hold, nil, 0o600))
 	v.until("it is over", func() bool { return v.over() && v.last("said").GetText() == "run long" })
 	last := fmt.Sprintf("%s/%d", v.chat.GetId(), v.last("end").GetTurn())
 	refused("what a later turn has changed", first, nil, "a later turn of the chat has changed it, too: take that back first")
 	for _, one := range []struct{ name, is string }{{last, "good, later\n"}, {first, "good\n"}} {
-		if e := over(t, c, scene.Value(c.RollBack(t.Context(), one.name))(t)); e.Status != tend.HealReady || p.read("part.txt") != one.is {
+		if e := over(t, c, proctest.Value(c.RollBack(t.Context(), one.name))(t)); e.Status != tend.HealReady || p.read("part.txt") != one.is {
 			t.Errorf("%s is %+v, and the part %q\n%s", one.name, e.Episode, p.read("part.txt"), v.story())
 		}
 	}
@@ -144,8 +144,8 @@ func TestTakingATurnBackOutlivesDeaths(t *testing.T) {
 	}
 	// What was kept goes with the chat.
 	turns := filepath.Join(d.StateDir(), "healing", "chats", v.chat.GetId(), "turns")
-	scene.Value(os.Stat(turns))(t)
-	scene.Value(v.c.Clear(t.Context(), connect.NewRequest(&tendv1.ClearChatRequest{})))(t)
+	proctest.Value(os.Stat(turns))(t)
+	proctest.Value(v.c.Clear(t.Context(), connect.NewRequest(&tendv1.ClearChatRequest{})))(t)
 	if _, err := os.Lstat(turns); err == nil {
 		t.Error("what was kept of turns is there still")
 	}
@@ -162,8 +162,8 @@ func TestATurnIsTakenBackWhereItIs(t *testing.T) {
 		)
 		p := newProjectAt(t, at, dir, "true\n")
 		text := fmt.Sprintf("services:\n  web: {command: [sh, server.sh], cwd: %[1]s, %[5]senv: {%[2]s: '%[3]s'}, health: {http: 'http://%[3]s/', interval: 200ms, timeout: 30s}}\nhealer: {root: %[1]s, llm: {provider: anthropic, model: scripted, base_url: '%[4]s'}}\n", p.dir, serveRole, p.addr, url, at.keys())
-		scene.Must(t, c.ApplyServices(t.Context(), tend.ServiceFile{Dir: t.TempDir(), Text: []byte(text), Env: map[string]string{"PATH": os.Getenv("PATH"), "ANTHROPIC_API_KEY": modelKey}}))
-		scene.Must(t, c.StartServices(t.Context()))
+		proctest.Must(t, c.ApplyServices(t.Context(), tend.ServiceFile{Dir: t.TempDir(), Text: []byte(text), Env: map[string]string{"PATH": os.Getenv("PATH"), "ANTHROPIC_API_KEY": modelKey}}))
+		proctest.Must(t, c.StartServices(t.Context()))
 		service(t, c, "web", "ready", isReady)
 		v := &conversation{t: t, d: d, c: tendv1connect.NewChatServiceClient(http.DefaultClient, d.URL)}
 		name := v.turn("mend it")
@@ -176,7 +176,7 @@ func TestATurnIsTakenBackWhereItIs(t *testing.T) {
 			t.Errorf("what has changed since: %v", err)
 		}
 		p.write("part.txt", "good, mended\n")
-		if e := over(t, c, scene.Value(c.RollBack(t.Context(), name))(t)); e.Status != tend.HealReady || p.read("part.txt") != "good\n" {
+		if e := over(t, c, proctest.Value(c.RollBack(t.Context(), name))(t)); e.Status != tend.HealReady || p.read("part.txt") != "good\n" {
 			t.Errorf("it is %+v, and the part %q", e.Episode, p.read("part.txt"))
 		}
 		if text, err := at.read(filepath.Join(dir, "new/made.txt")); err == nil {

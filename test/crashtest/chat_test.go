@@ -17,7 +17,7 @@ import (
 	tendv1 "github.com/tend-run/tend/gen/tend/v1"
 	"github.com/tend-run/tend/gen/tend/v1/tendv1connect"
 	"github.com/tend-run/tend/internal/heal/checkpoint"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testdaemon"
 	"github.com/tend-run/tend/process"
 	"github.com/tend-run/tend/sdk/go"
@@ -39,8 +39,8 @@ func converse(t *testing.T, d *daemon, p *project, url, healer string) *conversa
 	t.Helper()
 	text := fmt.Sprintf("services:\n  web: {command: [sh, server.sh], cwd: %[1]s, env: {%[2]s: '%[3]s'}, health: {http: 'http://%[3]s/', interval: 200ms, timeout: 30s}}\nhealer: {root: %[1]s%[5]s, llm: {provider: anthropic, model: scripted, base_url: '%[4]s', prices: {input: 3, output: 15}}}\n", p.dir, serveRole, p.addr, url, healer)
 	cl := d.Connect(t)
-	scene.Must(t, cl.ApplyServices(t.Context(), tend.ServiceFile{Dir: t.TempDir(), Text: []byte(text), Env: map[string]string{"PATH": os.Getenv("PATH"), "ANTHROPIC_API_KEY": modelKey}}))
-	scene.Must(t, cl.StartServices(t.Context()))
+	proctest.Must(t, cl.ApplyServices(t.Context(), tend.ServiceFile{Dir: t.TempDir(), Text: []byte(text), Env: map[string]string{"PATH": os.Getenv("PATH"), "ANTHROPIC_API_KEY": modelKey}}))
+	proctest.Must(t, cl.StartServices(t.Context()))
 	service(t, cl, "web", "ready", isReady)
 	return &conversation{t: t, d: d, c: tendv1connect.NewChatServiceClient(http.DefaultClient, d.URL)}
 }
@@ -48,7 +48,7 @@ func converse(t *testing.T, d *daemon, p *project, url, healer string) *conversa
 // say sends a message until it is taken.
 func (v *conversation) say(text string) {
 	v.t.Helper()
-	scene.Eventually(v.t, "it is taken", func() bool {
+	proctest.Eventually(v.t, "it is taken", func() bool {
 		_, err := v.c.Send(v.t.Context(), connect.NewRequest(&tendv1.SendChatRequest{Text: text, Id: text}))
 		if err != nil && connect.CodeOf(err) != connect.CodeUnavailable {
 			v.t.Fatal(err)
@@ -60,7 +60,7 @@ func (v *conversation) say(text string) {
 // until follows the chat until something is so.
 func (v *conversation) until(what string, is func() bool) {
 	v.t.Helper()
-	scene.Eventually(v.t, what, func() bool {
+	proctest.Eventually(v.t, what, func() bool {
 		s, err := v.c.Follow(v.t.Context(), connect.NewRequest(&tendv1.FollowChatRequest{Chat: v.chat.GetId(), After: int64(len(v.entries))}))
 		if err != nil {
 			return false
@@ -125,7 +125,7 @@ func (v *conversation) story() string {
 // killed has a role die, and waits for the next one.
 func (v *conversation) killed(pid int) {
 	v.t.Helper()
-	scene.Must(v.t, syscall.Kill(pid, syscall.SIGKILL))
+	proctest.Must(v.t, syscall.Kill(pid, syscall.SIGKILL))
 	if !v.d.Settle(v.t.Context()) {
 		v.t.Fatalf("not all roles came back: %v", v.d.Roles())
 	}
@@ -171,8 +171,8 @@ func TestAChatOutlivesDeaths(t *testing.T) {
 	v.say("mend it")
 	v.until("the model writes", func() bool { return strings.Contains(v.words, "I look at the part") })
 	v.killed(server())
-	scene.Must(t, os.WriteFile(heard, nil, 0o600))
-	scene.Eventually(t, "a command runs", func() bool { return labelled(t, d, "tend.heal.command") > 0 })
+	proctest.Must(t, os.WriteFile(heard, nil, 0o600))
+	proctest.Eventually(t, "a command runs", func() bool { return labelled(t, d, "tend.heal.command") > 0 })
 	if _, err := d.Connect(t).Heal(t.Context(), "", false); err == nil || !strings.Contains(err.Error(), "a chat works on it") {
 		t.Errorf("a repair beside it: %v", err)
 	}
@@ -188,15 +188,15 @@ func TestAChatOutlivesDeaths(t *testing.T) {
 		t.Errorf("the command has made %q of other.txt", got)
 	}
 	v.killed(server())
-	scene.Must(t, v.answer(true))
-	scene.Must(t, v.answer(true)) // a client that repeats itself
+	proctest.Must(t, v.answer(true))
+	proctest.Must(t, v.answer(true)) // a client that repeats itself
 	v.until("it asks for a command outside", func() bool {
 		return v.asks() && strings.Contains(v.last("question").GetText(), "outside of its confinement")
 	})
 	if got := p.read("engine/core.js"); got != "mended\n" {
 		t.Errorf("what was allowed is %q", got)
 	}
-	scene.Must(t, v.answer(false))
+	proctest.Must(t, v.answer(false))
 	v.until("it is over", v.over)
 	v.until("nothing is being written, for one who comes back", func() bool { return v.words == "" })
 	if _, err := os.Lstat(ran); err == nil || v.last("end").GetText() != "" || v.last("reply").GetText() != "It is mended." {
@@ -215,36 +215,36 @@ func TestAChatOutlivesDeaths(t *testing.T) {
 	}
 	// The worker dies, too: what it ran ends with it, and is not run again.
 	v.say("and again")
-	scene.Eventually(t, "a command runs", func() bool { return labelled(t, d, "tend.heal.command") > 0 })
-	scene.Must(t, syscall.Kill(labelled(t, d, "tend.chat"), syscall.SIGKILL))
+	proctest.Eventually(t, "a command runs", func() bool { return labelled(t, d, "tend.heal.command") > 0 })
+	proctest.Must(t, syscall.Kill(labelled(t, d, "tend.chat"), syscall.SIGKILL))
 	v.until("it is over", func() bool { return v.over() && v.last("said").GetText() == "and again" })
 	if got := p.read("made.txt"); got != "ran\n" || v.last("reply").GetText() != "I leave it." {
 		t.Errorf("of a command that was broken off there is %q\n%s", got, v.story())
 	}
-	scene.Eventually(t, "nothing of it lives", func() bool {
+	proctest.Eventually(t, "nothing of it lives", func() bool {
 		return labelled(t, d, "tend.heal.command")+labelled(t, d, "tend.chat") == 0
 	})
-	scene.Eventually(t, "no ref of a checkpoint is left", func() bool { return p.git("for-each-ref", "refs/tend") == "" })
+	proctest.Eventually(t, "no ref of a checkpoint is left", func() bool { return p.git("for-each-ref", "refs/tend") == "" })
 
 	// Clearing it leaves nothing in the repository of what a worker that was killed has left,
 	// and the copy that was named.
 	points := filepath.Join(d.StateDir(), "healing", "chats", v.chat.GetId(), "points")
-	scene.Must(t, scene.Value(checkpoint.Take(t.Context(), checkpoint.Options{Root: p.dir, Dir: filepath.Join(points, "100"), ID: v.chat.GetId() + "-100"}))(t).Close())
+	proctest.Must(t, proctest.Value(checkpoint.Take(t.Context(), checkpoint.Options{Root: p.dir, Dir: filepath.Join(points, "100"), ID: v.chat.GetId() + "-100"}))(t).Close())
 	if p.git("for-each-ref", "refs/tend") == "" {
 		t.Fatal("the checkpoint has no ref")
 	}
-	scene.Value(v.c.Clear(t.Context(), connect.NewRequest(&tendv1.ClearChatRequest{})))(t)
+	proctest.Value(v.c.Clear(t.Context(), connect.NewRequest(&tendv1.ClearChatRequest{})))(t)
 	if refs := p.git("for-each-ref", "refs/tend"); refs != "" {
 		t.Errorf("these refs are left: %s", refs)
 	}
-	if list := scene.Value(v.c.List(t.Context(), connect.NewRequest(&tendv1.ListChatsRequest{})))(t); len(list.Msg.GetChats()) != 0 {
+	if list := proctest.Value(v.c.List(t.Context(), connect.NewRequest(&tendv1.ListChatsRequest{})))(t); len(list.Msg.GetChats()) != 0 {
 		t.Errorf("there are %v", list.Msg)
 	}
-	copies := scene.Value(filepath.Glob(filepath.Join(points, "*", checkpoint.KeptDir, "*", "other.txt")))(t)
-	if len(copies) != 1 || !strings.Contains(v.story(), copies[0]) || !strings.HasSuffix(string(scene.Value(os.ReadFile(copies[0]))(t)), "about to write\n") {
+	copies := proctest.Value(filepath.Glob(filepath.Join(points, "*", checkpoint.KeptDir, "*", "other.txt")))(t)
+	if len(copies) != 1 || !strings.Contains(v.story(), copies[0]) || !strings.HasSuffix(string(proctest.Value(os.ReadFile(copies[0]))(t)), "about to write\n") {
 		t.Errorf("of the user's version there are the copies %q\n%s", copies, v.story())
 	}
-	if left := scene.Value(os.ReadDir(filepath.Dir(points)))(t); len(left) != 2 {
+	if left := proctest.Value(os.ReadDir(filepath.Dir(points)))(t); len(left) != 2 {
 		t.Errorf("of the chat there are %v", left)
 	}
 }
@@ -273,7 +273,7 @@ func TestAHostileModelOfAChat(t *testing.T) {
 		t.Errorf("it asks %v\n%s", q, v.story())
 	}
 	// One who says no with two voices is taken at the first word.
-	scene.Must(t, v.answer(false))
+	proctest.Must(t, v.answer(false))
 	if err := v.answer(true); connect.CodeOf(err) != connect.CodeFailedPrecondition {
 		t.Errorf("another answer: %v", err)
 	}
@@ -339,7 +339,7 @@ func TestAHostileClientOfAChat(t *testing.T) {
 	}
 	v.until("it works", func() bool { return v.chat.GetState() == tendv1.ChatState_CHAT_STATE_WORKING && len(v.entries) > 0 })
 	follow := func(m *tendv1.FollowChatRequest) error {
-		s := scene.Value(v.c.Follow(t.Context(), connect.NewRequest(m)))(t)
+		s := proctest.Value(v.c.Follow(t.Context(), connect.NewRequest(m)))(t)
 		defer s.Close()
 		for s.Receive() {
 			if s.Msg().GetChat() != nil {
@@ -350,20 +350,20 @@ func TestAHostileClientOfAChat(t *testing.T) {
 	}
 	refused("a number beyond the end", follow(&tendv1.FollowChatRequest{Chat: v.chat.GetId(), After: 1 << 40}), connect.CodeInvalidArgument, "after")
 	refused("a number before the beginning", follow(&tendv1.FollowChatRequest{After: -1}), connect.CodeInvalidArgument, "after")
-	scene.Must(t, follow(&tendv1.FollowChatRequest{Chat: "../../etc", After: 3})) // it is not there: the one that is
+	proctest.Must(t, follow(&tendv1.FollowChatRequest{Chat: "../../etc", After: 3})) // it is not there: the one that is
 	_, err = v.c.Clear(t.Context(), connect.NewRequest(&tendv1.ClearChatRequest{}))
 	refused("to clear it now", err, connect.CodeFailedPrecondition, "stop it first")
 
 	for range 3 {
-		scene.Value(v.c.Stop(t.Context(), connect.NewRequest(&tendv1.StopChatRequest{})))(t)
+		proctest.Value(v.c.Stop(t.Context(), connect.NewRequest(&tendv1.StopChatRequest{})))(t)
 	}
 	v.until("it is stopped", v.over)
 	if end := v.last("end"); end.GetText() != "stopped" || end.GetError() {
 		t.Errorf("it ends with %v", end)
 	}
-	scene.Value(v.c.Clear(t.Context(), connect.NewRequest(&tendv1.ClearChatRequest{Chat: v.chat.GetId()})))(t)
+	proctest.Value(v.c.Clear(t.Context(), connect.NewRequest(&tendv1.ClearChatRequest{Chat: v.chat.GetId()})))(t)
 	v.until("whoever looks on sees that", func() bool { return v.chat.GetId() == "" })
-	if list := scene.Value(v.c.List(t.Context(), connect.NewRequest(&tendv1.ListChatsRequest{})))(t); len(list.Msg.GetChats()) != 0 {
+	if list := proctest.Value(v.c.List(t.Context(), connect.NewRequest(&tendv1.ListChatsRequest{})))(t); len(list.Msg.GetChats()) != 0 {
 		t.Errorf("there are %v", list.Msg)
 	}
 }

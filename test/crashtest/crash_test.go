@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/sdk/go"
 )
 
@@ -129,7 +129,7 @@ func testKills(t *testing.T, streams []stream, roles ...string) {
 	if n < kills(t) {
 		t.Errorf("only %d kills; want %d", n, kills(t))
 	}
-	scene.Eventually(t, "all roles are back", func() bool {
+	proctest.Eventually(t, "all roles are back", func() bool {
 		st, err := c.Status(ctx)
 		return err == nil && st.Roles["anchor"] > 0 && st.Roles["keeper"] > 0 && st.Roles["server"] > 0
 	})
@@ -223,7 +223,7 @@ func TestALargeStreamAnd200CommandsSurviveKillsOfTheServer(t *testing.T) {
 		})
 	}
 	gate := filepath.Join(t.TempDir(), "gate") // however long the starts take, all run at once
-	scene.Must(t, syscall.Mkfifo(gate, 0o600))
+	proctest.Must(t, syscall.Mkfifo(gate, 0o600))
 	large := stream{counters: 1 << 25, code: 7, pause: 250 * time.Millisecond, gate: gate}
 	if soaked() {
 		large = stream{counters: 1 << 27, code: 7, gate: gate}
@@ -233,15 +233,15 @@ func TestALargeStreamAnd200CommandsSurviveKillsOfTheServer(t *testing.T) {
 	for i := range commands {
 		check(stream{counters: 1000, code: i % 100, pause: 300 * time.Millisecond, gate: gate})
 	}
-	scene.Eventually(t, "all of them are there", func() bool {
+	proctest.Eventually(t, "all of them are there", func() bool {
 		st, err := c.Status(ctx)
 		return err == nil && st.Processes > commands
 	})
-	opened := scene.Value(os.OpenFile(gate, os.O_RDWR, 0))(t) // waits for no reader
+	opened := proctest.Value(os.OpenFile(gate, os.O_RDWR, 0))(t) // waits for no reader
 	defer opened.Close()
 	for range 3 {
-		st := scene.Value(c.Status(ctx))(t)
-		scene.Must(t, syscall.Kill(st.Roles["server"], syscall.SIGKILL))
+		st := proctest.Value(c.Status(ctx))(t)
+		proctest.Must(t, syscall.Kill(st.Roles["server"], syscall.SIGKILL))
 		time.Sleep(time.Duration(100+rnd.IntN(300)) * time.Millisecond)
 	}
 	wg.Wait()

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testdaemon"
 	"github.com/tend-run/tend/process"
 	"github.com/tend-run/tend/sdk/go"
@@ -41,7 +41,7 @@ func TestAProcessThatEndedInTimeHasNotTimedOut(t *testing.T) {
 			d := serve(t)
 			c := d.Connect(t)
 			round := 0
-			scene.Eventually(t, "the keeper goes away before the timeouts of all are over", func() bool {
+			proctest.Eventually(t, "the keeper goes away before the timeouts of all are over", func() bool {
 				round++
 				return endUnseen(t, d, c, round, away) > 0
 			})
@@ -57,8 +57,8 @@ func endUnseen(t *testing.T, d *daemon, c *tend.Client, round int, away func(*te
 	var all []process.Process
 	var pids []int
 	for i := range 20 {
-		p := scene.Start(t, c, process.Spec{ID: process.ID(fmt.Sprintf("ends-itself-%d-%d", round, i)), Shell: "sleep 0.3; kill -TERM $$", Timeout: lateness})
-		all, pids = append(all, p), append(pids, scene.Info(t, p).PID)
+		p := proctest.Start(t, c, process.Spec{ID: process.ID(fmt.Sprintf("ends-itself-%d-%d", round, i)), Shell: "sleep 0.3; kill -TERM $$", Timeout: lateness})
+		all, pids = append(all, p), append(pids, proctest.Info(t, p).PID)
 	}
 	away(t, d.Roles())
 	time.Sleep(awhile)
@@ -71,7 +71,7 @@ func endUnseen(t *testing.T, d *daemon, c *tend.Client, round int, away func(*te
 		}
 	}
 	for _, p := range all {
-		r := scene.Wait(t, p, process.Until{})
+		r := proctest.Wait(t, p, process.Until{})
 		if r.Exit.Signal != int(syscall.SIGTERM) { // its keeper was there
 			continue
 		}

@@ -10,7 +10,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testdaemon"
 	"github.com/tend-run/tend/process"
 )
@@ -31,12 +31,12 @@ func TestExitHooksOutliveRoles(t *testing.T) {
 			Labels: map[string]string{"tend.on-exit": "echo $TEND_EXIT_NAME=$TEND_EXIT_STATUS >> done"},
 		}
 		spec.Retention.Pin = true
-		scene.Value(c.Start(t.Context(), spec))(t)
+		proctest.Value(c.Start(t.Context(), spec))(t)
 		pids := d.Roles()
-		scene.Must(t, os.WriteFile(gate, nil, 0o600))
+		proctest.Must(t, os.WriteFile(gate, nil, 0o600))
 		for _, role := range roles {
 			if pid := pids[role]; pid > 0 {
-				scene.Must(t, syscall.Kill(pid, syscall.SIGKILL))
+				proctest.Must(t, syscall.Kill(pid, syscall.SIGKILL))
 			}
 		}
 		if !d.Settle(t.Context()) {
@@ -44,7 +44,7 @@ func TestExitHooksOutliveRoles(t *testing.T) {
 		}
 	}
 	var got []string
-	scene.Eventually(t, "all commands have run", func() bool {
+	proctest.Eventually(t, "all commands have run", func() bool {
 		b, _ := os.ReadFile(filepath.Join(dir, "done"))
 		got = strings.Fields(string(b))
 		return len(got) >= len(want)
@@ -54,7 +54,7 @@ func TestExitHooksOutliveRoles(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("what ran is %v; want %v", got, want)
 	}
-	scene.Eventually(t, "none is kept for it any more", func() bool {
+	proctest.Eventually(t, "none is kept for it any more", func() bool {
 		all, err := c.List(t.Context(), process.Filter{})
 		return err == nil && !slices.ContainsFunc(all, func(in process.Info) bool { return in.Pinned })
 	})

@@ -12,7 +12,7 @@ import (
 
 	"github.com/coder/websocket"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/process"
 )
 
@@ -25,8 +25,8 @@ func TestAFinishedProcessWhoseOutputIsFreedIsKnownOnEveryFace(t *testing.T) {
 	c := d.Connect(t)
 	ctx := t.Context()
 	shell := fmt.Sprintf("head -c %d /dev/zero; exit 7", size)
-	p := scene.Start(t, c, process.Spec{Shell: shell, Tag: "distant-77", Name: "web"})
-	info := scene.Info(t, p)
+	p := proctest.Start(t, c, process.Spec{Shell: shell, Tag: "distant-77", Name: "web"})
+	info := proctest.Info(t, p)
 	say := langsmithBox(t, d)
 	first := say(fmt.Sprintf(`{"type":"execute","command_id":"told","command":%q}`, shell))
 	if last := first[len(first)-1]; last.Type != "exit" || last.ExitCode != 7 {
@@ -52,8 +52,8 @@ func TestAFinishedProcessWhoseOutputIsFreedIsKnownOnEveryFace(t *testing.T) {
 				t.Fatal("the output is not freed")
 			}
 			// Who has the most gives first: both the machine and the box have to have it.
-			q := scene.Start(t, c, process.Spec{Shell: "head -c 8000000 /dev/zero"})
-			scene.Value(q.Wait(ctx, process.Until{EOF: true}))(t)
+			q := proctest.Start(t, c, process.Spec{Shell: "head -c 8000000 /dev/zero"})
+			proctest.Value(q.Wait(ctx, process.Until{EOF: true}))(t)
 			say(`{"type":"execute","command":"head -c 8000000 /dev/zero"}`)
 		}
 	}
@@ -124,14 +124,14 @@ func langsmithBox(t *testing.T, d *daemon) (say func(first string) []langsmithFr
 		}
 		defer ws.CloseNow()
 		ws.SetReadLimit(4 << 20)
-		scene.Must(t, ws.Write(t.Context(), websocket.MessageText, []byte(first)))
+		proctest.Must(t, ws.Write(t.Context(), websocket.MessageText, []byte(first)))
 		for {
 			_, b, err := ws.Read(t.Context())
 			if err != nil {
 				t.Fatalf("%v after %+v", err, all)
 			}
 			var m langsmithFrame
-			scene.Must(t, json.Unmarshal(b, &m))
+			proctest.Must(t, json.Unmarshal(b, &m))
 			if all = append(all, m); m.Type == "exit" || m.Type == "error" {
 				return all
 			}

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/process"
 	"github.com/tend-run/tend/sdk/go"
 )
@@ -79,8 +79,8 @@ func TestAReaderBehindRetentionIsToldTheGapOnEveryFace(t *testing.T) {
 			}
 			if r.spawn == nil {
 				r.spawn = func(t *testing.T, c *tend.Client, spec process.Spec) (process.Process, func() (string, error)) {
-					p := scene.Start(t, c, spec)
-					info := scene.Info(t, p)
+					p := proctest.Start(t, c, spec)
+					info := proctest.Info(t, p)
 					return p, r.open(t, d, p, info.PID)
 				}
 			}
@@ -101,12 +101,12 @@ func (d *daemon) overtake(t *testing.T, p process.Process, stall time.Duration) 
 	ctx := t.Context()
 	write := func() {
 		t.Helper()
-		scene.Value(p.Write(ctx, process.Input{Data: []byte("go\n")}))(t)
+		proctest.Value(p.Write(ctx, process.Input{Data: []byte("go\n")}))(t)
 	}
 	write()
 	was := d.awaitStall(t, p, kept, stall)
 	write()
-	scene.Value(p.Wait(ctx, process.Until{EOF: true}))(t)
+	proctest.Value(p.Wait(ctx, process.Until{EOF: true}))(t)
 	if lag := d.readerLag(t); lag <= was {
 		t.Errorf("the metrics say that the reader is %d bytes behind; it was %d before %d more were written", lag, was, overrun)
 	}
@@ -121,7 +121,7 @@ func (d *daemon) awaitStall(t *testing.T, p process.Process, written int64, stal
 		if time.Now().After(end) {
 			t.Fatalf("the reader does not stall: it is %d bytes behind", was)
 		}
-		info := scene.Info(t, p)
+		info := proctest.Info(t, p)
 		lag := d.readerLag(t)
 		if lag != was || lag == 0 || info.Streams[0].End < written {
 			was, since = lag, time.Now()
@@ -140,7 +140,7 @@ func (d *daemon) readerLag(t *testing.T) int64 {
 	if m == nil {
 		t.Fatalf("no lag in the metrics:\n%s", text)
 	}
-	return int64(scene.Value(strconv.ParseFloat(m[1], 64))(t))
+	return int64(proctest.Value(strconv.ParseFloat(m[1], 64))(t))
 }
 
 func checkGap(t *testing.T, want, told string, err error) {
@@ -160,7 +160,7 @@ func checkGap(t *testing.T, want, told string, err error) {
 }
 
 func sdkEvents(t *testing.T, _ *daemon, p process.Process, _ int) func() (string, error) {
-	r := scene.Value(p.Read(t.Context(), process.ReadOptions{}))(t)
+	r := proctest.Value(p.Read(t.Context(), process.ReadOptions{}))(t)
 	return func() (told string, err error) {
 		at := int64(0)
 		for ev, err := range process.Follow(t.Context(), r) {
@@ -188,7 +188,7 @@ func sdkEvents(t *testing.T, _ *daemon, p process.Process, _ int) func() (string
 }
 
 func sdkOutput(t *testing.T, d *daemon, p process.Process, _ int) func() (string, error) {
-	h := scene.Value(d.Connect(t).Attach(t.Context(), string(p.ID())))(t)
+	h := proctest.Value(d.Connect(t).Attach(t.Context(), string(p.ID())))(t)
 	t.Cleanup(func() { h.Close() })
 	// The stream opens with the first byte that is asked for.
 	first := make(chan error, 1)
@@ -235,7 +235,7 @@ func sdkOnGap(t *testing.T, c *tend.Client, spec process.Spec) (process.Process,
 // sdkWriter stalls in the first Write.
 func sdkWriter(t *testing.T, c *tend.Client, spec process.Spec, onGap func(process.Gap)) (process.Process, func() (string, error)) {
 	goOn := make(chan struct{})
-	h := scene.Value(c.Spawn(t.Context(), tend.Cmd{Spec: spec, Stdout: stalling(goOn), OnGap: onGap}))(t)
+	h := proctest.Value(c.Spawn(t.Context(), tend.Cmd{Spec: spec, Stdout: stalling(goOn), OnGap: onGap}))(t)
 	t.Cleanup(func() { h.Close() })
 	return h.Raw(), func() (string, error) {
 		close(goOn)

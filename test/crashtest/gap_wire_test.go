@@ -21,7 +21,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	envd "github.com/tend-run/tend/internal/gen/envd/process"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/process"
 	"github.com/tend-run/tend/sdk/go"
 )
@@ -48,7 +48,7 @@ func frames(t *testing.T, url, kind, body string, headers ...string) func() (fla
 
 func post(t *testing.T, url, kind, body string, headers ...string) io.Reader {
 	t.Helper()
-	req := scene.Value(http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(body)))(t)
+	req := proctest.Value(http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(body)))(t)
 	req.Header.Set("Content-Type", kind)
 	for _, h := range headers {
 		name, value, _ := strings.Cut(h, ": ")
@@ -64,7 +64,7 @@ func post(t *testing.T, url, kind, body string, headers ...string) io.Reader {
 	}}
 	transport := &http.Transport{DialContext: small.DialContext}
 	t.Cleanup(transport.CloseIdleConnections)
-	resp := scene.Value(transport.RoundTrip(req))(t)
+	resp := proctest.Value(transport.RoundTrip(req))(t)
 	t.Cleanup(func() { resp.Body.Close() })
 	if resp.StatusCode != http.StatusOK {
 		t.Fatalf("%s answers %s", url, resp.Status)
@@ -108,7 +108,7 @@ func envdIn(kind string, headers ...string) func(*testing.T, *daemon, process.Pr
 	return func(t *testing.T, d *daemon, _ process.Process, pid int) func() (string, error) {
 		body := fmt.Sprintf(`{"process":{"pid":%d}}`, pid)
 		if kind == "application/connect+proto" {
-			b := scene.Value(proto.Marshal(&envd.ConnectRequest{Process: &envd.ProcessSelector{Selector: &envd.ProcessSelector_Pid{Pid: uint32(pid)}}}))(t)
+			b := proctest.Value(proto.Marshal(&envd.ConnectRequest{Process: &envd.ProcessSelector{Selector: &envd.ProcessSelector_Pid{Pid: uint32(pid)}}}))(t)
 			body = string(b)
 		}
 		next := frames(t, d.URL+"/process.Process/Connect", kind, body, headers...)
@@ -144,10 +144,10 @@ func envdLines(t *testing.T, d *daemon, _ process.Process, pid int) func() (stri
 func logsFollow(flags ...string) func(*testing.T, *daemon, process.Process, int) func() (string, error) {
 	return func(t *testing.T, d *daemon, p process.Process, _ int) func() (string, error) {
 		cmd := exec.CommandContext(t.Context(), bin, append([]string{"--url", d.URL, "logs", "-f", string(p.ID())}, flags...)...)
-		out := scene.Value(cmd.StdoutPipe())(t)
+		out := proctest.Value(cmd.StdoutPipe())(t)
 		var errs bytes.Buffer
 		cmd.Stderr = &errs
-		scene.Must(t, cmd.Start())
+		proctest.Must(t, cmd.Start())
 		return func() (told string, err error) {
 			lines := bufio.NewReader(out)
 			for err == nil {
@@ -169,13 +169,13 @@ func distantLines(t *testing.T, d *daemon, _ process.Process, _ int) func() (str
 	cmd := exec.CommandContext(t.Context(), bin, "--url", d.URL, "distant", "--stdio")
 	in, err1 := cmd.StdinPipe()
 	out, err2 := cmd.StdoutPipe()
-	scene.Must(t, errors.Join(err1, err2, cmd.Start()))
+	proctest.Must(t, errors.Join(err1, err2, cmd.Start()))
 	t.Cleanup(func() {
 		in.Close()
 		io.Copy(io.Discard, out)
 		cmd.Wait()
 	})
-	scene.Value(io.WriteString(in, `{"type":"tend_attach","id":77}`+"\n"))(t)
+	proctest.Value(io.WriteString(in, `{"type":"tend_attach","id":77}`+"\n"))(t)
 	dec := json.NewDecoder(out)
 	var m struct{ Type, Kind, Description string }
 	if err := dec.Decode(&m); err != nil || m.Type != "proc_spawned" {
@@ -205,7 +205,7 @@ func langsmithGap(t *testing.T, d *daemon, c *tend.Client) {
 	defer ws.CloseNow()
 	ws.SetReadLimit(1 << 20)
 	first := fmt.Sprintf(`{"type":"execute","command_id":"late","command":%q}`, twice)
-	scene.Must(t, ws.Write(t.Context(), websocket.MessageText, []byte(first)))
+	proctest.Must(t, ws.Write(t.Context(), websocket.MessageText, []byte(first)))
 	var m langsmithFrame
 	next := func() error {
 		_, b, err := ws.Read(t.Context())
@@ -221,9 +221,9 @@ func langsmithGap(t *testing.T, d *daemon, c *tend.Client) {
 	if err != nil || len(list) != 1 {
 		t.Fatal(list, err)
 	}
-	p := scene.Value(c.Get(t.Context(), process.Selector{ID: list[0].ID}))(t)
+	p := proctest.Value(c.Get(t.Context(), process.Selector{ID: list[0].ID}))(t)
 	d.overtake(t, p, 0)
-	scene.Must(t, p.Trim(t.Context(), process.Stdout, written-kept))
+	proctest.Must(t, p.Trim(t.Context(), process.Stdout, written-kept))
 	for m.Type != "error" && err == nil {
 		err = next()
 	}

@@ -11,7 +11,7 @@ import (
 
 	"github.com/coder/websocket"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/process"
 )
 
@@ -21,14 +21,14 @@ func TestAShutdownIsReportedOnEachFace(t *testing.T) {
 	t.Parallel()
 	d := serve(t)
 	const script = `trap 'echo bye; exit 7' TERM; echo hi; while :; do sleep 0.05; done`
-	quoted := scene.Value(json.Marshal(script))(t)
+	quoted := proctest.Value(json.Marshal(script))(t)
 	url := d.newBox(t, "leaving")
 	// Each face is a function that starts the process and returns when its
 	// first output is there; what it returns reads to the end.
 	faces := map[string]func() func() (string, error){
 		"native": func() func() (string, error) {
-			p := scene.Value(d.Connect(t).Start(t.Context(), process.Spec{Shell: script}))(t)
-			r := scene.Value(p.Read(t.Context(), process.ReadOptions{}))(t)
+			p := proctest.Value(d.Connect(t).Start(t.Context(), process.Spec{Shell: script}))(t)
+			r := proctest.Value(p.Read(t.Context(), process.ReadOptions{}))(t)
 			t.Cleanup(func() { r.Close() })
 			next := func(end process.EventKind) (out string, last process.Event, err error) {
 				for {
@@ -86,7 +86,7 @@ func TestAShutdownIsReportedOnEachFace(t *testing.T) {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() { ws.CloseNow() })
-			scene.Must(t, ws.Write(t.Context(), websocket.MessageText, []byte(`{"type":"execute","command":`+string(quoted)+`}`)))
+			proctest.Must(t, ws.Write(t.Context(), websocket.MessageText, []byte(`{"type":"execute","command":`+string(quoted)+`}`)))
 			read := func(until string) (string, error) {
 				var all bytes.Buffer
 				for !strings.Contains(all.String(), until) {
@@ -98,7 +98,7 @@ func TestAShutdownIsReportedOnEachFace(t *testing.T) {
 				}
 				return all.String(), nil
 			}
-			scene.Value(read(`hi\n`))(t)
+			proctest.Value(read(`hi\n`))(t)
 			return func() (string, error) {
 				got, err := read(`"exit_code"`)
 				return strings.NewReplacer(`bye\n`, "bye\n", `"exit_code":7`, "exit 7").Replace(got), err
@@ -117,7 +117,7 @@ func TestAShutdownIsReportedOnEachFace(t *testing.T) {
 				}
 				return all.String(), nil
 			}
-			scene.Value(read("aGkK"))(t)
+			proctest.Value(read("aGkK"))(t)
 			return func() (string, error) {
 				got, err := read(`"exit_code":7`)
 				return strings.NewReplacer("YnllCg==", "bye\n", `"exit_code":7`, "exit 7").Replace(got), err

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testdaemon"
 	"github.com/tend-run/tend/process"
 )
@@ -20,8 +20,8 @@ func TestWhatARemovalWaitsForIsSaid(t *testing.T) {
 	t.Parallel()
 	d := serve(t)
 	c := d.Connect(t)
-	p := scene.Start(t, c, process.Spec{Shell: "sleep 1000 >/dev/null 2>&1 & exit 2"})
-	scene.WantExit(t, p, 2)
+	p := proctest.Start(t, c, process.Spec{Shell: "sleep 1000 >/dev/null 2>&1 & exit 2"})
+	proctest.WantExit(t, p, 2)
 	err := p.Remove(t.Context())
 	if left, ok := errors.AsType[*process.UnfinishedError](err); !ok || !errors.Is(err, process.ErrRunning) || !strings.Contains(left.Left, "(sleep) of its tree runs") {
 		t.Errorf("removed with %v; want that it waits for a sleep", err)
@@ -47,5 +47,5 @@ func TestWhatARemovalWaitsForIsSaid(t *testing.T) {
 	if res, err := p.Kill(t.Context()); err != nil || !res.Verified {
 		t.Errorf("killed with %+v, %v", res, err)
 	}
-	scene.Must(t, p.Remove(t.Context()))
+	proctest.Must(t, p.Remove(t.Context()))
 }

@@ -18,7 +18,7 @@ import (
 	tendv1 "github.com/tend-run/tend/gen/tend/v1"
 	"github.com/tend-run/tend/gen/tend/v1/tendv1connect"
 	"github.com/tend-run/tend/internal/lib/pace"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testdaemon"
 	"github.com/tend-run/tend/process"
 	"github.com/tend-run/tend/sdk/go"
@@ -27,7 +27,7 @@ import (
 // over waits until an episode is over.
 func over(t *testing.T, c *tend.Client, id string) (e tend.EpisodeRecord) {
 	t.Helper()
-	scene.Eventually(t, "the episode "+id+" is over", func() bool {
+	proctest.Eventually(t, "the episode "+id+" is over", func() bool {
 		var err error
 		e, err = c.Episode(t.Context(), id)
 		return err == nil && e.Over()
@@ -93,7 +93,7 @@ func takenBack(t *testing.T, d *daemon, c *tend.Client, name string, death death
 	if err != nil { // the connection broke for longer than it is repeated
 		id, err = c.RollBack(t.Context(), name)
 	}
-	scene.Must(t, err)
+	proctest.Must(t, err)
 	return over(t, c, id)
 }
 
@@ -128,11 +128,11 @@ func TestTakingBackOutlivesDeaths(t *testing.T) {
 		if again, err := c.RollBack(t.Context(), e.ID); again != id || err != nil {
 			t.Errorf("again it is %q, %v; want %s", again, err, id)
 		}
-		if now := scene.Value(c.Episode(t.Context(), e.ID))(t); now.TakenBack != id {
+		if now := proctest.Value(c.Episode(t.Context(), e.ID))(t); now.TakenBack != id {
 			t.Errorf("it is %+v", now.Episode)
 		}
 		service(t, c, "web", "broken, and not repaired by itself", func(s tend.Service) bool { return s.Healing == tend.HealBroken })
-		e = over(t, c, scene.Value(c.Heal(t.Context(), "", false))(t))
+		e = over(t, c, proctest.Value(c.Heal(t.Context(), "", false))(t))
 	}
 	// What has changed since is named, and nothing is done.
 	p.write("part.txt", "good, and better\n")
@@ -185,23 +185,23 @@ func TestAFileIsComparedWithWhatItWasBeforeARepair(t *testing.T) {
 		t.Errorf("before a repair it is %v", got)
 	}
 	p.up(c, "")
-	scene.Eventually(t, "what is tried is compared", func() bool { return before().GetChangedBy() != "" })
+	proctest.Eventually(t, "what is tried is compared", func() bool { return before().GetChangedBy() != "" })
 	tried := before()
-	if all := scene.Value(c.Episodes(t.Context(), "web"))(t); len(all) != 1 || all[0].Over() || tried.GetChangedBy() != all[0].ID || string(tried.GetContent()) != "bad\n" {
+	if all := proctest.Value(c.Episodes(t.Context(), "web"))(t); len(all) != 1 || all[0].Over() || tried.GetChangedBy() != all[0].ID || string(tried.GetContent()) != "bad\n" {
 		t.Errorf("it is %v of %+v", tried, all)
 	}
-	scene.Must(t, os.WriteFile(wait, nil, 0o600))
+	proctest.Must(t, os.WriteFile(wait, nil, 0o600))
 	e := repaired(t, c)
 	if got := before(); e.Status != tend.HealReady || e.Commit == "" || got.GetChangedBy() != e.ID || string(got.GetContent()) != "bad\n" || got.GetService() != "web" {
 		t.Errorf("afterwards it is %v of %+v", got, e.Episode)
 	}
-	live := scene.Value(filepath.Glob(d.StateDir() + "/healing/episodes/*/live.json"))(t)
+	live := proctest.Value(filepath.Glob(d.StateDir() + "/healing/episodes/*/live.json"))(t)
 	if len(live) > 0 {
 		t.Errorf("of what was tried there is %v", live)
 	}
-	if back := over(t, c, scene.Value(c.RollBack(t.Context(), e.ID))(t)); back.Status != tend.HealReady {
+	if back := over(t, c, proctest.Value(c.RollBack(t.Context(), e.ID))(t)); back.Status != tend.HealReady {
 		t.Errorf("it is taken back with %+v", back.Episode)
 	}
 	// The list of episodes that is asked is read again a moment after its last line.
-	scene.Eventually(t, "what is taken back is compared no more", func() bool { return before().GetChangedBy() == "" })
+	proctest.Eventually(t, "what is taken back is compared no more", func() bool { return before().GetChangedBy() == "" })
 }

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testdaemon"
 	"github.com/tend-run/tend/process"
 	"github.com/tend-run/tend/sdk/go"
@@ -27,15 +27,15 @@ func model(t *testing.T, turns ...any) string {
 	t.Helper()
 	dir := t.TempDir()
 	script := filepath.Join(dir, "script")
-	scene.Must(t, os.WriteFile(script, scene.Value(json.Marshal(map[string]any{"mode": "match", "turns": turns}))(t), 0o600))
+	proctest.Must(t, os.WriteFile(script, proctest.Value(json.Marshal(map[string]any{"mode": "match", "turns": turns}))(t), 0o600))
 	cmd := exec.Command(fakellm, "-script", script, "-key", modelKey)
-	out := scene.Value(cmd.StdoutPipe())(t)
-	scene.Must(t, cmd.Start())
+	out := proctest.Value(cmd.StdoutPipe())(t)
+	proctest.Must(t, cmd.Start())
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait() // it was killed
 	})
-	return strings.TrimSpace(scene.Value(bufio.NewReader(out).ReadString('\n'))(t))
+	return strings.TrimSpace(proctest.Value(bufio.NewReader(out).ReadString('\n'))(t))
 }
 
 // Whatever dies while a command of a model runs: its changes are taken over once and whole, or
@@ -85,8 +85,8 @@ func TestACommandOfAModelOutlivesDeaths(t *testing.T) {
 			p.git("commit", "-q", "--amend", "-m", "base", ".tend")
 			p.spoil()
 			text := fmt.Sprintf("services:\n  web: {command: [sh, server.sh], cwd: %[1]s, %[5]senv: {%[2]s: '%[3]s'}, health: {http: 'http://%[3]s/', interval: 200ms, timeout: 30s}, restart: {delay: 50ms, max_delay: 200ms, max: 100}}\nhealer: {root: %[1]s, hold: 500ms, attempts: 1, llm: {provider: anthropic, model: scripted, base_url: '%[4]s'}}\n", p.dir, serveRole, p.addr, url, keys)
-			scene.Must(t, cl.ApplyServices(t.Context(), tend.ServiceFile{Dir: t.TempDir(), Text: []byte(text), Env: map[string]string{"PATH": os.Getenv("PATH"), "ANTHROPIC_API_KEY": modelKey}}))
-			scene.Must(t, cl.StartServices(t.Context()))
+			proctest.Must(t, cl.ApplyServices(t.Context(), tend.ServiceFile{Dir: t.TempDir(), Text: []byte(text), Env: map[string]string{"PATH": os.Getenv("PATH"), "ANTHROPIC_API_KEY": modelKey}}))
+			proctest.Must(t, cl.StartServices(t.Context()))
 			command := func() (found int) {
 				all, err := cl.List(t.Context(), process.Filter{Live: true, Labels: map[string]string{"tend.heal.command": "1"}})
 				if err == nil && len(all) > 0 {
@@ -94,10 +94,10 @@ func TestACommandOfAModelOutlivesDeaths(t *testing.T) {
 				}
 				return found
 			}
-			scene.Eventually(t, "the command runs", func() bool { return command() > 0 })
+			proctest.Eventually(t, "the command runs", func() bool { return command() > 0 })
 			time.Sleep(500 * time.Millisecond) // in which it may have come to its sleep; no moment matters
 			if len(c.roles) == 0 {
-				scene.Must(t, syscall.Kill(worker(t, cl), syscall.SIGKILL))
+				proctest.Must(t, syscall.Kill(worker(t, cl), syscall.SIGKILL))
 			}
 			for _, role := range c.roles {
 				_ = syscall.Kill(d.Roles()[role], syscall.SIGKILL)
@@ -108,14 +108,14 @@ func TestACommandOfAModelOutlivesDeaths(t *testing.T) {
 			cl = d.Connect(t)
 			e := repaired(t, cl)
 			if s, ok := at.(inside); ok {
-				p.at = inside{scene.Value(cl.Sandbox(t.Context(), scene.Value(s.box.ID(t.Context()))(t)))(t)}
+				p.at = inside{proctest.Value(cl.Sandbox(t.Context(), proctest.Value(s.box.ID(t.Context()))(t)))(t)}
 			}
 			p.untouched()
 			got := strings.TrimSpace(p.git("rev-list", "--count", "HEAD")) + " " + p.read("part.txt")
 			if e.Status != c.status || e.Dirty || got != c.after || p.read("made") == "x\n" {
 				t.Errorf("it is %+v, with %q and %q\n%s", e.Episode, got, p.read("made"), e.Transcript)
 			}
-			scene.Eventually(t, "no command is left", func() bool { return command() == 0 })
+			proctest.Eventually(t, "no command is left", func() bool { return command() == 0 })
 		})
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/sdk/go"
 )
 
@@ -19,11 +19,11 @@ import (
 // filled. after is what the service does once it has written to its log.
 func onFullDisk(t *testing.T, after string) *project {
 	t.Helper()
-	scene.Root(t)
-	l := scene.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
-	p := &project{t: t, at: machine{}, dir: scene.Value(filepath.EvalSymlinks(t.TempDir()))(t), addr: l.Addr().String()}
+	proctest.Root(t)
+	l := proctest.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
+	p := &project{t: t, at: machine{}, dir: proctest.Value(filepath.EvalSymlinks(t.TempDir()))(t), addr: l.Addr().String()}
 	l.Close()
-	scene.Must(t, syscall.Mount("tmpfs", p.dir, "tmpfs", 0, "size=8m"))
+	proctest.Must(t, syscall.Mount("tmpfs", p.dir, "tmpfs", 0, "size=8m"))
 	t.Cleanup(func() { _ = syscall.Unmount(p.dir, syscall.MNT_DETACH) })
 	p.write("server.sh", "{ head -c 65536 /dev/zero >> logs/app.log; } 2>&1 || exit 1\n"+after+"exec "+self+"\n")
 	p.write("part.txt", "good\n")
@@ -33,11 +33,11 @@ func onFullDisk(t *testing.T, after string) *project {
 	p.git("commit", "-q", "-m", "base")
 	p.write("mine.txt", "not committed\n")
 	p.write("logs/app.log", "")
-	f := scene.Value(os.OpenFile(filepath.Join(p.dir, "logs/app.log"), os.O_APPEND|os.O_WRONLY, 0))(t)
+	f := proctest.Value(os.OpenFile(filepath.Join(p.dir, "logs/app.log"), os.O_APPEND|os.O_WRONLY, 0))(t)
 	if _, err := io.Copy(f, strings.NewReader(strings.Repeat("a line of the log\n", 1<<20))); err == nil {
 		t.Fatal("the disk is not full")
 	}
-	scene.Must(t, f.Close())
+	proctest.Must(t, f.Close())
 	return p
 }
 
@@ -63,7 +63,7 @@ func TestADiskThatIsFullOfLogsIsRepaired(t *testing.T) {
 func TestNoPlaybookChangesFilesWithoutACheckpoint(t *testing.T) {
 	t.Parallel()
 	p := onFullDisk(t, `[ -e part.txt ] || { echo "FileNotFoundError: [Errno 2] No such file or directory: 'part.txt'"; exit 1; }`+"\n")
-	scene.Must(t, os.Remove(filepath.Join(p.dir, "part.txt")))
+	proctest.Must(t, os.Remove(filepath.Join(p.dir, "part.txt")))
 	c := serve(t).Connect(t)
 	p.up(c, "")
 	e := repaired(t, c)
@@ -74,8 +74,8 @@ func TestNoPlaybookChangesFilesWithoutACheckpoint(t *testing.T) {
 		t.Errorf("the project is %q", got)
 	}
 	// It is a repair of its own, with one.
-	scene.Value(c.Heal(t.Context(), "web", false))(t)
-	scene.Eventually(t, "another repair is over", func() bool { return repaired(t, c).ID != e.ID })
+	proctest.Value(c.Heal(t.Context(), "web", false))(t)
+	proctest.Eventually(t, "another repair is over", func() bool { return repaired(t, c).ID != e.ID })
 	if next := repaired(t, c); next.Status != tend.HealReady || p.read("part.txt") != "good\n" {
 		t.Errorf("then it is %+v", next.Episode)
 	}

@@ -17,7 +17,7 @@ import (
 
 	"github.com/tend-run/tend/internal/heal/healer"
 	"github.com/tend-run/tend/internal/lib/procfs"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testdaemon"
 	"github.com/tend-run/tend/process"
 	"github.com/tend-run/tend/sdk/go"
@@ -118,13 +118,13 @@ var elsewhere = map[string]func(t *testing.T, c *tend.Client) (place, string){
 		if os.Geteuid() != 0 {
 			return nil, ""
 		}
-		base := scene.Value(os.MkdirTemp("", "tend-heal-"))(t)
+		base := proctest.Value(os.MkdirTemp("", "tend-heal-"))(t)
 		t.Cleanup(func() { os.RemoveAll(base) })
-		scene.Must(t, os.Chmod(base, 0o755))
+		proctest.Must(t, os.Chmod(base, 0o755))
 		m := machine{uid: 65534, exec: filepath.Join(base, "program")}
-		scene.Must(t, os.Chown(base, m.uid, m.uid))
-		scene.Must(t, os.WriteFile(m.exec, scene.Value(os.ReadFile(self))(t), 0o755))
-		return m, filepath.Join(scene.Value(filepath.EvalSymlinks(base))(t), "app")
+		proctest.Must(t, os.Chown(base, m.uid, m.uid))
+		proctest.Must(t, os.WriteFile(m.exec, proctest.Value(os.ReadFile(self))(t), 0o755))
+		return m, filepath.Join(proctest.Value(filepath.EvalSymlinks(base))(t), "app")
 	},
 	"a sandbox": func(t *testing.T, c *tend.Client) (place, string) {
 		box, err := c.CreateSandbox(t.Context(), tend.SandboxSpec{
@@ -133,7 +133,7 @@ var elsewhere = map[string]func(t *testing.T, c *tend.Client) (place, string){
 		if errors.Is(err, process.ErrUnsupported) {
 			return nil, ""
 		}
-		scene.Must(t, err)
+		proctest.Must(t, err)
 		return inside{box}, "/srv/app"
 	},
 }
@@ -162,7 +162,7 @@ func (p *project) noTrace() {
 			p.t.Logf("of the healer there are, with all locks:\n%s%v", out, err)
 		}
 	}()
-	scene.Eventually(p.t, "nothing of the repair is left in the project", func() bool {
+	proctest.Eventually(p.t, "nothing of the repair is left in the project", func() bool {
 		_, err := p.at.read(filepath.Join(p.dir, ".tend/heal/lock"))
 		return err != nil
 	})
@@ -206,10 +206,10 @@ func TestAServiceIsRepairedWhereItIs(t *testing.T) {
 			m.owns(t, dir)
 		}
 		if s, ok := at.(inside); ok {
-			if b := scene.Value(s.box.Files().Before(t.Context(), filepath.Join(dir, "part.txt")))(t); b.ChangedBy != e.ID || !b.Existed || string(b.Content) != "bad\n" || b.Service != "web" || b.At.IsZero() {
+			if b := proctest.Value(s.box.Files().Before(t.Context(), filepath.Join(dir, "part.txt")))(t); b.ChangedBy != e.ID || !b.Existed || string(b.Content) != "bad\n" || b.Service != "web" || b.At.IsZero() {
 				t.Errorf("before the repair the file was %+v", b)
 			}
-			if b := scene.Value(s.box.Files().Before(t.Context(), filepath.Join(dir, "other.txt")))(t); b.ChangedBy != "" || b.Content != nil {
+			if b := proctest.Value(s.box.Files().Before(t.Context(), filepath.Join(dir, "other.txt")))(t); b.ChangedBy != "" || b.Content != nil {
 				t.Errorf("another file was %+v", b)
 			}
 		}
@@ -219,9 +219,9 @@ func TestAServiceIsRepairedWhereItIs(t *testing.T) {
 		p.git("add", "mend.sh")
 		p.git("commit", "-q", "-m", "worse", "mend.sh")
 		p.spoil()
-		scene.Must(t, c.RestartServices(t.Context(), "web"))
-		scene.Eventually(t, "it was given up", func() bool {
-			all := scene.Value(c.Episodes(t.Context(), "web"))(t)
+		proctest.Must(t, c.RestartServices(t.Context(), "web"))
+		proctest.Eventually(t, "it was given up", func() bool {
+			all := proctest.Value(c.Episodes(t.Context(), "web"))(t)
 			return len(all) == 2 && all[0].Over()
 		})
 		if e = repaired(t, c); e.Status != tend.HealBroken || e.Dirty || e.Commit != "" {
@@ -233,8 +233,8 @@ func TestAServiceIsRepairedWhereItIs(t *testing.T) {
 		p.untouched()
 		// A change of a file there, by its user, has it tried again.
 		p.write("mend.sh", "echo good > part.txt\n")
-		scene.Eventually(t, "it is repaired after a change", func() bool {
-			all := scene.Value(c.Episodes(t.Context(), "web"))(t)
+		proctest.Eventually(t, "it is repaired after a change", func() bool {
+			all := proctest.Value(c.Episodes(t.Context(), "web"))(t)
 			return len(all) == 3 && all[0].Status == tend.HealReady
 		})
 		// It is taken back there, too, with nothing of the repository run, and as the user.
@@ -243,7 +243,7 @@ func TestAServiceIsRepairedWhereItIs(t *testing.T) {
 		p.write(".git/hooks/reference-transaction", "#!/bin/sh\ntouch "+dir+"/pwned\n")
 		p.chmod(".git/hooks/reference-transaction", "755")
 		p.remove("pwned")
-		back := over(t, c, scene.Value(c.RollBack(t.Context(), e.ID))(t))
+		back := over(t, c, proctest.Value(c.RollBack(t.Context(), e.ID))(t))
 		if back.Status != tend.HealReady || back.Commit == "" || len(back.Left) > 0 || p.read("part.txt") != "bad\n" {
 			t.Fatalf("it is %+v, and the part is %q", back.Episode, p.read("part.txt"))
 		}
@@ -265,7 +265,7 @@ func TestAServiceIsRepairedWhereItIs(t *testing.T) {
 // owns fails if something below a directory is not the user's.
 func (m machine) owns(t *testing.T, dir string) {
 	t.Helper()
-	scene.Must(t, filepath.WalkDir(dir, func(path string, _ os.DirEntry, err error) error {
+	proctest.Must(t, filepath.WalkDir(dir, func(path string, _ os.DirEntry, err error) error {
 		if info, ierr := os.Lstat(path); err == nil && ierr == nil && int(info.Sys().(*syscall.Stat_t).Uid) != m.uid {
 			t.Errorf("%s is not the user's", path)
 		}
@@ -340,7 +340,7 @@ func TestARepairWhereItIsOutlivesDeaths(t *testing.T) {
 						}
 						e := repaired(t, cl)
 						if s, ok := at.(inside); ok {
-							p.at = inside{scene.Value(cl.Sandbox(t.Context(), scene.Value(s.box.ID(t.Context()))(t)))(t)}
+							p.at = inside{proctest.Value(cl.Sandbox(t.Context(), proctest.Value(s.box.ID(t.Context()))(t)))(t)}
 						}
 						p.untouched()
 						got := strings.TrimSpace(p.git("rev-list", "--count", "HEAD")) + " " + p.read("part.txt")
@@ -367,11 +367,11 @@ func TestARepairWhereItIsOutlivesDeaths(t *testing.T) {
 func handsOf(t *testing.T, c *tend.Client, at place) (pids []int) {
 	t.Helper()
 	if s, ok := at.(inside); ok {
-		for _, in := range scene.Value(s.box.Processes().List(t.Context()))(t) {
+		for _, in := range proctest.Value(s.box.Processes().List(t.Context()))(t) {
 			if in.Spec.Name != "heal-project" {
 				continue
 			}
-			for _, pid := range scene.Value(procfs.PIDs())(t) { // in.PID is the one inside
+			for _, pid := range proctest.Value(procfs.PIDs())(t) { // in.PID is the one inside
 				if exe, err := os.Readlink(procfs.Path(pid, "exe")); err == nil && strings.Contains(exe, "/.tend/heal/"+in.Spec.Labels["tend.heal"]+"/") && procfs.InnerPID(pid) == in.PID {
 					pids = append(pids, pid)
 				}
@@ -421,19 +421,19 @@ func TestARepairWaitsForItsSandbox(t *testing.T) {
 	service(t, c, "web", "ready", isReady)
 	begin := func() {
 		t.Helper()
-		before := len(scene.Value(c.Episodes(t.Context(), ""))(t))
+		before := len(proctest.Value(c.Episodes(t.Context(), ""))(t))
 		p.sh("rm -f /tmp/acting /tmp/go")
 		p.spoil()
-		scene.Must(t, c.RestartServices(t.Context(), "web"))
-		scene.Eventually(t, "it acts", func() bool {
+		proctest.Must(t, c.RestartServices(t.Context(), "web"))
+		proctest.Eventually(t, "it acts", func() bool {
 			_, err := p.at.read("/tmp/acting")
-			return err == nil && len(scene.Value(c.Episodes(t.Context(), ""))(t)) > before
+			return err == nil && len(proctest.Value(c.Episodes(t.Context(), ""))(t)) > before
 		})
 	}
 	waits := func(what string) {
 		t.Helper()
 		time.Sleep(3 * time.Second) // in which one that does not wait would end
-		if e := scene.Value(c.Episode(t.Context(), ""))(t); e.Over() {
+		if e := proctest.Value(c.Episode(t.Context(), ""))(t); e.Over() {
 			t.Fatalf("%s: it is over: %+v", what, e.Episode)
 		}
 	}
@@ -441,15 +441,15 @@ func TestARepairWaitsForItsSandbox(t *testing.T) {
 		begin()
 		switch what {
 		case "stopped":
-			scene.Must(t, box.Stop(t.Context()))
+			proctest.Must(t, box.Stop(t.Context()))
 		case "paused":
-			scene.Must(t, box.Pause(t.Context()))
+			proctest.Must(t, box.Pause(t.Context()))
 		default:
-			scene.Must(t, box.Pause(t.Context()))
+			proctest.Must(t, box.Pause(t.Context()))
 			_ = syscall.Kill(worker(t, c), syscall.SIGKILL)
 		}
 		waits(what)
-		scene.Must(t, box.Start(t.Context()))
+		proctest.Must(t, box.Start(t.Context()))
 		p.sh("touch /tmp/go")
 		e := repaired(t, c)
 		if e.Status != tend.HealReady || e.Dirty || p.read("part.txt") != "good\n" || p.read("left") == "half\n" {
@@ -460,15 +460,15 @@ func TestARepairWaitsForItsSandbox(t *testing.T) {
 	}
 	helped := repaired(t, c).ID
 	begin()
-	scene.Must(t, box.Destroy(t.Context()))
+	proctest.Must(t, box.Destroy(t.Context()))
 	if e := repaired(t, c); e.Status != tend.HealBroken || e.Dirty || !strings.Contains(e.Why, "its sandbox home is not there any more") {
 		t.Errorf("removed: it is %+v", e.Episode)
 	}
-	scene.Must(t, c.StopServices(t.Context()))
+	proctest.Must(t, c.StopServices(t.Context()))
 	at, _ = elsewhere["a sandbox"](t, c)
 	part := filepath.Join(dir, "part.txt")
-	scene.Must(t, at.write(part, "good\n"))
-	if b := scene.Value(at.(inside).box.Files().Before(t.Context(), part))(t); b.ChangedBy != "" || b.Content != nil {
+	proctest.Must(t, at.write(part, "good\n"))
+	if b := proctest.Value(at.(inside).box.Files().Before(t.Context(), part))(t); b.ChangedBy != "" || b.Content != nil {
 		t.Errorf("in the next sandbox of that name, before a repair of the one before the file was %+v", b)
 	}
 	if _, err := c.RollBack(t.Context(), helped); err == nil || !strings.Contains(err.Error(), "its sandbox home is not there any more") {
@@ -503,8 +503,8 @@ func TestAModelRepairsAServiceWhereItIs(t *testing.T) {
 		p.git("commit", "-q", "--amend", "-m", "base", ".gitignore", "mend.sh", ".tend")
 		p.spoil()
 		text := fmt.Sprintf("services:\n  web: {command: [sh, server.sh], cwd: %[1]s, %[5]senv: {%[2]s: '%[3]s'}, health: {http: 'http://%[3]s/', interval: 200ms, timeout: 30s}, restart: {delay: 50ms, max_delay: 200ms, max: 100}}\nhealer: {root: %[1]s, hold: 500ms, attempts: 1, llm: {provider: anthropic, model: scripted, base_url: '%[4]s'}}\n", p.dir, serveRole, p.addr, url, at.keys())
-		scene.Must(t, c.ApplyServices(t.Context(), tend.ServiceFile{Dir: t.TempDir(), Text: []byte(text), Env: map[string]string{"PATH": os.Getenv("PATH"), "ANTHROPIC_API_KEY": modelKey}}))
-		scene.Must(t, c.StartServices(t.Context()))
+		proctest.Must(t, c.ApplyServices(t.Context(), tend.ServiceFile{Dir: t.TempDir(), Text: []byte(text), Env: map[string]string{"PATH": os.Getenv("PATH"), "ANTHROPIC_API_KEY": modelKey}}))
+		proctest.Must(t, c.StartServices(t.Context()))
 		e := repaired(t, c)
 		if e.Status != tend.HealReady || e.Dirty || e.Commit == "" {
 			t.Fatalf("it is %+v\n%s", e.Episode, e.Transcript)

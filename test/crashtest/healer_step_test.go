@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"github.com/tend-run/tend/internal/heal/healer"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testdaemon"
 	"github.com/tend-run/tend/sdk/go"
 )
@@ -138,28 +138,28 @@ func TestAMachineThatStoodStillIsNoFailure(t *testing.T) {
 	c := d.Connect(t)
 	p := newProject(t, "true\n")
 	text := fmt.Sprintf("services:\n  web: {command: [sh, server.sh], cwd: %[1]s, env: {%[2]s: '%[3]s'}, health: {http: 'http://%[3]s/', interval: 200ms, timeout: 2s, failures: 2}}\nhealer: {root: %[1]s}\n", p.dir, serveRole, p.addr)
-	scene.Must(t, c.ApplyServices(t.Context(), tend.ServiceFile{Dir: t.TempDir(), Text: []byte(text), Env: map[string]string{"PATH": os.Getenv("PATH")}}))
-	scene.Must(t, c.StartServices(t.Context()))
+	proctest.Must(t, c.ApplyServices(t.Context(), tend.ServiceFile{Dir: t.TempDir(), Text: []byte(text), Env: map[string]string{"PATH": os.Getenv("PATH")}}))
+	proctest.Must(t, c.StartServices(t.Context()))
 	service(t, c, "web", "ready", isReady)
-	before := scene.Value(c.Services(t.Context()))(t)[0]
+	before := proctest.Value(c.Services(t.Context()))(t)[0]
 	roles := d.Roles()
 	frozen := []int{roles[testdaemon.Server], roles[testdaemon.Keeper], roles[testdaemon.Anchor], before.PID}
 	for range 2 {
 		for _, pid := range frozen {
-			scene.Must(t, syscall.Kill(pid, syscall.SIGSTOP))
+			proctest.Must(t, syscall.Kill(pid, syscall.SIGSTOP))
 		}
 		time.Sleep(9 * time.Second) // more than twice what the probe allows
 		for _, pid := range slices.Backward(frozen) {
-			scene.Must(t, syscall.Kill(pid, syscall.SIGCONT))
+			proctest.Must(t, syscall.Kill(pid, syscall.SIGCONT))
 		}
 		service(t, c, "web", "ready", isReady)
 	}
 	time.Sleep(2 * time.Second) // in which a failure that was counted would show
-	after := scene.Value(c.Services(t.Context()))(t)[0]
+	after := proctest.Value(c.Services(t.Context()))(t)[0]
 	if after.PID != before.PID || after.Runs != before.Runs || !after.Ready {
 		t.Errorf("it was %+v and is %+v", before, after)
 	}
-	if all := scene.Value(c.Episodes(t.Context(), ""))(t); len(all) > 0 {
+	if all := proctest.Value(c.Episodes(t.Context(), ""))(t); len(all) > 0 {
 		t.Errorf("it was repaired: %+v", all)
 	}
 	if log := []byte(d.Log()); bytes.Contains(log, []byte("\"level\":\"ERROR\"")) {

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testdaemon"
 	"github.com/tend-run/tend/process"
 	"github.com/tend-run/tend/sdk/go"
@@ -40,7 +40,7 @@ func (p *project) git(args ...string) string {
 
 func (p *project) write(name, text string) {
 	p.t.Helper()
-	scene.Must(p.t, p.at.write(filepath.Join(p.dir, name), text))
+	proctest.Must(p.t, p.at.write(filepath.Join(p.dir, name), text))
 }
 
 func (p *project) read(name string) string {
@@ -54,12 +54,12 @@ func (p *project) read(name string) string {
 // newProject makes a project whose part is good. mend is what its playbook runs.
 func newProject(t *testing.T, mend string) *project {
 	t.Helper()
-	return newProjectAt(t, machine{}, scene.Value(filepath.EvalSymlinks(t.TempDir()))(t), mend)
+	return newProjectAt(t, machine{}, proctest.Value(filepath.EvalSymlinks(t.TempDir()))(t), mend)
 }
 
 func newProjectAt(t *testing.T, at place, dir, mend string) *project {
 	t.Helper()
-	l := scene.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
+	l := proctest.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
 	p := &project{t: t, at: at, dir: dir, addr: l.Addr().String()}
 	l.Close()
 	p.write("server.sh", "grep -q good part.txt || { echo 'the part is bad'; exit 1; }\nexec "+at.program()+"\n")
@@ -89,8 +89,8 @@ func (p *project) spoil() {
 func (p *project) up(c *tend.Client, healer string) {
 	p.t.Helper()
 	text := fmt.Sprintf("services:\n  web: {command: [sh, server.sh], cwd: %[1]s, %[5]senv: {%[2]s: '%[3]s'}, health: {http: 'http://%[3]s/', interval: 200ms, timeout: 30s}, restart: {delay: 50ms, max_delay: 200ms, max: 100}}\nhealer: {root: %[1]s, hold: 500ms%[4]s}\n", p.dir, serveRole, p.addr, healer, p.at.keys())
-	scene.Must(p.t, c.ApplyServices(p.t.Context(), tend.ServiceFile{Dir: p.t.TempDir(), Text: []byte(text), Env: map[string]string{"PATH": os.Getenv("PATH")}}))
-	scene.Must(p.t, c.StartServices(p.t.Context()))
+	proctest.Must(p.t, c.ApplyServices(p.t.Context(), tend.ServiceFile{Dir: p.t.TempDir(), Text: []byte(text), Env: map[string]string{"PATH": os.Getenv("PATH")}}))
+	proctest.Must(p.t, c.StartServices(p.t.Context()))
 }
 
 // untouched fails if something of the user's is not as it was.
@@ -112,11 +112,11 @@ func (p *project) untouched() {
 			p.t.Logf("git status says\n%s", got)
 		}
 	}()
-	scene.Eventually(p.t, "git status says what the user has changed, and no more", func() bool {
+	proctest.Eventually(p.t, "git status says what the user has changed, and no more", func() bool {
 		got = p.git("status", "--porcelain")
 		return strings.Contains(got, " M other.txt\n") && strings.Contains(got, "M  staged.txt\n") && strings.Contains(got, "?? new.txt\n") && strings.Count(got, "\n") == 3
 	})
-	scene.Eventually(p.t, "no ref of a checkpoint is left", func() bool { return p.git("for-each-ref", "refs/tend") == "" })
+	proctest.Eventually(p.t, "no ref of a checkpoint is left", func() bool { return p.git("for-each-ref", "refs/tend") == "" })
 }
 
 // repaired waits until the newest episode is over.
@@ -140,7 +140,7 @@ func repaired(t *testing.T, c *tend.Client) tend.EpisodeRecord {
 // worker is the pid of the newest worker; 0: none lives.
 func worker(t *testing.T, c *tend.Client) (pid int) {
 	t.Helper()
-	for _, in := range scene.Value(c.List(t.Context(), process.Filter{Live: true}))(t) {
+	for _, in := range proctest.Value(c.List(t.Context(), process.Filter{Live: true}))(t) {
 		if in.Spec.Labels["tend.heal.worker"] != "" && in.Exit == nil {
 			pid = in.PID
 		}
@@ -168,7 +168,7 @@ func TestAServiceIsRepaired(t *testing.T) {
 		t.Errorf("the diff is %q", e.Diff)
 	}
 	p.untouched()
-	scene.Eventually(t, "no worker is left", func() bool { return worker(t, c) == 0 })
+	proctest.Eventually(t, "no worker is left", func() bool { return worker(t, c) == 0 })
 }
 
 // What does not help is taken back, and the service is broken until somebody changes a
@@ -190,8 +190,8 @@ func TestWhatDoesNotHelpIsTakenBack(t *testing.T) {
 	p.untouched()
 	service(t, c, "web", "broken", func(s tend.Service) bool { return s.Healing == tend.HealBroken })
 	p.write("mend.sh", "echo good > part.txt\n")
-	scene.Eventually(t, "it is repaired after a change", func() bool {
-		all := scene.Value(c.Episodes(t.Context(), "web"))(t)
+	proctest.Eventually(t, "it is repaired after a change", func() bool {
+		all := proctest.Value(c.Episodes(t.Context(), "web"))(t)
 		return len(all) == 2 && all[0].Status == tend.HealReady
 	})
 }
@@ -230,13 +230,13 @@ func TestARepairOutlivesDeaths(t *testing.T) {
 			for round := range 4 { // a fifth in a row is refused
 				p.spoil()
 				head := p.git("rev-parse", "HEAD")
-				before := len(scene.Value(c.Episodes(t.Context(), ""))(t))
-				scene.Must(t, c.StopServices(t.Context()))
+				before := len(proctest.Value(c.Episodes(t.Context(), ""))(t))
+				proctest.Must(t, c.StopServices(t.Context()))
 				service(t, c, "web", "idle", func(s tend.Service) bool { return s.Phase == tend.ServiceIdle })
-				scene.Must(t, c.StartServices(t.Context()))
+				proctest.Must(t, c.StartServices(t.Context()))
 				at := ""
-				scene.Eventually(t, "a repair has begun", func() bool {
-					all := scene.Value(c.Episodes(t.Context(), ""))(t)
+				proctest.Eventually(t, "a repair has begun", func() bool {
+					all := proctest.Value(c.Episodes(t.Context(), ""))(t)
 					return len(all) > before
 				})
 				time.Sleep(time.Duration(round) * 400 * time.Millisecond) // another moment each time; none of them matters
@@ -272,16 +272,16 @@ func TestARepairThatIsCancelledIsTakenBack(t *testing.T) {
 	p := newProject(t, "echo good > part.txt; touch acting; exec sleep 1000\n")
 	p.spoil()
 	p.up(c, "")
-	scene.Eventually(t, "it acts", func() bool { _, err := os.Stat(filepath.Join(p.dir, "acting")); return err == nil })
-	scene.Must(t, c.CancelHeal(t.Context(), ""))
+	proctest.Eventually(t, "it acts", func() bool { _, err := os.Stat(filepath.Join(p.dir, "acting")); return err == nil })
+	proctest.Must(t, c.CancelHeal(t.Context(), ""))
 	e := repaired(t, c)
 	if e.Status != tend.HealBroken || !strings.Contains(e.Why, "stopped") || p.read("part.txt") != "bad\n" {
 		t.Errorf("it is %+v, and the part is %q", e.Episode, p.read("part.txt"))
 	}
 	p.untouched()
 	// The worker itself ends once it has left nothing else behind.
-	scene.Eventually(t, "nothing of the repair lives", func() bool {
-		return !slices.ContainsFunc(scene.Value(c.List(t.Context(), process.Filter{Live: true}))(t), func(in process.Info) bool { return in.Spec.Labels["tend.heal"] != "" })
+	proctest.Eventually(t, "nothing of the repair lives", func() bool {
+		return !slices.ContainsFunc(proctest.Value(c.List(t.Context(), process.Filter{Live: true}))(t), func(in process.Info) bool { return in.Spec.Labels["tend.heal"] != "" })
 	})
 }
 
@@ -295,11 +295,11 @@ func TestADryRunChangesNothing(t *testing.T) {
 	p.up(c, ", per_day: 1")
 	repaired(t, c)
 	p.spoil()
-	scene.Must(t, c.RestartServices(t.Context(), "web"))
+	proctest.Must(t, c.RestartServices(t.Context(), "web"))
 	service(t, c, "web", "broken", func(s tend.Service) bool { return s.Healing == tend.HealBroken }) // per_day
-	id := scene.Value(c.Heal(t.Context(), "", true))(t)
-	scene.Eventually(t, "it is known what would be tried", func() bool {
-		e := scene.Value(c.Episode(t.Context(), id))(t)
+	id := proctest.Value(c.Heal(t.Context(), "", true))(t)
+	proctest.Eventually(t, "it is known what would be tried", func() bool {
+		e := proctest.Value(c.Episode(t.Context(), id))(t)
 		part := func(r tend.HealRemedy) bool { return r.Name == "part" }
 		return e.Over() && slices.ContainsFunc(e.Remedies, part) && len(e.Tries) == 0 && e.DryRun
 	})

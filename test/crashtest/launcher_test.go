@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testdaemon"
 	"github.com/tend-run/tend/process"
 )
@@ -20,7 +20,7 @@ func TestTheNextServeTakesTheKilledLaunchersPlace(t *testing.T) {
 	t.Parallel()
 	ctx, d, c := begin(t, 2*time.Minute)
 	const n, code = 8 << 20, 7
-	p := scene.Start(t, c, process.Spec{Argv: []string{self, workArgument, "write", strconv.Itoa(n), "150ms", strconv.Itoa(code)}})
+	p := proctest.Start(t, c, process.Spec{Argv: []string{self, workArgument, "write", strconv.Itoa(n), "150ms", strconv.Itoa(code)}})
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -35,7 +35,7 @@ func TestTheNextServeTakesTheKilledLaunchersPlace(t *testing.T) {
 		if _, err := c.Status(ctx); err != nil {
 			t.Errorf("without a launcher: %v", err)
 		}
-		scene.Must(t, d.ServeAgain())
+		proctest.Must(t, d.ServeAgain())
 		after := d.Roles()
 		for _, role := range []string{testdaemon.Anchor, testdaemon.Keeper} {
 			if before[role] != after[role] {
@@ -43,7 +43,7 @@ func TestTheNextServeTakesTheKilledLaunchersPlace(t *testing.T) {
 			}
 		}
 		for { // until the mirror has everything
-			st := scene.Value(c.Status(ctx))(t)
+			st := proctest.Value(c.Status(ctx))(t)
 			if st.Promises["processes_survive_anchor_and_keeper"].Kept {
 				break
 			}
@@ -54,6 +54,6 @@ func TestTheNextServeTakesTheKilledLaunchersPlace(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		scene.Value(c.Status(ctx))(t)
+		proctest.Value(c.Status(ctx))(t)
 	}
 }

@@ -17,7 +17,7 @@ import (
 
 	"github.com/tend-run/tend/internal/cli/torture"
 	"github.com/tend-run/tend/internal/lib/procfs"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/process"
 	"github.com/tend-run/tend/sdk/go"
 )
@@ -38,7 +38,7 @@ type beforeTheCrash struct {
 func runBefore(ctx context.Context, t *testing.T, c *tend.Client) *beforeTheCrash {
 	t.Helper()
 	start := func(s process.Spec) process.Process {
-		p := scene.Start(t, c, s)
+		p := proctest.Start(t, c, s)
 		return p
 	}
 	engine := func(args ...string) []string { return append([]string{self, workArgument}, args...) }
@@ -48,17 +48,17 @@ func runBefore(ctx context.Context, t *testing.T, c *tend.Client) *beforeTheCras
 		tree:     start(process.Spec{Shell: "setsid sleep 100000 & echo $!; trap '' HUP TERM; wait"}),
 		terminal: start(process.Spec{Argv: []string{"cat"}, PTY: &process.Size{Cols: 80, Rows: 24}}),
 	}
-	scene.Value(b.finished.Wait(ctx, process.Until{EOF: true}))(t)
-	r := scene.Wait(t, b.tree, process.Until{Match: "[0-9]+"})
-	child := scene.Value(strconv.Atoi(strings.TrimSpace(r.Match)))(t)
+	proctest.Value(b.finished.Wait(ctx, process.Until{EOF: true}))(t)
+	r := proctest.Wait(t, b.tree, process.Until{Match: "[0-9]+"})
+	child := proctest.Value(strconv.Atoi(strings.TrimSpace(r.Match)))(t)
 	b.pids = []int{child}
 	for _, p := range []process.Process{b.writer, b.tree, b.terminal} {
-		info := scene.Info(t, p)
+		info := proctest.Info(t, p)
 		b.pids = append(b.pids, info.PID)
 	}
 	// All that the writer has written before its first pause. Nothing yet is quiet, too.
-	scene.Eventually(t, "the writer has begun", func() bool { return scene.Info(t, b.writer).Streams[0].End > 0 })
-	scene.Value(b.writer.Wait(ctx, process.Until{Quiet: 200 * time.Millisecond}))(t)
+	proctest.Eventually(t, "the writer has begun", func() bool { return proctest.Info(t, b.writer).Streams[0].End > 0 })
+	proctest.Value(b.writer.Wait(ctx, process.Until{Quiet: 200 * time.Millisecond}))(t)
 	return b
 }
 
@@ -93,7 +93,7 @@ func wantLost(t *testing.T, what string, e *process.Exit) {
 
 func exitOf(ctx context.Context, t *testing.T, p process.Process) *process.Exit {
 	t.Helper()
-	info := scene.Info(t, p)
+	info := proctest.Info(t, p)
 	return info.Exit
 }
 
@@ -104,8 +104,8 @@ func TestAfterTheDeathOfAllRolesWhatRanIsLostWithCauseShutdown(t *testing.T) {
 	t.Parallel()
 	ctx, d, c := begin(t, 2*time.Minute)
 	b := runBefore(ctx, t, c)
-	scene.Must(t, d.KillAll())
-	scene.Must(t, d.ServeAgain())
+	proctest.Must(t, d.KillAll())
+	proctest.Must(t, d.ServeAgain())
 
 	if n, e := outputOf(ctx, t, b.finished); n != finishedBytes || e == nil || e.Code != 7 || e.Cause != process.CauseExited {
 		t.Errorf("the finished process: %d bytes, %+v; want %d and code 7", n, e, finishedBytes)
@@ -132,7 +132,7 @@ func TestAfterTheDeathOfAllRolesWhatRanIsLostWithCauseShutdown(t *testing.T) {
 		t.Errorf("native API: %s, %v", got, err)
 	}
 
-	st := scene.Value(c.Status(ctx))(t)
+	st := proctest.Value(c.Status(ctx))(t)
 	if st.Promises["kill_reaches_tree"].Kept {
 		for _, pid := range b.pids {
 			gone(t, pid)
@@ -148,7 +148,7 @@ func TestTornFilesAreRepairedAfterTheDeathOfAllRoles(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(seed(t), 0))
 	for round := range 4 {
 		b := runBefore(ctx, t, c)
-		scene.Must(t, d.KillAll())
+		proctest.Must(t, d.KillAll())
 		for _, p := range []process.Process{b.finished, b.writer, b.tree, b.terminal} {
 			dir := filepath.Join(d.StateDir(), "spool", string(p.ID()))
 			tear(t, rnd, filepath.Join(dir, "index"), 0)
@@ -156,7 +156,7 @@ func TestTornFilesAreRepairedAfterTheDeathOfAllRoles(t *testing.T) {
 				tear(t, rnd, filepath.Join(dir, "journal"), specEnd(t, dir))
 			}
 		}
-		scene.Must(t, d.ServeAgain())
+		proctest.Must(t, d.ServeAgain())
 		n, e := outputOf(ctx, t, b.finished)
 		if n != finishedBytes || e == nil || !e.Lost() && (e.Code != 7 || e.Cause != process.CauseExited) {
 			t.Errorf("the finished process: %d bytes, %+v; want %d and code 7, or lost if its journal was torn", n, e, finishedBytes)
@@ -178,7 +178,7 @@ func TestTornFilesAreRepairedAfterTheDeathOfAllRoles(t *testing.T) {
 // what the process was.
 func specEnd(t *testing.T, dir string) int64 {
 	t.Helper()
-	b := scene.Value(os.ReadFile(filepath.Join(dir, "journal")))(t)
+	b := proctest.Value(os.ReadFile(filepath.Join(dir, "journal")))(t)
 	if len(b) < 4 {
 		t.Fatalf("a journal of %d bytes", len(b))
 	}
@@ -197,23 +197,23 @@ func tear(t *testing.T, rnd *rand.Rand, path string, least int64) {
 		t.Fatal(err)
 	}
 	at := least + rnd.Int64N(fi.Size()-least+1)
-	scene.Must(t, os.Truncate(path, at))
+	proctest.Must(t, os.Truncate(path, at))
 	if rnd.IntN(2) == 0 {
 		return
 	}
-	f := scene.Value(os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0))(t)
+	f := proctest.Value(os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0))(t)
 	defer f.Close()
 	garbage := make([]byte, rnd.IntN(100))
 	for i := range garbage {
 		garbage[i] = byte(rnd.Uint32())
 	}
-	scene.Value(f.Write(garbage))(t)
+	proctest.Value(f.Write(garbage))(t)
 }
 
 // gone waits for the end of a process that is nobody's child here.
 func gone(t *testing.T, pid int) {
 	t.Helper()
-	scene.Eventually(t, "the end of "+strconv.Itoa(pid), func() bool {
+	proctest.Eventually(t, "the end of "+strconv.Itoa(pid), func() bool {
 		stat, ok := procfs.ReadStat(pid)
 		return !ok || stat.Dead()
 	})

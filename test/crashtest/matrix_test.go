@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/tend-run/tend/internal/cli/torture"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testdaemon"
 )
 
@@ -20,7 +20,7 @@ func seed(t *testing.T) uint64 {
 	t.Helper()
 	n := rand.Uint64()
 	if s := os.Getenv("CRASHTEST_SEED"); s != "" {
-		n = scene.Value(strconv.ParseUint(s, 10, 64))(t)
+		n = proctest.Value(strconv.ParseUint(s, 10, 64))(t)
 	}
 	t.Logf("CRASHTEST_SEED=%d", n)
 	return n
@@ -38,7 +38,7 @@ func play(t *testing.T, cfg torture.Config) *torture.Report {
 		cfg.Rest = 500 * time.Millisecond
 	}
 	cfg.Env = append(os.Environ(), cfg.Env...)
-	r := scene.Value(torture.Run(t.Context(), cfg))(t)
+	r := proctest.Value(torture.Run(t.Context(), cfg))(t)
 	var b strings.Builder
 	r.Print(&b)
 	t.Log(strings.TrimSpace(b.String()))

@@ -11,7 +11,7 @@ import (
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testdaemon"
 	"github.com/tend-run/tend/process"
 )
@@ -37,7 +37,7 @@ func TestCallsOfMCPOutliveDeaths(t *testing.T) {
 				}
 				c := sdk.NewClient(&sdk.Implementation{Name: "crashtest"}, nil)
 				s, err := c.Connect(t.Context(), tr, &sdk.ClientSessionOptions{ProtocolVersion: version})
-				s = scene.Value(s, err)(t)
+				s = proctest.Value(s, err)(t)
 				t.Cleanup(func() { s.Close() })
 				if got := s.InitializeResult(); got != nil && got.ProtocolVersion != version {
 					t.Fatalf("%s was agreed on", got.ProtocolVersion)
@@ -72,7 +72,7 @@ func callsOutlive(t *testing.T, d *daemon, s *sdk.ClientSession, door string) {
 	}
 	want := func(a mcpAnswer, words ...string) {
 		t.Helper()
-		scene.Must(t, a.err)
+		proctest.Must(t, a.err)
 		for _, w := range words {
 			if !strings.Contains(a.text, w) {
 				t.Errorf("%q is missing in:\n%.2000s", w, a.text)
@@ -88,21 +88,21 @@ func callsOutlive(t *testing.T, d *daemon, s *sdk.ClientSession, door string) {
 			"command": fmt.Sprintf("echo begun; read go; seq 1 %d; echo $go >&2; exit %d", lines, round), "stdin": "pipe", "match": "never matches", "name": name, "timeout_s": 120, "max_tokens": 50000,
 		})
 		var p process.Process
-		scene.Eventually(t, name+" runs", func() (ok bool) {
+		proctest.Eventually(t, name+" runs", func() (ok bool) {
 			var err error
 			p, err = m.Get(t.Context(), process.Selector{Name: name})
 			return err == nil
 		})
-		scene.Wait(t, p, process.Until{Match: "begun"})
+		proctest.Wait(t, p, process.Until{Match: "begun"})
 		for _, role := range roles {
-			scene.Must(t, d.Replace(t.Context(), role))
+			proctest.Must(t, d.Replace(t.Context(), role))
 		}
 		// The input is under way while a role dies, too.
 		giving := call("input", map[string]any{"id": name, "text": "word\n", "timeout_s": 60})
 		if door == "HTTP" { // it goes on from the answer's first event: before that nobody knows of the call
-			scene.Eventually(t, "the input is taken", func() bool { return scene.Value(p.Info(t.Context()))(t).Stdin.Accepted > 0 })
+			proctest.Eventually(t, "the input is taken", func() bool { return proctest.Value(p.Info(t.Context()))(t).Stdin.Accepted > 0 })
 		}
-		scene.Must(t, d.Replace(t.Context(), roles[0]))
+		proctest.Must(t, d.Replace(t.Context(), roles[0]))
 		want(<-giving, fmt.Sprintf("exited with code %d", round), "word")
 		a := <-running
 		want(a, fmt.Sprintf("exited with code %d", round), "\nstderr 0 to 5:\nword\n", "stdout 0 to ")
@@ -118,7 +118,7 @@ func callsOutlive(t *testing.T, d *daemon, s *sdk.ClientSession, door string) {
 			t.Errorf("round %d: the output has %d bytes, want %d", round, len(body), all.Len())
 		}
 	}
-	started := scene.Value(m.List(t.Context(), process.Filter{}))(t)
+	started := proctest.Value(m.List(t.Context(), process.Filter{}))(t)
 	if len(started) != len(deaths) {
 		t.Errorf("%d commands were started for %d runs", len(started), len(deaths))
 	}

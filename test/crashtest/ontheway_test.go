@@ -17,7 +17,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	envd "github.com/tend-run/tend/internal/gen/envd/process"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/process"
 )
 
@@ -36,16 +36,16 @@ func TestOutputThatIsFreedOnItsWayIsNotChanged(t *testing.T) {
 		want[i] = byte(1 + random.IntN(255)) // a zero is none of them
 	}
 	file := filepath.Join(t.TempDir(), "output")
-	scene.Must(t, os.WriteFile(file, want, 0o600))
+	proctest.Must(t, os.WriteFile(file, want, 0o600))
 	for _, kind := range []string{"application/connect+proto", "application/connect+json", "application/json"} {
 		t.Run(strings.ReplaceAll(kind, "/", " "), func(t *testing.T) {
-			p := scene.Start(t, c, process.Spec{Shell: "cat " + file + "; read x", Stdin: process.StdinPipe})
+			p := proctest.Start(t, c, process.Spec{Shell: "cat " + file + "; read x", Stdin: process.StdinPipe})
 			defer p.Kill(t.Context())
-			info := scene.Info(t, p)
+			info := proctest.Info(t, p)
 			next := envdOutput(t, d, kind, info.PID)
 			d.awaitStall(t, p, size, letGo)
 			for at := int64(step); at <= size; at += step {
-				scene.Must(t, p.Trim(t.Context(), process.Stdout, at))
+				proctest.Must(t, p.Trim(t.Context(), process.Stdout, at))
 			}
 			at := 0
 			for {
@@ -78,7 +78,7 @@ func envdOutput(t *testing.T, d *daemon, kind string, pid int) func() (data []by
 	case "application/json":
 		lines = json.NewDecoder(post(t, url, kind, body, from))
 	case "application/connect+proto":
-		b := scene.Value(proto.Marshal(&envd.ConnectRequest{Process: &envd.ProcessSelector{Selector: &envd.ProcessSelector_Pid{Pid: uint32(pid)}}}))(t)
+		b := proctest.Value(proto.Marshal(&envd.ConnectRequest{Process: &envd.ProcessSelector{Selector: &envd.ProcessSelector_Pid{Pid: uint32(pid)}}}))(t)
 		body = string(b)
 		fallthrough
 	default:

@@ -9,7 +9,7 @@ import (
 
 	"github.com/tend-run/tend/internal/cli/torture"
 	"github.com/tend-run/tend/internal/lib/poorkernel"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testdaemon"
 )
 
@@ -17,13 +17,13 @@ import (
 // Instead the child is on the board before its first call, or, without scripts of
 // system calls, a gate holds it back until it is.
 func TestNothingIsLostWithoutCgroups(t *testing.T) {
-	scene.Root(t)
+	proctest.Root(t)
 	t.Parallel()
 	for name, world := range map[string]poorkernel.World{
 		"":             {Rules: []poorkernel.Rule{{Call: unix.SYS_CLONE3, Arg: -1, Errno: unix.ENOSYS}}},
 		", by scripts": {Mounts: []poorkernel.Mount{{Kind: poorkernel.Gone, Path: "/sys/fs/cgroup"}}},
 	} {
-		cmd := scene.Value(poorkernel.Command(world, bin))(t)
+		cmd := proctest.Value(poorkernel.Command(world, bin))(t)
 		for _, victims := range []torture.Victims{{testdaemon.Keeper}, {testdaemon.Anchor, testdaemon.Keeper, testdaemon.Server}} {
 			t.Run(victims.String()+name, func(t *testing.T) {
 				t.Parallel()

@@ -11,7 +11,7 @@ import (
 
 	"github.com/tend-run/tend/internal/core/box"
 	"github.com/tend-run/tend/internal/lib/procfs"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testdaemon"
 	"github.com/tend-run/tend/process"
 	"github.com/tend-run/tend/sdk/go"
@@ -32,14 +32,14 @@ func inhabit(t *testing.T, c *tend.Client) (in inhabited, ok bool) {
 	if errors.Is(err, process.ErrUnsupported) {
 		return in, false
 	}
-	scene.Must(t, err)
-	in.box, in.id = box, scene.Value(box.ID(t.Context()))(t)
-	inside := scene.Value(box.Client(t.Context()))(t)
-	ended := scene.Start(t, inside, process.Spec{Shell: "echo was here; echo kept > /root/file; exit 3"})
-	scene.WantExit(t, ended, 3)
-	cat := scene.Start(t, inside, process.Spec{Shell: `while read x; do echo "got $x"; [ "$x" = end ] && exit 5; done`, Stdin: process.StdinPipe})
-	scene.Write(t, cat, "before\n")
-	scene.Wait(t, cat, process.Until{Match: "got before"})
+	proctest.Must(t, err)
+	in.box, in.id = box, proctest.Value(box.ID(t.Context()))(t)
+	inside := proctest.Value(box.Client(t.Context()))(t)
+	ended := proctest.Start(t, inside, process.Spec{Shell: "echo was here; echo kept > /root/file; exit 3"})
+	proctest.WantExit(t, ended, 3)
+	cat := proctest.Start(t, inside, process.Spec{Shell: `while read x; do echo "got $x"; [ "$x" = end ] && exit 5; done`, Stdin: process.StdinPipe})
+	proctest.Write(t, cat, "before\n")
+	proctest.Wait(t, cat, process.Until{Match: "got before"})
 	in.cat, in.ended = string(cat.ID()), string(ended.ID())
 	return in, true
 }
@@ -47,23 +47,23 @@ func inhabit(t *testing.T, c *tend.Client) (in inhabited, ok bool) {
 // goesOn checks that all of it is there as it was, and ends it.
 func (in inhabited) goesOn(t *testing.T, c *tend.Client) {
 	t.Helper()
-	all := scene.Value(c.Sandboxes(t.Context(), tend.SandboxFilter{}))(t)
+	all := proctest.Value(c.Sandboxes(t.Context(), tend.SandboxFilter{}))(t)
 	if len(all) != 1 || all[0].ID != in.id || all[0].State != tend.SandboxReady {
 		t.Fatalf("there is %+v; want %s", all, in.id)
 	}
-	box := scene.Value(c.Sandbox(t.Context(), "kept"))(t)
-	inside := scene.Value(box.Client(t.Context()))(t)
-	ended := scene.Find(t, inside, process.ID(in.ended))
-	scene.WantExit(t, ended, 3)
-	scene.WantOutput(t, ended, process.Stdout, "was here\n")
-	cat := scene.Find(t, inside, process.ID(in.cat))
-	scene.Write(t, cat, "end\n")
-	scene.WantExit(t, cat, 5)
-	scene.WantOutput(t, cat, process.Stdout, "got before\ngot end\n")
-	if res := scene.Value(box.Processes().Run(t.Context(), tend.Shell("cat /root/file; echo $$ > /tmp/x")))(t); res.Stdout != "kept\n" {
+	box := proctest.Value(c.Sandbox(t.Context(), "kept"))(t)
+	inside := proctest.Value(box.Client(t.Context()))(t)
+	ended := proctest.Find(t, inside, process.ID(in.ended))
+	proctest.WantExit(t, ended, 3)
+	proctest.WantOutput(t, ended, process.Stdout, "was here\n")
+	cat := proctest.Find(t, inside, process.ID(in.cat))
+	proctest.Write(t, cat, "end\n")
+	proctest.WantExit(t, cat, 5)
+	proctest.WantOutput(t, cat, process.Stdout, "got before\ngot end\n")
+	if res := proctest.Value(box.Processes().Run(t.Context(), tend.Shell("cat /root/file; echo $$ > /tmp/x")))(t); res.Stdout != "kept\n" {
 		t.Errorf("the files: %+v", res)
 	}
-	scene.Must(t, box.Destroy(t.Context()))
+	proctest.Must(t, box.Destroy(t.Context()))
 }
 
 // A daemon is shut down and keeps what runs. The next one finds the sandbox with its
@@ -77,14 +77,14 @@ func TestASandboxIsKeptForTheNextDaemon(t *testing.T) {
 		return
 	}
 	before := d.Roles()
-	scene.Must(t, c.Shutdown(t.Context(), true))
+	proctest.Must(t, c.Shutdown(t.Context(), true))
 	launcher := before[testdaemon.Launcher]
-	scene.Eventually(t, "launcher and server have ended", func() bool {
+	proctest.Eventually(t, "launcher and server have ended", func() bool {
 		stat, ok := procfs.ReadStat(launcher)
 		return (!ok || stat.Dead()) && d.Roles()[testdaemon.Server] == 0
 	})
 	d.KillLauncher() // it has ended; this collects it
-	scene.Must(t, d.ServeAgain())
+	proctest.Must(t, d.ServeAgain())
 	if after := d.Roles(); after[testdaemon.Keeper] != before[testdaemon.Keeper] {
 		t.Errorf("the keeper was %d and is %d", before[testdaemon.Keeper], after[testdaemon.Keeper])
 	}
@@ -102,22 +102,22 @@ func TestASandboxOutlivesAnUpgradeFromThePreviousVersion(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	scene.Must(t, in.box.Pause(ctx)) // boxes stand still over it, too
+	proctest.Must(t, in.box.Pause(ctx)) // boxes stand still over it, too
 	for _, what := range []tend.Upgrade{{Keeper: true, Binary: bin}, {Server: true, Binary: bin}} {
-		scene.Must(t, d.Upgrade(ctx, what))
+		proctest.Must(t, d.Upgrade(ctx, what))
 	}
-	scene.Must(t, in.box.Resume(ctx))
+	proctest.Must(t, in.box.Resume(ctx))
 	in.goesOn(t, c)
 	// A server that is newer than its keeper gives IDs that this one takes.
 	for _, keeper := range []struct {
 		binary string
 		id     int // length
 	}{{bin, box.IDLen}, {previous, len("xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx")}} {
-		scene.Must(t, d.Upgrade(ctx, tend.Upgrade{Keeper: true, Binary: keeper.binary}))
-		made := scene.Value(c.CreateSandbox(ctx, tend.SandboxSpec{Isolation: tend.IsolationFull, Name: fmt.Sprint("of", keeper.id)}))(t) // no spare
-		if id := scene.Value(made.ID(ctx))(t); len(id) != keeper.id {
+		proctest.Must(t, d.Upgrade(ctx, tend.Upgrade{Keeper: true, Binary: keeper.binary}))
+		made := proctest.Value(c.CreateSandbox(ctx, tend.SandboxSpec{Isolation: tend.IsolationFull, Name: fmt.Sprint("of", keeper.id)}))(t) // no spare
+		if id := proctest.Value(made.ID(ctx))(t); len(id) != keeper.id {
 			t.Errorf("with the keeper of %s a sandbox has the ID %s", keeper.binary, id)
 		}
-		scene.Must(t, made.Destroy(ctx))
+		proctest.Must(t, made.Destroy(ctx))
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/tend-run/tend/internal/lib/procfs"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testdaemon"
 	"github.com/tend-run/tend/process"
 	"github.com/tend-run/tend/sdk/go"
@@ -23,7 +23,7 @@ const gateway = "192.0.0.1"
 // to leave. Tests have no other network than the machine's loopback.
 func door(t *testing.T) (port string) {
 	t.Helper()
-	l := scene.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
+	l := proctest.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
 	t.Cleanup(func() { l.Close() })
 	go func() {
 		for {
@@ -58,14 +58,14 @@ func networked(t *testing.T, c *tend.Client) (*tend.Sandbox, bool) {
 	if errors.Is(err, process.ErrUnsupported) {
 		return nil, false
 	}
-	scene.Must(t, err)
+	proctest.Must(t, err)
 	return box, true
 }
 
 // hears is what a command inside is told at a port of this machine.
 func hears(t *testing.T, box *tend.Sandbox, port string) string {
 	t.Helper()
-	return scene.Value(box.Processes().Run(t.Context(), tend.Command("/bin/bash", "-c", knock(port))))(t).Stdout
+	return proctest.Value(box.Processes().Run(t.Context(), tend.Command("/bin/bash", "-c", knock(port))))(t).Stdout
 }
 
 // A sandbox has its way out again behind the death of the server, of the keeper and of both,
@@ -79,31 +79,31 @@ func TestTheWayOutOutlivesTheRoles(t *testing.T) {
 	if !ok {
 		return
 	}
-	inside := scene.Value(box.Client(t.Context()))(t)
+	inside := proctest.Value(box.Client(t.Context()))(t)
 	for what, strike := range map[string]func(){
-		"server": func() { scene.Must(t, d.Replace(t.Context(), testdaemon.Server)) },
-		"keeper": func() { scene.Must(t, d.Replace(t.Context(), testdaemon.Keeper)) },
+		"server": func() { proctest.Must(t, d.Replace(t.Context(), testdaemon.Server)) },
+		"keeper": func() { proctest.Must(t, d.Replace(t.Context(), testdaemon.Keeper)) },
 		"upgrade": func() {
 			for _, what := range []tend.Upgrade{{Keeper: true, Binary: bin}, {Server: true, Binary: bin}} {
-				scene.Must(t, d.Upgrade(t.Context(), what))
+				proctest.Must(t, d.Upgrade(t.Context(), what))
 			}
 		},
 	} {
 		// It has a connection open, and makes another at once and when it is told to.
-		p := scene.Start(t, inside, process.Spec{
+		p := proctest.Start(t, inside, process.Spec{
 			Argv:  []string{"/bin/bash", "-c", `exec 4<>/dev/tcp/` + gateway + `/` + port + `; read x <&4; echo "$x open"; read x; ` + knock(port)},
 			Stdin: process.StdinPipe,
 		})
-		scene.Wait(t, p, process.Until{Match: "door open"})
+		proctest.Wait(t, p, process.Until{Match: "door open"})
 		strike()
-		scene.Write(t, p, "\n")
-		scene.WantExit(t, p, 0)
-		scene.WantOutput(t, p, process.Stdout, "door open\ndoor\n")
+		proctest.Write(t, p, "\n")
+		proctest.WantExit(t, p, 0)
+		proctest.WantOutput(t, p, process.Stdout, "door open\ndoor\n")
 		if got := hears(t, box, port); got != "door\n" {
 			t.Errorf("behind the %s a new process hears %q", what, got)
 		}
 	}
-	scene.Must(t, box.Destroy(t.Context()))
+	proctest.Must(t, box.Destroy(t.Context()))
 }
 
 // A fork and a RUN of a build have the network as well.
@@ -119,21 +119,21 @@ func TestForksAndBuildsHaveAWayOut(t *testing.T) {
 	if got := hears(t, box, port); got != "door\n" {
 		t.Errorf("it hears %q", got)
 	}
-	for _, copied := range scene.Value(box.Fork(t.Context(), 2))(t) {
+	for _, copied := range proctest.Value(box.Fork(t.Context(), 2))(t) {
 		if got := hears(t, copied, port); got != "door\n" {
 			t.Errorf("a fork hears %q", got)
 		}
-		scene.Must(t, copied.Destroy(t.Context()))
+		proctest.Must(t, copied.Destroy(t.Context()))
 	}
-	scene.Must(t, box.Destroy(t.Context()))
+	proctest.Must(t, box.Destroy(t.Context()))
 
 	spec := tend.TemplateSpec{Name: "knocks", Steps: []tend.TemplateStep{{Kind: "RUN", Args: []string{`bash -c '` + knock(port) + `' > /tmp/heard`}}}}
-	scene.Value(c.BuildTemplate(t.Context(), spec, nil))(t)
-	made := scene.Value(c.CreateSandbox(t.Context(), tend.SandboxSpec{Isolation: tend.IsolationFull, Template: "knocks"}))(t)
-	if res := scene.Value(made.Processes().Run(t.Context(), tend.Shell("cat /tmp/heard")))(t); res.Stdout != "door\n" {
+	proctest.Value(c.BuildTemplate(t.Context(), spec, nil))(t)
+	made := proctest.Value(c.CreateSandbox(t.Context(), tend.SandboxSpec{Isolation: tend.IsolationFull, Template: "knocks"}))(t)
+	if res := proctest.Value(made.Processes().Run(t.Context(), tend.Shell("cat /tmp/heard")))(t); res.Stdout != "door\n" {
 		t.Errorf("a build heard %q", res.Stdout)
 	}
-	scene.Must(t, made.Destroy(t.Context()))
+	proctest.Must(t, made.Destroy(t.Context()))
 }
 
 // A sandbox that is kept over a shutdown has a way out of the next daemon, whose flags
@@ -148,18 +148,18 @@ func TestAKeptSandboxFollowsTheNextDaemonsFlags(t *testing.T) {
 	if !ok {
 		return
 	}
-	inside := scene.Value(box.Client(t.Context()))(t)
-	p := scene.Start(t, inside, process.Spec{
+	inside := proctest.Value(box.Client(t.Context()))(t)
+	p := proctest.Start(t, inside, process.Spec{
 		Argv: []string{"/bin/bash", "-c", knock(first) + `read x; ` + knock(second)}, Stdin: process.StdinPipe,
 	})
-	scene.Wait(t, p, process.Until{Match: "door"})
+	proctest.Wait(t, p, process.Until{Match: "door"})
 	if got := hears(t, box, second); got != "" {
 		t.Errorf("what is not open says %q", got)
 	}
 
 	launcher := d.Roles()[testdaemon.Launcher]
-	scene.Must(t, c.Shutdown(t.Context(), true))
-	scene.Eventually(t, "launcher and server have ended", func() bool {
+	proctest.Must(t, c.Shutdown(t.Context(), true))
+	proctest.Eventually(t, "launcher and server have ended", func() bool {
 		stat, ok := procfs.ReadStat(launcher)
 		return (!ok || stat.Dead()) && d.Roles()[testdaemon.Server] == 0
 	})
@@ -167,22 +167,22 @@ func TestAKeptSandboxFollowsTheNextDaemonsFlags(t *testing.T) {
 	// The daemon is started with this slice: its port is known now.
 	own := portOf(d.Addr())
 	flags[3], flags[5] = "127.0.0.1:"+second, "127.0.0.1:"+own
-	scene.Must(t, d.ServeAgain())
+	proctest.Must(t, d.ServeAgain())
 	c = d.Connect(t)
-	p = scene.Find(t, scene.Value(scene.Value(c.Sandbox(t.Context(), "goes"))(t).Client(t.Context()))(t), p.ID())
-	scene.Write(t, p, "\n")
-	scene.WantExit(t, p, 0)
-	scene.WantOutput(t, p, process.Stdout, "door\ndoor\n")
-	box = scene.Value(c.Sandbox(t.Context(), "goes"))(t)
+	p = proctest.Find(t, proctest.Value(proctest.Value(c.Sandbox(t.Context(), "goes"))(t).Client(t.Context()))(t), p.ID())
+	proctest.Write(t, p, "\n")
+	proctest.WantExit(t, p, 0)
+	proctest.WantOutput(t, p, process.Stdout, "door\ndoor\n")
+	box = proctest.Value(c.Sandbox(t.Context(), "goes"))(t)
 	if got := hears(t, box, first); got != "" {
 		t.Errorf("what is not open any more says %q", got)
 	}
 	ask := `exec 3<>/dev/tcp/` + gateway + `/` + own + ` && printf 'GET /-/healthz HTTP/1.0\r\n\r\n' >&3 && cat <&3`
-	if res := scene.Value(box.Processes().Run(t.Context(), tend.Command("/bin/bash", "-c", ask)))(t); res.Stdout != "" {
+	if res := proctest.Value(box.Processes().Run(t.Context(), tend.Command("/bin/bash", "-c", ask)))(t); res.Stdout != "" {
 		t.Errorf("the daemon answers a sandbox: %q", res.Stdout)
 	}
 	if n, err := strconv.Atoi(own); err != nil || n == 0 {
 		t.Errorf("its port is %q", own)
 	}
-	scene.Must(t, box.Destroy(t.Context()))
+	proctest.Must(t, box.Destroy(t.Context()))
 }

@@ -15,7 +15,7 @@ import (
 
 	"github.com/tend-run/tend/internal/core/failpoint"
 	"github.com/tend-run/tend/internal/sandbox/driver"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testdaemon"
 	"github.com/tend-run/tend/process"
 	"github.com/tend-run/tend/sdk/go"
@@ -42,8 +42,8 @@ func eachStep(t *testing.T, spare bool) {
 		flags = []string{"--no-spare-sandbox", "--sandbox-disk", "16MiB"}
 	}
 	dir := t.TempDir()
-	scene.Must(t, os.MkdirAll(testdaemon.StateDir(dir), 0o700))
-	table := scene.Value(failpoint.Create(testdaemon.StateDir(dir)))(t)
+	proctest.Must(t, os.MkdirAll(testdaemon.StateDir(dir), 0o700))
+	table := proctest.Value(failpoint.Create(testdaemon.StateDir(dir)))(t)
 	t.Cleanup(func() { table.Close() })
 	w := &steps{daemon: &daemon{testdaemon.Serve(t, testdaemon.Config{Command: []string{pointed}, Dir: dir, Flags: flags})}, table: table, spare: spare}
 	w.c = w.Connect(t)
@@ -68,15 +68,15 @@ func eachStep(t *testing.T, spare bool) {
 						t.Errorf("it was made, and %d are there", len(all))
 					}
 				} else {
-					box := scene.Value(w.c.CreateSandbox(t.Context(), spec))(t)
-					scene.Value(box.Processes().Spawn(t.Context(), tend.Shell("sleep 1000")))(t)
+					box := proctest.Value(w.c.CreateSandbox(t.Context(), spec))(t)
+					proctest.Value(box.Processes().Spawn(t.Context(), tend.Shell("sleep 1000")))(t)
 					err = w.strike(t, p, victims, box.Destroy)
 				}
 				if err != nil && !(slices.Contains(victims, testdaemon.Server) && errors.Is(err, process.ErrUnavailable)) {
 					t.Error(err)
 				}
 				if p >= failpoint.SandboxDestroying {
-					scene.Eventually(t, "it is gone", func() bool {
+					proctest.Eventually(t, "it is gone", func() bool {
 						all, err := w.c.Sandboxes(t.Context(), tend.SandboxFilter{})
 						return err == nil && len(all) == 0
 					})
@@ -102,19 +102,19 @@ func (w *steps) strike(t *testing.T, p failpoint.Point, victims []string, do fun
 	w.table.Arm(p, 1, true)
 	done := make(chan error, 1)
 	go func() { done <- do(t.Context()) }()
-	scene.Eventually(t, "the server stands at "+p.String(), func() bool {
+	proctest.Eventually(t, "the server stands at "+p.String(), func() bool {
 		n, _ := w.table.Struck(p)
 		return n > before
 	})
 	for _, v := range victims {
 		if pid := w.Roles()[v]; pid > 0 {
-			scene.Must(t, syscall.Kill(pid, syscall.SIGKILL))
+			proctest.Must(t, syscall.Kill(pid, syscall.SIGKILL))
 		} else {
 			t.Errorf("there is no %s", v)
 		}
 	}
 	w.table.Disarm(p)
-	scene.Eventually(t, "the server goes on or is gone", func() bool {
+	proctest.Eventually(t, "the server goes on or is gone", func() bool {
 		_, pid := w.table.Struck(p)
 		return pid == 0 || syscall.Kill(pid, syscall.SIGCONT) != nil
 	})
@@ -125,13 +125,13 @@ func (w *steps) strike(t *testing.T, p failpoint.Point, victims []string, do fun
 func (w *steps) whole(t *testing.T) []tend.SandboxInfo {
 	t.Helper()
 	var all []tend.SandboxInfo
-	scene.Eventually(t, "the server answers", func() (ok bool) {
+	proctest.Eventually(t, "the server answers", func() (ok bool) {
 		var err error
 		all, err = w.c.Sandboxes(t.Context(), tend.SandboxFilter{})
 		return err == nil
 	})
 	for _, in := range all {
-		box := scene.Value(w.c.Sandbox(t.Context(), in.ID))(t)
+		box := proctest.Value(w.c.Sandbox(t.Context(), in.ID))(t)
 		if res, err := box.Processes().Run(t.Context(), tend.Shell("echo in")); err != nil || res.Stdout != "in\n" {
 			t.Errorf("sandbox %s, %v: %+v, %v", in.ID, in.State, res, err)
 		}
@@ -144,12 +144,12 @@ func (w *steps) whole(t *testing.T) []tend.SandboxInfo {
 func (w *steps) clear(t *testing.T) {
 	t.Helper()
 	for _, in := range w.whole(t) {
-		box := scene.Value(w.c.Sandbox(t.Context(), in.ID))(t)
-		scene.Must(t, box.Destroy(t.Context()))
+		box := proctest.Value(w.c.Sandbox(t.Context(), in.ID))(t)
+		proctest.Must(t, box.Destroy(t.Context()))
 	}
 	state := w.StateDir()
 	var left []string
-	scene.Eventually(t, "nothing is left of sandboxes", func() bool {
+	proctest.Eventually(t, "nothing is left of sandboxes", func() bool {
 		left = nil
 		spares := map[string]bool{}
 		for _, dir := range []string{"sandboxes", "cells", "sandboxes/.trash"} {

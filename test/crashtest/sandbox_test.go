@@ -6,7 +6,7 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testdaemon"
 	"github.com/tend-run/tend/process"
 	"github.com/tend-run/tend/sdk/go"
@@ -23,48 +23,48 @@ func TestAnIsolatedSandboxOutlivesTheRoles(t *testing.T) {
 	if errors.Is(err, process.ErrUnsupported) {
 		return
 	}
-	scene.Must(t, err)
+	proctest.Must(t, err)
 	printed := func(s *tend.Sandbox, line string) string {
 		t.Helper()
-		return scene.Value(s.Processes().Run(t.Context(), tend.Shell(line)))(t).Stdout
+		return proctest.Value(s.Processes().Run(t.Context(), tend.Shell(line)))(t).Stdout
 	}
 	printed(box, "echo kept > /tmp/file")
-	kept := scene.Value(box.Snapshot(t.Context(), "kept"))(t)
-	copies := scene.Value(box.Fork(t.Context(), 2))(t)
-	from := scene.Value(c.CreateSandbox(t.Context(), tend.SandboxSpec{Isolation: tend.IsolationFull, Snapshot: kept.ID}))(t)
+	kept := proctest.Value(box.Snapshot(t.Context(), "kept"))(t)
+	copies := proctest.Value(box.Fork(t.Context(), 2))(t)
+	from := proctest.Value(c.CreateSandbox(t.Context(), tend.SandboxSpec{Isolation: tend.IsolationFull, Snapshot: kept.ID}))(t)
 	for _, s := range append(copies, from) {
 		if got := printed(s, "cat /tmp/file"); got != "kept\n" {
 			t.Errorf("a copy has %q", got)
 		}
-		scene.Must(t, s.Destroy(t.Context()))
+		proctest.Must(t, s.Destroy(t.Context()))
 	}
-	if all := scene.Value(c.SandboxSnapshots(t.Context()))(t); len(all) != 1 || all[0].Name != "kept" {
+	if all := proctest.Value(c.SandboxSnapshots(t.Context()))(t); len(all) != 1 || all[0].Name != "kept" {
 		t.Errorf("snapshots: %+v", all)
 	}
 
 	cat := tend.Command("cat")
 	cat.StdinPipe = true
-	p := scene.Value(box.Processes().Spawn(t.Context(), cat))(t)
+	p := proctest.Value(box.Processes().Spawn(t.Context(), cat))(t)
 	defer p.Close()
 	for _, role := range []string{testdaemon.Server, testdaemon.Keeper} {
-		scene.Value(p.Stdin().Write([]byte(role + "\n")))(t)
-		scene.Must(t, box.Pause(t.Context()))
-		scene.Must(t, box.Pause(t.Context()))
-		scene.Must(t, d.Replace(t.Context(), role))
+		proctest.Value(p.Stdin().Write([]byte(role + "\n")))(t)
+		proctest.Must(t, box.Pause(t.Context()))
+		proctest.Must(t, box.Pause(t.Context()))
+		proctest.Must(t, d.Replace(t.Context(), role))
 		if _, err := box.Processes().Spawn(t.Context(), tend.Command("true")); !errors.Is(err, tend.ErrSandboxPaused) {
 			t.Errorf("a command in a paused sandbox: %v", err)
 		}
-		scene.Must(t, box.Resume(t.Context()))
+		proctest.Must(t, box.Resume(t.Context()))
 	}
-	scene.Must(t, p.Stdin().Close())
-	if res := scene.Value(p.Wait(t.Context(), tend.WaitOptions{}))(t); res.Stdout != "server\nkeeper\n" || !res.Success {
+	proctest.Must(t, p.Stdin().Close())
+	if res := proctest.Value(p.Wait(t.Context(), tend.WaitOptions{}))(t); res.Stdout != "server\nkeeper\n" || !res.Success {
 		t.Errorf("behind the deaths: %q, %+v", res.Stdout, res)
 	}
-	scene.Must(t, box.Destroy(t.Context()))
+	proctest.Must(t, box.Destroy(t.Context()))
 	for range 2 {
-		scene.Must(t, c.DeleteSandboxSnapshot(t.Context(), "kept"))
+		proctest.Must(t, c.DeleteSandboxSnapshot(t.Context(), "kept"))
 	}
-	if all := scene.Value(c.Sandboxes(t.Context(), tend.SandboxFilter{}))(t); len(all) != 0 {
+	if all := proctest.Value(c.Sandboxes(t.Context(), tend.SandboxFilter{}))(t); len(all) != 0 {
 		t.Errorf("left: %+v", all)
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testdaemon"
 	"github.com/tend-run/tend/sdk/go"
 )
@@ -21,7 +21,7 @@ func TestServicesOutliveAnUpgradeFromThePreviousVersion(t *testing.T) {
 	t.Parallel()
 	d := &daemon{testdaemon.Serve(t, testdaemon.Config{Command: []string{previous}})}
 	c := d.Connect(t)
-	l := scene.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
+	l := proctest.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
 	addr := l.Addr().String()
 	l.Close()
 	declare(t, c, t.TempDir(), fmt.Sprintf(`
@@ -37,7 +37,7 @@ func TestServicesOutliveAnUpgradeFromThePreviousVersion(t *testing.T) {
 	defer cancel()
 	for _, to := range []string{bin, previous, bin} {
 		for _, what := range []tend.Upgrade{{Keeper: true, Binary: to}, {Server: true, Binary: to}} {
-			scene.Must(t, d.Upgrade(ctx, what))
+			proctest.Must(t, d.Upgrade(ctx, what))
 		}
 		for name, was := range first {
 			s := service(t, c, name, "as it was", func(s tend.Service) bool { return s.Phase == was.Phase && s.Ready == was.Ready })
@@ -50,9 +50,9 @@ func TestServicesOutliveAnUpgradeFromThePreviousVersion(t *testing.T) {
 	if next.Process == first["web"].Process {
 		t.Errorf("its runs are one process: %+v", next)
 	}
-	scene.Must(t, c.RestartServices(ctx, "held"))
+	proctest.Must(t, c.RestartServices(ctx, "held"))
 	service(t, c, "held", "ready again", func(s tend.Service) bool { return s.Runs == 2 && isReady(s) })
-	scene.Must(t, c.StopServices(t.Context()))
+	proctest.Must(t, c.StopServices(t.Context()))
 	for name := range first {
 		service(t, c, name, "ended", func(s tend.Service) bool { return !s.Phase.Alive() })
 	}

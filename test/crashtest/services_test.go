@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testdaemon"
 	"github.com/tend-run/tend/process"
 	"github.com/tend-run/tend/sdk/go"
@@ -39,8 +39,8 @@ func serveHTTP(addr string) {
 // declare applies services and starts them.
 func declare(t *testing.T, c *tend.Client, dir, services string) {
 	t.Helper()
-	scene.Must(t, c.ApplyServices(t.Context(), tend.ServiceFile{Dir: dir, Text: []byte("services:\n" + services)}))
-	scene.Must(t, c.StartServices(t.Context()))
+	proctest.Must(t, c.ApplyServices(t.Context(), tend.ServiceFile{Dir: dir, Text: []byte("services:\n" + services)}))
+	proctest.Must(t, c.StartServices(t.Context()))
 }
 
 // service waits until a service is as ok says.
@@ -76,12 +76,12 @@ func outlivesRoles(t *testing.T, d *daemon, first tend.Service) (same func(after
 		}
 	}
 	for _, role := range []string{testdaemon.Server, testdaemon.Keeper, testdaemon.Anchor} {
-		scene.Must(t, d.Replace(t.Context(), role))
+		proctest.Must(t, d.Replace(t.Context(), role))
 		same("the death of the " + role)
 	}
 	for role, pid := range d.Roles() {
 		if role != testdaemon.Launcher {
-			scene.Must(t, syscall.Kill(pid, syscall.SIGKILL))
+			proctest.Must(t, syscall.Kill(pid, syscall.SIGKILL))
 		}
 	}
 	if !d.Settle(t.Context()) {
@@ -95,7 +95,7 @@ func outlivesRoles(t *testing.T, d *daemon, first tend.Service) (same func(after
 // looked after as before.
 func restartedOnce(t *testing.T, c *tend.Client, first tend.Service) tend.Service {
 	t.Helper()
-	scene.Must(t, syscall.Kill(first.PID, syscall.SIGKILL))
+	proctest.Must(t, syscall.Kill(first.PID, syscall.SIGKILL))
 	next := service(t, c, "web", "ready again", func(s tend.Service) bool { return s.Runs == 2 && isReady(s) })
 	if next.PID == first.PID || next.Restarts != 1 || next.Exit == nil || next.Exit.Signal != int(syscall.SIGKILL) {
 		t.Errorf("after its death: %+v", next)
@@ -109,16 +109,16 @@ func TestAServiceOutlivesRolesAndUpgrades(t *testing.T) {
 	t.Parallel()
 	d := serve(t)
 	c := d.Connect(t)
-	l := scene.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
+	l := proctest.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
 	addr := l.Addr().String()
 	l.Close()
 	declare(t, c, t.TempDir(), fmt.Sprintf("  web: {command: [%s], env: {%s: '%s'}, health: {http: 'http://%s/', interval: 200ms, timeout: 30s}}\n", self, serveRole, addr, addr))
 	first := service(t, c, "web", "ready", isReady)
 	same := outlivesRoles(t, d, first)
-	scene.Must(t, d.Upgrade(t.Context(), tend.Upgrade{}))
+	proctest.Must(t, d.Upgrade(t.Context(), tend.Upgrade{}))
 	same("an upgrade")
 	restartedOnce(t, c, first)
-	scene.Must(t, c.StopServices(t.Context()))
+	proctest.Must(t, c.StopServices(t.Context()))
 	service(t, c, "web", "idle", func(s tend.Service) bool { return s.Phase == tend.ServiceIdle })
 }
 
@@ -138,34 +138,34 @@ func TestHooksOutliveRoles(t *testing.T) {
 	during := func(hook string, roles ...string) {
 		t.Helper()
 		want = append(want, hook, hook+"-done")
-		scene.Eventually(t, hook, func() bool {
+		proctest.Eventually(t, hook, func() bool {
 			b, _ := os.ReadFile(notes)
 			return slices.Contains(strings.Fields(string(b)), hook)
 		})
 		for role, pid := range d.Roles() {
 			if slices.Contains(roles, role) {
-				scene.Must(t, syscall.Kill(pid, syscall.SIGKILL))
+				proctest.Must(t, syscall.Kill(pid, syscall.SIGKILL))
 			}
 		}
 		if !d.Settle(t.Context()) {
 			t.Fatalf("not all roles came back: %v", d.Roles())
 		}
-		scene.Must(t, os.WriteFile(gate+"."+hook, nil, 0o600))
+		proctest.Must(t, os.WriteFile(gate+"."+hook, nil, 0o600))
 	}
 	during("pre_start", testdaemon.Server, testdaemon.Keeper, testdaemon.Anchor)
 	want = append(want, "run")
 	during("post_start", testdaemon.Server)
 	first := service(t, c, "web", "ready", isReady)
 	// The end of a hook is news that must have come before it is asked for the next one.
-	scene.Eventually(t, "post_start has ended", func() bool {
+	proctest.Eventually(t, "post_start has ended", func() bool {
 		b, _ := os.ReadFile(notes)
 		return strings.Contains(string(b), "post_start-done")
 	})
-	scene.Must(t, c.StopServices(t.Context()))
+	proctest.Must(t, c.StopServices(t.Context()))
 	during("pre_stop", testdaemon.Server, testdaemon.Keeper)
 	during("post_stop", testdaemon.Server)
 	last := service(t, c, "web", "idle", func(s tend.Service) bool { return s.Phase == tend.ServiceIdle })
-	if got := strings.Fields(string(scene.Value(os.ReadFile(notes))(t))); !slices.Equal(got, want) {
+	if got := strings.Fields(string(proctest.Value(os.ReadFile(notes))(t))); !slices.Equal(got, want) {
 		t.Errorf("what ran is %v; want %v", got, want)
 	}
 	if first.Runs != 1 || last.Runs != 1 || last.Restarts != 0 {
@@ -187,13 +187,13 @@ func TestAShutdownIsNoEndOfAService(t *testing.T) {
 `)
 	service(t, c, "polite", "ready", isReady)
 	service(t, c, "done", "completed", func(s tend.Service) bool { return s.Phase == tend.ServiceCompleted })
-	scene.Must(t, c.StopServices(t.Context(), "down"))
+	proctest.Must(t, c.StopServices(t.Context(), "down"))
 	service(t, c, "down", "idle", func(s tend.Service) bool { return s.Phase == tend.ServiceIdle })
 	before := d.Roles()
-	scene.Must(t, c.Shutdown(t.Context(), false))
-	scene.Eventually(t, "all roles have ended", func() bool { return len(testdaemon.Holders(d.StateDir())) == 0 })
+	proctest.Must(t, c.Shutdown(t.Context(), false))
+	proctest.Eventually(t, "all roles have ended", func() bool { return len(testdaemon.Holders(d.StateDir())) == 0 })
 	d.KillLauncher() // it has ended; this collects it
-	scene.Must(t, d.ServeAgain())
+	proctest.Must(t, d.ServeAgain())
 	c = d.Connect(t)
 	s := service(t, c, "polite", "ready again", isReady)
 	if s.Runs != 2 || s.Restarts != 0 {
@@ -232,8 +232,8 @@ func TestServicesAreChangedByWhatDiffers(t *testing.T) {
 		t.Errorf("a service with another command: %+v", s)
 	}
 	service(t, c, "new", "ready", isReady)
-	scene.Eventually(t, "what is not declared has ended", func() bool {
-		all := scene.Value(c.Services(t.Context()))(t)
+	proctest.Eventually(t, "what is not declared has ended", func() bool {
+		all := proctest.Value(c.Services(t.Context()))(t)
 		return len(all) == 3 && syscall.Kill(pids["gone"], 0) != nil
 	})
 	// Another file would end these.
@@ -241,11 +241,11 @@ func TestServicesAreChangedByWhatDiffers(t *testing.T) {
 	if !errors.Is(err, process.ErrRunning) || !strings.Contains(err.Error(), dir) {
 		t.Errorf("another file: %v", err)
 	}
-	scene.Must(t, c.StopServices(t.Context()))
+	proctest.Must(t, c.StopServices(t.Context()))
 	for _, name := range []string{"same", "other", "new"} {
 		service(t, c, name, "idle", func(s tend.Service) bool { return s.Phase == tend.ServiceIdle })
 	}
-	scene.Eventually(t, "all trees are gone", func() bool {
+	proctest.Eventually(t, "all trees are gone", func() bool {
 		all, err := c.List(t.Context(), process.Filter{})
 		return err == nil && !slices.ContainsFunc(all, func(in process.Info) bool { return in.Exit == nil || !in.TreeGone })
 	})

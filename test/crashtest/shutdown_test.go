@@ -11,7 +11,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testdaemon"
 	"github.com/tend-run/tend/process"
 	"github.com/tend-run/tend/sdk/go"
@@ -24,27 +24,27 @@ func TestAShutdownWithoutAKeeperLeavesNothing(t *testing.T) {
 	t.Parallel()
 	for name, takeAway := range map[string]func(t *testing.T, d *testdaemon.Daemon){
 		"it has just died": func(t *testing.T, d *testdaemon.Daemon) {
-			scene.Must(t, syscall.Kill(d.Roles()[testdaemon.Keeper], syscall.SIGKILL))
+			proctest.Must(t, syscall.Kill(d.Roles()[testdaemon.Keeper], syscall.SIGKILL))
 		},
 		"it cannot start": cannotStart,
 		"the state directory is removed": func(t *testing.T, d *testdaemon.Daemon) {
 			removeState(t, d)
 		},
 		"the state directory is moved": func(t *testing.T, d *testdaemon.Daemon) {
-			scene.Must(t, os.Rename(d.StateDir(), d.StateDir()+"-moved"))
+			proctest.Must(t, os.Rename(d.StateDir(), d.StateDir()+"-moved"))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			d := scene.Value(testdaemon.Start(testdaemon.Config{Command: []string{bin}, Dir: t.TempDir()}))(t)
-			c := scene.Value(d.Dial(t.Context(), tend.Options{}))(t)
+			d := proctest.Value(testdaemon.Start(testdaemon.Config{Command: []string{bin}, Dir: t.TempDir()}))(t)
+			c := proctest.Value(d.Dial(t.Context(), tend.Options{}))(t)
 			defer c.Close()
-			p := scene.Value(c.Start(t.Context(), process.Spec{Argv: []string{"sleep", "100000"}}))(t)
-			pids := []int{scene.Info(t, p).PID}
+			p := proctest.Value(c.Start(t.Context(), process.Spec{Argv: []string{"sleep", "100000"}}))(t)
+			pids := []int{proctest.Info(t, p).PID}
 			box, err := c.CreateSandbox(t.Context(), tend.SandboxSpec{Isolation: tend.IsolationFull})
 			switch {
 			case err == nil:
-				scene.Value(box.Processes().Spawn(t.Context(), tend.Shell("exec sleep 100000")))(t)
+				proctest.Value(box.Processes().Spawn(t.Context(), tend.Shell("exec sleep 100000")))(t)
 				pids = append(pids, firstOf(t, d)...)
 			case !errors.Is(err, process.ErrUnsupported):
 				t.Fatal(err)
@@ -75,18 +75,18 @@ func TestAShutdownWithoutAKeeperLeavesNothing(t *testing.T) {
 // removeState removes the state directory, in which the daemon may just make a file.
 func removeState(t *testing.T, d *testdaemon.Daemon) {
 	t.Helper()
-	scene.Eventually(t, "the state directory is removed", func() bool { return os.RemoveAll(d.StateDir()) == nil })
+	proctest.Eventually(t, "the state directory is removed", func() bool { return os.RemoveAll(d.StateDir()) == nil })
 }
 
 // A daemon that is to keep its processes for the next one loses its state directory. No
 // other daemon could find them, so they end with it.
 func TestADaemonThatKeepsProcessesEndsThemWithoutAStateDirectory(t *testing.T) {
 	t.Parallel()
-	d := scene.Value(testdaemon.Start(testdaemon.Config{Command: []string{bin}, Dir: t.TempDir(), Flags: []string{"--keep"}}))(t)
-	c := scene.Value(d.Dial(t.Context(), tend.Options{}))(t)
+	d := proctest.Value(testdaemon.Start(testdaemon.Config{Command: []string{bin}, Dir: t.TempDir(), Flags: []string{"--keep"}}))(t)
+	c := proctest.Value(d.Dial(t.Context(), tend.Options{}))(t)
 	defer c.Close()
-	p := scene.Value(c.Start(t.Context(), process.Spec{Argv: []string{"sleep", "100000"}}))(t)
-	pid := scene.Info(t, p).PID
+	p := proctest.Value(c.Start(t.Context(), process.Spec{Argv: []string{"sleep", "100000"}}))(t)
+	pid := proctest.Info(t, p).PID
 	removeState(t, d)
 	if err := d.Stop(); err != nil {
 		t.Errorf("%v; log of the daemon:\n%s", err, d.Log())
@@ -98,27 +98,27 @@ func TestADaemonThatKeepsProcessesEndsThemWithoutAStateDirectory(t *testing.T) {
 // and the processes stay.
 func TestADaemonThatKeepsProcessesEndsItsServerBetweenTwoAnchors(t *testing.T) {
 	t.Parallel()
-	d := scene.Value(testdaemon.Start(testdaemon.Config{Command: []string{bin}, Dir: t.TempDir(), Flags: []string{"--keep"}}))(t)
-	c := scene.Value(d.Dial(t.Context(), tend.Options{}))(t)
+	d := proctest.Value(testdaemon.Start(testdaemon.Config{Command: []string{bin}, Dir: t.TempDir(), Flags: []string{"--keep"}}))(t)
+	c := proctest.Value(d.Dial(t.Context(), tend.Options{}))(t)
 	defer c.Close()
-	p := scene.Value(c.Start(t.Context(), process.Spec{Argv: []string{"sleep", "100000"}}))(t)
+	p := proctest.Value(c.Start(t.Context(), process.Spec{Argv: []string{"sleep", "100000"}}))(t)
 	before := d.Roles()
-	scene.Must(t, syscall.Kill(before[testdaemon.Launcher], syscall.SIGSTOP))
-	scene.Must(t, syscall.Kill(before[testdaemon.Anchor], syscall.SIGKILL))
-	scene.Must(t, syscall.Kill(before[testdaemon.Launcher], syscall.SIGTERM))
-	scene.Must(t, syscall.Kill(before[testdaemon.Launcher], syscall.SIGCONT))
+	proctest.Must(t, syscall.Kill(before[testdaemon.Launcher], syscall.SIGSTOP))
+	proctest.Must(t, syscall.Kill(before[testdaemon.Anchor], syscall.SIGKILL))
+	proctest.Must(t, syscall.Kill(before[testdaemon.Launcher], syscall.SIGTERM))
+	proctest.Must(t, syscall.Kill(before[testdaemon.Launcher], syscall.SIGCONT))
 	gone(t, before[testdaemon.Launcher])
 	gone(t, before[testdaemon.Server])
 	if t.Failed() {
 		t.Logf("log of the daemon:\n%s", d.Log())
 	}
 	d.KillLauncher()
-	scene.Must(t, d.ServeAgain())
-	if in := scene.Info(t, p); in.Exit != nil {
+	proctest.Must(t, d.ServeAgain())
+	if in := proctest.Info(t, p); in.Exit != nil {
 		t.Errorf("the process has ended: %+v", in.Exit)
 	}
-	scene.Value(p.Kill(t.Context()))(t)
-	scene.Must(t, c.Shutdown(t.Context(), false))
+	proctest.Value(p.Kill(t.Context()))(t)
+	proctest.Must(t, c.Shutdown(t.Context(), false))
 	for _, pid := range d.Roles() {
 		gone(t, pid)
 	}
@@ -129,9 +129,9 @@ func TestADaemonThatKeepsProcessesEndsItsServerBetweenTwoAnchors(t *testing.T) {
 func firstOf(t *testing.T, d *testdaemon.Daemon) (pids []int) {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(d.StateDir(), "cells", "*"))
-	scene.Must(t, err)
+	proctest.Must(t, err)
 	for _, f := range files {
-		b := scene.Value(os.ReadFile(f))(t)
+		b := proctest.Value(os.ReadFile(f))(t)
 		pids = append(pids, int(binary.LittleEndian.Uint32(b[16:])))
 	}
 	if len(pids) == 0 {
@@ -146,15 +146,15 @@ func cannotStart(t *testing.T, d *testdaemon.Daemon) {
 	t.Helper()
 	spool := filepath.Join(d.StateDir(), "spool")
 	anchor := d.Roles()[testdaemon.Anchor]
-	scene.Must(t, syscall.Kill(anchor, syscall.SIGSTOP))
-	scene.Must(t, syscall.Kill(d.Roles()[testdaemon.Keeper], syscall.SIGKILL))
-	scene.Must(t, os.Rename(spool, spool+".away"))
-	scene.Must(t, os.WriteFile(spool, nil, 0o600))
-	scene.Must(t, syscall.Kill(anchor, syscall.SIGCONT))
-	scene.Eventually(t, "the keeper is reported not to start", func() bool {
+	proctest.Must(t, syscall.Kill(anchor, syscall.SIGSTOP))
+	proctest.Must(t, syscall.Kill(d.Roles()[testdaemon.Keeper], syscall.SIGKILL))
+	proctest.Must(t, os.Rename(spool, spool+".away"))
+	proctest.Must(t, os.WriteFile(spool, nil, 0o600))
+	proctest.Must(t, syscall.Kill(anchor, syscall.SIGCONT))
+	proctest.Eventually(t, "the keeper is reported not to start", func() bool {
 		_, err := os.Stat(filepath.Join(d.StateDir(), "run", "keeper.trouble"))
 		return err == nil
 	})
-	scene.Must(t, os.Remove(spool))
-	scene.Must(t, os.Rename(spool+".away", spool))
+	proctest.Must(t, os.Remove(spool))
+	proctest.Must(t, os.Rename(spool+".away", spool))
 }

@@ -21,7 +21,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testdaemon"
 	"github.com/tend-run/tend/process"
 	"github.com/tend-run/tend/sdk/go"
@@ -132,12 +132,12 @@ func callAll(t *testing.T, targets ...[2]string) *callers {
 func (c *callers) more(t *testing.T) {
 	t.Helper()
 	until := c.calls.Load() + 20
-	scene.Eventually(t, "calls are answered", func() bool { return c.calls.Load() >= until })
+	proctest.Eventually(t, "calls are answered", func() bool { return c.calls.Load() >= until })
 }
 
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	l := scene.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
+	l := proctest.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer l.Close()
 	return l.Addr().String()
 }
@@ -145,7 +145,7 @@ func freeAddress(t *testing.T) string {
 // holderOf is the process that holds the sockets of a service; nil: there is none.
 func holderOf(t *testing.T, c *tend.Client, service string) *process.Info {
 	t.Helper()
-	for _, in := range scene.Value(c.List(t.Context(), process.Filter{Live: true}))(t) {
+	for _, in := range proctest.Value(c.List(t.Context(), process.Filter{Live: true}))(t) {
 		if in.Spec.Name == service+".sockets" {
 			return &in
 		}
@@ -168,7 +168,7 @@ func TestRestartsRefuseNobodyWhereSocketsAreHeld(t *testing.T) {
 	if want := []tend.ServiceSocket{{Name: "http", Address: addr}, {Name: "local", Address: "unix:" + path}}; !slices.Equal(shown.Sockets, want) {
 		t.Errorf("its sockets are %v; want %v", shown.Sockets, want)
 	}
-	who := scene.Value(called("unix", path))(t)
+	who := proctest.Value(called("unix", path))(t)
 	holder := holderOf(t, c, "web")
 	if holder == nil || !strings.HasSuffix(who, " local") {
 		t.Fatalf("the holder is %v, and %q answers", holder, who)
@@ -183,14 +183,14 @@ func TestRestartsRefuseNobodyWhereSocketsAreHeld(t *testing.T) {
 	}
 	for range 5 {
 		calls.more(t)
-		scene.Must(t, c.RestartServices(t.Context(), "web"))
+		proctest.Must(t, c.RestartServices(t.Context(), "web"))
 		next("a restart")
 	}
 	for _, roles := range [][]string{{testdaemon.Server}, {testdaemon.Keeper}, {testdaemon.Server, testdaemon.Keeper, testdaemon.Anchor}} {
-		scene.Must(t, d.Connect(t).RestartServices(t.Context(), "web"))
+		proctest.Must(t, d.Connect(t).RestartServices(t.Context(), "web"))
 		for _, role := range roles { // in the midst of it
 			if pid := d.Roles()[role]; pid > 0 {
-				scene.Must(t, syscall.Kill(pid, syscall.SIGKILL))
+				proctest.Must(t, syscall.Kill(pid, syscall.SIGKILL))
 			}
 		}
 		if !d.Settle(t.Context()) {
@@ -198,7 +198,7 @@ func TestRestartsRefuseNobodyWhereSocketsAreHeld(t *testing.T) {
 		}
 		next(fmt.Sprint("a restart and the death of ", roles))
 	}
-	scene.Must(t, d.Upgrade(t.Context(), tend.Upgrade{}))
+	proctest.Must(t, d.Upgrade(t.Context(), tend.Upgrade{}))
 	calls.more(t)
 	declare(t, d.Connect(t), dir, text(", CHANGED: '1'"))
 	next("a change")

@@ -20,7 +20,7 @@ import (
 	"time"
 
 	"github.com/tend-run/tend/internal/lib/procfs"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testdaemon"
 )
 
@@ -104,10 +104,10 @@ func TestCommandsEndWhenARoleStandsStill(t *testing.T) {
 			if pid == 0 {
 				t.Fatalf("nobody is the %s", c.role)
 			}
-			scene.Must(t, syscall.Kill(pid, syscall.SIGSTOP))
+			proctest.Must(t, syscall.Kill(pid, syscall.SIGSTOP))
 			defer syscall.Kill(pid, syscall.SIGCONT)
 			// A signal is delivered when its process is next on a processor.
-			scene.Eventually(t, "the "+c.role+" stands still", func() bool {
+			proctest.Eventually(t, "the "+c.role+" stands still", func() bool {
 				s, ok := procfs.ReadStat(pid)
 				return ok && s.Stopped()
 			})
@@ -158,11 +158,11 @@ func TestADaemonBetweenTwoAnchorsRuns(t *testing.T) {
 	if !ok {
 		t.Fatal("nobody is the anchor")
 	}
-	scene.Must(t, syscall.Kill(s.PPID, syscall.SIGSTOP))
+	proctest.Must(t, syscall.Kill(s.PPID, syscall.SIGSTOP))
 	goOn := sync.OnceFunc(func() { syscall.Kill(s.PPID, syscall.SIGCONT) })
 	defer goOn()
-	scene.Must(t, syscall.Kill(anchor, syscall.SIGKILL))
-	scene.Eventually(t, "the anchor has died", func() bool { return o.holder("anchor") == 0 })
+	proctest.Must(t, syscall.Kill(anchor, syscall.SIGKILL))
+	proctest.Eventually(t, "the anchor has died", func() bool { return o.holder("anchor") == 0 })
 	if out, status := o.tend("status"); status != 0 || !strings.Contains(out, "not there") || !strings.Contains(out, "1 running") {
 		t.Errorf("tend status: status %d, %q; want what is so", status, out)
 	}
@@ -189,7 +189,7 @@ func TestADaemonBetweenTwoAnchorsRuns(t *testing.T) {
 func TestARoleThatCannotStartSaysSo(t *testing.T) {
 	t.Parallel()
 	o := ownDaemon(t)
-	scene.Must(t, os.WriteFile(filepath.Join(o.dir, "spool"), []byte("no directory"), 0o600))
+	proctest.Must(t, os.WriteFile(filepath.Join(o.dir, "spool"), []byte("no directory"), 0o600))
 	out, status := o.tend("run", "true")
 	if status == 0 || !strings.Contains(out, "cannot start") || !strings.Contains(out, "not a directory") {
 		t.Errorf("tend run: status %d, %q", status, out)
@@ -211,7 +211,7 @@ func TestARoleThatCannotStartSaysSo(t *testing.T) {
 	if out, status := o.tend("run", "true"); status == 0 {
 		t.Errorf("tend run: %q", out)
 	}
-	scene.Must(t, os.Remove(filepath.Join(o.dir, "spool")))
+	proctest.Must(t, os.Remove(filepath.Join(o.dir, "spool")))
 	for end := time.Now().Add(2 * time.Minute); ; time.Sleep(200 * time.Millisecond) { // the daemon still tries
 		if _, status := o.tend("run", "true"); status == 0 {
 			break

@@ -21,7 +21,7 @@ import (
 	"github.com/tend-run/tend/internal/protocol/distant/distanttest"
 	"github.com/tend-run/tend/internal/protocol/distant/secure"
 	"github.com/tend-run/tend/internal/protocol/distant/wire"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testdaemon"
 	"github.com/tend-run/tend/process"
 )
@@ -60,7 +60,7 @@ func collect(t *testing.T) (*spans, []string) {
 // find waits for a span that is so.
 func (s *spans) find(what string, ok func(*tracepb.Span) bool) (found *tracepb.Span) {
 	s.t.Helper()
-	scene.Eventually(s.t, what, func() bool {
+	proctest.Eventually(s.t, what, func() bool {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		for _, one := range s.all {
@@ -81,16 +81,16 @@ func TestASpanOutlivesTheServer(t *testing.T) {
 	d := testdaemon.Serve(t, testdaemon.Config{Command: []string{bin}, Env: env})
 	c, gate := d.Connect(t), filepath.Join(t.TempDir(), "gate")
 	spec := process.Spec{ID: "spanned", Shell: "echo $TRACEPARENT; until [ -e '" + gate + "' ]; do sleep 0.1; done; exit 7", Stdin: process.StdinNull}
-	p := scene.Value(c.Start(t.Context(), spec))(t)
+	p := proctest.Value(c.Start(t.Context(), spec))(t)
 	request := got.find("the span of the request arrives", func(s *tracepb.Span) bool {
 		return s.Kind == tracepb.Span_SPAN_KIND_SERVER && strings.Contains(s.Name, "/Start")
 	})
-	scene.Must(t, d.Replace(t.Context(), testdaemon.Server))
-	if again := scene.Value(c.Start(t.Context(), spec))(t); again.ID() != p.ID() {
+	proctest.Must(t, d.Replace(t.Context(), testdaemon.Server))
+	if again := proctest.Value(c.Start(t.Context(), spec))(t); again.ID() != p.ID() {
 		t.Errorf("a start that is repeated is another process: %s", again.ID())
 	}
-	scene.Must(t, os.WriteFile(gate, nil, 0o600))
-	scene.WantExit(t, p, 7)
+	proctest.Must(t, os.WriteFile(gate, nil, 0o600))
+	proctest.WantExit(t, p, 7)
 	s := got.find("the span of the process arrives", func(s *tracepb.Span) bool { return s.Name == "process sh" })
 	code := int64(-1)
 	for _, kv := range s.Attributes {
@@ -101,7 +101,7 @@ func TestASpanOutlivesTheServer(t *testing.T) {
 	if string(s.TraceId) != string(request.TraceId) || string(s.ParentSpanId) != string(request.SpanId) || code != 7 || s.GetStatus().GetCode() != tracepb.Status_STATUS_CODE_ERROR {
 		t.Errorf("the process is %v; the request was %v", s, request)
 	}
-	scene.WantOutput(t, p, process.Stdout, fmt.Sprintf("00-%x-%x-01\n", s.TraceId, s.SpanId))
+	proctest.WantOutput(t, p, process.Stdout, fmt.Sprintf("00-%x-%x-01\n", s.TraceId, s.SpanId))
 }
 
 // TestATraceComesByEachDoor: who asks by MCP or by distant's transport has a span, below
@@ -154,32 +154,32 @@ func TestATraceComesByEachDoor(t *testing.T) {
 // byMCP calls the tool run, as clients without a session do.
 func byMCP(t *testing.T, d *testdaemon.Daemon, command, traceparent, meta string) string {
 	body := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"run","arguments":{"command":%q}%s}}`, command, meta)
-	r := scene.Value(http.NewRequestWithContext(t.Context(), "POST", d.URL+"/mcp", strings.NewReader(body)))(t)
+	r := proctest.Value(http.NewRequestWithContext(t.Context(), "POST", d.URL+"/mcp", strings.NewReader(body)))(t)
 	for k, v := range map[string]string{"Content-Type": "application/json", "Accept": "application/json, text/event-stream", "Traceparent": traceparent, "Tracestate": "vendor=1,other=x"} {
 		r.Header.Set(k, v)
 	}
-	resp := scene.Value(http.DefaultClient.Do(r))(t)
+	resp := proctest.Value(http.DefaultClient.Do(r))(t)
 	defer resp.Body.Close()
-	return string(scene.Value(io.ReadAll(resp.Body))(t))
+	return string(proctest.Value(io.ReadAll(resp.Body))(t))
 }
 
 // byDistant starts a command over distant's transport, and reads its output to the end.
 func byDistant(t *testing.T, d *testdaemon.Daemon, command, traceparent, state string) (output string) {
 	var uri []byte
-	scene.Eventually(t, "the daemon serves distant", func() (ok bool) {
+	proctest.Eventually(t, "the daemon serves distant", func() (ok bool) {
 		var err error
 		uri, err = os.ReadFile(filepath.Join(d.StateDir(), "distant", "uri"))
 		return err == nil
 	})
-	u := scene.Value(url.Parse(strings.TrimSpace(string(uri))))(t)
+	u := proctest.Value(url.Parse(strings.TrimSpace(string(uri))))(t)
 	text, _ := u.User.Password()
-	c := scene.Value(distanttest.Connect(func() (net.Conn, error) { return net.Dial("tcp", u.Host) }, scene.Value(secure.ParseKey(text))(t)))(t)
+	c := proctest.Value(distanttest.Connect(func() (net.Conn, error) { return net.Dial("tcp", u.Host) }, proctest.Value(secure.ParseKey(text))(t)))(t)
 	defer c.Close()
 	w := wire.NewPack(nil)
 	wire.Put(w, wire.Map{"header", wire.Map{"traceparent", traceparent, "tracestate", state, "other", true}, "id", "1", "payload", wire.Map{"type", "proc_spawn", "cmd", "sh -c '" + command + "'"}})
 	c.Raw(w.Buffer())
 	for {
-		for _, m := range scene.Value(c.Receive())(t) {
+		for _, m := range proctest.Value(c.Receive())(t) {
 			switch m.Type {
 			case "proc_stdout":
 				output += string(m.Data)

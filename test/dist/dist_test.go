@@ -14,7 +14,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 // TestARelease builds one, and uses it: each part of the test needs what the one before
@@ -23,15 +23,15 @@ func TestARelease(t *testing.T) {
 	t.Setenv("SOURCE_DATE_EPOCH", "1790000000")
 	first := build(t, former, "archive,deb,image,sbom")
 	unpacked := t.TempDir()
-	unpack(t, scene.Value(os.ReadFile(first.file(".tar.gz")))(t), unpacked)
+	unpack(t, proctest.Value(os.ReadFile(first.file(".tar.gz")))(t), unpacked)
 	unpacked = filepath.Join(unpacked, strings.TrimSuffix(filepath.Base(first.file(".tar.gz")), ".tar.gz"))
 	program := filepath.Join(unpacked, "tend")
 
 	t.Run("the checksums are those of all files", func(t *testing.T) {
-		files := scene.Value(filepath.Glob(first.dir + "/tend-*"))(t)
-		sums := string(scene.Value(os.ReadFile(first.dir + "/SHA256SUMS"))(t))
+		files := proctest.Value(filepath.Glob(first.dir + "/tend-*"))(t)
+		sums := string(proctest.Value(os.ReadFile(first.dir + "/SHA256SUMS"))(t))
 		for _, path := range files {
-			line := fmt.Sprintf("%x  %s\n", sha256.Sum256(scene.Value(os.ReadFile(path))(t)), filepath.Base(path))
+			line := fmt.Sprintf("%x  %s\n", sha256.Sum256(proctest.Value(os.ReadFile(path))(t)), filepath.Base(path))
 			if !strings.Contains(sums, line) {
 				t.Errorf("SHA256SUMS has not the line %s", line)
 			}
@@ -41,11 +41,11 @@ func TestARelease(t *testing.T) {
 		}
 	})
 	t.Run("the archive has a program that works, its pages and completions", func(t *testing.T) {
-		if out := scene.Value(exec.Command(program, "version").Output())(t); !strings.Contains(string(out), former) {
+		if out := proctest.Value(exec.Command(program, "version").Output())(t); !strings.Contains(string(out), former) {
 			t.Errorf("tend version says %s", out)
 		}
 		for path, want := range map[string]string{"man1/tend-run.1": ".TH TEND", "completions/bash": "complete", "completions/zsh": "#compdef tend", "completions/fish": "complete", "LICENSE": "Apache License"} {
-			if text := scene.Value(os.ReadFile(filepath.Join(unpacked, path)))(t); !bytes.Contains(text, []byte(want)) {
+			if text := proctest.Value(os.ReadFile(filepath.Join(unpacked, path)))(t); !bytes.Contains(text, []byte(want)) {
 				t.Errorf("%s has no %q", path, want)
 			}
 		}
@@ -55,12 +55,12 @@ func TestARelease(t *testing.T) {
 			BOMFormat, SerialNumber string
 			Components              []struct{ Name, Version, PURL string }
 		}
-		scene.Must(t, json.Unmarshal(scene.Value(os.ReadFile(first.file(".cdx.json")))(t), &bom))
+		proctest.Must(t, json.Unmarshal(proctest.Value(os.ReadFile(first.file(".cdx.json")))(t), &bom))
 		listed := map[string]bool{}
 		for _, c := range bom.Components {
 			listed[c.Name+" "+c.Version] = c.PURL != ""
 		}
-		info := scene.Value(buildinfo.ReadFile(program))(t)
+		info := proctest.Value(buildinfo.ReadFile(program))(t)
 		for _, m := range info.Deps {
 			if !listed[m.Path+" "+m.Version] {
 				t.Errorf("%s %s is not listed", m.Path, m.Version)
@@ -73,16 +73,16 @@ func TestARelease(t *testing.T) {
 	t.Run("what is packed again has the same bytes", func(t *testing.T) {
 		again := pack(t, unpacked, program, former, "1790000000", "archive,deb,image,sbom")
 		for _, ending := range []string{".tar.gz", ".deb", ".oci.tar", ".cdx.json"} {
-			if !bytes.Equal(scene.Value(os.ReadFile(first.file(ending)))(t), scene.Value(os.ReadFile(again.file(ending)))(t)) {
+			if !bytes.Equal(proctest.Value(os.ReadFile(first.file(ending)))(t), proctest.Value(os.ReadFile(again.file(ending)))(t)) {
 				t.Errorf("%s differs", ending)
 			}
 		}
 	})
 	t.Run("the package loses nothing", func(t *testing.T) {
 		// The same program, with another version written in it.
-		text := scene.Value(os.ReadFile(program))(t)
+		text := proctest.Value(os.ReadFile(program))(t)
 		next := filepath.Join(t.TempDir(), "tend")
-		scene.Must(t, os.WriteFile(next, bytes.ReplaceAll(text, []byte(former), []byte(latest)), 0o755))
+		proctest.Must(t, os.WriteFile(next, bytes.ReplaceAll(text, []byte(former), []byte(latest)), 0o755))
 		second := pack(t, unpacked, next, latest, "1790000060", "deb")
 		packageLife(t, enter(t, overlay, t.TempDir()), first.file(".deb"), second.file(".deb"), "dpkg", "--no-triggers", "--force-unsafe-io", "--force-depends")
 	})

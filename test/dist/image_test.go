@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 // descriptor is what an OCI layout says of a blob.
@@ -24,7 +24,7 @@ type descriptor struct {
 // imageRuns checks each digest of an image, unpacks it, and runs it as its configuration
 // says, in a root that has nothing else.
 func imageRuns(t *testing.T, path string) {
-	layout := entries(t, scene.Value(os.ReadFile(path))(t))
+	layout := entries(t, proctest.Value(os.ReadFile(path))(t))
 	blob := func(d descriptor, into any) []byte {
 		t.Helper()
 		sum, _ := strings.CutPrefix(d.Digest, "sha256:")
@@ -33,12 +33,12 @@ func imageRuns(t *testing.T, path string) {
 			t.Fatalf("the blob %+v has %d bytes and the sum %s", d, len(data), got)
 		}
 		if into != nil {
-			scene.Must(t, json.Unmarshal(data, into))
+			proctest.Must(t, json.Unmarshal(data, into))
 		}
 		return data
 	}
 	var index struct{ Manifests []descriptor }
-	scene.Must(t, json.Unmarshal(layout["index.json"].data, &index))
+	proctest.Must(t, json.Unmarshal(layout["index.json"].data, &index))
 	if !strings.Contains(string(layout["oci-layout"].data), `"imageLayoutVersion":"1.0.0"`) || len(index.Manifests) != 1 {
 		t.Fatalf("oci-layout is %s, the index %+v", layout["oci-layout"].data, index)
 	}
@@ -70,7 +70,7 @@ dir=$1; shift 2
 exec chroot "$dir" `+strings.Join(append(slices.Clone(config.Config.Entrypoint), config.Config.Cmd...), " ")+" --listen none", entered...) // the port may be another's here
 	tend := config.Config.Entrypoint[0]
 	// Its first process is the daemon; whatever runs must be in the image, and that is tend.
-	scene.Eventually(t, "the daemon of the image answers", func() bool {
+	proctest.Eventually(t, "the daemon of the image answers", func() bool {
 		if !r.has("/") {
 			t.Fatal("the image has ended")
 		}

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 // proc is what tend inspect says of a process.
@@ -21,7 +21,7 @@ func (r *root) proc(name string) proc {
 	r.t.Helper()
 	text := r.run("tend", "inspect", name)
 	var p proc
-	scene.Must(r.t, json.Unmarshal([]byte(strings.Trim(strings.TrimSpace(text), "[]")), &p))
+	proctest.Must(r.t, json.Unmarshal([]byte(strings.Trim(strings.TrimSpace(text), "[]")), &p))
 	return p
 }
 
@@ -49,7 +49,7 @@ func packageLife(t *testing.T, r *root, old, next string, dpkg ...string) {
 	r.run("tend", "wait", "counts", "--until", "match=got one")
 	before := r.proc("counts")
 	const mine = "TEND_FLAGS=--debug\n"
-	scene.Must(t, os.WriteFile(r.path("/etc/default/tend"), []byte(mine), 0o644))
+	proctest.Must(t, os.WriteFile(r.path("/etc/default/tend"), []byte(mine), 0o644))
 
 	install(next)
 	if out := r.run("tend", "status"); !strings.Contains(out, latest) {
@@ -60,7 +60,7 @@ func packageLife(t *testing.T, r *root, old, next string, dpkg ...string) {
 	if after := r.proc("counts"); after != before {
 		t.Errorf("before the upgrade the process is %+v, and then %+v", before, after)
 	}
-	if text := scene.Value(os.ReadFile(r.path("/etc/default/tend")))(t); string(text) != mine {
+	if text := proctest.Value(os.ReadFile(r.path("/etc/default/tend")))(t); string(text) != mine {
 		t.Errorf("the settings of the administrator are %q after an upgrade", text)
 	}
 

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 // pure holds a mount namespace in which cgroup v2 is all there is: crun refuses a machine
@@ -41,7 +41,7 @@ func TestPodmanRunsTheImage(t *testing.T) {
 		t.Errorf("tend version in a container says %s", out)
 	}
 	id := run("-d", name)
-	scene.Eventually(t, "the daemon serves", func() bool {
+	proctest.Eventually(t, "the daemon serves", func() bool {
 		_, err := r.try("podman", "--root", filepath.Join(dir, "root"), "--runroot", filepath.Join(dir, "run"), "--storage-driver", "vfs", "--cgroup-manager", "cgroupfs", "--events-backend", "file", "exec", id, "tend", "status")
 		return err == nil
 	})

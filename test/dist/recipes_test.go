@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 const secret = "a-token-of-the-tests"
@@ -22,7 +22,7 @@ const secret = "a-token-of-the-tests"
 // recipe is a section of docs/install.md: its first block of code, and all of its text.
 func recipe(t *testing.T, title string) (code, text string) {
 	t.Helper()
-	doc := string(scene.Value(os.ReadFile("../../docs/install.md"))(t))
+	doc := string(proctest.Value(os.ReadFile("../../docs/install.md"))(t))
 	_, text, ok := strings.Cut(doc, "\n### "+title+"\n")
 	text, _, _ = strings.Cut(text, "\n### ")
 	_, code, found := strings.Cut(text, "\n```")
@@ -39,7 +39,7 @@ func words(t *testing.T, code, beginning string) (all []string) {
 	t.Helper()
 	for line := range strings.Lines(code) {
 		if rest, ok := strings.CutPrefix(strings.TrimSpace(line), beginning); ok {
-			scene.Must(t, json.Unmarshal([]byte(strings.TrimSpace(rest)), &all))
+			proctest.Must(t, json.Unmarshal([]byte(strings.TrimSpace(rest)), &all))
 			return all
 		}
 	}
@@ -57,18 +57,18 @@ func place(t *testing.T, program string, at string, files map[string]string, com
 	script = strings.Replace(script, "mount -t tmpfs tmpfs \"$1\"\n", "mount -t tmpfs tmpfs \"$1\"\ncp -a \"$2\" \"$1/put\"\n", 1)
 	script = strings.Replace(script, "shift\n", "shift 2\n", 1)
 	put := filepath.Join(dir, "put")
-	scene.Must(t, os.MkdirAll(filepath.Join(put, filepath.Dir(at)), 0o755))
-	scene.Must(t, os.WriteFile(filepath.Join(put, at), scene.Value(os.ReadFile(program))(t), 0o755))
+	proctest.Must(t, os.MkdirAll(filepath.Join(put, filepath.Dir(at)), 0o755))
+	proctest.Must(t, os.WriteFile(filepath.Join(put, at), proctest.Value(os.ReadFile(program))(t), 0o755))
 	for name, text := range files {
-		scene.Must(t, os.MkdirAll(filepath.Join(put, filepath.Dir(name)), 0o755))
+		proctest.Must(t, os.MkdirAll(filepath.Join(put, filepath.Dir(name)), 0o755))
 		mode := os.FileMode(0o400)
 		if strings.HasPrefix(text, "#!") {
 			mode = 0o755
 		}
-		scene.Must(t, os.WriteFile(filepath.Join(put, name), []byte(text), mode))
+		proctest.Must(t, os.WriteFile(filepath.Join(put, name), []byte(text), mode))
 	}
 	over := filepath.Join(dir, "over")
-	scene.Must(t, os.Mkdir(over, 0o755))
+	proctest.Must(t, os.Mkdir(over, 0o755))
 	t.Setenv("PATH", "/usr/local/bin:"+os.Getenv("PATH"))
 	r := enterWith(t, []string{"--net"}, script, append([]string{over, put}, command...)...)
 	r.searched = os.Getenv("PATH")
@@ -80,7 +80,7 @@ func place(t *testing.T, program string, at string, files map[string]string, com
 // ends there.
 func loopback(t *testing.T, r *root) {
 	t.Helper()
-	ns := scene.Value(os.Open(r.proc0("ns/net")))(t)
+	ns := proctest.Value(os.Open(r.proc0("ns/net")))(t)
 	defer ns.Close()
 	done := make(chan error)
 	go func() {
@@ -102,14 +102,14 @@ func loopback(t *testing.T, r *root) {
 			return unix.IoctlIfreq(s, unix.SIOCSIFFLAGS, lo)
 		}()
 	}()
-	scene.Must(t, <-done)
+	proctest.Must(t, <-done)
 }
 
 // serves waits until the daemon of a place answers at an address, which the token opens and
 // nothing else does.
 func (r *root) serves(tend, url string) {
 	r.t.Helper()
-	scene.Eventually(r.t, "the daemon serves "+url, func() bool {
+	proctest.Eventually(r.t, "the daemon serves "+url, func() bool {
 		_, err := r.try("env", "TEND_TOKEN="+secret, tend, "--url", url, "status")
 		return err == nil
 	})
@@ -133,22 +133,22 @@ func recipesWork(t *testing.T, program string) {
 		}
 		r := place(t, program, copied[1], map[string]string{"run/secrets/tend": secret}, words(t, code, "ENTRYPOINT ")...)
 		health := words(t, code, "HEALTHCHECK CMD ")
-		scene.Eventually(t, "the container is healthy", func() bool {
+		proctest.Eventually(t, "the container is healthy", func() bool {
 			_, err := r.try(health...)
 			return err == nil
 		})
 		r.serves("tend", "http://127.0.0.1:49983")
 		r.run("sh", "-c", "(sleep 0.1 &) ; :") // an orphan of nobody's
-		scene.Eventually(t, "the first process collects orphans", func() bool {
+		proctest.Eventually(t, "the first process collects orphans", func() bool {
 			out, _ := r.try("sh", "-c", "cat /proc/[0-9]*/status 2>/dev/null")
 			return !strings.Contains(out, "State:\tZ") && !strings.Contains(out, "Name:\tsleep\n")
 		})
 		r.run("tend", "run", "-d", "--name", "works", "--", "sh", "-c", `trap "echo done >/ended; exit" TERM; echo on; while :; do sleep 0.1; done`)
 		r.run("tend", "wait", "works", "--until", "match=on")
-		held := scene.Value(os.Open(r.path("/")))(t) // the files are there for as long as somebody has them
+		held := proctest.Value(os.Open(r.path("/")))(t) // the files are there for as long as somebody has them
 		defer held.Close()
-		scene.Must(t, syscall.Kill(r.pid, syscall.SIGTERM))
-		scene.Eventually(t, "the container ends", func() bool { return syscall.Kill(r.pid, 0) != nil || !r.has("/") })
+		proctest.Must(t, syscall.Kill(r.pid, syscall.SIGTERM))
+		proctest.Eventually(t, "the container ends", func() bool { return syscall.Kill(r.pid, 0) != nil || !r.has("/") })
 		fd, err := unix.Openat(int(held.Fd()), "ended", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 		if err != nil {
 			t.Fatalf("what ran was not ended in good order: %v", err)
@@ -163,7 +163,7 @@ func recipesWork(t *testing.T, program string) {
 			t.Fatalf("what is to be done is not understood:\n%s", text)
 		}
 		r := place(t, program, copied[1], nil, strings.Fields(start[1])...)
-		scene.Eventually(t, "a program calls tend run", func() bool {
+		proctest.Eventually(t, "a program calls tend run", func() bool {
 			out, err := r.try("tend", "run", "--", "echo", "it", "runs")
 			return err == nil && out == "it runs\n"
 		})
@@ -178,7 +178,7 @@ func recipesWork(t *testing.T, program string) {
 		// The image is mounted at /tend, the secret at /token, and /state is empty.
 		r := place(t, program, command[0], map[string]string{"token/token": secret, "state/.empty": ""}, command...)
 		probe := `exec 3<>/dev/tcp/127.0.0.1/` + ready[2] + ` && printf 'GET ` + ready[1] + ` HTTP/1.0\r\n\r\n' >&3 && head -1 <&3`
-		scene.Eventually(t, "the pod is ready", func() bool {
+		proctest.Eventually(t, "the pod is ready", func() bool {
 			out, err := r.try("bash", "-c", probe)
 			return err == nil && strings.Contains(out, " 200 ")
 		})

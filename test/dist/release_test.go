@@ -15,7 +15,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testbin"
 )
 
@@ -44,7 +44,7 @@ func build(t *testing.T, version, forms string) release {
 func command(t *testing.T, env []string, args ...string) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), args[0], args[1:]...)
-	cmd.Dir, cmd.Env = scene.Value(testbin.Root())(t), append(os.Environ(), env...)
+	cmd.Dir, cmd.Env = proctest.Value(testbin.Root())(t), append(os.Environ(), env...)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%s: %v\n%s", strings.Join(args, " "), err, out)
 	}
@@ -65,12 +65,12 @@ func unpack(t *testing.T, data []byte, dir string) {
 	t.Helper()
 	for name, e := range entries(t, data) {
 		path := filepath.Join(dir, name)
-		scene.Must(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		proctest.Must(t, os.MkdirAll(filepath.Dir(path), 0o755))
 		if e.Typeflag == tar.TypeDir {
-			scene.Must(t, os.MkdirAll(path, 0o755))
+			proctest.Must(t, os.MkdirAll(path, 0o755))
 			continue
 		}
-		scene.Must(t, os.WriteFile(path, e.data, e.FileInfo().Mode()))
+		proctest.Must(t, os.WriteFile(path, e.data, e.FileInfo().Mode()))
 	}
 }
 
@@ -83,7 +83,7 @@ type entry struct {
 func entries(t *testing.T, data []byte) map[string]entry {
 	t.Helper()
 	if bytes.HasPrefix(data, []byte{0x1f, 0x8b}) {
-		data = scene.Value(io.ReadAll(scene.Value(gzip.NewReader(bytes.NewReader(data)))(t)))(t)
+		data = proctest.Value(io.ReadAll(proctest.Value(gzip.NewReader(bytes.NewReader(data)))(t)))(t)
 	}
 	all := map[string]entry{}
 	for r := tar.NewReader(bytes.NewReader(data)); ; {
@@ -91,7 +91,7 @@ func entries(t *testing.T, data []byte) map[string]entry {
 		if errors.Is(err, io.EOF) {
 			return all
 		}
-		scene.Must(t, err)
-		all[filepath.Clean(h.Name)] = entry{h, scene.Value(io.ReadAll(r))(t)}
+		proctest.Must(t, err)
+		all[filepath.Clean(h.Name)] = entry{h, proctest.Value(io.ReadAll(r))(t)}
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 // root is a root directory with a pid namespace of its own. All of it ends with the test.
@@ -54,11 +54,11 @@ func enter(t *testing.T, script string, args ...string) *root {
 // enterWith is enter with more flags of unshare.
 func enterWith(t *testing.T, flags []string, script string, args ...string) *root {
 	t.Helper()
-	scene.Root(t)
+	proctest.Root(t)
 	var log bytes.Buffer
 	cmd := exec.Command("unshare", slices.Concat(flags, []string{"--mount", "--pid", "--uts", "--ipc", "--fork", "--kill-child", "sh", "-c", script, "sh"}, args)...)
 	cmd.Stdout, cmd.Stderr = &log, &log
-	scene.Must(t, cmd.Start())
+	proctest.Must(t, cmd.Start())
 	ended := make(chan struct{})
 	go func() { cmd.Wait(); close(ended) }()
 	r := &root{t: t}
@@ -74,7 +74,7 @@ func enterWith(t *testing.T, flags []string, script string, args ...string) *roo
 			t.Logf("the root says: %s", log.String())
 		}
 	})
-	scene.Eventually(t, "the root is there", func() bool {
+	proctest.Eventually(t, "the root is there", func() bool {
 		select {
 		case <-ended:
 			t.Fatalf("no root can be made: %s", log.String())
@@ -95,11 +95,11 @@ func (r *root) try(args ...string) (string, error) {
 	// As on a machine that nobody has set anything for; and what it starts is not to inherit
 	// a pipe that is waited for.
 	cmd.Env = []string{"PATH=" + cmp.Or(r.searched, "/usr/sbin:/usr/bin:/sbin:/bin"), "HOME=/root", "DEBIAN_FRONTEND=noninteractive", "LC_ALL=C"}
-	out := scene.Value(os.CreateTemp(r.t.TempDir(), "out"))(r.t)
+	out := proctest.Value(os.CreateTemp(r.t.TempDir(), "out"))(r.t)
 	defer out.Close()
 	cmd.Stdout, cmd.Stderr = out, out
 	err := cmd.Run()
-	return string(scene.Value(os.ReadFile(out.Name()))(r.t)), err
+	return string(proctest.Value(os.ReadFile(out.Name()))(r.t)), err
 }
 
 // run is try for what must succeed.
@@ -129,5 +129,5 @@ func (r *root) has(name string) bool {
 // put copies a file into the root.
 func (r *root) put(from, to string) {
 	r.t.Helper()
-	scene.Must(r.t, os.WriteFile(r.path(to), scene.Value(os.ReadFile(from))(r.t), 0o644))
+	proctest.Must(r.t, os.WriteFile(r.path(to), proctest.Value(os.ReadFile(from))(r.t), 0o644))
 }

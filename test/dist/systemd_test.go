@@ -12,7 +12,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 // boot has systemd as the first process of a root, in a cgroup and a network of its own.
@@ -46,7 +46,7 @@ exec env -i container=tend PATH=/usr/sbin:/usr/bin:/sbin:/bin /lib/systemd/syste
 func debian(t *testing.T, include string) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "debian")
-	out := string(scene.Value(exec.Command("apt-get", "indextargets", "--format", "$(REPO_URI) $(CODENAME)", "Created-By: Packages").Output())(t))
+	out := string(proctest.Value(exec.Command("apt-get", "indextargets", "--format", "$(REPO_URI) $(CODENAME)", "Created-By: Packages").Output())(t))
 	var mirror, suite string
 	for line := range strings.Lines(out) {
 		if f := strings.Fields(line); len(f) == 2 && !strings.Contains(f[1], "-") {
@@ -67,7 +67,7 @@ func debian(t *testing.T, include string) string {
 func cgroup(t *testing.T) string {
 	t.Helper()
 	group := ""
-	for line := range strings.Lines(string(scene.Value(os.ReadFile("/proc/self/mounts"))(t))) {
+	for line := range strings.Lines(string(proctest.Value(os.ReadFile("/proc/self/mounts"))(t))) {
 		if f := strings.Fields(line); len(f) > 2 && f[2] == "cgroup2" {
 			group = filepath.Join(f[1], fmt.Sprintf("tend-dist-%d-%d", os.Getpid(), groups.Add(1)))
 			break
@@ -77,7 +77,7 @@ func cgroup(t *testing.T) string {
 		t.Fatal("this machine has no cgroup2 mount")
 	}
 	t.Cleanup(func() {
-		scene.Eventually(t, "the group is empty", func() bool {
+		proctest.Eventually(t, "the group is empty", func() bool {
 			exec.Command("find", group, "-depth", "-type", "d", "-exec", "rmdir", "{}", ";").Run()
 			_, err := os.Stat(group)
 			return err != nil
@@ -93,7 +93,7 @@ var groups atomic.Int32
 func machine(t *testing.T, dir string) *root {
 	t.Helper()
 	r := enter(t, boot, dir, cgroup(t))
-	scene.Eventually(t, "systemd has come up", func() bool {
+	proctest.Eventually(t, "systemd has come up", func() bool {
 		out, _ := r.try("systemctl", "is-system-running")
 		return out == "running\n" || out == "degraded\n"
 	})
@@ -143,7 +143,7 @@ func TestTheServiceLosesNothing(t *testing.T) {
 	still("restarted")
 	launcher = pid()
 	r.run("systemctl", "kill", "--signal=KILL", "--kill-who=main", "tend.service")
-	scene.Eventually(t, "systemd starts a launcher again", func() bool {
+	proctest.Eventually(t, "systemd starts a launcher again", func() bool {
 		out, _ := r.try("systemctl", "is-active", "tend.service")
 		return out == "active\n" && pid() != launcher
 	})
@@ -180,7 +180,7 @@ func TestTheServiceLosesNothing(t *testing.T) {
 	// A machine that goes down ends processes in good order, too.
 	r.run("tend", "run", "-d", "--name", "shut", "--", "sh", "-c", `trap 'echo down; exit 4' TERM; while :; do sleep 0.1; done`)
 	r.try("systemctl", "--no-block", "poweroff")
-	scene.Eventually(t, "the machine goes down", func() bool { return syscall.Kill(r.pid, 0) != nil || !r.has("/") })
+	proctest.Eventually(t, "the machine goes down", func() bool { return syscall.Kill(r.pid, 0) != nil || !r.has("/") })
 	r = machine(t, dir)
 	if _, err := r.try("tend", "wait", "shut"); status(err) != 4 {
 		t.Errorf("with the machine, the process ended with %v; want 4", err)

@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testbin"
 )
 
@@ -18,9 +18,9 @@ func TestTheSameCommitGivesTheSameBytes(t *testing.T) {
 		t.Helper()
 		out := t.TempDir()
 		command(t, []string{"VERSION=v0.1.0", "OUT=" + out, "SOURCE_DATE_EPOCH=1790000000"}, filepath.Join(dir, "scripts/dist"), "linux/amd64", "linux/arm64")
-		return string(scene.Value(os.ReadFile(filepath.Join(out, "SHA256SUMS")))(t))
+		return string(proctest.Value(os.ReadFile(filepath.Join(out, "SHA256SUMS")))(t))
 	}
-	here := scene.Value(testbin.Root())(t)
+	here := proctest.Value(testbin.Root())(t)
 	there := filepath.Join(t.TempDir(), "elsewhere")
 	command(t, nil, "sh", "-c", `mkdir "$1" && git ls-files -z --cached --others --exclude-standard | xargs -0 cp --parents -t "$1"`, "sh", there)
 	if one, two := sums(here), sums(there); one != two || one == "" {

@@ -15,7 +15,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 const module = "github.com/tend-run/tend"
@@ -35,8 +35,8 @@ func list(t *testing.T, args ...string) map[string]*pkg {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "go", append([]string{"list", "-json=ImportPath,Name,Dir,Standard,Imports,Deps,GoFiles"}, args...)...)
 	cmd.Stderr = os.Stderr
-	out := scene.Value(cmd.StdoutPipe())(t)
-	scene.Must(t, cmd.Start())
+	out := proctest.Value(cmd.StdoutPipe())(t)
+	proctest.Must(t, cmd.Start())
 	pkgs := map[string]*pkg{}
 	for dec := json.NewDecoder(out); ; {
 		p := new(pkg)
@@ -47,7 +47,7 @@ func list(t *testing.T, args ...string) map[string]*pkg {
 		}
 		pkgs[strings.TrimPrefix(strings.TrimPrefix(p.ImportPath, module), "/")] = p
 	}
-	scene.Must(t, cmd.Wait())
+	proctest.Must(t, cmd.Wait())
 	return pkgs
 }
 
@@ -181,7 +181,7 @@ func TestDeps(t *testing.T) {
 				if path == "sdk/go" && file == "default.go" {
 					continue // DialDefault finds the daemon as the command line does
 				}
-				b := scene.Value(os.ReadFile(filepath.Join(p.Dir, file)))(t)
+				b := proctest.Value(os.ReadFile(filepath.Join(p.Dir, file)))(t)
 				for _, word := range []string{"os.Getenv(", "os.LookupEnv(", "os.Environ(", "\"flag\"\n"} {
 					if strings.Contains(string(b), word) {
 						t.Errorf("%s/%s uses %s", path, file, strings.TrimSpace(word))
@@ -196,7 +196,7 @@ func TestDeps(t *testing.T) {
 		for _, path := range append(ours(pkgs["cmd/tend"].Deps), "cmd/tend") {
 			p := pkgs[path]
 			for _, file := range p.GoFiles {
-				parsed := scene.Value(parser.ParseFile(token.NewFileSet(), filepath.Join(p.Dir, file), nil, 0))(t)
+				parsed := proctest.Value(parser.ParseFile(token.NewFileSet(), filepath.Join(p.Dir, file), nil, 0))(t)
 				for _, d := range parsed.Decls {
 					vars, ok := d.(*ast.GenDecl)
 					if !ok || vars.Tok != token.VAR {
@@ -274,7 +274,7 @@ func TestOnlyFilesTouchesUsersPaths(t *testing.T) {
 	for path, p := range list(t, "./internal/protocol/...", "./internal/sandbox/...") {
 		for _, name := range p.GoFiles {
 			file := path + "/" + name
-			b := scene.Value(os.ReadFile(filepath.Join(p.Dir, name)))(t)
+			b := proctest.Value(os.ReadFile(filepath.Join(p.Dir, name)))(t)
 			found := touches.FindString(string(b))
 			if found != "" && own[file] == "" {
 				t.Errorf("%s calls %s): let package files do it for the user, or name the file here and say what of the daemon's own it touches", file, found)

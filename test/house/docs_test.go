@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 var (
@@ -28,7 +28,7 @@ var (
 // documents name and nobody has.
 func TestDocumentsNameWhatExists(t *testing.T) {
 	docs, tests, names := documents(t)
-	makefile := scene.Value(os.ReadFile("Makefile"))(t)
+	makefile := proctest.Value(os.ReadFile("Makefile"))(t)
 	for doc, text := range docs {
 		exists := func(path string) bool {
 			for _, base := range []string{".", filepath.Dir(doc)} {
@@ -74,8 +74,8 @@ func TestDocumentsNameWhatExists(t *testing.T) {
 // TestGoInDocumentsCompiles: the Go of the README and of the package's comment is
 // that of the package.
 func TestGoInDocumentsCompiles(t *testing.T) {
-	readme := scene.Value(os.ReadFile("README.md"))(t)
-	doc := scene.Value(os.ReadFile("sdk/go/doc.go"))(t)
+	readme := proctest.Value(os.ReadFile("README.md"))(t)
+	doc := proctest.Value(os.ReadFile("sdk/go/doc.go"))(t)
 	_, fenced, _ := strings.Cut(string(readme), "```go\n")
 	fenced, _, _ = strings.Cut(fenced, "```")
 	var comment string
@@ -92,7 +92,7 @@ func readme(ctx context.Context) error { %s; _ = r; return err }
 func doc(ctx context.Context) error { %s; _ = res; return err }
 func main() { _, _ = readme(context.Background()), doc(context.Background()) }`, fenced, comment)
 	file := filepath.Join(t.TempDir(), "main.go")
-	scene.Must(t, os.WriteFile(file, []byte(program), 0o600))
+	proctest.Must(t, os.WriteFile(file, []byte(program), 0o600))
 	if out, err := exec.CommandContext(t.Context(), "go", "vet", file).CombinedOutput(); err != nil {
 		t.Errorf("%s\n%s", out, program)
 	}
@@ -101,7 +101,7 @@ func main() { _, _ = readme(context.Background()), doc(context.Background()) }`,
 // TestArchitectureNamesEachPackage: the table of packages is the map of the
 // module.
 func TestArchitectureNamesEachPackage(t *testing.T) {
-	text := scene.Value(os.ReadFile("ARCHITECTURE.md"))(t)
+	text := proctest.Value(os.ReadFile("ARCHITECTURE.md"))(t)
 	for _, path := range slices.Sorted(maps.Keys(list(t, "./..."))) {
 		if within(path, "gen", "internal/gen", "test/conformance") {
 			continue // generated; suites of their own
@@ -121,9 +121,9 @@ func TestArchitectureNamesEachPackage(t *testing.T) {
 // TestTheREADMENamesThePinnedClients: the versions it says are tried are those
 // that the suites install.
 func TestTheREADMENamesThePinnedClients(t *testing.T) {
-	readme := scene.Value(os.ReadFile("README.md"))(t)
+	readme := proctest.Value(os.ReadFile("README.md"))(t)
 	pin := func(file, pattern string) string {
-		b := scene.Value(os.ReadFile(file))(t)
+		b := proctest.Value(os.ReadFile(file))(t)
 		m := regexp.MustCompile(pattern).FindSubmatch(b)
 		if m == nil {
 			t.Fatalf("%s has no %s", file, pattern)
@@ -144,11 +144,11 @@ func TestTheREADMENamesThePinnedClients(t *testing.T) {
 // installs the rest.
 func TestTheDevContainerBuildsThisModule(t *testing.T) {
 	read := func(path string) []byte {
-		b := scene.Value(os.ReadFile(path))(t)
+		b := proctest.Value(os.ReadFile(path))(t)
 		return b
 	}
 	var c struct{ Image, RemoteUser, PostCreateCommand string }
-	scene.Must(t, json.Unmarshal(read(".devcontainer/devcontainer.json"), &c))
+	proctest.Must(t, json.Unmarshal(read(".devcontainer/devcontainer.json"), &c))
 	version := regexp.MustCompile(`(?m)^go (\d+\.\d+)`).FindSubmatch(read("go.mod"))
 	if version == nil || !strings.Contains(c.Image, "/golang:"+string(version[1])+"-") || c.RemoteUser != "root" {
 		t.Errorf("the container is %+v, and go.mod wants Go %s", c, version)
@@ -164,7 +164,7 @@ func TestTheDevContainerBuildsThisModule(t *testing.T) {
 func documents(t *testing.T) (docs map[string]string, tests []string, names map[string]bool) {
 	t.Helper()
 	docs, names = map[string]string{}, map[string]bool{}
-	out := scene.Value(exec.CommandContext(t.Context(), "git", "ls-files", "--cached", "--others", "--exclude-standard").Output())(t)
+	out := proctest.Value(exec.CommandContext(t.Context(), "git", "ls-files", "--cached", "--others", "--exclude-standard").Output())(t)
 	for path := range strings.Lines(string(out)) {
 		path = strings.TrimSuffix(path, "\n")
 		names[filepath.Base(path)] = true

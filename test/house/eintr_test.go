@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 // TestCallsThatASignalMayInterruptAreRepeated finds calls of x/sys that the kernel does not
@@ -48,7 +48,7 @@ func TestCallsThatASignalMayInterruptAreRepeated(t *testing.T) {
 		"internal/service/sockets/hold_linux.go abandoned Connect": noWait,
 	}
 	seen := map[string]bool{}
-	scene.Must(t, filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
+	proctest.Must(t, filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() && (strings.HasPrefix(d.Name(), ".") && path != "." || d.Name() == "node_modules" || within(path, "test", "bench", "examples", "tools", "internal/lib/poorkernel")) {
 			if err == nil {
 				err = filepath.SkipDir
@@ -58,7 +58,7 @@ func TestCallsThatASignalMayInterruptAreRepeated(t *testing.T) {
 		if !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
 			return nil
 		}
-		file := scene.Value(parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution))(t)
+		file := proctest.Value(parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution))(t)
 		for _, decl := range file.Decls {
 			f, ok := decl.(*ast.FuncDecl)
 			if !ok || mentions(f, "EINTR") {

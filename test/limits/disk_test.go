@@ -14,7 +14,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testdaemon"
 	"github.com/tend-run/tend/process"
 )
@@ -41,7 +41,7 @@ func serveOn(t *testing.T, size string) (d *daemon, disk string) {
 func fill(t *testing.T, disk string) (free func()) {
 	t.Helper()
 	path := filepath.Join(disk, "filler")
-	f := scene.Value(os.Create(path))(t)
+	f := proctest.Value(os.Create(path))(t)
 	defer f.Close()
 	for _, size := range []int{64 << 10, 4 << 10} {
 		var err error
@@ -53,7 +53,7 @@ func fill(t *testing.T, disk string) (free func()) {
 		}
 	}
 	return func() {
-		scene.Must(t, os.Truncate(path, 0))
+		proctest.Must(t, os.Truncate(path, 0))
 	}
 }
 
@@ -82,8 +82,8 @@ func TestAFullDisk(t *testing.T) {
 	same := d.sameRoles()
 
 	t.Run("makes room for a start at the expense of what finished processes wrote", func(t *testing.T) {
-		old := scene.Start(t, d.c, process.Spec{Shell: "head -c 8388608 /dev/zero"})
-		scene.Value(old.Wait(t.Context(), process.Until{EOF: true}))(t)
+		old := proctest.Start(t, d.c, process.Spec{Shell: "head -c 8388608 /dev/zero"})
+		proctest.Value(old.Wait(t.Context(), process.Until{EOF: true}))(t)
 		free := fill(t, disk)
 		defer free()
 		// Directories that were made beforehand need no room.
@@ -107,7 +107,7 @@ func TestAFullDisk(t *testing.T) {
 	})
 
 	t.Run("with nothing to free refuses a start and says what to do", func(t *testing.T) {
-		infos := scene.Value(d.c.List(t.Context(), process.Filter{}))(t)
+		infos := proctest.Value(d.c.List(t.Context(), process.Filter{}))(t)
 		for _, in := range infos {
 			p, err := d.c.Get(t.Context(), process.Selector{ID: in.ID})
 			if err == nil {
@@ -128,20 +128,20 @@ func TestAFullDisk(t *testing.T) {
 		if !limited(refusal) || !errors.Is(refusal, syscall.ENOSPC) || !strings.Contains(refusal.Error(), "free some space") || strings.Contains(refusal.Error(), "\n") {
 			t.Errorf("a start on a full disk says %v", refusal)
 		}
-		res := scene.Value(http.Post(d.URL+"/tend.v1.ProcessService/Start", "application/json", strings.NewReader(`{"spec":{"argv":["/bin/true"]}}`)))(t)
+		res := proctest.Value(http.Post(d.URL+"/tend.v1.ProcessService/Start", "application/json", strings.NewReader(`{"spec":{"argv":["/bin/true"]}}`)))(t)
 		res.Body.Close()
 		if res.StatusCode != http.StatusTooManyRequests {
 			t.Errorf("over HTTP it is answered with %s", res.Status)
 		}
 		free()
-		scene.Eventually(t, "a start is possible again", func() bool {
+		proctest.Eventually(t, "a start is possible again", func() bool {
 			_, err := d.c.Start(t.Context(), process.Spec{Argv: []string{"/bin/true"}})
 			return err == nil
 		})
 	})
 
 	t.Run("holds the exit back until the output before it is kept", func(t *testing.T) {
-		p := scene.Start(t, d.c, process.Spec{Shell: "read x; echo hello $x; exit 7", Stdin: process.StdinPipe})
+		p := proctest.Start(t, d.c, process.Spec{Shell: "read x; echo hello $x; exit 7", Stdin: process.StdinPipe})
 		free := fill(t, disk)
 		type outcome struct {
 			text string

@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/tend-run/tend/internal/lib/owner"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testdaemon"
 	"github.com/tend-run/tend/sdk/go"
 )
@@ -19,28 +19,28 @@ import (
 // TestAStateDirectoryElsewhereStaysClosed: a state directory has a second path, by a bind mount,
 // which sandboxes see. The directory was made by an older tend, for which it is root's.
 func TestAStateDirectoryElsewhereStaysClosed(t *testing.T) {
-	scene.Root(t)
-	dir := scene.Value(os.MkdirTemp("/opt", "tend-elsewhere-"))(t)
+	proctest.Root(t)
+	dir := proctest.Value(os.MkdirTemp("/opt", "tend-elsewhere-"))(t)
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	other := scene.Value(os.MkdirTemp("/var/lib", "tend-elsewhere-"))(t)
+	other := proctest.Value(os.MkdirTemp("/var/lib", "tend-elsewhere-"))(t)
 	t.Cleanup(func() { os.Remove(other) })
-	scene.Must(t, os.Chmod(dir, 0o755))
+	proctest.Must(t, os.Chmod(dir, 0o755))
 	seen := testdaemon.StateDir(dir) // what sandboxes see
-	scene.Must(t, errors.Join(os.Mkdir(seen, 0o700), os.Mkdir(seen+"/spool", 0o700), os.Mkdir(seen+"/sandboxes", 0o700)))
-	scene.Must(t, os.WriteFile(seen+"/secret", []byte(strings.Repeat("s", 32)), 0o600))
-	scene.Must(t, syscall.Mount(dir, other, "", syscall.MS_BIND, ""))
-	t.Cleanup(func() { scene.Must(t, syscall.Unmount(other, syscall.MNT_DETACH)) })
+	proctest.Must(t, errors.Join(os.Mkdir(seen, 0o700), os.Mkdir(seen+"/spool", 0o700), os.Mkdir(seen+"/sandboxes", 0o700)))
+	proctest.Must(t, os.WriteFile(seen+"/secret", []byte(strings.Repeat("s", 32)), 0o600))
+	proctest.Must(t, syscall.Mount(dir, other, "", syscall.MS_BIND, ""))
+	t.Cleanup(func() { proctest.Must(t, syscall.Unmount(other, syscall.MNT_DETACH)) })
 	d := testdaemon.Serve(t, testdaemon.Config{Command: []string{bin}, Dir: other})
 	c := d.Connect(t)
 	create := func() *tend.Sandbox {
-		return scene.Value(c.CreateSandbox(t.Context(), tend.SandboxSpec{Isolation: tend.IsolationFull}))(t)
+		return proctest.Value(c.CreateSandbox(t.Context(), tend.SandboxSpec{Isolation: tend.IsolationFull}))(t)
 	}
-	thief, victim := create(), scene.Value(create().Info(t.Context()))(t).ID
+	thief, victim := create(), proctest.Value(create().Info(t.Context()))(t).ID
 	// The program tries what root may do that owns a directory.
 	line := `cd ` + seen + `; cat secret; ls . run spool sandboxes sandboxes/` + victim + `; ` +
 		`for f in . run spool sandboxes secret; do chown 0:0 $f; chgrp 0 $f; chmod 777 $f; setfacl -m u:0:rwx $f; done; ` +
 		`cd ` + seen + `; cat secret; ls . run spool sandboxes sandboxes/` + victim + `; mv ` + seen + ` /tmp/it; find /tmp/it -maxdepth 3`
-	out := scene.Value(thief.Processes().Run(t.Context(), tend.Shell("exec 2>&1; id -u; "+line)))(t).Stdout
+	out := proctest.Value(thief.Processes().Run(t.Context(), tend.Shell("exec 2>&1; id -u; "+line)))(t).Stdout
 	if !strings.HasPrefix(out, "0\n") {
 		t.Fatalf("the program inside: %s", out)
 	}
@@ -50,16 +50,16 @@ func TestAStateDirectoryElsewhereStaysClosed(t *testing.T) {
 		}
 	}
 	// What the first server has made late is closed by the next, and the sandboxes go on.
-	scene.Must(t, d.Replace(t.Context(), "server"))
+	proctest.Must(t, d.Replace(t.Context(), "server"))
 	c = d.Connect(t)
-	goesOn := scene.Value(c.Sandbox(t.Context(), victim))(t).Processes()
+	goesOn := proctest.Value(c.Sandbox(t.Context(), victim))(t).Processes()
 	if res, err := goesOn.Run(t.Context(), tend.Shell("echo on > /root/mine; cat /root/mine")); err != nil || res.Stdout != "on\n" {
 		t.Errorf("the sandbox after that: %q, %v", res.Stdout, err)
 	}
 	create()
 	var open []string
-	for _, e := range scene.Value(os.ReadDir(seen))(t) {
-		info := scene.Value(e.Info())(t)
+	for _, e := range proctest.Value(os.ReadDir(seen))(t) {
+		info := proctest.Value(e.Info())(t)
 		if st := info.Sys().(*syscall.Stat_t); e.IsDir() && st.Uid != owner.NoSandbox && st.Gid != owner.NoSandbox {
 			open = append(open, e.Name())
 		}
@@ -69,7 +69,7 @@ func TestAStateDirectoryElsewhereStaysClosed(t *testing.T) {
 	}
 	// An older tend demands these of root.
 	for _, name := range []string{".", "run", "spool"} {
-		info := scene.Value(os.Stat(filepath.Join(seen, name)))(t)
+		info := proctest.Value(os.Stat(filepath.Join(seen, name)))(t)
 		if st := info.Sys().(*syscall.Stat_t); st.Uid != 0 || info.Mode().Perm()&0o022 != 0 {
 			t.Errorf("%s: uid %d, mode %v", name, st.Uid, info.Mode())
 		}

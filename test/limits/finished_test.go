@@ -15,24 +15,24 @@ import (
 	"time"
 
 	"github.com/tend-run/tend/internal/core/spool"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/process"
 )
 
 // finish writes what n finished processes leave in a spool.
 func finish(t *testing.T, root string, n int, labels map[string]string) {
 	t.Helper()
-	scene.Must(t, os.Mkdir(root, 0o700))
+	proctest.Must(t, os.Mkdir(root, 0o700))
 	begun := time.Now().Add(-time.Hour)
 	for i := range n {
 		s := process.Spec{ID: process.ID(fmt.Sprintf("old-%05d", i)), Argv: []string{"/bin/sh", "-c", "echo " + strings.Repeat("x", 50)}, Labels: labels}
 		at := begun.Add(time.Duration(i) * time.Millisecond)
-		dir := scene.Value(spool.CreateDir(root, s.ID))(t)
+		dir := proctest.Value(spool.CreateDir(root, s.ID))(t)
 		b := spool.AppendSpec(nil, at, &s)
 		b = spool.AppendStarted(b, at, spool.Started{PID: 1 << 22})
 		b = spool.AppendExited(b, at, &process.Exit{Code: 3, Time: at})
 		b = spool.AppendTreeGone(b, at)
-		scene.Must(t, os.WriteFile(filepath.Join(dir, spool.JournalName), b, 0o600))
+		proctest.Must(t, os.WriteFile(filepath.Join(dir, spool.JournalName), b, 0o600))
 	}
 }
 
@@ -60,7 +60,7 @@ func TestTenThousandFinishedProcessesAreListed(t *testing.T) {
 	t.Logf("serving after %v", time.Since(begun))
 	for range 3 {
 		begun = time.Now()
-		infos := scene.Value(d.c.List(t.Context(), process.Filter{}))(t)
+		infos := proctest.Value(d.c.List(t.Context(), process.Filter{}))(t)
 		t.Logf("native List: %v", time.Since(begun))
 		wantOld(t, infos, n)
 	}
@@ -89,7 +89,7 @@ func TestAnAnswerOfListIsBounded(t *testing.T) {
 	root := filepath.Join(t.TempDir(), "spool")
 	finish(t, root, n, labels)
 	d := serve(t, inSpool(root))
-	infos := scene.Value(d.c.List(t.Context(), process.Filter{}))(t)
+	infos := proctest.Value(d.c.List(t.Context(), process.Filter{}))(t)
 	wantOld(t, infos, n)
 	for i := range infos {
 		if len(infos[i].Spec.Labels) != len(labels) {

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/process"
 )
 
@@ -96,7 +96,7 @@ func TestLogsOfADayStayWithinTheBudget(t *testing.T) {
 	if got := most.Load(); got > budget+slack {
 		t.Errorf("the spool took %d bytes; the budget is %d, and %d may come on top", got, int64(budget), int64(slack))
 	}
-	scene.Eventually(t, "the spool is within its budget", func() bool { return used(dir) <= budget+budget/16 })
+	proctest.Eventually(t, "the spool is within its budget", func() bool { return used(dir) <= budget+budget/16 })
 	same()
 }
 
@@ -188,7 +188,7 @@ func TestAllThatIsKeptOfAProcessIsWithinTheBudget(t *testing.T) {
 	if got := most.Load(); got > budget+slack {
 		t.Errorf("the spool took %d bytes; the budget is %d, and %d may come on top", got, int64(budget), int64(slack))
 	}
-	scene.Eventually(t, "the spool is within its budget", func() bool { return used(dir) <= budget+budget/16 })
+	proctest.Eventually(t, "the spool is within its budget", func() bool { return used(dir) <= budget+budget/16 })
 	infos, err := d.c.List(t.Context(), process.Filter{})
 	if err != nil || len(infos) > total {
 		t.Errorf("%d processes are known, %v", len(infos), err)

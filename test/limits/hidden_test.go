@@ -10,22 +10,22 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testdaemon"
 )
 
 // TestNoSandboxSeesTheDaemonsFiles: wherever the flags put them, behind links, too.
 func TestNoSandboxSeesTheDaemonsFiles(t *testing.T) {
-	scene.Root(t)
-	dir := scene.Value(os.MkdirTemp("/opt", "tend-hidden-"))(t)
+	proctest.Root(t)
+	dir := proctest.Value(os.MkdirTemp("/opt", "tend-hidden-"))(t)
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	scene.Must(t, os.Chmod(dir, 0o755))
+	proctest.Must(t, os.Chmod(dir, 0o755))
 	const token = "of-the-daemon"
 	for _, name := range []string{"token", "open"} {
-		scene.Must(t, os.WriteFile(filepath.Join(dir, name), []byte(token), 0o600))
+		proctest.Must(t, os.WriteFile(filepath.Join(dir, name), []byte(token), 0o600))
 	}
 	link := filepath.Join(dir, "link")
-	scene.Must(t, os.Symlink("token", link))
+	proctest.Must(t, os.Symlink("token", link))
 	d := testdaemon.Serve(t, testdaemon.Config{Command: []string{bin}, Dir: dir, Flags: []string{"--token-file", link, "--socket", filepath.Join(dir, "socket")}})
 	status, text := d.Ask(t, "POST", "/sandboxes", `{"templateID":"base"}`, "X-Api-Key", token, "Content-Type", "application/json")
 	var made struct{ SandboxID string }

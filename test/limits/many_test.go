@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/process"
 )
 
@@ -94,7 +94,7 @@ func (d *daemon) killAll(ctx context.Context, all []process.Process) {
 
 func TestThousandsOfProcessesRunAtOnce(t *testing.T) {
 	var files unix.Rlimit
-	scene.Must(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &files))
+	proctest.Must(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &files))
 	want := number(t, "LIMITS_PROCESSES", 1500)
 	d := serve(t)
 	same := d.sameRoles()
@@ -115,7 +115,7 @@ func TestThousandsOfProcessesRunAtOnce(t *testing.T) {
 	if live, err = d.c.List(t.Context(), process.Filter{Live: true}); err != nil || len(live) != 0 {
 		t.Errorf("List shows %d that live, %v", len(live), err)
 	}
-	infos := scene.Value(d.c.List(t.Context(), process.Filter{}))(t)
+	infos := proctest.Value(d.c.List(t.Context(), process.Filter{}))(t)
 	ended := 0
 	for _, in := range infos {
 		if in.Exit != nil && in.Exit.Signal == int(syscall.SIGKILL) && in.Exit.Cause == process.CauseKilled {

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/process"
 )
 
@@ -20,7 +20,7 @@ import (
 // What idle threads keep is not given back, and there are more of them on a busy machine.
 func TestRolesGiveMemoryBackWhenNobodyUsesThem(t *testing.T) {
 	d := serve(t)
-	pids := scene.Value(d.c.Status(t.Context()))(t).Roles
+	pids := proctest.Value(d.c.Status(t.Context()))(t).Roles
 	const given = 128 // KiB; nothing at all is given back by a role that does not rest
 	roles := []string{"keeper", "server"}
 	started := make(chan error)
@@ -40,7 +40,7 @@ func TestRolesGiveMemoryBackWhenNobodyUsesThem(t *testing.T) {
 		}
 	}
 	for _, role := range roles {
-		scene.Eventually(t, fmt.Sprintf("the %s has less memory than %d KiB", role, most[role]-given), func() bool {
+		proctest.Eventually(t, fmt.Sprintf("the %s has less memory than %d KiB", role, most[role]-given), func() bool {
 			return ownMemory(t, pids[role]) < most[role]-given
 		})
 	}
@@ -49,11 +49,11 @@ func TestRolesGiveMemoryBackWhenNobodyUsesThem(t *testing.T) {
 // ownMemory is what no file backs of a process's memory, in KiB.
 func ownMemory(t *testing.T, pid int) int {
 	t.Helper()
-	f := scene.Value(os.Open(fmt.Sprintf("/proc/%d/smaps_rollup", pid)))(t)
+	f := proctest.Value(os.Open(fmt.Sprintf("/proc/%d/smaps_rollup", pid)))(t)
 	defer f.Close()
 	for s := bufio.NewScanner(f); s.Scan(); {
 		if n, ok := strings.CutPrefix(s.Text(), "Anonymous:"); ok {
-			return scene.Value(strconv.Atoi(strings.TrimSpace(strings.TrimSuffix(n, "kB"))))(t)
+			return proctest.Value(strconv.Atoi(strings.TrimSpace(strings.TrimSuffix(n, "kB"))))(t)
 		}
 	}
 	t.Fatal("smaps_rollup has no Anonymous")

@@ -16,7 +16,7 @@ import (
 
 	"github.com/tend-run/tend/internal/lib/procfs"
 	"github.com/tend-run/tend/internal/sandbox/driver"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/process"
 	"github.com/tend-run/tend/sdk/go"
 )
@@ -27,7 +27,7 @@ func cycles(t *testing.T) int64 {
 	if s == "" {
 		return 100
 	}
-	return scene.Value(strconv.ParseInt(s, 10, 64))(t)
+	return proctest.Value(strconv.ParseInt(s, 10, 64))(t)
 }
 
 // Sandboxes come and go, some with programs that would go on, and leave nothing behind: no
@@ -74,7 +74,7 @@ func TestSandboxesThatCameAndWentLeaveNothing(t *testing.T) {
 	defer func() {
 		t.Logf("behind %d sandboxes there is %v; before them, %v; more: %v", n, d.census(), before, more)
 	}()
-	scene.Eventually(t, "as little is there as before", func() bool {
+	proctest.Eventually(t, "as little is there as before", func() bool {
 		more = d.census()
 		maps.DeleteFunc(more, func(what string, n int) bool { return n <= before[what]+slack })
 		return len(more) == 0
@@ -100,7 +100,7 @@ func (d *daemon) census() map[string]int {
 			}
 		}
 	}
-	identity := strings.Fields(string(scene.Value(os.ReadFile(filepath.Join(d.StateDir(), "identity")))(d.t)))
+	identity := strings.Fields(string(proctest.Value(os.ReadFile(filepath.Join(d.StateDir(), "identity")))(d.t)))
 	group := identity[len(identity)-1]
 	filepath.WalkDir("/sys/fs/cgroup", func(path string, e os.DirEntry, err error) error {
 		if err == nil && e.IsDir() && strings.Contains(path, "/"+group+"/") {

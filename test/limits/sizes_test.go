@@ -7,7 +7,7 @@ import (
 	"os"
 	"testing"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/process"
 )
 
@@ -45,7 +45,7 @@ func TestOffsetsGoBeyondFourGigabytes(t *testing.T) {
 	if res, err := p.Wait(t.Context(), process.Until{EOF: true}); err != nil || res.Exit == nil || res.Exit.Code != 0 {
 		t.Fatalf("the process ended with %+v, %v", res, err)
 	}
-	info := scene.Info(t, p)
+	info := proctest.Info(t, p)
 	out, _ := info.Stream(process.Stdout)
 	if out.End != size || out.Base <= 1<<32-keep || size-out.Base > keep {
 		t.Fatalf("the stream is kept from %d to %d; want at most %d bytes to %d", out.Base, out.End, keep, int64(size))

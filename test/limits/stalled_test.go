@@ -15,7 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testdaemon"
 	"github.com/tend-run/tend/process"
 )
@@ -88,7 +88,7 @@ func TestReadersThatNeverReadHoldNobodyUp(t *testing.T) {
 			d := serve(t)
 			same := d.sameRoles()
 			p := d.writer(size, process.Retention{})
-			info := scene.Info(t, p)
+			info := proctest.Info(t, p)
 			q := c.request(p.ID(), info.PID)
 			before := d.memory(testdaemon.Server, "VmRSS")
 			conns := make([]net.Conn, stalledReaders)
@@ -122,7 +122,7 @@ func TestReadersThatNeverReadHoldNobodyUp(t *testing.T) {
 			if res, err := http.Get(d.URL + "/-/healthz"); err != nil || res.StatusCode != http.StatusOK {
 				t.Errorf("healthz answers %v, %v", res, err)
 			}
-			other := scene.Start(t, d.c, process.Spec{Argv: []string{"true"}})
+			other := proctest.Start(t, d.c, process.Spec{Argv: []string{"true"}})
 			if res, err := other.Wait(t.Context(), process.Until{}); err != nil || res.Exit == nil || res.Exit.Code != 0 {
 				t.Errorf("another process ended with %+v, %v", res, err)
 			}

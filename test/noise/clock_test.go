@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tend-run/tend/internal/lib/poorkernel"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testdaemon"
 )
 
@@ -42,13 +42,13 @@ func (w *wallClock) daemon(t *testing.T, dir string) *testdaemon.Daemon {
 	if runtime.GOARCH == "arm64" {
 		function = []byte("__kernel_clock_gettime")
 	}
-	data := scene.Value(os.ReadFile(bin))(t)
+	data := proctest.Value(os.ReadFile(bin))(t)
 	if bytes.Count(data, function) < 2 {
 		t.Fatal("tend and the tend-keeper in it do not name the function that reads the clock")
 	}
-	scene.Must(t, os.WriteFile(own, bytes.ReplaceAll(data, function, bytes.ToUpper(function)), 0o755))
+	proctest.Must(t, os.WriteFile(own, bytes.ReplaceAll(data, function, bytes.ToUpper(function)), 0o755))
 	world := poorkernel.World{Rules: []poorkernel.Rule{{Call: unix.SYS_CLOCK_GETTIME, Arg: 0, Value: unix.CLOCK_REALTIME}}}
-	cmd := scene.Value(poorkernel.Command(world, own))(t)
+	cmd := proctest.Value(poorkernel.Command(world, own))(t)
 	var l *poorkernel.Listener
 	start := func(cmd *exec.Cmd) (err error) {
 		if l, err = poorkernel.Listen(cmd, cmd.Start); err == nil {

@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testdaemon"
 	"github.com/tend-run/tend/sdk/go"
 )
@@ -36,7 +36,7 @@ func TestNoiseIsNoFault(t *testing.T) {
 	length, busy, rounds := shortly, briefly, 0
 	end := time.Now()
 	if text := os.Getenv("NOISE_MINUTES"); text != "" {
-		minutes := scene.Value(strconv.ParseFloat(text, 64))(t)
+		minutes := proctest.Value(strconv.ParseFloat(text, 64))(t)
 		length, busy, end = longer, longer, end.Add(time.Duration(minutes*float64(time.Minute)))
 	}
 	for rounds == 0 || time.Now().Before(end) {
@@ -90,13 +90,13 @@ type noisy struct {
 // listen starts services of each kind of watching. The first of them has a healer.
 func listen(t *testing.T) *noisy {
 	t.Helper()
-	dir := scene.Value(os.MkdirTemp("", "tend-noise-"))(t)
+	dir := proctest.Value(os.MkdirTemp("", "tend-noise-"))(t)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	n := &noisy{t: t, first: map[string]tend.Service{}}
 	n.d = n.clock.daemon(t, dir)
 	n.c = n.d.Connect(t)
 	project := filepath.Join(dir, "project")
-	scene.Must(t, os.Mkdir(project, 0o755))
+	proctest.Must(t, os.Mkdir(project, 0o755))
 	web, api, slow := freeAddress(t), freeAddress(t), freeAddress(t)
 	_, port, _ := net.SplitHostPort(api)
 	watched := fmt.Sprintf("log: {pattern: Bundling, quiet: %v}, pressure: {restart: true, interval: 500ms}", logQuiet)
@@ -108,8 +108,8 @@ func listen(t *testing.T) *noisy {
   often: {command: 'true', schedule: "@every 1s"}
 healer: {service: web}
 `, self, serveAt, startTime, web, api, slow, watched, port, startsIn)
-	scene.Must(t, n.c.ApplyServices(t.Context(), tend.ServiceFile{Dir: project, Text: []byte(text)}))
-	scene.Must(t, n.c.StartServices(t.Context()))
+	proctest.Must(t, n.c.ApplyServices(t.Context(), tend.ServiceFile{Dir: project, Text: []byte(text)}))
+	proctest.Must(t, n.c.StartServices(t.Context()))
 	for _, name := range []string{"web", "api"} {
 		n.first[name] = n.until(name, "ready", func(s tend.Service) bool { return s.Ready && s.PID > 0 })
 	}
@@ -117,7 +117,7 @@ healer: {service: web}
 }
 
 func freeAddress(t *testing.T) string {
-	l := scene.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
+	l := proctest.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer l.Close()
 	return l.Addr().String()
 }
@@ -150,7 +150,7 @@ func (n *noisy) unchanged(after string) {
 			n.t.Errorf("%s: %s has pid %d in run %d after %d restarts (%s); it had pid %d", after, name, s.PID, s.Runs, s.Restarts, s.Why, first.PID)
 		}
 	}
-	for _, e := range scene.Value(n.c.Episodes(n.t.Context(), ""))(n.t) {
+	for _, e := range proctest.Value(n.c.Episodes(n.t.Context(), ""))(n.t) {
 		n.t.Errorf("%s: there is a repair: %+v", after, e)
 	}
 }
@@ -174,7 +174,7 @@ func (n *noisy) hogs(d time.Duration) (stop func()) {
 	for range 2 * cores() {
 		cmd := exec.CommandContext(n.t.Context(), self)
 		cmd.Env = append(os.Environ(), hogFor+"="+d.String())
-		scene.Must(n.t, cmd.Start())
+		proctest.Must(n.t, cmd.Start())
 		all = append(all, cmd)
 	}
 	return func() {
@@ -194,7 +194,7 @@ func (n *noisy) freeze(d time.Duration, pids ...int) {
 		}
 	}()
 	for _, pid := range pids {
-		scene.Must(n.t, syscall.Kill(pid, syscall.SIGSTOP))
+		proctest.Must(n.t, syscall.Kill(pid, syscall.SIGSTOP))
 	}
 	n.quiet(d)
 }
@@ -230,12 +230,12 @@ func (n *noisy) jump() {
 func (n *noisy) startSlowly() {
 	n.t.Helper()
 	before := n.until("slow", "known", func(tend.Service) bool { return true })
-	scene.Must(n.t, n.c.StartServices(n.t.Context(), "slow"))
+	proctest.Must(n.t, n.c.StartServices(n.t.Context(), "slow"))
 	s := n.until("slow", "ready", func(s tend.Service) bool { return s.Ready && s.Runs > before.Runs })
 	if s.Runs != before.Runs+1 || s.Restarts != before.Restarts {
 		n.t.Errorf("the slow service was started %d times and restarted %d times: %s", s.Runs-before.Runs, s.Restarts-before.Restarts, s.Why)
 	}
-	scene.Must(n.t, n.c.StopServices(n.t.Context(), "slow"))
+	proctest.Must(n.t, n.c.StopServices(n.t.Context(), "slow"))
 	n.until("slow", "ended", func(s tend.Service) bool { return !s.Up && !s.Phase.Alive() })
 }
 
@@ -243,7 +243,7 @@ func (n *noisy) startSlowly() {
 func (n *noisy) hang() {
 	n.t.Helper()
 	web := n.first["web"]
-	scene.Must(n.t, syscall.Kill(web.PID, syscall.SIGSTOP))
+	proctest.Must(n.t, syscall.Kill(web.PID, syscall.SIGSTOP))
 	s := n.until("web", "another process", func(s tend.Service) bool { return s.Runs > 1 && s.Ready })
 	if s.PID == web.PID || s.Restarts != 1 {
 		n.t.Errorf("it hung, and is %+v", s)

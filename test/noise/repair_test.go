@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/sdk/go"
 )
 
@@ -16,7 +16,7 @@ import (
 // the rest of them all the same. Once it is broken, a change of a file lets the next repair
 // begin, whatever the clock says since.
 func TestARepairOutlivesAClockThatIsSet(t *testing.T) {
-	dir := scene.Value(os.MkdirTemp("", "tend-noise-"))(t)
+	dir := proctest.Value(os.MkdirTemp("", "tend-noise-"))(t)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	n := &noisy{t: t}
 	n.d = n.clock.daemon(t, dir)
@@ -25,21 +25,21 @@ func TestARepairOutlivesAClockThatIsSet(t *testing.T) {
 	at := func(name string) string { return filepath.Join(project, name) }
 	write := func(name, text string) {
 		t.Helper()
-		scene.Must(t, os.MkdirAll(filepath.Dir(at(name)), 0o755))
-		scene.Must(t, os.WriteFile(at(name), []byte(text), 0o644))
+		proctest.Must(t, os.MkdirAll(filepath.Dir(at(name)), 0o755))
+		proctest.Must(t, os.WriteFile(at(name), []byte(text), 0o644))
 	}
 	write(".tend/playbooks/mend.yaml", `why: it needs mending
 when: {log: needs mending}
 do: [run: [sh, -c, "touch begun; until test -e go; do sleep 0.05; done; mv go mended"]]
 `)
 	text := "services:\n  app: {command: 'test -e mended && exec sleep 1000; echo needs mending; exit 1', restart: {max: 1}}\nhealer: {data: [begun]}\n"
-	scene.Must(t, n.c.ApplyServices(t.Context(), tend.ServiceFile{Dir: project, Text: []byte(text)}))
-	scene.Must(t, n.c.StartServices(t.Context()))
+	proctest.Must(t, n.c.ApplyServices(t.Context(), tend.ServiceFile{Dir: project, Text: []byte(text)}))
+	proctest.Must(t, n.c.StartServices(t.Context()))
 	ended := func(count int) tend.Episode {
 		t.Helper()
 		var last tend.Episode
-		scene.Eventually(t, "a repair is over", func() bool {
-			all := scene.Value(n.c.Episodes(t.Context(), ""))(t)
+		proctest.Eventually(t, "a repair is over", func() bool {
+			all := proctest.Value(n.c.Episodes(t.Context(), ""))(t)
 			for _, e := range all {
 				if !e.Opened.Before(last.Opened) {
 					last = e
@@ -51,7 +51,7 @@ do: [run: [sh, -c, "touch begun; until test -e go; do sleep 0.05; done; mv go me
 	}
 	works := func() {
 		t.Helper()
-		scene.Eventually(t, "a repair works", func() bool { return os.Remove(at("begun")) == nil })
+		proctest.Eventually(t, "a repair works", func() bool { return os.Remove(at("begun")) == nil })
 	}
 	works()
 	n.clock.jump(time.Hour)
@@ -62,9 +62,9 @@ do: [run: [sh, -c, "touch begun; until test -e go; do sleep 0.05; done; mv go me
 	n.until("app", "ready", func(s tend.Service) bool { return s.Ready })
 
 	// It fails anew, and there is no playbook for it.
-	scene.Must(t, os.Remove(at(".tend/playbooks/mend.yaml")))
-	scene.Must(t, os.Remove(at("mended")))
-	scene.Must(t, n.c.RestartServices(t.Context(), "app"))
+	proctest.Must(t, os.Remove(at(".tend/playbooks/mend.yaml")))
+	proctest.Must(t, os.Remove(at("mended")))
+	proctest.Must(t, n.c.RestartServices(t.Context(), "app"))
 	if e := ended(2); e.Status != tend.HealBroken {
 		t.Errorf("without a playbook it is %s: %s", e.Status, e.Why)
 	}

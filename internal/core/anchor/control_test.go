@@ -11,7 +11,7 @@ import (
 
 	"github.com/tend-run/tend/internal/core/rundir"
 	"github.com/tend-run/tend/internal/lib/unixsock"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 // An anchor that is killed between the connection and the answer is none: who
@@ -24,9 +24,9 @@ func TestAnAnchorThatEndsBeforeItAnswersIsNotRunning(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer os.RemoveAll(dir)
-			run := scene.Value(rundir.Open(dir))(t)
+			run := proctest.Value(rundir.Open(dir))(t)
 			defer run.Close()
-			l := scene.Value(run.Listen(rundir.AnchorSocket, unix.SOCK_SEQPACKET))(t)
+			l := proctest.Value(run.Listen(rundir.AnchorSocket, unix.SOCK_SEQPACKET))(t)
 			defer unix.Close(l)
 			go func() {
 				fd, _, err := unix.Accept(l)

@@ -13,7 +13,7 @@ import (
 	"github.com/tend-run/tend/internal/core/rundir"
 	"github.com/tend-run/tend/internal/core/wire"
 	"github.com/tend-run/tend/internal/lib/unixsock"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 // FuzzVaultPackets deposits under packets of any kind, each with a descriptor,
@@ -78,7 +78,7 @@ func FuzzCommand(f *testing.F) {
 			t.Fatal(err)
 		}
 		defer r.Close()
-		fd := scene.Value(unix.Dup(int(w.Fd())))(t)
+		fd := proctest.Value(unix.Dup(int(w.Fd())))(t)
 		w.Close()
 		out, send, err := (&anchor{}).command(words, []int{fd})
 		if known := words[0] == "roles" || words[0] == "listeners"; known != (err == nil) || known && (len(out) == 0 || out[0] != "ok") || len(send) != 0 {

@@ -14,18 +14,18 @@ import (
 
 	"github.com/tend-run/tend/internal/core/rundir"
 	"github.com/tend-run/tend/internal/lib/unixsock"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 // TestALauncherLeavesNoAnchorThatNobodyCanAskYet: the next launcher asks the anchor for
 // the listening sockets.
 func TestALauncherLeavesNoAnchorThatNobodyCanAskYet(t *testing.T) {
 	dir := t.TempDir()
-	run := scene.Value(rundir.Open(dir))(t)
+	run := proctest.Value(rundir.Open(dir))(t)
 	defer run.Close()
 	// An anchor that has begun, and does not listen yet.
 	program, started := filepath.Join(dir, "anchor"), filepath.Join(dir, "started")
-	scene.Must(t, os.WriteFile(program, []byte("#!/bin/sh\necho $$ >"+started+"\nexec sleep 1000\n"), 0o700))
+	proctest.Must(t, os.WriteFile(program, []byte("#!/bin/sh\necho $$ >"+started+"\nexec sleep 1000\n"), 0o700))
 	pid := 0
 	defer func() { unix.Kill(pid, unix.SIGKILL) }()
 	left := make(chan error, 1)
@@ -33,12 +33,12 @@ func TestALauncherLeavesNoAnchorThatNobodyCanAskYet(t *testing.T) {
 	go func() {
 		left <- RunLauncher(LauncherConfig{StateDir: dir, Self: program, Environ: os.Environ(), Log: &log})
 	}()
-	scene.Eventually(t, "the anchor has begun", func() bool {
+	proctest.Eventually(t, "the anchor has begun", func() bool {
 		text, _ := os.ReadFile(started)
 		pid, _ = strconv.Atoi(strings.TrimSpace(string(text)))
 		return pid > 0
 	})
-	listen := scene.Value(run.Listen(rundir.AnchorSocket, unix.SOCK_SEQPACKET))(t)
+	listen := proctest.Value(run.Listen(rundir.AnchorSocket, unix.SOCK_SEQPACKET))(t)
 	asked := make(chan string, 1)
 	go rundir.Accept(listen, nil, func(fd int) {
 		defer unix.Close(fd)
@@ -48,7 +48,7 @@ func TestALauncherLeavesNoAnchorThatNobodyCanAskYet(t *testing.T) {
 			unixsock.Send(fd, []byte("ok\x001\x000\x000"), nil, 0)
 		}
 	})
-	scene.Must(t, unix.Kill(os.Getpid(), Leave))
+	proctest.Must(t, unix.Kill(os.Getpid(), Leave))
 	select {
 	case err := <-left:
 		t.Fatalf("the launcher has left before the anchor answers: %v", err)

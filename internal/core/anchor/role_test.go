@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tend-run/tend/internal/core/rundir"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 func TestARoleThatDiesAtOnceIsStartedMoreAndMoreSlowly(t *testing.T) {
@@ -27,7 +27,7 @@ func TestARoleThatDiesAtOnceIsStartedMoreAndMoreSlowly(t *testing.T) {
 // An upgrade ends a role in good order: the next is started at once, however
 // often that happens.
 func TestARoleWhoseEndWasAskedForIsNoCrash(t *testing.T) {
-	run := scene.Value(rundir.Open(t.TempDir()))(t)
+	run := proctest.Value(rundir.Open(t.TempDir()))(t)
 	t.Cleanup(run.Close)
 	a := &anchor{cfg: Config{Log: t.Output()}, run: run, vault: newVault()}
 	var children []int
@@ -56,7 +56,7 @@ func TestARoleWhoseEndWasAskedForIsNoCrash(t *testing.T) {
 			if _, _, err := a.command([]string{"restart", name}, nil); err != nil {
 				t.Fatal(err)
 			}
-			scene.Eventually(t, "the "+name+" is started again", func() bool {
+			proctest.Eventually(t, "the "+name+" is started again", func() bool {
 				a.mu.Lock()
 				pid, pause := r.pid, r.pause
 				a.mu.Unlock()

@@ -10,7 +10,7 @@ import (
 
 	"github.com/tend-run/tend/internal/core/wire"
 	"github.com/tend-run/tend/internal/lib/unixsock"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 // depositor is the keeper's end of a vault that serves a real socket.
@@ -22,7 +22,7 @@ type depositor struct {
 
 func connect(t *testing.T, v *vault) *depositor {
 	t.Helper()
-	pair := scene.Value(unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0))(t)
+	pair := proctest.Value(unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0))(t)
 	d := &depositor{t: t, sock: pair[1], done: make(chan struct{})}
 	go func() {
 		defer close(d.done)
@@ -40,7 +40,7 @@ func (d *depositor) hangUp() {
 func (d *depositor) say(op uint8, slot uint32, kinds []byte, fds ...int) {
 	d.t.Helper()
 	m := wire.VaultMessage{Op: op, Ref: wire.Ref{Slot: slot, Gen: 1}, Kinds: kinds}
-	scene.Must(d.t, unixsock.Send(d.sock, m.Append(nil), fds, 0))
+	proctest.Must(d.t, unixsock.Send(d.sock, m.Append(nil), fds, 0))
 }
 
 // fetch takes all that is held, as a keeper does at its beginning, and closes it.
@@ -49,9 +49,9 @@ func (d *depositor) fetch() {
 	d.say(wire.VaultFetch, 0, nil)
 	for buf := make([]byte, 4096); ; {
 		n, fds, err := unixsock.Receive(d.sock, buf, nil, 0)
-		scene.Must(d.t, err)
+		proctest.Must(d.t, err)
 		unixsock.Close(fds)
-		if m := scene.Value(wire.ParseVault(buf[:n]))(d.t); m.Op == wire.VaultEnd {
+		if m := proctest.Value(wire.ParseVault(buf[:n]))(d.t); m.Op == wire.VaultEnd {
 			return
 		}
 	}
@@ -70,7 +70,7 @@ func (d *depositor) pipe(put func(w int)) (held func() bool) {
 	w.Close()
 	return func() bool {
 		fds := []unix.PollFd{{Fd: int32(r.Fd()), Events: unix.POLLIN}}
-		scene.Value(unix.Poll(fds, 0))(d.t)
+		proctest.Value(unix.Poll(fds, 0))(d.t)
 		return fds[0].Revents&unix.POLLHUP == 0
 	}
 }
@@ -146,10 +146,10 @@ func TestWhatTheNextKeeperAddsIsBesideWhatItFound(t *testing.T) {
 // after that question.
 func TestDepositsBehindAnAnswerThatIsNotReadAreHeld(t *testing.T) {
 	v := newVault()
-	pair := scene.Value(unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0))(t)
+	pair := proctest.Value(unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0))(t)
 	d := &depositor{t: t, sock: pair[1]}
 	held := d.pipe(func(w int) { d.say(wire.VaultPut, 1, []byte{wire.FDStdin}, w) })
-	scene.Must(t, unixsock.Send(pair[0], []byte("an answer"), nil, 0))
+	proctest.Must(t, unixsock.Send(pair[0], []byte("an answer"), nil, 0))
 	unix.Close(pair[1])
 	v.serve(pair[0])
 	if !held() {
@@ -161,7 +161,7 @@ func TestAMessageThatIsNoneEndsTheConnectionAndLeaksNothing(t *testing.T) {
 	v := newVault()
 	d := connect(t, v)
 	held := d.pipe(func(w int) {
-		scene.Must(t, unixsock.Send(d.sock, []byte{wire.VaultPut}, []int{w}, 0))
+		proctest.Must(t, unixsock.Send(d.sock, []byte{wire.VaultPut}, []int{w}, 0))
 	})
 	d.hangUp()
 	mismatch := connect(t, v)

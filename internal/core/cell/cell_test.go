@@ -19,7 +19,7 @@ import (
 
 	"github.com/tend-run/tend/internal/core/box"
 	"github.com/tend-run/tend/internal/core/cgroup"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/process"
 )
 
@@ -34,10 +34,10 @@ type world struct {
 
 func newWorld(t testing.TB) *world {
 	t.Helper()
-	state := scene.Value(os.MkdirTemp("", "tend-cell-"))(t)
+	state := proctest.Value(os.MkdirTemp("", "tend-cell-"))(t)
 	groups := cgroup.Find("tend-" + filepath.Base(state))
-	scene.Must(t, os.MkdirAll(state+"/run", 0o700))
-	m := scene.Value(NewMaker(state, groups))(t)
+	proctest.Must(t, os.MkdirAll(state+"/run", 0o700))
+	m := proctest.Value(NewMaker(state, groups))(t)
 	t.Cleanup(func() {
 		groups.RemoveAll()
 		os.RemoveAll(state)
@@ -52,7 +52,7 @@ func (w *world) spec(t testing.TB) box.Spec {
 	s := box.Spec{ID: box.ID(fmt.Sprintf("00000000-0000-4000-8000-%012x", w.n)), UIDBase: 100000, Volatile: true}
 	s.Dir = filepath.Join(w.state, "boxes", string(s.ID))
 	for _, d := range []string{"up", "wk"} {
-		scene.Must(t, os.MkdirAll(filepath.Join(s.Dir, d), 0o755))
+		proctest.Must(t, os.MkdirAll(filepath.Join(s.Dir, d), 0o755))
 	}
 	return s
 }
@@ -60,7 +60,7 @@ func (w *world) spec(t testing.TB) box.Spec {
 // box makes one, which ends with the test.
 func (w *world) box(t testing.TB, s box.Spec) *Cell {
 	t.Helper()
-	c := scene.Value(w.Make(&s))(t)
+	c := proctest.Value(w.Make(&s))(t)
 	t.Cleanup(func() { w.end(t, c) })
 	return c
 }
@@ -90,20 +90,20 @@ func inside(t testing.TB, c *Cell, line string) string {
 
 func TestNothingOfTheMachineIsReachedInside(t *testing.T) {
 	w := newWorld(t)
-	secret := scene.Value(os.MkdirTemp("/opt", "tend-secret-"))(t)
+	secret := proctest.Value(os.MkdirTemp("/opt", "tend-secret-"))(t)
 	defer os.RemoveAll(secret)
-	config := scene.Value(os.MkdirTemp("/etc", "tend-test-"))(t)
+	config := proctest.Value(os.MkdirTemp("/etc", "tend-test-"))(t)
 	defer os.RemoveAll(config)
-	scene.Must(t, os.Chmod(config, 0o755))
+	proctest.Must(t, os.Chmod(config, 0o755))
 	for path, mode := range map[string]os.FileMode{secret + "/key": 0o644, w.state + "/key": 0o644, config + "/open": 0o644, config + "/closed": 0o640} {
-		scene.Must(t, os.WriteFile(path, []byte("secret"), mode))
+		proctest.Must(t, os.WriteFile(path, []byte("secret"), mode))
 	}
 	s := w.spec(t)
 	s.Hide = []string{secret}
-	pattern := scene.Value(os.MkdirTemp("/opt", "tend-pattern-"))(t)
+	pattern := proctest.Value(os.MkdirTemp("/opt", "tend-pattern-"))(t)
 	defer os.RemoveAll(pattern)
 	for _, name := range []string{"k[1]", "k1"} { // the name is a pattern that does not match itself
-		scene.Must(t, os.WriteFile(pattern+"/"+name, []byte("secret"), 0o644))
+		proctest.Must(t, os.WriteFile(pattern+"/"+name, []byte("secret"), 0o644))
 	}
 	s.Hide = append(s.Hide, pattern+"/k[1]")
 	c := w.box(t, s)
@@ -170,8 +170,8 @@ func TestRootInsideBecomesEachUser(t *testing.T) {
 	// A layer has such files of its own.
 	s := w.spec(t)
 	s.Layers = []string{w.state + "/own"}
-	scene.Must(t, os.MkdirAll(s.Layers[0]+"/etc", 0o755))
-	scene.Must(t, os.WriteFile(s.Layers[0]+"/etc/shadow", []byte("root:x1:::::::\n"), 0o640))
+	proctest.Must(t, os.MkdirAll(s.Layers[0]+"/etc", 0o755))
+	proctest.Must(t, os.WriteFile(s.Layers[0]+"/etc/shadow", []byte("root:x1:::::::\n"), 0o640))
 	if got := inside(t, w.box(t, s), "cat /etc/shadow"); got != "root:x1:::::::" {
 		t.Errorf("a layer's own is %q", got)
 	}
@@ -191,7 +191,7 @@ func TestAMaskIsForTheAccountsOfNow(t *testing.T) {
 		return len(w.parts.users[0].stages)
 	}
 	masks()
-	other := stage{hide: []string{"/other"}, ns: scene.Value(unix.Open("/dev/null", unix.O_RDONLY|unix.O_CLOEXEC, 0))(t)}
+	other := stage{hide: []string{"/other"}, ns: proctest.Value(unix.Open("/dev/null", unix.O_RDONLY|unix.O_CLOEXEC, 0))(t)}
 	w.parts.users[0].stages = append(w.parts.users[0].stages, other)
 	if n := masks(); n != 2 {
 		t.Errorf("with the same accounts there are %d", n)
@@ -205,12 +205,12 @@ func TestAMaskIsForTheAccountsOfNow(t *testing.T) {
 // TestAMaskHidesWhatLinksLeadTo: also where what is above it is hidden later; and nothing in it
 // has an id that is none inside.
 func TestAMaskHidesWhatLinksLeadTo(t *testing.T) {
-	scene.Root(t)
+	proctest.Root(t)
 	root, at := t.TempDir(), t.TempDir()
 	makeTree(t, root, "/a -> z/in", "/z/in/below/", "/z/other/", "/home/")
-	scene.Must(t, os.Chown(root+"/z", 1<<31, 1<<31))
+	proctest.Must(t, os.Chown(root+"/z", 1<<31, 1<<31))
 	m := &mask{at: at, root: root, first: 100000, done: map[string]bool{}}
-	scene.Must(t, m.write([]string{"/a", "/z"}))
+	proctest.Must(t, m.write([]string{"/a", "/z"}))
 	var st unix.Stat_t
 	for name, want := range map[string]uint32{maskTop + "/z": unix.S_IFDIR, maskTop + "/z/in": unix.S_IFDIR, maskCut + "/z": unix.S_IFCHR, maskCut + "/home": unix.S_IFCHR, maskTop + "/home": unix.S_IFDIR} {
 		if err := unix.Lstat(at+name, &st); err != nil || st.Mode&unix.S_IFMT != want {
@@ -227,13 +227,13 @@ func TestLayersLieOverEachOther(t *testing.T) {
 	s := w.spec(t)
 	for i := range box.MaxLayers {
 		dir := fmt.Sprintf("%s/layer%d", w.state, i)
-		scene.Must(t, os.MkdirAll(dir+"/data", 0o755))
+		proctest.Must(t, os.MkdirAll(dir+"/data", 0o755))
 		for name, text := range map[string]string{"top": fmt.Sprint(i), fmt.Sprintf("of%d", i): "x"} {
-			scene.Must(t, os.WriteFile(dir+"/data/"+name, []byte(text), 0o644))
+			proctest.Must(t, os.WriteFile(dir+"/data/"+name, []byte(text), 0o644))
 		}
 		s.Layers = append(s.Layers, dir)
 	}
-	scene.Must(t, unix.Mknod(s.Layers[0]+"/data/of5", unix.S_IFCHR, 0))
+	proctest.Must(t, unix.Mknod(s.Layers[0]+"/data/of5", unix.S_IFCHR, 0))
 	c := w.box(t, s)
 	if got := inside(t, c, "cat /data/top; ls /data | wc -l; ls /data/of5 2>/dev/null; test -e /etc/passwd && echo base"); got != "064\nbase" {
 		t.Errorf("inside: %q", got)
@@ -249,7 +249,7 @@ func TestLayersLieOverEachOther(t *testing.T) {
 	if c, err := w.Make(&s); err == nil { // the kernel mounts over /bin inside
 		w.end(t, c)
 	}
-	scene.Must(t, os.Remove(root+"/run"))
+	proctest.Must(t, os.Remove(root+"/run"))
 	s = w.spec(t)
 	s.Base, s.Layers = box.BaseNone, []string{root}
 	c = w.box(t, s)
@@ -263,10 +263,10 @@ func TestBindsShowWhatTheyShouldAndNoMore(t *testing.T) {
 	w := newWorld(t)
 	s := w.spec(t)
 	data := w.state + "/data"
-	scene.Must(t, os.Mkdir(data, 0o755))
-	scene.Must(t, os.WriteFile(data+"/f", []byte("text"), 0o644))
+	proctest.Must(t, os.Mkdir(data, 0o755))
+	proctest.Must(t, os.WriteFile(data+"/f", []byte("text"), 0o644))
 	// What an earlier life of the box left where a bind is to be.
-	scene.Must(t, os.Symlink("../../../../etc", s.Dir+"/up/sly"))
+	proctest.Must(t, os.Symlink("../../../../etc", s.Dir+"/up/sly"))
 	s.Binds = []box.Bind{{Source: data, Target: "/deep/data"}, {Source: data, Target: "/ro", ReadOnly: true}, {Source: data + "/f", Target: "/file"}, {Source: data, Target: "/sly/data"}}
 	c := w.box(t, s)
 	if got := inside(t, c, "cat /deep/data/f /ro/f /file /etc/data/f; echo new > /deep/data/new; stat -c %u /deep/data/new; touch /ro/x 2>/dev/null || echo refused"); got != "texttexttexttext0\nrefused" {
@@ -284,7 +284,7 @@ func TestBindsShowWhatTheyShouldAndNoMore(t *testing.T) {
 func TestABindThatItsTargetCannotTakeIsRefused(t *testing.T) {
 	w := newWorld(t)
 	data := t.TempDir()
-	scene.Must(t, os.WriteFile(data+"/f", nil, 0o644))
+	proctest.Must(t, os.WriteFile(data+"/f", nil, 0o644))
 	for _, b := range []box.Bind{{Source: data, Target: "/etc/passwd"}, {Source: data, Target: "/etc/passwd/below"}, {Source: data + "/f", Target: "/etc"}, {Source: data, Target: "/proc/none"}} {
 		s := w.spec(t)
 		s.Binds = []box.Bind{b}
@@ -325,7 +325,7 @@ func leftovers(t testing.TB, w *world) string {
 	descriptors, _ := count("/proc/self/fd")
 	_, groups := count(w.groups.Root()) // its files are more once somebody asks for a controller
 	files, _ := count(w.dir)
-	mounts := scene.Value(os.ReadFile("/proc/self/mountinfo"))(t)
+	mounts := proctest.Value(os.ReadFile("/proc/self/mountinfo"))(t)
 	return fmt.Sprintf("%d descriptors, %d mounts, %d groups, %d files", descriptors, strings.Count(string(mounts), "\n"), groups, files)
 }
 
@@ -365,7 +365,7 @@ func TestManyBoxesLeaveNothing(t *testing.T) {
 			}
 		}
 	}
-	scene.Eventually(t, "there is what was there before: "+was, func() bool { return leftovers(t, w) == was })
+	proctest.Eventually(t, "there is what was there before: "+was, func() bool { return leftovers(t, w) == was })
 	for _, pid := range pids {
 		if isFirst(pid) {
 			t.Errorf("pid %d is there", pid)
@@ -379,13 +379,13 @@ func TestManyBoxesLeaveNothing(t *testing.T) {
 func TestStagesThatFallOutLeaveNothing(t *testing.T) {
 	others := mountNamespaces(t)
 	w := newWorld(t)
-	secret := scene.Value(os.MkdirTemp("/opt", "tend-secret-"))(t)
+	secret := proctest.Value(os.MkdirTemp("/opt", "tend-secret-"))(t)
 	defer os.RemoveAll(secret)
 	var cells []*Cell
 	for i := range 3 * mostBases {
 		s := w.spec(t)
 		name := fmt.Sprint(secret, "/", i)
-		scene.Must(t, os.WriteFile(name, nil, 0o644))
+		proctest.Must(t, os.WriteFile(name, nil, 0o644))
 		s.Hide = []string{name}
 		cells = append(cells, w.box(t, s))
 	}
@@ -402,7 +402,7 @@ func TestStagesThatFallOutLeaveNothing(t *testing.T) {
 		s.Hide = []string{fmt.Sprint(secret, "/other", i)}
 		w.end(t, w.box(t, s))
 	}
-	scene.Eventually(t, "there is what was there before: "+was, func() bool { return leftovers(t, w) == was })
+	proctest.Eventually(t, "there is what was there before: "+was, func() bool { return leftovers(t, w) == was })
 	if now := mountNamespaces(t); now != others+mostBases {
 		t.Errorf("this process holds %d mount namespaces, and held %d before the first box", now, others)
 	}
@@ -411,7 +411,7 @@ func TestStagesThatFallOutLeaveNothing(t *testing.T) {
 // mountNamespaces is how many this process has open.
 func mountNamespaces(t *testing.T) (n int) {
 	t.Helper()
-	for _, e := range scene.Value(os.ReadDir("/proc/self/fd"))(t) {
+	for _, e := range proctest.Value(os.ReadDir("/proc/self/fd"))(t) {
 		if to, err := os.Readlink("/proc/self/fd/" + e.Name()); err == nil && strings.HasPrefix(to, "mnt:") {
 			n++
 		}
@@ -429,21 +429,21 @@ func TestLimitsAreThoseOfTheKernel(t *testing.T) {
 			t.Errorf("%s is not among %v", l, c.Active)
 		}
 	}
-	if tasks := scene.Value(c.Nest.Tasks())(t); len(tasks) > 0 {
+	if tasks := proctest.Value(c.Nest.Tasks())(t); len(tasks) > 0 {
 		t.Errorf("an idle box has %d groups of v1 controllers", len(tasks))
 	}
 	// A program that is more than the first one changes nothing of a limit that was changed.
 	s.Limits.Tasks = 25
-	scene.Must(t, c.Limit(s.Limits))
-	scene.Must(t, c.Furnish())
+	proctest.Must(t, c.Limit(s.Limits))
+	proctest.Must(t, c.Furnish())
 	s.Limits.Tasks = 20
-	scene.Must(t, c.Limit(s.Limits))
-	scene.Must(t, c.Furnish())
-	tasks := scene.Value(c.Nest.Tasks())(t)
+	proctest.Must(t, c.Limit(s.Limits))
+	proctest.Must(t, c.Furnish())
+	tasks := proctest.Value(c.Nest.Tasks())(t)
 	cmd := exec.Command("sh", "-c", "read go; for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25; do sleep 60 & done; wait")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	in := scene.Value(cmd.StdinPipe())(t)
-	scene.Must(t, cmd.Start())
+	in := proctest.Value(cmd.StdinPipe())(t)
+	proctest.Must(t, cmd.Start())
 	end := sync.OnceFunc(func() { unix.Kill(-cmd.Process.Pid, unix.SIGKILL); cmd.Wait() })
 	defer end()
 	for _, fd := range tasks {
@@ -453,7 +453,7 @@ func TestLimitsAreThoseOfTheKernel(t *testing.T) {
 		unix.Close(fd)
 	}
 	if len(tasks) == 0 { // a pure v2 machine
-		scene.Must(t, os.WriteFile(c.Nest.Dir()+"/init/cgroup.procs", []byte(fmt.Sprint(cmd.Process.Pid)), 0))
+		proctest.Must(t, os.WriteFile(c.Nest.Dir()+"/init/cgroup.procs", []byte(fmt.Sprint(cmd.Process.Pid)), 0))
 	}
 	fmt.Fprintln(in, "go")
 	in.Close()
@@ -495,7 +495,7 @@ func FuzzFile(f *testing.F) {
 func TestABindFollowsNoLinks(t *testing.T) {
 	w := newWorld(t)
 	data := t.TempDir()
-	scene.Must(t, os.Symlink("/root", data+"/link"))
+	proctest.Must(t, os.Symlink("/root", data+"/link"))
 	for _, source := range []string{data + "/link", data + "/link/x", "/proc/self/root/etc", "/proc/self/cwd"} {
 		s := w.spec(t)
 		s.Binds = []box.Bind{{Source: source, Target: "/s"}}
@@ -514,14 +514,14 @@ func TestAGroupWithoutAFileIsEndedWithAllInIt(t *testing.T) {
 	w := newWorld(t)
 	c := w.box(t, w.spec(t))
 	pid := c.PID
-	scene.Must(t, os.Remove(c.path()))
+	proctest.Must(t, os.Remove(c.path()))
 	live, over := Find(w.state, w.groups, t.Logf)
 	if len(live) != 0 || len(over) != 1 || !over[0].Unfiled() {
 		t.Fatalf("found %+v, %+v", live, over)
 	}
-	scene.Must(t, over[0].Kill())
+	proctest.Must(t, over[0].Kill())
 	collect(pid)
-	scene.Must(t, over[0].End(time.Now().Add(patience)))
+	proctest.Must(t, over[0].End(time.Now().Add(patience)))
 	if names := w.groups.Nests(); len(names) != 0 {
 		t.Errorf("left: %v", names)
 	}

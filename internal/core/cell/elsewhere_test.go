@@ -15,7 +15,7 @@ import (
 	"github.com/tend-run/tend/internal/core/box"
 	"github.com/tend-run/tend/internal/core/cgroup"
 	"github.com/tend-run/tend/internal/lib/poorkernel"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 // canHere names a state directory. The test program says then what boxes can have where it
@@ -43,8 +43,8 @@ func TestMain(m *testing.M) {
 // mounts.
 func elsewhere(t *testing.T, line string) (can box.Can) {
 	t.Helper()
-	scene.Root(t)
-	test := scene.Value(os.Executable())(t)
+	proctest.Root(t)
+	test := proctest.Value(os.Executable())(t)
 	cmd := exec.Command("/bin/sh", "-ec", `mount --bind "$2" "$1"; cp "$0" "$1/test"; mkdir -m 777 "$1/state"; `+line, test, "/mnt", t.TempDir())
 	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
 	var problems strings.Builder
@@ -92,7 +92,7 @@ func TestWhereBoxesCannotBeHadTheReasonSaysWhatToDo(t *testing.T) {
 
 // TestBoxesOnAnOlderKernel: Linux 6.1, of Debian 12, has all that boxes take.
 func TestBoxesOnAnOlderKernel(t *testing.T) {
-	scene.Root(t)
+	proctest.Root(t)
 	const tests = "^(TestNothingOfTheMachineIsReachedInside|TestLayersLieOverEachOther|TestBindsShowWhatTheyShouldAndNoMore|TestABoxComesBackOnItsFiles|TestManyBoxesLeaveNothing|TestStagesThatFallOutLeaveNothing)$"
 	out, err := poorkernel.Linux61.Tests(os.Environ(), "-test.v", "-test.run="+tests)
 	if ran := strings.Count(out, "\n--- PASS"); err != nil || ran != strings.Count(tests, "Test") {
@@ -105,11 +105,11 @@ func TestBoxesOnAnOlderKernel(t *testing.T) {
 func canOn(t *testing.T, kernel poorkernel.Older, above, line string) (can box.Can) {
 	t.Helper()
 	// Where an ordinary user finds it, too.
-	dir := scene.Value(os.MkdirTemp(above, "tend-cell-"))(t)
+	dir := proctest.Value(os.MkdirTemp(above, "tend-cell-"))(t)
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	scene.Must(t, os.Chmod(dir, 0o777))
-	test := scene.Value(os.ReadFile("/proc/self/exe"))(t)
-	scene.Must(t, os.WriteFile(dir+"/test", test, 0o755))
+	proctest.Must(t, os.Chmod(dir, 0o777))
+	test := proctest.Value(os.ReadFile("/proc/self/exe"))(t)
+	proctest.Must(t, os.WriteFile(dir+"/test", test, 0o755))
 	out, err := kernel.Output(append(os.Environ(), canHere+"="+dir+"/state"), "/bin/sh", "-ec", line+` "$0"`, dir+"/test")
 	if err == nil {
 		err = json.Unmarshal([]byte(out), &can)
@@ -122,7 +122,7 @@ func canOn(t *testing.T, kernel poorkernel.Older, above, line string) (can box.C
 
 // TestAnOrdinaryUserHasBoxesOnAnOlderKernel: also where nothing in memory has attributes.
 func TestAnOrdinaryUserHasBoxesOnAnOlderKernel(t *testing.T) {
-	scene.Root(t)
+	proctest.Root(t)
 	if can := canOn(t, poorkernel.Linux61, "", ordinary); can.Mode != box.ModeRootless || !slices.Contains(can.Layers, box.LayerBase) {
 		t.Errorf("%+v", can)
 	}
@@ -131,7 +131,7 @@ func TestAnOrdinaryUserHasBoxesOnAnOlderKernel(t *testing.T) {
 // TestAStateDirectoryInMemoryOnAnOlderKernel: boxes in it would have directories that no program
 // can replace.
 func TestAStateDirectoryInMemoryOnAnOlderKernel(t *testing.T) {
-	scene.Root(t)
+	proctest.Root(t)
 	for _, line := range []string{"exec", ordinary} {
 		can := canOn(t, poorkernel.Linux61, "/dev/shm", line)
 		if len(can.Missing) != 1 || can.Missing[0].Layer != "" || !strings.Contains(can.Missing[0].Reason, "--state-dir") {
@@ -142,7 +142,7 @@ func TestAStateDirectoryInMemoryOnAnOlderKernel(t *testing.T) {
 
 // TestAKernelThatIsTooOldIsNamed: the reason says which one there must be.
 func TestAKernelThatIsTooOldIsNamed(t *testing.T) {
-	scene.Root(t)
+	proctest.Root(t)
 	for name, c := range map[string]struct {
 		kernel     poorkernel.Older
 		line, want string

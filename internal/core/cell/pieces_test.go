@@ -16,7 +16,7 @@ import (
 
 	"github.com/tend-run/tend/internal/core/box"
 	"github.com/tend-run/tend/internal/core/spawn"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/process"
 )
 
@@ -25,11 +25,11 @@ func makeTree(t *testing.T, dir string, names ...string) {
 	t.Helper()
 	for _, n := range names {
 		if link, to, ok := strings.Cut(n, " -> "); ok {
-			scene.Must(t, os.Symlink(to, dir+link))
+			proctest.Must(t, os.Symlink(to, dir+link))
 		} else if strings.HasSuffix(n, "/") {
-			scene.Must(t, os.MkdirAll(dir+n, 0o755))
+			proctest.Must(t, os.MkdirAll(dir+n, 0o755))
 		} else {
-			scene.Must(t, os.WriteFile(dir+n, []byte(n), 0o644))
+			proctest.Must(t, os.WriteFile(dir+n, []byte(n), 0o644))
 		}
 	}
 }
@@ -41,7 +41,7 @@ func TestAPieceHasNoMountBelowIt(t *testing.T) {
 	makeTree(t, at, "/t/", "/c/var/cache/")
 	m := &mask{at: at, root: root, rootless: true, done: map[string]bool{"/home": true}}
 	got, err := m.pieces([]string{"/data", "/var/lib/docker/a/merged", "/var/lib/docker/b"})
-	scene.Must(t, err)
+	proctest.Must(t, err)
 	want := []piece{{path: "/usr", host: true}, {path: "/var/cache", host: true, cut: true}, {path: "/var/lib/apt", host: true}}
 	if diff := cmp.Diff(want, got, cmp.AllowUnexported(piece{})); diff != "" {
 		t.Error(diff)
@@ -82,7 +82,7 @@ func TestMountPointsAreReadAsTheKernelWritesThem(t *testing.T) {
 // TestLayersOfAPiece: what a program inside, or a layer, has put in the place of a
 // directory is followed nowhere, and hides what is below.
 func TestLayersOfAPiece(t *testing.T) {
-	scene.Root(t) // it makes what hides a file
+	proctest.Root(t) // it makes what hides a file
 	outside := t.TempDir()
 	for name, c := range map[string]struct {
 		up     []string
@@ -109,10 +109,10 @@ func TestLayersOfAPiece(t *testing.T) {
 			makeTree(t, dir+"/0", c.layers[0]...)
 			makeTree(t, dir+"/1", c.layers[1]...)
 			if c.opaque != "" {
-				scene.Must(t, unix.Setxattr(dir+c.opaque, userOpaque, []byte("y"), 0))
+				proctest.Must(t, unix.Setxattr(dir+c.opaque, userOpaque, []byte("y"), 0))
 			}
 			got, err := piecesFor(s, []piece{{path: "/var/lib", host: true}})
-			scene.Must(t, err)
+			proctest.Must(t, err)
 			if diff := cmp.Diff(c.want, got, cmp.AllowUnexported(piece{})); diff != "" {
 				t.Error(diff)
 			}

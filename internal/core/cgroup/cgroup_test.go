@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 // A directory that may have been killed, or have limits, is made anew before its next
@@ -24,17 +24,17 @@ func TestAGroupOfAFormerKeeperIsMadeAnew(t *testing.T) {
 	defer tree.RemoveAll()
 	open := func(slot uint32) (inode uint64) {
 		t.Helper()
-		fd := scene.Value(tree.Open(slot))(t)
+		fd := proctest.Value(tree.Open(slot))(t)
 		defer unix.Close(fd)
 		var st unix.Stat_t
-		scene.Must(t, unix.Fstat(fd, &st))
+		proctest.Must(t, unix.Fstat(fd, &st))
 		return st.Ino
 	}
 	first := open(3)
 	if open(3) != first {
 		t.Error("a group was made anew that nobody killed")
 	}
-	scene.Must(t, os.MkdirAll(filepath.Join(tree.dir(3), "below", "deeper"), 0o755))
+	proctest.Must(t, os.MkdirAll(filepath.Join(tree.dir(3), "below", "deeper"), 0o755))
 	beyond := open(100)
 	tree.Distrust(100)
 	second := open(3)
@@ -57,10 +57,10 @@ func TestWhatAFormerDaemonLeftIsEndedInAGroupOfAnyName(t *testing.T) {
 	put := func(dir string) *exec.Cmd {
 		t.Helper()
 		cmd := exec.Command("sleep", "1000")
-		scene.Must(t, cmd.Start())
+		proctest.Must(t, cmd.Start())
 		t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
-		scene.Must(t, os.MkdirAll(dir, 0o755))
-		scene.Must(t, os.WriteFile(filepath.Join(dir, "cgroup.procs"), fmt.Appendln(nil, cmd.Process.Pid), 0o644))
+		proctest.Must(t, os.MkdirAll(dir, 0o755))
+		proctest.Must(t, os.WriteFile(filepath.Join(dir, "cgroup.procs"), fmt.Appendln(nil, cmd.Process.Pid), 0o644))
 		return cmd
 	}
 	left := put(filepath.Join(parent, "tend-1."+owner{0, 1}.name()))

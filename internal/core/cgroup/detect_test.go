@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 func TestTheCgroup2TreeIsFoundInMountinfo(t *testing.T) {
@@ -56,7 +56,7 @@ func TestOnesOwnGroupIsTheOneOfV2(t *testing.T) {
 
 // Where systemd has put the roles into a group of their own, the tree is beside them.
 func TestTheTreeIsBesideTheRolesWhereTheGroupAroundIsDelegated(t *testing.T) {
-	scene.Root(t)
+	proctest.Root(t)
 	mount := t.TempDir() // findV2 makes directories, and asks for no more
 	for name, c := range map[string]struct {
 		attr, former, want string
@@ -68,12 +68,12 @@ func TestTheTreeIsBesideTheRolesWhereTheGroupAroundIsDelegated(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			root := filepath.Join(mount, t.Name())
-			scene.Must(t, os.MkdirAll(filepath.Join(root, "unit/roles"), 0o755))
+			proctest.Must(t, os.MkdirAll(filepath.Join(root, "unit/roles"), 0o755))
 			if c.attr != "" {
-				scene.Must(t, unix.Setxattr(filepath.Join(root, "unit"), c.attr, []byte("1"), 0))
+				proctest.Must(t, unix.Setxattr(filepath.Join(root, "unit"), c.attr, []byte("1"), 0))
 			}
 			if c.former != "" {
-				scene.Must(t, os.Mkdir(filepath.Join(root, c.former), 0o755))
+				proctest.Must(t, os.Mkdir(filepath.Join(root, c.former), 0o755))
 			}
 			info := fmt.Sprintf("30 23 0:26 / %s rw - cgroup2 cgroup rw\n", strings.ReplaceAll(root, " ", `\040`))
 			tree := findV2(info, "0::/unit/roles\n", "tree")

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/tend-run/tend/internal/core/box"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/process"
 )
 
@@ -21,9 +21,9 @@ func TestLimitsOfAProcessAreWrittenToV2AndLifted(t *testing.T) {
 	for name, swap := range map[string]bool{"with an account of swap": true, "without": false} {
 		t.Run(name, func(t *testing.T) {
 			root := t.TempDir()
-			scene.Must(t, os.WriteFile(filepath.Join(root, "cgroup.subtree_control"), []byte("cpu memory pids\n"), 0o600))
+			proctest.Must(t, os.WriteFile(filepath.Join(root, "cgroup.subtree_control"), []byte("cpu memory pids\n"), 0o600))
 			tree := &Tree{root: root, v1: []controller{{"memory", filepath.Join(root, "v1")}}} // v2 has it, too
-			scene.Must(t, os.Mkdir(tree.dir(7), 0o700))
+			proctest.Must(t, os.Mkdir(tree.dir(7), 0o700))
 			want := map[string][2]string{"memory.max": {"1048576", "max"}, "pids.max": {"5", "max"}, "cpu.weight": {"300", "100"}}
 			if swap {
 				want["memory.swap.max"] = [2]string{"0", "max"}
@@ -32,14 +32,14 @@ func TestLimitsOfAProcessAreWrittenToV2AndLifted(t *testing.T) {
 				t.Helper()
 				for f, v := range want {
 					path := filepath.Join(tree.dir(7), f)
-					if got := string(scene.Value(os.ReadFile(path))(t)); got != v[which] {
+					if got := string(proctest.Value(os.ReadFile(path))(t)); got != v[which] {
 						t.Errorf("%s holds %q; want %q", f, got, v[which])
 					}
-					scene.Must(t, os.Truncate(path, 0))
+					proctest.Must(t, os.Truncate(path, 0))
 				}
 			}
 			for f := range want {
-				scene.Must(t, os.WriteFile(filepath.Join(tree.dir(7), f), nil, 0o600))
+				proctest.Must(t, os.WriteFile(filepath.Join(tree.dir(7), f), nil, 0o600))
 			}
 			l := process.Limits{MemoryMax: 1 << 20, PidsMax: 5, CPUWeight: 300}
 			if own, err := tree.Limit(7, 1, true, &l); err != nil || len(own) > 0 || tree.Joins(true, &l) {
@@ -61,17 +61,17 @@ func TestWithANestGoNoDirectoriesElsewhere(t *testing.T) {
 	root := t.TempDir()
 	tree := &Tree{v1: []controller{{"memory", filepath.Join(root, "memory", "x")}, {"pids", filepath.Join(root, "pids", "x")}}}
 	n := tree.Nest("1")
-	scene.Must(t, os.MkdirAll(filepath.Join(root, "memory", "x", n.name), 0o700))
-	scene.Must(t, os.MkdirAll(filepath.Join(root, "pids"), 0o700))
+	proctest.Must(t, os.MkdirAll(filepath.Join(root, "memory", "x", n.name), 0o700))
+	proctest.Must(t, os.MkdirAll(filepath.Join(root, "pids"), 0o700))
 	tree.Place(3, n)
 	o := owner{3, 7}
 	dirs := []string{tree.ownDir(&tree.v1[0], o), tree.ownDir(&tree.v1[1], o)}
 	for _, dir := range dirs {
-		scene.Must(t, os.Mkdir(dir, 0o700))
+		proctest.Must(t, os.Mkdir(dir, 0o700))
 	}
 	tree.own = map[owner][]string{o: dirs}
-	scene.Must(t, os.Remove(dirs[0])) // as removeDir does it in a cgroup, whose files need not be removed
-	scene.Must(t, n.Remove(time.Now()))
+	proctest.Must(t, os.Remove(dirs[0])) // as removeDir does it in a cgroup, whose files need not be removed
+	proctest.Must(t, n.Remove(time.Now()))
 	if _, err := os.Stat(dirs[1]); err != nil {
 		t.Fatalf("it went with the nest: %v", err)
 	}
@@ -100,16 +100,16 @@ func TestLimitsAreWrittenToV2(t *testing.T) {
 	for name, swap := range map[string]bool{"with an account of swap": true, "without": false} {
 		t.Run(name, func(t *testing.T) {
 			root := t.TempDir()
-			scene.Must(t, os.WriteFile(filepath.Join(root, "cgroup.subtree_control"), []byte("cpu memory pids\n"), 0o600))
+			proctest.Must(t, os.WriteFile(filepath.Join(root, "cgroup.subtree_control"), []byte("cpu memory pids\n"), 0o600))
 			tree := &Tree{root: root}
 			n := tree.Nest("x")
-			scene.Must(t, os.Mkdir(n.Dir(), 0o700))
+			proctest.Must(t, os.Mkdir(n.Dir(), 0o700))
 			files := []string{"memory.max", "pids.max", "cpu.max"}
 			if swap {
 				files = append(files, "memory.swap.max")
 			}
 			for _, f := range files {
-				scene.Must(t, os.WriteFile(filepath.Join(n.Dir(), f), nil, 0o600))
+				proctest.Must(t, os.WriteFile(filepath.Join(n.Dir(), f), nil, 0o600))
 			}
 			holds := func(want map[string]string) {
 				t.Helper()
@@ -121,13 +121,13 @@ func TestLimitsAreWrittenToV2(t *testing.T) {
 					if err != nil || string(got) != v {
 						t.Errorf("%s holds %q, %v; want %q", f, got, err, v)
 					}
-					scene.Must(t, os.Truncate(filepath.Join(n.Dir(), f), 0)) // the kernel takes each write as a whole
+					proctest.Must(t, os.Truncate(filepath.Join(n.Dir(), f), 0)) // the kernel takes each write as a whole
 				}
 			}
 			all := box.Limits{Memory: 1 << 30, Tasks: 4096, CPUs: 1.5}
-			scene.Must(t, n.Limit(&box.Limits{}, &all))
+			proctest.Must(t, n.Limit(&box.Limits{}, &all))
 			holds(map[string]string{"memory.max": "1073741824", "memory.swap.max": "0", "pids.max": "4096", "cpu.max": "150000 100000"})
-			scene.Must(t, n.Limit(&all, &box.Limits{}))
+			proctest.Must(t, n.Limit(&all, &box.Limits{}))
 			holds(map[string]string{"memory.max": "max", "memory.swap.max": "max", "pids.max": "max", "cpu.max": "max"})
 		})
 	}
@@ -142,13 +142,13 @@ func TestALimitIsSetWhateverSignalsCome(t *testing.T) {
 		t.Fatal(why)
 	}
 	n := tree.Nest("signals")
-	scene.Must(t, n.Make())
-	defer func() { scene.Must(t, n.Remove(time.Now().Add(time.Minute))) }()
+	proctest.Must(t, n.Make())
+	defer func() { proctest.Must(t, n.Remove(time.Now().Add(time.Minute))) }()
 	was := box.Limits{Memory: 64 << 20}
-	scene.Must(t, n.Limit(&box.Limits{}, &was))
-	scene.Must(t, n.Join(&was))
+	proctest.Must(t, n.Limit(&box.Limits{}, &was))
+	proctest.Must(t, n.Join(&was))
 
-	scene.InAStorm(t, func(*atomic.Int64) {
+	proctest.InAStorm(t, func(*atomic.Int64) {
 		for i := range 200 {
 			l := box.Limits{Memory: int64(64+(i+1)%2) << 20}
 			if err := n.Limit(&was, &l); err != nil {

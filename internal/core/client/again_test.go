@@ -7,7 +7,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testkeeper"
 	"github.com/tend-run/tend/process"
 )
@@ -18,7 +18,7 @@ func TestAnIDIsStartedAnewWhileItIsRemoved(t *testing.T) {
 	m := testkeeper.Open(t, testkeeper.Start(t))
 	spec := process.Spec{ID: "again", Shell: "echo said"}
 	for range 200 {
-		p := scene.Start(t, m, spec)
+		p := proctest.Start(t, m, spec)
 		finished(t, p)
 		var both sync.WaitGroup
 		both.Go(func() {
@@ -36,7 +36,7 @@ func TestAnIDIsStartedAnewWhileItIsRemoved(t *testing.T) {
 				return // before the removal
 			}
 			finished(t, q)
-			scene.WantOutput(t, q, process.Stdout, "said\n")
+			proctest.WantOutput(t, q, process.Stdout, "said\n")
 		})
 		both.Wait()
 		if t.Failed() {
@@ -50,6 +50,6 @@ func TestAnIDIsStartedAnewWhileItIsRemoved(t *testing.T) {
 			t.Fatal(err)
 		}
 		finished(t, q)
-		scene.Remove(t, q)
+		proctest.Remove(t, q)
 	}
 }

@@ -10,7 +10,7 @@ import (
 
 	"github.com/tend-run/tend/internal/core/box"
 	"github.com/tend-run/tend/internal/lib/poorkernel"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/process"
 )
 
@@ -39,15 +39,15 @@ func TestAnswersThatNobodyReadsAreBounded(t *testing.T) {
 		s := dirs.spec(t)
 		s.Net, s.Harden, s.Limits = box.NetOwn, hardened, box.Limits{Memory: 64 << 20}
 		in, _ := inBox(t, m, s)
-		return scene.Start(t, in, labelled(s.ID, process.Spec{Shell: fmt.Sprintf(hoarder, sockets)}))
+		return proctest.Start(t, in, labelled(s.ID, process.Spec{Shell: fmt.Sprintf(hoarder, sockets)}))
 	}
 	modest := start(4)
-	scene.Wait(t, modest, process.Until{Match: "hoarded"})
-	e := scene.Wait(t, start(400), process.Until{EOF: true}).Exit
+	proctest.Wait(t, modest, process.Until{Match: "hoarded"})
+	e := proctest.Wait(t, start(400), process.Until{EOF: true}).Exit
 	if e == nil || e.Signal != int(unix.SIGKILL) || e.Cause != process.CauseOOM {
 		t.Errorf("with more than a quarter of the memory in its sockets it ended as %+v", e)
 	}
-	if info := scene.Value(modest.Info(t.Context()))(t); info.Exit != nil {
+	if info := proctest.Value(modest.Info(t.Context()))(t); info.Exit != nil {
 		t.Errorf("one with a little ended too: %+v", info.Exit)
 	}
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/tend-run/tend/internal/core/box"
 	"github.com/tend-run/tend/internal/core/failpoint"
 	"github.com/tend-run/tend/internal/lib/procfs"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testbin"
 	"github.com/tend-run/tend/internal/support/testkeeper"
 )
@@ -29,7 +29,7 @@ func nothingLeft(t *testing.T, e box.Engine, state string) {
 	if list, err := e.List(t.Context()); err != nil || len(list) != 0 {
 		t.Errorf("there is %+v, %v", list, err)
 	}
-	scene.Eventually(t, "no file and no group of a box is left", func() bool {
+	proctest.Eventually(t, "no file and no group of a box is left", func() bool {
 		files, _ := os.ReadDir(filepath.Join(state, "cells"))
 		return len(files) == 0 && len(groupsOf(t, state)) == 0
 	})
@@ -38,7 +38,7 @@ func nothingLeft(t *testing.T, e box.Engine, state string) {
 // groupsOf are the cgroups of boxes of a state directory, in all hierarchies.
 func groupsOf(t *testing.T, state string) []string {
 	t.Helper()
-	b := scene.Value(os.ReadFile(filepath.Join(state, "identity")))(t)
+	b := proctest.Value(os.ReadFile(filepath.Join(state, "identity")))(t)
 	f := strings.Fields(string(b))
 	out, _ := exec.Command("find", "/sys/fs/cgroup", "-maxdepth", "6", "-type", "d", "-path", "*/"+f[len(f)-1]+"/b*", "-prune", "-print").Output()
 	return strings.Fields(string(out))
@@ -48,7 +48,7 @@ func groupsOf(t *testing.T, state string) []string {
 // of them, or none on a machine that has v2 alone.
 func controllersV1(t *testing.T) (n int) {
 	t.Helper()
-	for line := range strings.Lines(string(scene.Value(os.ReadFile("/proc/self/cgroup"))(t))) {
+	for line := range strings.Lines(string(proctest.Value(os.ReadFile("/proc/self/cgroup"))(t))) {
 		if f := strings.Split(line, ":"); len(f) == 3 && slices.Contains([]string{"memory", "pids", "cpu", "cpu,cpuacct"}, f[1]) {
 			n++
 		}
@@ -60,12 +60,12 @@ func controllersV1(t *testing.T) (n int) {
 func pointed(t *testing.T) (state string, table *failpoint.Table) {
 	t.Helper()
 	dir := t.TempDir()
-	scene.Must(t, testbin.Make(dir, testbin.Points))
+	proctest.Must(t, testbin.Make(dir, testbin.Points))
 	state, err := os.MkdirTemp("", "tend-")
-	scene.Must(t, err)
+	proctest.Must(t, err)
 	t.Cleanup(func() { os.RemoveAll(state) })
 	table, err = failpoint.Create(state)
-	scene.Must(t, err)
+	proctest.Must(t, err)
 	cmd := exec.Command(testbin.Points.Keeper(dir), "launcher", "--state-dir", state)
 	testkeeper.Run(t, state, cmd, cmd.Start)
 	return state, table
@@ -87,13 +87,13 @@ func TestABoxThatIsMadeToTryItIsGoneAtEachPoint(t *testing.T) {
 				if err != nil || can.Mode == 0 {
 					t.Errorf("%+v, %v", can, err)
 				}
-				scene.Eventually(t, "the keeper is killed", func() bool {
+				proctest.Eventually(t, "the keeper is killed", func() bool {
 					pid := pids(t, state).Keeper
 					return pid > 0 && unix.Kill(pid, unix.SIGKILL) == nil
 				})
 			}
 			nothingLeft(t, e, state)
-			scene.Eventually(t, "nobody is left who was to hold a namespace for a moment", func() bool { return len(helpers(t, state)) == 0 })
+			proctest.Eventually(t, "nobody is left who was to hold a namespace for a moment", func() bool { return len(helpers(t, state)) == 0 })
 			if times, _ := table.Struck(p); times == 0 {
 				t.Error("no keeper died there")
 			}
@@ -107,7 +107,7 @@ func helpers(t *testing.T, state string) (left []int) {
 	t.Helper()
 	anchor := pids(t, state).Anchor
 	up, _ := procfs.ReadStat(anchor)
-	all := scene.Value(procfs.PIDs())(t)
+	all := proctest.Value(procfs.PIDs())(t)
 	for _, pid := range all {
 		exe, _ := os.Readlink(procfs.Path(pid, "exe"))
 		stat, ok := procfs.ReadStat(pid)
@@ -133,8 +133,8 @@ func TestABoxIsMadeOrGoneAtEachPoint(t *testing.T) {
 				s.Limits = box.Limits{Memory: 64 << 20, Tasks: 100, CPUs: 1}
 				idle, used = 1, 1+controllersV1(t) // of v2, and of v1, which wait for the first program
 				s.Disk = filepath.Join(s.Dir, "disk.img")
-				scene.Must(t, os.WriteFile(s.Disk, nil, 0o600))
-				scene.Must(t, os.Truncate(s.Disk, 16<<20))
+				proctest.Must(t, os.WriteFile(s.Disk, nil, 0o600))
+				proctest.Must(t, os.Truncate(s.Disk, 16<<20))
 				if out, err := exec.Command("mkfs.ext4", "-q", "-F", "-O", "^has_journal", s.Disk).CombinedOutput(); err != nil {
 					t.Fatalf("%v: %s", err, out)
 				}
@@ -146,18 +146,18 @@ func TestABoxIsMadeOrGoneAtEachPoint(t *testing.T) {
 			if n := len(groupsOf(t, state)); n != idle {
 				t.Errorf("%d groups of an idle box", n)
 			}
-			scene.Value(e.Network(t.Context(), s.ID))(t)
+			proctest.Value(e.Network(t.Context(), s.ID))(t)
 			if got := within(t, info, "echo $$ in $(hostname)"); !strings.HasSuffix(got, " in sandbox") {
 				t.Errorf("inside: %q", got)
 			}
 			if list, err := e.List(t.Context()); err != nil || len(list) != 1 || list[0].PID != info.PID {
 				t.Errorf("there is %+v, %v", list, err)
 			}
-			scene.Eventually(t, "its groups are made", func() bool { return len(groupsOf(t, state)) == used })
+			proctest.Eventually(t, "its groups are made", func() bool { return len(groupsOf(t, state)) == used })
 			if p >= failpoint.CellEnding {
 				table.Arm(p, 1, false)
 			}
-			scene.Must(t, e.End(t.Context(), s.ID))
+			proctest.Must(t, e.End(t.Context(), s.ID))
 			if times, _ := table.Struck(p); times != 1 {
 				t.Errorf("the keeper died %d times there", times)
 			}
@@ -165,9 +165,9 @@ func TestABoxIsMadeOrGoneAtEachPoint(t *testing.T) {
 				t.Error("pid 1 lives")
 			}
 			nothingLeft(t, e, state)
-			scene.Eventually(t, "no loop device is left", func() bool {
+			proctest.Eventually(t, "no loop device is left", func() bool {
 				loops, err := filepath.Glob("/sys/block/loop*/loop/backing_file")
-				scene.Must(t, err)
+				proctest.Must(t, err)
 				return !slices.ContainsFunc(loops, func(path string) bool {
 					b, err := os.ReadFile(path)
 					return err == nil && strings.HasPrefix(string(b), s.Dir+"/")
@@ -188,9 +188,9 @@ func TestBoxesOverManyKeepers(t *testing.T) {
 		specs[i].Net = box.NetOwn
 	}
 	program, err := os.MkdirTemp("", "tend-bin-")
-	scene.Must(t, err)
+	proctest.Must(t, err)
 	t.Cleanup(func() { os.RemoveAll(program) })
-	scene.Must(t, testbin.Make(program, testbin.Roles))
+	proctest.Must(t, testbin.Make(program, testbin.Roles))
 	done := make(chan struct{})
 	var wg sync.WaitGroup
 	for w := range 4 {
@@ -233,14 +233,14 @@ func TestBoxesOverManyKeepers(t *testing.T) {
 	close(done)
 	wg.Wait()
 	list, err := e.List(t.Context())
-	scene.Must(t, err)
+	proctest.Must(t, err)
 	for _, i := range list {
 		if got := within(t, i, "hostname"); got != "sandbox" {
 			t.Errorf("%s: %q", i.ID, got)
 		}
 	}
 	for _, s := range specs {
-		scene.Must(t, e.End(t.Context(), s.ID))
+		proctest.Must(t, e.End(t.Context(), s.ID))
 	}
 	nothingLeft(t, e, state)
 }

@@ -22,7 +22,7 @@ import (
 	"github.com/tend-run/tend/internal/core/failpoint"
 	"github.com/tend-run/tend/internal/files"
 	"github.com/tend-run/tend/internal/lib/procfs"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testbin"
 	"github.com/tend-run/tend/internal/support/testkeeper"
 	"github.com/tend-run/tend/process"
@@ -76,8 +76,8 @@ func said(t testing.TB, in process.Manager, id box.ID, spec process.Spec) (strin
 	if spec.PTY != nil {
 		stream = process.PTY
 	}
-	out := scene.Output(t, p, stream)
-	return strings.TrimSpace(out), scene.Wait(t, p, process.Until{}).Exit
+	out := proctest.Output(t, p, stream)
+	return strings.TrimSpace(out), proctest.Wait(t, p, process.Until{}).Exit
 }
 
 func TestAProgramRunsInItsBox(t *testing.T) {
@@ -110,13 +110,13 @@ func TestAProgramRunsInItsBox(t *testing.T) {
 		}
 	}
 	p, err := in.Start(t.Context(), labelled(s.ID, process.Spec{Shell: "echo $$; exec sleep 600"}))
-	scene.Must(t, err)
+	proctest.Must(t, err)
 	i, err := p.Info(t.Context())
 	if err != nil || i.PID <= 1 || i.PID > 1000 {
 		t.Errorf("it has the pid %d inside, %v", i.PID, err)
 	}
 	outside, err := m.Get(t.Context(), process.Selector{ID: p.ID()})
-	scene.Must(t, err)
+	proctest.Must(t, err)
 	if o, err := outside.Info(t.Context()); err != nil || o.PID == i.PID || !livesOn(o.PID) {
 		t.Errorf("it has the pid %d outside, %v", o.PID, err)
 	}
@@ -138,12 +138,12 @@ func TestAProgramRunsInItsBox(t *testing.T) {
 		t.Error("what has the label of the box started outside")
 	}
 	e := m.Boxes()
-	scene.Must(t, e.Freeze(t.Context(), s.ID, true))
+	proctest.Must(t, e.Freeze(t.Context(), s.ID, true))
 	if _, err := in.Start(t.Context(), labelled(s.ID, process.Spec{Shell: "true"})); !errors.Is(err, box.ErrFrozen) {
 		t.Errorf("a start in a box that stands still: %v", err)
 	}
-	scene.Must(t, e.End(t.Context(), s.ID))
-	exit := scene.Wait(t, p, process.Until{}).Exit
+	proctest.Must(t, e.End(t.Context(), s.ID))
+	exit := proctest.Wait(t, p, process.Until{}).Exit
 	if exit.Cause != process.CauseKilled || exit.Signal != int(unix.SIGKILL) {
 		t.Errorf("the end of the box was %+v for its program", exit)
 	}
@@ -193,17 +193,17 @@ func TestLimitsOfABoxHold(t *testing.T) {
 	if !strings.Contains(out, "fork") {
 		t.Errorf("a bomb of processes: %q", out)
 	}
-	scene.Must(t, m.Boxes().End(t.Context(), s.ID))
+	proctest.Must(t, m.Boxes().End(t.Context(), s.ID))
 }
 
 // pointsManager is a manager over roles that die at named points.
 func pointsManager(t *testing.T) (m *client.Manager, table *failpoint.Table, state string) {
 	dir := t.TempDir()
-	scene.Must(t, testbin.Make(dir, testbin.Points))
+	proctest.Must(t, testbin.Make(dir, testbin.Points))
 	state, err := os.MkdirTemp("", "tend-")
-	scene.Must(t, err)
+	proctest.Must(t, err)
 	t.Cleanup(func() { os.RemoveAll(state) })
-	table = scene.Value(failpoint.Create(state))(t)
+	table = proctest.Value(failpoint.Create(state))(t)
 	cmd := exec.Command(testbin.Points.Keeper(dir), "launcher", "--state-dir", state)
 	testkeeper.Run(t, state, cmd, cmd.Start)
 	return testkeeper.Open(t, state), table, state
@@ -217,9 +217,9 @@ func TestThePIDInsideOutlivesEverybody(t *testing.T) {
 	in, info := inBox(t, m, s)
 	want := map[process.ID]int{}
 	run := func() {
-		p := scene.Start(t, in, labelled(s.ID, process.Spec{Shell: "echo $$"}))
-		want[p.ID()] = scene.Value(strconv.Atoi(strings.TrimSpace(scene.Output(t, p, process.Stdout))))(t)
-		scene.Wait(t, p, process.Until{})
+		p := proctest.Start(t, in, labelled(s.ID, process.Spec{Shell: "echo $$"}))
+		want[p.ID()] = proctest.Value(strconv.Atoi(strings.TrimSpace(proctest.Output(t, p, process.Stdout))))(t)
+		proctest.Wait(t, p, process.Until{})
 	}
 	run()
 	for p := failpoint.SpawnForked; p <= failpoint.SpawnUnanswered; p++ {
@@ -230,7 +230,7 @@ func TestThePIDInsideOutlivesEverybody(t *testing.T) {
 		}
 	}
 	for _, who := range []process.Manager{in, testkeeper.Open(t, state).In(boxRoot{info})} {
-		infos := scene.Value(who.List(t.Context(), process.Filter{}))(t)
+		infos := proctest.Value(who.List(t.Context(), process.Filter{}))(t)
 		seen := 0
 		for _, i := range infos {
 			if pid, ok := want[i.ID]; ok {
@@ -244,7 +244,7 @@ func TestThePIDInsideOutlivesEverybody(t *testing.T) {
 			t.Errorf("%d processes are listed, of %d", seen, len(want))
 		}
 	}
-	scene.Must(t, m.Boxes().End(t.Context(), s.ID))
+	proctest.Must(t, m.Boxes().End(t.Context(), s.ID))
 	nothingLeft(t, m.Boxes(), state)
 }
 
@@ -275,17 +275,17 @@ func TestAStartInABoxOutlivesTheKeeper(t *testing.T) {
 	for _, p := range []failpoint.Point{failpoint.ExitSeen, failpoint.ExitRecorded, failpoint.ExitAnnounced, failpoint.KillSent} {
 		t.Run(p.String(), func(t *testing.T) {
 			long, err := in.Start(t.Context(), labelled(s.ID, process.Spec{Shell: "setsid sleep 600 & exec sleep 600"}))
-			scene.Must(t, err)
+			proctest.Must(t, err)
 			table.Arm(p, 1, false)
 			if _, err := long.Kill(t.Context()); err != nil {
 				t.Error(err)
 			}
-			if exit := scene.Wait(t, long, process.Until{}).Exit; exit.Signal != int(unix.SIGKILL) {
+			if exit := proctest.Wait(t, long, process.Until{}).Exit; exit.Signal != int(unix.SIGKILL) {
 				t.Errorf("%+v", exit)
 			}
 		})
 	}
-	scene.Must(t, m.Boxes().End(t.Context(), s.ID))
+	proctest.Must(t, m.Boxes().End(t.Context(), s.ID))
 	nothingLeft(t, m.Boxes(), state)
 	_ = info
 }
@@ -296,9 +296,9 @@ func TestProgramsInManyBoxesOverManyKeepers(t *testing.T) {
 	m, state := boxManager(t)
 	dirs := newBoxDirs(t)
 	program, err := os.MkdirTemp("", "tend-bin-")
-	scene.Must(t, err)
+	proctest.Must(t, err)
 	t.Cleanup(func() { os.RemoveAll(program) })
-	scene.Must(t, testbin.Make(program, testbin.Roles))
+	proctest.Must(t, testbin.Make(program, testbin.Roles))
 	type inhabitant struct {
 		in process.Manager
 		id box.ID
@@ -359,7 +359,7 @@ func TestProgramsInManyBoxesOverManyKeepers(t *testing.T) {
 		if text, _ := os.ReadFile(b.up + "/tmp/runs"); strings.Count(string(text), "x") != runs[i] {
 			t.Errorf("in %s %d programs ran; %d were started", b.id, strings.Count(string(text), "x"), runs[i])
 		}
-		scene.Must(t, m.Boxes().End(t.Context(), b.id))
+		proctest.Must(t, m.Boxes().End(t.Context(), b.id))
 	}
 	nothingLeft(t, m.Boxes(), state)
 }
@@ -375,8 +375,8 @@ func TestABoxStopsWhatEntersIt(t *testing.T) {
 	in, _ := inBox(t, m, s)
 	// It looks often enough to meet children on their way, and does not take a core for as long as one is waited for.
 	stopper, err := in.Start(t.Context(), labelled(s.ID, process.Spec{Argv: []string{"/usr/bin/perl", "-e", `$| = 1; print "on"; while (1) { kill 19, -1; select undef, undef, undef, 0.0002 }`}}))
-	scene.Must(t, err)
-	scene.Eventually(t, "it stops", func() bool {
+	proctest.Must(t, err)
+	proctest.Eventually(t, "it stops", func() bool {
 		i, err := stopper.Info(t.Context())
 		return err == nil && len(i.Streams) > 0 && i.Streams[0].End == 2
 	})
@@ -400,18 +400,18 @@ func TestABoxStopsWhatEntersIt(t *testing.T) {
 	}
 	first := make(chan error, 1)
 	go start(first)
-	scene.Eventually(t, "a start that hangs", func() bool { return hung() > 0 })
+	proctest.Eventually(t, "a start that hangs", func() bool { return hung() > 0 })
 	unix.Kill(pids(t, state).Keeper, unix.SIGKILL)
 	p, err := m.Start(t.Context(), process.Spec{Argv: []string{"/bin/true"}})
-	scene.Must(t, err)
-	if exit := scene.Wait(t, p, process.Until{}).Exit; exit.Code != 0 || exit.Signal != 0 {
+	proctest.Must(t, err)
+	if exit := proctest.Wait(t, p, process.Until{}).Exit; exit.Code != 0 || exit.Signal != 0 {
 		t.Errorf("on the machine: %+v", exit)
 	}
 	// It is repeated, or another one follows, until one hangs again and is given up.
 	if err := <-first; !strings.Contains(err.Error(), "took longer than") {
 		t.Error(err)
 	}
-	scene.Must(t, m.Boxes().End(t.Context(), s.ID))
+	proctest.Must(t, m.Boxes().End(t.Context(), s.ID))
 }
 
 func TestABoxKillsWhatEntersIt(t *testing.T) {
@@ -420,20 +420,20 @@ func TestABoxKillsWhatEntersIt(t *testing.T) {
 	s.Net, s.Harden = box.NetOwn, hardened
 	in, _ := inBox(t, m, s)
 	killer, err := in.Start(t.Context(), labelled(s.ID, process.Spec{Argv: []string{"/usr/bin/perl", "-e", `$| = 1; print "on"; kill 9, -1 while 1`}}))
-	scene.Must(t, err)
-	scene.Eventually(t, "it kills", func() bool {
+	proctest.Must(t, err)
+	proctest.Eventually(t, "it kills", func() bool {
 		i, err := killer.Info(t.Context())
 		return err == nil && len(i.Streams) > 0 && i.Streams[0].End == 2
 	})
 	for n := 0; n < 20; {
 		p, err := in.Start(t.Context(), labelled(s.ID, process.Spec{Argv: []string{"/bin/true"}}))
-		scene.Must(t, err)
-		exit := scene.Wait(t, p, process.Until{}).Exit
+		proctest.Must(t, err)
+		exit := proctest.Wait(t, p, process.Until{}).Exit
 		if exit.Signal == int(unix.SIGKILL) && exit.Cause == process.CauseSignalled {
 			n++
 		} else if exit.Signal != 0 || exit.Code != 0 {
 			t.Errorf("its exit is %+v", exit)
 		}
 	}
-	scene.Must(t, m.Boxes().End(t.Context(), s.ID))
+	proctest.Must(t, m.Boxes().End(t.Context(), s.ID))
 }

@@ -14,7 +14,7 @@ import (
 
 	"github.com/tend-run/tend/internal/core/box"
 	"github.com/tend-run/tend/internal/core/client"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testkeeper"
 	"github.com/tend-run/tend/process"
 )
@@ -27,7 +27,7 @@ type boxDirs struct {
 
 func newBoxDirs(t testing.TB) *boxDirs {
 	t.Helper()
-	dir := scene.Value(os.MkdirTemp("", "tend-boxes-"))(t)
+	dir := proctest.Value(os.MkdirTemp("", "tend-boxes-"))(t)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	return &boxDirs{dir: dir}
 }
@@ -42,7 +42,7 @@ func (d *boxDirs) spec(t testing.TB) box.Spec {
 	}
 	s.Dir = filepath.Join(d.dir, string(s.ID))
 	for _, sub := range []string{"up", "wk"} {
-		scene.Must(t, os.MkdirAll(filepath.Join(s.Dir, sub), 0o755))
+		proctest.Must(t, os.MkdirAll(filepath.Join(s.Dir, sub), 0o755))
 	}
 	return s
 }
@@ -56,7 +56,7 @@ func boxManager(t testing.TB) (*client.Manager, string) {
 
 func makeBox(t testing.TB, e box.Engine, s box.Spec) box.Info {
 	t.Helper()
-	info := scene.Value(e.Make(t.Context(), s))(t)
+	info := proctest.Value(e.Make(t.Context(), s))(t)
 	return info
 }
 
@@ -121,15 +121,15 @@ func TestTheLifeOfABox(t *testing.T) {
 	if list, err := e.List(ctx); err != nil || len(list) != 1 || list[0].PID != info.PID {
 		t.Errorf("list: %+v, %v", list, err)
 	}
-	scene.Must(t, e.Freeze(ctx, s.ID, true))
+	proctest.Must(t, e.Freeze(ctx, s.ID, true))
 	if list, _ := e.List(ctx); len(list) != 1 || !list[0].Frozen {
 		t.Errorf("frozen: %+v", list)
 	}
-	scene.Must(t, e.Freeze(ctx, s.ID, false))
+	proctest.Must(t, e.Freeze(ctx, s.ID, false))
 	if u, err := e.Usage(ctx, s.ID); err != nil || u.Tasks < 1 {
 		t.Errorf("usage: %+v, %v", u, err)
 	}
-	scene.Must(t, e.End(ctx, s.ID))
+	proctest.Must(t, e.End(ctx, s.ID))
 	if livesOn(info.PID) {
 		t.Error("its pid 1 lives")
 	}
@@ -145,7 +145,7 @@ func TestTheLifeOfABox(t *testing.T) {
 	if second := makeBox(t, e, s); second.PID == info.PID {
 		t.Errorf("made anew it is pid %d again", info.PID)
 	}
-	scene.Must(t, e.End(ctx, s.ID))
+	proctest.Must(t, e.End(ctx, s.ID))
 }
 
 func TestWhatCannotBeMadeLeavesNothing(t *testing.T) {
@@ -170,7 +170,7 @@ func TestWhatCannotBeMadeLeavesNothing(t *testing.T) {
 	}
 	s := dirs.spec(t)
 	up := filepath.Join(s.Dir, "up")
-	scene.Must(t, os.MkdirAll(filepath.Join(up, "proc", "x"), 0o755))
+	proctest.Must(t, os.MkdirAll(filepath.Join(up, "proc", "x"), 0o755))
 	if list, err := e.List(t.Context()); err != nil || len(list) != 0 {
 		t.Errorf("there is %+v, %v", list, err)
 	}
@@ -187,8 +187,8 @@ func TestABoxOutlivesTheKeeper(t *testing.T) {
 	s.Net = box.NetOwn
 	info := makeBox(t, e, s)
 	dead := makeBox(t, e, dirs.spec(t))
-	scene.Value(e.Network(t.Context(), s.ID))(t)
-	scene.Must(t, e.Freeze(t.Context(), s.ID, true))
+	proctest.Value(e.Network(t.Context(), s.ID))(t)
+	proctest.Must(t, e.Freeze(t.Context(), s.ID, true))
 	killKeeper(t, dir)
 	list, err := e.List(t.Context())
 	if err != nil || len(list) != 2 {

@@ -17,15 +17,15 @@ import (
 	"github.com/tend-run/tend/internal/core/anchor"
 	"github.com/tend-run/tend/internal/core/box"
 	"github.com/tend-run/tend/internal/lib/procfs"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/process"
 )
 
 // zygoteOf is the process in a box's first group that is not pid 1; 0: there is none.
 func zygoteOf(t *testing.T, i box.Info) int {
 	t.Helper()
-	for f := range strings.FieldsSeq(string(scene.Value(os.ReadFile(i.Group + "/init/cgroup.procs"))(t))) {
-		if pid := scene.Value(strconv.Atoi(f))(t); pid != i.PID {
+	for f := range strings.FieldsSeq(string(proctest.Value(os.ReadFile(i.Group + "/init/cgroup.procs"))(t))) {
+		if pid := proctest.Value(strconv.Atoi(f))(t); pid != i.PID {
 			return pid
 		}
 	}
@@ -49,9 +49,9 @@ func warm(t *testing.T, in process.Manager, i box.Info) int {
 
 func keeperOf(t *testing.T, state string) int {
 	t.Helper()
-	a := scene.Value(anchor.Dial(state))(t)
+	a := proctest.Value(anchor.Dial(state))(t)
 	defer a.Close()
-	return scene.Value(a.Roles())(t).Keeper
+	return proctest.Value(a.Roles())(t).Keeper
 }
 
 // A box's zygote is no program of the box's: nobody counts it, nobody waits for it, and
@@ -63,17 +63,17 @@ func TestTheZygoteOfABox(t *testing.T) {
 	s.Harden, s.Limits = hardened, box.Limits{Memory: 64 << 20, Tasks: 50}
 	in, info := inBox(t, m, s)
 	e := m.Boxes()
-	long := scene.Start(t, in, labelled(s.ID, process.Spec{Argv: []string{"/bin/sleep", "600"}}))
+	long := proctest.Start(t, in, labelled(s.ID, process.Spec{Argv: []string{"/bin/sleep", "600"}}))
 	if pid := zygoteOf(t, info); pid != 0 {
 		t.Errorf("a box in which one program was started has the zygote %d", pid)
 	}
-	tasks := scene.Value(e.Usage(t.Context(), s.ID))(t).Tasks
+	tasks := proctest.Value(e.Usage(t.Context(), s.ID))(t).Tasks
 	was := warm(t, in, info)
 	// The kernel counts a program that has ended until the keeper has collected it.
-	scene.Eventually(t, "a zygote is not counted", func() bool { return scene.Value(e.Usage(t.Context(), s.ID))(t).Tasks == tasks })
+	proctest.Eventually(t, "a zygote is not counted", func() bool { return proctest.Value(e.Usage(t.Context(), s.ID))(t).Tasks == tasks })
 	// Of a thousand starts neither the keeper nor the zygote has anything left.
 	open := func(pid int) int {
-		return len(scene.Value(os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid)))(t))
+		return len(proctest.Value(os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid)))(t))
 	}
 	keeper := keeperOf(t, state)
 	starts := func(n int) {
@@ -86,7 +86,7 @@ func TestTheZygoteOfABox(t *testing.T) {
 						t.Errorf("start: %v", err)
 						return
 					}
-					if exit := scene.Wait(t, p, process.Until{}).Exit; exit.Code != 0 {
+					if exit := proctest.Wait(t, p, process.Until{}).Exit; exit.Code != 0 {
 						t.Errorf("%+v", exit)
 					}
 					removed(t, p)
@@ -96,7 +96,7 @@ func TestTheZygoteOfABox(t *testing.T) {
 		wg.Wait()
 	}
 	starts(200) // what the keeper keeps at hand is there
-	scene.Eventually(t, "nothing more is open", func() bool {
+	proctest.Eventually(t, "nothing more is open", func() bool {
 		here, there := open(keeper), open(was)
 		starts(1000)
 		return open(keeper) <= here && open(was) == there && there == 3
@@ -105,12 +105,12 @@ func TestTheZygoteOfABox(t *testing.T) {
 		t.Errorf("the zygote is %d, and was %d", now, was)
 	}
 	// It is killed: the start is done, and the one after that has another.
-	scene.Must(t, unix.Kill(was, unix.SIGKILL))
+	proctest.Must(t, unix.Kill(was, unix.SIGKILL))
 	if now := warm(t, in, info); now == was {
 		t.Errorf("zygote %d was killed and is there", was)
 	}
 	// New limits hold for what starts next.
-	scene.Must(t, e.Limit(t.Context(), s.ID, box.Limits{Memory: 32 << 20, Tasks: 20, CPUs: 1}))
+	proctest.Must(t, e.Limit(t.Context(), s.ID, box.Limits{Memory: 32 << 20, Tasks: 20, CPUs: 1}))
 	warm(t, in, info)
 	if _, exit := said(t, in, s.ID, process.Spec{Argv: []string{"tail", "/dev/zero"}}); exit == nil || exit.Cause != process.CauseOOM {
 		t.Errorf("a bomb of memory: %+v", exit)
@@ -120,9 +120,9 @@ func TestTheZygoteOfABox(t *testing.T) {
 	}
 	// A box that stands still stands still with it, and ends.
 	zygote := warm(t, in, info)
-	scene.Must(t, e.Freeze(t.Context(), s.ID, true))
-	scene.Must(t, e.End(t.Context(), s.ID))
-	if exit := scene.Wait(t, long, process.Until{}).Exit; exit.Cause != process.CauseKilled {
+	proctest.Must(t, e.Freeze(t.Context(), s.ID, true))
+	proctest.Must(t, e.End(t.Context(), s.ID))
+	if exit := proctest.Wait(t, long, process.Until{}).Exit; exit.Cause != process.CauseKilled {
 		t.Errorf("%+v", exit)
 	}
 	if _, ok := procfs.ReadStat(zygote); ok {
@@ -149,7 +149,7 @@ func TestAZygoteOutOfMemory(t *testing.T) {
 				}
 				p, err := in.Start(t.Context(), labelled(s.ID, spec))
 				if err == nil {
-					scene.Wait(t, p, process.Until{})
+					proctest.Wait(t, p, process.Until{})
 				}
 			}
 		})
@@ -162,7 +162,7 @@ func TestAZygoteOutOfMemory(t *testing.T) {
 		t.Errorf("%q, %+v", out, exit)
 	}
 	warm(t, in, info)
-	scene.Must(t, m.Boxes().End(t.Context(), s.ID))
+	proctest.Must(t, m.Boxes().End(t.Context(), s.ID))
 	nothingLeft(t, m.Boxes(), state)
 }
 
@@ -192,7 +192,7 @@ func TestZygotesOverUpgrades(t *testing.T) {
 	if now := keeperOf(t, state); now != keeper {
 		t.Errorf("keeper %d did not go on in place: it is %d", keeper, now)
 	}
-	scene.Must(t, m.Boxes().End(t.Context(), s.ID))
+	proctest.Must(t, m.Boxes().End(t.Context(), s.ID))
 	nothingLeft(t, m.Boxes(), state)
 }
 
@@ -221,7 +221,7 @@ func TestKeepersAreKilledWhileZygotesServe(t *testing.T) {
 					t.Errorf("start: %v", err)
 					return
 				}
-				if exit := scene.Wait(t, p, process.Until{}).Exit; exit == nil || exit.Code != 7 {
+				if exit := proctest.Wait(t, p, process.Until{}).Exit; exit == nil || exit.Code != 7 {
 					t.Errorf("%s: %+v", name, exit)
 				}
 				mu.Lock()
@@ -239,7 +239,7 @@ func TestKeepersAreKilledWhileZygotesServe(t *testing.T) {
 		time.Sleep(150 * time.Millisecond) // starts are under way, by a zygote
 		killKeeper(t, state)
 		// It ends by itself, or by the next keeper, which is there before it has taken over.
-		scene.Eventually(t, "no zygote of a keeper that was killed is left", func() bool {
+		proctest.Eventually(t, "no zygote of a keeper that was killed is left", func() bool {
 			pid := zygoteOf(t, info)
 			stat, ok := procfs.ReadStat(pid)
 			return pid == 0 || !ok || stat.PPID == keeperOf(t, state)
@@ -253,6 +253,6 @@ func TestKeepersAreKilledWhileZygotesServe(t *testing.T) {
 		}
 	}
 	warm(t, in, info)
-	scene.Must(t, m.Boxes().End(t.Context(), s.ID))
+	proctest.Must(t, m.Boxes().End(t.Context(), s.ID))
 	nothingLeft(t, m.Boxes(), state)
 }

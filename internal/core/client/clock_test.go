@@ -12,7 +12,7 @@ import (
 
 	"github.com/tend-run/tend/internal/core/client"
 	"github.com/tend-run/tend/internal/core/spool"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testkeeper"
 	"github.com/tend-run/tend/process"
 )
@@ -22,18 +22,18 @@ import (
 func finishedAt(t *testing.T, dir string, id process.ID, boot string, wall time.Time) {
 	t.Helper()
 	path := filepath.Join(dir, "spool", string(id))
-	scene.Must(t, os.MkdirAll(path, 0o700))
+	proctest.Must(t, os.MkdirAll(path, 0o700))
 	b := spool.AppendSpec(nil, wall, &process.Spec{ID: id, Argv: []string{"true"}})
 	b = spool.AppendStarted(b, wall, spool.Started{PID: 1, BootID: boot})
 	b = spool.AppendExited(b, wall, &process.Exit{Time: wall})
-	scene.Must(t, os.WriteFile(filepath.Join(path, spool.JournalName), b, 0o600))
+	proctest.Must(t, os.WriteFile(filepath.Join(path, spool.JournalName), b, 0o600))
 }
 
 // Who sets the clock makes no finished process older or younger, as far as
 // anybody can know.
 func TestTheTimeThatFinishedProcessesAreKeptIsNoClockThatIsSet(t *testing.T) {
 	dir := testkeeper.Start(t)
-	b := scene.Value(os.ReadFile("/proc/sys/kernel/random/boot_id"))(t)
+	b := proctest.Value(os.ReadFile("/proc/sys/kernel/random/boot_id"))(t)
 	boot := strings.TrimSpace(string(b))
 	long := time.Now().AddDate(-40, 0, 0)
 	finishedAt(t, dir, "before-the-clock-was-set", boot, long) // in the order of their start, which is that of their removal
@@ -48,7 +48,7 @@ func TestTheTimeThatFinishedProcessesAreKeptIsNoClockThatIsSet(t *testing.T) {
 		}
 		return err == nil
 	}
-	scene.Eventually(t, "the old one is removed", func() bool { return !is("in-another-life") })
+	proctest.Eventually(t, "the old one is removed", func() bool { return !is("in-another-life") })
 	if !is("before-the-clock-was-set") {
 		t.Error("a process was removed that finished a moment ago: the clock was set forwards since")
 	}
@@ -58,6 +58,6 @@ func TestTheTimeThatFinishedProcessesAreKeptIsNoClockThatIsSet(t *testing.T) {
 	end()
 
 	m, _ = nextServer(t, dir, client.Config{TTL: time.Nanosecond})
-	scene.Eventually(t, "the one from before the clock was set is removed in its time", func() bool { return !is("before-the-clock-was-set") })
-	scene.Eventually(t, "the one from the future is removed in its time", func() bool { return !is("in-the-future") })
+	proctest.Eventually(t, "the one from before the clock was set is removed in its time", func() bool { return !is("before-the-clock-was-set") })
+	proctest.Eventually(t, "the one from the future is removed in its time", func() bool { return !is("in-the-future") })
 }

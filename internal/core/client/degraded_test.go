@@ -16,7 +16,7 @@ import (
 
 	"github.com/tend-run/tend/internal/core/client"
 	"github.com/tend-run/tend/internal/lib/poorkernel"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testkeeper"
 	"github.com/tend-run/tend/process"
 )
@@ -25,7 +25,7 @@ const cgroups = "/sys/fs/cgroup"
 
 // A machine without a usable cgroup tree does all but find descendants that hide.
 func TestAProcessLivesAndIsKilledWhateverTheCgroupTreeIs(t *testing.T) {
-	scene.Root(t)
+	proctest.Root(t)
 	gone := poorkernel.Mount{Kind: poorkernel.Gone, Path: cgroups}
 	type machine struct {
 		name  string
@@ -58,7 +58,7 @@ func TestAProcessLivesAndIsKilledWhateverTheCgroupTreeIs(t *testing.T) {
 				if err != nil {
 					t.Fatalf("a limit that v1 has says %v", err)
 				}
-				scene.WantExit(t, p, 0)
+				proctest.WantExit(t, p, 0)
 			case c.says != "" && (!errors.Is(err, process.ErrUnsupported) || !strings.Contains(err.Error(), "limits.pids_max needs the cgroup controller")):
 				t.Errorf("a limit that cannot be set says %v", err)
 			}
@@ -69,7 +69,7 @@ func TestAProcessLivesAndIsKilledWhateverTheCgroupTreeIs(t *testing.T) {
 // A tree in which no group can be made any more: what starts from then on goes
 // without one, and that is told while it runs.
 func TestAProcessThatGetsNoCgroupLivesAndIsKilled(t *testing.T) {
-	scene.Root(t)
+	proctest.Root(t)
 	var tree string
 	t.Cleanup(func() { // the last keeper takes the tree for unusable, and leaves it
 		groups, _ := filepath.Glob(filepath.Join(tree, "*"))
@@ -85,8 +85,8 @@ func TestAProcessThatGetsNoCgroupLivesAndIsKilled(t *testing.T) {
 		t.Fatalf("the keeper says %q", m.Facts())
 	}
 	tree = root
-	scene.Must(t, os.WriteFile(filepath.Join(tree, "cgroup.max.descendants"), []byte("0"), 0o600))
-	p := scene.Start(t, m, process.Spec{Argv: []string{"sleep", "1000"}})
+	proctest.Must(t, os.WriteFile(filepath.Join(tree, "cgroup.max.descendants"), []byte("0"), 0o600))
+	p := proctest.Start(t, m, process.Spec{Argv: []string{"sleep", "1000"}})
 	if got := broken(t, m.Facts(), "kill_reaches_tree"); !strings.Contains(got, "1 of the running processes") || !strings.Contains(got, "temporarily unavailable") {
 		t.Errorf("the keeper says %q", got)
 	}
@@ -101,23 +101,23 @@ func TestAProcessThatGetsNoCgroupLivesAndIsKilled(t *testing.T) {
 // is killed in the middle.
 func livesAndDies(t *testing.T, m *client.Manager, stateDir string) {
 	t.Helper()
-	p := scene.Start(t, m, process.Spec{Shell: "sleep 1000 & echo $!; read x; echo got $x; wait", Stdin: process.StdinPipe})
+	p := proctest.Start(t, m, process.Spec{Shell: "sleep 1000 & echo $!; read x; echo got $x; wait", Stdin: process.StdinPipe})
 	unix.Kill(pids(t, stateDir).Keeper, unix.SIGKILL)
-	scene.Write(t, p, "that\n")
-	scene.Wait(t, p, process.Until{Match: "got that"})
-	scene.Kill(t, p)
+	proctest.Write(t, p, "that\n")
+	proctest.Wait(t, p, process.Until{Match: "got that"})
+	proctest.Kill(t, p)
 	r, err := p.Wait(t.Context(), process.Until{EOF: true})
 	if err != nil || r.Exit == nil || r.Exit.Signal != int(unix.SIGKILL) || r.Exit.Cause != process.CauseKilled {
 		t.Fatalf("killed, it ended with %+v, %v", r.Exit, err)
 	}
-	child, rest, _ := strings.Cut(scene.Output(t, p, process.Stdout), "\n")
+	child, rest, _ := strings.Cut(proctest.Output(t, p, process.Stdout), "\n")
 	if rest != "got that\n" {
 		t.Errorf("after the first line stdout is %q", rest)
 	}
 	if b, err := os.ReadFile("/proc/" + child + "/stat"); err == nil && !strings.Contains(string(b), ") Z ") {
 		t.Errorf("its descendant lives on: %s", b)
 	}
-	scene.WantExit(t, scene.Start(t, m, process.Spec{Shell: "exit 9"}), 9)
+	proctest.WantExit(t, proctest.Start(t, m, process.Spec{Shell: "exit 9"}), 9)
 }
 
 func TestExitStatusesSurviveTheKeeperWithoutPidfdInfo(t *testing.T) {
@@ -127,10 +127,10 @@ func TestExitStatusesSurviveTheKeeperWithoutPidfdInfo(t *testing.T) {
 			if got := broken(t, m.Facts(), "exit_status_survives_two_roles"); !strings.Contains(got, "6.15") {
 				t.Errorf("the keeper says %q", got)
 			}
-			p := scene.Start(t, m, process.Spec{Shell: "read x; exit 6", Stdin: process.StdinPipe})
+			p := proctest.Start(t, m, process.Spec{Shell: "read x; exit 6", Stdin: process.StdinPipe})
 			unix.Kill(pids(t, stateDir).Keeper, unix.SIGKILL)
-			scene.Write(t, p, "\n")
-			scene.WantExit(t, p, 6)
+			proctest.Write(t, p, "\n")
+			proctest.WantExit(t, p, 6)
 		})
 	}
 }
@@ -140,9 +140,9 @@ func TestOutputThatCannotBePunchedIsDroppedAllTheSame(t *testing.T) {
 	if got := broken(t, m.Facts(), "retention_frees_space"); !strings.Contains(got, "keeps its space") {
 		t.Errorf("the keeper says %q", got)
 	}
-	p := scene.Start(t, m, process.Spec{Shell: "yes | head -c 1000000; echo; echo end", Retention: process.Retention{Limit: process.MinRetention}})
-	scene.Wait(t, p, process.Until{EOF: true})
-	info := scene.Info(t, p)
+	p := proctest.Start(t, m, process.Spec{Shell: "yes | head -c 1000000; echo; echo end", Retention: process.Retention{Limit: process.MinRetention}})
+	proctest.Wait(t, p, process.Until{EOF: true})
+	info := proctest.Info(t, p)
 	for _, s := range info.Streams {
 		if kept := s.End - s.Base; s.Stream == process.Stdout && (s.End != 1000005 || s.Base == 0 || kept > process.MinRetention) {
 			t.Errorf("stdout has %d bytes, of which %d are kept", s.End, kept)
@@ -165,12 +165,12 @@ func TestOutputIsReadAndWrittenWhereItCannotBeSpliced(t *testing.T) {
 		t.Errorf("the keeper says %q", got)
 	}
 	for _, pty := range []*process.Size{nil, {Cols: 80, Rows: 24}} {
-		p := scene.Start(t, m, process.Spec{Shell: "seq 1 20000", PTY: pty})
+		p := proctest.Start(t, m, process.Spec{Shell: "seq 1 20000", PTY: pty})
 		stream, newline := process.Stdout, "\n"
 		if pty != nil {
 			stream, newline = process.PTY, "\r\n"
 		}
-		got := strings.Split(scene.Output(t, p, stream), newline)
+		got := strings.Split(proctest.Output(t, p, stream), newline)
 		if len(got) != 20001 || got[0] != "1" || got[19999] != "20000" {
 			t.Errorf("%s has %d lines; want 20001, the last one empty", stream, len(got))
 		}
@@ -210,14 +210,14 @@ func TestAStateDirectoryThatBecomesReadOnlyHoldsOutputBackAndEndsNoRole(t *testi
 	stateDir, on := readOnly(t)
 	m := testkeeper.Open(t, stateDir)
 	before := pids(t, stateDir)
-	p := scene.Start(t, m, process.Spec{Shell: "read x; seq 1 10000; exit 8", Stdin: process.StdinPipe})
-	short := scene.Start(t, m, process.Spec{Shell: "read x; exit 7", Stdin: process.StdinPipe})
+	p := proctest.Start(t, m, process.Spec{Shell: "read x; seq 1 10000; exit 8", Stdin: process.StdinPipe})
+	short := proctest.Start(t, m, process.Spec{Shell: "read x; exit 7", Stdin: process.StdinPipe})
 	on.Store(true)
 	for _, p := range []process.Process{p, short} {
-		scene.Write(t, p, "\n")
+		proctest.Write(t, p, "\n")
 	}
-	scene.WantExit(t, short, 7)
-	scene.Eventually(t, "the keeper says that processes wait", func() bool {
+	proctest.WantExit(t, short, 7)
+	proctest.Eventually(t, "the keeper says that processes wait", func() bool {
 		return slices.ContainsFunc(m.Facts(), func(f string) bool {
 			return strings.HasPrefix(f, "spool_takes_output!") && strings.Contains(f, "read-only file system")
 		})
@@ -228,10 +228,10 @@ func TestAStateDirectoryThatBecomesReadOnlyHoldsOutputBackAndEndsNoRole(t *testi
 		t.Errorf("a start says %v", err)
 	}
 	on.Store(false)
-	if got := scene.Output(t, p, process.Stdout); strings.Count(got, "\n") != 10000 || !strings.HasSuffix(got, "\n10000\n") {
+	if got := proctest.Output(t, p, process.Stdout); strings.Count(got, "\n") != 10000 || !strings.HasSuffix(got, "\n10000\n") {
 		t.Errorf("%d bytes of output after the directory became writable", len(got))
 	}
-	scene.WantExit(t, p, 8)
+	proctest.WantExit(t, p, 8)
 	kept(t, m, "spool_takes_output")
 	if after := pids(t, stateDir); after != before {
 		t.Errorf("roles were %+v and are %+v", before, after)
@@ -268,9 +268,9 @@ func TestTheFileLimitIsToldAlsoWhenItIsReached(t *testing.T) {
 		if _, err := p.Write(t.Context(), process.Input{Data: []byte(text), EOF: true}); err != nil {
 			t.Fatalf("process %d takes no input: %v", i, err)
 		}
-		scene.WantOutput(t, p, process.Stdout, text)
+		proctest.WantOutput(t, p, process.Stdout, text)
 	}
-	scene.Eventually(t, "a process starts when others have ended", func() bool {
+	proctest.Eventually(t, "a process starts when others have ended", func() bool {
 		_, err = m.Start(t.Context(), process.Spec{Argv: []string{"true"}})
 		return err == nil
 	})
@@ -282,7 +282,7 @@ func TestTheFileLimitIsToldAlsoWhenItIsReached(t *testing.T) {
 // kept waits until the keeper says that it keeps a promise.
 func kept(t *testing.T, m *client.Manager, name string) {
 	t.Helper()
-	scene.Eventually(t, name+" is kept", func() bool {
+	proctest.Eventually(t, name+" is kept", func() bool {
 		return slices.ContainsFunc(m.Facts(), func(f string) bool { return strings.HasPrefix(f, name+"=") })
 	})
 }

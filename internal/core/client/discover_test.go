@@ -21,7 +21,7 @@ import (
 	"github.com/tend-run/tend/internal/core/rundir"
 	"github.com/tend-run/tend/internal/core/spool"
 	"github.com/tend-run/tend/internal/lib/poorkernel"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testkeeper"
 	"github.com/tend-run/tend/process"
 )
@@ -90,7 +90,7 @@ func told(w process.Watcher, id process.ID) map[process.EventKind]int {
 func TestAStartThatIsRepeatedWhileItIsSlowIsOneProcess(t *testing.T) {
 	stateDir, forked, goOn := stuck(t)
 	m := testkeeper.Open(t, stateDir)
-	w := scene.Value(m.Watch(t.Context()))(t)
+	w := proctest.Value(m.Watch(t.Context()))(t)
 	defer w.Close()
 	spec := process.Spec{ID: "once", Shell: "read x; echo $x", Stdin: process.StdinPipe}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -105,7 +105,7 @@ func TestAStartThatIsRepeatedWhileItIsSlowIsOneProcess(t *testing.T) {
 		t.Fatalf("the first: %v", err)
 	}
 	second := startLater(t, m, spec)
-	scene.Eventually(t, "the second waits for the first", func() bool {
+	proctest.Eventually(t, "the second waits for the first", func() bool {
 		stacks := make([]byte, 1<<20)
 		return bytes.Contains(stacks[:runtime.Stack(stacks, true)], []byte(".awaitOther("))
 	})
@@ -114,14 +114,14 @@ func TestAStartThatIsRepeatedWhileItIsSlowIsOneProcess(t *testing.T) {
 	if a.err != nil {
 		t.Fatal(a.err)
 	}
-	if p := scene.Find(t, m, "once"); p != a.p {
+	if p := proctest.Find(t, m, "once"); p != a.p {
 		t.Errorf("the answer is not the process that is known")
 	}
-	scene.WriteLast(t, a.p, "said\n")
-	scene.WantOutput(t, a.p, process.Stdout, "said\n")
+	proctest.WriteLast(t, a.p, "said\n")
+	proctest.WantOutput(t, a.p, process.Stdout, "said\n")
 	finished(t, a.p)
 	n := map[process.EventKind]int{}
-	scene.Eventually(t, "all is told", func() bool {
+	proctest.Eventually(t, "all is told", func() bool {
 		for k, v := range told(w, "once") {
 			n[k] += v
 		}
@@ -162,7 +162,7 @@ func TestAListIsInTheOrderOfTheStarts(t *testing.T) {
 	later := start()
 	goOn()
 	earlier := <-started
-	infos := scene.Value(m.List(t.Context(), process.Filter{}))(t)
+	infos := proctest.Value(m.List(t.Context(), process.Filter{}))(t)
 	if n := len(infos); n < 2 || infos[n-2].ID != earlier || infos[n-1].ID != later {
 		t.Errorf("%d processes, and the last two are not in order", n)
 	}
@@ -172,18 +172,18 @@ func TestAListIsInTheOrderOfTheStarts(t *testing.T) {
 func TestAStartIsDoneThoughItsKeeperHasBeenReplaced(t *testing.T) {
 	m := testkeeper.Open(t, testkeeper.Start(t))
 	m.ReplaceHello()
-	scene.Start(t, m, process.Spec{Argv: []string{"true"}})
+	proctest.Start(t, m, process.Spec{Argv: []string{"true"}})
 }
 
 // Who closes the input of a process that is over does not close that of the one
 // which has its place on the board now.
 func TestInputIsClosedOfTheProcessAskedFor(t *testing.T) {
 	m := testkeeper.Open(t, testkeeper.Start(t))
-	old := scene.Start(t, m, process.Spec{Argv: []string{"true"}, Stdin: process.StdinPipe})
+	old := proctest.Start(t, m, process.Spec{Argv: []string{"true"}, Stdin: process.StdinPipe})
 	finished(t, old)
 	var p process.Process
-	scene.Eventually(t, "another process gets its place", func() bool {
-		p = scene.Start(t, m, process.Spec{Argv: []string{"cat"}, Stdin: process.StdinPipe})
+	proctest.Eventually(t, "another process gets its place", func() bool {
+		p = proctest.Start(t, m, process.Spec{Argv: []string{"cat"}, Stdin: process.StdinPipe})
 		return client.SameSlot(old, p)
 	})
 	if err := client.CloseInput(old); !errors.Is(err, process.ErrExited) {
@@ -212,11 +212,11 @@ func TestTheNextServerFindsAStartThatWasUnderWay(t *testing.T) {
 
 	m, _ = nextServer(t, stateDir, client.Config{})
 	goOn()
-	scene.Eventually(t, "the process is known", func() bool {
+	proctest.Eventually(t, "the process is known", func() bool {
 		_, err := m.Get(t.Context(), process.Selector{ID: "orphan"})
 		return err == nil
 	})
-	scene.Kill(t, scene.Find(t, m, "orphan"))
+	proctest.Kill(t, proctest.Find(t, m, "orphan"))
 }
 
 // A process that was removed and started anew under its id is not taken for the
@@ -225,19 +225,19 @@ func TestTheNextServerTellsAProcessFromTheOneBeforeWithItsID(t *testing.T) {
 	stateDir := testkeeper.Start(t)
 	m, end := nextServer(t, stateDir, client.Config{})
 	m.HoldSlots()
-	p := scene.Start(t, m, process.Spec{ID: "same", Shell: "exit 3"})
+	p := proctest.Start(t, m, process.Spec{ID: "same", Shell: "exit 3"})
 	finished(t, p)
-	scene.Remove(t, p)
-	p = scene.Start(t, m, process.Spec{ID: "same", Shell: "sleep 1000"})
-	want := scene.Info(t, p)
+	proctest.Remove(t, p)
+	p = proctest.Start(t, m, process.Spec{ID: "same", Shell: "sleep 1000"})
+	want := proctest.Info(t, p)
 	end()
 
 	m, _ = nextServer(t, stateDir, client.Config{})
-	p = scene.Find(t, m, "same")
+	p = proctest.Find(t, m, "same")
 	if in, err := p.Info(t.Context()); err != nil || in.PID != want.PID || in.Exit != nil {
 		t.Errorf("pid %d, exit %v, %v; want pid %d, which runs", in.PID, in.Exit, err, want.PID)
 	}
-	scene.Kill(t, p)
+	proctest.Kill(t, p)
 }
 
 // The same of the next keeper, which is asked once more for a start whose answer
@@ -249,48 +249,48 @@ func TestTheNextKeeperTellsAProcessFromTheOneBeforeWithItsID(t *testing.T) {
 	m.HoldSlots()
 	again := filepath.Join(t.TempDir(), "again")
 	spec := process.Spec{ID: "same", Shell: "test -e " + again + " || exit 3; echo run >> " + again + "; echo said; exec sleep 1000"}
-	first := scene.Start(t, m, spec)
+	first := proctest.Start(t, m, spec)
 	finished(t, first)
-	scene.Remove(t, first)
-	scene.Must(t, os.WriteFile(again, nil, 0o600))
+	proctest.Remove(t, first)
+	proctest.Must(t, os.WriteFile(again, nil, 0o600))
 	armed.Store(true)
 	keeper := pids(t, stateDir).Keeper
 	second := startLater(t, m, spec)
 	<-forked
-	scene.Must(t, syscall.Kill(keeper, syscall.SIGKILL))
+	proctest.Must(t, syscall.Kill(keeper, syscall.SIGKILL))
 	goOn()
 	a := <-second
 	if a.err != nil {
 		t.Fatal(a.err)
 	}
-	scene.Wait(t, a.p, process.Until{Match: "said"})
+	proctest.Wait(t, a.p, process.Until{Match: "said"})
 	if b, _ := os.ReadFile(again); string(b) != "run\n" {
 		t.Errorf("the second did %q; want it run once", b)
 	}
 	if in, err := a.p.Info(t.Context()); err != nil || in.Exit != nil {
 		t.Errorf("it has ended with %v, %v; want it running", in.Exit, err)
 	}
-	scene.Kill(t, a.p)
+	proctest.Kill(t, a.p)
 }
 
 // What is appended behind a torn tail would never be read.
 func TestAPinHoldsBehindATornTail(t *testing.T) {
 	stateDir := testkeeper.Start(t)
 	m, end := nextServer(t, stateDir, client.Config{})
-	p := scene.Start(t, m, process.Spec{ID: "torn", Shell: "true"})
+	p := proctest.Start(t, m, process.Spec{ID: "torn", Shell: "true"})
 	finished(t, p)
 	end()
 	// As a loss of power leaves it.
-	f := scene.Value(os.OpenFile(filepath.Join(stateDir, rundir.SpoolDir, "torn", spool.JournalName), os.O_WRONLY|os.O_APPEND, 0))(t)
-	scene.Value(f.Write(make([]byte, 7)))(t)
+	f := proctest.Value(os.OpenFile(filepath.Join(stateDir, rundir.SpoolDir, "torn", spool.JournalName), os.O_WRONLY|os.O_APPEND, 0))(t)
+	proctest.Value(f.Write(make([]byte, 7)))(t)
 	f.Close()
 	killKeeper(t, stateDir)
 
 	m, end = nextServer(t, stateDir, client.Config{})
-	scene.Must(t, scene.Find(t, m, "torn").Pin(t.Context(), true))
+	proctest.Must(t, proctest.Find(t, m, "torn").Pin(t.Context(), true))
 	end()
 	m, _ = nextServer(t, stateDir, client.Config{})
-	if in, err := scene.Find(t, m, "torn").Info(t.Context()); err != nil || !in.Pinned {
+	if in, err := proctest.Find(t, m, "torn").Info(t.Context()); err != nil || !in.Pinned {
 		t.Errorf("pinned %v, %v", in.Pinned, err)
 	}
 }
@@ -300,11 +300,11 @@ func TestAWatcherIsToldOfProcessesThatAreLost(t *testing.T) {
 	stateDir := shortDir(t)
 	testkeeper.NoServer(t, stateDir)
 	launcher := exec.Command(keeperBinary, "launcher", "--state-dir", stateDir)
-	scene.Must(t, launcher.Start())
+	proctest.Must(t, launcher.Start())
 	m, _ := nextServer(t, stateDir, client.Config{})
-	w := scene.Value(m.Watch(t.Context()))(t)
+	w := proctest.Value(m.Watch(t.Context()))(t)
 	defer w.Close()
-	p := scene.Start(t, m, process.Spec{ID: "lost", Shell: "sleep 1000"})
+	p := proctest.Start(t, m, process.Spec{ID: "lost", Shell: "sleep 1000"})
 	all := pids(t, stateDir)
 	launcher.Process.Kill()
 	launcher.Wait()
@@ -318,7 +318,7 @@ func TestAWatcherIsToldOfProcessesThatAreLost(t *testing.T) {
 		t.Errorf("it ended with %+v, %v; want it lost", res.Exit, err)
 	}
 	n := map[process.EventKind]int{}
-	scene.Eventually(t, "the loss is told", func() bool {
+	proctest.Eventually(t, "the loss is told", func() bool {
 		for k, v := range told(w, "lost") {
 			n[k] += v
 		}

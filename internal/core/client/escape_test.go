@@ -15,7 +15,7 @@ import (
 
 	"github.com/tend-run/tend/internal/lib/poorkernel"
 	"github.com/tend-run/tend/internal/lib/procfs"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testkeeper"
 	"github.com/tend-run/tend/process"
 )
@@ -23,7 +23,7 @@ import (
 // cgroup2 is where this machine has its cgroup v2 tree; "": nowhere.
 func cgroup2(t *testing.T) string {
 	t.Helper()
-	b := scene.Value(os.ReadFile("/proc/self/mounts"))(t)
+	b := proctest.Value(os.ReadFile("/proc/self/mounts"))(t)
 	for line := range strings.Lines(string(b)) {
 		if f := strings.Fields(line); len(f) > 2 && f[2] == "cgroup2" {
 			return f[1]
@@ -44,9 +44,9 @@ func runawayAs(t *testing.T, m process.Manager, escape, then, program string) (p
 	t.Helper()
 	up := filepath.Join(t.TempDir(), "up")
 	script := strings.ReplaceAll(escape, "SLEEP", "sh -c 'echo $$ > "+up+".new; mv "+up+".new "+up+"; exec "+program+"' </dev/null >/dev/null 2>&1")
-	p := scene.Start(t, m, process.Spec{Shell: script + "\nuntil [ -e " + up + " ]; do sleep 0.01; done; " + then})
+	p := proctest.Start(t, m, process.Spec{Shell: script + "\nuntil [ -e " + up + " ]; do sleep 0.01; done; " + then})
 	pid := 0
-	scene.Eventually(t, "it has escaped", func() bool {
+	proctest.Eventually(t, "it has escaped", func() bool {
 		b, err := os.ReadFile(up)
 		if err != nil {
 			return false
@@ -65,8 +65,8 @@ func killsRunaway(t *testing.T, m process.Manager, escape string, right func(pro
 	for _, leader := range []string{"sleep 1000", "exit 0"} {
 		p, pid := runaway(t, m, escape, leader)
 		if leader == "exit 0" {
-			scene.Wait(t, p, process.Until{})
-			if in := scene.Info(t, p); in.TreeGone {
+			proctest.Wait(t, p, process.Until{})
+			if in := proctest.Info(t, p); in.TreeGone {
 				t.Errorf("after the exit: %+v; want that its tree is not gone", in)
 			}
 		}
@@ -88,7 +88,7 @@ func alive(pid int) bool {
 // A kill reaches whoever has left the cgroup, the session, the parents and the
 // environment behind; and it says that all are gone only if they are.
 func TestAKillReachesThoseWhoHaveLeftTheirCgroup(t *testing.T) {
-	scene.Root(t) // nobody else may leave a cgroup
+	proctest.Root(t) // nobody else may leave a cgroup
 	tree := cgroup2(t)
 	if tree == "" {
 		t.Fatal("this test needs a cgroup v2 tree, and none is mounted")
@@ -110,8 +110,8 @@ func TestAKillReachesThoseWhoHaveLeftTheirCgroup(t *testing.T) {
 	}
 	t.Run("what nothing tells of is not killed, and named", func(t *testing.T) {
 		p, pid := runaway(t, m, "("+leave+"; prlimit --pid $$ --rttime=unlimited; prlimit --pid $(sh -c 'echo $PPID') --rttime=unlimited; setsid SLEEP &)", "sleep 1000")
-		scene.Eventually(t, "the clock of starts has ticked", func() bool { return procfs.StartedBefore(procfs.Started(pid), procfs.BootTime()) })
-		other := scene.Start(t, m, process.Spec{Shell: "sleep 1000"}) // began later, and is not its parent
+		proctest.Eventually(t, "the clock of starts has ticked", func() bool { return procfs.StartedBefore(procfs.Started(pid), procfs.BootTime()) })
+		other := proctest.Start(t, m, process.Spec{Shell: "sleep 1000"}) // began later, and is not its parent
 		res, err := p.Kill(t.Context())
 		if err != nil || res.Verified || !slices.Contains(res.Strays, pid) || res.Names[pid] == "" {
 			t.Errorf("%+v, %v; want that %d may be left", res, err, pid)
@@ -182,20 +182,20 @@ func TestAKillReachesOrphansWithoutCgroups(t *testing.T) {
 // The server may be started by an anchor that has no mark of roles yet, and be new: not at its
 // lock. It is no descendant of a process that runs at that time.
 func TestAServerWithoutMarkAndLockIsNobodys(t *testing.T) {
-	scene.Root(t)
+	proctest.Root(t)
 	state := testkeeper.Start(t)
 	m := testkeeper.Open(t, state)
-	p := scene.Start(t, m, process.Spec{Argv: []string{"cat"}, Stdin: process.StdinPipe})
+	p := proctest.Start(t, m, process.Spec{Argv: []string{"cat"}, Stdin: process.StdinPipe})
 	before := pids(t, state)
 	for _, pid := range []int{before.Anchor, parentOf(t, before.Anchor)} {
-		scene.Must(t, unix.Prlimit(pid, unix.RLIMIT_RTTIME, &unix.Rlimit{Cur: unix.RLIM_INFINITY, Max: unix.RLIM_INFINITY}, nil))
+		proctest.Must(t, unix.Prlimit(pid, unix.RLIMIT_RTTIME, &unix.Rlimit{Cur: unix.RLIM_INFINITY, Max: unix.RLIM_INFINITY}, nil))
 	}
 	unix.Kill(before.Server, unix.SIGKILL)
-	scene.Eventually(t, "there is another server", func() bool { s := pids(t, state).Server; return s > 0 && s != before.Server })
+	proctest.Eventually(t, "there is another server", func() bool { s := pids(t, state).Server; return s > 0 && s != before.Server })
 	unix.Kill(before.Anchor, unix.SIGKILL) // whose children are the launcher's now, as an orphan of p would be
-	scene.Eventually(t, "there is another anchor", func() bool { return pids(t, state).Anchor != before.Anchor })
-	scene.WriteLast(t, p, "")
-	if r := scene.Wait(t, p, process.Until{TreeGone: true}); r.Exit.Code != 0 {
+	proctest.Eventually(t, "there is another anchor", func() bool { return pids(t, state).Anchor != before.Anchor })
+	proctest.WriteLast(t, p, "")
+	if r := proctest.Wait(t, p, process.Until{TreeGone: true}); r.Exit.Code != 0 {
 		t.Errorf("%+v", r.Exit)
 	}
 }

@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testkeeper"
 	"github.com/tend-run/tend/process"
 )
@@ -35,24 +35,24 @@ func unfinished(t *testing.T, p process.Process) string {
 
 // One orphan that nothing tells of holds up the removal of no process.
 func TestWhoMayBeAnybodysHoldsUpNoRemoval(t *testing.T) {
-	scene.Root(t) // nobody else may leave a cgroup
+	proctest.Root(t) // nobody else may leave a cgroup
 	tree := cgroup2(t)
 	if tree == "" {
 		t.Fatal("this test needs a cgroup v2 tree, and none is mounted")
 	}
 	stateDir := testkeeper.Start(t)
 	m := testkeeper.Open(t, stateDir)
-	before := scene.Start(t, m, process.Spec{Argv: []string{"sleep", "1000"}}) // whose it could be, too
+	before := proctest.Start(t, m, process.Spec{Argv: []string{"sleep", "1000"}}) // whose it could be, too
 	p, pid := runaway(t, m, nameless(tree), "exit 3")
-	scene.WantExit(t, p, 3)
-	if in := scene.Info(t, p); in.TreeGone {
+	proctest.WantExit(t, p, 3)
+	if in := proctest.Info(t, p); in.TreeGone {
 		t.Errorf("%+v; want that its tree may not be gone", in)
 	}
 	killKeeper(t, stateDir)
 	if res, err := before.Kill(t.Context()); err != nil || res.Verified {
 		t.Errorf("%+v, %v; want that somebody may be left", res, err)
 	}
-	w := scene.Value(m.Watch(t.Context()))(t)
+	w := proctest.Value(m.Watch(t.Context()))(t)
 	defer w.Close()
 	removed(t, p)
 	killKeeper(t, stateDir) // it forgets nothing that was let go
@@ -64,7 +64,7 @@ func TestWhoMayBeAnybodysHoldsUpNoRemoval(t *testing.T) {
 	}
 	for gone := 0; gone < 2; {
 		ev, ok, err := w.Next()
-		if scene.Must(t, err); !ok {
+		if proctest.Must(t, err); !ok {
 			t.Fatal("nobody tells of the removals")
 		}
 		switch {
@@ -78,9 +78,9 @@ func TestWhoMayBeAnybodysHoldsUpNoRemoval(t *testing.T) {
 		t.Error("what may be another's was killed")
 	}
 	for range 20 { // in the slots of those that were let go
-		q := scene.Start(t, m, process.Spec{Shell: "echo here; exit 4"})
-		scene.WantExit(t, q, 4)
-		scene.WantOutput(t, q, process.Stdout, "here\n")
+		q := proctest.Start(t, m, process.Spec{Shell: "echo here; exit 4"})
+		proctest.WantExit(t, q, 4)
+		proctest.WantOutput(t, q, process.Stdout, "here\n")
 		removed(t, q)
 	}
 }
@@ -89,35 +89,35 @@ func TestWhoMayBeAnybodysHoldsUpNoRemoval(t *testing.T) {
 func TestARemovalThatWaitsSaysForWhom(t *testing.T) {
 	m := testkeeper.Open(t, testkeeper.Start(t))
 	t.Run("a descendant", func(t *testing.T) {
-		p := scene.Start(t, m, process.Spec{Shell: "sleep 1000 >/dev/null 2>&1 & exit 2"})
-		scene.WantExit(t, p, 2)
+		p := proctest.Start(t, m, process.Spec{Shell: "sleep 1000 >/dev/null 2>&1 & exit 2"})
+		proctest.WantExit(t, p, 2)
 		if left := unfinished(t, p); !strings.Contains(left, "(sleep) of its tree runs") {
 			t.Errorf("left is %q", left)
 		}
 		forgotten(t, p)
 	})
 	t.Run("one that has its output and nothing tells of", func(t *testing.T) {
-		scene.Root(t)
+		proctest.Root(t)
 		tree := cgroup2(t)
 		up := filepath.Join(t.TempDir(), "up")
 		script := strings.ReplaceAll(nameless(tree), "SLEEP", "sh -c 'echo $$ > "+up+".new; mv "+up+".new "+up+"; exec sleep 1000'")
-		p := scene.Start(t, m, process.Spec{Shell: script + "\nuntil [ -e " + up + " ]; do sleep 0.01; done; exit 2"})
-		r := scene.Value(p.Wait(t.Context(), process.Until{}))(t)
+		p := proctest.Start(t, m, process.Spec{Shell: script + "\nuntil [ -e " + up + " ]; do sleep 0.01; done; exit 2"})
+		r := proctest.Value(p.Wait(t.Context(), process.Until{}))(t)
 		if r.Exit == nil || r.Exit.Code != 2 {
 			t.Fatalf("%+v", r.Exit)
 		}
-		pid := strings.TrimSpace(string(scene.Value(os.ReadFile(up))(t)))
+		pid := strings.TrimSpace(string(proctest.Value(os.ReadFile(up))(t)))
 		if left := unfinished(t, p); !strings.Contains(left, "output open: stdout, stderr") || !strings.Contains(left, "pid "+pid+" (sleep)") {
 			t.Errorf("left is %q", left)
 		}
-		if in := scene.Info(t, p); in.Streams[0].EOF {
+		if in := proctest.Info(t, p); in.Streams[0].EOF {
 			t.Errorf("%+v; want that its output goes on", in)
 		}
-		unix.Kill(scene.Value(strconv.Atoi(pid))(t), unix.SIGKILL)
+		unix.Kill(proctest.Value(strconv.Atoi(pid))(t), unix.SIGKILL)
 		removed(t, p)
 	})
 	t.Run("the process itself", func(t *testing.T) {
-		p := scene.Start(t, m, process.Spec{Argv: []string{"sleep", "1000"}})
+		p := proctest.Start(t, m, process.Spec{Argv: []string{"sleep", "1000"}})
 		if err := p.Remove(t.Context()); !errors.Is(err, process.ErrRunning) {
 			t.Errorf("removed with %v", err)
 		}

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tend-run/tend/internal/lib/poorkernel"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testkeeper"
 	"github.com/tend-run/tend/process"
 	"github.com/tend-run/tend/process/processtest"
@@ -62,7 +62,7 @@ func TestAProgramRunsOnceThoughTheKeeperDiesAroundItsFork(t *testing.T) {
 			runsOnce(t, limited, c, poorkernel.World{})
 		})
 		t.Run("by a script without cgroups, "+c.name, func(t *testing.T) {
-			scene.Root(t)
+			proctest.Root(t)
 			runsOnce(t, limited, c, withoutGroups)
 		})
 	}
@@ -83,17 +83,17 @@ func runsOnce(t *testing.T, limits process.Limits, at stand, w poorkernel.World)
 	stateDir, l := watchedIn(t, w)
 	armed, struck := killAt(l, at.by)
 	m := testkeeper.Open(t, stateDir)
-	scene.Wait(t, scene.Start(t, m, process.Spec{Argv: []string{"true"}}), process.Until{TreeGone: true})
+	proctest.Wait(t, proctest.Start(t, m, process.Spec{Argv: []string{"true"}}), process.Until{TreeGone: true})
 	armed <- pids(t, stateDir).Keeper
 	ran := filepath.Join(stateDir, "ran")
-	p := scene.Start(t, m, process.Spec{Shell: "nice >> " + ran + "; echo said; exit 5", Limits: limits})
-	scene.WantExit(t, p, 5)
+	p := proctest.Start(t, m, process.Spec{Shell: "nice >> " + ran + "; echo said; exit 5", Limits: limits})
+	proctest.WantExit(t, p, 5)
 	select {
 	case <-struck:
 	default:
 		t.Fatal("the keeper was not killed")
 	}
-	scene.WantOutput(t, p, process.Stdout, "said\n")
+	proctest.WantOutput(t, p, process.Stdout, "said\n")
 	nice := limits.Nice
 	if was, err := unix.Getpriority(unix.PRIO_PROCESS, 0); nice == 0 && err == nil {
 		nice = 20 - was // the test's own, as the kernel has it
@@ -119,13 +119,13 @@ func TestAFailureIsToldThoughTheKeeperDiesAfterIt(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			if len(c.world.Mounts) > 0 {
-				scene.Root(t)
+				proctest.Root(t)
 			}
 			c.world.Rules = append(c.world.Rules, poorkernel.Rule{Call: c.at.call, Arg: -1})
 			stateDir, l := watchedIn(t, c.world)
 			armed, struck := killAt(l, c.at.by)
 			m := testkeeper.Open(t, stateDir)
-			scene.Start(t, m, process.Spec{Argv: []string{"true"}})
+			proctest.Start(t, m, process.Spec{Argv: []string{"true"}})
 			armed <- pids(t, stateDir).Keeper
 			p, err := m.Start(t.Context(), process.Spec{Argv: []string{"/no/such/program"}, Limits: process.Limits{Nice: 3}})
 			var failed *process.StartError
@@ -159,7 +159,7 @@ func TestLimitsOfAProgram(t *testing.T) {
 }
 
 func limits(t *testing.T, m process.Manager) {
-	unlimited := scene.Output(t, scene.Start(t, m, process.Spec{Shell: "ulimit -Sn"}), process.Stdout)
+	unlimited := proctest.Output(t, proctest.Start(t, m, process.Spec{Shell: "ulimit -Sn"}), process.Stdout)
 	rlimit := func(resource int, soft, hard uint64) process.Limits {
 		return process.Limits{Rlimits: []process.Rlimit{{Resource: resource, Soft: soft, Hard: hard}}}
 	}
@@ -177,8 +177,8 @@ func limits(t *testing.T, m process.Manager) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			for range 20 {
-				p := scene.Start(t, m, process.Spec{Shell: c.script, Limits: c.limits})
-				scene.WantOutput(t, p, process.Stdout, c.want)
+				p := proctest.Start(t, m, process.Spec{Shell: c.script, Limits: c.limits})
+				proctest.WantOutput(t, p, process.Stdout, c.want)
 			}
 		})
 	}
@@ -186,8 +186,8 @@ func limits(t *testing.T, m process.Manager) {
 		both := process.Limits{Nice: 1, PidsMax: 1}
 		for range 20 {
 			p, err := m.Start(t.Context(), process.Spec{Shell: "echo $(nice)", Limits: both})
-			scene.Must(t, err)
-			if got := scene.Output(t, p, process.Stderr); !strings.Contains(got, "fork") {
+			proctest.Must(t, err)
+			if got := proctest.Output(t, p, process.Stderr); !strings.Contains(got, "fork") {
 				t.Fatalf("a second task: %q", got)
 			}
 		}

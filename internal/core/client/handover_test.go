@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/tend-run/tend/internal/core/client"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testkeeper"
 	"github.com/tend-run/tend/process"
 )
@@ -17,8 +17,8 @@ import (
 // finished waits until nothing of a process is left.
 func finished(t *testing.T, p process.Process) {
 	t.Helper()
-	scene.Eventually(t, string(p.ID())+" is over", func() bool {
-		in := scene.Info(t, p)
+	proctest.Eventually(t, string(p.ID())+" is over", func() bool {
+		in := proctest.Info(t, p)
 		for _, s := range in.Streams {
 			if !s.EOF {
 				return false
@@ -31,7 +31,7 @@ func finished(t *testing.T, p process.Process) {
 // output reads all that is kept, and where it begins.
 func output(t *testing.T, p process.Process) (from int64, data []byte) {
 	t.Helper()
-	r := scene.Read(t, p, process.ReadOptions{NoFollow: true})
+	r := proctest.Read(t, p, process.ReadOptions{NoFollow: true})
 	for {
 		ev, ok, err := r.Next()
 		switch {
@@ -55,14 +55,14 @@ func TestTheNextServerKnowsWhatWasDoneToAFinishedProcess(t *testing.T) {
 	dir := testkeeper.Start(t)
 	m, end := nextServer(t, dir, client.Config{})
 	m.HoldSlots()
-	p := scene.Start(t, m, process.Spec{ID: "done", Shell: "head -c 65536 /dev/zero | tr '\\0' x"})
+	p := proctest.Start(t, m, process.Spec{ID: "done", Shell: "head -c 65536 /dev/zero | tr '\\0' x"})
 	finished(t, p)
-	scene.Must(t, p.Trim(t.Context(), process.Stdout, 32768))
-	scene.Must(t, p.Pin(t.Context(), true))
+	proctest.Must(t, p.Trim(t.Context(), process.Stdout, 32768))
+	proctest.Must(t, p.Pin(t.Context(), true))
 	end()
 
 	m, _ = nextServer(t, dir, client.Config{})
-	p = scene.Find(t, m, "done")
+	p = proctest.Find(t, m, "done")
 	from, data := output(t, p)
 	if from != 32768 || !bytes.Equal(data, bytes.Repeat([]byte("x"), 32768)) {
 		t.Errorf("from %d on, %d bytes, %d of them zeros; want 32768 bytes from 32768 on", from, len(data), bytes.Count(data, []byte{0}))
@@ -77,14 +77,14 @@ func TestTheNextServerKnowsWhatWasDoneToAFinishedProcess(t *testing.T) {
 func TestInputIsClosedThoughTheServerDies(t *testing.T) {
 	dir := testkeeper.Start(t)
 	m, end := nextServer(t, dir, client.Config{})
-	p := scene.Start(t, m, process.Spec{ID: "reader", Argv: []string{"cat"}, Stdin: process.StdinPipe})
+	p := proctest.Start(t, m, process.Spec{ID: "reader", Argv: []string{"cat"}, Stdin: process.StdinPipe})
 	client.WishEOF(p)
 	end()
 
 	m, _ = nextServer(t, dir, client.Config{})
-	p = scene.Find(t, m, "reader")
-	scene.Value(p.Write(t.Context(), process.Input{Offset: new(int64(0)), EOF: true}))(t)
-	scene.Eventually(t, "it reads the end of its input", func() bool {
+	p = proctest.Find(t, m, "reader")
+	proctest.Value(p.Write(t.Context(), process.Input{Offset: new(int64(0)), EOF: true}))(t)
+	proctest.Eventually(t, "it reads the end of its input", func() bool {
 		in, err := p.Info(t.Context())
 		return err == nil && in.Exit != nil
 	})
@@ -100,10 +100,10 @@ func TestTheNextServerKnowsWhatInputAProcessTook(t *testing.T) {
 			if hold {
 				m.HoldSlots()
 			}
-			p := scene.Start(t, m, process.Spec{ID: "reader", Argv: []string{"cat"}, Stdin: process.StdinPipe})
+			p := proctest.Start(t, m, process.Spec{ID: "reader", Argv: []string{"cat"}, Stdin: process.StdinPipe})
 			zero, three := int64(0), int64(3)
 			last := process.Input{Data: []byte("abc"), Offset: &zero, EOF: true}
-			scene.Value(p.Write(t.Context(), last))(t)
+			proctest.Value(p.Write(t.Context(), last))(t)
 			finished(t, p)
 			end()
 			if !hold {
@@ -111,7 +111,7 @@ func TestTheNextServerKnowsWhatInputAProcessTook(t *testing.T) {
 			}
 
 			m, _ = nextServer(t, dir, client.Config{})
-			p = scene.Find(t, m, "reader")
+			p = proctest.Find(t, m, "reader")
 			if taken, err := p.Write(t.Context(), last); err != nil || taken.Offset != 3 {
 				t.Errorf("repeated: %d, %v; want it acknowledged at 3", taken.Offset, err)
 			}

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tend-run/tend/internal/lib/procfs"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testkeeper"
 	"github.com/tend-run/tend/process"
 )
@@ -27,7 +27,7 @@ func forgotten(t *testing.T, p process.Process) {
 
 func removed(t *testing.T, p process.Process) {
 	t.Helper()
-	scene.Eventually(t, string(p.ID())+" is removed", func() bool {
+	proctest.Eventually(t, string(p.ID())+" is removed", func() bool {
 		err := p.Remove(t.Context())
 		if err != nil && !errors.Is(err, process.ErrRunning) {
 			t.Fatal(err)
@@ -39,11 +39,11 @@ func removed(t *testing.T, p process.Process) {
 // The keeper dies after it made a child that is to hold a namespace for it, and before
 // that child can ask to end with the keeper.
 func TestWhoHelpsAKeeperThatDiesHoldsUpNoRemoval(t *testing.T) {
-	scene.Root(t)
+	proctest.Root(t)
 	stateDir, l := watched(t, unix.SYS_SETNS)
 	armed, struck := killAt(l, child)
 	m := testkeeper.Open(t, stateDir)
-	p := scene.Start(t, m, process.Spec{Argv: []string{"sleep", "1000"}}) // whose descendant the helper could be
+	p := proctest.Start(t, m, process.Spec{Argv: []string{"sleep", "1000"}}) // whose descendant the helper could be
 	armed <- pids(t, stateDir).Keeper
 	can, err := m.Boxes().Can(t.Context())
 	if err != nil || can.Mode == 0 {
@@ -52,13 +52,13 @@ func TestWhoHelpsAKeeperThatDiesHoldsUpNoRemoval(t *testing.T) {
 	<-struck
 	forgotten(t, p)
 	// Who came to its program only after that is ended at the next exit.
-	scene.WantExit(t, scene.Start(t, m, process.Spec{Argv: []string{"true"}}), 0)
-	scene.Eventually(t, "nobody is left who was to help", func() bool { return len(helpers(t, stateDir)) == 0 })
+	proctest.WantExit(t, proctest.Start(t, m, process.Spec{Argv: []string{"true"}}), 0)
+	proctest.Eventually(t, "nobody is left who was to help", func() bool { return len(helpers(t, stateDir)) == 0 })
 }
 
 // A keeper of before left a helper, which has no mark.
 func TestAHelperWithoutAMarkIsEnded(t *testing.T) {
-	scene.Root(t)
+	proctest.Root(t)
 	tree := cgroup2(t)
 	if tree == "" {
 		t.Fatal("this test needs a cgroup v2 tree, and none is mounted")
@@ -67,14 +67,14 @@ func TestAHelperWithoutAMarkIsEnded(t *testing.T) {
 	s := newBoxDirs(t).spec(t)
 	info := makeBox(t, m.Boxes(), s)
 	program := filepath.Join(t.TempDir(), "first")
-	scene.Must(t, os.WriteFile(program, scene.Value(os.ReadFile(procfs.Path(info.PID, "exe")))(t), 0o755))
+	proctest.Must(t, os.WriteFile(program, proctest.Value(os.ReadFile(procfs.Path(info.PID, "exe")))(t), 0o755))
 	killKeeper(t, stateDir)
 	p, pid := runawayAs(t, m, nameless(tree), "sleep 1000", program+" -")
-	scene.Eventually(t, "it has become the program", func() bool { exe, _ := os.Readlink(procfs.Path(pid, "exe")); return exe == program })
+	proctest.Eventually(t, "it has become the program", func() bool { exe, _ := os.Readlink(procfs.Path(pid, "exe")); return exe == program })
 	forgotten(t, p)
-	scene.Eventually(t, "the helper is ended", func() bool { return !alive(pid) })
+	proctest.Eventually(t, "the helper is ended", func() bool { return !alive(pid) })
 	if !livesOn(info.PID) {
 		t.Error("pid 1 of a box was ended, too")
 	}
-	scene.Must(t, m.Boxes().End(t.Context(), s.ID))
+	proctest.Must(t, m.Boxes().End(t.Context(), s.ID))
 }

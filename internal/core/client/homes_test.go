@@ -5,7 +5,7 @@ package client_test
 import (
 	"testing"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/process"
 )
 
@@ -32,5 +32,5 @@ func TestAHomeInABoxComesAndGoes(t *testing.T) {
 		said(t, in, s.ID, process.Spec{Shell: "rm /root; mv /elsewhere /root", Dir: "/"})
 	}
 	where("/root")
-	scene.Must(t, m.Boxes().End(t.Context(), s.ID))
+	proctest.Must(t, m.Boxes().End(t.Context(), s.ID))
 }

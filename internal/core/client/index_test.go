@@ -14,7 +14,7 @@ import (
 
 	"github.com/tend-run/tend/internal/core/failpoint"
 	"github.com/tend-run/tend/internal/core/spool"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testkeeper"
 	"github.com/tend-run/tend/process"
 )
@@ -24,20 +24,20 @@ import (
 func TestTheIndexIsFreedWithTheOutput(t *testing.T) {
 	dir := testkeeper.Start(t)
 	m := testkeeper.Open(t, dir)
-	p := scene.Start(t, m, process.Spec{
+	p := proctest.Start(t, m, process.Spec{
 		// One write for each line.
 		Shell:     "i=0; while [ $i -lt 60000 ]; do i=$((i+1)); echo line-$i-0123456789; done",
 		Retention: process.Retention{Limit: 64 << 10},
 	})
-	scene.Wait(t, p, process.Until{EOF: true})
+	proctest.Wait(t, p, process.Until{EOF: true})
 	var st unix.Stat_t
-	scene.Must(t, unix.Stat(filepath.Join(dir, "spool", string(p.ID()), spool.IndexName), &st))
+	proctest.Must(t, unix.Stat(filepath.Join(dir, "spool", string(p.ID()), spool.IndexName), &st))
 	t.Logf("index of %d bytes takes %d on disk", st.Size, st.Blocks*512)
 	if st.Blocks*512 > max(st.Size/2, 64<<10) {
 		t.Errorf("an index of %d bytes takes %d on disk for 64 KiB of output", st.Size, st.Blocks*512)
 	}
 	// From the first byte: one gap, then all that is kept, in order.
-	r := scene.Read(t, p, process.ReadOptions{})
+	r := proctest.Read(t, p, process.ReadOptions{})
 	var at, gaps int64
 	var text strings.Builder
 	for ev, err := range process.Follow(t.Context(), r) {
@@ -66,7 +66,7 @@ func TestTheIndexIsFreedWithTheOutput(t *testing.T) {
 func TestAStormOfSizesIsBoundedInTheIndex(t *testing.T) {
 	dir := testkeeper.Start(t)
 	m := testkeeper.Open(t, dir)
-	p := scene.Start(t, m, process.Spec{Shell: "stty -echo; echo ready; while read x; do stty size; done", PTY: &process.Size{Cols: 80, Rows: 24}})
+	p := proctest.Start(t, m, process.Spec{Shell: "stty -echo; echo ready; while read x; do stty size; done", PTY: &process.Size{Cols: 80, Rows: 24}})
 	var text strings.Builder
 	r := process.Events(t.Context(), p, process.ReadOptions{})
 	next, stop := iter.Pull2(r)
@@ -84,24 +84,24 @@ func TestAStormOfSizesIsBoundedInTheIndex(t *testing.T) {
 	storm := func(cols, n int) {
 		t.Helper()
 		for i := range n {
-			scene.Value(p.Resize(t.Context(), process.Resize{To: process.Size{Cols: uint16(cols + i), Rows: 30}}))(t)
+			proctest.Value(p.Resize(t.Context(), process.Resize{To: process.Size{Cols: uint16(cols + i), Rows: 30}}))(t)
 		}
 	}
 	until("ready\r\n")
 	storm(1000, 10_000)
 	var st unix.Stat_t
-	scene.Must(t, unix.Stat(filepath.Join(dir, "spool", string(p.ID()), spool.IndexName), &st))
+	proctest.Must(t, unix.Stat(filepath.Join(dir, "spool", string(p.ID()), spool.IndexName), &st))
 	if most := int64(300 * spool.IndexSize); st.Size > most {
 		t.Errorf("the index has %d bytes after 10,000 changes of size; want at most %d", st.Size, most)
 	}
 	killKeeper(t, dir)
-	input := func() { scene.Value(p.Write(t.Context(), process.Input{Data: []byte("\n")}))(t) }
+	input := func() { proctest.Value(p.Write(t.Context(), process.Input{Data: []byte("\n")}))(t) }
 	input()
 	until("30 10999\r\n")
 	storm(20, 3)
 	input()
 	until("30 22\r\n")
-	scene.Value(p.Kill(t.Context()))(t)
+	proctest.Value(p.Kill(t.Context()))(t)
 	var sizes []string
 	for ev, err := range process.Events(t.Context(), p, process.ReadOptions{Sizes: true}) {
 		if err != nil {
@@ -121,12 +121,12 @@ func TestTheFirstByteOfATerminalHasASize(t *testing.T) {
 	m, table, _ := pointsManager(t)
 	for _, at := range []failpoint.Point{failpoint.Staged, failpoint.Spliced, failpoint.Indexed} {
 		table.Arm(at, 1, false)
-		p := scene.Start(t, m, process.Spec{Shell: "echo one; read x", PTY: &process.Size{Cols: 90, Rows: 30}})
-		scene.Eventually(t, "the keeper dies", func() bool {
+		p := proctest.Start(t, m, process.Spec{Shell: "echo one; read x", PTY: &process.Size{Cols: 90, Rows: 30}})
+		proctest.Eventually(t, "the keeper dies", func() bool {
 			times, _ := table.Struck(at)
 			return times == 1
 		})
-		scene.Value(p.Write(t.Context(), process.Input{Data: []byte("\n")}))(t)
+		proctest.Value(p.Write(t.Context(), process.Input{Data: []byte("\n")}))(t)
 		var sizes []string
 		for ev, err := range process.Events(t.Context(), p, process.ReadOptions{Sizes: true}) {
 			if err != nil {

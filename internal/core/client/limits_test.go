@@ -19,7 +19,7 @@ import (
 	"github.com/tend-run/tend/internal/core/box"
 	"github.com/tend-run/tend/internal/core/failpoint"
 	"github.com/tend-run/tend/internal/lib/poorkernel"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testkeeper"
 	"github.com/tend-run/tend/process"
 )
@@ -27,7 +27,7 @@ import (
 // ownGroups are the groups of single processes of a state directory in hierarchies of v1.
 func ownGroups(t *testing.T, state string) []string {
 	t.Helper()
-	f := strings.Fields(string(scene.Value(os.ReadFile(filepath.Join(state, "identity")))(t)))
+	f := strings.Fields(string(proctest.Value(os.ReadFile(filepath.Join(state, "identity")))(t)))
 	name := f[len(f)-1]
 	out, _ := exec.Command("find", "/sys/fs/cgroup", "-type", "d", "(", "-name", name+".p*", "-o", "-path", "*/"+name+"/b*/p*.*", ")", "-print").Output()
 	return strings.Fields(string(out))
@@ -36,14 +36,14 @@ func ownGroups(t *testing.T, state string) []string {
 // groupsBelow are all groups of a state directory.
 func groupsBelow(t *testing.T, state string) []string {
 	t.Helper()
-	f := strings.Fields(string(scene.Value(os.ReadFile(filepath.Join(state, "identity")))(t)))
+	f := strings.Fields(string(proctest.Value(os.ReadFile(filepath.Join(state, "identity")))(t)))
 	out, _ := exec.Command("find", cgroups, "-type", "d", "-path", "*/"+f[len(f)-1]+"*").Output()
 	return strings.Fields(string(out))
 }
 
 func noOwnGroups(t *testing.T, state string) {
 	t.Helper()
-	scene.Eventually(t, "no group of a limit is left", func() bool { return len(ownGroups(t, state)) == 0 })
+	proctest.Eventually(t, "no group of a limit is left", func() bool { return len(ownGroups(t, state)) == 0 })
 }
 
 // hasV1 reports whether the machine's controller of tasks is one of v1.
@@ -74,7 +74,7 @@ func limitedMachines() []limited {
 var greedy = []string{"tail", "/dev/zero"}
 
 func TestLimitsOfATreeHold(t *testing.T) {
-	scene.Root(t)
+	proctest.Root(t)
 	for _, c := range limitedMachines() {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -90,40 +90,40 @@ func TestLimitsOfATreeHold(t *testing.T) {
 		s.Limits.Memory, s.Limits.Tasks = 256<<20, 200
 		in, _ := inBox(t, m, s)
 		limitsHold(t, in, state, func(spec process.Spec) process.Spec { return labelled(s.ID, spec) })
-		if u := scene.Value(m.Boxes().Usage(t.Context(), s.ID))(t); u.OOMKills != 2 {
+		if u := proctest.Value(m.Boxes().Usage(t.Context(), s.ID))(t); u.OOMKills != 2 {
 			t.Errorf("the box has counted %d ends for want of memory; want 2", u.OOMKills)
 		}
 		noOwnGroups(t, state)
-		scene.Must(t, m.Boxes().End(t.Context(), s.ID))
+		proctest.Must(t, m.Boxes().End(t.Context(), s.ID))
 	})
 }
 
 func limitsHold(t *testing.T, m process.Manager, state string, spec func(process.Spec) process.Spec) {
 	t.Helper()
-	start := func(s process.Spec) process.Process { t.Helper(); return scene.Start(t, m, spec(s)) }
+	start := func(s process.Spec) process.Process { t.Helper(); return proctest.Start(t, m, spec(s)) }
 	p := start(process.Spec{Argv: greedy, Limits: process.Limits{MemoryMax: 32 << 20}})
-	if e := scene.Wait(t, p, process.Until{}).Exit; e.Signal != 9 || e.Cause != process.CauseOOM {
+	if e := proctest.Wait(t, p, process.Until{}).Exit; e.Signal != 9 || e.Cause != process.CauseOOM {
 		t.Errorf("without memory it ended with %+v", e)
 	}
 	// The end of a descendant is none of its leader.
 	p = start(process.Spec{Shell: "tail /dev/zero; echo $?; sleep 1000", Limits: process.Limits{MemoryMax: 32 << 20}})
-	scene.Wait(t, p, process.Until{Match: "137"})
-	scene.Kill(t, p)
-	if e := scene.Wait(t, p, process.Until{}).Exit; e.Cause != process.CauseKilled {
+	proctest.Wait(t, p, process.Until{Match: "137"})
+	proctest.Kill(t, p)
+	if e := proctest.Wait(t, p, process.Until{}).Exit; e.Cause != process.CauseKilled {
 		t.Errorf("killed by us it ended with %+v", e)
 	}
 	// Nobody else has its limit, and a slot that was limited is not limited for the next.
 	p = start(process.Spec{Shell: "head -c 100000000 /dev/zero | tail | wc -c"})
-	scene.WantOutput(t, p, process.Stdout, "100000000\n")
-	if e := scene.Wait(t, p, process.Until{}).Exit; e.Cause != process.CauseExited {
+	proctest.WantOutput(t, p, process.Stdout, "100000000\n")
+	if e := proctest.Wait(t, p, process.Until{}).Exit; e.Cause != process.CauseExited {
 		t.Errorf("without a limit it ended with %+v", e)
 	}
 	p = start(process.Spec{Shell: "echo $(echo one)", Limits: process.Limits{PidsMax: 1}})
-	if got := scene.Output(t, p, process.Stderr); !strings.Contains(got, "fork") {
+	if got := proctest.Output(t, p, process.Stderr); !strings.Contains(got, "fork") {
 		t.Errorf("a second task: %q", got)
 	}
 	p = start(process.Spec{Shell: "for i in 1 2 3 4 5 6 7 8; do sleep 1000 & done; echo up; wait", Limits: process.Limits{PidsMax: 20}})
-	scene.Wait(t, p, process.Until{Match: "up"})
+	proctest.Wait(t, p, process.Until{Match: "up"})
 	if k, err := p.Kill(t.Context()); err != nil || len(k.Survivors) > 0 {
 		t.Errorf("the kill says %+v, %v", k, err)
 	}
@@ -142,22 +142,22 @@ func limitsHold(t *testing.T, m process.Manager, state string, spec func(process
 	if in != want {
 		t.Errorf("%s of its group: %q", file, in)
 	}
-	scene.Kill(t, p)
+	proctest.Kill(t, p)
 	// One that would use more than all of its time is held up again and again.
 	p = start(process.Spec{Shell: "while :; do :; done", Limits: process.Limits{CPUs: 0.1}})
-	scene.Eventually(t, "it is held up", func() bool {
+	proctest.Eventually(t, "it is held up", func() bool {
 		time, _ := timesOf(t, state)
 		return time > 0
 	})
 	if _, quotas := timesOf(t, state); !slices.Equal(quotas, []string{"10000"}) {
 		t.Errorf("its time of each period is %q", quotas)
 	}
-	scene.Kill(t, p)
+	proctest.Kill(t, p)
 	p = start(process.Spec{Argv: []string{"sleep", "1000"}}) // in the slot of the one before
 	if _, quotas := timesOf(t, state); len(quotas) > 0 {
 		t.Errorf("the next has %q", quotas)
 	}
-	scene.Kill(t, p)
+	proctest.Kill(t, p)
 }
 
 // timesOf is how often processes were held up for their limit of CPU time, and the limits in
@@ -184,10 +184,10 @@ func timesOf(t *testing.T, state string) (held int, quotas []string) {
 			continue
 		}
 		quotas = append(quotas, quota)
-		stat := string(scene.Value(os.ReadFile(dir + "/cpu.stat"))(t))
+		stat := string(proctest.Value(os.ReadFile(dir + "/cpu.stat"))(t))
 		_, rest, _ := strings.Cut(stat, "nr_throttled ")
 		n, _, _ := strings.Cut(rest, "\n")
-		held += scene.Value(strconv.Atoi(n))(t)
+		held += proctest.Value(strconv.Atoi(n))(t)
 	}
 	return held, quotas
 }
@@ -195,21 +195,21 @@ func timesOf(t *testing.T, state string) (held int, quotas []string) {
 // A sandbox's limit of CPU time holds for processes in it that ask for more, and may become
 // less than theirs.
 func TestABoxHasLessTimeThanAProcessInIt(t *testing.T) {
-	scene.Root(t)
+	proctest.Root(t)
 	m, state := boxManager(t)
 	s := newBoxDirs(t).spec(t)
 	s.Limits.CPUs = 0.5
 	in, _ := inBox(t, m, s)
 	for _, cpus := range []float64{2, 0.25} {
-		scene.Start(t, in, labelled(s.ID, process.Spec{Argv: []string{"sleep", "1000"}, Limits: process.Limits{CPUs: cpus}}))
+		proctest.Start(t, in, labelled(s.ID, process.Spec{Argv: []string{"sleep", "1000"}, Limits: process.Limits{CPUs: cpus}}))
 	}
 	for _, cpus := range []float64{0.2, 3, 0.05} {
-		scene.Must(t, m.Boxes().Limit(t.Context(), s.ID, box.Limits{CPUs: cpus}))
+		proctest.Must(t, m.Boxes().Limit(t.Context(), s.ID, box.Limits{CPUs: cpus}))
 	}
 	if _, quotas := timesOf(t, state); hasV1() && !slices.Equal(quotas, []string{"5000", "5000"}) {
 		t.Errorf("they have %q", quotas)
 	}
-	scene.Must(t, m.Boxes().End(t.Context(), s.ID))
+	proctest.Must(t, m.Boxes().End(t.Context(), s.ID))
 }
 
 // A keeper that was there before this version would drop the limit in silence: it is asked
@@ -221,13 +221,13 @@ func TestAKeeperThatKnowsNoLimitOfProcessorsIsNotAskedForOne(t *testing.T) {
 	if !errors.Is(err, process.ErrUnsupported) || !strings.Contains(err.Error(), "limits.cpus") || !strings.Contains(err.Error(), "tend upgrade") {
 		t.Errorf("it is %v", err)
 	}
-	scene.Start(t, m, process.Spec{Argv: []string{"true"}})
+	proctest.Start(t, m, process.Spec{Argv: []string{"true"}})
 }
 
 // controlFile reads a file of a process's group, of v1 if the controller is there.
 func controlFile(t *testing.T, pid int, controller, file string) string {
 	t.Helper()
-	text := string(scene.Value(os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid)))(t))
+	text := string(proctest.Value(os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid)))(t))
 	for line := range strings.Lines(text) {
 		f := strings.SplitN(strings.TrimSpace(line), ":", 3)
 		root := cgroups
@@ -236,14 +236,14 @@ func controlFile(t *testing.T, pid int, controller, file string) string {
 		} else if f[0] != "0" || hasV1() {
 			continue
 		}
-		return strings.TrimSpace(string(scene.Value(os.ReadFile(root + f[2] + "/" + file))(t)))
+		return strings.TrimSpace(string(proctest.Value(os.ReadFile(root + f[2] + "/" + file))(t)))
 	}
 	t.Fatalf("no group has %s: %s", controller, text)
 	return ""
 }
 
 func TestAStartThatFailsLeavesNoGroup(t *testing.T) {
-	scene.Root(t)
+	proctest.Root(t)
 	for _, c := range limitedMachines() {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -273,7 +273,7 @@ func TestAStartThatFailsLeavesNoGroup(t *testing.T) {
 // At each point of its start and of its end the keeper dies. The limits hold, and
 // their groups go with the process.
 func TestLimitsOutliveTheKeeperAtEachPoint(t *testing.T) {
-	scene.Root(t)
+	proctest.Root(t)
 	m, table, state := pointsManager(t)
 	points := []failpoint.Point{failpoint.TreeRecorded, failpoint.Final, failpoint.KillNoted, failpoint.KillSent}
 	for p := failpoint.SpawnReserved; p <= failpoint.SpawnUnanswered; p++ {
@@ -287,58 +287,58 @@ func TestLimitsOutliveTheKeeperAtEachPoint(t *testing.T) {
 		t.Run(at.String(), func(t *testing.T) {
 			table.Arm(at, 1, false)
 			defer table.Disarm(at)
-			p := scene.Start(t, m, process.Spec{Shell: "read x; exec tail /dev/zero", Stdin: process.StdinPipe, Limits: both})
-			if got := controlFile(t, scene.Info(t, p).PID, "pids", "pids.max"); got != "1" {
+			p := proctest.Start(t, m, process.Spec{Shell: "read x; exec tail /dev/zero", Stdin: process.StdinPipe, Limits: both})
+			if got := controlFile(t, proctest.Info(t, p).PID, "pids", "pids.max"); got != "1" {
 				t.Errorf("its limit of tasks is %s", got)
 			}
 			if hasV1() && len(ownGroups(t, state)) != 2 {
 				t.Errorf("its groups are %v", ownGroups(t, state))
 			}
 			if at == failpoint.KillNoted || at == failpoint.KillSent {
-				scene.Kill(t, p)
+				proctest.Kill(t, p)
 			} else {
-				scene.WriteLast(t, p, "go\n")
-				if e := scene.Wait(t, p, process.Until{}).Exit; e.Signal != 9 || e.Cause != process.CauseOOM {
-					t.Errorf("it ended with %+v; %q", e, scene.Output(t, p, process.Stderr))
+				proctest.WriteLast(t, p, "go\n")
+				if e := proctest.Wait(t, p, process.Until{}).Exit; e.Signal != 9 || e.Cause != process.CauseOOM {
+					t.Errorf("it ended with %+v; %q", e, proctest.Output(t, p, process.Stderr))
 				}
 			}
-			scene.Eventually(t, "the keeper has died there", func() bool { n, _ := table.Struck(at); return n == 1 })
+			proctest.Eventually(t, "the keeper has died there", func() bool { n, _ := table.Struck(at); return n == 1 })
 			noOwnGroups(t, state)
 		})
 	}
 }
 
 func TestLimitsOutliveUpgradesAndDeaths(t *testing.T) {
-	scene.Root(t)
+	proctest.Root(t)
 	state := testkeeper.Start(t)
 	m := testkeeper.Open(t, state)
 	start := func() process.Process {
-		return scene.Start(t, m, process.Spec{Shell: "read x; test $x = fork && echo $(:); exec tail /dev/zero", Stdin: process.StdinPipe, Limits: process.Limits{MemoryMax: 32 << 20, PidsMax: 1}})
+		return proctest.Start(t, m, process.Spec{Shell: "read x; test $x = fork && echo $(:); exec tail /dev/zero", Stdin: process.StdinPipe, Limits: process.Limits{MemoryMax: 32 << 20, PidsMax: 1}})
 	}
 	first, forks := start(), start()
 	for range 2 {
-		scene.Must(t, m.UpgradeKeeper(t.Context(), keeperBinary))
+		proctest.Must(t, m.UpgradeKeeper(t.Context(), keeperBinary))
 		unix.Kill(pids(t, state).Keeper, unix.SIGKILL)
 		second := start()
 		unix.Kill(pids(t, state).Anchor, unix.SIGKILL)
-		scene.WriteLast(t, second, "go\n")
-		if e := scene.Wait(t, second, process.Until{}).Exit; e.Cause != process.CauseOOM {
+		proctest.WriteLast(t, second, "go\n")
+		if e := proctest.Wait(t, second, process.Until{}).Exit; e.Cause != process.CauseOOM {
 			t.Errorf("it ended with %+v", e)
 		}
 	}
-	scene.WriteLast(t, first, "go\n")
-	if e := scene.Wait(t, first, process.Until{}).Exit; e.Cause != process.CauseOOM {
+	proctest.WriteLast(t, first, "go\n")
+	if e := proctest.Wait(t, first, process.Until{}).Exit; e.Cause != process.CauseOOM {
 		t.Errorf("it ended with %+v", e)
 	}
-	scene.WriteLast(t, forks, "fork\n")
-	if got := scene.Output(t, forks, process.Stderr); !strings.Contains(got, "fork") {
+	proctest.WriteLast(t, forks, "fork\n")
+	if got := proctest.Output(t, forks, process.Stderr); !strings.Contains(got, "fork") {
 		t.Errorf("a second task: %q", got)
 	}
 	noOwnGroups(t, state)
 }
 
 func TestManyLimitedProcessesLeaveNothing(t *testing.T) {
-	scene.Root(t)
+	proctest.Root(t)
 	m, table, state := pointsManager(t)
 	var wg sync.WaitGroup
 	for w := range 8 {
@@ -366,17 +366,17 @@ func TestManyLimitedProcessesLeaveNothing(t *testing.T) {
 // All roles die at once, and with them what they knew. The next daemon on the directory ends
 // what is left in the groups of limits, and removes those.
 func TestGroupsOfADaemonThatIsGoneAreSwept(t *testing.T) {
-	scene.Root(t)
+	proctest.Root(t)
 	for _, c := range limitedMachines() {
 		t.Run(c.name, func(t *testing.T) {
 			state := shortDir(t)
-			launcher := scene.Value(poorkernel.Command(c.world, keeperBinary, "launcher", "--state-dir", state))(t)
+			launcher := proctest.Value(poorkernel.Command(c.world, keeperBinary, "launcher", "--state-dir", state))(t)
 			testkeeper.NoServer(t, state)
-			scene.Must(t, launcher.Start())
+			proctest.Must(t, launcher.Start())
 			var pid int
 			t.Run("before", func(t *testing.T) { // which closes its manager
-				p := scene.Start(t, testkeeper.Open(t, state), process.Spec{Argv: []string{"sleep", "1000"}, Limits: process.Limits{MemoryMax: 32 << 20, PidsMax: 5}})
-				pid = scene.Info(t, p).PID
+				p := proctest.Start(t, testkeeper.Open(t, state), process.Spec{Argv: []string{"sleep", "1000"}, Limits: process.Limits{MemoryMax: 32 << 20, PidsMax: 5}})
+				pid = proctest.Info(t, p).PID
 			})
 			roles := pids(t, state)
 			all := []int{launcher.Process.Pid, roles.Anchor, roles.Keeper}
@@ -387,16 +387,16 @@ func TestGroupsOfADaemonThatIsGoneAreSwept(t *testing.T) {
 			}
 			launcher.Wait()
 			for _, r := range all[1:] {
-				scene.Eventually(t, "the roles are gone", func() bool { return !alive(r) })
+				proctest.Eventually(t, "the roles are gone", func() bool { return !alive(r) })
 			}
 			if !alive(pid) {
 				t.Fatal("the process died with the roles")
 			}
-			cmd := scene.Value(poorkernel.Command(c.world, keeperBinary, "launcher", "--state-dir", state))(t)
+			cmd := proctest.Value(poorkernel.Command(c.world, keeperBinary, "launcher", "--state-dir", state))(t)
 			testkeeper.Run(t, state, cmd, cmd.Start)
 			livesAndDies(t, testkeeper.Open(t, state), state)
 			if hasV1() {
-				scene.Eventually(t, "it is ended", func() bool { return !alive(pid) })
+				proctest.Eventually(t, "it is ended", func() bool { return !alive(pid) })
 			}
 			noOwnGroups(t, state)
 		})

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testkeeper"
 	"github.com/tend-run/tend/process"
 )
@@ -17,7 +17,7 @@ import (
 // A start as another user shows nothing of what that user cannot see: what is
 // there and what is not fails alike.
 func TestAStartShowsNothingThatItsUserCannotSee(t *testing.T) {
-	scene.Root(t)
+	proctest.Root(t)
 	m := testkeeper.Open(t, testkeeper.Start(t))
 	top, err := os.MkdirTemp("", "closed-") // those of t.TempDir are closed to others
 	if err != nil {
@@ -59,8 +59,8 @@ func TestAStartShowsNothingThatItsUserCannotSee(t *testing.T) {
 		t.Errorf("%s; and of a program that is not there: %s", there, not)
 	}
 	// A directory of PATH that is closed to the user is passed over, as execvp does.
-	p := scene.Start(t, m, process.Spec{User: "nobody", Argv: []string{"file"}, Env: map[string]string{"PATH": closed + ":" + shown}})
-	scene.WantExit(t, p, 3)
+	p := proctest.Start(t, m, process.Spec{User: "nobody", Argv: []string{"file"}, Env: map[string]string{"PATH": closed + ":" + shown}})
+	proctest.WantExit(t, p, 3)
 	for name, c := range map[string]struct {
 		spec process.Spec
 		want string

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tend-run/tend/internal/lib/poorkernel"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testkeeper"
 	"github.com/tend-run/tend/process"
 )
@@ -25,12 +25,12 @@ func TestAFullFilesystemHoldsOutputBackAndLosesNothing(t *testing.T) {
 	daemonOn(t, state)
 	m := testkeeper.Open(t, state)
 
-	small := scene.Start(t, m, process.Spec{Shell: "read x; echo hello $x; echo said >&2; exit 7", Stdin: process.StdinPipe})
-	large := scene.Start(t, m, process.Spec{Shell: "read x; yes | head -c 3000000; exit 5", Stdin: process.StdinPipe})
+	small := proctest.Start(t, m, process.Spec{Shell: "read x; echo hello $x; echo said >&2; exit 7", Stdin: process.StdinPipe})
+	large := proctest.Start(t, m, process.Spec{Shell: "read x; yes | head -c 3000000; exit 5", Stdin: process.StdinPipe})
 	filler := filepath.Join(disk, "filler")
 	fill(t, filler)
 	for _, p := range []process.Process{small, large} {
-		scene.Write(t, p, "you\n")
+		proctest.Write(t, p, "you\n")
 	}
 	res, err := small.Wait(t.Context(), process.Until{})
 	if err != nil || res.Exit == nil || res.Exit.Code != 7 {
@@ -41,11 +41,11 @@ func TestAFullFilesystemHoldsOutputBackAndLosesNothing(t *testing.T) {
 	if !errors.As(err, &failed) || failed.Reason != process.StartResources || !errors.Is(err, unix.ENOSPC) {
 		t.Fatalf("a start on a full filesystem says %v", err)
 	}
-	scene.Must(t, os.Truncate(filler, 0))
-	scene.WantOutput(t, small, process.Stdout, "hello you\n")
-	scene.WantOutput(t, small, process.Stderr, "said\n")
-	scene.WantOutput(t, large, process.Stdout, strings.Repeat("y\n", 1500000))
-	scene.Eventually(t, "a process starts when there is room again", func() bool {
+	proctest.Must(t, os.Truncate(filler, 0))
+	proctest.WantOutput(t, small, process.Stdout, "hello you\n")
+	proctest.WantOutput(t, small, process.Stderr, "said\n")
+	proctest.WantOutput(t, large, process.Stdout, strings.Repeat("y\n", 1500000))
+	proctest.Eventually(t, "a process starts when there is room again", func() bool {
 		_, err = m.Start(t.Context(), process.Spec{Argv: []string{"true"}})
 		return err == nil
 	})
@@ -65,31 +65,31 @@ func TestAKeeperThatDiesOnAFullFilesystemLosesNoExitStatus(t *testing.T) {
 	m := testkeeper.Open(t, state)
 	var procs []process.Process
 	for range 100 {
-		p := scene.Start(t, m, process.Spec{Shell: "read x; echo said; exit 7", Stdin: process.StdinPipe})
+		p := proctest.Start(t, m, process.Spec{Shell: "read x; echo said; exit 7", Stdin: process.StdinPipe})
 		procs = append(procs, p)
 	}
 	filler := filepath.Join(disk, "filler")
 	fill(t, filler)
 	before := pids(t, state).Keeper
 	unix.Kill(before, unix.SIGKILL)
-	scene.Eventually(t, "another keeper is there", func() bool { now := pids(t, state).Keeper; return now != 0 && now != before })
+	proctest.Eventually(t, "another keeper is there", func() bool { now := pids(t, state).Keeper; return now != 0 && now != before })
 	for _, p := range procs {
-		scene.Write(t, p, "\n")
-		scene.WantExit(t, p, 7)
+		proctest.Write(t, p, "\n")
+		proctest.WantExit(t, p, 7)
 	}
 	fact(t, m.Facts(), "output_survives_keeper")
-	scene.Must(t, os.Truncate(filler, 0))
+	proctest.Must(t, os.Truncate(filler, 0))
 	for _, p := range procs {
-		scene.WantOutput(t, p, process.Stdout, "said\n")
+		proctest.WantOutput(t, p, process.Stdout, "said\n")
 	}
 }
 
 // smallDisk mounts a filesystem of 8 MiB.
 func smallDisk(t *testing.T) string {
 	t.Helper()
-	scene.Root(t)
+	proctest.Root(t)
 	disk := shortDir(t)
-	scene.Must(t, unix.Mount("tmpfs", disk, "tmpfs", 0, "size=8m"))
+	proctest.Must(t, unix.Mount("tmpfs", disk, "tmpfs", 0, "size=8m"))
 	t.Cleanup(func() { unix.Unmount(disk, unix.MNT_DETACH) })
 	return disk
 }
@@ -97,7 +97,7 @@ func smallDisk(t *testing.T) string {
 // fill writes a file until the filesystem has no room for it.
 func fill(t *testing.T, path string) {
 	t.Helper()
-	f := scene.Value(os.Create(path))(t)
+	f := proctest.Value(os.Create(path))(t)
 	defer f.Close()
 	for _, size := range []int{64 << 10, 4 << 10} {
 		var err error
@@ -119,16 +119,16 @@ func TestAKeeperThatFindsRoomAgainTellsTheExitThatWaitedForIt(t *testing.T) {
 	testkeeper.Run(t, state, cmd, cmd.Start)
 	m := testkeeper.Open(t, state)
 	// The descendant keeps stdout, so the process is not over with its exit.
-	p := scene.Start(t, m, process.Spec{Shell: "read x; head -c 30000 /dev/zero; sleep 1000 & exit 7", Stdin: process.StdinPipe})
+	p := proctest.Start(t, m, process.Spec{Shell: "read x; head -c 30000 /dev/zero; sleep 1000 & exit 7", Stdin: process.StdinPipe})
 	defer p.Kill(t.Context())
-	r := scene.Read(t, p, process.ReadOptions{Drain: -1})
+	r := proctest.Read(t, p, process.ReadOptions{Drain: -1})
 	filler := filepath.Join(disk, "filler")
 	fill(t, filler)
-	scene.Write(t, p, "\n")
-	scene.Wait(t, p, process.Until{})
+	proctest.Write(t, p, "\n")
+	proctest.Wait(t, p, process.Until{})
 	before := pids(t, state).Keeper
 	unix.Kill(before, unix.SIGSTOP)
-	scene.Must(t, os.Truncate(filler, 0))
+	proctest.Must(t, os.Truncate(filler, 0))
 	unix.Kill(before, unix.SIGKILL)
 	late := time.After(time.Minute)
 	for got := 0; ; {

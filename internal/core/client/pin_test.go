@@ -13,7 +13,7 @@ import (
 
 	"github.com/tend-run/tend/internal/core/anchor"
 	"github.com/tend-run/tend/internal/core/client"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testkeeper"
 	"github.com/tend-run/tend/process"
 )
@@ -23,7 +23,7 @@ import (
 func nextServer(t *testing.T, dir string, cfg client.Config) (m *client.Manager, end func()) {
 	t.Helper()
 	cfg.StateDir, cfg.Environ = dir, os.Environ()
-	m = scene.Value(client.Open(t.Context(), cfg))(t)
+	m = proctest.Value(client.Open(t.Context(), cfg))(t)
 	end = sync.OnceFunc(func() { m.Close() })
 	t.Cleanup(end)
 	return m, end
@@ -51,14 +51,14 @@ func killKeeper(t *testing.T, dir string) {
 	if was <= 0 {
 		t.Fatal("there is no keeper")
 	}
-	scene.Must(t, syscall.Kill(was, syscall.SIGKILL))
-	scene.Eventually(t, "another keeper", func() bool { now := keeper(); return now > 0 && now != was })
+	proctest.Must(t, syscall.Kill(was, syscall.SIGKILL))
+	proctest.Eventually(t, "another keeper", func() bool { now := keeper(); return now > 0 && now != was })
 }
 
 func gone(t *testing.T, m process.Manager, ids ...process.ID) {
 	t.Helper()
 	for _, id := range ids {
-		scene.Eventually(t, string(id)+" is removed", func() bool {
+		proctest.Eventually(t, string(id)+" is removed", func() bool {
 			_, err := m.Get(t.Context(), process.Selector{ID: id})
 			return errors.Is(err, process.ErrNotFound)
 		})
@@ -75,11 +75,11 @@ func TestPinsAndTTLsOutliveTheRoles(t *testing.T) {
 	for _, id := range []process.ID{"from-the-start", "while-it-ran", "afterwards", "unpinned", "never", "unpinned-before-the-end"} {
 		spec := process.Spec{ID: id, Shell: "read x; echo $x", Stdin: process.StdinPipe}
 		spec.Retention.Pin = id == "from-the-start" || id == "unpinned-before-the-end"
-		scene.Start(t, m, spec)
+		proctest.Start(t, m, spec)
 	}
 	pin := func(id process.ID, pinned bool) {
 		t.Helper()
-		if err := scene.Find(t, m, id).Pin(t.Context(), pinned); err != nil {
+		if err := proctest.Find(t, m, id).Pin(t.Context(), pinned); err != nil {
 			t.Fatalf("%s: %v", id, err)
 		}
 	}
@@ -99,9 +99,9 @@ func TestPinsAndTTLsOutliveTheRoles(t *testing.T) {
 		if in.Pinned != want || in.Exit != nil {
 			t.Errorf("after the deaths %s is pinned: %v, %v", in.ID, in.Pinned, in.Exit)
 		}
-		p := scene.Find(t, m, in.ID)
-		scene.Write(t, p, "on\n")
-		scene.Wait(t, p, process.Until{EOF: true})
+		p := proctest.Find(t, m, in.ID)
+		proctest.Write(t, p, "on\n")
+		proctest.Wait(t, p, process.Until{EOF: true})
 	}
 	pin("afterwards", true)
 	pin("unpinned", false)
@@ -110,19 +110,19 @@ func TestPinsAndTTLsOutliveTheRoles(t *testing.T) {
 	m, end = nextServer(t, dir, meagre)
 	gone(t, m, "never", "unpinned", "unpinned-before-the-end")
 	for _, id := range []process.ID{"from-the-start", "while-it-ran", "afterwards"} {
-		in, err := scene.Find(t, m, id).Info(t.Context())
+		in, err := proctest.Find(t, m, id).Info(t.Context())
 		if err != nil || !in.Pinned || in.Streams[0].End-in.Streams[0].Base != 3 {
 			t.Errorf("%s: %+v, %v", id, in, err)
 		}
 	}
 	pin("afterwards", false)
-	if err := scene.Find(t, m, "while-it-ran").Remove(t.Context()); err != nil {
+	if err := proctest.Find(t, m, "while-it-ran").Remove(t.Context()); err != nil {
 		t.Errorf("a pinned process is not removed when that is asked for: %v", err)
 	}
 	end()
 	m, _ = nextServer(t, dir, meagre)
 	gone(t, m, "afterwards", "while-it-ran")
-	if in, err := scene.Find(t, m, "from-the-start").Info(t.Context()); err != nil || !in.Pinned {
+	if in, err := proctest.Find(t, m, "from-the-start").Info(t.Context()); err != nil || !in.Pinned {
 		t.Errorf("%+v, %v", in, err)
 	}
 }
@@ -131,12 +131,12 @@ func TestPinsAndTTLsOutliveTheRoles(t *testing.T) {
 // before its exit or after it.
 func TestReadersAreNotAwaitedAfterTheExit(t *testing.T) {
 	m := testkeeper.Open(t, testkeeper.Start(t))
-	p := scene.Start(t, m, process.Spec{Shell: "sleep 1000 & read x", Stdin: process.StdinPipe, KillWithoutReaders: time.Hour})
+	p := proctest.Start(t, m, process.Spec{Shell: "sleep 1000 & read x", Stdin: process.StdinPipe, KillWithoutReaders: time.Hour})
 	if !client.AwaitsReaders(p) {
 		t.Error("it does not wait for readers while it runs")
 	}
-	r := scene.Read(t, p, process.ReadOptions{})
-	scene.WriteLast(t, p, "")
+	r := proctest.Read(t, p, process.ReadOptions{})
+	proctest.WriteLast(t, p, "")
 	for _, err := range process.Follow(t.Context(), r) { // closes the reader
 		if err != nil {
 			t.Fatal(err)
@@ -145,7 +145,7 @@ func TestReadersAreNotAwaitedAfterTheExit(t *testing.T) {
 	if client.AwaitsReaders(p) {
 		t.Error("it waits for readers after its exit")
 	}
-	scene.Kill(t, p)
+	proctest.Kill(t, p)
 }
 
 // The time without readers begins anew with a server, and the keeper's death
@@ -153,7 +153,7 @@ func TestReadersAreNotAwaitedAfterTheExit(t *testing.T) {
 func TestAProcessWithoutReadersIsKilledOverDeathsOfTheRoles(t *testing.T) {
 	dir := testkeeper.Start(t)
 	m, end := nextServer(t, dir, client.Config{})
-	p := scene.Start(t, m, process.Spec{ID: "lonely", Shell: "exec sleep 100000", KillWithoutReaders: time.Second})
+	p := proctest.Start(t, m, process.Spec{ID: "lonely", Shell: "exec sleep 100000", KillWithoutReaders: time.Second})
 	if _, err := p.Read(t.Context(), process.ReadOptions{}); err != nil { // not closed: it dies with its server
 		t.Fatal(err)
 	}
@@ -162,7 +162,7 @@ func TestAProcessWithoutReadersIsKilledOverDeathsOfTheRoles(t *testing.T) {
 	m, _ = nextServer(t, dir, client.Config{})
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	res, err := scene.Find(t, m, "lonely").Wait(ctx, process.Until{})
+	res, err := proctest.Find(t, m, "lonely").Wait(ctx, process.Until{})
 	if err != nil || res.Exit == nil || res.Exit.Cause != process.CauseNoReaders {
 		t.Errorf("%+v, %v", res.Exit, err)
 	}

@@ -8,7 +8,7 @@ import (
 
 	"github.com/tend-run/tend/internal/core/client"
 	"github.com/tend-run/tend/internal/lib/poorkernel"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testkeeper"
 )
 
@@ -16,7 +16,7 @@ import (
 func poor(t *testing.T, w poorkernel.World) (m *client.Manager, stateDir string) {
 	t.Helper()
 	stateDir = shortDir(t)
-	cmd := scene.Value(poorkernel.Command(w, keeperBinary, "launcher", "--state-dir", stateDir))(t)
+	cmd := proctest.Value(poorkernel.Command(w, keeperBinary, "launcher", "--state-dir", stateDir))(t)
 	testkeeper.Run(t, stateDir, cmd, cmd.Start)
 	return testkeeper.Open(t, stateDir), stateDir
 }
@@ -35,7 +35,7 @@ func watched(t *testing.T, calls ...uintptr) (stateDir string, l *poorkernel.Lis
 func watchedIn(t *testing.T, w poorkernel.World) (stateDir string, l *poorkernel.Listener) {
 	t.Helper()
 	stateDir = shortDir(t)
-	cmd := scene.Value(poorkernel.Command(w, keeperBinary, "launcher", "--state-dir", stateDir))(t)
+	cmd := proctest.Value(poorkernel.Command(w, keeperBinary, "launcher", "--state-dir", stateDir))(t)
 	t.Cleanup(func() { l.Close() }) // after the roles have ended
 	testkeeper.Run(t, stateDir, cmd, func() (err error) {
 		l, err = poorkernel.Listen(cmd, cmd.Start)
@@ -47,7 +47,7 @@ func watchedIn(t *testing.T, w poorkernel.World) (stateDir string, l *poorkernel
 // shortDir is a directory with room for the names of sockets.
 func shortDir(t *testing.T) string {
 	t.Helper()
-	dir := scene.Value(os.MkdirTemp("", "tend-"))(t)
+	dir := proctest.Value(os.MkdirTemp("", "tend-"))(t)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	return dir
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/tend-run/tend/internal/core/client"
 	"github.com/tend-run/tend/internal/core/rundir"
 	"github.com/tend-run/tend/internal/core/spool"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testkeeper"
 	"github.com/tend-run/tend/process"
 )
@@ -24,14 +24,14 @@ func TestWhatIsLeftOfARemovalIsNotInTheWay(t *testing.T) {
 	m, end := nextServer(t, dir, client.Config{})
 	m.HoldSlots()
 	spec := process.Spec{ID: "half", Shell: "echo said"}
-	p := scene.Start(t, m, spec)
+	p := proctest.Start(t, m, spec)
 	finished(t, p)
 	end()
-	scene.Must(t, os.Remove(filepath.Join(dir, rundir.SpoolDir, "half", spool.JournalName)))
+	proctest.Must(t, os.Remove(filepath.Join(dir, rundir.SpoolDir, "half", spool.JournalName)))
 
 	m, _ = nextServer(t, dir, client.Config{})
-	p = scene.Start(t, m, spec)
-	scene.WantOutput(t, p, process.Stdout, "said\n")
+	p = proctest.Start(t, m, spec)
+	proctest.WantOutput(t, p, process.Stdout, "said\n")
 }
 
 // A directory without a journal is what is left of a removal, and goes; one
@@ -42,15 +42,15 @@ func TestWhatIsLeftOfARemovalGoes(t *testing.T) {
 	half, torn := process.NewID(), process.NewID()
 	for id, file := range map[process.ID]string{half: "stdout", torn: "journal"} {
 		dir := filepath.Join(stateDir, rundir.SpoolDir, string(id))
-		scene.Must(t, os.MkdirAll(dir, 0o700))
-		scene.Must(t, os.WriteFile(filepath.Join(dir, file), []byte("no record"), 0o600))
+		proctest.Must(t, os.MkdirAll(dir, 0o700))
+		proctest.Must(t, os.WriteFile(filepath.Join(dir, file), []byte("no record"), 0o600))
 	}
 	testkeeper.Open(t, stateDir)
 	exists := func(id process.ID) bool {
 		_, err := os.Stat(filepath.Join(stateDir, rundir.SpoolDir, string(id)))
 		return !errors.Is(err, fs.ErrNotExist)
 	}
-	scene.Eventually(t, "the rest of a removal is gone", func() bool { return !exists(half) })
+	proctest.Eventually(t, "the rest of a removal is gone", func() bool { return !exists(half) })
 	if !exists(torn) {
 		t.Error("a process whose journal cannot be read was removed")
 	}

@@ -12,7 +12,7 @@ import (
 
 	"github.com/tend-run/tend/internal/core/box"
 	"github.com/tend-run/tend/internal/files"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testkeeper"
 	"github.com/tend-run/tend/process"
 )
@@ -59,7 +59,7 @@ func TestAStartLooksWhereItsProcessRuns(t *testing.T) {
 			t.Errorf("%s: %v; want the reason %v", name, err, c.want)
 		}
 	}
-	p := scene.Start(t, inside, process.Spec{User: "guest", Argv: []string{"sh", "-c", `test "$USER $HOME $PWD" = "guest $0 $0"`, home}, Env: path})
+	p := proctest.Start(t, inside, process.Spec{User: "guest", Argv: []string{"sh", "-c", `test "$USER $HOME $PWD" = "guest $0 $0"`, home}, Env: path})
 	if res, err := p.Wait(t.Context(), process.Until{}); err != nil || res.Exit == nil || res.Exit.Code != 0 {
 		t.Errorf("the account of the root: %+v, %v", res.Exit, err)
 	}

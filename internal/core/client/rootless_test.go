@@ -5,7 +5,7 @@ package client_test
 import (
 	"testing"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testbin"
 	"github.com/tend-run/tend/internal/support/testkeeper"
 	"github.com/tend-run/tend/process"
@@ -26,10 +26,10 @@ func TestAnOOMScoreBesideABox(t *testing.T) {
 	in, _ := inBox(t, m, s)
 	spec := process.Spec{Shell: "read x; cat /proc/self/oom_score_adj", Stdin: process.StdinPipe, Limits: process.Limits{OOMScoreAdj: 321}}
 	for range 2 {
-		for _, p := range []process.Process{scene.Start(t, m, spec), scene.Start(t, in, labelled(s.ID, spec))} {
-			scene.WriteLast(t, p, "go\n")
-			scene.WantOutput(t, p, process.Stdout, "321\n")
+		for _, p := range []process.Process{proctest.Start(t, m, spec), proctest.Start(t, in, labelled(s.ID, spec))} {
+			proctest.WriteLast(t, p, "go\n")
+			proctest.WantOutput(t, p, process.Stdout, "321\n")
 		}
 	}
-	scene.Must(t, m.Boxes().End(t.Context(), s.ID))
+	proctest.Must(t, m.Boxes().End(t.Context(), s.ID))
 }

@@ -12,7 +12,7 @@ import (
 
 	"github.com/tend-run/tend/internal/core/client"
 	"github.com/tend-run/tend/internal/core/spool"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testkeeper"
 	"github.com/tend-run/tend/process"
 )
@@ -22,14 +22,14 @@ import (
 func TestARunningProcessIsServedWhileFinishedOnesAreRead(t *testing.T) {
 	dir := testkeeper.Start(t)
 	m, end := nextServer(t, dir, client.Config{})
-	running := scene.Start(t, m, process.Spec{ID: "running", Argv: []string{"cat"}, Stdin: process.StdinPipe})
-	in := scene.Info(t, running)
+	running := proctest.Start(t, m, process.Spec{ID: "running", Argv: []string{"cat"}, Stdin: process.StdinPipe})
+	in := proctest.Info(t, running)
 	end()
 	at := time.Now()
 	b := spool.AppendSpec(nil, at, &process.Spec{ID: "finished", Argv: []string{"true"}})
 	b = spool.AppendExited(spool.AppendStarted(b, at, spool.Started{PID: 1}), at, &process.Exit{Cause: process.CauseExited, Time: at})
 	journal := filepath.Join(dir, "spool", "finished", "journal")
-	scene.Must(t, errors.Join(os.Mkdir(filepath.Dir(journal), 0o700), os.WriteFile(journal, b, 0o600)))
+	proctest.Must(t, errors.Join(os.Mkdir(filepath.Dir(journal), 0o700), os.WriteFile(journal, b, 0o600)))
 
 	release := client.HoldScan(t)
 	m, _ = nextServer(t, dir, client.Config{})
@@ -38,7 +38,7 @@ func TestARunningProcessIsServedWhileFinishedOnesAreRead(t *testing.T) {
 			t.Errorf("%+v: %v, %v", sel, p, err)
 		}
 	}
-	finished(t, scene.Start(t, m, process.Spec{ID: "new", Argv: []string{"true"}}))
+	finished(t, proctest.Start(t, m, process.Spec{ID: "new", Argv: []string{"true"}}))
 	impatient, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := m.Get(impatient, process.Selector{ID: "finished"}); !errors.Is(err, context.Canceled) {

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tend-run/tend/internal/lib/poorkernel"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testkeeper"
 	"github.com/tend-run/tend/process"
 	"github.com/tend-run/tend/process/processtest"
@@ -36,7 +36,7 @@ func TestTheLimitOfDescriptorsIsTheDaemons(t *testing.T) {
 			stateDir := shortDir(t)
 			cmd := exec.Command("/bin/sh")
 			if rules != nil {
-				cmd = scene.Value(poorkernel.Command(poorkernel.World{Rules: rules}, "/bin/sh"))(t)
+				cmd = proctest.Value(poorkernel.Command(poorkernel.World{Rules: rules}, "/bin/sh"))(t)
 			}
 			cmd.Args = append(cmd.Args, "-c", `ulimit -Sn 1000 && ulimit -Hn 3000 && exec "$0" launcher --state-dir "$1"`, keeperBinary, stateDir)
 			testkeeper.Run(t, stateDir, cmd, cmd.Start)
@@ -44,7 +44,7 @@ func TestTheLimitOfDescriptorsIsTheDaemons(t *testing.T) {
 			check := func(when string) {
 				t.Helper()
 				for _, limits := range []process.Limits{{}, {Nice: 1}} {
-					if got := scene.Output(t, scene.Start(t, m, process.Spec{Shell: "ulimit -Sn; ulimit -Hn", Limits: limits}), process.Stdout); got != "1000\n3000\n" {
+					if got := proctest.Output(t, proctest.Start(t, m, process.Spec{Shell: "ulimit -Sn; ulimit -Hn", Limits: limits}), process.Stdout); got != "1000\n3000\n" {
 						t.Errorf("%s, with the limits %+v: %q", when, limits, got)
 					}
 				}
@@ -59,7 +59,7 @@ func TestTheLimitOfDescriptorsIsTheDaemons(t *testing.T) {
 			if rules == nil { // else Go's own limit stays low then, and is raised no more
 				check("after an upgrade that failed")
 			}
-			scene.Must(t, m.UpgradeKeeper(t.Context(), keeperBinary))
+			proctest.Must(t, m.UpgradeKeeper(t.Context(), keeperBinary))
 			check("after an upgrade")
 			killKeeper(t, stateDir)
 			check("after a kill")
@@ -93,7 +93,7 @@ func TestAStartWaitsForNoOther(t *testing.T) {
 	}()
 	<-stuck
 	for range 20 {
-		if got := scene.Output(t, scene.Start(t, m, process.Spec{Shell: "echo said"}), process.Stdout); got != "said\n" {
+		if got := proctest.Output(t, proctest.Start(t, m, process.Spec{Shell: "echo said"}), process.Stdout); got != "said\n" {
 			t.Errorf("another one said %q", got)
 		}
 	}

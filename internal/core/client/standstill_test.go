@@ -21,7 +21,7 @@ import (
 	"github.com/tend-run/tend/internal/core/anchor"
 	"github.com/tend-run/tend/internal/core/client"
 	"github.com/tend-run/tend/internal/lib/poorkernel"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testkeeper"
 	"github.com/tend-run/tend/process"
 )
@@ -65,10 +65,10 @@ func standstillMain() {
 func TestACallOutlastsAMachineThatStandsStill(t *testing.T) {
 	t.Parallel()
 	stateDir := testkeeper.Start(t)
-	p := scene.Start(t, testkeeper.Open(t, stateDir), process.Spec{Argv: []string{"sleep", "1000"}})
-	caller := exec.Command(scene.Value(os.Executable())(t), standstillArgument, stateDir, string(p.ID()))
-	in, out := scene.Value(caller.StdinPipe())(t), scene.Value(caller.StdoutPipe())(t)
-	scene.Must(t, caller.Start())
+	p := proctest.Start(t, testkeeper.Open(t, stateDir), process.Spec{Argv: []string{"sleep", "1000"}})
+	caller := exec.Command(proctest.Value(os.Executable())(t), standstillArgument, stateDir, string(p.ID()))
+	in, out := proctest.Value(caller.StdinPipe())(t), proctest.Value(caller.StdoutPipe())(t)
+	proctest.Must(t, caller.Start())
 	t.Cleanup(func() {
 		caller.Process.Kill()
 		caller.Wait()
@@ -83,7 +83,7 @@ func TestACallOutlastsAMachineThatStandsStill(t *testing.T) {
 	says("opened <nil>")
 	says("found <nil>")
 	keeper := stop(t, pids(t, stateDir).Keeper)
-	scene.Value(io.WriteString(in, "\n"))(t)
+	proctest.Value(io.WriteString(in, "\n"))(t)
 	says("asks")
 	time.Sleep(500 * time.Millisecond) // it has asked; if not, the test proves less
 	goOn := stop(t, caller.Process.Pid)
@@ -100,11 +100,11 @@ func TestAnExitStatusWaitsForAnAnchorThatStandsStill(t *testing.T) {
 	t.Parallel()
 	stateDir := testkeeper.Start(t)
 	m := testkeeper.Open(t, stateDir)
-	p := scene.Start(t, m, process.Spec{Shell: "read x; exit 6", Stdin: process.StdinPipe})
+	p := proctest.Start(t, m, process.Spec{Shell: "read x; exit 6", Stdin: process.StdinPipe})
 	killKeeper(t, stateDir)
-	scene.Write(t, p, "half a line") // another keeper is there
+	proctest.Write(t, p, "half a line") // another keeper is there
 	goOn := stop(t, pids(t, stateDir).Anchor)
-	scene.Write(t, p, "\n")
+	proctest.Write(t, p, "\n")
 	ended := make(chan *process.Exit, 1)
 	go func() {
 		r, _ := p.Wait(t.Context(), process.Until{})
@@ -166,14 +166,14 @@ func collectedLate(t *testing.T, before string, lacks ...poorkernel.Rule) {
 	first := pids(t, stateDir)
 	unix.Kill(first.Anchor, unix.SIGKILL) // what the keeper leaves behind falls to the launcher from here on
 	waitGone(first.Anchor)
-	scene.Eventually(t, "another anchor answers", func() bool {
+	proctest.Eventually(t, "another anchor answers", func() bool {
 		a, err := anchor.Dial(stateDir)
 		if err == nil {
 			a.Close()
 		}
 		return err == nil
 	})
-	scene.Start(t, m, process.Spec{Argv: []string{"true"}}) // by which the keeper learns that its anchor is gone
+	proctest.Start(t, m, process.Spec{Argv: []string{"true"}}) // by which the keeper learns that its anchor is gone
 	kept(t, m, "processes_survive_anchor_and_keeper")
 	now := pids(t, stateDir)
 	armed <- [3]int{parent(now.Anchor), now.Anchor, now.Keeper}
@@ -183,12 +183,12 @@ func collectedLate(t *testing.T, before string, lacks ...poorkernel.Rule) {
 	if a.err != nil {
 		t.Fatal(a.err)
 	}
-	if in := scene.Info(t, a.p); in.Exit != nil {
+	if in := proctest.Info(t, a.p); in.Exit != nil {
 		t.Fatalf("nobody collected it, and it ended with %+v", in.Exit)
 	}
 	collect()
-	scene.WantExit(t, a.p, 5)
-	scene.WantOutput(t, a.p, process.Stdout, "said\n")
+	proctest.WantExit(t, a.p, 5)
+	proctest.WantOutput(t, a.p, process.Stdout, "said\n")
 	if b, err := os.ReadFile(filepath.Join(stateDir, "ran")); err != nil || string(b) != "ran\n" {
 		t.Errorf("the program left %q, %v", b, err)
 	}
@@ -238,10 +238,10 @@ func TestAKeeperWaitsForTheOnlyOneWhoHoldsEverything(t *testing.T) {
 		}
 	}()
 	m := testkeeper.Open(t, stateDir)
-	p := scene.Start(t, m, process.Spec{Shell: "read x; echo got $x; exit 6", Stdin: process.StdinPipe})
+	p := proctest.Start(t, m, process.Spec{Shell: "read x; echo got $x; exit 6", Stdin: process.StdinPipe})
 	killKeeper(t, stateDir) // the next one begins when the anchor has read what this one deposited
-	scene.Write(t, p, "this and ")
-	scene.Must(t, os.Remove(filepath.Join(stateDir, "run", "mirror.sock"))) // nobody is found there
+	proctest.Write(t, p, "this and ")
+	proctest.Must(t, os.Remove(filepath.Join(stateDir, "run", "mirror.sock"))) // nobody is found there
 	now := pids(t, stateDir)
 	armed <- now.Anchor
 	unix.Kill(now.Keeper, unix.SIGKILL)
@@ -251,9 +251,9 @@ func TestAKeeperWaitsForTheOnlyOneWhoHoldsEverything(t *testing.T) {
 		t.Error("the next keeper does not wait for the anchor")
 	}
 	close(answer)
-	scene.Write(t, p, "that\n")
-	scene.WantExit(t, p, 6)
-	scene.WantOutput(t, p, process.Stdout, "got this and that\n")
+	proctest.Write(t, p, "that\n")
+	proctest.WantExit(t, p, 6)
+	proctest.WantOutput(t, p, process.Stdout, "got this and that\n")
 }
 
 // The launcher is told to end while the anchor that it starts cannot be told yet.
@@ -274,8 +274,8 @@ func TestALauncherEndsEverythingThoughItsAnchorHasJustBegun(t *testing.T) {
 		return false
 	})
 	m := testkeeper.Open(t, stateDir)
-	p := scene.Start(t, m, process.Spec{Argv: []string{"sleep", "1000"}})
-	in := scene.Info(t, p)
+	p := proctest.Start(t, m, process.Spec{Argv: []string{"sleep", "1000"}})
+	in := proctest.Info(t, p)
 	now := pids(t, stateDir)
 	armed <- parent(now.Anchor)
 	unix.Kill(now.Anchor, unix.SIGKILL)
@@ -304,7 +304,7 @@ func TestAFirstAnchorThatIsKilledIsReplaced(t *testing.T) {
 		return false
 	})
 	was := <-struck
-	scene.Eventually(t, "another anchor answers, with a keeper", func() bool {
+	proctest.Eventually(t, "another anchor answers, with a keeper", func() bool {
 		a, err := anchor.Dial(stateDir)
 		if err != nil {
 			return false
@@ -313,7 +313,7 @@ func TestAFirstAnchorThatIsKilledIsReplaced(t *testing.T) {
 		now, err := a.Roles()
 		return err == nil && now.Anchor != was && now.Keeper > 0
 	})
-	if r, err := scene.Start(t, testkeeper.Open(t, stateDir), process.Spec{Shell: "exit 4"}).Wait(t.Context(), process.Until{}); err != nil || r.Exit == nil || r.Exit.Code != 4 {
+	if r, err := proctest.Start(t, testkeeper.Open(t, stateDir), process.Spec{Shell: "exit 4"}).Wait(t.Context(), process.Until{}); err != nil || r.Exit == nil || r.Exit.Code != 4 {
 		t.Errorf("a process ended with %+v, %v", r.Exit, err)
 	}
 }
@@ -334,12 +334,12 @@ func TestAKeeperThatComesAfterTheEndEnds(t *testing.T) {
 		return held
 	})
 	call := <-late
-	keeper := scene.Value(unix.PidfdOpen(call.PID, 0))(t)
+	keeper := proctest.Value(unix.PidfdOpen(call.PID, 0))(t)
 	defer unix.Close(keeper)
 	m := testkeeper.Open(t, stateDir)
-	scene.WantExit(t, scene.Start(t, m, process.Spec{Shell: "exit 4"}), 4)
+	proctest.WantExit(t, proctest.Start(t, m, process.Spec{Shell: "exit 4"}), 4)
 	launcher := parent(pids(t, stateDir).Anchor)
-	scene.Must(t, unix.Kill(launcher, unix.SIGTERM))
+	proctest.Must(t, unix.Kill(launcher, unix.SIGTERM))
 	waitGone(launcher)
 	l.Continue(call)
 	wantEnd(t, "keeper", keeper)
@@ -353,7 +353,7 @@ func TestAnAdoptedKeeperThatDiesAtTheEndLeavesNoProcess(t *testing.T) {
 	m := testkeeper.Open(t, stateDir)
 	first := pids(t, stateDir)
 	kill(first.Anchor)
-	scene.Eventually(t, "another anchor has the keeper", func() bool {
+	proctest.Eventually(t, "another anchor has the keeper", func() bool {
 		a, err := anchor.Dial(stateDir)
 		if err != nil {
 			return false
@@ -362,23 +362,23 @@ func TestAnAdoptedKeeperThatDiesAtTheEndLeavesNoProcess(t *testing.T) {
 		now, err := a.Roles()
 		return err == nil && now.Anchor != first.Anchor && now.Keeper == first.Keeper
 	})
-	p := scene.Start(t, m, process.Spec{Dir: stateDir, Shell: "trap 'echo > told' TERM; echo > up; while :; do sleep 0.01; done"})
+	p := proctest.Start(t, m, process.Spec{Dir: stateDir, Shell: "trap 'echo > told' TERM; echo > up; while :; do sleep 0.01; done"})
 	exists := func(name string) func() bool {
 		return func() bool {
 			_, err := os.Stat(filepath.Join(stateDir, name))
 			return err == nil
 		}
 	}
-	scene.Eventually(t, "the process waits", exists("up"))
-	fd := scene.Value(unix.PidfdOpen(scene.Info(t, p).PID, 0))(t)
+	proctest.Eventually(t, "the process waits", exists("up"))
+	fd := proctest.Value(unix.PidfdOpen(proctest.Info(t, p).PID, 0))(t)
 	defer unix.Close(fd)
 	exit := make(chan *process.Exit, 1)
 	go func() {
 		r, _ := p.Wait(t.Context(), process.Until{})
 		exit <- r.Exit
 	}()
-	scene.Must(t, unix.Kill(parent(pids(t, stateDir).Anchor), unix.SIGTERM))
-	scene.Eventually(t, "the process is told to end", exists("told"))
+	proctest.Must(t, unix.Kill(parent(pids(t, stateDir).Anchor), unix.SIGTERM))
+	proctest.Eventually(t, "the process is told to end", exists("told"))
 	unix.Kill(first.Keeper, unix.SIGKILL)
 	wantEnd(t, "process", fd)
 	if e := <-exit; e == nil || e.Cause != process.CauseShutdown {
@@ -391,21 +391,21 @@ func TestAShutdownOfAMachineThatStoodStillLeavesProcessesTheirTime(t *testing.T)
 	t.Parallel()
 	stateDir := testkeeper.Start(t)
 	m := testkeeper.Open(t, stateDir)
-	p := scene.Start(t, m, process.Spec{Dir: stateDir, Shell: "trap 'echo > told; until [ -e go ]; do :; done; echo bye; exit 7' TERM; echo up; while :; do sleep 0.01; done"})
-	scene.Wait(t, p, process.Until{Match: "up"})
-	pid, now := scene.Info(t, p).PID, pids(t, stateDir)
+	p := proctest.Start(t, m, process.Spec{Dir: stateDir, Shell: "trap 'echo > told; until [ -e go ]; do :; done; echo bye; exit 7' TERM; echo up; while :; do sleep 0.01; done"})
+	proctest.Wait(t, p, process.Until{Match: "up"})
+	pid, now := proctest.Info(t, p).PID, pids(t, stateDir)
 	exit := make(chan *process.Exit, 1)
 	go func() {
 		r, _ := p.Wait(t.Context(), process.Until{})
 		exit <- r.Exit
 	}()
-	scene.Must(t, unix.Kill(parent(now.Anchor), unix.SIGTERM))
-	scene.Eventually(t, "the process is told to end", func() bool {
+	proctest.Must(t, unix.Kill(parent(now.Anchor), unix.SIGTERM))
+	proctest.Eventually(t, "the process is told to end", func() bool {
 		_, err := os.Stat(filepath.Join(stateDir, "told"))
 		return err == nil
 	})
 	roleGoesOn, processGoesOn := stop(t, now.Keeper), stop(t, pid)
-	scene.Must(t, os.WriteFile(filepath.Join(stateDir, "go"), nil, 0o600))
+	proctest.Must(t, os.WriteFile(filepath.Join(stateDir, "go"), nil, 0o600))
 	time.Sleep(2500 * time.Millisecond) // longer than it is given
 	roleGoesOn()
 	processGoesOn()
@@ -447,9 +447,9 @@ func TestAStartThatHangsKeepsNobodyAlive(t *testing.T) {
 	m := testkeeper.Open(t, stateDir)
 	go m.Start(t.Context(), process.Spec{Argv: []string{"true"}, Dir: "/usr", Limits: process.Limits{Nice: 3}})
 	<-hangs
-	p := scene.Start(t, m, process.Spec{Argv: []string{"sleep", "1000"}}) // in a slot behind it
-	in := scene.Info(t, p)
-	fd := scene.Value(unix.PidfdOpen(in.PID, 0))(t)
+	p := proctest.Start(t, m, process.Spec{Argv: []string{"sleep", "1000"}}) // in a slot behind it
+	in := proctest.Info(t, p)
+	fd := proctest.Value(unix.PidfdOpen(in.PID, 0))(t)
 	defer unix.Close(fd)
 	unix.Kill(pids(t, stateDir).Anchor, unix.SIGTERM)
 	wantEnd(t, "process", fd)

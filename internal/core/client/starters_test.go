@@ -13,13 +13,13 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tend-run/tend/internal/core/rundir"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 // However many start at a time, the connections to the keeper are so many at most.
 func TestStartsTakeABoundedNumberOfConnections(t *testing.T) {
-	run := scene.Value(rundir.Open(t.TempDir()))(t)
-	l := scene.Value(net.Listen("unix", run.Addr(rundir.KeeperSocket)))(t)
+	run := proctest.Value(rundir.Open(t.TempDir()))(t)
+	l := proctest.Value(net.Listen("unix", run.Addr(rundir.KeeperSocket)))(t)
 	defer l.Close()
 	s := newStarters(run, func(context.Context) error { return nil })
 	if got := cap(s.room); got < 1 || got > maxStarters {
@@ -30,12 +30,12 @@ func TestStartsTakeABoundedNumberOfConnections(t *testing.T) {
 	late, cancel := context.WithCancel(t.Context())
 	cancel()
 	for _, trouble := range []error{nil, errLost} { // a connection that is kept, and one that is not
-		a, b := scene.Value(s.get(t.Context()))(t), scene.Value(s.get(t.Context()))(t)
+		a, b := proctest.Value(s.get(t.Context()))(t), proctest.Value(s.get(t.Context()))(t)
 		if _, err := s.get(late); !errors.Is(err, context.Canceled) {
 			t.Fatalf("a third is given out: %v", err)
 		}
 		s.put(a, trouble)
-		c := scene.Value(s.get(t.Context()))(t)
+		c := proctest.Value(s.get(t.Context()))(t)
 		s.put(b, trouble)
 		s.put(c, trouble)
 	}
@@ -51,15 +51,15 @@ func TestStartsTakeABoundedNumberOfConnections(t *testing.T) {
 // A keeper that is busy accepts late, and the kernel does not begin a connect with a time
 // limit again after a signal.
 func TestAConnectionToTheKeeperIsMadeWhateverSignalsCome(t *testing.T) {
-	run := scene.Value(rundir.Open(t.TempDir()))(t)
-	l := scene.Value(unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0))(t)
+	run := proctest.Value(rundir.Open(t.TempDir()))(t)
+	l := proctest.Value(unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0))(t)
 	defer unix.Close(l)
 	addr := run.Addr(rundir.KeeperSocket)
-	scene.Must(t, errors.Join(unix.Bind(l, &unix.SockaddrUnix{Name: addr}), unix.Listen(l, 0)))
-	first := scene.Value(dialStarter(addr))(t) // there is room for no second one
+	proctest.Must(t, errors.Join(unix.Bind(l, &unix.SockaddrUnix{Name: addr}), unix.Listen(l, 0)))
+	first := proctest.Value(dialStarter(addr))(t) // there is room for no second one
 	defer first.close()
 
-	scene.InAStorm(t, func(sent *atomic.Int64) {
+	proctest.InAStorm(t, func(sent *atomic.Int64) {
 		accepted := make(chan error, 1)
 		go func() {
 			for sent.Load() < 2000 {
@@ -70,7 +70,7 @@ func TestAConnectionToTheKeeperIsMadeWhateverSignalsCome(t *testing.T) {
 			accepted <- err
 		}()
 		second, err := dialStarter(addr)
-		scene.Must(t, errors.Join(err, <-accepted))
+		proctest.Must(t, errors.Join(err, <-accepted))
 		second.close()
 	})
 }

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tend-run/tend/internal/lib/procfs"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/process"
 )
 
@@ -100,19 +100,19 @@ func zombies(pid int) (n int) {
 func TestTheKeeperCollectsWhatItHasNotMade(t *testing.T) {
 	m, state := boxManager(t)
 	keeper := keeperOf(t, state)
-	other := scene.Start(t, m, process.Spec{Argv: []string{"sleep", "1000"}})
-	self := scene.Value(os.Executable())(t)
-	p := scene.Start(t, m, process.Spec{Argv: []string{self, strangersArgument, "20"}})
-	if exit := scene.Wait(t, p, process.Until{}).Exit; exit == nil || exit.Code != 3 {
+	other := proctest.Start(t, m, process.Spec{Argv: []string{"sleep", "1000"}})
+	self := proctest.Value(os.Executable())(t)
+	p := proctest.Start(t, m, process.Spec{Argv: []string{self, strangersArgument, "20"}})
+	if exit := proctest.Wait(t, p, process.Until{}).Exit; exit == nil || exit.Code != 3 {
 		t.Errorf("its maker ended with %+v", exit)
 	}
-	scene.Eventually(t, "no zombie is left at the keeper", func() bool { return zombies(keeper) == 0 })
+	proctest.Eventually(t, "no zombie is left at the keeper", func() bool { return zombies(keeper) == 0 })
 	if now := keeperOf(t, state); now != keeper {
 		t.Errorf("the keeper was %d, and is %d", keeper, now)
 	}
 	finished(t, p)
-	scene.Must(t, other.Signal(t.Context(), int(unix.SIGUSR1), process.ScopeLeader))
-	if exit := scene.Wait(t, other, process.Until{}).Exit; exit == nil || exit.Signal != int(unix.SIGUSR1) {
+	proctest.Must(t, other.Signal(t.Context(), int(unix.SIGUSR1), process.ScopeLeader))
+	if exit := proctest.Wait(t, other, process.Until{}).Exit; exit == nil || exit.Signal != int(unix.SIGUSR1) {
 		t.Errorf("another program ended with %+v", exit)
 	}
 }
@@ -124,13 +124,13 @@ func TestABoxEndsWithItsStrangers(t *testing.T) {
 	dirs := newBoxDirs(t)
 	spec := dirs.spec(t)
 	inside := filepath.Join(spec.Dir, "up", "stranger")
-	scene.Must(t, os.WriteFile(inside, scene.Value(os.ReadFile(scene.Value(os.Executable())(t)))(t), 0o755))
+	proctest.Must(t, os.WriteFile(inside, proctest.Value(os.ReadFile(proctest.Value(os.Executable())(t)))(t), 0o755))
 	in, i := inBox(t, m, spec)
 	if out, exit := said(t, in, i.ID, process.Spec{Argv: []string{"/stranger", strangersArgument, "20"}}); exit == nil || exit.Code != 3 {
 		t.Fatalf("%q, %+v", out, exit)
 	}
-	scene.Must(t, m.Boxes().End(t.Context(), i.ID))
-	scene.Eventually(t, "no zombie is left at the keeper", func() bool { return zombies(keeper) == 0 })
+	proctest.Must(t, m.Boxes().End(t.Context(), i.ID))
+	proctest.Eventually(t, "no zombie is left at the keeper", func() bool { return zombies(keeper) == 0 })
 }
 
 // A thread can make the keeper its tracer, and end. Its process has not ended before the keeper
@@ -139,22 +139,22 @@ func TestAProgramMakesTheKeeperItsTracer(t *testing.T) {
 	m, _ := boxManager(t)
 	dirs := newBoxDirs(t)
 	spec := dirs.spec(t)
-	self := scene.Value(os.Executable())(t)
-	scene.Must(t, os.WriteFile(filepath.Join(spec.Dir, "up", "traced"), scene.Value(os.ReadFile(self))(t), 0o755))
+	self := proctest.Value(os.Executable())(t)
+	proctest.Must(t, os.WriteFile(filepath.Join(spec.Dir, "up", "traced"), proctest.Value(os.ReadFile(self))(t), 0o755))
 	in, i := inBox(t, m, spec)
-	outside := scene.Start(t, m, process.Spec{Argv: []string{self, tracedArgument, "3"}})
-	inside := scene.Start(t, in, labelled(i.ID, process.Spec{Argv: []string{"/traced", tracedArgument, "3"}}))
+	outside := proctest.Start(t, m, process.Spec{Argv: []string{self, tracedArgument, "3"}})
+	inside := proctest.Start(t, in, labelled(i.ID, process.Spec{Argv: []string{"/traced", tracedArgument, "3"}}))
 	for _, p := range []process.Process{outside, inside} {
-		if res := scene.Wait(t, p, process.Until{Match: "traced"}); !res.Met {
-			t.Fatalf("it has ended: %+v, %s", res.Exit, scene.Output(t, p, process.Stdout))
+		if res := proctest.Wait(t, p, process.Until{Match: "traced"}); !res.Met {
+			t.Fatalf("it has ended: %+v, %s", res.Exit, proctest.Output(t, p, process.Stdout))
 		}
 	}
 	if res, err := outside.Kill(t.Context()); err != nil || len(res.Survivors) > 0 {
 		t.Errorf("the kill: %+v, %v", res, err)
 	}
-	scene.Must(t, m.Boxes().End(t.Context(), i.ID))
+	proctest.Must(t, m.Boxes().End(t.Context(), i.ID))
 	for _, p := range []process.Process{outside, inside} {
-		if exit := scene.Wait(t, p, process.Until{}).Exit; exit == nil || exit.Signal != int(unix.SIGKILL) {
+		if exit := proctest.Wait(t, p, process.Until{}).Exit; exit == nil || exit.Signal != int(unix.SIGKILL) {
 			t.Errorf("it has ended with %+v", exit)
 		}
 	}
@@ -165,13 +165,13 @@ func TestAProgramMakesTheKeeperItsTracer(t *testing.T) {
 func TestATracerKeepsAnExit(t *testing.T) {
 	m, state := boxManager(t)
 	keeper := keeperOf(t, state)
-	self := scene.Value(os.Executable())(t)
-	p := scene.Start(t, m, process.Spec{Argv: []string{"sleep", "1000"}})
-	pid := scene.Info(t, p).PID
-	tracer := scene.Start(t, m, process.Spec{Argv: []string{self, tracerArgument, fmt.Sprint(pid)}})
-	scene.Wait(t, tracer, process.Until{Match: "traces"})
-	scene.Must(t, unix.Kill(pid, unix.SIGKILL))
-	scene.Eventually(t, "it has ended", func() bool { return !livesOn(pid) })
+	self := proctest.Value(os.Executable())(t)
+	p := proctest.Start(t, m, process.Spec{Argv: []string{"sleep", "1000"}})
+	pid := proctest.Info(t, p).PID
+	tracer := proctest.Start(t, m, process.Spec{Argv: []string{self, tracerArgument, fmt.Sprint(pid)}})
+	proctest.Wait(t, tracer, process.Until{Match: "traces"})
+	proctest.Must(t, unix.Kill(pid, unix.SIGKILL))
+	proctest.Eventually(t, "it has ended", func() bool { return !livesOn(pid) })
 	used := func() time.Duration {
 		stat, _ := procfs.ReadStat(keeper)
 		return time.Duration(stat.User+stat.System) * procfs.Tick
@@ -181,11 +181,11 @@ func TestATracerKeepsAnExit(t *testing.T) {
 	if took, passed := used()-before, time.Since(began); took > passed/4 {
 		t.Errorf("in %v the keeper has worked for %v", passed, took)
 	}
-	if in := scene.Info(t, p); in.Exit != nil {
+	if in := proctest.Info(t, p); in.Exit != nil {
 		t.Errorf("its exit is told before anybody can know it: %+v", in.Exit)
 	}
-	scene.Value(tracer.Kill(t.Context()))(t)
-	if exit := scene.Wait(t, p, process.Until{}).Exit; exit == nil || exit.Signal != int(unix.SIGKILL) {
+	proctest.Value(tracer.Kill(t.Context()))(t)
+	if exit := proctest.Wait(t, p, process.Until{}).Exit; exit == nil || exit.Signal != int(unix.SIGKILL) {
 		t.Errorf("it ended with %+v", exit)
 	}
 	finished(t, p)
@@ -200,13 +200,13 @@ func TestAForgedMarkGivesNobodyDescendants(t *testing.T) {
 	other, second := inBox(t, m, dirs.spec(t))
 	shown := process.Spec{Shell: "sed -n 's/^Max realtime timeout *//p' /proc/self/limits; exec sleep 1000"}
 	for where, victim := range map[string]process.Process{
-		"the machine": scene.Start(t, m, shown),
-		"a box":       scene.Value(other.Start(t.Context(), labelled(second.ID, shown)))(t),
+		"the machine": proctest.Start(t, m, shown),
+		"a box":       proctest.Value(other.Start(t.Context(), labelled(second.ID, shown)))(t),
 	} {
-		mark, _, _ := strings.Cut(scene.Wait(t, victim, process.Until{Match: "[0-9]+ .*us"}).Match, " ")
-		p := scene.Value(in.Start(t.Context(), labelled(i.ID, process.Spec{Shell: "prlimit --pid $$ --rttime=" + mark + ": && (setsid sleep 1000 </dev/null >/dev/null 2>&1 & echo $!)"})))(t)
-		scene.Wait(t, p, process.Until{EOF: true})
-		inner := strings.TrimSpace(scene.Output(t, p, process.Stdout))
+		mark, _, _ := strings.Cut(proctest.Wait(t, victim, process.Until{Match: "[0-9]+ .*us"}).Match, " ")
+		p := proctest.Value(in.Start(t.Context(), labelled(i.ID, process.Spec{Shell: "prlimit --pid $$ --rttime=" + mark + ": && (setsid sleep 1000 </dev/null >/dev/null 2>&1 & echo $!)"})))(t)
+		proctest.Wait(t, p, process.Until{EOF: true})
+		inner := strings.TrimSpace(proctest.Output(t, p, process.Stdout))
 		killKeeper(t, state) // what is below pid 1 has fallen to the anchor
 		if res, err := victim.Kill(t.Context()); err != nil || !res.Verified {
 			t.Errorf("a process of %s: %+v, %v", where, res, err)
@@ -223,8 +223,8 @@ func TestADeadZygoteIsCollected(t *testing.T) {
 	m, state := boxManager(t)
 	keeper := keeperOf(t, state)
 	in, i := inBox(t, m, newBoxDirs(t).spec(t))
-	scene.Must(t, unix.Kill(warm(t, in, i), unix.SIGKILL))
-	scene.WantExit(t, scene.Start(t, m, process.Spec{Argv: []string{"true"}}), 0) // the sweep looks at the end of a program
-	scene.Eventually(t, "no zombie is left at the keeper", func() bool { return zombies(keeper) == 0 })
+	proctest.Must(t, unix.Kill(warm(t, in, i), unix.SIGKILL))
+	proctest.WantExit(t, proctest.Start(t, m, process.Spec{Argv: []string{"true"}}), 0) // the sweep looks at the end of a program
+	proctest.Eventually(t, "no zombie is left at the keeper", func() bool { return zombies(keeper) == 0 })
 	warm(t, in, i)
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/tend-run/tend/internal/core/client"
 	"github.com/tend-run/tend/internal/core/spool"
 	"github.com/tend-run/tend/internal/lib/poorkernel"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testkeeper"
 	"github.com/tend-run/tend/process"
 )
@@ -89,15 +89,15 @@ func TestAnExitIsToldWhenItIsOnTheDisk(t *testing.T) {
 			unix.Kill(pids(t, stateDir).Keeper, unix.SIGKILL)
 		}},
 		{"by the keeper after an upgrade in place", func(t *testing.T, m *client.Manager, _ string) {
-			scene.Must(t, m.UpgradeKeeper(t.Context(), keeperBinary))
+			proctest.Must(t, m.UpgradeKeeper(t.Context(), keeperBinary))
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			stateDir, disk := watchSyncs(t)
 			m := testkeeper.Open(t, stateDir)
-			p := scene.Start(t, m, process.Spec{Shell: "read x; echo said $x; exit 4", Stdin: process.StdinPipe, Retention: process.Retention{Sync: process.SyncExit}})
+			p := proctest.Start(t, m, process.Spec{Shell: "read x; echo said $x; exit 4", Stdin: process.StdinPipe, Retention: process.Retention{Sync: process.SyncExit}})
 			c.before(t, m, stateDir)
-			scene.Write(t, p, "yes\n")
+			proctest.Write(t, p, "yes\n")
 			dir := filepath.Join("/spool", string(p.ID()))
 			for _, name := range []string{"/stdout", "/index", "/journal", ""} {
 				disk.until(t, dir+name)
@@ -112,8 +112,8 @@ func TestAnExitIsToldWhenItIsOnTheDisk(t *testing.T) {
 			}
 			disk.until(t, "/spool")
 			disk.release(t)
-			scene.WantExit(t, p, 4)
-			scene.WantOutput(t, p, process.Stdout, "said yes\n")
+			proctest.WantExit(t, p, 4)
+			proctest.WantOutput(t, p, process.Stdout, "said yes\n")
 		})
 	}
 }
@@ -122,7 +122,7 @@ func TestAnExitIsToldWhenItIsOnTheDisk(t *testing.T) {
 func TestAnExitThatWaitedForTheDiskIsToldByTheNextKeeper(t *testing.T) {
 	stateDir, disk := watchSyncs(t)
 	m := testkeeper.Open(t, stateDir)
-	p := scene.Start(t, m, process.Spec{Argv: []string{"false"}, Retention: process.Retention{Sync: process.SyncExit}})
+	p := proctest.Start(t, m, process.Spec{Argv: []string{"false"}, Retention: process.Retention{Sync: process.SyncExit}})
 	journal := filepath.Join("/spool", string(p.ID()), "journal")
 	disk.until(t, journal)
 	unix.Kill(pids(t, stateDir).Keeper, unix.SIGKILL)
@@ -132,20 +132,20 @@ func TestAnExitThatWaitedForTheDiskIsToldByTheNextKeeper(t *testing.T) {
 		t.Fatalf("told before it is on the disk: %+v, %v", info.Exit, err)
 	}
 	disk.release(t)
-	scene.WantExit(t, p, 1)
+	proctest.WantExit(t, p, 1)
 }
 
 func TestOutputIsForcedOutWhileTheProcessRuns(t *testing.T) {
 	stateDir, disk := watchSyncs(t)
 	m := testkeeper.Open(t, stateDir)
-	p := scene.Start(t, m, process.Spec{Shell: "while read x; do echo $x; done", Stdin: process.StdinPipe, Retention: process.Retention{Sync: process.SyncInterval}})
+	p := proctest.Start(t, m, process.Spec{Shell: "while read x; do echo $x; done", Stdin: process.StdinPipe, Retention: process.Retention{Sync: process.SyncInterval}})
 	file := filepath.Join("/spool", string(p.ID()), "stdout")
 	for i := range 2 {
-		scene.Write(t, p, "line\n")
+		proctest.Write(t, p, "line\n")
 		for wrote := false; !wrote; { // a sync may have begun before the line
 			disk.until(t, file)
 			var st unix.Stat_t
-			scene.Must(t, unix.Stat(stateDir+file, &st))
+			proctest.Must(t, unix.Stat(stateDir+file, &st))
 			wrote = st.Size == int64(i+1)*int64(len("line\n"))
 			disk.allow <- struct{}{}
 		}
@@ -155,10 +155,10 @@ func TestOutputIsForcedOutWhileTheProcessRuns(t *testing.T) {
 func TestNothingIsForcedOutUnlessItIsAskedFor(t *testing.T) {
 	stateDir, disk := watchSyncs(t)
 	m := testkeeper.Open(t, stateDir)
-	quiet := scene.Start(t, m, process.Spec{Shell: "echo this stays in memory"})
-	scene.Wait(t, quiet, process.Until{EOF: true})
+	quiet := proctest.Start(t, m, process.Spec{Shell: "echo this stays in memory"})
+	proctest.Wait(t, quiet, process.Until{EOF: true})
 	// The first call is that of a process which asks.
-	p := scene.Start(t, m, process.Spec{Argv: []string{"true"}, Retention: process.Retention{Sync: process.SyncExit}})
+	p := proctest.Start(t, m, process.Spec{Argv: []string{"true"}, Retention: process.Retention{Sync: process.SyncExit}})
 	if file := disk.next(t); !strings.Contains(file, string(p.ID())) {
 		t.Errorf("%s was forced to the disk", file)
 	}
@@ -170,8 +170,8 @@ func TestADiskThatFailsIsTold(t *testing.T) {
 	if got := fact(t, m.Facts(), "output_survives_power_loss"); got == "" {
 		t.Errorf("before anything failed the keeper says %q", got)
 	}
-	p := scene.Start(t, m, process.Spec{Shell: "exit 3", Retention: process.Retention{Sync: process.SyncExit}})
-	scene.WantExit(t, p, 3)
+	p := proctest.Start(t, m, process.Spec{Shell: "exit 3", Retention: process.Retention{Sync: process.SyncExit}})
+	proctest.WantExit(t, p, 3)
 	if got := broken(t, m.Facts(), "output_survives_power_loss"); !strings.Contains(got, "input/output error") {
 		t.Errorf("the keeper says %q", got)
 	}
@@ -191,7 +191,7 @@ func broken(t *testing.T, facts []string, name string) string {
 
 func pids(t *testing.T, stateDir string) (p anchor.Pids) {
 	t.Helper()
-	scene.Eventually(t, "an anchor answers", func() bool {
+	proctest.Eventually(t, "an anchor answers", func() bool {
 		c, err := anchor.Dial(stateDir)
 		if err != nil {
 			return false // the former one has just been killed

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/tend-run/tend/internal/core/client"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testkeeper"
 	"github.com/tend-run/tend/process"
 )
@@ -19,7 +19,7 @@ const keepOfTest = 1 << 20
 
 func base(t *testing.T, p process.Process) process.StreamInfo {
 	t.Helper()
-	return scene.Info(t, p).Streams[0]
+	return proctest.Info(t, p).Streams[0]
 }
 
 // readTo reads until a stream has come to an offset, and fails at a gap.
@@ -48,10 +48,10 @@ func readTo(t *testing.T, r process.Reader, to int64) {
 func TestALongStreamIsFreedBehindItsReaders(t *testing.T) {
 	const size = 400 << 20
 	m, _ := nextServer(t, testkeeper.Start(t), client.Config{Keep: keepOfTest})
-	p := scene.Start(t, m, process.Spec{Shell: fmt.Sprintf("head -c %d /dev/zero; read x; head -c %d /dev/zero; read x", size, size), Stdin: process.StdinPipe})
+	p := proctest.Start(t, m, process.Spec{Shell: fmt.Sprintf("head -c %d /dev/zero; read x; head -c %d /dev/zero; read x", size, size), Stdin: process.StdinPipe})
 	read := func(from int64) process.Reader {
 		t.Helper()
-		r := scene.Value(p.Read(t.Context(), process.ReadOptions{From: [4]int64{process.Stdout: from}}))(t)
+		r := proctest.Value(p.Read(t.Context(), process.ReadOptions{From: [4]int64{process.Stdout: from}}))(t)
 		return r
 	}
 	slow, fast := read(0), read(0)
@@ -62,15 +62,15 @@ func TestALongStreamIsFreedBehindItsReaders(t *testing.T) {
 	}
 	readTo(t, slow, 200<<20) // no gap
 	slow.Close()             // as if it had been cut
-	scene.Write(t, p, "\n")
+	proctest.Write(t, p, "\n")
 	readTo(t, fast, 2*size)
-	scene.Eventually(t, "what all have passed is freed", func() bool { return base(t, p).Base > 0 })
+	proctest.Eventually(t, "what all have passed is freed", func() bool { return base(t, p).Base > 0 })
 	if b := base(t, p); b.Base > 136<<20 {
 		t.Fatalf("the place of a reader that was cut is not held: %+v", b)
 	}
 	back := read(200<<20 - 1000)
 	readTo(t, back, 2*size)
-	scene.Write(t, p, "\n")
+	proctest.Write(t, p, "\n")
 	if b := base(t, p); b.Base > 2*size-64<<20 {
 		t.Errorf("more is freed than its readers have passed: %+v", b)
 	}
@@ -81,8 +81,8 @@ func TestALongStreamIsFreedBehindItsReaders(t *testing.T) {
 func TestALimitThatIsGivenIsKept(t *testing.T) {
 	const size = 200 << 20
 	m, _ := nextServer(t, testkeeper.Start(t), client.Config{Keep: keepOfTest})
-	p := scene.Start(t, m, process.Spec{Shell: fmt.Sprintf("head -c %d /dev/zero", size), Retention: process.Retention{Limit: size + 2<<20}})
-	r := scene.Read(t, p, process.ReadOptions{})
+	p := proctest.Start(t, m, process.Spec{Shell: fmt.Sprintf("head -c %d /dev/zero", size), Retention: process.Retention{Limit: size + 2<<20}})
+	r := proctest.Read(t, p, process.ReadOptions{})
 	readTo(t, r, size)
 	if b := base(t, p); b.Base != 0 || b.End != size {
 		t.Errorf("it is %+v", b)
@@ -95,7 +95,7 @@ func TestWhatNobodyHasReadIsKeptLonger(t *testing.T) {
 	const size = 200 << 20
 	m, _ := nextServer(t, testkeeper.Start(t), client.Config{Budget: 8 << 30})
 	client.SetKeep(m, keepOfTest, size)
-	p := scene.Start(t, m, process.Spec{Shell: fmt.Sprintf("head -c %d /dev/zero; read x; echo; read x", size-keepOfTest), Stdin: process.StdinPipe})
+	p := proctest.Start(t, m, process.Spec{Shell: fmt.Sprintf("head -c %d /dev/zero; read x; echo; read x", size-keepOfTest), Stdin: process.StdinPipe})
 	client.ForgetPlaces(p)
 	ctx, cancel := context.WithCancel(t.Context())
 	waited := make(chan error, 1)
@@ -103,21 +103,21 @@ func TestWhatNobodyHasReadIsKeptLonger(t *testing.T) {
 		_, err := p.Wait(ctx, process.Until{Match: "never"})
 		waited <- err
 	}()
-	scene.Eventually(t, "all is written", func() bool { return base(t, p).End == size-keepOfTest })
+	proctest.Eventually(t, "all is written", func() bool { return base(t, p).End == size-keepOfTest })
 	if b := base(t, p); b.Base != 0 {
 		t.Errorf("nobody has read it, and it is %+v", b)
 	}
 	cancel()
 	<-waited
 	client.ForgetPlaces(p)
-	r := scene.Read(t, p, process.ReadOptions{})
+	r := proctest.Read(t, p, process.ReadOptions{})
 	readTo(t, r, size-keepOfTest)
-	scene.Write(t, p, "\n")
+	proctest.Write(t, p, "\n")
 	readTo(t, r, size-keepOfTest+1)
 	if _, _, err := r.Next(); err != nil { // it says that it has passed the last
 		t.Fatal(err)
 	}
-	scene.Eventually(t, "what its reader has passed is freed", func() bool {
+	proctest.Eventually(t, "what its reader has passed is freed", func() bool {
 		client.LookAgain(p)
 		return base(t, p).Base > 0
 	})

@@ -9,7 +9,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testkeeper"
 	"github.com/tend-run/tend/process"
 )
@@ -37,7 +37,7 @@ func TestAKeeperGoesOnInPlaceWithAThousandProcesses(t *testing.T) {
 		t.FailNow()
 	}
 	for range 3 {
-		scene.Must(t, m.UpgradeKeeper(ctx, keeperBinary))
+		proctest.Must(t, m.UpgradeKeeper(ctx, keeperBinary))
 		t.Log(fact(t, m.Facts(), "keeper_upgrades"))
 	}
 	if got := fact(t, m.Facts(), "keeper_upgrades"); !strings.HasPrefix(got, "3 in place") {
@@ -46,22 +46,22 @@ func TestAKeeperGoesOnInPlaceWithAThousandProcesses(t *testing.T) {
 	// Each still has its input, its output and its parent.
 	for i, p := range procs {
 		text := fmt.Sprintf("process %d\n", i)
-		scene.WriteLast(t, p, text)
-		scene.WantOutput(t, p, process.Stdout, text)
-		scene.WantExit(t, p, 0)
+		proctest.WriteLast(t, p, text)
+		proctest.WantOutput(t, p, process.Stdout, text)
+		proctest.WantExit(t, p, 0)
 	}
 }
 
 func TestAKeeperThatCannotGoOnInPlaceStaysAsItWas(t *testing.T) {
 	m := testkeeper.Open(t, testkeeper.Start(t))
-	p := scene.Start(t, m, process.Spec{Argv: []string{"cat"}, Stdin: process.StdinPipe})
+	p := proctest.Start(t, m, process.Spec{Argv: []string{"cat"}, Stdin: process.StdinPipe})
 	for _, path := range []string{filepath.Join(t.TempDir(), "missing"), "/dev/null", t.TempDir()} {
 		if err := m.UpgradeKeeper(t.Context(), path); err == nil {
 			t.Errorf("an upgrade to %s succeeded", path)
 		}
 	}
-	scene.WriteLast(t, p, "still here")
-	scene.WantOutput(t, p, process.Stdout, "still here")
+	proctest.WriteLast(t, p, "still here")
+	proctest.WantOutput(t, p, process.Stdout, "still here")
 }
 
 func fact(t *testing.T, facts []string, name string) string {

@@ -12,16 +12,16 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 // file makes one with an empty filesystem.
 func file(t *testing.T) string {
 	t.Helper()
-	scene.Root(t)
+	proctest.Root(t)
 	path := filepath.Join(t.TempDir(), "disk.img")
-	scene.Must(t, os.WriteFile(path, nil, 0o600))
-	scene.Must(t, os.Truncate(path, 16<<20))
+	proctest.Must(t, os.WriteFile(path, nil, 0o600))
+	proctest.Must(t, os.Truncate(path, 16<<20))
 	if out, err := exec.Command("mkfs.ext4", "-q", "-F", "-O", "^has_journal", path).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
@@ -30,7 +30,7 @@ func file(t *testing.T) string {
 
 func open(t *testing.T, path string) *Mount {
 	t.Helper()
-	m := scene.Value(Open(path))(t)
+	m := proctest.Value(Open(path))(t)
 	t.Cleanup(func() { m.Close() })
 	return m
 }
@@ -39,7 +39,7 @@ func open(t *testing.T, path string) *Mount {
 func loops(t *testing.T, path string) (n int) {
 	t.Helper()
 	all, err := filepath.Glob("/sys/block/loop*/loop/backing_file")
-	scene.Must(t, err)
+	proctest.Must(t, err)
 	for _, f := range all {
 		if b, err := os.ReadFile(f); err == nil && strings.Contains(string(b), path) {
 			n++
@@ -50,10 +50,10 @@ func loops(t *testing.T, path string) (n int) {
 
 func gone(t *testing.T, path string) {
 	t.Helper()
-	scene.Eventually(t, "the loop device is cleared", func() bool { return loops(t, path) == 0 })
-	scene.Eventually(t, "the file is free", func() bool {
+	proctest.Eventually(t, "the loop device is cleared", func() bool { return loops(t, path) == 0 })
+	proctest.Eventually(t, "the file is free", func() bool {
 		f, ok, err := Lock(path)
-		scene.Must(t, err)
+		proctest.Must(t, err)
 		if ok {
 			f.Close()
 		}
@@ -65,7 +65,7 @@ func gone(t *testing.T, path string) {
 func TestAFileIsOneFilesystemHoweverOftenItIsMounted(t *testing.T) {
 	path := file(t)
 	first := open(t, path)
-	scene.Must(t, os.WriteFile(first.Path()+"/a", []byte("of the first"), 0o600))
+	proctest.Must(t, os.WriteFile(first.Path()+"/a", []byte("of the first"), 0o600))
 	second := open(t, path)
 	if b, err := os.ReadFile(second.Path() + "/a"); string(b) != "of the first" {
 		t.Errorf("the second sees %q, %v", b, err)
@@ -76,9 +76,9 @@ func TestAFileIsOneFilesystemHoweverOftenItIsMounted(t *testing.T) {
 	if _, ok, err := Lock(path); ok || err != nil {
 		t.Errorf("the file of a mounted disk can be locked: %v, %v", ok, err)
 	}
-	scene.Must(t, first.Close())
-	scene.Must(t, os.WriteFile(second.Path()+"/b", []byte("of the second"), 0o600))
-	scene.Must(t, second.Close())
+	proctest.Must(t, first.Close())
+	proctest.Must(t, os.WriteFile(second.Path()+"/b", []byte("of the second"), 0o600))
+	proctest.Must(t, second.Close())
 	// Now, while the kernel may not be done with the last one.
 	third := open(t, path)
 	for name, want := range map[string]string{"/a": "of the first", "/b": "of the second"} {
@@ -86,7 +86,7 @@ func TestAFileIsOneFilesystemHoweverOftenItIsMounted(t *testing.T) {
 			t.Errorf("the third sees %s: %q, %v", name, b, err)
 		}
 	}
-	scene.Must(t, third.Close())
+	proctest.Must(t, third.Close())
 	gone(t, path)
 	if b, err := os.ReadFile("/proc/self/mounts"); err != nil || strings.Contains(string(b), path) {
 		t.Errorf("a mount is left: %v", err)
@@ -116,7 +116,7 @@ func TestManyAtOnceShareOneDevice(t *testing.T) {
 	}
 	for _, m := range all {
 		if m != nil {
-			scene.Must(t, m.Close())
+			proctest.Must(t, m.Close())
 		}
 	}
 	gone(t, path)
@@ -128,20 +128,20 @@ func TestADeathLeavesNothing(t *testing.T) {
 	for name, have := range map[string]string{"a mount": "mount", "a device": "device"} {
 		t.Run(name, func(t *testing.T) {
 			path := file(t)
-			cmd := exec.Command(scene.Value(os.Executable())(t))
+			cmd := exec.Command(proctest.Value(os.Executable())(t))
 			cmd.Env = append(os.Environ(), holds+"="+have, "TEND_TEST_PATH="+path)
-			out := scene.Value(cmd.StdoutPipe())(t)
-			scene.Must(t, cmd.Start())
-			if b := make([]byte, 1); scene.Value(out.Read(b))(t) != 1 || loops(t, path) != 1 {
+			out := proctest.Value(cmd.StdoutPipe())(t)
+			proctest.Must(t, cmd.Start())
+			if b := make([]byte, 1); proctest.Value(out.Read(b))(t) != 1 || loops(t, path) != 1 {
 				t.Errorf("it holds %d devices", loops(t, path))
 			}
-			scene.Must(t, cmd.Process.Kill())
+			proctest.Must(t, cmd.Process.Kill())
 			_ = cmd.Wait()
 			m := open(t, path)
 			if b, err := os.ReadFile(m.Path() + "/written"); (have == "mount") != (err == nil && string(b) == "before the end") {
 				t.Errorf("there is %q, %v", b, err)
 			}
-			scene.Must(t, m.Close())
+			proctest.Must(t, m.Close())
 			gone(t, path)
 		})
 	}
@@ -203,13 +203,13 @@ func TestALoopDeviceThatHasNoNodeGetsOne(t *testing.T) {
 				m = open(t, path)
 			}
 			line := `mount -t tmpfs none /mnt; : > /mnt/loop-control; mount --bind /dev/loop-control /mnt/loop-control; mount --move /mnt /dev; exec ` + c.with + ` "$0"`
-			cmd := exec.Command("/bin/sh", "-ec", line, scene.Value(os.Executable())(t))
+			cmd := exec.Command("/bin/sh", "-ec", line, proctest.Value(os.Executable())(t))
 			cmd.Env = append(os.Environ(), holds+"=open", "TEND_TEST_PATH="+path)
 			cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
 			if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), c.want) {
 				t.Errorf("it says %q, %v; want %q", out, err, c.want)
 			}
-			scene.Must(t, m.Close())
+			proctest.Must(t, m.Close())
 			gone(t, path)
 		})
 	}
@@ -217,18 +217,18 @@ func TestALoopDeviceThatHasNoNodeGetsOne(t *testing.T) {
 
 // TestWhatIsNoDiskIsRefused: and keeps no device.
 func TestWhatIsNoDiskIsRefused(t *testing.T) {
-	scene.Root(t)
+	proctest.Root(t)
 	empty := filepath.Join(t.TempDir(), "empty")
-	scene.Must(t, os.WriteFile(empty, make([]byte, 1<<20), 0o600))
+	proctest.Must(t, os.WriteFile(empty, make([]byte, 1<<20), 0o600))
 	link := filepath.Join(t.TempDir(), "link")
-	scene.Must(t, os.Symlink(file(t), link))
+	proctest.Must(t, os.Symlink(file(t), link))
 	for _, path := range []string{empty, link, filepath.Join(t.TempDir(), "none"), t.TempDir()} {
 		if m, err := Open(path); err == nil {
 			m.Close()
 			t.Errorf("%s is a disk", path)
 		}
 		if n := loops(t, path); n != 0 {
-			scene.Eventually(t, "the loop device is cleared", func() bool { return loops(t, path) == 0 })
+			proctest.Eventually(t, "the loop device is cleared", func() bool { return loops(t, path) == 0 })
 		}
 	}
 	if err := Able(); err != nil {
@@ -241,21 +241,21 @@ func TestWhatIsRemovedIsFreeInTheFileAgain(t *testing.T) {
 	path := file(t)
 	used := func() int64 {
 		var st unix.Stat_t
-		scene.Must(t, unix.Stat(path, &st))
+		proctest.Must(t, unix.Stat(path, &st))
 		return st.Blocks * 512
 	}
 	m := open(t, path)
 	before := used()
-	scene.Must(t, os.WriteFile(m.Path()+"/a", []byte(strings.Repeat("x", 8<<20)), 0o600))
+	proctest.Must(t, os.WriteFile(m.Path()+"/a", []byte(strings.Repeat("x", 8<<20)), 0o600))
 	sync := func() {
-		d := scene.Value(os.Open(m.Path()))(t)
+		d := proctest.Value(os.Open(m.Path()))(t)
 		defer d.Close()
-		scene.Must(t, unix.Syncfs(int(d.Fd())))
+		proctest.Must(t, unix.Syncfs(int(d.Fd())))
 	}
 	sync()
 	if full := used(); full < 8<<20 {
 		t.Errorf("8 MiB that were written take %d bytes", full-before)
 	}
-	scene.Must(t, os.Remove(m.Path()+"/a"))
-	scene.Eventually(t, "the room is free again", func() bool { sync(); return used() < before+1<<20 })
+	proctest.Must(t, os.Remove(m.Path()+"/a"))
+	proctest.Eventually(t, "the room is free again", func() bool { sync(); return used() < before+1<<20 })
 }

@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 // A program that is started from a thread of a calm program, whoever made the
@@ -34,10 +34,10 @@ func TestProgramsDoNotInheritTheSlack(t *testing.T) {
 	}
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	scene.Must(t, unix.Prctl(unix.PR_SET_TIMERSLACK, slack, 0, 0, 0)) // as on a thread that the monitor made
+	proctest.Must(t, unix.Prctl(unix.PR_SET_TIMERSLACK, slack, 0, 0, 0)) // as on a thread that the monitor made
 	Thread()
 	var pipe [2]int
-	scene.Must(t, unix.Pipe2(pipe[:], unix.O_CLOEXEC))
+	proctest.Must(t, unix.Pipe2(pipe[:], unix.O_CLOEXEC))
 	out := os.NewFile(uintptr(pipe[0]), "out")
 	defer out.Close()
 	// From its own view: timerslack_ns of others needs rights.

@@ -11,17 +11,17 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tend-run/tend/internal/core/board"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 // Whoever can write to the board is known for as long as they can, and an open for
 // writing is signalled, and waits. Those who were given the descriptor do not count.
 func TestWhoHasTheBoardOpenIsKnown(t *testing.T) {
-	b := scene.Value(board.Create())(t)
+	b := proctest.Value(board.Create())(t)
 	defer b.Close()
 	path := "/proc/self/fd/" + strconv.Itoa(b.FD())
 	w := newBoardWatch()
-	scene.Must(t, w.watch(b.FD()))
+	proctest.Must(t, w.watch(b.FD()))
 	defer signal.Stop(w.opened)
 	defer unix.Close(w.lease)
 	want := func(when string, ours bool) {
@@ -31,10 +31,10 @@ func TestWhoHasTheBoardOpenIsKnown(t *testing.T) {
 		}
 	}
 	want("made", true)
-	given := scene.Value(unix.Dup(b.FD()))(t)
+	given := proctest.Value(unix.Dup(b.FD()))(t)
 	defer unix.Close(given)
 	want("given away", true)
-	fd := scene.Value(unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0))(t)
+	fd := proctest.Value(unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0))(t)
 	want("opened to be read", true)
 	unix.Close(fd)
 	if _, err := unix.Open(path, unix.O_RDWR|unix.O_CLOEXEC|unix.O_NONBLOCK, 0); err != unix.EAGAIN {
@@ -55,10 +55,10 @@ func TestWhoHasTheBoardOpenIsKnown(t *testing.T) {
 	w.release()
 	fd = <-opening
 	want("opened", false)
-	mem := scene.Value(unix.Mmap(fd, 0, 4096, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED))(t)
+	mem := proctest.Value(unix.Mmap(fd, 0, 4096, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED))(t)
 	unix.Close(fd)
 	want("mapped", false)
-	scene.Must(t, unix.Munmap(mem))
+	proctest.Must(t, unix.Munmap(mem))
 	want("left alone", true)
 }
 

@@ -14,7 +14,7 @@ import (
 
 	"github.com/tend-run/tend/internal/core/fdstore"
 	"github.com/tend-run/tend/internal/core/wire"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -52,7 +52,7 @@ func TestDescriptorsAreHandedOverByTheirKinds(t *testing.T) {
 
 func TestAHandoverIsReadAsItWasWritten(t *testing.T) {
 	want := example()
-	got := scene.Value(decodeHandover(want.encode(newestHandover)))(t)
+	got := proctest.Value(decodeHandover(want.encode(newestHandover)))(t)
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)
 	}
@@ -64,9 +64,9 @@ func TestHandoversOfEachVersionAreRead(t *testing.T) {
 	for _, v := range []byte{1, 2, newestHandover} {
 		path := filepath.Join("testdata", "snapshot-v"+string('0'+v))
 		if *update && v == newestHandover {
-			scene.Must(t, os.WriteFile(path, example().encode(v), 0o644))
+			proctest.Must(t, os.WriteFile(path, example().encode(v), 0o644))
 		}
-		b := scene.Value(os.ReadFile(path))(t)
+		b := proctest.Value(os.ReadFile(path))(t)
 		got, err := decodeHandover(b)
 		if err != nil {
 			t.Fatalf("version %d: %v", v, err)
@@ -90,7 +90,7 @@ func TestWhatANewerVersionAddsIsSkipped(t *testing.T) {
 	b = append(b, 99, 3, 0, 0, 0, 'x', 'y', 'z') // an unknown kind
 	b = appendRecord(b, kindProcess, []field{{tag: 1, number: &want.Procs[0].Slot}, {tag: 77, number: &want.Procs[0].Gen}})
 	b = seal(append(b, handoverEnd))
-	got := scene.Value(decodeHandover(b))(t)
+	got := proctest.Value(decodeHandover(b))(t)
 	want.Procs = append(want.Procs, handoverProc{Slot: 1})
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)

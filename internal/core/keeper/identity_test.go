@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 // A keeper starts whatever lies where its identity should, and a later one comes
@@ -25,7 +25,7 @@ func TestAnIdentityThatIsNoFileIsMadeAnew(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
-			scene.Must(t, put(filepath.Join(dir, identityName)))
+			proctest.Must(t, put(filepath.Join(dir, identityName)))
 			id, err := openIdentity(dir, false)
 			if err != nil || id.number == 0 {
 				t.Fatalf("%+v, %v", id, err)

@@ -11,7 +11,7 @@ import (
 	"github.com/tend-run/tend/internal/core/fdstore"
 	"github.com/tend-run/tend/internal/core/spool"
 	"github.com/tend-run/tend/internal/core/wire"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/process"
 )
 
@@ -25,7 +25,7 @@ func TestAnEndThatOnlyTheJournalKnowsIsNoLoss(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var log bytes.Buffer
 			k := &Keeper{cfg: Config{Log: &log}}
-			k.board = scene.Value(board.Create())(t)
+			k.board = proctest.Value(board.Create())(t)
 			defer k.board.Close()
 			s := k.board.Slot(0)
 			p := newProc(wire.Ref{Gen: s.Reserve("id")}, "id", s)

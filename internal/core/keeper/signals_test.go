@@ -11,18 +11,18 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 func TestAnExitSendsTheKeeperNoSignalAndIsStillCollected(t *testing.T) {
 	sets := func(field string) bool {
 		t.Helper()
-		status := scene.Value(os.ReadFile("/proc/self/status"))(t)
+		status := proctest.Value(os.ReadFile("/proc/self/status"))(t)
 		m := regexp.MustCompile(field + `:\s+([0-9a-f]+)`).FindSubmatch(status)
 		if m == nil {
 			t.Fatalf("no %s in %s", field, status)
 		}
-		set := scene.Value(strconv.ParseUint(string(m[1]), 16, 64))(t)
+		set := proctest.Value(strconv.ParseUint(string(m[1]), 16, 64))(t)
 		return set&(1<<(unix.SIGCHLD-1)) != 0
 	}
 	if !sets("SigCgt") {

@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 func TestAnOpenListOfChildrenTellsOfAllThatCameSince(t *testing.T) {
@@ -31,7 +31,7 @@ func TestAnOpenListOfChildrenTellsOfAllThatCameSince(t *testing.T) {
 	var want []byte
 	for range 5 {
 		cmd := exec.Command("sleep", "1000")
-		scene.Must(t, cmd.Start())
+		proctest.Must(t, cmd.Start())
 		defer func() {
 			cmd.Process.Kill()
 			cmd.Wait()
@@ -46,7 +46,7 @@ func TestAnOpenListOfChildrenTellsOfAllThatCameSince(t *testing.T) {
 
 func TestASubreaperThatHasEndedIsNoticedThoughItsListIsOpen(t *testing.T) {
 	cmd := exec.Command("sleep", "1000")
-	scene.Must(t, cmd.Start())
+	proctest.Must(t, cmd.Start())
 	l := &lineage{}
 	l.add(cmd.Process.Pid)
 	defer l.forget()

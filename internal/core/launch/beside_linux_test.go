@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 // opened are the addresses of all sockets that a launcher would hold.
@@ -41,7 +41,7 @@ func TestAPortIsKeptOnTheOtherLoopbackAddress(t *testing.T) {
 		other  netip.Addr
 	}{{"127.0.0.1:0", six}, {"[::1]:0", four}} {
 		t.Run(tt.listen, func(t *testing.T) {
-			all := scene.Value(opened(t, tt.listen))(t)
+			all := proctest.Value(opened(t, tt.listen))(t)
 			if len(all) != 2 || all[1] != netip.AddrPortFrom(tt.other, all[0].Port()) {
 				t.Fatalf("the sockets are of %v", all)
 			}
@@ -54,26 +54,26 @@ func TestAPortIsKeptOnTheOtherLoopbackAddress(t *testing.T) {
 		})
 	}
 	t.Run("all addresses are served", func(t *testing.T) {
-		if all := scene.Value(opened(t, "0.0.0.0:0"))(t); len(all) != 1 || all[0].Addr() != netip.IPv6Unspecified() {
+		if all := proctest.Value(opened(t, "0.0.0.0:0"))(t); len(all) != 1 || all[0].Addr() != netip.IPv6Unspecified() {
 			t.Errorf("the sockets are of %v", all)
 		}
 	})
 	t.Run("both are served", func(t *testing.T) {
-		all := scene.Value(opened(t, "127.0.0.1:0"))(t)
+		all := proctest.Value(opened(t, "127.0.0.1:0"))(t)
 		port := netip.AddrPortFrom(six, all[0].Port()).String()
 		if _, err := opened(t, port); err == nil || !strings.Contains(err.Error(), "in use") {
 			t.Errorf("what another daemon keeps is served: %v", err)
 		}
-		free := scene.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
+		free := proctest.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
 		at := netip.MustParseAddrPort(free.Addr().String())
 		free.Close()
-		both := scene.Value(opened(t, at.String(), netip.AddrPortFrom(six, at.Port()).String()))(t)
+		both := proctest.Value(opened(t, at.String(), netip.AddrPortFrom(six, at.Port()).String()))(t)
 		if len(both) != 2 {
 			t.Errorf("the sockets are of %v", both)
 		}
 	})
 	t.Run("another program has it", func(t *testing.T) {
-		theirs := scene.Value(net.Listen("tcp", "[::1]:0"))(t)
+		theirs := proctest.Value(net.Listen("tcp", "[::1]:0"))(t)
 		defer theirs.Close()
 		at := netip.AddrPortFrom(four, netip.MustParseAddrPort(theirs.Addr().String()).Port())
 		if _, err := opened(t, at.String()); err == nil || !strings.Contains(err.Error(), theirs.Addr().String()) {
@@ -88,9 +88,9 @@ func TestASocketIsPrivateFromItsFirstMoment(t *testing.T) {
 	old := syscall.Umask(0)
 	defer syscall.Umask(old)
 	path := filepath.Join(t.TempDir(), "sock")
-	fd := scene.Value(listenAt("unix:" + path))(t)
+	fd := proctest.Value(listenAt("unix:" + path))(t)
 	defer unix.Close(fd)
-	if fi := scene.Value(os.Stat(path))(t); fi.Mode() != fs.ModeSocket|0o600 {
+	if fi := proctest.Value(os.Stat(path))(t); fi.Mode() != fs.ModeSocket|0o600 {
 		t.Errorf("its mode is %v", fi.Mode())
 	}
 }

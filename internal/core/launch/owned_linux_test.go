@@ -6,15 +6,15 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 func TestAStateDirectoryThatOthersMayWriteToIsRefused(t *testing.T) {
 	dir := func(mode os.FileMode, sub string) string {
 		d := t.TempDir()
 		at := filepath.Join(d, sub)
-		scene.Must(t, os.MkdirAll(at, 0o700))
-		scene.Must(t, os.Chmod(at, mode))
+		proctest.Must(t, os.MkdirAll(at, 0o700))
+		proctest.Must(t, os.Chmod(at, mode))
 		return d
 	}
 	for name, c := range map[string]struct {
@@ -34,10 +34,10 @@ func TestAStateDirectoryThatOthersMayWriteToIsRefused(t *testing.T) {
 			t.Errorf("%s: %v; want %q", name, err, c.says)
 		}
 	}
-	scene.Root(t)
+	proctest.Root(t)
 	for _, sub := range []string{"", "run", "spool"} {
 		d := dir(0o700, sub)
-		scene.Must(t, os.Chown(filepath.Join(d, sub), 12345, -1))
+		proctest.Must(t, os.Chown(filepath.Join(d, sub), 12345, -1))
 		if err := Owned(d); err == nil || !strings.Contains(err.Error(), "belongs to uid 12345") || !strings.Contains(err.Error(), "--state-dir") {
 			t.Errorf("%q of another user: %v", sub, err)
 		}
@@ -47,12 +47,12 @@ func TestAStateDirectoryThatOthersMayWriteToIsRefused(t *testing.T) {
 	}
 	above := dir(0o700, "state")
 	link := filepath.Join(above, "link")
-	scene.Must(t, os.Symlink(t.TempDir(), link))
-	scene.Must(t, os.Lchown(link, 12345, -1))
+	proctest.Must(t, os.Symlink(t.TempDir(), link))
+	proctest.Must(t, os.Lchown(link, 12345, -1))
 	if err := Owned(link); err == nil || !strings.Contains(err.Error(), "belongs to uid 12345") {
 		t.Errorf("by a link of another user: %v", err)
 	}
-	scene.Must(t, os.Chown(above, 12345, -1))
+	proctest.Must(t, os.Chown(above, 12345, -1))
 	if err := Owned(filepath.Join(above, "state")); err == nil || !strings.Contains(err.Error(), above+" belongs to uid 12345") {
 		t.Errorf("below a directory of another user: %v", err)
 	}

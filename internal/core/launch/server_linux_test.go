@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 // The test binary plays the parent that starts a server, with the command line of the
@@ -39,7 +39,7 @@ func TestMain(m *testing.M) {
 func TestOnlyTheAnchorsChildBecomesTheServer(t *testing.T) {
 	dir := t.TempDir()
 	link := filepath.Join(t.TempDir(), "link")
-	scene.Must(t, os.Symlink(dir, link))
+	proctest.Must(t, os.Symlink(dir, link))
 	for _, c := range []struct {
 		parent string
 		argv   []string
@@ -55,7 +55,7 @@ func TestOnlyTheAnchorsChildBecomesTheServer(t *testing.T) {
 			cmd := exec.CommandContext(t.Context(), "/proc/self/exe")
 			cmd.Args = c.argv
 			cmd.Env = append(os.Environ(), parentVariable+"="+dir)
-			if got := string(scene.Value(cmd.Output())(t)); (got == "<nil>") != c.served {
+			if got := string(proctest.Value(cmd.Output())(t)); (got == "<nil>") != c.served {
 				t.Errorf("it says %q", got)
 			}
 		})

@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 // What is sealed is tried through /proc, as somebody would who is given the path.
@@ -29,7 +29,7 @@ func TestSealsHoldWhoeverOpensTheFileAnew(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer unix.Close(fd)
-			scene.Must(t, unix.Ftruncate(fd, 1<<20))
+			proctest.Must(t, unix.Ftruncate(fd, 1<<20))
 			Seal(fd, c.seals)
 			path := fmt.Sprintf("/proc/self/fd/%d", fd)
 			check := func(what string, works bool, err error) {

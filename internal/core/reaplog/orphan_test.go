@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tend-run/tend/internal/lib/procfs"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 func TestAnExitStatusIsFoundByPid(t *testing.T) {
@@ -22,7 +22,7 @@ func TestAnExitStatusIsFoundByPid(t *testing.T) {
 		pid    int
 		status unix.WaitStatus
 	}{{100, 3 << 8}, {200, 9}, {100, 4 << 8}} {
-		scene.Must(t, Append(path, r.pid, r.status, &unix.Rusage{}))
+		proctest.Must(t, Append(path, r.pid, r.status, &unix.Rusage{}))
 	}
 	if e := Find(path, 100, before); e == nil || e.Code != 4 {
 		t.Errorf("pid 100: %+v; want the newest, code 4", e)
@@ -38,7 +38,7 @@ func TestAnExitStatusIsFoundByPid(t *testing.T) {
 // Whatever lies in place of the file, no role waits for it: it makes way.
 func TestAStatusIsKeptWhateverLiesInPlaceOfTheFile(t *testing.T) {
 	victim := filepath.Join(t.TempDir(), "victim")
-	scene.Must(t, os.WriteFile(victim, []byte("kept"), 0o600))
+	proctest.Must(t, os.WriteFile(victim, []byte("kept"), 0o600))
 	for name, put := range map[string]func(path string) error{
 		"fifo": func(path string) error { return unix.Mkfifo(path, 0o600) },
 		"dir":  func(path string) error { return os.Mkdir(path, 0o700) },
@@ -46,23 +46,23 @@ func TestAStatusIsKeptWhateverLiesInPlaceOfTheFile(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "orphans")
-			scene.Must(t, errors.Join(put(path), put(former(path))))
+			proctest.Must(t, errors.Join(put(path), put(former(path))))
 			since := procfs.BootTime()
 			if e := Find(path, 100, since); e != nil {
 				t.Errorf("%+v", e)
 			}
-			scene.Must(t, Append(path, 100, 3<<8, &unix.Rusage{}))
+			proctest.Must(t, Append(path, 100, 3<<8, &unix.Rusage{}))
 			if e := Find(path, 100, since); e == nil || e.Code != 3 {
 				t.Errorf("%+v; want code 3", e)
 			}
-			scene.Must(t, errors.Join(os.Remove(path), put(path), Reserve(path)))
+			proctest.Must(t, errors.Join(os.Remove(path), put(path), Reserve(path)))
 		})
 	}
 	if b, err := os.ReadFile(victim); err != nil || string(b) != "kept" {
 		t.Errorf("what the link leads to holds %q, %v", b, err)
 	}
 	path := filepath.Join(t.TempDir(), "orphans")
-	scene.Must(t, errors.Join(os.WriteFile(path, nil, 0o600), os.Truncate(path, 1<<40)))
+	proctest.Must(t, errors.Join(os.WriteFile(path, nil, 0o600), os.Truncate(path, 1<<40)))
 	if e := Find(path, 100, 0); e != nil {
 		t.Errorf("%+v", e)
 	}
@@ -70,13 +70,13 @@ func TestAStatusIsKeptWhateverLiesInPlaceOfTheFile(t *testing.T) {
 
 func TestADamagedFileHoldsNoStatus(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "orphans")
-	scene.Must(t, Append(path, 1, 0, &unix.Rusage{}))
+	proctest.Must(t, Append(path, 1, 0, &unix.Rusage{}))
 	b, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for n := range b {
-		scene.Must(t, os.WriteFile(path, b[:n], 0o600))
+		proctest.Must(t, os.WriteFile(path, b[:n], 0o600))
 		if e := Find(path, 1, 0); e != nil {
 			t.Fatalf("a record cut to %d bytes was taken: %+v", n, e)
 		}
@@ -94,7 +94,7 @@ func TestAWaitStatusIsMadeAsTheKernelMakesIt(t *testing.T) {
 			t.Fatal(err)
 		}
 		var info unix.Siginfo
-		scene.Must(t, unix.Waitid(unix.P_PID, p.Pid, &info, unix.WEXITED|unix.WNOWAIT, nil))
+		proctest.Must(t, unix.Waitid(unix.P_PID, p.Pid, &info, unix.WEXITED|unix.WNOWAIT, nil))
 		if pidOf(&info) != p.Pid {
 			t.Errorf("%s: pid %d, want %d", c.command, pidOf(&info), p.Pid)
 		}
@@ -116,9 +116,9 @@ func TestAWaitStatusIsMadeAsTheKernelMakesIt(t *testing.T) {
 // before it is.
 func TestAFileThatStartsAnewKeepsTheOneBefore(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "orphans")
-	scene.Must(t, Reserve(path))
+	proctest.Must(t, Reserve(path))
 	for pid := range maxBytes/size + 3 { // the last two are in a new file
-		scene.Must(t, Append(path, pid+1, unix.WaitStatus(pid%100<<8), &unix.Rusage{}))
+		proctest.Must(t, Append(path, pid+1, unix.WaitStatus(pid%100<<8), &unix.Rusage{}))
 	}
 	if fi, err := os.Stat(path); err != nil || fi.Size() > 10*size {
 		t.Errorf("%v, %v; want a new file", fi, err)
@@ -128,7 +128,7 @@ func TestAFileThatStartsAnewKeepsTheOneBefore(t *testing.T) {
 			t.Errorf("pid %d ended with %+v; want %d", pid, e, (pid-1)%100)
 		}
 	}
-	scene.Must(t, Reserve(path))
+	proctest.Must(t, Reserve(path))
 	if e := Find(path, 1, 0); e != nil {
 		t.Errorf("a status of a daemon before: %+v", e)
 	}

@@ -8,11 +8,11 @@ import (
 	"time"
 
 	"github.com/tend-run/tend/internal/core/rundir"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 func TestATimeIsInTheNewestShutdown(t *testing.T) {
-	d := scene.Value(rundir.Open(t.TempDir()))(t)
+	d := proctest.Value(rundir.Open(t.TempDir()))(t)
 	defer d.Close()
 	at := time.UnixMilli(1_000_000)
 	ask := func(what string, want map[time.Duration]bool) {
@@ -23,15 +23,15 @@ func TestATimeIsInTheNewestShutdown(t *testing.T) {
 			}
 		}
 	}
-	scene.Must(t, d.EndShutdown(at)) // of none
+	proctest.Must(t, d.EndShutdown(at)) // of none
 	ask("without one", map[time.Duration]bool{0: false})
-	scene.Must(t, d.BeginShutdown(at))
+	proctest.Must(t, d.BeginShutdown(at))
 	ask("while it lasts", map[time.Duration]bool{-time.Second: false, 0: true, time.Hour: true})
-	scene.Must(t, d.EndShutdown(at.Add(time.Second)))
-	scene.Must(t, d.EndShutdown(at.Add(time.Minute))) // another anchor
+	proctest.Must(t, d.EndShutdown(at.Add(time.Second)))
+	proctest.Must(t, d.EndShutdown(at.Add(time.Minute))) // another anchor
 	ask("afterwards", map[time.Duration]bool{-time.Second: false, 0: true, time.Second: true, 2 * time.Second: false})
-	scene.Must(t, os.WriteFile(d.Path(rundir.Shutdown), []byte("nonsense"), 0o600))
+	proctest.Must(t, os.WriteFile(d.Path(rundir.Shutdown), []byte("nonsense"), 0o600))
 	ask("of a damaged file", map[time.Duration]bool{0: false})
-	scene.Must(t, d.BeginShutdown(at))
+	proctest.Must(t, d.BeginShutdown(at))
 	ask("after that", map[time.Duration]bool{0: true})
 }

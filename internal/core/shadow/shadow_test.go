@@ -23,7 +23,7 @@ import (
 	"github.com/tend-run/tend/internal/core/cell"
 	"github.com/tend-run/tend/internal/core/cgroup"
 	"github.com/tend-run/tend/internal/lib/poorkernel"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/process"
 )
 
@@ -67,7 +67,7 @@ func TestMain(m *testing.M) {
 // replace.
 func TestAProgramWithALoaderIsRefused(t *testing.T) {
 	for path, refused := range map[string]bool{"/bin/sh": true, "/proc/self/exe": false} {
-		f := scene.Value(os.Open(path))(t)
+		f := proctest.Value(os.Open(path))(t)
 		defer f.Close()
 		if err := alone(f); errors.Is(err, process.ErrUnsupported) != refused || !refused && err != nil {
 			t.Errorf("%s: %v", path, err)
@@ -101,10 +101,10 @@ func newWorld(t *testing.T, onDisk bool) *world {
 // newWorldOf has so many layers; those below the first are empty.
 func newWorldOf(t *testing.T, onDisk bool, layers int) *world {
 	t.Helper()
-	scene.Root(t)
-	w := &world{state: scene.Value(os.MkdirTemp("", "tend-shadow-"))(t)}
+	proctest.Root(t)
+	w := &world{state: proctest.Value(os.MkdirTemp("", "tend-shadow-"))(t)}
 	t.Cleanup(func() { os.RemoveAll(w.state) })
-	scene.Must(t, os.MkdirAll(w.state+"/run", 0o700))
+	proctest.Must(t, os.MkdirAll(w.state+"/run", 0o700))
 	share := filepath.Join(w.state, "share")
 	w.spec = box.Spec{
 		ID: id, UIDBase: 100000, Volatile: true, Dir: filepath.Join(w.state, "box"), Layers: []string{filepath.Join(w.state, "layer")},
@@ -112,66 +112,66 @@ func newWorldOf(t *testing.T, onDisk bool, layers int) *world {
 	}
 	for i := 1; i < layers; i++ {
 		w.spec.Layers = append(w.spec.Layers, filepath.Join(w.state, fmt.Sprint("layer", i)))
-		scene.Must(t, os.Mkdir(w.spec.Layers[i], 0o755))
+		proctest.Must(t, os.Mkdir(w.spec.Layers[i], 0o755))
 	}
 	for _, dir := range []string{"up/app/src", "up/app/made", "wk"} {
-		scene.Must(t, os.MkdirAll(filepath.Join(w.spec.Dir, dir), 0o755))
+		proctest.Must(t, os.MkdirAll(filepath.Join(w.spec.Dir, dir), 0o755))
 	}
-	scene.Must(t, os.MkdirAll(filepath.Join(w.spec.Layers[0], "app/old"), 0o755))
-	scene.Must(t, os.MkdirAll(share, 0o755))
+	proctest.Must(t, os.MkdirAll(filepath.Join(w.spec.Layers[0], "app/old"), 0o755))
+	proctest.Must(t, os.MkdirAll(share, 0o755))
 	for path, text := range map[string]string{
 		w.spec.Dir + "/up/app/src/a": "a\n", w.spec.Dir + "/up/app/b": "upper\n", w.spec.Layers[0] + "/app/b": "lower\n",
 		w.spec.Layers[0] + "/app/old/c": "c\n", share + "/s": "shared\n",
 	} {
-		scene.Must(t, os.WriteFile(path, []byte(text), 0o644))
+		proctest.Must(t, os.WriteFile(path, []byte(text), 0o644))
 	}
 	if onDisk { // with the same in it, and nothing beside it
 		w.spec.Disk = filepath.Join(w.state, "disk.img")
-		scene.Must(t, os.WriteFile(w.spec.Disk, nil, 0o600))
-		scene.Must(t, os.Truncate(w.spec.Disk, 16<<20))
+		proctest.Must(t, os.WriteFile(w.spec.Disk, nil, 0o600))
+		proctest.Must(t, os.Truncate(w.spec.Disk, 16<<20))
 		if out, err := exec.Command("mkfs.ext4", "-q", "-F", "-O", "^has_journal", "-d", w.spec.Dir, w.spec.Disk).CombinedOutput(); err != nil {
 			t.Fatalf("%v: %s", err, out)
 		}
-		scene.Must(t, os.RemoveAll(filepath.Join(w.spec.Dir, "up/app")))
+		proctest.Must(t, os.RemoveAll(filepath.Join(w.spec.Dir, "up/app")))
 	}
-	m := scene.Value(cell.NewMaker(w.state, &cgroup.Tree{}))(t)
-	w.cell = scene.Value(m.Make(&w.spec))(t)
+	m := proctest.Value(cell.NewMaker(w.state, &cgroup.Tree{}))(t)
+	w.cell = proctest.Value(m.Make(&w.spec))(t)
 	t.Cleanup(func() {
-		scene.Must(t, w.cell.Kill())
-		scene.Must(t, w.cell.End(time.Now().Add(time.Minute)))
+		proctest.Must(t, w.cell.Kill())
+		proctest.Must(t, w.cell.End(time.Now().Add(time.Minute)))
 	})
 	return w
 }
 
 func (w *world) shadow(t *testing.T) *Shadow {
 	t.Helper()
-	s := scene.Value(Make(w.state, filepath.Join(t.TempDir(), "scratch"), id, blank))(t)
-	t.Cleanup(func() { scene.Must(t, s.Close()) })
+	s := proctest.Value(Make(w.state, filepath.Join(t.TempDir(), "scratch"), id, blank))(t)
+	t.Cleanup(func() { proctest.Must(t, s.Close()) })
 	return s
 }
 
 // shell runs a line, and returns what it has written.
 func shell(t *testing.T, s *Shadow, text string) (string, int) {
 	t.Helper()
-	out := scene.Value(os.Create(filepath.Join(t.TempDir(), "out")))(t)
+	out := proctest.Value(os.Create(filepath.Join(t.TempDir(), "out")))(t)
 	defer out.Close()
 	status, err := s.Run(Program{Argv: []string{"tend", line, text}, Env: []string{"PATH=" + os.Getenv("PATH")}, Dir: "/app", File: out})
-	scene.Must(t, err)
+	proctest.Must(t, err)
 	_, err = out.Seek(0, io.SeekStart)
-	scene.Must(t, err)
-	return string(scene.Value(io.ReadAll(out))(t)), status
+	proctest.Must(t, err)
+	return string(proctest.Value(io.ReadAll(out))(t)), status
 }
 
 // tree is what there is in a directory, with whiteouts as "-".
 func tree(t *testing.T, dir string) (all []string) {
 	t.Helper()
-	scene.Must(t, filepath.Walk(dir, func(path string, fi os.FileInfo, err error) error {
+	proctest.Must(t, filepath.Walk(dir, func(path string, fi os.FileInfo, err error) error {
 		switch {
 		case err != nil || path == dir:
 		case fi.Mode()&os.ModeCharDevice != 0:
 			all = append(all, "-"+path[len(dir):])
 		case fi.Mode().IsRegular():
-			all = append(all, path[len(dir):]+" "+strings.TrimSpace(string(scene.Value(os.ReadFile(path))(t))))
+			all = append(all, path[len(dir):]+" "+strings.TrimSpace(string(proctest.Value(os.ReadFile(path))(t))))
 		default:
 			all = append(all, path[len(dir):])
 		}
@@ -197,9 +197,9 @@ func TestAProgramInAShadowChangesNothingOfTheBox(t *testing.T) {
 	if _, _, err := s.Changed("/app"); !errors.Is(err, process.ErrUnavailable) {
 		t.Errorf("it is looked at while it lives: %v", err)
 	}
-	scene.Must(t, s.End())
+	proctest.Must(t, s.End())
 	fd, first, err := s.Changed("/app")
-	scene.Must(t, err)
+	proctest.Must(t, err)
 	defer unix.Close(fd)
 	if got, want := tree(t, fmt.Sprintf("/proc/self/fd/%d/", fd)), []string{"b upper\nmore", "old", "-old/c", "src", "src/n new"}; !slices.Equal(got, want) {
 		t.Errorf("changed is %q, want %q", got, want)
@@ -218,7 +218,7 @@ func TestAProgramInAShadowChangesNothingOfTheBox(t *testing.T) {
 
 // TestShadowsOnAnOlderKernel: Linux 6.1, of Debian 12, where what is written goes to a disk.
 func TestShadowsOnAnOlderKernel(t *testing.T) {
-	scene.Root(t)
+	proctest.Root(t)
 	const tests = "^(TestAProgramInAShadowChangesNothingOfTheBox|TestABoxWithAllLayersHasAShadow|TestTheShadowOfABoxWithADiskShowsWhatIsOnIt|TestAShadowIsAlone|TestAShadowEndsWithItsMaker|TestWhatAnOldShadowHasLeftIsEnded)$"
 	out, err := poorkernel.Linux61.Tests(os.Environ(), "-test.v", "-test.run="+tests)
 	if ran := strings.Count(out, "\n--- PASS"); err != nil || ran != strings.Count(tests, "Test") {
@@ -242,7 +242,7 @@ func TestTheShadowOfABoxWithADiskShowsWhatIsOnIt(t *testing.T) {
 		if out, status := shell(t, s, "cat src/a b old/c; rm -r src; echo more >b"); out != "a\nupper\nc\n" || status != 0 {
 			t.Errorf("it sees, and ends with %d:\n%s", status, out)
 		}
-		scene.Must(t, s.Close())
+		proctest.Must(t, s.Close())
 	}
 }
 
@@ -257,7 +257,7 @@ func TestAShadowIsAlone(t *testing.T) {
 		t.Fatalf("in it is %q", out)
 	}
 	// A disk needs some itself.
-	if room := scene.Value(strconv.Atoi(f[3]))(t) * scene.Value(strconv.Atoi(f[4]))(t); room > 1<<30 || room < 9<<30/10 {
+	if room := proctest.Value(strconv.Atoi(f[3]))(t) * proctest.Value(strconv.Atoi(f[4]))(t); room > 1<<30 || room < 9<<30/10 {
 		t.Errorf("there is room for %d bytes", room)
 	}
 	if caps, filter := s.Harden(); caps != 5 || !filter {
@@ -268,7 +268,7 @@ func TestAShadowIsAlone(t *testing.T) {
 	}
 	scratch := s.scratch
 	pid := s.cell.PID
-	scene.Must(t, s.Close())
+	proctest.Must(t, s.Close())
 	if _, err := os.Lstat(scratch); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("its directory is left: %v", err)
 	}
@@ -284,7 +284,7 @@ func ends(t *testing.T, pidfd int, what string) {
 		_ = unix.PidfdSendSignal(pidfd, unix.SIGKILL, nil, 0)
 		unix.Close(pidfd)
 	})
-	scene.Eventually(t, what, func() bool {
+	proctest.Eventually(t, what, func() bool {
 		n, _ := unix.Poll([]unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}, 0)
 		return n == 1
 	})
@@ -294,8 +294,8 @@ func ends(t *testing.T, pidfd int, what string) {
 func TestAShadowEndsWithItsMaker(t *testing.T) {
 	w := newWorld(t, false)
 	maker := exec.Command("/proc/self/exe", holds, w.state, filepath.Join(t.TempDir(), "scratch"))
-	out := scene.Value(maker.StdoutPipe())(t)
-	scene.Must(t, maker.Start())
+	out := proctest.Value(maker.StdoutPipe())(t)
+	proctest.Must(t, maker.Start())
 	line, err := bufio.NewReader(out).ReadString('\n')
 	pid, perr := strconv.Atoi(strings.TrimSpace(line))
 	if err == nil {
@@ -305,7 +305,7 @@ func TestAShadowEndsWithItsMaker(t *testing.T) {
 	if err == nil {
 		fd, err = unix.PidfdOpen(pid, 0)
 	}
-	scene.Must(t, maker.Process.Kill())
+	proctest.Must(t, maker.Process.Kill())
 	_ = maker.Wait()
 	if err != nil {
 		t.Fatalf("it says %q: %v", line, err)
@@ -320,11 +320,11 @@ func TestWhatAnOldShadowHasLeftIsEnded(t *testing.T) {
 	old := w.spec
 	old.ID, old.Dir = "00000000-0000-4000-8000-000000000002", filepath.Join(w.state, "old")
 	for _, dir := range []string{"up", "wk"} {
-		scene.Must(t, os.MkdirAll(filepath.Join(old.Dir, dir), 0o755))
+		proctest.Must(t, os.MkdirAll(filepath.Join(old.Dir, dir), 0o755))
 	}
-	left := scene.Value(scene.Value(cell.NewMaker(scratch, &cgroup.Tree{}))(t).Make(&old))(t)
-	fd := scene.Value(unix.FcntlInt(uintptr(left.PIDFD()), unix.F_DUPFD_CLOEXEC, 0))(t)
-	s := scene.Value(Make(w.state, scratch, id, blank))(t)
+	left := proctest.Value(proctest.Value(cell.NewMaker(scratch, &cgroup.Tree{}))(t).Make(&old))(t)
+	fd := proctest.Value(unix.FcntlInt(uintptr(left.PIDFD()), unix.F_DUPFD_CLOEXEC, 0))(t)
+	s := proctest.Value(Make(w.state, scratch, id, blank))(t)
 	defer s.Close()
 	ends(t, fd, "what was left ends")
 }
@@ -337,8 +337,8 @@ func TestThereIsNoShadowOfNothing(t *testing.T) {
 			t.Errorf("%s has a shadow", id)
 		}
 	}
-	scene.Must(t, w.cell.Kill())
-	scene.Must(t, w.cell.End(time.Now().Add(time.Minute)))
+	proctest.Must(t, w.cell.Kill())
+	proctest.Must(t, w.cell.End(time.Now().Add(time.Minute)))
 	if _, err := Make(w.state, filepath.Join(t.TempDir(), "scratch"), id, blank); !errors.Is(err, box.ErrNotFound) {
 		t.Errorf("a box that has ended: %v", err)
 	}
@@ -347,7 +347,7 @@ func TestThereIsNoShadowOfNothing(t *testing.T) {
 // TestWhoIsNotRootIsToldWhatToDo: an ordinary user's box has no shadow.
 func TestWhoIsNotRootIsToldWhatToDo(t *testing.T) {
 	w := newWorld(t, false)
-	scene.Must(t, filepath.Walk(w.state, func(path string, _ os.FileInfo, err error) error {
+	proctest.Must(t, filepath.Walk(w.state, func(path string, _ os.FileInfo, err error) error {
 		return errors.Join(err, os.Lchown(path, 65534, 65534))
 	}))
 	cmd := exec.Command("/proc/self/exe", makes, w.state)

@@ -20,7 +20,7 @@ import (
 
 	"github.com/tend-run/tend/internal/lib/procfs"
 	"github.com/tend-run/tend/internal/lib/seccomp"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 // uidBase is what root in a test's sandbox is outside.
@@ -68,15 +68,15 @@ const namespaces = unix.CLONE_NEWUSER | unix.CLONE_NEWPID | unix.CLONE_NEWNS | u
 
 func newSandbox(t *testing.T) *sandbox {
 	t.Helper()
-	scene.Root(t)
+	proctest.Root(t)
 	ids := []syscall.SysProcIDMap{{HostID: uidBase, Size: 1 << 16}}
 	cmd := exec.Command("/bin/sh", "-c", "mount -t proc proc /proc && mount -t tmpfs tmpfs /mnt && echo ready && exec sleep 100000")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: namespaces, UidMappings: ids, GidMappings: ids, GidMappingsEnableSetgroups: true,
 		Credential: &syscall.Credential{}, Pdeathsig: unix.SIGKILL}
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
-	scene.Must(t, err)
-	scene.Must(t, cmd.Start())
+	proctest.Must(t, err)
+	proctest.Must(t, cmd.Start())
 	t.Cleanup(func() {
 		cmd.Process.Kill()
 		cmd.Wait()
@@ -86,7 +86,7 @@ func newSandbox(t *testing.T) *sandbox {
 	}
 	b := &sandbox{pid: cmd.Process.Pid}
 	b.pidfd, err = unix.PidfdOpen(b.pid, 0)
-	scene.Must(t, err)
+	proctest.Must(t, err)
 	t.Cleanup(func() { unix.Close(b.pidfd) })
 	return b
 }
@@ -94,7 +94,7 @@ func newSandbox(t *testing.T) *sandbox {
 func hardened(t *testing.T, b *sandbox) *Enter {
 	t.Helper()
 	filter, err := seccomp.Default()
-	scene.Must(t, err)
+	proctest.Must(t, err)
 	e := &Enter{PID1: b.pidfd, Flags: namespaces, Caps: DefaultCaps, Filter: filter, NNP: true}
 	if b.zygotes != nil {
 		e.Zygote = b.zygotes.usual
@@ -143,7 +143,7 @@ func testAProgramInsideIsInTheSandbox(t *testing.T, b *sandbox, s *Starter, null
 	for _, many := range []int{0, 3000} {
 		for range many {
 			fd, err := unix.FcntlInt(uintptr(null), unix.F_DUPFD_CLOEXEC, 0)
-			scene.Must(t, err)
+			proctest.Must(t, err)
 			defer unix.Close(fd)
 		}
 		before := openFiles(t)
@@ -153,11 +153,11 @@ func testAProgramInsideIsInTheSandbox(t *testing.T, b *sandbox, s *Starter, null
 		var want strings.Builder
 		for _, ns := range []string{"pid", "user", "mnt"} {
 			link, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/%s", b.pid, ns))
-			scene.Must(t, err)
+			proctest.Must(t, err)
 			fmt.Fprintln(&want, link)
 		}
 		got, status, err := output(s, null, p)
-		scene.Must(t, err)
+		proctest.Must(t, err)
 		fmt.Fprintf(&want, "%d 0\n0\n1\n2\nFDSize:\t64\n", *inner)
 		if got != want.String() || status != 0 {
 			t.Errorf("it says %q, %#x; want %q", got, int(status), want.String())
@@ -256,11 +256,11 @@ func TestFailuresInside(t *testing.T) { ways(t, testFailuresInside) }
 func testFailuresInside(t *testing.T, b *sandbox, s *Starter, null int) {
 	says(t, s, null, b.shell(t, "true"), "")
 	over := exec.Command("/bin/true")
-	scene.Must(t, over.Start())
+	proctest.Must(t, over.Start())
 	pidfd, err := unix.PidfdOpen(over.Process.Pid, 0)
-	scene.Must(t, err)
+	proctest.Must(t, err)
 	defer unix.Close(pidfd)
-	scene.Must(t, over.Wait())
+	proctest.Must(t, over.Wait())
 	high := -1001
 	for name, c := range map[string]struct {
 		want   Failure
@@ -328,7 +328,7 @@ func TestAHelperOfAStartIsKilled(t *testing.T) {
 func aHelperIsKilled(t *testing.T, isStub bool) {
 	b := newSandbox(t)
 	s, null := newStarter(t)
-	scene.Eventually(t, "it is killed in time", func() bool {
+	proctest.Eventually(t, "it is killed in time", func() bool {
 		pid, stub := new(Digits), new(uint32)
 		p := b.shell(t, "exit 7")
 		p.Files, p.Enter.Digits, p.SessionAt = []int{null, null, null}, pid, stub
@@ -379,12 +379,12 @@ func aHelperIsKilled(t *testing.T, isStub bool) {
 // children of this process.
 func children(t *testing.T) (pids []int) {
 	lists, err := filepath.Glob("/proc/self/task/*/children")
-	scene.Must(t, err)
+	proctest.Must(t, err)
 	for _, list := range lists {
 		text, _ := os.ReadFile(list) // a thread may have ended
 		for _, f := range strings.Fields(string(text)) {
 			pid, err := strconv.Atoi(f)
-			scene.Must(t, err)
+			proctest.Must(t, err)
 			pids = append(pids, pid)
 		}
 	}
@@ -397,7 +397,7 @@ func TestLimitsInside(t *testing.T) { ways(t, testLimitsInside) }
 func testLimitsInside(t *testing.T, b *sandbox, s *Starter, null int) {
 	p := b.shell(t, "nice; ulimit -Sn; cat /proc/self/oom_score_adj; ulimit -Hf")
 	was, err := unix.Getpriority(unix.PRIO_PROCESS, 0)
-	scene.Must(t, err)
+	proctest.Must(t, err)
 	score := 321
 	p.Nice, p.OOM = 20-was+4, &score
 	p.Limits = []Limit{{Resource: unix.RLIMIT_NOFILE, Soft: 33, Hard: 44}, {Resource: unix.RLIMIT_FSIZE, Soft: 0, Hard: 2048}}
@@ -419,18 +419,18 @@ func TestAGroupInside(t *testing.T) {
 		root += "/unified"
 	}
 	dir, err := os.MkdirTemp(root, "script-test-")
-	scene.Must(t, err)
+	proctest.Must(t, err)
 	t.Cleanup(func() { unix.Rmdir(dir) })
 	group, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	scene.Must(t, err)
+	proctest.Must(t, err)
 	defer unix.Close(group)
 	var pipe [2]int
-	scene.Must(t, unix.Pipe2(pipe[:], unix.O_CLOEXEC))
+	proctest.Must(t, unix.Pipe2(pipe[:], unix.O_CLOEXEC))
 	p := b.shell(t, "read x; true")
 	p.Group, p.Files = group, []int{pipe[0], null, null}
 	pid, pidfd, err := s.Start(p)
 	unix.Close(pipe[0])
-	scene.Must(t, err)
+	proctest.Must(t, err)
 	members, err := os.ReadFile(dir + "/cgroup.procs")
 	if err != nil || string(members) != fmt.Sprintln(pid) {
 		t.Errorf("in the group are %q, %v; want %d", members, err, pid)
@@ -478,12 +478,12 @@ func TestNobodyInsideLooksIntoTheParent(t *testing.T) {
 			}
 			p := &Program{Path: "/bin/true", Argv: []string{"true"}, Files: []int{null, null, null}, User: &User{}, Enter: hardened(t, b), Group: -1}
 			pid, pidfd, err := s.Start(p)
-			scene.Must(t, err)
+			proctest.Must(t, err)
 			unix.Close(pidfd)
 			collect(pid)
 		}
 	}
-	scene.Eventually(t, "the spy finds a parent that lies open", func() bool {
+	proctest.Eventually(t, "the spy finds a parent that lies open", func() bool {
 		_, found := watch(true)
 		return found > 0
 	})

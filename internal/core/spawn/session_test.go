@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 // groupOf prints pid, parent, group and session of the shell.
@@ -40,12 +40,12 @@ func TestAProgramDoesNotLeadItsSession(t *testing.T) {
 	p := shell(groupOf)
 	p.SessionAt = &session
 	got, _, err := output(s, null, p)
-	scene.Must(t, err)
+	proctest.Must(t, err)
 	if group := memberOf(t, got, os.Getpid()); int(session) != group {
 		t.Errorf("session %d was noted, it is %d", session, group)
 	}
 	again, _, err := output(s, null, p)
-	scene.Must(t, err)
+	proctest.Must(t, err)
 	if memberOf(t, again, os.Getpid()); again == got {
 		t.Errorf("two programs have %q", got)
 	}
@@ -60,7 +60,7 @@ func TestAProgramInsideDoesNotLeadItsSession(t *testing.T) {
 		before := len(children(t))
 		for range 3 {
 			got, _, err := output(s, null, b.shell(t, groupOf))
-			scene.Must(t, err)
+			proctest.Must(t, err)
 			memberOf(t, got, 0)
 		}
 		signalsOfAGroup(t, s, null, func(text string) *Program { return b.shell(t, text) })
@@ -102,23 +102,23 @@ func signalsOfAGroup(t *testing.T, s *Starter, null int, shell func(text string)
 func TestAProgramWithATerminalLeadsItsSession(t *testing.T) {
 	s, null := newStarter(t)
 	master, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
-	scene.Must(t, err)
+	proctest.Must(t, err)
 	defer unix.Close(master)
-	scene.Must(t, unix.IoctlSetPointerInt(master, unix.TIOCSPTLCK, 0))
+	proctest.Must(t, unix.IoctlSetPointerInt(master, unix.TIOCSPTLCK, 0))
 	n, err := unix.IoctlGetInt(master, unix.TIOCGPTN)
-	scene.Must(t, err)
+	proctest.Must(t, err)
 	slave, err := unix.Open("/dev/pts/"+strconv.Itoa(n), unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
-	scene.Must(t, err)
+	proctest.Must(t, err)
 	session := uint32(7)
 	p := shell(groupOf + "; exit 3")
 	p.Terminal, p.SessionAt, p.Files = true, &session, []int{slave, slave, slave}
 	pid, pidfd, err := s.Start(p)
-	scene.Must(t, err)
+	proctest.Must(t, err)
 	unix.Close(slave)
 	unix.Close(pidfd)
 	b := make([]byte, 200)
 	read, err := unix.Read(master, b)
-	scene.Must(t, err)
+	proctest.Must(t, err)
 	if want := fmt.Sprintf("%d %d %d %d", pid, os.Getpid(), pid, pid); strings.TrimSpace(string(b[:read])) != want {
 		t.Errorf("it says %q; want %q", b[:read], want)
 	}

@@ -21,7 +21,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 func newStarter(t *testing.T) (s *Starter, null int) {
@@ -30,7 +30,7 @@ func newStarter(t *testing.T) (s *Starter, null int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s = scene.Value(New(null))(t)
+	s = proctest.Value(New(null))(t)
 	t.Cleanup(func() {
 		for range len(s.places.free) {
 			for _, fd := range <-s.places.free {
@@ -147,7 +147,7 @@ func TestDescriptors(t *testing.T) {
 	t.Run("low ones in any order", func(t *testing.T) {
 		s, null := newStarter(t)
 		var pipe [2]int
-		scene.Must(t, unix.Pipe2(pipe[:], unix.O_CLOEXEC))
+		proctest.Must(t, unix.Pipe2(pipe[:], unix.O_CLOEXEC))
 		defer unix.Close(pipe[0])
 		for _, files := range [][]int{{pipe[1], 0, 2}, {2, pipe[1], 1}, {pipe[1], 1, 2, null, 0, 3}} {
 			p := shell(fmt.Sprintf("for i in $(seq 0 %d); do [ -e /proc/$$/fd/$i ] || exit 1; done; echo said >&%d", len(files)-1, slices.Index(files, pipe[1])))
@@ -204,16 +204,16 @@ func TestNoSignalIsBlockedOrIgnoredMore(t *testing.T) {
 }
 
 func TestUsers(t *testing.T) {
-	scene.Root(t)
+	proctest.Root(t)
 	s, null := newStarter(t)
 	ids := func(u *User) *Program {
 		p := shell("grep -E '^(Uid|Gid|Groups)' /proc/$$/status | tr -d ' '")
 		p.User = u
 		return p
 	}
-	scene.Must(t, syscall.Setgroups([]int{0, 4}))
+	proctest.Must(t, syscall.Setgroups([]int{0, 4}))
 	defer syscall.Setgroups(nil)
-	scene.Must(t, unix.Prctl(unix.PR_SET_DUMPABLE, 1, 0, 0, 0))
+	proctest.Must(t, unix.Prctl(unix.PR_SET_DUMPABLE, 1, 0, 0, 0))
 	says(t, s, null, ids(&User{UID: 1234, GID: 2345}), "Uid:\t1234\t1234\t1234\t1234\nGid:\t2345\t2345\t2345\t2345\nGroups:\t\n")
 	if sysctl, _ := os.ReadFile("/proc/sys/fs/suid_dumpable"); string(sysctl) != "1\n" {
 		// The kernel has done so before the child was the other user.
@@ -225,7 +225,7 @@ func TestUsers(t *testing.T) {
 	says(t, s, null, ids(nil), "Uid:\t0\t0\t0\t0\nGid:\t0\t0\t0\t0\nGroups:\t04\n")
 	p := ids(&User{UID: 1234, GID: 2345})
 	p.Dir = t.TempDir()
-	scene.Must(t, os.Chmod(p.Dir, 0o700))
+	proctest.Must(t, os.Chmod(p.Dir, 0o700))
 	if _, _, err := output(s, null, p); !errors.Is(err, unix.EACCES) {
 		t.Errorf("a directory that the user may not enter: %v", err)
 	}
@@ -237,12 +237,12 @@ func TestFailures(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string, mode os.FileMode) string {
 		path := filepath.Join(dir, name)
-		scene.Must(t, os.WriteFile(path, []byte(text), mode))
+		proctest.Must(t, os.WriteFile(path, []byte(text), mode))
 		return path
 	}
 	plain, empty := write("plain", "echo", 0o644), write("empty", "\x00\x01", 0o755)
 	loop := filepath.Join(dir, "loop")
-	scene.Must(t, os.Symlink(loop, loop))
+	proctest.Must(t, os.Symlink(loop, loop))
 	true_ := []string{"true"}
 	for name, p := range map[string]Program{
 		"no file":               {Path: "/no/such", Argv: true_},
@@ -385,13 +385,13 @@ func TestAnOOMScoreIsTheProgramsAlone(t *testing.T) {
 // All limits hold before the program runs, also those that the parent's rights are needed
 // for, and one that is refused is named.
 func TestLimits(t *testing.T) {
-	scene.Root(t)
+	proctest.Root(t)
 	s, null := newStarter(t)
 	p := shell("nice; ulimit -Sn; ulimit -Hn; ulimit -Sc; ulimit -Hc; id -u")
 	var files unix.Rlimit
-	scene.Must(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &files))
+	proctest.Must(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &files))
 	was, err := unix.Getpriority(unix.PRIO_PROCESS, 0)
-	scene.Must(t, err)
+	proctest.Must(t, err)
 	p.Nice = 20 - was + 3
 	p.User = &User{UID: 1234, GID: 1234}
 	p.Limits = []Limit{{Resource: unix.RLIMIT_NOFILE, Soft: 20, Hard: files.Max}, {Resource: unix.RLIMIT_CORE, Soft: 1024, Hard: 2048}, {Resource: 99, Try: true}}
@@ -399,7 +399,7 @@ func TestLimits(t *testing.T) {
 
 	// More than the parent has: its own rights count, not the user's.
 	hdr, caps := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}, [2]unix.CapUserData{}
-	scene.Must(t, unix.Capget(&hdr, &caps[0]))
+	proctest.Must(t, unix.Capget(&hdr, &caps[0]))
 	p = shell("ulimit -Hn")
 	p.User = &User{UID: 1234, GID: 1234}
 	p.Limits = []Limit{{Resource: unix.RLIMIT_NOFILE, Soft: 20, Hard: files.Max + 1}}
@@ -440,21 +440,21 @@ func TestLimits(t *testing.T) {
 func TestThePIDIsNotedBeforeTheChildRuns(t *testing.T) {
 	s, null := newStarter(t)
 	mem, err := unix.Mmap(-1, 0, 4096, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_ANON)
-	scene.Must(t, err)
+	proctest.Must(t, err)
 	defer unix.Munmap(mem)
 	noted, failed := (*uint32)(unsafe.Pointer(&mem[0])), (*uint32)(unsafe.Pointer(&mem[4]))
 	var pipe [2]int
-	scene.Must(t, unix.Pipe2(pipe[:], unix.O_CLOEXEC))
+	proctest.Must(t, unix.Pipe2(pipe[:], unix.O_CLOEXEC))
 	defer unix.Close(pipe[0])
 	defer unix.Close(pipe[1])
 	sc, err := s.take(usual)
-	scene.Must(t, err)
+	proctest.Must(t, err)
 	sc.page.clone.tell(noted)
 	sc.note(&Program{FailedAt: failed})
 	sc.call(unix.SYS_WRITE, uintptr(pipe[1]), uintptr(unsafe.Pointer(noted)), 4)
 	sc.call(unix.SYS_EXIT_GROUP, 0)
 	pid, err := sc.run(unix.CLONE_PIDFD, unix.SIGCHLD, -1)
-	scene.Must(t, err)
+	proctest.Must(t, err)
 	unix.Close(int(sc.page.pidfd))
 	collect(pid)
 	s.give(sc)
@@ -470,9 +470,9 @@ func TestThePIDIsNotedBeforeTheChildRuns(t *testing.T) {
 
 // A child joins cgroups v1 before its program runs, whatever descriptors those are.
 func TestCgroupsV1(t *testing.T) {
-	scene.Root(t)
+	proctest.Root(t)
 	mounts, err := os.ReadFile("/proc/self/mounts")
-	scene.Must(t, err)
+	proctest.Must(t, err)
 	var tasks []int
 	var want []string
 	for line := range strings.Lines(string(mounts)) {
@@ -481,13 +481,13 @@ func TestCgroupsV1(t *testing.T) {
 			continue
 		}
 		dir, err := os.MkdirTemp(f[1], "script-test-")
-		scene.Must(t, err)
+		proctest.Must(t, err)
 		t.Cleanup(func() { unix.Rmdir(dir) })
 		fd, err := unix.Open(dir+"/tasks", unix.O_WRONLY|unix.O_CLOEXEC, 0)
-		scene.Must(t, err)
+		proctest.Must(t, err)
 		defer unix.Close(fd)
 		high, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 500)
-		scene.Must(t, err)
+		proctest.Must(t, err)
 		defer unix.Close(high)
 		tasks, want = append(tasks, high), append(want, "/"+filepath.Base(dir))
 	}

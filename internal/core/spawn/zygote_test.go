@@ -23,7 +23,7 @@ import (
 	"github.com/tend-run/tend/internal/core/microelf"
 	"github.com/tend-run/tend/internal/lib/procfs"
 	"github.com/tend-run/tend/internal/lib/seccomp"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 // zygotes are what zygotes of a test have in common.
@@ -45,19 +45,19 @@ func newZygotes(t *testing.T) *zygotes {
 		root += "/unified"
 	}
 	for _, at := range []*string{&w.init, nil} {
-		dir := scene.Value(os.MkdirTemp(root, "script-test-"))(t)
+		dir := proctest.Value(os.MkdirTemp(root, "script-test-"))(t)
 		t.Cleanup(func() { unix.Rmdir(dir) })
 		if at != nil {
 			*at = dir
 			continue
 		}
-		w.group = scene.Value(unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0))(t)
+		w.group = proctest.Value(unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0))(t)
 		t.Cleanup(func() { unix.Close(w.group) })
 	}
-	w.fd = scene.Value(memfd.Create("words", 0))(t)
+	w.fd = proctest.Value(memfd.Create("words", 0))(t)
 	const size = 1 << 16
-	scene.Must(t, unix.Ftruncate(w.fd, size))
-	w.shared = scene.Value(unix.Mmap(w.fd, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED))(t)
+	proctest.Must(t, unix.Ftruncate(w.fd, size))
+	w.shared = proctest.Value(unix.Mmap(w.fd, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED))(t)
 	t.Cleanup(func() {
 		unix.Munmap(w.shared)
 		unix.Close(w.fd)
@@ -117,8 +117,8 @@ func TestWhatAZygoteMakes(t *testing.T) {
 		"an OOM score of zero": func(p *Program) { p.OOM = &zero },
 		"a limit to be raised": func(p *Program) {
 			var now unix.Rlimit
-			scene.Must(t, unix.Getrlimit(unix.RLIMIT_CORE, &now))
-			scene.Must(t, unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{Cur: 0, Max: 1 << 20}))
+			proctest.Must(t, unix.Getrlimit(unix.RLIMIT_CORE, &now))
+			proctest.Must(t, unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{Cur: 0, Max: 1 << 20}))
 			t.Cleanup(func() { unix.Setrlimit(unix.RLIMIT_CORE, &now) })
 			p.Limits = []Limit{{Resource: unix.RLIMIT_CORE, Soft: 0, Hard: 1 << 21, Try: true}}
 		},
@@ -185,7 +185,7 @@ func TestAZygoteThatIsStopped(t *testing.T) {
 	z := b.zygotes.usual
 	says(t, s, null, b.shell(t, "true"), "")
 	pid := z.PID()
-	scene.Must(t, unix.Kill(pid, unix.SIGSTOP))
+	proctest.Must(t, unix.Kill(pid, unix.SIGSTOP))
 	says(t, s, null, b.shell(t, "echo well"), "well\n")
 	if now := z.PID(); now == pid {
 		t.Errorf("zygote %d is still there", pid)
@@ -227,7 +227,7 @@ func TestManyAtOnceByAZygote(t *testing.T) {
 
 func filesOf(t *testing.T, pid int) int {
 	t.Helper()
-	return len(scene.Value(os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid)))(t))
+	return len(proctest.Value(os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid)))(t))
 }
 
 // A zygote that nobody needs any more ends, and the next start makes another.
@@ -238,7 +238,7 @@ func TestAZygoteThatNobodyNeeds(t *testing.T) {
 	before := openFiles(t)
 	for i := range 3 {
 		says(t, s, null, b.shell(t, "sleep 0.2; echo well"), "well\n")
-		scene.Eventually(t, "it ends", func() bool { return z.PID() == 0 && len(children(t)) == 1 })
+		proctest.Eventually(t, "it ends", func() bool { return z.PID() == 0 && len(children(t)) == 1 })
 		if z.served != i+1 {
 			t.Errorf("%d starts were made by a zygote; want %d", z.served, i+1)
 		}
@@ -255,28 +255,28 @@ func TestWhatAZygoteIs(t *testing.T) {
 	says(t, s, null, b.shell(t, "true"), "")
 	dir := fmt.Sprintf("/proc/%d/", z.PID())
 	for _, ns := range []string{"user", "mnt", "net", "ipc", "uts", "cgroup", "pid_for_children"} {
-		want := scene.Value(os.Readlink(fmt.Sprintf("/proc/%d/ns/%s", b.pid, strings.TrimSuffix(ns, "_for_children"))))(t)
-		if got := scene.Value(os.Readlink(dir + "ns/" + ns))(t); got != want {
+		want := proctest.Value(os.Readlink(fmt.Sprintf("/proc/%d/ns/%s", b.pid, strings.TrimSuffix(ns, "_for_children"))))(t)
+		if got := proctest.Value(os.Readlink(dir + "ns/" + ns))(t); got != want {
 			t.Errorf("its %s is %s; want %s", ns, got, want)
 		}
 	}
-	if got, want := scene.Value(os.Readlink(dir+"ns/pid"))(t), scene.Value(os.Readlink("/proc/self/ns/pid"))(t); got != want {
+	if got, want := proctest.Value(os.Readlink(dir+"ns/pid"))(t), proctest.Value(os.Readlink("/proc/self/ns/pid"))(t); got != want {
 		t.Errorf("it is in %s; want %s", got, want)
 	}
-	status := string(scene.Value(os.ReadFile(dir + "status"))(t))
+	status := string(proctest.Value(os.ReadFile(dir + "status"))(t))
 	for _, want := range []string{"Name:\ttend-zygote\n", "NoNewPrivs:\t1\n", "Seccomp:\t2\n", fmt.Sprintf("CapBnd:\t%016x\n", DefaultCaps)} {
 		if !strings.Contains(status, want) {
 			t.Errorf("no %q in %s", want, status)
 		}
 	}
-	maps := string(scene.Value(os.ReadFile(dir + "maps"))(t))
+	maps := string(proctest.Value(os.ReadFile(dir + "maps"))(t))
 	for line := range strings.Lines(maps) {
 		if f := strings.Fields(line); len(f) > 5 && !strings.HasPrefix(f[5], "/memfd:tend-zygote") && !strings.HasPrefix(f[5], "/memfd:words") && !strings.HasPrefix(f[5], "[") {
 			t.Errorf("it has %s", line)
 		}
 	}
-	for _, fd := range scene.Value(filepath.Glob(dir + "fd/*"))(t) {
-		if link := scene.Value(os.Readlink(fd))(t); !strings.HasPrefix(link, "socket:") {
+	for _, fd := range proctest.Value(filepath.Glob(dir + "fd/*"))(t) {
+		if link := proctest.Value(os.Readlink(fd))(t); !strings.HasPrefix(link, "socket:") {
 			t.Errorf("it has %s open", link)
 		}
 	}
@@ -284,9 +284,9 @@ func TestWhatAZygoteIs(t *testing.T) {
 	says(t, s, null, b.shell(t, "n=0; while set -- /proc/[0-9]*; [ $# -gt 2 ] && [ $n -lt 1000 ]; do n=$((n+1)); sleep 0.01; done; echo $#; cat /proc/[0-9]*/comm | grep -c zygote; true"), "2\n0\n") // sleep and sh
 	// It ends when the other end is closed, whoever closed it.
 	pid := z.PID()
-	fd := scene.Value(unix.PidfdOpen(pid, 0))(t)
+	fd := proctest.Value(unix.PidfdOpen(pid, 0))(t)
 	defer unix.Close(fd)
-	scene.Must(t, unix.Shutdown(z.running.socket, unix.SHUT_RDWR))
+	proctest.Must(t, unix.Shutdown(z.running.socket, unix.SHUT_RDWR))
 	waitDead(t, fd)
 }
 
@@ -330,14 +330,14 @@ func TestNobodyInsideLooksIntoAZygote(t *testing.T) {
 					sc.reset()
 					sc.call(unix.SYS_PRCTL, unix.PR_SET_DUMPABLE, 1, 0, 0, 0)
 					sc.call(unix.SYS_GETPID).flags = last
-					scene.Must(t, z.running.send(sc, []int{null}, 0))
+					proctest.Must(t, z.running.send(sc, []int{null}, 0))
 					z.running.scripts <- sc // the next start takes another
 				}
 				says(t, s, null, b.shell(t, "true"), "")
 			}
 		}
 	}
-	scene.Eventually(t, "the spy finds a zygote that lies open", func() bool {
+	proctest.Eventually(t, "the spy finds a zygote that lies open", func() bool {
 		_, found := watch(true)
 		return found > 0
 	})
@@ -355,12 +355,12 @@ func TestNobodyInsideLooksIntoAZygote(t *testing.T) {
 // testProgram is a copy of this program that everybody may execute.
 func testProgram(t *testing.T) string {
 	t.Helper()
-	dir := scene.Value(os.MkdirTemp("", "script-spy-"))(t)
+	dir := proctest.Value(os.MkdirTemp("", "script-spy-"))(t)
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	scene.Must(t, os.Chmod(dir, 0o755))
+	proctest.Must(t, os.Chmod(dir, 0o755))
 	path := filepath.Join(dir, "spy")
-	program := scene.Value(os.ReadFile(scene.Value(os.Executable())(t)))(t)
-	scene.Must(t, os.WriteFile(path, program, 0o755))
+	program := proctest.Value(os.ReadFile(proctest.Value(os.Executable())(t)))(t)
+	proctest.Must(t, os.WriteFile(path, program, 0o755))
 	return path
 }
 
@@ -436,11 +436,11 @@ func TestTheKeyOfAZygote(t *testing.T) {
 // with the arguments that are there, is refused. It ends with 1 if not.
 func TestRegistersHaveNothingOfTheKey(t *testing.T) {
 	b, s, null := withZygote(t)
-	dir := scene.Value(os.MkdirTemp("", "script-registers-"))(t)
+	dir := proctest.Value(os.MkdirTemp("", "script-registers-"))(t)
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	scene.Must(t, os.Chmod(dir, 0o755))
+	proctest.Must(t, os.Chmod(dir, 0o755))
 	path := filepath.Join(dir, "registers")
-	scene.Must(t, os.WriteFile(path, microelf.Program(registersCode), 0o755))
+	proctest.Must(t, os.WriteFile(path, microelf.Program(registersCode), 0o755))
 	for range 20 {
 		p := b.shell(t, "")
 		p.Path = path
@@ -463,7 +463,7 @@ func aZygotesChildIsStopped(t *testing.T, isStub bool) {
 	says(t, s, null, b.shell(t, `cd /mnt && long=$(printf '%01000d' 0 | sed 's|0|./|g') && ln -s "$long" 0 &&
 		for i in $(seq 38); do ln -s "$long$((i - 1))/$long" $i || exit; done`), "")
 	z := b.zygotes.usual
-	scene.Eventually(t, "a child is stopped in time", func() bool {
+	proctest.Eventually(t, "a child is stopped in time", func() bool {
 		stub := b.word()
 		pid := (*Digits)(unsafe.Pointer(b.word()))
 		b.zygotes.used.Add(-2)

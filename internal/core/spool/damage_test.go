@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/process"
 )
 
@@ -63,7 +63,7 @@ func over(t *testing.T, spec process.Spec) (dir string, asked process.Spec, end 
 	var rec [IndexSize]byte
 	IndexRecord{Kind: IndexData, Stream: process.Stdout, Len: uint32(end[process.Stdout]), Wall: 1}.Put(&rec)
 	for name, data := range map[string][]byte{JournalName: b, IndexName: rec[:], FileName(process.Stdout): bytes.Repeat([]byte("x"), int(end[process.Stdout]))} {
-		scene.Must(t, os.WriteFile(filepath.Join(dir, name), data, 0o600))
+		proctest.Must(t, os.WriteFile(filepath.Join(dir, name), data, 0o600))
 	}
 	return dir, spec, end
 }
@@ -76,8 +76,8 @@ func TestNothingInPlaceOfAFileHoldsAnybodyUp(t *testing.T) {
 			t.Run(what+" for "+name, func(t *testing.T) {
 				dir, _, end := over(t, process.Spec{ID: "p", Name: "web", Shell: "true"})
 				path := filepath.Join(dir, name)
-				scene.Must(t, os.Remove(path))
-				scene.Must(t, lay(path))
+				proctest.Must(t, os.Remove(path))
+				proctest.Must(t, lay(path))
 				src, j, err := Finished(dir)
 				switch {
 				case name == JournalName:
@@ -115,7 +115,7 @@ func TestNothingInPlaceOfAFileHoldsAnybodyUp(t *testing.T) {
 // readAll reads to the end and returns how far stdout came.
 func readAll(t *testing.T, dir string, src Source) (end int64) {
 	t.Helper()
-	r := scene.Value(NewReader(dir, "p", outputs, src, process.ReadOptions{Drain: -1}))(t)
+	r := proctest.Value(NewReader(dir, "p", outputs, src, process.ReadOptions{Drain: -1}))(t)
 	defer r.Close()
 	for {
 		ev, ok, err := r.Next()
@@ -140,10 +140,10 @@ func readAll(t *testing.T, dir string, src Source) (end int64) {
 // An index that is mostly hole is read where it has something.
 func TestAHoleInTheIndexIsSkipped(t *testing.T) {
 	dir, _, end := over(t, process.Spec{ID: "p", Shell: "true"})
-	f := scene.Value(os.OpenFile(filepath.Join(dir, IndexName), os.O_WRONLY, 0))(t)
+	f := proctest.Value(os.OpenFile(filepath.Join(dir, IndexName), os.O_WRONLY, 0))(t)
 	var rec [IndexSize]byte
 	IndexRecord{Kind: IndexTrim, Stream: process.Stdout, Offset: 8192}.Put(&rec)
-	scene.Value(f.WriteAt(rec[:], 1<<40))(t)
+	proctest.Value(f.WriteAt(rec[:], 1<<40))(t)
 	f.Close()
 	src, _, err := Finished(dir)
 	if err != nil || src.Progress().Base[process.Stdout] != 8192 || src.Progress().IndexEnd != 1<<40+IndexSize {

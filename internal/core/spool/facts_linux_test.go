@@ -12,7 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/process"
 )
 
@@ -40,7 +40,7 @@ func TestFactsOutliveTheOutput(t *testing.T) {
 			"in the record": func(dir string, end [4]int64) {
 				j, _ := ReadJournal(dir)
 				rec := appendFreed(nil, time.Now(), end)
-				scene.Must(t, appendTo(dir, j.Size, rec[:len(rec)-1]))
+				proctest.Must(t, appendTo(dir, j.Size, rec[:len(rec)-1]))
 			},
 			"after the index": func(dir string, end [4]int64) {
 				j, _ := ReadJournal(dir)
@@ -58,7 +58,7 @@ func TestFactsOutliveTheOutput(t *testing.T) {
 				dir, asked, end := over(t, spec)
 				how(dir, end)
 				for range 2 { // once more changes nothing
-					scene.Value(Free(dir, end, false))(t)
+					proctest.Value(Free(dir, end, false))(t)
 				}
 				left, err := os.ReadDir(dir)
 				if err != nil || len(left) != 1 || left[0].Name() != JournalName {
@@ -103,7 +103,7 @@ func TestFactsOutliveTheOutput(t *testing.T) {
 
 func wantGap(t *testing.T, dir string, src Source, end [4]int64) {
 	t.Helper()
-	r := scene.Value(NewReader(dir, "id", outputs, src, process.ReadOptions{Drain: -1, From: [4]int64{process.Stdout: 500}}))(t)
+	r := proctest.Value(NewReader(dir, "id", outputs, src, process.ReadOptions{Drain: -1, From: [4]int64{process.Stdout: 500}}))(t)
 	defer r.Close()
 	var gaps []process.Gap
 	for {
@@ -134,7 +134,7 @@ func TestAReaderMeetsWhatIsFreedUnderItAsAGap(t *testing.T) {
 		t.Fatal(err)
 	}
 	src := &moving{p: fin.Progress()}
-	r := scene.Value(NewReader(dir, "p", outputs, src, process.ReadOptions{MaxChunk: 1000}))(t)
+	r := proctest.Value(NewReader(dir, "p", outputs, src, process.ReadOptions{MaxChunk: 1000}))(t)
 	defer r.Close()
 	r.Next()
 	ev, _, err := r.Next()
@@ -142,7 +142,7 @@ func TestAReaderMeetsWhatIsFreedUnderItAsAGap(t *testing.T) {
 		t.Fatalf("%+v, %v", ev, err)
 	}
 	src.p.Base, src.p.IndexEnd = end, 0
-	scene.Value(Free(dir, end, false))(t)
+	proctest.Value(Free(dir, end, false))(t)
 	ev, _, err = r.Next()
 	if want := (process.Gap{Stream: process.Stdout, From: 1000, To: end[process.Stdout]}); err != nil || ev.Gap != want {
 		t.Errorf("%+v, %v; want the gap %+v", ev, err, want)

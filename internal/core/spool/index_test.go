@@ -13,7 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/process"
 )
 
@@ -35,8 +35,8 @@ func spoolOf(t *testing.T) (*writer, []byte) {
 // replay repairs the directory and reads it.
 func replay(t *testing.T, w *writer, index []byte) (*Recovered, []string) {
 	t.Helper()
-	scene.Must(t, os.WriteFile(filepath.Join(w.dir, IndexName), index, 0o600))
-	rec := scene.Value(Recover(w.dir))(t)
+	proctest.Must(t, os.WriteFile(filepath.Join(w.dir, IndexName), index, 0o600))
+	rec := proctest.Value(Recover(w.dir))(t)
 	if again, err := Recover(w.dir); err != nil || cmp.Diff(rec, again) != "" {
 		t.Fatalf("a second repair changes something: %v\n%s", err, cmp.Diff(rec, again))
 	}
@@ -44,7 +44,7 @@ func replay(t *testing.T, w *writer, index []byte) (*Recovered, []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := scene.Value(NewReader(w.dir, "p", outputs, src, process.ReadOptions{}))(t)
+	r := proctest.Value(NewReader(w.dir, "p", outputs, src, process.ReadOptions{}))(t)
 	defer r.Close()
 	return rec, tell(t, r)
 }
@@ -95,9 +95,9 @@ func TestRepairFromWhatWasAnnouncedFindsWhatRepairFromTheStartFinds(t *testing.T
 	w.data(process.Stdout, []byte("not covered"), hole)
 	path := filepath.Join(w.dir, IndexName)
 	repaired := func(index []byte, announced *Progress) (*Recovered, []byte) {
-		scene.Must(t, os.WriteFile(path, index, 0o600))
-		rec := scene.Value(RecoverFrom(w.dir, announced))(t)
-		after := scene.Value(os.ReadFile(path))(t)
+		proctest.Must(t, os.WriteFile(path, index, 0o600))
+		rec := proctest.Value(RecoverFrom(w.dir, announced))(t)
+		after := proctest.Value(os.ReadFile(path))(t)
 		return rec, after
 	}
 	for n := range len(index) + 1 {
@@ -132,7 +132,7 @@ func TestBytesThatTheIndexDoesNotCoverGetARecordWithoutATime(t *testing.T) {
 	if err != nil || j.Started == nil || j.Started.PID != 42 {
 		t.Fatal(j, err)
 	}
-	r := scene.Value(NewReader(w.dir, "p", outputs, src, process.ReadOptions{NoFollow: true}))(t)
+	r := proctest.Value(NewReader(w.dir, "p", outputs, src, process.ReadOptions{NoFollow: true}))(t)
 	defer r.Close()
 	for {
 		ev, ok, err := r.Next()

@@ -17,7 +17,7 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/process"
 )
 
@@ -75,7 +75,7 @@ func (s *stale) Progress() Progress {
 func TestNothingOvertakesBytesWhoseEndIsNotAnnouncedYet(t *testing.T) {
 	w := testWriter(t)
 	src := &stale{writer: w}
-	r := scene.Value(NewReader(w.dir, "p", outputs, src, process.ReadOptions{}))(t)
+	r := proctest.Value(NewReader(w.dir, "p", outputs, src, process.ReadOptions{}))(t)
 	defer r.Close()
 	w.data(process.Stdout, []byte("first"), whole)
 	w.data(process.Stderr, []byte("second"), whole)
@@ -107,7 +107,7 @@ func TestFromNowKeepsTheOrderOfWhatArrivesMeanwhile(t *testing.T) {
 	w := testWriter(t)
 	w.data(process.Stdout, []byte("old"), whole)
 	g := &growing{writer: w, grow: func() { w.data(process.Stdout, []byte("between"), whole) }}
-	r := scene.Value(NewReader(w.dir, "p", outputs, g, process.ReadOptions{From: [4]int64{1: process.FromNow, 2: process.FromNow}}))(t)
+	r := proctest.Value(NewReader(w.dir, "p", outputs, g, process.ReadOptions{From: [4]int64{1: process.FromNow, 2: process.FromNow}}))(t)
 	defer r.Close()
 	w.data(process.Stderr, []byte("e"), whole)
 	w.data(process.Stdout, []byte("o"), whole)
@@ -123,7 +123,7 @@ func TestAClockThatIsSetBackChangesNoOrder(t *testing.T) {
 	w.data(process.Stderr, []byte("two"), whole)
 	w.wall = 1 << 61
 	w.data(process.Stdout, []byte("three"), whole)
-	r := scene.Value(NewReader(w.dir, "p", outputs, w, process.ReadOptions{}))(t)
+	r := proctest.Value(NewReader(w.dir, "p", outputs, w, process.ReadOptions{}))(t)
 	defer r.Close()
 	wantNotes(t, tell(t, r), "started", "stdout one", "stderr two", "stdout three")
 }
@@ -158,7 +158,7 @@ func TestOutputThatArrivedLaterIsAnEventOfItsOwn(t *testing.T) {
 
 // timesOf reads what there is, and when it came: 0 if that is not known.
 func timesOf(t *testing.T, w *writer, opts process.ReadOptions) (got []string, times []int64) {
-	r := scene.Value(NewReader(w.dir, "p", outputs, w, opts))(t)
+	r := proctest.Value(NewReader(w.dir, "p", outputs, w, opts))(t)
 	defer r.Close()
 	for {
 		ev, ok, err := r.Next()
@@ -187,7 +187,7 @@ func TestAChunkFreedWhileItIsReadIsAGapAndTheRestStaysInOrder(t *testing.T) {
 	w.data(process.Stdout, []byte("rest"), whole)
 	w.data(process.Stderr, []byte("later"), whole)
 	g := &growing{writer: w}
-	r := scene.Value(NewReader(w.dir, "p", outputs, g, process.ReadOptions{}))(t)
+	r := proctest.Value(NewReader(w.dir, "p", outputs, g, process.ReadOptions{}))(t)
 	defer r.Close()
 	if ev, _, _ := r.Next(); ev.Kind != process.EventStarted {
 		t.Fatal(ev.Kind)
@@ -201,7 +201,7 @@ func TestAChunkThatIsFreedAndCannotBeReadIsAGap(t *testing.T) {
 	w := testWriter(t)
 	w.data(process.Stdout, bytes.Repeat([]byte("x"), BlockSize), whole)
 	g := &growing{writer: w}
-	r := scene.Value(NewReader(w.dir, "p", outputs, g, process.ReadOptions{}))(t)
+	r := proctest.Value(NewReader(w.dir, "p", outputs, g, process.ReadOptions{}))(t)
 	defer r.Close()
 	if ev, _, _ := r.Next(); ev.Kind != process.EventStarted {
 		t.Fatal(ev.Kind)
@@ -247,7 +247,7 @@ func TestARemovedProcessIsTold(t *testing.T) {
 			}
 			g.grow = func() {
 				w.announce(func(p *Progress) { p.Removed = true })
-				scene.Must(t, os.RemoveAll(w.dir))
+				proctest.Must(t, os.RemoveAll(w.dir))
 			}
 			wantNotes(t, tell(t, r), "removed", "end")
 		})
@@ -258,7 +258,7 @@ func TestOutputShorterThanAnnouncedIsAnErrorAndNoEnd(t *testing.T) {
 	w := testWriter(t)
 	w.data(process.Stdout, []byte("abcdef"), whole)
 	r := w.open(t, process.ReadOptions{MaxChunk: maxChunk})
-	scene.Must(t, os.Truncate(filepath.Join(w.dir, "stdout"), 0))
+	proctest.Must(t, os.Truncate(filepath.Join(w.dir, "stdout"), 0))
 	if _, ok, err := r.Next(); !ok || err != nil {
 		t.Fatal(ok, err)
 	}

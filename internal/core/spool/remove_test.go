@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/process"
 )
 
@@ -18,7 +18,7 @@ func TestWhatARemovalThatWasCutShortLeavesIsNoProcess(t *testing.T) {
 		dir := t.TempDir()
 		exit := AppendExited(AppendSpec(nil, time.Now(), &process.Spec{ID: "half", Shell: "true"}), time.Now(), &process.Exit{})
 		for name, data := range map[string][]byte{JournalName: exit, IndexName: nil, FileName(process.Stdout): []byte("output")} {
-			scene.Must(t, os.WriteFile(filepath.Join(dir, name), data, 0o600))
+			proctest.Must(t, os.WriteFile(filepath.Join(dir, name), data, 0o600))
 		}
 		real := remove
 		remove = func(path string) error {
@@ -42,7 +42,7 @@ func TestWhatARemovalThatWasCutShortLeavesIsNoProcess(t *testing.T) {
 func TestDirectoriesInPlaceOfFilesAreRemoved(t *testing.T) {
 	for _, name := range fileNames {
 		dir := filepath.Join(t.TempDir(), "p")
-		scene.Must(t, os.MkdirAll(filepath.Join(dir, name, "full"), 0o700))
+		proctest.Must(t, os.MkdirAll(filepath.Join(dir, name, "full"), 0o700))
 		if err := RemoveDir(dir); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}

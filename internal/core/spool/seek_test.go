@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/process"
 )
 
@@ -75,7 +75,7 @@ func TestAReaderThatBeginsInTheMiddleKeepsTheOrder(t *testing.T) {
 				w.trim(process.Stdout, w.p.End[1]/2)
 				w.trim(process.Stderr, w.p.End[2]/2)
 				base := w.p.Base
-				scene.Value(TrimIndex(w.idx, 0, w.p.IndexEnd, 1<<30, &base))(t)
+				proctest.Value(TrimIndex(w.idx, 0, w.p.IndexEnd, 1<<30, &base))(t)
 			}
 			all := orderOf(t, w.open(t, process.ReadOptions{}))
 			for range 100 {

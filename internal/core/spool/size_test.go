@@ -11,7 +11,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/process"
 )
 
@@ -28,7 +28,7 @@ func sizesFrom(t *testing.T, w *writer, from int64) (all []string) {
 	t.Helper()
 	opts := process.ReadOptions{Sizes: true, NoFollow: true}
 	opts.From[process.PTY] = from
-	r := scene.Value(NewReader(w.dir, "p", []process.Stream{process.PTY}, w, opts))(t)
+	r := proctest.Value(NewReader(w.dir, "p", []process.Stream{process.PTY}, w, opts))(t)
 	defer r.Close()
 	for {
 		ev, ok, err := r.Next()
@@ -47,7 +47,7 @@ func sizesFrom(t *testing.T, w *writer, from int64) (all []string) {
 func (w *writer) trimIndex(t *testing.T, from, most int64) int64 {
 	t.Helper()
 	base := [4]int64{math.MaxInt64, math.MaxInt64, math.MaxInt64, w.p.Base[process.PTY]}
-	return scene.Value(TrimIndex(w.idx, from, w.p.IndexEnd, most, &base))(t)
+	return proctest.Value(TrimIndex(w.idx, from, w.p.IndexEnd, most, &base))(t)
 }
 
 func TestASizeThatIsRepeatedIsDeliveredOnce(t *testing.T) {

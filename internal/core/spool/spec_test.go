@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/process"
 )
 
@@ -65,7 +65,7 @@ func TestEveryFieldOfASpecIsEncoded(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := EncodeSpec([]byte("head"), &spec)
-			got := scene.Value(DecodeSpec(b[len("head"):]))(t)
+			got := proctest.Value(DecodeSpec(b[len("head"):]))(t)
 			if diff := cmp.Diff(spec, got); diff != "" {
 				t.Errorf("a spec changes on its way (-want +got):\n%s", diff)
 			}

@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tend-run/tend/internal/lib/procfs"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/process"
 )
 
@@ -25,7 +25,7 @@ func TestAJournalIsReadAsItWasWritten(t *testing.T) {
 			UserTime: 5, SystemTime: 6, MaxRSS: 7, Time: at.Add(4)},
 		EOF: [4]bool{2: true}, EOFAt: [4]int64{2: 1 << 40}, TreeGone: true, Pinned: true, Input: Input{Accepted: 1 << 33, EOF: true}, Size: int64(ends[len(ends)-1]),
 	}
-	got := scene.Value(parseJournal(b))(t)
+	got := proctest.Value(parseJournal(b))(t)
 	if got.ExitBoot > procfs.BootTime() || got.ExitBoot < procfs.BootTime()-time.Minute.Nanoseconds() {
 		t.Errorf("it exited at %d ns since the boot; now it is %d", got.ExitBoot, procfs.BootTime())
 	}
@@ -58,7 +58,7 @@ func TestATornJournalKeepsItsWholeRecords(t *testing.T) {
 	check := func(t *testing.T, b []byte, size int64) {
 		dir := t.TempDir()
 		path := filepath.Join(dir, JournalName)
-		scene.Must(t, os.WriteFile(path, b, 0o600))
+		proctest.Must(t, os.WriteFile(path, b, 0o600))
 		r, err := Recover(dir)
 		if size == 0 {
 			if !errors.Is(err, process.ErrNotFound) {
@@ -106,7 +106,7 @@ func FuzzJournal(f *testing.F) {
 		if j.Size > int64(len(b)) || j.Torn != (j.Size < int64(len(b))) {
 			t.Fatalf("%d of %d bytes, torn %v", j.Size, len(b), j.Torn)
 		}
-		again := scene.Value(parseJournal(b[:j.Size]))(t)
+		again := proctest.Value(parseJournal(b[:j.Size]))(t)
 		again.Torn = j.Torn
 		if diff := cmp.Diff(j, again); diff != "" {
 			t.Errorf("the whole records alone are read otherwise:\n%s", diff)
@@ -152,7 +152,7 @@ func FuzzRecover(f *testing.F) {
 	f.Fuzz(func(t *testing.T, journal, index []byte, length uint16) {
 		dir := t.TempDir()
 		for name, b := range map[string][]byte{JournalName: journal, IndexName: index, "stdout": make([]byte, length)} {
-			scene.Must(t, os.WriteFile(filepath.Join(dir, name), b, 0o600))
+			proctest.Must(t, os.WriteFile(filepath.Join(dir, name), b, 0o600))
 		}
 		first, err := Recover(dir)
 		if err != nil {
@@ -161,7 +161,7 @@ func FuzzRecover(f *testing.F) {
 			}
 			return
 		}
-		second := scene.Value(Recover(dir))(t)
+		second := proctest.Value(Recover(dir))(t)
 		first.Journal.Torn = false
 		if diff := cmp.Diff(first, second); diff != "" {
 			t.Errorf("a second repair changes something:\n%s", diff)
@@ -170,7 +170,7 @@ func FuzzRecover(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r := scene.Value(NewReader(dir, "p", outputs, src, process.ReadOptions{Drain: -1}))(t)
+		r := proctest.Value(NewReader(dir, "p", outputs, src, process.ReadOptions{Drain: -1}))(t)
 		defer r.Close()
 		at := int64(0)
 		for {

@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/process"
 )
 
@@ -146,7 +146,7 @@ func (w *writer) exit(code int) {
 // open opens a reader that is closed with the test.
 func (w *writer) open(t *testing.T, opts process.ReadOptions) *reader {
 	t.Helper()
-	r := scene.Value(NewReader(w.dir, "p", []process.Stream{process.Stdout, process.Stderr}, w, opts))(t)
+	r := proctest.Value(NewReader(w.dir, "p", []process.Stream{process.Stdout, process.Stderr}, w, opts))(t)
 	t.Cleanup(func() { r.Close() })
 	return r.(*reader)
 }

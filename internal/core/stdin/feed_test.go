@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tend-run/tend/internal/core/board"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/process"
 )
 
@@ -146,7 +146,7 @@ func TestNobodyReads(t *testing.T) {
 func TestMemoryIsFreedInWholeHugePages(t *testing.T) {
 	f, _ := input(t)
 	const huge = 2 << 20
-	scene.Must(t, unix.Ftruncate(f.Mem, 3*huge))
+	proctest.Must(t, unix.Ftruncate(f.Mem, 3*huge))
 	for at := int64(0); at < 3*huge; at += huge / 2 { // what is no page has nothing to free
 		if _, err := unix.Pwrite(f.Mem, bytes.Repeat([]byte{'x'}, huge/2), at); err != nil {
 			t.Fatal(err)
@@ -178,10 +178,10 @@ func TestWhatWasDeliveredIsNotBroken(t *testing.T) {
 		t.Errorf("abandoned: %v, delivered: %v, and one more: %v", f.Abandoned(), f.Delivered(9), f.Delivered(10))
 	}
 	var stage [2]int
-	scene.Must(t, unix.Pipe2(stage[:], unix.O_CLOEXEC))
+	proctest.Must(t, unix.Pipe2(stage[:], unix.O_CLOEXEC))
 	t.Cleanup(func() { unix.Close(stage[0]); unix.Close(stage[1]) })
 	f.StageR, f.StageW = stage[0], stage[1]
-	scene.Value(unix.Write(f.StageW, []byte("x")))(t)
+	proctest.Value(unix.Write(f.StageW, []byte("x")))(t)
 	if f.Delivered(9) {
 		t.Error("what is in the staging pipe is delivered")
 	}

@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/process"
 )
 
@@ -34,7 +34,7 @@ func read(t *testing.T, mem int, accepted int64) *Table {
 
 func note(t *testing.T, table *Table, name string, n, accepted int64, more bool) {
 	t.Helper()
-	scene.Must(t, table.Note(name, n, accepted, more))
+	proctest.Must(t, table.Note(name, n, accepted, more))
 }
 
 func taken(t *testing.T, table *Table, name string, want int64) {
@@ -97,7 +97,7 @@ func TestTheEndOfTheInputIsKnownWithoutABoard(t *testing.T) {
 	is := func(what string) {
 		t.Helper()
 		var st unix.Stat_t
-		scene.Must(t, unix.Fstat(mem, &st))
+		proctest.Must(t, unix.Fstat(mem, &st))
 		if got, err := End(mem, st.Size); err != nil || got != end {
 			t.Errorf("%s the input ends at %d, %v; want %d", what, got, err, end)
 		}
@@ -106,7 +106,7 @@ func TestTheEndOfTheInputIsKnownWithoutABoard(t *testing.T) {
 	table := read(t, mem, 0)
 	write := func(name string) {
 		t.Helper()
-		scene.Must(t, pwrite(mem, []byte("seven b"), end))
+		proctest.Must(t, pwrite(mem, []byte("seven b"), end))
 		if end += 7; name != "" {
 			note(t, table, name, 7, end, false)
 		} else if err := table.NoteOther(end); err != nil {
@@ -144,7 +144,7 @@ func FuzzTable(f *testing.F) {
 	f.Add([]byte(strings.Repeat("\x05hello", 900)), int64(1)<<40)
 	f.Fuzz(func(t *testing.T, b []byte, accepted int64) {
 		mem := memory(t)
-		scene.Must(t, pwrite(mem, b[:min(len(b), tableSize)], tableAt))
+		proctest.Must(t, pwrite(mem, b[:min(len(b), tableSize)], tableAt))
 		table := read(t, mem, accepted)
 		table.GoingOn(accepted)
 		for name, n := range table.All() {

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 func TestNumbersThatNoUserHasAreRefused(t *testing.T) {
@@ -27,7 +27,7 @@ func TestNumbersThatNoUserHasAreRefused(t *testing.T) {
 
 func TestTheLargestNumbersAreUsers(t *testing.T) {
 	t.Parallel()
-	scene.Root(t)
+	proctest.Root(t)
 	a, err := Lookup("4294967294:4294967294")
 	if err != nil || a.UID != 4294967294 || a.GID != 4294967294 || !a.Other {
 		t.Errorf("%+v, %v", a, err)

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/tend-run/tend/internal/heal/agent"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testbin"
 )
 
@@ -45,13 +45,13 @@ func start(t *testing.T, script m) *fake {
 	t.Helper()
 	dir := t.TempDir()
 	f := &fake{log: filepath.Join(dir, "log")}
-	b := scene.Value(json.Marshal(script))(t)
-	scene.Must(t, os.WriteFile(filepath.Join(dir, "script"), b, 0o600))
+	b := proctest.Value(json.Marshal(script))(t)
+	proctest.Must(t, os.WriteFile(filepath.Join(dir, "script"), b, 0o600))
 	f.cmd = exec.Command(fakeProgram, "-script", filepath.Join(dir, "script"), "-log", f.log, "-key", fakeKey)
 	f.cmd.Stderr = &f.err
-	out := scene.Value(f.cmd.StdoutPipe())(t)
-	scene.Must(t, f.cmd.Start())
-	line := scene.Value(bufio.NewReader(out).ReadString('\n'))(t)
+	out := proctest.Value(f.cmd.StdoutPipe())(t)
+	proctest.Must(t, f.cmd.Start())
+	line := proctest.Value(bufio.NewReader(out).ReadString('\n'))(t)
 	f.URL = strings.TrimSpace(line)
 	t.Cleanup(func() { f.end() })
 	return f
@@ -72,13 +72,13 @@ func (f *fake) end() error {
 // done checks that all turns were answered and each request was well formed.
 func (f *fake) done(t *testing.T) {
 	t.Helper()
-	res := scene.Value(http.Get(f.URL + "/__state"))(t)
+	res := proctest.Value(http.Get(f.URL + "/__state"))(t)
 	defer res.Body.Close()
 	var state struct {
 		TurnsLeft int `json:"turns_left"`
 		Failures  []string
 	}
-	scene.Must(t, json.NewDecoder(res.Body).Decode(&state))
+	proctest.Must(t, json.NewDecoder(res.Body).Decode(&state))
 	if state.TurnsLeft != 0 || len(state.Failures) > 0 {
 		t.Errorf("%d turns are left; failures: %s", state.TurnsLeft, strings.Join(state.Failures, "\n"))
 	}
@@ -99,10 +99,10 @@ func (f *fake) asked(t *testing.T) (all []asked) {
 	if os.IsNotExist(err) {
 		return nil
 	}
-	scene.Must(t, err)
+	proctest.Must(t, err)
 	for line := range bytes.Lines(b) {
 		var a asked
-		scene.Must(t, json.Unmarshal(line, &a))
+		proctest.Must(t, json.Unmarshal(line, &a))
 		all = append(all, a)
 	}
 	return all
@@ -129,7 +129,7 @@ func both(t *testing.T, script m, conf func(*agent.Config), test func(*testing.T
 			if conf != nil {
 				conf(&c)
 			}
-			test(t, f, scene.Value(p.new(c))(t))
+			test(t, f, proctest.Value(p.new(c))(t))
 		})
 	}
 }

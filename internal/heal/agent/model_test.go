@@ -15,7 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tend-run/tend/internal/heal/agent"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 var hello = agent.Request{
@@ -37,7 +37,7 @@ func TestAReplyIsReadAsItWasMeant(t *testing.T) {
 	script := turns(m{"expect_system": []string{"You are asked."}, "expect": []string{"hello"}, "expect_tools": []string{"look"}, "reply": answer, "usage": m{"input_tokens": 120, "output_tokens": 30}})
 	both(t, script, nil, func(t *testing.T, f *fake, model agent.Model) {
 		said, began := "", []string{}
-		reply := scene.Value(model.Ask(t.Context(), hello, func(d agent.Delta) {
+		reply := proctest.Value(model.Ask(t.Context(), hello, func(d agent.Delta) {
 			said += d.Text
 			if d.Tool != "" {
 				began = append(began, d.Tool)
@@ -72,7 +72,7 @@ func TestWhatBreaksIsAskedAgain(t *testing.T) {
 				}
 			}
 			both(t, script, patient, func(t *testing.T, f *fake, model agent.Model) {
-				reply := scene.Value(model.Ask(t.Context(), hello, nil))(t)
+				reply := proctest.Value(model.Ask(t.Context(), hello, nil))(t)
 				if d := cmp.Diff(replied, reply.Blocks); d != "" || reply.Stop != agent.ToolUse {
 					t.Errorf("stop %q, %s", reply.Stop, d)
 				}
@@ -145,7 +145,7 @@ func TestRetryAfterIsHonoured(t *testing.T) {
 	script := turns(m{"reply": answer, "faults": []m{{"kind": "rate_limit", "retry_after": "0"}, {"kind": "overloaded", "retry_after": "0"}}})
 	slow := func(c *agent.Config) { c.Backoff = time.Hour }
 	both(t, script, slow, func(t *testing.T, f *fake, model agent.Model) {
-		scene.Value(model.Ask(t.Context(), hello, nil))(t)
+		proctest.Value(model.Ask(t.Context(), hello, nil))(t)
 		f.done(t)
 	})
 }
@@ -168,7 +168,7 @@ func TestAContextEndsTheWaiting(t *testing.T) {
 					end <- err
 				}()
 				if name != "in the middle of what" { // that one is logged at its end
-					scene.Eventually(t, "a request", func() bool { return len(f.asked(t)) > 0 })
+					proctest.Eventually(t, "a request", func() bool { return len(f.asked(t)) > 0 })
 				}
 				cancel()
 				if err := <-end; !errors.Is(err, context.Canceled) {
@@ -203,18 +203,18 @@ func TestAddresses(t *testing.T) {
 						http.NotFound(w, r)
 						return
 					}
-					req := scene.Value(http.NewRequestWithContext(r.Context(), r.Method, f.URL+r.URL.Path, r.Body))(t)
+					req := proctest.Value(http.NewRequestWithContext(r.Context(), r.Method, f.URL+r.URL.Path, r.Body))(t)
 					req.Header = r.Header
-					res := scene.Value(http.DefaultTransport.RoundTrip(req))(t)
+					res := proctest.Value(http.DefaultTransport.RoundTrip(req))(t)
 					defer res.Body.Close()
 					w.Header().Set("Content-Type", res.Header.Get("Content-Type"))
 					w.WriteHeader(res.StatusCode)
 					io.Copy(w, res.Body)
 				}))
 				defer gate.Close()
-				model := scene.Value(p.new(agent.Config{BaseURL: gate.URL + c.base, Key: fakeKey, Model: "scripted"}))(t)
+				model := proctest.Value(p.new(agent.Config{BaseURL: gate.URL + c.base, Key: fakeKey, Model: "scripted"}))(t)
 				for range 2 {
-					scene.Value(model.Ask(t.Context(), hello, nil))(t)
+					proctest.Value(model.Ask(t.Context(), hello, nil))(t)
 				}
 				for _, a := range f.asked(t) {
 					if a.Path != c.want {
@@ -262,7 +262,7 @@ func TestTheKeyIsSentToNobodyElse(t *testing.T) {
 		} {
 			srv := httptest.NewServer(handler)
 			defer srv.Close()
-			_, err := scene.Value(p.new(agent.Config{BaseURL: srv.URL, Key: fakeKey, Model: "x", Retries: -1}))(t).Ask(t.Context(), hello, nil)
+			_, err := proctest.Value(p.new(agent.Config{BaseURL: srv.URL, Key: fakeKey, Model: "x", Retries: -1}))(t).Ask(t.Context(), hello, nil)
 			if err == nil || strings.Contains(err.Error(), fakeKey) {
 				t.Errorf("%s %s: %v", p.name, name, err)
 			}
@@ -288,7 +288,7 @@ func TestAReplyHasABound(t *testing.T) {
 					}
 				}
 			}))
-			reply, err := scene.Value(p.new(agent.Config{BaseURL: srv.URL, Key: fakeKey, Model: "x", Retries: -1}))(t).Ask(t.Context(), hello, nil)
+			reply, err := proctest.Value(p.new(agent.Config{BaseURL: srv.URL, Key: fakeKey, Model: "x", Retries: -1}))(t).Ask(t.Context(), hello, nil)
 			var e *agent.ModelError
 			if !errors.As(err, &e) || e.Kind != agent.Broken {
 				t.Errorf("%s to %s: %v %v", name, p.name, reply.Stop, err)
@@ -324,7 +324,7 @@ func TestServersThatDifferFromOpenAI(t *testing.T) {
 			w.Header().Set("Content-Type", c.kind)
 			io.WriteString(w, c.body)
 		}))
-		reply, err := scene.Value(agent.NewOpenAI(agent.Config{BaseURL: srv.URL + "/v1", Model: "x", Retries: -1}))(t).Ask(t.Context(), hello, nil)
+		reply, err := proctest.Value(agent.NewOpenAI(agent.Config{BaseURL: srv.URL + "/v1", Model: "x", Retries: -1}))(t).Ask(t.Context(), hello, nil)
 		if d := cmp.Diff(c.blocks, reply.Blocks); err != nil || d != "" || reply.Stop != c.stop {
 			t.Errorf("%s: %v, stop %s\n%s", name, err, reply.Stop, d)
 		}
@@ -341,24 +341,24 @@ func TestNewModelsWantMaxCompletionTokens(t *testing.T) {
 	f := start(t, turns(m{"reply": answer}, m{"reply": answer}))
 	refusals := 0
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		body := scene.Value(io.ReadAll(r.Body))(t)
+		body := proctest.Value(io.ReadAll(r.Body))(t)
 		if strings.Contains(string(body), `"max_tokens"`) {
 			refusals++
 			w.WriteHeader(http.StatusBadRequest)
 			io.WriteString(w, `{"error":{"message":"Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead.","type":"invalid_request_error","param":"max_tokens","code":"unsupported_parameter"}}`)
 			return
 		}
-		req := scene.Value(http.NewRequestWithContext(r.Context(), r.Method, f.URL+r.URL.Path, strings.NewReader(string(body))))(t)
+		req := proctest.Value(http.NewRequestWithContext(r.Context(), r.Method, f.URL+r.URL.Path, strings.NewReader(string(body))))(t)
 		req.Header = r.Header
-		res := scene.Value(http.DefaultTransport.RoundTrip(req))(t)
+		res := proctest.Value(http.DefaultTransport.RoundTrip(req))(t)
 		defer res.Body.Close()
 		w.Header().Set("Content-Type", res.Header.Get("Content-Type"))
 		io.Copy(w, res.Body)
 	}))
 	defer srv.Close()
-	model := scene.Value(agent.NewOpenAI(agent.Config{BaseURL: srv.URL + "/v1", Key: fakeKey, Model: "x"}))(t)
+	model := proctest.Value(agent.NewOpenAI(agent.Config{BaseURL: srv.URL + "/v1", Key: fakeKey, Model: "x"}))(t)
 	for range 2 {
-		scene.Value(model.Ask(t.Context(), hello, nil))(t)
+		proctest.Value(model.Ask(t.Context(), hello, nil))(t)
 	}
 	if refusals != 1 {
 		t.Errorf("refused %d times", refusals)
@@ -385,8 +385,8 @@ data: [DONE]
 	} {
 		srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, stream) }))
 		open := map[string]func(agent.Config) (agent.Model, error){"anthropic": agent.NewAnthropic, "openai": agent.NewOpenAI}[name]
-		model := scene.Value(open(agent.Config{BaseURL: srv.URL, Key: "k", Model: "m"}))(t)
-		reply := scene.Value(model.Ask(t.Context(), hello, nil))(t)
+		model := proctest.Value(open(agent.Config{BaseURL: srv.URL, Key: "k", Model: "m"}))(t)
+		reply := proctest.Value(model.Ask(t.Context(), hello, nil))(t)
 		sum := reply.Usage
 		for range 100 {
 			sum.Add(reply.Usage)

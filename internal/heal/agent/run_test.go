@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"github.com/tend-run/tend/internal/heal/agent"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 // project is a directory, and hands that work in it with no guard at all: what
@@ -37,7 +37,7 @@ const (
 
 func newProject(t *testing.T) *project {
 	p := &project{dir: t.TempDir(), env: map[string]string{}}
-	scene.Must(t, os.WriteFile(filepath.Join(p.dir, "server.js"), []byte(bad), 0o600))
+	proctest.Must(t, os.WriteFile(filepath.Join(p.dir, "server.js"), []byte(bad), 0o600))
 	return p
 }
 
@@ -139,7 +139,7 @@ func script(t *testing.T, s m, change func(*agent.Attempt), check func(*testing.
 			change(&a)
 		}
 		out, err := agent.Run(t.Context(), model, a)
-		scene.Must(t, err)
+		proctest.Must(t, err)
 		if last := events[len(events)-1]; last.Kind != "end" || last.Text != out.Why {
 			t.Errorf("the transcript ends with %+v", last)
 		}
@@ -161,7 +161,7 @@ func TestAGoodModelRepairs(t *testing.T) {
 		if out.Why != "finished" || !out.Finished || out.Summary != "Removed a stray '='." || out.Steps != 3 || out.Calls != 4 || out.Usage.Output == 0 || out.Unreached {
 			t.Errorf("%+v", out)
 		}
-		if b := scene.Value(os.ReadFile(p.path("server.js")))(t); string(b) != good {
+		if b := proctest.Value(os.ReadFile(p.path("server.js")))(t); string(b) != good {
 			t.Errorf("server.js is %q", b)
 		}
 		calls, results := 0, 0
@@ -450,14 +450,14 @@ func TestNoSecretReachesAModel(t *testing.T) {
 	script(t, s, func(a *agent.Attempt) {
 		a.Redact = redact
 		p := newProject(t)
-		scene.Must(t, os.WriteFile(p.path("config.js"), []byte("// key\nkey = '"+secret+"'\nkey = '"+secret+"'\n"), 0o600))
-		scene.Must(t, os.WriteFile(p.path("leak.sh"), []byte("printf 'not-a-secret-\\000canary-7f3a9c21'"), 0o600))
+		proctest.Must(t, os.WriteFile(p.path("config.js"), []byte("// key\nkey = '"+secret+"'\nkey = '"+secret+"'\n"), 0o600))
+		proctest.Must(t, os.WriteFile(p.path("leak.sh"), []byte("printf 'not-a-secret-\\000canary-7f3a9c21'"), 0o600))
 		a.Tools = agent.Tools(p, redact)
 		a.Story.Command = "node server.js --key=" + secret
 		a.Story.Evidence = append(a.Story.Evidence, agent.Text{Label: "env " + "x", Text: "KEY=" + secret})
 		a.Story.Past = []agent.Past{{Number: 1, Diff: "+" + secret, Why: secret}}
 	}, func(t *testing.T, f *fake, _ *project, out agent.Outcome, events []agent.Event) {
-		b := scene.Value(json.Marshal(events))(t)
+		b := proctest.Value(json.Marshal(events))(t)
 		if strings.Contains(string(b), "7f3a9c21") || out.Why != "finished" {
 			t.Errorf("%+v\n%s", out, b)
 		}

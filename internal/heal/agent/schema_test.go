@@ -5,14 +5,14 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 type m = map[string]any
 
 // TestInputIsHeldToItsSchema: what is said of an input that does not fit.
 func TestInputIsHeldToItsSchema(t *testing.T) {
-	schema := scene.Value(readSchema(scene.Value(json.Marshal(input(props{
+	schema := proctest.Value(readSchema(proctest.Value(json.Marshal(input(props{
 		"path": text("", 1, 4), "lines": number("", -1, 20), "name": m{"type": "string", "pattern": "^[A-Z]+$"}, "all": m{"type": "boolean"},
 	}, "path")))(t)))(t)
 	for in, want := range map[string]string{
@@ -75,7 +75,7 @@ func TestASchemaHoldsWhatItSays(t *testing.T) {
 		"a: type is string, and it has words for type integer": {"properties": m{"a": m{"type": "string", "maximum": 3}}},
 		"a: type is boolean, and it has words for type string": {"properties": m{"a": m{"type": "boolean", "minLength": 3}}},
 	} {
-		_, err := readSchema(scene.Value(json.Marshal(s))(t))
+		_, err := readSchema(proctest.Value(json.Marshal(s))(t))
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%v: %v", s, err)
 		}

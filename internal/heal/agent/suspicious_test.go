@@ -10,14 +10,14 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/tend-run/tend/internal/heal/agent"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 // change reads a file of testdata/changes: the files before and after, and of each
 // one that has them its marks dirty and athead.
 func readChange(t *testing.T, file string) (files []agent.FileDiff, wants []string) {
 	t.Helper()
-	a := scene.Value(txtar.ParseFile(file))(t)
+	a := proctest.Value(txtar.ParseFile(file))(t)
 	at := map[string]int{}
 	get := func(name string) *agent.FileDiff {
 		i, ok := at[name]
@@ -53,7 +53,7 @@ func readChange(t *testing.T, file string) (files []agent.FileDiff, wants []stri
 // TestProperAndImproperFixesOfTheScenarios: each improper one is caught, and no
 // proper one is.
 func TestProperAndImproperFixesOfTheScenarios(t *testing.T) {
-	all := scene.Value(filepath.Glob("testdata/changes/*.txtar"))(t)
+	all := proctest.Value(filepath.Glob("testdata/changes/*.txtar"))(t)
 	if len(all) < 14 {
 		t.Fatalf("%d changes", len(all))
 	}

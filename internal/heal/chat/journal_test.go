@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/tend-run/tend/internal/heal/agent"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 // What is in testdata/v1 was written by the server of November 2026, before the first
@@ -18,15 +18,15 @@ import (
 func TestAJournalIsReadByEachVersion(t *testing.T) {
 	const path = "testdata/v1/journal"
 	j := Open(path)
-	entries := scene.Value(j.Read())(t)
-	lines := bytes.Split(bytes.TrimSpace(scene.Value(os.ReadFile(path))(t)), []byte("\n"))
+	entries := proctest.Value(j.Read())(t)
+	lines := bytes.Split(bytes.TrimSpace(proctest.Value(os.ReadFile(path))(t)), []byte("\n"))
 	if len(entries) != len(lines) {
 		t.Fatalf("of %d lines %d are read", len(lines), len(entries))
 	}
 	for i, line := range lines {
 		one := filepath.Join(t.TempDir(), "line")
-		scene.Must(t, os.WriteFile(one, line, 0o600))
-		scene.Record(t, one, &entries[i])
+		proctest.Must(t, os.WriteFile(one, line, 0o600))
+		proctest.Record(t, one, &entries[i])
 	}
 	s := j.State()
 	if s.Phase != Working || s.LastID != "a2" || s.LastSaid != 16 || s.Steps != 0 || s.Total.Output != 20 || s.Cost != 0.25 || s.Made != 3 || len(s.Pending) != 0 || len(s.Messages) != 3 {
@@ -40,17 +40,17 @@ func TestAJournalIsReadByEachVersion(t *testing.T) {
 // After each line of a journal, and after a part of it, the conversation is one that a model
 // takes: each call has its result in the very next message, once the turn is over.
 func TestAJournalThatIsCutAnywhereIsAConversation(t *testing.T) {
-	data := scene.Value(os.ReadFile("testdata/v1/journal"))(t)
+	data := proctest.Value(os.ReadFile("testdata/v1/journal"))(t)
 	for n := range len(data) {
 		if n%41 != 0 && data[max(n-1, 0)] != '\n' {
 			continue
 		}
 		path := filepath.Join(t.TempDir(), "journal")
-		scene.Must(t, os.WriteFile(path, data[:n], 0o600))
+		proctest.Must(t, os.WriteFile(path, data[:n], 0o600))
 		j := Open(path)
-		scene.Must(t, j.Append(t.Context(), func(*State) ([]Entry, error) { return []Entry{{Kind: End}, {Kind: Said, Text: "go on"}}, nil }))
+		proctest.Must(t, j.Append(t.Context(), func(*State) ([]Entry, error) { return []Entry{{Kind: End}, {Kind: Said, Text: "go on"}}, nil }))
 		s := j.State()
-		if again := Open(path); len(scene.Value(again.Read())(t)) == 0 || again.State().Entries != s.Entries || s.Entries != int64(bytes.Count(data[:n], []byte("\n")))+2 {
+		if again := Open(path); len(proctest.Value(again.Read())(t)) == 0 || again.State().Entries != s.Entries || s.Entries != int64(bytes.Count(data[:n], []byte("\n")))+2 {
 			t.Fatalf("cut at %d there are %d entries", n, s.Entries)
 		}
 		open := map[string]bool{}
@@ -98,7 +98,7 @@ func TestManyWriteOneJournal(t *testing.T) {
 				} else if !errors.Is(err, busy) {
 					t.Error(err)
 				}
-				scene.Must(t, j.Append(t.Context(), func(*State) ([]Entry, error) { return []Entry{{Kind: Note, Text: "y"}}, nil }))
+				proctest.Must(t, j.Append(t.Context(), func(*State) ([]Entry, error) { return []Entry{{Kind: Note, Text: "y"}}, nil }))
 			}
 		})
 	}
@@ -107,7 +107,7 @@ func TestManyWriteOneJournal(t *testing.T) {
 	if n := len(taken); n != 1 {
 		t.Errorf("of messages at once %d were taken", n)
 	}
-	if got := len(scene.Value(Open(path).Read())(t)); got != 41 {
+	if got := len(proctest.Value(Open(path).Read())(t)); got != 41 {
 		t.Errorf("there are %d entries", got)
 	}
 }
@@ -119,13 +119,13 @@ func TestAFullJournalEndsItsTurn(t *testing.T) {
 	put := func(e Entry) error {
 		return j.Append(t.Context(), func(*State) ([]Entry, error) { return []Entry{e}, nil })
 	}
-	scene.Must(t, put(Entry{Kind: Said, Text: "x"}))
+	proctest.Must(t, put(Entry{Kind: Said, Text: "x"}))
 	line := []byte(`{"kind":"note","text":"` + strings.Repeat("x", 1<<20) + "\"}\n")
-	f := scene.Value(os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0))(t)
+	f := proctest.Value(os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0))(t)
 	for range MaxJournal / len(line) {
-		scene.Value(f.Write(line))(t)
+		proctest.Value(f.Write(line))(t)
 	}
-	scene.Must(t, f.Close())
+	proctest.Must(t, f.Close())
 	err := put(Entry{Kind: Result, Text: strings.Repeat("y", maxText)})
 	for n := 0; err == nil && n < 20; n++ {
 		err = put(Entry{Kind: Result, Text: strings.Repeat("y", maxText)})
@@ -133,7 +133,7 @@ func TestAFullJournalEndsItsTurn(t *testing.T) {
 	if !errors.Is(err, ErrFull) {
 		t.Fatalf("it takes: %v", err)
 	}
-	scene.Must(t, put(Entry{Kind: End, Text: err.Error(), Error: true}))
+	proctest.Must(t, put(Entry{Kind: End, Text: err.Error(), Error: true}))
 	if j.State().Phase != Idle {
 		t.Error("the turn has no end")
 	}

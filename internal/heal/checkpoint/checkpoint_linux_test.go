@@ -16,7 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 func TestMain(m *testing.M) {
@@ -37,10 +37,10 @@ type world struct {
 // newWorld makes a project with files, in a git repository or not.
 func newWorld(t testing.TB, inGit bool, files map[string]string) *world {
 	t.Helper()
-	base := scene.Value(filepath.EvalSymlinks(t.TempDir()))(t)
+	base := proctest.Value(filepath.EvalSymlinks(t.TempDir()))(t)
 	w := &world{t: t, root: filepath.Join(base, "app")}
 	w.opts = Options{Root: w.root, Dir: filepath.Join(base, "episode"), ID: "ep-1"}
-	scene.Must(t, os.MkdirAll(w.root, 0o755))
+	proctest.Must(t, os.MkdirAll(w.root, 0o755))
 	w.write(files)
 	if inGit {
 		w.git("init", "-q", "-b", "main")
@@ -57,14 +57,14 @@ func (w *world) path(name string) string { return filepath.Join(w.root, name) }
 func (w *world) write(files map[string]string) {
 	w.t.Helper()
 	for name, text := range files {
-		scene.Must(w.t, os.MkdirAll(filepath.Dir(w.path(name)), 0o755))
-		scene.Must(w.t, os.WriteFile(w.path(name), []byte(text), 0o644))
+		proctest.Must(w.t, os.MkdirAll(filepath.Dir(w.path(name)), 0o755))
+		proctest.Must(w.t, os.WriteFile(w.path(name), []byte(text), 0o644))
 	}
 }
 
 func (w *world) read(name string) string {
 	w.t.Helper()
-	return string(scene.Value(os.ReadFile(w.path(name)))(w.t))
+	return string(proctest.Value(os.ReadFile(w.path(name)))(w.t))
 }
 
 // git runs git as the user does.
@@ -82,28 +82,28 @@ func (w *world) git(args ...string) string {
 
 func (w *world) take() *Point {
 	w.t.Helper()
-	p := scene.Value(Take(w.t.Context(), w.opts))(w.t)
+	p := proctest.Value(Take(w.t.Context(), w.opts))(w.t)
 	w.t.Cleanup(func() { p.Close() })
 	return p
 }
 
 func (w *world) open() *Point {
 	w.t.Helper()
-	p := scene.Value(Open(w.t.Context(), w.opts))(w.t)
+	p := proctest.Value(Open(w.t.Context(), w.opts))(w.t)
 	w.t.Cleanup(func() { p.Close() })
 	return p
 }
 
 func (w *world) restore(p *Point) Restored {
 	w.t.Helper()
-	return scene.Value(p.Restore(w.t.Context()))(w.t)
+	return proctest.Value(p.Restore(w.t.Context()))(w.t)
 }
 
 // tree is all that the project holds but .git: modes, links, content.
 func (w *world) tree() map[string]string {
 	w.t.Helper()
 	found := map[string]string{}
-	scene.Must(w.t, filepath.WalkDir(w.root, func(path string, d fs.DirEntry, err error) error {
+	proctest.Must(w.t, filepath.WalkDir(w.root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
@@ -121,9 +121,9 @@ func (w *world) tree() map[string]string {
 		text := info.Mode().String()
 		switch {
 		case info.Mode()&fs.ModeSymlink != 0:
-			text += " -> " + scene.Value(os.Readlink(path))(w.t)
+			text += " -> " + proctest.Value(os.Readlink(path))(w.t)
 		case info.Mode().IsRegular() && info.Size() < 1<<20:
-			text += " " + string(scene.Value(os.ReadFile(path))(w.t))
+			text += " " + string(proctest.Value(os.ReadFile(path))(w.t))
 		case info.Mode().IsRegular():
 			text += fmt.Sprint(" ", info.Size())
 		}
@@ -157,26 +157,26 @@ func TestRestoreMakesEverythingWhatItWas(t *testing.T) {
 				"new\nline": "n", "quote\"s \\ ": "q", "bytes\xff\xfe": "bytes\x00\xff", "crlf.txt": "x\r\ny\r\n", "empty": "", "file-to-dir": "f", "dir-to-file/x": "x", "locked/in.txt": "in",
 			})
 			w.write(map[string]string{"untracked.txt": "mine\n", ".env": "KEY=secret-value\n", "prod.env": "KEY=secret-value\n", "logs/app.log": "line\n", "data.db": "\x00db"})
-			scene.Must(t, os.WriteFile(w.path("a.txt"), []byte("a\nuncommitted\n"), 0o600))
-			scene.Must(t, os.Symlink("a.txt", w.path("link")))
-			scene.Must(t, os.Symlink("/nowhere\xff", w.path("broken")))
-			scene.Must(t, os.MkdirAll(w.path("empty-dir/inner"), 0o750))
-			scene.Must(t, os.WriteFile(w.path("run.sh"), []byte("#!"), 0o644))
-			scene.Must(t, os.Chmod(w.path("run.sh"), 0o4755))
-			scene.Must(t, os.Chmod(w.path("locked"), 0o555))
-			scene.Must(t, syscall.Mkfifo(w.path("fifo"), 0o644))
-			scene.Must(t, os.MkdirAll(w.path("node_modules/x"), 0o755))
+			proctest.Must(t, os.WriteFile(w.path("a.txt"), []byte("a\nuncommitted\n"), 0o600))
+			proctest.Must(t, os.Symlink("a.txt", w.path("link")))
+			proctest.Must(t, os.Symlink("/nowhere\xff", w.path("broken")))
+			proctest.Must(t, os.MkdirAll(w.path("empty-dir/inner"), 0o750))
+			proctest.Must(t, os.WriteFile(w.path("run.sh"), []byte("#!"), 0o644))
+			proctest.Must(t, os.Chmod(w.path("run.sh"), 0o4755))
+			proctest.Must(t, os.Chmod(w.path("locked"), 0o555))
+			proctest.Must(t, syscall.Mkfifo(w.path("fifo"), 0o644))
+			proctest.Must(t, os.MkdirAll(w.path("node_modules/x"), 0o755))
 			state := ""
 			if inGit {
 				w.git("config", "core.hooksPath", w.path(".git/bad"))
 				w.git("config", "filter.bad.clean", "touch "+w.path("filter-ran"))
 				w.git("config", "core.fsmonitor", "touch "+w.path("monitor-ran"))
-				scene.Must(t, os.MkdirAll(w.path(".git/bad"), 0o755))
+				proctest.Must(t, os.MkdirAll(w.path(".git/bad"), 0o755))
 				for _, hook := range []string{"pre-commit", "reference-transaction", "post-index-change", "post-commit"} {
-					scene.Must(t, os.WriteFile(w.path(".git/bad/"+hook), []byte("#!/bin/sh\ntouch "+w.path("hook-ran")+"\nexit 1\n"), 0o755))
+					proctest.Must(t, os.WriteFile(w.path(".git/bad/"+hook), []byte("#!/bin/sh\ntouch "+w.path("hook-ran")+"\nexit 1\n"), 0o755))
 				}
 				w.write(map[string]string{".git/info/attributes": "* filter=bad\n"})
-				state = string(scene.Value(os.ReadFile(w.path(".git/index")))(t))
+				state = string(proctest.Value(os.ReadFile(w.path(".git/index")))(t))
 			}
 			before := w.tree()
 			p := w.take()
@@ -189,25 +189,25 @@ func TestRestoreMakesEverythingWhatItWas(t *testing.T) {
 				}
 			}
 
-			scene.Must(t, os.Chmod(w.path("locked"), 0o755))
+			proctest.Must(t, os.Chmod(w.path("locked"), 0o755))
 			for _, gone := range []string{"gone.txt", "dir", "link", "empty-dir", "file-to-dir", "dir-to-file", "new\nline", ".env"} {
-				scene.Must(t, os.RemoveAll(w.path(gone)))
+				proctest.Must(t, os.RemoveAll(w.path(gone)))
 			}
 			w.write(map[string]string{"a.txt": "spoiled", "bytes\xff\xfe": "x", "file-to-dir/y": "y", "dir-to-file": "was a directory", "added/deep/new.txt": "new", "logs/app.log": "x", "data.db": "y", "locked/more": "m", "crlf.txt": "x\ny\n"})
-			scene.Must(t, os.Symlink("/etc", w.path("dir")))
-			scene.Must(t, os.WriteFile(w.path("link"), []byte("a file now"), 0o644))
-			scene.Must(t, os.Chmod(w.path("run.sh"), 0o644))
-			scene.Must(t, os.Chmod(w.path("untracked.txt"), 0o000))
-			scene.Must(t, os.Remove(w.path("broken")))
-			scene.Must(t, os.Symlink("elsewhere", w.path("broken")))
-			scene.Must(t, p.Mark(t.Context()))
-			got := kinds(scene.Value(p.Changes(t.Context()))(t))
+			proctest.Must(t, os.Symlink("/etc", w.path("dir")))
+			proctest.Must(t, os.WriteFile(w.path("link"), []byte("a file now"), 0o644))
+			proctest.Must(t, os.Chmod(w.path("run.sh"), 0o644))
+			proctest.Must(t, os.Chmod(w.path("untracked.txt"), 0o000))
+			proctest.Must(t, os.Remove(w.path("broken")))
+			proctest.Must(t, os.Symlink("elsewhere", w.path("broken")))
+			proctest.Must(t, p.Mark(t.Context()))
+			got := kinds(proctest.Value(p.Changes(t.Context()))(t))
 			for path, want := range map[string]Kind{"a.txt": Modified, "gone.txt": Deleted, "added/deep/new.txt": Added, "run.sh": Mode, "dir/b.txt": Deleted, "link": Modified, "locked/more": Added} {
 				if got[path] != want {
 					t.Errorf("%s is %q; want %q", path, got[path], want)
 				}
 			}
-			diff := scene.Value(p.Diff(t.Context()))(t)
+			diff := proctest.Value(p.Diff(t.Context()))(t)
 			for _, want := range []string{"--- a/a.txt\n+++ b/a.txt\n", "-uncommitted\n", "run.sh: mode", "+new"} {
 				if !strings.Contains(diff, want) {
 					t.Errorf("the diff has no %q:\n%s", want, diff)
@@ -223,11 +223,11 @@ func TestRestoreMakesEverythingWhatItWas(t *testing.T) {
 				t.Errorf("restored again: %q", again.Paths)
 			}
 			if inGit {
-				if got := string(scene.Value(os.ReadFile(w.path(".git/index")))(t)); got != state {
+				if got := string(proctest.Value(os.ReadFile(w.path(".git/index")))(t)); got != state {
 					t.Error("the index was changed")
 				}
 			}
-			scene.Must(t, p.Drop(t.Context()))
+			proctest.Must(t, p.Drop(t.Context()))
 			if _, err := Open(t.Context(), w.opts); !errors.Is(err, ErrNone) {
 				t.Errorf("after Drop: %v; want ErrNone", err)
 			}
@@ -246,14 +246,14 @@ func TestWhatOthersChangedStays(t *testing.T) {
 			w := newWorld(t, inGit, map[string]string{"user.txt": "old\n", "both.txt": lines, "clash.txt": lines, "healer.txt": lines, "app.log": "start\n", "removed.txt": "x\n"})
 			p := w.take()
 			w.write(map[string]string{"user.txt": "the user's\n", "users-new.txt": "new\n"})
-			scene.Must(t, p.Absorb(t.Context()))
+			proctest.Must(t, p.Absorb(t.Context()))
 			w.write(map[string]string{"both.txt": strings.Replace(lines, "2\n", "two by the healer\n", 1), "healer.txt": "healer\n", "clash.txt": strings.Replace(lines, "5\n", "five\n", 1), "healers-new.txt": "x\n", "app.log": "start\nstarted again\n"})
-			scene.Must(t, p.Mark(t.Context()))
+			proctest.Must(t, p.Mark(t.Context()))
 			w.write(map[string]string{"both.txt": strings.Replace(w.read("both.txt"), "8\n", "eight by the user\n", 1), "clash.txt": strings.Replace(lines, "5\n", "FIVE by the user\n", 1)})
-			scene.Must(t, os.Remove(w.path("removed.txt")))
-			scene.Must(t, p.Absorb(t.Context()))
+			proctest.Must(t, os.Remove(w.path("removed.txt")))
+			proctest.Must(t, p.Absorb(t.Context()))
 			want := map[string]Kind{"both.txt": Modified, "clash.txt": Modified, "healer.txt": Modified, "healers-new.txt": Added}
-			if got := kinds(scene.Value(p.Changes(t.Context()))(t)); !maps.Equal(got, want) {
+			if got := kinds(proctest.Value(p.Changes(t.Context()))(t)); !maps.Equal(got, want) {
 				t.Errorf("the healer's changes are %v; want %v", got, want)
 			}
 			p = w.open()
@@ -270,7 +270,7 @@ func TestWhatOthersChangedStays(t *testing.T) {
 					t.Errorf("%s is there: %v", gone, err)
 				}
 			}
-			if len(r.Kept) != 1 || r.Kept[0].Path != "clash.txt" || !strings.Contains(string(scene.Value(os.ReadFile(r.Kept[0].Copy))(t)), "FIVE by the user") {
+			if len(r.Kept) != 1 || r.Kept[0].Path != "clash.txt" || !strings.Contains(string(proctest.Value(os.ReadFile(r.Kept[0].Copy))(t)), "FIVE by the user") {
 				t.Errorf("kept: %+v", r.Kept)
 			}
 		})
@@ -291,7 +291,7 @@ func TestWhatWasNotMarkedIsKept(t *testing.T) {
 	}
 	for _, k := range r.Kept {
 		want := map[string]string{"a.txt": "perhaps the user's\n", "sub/new.txt": "this too\n"}[k.Path]
-		if got := string(scene.Value(os.ReadFile(k.Copy))(t)); got != want {
+		if got := string(proctest.Value(os.ReadFile(k.Copy))(t)); got != want {
 			t.Errorf("the copy of %s is %q; want %q", k.Path, got, want)
 		}
 	}
@@ -311,11 +311,11 @@ func TestWhatWasNotMarkedIsKept(t *testing.T) {
 func TestWhatIsLeftOutIsLeftAlone(t *testing.T) {
 	w := newWorld(t, true, map[string]string{"a.txt": "a\n", ".gitignore": "cache/\nbig.bin\ndist/\n", "tracked/node_modules/x.js": "x\n"})
 	huge := w.path("huge.bin")
-	scene.Must(t, os.WriteFile(huge, nil, 0o644))
-	scene.Must(t, os.Truncate(huge, 10<<30))
-	scene.Must(t, os.WriteFile(w.path("big.bin"), make([]byte, 2<<20), 0o644))
+	proctest.Must(t, os.WriteFile(huge, nil, 0o644))
+	proctest.Must(t, os.Truncate(huge, 10<<30))
+	proctest.Must(t, os.WriteFile(w.path("big.bin"), make([]byte, 2<<20), 0o644))
 	w.write(map[string]string{"node_modules/p/index.js": "p", "dist/out.js": "o", "nested/x": "x", ".tend/state": "s", "state/spool": "1"})
-	scene.Must(t, os.MkdirAll(w.path("nested/.git"), 0o755))
+	proctest.Must(t, os.MkdirAll(w.path("nested/.git"), 0o755))
 	w.opts.Skip = []string{w.path("state")}
 	p := w.take()
 	omitted := map[string]bool{}
@@ -326,7 +326,7 @@ func TestWhatIsLeftOutIsLeftAlone(t *testing.T) {
 		t.Errorf("omitted: %v; want %v", omitted, want)
 	}
 	w.write(map[string]string{"node_modules/p/index.js": "2", "node_modules/q/index.js": "2", "dist/out.js": "2", "nested/x": "2", ".tend/state": "2", "state/spool": "2", "tracked/node_modules/x.js": "2"})
-	scene.Must(t, os.Remove(w.path("big.bin")))
+	proctest.Must(t, os.Remove(w.path("big.bin")))
 	r := w.restore(p)
 	if !slices.Equal(r.Paths, []string{"tracked/node_modules/x.js"}) || len(r.Left) != 1 || r.Left[0].Path != "big.bin" {
 		t.Errorf("%+v", r)
@@ -336,7 +336,7 @@ func TestWhatIsLeftOutIsLeftAlone(t *testing.T) {
 			t.Errorf("%s was touched", name)
 		}
 	}
-	if info := scene.Value(os.Stat(huge))(t); info.Size() != 10<<30 {
+	if info := proctest.Value(os.Stat(huge))(t); info.Size() != 10<<30 {
 		t.Errorf("the huge file has %d bytes", info.Size())
 	}
 }
@@ -347,16 +347,16 @@ func TestALogThatGrowsIsNotTheHealers(t *testing.T) {
 	w := newWorld(t, true, map[string]string{".gitignore": "logs/\n"})
 	w.write(map[string]string{"logs/small.txt": "start\n", "logs/large.txt": strings.Repeat("line\n", 1<<19), "plain.log": "start\n", "logs/cut.txt": "one\ntwo\n"})
 	sparse := w.path("logs/huge.txt")
-	scene.Must(t, os.WriteFile(sparse, nil, 0o644))
-	scene.Must(t, os.Truncate(sparse, 100<<20))
+	proctest.Must(t, os.WriteFile(sparse, nil, 0o644))
+	proctest.Must(t, os.Truncate(sparse, 100<<20))
 	p := w.take()
 	for _, log := range []string{"logs/small.txt", "logs/large.txt", "plain.log", "logs/huge.txt"} {
-		f := scene.Value(os.OpenFile(w.path(log), os.O_APPEND|os.O_WRONLY, 0))(t)
-		scene.Value(f.WriteString("more\n"))(t)
-		scene.Must(t, f.Close())
+		f := proctest.Value(os.OpenFile(w.path(log), os.O_APPEND|os.O_WRONLY, 0))(t)
+		proctest.Value(f.WriteString("more\n"))(t)
+		proctest.Must(t, f.Close())
 	}
 	w.write(map[string]string{"logs/cut.txt": "two\nthree\nfour\n"})
-	scene.Must(t, p.Mark(t.Context()))
+	proctest.Must(t, p.Mark(t.Context()))
 	r := w.restore(p)
 	if !slices.Equal(r.Paths, []string{"logs/cut.txt"}) || len(r.Left) > 0 || !strings.HasSuffix(w.read("plain.log"), "more\n") {
 		t.Errorf("%+v", r)
@@ -366,7 +366,7 @@ func TestALogThatGrowsIsNotTheHealers(t *testing.T) {
 func TestAProjectThatIsTooLargeIsRefused(t *testing.T) {
 	w := newWorld(t, false, map[string]string{"file": ""})
 	for i := range maxPlainFiles { // other names of one file: thousands of inodes that were just freed slow all that creates files
-		scene.Must(t, os.Link(w.path("file"), w.path(fmt.Sprint(i))))
+		proctest.Must(t, os.Link(w.path("file"), w.path(fmt.Sprint(i))))
 	}
 	var limit *LimitError
 	if _, err := Take(t.Context(), w.opts); !errors.As(err, &limit) || limit.What != "files" {
@@ -386,10 +386,10 @@ func TestAProjectThatIsTooLargeIsRefused(t *testing.T) {
 func TestDamagedContentIsNotRestored(t *testing.T) {
 	w := newWorld(t, false, map[string]string{"a.txt": "good\n", "b.txt": "good too\n"})
 	p := w.take()
-	stored := scene.Value(filepath.Glob(filepath.Join(w.opts.Dir, "store/*/*")))(t)
+	stored := proctest.Value(filepath.Glob(filepath.Join(w.opts.Dir, "store/*/*")))(t)
 	for _, s := range stored {
-		if b := scene.Value(os.ReadFile(s))(t); string(b) == "good\n" {
-			scene.Must(t, os.WriteFile(s, []byte("bad\n"), 0o600))
+		if b := proctest.Value(os.ReadFile(s))(t); string(b) == "good\n" {
+			proctest.Must(t, os.WriteFile(s, []byte("bad\n"), 0o600))
 		}
 	}
 	w.write(map[string]string{"a.txt": "new\n", "b.txt": "new\n"})

@@ -12,7 +12,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"pgregory.net/rapid"
 )
 
@@ -33,10 +33,10 @@ func TestACommitHoldsWhatTheHealerChanged(t *testing.T) {
 	})
 	w.git("add", "staged.txt", "new-staged.txt")
 	w.write(map[string]string{"staged.txt": with("1", "one, staged", "9", "nine, not staged")})
-	scene.Must(t, os.Remove(w.path("deleted.txt")))
+	proctest.Must(t, os.Remove(w.path("deleted.txt")))
 	hooks := w.path(".git/hooks")
 	for _, hook := range []string{"pre-commit", "commit-msg", "reference-transaction", "post-commit"} {
-		scene.Must(t, os.WriteFile(filepath.Join(hooks, hook), []byte("#!/bin/sh\ntouch "+w.path("hook-ran")+"\nexit 1\n"), 0o755))
+		proctest.Must(t, os.WriteFile(filepath.Join(hooks, hook), []byte("#!/bin/sh\ntouch "+w.path("hook-ran")+"\nexit 1\n"), 0o755))
 	}
 	w.git("config", "commit.gpgSign", "true")
 	w.git("config", "gpg.program", "/bin/false")
@@ -48,16 +48,16 @@ func TestACommitHoldsWhatTheHealerChanged(t *testing.T) {
 		"clash.txt": with("5", "five by the healer"), "added/new.txt": "new\n", "untracked.txt": "healer\n", "new-staged.txt": "healer\n", "crlf.txt": "a\r\nb\r\nCC\r\nd\r\ne\r\n",
 		"debug.log": "x", "y.secret": "plain text of a secret", "deleted.txt": "other\n", "back.txt": lines, "not-named.txt": "x",
 	})
-	scene.Must(t, os.Remove(w.path("gone.txt")))
-	scene.Must(t, os.Remove(w.path("file")))
+	proctest.Must(t, os.Remove(w.path("gone.txt")))
+	proctest.Must(t, os.Remove(w.path("file")))
 	w.write(map[string]string{"file/inner.txt": "i\n"})
-	scene.Must(t, os.Symlink("clean.txt", w.path("link")))
-	scene.Must(t, os.Chmod(w.path("run.sh"), 0o755))
-	scene.Must(t, p.Mark(t.Context()))
+	proctest.Must(t, os.Symlink("clean.txt", w.path("link")))
+	proctest.Must(t, os.Chmod(w.path("run.sh"), 0o755))
+	proctest.Must(t, p.Mark(t.Context()))
 	work := w.tree()
 
 	c := repair
-	for _, ch := range scene.Value(p.Changes(t.Context()))(t) {
+	for _, ch := range proctest.Value(p.Changes(t.Context()))(t) {
 		if ch.Path != "not-named.txt" {
 			c.Paths = append(c.Paths, ch.Path)
 		}
@@ -65,7 +65,7 @@ func TestACommitHoldsWhatTheHealerChanged(t *testing.T) {
 			t.Errorf("%+v; want dirty: %v", ch, wantDirty)
 		}
 	}
-	done := scene.Value(p.Commit(t.Context(), c))(t)
+	done := proctest.Value(p.Commit(t.Context(), c))(t)
 	w.want("the work tree after Commit", work)
 	if want := []string{"added/new.txt", "clean.txt", "crlf.txt", "dirty.txt", "file", "file/inner.txt", "gone.txt", "link", "run.sh", "staged.txt"}; !slices.Equal(done.Paths, want) {
 		t.Errorf("committed %q; want %q", done.Paths, want)
@@ -99,11 +99,11 @@ func TestACommitHoldsWhatTheHealerChanged(t *testing.T) {
 	// What is in lines of the user is committed if that is asked for.
 	over := repair
 	over.Overlap, over.Paths = true, []string{"clash.txt"}
-	if done := scene.Value(p.Commit(t.Context(), over))(t); done.Hash == "" || w.git("show", "HEAD:clash.txt") != with("5", "five by the healer") {
+	if done := proctest.Value(p.Commit(t.Context(), over))(t); done.Hash == "" || w.git("show", "HEAD:clash.txt") != with("5", "five by the healer") {
 		t.Errorf("%+v: %q", done, w.git("show", "HEAD:clash.txt"))
 	}
 	// There is nothing left to commit.
-	if done := scene.Value(p.Commit(t.Context(), c))(t); done.Hash != "" {
+	if done := proctest.Value(p.Commit(t.Context(), c))(t); done.Hash != "" {
 		t.Errorf("committed again: %+v", done)
 	}
 }
@@ -112,10 +112,10 @@ func TestACommitHoldsWhatTheHealerChanged(t *testing.T) {
 func TestALinkInPlaceOfADirectory(t *testing.T) {
 	w := newWorld(t, true, map[string]string{"data/a/b.txt": "b\n", "data/c.txt": "c\n", "other/x.txt": "x\n"})
 	p := w.take()
-	scene.Must(t, os.RemoveAll(w.path("data")))
-	scene.Must(t, os.Symlink("other", w.path("data")))
-	scene.Must(t, p.Mark(t.Context()))
-	done := scene.Value(p.Commit(t.Context(), repair))(t)
+	proctest.Must(t, os.RemoveAll(w.path("data")))
+	proctest.Must(t, os.Symlink("other", w.path("data")))
+	proctest.Must(t, p.Mark(t.Context()))
+	done := proctest.Value(p.Commit(t.Context(), repair))(t)
 	if want := []string{"data", "data/a/b.txt", "data/c.txt"}; !slices.Equal(done.Paths, want) {
 		t.Errorf("committed %q, left %v; want %q", done.Paths, done.Left, want)
 	}
@@ -130,12 +130,12 @@ func TestAStagedFileThatWasDeletedIsLeft(t *testing.T) {
 	w := newWorld(t, true, map[string]string{"a.txt": "a\n"})
 	w.write(map[string]string{"staged.txt": "by the user\n"})
 	w.git("add", "staged.txt")
-	scene.Must(t, os.Remove(w.path("staged.txt")))
+	proctest.Must(t, os.Remove(w.path("staged.txt")))
 	staged := w.git("diff", "--cached")
 	p := w.take()
 	w.write(map[string]string{"staged.txt": "by the healer\n", "a.txt": "b\n"})
-	scene.Must(t, p.Mark(t.Context()))
-	done := scene.Value(p.Commit(t.Context(), repair))(t)
+	proctest.Must(t, p.Mark(t.Context()))
+	done := proctest.Value(p.Commit(t.Context(), repair))(t)
 	if !slices.Equal(done.Paths, []string{"a.txt"}) || len(done.Left) != 1 || done.Left[0].Path != "staged.txt" || !strings.Contains(done.Left[0].Reason, "staged") {
 		t.Errorf("%+v", done)
 	}
@@ -153,7 +153,7 @@ func TestOnlyLinesThatMeetAreCommittedTogether(t *testing.T) {
 	w.write(map[string]string{"config.json": "{\n  \"title\": \"New\",\n  \"a\": 1,\n  \"b\": 2,\n  \"theme\": { \"name\": \"plain\" }\n}\n"})
 	c := repair
 	c.Overlap = true
-	if done := scene.Value(p.Commit(t.Context(), c))(t); done.Hash == "" {
+	if done := proctest.Value(p.Commit(t.Context(), c))(t); done.Hash == "" {
 		t.Fatalf("%+v", done)
 	}
 	if got, want := w.git("show", "HEAD:config.json"), "{\n  \"title\": \"Old\",\n  \"a\": 1,\n  \"b\": 2,\n  \"theme\": { \"name\": \"plain\" }\n}\n"; got != want {
@@ -172,7 +172,7 @@ func TestDataThatWasCompletedIsCommittedWhole(t *testing.T) {
 	w.write(map[string]string{"config.json": whole, "notes.txt": whole})
 	c := repair
 	c.Overlap = true
-	done := scene.Value(p.Commit(t.Context(), c))(t)
+	done := proctest.Value(p.Commit(t.Context(), c))(t)
 	if got := w.git("show", "HEAD:config.json"); got != whole || len(done.Left) != 1 {
 		t.Errorf("HEAD has %q: %+v", got, done)
 	}
@@ -219,7 +219,7 @@ func TestNothingIsCommittedWhereThatWouldDoHarm(t *testing.T) {
 			w.write(map[string]string{".git/refs/heads/main.lock": ""})
 		}, ""},
 		"no git": {func(w *world) {
-			scene.Must(w.t, os.RemoveAll(w.path(".git")))
+			proctest.Must(w.t, os.RemoveAll(w.path(".git")))
 		}, "it is in no git repository"},
 		"no git program": {func(w *world) {
 			w.t.(*testing.T).Setenv("PATH", w.t.TempDir())
@@ -286,7 +286,7 @@ func TestShapesOfRepositories(t *testing.T) {
 			w.opts.Root = w.root
 		},
 		"SHA-256": func(w *world) {
-			scene.Must(w.t, os.RemoveAll(w.path(".git")))
+			proctest.Must(w.t, os.RemoveAll(w.path(".git")))
 			w.git("init", "-q", "-b", "main", "--object-format=sha256")
 			w.git("config", "user.name", "U")
 			w.git("config", "user.email", "u@example.org")
@@ -310,7 +310,7 @@ func TestShapesOfRepositories(t *testing.T) {
 			head, before := w.git("rev-parse", "HEAD"), w.tree()
 			p := w.take()
 			w.write(map[string]string{"a.txt": "healer\n", "new.txt": "n\n"})
-			done := scene.Value(p.Commit(t.Context(), repair))(t)
+			done := proctest.Value(p.Commit(t.Context(), repair))(t)
 			if len(done.Left) > 0 || !slices.Equal(done.Paths, []string{"a.txt", "new.txt"}) {
 				t.Errorf("%+v", done)
 			}
@@ -349,7 +349,7 @@ func TestACommitOfTheUserAtTheSameMoment(t *testing.T) {
 			}
 			c := repair
 			c.Paths = []string{"a.txt"}
-			done := scene.Value(p.Commit(t.Context(), c))(t)
+			done := proctest.Value(p.Commit(t.Context(), c))(t)
 			if got := w.git("log", "--format=%s"); !did || got != "Repair the service\nusers\nfirst\n" {
 				t.Errorf("the log is %q", got)
 			}
@@ -378,7 +378,7 @@ func TestRandomTrees(t *testing.T) {
 		inGit := rapid.Bool().Draw(rt, "git")
 		w := &world{t: t, root: filepath.Join(base, "app")}
 		w.opts = Options{Root: w.root, Dir: filepath.Join(base, "ep"), ID: "x"}
-		scene.Must(t, os.MkdirAll(w.root, 0o755))
+		proctest.Must(t, os.MkdirAll(w.root, 0o755))
 		defer os.RemoveAll(base)
 		edit := func(who string) {
 			for range rapid.IntRange(0, 8).Draw(rt, who) {
@@ -489,7 +489,7 @@ func (w *world) headTree() map[string]string {
 func (w *world) reachable() {
 	w.t.Helper()
 	for dir := filepath.Dir(w.root); dir != filepath.Dir(dir) && dir != os.TempDir(); dir = filepath.Dir(dir) {
-		scene.Must(w.t, os.Chmod(dir, 0o755))
+		proctest.Must(w.t, os.Chmod(dir, 0o755))
 	}
 }
 
@@ -499,23 +499,23 @@ func (w *world) reachable() {
 func TestARepositoryStaysItsOwners(t *testing.T) {
 	w := newWorld(t, true, map[string]string{"a.txt": "a\n", "b.txt": "b\n"})
 	w.git("branch", "other")
-	scene.Must(t, os.RemoveAll(w.path(".git/logs")))
+	proctest.Must(t, os.RemoveAll(w.path(".git/logs")))
 	const owner = 65534
 	w.reachable()
 	own := func(wrong func(name string, d fs.DirEntry)) {
-		scene.Must(t, filepath.WalkDir(w.root, func(name string, d fs.DirEntry, err error) error {
+		proctest.Must(t, filepath.WalkDir(w.root, func(name string, d fs.DirEntry, err error) error {
 			if err == nil {
 				wrong(name, d)
 			}
 			return err
 		}))
 	}
-	own(func(name string, _ fs.DirEntry) { scene.Must(t, os.Lchown(name, owner, owner)) })
+	own(func(name string, _ fs.DirEntry) { proctest.Must(t, os.Lchown(name, owner, owner)) })
 	foreign := func(when string) {
 		t.Helper()
 		own(func(name string, d fs.DirEntry) {
 			var st syscall.Stat_t
-			scene.Must(t, syscall.Lstat(name, &st))
+			proctest.Must(t, syscall.Lstat(name, &st))
 			if st.Uid != owner && (d.IsDir() || strings.Contains(name, "/logs/")) {
 				t.Errorf("%s %s belongs to %d", when, strings.TrimPrefix(name, w.root), st.Uid)
 			}
@@ -525,37 +525,37 @@ func TestARepositoryStaysItsOwners(t *testing.T) {
 	p := w.take()
 	foreign("after the checkpoint")
 	w.write(map[string]string{"a.txt": "repaired\n"})
-	scene.Must(t, p.Mark(t.Context()))
+	proctest.Must(t, p.Mark(t.Context()))
 	c := repair
 	c.Paths = []string{"a.txt"}
-	if done := scene.Value(p.Commit(t.Context(), c))(t); done.Hash == "" {
+	if done := proctest.Value(p.Commit(t.Context(), c))(t); done.Hash == "" {
 		t.Errorf("nothing was committed: %+v", done)
 	}
 	foreign("after the commit")
-	scene.Must(t, p.Drop(t.Context()))
+	proctest.Must(t, p.Drop(t.Context()))
 	foreign("at the end")
 }
 
 // Whoever owns a repository may have put files of root's there, or links to them, and waits
 // until root gives them away.
 func TestNoFileOfRootsIsGivenWithARepository(t *testing.T) {
-	scene.Root(t)
+	proctest.Root(t)
 	top, elsewhere := t.TempDir(), filepath.Join(t.TempDir(), "secret")
 	const owner = 65534
-	scene.Must(t, os.Lchown(top, owner, owner))
+	proctest.Must(t, os.Lchown(top, owner, owner))
 	for _, dir := range []string{"objects/ab", "refs/heads", "logs/refs"} {
-		scene.Must(t, os.MkdirAll(filepath.Join(top, dir), 0o755))
+		proctest.Must(t, os.MkdirAll(filepath.Join(top, dir), 0o755))
 	}
-	scene.Must(t, os.WriteFile(elsewhere, nil, 0o644))
+	proctest.Must(t, os.WriteFile(elsewhere, nil, 0o644))
 	for name, mode := range map[string]os.FileMode{"logs/HEAD": 0o644, "logs/secret": 0o600, "refs/heads/main": 0o644, "objects/ab/cd": 0o444} {
-		scene.Must(t, os.WriteFile(filepath.Join(top, name), nil, mode))
+		proctest.Must(t, os.WriteFile(filepath.Join(top, name), nil, mode))
 	}
-	scene.Must(t, os.Link(elsewhere, filepath.Join(top, "logs/linked")))
-	scene.Must(t, os.Link(elsewhere, filepath.Join(top, "objects/linked")))
-	scene.Must(t, os.Symlink(elsewhere, filepath.Join(top, "logs/away")))
-	scene.Must(t, os.Symlink("secret", filepath.Join(top, "logs/near")))
-	scene.Must(t, syscall.Mkfifo(filepath.Join(top, "logs/fifo"), 0o644))
-	root := scene.Value(os.OpenRoot(top))(t)
+	proctest.Must(t, os.Link(elsewhere, filepath.Join(top, "logs/linked")))
+	proctest.Must(t, os.Link(elsewhere, filepath.Join(top, "objects/linked")))
+	proctest.Must(t, os.Symlink(elsewhere, filepath.Join(top, "logs/away")))
+	proctest.Must(t, os.Symlink("secret", filepath.Join(top, "logs/near")))
+	proctest.Must(t, syscall.Mkfifo(filepath.Join(top, "logs/fifo"), 0o644))
+	root := proctest.Value(os.OpenRoot(top))(t)
 	defer root.Close()
 	handBelow(root)
 	for name, given := range map[string]bool{
@@ -564,13 +564,13 @@ func TestNoFileOfRootsIsGivenWithARepository(t *testing.T) {
 		"refs/heads/main": false, "objects/ab/cd": false,
 	} {
 		var st syscall.Stat_t
-		scene.Must(t, syscall.Lstat(filepath.Join(top, name), &st))
+		proctest.Must(t, syscall.Lstat(filepath.Join(top, name), &st))
 		if (st.Uid == owner) != given {
 			t.Errorf("%s belongs to %d", name, st.Uid)
 		}
 	}
 	var st syscall.Stat_t
-	if scene.Must(t, syscall.Lstat(elsewhere, &st)); st.Uid != 0 {
+	if proctest.Must(t, syscall.Lstat(elsewhere, &st)); st.Uid != 0 {
 		t.Errorf("a file elsewhere belongs to %d", st.Uid)
 	}
 }

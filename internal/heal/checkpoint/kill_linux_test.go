@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 // errand is what the process that dies is told.
@@ -78,8 +78,8 @@ func (w *world) dies(do string, at int) bool {
 func (w *world) diesIn(e errand) bool {
 	w.t.Helper()
 	dir, do := w.t.TempDir(), e.Do
-	b := scene.Value(json.Marshal(e))(w.t)
-	scene.Must(w.t, os.WriteFile(filepath.Join(dir, "errand.json"), b, 0o600))
+	b := proctest.Value(json.Marshal(e))(w.t)
+	proctest.Must(w.t, os.WriteFile(filepath.Join(dir, "errand.json"), b, 0o600))
 	cmd := exec.CommandContext(w.t.Context(), os.Args[0])
 	cmd.Env = append(os.Environ(), diesIn+"="+dir)
 	out, err := cmd.CombinedOutput()
@@ -103,9 +103,9 @@ func TestAKillAtAnyStep(t *testing.T) {
 	}
 	spoil := func(w *world) {
 		w.write(map[string]string{"a.txt": strings.Replace(w.read("a.txt"), "2\n", "two\n", 1), "b/c.txt": "spoiled\n", "new/x": "x\n"})
-		scene.Must(w.t, os.Remove(w.path("b/d.txt")))
-		scene.Must(w.t, os.Remove(w.path("e")))
-		scene.Must(w.t, os.Mkdir(w.path("e"), 0o700))
+		proctest.Must(w.t, os.Remove(w.path("b/d.txt")))
+		proctest.Must(w.t, os.Remove(w.path("e")))
+		proctest.Must(w.t, os.Mkdir(w.path("e"), 0o700))
 	}
 	for _, inGit := range []bool{true, false} {
 		for _, do := range []string{"take", "mark", "restore", "commit", "drop"} {
@@ -117,11 +117,11 @@ func TestAKillAtAnyStep(t *testing.T) {
 				for at := 1; ; at++ {
 					w, before := prepare(t, inGit)
 					if do != "take" {
-						scene.Must(t, w.take().Close())
+						proctest.Must(t, w.take().Close())
 						spoil(w)
 						if do == "commit" {
 							p := w.open()
-							scene.Must(t, p.Mark(t.Context()))
+							proctest.Must(t, p.Mark(t.Context()))
 						}
 					}
 					killed := w.dies(do, at)
@@ -131,9 +131,9 @@ func TestAKillAtAnyStep(t *testing.T) {
 						var err error
 						if p, err = Open(t.Context(), w.opts); errors.Is(err, ErrNone) {
 							p, err = Take(t.Context(), w.opts)
-							scene.Must(t, err)
+							proctest.Must(t, err)
 						} else {
-							scene.Must(t, err)
+							proctest.Must(t, err)
 						}
 						w.want("after Take", before)
 						spoil(w)
@@ -141,7 +141,7 @@ func TestAKillAtAnyStep(t *testing.T) {
 						w.want("after Restore", before)
 					case "mark":
 						p = w.open()
-						scene.Must(t, p.Mark(t.Context()))
+						proctest.Must(t, p.Mark(t.Context()))
 						w.restore(p)
 						w.want("after Restore", before)
 					case "restore":
@@ -150,7 +150,7 @@ func TestAKillAtAnyStep(t *testing.T) {
 						w.want("after Restore", before)
 					case "commit":
 						p = w.open()
-						scene.Value(p.Commit(t.Context(), Commit{Message: "Repair", Overlap: true}))(t)
+						proctest.Value(p.Commit(t.Context(), Commit{Message: "Repair", Overlap: true}))(t)
 						if log := w.git("log", "--format=%s"); log != "Repair\nfirst\n" {
 							t.Errorf("killed at step %d, the log is %q", at, log)
 						}
@@ -160,13 +160,13 @@ func TestAKillAtAnyStep(t *testing.T) {
 						if _, err := os.Lstat(w.path(".git/index.lock")); err == nil {
 							t.Errorf("killed at step %d, the index is locked", at)
 						}
-						if left := scene.Value(filepath.Glob(w.path(".git/tend-*")))(t); len(left) > 0 {
+						if left := proctest.Value(filepath.Glob(w.path(".git/tend-*")))(t); len(left) > 0 {
 							t.Errorf("killed at step %d, left behind: %v", at, left)
 						}
 					case "drop":
 						var err error
 						if p, err = Open(t.Context(), w.opts); err == nil {
-							scene.Must(t, p.Drop(t.Context()))
+							proctest.Must(t, p.Drop(t.Context()))
 						} else {
 							w.clear(err)
 						}
@@ -197,7 +197,7 @@ func TestAKilledTakeIsCleared(t *testing.T) {
 		killed := w.dies("take", at)
 		p, err := Open(t.Context(), w.opts)
 		if err == nil {
-			scene.Must(t, p.Drop(t.Context()))
+			proctest.Must(t, p.Drop(t.Context()))
 		} else {
 			w.clear(err)
 		}
@@ -214,13 +214,13 @@ func (w *world) clear(err error) {
 	if !errors.Is(err, ErrNone) {
 		w.t.Fatal(err)
 	}
-	scene.Must(w.t, Clear(w.t.Context(), w.opts))
+	proctest.Must(w.t, Clear(w.t.Context(), w.opts))
 }
 
 // wantNone wants nothing to be left of a checkpoint.
 func (w *world) wantNone(at int) {
 	w.t.Helper()
-	left := scene.Value(os.ReadDir(w.opts.Dir))(w.t)
+	left := proctest.Value(os.ReadDir(w.opts.Dir))(w.t)
 	refs := ""
 	if _, err := os.Lstat(w.path(".git")); err == nil {
 		refs = w.git("for-each-ref", "refs/tend")
@@ -235,13 +235,13 @@ func TestReportsOfAKilledTakeGo(t *testing.T) {
 	w := newWorld(t, true, map[string]string{"a.txt": "a\n"})
 	w.write(map[string]string{".git/fast_import_crash_1": "older"})
 	old := time.Now().Add(-time.Hour)
-	scene.Must(t, os.Chtimes(w.path(".git/fast_import_crash_1"), old, old))
+	proctest.Must(t, os.Chtimes(w.path(".git/fast_import_crash_1"), old, old))
 	if !w.dies("take", 1) { // before there is a git that could report by itself
 		t.Fatal("Take was not killed")
 	}
 	w.write(map[string]string{".git/fast_import_crash_2": "of the killed one"})
 	w.take()
-	if left := scene.Value(filepath.Glob(w.path(".git/fast_import_crash_*")))(t); len(left) != 1 || filepath.Base(left[0]) != "fast_import_crash_1" {
+	if left := proctest.Value(filepath.Glob(w.path(".git/fast_import_crash_*")))(t); len(left) != 1 || filepath.Base(left[0]) != "fast_import_crash_1" {
 		t.Errorf("there are %q", left)
 	}
 }
@@ -258,8 +258,8 @@ func TestALockOfAKilledGitStopsNobody(t *testing.T) {
 		}
 		lock := w.path(locks + w.opts.ID + ".lock")
 		leave := func() {
-			scene.Must(t, os.MkdirAll(filepath.Dir(lock), 0o755))
-			scene.Must(t, os.WriteFile(lock, nil, 0o600))
+			proctest.Must(t, os.MkdirAll(filepath.Dir(lock), 0o755))
+			proctest.Must(t, os.WriteFile(lock, nil, 0o600))
 		}
 		if !w.dies("take", 1) {
 			t.Fatal("Take was not killed")
@@ -269,16 +269,16 @@ func TestALockOfAKilledGitStopsNobody(t *testing.T) {
 		leave()
 		// This one may be the user's, who packs references.
 		packed := filepath.Join(filepath.Dir(lock), "../../../packed-refs.lock")
-		scene.Must(t, os.WriteFile(packed, nil, 0o600))
-		scene.Must(t, p.Drop(t.Context()))
-		scene.Must(t, os.Remove(packed))
+		proctest.Must(t, os.WriteFile(packed, nil, 0o600))
+		proctest.Must(t, p.Drop(t.Context()))
+		proctest.Must(t, os.Remove(packed))
 		left := w.git("for-each-ref", "refs/tend")
 		if _, err := os.Lstat(filepath.Dir(filepath.Dir(lock))); left != "" || err == nil {
 			t.Errorf("%s: there is %q, %v", name, left, err)
 		}
 		p = w.take()
 		w.git("pack-refs", "--all")
-		scene.Must(t, p.Drop(t.Context()))
+		proctest.Must(t, p.Drop(t.Context()))
 		if left := w.git("for-each-ref", "refs/tend"); left != "" {
 			t.Errorf("%s: packed, there is %q", name, left)
 		}
@@ -292,15 +292,15 @@ func TestNoLinkLeadsTheRemovalOfAReferenceAway(t *testing.T) {
 	p := w.take()
 	out := t.TempDir()
 	for _, name := range []string{"heal/" + w.opts.ID, "heal/" + w.opts.ID + ".lock"} {
-		scene.Must(t, os.MkdirAll(filepath.Join(out, "heal"), 0o700))
-		scene.Must(t, os.WriteFile(filepath.Join(out, name), []byte("x"), 0o600))
+		proctest.Must(t, os.MkdirAll(filepath.Join(out, "heal"), 0o700))
+		proctest.Must(t, os.WriteFile(filepath.Join(out, name), []byte("x"), 0o600))
 	}
-	scene.Must(t, os.RemoveAll(w.path(".git/refs/tend")))
-	scene.Must(t, os.Symlink(out, w.path(".git/refs/tend")))
+	proctest.Must(t, os.RemoveAll(w.path(".git/refs/tend")))
+	proctest.Must(t, os.Symlink(out, w.path(".git/refs/tend")))
 	if err := p.Drop(t.Context()); err == nil {
 		t.Error("it was removed")
 	}
-	if left := scene.Value(os.ReadDir(filepath.Join(out, "heal")))(t); len(left) != 2 {
+	if left := proctest.Value(os.ReadDir(filepath.Join(out, "heal")))(t); len(left) != 2 {
 		t.Errorf("left are %v", left)
 	}
 }
@@ -327,8 +327,8 @@ func TestLocksThatAKilledGitOfOursHasLeft(t *testing.T) {
 			}
 			p := w.take()
 			w.write(map[string]string{"a.txt": "mended\n"})
-			scene.Must(t, p.Mark(t.Context()))
-			scene.Must(t, p.Close())
+			proctest.Must(t, p.Mark(t.Context()))
+			proctest.Must(t, p.Close())
 			killed := false
 			for at := 1; !killed; at++ { // until the commit is made, and HEAD not moved
 				if !w.dies("commit", at) {
@@ -339,7 +339,7 @@ func TestLocksThatAKilledGitOfOursHasLeft(t *testing.T) {
 			_, rest, _ := strings.Cut(w.git("fsck", "--unreachable", "--no-reflogs"), "unreachable commit ")
 			made := strings.Fields(rest)[0]
 			hooks := t.TempDir()
-			scene.Must(t, os.WriteFile(filepath.Join(hooks, "reference-transaction"), []byte("#!/bin/sh\ntest $1 = prepared && kill -9 $PPID\nexit 0\n"), 0o755))
+			proctest.Must(t, os.WriteFile(filepath.Join(hooks, "reference-transaction"), []byte("#!/bin/sh\ntest $1 = prepared && kill -9 $PPID\nexit 0\n"), 0o755))
 			if out, err := exec.Command("git", "-C", w.opts.Root, "-c", "core.hooksPath="+hooks, "update-ref", "-m", "x", "HEAD", made).CombinedOutput(); err == nil {
 				t.Fatalf("git was not killed: %s", out)
 			}

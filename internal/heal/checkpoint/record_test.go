@@ -3,12 +3,12 @@ package checkpoint
 import (
 	"testing"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 // What is in testdata/v1 was written by the server of November 2026, before the first
 // release. It is never written anew: a format that changes has another version.
 func TestACheckpointIsReadByEachVersion(t *testing.T) {
-	scene.Record(t, "testdata/v1/checkpoint.json", new(saved))
-	scene.Record(t, "testdata/v1/moves.json", new([]savedMove))
+	proctest.Record(t, "testdata/v1/checkpoint.json", new(saved))
+	proctest.Record(t, "testdata/v1/moves.json", new([]savedMove))
 }

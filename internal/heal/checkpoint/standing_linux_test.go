@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 // TestWhatMayBeLostIsKnown: what no commit has, what the checkpoint does not hold, and what
@@ -19,12 +19,12 @@ func TestWhatMayBeLostIsKnown(t *testing.T) {
 		w := newWorld(t, inGit, map[string]string{"clean": "clean\n", "dirty": "one\n", "gone": "gone\n", ".gitignore": "*.tmp\ndist/\n"})
 		w.opts.Leave = []string{"data/**"}
 		w.write(map[string]string{"dirty": "two\n", "new": "new\n", "part.tmp": "part\n", "big.tmp": strings.Repeat("x", maxIgnoredFile+1), "data/x": "x\n", "dist/a": "a\n", "node_modules/p/a": "a\n"})
-		scene.Must(t, os.Remove(w.path("gone")))
-		scene.Must(t, os.Symlink("clean", w.path("link")))
-		p := scene.Value(Take(t.Context(), w.opts))(t)
+		proctest.Must(t, os.Remove(w.path("gone")))
+		proctest.Must(t, os.Symlink("clean", w.path("link")))
+		p := proctest.Value(Take(t.Context(), w.opts))(t)
 		w.write(map[string]string{"clean": "healed\n", "made": "made\n"})
-		scene.Must(t, p.Mark(t.Context()))
-		s := scene.Value(p.Standings(t.Context()))(t)
+		proctest.Must(t, p.Mark(t.Context()))
+		s := proctest.Value(p.Standings(t.Context()))(t)
 		is := map[string]string{}
 		for _, name := range []string{"clean", "dirty", "new", "part.tmp", "big.tmp", "data/x", "dist/a", "node_modules/p/a", "link", "made", "gone", "none", "data"} {
 			o := s.Of(name)
@@ -56,14 +56,14 @@ func TestWhatMayBeLostIsKnown(t *testing.T) {
 			t.Errorf("%q %q", files, dirs)
 		}
 		// The copy is of what Restore goes back to, and outlives the checkpoint.
-		to := scene.Value(p.Keep(t.Context(), "clean"))(t)
-		again := scene.Value(p.Keep(t.Context(), "clean"))(t)
+		to := proctest.Value(p.Keep(t.Context(), "clean"))(t)
+		again := proctest.Value(p.Keep(t.Context(), "clean"))(t)
 		if diff := cmp.Diff([]Kept{{"clean", to}, {"clean", again}}, p.Kept()); diff != "" {
 			t.Error(diff)
 		}
-		scene.Must(t, p.Drop(t.Context()))
+		proctest.Must(t, p.Drop(t.Context()))
 		for _, copied := range []string{to, again} {
-			if got := string(scene.Value(os.ReadFile(copied))(t)); got != "clean\n" {
+			if got := string(proctest.Value(os.ReadFile(copied))(t)); got != "clean\n" {
 				t.Errorf("%s has %q", copied, got)
 			}
 		}

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 // repaired makes a project, and a repair of it that is committed, or of which an Undo is
@@ -20,7 +20,7 @@ func repaired(t *testing.T, inGit bool) (w *world, b Back, before map[string]str
 	w = newWorld(t, inGit, map[string]string{
 		"a.txt": "1\n2\n3\n", "gone/by/repair.txt": "g\n", "run.sh": "#!/bin/sh\n", "crlf.txt": "x\ny\n", "user.txt": "u\n", "staged.txt": "s\n", "kind": "a file\n", "dir/x": "x\n",
 	})
-	scene.Must(t, os.Symlink("a.txt", w.path("link")))
+	proctest.Must(t, os.Symlink("a.txt", w.path("link")))
 	if inGit {
 		w.git("add", "-A")
 		w.git("commit", "-q", "-m", "second")
@@ -28,35 +28,35 @@ func repaired(t *testing.T, inGit bool) (w *world, b Back, before map[string]str
 		w.git("add", "staged.txt")
 	}
 	w.write(map[string]string{"user.txt": "the user's, not committed\n", "untracked.txt": "nobody's\n", "crlf.txt": "x\r\ny\r\n"})
-	scene.Must(t, os.Chmod(w.path("a.txt"), 0o640))
+	proctest.Must(t, os.Chmod(w.path("a.txt"), 0o640))
 	before = w.tree()
 	p := w.take()
 	w.write(map[string]string{"a.txt": "1\ntwo\n3\n", "new/dir/file.txt": "n\n", "crlf.txt": "x\r\nz\r\n"})
-	scene.Must(t, os.Chmod(w.path("run.sh"), 0o755))
+	proctest.Must(t, os.Chmod(w.path("run.sh"), 0o755))
 	for _, gone := range []string{"gone", "link", "kind", "dir"} {
-		scene.Must(t, os.RemoveAll(w.path(gone)))
+		proctest.Must(t, os.RemoveAll(w.path(gone)))
 	}
 	w.write(map[string]string{"kind/is/a": "directory\n", "dir": "is a file\n"})
-	scene.Must(t, os.Symlink("run.sh", w.path("link")))
-	scene.Must(t, p.Mark(t.Context()))
+	proctest.Must(t, os.Symlink("run.sh", w.path("link")))
+	proctest.Must(t, p.Mark(t.Context()))
 	b = Back{Root: w.root, Dir: w.opts.Dir, ID: "back-1", Message: "Take back the repair", Trailers: map[string]string{"Heal-Id": "ep-1"}}
 	if inGit {
-		b.Commit = scene.Value(p.Commit(t.Context(), Commit{Message: "Repair"}))(t).Hash
+		b.Commit = proctest.Value(p.Commit(t.Context(), Commit{Message: "Repair"}))(t).Hash
 	} else {
 		u, why, err := p.Undo(t.Context())
-		scene.Must(t, err)
+		proctest.Must(t, err)
 		if b.Undo = u; why != "" {
 			t.Fatal(why)
 		}
 	}
-	scene.Must(t, p.Drop(t.Context()))
+	proctest.Must(t, p.Drop(t.Context()))
 	return w, b, before
 }
 
 // copied is another project like it.
 func (w *world) copied(t *testing.T, b Back) (*world, Back) {
 	t.Helper()
-	base := scene.Value(filepath.EvalSymlinks(t.TempDir()))(t)
+	base := proctest.Value(filepath.EvalSymlinks(t.TempDir()))(t)
 	if out, err := exec.CommandContext(t.Context(), "cp", "-a", filepath.Dir(w.root)+"/.", base).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
@@ -77,17 +77,17 @@ func TestARepairIsTakenBack(t *testing.T) {
 				head, staged = w.git("rev-parse", "HEAD"), w.git("diff", "--cached")
 			}
 			with := w.tree()
-			check := scene.Value(CheckBack(t.Context(), b))(t)
+			check := proctest.Value(CheckBack(t.Context(), b))(t)
 			w.want("the tree after CheckBack", with)
 			if len(check.Changed) > 0 || !strings.Contains(check.Diff, "-two\n+2\n") || !strings.Contains(check.Diff, "+link to a.txt\n") || !strings.Contains(check.Diff, "run.sh: mode 755 becomes 644") {
 				t.Errorf("%+v", check)
 			}
-			done := scene.Value(TakeBack(t.Context(), b))(t)
+			done := proctest.Value(TakeBack(t.Context(), b))(t)
 			w.want("the tree after TakeBack", before)
 			if slices.Sort(done.Paths); !slices.Equal(done.Paths, backPaths) || len(done.Left)+len(done.Changed) > 0 {
 				t.Errorf("%+v", done)
 			}
-			again := scene.Value(TakeBack(t.Context(), b))(t)
+			again := proctest.Value(TakeBack(t.Context(), b))(t)
 			w.want("the tree after the second TakeBack", before)
 			if again.Hash != done.Hash {
 				t.Errorf("it was committed twice: %s, %s", done.Hash, again.Hash)
@@ -123,15 +123,15 @@ func TestWhatHasChangedSinceIsNotTakenBack(t *testing.T) {
 		git    int // 1: in git alone, -1: without git alone
 	}{
 		"a file is edited":           {func(w *world) { w.write(map[string]string{"a.txt": "mine\n"}) }, []string{"a.txt"}, "not committed", 0},
-		"a file is gone":             {func(w *world) { scene.Must(w.t, os.Remove(w.path("a.txt"))) }, []string{"a.txt"}, "it is gone", 0},
-		"a file is no program again": {func(w *world) { scene.Must(w.t, os.Chmod(w.path("run.sh"), 0o600)) }, []string{"run.sh"}, "already", 0},
+		"a file is gone":             {func(w *world) { proctest.Must(w.t, os.Remove(w.path("a.txt"))) }, []string{"a.txt"}, "it is gone", 0},
+		"a file is no program again": {func(w *world) { proctest.Must(w.t, os.Chmod(w.path("run.sh"), 0o600)) }, []string{"run.sh"}, "already", 0},
 		"a link leads elsewhere": {func(w *world) {
-			scene.Must(w.t, os.Remove(w.path("link")))
-			scene.Must(w.t, os.Symlink("x", w.path("link")))
+			proctest.Must(w.t, os.Remove(w.path("link")))
+			proctest.Must(w.t, os.Symlink("x", w.path("link")))
 		}, []string{"link"}, "changed", 0},
 		"a directory is a link": {func(w *world) {
-			scene.Must(w.t, os.Rename(w.path("new"), w.path("moved")))
-			scene.Must(w.t, os.Symlink("moved", w.path("new")))
+			proctest.Must(w.t, os.Rename(w.path("new"), w.path("moved")))
+			proctest.Must(w.t, os.Symlink("moved", w.path("new")))
 		}, []string{"new/dir/file.txt"}, "changed", 0},
 		"a file that was removed is": {func(w *world) { w.write(map[string]string{"gone/by/repair.txt": "mine\n"}) }, []string{"gone/by/repair.txt"}, "changed", 0},
 		"two are committed again": {func(w *world) {
@@ -170,7 +170,7 @@ func TestWhatHasChangedSinceIsNotTakenBack(t *testing.T) {
 					if what == "TakeBack" && c.reason == "already" {
 						continue // it would go on with what another run has begun
 					}
-					got := scene.Value(do())(t)
+					got := proctest.Value(do())(t)
 					var paths []string
 					for _, l := range got.Changed {
 						if paths = append(paths, l.Path); !strings.Contains(l.Reason, c.reason) {
@@ -201,7 +201,7 @@ func TestWhatCannotBeTakenBackSaysWhy(t *testing.T) {
 		"the commit is gone":              {func(_ *world, b *Back) { b.Commit = strings.Repeat("ab", 20) }, "nothing to go back to"},
 		"the commit is the first one":     {func(w *world, b *Back) { b.Commit = strings.TrimSpace(w.git("rev-list", "--max-parents=0", "HEAD")) }, "nothing to go back to"},
 		"it is no commit":                 {func(_ *world, b *Back) { b.Commit = "--all" }, "is no commit"},
-		"there is no repository":          {func(w *world, _ *Back) { scene.Must(w.t, os.RemoveAll(w.path(".git"))) }, "no git repository"},
+		"there is no repository":          {func(w *world, _ *Back) { proctest.Must(w.t, os.RemoveAll(w.path(".git"))) }, "no git repository"},
 		"nothing was kept":                {func(_ *world, b *Back) { b.Commit = "" }, "nothing to go back to"},
 		"a path leads out":                {func(_ *world, b *Back) { b.Commit, b.Undo = "", &Undo{Files: []Undone{{Path: "../x"}}} }, "no path of the project"},
 	} {
@@ -227,7 +227,7 @@ func TestAnUndoIsBounded(t *testing.T) {
 	w := newWorld(t, false, map[string]string{"big": strings.Repeat("x", MaxUndo+1), "small": "s"})
 	p := w.take()
 	w.write(map[string]string{"big": "b", "small": "t"})
-	scene.Must(t, p.Mark(t.Context()))
+	proctest.Must(t, p.Mark(t.Context()))
 	if u, why, err := p.Undo(t.Context()); u != nil || err != nil || !strings.Contains(why, "8 MiB") {
 		t.Errorf("%v, %q, %v", u, why, err)
 	}
@@ -247,7 +247,7 @@ func TestAKillAtAnyStepOfTakingBack(t *testing.T) {
 					w.write(map[string]string{"a.txt": "mine\n"})
 				}
 				with := w.tree()
-				done := scene.Value(TakeBack(t.Context(), b))(t)
+				done := proctest.Value(TakeBack(t.Context(), b))(t)
 				want := maps.Clone(before)
 				switch {
 				case edited && len(done.Changed) > 0: // nothing had been done yet
@@ -269,7 +269,7 @@ func TestAKillAtAnyStepOfTakingBack(t *testing.T) {
 					if got := w.git("diff", "--cached", "--name-only"); !strings.HasPrefix(commits, "Repair") && got != "staged.txt\n" {
 						t.Errorf("killed at step %d, staged is %q", at, got)
 					}
-					if left := scene.Value(filepath.Glob(w.path(".git/tend-*")))(t); len(left) > 0 && strings.HasPrefix(commits, "Take") {
+					if left := proctest.Value(filepath.Glob(w.path(".git/tend-*")))(t); len(left) > 0 && strings.HasPrefix(commits, "Take") {
 						t.Errorf("killed at step %d, left behind: %v", at, left)
 					}
 				}
@@ -292,14 +292,14 @@ func TestEachFileIsLookedAtBehindALongDiff(t *testing.T) {
 	w := newWorld(t, false, map[string]string{"a.txt": strings.Repeat("a", 140<<10) + "\n", "b.txt": "b\n", "c.txt": "c\n"})
 	p := w.take()
 	w.write(map[string]string{"a.txt": strings.Repeat("A", 140<<10) + "\n", "b.txt": "B\n", "c.txt": "C\n"})
-	scene.Must(t, p.Mark(t.Context()))
+	proctest.Must(t, p.Mark(t.Context()))
 	u, why, err := p.Undo(t.Context())
-	if scene.Must(t, err); u == nil {
+	if proctest.Must(t, err); u == nil {
 		t.Fatal(why)
 	}
-	scene.Must(t, p.Drop(t.Context()))
+	proctest.Must(t, p.Drop(t.Context()))
 	w.write(map[string]string{"c.txt": "somebody's\n"})
-	check := scene.Value(CheckBack(t.Context(), Back{Root: w.root, Dir: w.opts.Dir, ID: "back-1", Undo: u}))(t)
+	check := proctest.Value(CheckBack(t.Context(), Back{Root: w.root, Dir: w.opts.Dir, ID: "back-1", Undo: u}))(t)
 	if len(check.Changed) != 1 || check.Changed[0].Path != "c.txt" || !slices.Equal(check.Paths, []string{"a.txt", "b.txt", "c.txt"}) {
 		t.Errorf("of %q there are changed since: %v", check.Paths, check.Changed)
 	}
@@ -330,7 +330,7 @@ func TestTakingBackThatIsCommittedIsDone(t *testing.T) {
 	w.write(map[string]string{"a.txt": "mine\n"})
 	w.git("commit", "-q", "-m", "mine", "a.txt")
 	w.write(map[string]string{".git/MERGE_HEAD": ""})
-	done := scene.Value(TakeBack(t.Context(), b))(t)
+	done := proctest.Value(TakeBack(t.Context(), b))(t)
 	if done.Hash != made || len(done.Changed) > 0 || len(done.Left) != 1 || done.Left[0].Path != "a.txt" {
 		t.Errorf("%+v; want the commit %s", done, made)
 	}

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 // undone makes changes between a checkpoint and its removal, as one call of a chat does, and
@@ -17,10 +17,10 @@ func (w *world) undone(n int, change func()) (*Undo, string) {
 	w.opts.ID = fmt.Sprint("call-", n)
 	p := w.take()
 	change()
-	scene.Must(w.t, p.Mark(w.t.Context()))
+	proctest.Must(w.t, p.Mark(w.t.Context()))
 	u, why, err := p.Undo(w.t.Context())
-	scene.Must(w.t, err)
-	scene.Must(w.t, p.Drop(w.t.Context()))
+	proctest.Must(w.t, err)
+	proctest.Must(w.t, p.Drop(w.t.Context()))
 	return u, why
 }
 
@@ -35,14 +35,14 @@ func TestChangesAreTakenBackAsOne(t *testing.T) {
 			steps := []func(){
 				func() {
 					w.write(map[string]string{"a.txt": "2\n", "new/made.txt": "m\n", "new/short.txt": "s\n", "back.txt": "x\n"})
-					scene.Must(t, os.Remove(w.path("gone.txt")))
-					scene.Must(t, os.Remove(w.path("kind")))
+					proctest.Must(t, os.Remove(w.path("gone.txt")))
+					proctest.Must(t, os.Remove(w.path("kind")))
 				},
 				func() {},
 				func() {
 					w.write(map[string]string{"a.txt": "3\n", "back.txt": "b\n", "kind/is/a": "directory\n"})
-					scene.Must(t, os.Remove(w.path("new/short.txt")))
-					scene.Must(t, os.Chmod(w.path("run.sh"), 0o755))
+					proctest.Must(t, os.Remove(w.path("new/short.txt")))
+					proctest.Must(t, os.Chmod(w.path("run.sh"), 0o755))
 				},
 			}
 			var all *Undo
@@ -59,7 +59,7 @@ func TestChangesAreTakenBackAsOne(t *testing.T) {
 				t.Errorf("it is %s", got)
 			}
 			back := Back{Root: w.root, Dir: w.opts.Dir, ID: "back-1", Undo: all}
-			if done := scene.Value(TakeBack(t.Context(), back))(t); len(done.Left)+len(done.Changed) > 0 || done.Hash != "" {
+			if done := proctest.Value(TakeBack(t.Context(), back))(t); len(done.Left)+len(done.Changed) > 0 || done.Hash != "" {
 				t.Errorf("%+v", done)
 			}
 			w.want("the tree after TakeBack", before)
@@ -83,28 +83,28 @@ func TestChangesAreTakenBackAsOne(t *testing.T) {
 func TestWhatNobodySawCannotBeTakenBack(t *testing.T) {
 	w := newWorld(t, true, map[string]string{"a.txt": "1\n", "b.txt": "1\n"})
 	p := w.take()
-	scene.Must(t, p.Absorb(t.Context()))
+	proctest.Must(t, p.Absorb(t.Context()))
 	w.write(map[string]string{"a.txt": "the healer's\n"})
-	scene.Must(t, p.Mark(t.Context()))
-	scene.Must(t, p.Close()) // its process is killed
-	for range 2 {            // and so is the next one, once it has seen it
-		p = scene.Value(Open(t.Context(), w.opts))(t)
+	proctest.Must(t, p.Mark(t.Context()))
+	proctest.Must(t, p.Close()) // its process is killed
+	for range 2 {               // and so is the next one, once it has seen it
+		p = proctest.Value(Open(t.Context(), w.opts))(t)
 		w.write(map[string]string{"b.txt": "whose?\n"})
-		scene.Must(t, p.Mark(t.Context()))
-		scene.Must(t, p.Close())
+		proctest.Must(t, p.Mark(t.Context()))
+		proctest.Must(t, p.Close())
 	}
-	p = scene.Value(Open(t.Context(), w.opts))(t)
-	if diff := scene.Value(p.Diff(t.Context()))(t); !strings.Contains(diff, "+whose?") {
+	p = proctest.Value(Open(t.Context(), w.opts))(t)
+	if diff := proctest.Value(p.Diff(t.Context()))(t); !strings.Contains(diff, "+whose?") {
 		t.Errorf("the diff is %s", diff)
 	}
 	u, why, err := p.Undo(t.Context())
-	if scene.Must(t, err); u != nil || !strings.Contains(why, "b.txt may be somebody else's work") {
+	if proctest.Must(t, err); u != nil || !strings.Contains(why, "b.txt may be somebody else's work") {
 		t.Errorf("it is %v, %q", u.Paths(), why)
 	}
 	w.write(map[string]string{"b.txt": "1\n"})
 	u, why, err = p.Undo(t.Context())
-	if scene.Must(t, err); why != "" || !slices.Equal(u.Paths(), []string{"a.txt"}) {
+	if proctest.Must(t, err); why != "" || !slices.Equal(u.Paths(), []string{"a.txt"}) {
 		t.Errorf("without it, it is %v, %q", u.Paths(), why)
 	}
-	scene.Must(t, p.Drop(t.Context()))
+	proctest.Must(t, p.Drop(t.Context()))
 }

@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tend-run/tend/internal/heal/confine"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 // TestMain plays the program that Argv names.
@@ -32,23 +32,23 @@ const secret = "not-a-secret-canary-7f3a9c21"
 // project is a directory with secrets, and the paths that hide them.
 func project(t *testing.T, uid int) (dir, self string, hide []string) {
 	t.Helper()
-	scene.Root(t)
+	proctest.Root(t)
 	dir = t.TempDir()
 	for name, text := range map[string]string{".env": "KEY=" + secret, "apps/web/.env": "K=" + secret, "state/keys/a": secret, "server.js": "ok"} {
 		full := filepath.Join(dir, filepath.FromSlash(name))
-		scene.Must(t, os.MkdirAll(filepath.Dir(full), 0o755))
-		scene.Must(t, os.WriteFile(full, []byte(text+"\n"), 0o644))
-		scene.Must(t, os.Lchown(full, uid, uid))
-		scene.Must(t, os.Lchown(filepath.Dir(full), uid, uid))
+		proctest.Must(t, os.MkdirAll(filepath.Dir(full), 0o755))
+		proctest.Must(t, os.WriteFile(full, []byte(text+"\n"), 0o644))
+		proctest.Must(t, os.Lchown(full, uid, uid))
+		proctest.Must(t, os.Lchown(filepath.Dir(full), uid, uid))
 	}
 	// Another user must reach the program and the directory.
 	for d := dir; d != "/" && d != os.TempDir(); d = filepath.Dir(d) {
-		scene.Must(t, os.Chmod(d, 0o755))
+		proctest.Must(t, os.Chmod(d, 0o755))
 	}
 	self = filepath.Join(t.TempDir(), "self")
-	scene.Must(t, os.WriteFile(self, scene.Value(os.ReadFile("/proc/self/exe"))(t), 0o755))
+	proctest.Must(t, os.WriteFile(self, proctest.Value(os.ReadFile("/proc/self/exe"))(t), 0o755))
 	for d := filepath.Dir(self); d != "/" && d != os.TempDir(); d = filepath.Dir(d) {
-		scene.Must(t, os.Chmod(d, 0o755))
+		proctest.Must(t, os.Chmod(d, 0o755))
 	}
 	return dir, self, hidden(t, dir)
 }
@@ -57,7 +57,7 @@ func project(t *testing.T, uid int) (dir, self string, hide []string) {
 func hidden(t *testing.T, dir string) []string {
 	t.Helper()
 	hide := []string{filepath.Join(dir, "state"), filepath.Join(dir, "not/there")}
-	scene.Must(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+	proctest.Must(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err == nil && d.Name() == ".env" {
 			hide = append(hide, path)
 		}
@@ -76,10 +76,10 @@ func shell(t *testing.T, dir, self string, uid int, hide []string, line string) 
 func under(t *testing.T, dir, self string, uid int, rules confine.Rules, line string) (out string, code int, changes []string) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "changes")
-	scene.Must(t, os.WriteFile(file, nil, 0o600))
-	scene.Must(t, os.Lchown(file, uid, uid))
+	proctest.Must(t, os.WriteFile(file, nil, 0o600))
+	proctest.Must(t, os.Lchown(file, uid, uid))
 	for d := filepath.Dir(file); d != "/" && d != os.TempDir(); d = filepath.Dir(d) {
-		scene.Must(t, os.Chmod(d, 0o755))
+		proctest.Must(t, os.Chmod(d, 0o755))
 	}
 	rules.Root, rules.Changes = dir, file
 	// The shell and this test's own program are where a test may be.
@@ -141,7 +141,7 @@ func TestACommandDoesNotSeeWhatIsHidden(t *testing.T) {
 			}
 			for name, want := range map[string]string{".env": "KEY=" + secret, "state/keys/a": secret} {
 				// rm and mv of the lines above have changed nothing outside either.
-				if got := scene.Value(os.ReadFile(filepath.Join(dir, name)))(t); string(got) != want+"\n" {
+				if got := proctest.Value(os.ReadFile(filepath.Join(dir, name)))(t); string(got) != want+"\n" {
 					t.Errorf("%s is %q", name, got)
 				}
 			}
@@ -155,7 +155,7 @@ func TestACommandIsOtherwiseAsItWas(t *testing.T) {
 	for who, uid := range users {
 		t.Run(who, func(t *testing.T) {
 			dir, self, hide := project(t, uid)
-			scene.Must(t, os.Chown(dir, uid, uid))
+			proctest.Must(t, os.Chown(dir, uid, uid))
 			out, code, changes := under(t, dir, self, uid, confine.Rules{Hide: hide}, "cat server.js; pwd; id -u; echo new > made; cat made >&2; head -1 .env; ls state; env | grep TEND; exit 7")
 			want := "ok\n" + dir + "\n" + map[int]string{0: "0", 65534: "65534"}[uid] + "\nnew\n# hidden by tend: nothing of this file is shown to commands of the healer\n"
 			if out != want || code != 7 {
@@ -200,7 +200,7 @@ func TestWhatCannotBeHiddenIsNotRun(t *testing.T) {
 func snapshot(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	all := map[string]string{}
-	scene.Must(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+	proctest.Must(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
@@ -212,9 +212,9 @@ func snapshot(t *testing.T, dir string) map[string]string {
 		switch {
 		case info.Size() > 1<<20: // the program
 		case info.Mode().IsRegular():
-			text += string(scene.Value(os.ReadFile(path))(t))
+			text += string(proctest.Value(os.ReadFile(path))(t))
 		case info.Mode()&fs.ModeSymlink != 0:
-			text += scene.Value(os.Readlink(path))(t)
+			text += proctest.Value(os.Readlink(path))(t)
 		}
 		all[path] = text
 		return nil
@@ -238,12 +238,12 @@ func TestACommandChangesNothing(t *testing.T) {
 			git("add", "server.js")
 			git("commit", "-qm", "one")
 			for name, text := range map[string]string{"engine/core.js": "core", "server.js": "broken", "data/x": "x"} {
-				scene.Must(t, os.MkdirAll(filepath.Join(dir, filepath.Dir(name)), 0o777))
-				scene.Must(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o666))
+				proctest.Must(t, os.MkdirAll(filepath.Join(dir, filepath.Dir(name)), 0o777))
+				proctest.Must(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o666))
 			}
-			scene.Must(t, os.MkdirAll(outside, 0o777))
-			scene.Must(t, os.WriteFile(filepath.Join(outside, "theirs"), []byte("theirs"), 0o666))
-			scene.Must(t, filepath.WalkDir(filepath.Dir(dir), func(path string, d fs.DirEntry, err error) error {
+			proctest.Must(t, os.MkdirAll(outside, 0o777))
+			proctest.Must(t, os.WriteFile(filepath.Join(outside, "theirs"), []byte("theirs"), 0o666))
+			proctest.Must(t, filepath.WalkDir(filepath.Dir(dir), func(path string, d fs.DirEntry, err error) error {
 				return errors.Join(err, os.Lchown(path, uid, uid))
 			}))
 			before := snapshot(t, filepath.Dir(dir))
@@ -260,7 +260,7 @@ func TestACommandChangesNothing(t *testing.T) {
 				"git -c safe.directory='*' commit -qam evil; git -c safe.directory='*' update-ref -d HEAD; rm -rf .git/*",
 				"git -c safe.directory='*' reset --hard; git -c safe.directory='*' stash -u; git -c safe.directory='*' clean -fdx",
 			} {
-				pattern := scene.Value(os.ReadFile("/proc/sys/kernel/core_pattern"))(t)
+				pattern := proctest.Value(os.ReadFile("/proc/sys/kernel/core_pattern"))(t)
 				out, _, _ := under(t, dir, self, uid, confine.Rules{Hide: hidden(t, dir)}, line)
 				after := snapshot(t, filepath.Dir(dir))
 				for path, text := range before {
@@ -274,8 +274,8 @@ func TestACommandChangesNothing(t *testing.T) {
 						t.Fatalf("%s\n%s\n%s was made", line, out, path)
 					}
 				}
-				if now := scene.Value(os.ReadFile("/proc/sys/kernel/core_pattern"))(t); string(now) != string(pattern) {
-					scene.Must(t, os.WriteFile("/proc/sys/kernel/core_pattern", pattern, 0o644))
+				if now := proctest.Value(os.ReadFile("/proc/sys/kernel/core_pattern"))(t); string(now) != string(pattern) {
+					proctest.Must(t, os.WriteFile("/proc/sys/kernel/core_pattern", pattern, 0o644))
 					t.Fatal("the kernel's settings were changed")
 				}
 			}
@@ -295,10 +295,10 @@ func TestWhatACommandHasChangedIsCollected(t *testing.T) {
 		t.Run(who, func(t *testing.T) {
 			dir, self, _ := project(t, uid)
 			for _, name := range []string{"a", "b", "d/one", "d/two", "d/sub/three", "node_modules/p/x", "run.sh", "closed"} {
-				scene.Must(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755))
-				scene.Must(t, os.WriteFile(filepath.Join(dir, name), []byte(name), 0o644))
+				proctest.Must(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755))
+				proctest.Must(t, os.WriteFile(filepath.Join(dir, name), []byte(name), 0o644))
 			}
-			scene.Must(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+			proctest.Must(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 				return errors.Join(err, os.Lchown(path, uid, uid))
 			}))
 			for line, want := range map[string]string{
@@ -337,9 +337,9 @@ func TestACommandSeesProgramsAndTheProject(t *testing.T) {
 		t.Run(who, func(t *testing.T) {
 			dir, self, hide := project(t, uid)
 			beside := filepath.Join(filepath.Dir(dir), "beside")
-			scene.Must(t, os.MkdirAll(beside, 0o755))
+			proctest.Must(t, os.MkdirAll(beside, 0o755))
 			for _, name := range []string{"shown", "other"} {
-				scene.Must(t, os.WriteFile(filepath.Join(beside, name), []byte(name), 0o644))
+				proctest.Must(t, os.WriteFile(filepath.Join(beside, name), []byte(name), 0o644))
 			}
 			rules := confine.Rules{Hide: hide, Show: []string{beside + "/shown", beside + "/none"}}
 			top := onMachine(t, "/")
@@ -367,10 +367,10 @@ func TestACommandSeesProgramsAndTheProject(t *testing.T) {
 // onMachine makes a file that only root may read.
 func onMachine(t *testing.T, dir string) string {
 	t.Helper()
-	f := scene.Value(os.CreateTemp(dir, "tend-test-"))(t)
+	f := proctest.Value(os.CreateTemp(dir, "tend-test-"))(t)
 	t.Cleanup(func() { os.Remove(f.Name()) })
-	scene.Value(f.WriteString(secret))(t)
-	scene.Must(t, f.Close())
+	proctest.Value(f.WriteString(secret))(t)
+	proctest.Must(t, f.Close())
 	return f.Name()
 }
 
@@ -400,8 +400,8 @@ func TestACommandReachesNobodyElse(t *testing.T) {
 		if uid != 0 {
 			victim.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(uid)}}
 		}
-		scene.Must(t, victim.Start())
-		l := scene.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
+		proctest.Must(t, victim.Start())
+		l := proctest.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
 		defer l.Close()
 		rules := confine.Rules{Hide: hide}
 		_, port, _ := net.SplitHostPort(l.Addr().String())
@@ -418,10 +418,10 @@ func TestACommandReachesNobodyElse(t *testing.T) {
 				t.Errorf("as %d, %s: %d %q", uid, line, code, got)
 			}
 		}
-		if state := scene.Value(os.ReadFile(fmt.Sprintf("/proc/%d/stat", victim.Process.Pid)))(t); strings.Contains(string(state), ") Z ") {
+		if state := proctest.Value(os.ReadFile(fmt.Sprintf("/proc/%d/stat", victim.Process.Pid)))(t); strings.Contains(string(state), ") Z ") {
 			t.Errorf("as %d, a command has ended another's process", uid)
 		}
-		scene.Must(t, victim.Process.Kill())
+		proctest.Must(t, victim.Process.Kill())
 		_ = victim.Wait() // it was killed
 	}
 }
@@ -455,11 +455,11 @@ func TestNothingOfACommandStays(t *testing.T) {
 	argv := confine.Argv(self, confine.Rules{Root: dir, Changes: file, Show: []string{filepath.Dir(self)}}, []string{"/bin/sh", "-c", line + "echo x > made; sleep " + name})
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Dir = dir
-	scene.Must(t, cmd.Start())
+	proctest.Must(t, cmd.Start())
 	for end := time.Now().Add(2 * time.Minute); !alive() && time.Now().Before(end); {
 		time.Sleep(10 * time.Millisecond)
 	}
-	scene.Must(t, cmd.Process.Kill())
+	proctest.Must(t, cmd.Process.Kill())
 	_ = cmd.Wait() // it was killed
 	for end := time.Now().Add(2 * time.Minute); alive(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {

@@ -7,13 +7,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 // TestACheckOutRunsNoFilter: a file that needs none is restored, with its end of lines; one that
 // needs a filter is refused. Nothing is asked of a remote that promised what is missing.
 func TestACheckOutRunsNoFilter(t *testing.T) {
-	root := scene.Value(filepath.EvalSymlinks(t.TempDir()))(t)
+	root := proctest.Value(filepath.EvalSymlinks(t.TempDir()))(t)
 	mark := filepath.Join(t.TempDir(), "ran")
 	git := func(args ...string) {
 		t.Helper()
@@ -25,14 +25,14 @@ func TestACheckOutRunsNoFilter(t *testing.T) {
 	}
 	git("init", "-q")
 	for name, text := range map[string]string{"dir/a.txt": "a\n", "b.big": "b\n", "c.txt": "c\n", ".gitattributes": "*.big filter=big\n*.crlf eol=crlf\n", "d.crlf": "d\n"} {
-		scene.Must(t, os.MkdirAll(filepath.Dir(filepath.Join(root, name)), 0o755))
-		scene.Must(t, os.WriteFile(filepath.Join(root, name), []byte(text), 0o644))
+		proctest.Must(t, os.MkdirAll(filepath.Dir(filepath.Join(root, name)), 0o755))
+		proctest.Must(t, os.WriteFile(filepath.Join(root, name), []byte(text), 0o644))
 	}
 	git("add", "-A")
 	git("commit", "-q", "-m", "one")
 	missing := exec.Command("git", "rev-parse", "HEAD:c.txt")
 	missing.Dir = root
-	oid := strings.TrimSpace(string(scene.Value(missing.Output())(t)))
+	oid := strings.TrimSpace(string(proctest.Value(missing.Output())(t)))
 	program := "touch " + mark + "; cat"
 	for _, kv := range [][2]string{
 		{"filter.big.smudge", program}, {"filter.big.clean", program}, {"filter.big.process", program}, {"core.fsmonitor", program},
@@ -40,16 +40,16 @@ func TestACheckOutRunsNoFilter(t *testing.T) {
 	} {
 		git("config", kv[0], kv[1])
 	}
-	scene.Must(t, os.Remove(filepath.Join(root, ".git/objects", oid[:2], oid[2:])))
-	scene.Must(t, os.MkdirAll(filepath.Join(root, ".git/hooks"), 0o755))
-	scene.Must(t, os.WriteFile(filepath.Join(root, ".git/hooks/post-checkout"), []byte("#!/bin/sh\n"+program), 0o755))
+	proctest.Must(t, os.Remove(filepath.Join(root, ".git/objects", oid[:2], oid[2:])))
+	proctest.Must(t, os.MkdirAll(filepath.Join(root, ".git/hooks"), 0o755))
+	proctest.Must(t, os.WriteFile(filepath.Join(root, ".git/hooks/post-checkout"), []byte("#!/bin/sh\n"+program), 0o755))
 	for _, name := range []string{"dir", "b.big", "c.txt", "d.crlf"} {
-		scene.Must(t, os.RemoveAll(filepath.Join(root, name)))
+		proctest.Must(t, os.RemoveAll(filepath.Join(root, name)))
 	}
-	r := scene.Value(Open(t.Context(), root))(t)
+	r := proctest.Value(Open(t.Context(), root))(t)
 	for name, want := range map[string]string{"dir/a.txt": "a\n", "d.crlf": "d\r\n"} {
-		scene.Must(t, r.CheckOut(t.Context(), root, name))
-		if text := scene.Value(os.ReadFile(filepath.Join(root, name)))(t); string(text) != want {
+		proctest.Must(t, r.CheckOut(t.Context(), root, name))
+		if text := proctest.Value(os.ReadFile(filepath.Join(root, name)))(t); string(text) != want {
 			t.Errorf("%s is %q", name, text)
 		}
 	}

@@ -6,19 +6,21 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 // TestACommandFindsItsRepository: the nearest one, where it really is, and nothing that only
 // pretends to be one.
 func TestACommandFindsItsRepository(t *testing.T) {
-	base := scene.Value(filepath.EvalSymlinks(t.TempDir()))(t)
+	base := proctest.Value(filepath.EvalSymlinks(t.TempDir()))(t)
 	dirs := func(names ...string) {
 		for _, name := range names {
-			scene.Must(t, os.MkdirAll(filepath.Join(base, name), 0o755))
+			proctest.Must(t, os.MkdirAll(filepath.Join(base, name), 0o755))
 		}
 	}
-	file := func(name, text string) { scene.Must(t, os.WriteFile(filepath.Join(base, name), []byte(text), 0o644)) }
+	file := func(name, text string) {
+		proctest.Must(t, os.WriteFile(filepath.Join(base, name), []byte(text), 0o644))
+	}
 	dirs(".git/objects", "mono/.git/objects", "mono/apps/web", "mono/.git/worktrees/x", "tree", "bad", "keys", "plain")
 	for _, dir := range []string{".git", "mono/.git", "mono/.git/worktrees/x"} {
 		file(dir+"/HEAD", "ref: refs/heads/main\n")

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 // TestOutsideIsInNoRepository: files are compared in a directory of their own, such as one in /tmp,
@@ -21,14 +21,14 @@ func TestOutsideIsInNoRepository(t *testing.T) {
 	for _, args := range [][]string{{"init", "-q"}, {"config", "diff.external", "touch " + mark}, {"config", "core.fsmonitor", "touch " + mark}, {"config", "core.pager", "touch " + mark}, {"config", "diff.noprefix", "nonsense"}} {
 		cmd := exec.Command("git", args...)
 		cmd.Dir = up
-		scene.Must(t, cmd.Run())
+		proctest.Must(t, cmd.Run())
 	}
 	dir := filepath.Join(up, "dir")
-	scene.Must(t, os.Mkdir(dir, 0o755))
+	proctest.Must(t, os.Mkdir(dir, 0o755))
 	for name, text := range map[string]string{"a": "1\n", "b": "2\n"} {
-		scene.Must(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644))
+		proctest.Must(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644))
 	}
-	cmd := scene.Value(Outside(t.Context(), dir, "diff", "--no-index", "--no-ext-diff", "--no-textconv", "--", "a", "b"))(t)
+	cmd := proctest.Value(Outside(t.Context(), dir, "diff", "--no-index", "--no-ext-diff", "--no-textconv", "--", "a", "b"))(t)
 	out, err := cmd.Output()
 	if ExitCode(err) != 1 || !strings.Contains(string(out), "-1\n+2\n") {
 		t.Errorf("it is %q, %v", out, err)
@@ -42,13 +42,13 @@ func TestOutsideIsInNoRepository(t *testing.T) {
 func TestAConfigurationThatIsAFIFO(t *testing.T) {
 	defer func(was time.Duration) { openTime = was }(openTime)
 	openTime = time.Second
-	root := scene.Value(filepath.EvalSymlinks(t.TempDir()))(t)
+	root := proctest.Value(filepath.EvalSymlinks(t.TempDir()))(t)
 	for _, args := range [][]string{{"init", "-q"}, {"config", "include.path", "../fifo"}} {
 		cmd := exec.Command("git", args...)
 		cmd.Dir = root
-		scene.Must(t, cmd.Run())
+		proctest.Must(t, cmd.Run())
 	}
-	scene.Must(t, syscall.Mkfifo(filepath.Join(root, "fifo"), 0o600))
+	proctest.Must(t, syscall.Mkfifo(filepath.Join(root, "fifo"), 0o600))
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	if _, err := Open(ctx, root); err == nil || ctx.Err() != nil || !strings.Contains(err.Error(), "stands still") {

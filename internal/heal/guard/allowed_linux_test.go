@@ -6,20 +6,20 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 // What a person may allow is said to be so, and nothing else is; and one who has allowed
 // something gets neither keys nor what is tend's by it.
 func TestWhatAPersonMayAllow(t *testing.T) {
 	g, root := project(t)
-	scene.Must(t, os.Symlink("../outside", filepath.Join(root, "out")))
-	scene.Must(t, os.Symlink(".git/config", filepath.Join(root, "innocent.txt")))
-	scene.Must(t, os.Link(filepath.Join(root, "id_rsa"), filepath.Join(root, "src/key.txt")))
+	proctest.Must(t, os.Symlink("../outside", filepath.Join(root, "out")))
+	proctest.Must(t, os.Symlink(".git/config", filepath.Join(root, "innocent.txt")))
+	proctest.Must(t, os.Link(filepath.Join(root, "id_rsa"), filepath.Join(root, "src/key.txt")))
 	hidden := filepath.Join(filepath.Dir(root), "state")
-	scene.Must(t, os.MkdirAll(filepath.Join(hidden, "deep"), 0o700))
-	scene.Must(t, os.WriteFile(filepath.Join(hidden, "deep", "key"), []byte("key"), 0o600))
-	free := scene.Value(Open(Config{Root: "/", Hidden: []string{"/proc", hidden}, Allowed: true}))(t)
+	proctest.Must(t, os.MkdirAll(filepath.Join(hidden, "deep"), 0o700))
+	proctest.Must(t, os.WriteFile(filepath.Join(hidden, "deep", "key"), []byte("key"), 0o600))
+	free := proctest.Value(Open(Config{Root: "/", Hidden: []string{"/proc", hidden}, Allowed: true}))(t)
 	defer free.Close()
 	for _, c := range []struct {
 		path       string

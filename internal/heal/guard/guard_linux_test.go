@@ -13,13 +13,13 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 // project is a directory with files, those outside of it too, and a guard over it.
 func project(t *testing.T, protected ...string) (*Guard, string) {
 	t.Helper()
-	base := scene.Value(filepath.EvalSymlinks(t.TempDir()))(t)
+	base := proctest.Value(filepath.EvalSymlinks(t.TempDir()))(t)
 	root := filepath.Join(base, "app")
 	for name, text := range map[string]string{
 		"../outside/secret.txt": "outside", "src/a.js": "let a\n", "src/deep/b.js": "let b // needle\n", "engine/core.js": "engine\n",
@@ -29,29 +29,29 @@ func project(t *testing.T, protected ...string) (*Guard, string) {
 		"node_modules/x/index.js": "needle\n", "bin.dat": "needle\x00",
 	} {
 		file := filepath.Join(root, name)
-		scene.Must(t, os.MkdirAll(filepath.Dir(file), 0o755))
-		scene.Must(t, os.WriteFile(file, []byte(text), 0o644))
+		proctest.Must(t, os.MkdirAll(filepath.Dir(file), 0o755))
+		proctest.Must(t, os.WriteFile(file, []byte(text), 0o644))
 	}
-	g := scene.Value(Open(Config{Root: root, Protected: append([]string{"engine/**", "data"}, protected...), Files: []string{filepath.Join(root, "tend.yaml")}}))(t)
+	g := proctest.Value(Open(Config{Root: root, Protected: append([]string{"engine/**", "data"}, protected...), Files: []string{filepath.Join(root, "tend.yaml")}}))(t)
 	t.Cleanup(func() { g.Close() })
 	return g, root
 }
 
 func TestWhatMayBeReadAndChanged(t *testing.T) {
 	g, root := project(t, "Locked/*.md")
-	scene.Must(t, os.Symlink("../outside", filepath.Join(root, "out")))
-	scene.Must(t, os.Symlink(".git/config", filepath.Join(root, "innocent.txt")))
-	scene.Must(t, os.Symlink(".env", filepath.Join(root, "notes.txt")))
-	scene.Must(t, os.Symlink("../engine", filepath.Join(root, "src/lib")))
-	scene.Must(t, os.Symlink(filepath.Join(root, "src"), filepath.Join(root, "absolute")))
-	scene.Must(t, os.Symlink("/etc", filepath.Join(root, "etc")))
-	scene.Must(t, os.Symlink("loop", filepath.Join(root, "loop")))
-	scene.Must(t, os.Symlink("/proc/self/root/etc/passwd", filepath.Join(root, "proc")))
-	scene.Must(t, os.Link(filepath.Join(root, ".env"), filepath.Join(root, "linked.txt")))
-	scene.Must(t, os.Link(filepath.Join(root, "engine/core.js"), filepath.Join(root, "src/core.js")))
-	scene.Must(t, os.Link(filepath.Join(root, "src/a.js"), filepath.Join(root, "src/a2.js")))
-	scene.Must(t, syscall.Mkfifo(filepath.Join(root, "fifo"), 0o644))
-	scene.Must(t, syscall.Mknod(filepath.Join(root, "zero"), syscall.S_IFCHR|0o666, 1<<8|5))
+	proctest.Must(t, os.Symlink("../outside", filepath.Join(root, "out")))
+	proctest.Must(t, os.Symlink(".git/config", filepath.Join(root, "innocent.txt")))
+	proctest.Must(t, os.Symlink(".env", filepath.Join(root, "notes.txt")))
+	proctest.Must(t, os.Symlink("../engine", filepath.Join(root, "src/lib")))
+	proctest.Must(t, os.Symlink(filepath.Join(root, "src"), filepath.Join(root, "absolute")))
+	proctest.Must(t, os.Symlink("/etc", filepath.Join(root, "etc")))
+	proctest.Must(t, os.Symlink("loop", filepath.Join(root, "loop")))
+	proctest.Must(t, os.Symlink("/proc/self/root/etc/passwd", filepath.Join(root, "proc")))
+	proctest.Must(t, os.Link(filepath.Join(root, ".env"), filepath.Join(root, "linked.txt")))
+	proctest.Must(t, os.Link(filepath.Join(root, "engine/core.js"), filepath.Join(root, "src/core.js")))
+	proctest.Must(t, os.Link(filepath.Join(root, "src/a.js"), filepath.Join(root, "src/a2.js")))
+	proctest.Must(t, syscall.Mkfifo(filepath.Join(root, "fifo"), 0o644))
+	proctest.Must(t, syscall.Mknod(filepath.Join(root, "zero"), syscall.S_IFCHR|0o666, 1<<8|5))
 	long := strings.Repeat("x/", 3000)
 	const no, read, write = "", "r", "w"
 	for _, c := range []struct{ path, may, rel string }{
@@ -122,10 +122,10 @@ func TestWhatMayBeReadAndChanged(t *testing.T) {
 			t.Errorf("changing %.60q: %v is no *DeniedError", c.path, werr)
 		}
 	}
-	if b := scene.Value(os.ReadFile(filepath.Join(root, "../outside/secret.txt")))(t); string(b) != "outside" {
+	if b := proctest.Value(os.ReadFile(filepath.Join(root, "../outside/secret.txt")))(t); string(b) != "outside" {
 		t.Errorf("a file outside was changed: %q", b)
 	}
-	if b := scene.Value(os.ReadFile(filepath.Join(root, "engine/core.js")))(t); string(b) != "engine\n" {
+	if b := proctest.Value(os.ReadFile(filepath.Join(root, "engine/core.js")))(t); string(b) != "engine\n" {
 		t.Errorf("a protected file was changed: %q", b)
 	}
 }
@@ -133,8 +133,8 @@ func TestWhatMayBeReadAndChanged(t *testing.T) {
 func TestFilesAreReadInPartsAndWrittenWhole(t *testing.T) {
 	g, root := project(t)
 	huge := filepath.Join(root, "huge.log")
-	scene.Must(t, os.WriteFile(huge, []byte("head"), 0o644))
-	scene.Must(t, os.Truncate(huge, 10<<30))
+	proctest.Must(t, os.WriteFile(huge, []byte("head"), 0o644))
+	proctest.Must(t, os.Truncate(huge, 10<<30))
 	if data, size, err := g.ReadFile("huge.log", 0, 1<<40); err != nil || len(data) != MaxFile || size != 10<<30 {
 		t.Errorf("%d bytes of %d, %v", len(data), size, err)
 	}
@@ -148,18 +148,18 @@ func TestFilesAreReadInPartsAndWrittenWhole(t *testing.T) {
 		t.Error("a negative offset is taken")
 	}
 	script := filepath.Join(root, "run.sh")
-	scene.Must(t, os.WriteFile(script, []byte("old"), 0o644))
-	scene.Must(t, os.Chmod(script, 0o751))
-	scene.Must(t, os.Chown(script, 1234, 1235))
-	scene.Must(t, g.WriteFile("run.sh", []byte("new")))
-	info := scene.Value(os.Stat(script))(t)
+	proctest.Must(t, os.WriteFile(script, []byte("old"), 0o644))
+	proctest.Must(t, os.Chmod(script, 0o751))
+	proctest.Must(t, os.Chown(script, 1234, 1235))
+	proctest.Must(t, g.WriteFile("run.sh", []byte("new")))
+	info := proctest.Value(os.Stat(script))(t)
 	if st := info.Sys().(*syscall.Stat_t); info.Mode() != 0o751 || st.Uid != 1234 || st.Gid != 1235 {
 		t.Errorf("%v of %d:%d after the write", info.Mode(), st.Uid, st.Gid)
 	}
 	// Another name keeps what it had, as a store of packages needs it.
-	scene.Must(t, os.Link(script, filepath.Join(root, "store")))
-	scene.Must(t, g.WriteFile("run.sh", []byte("newer")))
-	if b := scene.Value(os.ReadFile(filepath.Join(root, "store")))(t); string(b) != "new" {
+	proctest.Must(t, os.Link(script, filepath.Join(root, "store")))
+	proctest.Must(t, g.WriteFile("run.sh", []byte("newer")))
+	if b := proctest.Value(os.ReadFile(filepath.Join(root, "store")))(t); string(b) != "new" {
 		t.Errorf("the other name has %q", b)
 	}
 	if err := g.WriteFile("large", make([]byte, MaxFile+1)); !errors.Is(err, ErrTooLarge) {
@@ -174,7 +174,7 @@ func TestFilesAreReadInPartsAndWrittenWhole(t *testing.T) {
 	if err := g.WriteFile(strings.Repeat("n", 300), []byte("x")); !errors.Is(err, syscall.ENAMETOOLONG) {
 		t.Errorf("a name of 300 bytes: %v", err)
 	}
-	names := scene.Value(filepath.Glob(filepath.Join(root, ".tend-*")))(t)
+	names := proctest.Value(filepath.Glob(filepath.Join(root, ".tend-*")))(t)
 	if len(names) > 0 {
 		t.Errorf("left behind: %v", names)
 	}
@@ -201,14 +201,14 @@ func TestValuesOfVariablesAreNeverShownNorLost(t *testing.T) {
 			t.Errorf("%s was set: %v", variable, err)
 		}
 	}
-	scene.Must(t, g.SetEnv(".env", "EMPTY", "it's\n\"$HOME\" \\ #"))
-	scene.Must(t, g.SetEnv(".env", "ISSUER", "notes app"))
-	scene.Must(t, g.SetEnv("fresh/.env", "A", "b"))
+	proctest.Must(t, g.SetEnv(".env", "EMPTY", "it's\n\"$HOME\" \\ #"))
+	proctest.Must(t, g.SetEnv(".env", "ISSUER", "notes app"))
+	proctest.Must(t, g.SetEnv("fresh/.env", "A", "b"))
 	want := "API_KEY=hunter2-hunter2\nEMPTY=\"it's\\n\\\"\\$HOME\\\" \\\\ #\"\n# OLD=was-secret-too\nISSUER='notes app'\n"
-	if b := scene.Value(os.ReadFile(filepath.Join(root, ".env")))(t); string(b) != want {
+	if b := proctest.Value(os.ReadFile(filepath.Join(root, ".env")))(t); string(b) != want {
 		t.Errorf("%q; want %q", b, want)
 	}
-	if info := scene.Value(os.Stat(filepath.Join(root, "fresh/.env")))(t); info.Mode() != 0o600 {
+	if info := proctest.Value(os.Stat(filepath.Join(root, "fresh/.env")))(t); info.Mode() != 0o600 {
 		t.Errorf("a new file has mode %v", info.Mode())
 	}
 	for text, want := range map[string]string{
@@ -244,11 +244,11 @@ func TestListAndSearch(t *testing.T) {
 			t.Errorf("%s was listed", dir)
 		}
 	}
-	scene.Must(t, os.WriteFile(filepath.Join(root, "outside"), []byte("needle"), 0o644))
-	scene.Must(t, os.Symlink("../outside", filepath.Join(root, "link")))
-	scene.Must(t, os.WriteFile(filepath.Join(root, ".env.x"), []byte("needle=1"), 0o644))
-	scene.Must(t, os.Link(filepath.Join(root, ".env.x"), filepath.Join(root, "x.txt")))
-	scene.Must(t, syscall.Mkfifo(filepath.Join(root, "fifo"), 0o644))
+	proctest.Must(t, os.WriteFile(filepath.Join(root, "outside"), []byte("needle"), 0o644))
+	proctest.Must(t, os.Symlink("../outside", filepath.Join(root, "link")))
+	proctest.Must(t, os.WriteFile(filepath.Join(root, ".env.x"), []byte("needle=1"), 0o644))
+	proctest.Must(t, os.Link(filepath.Join(root, ".env.x"), filepath.Join(root, "x.txt")))
+	proctest.Must(t, syscall.Mkfifo(filepath.Join(root, "fifo"), 0o644))
 	hits, more, err := g.Search(t.Context(), "need.e", "", 10)
 	if want := []Hit{{"outside", 1, "needle"}, {"src/deep/b.js", 1, "let b // needle"}}; err != nil || more || !slices.Equal(hits, want) {
 		t.Errorf("%+v, %v, %v; want %+v", hits, more, err, want)
@@ -261,8 +261,8 @@ func TestListAndSearch(t *testing.T) {
 	}
 	// No part of a line: it could end in the middle of a secret.
 	long := strings.Repeat("x", 390) + " needle-" + strings.Repeat("s", 40)
-	scene.Must(t, os.WriteFile(filepath.Join(root, "src/min.js"), []byte(long+"\n"+long+strings.Repeat("y", 4<<10)+"\n"+strings.Repeat("z\n", MaxFile/2)+long), 0o644))
-	scene.Must(t, os.WriteFile(filepath.Join(root, "src/cut.js"), []byte(strings.Repeat("z\n", MaxFile/2-10)+long), 0o644))
+	proctest.Must(t, os.WriteFile(filepath.Join(root, "src/min.js"), []byte(long+"\n"+long+strings.Repeat("y", 4<<10)+"\n"+strings.Repeat("z\n", MaxFile/2)+long), 0o644))
+	proctest.Must(t, os.WriteFile(filepath.Join(root, "src/cut.js"), []byte(strings.Repeat("z\n", MaxFile/2-10)+long), 0o644))
 	hits, _, err = g.Search(t.Context(), "needle", "src/*", 10)
 	if want := []Hit{{"src/min.js", 1, long}, {"src/min.js", 2, "[a line of 4534 bytes, which is not shown]"}}; err != nil || !slices.Equal(hits, want) {
 		t.Errorf("%+v, %v", hits, err)
@@ -282,8 +282,8 @@ func TestListAndSearch(t *testing.T) {
 func TestASwapBetweenCheckAndUseLeadsNowhere(t *testing.T) {
 	g, root := project(t)
 	outside := filepath.Join(root, "../outside/secret.txt")
-	scene.Must(t, os.MkdirAll(filepath.Join(root, "a"), 0o755))
-	scene.Must(t, os.WriteFile(filepath.Join(root, "a/secret.txt"), []byte("inside"), 0o644))
+	proctest.Must(t, os.MkdirAll(filepath.Join(root, "a"), 0o755))
+	proctest.Must(t, os.WriteFile(filepath.Join(root, "a/secret.txt"), []byte("inside"), 0o644))
 	stop := make(chan struct{})
 	var swapping sync.WaitGroup
 	swapping.Go(func() {
@@ -315,10 +315,10 @@ func TestASwapBetweenCheckAndUseLeadsNowhere(t *testing.T) {
 	}
 	close(stop)
 	swapping.Wait()
-	if b := scene.Value(os.ReadFile(outside))(t); string(b) != "outside" {
+	if b := proctest.Value(os.ReadFile(outside))(t); string(b) != "outside" {
 		t.Errorf("the file outside was changed: %q", b)
 	}
-	if b := scene.Value(os.ReadFile(filepath.Join(root, ".git/config")))(t); !strings.HasPrefix(string(b), "url") {
+	if b := proctest.Value(os.ReadFile(filepath.Join(root, ".git/config")))(t); !strings.HasPrefix(string(b), "url") {
 		t.Errorf("git's file was changed: %q", b)
 	}
 }
@@ -341,17 +341,17 @@ func FuzzPath(f *testing.F) {
 	f.Add("l/../.git/config", "src/deep")
 	f.Add("l/hooks", ".GIT")
 	f.Add("src/l", "../../app/.git/config")
-	base := scene.Value(filepath.EvalSymlinks(f.TempDir()))(f)
+	base := proctest.Value(filepath.EvalSymlinks(f.TempDir()))(f)
 	root := filepath.Join(base, "app")
 	for _, dir := range []string{"src/deep", ".git/hooks", "../outside"} {
-		scene.Must(f, os.MkdirAll(filepath.Join(root, dir), 0o755))
+		proctest.Must(f, os.MkdirAll(filepath.Join(root, dir), 0o755))
 	}
 	inside, secret := filepath.Join(root, "src/a"), []string{filepath.Join(root, ".git/config"), filepath.Join(root, "../outside/a"), filepath.Join(root, ".git/hooks/a")}
-	scene.Must(f, os.WriteFile(inside, []byte("fine"), 0o644))
+	proctest.Must(f, os.WriteFile(inside, []byte("fine"), 0o644))
 	for _, s := range secret {
-		scene.Must(f, os.WriteFile(s, []byte("secret"), 0o644))
+		proctest.Must(f, os.WriteFile(s, []byte("secret"), 0o644))
 	}
-	g := scene.Value(Open(Config{Root: root}))(f)
+	g := proctest.Value(Open(Config{Root: root}))(f)
 	f.Cleanup(func() { g.Close() })
 	f.Fuzz(func(t *testing.T, path, link string) {
 		for _, l := range []string{"l", "src/l"} {
@@ -370,7 +370,7 @@ func FuzzPath(f *testing.F) {
 		}
 		if g.WriteFile(path, []byte("new")) == nil {
 			for _, s := range secret {
-				if b := scene.Value(os.ReadFile(s))(t); string(b) != "secret" {
+				if b := proctest.Value(os.ReadFile(s))(t); string(b) != "secret" {
 					t.Fatalf("%q with a link to %q changed %s", path, link, s)
 				}
 			}
@@ -384,7 +384,7 @@ func FuzzPath(f *testing.F) {
 
 func TestAFIFOIsNoFileOfVariables(t *testing.T) {
 	fifo := filepath.Join(t.TempDir(), ".env")
-	scene.Must(t, syscall.Mkfifo(fifo, 0o600))
+	proctest.Must(t, syscall.Mkfifo(fifo, 0o600))
 	if _, err := ReadVariables(fifo); err == nil {
 		t.Error("it is read")
 	}

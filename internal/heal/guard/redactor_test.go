@@ -10,7 +10,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 func TestNoEncodingHidesASecret(t *testing.T) {
@@ -93,7 +93,7 @@ func TestOrdinaryTextsStay(t *testing.T) {
 	for name, value := range map[string]string{"A": "hunter2", "B": "tr0ub4dor&3 and more", "C": "deadbeefcafe", "D": "''''''''", "E": "postgres-9f86d081884c7d659a2feaa0c55ad015"} {
 		r.AddSecret(name, value)
 	}
-	source := string(scene.Value(os.ReadFile("guard.go"))(t))[:1000]
+	source := string(proctest.Value(os.ReadFile("guard.go"))(t))[:1000]
 	texts := []string{
 		source, strings.Repeat("VVVVUUUU", 50), strings.Repeat("\x00\xff", 200), strings.Repeat("A", 500),
 		strings.Repeat("2026-11-27T15:45:45.123Z INFO listening on 0.0.0.0:3000 pid=12345 GET /users/42?x=%20y 200 12ms\n", 3),
@@ -162,9 +162,9 @@ func TestSecretsOfAnEnvironmentAndOfAFile(t *testing.T) {
 		"DATABASE_URL": "mysql://root:inner-password@host/db", "NODE_ENV": "development", "GIT_AUTHOR_NAME": "Ada Lovelace", "X_TOKEN": "12345",
 	})
 	file := filepath.Join(t.TempDir(), ".env.local")
-	scene.Must(t, os.WriteFile(file, []byte("\ufeff# OLD_KEY=commented-value\nexport A='single quoted' # why\nB=\"with \\\"quotes\\\"\\nand lines\"\nISSUER=notes-app # comment\nC=\"first line\nsecond line of it\"\nNODE_ENV=production\nEMPTY=\nyaml: colon-value\nSHORT=abc\n"), 0o600))
-	r.AddVariables(scene.Value(ReadVariables(file))(t))
-	r.AddVariables(scene.Value(ReadVariables(file + ".missing"))(t))
+	proctest.Must(t, os.WriteFile(file, []byte("\ufeff# OLD_KEY=commented-value\nexport A='single quoted' # why\nB=\"with \\\"quotes\\\"\\nand lines\"\nISSUER=notes-app # comment\nC=\"first line\nsecond line of it\"\nNODE_ENV=production\nEMPTY=\nyaml: colon-value\nSHORT=abc\n"), 0o600))
+	r.AddVariables(proctest.Value(ReadVariables(file))(t))
+	r.AddVariables(proctest.Value(ReadVariables(file + ".missing"))(t))
 	for _, secret := range []string{"key-of-the-environment", "inner-password", "commented-value", "single quoted", "with \"quotes\"\nand lines", "notes-app", "first line\nsecond line of it", "colon-value"} {
 		if got := r.Text("<" + secret + ">"); strings.Contains(got, secret) || !strings.Contains(got, "[secret ") {
 			t.Errorf("%q became %q", secret, got)

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 func TestWhichFilesAreSecret(t *testing.T) {
@@ -94,7 +94,7 @@ func TestCopiesOfSecretFiles(t *testing.T) {
 	}
 	g, root := project(t)
 	for _, name := range []string{"id_rsa~", "cert.pem.bak", "tend.yaml~"} {
-		scene.Must(t, os.WriteFile(filepath.Join(root, name), []byte("x"), 0o644))
+		proctest.Must(t, os.WriteFile(filepath.Join(root, name), []byte("x"), 0o644))
 		if err := g.WriteFile(name, []byte("y")); err == nil {
 			t.Errorf("%s is changed", name)
 		}

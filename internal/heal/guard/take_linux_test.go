@@ -7,19 +7,19 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 // TestWhatIsTakenOverOfACommand: no path, kind or mode of it gets past a rule.
 func TestWhatIsTakenOverOfACommand(t *testing.T) {
 	g, root := project(t)
 	for name, to := range map[string]string{"link.js": "src/a.js", "dirlink": "src", "out": "../outside", "e": ".env"} {
-		scene.Must(t, os.Symlink(to, filepath.Join(root, name)))
+		proctest.Must(t, os.Symlink(to, filepath.Join(root, name)))
 	}
-	scene.Must(t, os.Link(filepath.Join(root, "engine/core.js"), filepath.Join(root, "src/core.js")))
+	proctest.Must(t, os.Link(filepath.Join(root, "engine/core.js"), filepath.Join(root, "src/core.js")))
 	before := map[string]string{}
 	for _, name := range []string{".env", "config/.env.local", ".git/config", "sub/.git", ".tend/state", "id_rsa", "cert.pem", ".npmrc", ".gitattributes", "tend.yaml", "data/orders.json", "engine/core.js", "src/a.js", "../outside/secret.txt"} {
-		before[name] = string(scene.Value(os.ReadFile(filepath.Join(root, name)))(t))
+		before[name] = string(proctest.Value(os.ReadFile(filepath.Join(root, name)))(t))
 	}
 	for _, name := range []string{
 		".env", "config/.env.local", ".ENV", ".git/config", ".git/hooks/post-commit", "sub/.git", ".tend/state", ".tend/playbooks/x.yaml", "id_rsa", "new.pem", ".npmrc", ".gitattributes", "tend.yaml",
@@ -56,16 +56,16 @@ func TestWhatIsTakenOverOfACommand(t *testing.T) {
 	}
 	// What no rule is about.
 	big := make([]byte, MaxFile+1)
-	scene.Must(t, g.Take("gen/deep/big", big, 0o755|fs.ModeSetuid|fs.ModeSetgid|fs.ModeSticky))
-	if info := scene.Value(os.Stat(filepath.Join(root, "gen/deep/big")))(t); info.Mode() != 0o755 || info.Size() != int64(len(big)) {
+	proctest.Must(t, g.Take("gen/deep/big", big, 0o755|fs.ModeSetuid|fs.ModeSetgid|fs.ModeSticky))
+	if info := proctest.Value(os.Stat(filepath.Join(root, "gen/deep/big")))(t); info.Mode() != 0o755 || info.Size() != int64(len(big)) {
 		t.Errorf("%v %d", info.Mode(), info.Size())
 	}
-	scene.Must(t, g.MakeDir("gen/empty/one"))
-	scene.Must(t, g.Remove("gen/empty/one"))
+	proctest.Must(t, g.MakeDir("gen/empty/one"))
+	proctest.Must(t, g.Remove("gen/empty/one"))
 	if err := g.Remove("gen/deep"); err == nil {
 		t.Error("a directory with something in it was removed")
 	}
-	scene.Must(t, g.Remove("gen/deep/big"))
-	scene.Must(t, g.Remove("gen/deep"))
-	scene.Must(t, g.Remove("not/there"))
+	proctest.Must(t, g.Remove("gen/deep/big"))
+	proctest.Must(t, g.Remove("gen/deep"))
+	proctest.Must(t, g.Remove("not/there"))
 }

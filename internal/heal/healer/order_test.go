@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 // Whoever reads an order need not look whether it says of which service it is.
@@ -25,7 +25,7 @@ func TestAnOrderIsReadWholeOrNotAtAll(t *testing.T) {
 		`{"id":"x"`:                                         false,
 		``:                                                  false,
 	} {
-		scene.Must(t, os.WriteFile(filepath.Join(dir, OrderFile), []byte(text), 0o600))
+		proctest.Must(t, os.WriteFile(filepath.Join(dir, OrderFile), []byte(text), 0o600))
 		o, err := ReadOrder(dir)
 		if whole != (err == nil) || errors.Is(err, fs.ErrNotExist) || whole && (o.Rules == nil || o.Rules.Name != "web" || o.Healer == nil) {
 			t.Errorf("%s: %+v, %v", text, o, err)

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/tend-run/tend/internal/heal/healer"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 // What is in testdata/v1 was written by the server of November 2026, before the first
@@ -17,7 +17,7 @@ import (
 
 func TestAnOrderIsReadByEachVersion(t *testing.T) {
 	o := new(healer.Order)
-	scene.Record(t, "testdata/v1/order.json", o)
+	proctest.Record(t, "testdata/v1/order.json", o)
 	if o.Rules == nil || o.Healer == nil || o.ID == "" || o.Signal.Kind == "" || !o.DryRun {
 		t.Errorf("it is %+v", o)
 	}
@@ -25,15 +25,15 @@ func TestAnOrderIsReadByEachVersion(t *testing.T) {
 
 func TestAJournalIsReadByEachVersion(t *testing.T) {
 	const path = "testdata/v1/journal"
-	entries := scene.Value(healer.ReadJournal(path))(t)
-	lines := bytes.Split(bytes.TrimSpace(scene.Value(os.ReadFile(path))(t)), []byte("\n"))
+	entries := proctest.Value(healer.ReadJournal(path))(t)
+	lines := bytes.Split(bytes.TrimSpace(proctest.Value(os.ReadFile(path))(t)), []byte("\n"))
 	if len(entries) != len(lines) {
 		t.Fatalf("of %d lines %d are read", len(lines), len(entries))
 	}
 	for i, line := range lines {
 		one := filepath.Join(t.TempDir(), "line")
-		scene.Must(t, os.WriteFile(one, line, 0o600))
-		scene.Record(t, one, &entries[i])
+		proctest.Must(t, os.WriteFile(one, line, 0o600))
+		proctest.Record(t, one, &entries[i])
 	}
 	s := healer.Fold(entries)
 	at := func(second int) time.Time { return time.Date(2026, 11, 22, 12, 0, second, 0, time.UTC) }
@@ -48,7 +48,7 @@ func TestAJournalIsReadByEachVersion(t *testing.T) {
 // A worker of an earlier version goes on with the journal of a later one: what it does not
 // know changes nothing, and no line after it is lost.
 func TestAJournalOfALaterVersionIsKept(t *testing.T) {
-	data := scene.Value(os.ReadFile("testdata/v1/journal"))(t)
+	data := proctest.Value(os.ReadFile("testdata/v1/journal"))(t)
 	lines := bytes.SplitAfter(data, []byte("\n"))
 	var later []byte
 	for _, line := range lines {
@@ -57,15 +57,15 @@ func TestAJournalOfALaterVersionIsKept(t *testing.T) {
 		later = append(later, `{"at":"2026-11-22T12:00:10Z","kind":"answered","did":"rehearse","seq":7,"ok":true}`+"\n"...)
 	}
 	path := filepath.Join(t.TempDir(), healer.JournalFile)
-	scene.Must(t, os.WriteFile(path, later, 0o600))
+	proctest.Must(t, os.WriteFile(path, later, 0o600))
 	j, entries, err := healer.OpenJournal(path)
-	scene.Must(t, err)
-	scene.Must(t, j.Close())
-	if !bytes.Equal(scene.Value(os.ReadFile(path))(t), later) {
+	proctest.Must(t, err)
+	proctest.Must(t, j.Close())
+	if !bytes.Equal(proctest.Value(os.ReadFile(path))(t), later) {
 		t.Error("lines that are not known were cut off")
 	}
-	was := scene.Value(json.Marshal(healer.Fold(scene.Value(healer.ReadJournal("testdata/v1/journal"))(t))))(t)
-	if got := scene.Value(json.Marshal(healer.Fold(entries)))(t); !bytes.Equal(got, was) {
+	was := proctest.Value(json.Marshal(healer.Fold(proctest.Value(healer.ReadJournal("testdata/v1/journal"))(t))))(t)
+	if got := proctest.Value(json.Marshal(healer.Fold(entries)))(t); !bytes.Equal(got, was) {
 		t.Errorf("the episode is\n%s\nand was\n%s", got, was)
 	}
 }

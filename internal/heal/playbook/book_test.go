@@ -12,7 +12,7 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 
 	"github.com/tend-run/tend/internal/service/config"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/process"
 )
 
@@ -94,7 +94,7 @@ when: {log: x}
 -- head/.tend/playbooks/README.md --
 no book
 `)).Files)
-	books := scene.Value(Load(filepath.Join(root, ".tend/playbooks"), filepath.Join(root, "none")))(t)
+	books := proctest.Value(Load(filepath.Join(root, ".tend/playbooks"), filepath.Join(root, "none")))(t)
 	if names := books.Names(); names[0] != "migrate" || slices.Contains(names, "port-in-use") || !slices.Contains(names, "missing-package") {
 		t.Error(names)
 	}
@@ -138,7 +138,7 @@ no book
 
 // TestTheBuiltInBooks: each is read, has a reason and a place, and is documented.
 func TestTheBuiltInBooks(t *testing.T) {
-	books := scene.Value(Load())(t)
+	books := proctest.Value(Load())(t)
 	for name, r := range rules {
 		if r == nil || !slices.ContainsFunc(books.all, func(b *book) bool { return b.With == name }) {
 			t.Errorf("no book uses the rule %s", name)
@@ -155,7 +155,7 @@ func TestTheBuiltInBooks(t *testing.T) {
 // TestTheExamplesOfTheDocumentsWork: the playbooks in the documents and in the package's
 // comment are accepted, and each built-in one has its place in the documents.
 func TestTheExamplesOfTheDocumentsWork(t *testing.T) {
-	text := string(scene.Value(os.ReadFile("../../../docs/healing.md"))(t))
+	text := string(proctest.Value(os.ReadFile("../../../docs/healing.md"))(t))
 	dir, n := t.TempDir(), 0
 	for _, block := range strings.Split(text, "```yaml\n# .tend/playbooks/")[1:] {
 		name, rest, _ := strings.Cut(block, "\n")
@@ -163,7 +163,7 @@ func TestTheExamplesOfTheDocumentsWork(t *testing.T) {
 		write(t, filepath.Join(dir, name), []byte(body))
 		n++
 	}
-	doc := string(scene.Value(os.ReadFile("doc.go"))(t))
+	doc := string(proctest.Value(os.ReadFile("doc.go"))(t))
 	_, doc, _ = strings.Cut(doc, "//\twhy:")
 	doc, _, _ = strings.Cut(doc, "//\n// #")
 	write(t, filepath.Join(dir, "comment.yaml"), []byte("why:"+strings.ReplaceAll(doc, "//\t", "")))
@@ -171,7 +171,7 @@ func TestTheExamplesOfTheDocumentsWork(t *testing.T) {
 	if err != nil || n == 0 {
 		t.Fatal(n, err)
 	}
-	for _, name := range scene.Value(Load())(t).Names() {
+	for _, name := range proctest.Value(Load())(t).Names() {
 		if !strings.Contains(text, "`"+name+"`") {
 			t.Errorf("docs/healing.md does not say what %s does", name)
 		}

@@ -16,7 +16,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/txtar"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 // archive is a package as a registry has it.
@@ -26,11 +26,11 @@ func archive(t *testing.T, files map[string]string) []byte {
 	zw := gzip.NewWriter(&b)
 	tw := tar.NewWriter(zw)
 	for name, text := range files {
-		scene.Must(t, tw.WriteHeader(&tar.Header{Name: "package/" + name, Mode: 0o644, Size: int64(len(text)), Typeflag: tar.TypeReg}))
-		scene.Value(tw.Write([]byte(text)))(t)
+		proctest.Must(t, tw.WriteHeader(&tar.Header{Name: "package/" + name, Mode: 0o644, Size: int64(len(text)), Typeflag: tar.TypeReg}))
+		proctest.Value(tw.Write([]byte(text)))(t)
 	}
-	scene.Must(t, tw.Close())
-	scene.Must(t, zw.Close())
+	proctest.Must(t, tw.Close())
+	proctest.Must(t, zw.Close())
 	return b.Bytes()
 }
 
@@ -56,15 +56,15 @@ func TestDamageIsFoundByTheArchive(t *testing.T) {
 	home := t.TempDir()
 	name := hex.EncodeToString(sum[:])
 	write(t, filepath.Join(home, ".npm/_cacache/content-v2/sha512", name[:2], name[2:4], name[4:]), tgz)
-	books := scene.Value(Load())(t)
+	books := proctest.Value(Load())(t)
 	for _, resolved := range []string{"file:vendor/tiny.tgz", "https://registry.npmjs.org/tiny/-/tiny-1.0.0.tgz"} {
 		for what, c := range map[string]struct {
 			change func(dir string)
 			plans  int
 		}{
 			"nothing":         {func(string) {}, 0},
-			"one cut short":   {func(dir string) { scene.Must(t, os.Truncate(dir+"/lib/a.js", 3)) }, 1},
-			"one gone":        {func(dir string) { scene.Must(t, os.Remove(dir+"/lib/a.js")) }, 1},
+			"one cut short":   {func(dir string) { proctest.Must(t, os.Truncate(dir+"/lib/a.js", 3)) }, 1},
+			"one gone":        {func(dir string) { proctest.Must(t, os.Remove(dir+"/lib/a.js")) }, 1},
 			"one changed":     {func(dir string) { write(t, dir+"/index.js", []byte("module.exports = 2;\n")) }, 1},
 			"one more":        {func(dir string) { write(t, dir+"/build/x.js", []byte("1")) }, 0},
 			"the manifest":    {func(dir string) { write(t, dir+"/package.json", []byte(`{"name": "tiny"}`)) }, 0},
@@ -104,7 +104,7 @@ tiny_lib-1.0.dist-info/RECORD,,
 `)).Files)
 	file := filepath.Join(root, ".venv/lib/python3.11/site-packages/tiny/__init__.py")
 	e := Evidence{Root: root, Dir: root, Signal: Exit, Argv: []string{".venv/bin/python", "app.py"}, Log: "Traceback (most recent call last):\n  File \"" + root + "/app.py\", line 1, in <module>\n    import tiny\n  File \"" + file + "\", line 9\n    def f(\n         ^\nSyntaxError: '(' was never closed\n"}
-	books := scene.Value(Load())(t)
+	books := proctest.Value(Load())(t)
 	if got := books.Match(t.Context(), e); len(got) != 0 {
 		t.Errorf("a file as it was installed: %+v", got)
 	}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/txtar"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/process"
 )
 
@@ -37,7 +37,7 @@ func TestAHostileLogDoesNoHarm(t *testing.T) {
 		"Error: Invalid package config {ROOT}/node_modules/%s/package.json.\n", "  File \"%s\", line 1\n    x\n    ^\nSyntaxError: invalid syntax\n",
 		"main.go:4:2: package example.org/app/%s is not in std\n", "./src/a.js\nModule not found: Can't resolve '%s'\n", "%s", "Error: %s: %s: %s",
 	}
-	outside := scene.Value(filepath.EvalSymlinks(t.TempDir()))(t)
+	outside := proctest.Value(filepath.EvalSymlinks(t.TempDir()))(t)
 	write(t, filepath.Join(outside, "secret.js"), []byte("s\n"))
 	root := makeProject(t, txtar.Parse([]byte(`
 -- head/server.js --
@@ -64,9 +64,9 @@ PATH=/tmp
 GIT_SSH_COMMAND=x
 TOKEN=abc
 `)).Files)
-	scene.Must(t, os.Symlink(outside, filepath.Join(root, "link")))
+	proctest.Must(t, os.Symlink(outside, filepath.Join(root, "link")))
 	before := snapshot(t, root)
-	books := scene.Value(Load())(t)
+	books := proctest.Value(Load())(t)
 	for _, form := range templates {
 		for _, v := range hostileValues {
 			log := strings.ReplaceAll(strings.ReplaceAll(form, "%s", v), "{ROOT}", root)
@@ -91,11 +91,11 @@ TOKEN=abc
 func snapshot(t *testing.T, root string) string {
 	t.Helper()
 	var b strings.Builder
-	scene.Must(t, filepath.WalkDir(root, func(name string, e os.DirEntry, err error) error {
+	proctest.Must(t, filepath.WalkDir(root, func(name string, e os.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
-		st := scene.Value(e.Info())(t)
+		st := proctest.Value(e.Info())(t)
 		fmt.Fprintf(&b, "%s %v %d %v\n", name, st.Mode(), st.Size(), st.ModTime())
 		return nil
 	}))
@@ -114,7 +114,7 @@ func TestNothingOfTheRepositoryRuns(t *testing.T) {
 	} {
 		run(t, root, "git", "config", kv[0], kv[1])
 	}
-	books := scene.Value(Load())(t)
+	books := proctest.Value(Load())(t)
 	got := 0
 	for _, log := range []string{"Error: Cannot find module './b'\nRequire stack:\n- " + root + "/a.js\n", "SyntaxError: " + root + "/a.json: Unexpected end of JSON input\n"} {
 		got += len(books.Match(t.Context(), Evidence{Root: root, Dir: root, Signal: Exit, Log: log}))
@@ -130,8 +130,8 @@ func TestNothingOfTheRepositoryRuns(t *testing.T) {
 // TestLinksLeadNowhere: where a part of a path is a symbolic link, nothing is restored,
 // removed, added or installed.
 func TestLinksLeadNowhere(t *testing.T) {
-	outside := scene.Value(filepath.EvalSymlinks(t.TempDir()))(t)
-	scene.Must(t, os.Mkdir(filepath.Join(outside, "cache"), 0o755))
+	outside := proctest.Value(filepath.EvalSymlinks(t.TempDir()))(t)
+	proctest.Must(t, os.Mkdir(filepath.Join(outside, "cache"), 0o755))
 	root := makeProject(t, txtar.Parse([]byte(`
 -- gone/lib/a.js --
 x
@@ -145,9 +145,9 @@ x
 GOOD=1
 `)).Files)
 	for name, to := range map[string]string{"lib": outside, ".next": filepath.Join(outside, "cache"), "node_modules": outside, ".env": filepath.Join(outside, "env")} {
-		scene.Must(t, os.Symlink(to, filepath.Join(root, name)))
+		proctest.Must(t, os.Symlink(to, filepath.Join(root, name)))
 	}
-	books := scene.Value(Load())(t)
+	books := proctest.Value(Load())(t)
 	for _, log := range []string{
 		"Error: Cannot find module './lib/a'\nRequire stack:\n- " + root + "/server.js\n", "Error: ENOENT: no such file or directory, open '" + root + "/.next/x/y.json'\n",
 		"Error: Cannot find module 'express'\nRequire stack:\n- " + root + "/server.js\n", "Error: missing required environment variable GOOD\n",
@@ -161,7 +161,7 @@ GOOD=1
 // TestALookEndsWithItsContext, and a log of any size costs no more than its end.
 func TestALookEndsWithItsContext(t *testing.T) {
 	root := makeProject(t, nil)
-	books := scene.Value(Load())(t)
+	books := proctest.Value(Load())(t)
 	log := strings.Repeat("Error: Cannot find module 'x'\n  File \"a\", line 1\n", 1<<20/48)
 	books.Match(t.Context(), Evidence{Root: root, Dir: root, Signal: Exit, Log: log})
 	ctx, cancel := context.WithCancel(t.Context())
@@ -192,11 +192,11 @@ func FuzzLogs(f *testing.F) {
 			}
 		}
 	}
-	root := scene.Value(filepath.EvalSymlinks(f.TempDir()))(f)
+	root := proctest.Value(filepath.EvalSymlinks(f.TempDir()))(f)
 	if err := os.WriteFile(filepath.Join(root, "package-lock.json"), []byte(`{"lockfileVersion": 3, "packages": {"node_modules/express": {"version": "1.0.0"}}}`), 0o644); err != nil {
 		f.Fatal(err)
 	}
-	books := scene.Value(Load())(f)
+	books := proctest.Value(Load())(f)
 	f.Fuzz(func(t *testing.T, log string) {
 		for _, p := range books.Match(t.Context(), Evidence{Root: root, Dir: root, Signal: Exit, Log: strings.ReplaceAll(log, "{ROOT}", root), Ports: []int{3000}}) {
 			checkPlan(t, root, p)

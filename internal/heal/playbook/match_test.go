@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/rogpeppe/go-internal/txtar"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/process"
 )
 
@@ -30,15 +30,15 @@ func run(t *testing.T, dir string, argv ...string) {
 
 func write(t *testing.T, file string, data []byte) {
 	t.Helper()
-	scene.Must(t, os.MkdirAll(filepath.Dir(file), 0o755))
-	scene.Must(t, os.WriteFile(file, data, 0o644))
+	proctest.Must(t, os.MkdirAll(filepath.Dir(file), 0o755))
+	proctest.Must(t, os.WriteFile(file, data, 0o644))
 }
 
 // project makes a project of files by their place: head/ is committed, gone/ is committed
 // and then deleted, work/ is written afterwards. {ROOT} is the root in each of them.
 func makeProject(t *testing.T, files []txtar.File) (root string) {
 	t.Helper()
-	root = scene.Value(filepath.EvalSymlinks(t.TempDir()))(t)
+	root = proctest.Value(filepath.EvalSymlinks(t.TempDir()))(t)
 	run(t, root, "git", "init", "-q")
 	write(t, filepath.Join(root, ".gitignore"), []byte("node_modules\n.venv\n.env\n.next\n*.log\n__pycache__\n"))
 	put := func(f txtar.File, name string) {
@@ -55,7 +55,7 @@ func makeProject(t *testing.T, files []txtar.File) (root string) {
 	run(t, root, "git", "commit", "-q", "-m", "all")
 	for _, f := range files {
 		if name, ok := strings.CutPrefix(f.Name, "gone/"); ok {
-			scene.Must(t, os.Remove(filepath.Join(root, name)))
+			proctest.Must(t, os.Remove(filepath.Join(root, name)))
 			for dir := filepath.Dir(name); dir != "."; dir = filepath.Dir(dir) {
 				if os.Remove(filepath.Join(root, dir)) != nil { // not empty
 					break
@@ -98,11 +98,11 @@ func say(p Plan) string {
 // TestLogsOfRealPrograms: each case is what a program wrote, with the project around it,
 // and the plans that are wanted, in their order; many want none.
 func TestLogsOfRealPrograms(t *testing.T) {
-	books := scene.Value(Load())(t)
-	files := scene.Value(filepath.Glob("testdata/*.txt"))(t)
+	books := proctest.Value(Load())(t)
+	files := proctest.Value(filepath.Glob("testdata/*.txt"))(t)
 	total, none := 0, 0
 	for _, file := range files {
-		all := string(scene.Value(os.ReadFile(file))(t))
+		all := string(proctest.Value(os.ReadFile(file))(t))
 		for _, text := range strings.Split("\n"+all, "\n==== ")[1:] {
 			name, text, _ := strings.Cut(text, "\n")
 			total++
@@ -128,14 +128,14 @@ func TestLogsOfRealPrograms(t *testing.T) {
 						e.Argv = strings.Fields(value)
 					case "ports":
 						for _, n := range strings.Fields(value) {
-							e.Ports = append(e.Ports, scene.Value(strconv.Atoi(n))(t))
+							e.Ports = append(e.Ports, proctest.Value(strconv.Atoi(n))(t))
 						}
 					case "env":
 						k, v, _ := strings.Cut(value, "=")
 						e.Env[k] = v
 					case "dir":
 						e.Dir = filepath.Join(root, value)
-						scene.Must(t, os.MkdirAll(e.Dir, 0o755))
+						proctest.Must(t, os.MkdirAll(e.Dir, 0o755))
 					case "":
 					default:
 						t.Fatalf("%q is no key of a case", key)
@@ -208,11 +208,11 @@ func checkPlan(t *testing.T, root string, p Plan) {
 // TestATrackedLinkComesBack: what is gone is a link on the way to the file that is named.
 func TestATrackedLinkComesBack(t *testing.T) {
 	root := makeProject(t, []txtar.File{{Name: "head/src/a/greet.js", Data: []byte("x\n")}, {Name: "head/server.js", Data: []byte("x\n")}})
-	scene.Must(t, os.Symlink("src", filepath.Join(root, "lib")))
+	proctest.Must(t, os.Symlink("src", filepath.Join(root, "lib")))
 	run(t, root, "git", "add", "-A")
 	run(t, root, "git", "commit", "-q", "-m", "a link")
-	scene.Must(t, os.Remove(filepath.Join(root, "lib")))
-	plans := scene.Value(Load())(t).Match(t.Context(), Evidence{
+	proctest.Must(t, os.Remove(filepath.Join(root, "lib")))
+	plans := proctest.Value(Load())(t).Match(t.Context(), Evidence{
 		Root: root, Dir: root, Service: "web", Argv: []string{"node", "server.js"}, Signal: "exit",
 		Log: "Error: Cannot find module './lib/a/greet'\nRequire stack:\n- " + root + "/server.js\n",
 	})
@@ -226,14 +226,14 @@ func TestATrackedLinkComesBack(t *testing.T) {
 func TestWhatALinkLeadsToComesBack(t *testing.T) {
 	root := makeProject(t, []txtar.File{{Name: "gone/settings/v2/app.json", Data: []byte("{}\n")}, {Name: "head/server.js", Data: []byte("x\n")}})
 	for name, to := range map[string]string{"settings/current": "v2", "conf": root + "/settings/current", "out": "../settings/v2", "round": "round", "far": "/etc"} {
-		scene.Must(t, os.MkdirAll(filepath.Dir(filepath.Join(root, name)), 0o755))
-		scene.Must(t, os.Symlink(to, filepath.Join(root, name)))
+		proctest.Must(t, os.MkdirAll(filepath.Dir(filepath.Join(root, name)), 0o755))
+		proctest.Must(t, os.Symlink(to, filepath.Join(root, name)))
 	}
 	for name, want := range map[string]string{
 		"settings/current/app.json": "deleted-file strong: restore settings/v2/app.json", "conf/app.json": "deleted-file strong: restore settings/v2/app.json",
 		"out/app.json": "", "round/app.json": "", "far/app.json": "",
 	} {
-		plans := scene.Value(Load())(t).Match(t.Context(), Evidence{
+		plans := proctest.Value(Load())(t).Match(t.Context(), Evidence{
 			Root: root, Dir: root, Service: "web", Argv: []string{"node", "server.js"}, Signal: "exit",
 			Log: "Error: ENOENT: no such file or directory, open '" + name + "'\n",
 		})

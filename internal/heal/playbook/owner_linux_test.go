@@ -6,12 +6,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 // TestPlaybooksOfOthersAreRefused: what a playbook says is done with the rights of who loads it.
 func TestPlaybooksOfOthersAreRefused(t *testing.T) {
-	scene.Root(t)
+	proctest.Root(t)
 	const another = 65534
 	for what, c := range map[string]struct {
 		spoil func(dir, file string) error
@@ -34,11 +34,11 @@ func TestPlaybooksOfOthersAreRefused(t *testing.T) {
 			return os.Symlink(other, file)
 		}, "belongs to uid 65534"},
 	} {
-		dir := filepath.Join(scene.Value(filepath.EvalSymlinks(t.TempDir()))(t), "app", ".tend", "playbooks")
-		scene.Must(t, os.MkdirAll(dir, 0o755))
+		dir := filepath.Join(proctest.Value(filepath.EvalSymlinks(t.TempDir()))(t), "app", ".tend", "playbooks")
+		proctest.Must(t, os.MkdirAll(dir, 0o755))
 		file := filepath.Join(dir, "fix.yaml")
-		scene.Must(t, os.WriteFile(file, []byte("why: x\nwhen: {signal: [exit]}\ndo:\n  - run: [touch, ran]\n"), 0o644))
-		scene.Must(t, c.spoil(dir, file))
+		proctest.Must(t, os.WriteFile(file, []byte("why: x\nwhen: {signal: [exit]}\ndo:\n  - run: [touch, ran]\n"), 0o644))
+		proctest.Must(t, c.spoil(dir, file))
 		_, err := Load(dir)
 		if (err == nil) != (c.why == "") || err != nil && !strings.Contains(err.Error(), c.why) {
 			t.Errorf("a playbook %s: %v; want %q", what, err, c.why)

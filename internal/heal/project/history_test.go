@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/tend-run/tend/internal/heal/guard"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 // repository is one in a directory.
@@ -22,7 +22,7 @@ type repository struct {
 
 func newRepository(t *testing.T, dir string) repository {
 	r := repository{t, dir}
-	scene.Must(t, os.MkdirAll(dir, 0o755))
+	proctest.Must(t, os.MkdirAll(dir, 0o755))
 	r.git("init", "-q", "-b", "main")
 	return r
 }
@@ -41,8 +41,8 @@ func (r repository) git(args ...string) string {
 
 func (r repository) write(name, text string) {
 	r.Helper()
-	scene.Must(r, os.MkdirAll(filepath.Dir(filepath.Join(r.dir, name)), 0o755))
-	scene.Must(r, os.WriteFile(filepath.Join(r.dir, name), []byte(text), 0o644))
+	proctest.Must(r, os.MkdirAll(filepath.Dir(filepath.Join(r.dir, name)), 0o755))
+	proctest.Must(r, os.WriteFile(filepath.Join(r.dir, name), []byte(text), 0o644))
 }
 
 func (r repository) commit(name, text string) {
@@ -55,7 +55,7 @@ func (r repository) commit(name, text string) {
 // TestNoFormerSecretIsShown: what a secret file held at any time that git knows of is hidden, in
 // whatever way git shows it.
 func TestNoFormerSecretIsShown(t *testing.T) {
-	base := scene.Value(filepath.EvalSymlinks(t.TempDir()))(t)
+	base := proctest.Value(filepath.EvalSymlinks(t.TempDir()))(t)
 	r := newRepository(t, base)
 	r.commit("app/index.js", "ordinary-text-of-the-project\n")
 	r.commit("app/.env", "# OLD=commented-former-value\nAPI=former-value-of-env\n")
@@ -86,10 +86,10 @@ func TestNoFormerSecretIsShown(t *testing.T) {
 
 	redact := guard.NewRedactor()
 	l, opened, err := Open(Config{ID: "e1", Root: filepath.Join(base, "app"), Cwd: filepath.Join(base, "app"), StateDir: t.TempDir(), Redact: redact})
-	scene.Must(t, err)
+	proctest.Must(t, err)
 	t.Cleanup(func() { _ = l.Close() })
 	whole, wholeOpened, err := Open(Config{ID: "e1", Root: base, Cwd: base, StateDir: t.TempDir()})
-	scene.Must(t, err)
+	proctest.Must(t, err)
 	t.Cleanup(func() { _ = whole.Close() })
 	if notes := slices.Concat(opened.Notes, wholeOpened.Notes); len(notes) > 0 {
 		t.Errorf("noted: %q", notes)
@@ -131,7 +131,7 @@ func TestNoFormerSecretIsShown(t *testing.T) {
 
 // TestAHistoryThatIsTooLargeIsHidden: nobody knows the secrets in it, so no command sees it.
 func TestAHistoryThatIsTooLargeIsHidden(t *testing.T) {
-	base := scene.Value(filepath.EvalSymlinks(t.TempDir()))(t)
+	base := proctest.Value(filepath.EvalSymlinks(t.TempDir()))(t)
 	r := newRepository(t, base)
 	var b strings.Builder
 	for b.Len() < maxHistory {
@@ -143,15 +143,15 @@ func TestAHistoryThatIsTooLargeIsHidden(t *testing.T) {
 	r.commit("app/index.js", "1\n")
 	for _, root := range []string{base, filepath.Join(base, "app")} {
 		l, opened, err := Open(Config{ID: "e1", Root: root, Cwd: root, StateDir: t.TempDir(), Dir: t.TempDir()})
-		scene.Must(t, err)
+		proctest.Must(t, err)
 		if len(opened.Notes) != 1 || !strings.Contains(opened.Notes[0], "history") {
 			t.Errorf("of %s: %q", root, opened.Notes)
 		}
-		rules := scene.Value(l.confinement())(t)
+		rules := proctest.Value(l.confinement())(t)
 		dir := filepath.Join(base, ".git")
 		if slices.Contains(rules.Show, dir) || root == base && !slices.Contains(rules.Hide, dir) {
 			t.Errorf("a command in %s sees the repository: %+v", root, rules)
 		}
-		scene.Must(t, l.Close())
+		proctest.Must(t, l.Close())
 	}
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/tend-run/tend/internal/heal/checkpoint"
 	"github.com/tend-run/tend/internal/lib/lazyregexp"
 	"github.com/tend-run/tend/internal/lib/poorkernel"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 // handsArgument makes the test binary the program that works on a project.
@@ -69,7 +69,7 @@ const tries = 2
 func ofHealer(t *testing.T, root string) map[string]fs.FileMode {
 	t.Helper()
 	all := map[string]fs.FileMode{}
-	scene.Must(t, filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+	proctest.Must(t, filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		rel, _ := filepath.Rel(root, path)
 		if err == nil && (strings.HasPrefix(rel, ".tend") || strings.HasPrefix(rel, ".git/tend-heal-") || rel == ".git/index.lock") {
 			all[rel] = d.Type()
@@ -83,10 +83,10 @@ func ofHealer(t *testing.T, root string) map[string]fs.FileMode {
 // process that comes next, but for copies that are kept: a project as it is before each call is
 // the one that a kill leaves then.
 func TestNothingIsLeftOfAKillAtAnyChange(t *testing.T) {
-	root := filepath.Join(scene.Value(filepath.EvalSymlinks(t.TempDir()))(t), "app")
-	scene.Must(t, os.MkdirAll(filepath.Join(root, "made"), 0o755))
+	root := filepath.Join(proctest.Value(filepath.EvalSymlinks(t.TempDir()))(t), "app")
+	proctest.Must(t, os.MkdirAll(filepath.Join(root, "made"), 0o755))
 	for name, text := range map[string]string{"part": "the user's", ".env": "KEY=of the user\n", "made/x": "x"} {
-		scene.Must(t, os.WriteFile(filepath.Join(root, name), []byte(text), 0o644))
+		proctest.Must(t, os.WriteFile(filepath.Join(root, name), []byte(text), 0o644))
 	}
 	for _, args := range [][]string{{"init", "-q", "-b", "main", "--template="}, {"add", "part"}, {"-c", "user.name=dev", "-c", "user.email=dev@example.org", "commit", "-q", "-m", "base"}} {
 		if out, err := exec.Command("git", append([]string{"-C", root}, args...)...).CombinedOutput(); err != nil {
@@ -98,14 +98,14 @@ func TestNothingIsLeftOfAKillAtAnyChange(t *testing.T) {
 		t.Errorf("there are only %d states", len(states))
 	}
 	for _, s := range states {
-		scene.Must(t, os.RemoveAll(root))
+		proctest.Must(t, os.RemoveAll(root))
 		copyTree(t, s, root)
 		next := served(t, root)
 		for try := range tries {
-			scene.Value(next.Rollback(t.Context(), try+1, false))(t)
-			scene.Must(t, next.Drop(t.Context(), try+1))
+			proctest.Value(next.Rollback(t.Context(), try+1, false))(t)
+			proctest.Must(t, next.Drop(t.Context(), try+1))
 		}
-		scene.Must(t, next.Close())
+		proctest.Must(t, next.Close())
 		if left := leftIn(t, root); len(left) > 0 {
 			t.Errorf("left are %q\nof %q", left, slices.Sorted(maps.Keys(ofHealer(t, s))))
 		}
@@ -120,10 +120,10 @@ func statesOf(t *testing.T, root string) (states []string) {
 	for _, call := range changing {
 		world.Rules = append(world.Rules, poorkernel.Rule{Call: call, Arg: -1})
 	}
-	cmd := scene.Value(poorkernel.Command(world, scene.Value(os.Executable())(t), handsArgument))(t)
+	cmd := proctest.Value(poorkernel.Command(world, proctest.Value(os.Executable())(t), handsArgument))(t)
 	cmd.Stderr = os.Stderr
-	in, out := scene.Value(cmd.StdinPipe())(t), scene.Value(cmd.StdoutPipe())(t)
-	l := scene.Value(poorkernel.Listen(cmd, cmd.Start))(t)
+	in, out := proctest.Value(cmd.StdinPipe())(t), proctest.Value(cmd.StdoutPipe())(t)
+	l := proctest.Value(poorkernel.Listen(cmd, cmd.Start))(t)
 	dir, seen := t.TempDir(), map[string]bool{}
 	watched := make(chan struct{})
 	go func() {
@@ -151,22 +151,22 @@ func statesOf(t *testing.T, root string) (states []string) {
 	defer func() { <-watched }()
 	defer l.Close()
 	r, _, err := Dial(t.Context(), handsConn{out, in, cmd.Wait}, Config{ID: "e1", Root: root, Cwd: root})
-	scene.Must(t, err)
+	proctest.Must(t, err)
 	ctx := t.Context()
 	for try := 1; try <= tries; try++ {
-		scene.Must(t, r.Take(ctx, try))
-		scene.Must(t, r.WriteFile(ctx, "part", []byte("of try "+strconv.Itoa(try))))
-		scene.Must(t, r.MoveAside(ctx, try, "made"))
-		scene.Must(t, r.Mark(ctx))
+		proctest.Must(t, r.Take(ctx, try))
+		proctest.Must(t, r.WriteFile(ctx, "part", []byte("of try "+strconv.Itoa(try))))
+		proctest.Must(t, r.MoveAside(ctx, try, "made"))
+		proctest.Must(t, r.Mark(ctx))
 		if try == 1 {
-			scene.Value(r.Commit(ctx, try, &checkpoint.Commit{Message: "Repair"}))(t)
+			proctest.Value(r.Commit(ctx, try, &checkpoint.Commit{Message: "Repair"}))(t)
 		} else {
-			scene.Must(t, r.WriteFile(ctx, "part", []byte("not marked")))
-			scene.Value(r.Rollback(ctx, try, false))(t)
+			proctest.Must(t, r.WriteFile(ctx, "part", []byte("not marked")))
+			proctest.Value(r.Rollback(ctx, try, false))(t)
 		}
-		scene.Must(t, r.Drop(ctx, try))
+		proctest.Must(t, r.Drop(ctx, try))
 	}
-	scene.Must(t, r.Close())
+	proctest.Must(t, r.Close())
 	return states
 }
 

@@ -17,7 +17,7 @@ import (
 
 	"github.com/tend-run/tend/internal/heal/checkpoint"
 	"github.com/tend-run/tend/internal/heal/guard"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 // said is a process that has said something, and hears nothing.
@@ -49,14 +49,14 @@ func served(t *testing.T, root string) *Remote {
 		p.ended <- err
 	}()
 	r, _, err := Dial(t.Context(), p, Config{ID: "e1", Root: root, Cwd: root})
-	scene.Must(t, err)
+	proctest.Must(t, err)
 	return r
 }
 
 // What is done over the wire is done as here, and its errors are told apart as here. Nothing
 // is left of it in the project.
 func TestAProjectOverTheWire(t *testing.T) {
-	root := scene.Value(filepath.EvalSymlinks(t.TempDir()))(t)
+	root := proctest.Value(filepath.EvalSymlinks(t.TempDir()))(t)
 	r := served(t, root)
 	ctx := t.Context()
 	if r.Root() != root {
@@ -65,15 +65,15 @@ func TestAProjectOverTheWire(t *testing.T) {
 	if _, _, err := r.ReadFile(ctx, "none", 0, 10); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a file that is not there: %v", err)
 	}
-	scene.Must(t, os.WriteFile(filepath.Join(root, "part"), []byte("the user's"), 0o644))
-	scene.Must(t, r.Take(ctx, 1))
-	scene.Must(t, r.WriteFile(ctx, "part", []byte("\x00\xffbytes")))
-	scene.Must(t, r.WriteFile(ctx, "made", []byte("made")))
-	scene.Must(t, r.Mark(ctx))
+	proctest.Must(t, os.WriteFile(filepath.Join(root, "part"), []byte("the user's"), 0o644))
+	proctest.Must(t, r.Take(ctx, 1))
+	proctest.Must(t, r.WriteFile(ctx, "part", []byte("\x00\xffbytes")))
+	proctest.Must(t, r.WriteFile(ctx, "made", []byte("made")))
+	proctest.Must(t, r.Mark(ctx))
 	if data, size, err := r.ReadFile(ctx, "part", 0, 100); string(data) != "\x00\xffbytes" || size != 7 || err != nil {
 		t.Errorf("it is %q, %d, %v", data, size, err)
 	}
-	if paths := scene.Value(r.Changed(ctx))(t); strings.Join(paths, " ") != "made part" {
+	if paths := proctest.Value(r.Changed(ctx))(t); strings.Join(paths, " ") != "made part" {
 		t.Errorf("changed are %q", paths)
 	}
 	if err := r.WriteFile(ctx, "../out", []byte("x")); err == nil || !strings.Contains(err.Error(), "denied") {
@@ -81,25 +81,25 @@ func TestAProjectOverTheWire(t *testing.T) {
 	}
 	// What a person has allowed is at the path that they saw, or nowhere.
 	out := filepath.Join(t.TempDir(), "out")
-	scene.Must(t, os.WriteFile(out, []byte("out"), 0o644))
+	proctest.Must(t, os.WriteFile(out, []byte("out"), 0o644))
 	if _, _, err := r.ReadFile(ctx, out, 0, 10); !errors.Is(err, guard.ErrAsk) {
 		t.Errorf("to ask for: %v", err)
 	}
-	where := scene.Value(r.Where(ctx, out))(t)
+	where := proctest.Value(r.Where(ctx, out))(t)
 	if data, _, err := r.Allowed().ReadFile(ctx, where, 0, 10); string(data) != "out" || err != nil {
 		t.Errorf("what is allowed: %q, %v", data, err)
 	}
-	scene.Must(t, r.Allowed().WriteFile(ctx, where, []byte("changed")))
-	if data := scene.Value(os.ReadFile(out))(t); string(data) != "changed" {
+	proctest.Must(t, r.Allowed().WriteFile(ctx, where, []byte("changed")))
+	if data := proctest.Value(os.ReadFile(out))(t); string(data) != "changed" {
 		t.Errorf("it is %q", data)
 	}
 	if all, _, err := r.Allowed().List(ctx, filepath.Dir(where), 10); len(all) != 1 || err != nil {
 		t.Errorf("there are %v, %v", all, err)
 	}
 	other := filepath.Join(t.TempDir(), "other")
-	scene.Must(t, os.WriteFile(other, []byte("other"), 0o644))
-	scene.Must(t, os.Remove(out))
-	scene.Must(t, os.Symlink(other, out))
+	proctest.Must(t, os.WriteFile(other, []byte("other"), 0o644))
+	proctest.Must(t, os.Remove(out))
+	proctest.Must(t, os.Symlink(other, out))
 	if err := r.Allowed().WriteFile(ctx, where, []byte("x")); err == nil || !strings.Contains(err.Error(), "elsewhere") {
 		t.Errorf("a link in its place: %v", err)
 	}
@@ -111,26 +111,26 @@ func TestAProjectOverTheWire(t *testing.T) {
 	if _, _, err := r.Search(done, ".", "", 10); !errors.Is(err, context.Canceled) {
 		t.Errorf("a search whose time is over: %v", err)
 	}
-	back := scene.Value(r.Rollback(ctx, 1, false))(t)
-	if data := scene.Value(os.ReadFile(filepath.Join(root, "part")))(t); string(data) != "the user's" || len(back.Paths) != 2 || len(back.Left) > 0 {
+	back := proctest.Value(r.Rollback(ctx, 1, false))(t)
+	if data := proctest.Value(os.ReadFile(filepath.Join(root, "part")))(t); string(data) != "the user's" || len(back.Paths) != 2 || len(back.Left) > 0 {
 		t.Errorf("it is %q after %+v", data, back)
 	}
-	scene.Must(t, r.Drop(ctx, 1))
-	scene.Must(t, r.Close())
-	if all := scene.Value(os.ReadDir(root))(t); len(all) != 1 {
+	proctest.Must(t, r.Drop(ctx, 1))
+	proctest.Must(t, r.Close())
+	if all := proctest.Value(os.ReadDir(root))(t); len(all) != 1 {
 		t.Errorf("left are %v", all)
 	}
 }
 
 // A process that ends, or says what is no answer, is lost, and asked for nothing more.
 func TestAProcessThatSaysNonsenseIsLost(t *testing.T) {
-	opened := scene.Value(json.Marshal(answer{ID: 1, Result: scene.Value(json.Marshal(Opened{Root: "/x"}))(t)}))(t)
+	opened := proctest.Value(json.Marshal(answer{ID: 1, Result: proctest.Value(json.Marshal(Opened{Root: "/x"}))(t)}))(t)
 	for name, text := range map[string]string{
 		"nothing": "", "no JSON": "hello\n", "half a line": `{"id": 2`, "another type": `{"id":2,"result":{"a":1}}` + "\n", "other answers": strings.Repeat(`{"id":9}`+"\n", 1000),
 		"a list without end": `{"id":2,"result":[` + strings.Repeat(`"",`, maxValues+1) + `""]}` + "\n",
 	} {
 		r, _, err := Dial(t.Context(), said{strings.NewReader(string(opened) + "\n" + text)}, Config{})
-		scene.Must(t, err)
+		proctest.Must(t, err)
 		told := 0
 		r.OnBroken = func() { told++ }
 		for range 2 {
@@ -139,7 +139,7 @@ func TestAProcessThatSaysNonsenseIsLost(t *testing.T) {
 				t.Errorf("%s: %v, told %d times", name, err, told)
 			}
 		}
-		scene.Must(t, r.Close())
+		proctest.Must(t, r.Close())
 	}
 	if _, _, err := Dial(t.Context(), said{strings.NewReader(`{"id":1,"result":{"root":"relative"}}` + "\n")}, Config{}); err == nil {
 		t.Error("a root that is no path was taken")
@@ -181,7 +181,7 @@ func TestAProcessThatTakesNoRequestIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &deaf{Reader: strings.NewReader(`{"id":1,"result":{"root":"/x"}}` + "\n"), ended: make(chan struct{})}
 		r, _, err := Dial(t.Context(), d, Config{})
-		scene.Must(t, err)
+		proctest.Must(t, err)
 		told := 0
 		r.OnBroken = func() { told++ }
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -190,7 +190,7 @@ func TestAProcessThatTakesNoRequestIsLost(t *testing.T) {
 		if _, ok := errors.AsType[*BrokenError](err); !ok || told != 1 {
 			t.Errorf("%v, told %d times", err, told)
 		}
-		scene.Must(t, r.Close())
+		proctest.Must(t, r.Close())
 	})
 }
 
@@ -228,7 +228,7 @@ func TestAProcessThatStandsStillIsLost(t *testing.T) {
 					}
 				}()
 				r, _, err := Dial(t.Context(), stopped{from, say}, Config{})
-				scene.Must(t, err)
+				proctest.Must(t, err)
 				r.Still = func() bool { return tt.still }
 				begun := time.Now()
 				ctx, cancel := context.WithTimeout(t.Context(), 3*time.Hour)
@@ -241,7 +241,7 @@ func TestAProcessThatStandsStillIsLost(t *testing.T) {
 				if tt.lost == 0 && after < 3*time.Hour {
 					t.Errorf("given up after %v: %v", after, err)
 				}
-				scene.Must(t, r.Close())
+				proctest.Must(t, r.Close())
 			})
 		})
 	}
@@ -263,9 +263,9 @@ func TestADiffOfAProcessIsClipped(t *testing.T) {
 			return out.Diff, err
 		},
 	} {
-		text := scene.Value(json.Marshal(map[string]any{"id": 2, "result": map[string]any{"Diff": long, "Files": []any{map[string]any{"After": strings.Repeat("x", MaxReviewed+1)}}}}))(t)
+		text := proctest.Value(json.Marshal(map[string]any{"id": 2, "result": map[string]any{"Diff": long, "Files": []any{map[string]any{"After": strings.Repeat("x", MaxReviewed+1)}}}}))(t)
 		r, _, err := Dial(t.Context(), said{strings.NewReader(`{"id":1,"result":{"root":"/x"}}` + "\n" + string(text) + "\n")}, Config{})
-		scene.Must(t, err)
+		proctest.Must(t, err)
 		got, err := call(r)
 		if err != nil || len(got) > checkpoint.MaxDiff || !utf8.ValidString(got) || !strings.Contains(got, "left out") {
 			t.Errorf("%d: %d bytes, %v", i, len(got), err)

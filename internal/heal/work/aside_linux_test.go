@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/tend-run/tend/internal/heal/healer"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 // What a remedy has moved aside comes back to where it was, also if something has put a
@@ -23,16 +23,16 @@ func TestWhatWasMovedAsideComesBack(t *testing.T) {
 			g := newGround(t, 0)
 			outside := t.TempDir()
 			for _, dir := range []string{outside, filepath.Join(g.root, "keys")} {
-				scene.Must(t, os.MkdirAll(filepath.Join(dir, "node_modules"), 0o755))
-				scene.Must(t, os.WriteFile(filepath.Join(dir, "node_modules", "other"), nil, 0o644))
+				proctest.Must(t, os.MkdirAll(filepath.Join(dir, "node_modules"), 0o755))
+				proctest.Must(t, os.WriteFile(filepath.Join(dir, "node_modules", "other"), nil, 0o644))
 			}
 			g.write("apps/web/node_modules/p/index.js", "installed\n")
-			scene.Must(t, g.w.project.Absorb(t.Context()))
-			scene.Must(t, g.w.project.MoveAside(t.Context(), 1, "apps/web/node_modules"))
+			proctest.Must(t, g.w.project.Absorb(t.Context()))
+			proctest.Must(t, g.w.project.MoveAside(t.Context(), 1, "apps/web/node_modules"))
 			web := filepath.Join(g.root, "apps", "web")
-			scene.Must(t, os.RemoveAll(web))
-			scene.Must(t, spoil(web, outside))
-			scene.Must(t, g.w.project.Mark(t.Context()))
+			proctest.Must(t, os.RemoveAll(web))
+			proctest.Must(t, spoil(web, outside))
+			proctest.Must(t, g.w.project.Mark(t.Context()))
 			g.w.state.Tries = []healer.Try{{}}
 			if _, err := g.w.rollback(t.Context(), healer.Effect{Do: healer.Rollback, Try: 1}); err != nil {
 				t.Error(err)
@@ -53,12 +53,12 @@ func TestWhatWasMovedAsideComesBack(t *testing.T) {
 func TestNothingIsMovedOutOfTheProject(t *testing.T) {
 	g := newGround(t, 0)
 	outside := t.TempDir()
-	scene.Must(t, os.MkdirAll(filepath.Join(g.root, ".tend"), 0o755))
-	scene.Must(t, os.Symlink(outside, filepath.Join(g.root, ".tend", "aside")))
+	proctest.Must(t, os.MkdirAll(filepath.Join(g.root, ".tend"), 0o755))
+	proctest.Must(t, os.Symlink(outside, filepath.Join(g.root, ".tend", "aside")))
 	if err := g.w.project.MoveAside(t.Context(), 1, "node_modules"); err == nil {
 		t.Error("it was moved")
 	}
-	if all := scene.Value(os.ReadDir(outside))(t); len(all) > 0 {
+	if all := proctest.Value(os.ReadDir(outside))(t); len(all) > 0 {
 		t.Errorf("outside there is %v", all)
 	}
 	if _, err := os.Lstat(filepath.Join(g.root, "node_modules", "p", "index.js")); err != nil {

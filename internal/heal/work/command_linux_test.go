@@ -19,7 +19,7 @@ import (
 	"github.com/tend-run/tend/internal/heal/healer"
 	"github.com/tend-run/tend/internal/lib/procfs"
 	"github.com/tend-run/tend/internal/service/config"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testbin"
 	"github.com/tend-run/tend/internal/support/testdaemon"
 	"github.com/tend-run/tend/process"
@@ -50,16 +50,16 @@ func (g *ground) enter(d *testdaemon.Daemon, c *tend.Client, base string, who us
 	if who.shared {
 		share, line = tend.SandboxShare{Source: share.Source, Target: "/srv/home"}, "true"
 	}
-	g.box = scene.Value(c.CreateSandbox(g.Context(), tend.SandboxSpec{Name: "home", Isolation: tend.IsolationFull, Size: who.size, Shares: []tend.SandboxShare{share}}))(g.T)
-	res := scene.Value(g.box.Processes().Run(g.Context(), tend.Command("sh", "-c", line)))(g.T)
+	g.box = proctest.Value(c.CreateSandbox(g.Context(), tend.SandboxSpec{Name: "home", Isolation: tend.IsolationFull, Size: who.size, Shares: []tend.SandboxShare{share}}))(g.T)
+	res := proctest.Value(g.box.Processes().Run(g.Context(), tend.Command("sh", "-c", line)))(g.T)
 	if res.Exit.Code != 0 {
 		g.Fatalf("cp: %v: %s", res.Exit, res.Stderr)
 	}
-	look := scene.Value(g.box.Look(g.Context()))(g.T)
-	scene.Value(look.Start(g.Context(), process.Spec{Argv: []string{"sh", "-c", "sleep 1000; :", base}}))(g.T)
+	look := proctest.Value(g.box.Look(g.Context()))(g.T)
+	proctest.Value(look.Start(g.Context(), process.Spec{Argv: []string{"sh", "-c", "sleep 1000; :", base}}))(g.T)
 	g.root = "/srv/home/app"
-	scene.Eventually(g, "a program runs in the sandbox", func() bool { // the API has its pid inside
-		for _, pid := range scene.Value(procfs.PIDs())(g.T) {
+	proctest.Eventually(g, "a program runs in the sandbox", func() bool { // the API has its pid inside
+		for _, pid := range proctest.Value(procfs.PIDs())(g.T) {
 			if line, err := procfs.Read(pid, "cmdline"); err == nil && strings.HasSuffix(string(line), "\x00"+base+"\x00") {
 				g.view = procfs.Path(pid, "root")
 			}
@@ -68,23 +68,23 @@ func (g *ground) enter(d *testdaemon.Daemon, c *tend.Client, base string, who us
 	})
 	o := g.w.order
 	o.StateDir, o.Rules.Sandbox, o.Rules.Cwd, o.Healer.Root = d.StateDir(), "home", g.root, g.root
-	o.SandboxID = scene.Value(g.box.ID(g.Context()))(g.T)
-	scene.Must(g, g.w.findPlace(g.Context()))
+	o.SandboxID = proctest.Value(g.box.ID(g.Context()))(g.T)
+	proctest.Must(g, g.w.findPlace(g.Context()))
 }
 
 // enterOpen makes a sandbox that is not isolated, with the project in its own directory.
 func (g *ground) enterOpen(d *testdaemon.Daemon, c *tend.Client, base string, who user) {
 	g.Helper()
-	g.box = scene.Value(c.CreateSandbox(g.Context(), tend.SandboxSpec{Name: "home", Isolation: tend.IsolationNone, User: strconv.Itoa(who.uid)}))(g.T)
-	res := scene.Value(g.box.Processes().Run(g.Context(), tend.Command("cp", "-a", filepath.Join(base, "home", "app"), ".")))(g.T)
+	g.box = proctest.Value(c.CreateSandbox(g.Context(), tend.SandboxSpec{Name: "home", Isolation: tend.IsolationNone, User: strconv.Itoa(who.uid)}))(g.T)
+	res := proctest.Value(g.box.Processes().Run(g.Context(), tend.Command("cp", "-a", filepath.Join(base, "home", "app"), ".")))(g.T)
 	if res.Exit.Code != 0 {
 		g.Fatalf("cp: %v: %s", res.Exit, res.Stderr)
 	}
-	g.root = scene.Value(g.box.Info(g.Context()))(g.T).Dir + "/app"
+	g.root = proctest.Value(g.box.Info(g.Context()))(g.T).Dir + "/app"
 	o := g.w.order
 	o.StateDir, o.Rules.Sandbox, o.Rules.Cwd, o.Healer.Root = d.StateDir(), "home", g.root, g.root
-	o.SandboxID = scene.Value(g.box.ID(g.Context()))(g.T)
-	scene.Must(g, g.w.findPlace(g.Context()))
+	o.SandboxID = proctest.Value(g.box.ID(g.Context()))(g.T)
+	proctest.Must(g, g.w.findPlace(g.Context()))
 }
 
 // at is a path of the project's place, on this machine.
@@ -95,13 +95,13 @@ func newGround(t *testing.T, uid int) *ground { return newGroundOf(t, user{uid: 
 func newGroundOf(t *testing.T, who user) *ground {
 	t.Helper()
 	uid := who.uid
-	scene.Root(t)
-	base := scene.Value(os.MkdirTemp("", "tend-work-"))(t)
+	proctest.Root(t)
+	base := proctest.Value(os.MkdirTemp("", "tend-work-"))(t)
 	t.Cleanup(func() { os.RemoveAll(base) })
-	base = scene.Value(filepath.EvalSymlinks(base))(t)
+	base = proctest.Value(filepath.EvalSymlinks(base))(t)
 	g := &ground{T: t, root: filepath.Join(base, "home", "app")}
 	self := filepath.Join(base, "self")
-	scene.Must(t, os.WriteFile(self, scene.Value(os.ReadFile(testbin.Released.Tend(bin)))(t), 0o755))
+	proctest.Must(t, os.WriteFile(self, proctest.Value(os.ReadFile(testbin.Released.Tend(bin)))(t), 0o755))
 	for name, text := range map[string]string{
 		"lib.js": "one\ntwo\nthree\n", "clean.js": "clean\n", "gone.js": "gone\n", "go.mod": "module m\n", "engine/core.js": "core\n",
 		".gitignore": "data/\ncache.json\ndist/\n*.db\nnode_modules/\n",
@@ -125,32 +125,32 @@ func newGroundOf(t *testing.T, who user) *ground {
 	g.write("node_modules/p/index.js", "installed\n")
 	g.write("sub/file", "of another repository\n")
 	cmd := exec.Command("git", "init", "-q", filepath.Join(g.root, "sub"))
-	scene.Must(t, cmd.Run())
-	scene.Must(t, os.Remove(filepath.Join(g.root, "gone.js")))
+	proctest.Must(t, cmd.Run())
+	proctest.Must(t, os.Remove(filepath.Join(g.root, "gone.js")))
 	state := filepath.Join(base, "state")
-	scene.Must(t, os.MkdirAll(filepath.Join(state, "episode"), 0o700))
-	scene.Must(t, os.WriteFile(filepath.Join(state, "key"), []byte(secret), 0o600))
-	scene.Must(t, os.WriteFile(filepath.Join(base, "home", "diary"), []byte(secret), 0o644))
-	scene.Must(t, os.Chmod(base, 0o755))
-	scene.Must(t, filepath.WalkDir(base, func(path string, d fs.DirEntry, err error) error {
+	proctest.Must(t, os.MkdirAll(filepath.Join(state, "episode"), 0o700))
+	proctest.Must(t, os.WriteFile(filepath.Join(state, "key"), []byte(secret), 0o600))
+	proctest.Must(t, os.WriteFile(filepath.Join(base, "home", "diary"), []byte(secret), 0o644))
+	proctest.Must(t, os.Chmod(base, 0o755))
+	proctest.Must(t, filepath.WalkDir(base, func(path string, d fs.DirEntry, err error) error {
 		return errors.Join(err, os.Lchown(path, uid, uid))
 	}))
 	command := []string{testbin.Released.Tend(bin)}
 	if who.served {
-		scene.Must(t, filepath.WalkDir(state, func(path string, d fs.DirEntry, err error) error {
+		proctest.Must(t, filepath.WalkDir(state, func(path string, d fs.DirEntry, err error) error {
 			return errors.Join(err, os.Lchown(path, 0, 0))
 		}))
 		uid = 0 // that of the daemon
 	}
 	if uid != 0 {
 		for d := bin; d != "/" && d != os.TempDir(); d = filepath.Dir(d) {
-			scene.Must(t, os.Chmod(d, 0o755))
+			proctest.Must(t, os.Chmod(d, 0o755))
 		}
 		command = append([]string{"setpriv", "--reuid", fmt.Sprint(uid), "--regid", fmt.Sprint(uid), "--clear-groups"}, command...)
 	}
-	dir := scene.Value(os.MkdirTemp("", "tend-work-"))(t) // the daemon's: root obeys no state below what belongs to another
+	dir := proctest.Value(os.MkdirTemp("", "tend-work-"))(t) // the daemon's: root obeys no state below what belongs to another
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	scene.Must(t, errors.Join(os.Chmod(dir, 0o755), os.Chown(dir, uid, uid)))
+	proctest.Must(t, errors.Join(os.Chmod(dir, 0o755), os.Chown(dir, uid, uid)))
 	d := testdaemon.Serve(t, testdaemon.Config{Command: command, Dir: dir})
 	env := map[string]string{"PORT": "3000", "DB_PASSWORD": secret, "ANTHROPIC_API_KEY": secret, "DATABASE": "postgres://me:" + secret + "@host/db"}
 	c := d.Connect(t)
@@ -165,13 +165,13 @@ func newGroundOf(t *testing.T, who user) *ground {
 		g.enter(d, c, base, who)
 	}
 	p, _, err := g.w.openProject(t.Context())
-	scene.Must(t, err)
+	proctest.Must(t, err)
 	t.Cleanup(func() { p.Close() })
 	g.w.project = p
 	if g.w.remote() != (who.served || who.boxed) {
 		t.Fatalf("it is worked on by %T", p)
 	}
-	scene.Must(t, g.w.takePoint(t.Context(), 1))
+	proctest.Must(t, g.w.takePoint(t.Context(), 1))
 	g.h = &hands{ctx: t.Context(), w: g.w}
 	return g
 }
@@ -186,7 +186,7 @@ func (g *ground) kept() string {
 
 func (g *ground) copies() []checkpoint.Kept {
 	g.Helper()
-	kept := scene.Value(g.w.project.Commit(g.Context(), 1, nil))(g.T).Kept
+	kept := proctest.Value(g.w.project.Commit(g.Context(), 1, nil))(g.T).Kept
 	for i := range kept {
 		kept[i].Copy = g.at(kept[i].Copy)
 	}
@@ -207,11 +207,11 @@ func (g *ground) write(name, text string) {
 	g.Helper()
 	full := filepath.Join(g.root, filepath.FromSlash(name))
 	if g.box != nil {
-		scene.Must(g, g.box.Files().WriteFile(g.Context(), full, []byte(text)))
+		proctest.Must(g, g.box.Files().WriteFile(g.Context(), full, []byte(text)))
 		return
 	}
-	scene.Must(g, os.MkdirAll(filepath.Dir(full), 0o755))
-	scene.Must(g, os.WriteFile(full, []byte(text), 0o644))
+	proctest.Must(g, os.MkdirAll(filepath.Dir(full), 0o755))
+	proctest.Must(g, os.WriteFile(full, []byte(text), 0o644))
 }
 
 func (g *ground) read(name string) string {
@@ -236,7 +236,7 @@ func (g *ground) tree() map[string]string {
 	g.Helper()
 	all := map[string]string{}
 	root := g.at(g.root)
-	scene.Must(g, filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+	proctest.Must(g, filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.Name() == "index" && strings.Contains(path, ".git") {
 			return err
 		}
@@ -246,7 +246,7 @@ func (g *ground) tree() map[string]string {
 		}
 		text := info.Mode().String()
 		if info.Mode().IsRegular() {
-			text += string(scene.Value(os.ReadFile(path))(g))
+			text += string(proctest.Value(os.ReadFile(path))(g))
 		}
 		if rel := strings.TrimPrefix(path, root+"/"); rel != ".git" && rel != ".tend" && !strings.HasPrefix(rel, ".tend/heal") && !strings.HasPrefix(rel, ".git/refs") && !strings.HasPrefix(rel, ".git/logs") {
 			all[rel] = text
@@ -296,7 +296,7 @@ func TestNoCommandLosesTheUsersWork(t *testing.T) {
 				"for f in * */*; do rm -f $f; ln -s /etc/passwd $f; done",
 				"mv lib.js new.js; mv go.mod lib.js; cp clean.js go.mod",
 			} {
-				scene.Must(t, os.RemoveAll(g.kept()))
+				proctest.Must(t, os.RemoveAll(g.kept()))
 				out := g.exec(line)
 				after := g.tree()
 				for path, text := range before {
@@ -311,7 +311,7 @@ func TestNoCommandLosesTheUsersWork(t *testing.T) {
 						t.Errorf("%s\n%s\n%s is %.60q, and was %.60q", line, out, path, after[path], text)
 					}
 				}
-				done := scene.Value(g.w.project.Rollback(t.Context(), 1, false))(t)
+				done := proctest.Value(g.w.project.Rollback(t.Context(), 1, false))(t)
 				if len(done.Left) > 0 {
 					t.Errorf("%s: not taken back is %v", line, done.Left)
 				}
@@ -368,7 +368,7 @@ func TestWhatACommandOfAModelMakesIsTakenOver(t *testing.T) {
 			// What was uncommitted and has changed is in a copy, once.
 			kept := map[string]string{}
 			for _, k := range g.copies() {
-				kept[k.Path] += string(scene.Value(os.ReadFile(k.Copy))(t))
+				kept[k.Path] += string(proctest.Value(os.ReadFile(k.Copy))(t))
 			}
 			want := map[string]string{"go.mod": "module m\n\nrequire a v1\nrequire b v1\n", "lib.js": "one\ntwo\nthree\nfour, which the user is about to wr", "cache.json": "{half"}
 			if !maps.Equal(kept, want) {
@@ -419,7 +419,7 @@ func TestWhatOthersChangeDuringACommandStays(t *testing.T) {
 		done <- fmt.Sprint(out.Output, err)
 	}()
 	shell := 0
-	scene.Eventually(t, "the command waits", func() bool {
+	proctest.Eventually(t, "the command waits", func() bool {
 		all, _ := filepath.Glob("/proc/[0-9]*/cmdline")
 		for _, f := range all {
 			b, err := os.ReadFile(f)
@@ -440,7 +440,7 @@ func TestWhatOthersChangeDuringACommandStays(t *testing.T) {
 	g.write("clean.js", "the user's, meanwhile\n")
 	g.write("lib.js", "one\ntwo\nthree\nfour, which is whole now\n")
 	g.write("also.js", "the user's, too\n")
-	scene.Must(t, syscall.Kill(shell, syscall.SIGUSR1))
+	proctest.Must(t, syscall.Kill(shell, syscall.SIGUSR1))
 	out := <-done
 	for name, want := range map[string]string{"clean.js": "the user's, meanwhile\n", "lib.js": "one\ntwo\nthree\nfour, which is whole now\n", "also.js": "the user's, too\n", "made.js": "theirs\n"} {
 		if got := g.read(name); got != want {
@@ -450,7 +450,7 @@ func TestWhatOthersChangeDuringACommandStays(t *testing.T) {
 	if !strings.Contains(out, "clean.js was left as it is: somebody else has changed it meanwhile") {
 		t.Error(out)
 	}
-	scene.Value(g.w.project.Rollback(t.Context(), 1, false))(t)
+	proctest.Value(g.w.project.Rollback(t.Context(), 1, false))(t)
 	if got := g.read("clean.js") + g.read("also.js") + g.read("made.js") + g.read("c"); got != "the user's, meanwhile\nthe user's, too\nnonenone" {
 		t.Errorf("after a rollback: %q", got)
 	}

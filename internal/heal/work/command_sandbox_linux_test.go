@@ -18,7 +18,7 @@ import (
 
 	"github.com/tend-run/tend/internal/heal/project"
 	"github.com/tend-run/tend/internal/lib/procfs"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/process"
 	"github.com/tend-run/tend/sdk/go"
 )
@@ -28,7 +28,7 @@ func (g *ground) around() map[string]string {
 	g.Helper()
 	all := map[string]string{}
 	for _, dir := range []string{"/srv", "/tmp", "/var/tmp", "/home", "/root", "/run", "/usr/local/bin", "/etc"} {
-		scene.Must(g, filepath.WalkDir(g.at(dir), func(path string, d fs.DirEntry, err error) error {
+		proctest.Must(g, filepath.WalkDir(g.at(dir), func(path string, d fs.DirEntry, err error) error {
 			// A test of internal/core/cell puts a directory into the machine's /etc, which is seen inside.
 			if err != nil || path == g.at(g.root) || d.Name() == ".tend" || strings.HasPrefix(path, g.at("/etc/tend-test-")) {
 				return fs.SkipDir
@@ -45,9 +45,9 @@ func (g *ground) around() map[string]string {
 // living are the processes in the sandbox, and those of commands on the machine.
 func (g *ground) living() (all []string) {
 	g.Helper()
-	look := scene.Value(g.box.Look(g.Context()))(g.T)
+	look := proctest.Value(g.box.Look(g.Context()))(g.T)
 	for _, c := range []*tend.Client{look, g.w.client} {
-		for _, in := range scene.Value(c.List(g.Context(), process.Filter{Live: true}))(g.T) {
+		for _, in := range proctest.Value(c.List(g.Context(), process.Filter{Live: true}))(g.T) {
 			all = append(all, string(in.ID))
 		}
 	}
@@ -80,7 +80,7 @@ func TestACommandInASandboxChangesNothing(t *testing.T) {
 			} {
 				out := g.exec(line)
 				// What git has may be removed, and is brought back.
-				if done := scene.Value(g.w.project.Rollback(t.Context(), 1, false))(t); len(done.Left) > 0 {
+				if done := proctest.Value(g.w.project.Rollback(t.Context(), 1, false))(t); len(done.Left) > 0 {
 					t.Errorf("%s: not taken back is %v", line, done.Left)
 				}
 				if got := g.tree(); !maps.Equal(got, before) {
@@ -98,7 +98,7 @@ func TestACommandInASandboxChangesNothing(t *testing.T) {
 					t.Fatalf("%s: there run %q, and ran %q", line, got, living)
 				}
 			}
-			for _, pid := range scene.Value(procfs.PIDs())(t) {
+			for _, pid := range proctest.Value(procfs.PIDs())(t) {
 				if line, err := procfs.Read(pid, "cmdline"); err == nil && string(line) == "sleep\x001001\x00" {
 					t.Errorf("pid %d of a command is left", pid)
 				}
@@ -116,7 +116,7 @@ func TestACommandInASandboxHasItsRights(t *testing.T) {
 	for name, who := range boxed {
 		t.Run(name, func(t *testing.T) {
 			g := newGroundOf(t, who)
-			status := scene.Value(g.box.Processes().Run(t.Context(), tend.Command("grep", "-E", "^(Seccomp|CapBnd):", "/proc/self/status")))(t)
+			status := proctest.Value(g.box.Processes().Run(t.Context(), tend.Command("grep", "-E", "^(Seccomp|CapBnd):", "/proc/self/status")))(t)
 			of := func(text, field string) string {
 				_, rest, _ := strings.Cut(text, field+":")
 				value, _, _ := strings.Cut(rest, "\n")
@@ -124,7 +124,7 @@ func TestACommandInASandboxHasItsRights(t *testing.T) {
 			}
 			mask := func(text string) (bits uint64) {
 				_, err := fmt.Sscanf(of(text, "CapBnd"), "%x", &bits)
-				scene.Must(t, err)
+				proctest.Must(t, err)
 				return bits
 			}
 			out := g.exec("grep -E '^(Uid|Gid|Seccomp|CapBnd|CapEff|NoNewPrivs):' /proc/self/status; echo shell: $PPID")
@@ -139,7 +139,7 @@ func TestACommandInASandboxHasItsRights(t *testing.T) {
 				t.Errorf("it has capabilities:\n%s", out)
 			}
 			// The processes of the sandbox are not there, nor a port, nor an abstract socket of it.
-			l := scene.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
+			l := proctest.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
 			defer l.Close()
 			port := l.Addr().(*net.TCPAddr).Port
 			out = g.exec(fmt.Sprintf("ls -d /proc/[0-9]* | wc -l; cat /proc/net/dev | tail -n +3 | cut -d: -f1; python3 -c 'import socket; socket.create_connection((\"127.0.0.1\", %d), 2)' 2>&1 | tail -1; cat /proc/keys /proc/kallsyms | head -c 300", port))
@@ -177,34 +177,34 @@ func (l *liar) Read(to []byte) (int, error) {
 // none, with the groups of that user there, for the whole of a repair.
 func TestTheMachineSaysWhomACommandInASandboxRunsAs(t *testing.T) {
 	g := newGroundOf(t, user{boxed: true})
-	res := scene.Value(g.box.Processes().Run(t.Context(), tend.Command("sh", "-c", "echo me:x:1234:1235::/:/bin/sh >> /etc/passwd; echo ours:x:1236:me >> /etc/group; chown -R me /srv/home; umask 077; echo roots > "+g.root+"/roots")))(t)
+	res := proctest.Value(g.box.Processes().Run(t.Context(), tend.Command("sh", "-c", "echo me:x:1234:1235::/:/bin/sh >> /etc/passwd; echo ours:x:1236:me >> /etc/group; chown -R me /srv/home; umask 077; echo roots > "+g.root+"/roots")))(t)
 	if res.Exit.Code != 0 {
 		t.Fatalf("%v: %s", res.Exit, res.Stderr)
 	}
-	scene.Value(g.box.Update(t.Context(), tend.SandboxChange{User: "me"}))(t)
+	proctest.Value(g.box.Update(t.Context(), tend.SandboxChange{User: "me"}))(t)
 	if out := g.exec("id -u"); out != "0\n" {
 		t.Errorf("in a repair that root began it runs as %s", out)
 	}
-	scene.Must(t, g.w.project.Close())
+	proctest.Must(t, g.w.project.Close())
 	p, _, err := g.w.dial(t.Context(), project.Config{ID: g.w.order.ID, Root: g.root, Cwd: g.root, Inside: true}, func(ctx context.Context) (project.Conn, error) {
 		c, err := g.w.startInside(ctx)
 		return &liar{Conn: c, lines: bufio.NewReader(c)}, err
 	})
-	scene.Must(t, err)
+	proctest.Must(t, err)
 	t.Cleanup(func() { p.Close() })
 	g.w.project = p
-	scene.Must(t, g.w.takePoint(t.Context(), 2))
+	proctest.Must(t, g.w.takePoint(t.Context(), 2))
 	if out := g.exec("id -u; id -g; id -G"); out != "1234\n1235\n1235 1236\n" {
 		t.Errorf("with a process that says it is root it runs as %s", out)
 	}
 	// What is collected is given to that user, so it is nothing of another's, and all of its own.
 	out := g.exec("umask 077; echo x > own; echo y >> clean.js; chmod 600 clean.js")
-	if res := scene.Value(g.box.Processes().Run(t.Context(), tend.Command("sh", "-c", "cd "+g.root+"; stat -c '%U %a' own; tail -n 1 clean.js")))(t); string(res.Stdout) != "me 600\ny\n" {
+	if res := proctest.Value(g.box.Processes().Run(t.Context(), tend.Command("sh", "-c", "cd "+g.root+"; stat -c '%U %a' own; tail -n 1 clean.js")))(t); string(res.Stdout) != "me 600\ny\n" {
 		t.Errorf("what it has made for itself alone is %q, %s\n%s", res.Stdout, res.Stderr, out)
 	}
 	for _, move := range []string{"mv roots mine", "mkdir -p d && mv roots d/mine"} {
 		out := g.exec(move + " && echo moved; echo x > new-by-me")
-		res := scene.Value(g.box.Processes().Run(t.Context(), tend.Command("sh", "-c", "cd "+g.root+"; ls roots; find . -name mine -o -name new-by-me")))(t)
+		res := proctest.Value(g.box.Processes().Run(t.Context(), tend.Command("sh", "-c", "cd "+g.root+"; ls roots; find . -name mine -o -name new-by-me")))(t)
 		if string(res.Stdout) != "roots\n" || !strings.Contains(out, "moved") || !strings.Contains(out, "is another user's") {
 			t.Errorf("after %s there is %q\n%s", move, res.Stdout, out)
 		}
@@ -220,7 +220,7 @@ func TestACommandOfASharedProject(t *testing.T) {
 	if got := g.tree(); !maps.Equal(got, before) {
 		t.Fatalf("it is %q, and was %q", got, before)
 	}
-	scene.Value(g.w.project.Rollback(t.Context(), 1, false))(t)
+	proctest.Value(g.w.project.Rollback(t.Context(), 1, false))(t)
 	out := g.exec("echo made > made.js; sed -i s/clean/mended/ clean.js; rm new.js; echo x > engine/core.js")
 	if got := g.read("made.js") + g.read("clean.js") + g.read("new.js") + g.read("engine/core.js"); got != "made\nmended\nuntracked\ncore\n" {
 		t.Errorf("it is %q\n%s", got, out)
@@ -255,8 +255,8 @@ func TestTheProcessorsOfASandboxHoldForACommand(t *testing.T) {
 		done <- g.exec("while [ ! -e stop ]; do i=$((i+1)); [ $((i%50000)) = 0 ] && [ $i -gt 400000 ] && break; done; echo over")
 	}()
 	var limits []float64
-	scene.Eventually(t, "it runs", func() bool {
-		for _, in := range scene.Value(g.w.client.List(t.Context(), process.Filter{Live: true, Labels: map[string]string{labelCommand: "1"}}))(t) {
+	proctest.Eventually(t, "it runs", func() bool {
+		for _, in := range proctest.Value(g.w.client.List(t.Context(), process.Filter{Live: true, Labels: map[string]string{labelCommand: "1"}}))(t) {
 			if in.Spec.Name == "heal-command" { // and not what works on the project
 				limits = append(limits, in.Spec.Limits.CPUs)
 			}
@@ -275,17 +275,17 @@ func TestTheProcessorsOfASandboxHoldForACommand(t *testing.T) {
 // has on the machine. What an earlier run of the service has left is one.
 func TestWhatTheDaemonRunsInASandboxIsNoOrphan(t *testing.T) {
 	g := newGroundOf(t, user{boxed: true})
-	look := scene.Value(g.box.Look(t.Context()))(t)
+	look := proctest.Value(g.box.Look(t.Context()))(t)
 	start := func(line string) process.Process {
 		t.Helper()
 		spec := process.Spec{Argv: []string{"sh", "-c", line}, Dir: g.root}
 		spec.Labels = map[string]string{labelService: g.w.order.Service}
-		return scene.Value(look.Start(t.Context(), spec))(t)
+		return proctest.Value(look.Start(t.Context(), spec))(t)
 	}
 	runs := start("sleep 1003 & wait")
 	left := start("setsid sleep 1003 < /dev/null > /dev/null 2>&1 & sleep 1000")
 	sleeping := func() (n int) {
-		for _, pid := range scene.Value(procfs.PIDs())(t) {
+		for _, pid := range proctest.Value(procfs.PIDs())(t) {
 			line, err := procfs.Read(pid, "cmdline")
 			if cwd, _ := os.Readlink(procfs.Path(pid, "cwd")); err == nil && string(line) == "sleep\x001003\x00" && cwd == g.root {
 				n++
@@ -293,14 +293,14 @@ func TestWhatTheDaemonRunsInASandboxIsNoOrphan(t *testing.T) {
 		}
 		return n
 	}
-	scene.Eventually(t, "both sleep", func() bool { return sleeping() == 2 })
-	scene.Must(t, left.Signal(t.Context(), int(syscall.SIGKILL), process.ScopeGroup))
-	scene.Value(left.Wait(t.Context(), process.Until{}))(t)
-	said := scene.Value(g.w.endLeft(t.Context()))(t)
+	proctest.Eventually(t, "both sleep", func() bool { return sleeping() == 2 })
+	proctest.Must(t, left.Signal(t.Context(), int(syscall.SIGKILL), process.ScopeGroup))
+	proctest.Value(left.Wait(t.Context(), process.Until{}))(t)
+	said := proctest.Value(g.w.endLeft(t.Context()))(t)
 	if n := sleeping(); n != 1 || !strings.HasPrefix(said, "ended what was left") || strings.Contains(said, ",") {
 		t.Errorf("%d sleep, and it says %q", n, said)
 	}
-	if in := scene.Value(runs.Info(t.Context()))(t); in.Exit != nil {
+	if in := proctest.Value(runs.Info(t.Context()))(t); in.Exit != nil {
 		t.Errorf("what runs has ended: %v", in.Exit)
 	}
 }

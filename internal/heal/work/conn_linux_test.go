@@ -4,7 +4,7 @@ import (
 	"runtime"
 	"testing"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testbin"
 	"github.com/tend-run/tend/internal/support/testdaemon"
 	"github.com/tend-run/tend/process"
@@ -13,7 +13,7 @@ import (
 // A process that does not read its input is ended all the same, while it is written to.
 func TestAProcessThatDoesNotReadIsEnded(t *testing.T) {
 	c := testdaemon.Serve(t, testdaemon.Config{Command: []string{testbin.Released.Tend(bin)}, Dir: t.TempDir()}).Connect(t)
-	p := scene.Value(c.Start(t.Context(), process.Spec{Argv: []string{"sleep", "inf"}, Stdin: process.StdinPipe}))(t)
+	p := proctest.Value(c.Start(t.Context(), process.Spec{Argv: []string{"sleep", "inf"}, Stdin: process.StdinPipe}))(t)
 	to := newConn(&worker{}, p)
 	wrote := make(chan error, 1)
 	go func() {
@@ -24,7 +24,7 @@ func TestAProcessThatDoesNotReadIsEnded(t *testing.T) {
 		to.input.Unlock()
 		runtime.Gosched()
 	}
-	scene.Must(t, to.Close())
+	proctest.Must(t, to.Close())
 	if err := <-wrote; err == nil {
 		t.Error("it was written")
 	}

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/tend-run/tend/internal/heal/healer"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 // What an episode keeps to take something back by hand stays until the episode is to be
@@ -21,7 +21,7 @@ func TestARefGoesWithItsEpisode(t *testing.T) {
 	if ref() == "" {
 		t.Error("what is needed to take it back by hand is gone")
 	}
-	scene.Must(t, os.WriteFile(g.w.order.Path(healer.ForgetFile), nil, 0o600))
+	proctest.Must(t, os.WriteFile(g.w.order.Path(healer.ForgetFile), nil, 0o600))
 	g.w.finish()
 	if got := ref(); got != "" {
 		t.Errorf("it has left %s", got)

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/tend-run/tend/internal/heal/project"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 // frozen is a process that opens the project, and then stands still, as one in a sandbox that
@@ -47,14 +47,14 @@ func TestToolsEndWithTheAttempt(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := &frozen{strings.NewReader(`{"id":1,"result":{"root":"/x"}}` + "\n"), make(chan struct{})}
 				r, _, err := project.Dial(t.Context(), f, project.Config{})
-				scene.Must(t, err)
+				proctest.Must(t, err)
 				turn, cancel := context.WithTimeout(t.Context(), time.Minute)
 				defer cancel()
 				err = use(&hands{ctx: turn, w: &worker{project: r}})
 				if _, ok := errors.AsType[*project.BrokenError](err); !ok {
 					t.Errorf("it is %v", err)
 				}
-				scene.Must(t, r.Close())
+				proctest.Must(t, r.Close())
 			})
 		})
 	}

@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/tend-run/tend/internal/heal/playbook"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/process"
 )
 
@@ -19,9 +19,9 @@ import (
 func TestOnlyWhatIsOursByDescentIsEnded(t *testing.T) {
 	g := newGround(t, 0)
 	g.w.order.Service = "web"
-	free := scene.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
+	free := proctest.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
 	port := free.Addr().(*net.TCPAddr).Port
-	scene.Must(t, free.Close())
+	proctest.Must(t, free.Close())
 	argv := []string{"python3", "-m", "http.server", "--bind", "127.0.0.1", fmt.Sprint(port)}
 	g.w.order.Rules.Command.Argv = argv
 	answers := func() bool {
@@ -35,26 +35,26 @@ func TestOnlyWhatIsOursByDescentIsEnded(t *testing.T) {
 		return g.w.carry(t.Context(), 1, playbook.Action{Kind: kind, Port: port})
 	}
 	// What an earlier run has left.
-	run := scene.Value(g.w.there.Start(t.Context(), process.Spec{
+	run := proctest.Value(g.w.there.Start(t.Context(), process.Spec{
 		Argv:   append([]string{"sh", "-c", `setsid "$@" < /dev/null > /dev/null 2>&1 & sleep 1000`, "sh"}, argv...),
 		Dir:    g.root,
 		Labels: map[string]string{labelService: "web"},
 	}))(t)
-	scene.Eventually(t, "what is left listens", answers)
+	proctest.Eventually(t, "what is left listens", answers)
 	if said, err := end(playbook.EndPortHolder); err == nil || !strings.Contains(err.Error(), "a process of this daemon") || !answers() {
 		t.Fatalf("while its run goes on: %q, %v", said, err)
 	}
-	scene.Must(t, run.Signal(t.Context(), int(syscall.SIGKILL), process.ScopeGroup))
-	scene.Value(run.Wait(t.Context(), process.Until{}))(t)
+	proctest.Must(t, run.Signal(t.Context(), int(syscall.SIGKILL), process.ScopeGroup))
+	proctest.Value(run.Wait(t.Context(), process.Until{}))(t)
 	if said, err := end(playbook.EndPortHolder); err != nil || !strings.Contains(said, "ended what was left of earlier runs") || answers() {
 		t.Fatalf("after it: %q, %v", said, err)
 	}
 	// What a person has started.
 	cmd := exec.Command("sh", append([]string{"-c", `"$@" < /dev/null > /dev/null 2>&1 & echo $!`, "sh"}, argv...)...)
 	cmd.Dir = g.root
-	pid := scene.Value(strconv.Atoi(strings.TrimSpace(string(scene.Value(cmd.Output())(t)))))(t)
+	pid := proctest.Value(strconv.Atoi(strings.TrimSpace(string(proctest.Value(cmd.Output())(t)))))(t)
 	t.Cleanup(func() { syscall.Kill(pid, syscall.SIGKILL) })
-	scene.Eventually(t, "the person's listens", answers)
+	proctest.Eventually(t, "the person's listens", answers)
 	if said, err := end(playbook.EndOrphans); err != nil || said != "" || !answers() {
 		t.Fatalf("ending orphans: %q, %v", said, err)
 	}

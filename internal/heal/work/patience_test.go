@@ -12,7 +12,7 @@ import (
 	"github.com/tend-run/tend/internal/heal/agent"
 	"github.com/tend-run/tend/internal/heal/guard"
 	"github.com/tend-run/tend/internal/heal/healer"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 // A model that does not answer is waited for with longer and longer pauses, which the
@@ -21,7 +21,7 @@ func TestTheWaitForAModelIsBounded(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		j, _, err := healer.OpenJournal(filepath.Join(dir, healer.JournalFile))
-		scene.Must(t, err)
+		proctest.Must(t, err)
 		defer j.Close()
 		w := &worker{journal: j, out: io.Discard, redact: guard.NewRedactor()}
 		w.state = healer.State{Doing: healer.Act, Tries: []healer.Try{{Remedy: healer.Remedy{Kind: healer.Model}}}}

@@ -8,7 +8,7 @@ import (
 	"connectrpc.com/connect"
 
 	"github.com/tend-run/tend/gen/tend/v1/tendv1connect"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/sdk/go"
 )
 
@@ -18,11 +18,11 @@ func TestARestartOutlivesALostAnswer(t *testing.T) {
 	g := newGround(t, 0)
 	w := g.w
 	w.order.Service = "web"
-	scene.Must(t, w.client.ApplyServices(t.Context(), tend.ServiceFile{Dir: t.TempDir(), Text: []byte("services:\n  web: {command: [sleep, '1000']}\n"), Env: map[string]string{"PATH": w.path}}))
-	scene.Must(t, w.client.StartServices(t.Context()))
+	proctest.Must(t, w.client.ApplyServices(t.Context(), tend.ServiceFile{Dir: t.TempDir(), Text: []byte("services:\n  web: {command: [sleep, '1000']}\n"), Env: map[string]string{"PATH": w.path}}))
+	proctest.Must(t, w.client.StartServices(t.Context()))
 	running := func() (s tend.Service) {
 		t.Helper()
-		scene.Eventually(t, "it runs", func() bool { s = scene.Value(w.service(t.Context()))(t); return s.PID > 0 })
+		proctest.Eventually(t, "it runs", func() bool { s = proctest.Value(w.service(t.Context()))(t); return s.PID > 0 })
 		return s
 	}
 	for name, taken := range map[string]bool{"not taken": false, "taken": true} {
@@ -40,7 +40,7 @@ func TestARestartOutlivesALostAnswer(t *testing.T) {
 				return nil, connect.NewError(connect.CodeUnavailable, errors.New("connection reset by peer"))
 			}
 		})
-		c := scene.Value(tend.Dial(t.Context(), w.order.URL, tend.Options{Interceptors: []connect.Interceptor{lose}}))(t)
+		c := proctest.Value(tend.Dial(t.Context(), w.order.URL, tend.Options{Interceptors: []connect.Interceptor{lose}}))(t)
 		before := running()
 		w.client = c
 		if err := w.restart(t.Context()); err != nil || !lost {

@@ -10,7 +10,7 @@ import (
 	"github.com/tend-run/tend/internal/heal/agent"
 	"github.com/tend-run/tend/internal/heal/guard"
 	"github.com/tend-run/tend/internal/heal/healer"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 // What a model is writing is shown word by word, and no part of a secret before it is known
@@ -24,8 +24,8 @@ func TestWordsAreShownWithoutSecrets(t *testing.T) {
 		if os.IsNotExist(err) {
 			return got
 		}
-		scene.Must(t, err)
-		scene.Must(t, json.Unmarshal(data, &got))
+		proctest.Must(t, err)
+		proctest.Must(t, json.Unmarshal(data, &got))
 		return got
 	}
 	text := "The key sk-ant-" + "abcdefghijklmnopqrstuvwx is in the file, and hunter2 and more; Authorization: Bearer 0123456789abcdef0123 goes with it."
@@ -40,7 +40,7 @@ func TestWordsAreShownWithoutSecrets(t *testing.T) {
 	}
 	w.take(agent.Delta{Tool: "restart"})
 	// Nothing more comes, and what has come is shown all the same.
-	scene.Eventually(t, "the tool is shown", func() bool { return shown().Tool == "restart" })
+	proctest.Eventually(t, "the tool is shown", func() bool { return shown().Tool == "restart" })
 	if got := shown(); !strings.HasPrefix(got.Text, "The key [secret key] is in the file, and [secret DB_PASSWORD]; Authorization: Bearer [secret token]") || got.Tool != "restart" {
 		t.Errorf("in the end %+v is shown", got)
 	}

@@ -10,15 +10,15 @@ import (
 
 	"github.com/tend-run/tend/internal/heal/healer"
 	"github.com/tend-run/tend/internal/service/config"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 // A journal that was damaged leads to nothing: the daemon ends its episode.
 func TestAJournalWithoutABeginningIsAnError(t *testing.T) {
 	dir := t.TempDir()
 	order := healer.Order{ID: "one", Dir: dir, Service: "app", Rules: &config.Service{}, Healer: &config.Healer{Root: dir}}
-	scene.Must(t, os.WriteFile(filepath.Join(dir, healer.OrderFile), scene.Value(json.Marshal(order))(t), 0o600))
-	scene.Must(t, os.WriteFile(filepath.Join(dir, healer.JournalFile), []byte("?\n"), 0o600))
+	proctest.Must(t, os.WriteFile(filepath.Join(dir, healer.OrderFile), proctest.Value(json.Marshal(order))(t), 0o600))
+	proctest.Must(t, os.WriteFile(filepath.Join(dir, healer.JournalFile), []byte("?\n"), 0o600))
 	if err := Run(t.Context(), dir, "", io.Discard); err == nil || !strings.Contains(err.Error(), "no beginning") {
 		t.Error(err)
 	}

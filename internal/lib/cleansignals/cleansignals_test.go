@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 // roleVariable makes the test binary a program that starts with unclean
@@ -61,7 +61,7 @@ func TestChildrenStartWithNothingIgnoredAndNothingBlocked(t *testing.T) {
 		cmd := exec.CommandContext(t.Context(), "/proc/self/exe", role)
 		cmd.Env = append(os.Environ(), roleVariable+"=unclean")
 		cmd.Stderr = os.Stderr
-		out := scene.Value(cmd.Output())(t)
+		out := proctest.Value(cmd.Output())(t)
 		return string(out)
 	}
 	if got := run("as is"); got == clean {

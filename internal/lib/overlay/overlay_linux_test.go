@@ -9,14 +9,14 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 // TestADefaultOfTheMachineChangesNothing: an option that comes first stands for the default,
 // which no test may change. With each there are the overlay of a sandbox and that of a model's
 // command over the same directory at once, and then one over other layers.
 func TestADefaultOfTheMachineChangesNothing(t *testing.T) {
-	scene.Root(t)
+	proctest.Root(t)
 	for _, set := range []string{"index=on", "nfs_export=on", "redirect_dir=on", "redirect_dir=off", "metacopy=on", "xino=on"} {
 		for _, user := range []bool{false, true} {
 			name := set
@@ -31,15 +31,15 @@ func TestADefaultOfTheMachineChangesNothing(t *testing.T) {
 func overlays(t *testing.T, set string, user bool) {
 	dir := t.TempDir()
 	runtime.LockOSThread() // the thread ends with the test, and its mounts with it
-	scene.Must(t, unix.Unshare(unix.CLONE_NEWNS))
-	scene.Must(t, unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""))
-	scene.Must(t, unix.Mount("none", dir, "tmpfs", 0, "mode=755"))
-	t.Cleanup(func() { scene.Must(t, unix.Unmount(dir, unix.MNT_DETACH)) })
+	proctest.Must(t, unix.Unshare(unix.CLONE_NEWNS))
+	proctest.Must(t, unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""))
+	proctest.Must(t, unix.Mount("none", dir, "tmpfs", 0, "mode=755"))
+	t.Cleanup(func() { proctest.Must(t, unix.Unmount(dir, unix.MNT_DETACH)) })
 	at := func(name string) string { return filepath.Join(dir, name) }
 	for _, name := range []string{"lower/d", "other", "up", "work", "root", "up2", "work2", "root2"} {
-		scene.Must(t, os.MkdirAll(at(name), 0o755))
+		proctest.Must(t, os.MkdirAll(at(name), 0o755))
 	}
-	scene.Must(t, os.WriteFile(at("lower/f"), []byte("content"), 0o600))
+	proctest.Must(t, os.WriteFile(at("lower/f"), []byte("content"), 0o600))
 	mount := func(s Spec, to string) {
 		t.Helper()
 		s.User = user
@@ -52,15 +52,15 @@ func overlays(t *testing.T, set string, user bool) {
 	if err := unix.Rename(at("root/d"), at("root/e")); !errors.Is(err, unix.EXDEV) {
 		t.Errorf("a directory of a layer is renamed in place: %v", err)
 	}
-	scene.Must(t, os.Chmod(at("root/f"), 0o644))
+	proctest.Must(t, os.Chmod(at("root/f"), 0o644))
 	if b, err := os.ReadFile(at("up/f")); string(b) != "content" {
 		t.Errorf("of a file whose mode was changed there is %q, %v", b, err)
 	}
-	scene.Must(t, unix.Unmount(at("root2"), 0))
-	scene.Must(t, unix.Unmount(at("root"), 0))
+	proctest.Must(t, unix.Unmount(at("root2"), 0))
+	proctest.Must(t, unix.Unmount(at("root"), 0))
 	mount(Spec{Lower: []string{at("other"), at("lower")}, Upper: at("up"), Work: at("work")}, "root")
 
 	// As the base of sandboxes: two directories, which none writes to.
 	mount(Spec{Lower: []string{at("other"), at("lower")}}, "root2")
-	scene.Must(t, unix.Unmount(at("root2"), 0))
+	proctest.Must(t, unix.Unmount(at("root2"), 0))
 }

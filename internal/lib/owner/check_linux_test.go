@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 const (
@@ -18,7 +18,7 @@ const (
 )
 
 func TestWhatIsObeyed(t *testing.T) {
-	scene.Root(t)
+	proctest.Root(t)
 	for what, c := range map[string]struct {
 		spoil func(dir string) error // of dir/a/b/file, which is the user's
 		uid   int
@@ -53,14 +53,14 @@ func TestWhatIsObeyed(t *testing.T) {
 			return errors.Join(os.Chown(dir+"/a/b", another, user), os.Remove(dir+"/a/b/file"))
 		}, user, "belongs to uid 54322"},
 	} {
-		dir := scene.Value(filepath.EvalSymlinks(t.TempDir()))(t)
-		scene.Must(t, os.MkdirAll(dir+"/a/b", 0o755))
-		scene.Must(t, os.WriteFile(dir+"/a/b/file", nil, 0o644))
+		dir := proctest.Value(filepath.EvalSymlinks(t.TempDir()))(t)
+		proctest.Must(t, os.MkdirAll(dir+"/a/b", 0o755))
+		proctest.Must(t, os.WriteFile(dir+"/a/b/file", nil, 0o644))
 		for _, name := range []string{"/a", "/a/b", "/a/b/file"} {
-			scene.Must(t, os.Chown(dir+name, user, user))
+			proctest.Must(t, os.Chown(dir+name, user, user))
 		}
 		if c.spoil != nil {
-			scene.Must(t, c.spoil(dir))
+			proctest.Must(t, c.spoil(dir))
 		}
 		err := Check(dir+"/a/b/file", c.uid)
 		if (err == nil) != (c.why == "") || err != nil && !strings.Contains(err.Error(), c.why) {

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 func TestCompileRefusesWhatExpandsTooFar(t *testing.T) {
@@ -31,7 +31,7 @@ func TestCompileRefusesWhatExpandsTooFar(t *testing.T) {
 }
 
 func TestAHardSearchEndsWithItsContext(t *testing.T) {
-	re := scene.Value(Compile("(x+x+)+y{900}|(?:[xz]?){900}[xz]{900}!"))(t)
+	re := proctest.Value(Compile("(x+x+)+y{900}|(?:[xz]?){900}[xz]{900}!"))(t)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	time.AfterFunc(50*time.Millisecond, func() { cancel(errors.New("the client left")) })
 	// It would take hours.

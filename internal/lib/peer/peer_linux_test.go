@@ -11,18 +11,18 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tend-run/tend/internal/lib/sockdiag"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 // pair returns both ends of a connection to a listener on listen, made by the
 // address dial.
 func pair(t *testing.T, network, listen, dialNetwork string) (client, server *net.TCPConn) {
 	t.Helper()
-	l := scene.Value(net.Listen(network, listen))(t)
+	l := proctest.Value(net.Listen(network, listen))(t)
 	defer l.Close()
-	c := scene.Value(net.DialTimeout(dialNetwork, l.Addr().String(), 30*time.Second))(t)
+	c := proctest.Value(net.DialTimeout(dialNetwork, l.Addr().String(), 30*time.Second))(t)
 	t.Cleanup(func() { c.Close() })
-	s := scene.Value(l.Accept())(t)
+	s := proctest.Value(l.Accept())(t)
 	t.Cleanup(func() { s.Close() })
 	return c.(*net.TCPConn), s.(*net.TCPConn)
 }
@@ -41,7 +41,7 @@ func TestTheUserOfALoopbackConnection(t *testing.T) {
 			if uid, err := UID(server); err != nil || uid != os.Geteuid() {
 				t.Fatalf("UID is %d, %v; want %d", uid, err, os.Geteuid())
 			}
-			e := scene.Value(endsOf(server))(t)
+			e := proctest.Value(endsOf(server))(t)
 			for way, find := range ways {
 				if s, err := find(e); err != nil || s.UID != os.Geteuid() || s.Inode == 0 || !established(s.State) {
 					t.Errorf("%s: %+v, %v", way, s, err)
@@ -53,16 +53,16 @@ func TestTheUserOfALoopbackConnection(t *testing.T) {
 
 // TestASocketOfIPv6ThatSpeaksIPv4 is found though it is in the table of IPv6.
 func TestASocketOfIPv6ThatSpeaksIPv4(t *testing.T) {
-	l := scene.Value(net.Listen("tcp4", "127.0.0.1:0"))(t)
+	l := proctest.Value(net.Listen("tcp4", "127.0.0.1:0"))(t)
 	defer l.Close()
-	fd := scene.Value(unix.Socket(unix.AF_INET6, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0))(t)
+	fd := proctest.Value(unix.Socket(unix.AF_INET6, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0))(t)
 	defer unix.Close(fd)
 	to := &unix.SockaddrInet6{Port: l.Addr().(*net.TCPAddr).Port}
 	copy(to.Addr[:], net.IPv4(127, 0, 0, 1).To16())
-	scene.Must(t, unix.Connect(fd, to))
-	server := scene.Value(l.Accept())(t)
+	proctest.Must(t, unix.Connect(fd, to))
+	server := proctest.Value(l.Accept())(t)
 	defer server.Close()
-	e := scene.Value(endsOf(server))(t)
+	e := proctest.Value(endsOf(server))(t)
 	for way, find := range ways {
 		if s, err := find(e); err != nil || s.UID != os.Geteuid() || s.Inode == 0 {
 			t.Errorf("%s: %+v, %v", way, s, err)
@@ -72,13 +72,13 @@ func TestASocketOfIPv6ThatSpeaksIPv4(t *testing.T) {
 
 // TestAListenerOnBothFamilies: its connections of IPv4 have mapped addresses.
 func TestAListenerOnBothFamilies(t *testing.T) {
-	l := scene.Value(net.Listen("tcp", "[::]:0"))(t)
+	l := proctest.Value(net.Listen("tcp", "[::]:0"))(t)
 	defer l.Close()
 	_, port, _ := net.SplitHostPort(l.Addr().String())
 	for _, host := range []string{"127.0.0.1", "::1"} {
-		c := scene.Value(net.Dial("tcp", net.JoinHostPort(host, port)))(t)
+		c := proctest.Value(net.Dial("tcp", net.JoinHostPort(host, port)))(t)
 		defer c.Close()
-		s := scene.Value(l.Accept())(t)
+		s := proctest.Value(l.Accept())(t)
 		defer s.Close()
 		if uid, err := UID(s); err != nil || uid != os.Geteuid() {
 			t.Errorf("%s: %d, %v", host, uid, err)
@@ -87,10 +87,10 @@ func TestAListenerOnBothFamilies(t *testing.T) {
 }
 
 func TestAnotherUserIsToldAsSuch(t *testing.T) {
-	scene.Root(t)
+	proctest.Root(t)
 	const nobody = 65534
 	made := make(chan net.Conn)
-	l := scene.Value(net.Listen("tcp4", "127.0.0.1:0"))(t)
+	l := proctest.Value(net.Listen("tcp4", "127.0.0.1:0"))(t)
 	defer l.Close()
 	go func() {
 		runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
@@ -103,10 +103,10 @@ func TestAnotherUserIsToldAsSuch(t *testing.T) {
 		}
 		made <- c
 	}()
-	s := scene.Value(l.Accept())(t)
+	s := proctest.Value(l.Accept())(t)
 	defer s.Close()
 	defer (<-made).Close()
-	e := scene.Value(endsOf(s))(t)
+	e := proctest.Value(endsOf(s))(t)
 	for way, find := range ways {
 		if found, err := find(e); err != nil || found.UID != nobody {
 			t.Errorf("%s: %+v, %v", way, found, err)
@@ -145,7 +145,7 @@ func TestAClosedPeerIsNobody(t *testing.T) {
 // TestAPeerThatHalfClosed still waits for its answer.
 func TestAPeerThatHalfClosed(t *testing.T) {
 	client, server := pair(t, "tcp4", "127.0.0.1:0", "tcp4")
-	scene.Must(t, client.CloseWrite())
+	proctest.Must(t, client.CloseWrite())
 	if uid, err := UID(server); err != nil || uid != os.Geteuid() {
 		t.Errorf("UID is %d, %v", uid, err)
 	}
@@ -154,10 +154,10 @@ func TestAPeerThatHalfClosed(t *testing.T) {
 // TestAListenerIsNotTheConnection: the kernel answers with the listener on a
 // port when it has no connection from there.
 func TestAListenerIsNotTheConnection(t *testing.T) {
-	l := scene.Value(net.Listen("tcp4", "127.0.0.1:0"))(t)
+	l := proctest.Value(net.Listen("tcp4", "127.0.0.1:0"))(t)
 	defer l.Close()
 	_, server := pair(t, "tcp4", "127.0.0.1:0", "tcp4")
-	e := scene.Value(endsOf(server))(t)
+	e := proctest.Value(endsOf(server))(t)
 	e.local = l.Addr().(*net.TCPAddr).AddrPort()
 	for way, find := range ways {
 		if s, err := find(e); !errors.Is(err, ErrUnknown) {

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tend-run/tend/internal/lib/poorkernel"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 func TestMain(m *testing.M) {
@@ -20,9 +20,9 @@ func TestMain(m *testing.M) {
 // descriptor, and its calls are nobody else's.
 func TestAClosedListenerTakesNoCallOfTheNextOne(t *testing.T) {
 	for range 2 {
-		cmd := scene.Value(poorkernel.Command(poorkernel.World{Rules: []poorkernel.Rule{{Call: unix.SYS_CHDIR, Arg: -1}}}, "/bin/sh", "-c", "cd /tmp; exec sleep 1000"))(t)
+		cmd := proctest.Value(poorkernel.Command(poorkernel.World{Rules: []poorkernel.Rule{{Call: unix.SYS_CHDIR, Arg: -1}}}, "/bin/sh", "-c", "cd /tmp; exec sleep 1000"))(t)
 		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-		l := scene.Value(poorkernel.Listen(cmd, cmd.Start))(t)
+		l := proctest.Value(poorkernel.Listen(cmd, cmd.Start))(t)
 		t.Cleanup(func() {
 			cmd.Process.Kill()
 			cmd.Wait()

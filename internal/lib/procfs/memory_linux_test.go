@@ -6,7 +6,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 func TestTheMemoryOfTheMachineIsKnown(t *testing.T) {
@@ -22,8 +22,8 @@ func TestLimitsOfControlGroups(t *testing.T) {
 	write := func(path, text string) {
 		t.Helper()
 		path = filepath.Join(mount, path)
-		scene.Must(t, os.MkdirAll(filepath.Dir(path), 0o755))
-		scene.Must(t, os.WriteFile(path, []byte(text), 0o644))
+		proctest.Must(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		proctest.Must(t, os.WriteFile(path, []byte(text), 0o644))
 	}
 	write("memory.max", "1000\n")
 	write("a/memory.max", "max\n")

@@ -6,16 +6,16 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 // pair returns both ends of a TCP connection.
 func pair(t *testing.T) (near, far net.Conn) {
 	t.Helper()
-	l := scene.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
+	l := proctest.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer l.Close()
-	near = scene.Value(net.Dial("tcp", l.Addr().String()))(t)
-	far = scene.Value(l.Accept())(t)
+	near = proctest.Value(net.Dial("tcp", l.Addr().String()))(t)
+	far = proctest.Value(l.Accept())(t)
 	t.Cleanup(func() { near.Close(); far.Close() })
 	return near, far
 }
@@ -30,12 +30,12 @@ func TestAnEndInOneDirectionLeavesTheOther(t *testing.T) {
 		io.WriteString(client, big)
 		client.(*net.TCPConn).CloseWrite()
 	}()
-	if got := scene.Value(io.ReadAll(server))(t); string(got) != big {
+	if got := proctest.Value(io.ReadAll(server))(t); string(got) != big {
 		t.Fatalf("%d bytes came", len(got))
 	}
-	scene.Value(io.WriteString(server, "answer"))(t)
+	proctest.Value(io.WriteString(server, "answer"))(t)
 	server.Close()
-	if got := scene.Value(io.ReadAll(client))(t); string(got) != "answer" {
+	if got := proctest.Value(io.ReadAll(client))(t); string(got) != "answer" {
 		t.Fatalf("the answer is %q", got)
 	}
 	<-done

@@ -7,7 +7,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 // Whatever lies at the path, Read comes back, and reads no more than its limit.
@@ -22,7 +22,7 @@ func TestReadWaitsForNobodyAndHasALimit(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "f")
-			scene.Must(t, put(path))
+			proctest.Must(t, put(path))
 			if b, err := Read(path, 100); !errors.Is(err, ErrNoFile) {
 				t.Errorf("%d bytes, %v; want ErrNoFile", len(b), err)
 			}

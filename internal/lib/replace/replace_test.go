@@ -8,13 +8,13 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 func TestReadersSeeTheOldContentOrTheNewOne(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "f")
 	contents := [][]byte{bytes.Repeat([]byte("a"), 9000), bytes.Repeat([]byte("b"), 12000)}
-	scene.Must(t, File(path, contents[0], 0o640))
+	proctest.Must(t, File(path, contents[0], 0o640))
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		for n := range 500 {
@@ -43,7 +43,7 @@ func TestReadersSeeTheOldContentOrTheNewOne(t *testing.T) {
 func TestAFileThatCannotBeReplacedLeavesNothing(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "f")
-	scene.Must(t, os.MkdirAll(filepath.Join(path, "not empty"), 0o755))
+	proctest.Must(t, os.MkdirAll(filepath.Join(path, "not empty"), 0o755))
 	err := File(path, []byte("x"), 0o600)
 	if err == nil || !strings.Contains(err.Error(), path) {
 		t.Errorf("%v; want an error that names the file", err)

@@ -11,12 +11,12 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 func open(t *testing.T) *Conn {
 	t.Helper()
-	c := scene.Value(Open())(t)
+	c := proctest.Value(Open())(t)
 	t.Cleanup(func() { c.Close() })
 	return c
 }
@@ -24,7 +24,7 @@ func open(t *testing.T) *Conn {
 // listen makes a listener on a loopback address.
 func listen(t *testing.T, address string) (*net.TCPListener, netip.AddrPort) {
 	t.Helper()
-	l := scene.Value(net.Listen("tcp", address))(t)
+	l := proctest.Value(net.Listen("tcp", address))(t)
 	t.Cleanup(func() { l.Close() })
 	return l.(*net.TCPListener), l.Addr().(*net.TCPAddr).AddrPort()
 }
@@ -32,9 +32,9 @@ func listen(t *testing.T, address string) (*net.TCPListener, netip.AddrPort) {
 // connect returns the ends of a connection to a listener, as the one who dialled sees them.
 func connect(t *testing.T, l *net.TCPListener) (local, remote netip.AddrPort) {
 	t.Helper()
-	c := scene.Value(net.DialTimeout("tcp", l.Addr().String(), 30*time.Second))(t)
+	c := proctest.Value(net.DialTimeout("tcp", l.Addr().String(), 30*time.Second))(t)
 	t.Cleanup(func() { c.Close() })
-	s := scene.Value(l.Accept())(t)
+	s := proctest.Value(l.Accept())(t)
 	t.Cleanup(func() { s.Close() })
 	return c.LocalAddr().(*net.TCPAddr).AddrPort(), c.RemoteAddr().(*net.TCPAddr).AddrPort()
 }
@@ -73,7 +73,7 @@ func TestListenersOfOnePortAndOfAll(t *testing.T) {
 		if err != nil || len(got) != 1 || got[0].Local != want || got[0].State != Listen || got[0].UID != os.Geteuid() || got[0].Inode == 0 {
 			t.Errorf("%v: %+v, %v", want, got, err)
 		}
-		all := scene.Value(c.Listening(0))(t)
+		all := proctest.Value(c.Listening(0))(t)
 		if len(got) == 1 && !slices.Contains(all, got[0]) {
 			t.Errorf("%v is not among all: %v", want, all)
 		}
@@ -87,7 +87,7 @@ func TestAllOfManyListenersAreFound(t *testing.T) {
 		_, a := listen(t, "127.0.0.1:0")
 		ports[a.Port()] = true
 	}
-	for _, s := range scene.Value(open(t).Listening(0))(t) {
+	for _, s := range proctest.Value(open(t).Listening(0))(t) {
 		delete(ports, s.Local.Port())
 	}
 	if len(ports) > 0 {
@@ -99,7 +99,7 @@ func TestAnAnswerThatDoesNotFitIsNone(t *testing.T) {
 	l, _ := listen(t, "127.0.0.1:0")
 	local, remote := connect(t, l)
 	c := open(t)
-	scene.Must(t, c.ask(question{family: unix.AF_INET, states: ^uint32(0), local: local, remote: remote}))
+	proctest.Must(t, c.ask(question{family: unix.AF_INET, states: ^uint32(0), local: local, remote: remote}))
 	if b, err := c.receive(make([]byte, unix.SizeofNlMsghdr+sizeSocket)); !errors.Is(err, errPart) { // the attributes are cut off
 		t.Errorf("%d bytes, %v", len(b), err)
 	}
@@ -107,14 +107,14 @@ func TestAnAnswerThatDoesNotFitIsNone(t *testing.T) {
 
 // TestAnotherProcessIsNotTheKernel: root may send to the connection whatever it likes.
 func TestAnotherProcessIsNotTheKernel(t *testing.T) {
-	scene.Root(t)
+	proctest.Root(t)
 	l, _ := listen(t, "127.0.0.1:0")
 	local, remote := connect(t, l)
 	c, forger := open(t), open(t)
-	scene.Value(c.Find(local, remote))(t) // the kernel gives it an address
+	proctest.Value(c.Find(local, remote))(t) // the kernel gives it an address
 	forged := datagram(2, 0, socketMessage(local, remote, 4711))
-	to := scene.Value(unix.Getsockname(c.fd))(t)
-	scene.Must(t, unix.Sendto(forger.fd, forged, 0, to))
+	to := proctest.Value(unix.Getsockname(c.fd))(t)
+	proctest.Must(t, unix.Sendto(forger.fd, forged, 0, to))
 	if s, err := c.Find(local, remote); !errors.Is(err, errPart) {
 		t.Errorf("a forged answer is taken for %+v, %v", s, err)
 	}
@@ -124,7 +124,7 @@ func TestTheAnswerToAnotherQuestionIsNone(t *testing.T) {
 	l, _ := listen(t, "127.0.0.1:0")
 	local, remote := connect(t, l)
 	c := open(t)
-	scene.Must(t, c.ask(question{family: unix.AF_INET, states: ^uint32(0), local: local, remote: remote}))
+	proctest.Must(t, c.ask(question{family: unix.AF_INET, states: ^uint32(0), local: local, remote: remote}))
 	if s, err := c.Find(local, remote); !errors.Is(err, errPart) { // it reads the answer to the first
 		t.Errorf("got %+v, %v", s, err)
 	}

@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 // kinds of sockets that carry messages.
@@ -19,7 +19,7 @@ var kinds = map[string]int{"stream": unix.SOCK_STREAM, "seqpacket": unix.SOCK_SE
 
 func pair(t *testing.T, kind int) (near, far int) {
 	t.Helper()
-	fds := scene.Value(unix.Socketpair(unix.AF_UNIX, kind|unix.SOCK_CLOEXEC, 0))(t)
+	fds := proctest.Value(unix.Socketpair(unix.AF_UNIX, kind|unix.SOCK_CLOEXEC, 0))(t)
 	t.Cleanup(func() { Close(fds[:]) })
 	return fds[0], fds[1]
 }
@@ -29,7 +29,7 @@ func pair(t *testing.T, kind int) (near, far int) {
 func given(t *testing.T, n int, send func(fds []int)) (held func() bool) {
 	t.Helper()
 	p := make([]int, 2)
-	scene.Must(t, unix.Pipe2(p, unix.O_CLOEXEC|unix.O_NONBLOCK))
+	proctest.Must(t, unix.Pipe2(p, unix.O_CLOEXEC|unix.O_NONBLOCK))
 	t.Cleanup(func() { unix.Close(p[0]) })
 	send(slices.Repeat(p[1:], n))
 	unix.Close(p[1])
@@ -44,7 +44,7 @@ func TestDescriptorsArriveCloseOnExec(t *testing.T) {
 		for _, n := range []int{0, 1, 2, 3, MaxFDs} {
 			t.Run(fmt.Sprintf("%d over a %s", n, name), func(t *testing.T) {
 				near, far := pair(t, kind)
-				held := given(t, n, func(fds []int) { scene.Must(t, Send(near, []byte("hello"), fds, 0)) })
+				held := given(t, n, func(fds []int) { proctest.Must(t, Send(near, []byte("hello"), fds, 0)) })
 				b := make([]byte, 5)
 				got, fds, err := Receive(far, b, Control(n), 0)
 				if err != nil || string(b[:got]) != "hello" || len(fds) != n {
@@ -102,7 +102,7 @@ func TestABadMessageLeaksNothing(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			near, far := pair(t, tt.kind)
-			held := given(t, tt.fds, func(fds []int) { scene.Must(t, Send(near, []byte(tt.body), fds, 0)) })
+			held := given(t, tt.fds, func(fds []int) { proctest.Must(t, Send(near, []byte(tt.body), fds, 0)) })
 			n, fds, err := Receive(far, make([]byte, 8), tt.control, 0)
 			if n != 0 || fds != nil || (err != nil) != tt.fails {
 				t.Errorf("%d bytes with %v, %v", n, fds, err)
@@ -111,7 +111,7 @@ func TestABadMessageLeaksNothing(t *testing.T) {
 				t.Error("a descriptor of it is open")
 			}
 			// The connection is as it was.
-			scene.Must(t, Send(near, []byte("next"), nil, 0))
+			proctest.Must(t, Send(near, []byte("next"), nil, 0))
 			b := make([]byte, 8)
 			if n, fds, err := Receive(far, b, nil, 0); string(b[:n]) != "next" || fds != nil || err != nil {
 				t.Errorf("then %q with %v, %v", b[:n], fds, err)
@@ -121,7 +121,7 @@ func TestABadMessageLeaksNothing(t *testing.T) {
 }
 
 func TestControlDataThatIsNotWholeIsRefused(t *testing.T) {
-	null := scene.Value(os.Open(os.DevNull))(t)
+	null := proctest.Value(os.Open(os.DevNull))(t)
 	defer null.Close()
 	whole := unix.UnixRights(int(null.Fd()))
 	for _, b := range [][]byte{whole[:unix.CmsgLen(0)], whole[:unix.CmsgLen(3)], make([]byte, unix.CmsgLen(4)), bytes.Repeat([]byte{0xff}, 64)} {
@@ -150,7 +150,7 @@ func TestTheEndOfAConnectionAndOfItsRoom(t *testing.T) {
 		t.Errorf("a full socket says %v", full)
 	}
 	other, end := pair(t, unix.SOCK_SEQPACKET)
-	scene.Must(t, unix.Shutdown(end, unix.SHUT_RDWR))
+	proctest.Must(t, unix.Shutdown(end, unix.SHUT_RDWR))
 	if n, fds, err := Receive(other, make([]byte, 8), nil, 0); n != 0 || fds != nil || err != nil {
 		t.Errorf("at the end: %d, %v, %v", n, fds, err)
 	}
@@ -164,7 +164,7 @@ func TestThePeerIsKnown(t *testing.T) {
 	if pid, uid, err := Peer(near); err != nil || pid != os.Getpid() || uid != os.Geteuid() || !Trusted(near) {
 		t.Errorf("pid %d, user %d, %v, trusted %v; want ourselves", pid, uid, err, Trusted(near))
 	}
-	null := scene.Value(os.Open(os.DevNull))(t)
+	null := proctest.Value(os.Open(os.DevNull))(t)
 	defer null.Close()
 	if pid, uid, err := Peer(int(null.Fd())); err == nil || pid != 0 || uid != -1 || Trusted(int(null.Fd())) {
 		t.Errorf("of no socket: pid %d, user %d, %v", pid, uid, err)
@@ -172,7 +172,7 @@ func TestThePeerIsKnown(t *testing.T) {
 }
 
 func TestAnotherUserIsNotTrusted(t *testing.T) {
-	scene.Root(t)
+	proctest.Root(t)
 	const nobody = 65534
 	made := make(chan [2]int)
 	go func() {

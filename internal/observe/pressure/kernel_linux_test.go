@@ -6,7 +6,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -14,7 +14,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // Of this machine, whatever it has.
 func TestALookAtThisProcess(t *testing.T) {
 	var s System
-	g := scene.Value(s.GroupOf(os.Getpid()))(t)
+	g := proctest.Value(s.GroupOf(os.Getpid()))(t)
 	got := s.Look(g, []int{os.Getpid()}, []string{t.TempDir(), "/no/such/directory"})
 	if m := got.Memory; m.Limit <= 0 || m.Working <= 0 || m.Own <= 0 || m.Own > m.Limit {
 		t.Errorf("memory is %+v", m)
@@ -29,8 +29,8 @@ func TestALookAtThisProcess(t *testing.T) {
 
 func TestATriggerEndsWhenItIsClosed(t *testing.T) {
 	var s System
-	g := scene.Value(s.GroupOf(os.Getpid()))(t)
-	trigger := scene.Value(s.Trigger(g))(t)
+	g := proctest.Value(s.GroupOf(os.Getpid()))(t)
+	trigger := proctest.Value(s.Trigger(g))(t)
 	done := make(chan error, 1)
 	go func() {
 		for {
@@ -40,7 +40,7 @@ func TestATriggerEndsWhenItIsClosed(t *testing.T) {
 			}
 		}
 	}()
-	scene.Must(t, trigger.Close())
+	proctest.Must(t, trigger.Close())
 	if err := <-done; err == nil {
 		t.Error("it ended without a reason")
 	}

@@ -11,18 +11,18 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/tools/txtar"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 // machine unpacks a recorded machine.
 func machine(t *testing.T, name string) System {
 	t.Helper()
-	a := scene.Value(txtar.ParseFile("testdata/" + name + ".txtar"))(t)
+	a := proctest.Value(txtar.ParseFile("testdata/" + name + ".txtar"))(t)
 	root := t.TempDir()
 	for _, f := range a.Files {
 		path := filepath.Join(root, f.Name)
-		scene.Must(t, os.MkdirAll(filepath.Dir(path), 0o755))
-		scene.Must(t, os.WriteFile(path, f.Data, 0o600))
+		proctest.Must(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		proctest.Must(t, os.WriteFile(path, f.Data, 0o600))
 	}
 	return System{Root: root}
 }
@@ -40,7 +40,7 @@ func TestTheLevelThatIsNearestToItsLimitCounts(t *testing.T) {
 		{"none", Memory{Limit: 1000000 << 10, Working: 950000 << 10, Held: 950000 << 10}, -1},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			g := scene.Value(machine(t, tt.name).GroupOf(7))(t)
+			g := proctest.Value(machine(t, tt.name).GroupOf(7))(t)
 			if diff := cmp.Diff(tt.want, g.Memory()); diff != "" {
 				t.Errorf("memory:\n%s", diff)
 			}
@@ -53,7 +53,7 @@ func TestTheLevelThatIsNearestToItsLimitCounts(t *testing.T) {
 
 func TestALookHasAllThatIsKnown(t *testing.T) {
 	s := machine(t, "v2")
-	g := scene.Value(s.GroupOf(7))(t)
+	g := proctest.Value(s.GroupOf(7))(t)
 	if got := g.Members(); !slices.Equal(got, []int{7, 8, 9}) {
 		t.Errorf("the members are %v", got)
 	}
@@ -71,11 +71,11 @@ func TestALookHasAllThatIsKnown(t *testing.T) {
 		t.Errorf("it holds %d itself; want %d", got.Memory.Own, want)
 	}
 	hybrid := machine(t, "hybrid")
-	g = scene.Value(hybrid.GroupOf(7))(t)
+	g = proctest.Value(hybrid.GroupOf(7))(t)
 	if st, ok := g.Stall(); !ok || st.Some60 != 2 {
 		t.Errorf("of the group beside version 1: %+v", st)
 	}
-	g = scene.Value(machine(t, "none").GroupOf(7))(t)
+	g = proctest.Value(machine(t, "none").GroupOf(7))(t)
 	if _, ok := g.Stall(); ok || g.Members() != nil {
 		t.Error("something is known of what says nothing")
 	}

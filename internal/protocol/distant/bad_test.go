@@ -11,7 +11,7 @@ import (
 
 	"github.com/tend-run/tend/internal/protocol/distant/distanttest"
 	"github.com/tend-run/tend/internal/protocol/distant/secure"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testkeeper"
 )
 
@@ -82,7 +82,7 @@ func TestFlood(t *testing.T) {
 	n := serveNative(t)
 	var silent []net.Conn
 	for range 300 {
-		nc := scene.Value(n.dial())(t)
+		nc := proctest.Value(n.dial())(t)
 		defer nc.Close()
 		nc.SetDeadline(time.Now().Add(patience))
 		silent = append(silent, nc)
@@ -107,16 +107,16 @@ func TestFlood(t *testing.T) {
 // silent one from another address, stay while strangers come by the thousand.
 func TestTheFloodDropsItsOwn(t *testing.T) {
 	n := serveNative(t)
-	slow := scene.Value(n.dial())(t)
+	slow := proctest.Value(n.dial())(t)
 	defer slow.Close()
 	slow.SetDeadline(time.Now().Add(patience))
-	conn := scene.Value(secure.Client(slow, secure.Hello{}))(t)
+	conn := proctest.Value(secure.Client(slow, secure.Hello{}))(t)
 	elsewhere := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}}
-	quiet := scene.Value(elsewhere.Dial("tcp", n.addr.Load().(string)))(t)
+	quiet := proctest.Value(elsewhere.Dial("tcp", n.addr.Load().(string)))(t)
 	defer quiet.Close()
 	quiet.SetDeadline(time.Now().Add(patience))
 	for range 1500 {
-		nc := scene.Value(n.dial())(t)
+		nc := proctest.Value(n.dial())(t)
 		defer nc.Close()
 	}
 	for name, finish := range map[string]func() error{
@@ -144,10 +144,10 @@ func TestSlowCallers(t *testing.T) {
 	c := n.connect()
 	var callers []net.Conn
 	for _, sent := range []string{"", "\x00\x00", "\x00\x00\x00\x00\x00\x00\x00\x10half", "GET / HTTP/1.1\r\n\r\n"} {
-		nc := scene.Value(n.dial())(t)
+		nc := proctest.Value(n.dial())(t)
 		defer nc.Close()
 		nc.SetDeadline(time.Now().Add(patience))
-		scene.Value(nc.Write([]byte(sent)))(t)
+		proctest.Value(nc.Write([]byte(sent)))(t)
 		callers = append(callers, nc)
 	}
 	for i, nc := range callers {
@@ -168,9 +168,9 @@ func TestWrongKeyAndWrongOTP(t *testing.T) {
 	}
 	c := n.connect()
 	for range 3 {
-		nc := scene.Value(n.dial())(t)
+		nc := proctest.Value(n.dial())(t)
 		nc.SetDeadline(time.Now().Add(patience))
-		conn := scene.Value(secure.Client(nc, secure.Hello{Resume: true, ID: c.ID(), OTP: secure.Key{1}}))(t)
+		conn := proctest.Value(secure.Client(nc, secure.Hello{Resume: true, ID: c.ID(), OTP: secure.Key{1}}))(t)
 		if frame, err := conn.ReadFrame(); err == nil {
 			t.Errorf("a wrong password was answered %x", frame)
 		}

@@ -17,7 +17,7 @@ import (
 	"github.com/tend-run/tend/internal/protocol/distant/distanttest"
 	"github.com/tend-run/tend/internal/protocol/distant/wire"
 	"github.com/tend-run/tend/internal/protocol/facetest"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testkeeper"
 )
 
@@ -46,7 +46,7 @@ func serveLines(t *testing.T) string {
 
 func serveLinesOf(t *testing.T, f *distant.Face) string {
 	t.Helper()
-	l := scene.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
+	l := proctest.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
 	wg.Go(func() {
@@ -78,7 +78,7 @@ type lineConn struct {
 
 func dialLines(t *testing.T, addr string) *lineConn {
 	t.Helper()
-	conn := scene.Value(net.Dial("tcp", addr))(t)
+	conn := proctest.Value(net.Dial("tcp", addr))(t)
 	t.Cleanup(func() { conn.Close() })
 	conn.SetDeadline(time.Now().Add(patience))
 	return &lineConn{t, conn, bufio.NewReaderSize(conn, 64<<10)}
@@ -115,7 +115,7 @@ func (o *octets) UnmarshalJSON(text []byte) error {
 
 func (c *lineConn) send(text string) {
 	c.t.Helper()
-	scene.Value(c.Write([]byte(text + "\n")))(c.t)
+	proctest.Value(c.Write([]byte(text + "\n")))(c.t)
 }
 
 func (c *lineConn) next() (l line) {
@@ -144,7 +144,7 @@ type linesClient struct{ addr string }
 
 func (c *linesClient) Start(t *testing.T, text string) facetest.Stream {
 	conn := dialLines(t, c.addr)
-	cmd := scene.Value(json.Marshal(shell(text)))(t)
+	cmd := proctest.Value(json.Marshal(shell(text)))(t)
 	return &linesStream{lineConn: conn, id: conn.ask("proc_spawned", `{"type":"proc_spawn","cmd":%s}`, cmd).ID}
 }
 

@@ -14,20 +14,20 @@ import (
 
 	"github.com/tend-run/tend/internal/protocol/distant"
 	"github.com/tend-run/tend/internal/sandbox/host"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testkeeper"
 )
 
 func readFile(t *testing.T, path string) string {
 	t.Helper()
-	b := scene.Value(os.ReadFile(path))(t)
+	b := proctest.Value(os.ReadFile(path))(t)
 	return string(b)
 }
 
 // raw asks with one line and returns the answer as it is.
 func (c *lineConn) raw(request map[string]any) map[string]any {
 	c.t.Helper()
-	text := scene.Value(json.Marshal(request))(c.t)
+	text := proctest.Value(json.Marshal(request))(c.t)
 	c.send(string(text))
 	return c.any()
 }
@@ -114,18 +114,18 @@ func TestFileRequests(t *testing.T) {
 func TestDirRead(t *testing.T) {
 	c := dialLines(t, serveLines(t))
 	dir := t.TempDir()
-	scene.Must(t, os.MkdirAll(dir+"/d/e", 0o700))
+	proctest.Must(t, os.MkdirAll(dir+"/d/e", 0o700))
 	for _, f := range []string{"/a", "/d/b"} {
-		scene.Must(t, os.WriteFile(dir+f, nil, 0o600))
+		proctest.Must(t, os.WriteFile(dir+f, nil, 0o600))
 	}
-	scene.Must(t, os.Symlink("a", dir+"/l"))
+	proctest.Must(t, os.Symlink("a", dir+"/l"))
 	for _, tc := range []struct{ options, want string }{
 		{`{}`, "a file 1|d dir 1|l symlink 1"},
 		{`{"depth":0}`, "a file 1|d dir 1|d/b file 2|d/e dir 2|l symlink 1"},
 		{`{"absolute":true,"canonicalize":true,"include_root":true}`, "$ dir 0|$/a file 1|$/a symlink 1|$/d dir 1"},
 	} {
 		ask := map[string]any{"type": "dir_read", "path": dir}
-		scene.Must(t, json.Unmarshal([]byte(tc.options), &ask))
+		proctest.Must(t, json.Unmarshal([]byte(tc.options), &ask))
 		var got []string
 		for _, e := range c.raw(ask)["entries"].([]any) {
 			e := e.(map[string]any)
@@ -169,7 +169,7 @@ func TestSearch(t *testing.T) {
 	c := dialLines(t, serveLines(t))
 	dir := t.TempDir()
 	for name, text := range map[string]string{"one": "first\nneedle here, needle there\n", "two": "nothing", ".hidden": "needle", "binary": "\x00needle"} {
-		scene.Must(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
+		proctest.Must(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
 	for _, tc := range []struct{ name, query, want string }{
 		{"lines", `{"target":"contents","condition":{"type":"contains","value":"needle"},"options":{"ignore_hidden":true}}`, "one 2 6 0-6 13-19"},
@@ -178,7 +178,7 @@ func TestSearch(t *testing.T) {
 		{"up to a limit", `{"target":"path","condition":{"type":"regex","value":"o"},"options":{"limit":1,"allowed_file_types":["file"],"pagination":1}}`, "one"},
 	} {
 		var q map[string]any
-		scene.Must(t, json.Unmarshal([]byte(tc.query), &q))
+		proctest.Must(t, json.Unmarshal([]byte(tc.query), &q))
 		q["paths"] = []string{dir}
 		started := c.raw(map[string]any{"type": "search", "query": q})
 		if started["type"] != "search_started" {
@@ -217,10 +217,10 @@ func TestAHardSearchIsBounded(t *testing.T) {
 		t.Errorf("%v", got)
 	}
 	line := []byte(strings.Repeat("x", 1<<20))
-	file := scene.Value(os.Create(filepath.Join(dir, "long")))(t)
+	file := proctest.Value(os.Create(filepath.Join(dir, "long")))(t)
 	defer file.Close()
 	for range 32 {
-		scene.Value(file.Write(line))(t)
+		proctest.Value(file.Write(line))(t)
 	}
 	// Some hours of work; that it ends with the connection is the cleanup's to
 	// wait for.
@@ -233,10 +233,10 @@ func TestAHardSearchIsBounded(t *testing.T) {
 // TestFilesOfAnotherUserStayClosed: a face for another user reads, lists,
 // searches and changes with that user's rights.
 func TestFilesOfAnotherUserStayClosed(t *testing.T) {
-	scene.Root(t)
-	f := scene.Value(distant.New(distant.Config{Sandbox: host.NewMachine(testkeeper.New(t)), User: "nobody", Dir: "/"}))(t)
+	proctest.Root(t)
+	f := proctest.Value(distant.New(distant.Config{Sandbox: host.NewMachine(testkeeper.New(t)), User: "nobody", Dir: "/"}))(t)
 	c := dialLines(t, serveLinesOf(t, f))
-	top := scene.Value(os.MkdirTemp("", "distant-"))(t)
+	top := proctest.Value(os.MkdirTemp("", "distant-"))(t)
 	t.Cleanup(func() { os.RemoveAll(top) })
 	closed, link := filepath.Join(top, "closed"), filepath.Join(top, "link")
 	secret := filepath.Join(closed, "secret")

@@ -10,7 +10,7 @@ import (
 
 	"github.com/tend-run/tend/internal/protocol/distant/distanttest"
 	"github.com/tend-run/tend/internal/protocol/distant/wire"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/process"
 )
 
@@ -133,7 +133,7 @@ func TestNativeInputOfTwoSessions(t *testing.T) {
 		}
 	})
 	wg.Wait()
-	scene.Value(proc.Write(context.Background(), process.Input{EOF: true}))(t)
+	proctest.Value(proc.Write(context.Background(), process.Input{EOF: true}))(t)
 	next := map[string]int{}
 	for _, line := range bytes.SplitAfter(outputOf(t, proc), []byte("\n")) {
 		if len(line) == 0 {
@@ -155,7 +155,7 @@ func TestNativeInputOfTwoSessions(t *testing.T) {
 // processOf finds a process by the number that clients know.
 func processOf(t *testing.T, m process.Manager, number uint32) process.Process {
 	t.Helper()
-	p := scene.Value(m.Get(context.Background(), process.Selector{Tag: fmt.Sprint("distant-", number)}))(t)
+	p := proctest.Value(m.Get(context.Background(), process.Selector{Tag: fmt.Sprint("distant-", number)}))(t)
 	return p
 }
 
@@ -164,7 +164,7 @@ func outputOf(t *testing.T, p process.Process) (out []byte) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	r := scene.Value(p.Read(ctx, process.ReadOptions{Streams: []process.Stream{process.Stdout}, Drain: -1}))(t)
+	r := proctest.Value(p.Read(ctx, process.ReadOptions{Streams: []process.Stream{process.Stdout}, Drain: -1}))(t)
 	defer r.Close()
 	for ev, err := range process.Follow(ctx, r) {
 		if err != nil {

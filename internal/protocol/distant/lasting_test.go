@@ -10,7 +10,7 @@ import (
 
 	"github.com/tend-run/tend/internal/protocol/distant"
 	"github.com/tend-run/tend/internal/protocol/distant/wire"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testkeeper"
 	"github.com/tend-run/tend/process"
 )
@@ -39,7 +39,7 @@ func TestWatchesAndSearchesOverRestarts(t *testing.T) {
 	}
 	changed("unknown", dir)
 	path := filepath.Join(dir, "new")
-	scene.Must(t, os.WriteFile(path, nil, 0o600))
+	proctest.Must(t, os.WriteFile(path, nil, 0o600))
 	changed("create", path)
 	c.Path("unwatch", dir)
 	if m := one(t, c); m.Type != "ok" {
@@ -101,8 +101,8 @@ func TestNativeGap(t *testing.T) {
 	if m := one(t, other); m.Type != "ok" {
 		t.Fatalf("%+v", m)
 	}
-	p := scene.Value(n.manager.Get(t.Context(), process.Selector{Tag: "distant-" + uitoa(id)}))(t)
-	scene.Value(p.Wait(t.Context(), process.Until{EOF: true}))(t)
+	p := proctest.Value(n.manager.Get(t.Context(), process.Selector{Tag: "distant-" + uitoa(id)}))(t)
+	proctest.Value(p.Wait(t.Context(), process.Until{EOF: true}))(t)
 	var told string
 	var rest []byte
 	for {
@@ -134,14 +134,14 @@ func TestOldSessionsAreRemoved(t *testing.T) {
 	n.connect()
 	n.stop()
 	sessions := func() (count int) {
-		entries := scene.Value(os.ReadDir(n.dir))(t)
+		entries := proctest.Value(os.ReadDir(n.dir))(t)
 		for _, e := range entries {
 			if e.IsDir() {
 				count++
 				old := time.Now().Add(-48 * time.Hour)
-				logs := scene.Value(filepath.Glob(filepath.Join(n.dir, e.Name(), "*")))(t)
+				logs := proctest.Value(filepath.Glob(filepath.Join(n.dir, e.Name(), "*")))(t)
 				for _, l := range logs {
-					scene.Must(t, os.Chtimes(l, old, old))
+					proctest.Must(t, os.Chtimes(l, old, old))
 				}
 			}
 		}
@@ -150,7 +150,7 @@ func TestOldSessionsAreRemoved(t *testing.T) {
 	if got := sessions(); got != 1 {
 		t.Fatalf("%d sessions are on disk, want 1", got)
 	}
-	server := scene.Value(distant.NewNative(distant.NativeConfig{Face: newFace(t, n.manager), Dir: n.dir, Key: key}))(t)
+	server := proctest.Value(distant.NewNative(distant.NativeConfig{Face: newFace(t, n.manager), Dir: n.dir, Key: key}))(t)
 	server.Close()
 	if got := sessions(); got != 0 {
 		t.Errorf("%d sessions are still there after two days", got)

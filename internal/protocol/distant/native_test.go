@@ -19,7 +19,7 @@ import (
 	"github.com/tend-run/tend/internal/protocol/distant/secure"
 	"github.com/tend-run/tend/internal/protocol/distant/wire"
 	"github.com/tend-run/tend/internal/sandbox/host"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testkeeper"
 	"github.com/tend-run/tend/process"
 )
@@ -52,14 +52,14 @@ func serveNative(t *testing.T) *native {
 
 func newFace(t *testing.T, m process.Manager) *distant.Face {
 	t.Helper()
-	f := scene.Value(distant.New(distant.Config{Sandbox: host.NewMachine(m), Dir: t.TempDir(), Environ: os.Environ(), Version: "v1.2.3"}))(t)
+	f := proctest.Value(distant.New(distant.Config{Sandbox: host.NewMachine(m), Dir: t.TempDir(), Environ: os.Environ(), Version: "v1.2.3"}))(t)
 	return f
 }
 
 func (n *native) start() {
 	n.t.Helper()
-	server := scene.Value(distant.NewNative(distant.NativeConfig{Face: newFace(n.t, n.manager), Dir: n.dir, Key: key, Setup: n.setup}))(n.t)
-	l := scene.Value(net.Listen("tcp", "127.0.0.1:0"))(n.t)
+	server := proctest.Value(distant.NewNative(distant.NativeConfig{Face: newFace(n.t, n.manager), Dir: n.dir, Key: key, Setup: n.setup}))(n.t)
+	l := proctest.Value(net.Listen("tcp", "127.0.0.1:0"))(n.t)
 	n.addr.Store(l.Addr().String())
 	ctx, cancel := context.WithCancel(context.Background())
 	served := make(chan error, 1)
@@ -87,7 +87,7 @@ func (n *native) connect() *distanttest.Client { return connectBy(n.t, n.dial) }
 
 func connectBy(t *testing.T, dial func() (net.Conn, error)) *distanttest.Client {
 	t.Helper()
-	c := scene.Value(distanttest.Connect(dial, key))(t)
+	c := proctest.Value(distanttest.Connect(dial, key))(t)
 	t.Cleanup(func() { c.Close() })
 	return c
 }
@@ -95,7 +95,7 @@ func connectBy(t *testing.T, dial func() (net.Conn, error)) *distanttest.Client 
 // one returns the next message, which has to be alone in its frame.
 func one(t *testing.T, c *distanttest.Client) distanttest.Message {
 	t.Helper()
-	m := scene.Value(c.Receive())(t)
+	m := proctest.Value(c.Receive())(t)
 	if len(m) != 1 {
 		t.Fatalf("%d messages at once", len(m))
 	}
@@ -185,7 +185,7 @@ func counters(t *testing.T, n int) string {
 	for i := range n {
 		b = binary.BigEndian.AppendUint64(b, uint64(i))
 	}
-	scene.Must(t, os.WriteFile(path, b, 0o600))
+	proctest.Must(t, os.WriteFile(path, b, 0o600))
 	return path
 }
 
@@ -340,7 +340,7 @@ func TestNativeBatch(t *testing.T) {
 func TestSecretsOnDisk(t *testing.T) {
 	n := serveNative(t)
 	n.connect()
-	scene.Value(distant.LoadKey(n.dir))(t)
+	proctest.Value(distant.LoadKey(n.dir))(t)
 	err := filepath.WalkDir(n.dir, func(path string, d os.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -355,7 +355,7 @@ func TestSecretsOnDisk(t *testing.T) {
 		t.Error(err)
 	}
 	path := filepath.Join(n.dir, "key")
-	scene.Must(t, os.Chmod(path, 0o644))
+	proctest.Must(t, os.Chmod(path, 0o644))
 	if _, err := distant.LoadKey(n.dir); err == nil {
 		t.Error("a key that others may read was taken")
 	}

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/process"
 )
 
@@ -19,10 +19,10 @@ func TestTheLogOfASandbox(t *testing.T) {
 	s := serve(t, nil)
 	run := func(line string, ends ...int64) (id, name string) {
 		id = s.call(201, "POST", "/v2/sandboxes", `{}`)["sandboxID"].(string)
-		box := scene.Value(s.driver.Get(t.Context(), id))(t)
-		p := scene.Value(box.Processes().Start(t.Context(), process.Spec{Argv: []string{"sh", "-c", line}, Stdin: process.StdinPipe}))(t)
-		scene.Step(t, p, ends...)
-		scene.Value(p.Wait(t.Context(), process.Until{EOF: true}))(t)
+		box := proctest.Value(s.driver.Get(t.Context(), id))(t)
+		p := proctest.Value(box.Processes().Start(t.Context(), process.Spec{Argv: []string{"sh", "-c", line}, Stdin: process.StdinPipe}))(t)
+		proctest.Step(t, p, ends...)
+		proctest.Value(p.Wait(t.Context(), process.Until{EOF: true}))(t)
 		return id, string(p.ID())
 	}
 	run("echo of another")
@@ -75,15 +75,15 @@ func TestLogsThatNobodyTakesAreFew(t *testing.T) {
 	t.Parallel()
 	s := serve(t, nil)
 	id := s.call(201, "POST", "/v2/sandboxes", `{}`)["sandboxID"].(string)
-	box := scene.Value(s.driver.Get(t.Context(), id))(t)
-	p := scene.Value(box.Processes().Start(t.Context(), process.Spec{Argv: []string{"sh", "-c", "head -c 17000000 /dev/zero"}}))(t)
-	scene.Value(p.Wait(t.Context(), process.Until{EOF: true}))(t)
+	box := proctest.Value(s.driver.Get(t.Context(), id))(t)
+	p := proctest.Value(box.Processes().Start(t.Context(), process.Spec{Argv: []string{"sh", "-c", "head -c 17000000 /dev/zero"}}))(t)
+	proctest.Value(p.Wait(t.Context(), process.Until{EOF: true}))(t)
 	var answered atomic.Int32
 	began := make(chan net.Conn, 8)
 	for range cap(began) {
-		c := scene.Value(net.Dial("tcp", strings.TrimPrefix(s.url, "http://")))(t)
+		c := proctest.Value(net.Dial("tcp", strings.TrimPrefix(s.url, "http://")))(t)
 		t.Cleanup(func() { c.Close() })
-		scene.Value(fmt.Fprintf(c, "GET /v2/sandboxes/%s/logs HTTP/1.1\r\nHost: x\r\n\r\n", id))(t)
+		proctest.Value(fmt.Fprintf(c, "GET /v2/sandboxes/%s/logs HTTP/1.1\r\nHost: x\r\n\r\n", id))(t)
 		go func() {
 			if n, _ := c.Read(make([]byte, 1)); n == 1 {
 				answered.Add(1)
@@ -91,7 +91,7 @@ func TestLogsThatNobodyTakesAreFew(t *testing.T) {
 			}
 		}()
 	}
-	scene.Eventually(t, "four answers begin", func() bool { return answered.Load() >= 4 })
+	proctest.Eventually(t, "four answers begin", func() bool { return answered.Load() >= 4 })
 	time.Sleep(time.Second) // others would come now; late ones only make this see less
 	if n := answered.Load(); n != 4 {
 		t.Errorf("%d answers are in flight", n)
@@ -99,5 +99,5 @@ func TestLogsThatNobodyTakesAreFew(t *testing.T) {
 	for range 4 { // who leaves makes room
 		(<-began).Close()
 	}
-	scene.Eventually(t, "the others are answered", func() bool { return answered.Load() == 8 })
+	proctest.Eventually(t, "the others are answered", func() bool { return answered.Load() == 8 })
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tend-run/tend/internal/protocol/envd"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 // fileStore is a [envd.Store] in one file.
@@ -33,7 +33,7 @@ func (s *server) do(method, path, body string, headers ...string) (*http.Respons
 	c := s.dial()
 	c.send(method, path, headers, []byte(body))
 	res := c.response()
-	text := scene.Value(io.ReadAll(res.Body))(s.t)
+	text := proctest.Value(io.ReadAll(res.Body))(s.t)
 	c.Close()
 	return res, string(text)
 }

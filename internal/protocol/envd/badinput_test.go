@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 // openInput sends the head of a StreamInput and some of its body, and leaves the
@@ -19,14 +19,14 @@ func (s *server) openInput(part []byte, headers ...string) *conn {
 	for _, h := range headers {
 		head += h + "\r\n"
 	}
-	scene.Value(fmt.Fprintf(c, "%s\r\n%x\r\n%s\r\n", head, len(part), part))(s.t)
+	proctest.Value(fmt.Fprintf(c, "%s\r\n%x\r\n%s\r\n", head, len(part), part))(s.t)
 	return c
 }
 
 // answer reads the whole answer.
 func (c *conn) answer() string {
 	c.t.Helper()
-	b := scene.Value(io.ReadAll(c.response().Body))(c.t)
+	b := proctest.Value(io.ReadAll(c.response().Body))(c.t)
 	return string(b)
 }
 

@@ -8,7 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/process"
 )
 
@@ -167,9 +167,9 @@ func TestKillScope(t *testing.T) {
 	if d := cmp.Diff(result{End: signalEnd("killed")}, st.rest()); d != "" {
 		t.Errorf("-want +got:\n%s", d)
 	}
-	p := scene.Value(s.manager.Get(t.Context(), process.Selector{PID: st.pid}))(t)
-	scene.Eventually(t, "the child holds stdout no more", func() bool {
-		info := scene.Info(t, p)
+	p := proctest.Value(s.manager.Get(t.Context(), process.Selector{PID: st.pid}))(t)
+	proctest.Eventually(t, "the child holds stdout no more", func() bool {
+		info := proctest.Info(t, p)
 		out, _ := info.Stream(process.Stdout)
 		return out.EOF
 	})
@@ -205,8 +205,8 @@ func TestList(t *testing.T) {
 		pids = append(pids, s.stream("Start", b).started().pid)
 	}
 	s.stream("Start", sh("true")).started().rest() // finished: not listed
-	foreign := scene.Start(t, s.manager, process.Spec{Argv: []string{"sleep", "601"}, Dir: "/", Env: map[string]string{"K": "v"}})
-	info := scene.Info(t, foreign)
+	foreign := proctest.Start(t, s.manager, process.Spec{Argv: []string{"sleep", "601"}, Dir: "/", Env: map[string]string{"K": "v"}})
+	info := proctest.Info(t, foreign)
 	pids, want = append(pids, info.PID), append(want, `{"cmd":"sleep","args":["601"],"envs":{"K":"v"},"cwd":"/"}`)
 
 	code, body := s.call("List", "{}")
@@ -222,7 +222,7 @@ func TestList(t *testing.T) {
 	}
 	for i, p := range got.Processes {
 		var w map[string]any
-		scene.Must(t, json.Unmarshal([]byte(want[i]), &w))
+		proctest.Must(t, json.Unmarshal([]byte(want[i]), &w))
 		if d := cmp.Diff(w, p.Config); d != "" || p.PID != pids[i] || (p.Tag != nil) != (i == 0) {
 			t.Errorf("process %d has pid %d, want %d; config -want +got:\n%s", i, p.PID, pids[i], d)
 		}

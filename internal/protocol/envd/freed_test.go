@@ -21,7 +21,7 @@ import (
 	"github.com/tend-run/tend/internal/protocol/envd"
 	"github.com/tend-run/tend/internal/protocol/part"
 	"github.com/tend-run/tend/internal/sandbox/host"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/process"
 )
 
@@ -157,12 +157,12 @@ func TestAFrameIsReadBeforeItIsBegun(t *testing.T) {
 	p := newShrinking(t)
 	p.asked = func() { p.free(t) }
 	s := serve(t, func(c *envd.Config) { c.Sandboxes.Default = host.NewMachine(p) })
-	req := scene.Value(proto.Marshal(&pb.ConnectRequest{Process: &pb.ProcessSelector{Selector: &pb.ProcessSelector_Pid{Pid: 7}}}))(t)
+	req := proctest.Value(proto.Marshal(&pb.ConnectRequest{Process: &pb.ProcessSelector{Selector: &pb.ProcessSelector_Pid{Pid: 7}}}))(t)
 	c := s.dial()
 	c.send("POST", "/process.Process/Connect", []string{"Content-Type: application/connect+proto"}, envelope(req))
 	whole(t, c.response().Body, func(msg []byte) []byte {
 		var m pb.ConnectResponse
-		scene.Must(t, proto.Unmarshal(msg, &m))
+		proctest.Must(t, proto.Unmarshal(msg, &m))
 		return m.GetEvent().GetData().GetStdout()
 	})
 }
@@ -189,7 +189,7 @@ func TestAFrameThatIsBegunIsEnded(t *testing.T) {
 	p := newShrinking(t)
 	s := serve(t, func(c *envd.Config) { c.Sandboxes.Default = host.NewMachine(p) })
 	mux := http.NewServeMux()
-	scene.Must(t, part.Mount(mux, s.face, nil))
+	proctest.Must(t, part.Mount(mux, s.face, nil))
 	ours, theirs := net.Pipe() // it holds nothing: what is out was read
 	late := &lateConn{Conn: theirs, stalled: make(chan struct{})}
 	l := &onePipe{conn: late, done: make(chan struct{})}
@@ -206,7 +206,7 @@ func TestAFrameThatIsBegunIsEnded(t *testing.T) {
 	c := &conn{t: t, Conn: ours, r: bufio.NewReaderSize(ours, 16)}
 	st := c.stream("Connect", `{"process":{"pid":7}}`).started()
 	part := make([]byte, 5000)
-	scene.Value(io.ReadFull(st.res.Body, part))(t)
+	proctest.Value(io.ReadFull(st.res.Body, part))(t)
 	p.free(t)
 	<-late.stalled // its buffer is taken from it
 	whole(t, io.MultiReader(bytes.NewReader(part), st.res.Body), func(msg []byte) []byte {

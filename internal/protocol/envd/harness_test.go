@@ -24,7 +24,7 @@ import (
 	"github.com/tend-run/tend/internal/protocol/part"
 	"github.com/tend-run/tend/internal/sandbox/host"
 	"github.com/tend-run/tend/internal/sandbox/route"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testkeeper"
 	"github.com/tend-run/tend/process"
 )
@@ -50,14 +50,14 @@ func serve(t *testing.T, change func(*envd.Config)) *server {
 	if change != nil {
 		change(&cfg)
 	}
-	f := scene.Value(envd.New(cfg))(t)
+	f := proctest.Value(envd.New(cfg))(t)
 	s.face = f
 	mux := http.NewServeMux()
 	files := envdfs.New(envdfs.Config{Tokens: f.Tokens, Wrap: f.Wrap, Files: f.Files, DefaultUser: f.DefaultUser})
 	for _, half := range []part.Router{f, files} {
-		scene.Must(t, part.Mount(mux, half, nil))
+		proctest.Must(t, part.Mount(mux, half, nil))
 	}
-	inner := scene.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
+	inner := proctest.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
 	l := face.NewListener(inner)
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
@@ -92,7 +92,7 @@ type conn struct {
 
 func (s *server) dial() *conn {
 	s.t.Helper()
-	c := scene.Value(net.Dial("tcp", s.addr))(s.t)
+	c := proctest.Value(net.Dial("tcp", s.addr))(s.t)
 	s.t.Cleanup(func() { c.Close() })
 	c.SetDeadline(time.Now().Add(patience))
 	return &conn{t: s.t, Conn: c, r: bufio.NewReaderSize(c, 64<<10)}
@@ -113,12 +113,12 @@ func (c *conn) send(method, path string, headers []string, body []byte) {
 	}
 	fmt.Fprintf(&b, "Content-Length: %d\r\n\r\n", len(body))
 	b.Write(body)
-	scene.Value(c.Write(b.Bytes()))(c.t)
+	proctest.Value(c.Write(b.Bytes()))(c.t)
 }
 
 func (c *conn) response() *http.Response {
 	c.t.Helper()
-	res := scene.Value(http.ReadResponse(c.r, nil))(c.t)
+	res := proctest.Value(http.ReadResponse(c.r, nil))(c.t)
 	return res
 }
 
@@ -128,7 +128,7 @@ func (s *server) call(method, body string, headers ...string) (int, string) {
 	c := s.dial()
 	c.send("POST", "/process.Process/"+method, append(headers, "Content-Type: application/json"), []byte(body))
 	res := c.response()
-	text := scene.Value(io.ReadAll(res.Body))(s.t)
+	text := proctest.Value(io.ReadAll(res.Body))(s.t)
 	c.Close()
 	return res.StatusCode, compact(string(text))
 }
@@ -289,7 +289,7 @@ func (st *stream) until(text string) string {
 
 func decode(t *testing.T, text string) string {
 	t.Helper()
-	b := scene.Value(base64.StdEncoding.DecodeString(text))(t)
+	b := proctest.Value(base64.StdEncoding.DecodeString(text))(t)
 	return string(b)
 }
 

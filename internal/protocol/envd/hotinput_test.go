@@ -11,7 +11,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	pb "github.com/tend-run/tend/internal/gen/envd/process"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 // exchange sends a request and renders the whole answer but for its date.
@@ -21,11 +21,11 @@ func (s *server) exchange(method string, headers []string, body []byte) string {
 	defer c.Close()
 	c.send("POST", "/process.Process/"+method, append(headers, "Connection: close"), body)
 	res := c.response()
-	text := scene.Value(io.ReadAll(res.Body))(s.t)
+	text := proctest.Value(io.ReadAll(res.Body))(s.t)
 	res.Header.Del("Date")
 	res.Header.Del("Content-Length") // short answers have one or come in chunks
 	var h strings.Builder
-	scene.Must(s.t, res.Header.Write(&h))
+	proctest.Must(s.t, res.Header.Write(&h))
 	// connect-go's JSON has a space here and there, at random, on purpose.
 	return fmt.Sprintf("%d %d\n%s\n%s", res.StatusCode, len(compact(string(text))), h.String(), compact(string(text)))
 }
@@ -63,7 +63,7 @@ func TestBothPathsOfInputAnswerTheSame(t *testing.T) {
 		&pb.SendInputRequest{Process: byTag("cat"), Input: &pb.ProcessInput{Input: &pb.ProcessInput_Stdin{Stdin: []byte("hi")}}},
 		&pb.SendInputRequest{Process: byTag("tty"), Input: &pb.ProcessInput{Input: &pb.ProcessInput_Stdin{Stdin: []byte("hi")}}},
 	} {
-		b := scene.Value(proto.Marshal(req))(t)
+		b := proctest.Value(proto.Marshal(req))(t)
 		for _, body := range [][]byte{b, append(b[:len(b):len(b)], 0xff), append(b[:len(b):len(b)], b...), append(b[:len(b):len(b)], 0x7a, 1, 'x')} {
 			both("binary", "SendInput", []string{"Content-Type: application/proto"}, "Content-Encoding: identity", body)
 		}

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/tend-run/tend/internal/protocol/envd"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 // TestHalfARequestIsEnded: the client goes on holding the connection, and the
@@ -71,14 +71,14 @@ func TestInputOfAClientThatLeftIsNotHeldForEver(t *testing.T) {
 	t.Parallel()
 	s := serve(t, func(c *envd.Config) { c.AfterHangup = 50 * time.Millisecond })
 	st := s.stream("Start", `{"process":{"cmd":"/bin/sleep","args":["1000"]},"stdin":true,"tag":"deaf"}`).started()
-	scene.Eventually(s.t, "the stream is on a connection that was taken over", func() bool { return s.conns.Load() == 0 })
+	proctest.Eventually(s.t, "the stream is on a connection that was taken over", func() bool { return s.conns.Load() == 0 })
 	// A little more than the daemon takes in (1 MiB beside the pipe): a client
 	// whose bytes still lie in its own kernel cannot be told from one that waits.
 	c, sent := s.unread("deaf", 1<<20+192<<10)
-	scene.Eventually(s.t, "the request is served", func() bool { return s.conns.Load() == 1 })
+	proctest.Eventually(s.t, "the request is served", func() bool { return s.conns.Load() == 1 })
 	<-sent
 	c.Close()
-	scene.Eventually(s.t, "the request of the client that left ends", func() bool { return s.conns.Load() == 0 })
+	proctest.Eventually(s.t, "the request of the client that left ends", func() bool { return s.conns.Load() == 0 })
 	// Others may write, or close, at once.
 	if status, text := s.call("CloseStdin", "{"+sel(st.pid)+"}"); status != 200 {
 		t.Errorf("CloseStdin: %d %s", status, text)
@@ -99,7 +99,7 @@ func TestInputOfAClientThatLeftIsDelivered(t *testing.T) {
 	c, sent := s.unread("late", pieces*48<<10)
 	<-sent // the kernel has it
 	c.Close()
-	scene.Must(t, os.WriteFile(gate, nil, 0o600))
+	proctest.Must(t, os.WriteFile(gate, nil, 0o600))
 	if got := strings.TrimSpace(st.rest().Stdout); got != fmt.Sprint(pieces*48<<10) {
 		t.Errorf("%s bytes came; want %d", got, pieces*48<<10)
 	}

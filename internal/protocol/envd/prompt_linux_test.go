@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/tend-run/tend/internal/protocol/face"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/process"
 )
 
@@ -20,8 +20,8 @@ import (
 func TestAPromptLeavesWhatTheClientDoesNotTake(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "pty")
 	want := bytes.Repeat([]byte("0123456789abcde\n"), 256)
-	scene.Must(t, os.WriteFile(path, want, 0o600))
-	spooled := scene.Value(os.Open(path))(t)
+	proctest.Must(t, os.WriteFile(path, want, 0o600))
+	spooled := proctest.Value(os.Open(path))(t)
 	defer spooled.Close()
 	for _, c := range []codec{codecProto, codecJSON, codecLines} {
 		t.Run(fmt.Sprint(c), func(t *testing.T) {
@@ -33,7 +33,7 @@ func TestAPromptLeavesWhatTheClientDoesNotTake(t *testing.T) {
 			if s.Clear() {
 				t.Fatal("the head is still to be sent")
 			}
-			scene.Must(t, s.Flush())
+			proctest.Must(t, s.Flush())
 			ev := process.Event{Kind: process.EventOutput, Stream: process.PTY}
 			out := face.Output{Span: process.Span{File: spooled, Len: len(want)}}
 			sent := 0
@@ -51,14 +51,14 @@ func TestAPromptLeavesWhatTheClientDoesNotTake(t *testing.T) {
 				got <- all
 			}()
 			// The stream's own goroutine: what is left, an event, a large one, a prompt, the end.
-			scene.Must(t, s.Flush())
-			scene.Must(t, s.Event(ev, out))
-			scene.Must(t, s.Flush())
-			scene.Must(t, s.large(ev, out, len(want)))
+			proctest.Must(t, s.Flush())
+			proctest.Must(t, s.Event(ev, out))
+			proctest.Must(t, s.Flush())
+			proctest.Must(t, s.large(ev, out, len(want)))
 			if !s.Clear() || !s.Prompt(ev, out) {
 				t.Fatal("no prompt behind a large event")
 			}
-			scene.Must(t, s.finish(nil))
+			proctest.Must(t, s.finish(nil))
 			ours.Close()
 			chunk := func(body []byte) string { return fmt.Sprintf("%x\r\n%s\r\n", len(body), body) }
 			one := chunk(c.appendData(nil, process.PTY, want))
@@ -81,8 +81,8 @@ func TestAPromptLeavesWhatTheClientDoesNotTake(t *testing.T) {
 // A prompt to a client that has left does not fail by itself: the next write does.
 func TestAPromptToAClientThatLeft(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "pty")
-	scene.Must(t, os.WriteFile(path, []byte("x"), 0o600))
-	spooled := scene.Value(os.Open(path))(t)
+	proctest.Must(t, os.WriteFile(path, []byte("x"), 0o600))
+	spooled := proctest.Value(os.Open(path))(t)
 	defer spooled.Close()
 	ours, theirs := sockets(t)
 	s := &frameSink{codec: codecProto, out: &connOutlet{ctx: t.Context(), conn: ours}}
@@ -108,7 +108,7 @@ func TestAPromptToAClientThatLeft(t *testing.T) {
 func TestAPromptSendsNoFreedBytes(t *testing.T) {
 	ours, _ := sockets(t)
 	s := &frameSink{codec: codecProto, out: &connOutlet{ctx: context.Background(), conn: ours}}
-	short := scene.Value(os.Create(filepath.Join(t.TempDir(), "pty")))(t)
+	short := proctest.Value(os.Create(filepath.Join(t.TempDir(), "pty")))(t)
 	defer short.Close()
 	ev := process.Event{Kind: process.EventOutput, Stream: process.PTY}
 	if s.Prompt(ev, face.Output{Span: process.Span{File: short, Len: 9}}) {
@@ -124,10 +124,10 @@ func TestAPromptSendsNoFreedBytes(t *testing.T) {
 // sockets are two ends of a connection that takes little.
 func sockets(t *testing.T) (ours, theirs net.Conn) {
 	t.Helper()
-	l := scene.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
+	l := proctest.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer l.Close()
-	theirs = scene.Value(net.Dial("tcp", l.Addr().String()))(t)
-	ours = scene.Value(l.Accept())(t)
+	theirs = proctest.Value(net.Dial("tcp", l.Addr().String()))(t)
+	ours = proctest.Value(l.Accept())(t)
 	theirs.(*net.TCPConn).SetReadBuffer(4 << 10)
 	ours.(*net.TCPConn).SetWriteBuffer(4 << 10)
 	t.Cleanup(func() { ours.Close(); theirs.Close() })

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/tend-run/tend/internal/sandbox/route"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 // FuzzInit: a body of POST /init is applied or refused, opens nothing without
@@ -27,7 +27,7 @@ func FuzzInit(f *testing.F) {
 		if guarded {
 			cfg.Token = "another one, which no seed has"
 		}
-		face := scene.Value(New(cfg))(t)
+		face := proctest.Value(New(cfg))(t)
 		defer face.Close()
 		w := httptest.NewRecorder()
 		face.init(w, httptest.NewRequest("POST", "/init", bytes.NewReader(body)))

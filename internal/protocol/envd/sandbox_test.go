@@ -13,7 +13,7 @@ import (
 	"github.com/tend-run/tend/internal/protocol/envd"
 	"github.com/tend-run/tend/internal/sandbox/driver"
 	"github.com/tend-run/tend/internal/sandbox/host"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/process"
 )
 
@@ -23,15 +23,15 @@ func TestEachSandboxIsApart(t *testing.T) {
 	t.Parallel()
 	var boxes []driver.Sandbox
 	s := serve(t, func(c *envd.Config) {
-		d := scene.Value(host.Open(host.Config{Dir: filepath.Join(t.TempDir(), "boxes"), Manager: c.Sandboxes.Default.Processes()}))(t)
+		d := proctest.Value(host.Open(host.Config{Dir: filepath.Join(t.TempDir(), "boxes"), Manager: c.Sandboxes.Default.Processes()}))(t)
 		for _, where := range []string{"one", "two"} {
-			box := scene.Value(d.Create(t.Context(), driver.Spec{Name: where, Env: map[string]string{"WHERE": where}}))(t)
+			box := proctest.Value(d.Create(t.Context(), driver.Spec{Name: where, Env: map[string]string{"WHERE": where}}))(t)
 			boxes = append(boxes, box)
 		}
 		c.Sandboxes.Driver, c.Sandboxes.Domains, c.Guard.Domains = d, []string{"box.example"}, []string{"box.example"}
 	})
 	of := func(box driver.Sandbox) driver.Info {
-		info := scene.Value(box.Info(t.Context()))(t)
+		info := proctest.Value(box.Info(t.Context()))(t)
 		return info
 	}
 	unary := func(method, body string, headers ...string) (int, string) {
@@ -44,8 +44,8 @@ func TestEachSandboxIsApart(t *testing.T) {
 		by := []string{"Host: 49983-" + string(info.ID) + ".box.example", "E2b-Sandbox-Id: " + string(info.ID)}[i]
 		res, _ := s.do("POST", "/process.Process/Start", string(envelope([]byte(`{"process":{"cmd":"sh","args":["-c","test $WHERE = `+info.Name+` && test $PWD = `+info.Dir+` && exit 7"]}}`))),
 			by, "Content-Type: application/connect+json")
-		p := scene.Value(box.Processes().Start(t.Context(), process.Spec{Shell: "cat", Stdin: process.StdinPipe}))(t)
-		in := scene.Info(t, p)
+		p := proctest.Value(box.Processes().Start(t.Context(), process.Spec{Shell: "cat", Stdin: process.StdinPipe}))(t)
+		in := proctest.Info(t, p)
 		pids[info.ID] = in.PID
 		all, err := box.Processes().List(t.Context(), process.Filter{})
 		if err != nil || res.StatusCode != 200 || len(all) != 2 || all[0].Exit == nil || all[0].Exit.Code != 7 {
@@ -80,7 +80,7 @@ func TestEachSandboxIsApart(t *testing.T) {
 	}
 	running := make(chan string)
 	go func() {
-		req := scene.Value(http.NewRequest("POST", "http://"+s.addr+"/process.Process/Start", bytes.NewReader(envelope([]byte(`{"process":{"cmd":"sleep","args":["1000"]}}`)))))(t)
+		req := proctest.Value(http.NewRequest("POST", "http://"+s.addr+"/process.Process/Start", bytes.NewReader(envelope([]byte(`{"process":{"cmd":"sleep","args":["1000"]}}`)))))(t)
 		req.Host = strings.TrimPrefix(host, "Host: ")
 		req.Header.Set("Content-Type", "application/connect+json")
 		res, err := http.DefaultClient.Do(req)
@@ -92,8 +92,8 @@ func TestEachSandboxIsApart(t *testing.T) {
 		res.Body.Close()
 		running <- fmt.Sprintf("%s %v", text, err)
 	}()
-	scene.Eventually(t, "it runs", func() bool { _, text := unary("List", "{}", host); return strings.Contains(text, "sleep") })
-	scene.Must(t, boxes[1].Destroy(t.Context()))
+	proctest.Eventually(t, "it runs", func() bool { _, text := unary("List", "{}", host); return strings.Contains(text, "sleep") })
+	proctest.Must(t, boxes[1].Destroy(t.Context()))
 	if text := <-running; !strings.Contains(text, `"start"`) || !strings.HasSuffix(text, io.ErrUnexpectedEOF.Error()) || strings.Contains(text, `"end"`) {
 		t.Errorf("what ran when the sandbox was ended was told %q", text)
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/tend-run/tend/internal/protocol/face"
 	"github.com/tend-run/tend/internal/sandbox/driver"
 	"github.com/tend-run/tend/internal/sandbox/host"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 // slowList is a driver whose lists wait.
@@ -39,7 +39,7 @@ func TestFewWaitUntilTheSandboxOfASignatureIsFound(t *testing.T) {
 	t.Parallel()
 	d := &slowList{asked: make(chan struct{}, 1), go_: make(chan struct{})}
 	s := serve(t, func(c *envd.Config) {
-		d.Driver = scene.Value(host.Open(host.Config{Dir: filepath.Join(t.TempDir(), "boxes"), Manager: c.Sandboxes.Default.Processes()}))(t)
+		d.Driver = proctest.Value(host.Open(host.Config{Dir: filepath.Join(t.TempDir(), "boxes"), Manager: c.Sandboxes.Default.Processes()}))(t)
 		c.Sandboxes.Driver, c.Secret = d, face.NewSecret()
 	})
 	codes := make(chan int)

@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tend-run/tend/internal/protocol/envd"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 func TestStart(t *testing.T) {
@@ -19,7 +19,7 @@ func TestStart(t *testing.T) {
 	plain := filepath.Join(dir, "plain.txt")
 	script := filepath.Join(dir, "script")
 	for name, mode := range map[string]os.FileMode{plain: 0o644, script: 0o755} {
-		scene.Must(t, os.WriteFile(name, []byte("echo script $1\n"), mode))
+		proctest.Must(t, os.WriteFile(name, []byte("echo script $1\n"), mode))
 	}
 	for _, tc := range []struct {
 		name, body string
@@ -67,9 +67,9 @@ func TestStart(t *testing.T) {
 // kill ends the process whose pid a test's command wrote to a file.
 func kill(t *testing.T, file string) {
 	t.Helper()
-	text := scene.Value(os.ReadFile(file))(t)
+	text := proctest.Value(os.ReadFile(file))(t)
 	var pid int
-	scene.Value(fmt.Sscan(string(text), &pid))(t)
+	proctest.Value(fmt.Sscan(string(text), &pid))(t)
 	if p, err := os.FindProcess(pid); err == nil {
 		_ = p.Kill()
 	}
@@ -78,7 +78,7 @@ func kill(t *testing.T, file string) {
 func TestStartRefusals(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "file")
-	scene.Must(t, os.WriteFile(file, nil, 0o600))
+	proctest.Must(t, os.WriteFile(file, nil, 0o600))
 	for _, tc := range []struct {
 		name, body string
 		headers    []string
@@ -113,9 +113,9 @@ func TestStartRefusals(t *testing.T) {
 
 func TestWorkingDirectory(t *testing.T) {
 	t.Parallel()
-	home := scene.Value(os.UserHomeDir())(t)
+	home := proctest.Value(os.UserHomeDir())(t)
 	def := t.TempDir()
-	sub := scene.Value(os.MkdirTemp(home, "tend-envd-test"))(t)
+	sub := proctest.Value(os.MkdirTemp(home, "tend-envd-test"))(t)
 	t.Cleanup(func() { os.Remove(sub) })
 	for _, tc := range []struct{ name, cwd, want string }{
 		{"none is the default directory", "", def},

@@ -22,7 +22,7 @@ import (
 	pb "github.com/tend-run/tend/internal/gen/envd/process"
 	"github.com/tend-run/tend/internal/gen/envd/process/processconnect"
 	"github.com/tend-run/tend/internal/protocol/part"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 // client returns a generated client over HTTP/1.1 or HTTP/2.
@@ -64,7 +64,7 @@ func garbage(t *testing.T, n int) ([]byte, string) {
 		h = sha256.Sum256(h[:])
 	}
 	file := filepath.Join(t.TempDir(), "garbage")
-	scene.Must(t, os.WriteFile(file, data, 0o600))
+	proctest.Must(t, os.WriteFile(file, data, 0o600))
 	return data, file
 }
 
@@ -100,7 +100,7 @@ func TestEveryProtocolAndCodec(t *testing.T) {
 					feed(t, c, tag)
 				}
 			}
-			scene.Must(t, st.Err())
+			proctest.Must(t, st.Err())
 			if !bytes.Equal(stdout.Bytes(), append(want[:len(want):len(want)], "from StreamInput"...)) || !bytes.Equal(stderr.Bytes(), want) {
 				t.Errorf("got %d and %d bytes, not the ones written", stdout.Len(), stderr.Len())
 			}
@@ -341,7 +341,7 @@ func TestCloseEndsStreams(t *testing.T) {
 		t.Fatal(generic.Err())
 	}
 	stalled := s.stream("Start", sh("yes")) // never read
-	scene.Must(t, s.face.Close())
+	proctest.Must(t, s.face.Close())
 	if got := st.rest(); !strings.HasPrefix(got.Err, "unavailable: the server is stopping") {
 		t.Errorf("the stream ended with %+v", got)
 	}
@@ -357,7 +357,7 @@ func TestNetPipe(t *testing.T) {
 	t.Parallel()
 	s := serve(t, nil)
 	mux := http.NewServeMux()
-	scene.Must(t, part.Mount(mux, s.face, nil))
+	proctest.Must(t, part.Mount(mux, s.face, nil))
 	ours, theirs := net.Pipe()
 	l := &onePipe{conn: theirs, done: make(chan struct{})}
 	hs := &http.Server{Handler: mux}

@@ -13,7 +13,7 @@ import (
 	"github.com/tend-run/tend/internal/protocol/face"
 	"github.com/tend-run/tend/internal/sandbox/driver"
 	"github.com/tend-run/tend/internal/sandbox/host"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 // tokens is a server with sandboxes of the host driver: two that need their own
@@ -29,11 +29,11 @@ func serveTokens(t *testing.T, token face.Token) *tokens {
 	t.Helper()
 	s := &tokens{secret: face.NewSecret()}
 	s.server = serve(t, func(c *envd.Config) {
-		d := scene.Value(host.Open(host.Config{Dir: filepath.Join(t.TempDir(), "boxes"), Manager: c.Sandboxes.Default.Processes()}))(t)
+		d := proctest.Value(host.Open(host.Config{Dir: filepath.Join(t.TempDir(), "boxes"), Manager: c.Sandboxes.Default.Processes()}))(t)
 		c.Sandboxes.Driver, c.Secret, c.Token = d, s.secret, token
 		make := func(spec driver.Spec) (driver.Sandbox, string) {
-			box := scene.Value(d.Create(t.Context(), spec))(t)
-			info := scene.Value(box.Info(t.Context()))(t)
+			box := proctest.Value(d.Create(t.Context(), spec))(t)
+			info := proctest.Value(box.Info(t.Context()))(t)
 			return box, string(info.ID)
 		}
 		secure := map[string]string{face.NoteSecure: "yes"}
@@ -106,7 +106,7 @@ func TestOnlyTheAllowedWakeASandbox(t *testing.T) {
 	t.Parallel()
 	s := serveTokens(t, "")
 	state := func() driver.State {
-		info := scene.Value(s.asleepBox.Info(t.Context()))(t)
+		info := proctest.Value(s.asleepBox.Info(t.Context()))(t)
 		return info.State
 	}
 	id := "E2b-Sandbox-Id: " + s.asleep
@@ -127,8 +127,8 @@ func TestSignedURLsFindTheirSandbox(t *testing.T) {
 	t.Parallel()
 	for _, token := range []face.Token{"", "the server's"} {
 		s := serveTokens(t, token)
-		fs := scene.Value(s.oneBox.Files("", ""))(t)
-		scene.Value(fs.Write("f", strings.NewReader("of one"), nil))(t)
+		fs := proctest.Value(s.oneBox.Files("", ""))(t)
+		proctest.Value(fs.Write("f", strings.NewReader("of one"), nil))(t)
 		past, future := time.Now().Unix()-1, time.Now().Unix()+3600
 		link := func(path, op, token string, expires *int64) string {
 			q := url.Values{"path": {path}, "signature": {envdfs.Sign(path, op, "", token, expires)}}

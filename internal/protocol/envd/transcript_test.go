@@ -15,7 +15,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 var update = flag.Bool("update", false, "write the answers into testdata/transcripts")
@@ -32,7 +32,7 @@ func TestTranscripts(t *testing.T) {
 	}
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
-			text := scene.Value(os.ReadFile(file))(t)
+			text := proctest.Value(os.ReadFile(file))(t)
 			s := serve(t, nil)
 			var got strings.Builder
 			for exchange := range strings.SplitSeq(strings.TrimSpace(string(text)), "\n\n") {
@@ -57,7 +57,7 @@ func TestTranscripts(t *testing.T) {
 				got.WriteString("\n")
 			}
 			if *update {
-				scene.Must(t, os.WriteFile(file, []byte(strings.TrimRight(got.String(), "\n")+"\n"), 0o644))
+				proctest.Must(t, os.WriteFile(file, []byte(strings.TrimRight(got.String(), "\n")+"\n"), 0o644))
 				return
 			}
 			if d := cmp.Diff(strings.TrimSpace(string(text)), strings.TrimSpace(got.String())); d != "" {
@@ -89,7 +89,7 @@ func (s *server) replay(request []string) []string {
 	c := s.dial()
 	c.send(method, path, headers, body)
 	res := c.response()
-	answer := scene.Value(io.ReadAll(res.Body))(s.t)
+	answer := proctest.Value(io.ReadAll(res.Body))(s.t)
 	lines := []string{res.Status}
 	for name, values := range res.Header {
 		if name != "Date" {

@@ -8,13 +8,13 @@ import (
 	"time"
 
 	"github.com/tend-run/tend/internal/protocol/face"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 // A server finds out once whose a connection is, though a stream takes it over
 // and gives it back.
 func TestANoteStaysWithAConnectionThatIsGivenBack(t *testing.T) {
-	inner := scene.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
+	inner := proctest.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
 	l := face.NewListener(inner)
 	notes := make(chan any, 10)
 	srv := &http.Server{
@@ -50,7 +50,7 @@ func TestANoteStaysWithAConnectionThatIsGivenBack(t *testing.T) {
 		c := &http.Client{Transport: &http.Transport{}}
 		defer c.CloseIdleConnections()
 		for i := range 3 {
-			res := scene.Value(c.Get("http://" + inner.Addr().String()))(t)
+			res := proctest.Value(c.Get("http://" + inner.Addr().String()))(t)
 			res.Body.Close()
 			if i == 0 {
 				if got := <-notes; got != nil {
@@ -68,7 +68,7 @@ func TestANoteStaysWithAConnectionThatIsGivenBack(t *testing.T) {
 // finds what Accept and Close share.
 func TestCloseBesideTheFirstAccept(t *testing.T) {
 	for range 200 {
-		inner := scene.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
+		inner := proctest.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
 		l := face.NewListener(inner)
 		accepted := make(chan error)
 		go func() {

@@ -6,7 +6,7 @@ import (
 
 	"github.com/tend-run/tend/internal/lib/budget"
 	"github.com/tend-run/tend/internal/protocol/face"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/process"
 )
 
@@ -33,7 +33,7 @@ func TestOutputGoesOnInPieces(t *testing.T) {
 			return nil
 		}
 		ev := process.Event{Kind: process.EventOutput, Stream: process.Stderr, Offset: 1000, Data: data}
-		scene.Must(t, face.InPieces(held, ev, send))
+		proctest.Must(t, face.InPieces(held, ev, send))
 		if !bytes.Equal(got, data) || pieces != tt.pieces || whole.Used() != 0 {
 			t.Errorf("%d bytes came in %d pieces, and %d are held", len(got), pieces, whole.Used())
 		}

@@ -12,7 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/process"
 )
 
@@ -167,7 +167,7 @@ func TestAStreamIsWholeWhoeverSendsIt(t *testing.T) {
 		dispatchers.Wait()
 		r.grow(numbers/2-20, false) // a burst
 		r.grow(20, true)
-		scene.Must(t, <-ended)
+		proctest.Must(t, <-ended)
 		if len(s.sent) != 8*numbers {
 			t.Fatalf("%d bytes were sent; want %d", len(s.sent), 8*numbers)
 		}
@@ -196,7 +196,7 @@ func TestAPromptDoesNotWaitForTheClient(t *testing.T) {
 	}
 	close(release)
 	r.grow(1, true)
-	scene.Must(t, <-ended)
+	proctest.Must(t, <-ended)
 	if len(s.sent) != 8*102 {
 		t.Errorf("%d bytes were sent; want %d", len(s.sent), 8*102)
 	}

@@ -5,13 +5,13 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 func TestASecretIsKeptAndItsTokensAreApart(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "secret")
-	s := scene.Value(OpenSecret(path))(t)
-	again := scene.Value(OpenSecret(path))(t)
+	s := proctest.Value(OpenSecret(path))(t)
+	again := proctest.Value(OpenSecret(path))(t)
 	if fi, err := os.Stat(path); err != nil || fi.Mode().Perm() != 0o600 {
 		t.Errorf("the secret's file is %v, %v", fi.Mode(), err)
 	}
@@ -32,7 +32,7 @@ func TestASecretIsKeptAndItsTokensAreApart(t *testing.T) {
 	if none.SandboxToken("a").Set() || none.TrafficToken("a").Set() || none.SandboxToken("a").Matches("") {
 		t.Error("no secret makes tokens")
 	}
-	scene.Must(t, os.WriteFile(path, []byte("short"), 0o600))
+	proctest.Must(t, os.WriteFile(path, []byte("short"), 0o600))
 	if _, err := OpenSecret(path); err == nil {
 		t.Error("a damaged secret is taken, or replaced without a word")
 	}

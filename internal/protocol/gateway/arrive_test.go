@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 // Bodies that do not arrive hold no place of those that have.
@@ -19,9 +19,9 @@ func TestSlowBodiesHoldNoPlaces(t *testing.T) {
 	upstream := far(t, func(w http.ResponseWriter, r *http.Request, _ string) {})
 	g := open(t, t.TempDir(), upstream)
 	key := g.key("a", Rules{})
-	to := scene.Value(url.Parse(g.url))(t)
+	to := proctest.Value(url.Parse(g.url))(t)
 	slow := func() net.Conn {
-		conn := scene.Value(net.Dial("tcp", to.Host))(t)
+		conn := proctest.Value(net.Dial("tcp", to.Host))(t)
 		t.Cleanup(func() { conn.Close() })
 		fmt.Fprintf(conn, "POST /api/gateway/openai/x HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Length: 9\r\n\r\n{", key)
 		return conn
@@ -38,12 +38,12 @@ func TestSlowBodiesHoldNoPlaces(t *testing.T) {
 		slow()
 	}
 	// The longest of too many gives way.
-	scene.Must(t, first.SetReadDeadline(time.Now().Add(20*time.Second)))
+	proctest.Must(t, first.SetReadDeadline(time.Now().Add(20*time.Second)))
 	resp, err := http.ReadResponse(bufio.NewReader(first), nil)
 	if err != nil {
 		t.Fatalf("the first one waits: %v", err)
 	}
-	body := string(scene.Value(io.ReadAll(resp.Body))(t))
+	body := string(proctest.Value(io.ReadAll(resp.Body))(t))
 	if resp.StatusCode != 408 || !strings.Contains(errorOf(body), "slowly") {
 		t.Errorf("the first one: %d %s", resp.StatusCode, body)
 	}

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 // A stream of a key that is made void, by whichever server, ends.
@@ -24,12 +24,12 @@ func TestAKeyThatIsRevokedEndsItsStreams(t *testing.T) {
 	})
 	g := open(t, t.TempDir(), upstream)
 	other := open(t, g.dir, upstream)
-	req := scene.Value(http.NewRequest("POST", g.url+"/api/gateway/openai/responses", strings.NewReader(`{"model":"m","stream":true}`)))(t)
+	req := proctest.Value(http.NewRequest("POST", g.url+"/api/gateway/openai/responses", strings.NewReader(`{"model":"m","stream":true}`)))(t)
 	req.Header.Set("Authorization", "Bearer "+g.key("a", Rules{}))
-	resp := scene.Value(http.DefaultClient.Do(req))(t)
+	resp := proctest.Value(http.DefaultClient.Do(req))(t)
 	defer resp.Body.Close()
-	scene.Value(io.ReadFull(resp.Body, make([]byte, 100)))(t)
-	scene.Must(t, other.RevokeKey("a"))
+	proctest.Value(io.ReadFull(resp.Body, make([]byte, 100)))(t)
+	proctest.Must(t, other.RevokeKey("a"))
 	if _, err := io.Copy(io.Discard, resp.Body); err == nil {
 		t.Error("the stream ends as if it were whole")
 	}
@@ -62,7 +62,7 @@ func TestWhatRequestsHoldIsBounded(t *testing.T) {
 	<-begun
 	close(end)
 	wg.Wait()
-	scene.Eventually(t, "nothing is held any more", func() bool { // an answer is received before its handler has returned
+	proctest.Eventually(t, "nothing is held any more", func() bool { // an answer is received before its handler has returned
 		g.mu.Lock()
 		defer g.mu.Unlock()
 		return g.budget.Used() == 0 && g.all == 0
@@ -96,7 +96,7 @@ func TestTwoServersLoseNothing(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	all := scene.Value(gates[0].Keys())(t)
+	all := proctest.Value(gates[0].Keys())(t)
 	if len(all) != each {
 		t.Errorf("there are %d keys, not %d", len(all), each)
 	}

@@ -16,7 +16,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/process"
 )
 
@@ -44,15 +44,15 @@ func TestAModelIsAskedWithTheRealKeyAndItsTokensAreCounted(t *testing.T) {
 	if len(lines) != 2 || lines[0].In != 1000 || lines[0].Out != 50 || lines[1].In != 70 || lines[1].Out != 8 || lines[1].Model != "claude-x" || lines[1].Estimated {
 		t.Errorf("the log has %+v", lines)
 	}
-	if used := scene.Value(g.ledger.of(lines[0].Key))(t); used.Tokens != 1128 || used.Requests != 2 {
+	if used := proctest.Value(g.ledger.of(lines[0].Key))(t); used.Tokens != 1128 || used.Requests != 2 {
 		t.Errorf("used are %+v", used)
 	}
 	for _, name := range []string{"keys.json", "usage-2026-11-22.jsonl"} {
 		path := filepath.Join(g.dir, name)
-		if text := string(scene.Value(os.ReadFile(path))(t)); strings.Contains(text, key) || strings.Contains(text, realKey) {
+		if text := string(proctest.Value(os.ReadFile(path))(t)); strings.Contains(text, key) || strings.Contains(text, realKey) {
 			t.Errorf("%s holds a secret", name)
 		}
-		if mode := scene.Value(os.Stat(path))(t).Mode(); mode != 0o600 {
+		if mode := proctest.Value(os.Stat(path))(t).Mode(); mode != 0o600 {
 			t.Errorf("the mode of %s is %v", name, mode)
 		}
 	}
@@ -82,10 +82,10 @@ func TestTheKeyIsReplacedWhereverItStands(t *testing.T) {
 	g := open(t, t.TempDir(), upstream)
 	key := g.key("a", Rules{})
 	for name, value := range map[string]string{"Authorization": "Bearer " + key, "X-Api-Key": key, "X-Goog-Api-Key": key, "Api-Key": key, "X-Other": "token=" + key + ";", "Cookie": key} {
-		req := scene.Value(http.NewRequest("PATCH", g.url+"/api/gateway/google/some/thing?path=x&a=1&key="+key, strings.NewReader("body")))(t)
+		req := proctest.Value(http.NewRequest("PATCH", g.url+"/api/gateway/google/some/thing?path=x&a=1&key="+key, strings.NewReader("body")))(t)
 		req.Header.Set("Cookie", "of=ours")
 		req.Header.Set(name, value)
-		resp := scene.Value(http.DefaultClient.Do(req))(t)
+		resp := proctest.Value(http.DefaultClient.Do(req))(t)
 		resp.Body.Close()
 		if resp.StatusCode != 418 || resp.Header.Get("Set-Cookie") != "" || !strings.Contains(resp.Header.Get("Content-Security-Policy"), "sandbox") {
 			t.Errorf("the answer is %d %v", resp.StatusCode, resp.Header)
@@ -201,10 +201,10 @@ func TestABodyIsReadInOneWay(t *testing.T) {
 	g := open(t, t.TempDir(), upstream)
 	key := g.key("a", Rules{Models: []string{"m"}})
 	ask := func(name, value string) *http.Response {
-		req := scene.Value(http.NewRequest("POST", g.url+"/api/gateway/openai/responses", strings.NewReader(`{"model":"m"}`)))(t)
+		req := proctest.Value(http.NewRequest("POST", g.url+"/api/gateway/openai/responses", strings.NewReader(`{"model":"m"}`)))(t)
 		req.Header.Set("X-Api-Key", key)
 		req.Header.Set(name, value)
-		resp := scene.Value(http.DefaultClient.Do(req))(t)
+		resp := proctest.Value(http.DefaultClient.Do(req))(t)
 		resp.Body.Close()
 		return resp
 	}
@@ -293,7 +293,7 @@ func TestTokensOfADay(t *testing.T) {
 		t.Error("another key pays for it")
 	}
 	g.ledger.mu.Lock()
-	scene.Must(t, g.ledger.read())
+	proctest.Must(t, g.ledger.read())
 	known := len(g.ledger.used)
 	g.ledger.mu.Unlock()
 	if known != 2 {
@@ -372,10 +372,10 @@ func TestAnAnswerThatIsCutIsCounted(t *testing.T) {
 	} {
 		g := open(t, t.TempDir(), upstream)
 		ctx, cancel := context.WithCancel(t.Context())
-		req := scene.Value(http.NewRequestWithContext(ctx, "POST", g.url+"/api/gateway/anthropic/messages", strings.NewReader(c.body)))(t)
+		req := proctest.Value(http.NewRequestWithContext(ctx, "POST", g.url+"/api/gateway/anthropic/messages", strings.NewReader(c.body)))(t)
 		req.Header.Set("X-Api-Key", g.key("a", Rules{TokensPerDay: 1_000_000}))
 		if strings.Contains(c.body, "stream") {
-			resp := scene.Value(http.DefaultClient.Do(req))(t)
+			resp := proctest.Value(http.DefaultClient.Do(req))(t)
 			io.CopyN(io.Discard, resp.Body, 1<<16)
 			if strings.Contains(c.body, "of itself") {
 				io.Copy(io.Discard, resp.Body)
@@ -390,7 +390,7 @@ func TestAnAnswerThatIsCutIsCounted(t *testing.T) {
 				t.Error("there is an answer")
 			}
 		}
-		scene.Eventually(t, "the request is counted", func() bool { return len(g.lines()) == 1 })
+		proctest.Eventually(t, "the request is counted", func() bool { return len(g.lines()) == 1 })
 		got := g.lines()[0]
 		if got.Status != c.want.Status || got.In != c.want.In || !got.Estimated || got.Out < c.want.Out || got.Out > c.want.Out+100 {
 			t.Errorf("%s: %+v", name, got)
@@ -446,7 +446,7 @@ func TestAnAnswerComesAsItIsWritten(t *testing.T) {
 	})
 	g := open(t, t.TempDir(), upstream)
 	key := g.key("a", Rules{})
-	req := scene.Value(http.NewRequest("POST", g.url+"/api/gateway/openai/chat/completions", strings.NewReader(`{"model":"m","stream":true}`)))(t)
+	req := proctest.Value(http.NewRequest("POST", g.url+"/api/gateway/openai/chat/completions", strings.NewReader(`{"model":"m","stream":true}`)))(t)
 	req.Header.Set("Authorization", "Bearer "+key)
 	done := make(chan struct{})
 	go func() {
@@ -455,12 +455,12 @@ func TestAnAnswerComesAsItIsWritten(t *testing.T) {
 		write <- "data: {\"a\":1}\n\n"
 		<-wrote
 	}()
-	resp := scene.Value(http.DefaultClient.Do(req))(t)
+	resp := proctest.Value(http.DefaultClient.Do(req))(t)
 	defer resp.Body.Close()
 	buf := make([]byte, 15)
-	scene.Value(io.ReadFull(resp.Body, buf))(t) // while the answer goes on
+	proctest.Value(io.ReadFull(resp.Body, buf))(t) // while the answer goes on
 	<-done
-	scene.Value(io.ReadAll(resp.Body))(t)
+	proctest.Value(io.ReadAll(resp.Body))(t)
 }
 
 func TestKeysAreChecked(t *testing.T) {
@@ -489,7 +489,7 @@ func TestKeysAreChecked(t *testing.T) {
 	if err := g.keys.revoke("c"); !errors.Is(err, process.ErrNotFound) {
 		t.Errorf("an unknown one: %v", err)
 	}
-	scene.Must(t, os.WriteFile(filepath.Join(g.dir, "keys.json"), []byte("{"), 0o600))
+	proctest.Must(t, os.WriteFile(filepath.Join(g.dir, "keys.json"), []byte("{"), 0o600))
 	if _, err := g.keys.find(first); err == nil || !strings.Contains(err.Error(), "damaged") {
 		t.Errorf("a damaged file: %v", err)
 	}
@@ -509,7 +509,7 @@ func TestProvidersAreChecked(t *testing.T) {
 		"providers: {anthropic: {key: secret1, headers: ['a b']}}":    "X-Tenant",
 		"providers: {anthropic: {key: [secret1}}":                     "line 1",
 	} {
-		scene.Must(t, os.WriteFile(path, []byte(text), 0o600))
+		proctest.Must(t, os.WriteFile(path, []byte(text), 0o600))
 		_, err := ReadProviders(path)
 		if err == nil || !strings.Contains(err.Error(), says) || strings.Contains(err.Error(), "secret1") {
 			t.Errorf("%s: %v", text, err)
@@ -523,7 +523,7 @@ func TestProvidersThatChange(t *testing.T) {
 	if _, err := p.find("openai"); err == nil {
 		t.Error("a file that is missing is no error")
 	}
-	set := func(text string) { scene.Must(t, os.WriteFile(path, []byte(text), 0o600)) }
+	set := func(text string) { proctest.Must(t, os.WriteFile(path, []byte(text), 0o600)) }
 	set("providers: {openai: {key: one}}")
 	if got, err := p.find("openai"); err != nil || got.key != "one" {
 		t.Fatalf("%+v, %v", got, err)
@@ -540,7 +540,7 @@ func TestProvidersThatChange(t *testing.T) {
 	at := time.Now()
 	for _, key := range []string{"abc", "xyz"} {
 		set("providers: {openai: {key: " + key + "}}")
-		scene.Must(t, os.Chtimes(path, at, at))
+		proctest.Must(t, os.Chtimes(path, at, at))
 		if got, err := p.find("openai"); err != nil || got.key != key {
 			t.Errorf("the key is %s: %+v, %v", key, got, err)
 		}

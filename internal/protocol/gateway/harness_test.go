@@ -16,7 +16,7 @@ import (
 
 	"github.com/tend-run/tend/internal/lib/budget"
 	"github.com/tend-run/tend/internal/protocol/part"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testbin"
 )
 
@@ -59,11 +59,11 @@ func open(t *testing.T, dir, upstream string) *gate {
 	if upstream != "" {
 		path = filepath.Join(t.TempDir(), "providers.yaml")
 		text := fmt.Sprintf("providers:\n  anthropic: {key: %[1]s, base_url: '%[2]s/v1'}\n  openai: {key: %[1]s, base_url: '%[2]s/v1'}\n  gemini: {key: %[1]s, base_url: '%[2]s/v1beta'}\n", realKey, upstream)
-		scene.Must(t, os.WriteFile(path, []byte(text), 0o600))
+		proctest.Must(t, os.WriteFile(path, []byte(text), 0o600))
 	}
-	g.Face = scene.Value(Open(Config{Dir: dir, Providers: path, Budget: budget.New(4 * mostHeld), Now: g.clock.now}))(t)
+	g.Face = proctest.Value(Open(Config{Dir: dir, Providers: path, Budget: budget.New(4 * mostHeld), Now: g.clock.now}))(t)
 	mux := http.NewServeMux()
-	scene.Must(t, part.Mount(mux, g.Face, nil))
+	proctest.Must(t, part.Mount(mux, g.Face, nil))
 	s := httptest.NewServer(mux)
 	t.Cleanup(func() { s.Close(); g.Close() })
 	g.url = s.URL
@@ -73,22 +73,22 @@ func open(t *testing.T, dir, upstream string) *gate {
 func (g *gate) key(name string, rules Rules) string {
 	g.t.Helper()
 	_, secret, err := g.keys.create(name, rules)
-	scene.Must(g.t, err)
+	proctest.Must(g.t, err)
 	return secret
 }
 
 // ask sends a request, with a header for the key, and returns status, headers and body.
 func (g *gate) ask(method, path, key, body string) (int, http.Header, string) {
 	g.t.Helper()
-	req := scene.Value(http.NewRequest(method, g.url+path, strings.NewReader(body)))(g.t)
+	req := proctest.Value(http.NewRequest(method, g.url+path, strings.NewReader(body)))(g.t)
 	if key != "" {
 		req.Header.Set("Authorization", "Bearer "+key)
 	}
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("Anthropic-Version", "2023-06-01")
-	resp := scene.Value(http.DefaultClient.Do(req))(g.t)
+	resp := proctest.Value(http.DefaultClient.Do(req))(g.t)
 	defer resp.Body.Close()
-	return resp.StatusCode, resp.Header, string(scene.Value(io.ReadAll(resp.Body))(g.t))
+	return resp.StatusCode, resp.Header, string(proctest.Value(io.ReadAll(resp.Body))(g.t))
 }
 
 // errorOf is the error of an answer of the gateway's own.
@@ -109,10 +109,10 @@ func (g *gate) lines() (all []Line) {
 	if os.IsNotExist(err) {
 		return nil
 	}
-	scene.Must(g.t, err)
+	proctest.Must(g.t, err)
 	for text := range strings.Lines(string(data)) {
 		var l Line
-		scene.Must(g.t, json.Unmarshal([]byte(text), &l))
+		proctest.Must(g.t, json.Unmarshal([]byte(text), &l))
 		all = append(all, l)
 	}
 	return all
@@ -123,17 +123,17 @@ func model(t *testing.T, script string) string {
 	t.Helper()
 	dir := t.TempDir()
 	file, addr := filepath.Join(dir, "script.json"), filepath.Join(dir, "addr")
-	scene.Must(t, testbin.Make(dir, testbin.Model))
-	scene.Must(t, os.WriteFile(file, []byte(script), 0o600))
+	proctest.Must(t, testbin.Make(dir, testbin.Model))
+	proctest.Must(t, os.WriteFile(file, []byte(script), 0o600))
 	cmd := exec.Command(testbin.FakeLLM(dir), "-script", file, "-addr-file", addr, "-key", realKey)
 	cmd.Stderr = os.Stderr
-	scene.Must(t, cmd.Start())
+	proctest.Must(t, cmd.Start())
 	t.Cleanup(func() {
 		cmd.Process.Kill()
 		cmd.Wait()
 	})
 	url := ""
-	scene.Eventually(t, "the model serves", func() bool {
+	proctest.Eventually(t, "the model serves", func() bool {
 		b, err := os.ReadFile(addr)
 		url = strings.TrimSpace(string(b))
 		return err == nil && url != ""

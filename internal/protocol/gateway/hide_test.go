@@ -14,7 +14,7 @@ import (
 	"testing/iotest"
 
 	"github.com/tend-run/tend/internal/protocol/face"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 // A provider may say its key in any answer: Google names it in one with status 403, and in
@@ -37,10 +37,10 @@ func TestNoAnswerShowsTheRealKey(t *testing.T) {
 			w.Header().Set("X-After", realKey)
 		})
 		g := open(t, t.TempDir(), upstream)
-		req := scene.Value(http.NewRequest("POST", g.url+"/api/gateway/gemini/files?key=vk_of_another", strings.NewReader("{}")))(t)
+		req := proctest.Value(http.NewRequest("POST", g.url+"/api/gateway/gemini/files?key=vk_of_another", strings.NewReader("{}")))(t)
 		req.Header.Set("X-Goog-Api-Key", g.key("a", Rules{}))
-		resp := scene.Value(http.DefaultTransport.RoundTrip(req))(t)
-		body := string(scene.Value(io.ReadAll(resp.Body))(t))
+		resp := proctest.Value(http.DefaultTransport.RoundTrip(req))(t)
+		body := string(proctest.Value(io.ReadAll(resp.Body))(t))
 		resp.Body.Close()
 		said := fmt.Sprint(resp.Header, resp.Trailer, body)
 		if want := "Consumer 'api_key:" + strings.Repeat("x", len(realKey)) + "' has been suspended. " + realKey[:5]; strings.Contains(said, realKey) || body != want || resp.StatusCode != status {
@@ -64,13 +64,13 @@ func TestTheHiderChangesNothingElse(t *testing.T) {
 		strings.Repeat("z", 32<<10-7) + key + "z": strings.Repeat("z", 32<<10-7) + mask(key) + "z",
 	} {
 		for how, r := range map[string]io.Reader{"at once": strings.NewReader(in), "byte by byte": iotest.OneByteReader(strings.NewReader(in)), "with its end": iotest.DataErrReader(strings.NewReader(in))} {
-			got := string(scene.Value(io.ReadAll(hide(&http.Response{Body: io.NopCloser(r)}, key)))(t))
+			got := string(proctest.Value(io.ReadAll(hide(&http.Response{Body: io.NopCloser(r)}, key)))(t))
 			if got != want {
 				t.Errorf("%s: %.40q of %d bytes, not %.40q", how, got, len(got), want)
 			}
 		}
 	}
-	if got := string(scene.Value(io.ReadAll(hide(&http.Response{Body: io.NopCloser(strings.NewReader("none"))}, "none")))(t)); got != "none" {
+	if got := string(proctest.Value(io.ReadAll(hide(&http.Response{Body: io.NopCloser(strings.NewReader("none"))}, "none")))(t)); got != "none" {
 		t.Errorf("a key that is a word is hidden: %s", got)
 	}
 }
@@ -81,12 +81,12 @@ func TestWhatTheProviderIsNotSent(t *testing.T) {
 	upstream := far(t, func(w http.ResponseWriter, r *http.Request, _ string) { got <- r })
 	g := open(t, t.TempDir(), upstream)
 	key, other := g.key("a", Rules{}), g.key("b", Rules{})
-	to := scene.Value(url.Parse(g.url))(t)
-	conn := scene.Value(net.Dial("tcp", to.Host))(t)
+	to := proctest.Value(url.Parse(g.url))(t)
+	conn := proctest.Value(net.Dial("tcp", to.Host))(t)
 	defer conn.Close()
 	fmt.Fprintf(conn, "POST /api/gateway/openai/x?token=%[1]s&other=%[2]s&a=1 HTTP/1.1\r\nHost: %[2]s.example\r\nAuthorization: Bearer %[1]s\r\nX-Api-Key: %[2]s\r\n"+
 		"X-HTTP-Method-Override: DELETE\r\nX-Secret: 1\r\nConnection: X-Secret\r\nTransfer-Encoding: chunked\r\nTrailer: X-Late\r\nTE: trailers\r\n\r\n2\r\n{}\r\n0\r\nX-Late: %[1]s\r\n\r\n", key, other)
-	resp := scene.Value(http.ReadResponse(bufio.NewReader(conn), nil))(t)
+	resp := proctest.Value(http.ReadResponse(bufio.NewReader(conn), nil))(t)
 	resp.Body.Close()
 	r := <-got
 	said := fmt.Sprint(r.Host, r.RequestURI, r.Header, r.Trailer)
@@ -117,14 +117,14 @@ func TestTraceAndUpgradesAreRefused(t *testing.T) {
 	g := open(t, t.TempDir(), upstream)
 	key := g.key("a", Rules{})
 	for _, method := range []string{"TRACE", "GET"} {
-		req := scene.Value(http.NewRequest(method, g.url+"/api/gateway/openai/v1/models", nil))(t)
+		req := proctest.Value(http.NewRequest(method, g.url+"/api/gateway/openai/v1/models", nil))(t)
 		req.Header.Set("Authorization", "Bearer "+key)
 		if method == "GET" {
 			req.Header.Set("Connection", "Upgrade")
 			req.Header.Set("Upgrade", "websocket")
 		}
-		resp := scene.Value(http.DefaultClient.Do(req))(t)
-		body := string(scene.Value(io.ReadAll(resp.Body))(t))
+		resp := proctest.Value(http.DefaultClient.Do(req))(t)
+		body := string(proctest.Value(io.ReadAll(resp.Body))(t))
 		resp.Body.Close()
 		if resp.StatusCode != 501 || !strings.Contains(errorOf(body), "plain request") {
 			t.Errorf("%s: %d %s", method, resp.StatusCode, body)

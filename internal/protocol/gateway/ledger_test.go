@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 // A name of a model is text of a client. However long it is, what others use is counted.
@@ -34,9 +34,9 @@ func TestALongNameOfAModelStopsNoCount(t *testing.T) {
 func TestDamageInTheLogHidesNothing(t *testing.T) {
 	g := open(t, t.TempDir(), "")
 	path := g.ledger.path(g.clock.now().Format(dayForm))
-	scene.Must(t, os.WriteFile(path, []byte(strings.Repeat("x", 3*maxLine)+"\n{\"key\":\"a\",\n"), 0o600))
-	scene.Must(t, g.ledger.end(Line{Key: "a", In: 7}, 0))
-	if used := scene.Value(g.ledger.of("a"))(t); used.Tokens != 7 {
+	proctest.Must(t, os.WriteFile(path, []byte(strings.Repeat("x", 3*maxLine)+"\n{\"key\":\"a\",\n"), 0o600))
+	proctest.Must(t, g.ledger.end(Line{Key: "a", In: 7}, 0))
+	if used := proctest.Value(g.ledger.of("a"))(t); used.Tokens != 7 {
 		t.Errorf("used are %+v", used)
 	}
 }
@@ -44,20 +44,20 @@ func TestDamageInTheLogHidesNothing(t *testing.T) {
 // What a full disk does not take counts all the same, and spoils no later line.
 func TestAFullDiskGivesNoTokensAway(t *testing.T) {
 	g := open(t, t.TempDir(), "")
-	scene.Must(t, g.ledger.begin("a", 1000, 0))
+	proctest.Must(t, g.ledger.begin("a", 1000, 0))
 	path := g.ledger.path(g.clock.now().Format(dayForm))
-	scene.Must(t, os.Symlink("/dev/full", path)) // replace.Open follows no link: the write fails
+	proctest.Must(t, os.Symlink("/dev/full", path)) // replace.Open follows no link: the write fails
 	if err := g.ledger.end(Line{Key: "a", In: 1000}, 0); err == nil {
 		t.Fatal("the line was written")
 	}
-	scene.Must(t, os.Remove(path))
+	proctest.Must(t, os.Remove(path))
 	if err := g.ledger.begin("a", 1000, 0); err == nil {
 		t.Error("the tokens are there again")
 	}
-	scene.Must(t, os.WriteFile(path, []byte(`{"key":"b","in":1`), 0o600))
+	proctest.Must(t, os.WriteFile(path, []byte(`{"key":"b","in":1`), 0o600))
 	g.ledger.torn = true
-	scene.Must(t, g.ledger.end(Line{Key: "b", In: 5}, 0))
-	if used := scene.Value(g.ledger.of("b"))(t); used.Tokens != 5 {
+	proctest.Must(t, g.ledger.end(Line{Key: "b", In: 5}, 0))
+	if used := proctest.Value(g.ledger.of("b"))(t); used.Tokens != 5 {
 		t.Errorf("used are %+v", used)
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 // The provider gets the headers that are known, with its key in the one that is for it.
@@ -18,14 +18,14 @@ func TestHeadersThatAreNotKnownAreNotSent(t *testing.T) {
 	g := open(t, t.TempDir(), upstream)
 	for _, rules := range []Rules{{}, {Models: []string{"m"}}} {
 		key := g.key(fmt.Sprintf("k%d", len(rules.Models)), rules)
-		req := scene.Value(http.NewRequest("POST", g.url+"/api/gateway/openai/chat/completions", strings.NewReader(`{"model":"m"}`)))(t)
+		req := proctest.Value(http.NewRequest("POST", g.url+"/api/gateway/openai/chat/completions", strings.NewReader(`{"model":"m"}`)))(t)
 		for name, value := range map[string]string{
 			"Content-Type": "application/json", "OpenAI-Beta": "x", "Range": "bytes=0-8", "If-Range": "x", "X-Litellm-Model": "FORBIDDEN", "X-Portkey-Config": key + `,{"model":"FORBIDDEN"}`,
 			"X-Goog-Request-Params": "model=FORBIDDEN", "Accept": "application/json, text/event-stream; q=0.9", "X-Http-Method-Override": "GET", "Te": "trailers", "Via": "me",
 		} {
 			req.Header.Set(name, value)
 		}
-		resp := scene.Value(http.DefaultClient.Do(req))(t)
+		resp := proctest.Value(http.DefaultClient.Do(req))(t)
 		resp.Body.Close()
 		if resp.StatusCode != 200 {
 			t.Fatal(resp.Status)
@@ -45,13 +45,13 @@ func TestAProviderGetsTheHeadersThatItsOperatorNames(t *testing.T) {
 	got := make(chan http.Header, 1)
 	upstream := far(t, func(w http.ResponseWriter, r *http.Request, _ string) { got <- r.Header.Clone() })
 	path := filepath.Join(t.TempDir(), "providers.yaml")
-	scene.Must(t, os.WriteFile(path, []byte("providers: {mine: {key: "+realKey+", base_url: '"+upstream+"', headers: [x-tenant, X-Its-Key]}}"), 0o600))
+	proctest.Must(t, os.WriteFile(path, []byte("providers: {mine: {key: "+realKey+", base_url: '"+upstream+"', headers: [x-tenant, X-Its-Key]}}"), 0o600))
 	g := open(t, t.TempDir(), upstream)
 	g.providers.path = path
-	req := scene.Value(http.NewRequest("POST", g.url+"/api/gateway/mine/x", strings.NewReader("{}")))(t)
+	req := proctest.Value(http.NewRequest("POST", g.url+"/api/gateway/mine/x", strings.NewReader("{}")))(t)
 	req.Header.Set("X-Tenant", "one")
 	req.Header.Set("X-Its-Key", g.key("a", Rules{}))
-	resp := scene.Value(http.DefaultClient.Do(req))(t)
+	resp := proctest.Value(http.DefaultClient.Do(req))(t)
 	resp.Body.Close()
 	if h := <-got; h.Get("X-Tenant") != "one" || h.Get("X-Its-Key") != realKey || h.Get("Authorization") != "" {
 		t.Errorf("the provider got %v", h)

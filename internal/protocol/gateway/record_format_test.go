@@ -3,13 +3,13 @@ package gateway
 import (
 	"testing"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 // What is in testdata/v1 was written by the server of November 2026, before the first
 // release. It is never written anew: a format that changes has another directory beside it.
 func TestRecordsOfTheGatewayAreReadByEachVersion(t *testing.T) {
-	scene.Record(t, "testdata/v1/keys.json", new(keysFile))
-	scene.Record(t, "testdata/v1/reports.json", new(map[string]Report))
-	scene.Record(t, "testdata/v1/line.json", new(Line)) // of the log of use
+	proctest.Record(t, "testdata/v1/keys.json", new(keysFile))
+	proctest.Record(t, "testdata/v1/reports.json", new(map[string]Report))
+	proctest.Record(t, "testdata/v1/line.json", new(Line)) // of the log of use
 }

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/tend-run/tend/internal/protocol/part"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 func TestReports(t *testing.T) {
@@ -24,7 +24,7 @@ func TestReports(t *testing.T) {
 	status := func() (string, any) {
 		code, _, body := g.ask("GET", "/api/sandbox/status", key, "")
 		var m map[string]any
-		scene.Must(t, json.Unmarshal([]byte(body), &m))
+		proctest.Must(t, json.Unmarshal([]byte(body), &m))
 		if code != 200 || len(m) != 2 {
 			t.Errorf("%d %s", code, body)
 		}
@@ -140,17 +140,17 @@ func TestReportsThatAreRefused(t *testing.T) {
 func TestUseOfAKeyExtendsItsSandbox(t *testing.T) {
 	told := make(chan string, 10)
 	c := &clock{at: time.Now()}
-	f := scene.Value(Open(Config{Dir: t.TempDir(), Now: c.now, Extend: func(_ context.Context, sandbox string) error {
+	f := proctest.Value(Open(Config{Dir: t.TempDir(), Now: c.now, Extend: func(_ context.Context, sandbox string) error {
 		told <- sandbox
 		return fmt.Errorf("not now")
 	}}))(t)
 	defer f.Close()
 	_, bound, err := f.keys.create("a", Rules{Sandbox: "box-1"})
-	scene.Must(t, err)
+	proctest.Must(t, err)
 	_, free, err := f.keys.create("b", Rules{})
-	scene.Must(t, err)
+	proctest.Must(t, err)
 	mux := http.NewServeMux()
-	scene.Must(t, part.Mount(mux, f, nil))
+	proctest.Must(t, part.Mount(mux, f, nil))
 	extend := func(key string) {
 		req := httptest.NewRequest("GET", "/api/sandbox/extend", nil)
 		req.Header.Set("Authorization", "Bearer "+key)
@@ -175,7 +175,7 @@ func TestUseOfAKeyExtendsItsSandbox(t *testing.T) {
 // request that comes later tells nobody.
 func TestTheGatewayClosesThoughASandboxIsNotTold(t *testing.T) {
 	told, gone := make(chan struct{}, 2), make(chan error, 2)
-	f := scene.Value(Open(Config{Dir: t.TempDir(), Extend: func(ctx context.Context, _ string) error {
+	f := proctest.Value(Open(Config{Dir: t.TempDir(), Extend: func(ctx context.Context, _ string) error {
 		told <- struct{}{}
 		<-ctx.Done()
 		gone <- context.Cause(ctx)
@@ -185,7 +185,7 @@ func TestTheGatewayClosesThoughASandboxIsNotTold(t *testing.T) {
 		f.extend(&Key{ID: id, Rules: Rules{Sandbox: "box"}})
 		if id == "a" {
 			<-told
-			scene.Must(t, f.Close())
+			proctest.Must(t, f.Close())
 		}
 	}
 	f.wg.Wait()
@@ -202,22 +202,22 @@ func TestReportsAreReadOnceForAllKeys(t *testing.T) {
 	secret := ""
 	for i := range 60 {
 		secret = g.key(fmt.Sprintf("k%d", i), Rules{})
-		key := scene.Value(g.keys.find(secret))(t)
+		key := proctest.Value(g.keys.find(secret))(t)
 		all[key.ID] = Report{Status: "broken", Error: strings.Repeat("\x01", maxError), Time: g.clock.now()}
 	}
-	scene.Must(t, os.WriteFile(filepath.Join(g.dir, "reports.json"), scene.Value(json.Marshal(all))(t), 0o600))
-	size := int64(scene.Value(os.Stat(filepath.Join(g.dir, "reports.json")))(t).Size())
-	if cost := int64(allocated(func() { scene.Value(g.Keys())(t) })); cost > 10*size {
+	proctest.Must(t, os.WriteFile(filepath.Join(g.dir, "reports.json"), proctest.Value(json.Marshal(all))(t), 0o600))
+	size := int64(proctest.Value(os.Stat(filepath.Join(g.dir, "reports.json")))(t).Size())
+	if cost := int64(allocated(func() { proctest.Value(g.Keys())(t) })); cost > 10*size {
 		t.Errorf("a list takes %d bytes for reports of %d", cost, size)
 	}
 	// A file that nobody has written for a while is not even read.
 	settled := time.Now().Add(-time.Minute)
-	scene.Must(t, os.Chtimes(filepath.Join(g.dir, "reports.json"), settled, settled))
+	proctest.Must(t, os.Chtimes(filepath.Join(g.dir, "reports.json"), settled, settled))
 	g.ask("GET", "/api/sandbox/status", secret, "")
 	if cost := int64(allocated(func() { g.ask("GET", "/api/sandbox/status", secret, "") })); cost > size/2 {
 		t.Errorf("a status takes %d bytes for reports of %d", cost, size)
 	}
-	for _, k := range scene.Value(g.Keys())(t) {
+	for _, k := range proctest.Value(g.Keys())(t) {
 		if k.Report.Status != "broken" || k.Used.Requests != 0 {
 			t.Errorf("%+v", k)
 		}

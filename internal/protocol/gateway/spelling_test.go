@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 // The key is in no address, and is hidden however a provider writes it.
@@ -36,7 +36,7 @@ func TestTheKeyIsShownInNoSpelling(t *testing.T) {
 		io.WriteString(w, text[len(text)/2:])
 	})
 	path := filepath.Join(t.TempDir(), "providers.yaml")
-	scene.Must(t, os.WriteFile(path, []byte("providers: {gemini: {key: '"+secret+"', base_url: '"+upstream+"'}}"), 0o600))
+	proctest.Must(t, os.WriteFile(path, []byte("providers: {gemini: {key: '"+secret+"', base_url: '"+upstream+"'}}"), 0o600))
 	g := open(t, t.TempDir(), upstream)
 	g.providers.path = path
 	key := g.key("a", Rules{})
@@ -49,10 +49,10 @@ func TestTheKeyIsShownInNoSpelling(t *testing.T) {
 		secret, url.QueryEscape(secret), strings.NewReplacer("%2F", "%2f", "%2B", "%2b", "%3D", "%3d").Replace(url.QueryEscape(secret)), url.PathEscape(secret), everything, url.QueryEscape(url.QueryEscape(secret)),
 		inJSON, strings.ReplaceAll(inJSON, `\`, `\\`), strings.NewReplacer("+", "&#43;", "/", "&#x2F;", "=", "&#061;").Replace(secret), "%73k" + secret[2:],
 	} {
-		req := scene.Value(http.NewRequest("GET", g.url+"/api/gateway/gemini/echo?key="+key, nil))(t)
+		req := proctest.Value(http.NewRequest("GET", g.url+"/api/gateway/gemini/echo?key="+key, nil))(t)
 		req.Header.Set("Range", "bytes=0-20")
-		resp := scene.Value(http.DefaultTransport.RoundTrip(req))(t)
-		body := string(scene.Value(io.ReadAll(resp.Body))(t))
+		resp := proctest.Value(http.DefaultTransport.RoundTrip(req))(t)
+		body := string(proctest.Value(io.ReadAll(resp.Body))(t))
 		resp.Body.Close()
 		if want := "you said " + strings.Repeat("x", len(said)) + "!"; resp.StatusCode != 200 || body != want || strings.Contains(resp.Header.Get("Location"), "Provider") {
 			t.Errorf("%s: %d %v %s", said, resp.StatusCode, resp.Header.Get("Location"), body)

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"testing/iotest"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 // A stream whose provider counts nothing is not said to be short by a name that the path
@@ -103,7 +103,7 @@ func TestOnlyTheUsageIsLeftOut(t *testing.T) {
 		`data: {"choices":[],"usage":null}` + "\n\n": `data: {"choices":[],"usage":null}` + "\n\n",
 	} {
 		for how, r := range map[string]io.Reader{"at once": strings.NewReader(in), "byte by byte": iotest.OneByteReader(strings.NewReader(in)), "with its end": iotest.DataErrReader(strings.NewReader(in))} {
-			if got := string(scene.Value(io.ReadAll(&unaskedUsage{body: io.NopCloser(r)}))(t)); got != want {
+			if got := string(proctest.Value(io.ReadAll(&unaskedUsage{body: io.NopCloser(r)}))(t)); got != want {
 				t.Errorf("%s: %.60q is passed on as %.60q", how, in, got)
 			}
 		}

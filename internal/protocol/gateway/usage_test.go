@@ -7,7 +7,7 @@ import (
 	"testing"
 	"testing/iotest"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 func TestCounts(t *testing.T) {
@@ -37,8 +37,8 @@ func TestCounts(t *testing.T) {
 			}
 			ended := 0
 			k := &counter{body: io.NopCloser(r), stream: c.stream, done: func(*counter) { ended++ }}
-			got := string(scene.Value(io.ReadAll(k))(t))
-			scene.Must(t, k.Close())
+			got := string(proctest.Value(io.ReadAll(k))(t))
+			proctest.Must(t, k.Close())
 			if got != c.text || k.in != c.in || k.out != c.out || k.found != c.found || ended != 1 || k.bytes != int64(len(c.text)) {
 				t.Errorf("%s, %s: %d in, %d out, found: %t, ended %d times", c.name, how, k.in, k.out, k.found, ended)
 			}

@@ -11,15 +11,15 @@ import (
 
 	"github.com/tend-run/tend/internal/lib/budget"
 	"github.com/tend-run/tend/internal/protocol/langsmith"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 // half begins a message and sends so many bytes of it. end sends the rest.
 func (c *wsConn) half(size int) (end func()) {
 	c.t.Helper()
-	w := scene.Value(c.Writer(c.t.Context(), websocket.MessageText))(c.t)
+	w := proctest.Value(c.Writer(c.t.Context(), websocket.MessageText))(c.t)
 	send := func(text string) {
-		scene.Value(io.WriteString(w, text))(c.t)
+		proctest.Value(io.WriteString(w, text))(c.t)
 	}
 	send(`{"type":"input","data":"`)
 	for range size >> 10 {
@@ -28,7 +28,7 @@ func (c *wsConn) half(size int) (end func()) {
 	return func() {
 		c.t.Helper()
 		send(`"}`)
-		scene.Must(c.t, w.Close())
+		proctest.Must(c.t, w.Close())
 	}
 }
 
@@ -40,7 +40,7 @@ func TestMessagesThatAreBeingReadHaveOneBudget(t *testing.T) {
 	s := serve(t, func(c *langsmith.Config) { c.Budget = budget })
 	holder, _ := s.execute(object{"command": "wc -c"})
 	end := holder.half(400 << 10)
-	scene.Eventually(t, "most of the budget is used", func() bool { return budget.Used() > 5<<20 })
+	proctest.Eventually(t, "most of the budget is used", func() bool { return budget.Used() > 5<<20 })
 
 	// A small message costs nothing, and a large one is refused.
 	other, f := s.execute(object{"command": "cat >/dev/null"})
@@ -60,15 +60,15 @@ func TestMessagesThatAreBeingReadHaveOneBudget(t *testing.T) {
 	}
 
 	end()
-	scene.Eventually(t, "what was dealt with is given back", func() bool { return budget.Used() == 0 })
+	proctest.Eventually(t, "what was dealt with is given back", func() bool { return budget.Used() == 0 })
 	if third, f := s.execute(object{"command": "cat", "env": object{"A": strings.Repeat("x", 100<<10)}}); f.Type != "started" {
 		t.Errorf("with the budget free again: %+v", f)
 	} else {
 		third.half(200 << 10)
-		scene.Eventually(t, "it is taken", func() bool { return budget.Used() > 0 })
+		proctest.Eventually(t, "it is taken", func() bool { return budget.Used() > 0 })
 		third.CloseNow()
 	}
-	scene.Eventually(t, "a client that leaves gives back what its half message held", func() bool { return budget.Used() == 0 })
+	proctest.Eventually(t, "a client that leaves gives back what its half message held", func() bool { return budget.Used() == 0 })
 }
 
 // Half a large message holds its memory for as long as such a message may take,
@@ -92,7 +92,7 @@ func TestALargeMessageThatDoesNotEndLosesItsConnection(t *testing.T) {
 			break
 		}
 	}
-	scene.Eventually(t, "the budget is free", func() bool { return budget.Used() == 0 })
+	proctest.Eventually(t, "the budget is free", func() bool { return budget.Used() == 0 })
 	if _, f := s.reconnect("goes-on", 0, 0); f.Type != "started" {
 		t.Errorf("the command: %+v", f)
 	}

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/tend-run/tend/internal/sandbox/driver"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 // TestNoFieldIsDroppedInSilence sends each field that the SDKs (npm 0.12.0,
@@ -164,7 +164,7 @@ func TestAListOfBoxes(t *testing.T) {
 		{Name: "a-two", Metadata: map[string]string{"team": "b"}},
 		{Name: "b-one", Metadata: map[string]string{"team": "a"}},
 	} {
-		scene.Value(s.driver.Create(t.Context(), spec))(t)
+		proctest.Value(s.driver.Create(t.Context(), spec))(t)
 	}
 	if status, body := s.call("POST", "/v2/sandboxes/boxes/b-one/stop", "{}"); status != 200 {
 		t.Fatal(status, body)

@@ -12,7 +12,7 @@ import (
 	"github.com/tend-run/tend/internal/files"
 	"github.com/tend-run/tend/internal/protocol/part"
 	"github.com/tend-run/tend/internal/sandbox/driver"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/process"
 )
 
@@ -150,9 +150,9 @@ func (s *script) Close() error           { return nil }
 
 // paperFace serves the box on paper; the fuzzer's calls go through the mux.
 func paperFace(t *testing.T) (*Face, http.Handler) {
-	f := scene.Value(New(Config{Driver: paper{t}}))(t)
+	f := proctest.Value(New(Config{Driver: paper{t}}))(t)
 	t.Cleanup(func() { f.Close() })
 	mux := http.NewServeMux()
-	scene.Must(t, part.Mount(mux, f, nil))
+	proctest.Must(t, part.Mount(mux, f, nil))
 	return f, mux
 }

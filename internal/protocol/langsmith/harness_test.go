@@ -19,7 +19,7 @@ import (
 	"github.com/tend-run/tend/internal/protocol/part"
 	"github.com/tend-run/tend/internal/sandbox/driver"
 	"github.com/tend-run/tend/internal/sandbox/host"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testkeeper"
 	"github.com/tend-run/tend/process"
 )
@@ -45,10 +45,10 @@ type server struct {
 func serve(t *testing.T, change func(*langsmith.Config)) *server {
 	t.Helper()
 	s := &server{t: t, manager: testkeeper.New(t), dir: t.TempDir()}
-	d := scene.Value(host.Open(host.Config{Dir: filepath.Join(s.dir, "boxes"), Manager: s.manager}))(t)
+	d := proctest.Value(host.Open(host.Config{Dir: filepath.Join(s.dir, "boxes"), Manager: s.manager}))(t)
 	s.driver = d
-	box := scene.Value(d.Create(t.Context(), driver.Spec{Name: "box"}))(t)
-	s.box = scene.Value(box.Info(t.Context()))(t)
+	box := proctest.Value(d.Create(t.Context(), driver.Spec{Name: "box"}))(t)
+	s.box = proctest.Value(box.Info(t.Context()))(t)
 	s.start(change)
 	return s
 }
@@ -60,9 +60,9 @@ func (s *server) start(change func(*langsmith.Config)) {
 	if change != nil {
 		change(&cfg)
 	}
-	f := scene.Value(langsmith.New(cfg))(s.t)
+	f := proctest.Value(langsmith.New(cfg))(s.t)
 	mux := http.NewServeMux()
-	scene.Must(s.t, part.Mount(mux, f, nil))
+	proctest.Must(s.t, part.Mount(mux, f, nil))
 	hs := httptest.NewServer(mux)
 	s.face, s.mux, s.url = f, mux, hs.URL
 	s.t.Cleanup(func() {
@@ -80,7 +80,7 @@ func (s *server) call(method, path, body string, headers ...string) (int, string
 	s.t.Helper()
 	res := s.do(method, path, body, headers...)
 	defer res.Body.Close()
-	text := scene.Value(io.ReadAll(res.Body))(s.t)
+	text := proctest.Value(io.ReadAll(res.Body))(s.t)
 	return res.StatusCode, strings.TrimSpace(string(text))
 }
 
@@ -90,7 +90,7 @@ func (s *server) do(method, path, body string, headers ...string) *http.Response
 	if !strings.HasPrefix(path, "http") {
 		path = s.url + path
 	}
-	req := scene.Value(http.NewRequestWithContext(s.t.Context(), method, path, strings.NewReader(body)))(s.t)
+	req := proctest.Value(http.NewRequestWithContext(s.t.Context(), method, path, strings.NewReader(body)))(s.t)
 	if s.key != "" {
 		req.Header.Set("X-Api-Key", s.key)
 	}
@@ -98,7 +98,7 @@ func (s *server) do(method, path, body string, headers ...string) *http.Response
 		name, value, _ := strings.Cut(h, ": ")
 		req.Header.Set(name, value)
 	}
-	res := scene.Value(http.DefaultTransport.(*http.Transport).RoundTrip(req))(s.t)
+	res := proctest.Value(http.DefaultTransport.(*http.Transport).RoundTrip(req))(s.t)
 	s.t.Cleanup(http.DefaultTransport.(*http.Transport).CloseIdleConnections)
 	return res
 }
@@ -136,12 +136,12 @@ func (c *wsConn) send(v any) {
 	c.t.Helper()
 	b, ok := v.(string)
 	if !ok {
-		text := scene.Value(json.Marshal(v))(c.t)
+		text := proctest.Value(json.Marshal(v))(c.t)
 		b = string(text)
 	}
 	ctx, cancel := context.WithTimeout(c.t.Context(), patience)
 	defer cancel()
-	scene.Must(c.t, c.Write(ctx, websocket.MessageText, []byte(b)))
+	proctest.Must(c.t, c.Write(ctx, websocket.MessageText, []byte(b)))
 }
 
 // next reads a frame; ok is false when the connection was closed.

@@ -17,7 +17,7 @@ import (
 	"github.com/tend-run/tend/internal/protocol/face"
 	"github.com/tend-run/tend/internal/protocol/langsmith"
 	"github.com/tend-run/tend/internal/sandbox/driver"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 // Readers of one box that stop hold its share of frames, whose bytes are on the disk anyway;
@@ -40,15 +40,15 @@ func TestReadersThatStopHoldAShare(t *testing.T) {
 		}
 		all = append(all, c)
 	}
-	scene.Eventually(t, "frames wait", func() bool {
+	proctest.Eventually(t, "frames wait", func() bool {
 		if got := held.UsedBy(of); got > whole/4 {
 			t.Fatalf("one box holds %d bytes of %d", got, whole)
 		}
 		return held.UsedBy(of) > whole/8
 	})
-	box := scene.Value(s.driver.Create(t.Context(), driver.Spec{Name: "other"}))(t)
+	box := proctest.Value(s.driver.Create(t.Context(), driver.Spec{Name: "other"}))(t)
 	mine := s.box
-	s.box = scene.Value(box.Info(t.Context()))(t)
+	s.box = proctest.Value(box.Info(t.Context()))(t)
 	other, _ := s.execute(object{"command": "head -c 1000000 /dev/zero | tr '\\0' x"})
 	if got := other.rest(0, 0); len(got.Stdout) != 1_000_000 {
 		t.Errorf("the output of another box has %d bytes: %+v", len(got.Stdout), got.Error)
@@ -67,7 +67,7 @@ func TestReadersThatStopHoldAShare(t *testing.T) {
 		got += len(f.Data)
 	}
 	first.CloseNow()
-	scene.Eventually(t, "all is given back", func() bool { return held.Used() == 0 })
+	proctest.Eventually(t, "all is given back", func() bool { return held.Used() == 0 })
 }
 
 // Each stream of a tunnel may hold a window of bytes: those of one box hold its share.
@@ -76,7 +76,7 @@ func TestStreamsOfTunnelsHoldAShare(t *testing.T) {
 	const whole, streams = 16 << 20, 40
 	held := budget.New(whole)
 	s := serve(t, func(c *langsmith.Config) { c.Budget = held })
-	l := scene.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
+	l := proctest.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer l.Close()
 	go func() { // nothing of what comes is read
 		for {
@@ -88,14 +88,14 @@ func TestStreamsOfTunnelsHoldAShare(t *testing.T) {
 		}
 	}()
 	ws, _, err := websocket.Dial(t.Context(), s.data()+"/tunnel", nil)
-	scene.Must(t, err)
+	proctest.Must(t, err)
 	cfg := yamux.DefaultConfig()
 	cfg.LogOutput = io.Discard
-	session := scene.Value(yamux.Client(websocket.NetConn(t.Context(), ws, websocket.MessageBinary), cfg))(t)
+	session := proctest.Value(yamux.Client(websocket.NetConn(t.Context(), ws, websocket.MessageBinary), cfg))(t)
 	port := l.Addr().(*net.TCPAddr).Port
 	open, ended := 0, 0
 	for range streams {
-		c := scene.Value(session.Open())(t)
+		c := proctest.Value(session.Open())(t)
 		_, _ = c.Write([]byte{1, byte(port >> 8), byte(port)})
 		var status [1]byte
 		if _, err := io.ReadFull(c, status[:]); err == nil && status[0] == 0 {
@@ -108,7 +108,7 @@ func TestStreamsOfTunnelsHoldAShare(t *testing.T) {
 		t.Errorf("%d streams are open and hold %d bytes, %d were ended", open, got, ended)
 	}
 	session.Close()
-	scene.Eventually(t, "all is given back", func() bool { return held.Used() == 0 })
+	proctest.Eventually(t, "all is given back", func() bool { return held.Used() == 0 })
 }
 
 // An answer and a stream of events for which there is no room come whole all the same.
@@ -117,7 +117,7 @@ func TestOutputComesWholeWithoutRoom(t *testing.T) {
 	s := serve(t, nil)
 	hs := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		held := budget.New(4 << 10).Charge(budget.Sandbox(s.box.ID))
-		req := scene.Value(http.NewRequestWithContext(r.Context(), r.Method, s.url+r.URL.Path, r.Body))(t)
+		req := proctest.Value(http.NewRequestWithContext(r.Context(), r.Method, s.url+r.URL.Path, r.Body))(t)
 		req.Header = r.Header
 		s.mux.ServeHTTP(w, req.WithContext(budget.With(req.Context(), held)))
 		held.Release()
@@ -125,7 +125,7 @@ func TestOutputComesWholeWithoutRoom(t *testing.T) {
 	defer hs.Close()
 	path := strings.TrimPrefix(s.data(), s.url)
 	body := `{"command":"seq 100000","shell":"/bin/sh"}`
-	want := scene.Value(exec.Command("seq", "100000").Output())(t)
+	want := proctest.Value(exec.Command("seq", "100000").Output())(t)
 	var answer struct{ Stdout string }
 	_, text := s.call("POST", hs.URL+path+"/execute", body, "Content-Type: application/json")
 	if err := json.Unmarshal([]byte(text), &answer); err != nil || answer.Stdout != string(want) {

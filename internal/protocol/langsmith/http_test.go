@@ -19,7 +19,7 @@ import (
 	"github.com/tend-run/tend/internal/protocol/face"
 	"github.com/tend-run/tend/internal/protocol/langsmith"
 	"github.com/tend-run/tend/internal/sandbox/driver"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 func TestTheKeyIsNeededOnBothPlanes(t *testing.T) {
@@ -191,7 +191,7 @@ func TestLinks(t *testing.T) {
 	t.Parallel()
 	s := serve(t, func(c *langsmith.Config) { c.Token = func() face.Token { return "secret" } })
 	s.key = "secret"
-	scene.Must(t, os.WriteFile(filepath.Join(s.box.Dir, "page.html"), []byte("<script>"), 0o644))
+	proctest.Must(t, os.WriteFile(filepath.Join(s.box.Dir, "page.html"), []byte("<script>"), 0o644))
 	var link struct {
 		DownloadURL string `json:"download_url"`
 	}
@@ -205,8 +205,8 @@ func TestLinks(t *testing.T) {
 	if res.StatusCode != 200 || !strings.Contains(res.Header.Get("Content-Security-Policy"), "sandbox") || res.Header.Get("X-Content-Type-Options") != "nosniff" {
 		t.Errorf("%s %v", res.Status, res.Header)
 	}
-	other := scene.Value(s.driver.Create(t.Context(), driver.Spec{Name: "other"}))(t)
-	info := scene.Value(other.Info(t.Context()))(t)
+	other := proctest.Value(s.driver.Create(t.Context(), driver.Spec{Name: "other"}))(t)
+	info := proctest.Value(other.Info(t.Context()))(t)
 	for name, url := range map[string]string{
 		"a changed token":        link.DownloadURL[:len(link.DownloadURL)-4] + "AAAA",
 		"no token":               s.data() + "/link/x",
@@ -233,7 +233,7 @@ func TestServiceLinksLeadToAPort(t *testing.T) {
 	inside := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		io.WriteString(w, r.URL.Path+"?"+r.URL.RawQuery+" "+r.Header.Get("Cookie")+r.Header.Get("X-Api-Key")+r.Header.Get("X-Langsmith-Sandbox-Service-Token"))
 	})}
-	l := scene.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
+	l := proctest.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
 	go inside.Serve(l)
 	t.Cleanup(func() { inside.Close() })
 	_, port, err := net.SplitHostPort(l.Addr().String())
@@ -271,7 +271,7 @@ func TestServiceLinksLeadToAPort(t *testing.T) {
 func TestTunnel(t *testing.T) {
 	t.Parallel()
 	s := serve(t, nil)
-	l := scene.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
+	l := proctest.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer l.Close()
 	go func() {
 		for {
@@ -291,15 +291,15 @@ func TestTunnel(t *testing.T) {
 	}
 	cfg := yamux.DefaultConfig()
 	cfg.LogOutput = io.Discard
-	session := scene.Value(yamux.Client(websocket.NetConn(t.Context(), ws, websocket.MessageBinary), cfg))(t)
+	session := proctest.Value(yamux.Client(websocket.NetConn(t.Context(), ws, websocket.MessageBinary), cfg))(t)
 	defer session.Close()
 	port := l.Addr().(*net.TCPAddr).Port
 	open := func(version byte, port int) (net.Conn, byte) {
 		t.Helper()
-		c := scene.Value(session.Open())(t)
-		scene.Value(c.Write([]byte{version, byte(port >> 8), byte(port)}))(t)
+		c := proctest.Value(session.Open())(t)
+		proctest.Value(c.Write([]byte{version, byte(port >> 8), byte(port)}))(t)
 		var status [1]byte
-		scene.Value(io.ReadFull(c, status[:]))(t)
+		proctest.Value(io.ReadFull(c, status[:]))(t)
 		return c, status[0]
 	}
 	got := []byte{}

@@ -15,7 +15,7 @@ import (
 
 	"github.com/tend-run/tend/internal/protocol/face"
 	"github.com/tend-run/tend/internal/protocol/langsmith"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 // serviceLink is what a link to a port comes to.
@@ -212,7 +212,7 @@ func TestDownloadsAreData(t *testing.T) {
 	t.Parallel()
 	s := serve(t, nil)
 	for _, name := range []string{"page.html", "picture.svg", "doc.xhtml", "plain"} {
-		scene.Must(t, os.WriteFile(filepath.Join(s.box.Dir, name), []byte("<script>alert(1)</script>"), 0o644))
+		proctest.Must(t, os.WriteFile(filepath.Join(s.box.Dir, name), []byte("<script>alert(1)</script>"), 0o644))
 		res := s.do("GET", s.data()+"/download?path="+name, "")
 		res.Body.Close()
 		h := res.Header

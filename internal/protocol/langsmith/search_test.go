@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 // TestSearchesAreBounded: what would go on for hours is refused with the bound,
@@ -21,7 +21,7 @@ func TestSearchesAreBounded(t *testing.T) {
 	s := serve(t, nil)
 	at := func(name string) string { return filepath.Join(s.box.Dir, name) }
 	for i := range 50 {
-		scene.Must(t, os.WriteFile(at(fmt.Sprintf("%s%d", strings.Repeat("a", 60), i)), []byte("text"), 0o644))
+		proctest.Must(t, os.WriteFile(at(fmt.Sprintf("%s%d", strings.Repeat("a", 60), i)), []byte("text"), 0o644))
 	}
 	for _, tt := range []struct {
 		name, path, body string
@@ -46,27 +46,27 @@ func TestSearchesAreBounded(t *testing.T) {
 func TestASearchEndsWithItsClient(t *testing.T) {
 	t.Parallel()
 	s := serve(t, nil)
-	file := scene.Value(os.Create(filepath.Join(s.box.Dir, "sparse")))(t)
+	file := proctest.Value(os.Create(filepath.Join(s.box.Dir, "sparse")))(t)
 	defer file.Close()
-	scene.Value(file.WriteString(strings.Repeat("x", 16<<10)))(t)
+	proctest.Value(file.WriteString(strings.Repeat("x", 16<<10)))(t)
 	if err := file.Truncate(8 << 40); err != nil {
 		// As large as this file system lets a file be.
-		scene.Must(t, file.Truncate(8<<30))
+		proctest.Must(t, file.Truncate(8<<30))
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
-	req := scene.Value(http.NewRequestWithContext(ctx, "POST", s.data()+"/grep", strings.NewReader(`{"pattern":"no such text","path":"."}`)))(t)
+	req := proctest.Value(http.NewRequestWithContext(ctx, "POST", s.data()+"/grep", strings.NewReader(`{"pattern":"no such text","path":"."}`)))(t)
 	if res, err := http.DefaultTransport.RoundTrip(req); err == nil {
 		res.Body.Close()
 	}
 	// The file is held open as long as it is read.
-	scene.Eventually(t, "nobody reads the file", func() bool { return reading(t, file.Name()) <= 1 })
+	proctest.Eventually(t, "nobody reads the file", func() bool { return reading(t, file.Name()) <= 1 })
 }
 
 // reading counts the descriptors of this process that lead to the file.
 func reading(t *testing.T, path string) (n int) {
 	t.Helper()
-	fds := scene.Value(os.ReadDir("/proc/self/fd"))(t)
+	fds := proctest.Value(os.ReadDir("/proc/self/fd"))(t)
 	for _, fd := range fds {
 		if to, err := os.Readlink("/proc/self/fd/" + fd.Name()); err == nil && to == path {
 			n++

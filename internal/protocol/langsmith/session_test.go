@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tend-run/tend/internal/protocol/langsmith"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/process"
 )
 
@@ -199,7 +199,7 @@ func TestBadInput(t *testing.T) {
 	})
 	t.Run("a binary frame is refused", func(t *testing.T) {
 		c := s.dial()
-		scene.Must(t, c.Write(t.Context(), websocket.MessageBinary, []byte(`{"type":"execute"}`)))
+		proctest.Must(t, c.Write(t.Context(), websocket.MessageBinary, []byte(`{"type":"execute"}`)))
 		if f, _, _ := c.next(); f.ErrorType != "InvalidRequest" {
 			t.Errorf("%+v", f)
 		}
@@ -236,8 +236,8 @@ func TestFreedOutputIsTold(t *testing.T) {
 	if err != nil || len(list) != 1 {
 		t.Fatal(list, err)
 	}
-	p := scene.Value(s.manager.Get(t.Context(), process.Selector{ID: list[0].ID}))(t)
-	scene.Must(t, p.Trim(t.Context(), process.Stdout, 20_000))
+	p := proctest.Value(s.manager.Get(t.Context(), process.Selector{ID: list[0].ID}))(t)
+	proctest.Must(t, p.Trim(t.Context(), process.Stdout, 20_000))
 	for range 2 { // the second time at a server that has not seen the output
 		late, _ := s.reconnect(f.CommandID, 0, 0)
 		o := late.rest(0, 0)
@@ -307,13 +307,13 @@ func TestKillAndInput(t *testing.T) {
 		c.until("up\n")
 		other, _ := s.reconnect(f.CommandID, 0, 0)
 		other.until("up\n")
-		scene.Must(t, c.Close(websocket.StatusNormalClosure, ""))
+		proctest.Must(t, c.Close(websocket.StatusNormalClosure, ""))
 		list, err := s.manager.List(t.Context(), process.Filter{Labels: map[string]string{"langsmith.command": f.CommandID}})
 		if err != nil || len(list) != 1 || list[0].Exit != nil {
 			t.Fatalf("%+v, %v", list, err)
 		}
 		other.CloseNow()
-		p := scene.Value(s.manager.Get(t.Context(), process.Selector{ID: list[0].ID}))(t)
+		p := proctest.Value(s.manager.Get(t.Context(), process.Selector{ID: list[0].ID}))(t)
 		if res, err := p.Wait(t.Context(), process.Until{}); err != nil || res.Exit.Signal != 9 {
 			t.Errorf("%+v, %v", res.Exit, err)
 		}

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/process"
 )
 
@@ -129,7 +129,7 @@ func TestEvents(t *testing.T) {
 			Stdout int64 `json:"stdout_offset"`
 			Stderr int64 `json:"stderr_offset"`
 		}
-		scene.Must(t, json.Unmarshal([]byte(tt.body), &from))
+		proctest.Must(t, json.Unmarshal([]byte(tt.body), &from))
 		words, out, err := s.events(tt.verb, tt.body).all(min(from.Stdout, 3), min(from.Stderr, 1))
 		if words != tt.words && words != strings.Replace(tt.words, "stdout stderr", "stderr stdout", 1) || string(out) != tt.out || string(err) != tt.err {
 			t.Errorf("%s: %s %q %q, want %s %q %q", tt.name, words, out, err, tt.words, tt.out, tt.err)
@@ -171,7 +171,7 @@ func TestEventsOfWhatRuns(t *testing.T) {
 		t.Fatalf("%+v", ev)
 	}
 	// The server reloads: the client is told to resume.
-	scene.Must(t, s.face.Close())
+	proctest.Must(t, s.face.Close())
 	if words, _, _ := again.all(4, 0); words != "error=ServerShuttingDown" {
 		t.Errorf("at the stop of the server came %s", words)
 	}

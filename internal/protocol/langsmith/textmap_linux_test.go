@@ -11,7 +11,7 @@ import (
 
 	"github.com/tend-run/tend/internal/sandbox/driver"
 	"github.com/tend-run/tend/internal/sandbox/host"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testkeeper"
 	"github.com/tend-run/tend/process"
 )
@@ -20,20 +20,20 @@ import (
 // none.
 func TestMapsAreSweptWithTheirSandboxes(t *testing.T) {
 	m := testkeeper.New(t)
-	d := scene.Value(host.Open(host.Config{Dir: t.TempDir(), Manager: m}))(t)
-	f := scene.Value(New(Config{Driver: d, Dir: t.TempDir()}))(t)
+	d := proctest.Value(host.Open(host.Config{Dir: t.TempDir(), Manager: m}))(t)
+	f := proctest.Value(New(Config{Driver: d, Dir: t.TempDir()}))(t)
 	defer f.Close()
 	in := func(m process.Manager) string {
-		p := scene.Start(t, m, process.Spec{Shell: "sleep 1000"})
+		p := proctest.Start(t, m, process.Spec{Shell: "sleep 1000"})
 		return string(p.ID())
 	}
 	boxes := map[string]driver.Sandbox{} // by the process inside
 	for range 2 {
-		box := scene.Value(d.Create(t.Context(), driver.Spec{}))(t)
+		box := proctest.Value(d.Create(t.Context(), driver.Spec{}))(t)
 		boxes[in(box.Processes())] = box
 	}
 	for _, id := range append(slices.Collect(maps.Keys(boxes)), in(m), "gone") {
-		scene.Must(t, os.WriteFile(filepath.Join(f.dir, id+".stdout.map"), nil, 0o600))
+		proctest.Must(t, os.WriteFile(filepath.Join(f.dir, id+".stdout.map"), nil, 0o600))
 	}
 	for id, box := range boxes {
 		f.sweepMaps(t.Context())
@@ -41,7 +41,7 @@ func TestMapsAreSweptWithTheirSandboxes(t *testing.T) {
 		if err != nil || len(left) != len(boxes) || !slices.Contains(left, filepath.Join(f.dir, id+".stdout.map")) {
 			t.Errorf("there are %q, %v; want the maps of %d sandboxes", left, err, len(boxes))
 		}
-		scene.Must(t, box.Destroy(t.Context()))
+		proctest.Must(t, box.Destroy(t.Context()))
 		delete(boxes, id)
 	}
 }
@@ -51,7 +51,7 @@ func TestMapsAreSweptWithTheirSandboxes(t *testing.T) {
 func TestWhatIsNoKeptMapIsLeftAlone(t *testing.T) {
 	victim := filepath.Join(t.TempDir(), "victim")
 	const text = "the text of another"
-	scene.Must(t, os.WriteFile(victim, []byte(text), 0o600))
+	proctest.Must(t, os.WriteFile(victim, []byte(text), 0o600))
 	for name, put := range map[string]func(path string) error{
 		"fifo": func(path string) error { return syscall.Mkfifo(path, 0o600) },
 		"dir":  func(path string) error { return os.Mkdir(path, 0o700) },
@@ -62,7 +62,7 @@ func TestWhatIsNoKeptMapIsLeftAlone(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := &textMap{path: filepath.Join(t.TempDir(), "x.stdout.map")}
-			scene.Must(t, put(m.path))
+			proctest.Must(t, put(m.path))
 			m.add(0, make([]byte, 100), 0)
 			m.mu.Lock()
 			m.save()

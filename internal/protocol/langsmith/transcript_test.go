@@ -14,7 +14,7 @@ import (
 	"github.com/coder/websocket"
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 var update = flag.Bool("update", false, "write the answers into testdata/transcripts")
@@ -33,7 +33,7 @@ func TestTranscripts(t *testing.T) {
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
 			t.Parallel()
-			b := scene.Value(os.ReadFile(file))(t)
+			b := proctest.Value(os.ReadFile(file))(t)
 			text := strings.TrimSpace(string(b))
 			r := &replay{server: serve(t, nil)}
 			r.t = t
@@ -47,7 +47,7 @@ func TestTranscripts(t *testing.T) {
 				}
 			}
 			if *update {
-				scene.Must(t, os.WriteFile(file, []byte(strings.Join(got, "\n\n")+"\n"), 0o644))
+				proctest.Must(t, os.WriteFile(file, []byte(strings.Join(got, "\n\n")+"\n"), 0o644))
 				return
 			}
 			if d := cmp.Diff(strings.Split(text, "\n"), strings.Split(strings.Join(got, "\n\n"), "\n")); d != "" {
@@ -112,7 +112,7 @@ func (r *replay) http(lines []string) []string {
 		var box struct {
 			ID string `json:"id"`
 		}
-		scene.Must(r.t, json.Unmarshal([]byte(answer), &box))
+		proctest.Must(r.t, json.Unmarshal([]byte(answer), &box))
 		r.id = box.ID
 	}
 	got := []string{}
@@ -176,9 +176,9 @@ func (r *replay) frame(c *wsConn) (piece, string) {
 	if err != nil {
 		return piece{}, fmt.Sprintf("close %d", websocket.CloseStatus(err))
 	}
-	b := scene.Value(io.ReadAll(rd))(r.t)
+	b := proctest.Value(io.ReadAll(rd))(r.t)
 	var p piece
-	scene.Must(r.t, json.Unmarshal(b, &p))
+	proctest.Must(r.t, json.Unmarshal(b, &p))
 	if p.output() {
 		return p, encode(p)
 	}

@@ -15,7 +15,7 @@ import (
 
 	"github.com/tend-run/tend/internal/protocol/face"
 	"github.com/tend-run/tend/internal/protocol/mcp"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/process"
 )
 
@@ -23,7 +23,7 @@ import (
 func (w *world) running(name string) process.Process {
 	w.t.Helper()
 	var p process.Process
-	scene.Eventually(w.t, name+" runs", func() (ok bool) {
+	proctest.Eventually(w.t, name+" runs", func() (ok bool) {
 		var err error
 		p, err = w.m.Get(w.t.Context(), process.Selector{Name: name})
 		return err == nil
@@ -45,12 +45,12 @@ func TestACancelledRunKillsItsTree(t *testing.T) {
 			done <- err
 		}()
 		p := w.running(name)
-		scene.Wait(t, p, process.Until{Match: "started"})
+		proctest.Wait(t, p, process.Until{Match: "started"})
 		cancel()
 		if err := <-done; err == nil {
 			t.Error("the call was answered")
 		}
-		if res := scene.Wait(t, p, process.Until{TreeGone: true}); !res.Met || res.Exit.Cause != process.CauseKilled {
+		if res := proctest.Wait(t, p, process.Until{TreeGone: true}); !res.Met || res.Exit.Cause != process.CauseKilled {
 			t.Errorf("after the cancellation: %+v, %+v", res, res.Exit)
 		}
 
@@ -60,10 +60,10 @@ func TestACancelledRunKillsItsTree(t *testing.T) {
 			_, err := s.CallTool(ctx, &sdk.CallToolParams{Name: "wait", Arguments: args{"id": facts["id"], "timeout_s": 600}})
 			done <- err
 		}()
-		scene.Eventually(t, "the wait is under way", func() bool { return w.face.Status()["calls"] != "0" })
+		proctest.Eventually(t, "the wait is under way", func() bool { return w.face.Status()["calls"] != "0" })
 		cancel()
 		<-done
-		scene.Eventually(t, "the wait has ended", func() bool { return w.face.Status()["calls"] == "0" })
+		proctest.Eventually(t, "the wait has ended", func() bool { return w.face.Status()["calls"] == "0" })
 		text, _ := ask(t, s, "input", args{"id": facts["id"], "text": "alive\n", "match": "alive"})
 		wants(t, text, "alive")
 	})
@@ -80,7 +80,7 @@ func TestACancellationComesFirst(t *testing.T) {
 	}
 	status, text, _ := w.post(fmt.Sprintf(run, `"a"`, `"early"`, "600"), session...)
 	wants(t, fmt.Sprint(status, text), "200", "the client cancelled the call")
-	if live := scene.Value(w.m.List(t.Context(), process.Filter{Live: true}))(t); len(live) > 0 {
+	if live := proctest.Value(w.m.List(t.Context(), process.Filter{Live: true}))(t); len(live) > 0 {
 		t.Errorf("%s runs", live[0].Spec.Command())
 	}
 
@@ -90,11 +90,11 @@ func TestACancellationComesFirst(t *testing.T) {
 	w.post(fmt.Sprintf(cancel, "7"), "Mcp-Session-Id", "another")
 	w.post(fmt.Sprintf(cancel, "8"), session...)
 	p := w.running("left")
-	if info := scene.Info(t, p); info.Exit != nil {
+	if info := proctest.Info(t, p); info.Exit != nil {
 		t.Errorf("another one's cancellation killed it: %v", info.Exit)
 	}
 	w.post(fmt.Sprintf(cancel, "7"), session...)
-	if res := scene.Wait(t, p, process.Until{}); res.Exit.Cause != process.CauseKilled {
+	if res := proctest.Wait(t, p, process.Until{}); res.Exit.Cause != process.CauseKilled {
 		t.Errorf("the cancelled run: %+v", res.Exit)
 	}
 }
@@ -123,11 +123,11 @@ func TestACancellationComesAtAnyMoment(t *testing.T) {
 		}
 		wants(t, text, "the client cancelled the call")
 	}
-	scene.Eventually(t, "nothing of the cancelled is left", func() bool {
-		live := scene.Value(w.m.List(t.Context(), process.Filter{Live: true}))(t)
+	proctest.Eventually(t, "nothing of the cancelled is left", func() bool {
+		live := proctest.Value(w.m.List(t.Context(), process.Filter{Live: true}))(t)
 		return len(live) == 1 && live[0].Spec.Name == "bystander" && w.face.Status()["calls"] == "0"
 	})
-	for _, info := range scene.Value(w.m.List(t.Context(), process.Filter{}))(t) {
+	for _, info := range proctest.Value(w.m.List(t.Context(), process.Filter{}))(t) {
 		if info.Spec.Name != "bystander" && (info.Exit == nil || info.Exit.Cause != process.CauseKilled) {
 			t.Errorf("%s ended with %+v", info.ID, info.Exit)
 		}
@@ -150,17 +150,17 @@ func TestARunInASandboxIsCancelledAfterTheServersDeath(t *testing.T) {
 	w.serve() // the next server, which knows nothing of the calls
 	w.post(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7}}`, session...)
 	in := func(box string) process.Process {
-		m := scene.Value(w.d.Get(t.Context(), box))(t).Processes()
-		all := scene.Value(m.List(t.Context(), process.Filter{}))(t)
+		m := proctest.Value(w.d.Get(t.Context(), box))(t).Processes()
+		all := proctest.Value(m.List(t.Context(), process.Filter{}))(t)
 		if len(all) != 1 {
 			t.Fatalf("%d processes in %s", len(all), box)
 		}
-		return scene.Find(t, m, all[0].ID)
+		return proctest.Find(t, m, all[0].ID)
 	}
-	if res := scene.Wait(t, in("two"), process.Until{}); res.Exit.Cause != process.CauseKilled {
+	if res := proctest.Wait(t, in("two"), process.Until{}); res.Exit.Cause != process.CauseKilled {
 		t.Errorf("the cancelled run: %+v", res.Exit)
 	}
-	if info := scene.Info(t, in("one")); info.Exit != nil {
+	if info := proctest.Info(t, in("one")); info.Exit != nil {
 		t.Errorf("the other one: %+v", info.Exit)
 	}
 }
@@ -175,7 +175,7 @@ func TestAClientOfASandboxCancelsNothingElse(t *testing.T) {
 	run := `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"run","arguments":{"command":"cat","stdin":"pipe","name":"cat","match":"end","timeout_s":600}}}`
 	cancel := `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7}}`
 	answered := make(chan string, 1)
-	r := scene.Value(http.NewRequestWithContext(t.Context(), "POST", w.url, strings.NewReader(run)))(t)
+	r := proctest.Value(http.NewRequestWithContext(t.Context(), "POST", w.url, strings.NewReader(run)))(t)
 	r.Header = http.Header{"Content-Type": {"application/json"}, "Accept": {"application/json, text/event-stream"}}
 	for i := 0; i < len(full); i += 2 {
 		r.Header.Set(full[i], full[i+1])
@@ -193,9 +193,9 @@ func TestAClientOfASandboxCancelsNothingElse(t *testing.T) {
 	if status, text, _ := w.post(cancel, own...); status != 202 {
 		t.Fatalf("%d %s", status, text)
 	}
-	scene.WriteLast(t, p, "end\n")
+	proctest.WriteLast(t, p, "end\n")
 	wants(t, <-answered, "stdout 0 to 4")
-	if info := scene.Wait(t, p, process.Until{}); info.Exit.Cause != process.CauseExited {
+	if info := proctest.Wait(t, p, process.Until{}); info.Exit.Cause != process.CauseExited {
 		t.Errorf("a client of a sandbox has cancelled a run of the machine: %+v", info.Exit)
 	}
 }
@@ -204,7 +204,7 @@ func TestAClientOfASandboxCancelsNothingElse(t *testing.T) {
 func TestAClientThatLeavesCancelsNothing(t *testing.T) {
 	w := newWorld(t)
 	ctx, cancel := context.WithCancel(t.Context())
-	r := scene.Value(http.NewRequestWithContext(ctx, "POST", w.url, strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"run","arguments":{"command":"cat","stdin":"pipe","match":"x","name":"stays","timeout_s":600}}}`)))(t)
+	r := proctest.Value(http.NewRequestWithContext(ctx, "POST", w.url, strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"run","arguments":{"command":"cat","stdin":"pipe","match":"x","name":"stays","timeout_s":600}}}`)))(t)
 	r.Header = http.Header{"Content-Type": {"application/json"}, "Accept": {"application/json, text/event-stream"}, "Mcp-Protocol-Version": {"2025-11-25"}}
 	done := make(chan struct{})
 	go func() {
@@ -216,9 +216,9 @@ func TestAClientThatLeavesCancelsNothing(t *testing.T) {
 	p := w.running("stays")
 	cancel()
 	<-done
-	scene.Eventually(t, "the call has ended", func() bool { return w.face.Status()["calls"] == "0" })
-	scene.WriteLast(t, p, "alive")
-	scene.WantOutput(t, p, process.Stdout, "alive")
+	proctest.Eventually(t, "the call has ended", func() bool { return w.face.Status()["calls"] == "0" })
+	proctest.WriteLast(t, p, "alive")
+	proctest.WantOutput(t, p, process.Stdout, "alive")
 }
 
 // event is the id of the first event of an answer.
@@ -246,7 +246,7 @@ func TestACallIsMadeOnce(t *testing.T) {
 	_, again, _ := w.send("GET", "", append(old, "Last-Event-Id", eventID(t, first))...)
 	wants(t, again, "it runs on", `"id":5`)
 	p := w.running("cat")
-	if all := scene.Value(w.m.List(t.Context(), process.Filter{}))(t); len(all) != 1 {
+	if all := proctest.Value(w.m.List(t.Context(), process.Filter{}))(t); len(all) != 1 {
 		t.Errorf("%d processes were started", len(all))
 	}
 
@@ -258,37 +258,37 @@ func TestACallIsMadeOnce(t *testing.T) {
 	_, _, _ = w.post(call("input", `{"id":"cat","text":"twice\n","match":"twice"}`), byKey...)
 	_, again, _ = w.post(call("input", `{"id":"cat","text":"twice\n","match":"hello","timeout_s":0.01}`), append(byKey, "Tend-Again", "1", "Tend-Dir", "/")...)
 	_ = again
-	scene.WriteLast(t, p, "")
-	scene.WantOutput(t, p, process.Stdout, "hello\ntwice\nend\n")
+	proctest.WriteLast(t, p, "")
+	proctest.WantOutput(t, p, process.Stdout, "hello\ntwice\nend\n")
 
 	edit := call("edit_file", `{"path":"`+w.dir+`/log","old":"once","new":"done"}`)
 	_, first, _ = w.post(edit, old...)
 	wants(t, first, "replaced 1 times")
 	_, again, _ = w.send("GET", "", append(old, "Last-Event-Id", eventID(t, first))...)
 	wants(t, again, "replaced.")
-	if got := string(scene.Value(os.ReadFile(w.dir + "/log"))(t)); got != "done\n" {
+	if got := string(proctest.Value(os.ReadFile(w.dir + "/log"))(t)); got != "done\n" {
 		t.Errorf("the file is %q", got)
 	}
 	// What an edit has put there may hold what it has replaced.
 	for _, tt := range [][3]string{{"one\n", "one", "one two"}, {"x\n", "x", "xx"}, {"x\n", "x", "axb"}} {
-		scene.Must(t, os.WriteFile(w.dir+"/log", []byte(tt[0]), 0o600))
+		proctest.Must(t, os.WriteFile(w.dir+"/log", []byte(tt[0]), 0o600))
 		_, first, _ = w.post(call("edit_file", fmt.Sprintf(`{"path":"%s/log","old":"%s","new":"%s"}`, w.dir, tt[1], tt[2])), old...)
 		wants(t, first, "replaced 1 times")
 		_, again, _ = w.send("GET", "", append(old, "Last-Event-Id", eventID(t, first))...)
 		wants(t, again, "replaced.")
-		if got := string(scene.Value(os.ReadFile(w.dir + "/log"))(t)); got != tt[2]+"\n" {
+		if got := string(proctest.Value(os.ReadFile(w.dir + "/log"))(t)); got != tt[2]+"\n" {
 			t.Errorf("the file is %q", got)
 		}
 	}
 	// Nobody has made this one before.
-	scene.Must(t, os.WriteFile(w.dir+"/log", []byte("one\n"), 0o600))
+	proctest.Must(t, os.WriteFile(w.dir+"/log", []byte("one\n"), 0o600))
 	_, first, _ = w.post(call("edit_file", `{"path":"`+w.dir+`/log","old":"one","new":"one two"}`), append(old, "Idempotency-Key", "k2", "Tend-Again", "1")...)
 	wants(t, first, "replaced 1 times")
 	box := call("sandbox", `{"action":"create"}`)
 	_, first, _ = w.post(box, old...)
 	_, again, _ = w.send("GET", "", append(old, "Last-Event-Id", eventID(t, first))...)
 	wants(t, again, "created mcp-")
-	if all := scene.Value(w.d.List(t.Context()))(t); len(all) != 1 {
+	if all := proctest.Value(w.d.List(t.Context()))(t); len(all) != 1 {
 		t.Errorf("%d sandboxes were made", len(all))
 	}
 
@@ -342,11 +342,11 @@ func TestAServerThatStopsKillsNothing(t *testing.T) {
 		}
 		if want == "" {
 			w.serve()
-			scene.WriteLast(t, p, "")
+			proctest.WriteLast(t, p, "")
 			_, got, _ = w.send("GET", "", append(extra, "Last-Event-Id", eventID(t, got))...)
 			wants(t, got, `"result"`, "end")
 		}
-		if info := scene.Info(t, p); info.Exit != nil && info.Exit.Cause != process.CauseExited {
+		if info := proctest.Info(t, p); info.Exit != nil && info.Exit.Cause != process.CauseExited {
 			t.Errorf("%s: %v", version, info.Exit)
 		}
 	}
@@ -369,8 +369,8 @@ func TestAClientOfASandboxReachesNothingElse(t *testing.T) {
 		s := w.connect("", nil, append(headers, "Tend-Dir", "")...)
 		text, facts := ask(t, s, "run", args{"command": "echo inside"})
 		wants(t, text, "inside")
-		p := scene.Find(t, w.m, process.ID(facts["id"].(string)))
-		if info := scene.Info(t, p); len(info.Spec.Labels) < 1 {
+		p := proctest.Find(t, w.m, process.ID(facts["id"].(string)))
+		if info := proctest.Info(t, p); len(info.Spec.Labels) < 1 {
 			t.Errorf("%s: labels %v", name, info.Spec.Labels)
 		}
 		text, _ = ask(t, s, "list", args{"all": true})
@@ -392,7 +392,7 @@ func TestAClientOfASandboxReachesNothingElse(t *testing.T) {
 				t.Errorf("%s: runs in another sandbox: %s", name, text)
 			}
 		}
-		all := scene.Value(s.ListTools(t.Context(), nil))(t)
+		all := proctest.Value(s.ListTools(t.Context(), nil))(t)
 		for _, tool := range all.Tools {
 			if text := fmt.Sprint(tool.InputSchema); tool.Name == "sandbox" || tool.Name == "service" || strings.Contains(text, "sandbox") {
 				t.Errorf("%s: is offered %s %s", name, tool.Name, text)
@@ -554,12 +554,12 @@ func TestAFloodIsBounded(t *testing.T) {
 			}
 		})
 	}
-	scene.Eventually(t, "all have come", func() bool {
+	proctest.Eventually(t, "all have come", func() bool {
 		mu.Lock()
 		defer mu.Unlock()
 		return got[503] == 76 && w.face.Status()["calls"] == fmt.Sprint(mcp.MaxCalls)
 	})
-	scene.WriteLast(t, w.running("cat"), "")
+	proctest.WriteLast(t, w.running("cat"), "")
 	all.Wait()
 	if got[200] != mcp.MaxCalls {
 		t.Errorf("answers are %v", got)

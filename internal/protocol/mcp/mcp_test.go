@@ -21,7 +21,7 @@ import (
 	"github.com/tend-run/tend/internal/protocol/part"
 	"github.com/tend-run/tend/internal/sandbox/driver"
 	"github.com/tend-run/tend/internal/sandbox/host"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testkeeper"
 	"github.com/tend-run/tend/process"
 )
@@ -48,7 +48,7 @@ func newWorld(t testing.TB, change ...func(*mcp.Config)) *world {
 	t.Helper()
 	w := &world{t: t, m: testkeeper.New(t), secret: face.NewSecret(), dir: t.TempDir()}
 	d, err := host.Open(host.Config{Dir: filepath.Join(t.TempDir(), "boxes"), Manager: w.m})
-	w.d = scene.Value(d, err)(t)
+	w.d = proctest.Value(d, err)(t)
 	w.serve(change...)
 	return w
 }
@@ -61,9 +61,9 @@ func (w *world) serve(change ...func(*mcp.Config)) {
 	for _, f := range change {
 		f(&cfg)
 	}
-	w.face = scene.Value(mcp.New(cfg))(t)
+	w.face = proctest.Value(mcp.New(cfg))(t)
 	mux := http.NewServeMux()
-	scene.Must(t, part.Mount(mux, w.face, nil))
+	proctest.Must(t, part.Mount(mux, w.face, nil))
 	srv := httptest.NewServer(mux)
 	w.url = srv.URL + mcp.Path
 	f := w.face
@@ -96,7 +96,7 @@ func (w *world) connect(version string, o *sdk.ClientOptions, headers ...string)
 	c := sdk.NewClient(&sdk.Implementation{Name: "test"}, o)
 	tr := &sdk.StreamableClientTransport{Endpoint: w.url, HTTPClient: &http.Client{Transport: header(h)}}
 	s, err := c.Connect(w.t.Context(), tr, &sdk.ClientSessionOptions{ProtocolVersion: version})
-	s = scene.Value(s, err)(w.t)
+	s = proctest.Value(s, err)(w.t)
 	w.t.Cleanup(func() { s.Close() })
 	return s
 }
@@ -107,7 +107,7 @@ type args = map[string]any
 // try calls a tool.
 func try(t testing.TB, s *sdk.ClientSession, tool string, a args) (text string, failed bool, facts map[string]any) {
 	t.Helper()
-	res := scene.Value(s.CallTool(t.Context(), &sdk.CallToolParams{Name: tool, Arguments: a}))(t)
+	res := proctest.Value(s.CallTool(t.Context(), &sdk.CallToolParams{Name: tool, Arguments: a}))(t)
 	for _, c := range res.Content {
 		text += c.(*sdk.TextContent).Text
 	}
@@ -221,7 +221,7 @@ func TestAPortIsWaitedFor(t *testing.T) {
 	w := newWorld(t)
 	s := w.connect("", nil)
 	text, facts := ask(t, s, "run", args{"argv": []string{"python3", "-c", "import socket,time\ns=socket.socket();s.bind(('127.0.0.1',0));s.listen();print(s.getsockname()[1],flush=True);time.sleep(1000)"}, "match": `\d+`})
-	port := scene.Value(strconv.Atoi(strings.Fields(text[strings.LastIndex(text, ":\n")+2:])[0]))(t)
+	port := proctest.Value(strconv.Atoi(strings.Fields(text[strings.LastIndex(text, ":\n")+2:])[0]))(t)
 	text, _ = ask(t, s, "wait", args{"id": facts["id"], "port": port})
 	wants(t, text, fmt.Sprintf("listens on 127.0.0.1:%d", port))
 }
@@ -275,8 +275,8 @@ func TestWhatIsLeftOutIsNamedByOffset(t *testing.T) {
 			t.Fatalf("%v: %q", err, mark)
 		}
 		end = int64(facts["stdout"].(map[string]any)["end"].(float64))
-		p := scene.Find(t, w.m, process.ID(facts["id"].(string)))
-		whole := scene.Output(t, p, process.Stdout)
+		p := proctest.Find(t, w.m, process.ID(facts["id"].(string)))
+		whole := proctest.Output(t, p, process.Stdout)
 		if int64(len(whole)) != end {
 			t.Fatalf("%d bytes, and %d are told", len(whole), end)
 		}
@@ -321,7 +321,7 @@ func TestFiles(t *testing.T) {
 	text, _ = ask(t, s, "edit_file", args{"path": "src/a.txt", "old": "two\n", "new": "2\n"})
 	wants(t, text, "replaced 1 times, first in line 2")
 	ask(t, s, "edit_file", args{"path": "src/a.txt", "old": "e", "new": "E", "all": true})
-	if got := string(scene.Value(os.ReadFile(w.dir + "/src/a.txt"))(t)); got != "onE\n2\nthrEE\n" {
+	if got := string(proctest.Value(os.ReadFile(w.dir + "/src/a.txt"))(t)); got != "onE\n2\nthrEE\n" {
 		t.Errorf("the file is %q", got)
 	}
 	text, _ = ask(t, s, "find_files", nil)
@@ -358,9 +358,9 @@ func TestEditsAtTheSameTimeAreAllThere(t *testing.T) {
 		}()
 	}
 	for range n {
-		scene.Must(t, <-done)
+		proctest.Must(t, <-done)
 	}
-	if got := string(scene.Value(os.ReadFile(w.dir + "/f"))(t)); strings.Contains(got, "old") {
+	if got := string(proctest.Value(os.ReadFile(w.dir + "/f"))(t)); strings.Contains(got, "old") {
 		t.Errorf("an edit is lost:\n%s", got)
 	}
 }
@@ -377,23 +377,23 @@ func TestEditsBeyondTheLimitWait(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, all)
 	for i := range all {
-		scene.Must(t, os.WriteFile(name(i), []byte("one"), 0o600))
+		proctest.Must(t, os.WriteFile(name(i), []byte("one"), 0o600))
 		go func() {
 			_, err := s.CallTool(ctx, &sdk.CallToolParams{Name: "edit_file", Arguments: args{"path": name(i), "old": "one", "new": "two"}})
 			done <- err
 		}()
 	}
-	scene.Eventually(t, "the edits wait", func() bool { return w.face.Status()["calls"] == fmt.Sprint(all) })
+	proctest.Eventually(t, "the edits wait", func() bool { return w.face.Status()["calls"] == fmt.Sprint(all) })
 	cancel()
 	for range all {
 		if err := <-done; err == nil {
 			t.Error("an edit beyond the limit was made")
 		}
 	}
-	scene.Eventually(t, "the edits have ended", func() bool { return w.face.Status()["calls"] == "0" })
+	proctest.Eventually(t, "the edits have ended", func() bool { return w.face.Status()["calls"] == "0" })
 	free()
 	for i := range all {
-		if got := string(scene.Value(os.ReadFile(name(i)))(t)); got != "one" {
+		if got := string(proctest.Value(os.ReadFile(name(i)))(t)); got != "one" {
 			t.Errorf("a cancelled edit made it %q", got)
 		}
 	}
@@ -430,8 +430,8 @@ func TestErrorsNameTheFieldAndTheLimit(t *testing.T) {
 	s := w.connect("", nil)
 	_, facts := ask(t, s, "run", args{"command": "cat", "stdin": "pipe"})
 	id := facts["id"]
-	scene.Must(t, os.WriteFile(w.dir+"/twice", []byte("ab ab"), 0o600))
-	scene.Must(t, os.WriteFile(w.dir+"/binary", []byte("a\x00b"), 0o600))
+	proctest.Must(t, os.WriteFile(w.dir+"/twice", []byte("ab ab"), 0o600))
+	proctest.Must(t, os.WriteFile(w.dir+"/binary", []byte("a\x00b"), 0o600))
 	for _, tt := range []struct {
 		tool string
 		args args
@@ -493,11 +493,11 @@ func TestErrorsNameTheFieldAndTheLimit(t *testing.T) {
 func TestTheToolsAreFewAndShort(t *testing.T) {
 	w := newWorld(t)
 	s := w.connect("", nil)
-	all := scene.Value(s.ListTools(t.Context(), nil))(t)
+	all := proctest.Value(s.ListTools(t.Context(), nil))(t)
 	n := 0
 	for _, tool := range all.Tools {
 		// What a client passes on to a model.
-		text := scene.Value(json.Marshal(map[string]any{"name": tool.Name, "description": tool.Description, "input_schema": tool.InputSchema}))(t)
+		text := proctest.Value(json.Marshal(map[string]any{"name": tool.Name, "description": tool.Description, "input_schema": tool.InputSchema}))(t)
 		n += (len(text) + 3) / 4
 	}
 	t.Logf("%d tools, about %d tokens", len(all.Tools), n)
@@ -512,7 +512,7 @@ func TestResourcesAreLogs(t *testing.T) {
 		s := w.connect(version, nil)
 		_, facts := ask(t, s, "run", args{"command": "seq 1 100000"})
 		read := func(uri string) string {
-			res := scene.Value(s.ReadResource(t.Context(), &sdk.ReadResourceParams{URI: uri}))(t)
+			res := proctest.Value(s.ReadResource(t.Context(), &sdk.ReadResourceParams{URI: uri}))(t)
 			return res.Contents[0].Text
 		}
 		text := read(fmt.Sprintf("tend://process/%s/stdout", facts["id"]))
@@ -525,7 +525,7 @@ func TestResourcesAreLogs(t *testing.T) {
 				t.Errorf("%s was read", uri)
 			}
 		}
-		if got := scene.Value(s.ListResourceTemplates(t.Context(), nil))(t).ResourceTemplates; len(got) != 1 || got[0].URITemplate != "tend://process/{id}/{stream}" {
+		if got := proctest.Value(s.ListResourceTemplates(t.Context(), nil))(t).ResourceTemplates; len(got) != 1 || got[0].URITemplate != "tend://process/{id}/{stream}" {
 			t.Errorf("templates: %v", got)
 		}
 	})
@@ -537,7 +537,7 @@ func TestAClientIsToldThatOutputHasCome(t *testing.T) {
 	s := w.connect("2026-07-28", &sdk.ClientOptions{ResourceUpdatedHandler: func(_ context.Context, r *sdk.ResourceUpdatedNotificationRequest) { told <- r.Params.URI }})
 	_, facts := ask(t, s, "run", args{"command": "cat", "stdin": "pipe"})
 	uri := fmt.Sprintf("tend://process/%s/stdout", facts["id"])
-	scene.Must(t, s.Subscribe(t.Context(), &sdk.SubscribeParams{URI: uri}))
+	proctest.Must(t, s.Subscribe(t.Context(), &sdk.SubscribeParams{URI: uri}))
 	ask(t, s, "input", args{"id": facts["id"], "text": "hello\n"})
 	select {
 	case got := <-told:
@@ -547,7 +547,7 @@ func TestAClientIsToldThatOutputHasCome(t *testing.T) {
 	case <-t.Context().Done():
 		t.Fatal("nothing was told")
 	}
-	scene.Must(t, s.Unsubscribe(t.Context(), &sdk.UnsubscribeParams{URI: uri}))
+	proctest.Must(t, s.Unsubscribe(t.Context(), &sdk.UnsubscribeParams{URI: uri}))
 }
 
 func TestProgressIsTold(t *testing.T) {
@@ -557,7 +557,7 @@ func TestProgressIsTold(t *testing.T) {
 		s := w.connect(version, &sdk.ClientOptions{ProgressNotificationHandler: func(_ context.Context, r *sdk.ProgressNotificationClientRequest) { told <- r.Params }})
 		p := &sdk.CallToolParams{Name: "run", Arguments: args{"command": "echo hi; sleep 2.5"}}
 		p.SetProgressToken("t1")
-		scene.Value(s.CallTool(t.Context(), p))(t)
+		proctest.Value(s.CallTool(t.Context(), p))(t)
 		first := <-told
 		if first.ProgressToken != "t1" || !strings.Contains(first.Message, "stdout 3 bytes") {
 			t.Errorf("progress is %+v", first)
@@ -576,14 +576,14 @@ func (w *world) post(body string, headers ...string) (int, string, http.Header) 
 
 func (w *world) send(method, body string, headers ...string) (int, string, http.Header) {
 	w.t.Helper()
-	r := scene.Value(http.NewRequestWithContext(w.t.Context(), method, w.url, strings.NewReader(body)))(w.t)
+	r := proctest.Value(http.NewRequestWithContext(w.t.Context(), method, w.url, strings.NewReader(body)))(w.t)
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set("Accept", "application/json, text/event-stream")
 	for i := 0; i+1 < len(headers); i += 2 {
 		r.Header.Set(headers[i], headers[i+1])
 	}
-	resp := scene.Value(http.DefaultClient.Do(r))(w.t)
+	resp := proctest.Value(http.DefaultClient.Do(r))(w.t)
 	defer resp.Body.Close()
-	text := scene.Value(io.ReadAll(resp.Body))(w.t)
+	text := proctest.Value(io.ReadAll(resp.Body))(w.t)
 	return resp.StatusCode, string(text), resp.Header
 }

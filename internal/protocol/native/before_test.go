@@ -13,7 +13,7 @@ import (
 	"github.com/tend-run/tend/gen/tend/v1/tendv1connect"
 	"github.com/tend-run/tend/internal/protocol/native"
 	"github.com/tend-run/tend/internal/sandbox/host"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testkeeper"
 )
 
@@ -28,16 +28,16 @@ func (k keeps) FileBefore(_ context.Context, sandbox []string, path string) (*te
 // What a file was before is told to those who may read it now, and of no other file.
 func TestWhatAFileWasIsForThoseWhoReadIt(t *testing.T) {
 	m := testkeeper.New(t)
-	d := scene.Value(host.Open(host.Config{Dir: filepath.Join(t.TempDir(), "boxes"), Manager: m}))(t)
+	d := proctest.Value(host.Open(host.Config{Dir: filepath.Join(t.TempDir(), "boxes"), Manager: m}))(t)
 	k := keeps{make(chan []string, 10)}
 	_, url := serve(t, native.Config{Manager: m, Driver: d, Kept: k})
 	box := create(t, tendv1connect.NewSandboxServiceClient(http.DefaultClient, url), &tendv1.SandboxSpec{Name: "one"})
 	f := tendv1connect.NewFileServiceClient(http.DefaultClient, url)
 	w := f.WriteFile(t.Context())
 	w.RequestHeader().Set("Tend-Sandbox", "one")
-	scene.Must(t, w.Send(&tendv1.WriteFileRequest{Path: "x", Data: []byte("now")}))
-	scene.Value(w.CloseAndReceive())(t)
-	got := scene.Value(f.FileBefore(t.Context(), inside(&tendv1.FileBeforeRequest{Path: "x"}, "one")))(t).Msg
+	proctest.Must(t, w.Send(&tendv1.WriteFileRequest{Path: "x", Data: []byte("now")}))
+	proctest.Value(w.CloseAndReceive())(t)
+	got := proctest.Value(f.FileBefore(t.Context(), inside(&tendv1.FileBeforeRequest{Path: "x"}, "one")))(t).Msg
 	if string(got.GetContent()) != "before" || !got.GetExisted() {
 		t.Errorf("it is %v", got)
 	}

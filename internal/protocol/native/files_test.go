@@ -9,7 +9,7 @@ import (
 
 	tendv1 "github.com/tend-run/tend/gen/tend/v1"
 	"github.com/tend-run/tend/gen/tend/v1/tendv1connect"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 func TestFilesAreThoseOfTheSandboxThatTheHeaderNames(t *testing.T) {
@@ -18,9 +18,9 @@ func TestFilesAreThoseOfTheSandboxThatTheHeaderNames(t *testing.T) {
 	f := tendv1connect.NewFileServiceClient(http.DefaultClient, url)
 	w := f.WriteFile(t.Context())
 	w.RequestHeader().Set("Tend-Sandbox", "one")
-	scene.Must(t, w.Send(&tendv1.WriteFileRequest{Path: "x", Data: []byte("of ")}))
-	scene.Must(t, w.Send(&tendv1.WriteFileRequest{Data: []byte("one")}))
-	if e := scene.Value(w.CloseAndReceive())(t).Msg.GetEntry(); e.GetPath() != one.GetDir()+"/x" || e.GetSize() != 6 {
+	proctest.Must(t, w.Send(&tendv1.WriteFileRequest{Path: "x", Data: []byte("of ")}))
+	proctest.Must(t, w.Send(&tendv1.WriteFileRequest{Data: []byte("one")}))
+	if e := proctest.Value(w.CloseAndReceive())(t).Msg.GetEntry(); e.GetPath() != one.GetDir()+"/x" || e.GetSize() != 6 {
 		t.Errorf("written: %v", e)
 	}
 	if _, err := f.StatFile(t.Context(), inside(&tendv1.StatFileRequest{Path: "x"}, "two")); connect.CodeOf(err) != connect.CodeNotFound {
@@ -51,13 +51,13 @@ func TestFilesAreThoseOfTheSandboxThatTheHeaderNames(t *testing.T) {
 	for text, second := range map[string]*tendv1.WriteFileRequest{"path or user is set": {Path: "y", Data: []byte("z")}} {
 		w := f.WriteFile(t.Context())
 		w.RequestHeader().Set("Tend-Sandbox", "one")
-		scene.Must(t, w.Send(&tendv1.WriteFileRequest{Path: "z", Data: []byte("a")}))
+		proctest.Must(t, w.Send(&tendv1.WriteFileRequest{Path: "z", Data: []byte("a")}))
 		_ = w.Send(second)
 		if _, err := w.CloseAndReceive(); err == nil || !strings.Contains(err.Error(), text) {
 			t.Errorf("%v: %v", second, err)
 		}
 	}
-	read := scene.Value(f.ReadFile(t.Context(), inside(&tendv1.ReadFileRequest{Path: "x", Offset: 3}, "one")))(t)
+	read := proctest.Value(f.ReadFile(t.Context(), inside(&tendv1.ReadFileRequest{Path: "x", Offset: 3}, "one")))(t)
 	var text string
 	for read.Receive() {
 		text += string(read.Msg().GetData())
@@ -83,7 +83,7 @@ func TestTemplatesOfADriverWithoutThemAreUnsupported(t *testing.T) {
 	if _, err := b.CloseAndReceive(); connect.CodeOf(err) != connect.CodeUnimplemented {
 		t.Errorf("a build: %v", err)
 	}
-	if a := scene.Value(c.Access(t.Context(), connect.NewRequest(&tendv1.SandboxAccessRequest{Sandbox: "one"})))(t).Msg; a.GetToken() != "" {
+	if a := proctest.Value(c.Access(t.Context(), connect.NewRequest(&tendv1.SandboxAccessRequest{Sandbox: "one"})))(t).Msg; a.GetToken() != "" {
 		t.Errorf("without a secret the token is %q", a.GetToken()) // which matches nothing
 	}
 }

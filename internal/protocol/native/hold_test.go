@@ -10,7 +10,7 @@ import (
 	"github.com/tend-run/tend/gen/tend/v1/tendv1connect"
 	"github.com/tend-run/tend/internal/protocol/native"
 	"github.com/tend-run/tend/internal/protocol/part"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testkeeper"
 	"github.com/tend-run/tend/process"
 )
@@ -27,11 +27,11 @@ func (f *flushes) Flush() { f.n++ }
 // not is sent before a stream waits is what all other tests of streams stand on.
 func TestFactsThatAreAtHandAreSentTogether(t *testing.T) {
 	m := testkeeper.New(t)
-	face := scene.Value(native.New(native.Config{Manager: m}))(t)
+	face := proctest.Value(native.New(native.Config{Manager: m}))(t)
 	mux := http.NewServeMux()
-	scene.Must(t, part.Mount(mux, face, nil))
-	p := scene.Value(m.Start(t.Context(), process.Spec{ID: "over", Shell: "echo out; echo err >&2", Dir: "/", Stdin: process.StdinNull}))(t)
-	scene.Value(p.Wait(t.Context(), process.Until{EOF: true}))(t)
+	proctest.Must(t, part.Mount(mux, face, nil))
+	p := proctest.Value(m.Start(t.Context(), process.Spec{ID: "over", Shell: "echo out; echo err >&2", Dir: "/", Stdin: process.StdinNull}))(t)
+	proctest.Value(p.Wait(t.Context(), process.Until{EOF: true}))(t)
 
 	body := `{"process": {"id": "over"}}`
 	req := httptest.NewRequestWithContext(t.Context(), http.MethodPost, tendv1connect.ProcessServiceReadProcedure, strings.NewReader(string(binary.BigEndian.AppendUint32([]byte{0}, uint32(len(body))))+body))

@@ -12,7 +12,7 @@ import (
 
 	tendv1 "github.com/tend-run/tend/gen/tend/v1"
 	"github.com/tend-run/tend/internal/protocol/native"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 // listenRole, in the environment, makes the test binary a program that listens at two
@@ -43,19 +43,19 @@ func TestThePortsOfAProcess(t *testing.T) {
 		}
 		return resp.Msg, nil
 	}
-	if m := scene.Value(ports(start(t, c, "exec sleep 1000")))(t); len(m.GetPorts()) != 0 || !slices.Equal(m.GetDomains(), []string{"boxes.test"}) {
+	if m := proctest.Value(ports(start(t, c, "exec sleep 1000")))(t); len(m.GetPorts()) != 0 || !slices.Equal(m.GetDomains(), []string{"boxes.test"}) {
 		t.Errorf("of one that listens on nothing: %v", m)
 	}
 	// It is a child that listens.
-	id := start(t, c, listenRole+"=1 "+scene.Value(os.Executable())(t)+" & wait")
-	stream := scene.Value(c.Wait(t.Context(), connect.NewRequest(&tendv1.WaitRequest{Process: id, Until: &tendv1.WaitRequest_Match_{Match: &tendv1.WaitRequest_Match{Pattern: "^[0-9]+$"}}})))(t)
+	id := start(t, c, listenRole+"=1 "+proctest.Value(os.Executable())(t)+" & wait")
+	stream := proctest.Value(c.Wait(t.Context(), connect.NewRequest(&tendv1.WaitRequest{Process: id, Until: &tendv1.WaitRequest_Match_{Match: &tendv1.WaitRequest_Match{Pattern: "^[0-9]+$"}}})))(t)
 	defer stream.Close()
 	var said string
 	for said == "" && stream.Receive() {
 		said = string(stream.Msg().GetResult().GetMatch())
 	}
-	port := scene.Value(strconv.Atoi(said))(t)
-	m := scene.Value(ports(id))(t)
+	port := proctest.Value(strconv.Atoi(said))(t)
+	m := proctest.Value(ports(id))(t)
 	if len(m.GetPorts()) != 1 || int(m.GetPorts()[0].GetPort()) != port || !slices.Equal(m.GetPorts()[0].GetAddresses(), []string{"127.0.0.1:" + said, "127.0.0.2:" + said}) {
 		t.Errorf("it listens on %s, and there is %v", said, m)
 	}

@@ -18,7 +18,7 @@ import (
 	"github.com/tend-run/tend/gen/tend/v1/tendv1connect"
 	"github.com/tend-run/tend/internal/protocol/native"
 	"github.com/tend-run/tend/internal/protocol/part"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testkeeper"
 	"github.com/tend-run/tend/process"
 	"go.uber.org/goleak"
@@ -43,9 +43,9 @@ func serveFace(t *testing.T, cfg native.Config) (tendv1connect.ProcessServiceCli
 	if cfg.Manager == nil {
 		cfg.Manager = testkeeper.New(t)
 	}
-	face := scene.Value(native.New(cfg))(t)
+	face := proctest.Value(native.New(cfg))(t)
 	mux := http.NewServeMux()
-	scene.Must(t, part.Mount(mux, face, nil))
+	proctest.Must(t, part.Mount(mux, face, nil))
 	srv := httptest.NewUnstartedServer(mux)
 	srv.Config.Protocols = new(http.Protocols)
 	srv.Config.Protocols.SetHTTP1(true)
@@ -64,7 +64,7 @@ func serveFace(t *testing.T, cfg native.Config) (tendv1connect.ProcessServiceCli
 
 func start(t *testing.T, c tendv1connect.ProcessServiceClient, shell string) *tendv1.Selector {
 	t.Helper()
-	resp := scene.Value(c.Start(t.Context(), connect.NewRequest(&tendv1.StartRequest{Spec: &tendv1.Spec{Shell: shell, Dir: "/", Stdin: tendv1.StdinMode_STDIN_MODE_PIPE}})))(t)
+	resp := proctest.Value(c.Start(t.Context(), connect.NewRequest(&tendv1.StartRequest{Spec: &tendv1.Spec{Shell: shell, Dir: "/", Stdin: tendv1.StdinMode_STDIN_MODE_PIPE}})))(t)
 	return &tendv1.Selector{By: &tendv1.Selector_Id{Id: resp.Msg.GetInfo().GetId()}}
 }
 
@@ -97,10 +97,10 @@ func TestWrongRequestsNameTheField(t *testing.T) {
 // refused wants an error with this code, and text in its message.
 func refused(t *testing.T, url, body, code, text string) {
 	t.Helper()
-	resp := scene.Value(http.Post(url, "application/json", strings.NewReader(body)))(t)
+	resp := proctest.Value(http.Post(url, "application/json", strings.NewReader(body)))(t)
 	defer resp.Body.Close()
 	var e struct{ Code, Message string }
-	scene.Must(t, json.NewDecoder(resp.Body).Decode(&e))
+	proctest.Must(t, json.NewDecoder(resp.Body).Decode(&e))
 	if e.Code != code || !strings.Contains(e.Message, text) {
 		t.Fatalf("%s %q, want %s %q", e.Code, e.Message, code, text)
 	}
@@ -108,7 +108,7 @@ func refused(t *testing.T, url, body, code, text string) {
 
 func TestAnIdleStreamBeatsAndGoesAwayWithTheServer(t *testing.T) {
 	c, _, face := serveFace(t, native.Config{Heartbeat: time.Millisecond, Instance: "i1"})
-	stream := scene.Value(c.Read(t.Context(), connect.NewRequest(&tendv1.ReadRequest{Process: start(t, c, "exec sleep 1000")})))(t)
+	stream := proctest.Value(c.Read(t.Context(), connect.NewRequest(&tendv1.ReadRequest{Process: start(t, c, "exec sleep 1000")})))(t)
 	defer stream.Close()
 	beats := 0
 	for first := true; stream.Receive(); first = false {
@@ -137,11 +137,11 @@ func TestAnIdleStreamBeatsAndGoesAwayWithTheServer(t *testing.T) {
 func TestNowIsSettledAndTold(t *testing.T) {
 	c, _ := serve(t, native.Config{})
 	sel := start(t, c, "echo one; read x; echo two")
-	stream := scene.Value(c.Wait(t.Context(), connect.NewRequest(&tendv1.WaitRequest{Process: sel, Until: &tendv1.WaitRequest_Match_{Match: &tendv1.WaitRequest_Match{Pattern: "one"}}})))(t)
+	stream := proctest.Value(c.Wait(t.Context(), connect.NewRequest(&tendv1.WaitRequest{Process: sel, Until: &tendv1.WaitRequest_Match_{Match: &tendv1.WaitRequest_Match{Pattern: "one"}}})))(t)
 	for stream.Receive() {
 	}
-	scene.Must(t, stream.Err())
-	read := scene.Value(c.Read(t.Context(), connect.NewRequest(&tendv1.ReadRequest{Process: sel, From: []*tendv1.StreamOffset{{Stream: 1, Offset: -1}, {Stream: 2, Offset: -1}}})))(t)
+	proctest.Must(t, stream.Err())
+	read := proctest.Value(c.Read(t.Context(), connect.NewRequest(&tendv1.ReadRequest{Process: sel, From: []*tendv1.StreamOffset{{Stream: 1, Offset: -1}, {Stream: 2, Offset: -1}}})))(t)
 	defer read.Close()
 	var told map[tendv1.Stream]int64
 	var text []byte
@@ -152,7 +152,7 @@ func TestNowIsSettledAndTold(t *testing.T) {
 			for _, at := range h.GetFrom() {
 				told[at.GetStream()] = at.GetOffset()
 			}
-			scene.Value(c.Write(t.Context(), connect.NewRequest(&tendv1.WriteRequest{Process: sel, Data: []byte("\n")})))(t)
+			proctest.Value(c.Write(t.Context(), connect.NewRequest(&tendv1.WriteRequest{Process: sel, Data: []byte("\n")})))(t)
 		}
 		text = append(text, ev.GetOutput().GetData()...)
 	}
@@ -173,18 +173,18 @@ func TestAWriteStreamIsAnsweredInOrder(t *testing.T) {
 		if i == 0 {
 			m.Process = sel
 		}
-		scene.Must(t, stream.Send(m))
+		proctest.Must(t, stream.Send(m))
 		answer, err := stream.Receive()
 		if err != nil || answer.GetOffset() != at+1000 {
 			t.Fatalf("answer %v, %v", answer, err)
 		}
 	}
-	scene.Must(t, stream.CloseRequest())
+	proctest.Must(t, stream.CloseRequest())
 	if _, err := stream.Receive(); !errors.Is(err, io.EOF) {
 		t.Fatal(err)
 	}
 	stream.CloseResponse()
-	read := scene.Value(c.Read(t.Context(), connect.NewRequest(&tendv1.ReadRequest{Process: sel})))(t)
+	read := proctest.Value(c.Read(t.Context(), connect.NewRequest(&tendv1.ReadRequest{Process: sel})))(t)
 	defer read.Close()
 	var got []byte
 	for read.Receive() {
@@ -210,7 +210,7 @@ func TestAFaultOfOneRequestEndsThatRequest(t *testing.T) {
 	if connect.CodeOf(err) != connect.CodeInternal {
 		t.Fatal(err)
 	}
-	scene.Value(c.Hello(t.Context(), connect.NewRequest(&tendv1.HelloRequest{})))(t)
+	proctest.Value(c.Hello(t.Context(), connect.NewRequest(&tendv1.HelloRequest{})))(t)
 }
 
 type faulty struct{ process.Manager }

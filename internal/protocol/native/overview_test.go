@@ -12,14 +12,14 @@ import (
 	tendv1 "github.com/tend-run/tend/gen/tend/v1"
 	"github.com/tend-run/tend/gen/tend/v1/tendv1connect"
 	"github.com/tend-run/tend/internal/protocol/native"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 // watching returns the messages of a stream, but for heartbeats.
 func watching(t *testing.T, url string) func() *tendv1.WatchOverviewResponse {
 	t.Helper()
 	c := tendv1connect.NewOverviewServiceClient(http.DefaultClient, url)
-	stream := scene.Value(c.Watch(t.Context(), connect.NewRequest(&tendv1.WatchOverviewRequest{})))(t)
+	stream := proctest.Value(c.Watch(t.Context(), connect.NewRequest(&tendv1.WatchOverviewRequest{})))(t)
 	t.Cleanup(func() { stream.Close() })
 	return func() *tendv1.WatchOverviewResponse {
 		t.Helper()
@@ -36,7 +36,7 @@ func watching(t *testing.T, url string) func() *tendv1.WatchOverviewResponse {
 func TestTheOverviewTellsWhatBecomesOfEachProcess(t *testing.T) {
 	c, url, _ := serveFace(t, native.Config{Version: "v9"})
 	ended := start(t, c, "exit 3")
-	scene.Value(c.Wait(t.Context(), connect.NewRequest(&tendv1.WaitRequest{Process: ended})))(t).Close()
+	proctest.Value(c.Wait(t.Context(), connect.NewRequest(&tendv1.WaitRequest{Process: ended})))(t).Close()
 	next := watching(t, url)
 	m := next()
 	if !m.GetFull() || m.GetVersion() != "v9" || len(m.GetProcesses()) != 1 || m.GetProcesses()[0].GetId() != ended.GetId() {
@@ -62,9 +62,9 @@ func TestTheOverviewTellsWhatBecomesOfEachProcess(t *testing.T) {
 	until(func(p *tendv1.OverviewProcess) bool {
 		return p.GetWritten() == 5 && p.GetPid() > 0 && p.GetExit() == nil
 	})
-	scene.Value(c.Kill(t.Context(), connect.NewRequest(&tendv1.KillRequest{Process: sel})))(t)
+	proctest.Value(c.Kill(t.Context(), connect.NewRequest(&tendv1.KillRequest{Process: sel})))(t)
 	until(func(p *tendv1.OverviewProcess) bool { return p.GetExit().GetCause() == tendv1.Cause_CAUSE_KILLED })
-	scene.Value(c.Remove(t.Context(), connect.NewRequest(&tendv1.RemoveRequest{Process: sel})))(t)
+	proctest.Value(c.Remove(t.Context(), connect.NewRequest(&tendv1.RemoveRequest{Process: sel})))(t)
 	until(func(p *tendv1.OverviewProcess) bool { return p == nil })
 }
 
@@ -75,7 +75,7 @@ func TestTheOverviewHasNoEnvironmentAndBoundsWhatItShows(t *testing.T) {
 		labels[fmt.Sprint("label-", n)] = "v"
 	}
 	spec := &tendv1.Spec{Argv: []string{"/bin/true", strings.Repeat("é", 2000)}, Dir: "/", Env: map[string]string{"SECRET": "hunter2"}, Labels: labels}
-	scene.Value(c.Start(t.Context(), connect.NewRequest(&tendv1.StartRequest{Spec: spec})))(t)
+	proctest.Value(c.Start(t.Context(), connect.NewRequest(&tendv1.StartRequest{Spec: spec})))(t)
 	m := watching(t, url)()
 	if len(m.GetProcesses()) != 1 {
 		t.Fatalf("%v", m)
@@ -93,7 +93,7 @@ func TestAnOverviewGoesAwayWithTheServer(t *testing.T) {
 	_, url, face := serveFace(t, native.Config{Heartbeat: time.Millisecond})
 	next := watching(t, url)
 	next()
-	scene.Must(t, face.Close())
+	proctest.Must(t, face.Close())
 	if m := next(); !m.GetGoingAway() {
 		t.Errorf("it ends with %v", m)
 	}
@@ -107,7 +107,7 @@ func TestTheOverviewShowsWhatASessionUses(t *testing.T) {
 	}
 	c, url, _ := serveFace(t, native.Config{Usage: used})
 	sel := start(t, c, "exec sleep 1000")
-	pid.Store(int64(scene.Value(c.Get(t.Context(), connect.NewRequest(&tendv1.GetRequest{Process: sel})))(t).Msg.GetInfo().GetPid()))
+	pid.Store(int64(proctest.Value(c.Get(t.Context(), connect.NewRequest(&tendv1.GetRequest{Process: sel})))(t).Msg.GetInfo().GetPid()))
 	next := watching(t, url)
 	for {
 		for _, p := range next().GetProcesses() {

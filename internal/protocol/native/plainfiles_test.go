@@ -19,7 +19,7 @@ import (
 	"github.com/tend-run/tend/gen/tend/v1/tendv1connect"
 	"github.com/tend-run/tend/internal/protocol/native"
 	"github.com/tend-run/tend/internal/sandbox/host"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testkeeper"
 )
 
@@ -27,17 +27,17 @@ import (
 func machineFiles(t *testing.T) (base string, ask func(method, call, path, body string, header ...string) (*http.Response, string)) {
 	t.Helper()
 	m := testkeeper.New(t)
-	d := scene.Value(host.Open(host.Config{Dir: filepath.Join(t.TempDir(), "boxes"), Manager: m}))(t)
+	d := proctest.Value(host.Open(host.Config{Dir: filepath.Join(t.TempDir(), "boxes"), Manager: m}))(t)
 	_, base = serve(t, native.Config{Manager: m, Driver: d, Machine: host.NewMachine(m)})
 	return base, func(method, call, path, body string, header ...string) (*http.Response, string) {
 		t.Helper()
-		r := scene.Value(http.NewRequestWithContext(t.Context(), method, base+"/tend.v1.FileService/"+call+"?path="+url.QueryEscape(path), strings.NewReader(body)))(t)
+		r := proctest.Value(http.NewRequestWithContext(t.Context(), method, base+"/tend.v1.FileService/"+call+"?path="+url.QueryEscape(path), strings.NewReader(body)))(t)
 		for n := 0; n < len(header); n += 2 {
 			r.Header.Set(header[n], header[n+1])
 		}
-		resp := scene.Value(http.DefaultClient.Do(r))(t)
+		resp := proctest.Value(http.DefaultClient.Do(r))(t)
 		defer resp.Body.Close()
-		return resp, string(scene.Value(io.ReadAll(resp.Body))(t))
+		return resp, string(proctest.Value(io.ReadAll(resp.Body))(t))
 	}
 }
 
@@ -82,7 +82,7 @@ func TestAFileIsReplacedIfItIsTheVersionThatWasRead(t *testing.T) {
 			t.Errorf("%s: %s %s", name, resp.Status, text)
 		}
 	}
-	if got := string(scene.Value(os.ReadFile(path))(t)); got != "two" {
+	if got := string(proctest.Value(os.ReadFile(path))(t)); got != "two" {
 		t.Errorf("the file is %q", got)
 	}
 	if resp, _ := ask("POST", "Content", path, ""); resp.StatusCode != http.StatusMethodNotAllowed {
@@ -98,15 +98,15 @@ func TestABrokenUploadLeavesNothing(t *testing.T) {
 	base, ask := machineFiles(t)
 	dir := t.TempDir()
 	there := filepath.Join(dir, "there")
-	scene.Must(t, os.WriteFile(there, []byte("as it was"), 0o600))
+	proctest.Must(t, os.WriteFile(there, []byte("as it was"), 0o600))
 	for _, path := range []string{there, filepath.Join(dir, "new")} {
-		c := scene.Value(net.Dial("tcp", strings.TrimPrefix(base, "http://")))(t)
-		scene.Value(fmt.Fprintf(c, "PUT /tend.v1.FileService/Content?path=%s HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\n%s", path, strings.Repeat("x", 300_000)))(t)
-		scene.Must(t, c.(*net.TCPConn).CloseWrite())
-		scene.Value(io.ReadAll(c))(t) // until the handler has returned
-		scene.Must(t, c.Close())
+		c := proctest.Value(net.Dial("tcp", strings.TrimPrefix(base, "http://")))(t)
+		proctest.Value(fmt.Fprintf(c, "PUT /tend.v1.FileService/Content?path=%s HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\n%s", path, strings.Repeat("x", 300_000)))(t)
+		proctest.Must(t, c.(*net.TCPConn).CloseWrite())
+		proctest.Value(io.ReadAll(c))(t) // until the handler has returned
+		proctest.Must(t, c.Close())
 	}
-	if names := scene.Value(os.ReadDir(dir))(t); len(names) != 1 || names[0].Name() != "there" {
+	if names := proctest.Value(os.ReadDir(dir))(t); len(names) != 1 || names[0].Name() != "there" {
 		t.Errorf("the directory has %v", names)
 	}
 	if _, text := ask("GET", "Content", there, ""); text != "as it was" {
@@ -120,7 +120,7 @@ func TestActiveContentIsNoPage(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{"evil.html", "evil.svg", "evil.js", "evil\n\".html", "ä.xhtml"} {
 		path := filepath.Join(dir, name)
-		scene.Must(t, os.WriteFile(path, []byte("<svg xmlns='http://www.w3.org/2000/svg' onload='alert(1)'/>"), 0o600))
+		proctest.Must(t, os.WriteFile(path, []byte("<svg xmlns='http://www.w3.org/2000/svg' onload='alert(1)'/>"), 0o600))
 		resp, _ := ask("GET", "Content", path, "")
 		for header, want := range map[string]string{
 			"Content-Type": "application/octet-stream", "Content-Security-Policy": "sandbox; default-src 'none'",
@@ -139,8 +139,8 @@ func TestActiveContentIsNoPage(t *testing.T) {
 func TestADirectoryComesAsATar(t *testing.T) {
 	_, ask := machineFiles(t)
 	dir := filepath.Join(t.TempDir(), "project")
-	scene.Must(t, os.MkdirAll(filepath.Join(dir, "src"), 0o755))
-	scene.Must(t, os.WriteFile(filepath.Join(dir, "src", "main.go"), []byte("package main"), 0o600))
+	proctest.Must(t, os.MkdirAll(filepath.Join(dir, "src"), 0o755))
+	proctest.Must(t, os.WriteFile(filepath.Join(dir, "src", "main.go"), []byte("package main"), 0o600))
 	resp, text := ask("GET", "Archive", dir, "")
 	if got := resp.Header.Get("Content-Disposition"); got != "attachment; filename=project.tar" {
 		t.Errorf("it is named %q", got)
@@ -152,7 +152,7 @@ func TestADirectoryComesAsATar(t *testing.T) {
 		if errors.Is(err, io.EOF) {
 			break
 		}
-		names = append(names, scene.Value(h, err)(t).Name)
+		names = append(names, proctest.Value(h, err)(t).Name)
 	}
 	if got := strings.Join(names, " "); got != "project/src/ project/src/main.go" {
 		t.Errorf("it has %s", got)
@@ -166,10 +166,10 @@ func TestAPartOfADirectory(t *testing.T) {
 	base, _ := machineFiles(t)
 	dir := t.TempDir()
 	for n := range 20 {
-		scene.Must(t, os.WriteFile(filepath.Join(dir, fmt.Sprintf("%02d", n)), nil, 0o600))
+		proctest.Must(t, os.WriteFile(filepath.Join(dir, fmt.Sprintf("%02d", n)), nil, 0o600))
 	}
 	f := tendv1connect.NewFileServiceClient(http.DefaultClient, base)
-	got := scene.Value(f.ListFiles(t.Context(), connect.NewRequest(&tendv1.ListFilesRequest{Path: dir, Limit: 3, From: 9, Match: "1"})))(t).Msg
+	got := proctest.Value(f.ListFiles(t.Context(), connect.NewRequest(&tendv1.ListFilesRequest{Path: dir, Limit: 3, From: 9, Match: "1"})))(t).Msg
 	names := ""
 	for _, e := range got.GetEntries() {
 		names += e.GetName() + " "

@@ -14,7 +14,7 @@ import (
 	"github.com/tend-run/tend/internal/protocol/native"
 	"github.com/tend-run/tend/internal/sandbox/driver"
 	"github.com/tend-run/tend/internal/sandbox/host"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testkeeper"
 	"github.com/tend-run/tend/internal/tendpb"
 )
@@ -22,17 +22,17 @@ import (
 // dialPort asks for a connection to a port, and sends ahead with the request.
 func dialPort(t *testing.T, url, query, upgrade, ahead string) (*http.Response, net.Conn, *bufio.Reader) {
 	t.Helper()
-	c := scene.Value(net.Dial("tcp", strings.TrimPrefix(url, "http://")))(t)
+	c := proctest.Value(net.Dial("tcp", strings.TrimPrefix(url, "http://")))(t)
 	t.Cleanup(func() { c.Close() })
-	scene.Value(io.WriteString(c, "GET "+tendpb.DialPath+"?"+query+" HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: "+upgrade+"\r\n\r\n"+ahead))(t)
+	proctest.Value(io.WriteString(c, "GET "+tendpb.DialPath+"?"+query+" HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: "+upgrade+"\r\n\r\n"+ahead))(t)
 	br := bufio.NewReader(c)
-	return scene.Value(http.ReadResponse(br, nil))(t), c, br
+	return proctest.Value(http.ReadResponse(br, nil))(t), c, br
 }
 
 func TestAPortInsideIsOneConnectionAway(t *testing.T) {
 	_, c, url := serveSandboxes(t)
 	box := create(t, c, &tendv1.SandboxSpec{Name: "p"})
-	l := scene.Value(net.Listen("tcp", "127.0.0.1:0"))(t) // a sandbox of the machine's own network
+	l := proctest.Value(net.Listen("tcp", "127.0.0.1:0"))(t) // a sandbox of the machine's own network
 	defer l.Close()
 	go func() {
 		for {
@@ -53,9 +53,9 @@ func TestAPortInsideIsOneConnectionAway(t *testing.T) {
 		if res.StatusCode != http.StatusSwitchingProtocols {
 			t.Fatalf("by %s: %s", key, res.Status)
 		}
-		scene.Value(io.WriteString(conn, "behind"))(t)
-		scene.Must(t, conn.(*net.TCPConn).CloseWrite()) // the other direction goes on
-		if got := scene.Value(io.ReadAll(br))(t); string(got) != "AHEAD, BEHIND" {
+		proctest.Value(io.WriteString(conn, "behind"))(t)
+		proctest.Must(t, conn.(*net.TCPConn).CloseWrite()) // the other direction goes on
+		if got := proctest.Value(io.ReadAll(br))(t); string(got) != "AHEAD, BEHIND" {
 			t.Errorf("by %s the answer is %q", key, got)
 		}
 	}
@@ -78,7 +78,7 @@ func TestAPortThatCannotBeReachedIsRefusedByName(t *testing.T) {
 		{"sandbox=p&port=80", "websocket", 400, "Upgrade"},
 	} {
 		res, _, _ := dialPort(t, url, tc.query, tc.upgrade, "")
-		body := scene.Value(io.ReadAll(res.Body))(t)
+		body := proctest.Value(io.ReadAll(res.Body))(t)
 		if res.StatusCode != tc.status || !strings.Contains(string(body), tc.text) {
 			t.Errorf("%s, %s: %s %s", tc.query, tc.upgrade, res.Status, body)
 		}
@@ -87,19 +87,19 @@ func TestAPortThatCannotBeReachedIsRefusedByName(t *testing.T) {
 
 func TestTheEndOfTheServerCutsConnectionsToPorts(t *testing.T) {
 	m := testkeeper.New(t)
-	d := scene.Value(host.Open(host.Config{Dir: filepath.Join(t.TempDir(), "boxes"), Manager: m}))(t)
+	d := proctest.Value(host.Open(host.Config{Dir: filepath.Join(t.TempDir(), "boxes"), Manager: m}))(t)
 	_, url, face := serveFace(t, native.Config{Manager: m, Driver: d})
-	scene.Value(d.Create(t.Context(), driver.Spec{Name: "p"}))(t)
-	l := scene.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
+	proctest.Value(d.Create(t.Context(), driver.Spec{Name: "p"}))(t)
+	l := proctest.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer l.Close()
 	query := "sandbox=p&port=" + strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
 	_, _, br := dialPort(t, url, query, tendpb.DialProtocol, "")
-	far := scene.Value(l.Accept())(t)
+	far := proctest.Value(l.Accept())(t)
 	defer far.Close()
 	if n := face.Streams(); n != 1 {
 		t.Errorf("%d streams are counted", n)
 	}
-	scene.Must(t, face.Close())
+	proctest.Must(t, face.Close())
 	if _, err := br.ReadByte(); err == nil {
 		t.Error("the client's end is open")
 	}

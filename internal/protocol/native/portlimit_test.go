@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/tendpb"
 )
 
@@ -14,7 +14,7 @@ import (
 func TestAConnectionToAPortTooManyIsRefusedByName(t *testing.T) {
 	p := newPorts(nil)
 	p.most = 1
-	scene.Must(t, p.begin())
+	proctest.Must(t, p.begin())
 	ask := func() *httptest.ResponseRecorder {
 		r := httptest.NewRequest(http.MethodGet, tendpb.DialPath+"?sandbox=x&port=80", nil)
 		r.Header.Set("Upgrade", tendpb.DialProtocol)

@@ -13,7 +13,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoregistry"
 
 	tendv1 "github.com/tend-run/tend/gen/tend/v1"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 // Each method of the API is known to read or not: one that is added is denied to readers
@@ -61,7 +61,7 @@ func TestNoAnswerToAReaderHasValuesOfEnvironments(t *testing.T) {
 				if !reads[fmt.Sprintf("/%s/%s", s.FullName(), method.Name())] {
 					continue
 				}
-				m := scene.Value(protoregistry.GlobalTypes.FindMessageByName(method.Output().FullName()))(t).New()
+				m := proctest.Value(protoregistry.GlobalTypes.FindMessageByName(method.Output().FullName()))(t).New()
 				fill(m, found, 8)
 				withhold(m.Interface())
 				if text := prototext.Format(m.Interface()); strings.Contains(text, "hunter2") {
@@ -105,7 +105,7 @@ func TestNothingIsWithheldFromOtherViewers(t *testing.T) {
 	run := &tendv1.SandboxRun{Env: map[string]string{"KEY": "hunter2"}}
 	seen := &tendv1.WatchOverviewResponse{Sandboxes: []*tendv1.OverviewSandbox{{Sandbox: &tendv1.Sandbox{Run: run}}}}
 	to := &sentTo{}
-	scene.Must(t, readersConn{to}.Send(seen))
+	proctest.Must(t, readersConn{to}.Send(seen))
 	if got := fmt.Sprint(to.last); strings.Contains(got, "hunter2") || !strings.Contains(got, "KEY") || run.Env["KEY"] != "hunter2" {
 		t.Errorf("a reader sees %s, and the others %v", got, run)
 	}

@@ -8,7 +8,7 @@ import (
 	"connectrpc.com/connect"
 	tendv1 "github.com/tend-run/tend/gen/tend/v1"
 	"github.com/tend-run/tend/internal/protocol/native"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/tendpb"
 	"github.com/tend-run/tend/process"
 )
@@ -17,13 +17,13 @@ import (
 // id it starts nothing; and what a run before has left is removed meanwhile.
 func TestARunIsAStartAndARead(t *testing.T) {
 	c, _ := serve(t, native.Config{})
-	if !scene.Value(c.Hello(t.Context(), connect.NewRequest(&tendv1.HelloRequest{})))(t).Msg.GetRuns() {
+	if !proctest.Value(c.Hello(t.Context(), connect.NewRequest(&tendv1.HelloRequest{})))(t).Msg.GetRuns() {
 		t.Error("the hello does not tell of Run")
 	}
 	run := func(id string, forget ...string) (text string, pid uint32, exits []int32) {
 		t.Helper()
 		spec := &tendv1.Spec{Id: id, Shell: "echo out; echo err >&2; exit 3", Dir: "/"}
-		stream := scene.Value(c.Run(t.Context(), connect.NewRequest(&tendv1.RunRequest{Spec: spec, Read: &tendv1.ReadRequest{Streams: []tendv1.Stream{tendv1.Stream_STREAM_STDOUT}}, Forget: forget})))(t)
+		stream := proctest.Value(c.Run(t.Context(), connect.NewRequest(&tendv1.RunRequest{Spec: spec, Read: &tendv1.ReadRequest{Streams: []tendv1.Stream{tendv1.Stream_STREAM_STDOUT}}, Forget: forget})))(t)
 		defer stream.Close()
 		for first := true; stream.Receive(); first = false {
 			ev := stream.Msg().GetEvent()
@@ -36,7 +36,7 @@ func TestARunIsAStartAndARead(t *testing.T) {
 				exits = append(exits, e.GetCode())
 			}
 		}
-		scene.Must(t, stream.Err())
+		proctest.Must(t, stream.Err())
 		return text, pid, exits
 	}
 	text, pid, exits := run("one")
@@ -47,12 +47,12 @@ func TestARunIsAStartAndARead(t *testing.T) {
 		t.Fatalf("repeated: %q of process %d, not %d", again, same, pid)
 	}
 	// A process is removed once its tree is gone, which may come after the end of its output.
-	wait := scene.Value(c.Wait(t.Context(), connect.NewRequest(&tendv1.WaitRequest{Process: &tendv1.Selector{By: &tendv1.Selector_Id{Id: "one"}}, Until: &tendv1.WaitRequest_TreeGone{TreeGone: true}})))(t)
+	wait := proctest.Value(c.Wait(t.Context(), connect.NewRequest(&tendv1.WaitRequest{Process: &tendv1.Selector{By: &tendv1.Selector_Id{Id: "one"}}, Until: &tendv1.WaitRequest_TreeGone{TreeGone: true}})))(t)
 	for wait.Receive() {
 	}
-	scene.Must(t, wait.Err())
+	proctest.Must(t, wait.Err())
 	run("two", "nobody", "one")
-	got := scene.Value(c.List(t.Context(), connect.NewRequest(&tendv1.ListRequest{})))(t).Msg.GetProcesses()
+	got := proctest.Value(c.List(t.Context(), connect.NewRequest(&tendv1.ListRequest{})))(t).Msg.GetProcesses()
 	if len(got) != 1 || got[0].GetId() != "two" {
 		t.Fatalf("there are %v", got)
 	}
@@ -66,7 +66,7 @@ func TestWrongRunsNameTheField(t *testing.T) {
 		"read.process": {Spec: &tendv1.Spec{Shell: "true"}, Read: &tendv1.ReadRequest{Process: &tendv1.Selector{By: &tendv1.Selector_Id{Id: "x"}}}},
 		"forget":       {Spec: &tendv1.Spec{Shell: "true"}, Forget: make([]string, 101)},
 	} {
-		stream := scene.Value(c.Run(t.Context(), connect.NewRequest(m)))(t)
+		stream := proctest.Value(c.Run(t.Context(), connect.NewRequest(m)))(t)
 		if stream.Receive() {
 			t.Errorf("%s: %v came", field, stream.Msg())
 		}
@@ -76,7 +76,7 @@ func TestWrongRunsNameTheField(t *testing.T) {
 		}
 		stream.Close()
 	}
-	if all := scene.Value(c.List(t.Context(), connect.NewRequest(&tendv1.ListRequest{})))(t).Msg.GetProcesses(); len(all) > 0 {
+	if all := proctest.Value(c.List(t.Context(), connect.NewRequest(&tendv1.ListRequest{})))(t).Msg.GetProcesses(); len(all) > 0 {
 		t.Errorf("%v was started", all)
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/tend-run/tend/gen/tend/v1/tendv1connect"
 	"github.com/tend-run/tend/internal/protocol/native"
 	"github.com/tend-run/tend/internal/sandbox/host"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testkeeper"
 	"github.com/tend-run/tend/internal/tendpb"
 )
@@ -24,14 +24,14 @@ import (
 func serveSandboxes(t *testing.T) (tendv1connect.ProcessServiceClient, tendv1connect.SandboxServiceClient, string) {
 	t.Helper()
 	m := testkeeper.New(t)
-	d := scene.Value(host.Open(host.Config{Dir: filepath.Join(t.TempDir(), "boxes"), Manager: m}))(t)
+	d := proctest.Value(host.Open(host.Config{Dir: filepath.Join(t.TempDir(), "boxes"), Manager: m}))(t)
 	c, url := serve(t, native.Config{Manager: m, Driver: d})
 	return c, tendv1connect.NewSandboxServiceClient(http.DefaultClient, url), url
 }
 
 func create(t *testing.T, c tendv1connect.SandboxServiceClient, spec *tendv1.SandboxSpec) *tendv1.Sandbox {
 	t.Helper()
-	return scene.Value(c.Create(t.Context(), connect.NewRequest(&tendv1.CreateSandboxRequest{Spec: spec})))(t).Msg.GetSandbox()
+	return proctest.Value(c.Create(t.Context(), connect.NewRequest(&tendv1.CreateSandboxRequest{Spec: spec})))(t).Msg.GetSandbox()
 }
 
 // inside is a request with the header.
@@ -56,7 +56,7 @@ func TestASandboxIsMadeFoundChangedAndEnded(t *testing.T) {
 		t.Fatalf("made: %v", box)
 	}
 	name := "two"
-	changed := scene.Value(c.Update(t.Context(), connect.NewRequest(&tendv1.UpdateSandboxRequest{
+	changed := proctest.Value(c.Update(t.Context(), connect.NewRequest(&tendv1.UpdateSandboxRequest{
 		Sandbox: "one", Name: &name, Timeout: durationpb.New(0), Metadata: map[string]string{"more": "x"},
 	})))(t).Msg.GetSandbox()
 	if changed.GetId() != box.GetId() || changed.GetName() != "two" || changed.GetDeadline() != nil || changed.GetMetadata()["of"] != "me" || changed.GetMetadata()["more"] != "x" ||
@@ -77,7 +77,7 @@ func TestASandboxIsMadeFoundChangedAndEnded(t *testing.T) {
 			return err
 		},
 	} {
-		scene.Must(t, do())
+		proctest.Must(t, do())
 	}
 	_, err := c.Get(t.Context(), connect.NewRequest(&tendv1.GetSandboxRequest{Sandbox: box.GetId()}))
 	if connect.CodeOf(err) != connect.CodeNotFound || !strings.Contains(err.Error(), box.GetId()) {
@@ -92,11 +92,11 @@ func TestSandboxesAreListedInPagesAndByWhatTheyAre(t *testing.T) {
 		create(t, c, &tendv1.SandboxSpec{Name: name, Metadata: map[string]string{"vowel": map[bool]string{true: "yes", false: "no"}[strings.Contains("aeiou", name)]}})
 		want = append(want, name)
 	}
-	scene.Value(c.Stop(t.Context(), connect.NewRequest(&tendv1.StopSandboxRequest{Sandbox: "a"})))(t)
+	proctest.Value(c.Stop(t.Context(), connect.NewRequest(&tendv1.StopSandboxRequest{Sandbox: "a"})))(t)
 	var got []string
 	req := &tendv1.ListSandboxesRequest{Limit: 2}
 	for pages := 1; ; pages++ {
-		page := scene.Value(c.List(t.Context(), connect.NewRequest(req)))(t).Msg
+		page := proctest.Value(c.List(t.Context(), connect.NewRequest(req)))(t).Msg
 		for _, box := range page.GetSandboxes() {
 			got = append(got, box.GetName())
 		}
@@ -107,13 +107,13 @@ func TestSandboxesAreListedInPagesAndByWhatTheyAre(t *testing.T) {
 			break
 		}
 		if pages == 1 { // what the place names may be gone
-			scene.Value(c.Destroy(t.Context(), connect.NewRequest(&tendv1.DestroySandboxRequest{Sandbox: "b"})))(t)
+			proctest.Value(c.Destroy(t.Context(), connect.NewRequest(&tendv1.DestroySandboxRequest{Sandbox: "b"})))(t)
 		}
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("listed %v, want %v", got, want)
 	}
-	some := scene.Value(c.List(t.Context(), connect.NewRequest(&tendv1.ListSandboxesRequest{
+	some := proctest.Value(c.List(t.Context(), connect.NewRequest(&tendv1.ListSandboxesRequest{
 		Metadata: map[string]string{"vowel": "yes"}, States: []tendv1.SandboxState{tendv1.SandboxState_SANDBOX_STATE_READY},
 	})))(t).Msg.GetSandboxes()
 	if len(some) != 1 || some[0].GetName() != "e" {
@@ -160,7 +160,7 @@ func TestALimitThatIsNotEnforcedIsRefused(t *testing.T) {
 			t.Errorf("%s: %v", field, err)
 		}
 	}
-	if all := scene.Value(c.List(t.Context(), connect.NewRequest(&tendv1.ListSandboxesRequest{})))(t).Msg.GetSandboxes(); len(all) > 0 {
+	if all := proctest.Value(c.List(t.Context(), connect.NewRequest(&tendv1.ListSandboxesRequest{})))(t).Msg.GetSandboxes(); len(all) > 0 {
 		t.Errorf("%v is left", all)
 	}
 }
@@ -168,15 +168,15 @@ func TestALimitThatIsNotEnforcedIsRefused(t *testing.T) {
 func TestACallWithTheHeaderIsForThatSandboxAlone(t *testing.T) {
 	p, c, url := serveSandboxes(t)
 	one, two := create(t, c, &tendv1.SandboxSpec{Name: "one", Run: &tendv1.SandboxRun{Env: map[string]string{"WHERE": "one"}}}), create(t, c, &tendv1.SandboxSpec{})
-	if hello := scene.Value(p.Hello(t.Context(), connect.NewRequest(&tendv1.HelloRequest{})))(t).Msg; !hello.GetSandboxes() {
+	if hello := proctest.Value(p.Hello(t.Context(), connect.NewRequest(&tendv1.HelloRequest{})))(t).Msg; !hello.GetSandboxes() {
 		t.Error("the hello does not say that there are sandboxes")
 	}
 	machine := start(t, p, "exec cat")
 	spec := &tendv1.Spec{Shell: `echo "$WHERE"; pwd`, Tag: "x"}
-	id := scene.Value(p.Start(t.Context(), inside(&tendv1.StartRequest{Spec: spec}, "one")))(t).Msg.GetInfo().GetId()
+	id := proctest.Value(p.Start(t.Context(), inside(&tendv1.StartRequest{Spec: spec}, "one")))(t).Msg.GetInfo().GetId()
 	sel := &tendv1.Selector{By: &tendv1.Selector_Tag{Tag: "x"}}
 
-	read := scene.Value(p.Read(t.Context(), inside(&tendv1.ReadRequest{Process: sel}, one.GetId())))(t)
+	read := proctest.Value(p.Read(t.Context(), inside(&tendv1.ReadRequest{Process: sel}, one.GetId())))(t)
 	defer read.Close()
 	var text []byte
 	for read.Receive() {
@@ -185,13 +185,13 @@ func TestACallWithTheHeaderIsForThatSandboxAlone(t *testing.T) {
 	if read.Err() != nil || string(text) != "one\n"+one.GetDir()+"\n" {
 		t.Errorf("it wrote %q, %v", text, read.Err())
 	}
-	grep := scene.Value(tendv1connect.NewViewServiceClient(http.DefaultClient, url).Grep(t.Context(), inside(&tendv1.GrepRequest{Process: sel, Pattern: "^one$"}, "one")))(t)
+	grep := proctest.Value(tendv1connect.NewViewServiceClient(http.DefaultClient, url).Grep(t.Context(), inside(&tendv1.GrepRequest{Process: sel, Pattern: "^one$"}, "one")))(t)
 	defer grep.Close()
 	if !grep.Receive() || string(grep.Msg().GetMatch().GetText()) != "one" {
 		t.Errorf("grep: %v, %v", grep.Msg(), grep.Err())
 	}
 	listed := func(keys ...string) (ids []string) {
-		for _, in := range scene.Value(p.List(t.Context(), inside(&tendv1.ListRequest{}, keys...)))(t).Msg.GetProcesses() {
+		for _, in := range proctest.Value(p.List(t.Context(), inside(&tendv1.ListRequest{}, keys...)))(t).Msg.GetProcesses() {
 			ids = append(ids, in.GetId())
 		}
 		return ids
@@ -221,8 +221,8 @@ func TestACallForASandboxThatIsNotReadyStartsNothing(t *testing.T) {
 	p, c, _ := serveSandboxes(t)
 	create(t, c, &tendv1.SandboxSpec{Name: "old"})
 	create(t, c, &tendv1.SandboxSpec{Name: "still"})
-	scene.Value(c.Destroy(t.Context(), connect.NewRequest(&tendv1.DestroySandboxRequest{Sandbox: "old"})))(t)
-	scene.Value(c.Stop(t.Context(), connect.NewRequest(&tendv1.StopSandboxRequest{Sandbox: "still"})))(t)
+	proctest.Value(c.Destroy(t.Context(), connect.NewRequest(&tendv1.DestroySandboxRequest{Sandbox: "old"})))(t)
+	proctest.Value(c.Stop(t.Context(), connect.NewRequest(&tendv1.StopSandboxRequest{Sandbox: "still"})))(t)
 	plain, _ := serve(t, native.Config{})
 	for name, r := range map[string]struct {
 		client tendv1connect.ProcessServiceClient
@@ -244,7 +244,7 @@ func TestACallForASandboxThatIsNotReadyStartsNothing(t *testing.T) {
 		}
 	}
 	for _, client := range []tendv1connect.ProcessServiceClient{p, plain} {
-		if all := scene.Value(client.List(t.Context(), connect.NewRequest(&tendv1.ListRequest{})))(t).Msg.GetProcesses(); len(all) != 0 {
+		if all := proctest.Value(client.List(t.Context(), connect.NewRequest(&tendv1.ListRequest{})))(t).Msg.GetProcesses(); len(all) != 0 {
 			t.Errorf("something was started: %v", all)
 		}
 	}

@@ -22,7 +22,7 @@ import (
 	"github.com/tend-run/tend/internal/protocol/native"
 	"github.com/tend-run/tend/internal/sandbox/driver"
 	"github.com/tend-run/tend/internal/sandbox/host"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testkeeper"
 )
 
@@ -87,35 +87,35 @@ func copyStep(source string) *tendv1.TemplateStep {
 func TestABuildGetsTheFilesOfItsSteps(t *testing.T) {
 	m := testkeeper.New(t)
 	dir := filepath.Join(t.TempDir(), "builds")
-	scene.Must(t, os.MkdirAll(filepath.Join(dir, "left"), 0o700)) // by a server before
-	b := &builder{Driver: scene.Value(host.Open(host.Config{Dir: filepath.Join(t.TempDir(), "boxes"), Manager: m}))(t)}
+	proctest.Must(t, os.MkdirAll(filepath.Join(dir, "left"), 0o700)) // by a server before
+	b := &builder{Driver: proctest.Value(host.Open(host.Config{Dir: filepath.Join(t.TempDir(), "boxes"), Manager: m}))(t)}
 	_, url := serve(t, native.Config{Manager: m, Driver: b, Dir: dir})
 	c := tendv1connect.NewSandboxServiceClient(http.DefaultClient, url)
 	var archive bytes.Buffer
 	w := tar.NewWriter(&archive)
-	scene.Must(t, w.WriteHeader(&tar.Header{Name: "a", Mode: 0o600}))
-	scene.Must(t, w.Close())
+	proctest.Must(t, w.WriteHeader(&tar.Header{Name: "a", Mode: 0o600}))
+	proctest.Must(t, w.Close())
 	sum := sha256.Sum256(archive.Bytes())
 	hash := hex.EncodeToString(sum[:])
 
 	spec := &tendv1.TemplateSpec{Name: "t", Steps: []*tendv1.TemplateStep{{Kind: "RUN", Args: []string{"true"}}, copyStep("a"), copyStep("b")}}
 	s := c.BuildTemplate(t.Context())
-	scene.Must(t, s.Send(&tendv1.BuildTemplateRequest{Spec: spec}))
-	scene.Must(t, s.Send(&tendv1.BuildTemplateRequest{Step: 1, Data: archive.Bytes()[:100]}))
-	scene.Must(t, s.Send(&tendv1.BuildTemplateRequest{Step: 1, Data: archive.Bytes()[100:]}))
-	scene.Must(t, s.Send(&tendv1.BuildTemplateRequest{Step: 2, Data: []byte("other")}))
-	id := scene.Value(s.CloseAndReceive())(t).Msg.GetBuild()
+	proctest.Must(t, s.Send(&tendv1.BuildTemplateRequest{Spec: spec}))
+	proctest.Must(t, s.Send(&tendv1.BuildTemplateRequest{Step: 1, Data: archive.Bytes()[:100]}))
+	proctest.Must(t, s.Send(&tendv1.BuildTemplateRequest{Step: 1, Data: archive.Bytes()[100:]}))
+	proctest.Must(t, s.Send(&tendv1.BuildTemplateRequest{Step: 2, Data: []byte("other")}))
+	id := proctest.Value(s.CloseAndReceive())(t).Msg.GetBuild()
 	b.mu.Lock()
 	if b.built.Steps[1].Hash != hash || b.files[hash] != archive.String() || b.files[b.built.Steps[2].Hash] != "other" || b.built.Steps[0].Hash != "" {
 		t.Errorf("it was built from %+v", b.built.Steps)
 	}
 	b.mu.Unlock()
-	if all := scene.Value(os.ReadDir(dir))(t); len(all) != 1 || all[0].Name() == "left" {
+	if all := proctest.Value(os.ReadDir(dir))(t); len(all) != 1 || all[0].Name() == "left" {
 		t.Errorf("while it runs there are %v", all)
 	}
 
 	// The log from an index on, and the end.
-	follow := scene.Value(c.FollowBuild(t.Context(), connect.NewRequest(&tendv1.FollowBuildRequest{Build: id, From: 1})))(t)
+	follow := proctest.Value(c.FollowBuild(t.Context(), connect.NewRequest(&tendv1.FollowBuildRequest{Build: id, From: 1})))(t)
 	defer follow.Close()
 	if !follow.Receive() || len(follow.Msg().GetLogs()) != 1 || follow.Msg().GetLogs()[0].GetMessage() != "two" || follow.Msg().GetNext() != 2 {
 		t.Errorf("the log begins with %v, %v", follow.Msg(), follow.Err())
@@ -127,13 +127,13 @@ func TestABuildGetsTheFilesOfItsSteps(t *testing.T) {
 	if end := follow.Msg().GetBuild(); end.GetReady() || end.GetReason() != "broken" || end.GetFailedStep() != "1" {
 		t.Errorf("it ended with %v, %v", end, follow.Err())
 	}
-	scene.Eventually(t, "the files are removed", func() bool { return len(scene.Value(os.ReadDir(dir))(t)) == 0 })
+	proctest.Eventually(t, "the files are removed", func() bool { return len(proctest.Value(os.ReadDir(dir))(t)) == 0 })
 }
 
 func TestWrongBuildsAreRefusedAndLeaveNothing(t *testing.T) {
 	m := testkeeper.New(t)
 	dir := filepath.Join(t.TempDir(), "builds")
-	b := &builder{Driver: scene.Value(host.Open(host.Config{Dir: filepath.Join(t.TempDir(), "boxes"), Manager: m}))(t)}
+	b := &builder{Driver: proctest.Value(host.Open(host.Config{Dir: filepath.Join(t.TempDir(), "boxes"), Manager: m}))(t)}
 	_, url := serve(t, native.Config{Manager: m, Driver: b, Dir: dir})
 	c := tendv1connect.NewSandboxServiceClient(http.DefaultClient, url)
 	spec := &tendv1.TemplateSpec{Name: "t", Steps: []*tendv1.TemplateStep{copyStep("a"), {Kind: "RUN", Args: []string{"x"}}, copyStep("b")}}
@@ -167,7 +167,7 @@ func TestWrongBuildsAreRefusedAndLeaveNothing(t *testing.T) {
 		t.Errorf("there are left %v, %v", all, err)
 	}
 	for id, text := range map[string]string{"../x": "and no ID", "3d0ca315-aff9-4fc2-be61-3b76b9a2d798": "build again"} {
-		s := scene.Value(c.FollowBuild(t.Context(), connect.NewRequest(&tendv1.FollowBuildRequest{Build: id})))(t)
+		s := proctest.Value(c.FollowBuild(t.Context(), connect.NewRequest(&tendv1.FollowBuildRequest{Build: id})))(t)
 		if s.Receive() || s.Err() == nil || !strings.Contains(s.Err().Error(), text) {
 			t.Errorf("build %s: %v", id, s.Err())
 		}

@@ -12,7 +12,7 @@ import (
 	tendv1 "github.com/tend-run/tend/gen/tend/v1"
 	"github.com/tend-run/tend/gen/tend/v1/tendv1connect"
 	"github.com/tend-run/tend/internal/protocol/native"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/tendpb"
 	"github.com/tend-run/tend/process"
 )
@@ -27,29 +27,29 @@ func TestAViewTellsWhenTextArrived(t *testing.T) {
 	c, url := serve(t, native.Config{})
 	p := start(t, c, "exec cat")
 	events := func() (all []timed) {
-		s := scene.Value(c.Read(t.Context(), connect.NewRequest(&tendv1.ReadRequest{Process: p, NoFollow: true})))(t)
+		s := proctest.Value(c.Read(t.Context(), connect.NewRequest(&tendv1.ReadRequest{Process: p, NoFollow: true})))(t)
 		defer s.Close()
 		for s.Receive() {
 			if e := s.Msg().GetEvent(); e.GetOutput() != nil {
 				all = append(all, timed{string(e.GetOutput().GetData()), e.GetTime().AsTime()})
 			}
 		}
-		scene.Must(t, s.Err())
+		proctest.Must(t, s.Err())
 		return all
 	}
-	scene.Eventually(t, "lines that arrived at different times", func() bool {
-		scene.Value(c.Write(t.Context(), connect.NewRequest(&tendv1.WriteRequest{Process: p, Data: []byte("a line\n")})))(t)
+	proctest.Eventually(t, "lines that arrived at different times", func() bool {
+		proctest.Value(c.Write(t.Context(), connect.NewRequest(&tendv1.WriteRequest{Process: p, Data: []byte("a line\n")})))(t)
 		return len(events()) >= 2
 	})
-	scene.Value(c.Write(t.Context(), connect.NewRequest(&tendv1.WriteRequest{Process: p, Eof: true})))(t)
-	ended := scene.Value(c.Wait(t.Context(), connect.NewRequest(&tendv1.WaitRequest{Process: p, Until: &tendv1.WaitRequest_Eof{Eof: true}})))(t)
+	proctest.Value(c.Write(t.Context(), connect.NewRequest(&tendv1.WriteRequest{Process: p, Eof: true})))(t)
+	ended := proctest.Value(c.Wait(t.Context(), connect.NewRequest(&tendv1.WaitRequest{Process: p, Until: &tendv1.WaitRequest_Eof{Eof: true}})))(t)
 	defer ended.Close()
 	for ended.Receive() {
 	}
-	scene.Must(t, ended.Err())
+	proctest.Must(t, ended.Err())
 
 	view := func(times bool) (all []timed) {
-		s := scene.Value(tendv1connect.NewViewServiceClient(http.DefaultClient, url).View(t.Context(), connect.NewRequest(&tendv1.ViewRequest{Process: p, Times: times})))(t)
+		s := proctest.Value(tendv1connect.NewViewServiceClient(http.DefaultClient, url).View(t.Context(), connect.NewRequest(&tendv1.ViewRequest{Process: p, Times: times})))(t)
 		defer s.Close()
 		for s.Receive() {
 			if m := s.Msg(); m.GetTime() == nil {
@@ -58,7 +58,7 @@ func TestAViewTellsWhenTextArrived(t *testing.T) {
 				all = append(all, timed{string(m.GetText()), m.GetTime().AsTime()})
 			}
 		}
-		scene.Must(t, s.Err())
+		proctest.Must(t, s.Err())
 		return all
 	}
 	want := events()
@@ -78,16 +78,16 @@ func TestAViewTellsWhenTextArrived(t *testing.T) {
 func TestAViewAndASearchPastTheEndAreOutOfRange(t *testing.T) {
 	c, url := serve(t, native.Config{})
 	p := start(t, c, "echo out")
-	ended := scene.Value(c.Wait(t.Context(), connect.NewRequest(&tendv1.WaitRequest{Process: p, Until: &tendv1.WaitRequest_Eof{Eof: true}})))(t)
+	ended := proctest.Value(c.Wait(t.Context(), connect.NewRequest(&tendv1.WaitRequest{Process: p, Until: &tendv1.WaitRequest_Eof{Eof: true}})))(t)
 	defer ended.Close()
 	for ended.Receive() {
 	}
-	scene.Must(t, ended.Err())
+	proctest.Must(t, ended.Err())
 	from := []*tendv1.StreamOffset{{Stream: tendv1.Stream_STREAM_STDOUT, Offset: 5}}
 	views := tendv1connect.NewViewServiceClient(http.DefaultClient, url)
-	v := scene.Value(views.View(t.Context(), connect.NewRequest(&tendv1.ViewRequest{Process: p, From: from})))(t)
+	v := proctest.Value(views.View(t.Context(), connect.NewRequest(&tendv1.ViewRequest{Process: p, From: from})))(t)
 	defer v.Close()
-	g := scene.Value(views.Grep(t.Context(), connect.NewRequest(&tendv1.GrepRequest{Process: p, From: from, Pattern: "."})))(t)
+	g := proctest.Value(views.Grep(t.Context(), connect.NewRequest(&tendv1.GrepRequest{Process: p, From: from, Pattern: "."})))(t)
 	defer g.Close()
 	for name, s := range map[string]interface {
 		Receive() bool

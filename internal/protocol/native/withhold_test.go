@@ -13,7 +13,7 @@ import (
 	"github.com/tend-run/tend/gen/tend/v1/tendv1connect"
 	"github.com/tend-run/tend/internal/protocol/native"
 	"github.com/tend-run/tend/internal/protocol/part"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testkeeper"
 )
 
@@ -21,9 +21,9 @@ import (
 // no stream, nor the URL that is told of its end; and nothing is withheld from others for
 // that.
 func TestAReaderSeesNoValuesOfEnvironments(t *testing.T) {
-	face := scene.Value(native.New(native.Config{Manager: testkeeper.New(t)}))(t)
+	face := proctest.Value(native.New(native.Config{Manager: testkeeper.New(t)}))(t)
 	mux := http.NewServeMux()
-	scene.Must(t, part.Mount(mux, face, nil))
+	proctest.Must(t, part.Mount(mux, face, nil))
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Reader") != "" {
 			r = r.WithContext(part.WithReader(r.Context()))
@@ -34,7 +34,7 @@ func TestAReaderSeesNoValuesOfEnvironments(t *testing.T) {
 	defer srv.CloseClientConnections()
 	c := tendv1connect.NewProcessServiceClient(srv.Client(), srv.URL)
 	viewer := tendv1connect.NewOverviewServiceClient(srv.Client(), srv.URL)
-	id := scene.Value(c.Start(t.Context(), connect.NewRequest(&tendv1.StartRequest{Spec: &tendv1.Spec{
+	id := proctest.Value(c.Start(t.Context(), connect.NewRequest(&tendv1.StartRequest{Spec: &tendv1.Spec{
 		Argv: []string{"true"}, Dir: "/", Env: map[string]string{"KEY": "hunter2"}, RawEnv: []*tendv1.Spec_RawVariable{{Name: []byte("RAW\xff"), Value: []byte("hunter2")}},
 		Labels: map[string]string{"tend.on-exit-url": "https://hooks.example/hunter2", "team": "red"},
 	}})))(t).Msg.GetInfo().GetId()
@@ -47,8 +47,8 @@ func TestAReaderSeesNoValuesOfEnvironments(t *testing.T) {
 				h.Set("Reader", "yes")
 			}
 		}
-		fmt.Fprint(&b, scene.Value(c.Get(t.Context(), get))(t).Msg, scene.Value(c.List(t.Context(), list))(t).Msg)
-		stream := scene.Value(c.Events(t.Context(), events))(t)
+		fmt.Fprint(&b, proctest.Value(c.Get(t.Context(), get))(t).Msg, proctest.Value(c.List(t.Context(), list))(t).Msg)
+		stream := proctest.Value(c.Events(t.Context(), events))(t)
 		defer stream.Close()
 		for stream.Receive() {
 			fmt.Fprint(&b, stream.Msg())
@@ -56,7 +56,7 @@ func TestAReaderSeesNoValuesOfEnvironments(t *testing.T) {
 				break
 			}
 		}
-		seen := scene.Value(viewer.Watch(t.Context(), view))(t)
+		seen := proctest.Value(viewer.Watch(t.Context(), view))(t)
 		defer seen.Close()
 		for seen.Receive() && !strings.Contains(fmt.Sprint(seen.Msg()), id) {
 		}

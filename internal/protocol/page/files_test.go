@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 func TestTheFilesOfThePage(t *testing.T) {
@@ -59,7 +59,7 @@ func TestAFileIsTheSamePackedAndNot(t *testing.T) {
 		if resp.Header.Get("Content-Encoding") != "gzip" {
 			t.Fatalf("%s comes unpacked", name)
 		}
-		unpacked := scene.Value(io.ReadAll(scene.Value(gzip.NewReader(strings.NewReader(packed)))(t)))(t)
+		unpacked := proctest.Value(io.ReadAll(proctest.Value(gzip.NewReader(strings.NewReader(packed)))(t)))(t)
 		if plain != string(f.plain()) || plain != string(unpacked) {
 			t.Errorf("%s is not what was built", name)
 		}

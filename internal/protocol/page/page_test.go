@@ -14,7 +14,7 @@ import (
 	"github.com/tend-run/tend/internal/protocol/face"
 	"github.com/tend-run/tend/internal/protocol/page/pagetest"
 	"github.com/tend-run/tend/internal/protocol/part"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 const token = "the-token"
@@ -50,7 +50,7 @@ func serve(t *testing.T) *site {
 			return
 		}
 		mux := http.NewServeMux()
-		scene.Must(t, part.Mount(mux, s.page, nil))
+		proctest.Must(t, part.Mount(mux, s.page, nil))
 		mux.ServeHTTP(w, r)
 	}))
 	t.Cleanup(s.Close)
@@ -58,7 +58,7 @@ func serve(t *testing.T) *site {
 }
 
 // open begins anew with what the disk has, as a server does after kill -9.
-func (s *site) open(t *testing.T) { s.page = scene.Value(New(s.cfg))(t) }
+func (s *site) open(t *testing.T) { s.page = proctest.Value(New(s.cfg))(t) }
 
 // browser is what a browser keeps of a login.
 type browser struct {
@@ -98,7 +98,7 @@ func (s *site) request(b *browser) *http.Request {
 
 func (s *site) do(t *testing.T, method, path, body string, b *browser, header ...string) (int, string, *http.Response) {
 	t.Helper()
-	req := scene.Value(http.NewRequestWithContext(t.Context(), method, s.URL+path, strings.NewReader(body)))(t)
+	req := proctest.Value(http.NewRequestWithContext(t.Context(), method, s.URL+path, strings.NewReader(body)))(t)
 	if b != nil && b.cookie != nil {
 		req.AddCookie(b.cookie)
 	}
@@ -111,9 +111,9 @@ func (s *site) do(t *testing.T, method, path, body string, b *browser, header ..
 	if b != nil && b.key != "" && req.Header.Get("Tend-Page") == "" {
 		req.Header.Set("Tend-Page", s.proof(b, method, path, body, req.Header))
 	}
-	resp := scene.Value(http.DefaultTransport.RoundTrip(req))(t)
+	resp := proctest.Value(http.DefaultTransport.RoundTrip(req))(t)
 	defer resp.Body.Close()
-	return resp.StatusCode, string(scene.Value(io.ReadAll(resp.Body))(t)), resp
+	return resp.StatusCode, string(proctest.Value(io.ReadAll(resp.Body))(t)), resp
 }
 
 func (s *site) login(t *testing.T, header ...string) *browser {
@@ -123,7 +123,7 @@ func (s *site) login(t *testing.T, header ...string) *browser {
 		t.Fatalf("the login is %d %s", status, text)
 	}
 	var a pagetest.Login
-	scene.Must(t, json.Unmarshal([]byte(text), &a))
+	proctest.Must(t, json.Unmarshal([]byte(text), &a))
 	return &browser{resp.Cookies()[0], a.Tag, a.Key}
 }
 
@@ -145,11 +145,11 @@ func TestALoginLastsOverServersAndEndsAtItsTime(t *testing.T) {
 	if c := b.cookie; !c.HttpOnly || c.SameSite != http.SameSiteStrictMode || c.Secure || c.Path != "/" {
 		t.Errorf("the cookie is %+v", c)
 	}
-	data := string(scene.Value(os.ReadFile(s.cfg.File))(t))
+	data := string(proctest.Value(os.ReadFile(s.cfg.File))(t))
 	if strings.Contains(data, b.cookie.Value) || strings.Contains(data, b.key) || strings.Contains(data, token) {
 		t.Errorf("what logs in is on the disk: %s", data)
 	}
-	if mode := scene.Value(os.Stat(s.cfg.File))(t).Mode().Perm(); mode != 0o600 {
+	if mode := proctest.Value(os.Stat(s.cfg.File))(t).Mode().Perm(); mode != 0o600 {
 		t.Errorf("the file of the sessions has the mode %v", mode)
 	}
 	s.now = s.now.Add(lifetime - time.Minute)
@@ -173,7 +173,7 @@ func TestASessionEndsWithItsTokenAndByLoggingOut(t *testing.T) {
 	s.admits(t, two, false)
 	s.token = token
 	s.admits(t, two, true)
-	scene.Must(t, os.WriteFile(s.cfg.File, []byte("{damaged"), 0o600))
+	proctest.Must(t, os.WriteFile(s.cfg.File, []byte("{damaged"), 0o600))
 	s.open(t)
 	s.admits(t, two, false)
 	s.admits(t, s.login(t, byToken...), true)
@@ -383,7 +383,7 @@ func TestWithoutATokenNoLoginIsNeeded(t *testing.T) {
 func TestTheOldestOfManySessionsEnds(t *testing.T) {
 	s := serve(t)
 	id := func() *browser {
-		return s.browser(scene.Value(s.page.sessions.begin(false))(t))
+		return s.browser(proctest.Value(s.page.sessions.begin(false))(t))
 	}
 	oldest, next := id(), id()
 	for range maxSessions - 1 {
@@ -418,12 +418,12 @@ func TestACodeForReadingLogsInToReadAlone(t *testing.T) {
 func TestAServerFromBeforeReadersAdmitsNone(t *testing.T) {
 	s := serve(t)
 	reader, owner := s.login(t, "Tend-Code", s.page.Code(true)), s.login(t, byToken...)
-	data := string(scene.Value(os.ReadFile(s.cfg.File))(t))
+	data := string(proctest.Value(os.ReadFile(s.cfg.File))(t))
 	old := strings.Replace(data, `"reads":true,`, "", 1)
 	if old == data {
 		t.Fatalf("no session is for reading alone: %s", data)
 	}
-	scene.Must(t, os.WriteFile(s.cfg.File, []byte(old), 0o600)) // as that server reads and writes it
+	proctest.Must(t, os.WriteFile(s.cfg.File, []byte(old), 0o600)) // as that server reads and writes it
 	s.open(t)
 	s.admits(t, reader, false)
 	s.admits(t, owner, true)

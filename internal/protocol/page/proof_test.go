@@ -13,7 +13,7 @@ import (
 
 	"github.com/tend-run/tend/internal/protocol/page/pagetest"
 	"github.com/tend-run/tend/internal/protocol/part"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 // Who has our port while we are away sees cookies and proofs. What he records is worth nothing
@@ -202,7 +202,7 @@ func TestCountsAreKeptForSessionsAlone(t *testing.T) {
 	all := s.page.sessions
 	var last *browser
 	for range maxSessions + 10 {
-		last = s.browser(scene.Value(all.begin(false))(t))
+		last = s.browser(proctest.Value(all.begin(false))(t))
 		if s.page.Login(s.request(last)).Role != part.Owner {
 			t.Fatal("a session is not admitted")
 		}
@@ -223,7 +223,7 @@ func TestCountsAreKeptForSessionsAlone(t *testing.T) {
 	if n := len(all.counts); n != maxSessions {
 		t.Errorf("after strangers came, counts of %d sessions are kept", n)
 	}
-	scene.Must(t, all.end(last.cookie.Value))
+	proctest.Must(t, all.end(last.cookie.Value))
 	if _, kept := all.counts[all.hash(last.cookie.Value)]; kept {
 		t.Error("the counts of a session that has ended are kept")
 	}

@@ -3,7 +3,7 @@ package page
 import (
 	"testing"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 // What a login or the token has opened elsewhere ends with it: see package ports.
@@ -11,7 +11,7 @@ func TestAVisitorEndsWithItsLogin(t *testing.T) {
 	s := serve(t)
 	begin := func(reads bool) (id, visitor string) {
 		id, err := s.page.sessions.begin(reads)
-		scene.Must(t, err)
+		proctest.Must(t, err)
 		return id, s.page.Visitor(s.page.sessions.hash(id))
 	}
 	first, one := begin(false)
@@ -27,7 +27,7 @@ func TestAVisitorEndsWithItsLogin(t *testing.T) {
 		}
 	}
 	lasting("at first", map[string]bool{one: true, two: true, byToken: true, reader: false, "": false, "x": false})
-	scene.Must(t, s.page.sessions.end(first))
+	proctest.Must(t, s.page.sessions.end(first))
 	lasting("after a logout", map[string]bool{one: false, two: true, byToken: true})
 	s.open(t)
 	lasting("with the next server", map[string]bool{one: false, two: true, byToken: true})

@@ -9,7 +9,7 @@ import (
 
 	"github.com/tend-run/tend/internal/lib/budget"
 	"github.com/tend-run/tend/internal/protocol/ports"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 // A hundred answers of a program in one sandbox that nobody reads hold its share, and no more;
@@ -37,16 +37,16 @@ func TestAnswersThatAreNotReadHoldAShare(t *testing.T) {
 	passed, refused := 0, 0
 	var open []io.Closer
 	for range clients {
-		req := scene.Value(http.NewRequestWithContext(t.Context(), "GET", s.url+"/long", nil))(t)
+		req := proctest.Value(http.NewRequestWithContext(t.Context(), "GET", s.url+"/long", nil))(t)
 		_, req.Host, _ = strings.Cut(name(s.port, s.public), ": ")
-		res := scene.Value(tr.RoundTrip(req))(t)
+		res := proctest.Value(tr.RoundTrip(req))(t)
 		switch res.StatusCode {
 		case http.StatusOK:
 			passed++
 			open = append(open, res.Body)
 		case http.StatusServiceUnavailable:
 			refused++
-			text := scene.Value(io.ReadAll(res.Body))(t)
+			text := proctest.Value(io.ReadAll(res.Body))(t)
 			res.Body.Close()
 			if res.Header.Get("Retry-After") != "1" || !strings.Contains(string(text), "of sandbox "+s.public) {
 				t.Errorf("refused with Retry-After %q and %.300s", res.Header.Get("Retry-After"), text)
@@ -68,5 +68,5 @@ func TestAnswersThatAreNotReadHoldAShare(t *testing.T) {
 	for _, body := range open {
 		body.Close()
 	}
-	scene.Eventually(t, "all is given back", func() bool { return held.Used() == 0 })
+	proctest.Eventually(t, "all is given back", func() bool { return held.Used() == 0 })
 }

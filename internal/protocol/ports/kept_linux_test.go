@@ -18,7 +18,7 @@ import (
 	"github.com/tend-run/tend/internal/sandbox/driver"
 	"github.com/tend-run/tend/internal/sandbox/local"
 	"github.com/tend-run/tend/internal/sandbox/route"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testkeeper"
 	"github.com/tend-run/tend/process"
 )
@@ -32,7 +32,7 @@ type house struct {
 
 func openHouse(t *testing.T) *house {
 	t.Helper()
-	scene.Root(t)
+	proctest.Root(t)
 	m := testkeeper.New(t).(*client.Manager)
 	d, err := local.Open(local.Config{
 		Dir: filepath.Join(t.TempDir(), "sandboxes"), Manager: m, Engine: m.Boxes(),
@@ -80,8 +80,8 @@ func (h *house) box() (driver.Sandbox, string) {
 // web starts the web server in a sandbox, and returns once it answers.
 func (h *house) web(s driver.Sandbox, id, name string) process.Process {
 	h.t.Helper()
-	p := scene.Start(h.t, s.Processes(), process.Spec{Argv: []string{"/test/" + filepath.Base(h.self), webArg, name}})
-	scene.Eventually(h.t, name+" answers", func() bool {
+	p := proctest.Start(h.t, s.Processes(), process.Spec{Argv: []string{"/test/" + filepath.Base(h.self), webArg, name}})
+	proctest.Eventually(h.t, name+" answers", func() bool {
 		res, text := h.get("/", boxName(id))
 		return res.StatusCode == http.StatusOK && strings.HasPrefix(text, name+" ")
 	})
@@ -126,26 +126,26 @@ func TestAKeptConnectionIsOfOneProgramAlone(t *testing.T) {
 		}
 	}
 
-	scene.Must(t, first.Signal(t.Context(), int(syscall.SIGKILL), process.ScopeTree))
-	scene.Wait(t, first, process.Until{})
+	proctest.Must(t, first.Signal(t.Context(), int(syscall.SIGKILL), process.ScopeTree))
+	proctest.Wait(t, first, process.Until{})
 	h.refused(a, "port is not open")
 	h.web(one, a, "second")
 
-	scene.Must(t, one.Stop(t.Context()))
+	proctest.Must(t, one.Stop(t.Context()))
 	h.refused(a, "not found")
-	scene.Must(t, one.Start(t.Context()))
+	proctest.Must(t, one.Start(t.Context()))
 	h.refused(a, "port is not open")
 	h.web(one, a, "third")
 
 	before := h.want(a, "third ")
-	scene.Must(t, h.driver.Pause(t.Context(), driver.ID(a), driver.PauseSpec{Memory: true}))
+	proctest.Must(t, h.driver.Pause(t.Context(), driver.ID(a), driver.PauseSpec{Memory: true}))
 	h.refused(a, "not found")
-	scene.Must(t, h.driver.Resume(t.Context(), driver.ID(a)))
+	proctest.Must(t, h.driver.Resume(t.Context(), driver.ID(a)))
 	if got := h.want(a, "third "); got != before {
 		t.Errorf("after a pause a request came by %s; want the connection of before, %s", got, before)
 	}
 
-	scene.Must(t, one.Destroy(t.Context()))
+	proctest.Must(t, one.Destroy(t.Context()))
 	h.refused(a, "not found")
 	if got := h.want(b, "other "); got != beside {
 		t.Errorf("the other sandbox was asked by %s; want %s", got, beside)

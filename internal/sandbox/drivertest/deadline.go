@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tend-run/tend/internal/sandbox/driver"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/process"
 )
 
@@ -67,12 +67,12 @@ func deadlineDestroys(t *testing.T, d driver.Driver) {
 		t.Errorf("it is %+v", info)
 	}
 	other, _ := create(t, d, driver.Spec{})
-	p := scene.Start(t, s.Processes(), process.Spec{Shell: "sleep 600"})
+	p := proctest.Start(t, s.Processes(), process.Spec{Shell: "sleep 600"})
 	soon := time.Now().Add(50 * time.Millisecond)
 	if _, err := s.Update(t.Context(), driver.Change{Deadline: &soon}); err != nil {
 		t.Fatal(err)
 	}
-	scene.Eventually(t, "the sandbox is destroyed with its process", func() bool {
+	proctest.Eventually(t, "the sandbox is destroyed with its process", func() bool {
 		_, err := s.Info(t.Context())
 		_, gone := p.Info(t.Context())
 		return errors.Is(err, driver.ErrNotFound) && errors.Is(gone, process.ErrNotFound)
@@ -89,7 +89,7 @@ func deadlinePauses(t *testing.T, d driver.Driver) {
 	if _, ok := d.(driver.Pauser); ok {
 		want = driver.Paused
 	}
-	scene.Eventually(t, "the sandbox is "+want.String(), func() bool { return state(t, s) == want })
+	proctest.Eventually(t, "the sandbox is "+want.String(), func() bool { return state(t, s) == want })
 	// It may not end at once again.
 	if err := s.Start(t.Context()); err != nil {
 		t.Fatal(err)
@@ -105,7 +105,7 @@ func deadlinePauses(t *testing.T, d driver.Driver) {
 	if _, err := s.Update(t.Context(), driver.Change{Deadline: &soon, AtDeadline: &action}); err != nil && !errors.Is(err, driver.ErrNotFound) {
 		t.Fatal(err)
 	}
-	scene.Eventually(t, "the sandbox is destroyed", func() bool {
+	proctest.Eventually(t, "the sandbox is destroyed", func() bool {
 		_, err := s.Info(t.Context())
 		return errors.Is(err, driver.ErrNotFound)
 	})
@@ -125,11 +125,11 @@ func deadlineKeepsFiles(t *testing.T, d driver.Driver) {
 	if _, err := s.Update(t.Context(), driver.Change{Deadline: &soon}); err != nil {
 		t.Fatal(err)
 	}
-	scene.Eventually(t, "the sandbox is paused or stopped", func() bool { st := state(t, s); return st == driver.Paused || st == driver.Stopped })
+	proctest.Eventually(t, "the sandbox is paused or stopped", func() bool { st := state(t, s); return st == driver.Paused || st == driver.Stopped })
 	if err := s.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if res := scene.Wait(t, p, process.Until{}); res.Exit == nil {
+	if res := proctest.Wait(t, p, process.Until{}); res.Exit == nil {
 		t.Errorf("a process is still there: %+v", res)
 	}
 	if info, err := s.Info(t.Context()); err != nil || info.State != driver.Ready || !info.FilesAlone {

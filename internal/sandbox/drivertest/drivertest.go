@@ -17,7 +17,7 @@ import (
 
 	"github.com/tend-run/tend/internal/files"
 	"github.com/tend-run/tend/internal/sandbox/driver"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/process"
 )
 
@@ -211,7 +211,7 @@ func inherited(t *testing.T, d driver.Driver) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir := strings.TrimSuffix(scene.Output(t, p, process.Stdout), "\n")
+	dir := strings.TrimSuffix(proctest.Output(t, p, process.Stdout), "\n")
 	if want := dir + "\nsandbox 1\n"; out != want || status != 3 {
 		t.Errorf("got %q and status %d, want %q and 3", out, status, want)
 	}
@@ -247,15 +247,15 @@ func ownGroup(t *testing.T, d driver.Driver) {
 		{"sleep 600 & kill 0; wait", process.Exit{Signal: 15}, ""},
 		{"sleep 600 & kill -KILL -" + group + "; wait", process.Exit{Signal: 9}, ""},
 	} {
-		p := scene.Start(t, s.Processes(), process.Spec{Shell: c.line})
-		got := scene.Wait(t, p, process.Until{EOF: true, TreeGone: true}).Exit
-		if out := scene.Output(t, p, process.Stdout); got.Code != c.exit.Code || got.Signal != c.exit.Signal || out != c.out {
+		p := proctest.Start(t, s.Processes(), process.Spec{Shell: c.line})
+		got := proctest.Wait(t, p, process.Until{EOF: true, TreeGone: true}).Exit
+		if out := proctest.Output(t, p, process.Stdout); got.Code != c.exit.Code || got.Signal != c.exit.Signal || out != c.out {
 			t.Errorf("%s: %+v, %q; want %+v, %q", c.line, got, out, c.exit, c.out)
 		}
 	}
 	// The program of a terminal leads its session, and its shell controls jobs.
-	p := scene.Start(t, s.Processes(), process.Spec{Shell: "set -m; [ $$ = " + group + " ] && sleep 600 & kill %1; exit 5", PTY: &process.Size{Cols: 80, Rows: 24}})
-	scene.WantExit(t, p, 5)
+	p := proctest.Start(t, s.Processes(), process.Spec{Shell: "set -m; [ $$ = " + group + " ] && sleep 600 & kill %1; exit 5", PTY: &process.Size{Cols: 80, Rows: 24}})
+	proctest.WantExit(t, p, 5)
 }
 
 func apart(t *testing.T, d driver.Driver) {
@@ -406,7 +406,7 @@ func ports(t *testing.T, d driver.Driver) {
 	if answer, err := io.ReadAll(c); err != nil || string(answer) != "got from outside\n" {
 		t.Errorf("it answers %q, %v", answer, err)
 	}
-	scene.WantExit(t, said, 0)
+	proctest.WantExit(t, said, 0)
 	if c, err := s.Dial(t.Context(), port); err == nil {
 		c.Close()
 		t.Error("a port can be dialled on which nobody listens any more")
@@ -416,7 +416,7 @@ func ports(t *testing.T, d driver.Driver) {
 // listen starts a program inside that answers one line on a port.
 func listen(t *testing.T, s driver.Sandbox) (port int, p process.Process) {
 	t.Helper()
-	p = scene.Start(t, s.Processes(), process.Spec{Argv: []string{"perl", "-e", `
+	p = proctest.Start(t, s.Processes(), process.Spec{Argv: []string{"perl", "-e", `
 		use Socket; $| = 1;
 		socket(L, PF_INET, SOCK_STREAM, 0) && bind(L, sockaddr_in(0, inet_aton("127.0.0.1"))) && listen(L, 1) or die $!;
 		($port) = sockaddr_in(getsockname(L)); print "$port\n";

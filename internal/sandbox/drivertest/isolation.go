@@ -13,7 +13,7 @@ import (
 
 	"github.com/tend-run/tend/internal/files"
 	"github.com/tend-run/tend/internal/sandbox/driver"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/process"
 )
 
@@ -28,7 +28,7 @@ func isolated(t *testing.T, d driver.Driver) {
 		t.Errorf("it is %+v", info)
 	}
 	secret := filepath.Join(t.TempDir(), "secret")
-	scene.Must(t, os.WriteFile(secret, []byte("of the host"), 0o644))
+	proctest.Must(t, os.WriteFile(secret, []byte("of the host"), 0o644))
 	own := strconv.Itoa(os.Getpid())
 	machine, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	for _, c := range []struct{ layer, what, line, want string }{
@@ -53,7 +53,7 @@ func isolated(t *testing.T, d driver.Driver) {
 		}
 	}
 	if !Lacks(t, d, "user") {
-		pid := scene.Start(t, s.Processes(), process.Spec{Shell: `id -u; head -1 /proc/self/uid_map; exec sleep 600`})
+		pid := proctest.Start(t, s.Processes(), process.Spec{Shell: `id -u; head -1 /proc/self/uid_map; exec sleep 600`})
 		if _, err := pid.Wait(t.Context(), process.Until{Match: `65536`}); err != nil {
 			t.Fatal(err)
 		}
@@ -91,7 +91,7 @@ func rootFiles(t *testing.T, d driver.Driver) {
 		if !mine {
 			owner = "0"
 		}
-		f := scene.Value(driver.RootFiles(s, "1:1", ""))(t)
+		f := proctest.Value(driver.RootFiles(s, "1:1", ""))(t)
 		e, err := f.Write(path, strings.NewReader("x"), nil)
 		if out, _ := sh(t, s, "stat -c %u "+path); err != nil || out != owner+"\n" || e.Mine != mine {
 			t.Errorf("%s belongs to %s, %+v, %v; want %s", path, out, e, err, owner)
@@ -102,7 +102,7 @@ func rootFiles(t *testing.T, d driver.Driver) {
 // pids: what a program says of itself is what the sandbox's manager shows.
 func pids(t *testing.T, d driver.Driver) {
 	s, _ := create(t, d, driver.Spec{})
-	p := scene.Start(t, s.Processes(), process.Spec{Shell: `echo "pid $$"; exec sleep 600`})
+	p := proctest.Start(t, s.Processes(), process.Spec{Shell: `echo "pid $$"; exec sleep 600`})
 	if _, err := p.Wait(t.Context(), process.Until{Match: `^pid`}); err != nil {
 		t.Fatal(err)
 	}
@@ -120,11 +120,11 @@ func pids(t *testing.T, d driver.Driver) {
 	if err != nil {
 		t.Fatalf("it says %q", said)
 	}
-	if info := scene.Info(t, p); info.PID != pid || started != pid {
+	if info := proctest.Info(t, p); info.PID != pid || started != pid {
 		t.Errorf("it says %d of itself, Info %d, its start %d", pid, info.PID, started)
 	}
 	for _, sel := range []process.Selector{{PID: pid}, {Any: strconv.Itoa(pid)}} {
-		if q, err := s.Processes().Get(t.Context(), sel); err != nil || q.ID() != p.ID() || scene.Info(t, q).PID != pid {
+		if q, err := s.Processes().Get(t.Context(), sel); err != nil || q.ID() != p.ID() || proctest.Info(t, q).PID != pid {
 			t.Errorf("by %+v: %v", sel, err)
 		}
 	}

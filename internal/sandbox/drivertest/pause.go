@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/tend-run/tend/internal/sandbox/driver"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/process"
 )
 
@@ -25,7 +25,7 @@ func boot(t *testing.T, s driver.Sandbox) string {
 // end is how much a process has written.
 func end(t *testing.T, p process.Process) int64 {
 	t.Helper()
-	for _, s := range scene.Info(t, p).Streams {
+	for _, s := range proctest.Info(t, p).Streams {
 		if s.Stream == process.Stdout {
 			return s.End
 		}
@@ -42,10 +42,10 @@ func pausedWithMemory(t *testing.T, d driver.Driver) {
 	work(t, d)
 	s, info := create(t, d, driver.Spec{Isolation: driver.IsolationFull, Deadline: time.Now().Add(time.Hour)})
 	first := boot(t, s)
-	p := scene.Start(t, s.Processes(), process.Spec{Shell: counter, Retention: process.Retention{Limit: 64 << 20}})
-	scene.Eventually(t, "it writes", func() bool { return end(t, p) > 1000 })
+	p := proctest.Start(t, s.Processes(), process.Spec{Shell: counter, Retention: process.Retention{Limit: 64 << 20}})
+	proctest.Eventually(t, "it writes", func() bool { return end(t, p) > 1000 })
 	began := time.Now()
-	scene.Must(t, pauser.Pause(t.Context(), info.ID, driver.PauseSpec{Memory: true}))
+	proctest.Must(t, pauser.Pause(t.Context(), info.ID, driver.PauseSpec{Memory: true}))
 	t.Logf("the pause took %v", time.Since(began))
 	if in, err := s.Info(t.Context()); err != nil || in.State != driver.Paused || in.PausedAt.IsZero() {
 		t.Errorf("paused, it is %+v, %v", in, err)
@@ -66,44 +66,44 @@ func pausedWithMemory(t *testing.T, d driver.Driver) {
 		t.Errorf("its files cannot be written: %v", err)
 	}
 	stood := end(t, p) // what was on its way has come
-	scene.Eventually(t, "nothing is on its way any more", func() bool {
+	proctest.Eventually(t, "nothing is on its way any more", func() bool {
 		before := stood
 		stood = end(t, p)
 		return stood == before
 	})
-	scene.Must(t, pauser.Resume(t.Context(), info.ID))
-	scene.Must(t, pauser.Resume(t.Context(), info.ID)) // no error
-	scene.Eventually(t, "it goes on", func() bool { return end(t, p) > stood })
+	proctest.Must(t, pauser.Resume(t.Context(), info.ID))
+	proctest.Must(t, pauser.Resume(t.Context(), info.ID)) // no error
+	proctest.Eventually(t, "it goes on", func() bool { return end(t, p) > stood })
 	if in, err := s.Info(t.Context()); err != nil || in.State != driver.Ready || !in.Deadline.IsZero() {
 		t.Errorf("resumed, it is %+v, %v", in, err)
 	}
 	if got := boot(t, s); got != first {
 		t.Errorf("resumed, its boot is %q; it was %q", got, first)
 	}
-	scene.Kill(t, p)
+	proctest.Kill(t, p)
 	want := int64(1)
-	for line := range strings.Lines(scene.Output(t, p, process.Stdout)) {
+	for line := range strings.Lines(proctest.Output(t, p, process.Stdout)) {
 		if n, err := strconv.ParseInt(strings.TrimSuffix(line, "\n"), 10, 64); strings.HasSuffix(line, "\n") && (err != nil || n != want) {
 			t.Fatalf("%q comes where %d should", line, want)
 		}
 		want++
 	}
 	// A stop and an end of what stands still.
-	p = scene.Start(t, s.Processes(), process.Spec{Shell: "sleep 600"})
-	scene.Must(t, pauser.Pause(t.Context(), info.ID, driver.PauseSpec{Memory: true}))
-	scene.Must(t, s.Stop(t.Context()))
-	if res := scene.Wait(t, p, process.Until{}); res.Exit == nil {
+	p = proctest.Start(t, s.Processes(), process.Spec{Shell: "sleep 600"})
+	proctest.Must(t, pauser.Pause(t.Context(), info.ID, driver.PauseSpec{Memory: true}))
+	proctest.Must(t, s.Stop(t.Context()))
+	if res := proctest.Wait(t, p, process.Until{}); res.Exit == nil {
 		t.Error("a process outlives the stop")
 	}
-	scene.Must(t, s.Start(t.Context()))
+	proctest.Must(t, s.Start(t.Context()))
 	if out, _ := sh(t, s, "cat /tmp/meanwhile"); out != "x" {
 		t.Errorf("its /tmp holds %q after a stop", out)
 	}
 	if got := boot(t, s); got == first {
 		t.Errorf("after a stop and a start its boot is still %q", got)
 	}
-	scene.Must(t, pauser.Pause(t.Context(), info.ID, driver.PauseSpec{Memory: true}))
-	scene.Must(t, s.Destroy(t.Context()))
+	proctest.Must(t, pauser.Pause(t.Context(), info.ID, driver.PauseSpec{Memory: true}))
+	proctest.Must(t, s.Destroy(t.Context()))
 }
 
 func pausedWithout(t *testing.T, d driver.Driver) {
@@ -116,9 +116,9 @@ func pausedWithout(t *testing.T, d driver.Driver) {
 		t.Fatal("status", status)
 	}
 	first := boot(t, s)
-	p := scene.Start(t, s.Processes(), process.Spec{Shell: "sleep 600"})
-	scene.Must(t, pauser.Pause(t.Context(), info.ID, driver.PauseSpec{}))
-	if res := scene.Wait(t, p, process.Until{}); res.Exit == nil {
+	p := proctest.Start(t, s.Processes(), process.Spec{Shell: "sleep 600"})
+	proctest.Must(t, pauser.Pause(t.Context(), info.ID, driver.PauseSpec{}))
+	if res := proctest.Wait(t, p, process.Until{}); res.Exit == nil {
 		t.Error("a process goes on")
 	}
 	if got := state(t, s); got != driver.Paused {
@@ -127,14 +127,14 @@ func pausedWithout(t *testing.T, d driver.Driver) {
 	if _, err := s.Processes().Start(t.Context(), process.Spec{Shell: "true"}); !errors.Is(err, driver.ErrPaused) {
 		t.Errorf("a start in it: %v", err)
 	}
-	scene.Must(t, pauser.Resume(t.Context(), info.ID))
+	proctest.Must(t, pauser.Resume(t.Context(), info.ID))
 	if out, _ := sh(t, s, "cat file /tmp/file"); out != "kept\nkept\n" || state(t, s) != driver.Ready {
 		t.Errorf("resumed, it holds %q", out)
 	}
 	if got := boot(t, s); got == first && !Lacks(t, d, "mount") {
 		t.Errorf("resumed without its memory, its boot is still %q", got)
 	}
-	scene.Must(t, s.Stop(t.Context()))
+	proctest.Must(t, s.Stop(t.Context()))
 	if err := pauser.Resume(t.Context(), info.ID); !errors.Is(err, driver.ErrStopped) {
 		t.Errorf("a resume of what was stopped: %v", err)
 	}
@@ -146,7 +146,7 @@ func measured(t *testing.T, d driver.Driver) {
 		return
 	}
 	s, info := create(t, d, driver.Spec{})
-	scene.Start(t, s.Processes(), process.Spec{Shell: "while :; do :; done"})
+	proctest.Start(t, s.Processes(), process.Spec{Shell: "while :; do :; done"})
 	samples, err := m.Metrics(t.Context(), info.ID, time.Time{}, time.Time{})
 	if err != nil || len(samples) == 0 {
 		t.Fatalf("%+v, %v", samples, err)

@@ -12,7 +12,7 @@ import (
 	"github.com/tend-run/tend/internal/sandbox/driver"
 	"github.com/tend-run/tend/internal/sandbox/drivertest"
 	"github.com/tend-run/tend/internal/sandbox/scope"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testkeeper"
 	"github.com/tend-run/tend/process"
 )
@@ -55,9 +55,9 @@ func TestSandboxesSurviveTheServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	// What a crash leaves in the middle of a creation, and a record cut short.
-	scene.Must(t, os.Mkdir(filepath.Join(cfg.Dir, "half"), 0o700))
+	proctest.Must(t, os.Mkdir(filepath.Join(cfg.Dir, "half"), 0o700))
 	torn := filepath.Join(cfg.Dir, "torn")
-	scene.Must(t, errors.Join(os.Mkdir(torn, 0o700), os.WriteFile(filepath.Join(torn, scope.RecordName), []byte(`{"id":`), 0o600)))
+	proctest.Must(t, errors.Join(os.Mkdir(torn, 0o700), os.WriteFile(filepath.Join(torn, scope.RecordName), []byte(`{"id":`), 0o600)))
 
 	second := open(t, cfg)
 	infos, err := second.List(t.Context())
@@ -144,7 +144,7 @@ func TestADestructionThatWasCutShortEnds(t *testing.T) {
 	}
 	b := s.(*box)
 	b.rec.Destroying = true
-	scene.Must(t, b.rec.write(b.home()))
+	proctest.Must(t, b.rec.write(b.home()))
 	again := open(t, cfg)
 	if _, err := again.Get(t.Context(), "doomed"); !errors.Is(err, driver.ErrNotFound) {
 		t.Errorf("it is found: %v", err)

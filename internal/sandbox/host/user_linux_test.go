@@ -12,7 +12,7 @@ import (
 
 	"github.com/tend-run/tend/internal/sandbox/driver"
 	"github.com/tend-run/tend/internal/sandbox/scope"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/process"
 )
 
@@ -35,7 +35,7 @@ func output(t *testing.T, s driver.Sandbox, name, line string) string {
 
 // others are the names of two other users that this test can be.
 func others(t *testing.T) (string, string) {
-	scene.Root(t)
+	proctest.Root(t)
 	return "nobody", "daemon"
 }
 
@@ -115,7 +115,7 @@ func TestASandboxOfAnotherUserIsTheirs(t *testing.T) {
 			if out, want := output(t, s, "", `pwd -P; touch a; stat -c %U . a`), strings.Join([]string{info.Dir, owner, owner, ""}, "\n"); out != want {
 				t.Errorf("as %s: %q, want %q", name, out, want)
 			}
-			scene.Must(t, errors.Join(s.Stop(t.Context()), s.Start(t.Context())))
+			proctest.Must(t, errors.Join(s.Stop(t.Context()), s.Start(t.Context())))
 		}
 		fs, err := s.Files("", "")
 		if err != nil {
@@ -148,9 +148,9 @@ func TestAnIDWinsOverARecordOfOldWithItAsName(t *testing.T) {
 		ids = append(ids, info.ID)
 	}
 	var rec record
-	scene.Must(t, scope.Read(filepath.Join(cfg.Dir, string(ids[1])), &rec))
+	proctest.Must(t, scope.Read(filepath.Join(cfg.Dir, string(ids[1])), &rec))
 	rec.Name = string(ids[0])
-	scene.Must(t, rec.write(filepath.Join(cfg.Dir, string(ids[1]))))
+	proctest.Must(t, rec.write(filepath.Join(cfg.Dir, string(ids[1]))))
 	found, err := open(t, cfg).Get(t.Context(), string(ids[0]))
 	if err != nil {
 		t.Fatal(err)
@@ -185,7 +185,7 @@ func TestAccessLists(t *testing.T) {
 // TestASandboxAtHomeIsRemovedAsItsUser: the way to its directory is the
 // user's, who may have put a link to root's files there.
 func TestASandboxAtHomeIsRemovedAsItsUser(t *testing.T) {
-	scene.Root(t)
+	proctest.Root(t)
 	t.Parallel()
 	d := openBelow(t)
 	s, err := d.Create(t.Context(), driver.Spec{Name: "box", Run: driver.RunConfig{User: "nobody"}})

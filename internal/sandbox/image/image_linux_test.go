@@ -14,14 +14,14 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tend-run/tend/internal/core/disk"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 func made(t *testing.T, bytes int64) string {
 	t.Helper()
-	scene.Root(t)
+	proctest.Root(t)
 	path := filepath.Join(t.TempDir(), "disk.img")
-	scene.Must(t, Make(t.Context(), path, bytes))
+	proctest.Must(t, Make(t.Context(), path, bytes))
 	return path
 }
 
@@ -32,10 +32,10 @@ func TestADiskHasTheRoomThatWasAskedFor(t *testing.T) {
 		if used := Used(path); used == 0 || used > max(1<<20, bytes/2000) {
 			t.Errorf("a new one of %d MiB takes %d KiB", bytes>>20, used>>10)
 		}
-		m := scene.Value(disk.Open(path))(t)
+		m := proctest.Value(disk.Open(path))(t)
 		var st unix.Statfs_t
-		scene.Must(t, unix.Statfs(m.Path(), &st))
-		scene.Must(t, m.Close())
+		proctest.Must(t, unix.Statfs(m.Path(), &st))
+		proctest.Must(t, m.Close())
 		room := int64(st.Bavail) * int64(st.Bsize)
 		if room < bytes || room > bytes+bytes/16+1<<20 {
 			t.Errorf("one of %d KiB has room for %d KiB", bytes>>10, room>>10)
@@ -56,26 +56,26 @@ func TestADiskThatWasCutOffIsRepaired(t *testing.T) {
 	if repaired, err := Repair(t.Context(), path, 0); repaired || err != nil {
 		t.Errorf("a new one is repaired: %v", err)
 	}
-	m := scene.Value(disk.Open(path))(t)
-	scene.Must(t, os.MkdirAll(m.Path()+"/a/b/c", 0o755))
-	scene.Must(t, os.WriteFile(m.Path()+"/a/file", []byte("text"), 0o600))
-	root := scene.Value(os.Open(m.Path()))(t)
-	scene.Must(t, unix.Syncfs(int(root.Fd())))
-	scene.Must(t, root.Close())
+	m := proctest.Value(disk.Open(path))(t)
+	proctest.Must(t, os.MkdirAll(m.Path()+"/a/b/c", 0o755))
+	proctest.Must(t, os.WriteFile(m.Path()+"/a/file", []byte("text"), 0o600))
+	root := proctest.Value(os.Open(m.Path()))(t)
+	proctest.Must(t, unix.Syncfs(int(root.Fd())))
+	proctest.Must(t, root.Close())
 	if repaired, err := Repair(t.Context(), path, 0); repaired || err != nil {
 		t.Errorf("one in use is repaired: %v", err)
 	}
 	// What the machine's disk had at that moment.
 	cut := filepath.Join(t.TempDir(), "cut")
-	scene.Must(t, os.WriteFile(cut, scene.Value(os.ReadFile(path))(t), 0o600))
-	scene.Must(t, m.Close())
+	proctest.Must(t, os.WriteFile(cut, proctest.Value(os.ReadFile(path))(t), 0o600))
+	proctest.Must(t, m.Close())
 	if repaired, err := Repair(t.Context(), cut, 0); !repaired || err != nil {
 		t.Fatalf("it is repaired: %v, %v", repaired, err)
 	}
 	if repaired, err := Repair(t.Context(), cut, 0); repaired || err != nil {
 		t.Errorf("it is repaired again: %v", err)
 	}
-	again := scene.Value(disk.Open(cut))(t)
+	again := proctest.Value(disk.Open(cut))(t)
 	defer again.Close()
 	if text, err := os.ReadFile(again.Path() + "/a/file"); string(text) != "text" {
 		t.Errorf("its file has %q, %v", text, err)
@@ -85,30 +85,30 @@ func TestADiskThatWasCutOffIsRepaired(t *testing.T) {
 // TestADamagedDiskIsRepairedOrRefused: never mounted as it is.
 func TestADamagedDiskIsRepairedOrRefused(t *testing.T) {
 	path := made(t, Least)
-	m := scene.Value(disk.Open(path))(t)
+	m := proctest.Value(disk.Open(path))(t)
 	for _, name := range []string{"/a", "/b", "/c"} {
-		scene.Must(t, os.MkdirAll(m.Path()+name+"/d/e", 0o755))
+		proctest.Must(t, os.MkdirAll(m.Path()+name+"/d/e", 0o755))
 	}
-	root := scene.Value(os.Open(m.Path()))(t)
-	scene.Must(t, unix.Syncfs(int(root.Fd())))
-	scene.Must(t, root.Close())
-	b := scene.Value(os.ReadFile(path))(t)
-	scene.Must(t, m.Close())
+	root := proctest.Value(os.Open(m.Path()))(t)
+	proctest.Must(t, unix.Syncfs(int(root.Fd())))
+	proctest.Must(t, root.Close())
+	b := proctest.Value(os.ReadFile(path))(t)
+	proctest.Must(t, m.Close())
 	torn := filepath.Join(t.TempDir(), "torn")
 	for at := 4096 * 2; at < 4096*24; at += 512 { // bitmaps and inodes
 		for i := range 64 {
 			b[at+i] ^= 0x5a
 		}
 	}
-	scene.Must(t, os.WriteFile(torn, b, 0o600))
+	proctest.Must(t, os.WriteFile(torn, b, 0o600))
 	if repaired, err := Repair(t.Context(), torn, 0); !repaired {
 		t.Errorf("it is not looked at: %v", err)
 	} else if err == nil {
-		again := scene.Value(disk.Open(torn))(t)
-		scene.Must(t, os.WriteFile(again.Path()+"/new", nil, 0o600))
-		scene.Must(t, again.Close())
+		again := proctest.Value(disk.Open(torn))(t)
+		proctest.Must(t, os.WriteFile(again.Path()+"/new", nil, 0o600))
+		proctest.Must(t, again.Close())
 	}
-	scene.Must(t, os.WriteFile(torn, make([]byte, 1<<20), 0o600))
+	proctest.Must(t, os.WriteFile(torn, make([]byte, 1<<20), 0o600))
 	if _, err := Repair(t.Context(), torn, 0); err == nil {
 		t.Error("a file of zeros is a disk")
 	}
@@ -117,9 +117,9 @@ func TestADamagedDiskIsRepairedOrRefused(t *testing.T) {
 // TestARepairThatIsCutShortIsNone: what e2fsck did not look at to the end is not mounted.
 func TestARepairThatIsCutShortIsNone(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "disk.img")
-	scene.Must(t, os.WriteFile(path, make([]byte, 1<<20), 0o600)) // its superblock is not clean
+	proctest.Must(t, os.WriteFile(path, make([]byte, 1<<20), 0o600)) // its superblock is not clean
 	bin := t.TempDir()
-	scene.Must(t, os.WriteFile(filepath.Join(bin, "e2fsck"), []byte("#!/bin/sh\nkill -9 $$\n"), 0o755))
+	proctest.Must(t, os.WriteFile(filepath.Join(bin, "e2fsck"), []byte("#!/bin/sh\nkill -9 $$\n"), 0o755))
 	t.Setenv("PATH", bin)
 	if _, err := Repair(t.Context(), path, 0); err == nil {
 		t.Error("a disk whose repair was killed counts as repaired")
@@ -129,8 +129,8 @@ func TestARepairThatIsCutShortIsNone(t *testing.T) {
 // TestAMakingThatIsCutShortLeavesNoDisk: a file has its name when it is whole.
 func TestAMakingThatIsCutShortLeavesNoDisk(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "disk.img")
-	scene.Must(t, os.WriteFile(path+".new", []byte("half of one"), 0o600))
-	scene.Must(t, Make(t.Context(), path, Least))
+	proctest.Must(t, os.WriteFile(path+".new", []byte("half of one"), 0o600))
+	proctest.Must(t, Make(t.Context(), path, Least))
 	if _, err := os.Stat(path + ".new"); err == nil {
 		t.Error("the half is left")
 	}
@@ -164,7 +164,7 @@ func hangs(t *testing.T, with string) (pidFile string) {
 	pidFile = filepath.Join(bin, "pid")
 	for _, name := range []string{mkfs, fsck} {
 		text := "#!/bin/sh\necho $$ > " + pidFile + ".new; mv " + pidFile + ".new " + pidFile + "; exec " + with + " sleep 1000\n"
-		scene.Must(t, os.WriteFile(filepath.Join(bin, name), []byte(text), 0o755))
+		proctest.Must(t, os.WriteFile(filepath.Join(bin, name), []byte(text), 0o755))
 	}
 	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
 	return pidFile
@@ -182,29 +182,29 @@ func TestAProgramEndsWithTheServer(t *testing.T) {
 				if name == mkfs {
 					in += ".new"
 				} else {
-					scene.Must(t, os.WriteFile(path, make([]byte, 1<<20), 0o600)) // its superblock is not clean
+					proctest.Must(t, os.WriteFile(path, make([]byte, 1<<20), 0o600)) // its superblock is not clean
 				}
-				server := exec.Command(scene.Value(os.Executable())(t))
+				server := exec.Command(proctest.Value(os.Executable())(t))
 				server.Env = append(os.Environ(), acts+"="+name, "TEND_TEST_PATH="+path)
-				scene.Must(t, server.Start())
+				proctest.Must(t, server.Start())
 				var pid int
-				scene.Eventually(t, "the program runs", func() bool {
+				proctest.Eventually(t, "the program runs", func() bool {
 					text, _ := os.ReadFile(pidFile)
 					pid, _ = strconv.Atoi(strings.TrimSpace(string(text)))
 					comm, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
 					return string(comm) == "sleep\n"
 				})
-				program := scene.Value(unix.PidfdOpen(pid, 0))(t)
+				program := proctest.Value(unix.PidfdOpen(pid, 0))(t)
 				defer unix.Close(program)
-				scene.Must(t, server.Process.Kill())
+				proctest.Must(t, server.Process.Kill())
 				_ = server.Wait()
 				if what == "later" {
 					if _, free, err := disk.Lock(in); free || err != nil {
 						t.Errorf("the file that it writes to can be locked: %v, %v", free, err)
 					}
-					scene.Must(t, unix.PidfdSendSignal(program, unix.SIGKILL, nil, 0))
+					proctest.Must(t, unix.PidfdSendSignal(program, unix.SIGKILL, nil, 0))
 				}
-				scene.Eventually(t, "the program ends", func() bool {
+				proctest.Eventually(t, "the program ends", func() bool {
 					n, _ := unix.Poll([]unix.PollFd{{Fd: int32(program), Events: unix.POLLIN}}, 0)
 					return n == 1
 				})
@@ -216,9 +216,9 @@ func TestAProgramEndsWithTheServer(t *testing.T) {
 // TestAProgramThatHangsIsKilled: and the error says what it was.
 func TestAProgramThatHangsIsKilled(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "disk.img")
-	scene.Must(t, os.WriteFile(path, nil, 0o600))
+	proctest.Must(t, os.WriteFile(path, nil, 0o600))
 	f, _, err := disk.Lock(path)
-	scene.Must(t, err)
+	proctest.Must(t, err)
 	defer f.Close()
 	hangs(t, "")
 	if code, err := run(t.Context(), f, time.Millisecond, fsck, path); code != -1 || err == nil || !strings.Contains(err.Error(), "has not ended in 1ms") {

@@ -16,13 +16,13 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 func open(t *testing.T) *Store {
 	t.Helper()
 	s, err := Open(filepath.Join(t.TempDir(), "layers"))
-	scene.Must(t, err)
+	proctest.Must(t, err)
 	return s
 }
 
@@ -34,25 +34,25 @@ type stack struct {
 
 func newStack(t *testing.T, base string, chain Chain) *stack {
 	t.Helper()
-	scene.Root(t)
+	proctest.Root(t)
 	dir := t.TempDir()
 	k := &stack{t, filepath.Join(dir, "merged"), filepath.Join(dir, "up"), filepath.Join(dir, "wk")}
 	for _, d := range []string{k.merged, k.up, k.work} {
-		scene.Must(t, os.Mkdir(d, 0o755))
+		proctest.Must(t, os.Mkdir(d, 0o755))
 	}
 	lower := chain.Dirs
 	if !chain.Whole {
 		lower = append(append([]string(nil), lower...), base)
 	}
 	options := "userxattr,lowerdir=" + strings.Join(lower, ":") + ",upperdir=" + k.up + ",workdir=" + k.work
-	scene.Must(t, unix.Mount("overlay", k.merged, "overlay", 0, options))
+	proctest.Must(t, unix.Mount("overlay", k.merged, "overlay", 0, options))
 	t.Cleanup(k.unmount)
 	return k
 }
 
 func (k *stack) unmount() {
 	if k.merged != "" {
-		scene.Must(k.t, unix.Unmount(k.merged, 0))
+		proctest.Must(k.t, unix.Unmount(k.merged, 0))
 		k.merged = ""
 	}
 }
@@ -62,7 +62,7 @@ func tree(t *testing.T, dir string) string {
 	t.Helper()
 	var b strings.Builder
 	inodes := map[uint64]string{}
-	scene.Must(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+	proctest.Must(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
@@ -103,8 +103,8 @@ func base(t *testing.T) string {
 	dir := t.TempDir()
 	for _, name := range []string{"a", "b", "c"} {
 		for _, sub := range []string{"a", "b", "c"} {
-			scene.Must(t, os.MkdirAll(filepath.Join(dir, name, sub), 0o755))
-			scene.Must(t, os.WriteFile(filepath.Join(dir, name, sub, "f"), []byte("base"), 0o644))
+			proctest.Must(t, os.MkdirAll(filepath.Join(dir, name, sub), 0o755))
+			proctest.Must(t, os.WriteFile(filepath.Join(dir, name, sub, "f"), []byte("base"), 0o644))
 		}
 	}
 	return dir
@@ -155,7 +155,7 @@ func TestLayersMeanWhatWasSeen(t *testing.T) {
 			if top != "" {
 				var err error
 				chain, err = s.Chain(top)
-				scene.Must(t, err)
+				proctest.Must(t, err)
 			}
 			k := newStack(t, below, chain)
 			if want != "" && tree(t, k.merged) != want {
@@ -174,16 +174,16 @@ func TestLayersMeanWhatWasSeen(t *testing.T) {
 				k.unmount()
 				top, err = s.Seal(k.up, Meta{Parent: top, By: "test"})
 			}
-			scene.Must(t, err)
+			proctest.Must(t, err)
 			if round == 4 {
 				top, err = s.Merge(t.Context(), top, Meta{By: "test"})
-				scene.Must(t, err)
+				proctest.Must(t, err)
 			}
 		}
 		merged, err := s.Merge(t.Context(), top, Meta{By: "test"})
-		scene.Must(t, err)
+		proctest.Must(t, err)
 		chain, err := s.Chain(merged)
-		scene.Must(t, err)
+		proctest.Must(t, err)
 		if len(chain.Dirs) != 1 {
 			t.Fatalf("merged: %v", chain)
 		}
@@ -196,30 +196,30 @@ func TestLayersMeanWhatWasSeen(t *testing.T) {
 }
 
 func TestACopyKeepsHolesAndLinks(t *testing.T) {
-	scene.Root(t)
+	proctest.Root(t)
 	s, dir := open(t), t.TempDir()
 	hole := filepath.Join(dir, "hole")
-	scene.Must(t, os.WriteFile(hole, []byte("start"), 0o644))
-	scene.Must(t, os.Truncate(hole, 1<<40))
+	proctest.Must(t, os.WriteFile(hole, []byte("start"), 0o644))
+	proctest.Must(t, os.Truncate(hole, 1<<40))
 	f, err := os.OpenFile(hole, os.O_WRONLY, 0)
-	scene.Must(t, err)
+	proctest.Must(t, err)
 	_, err = f.WriteAt([]byte("middle"), 1<<39)
-	scene.Must(t, errors.Join(err, f.Close()))
-	scene.Must(t, os.WriteFile(filepath.Join(dir, "one"), []byte("x"), 0o4755))
-	scene.Must(t, os.Chmod(filepath.Join(dir, "one"), 0o755|fs.ModeSetuid))
-	scene.Must(t, os.Link(filepath.Join(dir, "one"), filepath.Join(dir, "two")))
-	scene.Must(t, unix.Mkfifo(filepath.Join(dir, "fifo"), 0o620))
+	proctest.Must(t, errors.Join(err, f.Close()))
+	proctest.Must(t, os.WriteFile(filepath.Join(dir, "one"), []byte("x"), 0o4755))
+	proctest.Must(t, os.Chmod(filepath.Join(dir, "one"), 0o755|fs.ModeSetuid))
+	proctest.Must(t, os.Link(filepath.Join(dir, "one"), filepath.Join(dir, "two")))
+	proctest.Must(t, unix.Mkfifo(filepath.Join(dir, "fifo"), 0o620))
 	id, err := s.Copy(t.Context(), dir, Meta{By: "test"})
-	scene.Must(t, err)
+	proctest.Must(t, err)
 	to := s.files(id)
 	var st unix.Stat_t
-	scene.Must(t, unix.Stat(filepath.Join(to, "hole"), &st))
+	proctest.Must(t, unix.Stat(filepath.Join(to, "hole"), &st))
 	if st.Size != 1<<40 || st.Blocks*512 > 1<<20 {
 		t.Errorf("the hole has %d bytes in %d blocks", st.Size, st.Blocks)
 	}
 	b := make([]byte, 6)
 	c, err := os.Open(filepath.Join(to, "hole"))
-	scene.Must(t, err)
+	proctest.Must(t, err)
 	_, err = c.ReadAt(b, 1<<39)
 	if c.Close(); err != nil || string(b) != "middle" {
 		t.Errorf("%q, %v", b, err)
@@ -235,16 +235,16 @@ func TestACopyKeepsHolesAndLinks(t *testing.T) {
 }
 
 func TestADirectoryOfTheMachineBringsNoTricks(t *testing.T) {
-	scene.Root(t)
+	proctest.Root(t)
 	s, dir := open(t), t.TempDir()
-	scene.Must(t, os.Mkdir(filepath.Join(dir, "d"), 0o755))
-	scene.Must(t, unix.Setxattr(filepath.Join(dir, "d"), opaque, []byte("y"), 0))
-	scene.Must(t, unix.Setxattr(filepath.Join(dir, "d"), "user.overlay.redirect", []byte("/etc"), 0))
-	scene.Must(t, unix.Setxattr(filepath.Join(dir, "d"), "user.kept", []byte("y"), 0))
-	scene.Must(t, unix.Mknod(filepath.Join(dir, "gone"), unix.S_IFCHR, 0))
-	scene.Must(t, unix.Mknod(filepath.Join(dir, "disk"), unix.S_IFBLK|0o666, 8<<8))
+	proctest.Must(t, os.Mkdir(filepath.Join(dir, "d"), 0o755))
+	proctest.Must(t, unix.Setxattr(filepath.Join(dir, "d"), opaque, []byte("y"), 0))
+	proctest.Must(t, unix.Setxattr(filepath.Join(dir, "d"), "user.overlay.redirect", []byte("/etc"), 0))
+	proctest.Must(t, unix.Setxattr(filepath.Join(dir, "d"), "user.kept", []byte("y"), 0))
+	proctest.Must(t, unix.Mknod(filepath.Join(dir, "gone"), unix.S_IFCHR, 0))
+	proctest.Must(t, unix.Mknod(filepath.Join(dir, "disk"), unix.S_IFBLK|0o666, 8<<8))
 	id, err := s.FromDir(t.Context(), dir, Meta{Whole: true, By: "test"})
-	scene.Must(t, err)
+	proctest.Must(t, err)
 	names, err := os.ReadDir(s.files(id))
 	if err != nil || len(names) != 1 {
 		t.Errorf("%v, %v", names, err)
@@ -266,19 +266,19 @@ func archive(t *testing.T, headers ...tar.Header) *bytes.Buffer {
 	for _, h := range headers {
 		content := h.Uname // borrowed for the test
 		h.Uname, h.Size = "", int64(len(content))
-		scene.Must(t, w.WriteHeader(&h))
+		proctest.Must(t, w.WriteHeader(&h))
 		_, err := w.Write([]byte(content))
-		scene.Must(t, err)
+		proctest.Must(t, err)
 	}
-	scene.Must(t, w.Close())
+	proctest.Must(t, w.Close())
 	return &b
 }
 
 func TestArchives(t *testing.T) {
-	scene.Root(t)
+	proctest.Root(t)
 	out := t.TempDir()
 	secret := filepath.Join(out, "secret")
-	scene.Must(t, os.WriteFile(secret, []byte("untouched"), 0o644))
+	proctest.Must(t, os.WriteFile(secret, []byte("untouched"), 0o644))
 	up := strings.Repeat("../", 40)
 	file := func(name, content string) tar.Header {
 		return tar.Header{Name: name, Mode: 0o644, Typeflag: tar.TypeReg, Uname: content}
@@ -366,33 +366,33 @@ func TestArchives(t *testing.T) {
 }
 
 func TestHostileTreesEndWithAnError(t *testing.T) {
-	scene.Root(t)
+	proctest.Root(t)
 	s, dir := open(t), t.TempDir()
 	t.Run("deep", func(t *testing.T) {
 		fd, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY, 0)
-		scene.Must(t, err)
+		proctest.Must(t, err)
 		for range maxNested + 200 {
-			scene.Must(t, unix.Mkdirat(fd, "d", 0o755))
+			proctest.Must(t, unix.Mkdirat(fd, "d", 0o755))
 			next, err := unix.Openat(fd, "d", unix.O_PATH|unix.O_DIRECTORY, 0)
-			scene.Must(t, errors.Join(err, unix.Close(fd)))
+			proctest.Must(t, errors.Join(err, unix.Close(fd)))
 			fd = next
 		}
-		scene.Must(t, unix.Close(fd))
+		proctest.Must(t, unix.Close(fd))
 		if _, err := s.Copy(t.Context(), dir, Meta{By: "test"}); !errors.Is(err, ErrLimit) {
 			t.Errorf("%.300v", err)
 		}
 		// A sandbox of such a tree can be sealed, and be removed.
 		id, err := s.Seal(filepath.Join(dir, "d"), Meta{By: "test"})
-		scene.Must(t, err)
+		proctest.Must(t, err)
 		s.Release(id, "test")
-		scene.Must(t, s.Sweep(t.Context(), 0))
+		proctest.Must(t, s.Sweep(t.Context(), 0))
 		if left, err := os.ReadDir(s.path(trashName)); err != nil || len(left) != 0 {
 			t.Errorf("left %v, %v", left, err)
 		}
 	})
 	t.Run("many", func(t *testing.T) {
 		for i := range 20 {
-			scene.Must(t, os.WriteFile(filepath.Join(dir, fmt.Sprint(i)), make([]byte, 8192), 0o644))
+			proctest.Must(t, os.WriteFile(filepath.Join(dir, fmt.Sprint(i)), make([]byte, 8192), 0o644))
 		}
 		if _, err := s.Copy(t.Context(), dir, Meta{Limits: Limits{Entries: 10}}); !errors.Is(err, ErrLimit) {
 			t.Error(err)

@@ -3,11 +3,11 @@ package layer
 import (
 	"testing"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 // What is in testdata/v1 was written by the server of November 2026, before the first
 // release. It is never written anew: a format that changes has another directory beside it.
 func TestTheRecordOfALayerIsReadByEachVersion(t *testing.T) {
-	scene.Record(t, "testdata/v1/layer.json", new(Info))
+	proctest.Record(t, "testdata/v1/layer.json", new(Info))
 }

@@ -8,19 +8,19 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 func put(t *testing.T, s *Store, m Meta) ID {
 	t.Helper()
 	id, err := s.Make(m, func(dir string) error { return os.WriteFile(filepath.Join(dir, "f"), []byte("x"), 0o644) })
-	scene.Must(t, err)
+	proctest.Must(t, err)
 	return id
 }
 
 func sweep(t *testing.T, s *Store, cache time.Duration) {
 	t.Helper()
-	scene.Must(t, s.Sweep(t.Context(), cache))
+	proctest.Must(t, s.Sweep(t.Context(), cache))
 	if left, err := os.ReadDir(s.path(trashName)); err != nil || len(left) != 0 {
 		t.Errorf("in the trash: %v, %v", left, err)
 	}
@@ -33,7 +33,7 @@ func (s *Store) has(id ID) bool {
 }
 
 func TestALayerStaysWhileItIsNeeded(t *testing.T) {
-	scene.Root(t)
+	proctest.Root(t)
 	s := open(t)
 	below := put(t, s, Meta{By: "a", Whole: true})
 	middle := put(t, s, Meta{By: "a", Parent: below})
@@ -93,24 +93,24 @@ func TestAChainHasALimit(t *testing.T) {
 
 // TestADaemonThatEndsBetweenTwoSteps finds whole layers afterwards, and nothing else.
 func TestADaemonThatEndsBetweenTwoSteps(t *testing.T) {
-	scene.Root(t)
+	proctest.Root(t)
 	s := open(t)
 	kept := put(t, s, Meta{By: "test", Key: "k"})
 	up := filepath.Join(t.TempDir(), "up")
-	scene.Must(t, os.Mkdir(up, 0o755))
-	scene.Must(t, os.WriteFile(filepath.Join(up, "work"), []byte("mine"), 0o644))
+	proctest.Must(t, os.Mkdir(up, 0o755))
+	proctest.Must(t, os.WriteFile(filepath.Join(up, "work"), []byte("mine"), 0o644))
 	// A copy that was not finished, a seal before the move, something foreign.
-	scene.Must(t, os.MkdirAll(filepath.Join(s.path(newName), string(newID()), filesName), 0o755))
+	proctest.Must(t, os.MkdirAll(filepath.Join(s.path(newName), string(newID()), filesName), 0o755))
 	early := newID()
-	scene.Must(t, os.Mkdir(s.path(string(early)), 0o700))
-	scene.Must(t, writeInfo(s.path(string(early)), &Info{ID: early, From: up}, false))
-	scene.Must(t, os.MkdirAll(filepath.Join(s.dir, "foreign"), 0o700))
+	proctest.Must(t, os.Mkdir(s.path(string(early)), 0o700))
+	proctest.Must(t, writeInfo(s.path(string(early)), &Info{ID: early, From: up}, false))
+	proctest.Must(t, os.MkdirAll(filepath.Join(s.dir, "foreign"), 0o700))
 	broken := newID()
-	scene.Must(t, os.MkdirAll(s.files(broken), 0o700))
-	scene.Must(t, os.WriteFile(filepath.Join(s.path(string(broken)), infoName), []byte("{"), 0o600))
+	proctest.Must(t, os.MkdirAll(s.files(broken), 0o700))
+	proctest.Must(t, os.WriteFile(filepath.Join(s.path(string(broken)), infoName), []byte("{"), 0o600))
 
 	s, err := Open(s.dir)
-	scene.Must(t, err)
+	proctest.Must(t, err)
 	if !s.has(kept) || s.has(early) || s.has(broken) {
 		t.Error("not the whole ones are there")
 	}
@@ -121,17 +121,17 @@ func TestADaemonThatEndsBetweenTwoSteps(t *testing.T) {
 		t.Error(err)
 	}
 	id, err := s.Seal(up, Meta{Parent: kept, By: "box"})
-	scene.Must(t, err)
+	proctest.Must(t, err)
 	// The box's record does not say it yet.
 	s, err = Open(s.dir)
-	scene.Must(t, err)
+	proctest.Must(t, err)
 	if found, ok := s.Sealed(up); !ok || found != id {
 		t.Errorf("found %q, want %q", found, id)
 	}
 	if text, err := os.ReadFile(filepath.Join(s.files(id), "work")); err != nil || string(text) != "mine" {
 		t.Errorf("%q, %v", text, err)
 	}
-	scene.Must(t, s.Hold(id, "box"))
+	proctest.Must(t, s.Hold(id, "box"))
 	sweep(t, s, 0)
 	if !s.has(kept) || !s.has(id) {
 		t.Error("what is held is gone")
@@ -141,13 +141,13 @@ func TestADaemonThatEndsBetweenTwoSteps(t *testing.T) {
 	}
 	// After a restart of the machine.
 	info, err := s.Get(kept)
-	scene.Must(t, err)
+	proctest.Must(t, err)
 	if info.Boot, info.Synced = "another", false; !info.Suspect() {
 		t.Error("it is not suspect")
 	}
-	scene.Must(t, writeInfo(s.path(string(kept)), &info, false))
+	proctest.Must(t, writeInfo(s.path(string(kept)), &info, false))
 	s, err = Open(s.dir)
-	scene.Must(t, err)
+	proctest.Must(t, err)
 	if _, ok := s.Find("k", "x"); ok {
 		t.Error("a step that may lack content is used again")
 	}
@@ -157,21 +157,21 @@ func TestADaemonThatEndsBetweenTwoSteps(t *testing.T) {
 func TestWhatWasSealedIsCounted(t *testing.T) {
 	s := open(t)
 	up := filepath.Join(t.TempDir(), "up")
-	scene.Must(t, os.MkdirAll(filepath.Join(up, "a", "b"), 0o755))
+	proctest.Must(t, os.MkdirAll(filepath.Join(up, "a", "b"), 0o755))
 	content := make([]byte, 64<<10)
 	for i := range content {
 		content[i] = 'x'
 	}
-	scene.Must(t, os.WriteFile(filepath.Join(up, "a", "b", "large"), content, 0o644))
-	scene.Must(t, os.Link(filepath.Join(up, "a", "b", "large"), filepath.Join(up, "linked")))
-	scene.Must(t, os.Symlink("/etc", filepath.Join(up, "away")))
+	proctest.Must(t, os.WriteFile(filepath.Join(up, "a", "b", "large"), content, 0o644))
+	proctest.Must(t, os.Link(filepath.Join(up, "a", "b", "large"), filepath.Join(up, "linked")))
+	proctest.Must(t, os.Symlink("/etc", filepath.Join(up, "away")))
 	deep := up
 	for range 60 {
 		deep = filepath.Join(deep, strings.Repeat("d", 60))
 	}
-	scene.Must(t, os.MkdirAll(deep, 0o755))
+	proctest.Must(t, os.MkdirAll(deep, 0o755))
 	id, err := s.Seal(up, Meta{By: "box"})
-	scene.Must(t, err)
+	proctest.Must(t, err)
 	sweep(t, s, 0)
 	for range 2 {
 		info, err := s.Get(id)
@@ -179,7 +179,7 @@ func TestWhatWasSealedIsCounted(t *testing.T) {
 			t.Errorf("%+v, %v", info, err)
 		}
 		s, err = Open(s.dir) // it is on the disk, too
-		scene.Must(t, err)
+		proctest.Must(t, err)
 	}
 }
 

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/tend-run/tend/internal/sandbox/driver"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/process"
 )
 
@@ -19,9 +19,9 @@ func times(b *testing.B, name string, all []time.Duration) {
 // run starts a program and waits for its first output.
 func run(b *testing.B, m process.Manager) {
 	p, err := m.Start(b.Context(), process.Spec{Argv: []string{"/bin/echo", "x"}})
-	scene.Must(b, err)
+	proctest.Must(b, err)
 	for ev, err := range process.Events(b.Context(), p, process.ReadOptions{}) {
-		scene.Must(b, err)
+		proctest.Must(b, err)
 		if ev.Kind == process.EventOutput {
 			return
 		}
@@ -36,7 +36,7 @@ func BenchmarkLife(b *testing.B) {
 	create := func() {
 		began := time.Now()
 		s, err := d.Create(b.Context(), driver.Spec{})
-		scene.Must(b, err)
+		proctest.Must(b, err)
 		created = append(created, time.Since(began))
 		run(b, s.Processes())
 		first = append(first, time.Since(began))
@@ -50,7 +50,7 @@ func BenchmarkLife(b *testing.B) {
 	}
 	for _, s := range all {
 		began := time.Now()
-		scene.Must(b, s.Destroy(b.Context()))
+		proctest.Must(b, s.Destroy(b.Context()))
 		gone = append(gone, time.Since(began))
 	}
 	times(b, "create", created)
@@ -62,7 +62,7 @@ func BenchmarkLife(b *testing.B) {
 func BenchmarkStart(b *testing.B) {
 	d := openReal(b, real(b))
 	s, err := d.Create(b.Context(), driver.Spec{})
-	scene.Must(b, err)
+	proctest.Must(b, err)
 	for _, place := range []struct {
 		name string
 		m    process.Manager
@@ -72,9 +72,9 @@ func BenchmarkStart(b *testing.B) {
 			for b.Loop() {
 				began := time.Now()
 				p, err := place.m.Start(b.Context(), process.Spec{Argv: []string{"/bin/true"}})
-				scene.Must(b, err)
+				proctest.Must(b, err)
 				_, err = p.Wait(b.Context(), process.Until{})
-				scene.Must(b, err)
+				proctest.Must(b, err)
 				all = append(all, time.Since(began))
 			}
 			times(b, "start", all)
@@ -102,11 +102,11 @@ func BenchmarkThousand(b *testing.B) {
 			}()
 		}
 		for range 4 {
-			scene.Must(b, <-done)
+			proctest.Must(b, <-done)
 		}
 		b.ReportMetric(time.Since(began).Seconds(), "s/1000")
 		for _, s := range all {
-			scene.Must(b, s.Destroy(b.Context()))
+			proctest.Must(b, s.Destroy(b.Context()))
 		}
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/tend-run/tend/internal/core/box"
 	"github.com/tend-run/tend/internal/sandbox/driver"
 	"github.com/tend-run/tend/internal/sandbox/drivertest"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/process"
 )
 
@@ -60,7 +60,7 @@ func TestBombsStayInTheirSandbox(t *testing.T) {
 		if in.Size.Tasks != c.most || in.Size.Memory != d.defaults.Memory {
 			t.Errorf("%s: the sandbox says that it has %+v", c.what, in.Size)
 		}
-		p := scene.Start(t, s.Processes(), process.Spec{Shell: c.line})
+		p := proctest.Start(t, s.Processes(), process.Spec{Shell: c.line})
 		if _, err := p.Wait(t.Context(), process.Until{Match: "^holds"}); err != nil {
 			t.Fatal(err)
 		}
@@ -69,7 +69,7 @@ func TestBombsStayInTheirSandbox(t *testing.T) {
 			t.Errorf("%s holds %+v, %v", c.what, use, err)
 		}
 		goesOn(c.what)
-		scene.Must(t, s.Destroy(t.Context()))
+		proctest.Must(t, s.Destroy(t.Context()))
 	}
 	for _, size := range []driver.Size{{Memory: 64 << 20}, {}} {
 		if drivertest.Lacks(t, d, box.LayerMemory) {
@@ -83,7 +83,7 @@ func TestBombsStayInTheirSandbox(t *testing.T) {
 			t.Error("files in memory do not count")
 		}
 		goesOn("a bomb of memory")
-		scene.Must(t, s.Destroy(t.Context()))
+		proctest.Must(t, s.Destroy(t.Context()))
 	}
 }
 
@@ -100,13 +100,13 @@ func TestSessionsOfASandboxShareItsTime(t *testing.T) {
 		one:   `perl -MPOSIX -e '$| = 1; for (1 .. 200) { if (!fork) { setsid; 1 while 1 } } print "busy\n"; sleep 1000'`,
 		other: `perl -e '$| = 1; print "busy\n"; 1 while 1'`,
 	} {
-		p := scene.Start(t, s.Processes(), process.Spec{Shell: line})
+		p := proctest.Start(t, s.Processes(), process.Spec{Shell: line})
 		if _, err := p.Wait(t.Context(), process.Until{Match: "busy"}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	spent := func(s driver.Sandbox) time.Duration {
-		return scene.Value(d.cfg.Engine.Usage(t.Context(), box.ID(scene.Value(s.Info(t.Context()))(t).ID)))(t).CPU
+		return proctest.Value(d.cfg.Engine.Usage(t.Context(), box.ID(proctest.Value(s.Info(t.Context()))(t).ID)))(t).CPU
 	}
 	many, single := spent(one), spent(other)
 	for spent(one)-many < time.Second*time.Duration(runtime.NumCPU()) {
@@ -125,7 +125,7 @@ func TestBuffersOfConnectionsCountAsMemory(t *testing.T) {
 		return
 	}
 	mem := func() (pages int) {
-		b := scene.Value(os.ReadFile("/proc/net/sockstat"))(t)
+		b := proctest.Value(os.ReadFile("/proc/net/sockstat"))(t)
 		_, text, _ := strings.Cut(string(b), "TCP: ")
 		_, text, _ = strings.Cut(text, "mem ")
 		if _, err := fmt.Sscan(text, &pages); err != nil {
@@ -135,7 +135,7 @@ func TestBuffersOfConnectionsCountAsMemory(t *testing.T) {
 	}
 	s, _ := create(t, d, driver.Spec{Size: driver.Size{Memory: 64 << 20}})
 	before := mem()
-	p := scene.Start(t, s.Processes(), process.Spec{Shell: `perl -MSocket -MFcntl -e '
+	p := proctest.Start(t, s.Processes(), process.Spec{Shell: `perl -MSocket -MFcntl -e '
 		socket my $l, PF_INET, SOCK_STREAM, 0; bind $l, sockaddr_in(0, INADDR_LOOPBACK); listen $l, 400; my $at = getsockname $l;
 		for (1 .. 150) {
 			socket my $c, PF_INET, SOCK_STREAM, 0; connect $c, $at or last; accept my $a, $l or last; push @all, $c, $a;
@@ -157,7 +157,7 @@ func TestTerminalsOfASandboxAreBounded(t *testing.T) {
 	d := openReal(t, real(t))
 	s, _ := create(t, d, driver.Spec{})
 	line := `perl -e 'while (open my $f, "+<", "/dev/ptmx") { push @f, $f } print @f + 0, " $!\n"; $| = 1; sleep 1000'`
-	p := scene.Start(t, s.Processes(), process.Spec{Shell: line})
+	p := proctest.Start(t, s.Processes(), process.Spec{Shell: line})
 	if res, err := p.Wait(t.Context(), process.Until{Match: `\d+ .*`}); err != nil || res.Match != "256 No space left on device" {
 		t.Errorf("a program gets terminals: %q, %v", res.Match, err)
 	}
@@ -183,8 +183,8 @@ func TestWhoAsksForNoSizeHasLimits(t *testing.T) {
 	if in.Size != want {
 		t.Errorf("it has %+v, want %+v", in.Size, want)
 	}
-	scene.Must(t, s.Stop(t.Context()))
-	scene.Must(t, s.Start(t.Context()))
+	proctest.Must(t, s.Stop(t.Context()))
+	proctest.Must(t, s.Start(t.Context()))
 	if in := info(t, s); in.Size != want {
 		t.Errorf("after a start it has %+v, want %+v", in.Size, want)
 	}
@@ -232,7 +232,7 @@ func TestLimitsThatNobodyCanEnforceAreToldAndNotClaimed(t *testing.T) {
 	if in.Size != (driver.Size{}) {
 		t.Errorf("it says that it has %+v", in.Size)
 	}
-	scene.Must(t, s.Destroy(t.Context()))
+	proctest.Must(t, s.Destroy(t.Context()))
 	if missing := d.Capabilities().Missing; !slices.ContainsFunc(missing, func(m string) bool { return strings.HasPrefix(m, "tasks: ") }) {
 		t.Errorf("missing is %q", missing)
 	}

@@ -18,7 +18,7 @@ import (
 
 	"github.com/tend-run/tend/internal/core/client"
 	"github.com/tend-run/tend/internal/sandbox/driver"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testkeeper"
 	"github.com/tend-run/tend/process"
 )
@@ -26,17 +26,17 @@ import (
 // boxed opens a driver over real boxes, whose background work runs.
 func boxed(t *testing.T) (*Driver, Config) {
 	t.Helper()
-	scene.Root(t)
+	proctest.Root(t)
 	m := testkeeper.New(t).(*client.Manager)
 	dir, err := os.MkdirTemp("/var/tmp", "tend-boxes-")
-	scene.Must(t, err)
-	t.Cleanup(func() { scene.Must(t, os.RemoveAll(dir)) })
+	proctest.Must(t, err)
+	t.Cleanup(func() { proctest.Must(t, os.RemoveAll(dir)) })
 	cfg := Config{Dir: dir, Manager: m, Engine: m.Boxes(), Inside: func(r Root) process.Manager { return m.In(r) }}
 	d := openOn(t, cfg)
 	work(t, d)
 	t.Cleanup(func() {
 		for _, s := range d.boxes.All() {
-			scene.Must(t, s.Destroy(context.Background()))
+			proctest.Must(t, s.Destroy(context.Background()))
 		}
 	})
 	return d, cfg
@@ -48,16 +48,16 @@ func work(t *testing.T, d *Driver) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- d.Run(ctx) }()
-	t.Cleanup(func() { cancel(); scene.Must(t, <-done) })
+	t.Cleanup(func() { cancel(); proctest.Must(t, <-done) })
 }
 
 // inSandbox runs a command line in a sandbox.
 func inSandbox(t *testing.T, s driver.Sandbox, line string) string {
 	t.Helper()
-	p := scene.Start(t, s.Processes(), process.Spec{Argv: []string{"/bin/bash", "-l", "-c", line}})
-	out := scene.Output(t, p, process.Stdout)
-	if res := scene.Wait(t, p, process.Until{}); res.Exit.Code != 0 {
-		t.Errorf("%q ended with %+v: %s%s", line, res.Exit, out, scene.Output(t, p, process.Stderr))
+	p := proctest.Start(t, s.Processes(), process.Spec{Argv: []string{"/bin/bash", "-l", "-c", line}})
+	out := proctest.Output(t, p, process.Stdout)
+	if res := proctest.Wait(t, p, process.Until{}); res.Exit.Code != 0 {
+		t.Errorf("%q ended with %+v: %s%s", line, res.Exit, out, proctest.Output(t, p, process.Stderr))
 	}
 	return out
 }
@@ -66,12 +66,12 @@ func inSandbox(t *testing.T, s driver.Sandbox, line string) string {
 func built(t *testing.T, d *Driver, spec driver.BuildSpec) (driver.Build, string) {
 	t.Helper()
 	b, err := d.Build(t.Context(), spec)
-	scene.Must(t, err)
+	proctest.Must(t, err)
 	var text strings.Builder
 	from := 0
 	for deadline := time.Now().Add(2 * time.Minute); ; {
 		now, logs, err := d.GetBuild(t.Context(), b.ID, from)
-		scene.Must(t, err)
+		proctest.Must(t, err)
 		for _, l := range logs {
 			text.WriteString(l.Fields["step"] + " " + l.Level + " " + l.Message + "\n")
 		}
@@ -91,12 +91,12 @@ func step(kind string, args ...string) driver.Step { return driver.Step{Kind: ki
 func TestASandboxFromBaseHasAUser(t *testing.T) {
 	d, _ := boxed(t)
 	s, err := d.Create(t.Context(), driver.Spec{Template: "base"})
-	scene.Must(t, err)
+	proctest.Must(t, err)
 	if got := inSandbox(t, s, `whoami; pwd; echo $HOME; ls -A ~; wc -c < ~/.bashrc; test -w ~ && ! test -w / && echo fine`); got != "user\n/home/user\n/home/user\n.bashrc\n.profile\n0\nfine\n" {
 		t.Errorf("it sees %q", got)
 	}
 	f, err := s.Files("", "")
-	scene.Must(t, err)
+	proctest.Must(t, err)
 	e, err := f.Write("made", strings.NewReader("x"), nil)
 	if err != nil || e.Path != "/home/user/made" || e.Owner != "user" {
 		t.Errorf("%+v, %v", e, err)
@@ -114,11 +114,11 @@ func TestABuildDoesItsSteps(t *testing.T) {
 	var blob bytes.Buffer
 	w := tar.NewWriter(&blob)
 	for name, text := range map[string]string{"app/a.txt": "A", "app/sub/b.txt": "B", "one.txt": "one"} {
-		scene.Must(t, w.WriteHeader(&tar.Header{Name: name, Mode: 0o640, Size: int64(len(text)), Typeflag: tar.TypeReg}))
+		proctest.Must(t, w.WriteHeader(&tar.Header{Name: name, Mode: 0o640, Size: int64(len(text)), Typeflag: tar.TypeReg}))
 		_, err := io.WriteString(w, text)
-		scene.Must(t, err)
+		proctest.Must(t, err)
 	}
-	scene.Must(t, w.Close())
+	proctest.Must(t, w.Close())
 	copied := func(hash string, args ...string) driver.Step {
 		return driver.Step{Kind: "COPY", Args: args, Hash: hash}
 	}
@@ -158,7 +158,7 @@ func TestABuildDoesItsSteps(t *testing.T) {
 	}
 	look := `cat /greeting /random; echo $GREETING$N; pwd; whoami; stat -c '%n %U %a' /srv/app/a.txt /srv/app/sub/b.txt /srv/app/renamed.txt /srv/app/into/one.txt; cat /srv/app/renamed.txt /srv/app/sub/b.txt; ls -A /srv/app /srv/app/into`
 	one, err := d.Create(t.Context(), driver.Spec{Template: "ns/app:v1", Run: driver.RunConfig{Env: map[string]string{"N": "2"}}})
-	scene.Must(t, err)
+	proctest.Must(t, err)
 	got := strings.Split(inSandbox(t, one, look), "\n")
 	random := got[1]
 	got[1] = "…"
@@ -180,11 +180,11 @@ func TestABuildDoesItsSteps(t *testing.T) {
 		}
 		again := openOn(t, cfg)
 		s, err := again.Create(t.Context(), driver.Spec{Template: "other"})
-		scene.Must(t, err)
+		proctest.Must(t, err)
 		if out := inSandbox(t, s, "cat /random ~/more"); out != random+"\nmore\n" {
 			t.Errorf("it sees %q", out)
 		}
-		scene.Must(t, s.Destroy(t.Context()))
+		proctest.Must(t, s.Destroy(t.Context()))
 		spec.Force = true
 		if b, log := built(t, d, spec); b.Status != driver.BuildReady || strings.Contains(log, "cache") {
 			t.Errorf("%+v\n%s", b, log)
@@ -201,7 +201,7 @@ func TestABuildDoesItsSteps(t *testing.T) {
 		if err != nil || id != b.ID {
 			t.Errorf("%s, %v", id, err)
 		}
-		scene.Must(t, d.Untag(t.Context(), "ns/app", []string{"v1"}))
+		proctest.Must(t, d.Untag(t.Context(), "ns/app", []string{"v1"}))
 		tags, err := d.Tags(t.Context(), "ns/app")
 		if err != nil || len(tags) != 2 {
 			t.Errorf("%+v, %v", tags, err)
@@ -213,7 +213,7 @@ func TestABuildDoesItsSteps(t *testing.T) {
 		}
 	})
 	t.Run("deleted", func(t *testing.T) {
-		scene.Must(t, d.DeleteTemplate(t.Context(), "ns/app"))
+		proctest.Must(t, d.DeleteTemplate(t.Context(), "ns/app"))
 		if _, err := d.Create(t.Context(), driver.Spec{Template: "ns/app"}); !errors.Is(err, driver.ErrNotFound) {
 			t.Error(err)
 		}
@@ -227,9 +227,9 @@ func TestABuildThatFailsSaysWhere(t *testing.T) {
 	d, _ := boxed(t)
 	var torn bytes.Buffer
 	whole := tar.NewWriter(&torn)
-	scene.Must(t, whole.WriteHeader(&tar.Header{Name: "other", Mode: 0o644, Size: 2000}))
-	scene.Value(whole.Write(make([]byte, 2000)))(t)
-	scene.Must(t, whole.Close())
+	proctest.Must(t, whole.WriteHeader(&tar.Header{Name: "other", Mode: 0o644, Size: 2000}))
+	proctest.Value(whole.Write(make([]byte, 2000)))(t)
+	proctest.Must(t, whole.Close())
 	for name, c := range map[string]struct {
 		steps  []driver.Step
 		ready  string
@@ -259,7 +259,7 @@ func TestABuildThatFailsSaysWhere(t *testing.T) {
 		t.Errorf("a template of a failed build: %v", err)
 	}
 	link := filepath.Join(t.TempDir(), "link")
-	scene.Must(t, os.Symlink(d.cfg.State, link))
+	proctest.Must(t, os.Symlink(d.cfg.State, link))
 	for name, spec := range map[string]driver.BuildSpec{
 		"the state": {Name: "a", FromDir: d.cfg.State},
 		"below it":  {Name: "a", FromDir: filepath.Join(d.cfg.State, "sandboxes")},
@@ -307,7 +307,7 @@ func TestStepsBeginAsTheTemplateHasIt(t *testing.T) {
 		if b, log := built(t, d, driver.BuildSpec{Name: name, AsParent: true, Steps: tt.steps}); b.Status != driver.BuildReady {
 			t.Fatalf("%+v\n%s", b, log)
 		}
-		s := scene.Value(d.Create(t.Context(), driver.Spec{Template: name}))(t)
+		s := proctest.Value(d.Create(t.Context(), driver.Spec{Template: name}))(t)
 		if got := inSandbox(t, s, tt.ask); got != tt.want {
 			t.Errorf("%s has %q", name, got)
 		}
@@ -339,7 +339,7 @@ func TestATemplateWithoutTheDefaultTag(t *testing.T) {
 	if _, err := d.Template(t.Context(), "tagged"); !errors.Is(err, driver.ErrNotFound) {
 		t.Error(err)
 	}
-	scene.Must(t, d.DeleteTemplate(t.Context(), b.TemplateID))
+	proctest.Must(t, d.DeleteTemplate(t.Context(), b.TemplateID))
 	if _, err := d.Tags(t.Context(), "tagged"); !errors.Is(err, driver.ErrNotFound) {
 		t.Error(err)
 	}
@@ -355,43 +355,43 @@ func TestATemplatesStartCommandRunsInEachSandbox(t *testing.T) {
 		t.Fatalf("%+v\n%s", b, log)
 	}
 	s, err := d.Create(t.Context(), driver.Spec{Template: "server"})
-	scene.Must(t, err)
+	proctest.Must(t, err)
 	if got := inSandbox(t, s, "cat ~/up; rm ~/up"); got != "prepared\n" {
 		t.Errorf("it sees %q", got)
 	}
-	scene.Must(t, errors.Join(s.Stop(t.Context()), s.Start(t.Context())))
-	scene.Eventually(t, "the start command after a start", func() bool { return inSandbox(t, s, "cat ~/up 2>/dev/null || true") == "prepared\n" })
+	proctest.Must(t, errors.Join(s.Stop(t.Context()), s.Start(t.Context())))
+	proctest.Eventually(t, "the start command after a start", func() bool { return inSandbox(t, s, "cat ~/up 2>/dev/null || true") == "prepared\n" })
 }
 
 // TestSnapshotsOfWhatRuns: of sandboxes that run nothing, and of such that do.
 func TestSnapshotsOfWhatRuns(t *testing.T) {
 	d, _ := boxed(t)
 	s, err := d.Create(t.Context(), driver.Spec{Template: "base"})
-	scene.Must(t, err)
+	proctest.Must(t, err)
 	inSandbox(t, s, "echo idle > ~/f; echo tmp > /tmp/t; rm ~/.profile; mkdir ~/d; mv ~/.bashrc ~/d/; ln ~/f ~/g")
 	look := "cat ~/f /tmp/t; ls ~/d -A; test -e ~/.profile; echo $?; stat -c %h ~/f"
 	before := s.(*sandbox).rec.Layer
-	scene.Must(t, justErr(d.Snapshot(t.Context(), s.(*sandbox).id, driver.SnapshotSpec{Name: "idle"})))
+	proctest.Must(t, justErr(d.Snapshot(t.Context(), s.(*sandbox).id, driver.SnapshotSpec{Name: "idle"})))
 	if s.(*sandbox).rec.Layer == before {
 		t.Error("one that is idle was not sealed")
 	}
 	if got := inSandbox(t, s, look); got != "idle\ntmp\n.bashrc\n1\n2\n" {
 		t.Errorf("it goes on with %q", got)
 	}
-	p := scene.Start(t, s.Processes(), process.Spec{Argv: []string{"/bin/bash", "-c", "while read x; do echo $x > ~/f; echo wrote $x; done"}, Stdin: process.StdinPipe})
-	scene.Write(t, p, "busy\n")
-	scene.Wait(t, p, process.Until{Match: "wrote busy"})
+	p := proctest.Start(t, s.Processes(), process.Spec{Argv: []string{"/bin/bash", "-c", "while read x; do echo $x > ~/f; echo wrote $x; done"}, Stdin: process.StdinPipe})
+	proctest.Write(t, p, "busy\n")
+	proctest.Wait(t, p, process.Until{Match: "wrote busy"})
 	forks, err := d.Fork(t.Context(), s.(*sandbox).id, driver.ForkSpec{Count: 3})
-	scene.Must(t, err)
-	scene.Write(t, p, "later\n")
-	scene.Wait(t, p, process.Until{Match: "wrote later"})
+	proctest.Must(t, err)
+	proctest.Write(t, p, "later\n")
+	proctest.Wait(t, p, process.Until{Match: "wrote later"})
 	idle, err := d.Create(t.Context(), driver.Spec{Snapshot: "idle"})
-	scene.Must(t, err)
+	proctest.Must(t, err)
 	if got := inSandbox(t, idle, look); got != "idle\ntmp\n.bashrc\n1\n2\n" {
 		t.Errorf("the snapshot has %q", got)
 	}
 	for i, f := range forks {
-		scene.Must(t, f.Err)
+		proctest.Must(t, f.Err)
 		// A write to a file of a lower layer copies it, without its other names.
 		if got := inSandbox(t, f.Sandbox, look); got != "busy\ntmp\n.bashrc\n1\n1\n" {
 			t.Errorf("fork %d has %q", i, got)

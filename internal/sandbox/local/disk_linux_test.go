@@ -16,7 +16,7 @@ import (
 	"github.com/tend-run/tend/internal/core/disk"
 	"github.com/tend-run/tend/internal/sandbox/driver"
 	"github.com/tend-run/tend/internal/sandbox/image"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/process"
 )
 
@@ -26,7 +26,7 @@ const smallDisk = image.Least
 func loops(t *testing.T, dir string) (n int) {
 	t.Helper()
 	all, err := filepath.Glob("/sys/block/loop*/loop/backing_file")
-	scene.Must(t, err)
+	proctest.Must(t, err)
 	for _, f := range all {
 		if b, err := os.ReadFile(f); err == nil && strings.HasPrefix(string(b), dir+"/") {
 			n++
@@ -43,13 +43,13 @@ func TestADiskOutlivesKeeperAndServer(t *testing.T) {
 	m := cfg.Manager.(*client.Manager)
 	d := openReal(t, cfg)
 	s, _ := create(t, d, driver.Spec{Name: "kept", Size: driver.Size{Disk: smallDisk}})
-	p := scene.Start(t, s.Processes(), process.Spec{Shell: "cd /root; while read line; do echo $line >>lines; echo got $line; done", Stdin: process.StdinPipe})
+	p := proctest.Start(t, s.Processes(), process.Spec{Shell: "cd /root; while read line; do echo $line >>lines; echo got $line; done", Stdin: process.StdinPipe})
 	for _, round := range []string{"one", "two"} {
-		scene.Must(t, syscall.Kill(keeper(t, m), syscall.SIGKILL))
+		proctest.Must(t, syscall.Kill(keeper(t, m), syscall.SIGKILL))
 		d = openOn(t, cfg)
-		scene.Write(t, p, round+"\n")
-		scene.Wait(t, p, process.Until{Match: "got " + round})
-		found := scene.Value(d.Get(t.Context(), "kept"))(t)
+		proctest.Write(t, p, round+"\n")
+		proctest.Wait(t, p, process.Until{Match: "got " + round})
+		found := proctest.Value(d.Get(t.Context(), "kept"))(t)
 		if in := info(t, found); in.State != driver.Ready || in.Size.Disk != smallDisk {
 			t.Errorf("after a death it is %+v", in)
 		}
@@ -57,15 +57,15 @@ func TestADiskOutlivesKeeperAndServer(t *testing.T) {
 			t.Errorf("it has %d loop devices", n)
 		}
 	}
-	found := scene.Value(d.Get(t.Context(), "kept"))(t)
-	scene.Must(t, found.Stop(t.Context()))
-	scene.Eventually(t, "a stopped one has no loop device", func() bool { return loops(t, cfg.Dir) == 0 })
-	scene.Must(t, found.Start(t.Context()))
+	found := proctest.Value(d.Get(t.Context(), "kept"))(t)
+	proctest.Must(t, found.Stop(t.Context()))
+	proctest.Eventually(t, "a stopped one has no loop device", func() bool { return loops(t, cfg.Dir) == 0 })
+	proctest.Must(t, found.Start(t.Context()))
 	if out, _ := inShell(t, found, "", `cat /root/lines; dd if=/dev/zero of=/root/more bs=1M count=32 2>/dev/null || echo full`); out != "one\ntwo\nfull" {
 		t.Errorf("it has %q", out)
 	}
-	scene.Must(t, found.Destroy(t.Context()))
-	scene.Eventually(t, "nothing of it is left", func() bool { return loops(t, cfg.Dir) == 0 })
+	proctest.Must(t, found.Destroy(t.Context()))
+	proctest.Eventually(t, "nothing of it is left", func() bool { return loops(t, cfg.Dir) == 0 })
 }
 
 // TestABoxWhoseFirstProcessIsKilledLeavesNoDevice: by whoever; its disk is as it was.
@@ -78,12 +78,12 @@ func TestABoxWhoseFirstProcessIsKilledLeavesNoDevice(t *testing.T) {
 	s.mu.Lock()
 	pid := s.box.PID
 	s.mu.Unlock()
-	scene.Must(t, syscall.Kill(pid, syscall.SIGKILL))
-	scene.Eventually(t, "nothing is left", func() bool {
+	proctest.Must(t, syscall.Kill(pid, syscall.SIGKILL))
+	proctest.Eventually(t, "nothing is left", func() bool {
 		d.notice(t.Context()) // it has the root open
 		return loops(t, cfg.Dir) == 0
 	})
-	scene.Must(t, s.Start(t.Context()))
+	proctest.Must(t, s.Start(t.Context()))
 	if out, _ := inShell(t, s, "", "cat /root/file"); out != "kept" {
 		t.Errorf("it has %q", out)
 	}
@@ -94,7 +94,7 @@ func TestABoxWhoseFirstProcessIsKilledLeavesNoDevice(t *testing.T) {
 func TestDisksTogetherNeverNeedMoreThanTheMachineHas(t *testing.T) {
 	t.Parallel()
 	d := openReal(t, real(t))
-	free := scene.Value(freeOf(d.cfg.Dir))(t)
+	free := proctest.Value(freeOf(d.cfg.Dir))(t)
 	most := free * 6 / 10
 	first, _ := create(t, d, driver.Spec{Size: driver.Size{Disk: most}})
 	if used := image.Used(first.diskFile()); used > 64<<20 {
@@ -108,8 +108,8 @@ func TestDisksTogetherNeverNeedMoreThanTheMachineHas(t *testing.T) {
 		t.Errorf("it is there: %v", err)
 	}
 	create(t, d, driver.Spec{Size: driver.Size{Disk: smallDisk}})
-	scene.Must(t, first.Destroy(t.Context()))
-	scene.Must(t, d.empty(t.Context()))
+	proctest.Must(t, first.Destroy(t.Context()))
+	proctest.Must(t, d.empty(t.Context()))
 	create(t, d, driver.Spec{Name: "second", Size: driver.Size{Disk: most}})
 	for _, size := range []int64{1, image.Least - 1, image.Most + 1} {
 		var invalid *driver.InvalidError
@@ -128,7 +128,7 @@ func TestADisposableSandboxHasANewDisk(t *testing.T) {
 		if out, _ := inShell(t, s, "", "cat /root/file; echo x >/root/file; rm /bin/tac && echo removed"); out != "cat: /root/file: No such file or directory\nremoved" {
 			t.Errorf("it has %q", out)
 		}
-		scene.Must(t, s.Stop(t.Context()))
+		proctest.Must(t, s.Stop(t.Context()))
 		if _, err := os.Lstat(s.diskFile()); err == nil {
 			t.Error("its disk is kept")
 		}
@@ -136,7 +136,7 @@ func TestADisposableSandboxHasANewDisk(t *testing.T) {
 		if err != nil || snap.Bytes != 0 {
 			t.Errorf("a snapshot of nothing: %+v, %v", snap, err)
 		}
-		scene.Must(t, s.Start(t.Context()))
+		proctest.Must(t, s.Start(t.Context()))
 	}
 }
 
@@ -146,13 +146,13 @@ func TestADiskThatIsGoneIsAnErrorAndNotAnEmptyOne(t *testing.T) {
 	d := openReal(t, real(t))
 	s, _ := create(t, d, driver.Spec{Size: driver.Size{Disk: smallDisk}})
 	inShell(t, s, "", "echo x >/root/file")
-	scene.Must(t, s.Stop(t.Context()))
-	scene.Must(t, os.Rename(s.diskFile(), s.diskFile()+".away"))
+	proctest.Must(t, s.Stop(t.Context()))
+	proctest.Must(t, os.Rename(s.diskFile(), s.diskFile()+".away"))
 	if err := s.Start(t.Context()); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("it starts: %v", err)
 	}
-	scene.Must(t, os.Rename(s.diskFile()+".away", s.diskFile()))
-	scene.Must(t, s.Start(t.Context()))
+	proctest.Must(t, os.Rename(s.diskFile()+".away", s.diskFile()))
+	proctest.Must(t, s.Start(t.Context()))
 	if out, _ := inShell(t, s, "", "cat /root/file"); out != "x" {
 		t.Errorf("it has %q", out)
 	}
@@ -178,9 +178,9 @@ func TestWhoAsksForNoDiskHasThatOfAll(t *testing.T) {
 			t.Errorf("%s has %d bytes, want %d", name, in.Size.Disk, want.Disk)
 		}
 	}
-	old := scene.Value(d.Get(t.Context(), "before"))(t)
-	scene.Must(t, old.Stop(t.Context()))
-	scene.Must(t, old.Start(t.Context()))
+	old := proctest.Value(d.Get(t.Context(), "before"))(t)
+	proctest.Must(t, old.Stop(t.Context()))
+	proctest.Must(t, old.Start(t.Context()))
 	if out, _ := inShell(t, old, "", "cat /root/file"); out != "x" || info(t, old).Size.Disk != 0 {
 		t.Errorf("it has %q and %+v", out, info(t, old).Size)
 	}
@@ -216,13 +216,13 @@ func TestADiskThatTheMachineLeftHalfWrittenIsRepaired(t *testing.T) {
 	s, _ := create(t, d, driver.Spec{Size: driver.Size{Disk: smallDisk}})
 	inShell(t, s, "", "echo x >/root/file; sync")
 	// As the machine's disk had it at a moment.
-	m := scene.Value(disk.Open(s.diskFile()))(t)
-	b := scene.Value(os.ReadFile(s.diskFile()))(t)
-	scene.Must(t, m.Close())
-	scene.Must(t, s.Stop(t.Context()))
-	scene.Eventually(t, "the kernel is done with it", func() bool { return loops(t, cfg.Dir) == 0 })
-	scene.Must(t, os.WriteFile(s.diskFile(), b, 0o600))
-	scene.Must(t, s.Start(t.Context()))
+	m := proctest.Value(disk.Open(s.diskFile()))(t)
+	b := proctest.Value(os.ReadFile(s.diskFile()))(t)
+	proctest.Must(t, m.Close())
+	proctest.Must(t, s.Stop(t.Context()))
+	proctest.Eventually(t, "the kernel is done with it", func() bool { return loops(t, cfg.Dir) == 0 })
+	proctest.Must(t, os.WriteFile(s.diskFile(), b, 0o600))
+	proctest.Must(t, s.Start(t.Context()))
 	if !strings.Contains(log.String(), "was repaired") {
 		t.Errorf("the log says nothing of it: %s", log.String())
 	}
@@ -257,8 +257,8 @@ func TestADiskThatMetTheEndOfTheMachinesIsRepaired(t *testing.T) {
 	t.Parallel()
 	cfg := real(t)
 	machine := t.TempDir()
-	scene.Must(t, unix.Mount("none", machine, "tmpfs", 0, "mode=755,size=64m"))
-	t.Cleanup(func() { scene.Must(t, unix.Unmount(machine, unix.MNT_DETACH)) })
+	proctest.Must(t, unix.Mount("none", machine, "tmpfs", 0, "mode=755,size=64m"))
+	t.Cleanup(func() { proctest.Must(t, unix.Unmount(machine, unix.MNT_DETACH)) })
 	cfg.Dir = filepath.Join(machine, "sandboxes")
 	d := openReal(t, cfg)
 	s, _ := create(t, d, driver.Spec{Size: driver.Size{Disk: 2 * smallDisk}})
@@ -269,9 +269,9 @@ func TestADiskThatMetTheEndOfTheMachinesIsRepaired(t *testing.T) {
 	}
 	out, _ := inShell(t, s, "", "dd if=/dev/urandom of=/root/lost bs=1M count=24 2>&1; sync; mkdir /root/d; sync; mkdir /root/e")
 	t.Logf("inside: %s", out)
-	scene.Must(t, os.Remove(filler))
-	scene.Must(t, s.Stop(t.Context()))
-	scene.Must(t, s.Start(t.Context()))
+	proctest.Must(t, os.Remove(filler))
+	proctest.Must(t, s.Stop(t.Context()))
+	proctest.Must(t, s.Start(t.Context()))
 	if out, _ := inShell(t, s, "", `cat /root/before; dd if=/dev/zero of=/root/new bs=1M count=4 2>/dev/null && sync && wc -c </root/new`); out != "before\n4194304" {
 		t.Errorf("it has %q", out)
 	}

@@ -13,7 +13,7 @@ import (
 
 	"github.com/tend-run/tend/internal/sandbox/driver"
 	"github.com/tend-run/tend/internal/sandbox/drivertest"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testkeeper"
 	"github.com/tend-run/tend/process"
 )
@@ -21,9 +21,9 @@ import (
 // inShell runs a line in a sandbox and returns all it wrote, and its shell status.
 func inShell(t *testing.T, s driver.Sandbox, user, line string) (string, int) {
 	t.Helper()
-	p := scene.Start(t, s.Processes(), process.Spec{User: user, Shell: "exec 2>&1; " + line})
-	res := scene.Wait(t, p, process.Until{EOF: true})
-	return strings.TrimSpace(scene.Output(t, p, process.Stdout)), res.Exit.ShellStatus()
+	p := proctest.Start(t, s.Processes(), process.Spec{User: user, Shell: "exec 2>&1; " + line})
+	res := proctest.Wait(t, p, process.Until{EOF: true})
+	return strings.TrimSpace(proctest.Output(t, p, process.Stdout)), res.Exit.ShellStatus()
 }
 
 // call is a program that makes one system call and says how it ended.
@@ -43,7 +43,7 @@ func TestAProgramInsideCannotGetOut(t *testing.T) {
 	d := openReal(t, cfg)
 	s, _ := create(t, d, driver.Spec{Name: "attacker"})
 	secret := filepath.Join(t.TempDir(), "secret")
-	scene.Must(t, os.WriteFile(secret, []byte("of the host"), 0o644))
+	proctest.Must(t, os.WriteFile(secret, []byte("of the host"), 0o644))
 	eperm, enosys := fmt.Sprint(int(unix.EPERM)), fmt.Sprint(int(unix.ENOSYS))
 	l, err := net.Listen("unix", "@tend-escape-"+filepath.Base(t.TempDir())+fmt.Sprint(os.Getpid()))
 	if err != nil {
@@ -115,13 +115,13 @@ func TestAProgramInsideCannotGetOut(t *testing.T) {
 	}
 	// What a program sends to all that it can reach reaches those inside.
 	other, _ := create(t, d, driver.Spec{})
-	p := scene.Start(t, other.Processes(), process.Spec{Shell: "sleep 600"})
-	beside := scene.Start(t, s.Processes(), process.Spec{Shell: "sleep 600"})
+	p := proctest.Start(t, other.Processes(), process.Spec{Shell: "sleep 600"})
+	beside := proctest.Start(t, s.Processes(), process.Spec{Shell: "sleep 600"})
 	inShell(t, s, "", `kill -9 -1`)
-	if res := scene.Wait(t, beside, process.Until{}); res.Exit == nil || res.Exit.Signal != int(unix.SIGKILL) {
+	if res := proctest.Wait(t, beside, process.Until{}); res.Exit == nil || res.Exit.Signal != int(unix.SIGKILL) {
 		t.Errorf("the program beside it: %+v", res.Exit)
 	}
-	if in := scene.Info(t, p); in.Exit != nil {
+	if in := proctest.Info(t, p); in.Exit != nil {
 		t.Errorf("a program of another sandbox has ended: %+v", in.Exit)
 	}
 	if out, _ := inShell(t, s, "", `echo on`); out != "on" {
@@ -137,15 +137,15 @@ func TestManySandboxesLeaveNothing(t *testing.T) {
 	for i := range 50 {
 		s, _ := create(t, d, driver.Spec{})
 		if i%10 == 0 {
-			scene.Start(t, s.Processes(), process.Spec{Shell: "for i in 1 2 3 4 5 6 7 8; do setsid sleep 600 & done; sleep 600"})
+			proctest.Start(t, s.Processes(), process.Spec{Shell: "for i in 1 2 3 4 5 6 7 8; do setsid sleep 600 & done; sleep 600"})
 		}
-		scene.Must(t, s.Destroy(t.Context()))
+		proctest.Must(t, s.Destroy(t.Context()))
 	}
 	if left, err := cfg.Engine.List(t.Context()); err != nil || len(left) != 0 {
 		t.Errorf("boxes: %+v, %v", left, err)
 	}
 	d.sweep(t.Context(), time.Now())
-	scene.Must(t, d.empty(t.Context()))
+	proctest.Must(t, d.empty(t.Context()))
 	if left, err := os.ReadDir(d.trash()); err != nil || len(left) != 0 {
 		t.Errorf("the trash holds %v, %v", left, err)
 	}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/tend-run/tend/internal/core/box"
 	"github.com/tend-run/tend/internal/sandbox/driver"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/process"
 )
 
@@ -39,7 +39,7 @@ func (h *hanging) End(ctx context.Context, id box.ID) error {
 func (h *hanging) hang(t *testing.T, s driver.Sandbox, id driver.ID) {
 	t.Helper()
 	leave, err := s.(*sandbox).Enter(t.Context(), &process.Spec{})
-	scene.Must(t, err)
+	proctest.Must(t, err)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.leave[box.ID(id)] = leave
@@ -74,7 +74,7 @@ func TestAStartThatHangsHoldsUpNobody(t *testing.T) {
 	if in, err := s.Info(t.Context()); err != nil || in.State != driver.Ready {
 		t.Errorf("after it: %+v, %v", in, err)
 	}
-	scene.Must(t, inTime(t, "its end", func() error { return s.Destroy(t.Context()) }))
+	proctest.Must(t, inTime(t, "its end", func() error { return s.Destroy(t.Context()) }))
 
 	// The end of one takes for ever; another one ends at its time.
 	at := time.Now().Add(time.Hour)
@@ -86,7 +86,7 @@ func TestAStartThatHangsHoldsUpNobody(t *testing.T) {
 	h.mu.Lock()
 	h.stuck[box.ID(a.ID)] = stuck
 	h.mu.Unlock()
-	scene.Must(t, inTime(t, "a sweep", func() error { d.sweep(t.Context(), at.Add(time.Second)); return nil }))
+	proctest.Must(t, inTime(t, "a sweep", func() error { d.sweep(t.Context(), at.Add(time.Second)); return nil }))
 	if _, err := d.Get(t.Context(), string(b.ID)); !errors.Is(err, driver.ErrNotFound) {
 		t.Errorf("the other one: %v", err)
 	}

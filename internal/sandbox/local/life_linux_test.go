@@ -14,7 +14,7 @@ import (
 	"github.com/tend-run/tend/internal/core/box"
 	"github.com/tend-run/tend/internal/sandbox/driver"
 	"github.com/tend-run/tend/internal/sandbox/scope"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/process"
 )
 
@@ -42,12 +42,12 @@ func TestSandboxesAndBoxesMeetAgain(t *testing.T) {
 	d := openOn(t, cfg)
 	pause := func(s *sandbox, memory bool) {
 		t.Helper()
-		scene.Must(t, d.Pause(t.Context(), s.id, driver.PauseSpec{Memory: memory}))
+		proctest.Must(t, d.Pause(t.Context(), s.id, driver.PauseSpec{Memory: memory}))
 	}
 	lives, want := create(t, d, driver.Spec{Name: "lives", Deadline: time.Now().Add(time.Hour).UTC(), Network: driver.Network{Deny: []string{"0.0.0.0/0"}}})
 	lost, _ := create(t, d, driver.Spec{Name: "lost"})
 	stopped, _ := create(t, d, driver.Spec{Name: "stopped"})
-	scene.Must(t, stopped.Stop(t.Context()))
+	proctest.Must(t, stopped.Stop(t.Context()))
 	frozen, _ := create(t, d, driver.Spec{Name: "frozen"})
 	pause(frozen, true)
 	thawed, _ := create(t, d, driver.Spec{Name: "frozen-lost"})
@@ -55,15 +55,15 @@ func TestSandboxesAndBoxesMeetAgain(t *testing.T) {
 	doomed, _ := create(t, d, driver.Spec{Name: "doomed"})
 	doomed.mu.Lock()
 	doomed.rec.Destroying = true
-	scene.Must(t, scope.Write(doomed.dir(), &doomed.rec, false))
+	proctest.Must(t, scope.Write(doomed.dir(), &doomed.rec, false))
 	doomed.mu.Unlock()
 	half := driver.NewID()
-	scene.Must(t, os.MkdirAll(filepath.Join(cfg.Dir, string(half), upName), 0o700))
+	proctest.Must(t, os.MkdirAll(filepath.Join(cfg.Dir, string(half), upName), 0o700))
 	stray := driver.NewID()
 	st := box.Spec{ID: box.ID(stray), Dir: filepath.Join(cfg.Dir, string(half))}
-	scene.Must(t, errors.Join(os.Mkdir(filepath.Join(st.Dir, workName), 0o700), func() error { _, err := e.Make(t.Context(), st); return err }()))
+	proctest.Must(t, errors.Join(os.Mkdir(filepath.Join(st.Dir, workName), 0o700), func() error { _, err := e.Make(t.Context(), st); return err }()))
 	for _, s := range []*sandbox{lost, thawed} {
-		scene.Must(t, e.End(t.Context(), box.ID(s.id)))
+		proctest.Must(t, e.End(t.Context(), box.ID(s.id)))
 	}
 
 	again := openOn(t, cfg)
@@ -102,7 +102,7 @@ func TestSandboxesAndBoxesMeetAgain(t *testing.T) {
 		}
 	}
 	// What was lost while it was paused starts again.
-	scene.Must(t, again.Resume(t.Context(), thawed.id))
+	proctest.Must(t, again.Resume(t.Context(), thawed.id))
 	if s, err := again.Get(t.Context(), string(thawed.id)); err != nil || info(t, s).State != driver.Ready {
 		t.Errorf("resumed: %v", err)
 	}
@@ -162,7 +162,7 @@ func TestABoxThatEndsByItselfStopsItsSandbox(t *testing.T) {
 	d := openOn(t, cfg)
 	s, _ := create(t, d, driver.Spec{Disposable: true})
 	other, _ := create(t, d, driver.Spec{})
-	scene.Must(t, e.End(t.Context(), box.ID(s.id)))
+	proctest.Must(t, e.End(t.Context(), box.ID(s.id)))
 	stray := box.Spec{ID: box.ID(driver.NewID()), Dir: other.dir()}
 	if _, err := e.Make(t.Context(), stray); err != nil {
 		t.Fatal(err)
@@ -177,7 +177,7 @@ func TestABoxThatEndsByItselfStopsItsSandbox(t *testing.T) {
 	if in := info(t, other); in.State != driver.Ready {
 		t.Errorf("the other is %+v", in)
 	}
-	scene.Must(t, s.Start(t.Context()))
+	proctest.Must(t, s.Start(t.Context()))
 	if in := info(t, s); in.State != driver.Ready || in.Reason != "" {
 		t.Errorf("started, it is %+v", in)
 	}
@@ -189,7 +189,7 @@ func TestADeadlineRestsWhileASandboxIsPaused(t *testing.T) {
 	d := openOn(t, cfg)
 	at := time.Now().Add(time.Hour)
 	s, _ := create(t, d, driver.Spec{Deadline: at})
-	scene.Must(t, d.Pause(t.Context(), s.id, driver.PauseSpec{Memory: true}))
+	proctest.Must(t, d.Pause(t.Context(), s.id, driver.PauseSpec{Memory: true}))
 	if in := info(t, s); in.State != driver.Paused || in.PausedAt.IsZero() {
 		t.Errorf("it is %+v", in)
 	}
@@ -200,11 +200,11 @@ func TestADeadlineRestsWhileASandboxIsPaused(t *testing.T) {
 		t.Errorf("a start: %v", err)
 	}
 	d.sweep(t.Context(), at.Add(time.Hour))
-	scene.Must(t, d.Resume(t.Context(), s.id))
+	proctest.Must(t, d.Resume(t.Context(), s.id))
 	if in, _ := e.of(box.ID(s.id), func(*box.Info) {}); in.Frozen || info(t, s).Deadline.IsZero() {
 		t.Errorf("resumed in time, it is %+v, %+v", in, info(t, s))
 	}
-	scene.Must(t, d.Resume(t.Context(), s.id)) // it is ready
+	proctest.Must(t, d.Resume(t.Context(), s.id)) // it is ready
 	d.sweep(t.Context(), at.Add(time.Hour))
 	if _, err := s.Info(t.Context()); !errors.Is(err, driver.ErrNotFound) {
 		t.Errorf("after its time: %v", err)
@@ -241,7 +241,7 @@ func TestWhereThereAreNoBoxesACreationSaysWhy(t *testing.T) {
 	quiet()
 	e.lacks = ""
 	s, _ := create(t, d, driver.Spec{})
-	scene.Must(t, s.Destroy(t.Context()))
+	proctest.Must(t, s.Destroy(t.Context()))
 	quiet()
 }
 
@@ -252,27 +252,27 @@ func TestTheTrashIsEmptiedWhateverIsInIt(t *testing.T) {
 	d := openOn(t, cfg)
 	s, _ := create(t, d, driver.Spec{})
 	up, err := os.OpenRoot(filepath.Join(s.dir(), upName))
-	scene.Must(t, err)
+	proctest.Must(t, err)
 	defer up.Close()
 	outside := filepath.Join(t.TempDir(), "kept")
-	scene.Must(t, os.WriteFile(outside, nil, 0o600))
+	proctest.Must(t, os.WriteFile(outside, nil, 0o600))
 	at := up
 	for range 300 { // deeper than a path can be long
-		scene.Must(t, errors.Join(at.Mkdir(strings.Repeat("d", 100), 0), at.Chmod(strings.Repeat("d", 100), 0o700)))
+		proctest.Must(t, errors.Join(at.Mkdir(strings.Repeat("d", 100), 0), at.Chmod(strings.Repeat("d", 100), 0o700)))
 		next, err := at.OpenRoot(strings.Repeat("d", 100))
-		scene.Must(t, err)
+		proctest.Must(t, err)
 		if at != up {
 			at.Close()
 		}
 		at = next
-		scene.Must(t, errors.Join(at.WriteFile("f", nil, 0), at.Symlink(filepath.Dir(outside), "l")))
+		proctest.Must(t, errors.Join(at.WriteFile("f", nil, 0), at.Symlink(filepath.Dir(outside), "l")))
 	}
 	at.Close()
 	for i := range 3000 {
-		scene.Must(t, up.WriteFile(strings.Repeat("n", i%100)+time.Duration(i).String(), nil, 0o600))
+		proctest.Must(t, up.WriteFile(strings.Repeat("n", i%100)+time.Duration(i).String(), nil, 0o600))
 	}
-	scene.Must(t, s.Destroy(t.Context()))
-	scene.Must(t, d.empty(t.Context()))
+	proctest.Must(t, s.Destroy(t.Context()))
+	proctest.Must(t, d.empty(t.Context()))
 	if left, err := os.ReadDir(d.trash()); err != nil || len(left) != 0 {
 		t.Errorf("there is %v, %v", left, err)
 	}

@@ -19,7 +19,7 @@ import (
 	"github.com/tend-run/tend/internal/core/client"
 	"github.com/tend-run/tend/internal/sandbox/driver"
 	"github.com/tend-run/tend/internal/sandbox/drivertest"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testkeeper"
 	"github.com/tend-run/tend/process"
 )
@@ -28,7 +28,7 @@ import (
 func real(t testing.TB) Config {
 	t.Helper()
 	if !testkeeper.IsRootless() {
-		scene.Root(t)
+		proctest.Root(t)
 	}
 	m := testkeeper.New(t).(*client.Manager)
 	return Config{
@@ -67,7 +67,7 @@ func keeper(t *testing.T, m *client.Manager) int {
 	for _, f := range m.Facts() {
 		if text, ok := strings.CutPrefix(f, "keeper_answers=pid "); ok {
 			pid, err := strconv.Atoi(text)
-			scene.Must(t, err)
+			proctest.Must(t, err)
 			return pid
 		}
 	}
@@ -88,7 +88,7 @@ func TestFileCallsMeetTheEndOfASandbox(t *testing.T) {
 	for i := range 20 {
 		s, _ := create(t, d, driver.Spec{Isolation: driver.IsolationFull})
 		held, err := s.Files("", "/")
-		scene.Must(t, err)
+		proctest.Must(t, err)
 		stop, done := make(chan struct{}), make(chan error)
 		go func() {
 			for {
@@ -112,7 +112,7 @@ func TestFileCallsMeetTheEndOfASandbox(t *testing.T) {
 		if i%2 == 0 {
 			end = s.Stop
 		}
-		scene.Must(t, end(t.Context()))
+		proctest.Must(t, end(t.Context()))
 		close(stop)
 		if err := <-done; err != nil {
 			t.Errorf("while it ended: %v", err)
@@ -124,7 +124,7 @@ func TestFileCallsMeetTheEndOfASandbox(t *testing.T) {
 		if _, err := held.Stat("/"); !errors.Is(err, want) {
 			t.Errorf("with what was opened before: %v; want %v", err, want)
 		}
-		scene.Must(t, s.Destroy(t.Context()))
+		proctest.Must(t, s.Destroy(t.Context()))
 	}
 }
 
@@ -134,16 +134,16 @@ func TestASandboxOutlivesKeeperAndServer(t *testing.T) {
 	m := cfg.Manager.(*client.Manager)
 	d := openReal(t, cfg)
 	s, in := create(t, d, driver.Spec{Name: "kept", Deadline: time.Now().Add(time.Hour).UTC()})
-	p := scene.Start(t, s.Processes(), process.Spec{Shell: "echo $$; trap 'exit 7' TERM; while read line; do echo got $line; done; sleep 600 & wait", Stdin: process.StdinPipe})
-	pid := scene.Info(t, p).PID
+	p := proctest.Start(t, s.Processes(), process.Spec{Shell: "echo $$; trap 'exit 7' TERM; while read line; do echo got $line; done; sleep 600 & wait", Stdin: process.StdinPipe})
+	pid := proctest.Info(t, p).PID
 	rests, _ := create(t, d, driver.Spec{Name: "rests"})
-	still := scene.Start(t, rests.Processes(), process.Spec{Shell: "sleep 600"})
+	still := proctest.Start(t, rests.Processes(), process.Spec{Shell: "sleep 600"})
 	freezes := !drivertest.Lacks(t, d, box.LayerFreeze)
 	if freezes {
-		scene.Must(t, d.Pause(t.Context(), rests.id, driver.PauseSpec{Memory: true}))
+		proctest.Must(t, d.Pause(t.Context(), rests.id, driver.PauseSpec{Memory: true}))
 	}
 	for round := range 3 {
-		scene.Must(t, syscall.Kill(keeper(t, m), syscall.SIGKILL))
+		proctest.Must(t, syscall.Kill(keeper(t, m), syscall.SIGKILL))
 		if round > 0 { // a server's death is a driver that is opened anew
 			d = openOn(t, cfg)
 		}
@@ -157,25 +157,25 @@ func TestASandboxOutlivesKeeperAndServer(t *testing.T) {
 		if q, err := found.Processes().Get(t.Context(), process.Selector{PID: pid}); err != nil || q.ID() != p.ID() {
 			t.Fatalf("its process is not found by its pid: %v", err)
 		}
-		scene.Write(t, p, strconv.Itoa(round)+"\n")
-		fresh := scene.Start(t, found.Processes(), process.Spec{Shell: "cat /proc/sys/kernel/hostname; kill -0 " + strconv.Itoa(pid)})
-		scene.WantExit(t, fresh, 0)
-		scene.WantOutput(t, fresh, process.Stdout, "kept\n")
+		proctest.Write(t, p, strconv.Itoa(round)+"\n")
+		fresh := proctest.Start(t, found.Processes(), process.Spec{Shell: "cat /proc/sys/kernel/hostname; kill -0 " + strconv.Itoa(pid)})
+		proctest.WantExit(t, fresh, 0)
+		proctest.WantOutput(t, fresh, process.Stdout, "kept\n")
 	}
-	scene.Eventually(t, "all lines have come", func() bool {
+	proctest.Eventually(t, "all lines have come", func() bool {
 		return soFar(t, p) == strconv.Itoa(pid)+"\ngot 0\ngot 1\ngot 2\n"
 	})
-	scene.Must(t, p.Signal(t.Context(), int(syscall.SIGKILL), process.ScopeTree))
-	if res := scene.Wait(t, p, process.Until{}); res.Exit == nil || res.Exit.Signal != int(syscall.SIGKILL) {
+	proctest.Must(t, p.Signal(t.Context(), int(syscall.SIGKILL), process.ScopeTree))
+	if res := proctest.Wait(t, p, process.Until{}); res.Exit == nil || res.Exit.Signal != int(syscall.SIGKILL) {
 		t.Errorf("it ended with %+v", res.Exit)
 	}
 	if freezes {
 		if again, err := d.Get(t.Context(), "rests"); err != nil || info(t, again).State != driver.Paused {
 			t.Errorf("the other is not paused any more: %v", err)
 		}
-		scene.Must(t, d.Resume(t.Context(), rests.id))
+		proctest.Must(t, d.Resume(t.Context(), rests.id))
 	}
-	if got := scene.Info(t, still); got.Exit != nil {
+	if got := proctest.Info(t, still); got.Exit != nil {
 		t.Errorf("what stood still has ended: %+v", got.Exit)
 	}
 	for _, name := range []string{"kept", "rests"} {
@@ -183,7 +183,7 @@ func TestASandboxOutlivesKeeperAndServer(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		scene.Must(t, found.Destroy(t.Context()))
+		proctest.Must(t, found.Destroy(t.Context()))
 	}
 	if left, err := m.Boxes().List(t.Context()); err != nil || len(left) != 0 {
 		t.Errorf("boxes are left: %+v, %v", left, err)
@@ -272,9 +272,9 @@ func TestDeathsBetweenTheStepsLeaveNoHalf(t *testing.T) {
 			t.Fatal(err)
 		}
 		if in.State == driver.Ready {
-			scene.WantExit(t, scene.Start(t, s.Processes(), process.Spec{Shell: "true"}), 0)
+			proctest.WantExit(t, proctest.Start(t, s.Processes(), process.Spec{Shell: "true"}), 0)
 		}
-		scene.Must(t, s.Destroy(t.Context()))
+		proctest.Must(t, s.Destroy(t.Context()))
 	}
 	entries, err := os.ReadDir(cfg.Dir)
 	for _, e := range entries {
@@ -282,5 +282,5 @@ func TestDeathsBetweenTheStepsLeaveNoHalf(t *testing.T) {
 			t.Errorf("on the disk there is %s", e.Name())
 		}
 	}
-	scene.Must(t, err)
+	proctest.Must(t, err)
 }

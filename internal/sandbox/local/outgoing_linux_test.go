@@ -11,7 +11,7 @@ import (
 	"github.com/tend-run/tend/internal/sandbox/driver"
 	"github.com/tend-run/tend/internal/sandbox/drivertest"
 	"github.com/tend-run/tend/internal/sandbox/network"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/process"
 )
 
@@ -21,7 +21,7 @@ import (
 func oneDoor(t *testing.T) (cfg Config, knock string) {
 	t.Helper()
 	cfg = real(t)
-	l := scene.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
+	l := proctest.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
 	t.Cleanup(func() { l.Close() })
 	go func() {
 		for {
@@ -37,10 +37,10 @@ func oneDoor(t *testing.T) (cfg Config, knock string) {
 		}
 	}()
 	port := strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
-	reach := scene.Value(network.ParseReach([]string{"127.0.0.1:" + port}))(t)
-	deny := scene.Value(network.ParseDeny([]string{"*"}))(t)
+	reach := proctest.Value(network.ParseReach([]string{"127.0.0.1:" + port}))(t)
+	deny := proctest.Value(network.ParseDeny([]string{"*"}))(t)
 	host := network.NewHost(network.Config{Reach: reach, Deny: deny})
-	scene.Must(t, host.Unable())
+	proctest.Must(t, host.Unable())
 	cfg.Network = host
 	return cfg, `exec 3<>/dev/tcp/` + network.Gateway + `/` + port + ` && head -1 <&3`
 }
@@ -48,9 +48,9 @@ func oneDoor(t *testing.T) (cfg Config, knock string) {
 // bash is what a line writes inside.
 func bash(t *testing.T, s driver.Sandbox, line string) string {
 	t.Helper()
-	p := scene.Start(t, s.Processes(), process.Spec{Argv: []string{"/bin/bash", "-c", line}})
-	scene.Wait(t, p, process.Until{})
-	return scene.Output(t, p, process.Stdout)
+	p := proctest.Start(t, s.Processes(), process.Spec{Argv: []string{"/bin/bash", "-c", line}})
+	proctest.Wait(t, p, process.Until{})
+	return proctest.Output(t, p, process.Stdout)
 }
 
 // TestTheWayOutFollowsTheSandbox: through pause, stop, fork, changed rules, builds and the
@@ -68,16 +68,16 @@ func TestTheWayOutFollowsTheSandbox(t *testing.T) {
 		}
 	}
 	reaches("at first", s, true)
-	scene.Must(t, d.Pause(t.Context(), s.id, driver.PauseSpec{Memory: !drivertest.Lacks(t, d, box.LayerFreeze)}))
-	scene.Must(t, d.Resume(t.Context(), s.id))
+	proctest.Must(t, d.Pause(t.Context(), s.id, driver.PauseSpec{Memory: !drivertest.Lacks(t, d, box.LayerFreeze)}))
+	proctest.Must(t, d.Resume(t.Context(), s.id))
 	reaches("after a pause", s, true)
-	scene.Must(t, s.Stop(t.Context()))
-	scene.Must(t, s.Start(t.Context()))
+	proctest.Must(t, s.Stop(t.Context()))
+	proctest.Must(t, s.Start(t.Context()))
 	reaches("after a stop", s, true)
 
 	rules := func(allow, deny []string) {
 		t.Helper()
-		in := scene.Value(s.Update(t.Context(), driver.Change{Network: &driver.Network{Allow: allow, Deny: deny}}))(t)
+		in := proctest.Value(s.Update(t.Context(), driver.Change{Network: &driver.Network{Allow: allow, Deny: deny}}))(t)
 		if len(in.Network.Allow) != len(allow) || len(in.Network.Deny) != len(deny) {
 			t.Errorf("the rules are %+v", in.Network)
 		}
@@ -92,22 +92,22 @@ func TestTheWayOutFollowsTheSandbox(t *testing.T) {
 
 	shut, _ := create(t, d, driver.Spec{Name: "shut", Network: driver.Network{Deny: []string{"0.0.0.0/0"}}})
 	reaches("one without a way out", shut, false)
-	scene.Value(shut.Update(t.Context(), driver.Change{Network: &driver.Network{}}))(t)
+	proctest.Value(shut.Update(t.Context(), driver.Change{Network: &driver.Network{}}))(t)
 	reaches("when it was opened", shut, true)
 
 	// What runs goes on. A connection that it begins while there is no server waits for the
 	// next one.
-	p := scene.Start(t, s.Processes(), process.Spec{Argv: []string{"/bin/bash", "-c", `read line; ` + knock}, Stdin: process.StdinPipe})
+	p := proctest.Start(t, s.Processes(), process.Spec{Argv: []string{"/bin/bash", "-c", `read line; ` + knock}, Stdin: process.StdinPipe})
 	d.disconnectAll()
-	scene.Write(t, p, "\n")
+	proctest.Write(t, p, "\n")
 	next := openOn(t, cfg)
 	defer next.disconnectAll()
 	if _, err := next.List(t.Context()); err != nil { // it meets the boxes
 		t.Fatal(err)
 	}
 	next.reconnect(t.Context())
-	scene.WantExit(t, p, 0)
-	scene.WantOutput(t, p, process.Stdout, "door\n")
+	proctest.WantExit(t, p, 0)
+	proctest.WantOutput(t, p, process.Stdout, "door\n")
 }
 
 func TestRulesThatCannotBeReadAreRefused(t *testing.T) {

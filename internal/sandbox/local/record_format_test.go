@@ -3,13 +3,13 @@ package local
 import (
 	"testing"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 // What is in testdata/v1 was written by the server of November 2026, before the first
 // release. It is never written anew: a format that changes has another directory beside it.
 func TestRecordsOfSandboxesAreReadByEachVersion(t *testing.T) {
-	scene.Record(t, "testdata/v1/sandbox.json", new(record))
-	scene.Record(t, "testdata/v1/snapshot.json", new(snapshot))
-	scene.Record(t, "testdata/v1/template.json", new(template))
+	proctest.Record(t, "testdata/v1/sandbox.json", new(record))
+	proctest.Record(t, "testdata/v1/snapshot.json", new(snapshot))
+	proctest.Record(t, "testdata/v1/template.json", new(template))
 }

@@ -11,13 +11,13 @@ import (
 	"github.com/tend-run/tend/internal/core/box"
 	"github.com/tend-run/tend/internal/sandbox/driver"
 	"github.com/tend-run/tend/internal/sandbox/layer"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 // put writes a file as a program of the sandbox would.
 func put(t *testing.T, s *sandbox, name, text string) {
 	t.Helper()
-	scene.Must(t, os.WriteFile(filepath.Join(s.dir(), upName, name), []byte(text), 0o644))
+	proctest.Must(t, os.WriteFile(filepath.Join(s.dir(), upName, name), []byte(text), 0o644))
 }
 
 // sees returns a file as the box of a sandbox is stacked: "" if there is none.
@@ -40,12 +40,12 @@ func sees(t *testing.T, e *paperEngine, s *sandbox, name string) string {
 func snap(t *testing.T, d *Driver, s *sandbox, name string) driver.Snapshot {
 	t.Helper()
 	n, err := d.Snapshot(t.Context(), s.id, driver.SnapshotSpec{Name: name})
-	scene.Must(t, err)
+	proctest.Must(t, err)
 	return n
 }
 
 func TestASnapshotHasTheFilesOfItsMoment(t *testing.T) {
-	scene.Root(t)
+	proctest.Root(t)
 	cfg, e := onPaper(t)
 	d := openOn(t, cfg)
 	s, _ := create(t, d, driver.Spec{Name: "first", Run: driver.RunConfig{Env: map[string]string{"A": "1"}, Dir: "/srv"}})
@@ -53,16 +53,16 @@ func TestASnapshotHasTheFilesOfItsMoment(t *testing.T) {
 		put(t, s, "f", state)
 		switch state {
 		case "paused":
-			scene.Must(t, d.Pause(t.Context(), s.id, driver.PauseSpec{Memory: true}))
+			proctest.Must(t, d.Pause(t.Context(), s.id, driver.PauseSpec{Memory: true}))
 		case "stopped":
-			scene.Must(t, s.Stop(t.Context()))
+			proctest.Must(t, s.Stop(t.Context()))
 		}
 		n := snap(t, d, s, state)
 		if in, err := e.of(box.ID(s.id), func(*box.Info) {}); err == nil && in.Frozen != (state == "paused") {
 			t.Errorf("%s: frozen is %v afterwards", state, in.Frozen)
 		}
 		if state != "running" {
-			scene.Must(t, s.Start(t.Context()))
+			proctest.Must(t, s.Start(t.Context()))
 		}
 		if got := sees(t, e, s, "f"); got != state {
 			t.Errorf("%s: the sandbox sees %q", state, got)
@@ -100,41 +100,41 @@ func TestASnapshotHasTheFilesOfItsMoment(t *testing.T) {
 func justErr[T any](_ T, err error) error { return err }
 
 func TestFilesGoWithTheLastThatNeedsThem(t *testing.T) {
-	scene.Root(t)
+	proctest.Root(t)
 	cfg, e := onPaper(t)
 	d := openOn(t, cfg)
 	s, _ := create(t, d, driver.Spec{Name: "first"})
 	put(t, s, "f", "one")
-	scene.Must(t, s.Stop(t.Context()))
+	proctest.Must(t, s.Stop(t.Context()))
 	snap(t, d, s, "n")
-	scene.Must(t, s.Start(t.Context()))
+	proctest.Must(t, s.Start(t.Context()))
 	forks, err := d.Fork(t.Context(), s.id, driver.ForkSpec{Count: 2})
-	scene.Must(t, err)
+	proctest.Must(t, err)
 	put(t, s, "f", "two")
 	layers := func() int {
 		t.Helper()
-		scene.Must(t, d.layers.Sweep(t.Context(), 0))
+		proctest.Must(t, d.layers.Sweep(t.Context(), 0))
 		names, err := os.ReadDir(filepath.Join(cfg.Dir, layersName))
-		scene.Must(t, err)
+		proctest.Must(t, err)
 		return len(names) - 2
 	}
 	if n := layers(); n != 1 {
 		t.Errorf("%d layers", n)
 	}
-	scene.Must(t, d.DeleteSnapshot(t.Context(), "n"))
-	scene.Must(t, s.Destroy(t.Context()))
+	proctest.Must(t, d.DeleteSnapshot(t.Context(), "n"))
+	proctest.Must(t, s.Destroy(t.Context()))
 	d = openOn(t, cfg) // whoever holds says so again
 	if n := layers(); n != 1 {
 		t.Errorf("%d layers", n)
 	}
 	for i, f := range forks {
-		scene.Must(t, f.Err)
+		proctest.Must(t, f.Err)
 		b, err := d.Get(t.Context(), string(f.Sandbox.(*sandbox).id))
-		scene.Must(t, err)
+		proctest.Must(t, err)
 		if got := sees(t, e, b.(*sandbox), "f"); got != "one" {
 			t.Errorf("fork %d sees %q", i, got)
 		}
-		scene.Must(t, b.Destroy(t.Context()))
+		proctest.Must(t, b.Destroy(t.Context()))
 	}
 	if n := layers(); n != 0 {
 		t.Errorf("%d layers are left", n)
@@ -150,35 +150,35 @@ func TestFilesGoWithTheLastThatNeedsThem(t *testing.T) {
 }
 
 func TestASealThatWasCutShortIsFinished(t *testing.T) {
-	scene.Root(t)
+	proctest.Root(t)
 	cfg, e := onPaper(t)
 	d := openOn(t, cfg)
 	s, _ := create(t, d, driver.Spec{Name: "cut"})
 	for _, text := range []string{"one", "two"} {
 		put(t, s, text, text)
-		scene.Must(t, s.Stop(t.Context()))
+		proctest.Must(t, s.Stop(t.Context()))
 		// The daemon ends before the record says it.
 		_, err := d.layers.Seal(filepath.Join(s.dir(), upName), layer.Meta{Parent: s.rec.Layer, By: s.holder()})
-		scene.Must(t, err)
+		proctest.Must(t, err)
 		d = openOn(t, cfg)
-		scene.Must(t, d.layers.Sweep(t.Context(), 0))
+		proctest.Must(t, d.layers.Sweep(t.Context(), 0))
 		again, err := d.Get(t.Context(), "cut")
-		scene.Must(t, err)
+		proctest.Must(t, err)
 		s = again.(*sandbox)
-		scene.Must(t, s.Start(t.Context()))
+		proctest.Must(t, s.Start(t.Context()))
 		if got := sees(t, e, s, "one") + sees(t, e, s, text); got != "one"+text {
 			t.Errorf("it sees %q", got)
 		}
 	}
 	// A directory that is lost otherwise is a new one.
-	scene.Must(t, errors.Join(s.Stop(t.Context()), os.RemoveAll(filepath.Join(s.dir(), upName)), s.Start(t.Context())))
+	proctest.Must(t, errors.Join(s.Stop(t.Context()), os.RemoveAll(filepath.Join(s.dir(), upName)), s.Start(t.Context())))
 	if got := sees(t, e, s, "two"); got != "two" {
 		t.Errorf("it sees %q", got)
 	}
 }
 
 func TestADisposableSandboxForgetsWhatWasSealed(t *testing.T) {
-	scene.Root(t)
+	proctest.Root(t)
 	cfg, e := onPaper(t)
 	d := openOn(t, cfg)
 	first, _ := create(t, d, driver.Spec{})
@@ -187,26 +187,26 @@ func TestADisposableSandboxForgetsWhatWasSealed(t *testing.T) {
 	s, _ := create(t, d, driver.Spec{Snapshot: n.Name, Disposable: true})
 	put(t, s, "mine", "y")
 	snap(t, d, s, "m")
-	scene.Must(t, s.Stop(t.Context()))
+	proctest.Must(t, s.Stop(t.Context()))
 	put(t, s, "mine", "y")
 	snap(t, d, s, "o")
-	scene.Must(t, errors.Join(s.Start(t.Context()), s.Stop(t.Context()), s.Start(t.Context())))
+	proctest.Must(t, errors.Join(s.Start(t.Context()), s.Stop(t.Context()), s.Start(t.Context())))
 	if sees(t, e, s, "kept") != "x" || sees(t, e, s, "mine") != "" {
 		t.Error("it does not begin anew")
 	}
 }
 
 func TestAChainThatIsTooLongIsMerged(t *testing.T) {
-	scene.Root(t)
+	proctest.Root(t)
 	cfg, e := onPaper(t)
 	d := openOn(t, cfg)
 	s, _ := create(t, d, driver.Spec{})
 	for i := range layer.MaxDepth + 3 {
 		put(t, s, "f", strings.Repeat("x", i))
 		put(t, s, "g"+strings.Repeat("g", i), "y")
-		scene.Must(t, s.Stop(t.Context()))
+		proctest.Must(t, s.Stop(t.Context()))
 		snap(t, d, s, "")
-		scene.Must(t, s.Start(t.Context()))
+		proctest.Must(t, s.Start(t.Context()))
 	}
 	e.mu.Lock()
 	depth := len(e.specs[box.ID(s.id)].Layers)
@@ -217,7 +217,7 @@ func TestAChainThatIsTooLongIsMerged(t *testing.T) {
 }
 
 func TestASnapshotThatFailsLeavesTheSandboxGoing(t *testing.T) {
-	scene.Root(t)
+	proctest.Root(t)
 	cfg, e := onPaper(t)
 	d := openOn(t, cfg)
 	s, _ := create(t, d, driver.Spec{})
@@ -233,7 +233,7 @@ func TestASnapshotThatFailsLeavesTheSandboxGoing(t *testing.T) {
 	if _, err := d.GetSnapshot(t.Context(), "n"); !errors.Is(err, driver.ErrNotFound) {
 		t.Error(err)
 	}
-	scene.Must(t, d.layers.Sweep(t.Context(), 0))
+	proctest.Must(t, d.layers.Sweep(t.Context(), 0))
 	if names, err := os.ReadDir(filepath.Join(cfg.Dir, layersName)); err != nil || len(names) != 2 {
 		t.Errorf("left %v, %v", names, err)
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/tend-run/tend/internal/core/client"
 	"github.com/tend-run/tend/internal/sandbox/driver"
 	"github.com/tend-run/tend/internal/sandbox/drivertest"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/process"
 )
 
@@ -37,7 +37,7 @@ func openSparing(t *testing.T, cfg Config) *Driver {
 func spareOf(t *testing.T, d *Driver) *spare {
 	t.Helper()
 	var sp *spare
-	scene.Eventually(t, "there is a spare", func() bool {
+	proctest.Eventually(t, "there is a spare", func() bool {
 		d.spares.mu.Lock()
 		defer d.spares.mu.Unlock()
 		sp = d.spares.ready
@@ -50,7 +50,7 @@ func TestDriverWithASpare(t *testing.T) {
 	t.Parallel()
 	drivertest.Run(t, func(t *testing.T) driver.Driver {
 		d := openSparing(t, real(t))
-		scene.Must(t, scene.Value(d.Create(t.Context(), driver.Spec{}))(t).Destroy(t.Context()))
+		proctest.Must(t, proctest.Value(d.Create(t.Context(), driver.Spec{}))(t).Destroy(t.Context()))
 		spareOf(t, d)
 		return d
 	})
@@ -63,7 +63,7 @@ func TestACreationTakesTheSpare(t *testing.T) {
 	d := openSparing(t, real(t))
 	first, _ := create(t, d, driver.Spec{})
 	sp := spareOf(t, d)
-	if all := scene.Value(d.List(t.Context()))(t); len(all) != 1 {
+	if all := proctest.Value(d.List(t.Context()))(t); len(all) != 1 {
 		t.Errorf("%d sandboxes are listed; want 1", len(all))
 	}
 	for _, key := range []string{string(sp.s.id), sp.s.rec.Name} {
@@ -71,20 +71,20 @@ func TestACreationTakesTheSpare(t *testing.T) {
 			t.Errorf("the spare is found by %q", key)
 		}
 	}
-	scene.WantExit(t, scene.Start(t, first.Processes(), process.Spec{Shell: "echo x > /root/x"}), 0)
+	proctest.WantExit(t, proctest.Start(t, first.Processes(), process.Spec{Shell: "echo x > /root/x"}), 0)
 	for what, spec := range map[string]driver.Spec{
 		"a name":          {Name: "mine"},
 		"another size":    {Size: driver.Size{Tasks: 100}},
 		"another network": {Network: driver.Network{Mode: driver.NetworkNone}},
 		"rules":           {Network: driver.Network{Deny: []string{"*"}}},
 		"a share":         {Shares: []driver.Share{{Source: "/usr/share", Target: "/share", ReadOnly: true}}},
-		"another's files": {Snapshot: string(scene.Value(d.Snapshot(t.Context(), first.id, driver.SnapshotSpec{}))(t).ID)},
+		"another's files": {Snapshot: string(proctest.Value(d.Snapshot(t.Context(), first.id, driver.SnapshotSpec{}))(t).ID)},
 		"a template":      {Template: "base"},
 	} {
 		if s, _ := create(t, d, spec); s.id == sp.s.id {
 			t.Errorf("a creation with %s takes it", what)
 		} else {
-			scene.Must(t, s.Destroy(t.Context()))
+			proctest.Must(t, s.Destroy(t.Context()))
 		}
 	}
 	d.spares.mu.Lock()
@@ -95,7 +95,7 @@ func TestACreationTakesTheSpare(t *testing.T) {
 		Run: driver.RunConfig{User: "daemon", Env: map[string]string{"A": "b"}},
 	}
 	other, _ := create(t, d, shape)
-	scene.Eventually(t, "the spare is as what was asked for last", func() bool { sp = spareOf(t, d); return sp.shape.size.Tasks == 100 })
+	proctest.Eventually(t, "the spare is as what was asked for last", func() bool { sp = spareOf(t, d); return sp.shape.size.Tasks == 100 })
 	s, in := create(t, d, shape)
 	if s.id != sp.s.id || s.id == other.id {
 		t.Error("a creation does not take it")
@@ -103,8 +103,8 @@ func TestACreationTakesTheSpare(t *testing.T) {
 	if in.Metadata["who"] != "me" || !in.Deadline.Equal(shape.Deadline) || in.Name == "" || in.State != driver.Ready || in.Size.Tasks != 100 || time.Since(in.Created) > time.Minute {
 		t.Errorf("it is %+v", in)
 	}
-	p := scene.Start(t, s.Processes(), process.Spec{Shell: `echo $A; id -un; cat /proc/sys/kernel/hostname`})
-	scene.WantOutput(t, p, process.Stdout, "b\ndaemon\n"+in.Name+"\n")
+	p := proctest.Start(t, s.Processes(), process.Spec{Shell: `echo $A; id -un; cat /proc/sys/kernel/hostname`})
+	proctest.WantOutput(t, p, process.Stdout, "b\ndaemon\n"+in.Name+"\n")
 	if next := spareOf(t, d); next.s == s {
 		t.Error("it is taken, and still the spare")
 	}
@@ -119,20 +119,20 @@ func TestASpareOutlivesTheKeeperAndNotTheServer(t *testing.T) {
 	d := openSparing(t, cfg)
 	first, _ := create(t, d, driver.Spec{})
 	sp := spareOf(t, d)
-	scene.Must(t, syscall.Kill(keeper(t, m), syscall.SIGKILL))
+	proctest.Must(t, syscall.Kill(keeper(t, m), syscall.SIGKILL))
 	s, _ := create(t, d, driver.Spec{})
 	if s.id != sp.s.id {
 		t.Error("it is not taken after the death of the keeper")
 	}
-	scene.WantExit(t, scene.Start(t, s.Processes(), process.Spec{Shell: "exit 3"}), 3)
+	proctest.WantExit(t, proctest.Start(t, s.Processes(), process.Spec{Shell: "exit 3"}), 3)
 
 	sp = spareOf(t, d)
 	next := openOn(t, cfg) // as a server does after the death of this one
-	all := scene.Value(next.List(t.Context()))(t)
+	all := proctest.Value(next.List(t.Context()))(t)
 	if len(all) != 2 {
 		t.Errorf("the next server has %d sandboxes; want 2", len(all))
 	}
-	for _, in := range scene.Value(m.Boxes().List(t.Context()))(t) {
+	for _, in := range proctest.Value(m.Boxes().List(t.Context()))(t) {
 		if driver.ID(in.ID) != first.id && driver.ID(in.ID) != s.id {
 			t.Errorf("the box %s is left", in.ID)
 		}
@@ -148,14 +148,14 @@ func TestADeadSpareIsNotTaken(t *testing.T) {
 	d := openSparing(t, real(t))
 	create(t, d, driver.Spec{})
 	sp := spareOf(t, d)
-	scene.Must(t, syscall.Kill(sp.s.box.PID, syscall.SIGKILL))
-	scene.Eventually(t, "it has ended", func() bool { return alive(sp.s.box) != nil })
+	proctest.Must(t, syscall.Kill(sp.s.box.PID, syscall.SIGKILL))
+	proctest.Eventually(t, "it has ended", func() bool { return alive(sp.s.box) != nil })
 	s, _ := create(t, d, driver.Spec{})
 	if s.id == sp.s.id {
 		t.Error("it is taken")
 	}
-	scene.WantExit(t, scene.Start(t, s.Processes(), process.Spec{Shell: "exit 3"}), 3)
-	scene.Eventually(t, "nothing of it is left", func() bool {
+	proctest.WantExit(t, proctest.Start(t, s.Processes(), process.Spec{Shell: "exit 3"}), 3)
+	proctest.Eventually(t, "nothing of it is left", func() bool {
 		_, err := os.Stat(sp.s.dir())
 		return os.IsNotExist(err)
 	})
@@ -166,10 +166,10 @@ func TestNoSpareHoldsWhatIsDeleted(t *testing.T) {
 	t.Parallel()
 	d := openSparing(t, real(t))
 	s, _ := create(t, d, driver.Spec{})
-	n := scene.Value(d.Snapshot(t.Context(), s.id, driver.SnapshotSpec{Name: "kept"}))(t)
+	n := proctest.Value(d.Snapshot(t.Context(), s.id, driver.SnapshotSpec{Name: "kept"}))(t)
 	from, _ := create(t, d, driver.Spec{Snapshot: string(n.ID)})
-	scene.Must(t, s.Destroy(t.Context()))
-	scene.Must(t, from.Destroy(t.Context()))
-	scene.Must(t, d.DeleteSnapshot(t.Context(), string(n.ID)))
-	scene.Eventually(t, "there is no spare", func() bool { return len(d.boxes.All()) == 0 })
+	proctest.Must(t, s.Destroy(t.Context()))
+	proctest.Must(t, from.Destroy(t.Context()))
+	proctest.Must(t, d.DeleteSnapshot(t.Context(), string(n.ID)))
+	proctest.Eventually(t, "there is no spare", func() bool { return len(d.boxes.All()) == 0 })
 }

@@ -17,7 +17,7 @@ import (
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -37,7 +37,7 @@ func TestWhatTheMachineReachesIsReachedFromInside(t *testing.T) {
 			t.Errorf("%s answers %q", to, got)
 		}
 	}
-	c := scene.Value(s.dial(t, goodAddr+":7"))(t)
+	c := proctest.Value(s.dial(t, goodAddr+":7"))(t)
 	big := bytes.Repeat([]byte("0123456789abcdef"), 1<<16)
 	go func() {
 		c.Write(big)
@@ -69,7 +69,7 @@ func TestWhatTheMachineReachesIsReachedFromInside(t *testing.T) {
 func (s *sandbox) datagram(t *testing.T, w *world, addr, text string) string {
 	t.Helper()
 	var far net.PacketConn
-	scene.Must(t, w.internet.Do(func() (err error) { far, err = net.ListenPacket("udp", net.JoinHostPort(addr, "0")); return err }))
+	proctest.Must(t, w.internet.Do(func() (err error) { far, err = net.ListenPacket("udp", net.JoinHostPort(addr, "0")); return err }))
 	defer far.Close()
 	done := make(chan struct{})
 	defer func() { far.Close(); <-done }()
@@ -84,12 +84,12 @@ func (s *sandbox) datagram(t *testing.T, w *world, addr, text string) string {
 			far.WriteTo(b[:n], from)
 		}
 	}()
-	near := scene.Value(s.DialUDP(netip.MustParseAddrPort(far.LocalAddr().String())))(t)
+	near := proctest.Value(s.DialUDP(netip.MustParseAddrPort(far.LocalAddr().String())))(t)
 	defer near.Close()
 	b := make([]byte, 2048)
 	for range 400 { // datagrams may be lost, and a machine may stand still
-		scene.Value(near.Write([]byte(text)))(t)
-		scene.Must(t, near.SetReadDeadline(time.Now().Add(250*time.Millisecond)))
+		proctest.Value(near.Write([]byte(text)))(t)
+		proctest.Must(t, near.SetReadDeadline(time.Now().Add(250*time.Millisecond)))
 		if n, err := near.Read(b); err == nil {
 			return string(b[:n])
 		}
@@ -138,15 +138,15 @@ func TestTheMachineIsNeverReached(t *testing.T) {
 	}
 	s := w.sandbox([]string{"*"}, nil)
 	var far net.PacketConn
-	scene.Must(t, w.outside.Do(func() (err error) { far, err = net.ListenPacket("udp", hostAddr+":9999"); return err }))
+	proctest.Must(t, w.outside.Do(func() (err error) { far, err = net.ListenPacket("udp", hostAddr+":9999"); return err }))
 	defer far.Close()
-	near := scene.Value(s.DialUDP(netip.MustParseAddrPort(hostAddr + ":9999")))(t)
+	near := proctest.Value(s.DialUDP(netip.MustParseAddrPort(hostAddr + ":9999")))(t)
 	defer near.Close()
-	scene.Value(near.Write([]byte("x")))(t)
+	proctest.Value(near.Write([]byte("x")))(t)
 	if got := s.datagram(t, w, goodAddr, "after it"); got != "after it" { // it was looked at
 		t.Errorf("datagrams come back as %q", got)
 	}
-	scene.Must(t, far.SetReadDeadline(time.Now().Add(50*time.Millisecond)))
+	proctest.Must(t, far.SetReadDeadline(time.Now().Add(50*time.Millisecond)))
 	if n, from, err := far.ReadFrom(make([]byte, 9)); err == nil {
 		t.Errorf("%d bytes reach the machine from %v", n, from)
 	}
@@ -154,8 +154,8 @@ func TestTheMachineIsNeverReached(t *testing.T) {
 
 // TestAnOperatorOpensAndCloses: what the machine's own proxy is for.
 func TestAnOperatorOpensAndCloses(t *testing.T) {
-	reach := scene.Value(ParseReach([]string{"127.0.0.1:3128", "127.0.0.1:3130", hostAddr + ":3129", hostAddr, "10.2.0.0/16", "*:81"}))(t)
-	deny := scene.Value(ParseDeny([]string{evilAddr, "private"}))(t)
+	reach := proctest.Value(ParseReach([]string{"127.0.0.1:3128", "127.0.0.1:3130", hostAddr + ":3129", hostAddr, "10.2.0.0/16", "*:81"}))(t)
+	deny := proctest.Value(ParseDeny([]string{evilAddr, "private"}))(t)
 	w := newWorld(t, func(c *Config) { c.Reach, c.Deny, c.Own = reach, deny, []uint16{3130} })
 	for _, at := range []string{"127.0.0.1:3128", "127.0.0.1:3129", "127.0.0.1:3130", "127.0.0.1:81", hostAddr + ":81", hostAddr + ":3128", hostAddr + ":3129"} {
 		w.listen(w.outside, at, says("machine"))
@@ -203,11 +203,11 @@ func TestRulesOfAnOperator(t *testing.T) {
 		"127.0.0.1", "127.0.0.0/8:80", "127.0.0.2:80", "[::1]:80", "::1", "::ffff:127.0.0.1", Gateway + ":80", own4, own6, "169.254.169.254", "169.254.0.0/16:80", "fe80::1", "224.0.0.0/4",
 	} {
 		refused("reach", text, ParseReach)
-		scene.Value(ParseDeny([]string{text}))(t)
+		proctest.Value(ParseDeny([]string{text}))(t)
 	}
-	scene.Value(ParseReach([]string{"127.0.0.1:80", "[::ffff:127.0.0.1]:80", "169.254.169.254:80", "*", "*:443", "private", "10.0.0.0/8", "0.0.0.0/1", "fe00::/7"}))(t)
+	proctest.Value(ParseReach([]string{"127.0.0.1:80", "[::ffff:127.0.0.1]:80", "169.254.169.254:80", "*", "*:443", "private", "10.0.0.0/8", "0.0.0.0/1", "fe00::/7"}))(t)
 	many := strings.Split(strings.Repeat("192.0.2.1 ", MaxRules), " ")
-	scene.Value(ParseReach(many[:MaxRules]))(t)
+	proctest.Value(ParseReach(many[:MaxRules]))(t)
 	if _, err := ParseDeny(append(many[:MaxRules], "192.0.2.2")); err == nil || !strings.Contains(err.Error(), "256") {
 		t.Errorf("one too many: %v", err)
 	}
@@ -339,9 +339,9 @@ func TestRulesByName(t *testing.T) {
 		"an endless header":  "GET / HTTP/1.1\r\nX: " + strings.Repeat("x", 64<<10) + "\r\nHost: good.test\r\n\r\n",
 		"an endless request": "GET /" + strings.Repeat("x", 64<<10),
 	} {
-		c := scene.Value(s.dial(t, goodAddr+":80"))(t)
+		c := proctest.Value(s.dial(t, goodAddr+":80"))(t)
 		if line == "an address" {
-			c = scene.Value(s.dial(t, evilAddr+":80"))(t)
+			c = proctest.Value(s.dial(t, evilAddr+":80"))(t)
 		}
 		io.WriteString(c, host) // it may be cut meanwhile
 		if b, _ := io.ReadAll(c); len(b) != 0 {
@@ -376,7 +376,7 @@ func TestExpressionsOfRules(t *testing.T) {
 		`~\p{Lu}`:        {"good.test": true}, // there are no capitals, and it is asked without them
 		`~[[:digit:]]\z`: {"h1": true, "1h": false},
 	} {
-		r := scene.Value(ParseRule(text))(t)
+		r := proctest.Value(ParseRule(text))(t)
 		if r.String() != text {
 			t.Errorf("%s is told as %s", text, r.String())
 		}
@@ -403,7 +403,7 @@ func TestRulesThatChangeCutWhatIsNotAllowedAnyMore(t *testing.T) {
 	w := newWorld(t, nil)
 	w.listen(w.internet, ":7", echo)
 	s := w.sandbox(nil, nil)
-	good, evil := scene.Value(s.dial(t, goodAddr+":7"))(t), scene.Value(s.dial(t, evilAddr+":7"))(t)
+	good, evil := proctest.Value(s.dial(t, goodAddr+":7"))(t), proctest.Value(s.dial(t, evilAddr+":7"))(t)
 	talk := func(c net.Conn) bool {
 		_, err := io.WriteString(c, "x")
 		if err == nil {
@@ -414,7 +414,7 @@ func TestRulesThatChangeCutWhatIsNotAllowedAnyMore(t *testing.T) {
 	if !talk(good) || !talk(evil) {
 		t.Fatal("they are not connected")
 	}
-	s.proxy.SetPolicy(scene.Value(ParsePolicy([]string{goodAddr}, nil))(t))
+	s.proxy.SetPolicy(proctest.Value(ParsePolicy([]string{goodAddr}, nil))(t))
 	if talk(evil) {
 		t.Error("a connection goes on that is not allowed any more")
 	}
@@ -431,7 +431,7 @@ func TestRulesChangeWhileConnectionsBegin(t *testing.T) {
 	w := newWorld(t, nil)
 	w.listen(w.internet, ":7", says("hello"))
 	s := w.sandbox(nil, nil)
-	open, narrow := scene.Value(ParsePolicy(nil, []string{evilAddr}))(t), scene.Value(ParsePolicy([]string{goodAddr}, nil))(t)
+	open, narrow := proctest.Value(ParsePolicy(nil, []string{evilAddr}))(t), proctest.Value(ParsePolicy([]string{goodAddr}, nil))(t)
 	var wg sync.WaitGroup
 	done := make(chan struct{})
 	wg.Go(func() {
@@ -462,27 +462,27 @@ func TestTheNextServerIsTheWayOut(t *testing.T) {
 	w := newWorld(t, nil)
 	w.listen(w.internet, ":7", echo)
 	s := w.sandbox(nil, nil)
-	old := scene.Value(s.dial(t, goodAddr+":7"))(t)
-	scene.Value(io.WriteString(old, "x"))(t)
-	scene.Value(io.ReadFull(old, make([]byte, 1)))(t)
+	old := proctest.Value(s.dial(t, goodAddr+":7"))(t)
+	proctest.Value(io.WriteString(old, "x"))(t)
+	proctest.Value(io.ReadFull(old, make([]byte, 1)))(t)
 	again := func() *Proxy {
-		next := scene.Value(OpenSpace("/proc/self/fd/" + strconv.Itoa(int(s.ns.Fd()))))(t)
-		return scene.Value(NewHost(w.host.cfg).Open(next, s.proxy.policy.Load()))(t)
+		next := proctest.Value(OpenSpace("/proc/self/fd/" + strconv.Itoa(int(s.ns.Fd()))))(t)
+		return proctest.Value(NewHost(w.host.cfg).Open(next, s.proxy.policy.Load()))(t)
 	}
 	next := again()
-	scene.Value(io.WriteString(old, "x"))(t) // both live
-	scene.Value(io.ReadFull(old, make([]byte, 1)))(t)
-	scene.Must(t, s.proxy.Close())
+	proctest.Value(io.WriteString(old, "x"))(t) // both live
+	proctest.Value(io.ReadFull(old, make([]byte, 1)))(t)
+	proctest.Must(t, s.proxy.Close())
 	if _, err := io.ReadAll(old); err == nil {
 		t.Error("a connection of the server that ended has a clean end; it was cut")
 	}
 	for range 50 {
-		c := scene.Value(s.dial(t, goodAddr+":7"))(t)
-		scene.Value(io.WriteString(c, "x"))(t)
-		scene.Value(io.ReadFull(c, make([]byte, 1)))(t)
+		c := proctest.Value(s.dial(t, goodAddr+":7"))(t)
+		proctest.Value(io.WriteString(c, "x"))(t)
+		proctest.Value(io.ReadFull(c, make([]byte, 1)))(t)
 		c.Close()
 	}
-	scene.Must(t, next.Close())
+	proctest.Must(t, next.Close())
 	last := again() // alone
 	defer last.Close()
 	if got := s.datagram(t, w, goodAddr, "x"); got != "x" {
@@ -533,10 +533,10 @@ func TestASandboxThatFloodsHurtsNobodyElse(t *testing.T) {
 	if n > MaxConnections {
 		t.Errorf("one sandbox has %d connections", n)
 	}
-	udp := scene.Value(bad.DialUDP(netip.MustParseAddrPort(goodAddr + ":99")))(t)
+	udp := proctest.Value(bad.DialUDP(netip.MustParseAddrPort(goodAddr + ":99")))(t)
 	defer udp.Close()
 	flood(func() error { _, err := udp.Write(make([]byte, 1000)); return err })
-	dns := scene.Value(bad.DialUDP(netip.MustParseAddrPort("8.8.8.8:53")))(t)
+	dns := proctest.Value(bad.DialUDP(netip.MustParseAddrPort("8.8.8.8:53")))(t)
 	defer dns.Close()
 	flood(func() error { _, err := dns.Write(make([]byte, 40)); return err })
 	port := 1000
@@ -568,9 +568,9 @@ func TestASandboxThatFloodsHurtsNobodyElse(t *testing.T) {
 // TestTheMachinesOwnNetworkIsNeverConfigured: what is done to a sandbox's network would
 // end the machine's.
 func TestTheMachinesOwnNetworkIsNeverConfigured(t *testing.T) {
-	scene.Root(t)
+	proctest.Root(t)
 	for _, path := range []string{"/proc/self/ns/net", "/proc/thread-self/ns/net"} {
-		s := scene.Value(OpenSpace(path))(t)
+		s := proctest.Value(OpenSpace(path))(t)
 		if own, err := s.isMachines(); err != nil || !own {
 			t.Fatalf("%s is taken for a sandbox's: %v", path, err)
 		}
@@ -589,12 +589,12 @@ func TestTheMachinesOwnNetworkIsNeverConfigured(t *testing.T) {
 
 // TestAProbeLeavesNothing: and this kernel has what it takes.
 func TestAProbeLeavesNothing(t *testing.T) {
-	scene.Root(t)
-	count := func() int { return len(scene.Value(os.ReadDir("/proc/self/fd"))(t)) }
-	scene.Must(t, probe())
+	proctest.Root(t)
+	count := func() int { return len(proctest.Value(os.ReadDir("/proc/self/fd"))(t)) }
+	proctest.Must(t, probe())
 	before := count()
 	for range 20 {
-		scene.Must(t, probe())
+		proctest.Must(t, probe())
 	}
 	if after := count(); after > before+2 {
 		t.Errorf("%d descriptors, then %d", before, after)

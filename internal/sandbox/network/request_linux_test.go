@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 // TestRequestsThatServersReadInTwoWays: no byte of them goes out, also behind a request that is
@@ -18,7 +18,7 @@ func TestRequestsThatServersReadInTwoWays(t *testing.T) {
 	w.listen(w.internet, goodAddr+":80", webs("good"))
 	w.listen(w.internet, goodAddr+":81", echo)
 	s := w.sandbox([]string{"good.test", "allowed.test"}, []string{"0.0.0.0/0"})
-	scene.Value(s.lookup(t, "8.8.8.8:53", "good.test."))(t)
+	proctest.Value(s.lookup(t, "8.8.8.8:53", "good.test."))(t)
 	const evil = "Host: evil.test\r\n\r\n"
 	const well = "POST /?to=http://evil.test/ HTTP/1.1\r\nHost: good.test\r\n"
 	for name, text := range map[string]string{
@@ -46,14 +46,14 @@ func TestRequestsThatServersReadInTwoWays(t *testing.T) {
 		"another coding":              well + "Transfer-Encoding: gzip, chunked\r\n\r\n",
 		"chunks of an older version":  "POST / HTTP/1.0\r\nHost: good.test\r\nTransfer-Encoding: chunked\r\n\r\n",
 	} {
-		c := scene.Value(s.dial(t, goodAddr+":81"))(t)
+		c := proctest.Value(s.dial(t, goodAddr+":81"))(t)
 		io.WriteString(c, text) // it may be cut meanwhile
 		c.(*net.TCPConn).CloseWrite()
 		if b, _ := io.ReadAll(c); len(b) != 0 {
 			t.Errorf("%s: %q went out", name, b)
 		}
 		first := well + "Content-Length: 2\r\n\r\nhi"
-		c = scene.Value(s.dial(t, goodAddr+":81"))(t)
+		c = proctest.Value(s.dial(t, goodAddr+":81"))(t)
 		io.WriteString(c, first+text)
 		c.(*net.TCPConn).CloseWrite()
 		if b, _ := io.ReadAll(c); !strings.HasPrefix(first, string(b)) {
@@ -77,9 +77,9 @@ func TestRequestsThatServersReadInTwoWays(t *testing.T) {
 		"an empty line":       "\r\n\r\n",
 		"bytes":               "\x00\x01 / HTTP/1.1\r\n" + evil,
 	} {
-		c := scene.Value(s.dial(t, goodAddr+":81"))(t)
-		scene.Value(io.WriteString(c, text))(t)
-		scene.Must(t, c.(*net.TCPConn).CloseWrite())
+		c := proctest.Value(s.dial(t, goodAddr+":81"))(t)
+		proctest.Value(io.WriteString(c, text))(t)
+		proctest.Must(t, c.(*net.TCPConn).CloseWrite())
 		if b, err := io.ReadAll(c); string(b) != text {
 			t.Errorf("%s: %q came back, %v", name, b, err)
 		}
@@ -111,7 +111,7 @@ func TestAnotherProtocolFollowsWhereTheServerAgrees(t *testing.T) {
 	w.listen(w.internet, goodAddr+":80", answers("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 101 Switching Protocols\r\n\r\n"))
 	w.listen(w.internet, goodAddr+":81", answers("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nno"))
 	s := w.sandbox([]string{"good.test"}, []string{"0.0.0.0/0"})
-	scene.Value(s.lookup(t, "8.8.8.8:53", "good.test."))(t)
+	proctest.Value(s.lookup(t, "8.8.8.8:53", "good.test."))(t)
 	const upgrade = "GET /ws HTTP/1.1\r\nHost: good.test\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
 	const tunnel = "CONNECT good.test:443 HTTP/1.1\r\nHost: good.test\r\n\r\n"
 	const evil = "GET / HTTP/1.1\r\nHost: evil.test\r\n\r\n"
@@ -125,7 +125,7 @@ func TestAnotherProtocolFollowsWhereTheServerAgrees(t *testing.T) {
 		{"no tunnel", "80", tunnel, false},
 		{"asked for late", "80", "GET /plain HTTP/1.1\r\nHost: good.test\r\n\r\n" + upgrade, false},
 	} {
-		c := scene.Value(s.dial(t, goodAddr+":"+tc.port))(t)
+		c := proctest.Value(s.dial(t, goodAddr+":"+tc.port))(t)
 		io.WriteString(c, tc.say+evil)
 		c.(*net.TCPConn).CloseWrite()
 		b, _ := io.ReadAll(c)

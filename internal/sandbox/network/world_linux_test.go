@@ -25,7 +25,7 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 	"golang.org/x/sys/unix"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 // world has two networks that tests made: outside, which stands for the machine, and an
@@ -51,9 +51,9 @@ const (
 
 func newWorld(t *testing.T, change func(*Config)) *world {
 	t.Helper()
-	scene.Root(t)
+	proctest.Root(t)
 	w := &world{t: t, outside: space(t), internet: space(t)}
-	scene.Must(t, w.outside.Do(func() error {
+	proctest.Must(t, w.outside.Do(func() error {
 		if err := netlink.LinkAdd(&netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "out"}, PeerName: "in"}); err != nil {
 			return err
 		}
@@ -66,10 +66,10 @@ func newWorld(t *testing.T, change func(*Config)) *world {
 		}
 		return addresses("out", hostAddr+"/24", host6+"/64")
 	}))
-	scene.Must(t, w.internet.Do(func() error {
+	proctest.Must(t, w.internet.Do(func() error {
 		return addresses("in", dnsAddr+"/24", goodAddr+"/32", evilAddr+"/32", sharedAddr+"/32", metadata+"/32", "2001:db8:1::2/64", good6+"/128")
 	}))
-	scene.Must(t, w.outside.Do(func() error { // all else is there
+	proctest.Must(t, w.outside.Do(func() error { // all else is there
 		out, err := netlink.LinkByName("out")
 		if err != nil {
 			return err
@@ -80,7 +80,7 @@ func newWorld(t *testing.T, change func(*Config)) *world {
 		)
 	}))
 	conf := filepath.Join(t.TempDir(), "resolv.conf")
-	scene.Must(t, os.WriteFile(conf, []byte("search test\nnameserver "+dnsAddr+"\n"), 0o644))
+	proctest.Must(t, os.WriteFile(conf, []byte("search test\nnameserver "+dnsAddr+"\n"), 0o644))
 	cfg := Config{Outside: w.outside, ResolvConf: conf}
 	if change != nil {
 		change(&cfg)
@@ -130,7 +130,7 @@ func addresses(link string, all ...string) error {
 func space(t *testing.T) *Space {
 	t.Helper()
 	s, err := scratch()
-	scene.Must(t, err)
+	proctest.Must(t, err)
 	t.Cleanup(func() { s.Close() })
 	return s
 }
@@ -144,12 +144,12 @@ type sandbox struct {
 func (w *world) sandbox(allow, deny []string) *sandbox {
 	w.t.Helper()
 	policy, err := ParsePolicy(allow, deny)
-	scene.Must(w.t, err)
+	proctest.Must(w.t, err)
 	s, err := scratch()
-	scene.Must(w.t, err)
-	inside := scene.Value(OpenSpace("/proc/self/fd/" + strconv.Itoa(int(s.ns.Fd()))))(w.t) // the proxy takes the other over
+	proctest.Must(w.t, err)
+	inside := proctest.Value(OpenSpace("/proc/self/fd/" + strconv.Itoa(int(s.ns.Fd()))))(w.t) // the proxy takes the other over
 	p, err := w.host.Open(s, policy)
-	scene.Must(w.t, err)
+	proctest.Must(w.t, err)
 	w.t.Cleanup(func() { p.Close(); inside.Close() })
 	return &sandbox{inside, p}
 }
@@ -158,7 +158,7 @@ func (w *world) sandbox(allow, deny []string) *sandbox {
 func (w *world) listen(s *Space, addr string, serve func(net.Conn)) string {
 	w.t.Helper()
 	var l net.Listener
-	scene.Must(w.t, s.Do(func() (err error) { l, err = net.Listen("tcp", addr); return err }))
+	proctest.Must(w.t, s.Do(func() (err error) { l, err = net.Listen("tcp", addr); return err }))
 	var wg sync.WaitGroup
 	var mu sync.Mutex
 	open := map[net.Conn]bool{}
@@ -222,9 +222,9 @@ func webs(name string) func(net.Conn) {
 
 // secure says its name over TLS.
 func secure(t *testing.T, name string) func(net.Conn) {
-	key := scene.Value(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
+	key := proctest.Value(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 	tmpl := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), DNSNames: []string{"x"}}
-	der := scene.Value(x509.CreateCertificate(rand.Reader, tmpl, tmpl, &key.PublicKey, key))(t)
+	der := proctest.Value(x509.CreateCertificate(rand.Reader, tmpl, tmpl, &key.PublicKey, key))(t)
 	cfg := &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}}
 	return func(c net.Conn) {
 		s := tls.Server(c, cfg)
@@ -243,7 +243,7 @@ func (s *sandbox) dial(t *testing.T, to string) (net.Conn, error) {
 	c, err := s.Dial(ctx, netip.MustParseAddrPort(to))
 	if err == nil {
 		t.Cleanup(func() { c.Close() })
-		scene.Must(t, c.SetDeadline(time.Now().Add(2*time.Minute)))
+		proctest.Must(t, c.SetDeadline(time.Now().Add(2*time.Minute)))
 	}
 	return c, err
 }
@@ -371,7 +371,7 @@ func (w *world) serveNames() *nameserver {
 		"evil.test.allowed.test": {evilAddr}, "notallowed.test": {evilAddr}, "xn--bcher-kva.test": {goodAddr},
 	}, alias: map[string]string{"alias.test": "evil.test"}}
 	var c net.PacketConn
-	scene.Must(w.t, w.internet.Do(func() (err error) { c, err = net.ListenPacket("udp", dnsAddr+":53"); return err }))
+	proctest.Must(w.t, w.internet.Do(func() (err error) { c, err = net.ListenPacket("udp", dnsAddr+":53"); return err }))
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

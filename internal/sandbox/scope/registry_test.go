@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/tend-run/tend/internal/sandbox/driver"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 // TestTheTextsOfAllSandboxesAreBounded: one with little of them has a place all the same, and what
@@ -22,8 +22,8 @@ func TestTheTextsOfAllSandboxesAreBounded(t *testing.T) {
 		return r
 	}
 	var r Registry[int]
-	scene.Must(t, r.Restore(0, rec(0, 200))) // of a former time
-	scene.Must(t, r.Add(1, rec(1, 56)))
+	proctest.Must(t, r.Restore(0, rec(0, 200))) // of a former time
+	proctest.Must(t, r.Add(1, rec(1, 56)))
 	for _, err := range []error{r.Add(2, rec(2, 1)), r.Room(rec(1, 57))} {
 		if !errors.Is(err, driver.ErrLimit) {
 			t.Errorf("more than the limit: %v", err)
@@ -34,9 +34,9 @@ func TestTheTextsOfAllSandboxesAreBounded(t *testing.T) {
 	}
 	small := rec(2, 0)
 	small.Env = map[string]string{"A": text[:smallTexts-1]}
-	scene.Must(t, errors.Join(r.Add(2, small), r.Room(rec(1, 56)), r.Room(rec(0, 200))))
+	proctest.Must(t, errors.Join(r.Add(2, small), r.Room(rec(1, 56)), r.Room(rec(0, 200))))
 	r.Changed(rec(1, 55))
-	scene.Must(t, r.Add(3, rec(3, 1)))
+	proctest.Must(t, r.Add(3, rec(3, 1)))
 	if err := r.Add(4, rec(4, 1)); !errors.Is(err, driver.ErrLimit) {
 		t.Errorf("once more: %v", err)
 	}

@@ -18,7 +18,7 @@ import (
 	"testing"
 
 	"github.com/tend-run/tend/internal/lib/onexit"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testkeeper"
 	"github.com/tend-run/tend/process"
 )
@@ -86,38 +86,38 @@ func start(t *testing.T, m process.Manager, spec process.Spec) process.Process {
 	t.Helper()
 	spec.Retention.Pin = true
 	spec.Stdin = process.StdinNull
-	return scene.Value(m.Start(t.Context(), spec))(t)
+	return proctest.Value(m.Start(t.Context(), spec))(t)
 }
 
 func pinned(t *testing.T, p process.Process) bool {
-	return scene.Value(p.Info(t.Context()))(t).Pinned
+	return proctest.Value(p.Info(t.Context()))(t).Pinned
 }
 
 func TestWhatIsAskedForAtTheEndIsDone(t *testing.T) {
-	scene.Root(t)
+	proctest.Root(t)
 	m, r, dir := testkeeper.New(t), receive(t), t.TempDir()
 	running(t, m, filepath.Join(dir, "exits"))
 	for at := dir; at != os.TempDir(); at = filepath.Dir(at) {
-		scene.Must(t, os.Chmod(at, 0o777)) // for the user
+		proctest.Must(t, os.Chmod(at, 0o777)) // for the user
 	}
 	p := start(t, m, process.Spec{
 		ID: "job", Name: "nightly", User: "nobody", Shell: "echo out; echo error >&2; kill -9 $$", Dir: dir, Env: map[string]string{"OWN": "mine"},
 		Labels: map[string]string{onexit.LabelCommand: "env > env.part; pwd > pwd; id -un >> pwd; mv env.part env", onexit.LabelURL: r.URL},
 	})
-	scene.Eventually(t, "it is done, and the process is not pinned any more", func() bool { return !pinned(t, p) })
-	scene.Eventually(t, "the command has ended", func() bool { _, err := os.Stat(filepath.Join(dir, "env")); return err == nil })
-	env := "\n" + string(scene.Value(os.ReadFile(filepath.Join(dir, "env")))(t))
+	proctest.Eventually(t, "it is done, and the process is not pinned any more", func() bool { return !pinned(t, p) })
+	proctest.Eventually(t, "the command has ended", func() bool { _, err := os.Stat(filepath.Join(dir, "env")); return err == nil })
+	env := "\n" + string(proctest.Value(os.ReadFile(filepath.Join(dir, "env")))(t))
 	for _, want := range []string{"OWN=mine", "TEND_EXIT_ID=job", "TEND_EXIT_NAME=nightly", "TEND_EXIT_STATUS=137", "TEND_EXIT_SIGNAL=SIGKILL", "TEND_EXIT_CAUSE=signalled", "TEND_EXIT_OFFSET_STDOUT=4", "TEND_EXIT_OFFSET_STDERR=6"} {
 		if !strings.Contains(env, "\n"+want+"\n") {
 			t.Errorf("the command has not %s:%s", want, env)
 		}
 	}
-	if at := strings.TrimSpace(string(scene.Value(os.ReadFile(filepath.Join(dir, "pwd")))(t))); at != dir+"\nnobody" {
+	if at := strings.TrimSpace(string(proctest.Value(os.ReadFile(filepath.Join(dir, "pwd")))(t))); at != dir+"\nnobody" {
 		t.Errorf("it ran in, and as, %s", at)
 	}
 	r.with(func() {
 		var f facts
-		scene.Must(t, json.Unmarshal(r.bodies[0], &f))
+		proctest.Must(t, json.Unmarshal(r.bodies[0], &f))
 		if len(r.bodies) != 1 || f.ID != "job" || f.Status != 137 || f.Signal != "SIGKILL" || f.Offsets["stdout"] != 4 || f.Sequence == 0 {
 			t.Errorf("it took %s", r.bodies)
 		}
@@ -137,11 +137,11 @@ func TestTheNextServerDoesTheRest(t *testing.T) {
 	m, r, dir := testkeeper.New(t), receive(t), t.TempDir()
 	state := filepath.Join(dir, "exits")
 	p := start(t, m, process.Spec{ID: "job", Shell: "exit 3", Dir: dir, Labels: map[string]string{onexit.LabelCommand: "echo $TEND_EXIT_CODE >> codes", onexit.LabelURL: r.URL}})
-	scene.Value(p.Wait(t.Context(), process.Until{}))(t) // it ends while there is no server
+	proctest.Value(p.Wait(t.Context(), process.Until{}))(t) // it ends while there is no server
 	r.with(func() { r.down = true })
 	end := running(t, m, state)
 	codes := func() string { b, _ := os.ReadFile(filepath.Join(dir, "codes")); return string(b) }
-	scene.Eventually(t, "the command has run, and the URL was tried", func() bool {
+	proctest.Eventually(t, "the command has run, and the URL was tried", func() bool {
 		tries, _ := r.count()
 		return codes() == "3\n" && tries > 0
 	})
@@ -151,20 +151,20 @@ func TestTheNextServerDoesTheRest(t *testing.T) {
 	end()
 	r.with(func() { r.down = false })
 	end = running(t, m, state)
-	scene.Eventually(t, "all is done", func() bool { return !pinned(t, p) })
+	proctest.Eventually(t, "all is done", func() bool { return !pinned(t, p) })
 	end()
 	// Pinned again by somebody, it is known to be done.
-	scene.Must(t, p.Pin(t.Context(), true))
+	proctest.Must(t, p.Pin(t.Context(), true))
 	running(t, m, state)()
 	other := start(t, m, process.Spec{ID: "other", Shell: "true", Dir: dir, Labels: map[string]string{onexit.LabelURL: r.URL}})
 	running(t, m, state)
-	scene.Eventually(t, "the next one is told", func() bool { return !pinned(t, other) })
+	proctest.Eventually(t, "the next one is told", func() bool { return !pinned(t, other) })
 	if _, taken := r.count(); codes() != "3\n" || taken != 2 {
 		t.Errorf("the command wrote %q, and %d messages were taken; want one of each process", codes(), taken)
 	}
 	// What was written down goes with the process.
-	scene.Must(t, p.Remove(t.Context()))
-	scene.Eventually(t, "the files are gone", func() bool {
+	proctest.Must(t, p.Remove(t.Context()))
+	proctest.Eventually(t, "the files are gone", func() bool {
 		_, err := os.Stat(filepath.Join(state, "job.url"))
 		return os.IsNotExist(err)
 	})
@@ -175,10 +175,10 @@ func TestNothingOfASandboxIsDoneOutside(t *testing.T) {
 	running(t, m, filepath.Join(dir, "exits"))
 	labels := map[string]string{onexit.LabelCommand: "echo escaped > " + filepath.Join(dir, "escaped"), onexit.LabelURL: r.URL, labelSandbox: "box"}
 	p := start(t, m, process.Spec{Shell: "true", Dir: dir, Labels: labels})
-	scene.Value(p.Wait(t.Context(), process.Until{}))(t)
+	proctest.Value(p.Wait(t.Context(), process.Until{}))(t)
 	later := start(t, m, process.Spec{Shell: "true", Dir: dir, Labels: map[string]string{onexit.LabelURL: r.URL}})
-	scene.Eventually(t, "one that ended later is told", func() bool { return !pinned(t, later) })
-	all := scene.Value(m.List(t.Context(), process.Filter{}))(t)
+	proctest.Eventually(t, "one that ended later is told", func() bool { return !pinned(t, later) })
+	all := proctest.Value(m.List(t.Context(), process.Filter{}))(t)
 	if _, taken := r.count(); taken != 1 || len(all) != 2 {
 		t.Errorf("%d messages, and %d processes", taken, len(all))
 	}
@@ -188,8 +188,8 @@ func TestWhatCannotBeDoneIsGivenUp(t *testing.T) {
 	m, dir := testkeeper.New(t), t.TempDir()
 	running(t, m, filepath.Join(dir, "exits"))
 	p := start(t, m, process.Spec{ID: "job", Shell: "true", Dir: dir, Labels: map[string]string{onexit.LabelURL: "file:///etc/passwd"}})
-	scene.Eventually(t, "it is given up", func() bool { return !pinned(t, p) })
-	if text := scene.Value(os.ReadFile(filepath.Join(dir, "exits", "job.url")))(t); !strings.Contains(string(text), "no URL of http") {
+	proctest.Eventually(t, "it is given up", func() bool { return !pinned(t, p) })
+	if text := proctest.Value(os.ReadFile(filepath.Join(dir, "exits", "job.url")))(t); !strings.Contains(string(text), "no URL of http") {
 		t.Errorf("it says %s", text)
 	}
 	long := strings.Repeat("a", process.MaxIDLen)
@@ -226,11 +226,11 @@ func TestSoManyMessagesAreUnderWayAtATime(t *testing.T) {
 	const all = 6
 	for range all {
 		p := start(t, m, process.Spec{Argv: []string{"true"}, Labels: map[string]string{onexit.LabelURL: "http://127.0.0.1:1/"}})
-		scene.Eventually(t, "it has ended", func() bool { return scene.Value(p.Info(t.Context()))(t).Exit != nil })
+		proctest.Eventually(t, "it has ended", func() bool { return proctest.Value(p.Info(t.Context()))(t).Exit != nil })
 	}
-	scene.Eventually(t, "messages are under way", func() bool { return way.now.Load() == 2 })
+	proctest.Eventually(t, "messages are under way", func() bool { return way.now.Load() == 2 })
 	close(way.goOn)
-	scene.Eventually(t, "each is taken", func() bool { return way.taken.Load() == all })
+	proctest.Eventually(t, "each is taken", func() bool { return way.taken.Load() == all })
 	if most := way.most.Load(); most != 2 {
 		t.Errorf("%d messages were under way at a time; want 2", most)
 	}
@@ -273,11 +273,11 @@ func TestNoExitIsMissedWhileAKeeperIsReplaced(t *testing.T) {
 				return start(t, m.Manager, process.Spec{Argv: []string{"true"}, Labels: map[string]string{onexit.LabelURL: r.URL}})
 			}
 			first := end() // from then on ends are followed
-			scene.Eventually(t, "the first is done", func() bool { return !pinned(t, first) })
+			proctest.Eventually(t, "the first is done", func() bool { return !pinned(t, first) })
 			m.gets.Store(times[0])
 			m.pins.Store(times[1])
 			p := end()
-			scene.Eventually(t, "it is done", func() bool { return !pinned(t, p) })
+			proctest.Eventually(t, "it is done", func() bool { return !pinned(t, p) })
 			if m.gets.Load() > 0 || m.pins.Load() > 0 {
 				t.Error("the keeper was not asked while it was away")
 			}
@@ -303,11 +303,11 @@ func (m *writing) List(ctx context.Context, f process.Filter) ([]process.Info, e
 func TestWhatIsBeingWrittenDownStays(t *testing.T) {
 	dir, r := t.TempDir(), receive(t)
 	left := filepath.Join(dir, ".left.command-1")
-	scene.Must(t, os.WriteFile(left, []byte("do"), 0o600))
+	proctest.Must(t, os.WriteFile(left, []byte("do"), 0o600))
 	m := &writing{testkeeper.New(t), filepath.Join(dir, ".id.command-2")}
 	running(t, m, dir)
 	p := start(t, m, process.Spec{Argv: []string{"true"}, Labels: map[string]string{onexit.LabelURL: r.URL}})
-	scene.Eventually(t, "it is done", func() bool { return !pinned(t, p) })
+	proctest.Eventually(t, "it is done", func() bool { return !pinned(t, p) })
 	if _, err := os.Stat(m.file); err != nil {
 		t.Error(err)
 	}

@@ -5,7 +5,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 // What an earlier server has done is not done again: the names of its files are the record.
@@ -13,7 +13,7 @@ import (
 func TestWhatAnEarlierServerHasDoneIsKnown(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{"p1.command": "done\n", "p1.url": "done\n", "p2.url": "it was given up\n", "p3.mail": "{}"} {
-		scene.Must(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
+		proctest.Must(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
 	x := Open(Config{Dir: dir})
 	if !x.isDone("p1", doneCommand) || !x.isDone("p1", doneURL) || !x.isDone("p2", doneURL) {

@@ -10,7 +10,7 @@ import (
 	"github.com/tend-run/tend/internal/heal/healer"
 	"github.com/tend-run/tend/internal/service/config"
 	"github.com/tend-run/tend/internal/service/supervisor"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testkeeper"
 	"github.com/tend-run/tend/process"
 )
@@ -21,15 +21,15 @@ func (s *stage) ended(t *testing.T, n int, c *config.Config, service, file strin
 	at := time.Now().Add(time.Duration(n-100) * time.Second)
 	o := &healer.Order{ID: newID(at), Rules: c.Services[service], Healer: c.Healer, Service: service, File: file, At: at, Signal: healer.Signal{Kind: "exit"}}
 	o.Dir = s.store.episode(o.ID)
-	scene.Must(t, begin(o))
+	proctest.Must(t, begin(o))
 	j, _, err := healer.OpenJournal(o.Path(healer.JournalFile))
-	scene.Must(t, err)
+	proctest.Must(t, err)
 	defer j.Close()
 	for _, e := range append([]healer.Entry{{Kind: healer.Began}}, how...) {
 		e.At = at
-		scene.Must(t, j.Append(e))
+		proctest.Must(t, j.Append(e))
 	}
-	if m := scene.Value(s.Get(t.Context(), o.ID))(t); m.Episode.GetEnded() == nil {
+	if m := proctest.Value(s.Get(t.Context(), o.ID))(t); m.Episode.GetEnded() == nil {
 		t.Fatalf("it is not over: %v", m.Episode)
 	}
 	return o.ID
@@ -54,7 +54,7 @@ func TestWhatIsTakenBackIsARepair(t *testing.T) {
 	}
 	commit := strings.Repeat("ab", 20)
 	kept := s.ended(t, 4, c, "web", "/one/tend.yaml", repaired("")...)
-	scene.Must(t, os.WriteFile(s.store.episode(kept)+"/"+healer.UndoFile, []byte("{}"), 0o600))
+	proctest.Must(t, os.WriteFile(s.store.episode(kept)+"/"+healer.UndoFile, []byte("{}"), 0o600))
 	for name, one := range map[string]struct {
 		id   string
 		kind error

@@ -17,7 +17,7 @@ import (
 	"github.com/tend-run/tend/internal/heal/healer"
 	"github.com/tend-run/tend/internal/lib/replace"
 	"github.com/tend-run/tend/internal/service/supervisor"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testkeeper"
 )
 
@@ -46,11 +46,11 @@ func TestWhatAFileWasBefore(t *testing.T) {
 		healer.Entry{Kind: healer.Answered, Did: healer.Review, Seq: 5, OK: true}, healer.Entry{Kind: healer.Answered, Did: healer.Commit, Seq: 6, OK: true, Commit: strings.Repeat("ab", 20)})
 	keep := func(id, name string, data []byte) {
 		t.Helper()
-		scene.Must(t, os.WriteFile(filepath.Join(s.store.episode(id), name), data, 0o600))
+		proctest.Must(t, os.WriteFile(filepath.Join(s.store.episode(id), name), data, 0o600))
 	}
 	want := func(what, path, by, content, why string, sandbox ...string) {
 		t.Helper()
-		m := scene.Value(s.FileBefore(t.Context(), sandbox, path))(t)
+		m := proctest.Value(s.FileBefore(t.Context(), sandbox, path))(t)
 		if m.GetChangedBy() != by || string(m.GetContent()) != content || !strings.Contains(m.GetWhy(), why) || why == "" && m.GetWhy() != "" || by != "" && m.GetAt() == nil {
 			t.Errorf("%s: it is %v", what, m)
 		}
@@ -84,17 +84,17 @@ func TestWhatAFileWasBefore(t *testing.T) {
 
 	// A turn of a chat, and a repair that is under way.
 	dir := s.store.chat("20250101-000000-chat")
-	o := scene.Value(healer.ReadOrder(s.store.episode(old)))(t)
+	o := proctest.Value(healer.ReadOrder(s.store.episode(old)))(t)
 	o.ID, o.Dir = "20250101-000000-chat", dir
-	scene.Must(t, os.MkdirAll(dir, 0o700))
-	scene.Must(t, replace.File(o.Path(healer.OrderFile), scene.Value(json.Marshal(o))(t), 0o600))
+	proctest.Must(t, os.MkdirAll(dir, 0o700))
+	proctest.Must(t, replace.File(o.Path(healer.OrderFile), proctest.Value(json.Marshal(o))(t), 0o600))
 	turn := func(said int64, kind string, before []byte) {
 		t.Helper()
 		u := new(checkpoint.Undo)
-		scene.Must(t, json.Unmarshal(undoOf("a.txt", kind, before), u))
-		scene.Must(t, chat.KeepCall(dir, root, "", said, int(said), u, ""))
+		proctest.Must(t, json.Unmarshal(undoOf("a.txt", kind, before), u))
+		proctest.Must(t, chat.KeepCall(dir, root, "", said, int(said), u, ""))
 		at := time.Now().Add(time.Duration(said-100) * time.Second / 10)
-		scene.Must(t, os.Chtimes(chat.TurnFile(dir, said), at, at))
+		proctest.Must(t, os.Chtimes(chat.TurnFile(dir, said), at, at))
 	}
 	for n, one := range []struct {
 		kind          string
@@ -111,22 +111,22 @@ func TestWhatAFileWasBefore(t *testing.T) {
 		turn(said, one.kind, one.before)
 		want("a turn", a, fmt.Sprintf("20250101-000000-chat/%d", said), one.content, one.says)
 	}
-	scene.Must(t, chat.KeepCall(dir, root, "", 6, 5, nil, "what a call has changed is not known"))
+	proctest.Must(t, chat.KeepCall(dir, root, "", 6, 5, nil, "what a call has changed is not known"))
 	turn(6, checkpoint.File, []byte("in the middle of the turn\n"))
 	want("a turn of which a call is not known", a, "20250101-000000-chat/6", "", "not all that the turn has changed is kept")
 	turn(7, checkpoint.File, []byte("damaged\n"))
-	scene.Must(t, os.WriteFile(chat.TurnFile(dir, 7), []byte(`{"root":`), 0o600))
+	proctest.Must(t, os.WriteFile(chat.TurnFile(dir, 7), []byte(`{"root":`), 0o600))
 	damaged := s.ended(t, 99, c, "web", "/one/tend.yaml", ready...)
 	keep(damaged, healer.UndoFile, []byte(`{"Files":[{"Pa`))
 	want("what is damaged is as good as not there", a, "20250101-000000-chat/6", "", "not all that the turn has changed is kept")
 	want("also for another file", filepath.Join(root, "b.txt"), other, "", "")
 	live := newID(time.Now())
 	o.ID, o.Dir = live, s.store.episode(live)
-	scene.Must(t, begin(o))
+	proctest.Must(t, begin(o))
 	keep(live, healer.LiveFile, undoOf("a.txt", checkpoint.File, []byte("before what is tried\n")))
 	want("a repair that is under way", a, live, "before what is tried\n", "")
-	scene.Must(t, os.Remove(o.Path(healer.LiveFile)))
-	scene.Must(t, s.in(t.Context(), func() { _ = s.forgetTalk("20250101-000000-chat") }))
+	proctest.Must(t, os.Remove(o.Path(healer.LiveFile)))
+	proctest.Must(t, s.in(t.Context(), func() { _ = s.forgetTalk("20250101-000000-chat") }))
 	want("a chat that was cleared", a, old, "the oldest\n", "")
 }
 
@@ -157,7 +157,7 @@ func TestASandboxThatTakesOverANameHasNoPast(t *testing.T) {
 	}
 	want := func(what, by string, sandbox ...string) {
 		t.Helper()
-		if m := scene.Value(s.FileBefore(t.Context(), sandbox, a))(t); m.GetChangedBy() != by {
+		if m := proctest.Value(s.FileBefore(t.Context(), sandbox, a))(t); m.GetChangedBy() != by {
 			t.Errorf("%s: it is %v, want %q", what, m, by)
 		}
 	}
@@ -166,14 +166,14 @@ func TestASandboxThatTakesOverANameHasNoPast(t *testing.T) {
 		t.Helper()
 		id = newID(time.Now())
 		o := order(s.store.episode(id), id, sandbox, at)
-		scene.Must(t, begin(o))
+		proctest.Must(t, begin(o))
 		j, _, err := healer.OpenJournal(o.Path(healer.JournalFile))
-		scene.Must(t, err)
-		scene.Must(t, j.Append(healer.Entry{Kind: healer.Began, At: time.Now()}))
-		scene.Must(t, j.Close())
+		proctest.Must(t, err)
+		proctest.Must(t, j.Append(healer.Entry{Kind: healer.Began, At: time.Now()}))
+		proctest.Must(t, j.Close())
 		live := o.Path(healer.LiveFile)
-		scene.Must(t, os.WriteFile(live, undoOf("a.txt", checkpoint.File, []byte("before\n")), 0o600))
-		return id, func() { scene.Must(t, os.Remove(live)) }
+		proctest.Must(t, os.WriteFile(live, undoOf("a.txt", checkpoint.File, []byte("before\n")), 0o600))
+		return id, func() { proctest.Must(t, os.Remove(live)) }
 	}
 	id, gone := repair("id-1", ago(4))
 	want("a repair", id, "id-1", "dev")
@@ -210,28 +210,28 @@ func TestASandboxThatTakesOverANameHasNoPast(t *testing.T) {
 		o := order(dir, talk, sandbox, time.Now())
 		r := rules
 		r.Sandbox, o.Rules = in, &r
-		scene.Must(t, os.MkdirAll(dir, 0o700))
-		scene.Must(t, replace.File(o.Path(healer.OrderFile), scene.Value(json.Marshal(o))(t), 0o600))
+		proctest.Must(t, os.MkdirAll(dir, 0o700))
+		proctest.Must(t, replace.File(o.Path(healer.OrderFile), proctest.Value(json.Marshal(o))(t), 0o600))
 		return o
 	}
 	turn := func(sandbox string, said int64, at time.Time) string {
 		t.Helper()
 		u := new(checkpoint.Undo)
-		scene.Must(t, json.Unmarshal(undoOf("a.txt", checkpoint.File, []byte("before\n")), u))
-		scene.Must(t, chat.KeepCall(dir, c.Healer.Root, sandbox, said, int(said), u, ""))
-		scene.Must(t, os.Chtimes(chat.TurnFile(dir, said), at, at))
+		proctest.Must(t, json.Unmarshal(undoOf("a.txt", checkpoint.File, []byte("before\n")), u))
+		proctest.Must(t, chat.KeepCall(dir, c.Healer.Root, sandbox, said, int(said), u, ""))
+		proctest.Must(t, os.Chtimes(chat.TurnFile(dir, said), at, at))
 		return turnName(talk, said)
 	}
 	// early has a turn name no sandbox, as an earlier version wrote it.
 	early := func(said int64) {
 		t.Helper()
 		file := chat.TurnFile(dir, said)
-		at := scene.Value(os.Stat(file))(t).ModTime()
+		at := proctest.Value(os.Stat(file))(t).ModTime()
 		kept := map[string]any{}
-		scene.Must(t, json.Unmarshal(scene.Value(os.ReadFile(file))(t), &kept))
+		proctest.Must(t, json.Unmarshal(proctest.Value(os.ReadFile(file))(t), &kept))
 		delete(kept, "sandbox")
-		scene.Must(t, os.WriteFile(file, scene.Value(json.Marshal(kept))(t), 0o600))
-		scene.Must(t, os.Chtimes(file, at, at))
+		proctest.Must(t, os.WriteFile(file, proctest.Value(json.Marshal(kept))(t), 0o600))
+		proctest.Must(t, os.Chtimes(file, at, at))
 	}
 	outside := turn("", 1, ago(6))
 	first := turn("id-1", 2, ago(4))
@@ -259,6 +259,6 @@ func TestASandboxThatTakesOverANameHasNoPast(t *testing.T) {
 	if in, err := s.sandboxOfTurn(o, chat.TurnFile(dir, 3)); err != nil || in != "id-2" {
 		t.Errorf("an early turn is taken back in %q, %v", in, err)
 	}
-	scene.Must(t, os.Remove(chat.TurnFile(dir, 3)))
+	proctest.Must(t, os.Remove(chat.TurnFile(dir, 3)))
 	want("an early turn, of one that was not there yet", "", "id-2", "dev")
 }

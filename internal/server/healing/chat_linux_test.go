@@ -7,7 +7,7 @@ import (
 
 	"github.com/tend-run/tend/internal/service/config"
 	"github.com/tend-run/tend/internal/service/supervisor"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testkeeper"
 	"github.com/tend-run/tend/process"
 )
@@ -22,16 +22,16 @@ func TestAChatIsFollowedOnce(t *testing.T) {
 		c, _ := project(t, name)
 		c.Healer.LLM = &config.LLM{Provider: "anthropic", KeyEnv: "KEY"}
 		s.is(name, supervisor.State{Up: true})
-		scene.Must(t, s.Declare(t.Context(), c, "/"+name+"/tend.yaml", map[string]string{"KEY": "k"}))
+		proctest.Must(t, s.Declare(t.Context(), c, "/"+name+"/tend.yaml", map[string]string{"KEY": "k"}))
 	}
 	now := func() (t0 *talk, followed int) {
 		t.Helper()
-		scene.Must(t, s.in(t.Context(), func() { t0, followed = s.talk, len(s.followed) }))
+		proctest.Must(t, s.in(t.Context(), func() { t0, followed = s.talk, len(s.followed) }))
 		return t0, followed
 	}
 	declare("app")
 	_, _, err := s.SendChat(t.Context(), "app", "hello", "")
-	scene.Must(t, err)
+	proctest.Must(t, err)
 	first, n := now()
 	if first == nil || !first.busy || n != 1 {
 		t.Fatalf("it is %+v, and %d are followed", first, n)
@@ -45,6 +45,6 @@ func TestAChatIsFollowedOnce(t *testing.T) {
 		t.Errorf("it is %p, and was %p; %d are followed", got, first, n)
 	}
 	until(t, "its worker runs", func() bool {
-		return len(scene.Value(m.List(t.Context(), process.Filter{Live: true, Labels: map[string]string{LabelChat: first.order.ID}}))(t)) == 1
+		return len(proctest.Value(m.List(t.Context(), process.Filter{Live: true, Labels: map[string]string{LabelChat: first.order.ID}}))(t)) == 1
 	})
 }

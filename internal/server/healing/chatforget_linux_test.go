@@ -18,7 +18,7 @@ import (
 	"github.com/tend-run/tend/internal/heal/healer"
 	"github.com/tend-run/tend/internal/service/config"
 	"github.com/tend-run/tend/internal/service/supervisor"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testkeeper"
 	"github.com/tend-run/tend/process"
 )
@@ -48,12 +48,12 @@ func TestAForgottenChatGoes(t *testing.T) {
 	}
 	put := func(path string, data []byte) {
 		t.Helper()
-		scene.Must(t, os.MkdirAll(filepath.Dir(path), 0o700))
-		scene.Must(t, os.WriteFile(path, data, 0o600))
+		proctest.Must(t, os.MkdirAll(filepath.Dir(path), 0o700))
+		proctest.Must(t, os.WriteFile(path, data, 0o600))
 	}
 	for _, id := range []string{empty, copied, stuck, other} {
 		o := &healer.Order{ID: id, Dir: at(id), Service: "another", Rules: &config.Service{}, Healer: &config.Healer{Wall: config.Duration(time.Minute)}, At: time.Now()}
-		put(o.Path(healer.OrderFile), scene.Value(json.Marshal(o))(t))
+		put(o.Path(healer.OrderFile), proctest.Value(json.Marshal(o))(t))
 		put(at(id, healer.PointsDir, "1", "checkpoint.json"), []byte("{}"))
 		if id != other {
 			put(at(id, healer.ForgetFile), nil)
@@ -74,7 +74,7 @@ func TestAForgottenChatGoes(t *testing.T) {
 	swept := func() {
 		t.Helper()
 		var done <-chan struct{}
-		scene.Must(t, s.in(t.Context(), func() { done = s.sweepTalks() }))
+		proctest.Must(t, s.in(t.Context(), func() { done = s.sweepTalks() }))
 		<-done
 	}
 	swept()
@@ -83,28 +83,28 @@ func TestAForgottenChatGoes(t *testing.T) {
 		t.Error("of one that keeps nothing there is more than nothing")
 	}
 	if !there(keeps) || there(at(copied, healer.OrderFile)) || hasPoints(at(copied)) {
-		t.Errorf("of one with a copy there are %v", scene.Value(os.ReadDir(at(copied)))(t))
+		t.Errorf("of one with a copy there are %v", proctest.Value(os.ReadDir(at(copied)))(t))
 	}
 	if !hasPoints(at(stuck)) || !there(at(stuck, healer.OrderFile)) {
-		t.Errorf("of one whose checkpoint no worker could remove there are %v", scene.Value(os.ReadDir(at(stuck)))(t))
+		t.Errorf("of one whose checkpoint no worker could remove there are %v", proctest.Value(os.ReadDir(at(stuck)))(t))
 	}
 	if ran(other) > 0 || !hasPoints(at(other)) {
 		t.Error("one that nobody has cleared is touched")
 	}
-	if all := scene.Value(s.Chats(t.Context()))(t); len(all) != 1 || all[0].GetId() != other {
+	if all := proctest.Value(s.Chats(t.Context()))(t); len(all) != 1 || all[0].GetId() != other {
 		t.Errorf("shown are %v", all)
 	}
 
 	for n := range keepChats {
-		scene.Must(t, os.MkdirAll(at(fmt.Sprintf("20260101-%06d-newer", n)), 0o700))
+		proctest.Must(t, os.MkdirAll(at(fmt.Sprintf("20260101-%06d-newer", n)), 0o700))
 	}
 	c, _ := project(t, "app")
 	s.is("app", supervisor.State{Up: true})
 	s.declare(t, c, "/one/tend.yaml")
 	var talk *talk
 	var err error
-	scene.Must(t, s.in(t.Context(), func() { talk, err = s.newTalk() }))
-	scene.Must(t, err)
+	proctest.Must(t, s.in(t.Context(), func() { talk, err = s.newTalk() }))
+	proctest.Must(t, err)
 	swept()
 	for _, id := range []string{copied, stuck, other} {
 		if there(at(id)) {

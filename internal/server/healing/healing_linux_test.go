@@ -18,7 +18,7 @@ import (
 	"github.com/tend-run/tend/internal/service/config"
 	"github.com/tend-run/tend/internal/service/run"
 	"github.com/tend-run/tend/internal/service/supervisor"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testkeeper"
 	"github.com/tend-run/tend/process"
 )
@@ -63,7 +63,7 @@ func play(t *testing.T, dir string, m process.Manager, program ...string) *stage
 	go func() { done <- s.Run(ctx) }()
 	s.end = sync.OnceFunc(func() {
 		cancel()
-		scene.Must(t, <-done)
+		proctest.Must(t, <-done)
 	})
 	t.Cleanup(s.end)
 	return s
@@ -71,7 +71,7 @@ func play(t *testing.T, dir string, m process.Manager, program ...string) *stage
 
 func project(t *testing.T, service string) (*config.Config, string) {
 	t.Helper()
-	root := scene.Value(filepath.EvalSymlinks(t.TempDir()))(t)
+	root := proctest.Value(filepath.EvalSymlinks(t.TempDir()))(t)
 	return &config.Config{
 		Services: map[string]*config.Service{service: {Name: service}},
 		Healer:   &config.Healer{Service: service, Root: root, PerDay: 20, Wall: config.Duration(time.Minute), Hold: config.Duration(time.Second)},
@@ -80,7 +80,7 @@ func project(t *testing.T, service string) (*config.Config, string) {
 
 func (s *stage) declare(t *testing.T, c *config.Config, file string) {
 	t.Helper()
-	scene.Must(t, s.Declare(t.Context(), c, file, nil))
+	proctest.Must(t, s.Declare(t.Context(), c, file, nil))
 }
 
 // until waits for what must happen.
@@ -106,12 +106,12 @@ func TestAnotherProjectEndsTheWatchOfTheOneBefore(t *testing.T) {
 	s := play(t, t.TempDir(), testkeeper.New(t), "/bin/false")
 	one, _ := project(t, "one")
 	watched := func() (yes bool) {
-		scene.Must(t, s.in(t.Context(), func() { yes = s.watch != nil }))
+		proctest.Must(t, s.in(t.Context(), func() { yes = s.watch != nil }))
 		return yes
 	}
 	s.is("one", supervisor.State{Up: true})
 	s.declare(t, one, "/one/tend.yaml")
-	scene.Value(s.Heal(t.Context(), "one", false))(t)
+	proctest.Value(s.Heal(t.Context(), "one", false))(t)
 	until(t, "it is broken, and its files are watched", watched)
 	two, _ := project(t, "two")
 	s.is("two", supervisor.State{Up: true})
@@ -128,7 +128,7 @@ func TestTheEndOfAnEpisodeIsNotThatOfAnotherService(t *testing.T) {
 	two, _ := project(t, "two")
 	s.is("one", supervisor.State{Up: true})
 	s.declare(t, one, "/one/tend.yaml")
-	id := scene.Value(s.Heal(t.Context(), "one", false))(t)
+	id := proctest.Value(s.Heal(t.Context(), "one", false))(t)
 	s.is("two", supervisor.State{Up: true})
 	s.declare(t, two, "/two/tend.yaml")
 	calm := func() { // also while the episode is under way
@@ -157,7 +157,7 @@ func TestAFailureThatNobodySawIsRepaired(t *testing.T) {
 		defer s.mu.Unlock()
 		return s.listed > 0
 	})
-	scene.Must(t, s.in(t.Context(), func() {}))
+	proctest.Must(t, s.in(t.Context(), func() {}))
 	s.is("app", supervisor.State{Up: true, Phase: supervisor.Failed, Why: "it is not there"})
 	s.declare(t, c, "/one/tend.yaml")
 	until(t, "an episode", func() bool { return len(s.store.episodes()) == 1 })
@@ -172,7 +172,7 @@ func TestAWorkerHasBounds(t *testing.T) {
 	s.declare(t, c, "/one/tend.yaml")
 	var in process.Info
 	until(t, "a worker", func() bool {
-		for _, one := range scene.Value(m.List(t.Context(), process.Filter{Live: true}))(t) {
+		for _, one := range proctest.Value(m.List(t.Context(), process.Filter{Live: true}))(t) {
 			in = one
 		}
 		return in.Spec.Labels[labelWorker] != ""
@@ -180,7 +180,7 @@ func TestAWorkerHasBounds(t *testing.T) {
 	if in.Spec.Limits.MemoryMax != workerMemory || in.Spec.Limits.PidsMax != workerPids {
 		t.Errorf("its limits are %+v", in.Spec.Limits)
 	}
-	scene.Wait(t, scene.Find(t, m, in.ID), process.Until{Match: goMemory})
+	proctest.Wait(t, proctest.Find(t, m, in.ID), process.Until{Match: goMemory})
 }
 
 // A journal that cannot be written for a while ends its episode later, and one whose
@@ -189,19 +189,19 @@ func TestAnEpisodeThatCannotBeWrittenEnds(t *testing.T) {
 	for name, spoil := range map[string]func(t *testing.T, dir string) (mend func()){
 		"the journal is no file for a while": func(t *testing.T, dir string) func() {
 			journal := filepath.Join(dir, healer.JournalFile)
-			scene.Must(t, os.Rename(journal, journal+".aside"))
-			scene.Must(t, os.Mkdir(journal, 0o700))
+			proctest.Must(t, os.Rename(journal, journal+".aside"))
+			proctest.Must(t, os.Mkdir(journal, 0o700))
 			return func() {
-				scene.Must(t, os.Remove(journal))
-				scene.Must(t, os.Rename(journal+".aside", journal))
+				proctest.Must(t, os.Remove(journal))
+				proctest.Must(t, os.Rename(journal+".aside", journal))
 			}
 		},
 		"the journal has lost its beginning": func(t *testing.T, dir string) func() {
-			scene.Must(t, os.WriteFile(filepath.Join(dir, healer.JournalFile), []byte("?\n"), 0o600))
+			proctest.Must(t, os.WriteFile(filepath.Join(dir, healer.JournalFile), []byte("?\n"), 0o600))
 			return func() {}
 		},
 		"the directory is gone": func(t *testing.T, dir string) func() {
-			scene.Must(t, os.Rename(dir, dir+".aside")) // at once: a worker may be writing
+			proctest.Must(t, os.Rename(dir, dir+".aside")) // at once: a worker may be writing
 			return func() {}
 		},
 	} {
@@ -212,7 +212,7 @@ func TestAnEpisodeThatCannotBeWrittenEnds(t *testing.T) {
 			c, _ := project(t, "app")
 			s.is("app", supervisor.State{Up: true})
 			s.declare(t, c, "/one/tend.yaml")
-			id := scene.Value(s.Heal(t.Context(), "app", false))(t)
+			id := proctest.Value(s.Heal(t.Context(), "app", false))(t)
 			mend := spoil(t, s.store.episode(id))
 			until(t, "all workers have ended, or there can be none", func() bool {
 				all, err := m.List(t.Context(), process.Filter{Labels: map[string]string{LabelEpisode: id}})
@@ -239,7 +239,7 @@ func TestAFloodOfSignalsIsBounded(t *testing.T) {
 	c, _ := project(t, "app")
 	s.is("app", supervisor.State{Up: true})
 	s.declare(t, c, "/one/tend.yaml")
-	id := scene.Value(s.Heal(t.Context(), "app", false))(t)
+	id := proctest.Value(s.Heal(t.Context(), "app", false))(t)
 	for range 10 * healer.MaxSignals {
 		s.Saw("app", supervisor.Effect{Notice: supervisor.NoticeExit, Text: "again"})
 	}
@@ -254,7 +254,7 @@ func TestAFloodOfSignalsIsBounded(t *testing.T) {
 	})
 	until(t, "it can be cancelled", func() bool { return s.Cancel(t.Context(), id) == nil })
 	for range 100 {
-		scene.Must(t, s.Cancel(t.Context(), id))
+		proctest.Must(t, s.Cancel(t.Context(), id))
 	}
 	if n := inbox(); n > healer.MaxSignals+1 {
 		t.Errorf("the inbox has %d lines", n)
@@ -267,17 +267,17 @@ func TestAnEpisodeThatIsOverIsNotCancelled(t *testing.T) {
 	c, _ := project(t, "app")
 	s.is("app", supervisor.State{Up: true})
 	s.declare(t, c, "/one/tend.yaml")
-	id := scene.Value(s.Heal(t.Context(), "app", false))(t)
+	id := proctest.Value(s.Heal(t.Context(), "app", false))(t)
 	j, _, err := healer.OpenJournal(filepath.Join(s.store.episode(id), healer.JournalFile))
-	scene.Must(t, err)
+	proctest.Must(t, err)
 	for range 2*healer.MaxWorkers + 1 {
-		scene.Must(t, j.Append(healer.Entry{At: time.Now(), Kind: healer.Began}))
+		proctest.Must(t, j.Append(healer.Entry{At: time.Now(), Kind: healer.Began}))
 	}
-	scene.Must(t, j.Close())
+	proctest.Must(t, j.Close())
 	if err := s.Cancel(t.Context(), ""); !errors.Is(err, process.ErrNotFound) {
 		t.Errorf("what is over is cancelled: %v", err)
 	}
-	scene.Must(t, s.Cancel(t.Context(), id))
+	proctest.Must(t, s.Cancel(t.Context(), id))
 	if _, err := os.Lstat(filepath.Join(s.store.episode(id), healer.InboxFile)); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a worker that ends is told: %v", err)
 	}
@@ -286,8 +286,8 @@ func TestAnEpisodeThatIsOverIsNotCancelled(t *testing.T) {
 // A healer that cannot work keeps nothing of what it is told.
 func TestNoticesAreNotKeptForNobody(t *testing.T) {
 	dir := t.TempDir()
-	scene.Must(t, os.MkdirAll(filepath.Join(dir, "healing"), 0o700))
-	scene.Must(t, os.WriteFile(filepath.Join(dir, "healing", stateFile), []byte("?"), 0o600))
+	proctest.Must(t, os.MkdirAll(filepath.Join(dir, "healing"), 0o700))
+	proctest.Must(t, os.WriteFile(filepath.Join(dir, "healing", stateFile), []byte("?"), 0o600))
 	s := play(t, dir, nil)
 	for range 1000 {
 		s.Saw("app", supervisor.Effect{Notice: supervisor.NoticeExit})
@@ -303,8 +303,8 @@ func TestNoticesAreNotKeptForNobody(t *testing.T) {
 // Whom the healer is for is written anew by the next tend up, as the error says.
 func TestADeclarationThatIsDamagedIsWrittenAnew(t *testing.T) {
 	dir := t.TempDir()
-	scene.Must(t, os.MkdirAll(filepath.Join(dir, "healing"), 0o700))
-	scene.Must(t, os.WriteFile(filepath.Join(dir, "healing", declaredFile), []byte("?"), 0o600))
+	proctest.Must(t, os.MkdirAll(filepath.Join(dir, "healing"), 0o700))
+	proctest.Must(t, os.WriteFile(filepath.Join(dir, "healing", declaredFile), []byte("?"), 0o600))
 	s := play(t, dir, testkeeper.New(t), "/bin/false")
 	if got := s.Status()["trouble"]; !strings.Contains(got, "until tend up is run") || !strings.Contains(got, declaredFile) {
 		t.Errorf("it says %q", got)
@@ -323,7 +323,7 @@ func TestAnIDIsNoPath(t *testing.T) {
 	c, _ := project(t, "app")
 	s.is("app", supervisor.State{Up: true})
 	s.declare(t, c, "/one/tend.yaml")
-	id := scene.Value(s.Heal(t.Context(), "app", true))(t)
+	id := proctest.Value(s.Heal(t.Context(), "app", true))(t)
 	for _, bad := range []string{"../episodes/" + id, id + "/../" + id, "..", "/" + id, "a\x00b"} {
 		if err := s.Cancel(t.Context(), bad); !errors.Is(err, process.ErrNotFound) {
 			t.Errorf("Cancel %q: %v", bad, err)
@@ -341,21 +341,21 @@ func TestAnEpisodeThatCannotBeNotedDoesNotBegin(t *testing.T) {
 	s.is("app", supervisor.State{Up: true})
 	s.declare(t, c, "/one/tend.yaml")
 	file := s.store.path(stateFile)
-	scene.Must(t, os.RemoveAll(file))
-	scene.Must(t, os.MkdirAll(filepath.Join(file, "in the way"), 0o700))
+	proctest.Must(t, os.RemoveAll(file))
+	proctest.Must(t, os.MkdirAll(filepath.Join(file, "in the way"), 0o700))
 	if id, err := s.Heal(t.Context(), "app", false); err == nil || len(s.store.episodes()) > 0 {
 		t.Errorf("%s has begun: %v, %v", id, err, s.store.episodes())
 	}
-	scene.Must(t, os.RemoveAll(file))
-	scene.Value(s.Heal(t.Context(), "app", false))(t)
+	proctest.Must(t, os.RemoveAll(file))
+	proctest.Value(s.Heal(t.Context(), "app", false))(t)
 }
 
 // An episode that a server was killed in beginning is none.
 func TestAnEpisodeThatHasHalfBegunIsNone(t *testing.T) {
 	dir := t.TempDir()
 	h := store{filepath.Join(dir, "healing")}
-	scene.Must(t, os.MkdirAll(h.episode("20260101-000000-abcdef"), 0o700))
-	scene.Must(t, h.save(stateFile, state{Episode: "20260101-000000-abcdef", Newest: "20260101-000000-abcdef"}))
+	proctest.Must(t, os.MkdirAll(h.episode("20260101-000000-abcdef"), 0o700))
+	proctest.Must(t, h.save(stateFile, state{Episode: "20260101-000000-abcdef", Newest: "20260101-000000-abcdef"}))
 	s := play(t, dir, testkeeper.New(t), "/bin/sleep", "60")
 	c, _ := project(t, "app")
 	s.is("app", supervisor.State{Up: true})
@@ -366,7 +366,7 @@ func TestAnEpisodeThatHasHalfBegunIsNone(t *testing.T) {
 	if _, id, _ := s.Of("app"); id != "" {
 		t.Errorf("the service tells of %s", id)
 	}
-	scene.Value(s.Heal(t.Context(), "app", false))(t)
+	proctest.Value(s.Heal(t.Context(), "app", false))(t)
 }
 
 // Whatever ends an episode, and whoever lives then: some worker removes what its checkpoints
@@ -374,8 +374,8 @@ func TestAnEpisodeThatHasHalfBegunIsNone(t *testing.T) {
 func TestNoCheckpointOutlivesItsEpisode(t *testing.T) {
 	point := func(s store, id string) string {
 		file := filepath.Join(s.episode(id), healer.PointsDir, "1", "checkpoint.json")
-		scene.Must(t, os.MkdirAll(filepath.Dir(file), 0o700))
-		scene.Must(t, os.WriteFile(file, []byte("{}"), 0o600))
+		proctest.Must(t, os.MkdirAll(filepath.Dir(file), 0o700))
+		proctest.Must(t, os.WriteFile(file, []byte("{}"), 0o600))
 		return file
 	}
 	gone := func(file string) func() bool {
@@ -389,7 +389,7 @@ func TestNoCheckpointOutlivesItsEpisode(t *testing.T) {
 		c, _ := project(t, "app")
 		s.is("app", supervisor.State{Up: true})
 		s.declare(t, c, "/one/tend.yaml")
-		id := scene.Value(s.Heal(t.Context(), "app", false))(t)
+		id := proctest.Value(s.Heal(t.Context(), "app", false))(t)
 		until(t, "a worker has removed it", gone(point(s.store, id)))
 	})
 	t.Run("a server before has seen its end", func(t *testing.T) {
@@ -398,15 +398,15 @@ func TestNoCheckpointOutlivesItsEpisode(t *testing.T) {
 		st := store{filepath.Join(dir, "healing")}
 		over := func(id string, more ...healer.Entry) string {
 			o := &healer.Order{ID: id, Dir: st.episode(id), Service: "app", Rules: &config.Service{}, Healer: &config.Healer{Wall: config.Duration(time.Minute)}, At: time.Now()}
-			scene.Must(t, begin(o))
+			proctest.Must(t, begin(o))
 			j, _, err := healer.OpenJournal(o.Path(healer.JournalFile))
-			scene.Must(t, err)
+			proctest.Must(t, err)
 			defer j.Close()
 			for range 2*healer.MaxWorkers + 1 {
 				more = append(more, healer.Entry{At: time.Now(), Kind: healer.Began})
 			}
 			for _, e := range more {
-				scene.Must(t, j.Append(e))
+				proctest.Must(t, j.Append(e))
 			}
 			return point(st, id)
 		}
@@ -429,22 +429,22 @@ func TestAnOldEpisodeGoesWithWhatItKept(t *testing.T) {
 	st := store{filepath.Join(dir, "healing")}
 	old := func(id string) (point string) {
 		o := &healer.Order{ID: id, Dir: st.episode(id), Service: "app", Rules: &config.Service{}, Healer: &config.Healer{Wall: config.Duration(time.Minute)}, At: time.Now()}
-		scene.Must(t, begin(o))
+		proctest.Must(t, begin(o))
 		j, _, err := healer.OpenJournal(o.Path(healer.JournalFile))
-		scene.Must(t, err)
-		scene.Must(t, j.Append(healer.Entry{Kind: healer.Began}))
-		scene.Must(t, j.Append(healer.Entry{Kind: healer.Answered, Did: healer.Look, Seq: 1, OK: true, Remedies: []healer.Remedy{{Kind: healer.Book, Name: "part", Tree: true}}}))
-		scene.Must(t, j.Append(healer.Entry{Kind: healer.Answered, Did: healer.Checkpoint, Seq: 2, OK: true}))
+		proctest.Must(t, err)
+		proctest.Must(t, j.Append(healer.Entry{Kind: healer.Began}))
+		proctest.Must(t, j.Append(healer.Entry{Kind: healer.Answered, Did: healer.Look, Seq: 1, OK: true, Remedies: []healer.Remedy{{Kind: healer.Book, Name: "part", Tree: true}}}))
+		proctest.Must(t, j.Append(healer.Entry{Kind: healer.Answered, Did: healer.Checkpoint, Seq: 2, OK: true}))
 		for range 2*healer.MaxWorkers + 1 {
-			scene.Must(t, j.Append(healer.Entry{At: time.Now(), Kind: healer.Began}))
+			proctest.Must(t, j.Append(healer.Entry{At: time.Now(), Kind: healer.Began}))
 		}
-		scene.Must(t, j.Close())
-		if s := healer.Fold(scene.Value(healer.ReadJournal(o.Path(healer.JournalFile)))(t)); !s.Done() || !s.Dirty {
+		proctest.Must(t, j.Close())
+		if s := healer.Fold(proctest.Value(healer.ReadJournal(o.Path(healer.JournalFile)))(t)); !s.Done() || !s.Dirty {
 			t.Fatalf("it is %+v", s)
 		}
 		point = filepath.Join(st.episode(id), healer.PointsDir, "1", "checkpoint.json")
-		scene.Must(t, os.MkdirAll(filepath.Dir(point), 0o700))
-		scene.Must(t, os.WriteFile(point, []byte("{}"), 0o600))
+		proctest.Must(t, os.MkdirAll(filepath.Dir(point), 0o700))
+		proctest.Must(t, os.WriteFile(point, []byte("{}"), 0o600))
 		return point
 	}
 	const first, stuck, newer = "20250101-000000-first", "20250101-000001-stuck", "20250101-000002-newer"
@@ -452,7 +452,7 @@ func TestAnOldEpisodeGoesWithWhatItKept(t *testing.T) {
 		old(id)
 	}
 	for n := range keepEpisodes - 2 { // with the one that begins, newer is the oldest that is kept
-		scene.Must(t, os.MkdirAll(st.episode(fmt.Sprintf("20260101-%06d-aaaaaa", n)), 0o700))
+		proctest.Must(t, os.MkdirAll(st.episode(fmt.Sprintf("20260101-%06d-aaaaaa", n)), 0o700))
 	}
 	// One that is told to forget does, but for one that cannot.
 	program := []string{"sh", "-c", `case $2 in *-stuck) exit 1;; esac; [ -e "$2/forget" ] && echo "${2##*/}" >> ` + dir + `/forgotten && rm "$2/points/1/checkpoint.json"`, "sh"}
@@ -460,10 +460,10 @@ func TestAnOldEpisodeGoesWithWhatItKept(t *testing.T) {
 	c, _ := project(t, "app")
 	s.is("app", supervisor.State{Up: true})
 	s.declare(t, c, "/one/tend.yaml")
-	scene.Value(s.Heal(t.Context(), "app", false))(t)
+	proctest.Value(s.Heal(t.Context(), "app", false))(t)
 	there := func(id string) bool { _, err := os.Stat(st.episode(id)); return err == nil }
 	until(t, "the oldest has gone", func() bool { return !there(first) })
-	if got := string(scene.Value(os.ReadFile(filepath.Join(dir, "forgotten")))(t)); got != first+"\n" {
+	if got := string(proctest.Value(os.ReadFile(filepath.Join(dir, "forgotten")))(t)); got != first+"\n" {
 		t.Errorf("these were forgotten: %q", got)
 	}
 	for _, id := range []string{stuck, newer} {

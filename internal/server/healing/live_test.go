@@ -11,7 +11,7 @@ import (
 	tendv1 "github.com/tend-run/tend/gen/tend/v1"
 	"github.com/tend-run/tend/internal/heal/healer"
 	"github.com/tend-run/tend/internal/service/config"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 // An episode that is watched is told as it goes on: each step, what a model is writing and
@@ -20,15 +20,15 @@ func TestAnEpisodeIsWatched(t *testing.T) {
 	h := &Healing{store: store{t.TempDir()}}
 	id := newID(time.Now())
 	dir := h.store.episode(id)
-	scene.Must(t, os.MkdirAll(dir, 0o700))
+	proctest.Must(t, os.MkdirAll(dir, 0o700))
 	write := func(name, text string) {
 		t.Helper()
-		scene.Must(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
+		proctest.Must(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
-	order := scene.Value(json.Marshal(&healer.Order{ID: id, Dir: dir, Service: "web", Rules: &config.Service{}, Healer: &config.Healer{}, At: time.Now()}))(t)
+	order := proctest.Value(json.Marshal(&healer.Order{ID: id, Dir: dir, Service: "web", Rules: &config.Service{}, Healer: &config.Healer{}, At: time.Now()}))(t)
 	write(healer.OrderFile, string(order))
 	journal, _, err := healer.OpenJournal(filepath.Join(dir, healer.JournalFile))
-	scene.Must(t, err)
+	proctest.Must(t, err)
 	defer journal.Close()
 	var s healer.State
 	put := func(e healer.Entry) {
@@ -37,7 +37,7 @@ func TestAnEpisodeIsWatched(t *testing.T) {
 		if e.Kind == healer.Answered {
 			e.Did, e.Seq = s.Doing, s.Seq
 		}
-		scene.Must(t, journal.Append(e))
+		proctest.Must(t, journal.Append(e))
 		s, _ = healer.Step(s, e)
 	}
 	put(healer.Entry{Kind: healer.Opened, ID: id, Service: "web", Signal: &healer.Signal{Kind: "exit", Text: "it ended"}})
@@ -78,7 +78,7 @@ func TestAnEpisodeIsWatched(t *testing.T) {
 	if m = next(); string(m.GetTranscript()) != "{\"kind\":\"reply\"}\n" || m.GetTranscriptTo() != 17 || m.GetEpisode() != nil {
 		t.Fatalf("of a transcript whose last line is half there is %v", m)
 	}
-	scene.Must(t, os.Remove(filepath.Join(dir, healer.WordsFile)))
+	proctest.Must(t, os.Remove(filepath.Join(dir, healer.WordsFile)))
 	if m = next(); m.GetWords() == nil || m.GetWords().GetText() != "" {
 		t.Fatalf("once the reply is whole there is %v", m)
 	}
@@ -110,7 +110,7 @@ func TestAnEpisodeIsWatched(t *testing.T) {
 	// One who has the first line already gets what is after it.
 	write(healer.TranscriptFile, "{\"kind\":\"reply\"}\n{\"kind\":\"end\"}\n")
 	var late []*tendv1.WatchEpisodeResponse
-	scene.Must(t, h.Watch(t.Context(), id, 17, func(m *tendv1.WatchEpisodeResponse) error { late = append(late, m); return nil }))
+	proctest.Must(t, h.Watch(t.Context(), id, 17, func(m *tendv1.WatchEpisodeResponse) error { late = append(late, m); return nil }))
 	if len(late) == 0 || string(late[0].GetTranscript()) != "{\"kind\":\"end\"}\n" || late[0].GetTranscriptAt() != 17 {
 		t.Errorf("later there is %v", late)
 	}

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/tend-run/tend/internal/service/config"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 // taker is a URL that takes what it likes.
@@ -61,7 +61,7 @@ func TestAReportIsSentUntilItIsTaken(t *testing.T) {
 	log := slog.New(slog.DiscardHandler)
 	open := func() (*reporter, func()) {
 		r := newReporter(s, nil, log)
-		scene.Must(t, r.load())
+		proctest.Must(t, r.load())
 		r.to(d)
 		ctx, cancel := context.WithCancel(t.Context())
 		var wg sync.WaitGroup
@@ -71,7 +71,7 @@ func TestAReportIsSentUntilItIsTaken(t *testing.T) {
 	r, end := open()
 	r.tell(d, "healing", "")
 	calls := func() (n int) { k.with(func() { n = k.calls }); return n }
-	scene.Eventually(t, "it is sent again", func() bool { return calls() >= 2 })
+	proctest.Eventually(t, "it is sent again", func() bool { return calls() >= 2 })
 	r.tell(d, "broken", "nothing helped")
 	end()
 	k.with(func() { k.down = false })
@@ -82,7 +82,7 @@ func TestAReportIsSentUntilItIsTaken(t *testing.T) {
 		defer r.mu.Unlock()
 		return r.newest.Sent
 	}
-	scene.Eventually(t, "it is taken", sent)
+	proctest.Eventually(t, "it is taken", sent)
 	end()
 	k.with(func() {
 		if len(k.taken) != 1 || k.taken[0].Status != "broken" || k.taken[0].Error != "nothing helped" || k.bearer != "Bearer vk_1" {
@@ -93,7 +93,7 @@ func TestAReportIsSentUntilItIsTaken(t *testing.T) {
 	first := k.taken[0].Sequence
 	r.tell(d, "broken", "nothing helped") // the same is not said twice
 	r.tell(d, "ready", "")
-	scene.Eventually(t, "the next one is taken", sent)
+	proctest.Eventually(t, "the next one is taken", sent)
 	end()
 	if k.taken[1].Status != "ready" || k.taken[1].Sequence <= first {
 		t.Errorf("then it took %+v", k.taken)
@@ -130,7 +130,7 @@ func TestTheURLOfReportsIsDownForAnHour(t *testing.T) {
 				return answer(http.StatusFound)
 			}
 			var one report
-			scene.Must(t, json.NewDecoder(r.Body).Decode(&one))
+			proctest.Must(t, json.NewDecoder(r.Body).Decode(&one))
 			taken = append(taken, one)
 			return answer(http.StatusOK)
 		})}
@@ -138,7 +138,7 @@ func TestTheURLOfReportsIsDownForAnHour(t *testing.T) {
 		s, log := store{t.TempDir()}, slog.New(slog.DiscardHandler)
 		serve := func(while func(r *reporter)) {
 			r := newReporter(s, client, log)
-			scene.Must(t, r.load())
+			proctest.Must(t, r.load())
 			r.to(d)
 			ctx, cancel := context.WithCancel(t.Context())
 			var wg sync.WaitGroup
@@ -184,8 +184,8 @@ func TestKeysAreTheDaemonsOwn(t *testing.T) {
 		}
 	}
 	s := store{t.TempDir()}
-	scene.Must(t, s.save(declaredFile, &declaration{Service: "web"}))
-	if st := scene.Value(os.Stat(s.path(declaredFile)))(t); st.Mode() != 0o600 {
+	proctest.Must(t, s.save(declaredFile, &declaration{Service: "web"}))
+	if st := proctest.Value(os.Stat(s.path(declaredFile)))(t); st.Mode() != 0o600 {
 		t.Errorf("it is %v", st.Mode())
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 // Episodes that begin within one second are listed in the order in which they began.
@@ -19,7 +19,7 @@ func TestEpisodesAreListedTheNewestFirst(t *testing.T) {
 		if !validID(id) {
 			t.Fatalf("%q is no ID", id)
 		}
-		scene.Must(t, os.MkdirAll(s.episode(id), 0o700))
+		proctest.Must(t, os.MkdirAll(s.episode(id), 0o700))
 		want = slices.Insert(want, 0, id)
 	}
 	if got := s.episodes(); !slices.Equal(got, want) {

@@ -11,7 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/process"
 )
 
@@ -76,7 +76,7 @@ func TestTheDashboardNamesMetricsThatThereAre(t *testing.T) {
 			Targets []struct{ Expr, LegendFormat string }
 		}
 	}
-	scene.Must(t, json.Unmarshal(scene.Value(os.ReadFile("../../../packaging/grafana/tend.json"))(t), &d))
+	proctest.Must(t, json.Unmarshal(proctest.Value(os.ReadFile("../../../packaging/grafana/tend.json"))(t), &d))
 	known, shown := described(t), map[string]bool{}
 	if d.Title == "" || d.UID == "" || len(d.Panels) < 10 {
 		t.Errorf("%q with %d panels", d.Title, len(d.Panels))
@@ -114,7 +114,7 @@ func reasons() (all []string) {
 
 func TestTheAlertsNameMetricsThatThereAre(t *testing.T) {
 	known, rules := described(t), 0
-	for line := range strings.Lines(string(scene.Value(os.ReadFile("../../../packaging/prometheus/tend.rules.yml"))(t))) {
+	for line := range strings.Lines(string(proctest.Value(os.ReadFile("../../../packaging/prometheus/tend.rules.yml"))(t))) {
 		if expr, ok := strings.CutPrefix(strings.TrimSpace(line), "expr: "); ok {
 			rules++
 			if wantMetrics(t, known, expr, expr) == 0 {

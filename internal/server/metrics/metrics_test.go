@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testkeeper"
 	"github.com/tend-run/tend/process"
 )
@@ -38,14 +38,14 @@ func check(t *testing.T, got, want map[string]string) {
 
 func start(t *testing.T, m process.Manager, shell string) process.Process {
 	t.Helper()
-	p := scene.Start(t, m, process.Spec{Shell: shell, Stdin: process.StdinPipe})
+	p := proctest.Start(t, m, process.Spec{Shell: shell, Stdin: process.StdinPipe})
 	t.Cleanup(func() { p.Kill(context.Background()) })
 	return p
 }
 
 func finish(t *testing.T, p process.Process) {
 	t.Helper()
-	scene.Value(p.Wait(t.Context(), process.Until{EOF: true}))(t)
+	proctest.Value(p.Wait(t.Context(), process.Until{EOF: true}))(t)
 }
 
 func TestStartsProcessesAndBytesAreCounted(t *testing.T) {
@@ -55,7 +55,7 @@ func TestStartsProcessesAndBytesAreCounted(t *testing.T) {
 	})
 	done := start(t, m.Manager(), "read x; printf 12345; printf 678 >&2; exit 1")
 	zero := int64(0)
-	scene.Value(done.Write(t.Context(), process.Input{Data: []byte("go\n"), Offset: &zero}))(t)
+	proctest.Value(done.Write(t.Context(), process.Input{Data: []byte("go\n"), Offset: &zero}))(t)
 	finish(t, done)
 	start(t, m.Manager(), "sleep 1000")
 	if _, err := m.Manager().Start(t.Context(), process.Spec{Argv: []string{"/no/such/program"}}); err == nil {
@@ -84,7 +84,7 @@ func TestStartsProcessesAndBytesAreCounted(t *testing.T) {
 	check(t, scrape(t, m), want) // a second look counts nothing twice
 
 	// A counter does not go back when a process is removed; a gauge does.
-	scene.Must(t, done.Remove(t.Context()))
+	proctest.Must(t, done.Remove(t.Context()))
 	want[`tend_processes{state="exited"}`] = "0"
 	want[`tend_spool_bytes{stream="stdout"}`] = "0"
 	check(t, scrape(t, m), want)
@@ -97,7 +97,7 @@ func TestReaderLagIsThatOfTheReaderFurthestBehind(t *testing.T) {
 	check(t, scrape(t, m), map[string]string{"tend_readers": "0", "tend_reader_lag_bytes": "0"})
 
 	open := func(opts process.ReadOptions) process.Reader {
-		r := scene.Value(p.Read(t.Context(), opts))(t)
+		r := proctest.Value(p.Read(t.Context(), opts))(t)
 		t.Cleanup(func() { r.Close() })
 		return r
 	}
@@ -152,8 +152,8 @@ func TestReadersKeepTheirAbilityToGiveSpans(t *testing.T) {
 	p := start(t, manager, "printf 0123456789")
 	finish(t, p)
 	m := New(Config{Manager: spans{manager}})
-	p = scene.Value(m.Manager().Get(t.Context(), process.Selector{ID: p.ID()}))(t)
-	r := scene.Value(p.Read(t.Context(), process.ReadOptions{}))(t)
+	p = proctest.Value(m.Manager().Get(t.Context(), process.Selector{ID: p.ID()}))(t)
+	r := proctest.Value(p.Read(t.Context(), process.ReadOptions{}))(t)
 	defer r.Close()
 	sp, ok := r.(process.Spanner)
 	if !ok {

@@ -7,7 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tend-run/tend/internal/sandbox/driver"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testkeeper"
 )
 
@@ -23,10 +23,10 @@ func TestOpenRefusesWhatCannotWork(t *testing.T) {
 }
 
 func TestTheStatusSaysWhatEachPartIsDoing(t *testing.T) {
-	l := scene.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
+	l := proctest.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer l.Close()
-	set := scene.Value(Open(Config{Manager: testkeeper.New(t), StateDir: t.TempDir(), Distant: l, Domains: []string{"box.example"}}))(t)
-	scene.Value(set.Driver.Create(t.Context(), driver.Spec{}))(t)
+	set := proctest.Value(Open(Config{Manager: testkeeper.New(t), StateDir: t.TempDir(), Distant: l, Domains: []string{"box.example"}}))(t)
+	proctest.Value(set.Driver.Create(t.Context(), driver.Spec{}))(t)
 	want := map[string]map[string]string{
 		"driver":    {"name": "host", "isolation": "none", "sandboxes": "1"},
 		"envd":      {"version": "0.6.13", "streams": "0", "hosts": "49983-ID.box.example"},

@@ -14,7 +14,7 @@ import (
 	"github.com/tend-run/tend/gen/tend/v1/tendv1connect"
 	"github.com/tend-run/tend/internal/protocol/native"
 	"github.com/tend-run/tend/internal/protocol/part"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testkeeper"
 	"github.com/tend-run/tend/process"
 )
@@ -33,8 +33,8 @@ func FuzzServices(f *testing.F) {
 		&tendv1.StopServicesRequest{Names: []string{"x"}}, &tendv1.ListServicesRequest{}, &tendv1.ListEpisodesRequest{Service: "x"},
 		&tendv1.GetEpisodeRequest{Id: "x"}, &tendv1.HealRequest{Service: "x"}, &tendv1.CancelHealRequest{Id: "x"},
 	} {
-		f.Add(i, 0, scene.Value(protojson.Marshal(m))(f))
-		f.Add(i, 1, scene.Value(proto.Marshal(m))(f))
+		f.Add(i, 0, proctest.Value(protojson.Marshal(m))(f))
+		f.Add(i, 1, proctest.Value(proto.Marshal(m))(f))
 	}
 	f.Add(0, 0, []byte(`{"dir": "/\u0000", "text": "AAAA", "env": {"": "x"}}`))
 	f.Add(0, 0, []byte(`{"dir": "relative", "name": "../..", "text": "c2VydmljZXM6IHt9"}`))
@@ -49,9 +49,9 @@ func FuzzServices(f *testing.F) {
 			f.Errorf("run: %v", err)
 		}
 	})
-	face := scene.Value(native.New(native.Config{Manager: m, Services: API{s}}))(f)
+	face := proctest.Value(native.New(native.Config{Manager: m, Services: API{s}}))(f)
 	mux := http.NewServeMux()
-	scene.Must(f, part.Mount(mux, face, nil))
+	proctest.Must(f, part.Mount(mux, face, nil))
 	f.Fuzz(func(t *testing.T, path, kind int, body []byte) {
 		r := httptest.NewRequest("POST", paths[uint(path)%uint(len(paths))], bytes.NewReader(body))
 		r.Header.Set("Content-Type", kinds[uint(kind)%uint(len(kinds))])
@@ -60,7 +60,7 @@ func FuzzServices(f *testing.F) {
 		if w.Code == http.StatusInternalServerError || bytes.Contains(w.Body.Bytes(), []byte("fault of the server")) {
 			t.Errorf("%s: %d %s", r.URL.Path, w.Code, w.Body)
 		}
-		if all := scene.Value(m.List(t.Context(), process.Filter{}))(t); len(all) > 0 {
+		if all := proctest.Value(m.List(t.Context(), process.Filter{}))(t); len(all) > 0 {
 			t.Errorf("%s has started %s", r.URL.Path, all[0].Spec.Command())
 		}
 	})

@@ -19,7 +19,7 @@ import (
 	"github.com/tend-run/tend/internal/sandbox/local"
 	"github.com/tend-run/tend/internal/service/run"
 	"github.com/tend-run/tend/internal/service/supervisor"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testkeeper"
 	"github.com/tend-run/tend/process"
 )
@@ -53,9 +53,9 @@ type yard struct {
 
 func newYard(t *testing.T) *yard {
 	t.Helper()
-	scene.Root(t)
-	y := &yard{t: t, m: testkeeper.New(t).(*client.Manager), dir: t.TempDir(), exe: scene.Value(os.Executable())(t)}
-	y.d = scene.Value(local.Open(local.Config{
+	proctest.Root(t)
+	y := &yard{t: t, m: testkeeper.New(t).(*client.Manager), dir: t.TempDir(), exe: proctest.Value(os.Executable())(t)}
+	y.d = proctest.Value(local.Open(local.Config{
 		Dir: filepath.Join(t.TempDir(), "sandboxes"), Manager: y.m, Engine: y.m.Boxes(), Inside: func(r local.Root) process.Manager { return y.m.In(r) },
 	}))(t)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -65,7 +65,7 @@ func newYard(t *testing.T) *yard {
 		cancel()
 		err := <-done
 		ctx := context.WithoutCancel(t.Context())
-		for _, in := range scene.Value(y.d.List(ctx))(t) {
+		for _, in := range proctest.Value(y.d.List(ctx))(t) {
 			s, gerr := y.d.Get(ctx, string(in.ID))
 			if gerr == nil {
 				gerr = s.Destroy(ctx)
@@ -102,21 +102,21 @@ func (y *yard) box(name string) driver.Sandbox {
 	s, err := y.d.Create(y.t.Context(), driver.Spec{
 		Name: name, Env: map[string]string{"OF": "the sandbox"}, Shares: []driver.Share{{Source: filepath.Dir(y.exe), ReadOnly: true}},
 	})
-	return scene.Value(s, err)(y.t)
+	return proctest.Value(s, err)(y.t)
 }
 
 // declare applies and starts services.
 func (y *yard) declare(services string) {
 	y.t.Helper()
 	text := "services:\n" + strings.ReplaceAll(services, "$SELF", y.exe)
-	scene.Must(y.t, y.Apply(y.t.Context(), fileOf("/", text, map[string]string{"OF": "tend up", "PATH": os.Getenv("PATH") + ":/tend-up"})))
-	scene.Must(y.t, y.Start(y.t.Context(), nil))
+	proctest.Must(y.t, y.Apply(y.t.Context(), fileOf("/", text, map[string]string{"OF": "tend up", "PATH": os.Getenv("PATH") + ":/tend-up"})))
+	proctest.Must(y.t, y.Start(y.t.Context(), nil))
 }
 
 // until waits until a service is as ok says.
 func (y *yard) until(name, what string, ok func(run.Status) bool) run.Status {
 	y.t.Helper()
-	return scene.Until(y.t, y.sup.Wait, func(s run.Status) bool { return s.Name == name }, name, what, ok)
+	return proctest.Until(y.t, y.sup.Wait, func(s run.Status) bool { return s.Name == name }, name, what, ok)
 }
 
 func (y *yard) ready(name string) run.Status {
@@ -134,21 +134,21 @@ func (y *yard) waits(name, why string) run.Status {
 
 func (y *yard) pid(s run.Status) int {
 	y.t.Helper()
-	return scene.Info(y.t, scene.Value(y.m.Get(y.t.Context(), process.Selector{ID: s.ID}))(y.t)).PID
+	return proctest.Info(y.t, proctest.Value(y.m.Get(y.t.Context(), process.Selector{ID: s.ID}))(y.t)).PID
 }
 
 // inside is what a command in a sandbox writes.
 func (y *yard) inside(s driver.Sandbox, line string) string {
 	y.t.Helper()
-	p := scene.Start(y.t, s.Processes(), process.Spec{Shell: line})
-	scene.WantExit(y.t, p, 0)
-	return scene.Output(y.t, p, process.Stdout)
+	p := proctest.Start(y.t, s.Processes(), process.Spec{Shell: line})
+	proctest.WantExit(y.t, p, 0)
+	return proctest.Output(y.t, p, process.Stdout)
 }
 
 // soFar is what a process has written.
 func soFar(t *testing.T, p process.Process) (text string) {
 	t.Helper()
-	r := scene.Read(t, p, process.ReadOptions{NoFollow: true})
+	r := proctest.Read(t, p, process.ReadOptions{NoFollow: true})
 	defer r.Close()
 	for {
 		ev, ok, err := r.Next()
@@ -164,7 +164,7 @@ func soFar(t *testing.T, p process.Process) (text string) {
 // listenHere answers at a port of this machine.
 func listenHere(t *testing.T, addr string) (port string) {
 	t.Helper()
-	l := scene.Value(net.Listen("tcp", addr))(t)
+	l := proctest.Value(net.Listen("tcp", addr))(t)
 	srv := &http.Server{Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})}
 	go srv.Serve(l)
 	t.Cleanup(func() { srv.Close() })
@@ -194,8 +194,8 @@ func TestAServiceAndItsProbesAndHooksRunInItsSandbox(t *testing.T) {
     health: {log: is up}
     depends_on: [says]
 `)
-	says := scene.Value(y.m.Get(t.Context(), process.Selector{ID: y.ready("says").ID}))(t)
-	scene.Eventually(t, "it has said where it is", func() bool { return strings.Contains(soFar(t, says), "\n") })
+	says := proctest.Value(y.m.Get(t.Context(), process.Selector{ID: y.ready("says").ID}))(t)
+	proctest.Eventually(t, "it has said where it is", func() bool { return strings.Contains(soFar(t, says), "\n") })
 	home := strings.TrimSpace(y.inside(s, "echo $HOME"))
 	path := strings.TrimSpace(y.inside(s, "echo $PATH"))
 	if got, want := soFar(t, says), "the sandbox|1|work|/usr|"+home+"|0|"+path+"|by the hook\n"; got != want {
@@ -205,23 +205,23 @@ func TestAServiceAndItsProbesAndHooksRunInItsSandbox(t *testing.T) {
 		t.Error("the hook has written on the machine")
 	}
 	other := y.ready("other")
-	o := scene.Value(y.m.Get(t.Context(), process.Selector{ID: other.ID}))(t)
+	o := proctest.Value(y.m.Get(t.Context(), process.Selector{ID: other.ID}))(t)
 	if got := soFar(t, o); got != "1234\n1234\nis up\n" {
 		t.Errorf("as another user it says %q", got)
 	}
-	limits := string(scene.Value(os.ReadFile("/proc/" + strconv.Itoa(y.pid(other)) + "/limits"))(t))
+	limits := string(proctest.Value(os.ReadFile("/proc/" + strconv.Itoa(y.pid(other)) + "/limits"))(t))
 	if !strings.Contains(strings.Join(strings.Fields(limits), " "), "Max open files 77 77") {
 		t.Errorf("its limits are\n%s", limits)
 	}
 	// The end of the services is not that of the sandbox, and nothing of them stays there.
-	scene.Must(t, y.Stop(t.Context(), nil))
+	proctest.Must(t, y.Stop(t.Context(), nil))
 	for _, name := range []string{"says", "other"} {
 		y.until(name, "idle", func(s run.Status) bool { return s.State.Phase == supervisor.Idle })
 	}
-	if in := scene.Value(s.Info(t.Context()))(t); in.State != driver.Ready {
+	if in := proctest.Value(s.Info(t.Context()))(t); in.State != driver.Ready {
 		t.Errorf("the sandbox is %v", in.State)
 	}
-	for _, in := range scene.Value(s.Processes().List(t.Context(), process.Filter{}))(t) {
+	for _, in := range proctest.Value(s.Processes().List(t.Context(), process.Filter{}))(t) {
 		if in.Exit == nil || !in.TreeGone {
 			t.Errorf("%s lives on", in.Spec.Command())
 		}
@@ -245,7 +245,7 @@ func TestAPortIsThatOfTheSandbox(t *testing.T) {
 	y.ready("tcp")
 	// It stops to answer inside; the machine and the other sandbox answer well.
 	pid := y.pid(first)
-	scene.Must(t, syscall.Kill(pid, syscall.SIGKILL))
+	proctest.Must(t, syscall.Kill(pid, syscall.SIGKILL))
 	again := y.until("inside", "restarted", func(s run.Status) bool { return s.State.Ready && s.State.Run == 2 })
 	if again.State.Total != 1 || y.pid(again) == pid {
 		t.Errorf("after its death: %+v", again.State)
@@ -263,7 +263,7 @@ func TestAPortIsThatOfTheSandbox(t *testing.T) {
 		})
 	}
 	deaf("nobody listens at [::1]:" + port)
-	impostor := scene.Start(t, s.Processes(), process.Spec{Argv: []string{y.exe}, Env: map[string]string{serveAt: "127.0.0.1:" + port}})
+	impostor := proctest.Start(t, s.Processes(), process.Spec{Argv: []string{y.exe}, Env: map[string]string{serveAt: "127.0.0.1:" + port}})
 	deaf("the port")
 	// And at the other family alone, where the first one is somebody else's.
 	y.declare(`
@@ -275,7 +275,7 @@ func TestAPortIsThatOfTheSandbox(t *testing.T) {
 		}
 		return strings.Contains(why(&s.State), "127.0.0.1:"+port+" answers, but the port")
 	})
-	scene.Value(impostor.Kill(t.Context()))(t)
+	proctest.Value(impostor.Kill(t.Context()))(t)
 	y.ready("six")
 }
 
@@ -294,10 +294,10 @@ func TestAPausedSandboxPausesTheService(t *testing.T) {
 `)
 	web, busy := y.ready("web"), y.ready("busy")
 	pids := [2]int{y.pid(web), y.pid(busy)}
-	info := scene.Value(s.Info(t.Context()))(t)
+	info := proctest.Value(s.Info(t.Context()))(t)
 	ticks := func() int { b, _ := os.ReadFile(clock); return len(b) }
 	for _, anew := range []bool{false, true} {
-		scene.Must(t, y.d.Pause(t.Context(), info.ID, driver.PauseSpec{Memory: true}))
+		proctest.Must(t, y.d.Pause(t.Context(), info.ID, driver.PauseSpec{Memory: true}))
 		for _, name := range []string{"web", "busy"} {
 			st := y.until(name, "paused", func(s run.Status) bool {
 				return strings.Contains(why(&s.State), "its sandbox nap is paused; tend sandbox resume nap")
@@ -311,8 +311,8 @@ func TestAPausedSandboxPausesTheService(t *testing.T) {
 			y.begin()
 		}
 		from := ticks()
-		scene.Eventually(t, "many probes were asked elsewhere", func() bool { return ticks() > from+60 })
-		scene.Must(t, y.d.Resume(t.Context(), info.ID))
+		proctest.Eventually(t, "many probes were asked elsewhere", func() bool { return ticks() > from+60 })
+		proctest.Must(t, y.d.Resume(t.Context(), info.ID))
 		for i, name := range []string{"web", "busy"} {
 			if st := y.ready(name); st.State.Run != 1 || st.State.Total != 0 || y.pid(st) != pids[i] {
 				t.Errorf("%s after the pause, with another server %v: %+v", name, anew, st.State)
@@ -320,10 +320,10 @@ func TestAPausedSandboxPausesTheService(t *testing.T) {
 		}
 	}
 	// What is asked for while it is paused is done.
-	scene.Must(t, y.d.Pause(t.Context(), info.ID, driver.PauseSpec{Memory: true}))
-	scene.Must(t, y.Restart(t.Context(), []string{"web"}))
+	proctest.Must(t, y.d.Pause(t.Context(), info.ID, driver.PauseSpec{Memory: true}))
+	proctest.Must(t, y.Restart(t.Context(), []string{"web"}))
 	y.waits("web", "is paused")
-	scene.Must(t, y.d.Resume(t.Context(), info.ID))
+	proctest.Must(t, y.d.Resume(t.Context(), info.ID))
 	if st := y.ready("web"); st.State.Run != 2 || st.State.Total != 0 {
 		t.Errorf("after the restart: %+v", st.State)
 	}
@@ -347,34 +347,34 @@ func TestAServiceWaitsForItsSandbox(t *testing.T) {
 		}
 		runs = int(st.State.Run)
 	}
-	scene.Must(t, s.Stop(t.Context()))
+	proctest.Must(t, s.Stop(t.Context()))
 	y.waits("web", "its sandbox home is stopped; tend sandbox start home")
-	scene.Must(t, s.Start(t.Context()))
+	proctest.Must(t, s.Start(t.Context()))
 	again("a stop")
-	in := scene.Value(s.Info(t.Context()))(t)
-	scene.Must(t, y.d.Pause(t.Context(), in.ID, driver.PauseSpec{}))
+	in := proctest.Value(s.Info(t.Context()))(t)
+	proctest.Must(t, y.d.Pause(t.Context(), in.ID, driver.PauseSpec{}))
 	y.waits("web", "is paused")
 	y.stop()
 	y.begin()
 	y.waits("web", "is paused")
-	scene.Must(t, y.d.Resume(t.Context(), in.ID))
+	proctest.Must(t, y.d.Resume(t.Context(), in.ID))
 	again("a pause without its memory")
-	scene.Must(t, s.Destroy(t.Context()))
+	proctest.Must(t, s.Destroy(t.Context()))
 	y.waits("web", "its sandbox home is not there any more; tend sandbox create home")
 	s = y.box("home")
 	again("another one was made")
 	// What ends its first process ends all of it.
-	boxes := scene.Value(y.m.Boxes().List(t.Context()))(t)
+	boxes := proctest.Value(y.m.Boxes().List(t.Context()))(t)
 	if len(boxes) != 1 {
 		t.Fatalf("there are %+v", boxes)
 	}
-	scene.Must(t, syscall.Kill(boxes[0].PID, syscall.SIGKILL))
+	proctest.Must(t, syscall.Kill(boxes[0].PID, syscall.SIGKILL))
 	y.until("web", "restarted in a sandbox that was started again", func(s run.Status) bool { return s.State.Ready && s.State.Run > int64(runs) && s.State.Away == "" })
-	if in := scene.Value(s.Info(t.Context()))(t); in.State != driver.Ready {
+	if in := proctest.Value(s.Info(t.Context()))(t); in.State != driver.Ready {
 		t.Errorf("the sandbox is %v", in.State)
 	}
 	// A service that nobody wants wakes nothing.
-	scene.Must(t, y.Stop(t.Context(), nil))
+	proctest.Must(t, y.Stop(t.Context(), nil))
 	y.until("web", "idle", func(s run.Status) bool { return s.State.Phase == supervisor.Idle })
 }
 
@@ -394,7 +394,7 @@ func TestASandboxThatThereIsNotIsRefused(t *testing.T) {
 	// Out of the sandbox it is another process.
 	y.declare("  web: {command: exec sleep 1000}\n")
 	st := y.until("web", "outside", func(s run.Status) bool { return s.State.Ready && s.ID != id })
-	ours, its := scene.Value(os.Readlink("/proc/self/ns/mnt"))(t), scene.Value(os.Readlink("/proc/"+strconv.Itoa(y.pid(st))+"/ns/mnt"))(t)
+	ours, its := proctest.Value(os.Readlink("/proc/self/ns/mnt"))(t), proctest.Value(os.Readlink("/proc/"+strconv.Itoa(y.pid(st))+"/ns/mnt"))(t)
 	if ours != its {
 		t.Error("it is in a sandbox still")
 	}

@@ -11,7 +11,7 @@ import (
 
 	"github.com/tend-run/tend/internal/service/config"
 	"github.com/tend-run/tend/internal/service/supervisor"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testkeeper"
 	"github.com/tend-run/tend/process"
 )
@@ -40,18 +40,18 @@ func fileOf(dir, text string, env map[string]string) *File {
 func TestADamagedRecordIsSaidByEachCallAndEndsNothing(t *testing.T) {
 	m, dir := testkeeper.New(t), t.TempDir()
 	s, stop := kept(t, m, dir)
-	scene.Must(t, s.Apply(t.Context(), fileOf("/", "services: {x: {command: exec sleep 1000}}", nil)))
-	scene.Must(t, s.Start(t.Context(), nil))
+	proctest.Must(t, s.Apply(t.Context(), fileOf("/", "services: {x: {command: exec sleep 1000}}", nil)))
+	proctest.Must(t, s.Start(t.Context(), nil))
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	scene.Eventually(t, "it runs", func() bool {
-		all := scene.Value(s.sup.List(ctx))(t)
+	proctest.Eventually(t, "it runs", func() bool {
+		all := proctest.Value(s.sup.List(ctx))(t)
 		return len(all) == 1 && all[0].State.Phase == supervisor.Running
 	})
 	stop()
-	good := scene.Value(os.ReadFile(filepath.Join(dir, "x.json")))(t)
+	good := proctest.Value(os.ReadFile(filepath.Join(dir, "x.json")))(t)
 	for _, damage := range []string{"", "{", "null", `{"rules": null}`, `{"rules": 3, "token": "a"}`} {
-		scene.Must(t, os.WriteFile(filepath.Join(dir, "x.json"), []byte(damage), 0o600))
+		proctest.Must(t, os.WriteFile(filepath.Join(dir, "x.json"), []byte(damage), 0o600))
 		s, stop = kept(t, m, dir)
 		for what, err := range map[string]error{
 			"apply":   s.Apply(ctx, fileOf("/", "services: {x: {command: sleep 1}}", nil)),
@@ -71,14 +71,14 @@ func TestADamagedRecordIsSaidByEachCallAndEndsNothing(t *testing.T) {
 		}
 		stop()
 	}
-	if live := scene.Value(m.List(ctx, process.Filter{Live: true}))(t); len(live) != 1 {
+	if live := proctest.Value(m.List(ctx, process.Filter{Live: true}))(t); len(live) != 1 {
 		t.Errorf("%d processes live", len(live))
 	}
 	// Mended, it goes on with the same process.
-	scene.Must(t, os.WriteFile(filepath.Join(dir, "x.json"), good, 0o600))
+	proctest.Must(t, os.WriteFile(filepath.Join(dir, "x.json"), good, 0o600))
 	s, _ = kept(t, m, dir)
-	scene.Eventually(t, "it is looked after again", func() bool {
-		all := scene.Value(s.sup.List(ctx))(t)
+	proctest.Eventually(t, "it is looked after again", func() bool {
+		all := proctest.Value(s.sup.List(ctx))(t)
 		return len(all) == 1 && all[0].State.Ready && all[0].State.Run == 1
 	})
 }
@@ -94,7 +94,7 @@ func TestEnvironmentsAreBounded(t *testing.T) {
 	}
 	large := map[string]string{"A": strings.Repeat("x", MaxEnv)}
 	refused("of one", "services: {x: {command: y}}", large, "services.x.env")
-	scene.Must(t, s.Apply(t.Context(), fileOf("/", "services: {x: {command: y, inherit: none}}", large)))
+	proctest.Must(t, s.Apply(t.Context(), fileOf("/", "services: {x: {command: y, inherit: none}}", large)))
 	half := map[string]string{"A": strings.Repeat("x", MaxEnv-10)}
 	var many strings.Builder
 	many.WriteString("services:\n")
@@ -109,7 +109,7 @@ func TestEnvironmentsAreBounded(t *testing.T) {
 	if err := s.Apply(t.Context(), fileOf("app", "services: {x: {command: y}}", nil)); !errors.As(err, &invalid) || invalid.Field != "dir" {
 		t.Errorf("a directory that is not absolute: got %v", err)
 	}
-	if all := scene.Value(s.sup.List(t.Context()))(t); len(all) != 1 || all[0].Name != "x" {
+	if all := proctest.Value(s.sup.List(t.Context()))(t); len(all) != 1 || all[0].Name != "x" {
 		t.Errorf("what is refused was taken: %+v", all)
 	}
 }

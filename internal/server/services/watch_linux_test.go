@@ -9,7 +9,7 @@ import (
 	"github.com/tend-run/tend/internal/sandbox/driver"
 	"github.com/tend-run/tend/internal/service/run"
 	"github.com/tend-run/tend/internal/service/supervisor"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/process"
 )
 
@@ -58,8 +58,8 @@ func TestAChangedFileInASandboxRestarts(t *testing.T) {
 	y.steady(s, "dev", runs)
 	runs++
 	// By the files of the driver, as a face writes them.
-	f := scene.Value(s.Files("", "/app"))(t)
-	scene.Value(f.Write("/app/src/c.ts", strings.NewReader("1"), nil))(t)
+	f := proctest.Value(s.Files("", "/app"))(t)
+	proctest.Value(f.Write("/app/src/c.ts", strings.NewReader("1"), nil))(t)
 	runs++
 	y.restarted("dev", runs)
 	y.steady(s, "dev", runs)
@@ -72,7 +72,7 @@ func TestAChangedFileInASandboxRestarts(t *testing.T) {
 	y.restarted("dev", runs)
 	// Another server goes on, and finds what has changed before.
 	files := filepath.Join(y.dir, "dev.files")
-	scene.Eventually(t, "it is known what the files are", func() bool {
+	proctest.Eventually(t, "it is known what the files are", func() bool {
 		_, err := os.Stat(files)
 		return err == nil
 	})
@@ -102,7 +102,7 @@ func TestNoChangeInASandboxIsLost(t *testing.T) {
 	reads := func(after, text string) {
 		t.Helper()
 		var got string
-		scene.Eventually(t, "after "+after+" a run has read "+text, func() bool {
+		proctest.Eventually(t, "after "+after+" a run has read "+text, func() bool {
 			st := y.until("dev", "there", func(s run.Status) bool { return s.State.Run > 0 })
 			p, err := y.m.Get(t.Context(), process.Selector{ID: st.ID})
 			if err != nil {
@@ -113,32 +113,32 @@ func TestNoChangeInASandboxIsLost(t *testing.T) {
 		})
 	}
 	reads("the start", "0")
-	info := scene.Value(s.Info(t.Context()))(t)
+	info := proctest.Value(s.Info(t.Context()))(t)
 	change := func(text string) {
 		t.Helper()
-		f := scene.Value(s.Files("", "/"))(t)
-		scene.Value(f.Write(file, strings.NewReader(text), nil))(t)
+		f := proctest.Value(s.Files("", "/"))(t)
+		proctest.Value(f.Write(file, strings.NewReader(text), nil))(t)
 	}
 	for range 3 {
-		scene.Must(t, y.d.Pause(t.Context(), info.ID, driver.PauseSpec{Memory: true}))
+		proctest.Must(t, y.d.Pause(t.Context(), info.ID, driver.PauseSpec{Memory: true}))
 		change("1")
-		scene.Must(t, y.d.Resume(t.Context(), info.ID))
+		proctest.Must(t, y.d.Resume(t.Context(), info.ID))
 		reads("a pause", "1")
 		change("2")
 		reads("a change after a pause", "2")
-		scene.Must(t, s.Stop(t.Context()))
+		proctest.Must(t, s.Stop(t.Context()))
 		y.waits("dev", "is stopped")
-		scene.Must(t, s.Start(t.Context()))
+		proctest.Must(t, s.Start(t.Context()))
 		reads("a stop", "2")
 		change("3")
 		reads("a change after a stop", "3")
 		// A snapshot lets the root go and takes it again.
-		snap := scene.Value(y.d.Snapshot(t.Context(), info.ID, driver.SnapshotSpec{}))(t)
+		snap := proctest.Value(y.d.Snapshot(t.Context(), info.ID, driver.SnapshotSpec{}))(t)
 		change("4")
 		reads("a snapshot", "4")
-		scene.Must(t, y.d.DeleteSnapshot(t.Context(), string(snap.ID)))
+		proctest.Must(t, y.d.DeleteSnapshot(t.Context(), string(snap.ID)))
 	}
-	scene.Must(t, s.Destroy(t.Context()))
+	proctest.Must(t, s.Destroy(t.Context()))
 	y.waits("dev", "is not there any more")
 	s = y.box("home")
 	reads("another sandbox", "none")

@@ -22,7 +22,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/tend-run/tend/internal/server/metrics"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testkeeper"
 	"github.com/tend-run/tend/process"
 )
@@ -94,7 +94,7 @@ func (c *taker) with(f func()) {
 // span waits for a span that is so.
 func (c *taker) span(t *testing.T, what string, ok func(*tracepb.Span) bool) (found *tracepb.Span) {
 	t.Helper()
-	scene.Eventually(t, what, func() bool {
+	proctest.Eventually(t, what, func() bool {
 		c.with(func() {
 			for _, s := range c.spans {
 				if ok(s) {
@@ -143,7 +143,7 @@ func (l *lines) String() string {
 // open is the part over a manager, as the server has it, until end is called.
 func open(t *testing.T, m process.Manager, dir string, log io.Writer, set map[string]string) (sight *Telemetry, traced process.Manager, end func()) {
 	t.Helper()
-	s := scene.Value(FromEnvironment(variables(set)))(t)
+	s := proctest.Value(FromEnvironment(variables(set)))(t)
 	sight = Open(Config{Settings: s, Dir: dir, Instance: "1", Version: "9", Log: slog.New(slog.NewTextHandler(log, nil))})
 	measured := metrics.New(metrics.Config{Manager: sight.Over(m), Version: "9"})
 	sight.Feed(m, measured)
@@ -192,7 +192,7 @@ func TestATraceGoesFromTheRequestToTheProcess(t *testing.T) {
 	sight, traced, end := open(t, m, t.TempDir(), io.Discard, at(c))
 	spec := process.Spec{ID: "traced", Shell: "echo $TRACEPARENT $TRACESTATE; exit 3", Env: map[string]string{"KEY": "hunter2", "TRACESTATE": "of=another"}}
 	p := ask(t, sight, traced, spec)
-	scene.WantExit(t, p, 3)
+	proctest.WantExit(t, p, 3)
 	again := ask(t, sight, traced, spec) // by another request
 	if again.ID() != p.ID() {
 		t.Errorf("a start that is repeated is another process: %s", again.ID())
@@ -204,8 +204,8 @@ func TestATraceGoesFromTheRequestToTheProcess(t *testing.T) {
 	}
 	proc := c.span(t, "the process's span arrives", of("traced"))
 	request := c.span(t, "the request's span arrives", func(s *tracepb.Span) bool { return string(s.SpanId) == string(proc.ParentSpanId) })
-	if want := fmt.Sprintf("00-%x-%x-01 vendor=1\n", proc.TraceId, proc.SpanId); scene.Output(t, p, process.Stdout) != want {
-		t.Errorf("the program has TRACEPARENT %q; want %q", scene.Output(t, p, process.Stdout), want)
+	if want := fmt.Sprintf("00-%x-%x-01 vendor=1\n", proc.TraceId, proc.SpanId); proctest.Output(t, p, process.Stdout) != want {
+		t.Errorf("the program has TRACEPARENT %q; want %q", proctest.Output(t, p, process.Stdout), want)
 	}
 	if proc.TraceState != "vendor=1" || request.TraceState != "vendor=1" {
 		t.Errorf("the spans have the states %q and %q", proc.TraceState, request.TraceState)
@@ -216,7 +216,7 @@ func TestATraceGoesFromTheRequestToTheProcess(t *testing.T) {
 	if a := attributes(request); request.Name != "POST /start/{what}" || request.Kind != tracepb.Span_SPAN_KIND_SERVER || a["http.response.status_code"] != "201" {
 		t.Errorf("the request is %s, %v, %v", request.Name, request.Kind, a)
 	}
-	in := scene.Info(t, p)
+	in := proctest.Info(t, p)
 	a := attributes(proc)
 	if string(proc.TraceId) != string(request.TraceId) || proc.Name != "process sh" || a["process.exit.code"] != "3" || a["tend.process.cause"] != "exited" || a["process.executable.name"] != "sh" ||
 		proc.GetStatus().GetCode() != tracepb.Status_STATUS_CODE_ERROR || int64(proc.StartTimeUnixNano) != in.Started.UnixNano() || int64(proc.EndTimeUnixNano) != in.Exit.Time.UnixNano() {
@@ -243,22 +243,22 @@ func TestAProcessHasTheTraceThatItsSpecSays(t *testing.T) {
 	for i := range process.MaxLabels {
 		full[fmt.Sprint(i)] = ""
 	}
-	p := scene.Start(t, traced, process.Spec{Shell: "echo $TRACEPARENT $TRACESTATE", Env: map[string]string{"TRACEPARENT": above, "TRACESTATE": "its=own"}})
-	scene.WantOutput(t, p, process.Stdout, above+" its=own\n")
+	p := proctest.Start(t, traced, process.Spec{Shell: "echo $TRACEPARENT $TRACESTATE", Env: map[string]string{"TRACEPARENT": above, "TRACESTATE": "its=own"}})
+	proctest.WantOutput(t, p, process.Stdout, above+" its=own\n")
 	for state, want := range map[string]string{"a=" + strings.Repeat("x", 200) + ",b=" + strings.Repeat("y", 200): "a=" + strings.Repeat("x", 200) + ",b=" + strings.Repeat("y", 200), "a=" + strings.Repeat("x", 250) + ",b=" + strings.Repeat("y", 250) + ",c=" + strings.Repeat("y", 250): "", "no state": ""} {
 		ctx, end := sight.Request(t.Context(), "proc_spawn", func(key string) string {
 			return map[string]string{"traceparent": above, "tracestate": state}[key]
 		})
-		p := scene.Value(traced.Start(ctx, process.Spec{Shell: "printf %s \"$TRACESTATE\""}))(t)
+		p := proctest.Value(traced.Start(ctx, process.Spec{Shell: "printf %s \"$TRACESTATE\""}))(t)
 		end(true)
-		scene.WantOutput(t, p, process.Stdout, want)
+		proctest.WantOutput(t, p, process.Stdout, want)
 	}
 	if s := c.span(t, "its span arrives", of(p.ID())); fmt.Sprintf("00-%x-%x-01", s.TraceId, s.ParentSpanId) != above {
 		t.Errorf("it is below %x, %x; want %s", s.TraceId, s.ParentSpanId, above)
 	}
-	scene.WantExit(t, scene.Start(t, traced, process.Spec{Shell: "[ -z $TRACEPARENT ]", Labels: full}), 0) // no room for a trace
-	lost := scene.Start(t, traced, process.Spec{Argv: []string{"sleep", "1000"}})
-	scene.Kill(t, lost)
+	proctest.WantExit(t, proctest.Start(t, traced, process.Spec{Shell: "[ -z $TRACEPARENT ]", Labels: full}), 0) // no room for a trace
+	lost := proctest.Start(t, traced, process.Spec{Argv: []string{"sleep", "1000"}})
+	proctest.Kill(t, lost)
 	if s := c.span(t, "the span of a killed process arrives", of(lost.ID())); attributes(s)["tend.process.signal"] != "9" || attributes(s)["process.exit.code"] != "" || s.GetStatus().GetCode() != tracepb.Status_STATUS_CODE_UNSET {
 		t.Errorf("it is %v", s)
 	}
@@ -271,8 +271,8 @@ func TestWhatIsNotSampledIsNotSent(t *testing.T) {
 	set["OTEL_TRACES_SAMPLER"] = "always_off"
 	sight, traced, end := open(t, m, t.TempDir(), io.Discard, set)
 	p := ask(t, sight, traced, process.Spec{Shell: "echo ${TRACEPARENT##*-}"})
-	scene.WantOutput(t, p, process.Stdout, "00\n")
-	scene.WantExit(t, p, 0)
+	proctest.WantOutput(t, p, process.Stdout, "00\n")
+	proctest.WantExit(t, p, 0)
 	end()
 	c.with(func() {
 		if c.tries != 0 {
@@ -289,15 +289,15 @@ func TestACollectorThatIsDownDisturbsNobody(t *testing.T) {
 		c, m, log, dir := take(t), testkeeper.New(t), &lines{}, filepath.Join(t.TempDir(), "notes")
 		c.status = status
 		_, traced, end := open(t, m, dir, log, at(c))
-		first := scene.Start(t, traced, process.Spec{Shell: "exit 1"})
-		scene.WantExit(t, first, 1)
-		scene.Eventually(t, "the collector has refused twice", func() bool {
+		first := proctest.Start(t, traced, process.Spec{Shell: "exit 1"})
+		proctest.WantExit(t, first, 1)
+		proctest.Eventually(t, "the collector has refused twice", func() bool {
 			var tries int
 			c.with(func() { tries = c.tries })
 			return tries >= 2
 		})
-		second := scene.Start(t, traced, process.Spec{Shell: "exit 2"})
-		scene.WantExit(t, second, 2)
+		second := proctest.Start(t, traced, process.Spec{Shell: "exit 2"})
+		proctest.WantExit(t, second, 2)
 		end()
 		said := log.String()
 		if strings.Count(said, "level=WARN") != 1 || !strings.Contains(said, strings.TrimPrefix(c.URL, "http://")) || strings.Contains(said, "hunter2") || strings.Contains(said, "/v1/traces") {
@@ -307,14 +307,14 @@ func TestACollectorThatIsDownDisturbsNobody(t *testing.T) {
 		_, _, end = open(t, m, dir, log, at(c))
 		c.span(t, "the first is sent", of(first.ID()))
 		c.span(t, "the second is sent", of(second.ID()))
-		scene.Eventually(t, "both are noted", func() bool {
+		proctest.Eventually(t, "both are noted", func() bool {
 			b, _ := os.ReadFile(filepath.Join(dir, "sent"))
 			return strings.Count(string(b), "\n") == 2
 		})
 		end()
 		// A third server sends what there is to send, and nothing again.
 		_, traced, _ = open(t, m, dir, log, at(c))
-		third := scene.Start(t, traced, process.Spec{Shell: "exit 3"})
+		third := proctest.Start(t, traced, process.Spec{Shell: "exit 3"})
 		c.span(t, "the third is sent", of(third.ID()))
 		c.with(func() {
 			if len(c.spans) != 3 {
@@ -345,10 +345,10 @@ func TestAnExitWhileTheListIsMadeIsSentOnce(t *testing.T) {
 	c, wait := take(t), make(chan struct{})
 	_, traced, _ := open(t, &slowList{testkeeper.New(t), wait}, t.TempDir(), io.Discard, at(c))
 	for range 3 {
-		scene.WantExit(t, scene.Start(t, traced, process.Spec{Shell: "exit 1"}), 1)
+		proctest.WantExit(t, proctest.Start(t, traced, process.Spec{Shell: "exit 1"}), 1)
 	}
 	close(wait)
-	last := scene.Start(t, traced, process.Spec{Shell: "exit 2"})
+	last := proctest.Start(t, traced, process.Spec{Shell: "exit 2"})
 	c.span(t, "the last is sent", of(last.ID()))
 	c.with(func() {
 		if len(c.spans) != 4 {
@@ -374,10 +374,10 @@ func TestACollectorThatNeverAnswersHoldsNobody(t *testing.T) {
 	m, dir, set := testkeeper.New(t), t.TempDir(), map[string]string{"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": silent.URL, "OTEL_EXPORTER_OTLP_TIMEOUT": "600000", "OTEL_METRICS_EXPORTER": "none"}
 	sight, traced, end := open(t, m, dir, io.Discard, set)
 	first := ask(t, sight, traced, process.Spec{Shell: "exit 1"})
-	scene.WantExit(t, first, 1)
+	proctest.WantExit(t, first, 1)
 	<-asked // and waits for an answer from now on
 	second := ask(t, sight, traced, process.Spec{Shell: "exit 2"})
-	scene.WantExit(t, second, 2)
+	proctest.WantExit(t, second, 2)
 	end()
 	c := take(t)
 	open(t, m, dir, io.Discard, at(c))
@@ -390,7 +390,7 @@ func TestMetricsAreThoseOfTheScrape(t *testing.T) {
 	c, m := take(t), testkeeper.New(t)
 	set := map[string]string{"OTEL_EXPORTER_OTLP_METRICS_ENDPOINT": c.URL + "/v1/metrics", "OTEL_METRIC_EXPORT_INTERVAL": "1000"}
 	_, traced, _ := open(t, m, t.TempDir(), io.Discard, set)
-	scene.WantExit(t, scene.Start(t, traced, process.Spec{Shell: "exit 0"}), 0)
+	proctest.WantExit(t, proctest.Start(t, traced, process.Spec{Shell: "exit 0"}), 0)
 	named := func(name string) (found *metricspb.Metric) {
 		c.with(func() {
 			for _, m := range c.metrics {
@@ -401,7 +401,7 @@ func TestMetricsAreThoseOfTheScrape(t *testing.T) {
 		})
 		return found
 	}
-	scene.Eventually(t, "the start is counted", func() bool {
+	proctest.Eventually(t, "the start is counted", func() bool {
 		h := named("tend_start_seconds").GetHistogram().GetDataPoints()
 		if len(h) != 1 || h[0].Count != 1 {
 			return false
@@ -434,7 +434,7 @@ func TestTheSpanOfAProcedureHasItsName(t *testing.T) {
 		h.ServeHTTP(httptest.NewRecorder(), r)
 	}
 	var names []string
-	scene.Eventually(t, "the spans arrive", func() bool {
+	proctest.Eventually(t, "the spans arrive", func() bool {
 		c.with(func() {
 			names = nil
 			for _, s := range c.spans {

@@ -23,7 +23,7 @@ import (
 	"github.com/tend-run/tend/internal/lib/procfs"
 	"github.com/tend-run/tend/internal/service/config"
 	"github.com/tend-run/tend/internal/service/supervisor"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testkeeper"
 	"github.com/tend-run/tend/process"
 )
@@ -50,27 +50,27 @@ func orphan(t *testing.T, line string, attr *syscall.SysProcAttr) (pid int, said
 	t.Helper()
 	mark := "ADOPT_TEST=" + rand.Text()
 	t.Cleanup(func() { // whatever the test has done to it, and whatever it has left
-		scene.Eventually(t, "nothing is left", func() bool { return !killMarked(t, mark) })
+		proctest.Eventually(t, "nothing is left", func() bool { return !killMarked(t, mark) })
 	})
 	cmd := exec.Command("/bin/sh", "-c", "("+line+") & :")
 	cmd.Env = append(os.Environ(), mark)
 	cmd.SysProcAttr = attr
 	r, w, err := os.Pipe()
-	scene.Must(t, err)
+	proctest.Must(t, err)
 	defer r.Close()
 	cmd.Stdout = w
 	err = cmd.Run()
 	w.Close()
-	scene.Must(t, err)
-	text := scene.Value(bufio.NewReader(r).ReadString('\n'))(t)
+	proctest.Must(t, err)
+	text := proctest.Value(bufio.NewReader(r).ReadString('\n'))(t)
 	word, said, _ := strings.Cut(strings.TrimSpace(text), " ")
-	return scene.Value(strconv.Atoi(word))(t), said
+	return proctest.Value(strconv.Atoi(word))(t), said
 }
 
 // killMarked kills what has a mark in its environment, and reports whether there was any.
 func killMarked(t *testing.T, mark string) (found bool) {
 	t.Helper()
-	for _, pid := range scene.Value(procfs.PIDs())(t) {
+	for _, pid := range proctest.Value(procfs.PIDs())(t) {
 		if env, err := procfs.Read(pid, "environ"); err == nil && bytes.Contains(env, []byte(mark)) {
 			found = unix.Kill(pid, unix.SIGKILL) == nil || found
 		}
@@ -97,37 +97,37 @@ func TestAProcessIsFoundByItsPIDFile(t *testing.T) {
 	g, file := guard(t), filepath.Join(t.TempDir(), "web.pid")
 	rule := &config.Adopt{PIDFile: file}
 	for what, text := range map[string]string{"empty": "", "blank": " \n\n", "of a pid that nobody has": "4194304\n"} {
-		scene.Must(t, os.WriteFile(file, []byte(text), 0o600))
+		proctest.Must(t, os.WriteFile(file, []byte(text), 0o600))
 		if a, err := Find(t.Context(), rule, g); a != nil || err != nil {
 			t.Errorf("by a file that is %s: %+v, %v", what, a, err)
 		}
 	}
-	scene.Must(t, os.Remove(file))
+	proctest.Must(t, os.Remove(file))
 	if a, err := Find(t.Context(), rule, g); a != nil || err != nil {
 		t.Errorf("without the file: %+v, %v", a, err)
 	}
 	for _, text := range []string{"web", "-3", "0", "1 2", "99999999999", strings.Repeat("9", 200)} {
-		scene.Must(t, os.WriteFile(file, []byte(text), 0o600))
+		proctest.Must(t, os.WriteFile(file, []byte(text), 0o600))
 		if a, err := Find(t.Context(), rule, g); a != nil || err == nil || !strings.Contains(err.Error(), file) {
 			t.Errorf("by %.20q: %+v, %v", text, a, err)
 		}
 	}
-	scene.Must(t, os.Remove(file))
-	scene.Must(t, unix.Mkfifo(file, 0o600))
+	proctest.Must(t, os.Remove(file))
+	proctest.Must(t, unix.Mkfifo(file, 0o600))
 	if a, err := Find(t.Context(), rule, g); a != nil || err == nil {
 		t.Errorf("by a FIFO: %+v, %v", a, err)
 	}
-	scene.Must(t, os.Remove(file))
+	proctest.Must(t, os.Remove(file))
 
 	pid := sleeper(t)
-	scene.Must(t, os.WriteFile(file, []byte(fmt.Sprintf("%d\n/data\nmore of PostgreSQL's\n", pid)), 0o600))
+	proctest.Must(t, os.WriteFile(file, []byte(fmt.Sprintf("%d\n/data\nmore of PostgreSQL's\n", pid)), 0o600))
 	a, err := Find(t.Context(), rule, g)
 	if err != nil || a == nil || a.PID != pid || a.Start == 0 || a.Leads {
 		t.Fatalf("by %d: %+v, %v", pid, a, err)
 	}
 	// A process that began after the file was written has only got the number.
 	before := time.Now().Add(-time.Hour)
-	scene.Must(t, os.Chtimes(file, before, before))
+	proctest.Must(t, os.Chtimes(file, before, before))
 	if a, err := Find(t.Context(), rule, g); a != nil || err != nil {
 		t.Errorf("by a stale file: %+v, %v", a, err)
 	}
@@ -135,20 +135,20 @@ func TestAProcessIsFoundByItsPIDFile(t *testing.T) {
 
 func TestAProcessIsFoundByItsPort(t *testing.T) {
 	g := guard(t)
-	self := scene.Value(os.Executable())(t)
+	self := proctest.Value(os.Executable())(t)
 	pid, said := orphan(t, fmt.Sprintf("exec sh -c 'printf \"$$ \"; exec env %s=1 %s'", listenRole, self), nil)
-	port := scene.Value(strconv.Atoi(said))(t)
+	port := proctest.Value(strconv.Atoi(said))(t)
 	a, err := Find(t.Context(), &config.Adopt{Port: port}, g)
 	if err != nil || a == nil || a.PID != pid {
 		t.Fatalf("at port %d of %d: %+v, %v", port, pid, a, err)
 	}
-	scene.Must(t, unix.Kill(pid, unix.SIGKILL))
-	scene.Value(Open(*a).Wait(t.Context(), process.Until{}))(t)
+	proctest.Must(t, unix.Kill(pid, unix.SIGKILL))
+	proctest.Value(Open(*a).Wait(t.Context(), process.Until{}))(t)
 	if a, err := Find(t.Context(), &config.Adopt{Port: port}, g); a != nil || err != nil {
 		t.Errorf("after its end: %+v, %v", a, err)
 	}
 	// This program listens: it is tend here.
-	l := scene.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
+	l := proctest.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer l.Close()
 	if a, err := Find(t.Context(), &config.Adopt{Port: l.Addr().(*net.TCPAddr).Port}, g); a != nil || !errors.Is(err, process.ErrPermission) {
 		t.Errorf("of this program: %+v, %v", a, err)
@@ -156,17 +156,17 @@ func TestAProcessIsFoundByItsPort(t *testing.T) {
 }
 
 func TestWhomNobodyAdopts(t *testing.T) {
-	scene.Root(t) // another user's process is started
+	proctest.Root(t) // another user's process is started
 	m := testkeeper.New(t)
-	p := scene.Start(t, m, process.Spec{Name: "api", Shell: "sleep 1000 & echo $!; wait"})
-	scene.Wait(t, p, process.Until{Match: "[0-9]+"})
+	p := proctest.Start(t, m, process.Spec{Name: "api", Shell: "sleep 1000 & echo $!; wait"})
+	proctest.Wait(t, p, process.Until{Match: "[0-9]+"})
 	below := 0
-	for _, pid := range procfs.Children(scene.Info(t, p).PID) {
+	for _, pid := range procfs.Children(proctest.Info(t, p).PID) {
 		below = pid
 	}
 	adopted, child := sleeper(t), 0
 	parent, said := orphan(t, "exec sh -c 'sleep 1000 >/dev/null & echo $$ $!; wait >/dev/null'", nil)
-	child = scene.Value(strconv.Atoi(said))(t)
+	child = proctest.Value(strconv.Atoi(said))(t)
 	other, _ := orphan(t, "exec sh -c 'echo $$; exec sleep 1000 >/dev/null'", &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}})
 	role := sleeper(t)
 	g := &Guard{Manager: m, Roles: []int{role}, Others: map[string]supervisor.Adopted{"db": {PID: adopted}}}
@@ -180,7 +180,7 @@ func TestWhomNobodyAdopts(t *testing.T) {
 		{"this program", os.Getpid(), g, "tend itself"},
 		{"a role", role, g, "tend itself"},
 		{"what started this program", os.Getppid(), g, "started by"},
-		{"a process of tend's", scene.Info(t, p).PID, g, "(api)"},
+		{"a process of tend's", proctest.Info(t, p).PID, g, "(api)"},
 		{"what that has started", below, g, "runs below pid"},
 		{"another user's", other, g, "user: 65534"},
 		{"root's, for another user's service", adopted, &Guard{Manager: m, User: "65534"}, "uid 0"},
@@ -208,10 +208,10 @@ func TestWhomNobodyAdopts(t *testing.T) {
 
 func TestAPIDThatIsAnothersNowIsNotTouched(t *testing.T) {
 	pid := sleeper(t)
-	a := *scene.Value(Check(t.Context(), pid, guard(t)))(t)
+	a := *proctest.Value(Check(t.Context(), pid, guard(t)))(t)
 	a.Start-- // as if the program before it had been adopted
 	p := Open(a)
-	in := scene.Value(p.Info(t.Context()))(t)
+	in := proctest.Value(p.Info(t.Context()))(t)
 	if in.Exit == nil || !in.Exit.Lost() || in.Exit.Code != -1 || !in.TreeGone {
 		t.Errorf("it is %+v", in)
 	}
@@ -223,7 +223,7 @@ func TestAPIDThatIsAnothersNowIsNotTouched(t *testing.T) {
 	if _, err := p.Kill(t.Context()); !errors.Is(err, process.ErrExited) {
 		t.Errorf("kill: %v", err)
 	}
-	if res := scene.Value(p.Wait(t.Context(), process.Until{TreeGone: true}))(t); res.Exit == nil || !res.Met {
+	if res := proctest.Value(p.Wait(t.Context(), process.Until{TreeGone: true}))(t); res.Exit == nil || !res.Met {
 		t.Errorf("wait: %+v", res)
 	}
 	if !lives(pid) {
@@ -233,8 +233,8 @@ func TestAPIDThatIsAnothersNowIsNotTouched(t *testing.T) {
 
 func TestTheEndIsSeenAndItsStatusIsNotInvented(t *testing.T) {
 	pid := sleeper(t)
-	p := Open(*scene.Value(Check(t.Context(), pid, guard(t)))(t))
-	if in := scene.Value(p.Info(t.Context()))(t); in.PID != pid || in.Exit != nil || in.State != process.Running || time.Since(in.Started) > time.Hour {
+	p := Open(*proctest.Value(Check(t.Context(), pid, guard(t)))(t))
+	if in := proctest.Value(p.Info(t.Context()))(t); in.PID != pid || in.Exit != nil || in.State != process.Running || time.Since(in.Started) > time.Hour {
 		t.Errorf("it is %+v", in)
 	}
 	short, cancel := context.WithCancel(t.Context())
@@ -247,7 +247,7 @@ func TestTheEndIsSeenAndItsStatusIsNotInvented(t *testing.T) {
 		res, _ := p.Wait(t.Context(), process.Until{})
 		done <- res
 	}()
-	scene.Must(t, p.Signal(t.Context(), int(unix.SIGTERM), process.ScopeLeader))
+	proctest.Must(t, p.Signal(t.Context(), int(unix.SIGTERM), process.ScopeLeader))
 	if res := <-done; res.Exit == nil || res.Exit.Cause != process.CauseLost || res.Exit.Signal != 0 || res.Exit.Code != -1 {
 		t.Errorf("it ended as %+v", res.Exit)
 	}
@@ -265,23 +265,23 @@ func TestTheEndIsSeenAndItsStatusIsNotInvented(t *testing.T) {
 // parent since it was seen are of the tree; others of the same session are not.
 func TestItsWholeTreeIsKilledAndNobodyElse(t *testing.T) {
 	dir := t.TempDir()
-	scene.Must(t, os.WriteFile(filepath.Join(dir, "tree"), []byte("trap '' TERM\n(trap '' TERM; exec sleep 1000) >/dev/null & a=$!\nsetsid sleep 1000 >/dev/null & b=$!\necho $$ $a $b $1\nwait\n"), 0o600))
+	proctest.Must(t, os.WriteFile(filepath.Join(dir, "tree"), []byte("trap '' TERM\n(trap '' TERM; exec sleep 1000) >/dev/null & a=$!\nsetsid sleep 1000 >/dev/null & b=$!\necho $$ $a $b $1\nwait\n"), 0o600))
 	pid, said := orphan(t, "sleep 1000 >/dev/null & sh "+dir+"/tree $!; :", nil)
 	var rest []int
 	for _, word := range strings.Fields(said) {
-		rest = append(rest, scene.Value(strconv.Atoi(word))(t))
+		rest = append(rest, proctest.Value(strconv.Atoi(word))(t))
 	}
 	if len(rest) != 3 {
 		t.Fatalf("it says %q", said)
 	}
 	beside := rest[2]
-	p := Open(*scene.Value(Check(t.Context(), pid, guard(t)))(t))
+	p := Open(*proctest.Value(Check(t.Context(), pid, guard(t)))(t))
 	if pids := p.PIDs(); len(pids) < 3 || pids[0] != pid {
 		t.Errorf("the tree of %d is %v", pid, pids)
 	}
-	scene.Must(t, unix.Kill(pid, unix.SIGKILL)) // its children lose their parent
-	scene.Value(p.Wait(t.Context(), process.Until{}))(t)
-	if in := scene.Value(p.Info(t.Context()))(t); in.Exit == nil || in.TreeGone {
+	proctest.Must(t, unix.Kill(pid, unix.SIGKILL)) // its children lose their parent
+	proctest.Value(p.Wait(t.Context(), process.Until{}))(t)
+	if in := proctest.Value(p.Info(t.Context()))(t); in.Exit == nil || in.TreeGone {
 		t.Errorf("its children live, and it is %+v", in)
 	}
 	if res, err := p.Kill(t.Context()); err != nil || len(res.Survivors) > 0 {
@@ -295,7 +295,7 @@ func TestItsWholeTreeIsKilledAndNobodyElse(t *testing.T) {
 	if !lives(beside) {
 		t.Error("a process beside it was killed")
 	}
-	if in := scene.Value(p.Info(t.Context()))(t); !in.TreeGone {
+	if in := proctest.Value(p.Info(t.Context()))(t); !in.TreeGone {
 		t.Errorf("it is %+v", in)
 	}
 }
@@ -303,16 +303,16 @@ func TestItsWholeTreeIsKilledAndNobodyElse(t *testing.T) {
 // Whoever leads a session leaves it behind, and it is still known by its number.
 func TestASessionThatItLeadsIsOfIt(t *testing.T) {
 	pid, said := orphan(t, "exec setsid sh -c 'sleep 1000 >/dev/null & echo $$ $!; exec sleep 1000 >/dev/null'", nil)
-	member := scene.Value(strconv.Atoi(said))(t)
-	a := *scene.Value(Check(t.Context(), pid, guard(t)))(t)
+	member := proctest.Value(strconv.Atoi(said))(t)
+	a := *proctest.Value(Check(t.Context(), pid, guard(t)))(t)
 	if !a.Leads {
 		t.Errorf("it is %+v", a)
 	}
-	scene.Must(t, unix.Kill(pid, unix.SIGKILL))
-	scene.Value(Open(a).Wait(t.Context(), process.Until{}))(t)
+	proctest.Must(t, unix.Kill(pid, unix.SIGKILL))
+	proctest.Value(Open(a).Wait(t.Context(), process.Until{}))(t)
 	p := Open(a) // one that has seen nothing of it before
-	scene.Must(t, p.Signal(t.Context(), int(unix.SIGTERM), process.ScopeTree))
-	scene.Value(p.Wait(t.Context(), process.Until{TreeGone: true}))(t)
+	proctest.Must(t, p.Signal(t.Context(), int(unix.SIGTERM), process.ScopeTree))
+	proctest.Value(p.Wait(t.Context(), process.Until{TreeGone: true}))(t)
 	if lives(member) {
 		t.Error("it lives on")
 	}

@@ -8,13 +8,13 @@ import (
 	"testing"
 
 	"github.com/tend-run/tend/internal/service/config"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 // TestAPIDFileOfAnotherIsNotObeyed: it would lead tend to end a process of root's that its writer
 // may not end.
 func TestAPIDFileOfAnotherIsNotObeyed(t *testing.T) {
-	scene.Root(t)
+	proctest.Root(t)
 	const another = 65534
 	g, pid := guard(t), sleeper(t)
 	for what, c := range map[string]struct {
@@ -37,11 +37,11 @@ func TestAPIDFileOfAnotherIsNotObeyed(t *testing.T) {
 			return os.Lchown(file, another, another)
 		}, "belongs to uid 65534"},
 	} {
-		dir := filepath.Join(scene.Value(filepath.EvalSymlinks(t.TempDir()))(t), "run")
-		scene.Must(t, os.Mkdir(dir, 0o755))
+		dir := filepath.Join(proctest.Value(filepath.EvalSymlinks(t.TempDir()))(t), "run")
+		proctest.Must(t, os.Mkdir(dir, 0o755))
 		file := filepath.Join(dir, "web.pid")
-		scene.Must(t, os.WriteFile(file, []byte(strconv.Itoa(pid)+"\n"), 0o644))
-		scene.Must(t, c.spoil(dir, file))
+		proctest.Must(t, os.WriteFile(file, []byte(strconv.Itoa(pid)+"\n"), 0o644))
+		proctest.Must(t, c.spoil(dir, file))
 		a, err := Find(t.Context(), &config.Adopt{PIDFile: file}, g)
 		switch {
 		case c.why == "" && (err != nil || a == nil || a.PID != pid):

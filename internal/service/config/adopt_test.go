@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 func TestWhatMayBeAdoptedIsChecked(t *testing.T) {
@@ -32,7 +32,7 @@ func TestWhatMayBeAdoptedIsChecked(t *testing.T) {
 		}
 	}
 	src := &Source{Name: "x", Dir: "/project", Text: []byte("services: {a: {command: x, cwd: app, adopt: {pid_file: run/a.pid}}, b: {command: x, adopt: {pid_file: /run/b.pid}}, c: {command: x, adopt: {port: 3000}}}")}
-	c := scene.Value(src.Config())(t)
+	c := proctest.Value(src.Config())(t)
 	if a, b, port := c.Services["a"].Adopt.PIDFile, c.Services["b"].Adopt.PIDFile, c.Services["c"].Adopt.Port; a != "/project/app/run/a.pid" || b != "/run/b.pid" || port != 3000 {
 		t.Errorf("they are %s, %s and %d", a, b, port)
 	}

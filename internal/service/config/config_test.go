@@ -13,14 +13,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 func good(t *testing.T) map[string]string {
 	t.Helper()
 	all := map[string]string{}
-	for _, path := range scene.Value(filepath.Glob("testdata/good/*.yaml"))(t) {
-		all[filepath.Base(path)] = string(scene.Value(os.ReadFile(path))(t))
+	for _, path := range proctest.Value(filepath.Glob("testdata/good/*.yaml"))(t) {
+		all[filepath.Base(path)] = string(proctest.Value(os.ReadFile(path))(t))
 	}
 	if len(all) < 3 {
 		t.Fatalf("the good files are missing: %v", all)
@@ -29,7 +29,7 @@ func good(t *testing.T) map[string]string {
 }
 
 func TestTheWholeFileIsRead(t *testing.T) {
-	c := scene.Value(Parse("whole.yaml", []byte(good(t)["whole.yaml"])))(t)
+	c := proctest.Value(Parse("whole.yaml", []byte(good(t)["whole.yaml"])))(t)
 	web := c.Services["web"]
 	want := map[string]string{"PORT": "3000", "VERSION": "1.10", "EMPTY": "", "YES": "yes", "BIG": "0755"}
 	if diff := cmp.Diff(want, web.Env); diff != "" {
@@ -76,7 +76,7 @@ func manySockets(n int) string {
 func TestSocketsAreReadInTheOrderOfTheFile(t *testing.T) {
 	dir := t.TempDir()
 	text := "services: {web: {command: x, cwd: app, sockets: {z: 3000, b: ':80', local: 'unix:run/../s', six: '[::1]:9', all: '0.0.0.0:08', away: 'unix:///run/s', a: 'localhost:81', mapped: '[::ffff:127.0.0.1]:82'}}}"
-	c := scene.Value(OpenText("x", dir, []byte(text)).Config())(t)
+	c := proctest.Value(OpenText("x", dir, []byte(text)).Config())(t)
 	want := Sockets{
 		{"z", "127.0.0.1:3000"}, {"b", "127.0.0.1:80"}, {"local", Listen("unix:" + dir + "/app/s")}, {"six", "[::1]:9"}, {"all", "0.0.0.0:8"},
 		{"away", "unix:/run/s"}, {"a", "127.0.0.1:81"}, {"mapped", "127.0.0.1:82"},
@@ -92,7 +92,7 @@ func TestSocketsAreReadInTheOrderOfTheFile(t *testing.T) {
 
 func TestAPresetChangesDefaultsAlone(t *testing.T) {
 	text := "preset: shmastra\nservices:\n  web: {command: x, health: {http: ':4111/health', timeout: 3s}}\n"
-	web := scene.Value(Parse("x", []byte(text)))(t).Services["web"]
+	web := proctest.Value(Parse("x", []byte(text)))(t).Services["web"]
 	if h := web.Health; h.Interval != Duration(20*time.Second) || h.Timeout != Duration(3*time.Second) || h.Failures != 2 || h.Retry != Duration(10*time.Second) {
 		t.Errorf("health is %+v", h)
 	}
@@ -117,11 +117,11 @@ func TestPressureIsLookedAtWhereItIsAskedFor(t *testing.T) {
 			}
 			continue
 		}
-		if diff := cmp.Diff(want, scene.Value(c, err)(t).Services["web"].Pressure); diff != "" {
+		if diff := cmp.Diff(want, proctest.Value(c, err)(t).Services["web"].Pressure); diff != "" {
 			t.Errorf("%s:\n%s", text, diff)
 		}
 	}
-	off := scene.Value(Parse("x", []byte("{preset: shmastra, services: {web: {command: x, pressure: false}}}")))(t)
+	off := proctest.Value(Parse("x", []byte("{preset: shmastra, services: {web: {command: x, pressure: false}}}")))(t)
 	if off.Services["web"].Pressure.On {
 		t.Error("it is looked at")
 	}
@@ -132,7 +132,7 @@ func TestPressureIsLookedAtWhereItIsAskedFor(t *testing.T) {
 func TestAServiceHasItsOwnSandboxOrThatOfTheFile(t *testing.T) {
 	const text = "sandbox: dev\nservices:\n  a: {command: x}\n  b: {command: x, sandbox: other, cwd: /srv, inherit: none, health: {http: ':80'}}\n  c: {command: x}\n"
 	src := &Source{Name: "x", Dir: "/project", Text: []byte(text)}
-	c := scene.Value(src.Config())(t)
+	c := proctest.Value(src.Config())(t)
 	for name, want := range map[string]Service{"a": {Sandbox: "dev"}, "b": {Sandbox: "other", Cwd: "/srv", Inherit: "none"}, "c": {Sandbox: "dev"}} {
 		s := c.Services[name]
 		if got := (Service{Sandbox: s.Sandbox, Cwd: s.Cwd, Inherit: s.Inherit}); !reflect.DeepEqual(got, want) {
@@ -142,7 +142,7 @@ func TestAServiceHasItsOwnSandboxOrThatOfTheFile(t *testing.T) {
 	if n := strings.Count(justError(Parse("x", []byte("sandbox: ''\nservices: {a: {command: x}, b: {command: x}}"))), "is empty"); n != 1 {
 		t.Errorf("an empty sandbox is reported %d times", n)
 	}
-	alone := scene.Value((&Source{Name: "x", Dir: "/project", Text: []byte("services: {a: {command: x}}")}).Config())(t).Services["a"]
+	alone := proctest.Value((&Source{Name: "x", Dir: "/project", Text: []byte("services: {a: {command: x}}")}).Config())(t).Services["a"]
 	if alone.Sandbox != "" || alone.Cwd != "/project" || alone.Inherit != "all" {
 		t.Errorf("on the machine it is %+v", alone)
 	}
@@ -296,14 +296,14 @@ func TestTheSchemaAcceptsWhatIsAccepted(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 		var v any
-		scene.Must(t, yaml.Unmarshal([]byte(text), &v))
+		proctest.Must(t, yaml.Unmarshal([]byte(text), &v))
 		if err := schema.Validate(plainJSON(v)); err != nil {
 			t.Errorf("the schema refuses %s: %v", name, err)
 		}
 	}
 	for _, text := range []string{`services: {web: {comand: x}}`, `services: {web: {cwd: x}}`, `services: {web: {command: x, restart: sometimes}}`, `services: {web: {command: x, limits: {nice: 50}}}`, `what: 1`} {
 		var v any
-		scene.Must(t, yaml.Unmarshal([]byte(text), &v))
+		proctest.Must(t, yaml.Unmarshal([]byte(text), &v))
 		if schema.Validate(plainJSON(v)) == nil {
 			t.Errorf("the schema accepts %s", text)
 		}
@@ -312,10 +312,10 @@ func TestTheSchemaAcceptsWhatIsAccepted(t *testing.T) {
 
 func schemaOf(t *testing.T) *jsonschema.Schema {
 	t.Helper()
-	doc := scene.Value(jsonschema.UnmarshalJSON(strings.NewReader(string(scene.Value(Schema())(t)))))(t)
+	doc := proctest.Value(jsonschema.UnmarshalJSON(strings.NewReader(string(proctest.Value(Schema())(t)))))(t)
 	c := jsonschema.NewCompiler()
-	scene.Must(t, c.AddResource("tend.json", doc))
-	return scene.Value(c.Compile("tend.json"))(t)
+	proctest.Must(t, c.AddResource("tend.json", doc))
+	return proctest.Value(c.Compile("tend.json"))(t)
 }
 
 // plainJSON turns what YAML gives into what JSON gives.
@@ -408,13 +408,13 @@ func TestTheReferenceNamesEachKey(t *testing.T) {
 func TestLoadReadsEnvFilesAndMakesDirectoriesAbsolute(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) {
-		scene.Must(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755))
-		scene.Must(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
+		proctest.Must(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755))
+		proctest.Must(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
 	write("tend.yaml", "services:\n  web: {command: x, cwd: app, env: {B: ours}, env_file: [.env, more.env]}\n  b: {command: x}\nhealer: {service: b}\n")
 	write(".env", "# secrets\nexport A='a b'\nB=theirs\nC=one # comment\nD=\"x\\ny\"\n\n")
 	write("more.env", "C=two\r\nE=\n")
-	c := scene.Value(scene.Value(Open(filepath.Join(dir, "tend.yaml")))(t).Config())(t)
+	c := proctest.Value(proctest.Value(Open(filepath.Join(dir, "tend.yaml")))(t).Config())(t)
 	if diff := cmp.Diff(map[string]string{"A": "a b", "B": "ours", "C": "two", "D": "x\ny", "E": ""}, c.Services["web"].Env); diff != "" {
 		t.Errorf("env:\n%s", diff)
 	}
@@ -422,7 +422,7 @@ func TestLoadReadsEnvFilesAndMakesDirectoriesAbsolute(t *testing.T) {
 		t.Errorf("cwd is %s and %s, root %s", c.Services["web"].Cwd, c.Services["b"].Cwd, c.Healer.Root)
 	}
 	write("more.env", "what is this\n")
-	if _, err := scene.Value(Open(filepath.Join(dir, "tend.yaml")))(t).Config(); err == nil || !strings.Contains(err.Error(), "more.env: line 1 is not NAME=value") || !strings.Contains(err.Error(), "tend.yaml:2:") {
+	if _, err := proctest.Value(Open(filepath.Join(dir, "tend.yaml")))(t).Config(); err == nil || !strings.Contains(err.Error(), "more.env: line 1 is not NAME=value") || !strings.Contains(err.Error(), "tend.yaml:2:") {
 		t.Errorf("got %v", err)
 	}
 	if _, err := Open(dir); err == nil {

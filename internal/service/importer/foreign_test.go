@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tend-run/tend/internal/service/config"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 // there are the files of a project: executable or not.
@@ -30,7 +30,7 @@ const seed = `{"apps":[
 {"name":"project-watcher","script":"/home/user/watch.sh","interpreter":"bash","max_restarts":5,"min_uptime":"30s","restart_delay":30000}]}`
 
 func TestTheSeedsFile(t *testing.T) {
-	f := scene.Value(PM2("ecosystem.config.cjs", []byte(seed), there(map[string]bool{"/home/user/healer.cjs": false, "/home/user/watch.sh": true})))(t)
+	f := proctest.Value(PM2("ecosystem.config.cjs", []byte(seed), there(map[string]bool{"/home/user/healer.cjs": false, "/home/user/watch.sh": true})))(t)
 	want := `# From a file of pm2.
 services:
   shmastra:
@@ -56,7 +56,7 @@ services:
 	if diff := cmp.Diff(want, string(f.YAML())); diff != "" {
 		t.Errorf("the file:\n%s", diff)
 	}
-	c := scene.Value(config.Parse("x", f.YAML()))(t)
+	c := proctest.Value(config.Parse("x", f.YAML()))(t)
 	if got := c.Services["shmastra"].Env["A"]; got != `it's "quoted": # no comment` {
 		t.Errorf("a variable is %q", got)
 	}
@@ -108,18 +108,18 @@ func TestWhatPM2HasIsReadOrSaid(t *testing.T) {
 			}
 		})
 	}
-	two := scene.Value(PM2("x", []byte("[{script: a}, {script: a}]"), there(nil)))(t)
+	two := proctest.Value(PM2("x", []byte("[{script: a}, {script: a}]"), there(nil)))(t)
 	if y := string(two.YAML()); !strings.Contains(y, "  a:\n") || !strings.Contains(y, "  a-2:\n") {
 		t.Errorf("two of a name are\n%s", y)
 	}
-	one := scene.Value(PM2("x", []byte("{\n\t\"apps\": [\n\t\t{\"script\": \"a\"}\n\t],\n\t\"deploy\": {}\n}"), there(nil)))(t)
+	one := proctest.Value(PM2("x", []byte("{\n\t\"apps\": [\n\t\t{\"script\": \"a\"}\n\t],\n\t\"deploy\": {}\n}"), there(nil)))(t)
 	if n := one.Notes(); len(n) != 1 || n[0] != "deploy has no equivalent" {
 		t.Errorf("notes are %q", n)
 	}
 }
 
 func TestAProcfile(t *testing.T) {
-	f := scene.Value(Procfile("Procfile", []byte("# all\nweb: node server.js --port $PORT\r\n\nworker:  python3 -u worker.py\n"), true))(t)
+	f := proctest.Value(Procfile("Procfile", []byte("# all\nweb: node server.js --port $PORT\r\n\nworker:  python3 -u worker.py\n"), true))(t)
 	want := "# From a file of Procfile.\nservices:\n  web:\n    command: \"node server.js --port $PORT\"\n    env_file: .env\n    env:\n      PORT: 5000\n    # PORT is what foreman gives it; health: {tcp: 5000} asks there\n  worker:\n    command: \"python3 -u worker.py\"\n    env_file: .env\n"
 	if diff := cmp.Diff(want, string(f.YAML())); diff != "" {
 		t.Errorf("the file:\n%s", diff)
@@ -148,8 +148,8 @@ processes:
     is_tty: true
     shutdown: {command: "./drain --all", timeout_seconds: 20}
 `
-	f := scene.Value(ProcessCompose("x", []byte(text)))(t)
-	c := scene.Value(config.Parse("x", f.YAML()))(t)
+	f := proctest.Value(ProcessCompose("x", []byte(text)))(t)
+	c := proctest.Value(config.Parse("x", f.YAML()))(t)
 	web, db := c.Services["web"], c.Services["db"]
 	if web.Cwd != "app" || web.Env["PORT"] != "3000" || web.Env["A"] != "1" || web.Restart.Policy != "on-failure" || web.Restart.Max != 4 || web.Liveness.HTTP.URL != "http://127.0.0.1:3000/health" {
 		t.Errorf("web is %+v", web)

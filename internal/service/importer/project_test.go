@@ -7,7 +7,7 @@ import (
 	"testing/fstest"
 
 	"github.com/tend-run/tend/internal/service/config"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 func tree(files map[string]string) fstest.MapFS {
@@ -58,7 +58,7 @@ func TestAProjectSaysWhatRuns(t *testing.T) {
 				t.Fatal(err)
 			}
 			text := f.YAML()
-			scene.Value(config.Parse("tend.yaml", text))(t)
+			proctest.Value(config.Parse("tend.yaml", text))(t)
 			rest := string(text)
 			for _, want := range tt.want {
 				at := strings.Index(rest, want)

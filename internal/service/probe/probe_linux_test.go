@@ -18,7 +18,7 @@ import (
 
 	"github.com/tend-run/tend/internal/service/config"
 	"github.com/tend-run/tend/internal/service/probe"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testkeeper"
 	"github.com/tend-run/tend/process"
 )
@@ -71,14 +71,14 @@ func handler() http.Handler {
 // service starts a shell line in which $SERVE is the service, and returns its port.
 func service(t *testing.T, m process.Manager, line, listen string) (*probe.Target, int) {
 	t.Helper()
-	exe := scene.Value(os.Executable())(t)
-	p := scene.Start(t, m, process.Spec{Shell: line, Dir: "/", Env: map[string]string{"SERVE": exe, role: listen}})
-	res := scene.Wait(t, p, process.Until{Match: `port \d+`})
+	exe := proctest.Value(os.Executable())(t)
+	p := proctest.Start(t, m, process.Spec{Shell: line, Dir: "/", Env: map[string]string{"SERVE": exe, role: listen}})
+	res := proctest.Wait(t, p, process.Until{Match: `port \d+`})
 	if !res.Met {
 		t.Fatalf("the service does not serve: %+v", res)
 	}
-	port := scene.Value(strconv.Atoi(strings.TrimPrefix(res.Match, "port ")))(t)
-	return &probe.Target{Process: p, Leader: scene.Info(t, p).PID, Manager: m, Spec: process.Spec{Dir: "/"}}, port
+	port := proctest.Value(strconv.Atoi(strings.TrimPrefix(res.Match, "port ")))(t)
+	return &probe.Target{Process: p, Leader: proctest.Info(t, p).PID, Manager: m, Spec: process.Spec{Dir: "/"}}, port
 }
 
 // rule reads a probe as a file has it; PORT stands for the port.
@@ -88,7 +88,7 @@ func rule(t *testing.T, text string, port int) *config.Probe {
 	if !strings.Contains(text, "timeout") {
 		text += ", timeout: 30s"
 	}
-	return scene.Value(config.Parse("x", []byte("services: {web: {command: x, readiness: {"+text+"}}}")))(t).Services["web"].Readiness
+	return proctest.Value(config.Parse("x", []byte("services: {web: {command: x, readiness: {"+text+"}}}")))(t).Services["web"].Readiness
 }
 
 // want asks, and compares: "" is a success.
@@ -131,23 +131,23 @@ func TestADescendantThatAnswersIsTheService(t *testing.T) {
 func TestAnImpostorIsNoHealth(t *testing.T) {
 	m := testkeeper.New(t)
 	orphan, port := service(t, m, "exec $SERVE", "127.0.0.1:0")
-	deaf := scene.Start(t, m, process.Spec{Shell: "exec sleep 1000", Dir: "/"})
-	target := &probe.Target{Process: deaf, Leader: scene.Info(t, deaf).PID}
+	deaf := proctest.Start(t, m, process.Spec{Shell: "exec sleep 1000", Dir: "/"})
+	target := &probe.Target{Process: deaf, Leader: proctest.Info(t, deaf).PID}
 	for _, text := range []string{"http: ':PORT/health'", "tcp: PORT"} {
 		want(t, target, rule(t, text, port), fmt.Sprintf("belongs to another process: probe.test (pid %d)", orphan.Leader))
 		want(t, target, rule(t, text+", anyone: true", port), "")
 	}
-	scene.Kill(t, deaf)
+	proctest.Kill(t, deaf)
 	want(t, target, rule(t, "tcp: PORT", port), "no process is left")
 }
 
 func TestAServiceInANetworkOfItsOwnIsAskedThere(t *testing.T) {
-	scene.Root(t)
+	proctest.Root(t)
 	m := testkeeper.New(t)
 	target, port := service(t, m, "exec unshare --net $SERVE", "127.0.0.1:0")
 	// One of the machine answers on the same port: it is another network.
 	impostor := &http.Server{Handler: handler()}
-	l := scene.Value(net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port)))(t)
+	l := proctest.Value(net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port)))(t)
 	served := make(chan struct{})
 	go func() { defer close(served); _ = impostor.Serve(l) }()
 	defer func() { impostor.Close(); <-served }()
@@ -181,13 +181,13 @@ func TestAServiceInANetworkOfItsOwnIsAskedThere(t *testing.T) {
 
 func TestACommandIsAskedAndLeavesNothing(t *testing.T) {
 	m := testkeeper.New(t)
-	p := scene.Start(t, m, process.Spec{Shell: "exec sleep 1000", Dir: "/"})
+	p := proctest.Start(t, m, process.Spec{Shell: "exec sleep 1000", Dir: "/"})
 	target := &probe.Target{Process: p, Manager: m, Spec: process.Spec{Dir: "/", Env: map[string]string{"ANSWER": "42"}}}
 	want(t, target, rule(t, `exec: 'test "$ANSWER" = 42'`, 0), "")
 	want(t, target, rule(t, `exec: [sh, -c, 'echo one; echo the db is away >&2; exit 3']`, 0), "exit status 3: the db is away")
 	want(t, target, rule(t, `exec: [no-such-program]`, 0), "no-such-program")
 	want(t, target, rule(t, `exec: 'sleep 1000 & sleep 1000', timeout: 200ms`, 0), "no answer within 200ms")
-	left := scene.Value(m.List(t.Context(), process.Filter{}))(t)
+	left := proctest.Value(m.List(t.Context(), process.Filter{}))(t)
 	if len(left) != 1 {
 		t.Errorf("%d processes are left: %+v", len(left), left)
 	}
@@ -220,20 +220,20 @@ func (p replacedProcess) Kill(ctx context.Context) (process.KillResult, error) {
 func TestACommandLeavesNothingThoughAKeeperDiesMeanwhile(t *testing.T) {
 	m := &replaced{Manager: testkeeper.New(t)}
 	m.kills.Store(1)
-	p := scene.Start(t, m.Manager, process.Spec{Shell: "exec sleep 1000", Dir: "/"})
+	p := proctest.Start(t, m.Manager, process.Spec{Shell: "exec sleep 1000", Dir: "/"})
 	want(t, &probe.Target{Process: p, Manager: m, Spec: process.Spec{Dir: "/"}}, rule(t, `exec: 'sleep 1000 & exit 0'`, 0), "")
-	if left := scene.Value(m.List(t.Context(), process.Filter{}))(t); len(left) != 1 || m.kills.Load() >= 0 {
+	if left := proctest.Value(m.List(t.Context(), process.Filter{}))(t); len(left) != 1 || m.kills.Load() >= 0 {
 		t.Errorf("%d processes are left: %+v", len(left), left)
 	}
 }
 
 func TestALineIsWaitedFor(t *testing.T) {
 	m := testkeeper.New(t)
-	p := scene.Start(t, m, process.Spec{Shell: "echo starting; echo listening on 80; exec sleep 1000", Dir: "/"})
+	p := proctest.Start(t, m, process.Spec{Shell: "echo starting; echo listening on 80; exec sleep 1000", Dir: "/"})
 	if ok, err := probe.Line(t.Context(), p, "listening on [0-9]+"); !ok || err != nil {
 		t.Errorf("got %v, %v", ok, err)
 	}
-	p = scene.Start(t, m, process.Spec{Shell: "echo nothing", Dir: "/"})
+	p = proctest.Start(t, m, process.Spec{Shell: "echo nothing", Dir: "/"})
 	if ok, err := probe.Line(t.Context(), p, "listening"); ok || err != nil {
 		t.Errorf("got %v, %v of a process that has ended", ok, err)
 	}
@@ -241,8 +241,8 @@ func TestALineIsWaitedFor(t *testing.T) {
 
 func TestAnAnswerAfterAStandstillIsInDoubt(t *testing.T) {
 	m := testkeeper.New(t)
-	p := scene.Start(t, m, process.Spec{Shell: "exec sleep 1000", Dir: "/"})
-	target := &probe.Target{Process: p, Leader: scene.Info(t, p).PID, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+	p := proctest.Start(t, m, process.Spec{Shell: "exec sleep 1000", Dir: "/"})
+	target := &probe.Target{Process: p, Leader: proctest.Info(t, p).PID, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		<-ctx.Done()
 		time.Sleep(400 * time.Millisecond) // the prober has no time
 		return nil, ctx.Err()

@@ -18,7 +18,7 @@ import (
 	"github.com/tend-run/tend/internal/service/config"
 	"github.com/tend-run/tend/internal/service/run"
 	"github.com/tend-run/tend/internal/service/supervisor"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testkeeper"
 	"github.com/tend-run/tend/process"
 )
@@ -29,9 +29,9 @@ func byHand(t *testing.T, port int) (pid int) {
 	t.Helper()
 	mark := "RUN_TEST_MARK=" + rand.Text()
 	t.Cleanup(func() {
-		scene.Eventually(t, "nothing is left", func() bool {
+		proctest.Eventually(t, "nothing is left", func() bool {
 			found := false
-			for _, pid := range scene.Value(procfs.PIDs())(t) {
+			for _, pid := range proctest.Value(procfs.PIDs())(t) {
 				if env, err := procfs.Read(pid, "environ"); err == nil && bytes.Contains(env, []byte(mark)) {
 					found = syscall.Kill(pid, syscall.SIGKILL) == nil || found
 				}
@@ -39,9 +39,9 @@ func byHand(t *testing.T, port int) (pid int) {
 			return !found
 		})
 	})
-	cmd := exec.Command("/bin/sh", "-c", "\"$1\" >/dev/null 2>&1 & echo $!", "sh", scene.Value(os.Executable())(t))
+	cmd := exec.Command("/bin/sh", "-c", "\"$1\" >/dev/null 2>&1 & echo $!", "sh", proctest.Value(os.Executable())(t))
 	cmd.Env = append(os.Environ(), mark, fmt.Sprintf("%s=127.0.0.1:%d", role, port))
-	return scene.Value(strconv.Atoi(strings.TrimSpace(string(scene.Value(cmd.Output())(t)))))(t)
+	return proctest.Value(strconv.Atoi(strings.TrimSpace(string(proctest.Value(cmd.Output())(t)))))(t)
 }
 
 func alive(pid int) bool {
@@ -62,7 +62,7 @@ func answers(port int) bool {
 func noted(t *testing.T, pid int) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "web.pid")
-	scene.Must(t, os.WriteFile(path, []byte(fmt.Sprintln(pid)), 0o600))
+	proctest.Must(t, os.WriteFile(path, []byte(fmt.Sprintln(pid)), 0o600))
 	return path
 }
 
@@ -90,7 +90,7 @@ func TestAServerThatRunsIsAdopted(t *testing.T) {
 	}
 	l.declare(services) // and nothing is new
 	l.up()
-	scene.Must(t, syscall.Kill(pid, syscall.SIGKILL))
+	proctest.Must(t, syscall.Kill(pid, syscall.SIGKILL))
 	s = l.until("web", "tend's own", func(s supervisor.State) bool { return s.Run == 2 && s.Ready })
 	if s.State.Adopted != nil || pidOf(t, m, s) == pid || s.State.Exit == nil || s.State.Exit.Cause != process.CauseLost || s.State.Exit.Signal != 0 {
 		t.Errorf("after its end it is %+v, and ended as %+v", s.State, s.State.Exit)
@@ -106,7 +106,7 @@ func TestAServerIsAdoptedByItsPortAndEndedAsOthers(t *testing.T) {
 	m, dir, port := testkeeper.New(t), t.TempDir(), freePort(t)
 	pid := byHand(t, port)
 	services := fmt.Sprintf("  web: {command: [$SERVE], env: {%s: '127.0.0.1:%d'}, adopt: {port: %[2]d}}\n  twin: {command: exec sleep 1000, adopt: {port: %[2]d}, depends_on: [web], restart: never}\n", role, port)
-	scene.Eventually(t, "it listens", func() bool { return answers(port) })
+	proctest.Eventually(t, "it listens", func() bool { return answers(port) })
 	l := live(t, m, dir)
 	l.declare(services)
 	l.up()
@@ -133,11 +133,11 @@ func TestAServerIsAdoptedByItsPortAndEndedAsOthers(t *testing.T) {
 
 	// One that ends while no supervisor runs is not confused with another of its pid.
 	pid = byHand(t, port)
-	scene.Eventually(t, "it listens", func() bool { return answers(port) })
+	proctest.Eventually(t, "it listens", func() bool { return answers(port) })
 	l.up("web")
 	l.ready("web")
 	l.stop()
-	scene.Must(t, syscall.Kill(pid, syscall.SIGKILL))
+	proctest.Must(t, syscall.Kill(pid, syscall.SIGKILL))
 	l = live(t, m, dir)
 	if s := l.until("web", "tend's own", func(s supervisor.State) bool { return s.Run == 4 && s.Ready }); s.State.Adopted != nil {
 		t.Errorf("it is %+v", s.State)
@@ -154,7 +154,7 @@ func TestAProcessThatSomebodyNamesIsAdopted(t *testing.T) {
   own: {command: exec sleep 1000}
   logs: {command: exec sleep 1000, health: {log: up}}
 `, role, port))
-	scene.Must(t, l.Adopt(t.Context(), "web", pid))
+	proctest.Must(t, l.Adopt(t.Context(), "web", pid))
 	if s := l.ready("web"); s.State.Adopted == nil || s.State.Adopted.PID != pid {
 		t.Fatalf("it is %+v", s.State)
 	}
@@ -178,7 +178,7 @@ func TestAProcessThatSomebodyNamesIsAdopted(t *testing.T) {
 		}
 	}
 	// A restart is tend's own, and has what it writes.
-	scene.Must(t, l.Restart(t.Context(), "web"))
+	proctest.Must(t, l.Restart(t.Context(), "web"))
 	s := l.until("web", "tend's own", func(s supervisor.State) bool { return s.Run == 2 && s.Ready })
 	if alive(pid) || s.ID == "" {
 		t.Errorf("it is %+v", s)
@@ -195,8 +195,8 @@ func TestOtherRolesAreNotAdopted(t *testing.T) {
 	m := testkeeper.New(t)
 	pid := byHand(t, freePort(t))
 	l := liveConfig(t, run.Config{Manager: m, Dir: t.TempDir(), Roles: func() []int { return []int{pid} }})
-	c := scene.Value(config.Parse("x", []byte("services: {web: {command: x}}")))(t)
-	scene.Must(t, l.Apply(t.Context(), c))
+	c := proctest.Value(config.Parse("x", []byte("services: {web: {command: x}}")))(t)
+	proctest.Must(t, l.Apply(t.Context(), c))
 	if err := l.Adopt(t.Context(), "web", pid); !errors.Is(err, process.ErrPermission) || !strings.Contains(err.Error(), "tend itself") {
 		t.Errorf("a role: %v", err)
 	}

@@ -11,7 +11,7 @@ import (
 
 	"github.com/tend-run/tend/internal/service/run"
 	"github.com/tend-run/tend/internal/service/supervisor"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testkeeper"
 	"github.com/tend-run/tend/process"
 )
@@ -35,7 +35,7 @@ func (n *notes) lines() []string {
 func (n *notes) want(want string) {
 	n.t.Helper()
 	var got string
-	scene.Eventually(n.t, want, func() bool {
+	proctest.Eventually(n.t, want, func() bool {
 		got = strings.Join(n.lines(), " ")
 		return len(strings.Fields(got)) >= len(strings.Fields(want))
 	})
@@ -62,14 +62,14 @@ func TestHooksRunAroundAServiceWhereAndAsItDoes(t *testing.T) {
 	first := l.ready("x")
 	n.want("pre_start:/ run post_start")
 	var hooks []process.Info
-	scene.Eventually(t, "the hook is listed", func() bool { // it may write before its start is answered
-		hooks = scene.Value(m.List(t.Context(), process.Filter{Labels: map[string]string{run.LabelHook: "post_start"}}))(t)
+	proctest.Eventually(t, "the hook is listed", func() bool { // it may write before its start is answered
+		hooks = proctest.Value(m.List(t.Context(), process.Filter{Labels: map[string]string{run.LabelHook: "post_start"}}))(t)
 		return len(hooks) > 0
 	})
 	if want := first.ID + "-post-start"; len(hooks) != 1 || hooks[0].Spec.Name != "x.post_start" || hooks[0].ID != want {
 		t.Errorf("the hooks are %+v; want one with the ID %s", hooks, want)
 	}
-	scene.Must(t, l.Restart(t.Context(), "x"))
+	proctest.Must(t, l.Restart(t.Context(), "x"))
 	l.until("x", "ready again", func(s supervisor.State) bool { return s.Run == 2 && s.Ready })
 	n.want("pre_start:/ run post_start pre_stop post_stop pre_start:/ run post_start")
 	l.down()
@@ -97,7 +97,7 @@ func TestAHookThatFailsBeforeAStartCountsAsOne(t *testing.T) {
 		l.down()
 		l.phase("x", supervisor.Idle)
 	}
-	for _, in := range scene.Value(m.List(t.Context(), process.Filter{}))(t) {
+	for _, in := range proctest.Value(m.List(t.Context(), process.Filter{}))(t) {
 		if in.Spec.Name == "x" {
 			t.Errorf("the service was started: %+v", in)
 		}
@@ -122,8 +122,8 @@ func TestAStopEndsAHookAndNoHookPreventsIt(t *testing.T) {
 		})
 		l.down()
 		l.phase("x", supervisor.Idle)
-		scene.Eventually(t, "nothing lives of what hangs "+what, func() bool {
-			return len(scene.Value(m.List(t.Context(), process.Filter{Live: true}))(t)) == 0
+		proctest.Eventually(t, "nothing lives of what hangs "+what, func() bool {
+			return len(proctest.Value(m.List(t.Context(), process.Filter{Live: true}))(t)) == 0
 		})
 	}
 	l.declare("  x: {command: exec sleep 1000}\n")
@@ -136,15 +136,15 @@ func TestAStopEndsAHookOfADeclarationBefore(t *testing.T) {
 	l.declare("  x: {command: exec sleep 1000, hooks: {post_start: {command: exec sleep 1000, timeout: 1h}}}\n")
 	l.up()
 	s := l.ready("x")
-	alive := func() int { return len(scene.Value(m.List(t.Context(), process.Filter{Live: true}))(t)) }
-	scene.Eventually(t, "the hook runs", func() bool { return alive() == 2 })
+	alive := func() int { return len(proctest.Value(m.List(t.Context(), process.Filter{Live: true}))(t)) }
+	proctest.Eventually(t, "the hook runs", func() bool { return alive() == 2 })
 	l.declare("  x: {command: exec sleep 1000}\n")
 	if now := l.ready("x"); now.State.Run != s.State.Run {
 		t.Errorf("it was restarted: %+v", now.State)
 	}
 	l.down()
 	l.phase("x", supervisor.Idle)
-	scene.Eventually(t, "nothing lives", func() bool { return alive() == 0 })
+	proctest.Eventually(t, "nothing lives", func() bool { return alive() == 0 })
 	nothingLives(t, m)
 }
 
@@ -167,7 +167,7 @@ func TestEachHookStartsOnceHoweverOftenTheSupervisorDies(t *testing.T) {
 	// After each line, whoever follows its end dies.
 	die := func(line string, count int) {
 		t.Helper()
-		scene.Eventually(t, line, func() bool { return strings.Count(strings.Join(n.lines(), " "), line) >= count })
+		proctest.Eventually(t, line, func() bool { return strings.Count(strings.Join(n.lines(), " "), line) >= count })
 		l.stop()
 		l = live(t, m, dir)
 	}
@@ -175,7 +175,7 @@ func TestEachHookStartsOnceHoweverOftenTheSupervisorDies(t *testing.T) {
 		if run == 0 {
 			l.up()
 		} else {
-			scene.Must(t, l.Restart(t.Context(), "x"))
+			proctest.Must(t, l.Restart(t.Context(), "x"))
 			die("pre_stop", run)
 			die("post_stop", run)
 		}
@@ -234,13 +234,13 @@ func TestHooksAreKilledThoughAKeeperDiesMeanwhile(t *testing.T) {
 			l.up()
 			st := l.ready("x")
 			hook := process.Selector{ID: st.ID + "-post-start"}
-			scene.Eventually(t, "the hook is there", func() bool { _, err := m.Manager.Get(t.Context(), hook); return err == nil })
+			proctest.Eventually(t, "the hook is there", func() bool { _, err := m.Manager.Get(t.Context(), hook); return err == nil })
 			if c.hook == "exec sleep 1000" {
 				m.gets.Store(c.gets)
 				l.down()
 			}
-			scene.Eventually(t, "nothing is left of the hook", func() bool {
-				in, err := scene.Value(m.Manager.Get(t.Context(), hook))(t).Info(t.Context())
+			proctest.Eventually(t, "nothing is left of the hook", func() bool {
+				in, err := proctest.Value(m.Manager.Get(t.Context(), hook))(t).Info(t.Context())
 				return err == nil && in.TreeGone
 			})
 			if m.kills.Load() > 0 || m.gets.Load() > 0 {

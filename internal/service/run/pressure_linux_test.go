@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/tend-run/tend/internal/service/supervisor"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testkeeper"
 	"github.com/tend-run/tend/process"
 )
@@ -52,19 +52,19 @@ func useMemory() {
 // memoryGroup makes a control group with a limit, in whatever version has the memory.
 func memoryGroup(t *testing.T, limit int64) (dir string) {
 	t.Helper()
-	scene.Root(t)
+	proctest.Root(t)
 	file := "memory.limit_in_bytes"
 	base := "/sys/fs/cgroup/memory"
 	if _, err := os.Stat(base + "/" + file); err != nil {
 		base, file = "/sys/fs/cgroup", "memory.max"
-		scene.Must(t, os.WriteFile(base+"/cgroup.subtree_control", []byte("+memory"), 0o600))
+		proctest.Must(t, os.WriteFile(base+"/cgroup.subtree_control", []byte("+memory"), 0o600))
 	}
 	dir = filepath.Join(base, "tend-test-"+strings.ToLower(t.Name())+"-"+fmt.Sprint(os.Getpid()))
-	scene.Must(t, os.Mkdir(dir, 0o755))
+	proctest.Must(t, os.Mkdir(dir, 0o755))
 	t.Cleanup(func() {
-		scene.Eventually(t, "the control group is empty", func() bool { return os.Remove(dir) == nil })
+		proctest.Eventually(t, "the control group is empty", func() bool { return os.Remove(dir) == nil })
 	})
-	scene.Must(t, os.WriteFile(filepath.Join(dir, file), fmt.Append(nil, limit), 0o600))
+	proctest.Must(t, os.WriteFile(filepath.Join(dir, file), fmt.Append(nil, limit), 0o600))
 	return dir
 }
 
@@ -80,7 +80,7 @@ func TestAServiceThatIsShortOfDescriptorsIsReported(t *testing.T) {
 	l := live(t, m, t.TempDir())
 	l.declare(`  x: {command: 'for n in 3 4 5 6 7 8 9; do eval "exec $n</dev/null"; done; exec sleep 1000', limits: {files: 15}, pressure: {interval: 100ms, memory: 0, disk: 0, descriptors: 0.65}}` + "\n") // 9 of them are not enough yet
 	l.up()
-	scene.Eventually(t, "somebody is told", func() bool { return l.noticed("x pressure") })
+	proctest.Eventually(t, "somebody is told", func() bool { return l.noticed("x pressure") })
 	if text := l.said(supervisor.NoticePressure); !strings.Contains(text, "has 10 of 15 open") {
 		t.Errorf("it was said: %s", text)
 	}
@@ -107,11 +107,11 @@ func TestWhatAForkedServiceHasLeftIsLookedAt(t *testing.T) {
 			declare(l, "0")
 			l.up()
 			l.ready("x")
-			scene.Must(t, os.WriteFile(forked, nil, 0o600))
+			proctest.Must(t, os.WriteFile(forked, nil, 0o600))
 			s := l.until("x", "forked", func(s supervisor.State) bool { return s.Forked })
 			pid := pidOf(t, m, s)
 			declare(l, "0.65")
-			scene.Eventually(t, "somebody is told", func() bool { return l.noticed("x pressure") })
+			proctest.Eventually(t, "somebody is told", func() bool { return l.noticed("x pressure") })
 			if text := l.said(supervisor.NoticePressure); !strings.Contains(text, "has 10 of 15 open") || strings.Contains(text, fmt.Sprintf("pid %d ", pid)) {
 				t.Errorf("it was said: %s", text)
 			}
@@ -143,7 +143,7 @@ func TestASlowLeakIsReportedBeforeTheMemoryIsUsedUp(t *testing.T) {
 	group := memoryGroup(t, 100<<20)
 	l.declare(fmt.Sprintf("  x: {command: 'echo $$ > %s/cgroup.procs; exec $SERVE', env: {%s: '-1', %s: '75'}, stop: KILL, pressure: {interval: 200ms, memory: 1}}\n", group, hog, slowFrom))
 	l.up()
-	scene.Eventually(t, "somebody is told", func() bool { return l.noticed("x pressure") })
+	proctest.Eventually(t, "somebody is told", func() bool { return l.noticed("x pressure") })
 	if text := l.said(supervisor.NoticePressure); !strings.Contains(text, "as it grows, nothing is left in ") || !strings.Contains(text, group) {
 		t.Errorf("it was said: %s", text)
 	}
@@ -153,7 +153,7 @@ func TestASlowLeakIsReportedBeforeTheMemoryIsUsedUp(t *testing.T) {
 // Limits that it declares are those of its own control group, in whatever version has the
 // controllers: what it is short of is looked at there.
 func TestAServiceHasTheLimitsThatItDeclares(t *testing.T) {
-	scene.Root(t)
+	proctest.Root(t)
 	m := testkeeper.New(t)
 	l := live(t, m, t.TempDir())
 	l.declare(fmt.Sprintf(`  greedy: {command: exec $SERVE, env: {%[1]s: '-1'}, restart: never, limits: {memory: 60MiB}}
@@ -175,12 +175,12 @@ func TestAServiceHasTheLimitsThatItDeclares(t *testing.T) {
 	if e := s.State.Exit; e == nil || e.Code != 137 || e.Cause != process.CauseExited || strings.Contains(s.State.Why, "memory") {
 		t.Errorf("one that says the same has ended as %+v: %s", s.State.Exit, s.State.Why)
 	}
-	scene.Eventually(t, "somebody is told", func() bool { return l.noticed("short pressure") })
+	proctest.Eventually(t, "somebody is told", func() bool { return l.noticed("short pressure") })
 	if text := l.said(supervisor.NoticePressure); !strings.Contains(text, "memory is short") || !strings.Contains(text, "/tend-") {
 		t.Errorf("it was said: %s", text)
 	}
 	s = l.phase("many", supervisor.Failed)
-	if got := scene.Output(t, scene.Find(t, m, s.ID), process.Stderr); !strings.Contains(got, "fork") {
+	if got := proctest.Output(t, proctest.Find(t, m, s.ID), process.Stderr); !strings.Contains(got, "fork") {
 		t.Errorf("one task too many: %q", got)
 	}
 	l.end(m, "short")
@@ -188,18 +188,18 @@ func TestAServiceHasTheLimitsThatItDeclares(t *testing.T) {
 
 // A service lives on when the kernel kills a process of it, and does not answer for that.
 func TestAKilledWorkerIsWhyAServiceDoesNotAnswer(t *testing.T) {
-	scene.Root(t)
+	proctest.Root(t)
 	m := testkeeper.New(t)
 	l := live(t, m, t.TempDir())
 	at := t.TempDir()
 	l.declare(fmt.Sprintf(`  x: {command: 'cd %[2]s; until test -e go; do sleep 0.1; done; %[1]s=-1 $SERVE; touch gone; exec sleep 1000', limits: {memory: 60MiB}, stop: KILL, restart: never, liveness: {exec: 'cd %[2]s; touch asked; test ! -e gone', interval: 100ms, timeout: 1m, failures: 2}}
 `, hog, at))
 	l.up()
-	scene.Eventually(t, "it is asked, and so it is known what the kernel had counted", func() bool {
+	proctest.Eventually(t, "it is asked, and so it is known what the kernel had counted", func() bool {
 		_, err := os.Stat(filepath.Join(at, "asked"))
 		return err == nil
 	})
-	scene.Must(t, os.WriteFile(filepath.Join(at, "go"), nil, 0o600))
+	proctest.Must(t, os.WriteFile(filepath.Join(at, "go"), nil, 0o600))
 	s := l.phase("x", supervisor.Failed)
 	const want = "the kernel has killed a process of it for want of memory (limits.memory is 60 MiB)"
 	if !l.noticed("x starved") || l.said(supervisor.NoticeStarved) != want {
@@ -219,13 +219,13 @@ func TestAnEndForWantOfMemoryHasItsCause(t *testing.T) {
 	l.up()
 	s := l.ready("x")
 	pid := pidOf(t, m, s)
-	scene.Eventually(t, "it is in its group", func() bool {
-		b := scene.Value(os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid)))(t)
+	proctest.Eventually(t, "it is in its group", func() bool {
+		b := proctest.Value(os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid)))(t)
 		return strings.Contains(string(b), filepath.Base(group))
 	})
 	// Looks are made every 100 ms: one of them comes before the end.
-	scene.Wait(t, scene.Find(t, m, s.ID), process.Until{Quiet: time.Second})
-	scene.Must(t, os.WriteFile(start, nil, 0o600))
+	proctest.Wait(t, proctest.Find(t, m, s.ID), process.Until{Quiet: time.Second})
+	proctest.Must(t, os.WriteFile(start, nil, 0o600))
 	s = l.phase("x", supervisor.Failed)
 	if e := s.State.Exit; e == nil || e.Signal != 9 || e.Cause != process.CauseOOM || !strings.Contains(s.State.Why, "want of memory") {
 		t.Errorf("it has ended as %+v: %s", s.State.Exit, s.State.Why)

@@ -7,7 +7,7 @@ import (
 
 	"github.com/tend-run/tend/internal/service/config"
 	"github.com/tend-run/tend/internal/service/supervisor"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 // What is in testdata/v1 was written by the server of November 2026, before the first
@@ -15,13 +15,13 @@ import (
 
 func TestTheRecordOfAServiceIsReadByEachVersion(t *testing.T) {
 	r := new(record)
-	scene.Record(t, "testdata/v1/service.json", r)
+	proctest.Record(t, "testdata/v1/service.json", r)
 	if r.Rules == nil || r.Token == "" || r.State.Phase != supervisor.Starting || !r.State.Up || r.State.Exit == nil {
 		t.Errorf("it is %+v", r)
 	}
 	dir := t.TempDir()
-	scene.Must(t, os.WriteFile(filepath.Join(dir, "web.json"), scene.Value(os.ReadFile("testdata/v1/service.json"))(t), 0o600))
-	all := scene.Value(store{dir}.load())(t)
+	proctest.Must(t, os.WriteFile(filepath.Join(dir, "web.json"), proctest.Value(os.ReadFile("testdata/v1/service.json"))(t), 0o600))
+	all := proctest.Value(store{dir}.load())(t)
 	if len(all) != 1 || all["web"] == nil || all["web"].Rules.Name != "web" {
 		t.Fatalf("of one service there are %d", len(all))
 	}
@@ -44,12 +44,12 @@ func TestConditionsInRecordsKeepTheirMeaning(t *testing.T) {
 // What its files were is read by each version, too.
 func TestTheFilesOfAServiceAreReadByEachVersion(t *testing.T) {
 	r := new(filesRecord)
-	scene.Record(t, "testdata/v1/service.files", r)
+	proctest.Record(t, "testdata/v1/service.files", r)
 	if r.Of == "" || r.Were == nil || r.Were.Files == 0 || r.Were.Hash == "" {
 		t.Errorf("it is %+v", r)
 	}
 	dir := t.TempDir()
-	scene.Must(t, os.WriteFile(filepath.Join(dir, "web.files"), scene.Value(os.ReadFile("testdata/v1/service.files"))(t), 0o600))
+	proctest.Must(t, os.WriteFile(filepath.Join(dir, "web.files"), proctest.Value(os.ReadFile("testdata/v1/service.files"))(t), 0o600))
 	if were := (store{dir}).files("web", r.Of); were == nil || *were != *r.Were {
 		t.Errorf("it is read as %+v", were)
 	}
@@ -57,7 +57,7 @@ func TestTheFilesOfAServiceAreReadByEachVersion(t *testing.T) {
 		t.Errorf("of what another watched it is read as %+v", were)
 	}
 	// It goes with its service.
-	if all := scene.Value(store{dir}.load())(t); len(all) != 0 {
+	if all := proctest.Value(store{dir}.load())(t); len(all) != 0 {
 		t.Errorf("there are services: %v", all)
 	}
 	if _, err := os.Stat(filepath.Join(dir, "web.files")); !os.IsNotExist(err) {

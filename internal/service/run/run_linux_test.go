@@ -23,7 +23,7 @@ import (
 	"github.com/tend-run/tend/internal/service/sockets"
 	"github.com/tend-run/tend/internal/service/supervisor"
 	"github.com/tend-run/tend/internal/service/watch"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testkeeper"
 	"github.com/tend-run/tend/process"
 )
@@ -83,14 +83,14 @@ func liveWith(t testing.TB, m process.Manager, dir string, moving func(context.C
 func liveConfig(t testing.TB, c run.Config) *life {
 	t.Helper()
 	l := &life{t: t, texts: map[supervisor.Notice]string{}}
-	c.Program = []string{scene.Value(os.Executable())(t)}
+	c.Program = []string{proctest.Value(os.Executable())(t)}
 	c.Notice = func(service string, e supervisor.Effect) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		l.notices = append(l.notices, service+" "+e.Notice.String())
 		l.texts[e.Notice] = e.Text
 	}
-	l.Supervisor = scene.Value(run.Open(c))(t)
+	l.Supervisor = proctest.Value(run.Open(c))(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- l.Run(ctx) }()
@@ -107,16 +107,19 @@ func liveConfig(t testing.TB, c run.Config) *life {
 // declare applies the services of a file.
 func (l *life) declare(services string) {
 	l.t.Helper()
-	exe := scene.Value(os.Executable())(l.t)
-	c := scene.Value(config.Parse("x", []byte("services:\n"+strings.ReplaceAll(services, "$SERVE", exe))))(l.t)
+	exe := proctest.Value(os.Executable())(l.t)
+	c := proctest.Value(config.Parse("x", []byte("services:\n"+strings.ReplaceAll(services, "$SERVE", exe))))(l.t)
 	for _, s := range c.Services {
 		s.Cwd = "/"
 	}
-	scene.Must(l.t, l.Apply(l.t.Context(), c))
+	proctest.Must(l.t, l.Apply(l.t.Context(), c))
 }
 
-func (l *life) up(names ...string)   { l.t.Helper(); scene.Must(l.t, l.Up(l.t.Context(), names...)) }
-func (l *life) down(names ...string) { l.t.Helper(); scene.Must(l.t, l.Down(l.t.Context(), names...)) }
+func (l *life) up(names ...string) { l.t.Helper(); proctest.Must(l.t, l.Up(l.t.Context(), names...)) }
+func (l *life) down(names ...string) {
+	l.t.Helper()
+	proctest.Must(l.t, l.Down(l.t.Context(), names...))
+}
 
 // end takes all services down, of which these are waited for, and fails if a process is left.
 func (l *life) end(m process.Manager, names ...string) {
@@ -131,7 +134,7 @@ func (l *life) end(m process.Manager, names ...string) {
 // until waits until a service is as ok says, and returns it.
 func (l *life) until(name, what string, ok func(supervisor.State) bool) run.Status {
 	l.t.Helper()
-	return scene.Until(l.t, l.Wait, func(s run.Status) bool { return s.Name == name }, name, what, func(s run.Status) bool { return ok(s.State) })
+	return proctest.Until(l.t, l.Wait, func(s run.Status) bool { return s.Name == name }, name, what, func(s run.Status) bool { return ok(s.State) })
 }
 
 func (l *life) ready(name string) run.Status {
@@ -152,20 +155,20 @@ func (l *life) noticed(text string) bool {
 
 func freePort(t *testing.T) int {
 	t.Helper()
-	l := scene.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
+	l := proctest.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer l.Close()
 	return l.Addr().(*net.TCPAddr).Port
 }
 
 func pidOf(t testing.TB, m process.Manager, s run.Status) int {
 	t.Helper()
-	return scene.Info(t, scene.Find(t, m, s.ID)).PID
+	return proctest.Info(t, proctest.Find(t, m, s.ID)).PID
 }
 
 // nothingLives fails if a service has left a process.
 func nothingLives(t testing.TB, m process.Manager) {
 	t.Helper()
-	for _, in := range scene.Value(m.List(t.Context(), process.Filter{}))(t) {
+	for _, in := range proctest.Value(m.List(t.Context(), process.Filter{}))(t) {
 		if in.Exit == nil || !in.TreeGone {
 			t.Errorf("%s of %s lives on: %+v", in.ID, in.Spec.Name, in)
 		}
@@ -180,7 +183,7 @@ func TestAServiceRunsAgainAfterAKill(t *testing.T) {
 	l.up()
 	first := l.ready("web")
 	before := pidOf(t, m, first)
-	scene.Must(t, syscall.Kill(before, syscall.SIGKILL))
+	proctest.Must(t, syscall.Kill(before, syscall.SIGKILL))
 	second := l.until("web", "ready again", func(s supervisor.State) bool { return s.Run == 2 && s.Ready })
 	if after := pidOf(t, m, second); after == before {
 		t.Errorf("the pid is %d, as before", after)
@@ -221,7 +224,7 @@ func TestAServiceIsAskedToEndThoughAKeeperDiesMeanwhile(t *testing.T) {
 	l.declare("  web: {command: 'trap \"exit 7\" TERM; echo up; while :; do sleep 0.05; done', stop: {timeout: 10m}, health: {log: up}}\n")
 	l.up()
 	l.ready("web")
-	scene.Must(t, l.Restart(t.Context(), "web"))
+	proctest.Must(t, l.Restart(t.Context(), "web"))
 	if s := l.until("web", "run again", func(s supervisor.State) bool { return s.Run == 2 }); s.State.Exit == nil || s.State.Exit.Code != 7 {
 		t.Errorf("the exit is %+v; want the service's own", s.State.Exit)
 	}
@@ -248,9 +251,9 @@ func TestServicesOutliveTheSupervisorAndAreAdopted(t *testing.T) {
 	}
 	l.stop()
 	// While nobody looks, one dies and is collected.
-	scene.Must(t, syscall.Kill(pids["two"], syscall.SIGKILL))
-	for _, in := range scene.Value(m.List(t.Context(), process.Filter{Labels: map[string]string{run.LabelService: "two"}}))(t) {
-		scene.Wait(t, scene.Find(t, m, in.ID), process.Until{})
+	proctest.Must(t, syscall.Kill(pids["two"], syscall.SIGKILL))
+	for _, in := range proctest.Value(m.List(t.Context(), process.Filter{Labels: map[string]string{run.LabelService: "two"}}))(t) {
+		proctest.Wait(t, proctest.Find(t, m, in.ID), process.Until{})
 	}
 	l = live(t, m, dir)
 	for _, name := range []string{"web", "one", "gone"} {
@@ -261,7 +264,7 @@ func TestServicesOutliveTheSupervisorAndAreAdopted(t *testing.T) {
 	}
 	l.until("two", "running again", func(s supervisor.State) bool { return s.Run == 2 && s.Ready })
 	// And they are supervised.
-	scene.Must(t, syscall.Kill(pids["one"], syscall.SIGKILL))
+	proctest.Must(t, syscall.Kill(pids["one"], syscall.SIGKILL))
 	l.until("one", "running again", func(s supervisor.State) bool { return s.Run == 2 && s.Ready })
 	l.down("gone")
 	l.phase("gone", supervisor.Idle)
@@ -290,7 +293,7 @@ func TestNoServiceIsDoubledHoweverOftenTheSupervisorDies(t *testing.T) {
 		l.until("c", "restarted", func(s supervisor.State) bool { return s.Run > n })
 		l.stop()
 		alive := map[string]int{}
-		for _, in := range scene.Value(m.List(t.Context(), process.Filter{Live: true}))(t) {
+		for _, in := range proctest.Value(m.List(t.Context(), process.Filter{Live: true}))(t) {
 			alive[in.Spec.Name]++
 		}
 		for name, n := range alive {
@@ -340,7 +343,7 @@ func TestWhatIsLeftOfARunIsGoneBeforeTheNext(t *testing.T) {
 		t.Errorf("it is %+v after %v", s.State, l.notices)
 	}
 	nothingLives(t, m)
-	scene.Value(net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port)))(t).Close()
+	proctest.Value(net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port)))(t).Close()
 }
 
 func TestAServiceThatForksIsKept(t *testing.T) {
@@ -350,11 +353,11 @@ func TestAServiceThatForksIsKept(t *testing.T) {
 	l.up()
 	s := l.until("x", "forked", func(s supervisor.State) bool { return s.Forked })
 	var child int
-	res := scene.Wait(t, scene.Find(t, m, s.ID), process.Until{Match: `\d+`})
+	res := proctest.Wait(t, proctest.Find(t, m, s.ID), process.Until{Match: `\d+`})
 	if _, err := fmt.Sscan(res.Match, &child); err != nil {
 		t.Fatalf("%q: %v", res.Match, err)
 	}
-	scene.Must(t, syscall.Kill(child, syscall.SIGKILL))
+	proctest.Must(t, syscall.Kill(child, syscall.SIGKILL))
 	l.until("x", "forked again", func(s supervisor.State) bool { return s.Run == 2 && s.Forked })
 	l.end(m, "x")
 }
@@ -366,12 +369,12 @@ func TestWhatHangsIsRestarted(t *testing.T) {
 	l.declare(fmt.Sprintf("  web: {command: [$SERVE], env: {%s: '127.0.0.1:%d', DEAF: %s}, stop: KILL, restart: {max: 0, delay: 10ms}, health: {http: ':%d/', interval: 100ms, timeout: 200ms, failures: 2}}\n", role, port, deaf, port))
 	l.up()
 	l.ready("web")
-	scene.Must(t, os.WriteFile(deaf, nil, 0o600))
+	proctest.Must(t, os.WriteFile(deaf, nil, 0o600))
 	l.until("web", "restarted", func(s supervisor.State) bool { return s.Run >= 2 })
 	if !l.noticed("web unhealthy") {
 		t.Errorf("nobody was told: %v", l.notices)
 	}
-	scene.Must(t, os.Remove(deaf))
+	proctest.Must(t, os.Remove(deaf))
 	l.ready("web")
 }
 
@@ -387,8 +390,8 @@ func TestAStuckLogRestarts(t *testing.T) {
 	}
 	// Its last line is another one now.
 	s := l.ready("dev")
-	scene.Wait(t, scene.Find(t, m, s.ID), process.Until{Match: "done"})
-	scene.Wait(t, scene.Find(t, m, s.ID), process.Until{Quiet: time.Second}) // well beyond the 300 ms
+	proctest.Wait(t, proctest.Find(t, m, s.ID), process.Until{Match: "done"})
+	proctest.Wait(t, proctest.Find(t, m, s.ID), process.Until{Quiet: time.Second}) // well beyond the 300 ms
 	if s := l.ready("dev"); s.State.Run != 2 {
 		t.Errorf("it was restarted again: %+v", s.State)
 	}
@@ -467,14 +470,14 @@ func TestADeclarationIsAppliedByDifference(t *testing.T) {
 		t.Error("not b alone was restarted")
 	}
 	l.declare("  a: {command: exec sleep 1000}\n")
-	scene.Eventually(t, "b is forgotten", func() bool {
+	proctest.Eventually(t, "b is forgotten", func() bool {
 		_, err := os.Stat(filepath.Join(dir, "b.json"))
 		return os.IsNotExist(err)
 	})
-	if all := scene.Value(l.List(t.Context()))(t); len(all) != 1 || all[0].State.Run != 1 {
+	if all := proctest.Value(l.List(t.Context()))(t); len(all) != 1 || all[0].State.Run != 1 {
 		t.Errorf("what is left is %+v", all)
 	}
-	c := scene.Value(config.Parse("x", []byte("services: {a: {command: x, sandbox: s}}")))(t)
+	c := proctest.Value(config.Parse("x", []byte("services: {a: {command: x, sandbox: s}}")))(t)
 	if err := l.Apply(t.Context(), c); err == nil || !strings.Contains(err.Error(), "services.a.sandbox cannot be used: this server has no sandboxes") {
 		t.Errorf("got %v", err)
 	}
@@ -489,9 +492,9 @@ func TestARunGoesOnUnderAnotherDeclaration(t *testing.T) {
 	l.up()
 	first := pidOf(t, m, l.ready("x"))
 	l.declare("  x: " + before + ", pressure: {descriptors: 0.5, interval: 100ms}}\n")
-	scene.Eventually(t, "that descriptors are short", func() bool { return strings.Contains(l.said(supervisor.NoticePressure), "descriptors are short") })
+	proctest.Eventually(t, "that descriptors are short", func() bool { return strings.Contains(l.said(supervisor.NoticePressure), "descriptors are short") })
 	l.declare("  x: " + before + ", log: {pattern: Bundling, quiet: 100ms, stuck: report}}\n")
-	scene.Eventually(t, "that its log is stuck", func() bool { return l.noticed("x stuck") })
+	proctest.Eventually(t, "that its log is stuck", func() bool { return l.noticed("x stuck") })
 	l.declare("  x: " + before + "}\n  y: {command: exec sleep 1000, depends_on: {x: {log: Bundling}}}\n")
 	l.up("y")
 	l.ready("y")
@@ -526,7 +529,7 @@ func newProject(t *testing.T, delay, command string) *project {
 	p.write(t, "src/main.js", "1")
 	p.write(t, "lib/main.js", "1")
 	p.live(t)
-	scene.Must(t, p.watch("src", command))
+	proctest.Must(t, p.watch("src", command))
 	p.up()
 	p.known()
 	return p
@@ -537,13 +540,13 @@ func (p *project) live(t *testing.T) { t.Helper(); p.life = live(t, p.m, p.dir) 
 func (p *project) write(t *testing.T, name, text string) {
 	t.Helper()
 	path := filepath.Join(p.app, name)
-	scene.Must(t, os.MkdirAll(filepath.Dir(path), 0o755))
-	scene.Must(t, os.WriteFile(path+"~", []byte(text), 0o600)) // the name of a backup does not count
-	scene.Must(t, os.Rename(path+"~", path))
+	proctest.Must(t, os.MkdirAll(filepath.Dir(path), 0o755))
+	proctest.Must(t, os.WriteFile(path+"~", []byte(text), 0o600)) // the name of a backup does not count
+	proctest.Must(t, os.Rename(path+"~", path))
 }
 
 func (p *project) watch(paths, command string) error {
-	c := scene.Value(config.Parse("x", []byte("services: {dev: {"+command+", watch: {paths: "+paths+", delay: "+p.delay+"}}}")))(p.t)
+	c := proctest.Value(config.Parse("x", []byte("services: {dev: {"+command+", watch: {paths: "+paths+", delay: "+p.delay+"}}}")))(p.t)
 	c.Services["dev"].Cwd = p.app
 	err := p.Apply(p.t.Context(), c)
 	if err == nil {
@@ -555,10 +558,10 @@ func (p *project) watch(paths, command string) error {
 // known waits until what the files are is stored.
 func (p *project) known() {
 	p.t.Helper()
-	w := scene.Value(watch.Open(p.app, p.rules))(p.t)
+	w := proctest.Value(watch.Open(p.app, p.rules))(p.t)
 	are := w.Sum()
-	scene.Must(p.t, w.Close())
-	scene.Eventually(p.t, "it is known what the files are", func() bool {
+	proctest.Must(p.t, w.Close())
+	proctest.Eventually(p.t, "it is known what the files are", func() bool {
 		data, _ := os.ReadFile(filepath.Join(p.dir, "dev.files"))
 		return strings.Contains(string(data), are.Hash)
 	})
@@ -591,12 +594,12 @@ func TestAChangedFileRestarts(t *testing.T) {
 	}
 	p.edited(t, "src/main.js", 3)
 	// What is not watched any more does nothing.
-	scene.Must(t, p.watch("lib", sleeper))
+	proctest.Must(t, p.watch("lib", sleeper))
 	p.known()
 	p.write(t, "src/main.js", "not watched")
 	p.edited(t, "lib/main.js", 4)
 	for i := range watch.MaxDirs + 1 {
-		scene.Must(t, os.MkdirAll(filepath.Join(p.app, "lib", fmt.Sprint(i)), 0o755))
+		proctest.Must(t, os.MkdirAll(filepath.Join(p.app, "lib", fmt.Sprint(i)), 0o755))
 	}
 	var invalid *process.InvalidError
 	if err := p.watch("src", sleeper); err != nil {
@@ -627,7 +630,7 @@ func TestFilesThatChangeWhileNoServerRuns(t *testing.T) {
 		"an ignored file": {during: func(t *testing.T, p *project) { p.write(t, "src/node_modules/b.js", "1") }, runs: 0},
 		"a file of which only the time has changed, before": {before: func(t *testing.T, p *project) {
 			old := time.Now().Add(-time.Hour)
-			scene.Must(t, os.Chtimes(filepath.Join(p.app, "src/main.js"), old, old))
+			proctest.Must(t, os.Chtimes(filepath.Join(p.app, "src/main.js"), old, old))
 			p.known()
 		}, runs: 0},
 		"a file just before": {before: func(t *testing.T, p *project) {
@@ -636,11 +639,11 @@ func TestFilesThatChangeWhileNoServerRuns(t *testing.T) {
 		}, runs: 0, delay: "1s"},
 		"a file, and the service ends": {during: func(t *testing.T, p *project) {
 			p.write(t, "src/main.js", "other")
-			all := scene.Value(p.m.List(t.Context(), process.Filter{Live: true}))(t)
+			all := proctest.Value(p.m.List(t.Context(), process.Filter{Live: true}))(t)
 			if len(all) != 1 {
 				t.Fatalf("there are %+v", all)
 			}
-			scene.Value(scene.Find(t, p.m, all[0].ID).Kill(t.Context()))(t)
+			proctest.Value(proctest.Find(t, p.m, all[0].ID).Kill(t.Context()))(t)
 		}, runs: 1},
 	} {
 		t.Run(what, func(t *testing.T) {
@@ -680,7 +683,7 @@ func TestACompletedServiceRunsForWhatHasChangedMeanwhile(t *testing.T) {
 
 func TestADamagedRecordIsNotTakenForNone(t *testing.T) {
 	dir := t.TempDir()
-	scene.Must(t, os.WriteFile(filepath.Join(dir, "web.json"), []byte("{"), 0o600))
+	proctest.Must(t, os.WriteFile(filepath.Join(dir, "web.json"), []byte("{"), 0o600))
 	if _, err := run.Open(run.Config{Manager: testkeeper.New(t), Dir: dir}); err == nil || !strings.Contains(err.Error(), "web.json is damaged") {
 		t.Errorf("got %v", err)
 	}
@@ -699,7 +702,7 @@ func TestARecordOfAnotherVersionHoldsItsServiceAlone(t *testing.T) {
 	}
 	l.stop()
 	file := filepath.Join(dir, "db.json")
-	known := scene.Value(os.ReadFile(file))(t)
+	known := proctest.Value(os.ReadFile(file))(t)
 	for what, change := range map[string][2]string{
 		"a phase":            {`"Phase":"running"`, `"Phase":"hibernating"`},
 		"what follows":       {`"Then":0`, `"Then":77`},
@@ -711,7 +714,7 @@ func TestARecordOfAnotherVersionHoldsItsServiceAlone(t *testing.T) {
 			if stored == string(known) {
 				t.Fatalf("the record has no %s: %s", change[0], known)
 			}
-			scene.Must(t, os.WriteFile(file, []byte(stored), 0o600))
+			proctest.Must(t, os.WriteFile(file, []byte(stored), 0o600))
 			l := live(t, m, dir)
 			if s := l.phase("db", supervisor.Failed); s.ID != before["db"] || !strings.Contains(s.State.Why, "another version") || !strings.Contains(s.State.Why, file) {
 				t.Errorf("db is %s: %s", s.ID, s.State.Why)
@@ -727,12 +730,12 @@ func TestARecordOfAnotherVersionHoldsItsServiceAlone(t *testing.T) {
 			}
 			l.up()
 			l.stop()
-			if now := scene.Value(os.ReadFile(file))(t); string(now) != stored {
+			if now := proctest.Value(os.ReadFile(file))(t); string(now) != stored {
 				t.Errorf("its record is %s", now)
 			}
 		})
 	}
-	scene.Must(t, os.WriteFile(file, known, 0o600))
+	proctest.Must(t, os.WriteFile(file, known, 0o600))
 	l = live(t, m, dir)
 	for name, id := range before {
 		if s := l.ready(name); s.ID != id {
@@ -752,23 +755,23 @@ func TestWhatAnotherVersionHasStoredOutlivesOtherFiles(t *testing.T) {
 	l.ready("db")
 	l.stop()
 	file := filepath.Join(dir, "web.json")
-	scene.Must(t, os.WriteFile(file, []byte(strings.Replace(string(scene.Value(os.ReadFile(file))(t)), `"running"`, `"hibernating"`, 1)), 0o600))
+	proctest.Must(t, os.WriteFile(file, []byte(strings.Replace(string(proctest.Value(os.ReadFile(file))(t)), `"running"`, `"hibernating"`, 1)), 0o600))
 	l = live(t, m, dir)
 	l.down()
 	l.phase("db", supervisor.Idle)
 	l.declare("  other: {command: exec sleep 1000}\n")
 	l.up()
 	l.ready("other")
-	if all := scene.Value(l.List(t.Context()))(t); len(all) != 2 {
+	if all := proctest.Value(l.List(t.Context()))(t); len(all) != 2 {
 		t.Errorf("there are %+v", all)
 	}
 	if _, err := os.Stat(file); err != nil {
 		t.Error(err)
 	}
-	if in := scene.Value(scene.Find(t, m, id).Info(t.Context()))(t); in.Exit != nil {
+	if in := proctest.Value(proctest.Find(t, m, id).Info(t.Context()))(t); in.Exit != nil {
 		t.Errorf("what ran of it has ended: %v", in.Exit)
 	}
-	scene.Value(scene.Find(t, m, id).Kill(t.Context()))(t)
+	proctest.Value(proctest.Find(t, m, id).Kill(t.Context()))(t)
 	l.end(m, "other")
 }
 
@@ -780,12 +783,12 @@ func TestWhatCouldNotBeStoredIsStoredLater(t *testing.T) {
 	l.up()
 	l.ready("x")
 	file := filepath.Join(dir, "x.json")
-	scene.Must(t, os.Remove(file))
-	scene.Must(t, os.MkdirAll(filepath.Join(file, "in the way"), 0o700))
+	proctest.Must(t, os.Remove(file))
+	proctest.Must(t, os.MkdirAll(filepath.Join(file, "in the way"), 0o700))
 	l.down()
 	l.phase("x", supervisor.Idle)
-	scene.Must(t, os.RemoveAll(file))
-	scene.Eventually(t, "it is stored", func() bool {
+	proctest.Must(t, os.RemoveAll(file))
+	proctest.Eventually(t, "it is stored", func() bool {
 		_, err := os.Stat(file)
 		return err == nil
 	})
@@ -807,7 +810,7 @@ func BenchmarkRestart(b *testing.B) {
 		b.StopTimer()
 		pid, n := pidOf(b, m, s), s.State.Run
 		b.StartTimer()
-		scene.Must(b, syscall.Kill(pid, syscall.SIGKILL))
+		proctest.Must(b, syscall.Kill(pid, syscall.SIGKILL))
 		s = l.until("x", "running again", func(s supervisor.State) bool { return s.Run == n+1 && s.Ready })
 	}
 }

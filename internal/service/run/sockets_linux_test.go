@@ -15,7 +15,7 @@ import (
 
 	"github.com/tend-run/tend/internal/service/run"
 	"github.com/tend-run/tend/internal/service/supervisor"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testkeeper"
 	"github.com/tend-run/tend/process"
 )
@@ -62,20 +62,20 @@ func web(mode, more string, sockets ...string) string {
 
 func call(t *testing.T, network, addr string) string {
 	t.Helper()
-	return heard(t, scene.Value(net.Dial(network, addr))(t))
+	return heard(t, proctest.Value(net.Dial(network, addr))(t))
 }
 
 // heard reads what a server says.
 func heard(t *testing.T, c net.Conn) string {
 	t.Helper()
 	defer c.Close()
-	scene.Must(t, c.SetDeadline(time.Now().Add(time.Minute)))
-	return string(scene.Value(io.ReadAll(c))(t))
+	proctest.Must(t, c.SetDeadline(time.Now().Add(time.Minute)))
+	return string(proctest.Value(io.ReadAll(c))(t))
 }
 
 func refused(t *testing.T, network, addr string) {
 	t.Helper()
-	scene.Eventually(t, addr+" is closed", func() bool {
+	proctest.Eventually(t, addr+" is closed", func() bool {
 		c, err := net.Dial(network, addr)
 		if err == nil {
 			c.Close()
@@ -89,17 +89,17 @@ func address(t *testing.T) string { return fmt.Sprintf("127.0.0.1:%d", freePort(
 // holders are the processes that hold sockets.
 func holders(t *testing.T, m process.Manager) (all []process.Info) {
 	t.Helper()
-	return slices.DeleteFunc(scene.Value(m.List(t.Context(), process.Filter{Live: true}))(t), func(in process.Info) bool { return in.Spec.Labels[run.LabelSockets] == "" })
+	return slices.DeleteFunc(proctest.Value(m.List(t.Context(), process.Filter{Live: true}))(t), func(in process.Info) bool { return in.Spec.Labels[run.LabelSockets] == "" })
 }
 
 func noHolder(t *testing.T, m process.Manager) {
 	t.Helper()
-	scene.Eventually(t, "nobody holds sockets", func() bool { return len(holders(t, m)) == 0 })
+	proctest.Eventually(t, "nobody holds sockets", func() bool { return len(holders(t, m)) == 0 })
 }
 
 func output(t *testing.T, m process.Manager, s run.Status) string {
 	t.Helper()
-	return scene.Wait(t, scene.Find(t, m, s.ID), process.Until{Match: "fds .*"}).Match
+	return proctest.Wait(t, proctest.Find(t, m, s.ID), process.Until{Match: "fds .*"}).Match
 }
 
 func TestSocketsComeAsSystemdPassesThem(t *testing.T) {
@@ -130,7 +130,7 @@ func TestSocketsComeAsSystemdPassesThem(t *testing.T) {
 	}
 	l.declare("  web: {command: 'for i in 0 1 2 3 4 5 6 7 8 9; do [ -e /proc/$$/fd/$i ] && printf \"$i \"; done; echo; exec sleep 1000', sockets: {a: '" + one + "', b: '" + two + "'}}\n")
 	s = l.until("web", "a third run", func(s supervisor.State) bool { return s.Run == 3 && s.Ready })
-	if got := scene.Wait(t, scene.Find(t, m, s.ID), process.Until{Match: "0 [0-9 ]*"}).Match; got != "0 1 2 3 4 " {
+	if got := proctest.Wait(t, proctest.Find(t, m, s.ID), process.Until{Match: "0 [0-9 ]*"}).Match; got != "0 1 2 3 4 " {
 		t.Errorf("its descriptors are %q", got)
 	}
 	l.declare(strings.Replace(web("serve", "", "a: '"+two+"'"), "$SERVE", "no-such-program", 1))
@@ -152,7 +152,7 @@ func TestWhoWaitsIsAnsweredByTheNextRun(t *testing.T) {
 	holder := holders(t, m)
 	var waiting []net.Conn
 	for range 20 {
-		waiting = append(waiting, scene.Value(net.Dial("tcp", one))(t), scene.Value(net.Dial("unix", path))(t))
+		waiting = append(waiting, proctest.Value(net.Dial("tcp", one))(t), proctest.Value(net.Dial("unix", path))(t))
 	}
 	l.declare(web("serve", "", "admin: '"+three+"'", "http: '"+one+"'", unix))
 	s := l.until("web", "another run", func(s supervisor.State) bool { return s.Run == 2 && s.Ready })
@@ -215,9 +215,9 @@ func TestSocketsCloseWithTheirService(t *testing.T) {
 func TestAnAddressInUseIsSaidWithWhoHasIt(t *testing.T) {
 	m, dir := testkeeper.New(t), t.TempDir()
 	l := live(t, m, t.TempDir())
-	mine := scene.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
+	mine := proctest.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
 	path := filepath.Join(dir, "s")
-	local := scene.Value(net.Listen("unix", path))(t)
+	local := proctest.Value(net.Listen("unix", path))(t)
 	fails := func(text string, says ...string) {
 		t.Helper()
 		l.declare(text)
@@ -236,7 +236,7 @@ func TestAnAddressInUseIsSaidWithWhoHasIt(t *testing.T) {
 	fails(web("serve", "", "local: 'unix:"+path+"'"), "in use", "listens on "+path)
 	fails(web("serve", "", "http: '203.0.113.7:80'"), "no such address")
 	closed := filepath.Join(dir, "closed")
-	scene.Must(t, os.Mkdir(closed, 0o500))
+	proctest.Must(t, os.Mkdir(closed, 0o500))
 	user := ""
 	if os.Geteuid() == 0 { // root may write everywhere; its service may not
 		user = ", user: '65534:65534'"
@@ -260,9 +260,9 @@ func TestAnAddressInUseIsSaidWithWhoHasIt(t *testing.T) {
 	l.down()
 	l.phase("web", supervisor.Idle)
 	noHolder(t, m)
-	scene.Must(t, os.WriteFile(path, []byte("mine"), 0o600))
+	proctest.Must(t, os.WriteFile(path, []byte("mine"), 0o600))
 	fails(web("serve", "", "local: 'unix:"+path+"'"), "or it is no socket")
-	if got := string(scene.Value(os.ReadFile(path))(t)); got != "mine" {
+	if got := string(proctest.Value(os.ReadFile(path))(t)); got != "mine" {
 		t.Errorf("the file has %q", got)
 	}
 }
@@ -270,9 +270,9 @@ func TestAnAddressInUseIsSaidWithWhoHasIt(t *testing.T) {
 // openForAll lets other users run the test binary.
 func openForAll(t *testing.T) {
 	t.Helper()
-	for dir := filepath.Dir(scene.Value(os.Executable())(t)); dir != os.TempDir() && dir != "/"; dir = filepath.Dir(dir) {
-		st := scene.Value(os.Stat(dir))(t)
-		scene.Must(t, os.Chmod(dir, st.Mode().Perm()|0o055))
+	for dir := filepath.Dir(proctest.Value(os.Executable())(t)); dir != os.TempDir() && dir != "/"; dir = filepath.Dir(dir) {
+		st := proctest.Value(os.Stat(dir))(t)
+		proctest.Must(t, os.Chmod(dir, st.Mode().Perm()|0o055))
 	}
 }
 
@@ -287,7 +287,7 @@ func TestAServiceWhoseHolderDiesHasSocketsAgain(t *testing.T) {
 	l.ready("web")
 	call(t, "tcp", addr) // it has its sockets
 	first := holders(t, m)[0]
-	scene.Must(t, syscall.Kill(first.PID, syscall.SIGKILL))
+	proctest.Must(t, syscall.Kill(first.PID, syscall.SIGKILL))
 	s := l.until("web", "restarted", func(s supervisor.State) bool { return s.Run == 2 && s.Ready })
 	if now := holders(t, m); len(now) != 1 || now[0].PID == first.PID {
 		t.Errorf("the holders are %v; it was %d", now, first.PID)
@@ -307,12 +307,12 @@ func TestAHolderThatIsStoppedIsNamed(t *testing.T) {
 	l.up()
 	before := pidOf(t, m, l.ready("web"))
 	holder := holders(t, m)[0].PID
-	scene.Must(t, syscall.Kill(holder, syscall.SIGSTOP))
+	proctest.Must(t, syscall.Kill(holder, syscall.SIGSTOP))
 	t.Cleanup(func() { _ = syscall.Kill(holder, syscall.SIGCONT) }) // else nobody could end it
-	scene.Must(t, syscall.Kill(before, syscall.SIGKILL))
+	proctest.Must(t, syscall.Kill(before, syscall.SIGKILL))
 	said := fmt.Sprintf("pid %d, which holds its sockets, is stopped: kill -CONT %[1]d", holder)
 	l.until("web", "told of", func(s supervisor.State) bool { return strings.Contains(s.Why, said) })
-	scene.Must(t, syscall.Kill(holder, syscall.SIGCONT))
+	proctest.Must(t, syscall.Kill(holder, syscall.SIGCONT))
 	s := l.ready("web")
 	if got, now := call(t, "tcp", addr), holders(t, m); got != fmt.Sprintf("%d http", pidOf(t, m, s)) || len(now) != 1 || now[0].PID != holder {
 		t.Errorf("%q answers, and the holders are %v; it was %d", got, now, holder)
@@ -334,7 +334,7 @@ func TestASupervisorThatGoesOnFindsTheSockets(t *testing.T) {
 	if s := l.ready("web"); s.State.Run != 1 || pidOf(t, m, s) != before || holders(t, m)[0].PID != holder {
 		t.Errorf("it is %+v", s.State)
 	}
-	scene.Must(t, syscall.Kill(before, syscall.SIGKILL))
+	proctest.Must(t, syscall.Kill(before, syscall.SIGKILL))
 	l.until("web", "restarted", func(s supervisor.State) bool { return s.Run == 2 && s.Ready })
 	if now := holders(t, m); len(now) != 1 || now[0].PID != holder {
 		t.Errorf("the holder was %d, and is %v", holder, now)
@@ -348,7 +348,7 @@ func TestASupervisorThatGoesOnFindsTheSockets(t *testing.T) {
 	holder = holders(t, m)[0].PID
 	l.stop()
 	// The holder died with nobody there to see it.
-	scene.Must(t, syscall.Kill(holder, syscall.SIGKILL))
+	proctest.Must(t, syscall.Kill(holder, syscall.SIGKILL))
 	noHolder(t, m)
 	l = live(t, m, dir)
 	l.until("web", "restarted for its holder", func(s supervisor.State) bool { return s.Total == 2 && s.Ready })
@@ -356,7 +356,7 @@ func TestASupervisorThatGoesOnFindsTheSockets(t *testing.T) {
 		t.Errorf("%q answers", got)
 	}
 	l.stop()
-	scene.Must(t, os.Remove(filepath.Join(dir, "web.json")))
+	proctest.Must(t, os.Remove(filepath.Join(dir, "web.json")))
 	live(t, m, dir)
 	noHolder(t, m)
 }

@@ -17,7 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 // askRole makes the test binary ask a holder for its sockets: NAME PID.
@@ -41,18 +41,18 @@ func TestMain(m *testing.M) {
 func started(t *testing.T) (name string, pid int) {
 	t.Helper()
 	name = fmt.Sprintf("tend-test-%d-%s", os.Getpid(), t.Name())
-	argv := HolderArgv([]string{scene.Value(os.Executable())(t)}, name)
+	argv := HolderArgv([]string{proctest.Value(os.Executable())(t)}, name)
 	if NameOf(argv) != name {
 		t.Fatalf("the name in %q is %q", argv, NameOf(argv))
 	}
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Stderr = os.Stderr
-	scene.Must(t, cmd.Start())
+	proctest.Must(t, cmd.Start())
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 	})
-	scene.Eventually(t, "the holder listens", func() bool { return !errors.Is(Hold(name, cmd.Process.Pid, nil), syscall.ECONNREFUSED) })
+	proctest.Eventually(t, "the holder listens", func() bool { return !errors.Is(Hold(name, cmd.Process.Pid, nil), syscall.ECONNREFUSED) })
 	return name, cmd.Process.Pid
 }
 
@@ -60,14 +60,14 @@ func started(t *testing.T) (name string, pid int) {
 // would be in the way of the next daemon.
 func TestAHolderThatNobodyHearsEnds(t *testing.T) {
 	name := fmt.Sprintf("tend-test-%d-%s", os.Getpid(), t.Name())
-	argv := HolderArgv([]string{scene.Value(os.Executable())(t)}, name)
+	argv := HolderArgv([]string{proctest.Value(os.Executable())(t)}, name)
 	cmd := exec.Command(argv[0], argv[1:]...)
-	out := scene.Value(cmd.StdoutPipe())(t)
-	scene.Must(t, cmd.Start())
+	out := proctest.Value(cmd.StdoutPipe())(t)
+	proctest.Must(t, cmd.Start())
 	path := filepath.Join(t.TempDir(), "s")
-	scene.Eventually(t, "it holds", func() bool { return Hold(name, cmd.Process.Pid, []Socket{{"a", "unix:" + path}}) == nil })
+	proctest.Eventually(t, "it holds", func() bool { return Hold(name, cmd.Process.Pid, []Socket{{"a", "unix:" + path}}) == nil })
 	out.Close()
-	scene.Must(t, cmd.Wait())
+	proctest.Must(t, cmd.Wait())
 	if _, err := os.Lstat(path); !os.IsNotExist(err) {
 		t.Errorf("it has left its file: %v", err)
 	}
@@ -76,21 +76,21 @@ func TestAHolderThatNobodyHearsEnds(t *testing.T) {
 func asked(t *testing.T, name string, pid int, as *syscall.Credential) string {
 	t.Helper()
 	// By a file of its own, which each user may execute.
-	self := scene.Value(os.Open(scene.Value(os.Executable())(t)))(t)
+	self := proctest.Value(os.Open(proctest.Value(os.Executable())(t)))(t)
 	defer self.Close()
 	cmd := exec.Command("/proc/self/fd/3")
 	cmd.ExtraFiles = []*os.File{self}
 	cmd.Dir = "/"
 	cmd.Env = []string{askRole + "=" + name + " " + strconv.Itoa(pid)}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: as}
-	out := scene.Value(cmd.CombinedOutput())(t)
+	out := proctest.Value(cmd.CombinedOutput())(t)
 	return strings.TrimSpace(string(out))
 }
 
 func TestAHolderGivesItsSocketsToItsUserAlone(t *testing.T) {
 	name, pid := started(t)
 	addr := "unix:" + filepath.Join(t.TempDir(), "s")
-	scene.Must(t, Hold(name, pid, []Socket{{"a", addr}}))
+	proctest.Must(t, Hold(name, pid, []Socket{{"a", addr}}))
 	if got := asked(t, name, pid, nil); got != "1 [a] <nil>" {
 		t.Errorf("its user gets %q", got)
 	}
@@ -107,10 +107,10 @@ func TestAHolderGivesItsSocketsToItsUserAlone(t *testing.T) {
 
 func TestWhatIsNoQuestionEndsNoHolder(t *testing.T) {
 	name, pid := started(t)
-	l := scene.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
+	l := proctest.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
 	addr := l.Addr().String()
 	l.Close()
-	scene.Must(t, Hold(name, pid, []Socket{{"a", addr}}))
+	proctest.Must(t, Hold(name, pid, []Socket{{"a", addr}}))
 	many := make([]Socket, MaxSockets+1)
 	for i := range many {
 		many[i] = Socket{"a", addr}
@@ -123,7 +123,7 @@ func TestWhatIsNoQuestionEndsNoHolder(t *testing.T) {
 		"descriptors":  func(fd int) { _ = send(fd, request{}, []int{0, 1, 2}) },
 		"too many":     func(fd int) { _ = send(fd, request{Hold: many}, nil) },
 	} {
-		fd := scene.Value(dial(name, pid))(t)
+		fd := proctest.Value(dial(name, pid))(t)
 		send(fd)
 		unix.Close(fd)
 		if err := Hold(name, pid, []Socket{{"a", addr}}); err != nil {
@@ -136,7 +136,7 @@ func TestWhatIsNoQuestionEndsNoHolder(t *testing.T) {
 			t.Errorf("an address that is none, %q: got %v", bad, err)
 		}
 	}
-	c := scene.Value(net.Dial("tcp", addr))(t) // and that one is held still
+	c := proctest.Value(net.Dial("tcp", addr))(t) // and that one is held still
 	c.Close()
 }
 
@@ -148,28 +148,28 @@ func TestACommandHasItsDescriptorsWhateverWasThere(t *testing.T) {
 	for i := range MaxSockets {
 		want = append(want, Socket{fmt.Sprint("s", i), fmt.Sprintf("unix:%s/%d", dir, i)})
 	}
-	scene.Must(t, Hold(name, pid, want))
+	proctest.Must(t, Hold(name, pid, want))
 	const script = `echo $LISTEN_FDS $LISTEN_PID $$ $LISTEN_FDNAMES; i=0; while [ $i -lt 40 ]; do [ -S /proc/$$/fd/$i ] && printf "$i "; i=$((i+1)); done; echo`
-	argv := Argv([]string{scene.Value(os.Executable())(t)}, name, pid, []string{"sh", "-c", script})
+	argv := Argv([]string{proctest.Value(os.Executable())(t)}, name, pid, []string{"sh", "-c", script})
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Env = append(os.Environ(), "LISTEN_FDS=7", "LISTEN_PID=1", "LISTEN_FDNAMES=x")
 	// Some of these stay open in it, where the sockets belong.
 	for range 5 {
 		r, w, err := os.Pipe()
-		scene.Must(t, err)
+		proctest.Must(t, err)
 		defer r.Close()
 		defer w.Close()
 		cmd.ExtraFiles = append(cmd.ExtraFiles, r, w)
 	}
-	out := scene.Value(cmd.StdoutPipe())(t)
-	scene.Must(t, cmd.Start())
+	out := proctest.Value(cmd.StdoutPipe())(t)
+	proctest.Must(t, cmd.Start())
 	lines := bufio.NewScanner(out)
 	var got []string
 	for lines.Scan() {
 		got = append(got, lines.Text())
 	}
 	_, _ = io.Copy(io.Discard, out)
-	scene.Must(t, cmd.Wait())
+	proctest.Must(t, cmd.Wait())
 	names, fds := "s0", ""
 	for i := 1; i < MaxSockets; i++ {
 		names += fmt.Sprint(":s", i)
@@ -187,26 +187,26 @@ func TestACommandHasItsDescriptorsWhateverWasThere(t *testing.T) {
 func TestAHolderOutlivesAWantOfDescriptors(t *testing.T) {
 	name, pid := started(t)
 	addr := "unix:" + filepath.Join(t.TempDir(), "s")
-	scene.Must(t, Hold(name, pid, []Socket{{"a", addr}}))
-	had := scene.Value(os.Lstat(strings.TrimPrefix(addr, "unix:")))(t)
+	proctest.Must(t, Hold(name, pid, []Socket{{"a", addr}}))
+	had := proctest.Value(os.Lstat(strings.TrimPrefix(addr, "unix:")))(t)
 	var old unix.Rlimit
-	scene.Must(t, unix.Prlimit(pid, unix.RLIMIT_NOFILE, nil, &old))
-	scene.Must(t, unix.Prlimit(pid, unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 1, Max: old.Max}, nil))
+	proctest.Must(t, unix.Prlimit(pid, unix.RLIMIT_NOFILE, nil, &old))
+	proctest.Must(t, unix.Prlimit(pid, unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 1, Max: old.Max}, nil))
 	_ = Hold(name, pid, []Socket{{"a", addr}}) // the kernel may have a descriptor for it already
-	fd := scene.Value(dial(name, pid))(t)
+	fd := proctest.Value(dial(name, pid))(t)
 	defer unix.Close(fd)
-	scene.Must(t, send(fd, request{Give: true}, nil))
+	proctest.Must(t, send(fd, request{Give: true}, nil))
 	waits := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
 	if n, err := unix.Poll(waits, 1000); n != 0 {
 		t.Errorf("it has answered, or ended: %v, %v", waits[0].Revents, err)
 	}
-	scene.Must(t, unix.Prlimit(pid, unix.RLIMIT_NOFILE, &old, nil))
+	proctest.Must(t, unix.Prlimit(pid, unix.RLIMIT_NOFILE, &old, nil))
 	var r reply
-	fds := scene.Value(receive(fd, &r))(t)
+	fds := proctest.Value(receive(fd, &r))(t)
 	for _, fd := range fds {
 		unix.Close(fd)
 	}
-	if now := scene.Value(os.Lstat(strings.TrimPrefix(addr, "unix:")))(t); len(fds) != 1 || !os.SameFile(had, now) {
+	if now := proctest.Value(os.Lstat(strings.TrimPrefix(addr, "unix:")))(t); len(fds) != 1 || !os.SameFile(had, now) {
 		t.Errorf("it gives %v", r)
 	}
 }
@@ -214,9 +214,9 @@ func TestAHolderOutlivesAWantOfDescriptors(t *testing.T) {
 // A signal at the wrong moment once closed the sockets of a service, and refused who waited.
 func TestAHeldSocketStaysWhateverSignalsCome(t *testing.T) {
 	s, err := listen(Socket{Name: "http", Address: "127.0.0.1:0"})
-	scene.Must(t, err)
+	proctest.Must(t, err)
 	defer unix.Close(s.fd)
-	scene.InAStorm(t, func(*atomic.Int64) {
+	proctest.InAStorm(t, func(*atomic.Int64) {
 		for range 50_000 {
 			if err := renew(s.fd); err != nil {
 				t.Fatal(err)

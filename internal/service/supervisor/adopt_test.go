@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/tend-run/tend/internal/service/config"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/process"
 )
 
@@ -100,15 +100,15 @@ func TestWhatWasAdoptedIsFoundAgain(t *testing.T) {
 	w.want(Event{Kind: WantUp}, "adopt 1, → starting")
 	w.want(Event{Kind: Found}, "adopt 1, → starting") // they died before it was stored
 	w.want(taken, up)
-	b := scene.Value(json.Marshal(w.s))(t)
+	b := proctest.Value(json.Marshal(w.s))(t)
 	var back State
-	scene.Must(t, json.Unmarshal(b, &back))
+	proctest.Must(t, json.Unmarshal(b, &back))
 	if back.Phase != Running || back.Adopted == nil || *back.Adopted != theirs || back.AdoptedBy == nil || back.AdoptedBy.Port != 80 {
 		t.Errorf("it is read as %+v", back)
 	}
 	// A version that adopts nothing knows no such phase, and leaves the service alone.
 	var old struct{ Phase string }
-	scene.Must(t, json.Unmarshal(b, &old))
+	proctest.Must(t, json.Unmarshal(b, &old))
 	for _, name := range phaseNames {
 		if old.Phase == name {
 			t.Errorf("it is stored as %q", old.Phase)
@@ -127,9 +127,9 @@ func TestWhatWasAdoptedIsFoundAgain(t *testing.T) {
 }
 
 func TestSomebodyNamesTheProcess(t *testing.T) {
-	c := scene.Value(config.Parse("x", []byte("services: {db: {command: x}, web: {command: x, depends_on: [db], hooks: {pre_start: a}}, other: {command: x}}")))(t)
+	c := proctest.Value(config.Parse("x", []byte("services: {db: {command: x}, web: {command: x, depends_on: [db], hooks: {pre_start: a}}, other: {command: x}}")))(t)
 	s := NewSet(c, nil)
-	out := scene.Value(s.Adopt("web", theirs, 1, 0.5))(t)
+	out := proctest.Value(s.Adopt("web", theirs, 1, 0.5))(t)
 	for _, d := range out {
 		if d.Kind != Report {
 			t.Errorf("%+v follows", d)
@@ -152,10 +152,10 @@ func TestSomebodyNamesTheProcess(t *testing.T) {
 // It has an environment of its own in any case; another command is another process.
 func TestAnotherEnvironmentDoesNotRestartWhatWasAdopted(t *testing.T) {
 	of := func(text string) *config.Config {
-		return scene.Value(config.Parse("x", []byte("services: {web: {"+text+"}}")))(t)
+		return proctest.Value(config.Parse("x", []byte("services: {web: {"+text+"}}")))(t)
 	}
 	s := NewSet(of("command: x, env: {A: b}"), nil)
-	scene.Value(s.Adopt("web", theirs, 1, 0.5))(t)
+	proctest.Value(s.Adopt("web", theirs, 1, 0.5))(t)
 	s.Apply(of("command: x, env: {A: c}"), 2, 0.5)
 	if st, _ := s.State("web"); st.Phase != Running {
 		t.Errorf("another environment has it %v", st.Phase)

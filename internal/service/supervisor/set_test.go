@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/tend-run/tend/internal/service/config"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/process"
 )
 
@@ -23,7 +23,7 @@ type play struct {
 
 func declared(t *testing.T, services string) *config.Config {
 	t.Helper()
-	return scene.Value(config.Parse("x", []byte("services:\n"+services)))(t)
+	return proctest.Value(config.Parse("x", []byte("services:\n"+services)))(t)
 }
 
 func (p *play) take(todo []Do) {
@@ -62,12 +62,12 @@ func (p *play) want(want string) {
 
 func (p *play) up(names ...string) {
 	p.t.Helper()
-	p.take(scene.Value(p.set.Up(names, Time(p.now)+1, 0.5))(p.t))
+	p.take(proctest.Value(p.set.Up(names, Time(p.now)+1, 0.5))(p.t))
 }
 
 func (p *play) down(names ...string) {
 	p.t.Helper()
-	p.take(scene.Value(p.set.Down(names, Time(p.now)+1, 0.5))(p.t))
+	p.take(proctest.Value(p.set.Down(names, Time(p.now)+1, 0.5))(p.t))
 }
 
 func (p *play) event(name string, ev Event) {
@@ -137,7 +137,7 @@ func TestARestartReachesThoseThatAskForIt(t *testing.T) {
 	p := &play{t: t, set: NewSet(declared(t, chain), nil)}
 	p.up("c")
 	p.want("start a, start b, start c")
-	p.take(scene.Value(p.set.Restart([]string{"a"}, Time(p.now)+1, 0))(t))
+	p.take(proctest.Value(p.set.Restart([]string{"a"}, Time(p.now)+1, 0))(t))
 	p.want("end a, start a")
 	p.event("b", Event{Kind: Exited, Exit: &process.Exit{Signal: 9}, Gone: true})
 	p.want("start b, end c, start c")
@@ -185,7 +185,7 @@ func TestAnEndThatWasAskedForOutlivesADeath(t *testing.T) {
 		for _, name := range p.set.Names() {
 			state, _ := p.set.State(name)
 			var back State
-			scene.Must(t, json.Unmarshal(scene.Value(json.Marshal(state))(t), &back))
+			proctest.Must(t, json.Unmarshal(proctest.Value(json.Marshal(state))(t), &back))
 			states[name], left.Services[name] = back, p.set.Rules(name)
 		}
 		p.set = NewSet(left, states)

@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tend-run/tend/internal/service/config"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/process"
 )
 
@@ -20,7 +20,7 @@ func rulesOf(t testing.TB, text string) *config.Service {
 	if text != "" {
 		text = ", " + text
 	}
-	return scene.Value(config.Parse("x", []byte("services: {web: {command: x"+text+"}}")))(t).Services["web"]
+	return proctest.Value(config.Parse("x", []byte("services: {web: {command: x"+text+"}}")))(t).Services["web"]
 }
 
 // tale plays events to one service and writes down what happens.
@@ -617,9 +617,9 @@ func TestAServiceIsAdopted(t *testing.T) {
 		{Idle, gone, "→ idle"},
 	} {
 		w := at(tt.phase)
-		b := scene.Value(json.Marshal(w.s))(t)
+		b := proctest.Value(json.Marshal(w.s))(t)
 		var s State
-		scene.Must(t, json.Unmarshal(b, &s))
+		proctest.Must(t, json.Unmarshal(b, &s))
 		if diff := cmp.Diff(w.s, s); diff != "" {
 			t.Fatalf("a state is another after JSON:\n%s", diff)
 		}

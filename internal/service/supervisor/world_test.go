@@ -12,7 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/tend-run/tend/internal/service/config"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/process"
 )
 
@@ -262,7 +262,7 @@ services:
 
 // Whatever happens, in whatever order, what the package comment says always holds.
 func TestNoOrderOfEventsBreaksWhatAlwaysHolds(t *testing.T) {
-	c := scene.Value(config.Parse("x", []byte(worldFile)))(t)
+	c := proctest.Value(config.Parse("x", []byte(worldFile)))(t)
 	rapid.Check(t, func(t *rapid.T) {
 		w := newWorld(t, c)
 		name := func() string { return rapid.SampledFrom(c.Names()).Draw(t, "name") }
@@ -414,7 +414,7 @@ func TestNoOrderOfEventsBreaksWhatAlwaysHolds(t *testing.T) {
 
 // Whatever has happened, services run again when nothing goes wrong any more.
 func TestWhatIsWantedRunsInTheEnd(t *testing.T) {
-	c := scene.Value(config.Parse("x", []byte(worldFile)))(t)
+	c := proctest.Value(config.Parse("x", []byte(worldFile)))(t)
 	rapid.Check(t, func(t *rapid.T) {
 		w := newWorld(t, c)
 		up := func() {

@@ -5,7 +5,7 @@ import (
 
 	"github.com/tend-run/tend/internal/files"
 	"github.com/tend-run/tend/internal/service/config"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 // flooded is a directory in which more has changed than a watch keeps, of which only what is
@@ -25,7 +25,7 @@ func (flooded) Take() ([]files.Event, error) {
 
 // What got lost before a root was let go is a change, too.
 func TestTheRestIsAChangeIfSomeOfItIsLost(t *testing.T) {
-	w := scene.Value(OpenIn(flooded{}, "/x", &config.Watch{Paths: config.Strings{"**"}, Ignore: config.Strings{"log"}}))(t)
+	w := proctest.Value(OpenIn(flooded{}, "/x", &config.Watch{Paths: config.Strings{"**"}, Ignore: config.Strings{"log"}}))(t)
 	if name := w.Rest(); name == "" {
 		t.Error("nothing is said to have changed")
 	}

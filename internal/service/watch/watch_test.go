@@ -15,7 +15,7 @@ import (
 
 	"github.com/tend-run/tend/internal/files"
 	"github.com/tend-run/tend/internal/service/config"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -70,7 +70,7 @@ func opened(t *testing.T, dir string, rules *config.Watch) *scenery {
 		rules.Delay = config.Duration(20 * time.Millisecond)
 	}
 	s := &scenery{t: t, dir: dir, told: make(chan string, 100)}
-	s.w = scene.Value(Open(dir, rules))(t)
+	s.w = proctest.Value(Open(dir, rules))(t)
 	return s
 }
 
@@ -90,8 +90,8 @@ func (s *scenery) run(first string) {
 func (s *scenery) write(name, text string) {
 	s.t.Helper()
 	path := filepath.Join(s.dir, name)
-	scene.Must(s.t, os.MkdirAll(filepath.Dir(path), 0o755))
-	scene.Must(s.t, os.WriteFile(path, []byte(text), 0o600))
+	proctest.Must(s.t, os.MkdirAll(filepath.Dir(path), 0o755))
+	proctest.Must(s.t, os.WriteFile(path, []byte(text), 0o600))
 }
 
 // want waits for a change to be told.
@@ -133,7 +133,7 @@ func (s *scenery) nothing() {
 
 func TestChangesAreTold(t *testing.T) {
 	dir := t.TempDir()
-	scene.Must(t, os.MkdirAll(filepath.Join(dir, "src", "deep"), 0o755))
+	proctest.Must(t, os.MkdirAll(filepath.Join(dir, "src", "deep"), 0o755))
 	s := watched(t, dir, &config.Watch{Paths: config.Strings{"src/**/*.ts"}})
 	at := func(name string) string { return filepath.Join(dir, name) }
 	s.write("src/a.ts", "1")
@@ -142,10 +142,10 @@ func TestChangesAreTold(t *testing.T) {
 	s.want("src/deep/b.ts")
 	t.Run("an editor that saves by renaming is told once", func(t *testing.T) {
 		s.write("src/4913", "")
-		scene.Must(t, os.Remove(at("src/4913")))
-		scene.Must(t, os.Rename(at("src/a.ts"), at("src/a.ts~")))
+		proctest.Must(t, os.Remove(at("src/4913")))
+		proctest.Must(t, os.Rename(at("src/a.ts"), at("src/a.ts~")))
 		s.write("src/a.ts", "2")
-		scene.Must(t, os.Remove(at("src/a.ts~")))
+		proctest.Must(t, os.Remove(at("src/a.ts~")))
 		s.want("src/a.ts")
 		s.nothing()
 	})
@@ -153,9 +153,9 @@ func TestChangesAreTold(t *testing.T) {
 		s.write("src/x.js", "1")
 		s.write("src/node_modules/y.ts", "1")
 		s.write("elsewhere/z.ts", "1")
-		scene.Must(t, os.Chmod(at("src/deep/b.ts"), 0o644))
+		proctest.Must(t, os.Chmod(at("src/deep/b.ts"), 0o644))
 		now := time.Now()
-		scene.Must(t, os.Chtimes(at("src/deep/b.ts"), now, now))
+		proctest.Must(t, os.Chtimes(at("src/deep/b.ts"), now, now))
 		s.nothing()
 	})
 	t.Run("a file in a new directory is told, however soon it is there", func(t *testing.T) {
@@ -165,13 +165,13 @@ func TestChangesAreTold(t *testing.T) {
 		s.want("src/new/er/d.ts")
 	})
 	t.Run("a directory that is moved is followed", func(t *testing.T) {
-		scene.Must(t, os.Rename(at("src/new"), at("src/moved")))
+		proctest.Must(t, os.Rename(at("src/new"), at("src/moved")))
 		<-s.told
 		s.write("src/moved/er/e.ts", "1")
 		s.want("src/moved/er/e.ts")
 	})
 	t.Run("a directory that is removed and made again is followed", func(t *testing.T) {
-		scene.Must(t, os.RemoveAll(at("src")))
+		proctest.Must(t, os.RemoveAll(at("src")))
 		<-s.told
 		s.until("src/deep/f.ts")
 		s.write("src/deep/g.ts", "1")
@@ -222,7 +222,7 @@ func TestTheFirstDirectoryMayComeAndGo(t *testing.T) {
 	s := watched(t, dir, &config.Watch{Paths: config.Strings{"src"}})
 	s.write("src/a.ts", "1")
 	s.want("src/a.ts")
-	scene.Must(t, os.RemoveAll(dir))
+	proctest.Must(t, os.RemoveAll(dir))
 	s.until("src/b.ts")
 }
 
@@ -230,9 +230,9 @@ func TestTheFirstDirectoryMayComeAndGo(t *testing.T) {
 // again: the kernel watches the new one only when it is asked to.
 func TestADirectoryThatWasMadeAgainUnseenIsFollowed(t *testing.T) {
 	dir := t.TempDir()
-	scene.Must(t, os.Mkdir(filepath.Join(dir, "src"), 0o755))
+	proctest.Must(t, os.Mkdir(filepath.Join(dir, "src"), 0o755))
 	s := watched(t, dir, &config.Watch{Paths: config.Strings{"src"}})
-	scene.Must(t, s.w.fsn.Remove(filepath.Join(dir, "src"))) // as the kernel does
+	proctest.Must(t, s.w.fsn.Remove(filepath.Join(dir, "src"))) // as the kernel does
 	s.w.fsn.Errors <- fsnotify.ErrEventOverflow
 	s.want("more than can be told")
 	s.write("src/a.ts", "1")
@@ -242,7 +242,7 @@ func TestADirectoryThatWasMadeAgainUnseenIsFollowed(t *testing.T) {
 func TestTooManyDirectoriesAreRefusedByName(t *testing.T) {
 	dir := t.TempDir()
 	for i := range MaxDirs + 1 {
-		scene.Must(t, os.Mkdir(filepath.Join(dir, fmt.Sprint(i)), 0o755))
+		proctest.Must(t, os.Mkdir(filepath.Join(dir, fmt.Sprint(i)), 0o755))
 	}
 	rules := &config.Watch{Paths: config.Strings{"**"}}
 	var many *TooManyError
@@ -272,13 +272,13 @@ func TestASumIsOfWhatCounts(t *testing.T) {
 		}
 		return os.WriteFile(at(name), []byte(text), 0o600)
 	}
-	scene.Must(t, write("src/a.ts", "1"))
-	scene.Must(t, write("src/deep/b.ts", "1"))
+	proctest.Must(t, write("src/a.ts", "1"))
+	proctest.Must(t, write("src/deep/b.ts", "1"))
 	rules := &config.Watch{Paths: config.Strings{"src"}, Ignore: config.Strings{"src/gen"}}
-	machine := scene.Value(Open(dir, rules))(t)
+	machine := proctest.Value(Open(dir, rules))(t)
 	defer machine.Close()
-	user := scene.Value(files.Account(""))(t)
-	inside := scene.Value(OpenIn(files.FS{User: user}, dir, rules))(t)
+	user := proctest.Value(files.Account(""))(t)
+	inside := proctest.Value(OpenIn(files.FS{User: user}, dir, rules))(t)
 	defer inside.Close()
 	for where, sum := range map[string]func() *Sum{"on this machine": machine.Sum, "in a sandbox": inside.Sum} {
 		before := sum()
@@ -303,7 +303,7 @@ func TestASumIsOfWhatCounts(t *testing.T) {
 			{"another name", func() error { return os.Rename(at("src/"+where+".ts"), at("src/"+where+".js")) }, true},
 			{"one file less", func() error { return os.Remove(at("src/" + where + ".js")) }, true},
 		} {
-			scene.Must(t, tt.do())
+			proctest.Must(t, tt.do())
 			now := sum()
 			if now == nil || (*now != *before) != tt.other {
 				t.Errorf("%s, %s: it was %+v, and is %+v", where, tt.what, before, now)
@@ -312,7 +312,7 @@ func TestASumIsOfWhatCounts(t *testing.T) {
 		}
 	}
 	for i := range MaxFiles {
-		scene.Must(t, os.Symlink("none", at(fmt.Sprintf("src/deep/%d", i))))
+		proctest.Must(t, os.Symlink("none", at(fmt.Sprintf("src/deep/%d", i))))
 	}
 	if s := machine.Sum(); s != nil {
 		t.Errorf("of too many files it is %+v", s)

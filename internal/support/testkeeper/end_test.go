@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 // A launcher that leaves somebody, and one that does not obey, fail their test, which goes on.
@@ -25,8 +25,8 @@ func TestWhoIsLeftIsNamedAndKilled(t *testing.T) {
 			cmd := exec.Command("/bin/sh", "-c", script)
 			cmd.Stdout = &log
 			cmd.Env = append(cmd.Environ(), mark(stateDir))
-			scene.Must(t, cmd.Start())
-			scene.Eventually(t, "it listens for signals", func() bool { return strings.Contains(log.String(), "up") })
+			proctest.Must(t, cmd.Start())
+			proctest.Eventually(t, "it listens for signals", func() bool { return strings.Contains(log.String(), "up") })
 			err := end(stateDir, cmd, 100*time.Millisecond)
 			if err == nil || !strings.Contains(err.Error(), "sleep 1234") {
 				t.Errorf("it says %v", err)

@@ -9,7 +9,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/tend-run/tend/internal/observe"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testkeeper"
 	"github.com/tend-run/tend/process"
 )
@@ -19,11 +19,11 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func TestProcessesEndWithTheTest(t *testing.T) {
 	var leader int
 	t.Run("a test that leaves a tree behind", func(t *testing.T) {
-		p := scene.Value(testkeeper.New(t).Start(t.Context(), process.Spec{Shell: "trap '' TERM; setsid sleep 1000 & sleep 1000 & echo ready; wait", Dir: "/"}))(t)
+		p := proctest.Value(testkeeper.New(t).Start(t.Context(), process.Spec{Shell: "trap '' TERM; setsid sleep 1000 & sleep 1000 & echo ready; wait", Dir: "/"}))(t)
 		if res, err := p.Wait(t.Context(), process.Until{Match: "ready"}); err != nil || !res.Met {
 			t.Fatalf("wait: %+v, %v", res, err)
 		}
-		in := scene.Info(t, p)
+		in := proctest.Info(t, p)
 		leader = in.PID
 	})
 	if left := observe.Tree(leader, 0); leader == 0 || len(left) > 0 {

@@ -12,7 +12,7 @@ import (
 
 	tendv1 "github.com/tend-run/tend/gen/tend/v1"
 	"github.com/tend-run/tend/gen/tend/v1/tendv1connect"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/sdk/go"
 )
 
@@ -27,7 +27,7 @@ type conversation struct {
 // until follows the chat until something is so.
 func (v *conversation) until(what string, is func() bool) {
 	v.Helper()
-	scene.Eventually(v, what, func() bool {
+	proctest.Eventually(v, what, func() bool {
 		s, err := v.Follow(v.Context(), connect.NewRequest(&tendv1.FollowChatRequest{Chat: v.chat.GetId(), After: int64(len(v.entries))}))
 		if err != nil {
 			return false
@@ -64,7 +64,7 @@ func (v *conversation) answer(yes bool) {
 	v.Helper()
 	answer := &tendv1.AnswerChatRequest{Chat: v.chat.GetId(), Question: v.chat.GetQuestion(), Yes: yes}
 	_, err := v.Answer(v.Context(), connect.NewRequest(answer))
-	scene.Must(v, err)
+	proctest.Must(v, err)
 }
 
 // TestAHostileModelOfAChat: a person answers what they are asked, and says yes to what looks
@@ -113,12 +113,12 @@ func TestAHostileModelOfAChat(t *testing.T) {
 		},
 		{attempt{"asks for a harmless file, and has it replaced by a link before the answer", "a file that nobody has " +
 			"allowed", show("../open/notes"), refused}, "/open/notes", true, func() {
-			scene.Must(t, os.Rename(g.path("../open"), g.path("../aside")))
-			scene.Must(t, os.Mkdir(g.path("../open"), 0o755))
-			scene.Must(t, os.Symlink("../diary", g.path("../open/notes")))
+			proctest.Must(t, os.Rename(g.path("../open"), g.path("../aside")))
+			proctest.Must(t, os.Mkdir(g.path("../open"), 0o755))
+			proctest.Must(t, os.Symlink("../diary", g.path("../open/notes")))
 		}, func() {
-			scene.Must(t, os.RemoveAll(g.path("../open")))
-			scene.Must(t, os.Rename(g.path("../aside"), g.path("../open")))
+			proctest.Must(t, os.RemoveAll(g.path("../open")))
+			proctest.Must(t, os.Rename(g.path("../aside"), g.path("../open")))
 		}},
 	}
 	var batches [][]call
@@ -129,12 +129,12 @@ func TestAHostileModelOfAChat(t *testing.T) {
 	md := newModel(t, batches...)
 	g.before = snapshot(g, g.base)
 	g.up(md.URL)
-	scene.Eventually(t, "the service is ready", func() bool {
+	proctest.Eventually(t, "the service is ready", func() bool {
 		all, err := g.c.Services(t.Context())
 		return err == nil && len(all) == 1 && all[0].Ready && all[0].Phase == tend.ServiceRunning
 	})
 	v := &conversation{ground: g, ChatServiceClient: tendv1connect.NewChatServiceClient(http.DefaultClient, g.at.URL)}
-	scene.Value(v.Send(t.Context(), connect.NewRequest(&tendv1.SendChatRequest{Text: "what is wrong?", Id: "1"})))(t)
+	proctest.Value(v.Send(t.Context(), connect.NewRequest(&tendv1.SendChatRequest{Text: "what is wrong?", Id: "1"})))(t)
 	questions := map[string]string{}
 	for q := v.asked(); q != nil; q = v.asked() {
 		for i := range attempts {
@@ -150,7 +150,7 @@ func TestAHostileModelOfAChat(t *testing.T) {
 			v.answer(a.yes)
 			v.until("the question is answered", func() bool { return v.chat.GetQuestion() != n })
 			if a.back != nil {
-				scene.Eventually(t, "the call is made", func() bool { return md.was(a.call.id) })
+				proctest.Eventually(t, "the call is made", func() bool { return md.was(a.call.id) })
 				a.back()
 			}
 		}

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/tend-run/tend/internal/heal/agent"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 // TestAHostileEndpoint: whatever a provider of models answers, a request ends, the key goes
@@ -23,9 +23,9 @@ func TestAHostileEndpoint(t *testing.T) {
 	var bomb bytes.Buffer
 	z := gzip.NewWriter(&bomb)
 	for range 64 {
-		scene.Value(z.Write(make([]byte, 1<<20)))(t)
+		proctest.Value(z.Write(make([]byte, 1<<20)))(t)
 	}
-	scene.Must(t, z.Close())
+	proctest.Must(t, z.Close())
 	forever := func(w http.ResponseWriter, r *http.Request, piece string) {
 		for r.Context().Err() == nil {
 			if _, err := fmt.Fprint(w, piece); err != nil {
@@ -112,7 +112,7 @@ func TestAHostileEndpoint(t *testing.T) {
 				asked.Add(1)
 				c.answer(w, r, other.URL)
 			})
-			claude := scene.Value(agent.NewAnthropic(agent.Config{
+			claude := proctest.Value(agent.NewAnthropic(agent.Config{
 				BaseURL: md.URL, Key: modelKey, Model: "m", Idle: 5 * time.Second, Reply: 2 * time.Second, Retries: 1, Backoff: time.Millisecond,
 			}))(t)
 			reply, err := claude.Ask(t.Context(), agent.Request{Messages: []agent.Message{{Blocks: []agent.Block{{Text: "hello"}}}}}, nil)

@@ -14,7 +14,7 @@ import (
 	"time"
 	"unicode"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 // TestHostileFilesOfARepository: whoever looks at what a repository declares, before they run
@@ -72,7 +72,7 @@ func TestHostileFilesOfARepository(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
-			scene.Must(t, c.make(dir))
+			proctest.Must(t, c.make(dir))
 			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 			defer cancel()
 			// No more memory than this, so that a bomb is seen.

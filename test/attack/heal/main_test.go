@@ -20,7 +20,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testbin"
 	"github.com/tend-run/tend/internal/support/testdaemon"
 	"github.com/tend-run/tend/process"
@@ -78,11 +78,11 @@ type ground struct {
 
 func newGround(t *testing.T) *ground {
 	t.Helper()
-	scene.Root(t)
-	base := scene.Value(os.MkdirTemp("", "tend-attack-"))(t)
+	proctest.Root(t)
+	base := proctest.Value(os.MkdirTemp("", "tend-attack-"))(t)
 	t.Cleanup(func() { os.RemoveAll(base) })
-	base = scene.Value(filepath.EvalSymlinks(base))(t)
-	l := scene.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
+	base = proctest.Value(filepath.EvalSymlinks(base))(t)
+	l := proctest.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
 	g := &ground{T: t, base: base, dir: filepath.Join(base, "app"), addr: l.Addr().String()}
 	l.Close()
 	g.write("../diary", diary+"\n")
@@ -111,14 +111,14 @@ func newGround(t *testing.T) *ground {
 	}
 	g.git("add", "staged.txt")
 	sub := exec.Command("git", "init", "-q", filepath.Join(g.dir, "sub"))
-	scene.Must(t, sub.Run())
+	proctest.Must(t, sub.Run())
 	g.write(".git/modules/x/config", "[remote \"origin\"]\n\turl = https://me:"+token+"@example.org/x.git\n")
 	g.write(".git/modules/x/HEAD", "ref: refs/heads/main\n")
-	scene.Must(t, os.Link(g.path(".env"), g.path("settings.txt")))
+	proctest.Must(t, os.Link(g.path(".env"), g.path("settings.txt")))
 	for name, to := range map[string]string{"alias": "engine", "out": "..", "passwd": "/etc/passwd", "innocent": ".git/hooks"} {
-		scene.Must(t, os.Symlink(to, g.path(name)))
+		proctest.Must(t, os.Symlink(to, g.path(name)))
 	}
-	scene.Must(t, syscall.Mkfifo(g.path("pipe"), 0o600))
+	proctest.Must(t, syscall.Mkfifo(g.path("pipe"), 0o600))
 	g.at = testdaemon.Serve(g, testdaemon.Config{Command: []string{bin}})
 	g.c = g.at.Connect(g)
 	return g
@@ -128,8 +128,8 @@ func (g *ground) path(name string) string { return filepath.Join(g.dir, name) }
 
 func (g *ground) write(name, text string) {
 	g.Helper()
-	scene.Must(g, os.MkdirAll(filepath.Dir(g.path(name)), 0o755))
-	scene.Must(g, os.WriteFile(g.path(name), []byte(text), 0o644))
+	proctest.Must(g, os.MkdirAll(filepath.Dir(g.path(name)), 0o755))
+	proctest.Must(g, os.WriteFile(g.path(name), []byte(text), 0o644))
 }
 
 // git runs git as the person does, but takes no lock to look.
@@ -173,20 +173,20 @@ healer:
   llm: {provider: anthropic, model: hostile, base_url: '%[4]s'}
 `, g.dir, serveRole, g.addr, url)
 	env := map[string]string{"PATH": os.Getenv("PATH"), "ANTHROPIC_API_KEY": modelKey}
-	scene.Must(g, g.c.ApplyServices(g.Context(), tend.ServiceFile{Dir: g.base, Text: []byte(text), Env: env}))
-	scene.Must(g, g.c.StartServices(g.Context()))
+	proctest.Must(g, g.c.ApplyServices(g.Context(), tend.ServiceFile{Dir: g.base, Text: []byte(text), Env: env}))
+	proctest.Must(g, g.c.StartServices(g.Context()))
 }
 
 // repaired waits until the newest episode is over, and nothing of it lives.
 func (g *ground) repaired() (e tend.EpisodeRecord) {
 	g.Helper()
-	scene.Eventually(g, "an episode is over", func() bool {
+	proctest.Eventually(g, "an episode is over", func() bool {
 		var err error
 		e, err = g.c.Episode(g.Context(), "")
 		return err == nil && e.Over()
 	})
-	scene.Eventually(g, "nothing of the repair lives", func() bool {
-		return !slices.ContainsFunc(scene.Value(g.c.List(g.Context(), process.Filter{Live: true}))(g.T), func(in process.Info) bool {
+	proctest.Eventually(g, "nothing of the repair lives", func() bool {
+		return !slices.ContainsFunc(proctest.Value(g.c.List(g.Context(), process.Filter{Live: true}))(g.T), func(in process.Info) bool {
 			return in.Spec.Labels["tend.heal"] != ""
 		})
 	})
@@ -202,7 +202,7 @@ func (g *ground) untouched() {
 			g.Logf("not as it was: %s", diff)
 		}
 	}()
-	scene.Eventually(g, "all is as it was", func() bool {
+	proctest.Eventually(g, "all is as it was", func() bool {
 		diff = changed(g.before, snapshot(g, g.base))
 		return diff == ""
 	})
@@ -212,7 +212,7 @@ func (g *ground) untouched() {
 func snapshot(t testing.TB, dir string) map[string]string {
 	t.Helper()
 	all := map[string]string{}
-	scene.Must(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+	proctest.Must(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() && strings.HasSuffix(path, "/.git/objects") {
 			return fs.SkipDir
 		}
@@ -232,7 +232,7 @@ func snapshot(t testing.TB, dir string) map[string]string {
 				text += fmt.Sprintf(" %q", data)
 			}
 		case info.Mode()&fs.ModeSymlink != 0:
-			text += " " + scene.Value(os.Readlink(path))(t)
+			text += " " + proctest.Value(os.Readlink(path))(t)
 		}
 		all[path] = text
 		return nil
@@ -323,7 +323,7 @@ func newModel(t *testing.T, batches ...[]call) *model {
 }
 
 func (md *model) serve(t *testing.T, handle http.HandlerFunc) {
-	l := scene.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
+	l := proctest.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
 	srv := &http.Server{Handler: handle}
 	go func() { _ = srv.Serve(l) }()
 	t.Cleanup(func() { srv.Close() })

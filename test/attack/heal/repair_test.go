@@ -13,7 +13,7 @@ import (
 	"unicode"
 
 	"github.com/tend-run/tend/internal/lib/procfs"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/sdk/go"
 )
 
@@ -74,9 +74,9 @@ func TestAHostileModelOfARepair(t *testing.T) {
 	t.Parallel()
 	g := newGround(t)
 	top := filepath.Join("/", filepath.Base(g.base)) // such as a file of swap
-	scene.Must(t, os.WriteFile(top, []byte(loose), 0o600))
+	proctest.Must(t, os.WriteFile(top, []byte(loose), 0o600))
 	t.Cleanup(func() { os.Remove(top) })
-	heard := scene.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
+	heard := proctest.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer heard.Close()
 	port := heard.Addr().(*net.TCPAddr).Port
 	_, daemon, _ := strings.Cut(g.at.Addr(), ":")
@@ -258,7 +258,7 @@ func TestAHostileModelOfARepair(t *testing.T) {
 		})
 	}
 	t.Run("finishes without having repaired anything", func(t *testing.T) {
-		if s := scene.Value(g.c.Services(t.Context()))(t); s[0].Healing == tend.HealReady {
+		if s := proctest.Value(g.c.Services(t.Context()))(t); s[0].Healing == tend.HealReady {
 			t.Error("won: the service counts as repaired")
 		}
 	})
@@ -272,7 +272,7 @@ func TestAHostileModelOfARepair(t *testing.T) {
 	t.Run("has a person's terminal obey what is shown of the repair", func(t *testing.T) {
 		for _, line := range []string{"episodes", "episodes last", "episodes last --transcript", "episodes last --json", "services"} {
 			cmd := exec.Command(bin, append([]string{"--url", g.at.URL}, strings.Fields(line)...)...)
-			out := scene.Value(cmd.Output())(t)
+			out := proctest.Value(cmd.Output())(t)
 			for _, c := range string(out) {
 				if unicode.IsControl(c) && c != '\n' {
 					t.Fatalf("won: tend %s writes %U", line, c)
@@ -281,7 +281,7 @@ func TestAHostileModelOfARepair(t *testing.T) {
 		}
 	})
 	t.Run("starts what outlives it", func(t *testing.T) {
-		for _, pid := range scene.Value(procfs.PIDs())(t) {
+		for _, pid := range proctest.Value(procfs.PIDs())(t) {
 			if line, err := procfs.Read(pid, "cmdline"); err == nil && strings.Contains(string(line), outlives) {
 				t.Errorf("won: process %d goes on", pid)
 			}

@@ -17,7 +17,7 @@ import (
 	"github.com/tend-run/tend/internal/heal/checkpoint"
 	"github.com/tend-run/tend/internal/heal/guard"
 	"github.com/tend-run/tend/internal/heal/project"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 // repository is one that somebody hostile has made, and in which the person works.
@@ -32,7 +32,7 @@ type repository struct {
 }
 
 func newRepository(t *testing.T) *repository {
-	base := scene.Value(filepath.EvalSymlinks(t.TempDir()))(t)
+	base := proctest.Value(filepath.EvalSymlinks(t.TempDir()))(t)
 	r := &repository{T: t, base: base, dir: filepath.Join(base, "app"), ran: filepath.Join(base, "ran"), redact: guard.NewRedactor()}
 	r.write("../outside/theirs", "of somebody else\n")
 	r.write(".env", "KEY="+former+"\n")
@@ -57,8 +57,8 @@ func (r *repository) path(name string) string { return filepath.Join(r.dir, name
 
 func (r *repository) write(name, text string) {
 	r.Helper()
-	scene.Must(r, os.MkdirAll(filepath.Dir(r.path(name)), 0o755))
-	scene.Must(r, os.WriteFile(r.path(name), []byte(text), 0o644))
+	proctest.Must(r, os.MkdirAll(filepath.Dir(r.path(name)), 0o755))
+	proctest.Must(r, os.WriteFile(r.path(name), []byte(text), 0o644))
 }
 
 func (r *repository) gitIn(dir string, args ...string) string {
@@ -80,11 +80,11 @@ func (r *repository) git(args ...string) string { return r.gitIn(r.dir, args...)
 func (r *repository) local() *project.Local {
 	r.Helper()
 	state := filepath.Join(r.base, "state")
-	scene.Must(r, os.MkdirAll(filepath.Join(state, "episode"), 0o700))
+	proctest.Must(r, os.MkdirAll(filepath.Join(state, "episode"), 0o700))
 	l, opened, err := project.Open(project.Config{
 		ID: "e1", Root: r.dir, Cwd: r.dir, Dir: filepath.Join(state, "episode"), StateDir: state, Redact: r.redact,
 	})
-	scene.Must(r, err)
+	proctest.Must(r, err)
 	r.open = opened
 	return l
 }
@@ -109,8 +109,8 @@ func (r *repository) harm() {
 	} {
 		r.write(name, text)
 	}
-	scene.Must(r, os.Remove(r.path("new.txt")))
-	scene.Must(r, os.Symlink("../outside/theirs", r.path("new.txt")))
+	proctest.Must(r, os.Remove(r.path("new.txt")))
+	proctest.Must(r, os.Symlink("../outside/theirs", r.path("new.txt")))
 }
 
 // rolledBack makes an attempt, which is rolled back.
@@ -126,14 +126,14 @@ func (r *repository) rolledBack() {
 		r.same(before)
 		return
 	}
-	scene.Must(r, l.Absorb(r.Context()))
+	proctest.Must(r, l.Absorb(r.Context()))
 	r.harm()
-	scene.Must(r, l.Mark(r.Context()))
+	proctest.Must(r, l.Mark(r.Context()))
 	out, err := l.Rollback(r.Context(), 1, false)
 	if (err != nil) != r.dirty || len(out.Left) > 0 {
 		r.Errorf("this was left: %+v, %v", out.Left, err)
 	}
-	scene.Must(r, l.Drop(r.Context(), 1))
+	proctest.Must(r, l.Drop(r.Context(), 1))
 	r.same(before)
 }
 
@@ -148,20 +148,20 @@ func (r *repository) committed() {
 	} else if err != nil {
 		r.Fatal(err)
 	}
-	scene.Must(r, l.Absorb(r.Context()))
-	scene.Must(r, l.WriteFile(r.Context(), "part.txt", []byte("good\n")))
-	scene.Must(r, l.Mark(r.Context()))
+	proctest.Must(r, l.Absorb(r.Context()))
+	proctest.Must(r, l.WriteFile(r.Context(), "part.txt", []byte("good\n")))
+	proctest.Must(r, l.Mark(r.Context()))
 	done, err := l.Commit(r.Context(), 1, &checkpoint.Commit{
 		Message: "Repair\x1b[2J web\u009b2J\n\nit is well\r now", Trailers: map[string]string{"Heal-Id": "e1"},
 	})
 	if err != nil && r.broken {
-		scene.Value(l.Rollback(r.Context(), 1, false))(r.T)
-		scene.Must(r, l.Drop(r.Context(), 1))
+		proctest.Value(l.Rollback(r.Context(), 1, false))(r.T)
+		proctest.Must(r, l.Drop(r.Context(), 1))
 		r.same(before)
 		return
 	}
-	scene.Must(r, err)
-	scene.Must(r, l.Drop(r.Context(), 1))
+	proctest.Must(r, err)
+	proctest.Must(r, l.Drop(r.Context(), 1))
 	now := r.seen()
 	if done.Hash != "" {
 		if got := r.git("show", "--name-only", "--format=", done.Hash); got != "part.txt" {
@@ -258,12 +258,12 @@ func TestAHostileRepository(t *testing.T) {
 		make func(r *repository)
 	}{
 		"names programs in its configuration, for all that git does": {"a program runs with the rights of the daemon", func(r *repository) {
-			config := scene.Value(os.ReadFile(r.path(".git/config")))(r.T)
+			config := proctest.Value(os.ReadFile(r.path(".git/config")))(r.T)
 			r.write(".git/config", string(config)+programs("touch "+r.ran))
 			r.write(".git/info/attributes", "* filter=evil diff=evil merge=evil\n")
 			for _, hook := range []string{"pre-commit", "post-index-change", "reference-transaction", "post-checkout", "fsmonitor-watchman"} {
 				r.write(".git/hooks/"+hook, "#!/bin/sh\ntouch "+r.ran+"\n")
-				scene.Must(r, os.Chmod(r.path(".git/hooks/"+hook), 0o755))
+				proctest.Must(r, os.Chmod(r.path(".git/hooks/"+hook), 0o755))
 			}
 		}},
 		"includes such a configuration, if it is in this directory": {"the same", func(r *repository) {
@@ -274,7 +274,7 @@ func TestAHostileRepository(t *testing.T) {
 		"is a work tree of another, and has a configuration of its own": {"the same, and a commit on another branch", func(r *repository) {
 			main := r.base + "/main"
 			r.gitIn(r.base, "clone", "-q", r.dir, main)
-			scene.Must(r, os.RemoveAll(r.dir))
+			proctest.Must(r, os.RemoveAll(r.dir))
 			r.gitIn(main, "worktree", "add", "-q", "-b", "side", r.dir)
 			r.gitIn(main, "config", "extensions.worktreeConfig", "true")
 			r.write("../main/.git/worktrees/app/config.worktree", programs("touch "+r.ran))
@@ -312,37 +312,37 @@ func TestAHostileRepository(t *testing.T) {
 		}},
 		"is deeper than any path can be": {"the worker ends, or an attempt is left half", func(r *repository) {
 			r.broken = true
-			at := scene.Value(os.OpenRoot(r.dir))(r.T)
+			at := proctest.Value(os.OpenRoot(r.dir))(r.T)
 			deep := strings.Repeat("d", 200)
 			for range 30 {
-				scene.Must(r, at.Mkdir(deep, 0o755))
-				next := scene.Value(at.OpenRoot(deep))(r.T)
+				proctest.Must(r, at.Mkdir(deep, 0o755))
+				next := proctest.Value(at.OpenRoot(deep))(r.T)
 				at.Close()
 				at = next
 			}
-			scene.Must(r, at.WriteFile("deep.txt", []byte("x"), 0o644))
+			proctest.Must(r, at.WriteFile("deep.txt", []byte("x"), 0o644))
 			at.Close()
 		}},
 		"has FIFOs, sockets, devices, and links to themselves": {"the worker waits for ever, or reads without end", func(r *repository) {
-			scene.Must(r, syscall.Mkfifo(r.path("lib/pipe"), 0o644))
-			scene.Must(r, syscall.Mknod(r.path("lib/zero"), syscall.S_IFCHR|0o666, int(unix.Mkdev(1, 5))))
-			l := scene.Value(net.ListenUnix("unix", &net.UnixAddr{Name: r.path("s")}))(r.T)
+			proctest.Must(r, syscall.Mkfifo(r.path("lib/pipe"), 0o644))
+			proctest.Must(r, syscall.Mknod(r.path("lib/zero"), syscall.S_IFCHR|0o666, int(unix.Mkdev(1, 5))))
+			l := proctest.Value(net.ListenUnix("unix", &net.UnixAddr{Name: r.path("s")}))(r.T)
 			l.SetUnlinkOnClose(false)
 			l.Close()
 			for name, to := range map[string]string{"loop": "loop", "lib/up": "..", "zero": "/dev/zero", "proc": "/proc/self/fd/0"} {
-				scene.Must(r, os.Symlink(to, r.path(name)))
+				proctest.Must(r, os.Symlink(to, r.path(name)))
 			}
 		}},
 		"has hard links to files outside": {"a file outside is changed by a rollback", func(r *repository) {
-			scene.Must(r, os.Link(r.path("../outside/theirs"), r.path("linked.txt")))
+			proctest.Must(r, os.Link(r.path("../outside/theirs"), r.path("linked.txt")))
 		}},
 		"has its work tree elsewhere": {"a rollback writes there", func(r *repository) { r.git("config", "core.worktree", "../../outside") }},
 		"is a link to the repository of another user": {"a commit in a repository of somebody else", func(r *repository) {
-			scene.Must(r, os.Rename(r.path(".git"), r.path("../theirs.git")))
+			proctest.Must(r, os.Rename(r.path(".git"), r.path("../theirs.git")))
 			for _, path := range []string{r.path("../theirs.git"), r.path("../theirs.git/config")} {
-				scene.Must(r, os.Chown(path, 65534, 65534))
+				proctest.Must(r, os.Chown(path, 65534, 65534))
 			}
-			scene.Must(r, os.Symlink("../theirs.git", r.path(".git")))
+			proctest.Must(r, os.Symlink("../theirs.git", r.path(".git")))
 		}},
 		"has a HEAD that names a file outside": {
 			"a ref is written there", func(r *repository) { r.write(".git/HEAD", "ref: ../../outside/theirs\n") },
@@ -357,24 +357,24 @@ func TestAHostileRepository(t *testing.T) {
 			r.write(".tend/playbooks/bomb.yaml", "a: &a [x, x, x, x, x, x, x, x]\nb: &b [*a, *a, *a, *a, *a, *a, *a]\nc: &c [*b, *b, *b, *b, "+
 				"*b, *b, *b]\nd: [*c, *c, *c, *c, *c, *c]\n")
 			r.write(".tend/playbooks/deep.yaml", strings.Repeat("[", 60_000))
-			scene.Must(r, syscall.Mkfifo(r.path(".tend/playbooks/fifo.yaml"), 0o644))
-			scene.Must(r, os.Symlink("/dev/zero", r.path(".tend/playbooks/zero.yaml")))
+			proctest.Must(r, syscall.Mkfifo(r.path(".tend/playbooks/fifo.yaml"), 0o644))
+			proctest.Must(r, os.Symlink("/dev/zero", r.path(".tend/playbooks/zero.yaml")))
 		}},
 		"has a .tend that is a link to another directory": {
 			"files of tend's are written there, or removed",
 			func(r *repository) {
 				r.dirty = true
-				scene.Must(r, os.Symlink("../outside", r.path(".tend")))
+				proctest.Must(r, os.Symlink("../outside", r.path(".tend")))
 			},
 		},
 		"has files of variables that are FIFOs, directories and without end": {"no repair begins any more", func(r *repository) {
-			scene.Must(r, syscall.Mkfifo(r.path("lib/.env"), 0o644))
-			scene.Must(r, os.MkdirAll(r.path("a/.env"), 0o755))
-			scene.Must(r, os.Symlink("/dev/zero", r.path(".env.local")))
+			proctest.Must(r, syscall.Mkfifo(r.path("lib/.env"), 0o644))
+			proctest.Must(r, os.MkdirAll(r.path("a/.env"), 0o755))
+			proctest.Must(r, os.Symlink("/dev/zero", r.path(".env.local")))
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			scene.Root(t)
+			proctest.Root(t)
 			t.Parallel()
 			r := newRepository(t)
 			c.make(r)
@@ -403,32 +403,32 @@ func TestAHostileRepository(t *testing.T) {
 		r := newRepository(t)
 		cmd := exec.Command("sh", "-c", "head -c 270M /dev/zero | git -c core.looseCompression=1 hash-object -w --stdin")
 		cmd.Dir = r.dir
-		blob := strings.TrimSpace(string(scene.Value(cmd.Output())(t)))
+		blob := strings.TrimSpace(string(proctest.Value(cmd.Output())(t)))
 		r.git("update-index", "--add", "--cacheinfo", "100644,"+blob+",bomb.bin")
 		r.git("commit", "-q", "-m", "bomb")
 		r.write("bomb.bin", "small\n")
 		before := r.seen()
-		p := scene.Value(checkpoint.Take(t.Context(), checkpoint.Options{Root: r.dir, Dir: filepath.Join(r.base, "state"), ID: "e1"}))(t)
-		s := scene.Value(p.Standings(t.Context()))(t)
+		p := proctest.Value(checkpoint.Take(t.Context(), checkpoint.Options{Root: r.dir, Dir: filepath.Join(r.base, "state"), ID: "e1"}))(t)
+		s := proctest.Value(p.Standings(t.Context()))(t)
 		if data, err := s.Head(t.Context(), "bomb.bin"); err == nil || !strings.Contains(err.Error(), "writes more than") {
 			t.Errorf("won: %d bytes are read, %v", len(data), err)
 		}
-		scene.Must(t, p.Drop(t.Context()))
+		proctest.Must(t, p.Drop(t.Context()))
 		r.same(before)
 	})
 	t.Run("has 60,000 files before the one with its secrets", func(t *testing.T) {
 		t.Parallel()
 		// won: values of .env, as the service writes them to its log
 		r := newRepository(t)
-		scene.Must(t, os.Remove(r.path(".env")))
-		scene.Must(t, os.Mkdir(r.path("assets"), 0o755))
-		at := scene.Value(os.OpenRoot(r.path("assets")))(t)
+		proctest.Must(t, os.Remove(r.path(".env")))
+		proctest.Must(t, os.Mkdir(r.path("assets"), 0o755))
+		at := proctest.Value(os.OpenRoot(r.path("assets")))(t)
 		defer at.Close()
 		for i := range 60_000 {
-			scene.Must(t, at.WriteFile(fmt.Sprint(i), nil, 0o644))
+			proctest.Must(t, at.WriteFile(fmt.Sprint(i), nil, 0o644))
 		}
 		r.write("web/.env", "KEY="+unborn+"\n")
-		scene.Must(t, r.local().Close())
+		proctest.Must(t, r.local().Close())
 		if got := r.redact.Text("KEY=" + unborn); strings.Contains(got, unborn) {
 			t.Errorf("won: it is told %q", got)
 		}

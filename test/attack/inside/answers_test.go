@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/sdk/go"
 )
 
@@ -41,7 +41,7 @@ def serve(answer, endless=b""):
 
 // at is the name of a port of a sandbox.
 func at(t *testing.T, s *tend.Sandbox) string {
-	return fmt.Sprintf("%d-%s.localhost", webPort, scene.Value(s.ID(t.Context()))(t))
+	return fmt.Sprintf("%d-%s.localhost", webPort, proctest.Value(s.ID(t.Context()))(t))
 }
 
 func public(s *tend.SandboxSpec) { s.Network.Public = true }
@@ -172,7 +172,7 @@ while True:
 		}()
 		before := w.memory(t)
 		for range 100 {
-			c := scene.Value(net.Dial("tcp", w.Addr()))(t)
+			c := proctest.Value(net.Dial("tcp", w.Addr()))(t)
 			open = append(open, c)
 			c.SetWriteDeadline(time.Now().Add(100 * time.Millisecond))
 			fmt.Fprintf(c, "POST / HTTP/1.1\r\nHost: %s\r\nContent-Length: 100000000\r\n\r\n", host)
@@ -189,7 +189,7 @@ while True:
 			"GET /tend.v1.ProcessService/List HTTP/1.1\r\nHost: " + host + "\r\nE2b-Sandbox-Id: \r\n\r\n",
 			"GET /ui/ HTTP/1.1\r\nHost: " + host + "\r\nX-Forwarded-Host: " + w.Addr() + "\r\n\r\n",
 		} {
-			c := scene.Value(net.Dial("tcp", w.Addr()))(t)
+			c := proctest.Value(net.Dial("tcp", w.Addr()))(t)
 			c.SetDeadline(time.Now().Add(time.Minute))
 			fmt.Fprint(c, request)
 			res, err := http.ReadResponse(bufio.NewReader(c), nil)

@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 // The kernel counts many things for a user. For a user inside of a user namespace it counts them for the owner of that namespace,
@@ -29,20 +29,20 @@ n = 0
 while n < 300 and not isinstance(call(SYS_fanotify_init, 0x200, 0), str): n += 1
 holds(n)`, func(t *testing.T) {
 		fd, err := unix.FanotifyInit(unix.FAN_CLASS_NOTIF|unix.FAN_CLOEXEC, 0)
-		scene.Must(t, err)
-		scene.Must(t, unix.Close(fd))
+		proctest.Must(t, err)
+		proctest.Must(t, unix.Close(fd))
 	})},
 	{"takes all room for POSIX queues", true, takes("0:0", `
 n = 0
 while n < 300 and not isinstance(call(SYS_mq_open, b"q%d" % n, os.O_CREAT | os.O_RDWR, 0o600, 0), str): n += 1
 holds(n)`, func(t *testing.T) {
-		name := scene.Value(unix.BytePtrFromString(fmt.Sprintf("tend-attack-%d", unix.Getpid())))(t)
+		name := proctest.Value(unix.BytePtrFromString(fmt.Sprintf("tend-attack-%d", unix.Getpid())))(t)
 		fd, _, errno := unix.Syscall6(unix.SYS_MQ_OPEN, uintptr(unsafe.Pointer(name)), unix.O_CREAT|unix.O_RDWR, 0o600, 0, 0, 0)
 		if errno != 0 {
 			t.Fatalf("root makes no POSIX queue: %v", errno)
 		}
 		unix.Syscall(unix.SYS_MQ_UNLINK, uintptr(unsafe.Pointer(name)), 0, 0)
-		scene.Must(t, unix.Close(int(fd)))
+		proctest.Must(t, unix.Close(int(fd)))
 	})},
 	{"queues as many signals as root may have", true, takes("1000:1000", `
 signal.pthread_sigmask(signal.SIG_BLOCK, [40])
@@ -66,13 +66,13 @@ func takes(user, text string, root func(t *testing.T)) func(t *testing.T, w *wor
 		}
 		root(t)
 		w.goesOn(t)
-		scene.Kill(t, p)
+		proctest.Kill(t, p)
 	}
 }
 
 // rootWatches fails unless root makes an inotify instance.
 func rootWatches(t *testing.T) {
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC)
-	scene.Must(t, err)
-	scene.Must(t, unix.Close(fd))
+	proctest.Must(t, err)
+	proctest.Must(t, unix.Close(fd))
 }

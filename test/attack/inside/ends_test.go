@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testdaemon"
 	"github.com/tend-run/tend/process"
 )
@@ -65,7 +65,7 @@ var ends = []attempt{
 		if err != nil || len(res.Survivors)+len(res.Strays) > 0 {
 			t.Errorf("it is killed: %+v, %v", res, err)
 		}
-		if exit := scene.Wait(t, p, process.Until{}).Exit; exit.Signal != int(unix.SIGKILL) {
+		if exit := proctest.Wait(t, p, process.Until{}).Exit; exit.Signal != int(unix.SIGKILL) {
 			t.Errorf("it has ended with %+v", exit)
 		}
 		if n := says(t, s, "0:0", isUndead); n != "0" {
@@ -78,7 +78,7 @@ var ends = []attempt{
 if os.fork() == 0:
     os.setsid()`+strings.ReplaceAll(undead, "\n", "\n    ")+`
 sys.stdin.read()`)
-		scene.Kill(t, p)
+		proctest.Kill(t, p)
 		if n := says(t, s, "0:0", isUndead); n != "0" {
 			t.Errorf("%s threads of a descendant live on", n)
 		}
@@ -91,7 +91,7 @@ sys.stdin.read()`)
 		w.goesOn(t)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		scene.Must(t, s.Destroy(ctx))
+		proctest.Must(t, s.Destroy(ctx))
 	}},
 	{"makes the keeper its tracer, and leaves it threads and children to collect", false, func(t *testing.T, w *world) {
 		s := w.sandbox(t)
@@ -111,7 +111,7 @@ os.kill(os.getpid(), signal.SIGSTOP)`)
 			if res, err := p.Kill(t.Context()); err != nil || len(res.Survivors) > 0 {
 				t.Errorf("its kill: %+v, %v", res, err)
 			}
-			if exit := scene.Wait(t, p, process.Until{}).Exit; exit.Signal != int(unix.SIGKILL) {
+			if exit := proctest.Wait(t, p, process.Until{}).Exit; exit.Signal != int(unix.SIGKILL) {
 				t.Errorf("it has ended with %+v", exit)
 			}
 		}
@@ -121,7 +121,7 @@ print("holds", flush=True)
 os.kill(os.getpid(), signal.SIGSTOP)`)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		scene.Must(t, s.Destroy(ctx))
+		proctest.Must(t, s.Destroy(ctx))
 	}},
 	{"ends whatever is started in its sandbox, again and again", false, func(t *testing.T, w *world) {
 		s := w.sandbox(t)
@@ -131,7 +131,7 @@ while True: tried(lambda: os.kill(-1, signal.SIGKILL))`)
 		// Some of them are killed on their way. Each has an end, or an error.
 		starts(t, s, 60, process.Spec{Argv: []string{"sleep", "0.01"}})
 		w.goesOn(t)
-		scene.Kill(t, p)
+		proctest.Kill(t, p)
 	}},
 	{"stands in the way of a pause", true, func(t *testing.T, w *world) {
 		s := w.sandbox(t)
@@ -151,7 +151,7 @@ holds("")`} {
 		if err == nil {
 			err = s.Resume(ctx)
 		}
-		scene.Must(t, err)
+		proctest.Must(t, err)
 		if got := says(t, s, "0:0", `print("on")`); got != "on" {
 			t.Errorf("after the pause the sandbox says %q", got)
 		}
@@ -176,12 +176,12 @@ while True:
                    n % 512), lambda: os.setxattr(top + "/a", "user.overlay.opaque", b"y")): tried(do)`)
 		}
 		copies, err := s.Fork(t.Context(), 1)
-		scene.Must(t, err)
+		proctest.Must(t, err)
 		for _, c := range copies {
 			if got := says(t, c, "0:0", `print("on", os.path.isdir("/etc"))`); got != "on True" {
 				t.Errorf("a copy says %q", got)
 			}
-			scene.Must(t, c.Destroy(t.Context()))
+			proctest.Must(t, c.Destroy(t.Context()))
 		}
 	}},
 	{"takes the names of tend's own processes while the keeper dies", false, func(t *testing.T, w *world) {
@@ -197,13 +197,13 @@ for _ in range(20): call(SYS_clone, 0x8000, 0, 0, 0, 0) or os._exit(0) # childre
 holds("")`)
 			held = append(held, p)
 		}
-		scene.Must(t, w.Replace(t.Context(), testdaemon.Keeper))
+		proctest.Must(t, w.Replace(t.Context(), testdaemon.Keeper))
 		w.roles = w.Roles()
 		for _, p := range held {
-			if in := scene.Info(t, p); in.Exit != nil {
+			if in := proctest.Info(t, p); in.Exit != nil {
 				t.Errorf("%s has ended with %+v", p.ID(), in.Exit)
 			}
-			scene.Kill(t, p)
+			proctest.Kill(t, p)
 		}
 		if errs := starts(t, s, 8, process.Spec{Argv: []string{"true"}}); len(errs) > 0 {
 			t.Error(errs)
@@ -222,7 +222,7 @@ for i in range(150):
 holds("")`)
 		var p []process.Process
 		for range 3 {
-			p = append(p, scene.Start(t, programs(t, w.neighbour), process.Spec{Shell: "(setsid sleep 1000 &); exec sleep 1000"}))
+			p = append(p, proctest.Start(t, programs(t, w.neighbour), process.Spec{Shell: "(setsid sleep 1000 &); exec sleep 1000"}))
 		}
 		for _, p := range p {
 			if res, err := p.Kill(t.Context()); err != nil || len(res.Survivors) > 0 {
@@ -294,7 +294,7 @@ while not stop:
     for p in stop: break
 print(sorted(won))`)
 		starts(t, s, 60, process.Spec{Argv: []string{"true"}})
-		scene.Start(t, programs(t, s), process.Spec{Argv: []string{"true"}, PTY: &process.Size{Cols: 80, Rows: 24}})
+		proctest.Start(t, programs(t, s), process.Spec{Argv: []string{"true"}, PTY: &process.Size{Cols: 80, Rows: 24}})
 		if got := end(t, spy); !strings.HasSuffix(got, "[]\n") {
 			t.Errorf("it sees %s", got)
 		}

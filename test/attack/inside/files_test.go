@@ -15,7 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testkeeper"
 	"github.com/tend-run/tend/process"
 	"github.com/tend-run/tend/sdk/go"
@@ -64,7 +64,7 @@ holds(files)`)
 			inTime(t, "a write", func(ctx context.Context) error { return s.Files().WriteFile(ctx, name, []byte("other")) })
 			w.goesOn(t)
 		}
-		scene.Kill(t, p)
+		proctest.Kill(t, p)
 	}},
 	{"puts FIFOs, sockets, devices, its own terminal and links of /proc where files are expected", false, func(t *testing.T, w *world) {
 		s := w.sandbox(t)
@@ -116,7 +116,7 @@ os.mkdir("dir"); os.symlink("/proc/1/cwd", "dir/x")`)
 		if n, err := strconv.Atoi(strings.TrimSpace(score)); err != nil || n < 0 {
 			t.Errorf("the kernel spares it when memory is short: %s, %v", score, err)
 		}
-		scene.Kill(t, p)
+		proctest.Kill(t, p)
 	}},
 	{"has files of a size that is no memory's", false, func(t *testing.T, w *world) {
 		before := w.memory(t)
@@ -168,7 +168,7 @@ libc.renameat2.argtypes = [ctypes.c_int, ctypes.c_char_p] * 2 + [ctypes.c_uint]
 while True:
     for other in (b"/tmp/race/b", b"/tmp/race/c"):
         for _ in range(2): libc.renameat2(-100, b"/tmp/race/a", -100, other, 2)`)
-		canary := scene.Value(os.CreateTemp("/tmp", "tend-attack-"))(t).Name()
+		canary := proctest.Value(os.CreateTemp("/tmp", "tend-attack-"))(t).Name()
 		defer os.Remove(canary)
 		for n := range 150 {
 			inTime(t, "a write", func(ctx context.Context) error {
@@ -181,7 +181,7 @@ while True:
 		if b, err := os.ReadFile(canary); err != nil || len(b) != 0 {
 			t.Errorf("a file of the machine is %q, %v", b, err)
 		}
-		scene.Kill(t, p)
+		proctest.Kill(t, p)
 	}},
 	{"takes away the rights to its files, and what is needed to remove them", false, func(t *testing.T, w *world) {
 		s := w.sandbox(t)
@@ -234,16 +234,16 @@ for path in ("/etc/passwd", "/etc/group"):
 		for n, link := range []string{"/m/x", "x", "/", "/s", "../../../x"} {
 			dir := t.TempDir()
 			for _, d := range []string{"x/self", "m/x/self", "usr", "etc", "tmp"} {
-				scene.Must(t, os.MkdirAll(dir+"/"+d, 0o755))
+				proctest.Must(t, os.MkdirAll(dir+"/"+d, 0o755))
 			}
 			for _, f := range []string{"x/self/status", "m/x/self/status"} {
-				scene.Must(t, os.WriteFile(dir+"/"+f, []byte("forged"), 0o644))
+				proctest.Must(t, os.WriteFile(dir+"/"+f, []byte("forged"), 0o644))
 			}
-			scene.Must(t, os.Symlink(link, dir+"/proc"))
-			scene.Must(t, os.Symlink(link, dir+"/dev"))
-			scene.Must(t, os.Symlink("/x", dir+"/run"))
+			proctest.Must(t, os.Symlink(link, dir+"/proc"))
+			proctest.Must(t, os.Symlink(link, dir+"/dev"))
+			proctest.Must(t, os.Symlink("/x", dir+"/run"))
 			for _, name := range []string{"bin", "lib", "lib64", "sbin"} {
-				scene.Must(t, os.Symlink("usr/"+name, dir+"/"+name))
+				proctest.Must(t, os.Symlink("usr/"+name, dir+"/"+name))
 			}
 			name := fmt.Sprintf("attack-%d", n)
 			b, err := w.c.BuildTemplate(t.Context(), tend.TemplateSpec{Name: name, FromDir: dir}, nil)
@@ -262,13 +262,13 @@ print("/proc" in at, "/proc/sys" in at, "/dev" in at, open("/proc/self/status").
         if " - proc " in m and m.split()[4].split("/")[1] != "proc"])`); got != "True True True Name: []" {
 					t.Errorf("with /proc at %s a program sees %s", link, got)
 				}
-				scene.Must(t, s.Destroy(t.Context()))
+				proctest.Must(t, s.Destroy(t.Context()))
 			}
-			scene.Must(t, w.c.DeleteTemplate(t.Context(), name))
+			proctest.Must(t, w.c.DeleteTemplate(t.Context(), name))
 		}
 	}},
 	{"is the tar of a build: names and links that lead out, devices, attributes of overlays", true, func(t *testing.T, w *world) {
-		canary := scene.Value(os.CreateTemp("/tmp", "tend-attack-"))(t).Name()
+		canary := proctest.Value(os.CreateTemp("/tmp", "tend-attack-"))(t).Name()
 		defer os.Remove(canary)
 		for n, entry := range hostileEntries(canary) {
 			name := fmt.Sprintf("attack-tar-%d", n)

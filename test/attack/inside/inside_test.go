@@ -17,7 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testbin"
 	"github.com/tend-run/tend/internal/support/testdaemon"
 	"github.com/tend-run/tend/internal/support/testkeeper"
@@ -38,7 +38,7 @@ func TestMain(m *testing.M) {
 // TestRootless attacks the daemon of an ordinary user. What needs a daemon of root is left out there.
 func TestRootless(t *testing.T) {
 	t.Parallel()
-	scene.Root(t)
+	proctest.Root(t)
 	testkeeper.Rootless(t, "^TestInside$", testbin.Released)
 }
 
@@ -77,8 +77,8 @@ type world struct {
 func open(t *testing.T) *world {
 	w := &world{Daemon: testdaemon.Serve(t, testdaemon.Config{Command: []string{bin}})}
 	w.c = w.Connect(t)
-	w.neighbour = scene.Value(w.c.CreateSandbox(t.Context(), tend.SandboxSpec{Name: "neighbour", Isolation: tend.IsolationFull}))(t)
-	w.standing = scene.Start(t, programs(t, w.neighbour), process.Spec{Shell: "(setsid sleep 1000 &); exec sleep 1000"})
+	w.neighbour = proctest.Value(w.c.CreateSandbox(t.Context(), tend.SandboxSpec{Name: "neighbour", Isolation: tend.IsolationFull}))(t)
+	w.standing = proctest.Start(t, programs(t, w.neighbour), process.Spec{Shell: "(setsid sleep 1000 &); exec sleep 1000"})
 	w.roles = w.Roles()
 	return w
 }
@@ -90,14 +90,14 @@ func (w *world) goesOn(t *testing.T) {
 		t.Errorf("roles have died: they were %v and are %v", w.roles, now)
 		w.roles = now
 	}
-	p := scene.Start(t, programs(t, w.neighbour), process.Spec{Shell: "echo on > /tmp/file; cat /tmp/file"})
-	scene.WantOutput(t, p, process.Stdout, "on\n")
-	scene.WantExit(t, p, 0)
-	if in := scene.Info(t, w.standing); in.Exit != nil {
+	p := proctest.Start(t, programs(t, w.neighbour), process.Spec{Shell: "echo on > /tmp/file; cat /tmp/file"})
+	proctest.WantOutput(t, p, process.Stdout, "on\n")
+	proctest.WantExit(t, p, 0)
+	if in := proctest.Info(t, w.standing); in.Exit != nil {
 		t.Errorf("a program of the neighbour's has ended: %+v", in.Exit)
 	}
-	outside := scene.Start(t, w.c, process.Spec{Argv: []string{"true"}})
-	scene.WantExit(t, outside, 0)
+	outside := proctest.Start(t, w.c, process.Spec{Argv: []string{"true"}})
+	proctest.WantExit(t, outside, 0)
 }
 
 // sandbox makes one to attack from. That it can be removed at the end belongs to each attempt.
@@ -110,7 +110,7 @@ func (w *world) sandbox(t *testing.T, change ...func(*tend.SandboxSpec)) *tend.S
 	for _, f := range change {
 		f(&spec)
 	}
-	s := scene.Value(w.c.CreateSandbox(t.Context(), spec))(t)
+	s := proctest.Value(w.c.CreateSandbox(t.Context(), spec))(t)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), time.Minute)
 		defer cancel()
@@ -160,7 +160,7 @@ var numbers = func() *strings.Replacer {
 // programs are the processes of a sandbox.
 func programs(t *testing.T, s *tend.Sandbox) *tend.Client {
 	t.Helper()
-	return scene.Value(s.Client(t.Context()))(t)
+	return proctest.Value(s.Client(t.Context()))(t)
 }
 
 // python is a process of a program.
@@ -173,10 +173,10 @@ func says(t *testing.T, s *tend.Sandbox, user, text string) string {
 	t.Helper()
 	spec := python(user, text)
 	spec.Stdin = process.StdinNull
-	p := scene.Start(t, programs(t, s), spec)
-	scene.Wait(t, p, process.Until{EOF: true})
-	out := strings.TrimSpace(scene.Output(t, p, process.Stdout))
-	if stderr := scene.Output(t, p, process.Stderr); stderr != "" {
+	p := proctest.Start(t, programs(t, s), spec)
+	proctest.Wait(t, p, process.Until{EOF: true})
+	out := strings.TrimSpace(proctest.Output(t, p, process.Stdout))
+	if stderr := proctest.Output(t, p, process.Stderr); stderr != "" {
 		out += "\n" + stderr
 	}
 	return out
@@ -185,10 +185,10 @@ func says(t *testing.T, s *tend.Sandbox, user, text string) string {
 // hold starts a program that says what it holds, and holds it until it is killed.
 func hold(t *testing.T, s *tend.Sandbox, user, text string) (p process.Process, what string) {
 	t.Helper()
-	p = scene.Start(t, programs(t, s), python(user, text))
-	res := scene.Wait(t, p, process.Until{Match: "^holds.*"})
+	p = proctest.Start(t, programs(t, s), python(user, text))
+	res := proctest.Wait(t, p, process.Until{Match: "^holds.*"})
 	if !res.Met {
-		t.Fatalf("it has ended with %+v: %s%s", res.Exit, scene.Output(t, p, process.Stdout), scene.Output(t, p, process.Stderr))
+		t.Fatalf("it has ended with %+v: %s%s", res.Exit, proctest.Output(t, p, process.Stdout), proctest.Output(t, p, process.Stderr))
 	}
 	return p, strings.TrimPrefix(res.Match, "holds ")
 }
@@ -196,9 +196,9 @@ func hold(t *testing.T, s *tend.Sandbox, user, text string) (p process.Process, 
 // end lets a program that holds something end, and returns what else it says.
 func end(t *testing.T, p process.Process) string {
 	t.Helper()
-	scene.WriteLast(t, p, "")
-	scene.Wait(t, p, process.Until{EOF: true})
-	return scene.Output(t, p, process.Stdout) + scene.Output(t, p, process.Stderr)
+	proctest.WriteLast(t, p, "")
+	proctest.Wait(t, p, process.Until{EOF: true})
+	return proctest.Output(t, p, process.Stdout) + proctest.Output(t, p, process.Stderr)
 }
 
 // starts starts so many programs in a sandbox, several at once, and returns the errors.
@@ -235,7 +235,7 @@ func starts(t *testing.T, s *tend.Sandbox, n int, spec process.Spec) []error {
 // memory of the server, in bytes.
 func (w *world) memory(t *testing.T) int64 {
 	t.Helper()
-	b := scene.Value(os.ReadFile(fmt.Sprintf("/proc/%d/statm", w.Roles()[testdaemon.Server])))(t)
+	b := proctest.Value(os.ReadFile(fmt.Sprintf("/proc/%d/statm", w.Roles()[testdaemon.Server])))(t)
 	var size, resident int64
 	if _, err := fmt.Sscan(string(b), &size, &resident); err != nil {
 		t.Fatal(err)

@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 // kernel are attempts that one program makes and reports.
@@ -122,7 +122,7 @@ print([l.split()[1] for l in open("/proc/locks")], [l.split()[-1] for l in open(
 			if want := "[] [] 1 -1"; got != want {
 				t.Errorf("it sees %s; want %s", got, want)
 			}
-			scene.Kill(t, p)
+			proctest.Kill(t, p)
 		}},
 		attempt{"slows down all that have its id outside", false, func(t *testing.T, w *world) {
 			says(t, w.sandbox(t), "0:0", `
@@ -131,7 +131,7 @@ call(SYS_ioprio_set, 3, 0, 3 << 13)
 tried(lambda: os.setpriority(os.PRIO_PGRP, 0, 19))`)
 			// Its neighbour knows the pid of its own program.
 			got := says(t, w.neighbour, "0:0", fmt.Sprintf(`print(os.getpriority(os.PRIO_PROCESS, %d), libc.syscall(%d, 1, %[1]d) >> 13)`,
-				scene.Info(t, w.standing).PID, unix.SYS_IOPRIO_GET))
+				proctest.Info(t, w.standing).PID, unix.SYS_IOPRIO_GET))
 			if got != "0 0" {
 				t.Errorf("the neighbour's program has the priorities %s; want 0 0", got)
 			}

@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/process"
 )
 
@@ -80,7 +80,7 @@ time.sleep(1000)`)
 		defer cancel()
 		p.Write(ctx, process.Input{Data: make([]byte, 1<<20)})
 		w.goesOn(t)
-		scene.Kill(t, p)
+		proctest.Kill(t, p)
 	}},
 	{"turns its terminal into something else: stopped, raw, exclusive, of another discipline", false, func(t *testing.T, w *world) {
 		s := w.sandbox(t)
@@ -104,8 +104,8 @@ termios.tcflow(0, termios.TCOOFF)
 tried(lambda: os.write(1, b"x" * (1 << 20)))
 time.sleep(1000)`)
 		spec.Stdin, spec.PTY = process.StdinNull, &process.Size{Cols: 80, Rows: 24}
-		p := scene.Start(t, programs(t, s), spec)
-		scene.Wait(t, p, process.Until{Match: "holds"})
+		p := proctest.Start(t, programs(t, s), spec)
+		proctest.Wait(t, p, process.Until{Match: "holds"})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		if _, err := p.Resize(ctx, process.Resize{To: process.Size{Cols: 100, Rows: 30}}); err != nil {
@@ -115,22 +115,22 @@ time.sleep(1000)`)
 		defer cancelShort()
 		p.Write(short, process.Input{Data: make([]byte, 256<<10)})
 		w.goesOn(t)
-		scene.Kill(t, p)
-		scene.Wait(t, p, process.Until{EOF: true})
+		proctest.Kill(t, p)
+		proctest.Wait(t, p, process.Until{EOF: true})
 	}},
 	{"writes all that a terminal understands, and lines without an end, while somebody reads views of it", false, func(t *testing.T,
 		w *world) {
 		before := w.memory(t)
 		s := w.sandbox(t)
-		p := scene.Start(t, programs(t, s), python("0:0", `
+		p := proctest.Start(t, programs(t, s), python("0:0", `
 os.write(1, b"\x1b[31m\x1b]0;title\x07\x00\xff\xfe" * 1000)
 for n in range(16): os.write(1, b"\x00" * (1 << 18))
 os.write(1, b"\xf0\x9f" * (1 << 18))
 os.write(2, b"the end\n")`))
-		if res := scene.Wait(t, p, process.Until{EOF: true}); res.Exit.Code != 0 {
+		if res := proctest.Wait(t, p, process.Until{EOF: true}); res.Exit.Code != 0 {
 			t.Errorf("it has ended with %+v", res.Exit)
 		}
-		scene.WantOutput(t, p, process.Stderr, "the end\n")
+		proctest.WantOutput(t, p, process.Stderr, "the end\n")
 		w.grewBy(t, before, 64<<20)
 	}},
 	{"ends by each signal, and says so", false, func(t *testing.T, w *world) {
@@ -141,8 +141,8 @@ n = int(sys.argv[1])
 signal.signal(n, signal.SIG_DFL)
 os.kill(os.getpid(), n)`)
 			spec.Argv = append(spec.Argv, unixNumber(sig))
-			p := scene.Start(t, programs(t, s), spec)
-			if exit := scene.Wait(t, p, process.Until{EOF: true}).Exit; exit.Signal != int(sig) || exit.CoreDumped {
+			p := proctest.Start(t, programs(t, s), spec)
+			if exit := proctest.Wait(t, p, process.Until{EOF: true}).Exit; exit.Signal != int(sig) || exit.CoreDumped {
 				t.Errorf("by signal %d it ends with %+v", sig, exit)
 			}
 		}

@@ -18,7 +18,7 @@ import (
 
 	"github.com/tend-run/tend/internal/protocol/envd/envdfs"
 	"github.com/tend-run/tend/internal/protocol/face"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/sdk/go"
 )
 
@@ -35,8 +35,8 @@ type box struct {
 // newBox makes a sandbox with a file.
 func (d *target) newBox(t *testing.T, name string) box {
 	t.Helper()
-	s := scene.Value(d.client.CreateSandbox(t.Context(), tend.SandboxSpec{Name: name, Isolation: tend.IsolationNone}))(t)
-	b := box{ID: scene.Value(s.Info(t.Context()))(t).ID}
+	s := proctest.Value(d.client.CreateSandbox(t.Context(), tend.SandboxSpec{Name: name, Isolation: tend.IsolationNone}))(t)
+	b := box{ID: proctest.Value(s.Info(t.Context()))(t).ID}
 	code, text := d.call(t, "POST", "/tend.v1.SandboxService/Access", fmt.Sprintf(`{"sandbox":%q}`, b.ID),
 		"Content-Type: application/json", "Authorization: Bearer "+d.token)
 	if err := json.Unmarshal([]byte(text), &b); err != nil || code != 200 || b.Token == "" || b.Ticket == "" {
@@ -45,7 +45,7 @@ func (d *target) newBox(t *testing.T, name string) box {
 	// Without isolation a path is the machine's, so the file is readable for root of both: what
 	// counts is who lets the request in.
 	b.secret, b.secretInside = "the content of "+name, filepath.Join(d.marks, name)
-	scene.Must(t, os.WriteFile(b.secretInside, []byte(b.secret), 0o600))
+	proctest.Must(t, os.WriteFile(b.secretInside, []byte(b.secret), 0o600))
 	return b
 }
 
@@ -61,7 +61,7 @@ func TestAWeakCredential(t *testing.T) {
 	_, port, _ := net.SplitHostPort(inside.Listener.Addr().String())
 	name := func(b box) string { return "Host: " + port + "-" + b.ID + ".localhost:" + d.port }
 	tokenOfA := "X-Access-Token: " + a.Token
-	key := scene.Value(newKey(t, d))(t)
+	key := proctest.Value(newKey(t, d))(t)
 
 	// read asks for a file by envd's path, and returns what was won.
 	read := func(t *testing.T, query string, header ...string) string {
@@ -257,7 +257,7 @@ func TestAWeakCredential(t *testing.T) {
 			code, text := d.call(t, "POST", "/files?"+good,
 				"--x\r\nContent-Disposition: form-data; name=\"file\"; filename=\"a\"\r\n\r\nwritten\r\n--x--\r\n",
 				"Content-Type: multipart/form-data; boundary=x")
-			if now := string(scene.Value(os.ReadFile(a.secretInside))(t)); code < 300 || now != a.secret {
+			if now := string(proctest.Value(os.ReadFile(a.secretInside))(t)); code < 300 || now != a.secret {
 				return "written: " + text
 			}
 			return ""
@@ -332,9 +332,9 @@ func TestAWeakCredential(t *testing.T) {
 			}},
 		{"A key of the gateway asks about another key, and reports in its name.", "the counts and the health of others", func(t *testing.T,
 			d *target) string {
-			second := scene.Value(newKey(t, d))(t)
-			scene.Must(t, report(t, d, second, "ready"))
-			scene.Must(t, report(t, d, key, "broken"))
+			second := proctest.Value(newKey(t, d))(t)
+			proctest.Must(t, report(t, d, second, "ready"))
+			proctest.Must(t, report(t, d, key, "broken"))
 			_, text := d.call(t, "GET", "/api/sandbox/status?key="+second, "", "Authorization: Bearer "+second, "X-Api-Key: "+key)
 			if !strings.Contains(text, "ready") {
 				return "the status of the other key is now: " + text

@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testbin"
 	"github.com/tend-run/tend/internal/support/testdaemon"
 	"github.com/tend-run/tend/process"
@@ -55,16 +55,16 @@ type target struct {
 // attack starts a daemon with a token, or without one if it is "".
 func attack(t *testing.T, token string, flags ...string) *target {
 	t.Helper()
-	scene.Root(t)
-	dir := scene.Value(os.MkdirTemp("", "tend-attack-"))(t)
+	proctest.Root(t)
+	dir := proctest.Value(os.MkdirTemp("", "tend-attack-"))(t)
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	scene.Must(t, os.Chmod(dir, 0o755)) // what is in it is to be safe by itself
+	proctest.Must(t, os.Chmod(dir, 0o755)) // what is in it is to be safe by itself
 	marks := filepath.Join(dir, "marks")
-	scene.Must(t, os.Mkdir(marks, 0o700))
-	scene.Must(t, os.Chmod(marks, 0o777))
+	proctest.Must(t, os.Mkdir(marks, 0o700))
+	proctest.Must(t, os.Chmod(marks, 0o777))
 	if token != "" {
 		file := filepath.Join(dir, "token")
-		scene.Must(t, os.WriteFile(file, []byte(token), 0o600))
+		proctest.Must(t, os.WriteFile(file, []byte(token), 0o600))
 		flags = append(flags, "--token-file", file)
 	}
 	return watched(t, testdaemon.Config{Command: []string{bin}, Dir: dir, Flags: flags}, token, marks)
@@ -74,7 +74,7 @@ func attack(t *testing.T, token string, flags ...string) *target {
 func watched(t *testing.T, cfg testdaemon.Config, token, marks string) *target {
 	t.Helper()
 	d := &target{Daemon: testdaemon.Serve(t, cfg), token: token, marks: marks}
-	d.client = scene.Value(d.Dial(t.Context(), tend.Options{Token: token}))(t)
+	d.client = proctest.Value(d.Dial(t.Context(), tend.Options{Token: token}))(t)
 	t.Cleanup(func() { d.client.Close() })
 	_, d.port, _ = net.SplitHostPort(d.Addr())
 	d.roles = d.Roles()
@@ -109,9 +109,9 @@ func (d *target) works(t *testing.T) {
 			t.Errorf("the %s was pid %d, and is %d", role, d.roles[role], pid)
 		}
 	}
-	p := scene.Value(d.client.Start(t.Context(), process.Spec{Argv: []string{"/bin/true"}}))(t)
-	scene.WantExit(t, p, 0)
-	scene.Remove(t, p)
+	p := proctest.Value(d.client.Start(t.Context(), process.Spec{Argv: []string{"/bin/true"}}))(t)
+	proctest.WantExit(t, p, 0)
+	proctest.Remove(t, p)
 }
 
 // command is a shell line that leaves a new mark.
@@ -136,7 +136,7 @@ func (d *target) ran(t *testing.T) string {
 // ask sends bytes as they are to the daemon, and returns what comes until its end.
 func (d *target) ask(t *testing.T, request string) string {
 	t.Helper()
-	return answerTo(scene.Value(net.Dial("tcp", d.Addr()))(t), request)
+	return answerTo(proctest.Value(net.Dial("tcp", d.Addr()))(t), request)
 }
 
 // answerTo sends bytes on a connection, and returns what comes until its end.
@@ -174,7 +174,7 @@ func admitted(answer string) string {
 // call makes a request as a program does, and returns status and body.
 func (d *target) call(t *testing.T, method, path, body string, header ...string) (int, string) {
 	t.Helper()
-	req := scene.Value(http.NewRequestWithContext(t.Context(), method, d.URL+path, strings.NewReader(body)))(t)
+	req := proctest.Value(http.NewRequestWithContext(t.Context(), method, d.URL+path, strings.NewReader(body)))(t)
 	for _, h := range header {
 		name, value, _ := strings.Cut(h, ": ")
 		if name == "Host" {
@@ -183,9 +183,9 @@ func (d *target) call(t *testing.T, method, path, body string, header ...string)
 		req.Header.Add(name, value)
 	}
 	tr := &http.Transport{DisableKeepAlives: true}
-	res := scene.Value(tr.RoundTrip(req))(t)
+	res := proctest.Value(tr.RoundTrip(req))(t)
 	defer res.Body.Close()
-	text := scene.Value(io.ReadAll(res.Body))(t)
+	text := proctest.Value(io.ReadAll(res.Body))(t)
 	return res.StatusCode, string(text)
 }
 

@@ -21,7 +21,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/sdk/go"
 )
 
@@ -72,8 +72,8 @@ func TestAPage(t *testing.T) {
 	if d.ask(t, asks("POST", startPath, starts(d.command()), "Host: "+d.Addr(), connectJSON)); d.ran(t) == "" {
 		t.Fatal("the owner's own program starts nothing, so no page could")
 	}
-	box := scene.Value(d.client.CreateSandbox(t.Context(), tend.SandboxSpec{Name: "box", Isolation: tend.IsolationNone}))(t)
-	id := scene.Value(box.Info(t.Context()))(t).ID
+	box := proctest.Value(d.client.CreateSandbox(t.Context(), tend.SandboxSpec{Name: "box", Isolation: tend.IsolationNone}))(t)
+	id := proctest.Value(box.Info(t.Context()))(t).ID
 	const local, runs = "Host: 127.0.0.1:PORT", "programs as the daemon's user"
 	cors := func(origin, site string) []string {
 		return []string{local, "Origin: " + origin, "Sec-Fetch-Site: " + site, "Sec-Fetch-Mode: cors", "Sec-Fetch-Dest: empty"}
@@ -207,23 +207,23 @@ func TestAPageAndTheJSONLines(t *testing.T) {
 	cmd := exec.CommandContext(t.Context(), bin, "distant", "--listen-json", "127.0.0.1:0", "--port-file", file, "--url", d.URL)
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = patience
-	scene.Must(t, cmd.Start())
+	proctest.Must(t, cmd.Start())
 	t.Cleanup(func() {
 		_ = cmd.Process.Signal(os.Interrupt)
 		_ = cmd.Wait() // it says that it was asked to end
 	})
-	scene.Eventually(t, "the port of JSON lines", func() bool { _, err := os.Stat(file); return err == nil })
-	lines := strings.TrimSpace(string(scene.Value(os.ReadFile(file))(t)))
+	proctest.Eventually(t, "the port of JSON lines", func() bool { _, err := os.Stat(file); return err == nil })
+	lines := strings.TrimSpace(string(proctest.Value(os.ReadFile(file))(t)))
 	request := func(d *target) string {
-		return string(scene.Value(json.Marshal(map[string]string{"type": "proc_spawn", "cmd": "sh -c '" + d.command() + "'"}))(t)) + "\n"
+		return string(proctest.Value(json.Marshal(map[string]string{"type": "proc_spawn", "cmd": "sh -c '" + d.command() + "'"}))(t)) + "\n"
 	}
 	send := func(t *testing.T, bytes string) string {
-		return answerTo(scene.Value(net.Dial("tcp", lines))(t), bytes)
+		return answerTo(proctest.Value(net.Dial("tcp", lines))(t), bytes)
 	}
-	c := scene.Value(net.Dial("tcp", lines))(t)
+	c := proctest.Value(net.Dial("tcp", lines))(t)
 	_, err := io.WriteString(c, request(d))
-	scene.Must(t, err)
-	scene.Eventually(t, "the mark of the owner's own line", func() bool { _, err := os.Stat(d.markPath()); return err == nil })
+	proctest.Must(t, err)
+	proctest.Eventually(t, "the mark of the owner's own line", func() bool { _, err := os.Stat(d.markPath()); return err == nil })
 	c.Close()
 	d.run(t, []attempt{
 		{"A page posts lines of JSON.", "programs as the owner", func(t *testing.T, d *target) string {
@@ -283,12 +283,12 @@ func (c *tickets) Get(string) (*tls.ClientSessionState, bool) {
 // chosen.
 func helloWith(t *testing.T, ticket []byte) []byte {
 	t.Helper()
-	key := scene.Value(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
+	key := proctest.Value(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 	about := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: []string{"evil.example"}, NotAfter: time.Now().Add(time.Hour)}
-	der := scene.Value(x509.CreateCertificate(rand.Reader, about, about, &key.PublicKey, key))(t)
+	der := proctest.Value(x509.CreateCertificate(rand.Reader, about, about, &key.PublicKey, key))(t)
 	client := &tls.Config{ServerName: "evil.example", InsecureSkipVerify: true, ClientSessionCache: &tickets{ticket: ticket}}
 	served := &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}}
-	theirs := scene.Value(tls.Listen("tcp", "127.0.0.1:0", served))(t)
+	theirs := proctest.Value(tls.Listen("tcp", "127.0.0.1:0", served))(t)
 	defer theirs.Close()
 	go func() {
 		c, err := theirs.Accept()
@@ -297,9 +297,9 @@ func helloWith(t *testing.T, ticket []byte) []byte {
 			c.Close()
 		}
 	}()
-	c := scene.Value(tls.Dial("tcp", theirs.Addr().String(), client))(t)
+	c := proctest.Value(tls.Dial("tcp", theirs.Addr().String(), client))(t)
 	_, err := io.ReadFull(c, make([]byte, 1))
-	scene.Must(t, err)
+	proctest.Must(t, err)
 	c.Close()
 	r := &recorder{}
 	_ = tls.Client(r, client).Handshake() // nobody answers

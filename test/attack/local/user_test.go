@@ -15,7 +15,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testdaemon"
 	"github.com/tend-run/tend/sdk/go"
 )
@@ -118,18 +118,18 @@ func TestAnotherUser(t *testing.T) {
 					return nil
 				}
 				line := `test -r "$1" && echo "$1 can be read"; test -w "$1" && echo "$1 can be written"; true`
-				out := scene.Value(as(t.Context(), nobody, "/bin/sh", "-c", line, "sh", path).CombinedOutput())(t)
+				out := proctest.Value(as(t.Context(), nobody, "/bin/sh", "-c", line, "sh", path).CombinedOutput())(t)
 				won = append(won, string(out))
 				return nil
 			})
-			scene.Must(t, err)
+			proctest.Must(t, err)
 			return strings.Join(won, "")
 		}},
 		{"It looks at the roles in /proc: command line, environment, memory and descriptors.", "the environment of the daemon",
 			func(t *testing.T, d *target) string {
 				for role, pid := range d.Roles() {
 					line := fmt.Sprintf("cat /proc/%d/environ /proc/%[1]d/mem; ls -l /proc/%[1]d/fd/; ls /proc/%[1]d/root/ /proc/%[1]d/cwd/; true", pid)
-					out := scene.Value(as(t.Context(), nobody, "/bin/sh", "-c", line).Output())(t)
+					out := proctest.Value(as(t.Context(), nobody, "/bin/sh", "-c", line).Output())(t)
 					if len(out) > 0 {
 						return role + ": " + string(out)
 					}
@@ -153,28 +153,28 @@ func TestAnotherUserTakesNoPlaces(t *testing.T) {
 	few := []string{"/bin/sh", "-c", `ulimit -n 512 && exec "$0" "$@"`, bin} // 256 connections
 	for _, token := range []string{"", "s3cret-of-the-owner"} {
 		t.Run(fmt.Sprintf("token %t", token != ""), func(t *testing.T) {
-			scene.Root(t)
-			dir := scene.Value(os.MkdirTemp("", "tend-attack-"))(t)
+			proctest.Root(t)
+			dir := proctest.Value(os.MkdirTemp("", "tend-attack-"))(t)
 			t.Cleanup(func() { os.RemoveAll(dir) })
 			socket := filepath.Join(dir, "sock")
 			flags := []string{"--socket", socket}
 			if token != "" {
 				file := filepath.Join(dir, "token")
-				scene.Must(t, os.WriteFile(file, []byte(token), 0o600))
+				proctest.Must(t, os.WriteFile(file, []byte(token), 0o600))
 				flags = append(flags, "--token-file", file)
 			}
 			d := watched(t, testdaemon.Config{Command: few, Dir: dir, Flags: flags}, token, "")
 			d.run(t, []attempt{{"It opens all connections that there may be, and says half a header on each.", "the owner waits at the door",
 				func(t *testing.T, d *target) string {
 					cmd := other(t.Context(), nobody, "hold", d.Addr(), "300")
-					stop := scene.Value(cmd.StdinPipe())(t)
-					out := bufio.NewReader(scene.Value(cmd.StdoutPipe())(t))
-					scene.Must(t, cmd.Start())
-					held := scene.Value(out.ReadString('\n'))(t)
+					stop := proctest.Value(cmd.StdinPipe())(t)
+					out := bufio.NewReader(proctest.Value(cmd.StdoutPipe())(t))
+					proctest.Must(t, cmd.Start())
+					held := proctest.Value(out.ReadString('\n'))(t)
 					t.Logf("it holds %s", strings.TrimSpace(held))
 					defer func() {
 						stop.Close()
-						scene.Must(t, cmd.Wait())
+						proctest.Must(t, cmd.Wait())
 					}()
 					// By the socket always; by the port where the kernel says who calls.
 					urls := []string{"unix://" + socket}
@@ -197,12 +197,12 @@ func TestAnotherUserTakesNoPlaces(t *testing.T) {
 // TestAnotherUserOnTheSocket: its mode keeps others out, and so does the kernel's word where somebody
 // has changed the mode.
 func TestAnotherUserOnTheSocket(t *testing.T) {
-	scene.Root(t)
-	dir := scene.Value(os.MkdirTemp("", "tend-attack-"))(t)
+	proctest.Root(t)
+	dir := proctest.Value(os.MkdirTemp("", "tend-attack-"))(t)
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	scene.Must(t, os.Chmod(dir, 0o755))
+	proctest.Must(t, os.Chmod(dir, 0o755))
 	marks := filepath.Join(dir, "marks")
-	scene.Must(t, os.Mkdir(marks, 0o755))
+	proctest.Must(t, os.Mkdir(marks, 0o755))
 	socket := filepath.Join(dir, "sock")
 	d := watched(t, testdaemon.Config{Command: []string{bin}, Dir: dir, Flags: []string{"--socket", socket}}, "", marks)
 	try := func(t *testing.T, d *target) string {
@@ -213,7 +213,7 @@ func TestAnotherUserOnTheSocket(t *testing.T) {
 		{"It connects to the socket.", "programs as the daemon's user", try},
 		{"It connects to the socket after an operator has opened its mode.", "programs as the daemon's user", func(t *testing.T,
 			d *target) string {
-			scene.Must(t, os.Chmod(socket, 0o777))
+			proctest.Must(t, os.Chmod(socket, 0o777))
 			return try(t, d)
 		}},
 	})
@@ -221,20 +221,20 @@ func TestAnotherUserOnTheSocket(t *testing.T) {
 
 // TestWhatAnotherUserLaysOut: files and directories that wait for root's tend.
 func TestWhatAnotherUserLaysOut(t *testing.T) {
-	scene.Root(t)
+	proctest.Root(t)
 	// theirs is a new directory of nobody's.
 	theirs := func(t *testing.T) string {
-		dir := scene.Value(os.MkdirTemp("", "tend-theirs-"))(t)
+		dir := proctest.Value(os.MkdirTemp("", "tend-theirs-"))(t)
 		t.Cleanup(func() { os.RemoveAll(dir) })
-		scene.Must(t, os.Chown(dir, nobody, nobody))
-		scene.Must(t, os.Chmod(dir, 0o755))
+		proctest.Must(t, os.Chown(dir, nobody, nobody))
+		proctest.Must(t, os.Chmod(dir, 0o755))
 		return dir
 	}
 	const secret = "s3cret-of-the-victim"
 	// victim runs tend as a user, with a token in its environment, and returns what it says.
 	victim := func(t *testing.T, uid uint32, env []string, args ...string) (string, error) {
 		cmd := as(t.Context(), uid, "/proc/self/fd/3", args...)
-		program := scene.Value(os.Open(bin))(t)
+		program := proctest.Value(os.Open(bin))(t)
 		defer program.Close()
 		cmd.ExtraFiles = []*os.File{program}
 		cmd.Env = append(append(cmd.Env, "TEND_TOKEN="+secret), env...)
@@ -244,21 +244,21 @@ func TestWhatAnotherUserLaysOut(t *testing.T) {
 	// listening has nobody listen at an address, and returns what has come there by the end.
 	listening := func(t *testing.T, network, address string, during func()) string {
 		cmd := other(t.Context(), nobody, "receive", network, address)
-		stop := scene.Value(cmd.StdinPipe())(t)
-		out := bufio.NewReader(scene.Value(cmd.StdoutPipe())(t))
+		stop := proctest.Value(cmd.StdinPipe())(t)
+		out := bufio.NewReader(proctest.Value(cmd.StdoutPipe())(t))
 		cmd.Stderr = os.Stderr
-		scene.Must(t, cmd.Start())
-		if line := scene.Value(out.ReadString('\n'))(t); line != "listening\n" {
+		proctest.Must(t, cmd.Start())
+		if line := proctest.Value(out.ReadString('\n'))(t); line != "listening\n" {
 			t.Fatal(line)
 		}
 		during()
 		stop.Close()
-		came := scene.Value(io.ReadAll(out))(t)
-		scene.Must(t, cmd.Wait())
+		came := proctest.Value(io.ReadAll(out))(t)
+		proctest.Must(t, cmd.Wait())
 		return string(came)
 	}
 	free := func(t *testing.T) string {
-		l := scene.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
+		l := proctest.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
 		defer l.Close()
 		return l.Addr().String()
 	}
@@ -270,11 +270,11 @@ func TestWhatAnotherUserLaysOut(t *testing.T) {
 		cmd.Env, cmd.Dir = []string{"PATH=" + os.Getenv("PATH")}, "/"
 		var said strings.Builder
 		cmd.Stdout, cmd.Stderr = &said, &said
-		scene.Must(t, cmd.Start())
+		proctest.Must(t, cmd.Start())
 		ended := make(chan error, 1)
 		go func() { ended <- cmd.Wait() }()
 		won := ""
-		scene.Eventually(t, "the daemon serves or has ended", func() bool {
+		proctest.Eventually(t, "the daemon serves or has ended", func() bool {
 			if b, err := os.ReadFile(url); err == nil && len(b) > 0 {
 				won = "it serves at " + string(b)
 				return true
@@ -299,7 +299,7 @@ func TestWhatAnotherUserLaysOut(t *testing.T) {
 		{"It makes a state directory with a URL of its own, which root's commands name.", "commands, environments and the token of root",
 			func(t *testing.T, _ *target) string {
 				dir, at := theirs(t), free(t)
-				scene.Must(t, as(t.Context(), nobody, "/bin/sh", "-c", "echo http://"+at+" > "+dir+"/url").Run())
+				proctest.Must(t, as(t.Context(), nobody, "/bin/sh", "-c", "echo http://"+at+" > "+dir+"/url").Run())
 				return listening(t, "tcp", at, func() { t.Log(victim(t, 0, nil, "--state-dir", dir, "ps")) })
 			}},
 		{"It makes a state directory with a socket of its own, which root's commands name.", "commands, environments and the token of root",
@@ -309,19 +309,19 @@ func TestWhatAnotherUserLaysOut(t *testing.T) {
 			}},
 		{"It makes a link to its own state directory, in a directory of root's that all may write.",
 			"commands, environments and the token of root", func(t *testing.T, _ *target) string {
-				dir, link := theirs(t), filepath.Join(scene.Value(os.MkdirTemp("", "tend-all-"))(t), "state")
+				dir, link := theirs(t), filepath.Join(proctest.Value(os.MkdirTemp("", "tend-all-"))(t), "state")
 				t.Cleanup(func() { os.RemoveAll(filepath.Dir(link)) })
-				scene.Must(t, os.Chmod(filepath.Dir(link), 0o777))
-				scene.Must(t, as(t.Context(), nobody, "/bin/ln", "-s", dir, link).Run())
+				proctest.Must(t, os.Chmod(filepath.Dir(link), 0o777))
+				proctest.Must(t, as(t.Context(), nobody, "/bin/ln", "-s", dir, link).Run())
 				return listening(t, "unix", filepath.Join(dir, "tend.sock"), func() { t.Log(victim(t, 0, nil, "--state-dir", link, "ps")) })
 			}},
 		{"Its runtime directory stays in the environment when a third user takes over the shell by su.",
 			"commands, environments and the token of the third user", func(t *testing.T, _ *target) string {
 				dir := theirs(t)
-				scene.Must(t, as(t.Context(), nobody, "/bin/mkdir", dir+"/tend").Run())
-				home := scene.Value(os.MkdirTemp("", "tend-home-"))(t)
+				proctest.Must(t, as(t.Context(), nobody, "/bin/mkdir", dir+"/tend").Run())
+				home := proctest.Value(os.MkdirTemp("", "tend-home-"))(t)
 				t.Cleanup(func() { os.RemoveAll(home) })
-				scene.Must(t, os.Chown(home, 12345, 12345))
+				proctest.Must(t, os.Chown(home, 12345, 12345))
 				return listening(t, "unix", filepath.Join(dir, "tend", "tend.sock"), func() {
 					t.Log(victim(t, 12345, []string{"XDG_RUNTIME_DIR=" + dir, "HOME=" + home}, "ps"))
 				})
@@ -329,47 +329,47 @@ func TestWhatAnotherUserLaysOut(t *testing.T) {
 		{"It owns the directory above the state directory of root's daemon.", "the program that root's next server is", func(t *testing.T,
 			_ *target) string {
 			dir := filepath.Join(theirs(t), "state")
-			scene.Must(t, os.Mkdir(dir, 0o700))
+			proctest.Must(t, os.Mkdir(dir, 0o700))
 			return serves(t, "--state-dir", dir)
 		}},
 		{"It makes the state directory a link to another one of root's.", "the daemon's files in the place of others", func(t *testing.T,
 			_ *target) string {
 			link := filepath.Join(theirs(t), "state")
-			scene.Must(t, os.Symlink(t.TempDir(), link))
-			scene.Must(t, os.Lchown(link, nobody, nobody))
+			proctest.Must(t, os.Symlink(t.TempDir(), link))
+			proctest.Must(t, os.Lchown(link, nobody, nobody))
 			return serves(t, "--state-dir", link)
 		}},
 		{"It owns the file of the token, which has the mode 0600.", "the token", func(t *testing.T, _ *target) string {
 			file := filepath.Join(theirs(t), "token")
-			scene.Must(t, os.WriteFile(file, []byte("known-to-nobody"), 0o600))
-			scene.Must(t, os.Chown(file, nobody, nobody))
+			proctest.Must(t, os.WriteFile(file, []byte("known-to-nobody"), 0o600))
+			proctest.Must(t, os.Chown(file, nobody, nobody))
 			return serves(t, "--state-dir", filepath.Join(t.TempDir(), "state"), "--token-file", file)
 		}},
 		{"It puts a token of its own in the place of root's, in its own directory, and waits for the next server.", "the token",
 			func(t *testing.T, _ *target) string {
 				dir := theirs(t)
 				file := filepath.Join(dir, "token")
-				scene.Must(t, os.WriteFile(file, []byte("s3cret-of-root"), 0o600))
-				own := scene.Value(os.MkdirTemp("", "tend-attack-"))(t)
+				proctest.Must(t, os.WriteFile(file, []byte("s3cret-of-root"), 0o600))
+				own := proctest.Value(os.MkdirTemp("", "tend-attack-"))(t)
 				t.Cleanup(func() { os.RemoveAll(own) })
 				v := watched(t, testdaemon.Config{Command: []string{bin}, Dir: own, Flags: []string{"--token-file", file}}, "s3cret-of-root", "")
-				scene.Must(t, as(t.Context(), nobody, "/bin/sh", "-c", "rm -f "+file+"; umask 077; echo known-to-nobody > "+file).Run())
+				proctest.Must(t, as(t.Context(), nobody, "/bin/sh", "-c", "rm -f "+file+"; umask 077; echo known-to-nobody > "+file).Run())
 				before := v.Roles()[testdaemon.Server]
-				scene.Must(t, syscall.Kill(before, syscall.SIGKILL))
+				proctest.Must(t, syscall.Kill(before, syscall.SIGKILL))
 				// The next one refuses the token; root gives its own back, and all goes on.
-				scene.Eventually(t, "the next server says why it does not start", func() bool {
+				proctest.Eventually(t, "the next server says why it does not start", func() bool {
 					return strings.Contains(v.Log(),
 						"belongs to another user")
 				})
-				req := scene.Value(http.NewRequestWithContext(t.Context(), http.MethodPost, v.URL+"/tend.v1.ProcessService/List",
+				req := proctest.Value(http.NewRequestWithContext(t.Context(), http.MethodPost, v.URL+"/tend.v1.ProcessService/List",
 					strings.NewReader("{}")))(t)
-				scene.Must(t, os.Remove(file))
-				scene.Must(t, os.WriteFile(file, []byte("s3cret-of-root"), 0o600))
+				proctest.Must(t, os.Remove(file))
+				proctest.Must(t, os.WriteFile(file, []byte("s3cret-of-root"), 0o600))
 				req.Header.Set("Content-Type", "application/json")
 				req.Header.Set("Authorization", "Bearer known-to-nobody")
-				res := scene.Value((&http.Transport{DisableKeepAlives: true}).RoundTrip(req))(t)
+				res := proctest.Value((&http.Transport{DisableKeepAlives: true}).RoundTrip(req))(t)
 				res.Body.Close()
-				scene.Eventually(t, "the server is there again", func() bool { return v.Roles()[testdaemon.Server] > 0 })
+				proctest.Eventually(t, "the server is there again", func() bool { return v.Roles()[testdaemon.Server] > 0 })
 				v.roles = v.Roles()
 				v.works(t)
 				if res.StatusCode == http.StatusOK {

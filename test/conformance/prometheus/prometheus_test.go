@@ -18,7 +18,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testbin"
 	"github.com/tend-run/tend/internal/support/testdaemon"
 	"github.com/tend-run/tend/process"
@@ -51,12 +51,12 @@ type server struct {
 func serve(t *testing.T, daemon string) *server {
 	t.Helper()
 	dir := t.TempDir()
-	rules := scene.Value(filepath.Abs("../../../packaging/prometheus/tend.rules.yml"))(t)
+	rules := proctest.Value(filepath.Abs("../../../packaging/prometheus/tend.rules.yml"))(t)
 	config := filepath.Join(dir, "prometheus.yml")
-	scene.Must(t, os.WriteFile(config, fmt.Appendf(nil, scrape, rules, daemon), 0o600))
-	l := scene.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
+	proctest.Must(t, os.WriteFile(config, fmt.Appendf(nil, scrape, rules, daemon), 0o600))
+	l := proctest.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
 	s := &server{t, "http://" + l.Addr().String()}
-	scene.Must(t, l.Close()) // it is told no other way where to listen
+	proctest.Must(t, l.Close()) // it is told no other way where to listen
 	cmd := exec.Command("prometheus", "--config.file="+config, "--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address="+l.Addr().String(), "--log.level=warn")
 	var log bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &log, &log
@@ -72,7 +72,7 @@ func serve(t *testing.T, daemon string) *server {
 			t.Logf("Prometheus says: %s", log.String())
 		}
 	})
-	scene.Eventually(t, "Prometheus serves", func() bool {
+	proctest.Eventually(t, "Prometheus serves", func() bool {
 		select {
 		case <-ended:
 			t.Fatal("it has ended")
@@ -90,17 +90,17 @@ func serve(t *testing.T, daemon string) *server {
 // get asks its API.
 func (s *server) get(path string, query url.Values, into any) {
 	s.t.Helper()
-	resp := scene.Value(http.Get(s.url + "/api/v1/" + path + "?" + query.Encode()))(s.t)
+	resp := proctest.Value(http.Get(s.url + "/api/v1/" + path + "?" + query.Encode()))(s.t)
 	defer resp.Body.Close()
 	var said struct {
 		Status, Error string
 		Data          json.RawMessage
 	}
-	scene.Must(s.t, json.NewDecoder(resp.Body).Decode(&said))
+	proctest.Must(s.t, json.NewDecoder(resp.Body).Decode(&said))
 	if said.Status != "success" {
 		s.t.Fatalf("%s %v: %s", path, query, said.Error)
 	}
-	scene.Must(s.t, json.Unmarshal(said.Data, into))
+	proctest.Must(s.t, json.Unmarshal(said.Data, into))
 }
 
 // series are the labels of what an expression gives.
@@ -125,17 +125,17 @@ func TestEachPanelHasWhatItAsksFor(t *testing.T) {
 
 	// What is counted only once it has happened: a role that was replaced, a start that
 	// fails, a request of a foreign page.
-	scene.Must(t, d.Replace(t.Context(), testdaemon.Server))
+	proctest.Must(t, d.Replace(t.Context(), testdaemon.Server))
 	c := d.Connect(t)
-	p := scene.Value(c.Start(t.Context(), process.Spec{Shell: "echo out; echo err >&2; cat", Stdin: process.StdinPipe}))(t)
-	scene.Write(t, p, "in\n")
+	p := proctest.Value(c.Start(t.Context(), process.Spec{Shell: "echo out; echo err >&2; cat", Stdin: process.StdinPipe}))(t)
+	proctest.Write(t, p, "in\n")
 	if _, err := c.Start(t.Context(), process.Spec{Argv: []string{"/no/such"}}); err == nil {
 		t.Error("what is not there was started")
 	}
-	req := scene.Value(http.NewRequestWithContext(t.Context(), "POST", d.URL+"/tend.v1.ProcessService/List", strings.NewReader("{}")))(t)
+	req := proctest.Value(http.NewRequestWithContext(t.Context(), "POST", d.URL+"/tend.v1.ProcessService/List", strings.NewReader("{}")))(t)
 	req.Header.Set("Origin", "https://example.com")
-	resp := scene.Value(http.DefaultClient.Do(req))(t)
-	scene.Must(t, resp.Body.Close())
+	resp := proctest.Value(http.DefaultClient.Do(req))(t)
+	proctest.Must(t, resp.Body.Close())
 	if resp.StatusCode != http.StatusForbidden {
 		t.Errorf("a foreign page is answered %s", resp.Status)
 	}
@@ -152,7 +152,7 @@ func TestEachPanelHasWhatItAsksFor(t *testing.T) {
 			}
 		}
 	}
-	scene.Must(t, json.Unmarshal(scene.Value(os.ReadFile("../../../packaging/grafana/tend.json"))(t), &dashboard))
+	proctest.Must(t, json.Unmarshal(proctest.Value(os.ReadFile("../../../packaging/grafana/tend.json"))(t), &dashboard))
 	for _, v := range dashboard.Templating.List {
 		if v.Name != "instance" {
 			continue
@@ -161,7 +161,7 @@ func TestEachPanelHasWhatItAsksFor(t *testing.T) {
 		if !ok {
 			t.Fatalf("the variable is %s", v.Definition)
 		}
-		scene.Eventually(t, "the variable has the daemon", func() bool {
+		proctest.Eventually(t, "the variable has the daemon", func() bool {
 			var values []string
 			s.get("label/"+label+"/values", url.Values{"match[]": {metric}}, &values)
 			return len(values) == 1 && values[0] == daemon
@@ -174,7 +174,7 @@ func TestEachPanelHasWhatItAsksFor(t *testing.T) {
 			asked++
 			expr := fill.Replace(target.Expr)
 			var found []map[string]string
-			scene.Eventually(t, panel.Title+": "+expr, func() bool {
+			proctest.Eventually(t, panel.Title+": "+expr, func() bool {
 				found = s.series(expr)
 				return len(found) > 0
 			})
@@ -194,7 +194,7 @@ func TestEachPanelHasWhatItAsksFor(t *testing.T) {
 			Rules []struct{ Name, Health, LastError, State string }
 		}
 	}
-	scene.Eventually(t, "the alerts are evaluated", func() bool {
+	proctest.Eventually(t, "the alerts are evaluated", func() bool {
 		rules.Groups = nil
 		s.get("rules", nil, &rules)
 		for _, g := range rules.Groups {

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/tend-run/tend/internal/lib/replace"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 // foreign are things that may lie in place of a segment.
@@ -24,16 +24,16 @@ func foreign(victim string) map[string]func(path string) error {
 // than a segment has, and writes nowhere else.
 func TestWhatIsNoSegmentIsRefused(t *testing.T) {
 	victim := filepath.Join(t.TempDir(), "victim")
-	scene.Must(t, os.WriteFile(victim, []byte("kept"), 0o600))
+	proctest.Must(t, os.WriteFile(victim, []byte("kept"), 0o600))
 	for name, put := range foreign(victim) {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
-			scene.Must(t, put(segmentPath(dir, 1)))
+			proctest.Must(t, put(segmentPath(dir, 1)))
 			if _, err := Open(dir); !errors.Is(err, replace.ErrNoFile) {
 				t.Errorf("open: %v", err)
 			}
 			l := create(t, 1)
-			scene.Must(t, put(segmentPath(l.Dir(), 2)))
+			proctest.Must(t, put(segmentPath(l.Dir(), 2)))
 			appendAll(t, l, Record{Kind: KindHeartbeat, Frame: 7})
 			if err := l.Append(Record{Kind: KindHeartbeat, Frame: 8}); !errors.Is(err, replace.ErrNoFile) {
 				t.Errorf("append to the next segment: %v", err)
@@ -45,7 +45,7 @@ func TestWhatIsNoSegmentIsRefused(t *testing.T) {
 	}
 	t.Run("hole", func(t *testing.T) {
 		l := create(t, segmentSize)
-		scene.Must(t, os.Truncate(segmentPath(l.Dir(), 1), 1<<40))
+		proctest.Must(t, os.Truncate(segmentPath(l.Dir(), 1), 1<<40))
 		if _, err := Open(l.Dir()); !errors.Is(err, replace.ErrNoFile) {
 			t.Errorf("open: %v", err)
 		}

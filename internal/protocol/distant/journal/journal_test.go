@@ -10,7 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/process"
 )
 
@@ -61,7 +61,7 @@ func TestAnswers(t *testing.T) {
 
 func create(t *testing.T, limit int64) *Log {
 	t.Helper()
-	l := scene.Value(Create(filepath.Join(t.TempDir(), "s"), State{ID: 5, Sent: 6, Answered: 4}))(t)
+	l := proctest.Value(Create(filepath.Join(t.TempDir(), "s"), State{ID: 5, Sent: 6, Answered: 4}))(t)
 	l.limit = limit
 	t.Cleanup(func() { l.Close() })
 	return l
@@ -70,7 +70,7 @@ func create(t *testing.T, limit int64) *Log {
 func appendAll(t *testing.T, l *Log, records ...Record) {
 	t.Helper()
 	for _, r := range records {
-		scene.Must(t, l.Append(r))
+		proctest.Must(t, l.Append(r))
 	}
 }
 
@@ -106,8 +106,8 @@ func TestStateSurvives(t *testing.T) {
 		}},
 	} {
 		t.Run(damage.name, func(t *testing.T) {
-			scene.Must(t, damage.do(segmentPath(l.dir, l.segment)))
-			again := scene.Value(Open(l.dir))(t)
+			proctest.Must(t, damage.do(segmentPath(l.dir, l.segment)))
+			again := proctest.Value(Open(l.dir))(t)
 			defer again.Close()
 			if diff := cmp.Diff(&want, again.State()); diff != "" {
 				t.Error(diff)

@@ -17,7 +17,7 @@ import (
 
 	"github.com/tend-run/tend/internal/lib/budget"
 	"github.com/tend-run/tend/internal/protocol/distant/wire"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"go.uber.org/goleak"
 	"golang.org/x/crypto/chacha20poly1305"
 )
@@ -28,13 +28,13 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func unhex(t *testing.T, s string) []byte {
 	t.Helper()
-	b := scene.Value(hex.DecodeString(s))(t)
+	b := proctest.Value(hex.DecodeString(s))(t)
 	return b
 }
 
 func scalar(t *testing.T, n byte) *ecdh.PrivateKey {
 	t.Helper()
-	k := scene.Value(ecdh.P256().NewPrivateKey(append(make([]byte, 31), n)))(t)
+	k := proctest.Value(ecdh.P256().NewPrivateKey(append(make([]byte, 31), n)))(t)
 	return k
 }
 
@@ -53,7 +53,7 @@ func TestKeySchedule(t *testing.T) {
 				a.salt[i], b.salt[i] = tc.salt(i)
 			}
 			for _, side := range [][2]*share{{a, b}, {b, a}} {
-				key := scene.Value(side[0].derive(side[1].message()))(t)
+				key := proctest.Value(side[0].derive(side[1].message()))(t)
 				if got := key.String(); got != tc.want {
 					t.Errorf("the key is %s, want %s", got, tc.want)
 				}
@@ -63,7 +63,7 @@ func TestKeySchedule(t *testing.T) {
 }
 
 func TestSealedFrames(t *testing.T) {
-	aead := scene.Value(chacha20poly1305.NewX(unhex(t, "2195a147d19d912fa607f5b276d2c04b3fd06f0e3a592eaf0d9111f898b6a5d9")))(t)
+	aead := proctest.Value(chacha20poly1305.NewX(unhex(t, "2195a147d19d912fa607f5b276d2c04b3fd06f0e3a592eaf0d9111f898b6a5d9")))(t)
 	nonce := bytes.Repeat([]byte{0x24}, nonceSize)
 	for _, tc := range []struct {
 		name, plain, want string
@@ -147,10 +147,10 @@ func TestChoice(t *testing.T) {
 // pair are two ends of a TCP connection.
 func pair(t *testing.T) (client, server net.Conn) {
 	t.Helper()
-	l := scene.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
+	l := proctest.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer l.Close()
-	client = scene.Value(net.Dial("tcp", l.Addr().String()))(t)
-	server = scene.Value(l.Accept())(t)
+	client = proctest.Value(net.Dial("tcp", l.Addr().String()))(t)
+	server = proctest.Value(l.Accept())(t)
 	for _, c := range []net.Conn{client, server} {
 		c.SetDeadline(time.Now().Add(2 * time.Minute))
 		t.Cleanup(func() { c.Close() })
@@ -190,7 +190,7 @@ func TestConnect(t *testing.T) {
 			client, server := pair(t)
 			done := make(chan side)
 			go func() { done <- accept(server, right) }()
-			c := scene.Value(Client(client, Hello{}))(t)
+			c := proctest.Value(Client(client, Hello{}))(t)
 			id, err := c.Login(tc.key)
 			if !tc.ok {
 				if s := <-done; err == nil || !errors.Is(s.err, ErrKey) {
@@ -232,15 +232,15 @@ func TestReplayedHandshake(t *testing.T) {
 	rec := &recorder{Conn: client}
 	done := make(chan side)
 	go func() { done <- accept(server, Key{1}) }()
-	c := scene.Value(Client(rec, Hello{}))(t)
-	scene.Value(c.Login(Key{1}))(t)
-	scene.Value(c.Exchange())(t)
+	c := proctest.Value(Client(rec, Hello{}))(t)
+	proctest.Value(c.Login(Key{1}))(t)
+	proctest.Value(c.Exchange())(t)
 	if s := <-done; s.err != nil {
 		t.Fatal(s.err)
 	}
 	replay, server := pair(t)
 	go func() { done <- accept(server, Key{1}) }()
-	scene.Value(replay.Write(rec.sent.Bytes()))(t)
+	proctest.Value(replay.Write(rec.sent.Bytes()))(t)
 	if s := <-done; !errors.Is(s.err, ErrFrame) {
 		t.Errorf("what a client had sent before was taken once more: %v", s.err)
 	}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 // The vectors come from the serializer of distant 0.20.0.
@@ -21,7 +21,7 @@ const (
 
 func unhex(t testing.TB, s string) []byte {
 	t.Helper()
-	b := scene.Value(hex.DecodeString(s))(t)
+	b := proctest.Value(hex.DecodeString(s))(t)
 	return b
 }
 
@@ -70,10 +70,10 @@ func TestRequestVectors(t *testing.T) {
 		{"a batch in sequence", batch, `{"header":{"sequence":true},"id":"6","payload":[{"type":"version"},{"type":"system_info"}]}`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			packed := scene.Value(ParsePack(unhex(t, tc.hex)))(t)
-			text := scene.Value(ParseJSON([]byte(tc.want)))(t)
+			packed := proctest.Value(ParsePack(unhex(t, tc.hex)))(t)
+			text := proctest.Value(ParseJSON([]byte(tc.want)))(t)
 			var want any
-			scene.Must(t, json.Unmarshal([]byte(tc.want), &want))
+			proctest.Must(t, json.Unmarshal([]byte(tc.want), &want))
 			for _, v := range []Value{packed, text} {
 				if diff := cmp.Diff(want, tree(v)); diff != "" {
 					t.Error(diff)
@@ -131,10 +131,10 @@ func TestBytes(t *testing.T) {
 		all = append(all, byte(i))
 	}
 	for _, data := range [][]byte{{}, {0}, {255}, all} {
-		v := scene.Value(ParseJSON(AppendByteArray(nil, data)))(t)
+		v := proctest.Value(ParseJSON(AppendByteArray(nil, data)))(t)
 		w := NewPack(nil)
 		w.Bytes(data)
-		p := scene.Value(ParsePack(w.Buffer()))(t)
+		p := proctest.Value(ParsePack(w.Buffer()))(t)
 		for _, v := range []Value{v, p} {
 			if got, err := v.Bytes(); err != nil || !bytes.Equal(got, data) {
 				t.Errorf("%d bytes became %d, %v", len(data), len(got), err)
@@ -168,7 +168,7 @@ func TestWidths(t *testing.T) {
 		{"d005", true}, {"d10005", true}, {"d200000005", true}, {"d30000000000000005", true},
 		{"ff", false}, {"d0ff", false}, {"ca40a00000", false}, {"a135", false},
 	} {
-		v := scene.Value(ParsePack(unhex(t, tc.hex)))(t)
+		v := proctest.Value(ParsePack(unhex(t, tc.hex)))(t)
 		if n, err := v.Uint(255); (err == nil) != tc.ok || tc.ok && n != 5 {
 			t.Errorf("%s became %d, %v", tc.hex, n, err)
 		}
@@ -187,7 +187,7 @@ func TestMalformed(t *testing.T) {
 		}
 	}
 	for _, text := range []string{`{"id":"1"}`, `{"payload":{}}`, `{"id":1,"payload":{}}`, `{"id":"1","id":"2","payload":{}}`, `{"id":"1","payload":{},"x":1}`, `{"id":"1","payload":{},"header":{"sequence":1}}`, `[]`} {
-		v := scene.Value(ParseJSON([]byte(text)))(t)
+		v := proctest.Value(ParseJSON([]byte(text)))(t)
 		if req, err := ParseRequest(v); err == nil {
 			t.Errorf("%s was taken for %+v", text, req)
 		}

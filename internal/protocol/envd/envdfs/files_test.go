@@ -10,14 +10,14 @@ import (
 
 	"github.com/tend-run/tend/internal/files"
 	"github.com/tend-run/tend/internal/sandbox/driver"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 // TestAllGoesThroughTheFilesThatAreGiven: with those of a sandbox, nothing of the
 // daemon's machine is seen.
 func TestAllGoesThroughTheFilesThatAreGiven(t *testing.T) {
 	inside := t.TempDir()
-	me := scene.Value(files.Lookup(""))(t)
+	me := proctest.Value(files.Lookup(""))(t)
 	me.Home = inside
 	s := serve(t, Config{Files: func(_ context.Context, user string) (driver.Files, error) {
 		switch user {
@@ -32,7 +32,7 @@ func TestAllGoesThroughTheFilesThatAreGiven(t *testing.T) {
 		}
 		return nil, errors.New("nobody of that name is inside")
 	}})
-	scene.Must(t, os.WriteFile(filepath.Join(inside, "f"), []byte("inside"), 0o600))
+	proctest.Must(t, os.WriteFile(filepath.Join(inside, "f"), []byte("inside"), 0o600))
 	json := "Content-Type: application/json"
 	for _, tt := range []struct {
 		name, method, path, body, user string
@@ -73,9 +73,9 @@ func TestAllGoesThroughTheFilesThatAreGiven(t *testing.T) {
 
 // ended is the root of a sandbox that was destroyed.
 func ended(t *testing.T, dir string) *files.Root {
-	d := scene.Value(os.Open(dir))(t)
+	d := proctest.Value(os.Open(dir))(t)
 	defer d.Close()
-	root := scene.Value(files.OpenRoot(d, 0))(t)
-	scene.Must(t, root.End(driver.ErrNotFound))
+	root := proctest.Value(files.OpenRoot(d, 0))(t)
+	proctest.Must(t, root.End(driver.ErrNotFound))
 	return root
 }

@@ -13,7 +13,7 @@ import (
 	"testing"
 
 	"github.com/tend-run/tend/internal/protocol/face"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 // Whatever the query, nothing but the right signature opens /files.
@@ -115,7 +115,7 @@ func FuzzCompose(f *testing.F) {
 			return
 		}
 		for _, name := range []string{"a", "b"} {
-			scene.Must(t, os.WriteFile(filepath.Join(dir, name), []byte(name), 0o600))
+			proctest.Must(t, os.WriteFile(filepath.Join(dir, name), []byte(name), 0o600))
 		}
 		fc := New(Config{Files: machineIn(dir)})
 		defer fc.Close()

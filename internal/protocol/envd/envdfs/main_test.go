@@ -16,7 +16,7 @@ import (
 	"github.com/tend-run/tend/internal/protocol/part"
 	"github.com/tend-run/tend/internal/sandbox/driver"
 	"github.com/tend-run/tend/internal/sandbox/host"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -35,7 +35,7 @@ type server struct {
 func serve(t *testing.T, cfg Config) *server {
 	t.Helper()
 	s := &server{t: t, dir: t.TempDir()}
-	u := scene.Value(user.Current())(t)
+	u := proctest.Value(user.Current())(t)
 	s.user = u.Username
 	if cfg.Files == nil {
 		cfg.Files = machineIn(s.dir)
@@ -48,7 +48,7 @@ func serve(t *testing.T, cfg Config) *server {
 	}
 	s.face = New(cfg)
 	mux := http.NewServeMux()
-	scene.Must(t, part.Mount(mux, s.face, nil))
+	proctest.Must(t, part.Mount(mux, s.face, nil))
 	srv := httptest.NewServer(mux)
 	s.url = srv.URL
 	transport := &http.Transport{DisableCompression: true}
@@ -73,14 +73,14 @@ func machineIn(dir string) func(context.Context, string) (driver.Files, error) {
 // do sends a request; headers are "Name: value" lines.
 func (s *server) do(method, path, body string, headers ...string) (*http.Response, string) {
 	s.t.Helper()
-	req := scene.Value(http.NewRequestWithContext(s.t.Context(), method, s.url+path, strings.NewReader(body)))(s.t)
+	req := proctest.Value(http.NewRequestWithContext(s.t.Context(), method, s.url+path, strings.NewReader(body)))(s.t)
 	for _, h := range headers {
 		name, value, _ := strings.Cut(h, ": ")
 		req.Header.Add(name, value)
 	}
-	res := scene.Value(s.http.Do(req))(s.t)
+	res := proctest.Value(s.http.Do(req))(s.t)
 	defer res.Body.Close()
-	text := scene.Value(io.ReadAll(res.Body))(s.t)
+	text := proctest.Value(io.ReadAll(res.Body))(s.t)
 	return res, string(text)
 }
 

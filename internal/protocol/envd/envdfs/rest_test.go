@@ -17,7 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 const octets = "Content-Type: application/octet-stream"
@@ -49,10 +49,10 @@ const formType = "Content-Type: multipart/form-data; boundary=X"
 func TestRESTAnswers(t *testing.T) {
 	s := serve(t, Config{})
 	for name, content := range map[string]string{"f.txt": "hello world", "p1": "a", "p2": "b"} {
-		scene.Must(t, os.WriteFile(filepath.Join(s.dir, name), []byte(content), 0o644))
+		proctest.Must(t, os.WriteFile(filepath.Join(s.dir, name), []byte(content), 0o644))
 	}
-	scene.Must(t, syscall.Mkfifo(filepath.Join(s.dir, "fifo"), 0o600))
-	scene.Must(t, os.Symlink("loop", filepath.Join(s.dir, "loop")))
+	proctest.Must(t, syscall.Mkfifo(filepath.Join(s.dir, "fifo"), 0o600))
+	proctest.Must(t, os.Symlink("loop", filepath.Join(s.dir, "loop")))
 	// DIR in paths, bodies and answers is the directory of the test.
 	tests := []struct {
 		name, method, path, body string
@@ -126,7 +126,7 @@ func TestRESTAnswers(t *testing.T) {
 
 func TestHeadersOfADownload(t *testing.T) {
 	s := serve(t, Config{})
-	scene.Must(t, os.WriteFile(filepath.Join(s.dir, "f.txt"), []byte("hello"), 0o644))
+	proctest.Must(t, os.WriteFile(filepath.Join(s.dir, "f.txt"), []byte("hello"), 0o644))
 	res, _ := s.do("GET", "/files?path="+s.dir+"/f.txt", "")
 	for name, want := range map[string]string{
 		"Content-Disposition": "inline; filename=f.txt", "Vary": "Accept-Encoding", "Accept-Ranges": "bytes",
@@ -137,7 +137,7 @@ func TestHeadersOfADownload(t *testing.T) {
 		}
 	}
 	res, got := s.do("GET", "/files?path="+s.dir+"/f.txt", "", "Accept-Encoding: gzip")
-	zr := scene.Value(gzip.NewReader(strings.NewReader(got)))(t)
+	zr := proctest.Value(gzip.NewReader(strings.NewReader(got)))(t)
 	plain, err := io.ReadAll(zr)
 	if err != nil || string(plain) != "hello" || res.Header.Get("Content-Encoding") != "gzip" {
 		t.Errorf("%q, %v, %v", plain, err, res.Header)
@@ -150,30 +150,30 @@ func TestAGzippedDownloadComesInLargeChunks(t *testing.T) {
 	s := serve(t, Config{})
 	data := make([]byte, 4<<20)
 	rand.Read(data)
-	scene.Must(t, os.WriteFile(s.dir+"/big", data, 0o644))
-	conn := scene.Value(net.Dial("tcp", strings.TrimPrefix(s.url, "http://")))(t)
+	proctest.Must(t, os.WriteFile(s.dir+"/big", data, 0o644))
+	conn := proctest.Value(net.Dial("tcp", strings.TrimPrefix(s.url, "http://")))(t)
 	defer conn.Close()
 	fmt.Fprintf(conn, "GET /files?path=%s/big HTTP/1.1\r\nHost: localhost\r\nAccept-Encoding: gzip\r\nConnection: close\r\n\r\n", s.dir)
 	in := bufio.NewReader(conn)
 	for line := ""; line != "\r\n"; {
-		line = scene.Value(in.ReadString('\n'))(t)
+		line = proctest.Value(in.ReadString('\n'))(t)
 	}
 	var zipped bytes.Buffer
 	chunks := 0
 	for {
-		line := scene.Value(in.ReadString('\n'))(t)
-		n := scene.Value(strconv.ParseInt(strings.TrimSpace(line), 16, 64))(t)
+		line := proctest.Value(in.ReadString('\n'))(t)
+		n := proctest.Value(strconv.ParseInt(strings.TrimSpace(line), 16, 64))(t)
 		if n == 0 {
 			break
 		}
-		scene.Value(io.CopyN(&zipped, in, n))(t)
-		scene.Value(in.Discard(2))(t)
+		proctest.Value(io.CopyN(&zipped, in, n))(t)
+		proctest.Value(in.Discard(2))(t)
 		chunks++
 	}
 	if chunks > len(data)>>15 {
 		t.Errorf("%d bytes came in %d chunks", zipped.Len(), chunks)
 	}
-	zr := scene.Value(gzip.NewReader(&zipped))(t)
+	zr := proctest.Value(gzip.NewReader(&zipped))(t)
 	if got, err := io.ReadAll(zr); err != nil || !bytes.Equal(got, data) {
 		t.Errorf("%d bytes, %v", len(got), err)
 	}
@@ -192,20 +192,20 @@ func TestGzippedUpload(t *testing.T) {
 
 func TestAClientThatLeavesHalfWayLeavesNoHalfFile(t *testing.T) {
 	s := serve(t, Config{})
-	conn := scene.Value(net.Dial("tcp", strings.TrimPrefix(s.url, "http://")))(t)
+	conn := proctest.Value(net.Dial("tcp", strings.TrimPrefix(s.url, "http://")))(t)
 	head := "POST /files?path=" + s.dir + "/half HTTP/1.1\r\nHost: x\r\n" + octets + "\r\nContent-Length: 10000000\r\n\r\n"
-	scene.Value(io.WriteString(conn, head+strings.Repeat("x", 1<<20)))(t)
+	proctest.Value(io.WriteString(conn, head+strings.Repeat("x", 1<<20)))(t)
 	path := filepath.Join(s.dir, "half")
-	scene.Eventually(t, "the file is begun", func() bool { _, err := os.Stat(path); return err == nil })
-	scene.Must(t, conn.Close())
-	scene.Eventually(t, "the file is gone", func() bool { _, err := os.Stat(path); return os.IsNotExist(err) })
+	proctest.Eventually(t, "the file is begun", func() bool { _, err := os.Stat(path); return err == nil })
+	proctest.Must(t, conn.Close())
+	proctest.Eventually(t, "the file is gone", func() bool { _, err := os.Stat(path); return os.IsNotExist(err) })
 }
 
 func TestSignatures(t *testing.T) {
 	s := serve(t, Config{})
 	s.token = "secret"
 	path := s.dir + "/f"
-	scene.Must(t, os.WriteFile(path, []byte("hello"), 0o644))
+	proctest.Must(t, os.WriteFile(path, []byte("hello"), 0o644))
 	future, past := time.Now().Unix()+3600, time.Now().Unix()-10
 	with := func(user, signature string, expires *int64) string {
 		q := url.Values{"path": {path}}

@@ -16,22 +16,22 @@ import (
 
 	pb "github.com/tend-run/tend/internal/gen/envd/filesystem"
 	"github.com/tend-run/tend/internal/gen/envd/filesystem/filesystemconnect"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 // TestRequestsForAnotherUserHaveThatUsersRights tries each way into the file
 // half of the protocol with links that lead to root's files.
 func TestRequestsForAnotherUserHaveThatUsersRights(t *testing.T) {
-	scene.Root(t)
+	proctest.Root(t)
 	s := serve(t, Config{})
-	top := scene.Value(os.MkdirTemp("", "envdfs-"))(t)
+	top := proctest.Value(os.MkdirTemp("", "envdfs-"))(t)
 	t.Cleanup(func() {
 		if err := os.RemoveAll(top); err != nil {
 			t.Error(err)
 		}
 	})
-	nobody := scene.Value(user.Lookup("nobody"))(t)
-	uid := scene.Value(strconv.Atoi(nobody.Uid))(t)
+	nobody := proctest.Value(user.Lookup("nobody"))(t)
+	uid := proctest.Value(strconv.Atoi(nobody.Uid))(t)
 	home, closed := filepath.Join(top, "home"), filepath.Join(top, "closed")
 	secret := filepath.Join(closed, "secret")
 	for _, err := range []error{
@@ -113,7 +113,7 @@ func TestRequestsForAnotherUserHaveThatUsersRights(t *testing.T) {
 func TestFilesAreServedAsData(t *testing.T) {
 	s := serve(t, Config{})
 	for _, name := range []string{"page.html", "picture.svg", "text"} {
-		scene.Must(t, os.WriteFile(filepath.Join(s.dir, name), []byte("<script>alert(1)</script>"), 0o644))
+		proctest.Must(t, os.WriteFile(filepath.Join(s.dir, name), []byte("<script>alert(1)</script>"), 0o644))
 		for _, encoding := range []string{"identity", "gzip"} {
 			res, _ := s.do("GET", "/files?path="+filepath.Join(s.dir, name), "", "Accept-Encoding: "+encoding)
 			h := res.Header

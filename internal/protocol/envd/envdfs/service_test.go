@@ -11,7 +11,7 @@ import (
 
 	pb "github.com/tend-run/tend/internal/gen/envd/filesystem"
 	"github.com/tend-run/tend/internal/gen/envd/filesystem/filesystemconnect"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 func (s *server) clients() map[string]filesystemconnect.FilesystemClient {
@@ -25,13 +25,13 @@ func (s *server) clients() map[string]filesystemconnect.FilesystemClient {
 // The bytes of each answer over the JSON codec, which all SDKs use.
 func TestServiceTranscripts(t *testing.T) {
 	s := serve(t, Config{})
-	scene.Must(t, os.MkdirAll(filepath.Join(s.dir, "d/e"), 0o755))
-	scene.Must(t, os.WriteFile(filepath.Join(s.dir, "f"), []byte("hello"), 0o640))
+	proctest.Must(t, os.MkdirAll(filepath.Join(s.dir, "d/e"), 0o755))
+	proctest.Must(t, os.WriteFile(filepath.Join(s.dir, "f"), []byte("hello"), 0o640))
 	for _, link := range []string{"loop", "d/in"} {
-		scene.Must(t, os.Symlink("loop", filepath.Join(s.dir, link)))
+		proctest.Must(t, os.Symlink("loop", filepath.Join(s.dir, link)))
 	}
 	when := time.Unix(1700000000, 0)
-	scene.Must(t, os.Chtimes(filepath.Join(s.dir, "f"), when, when))
+	proctest.Must(t, os.Chtimes(filepath.Join(s.dir, "f"), when, when))
 	file := `{"name":"f","type":"FILE_TYPE_FILE","path":"DIR/f","size":"5","mode":416,"permissions":"-rw-r-----","owner":"ME","group":"ME","modifiedTime":"2023-11-14T22:13:20Z"}`
 	tests := []struct {
 		name, method, body string
@@ -101,11 +101,11 @@ func TestWatchDirOverEachProtocol(t *testing.T) {
 	for name, c := range s.clients() {
 		t.Run(name, func(t *testing.T) {
 			dir := filepath.Join(s.dir, name)
-			scene.Must(t, os.Mkdir(dir, 0o755))
+			proctest.Must(t, os.Mkdir(dir, 0o755))
 			req := connect.NewRequest(&pb.WatchDirRequest{Path: dir, Recursive: true, IncludeEntry: true})
 			// The smallest interval is a second, whatever is asked for.
 			req.Header().Set("Keepalive-Ping-Interval", "-1")
-			stream := scene.Value(c.WatchDir(t.Context(), req))(t)
+			stream := proctest.Value(c.WatchDir(t.Context(), req))(t)
 			defer stream.Close()
 			if !stream.Receive() || stream.Msg().GetStart() == nil {
 				t.Fatalf("first %v, %v", stream.Msg(), stream.Err())
@@ -113,7 +113,7 @@ func TestWatchDirOverEachProtocol(t *testing.T) {
 			if !stream.Receive() || stream.Msg().GetKeepalive() == nil {
 				t.Fatalf("then %v, %v", stream.Msg(), stream.Err())
 			}
-			scene.Must(t, os.MkdirAll(filepath.Join(dir, "a/b"), 0o755))
+			proctest.Must(t, os.MkdirAll(filepath.Join(dir, "a/b"), 0o755))
 			for stream.Receive() {
 				if ev := stream.Msg().GetFilesystem(); ev.GetName() == "a/b" {
 					if ev.GetType() != pb.EventType_EVENT_TYPE_CREATE || ev.GetEntry().GetType() != pb.FileType_FILE_TYPE_DIRECTORY {
@@ -132,7 +132,7 @@ func TestStreamsEndWithTheFaceAndAreBounded(t *testing.T) {
 	c := s.clients()["json"]
 	open := func() *connect.ServerStreamForClient[pb.WatchDirResponse] {
 		t.Helper()
-		stream := scene.Value(c.WatchDir(t.Context(), connect.NewRequest(&pb.WatchDirRequest{Path: s.dir})))(t)
+		stream := proctest.Value(c.WatchDir(t.Context(), connect.NewRequest(&pb.WatchDirRequest{Path: s.dir})))(t)
 		return stream
 	}
 	first := open()
@@ -145,7 +145,7 @@ func TestStreamsEndWithTheFaceAndAreBounded(t *testing.T) {
 	if second.Receive() || connect.CodeOf(second.Err()) != connect.CodeResourceExhausted {
 		t.Errorf("one too many: %v", second.Err())
 	}
-	scene.Must(t, s.face.Close())
+	proctest.Must(t, s.face.Close())
 	if first.Receive() || connect.CodeOf(first.Err()) != connect.CodeUnavailable {
 		t.Errorf("after Close: %v", first.Err())
 	}
@@ -164,8 +164,8 @@ func TestPolledWatchers(t *testing.T) {
 		}
 		return res.Msg.GetWatcherId(), nil
 	}
-	id := scene.Value(create())(t)
-	scene.Value(create())(t)
+	id := proctest.Value(create())(t)
+	proctest.Value(create())(t)
 	if _, err := create(); connect.CodeOf(err) != connect.CodeResourceExhausted {
 		t.Errorf("one too many: %v", err)
 	}
@@ -180,13 +180,13 @@ func TestPolledWatchers(t *testing.T) {
 		return names, nil
 	}
 	for _, name := range []string{"a", "b", "c", "d"} {
-		scene.Must(t, os.Mkdir(filepath.Join(s.dir, name), 0o755))
+		proctest.Must(t, os.Mkdir(filepath.Join(s.dir, name), 0o755))
 	}
 	w, _ := s.face.watchers.get(id)
 	<-w.Ready()
 	var got []string
 	var err error
-	scene.Eventually(t, "the overflow is told", func() bool {
+	proctest.Eventually(t, "the overflow is told", func() bool {
 		var names []string
 		names, err = events()
 		got = append(got, names...)
@@ -205,9 +205,9 @@ func TestPolledWatchers(t *testing.T) {
 func TestAnIdleWatcherEnds(t *testing.T) {
 	s := serve(t, Config{WatcherIdle: 20 * time.Millisecond})
 	c := s.clients()["json"]
-	res := scene.Value(c.CreateWatcher(t.Context(), connect.NewRequest(&pb.CreateWatcherRequest{Path: s.dir})))(t)
+	res := proctest.Value(c.CreateWatcher(t.Context(), connect.NewRequest(&pb.CreateWatcherRequest{Path: s.dir})))(t)
 	// Asking would keep it alive.
-	scene.Eventually(t, "the watcher is gone", func() bool {
+	proctest.Eventually(t, "the watcher is gone", func() bool {
 		s.face.watchers.mu.Lock()
 		defer s.face.watchers.mu.Unlock()
 		return len(s.face.watchers.byID) == 0

@@ -11,7 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 // model is the text by the definition: whole characters as they are, each
@@ -261,7 +261,7 @@ func TestOffsetsBehindAFreedHeadStay(t *testing.T) {
 	all := starts(raw)
 	for range 300 {
 		src := stream{raw, r.Int64N(int64(len(raw)))}
-		got := scene.Value(m.AfterGap(src.freed, src))(t)
+		got := proctest.Value(m.AfterGap(src.freed, src))(t)
 		i := sort.Search(len(all), func(i int) bool { return all[i].Raw >= got.Raw })
 		if all[i] != got || got.Raw < src.freed || got.Raw > src.freed+3 {
 			t.Fatalf("behind %d freed bytes the stream goes on at %+v; nearby is %+v", src.freed, got, all[i])

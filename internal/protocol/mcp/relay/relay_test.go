@@ -18,7 +18,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/tend-run/tend/internal/protocol/mcp/relay"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -45,12 +45,12 @@ func passFor(t testing.TB, patience time.Duration, h http.HandlerFunc, in io.Rea
 		return relay.Target{Client: client, URL: srv.URL + "/mcp", Header: http.Header{"Tend-Dir": {"/d"}}}, nil
 	}}
 	var out bytes.Buffer
-	scene.Must(t, r.Run(t.Context(), in, io.MultiWriter(append(also, &out)...)))
+	proctest.Must(t, r.Run(t.Context(), in, io.MultiWriter(append(also, &out)...)))
 	return strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
 }
 
 func read(t testing.TB, r *http.Request) string {
-	return string(scene.Value(io.ReadAll(r.Body))(t))
+	return string(proctest.Value(io.ReadAll(r.Body))(t))
 }
 
 const ping = `{"jsonrpc":"2.0","id":"p","method":"ping"}` + "\n"
@@ -194,7 +194,7 @@ func TestTheVersionIsThatOfTheMessageOrOfTheAgreement(t *testing.T) {
 	pass(t, func(w http.ResponseWriter, r *http.Request) {
 		got = append(got, r.Header.Get("Mcp-Protocol-Version")+" "+r.Header.Get("Mcp-Method")+" "+r.Header.Get("Mcp-Name"))
 		var m struct{ ID int }
-		scene.Must(t, json.NewDecoder(r.Body).Decode(&m))
+		proctest.Must(t, json.NewDecoder(r.Body).Decode(&m))
 		w.Header().Set("Content-Type", "text/event-stream")
 		fmt.Fprintf(w, "data: {\"jsonrpc\":\"2.0\",\"id\":%d,\"result\":{\"protocolVersion\":\"2025-03-26\"}}\n\n", m.ID)
 	}, in, told(func() { answered <- struct{}{} }))

@@ -19,7 +19,7 @@ import (
 
 	"github.com/tend-run/tend/internal/protocol/distant/distanttest"
 	"github.com/tend-run/tend/internal/protocol/distant/secure"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testbin"
 	"github.com/tend-run/tend/internal/support/testdaemon"
 )
@@ -45,14 +45,14 @@ func serve(t *testing.T) *daemon {
 	t.Helper()
 	d := &daemon{t: t, Daemon: testdaemon.Serve(t, testdaemon.Config{Command: []string{tend}, Flags: []string{"--distant", "127.0.0.1:0"}})}
 	var uri []byte
-	scene.Eventually(t, "the daemon serves distant", func() (ok bool) {
+	proctest.Eventually(t, "the daemon serves distant", func() (ok bool) {
 		var err error
 		uri, err = os.ReadFile(filepath.Join(d.StateDir(), "distant", "uri"))
 		return err == nil
 	})
-	u := scene.Value(url.Parse(strings.TrimSpace(string(uri))))(t)
+	u := proctest.Value(url.Parse(strings.TrimSpace(string(uri))))(t)
 	text, _ := u.User.Password()
-	d.key = scene.Value(secure.ParseKey(text))(t)
+	d.key = proctest.Value(secure.ParseKey(text))(t)
 	d.addr = u.Host
 	return d
 }
@@ -67,7 +67,7 @@ func (d *daemon) run(args ...string) {
 
 func (d *daemon) connect(dial func() (net.Conn, error)) *distanttest.Client {
 	d.t.Helper()
-	c := scene.Value(distanttest.Connect(dial, d.key))(d.t)
+	c := proctest.Value(distanttest.Connect(dial, d.key))(d.t)
 	d.t.Cleanup(func() { c.Close() })
 	return c
 }
@@ -75,7 +75,7 @@ func (d *daemon) connect(dial func() (net.Conn, error)) *distanttest.Client {
 // one returns the next message.
 func one(t *testing.T, c *distanttest.Client) distanttest.Message {
 	t.Helper()
-	m := scene.Value(c.Receive())(t)
+	m := proctest.Value(c.Receive())(t)
 	if m[0].Type == "error" {
 		t.Fatalf("%s: %s", m[0].Kind, m[0].Description)
 	}
@@ -100,7 +100,7 @@ func counters(t *testing.T, n int) string {
 		b = binary.BigEndian.AppendUint64(b, uint64(i))
 	}
 	path := filepath.Join(t.TempDir(), "counters")
-	scene.Must(t, os.WriteFile(path, b, 0o600))
+	proctest.Must(t, os.WriteFile(path, b, 0o600))
 	return path
 }
 
@@ -142,7 +142,7 @@ func TestNothingIsLost(t *testing.T) {
 				if deaths%3 == 2 {
 					d.run("upgrade", "--server")
 				} else {
-					scene.Must(t, d.Replace(t.Context(), testdaemon.Server))
+					proctest.Must(t, d.Replace(t.Context(), testdaemon.Server))
 				}
 				deaths++
 			}

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/tend-run/tend/internal/lib/procfs"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testbin"
 	"github.com/tend-run/tend/internal/support/testdaemon"
 )
@@ -74,7 +74,7 @@ func config(dir string, through ...string) testdaemon.Config {
 // kill9 ends a role with SIGKILL and waits until another has its place.
 func (d *daemon) kill9(t *testing.T, role string) {
 	t.Helper()
-	scene.Must(t, d.Replace(t.Context(), role))
+	proctest.Must(t, d.Replace(t.Context(), role))
 }
 
 // get asks the daemon for a path.
@@ -93,7 +93,7 @@ func alive(pid int) bool {
 func file(t *testing.T, path string) string {
 	t.Helper()
 	var text []byte
-	scene.Eventually(t, path, func() bool {
+	proctest.Eventually(t, path, func() bool {
 		text, _ = os.ReadFile(path)
 		return len(text) > 0
 	})

@@ -16,7 +16,7 @@ import (
 
 	pb "github.com/tend-run/tend/internal/gen/envd/process"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 // The faults of the original, one test each.
@@ -58,11 +58,11 @@ func TestKeepalivesComeAtTheIntervalAsked(t *testing.T) {
 // receive buffer is small, so that the server's writes block early.
 func (d *daemon) stalled(t *testing.T, c codec, pid int) net.Conn {
 	t.Helper()
-	conn := scene.Value(net.Dial("tcp", d.Addr()))(t)
+	conn := proctest.Value(net.Dial("tcp", d.Addr()))(t)
 	t.Cleanup(func() { conn.Close() })
-	scene.Must(t, conn.(*net.TCPConn).SetReadBuffer(4<<10))
+	proctest.Must(t, conn.(*net.TCPConn).SetReadBuffer(4<<10))
 	body := envelope(c.marshal(&pb.ConnectRequest{Process: byPID(pid)}))
-	_ = scene.Value(fmt.Fprintf(conn, "POST /process.Process/Connect HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/connect+%s\r\nContent-Length: %d\r\n\r\n%s", c, len(body), body))(t)
+	_ = proctest.Value(fmt.Fprintf(conn, "POST /process.Process/Connect HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/connect+%s\r\nContent-Length: %d\r\n\r\n%s", c, len(body), body))(t)
 	return conn
 }
 
@@ -77,7 +77,7 @@ func TestAStalledSubscriberStallsNobody(t *testing.T) {
 			shared.stalled(t, c, s.pid)
 		}
 		other := shared.open(t, c, "Connect", &pb.ConnectRequest{Process: byPID(s.pid)}).started(t)
-		scene.Must(t, os.WriteFile(filepath.Join(dir, "go"), nil, 0o600))
+		proctest.Must(t, os.WriteFile(filepath.Join(dir, "go"), nil, 0o600))
 		file(t, filepath.Join(dir, "done"))
 		for _, reader := range []*stream{s, other} {
 			reader.finish(t)
@@ -95,7 +95,7 @@ func TestAThousandSubscribersThatNeverRead(t *testing.T) {
 	for range 1000 {
 		shared.stalled(t, inJSON, s.pid)
 	}
-	scene.Must(t, os.WriteFile(filepath.Join(dir, "go"), nil, 0o600))
+	proctest.Must(t, os.WriteFile(filepath.Join(dir, "go"), nil, 0o600))
 	file(t, filepath.Join(dir, "done"))
 	if other := shared.start(t, "echo fine").finish(t); string(other.stdout) != "fine\n" {
 		t.Errorf("another command says %q", other.stdout)
@@ -142,7 +142,7 @@ func TestAGrandchildWithThePipeDoesNotDelayTheEnd(t *testing.T) {
 	codecs(t, func(t *testing.T, c codec) {
 		path := filepath.Join(t.TempDir(), "pid")
 		s := shared.open(t, c, "Start", sh("sleep 300 & echo $! > "+path+"; echo last words; exit 5")).started(t).finish(t)
-		child := scene.Value(strconv.Atoi(file(t, path)))(t)
+		child := proctest.Value(strconv.Atoi(file(t, path)))(t)
 		if s.end.GetExitCode() != 5 || string(s.stdout) != "last words\n" {
 			t.Errorf("end %v, output %q", s.end, s.stdout)
 		}
@@ -233,8 +233,8 @@ func TestKillReachesTheTreeWhenAsked(t *testing.T) {
 	shared.kill(t, s.pid, "Tend-Kill-Scope", "tree")
 	s.finish(t)
 	for _, text := range pids {
-		pid := scene.Value(strconv.Atoi(text))(t)
-		scene.Eventually(t, "all descendants to end", func() bool { return !alive(pid) })
+		pid := proctest.Value(strconv.Atoi(text))(t)
+		proctest.Eventually(t, "all descendants to end", func() bool { return !alive(pid) })
 	}
 }
 
@@ -291,9 +291,9 @@ func TestABrokenClientHarmsNobody(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			conn := scene.Value(net.Dial("tcp", addr))(t)
+			conn := proctest.Value(net.Dial("tcp", addr))(t)
 			defer conn.Close()
-			scene.Value(conn.Write([]byte(text)))(t)
+			proctest.Value(conn.Write([]byte(text)))(t)
 			// Half requests wait here; the others are answered or cut.
 			if strings.HasPrefix(name, "half") {
 				s := shared.start(t, "echo fine").finish(t)
@@ -302,7 +302,7 @@ func TestABrokenClientHarmsNobody(t *testing.T) {
 				}
 				return
 			}
-			scene.Must(t, conn.SetReadDeadline(time.Now().Add(patience)))
+			proctest.Must(t, conn.SetReadDeadline(time.Now().Add(patience)))
 			answer := make([]byte, 4096)
 			n, err := conn.Read(answer)
 			if err != nil && n == 0 && os.IsTimeout(err) {

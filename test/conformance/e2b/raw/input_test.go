@@ -14,7 +14,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	pb "github.com/tend-run/tend/internal/gen/envd/process"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 func stdin(text string) *pb.ProcessInput {
@@ -39,7 +39,7 @@ func (d *daemon) streamInput(t *testing.T, c codec, msgs ...*pb.StreamInputReque
 	for _, m := range msgs {
 		body = append(body, envelope(c.marshal(m))...)
 	}
-	req := scene.Value(http.NewRequestWithContext(t.Context(), http.MethodPost, d.URL+"/process.Process/StreamInput", bytes.NewReader(body)))(t)
+	req := proctest.Value(http.NewRequestWithContext(t.Context(), http.MethodPost, d.URL+"/process.Process/StreamInput", bytes.NewReader(body)))(t)
 	req.Header.Set("Content-Type", "application/connect+"+string(c))
 	res, err := http.DefaultClient.Do(req)
 	if err != nil {
@@ -51,7 +51,7 @@ func (d *daemon) streamInput(t *testing.T, c codec, msgs ...*pb.StreamInputReque
 	if err != nil {
 		return err
 	}
-	scene.Must(t, c.unmarshal(msg, new(pb.StreamInputResponse)))
+	proctest.Must(t, c.unmarshal(msg, new(pb.StreamInputResponse)))
 	if _, err := s.frame(); err == nil {
 		t.Fatal("StreamInput answers more than one message")
 	}

@@ -16,7 +16,7 @@ import (
 
 	pb "github.com/tend-run/tend/internal/gen/envd/process"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 // follow reads a process to its end. Whenever the stream is cut, it connects again
@@ -70,7 +70,7 @@ func TestKillingARoleLosesNothing(t *testing.T) {
 				var err error
 				var wg sync.WaitGroup
 				wg.Go(func() { cuts, end, err = d.follow(t, s, c, s.pid, &got, &progress) })
-				scene.Eventually(t, "a tenth of the output", func() bool { return progress.Load() > lines*16/10 })
+				proctest.Eventually(t, "a tenth of the output", func() bool { return progress.Load() > lines*16/10 })
 				d.kill9(t, role)
 				wg.Wait()
 
@@ -96,7 +96,7 @@ func TestKillingARoleLosesNothing(t *testing.T) {
 					t.Errorf("input after the kill: %q, end %v", again.stdout, again.end)
 				}
 				d.kill(t, idle.pid)
-				scene.Eventually(t, "the killed process to end", func() bool { return !alive(idle.pid) })
+				proctest.Eventually(t, "the killed process to end", func() bool { return !alive(idle.pid) })
 				if late := d.connect(t, byTag("idle")).started(t).finish(t); late.end.GetStatus() != "signal: killed" {
 					t.Errorf("its end is %v", late.end)
 				}
@@ -133,7 +133,7 @@ func TestTheTimeoutHoldsWithoutTheServer(t *testing.T) {
 	d := own(t)
 	s := d.start(t, "exec sleep 300", "Connect-Timeout-Ms", "1500")
 	d.kill9(t, "server")
-	scene.Eventually(t, "the process to end", func() bool { return !alive(s.pid) })
+	proctest.Eventually(t, "the process to end", func() bool { return !alive(s.pid) })
 }
 
 // TestNoConnectionIsRefusedWhileTheServerIsReplaced dials all the time: the
@@ -180,8 +180,8 @@ func TestSettingsOutliveTheServer(t *testing.T) {
 	if status != 204 {
 		t.Fatalf("init answers %d %q", status, text)
 	}
-	scene.Must(t, syscall.Kill(server, syscall.SIGKILL))
-	scene.Eventually(t, "the old server to end", func() bool { return !alive(server) })
+	proctest.Must(t, syscall.Kill(server, syscall.SIGKILL))
+	proctest.Eventually(t, "the old server to end", func() bool { return !alive(server) })
 	status, text = d.get(t, "/envs", "X-Access-Token", "secret-1")
 	if status != 200 || !strings.Contains(text, `"KEPT":"yes"`) {
 		t.Errorf("envs answers %d %q", status, text)

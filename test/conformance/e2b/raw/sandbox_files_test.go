@@ -19,7 +19,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/sdk/go"
 )
 
@@ -37,13 +37,13 @@ func newIsolated(t *testing.T, change func(*tend.SandboxSpec)) isolated {
 	if change != nil {
 		change(&spec)
 	}
-	s := scene.Value(shared.Connect(t).CreateSandbox(t.Context(), spec))(t)
+	s := proctest.Value(shared.Connect(t).CreateSandbox(t.Context(), spec))(t)
 	t.Cleanup(func() {
 		if err := s.Destroy(context.WithoutCancel(t.Context())); err != nil {
 			t.Error(err)
 		}
 	})
-	return isolated{s, t, scene.Value(s.Info(t.Context()))(t).ID}
+	return isolated{s, t, proctest.Value(s.Info(t.Context()))(t).ID}
 }
 
 func (s isolated) ask(method, path, body string, header ...string) (int, string) {
@@ -66,7 +66,7 @@ func (s isolated) call(method, body string, header ...string) string {
 			Path, Type, Permissions, Owner, Group string
 		}
 	}
-	scene.Must(s.t, json.Unmarshal([]byte(text), &said))
+	proctest.Must(s.t, json.Unmarshal([]byte(text), &said))
 	switch {
 	case status != 200:
 		return said.Code + ": " + said.Message
@@ -81,7 +81,7 @@ func (s isolated) inside(line string) string {
 	s.t.Helper()
 	cmd := tend.Shell(line)
 	cmd.User = "root"
-	res := scene.Value(s.Processes().Run(s.t.Context(), cmd))(s.t)
+	res := proctest.Value(s.Processes().Run(s.t.Context(), cmd))(s.t)
 	if res.Stderr != "" {
 		s.t.Errorf("%s: %s", line, res.Stderr)
 	}
@@ -92,7 +92,7 @@ func (s isolated) inside(line string) string {
 // appears is the user's.
 func TestFilesOfASandboxAreRoots(t *testing.T) {
 	t.Parallel()
-	scene.Root(t)
+	proctest.Root(t)
 	s := newIsolated(t, nil)
 	s.inside(`umask 077; mkdir -p /srv/closed/in; echo secret > /srv/closed/f; echo one > /srv/closed/p1; echo two > /srv/closed/p2; echo old > /srv/mine; mkdir /srv/held; ln -s loop /srv/loop; mkfifo /srv/fifo; ln -s /opt/target /srv/dangling; ln -s /proc/1/cwd/etc /srv/magic`)
 	for _, c := range []struct {
@@ -180,9 +180,9 @@ func TestFilesOfASandboxAreRoots(t *testing.T) {
 		}
 	}
 	var watcher struct{ WatcherID string }
-	scene.Must(t, json.Unmarshal([]byte(s.call("CreateWatcher", `{"path":"/srv/held","recursive":true}`)), &watcher))
+	proctest.Must(t, json.Unmarshal([]byte(s.call("CreateWatcher", `{"path":"/srv/held","recursive":true}`)), &watcher))
 	s.inside("touch /srv/held/seen")
-	scene.Eventually(t, "an event of a directory of root's", func() bool {
+	proctest.Eventually(t, "an event of a directory of root's", func() bool {
 		return strings.Contains(s.call("GetWatcherEvents", fmt.Sprintf(`{"watcherId":%q}`, watcher.WatcherID)), `"seen"`)
 	})
 
@@ -212,7 +212,7 @@ func TestFilesOfASandboxAreRoots(t *testing.T) {
 // TestFilesWithoutIsolationAreTheUsers: root of such a sandbox would be the machine's.
 func TestFilesWithoutIsolationAreTheUsers(t *testing.T) {
 	t.Parallel()
-	scene.Root(t)
+	proctest.Root(t)
 	out := machine(t)
 	s := newIsolated(t, func(spec *tend.SandboxSpec) { *spec = tend.SandboxSpec{Isolation: tend.IsolationNone} })
 	want := seen(t, out)
@@ -236,16 +236,16 @@ func TestFilesWithoutIsolationAreTheUsers(t *testing.T) {
 // TestManyFilesOfASandboxAtOnce: as E2B's own clients send them.
 func TestManyFilesOfASandboxAtOnce(t *testing.T) {
 	t.Parallel()
-	scene.Root(t)
+	proctest.Root(t)
 	s := newIsolated(t, nil)
 	var body bytes.Buffer
 	form := multipart.NewWriter(&body)
 	paths := []string{"/app/one.txt", "/app/deep/two.txt", "three.txt", "/etc/four.txt"}
 	for _, path := range paths {
-		part := scene.Value(form.CreatePart(textproto.MIMEHeader{"Content-Disposition": {fmt.Sprintf(`form-data; name="file"; filename=%q`, path)}}))(t)
-		scene.Value(part.Write([]byte("text of " + path)))(t)
+		part := proctest.Value(form.CreatePart(textproto.MIMEHeader{"Content-Disposition": {fmt.Sprintf(`form-data; name="file"; filename=%q`, path)}}))(t)
+		proctest.Value(part.Write([]byte("text of " + path)))(t)
 	}
-	scene.Must(t, form.Close())
+	proctest.Must(t, form.Close())
 	status, text := s.ask("POST", "/files", body.String(), "Content-Type", form.FormDataContentType())
 	var done []struct{ Path, Type string }
 	if err := json.Unmarshal([]byte(text), &done); status != 200 || err != nil || len(done) != len(paths) {
@@ -262,7 +262,7 @@ func TestManyFilesOfASandboxAtOnce(t *testing.T) {
 func seen(t *testing.T, dir string) string {
 	t.Helper()
 	var b strings.Builder
-	scene.Must(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+	proctest.Must(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
@@ -281,20 +281,20 @@ func seen(t *testing.T, dir string) string {
 // the ids of its root and users, too.
 func machine(t *testing.T) string {
 	t.Helper()
-	dir := scene.Value(os.MkdirTemp("/opt", "tend-raw-"))(t) // sandboxes see /opt of the machine, as it was
-	t.Cleanup(func() { scene.Must(t, os.RemoveAll(dir)) })
+	dir := proctest.Value(os.MkdirTemp("/opt", "tend-raw-"))(t) // sandboxes see /opt of the machine, as it was
+	t.Cleanup(func() { proctest.Must(t, os.RemoveAll(dir)) })
 	for name, uid := range map[string]int{"roots": 0, "far": 70_000, "inside": 1_000_000_000, "users": 1_000_001_000} {
 		for path, mode := range map[string]fs.FileMode{"open": 0o666, "closed": 0o600} {
-			scene.Must(t, os.MkdirAll(filepath.Join(dir, name), 0o755))
-			scene.Must(t, os.WriteFile(filepath.Join(dir, name, path), []byte("of "+name), mode))
-			scene.Must(t, os.Chmod(filepath.Join(dir, name, path), mode))
-			scene.Must(t, os.Chown(filepath.Join(dir, name, path), uid, uid))
+			proctest.Must(t, os.MkdirAll(filepath.Join(dir, name), 0o755))
+			proctest.Must(t, os.WriteFile(filepath.Join(dir, name, path), []byte("of "+name), mode))
+			proctest.Must(t, os.Chmod(filepath.Join(dir, name, path), mode))
+			proctest.Must(t, os.Chown(filepath.Join(dir, name, path), uid, uid))
 		}
-		scene.Must(t, os.Chown(filepath.Join(dir, name), uid, uid))
+		proctest.Must(t, os.Chown(filepath.Join(dir, name), uid, uid))
 	}
-	scene.Must(t, os.WriteFile(filepath.Join(dir, "far/behind"), []byte("of root"), 0o644))
-	scene.Must(t, os.Chmod(filepath.Join(dir, "far"), 0o700))
-	scene.Must(t, os.Chmod(dir, 0o755))
+	proctest.Must(t, os.WriteFile(filepath.Join(dir, "far/behind"), []byte("of root"), 0o644))
+	proctest.Must(t, os.Chmod(filepath.Join(dir, "far"), 0o700))
+	proctest.Must(t, os.Chmod(dir, 0o755))
 	return dir
 }
 
@@ -302,7 +302,7 @@ func machine(t *testing.T) string {
 // and other files in place of what the calls are about, in each moment.
 func TestFilesOfASandboxInARaceWithItsPrograms(t *testing.T) {
 	t.Parallel()
-	scene.Root(t)
+	proctest.Root(t)
 	out := machine(t)
 	want := seen(t, out)
 	s := newIsolated(t, nil)
@@ -310,7 +310,7 @@ func TestFilesOfASandboxInARaceWithItsPrograms(t *testing.T) {
 	neighbour.inside("mkdir -m 777 /race; echo here > /race/kept; chmod 666 /race/kept")
 	s.inside(`mkdir -m 777 /race; install -d -o user /race/base; cd /race; echo in > base/f
 mkfifo fifo; mkdir -p roots/d; touch roots/d/f; ln f hard 2>/dev/null; ln -s /proc/1/root root; ln -s /proc/1/cwd cwd; ln -s ../../../../../../.. up; ln -s / top; ln -s ` + out + ` out`)
-	p := scene.Value(s.Processes().Spawn(t.Context(), tend.Command("python3", "-c", `
+	p := proctest.Value(s.Processes().Spawn(t.Context(), tend.Command("python3", "-c", `
 import os, ctypes
 libc = ctypes.CDLL(None, use_errno=True)
 os.chdir("/race")
@@ -354,7 +354,7 @@ while True:
 // than root inside.
 func TestSharesByTheFilesOfASandbox(t *testing.T) {
 	t.Parallel()
-	scene.Root(t)
+	proctest.Root(t)
 	out := machine(t)
 	s := newIsolated(t, func(spec *tend.SandboxSpec) {
 		spec.Shares = []tend.SandboxShare{{Source: out, Target: "/ro", ReadOnly: true}, {Source: out + "/far", Target: "/far"}, {Source: out + "/roots", Target: "/rw"}}
@@ -393,7 +393,7 @@ func TestSharesByTheFilesOfASandbox(t *testing.T) {
 // TestTheDiskOfASandboxHoldsForItsFiles.
 func TestTheDiskOfASandboxHoldsForItsFiles(t *testing.T) {
 	t.Parallel()
-	scene.Root(t)
+	proctest.Root(t)
 	s := newIsolated(t, func(spec *tend.SandboxSpec) { spec.Size.Disk = 64 << 20 })
 	if status, text := s.upload("/big/file", strings.Repeat("x", 100<<20)); status != http.StatusInsufficientStorage {
 		t.Errorf("%d %.200s", status, text)

@@ -16,7 +16,7 @@ import (
 
 	pb "github.com/tend-run/tend/internal/gen/envd/process"
 
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 func basic(name string) string {
@@ -27,7 +27,7 @@ func TestEndsOfCommands(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	plain := filepath.Join(dir, "plain")
-	scene.Must(t, os.WriteFile(plain, []byte("text"), 0o600))
+	proctest.Must(t, os.WriteFile(plain, []byte("text"), 0o600))
 	for name, tc := range map[string]struct {
 		req    *pb.StartRequest
 		code   int32
@@ -120,7 +120,7 @@ func TestStartsThatAreRefused(t *testing.T) {
 
 func TestEnvironment(t *testing.T) {
 	t.Parallel()
-	me := scene.Value(user.Current())(t)
+	me := proctest.Value(user.Current())(t)
 	req := &pb.StartRequest{Process: &pb.ProcessConfig{Cmd: "env", Envs: map[string]string{"MINE": "a=b", "HOME": "/mine", "E2B_SANDBOX": "no"}}}
 	s := shared.open(t, inProto, "Start", req).started(t).finish(t)
 	got := make(map[string]string)
@@ -191,7 +191,7 @@ func TestListTellsWhatWasAsked(t *testing.T) {
 	}
 	shared.kill(t, s.pid)
 	s.finish(t)
-	scene.Eventually(t, "the process to leave the list", func() bool { return shared.listed(t, s.pid) == nil })
+	proctest.Eventually(t, "the process to leave the list", func() bool { return shared.listed(t, s.pid) == nil })
 }
 
 func TestTheTimeoutOfStartIsTheLifetime(t *testing.T) {
@@ -202,7 +202,7 @@ func TestTheTimeoutOfStartIsTheLifetime(t *testing.T) {
 		if f := s.refused(t); f.Code != "deadline_exceeded" {
 			t.Errorf("ends with %v", f)
 		}
-		scene.Eventually(t, "the process to end", func() bool { return !alive(s.pid) })
+		proctest.Eventually(t, "the process to end", func() bool { return !alive(s.pid) })
 		late := shared.connect(t, byPID(s.pid)).started(t).finish(t)
 		if late.end.GetStatus() != "signal: killed" {
 			t.Errorf("a late connection is told %v", late.end)
@@ -212,7 +212,7 @@ func TestTheTimeoutOfStartIsTheLifetime(t *testing.T) {
 		t.Parallel()
 		s := shared.start(t, "exec sleep 60", "Connect-Timeout-Ms", "700")
 		s.res.Body.Close()
-		scene.Eventually(t, "the process to end", func() bool { return !alive(s.pid) })
+		proctest.Eventually(t, "the process to end", func() bool { return !alive(s.pid) })
 	})
 	t.Run("the leader alone ends, unless the tree is asked for", func(t *testing.T) {
 		t.Parallel()
@@ -220,8 +220,8 @@ func TestTheTimeoutOfStartIsTheLifetime(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "pid")
 			s := shared.start(t, fmt.Sprintf("sleep 300 >/dev/null 2>&1 & echo $! > %s; wait", path), "Connect-Timeout-Ms", "700", "Tend-Kill-Scope", scope)
 			s.refused(t)
-			scene.Eventually(t, "the leader to end", func() bool { return !alive(s.pid) })
-			child := scene.Value(strconv.Atoi(file(t, path)))(t)
+			proctest.Eventually(t, "the leader to end", func() bool { return !alive(s.pid) })
+			child := proctest.Value(strconv.Atoi(file(t, path)))(t)
 			if survives {
 				if !alive(child) {
 					t.Errorf("scope %s: the child is gone", scope)
@@ -231,7 +231,7 @@ func TestTheTimeoutOfStartIsTheLifetime(t *testing.T) {
 				}
 				continue
 			}
-			scene.Eventually(t, "the child to end", func() bool { return !alive(child) })
+			proctest.Eventually(t, "the child to end", func() bool { return !alive(child) })
 		}
 	})
 	t.Run("on Connect it ends the stream alone", func(t *testing.T) {

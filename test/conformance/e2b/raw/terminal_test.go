@@ -14,7 +14,7 @@ import (
 	"time"
 
 	pb "github.com/tend-run/tend/internal/gen/envd/process"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 // drip writes numbered lines to a terminal when it gets a line: by ones with a
@@ -44,7 +44,7 @@ func TestATerminalsReadersGetEveryByte(t *testing.T) {
 				return background(func() []byte { return shared.readSlowly(t, c, pid) })
 			},
 			"beside one that reads at last": func(t *testing.T, pid int) func() []byte {
-				late := scene.Value(shared.openWith(t, narrow(), c, pid))(t)
+				late := proctest.Value(shared.openWith(t, narrow(), c, pid))(t)
 				return func() []byte { return late.started(t).finish(t).pty }
 			},
 			"beside one that was cut": func(t *testing.T, pid int) func() []byte {

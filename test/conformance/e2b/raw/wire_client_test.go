@@ -17,7 +17,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	pb "github.com/tend-run/tend/internal/gen/envd/process"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 // codec is one of Connect's message encodings.
@@ -114,7 +114,7 @@ type stream struct {
 // open sends a request to a streaming method.
 func (d *daemon) open(t *testing.T, c codec, method string, req proto.Message, header ...string) *stream {
 	t.Helper()
-	s := scene.Value(d.tryOpen(t, c, method, req, header...))(t)
+	s := proctest.Value(d.tryOpen(t, c, method, req, header...))(t)
 	return s
 }
 

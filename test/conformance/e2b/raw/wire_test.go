@@ -16,7 +16,7 @@ import (
 
 	pb "github.com/tend-run/tend/internal/gen/envd/process"
 	"github.com/tend-run/tend/internal/gen/envd/process/processconnect"
-	"github.com/tend-run/tend/internal/support/scene"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 func TestACommandInBothCodecs(t *testing.T) {
@@ -48,7 +48,7 @@ func TestJSONEventsLeaveOutZeroValues(t *testing.T) {
 			t.Fatal(err)
 		}
 		var m struct{ Event map[string]any }
-		scene.Must(t, json.Unmarshal(msg, &m))
+		proctest.Must(t, json.Unmarshal(msg, &m))
 		events = append(events, m.Event)
 	}
 	if len(events) != 3 {
@@ -130,7 +130,7 @@ func TestOtherProtocols(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			res := scene.Value(client.Start(t.Context(), connect.NewRequest(sh("seq 1000; exit 4"))))(t)
+			res := proctest.Value(client.Start(t.Context(), connect.NewRequest(sh("seq 1000; exit 4"))))(t)
 			defer res.Close()
 			var out []byte
 			var end *pb.ProcessEvent_EndEvent
@@ -141,7 +141,7 @@ func TestOtherProtocols(t *testing.T) {
 					end = ev.GetEnd()
 				}
 			}
-			scene.Must(t, res.Err())
+			proctest.Must(t, res.Err())
 			if n := strings.Count(string(out), "\n"); n != 1000 || end.GetExitCode() != 4 {
 				t.Errorf("%d lines and end %v", n, end)
 			}
@@ -161,7 +161,7 @@ func TestGzipFramesForWhoeverAsks(t *testing.T) {
 	}
 	req.Header.Set("Content-Type", "application/connect+proto")
 	req.Header.Set("Connect-Accept-Encoding", "gzip")
-	res := scene.Value(http.DefaultClient.Do(req))(t)
+	res := proctest.Value(http.DefaultClient.Do(req))(t)
 	defer res.Body.Close()
 	if got := res.Header.Get("Connect-Content-Encoding"); got != "gzip" {
 		t.Fatalf("encoding %q", got)
@@ -169,19 +169,19 @@ func TestGzipFramesForWhoeverAsks(t *testing.T) {
 	var total int
 	for {
 		var head [5]byte
-		scene.Value(io.ReadFull(res.Body, head[:]))(t)
+		proctest.Value(io.ReadFull(res.Body, head[:]))(t)
 		var body io.Reader = io.LimitReader(res.Body, int64(head[1])<<24|int64(head[2])<<16|int64(head[3])<<8|int64(head[4]))
 		wire := body
 		if head[0]&1 != 0 {
-			body = scene.Value(gzip.NewReader(body))(t)
+			body = proctest.Value(gzip.NewReader(body))(t)
 		}
-		msg := scene.Value(io.ReadAll(body))(t)
-		scene.Value(io.Copy(io.Discard, wire))(t)
+		msg := proctest.Value(io.ReadAll(body))(t)
+		proctest.Value(io.Copy(io.Discard, wire))(t)
 		if head[0]&2 != 0 {
 			break
 		}
 		var ev pb.StartResponse
-		scene.Must(t, inProto.unmarshal(msg, &ev))
+		proctest.Must(t, inProto.unmarshal(msg, &ev))
 		total += len(ev.GetEvent().GetData().GetStdout())
 	}
 	if total != 100000 {

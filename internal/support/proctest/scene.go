@@ -1,7 +1,7 @@
-// Package scene holds common steps of tests with processes. A step that does not
+// Package proctest holds common steps of tests with processes. A step that does not
 // succeed ends its test, after two minutes at the latest; an unmet expectation fails
 // it.
-package scene
+package proctest
 
 import (
 	"bytes"
