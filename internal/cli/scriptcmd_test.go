@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
-	"github.com/tend-run/tend/internal/lib/pace"
+	"github.com/tend-run/tend/internal/lib/backoff"
 )
 
 // scriptCommands are the words that the scripts have besides testscript's.
@@ -58,7 +58,7 @@ func untilCmd(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) == 0 {
 		ts.Fatalf("usage: until command args…")
 	}
-	for start := time.Now(); ; time.Sleep(5 * pace.Next(start)) { // each look is a program
+	for start := time.Now(); ; time.Sleep(5 * backoff.Next(start)) { // each look is a program
 		err := ts.Exec(args[0], args[1:]...)
 		if err == nil {
 			return
@@ -105,7 +105,7 @@ func goneCmd(ts *testscript.TestScript, _ bool, args []string) {
 	var pid int
 	_, err := fmt.Sscan(args[0], &pid)
 	ts.Check(err)
-	for start := time.Now(); alive(pid); time.Sleep(pace.Next(start)) {
+	for start := time.Now(); alive(pid); time.Sleep(backoff.Next(start)) {
 		if time.Since(start) > 2*time.Minute {
 			ts.Fatalf("process %d does not end", pid)
 		}

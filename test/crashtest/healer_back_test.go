@@ -17,7 +17,7 @@ import (
 
 	tendv1 "github.com/tend-run/tend/gen/tend/v1"
 	"github.com/tend-run/tend/gen/tend/v1/tendv1connect"
-	"github.com/tend-run/tend/internal/lib/pace"
+	"github.com/tend-run/tend/internal/lib/backoff"
 	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testdaemon"
 	"github.com/tend-run/tend/process"
@@ -73,7 +73,7 @@ func takenBack(t *testing.T, d *daemon, c *tend.Client, name string, death death
 	go func() {
 		at := "after its end" // then the round is as the first one
 		defer func() { died <- at }()
-		for death.die != nil && pace.Wait(meanwhile, 10*time.Millisecond) {
+		for death.die != nil && backoff.Wait(meanwhile, 10*time.Millisecond) {
 			if pid := workerOf(meanwhile, c); pid > 0 {
 				at = "while a worker lived"
 				death.die(pid)

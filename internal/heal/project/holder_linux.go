@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tend-run/tend/internal/lib/pace"
+	"github.com/tend-run/tend/internal/lib/backoff"
 	"github.com/tend-run/tend/internal/observe"
 )
 
@@ -93,7 +93,7 @@ func endTree(ctx context.Context, pid int, spared []int) error {
 			if !alive {
 				return nil
 			}
-			if !pace.Wait(ctx, 20*time.Millisecond) {
+			if !backoff.Wait(ctx, 20*time.Millisecond) {
 				return ctx.Err()
 			}
 		}

@@ -11,7 +11,7 @@ import (
 
 	"github.com/tend-run/tend/internal/heal/healer"
 	"github.com/tend-run/tend/internal/heal/playbook"
-	"github.com/tend-run/tend/internal/lib/pace"
+	"github.com/tend-run/tend/internal/lib/backoff"
 	"github.com/tend-run/tend/sdk/go"
 )
 
@@ -139,7 +139,7 @@ func (w *worker) soon(ctx context.Context) (bool, error) {
 		if s.Runs > first.Runs || s.Phase == tend.ServiceFailed || s.Phase == tend.ServicePausing {
 			return false, nil
 		}
-		if !pace.Wait(ctx, lookPace/2) {
+		if !backoff.Wait(ctx, lookPace/2) {
 			return false, ctx.Err()
 		}
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/tend-run/tend/internal/heal/chat"
 	"github.com/tend-run/tend/internal/heal/checkpoint"
 	"github.com/tend-run/tend/internal/heal/healer"
-	"github.com/tend-run/tend/internal/lib/pace"
+	"github.com/tend-run/tend/internal/lib/backoff"
 )
 
 // talkContext bounds a conversation, in bytes: it is read anew with each request of a turn.
@@ -258,7 +258,7 @@ func (t *talker) awaitStop(ctx context.Context) {
 			t.end(errStopped)
 			return
 		}
-		if !pace.Wait(ctx, inboxEvery) {
+		if !backoff.Wait(ctx, inboxEvery) {
 			return
 		}
 	}

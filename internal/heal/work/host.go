@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/tend-run/tend/internal/heal/healer"
-	"github.com/tend-run/tend/internal/lib/pace"
+	"github.com/tend-run/tend/internal/lib/backoff"
 	"github.com/tend-run/tend/internal/service/config"
 	"github.com/tend-run/tend/process"
 	"github.com/tend-run/tend/sdk/go"
@@ -80,7 +80,7 @@ func (w *worker) restart(ctx context.Context) error {
 			return nil
 		}
 		asked = asked || stops // the answer was lost, and the restart not
-		if !pace.Wait(ctx, 20*time.Millisecond) {
+		if !backoff.Wait(ctx, 20*time.Millisecond) {
 			return fmt.Errorf("restart %s: it is still %s", w.order.Service, s.Phase)
 		}
 	}

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/tend-run/tend/internal/heal/healer"
-	"github.com/tend-run/tend/internal/lib/pace"
+	"github.com/tend-run/tend/internal/lib/backoff"
 )
 
 // Pauses between requests to a model that does not answer, beside those in which the
@@ -29,7 +29,7 @@ func (w *worker) patience(ctx context.Context) func(context.Context, error) bool
 			return false
 		}
 		_ = w.put(healer.Entry{Kind: healer.Note, Model: healer.Unreached, Text: err.Error()}) // nothing depends on it
-		waited := pace.Wait(ctx, pause)
+		waited := backoff.Wait(ctx, pause)
 		pause = min(2*pause, mostPause)
 		return waited
 	}

@@ -15,7 +15,7 @@ import (
 
 	"github.com/tend-run/tend/internal/heal/healer"
 	"github.com/tend-run/tend/internal/heal/project"
-	"github.com/tend-run/tend/internal/lib/pace"
+	"github.com/tend-run/tend/internal/lib/backoff"
 	"github.com/tend-run/tend/internal/lib/replace"
 	"github.com/tend-run/tend/process"
 	"github.com/tend-run/tend/sdk/go"
@@ -112,7 +112,7 @@ func (w *worker) awaitPlace(ctx context.Context, until time.Time) error {
 		if !until.IsZero() && (time.Now().After(until) || slices.ContainsFunc(w.inboxLines(), isCancel)) {
 			return nil
 		}
-		if !pace.Wait(ctx, placeEvery) {
+		if !backoff.Wait(ctx, placeEvery) {
 			return ctx.Err()
 		}
 	}

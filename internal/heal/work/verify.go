@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/tend-run/tend/internal/lib/pace"
+	"github.com/tend-run/tend/internal/lib/backoff"
 	"github.com/tend-run/tend/internal/service/config"
 	"github.com/tend-run/tend/internal/service/probe"
 	"github.com/tend-run/tend/internal/service/supervisor"
@@ -115,7 +115,7 @@ func (w *worker) awaitReady(ctx context.Context, within time.Duration) (tend.Ser
 		if s.Restarts >= first+mostStarts {
 			return s, reason("it does not stay up", lastEnd(s), s.Why) // a probe of the next run may say something, too
 		}
-		if !pace.Wait(turn, lookPace) {
+		if !backoff.Wait(turn, lookPace) {
 			if ctx.Err() != nil {
 				return s, ctx.Err()
 			}
@@ -182,7 +182,7 @@ func (w *worker) holds(ctx context.Context, first tend.Service, hold time.Durati
 		case s.Runs > first.Runs:
 			return "", &aside{}
 		case between: // what it ended for is known once the next run begins, or none does
-			if !pace.Wait(ctx, lookPace) {
+			if !backoff.Wait(ctx, lookPace) {
 				return "", ctx.Err()
 			}
 			continue
@@ -207,7 +207,7 @@ func (w *worker) holds(ctx context.Context, first tend.Service, hold time.Durati
 		if good >= goodProbes && time.Since(begun) >= hold {
 			return fmt.Sprintf("well for %v as pid %d, %d probes", time.Since(begun).Round(100*time.Millisecond), s.PID, good), nil
 		}
-		if !pace.Wait(ctx, every) {
+		if !backoff.Wait(ctx, every) {
 			return "", ctx.Err()
 		}
 	}

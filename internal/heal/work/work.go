@@ -20,7 +20,7 @@ import (
 	"github.com/tend-run/tend/internal/heal/healer"
 	"github.com/tend-run/tend/internal/heal/playbook"
 	"github.com/tend-run/tend/internal/heal/project"
-	"github.com/tend-run/tend/internal/lib/pace"
+	"github.com/tend-run/tend/internal/lib/backoff"
 	"github.com/tend-run/tend/internal/lib/procfs"
 	"github.com/tend-run/tend/internal/lib/replace"
 	"github.com/tend-run/tend/process"
@@ -336,7 +336,7 @@ func (w *worker) awaitCancel(ctx context.Context, cancel context.CancelFunc) {
 				return
 			}
 		}
-		if !pace.Wait(ctx, inboxEvery) {
+		if !backoff.Wait(ctx, inboxEvery) {
 			return
 		}
 	}

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/tend-run/tend/internal/heal/healer"
-	"github.com/tend-run/tend/internal/lib/pace"
+	"github.com/tend-run/tend/internal/lib/backoff"
 	"github.com/tend-run/tend/internal/lib/replace"
 	"github.com/tend-run/tend/process"
 )
@@ -34,7 +34,7 @@ func (h *Healing) RollBack(ctx context.Context, id string) (back string, err err
 		if !errors.Is(err, errEnding) {
 			break
 		}
-		if !pace.Wait(ctx, liveEvery) {
+		if !backoff.Wait(ctx, liveEvery) {
 			return "", ctx.Err()
 		}
 	}
@@ -51,7 +51,7 @@ func (h *Healing) RollBack(ctx context.Context, id string) (back string, err err
 		case s.Doing > healer.Look:
 			return back, nil
 		}
-		if !pace.Wait(ctx, liveEvery) {
+		if !backoff.Wait(ctx, liveEvery) {
 			err = ctx.Err()
 		}
 	}

@@ -12,7 +12,7 @@ import (
 	tendv1 "github.com/tend-run/tend/gen/tend/v1"
 	"github.com/tend-run/tend/internal/heal/chat"
 	"github.com/tend-run/tend/internal/heal/healer"
-	"github.com/tend-run/tend/internal/lib/pace"
+	"github.com/tend-run/tend/internal/lib/backoff"
 	"github.com/tend-run/tend/internal/lib/replace"
 	"github.com/tend-run/tend/process"
 )
@@ -292,7 +292,7 @@ func (h *Healing) goOn(t *talk) {
 			}) != nil || over {
 				return
 			}
-			pace.Wait(h.alive, again*time.Duration(max(tries, 1)))
+			backoff.Wait(h.alive, again*time.Duration(max(tries, 1)))
 		}
 	})
 }
@@ -351,7 +351,7 @@ func (h *Healing) workOn(ctx context.Context, o *healer.Order) error {
 		if _, err := p.Wait(ctx, process.Until{}); err == nil || errors.Is(err, process.ErrNotFound) {
 			break
 		}
-		pace.Wait(ctx, again)
+		backoff.Wait(ctx, again)
 	}
 	return nil
 }

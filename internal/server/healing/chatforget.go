@@ -11,7 +11,7 @@ import (
 	"github.com/tend-run/tend/internal/heal/chat"
 	"github.com/tend-run/tend/internal/heal/checkpoint"
 	"github.com/tend-run/tend/internal/heal/healer"
-	"github.com/tend-run/tend/internal/lib/pace"
+	"github.com/tend-run/tend/internal/lib/backoff"
 	"github.com/tend-run/tend/internal/lib/replace"
 	"github.com/tend-run/tend/process"
 )
@@ -111,7 +111,7 @@ func (h *Healing) removePoints(id string) bool {
 			break
 		}
 		if err := h.workOn(h.alive, o); errors.Is(err, process.ErrUnavailable) {
-			pace.Wait(h.alive, again) // there is no keeper at this moment
+			backoff.Wait(h.alive, again) // there is no keeper at this moment
 			continue
 		}
 		tries++

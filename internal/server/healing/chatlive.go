@@ -11,7 +11,7 @@ import (
 	tendv1 "github.com/tend-run/tend/gen/tend/v1"
 	"github.com/tend-run/tend/internal/heal/chat"
 	"github.com/tend-run/tend/internal/heal/healer"
-	"github.com/tend-run/tend/internal/lib/pace"
+	"github.com/tend-run/tend/internal/lib/backoff"
 	"github.com/tend-run/tend/process"
 )
 
@@ -27,7 +27,7 @@ func (h *Healing) FollowChat(ctx context.Context, service, id string, after int6
 		if err := send(m); err != nil {
 			return err
 		}
-		if !more && !pace.Wait(ctx, liveEvery) {
+		if !more && !backoff.Wait(ctx, liveEvery) {
 			return ctx.Err()
 		}
 	}

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/tend-run/tend/internal/heal/healer"
-	"github.com/tend-run/tend/internal/lib/pace"
+	"github.com/tend-run/tend/internal/lib/backoff"
 	"github.com/tend-run/tend/process"
 )
 
@@ -148,7 +148,7 @@ func (h *Healing) work(ctx context.Context, f *follower) {
 				_ = h.in(ctx, func() { h.lost(f) }) // else the server ends
 				return
 			}
-			pace.Wait(ctx, later)
+			backoff.Wait(ctx, later)
 			continue
 		}
 		if !h.inPlace(ctx, f) {
@@ -158,7 +158,7 @@ func (h *Healing) work(ctx context.Context, f *follower) {
 		if h.newsOf(ctx, f) && well {
 			return
 		}
-		pace.Wait(ctx, again)
+		backoff.Wait(ctx, again)
 	}
 }
 
@@ -169,7 +169,7 @@ const awayEvery = time.Second
 // anything. false: ctx has ended.
 func (h *Healing) inPlace(ctx context.Context, f *follower) bool {
 	for h.isAway(ctx, f.order) {
-		if !pace.Wait(ctx, awayEvery) {
+		if !backoff.Wait(ctx, awayEvery) {
 			return false
 		}
 	}
@@ -207,7 +207,7 @@ func (h *Healing) follows(ctx context.Context, f *follower, n int) bool {
 			}
 			return well
 		}
-		if !pace.Wait(ctx, again) {
+		if !backoff.Wait(ctx, again) {
 			return false
 		}
 	}
@@ -237,7 +237,7 @@ func (h *Healing) startWorker(ctx context.Context, f *follower, n int) process.P
 			h.c.Log.Error("a worker of the healer could not be started", "episode", f.order.ID, "err", err)
 			return nil
 		}
-		if !pace.Wait(ctx, again) {
+		if !backoff.Wait(ctx, again) {
 			return nil
 		}
 	}

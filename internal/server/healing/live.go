@@ -15,7 +15,7 @@ import (
 
 	tendv1 "github.com/tend-run/tend/gen/tend/v1"
 	"github.com/tend-run/tend/internal/heal/healer"
-	"github.com/tend-run/tend/internal/lib/pace"
+	"github.com/tend-run/tend/internal/lib/backoff"
 	"github.com/tend-run/tend/internal/lib/replace"
 )
 
@@ -56,7 +56,7 @@ func (h *Healing) Watch(ctx context.Context, id string, from int64, send func(*t
 		if m != nil && len(m.Transcript) > 0 {
 			continue // there may be more
 		}
-		if !pace.Wait(ctx, liveEvery) {
+		if !backoff.Wait(ctx, liveEvery) {
 			return ctx.Err()
 		}
 	}

@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tend-run/tend/internal/lib/pace"
+	"github.com/tend-run/tend/internal/lib/backoff"
 	"github.com/tend-run/tend/internal/lib/procfs"
 	"github.com/tend-run/tend/internal/service/supervisor"
 	"github.com/tend-run/tend/process"
@@ -177,7 +177,7 @@ func (p *Process) Kill(ctx context.Context) (res process.KillResult, err error) 
 		if len(all) == 0 {
 			return res, nil
 		}
-		if time.Since(begin) > killTime || !pace.Wait(ctx, pace.Next(begin)) {
+		if time.Since(begin) > killTime || !backoff.Wait(ctx, backoff.Next(begin)) {
 			break
 		}
 	}
@@ -206,7 +206,7 @@ func (p *Process) Wait(ctx context.Context, u process.Until) (process.WaitResult
 		if err == nil && in.TreeGone {
 			break
 		}
-		if !pace.Wait(ctx, 10*pace.Next(begin)) {
+		if !backoff.Wait(ctx, 10*backoff.Next(begin)) {
 			return process.WaitResult{}, ctx.Err()
 		}
 	}

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tend-run/tend/internal/lib/pace"
+	"github.com/tend-run/tend/internal/lib/backoff"
 	"github.com/tend-run/tend/process"
 )
 
@@ -56,7 +56,7 @@ func Root(t testing.TB) {
 // Eventually waits for what must happen and no event reports.
 func Eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	for start := time.Now(); !ok(); time.Sleep(pace.Next(start)) {
+	for start := time.Now(); !ok(); time.Sleep(backoff.Next(start)) {
 		if time.Since(start) > patience {
 			t.Fatalf("not in time: %s", what)
 		}

@@ -16,7 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tend-run/tend/internal/lib/pace"
+	"github.com/tend-run/tend/internal/lib/backoff"
 	"github.com/tend-run/tend/process"
 	"github.com/tend-run/tend/sdk/go"
 )
@@ -153,7 +153,7 @@ func Dial(ctx context.Context, url string, opts tend.Options) (*tend.Client, err
 	if opts.Retry == (tend.Retry{}) {
 		opts.Retry = tend.Retry{First: 5 * time.Millisecond, Max: 100 * time.Millisecond, Attempts: 2000}
 	}
-	for start := time.Now(); ; time.Sleep(pace.Next(start)) {
+	for start := time.Now(); ; time.Sleep(backoff.Next(start)) {
 		c, err := tend.Dial(ctx, url, opts)
 		if err == nil || !errors.Is(err, process.ErrUnavailable) || ctx.Err() != nil {
 			return c, err
@@ -173,7 +173,7 @@ func (d *Daemon) Stop() error {
 	if err := d.cmd.Wait(); err != nil {
 		return fmt.Errorf("tend serve ended with %w", err)
 	}
-	for start := time.Now(); ; time.Sleep(pace.Next(start)) {
+	for start := time.Now(); ; time.Sleep(backoff.Next(start)) {
 		left := d.left()
 		if len(left) == 0 {
 			return nil

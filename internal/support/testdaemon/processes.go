@@ -9,7 +9,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/tend-run/tend/internal/lib/pace"
+	"github.com/tend-run/tend/internal/lib/backoff"
 	"github.com/tend-run/tend/internal/lib/procfs"
 )
 
@@ -61,7 +61,7 @@ func (d *Daemon) Dump(role string) {
 		return
 	}
 	for start := time.Now(); d.Roles()[role] == pid && time.Since(start) < patience; {
-		time.Sleep(pace.Next(start))
+		time.Sleep(backoff.Next(start))
 	}
 }
 

@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tend-run/tend/internal/lib/pace"
+	"github.com/tend-run/tend/internal/lib/backoff"
 	"github.com/tend-run/tend/sdk/go"
 )
 
@@ -45,7 +45,7 @@ func Holders(stateDir string) map[string]int {
 
 // Settle waits until all roles are alive, for two minutes at most.
 func (d *Daemon) Settle(ctx context.Context) bool {
-	for start := time.Now(); ; time.Sleep(pace.Next(start)) {
+	for start := time.Now(); ; time.Sleep(backoff.Next(start)) {
 		roles := d.Roles()
 		if roles[Anchor] > 0 && roles[Keeper] > 0 && roles[Server] > 0 {
 			return true
@@ -101,7 +101,7 @@ func (d *Daemon) another(ctx context.Context, role string, before int) error {
 		return err
 	}
 	defer c.Close()
-	for start := time.Now(); ; time.Sleep(pace.Next(start)) {
+	for start := time.Now(); ; time.Sleep(backoff.Next(start)) {
 		st, err := c.Status(ctx)
 		if err == nil && st.Roles[role] != 0 && st.Roles[role] != before {
 			return nil
@@ -128,7 +128,7 @@ func (d *Daemon) KillAll() error {
 		}
 	}
 	d.kill()
-	for start := time.Now(); len(d.Roles()) > 1; time.Sleep(pace.Next(start)) {
+	for start := time.Now(); len(d.Roles()) > 1; time.Sleep(backoff.Next(start)) {
 		if time.Since(start) > patience {
 			return fmt.Errorf("roles outlive SIGKILL: %v", d.Roles())
 		}
@@ -142,7 +142,7 @@ func (d *Daemon) KillLauncher() { d.kill() }
 // ServeAgain starts the daemon again, on the same state and address. A client
 // that connected meanwhile may have been given the port, for a moment.
 func (d *Daemon) ServeAgain() error {
-	for start := time.Now(); ; time.Sleep(pace.Next(start)) {
+	for start := time.Now(); ; time.Sleep(backoff.Next(start)) {
 		err := d.start(d.Addr())
 		if err == nil || !strings.HasSuffix(strings.TrimSpace(d.Log()), "bind: address already in use (choose another with --listen)") || time.Since(start) > patience {
 			return err

@@ -1,7 +1,7 @@
-// Package pace implements polling for tests, and for programs that test a daemon, where
+// Package backoff implements polling for tests, and for programs that test a daemon, where
 // no event reports a change. Polling too often takes CPU from the awaited work; polling
 // too rarely notices it late.
-package pace
+package backoff
 
 import (
 	"context"
