@@ -19,7 +19,7 @@ import (
 	"github.com/tend-run/tend/internal/core/failpoint"
 	"github.com/tend-run/tend/internal/core/gomonitor"
 	"github.com/tend-run/tend/internal/core/launch"
-	"github.com/tend-run/tend/internal/files/account"
+	"github.com/tend-run/tend/internal/files/credentials"
 	"github.com/tend-run/tend/internal/lib/home"
 	"github.com/tend-run/tend/internal/server"
 	assembly "github.com/tend-run/tend/internal/server/daemon"
@@ -45,7 +45,7 @@ func (c *serveCmd) Run(ctx context.Context, inv *invocation) error {
 	}
 	if name := p.flags.DefaultUser; name != "" {
 		// Each request that names no user would fail for it.
-		if _, err := account.Lookup(name); err != nil {
+		if _, err := credentials.Lookup(name); err != nil {
 			return fmt.Errorf("--default-user %s: %w; name a user of this machine that tend may act for, or leave it out", name, err)
 		}
 	}

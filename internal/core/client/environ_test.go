@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/tend-run/tend/internal/files"
-	"github.com/tend-run/tend/internal/files/account"
+	"github.com/tend-run/tend/internal/files/credentials"
 	"github.com/tend-run/tend/process"
 )
 
@@ -16,10 +16,10 @@ import (
 func TestWhatAProcessInherits(t *testing.T) {
 	daemon := []string{"PATH=/bin", "LANG=C", "LC_ALL=C", "TERM=x", "TZ=UTC", "HOME=/root", "USER=root", "LOGNAME=root",
 		"TEND_TOKEN=s3cret", "AWS_SECRET_ACCESS_KEY=s3cret", "SSH_AUTH_SOCK=/tmp/agent", "LCX=1"}
-	own, other := &account.Account{User: files.User{Name: "root", Home: "/root"}}, &account.Account{User: files.User{Name: "nobody", Home: "/nonexistent"}, Other: true}
+	own, other := &credentials.Account{User: files.User{Name: "root", Home: "/root"}}, &credentials.Account{User: files.User{Name: "nobody", Home: "/nonexistent"}, Other: true}
 	for _, tt := range []struct {
 		name    string
-		who     *account.Account
+		who     *credentials.Account
 		inherit process.Inherit
 		env     map[string]string
 		want    []string

@@ -10,7 +10,7 @@ import (
 	"github.com/tend-run/tend/internal/core/box"
 	"github.com/tend-run/tend/internal/core/spool"
 	"github.com/tend-run/tend/internal/core/wire"
-	"github.com/tend-run/tend/internal/files/account"
+	"github.com/tend-run/tend/internal/files/credentials"
 	"github.com/tend-run/tend/internal/lib/procfs"
 	"github.com/tend-run/tend/process"
 )
@@ -153,7 +153,7 @@ func (s innerSource) Progress() spool.Progress {
 
 // enter makes of a request one that runs in a box. The account is one inside, whose
 // numbers say nothing about the daemon's.
-func (m *Manager) enter(req *wire.Spawn, b Boxed, u *account.Account) error {
+func (m *Manager) enter(req *wire.Spawn, b Boxed, u *credentials.Account) error {
 	if !m.knows("boxes") {
 		return fmt.Errorf("%w: the keeper that runs starts nothing in sandboxes; upgrade it with tend upgrade", process.ErrUnsupported)
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/tend-run/tend/internal/core/spool"
 	"github.com/tend-run/tend/internal/core/wire"
 	"github.com/tend-run/tend/internal/files"
-	"github.com/tend-run/tend/internal/files/account"
+	"github.com/tend-run/tend/internal/files/credentials"
 	"github.com/tend-run/tend/process"
 )
 
@@ -43,11 +43,11 @@ func (m *Manager) prepare(ctx context.Context, spec *process.Spec, root Root) (r
 		return nil, nil, badUser(err)
 	}
 	req = &wire.Spawn{Spec: spool.EncodeSpec(nil, spec), Argv: spec.Argv, Dir: spec.Dir}
-	u, daemon := &account.Account{User: user}, m.cfg.Environ
+	u, daemon := &credentials.Account{User: user}, m.cfg.Environ
 	if b, ok := root.(Boxed); ok {
 		daemon = nil // nothing of it goes inside
 		err = m.enter(req, b, u)
-	} else if u, err = account.Of(spec.User, user); err != nil {
+	} else if u, err = credentials.Of(spec.User, user); err != nil {
 		err = badUser(err)
 	}
 	if err != nil {
@@ -160,7 +160,7 @@ func lookPath(stat func(string) (fs.FileInfo, error), file, dir string, env []st
 // and what the place speaks: the rest is the daemon's user's, secrets included.
 // The token that lets a caller in is for no process at all. A box gets nothing
 // of it: daemon is nil.
-func environ(spec *process.Spec, u *account.Account, daemon []string) []string {
+func environ(spec *process.Spec, u *credentials.Account, daemon []string) []string {
 	env := make([]string, 0, len(spec.Env)+4)
 	add := func(k, v string) {
 		if _, own := spec.Env[k]; !own {

@@ -9,7 +9,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/tend-run/tend/internal/files/account"
+	"github.com/tend-run/tend/internal/files/credentials"
 	"github.com/tend-run/tend/internal/heal/project"
 )
 
@@ -18,7 +18,7 @@ func isOther(name string) (bool, error) {
 	if name == "" {
 		return false, nil
 	}
-	a, err := account.Lookup(name)
+	a, err := credentials.Lookup(name)
 	if err != nil {
 		return false, err
 	}
@@ -28,7 +28,7 @@ func isOther(name string) (bool, error) {
 // startAs starts the process that works on the project as the user of the service. It is this
 // program, which that user need not be able to find, and ends with this process.
 func (w *worker) startAs(context.Context) (project.Conn, error) {
-	a, err := account.Lookup(w.order.Rules.User)
+	a, err := credentials.Lookup(w.order.Rules.User)
 	if err != nil {
 		return nil, err
 	}

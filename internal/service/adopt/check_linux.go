@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tend-run/tend/internal/files/account"
+	"github.com/tend-run/tend/internal/files/credentials"
 	"github.com/tend-run/tend/internal/lib/procfs"
 	"github.com/tend-run/tend/internal/service/supervisor"
 	"github.com/tend-run/tend/process"
@@ -112,7 +112,7 @@ func nameOf(in *process.Info) string {
 // checkUser refuses a process that is another user's in any way: one that has changed its
 // user may have rights that the service has not.
 func (g *Guard) checkUser(pid int) error {
-	want, err := account.Lookup(g.User)
+	want, err := credentials.Lookup(g.User)
 	if err != nil {
 		return err
 	}

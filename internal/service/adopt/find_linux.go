@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/tend-run/tend/internal/files"
-	"github.com/tend-run/tend/internal/files/account"
+	"github.com/tend-run/tend/internal/files/credentials"
 	"github.com/tend-run/tend/internal/lib/owner"
 	"github.com/tend-run/tend/internal/lib/procfs"
 	"github.com/tend-run/tend/internal/observe"
@@ -53,7 +53,7 @@ func Find(ctx context.Context, rule *config.Adopt, g *Guard) (*supervisor.Adopte
 // [owner] has it. A process that began after the file was written is not the one that it names:
 // the pid was given to another program.
 func byFile(path, user string) (int, error) {
-	u, err := account.Lookup(user)
+	u, err := credentials.Lookup(user)
 	if err != nil {
 		return 0, err
 	}

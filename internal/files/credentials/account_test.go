@@ -1,6 +1,6 @@
 //go:build linux
 
-package account
+package credentials
 
 import (
 	"fmt"

@@ -1,8 +1,8 @@
 //go:build linux
 
-// Package account looks up the ids, groups and variables that a process needs to run as
+// Package credentials looks up the ids, groups and variables that a process needs to run as
 // a user.
-package account
+package credentials
 
 import (
 	"fmt"
