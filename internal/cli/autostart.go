@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tend-run/tend/internal/lib/replace"
+	"github.com/tend-run/tend/internal/lib/atomicfile"
 )
 
 // Files in a state directory that the command line owns.
@@ -42,7 +42,7 @@ func (inv *invocation) connectOrStart(ctx context.Context) (*daemon, error) {
 	if err := owned(dir); err != nil {
 		return nil, err
 	}
-	unlock, err := replace.Lock(ctx, filepath.Join(dir, lockName))
+	unlock, err := atomicfile.Lock(ctx, filepath.Join(dir, lockName))
 	if err != nil {
 		return nil, err
 	}

@@ -15,9 +15,9 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/tend-run/tend/internal/lib/atomicfile"
 	"github.com/tend-run/tend/internal/lib/home"
 	"github.com/tend-run/tend/internal/lib/peer"
-	"github.com/tend-run/tend/internal/lib/replace"
 	"github.com/tend-run/tend/internal/protocol/distant"
 	"github.com/tend-run/tend/internal/sandbox/host"
 	"github.com/tend-run/tend/internal/server"
@@ -171,7 +171,7 @@ func (c *distantLinesCmd) announce(inv *invocation, listeners []net.Listener) er
 	for _, l := range listeners {
 		inv.note("JSON lines on %s", l.Addr())
 		if l.Addr().Network() == "tcp" && c.PortFile != "" {
-			if err := replace.File(c.PortFile, []byte(l.Addr().String()+"\n"), 0o644); err != nil {
+			if err := atomicfile.File(c.PortFile, []byte(l.Addr().String()+"\n"), 0o644); err != nil {
 				return fmt.Errorf("write the address: %w", err)
 			}
 		}

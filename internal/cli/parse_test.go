@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/tend-run/tend/internal/lib/replace"
+	"github.com/tend-run/tend/internal/lib/atomicfile"
 	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/process"
 )
@@ -193,13 +193,13 @@ func TestServePlan(t *testing.T) {
 
 func TestSignalsThatEndTheWaitForALock(t *testing.T) {
 	path := t.TempDir() + "/lock"
-	unlock := proctest.Value(replace.Lock(t.Context(), path))(t)
+	unlock := proctest.Value(atomicfile.Lock(t.Context(), path))(t)
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := replace.Lock(ended, path); !errors.Is(err, context.Canceled) {
+	if _, err := atomicfile.Lock(ended, path); !errors.Is(err, context.Canceled) {
 		t.Errorf("lock of a held file under an ended context = %v", err)
 	}
 	unlock()
-	again := proctest.Value(replace.Lock(t.Context(), path))(t)
+	again := proctest.Value(atomicfile.Lock(t.Context(), path))(t)
 	again()
 }

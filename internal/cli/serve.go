@@ -15,8 +15,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/tend-run/tend/internal/lib/atomicfile"
 	"github.com/tend-run/tend/internal/lib/home"
-	"github.com/tend-run/tend/internal/lib/replace"
 	"github.com/tend-run/tend/internal/protocol/gateway"
 	"github.com/tend-run/tend/internal/sandbox/network"
 	"github.com/tend-run/tend/internal/server"
@@ -389,7 +389,7 @@ func readSecret(path string) (data []byte, shared, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	if fi.Mode().IsRegular() && !replace.Theirs(fi, os.Geteuid()) {
+	if fi.Mode().IsRegular() && !atomicfile.Theirs(fi, os.Geteuid()) {
 		return nil, nil,
 			fmt.Errorf("%s belongs to another user, who knows the secret and may change it; "+
 				"give it to uid %d, after a look at what is in it: chown %[2]d %[1]s", path, os.Geteuid())

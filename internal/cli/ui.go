@@ -11,7 +11,7 @@ import (
 	"runtime"
 	"strings"
 
-	"github.com/tend-run/tend/internal/lib/replace"
+	"github.com/tend-run/tend/internal/lib/atomicfile"
 )
 
 type uiCmd struct {
@@ -91,7 +91,7 @@ func openBrowser(url string) error {
 	file := filepath.Join(dir, "open.html")
 	to := html.EscapeString(url)
 	text := fmt.Sprintf("<!doctype html><meta charset=utf-8><meta http-equiv=refresh content=\"0;url=%s\"><title>tend</title><a href=\"%s\">Open the page of tend</a>\n", to, to)
-	if err := replace.File(file, []byte(text), 0o600); err != nil {
+	if err := atomicfile.File(file, []byte(text), 0o600); err != nil {
 		return err
 	}
 	switch runtime.GOOS {

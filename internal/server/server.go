@@ -14,8 +14,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/tend-run/tend/internal/lib/atomicfile"
 	"github.com/tend-run/tend/internal/lib/budget"
-	"github.com/tend-run/tend/internal/lib/replace"
 	"github.com/tend-run/tend/internal/protocol/face"
 	"github.com/tend-run/tend/internal/protocol/part"
 	"github.com/tend-run/tend/internal/sandbox/driver"
@@ -179,7 +179,7 @@ func (s *Server) announce() error {
 		if path == "" {
 			continue
 		}
-		if err := replace.File(path, []byte(url+"\n"), 0o644); err != nil {
+		if err := atomicfile.File(path, []byte(url+"\n"), 0o644); err != nil {
 			return fmt.Errorf("write the URL: %w", err)
 		}
 	}

@@ -11,7 +11,7 @@ import (
 	"os"
 	"time"
 
-	"github.com/tend-run/tend/internal/lib/replace"
+	"github.com/tend-run/tend/internal/lib/atomicfile"
 )
 
 // Bounds of a journal, in bytes. The end of a turn has room in one that is full.
@@ -40,7 +40,7 @@ func (j *Journal) State() *State { return &j.state }
 
 // Read reads and returns the new entries.
 func (j *Journal) Read() ([]Entry, error) {
-	f, err := replace.Open(j.path, os.O_RDONLY)
+	f, err := atomicfile.Open(j.path, os.O_RDONLY)
 	if errors.Is(err, os.ErrNotExist) && j.at == 0 {
 		return nil, nil
 	}
@@ -78,12 +78,12 @@ func (j *Journal) read(f *os.File) (more []Entry, err error) {
 // and returns when they are on the disk. No other writer writes meanwhile. If decide
 // returns an error, nothing is written.
 func (j *Journal) Append(ctx context.Context, decide func(*State) ([]Entry, error)) (err error) {
-	unlock, err := replace.Lock(ctx, j.path+".lock")
+	unlock, err := atomicfile.Lock(ctx, j.path+".lock")
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	f, err := replace.Open(j.path, os.O_RDWR|os.O_CREATE)
+	f, err := atomicfile.Open(j.path, os.O_RDWR|os.O_CREATE)
 	if err != nil {
 		return err
 	}

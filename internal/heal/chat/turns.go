@@ -12,7 +12,7 @@ import (
 	"strings"
 
 	"github.com/tend-run/tend/internal/heal/checkpoint"
-	"github.com/tend-run/tend/internal/lib/replace"
+	"github.com/tend-run/tend/internal/lib/atomicfile"
 )
 
 // TurnsDir is in the directory of a chat. N.json has what is needed to take back the turn
@@ -49,7 +49,7 @@ func TurnFile(dir string, said int64) string {
 
 // ReadTurn reads the file of a turn. The error is [fs.ErrNotExist] if there is none.
 func ReadTurn(path string) (*Turn, error) {
-	data, err := replace.Read(path, maxTurn)
+	data, err := atomicfile.Read(path, maxTurn)
 	if err != nil {
 		return nil, err
 	}
@@ -96,7 +96,7 @@ func KeepCall(dir, root, sandbox string, said int64, call int, u *checkpoint.Und
 		err = os.MkdirAll(filepath.Dir(path), 0o700)
 	}
 	if err == nil {
-		err = replace.Synced(path, data, 0o600)
+		err = atomicfile.Synced(path, data, 0o600)
 	}
 	if err == nil {
 		pruneTurns(dir)

@@ -11,8 +11,8 @@ import (
 	"strings"
 
 	"github.com/bmatcuk/doublestar/v4"
+	"github.com/tend-run/tend/internal/lib/atomicfile"
 	"github.com/tend-run/tend/internal/lib/lazyregexp"
-	"github.com/tend-run/tend/internal/lib/replace"
 )
 
 // ErrNone is the error of Open if there is no complete checkpoint.
@@ -239,7 +239,7 @@ func Open(ctx context.Context, o Options) (*Point, error) {
 
 func (p *Point) load(ctx context.Context) error {
 	var s saved
-	b, err := replace.Read(p.path(pointFile), maxSaved)
+	b, err := atomicfile.Read(p.path(pointFile), maxSaved)
 	if errors.Is(err, fs.ErrNotExist) {
 		return ErrNone
 	}
@@ -267,7 +267,7 @@ func (p *Point) load(ctx context.Context) error {
 		}
 	}
 	var moves []savedMove
-	b, err = replace.Read(p.path(movesFile), maxSaved)
+	b, err = atomicfile.Read(p.path(movesFile), maxSaved)
 	if err == nil {
 		err = json.Unmarshal(b, &moves)
 	}
@@ -389,5 +389,5 @@ func (p *Point) save(file string, v any) error {
 	if err != nil {
 		return err
 	}
-	return replace.Synced(p.path(file), b, 0o600)
+	return atomicfile.Synced(p.path(file), b, 0o600)
 }

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/tend-run/tend/internal/lib/replace"
+	"github.com/tend-run/tend/internal/lib/atomicfile"
 )
 
 // Standing is the state of a path at the newest Absorb or Mark.
@@ -114,7 +114,7 @@ func (p *Point) Keep(ctx context.Context, path string) (string, error) {
 	if err := os.MkdirAll(filepath.Dir(to), 0o700); err != nil {
 		return "", err
 	}
-	if err := replace.Synced(p.path(halfFile), data, 0o600); err != nil {
+	if err := atomicfile.Synced(p.path(halfFile), data, 0o600); err != nil {
 		return "", err
 	}
 	return to, os.Rename(p.path(halfFile), to)

@@ -13,7 +13,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/tend-run/tend/internal/lib/replace"
+	"github.com/tend-run/tend/internal/lib/atomicfile"
 )
 
 // store keeps content in the private directory, by its sum.
@@ -26,12 +26,12 @@ func (p *Point) store(sum string, data []byte) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	return replace.File(path, data, 0o600)
+	return atomicfile.File(path, data, 0o600)
 }
 
 // content returns that of an entry that is held.
 func (p *Point) content(ctx context.Context, e *entry) ([]byte, error) {
-	data, err := replace.Read(filepath.Join(p.path(StoreDir), e.Sum[:2], e.Sum), maxFile)
+	data, err := atomicfile.Read(filepath.Join(p.path(StoreDir), e.Sum[:2], e.Sum), maxFile)
 	if errors.Is(err, fs.ErrNotExist) && p.git != nil && e.Oid != "" {
 		data, err = p.git.read(ctx, e.Oid)
 	}

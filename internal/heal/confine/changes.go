@@ -7,7 +7,7 @@ import (
 	"io/fs"
 	"path/filepath"
 
-	"github.com/tend-run/tend/internal/lib/replace"
+	"github.com/tend-run/tend/internal/lib/atomicfile"
 )
 
 // Bounds of what is collected of one command.
@@ -66,7 +66,7 @@ func Read(file string) ([]Change, error) {
 }
 
 // Encoded returns the file of changes of a command as it is, for [Decode].
-func Encoded(file string) ([]byte, error) { return replace.Read(file, maxEncoded) }
+func Encoded(file string) ([]byte, error) { return atomicfile.Read(file, maxEncoded) }
 
 // Decode returns the changes in a file of changes.
 func Decode(data []byte) ([]Change, error) {

@@ -7,8 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/tend-run/tend/internal/lib/atomicfile"
 	"github.com/tend-run/tend/internal/lib/owner"
-	"github.com/tend-run/tend/internal/lib/replace"
 )
 
 // place is where a repository is.
@@ -68,7 +68,7 @@ func isRepository(p place) bool {
 
 // named is the directory that a file of git names; "": it names none.
 func named(file, prefix string) string {
-	data, err := replace.Read(file, 4096)
+	data, err := atomicfile.Read(file, 4096)
 	if err != nil {
 		return ""
 	}

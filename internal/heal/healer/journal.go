@@ -9,7 +9,7 @@ import (
 	"io"
 	"os"
 
-	"github.com/tend-run/tend/internal/lib/replace"
+	"github.com/tend-run/tend/internal/lib/atomicfile"
 )
 
 // Bounds of a journal.
@@ -31,7 +31,7 @@ type Journal struct {
 // removes an incomplete entry at the end. The caller guarantees that there is no other
 // writer.
 func OpenJournal(path string) (*Journal, []Entry, error) {
-	f, err := replace.Open(path, os.O_RDWR|os.O_CREATE)
+	f, err := atomicfile.Open(path, os.O_RDWR|os.O_CREATE)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -51,7 +51,7 @@ func OpenJournal(path string) (*Journal, []Entry, error) {
 
 // ReadJournal returns the entries of a journal, also while it is being written.
 func ReadJournal(path string) ([]Entry, error) {
-	f, err := replace.Open(path, os.O_RDONLY)
+	f, err := atomicfile.Open(path, os.O_RDONLY)
 	if err != nil {
 		return nil, err
 	}

@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/tend-run/tend/internal/lib/replace"
+	"github.com/tend-run/tend/internal/lib/atomicfile"
 	"github.com/tend-run/tend/internal/service/config"
 )
 
@@ -101,7 +101,7 @@ type Secrets struct {
 // ReadOrder reads the order in the directory of an episode or a chat. The error is
 // fs.ErrNotExist if there is none.
 func ReadOrder(dir string) (*Order, error) {
-	data, err := replace.Read(filepath.Join(dir, OrderFile), maxOrder)
+	data, err := atomicfile.Read(filepath.Join(dir, OrderFile), maxOrder)
 	if err != nil {
 		return nil, err
 	}

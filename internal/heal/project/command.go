@@ -13,7 +13,7 @@ import (
 	"github.com/tend-run/tend/internal/heal/confine"
 	"github.com/tend-run/tend/internal/heal/git"
 	"github.com/tend-run/tend/internal/heal/guard"
-	"github.com/tend-run/tend/internal/lib/replace"
+	"github.com/tend-run/tend/internal/lib/atomicfile"
 )
 
 // changesFile is what a command has changed, until that is taken over.
@@ -161,7 +161,7 @@ func (l *Local) secretConfigs(dir string) (all []string) {
 // holdsSecret reports whether a file, such as one with the addresses of a repository, has a
 // secret in it, or cannot be read.
 func (l *Local) holdsSecret(file string) bool {
-	data, err := replace.Read(file, MaxReviewed)
+	data, err := atomicfile.Read(file, MaxReviewed)
 	return err != nil && !errors.Is(err, fs.ErrNotExist) || l.c.Redact.Text(string(data)) != string(data)
 }
 

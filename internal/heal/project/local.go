@@ -15,7 +15,7 @@ import (
 	"github.com/tend-run/tend/internal/heal/git"
 	"github.com/tend-run/tend/internal/heal/guard"
 	"github.com/tend-run/tend/internal/heal/playbook"
-	"github.com/tend-run/tend/internal/lib/replace"
+	"github.com/tend-run/tend/internal/lib/atomicfile"
 )
 
 // booksDir is where a project has playbooks of its own.
@@ -168,7 +168,7 @@ func (l *Local) full(name string) string { return filepath.Join(l.c.Root, filepa
 // leaves a hole, which takes no room.
 func (l *Local) Truncate(_ context.Context, name string, keep int64) (string, error) {
 	path := l.full(name)
-	f, err := replace.Open(path, os.O_RDWR)
+	f, err := atomicfile.Open(path, os.O_RDWR)
 	if err != nil {
 		return "", err
 	}

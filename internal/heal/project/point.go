@@ -14,7 +14,7 @@ import (
 
 	"github.com/tend-run/tend/internal/heal/agent"
 	"github.com/tend-run/tend/internal/heal/checkpoint"
-	"github.com/tend-run/tend/internal/lib/replace"
+	"github.com/tend-run/tend/internal/lib/atomicfile"
 )
 
 const (
@@ -58,7 +58,7 @@ func (l *Local) makeDir() error {
 	if err := os.MkdirAll(l.dir(), 0o700); err != nil {
 		return err
 	}
-	return replace.File(filepath.Join(filepath.Dir(l.dir()), ignoreFile), []byte("*\n"), 0o600)
+	return atomicfile.File(filepath.Join(filepath.Dir(l.dir()), ignoreFile), []byte("*\n"), 0o600)
 }
 
 // lock waits until no other process works on the project. One before this one may have removed
@@ -69,7 +69,7 @@ func (l *Local) lock(ctx context.Context) (unlock func(), err error) {
 		if err := os.MkdirAll(up, 0o700); err != nil {
 			return nil, err
 		}
-		unlock, err := replace.Lock(ctx, filepath.Join(up, lockFile))
+		unlock, err := atomicfile.Lock(ctx, filepath.Join(up, lockFile))
 		if !errors.Is(err, fs.ErrNotExist) || ctx.Err() != nil {
 			return unlock, err
 		}
@@ -194,7 +194,7 @@ func (l *Local) Review(ctx context.Context, try int) (r Reviewed, err error) {
 			d.Before = text(before)
 		}
 		if !d.Deleted {
-			if now, err := replace.Read(l.full(c.Path), MaxReviewed); err == nil {
+			if now, err := atomicfile.Read(l.full(c.Path), MaxReviewed); err == nil {
 				d.After = text(now)
 			}
 		}

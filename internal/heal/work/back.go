@@ -15,7 +15,7 @@ import (
 	"github.com/tend-run/tend/internal/heal/checkpoint"
 	"github.com/tend-run/tend/internal/heal/healer"
 	"github.com/tend-run/tend/internal/heal/project"
-	"github.com/tend-run/tend/internal/lib/replace"
+	"github.com/tend-run/tend/internal/lib/atomicfile"
 )
 
 // maxUndoFile is more than an Undo has as JSON.
@@ -41,7 +41,7 @@ func (w *worker) keepUndo(done *project.Committed) (string, error) {
 		}
 		return "it cannot be taken back later: what it has changed is too much to be kept", nil
 	}
-	return "", replace.Synced(w.order.Path(healer.UndoFile), data, 0o600)
+	return "", atomicfile.Synced(w.order.Path(healer.UndoFile), data, 0o600)
 }
 
 // keepLive keeps what a remedy has changed until it is known what becomes of it, for those who
@@ -52,7 +52,7 @@ func (w *worker) keepLive(ctx context.Context, try int) {
 		return
 	}
 	if data, err := json.Marshal(done.Undo); err == nil && len(data) <= maxUndoFile {
-		_ = replace.File(w.order.Path(healer.LiveFile), data, 0o600)
+		_ = atomicfile.File(w.order.Path(healer.LiveFile), data, 0o600)
 	}
 }
 
@@ -70,7 +70,7 @@ func (w *worker) back() (checkpoint.Back, error) {
 	if o.Commit != "" {
 		return b, nil
 	}
-	data, err := replace.Read(o.Undo, maxUndoFile)
+	data, err := atomicfile.Read(o.Undo, maxUndoFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return b, errors.New("what the repair could be taken back by is gone: the newest 50 episodes are kept")
 	}
@@ -145,7 +145,7 @@ func (w *worker) lookBack(ctx context.Context) (out healer.Entry, err error) {
 		out.Text, out.Changed = w.changed(done.Changed)
 	default:
 		out.Remedies = []healer.Remedy{{Kind: healer.Undo, Name: w.order.Back.Episode, Why: "somebody asked for it"}}
-		err := replace.File(w.order.Path(healer.DiffFile), []byte(w.redact.Text(done.Diff)), 0o600)
+		err := atomicfile.File(w.order.Path(healer.DiffFile), []byte(w.redact.Text(done.Diff)), 0o600)
 		return out, err
 	}
 	return out, nil

@@ -15,7 +15,7 @@ import (
 	"github.com/tend-run/tend/internal/heal/agent"
 	"github.com/tend-run/tend/internal/heal/healer"
 	"github.com/tend-run/tend/internal/heal/project"
-	"github.com/tend-run/tend/internal/lib/replace"
+	"github.com/tend-run/tend/internal/lib/atomicfile"
 	"github.com/tend-run/tend/internal/service/config"
 	"github.com/tend-run/tend/process"
 )
@@ -98,7 +98,7 @@ func (w *worker) pastTries() (all []agent.Past) {
 		if t.Kind == healer.Wait || t.Unreached {
 			continue
 		}
-		diff, err := replace.Read(w.order.Path(healer.TakenBackFile(i+1)), healer.MaxDiff+1)
+		diff, err := atomicfile.Read(w.order.Path(healer.TakenBackFile(i+1)), healer.MaxDiff+1)
 		if err != nil {
 			diff = nil
 		}
@@ -138,7 +138,7 @@ func (w *worker) transcript(n int, words *words) func(agent.Event) {
 		if err != nil {
 			return
 		}
-		f, err := replace.Open(w.order.Path(healer.TranscriptFile), os.O_WRONLY|os.O_CREATE|os.O_APPEND)
+		f, err := atomicfile.Open(w.order.Path(healer.TranscriptFile), os.O_WRONLY|os.O_CREATE|os.O_APPEND)
 		if err != nil {
 			return // it is for people; the repair goes on
 		}

@@ -15,8 +15,8 @@ import (
 
 	"github.com/tend-run/tend/internal/heal/healer"
 	"github.com/tend-run/tend/internal/heal/project"
+	"github.com/tend-run/tend/internal/lib/atomicfile"
 	"github.com/tend-run/tend/internal/lib/backoff"
-	"github.com/tend-run/tend/internal/lib/replace"
 	"github.com/tend-run/tend/process"
 	"github.com/tend-run/tend/sdk/go"
 )
@@ -237,7 +237,7 @@ func (w *worker) takePoint(ctx context.Context, try int) error {
 		if err := os.MkdirAll(filepath.Dir(w.remoteMark(try)), 0o700); err != nil {
 			return err
 		}
-		if err := replace.Synced(w.remoteMark(try), []byte("{}\n"), 0o600); err != nil {
+		if err := atomicfile.Synced(w.remoteMark(try), []byte("{}\n"), 0o600); err != nil {
 			return err
 		}
 	}

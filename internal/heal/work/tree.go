@@ -9,7 +9,7 @@ import (
 	"github.com/tend-run/tend/internal/heal/agent"
 	"github.com/tend-run/tend/internal/heal/checkpoint"
 	"github.com/tend-run/tend/internal/heal/healer"
-	"github.com/tend-run/tend/internal/lib/replace"
+	"github.com/tend-run/tend/internal/lib/atomicfile"
 )
 
 // reviewed finds out whether a change only silences the symptom.
@@ -19,7 +19,7 @@ func (w *worker) reviewed(ctx context.Context, e healer.Effect) (string, error) 
 		return "", err
 	}
 	diff := w.redact.Text(r.Diff)
-	if err := replace.File(w.order.Path(healer.DiffFile), []byte(diff), 0o600); err != nil {
+	if err := atomicfile.File(w.order.Path(healer.DiffFile), []byte(diff), 0o600); err != nil {
 		return "", err
 	}
 	switch {
@@ -113,7 +113,7 @@ func (w *worker) rollback(ctx context.Context, e healer.Effect) (string, error) 
 	absorb := w.state.Tries[len(w.state.Tries)-1].Failed != healer.Killed
 	done, err := w.project.Rollback(ctx, e.Try, absorb)
 	if done.Diff != "" {
-		_ = replace.File(w.order.Path(healer.TakenBackFile(e.Try)), []byte(w.redact.Text(done.Diff)), 0o600) // for people
+		_ = atomicfile.File(w.order.Path(healer.TakenBackFile(e.Try)), []byte(w.redact.Text(done.Diff)), 0o600) // for people
 	}
 	switch {
 	case err != nil:

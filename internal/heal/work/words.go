@@ -10,7 +10,7 @@ import (
 	"github.com/tend-run/tend/internal/heal/agent"
 	"github.com/tend-run/tend/internal/heal/guard"
 	"github.com/tend-run/tend/internal/heal/healer"
-	"github.com/tend-run/tend/internal/lib/replace"
+	"github.com/tend-run/tend/internal/lib/atomicfile"
 )
 
 // wordsEvery is the least time between two looks at what a model is writing.
@@ -76,7 +76,7 @@ func (w *words) show() {
 	data, err := json.Marshal(healer.Words{Text: text, Tool: strings.ToValidUTF8(w.tool, "")})
 	if err == nil {
 		w.kept = true
-		_ = replace.File(w.path, data, 0o600)
+		_ = atomicfile.File(w.path, data, 0o600)
 	}
 }
 

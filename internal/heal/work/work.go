@@ -20,9 +20,9 @@ import (
 	"github.com/tend-run/tend/internal/heal/healer"
 	"github.com/tend-run/tend/internal/heal/playbook"
 	"github.com/tend-run/tend/internal/heal/project"
+	"github.com/tend-run/tend/internal/lib/atomicfile"
 	"github.com/tend-run/tend/internal/lib/backoff"
 	"github.com/tend-run/tend/internal/lib/procfs"
-	"github.com/tend-run/tend/internal/lib/replace"
 	"github.com/tend-run/tend/process"
 	"github.com/tend-run/tend/sdk/go"
 )
@@ -133,7 +133,7 @@ func newWorker(ctx context.Context, dir, path string, out io.Writer) (w *worker,
 	if err != nil {
 		return nil, nil, err
 	}
-	if unlock, err = replace.Lock(ctx, o.Path(lockFile)); err != nil {
+	if unlock, err = atomicfile.Lock(ctx, o.Path(lockFile)); err != nil {
 		return nil, nil, err
 	}
 	return &worker{order: o, out: out, path: path, self: self}, unlock, nil
@@ -166,7 +166,7 @@ func (w *worker) secrets() (s healer.Secrets, err error) {
 	if w.order.Keys == "" {
 		return s, nil
 	}
-	data, err := replace.Read(w.order.Keys, maxFile)
+	data, err := atomicfile.Read(w.order.Keys, maxFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return s, nil
 	}
@@ -300,7 +300,7 @@ func (w *worker) put(e healer.Entry) error {
 
 // inboxLines returns what the server has said beyond what is in the journal.
 func (w *worker) inboxLines() (all []healer.Entry) {
-	data, err := replace.Read(w.order.Path(healer.InboxFile), maxFile)
+	data, err := atomicfile.Read(w.order.Path(healer.InboxFile), maxFile)
 	if err != nil {
 		return nil
 	}

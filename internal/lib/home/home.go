@@ -19,7 +19,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/tend-run/tend/internal/lib/replace"
+	"github.com/tend-run/tend/internal/lib/atomicfile"
 )
 
 // URLFile is the name of the file in a state directory into which its daemon
@@ -83,7 +83,7 @@ func CheckSocket(path string) error {
 
 func isOwnDir(path string) bool {
 	fi, err := os.Stat(path)
-	return err == nil && fi.IsDir() && replace.Theirs(fi, os.Geteuid())
+	return err == nil && fi.IsDir() && atomicfile.Theirs(fi, os.Geteuid())
 }
 
 // URLs returns where the daemon may be reached, the likeliest first: where it
@@ -96,7 +96,7 @@ func (h Home) URLs() ([]string, error) {
 		return nil, err
 	}
 	for _, look := range []func(string) (os.FileInfo, error){os.Lstat, os.Stat} {
-		if fi, err := look(dir); err == nil && !replace.Theirs(fi, os.Geteuid()) {
+		if fi, err := look(dir); err == nil && !atomicfile.Theirs(fi, os.Geteuid()) {
 			return nil,
 				fmt.Errorf("the state directory %s is another user's, and so is the daemon there; "+
 					"if it is meant, name its socket: --url unix://%[1]s/%s", dir, socketFile)
@@ -107,11 +107,11 @@ func (h Home) URLs() ([]string, error) {
 		return nil, err
 	}
 	urls := []string{"unix://" + socket}
-	if said, err := replace.Read(filepath.Join(dir, URLFile), 64<<10); err == nil {
+	if said, err := atomicfile.Read(filepath.Join(dir, URLFile), 64<<10); err == nil {
 		if url := strings.TrimSpace(string(said)); url != "" && url != urls[0] {
 			urls = append([]string{url}, urls...)
 		}
-	} else if !errors.Is(err, os.ErrNotExist) && !errors.Is(err, os.ErrPermission) && !errors.Is(err, replace.ErrNoFile) {
+	} else if !errors.Is(err, os.ErrNotExist) && !errors.Is(err, os.ErrPermission) && !errors.Is(err, atomicfile.ErrNoFile) {
 		return nil, err
 	}
 	return urls, nil

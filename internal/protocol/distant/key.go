@@ -10,7 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/tend-run/tend/internal/lib/replace"
+	"github.com/tend-run/tend/internal/lib/atomicfile"
 	"github.com/tend-run/tend/internal/protocol/distant/secure"
 )
 
@@ -21,7 +21,7 @@ const keyName = "key"
 // is none. The directory is made for its owner alone, and so is the file.
 func LoadKey(dir string) (secure.Key, error) {
 	path := filepath.Join(dir, keyName)
-	text, err := replace.Read(path, 1<<10)
+	text, err := atomicfile.Read(path, 1<<10)
 	if errors.Is(err, fs.ErrNotExist) {
 		var key secure.Key
 		rand.Read(key[:]) // never fails
@@ -49,7 +49,7 @@ func SaveKey(dir string, key secure.Key) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("make the directory of the key: %w", err)
 	}
-	if err := replace.Synced(filepath.Join(dir, keyName), []byte(key.String()+"\n"), 0o600); err != nil {
+	if err := atomicfile.Synced(filepath.Join(dir, keyName), []byte(key.String()+"\n"), 0o600); err != nil {
 		return fmt.Errorf("keep the key: %w", err)
 	}
 	return nil

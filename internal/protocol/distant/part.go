@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"sync/atomic"
 
-	"github.com/tend-run/tend/internal/lib/replace"
+	"github.com/tend-run/tend/internal/lib/atomicfile"
 	"github.com/tend-run/tend/internal/protocol/part"
 )
 
@@ -71,7 +71,7 @@ func (s *Service) serve(ctx context.Context) error {
 	}
 	s.native.Store(native)
 	path := filepath.Join(s.Dir, "uri")
-	if err := replace.File(path, []byte(URI(s.Listener.Addr(), key)+"\n"), 0o600); err != nil {
+	if err := atomicfile.File(path, []byte(URI(s.Listener.Addr(), key)+"\n"), 0o600); err != nil {
 		return fmt.Errorf("write the URI: %w", err)
 	}
 	f.log.Info("distant ready", slog.String("addr", s.Listener.Addr().String()), slog.String("uri_file", path))

@@ -13,8 +13,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tend-run/tend/internal/lib/atomicfile"
 	"github.com/tend-run/tend/internal/lib/lazyregexp"
-	"github.com/tend-run/tend/internal/lib/replace"
 	"github.com/tend-run/tend/internal/sandbox/driver"
 )
 
@@ -205,7 +205,7 @@ func (s *store) save(b *reserved) error {
 	if err != nil { // impossible: our own type
 		return err
 	}
-	return replace.File(filepath.Join(s.builds(), string(b.ID)+".json"), text, 0o600)
+	return atomicfile.File(filepath.Join(s.builds(), string(b.ID)+".json"), text, 0o600)
 }
 
 // load finds a build; nil: there is none of that ID.
@@ -213,7 +213,7 @@ func (s *store) load(id string) (*reserved, error) {
 	if !driver.LikeID(id) {
 		return nil, nil
 	}
-	text, err := replace.Read(filepath.Join(s.builds(), id+".json"), 1<<20)
+	text, err := atomicfile.Read(filepath.Join(s.builds(), id+".json"), 1<<20)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}

@@ -9,7 +9,7 @@ import (
 	"fmt"
 	"io/fs"
 
-	"github.com/tend-run/tend/internal/lib/replace"
+	"github.com/tend-run/tend/internal/lib/atomicfile"
 )
 
 // NoteSecure is set on a sandbox (driver.Spec.Notes) that always needs its own token, even
@@ -37,7 +37,7 @@ type Secret struct{ key []byte }
 // OpenSecret reads the secret from a file, or makes one there (0600). A power loss just
 // after that may invalidate earlier tokens.
 func OpenSecret(path string) (*Secret, error) {
-	key, err := replace.Read(path, 1<<10)
+	key, err := atomicfile.Read(path, 1<<10)
 	if err == nil && len(key) == sha256.Size {
 		return &Secret{key}, nil
 	}
@@ -48,7 +48,7 @@ func OpenSecret(path string) (*Secret, error) {
 		return nil, fmt.Errorf("secret of the sandboxes' tokens: %s is damaged; remove it, which makes all tokens of before void", path)
 	}
 	s := NewSecret()
-	if err := replace.File(path, s.key, 0o600); err != nil {
+	if err := atomicfile.File(path, s.key, 0o600); err != nil {
 		return nil, fmt.Errorf("keep the secret of the sandboxes' tokens: %w", err)
 	}
 	return s, nil

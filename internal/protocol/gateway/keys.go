@@ -17,8 +17,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tend-run/tend/internal/lib/atomicfile"
 	"github.com/tend-run/tend/internal/lib/lazyregexp"
-	"github.com/tend-run/tend/internal/lib/replace"
 	"github.com/tend-run/tend/process"
 )
 
@@ -65,7 +65,7 @@ type keys struct {
 	path string
 
 	mu   sync.Mutex
-	seen replace.Seen    // of the file that was read; guarded by mu
+	seen atomicfile.Seen // of the file that was read; guarded by mu
 	all  []*Key          // guarded by mu
 	by   map[string]*Key // by hash; guarded by mu
 }
@@ -83,22 +83,22 @@ const lockTime = 10 * time.Second
 func lockDir(dir string) (unlock func(), err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), lockTime)
 	defer cancel()
-	return replace.Lock(ctx, filepath.Join(dir, "lock"))
+	return atomicfile.Lock(ctx, filepath.Join(dir, "lock"))
 }
 
 // load reads the file if it is another than before. k.mu is held.
 func (k *keys) load() error {
-	seen, err := replace.Look(k.path)
+	seen, err := atomicfile.Look(k.path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		k.seen, k.all, k.by = replace.Seen{}, nil, nil
+		k.seen, k.all, k.by = atomicfile.Seen{}, nil, nil
 		return nil
 	case err != nil:
 		return err
 	case k.seen.Same(seen):
 		return nil
 	}
-	data, err := replace.Read(k.path, maxKeysBytes)
+	data, err := atomicfile.Read(k.path, maxKeysBytes)
 	if err != nil {
 		return err
 	}
@@ -120,7 +120,7 @@ func (k *keys) store(all []*Key) error {
 	if err != nil {
 		return err
 	}
-	if err := replace.Synced(k.path, data, 0o600); err != nil {
+	if err := atomicfile.Synced(k.path, data, 0o600); err != nil {
 		return fmt.Errorf("keep the keys: %w", err)
 	}
 	return k.load()

@@ -14,7 +14,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/tend-run/tend/internal/lib/replace"
+	"github.com/tend-run/tend/internal/lib/atomicfile"
 )
 
 const (
@@ -81,7 +81,7 @@ func (l *ledger) read() error {
 		l.day, l.at, l.used, l.unwritten = day, 0, map[string]*Used{}, map[string]int64{}
 		l.clear()
 	}
-	f, err := replace.Open(l.path(l.day), os.O_RDONLY)
+	f, err := atomicfile.Open(l.path(l.day), os.O_RDONLY)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -229,7 +229,7 @@ func (l *ledger) end(line Line, most int64) error {
 
 // write appends a line. A part of one that a full disk has left must not spoil it. l.mu is held.
 func (l *ledger) write(day string, text []byte) error {
-	f, err := replace.Open(l.path(day), os.O_WRONLY|os.O_APPEND|os.O_CREATE)
+	f, err := atomicfile.Open(l.path(day), os.O_WRONLY|os.O_APPEND|os.O_CREATE)
 	if err != nil {
 		return err
 	}

@@ -5,7 +5,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/tend-run/tend/internal/lib/replace"
+	"github.com/tend-run/tend/internal/lib/atomicfile"
 	"github.com/tend-run/tend/internal/support/proctest"
 )
 
@@ -25,7 +25,7 @@ func TestRequestsGoOnWhileAnotherServerWrites(t *testing.T) {
 	g := open(t, t.TempDir(), "")
 	key := g.key("a", Rules{})
 	path := filepath.Join(g.dir, "lock")
-	unlock := proctest.Value(replace.Lock(t.Context(), path))(t)
+	unlock := proctest.Value(atomicfile.Lock(t.Context(), path))(t)
 	done := make(chan error, 2)
 	go func() {
 		_, _, err := g.CreateKey("b", Rules{})

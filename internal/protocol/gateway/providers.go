@@ -12,8 +12,8 @@ import (
 
 	"github.com/goccy/go-yaml"
 
+	"github.com/tend-run/tend/internal/lib/atomicfile"
 	"github.com/tend-run/tend/internal/lib/lazyregexp"
-	"github.com/tend-run/tend/internal/lib/replace"
 )
 
 // Known are the base URLs of the providers that need none in the file, as the seed has them.
@@ -71,7 +71,7 @@ func ReadProviders(path string) ([]string, error) {
 }
 
 func readProviders(path string) (map[string]*provider, error) {
-	data, err := replace.Read(path, maxProvidersFile)
+	data, err := atomicfile.Read(path, maxProvidersFile)
 	if err != nil {
 		return nil, err
 	}
@@ -127,7 +127,7 @@ type providers struct {
 	path string
 
 	mu   sync.Mutex
-	seen replace.Seen // guarded by mu
+	seen atomicfile.Seen // guarded by mu
 	all  map[string]*provider
 }
 
@@ -141,7 +141,7 @@ func (p *providers) find(name string) (*provider, error) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	seen, err := replace.Look(p.path)
+	seen, err := atomicfile.Look(p.path)
 	if err == nil && !p.seen.Same(seen) {
 		var all map[string]*provider
 		if all, err = readProviders(p.path); err == nil {

@@ -13,7 +13,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/tend-run/tend/internal/lib/replace"
+	"github.com/tend-run/tend/internal/lib/atomicfile"
 	"github.com/tend-run/tend/internal/protocol/face"
 )
 
@@ -48,7 +48,7 @@ type reports struct {
 	path string
 
 	mu   sync.Mutex
-	seen replace.Seen      // of the file that was read; guarded by mu
+	seen atomicfile.Seen   // of the file that was read; guarded by mu
 	sum  [sha256.Size]byte // of its content, while it is too young to be known by seen; guarded by mu
 	last map[string]Report // by key; never changed once it is here; guarded by mu
 }
@@ -56,17 +56,17 @@ type reports struct {
 // read returns the reports by key, which nobody may change. It costs little while they
 // are the same: whoever has a key may ask as often as it likes. r.mu is held.
 func (r *reports) read() (map[string]Report, error) {
-	seen, err := replace.Look(r.path)
+	seen, err := atomicfile.Look(r.path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		r.seen, r.sum, r.last = replace.Seen{}, [sha256.Size]byte{}, nil
+		r.seen, r.sum, r.last = atomicfile.Seen{}, [sha256.Size]byte{}, nil
 		return nil, nil
 	case err != nil:
 		return nil, err
 	case r.seen.Same(seen):
 		return r.last, nil
 	}
-	data, err := replace.Read(r.path, maxReportsFile)
+	data, err := atomicfile.Read(r.path, maxReportsFile)
 	if err != nil {
 		return nil, err
 	}
@@ -117,10 +117,10 @@ func (r *reports) set(key string, rep Report, live func() ([]Key, error)) error 
 	if err != nil {
 		return err
 	}
-	if err := replace.Synced(r.path, data, 0o600); err != nil {
+	if err := atomicfile.Synced(r.path, data, 0o600); err != nil {
 		return err
 	}
-	r.seen, r.sum, r.last = replace.Seen{}, sha256.Sum256(data), next
+	r.seen, r.sum, r.last = atomicfile.Seen{}, sha256.Sum256(data), next
 	return nil
 }
 

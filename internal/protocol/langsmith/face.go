@@ -18,8 +18,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tend-run/tend/internal/lib/atomicfile"
 	"github.com/tend-run/tend/internal/lib/budget"
-	"github.com/tend-run/tend/internal/lib/replace"
 
 	"github.com/tend-run/tend/internal/protocol/face"
 	"github.com/tend-run/tend/internal/protocol/part"
@@ -132,7 +132,7 @@ func (f *Face) loadSecret() error {
 		return fmt.Errorf("langsmith: %w", err)
 	}
 	path := filepath.Join(f.dir, secretName)
-	b, err := replace.Read(path, 1<<10)
+	b, err := atomicfile.Read(path, 1<<10)
 	if err == nil && len(b) == len(f.secret) {
 		f.secret = b
 		return nil
@@ -140,7 +140,7 @@ func (f *Face) loadSecret() error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("langsmith: %w", err)
 	}
-	if err := replace.File(path, f.secret, 0o600); err != nil {
+	if err := atomicfile.File(path, f.secret, 0o600); err != nil {
 		return fmt.Errorf("langsmith: keep the secret of links: %w", err)
 	}
 	return nil

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/tend-run/tend/internal/lib/replace"
+	"github.com/tend-run/tend/internal/lib/atomicfile"
 	"github.com/tend-run/tend/internal/protocol/langsmith/transcode"
 	"github.com/tend-run/tend/internal/sandbox/driver"
 	"github.com/tend-run/tend/process"
@@ -102,12 +102,12 @@ func (t *textMap) kept() []byte {
 	if t.path == "" {
 		return nil
 	}
-	f, err := replace.Open(t.path, os.O_RDWR)
+	f, err := atomicfile.Open(t.path, os.O_RDWR)
 	if err != nil {
 		return nil
 	}
 	defer f.Close()
-	b, err := replace.ReadAll(f, maxMapFile)
+	b, err := atomicfile.ReadAll(f, maxMapFile)
 	if err != nil {
 		return nil
 	}
@@ -156,7 +156,7 @@ func (t *textMap) save() {
 	for _, p := range t.m.After(t.saved.Raw) {
 		b = transcode.AppendPoint(b, p)
 	}
-	f, err := replace.Open(t.path, os.O_WRONLY|os.O_CREATE|os.O_APPEND)
+	f, err := atomicfile.Open(t.path, os.O_WRONLY|os.O_CREATE|os.O_APPEND)
 	if err != nil {
 		return
 	}

@@ -16,7 +16,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/tend-run/tend/internal/lib/replace"
+	"github.com/tend-run/tend/internal/lib/atomicfile"
 	"github.com/tend-run/tend/internal/protocol/face"
 	"github.com/tend-run/tend/internal/protocol/part"
 )
@@ -59,7 +59,7 @@ type sessions struct {
 // openSessions reads the sessions of before. A file that is damaged ends them all.
 func openSessions(secret *face.Secret, token func() face.Token, path string, now func() time.Time) (*sessions, error) {
 	s := &sessions{secret: secret, token: token, path: path, now: now, run: rand.Text(), counts: map[string]*counts{}}
-	data, err := replace.Read(path, maxFile)
+	data, err := atomicfile.Read(path, maxFile)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 	case err != nil:
@@ -108,7 +108,7 @@ func (s *sessions) endReaders() (n int, err error) {
 func (s *sessions) keep(next []session) error {
 	data, err := json.Marshal(next)
 	if err == nil {
-		err = replace.Synced(s.path, data, 0o600)
+		err = atomicfile.Synced(s.path, data, 0o600)
 	}
 	if err != nil {
 		return fmt.Errorf("keep the page's sessions: %w", err)

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/tend-run/tend/internal/files"
-	"github.com/tend-run/tend/internal/lib/replace"
+	"github.com/tend-run/tend/internal/lib/atomicfile"
 )
 
 // ID names one layer and is never used again: 32 hexadecimal digits.
@@ -158,7 +158,7 @@ func (s *Store) files(id ID) string { return filepath.Join(s.dir, string(id), fi
 
 func (s *Store) readInfo(id ID) (Info, error) {
 	var info Info
-	b, err := replace.Read(filepath.Join(s.path(string(id)), infoName), maxInfo)
+	b, err := atomicfile.Read(filepath.Join(s.path(string(id)), infoName), maxInfo)
 	if err == nil {
 		err = json.Unmarshal(b, &info)
 	}
@@ -180,9 +180,9 @@ func writeInfo(dir string, info *Info, sync bool) error {
 		return err
 	}
 	if sync {
-		return replace.Synced(filepath.Join(dir, infoName), b, 0o600)
+		return atomicfile.Synced(filepath.Join(dir, infoName), b, 0o600)
 	}
-	return replace.File(filepath.Join(dir, infoName), b, 0o600)
+	return atomicfile.File(filepath.Join(dir, infoName), b, 0o600)
 }
 
 // begin checks a new layer and gives it an ID. The parent is held for it.

@@ -11,7 +11,7 @@ import (
 	"strings"
 
 	"github.com/tend-run/tend/internal/core/box"
-	"github.com/tend-run/tend/internal/lib/replace"
+	"github.com/tend-run/tend/internal/lib/atomicfile"
 	"github.com/tend-run/tend/internal/sandbox/driver"
 	"github.com/tend-run/tend/internal/sandbox/layer"
 )
@@ -50,11 +50,11 @@ const maxPasswd = 16 << 20
 // baseLayer returns the layer of base, which is held for by. It is made anew when the
 // machine's accounts have changed.
 func (d *Driver) baseLayer(by string) (layer.ID, error) {
-	passwd, err := replace.Read("/etc/passwd", maxPasswd)
+	passwd, err := atomicfile.Read("/etc/passwd", maxPasswd)
 	if err != nil {
 		return "", fmt.Errorf("template %s: %w", baseName, err)
 	}
-	group, err := replace.Read("/etc/group", maxPasswd)
+	group, err := atomicfile.Read("/etc/group", maxPasswd)
 	if err != nil {
 		return "", fmt.Errorf("template %s: %w", baseName, err)
 	}

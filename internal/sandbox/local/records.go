@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/tend-run/tend/internal/lib/replace"
+	"github.com/tend-run/tend/internal/lib/atomicfile"
 	"github.com/tend-run/tend/internal/sandbox/driver"
 )
 
@@ -32,7 +32,7 @@ func readRecords[T any](d *Driver, what, dir string, idOf func(*T) string, take 
 			continue
 		}
 		r := new(T)
-		b, err := replace.Read(filepath.Join(dir, e.Name()), maxRecord)
+		b, err := atomicfile.Read(filepath.Join(dir, e.Name()), maxRecord)
 		if err == nil {
 			err = json.Unmarshal(b, r)
 		}

@@ -14,7 +14,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/tend-run/tend/internal/lib/replace"
+	"github.com/tend-run/tend/internal/lib/atomicfile"
 	"github.com/tend-run/tend/internal/sandbox/driver"
 	"github.com/tend-run/tend/internal/sandbox/layer"
 )
@@ -172,7 +172,7 @@ func (d *Driver) keepSnapshot(n *snapshot) error {
 	if d.snapshots.find(n.Name) != nil {
 		return fmt.Errorf("snapshot %q: %w", n.Name, driver.ErrExists)
 	}
-	if err := replace.File(d.snapshotFile(n.ID), b, 0o600); err != nil {
+	if err := atomicfile.File(d.snapshotFile(n.ID), b, 0o600); err != nil {
 		return fmt.Errorf("snapshot: %w", err)
 	}
 	d.snapshots.byID[n.ID] = n

@@ -14,8 +14,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tend-run/tend/internal/lib/atomicfile"
 	"github.com/tend-run/tend/internal/lib/lazyregexp"
-	"github.com/tend-run/tend/internal/lib/replace"
 	"github.com/tend-run/tend/internal/sandbox/driver"
 	"github.com/tend-run/tend/internal/sandbox/layer"
 )
@@ -91,7 +91,7 @@ func (d *Driver) keepTemplate(t *template) error {
 	if err != nil {
 		return err
 	}
-	return replace.Synced(d.templateFile(t), b, 0o600)
+	return atomicfile.Synced(d.templateFile(t), b, 0o600)
 }
 
 // trim forgets the builds that no tag has any more. templates.mu is held.

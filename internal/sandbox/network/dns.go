@@ -16,7 +16,7 @@ import (
 
 	"golang.org/x/net/dns/dnsmessage"
 
-	"github.com/tend-run/tend/internal/lib/replace"
+	"github.com/tend-run/tend/internal/lib/atomicfile"
 )
 
 const (
@@ -205,7 +205,7 @@ type resolver struct {
 	outside *Space
 
 	mu      sync.Mutex
-	seen    replace.Seen // of the file that was read; guarded by mu
+	seen    atomicfile.Seen // of the file that was read; guarded by mu
 	servers []netip.Addr
 }
 
@@ -213,7 +213,7 @@ type resolver struct {
 func (r *resolver) ask() []netip.Addr {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	seen, err := replace.Look(r.path)
+	seen, err := atomicfile.Look(r.path)
 	if err == nil && r.seen.Same(seen) {
 		return r.servers
 	}

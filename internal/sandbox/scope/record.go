@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/tend-run/tend/internal/lib/replace"
+	"github.com/tend-run/tend/internal/lib/atomicfile"
 	"github.com/tend-run/tend/internal/sandbox/driver"
 )
 
@@ -176,7 +176,7 @@ const (
 
 // Read reads the record of the sandbox in dir into rec, which has a Record in it.
 func Read(dir string, rec any) error {
-	b, err := replace.Read(filepath.Join(dir, RecordName), 16<<20)
+	b, err := atomicfile.Read(filepath.Join(dir, RecordName), 16<<20)
 	if err != nil {
 		return err
 	}
@@ -193,9 +193,9 @@ func Write(dir string, rec any, synced bool) error {
 	if err != nil {
 		return err
 	}
-	write := replace.File
+	write := atomicfile.File
 	if synced {
-		write = replace.Synced
+		write = atomicfile.Synced
 	}
 	if err := write(filepath.Join(dir, RecordName), append(b, '\n'), 0o600); err != nil {
 		return fmt.Errorf("record of sandbox %s: %w", filepath.Base(dir), err)

@@ -14,8 +14,8 @@ import (
 	"github.com/tend-run/tend/internal/core/anchor"
 	"github.com/tend-run/tend/internal/core/launch"
 	"github.com/tend-run/tend/internal/core/rundir"
+	"github.com/tend-run/tend/internal/lib/atomicfile"
 	"github.com/tend-run/tend/internal/lib/procfs"
-	"github.com/tend-run/tend/internal/lib/replace"
 	"github.com/tend-run/tend/internal/server/metrics"
 )
 
@@ -50,9 +50,9 @@ type state struct{ anchor, keeper, server metrics.Role }
 // openRoles reads the count and adds this start of the server to it.
 func openRoles(stateDir string, log func(error), inPlace func(ctx context.Context, path string) error) (*roles, error) {
 	r := &roles{stateDir: stateDir, log: log, inPlace: inPlace}
-	data, err := replace.Read(filepath.Join(stateDir, rolesName), 4<<10)
+	data, err := atomicfile.Read(filepath.Join(stateDir, rolesName), 4<<10)
 	switch {
-	case errors.Is(err, fs.ErrNotExist), errors.Is(err, replace.ErrNoFile): // a count is not worth failing for
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, atomicfile.ErrNoFile): // a count is not worth failing for
 	case err != nil:
 		return nil, err
 	case json.Unmarshal(data, &r.seen) != nil:
@@ -140,7 +140,7 @@ func (r *roles) save(c roleCount) error {
 	if err != nil {
 		return err
 	}
-	return replace.File(filepath.Join(r.stateDir, rolesName), data, 0o600)
+	return atomicfile.File(filepath.Join(r.stateDir, rolesName), data, 0o600)
 }
 
 // next is the rule of counting: a role with another pid was restarted, unless

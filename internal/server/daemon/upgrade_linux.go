@@ -12,7 +12,7 @@ import (
 
 	"github.com/tend-run/tend/internal/core/anchor"
 	"github.com/tend-run/tend/internal/core/launch"
-	"github.com/tend-run/tend/internal/lib/replace"
+	"github.com/tend-run/tend/internal/lib/atomicfile"
 	"github.com/tend-run/tend/process"
 )
 
@@ -84,7 +84,7 @@ func (r *roles) upgradeKeeper(ctx context.Context, c *anchor.Client, what upgrad
 		return notABinary(binary, "does not give its keeper, as a tend does: what it writes is no program")
 	}
 	path := launch.KeeperProgram(r.stateDir)
-	if err := replace.Synced(path, program, 0o700); err != nil {
+	if err := atomicfile.Synced(path, program, 0o700); err != nil {
 		return fmt.Errorf("install the keeper: %w", err)
 	}
 	if err = r.inPlace(ctx, path); err == nil {

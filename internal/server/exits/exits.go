@@ -17,8 +17,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tend-run/tend/internal/lib/atomicfile"
 	"github.com/tend-run/tend/internal/lib/onexit"
-	"github.com/tend-run/tend/internal/lib/replace"
 	"github.com/tend-run/tend/internal/lib/webhook"
 	"github.com/tend-run/tend/internal/protocol/part"
 	"github.com/tend-run/tend/process"
@@ -198,7 +198,7 @@ func (x *Exits) done(id process.ID, what string, why error) {
 		text = why.Error() + "\n"
 		x.c.Log.Warn("what was asked for at the end of a process was not done", "id", id, "what", what[1:], "err", why)
 	}
-	if err := replace.Synced(x.file(id, what), []byte(text), 0o600); err != nil {
+	if err := atomicfile.Synced(x.file(id, what), []byte(text), 0o600); err != nil {
 		x.c.Log.Warn("an exit was told, and will be told again", "id", id, "err", err)
 	}
 }

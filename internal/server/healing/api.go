@@ -15,7 +15,7 @@ import (
 
 	tendv1 "github.com/tend-run/tend/gen/tend/v1"
 	"github.com/tend-run/tend/internal/heal/healer"
-	"github.com/tend-run/tend/internal/lib/replace"
+	"github.com/tend-run/tend/internal/lib/atomicfile"
 	"github.com/tend-run/tend/process"
 )
 
@@ -105,7 +105,7 @@ func (e *plainError) Unwrap() error { return e.kind }
 // tailOf returns the end of a file, from the beginning of a line; nil: there is no
 // file.
 func tailOf(path string, most int64) ([]byte, error) {
-	f, err := replace.Open(path, os.O_RDONLY)
+	f, err := atomicfile.Open(path, os.O_RDONLY)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}

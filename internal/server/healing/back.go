@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/tend-run/tend/internal/heal/healer"
+	"github.com/tend-run/tend/internal/lib/atomicfile"
 	"github.com/tend-run/tend/internal/lib/backoff"
-	"github.com/tend-run/tend/internal/lib/replace"
 	"github.com/tend-run/tend/process"
 )
 
@@ -154,7 +154,7 @@ func (s store) cannotRollBack(o *healer.Order, of *healer.State) error {
 
 // takenBack is the episode that has taken one back; "": none has.
 func (s store) takenBack(id string) string {
-	data, err := replace.Read(filepath.Join(s.episode(id), healer.BackFile), maxFile)
+	data, err := atomicfile.Read(filepath.Join(s.episode(id), healer.BackFile), maxFile)
 	if by := strings.TrimSpace(string(data)); err == nil && validID(by) {
 		return by
 	}
@@ -173,7 +173,7 @@ func (h *Healing) tookBack(f *follower) bool {
 		return true
 	}
 	at := filepath.Join(h.store.episode(of), healer.BackFile)
-	if err := replace.Synced(at, []byte(f.order.ID+"\n"), 0o600); err != nil {
+	if err := atomicfile.Synced(at, []byte(f.order.ID+"\n"), 0o600); err != nil {
 		h.c.Log.Error("that a repair was taken back could not be stored", "episode", of, "err", err)
 	}
 	return true

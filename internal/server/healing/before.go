@@ -18,7 +18,7 @@ import (
 	"github.com/tend-run/tend/internal/heal/chat"
 	"github.com/tend-run/tend/internal/heal/checkpoint"
 	"github.com/tend-run/tend/internal/heal/healer"
-	"github.com/tend-run/tend/internal/lib/replace"
+	"github.com/tend-run/tend/internal/lib/atomicfile"
 )
 
 const (
@@ -171,7 +171,7 @@ func (h *Healing) turns(where *space) (all []change) {
 
 // readUndo reads what a repair can be taken back by.
 func readUndo(path string) (u *checkpoint.Undo, lost bool, err error) {
-	data, err := replace.Read(path, 2*checkpoint.MaxUndo)
+	data, err := atomicfile.Read(path, 2*checkpoint.MaxUndo)
 	if err != nil {
 		return nil, false, err
 	}

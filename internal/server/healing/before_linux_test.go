@@ -15,7 +15,7 @@ import (
 	"github.com/tend-run/tend/internal/heal/chat"
 	"github.com/tend-run/tend/internal/heal/checkpoint"
 	"github.com/tend-run/tend/internal/heal/healer"
-	"github.com/tend-run/tend/internal/lib/replace"
+	"github.com/tend-run/tend/internal/lib/atomicfile"
 	"github.com/tend-run/tend/internal/service/supervisor"
 	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testkeeper"
@@ -87,7 +87,7 @@ func TestWhatAFileWasBefore(t *testing.T) {
 	o := proctest.Value(healer.ReadOrder(s.store.episode(old)))(t)
 	o.ID, o.Dir = "20250101-000000-chat", dir
 	proctest.Must(t, os.MkdirAll(dir, 0o700))
-	proctest.Must(t, replace.File(o.Path(healer.OrderFile), proctest.Value(json.Marshal(o))(t), 0o600))
+	proctest.Must(t, atomicfile.File(o.Path(healer.OrderFile), proctest.Value(json.Marshal(o))(t), 0o600))
 	turn := func(said int64, kind string, before []byte) {
 		t.Helper()
 		u := new(checkpoint.Undo)
@@ -211,7 +211,7 @@ func TestASandboxThatTakesOverANameHasNoPast(t *testing.T) {
 		r := rules
 		r.Sandbox, o.Rules = in, &r
 		proctest.Must(t, os.MkdirAll(dir, 0o700))
-		proctest.Must(t, replace.File(o.Path(healer.OrderFile), proctest.Value(json.Marshal(o))(t), 0o600))
+		proctest.Must(t, atomicfile.File(o.Path(healer.OrderFile), proctest.Value(json.Marshal(o))(t), 0o600))
 		return o
 	}
 	turn := func(sandbox string, said int64, at time.Time) string {

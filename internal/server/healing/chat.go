@@ -12,8 +12,8 @@ import (
 	tendv1 "github.com/tend-run/tend/gen/tend/v1"
 	"github.com/tend-run/tend/internal/heal/chat"
 	"github.com/tend-run/tend/internal/heal/healer"
+	"github.com/tend-run/tend/internal/lib/atomicfile"
 	"github.com/tend-run/tend/internal/lib/backoff"
-	"github.com/tend-run/tend/internal/lib/replace"
 	"github.com/tend-run/tend/process"
 )
 
@@ -190,7 +190,7 @@ func (h *Healing) talkOrder(id string) (*healer.Order, error) {
 	if err != nil {
 		return nil, err
 	}
-	return o, replace.Synced(o.Path(healer.OrderFile), data, 0o600)
+	return o, atomicfile.Synced(o.Path(healer.OrderFile), data, 0o600)
 }
 
 // AnswerChat answers a question.

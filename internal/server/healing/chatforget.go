@@ -11,8 +11,8 @@ import (
 	"github.com/tend-run/tend/internal/heal/chat"
 	"github.com/tend-run/tend/internal/heal/checkpoint"
 	"github.com/tend-run/tend/internal/heal/healer"
+	"github.com/tend-run/tend/internal/lib/atomicfile"
 	"github.com/tend-run/tend/internal/lib/backoff"
-	"github.com/tend-run/tend/internal/lib/replace"
 	"github.com/tend-run/tend/process"
 )
 
@@ -69,7 +69,7 @@ func (h *Healing) ClearChat(ctx context.Context, service, id string) (err error)
 // forgetTalk forgets a chat. It removes the conversation first.
 func (h *Healing) forgetTalk(id string) error {
 	dir := h.store.chat(id)
-	err := replace.Synced(filepath.Join(dir, healer.ForgetFile), nil, 0o600)
+	err := atomicfile.Synced(filepath.Join(dir, healer.ForgetFile), nil, 0o600)
 	if errors.Is(err, fs.ErrNotExist) { // somebody has removed it
 		return nil
 	}

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/tend-run/tend/internal/heal/healer"
-	"github.com/tend-run/tend/internal/lib/replace"
+	"github.com/tend-run/tend/internal/lib/atomicfile"
 )
 
 // signalled sends a signal to the worker. Signals beyond those that an episode keeps
@@ -38,7 +38,7 @@ func (f *follower) tell(e healer.Entry) error {
 	if err != nil {
 		return err
 	}
-	file, err := replace.Open(f.order.Path(healer.InboxFile), os.O_WRONLY|os.O_CREATE|os.O_APPEND)
+	file, err := atomicfile.Open(f.order.Path(healer.InboxFile), os.O_WRONLY|os.O_CREATE|os.O_APPEND)
 	if err != nil {
 		return err
 	}

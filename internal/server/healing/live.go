@@ -15,8 +15,8 @@ import (
 
 	tendv1 "github.com/tend-run/tend/gen/tend/v1"
 	"github.com/tend-run/tend/internal/heal/healer"
+	"github.com/tend-run/tend/internal/lib/atomicfile"
 	"github.com/tend-run/tend/internal/lib/backoff"
-	"github.com/tend-run/tend/internal/lib/replace"
 )
 
 const (
@@ -192,7 +192,7 @@ func (l *live) diff(m *tendv1.WatchEpisodeResponse) {
 // transcript adds the next piece of the conversation to m, and reports whether there is
 // more.
 func (l *live) transcript(m *tendv1.WatchEpisodeResponse) (more bool, err error) {
-	f, err := replace.Open(filepath.Join(l.dir, healer.TranscriptFile), os.O_RDONLY)
+	f, err := atomicfile.Open(filepath.Join(l.dir, healer.TranscriptFile), os.O_RDONLY)
 	if errors.Is(err, fs.ErrNotExist) {
 		l.at = 0
 		return false, nil
@@ -239,7 +239,7 @@ func (l *live) transcript(m *tendv1.WatchEpisodeResponse) (more bool, err error)
 // saying is what a model is writing.
 func (l *live) saying() *tendv1.HealWords {
 	var w healer.Words
-	data, err := replace.Read(filepath.Join(l.dir, healer.WordsFile), 8*healer.MaxWords)
+	data, err := atomicfile.Read(filepath.Join(l.dir, healer.WordsFile), 8*healer.MaxWords)
 	if err != nil || json.Unmarshal(data, &w) != nil {
 		return &tendv1.HealWords{}
 	}

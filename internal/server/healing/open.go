@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/tend-run/tend/internal/heal/healer"
-	"github.com/tend-run/tend/internal/lib/replace"
+	"github.com/tend-run/tend/internal/lib/atomicfile"
 	"github.com/tend-run/tend/internal/service/run"
 	"github.com/tend-run/tend/process"
 )
@@ -113,7 +113,7 @@ func begin(o *healer.Order) error {
 	if err != nil {
 		return err
 	}
-	return replace.Synced(o.Path(healer.OrderFile), data, 0o600)
+	return atomicfile.Synced(o.Path(healer.OrderFile), data, 0o600)
 }
 
 // opened is the first entry of a journal.

@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/tend-run/tend/internal/lib/replace"
+	"github.com/tend-run/tend/internal/lib/atomicfile"
 	"github.com/tend-run/tend/internal/lib/webhook"
 )
 
@@ -99,7 +99,7 @@ func (r *reporter) tell(d *declaration, status, why string) {
 func (r *reporter) keep() {
 	data, err := json.Marshal(r.newest)
 	if err == nil {
-		err = replace.Synced(r.store.path(reportFile), data, 0o600)
+		err = atomicfile.Synced(r.store.path(reportFile), data, 0o600)
 	}
 	if err != nil {
 		r.log.Error("a report could not be stored", "err", err)

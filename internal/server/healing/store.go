@@ -13,7 +13,7 @@ import (
 
 	"github.com/tend-run/tend/internal/heal/checkpoint"
 	"github.com/tend-run/tend/internal/heal/healer"
-	"github.com/tend-run/tend/internal/lib/replace"
+	"github.com/tend-run/tend/internal/lib/atomicfile"
 	"github.com/tend-run/tend/internal/service/config"
 )
 
@@ -59,7 +59,7 @@ func (s store) episode(id string) string { return filepath.Join(s.dir, episodesD
 
 // load reads a file into v; false: there is none.
 func (s store) load(name string, v any) (bool, error) {
-	data, err := replace.Read(s.path(name), maxFile)
+	data, err := atomicfile.Read(s.path(name), maxFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
@@ -74,7 +74,7 @@ func (s store) save(name string, v any) error {
 	if err != nil {
 		return err
 	}
-	return replace.Synced(s.path(name), data, 0o600)
+	return atomicfile.Synced(s.path(name), data, 0o600)
 }
 
 // episodes are the IDs that there are, the newest first.

@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"github.com/tend-run/tend/internal/heal/healer"
-	"github.com/tend-run/tend/internal/lib/replace"
+	"github.com/tend-run/tend/internal/lib/atomicfile"
 )
 
 // tidier is the number of a worker that only removes what an episode that is over has left,
@@ -78,7 +78,7 @@ func (h *Healing) prune(begun *healer.Order) {
 func (h *Healing) forget(ctx context.Context, id string) bool {
 	o, err := healer.ReadOrder(h.store.episode(id))
 	if err == nil {
-		err = replace.File(o.Path(healer.ForgetFile), nil, 0o600)
+		err = atomicfile.File(o.Path(healer.ForgetFile), nil, 0o600)
 	}
 	return err == nil && !h.isAway(ctx, o) && h.follows(ctx, &follower{order: o}, forgetter) && !hasPoints(h.store.episode(id))
 }

@@ -6,7 +6,7 @@ import (
 	"io/fs"
 	"path/filepath"
 
-	"github.com/tend-run/tend/internal/lib/replace"
+	"github.com/tend-run/tend/internal/lib/atomicfile"
 )
 
 // maxSettings bounds the file of settingsName in bytes: /init takes 4 MiB.
@@ -26,7 +26,7 @@ func settingsIn(stateDir string) settingsFile {
 
 // Load implements envd.Store.
 func (f settingsFile) Load() ([]byte, error) {
-	data, err := replace.Read(f.path, maxSettings)
+	data, err := atomicfile.Read(f.path, maxSettings)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -35,7 +35,7 @@ func (f settingsFile) Load() ([]byte, error) {
 
 // Save implements envd.Store. The file is replaced as a whole.
 func (f settingsFile) Save(data []byte) error {
-	if err := replace.Synced(f.path, data, 0o600); err != nil {
+	if err := atomicfile.Synced(f.path, data, 0o600); err != nil {
 		return fmt.Errorf("write %s: %w", f.path, err)
 	}
 	return nil

@@ -15,7 +15,7 @@ import (
 
 	tendv1 "github.com/tend-run/tend/gen/tend/v1"
 	"github.com/tend-run/tend/internal/heal/healer"
-	"github.com/tend-run/tend/internal/lib/replace"
+	"github.com/tend-run/tend/internal/lib/atomicfile"
 	"github.com/tend-run/tend/internal/protocol/part"
 	"github.com/tend-run/tend/internal/sandbox/driver"
 	"github.com/tend-run/tend/internal/service/config"
@@ -94,7 +94,7 @@ func Open(c Config) *Services {
 	}
 	if s.sup, err = run.Open(rc); err == nil {
 		var data []byte
-		data, err = replace.Read(filepath.Join(c.Dir, fileName), maxPath)
+		data, err = atomicfile.Read(filepath.Join(c.Dir, fileName), maxPath)
 		s.file = string(data)
 		if errors.Is(err, fs.ErrNotExist) {
 			err = nil
@@ -237,7 +237,7 @@ func (s *Services) replaceFile(ctx context.Context, path string) error {
 			return &busyError{s.file}
 		}
 	}
-	if err := replace.Synced(filepath.Join(s.c.Dir, fileName), []byte(path), 0o600); err != nil {
+	if err := atomicfile.Synced(filepath.Join(s.c.Dir, fileName), []byte(path), 0o600); err != nil {
 		return fmt.Errorf("note the file of the services: %w", err)
 	}
 	s.file = path

@@ -5,7 +5,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/tend-run/tend/internal/lib/replace"
+	"github.com/tend-run/tend/internal/lib/atomicfile"
 	"github.com/tend-run/tend/process"
 )
 
@@ -32,7 +32,7 @@ func (s *sent) open(known map[process.ID]bool) error {
 	if err := os.MkdirAll(s.dir, 0o700); err != nil {
 		return err
 	}
-	data, _ := replace.Read(s.path(), maxSent) // what cannot be read is sent again, and made anew
+	data, _ := atomicfile.Read(s.path(), maxSent) // what cannot be read is sent again, and made anew
 	for line := range bytes.Lines(data) {
 		// A line that a death has cut has no end: it is written again.
 		if id, whole := bytes.CutSuffix(line, []byte("\n")); whole && known[process.ID(id)] {
@@ -51,7 +51,7 @@ func (s *sent) rewrite() error {
 	for id := range s.ids {
 		b.WriteString(string(id) + "\n")
 	}
-	if err := replace.File(s.path(), b.Bytes(), 0o600); err != nil {
+	if err := atomicfile.File(s.path(), b.Bytes(), 0o600); err != nil {
 		return err
 	}
 	f, err := os.OpenFile(s.path(), os.O_WRONLY|os.O_APPEND, 0)

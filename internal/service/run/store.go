@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/tend-run/tend/internal/lib/replace"
+	"github.com/tend-run/tend/internal/lib/atomicfile"
 	"github.com/tend-run/tend/internal/service/config"
 	"github.com/tend-run/tend/internal/service/supervisor"
 	"github.com/tend-run/tend/internal/service/watch"
@@ -100,7 +100,7 @@ func (s store) load() (map[string]*record, error) {
 		if !ok || config.ServiceName(name) != "" {
 			continue // what a write that was cut short has left
 		}
-		data, err := replace.Read(filepath.Join(s.dir, e.Name()), maxRecord)
+		data, err := atomicfile.Read(filepath.Join(s.dir, e.Name()), maxRecord)
 		if err != nil {
 			return nil, err
 		}
@@ -122,7 +122,7 @@ func (s store) save(name string, r *record) error {
 	if err != nil {
 		return err
 	}
-	return replace.File(filepath.Join(s.dir, name+suffix), data, 0o600)
+	return atomicfile.File(filepath.Join(s.dir, name+suffix), data, 0o600)
 }
 
 func (s store) remove(name string) error {
@@ -150,7 +150,7 @@ const (
 // files returns what the watched files of a service were; nil: it is not known.
 func (s store) files(name, of string) *watch.Sum {
 	r := new(filesRecord)
-	data, err := replace.Read(filepath.Join(s.dir, name+filesSuffix), maxFiles)
+	data, err := atomicfile.Read(filepath.Join(s.dir, name+filesSuffix), maxFiles)
 	if err != nil || json.Unmarshal(data, r) != nil || r.Of != of {
 		return nil
 	}
@@ -162,7 +162,7 @@ func (s store) saveFiles(name, of string, were *watch.Sum) error {
 	if err != nil {
 		return err
 	}
-	return replace.File(filepath.Join(s.dir, name+filesSuffix), data, 0o600)
+	return atomicfile.File(filepath.Join(s.dir, name+filesSuffix), data, 0o600)
 }
 
 // forgetFiles is for what is not so any more. What stays for want of a right restarts the

@@ -7,7 +7,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/tend-run/tend/internal/lib/replace"
+	"github.com/tend-run/tend/internal/lib/atomicfile"
 	"github.com/tend-run/tend/internal/support/proctest"
 )
 
@@ -29,13 +29,13 @@ func TestWhatIsNoSegmentIsRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			proctest.Must(t, put(segmentPath(dir, 1)))
-			if _, err := Open(dir); !errors.Is(err, replace.ErrNoFile) {
+			if _, err := Open(dir); !errors.Is(err, atomicfile.ErrNoFile) {
 				t.Errorf("open: %v", err)
 			}
 			l := create(t, 1)
 			proctest.Must(t, put(segmentPath(l.Dir(), 2)))
 			appendAll(t, l, Record{Kind: KindHeartbeat, Frame: 7})
-			if err := l.Append(Record{Kind: KindHeartbeat, Frame: 8}); !errors.Is(err, replace.ErrNoFile) {
+			if err := l.Append(Record{Kind: KindHeartbeat, Frame: 8}); !errors.Is(err, atomicfile.ErrNoFile) {
 				t.Errorf("append to the next segment: %v", err)
 			}
 			if err := l.Frames(7, 8, func(Record) error { return nil }); err == nil {
@@ -46,10 +46,10 @@ func TestWhatIsNoSegmentIsRefused(t *testing.T) {
 	t.Run("hole", func(t *testing.T) {
 		l := create(t, segmentSize)
 		proctest.Must(t, os.Truncate(segmentPath(l.Dir(), 1), 1<<40))
-		if _, err := Open(l.Dir()); !errors.Is(err, replace.ErrNoFile) {
+		if _, err := Open(l.Dir()); !errors.Is(err, atomicfile.ErrNoFile) {
 			t.Errorf("open: %v", err)
 		}
-		if err := l.Frames(6, 7, func(Record) error { return nil }); !errors.Is(err, replace.ErrNoFile) {
+		if err := l.Frames(6, 7, func(Record) error { return nil }); !errors.Is(err, atomicfile.ErrNoFile) {
 			t.Errorf("frames: %v", err)
 		}
 	})

@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/tend-run/tend/internal/lib/replace"
+	"github.com/tend-run/tend/internal/lib/atomicfile"
 )
 
 // segmentSize is how many bytes on the wire the frames of a segment stand for.
@@ -63,7 +63,7 @@ func Open(dir string) (*Log, error) {
 }
 
 func (l *Log) load(segment uint64) error {
-	file, err := replace.Open(segmentPath(l.dir, segment), os.O_RDWR)
+	file, err := atomicfile.Open(segmentPath(l.dir, segment), os.O_RDWR)
 	if err != nil {
 		return err
 	}
@@ -76,7 +76,7 @@ func (l *Log) load(segment uint64) error {
 
 // resume reads a segment and cuts what is torn, so that what follows can be read.
 func (l *Log) resume(file *os.File, segment uint64) error {
-	data, err := replace.ReadAll(file, maxSegment)
+	data, err := atomicfile.ReadAll(file, maxSegment)
 	if err != nil {
 		return err
 	}
@@ -145,7 +145,7 @@ func (l *Log) rotate() error {
 	if err != nil {
 		return err
 	}
-	file, err := replace.Open(segmentPath(l.dir, l.segment+1), os.O_WRONLY|os.O_CREATE|os.O_TRUNC)
+	file, err := atomicfile.Open(segmentPath(l.dir, l.segment+1), os.O_WRONLY|os.O_CREATE|os.O_TRUNC)
 	if err != nil {
 		return err
 	}
@@ -189,7 +189,7 @@ func (l *Log) Frames(from, to uint64, yield func(Record) error) error {
 		if next > to {
 			break
 		}
-		data, err := replace.Read(segmentPath(l.dir, segment), maxSegment)
+		data, err := atomicfile.Read(segmentPath(l.dir, segment), maxSegment)
 		if err != nil {
 			if errors.Is(err, fs.ErrNotExist) {
 				continue // removed meanwhile

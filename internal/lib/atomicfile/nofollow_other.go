@@ -1,5 +1,5 @@
 //go:build !unix
 
-package replace
+package atomicfile
 
 const noFollow = 0

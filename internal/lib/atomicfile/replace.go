@@ -1,11 +1,11 @@
-// Package replace writes files that others read at any moment: they see the
+// Package atomicfile writes files that others read at any moment: they see the
 // old content or the new one, never a part.
 //
 // File does not wait for the disk, and so costs microseconds where Synced costs
 // milliseconds. It is for facts that a power loss makes worthless anyway: where the
 // daemon listens, which process has which role. Lock is for a file whose new content
 // depends on the old one.
-package replace
+package atomicfile
 
 import (
 	"errors"
