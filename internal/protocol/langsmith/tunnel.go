@@ -15,7 +15,7 @@ import (
 	"github.com/hashicorp/yamux"
 
 	"github.com/tend-run/tend/internal/lib/budget"
-	"github.com/tend-run/tend/internal/lib/relay"
+	"github.com/tend-run/tend/internal/lib/netpipe"
 	"github.com/tend-run/tend/internal/sandbox/driver"
 )
 
@@ -131,7 +131,7 @@ func serveStream(ctx context.Context, stream net.Conn, box driver.Sandbox) {
 	if _, err := stream.Write([]byte{answer}); err != nil || target == nil {
 		return
 	}
-	relay.Join(stream, target)
+	netpipe.Join(stream, target)
 }
 
 func dialTunnel(ctx context.Context, head [3]byte, box driver.Sandbox) (net.Conn, byte) {

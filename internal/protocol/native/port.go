@@ -14,7 +14,7 @@ import (
 
 	"connectrpc.com/connect"
 
-	"github.com/tend-run/tend/internal/lib/relay"
+	"github.com/tend-run/tend/internal/lib/netpipe"
 	"github.com/tend-run/tend/internal/sandbox/driver"
 	"github.com/tend-run/tend/internal/tendpb"
 	"github.com/tend-run/tend/process"
@@ -99,7 +99,7 @@ func (p *ports) serve(w http.ResponseWriter, r *http.Request) error {
 			return nil
 		}
 	}
-	relay.Join(conn, inside)
+	netpipe.Join(conn, inside)
 	return nil
 }
 

@@ -15,7 +15,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/tend-run/tend/internal/lib/relay"
+	"github.com/tend-run/tend/internal/lib/netpipe"
 )
 
 const (
@@ -253,7 +253,7 @@ func (p *Proxy) connect(c *conn) error {
 			return err
 		}
 		defer out.Close()
-		relay.Join(c.inside, out)
+		netpipe.Join(c.inside, out)
 		return nil
 	case !policy.named():
 		return errRefused
@@ -378,7 +378,7 @@ func (p *Proxy) hear(c *conn, out net.Conn) *back {
 			_, err = c.inside.Write(rest)
 		}
 		if err == nil || isEnd(err) {
-			relay.Half(c.inside, out)
+			netpipe.Half(c.inside, out)
 			return
 		}
 		c.inside.Close()
@@ -420,7 +420,7 @@ func (p *Proxy) ask(c *conn, out net.Conn, o *opening, b *back) error {
 	if _, err := out.Write(rest); err != nil {
 		return err
 	}
-	relay.Half(out, c.inside)
+	netpipe.Half(out, c.inside)
 	return nil
 }
 

@@ -1,5 +1,5 @@
-// Package relay joins two connections.
-package relay
+// Package netpipe joins two connections.
+package netpipe
 
 import (
 	"io"
