@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"regexp"
 
-	"github.com/tend-run/tend/internal/lib/pattern"
+	"github.com/tend-run/tend/internal/lib/saferegexp"
 	"github.com/tend-run/tend/process"
 )
 
@@ -41,9 +41,9 @@ type Found struct {
 }
 
 // NewMatcher returns a matcher for an RE2 expression in Go's syntax, of at most
-// 10,000 steps ([pattern.MaxSteps]), or an *process.InvalidError.
+// 10,000 steps ([saferegexp.MaxSteps]), or an *process.InvalidError.
 func NewMatcher(expr string) (*Matcher, error) {
-	re, err := pattern.Plain(expr)
+	re, err := saferegexp.Plain(expr)
 	if err != nil {
 		return nil, &process.InvalidError{Field: "match", Reason: err.Error()}
 	}

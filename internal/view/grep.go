@@ -5,7 +5,7 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/tend-run/tend/internal/lib/pattern"
+	"github.com/tend-run/tend/internal/lib/saferegexp"
 	"github.com/tend-run/tend/process"
 )
 
@@ -63,7 +63,7 @@ func Grep(ctx context.Context, p process.Process, o GrepOptions, match func(Matc
 	if len(o.Pattern) > maxPattern {
 		return &process.InvalidError{Field: "pattern", Reason: fmt.Sprintf("has %d bytes; the limit is %d", len(o.Pattern), maxPattern)}
 	}
-	re, err := pattern.Compile(o.Pattern)
+	re, err := saferegexp.Compile(o.Pattern)
 	if err != nil {
 		return &process.InvalidError{Field: "pattern", Reason: err.Error()}
 	}
@@ -117,7 +117,7 @@ func Grep(ctx context.Context, p process.Process, o GrepOptions, match func(Matc
 
 type grep struct {
 	ctx   context.Context // of the one search
-	re    *pattern.Regexp
+	re    *saferegexp.Regexp
 	o     *GrepOptions
 	match func(Match) error
 	lines [4]*line

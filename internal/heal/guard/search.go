@@ -12,7 +12,7 @@ import (
 	"strings"
 
 	"github.com/bmatcuk/doublestar/v4"
-	"github.com/tend-run/tend/internal/lib/pattern"
+	"github.com/tend-run/tend/internal/lib/saferegexp"
 )
 
 const (
@@ -41,7 +41,7 @@ var errEnough = errors.New("enough")
 // of other tools (node_modules, .venv, __pycache__, .cache, .next). more says that not
 // everything was searched or answered.
 func (g *Guard) Search(ctx context.Context, re, glob string, max int) (hits []Hit, more bool, err error) {
-	compiled, err := pattern.Compile(re)
+	compiled, err := saferegexp.Compile(re)
 	if err != nil {
 		return nil, false, fmt.Errorf("the pattern %.80q %w", re, err)
 	}

@@ -18,7 +18,7 @@ import (
 
 	"github.com/tend-run/tend/internal/lib/lazyregexp"
 	"github.com/tend-run/tend/internal/lib/owner"
-	"github.com/tend-run/tend/internal/lib/pattern"
+	"github.com/tend-run/tend/internal/lib/saferegexp"
 	"github.com/tend-run/tend/internal/service/config"
 )
 
@@ -205,7 +205,7 @@ func (b *book) check(fail func(path, text string), own bool) {
 				fail(at, fmt.Sprintf("has %d bytes; an expression has 1 to %d", len(text), maxRegexp))
 				continue
 			}
-			re, err := pattern.Plain("(?m:" + text + ")")
+			re, err := saferegexp.Plain("(?m:" + text + ")")
 			if err != nil {
 				fail(at, err.Error())
 				continue

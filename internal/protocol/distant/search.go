@@ -7,7 +7,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/tend-run/tend/internal/lib/pattern"
+	"github.com/tend-run/tend/internal/lib/saferegexp"
 	"github.com/tend-run/tend/internal/protocol/distant/journal"
 	"github.com/tend-run/tend/internal/protocol/distant/wire"
 )
@@ -24,8 +24,8 @@ const (
 // query is what a search looks for.
 type query struct {
 	contents         bool
-	condition        *pattern.Regexp
-	include, exclude *pattern.Regexp // of paths; nil: none
+	condition        *saferegexp.Regexp
+	include, exclude *saferegexp.Regexp // of paths; nil: none
 	paths            []string
 	types            []string // dir, file, symlink; empty: all
 	upward, follow   bool
@@ -222,7 +222,7 @@ func (q *query) options(o *fields) (err error) {
 }
 
 // condition reads a condition as a regular expression; nil if it is absent.
-func condition(f *fields, name string) (*pattern.Regexp, error) {
+func condition(f *fields, name string) (*saferegexp.Regexp, error) {
 	c := f.object(name)
 	if c == nil {
 		return nil, f.err
@@ -234,7 +234,7 @@ func condition(f *fields, name string) (*pattern.Regexp, error) {
 	if len(text) > maxPattern {
 		return nil, faultf(kindInvalidInput, "the condition has more than %d KiB", maxPattern>>10)
 	}
-	re, err := pattern.Compile(text)
+	re, err := saferegexp.Compile(text)
 	if err != nil {
 		return nil, faultf(kindInvalidInput, "the condition %v", err)
 	}

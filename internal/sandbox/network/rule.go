@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/net/idna"
 
-	"github.com/tend-run/tend/internal/lib/pattern"
+	"github.com/tend-run/tend/internal/lib/saferegexp"
 )
 
 // Rule names destinations. Its form in text:
@@ -71,7 +71,7 @@ func parseExpression(text string) (Rule, error) {
 	if len(text) == 0 || len(text) > maxExpression {
 		return Rule{}, fmt.Errorf("has an expression of %d bytes; 1 to %d are allowed", len(text), maxExpression)
 	}
-	re, err := pattern.Plain("(?i)" + text)
+	re, err := saferegexp.Plain("(?i)" + text)
 	if err != nil {
 		return Rule{}, err
 	}

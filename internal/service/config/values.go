@@ -12,7 +12,7 @@ import (
 
 	"github.com/robfig/cron/v3"
 
-	"github.com/tend-run/tend/internal/lib/pattern"
+	"github.com/tend-run/tend/internal/lib/saferegexp"
 	"github.com/tend-run/tend/process"
 )
 
@@ -131,7 +131,7 @@ func (p *Pattern) parse(text string) error {
 	if text == "" || len(text) > maxPattern {
 		return fmt.Errorf("has %d bytes; an expression has 1 to %d", len(text), maxPattern)
 	}
-	if _, err := pattern.Plain(text); err != nil {
+	if _, err := saferegexp.Plain(text); err != nil {
 		return err
 	}
 	*p = Pattern(text)

@@ -1,8 +1,8 @@
-// Package pattern bounds the regular expressions that clients send: an expression may
+// Package saferegexp bounds the regular expressions that clients send: an expression may
 // not expand to more than [MaxSteps] steps, and a search ends with its context. RE2
 // needs at most steps × bytes of work for a match, which can still be minutes for a hard
 // expression and a long text.
-package pattern
+package saferegexp
 
 import (
 	"context"
