@@ -17,7 +17,7 @@ import (
 
 	"github.com/tend-run/tend/internal/lib/atomicfile"
 	"github.com/tend-run/tend/internal/lib/home"
-	"github.com/tend-run/tend/internal/lib/peer"
+	"github.com/tend-run/tend/internal/lib/peercred"
 	"github.com/tend-run/tend/internal/protocol/distant"
 	"github.com/tend-run/tend/internal/sandbox/host"
 	"github.com/tend-run/tend/internal/server"
@@ -220,7 +220,7 @@ func serveListeners(ctx context.Context, f *distant.Face, listeners []net.Listen
 
 // admitted reports why the other end of a connection is not this user or root.
 func admitted(conn net.Conn) error {
-	uid, err := peer.UID(conn)
+	uid, err := peercred.UID(conn)
 	switch {
 	case err != nil:
 		return fmt.Errorf("this port is for user %d and root, and the user who calls is not known: %w", os.Geteuid(), err)

@@ -11,7 +11,7 @@ import (
 	"sync"
 
 	"github.com/tend-run/tend/internal/lib/budget"
-	userpeer "github.com/tend-run/tend/internal/lib/peer"
+	userpeer "github.com/tend-run/tend/internal/lib/peercred"
 	"github.com/tend-run/tend/internal/protocol/face"
 	"github.com/tend-run/tend/internal/protocol/part"
 )

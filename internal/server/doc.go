@@ -9,7 +9,7 @@
 // caller (peer credentials). They need no token. Every TCP caller needs the token if
 // there is one. Without a token a TCP listener must be on a loopback address, or New
 // refuses it ([CheckListen]); it admits the same two users, because the kernel reports
-// the user of a socket on this machine (package internal/lib/peer), and it refuses requests
+// the user of a socket on this machine (package internal/lib/peercred), and it refuses requests
 // that a foreign web page could have caused (package face, Guard). A caller whose user
 // is unknown is refused: a caller that has already left, one in another network
 // namespace, or one whose address was rewritten on the way. A proxy counts as the user

@@ -1,10 +1,10 @@
-// Package peer asks the kernel which user is at the other end of a connection
+// Package peercred asks the kernel which user is at the other end of a connection
 // from this machine: on a unix socket, and on TCP, where both ends are local
 // sockets if the address is a loopback one.
 //
 // The answer is the user that created the socket. If a peer is not found, its user is
 // unknown, and the caller must refuse it.
-package peer
+package peercred
 
 import (
 	"errors"
