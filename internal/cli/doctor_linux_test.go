@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tend-run/tend/internal/cli/doctor"
-	"github.com/tend-run/tend/internal/lib/poorkernel"
+	"github.com/tend-run/tend/internal/lib/kernelfault"
 	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testdaemon"
 )
@@ -55,16 +55,16 @@ func TestADoctorFindsWhatAMachineLacks(t *testing.T) {
 	proctest.Root(t)
 	t.Run("no clone3 and no Landlock: some is weaker", func(t *testing.T) {
 		state := filepath.Join(t.TempDir(), "state")
-		world := poorkernel.World{Rules: []poorkernel.Rule{{Call: unix.SYS_CLONE3, Arg: -1, Errno: unix.ENOSYS}}}
-		cmd := proctest.Value(poorkernel.Command(world, filepath.Join(binaries, "tend"), "doctor", "--json", "--state-dir", state))(t)
+		world := kernelfault.World{Rules: []kernelfault.Rule{{Call: unix.SYS_CLONE3, Arg: -1, Errno: unix.ENOSYS}}}
+		cmd := proctest.Value(kernelfault.Command(world, filepath.Join(binaries, "tend"), "doctor", "--json", "--state-dir", state))(t)
 		all := examined(t, cmd, true)
 		wantFinding(t, all, "kill_reaches_tree", doctor.Limited, "clone3")
 		wantFinding(t, all, "isolation", doctor.Limited, "clone3")
 	})
 	t.Run("no pidfd_open: nothing works", func(t *testing.T) {
 		state := filepath.Join(t.TempDir(), "state")
-		world := poorkernel.World{Rules: []poorkernel.Rule{{Call: unix.SYS_PIDFD_OPEN, Arg: -1, Errno: unix.ENOSYS}}}
-		cmd := proctest.Value(poorkernel.Command(world, filepath.Join(binaries, "tend"), "doctor", "--json", "--state-dir", state))(t)
+		world := kernelfault.World{Rules: []kernelfault.Rule{{Call: unix.SYS_PIDFD_OPEN, Arg: -1, Errno: unix.ENOSYS}}}
+		cmd := proctest.Value(kernelfault.Command(world, filepath.Join(binaries, "tend"), "doctor", "--json", "--state-dir", state))(t)
 		wantFinding(t, examined(t, cmd, false), "daemon", doctor.Broken, "Linux 5.4")
 	})
 	t.Run("few open files", func(t *testing.T) {
@@ -105,7 +105,7 @@ func TestADoctorFindsWhatIsWrongWithADaemon(t *testing.T) {
 }
 
 func TestADoctorSaysWhichRoleStands(t *testing.T) {
-	state := poorDaemon(t, poorkernel.World{})
+	state := poorDaemon(t, kernelfault.World{})
 	server := roles(state, "")["server"]
 	proctest.Must(t, syscall.Kill(server, syscall.SIGSTOP))
 	t.Cleanup(func() { _ = syscall.Kill(server, syscall.SIGCONT) })

@@ -15,7 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tend-run/tend/internal/lib/poorkernel"
+	"github.com/tend-run/tend/internal/lib/kernelfault"
 	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testdaemon"
 )
@@ -26,15 +26,15 @@ func TestServeRefusesAMachineOnWhichItCannotWork(t *testing.T) {
 	proctest.Must(t, os.Mkdir(state, 0o700))
 	for _, c := range []struct {
 		name  string
-		world poorkernel.World
+		world kernelfault.World
 		says  []string
 	}{
-		{"a state directory that is read-only", poorkernel.World{Mounts: []poorkernel.Mount{{Kind: poorkernel.ReadOnly, Path: state}}}, []string{state, "read-only file system", "--state-dir"}},
-		{"no /proc", poorkernel.World{Mounts: []poorkernel.Mount{{Kind: poorkernel.Empty, Path: "/proc"}}}, []string{"mount -t proc proc /proc"}},
-		{"no pidfd_open", poorkernel.World{Rules: []poorkernel.Rule{{Call: unix.SYS_PIDFD_OPEN, Arg: -1, Errno: unix.ENOSYS}}}, []string{"pidfd_open", "Linux 5.4"}},
+		{"a state directory that is read-only", kernelfault.World{Mounts: []kernelfault.Mount{{Kind: kernelfault.ReadOnly, Path: state}}}, []string{state, "read-only file system", "--state-dir"}},
+		{"no /proc", kernelfault.World{Mounts: []kernelfault.Mount{{Kind: kernelfault.Empty, Path: "/proc"}}}, []string{"mount -t proc proc /proc"}},
+		{"no pidfd_open", kernelfault.World{Rules: []kernelfault.Rule{{Call: unix.SYS_PIDFD_OPEN, Arg: -1, Errno: unix.ENOSYS}}}, []string{"pidfd_open", "Linux 5.4"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			cmd := proctest.Value(poorkernel.Command(c.world, filepath.Join(binaries, "tend"), "serve", "--listen", "none", "--state-dir", state))(t)
+			cmd := proctest.Value(kernelfault.Command(c.world, filepath.Join(binaries, "tend"), "serve", "--listen", "none", "--state-dir", state))(t)
 			timer := time.AfterFunc(time.Minute, func() { cmd.Process.Kill() })
 			defer timer.Stop()
 			out, err := cmd.CombinedOutput()
@@ -52,11 +52,11 @@ func TestServeRefusesAMachineOnWhichItCannotWork(t *testing.T) {
 }
 
 // poorDaemon is a daemon of the programs on a kernel that lacks something.
-func poorDaemon(t *testing.T, world poorkernel.World, flags ...string) (state string) {
+func poorDaemon(t *testing.T, world kernelfault.World, flags ...string) (state string) {
 	t.Helper()
 	dir := proctest.Value(os.MkdirTemp("", "tend-poor-"))(t)
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	cmd := proctest.Value(poorkernel.Command(world, filepath.Join(binaries, "tend")))(t)
+	cmd := proctest.Value(kernelfault.Command(world, filepath.Join(binaries, "tend")))(t)
 	state = testdaemon.StateDir(dir)
 	flags = append(flags, "--socket", filepath.Join(state, "tend.sock"))
 	testdaemon.Serve(t, testdaemon.Config{Command: cmd.Args, Dir: dir, Flags: flags})
@@ -77,7 +77,7 @@ func poorTend(t *testing.T, state string, args ...string) (stdout, stderr string
 
 // tend status lists what is weaker on this machine, with the reason.
 func TestStatusSaysWhatAPoorMachineCannotPromise(t *testing.T) {
-	state := poorDaemon(t, poorkernel.World{Rules: []poorkernel.Rule{
+	state := poorDaemon(t, kernelfault.World{Rules: []kernelfault.Rule{
 		{Call: unix.SYS_IOCTL, Arg: 1, Value: unix.PIDFD_GET_INFO, Errno: unix.ENOTTY},
 		{Call: unix.SYS_FALLOCATE, Arg: -1, Errno: unix.EOPNOTSUPP},
 		{Call: unix.SYS_CLONE3, Arg: -1, Errno: unix.EPERM},
@@ -105,7 +105,7 @@ func TestStatusSaysWhatAPoorMachineCannotPromise(t *testing.T) {
 // A kill after which something runs on that may belong to the process must not
 // look like success to a script.
 func TestAKillThatIsNotKnownToHaveReachedAllFails(t *testing.T) {
-	state := poorDaemon(t, poorkernel.World{Rules: []poorkernel.Rule{{Call: unix.SYS_CLONE3, Arg: -1, Errno: unix.ENOSYS}}})
+	state := poorDaemon(t, kernelfault.World{Rules: []kernelfault.Rule{{Call: unix.SYS_CLONE3, Arg: -1, Errno: unix.ENOSYS}}})
 	start := func(name, line string) {
 		t.Helper()
 		if _, errs, status := poorTend(t, state, "run", "-d", "--name", name, "-c", line); status != 0 {

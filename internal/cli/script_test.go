@@ -17,7 +17,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"github.com/tend-run/tend/internal/lib/poorkernel"
+	"github.com/tend-run/tend/internal/lib/kernelfault"
 	"github.com/tend-run/tend/internal/lib/procfs"
 	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testbin"
@@ -29,7 +29,7 @@ import (
 var binaries, bare string
 
 func TestMain(m *testing.M) {
-	poorkernel.Main(os.Environ())
+	kernelfault.Main(os.Environ())
 	// Tests that end their daemon must not end the one the developer works with.
 	for _, name := range []string{"TEND_URL", "TEND_TOKEN", "TEND_STATE_DIR"} {
 		os.Unsetenv(name)

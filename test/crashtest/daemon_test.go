@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"github.com/tend-run/tend/internal/cli/torture"
-	"github.com/tend-run/tend/internal/lib/poorkernel"
+	"github.com/tend-run/tend/internal/lib/kernelfault"
 	"github.com/tend-run/tend/internal/support/testbin"
 	"github.com/tend-run/tend/internal/support/testdaemon"
 	"github.com/tend-run/tend/sdk/go"
@@ -41,7 +41,7 @@ var (
 const workArgument = "crashtest-workload"
 
 func TestMain(m *testing.M) {
-	poorkernel.Main(os.Environ())
+	kernelfault.Main(os.Environ())
 	if len(os.Args) > 1 && os.Args[1] == workArgument {
 		torture.Work(os.Args[2:])
 	}

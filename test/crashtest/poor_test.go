@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tend-run/tend/internal/cli/torture"
-	"github.com/tend-run/tend/internal/lib/poorkernel"
+	"github.com/tend-run/tend/internal/lib/kernelfault"
 	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testdaemon"
 )
@@ -19,11 +19,11 @@ import (
 func TestNothingIsLostWithoutCgroups(t *testing.T) {
 	proctest.Root(t)
 	t.Parallel()
-	for name, world := range map[string]poorkernel.World{
-		"":             {Rules: []poorkernel.Rule{{Call: unix.SYS_CLONE3, Arg: -1, Errno: unix.ENOSYS}}},
-		", by scripts": {Mounts: []poorkernel.Mount{{Kind: poorkernel.Gone, Path: "/sys/fs/cgroup"}}},
+	for name, world := range map[string]kernelfault.World{
+		"":             {Rules: []kernelfault.Rule{{Call: unix.SYS_CLONE3, Arg: -1, Errno: unix.ENOSYS}}},
+		", by scripts": {Mounts: []kernelfault.Mount{{Kind: kernelfault.Gone, Path: "/sys/fs/cgroup"}}},
 	} {
-		cmd := proctest.Value(poorkernel.Command(world, bin))(t)
+		cmd := proctest.Value(kernelfault.Command(world, bin))(t)
 		for _, victims := range []torture.Victims{{testdaemon.Keeper}, {testdaemon.Anchor, testdaemon.Keeper, testdaemon.Server}} {
 			t.Run(victims.String()+name, func(t *testing.T) {
 				t.Parallel()

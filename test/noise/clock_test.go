@@ -15,7 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tend-run/tend/internal/lib/poorkernel"
+	"github.com/tend-run/tend/internal/lib/kernelfault"
 	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testdaemon"
 )
@@ -47,12 +47,12 @@ func (w *wallClock) daemon(t *testing.T, dir string) *testdaemon.Daemon {
 		t.Fatal("tend and the tend-keeper in it do not name the function that reads the clock")
 	}
 	proctest.Must(t, os.WriteFile(own, bytes.ReplaceAll(data, function, bytes.ToUpper(function)), 0o755))
-	world := poorkernel.World{Rules: []poorkernel.Rule{{Call: unix.SYS_CLOCK_GETTIME, Arg: 0, Value: unix.CLOCK_REALTIME}}}
-	cmd := proctest.Value(poorkernel.Command(world, own))(t)
-	var l *poorkernel.Listener
+	world := kernelfault.World{Rules: []kernelfault.Rule{{Call: unix.SYS_CLOCK_GETTIME, Arg: 0, Value: unix.CLOCK_REALTIME}}}
+	cmd := proctest.Value(kernelfault.Command(world, own))(t)
+	var l *kernelfault.Listener
 	start := func(cmd *exec.Cmd) (err error) {
-		if l, err = poorkernel.Listen(cmd, cmd.Start); err == nil {
-			go l.Each(func(c *poorkernel.Call) bool { return w.answer(l, c) }) // until Close
+		if l, err = kernelfault.Listen(cmd, cmd.Start); err == nil {
+			go l.Each(func(c *kernelfault.Call) bool { return w.answer(l, c) }) // until Close
 		}
 		return err
 	}
@@ -68,7 +68,7 @@ func (w *wallClock) daemon(t *testing.T, dir string) *testdaemon.Daemon {
 	return d
 }
 
-func (w *wallClock) answer(l *poorkernel.Listener, c *poorkernel.Call) (held bool) {
+func (w *wallClock) answer(l *kernelfault.Listener, c *kernelfault.Call) (held bool) {
 	w.asked.Add(1)
 	ahead := w.ahead.Load()
 	if ahead == 0 {

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tend-run/tend/internal/lib/poorkernel"
+	"github.com/tend-run/tend/internal/lib/kernelfault"
 	"github.com/tend-run/tend/internal/support/testbin"
 )
 
@@ -27,7 +27,7 @@ const (
 var bin, self string
 
 func TestMain(m *testing.M) {
-	poorkernel.Main(os.Environ())
+	kernelfault.Main(os.Environ())
 	if text := os.Getenv(hogFor); text != "" {
 		hog(text)
 	}

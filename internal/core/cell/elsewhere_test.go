@@ -14,7 +14,7 @@ import (
 
 	"github.com/tend-run/tend/internal/core/box"
 	"github.com/tend-run/tend/internal/core/cgroup"
-	"github.com/tend-run/tend/internal/lib/poorkernel"
+	"github.com/tend-run/tend/internal/lib/kernelfault"
 	"github.com/tend-run/tend/internal/support/proctest"
 )
 
@@ -23,7 +23,7 @@ import (
 const canHere = "TEND_TEST_CAN_HERE"
 
 func TestMain(m *testing.M) {
-	poorkernel.Main(os.Environ())
+	kernelfault.Main(os.Environ())
 	state := os.Getenv(canHere)
 	if state == "" {
 		os.Exit(m.Run())
@@ -94,7 +94,7 @@ func TestWhereBoxesCannotBeHadTheReasonSaysWhatToDo(t *testing.T) {
 func TestBoxesOnAnOlderKernel(t *testing.T) {
 	proctest.Root(t)
 	const tests = "^(TestNothingOfTheMachineIsReachedInside|TestLayersLieOverEachOther|TestBindsShowWhatTheyShouldAndNoMore|TestABoxComesBackOnItsFiles|TestManyBoxesLeaveNothing|TestStagesThatFallOutLeaveNothing)$"
-	out, err := poorkernel.Linux61.Tests(os.Environ(), "-test.v", "-test.run="+tests)
+	out, err := kernelfault.Linux61.Tests(os.Environ(), "-test.v", "-test.run="+tests)
 	if ran := strings.Count(out, "\n--- PASS"); err != nil || ran != strings.Count(tests, "Test") {
 		t.Errorf("%d tests have passed, %v:\n%s", ran, err, out)
 	}
@@ -102,7 +102,7 @@ func TestBoxesOnAnOlderKernel(t *testing.T) {
 
 // canOn is what boxes can have on an older kernel, after a line of the shell. above is where the
 // state directory is.
-func canOn(t *testing.T, kernel poorkernel.Older, above, line string) (can box.Can) {
+func canOn(t *testing.T, kernel kernelfault.Older, above, line string) (can box.Can) {
 	t.Helper()
 	// Where an ordinary user finds it, too.
 	dir := proctest.Value(os.MkdirTemp(above, "tend-cell-"))(t)
@@ -123,7 +123,7 @@ func canOn(t *testing.T, kernel poorkernel.Older, above, line string) (can box.C
 // TestAnOrdinaryUserHasBoxesOnAnOlderKernel: also where nothing in memory has attributes.
 func TestAnOrdinaryUserHasBoxesOnAnOlderKernel(t *testing.T) {
 	proctest.Root(t)
-	if can := canOn(t, poorkernel.Linux61, "", ordinary); can.Mode != box.ModeRootless || !slices.Contains(can.Layers, box.LayerBase) {
+	if can := canOn(t, kernelfault.Linux61, "", ordinary); can.Mode != box.ModeRootless || !slices.Contains(can.Layers, box.LayerBase) {
 		t.Errorf("%+v", can)
 	}
 }
@@ -133,7 +133,7 @@ func TestAnOrdinaryUserHasBoxesOnAnOlderKernel(t *testing.T) {
 func TestAStateDirectoryInMemoryOnAnOlderKernel(t *testing.T) {
 	proctest.Root(t)
 	for _, line := range []string{"exec", ordinary} {
-		can := canOn(t, poorkernel.Linux61, "/dev/shm", line)
+		can := canOn(t, kernelfault.Linux61, "/dev/shm", line)
 		if len(can.Missing) != 1 || can.Missing[0].Layer != "" || !strings.Contains(can.Missing[0].Reason, "--state-dir") {
 			t.Errorf("%s: %+v", line, can)
 		}
@@ -144,19 +144,19 @@ func TestAStateDirectoryInMemoryOnAnOlderKernel(t *testing.T) {
 func TestAKernelThatIsTooOldIsNamed(t *testing.T) {
 	proctest.Root(t)
 	for name, c := range map[string]struct {
-		kernel     poorkernel.Older
+		kernel     kernelfault.Older
 		line, want string
 	}{
-		"root on 5.15":             {poorkernel.Linux515, "exec", "Linux 5.19"},
-		"root on 5.10":             {poorkernel.Linux510, "exec", "Linux 5.19"},
-		"an ordinary user on 5.10": {poorkernel.Linux510, ordinary, "Linux 5.11"},
+		"root on 5.15":             {kernelfault.Linux515, "exec", "Linux 5.19"},
+		"root on 5.10":             {kernelfault.Linux510, "exec", "Linux 5.19"},
+		"an ordinary user on 5.10": {kernelfault.Linux510, ordinary, "Linux 5.11"},
 	} {
 		can := canOn(t, c.kernel, "", c.line)
 		if len(can.Missing) != 1 || can.Missing[0].Layer != "" || !strings.Contains(can.Missing[0].Reason, c.want) {
 			t.Errorf("%s: %+v; want all to be missing for %s", name, can, c.want)
 		}
 	}
-	if can := canOn(t, poorkernel.Linux515, "", ordinary); can.Mode != box.ModeRootless {
+	if can := canOn(t, kernelfault.Linux515, "", ordinary); can.Mode != box.ModeRootless {
 		t.Errorf("an ordinary user on 5.15: %+v", can)
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tend-run/tend/internal/core/box"
-	"github.com/tend-run/tend/internal/lib/poorkernel"
+	"github.com/tend-run/tend/internal/lib/kernelfault"
 	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/process"
 )
@@ -32,8 +32,8 @@ time.sleep(1000)'`
 // TestAnswersThatNobodyReadsAreBounded: no control group counts them. On this machine,
 // which does not report memory pressure, the keeper looks each second.
 func TestAnswersThatNobodyReadsAreBounded(t *testing.T) {
-	pressure := poorkernel.Rule{Call: unix.SYS_OPENAT, Arg: 2, Value: unix.O_RDWR | unix.O_NONBLOCK | unix.O_CLOEXEC, Errno: unix.ENOENT}
-	m, _ := poor(t, poorkernel.World{Rules: []poorkernel.Rule{pressure}})
+	pressure := kernelfault.Rule{Call: unix.SYS_OPENAT, Arg: 2, Value: unix.O_RDWR | unix.O_NONBLOCK | unix.O_CLOEXEC, Errno: unix.ENOENT}
+	m, _ := poor(t, kernelfault.World{Rules: []kernelfault.Rule{pressure}})
 	dirs := newBoxDirs(t)
 	start := func(sockets int) process.Process {
 		s := dirs.spec(t)

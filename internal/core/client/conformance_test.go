@@ -7,7 +7,7 @@ import (
 	"os/exec"
 	"testing"
 
-	"github.com/tend-run/tend/internal/lib/poorkernel"
+	"github.com/tend-run/tend/internal/lib/kernelfault"
 	"github.com/tend-run/tend/internal/support/testbin"
 	"github.com/tend-run/tend/internal/support/testkeeper"
 	"github.com/tend-run/tend/process"
@@ -18,7 +18,7 @@ import (
 var keeperBinary string
 
 func TestMain(m *testing.M) {
-	poorkernel.Main(os.Environ())
+	kernelfault.Main(os.Environ())
 	processtest.Main()
 	strangerMain()
 	standstillMain()

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tend-run/tend/internal/core/client"
-	"github.com/tend-run/tend/internal/lib/poorkernel"
+	"github.com/tend-run/tend/internal/lib/kernelfault"
 	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testkeeper"
 	"github.com/tend-run/tend/process"
@@ -26,22 +26,22 @@ const cgroups = "/sys/fs/cgroup"
 // A machine without a usable cgroup tree does all but find descendants that hide.
 func TestAProcessLivesAndIsKilledWhateverTheCgroupTreeIs(t *testing.T) {
 	proctest.Root(t)
-	gone := poorkernel.Mount{Kind: poorkernel.Gone, Path: cgroups}
+	gone := kernelfault.Mount{Kind: kernelfault.Gone, Path: cgroups}
 	type machine struct {
 		name  string
-		world poorkernel.World
+		world kernelfault.World
 		says  string // of the promise that is not kept; "": it is kept
 		limit bool   // a limit can be set on a machine with controllers of v1
 	}
 	machines := []machine{
-		{"no cgroup filesystem at all", poorkernel.World{Mounts: []poorkernel.Mount{gone}}, "no cgroup2 filesystem is mounted", false},
-		{"a cgroup2 tree alone", poorkernel.World{Mounts: []poorkernel.Mount{gone, {Kind: poorkernel.Cgroup2, Path: cgroups}}}, "", false},
-		{"a cgroup2 tree that is read-only", poorkernel.World{Mounts: []poorkernel.Mount{gone, {Kind: poorkernel.Cgroup2, Path: cgroups}, {Kind: poorkernel.ReadOnly, Path: cgroups}}}, "cannot be written", false},
-		{"clone3 refused by a sandbox", poorkernel.World{Rules: []poorkernel.Rule{{Call: unix.SYS_CLONE3, Arg: -1, Errno: unix.ENOSYS}}}, "clone3 is refused", true},
+		{"no cgroup filesystem at all", kernelfault.World{Mounts: []kernelfault.Mount{gone}}, "no cgroup2 filesystem is mounted", false},
+		{"a cgroup2 tree alone", kernelfault.World{Mounts: []kernelfault.Mount{gone, {Kind: kernelfault.Cgroup2, Path: cgroups}}}, "", false},
+		{"a cgroup2 tree that is read-only", kernelfault.World{Mounts: []kernelfault.Mount{gone, {Kind: kernelfault.Cgroup2, Path: cgroups}, {Kind: kernelfault.ReadOnly, Path: cgroups}}}, "cannot be written", false},
+		{"clone3 refused by a sandbox", kernelfault.World{Rules: []kernelfault.Rule{{Call: unix.SYS_CLONE3, Arg: -1, Errno: unix.ENOSYS}}}, "clone3 is refused", true},
 	}
 	var st unix.Statfs_t
 	if unified := cgroups + "/unified"; unix.Statfs(unified, &st) == nil && st.Type == unix.CGROUP2_SUPER_MAGIC {
-		machines = append(machines, machine{"v1 controllers alone", poorkernel.World{Mounts: []poorkernel.Mount{{Kind: poorkernel.Gone, Path: unified}}}, "no cgroup2 filesystem is mounted", true})
+		machines = append(machines, machine{"v1 controllers alone", kernelfault.World{Mounts: []kernelfault.Mount{{Kind: kernelfault.Gone, Path: unified}}}, "no cgroup2 filesystem is mounted", true})
 	}
 	for _, c := range machines {
 		t.Run(c.name, func(t *testing.T) {
@@ -123,7 +123,7 @@ func livesAndDies(t *testing.T, m *client.Manager, stateDir string) {
 func TestExitStatusesSurviveTheKeeperWithoutPidfdInfo(t *testing.T) {
 	for _, errno := range []unix.Errno{unix.ENOTTY, unix.EINVAL} {
 		t.Run(errno.Error(), func(t *testing.T) {
-			m, stateDir := poor(t, poorkernel.World{Rules: []poorkernel.Rule{{Call: unix.SYS_IOCTL, Arg: 1, Value: unix.PIDFD_GET_INFO, Errno: errno}}})
+			m, stateDir := poor(t, kernelfault.World{Rules: []kernelfault.Rule{{Call: unix.SYS_IOCTL, Arg: 1, Value: unix.PIDFD_GET_INFO, Errno: errno}}})
 			if got := broken(t, m.Facts(), "exit_status_survives_two_roles"); !strings.Contains(got, "6.15") {
 				t.Errorf("the keeper says %q", got)
 			}
@@ -136,7 +136,7 @@ func TestExitStatusesSurviveTheKeeperWithoutPidfdInfo(t *testing.T) {
 }
 
 func TestOutputThatCannotBePunchedIsDroppedAllTheSame(t *testing.T) {
-	m, _ := poor(t, poorkernel.World{Rules: []poorkernel.Rule{{Call: unix.SYS_FALLOCATE, Arg: -1, Errno: unix.EOPNOTSUPP}}})
+	m, _ := poor(t, kernelfault.World{Rules: []kernelfault.Rule{{Call: unix.SYS_FALLOCATE, Arg: -1, Errno: unix.EOPNOTSUPP}}})
 	if got := broken(t, m.Facts(), "retention_frees_space"); !strings.Contains(got, "keeps its space") {
 		t.Errorf("the keeper says %q", got)
 	}
@@ -154,7 +154,7 @@ func TestOutputThatCannotBePunchedIsDroppedAllTheSame(t *testing.T) {
 // are refused.
 func TestOutputIsReadAndWrittenWhereItCannotBeSpliced(t *testing.T) {
 	stateDir, l := watched(t, unix.SYS_SPLICE)
-	go l.Each(func(call *poorkernel.Call) (held bool) {
+	go l.Each(func(call *kernelfault.Call) (held bool) {
 		if held = strings.HasPrefix(call.File(2), stateDir); held {
 			l.Fail(call, unix.EINVAL)
 		}
@@ -183,7 +183,7 @@ func readOnly(t *testing.T) (stateDir string, on *atomic.Bool) {
 	t.Helper()
 	stateDir, l := watched(t, unix.SYS_SPLICE, unix.SYS_PWRITE64, unix.SYS_WRITE, unix.SYS_OPENAT, unix.SYS_MKDIRAT, unix.SYS_RENAMEAT, unix.SYS_RENAMEAT2, unix.SYS_FTRUNCATE, unix.SYS_FALLOCATE)
 	on = new(atomic.Bool)
-	go l.Each(func(call *poorkernel.Call) (held bool) {
+	go l.Each(func(call *kernelfault.Call) (held bool) {
 		var file string
 		switch {
 		case !on.Load():

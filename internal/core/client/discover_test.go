@@ -20,7 +20,7 @@ import (
 	"github.com/tend-run/tend/internal/core/client"
 	"github.com/tend-run/tend/internal/core/rundir"
 	"github.com/tend-run/tend/internal/core/spool"
-	"github.com/tend-run/tend/internal/lib/poorkernel"
+	"github.com/tend-run/tend/internal/lib/kernelfault"
 	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testkeeper"
 	"github.com/tend-run/tend/process"
@@ -29,18 +29,18 @@ import (
 // stuck is a daemon that stops in the middle of the first start of a shell,
 // before the child executes it, until goOn is called. forked is closed then.
 func stuck(t *testing.T) (stateDir string, forked <-chan struct{}, goOn func()) {
-	return stuckAt(t, unix.SYS_EXECVE, func(call *poorkernel.Call) bool { return call.Path(0) == "/bin/sh" })
+	return stuckAt(t, unix.SYS_EXECVE, func(call *kernelfault.Call) bool { return call.Path(0) == "/bin/sh" })
 }
 
 // stuckAt is stuck at the first call that is the one.
-func stuckAt(t *testing.T, nr uintptr, is func(*poorkernel.Call) bool) (stateDir string, there <-chan struct{}, goOn func()) {
+func stuckAt(t *testing.T, nr uintptr, is func(*kernelfault.Call) bool) (stateDir string, there <-chan struct{}, goOn func()) {
 	t.Helper()
 	stateDir, l := watched(t, nr)
 	came, free := make(chan struct{}), make(chan struct{})
 	goOn = sync.OnceFunc(func() { close(free) })
 	t.Cleanup(goOn) // before the roles are to end
 	first := true
-	go l.Each(func(call *poorkernel.Call) (held bool) {
+	go l.Each(func(call *kernelfault.Call) (held bool) {
 		if !first || !is(call) {
 			return false
 		}
@@ -135,7 +135,7 @@ func TestAStartThatIsRepeatedWhileItIsSlowIsOneProcess(t *testing.T) {
 // Pages of a list are told apart by the start, so it is in that order, whatever
 // the order of the answers.
 func TestAListIsInTheOrderOfTheStarts(t *testing.T) {
-	stateDir, there, goOn := stuckAt(t, unix.SYS_RENAMEAT2, func(call *poorkernel.Call) bool {
+	stateDir, there, goOn := stuckAt(t, unix.SYS_RENAMEAT2, func(call *kernelfault.Call) bool {
 		return filepath.Base(filepath.Dir(call.Path(3))) == rundir.SpoolDir
 	})
 	m := testkeeper.Open(t, stateDir)
@@ -244,7 +244,7 @@ func TestTheNextServerTellsAProcessFromTheOneBeforeWithItsID(t *testing.T) {
 // was lost.
 func TestTheNextKeeperTellsAProcessFromTheOneBeforeWithItsID(t *testing.T) {
 	var armed atomic.Bool
-	stateDir, forked, goOn := stuckAt(t, unix.SYS_EXECVE, func(call *poorkernel.Call) bool { return armed.Load() && call.Path(0) == "/bin/sh" })
+	stateDir, forked, goOn := stuckAt(t, unix.SYS_EXECVE, func(call *kernelfault.Call) bool { return armed.Load() && call.Path(0) == "/bin/sh" })
 	m := testkeeper.Open(t, stateDir)
 	m.HoldSlots()
 	again := filepath.Join(t.TempDir(), "again")

@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tend-run/tend/internal/lib/poorkernel"
+	"github.com/tend-run/tend/internal/lib/kernelfault"
 	"github.com/tend-run/tend/internal/lib/procfs"
 	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testkeeper"
@@ -164,7 +164,7 @@ func TestAKillReachesThoseWhoHaveLeftTheirCgroup(t *testing.T) {
 
 // Without cgroups the same holds, but for the claim that nobody can be left.
 func TestAKillReachesOrphansWithoutCgroups(t *testing.T) {
-	m, _ := poor(t, poorkernel.World{Rules: []poorkernel.Rule{{Call: unix.SYS_CLONE3, Arg: -1, Errno: unix.ENOSYS}}})
+	m, _ := poor(t, kernelfault.World{Rules: []kernelfault.Rule{{Call: unix.SYS_CLONE3, Arg: -1, Errno: unix.ENOSYS}}})
 	for name, escape := range map[string]string{
 		"a session of its own":                   "setsid SLEEP &",
 		"an orphan":                              "(SLEEP &)",

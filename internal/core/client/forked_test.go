@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tend-run/tend/internal/lib/poorkernel"
+	"github.com/tend-run/tend/internal/lib/kernelfault"
 	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testkeeper"
 	"github.com/tend-run/tend/process"
@@ -22,12 +22,12 @@ import (
 )
 
 // noCgroups is a machine on which no process gets a cgroup.
-var noCgroups = poorkernel.Rule{Call: unix.SYS_CLONE3, Arg: -1, Errno: unix.ENOSYS}
+var noCgroups = kernelfault.Rule{Call: unix.SYS_CLONE3, Arg: -1, Errno: unix.ENOSYS}
 
 // All that processes promise holds without cgroups too.
 func TestConformanceWithoutCgroups(t *testing.T) {
 	t.Parallel()
-	manager, _ := poor(t, poorkernel.World{Rules: []poorkernel.Rule{noCgroups}})
+	manager, _ := poor(t, kernelfault.World{Rules: []kernelfault.Rule{noCgroups}})
 	processtest.Run(t, func(*testing.T) process.Manager { return manager }, processtest.Without(processtest.Orphans))
 }
 
@@ -36,14 +36,14 @@ func TestConformanceWithoutCgroups(t *testing.T) {
 func TestAProgramRunsOnceThoughTheKeeperDiesAroundItsFork(t *testing.T) {
 	limited := process.Limits{Nice: 3, Rlimits: []process.Rlimit{{Resource: unix.RLIMIT_CORE}}}
 	session := stand{"before the stub has a session", unix.SYS_SETSID, child}
-	program := stand{"before the child executes the program", unix.SYS_EXECVE, func(call *poorkernel.Call, keeper int) bool { return child(call, keeper) && call.Path(0) == "/bin/sh" }}
+	program := stand{"before the child executes the program", unix.SYS_EXECVE, func(call *kernelfault.Call, keeper int) bool { return child(call, keeper) && call.Path(0) == "/bin/sh" }}
 	for _, c := range []stand{session, program, {"before the program's process is made", unix.SYS_CLONE, child}} {
 		t.Run("by clone(2), "+c.name, func(t *testing.T) {
-			runsOnce(t, limited, c, poorkernel.World{Rules: []poorkernel.Rule{noCgroups}})
+			runsOnce(t, limited, c, kernelfault.World{Rules: []kernelfault.Rule{noCgroups}})
 		})
 		if c.call != unix.SYS_CLONE {
 			t.Run("without close_range, "+c.name, func(t *testing.T) {
-				runsOnce(t, limited, c, poorkernel.World{Rules: []poorkernel.Rule{noCloseRange}})
+				runsOnce(t, limited, c, kernelfault.World{Rules: []kernelfault.Rule{noCloseRange}})
 			})
 		}
 	}
@@ -55,11 +55,11 @@ func TestAProgramRunsOnceThoughTheKeeperDiesAroundItsFork(t *testing.T) {
 	} {
 		if c.call != unix.SYS_SETPRIORITY {
 			t.Run("by a script, "+c.name, func(t *testing.T) {
-				runsOnce(t, process.Limits{}, c, poorkernel.World{})
+				runsOnce(t, process.Limits{}, c, kernelfault.World{})
 			})
 		}
 		t.Run("by a script with limits, "+c.name, func(t *testing.T) {
-			runsOnce(t, limited, c, poorkernel.World{})
+			runsOnce(t, limited, c, kernelfault.World{})
 		})
 		t.Run("by a script without cgroups, "+c.name, func(t *testing.T) {
 			proctest.Root(t)
@@ -69,17 +69,17 @@ func TestAProgramRunsOnceThoughTheKeeperDiesAroundItsFork(t *testing.T) {
 }
 
 // withoutGroups is a machine without cgroups whose programs are started by scripts.
-var withoutGroups = poorkernel.World{Mounts: []poorkernel.Mount{{Kind: poorkernel.Gone, Path: cgroups}}}
+var withoutGroups = kernelfault.World{Mounts: []kernelfault.Mount{{Kind: kernelfault.Gone, Path: cgroups}}}
 
 // stand is a system call of the child's or the keeper's.
 type stand struct {
 	name string
 	call uintptr
-	by   func(call *poorkernel.Call, keeper int) bool
+	by   func(call *kernelfault.Call, keeper int) bool
 }
 
-func runsOnce(t *testing.T, limits process.Limits, at stand, w poorkernel.World) {
-	w.Rules = append(slices.Clone(w.Rules), poorkernel.Rule{Call: at.call, Arg: -1})
+func runsOnce(t *testing.T, limits process.Limits, at stand, w kernelfault.World) {
+	w.Rules = append(slices.Clone(w.Rules), kernelfault.Rule{Call: at.call, Arg: -1})
 	stateDir, l := watchedIn(t, w)
 	armed, struck := killAt(l, at.by)
 	m := testkeeper.Open(t, stateDir)
@@ -107,21 +107,21 @@ func runsOnce(t *testing.T, limits process.Limits, at stand, w poorkernel.World)
 // is killed when it has collected the child and not yet answered.
 func TestAFailureIsToldThoughTheKeeperDiesAfterIt(t *testing.T) {
 	for name, c := range map[string]struct {
-		world poorkernel.World
+		world kernelfault.World
 		at    stand
 	}{
-		"by clone(2)":                 {poorkernel.World{Rules: []poorkernel.Rule{noCgroups}}, spoolRemoved},
-		"by a script":                 {poorkernel.World{}, spoolRemoved},
+		"by clone(2)":                 {kernelfault.World{Rules: []kernelfault.Rule{noCgroups}}, spoolRemoved},
+		"by a script":                 {kernelfault.World{}, spoolRemoved},
 		"by a script without cgroups": {withoutGroups, spoolRemoved},
 		// The child is still to fail when the next keeper finds it.
-		"the script goes on alone":                 {poorkernel.World{}, stand{"", unix.SYS_EXECVE, child}},
+		"the script goes on alone":                 {kernelfault.World{}, stand{"", unix.SYS_EXECVE, child}},
 		"the script goes on alone without cgroups": {withoutGroups, stand{"", unix.SYS_EXECVE, child}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if len(c.world.Mounts) > 0 {
 				proctest.Root(t)
 			}
-			c.world.Rules = append(c.world.Rules, poorkernel.Rule{Call: c.at.call, Arg: -1})
+			c.world.Rules = append(c.world.Rules, kernelfault.Rule{Call: c.at.call, Arg: -1})
 			stateDir, l := watchedIn(t, c.world)
 			armed, struck := killAt(l, c.at.by)
 			m := testkeeper.Open(t, stateDir)
@@ -142,17 +142,17 @@ func TestAFailureIsToldThoughTheKeeperDiesAfterIt(t *testing.T) {
 }
 
 // spoolRemoved: the keeper removes the spool of a process.
-var spoolRemoved = stand{"", unix.SYS_UNLINKAT, func(call *poorkernel.Call, keeper int) bool {
+var spoolRemoved = stand{"", unix.SYS_UNLINKAT, func(call *kernelfault.Call, keeper int) bool {
 	return leader(call.PID) == keeper && filepath.Base(call.Path(1)) == "journal"
 }}
 
 // A limit holds from the program's first moment on, also one that is less than what the
 // keeper has itself.
 func TestLimitsOfAProgram(t *testing.T) {
-	for name, rules := range map[string][]poorkernel.Rule{"by clone3": nil, "by clone(2)": {noCgroups}, "without close_range": {noCloseRange}} {
+	for name, rules := range map[string][]kernelfault.Rule{"by clone3": nil, "by clone(2)": {noCgroups}, "without close_range": {noCloseRange}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			m, _ := poor(t, poorkernel.World{Rules: rules})
+			m, _ := poor(t, kernelfault.World{Rules: rules})
 			limits(t, m)
 		})
 	}
@@ -216,7 +216,7 @@ func limits(t *testing.T, m process.Manager) {
 }
 
 // child: the call is made by a child that the keeper has forked.
-func child(call *poorkernel.Call, keeper int) bool { return parent(call.PID) == keeper }
+func child(call *kernelfault.Call, keeper int) bool { return parent(call.PID) == keeper }
 
 // leader is the process of a thread, and parent its parent; 0: it is gone.
 func leader(tid int) int { return statusNumber(tid, "Tgid:") }
@@ -234,10 +234,10 @@ func statusNumber(tid int, name string) int {
 
 // killAt kills the keeper whose pid is sent to armed, at the first call that is the
 // one, and closes struck then.
-func killAt(l *poorkernel.Listener, is func(call *poorkernel.Call, keeper int) bool) (armed chan<- int, struck <-chan struct{}) {
+func killAt(l *kernelfault.Listener, is func(call *kernelfault.Call, keeper int) bool) (armed chan<- int, struck <-chan struct{}) {
 	pid, dead := make(chan int, 1), make(chan struct{})
 	keeper := 0
-	go l.Each(func(call *poorkernel.Call) (held bool) {
+	go l.Each(func(call *kernelfault.Call) (held bool) {
 		select {
 		case keeper = <-pid:
 		default:

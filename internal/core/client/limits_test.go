@@ -18,7 +18,7 @@ import (
 
 	"github.com/tend-run/tend/internal/core/box"
 	"github.com/tend-run/tend/internal/core/failpoint"
-	"github.com/tend-run/tend/internal/lib/poorkernel"
+	"github.com/tend-run/tend/internal/lib/kernelfault"
 	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testkeeper"
 	"github.com/tend-run/tend/process"
@@ -55,17 +55,17 @@ func hasV1() bool {
 // limited is a machine on which limits of memory, tasks and cpu hold.
 type limited struct {
 	name  string
-	world poorkernel.World
+	world kernelfault.World
 }
 
 func limitedMachines() []limited {
-	out := []limited{{"by clone3", poorkernel.World{}}, {"without close_range", poorkernel.World{Rules: []poorkernel.Rule{noCloseRange}}}}
+	out := []limited{{"by clone3", kernelfault.World{}}, {"without close_range", kernelfault.World{Rules: []kernelfault.Rule{noCloseRange}}}}
 	if !hasV1() {
 		return out
 	}
-	out = append(out, limited{"without groups of v2", poorkernel.World{Rules: []poorkernel.Rule{noCgroups}}})
+	out = append(out, limited{"without groups of v2", kernelfault.World{Rules: []kernelfault.Rule{noCgroups}}})
 	if unified := cgroups + "/unified"; exec.Command("mountpoint", "-q", unified).Run() == nil {
-		out = append(out, limited{"v1 alone", poorkernel.World{Mounts: []poorkernel.Mount{{Kind: poorkernel.Gone, Path: unified}}}})
+		out = append(out, limited{"v1 alone", kernelfault.World{Mounts: []kernelfault.Mount{{Kind: kernelfault.Gone, Path: unified}}}})
 	}
 	return out
 }
@@ -370,7 +370,7 @@ func TestGroupsOfADaemonThatIsGoneAreSwept(t *testing.T) {
 	for _, c := range limitedMachines() {
 		t.Run(c.name, func(t *testing.T) {
 			state := shortDir(t)
-			launcher := proctest.Value(poorkernel.Command(c.world, keeperBinary, "launcher", "--state-dir", state))(t)
+			launcher := proctest.Value(kernelfault.Command(c.world, keeperBinary, "launcher", "--state-dir", state))(t)
 			testkeeper.NoServer(t, state)
 			proctest.Must(t, launcher.Start())
 			var pid int
@@ -392,7 +392,7 @@ func TestGroupsOfADaemonThatIsGoneAreSwept(t *testing.T) {
 			if !alive(pid) {
 				t.Fatal("the process died with the roles")
 			}
-			cmd := proctest.Value(poorkernel.Command(c.world, keeperBinary, "launcher", "--state-dir", state))(t)
+			cmd := proctest.Value(kernelfault.Command(c.world, keeperBinary, "launcher", "--state-dir", state))(t)
 			testkeeper.Run(t, state, cmd, cmd.Start)
 			livesAndDies(t, testkeeper.Open(t, state), state)
 			if hasV1() {

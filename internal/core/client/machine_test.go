@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tend-run/tend/internal/lib/poorkernel"
+	"github.com/tend-run/tend/internal/lib/kernelfault"
 	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testkeeper"
 	"github.com/tend-run/tend/process"
@@ -56,7 +56,7 @@ func TestAFullFilesystemHoldsOutputBackAndLosesNothing(t *testing.T) {
 func TestAKeeperThatDiesOnAFullFilesystemLosesNoExitStatus(t *testing.T) {
 	disk := smallDisk(t)
 	state := filepath.Join(disk, "s")
-	cmd, err := poorkernel.Command(poorkernel.World{Rules: []poorkernel.Rule{{Call: unix.SYS_IOCTL, Arg: 1, Value: unix.PIDFD_GET_INFO, Errno: unix.ENOTTY}}},
+	cmd, err := kernelfault.Command(kernelfault.World{Rules: []kernelfault.Rule{{Call: unix.SYS_IOCTL, Arg: 1, Value: unix.PIDFD_GET_INFO, Errno: unix.ENOTTY}}},
 		keeperBinary, "launcher", "--state-dir", state)
 	if err != nil {
 		t.Fatal(err)

@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tend-run/tend/internal/lib/poorkernel"
+	"github.com/tend-run/tend/internal/lib/kernelfault"
 	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testkeeper"
 	"github.com/tend-run/tend/process"
@@ -18,25 +18,25 @@ import (
 )
 
 // noCloseRange is a machine whose children copy the whole table of descriptors.
-var noCloseRange = poorkernel.Rule{Call: unix.SYS_CLOSE_RANGE, Arg: -1, Errno: unix.ENOSYS}
+var noCloseRange = kernelfault.Rule{Call: unix.SYS_CLOSE_RANGE, Arg: -1, Errno: unix.ENOSYS}
 
 // All that processes promise holds without close_range too.
 func TestConformanceWithoutCloseRange(t *testing.T) {
 	t.Parallel()
-	manager, _ := poor(t, poorkernel.World{Rules: []poorkernel.Rule{noCloseRange}})
+	manager, _ := poor(t, kernelfault.World{Rules: []kernelfault.Rule{noCloseRange}})
 	processtest.Run(t, func(*testing.T) process.Manager { return manager })
 }
 
 // Go raises the limit of descriptors for itself; programs have what the daemon had when
 // it was started.
 func TestTheLimitOfDescriptorsIsTheDaemons(t *testing.T) {
-	for name, rules := range map[string][]poorkernel.Rule{"by clone3": nil, "without close_range": {noCloseRange}, "by clone(2)": {noCgroups}} {
+	for name, rules := range map[string][]kernelfault.Rule{"by clone3": nil, "without close_range": {noCloseRange}, "by clone(2)": {noCgroups}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			stateDir := shortDir(t)
 			cmd := exec.Command("/bin/sh")
 			if rules != nil {
-				cmd = proctest.Value(poorkernel.Command(poorkernel.World{Rules: rules}, "/bin/sh"))(t)
+				cmd = proctest.Value(kernelfault.Command(kernelfault.World{Rules: rules}, "/bin/sh"))(t)
 			}
 			cmd.Args = append(cmd.Args, "-c", `ulimit -Sn 1000 && ulimit -Hn 3000 && exec "$0" launcher --state-dir "$1"`, keeperBinary, stateDir)
 			testkeeper.Run(t, stateDir, cmd, cmd.Start)
@@ -72,7 +72,7 @@ func TestAStartWaitsForNoOther(t *testing.T) {
 	stateDir, l := watched(t, unix.SYS_EXECVE)
 	stuck, release := make(chan struct{}), make(chan struct{})
 	slow := filepath.Join(t.TempDir(), "slow")
-	go l.Each(func(call *poorkernel.Call) (held bool) {
+	go l.Each(func(call *kernelfault.Call) (held bool) {
 		if held = call.Path(0) == slow; held {
 			close(stuck)
 			go func() { <-release; l.Continue(call) }()

@@ -20,7 +20,7 @@ import (
 
 	"github.com/tend-run/tend/internal/core/anchor"
 	"github.com/tend-run/tend/internal/core/client"
-	"github.com/tend-run/tend/internal/lib/poorkernel"
+	"github.com/tend-run/tend/internal/lib/kernelfault"
 	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testkeeper"
 	"github.com/tend-run/tend/process"
@@ -136,13 +136,13 @@ func TestAProgramRunsOnceThoughTheOneWhoCollectsItStandsStill(t *testing.T) {
 
 // collectedLate: the pid is known, so the start is answered, and only the exit waits for the
 // one that collects the process.
-func collectedLate(t *testing.T, before string, lacks ...poorkernel.Rule) {
+func collectedLate(t *testing.T, before string, lacks ...kernelfault.Rule) {
 	t.Parallel()
-	w := poorkernel.World{Rules: append(lacks, poorkernel.Rule{Call: unix.SYS_EXECVE, Arg: -1})}
+	w := kernelfault.World{Rules: append(lacks, kernelfault.Rule{Call: unix.SYS_EXECVE, Arg: -1})}
 	stateDir, l := watchedIn(t, w)
 	armed, struck := make(chan [3]int, 1), make(chan func(), 1)
 	launcher, nextAnchor, keeper := 0, 0, 0
-	go l.Each(func(call *poorkernel.Call) (held bool) {
+	go l.Each(func(call *kernelfault.Call) (held bool) {
 		select {
 		case all := <-armed:
 			launcher, nextAnchor, keeper = all[0], all[1], all[2]
@@ -201,11 +201,11 @@ func TestAKeeperWaitsForTheOnlyOneWhoHoldsEverything(t *testing.T) {
 	stateDir, l := watched(t, unix.SYS_RECVMSG, unix.SYS_SETSOCKOPT)
 	armed, answer, again := make(chan int, 1), make(chan struct{}), make(chan struct{})
 	go func() {
-		anchor, held, waits := 0, []*poorkernel.Call(nil), 0
-		calls := make(chan *poorkernel.Call)
+		anchor, held, waits := 0, []*kernelfault.Call(nil), 0
+		calls := make(chan *kernelfault.Call)
 		go func() {
 			defer close(calls)
-			l.Each(func(call *poorkernel.Call) (held bool) {
+			l.Each(func(call *kernelfault.Call) (held bool) {
 				calls <- call
 				return true
 			})
@@ -262,7 +262,7 @@ func TestALauncherEndsEverythingThoughItsAnchorHasJustBegun(t *testing.T) {
 	stateDir, l := watched(t, unix.SYS_EXECVE)
 	armed := make(chan int, 1)
 	launcher := 0
-	go l.Each(func(call *poorkernel.Call) (held bool) {
+	go l.Each(func(call *kernelfault.Call) (held bool) {
 		select {
 		case launcher = <-armed:
 		default:
@@ -295,7 +295,7 @@ func TestAFirstAnchorThatIsKilledIsReplaced(t *testing.T) {
 	stateDir, l := watched(t, unix.SYS_EXECVE)
 	struck := make(chan int, 1)
 	done := false
-	go l.Each(func(call *poorkernel.Call) (held bool) {
+	go l.Each(func(call *kernelfault.Call) (held bool) {
 		if anchor := parent(call.PID); !done && isRole(anchor, "anchor") {
 			done = true
 			kill(anchor)
@@ -323,9 +323,9 @@ func TestAFirstAnchorThatIsKilledIsReplaced(t *testing.T) {
 func TestAKeeperThatComesAfterTheEndEnds(t *testing.T) {
 	t.Parallel()
 	stateDir, l := watched(t, unix.SYS_EXECVE)
-	late := make(chan *poorkernel.Call, 1)
+	late := make(chan *kernelfault.Call, 1)
 	done := false
-	go l.Each(func(call *poorkernel.Call) (held bool) {
+	go l.Each(func(call *kernelfault.Call) (held bool) {
 		if held = !done && isRole(parent(call.PID), "anchor"); held {
 			done = true
 			kill(parent(call.PID))
@@ -438,7 +438,7 @@ func TestAStartThatHangsKeepsNobodyAlive(t *testing.T) {
 	t.Parallel()
 	stateDir, l := watched(t, unix.SYS_CHDIR)
 	hangs := make(chan struct{})
-	go l.Each(func(call *poorkernel.Call) (held bool) {
+	go l.Each(func(call *kernelfault.Call) (held bool) {
 		if held = call.Path(0) == "/usr"; held { // for ever
 			close(hangs)
 		}

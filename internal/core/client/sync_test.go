@@ -13,7 +13,7 @@ import (
 	"github.com/tend-run/tend/internal/core/anchor"
 	"github.com/tend-run/tend/internal/core/client"
 	"github.com/tend-run/tend/internal/core/spool"
-	"github.com/tend-run/tend/internal/lib/poorkernel"
+	"github.com/tend-run/tend/internal/lib/kernelfault"
 	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testkeeper"
 	"github.com/tend-run/tend/process"
@@ -30,7 +30,7 @@ func watchSyncs(t *testing.T) (stateDir string, s *syncs) {
 	stateDir, l := watched(t, unix.SYS_FSYNC, unix.SYS_FDATASYNC)
 	s = &syncs{make(chan string), make(chan struct{})}
 	ctx := t.Context()
-	go l.Each(func(call *poorkernel.Call) (held bool) {
+	go l.Each(func(call *kernelfault.Call) (held bool) {
 		file := strings.TrimPrefix(call.File(0), stateDir)
 		select {
 		case s.files <- file:
@@ -166,7 +166,7 @@ func TestNothingIsForcedOutUnlessItIsAskedFor(t *testing.T) {
 }
 
 func TestADiskThatFailsIsTold(t *testing.T) {
-	m, _ := poor(t, poorkernel.World{Rules: []poorkernel.Rule{{Call: unix.SYS_FDATASYNC, Arg: -1, Errno: unix.EIO}}})
+	m, _ := poor(t, kernelfault.World{Rules: []kernelfault.Rule{{Call: unix.SYS_FDATASYNC, Arg: -1, Errno: unix.EIO}}})
 	if got := fact(t, m.Facts(), "output_survives_power_loss"); got == "" {
 		t.Errorf("before anything failed the keeper says %q", got)
 	}

@@ -22,7 +22,7 @@ import (
 	"github.com/tend-run/tend/internal/core/box"
 	"github.com/tend-run/tend/internal/core/cell"
 	"github.com/tend-run/tend/internal/core/cgroup"
-	"github.com/tend-run/tend/internal/lib/poorkernel"
+	"github.com/tend-run/tend/internal/lib/kernelfault"
 	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/process"
 )
@@ -37,7 +37,7 @@ const makes = "shadow-make"
 const holds = "shadow-hold"
 
 func TestMain(m *testing.M) {
-	poorkernel.Main(os.Environ())
+	kernelfault.Main(os.Environ())
 	if len(os.Args) > 2 && os.Args[1] == line {
 		cmd := exec.Command("/bin/sh", "-c", os.Args[2])
 		cmd.Stdout, cmd.Stderr = os.NewFile(3, "out"), os.NewFile(3, "out")
@@ -220,7 +220,7 @@ func TestAProgramInAShadowChangesNothingOfTheBox(t *testing.T) {
 func TestShadowsOnAnOlderKernel(t *testing.T) {
 	proctest.Root(t)
 	const tests = "^(TestAProgramInAShadowChangesNothingOfTheBox|TestABoxWithAllLayersHasAShadow|TestTheShadowOfABoxWithADiskShowsWhatIsOnIt|TestAShadowIsAlone|TestAShadowEndsWithItsMaker|TestWhatAnOldShadowHasLeftIsEnded)$"
-	out, err := poorkernel.Linux61.Tests(os.Environ(), "-test.v", "-test.run="+tests)
+	out, err := kernelfault.Linux61.Tests(os.Environ(), "-test.v", "-test.run="+tests)
 	if ran := strings.Count(out, "\n--- PASS"); err != nil || ran != strings.Count(tests, "Test") {
 		t.Errorf("%d tests have passed, %v:\n%s", ran, err, out)
 	}

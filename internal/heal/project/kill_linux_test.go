@@ -17,8 +17,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tend-run/tend/internal/heal/checkpoint"
+	"github.com/tend-run/tend/internal/lib/kernelfault"
 	"github.com/tend-run/tend/internal/lib/lazyregexp"
-	"github.com/tend-run/tend/internal/lib/poorkernel"
 	"github.com/tend-run/tend/internal/support/proctest"
 )
 
@@ -26,7 +26,7 @@ import (
 const handsArgument = "work-on-a-project"
 
 func init() {
-	poorkernel.Main(os.Environ())
+	kernelfault.Main(os.Environ())
 	if len(os.Args) == 2 && os.Args[1] == handsArgument {
 		if err := Serve(context.Background(), os.Environ(), os.Stdin, os.Stdout); err != nil {
 			fmt.Fprintln(os.Stderr, err)
@@ -116,19 +116,19 @@ func TestNothingIsLeftOfAKillAtAnyChange(t *testing.T) {
 // change that leaves other names of the healer's than all before.
 func statesOf(t *testing.T, root string) (states []string) {
 	t.Helper()
-	world := poorkernel.World{}
+	world := kernelfault.World{}
 	for _, call := range changing {
-		world.Rules = append(world.Rules, poorkernel.Rule{Call: call, Arg: -1})
+		world.Rules = append(world.Rules, kernelfault.Rule{Call: call, Arg: -1})
 	}
-	cmd := proctest.Value(poorkernel.Command(world, proctest.Value(os.Executable())(t), handsArgument))(t)
+	cmd := proctest.Value(kernelfault.Command(world, proctest.Value(os.Executable())(t), handsArgument))(t)
 	cmd.Stderr = os.Stderr
 	in, out := proctest.Value(cmd.StdinPipe())(t), proctest.Value(cmd.StdoutPipe())(t)
-	l := proctest.Value(poorkernel.Listen(cmd, cmd.Start))(t)
+	l := proctest.Value(kernelfault.Listen(cmd, cmd.Start))(t)
 	dir, seen := t.TempDir(), map[string]bool{}
 	watched := make(chan struct{})
 	go func() {
 		defer close(watched)
-		l.Each(func(c *poorkernel.Call) (held bool) {
+		l.Each(func(c *kernelfault.Call) (held bool) {
 			if c.Call == unix.SYS_OPENAT && c.Args[2]&unix.O_CREAT == 0 {
 				return false
 			}

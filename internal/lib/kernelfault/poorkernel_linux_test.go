@@ -1,4 +1,4 @@
-package poorkernel_test
+package kernelfault_test
 
 import (
 	"os"
@@ -7,12 +7,12 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tend-run/tend/internal/lib/poorkernel"
+	"github.com/tend-run/tend/internal/lib/kernelfault"
 	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 func TestMain(m *testing.M) {
-	poorkernel.Main(os.Environ())
+	kernelfault.Main(os.Environ())
 	os.Exit(m.Run())
 }
 
@@ -20,9 +20,9 @@ func TestMain(m *testing.M) {
 // descriptor, and its calls are nobody else's.
 func TestAClosedListenerTakesNoCallOfTheNextOne(t *testing.T) {
 	for range 2 {
-		cmd := proctest.Value(poorkernel.Command(poorkernel.World{Rules: []poorkernel.Rule{{Call: unix.SYS_CHDIR, Arg: -1}}}, "/bin/sh", "-c", "cd /tmp; exec sleep 1000"))(t)
+		cmd := proctest.Value(kernelfault.Command(kernelfault.World{Rules: []kernelfault.Rule{{Call: unix.SYS_CHDIR, Arg: -1}}}, "/bin/sh", "-c", "cd /tmp; exec sleep 1000"))(t)
 		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-		l := proctest.Value(poorkernel.Listen(cmd, cmd.Start))(t)
+		l := proctest.Value(kernelfault.Listen(cmd, cmd.Start))(t)
 		t.Cleanup(func() {
 			cmd.Process.Kill()
 			cmd.Wait()
@@ -30,7 +30,7 @@ func TestAClosedListenerTakesNoCallOfTheNextOne(t *testing.T) {
 		went, over := make(chan string, 1), make(chan bool)
 		go func() {
 			defer close(over)
-			l.Each(func(call *poorkernel.Call) (held bool) {
+			l.Each(func(call *kernelfault.Call) (held bool) {
 				went <- call.Path(0)
 				return false
 			})

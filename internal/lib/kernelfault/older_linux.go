@@ -1,4 +1,4 @@
-package poorkernel
+package kernelfault
 
 import (
 	"bytes"
