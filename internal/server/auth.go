@@ -13,7 +13,7 @@ import (
 	"github.com/tend-run/tend/internal/lib/budget"
 	userpeer "github.com/tend-run/tend/internal/lib/peercred"
 	"github.com/tend-run/tend/internal/protocol/face"
-	"github.com/tend-run/tend/internal/protocol/part"
+	"github.com/tend-run/tend/internal/protocol/module"
 )
 
 // peer is what the kernel says about the user at the other end of a connection.
@@ -92,7 +92,7 @@ func (s *Server) admit(next http.Handler) http.Handler {
 // openTo reports whether a route needs no token for this method: its answers hold no
 // facts.
 func (rt route) openTo(method string) bool {
-	return rt.Access == part.Open && (method == http.MethodGet || method == http.MethodHead)
+	return rt.Access == module.Open && (method == http.MethodGet || method == http.MethodHead)
 }
 
 // strangerText says why a caller on TCP is not admitted, and what to do.
@@ -114,23 +114,23 @@ func strangerText(p *peer) string {
 func (s *Server) needsToken(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		token := s.token()
-		login := part.Login{Role: part.Owner}
+		login := module.Login{Role: module.Owner}
 		if token.Set() && !Trusted(r) && !token.Matches(face.Bearer(r)) {
-			login = part.Login{}
+			login = module.Login{}
 			if s.cfg.Session != nil {
 				login = s.cfg.Session(r)
 			}
 		}
 		switch login.Role {
-		case part.Owner:
-		case part.Reader:
+		case module.Owner:
+		case module.Reader:
 			if reads := s.routes.of(r).Reads; reads == nil || !reads(r.URL.Path) {
 				s.metrics.Refused("reader")
 				refuse(w, http.StatusForbidden, "permission_denied", "this login only reads; log in with the token, or by a link of tend ui, to change something")
 				return
 			}
 			budget.Of(r.Context()).For(budget.Readers)
-			r = r.WithContext(part.WithReader(r.Context()))
+			r = r.WithContext(module.WithReader(r.Context()))
 		default:
 			s.metrics.Refused("token")
 			w.Header().Set("WWW-Authenticate", `Bearer realm="tend"`)
@@ -145,7 +145,7 @@ func (s *Server) needsToken(next http.Handler) http.Handler {
 			return
 		}
 		if login.ID != "" {
-			r = r.WithContext(part.WithLogin(r.Context(), login.ID))
+			r = r.WithContext(module.WithLogin(r.Context(), login.ID))
 		}
 		if login.Body != nil {
 			r = r.WithContext(r.Context()) // a copy, as in paced

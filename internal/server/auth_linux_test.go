@@ -16,7 +16,7 @@ import (
 
 	"connectrpc.com/connect"
 
-	"github.com/tend-run/tend/internal/protocol/part"
+	"github.com/tend-run/tend/internal/protocol/module"
 	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testkeeper"
 	"golang.org/x/sys/unix"
@@ -65,8 +65,8 @@ func TestWhoMayCallWithAToken(t *testing.T) {
 
 func TestASessionStandsForTheTokenOnRoutesThatTakeIt(t *testing.T) {
 	s := serve(t, func(c *Config) {
-		c.Token, c.Session = "s3cret", func(r *http.Request) part.Login {
-			return part.Login{Role: map[string]part.Role{"in": part.Owner, "reads": part.Reader}[r.Header.Get("Tend-Page")]}
+		c.Token, c.Session = "s3cret", func(r *http.Request) module.Login {
+			return module.Login{Role: map[string]module.Role{"in": module.Owner, "reads": module.Reader}[r.Header.Get("Tend-Page")]}
 		}
 	})
 	for path, want := range map[string]int{"/tend.v1.ProcessService/Hello": 200, "/process.Process/List": 401} {
@@ -90,14 +90,14 @@ func (otherBody) Read([]byte) (int, error) {
 
 func TestABodyThatALoginIsNotAboutIsNotObeyed(t *testing.T) {
 	s := serve(t, func(c *Config) {
-		c.Token, c.Session = "s3cret", func(r *http.Request) part.Login {
+		c.Token, c.Session = "s3cret", func(r *http.Request) module.Login {
 			switch r.Header.Get("Tend-Page") {
 			case "other":
-				return part.Login{Role: part.Owner, Body: otherBody{r.Body}}
+				return module.Login{Role: module.Owner, Body: otherBody{r.Body}}
 			case "own":
-				return part.Login{Role: part.Owner, Body: r.Body}
+				return module.Login{Role: module.Owner, Body: r.Body}
 			}
-			return part.Login{Challenge: `Tend-Page run="1"`}
+			return module.Login{Challenge: `Tend-Page run="1"`}
 		}
 	})
 	c := s.client(t, "h1", "tcp")
@@ -136,8 +136,8 @@ func TestABodyThatALoginIsNotAboutIsNotObeyed(t *testing.T) {
 // deny is the default. Whoever shows the token is not held to it.
 func TestALoginThatReadsIsAdmittedToNothingElse(t *testing.T) {
 	s := serve(t, func(c *Config) {
-		c.Token, c.Session = "s3cret", func(r *http.Request) part.Login {
-			return part.Login{Role: map[string]part.Role{"reads": part.Reader}[r.Header.Get("Tend-Page")]}
+		c.Token, c.Session = "s3cret", func(r *http.Request) module.Login {
+			return module.Login{Role: map[string]module.Role{"reads": module.Reader}[r.Header.Get("Tend-Page")]}
 		}
 	})
 	for path, want := range map[string]int{
@@ -365,9 +365,9 @@ func TestNewRefusesWhatCannotBeServed(t *testing.T) {
 	for name, cfg := range map[string]Config{
 		"no manager":                 {Listeners: []net.Listener{l}},
 		"no listener":                {Manager: m},
-		"a part that can do nothing": {Manager: m, Listeners: []net.Listener{l}, Parts: []part.Part{named("idle")}},
-		"a part without a name":      {Manager: m, Listeners: []net.Listener{l}, Parts: []part.Part{&toy{name: ""}}},
-		"two parts with one route":   {Manager: m, Listeners: []net.Listener{l}, Parts: []part.Part{&toy{name: "a"}, &toy{name: "b"}}},
+		"a part that can do nothing": {Manager: m, Listeners: []net.Listener{l}, Parts: []module.Part{named("idle")}},
+		"a part without a name":      {Manager: m, Listeners: []net.Listener{l}, Parts: []module.Part{&toy{name: ""}}},
+		"two parts with one route":   {Manager: m, Listeners: []net.Listener{l}, Parts: []module.Part{&toy{name: "a"}, &toy{name: "b"}}},
 		"a token of two words":       {Manager: m, Listeners: []net.Listener{l}, Token: "a b"},
 		"everywhere without a token": {Manager: m, Listeners: []net.Listener{everywhere{l}}},
 	} {

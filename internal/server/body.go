@@ -9,7 +9,7 @@ import (
 	"connectrpc.com/connect"
 	"github.com/tend-run/tend/internal/lib/budget"
 	"github.com/tend-run/tend/internal/protocol/face"
-	"github.com/tend-run/tend/internal/protocol/part"
+	"github.com/tend-run/tend/internal/protocol/module"
 )
 
 // A request is charged for what the server holds of its body, until the request ends
@@ -36,9 +36,9 @@ const (
 // take to arrive. The answer waits for that time, and then the connection is closed.
 const unwanted = 100 * time.Millisecond
 
-func (rt route) body(path string) part.Body {
+func (rt route) body(path string) module.Body {
 	if rt.Body == nil {
-		return part.Fields
+		return module.Fields
 	}
 	return rt.Body(path)
 }
@@ -58,7 +58,7 @@ func (s *Server) paced(next http.Handler) http.Handler {
 		}
 		rt := s.routes.of(r)
 		var b body
-		if kind := rt.body(r.URL.Path); kind == part.Messages {
+		if kind := rt.body(r.URL.Path); kind == module.Messages {
 			b = new(messageBody)
 		} else {
 			b = &pacedBody{kind: kind, length: r.ContentLength, began: time.Now(), timed: !rt.OwnDeadline}
@@ -126,7 +126,7 @@ func (b *heldBody) waits(left int64) error {
 // net/http would treat a deadline that passes later as a client that left.
 type pacedBody struct {
 	heldBody
-	kind   part.Body
+	kind   module.Body
 	length int64 // as the header says; -1: not known
 	timed  bool  // each read has a deadline
 	began  time.Time
@@ -167,7 +167,7 @@ func (b *pacedBody) Read(p []byte) (int, error) {
 // deadline is until when the next piece must come.
 func (b *pacedBody) deadline() time.Time {
 	at := time.Now().Add(b.pause)
-	if b.kind == part.File {
+	if b.kind == module.File {
 		return at
 	}
 	if last := b.began.Add(b.pause + time.Duration(b.come)*time.Second/minRate); last.Before(at) {
@@ -184,13 +184,13 @@ func (b *pacedBody) pay(n int64) error {
 	}
 	// What is decoded is read at once, so that little waits; and nobody can tell whether
 	// the request of a stream of hours has ended.
-	if !b.ended && b.kind != part.Fields {
+	if !b.ended && b.kind != module.Fields {
 		if err := b.waits(left); err != nil {
 			return err
 		}
 	}
 	switch {
-	case b.kind == part.File:
+	case b.kind == module.File:
 		return nil
 	case b.packed:
 		return payPacked(&b.charge, n)
@@ -203,7 +203,7 @@ func (b *pacedBody) cost(n int64) int64 {
 	switch {
 	case n <= freeBody:
 		return 0
-	case b.kind == part.Data:
+	case b.kind == module.Data:
 		return n * madeOfData
 	}
 	return face.Decoding(n)

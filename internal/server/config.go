@@ -13,7 +13,7 @@ import (
 
 	"github.com/tend-run/tend/internal/lib/budget"
 	"github.com/tend-run/tend/internal/protocol/face"
-	"github.com/tend-run/tend/internal/protocol/part"
+	"github.com/tend-run/tend/internal/protocol/module"
 	"github.com/tend-run/tend/internal/sandbox/driver"
 	"github.com/tend-run/tend/internal/server/metrics"
 	"github.com/tend-run/tend/process"
@@ -34,7 +34,7 @@ type Config struct {
 	Driver driver.Driver
 	// Parts implement everything beyond the server's own probes. They are closed in this
 	// order at the end.
-	Parts []part.Part
+	Parts []module.Part
 
 	// Token that callers over TCP must send. Empty: none.
 	Token string
@@ -43,7 +43,7 @@ type Config struct {
 	// Session says what a request may do without the token because this server's page sent
 	// it from a logged-in browser. It must make sure that no other page caused the
 	// request. A request ends with its login. nil: nothing.
-	Session func(*http.Request) part.Login
+	Session func(*http.Request) module.Login
 	// Insecure allows listeners other than loopback without a token, and callers from any
 	// web page.
 	Insecure bool

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tend-run/tend/internal/protocol/part"
+	"github.com/tend-run/tend/internal/protocol/module"
 	"github.com/tend-run/tend/internal/support/proctest"
 )
 
@@ -84,8 +84,8 @@ type slow struct {
 	done *atomic.Bool
 }
 
-func (p slow) Routes() []part.Route {
-	return []part.Route{{Pattern: "GET /slow", Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+func (p slow) Routes() []module.Route {
+	return []module.Route{{Pattern: "GET /slow", Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		close(p.in)
 		<-r.Context().Done()
 		time.Sleep(100 * time.Millisecond)
@@ -96,7 +96,7 @@ func (p slow) Routes() []part.Route {
 func TestRunWaitsForWhatWasCutOff(t *testing.T) {
 	p := slow{named: "slow", in: make(chan struct{}), done: new(atomic.Bool)}
 	s := serve(t, func(c *Config) {
-		c.Parts = []part.Part{p}
+		c.Parts = []module.Part{p}
 		c.Limits.CutOff = time.Minute
 	})
 	ask(t, s, "/slow", p.in, func() {
@@ -128,8 +128,8 @@ type hung struct {
 	in, hold chan struct{}
 }
 
-func (h hung) Routes() []part.Route {
-	return []part.Route{{Pattern: "GET /hung", Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+func (h hung) Routes() []module.Route {
+	return []module.Route{{Pattern: "GET /hung", Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 		close(h.in)
 		<-h.hold
 	})}}
@@ -138,7 +138,7 @@ func (h hung) Routes() []part.Route {
 func TestARequestThatHangsIsNotWaitedFor(t *testing.T) {
 	h := hung{named: "hung", in: make(chan struct{}), hold: make(chan struct{})}
 	s := serve(t, func(c *Config) {
-		c.Parts = []part.Part{h}
+		c.Parts = []module.Part{h}
 		c.Limits.CutOff = 50 * time.Millisecond
 	})
 	ask(t, s, "/hung", h.in, func() { proctest.Must(t, s.stop()) }) // it ends all the same

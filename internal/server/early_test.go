@@ -21,7 +21,7 @@ import (
 	_ "github.com/tend-run/tend/gen/tend/v1"
 	_ "github.com/tend-run/tend/internal/gen/envd/filesystem"
 	_ "github.com/tend-run/tend/internal/gen/envd/process"
-	"github.com/tend-run/tend/internal/protocol/part"
+	"github.com/tend-run/tend/internal/protocol/module"
 	"github.com/tend-run/tend/internal/support/proctest"
 )
 
@@ -101,7 +101,7 @@ func routes(t *testing.T, s *Server) (all []string) {
 // token and with wrong ones, and never sends the body that the header promises.
 func TestNoBodyIsReadBeforeTheToken(t *testing.T) {
 	s := serve(t, func(c *Config) {
-		c.Token, c.Parts = "s3cret", []part.Part{&toy{name: "toy", manager: c.Manager}}
+		c.Token, c.Parts = "s3cret", []module.Part{&toy{name: "toy", manager: c.Manager}}
 	})
 	var closed, open atomic.Int32
 	var wg sync.WaitGroup

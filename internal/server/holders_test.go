@@ -18,7 +18,7 @@ import (
 
 	"github.com/tend-run/tend/internal/lib/budget"
 	"github.com/tend-run/tend/internal/protocol/gateway"
-	"github.com/tend-run/tend/internal/protocol/part"
+	"github.com/tend-run/tend/internal/protocol/module"
 	"github.com/tend-run/tend/internal/sandbox/driver"
 	"github.com/tend-run/tend/internal/support/proctest"
 )
@@ -158,15 +158,15 @@ type echo struct {
 
 func (echo) Name() string { return "echo" }
 
-func (e echo) Routes() []part.Route {
-	body := func(path string) part.Body {
-		return map[string]part.Body{"/echo/messages": part.Messages, "/echo/file": part.File, "/echo/fields": part.Fields}[path]
+func (e echo) Routes() []module.Route {
+	body := func(path string) module.Body {
+		return map[string]module.Body{"/echo/messages": module.Messages, "/echo/file": module.File, "/echo/fields": module.Fields}[path]
 	}
 	do := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		budget.Of(r.Context()).For(budget.Sandbox("s"))
 		e.do(w, r)
 	})
-	return []part.Route{{Pattern: "/echo/", Access: part.Own, Body: body, Handler: do}}
+	return []module.Route{{Pattern: "/echo/", Access: module.Own, Body: body, Handler: do}}
 }
 
 // TestAPanicGivesBackWhatItHeld, and so does a handler that breaks its answer off.

@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tend-run/tend/internal/protocol/module"
 	"github.com/tend-run/tend/internal/protocol/page/pagetest"
-	"github.com/tend-run/tend/internal/protocol/part"
 	"github.com/tend-run/tend/internal/sandbox/driver"
 	"github.com/tend-run/tend/internal/support/proctest"
 )
@@ -22,8 +22,8 @@ type deaf struct{ read chan string } // gets the end of each body
 
 func (deaf) Name() string { return "deaf" }
 
-func (d deaf) Routes() []part.Route {
-	return []part.Route{
+func (d deaf) Routes() []module.Route {
+	return []module.Route{
 		{Pattern: "GET /deaf/writes", Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			for err := error(nil); err == nil; time.Sleep(10 * time.Millisecond) {
 				if _, err = w.Write([]byte("more")); err == nil {
@@ -34,7 +34,7 @@ func (d deaf) Routes() []part.Route {
 		{Pattern: "PUT /deaf/reads", Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 			_, err := io.Copy(io.Discard, r.Body)
 			d.read <- fmt.Sprint(err)
-		}), Body: func(string) part.Body { return part.File }},
+		}), Body: func(string) module.Body { return module.File }},
 	}
 }
 
@@ -42,7 +42,7 @@ func (d deaf) Routes() []part.Route {
 // who shows the token, goes on.
 func TestStreamsOfALoginEndWithIt(t *testing.T) {
 	read := make(chan string, 2)
-	s := serve(t, func(c *Config) { c.Token, c.Parts = "s3cret", []part.Part{deaf{read}} })
+	s := serve(t, func(c *Config) { c.Token, c.Parts = "s3cret", []module.Part{deaf{read}} })
 	box := proctest.Value(s.cfg.Driver.Create(t.Context(), driver.Spec{Name: "p"}))(t)
 	inside := proctest.Value(net.Listen("tcp", "127.0.0.1:0"))(t) // a sandbox of the machine's own network
 	defer inside.Close()
@@ -172,8 +172,8 @@ func dialInside(
 // Who only reads ends nobody's login, and no stranger does.
 func TestOnlyAnOwnerEndsReadOnlyLogins(t *testing.T) {
 	s := serve(t, func(c *Config) {
-		c.Token, c.Session = "s3cret", func(r *http.Request) part.Login {
-			return part.Login{Role: map[string]part.Role{"in": part.Owner, "reads": part.Reader}[r.Header.Get("Tend-Page")]}
+		c.Token, c.Session = "s3cret", func(r *http.Request) module.Login {
+			return module.Login{Role: map[string]module.Role{"in": module.Owner, "reads": module.Reader}[r.Header.Get("Tend-Page")]}
 		}
 	})
 	for proof, want := range map[string]int{"in": 200, "reads": 403, "": 401} {

@@ -15,7 +15,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/tend-run/tend/internal/protocol/part"
+	"github.com/tend-run/tend/internal/protocol/module"
 	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testkeeper"
 	"github.com/tend-run/tend/process"
@@ -41,10 +41,10 @@ type toy struct {
 }
 
 var (
-	_ part.Router          = (*toy)(nil)
-	_ part.Runner          = (*toy)(nil)
-	_ part.Streamer        = (*toy)(nil)
-	_ part.Reporter        = (*toy)(nil)
+	_ module.Router        = (*toy)(nil)
+	_ module.Runner        = (*toy)(nil)
+	_ module.Streamer      = (*toy)(nil)
+	_ module.Reporter      = (*toy)(nil)
 	_ io.Closer            = (*toy)(nil)
 	_ prometheus.Collector = (*toy)(nil)
 )
@@ -63,8 +63,8 @@ func (p *toy) noted() []string {
 	return slices.Clone(p.events)
 }
 
-func (p *toy) Routes() []part.Route {
-	return []part.Route{{Pattern: "GET /toy", Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+func (p *toy) Routes() []module.Route {
+	return []module.Route{{Pattern: "GET /toy", Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprint(w, p.count.Load())
 	})}}
 }
@@ -126,7 +126,7 @@ func TestAPartOfAServer(t *testing.T) {
 	p := &toy{name: "toy", manager: m}
 	p.streams.Store(2)
 	s := serve(t, func(c *Config) {
-		c.Manager, c.Token, c.Parts = m, "s3cret", []part.Part{p}
+		c.Manager, c.Token, c.Parts = m, "s3cret", []module.Part{p}
 		c.Final = func() bool { p.note("final"); return true }
 	})
 	proctest.Eventually(t, "the part runs", func() bool { return slices.Contains(p.noted(), "run") })
@@ -171,7 +171,7 @@ func TestAPartOfAServer(t *testing.T) {
 
 func TestABrokenPartEndsRunWithItsError(t *testing.T) {
 	l := proctest.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
-	s := assemble(t, t.TempDir(), Config{Manager: testkeeper.New(t), Listeners: []net.Listener{l}, Parts: []part.Part{&toy{name: "toy", broken: io.ErrNoProgress}}})
+	s := assemble(t, t.TempDir(), Config{Manager: testkeeper.New(t), Listeners: []net.Listener{l}, Parts: []module.Part{&toy{name: "toy", broken: io.ErrNoProgress}}})
 	if err := s.Run(t.Context()); err != io.ErrNoProgress {
 		t.Errorf("Run returned %v", err)
 	}
@@ -179,7 +179,7 @@ func TestABrokenPartEndsRunWithItsError(t *testing.T) {
 
 // TestAnOpenRouteIsOpenToReadersAlone: it needs no token, and no known user.
 func TestAnOpenRouteIsOpenToReadersAlone(t *testing.T) {
-	rt := route{Route: part.Route{Access: part.Open}}
+	rt := route{Route: module.Route{Access: module.Open}}
 	for method, want := range map[string]bool{"GET": true, "HEAD": true, "POST": false, "OPTIONS": false} {
 		if rt.openTo(method) != want {
 			t.Errorf("open to %s: %v; want %v", method, !want, want)

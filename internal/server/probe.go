@@ -7,21 +7,21 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/tend-run/tend/internal/protocol/part"
+	"github.com/tend-run/tend/internal/protocol/module"
 	"github.com/tend-run/tend/process"
 )
 
 // probes is the part of the server itself.
 type probes struct{ s *Server }
 
-// Name implements part.Part.
+// Name implements module.Part.
 func (probes) Name() string { return "probe" }
 
-// Routes implements part.Router.
-func (p probes) Routes() []part.Route {
-	return []part.Route{
-		{Pattern: "GET /-/healthz", Handler: http.HandlerFunc(healthz), Access: part.Open},
-		{Pattern: "GET /-/readyz", Handler: http.HandlerFunc(p.s.readyz), Access: part.Open},
+// Routes implements module.Router.
+func (p probes) Routes() []module.Route {
+	return []module.Route{
+		{Pattern: "GET /-/healthz", Handler: http.HandlerFunc(healthz), Access: module.Open},
+		{Pattern: "GET /-/readyz", Handler: http.HandlerFunc(p.s.readyz), Access: module.Open},
 		{Pattern: "GET /-/metrics", Handler: p.s.metrics.Handler()},
 	}
 }

@@ -9,7 +9,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/tend-run/tend/internal/protocol/part"
+	"github.com/tend-run/tend/internal/protocol/module"
 )
 
 // routeTable is what the server knows of a request before its handler is called,
@@ -17,7 +17,7 @@ import (
 type routeTable map[string]route
 
 type route struct {
-	part.Route
+	module.Route
 	name string // of the part
 }
 
@@ -29,7 +29,7 @@ func (rs routeTable) of(r *http.Request) route { return rs[r.Pattern] }
 func (s *Server) mount() (*http.ServeMux, error) {
 	mux := http.NewServeMux()
 	s.routes = routeTable{}
-	for _, p := range append([]part.Part{probes{s}}, s.cfg.Parts...) {
+	for _, p := range append([]module.Part{probes{s}}, s.cfg.Parts...) {
 		if p.Name() == "" {
 			return nil, errors.New("server: a part has no name")
 		}
@@ -41,16 +41,16 @@ func (s *Server) mount() (*http.ServeMux, error) {
 				return nil, fmt.Errorf("metrics of part %s: %w", p.Name(), err)
 			}
 		}
-		r, ok := p.(part.Router)
+		r, ok := p.(module.Router)
 		if !ok {
 			continue
 		}
-		err := part.Mount(mux, r, func(rt *part.Route) http.Handler {
+		err := module.Mount(mux, r, func(rt *module.Route) http.Handler {
 			s.routes[rt.Pattern] = route{*rt, p.Name()}
 			if rt.Secret != nil {
 				s.secrets = append(s.secrets, rt.Secret)
 			}
-			if rt.Access == part.Bearer {
+			if rt.Access == module.Bearer {
 				return s.needsToken(rt.Handler)
 			}
 			return rt.Handler
@@ -60,22 +60,22 @@ func (s *Server) mount() (*http.ServeMux, error) {
 		}
 	}
 	for _, p := range s.cfg.Parts {
-		if h, ok := p.(part.Hoster); ok {
+		if h, ok := p.(module.Hoster); ok {
 			s.hosters = append(s.hosters, h)
-			s.routes[hostPattern+p.Name()] = route{part.Route{Access: part.Own, Body: func(string) part.Body { return part.File }}, p.Name()}
+			s.routes[hostPattern+p.Name()] = route{module.Route{Access: module.Own, Body: func(string) module.Body { return module.File }}, p.Name()}
 		}
 	}
 	return mux, nil
 }
 
-// hostPattern begins the pattern of requests that a part.Hoster answers. No mux has
+// hostPattern begins the pattern of requests that a module.Hoster answers. No mux has
 // such a pattern.
 const hostPattern = "host "
 
 // able reports whether a part has any ability.
-func able(p part.Part) bool {
+func able(p module.Part) bool {
 	switch p.(type) {
-	case part.Router, part.Hoster, part.Runner, part.Streamer, part.Reporter, io.Closer, prometheus.Collector:
+	case module.Router, module.Hoster, module.Runner, module.Streamer, module.Reporter, io.Closer, prometheus.Collector:
 		return true
 	}
 	return false

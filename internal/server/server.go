@@ -17,7 +17,7 @@ import (
 	"github.com/tend-run/tend/internal/lib/atomicfile"
 	"github.com/tend-run/tend/internal/lib/budget"
 	"github.com/tend-run/tend/internal/protocol/face"
-	"github.com/tend-run/tend/internal/protocol/part"
+	"github.com/tend-run/tend/internal/protocol/module"
 	"github.com/tend-run/tend/internal/sandbox/driver"
 	"github.com/tend-run/tend/internal/server/metrics"
 )
@@ -33,7 +33,7 @@ type Server struct {
 	active  atomic.Int64   // requests that are being served
 	routes  routeTable
 	secrets []func(path string) bool // Route.Secret of all routes
-	hosters []part.Hoster
+	hosters []module.Hoster
 	handler http.Handler
 	logins  face.Logins
 	listens []*face.Listener
@@ -127,7 +127,7 @@ func (s *Server) runners() (all []func(context.Context) error) {
 		all = append(all, d.Run)
 	}
 	for _, p := range s.cfg.Parts {
-		if r, ok := p.(part.Runner); ok {
+		if r, ok := p.(module.Runner); ok {
 			all = append(all, r.Run)
 		}
 	}
@@ -240,7 +240,7 @@ func await(most time.Duration, so func() bool) bool {
 // streams is how many streams there are on connections that parts took over.
 func (s *Server) streams() (n int) {
 	for _, p := range s.cfg.Parts {
-		if p, ok := p.(part.Streamer); ok {
+		if p, ok := p.(module.Streamer); ok {
 			n += p.Streams()
 		}
 	}

@@ -14,8 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tend-run/tend/internal/protocol/module"
 	"github.com/tend-run/tend/internal/protocol/native"
-	"github.com/tend-run/tend/internal/protocol/part"
 	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testkeeper"
 	"github.com/tend-run/tend/process"
@@ -49,7 +49,7 @@ func serveFace(t testing.TB, cfg native.Config, stopping <-chan struct{}, around
 	cfg.Instance, cfg.Version, cfg.Heartbeat = "test", "v0", cmp.Or(cfg.Heartbeat, 50*time.Millisecond)
 	mux := http.NewServeMux()
 	face := proctest.Value(native.New(cfg))(t)
-	proctest.Must(t, part.Mount(mux, face, nil))
+	proctest.Must(t, module.Mount(mux, face, nil))
 	if stopping != nil {
 		go func() {
 			select {

@@ -11,7 +11,7 @@ import (
 	"sync/atomic"
 
 	"github.com/tend-run/tend/internal/lib/atomicfile"
-	"github.com/tend-run/tend/internal/protocol/part"
+	"github.com/tend-run/tend/internal/protocol/module"
 )
 
 // Service is the encrypted transport as a part of the server, on a listener of
@@ -29,14 +29,14 @@ type Service struct {
 }
 
 var (
-	_ part.Runner   = (*Service)(nil)
-	_ part.Reporter = (*Service)(nil)
+	_ module.Runner   = (*Service)(nil)
+	_ module.Reporter = (*Service)(nil)
 )
 
-// Name implements [part.Part].
+// Name implements [module.Part].
 func (s *Service) Name() string { return "distant" }
 
-// Status implements [part.Reporter].
+// Status implements [module.Reporter].
 func (s *Service) Status() map[string]string {
 	connections, sessions := 0, 0
 	if n := s.native.Load(); n != nil {
@@ -47,7 +47,7 @@ func (s *Service) Status() map[string]string {
 	return map[string]string{"address": s.Listener.Addr().String(), "connections": strconv.Itoa(connections), "sessions": strconv.Itoa(sessions)}
 }
 
-// Run implements [part.Runner].
+// Run implements [module.Runner].
 func (s *Service) Run(ctx context.Context) error {
 	if err := s.serve(ctx); err != nil {
 		return fmt.Errorf("serve distant on %s: %w", s.Listener.Addr(), err)

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/tend-run/tend/internal/protocol/face"
-	"github.com/tend-run/tend/internal/protocol/part"
+	"github.com/tend-run/tend/internal/protocol/module"
 	"github.com/tend-run/tend/internal/sandbox/driver"
 )
 
@@ -89,28 +89,28 @@ func New(c Config) (*Face, error) {
 	return f, err
 }
 
-var _ part.Router = (*Face)(nil)
+var _ module.Router = (*Face)(nil)
 
-// Name implements [part.Part].
+// Name implements [module.Part].
 func (f *Face) Name() string { return "e2b" }
 
-// Routes implements [part.Router]. Each is a tree with a mux of its own: in the
+// Routes implements [module.Router]. Each is a tree with a mux of its own: in the
 // server's mux the patterns would be in conflict with those of other faces, or with
 // each other.
-func (f *Face) Routes() []part.Route {
+func (f *Face) Routes() []module.Route {
 	all := f.needsKey(f.handlers(f.sandboxPaths(), f.templatePaths(), elsewhere()))
 	// In one mux with /templates/{id}/tags it would be ambiguous.
 	aliases := f.needsKey(f.handlers(map[string]handler{"GET /templates/aliases/{alias}": f.alias}))
-	routes := []part.Route{
-		{Pattern: "/templates/aliases/", Handler: aliases, Access: part.Own},
-		{Pattern: "PUT " + uploadPath + "{token}", Handler: http.HandlerFunc(f.upload), Access: part.Own, Body: func(string) part.Body { return part.File }},
+	routes := []module.Route{
+		{Pattern: "/templates/aliases/", Handler: aliases, Access: module.Own},
+		{Pattern: "PUT " + uploadPath + "{token}", Handler: http.HandlerFunc(f.upload), Access: module.Own, Body: func(string) module.Body { return module.File }},
 	}
 	for _, tree := range []string{
 		"/sandboxes", "/v2/sandboxes", "/snapshots", "/templates", "/v2/templates", "/v3/templates", "/default-templates",
 		"/volumes", "/volumecontent", "/secrets", "/teams", "/nodes",
 	} {
 		for _, pattern := range []string{tree, tree + "/"} {
-			routes = append(routes, part.Route{Pattern: pattern, Handler: all, Access: part.Own})
+			routes = append(routes, module.Route{Pattern: pattern, Handler: all, Access: module.Own})
 		}
 	}
 	return routes

@@ -12,7 +12,7 @@ import (
 
 	"github.com/tend-run/tend/internal/protocol/e2bapi"
 	"github.com/tend-run/tend/internal/protocol/face"
-	"github.com/tend-run/tend/internal/protocol/part"
+	"github.com/tend-run/tend/internal/protocol/module"
 	"github.com/tend-run/tend/internal/sandbox/driver"
 	"github.com/tend-run/tend/internal/sandbox/host"
 	"github.com/tend-run/tend/internal/support/testkeeper"
@@ -56,7 +56,7 @@ func serve(t *testing.T, change func(*e2bapi.Config)) *server {
 		t.Fatal(err)
 	}
 	mux := http.NewServeMux()
-	if err := part.Mount(mux, f, nil); err != nil {
+	if err := module.Mount(mux, f, nil); err != nil {
 		t.Fatal(err)
 	}
 	hs := httptest.NewServer(mux)

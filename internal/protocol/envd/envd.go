@@ -19,7 +19,7 @@ import (
 	"github.com/tend-run/tend/internal/gen/envd/process/processconnect"
 	"github.com/tend-run/tend/internal/protocol/envd/envdfs"
 	"github.com/tend-run/tend/internal/protocol/face"
-	"github.com/tend-run/tend/internal/protocol/part"
+	"github.com/tend-run/tend/internal/protocol/module"
 	"github.com/tend-run/tend/internal/sandbox/route"
 	"github.com/tend-run/tend/process"
 )
@@ -118,17 +118,17 @@ func New(c Config) (*Face, error) {
 }
 
 var (
-	_ part.Router   = (*Face)(nil)
-	_ part.Streamer = (*Face)(nil)
-	_ part.Reporter = (*Face)(nil)
-	_ io.Closer     = (*Face)(nil)
+	_ module.Router   = (*Face)(nil)
+	_ module.Streamer = (*Face)(nil)
+	_ module.Reporter = (*Face)(nil)
+	_ io.Closer       = (*Face)(nil)
 )
 
-// Name implements [part.Part].
+// Name implements [module.Part].
 func (f *Face) Name() string { return "envd" }
 
-// Routes implements [part.Router].
-func (f *Face) Routes() (routes []part.Route) {
+// Routes implements [module.Router].
+func (f *Face) Routes() (routes []module.Route) {
 	for path, h := range map[string]http.HandlerFunc{
 		processconnect.ProcessStartProcedure:       f.serveStart,
 		processconnect.ProcessConnectProcedure:     f.serveConnect,
@@ -139,7 +139,7 @@ func (f *Face) Routes() (routes []part.Route) {
 		processconnect.ProcessUpdateProcedure:      f.serveUpdate,
 		"/process.Process/":                        f.serveRPC,
 	} {
-		routes = append(routes, part.Route{Pattern: path, Handler: f.Wrap(h), Access: part.Own, Body: bodyOf, OwnDeadline: true, Inside: true})
+		routes = append(routes, module.Route{Pattern: path, Handler: f.Wrap(h), Access: module.Own, Body: bodyOf, OwnDeadline: true, Inside: true})
 	}
 	for path, h := range map[string]http.HandlerFunc{
 		"POST /init":   f.init,
@@ -148,20 +148,20 @@ func (f *Face) Routes() (routes []part.Route) {
 		// Preflights of the REST paths end in the CORS handler.
 		"OPTIONS /health": http.NotFound, "OPTIONS /init": http.NotFound, "OPTIONS /envs": http.NotFound, "OPTIONS /metrics": http.NotFound,
 	} {
-		routes = append(routes, part.Route{Pattern: path, Handler: f.Wrap(h), Access: part.Own, Inside: true})
+		routes = append(routes, module.Route{Pattern: path, Handler: f.Wrap(h), Access: module.Own, Inside: true})
 	}
-	return append(routes, part.Route{Pattern: "GET /health", Handler: f.Wrap(http.HandlerFunc(f.health)), Access: part.Open, Inside: true})
+	return append(routes, module.Route{Pattern: "GET /health", Handler: f.Wrap(http.HandlerFunc(f.health)), Access: module.Open, Inside: true})
 }
 
 // bodyOf: input is held as it comes, all else is decoded.
-func bodyOf(path string) part.Body {
+func bodyOf(path string) module.Body {
 	switch path {
 	case processconnect.ProcessStreamInputProcedure:
-		return part.Messages
+		return module.Messages
 	case processconnect.ProcessSendInputProcedure:
-		return part.Data
+		return module.Data
 	}
-	return part.Fields
+	return module.Fields
 }
 
 // crossOrigin answers browsers as the original does (envd.md §1): any origin, any
@@ -254,10 +254,10 @@ func signable(r *http.Request) bool {
 // AccessToken is the token of this moment.
 func (f *Face) AccessToken() face.Token { return f.settings.get().AccessToken }
 
-// Streams implements [part.Streamer]: how many streams there are on connections that were taken over.
+// Streams implements [module.Streamer]: how many streams there are on connections that were taken over.
 func (f *Face) Streams() int { return int(f.taken.Load()) }
 
-// Status implements [part.Reporter].
+// Status implements [module.Reporter].
 func (f *Face) Status() map[string]string {
 	facts := map[string]string{"version": f.version, "streams": strconv.Itoa(f.Streams())}
 	var hosts []string

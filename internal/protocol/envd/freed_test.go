@@ -19,7 +19,7 @@ import (
 
 	pb "github.com/tend-run/tend/internal/gen/envd/process"
 	"github.com/tend-run/tend/internal/protocol/envd"
-	"github.com/tend-run/tend/internal/protocol/part"
+	"github.com/tend-run/tend/internal/protocol/module"
 	"github.com/tend-run/tend/internal/sandbox/host"
 	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/process"
@@ -189,7 +189,7 @@ func TestAFrameThatIsBegunIsEnded(t *testing.T) {
 	p := newShrinking(t)
 	s := serve(t, func(c *envd.Config) { c.Sandboxes.Default = host.NewMachine(p) })
 	mux := http.NewServeMux()
-	proctest.Must(t, part.Mount(mux, s.face, nil))
+	proctest.Must(t, module.Mount(mux, s.face, nil))
 	ours, theirs := net.Pipe() // it holds nothing: what is out was read
 	late := &lateConn{Conn: theirs, stalled: make(chan struct{})}
 	l := &onePipe{conn: late, done: make(chan struct{})}

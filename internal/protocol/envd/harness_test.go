@@ -21,7 +21,7 @@ import (
 	"github.com/tend-run/tend/internal/protocol/envd"
 	"github.com/tend-run/tend/internal/protocol/envd/envdfs"
 	"github.com/tend-run/tend/internal/protocol/face"
-	"github.com/tend-run/tend/internal/protocol/part"
+	"github.com/tend-run/tend/internal/protocol/module"
 	"github.com/tend-run/tend/internal/sandbox/host"
 	"github.com/tend-run/tend/internal/sandbox/route"
 	"github.com/tend-run/tend/internal/support/proctest"
@@ -54,8 +54,8 @@ func serve(t *testing.T, change func(*envd.Config)) *server {
 	s.face = f
 	mux := http.NewServeMux()
 	files := envdfs.New(envdfs.Config{Tokens: f.Tokens, Wrap: f.Wrap, Files: f.Files, DefaultUser: f.DefaultUser})
-	for _, half := range []part.Router{f, files} {
-		proctest.Must(t, part.Mount(mux, half, nil))
+	for _, half := range []module.Router{f, files} {
+		proctest.Must(t, module.Mount(mux, half, nil))
 	}
 	inner := proctest.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
 	l := face.NewListener(inner)

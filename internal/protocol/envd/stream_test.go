@@ -21,7 +21,7 @@ import (
 
 	pb "github.com/tend-run/tend/internal/gen/envd/process"
 	"github.com/tend-run/tend/internal/gen/envd/process/processconnect"
-	"github.com/tend-run/tend/internal/protocol/part"
+	"github.com/tend-run/tend/internal/protocol/module"
 	"github.com/tend-run/tend/internal/support/proctest"
 )
 
@@ -357,7 +357,7 @@ func TestNetPipe(t *testing.T) {
 	t.Parallel()
 	s := serve(t, nil)
 	mux := http.NewServeMux()
-	proctest.Must(t, part.Mount(mux, s.face, nil))
+	proctest.Must(t, module.Mount(mux, s.face, nil))
 	ours, theirs := net.Pipe()
 	l := &onePipe{conn: theirs, done: make(chan struct{})}
 	hs := &http.Server{Handler: mux}

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/tend-run/tend/internal/protocol/part"
+	"github.com/tend-run/tend/internal/protocol/module"
 )
 
 // lookAtLogins is how often the logins of running requests are looked at. A handler has as
@@ -89,7 +89,7 @@ func (l *Logins) look() {
 			q.cutOff()
 		case !q.lasts():
 			q.over = true
-			q.end(part.ErrLoginOver)
+			q.end(module.ErrLoginOver)
 		}
 	}
 }

@@ -13,7 +13,7 @@ import (
 
 	"github.com/tend-run/tend/internal/lib/budget"
 	"github.com/tend-run/tend/internal/protocol/face"
-	"github.com/tend-run/tend/internal/protocol/part"
+	"github.com/tend-run/tend/internal/protocol/module"
 )
 
 // Config of the gateway. Dir is required.
@@ -55,8 +55,8 @@ type Face struct {
 }
 
 var (
-	_ part.Router   = (*Face)(nil)
-	_ part.Reporter = (*Face)(nil)
+	_ module.Router   = (*Face)(nil)
+	_ module.Reporter = (*Face)(nil)
 )
 
 // Open returns the gateway.
@@ -84,19 +84,19 @@ func Open(c Config) (*Face, error) {
 	return f, nil
 }
 
-// Name implements [part.Part].
+// Name implements [module.Part].
 func (f *Face) Name() string { return "gateway" }
 
-// Routes implements [part.Router].
-func (f *Face) Routes() []part.Route {
-	data := func(string) part.Body { return part.Data }
-	return []part.Route{
-		{Pattern: pathPrefix, Handler: http.HandlerFunc(f.pass), Access: part.Own, Body: data},
-		{Pattern: "POST /api/sandbox/heal", Handler: f.keyed(f.heal), Access: part.Own},
-		{Pattern: "GET /api/sandbox/status", Handler: f.keyed(f.status), Access: part.Own},
-		{Pattern: "POST /api/sandbox/retry", Handler: f.keyed(f.retry), Access: part.Own},
-		{Pattern: "GET /api/sandbox/extend", Handler: f.keyed(f.prolong), Access: part.Own},
-		{Pattern: "POST /api/sandbox/ready", Handler: f.keyed(gone), Access: part.Own},
+// Routes implements [module.Router].
+func (f *Face) Routes() []module.Route {
+	data := func(string) module.Body { return module.Data }
+	return []module.Route{
+		{Pattern: pathPrefix, Handler: http.HandlerFunc(f.pass), Access: module.Own, Body: data},
+		{Pattern: "POST /api/sandbox/heal", Handler: f.keyed(f.heal), Access: module.Own},
+		{Pattern: "GET /api/sandbox/status", Handler: f.keyed(f.status), Access: module.Own},
+		{Pattern: "POST /api/sandbox/retry", Handler: f.keyed(f.retry), Access: module.Own},
+		{Pattern: "GET /api/sandbox/extend", Handler: f.keyed(f.prolong), Access: module.Own},
+		{Pattern: "POST /api/sandbox/ready", Handler: f.keyed(gone), Access: module.Own},
 	}
 }
 
@@ -104,7 +104,7 @@ func gone(http.ResponseWriter, *http.Request, *Key) error {
 	return &refusal{status: http.StatusGone, text: "report the status to /api/sandbox/heal"}
 }
 
-// Status implements [part.Reporter].
+// Status implements [module.Reporter].
 func (f *Face) Status() map[string]string {
 	all, err := f.keys.list()
 	if err != nil {

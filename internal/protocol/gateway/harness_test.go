@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/tend-run/tend/internal/lib/budget"
-	"github.com/tend-run/tend/internal/protocol/part"
+	"github.com/tend-run/tend/internal/protocol/module"
 	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testbin"
 )
@@ -63,7 +63,7 @@ func open(t *testing.T, dir, upstream string) *gate {
 	}
 	g.Face = proctest.Value(Open(Config{Dir: dir, Providers: path, Budget: budget.New(4 * mostHeld), Now: g.clock.now}))(t)
 	mux := http.NewServeMux()
-	proctest.Must(t, part.Mount(mux, g.Face, nil))
+	proctest.Must(t, module.Mount(mux, g.Face, nil))
 	s := httptest.NewServer(mux)
 	t.Cleanup(func() { s.Close(); g.Close() })
 	g.url = s.URL

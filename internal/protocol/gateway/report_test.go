@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tend-run/tend/internal/protocol/part"
+	"github.com/tend-run/tend/internal/protocol/module"
 	"github.com/tend-run/tend/internal/support/proctest"
 )
 
@@ -150,7 +150,7 @@ func TestUseOfAKeyExtendsItsSandbox(t *testing.T) {
 	_, free, err := f.keys.create("b", Rules{})
 	proctest.Must(t, err)
 	mux := http.NewServeMux()
-	proctest.Must(t, part.Mount(mux, f, nil))
+	proctest.Must(t, module.Mount(mux, f, nil))
 	extend := func(key string) {
 		req := httptest.NewRequest("GET", "/api/sandbox/extend", nil)
 		req.Header.Set("Authorization", "Bearer "+key)

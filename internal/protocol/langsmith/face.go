@@ -22,7 +22,7 @@ import (
 	"github.com/tend-run/tend/internal/lib/budget"
 
 	"github.com/tend-run/tend/internal/protocol/face"
-	"github.com/tend-run/tend/internal/protocol/part"
+	"github.com/tend-run/tend/internal/protocol/module"
 	"github.com/tend-run/tend/internal/sandbox/driver"
 	"github.com/tend-run/tend/process"
 )
@@ -163,35 +163,35 @@ func (f *Face) housekeep() {
 }
 
 var (
-	_ part.Router   = (*Face)(nil)
-	_ part.Streamer = (*Face)(nil)
-	_ part.Reporter = (*Face)(nil)
-	_ io.Closer     = (*Face)(nil)
+	_ module.Router   = (*Face)(nil)
+	_ module.Streamer = (*Face)(nil)
+	_ module.Reporter = (*Face)(nil)
+	_ io.Closer       = (*Face)(nil)
 )
 
-// Name implements [part.Part].
+// Name implements [module.Part].
 func (f *Face) Name() string { return "langsmith" }
 
-// Routes implements [part.Router].
-func (f *Face) Routes() (routes []part.Route) {
+// Routes implements [module.Router].
+func (f *Face) Routes() (routes []module.Route) {
 	// Two prefixes: the generated OpenAPI clients use the second (§1).
 	for _, prefix := range []string{"/v2/sandboxes", "/api/v2/sandboxes"} {
 		for _, resource := range []string{"boxes", "snapshots", "snapshots-by-name", "registries", "usage"} {
 			h := f.needsKey(http.StripPrefix(prefix, f.controlPlane()))
 			for _, pattern := range []string{prefix + "/" + resource, prefix + "/" + resource + "/"} {
-				routes = append(routes, part.Route{Pattern: pattern, Handler: h, Access: part.Own})
+				routes = append(routes, module.Route{Pattern: pattern, Handler: h, Access: module.Own})
 			}
 		}
 	}
-	return append(routes, part.Route{Pattern: dataPath, Handler: f.dataPlane(), Access: part.Own, Body: bodyOf, Secret: CarriesToken})
+	return append(routes, module.Route{Pattern: dataPath, Handler: f.dataPlane(), Access: module.Own, Body: bodyOf, Secret: CarriesToken})
 }
 
 // bodyOf: uploads and requests to a service go on as they come.
-func bodyOf(path string) part.Body {
+func bodyOf(path string) module.Body {
 	if strings.HasSuffix(path, "/upload") || strings.Contains(path, "/service/") {
-		return part.File
+		return module.File
 	}
-	return part.Fields
+	return module.Fields
 }
 
 // needsKey refuses callers that do not show the key, if there is one.
@@ -247,14 +247,14 @@ func (f *Face) leavePlace() {
 	f.places--
 }
 
-// Streams implements [part.Streamer]: how many connections of its own the face serves.
+// Streams implements [module.Streamer]: how many connections of its own the face serves.
 func (f *Face) Streams() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.places
 }
 
-// Status implements [part.Reporter].
+// Status implements [module.Reporter].
 func (f *Face) Status() map[string]string {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/tend-run/tend/internal/files"
-	"github.com/tend-run/tend/internal/protocol/part"
+	"github.com/tend-run/tend/internal/protocol/module"
 	"github.com/tend-run/tend/internal/sandbox/driver"
 	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/process"
@@ -153,6 +153,6 @@ func paperFace(t *testing.T) (*Face, http.Handler) {
 	f := proctest.Value(New(Config{Driver: paper{t}}))(t)
 	t.Cleanup(func() { f.Close() })
 	mux := http.NewServeMux()
-	proctest.Must(t, part.Mount(mux, f, nil))
+	proctest.Must(t, module.Mount(mux, f, nil))
 	return f, mux
 }

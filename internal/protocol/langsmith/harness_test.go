@@ -16,7 +16,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/tend-run/tend/internal/protocol/langsmith"
-	"github.com/tend-run/tend/internal/protocol/part"
+	"github.com/tend-run/tend/internal/protocol/module"
 	"github.com/tend-run/tend/internal/sandbox/driver"
 	"github.com/tend-run/tend/internal/sandbox/host"
 	"github.com/tend-run/tend/internal/support/proctest"
@@ -62,7 +62,7 @@ func (s *server) start(change func(*langsmith.Config)) {
 	}
 	f := proctest.Value(langsmith.New(cfg))(s.t)
 	mux := http.NewServeMux()
-	proctest.Must(s.t, part.Mount(mux, f, nil))
+	proctest.Must(s.t, module.Mount(mux, f, nil))
 	hs := httptest.NewServer(mux)
 	s.face, s.mux, s.url = f, mux, hs.URL
 	s.t.Cleanup(func() {

@@ -13,7 +13,7 @@ import (
 	tendv1 "github.com/tend-run/tend/gen/tend/v1"
 	"github.com/tend-run/tend/internal/lib/budget"
 	"github.com/tend-run/tend/internal/protocol/face"
-	"github.com/tend-run/tend/internal/protocol/part"
+	"github.com/tend-run/tend/internal/protocol/module"
 	"github.com/tend-run/tend/internal/sandbox/driver"
 )
 
@@ -61,9 +61,9 @@ type Face struct {
 }
 
 var (
-	_ part.Router   = (*Face)(nil)
-	_ part.Reporter = (*Face)(nil)
-	_ io.Closer     = (*Face)(nil)
+	_ module.Router   = (*Face)(nil)
+	_ module.Reporter = (*Face)(nil)
+	_ io.Closer       = (*Face)(nil)
 )
 
 // New creates the face. It authenticates callers itself.
@@ -87,18 +87,18 @@ func New(cfg Config) (*Face, error) {
 	return f, nil
 }
 
-// Name implements [part.Part].
+// Name implements [module.Part].
 func (f *Face) Name() string { return "mcp" }
 
 // Path is where the face is served.
 const Path = "/mcp"
 
-// Routes implements [part.Router].
-func (f *Face) Routes() []part.Route {
-	return []part.Route{{Pattern: Path, Handler: http.HandlerFunc(f.serve), Access: part.Own}}
+// Routes implements [module.Router].
+func (f *Face) Routes() []module.Route {
+	return []module.Route{{Pattern: Path, Handler: http.HandlerFunc(f.serve), Access: module.Own}}
 }
 
-// Status implements [part.Reporter].
+// Status implements [module.Reporter].
 func (f *Face) Status() map[string]string {
 	return map[string]string{"calls": f.calls.count()}
 }

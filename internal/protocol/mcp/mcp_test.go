@@ -18,7 +18,7 @@ import (
 
 	"github.com/tend-run/tend/internal/protocol/face"
 	"github.com/tend-run/tend/internal/protocol/mcp"
-	"github.com/tend-run/tend/internal/protocol/part"
+	"github.com/tend-run/tend/internal/protocol/module"
 	"github.com/tend-run/tend/internal/sandbox/driver"
 	"github.com/tend-run/tend/internal/sandbox/host"
 	"github.com/tend-run/tend/internal/support/proctest"
@@ -63,7 +63,7 @@ func (w *world) serve(change ...func(*mcp.Config)) {
 	}
 	w.face = proctest.Value(mcp.New(cfg))(t)
 	mux := http.NewServeMux()
-	proctest.Must(t, part.Mount(mux, w.face, nil))
+	proctest.Must(t, module.Mount(mux, w.face, nil))
 	srv := httptest.NewServer(mux)
 	w.url = srv.URL + mcp.Path
 	f := w.face

@@ -12,7 +12,7 @@ import (
 
 	tendv1 "github.com/tend-run/tend/gen/tend/v1"
 	"github.com/tend-run/tend/gen/tend/v1/tendv1connect"
-	"github.com/tend-run/tend/internal/protocol/part"
+	"github.com/tend-run/tend/internal/protocol/module"
 	"github.com/tend-run/tend/internal/sandbox/driver"
 	"github.com/tend-run/tend/internal/sandbox/host"
 	"github.com/tend-run/tend/internal/support/testkeeper"
@@ -60,7 +60,7 @@ func FuzzCalls(f *testing.F) {
 		f.Fatal(err)
 	}
 	mux := http.NewServeMux()
-	if err := part.Mount(mux, face, nil); err != nil {
+	if err := module.Mount(mux, face, nil); err != nil {
 		f.Fatal(err)
 	}
 	f.Fuzz(func(t *testing.T, path, kind int, body []byte) {

@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"github.com/tend-run/tend/gen/tend/v1/tendv1connect"
+	"github.com/tend-run/tend/internal/protocol/module"
 	"github.com/tend-run/tend/internal/protocol/native"
-	"github.com/tend-run/tend/internal/protocol/part"
 	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testkeeper"
 	"github.com/tend-run/tend/process"
@@ -29,7 +29,7 @@ func TestFactsThatAreAtHandAreSentTogether(t *testing.T) {
 	m := testkeeper.New(t)
 	face := proctest.Value(native.New(native.Config{Manager: m}))(t)
 	mux := http.NewServeMux()
-	proctest.Must(t, part.Mount(mux, face, nil))
+	proctest.Must(t, module.Mount(mux, face, nil))
 	p := proctest.Value(m.Start(t.Context(), process.Spec{ID: "over", Shell: "echo out; echo err >&2", Dir: "/", Stdin: process.StdinNull}))(t)
 	proctest.Value(p.Wait(t.Context(), process.Until{EOF: true}))(t)
 

@@ -12,7 +12,7 @@ import (
 	tendv1 "github.com/tend-run/tend/gen/tend/v1"
 	"github.com/tend-run/tend/gen/tend/v1/tendv1connect"
 	"github.com/tend-run/tend/internal/protocol/face"
-	"github.com/tend-run/tend/internal/protocol/part"
+	"github.com/tend-run/tend/internal/protocol/module"
 	"github.com/tend-run/tend/internal/sandbox/driver"
 	"github.com/tend-run/tend/internal/tendpb"
 	"github.com/tend-run/tend/process"
@@ -89,9 +89,9 @@ type Face struct {
 }
 
 var (
-	_ part.Router   = (*Face)(nil)
-	_ part.Streamer = (*Face)(nil)
-	_ io.Closer     = (*Face)(nil)
+	_ module.Router   = (*Face)(nil)
+	_ module.Streamer = (*Face)(nil)
+	_ io.Closer       = (*Face)(nil)
 )
 
 // New creates the face. The caller guards it: the face does no authorization.
@@ -110,14 +110,14 @@ func New(cfg Config) (*Face, error) {
 	return f, nil
 }
 
-// Name implements [part.Part].
+// Name implements [module.Part].
 func (f *Face) Name() string { return "native" }
 
-// Routes implements [part.Router]: /tend.v1.ProcessService/, /tend.v1.ViewService/,
+// Routes implements [module.Router]: /tend.v1.ProcessService/, /tend.v1.ViewService/,
 // /tend.v1.AdminService/, /tend.v1.SandboxService/, /tend.v1.FileService/,
 // /tend.v1.ServiceService/, /tend.v1.KeyService/, /tend.v1.OverviewService/, /tend.v1.ChatService/, tendpb.DialPath,
 // and the files by plain HTTP.
-func (f *Face) Routes() []part.Route {
+func (f *Face) Routes() []module.Route {
 	opts := []connect.HandlerOption{
 		connect.WithReadMaxBytes(MaxRequest), face.Codecs(),
 		connect.WithCompression("gzip", nil, nil), connect.WithInterceptors(withholding{}),
@@ -128,7 +128,7 @@ func (f *Face) Routes() []part.Route {
 	p := &processes{cfg: f.cfg, stopping: f.stopping}
 	fs := &fileService{f.cfg.Driver, f.cfg.Machine, f.cfg.Kept}
 	plain := plainFiles{fs, connect.NewErrorWriter()}
-	routes := []part.Route{
+	routes := []module.Route{
 		service[tendv1connect.ProcessServiceHandler](tendv1connect.ProcessServiceName, tendv1connect.NewProcessServiceHandler, p, opts),
 		service[tendv1connect.ViewServiceHandler](tendv1connect.ViewServiceName, tendv1connect.NewViewServiceHandler, &views{*p}, opts),
 		service[tendv1connect.AdminServiceHandler](tendv1connect.AdminServiceName, tendv1connect.NewAdminServiceHandler, &admin{f.cfg.Admin, f.cfg.Page}, opts),
@@ -139,7 +139,7 @@ func (f *Face) Routes() []part.Route {
 		service[tendv1connect.OverviewServiceHandler](tendv1connect.OverviewServiceName, tendv1connect.NewOverviewServiceHandler, f.views, opts),
 		service[tendv1connect.ChatServiceHandler](tendv1connect.ChatServiceName, tendv1connect.NewChatServiceHandler, &chats{kept: f.cfg.Chats, heartbeat: f.cfg.Heartbeat, stopping: f.stopping}, opts),
 		{Pattern: "GET " + tendpb.DialPath, Handler: f.ports},
-		{Pattern: contentPath, Handler: plain.content(), Body: func(string) part.Body { return part.File }},
+		{Pattern: contentPath, Handler: plain.content(), Body: func(string) module.Body { return module.File }},
 		{Pattern: "GET " + archivePath, Handler: plain.archive()},
 	}
 	routes[0].Handler = holding(routes[0].Handler, tendv1connect.ProcessServiceReadProcedure, tendv1connect.ProcessServiceRunProcedure, tendv1connect.ProcessServiceEventsProcedure)
@@ -151,29 +151,29 @@ func (f *Face) Routes() []part.Route {
 
 // service is the route of a service of Connect. Its first request makes the handler: most
 // daemons serve few of the services, and a server that starts answers sooner.
-func service[S any](name string, handler func(S, ...connect.HandlerOption) (string, http.Handler), serves S, opts []connect.HandlerOption) part.Route {
+func service[S any](name string, handler func(S, ...connect.HandlerOption) (string, http.Handler), serves S, opts []connect.HandlerOption) module.Route {
 	made := sync.OnceValue(func() http.Handler {
 		_, h := handler(serves, opts...)
 		return h
 	})
-	return part.Route{
+	return module.Route{
 		Pattern: "/" + name + "/",
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { made().ServeHTTP(w, r) }),
 		Body:    bodyOf,
 	}
 }
 
-func bodyOf(path string) part.Body {
+func bodyOf(path string) module.Body {
 	switch path {
 	case tendv1connect.ProcessServiceWriteStreamProcedure, tendv1connect.SandboxServiceBuildTemplateProcedure, tendv1connect.FileServiceWriteFileProcedure:
-		return part.Messages
+		return module.Messages
 	case tendv1connect.ProcessServiceWriteProcedure:
-		return part.Data
+		return module.Data
 	}
-	return part.Fields
+	return module.Fields
 }
 
-// Streams implements [part.Streamer]: connections to ports inside.
+// Streams implements [module.Streamer]: connections to ports inside.
 func (f *Face) Streams() int { return f.ports.streams() }
 
 // Close ends the open streams with going_away, and cuts connections to ports inside. It

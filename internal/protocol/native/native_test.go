@@ -16,8 +16,8 @@ import (
 	"connectrpc.com/connect"
 	tendv1 "github.com/tend-run/tend/gen/tend/v1"
 	"github.com/tend-run/tend/gen/tend/v1/tendv1connect"
+	"github.com/tend-run/tend/internal/protocol/module"
 	"github.com/tend-run/tend/internal/protocol/native"
-	"github.com/tend-run/tend/internal/protocol/part"
 	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testkeeper"
 	"github.com/tend-run/tend/process"
@@ -45,7 +45,7 @@ func serveFace(t *testing.T, cfg native.Config) (tendv1connect.ProcessServiceCli
 	}
 	face := proctest.Value(native.New(cfg))(t)
 	mux := http.NewServeMux()
-	proctest.Must(t, part.Mount(mux, face, nil))
+	proctest.Must(t, module.Mount(mux, face, nil))
 	srv := httptest.NewUnstartedServer(mux)
 	srv.Config.Protocols = new(http.Protocols)
 	srv.Config.Protocols.SetHTTP1(true)

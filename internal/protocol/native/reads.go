@@ -12,11 +12,11 @@ import (
 	tendv1 "github.com/tend-run/tend/gen/tend/v1"
 	pb "github.com/tend-run/tend/gen/tend/v1/tendv1connect"
 	"github.com/tend-run/tend/internal/lib/onexit"
-	"github.com/tend-run/tend/internal/protocol/part"
+	"github.com/tend-run/tend/internal/protocol/module"
 )
 
 // reads says of each method whether it only reads: it changes nothing, and nothing in its
-// answers gives rights that a [part.Reader] has not. Files do not, since the daemon's own
+// answers gives rights that a [module.Reader] has not. Files do not, since the daemon's own
 // token may be one; neither does what makes tokens and codes. A method that is not here is
 // no reading one, and fails TestEachMethodIsKnownToReadOrNot.
 var reads = map[string]bool{
@@ -113,7 +113,7 @@ type withholding struct{}
 func (withholding) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 	return func(ctx context.Context, req connect.AnyRequest) (connect.AnyResponse, error) {
 		resp, err := next(ctx, req)
-		if err == nil && part.OnlyReads(ctx) {
+		if err == nil && module.OnlyReads(ctx) {
 			withhold(resp.Any())
 		}
 		return resp, loginOver(ctx, err)
@@ -126,7 +126,7 @@ func (withholding) WrapStreamingClient(next connect.StreamingClientFunc) connect
 
 func (withholding) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
 	return func(ctx context.Context, conn connect.StreamingHandlerConn) error {
-		if part.OnlyReads(ctx) {
+		if module.OnlyReads(ctx) {
 			conn = readersConn{conn}
 		}
 		return loginOver(ctx, next(ctx, conn))
@@ -135,8 +135,8 @@ func (withholding) WrapStreamingHandler(next connect.StreamingHandlerFunc) conne
 
 // loginOver says of an error that the login has ended, where it is for that.
 func loginOver(ctx context.Context, err error) error {
-	if err != nil && errors.Is(context.Cause(ctx), part.ErrLoginOver) {
-		return connect.NewError(connect.CodeUnauthenticated, part.ErrLoginOver)
+	if err != nil && errors.Is(context.Cause(ctx), module.ErrLoginOver) {
+		return connect.NewError(connect.CodeUnauthenticated, module.ErrLoginOver)
 	}
 	return err
 }

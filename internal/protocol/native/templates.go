@@ -17,7 +17,7 @@ import (
 	"connectrpc.com/connect"
 
 	tendv1 "github.com/tend-run/tend/gen/tend/v1"
-	"github.com/tend-run/tend/internal/protocol/part"
+	"github.com/tend-run/tend/internal/protocol/module"
 	"github.com/tend-run/tend/internal/sandbox/driver"
 	"github.com/tend-run/tend/internal/tendpb"
 	"github.com/tend-run/tend/process"
@@ -317,7 +317,7 @@ func (s *sandboxes) Access(ctx context.Context, req *connect.Request[tendv1.Sand
 		}
 		id, by := string(info.ID), ""
 		if s.page != nil {
-			by = s.page.Visitor(part.LoginOf(ctx))
+			by = s.page.Visitor(module.LoginOf(ctx))
 		}
 		return &tendv1.SandboxAccessResponse{
 			Token: string(s.secret.SandboxToken(id)), TrafficToken: string(s.secret.TrafficToken(id)), Domains: s.domains,

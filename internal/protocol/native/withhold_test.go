@@ -11,8 +11,8 @@ import (
 
 	tendv1 "github.com/tend-run/tend/gen/tend/v1"
 	"github.com/tend-run/tend/gen/tend/v1/tendv1connect"
+	"github.com/tend-run/tend/internal/protocol/module"
 	"github.com/tend-run/tend/internal/protocol/native"
-	"github.com/tend-run/tend/internal/protocol/part"
 	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testkeeper"
 )
@@ -23,10 +23,10 @@ import (
 func TestAReaderSeesNoValuesOfEnvironments(t *testing.T) {
 	face := proctest.Value(native.New(native.Config{Manager: testkeeper.New(t)}))(t)
 	mux := http.NewServeMux()
-	proctest.Must(t, part.Mount(mux, face, nil))
+	proctest.Must(t, module.Mount(mux, face, nil))
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Reader") != "" {
-			r = r.WithContext(part.WithReader(r.Context()))
+			r = r.WithContext(module.WithReader(r.Context()))
 		}
 		mux.ServeHTTP(w, r)
 	}))

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/tend-run/tend/internal/protocol/face"
-	"github.com/tend-run/tend/internal/protocol/part"
+	"github.com/tend-run/tend/internal/protocol/module"
 )
 
 // Config of the page. All fields except Now and Log are required.
@@ -34,7 +34,7 @@ type Page struct {
 	files    map[string]*file // by path below /ui/
 }
 
-var _ part.Router = (*Page)(nil)
+var _ module.Router = (*Page)(nil)
 
 // New creates the page.
 func New(cfg Config) (*Page, error) {
@@ -54,17 +54,17 @@ func New(cfg Config) (*Page, error) {
 	return &Page{cfg: cfg, sessions: kept, codes: codes{now: cfg.Now}, files: built()}, nil
 }
 
-// Name implements [part.Part].
+// Name implements [module.Part].
 func (p *Page) Name() string { return "page" }
 
-// Routes implements [part.Router]. The files hold no facts.
-func (p *Page) Routes() []part.Route {
-	return []part.Route{
-		{Pattern: "GET /{$}", Handler: http.HandlerFunc(lead), Access: part.Open},
-		{Pattern: "GET /ui/", Handler: http.HandlerFunc(p.serveFile), Access: part.Open},
-		{Pattern: "GET /ui/session", Handler: http.HandlerFunc(p.tell), Access: part.Own},
-		{Pattern: "POST /ui/session", Handler: http.HandlerFunc(p.login), Access: part.Own},
-		{Pattern: "DELETE /ui/session", Handler: http.HandlerFunc(p.logout), Access: part.Own},
+// Routes implements [module.Router]. The files hold no facts.
+func (p *Page) Routes() []module.Route {
+	return []module.Route{
+		{Pattern: "GET /{$}", Handler: http.HandlerFunc(lead), Access: module.Open},
+		{Pattern: "GET /ui/", Handler: http.HandlerFunc(p.serveFile), Access: module.Open},
+		{Pattern: "GET /ui/session", Handler: http.HandlerFunc(p.tell), Access: module.Own},
+		{Pattern: "POST /ui/session", Handler: http.HandlerFunc(p.login), Access: module.Own},
+		{Pattern: "DELETE /ui/session", Handler: http.HandlerFunc(p.logout), Access: module.Own},
 		{Pattern: "DELETE /ui/readers", Handler: http.HandlerFunc(p.endReaders)},
 	}
 }
@@ -82,15 +82,15 @@ func lead(w http.ResponseWriter, r *http.Request) {
 }
 
 // Login is the login of the browser that sent a request from the page.
-func (p *Page) Login(r *http.Request) part.Login {
+func (p *Page) Login(r *http.Request) module.Login {
 	f := p.sessions.of(r)
-	if f.role != part.Nobody {
-		return part.Login{Role: f.role, ID: f.hash, Lasts: func() bool { return p.sessions.role(f.hash) == f.role }, Body: f.body}
+	if f.role != module.Nobody {
+		return module.Login{Role: f.role, ID: f.hash, Lasts: func() bool { return p.sessions.role(f.hash) == f.role }, Body: f.body}
 	}
 	if r.Header.Get(proofHeader) == "" {
-		return part.Login{}
+		return module.Login{}
 	}
-	return part.Login{Challenge: p.challenge(f)}
+	return module.Login{Challenge: p.challenge(f)}
 }
 
 // challenge says what a proof must be for.
@@ -109,7 +109,7 @@ func (p *Page) Visitor(login string) string {
 
 // VisitorLasts reports whether the login of a visitor has not ended, or the token is still the same.
 func (p *Page) VisitorLasts(visitor string) bool {
-	return visitor == p.sessions.mark(false) || p.sessions.role(visitor) == part.Owner
+	return visitor == p.sessions.mark(false) || p.sessions.role(visitor) == module.Owner
 }
 
 // Code creates a code for one login within a minute; reads: a read-only login. Empty: no
@@ -125,11 +125,11 @@ func (p *Page) Code(reads bool) string {
 func (p *Page) tell(w http.ResponseWriter, r *http.Request) {
 	needed := p.cfg.Token().Set()
 	f := p.sessions.of(r)
-	in := f.role != part.Nobody
+	in := f.role != module.Nobody
 	if needed && !in {
 		w.Header().Set("WWW-Authenticate", p.challenge(f))
 	}
-	answer(w, http.StatusOK, map[string]any{"needed": needed, "in": !needed || in, "reads": needed && f.role == part.Reader})
+	answer(w, http.StatusOK, map[string]any{"needed": needed, "in": !needed || in, "reads": needed && f.role == module.Reader})
 }
 
 // codeHeader carries a code. A login has no body, which nobody reads for a stranger.
@@ -171,7 +171,7 @@ func (p *Page) login(w http.ResponseWriter, r *http.Request) {
 
 func (p *Page) logout(w http.ResponseWriter, r *http.Request) {
 	f := p.sessions.of(r)
-	if f.role == part.Nobody {
+	if f.role == module.Nobody {
 		w.Header().Set("WWW-Authenticate", p.challenge(f))
 		refuse(w, http.StatusUnauthorized, "unauthenticated", "this browser is not logged in")
 		return

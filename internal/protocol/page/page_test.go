@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/tend-run/tend/internal/protocol/face"
+	"github.com/tend-run/tend/internal/protocol/module"
 	"github.com/tend-run/tend/internal/protocol/page/pagetest"
-	"github.com/tend-run/tend/internal/protocol/part"
 	"github.com/tend-run/tend/internal/support/proctest"
 )
 
@@ -43,14 +43,14 @@ func serve(t *testing.T) *site {
 			if l.Body != nil {
 				r.Body = l.Body
 			}
-			if _, err := io.ReadAll(r.Body); l.Role == part.Nobody || err != nil {
+			if _, err := io.ReadAll(r.Body); l.Role == module.Nobody || err != nil {
 				w.Header().Set("WWW-Authenticate", l.Challenge)
 				w.WriteHeader(http.StatusUnauthorized)
 			}
 			return
 		}
 		mux := http.NewServeMux()
-		proctest.Must(t, part.Mount(mux, s.page, nil))
+		proctest.Must(t, module.Mount(mux, s.page, nil))
 		mux.ServeHTTP(w, r)
 	}))
 	t.Cleanup(s.Close)
@@ -266,7 +266,7 @@ func TestALoginSaysWhenItIsOver(t *testing.T) {
 	s := serve(t)
 	lasts := func(b *browser) func() bool {
 		l := s.page.Login(s.request(b))
-		if l.Role == part.Nobody || !l.Lasts() {
+		if l.Role == module.Nobody || !l.Lasts() {
 			t.Fatal("a login does not begin")
 		}
 		return l.Lasts
@@ -396,10 +396,10 @@ func TestTheOldestOfManySessionsEnds(t *testing.T) {
 // A code for reading alone makes a login that does, over servers too; no other does.
 func TestACodeForReadingLogsInToReadAlone(t *testing.T) {
 	s := serve(t)
-	role := func(b *browser) part.Role { return s.page.Login(s.request(b)).Role }
+	role := func(b *browser) module.Role { return s.page.Login(s.request(b)).Role }
 	reader, owner, token := s.login(t, "Tend-Code", s.page.Code(true)), s.login(t, "Tend-Code", s.page.Code(false)), s.login(t, byToken...)
 	for range 2 {
-		if role(reader) != part.Reader || role(owner) != part.Owner || role(token) != part.Owner {
+		if role(reader) != module.Reader || role(owner) != module.Owner || role(token) != module.Owner {
 			t.Errorf("they are %v, %v and %v", role(reader), role(owner), role(token))
 		}
 		s.open(t)
@@ -408,7 +408,7 @@ func TestACodeForReadingLogsInToReadAlone(t *testing.T) {
 		t.Errorf("the reader is told %s", text)
 	}
 	// Both halves of a login are needed, and of the same one.
-	if got := role(&browser{reader.cookie, reader.tag, owner.key}); got != part.Nobody {
+	if got := role(&browser{reader.cookie, reader.tag, owner.key}); got != module.Nobody {
 		t.Errorf("the cookie of one with the key of another is %v", got)
 	}
 }

@@ -11,8 +11,8 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/tend-run/tend/internal/protocol/module"
 	"github.com/tend-run/tend/internal/protocol/page/pagetest"
-	"github.com/tend-run/tend/internal/protocol/part"
 	"github.com/tend-run/tend/internal/support/proctest"
 )
 
@@ -149,7 +149,7 @@ func TestOfTheSameProofsAtOnceOneCounts(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 16 {
 		wg.Go(func() {
-			if s.page.Login(first.Clone(t.Context())).Role == part.Owner {
+			if s.page.Login(first.Clone(t.Context())).Role == module.Owner {
 				admitted.Add(1)
 			}
 		})
@@ -203,7 +203,7 @@ func TestCountsAreKeptForSessionsAlone(t *testing.T) {
 	var last *browser
 	for range maxSessions + 10 {
 		last = s.browser(proctest.Value(all.begin(false))(t))
-		if s.page.Login(s.request(last)).Role != part.Owner {
+		if s.page.Login(s.request(last)).Role != module.Owner {
 			t.Fatal("a session is not admitted")
 		}
 	}
@@ -216,7 +216,7 @@ func TestCountsAreKeptForSessionsAlone(t *testing.T) {
 		{&http.Cookie{Name: last.cookie.Name, Value: "AAAA"}, last.tag, all.key("AAAA")}, // a session that has ended
 	}
 	for _, b := range strangers {
-		if s.page.Login(s.request(b)).Role != part.Nobody {
+		if s.page.Login(s.request(b)).Role != module.Nobody {
 			t.Fatal("a stranger is admitted")
 		}
 	}

@@ -18,7 +18,7 @@ import (
 
 	"github.com/tend-run/tend/internal/lib/atomicfile"
 	"github.com/tend-run/tend/internal/protocol/face"
-	"github.com/tend-run/tend/internal/protocol/part"
+	"github.com/tend-run/tend/internal/protocol/module"
 )
 
 const (
@@ -121,22 +121,22 @@ func (s *sessions) keep(next []session) error {
 }
 
 // role is that of the session whose ID has this hash, if it lasts.
-func (s *sessions) role(hash string) part.Role {
+func (s *sessions) role(hash string) module.Role {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.roleLocked(hash)
 }
 
 // roleLocked is role while mu is held.
-func (s *sessions) roleLocked(hash string) part.Role {
+func (s *sessions) roleLocked(hash string) module.Role {
 	n := slices.IndexFunc(s.all, func(v session) bool { return v.Hash == hash && s.lasts(v) })
 	switch {
 	case n < 0:
-		return part.Nobody
+		return module.Nobody
 	case s.all[n].Reads:
-		return part.Reader
+		return module.Reader
 	}
-	return part.Owner
+	return module.Owner
 }
 
 func (s *sessions) lasts(v session) bool {
@@ -167,8 +167,8 @@ const maxCookies = 8
 // found is the session that a request proves.
 type found struct {
 	id, hash string
-	role     part.Role
-	body     io.ReadCloser // as [part.Login] has it
+	role     module.Role
+	body     io.ReadCloser // as [module.Login] has it
 	least    uint64        // for Nobody: what the next count must be greater than
 }
 
@@ -187,7 +187,7 @@ func (s *sessions) of(r *http.Request) found {
 			continue
 		}
 		f := found{id: c.Value, hash: s.hash(c.Value)}
-		if f.role, f.least = s.use(f.hash, p.count); f.role != part.Nobody {
+		if f.role, f.least = s.use(f.hash, p.count); f.role != module.Nobody {
 			f.body = p.checked(r)
 		}
 		return f
@@ -197,18 +197,18 @@ func (s *sessions) of(r *http.Request) found {
 
 // use returns the role of the session whose ID has this hash, for the one who proves it with a
 // count that is new; and else, what a new one is greater than.
-func (s *sessions) use(hash string, count uint64) (role part.Role, least uint64) {
+func (s *sessions) use(hash string, count uint64) (role module.Role, least uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if role = s.roleLocked(hash); role == part.Nobody {
-		return part.Nobody, 0
+	if role = s.roleLocked(hash); role == module.Nobody {
+		return module.Nobody, 0
 	}
 	if s.counts[hash] == nil {
 		s.counts[hash] = new(counts)
 	}
 	ok, least := s.counts[hash].use(count)
 	if !ok {
-		return part.Nobody, least
+		return module.Nobody, least
 	}
 	return role, 0
 }

@@ -34,7 +34,7 @@ import (
 
 	"github.com/tend-run/tend/internal/lib/budget"
 	"github.com/tend-run/tend/internal/protocol/face"
-	"github.com/tend-run/tend/internal/protocol/part"
+	"github.com/tend-run/tend/internal/protocol/module"
 	"github.com/tend-run/tend/internal/sandbox/route"
 )
 
@@ -117,9 +117,9 @@ func New(c Config) *Ports {
 	return p
 }
 
-var _ part.Hoster = (*Ports)(nil)
+var _ module.Hoster = (*Ports)(nil)
 
-// Name implements [part.Part].
+// Name implements [module.Part].
 func (p *Ports) Name() string { return "ports" }
 
 // Close closes idle connections.
@@ -128,7 +128,7 @@ func (p *Ports) Close() error {
 	return nil
 }
 
-// Hosts implements [part.Hoster].
+// Hosts implements [module.Hoster].
 func (p *Ports) Hosts(r *http.Request) (http.Handler, bool) {
 	port, byHost, named := p.sandboxes.Named(r)
 	if p.hop.Matches(r.Header.Get(hopHeader)) { // it names no sandbox any more where headers did

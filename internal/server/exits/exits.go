@@ -20,7 +20,7 @@ import (
 	"github.com/tend-run/tend/internal/lib/atomicfile"
 	"github.com/tend-run/tend/internal/lib/onexit"
 	"github.com/tend-run/tend/internal/lib/webhook"
-	"github.com/tend-run/tend/internal/protocol/part"
+	"github.com/tend-run/tend/internal/protocol/module"
 	"github.com/tend-run/tend/process"
 )
 
@@ -63,8 +63,8 @@ type Exits struct {
 }
 
 var (
-	_ part.Runner   = (*Exits)(nil)
-	_ part.Reporter = (*Exits)(nil)
+	_ module.Runner   = (*Exits)(nil)
+	_ module.Reporter = (*Exits)(nil)
 )
 
 // Open returns the part. It does nothing before Run.
@@ -81,17 +81,17 @@ func Open(c Config) *Exits {
 	return &Exits{c: c, slots: make(chan struct{}, atOnce), sends: make(chan struct{}, c.Sends), under: map[process.ID]bool{}}
 }
 
-// Name implements part.Part.
+// Name implements module.Part.
 func (*Exits) Name() string { return "exits" }
 
-// Status implements part.Reporter.
+// Status implements module.Reporter.
 func (x *Exits) Status() map[string]string {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return map[string]string{"deferred": strconv.Itoa(len(x.under))}
 }
 
-// Run implements part.Runner.
+// Run implements module.Runner.
 func (x *Exits) Run(ctx context.Context) error {
 	defer x.wg.Wait()
 	if err := os.MkdirAll(x.c.Dir, 0o700); err != nil {

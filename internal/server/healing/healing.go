@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/tend-run/tend/internal/heal/healer"
-	"github.com/tend-run/tend/internal/protocol/part"
+	"github.com/tend-run/tend/internal/protocol/module"
 	"github.com/tend-run/tend/internal/service/run"
 	"github.com/tend-run/tend/internal/service/supervisor"
 	"github.com/tend-run/tend/process"
@@ -99,8 +99,8 @@ type shown struct {
 }
 
 var (
-	_ part.Runner   = (*Healing)(nil)
-	_ part.Reporter = (*Healing)(nil)
+	_ module.Runner   = (*Healing)(nil)
+	_ module.Reporter = (*Healing)(nil)
 )
 
 // Open reads the stored state. Nothing happens until Run.
@@ -140,10 +140,10 @@ func (h *Healing) load() error {
 // Over sets the services that are repaired, before Run.
 func (h *Healing) Over(s Services) { h.kept = s }
 
-// Name implements [part.Part].
+// Name implements [module.Part].
 func (h *Healing) Name() string { return "healer" }
 
-// Status implements [part.Reporter].
+// Status implements [module.Reporter].
 func (h *Healing) Status() map[string]string {
 	h.mu.Lock()
 	defer h.mu.Unlock()

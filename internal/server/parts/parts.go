@@ -60,9 +60,9 @@ import (
 	"github.com/tend-run/tend/internal/protocol/gateway"
 	"github.com/tend-run/tend/internal/protocol/langsmith"
 	"github.com/tend-run/tend/internal/protocol/mcp"
+	"github.com/tend-run/tend/internal/protocol/module"
 	"github.com/tend-run/tend/internal/protocol/native"
 	"github.com/tend-run/tend/internal/protocol/page"
-	"github.com/tend-run/tend/internal/protocol/part"
 	"github.com/tend-run/tend/internal/protocol/ports"
 	"github.com/tend-run/tend/internal/sandbox/driver"
 	"github.com/tend-run/tend/internal/sandbox/either"
@@ -143,12 +143,12 @@ type Config struct {
 type Set struct {
 	Driver driver.Driver
 	// Parts in the order in which they end.
-	Parts []part.Part
+	Parts []module.Part
 	// Token returns the token of this moment: envd's POST /init may set one.
 	Token func() face.Token
 	// Session says what a request may do that is of a browser that is logged in to the
 	// page.
-	Session func(*http.Request) part.Login
+	Session func(*http.Request) module.Login
 }
 
 // Status returns what the driver and the parts say of themselves, by name.
@@ -162,7 +162,7 @@ func (s *Set) Status(ctx context.Context) map[string]map[string]string {
 	}
 	add("driver", driverStatus(ctx, s.Driver))
 	for _, p := range s.Parts {
-		if r, ok := p.(part.Reporter); ok {
+		if r, ok := p.(module.Reporter); ok {
 			add(r.Name(), r.Status())
 		}
 	}
@@ -301,7 +301,7 @@ func Open(c Config) (*Set, error) {
 	}
 	inside := ports.New(ports.Config{Sandboxes: sandboxes, Secret: secret, Token: processes.AccessToken, VisitorLasts: shown.VisitorLasts,
 		Budget: c.Budget, Log: c.Log})
-	set.Parts = []part.Part{api, shown, kept, control, e2b, gate, tools, inside, processes, files}
+	set.Parts = []module.Part{api, shown, kept, control, e2b, gate, tools, inside, processes, files}
 	set.Parts = append(set.Parts, exits.Open(exits.Config{Manager: c.Manager, Dir: filepath.Join(c.StateDir, "exits"), Secret: c.ExitSecret, Log: c.Log}))
 	set.Token, set.Session = processes.AccessToken, shown.Login
 	if repair != nil {

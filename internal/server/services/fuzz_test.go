@@ -12,8 +12,8 @@ import (
 
 	tendv1 "github.com/tend-run/tend/gen/tend/v1"
 	"github.com/tend-run/tend/gen/tend/v1/tendv1connect"
+	"github.com/tend-run/tend/internal/protocol/module"
 	"github.com/tend-run/tend/internal/protocol/native"
-	"github.com/tend-run/tend/internal/protocol/part"
 	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testkeeper"
 	"github.com/tend-run/tend/process"
@@ -51,7 +51,7 @@ func FuzzServices(f *testing.F) {
 	})
 	face := proctest.Value(native.New(native.Config{Manager: m, Services: API{s}}))(f)
 	mux := http.NewServeMux()
-	proctest.Must(f, part.Mount(mux, face, nil))
+	proctest.Must(f, module.Mount(mux, face, nil))
 	f.Fuzz(func(t *testing.T, path, kind int, body []byte) {
 		r := httptest.NewRequest("POST", paths[uint(path)%uint(len(paths))], bytes.NewReader(body))
 		r.Header.Set("Content-Type", kinds[uint(kind)%uint(len(kinds))])

@@ -16,7 +16,7 @@ import (
 	tendv1 "github.com/tend-run/tend/gen/tend/v1"
 	"github.com/tend-run/tend/internal/heal/healer"
 	"github.com/tend-run/tend/internal/lib/atomicfile"
-	"github.com/tend-run/tend/internal/protocol/part"
+	"github.com/tend-run/tend/internal/protocol/module"
 	"github.com/tend-run/tend/internal/sandbox/driver"
 	"github.com/tend-run/tend/internal/service/config"
 	"github.com/tend-run/tend/internal/service/run"
@@ -77,8 +77,8 @@ type Services struct {
 }
 
 var (
-	_ part.Runner   = (*Services)(nil)
-	_ part.Reporter = (*Services)(nil)
+	_ module.Runner   = (*Services)(nil)
+	_ module.Reporter = (*Services)(nil)
 )
 
 // Open reads the stored state. Services are supervised while Run runs.
@@ -115,10 +115,10 @@ func (e *troubleError) Error() string {
 }
 func (e *troubleError) Unwrap() error { return process.ErrDamaged }
 
-// Name implements [part.Part].
+// Name implements [module.Part].
 func (s *Services) Name() string { return "services" }
 
-// Run implements [part.Runner].
+// Run implements [module.Runner].
 func (s *Services) Run(ctx context.Context) error {
 	if s.trouble != nil {
 		<-ctx.Done()
@@ -130,7 +130,7 @@ func (s *Services) Run(ctx context.Context) error {
 // statusTime bounds how long the status waits for the services.
 const statusTime = time.Second
 
-// Status implements [part.Reporter].
+// Status implements [module.Reporter].
 func (s *Services) Status() map[string]string {
 	if s.trouble != nil {
 		return map[string]string{"trouble": s.trouble.Error()}

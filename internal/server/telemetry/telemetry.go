@@ -16,7 +16,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/tend-run/tend/internal/lib/webhook"
-	"github.com/tend-run/tend/internal/protocol/part"
+	"github.com/tend-run/tend/internal/protocol/module"
 	"github.com/tend-run/tend/process"
 )
 
@@ -50,8 +50,8 @@ type Telemetry struct {
 }
 
 var (
-	_ part.Runner   = (*Telemetry)(nil)
-	_ part.Reporter = (*Telemetry)(nil)
+	_ module.Runner   = (*Telemetry)(nil)
+	_ module.Reporter = (*Telemetry)(nil)
 )
 
 // Of the queue of spans of requests.
@@ -120,13 +120,13 @@ func (t *Telemetry) describe() *resource.Resource {
 	return resource.NewSchemaless(all...)
 }
 
-// Name implements part.Part.
+// Name implements module.Part.
 func (*Telemetry) Name() string { return "telemetry" }
 
 // On reports whether anything is sent.
 func (t *Telemetry) On() bool { return t.traces != nil || t.metrics != nil }
 
-// Status implements part.Reporter.
+// Status implements module.Reporter.
 func (t *Telemetry) Status() map[string]string {
 	facts := map[string]string{}
 	for _, c := range []*collector{t.traces, t.metrics} {
@@ -146,7 +146,7 @@ func (t *Telemetry) Feed(m process.Manager, from source) {
 	}
 }
 
-// Run implements part.Runner.
+// Run implements module.Runner.
 func (t *Telemetry) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()

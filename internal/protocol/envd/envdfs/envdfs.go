@@ -14,7 +14,7 @@ import (
 	"github.com/tend-run/tend/internal/gen/envd/filesystem/filesystemconnect"
 	"github.com/tend-run/tend/internal/lib/budget"
 	"github.com/tend-run/tend/internal/protocol/face"
-	"github.com/tend-run/tend/internal/protocol/part"
+	"github.com/tend-run/tend/internal/protocol/module"
 	"github.com/tend-run/tend/internal/sandbox/driver"
 )
 
@@ -87,16 +87,16 @@ func New(cfg Config) *Face {
 }
 
 var (
-	_ part.Router = (*Face)(nil)
-	_ io.Closer   = (*Face)(nil)
+	_ module.Router = (*Face)(nil)
+	_ io.Closer     = (*Face)(nil)
 )
 
-// Name implements [part.Part]: this is the other half of envd.
+// Name implements [module.Part]: this is the other half of envd.
 func (f *Face) Name() string { return "envd" }
 
-// Routes implements [part.Router]. What the protocol shares is around paths that
+// Routes implements [module.Router]. What the protocol shares is around paths that
 // there are not, too: strangers learn nothing of them.
-func (f *Face) Routes() []part.Route {
+func (f *Face) Routes() []module.Route {
 	mux := http.NewServeMux()
 	for pattern, h := range map[string]http.HandlerFunc{
 		"GET /files":          answers(f.download), // HEAD, too
@@ -110,10 +110,10 @@ func (f *Face) Routes() []part.Route {
 	service, h := filesystemconnect.NewFilesystemHandler(service{f}, connect.WithReadMaxBytes(maxMessage), face.Codecs(), connect.WithRecover(f.recovered))
 	mux.Handle(service, h)
 	all := f.cfg.Wrap(mux)
-	return []part.Route{
-		{Pattern: "/files", Handler: all, Access: part.Own, Body: func(string) part.Body { return part.File }, Inside: true},
-		{Pattern: "/files/", Handler: all, Access: part.Own, Inside: true},
-		{Pattern: service, Handler: all, Access: part.Own, Inside: true},
+	return []module.Route{
+		{Pattern: "/files", Handler: all, Access: module.Own, Body: func(string) module.Body { return module.File }, Inside: true},
+		{Pattern: "/files/", Handler: all, Access: module.Own, Inside: true},
+		{Pattern: service, Handler: all, Access: module.Own, Inside: true},
 	}
 }
 

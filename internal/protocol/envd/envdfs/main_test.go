@@ -13,7 +13,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/tend-run/tend/internal/protocol/face"
-	"github.com/tend-run/tend/internal/protocol/part"
+	"github.com/tend-run/tend/internal/protocol/module"
 	"github.com/tend-run/tend/internal/sandbox/driver"
 	"github.com/tend-run/tend/internal/sandbox/host"
 	"github.com/tend-run/tend/internal/support/proctest"
@@ -48,7 +48,7 @@ func serve(t *testing.T, cfg Config) *server {
 	}
 	s.face = New(cfg)
 	mux := http.NewServeMux()
-	proctest.Must(t, part.Mount(mux, s.face, nil))
+	proctest.Must(t, module.Mount(mux, s.face, nil))
 	srv := httptest.NewServer(mux)
 	s.url = srv.URL
 	transport := &http.Transport{DisableCompression: true}

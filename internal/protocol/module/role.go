@@ -1,4 +1,4 @@
-package part
+package module
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-// Package part defines the parts of a server. A server itself has listeners,
+// Package module defines the parts of a server. A server itself has listeners,
 // authentication, limits and metrics; everything else that it does is a part: a face
 // (one wire protocol), a page, a supervisor. A part is a value with a name and at least
 // one of the abilities below. The server asks for each ability by its interface, so a
@@ -22,7 +22,7 @@
 // for good, and all processes with it, it waits a second for the streams to end by
 // themselves (Streamer). Then it ends the context of Run, closes the parts in order
 // (io.Closer) while the running HTTP requests finish, and waits for Run to return.
-package part
+package module
 
 import (
 	"context"
