@@ -16,26 +16,26 @@ import (
 	"github.com/tend-run/tend/internal/protocol/distant"
 	"github.com/tend-run/tend/internal/protocol/distant/distanttest"
 	"github.com/tend-run/tend/internal/protocol/distant/wire"
-	"github.com/tend-run/tend/internal/protocol/facetest"
+	"github.com/tend-run/tend/internal/protocol/protocoltest"
 	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testkeeper"
 )
 
 func TestFaceAsLines(t *testing.T) {
-	facetest.Run(t, func(t *testing.T) facetest.Client { return &linesClient{serveLines(t)} })
+	protocoltest.Run(t, func(t *testing.T) protocoltest.Client { return &linesClient{serveLines(t)} })
 }
 
 func TestFaceNative(t *testing.T) {
-	facetest.Run(t, func(t *testing.T) facetest.Client { return &nativeClient{n: serveNative(t)} })
+	protocoltest.Run(t, func(t *testing.T) protocoltest.Client { return &nativeClient{n: serveNative(t)} })
 }
 
 func shell(line string) string { return "sh -c '" + strings.ReplaceAll(line, "'", `'\''`) + "'" }
 
-func exitOf(code int) *facetest.Exit {
+func exitOf(code int) *protocoltest.Exit {
 	if code > 128 {
-		return &facetest.Exit{Signal: code - 128}
+		return &protocoltest.Exit{Signal: code - 128}
 	}
-	return &facetest.Exit{Code: code}
+	return &protocoltest.Exit{Code: code}
 }
 
 // serveLines serves JSON lines on a port and returns its address.
@@ -142,34 +142,34 @@ func (c *lineConn) ask(typ, format string, args ...any) line {
 
 type linesClient struct{ addr string }
 
-func (c *linesClient) Start(t *testing.T, text string) facetest.Stream {
+func (c *linesClient) Start(t *testing.T, text string) protocoltest.Stream {
 	conn := dialLines(t, c.addr)
 	cmd := proctest.Value(json.Marshal(shell(text)))(t)
 	return &linesStream{lineConn: conn, id: conn.ask("proc_spawned", `{"type":"proc_spawn","cmd":%s}`, cmd).ID}
 }
 
-func (c *linesClient) Resume(t *testing.T, s facetest.Stream, from int64) facetest.Stream {
+func (c *linesClient) Resume(t *testing.T, s protocoltest.Stream, from int64) protocoltest.Stream {
 	conn := dialLines(t, c.addr)
 	id := s.(*linesStream).id
 	conn.ask("proc_spawned", `{"type":"tend_attach","id":%d,"stdout":%d}`, id, from)
 	return &linesStream{lineConn: conn, id: id}
 }
 
-func (c *linesClient) tell(t *testing.T, s facetest.Stream, format string, args ...any) {
+func (c *linesClient) tell(t *testing.T, s protocoltest.Stream, format string, args ...any) {
 	t.Helper()
 	args = append([]any{s.(*linesStream).id}, args...)
 	dialLines(t, c.addr).ask("ok", format, args...)
 }
 
-func (c *linesClient) Input(t *testing.T, s facetest.Stream, text string) {
+func (c *linesClient) Input(t *testing.T, s protocoltest.Stream, text string) {
 	c.tell(t, s, `{"type":"proc_stdin","id":%d,"data":%s}`, wire.AppendByteArray(nil, []byte(text)))
 }
 
-func (c *linesClient) EOF(t *testing.T, s facetest.Stream) {
+func (c *linesClient) EOF(t *testing.T, s protocoltest.Stream) {
 	c.tell(t, s, `{"type":"tend_close_stdin","id":%d}`)
 }
 
-func (c *linesClient) Signal(t *testing.T, s facetest.Stream, sig int) {
+func (c *linesClient) Signal(t *testing.T, s protocoltest.Stream, sig int) {
 	c.tell(t, s, `{"type":"tend_signal","id":%d,"signal":%d}`, sig)
 }
 
@@ -181,7 +181,7 @@ type linesStream struct {
 
 func (s *linesStream) Drop() { s.Close() }
 
-func (s *linesStream) Next(t *testing.T) (ev facetest.Event, ok bool) {
+func (s *linesStream) Next(t *testing.T) (ev protocoltest.Event, ok bool) {
 	if s.ended {
 		return ev, false
 	}
@@ -207,12 +207,12 @@ type nativeClient struct {
 	other *distanttest.Client // for requests about streams of others
 }
 
-func (c *nativeClient) Start(t *testing.T, text string) facetest.Stream {
+func (c *nativeClient) Start(t *testing.T, text string) protocoltest.Stream {
 	conn := c.n.connect()
 	return &nativeStream{Client: conn, id: spawned(t, conn, shell(text))}
 }
 
-func (c *nativeClient) Resume(t *testing.T, s facetest.Stream, from int64) facetest.Stream {
+func (c *nativeClient) Resume(t *testing.T, s protocoltest.Stream, from int64) protocoltest.Stream {
 	st := s.(*nativeStream)
 	if st.dropped {
 		if st.stdout != from {
@@ -243,17 +243,17 @@ func (c *nativeClient) ok(t *testing.T, send func(conn *distanttest.Client) stri
 	}
 }
 
-func (c *nativeClient) Input(t *testing.T, s facetest.Stream, text string) {
+func (c *nativeClient) Input(t *testing.T, s protocoltest.Stream, text string) {
 	c.ok(t, func(conn *distanttest.Client) string { return conn.Stdin(s.(*nativeStream).id, []byte(text)) })
 }
 
-func (c *nativeClient) EOF(t *testing.T, s facetest.Stream) {
+func (c *nativeClient) EOF(t *testing.T, s protocoltest.Stream) {
 	c.ok(t, func(conn *distanttest.Client) string {
 		return conn.About("tend_close_stdin", s.(*nativeStream).id)
 	})
 }
 
-func (c *nativeClient) Signal(t *testing.T, s facetest.Stream, sig int) {
+func (c *nativeClient) Signal(t *testing.T, s protocoltest.Stream, sig int) {
 	c.ok(t, func(conn *distanttest.Client) string {
 		return conn.About("tend_signal", s.(*nativeStream).id, "signal", sig)
 	})
@@ -272,7 +272,7 @@ func (s *nativeStream) Drop() {
 	s.Cut()
 }
 
-func (s *nativeStream) Next(t *testing.T) (ev facetest.Event, ok bool) {
+func (s *nativeStream) Next(t *testing.T) (ev protocoltest.Event, ok bool) {
 	if s.ended {
 		return ev, false
 	}

@@ -4,12 +4,12 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/tend-run/tend/internal/protocol/facetest"
+	"github.com/tend-run/tend/internal/protocol/protocoltest"
 )
 
 func TestLifecycle(t *testing.T) {
 	t.Parallel()
-	facetest.Run(t, func(t *testing.T) facetest.Client { return lifecycle{serve(t, nil)} })
+	protocoltest.Run(t, func(t *testing.T) protocoltest.Client { return lifecycle{serve(t, nil)} })
 }
 
 // lifecycle speaks envd's protocol for package facetest.
@@ -17,25 +17,25 @@ type lifecycle struct{ *server }
 
 type lifeStream struct{ *stream }
 
-func (l lifecycle) Start(_ *testing.T, line string) facetest.Stream {
+func (l lifecycle) Start(_ *testing.T, line string) protocoltest.Stream {
 	return lifeStream{l.stream("Start", sh(line)).started()}
 }
 
-func (l lifecycle) Resume(_ *testing.T, s facetest.Stream, from int64) facetest.Stream {
+func (l lifecycle) Resume(_ *testing.T, s protocoltest.Stream, from int64) protocoltest.Stream {
 	return lifeStream{l.stream("Connect", "{"+sel(s.(lifeStream).pid)+"}", fmt.Sprintf("Tend-From: stdout=%d", from)).started()}
 }
 
-func (l lifecycle) Input(t *testing.T, s facetest.Stream, text string) {
+func (l lifecycle) Input(t *testing.T, s protocoltest.Stream, text string) {
 	t.Helper()
 	l.ok(t, "SendInput", "{"+sel(s.(lifeStream).pid)+`,"input":{"stdin":"`+b64(text)+`"}}`)
 }
 
-func (l lifecycle) EOF(t *testing.T, s facetest.Stream) {
+func (l lifecycle) EOF(t *testing.T, s protocoltest.Stream) {
 	t.Helper()
 	l.ok(t, "CloseStdin", "{"+sel(s.(lifeStream).pid)+"}")
 }
 
-func (l lifecycle) Signal(t *testing.T, s facetest.Stream, sig int) {
+func (l lifecycle) Signal(t *testing.T, s protocoltest.Stream, sig int) {
 	t.Helper()
 	l.ok(t, "SendSignal", fmt.Sprintf(`{%s,"signal":%d}`, sel(s.(lifeStream).pid), sig))
 }
@@ -49,21 +49,21 @@ func (l lifecycle) ok(t *testing.T, method, body string) {
 
 func (s lifeStream) Drop() { s.Close() }
 
-func (s lifeStream) Next(t *testing.T) (facetest.Event, bool) {
+func (s lifeStream) Next(t *testing.T) (protocoltest.Event, bool) {
 	t.Helper()
 	for {
 		ev, ok := s.next()
 		switch {
 		case !ok || ev.trailer:
-			return facetest.Event{}, false
+			return protocoltest.Event{}, false
 		case ev.Event.Data != nil:
-			return facetest.Event{Stdout: []byte(decode(t, ev.Event.Data.Stdout)), Stderr: []byte(decode(t, ev.Event.Data.Stderr))}, true
+			return protocoltest.Event{Stdout: []byte(decode(t, ev.Event.Data.Stdout)), Stderr: []byte(decode(t, ev.Event.Data.Stderr))}, true
 		case ev.Event.End != nil:
-			e := facetest.Exit{Code: ev.Event.End.ExitCode}
+			e := protocoltest.Exit{Code: ev.Event.End.ExitCode}
 			if !ev.Event.End.Exited {
-				e = facetest.Exit{Signal: signalNumbers[ev.Event.End.Status]}
+				e = protocoltest.Exit{Signal: signalNumbers[ev.Event.End.Status]}
 			}
-			return facetest.Event{Exit: &e}, true
+			return protocoltest.Event{Exit: &e}, true
 		}
 	}
 }

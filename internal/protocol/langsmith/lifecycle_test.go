@@ -6,12 +6,12 @@ import (
 
 	"github.com/coder/websocket"
 
-	"github.com/tend-run/tend/internal/protocol/facetest"
+	"github.com/tend-run/tend/internal/protocol/protocoltest"
 )
 
 func TestLifecycle(t *testing.T) {
 	t.Parallel()
-	facetest.Run(t, func(t *testing.T) facetest.Client { return lifecycle{serve(t, nil)} })
+	protocoltest.Run(t, func(t *testing.T) protocoltest.Client { return lifecycle{serve(t, nil)} })
 }
 
 // lifecycle speaks the LangSmith protocol for package facetest.
@@ -23,7 +23,7 @@ type lifeStream struct {
 	pid int
 }
 
-func (l lifecycle) Start(t *testing.T, line string) facetest.Stream {
+func (l lifecycle) Start(t *testing.T, line string) protocoltest.Stream {
 	t.Helper()
 	id := fmt.Sprintf("life-%p", new(int))
 	c, f := l.execute(object{"command": line, "shell": "/bin/sh", "command_id": id})
@@ -33,7 +33,7 @@ func (l lifecycle) Start(t *testing.T, line string) facetest.Stream {
 	return lifeStream{c, id, f.PID}
 }
 
-func (l lifecycle) Resume(t *testing.T, s facetest.Stream, from int64) facetest.Stream {
+func (l lifecycle) Resume(t *testing.T, s protocoltest.Stream, from int64) protocoltest.Stream {
 	t.Helper()
 	id := s.(lifeStream).id
 	c, f := l.reconnect(id, from, 0)
@@ -45,7 +45,7 @@ func (l lifecycle) Resume(t *testing.T, s facetest.Stream, from int64) facetest.
 
 // control opens a connection that does something to the command and leaves,
 // with the close right behind the message as Python's SDK does it.
-func (l lifecycle) control(s facetest.Stream, m object) {
+func (l lifecycle) control(s protocoltest.Stream, m object) {
 	l.t.Helper()
 	c, _ := l.reconnect(s.(lifeStream).id, 0, 0)
 	c.send(m)
@@ -55,16 +55,16 @@ func (l lifecycle) control(s facetest.Stream, m object) {
 	}
 }
 
-func (l lifecycle) Input(_ *testing.T, s facetest.Stream, text string) {
+func (l lifecycle) Input(_ *testing.T, s protocoltest.Stream, text string) {
 	l.control(s, object{"type": "input", "data": text})
 }
 
-func (l lifecycle) EOF(_ *testing.T, s facetest.Stream) {
+func (l lifecycle) EOF(_ *testing.T, s protocoltest.Stream) {
 	l.control(s, object{"type": "close_stdin"})
 }
 
 // Signal: the protocol has kill alone, so another command sends the signal.
-func (l lifecycle) Signal(t *testing.T, s facetest.Stream, sig int) {
+func (l lifecycle) Signal(t *testing.T, s protocoltest.Stream, sig int) {
 	t.Helper()
 	c, _ := l.execute(object{"command": fmt.Sprintf("kill -%d %d", sig, s.(lifeStream).pid)})
 	if o := c.rest(0, 0); o.Exit == nil || *o.Exit != 0 {
@@ -74,21 +74,21 @@ func (l lifecycle) Signal(t *testing.T, s facetest.Stream, sig int) {
 
 func (s lifeStream) Drop() { s.CloseNow() }
 
-func (s lifeStream) Next(t *testing.T) (facetest.Event, bool) {
+func (s lifeStream) Next(t *testing.T) (protocoltest.Event, bool) {
 	t.Helper()
 	f, _, ok := s.next()
 	switch {
 	case !ok:
-		return facetest.Event{}, false
+		return protocoltest.Event{}, false
 	case f.Type == "stdout":
-		return facetest.Event{Stdout: []byte(f.Data)}, true
+		return protocoltest.Event{Stdout: []byte(f.Data)}, true
 	case f.Type == "stderr":
-		return facetest.Event{Stderr: []byte(f.Data)}, true
+		return protocoltest.Event{Stderr: []byte(f.Data)}, true
 	case f.Type == "exit" && *f.ExitCode > 128:
-		return facetest.Event{Exit: &facetest.Exit{Signal: *f.ExitCode - 128}}, true
+		return protocoltest.Event{Exit: &protocoltest.Exit{Signal: *f.ExitCode - 128}}, true
 	case f.Type == "exit":
-		return facetest.Event{Exit: &facetest.Exit{Code: *f.ExitCode}}, true
+		return protocoltest.Event{Exit: &protocoltest.Exit{Code: *f.ExitCode}}, true
 	}
 	t.Fatalf("unexpected frame %+v", f)
-	return facetest.Event{}, false
+	return protocoltest.Event{}, false
 }

@@ -1,9 +1,9 @@
-// Package facetest is the conformance suite for faces. It tests the life cycle of a
+// Package protocoltest is the conformance suite for faces. It tests the life cycle of a
 // process: spawn, stream, drop, resume, signal, exit. A face runs it through a small
 // adapter that speaks its wire protocol as a client:
 //
 //	facetest.Run(t, func(t *testing.T) facetest.Client { … })
-package facetest
+package protocoltest
 
 import (
 	"strings"
