@@ -44,7 +44,7 @@ func (r rooted) Start(ctx context.Context, spec process.Spec) (process.Process, 
 }
 
 // inside is the machine's manager as one box sees it. It does not hide the processes
-// of others: package internal/sandbox/scope does.
+// of others: package internal/sandbox/sandboxrecord does.
 type inside struct {
 	rooted
 	box box.ID

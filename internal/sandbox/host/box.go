@@ -12,7 +12,7 @@ import (
 
 	"github.com/tend-run/tend/internal/files"
 	"github.com/tend-run/tend/internal/sandbox/driver"
-	"github.com/tend-run/tend/internal/sandbox/scope"
+	"github.com/tend-run/tend/internal/sandbox/sandboxrecord"
 	"github.com/tend-run/tend/process"
 )
 
@@ -248,7 +248,7 @@ func (b *box) awaitStarts() {
 // their output if remove is set.
 func (b *box) end(ctx context.Context, remove bool) error {
 	b.awaitStarts()
-	return scope.End(ctx, b.d.cfg.Manager, b.id, remove)
+	return sandboxrecord.End(ctx, b.d.cfg.Manager, b.id, remove)
 }
 
 // expire ends the sandbox if its time is up.
@@ -257,15 +257,15 @@ func (b *box) expire(ctx context.Context, now time.Time) error {
 	rec, active := b.rec, b.active
 	b.mu.Unlock()
 	switch rec.Due(now) {
-	case scope.DueDestroy:
+	case sandboxrecord.DueDestroy:
 		return b.Destroy(ctx)
-	case scope.DuePause:
+	case sandboxrecord.DuePause:
 		return b.Stop(ctx)
 	}
 	if !rec.StoppedAt.IsZero() || rec.IdleTTL == 0 || now.Sub(active) < rec.IdleTTL {
 		return nil
 	}
-	live, err := scope.List(ctx, b.d.cfg.Manager, b.id, true)
+	live, err := sandboxrecord.List(ctx, b.d.cfg.Manager, b.id, true)
 	if err != nil {
 		return err
 	}
@@ -286,7 +286,7 @@ func (b *box) deadline() time.Time {
 	return b.rec.Deadline
 }
 
-// Touch implements scope.Entrance.
+// Touch implements sandboxrecord.Entrance.
 func (b *box) Touch() {
 	b.mu.Lock()
 	b.active = time.Now()
@@ -294,9 +294,9 @@ func (b *box) Touch() {
 }
 
 // Processes implements driver.Access.
-func (b *box) Processes() process.Manager { return scope.Processes(b.d.cfg.Manager, b.id, b) }
+func (b *box) Processes() process.Manager { return sandboxrecord.Processes(b.d.cfg.Manager, b.id, b) }
 
-// Enter implements scope.Entrance.
+// Enter implements sandboxrecord.Entrance.
 func (b *box) Enter(_ context.Context, spec *process.Spec) (leave func(), err error) {
 	b.starting.RLock()
 	b.mu.Lock()

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/tend-run/tend/internal/sandbox/driver"
-	"github.com/tend-run/tend/internal/sandbox/scope"
+	"github.com/tend-run/tend/internal/sandbox/sandboxrecord"
 	"github.com/tend-run/tend/process"
 )
 
@@ -41,8 +41,8 @@ type Config struct {
 type Driver struct {
 	cfg   Config
 	log   *slog.Logger
-	clock *scope.Clock // of deadlines
-	boxes scope.Registry[*box]
+	clock *sandboxrecord.Clock // of deadlines
+	boxes sandboxrecord.Registry[*box]
 }
 
 var (
@@ -55,7 +55,7 @@ func Open(cfg Config) (*Driver, error) {
 	if cfg.Manager == nil || cfg.Dir == "" {
 		return nil, &driver.InvalidError{Field: "config", Reason: "needs a manager and a directory"}
 	}
-	d := &Driver{cfg: cfg, log: cfg.Log, clock: scope.NewClock()}
+	d := &Driver{cfg: cfg, log: cfg.Log, clock: sandboxrecord.NewClock()}
 	if d.log == nil {
 		d.log = slog.New(slog.DiscardHandler)
 	}
@@ -68,7 +68,7 @@ func Open(cfg Config) (*Driver, error) {
 	}
 	for _, e := range entries {
 		var rec record
-		err := scope.Read(filepath.Join(cfg.Dir, e.Name()), &rec)
+		err := sandboxrecord.Read(filepath.Join(cfg.Dir, e.Name()), &rec)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue // a creation that did not come to its end
 		}
@@ -96,7 +96,7 @@ func (d *Driver) Create(_ context.Context, spec driver.Spec) (driver.Sandbox, er
 	if err := refuse(&spec); err != nil {
 		return nil, err
 	}
-	b := d.newBox(record{Record: scope.NewRecord(driver.NewID(), &spec)})
+	b := d.newBox(record{Record: sandboxrecord.NewRecord(driver.NewID(), &spec)})
 	b.mu.Lock() // calls that find it wait until it is made
 	defer b.mu.Unlock()
 	if err := d.boxes.Add(b, &b.rec.Record); err != nil {

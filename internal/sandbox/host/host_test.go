@@ -11,7 +11,7 @@ import (
 
 	"github.com/tend-run/tend/internal/sandbox/driver"
 	"github.com/tend-run/tend/internal/sandbox/drivertest"
-	"github.com/tend-run/tend/internal/sandbox/scope"
+	"github.com/tend-run/tend/internal/sandbox/sandboxrecord"
 	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testkeeper"
 	"github.com/tend-run/tend/process"
@@ -57,7 +57,7 @@ func TestSandboxesSurviveTheServer(t *testing.T) {
 	// What a crash leaves in the middle of a creation, and a record cut short.
 	proctest.Must(t, os.Mkdir(filepath.Join(cfg.Dir, "half"), 0o700))
 	torn := filepath.Join(cfg.Dir, "torn")
-	proctest.Must(t, errors.Join(os.Mkdir(torn, 0o700), os.WriteFile(filepath.Join(torn, scope.RecordName), []byte(`{"id":`), 0o600)))
+	proctest.Must(t, errors.Join(os.Mkdir(torn, 0o700), os.WriteFile(filepath.Join(torn, sandboxrecord.RecordName), []byte(`{"id":`), 0o600)))
 
 	second := open(t, cfg)
 	infos, err := second.List(t.Context())

@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/tend-run/tend/internal/sandbox/driver"
-	"github.com/tend-run/tend/internal/sandbox/scope"
+	"github.com/tend-run/tend/internal/sandbox/sandboxrecord"
 	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/process"
 )
@@ -148,7 +148,7 @@ func TestAnIDWinsOverARecordOfOldWithItAsName(t *testing.T) {
 		ids = append(ids, info.ID)
 	}
 	var rec record
-	proctest.Must(t, scope.Read(filepath.Join(cfg.Dir, string(ids[1])), &rec))
+	proctest.Must(t, sandboxrecord.Read(filepath.Join(cfg.Dir, string(ids[1])), &rec))
 	rec.Name = string(ids[0])
 	proctest.Must(t, rec.write(filepath.Join(cfg.Dir, string(ids[1]))))
 	found, err := open(t, cfg).Get(t.Context(), string(ids[0]))

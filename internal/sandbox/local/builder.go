@@ -15,7 +15,7 @@ import (
 	"github.com/tend-run/tend/internal/files"
 	"github.com/tend-run/tend/internal/sandbox/driver"
 	"github.com/tend-run/tend/internal/sandbox/layer"
-	"github.com/tend-run/tend/internal/sandbox/scope"
+	"github.com/tend-run/tend/internal/sandbox/sandboxrecord"
 	"github.com/tend-run/tend/process"
 )
 
@@ -175,7 +175,7 @@ func (r *builder) do(ctx context.Context, s driver.Step) error {
 		return err
 	}
 	// What a step leaves running ends with it.
-	if err := scope.End(ctx, r.d.cfg.Manager, r.box.id, true); err != nil {
+	if err := sandboxrecord.End(ctx, r.d.cfg.Manager, r.box.id, true); err != nil {
 		return err
 	}
 	r.box.life.Lock()
@@ -234,7 +234,7 @@ func (r *builder) make(ctx context.Context) error {
 		return err
 	}
 	rec := record{
-		Record:  scope.NewRecord(r.d.newID(), &driver.Spec{Run: driver.RunConfig{User: "root", Dir: "/"}, Size: r.b.spec.Size}),
+		Record:  sandboxrecord.NewRecord(r.d.newID(), &driver.Spec{Run: driver.RunConfig{User: "root", Dir: "/"}, Size: r.b.spec.Size}),
 		Size:    r.b.spec.Size,
 		Disk:    disk,
 		Network: driver.NetworkOwn, UIDBase: r.d.cfg.UIDBase, Layer: r.top, Origin: r.top, Build: r.b.ID,

@@ -12,7 +12,7 @@ import (
 	"github.com/tend-run/tend/internal/sandbox/driver"
 	"github.com/tend-run/tend/internal/sandbox/image"
 	"github.com/tend-run/tend/internal/sandbox/layer"
-	"github.com/tend-run/tend/internal/sandbox/scope"
+	"github.com/tend-run/tend/internal/sandbox/sandboxrecord"
 )
 
 // capture makes a layer of what the sandbox's files are now, for by. "" is a sandbox
@@ -90,7 +90,7 @@ func (s *sandbox) upper(rec *record) (dir string, closeUp func(), err error) {
 // idle reports whether nothing of the sandbox is in memory, neither processes nor
 // files. If so its root is closed, and no file operation is under way.
 func (s *sandbox) idle(ctx context.Context, in box.Info) (bool, error) {
-	live, err := scope.List(ctx, s.d.cfg.Manager, s.id, true)
+	live, err := sandboxrecord.List(ctx, s.d.cfg.Manager, s.id, true)
 	if err != nil || len(live) > 0 || !alone(in) {
 		return false, err
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/tend-run/tend/internal/core/box"
 	"github.com/tend-run/tend/internal/core/failpoint"
 	"github.com/tend-run/tend/internal/sandbox/driver"
-	"github.com/tend-run/tend/internal/sandbox/scope"
+	"github.com/tend-run/tend/internal/sandbox/sandboxrecord"
 )
 
 // Create implements driver.Driver.
@@ -30,7 +30,7 @@ func (d *Driver) Create(ctx context.Context, spec driver.Spec) (driver.Sandbox, 
 		return nil, err
 	}
 	rec := record{
-		Record: scope.NewRecord(d.newID(), &spec), Shares: slices.Clone(spec.Shares), Snapshot: spec.Snapshot, Template: spec.Template,
+		Record: sandboxrecord.NewRecord(d.newID(), &spec), Shares: slices.Clone(spec.Shares), Snapshot: spec.Snapshot, Template: spec.Template,
 		Size: spec.Size, Network: spec.Network.Mode,
 		UIDBase: d.cfg.UIDBase,
 	}
@@ -136,7 +136,7 @@ func (s *sandbox) enlist() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.rec.Home = u.Home
-	if err := scope.Write(s.dir(), &s.rec, false); err != nil {
+	if err := sandboxrecord.Write(s.dir(), &s.rec, false); err != nil {
 		return err
 	}
 	s.unsynced, s.hidden = true, false

@@ -11,7 +11,7 @@ import (
 
 	"github.com/tend-run/tend/internal/sandbox/driver"
 	"github.com/tend-run/tend/internal/sandbox/layer"
-	"github.com/tend-run/tend/internal/sandbox/scope"
+	"github.com/tend-run/tend/internal/sandbox/sandboxrecord"
 )
 
 // from gives a record the files that its snapshot has. They are held until release.
@@ -93,7 +93,7 @@ func (s *sandbox) setLayer(id layer.ID) error {
 	before := s.rec.Layer
 	next := s.rec
 	next.Layer = id
-	if err := scope.Write(s.dir(), &next, false); err != nil {
+	if err := sandboxrecord.Write(s.dir(), &next, false); err != nil {
 		return err
 	}
 	s.rec, s.unsynced = next, true

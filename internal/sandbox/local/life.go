@@ -12,7 +12,7 @@ import (
 	"github.com/tend-run/tend/internal/core/box"
 	"github.com/tend-run/tend/internal/core/failpoint"
 	"github.com/tend-run/tend/internal/sandbox/driver"
-	"github.com/tend-run/tend/internal/sandbox/scope"
+	"github.com/tend-run/tend/internal/sandbox/sandboxrecord"
 )
 
 // wanted is the box that the record asks for, and the size that it has.
@@ -167,7 +167,7 @@ func (s *sandbox) Stop(ctx context.Context) error {
 	if err := s.end(ctx); err != nil {
 		return err
 	}
-	if err := scope.End(ctx, s.d.cfg.Manager, s.id, false); err != nil {
+	if err := sandboxrecord.End(ctx, s.d.cfg.Manager, s.id, false); err != nil {
 		return err
 	}
 	s.mu.Lock()
@@ -199,7 +199,7 @@ func (s *sandbox) Destroy(ctx context.Context) error {
 	if !s.rec.Destroying {
 		next := s.rec
 		next.Destroying = true
-		if err := scope.Write(s.dir(), &next, false); err != nil {
+		if err := sandboxrecord.Write(s.dir(), &next, false); err != nil {
 			s.mu.Unlock()
 			return err
 		}
@@ -211,7 +211,7 @@ func (s *sandbox) Destroy(ctx context.Context) error {
 		return err
 	}
 	failpoint.Hit(failpoint.SandboxEnded)
-	if err := scope.End(ctx, s.d.cfg.Manager, s.id, true); err != nil {
+	if err := sandboxrecord.End(ctx, s.d.cfg.Manager, s.id, true); err != nil {
 		return err
 	}
 	failpoint.Hit(failpoint.SandboxEmptied)

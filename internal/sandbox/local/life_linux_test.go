@@ -13,7 +13,7 @@ import (
 
 	"github.com/tend-run/tend/internal/core/box"
 	"github.com/tend-run/tend/internal/sandbox/driver"
-	"github.com/tend-run/tend/internal/sandbox/scope"
+	"github.com/tend-run/tend/internal/sandbox/sandboxrecord"
 	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/process"
 )
@@ -55,7 +55,7 @@ func TestSandboxesAndBoxesMeetAgain(t *testing.T) {
 	doomed, _ := create(t, d, driver.Spec{Name: "doomed"})
 	doomed.mu.Lock()
 	doomed.rec.Destroying = true
-	proctest.Must(t, scope.Write(doomed.dir(), &doomed.rec, false))
+	proctest.Must(t, sandboxrecord.Write(doomed.dir(), &doomed.rec, false))
 	doomed.mu.Unlock()
 	half := driver.NewID()
 	proctest.Must(t, os.MkdirAll(filepath.Join(cfg.Dir, string(half), upName), 0o700))

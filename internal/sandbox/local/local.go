@@ -20,7 +20,7 @@ import (
 	"github.com/tend-run/tend/internal/sandbox/driver"
 	"github.com/tend-run/tend/internal/sandbox/layer"
 	"github.com/tend-run/tend/internal/sandbox/network"
-	"github.com/tend-run/tend/internal/sandbox/scope"
+	"github.com/tend-run/tend/internal/sandbox/sandboxrecord"
 	"github.com/tend-run/tend/process"
 )
 
@@ -68,8 +68,8 @@ type Config struct {
 type Driver struct {
 	cfg   Config
 	log   *slog.Logger
-	clock *scope.Clock // of deadlines
-	boxes scope.Registry[*sandbox]
+	clock *sandboxrecord.Clock // of deadlines
+	boxes sandboxrecord.Registry[*sandbox]
 	out   *network.Host
 	over  atomic.Bool // no more ways out are opened
 
@@ -121,7 +121,7 @@ func Open(cfg Config) (*Driver, error) {
 	if os.Geteuid() != 0 {
 		cfg.UIDBase = 0
 	}
-	d := &Driver{cfg: cfg, log: cfg.Log, clock: scope.NewClock(), thrown: make(chan struct{}, 1), spares: spares{changed: make(chan struct{}, 1), stays: spareStays}, ends: make(chan struct{}, mostExpiring), startWait: startWait, defaults: defaultSize(pidsOfMachine(), memoryOfMachine())}
+	d := &Driver{cfg: cfg, log: cfg.Log, clock: sandboxrecord.NewClock(), thrown: make(chan struct{}, 1), spares: spares{changed: make(chan struct{}, 1), stays: spareStays}, ends: make(chan struct{}, mostExpiring), startWait: startWait, defaults: defaultSize(pidsOfMachine(), memoryOfMachine())}
 	d.defaults.Disk = cfg.Disk
 	if d.log == nil {
 		d.log = slog.New(slog.DiscardHandler)
@@ -144,7 +144,7 @@ func Open(cfg Config) (*Driver, error) {
 			continue
 		}
 		var rec record
-		err := scope.Read(filepath.Join(cfg.Dir, e.Name()), &rec)
+		err := sandboxrecord.Read(filepath.Join(cfg.Dir, e.Name()), &rec)
 		if errors.Is(err, fs.ErrNotExist) {
 			err = d.discard(filepath.Join(cfg.Dir, e.Name())) // a creation that did not come to its end
 		} else if err == nil && string(rec.ID) != e.Name() {

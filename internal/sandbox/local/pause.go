@@ -10,7 +10,7 @@ import (
 
 	"github.com/tend-run/tend/internal/core/box"
 	"github.com/tend-run/tend/internal/sandbox/driver"
-	"github.com/tend-run/tend/internal/sandbox/scope"
+	"github.com/tend-run/tend/internal/sandbox/sandboxrecord"
 )
 
 // Pause implements driver.Pauser.
@@ -67,7 +67,7 @@ func (s *sandbox) pause(ctx context.Context, memory bool) error {
 		if err := s.end(ctx); err != nil {
 			return err
 		}
-		err = scope.End(ctx, s.d.cfg.Manager, s.id, false)
+		err = sandboxrecord.End(ctx, s.d.cfg.Manager, s.id, false)
 	} else {
 		var release func()
 		if release, err = s.holdStarts(); err != nil {

@@ -6,12 +6,12 @@ import (
 
 	"github.com/tend-run/tend/internal/sandbox/driver"
 	"github.com/tend-run/tend/internal/sandbox/layer"
-	"github.com/tend-run/tend/internal/sandbox/scope"
+	"github.com/tend-run/tend/internal/sandbox/sandboxrecord"
 )
 
 // record is what is kept of a sandbox. The JSON names are the format on disk.
 type record struct {
-	scope.Record
+	sandboxrecord.Record
 	// Home of the sandbox's user, if Dir is empty.
 	Home     string      `json:"home"`
 	Size     driver.Size `json:"size,omitzero"`     // as asked for

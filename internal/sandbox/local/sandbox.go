@@ -13,7 +13,7 @@ import (
 	"github.com/tend-run/tend/internal/files"
 	"github.com/tend-run/tend/internal/sandbox/driver"
 	"github.com/tend-run/tend/internal/sandbox/network"
-	"github.com/tend-run/tend/internal/sandbox/scope"
+	"github.com/tend-run/tend/internal/sandbox/sandboxrecord"
 	"github.com/tend-run/tend/process"
 )
 
@@ -85,7 +85,7 @@ func (s *sandbox) change(synced bool, f func(r *record) error) error {
 		return err
 	}
 	next.Updated = time.Now().UTC()
-	if err := scope.Write(s.dir(), &next, synced); err != nil {
+	if err := sandboxrecord.Write(s.dir(), &next, synced); err != nil {
 		return err
 	}
 	s.rec, s.unsynced = next, !synced
@@ -169,7 +169,7 @@ func (s *sandbox) deadline() time.Time {
 	return s.rec.Deadline
 }
 
-// Touch implements scope.Entrance.
+// Touch implements sandboxrecord.Entrance.
 func (s *sandbox) Touch() {
 	s.mu.Lock()
 	s.active = time.Now()
@@ -207,7 +207,7 @@ func (s *sandbox) endReason() string {
 
 // Processes implements driver.Access.
 func (s *sandbox) Processes() process.Manager {
-	return starter{scope.Processes(s.d.cfg.Inside(inside{s}), s.id, s)}
+	return starter{sandboxrecord.Processes(s.d.cfg.Inside(inside{s}), s.id, s)}
 }
 
 // starter speaks of starts as this driver does.
@@ -221,7 +221,7 @@ func (st starter) Start(ctx context.Context, spec process.Spec) (process.Process
 	return p, err
 }
 
-// Enter implements scope.Entrance.
+// Enter implements sandboxrecord.Entrance.
 func (s *sandbox) Enter(ctx context.Context, spec *process.Spec) (leave func(), err error) {
 	s.starting.RLock()
 	s.mu.Lock()

@@ -10,7 +10,7 @@ import (
 	"github.com/tend-run/tend/internal/core/box"
 	"github.com/tend-run/tend/internal/sandbox/driver"
 	"github.com/tend-run/tend/internal/sandbox/layer"
-	"github.com/tend-run/tend/internal/sandbox/scope"
+	"github.com/tend-run/tend/internal/sandbox/sandboxrecord"
 )
 
 // A spare is a sandbox for which nobody has asked yet: its box and its network are there,
@@ -222,7 +222,7 @@ func (d *Driver) makeSpare(ctx context.Context) {
 }
 
 func (d *Driver) makeSpareOf(ctx context.Context, sp *spare) error {
-	rec := record{Record: scope.NewRecord(d.newID(), &driver.Spec{}), Layer: sp.shape.layer, Origin: sp.shape.origin, Size: sp.shape.size, Disk: sp.shape.disk, Network: sp.shape.network, UIDBase: sp.shape.uidBase}
+	rec := record{Record: sandboxrecord.NewRecord(d.newID(), &driver.Spec{}), Layer: sp.shape.layer, Origin: sp.shape.origin, Size: sp.shape.size, Disk: sp.shape.disk, Network: sp.shape.network, UIDBase: sp.shape.uidBase}
 	s := d.newSandbox(rec)
 	s.life.Lock()
 	defer s.life.Unlock()

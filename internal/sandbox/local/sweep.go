@@ -15,7 +15,7 @@ import (
 
 	"github.com/tend-run/tend/internal/core/box"
 	"github.com/tend-run/tend/internal/sandbox/driver"
-	"github.com/tend-run/tend/internal/sandbox/scope"
+	"github.com/tend-run/tend/internal/sandbox/sandboxrecord"
 )
 
 // sweepEvery is how often sandboxes are looked at, and removed ones cleared away.
@@ -118,7 +118,7 @@ func (s *sandbox) expires(now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r := &s.rec
-	return r.Destroying || r.Due(now) != scope.DueNothing || r.IdleTTL > 0 && now.Sub(s.active) >= r.IdleTTL
+	return r.Destroying || r.Due(now) != sandboxrecord.DueNothing || r.IdleTTL > 0 && now.Sub(s.active) >= r.IdleTTL
 }
 
 // expire ends the sandbox if its time is up.
@@ -131,16 +131,16 @@ func (s *sandbox) expire(ctx context.Context, now time.Time) error {
 	}
 	if rec.Destroying || rec.PausedAt.IsZero() {
 		switch rec.Due(now) {
-		case scope.DueDestroy:
+		case sandboxrecord.DueDestroy:
 			return s.Destroy(ctx)
-		case scope.DuePause:
+		case sandboxrecord.DuePause:
 			return s.pauseDue(ctx, !rec.FilesAlone)
 		}
 	}
 	if !rec.StoppedAt.IsZero() || !rec.PausedAt.IsZero() || rec.IdleTTL == 0 || now.Sub(active) < rec.IdleTTL {
 		return nil
 	}
-	live, err := scope.List(ctx, s.d.cfg.Manager, s.id, true)
+	live, err := sandboxrecord.List(ctx, s.d.cfg.Manager, s.id, true)
 	if err != nil {
 		return err
 	}
@@ -225,7 +225,7 @@ func (s *sandbox) sync() error {
 	if !s.unsynced || s.gone || s.hidden || s.rec.Destroying {
 		return nil
 	}
-	if err := scope.Write(s.dir(), &s.rec, true); err != nil {
+	if err := sandboxrecord.Write(s.dir(), &s.rec, true); err != nil {
 		return err
 	}
 	s.unsynced = false

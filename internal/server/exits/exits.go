@@ -27,7 +27,7 @@ import (
 // LabelOf is on the process of a command: whose exit it is for.
 const LabelOf = "tend.exit-of"
 
-// labelSandbox is the label of processes in sandboxes (package internal/sandbox/scope).
+// labelSandbox is the label of processes in sandboxes (package internal/sandbox/sandboxrecord).
 const labelSandbox = "tend.sandbox"
 
 const (

@@ -16,7 +16,7 @@ import (
 	"github.com/tend-run/tend/process"
 )
 
-// labelSandbox is the label of processes in sandboxes (package internal/sandbox/scope).
+// labelSandbox is the label of processes in sandboxes (package internal/sandbox/sandboxrecord).
 const labelSandbox = "tend.sandbox"
 
 // exits sends the spans of processes that have ended. All is done by the goroutine of run.

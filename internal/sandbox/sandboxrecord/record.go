@@ -1,4 +1,4 @@
-package scope
+package sandboxrecord
 
 import (
 	"encoding/json"
