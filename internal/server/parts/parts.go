@@ -65,9 +65,9 @@ import (
 	"github.com/tend-run/tend/internal/protocol/page"
 	"github.com/tend-run/tend/internal/protocol/ports"
 	"github.com/tend-run/tend/internal/sandbox/driver"
-	"github.com/tend-run/tend/internal/sandbox/either"
 	"github.com/tend-run/tend/internal/sandbox/host"
 	"github.com/tend-run/tend/internal/sandbox/local"
+	"github.com/tend-run/tend/internal/sandbox/multi"
 	"github.com/tend-run/tend/internal/sandbox/network"
 	"github.com/tend-run/tend/internal/sandbox/route"
 	"github.com/tend-run/tend/internal/server/exits"
@@ -207,7 +207,7 @@ func openDriver(c *Config) (driver.Driver, driver.Access, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	return either.New(full, none), machine, nil
+	return multi.New(full, none), machine, nil
 }
 
 // hidden are these paths, and where they lead now: a link may lead elsewhere later.

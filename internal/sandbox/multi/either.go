@@ -1,7 +1,7 @@
-// Package either combines two drivers: one that isolates sandboxes from the machine,
+// Package multi combines two drivers: one that isolates sandboxes from the machine,
 // and one whose sandboxes are the machine itself. driver.Spec.Isolation decides which
 // one creates a sandbox. The abilities for a sandbox are those of its driver.
-package either
+package multi
 
 import (
 	"cmp"
