@@ -12,7 +12,7 @@ import (
 
 	"github.com/tend-run/tend/internal/lib/budget"
 	userpeer "github.com/tend-run/tend/internal/lib/peercred"
-	"github.com/tend-run/tend/internal/protocol/face"
+	"github.com/tend-run/tend/internal/protocol"
 	"github.com/tend-run/tend/internal/protocol/module"
 )
 
@@ -39,7 +39,7 @@ func (p *peer) own() bool {
 // withPeer notes the peer of a connection for its requests. One that a stream
 // gave back has the same peer as before.
 func (s *Server) withPeer(ctx context.Context, c net.Conn) context.Context {
-	note := face.NoteOf(ctx)
+	note := protocol.NoteOf(ctx)
 	if note != nil {
 		if p, ok := (*note).(*peer); ok {
 			return context.WithValue(ctx, peerKey{}, p)
@@ -115,7 +115,7 @@ func (s *Server) needsToken(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		token := s.token()
 		login := module.Login{Role: module.Owner}
-		if token.Set() && !Trusted(r) && !token.Matches(face.Bearer(r)) {
+		if token.Set() && !Trusted(r) && !token.Matches(protocol.Bearer(r)) {
 			login = module.Login{}
 			if s.cfg.Session != nil {
 				login = s.cfg.Session(r)
@@ -138,7 +138,7 @@ func (s *Server) needsToken(next http.Handler) http.Handler {
 				w.Header().Add("WWW-Authenticate", login.Challenge)
 			}
 			text := "this server needs a token: send Authorization: Bearer <token> (set TEND_TOKEN for the command line)"
-			if face.Bearer(r) != "" {
+			if protocol.Bearer(r) != "" {
 				text = "the token is not the one of this server (check TEND_TOKEN)"
 			}
 			refuse(w, http.StatusUnauthorized, "unauthenticated", text)
@@ -162,9 +162,9 @@ func (s *Server) needsToken(next http.Handler) http.Handler {
 // token is the one that callers must show now: the operator's, else the one
 // that a part has been given. Once a part has one, no other path on the same port
 // may be a way around it.
-func (s *Server) token() face.Token {
+func (s *Server) token() protocol.Token {
 	if s.cfg.TokenNow == nil {
-		return face.Token(s.cfg.Token)
+		return protocol.Token(s.cfg.Token)
 	}
 	return s.cfg.TokenNow()
 }
@@ -172,7 +172,7 @@ func (s *Server) token() face.Token {
 // guarded refuses what a foreign web page may have caused, while no token
 // keeps it out.
 func (s *Server) guarded(next http.Handler) http.Handler {
-	guard := face.Guard{Domains: s.cfg.Domains, Origins: s.cfg.Origins, Off: s.cfg.Insecure, Protected: func() bool { return s.token().Set() }}
+	guard := protocol.Guard{Domains: s.cfg.Domains, Origins: s.cfg.Origins, Off: s.cfg.Insecure, Protected: func() bool { return s.token().Set() }}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if err := guard.Check(r); err != nil && !s.hasSecret(r.URL.Path) {
 			s.metrics.Refused("origin")

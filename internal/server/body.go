@@ -8,7 +8,7 @@ import (
 
 	"connectrpc.com/connect"
 	"github.com/tend-run/tend/internal/lib/budget"
-	"github.com/tend-run/tend/internal/protocol/face"
+	"github.com/tend-run/tend/internal/protocol"
 	"github.com/tend-run/tend/internal/protocol/module"
 )
 
@@ -21,7 +21,7 @@ const (
 	freeBody  = 4 << 10
 	smallBody = 64 << 10
 	// madeOfData is how many bytes are held for each byte of a message that carries
-	// input, which is copied; face.Decoding knows of the others.
+	// input, which is copied; protocol.Decoding knows of the others.
 	madeOfData = 3
 	// unpacked is how many bytes a byte of a compressed body may stand for, and
 	// maxUnpacked the most that the faces unpack of one request.
@@ -206,7 +206,7 @@ func (b *pacedBody) cost(n int64) int64 {
 	case b.kind == module.Data:
 		return n * madeOfData
 	}
-	return face.Decoding(n)
+	return protocol.Decoding(n)
 }
 
 // isPacked reports whether the body is compressed, in one of the ways in which

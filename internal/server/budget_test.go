@@ -21,7 +21,7 @@ import (
 	tendv1 "github.com/tend-run/tend/gen/tend/v1"
 	envdpb "github.com/tend-run/tend/internal/gen/envd/process"
 	"github.com/tend-run/tend/internal/lib/budget"
-	"github.com/tend-run/tend/internal/protocol/face"
+	"github.com/tend-run/tend/internal/protocol"
 	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/process"
 )
@@ -167,9 +167,9 @@ func TestCompressedBodiesAreChargedForWhatTheyStandFor(t *testing.T) {
 // become an object.
 func TestMessagesOfTooManyFieldsAreRefused(t *testing.T) {
 	s := serve(t, nil)
-	args := make([]string, face.MaxFields+1)
+	args := make([]string, protocol.MaxFields+1)
 	env := make(map[string]string)
-	for i := range face.MaxFields/3 + 1 {
+	for i := range protocol.MaxFields/3 + 1 {
 		env[fmt.Sprint(i)] = ""
 	}
 	asJSON := func(v any) []byte {

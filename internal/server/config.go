@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/tend-run/tend/internal/lib/budget"
-	"github.com/tend-run/tend/internal/protocol/face"
+	"github.com/tend-run/tend/internal/protocol"
 	"github.com/tend-run/tend/internal/protocol/module"
 	"github.com/tend-run/tend/internal/sandbox/driver"
 	"github.com/tend-run/tend/internal/server/metrics"
@@ -39,7 +39,7 @@ type Config struct {
 	// Token that callers over TCP must send. Empty: none.
 	Token string
 	// TokenNow returns the current token, if a part may change it. nil: Token.
-	TokenNow func() face.Token
+	TokenNow func() protocol.Token
 	// Session says what a request may do without the token because this server's page sent
 	// it from a logged-in browser. It must make sure that no other page caused the
 	// request. A request ends with its login. nil: nothing.
@@ -170,7 +170,7 @@ func CheckDomain(d string) error {
 // CheckOrigin returns an error if an origin of Config.Origins is not as browsers write it, or
 // nil. Everybody who can serve a page there can run programs here.
 func CheckOrigin(o string) error {
-	switch written, err := face.ParseOrigin(o); {
+	switch written, err := protocol.ParseOrigin(o); {
 	case err != nil:
 		return fmt.Errorf("%.200q %w", o, err)
 	case written != o:

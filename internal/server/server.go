@@ -16,7 +16,7 @@ import (
 
 	"github.com/tend-run/tend/internal/lib/atomicfile"
 	"github.com/tend-run/tend/internal/lib/budget"
-	"github.com/tend-run/tend/internal/protocol/face"
+	"github.com/tend-run/tend/internal/protocol"
 	"github.com/tend-run/tend/internal/protocol/module"
 	"github.com/tend-run/tend/internal/sandbox/driver"
 	"github.com/tend-run/tend/internal/server/metrics"
@@ -35,8 +35,8 @@ type Server struct {
 	secrets []func(path string) bool // Route.Secret of all routes
 	hosters []module.Hoster
 	handler http.Handler
-	logins  face.Logins
-	listens []*face.Listener
+	logins  protocol.Logins
+	listens []*protocol.Listener
 }
 
 // New checks the configuration and mounts the parts. It does not serve yet.
@@ -94,7 +94,7 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 	servers := make([]*http.Server, 0, len(s.cfg.Listeners))
 	for _, inner := range s.cfg.Listeners {
-		l := face.NewListener(inner)
+		l := protocol.NewListener(inner)
 		s.listens = append(s.listens, l)
 		srv := s.httpServer(requests, l)
 		servers = append(servers, srv)
@@ -136,7 +136,7 @@ func (s *Server) runners() (all []func(context.Context) error) {
 
 // httpServer returns the server of one listener: HTTP/1.1 and HTTP/2 by prior
 // knowledge (h2c) on the same port.
-func (s *Server) httpServer(requests context.Context, l *face.Listener) *http.Server {
+func (s *Server) httpServer(requests context.Context, l *protocol.Listener) *http.Server {
 	var protocols http.Protocols
 	protocols.SetHTTP1(true)
 	protocols.SetUnencryptedHTTP2(true)

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tend-run/tend/internal/protocol/face"
+	"github.com/tend-run/tend/internal/protocol"
 	"github.com/tend-run/tend/internal/server/metrics"
 	"github.com/tend-run/tend/internal/server/parts"
 	"github.com/tend-run/tend/internal/support/proctest"
@@ -69,7 +69,7 @@ func assemble(t *testing.T, dir string, cfg Config) *Server {
 	t.Helper()
 	cfg.Metrics = metrics.New(metrics.Config{Manager: cfg.Manager, Version: cfg.Version})
 	set := proctest.Value(parts.Open(parts.Config{
-		Manager: cfg.Metrics.Manager(), StateDir: dir, Token: face.Token(cfg.Token), Trusted: Trusted, Insecure: cfg.Insecure, Domains: cfg.Domains, Origins: cfg.Origins,
+		Manager: cfg.Metrics.Manager(), StateDir: dir, Token: protocol.Token(cfg.Token), Trusted: Trusted, Insecure: cfg.Insecure, Domains: cfg.Domains, Origins: cfg.Origins,
 		Providers: filepath.Join(dir, providersFile), Budget: cfg.Budget, Version: cfg.Version, Log: cfg.Log,
 	}))(t)
 	if cfg.Session == nil {

@@ -4,9 +4,9 @@ import (
 	"context"
 	"sync"
 
+	"github.com/tend-run/tend/internal/protocol"
 	"github.com/tend-run/tend/internal/protocol/distant/journal"
 	"github.com/tend-run/tend/internal/protocol/distant/wire"
-	"github.com/tend-run/tend/internal/protocol/face"
 	"github.com/tend-run/tend/process"
 )
 
@@ -20,7 +20,7 @@ type origin struct {
 // is the one source that sends, and its bytes are in the spool.
 type outlet interface {
 	// output sends one chunk of a stream.
-	output(st *stream, ev process.Event, out face.Output) error
+	output(st *stream, ev process.Event, out protocol.Output) error
 	// done sends the last message of a stream.
 	done(st *stream, exit *process.Exit) error
 	// event sends a message of another source.

@@ -13,8 +13,8 @@ import (
 	"github.com/tend-run/tend/internal/files"
 	"github.com/tend-run/tend/internal/lib/budget"
 	"github.com/tend-run/tend/internal/lib/lazyregexp"
+	"github.com/tend-run/tend/internal/protocol"
 	"github.com/tend-run/tend/internal/protocol/distant/wire"
-	"github.com/tend-run/tend/internal/protocol/face"
 	"github.com/tend-run/tend/internal/sandbox/driver"
 	"github.com/tend-run/tend/process"
 )
@@ -48,7 +48,7 @@ type Config struct {
 	// Budget of what is held for clients; nil: no bound.
 	Budget *budget.Budget
 	// Trace makes spans of requests. nil: none.
-	Trace face.Trace
+	Trace protocol.Trace
 	// Log gets one line for each connection that was refused. nil: none.
 	Log *slog.Logger
 }
@@ -65,7 +65,7 @@ type Face struct {
 	system  message
 	version message
 	budget  *budget.Budget
-	trace   face.Trace
+	trace   protocol.Trace
 	log     *slog.Logger
 }
 

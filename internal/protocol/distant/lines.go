@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/tend-run/tend/internal/lib/lazyregexp"
+	"github.com/tend-run/tend/internal/protocol"
 	"github.com/tend-run/tend/internal/protocol/distant/wire"
-	"github.com/tend-run/tend/internal/protocol/face"
 	"github.com/tend-run/tend/process"
 )
 
@@ -280,7 +280,7 @@ var chunks = sync.Pool{New: func() any { return &chunk{raw: make([]byte, 0, maxC
 type chunk struct{ raw, text []byte }
 
 // output implements [outlet].
-func (l *lines) output(st *stream, ev process.Event, out face.Output) error {
+func (l *lines) output(st *stream, ev process.Event, out protocol.Output) error {
 	b := chunks.Get().(*chunk)
 	defer chunks.Put(b)
 	data := ev.Data

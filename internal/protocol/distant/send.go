@@ -8,10 +8,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tend-run/tend/internal/protocol"
 	"github.com/tend-run/tend/internal/protocol/distant/journal"
 	"github.com/tend-run/tend/internal/protocol/distant/secure"
 	"github.com/tend-run/tend/internal/protocol/distant/wire"
-	"github.com/tend-run/tend/internal/protocol/face"
 	"github.com/tend-run/tend/process"
 )
 
@@ -131,7 +131,7 @@ func outputHead(b []byte, st *stream, stream process.Stream, offset int64, n int
 // output implements [outlet]. The bytes go from the spool into the frame, are
 // encrypted where they are, and are sent; only numbering and sending exclude
 // other streams.
-func (s *session) output(st *stream, ev process.Event, out face.Output) error {
+func (s *session) output(st *stream, ev process.Event, out protocol.Output) error {
 	conn := s.now.Load()
 	if conn == nil {
 		return errAway

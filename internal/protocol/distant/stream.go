@@ -6,7 +6,7 @@ import (
 	"io"
 	"time"
 
-	"github.com/tend-run/tend/internal/protocol/face"
+	"github.com/tend-run/tend/internal/protocol"
 	"github.com/tend-run/tend/process"
 )
 
@@ -71,7 +71,7 @@ func (st *stream) pump(ctx context.Context, out outlet) (*process.Exit, error) {
 	}
 	defer r.Close()
 	sink := &sink{st: st, out: out}
-	err = face.Stream(ctx, r, sink, 0)
+	err = protocol.Stream(ctx, r, sink, 0)
 	return sink.exit, err
 }
 
@@ -80,18 +80,18 @@ func (st *stream) pump(ctx context.Context, out outlet) (*process.Exit, error) {
 // encoded and encrypted.
 const maxChunk = 128 << 10
 
-// sink is the [face.Sink] of a stream.
+// sink is the [protocol.Sink] of a stream.
 type sink struct {
 	st   *stream
 	out  outlet
 	exit *process.Exit
 }
 
-// WantsSpans implements [face.SpanSink]: output is read from the spool into
+// WantsSpans implements [protocol.SpanSink]: output is read from the spool into
 // the message itself.
 func (s *sink) WantsSpans() (int, bool) { return maxChunk, true }
 
-func (s *sink) Event(ev process.Event, out face.Output) error {
+func (s *sink) Event(ev process.Event, out protocol.Output) error {
 	var err error
 	switch ev.Kind {
 	case process.EventOutput:
@@ -119,7 +119,7 @@ var errFreed = errors.New("output was freed by retention while it was being sent
 
 // chunkInto copies the bytes of an output event to b, which has room for
 // chunkLen(ev, out) bytes.
-func chunkInto(b []byte, ev process.Event, out face.Output) error {
+func chunkInto(b []byte, ev process.Event, out protocol.Output) error {
 	if out.Span.File == nil {
 		copy(b, ev.Data)
 		return nil
@@ -133,7 +133,7 @@ func chunkInto(b []byte, ev process.Event, out face.Output) error {
 	return nil
 }
 
-func chunkLen(ev process.Event, out face.Output) int {
+func chunkLen(ev process.Event, out protocol.Output) int {
 	if out.Span.File == nil {
 		return len(ev.Data)
 	}

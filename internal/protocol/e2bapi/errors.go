@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"github.com/tend-run/tend/internal/lib/budget"
-	"github.com/tend-run/tend/internal/protocol/face"
+	"github.com/tend-run/tend/internal/protocol"
 	"github.com/tend-run/tend/internal/sandbox/driver"
 	"github.com/tend-run/tend/process"
 )
@@ -147,7 +147,7 @@ func decode(r *http.Request, v any) error {
 	if len(b) == 0 {
 		return nil
 	}
-	if err := face.DecodeJSON(b, v); err != nil {
+	if err := protocol.DecodeJSON(b, v); err != nil {
 		return badRequest("the body is not what this path takes: %v", err)
 	}
 	return nil

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tend-run/tend/internal/protocol/face"
+	"github.com/tend-run/tend/internal/protocol"
 	"github.com/tend-run/tend/internal/protocol/module"
 	"github.com/tend-run/tend/internal/sandbox/driver"
 )
@@ -27,10 +27,10 @@ const (
 type Config struct {
 	Driver driver.Driver
 	// Secret creates the tokens of sandboxes and uploads.
-	Secret *face.Secret
+	Secret *protocol.Secret
 	// Token returns the token from which keys are derived; nil, or a token that is not set:
 	// any key is accepted.
-	Token func() face.Token
+	Token func() protocol.Token
 	// Trusted reports whether a caller needs no key; nil: every caller needs one.
 	Trusted func(*http.Request) bool
 	// Domains below which sandboxes have host names; clients are told the first one.
@@ -50,8 +50,8 @@ type Config struct {
 // Face serves the protocol.
 type Face struct {
 	driver    driver.Driver
-	secret    *face.Secret
-	token     func() face.Token
+	secret    *protocol.Secret
+	token     func() protocol.Token
 	trusted   func(*http.Request) bool
 	domains   []string
 	publicURL string
@@ -73,7 +73,7 @@ func New(c Config) (*Face, error) {
 		publicURL: strings.TrimRight(c.PublicURL, "/"), version: c.EnvdVersion, machine: machineOf(c.Dir), began: time.Now(), logging: make(chan struct{}, logsAtOnce), log: c.Log,
 	}
 	if f.token == nil {
-		f.token = func() face.Token { return "" }
+		f.token = func() protocol.Token { return "" }
 	}
 	if f.trusted == nil {
 		f.trusted = func(*http.Request) bool { return false }
@@ -161,7 +161,7 @@ func elsewhere() map[string]handler {
 func (f *Face) needsKey(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if token := f.token(); token.Set() && !f.trusted(r) {
-			key, header, bearer := face.E2BKey(token), r.Header.Get("X-Api-Key"), face.Bearer(r)
+			key, header, bearer := protocol.E2BKey(token), r.Header.Get("X-Api-Key"), protocol.Bearer(r)
 			if !key.Matches(header) && !token.Matches(header) && !token.Matches(bearer) && !key.Matches(bearer) {
 				f.refuse(w, &problem{http.StatusUnauthorized, "this server needs its key: set E2B_API_KEY, which is sent as X-API-Key"})
 				return

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tend-run/tend/internal/protocol/face"
+	"github.com/tend-run/tend/internal/protocol"
 	"github.com/tend-run/tend/internal/sandbox/driver"
 )
 
@@ -59,7 +59,7 @@ func FuzzCreate(f *testing.F) {
 			}
 			return
 		}
-		if spec.Isolation != driver.IsolationFull || spec.Notes[face.NoteSecure] == "" || len(spec.Shares) > 0 || spec.Name != "" || spec.Run.User != "" || spec.Run.Dir != "" ||
+		if spec.Isolation != driver.IsolationFull || spec.Notes[protocol.NoteSecure] == "" || len(spec.Shares) > 0 || spec.Name != "" || spec.Run.User != "" || spec.Run.Dir != "" ||
 			spec.Network.Mode != driver.NetworkDefault || spec.Deadline.IsZero() {
 			t.Errorf("%q asks for %+v", body, spec)
 		}

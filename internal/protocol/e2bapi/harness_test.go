@@ -10,8 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tend-run/tend/internal/protocol"
 	"github.com/tend-run/tend/internal/protocol/e2bapi"
-	"github.com/tend-run/tend/internal/protocol/face"
 	"github.com/tend-run/tend/internal/protocol/module"
 	"github.com/tend-run/tend/internal/sandbox/driver"
 	"github.com/tend-run/tend/internal/sandbox/host"
@@ -34,19 +34,19 @@ type server struct {
 	t      *testing.T
 	url    string
 	driver driver.Driver
-	secret *face.Secret
-	token  face.Token
+	secret *protocol.Secret
+	token  protocol.Token
 	dir    string
 }
 
 func serve(t *testing.T, change func(*e2bapi.Config)) *server {
 	t.Helper()
-	s := &server{t: t, secret: face.NewSecret(), dir: t.TempDir()}
+	s := &server{t: t, secret: protocol.NewSecret(), dir: t.TempDir()}
 	d, err := host.Open(host.Config{Dir: filepath.Join(s.dir, "boxes"), Manager: testkeeper.New(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg := e2bapi.Config{Driver: open{d}, Secret: s.secret, Dir: filepath.Join(s.dir, "e2b"), Token: func() face.Token { return s.token }}
+	cfg := e2bapi.Config{Driver: open{d}, Secret: s.secret, Dir: filepath.Join(s.dir, "e2b"), Token: func() protocol.Token { return s.token }}
 	if change != nil {
 		change(&cfg)
 	}

@@ -7,11 +7,11 @@ import (
 	"strings"
 
 	"github.com/tend-run/tend/internal/lib/lazyregexp"
-	"github.com/tend-run/tend/internal/protocol/face"
+	"github.com/tend-run/tend/internal/protocol"
 )
 
 // maskHost is a host name, with ${PORT} at any place and a port or none.
-var maskHost = lazyregexp.New(`^([A-Za-z0-9._-]|` + regexp.QuoteMeta(face.MaskPort) + `){1,253}(:([0-9]{1,5}|` + regexp.QuoteMeta(face.MaskPort) + `))?$`)
+var maskHost = lazyregexp.New(`^([A-Za-z0-9._-]|` + regexp.QuoteMeta(protocol.MaskPort) + `){1,253}(:([0-9]{1,5}|` + regexp.QuoteMeta(protocol.MaskPort) + `))?$`)
 
 const maxHTTPSPorts = 64
 
@@ -19,9 +19,9 @@ const maxHTTPSPorts = 64
 func (n *networkRequest) serve(notes map[string]string) error {
 	if n.MaskRequestHost != "" {
 		if !maskHost.MatchString(n.MaskRequestHost) {
-			return badRequest("maskRequestHost is %.80q; a host name is needed, in which %s stands for the port", n.MaskRequestHost, face.MaskPort)
+			return badRequest("maskRequestHost is %.80q; a host name is needed, in which %s stands for the port", n.MaskRequestHost, protocol.MaskPort)
 		}
-		notes[face.NoteMaskHost] = n.MaskRequestHost
+		notes[protocol.NoteMaskHost] = n.MaskRequestHost
 	}
 	if len(n.HTTPSPorts) > maxHTTPSPorts {
 		return badRequest("httpsPorts has %d entries; the limit is %d", len(n.HTTPSPorts), maxHTTPSPorts)
@@ -36,7 +36,7 @@ func (n *networkRequest) serve(notes map[string]string) error {
 		}
 	}
 	if len(ports) > 0 {
-		notes[face.NoteHTTPSPorts] = strings.Join(ports, ",")
+		notes[protocol.NoteHTTPSPorts] = strings.Join(ports, ",")
 	}
 	return nil
 }
@@ -44,7 +44,7 @@ func (n *networkRequest) serve(notes map[string]string) error {
 // httpsPorts of a sandbox, as clients are told of them.
 func httpsPorts(notes map[string]string) []int {
 	var ports []int
-	for text := range strings.SplitSeq(notes[face.NoteHTTPSPorts], ",") {
+	for text := range strings.SplitSeq(notes[protocol.NoteHTTPSPorts], ",") {
 		if p, err := strconv.Atoi(text); err == nil {
 			ports = append(ports, p)
 		}

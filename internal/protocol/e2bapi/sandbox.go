@@ -14,7 +14,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tend-run/tend/internal/protocol/face"
+	"github.com/tend-run/tend/internal/protocol"
 	"github.com/tend-run/tend/internal/sandbox/driver"
 )
 
@@ -223,7 +223,7 @@ func (f *Face) connect(timeout time.Duration) handler {
 func (f *Face) wake(r *http.Request, s driver.Sandbox, info *driver.Info, at time.Time, reboot bool) (driver.Info, error) {
 	ctx := context.WithoutCancel(r.Context())
 	// A sandbox of another protocol may be meant to live for ever.
-	if !info.Deadline.IsZero() || info.Notes[face.NoteSecure] != "" {
+	if !info.Deadline.IsZero() || info.Notes[protocol.NoteSecure] != "" {
 		if _, err := s.Update(ctx, driver.Change{Deadline: &at}); err != nil {
 			return *info, err
 		}
@@ -504,7 +504,7 @@ func (f *Face) detailJSON(r *http.Request, info *driver.Info) *detail {
 		Network:   network{AllowOut: info.Network.Allow, DenyOut: info.Network.Deny, AllowPublicTraffic: info.Network.Public},
 		Lifecycle: lifecycle{AutoResume: info.Wake, OnTimeout: "kill"},
 	}
-	d.Network.MaskRequestHost, d.Network.HTTPSPorts = info.Notes[face.NoteMaskHost], httpsPorts(info.Notes)
+	d.Network.MaskRequestHost, d.Network.HTTPSPorts = info.Notes[protocol.NoteMaskHost], httpsPorts(info.Notes)
 	if info.AtDeadline == driver.ActionPause {
 		d.Lifecycle.OnTimeout = "pause"
 	}

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tend-run/tend/internal/protocol/face"
+	"github.com/tend-run/tend/internal/protocol"
 	"github.com/tend-run/tend/internal/sandbox/driver"
 )
 
@@ -115,7 +115,7 @@ func TestWhatASandboxIsMadeWith(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if info.Env["A"] != "b" || !info.Wake || info.AtDeadline != driver.ActionPause || info.Network.Public || info.Notes[face.NoteSecure] == "" {
+	if info.Env["A"] != "b" || !info.Wake || info.AtDeadline != driver.ActionPause || info.Network.Public || info.Notes[protocol.NoteSecure] == "" {
 		t.Errorf("it is %+v", info)
 	}
 	// MCP's gateway is started by the SDK.
@@ -124,7 +124,7 @@ func TestWhatASandboxIsMadeWith(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if info, err = box.Info(t.Context()); err != nil || info.AtDeadline != driver.ActionPause || !info.FilesAlone || info.Notes[face.NoteMaskHost] != "own.example:${PORT}" || info.Notes[face.NoteHTTPSPorts] != "8443,443" {
+	if info, err = box.Info(t.Context()); err != nil || info.AtDeadline != driver.ActionPause || !info.FilesAlone || info.Notes[protocol.NoteMaskHost] != "own.example:${PORT}" || info.Notes[protocol.NoteHTTPSPorts] != "8443,443" {
 		t.Errorf("it is %+v, %v", info, err)
 	}
 	told := s.call(200, "GET", "/sandboxes/"+other, "")["network"].(map[string]any)
@@ -303,8 +303,8 @@ func TestKeys(t *testing.T) {
 	s.create("{}") // without a token any key is good
 	s.call(201, "POST", "/v2/sandboxes", "{}", "X-API-Key: e2b_0000000000000000000000000000000000000000")
 	s.token = "the server's token"
-	key := face.E2BKey(s.token)
-	if len(key) != 44 || !strings.HasPrefix(string(key), "e2b_") || strings.Trim(string(key[4:]), "0123456789abcdef") != "" || face.E2BKey("").Set() {
+	key := protocol.E2BKey(s.token)
+	if len(key) != 44 || !strings.HasPrefix(string(key), "e2b_") || strings.Trim(string(key[4:]), "0123456789abcdef") != "" || protocol.E2BKey("").Set() {
 		t.Errorf("the key is %q", key)
 	}
 	id := s.call(201, "POST", "/v2/sandboxes", "{}", "X-API-Key: "+string(key))["sandboxID"].(string)

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tend-run/tend/internal/protocol/face"
+	"github.com/tend-run/tend/internal/protocol"
 )
 
 const (
@@ -27,7 +27,7 @@ func (f *Face) fileLink(w http.ResponseWriter, r *http.Request) error {
 		return badRequest("the hash %.80q is no SHA-256 in hex digits", hash)
 	}
 	expires := strconv.FormatInt(time.Now().Add(uploadTime).Unix(), 10)
-	url := face.Origin(f.publicURL, r) + uploadPath + strings.Join([]string{hash, expires, f.secret.Sign("upload", hash, expires)}, ".")
+	url := protocol.Origin(f.publicURL, r) + uploadPath + strings.Join([]string{hash, expires, f.secret.Sign("upload", hash, expires)}, ".")
 	writeJSON(w, http.StatusCreated, map[string]any{"present": f.store.has(hash), "url": url})
 	return nil
 }
@@ -38,7 +38,7 @@ func (f *Face) upload(w http.ResponseWriter, r *http.Request) {
 	expires, mac, _ := strings.Cut(rest, ".")
 	at, err := strconv.ParseInt(expires, 10, 64)
 	switch {
-	case f.store == nil, err != nil, !isHash.MatchString(hash), !face.Token(f.secret.Sign("upload", hash, expires)).Matches(mac):
+	case f.store == nil, err != nil, !isHash.MatchString(hash), !protocol.Token(f.secret.Sign("upload", hash, expires)).Matches(mac):
 		f.refuse(w, &problem{http.StatusForbidden, "this is no link for an upload; ask for a new one"})
 		return
 	case time.Now().Unix() >= at:

@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 	"time"
 
-	"github.com/tend-run/tend/internal/protocol/face"
+	"github.com/tend-run/tend/internal/protocol"
 	"github.com/tend-run/tend/internal/sandbox/driver"
 )
 
@@ -132,7 +132,7 @@ func (n *networkRequest) network(internet *bool) driver.Network {
 func (c *createRequest) spec(timeout time.Duration) (driver.Spec, error) {
 	spec := driver.Spec{
 		Isolation: driver.IsolationFull, Env: c.EnvVars, Metadata: c.Metadata, Network: c.Network.network(c.AllowInternetAccess),
-		Wake: c.AutoResume != nil && c.AutoResume.Enabled, Notes: map[string]string{face.NoteSecure: "yes"},
+		Wake: c.AutoResume != nil && c.AutoResume.Enabled, Notes: map[string]string{protocol.NoteSecure: "yes"},
 	}
 	err := refuseFields(
 		foreign{"iam", c.IAM, "give variables in envVars"},

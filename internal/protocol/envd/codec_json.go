@@ -10,7 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	pb "github.com/tend-run/tend/internal/gen/envd/process"
-	"github.com/tend-run/tend/internal/protocol/face"
+	"github.com/tend-run/tend/internal/protocol"
 )
 
 // jsonCodec is Connect's JSON codec with a short cut for input messages. All
@@ -52,7 +52,7 @@ func (c jsonCodec) Unmarshal(b []byte, m any) error {
 	if len(b) == 0 {
 		return errors.New("zero-length payload is not a valid JSON object")
 	}
-	if err := face.CheckJSON(b); err != nil {
+	if err := protocol.CheckJSON(b); err != nil {
 		return err
 	}
 	if err := unmarshalJSON.Unmarshal(b, msg); err != nil {

@@ -17,8 +17,8 @@ import (
 	"github.com/rs/cors"
 
 	"github.com/tend-run/tend/internal/gen/envd/process/processconnect"
+	"github.com/tend-run/tend/internal/protocol"
 	"github.com/tend-run/tend/internal/protocol/envd/envdfs"
-	"github.com/tend-run/tend/internal/protocol/face"
 	"github.com/tend-run/tend/internal/protocol/module"
 	"github.com/tend-run/tend/internal/sandbox/route"
 	"github.com/tend-run/tend/process"
@@ -52,12 +52,12 @@ type Config struct {
 	DefaultWorkdir string
 	// Token is needed in X-Access-Token from the start. Empty: /init may set
 	// one later, and until then only the guard keeps strangers out.
-	Token face.Token
+	Token protocol.Token
 	// Secret makes the tokens of the sandboxes. nil: none has one.
-	Secret *face.Secret
+	Secret *protocol.Secret
 	// Guard refuses requests of foreign web pages while no token is set. Its
 	// Protected field is set by New.
-	Guard face.Guard
+	Guard protocol.Guard
 	// Store keeps the settings of /init over restarts. nil: they are lost.
 	Store Store
 	// BodyTimeout is how long a client may take to send the body of a request
@@ -77,11 +77,11 @@ type Config struct {
 // Face serves the process half of envd's protocol.
 type Face struct {
 	sandboxes *route.Router
-	secret    *face.Secret
+	secret    *protocol.Secret
 	searching chan struct{} // holds one value while a sandbox is looked for by a signature
 	searches  atomic.Int32  // how many look for one, or wait for their turn
 	settings  *settings
-	guard     face.Guard
+	guard     protocol.Guard
 	version   string
 	log       *slog.Logger
 	errors    *connect.ErrorWriter
@@ -113,7 +113,7 @@ func New(c Config) (*Face, error) {
 	f.guard.Protected = func() bool { return s.get().AccessToken.Set() }
 	f.ctx, f.cancel = context.WithCancelCause(context.Background())
 	_, f.rpc = processconnect.NewProcessHandler(&service{f}, connect.WithReadMaxBytes(maxMessage), connect.WithRecover(f.recovered),
-		connect.WithCodec(face.ProtoCodec{}), connect.WithCodec(jsonCodec{"json"}), connect.WithCodec(jsonCodec{"json; charset=utf-8"}))
+		connect.WithCodec(protocol.ProtoCodec{}), connect.WithCodec(jsonCodec{"json"}), connect.WithCodec(jsonCodec{"json; charset=utf-8"}))
 	return f, nil
 }
 
@@ -196,7 +196,7 @@ func (f *Face) authorize(next http.Handler) http.Handler {
 				refuseSandbox(w, &sandboxError{SandboxID: string(target.ID), Message: noSandbox})
 				return
 			}
-		case len(tokens) > 0 && !matchesAny(tokens, face.AccessToken(r)):
+		case len(tokens) > 0 && !matchesAny(tokens, protocol.AccessToken(r)):
 			restError(w, http.StatusUnauthorized, "unauthorized access, please provide a valid access token or method signing if supported")
 			return
 		case target != nil:
@@ -213,20 +213,20 @@ func (f *Face) authorize(next http.Handler) http.Handler {
 // Tokens are those of which a request has to show one; none: it needs none. A sandbox
 // has its own, and the server's is good for all. Without a token of the server, only
 // sandboxes that were made so need theirs.
-func (f *Face) Tokens(r *http.Request) []face.Token {
-	var tokens []face.Token
+func (f *Face) Tokens(r *http.Request) []protocol.Token {
+	var tokens []protocol.Token
 	if token := f.settings.get().AccessToken; token.Set() {
 		tokens = append(tokens, token)
 	}
 	t := targetOf(r.Context())
-	if t == nil || len(tokens) == 0 && t.Info.Notes[face.NoteSecure] == "" {
+	if t == nil || len(tokens) == 0 && t.Info.Notes[protocol.NoteSecure] == "" {
 		return tokens
 	}
 	// Without a secret this matches nothing: nobody gets in.
 	return append(tokens, f.secret.SandboxToken(string(t.ID)))
 }
 
-func matchesAny(tokens []face.Token, shown string) bool {
+func matchesAny(tokens []protocol.Token, shown string) bool {
 	ok := false
 	for _, t := range tokens {
 		ok = t.Matches(shown) || ok
@@ -252,7 +252,7 @@ func signable(r *http.Request) bool {
 }
 
 // AccessToken is the token of this moment.
-func (f *Face) AccessToken() face.Token { return f.settings.get().AccessToken }
+func (f *Face) AccessToken() protocol.Token { return f.settings.get().AccessToken }
 
 // Streams implements [module.Streamer]: how many streams there are on connections that were taken over.
 func (f *Face) Streams() int { return int(f.taken.Load()) }

@@ -10,7 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	pb "github.com/tend-run/tend/internal/gen/envd/process"
-	"github.com/tend-run/tend/internal/protocol/face"
+	"github.com/tend-run/tend/internal/protocol"
 	"github.com/tend-run/tend/process"
 )
 
@@ -129,7 +129,7 @@ func FuzzOptions(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, v string) {
 		h := map[string][]string{"Keepalive-Ping-Interval": {v}, headerTimeout: {v}, headerKillScope: {v}}
-		if d := face.KeepaliveOf(h); d < time.Second || d > 24*time.Hour {
+		if d := protocol.KeepaliveOf(h); d < time.Second || d > 24*time.Hour {
 			t.Errorf("keepalive %q is %v", v, d)
 		}
 		if d, ok := timeoutOf(h); ok && d < 0 {

@@ -18,9 +18,9 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/tend-run/tend/internal/protocol"
 	"github.com/tend-run/tend/internal/protocol/envd"
 	"github.com/tend-run/tend/internal/protocol/envd/envdfs"
-	"github.com/tend-run/tend/internal/protocol/face"
 	"github.com/tend-run/tend/internal/protocol/module"
 	"github.com/tend-run/tend/internal/sandbox/host"
 	"github.com/tend-run/tend/internal/sandbox/route"
@@ -58,7 +58,7 @@ func serve(t *testing.T, change func(*envd.Config)) *server {
 		proctest.Must(t, module.Mount(mux, half, nil))
 	}
 	inner := proctest.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
-	l := face.NewListener(inner)
+	l := protocol.NewListener(inner)
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
 	protocols.SetUnencryptedHTTP2(true)

@@ -15,7 +15,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	pb "github.com/tend-run/tend/internal/gen/envd/process"
-	"github.com/tend-run/tend/internal/protocol/face"
+	"github.com/tend-run/tend/internal/protocol"
 )
 
 // Input as ordinary clients send it does not pass connect-go, and is not copied on
@@ -99,7 +99,7 @@ func (f *Face) serveStreamInput(w http.ResponseWriter, r *http.Request) {
 // gives up (minutes).
 // Call the function that it returns at the end.
 func (f *Face) watchClient(r *http.Request) (*http.Request, func()) {
-	conn := face.ConnOf(r.Context())
+	conn := protocol.ConnOf(r.Context())
 	if conn == nil || !canWatch || r.ProtoMajor != 1 || r.TLS != nil { // HTTP/2 always reads
 		return r, func() {}
 	}
@@ -282,7 +282,7 @@ func (b *inputBuffers) parseSendInput(c codec, message []byte, req *pb.SendInput
 		switch {
 		case field == 1 && req.Process == nil:
 			req.Process = new(pb.ProcessSelector)
-			return face.CheckProto(v, req.Process) == nil && proto.Unmarshal(v, req.Process) == nil
+			return protocol.CheckProto(v, req.Process) == nil && proto.Unmarshal(v, req.Process) == nil
 		case field == 2 && req.Input == nil:
 			req.Input = new(pb.ProcessInput)
 			return protoInput(v, req.Input)

@@ -4,7 +4,7 @@ import (
 	"net/http"
 
 	"github.com/tend-run/tend/internal/lib/budget"
-	"github.com/tend-run/tend/internal/protocol/face"
+	"github.com/tend-run/tend/internal/protocol"
 )
 
 // httpOutlet sends frames through net/http: for HTTP/2, HTTP/1.0 and servers
@@ -61,4 +61,4 @@ func (o *httpOutlet) frame(enc *frameEncoder) error {
 	return err
 }
 
-var _ face.SpanSink = (*frameSink)(nil)
+var _ protocol.SpanSink = (*frameSink)(nil)

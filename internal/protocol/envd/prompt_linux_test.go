@@ -10,7 +10,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/tend-run/tend/internal/protocol/face"
+	"github.com/tend-run/tend/internal/protocol"
 	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/process"
 )
@@ -35,7 +35,7 @@ func TestAPromptLeavesWhatTheClientDoesNotTake(t *testing.T) {
 			}
 			proctest.Must(t, s.Flush())
 			ev := process.Event{Kind: process.EventOutput, Stream: process.PTY}
-			out := face.Output{Span: process.Span{File: spooled, Len: len(want)}}
+			out := protocol.Output{Span: process.Span{File: spooled, Len: len(want)}}
 			sent := 0
 			for s.Clear() {
 				if !s.Prompt(ev, out) {
@@ -89,7 +89,7 @@ func TestAPromptToAClientThatLeft(t *testing.T) {
 	theirs.(*net.TCPConn).SetLinger(0)
 	theirs.Close()
 	ev := process.Event{Kind: process.EventOutput, Stream: process.PTY}
-	out := face.Output{Span: process.Span{File: spooled, Len: 1}}
+	out := protocol.Output{Span: process.Span{File: spooled, Len: 1}}
 	for s.Clear() {
 		s.Prompt(ev, out)
 	}
@@ -111,11 +111,11 @@ func TestAPromptSendsNoFreedBytes(t *testing.T) {
 	short := proctest.Value(os.Create(filepath.Join(t.TempDir(), "pty")))(t)
 	defer short.Close()
 	ev := process.Event{Kind: process.EventOutput, Stream: process.PTY}
-	if s.Prompt(ev, face.Output{Span: process.Span{File: short, Len: 9}}) {
+	if s.Prompt(ev, protocol.Output{Span: process.Span{File: short, Len: 9}}) {
 		t.Error("bytes were sent that are not there")
 	}
 	for _, n := range []int{0, largeEvent} {
-		if s.Prompt(ev, face.Output{Span: process.Span{File: short, Len: n}}) {
+		if s.Prompt(ev, protocol.Output{Span: process.Span{File: short, Len: n}}) {
 			t.Errorf("an event of %d bytes was sent", n)
 		}
 	}

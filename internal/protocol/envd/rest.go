@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/tend-run/tend/internal/lib/budget"
-	"github.com/tend-run/tend/internal/protocol/face"
+	"github.com/tend-run/tend/internal/protocol"
 )
 
 // maxInitBytes bounds the body of POST /init.
@@ -28,7 +28,7 @@ const (
 // the header only if it is short and comes at once. E2B's orchestrator sends
 // both.
 func mayProveInBody(r *http.Request) bool {
-	return r.Method == http.MethodPost && face.AccessToken(r) == "" && r.ContentLength >= 0 && r.ContentLength <= maxProof
+	return r.Method == http.MethodPost && protocol.AccessToken(r) == "" && r.ContentLength >= 0 && r.ContentLength <= maxProof
 }
 
 // health answers GET /health: 204 while the server serves.
@@ -43,7 +43,7 @@ func (f *Face) init(w http.ResponseWriter, r *http.Request) {
 		restError(w, http.StatusBadRequest, "/init is not for this sandbox: it has the settings that it was created with")
 		return
 	}
-	if cur := f.settings.get().AccessToken; cur.Set() && !cur.Matches(face.AccessToken(r)) && r.ContentLength != 0 {
+	if cur := f.settings.get().AccessToken; cur.Set() && !cur.Matches(protocol.AccessToken(r)) && r.ContentLength != 0 {
 		rc := http.NewResponseController(w)
 		late := time.AfterFunc(proofTime, func() { _ = rc.SetReadDeadline(time.Now()) })
 		defer late.Stop()
@@ -65,7 +65,7 @@ func (f *Face) init(w http.ResponseWriter, r *http.Request) {
 	}
 	var req initRequest
 	if len(body) > 0 {
-		if err := face.DecodeJSON(body, &req); err != nil {
+		if err := protocol.DecodeJSON(body, &req); err != nil {
 			restError(w, http.StatusBadRequest, "the body is not a JSON object of the form {\"envVars\": {…}, \"accessToken\": …}: "+err.Error())
 			return
 		}

@@ -9,8 +9,8 @@ import (
 
 	"github.com/tend-run/tend/internal/files"
 	"github.com/tend-run/tend/internal/lib/budget"
+	"github.com/tend-run/tend/internal/protocol"
 	"github.com/tend-run/tend/internal/protocol/envd/envdfs"
-	"github.com/tend-run/tend/internal/protocol/face"
 	"github.com/tend-run/tend/internal/sandbox/driver"
 	"github.com/tend-run/tend/internal/sandbox/route"
 	"github.com/tend-run/tend/process"
@@ -86,7 +86,7 @@ var (
 // token it may be signed with. If that has none, the signature is wrong: what was
 // meant for a sandbox that has ended is not done on the machine.
 func (f *Face) signedFor(r *http.Request, t route.Target) (route.Target, error) {
-	if r.URL.Path != "/files" || f.secret == nil || f.sandboxes.Driver == nil || face.AccessToken(r) != "" || r.Header.Get("E2b-Sandbox-Id") != "" || !signable(r) {
+	if r.URL.Path != "/files" || f.secret == nil || f.sandboxes.Driver == nil || protocol.AccessToken(r) != "" || r.Header.Get("E2b-Sandbox-Id") != "" || !signable(r) {
 		return t, nil
 	}
 	query := r.URL.Query()

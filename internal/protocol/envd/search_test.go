@@ -7,8 +7,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/tend-run/tend/internal/protocol"
 	"github.com/tend-run/tend/internal/protocol/envd"
-	"github.com/tend-run/tend/internal/protocol/face"
 	"github.com/tend-run/tend/internal/sandbox/driver"
 	"github.com/tend-run/tend/internal/sandbox/host"
 	"github.com/tend-run/tend/internal/support/proctest"
@@ -40,7 +40,7 @@ func TestFewWaitUntilTheSandboxOfASignatureIsFound(t *testing.T) {
 	d := &slowList{asked: make(chan struct{}, 1), go_: make(chan struct{})}
 	s := serve(t, func(c *envd.Config) {
 		d.Driver = proctest.Value(host.Open(host.Config{Dir: filepath.Join(t.TempDir(), "boxes"), Manager: c.Sandboxes.Default.Processes()}))(t)
-		c.Sandboxes.Driver, c.Secret = d, face.NewSecret()
+		c.Sandboxes.Driver, c.Secret = d, protocol.NewSecret()
 	})
 	codes := make(chan int)
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}

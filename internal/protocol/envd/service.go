@@ -8,7 +8,7 @@ import (
 
 	pb "github.com/tend-run/tend/internal/gen/envd/process"
 	"github.com/tend-run/tend/internal/lib/budget"
-	"github.com/tend-run/tend/internal/protocol/face"
+	"github.com/tend-run/tend/internal/protocol"
 	"github.com/tend-run/tend/process"
 )
 
@@ -42,7 +42,7 @@ func (s *service) Start(ctx context.Context, req *connect.Request[pb.StartReques
 	}
 	budget.Of(ctx).Release()
 	setHeaders(out.ResponseHeader(), o)
-	return s.f.serveMessages(ctx, o, face.KeepaliveOf(req.Header()), func(ev *pb.ProcessEvent) error {
+	return s.f.serveMessages(ctx, o, protocol.KeepaliveOf(req.Header()), func(ev *pb.ProcessEvent) error {
 		return out.Send(&pb.StartResponse{Event: ev})
 	})
 }
@@ -55,7 +55,7 @@ func (s *service) Connect(ctx context.Context, req *connect.Request[pb.ConnectRe
 	}
 	budget.Of(ctx).Release()
 	setHeaders(out.ResponseHeader(), o)
-	return s.f.serveMessages(ctx, o, face.KeepaliveOf(req.Header()), func(ev *pb.ProcessEvent) error {
+	return s.f.serveMessages(ctx, o, protocol.KeepaliveOf(req.Header()), func(ev *pb.ProcessEvent) error {
 		return out.Send(&pb.ConnectResponse{Event: ev})
 	})
 }
@@ -110,19 +110,19 @@ func (s *service) CloseStdin(ctx context.Context, req *connect.Request[pb.CloseS
 // are buffered whole by each layer.
 const genericChunk = 32 << 10
 
-// messageSink is the [face.Sink] of the generic protocols.
+// messageSink is the [protocol.Sink] of the generic protocols.
 type messageSink struct {
 	send func(*pb.ProcessEvent) error
 	exit *process.Exit
 	held budget.Charge // for the message that its reader takes
 }
 
-func (s *messageSink) Event(ev process.Event, _ face.Output) error {
+func (s *messageSink) Event(ev process.Event, _ protocol.Output) error {
 	switch ev.Kind {
 	case process.EventStarted:
 		return s.send(&pb.ProcessEvent{Event: &pb.ProcessEvent_Start{Start: &pb.ProcessEvent_StartEvent{Pid: uint32(ev.PID)}}})
 	case process.EventOutput:
-		return face.InPieces(&s.held, ev, s.output)
+		return protocol.InPieces(&s.held, ev, s.output)
 	case process.EventGap:
 		return gapError(ev.Gap)
 	case process.EventExited:
@@ -162,7 +162,7 @@ func (f *Face) serveMessages(ctx context.Context, o *opened, keepalive time.Dura
 	defer cancel()
 	sink := &messageSink{send: send}
 	sink.held.Like(budget.Of(ctx))
-	if err := face.Stream(ctx, r, sink, keepalive); err != nil {
+	if err := protocol.Stream(ctx, r, sink, keepalive); err != nil {
 		return wireErr(err)
 	}
 	if o.timedOut(sink.exit) {

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/tend-run/tend/internal/protocol/face"
+	"github.com/tend-run/tend/internal/protocol"
 )
 
 // Store keeps the settings made through POST /init over a restart of the
@@ -29,7 +29,7 @@ type settings struct {
 
 type saved struct {
 	EnvVars        map[string]string `json:"envVars,omitempty"`
-	AccessToken    face.Token        `json:"accessToken,omitempty"`
+	AccessToken    protocol.Token    `json:"accessToken,omitempty"`
 	DefaultUser    string            `json:"defaultUser,omitempty"`
 	DefaultWorkdir string            `json:"defaultWorkdir,omitempty"`
 	// Timestamp of the last /init that was applied: older ones are ignored.
@@ -82,7 +82,7 @@ func (v *saved) globalEnv() map[string]string {
 // and have no effect.
 type initRequest struct {
 	EnvVars        *map[string]string `json:"envVars"`
-	AccessToken    *face.Token        `json:"accessToken"`
+	AccessToken    *protocol.Token    `json:"accessToken"`
 	DefaultUser    *string            `json:"defaultUser"`
 	DefaultWorkdir *string            `json:"defaultWorkdir"`
 	Timestamp      *time.Time         `json:"timestamp"`

@@ -6,7 +6,7 @@ import (
 
 	"connectrpc.com/connect"
 
-	"github.com/tend-run/tend/internal/protocol/face"
+	"github.com/tend-run/tend/internal/protocol"
 	"github.com/tend-run/tend/process"
 )
 
@@ -68,7 +68,7 @@ type promptOutlet interface {
 	settle() error
 }
 
-// frameSink is the [face.Sink] of the hot path.
+// frameSink is the [protocol.Sink] of the hot path.
 type frameSink struct {
 	codec codec
 	out   outlet
@@ -80,8 +80,8 @@ type frameSink struct {
 
 func (s *frameSink) WantsSpans() (int, bool) { return chunkSize, true }
 
-// Event implements [face.Sink].
-func (s *frameSink) Event(ev process.Event, out face.Output) error {
+// Event implements [protocol.Sink].
+func (s *frameSink) Event(ev process.Event, out protocol.Output) error {
 	switch ev.Kind {
 	case process.EventStarted:
 		s.started = true
@@ -100,7 +100,7 @@ func (s *frameSink) Event(ev process.Event, out face.Output) error {
 	return nil
 }
 
-func (s *frameSink) output(ev process.Event, out face.Output) error {
+func (s *frameSink) output(ev process.Event, out protocol.Output) error {
 	n := len(ev.Data)
 	if out.Span.File != nil {
 		n = out.Span.Len
@@ -133,7 +133,7 @@ func (s *frameSink) output(ev process.Event, out face.Output) error {
 }
 
 // large sends one event by itself, in pieces of at most chunkSize.
-func (s *frameSink) large(ev process.Event, out face.Output, n int) error {
+func (s *frameSink) large(ev process.Event, out protocol.Output, n int) error {
 	enc := frameEncoder{codec: s.codec}
 	for from, to := 0, 0; from < n; from = to {
 		size, err := s.out.piece(min(n-from, chunkSize), s.codec.payloadLen)
@@ -170,7 +170,7 @@ func (s *frameSink) room(n int) error {
 	return nil
 }
 
-// Flush implements [face.Sink].
+// Flush implements [protocol.Sink].
 func (s *frameSink) Flush() error {
 	if s.buf == nil {
 		if o, ok := s.out.(promptOutlet); ok && !o.clear() {
@@ -181,18 +181,18 @@ func (s *frameSink) Flush() error {
 	return s.write(false, false)
 }
 
-// WantsPrompt implements [face.PromptSink].
+// WantsPrompt implements [protocol.PromptSink].
 func (s *frameSink) WantsPrompt() (int, bool) {
 	_, ok := s.out.(promptOutlet)
 	return largeEvent - 1, ok && canPrompt
 }
 
-// Clear implements [face.PromptSink].
+// Clear implements [protocol.PromptSink].
 func (s *frameSink) Clear() bool { return s.buf == nil && s.out.(promptOutlet).clear() }
 
-// Prompt implements [face.PromptSink]. Bytes that are not in memory any more are
+// Prompt implements [protocol.PromptSink]. Bytes that are not in memory any more are
 // left to Event, which may wait for the disk.
-func (s *frameSink) Prompt(ev process.Event, out face.Output) bool {
+func (s *frameSink) Prompt(ev process.Event, out protocol.Output) bool {
 	if out.Span.Len == 0 || out.Span.Len >= largeEvent || ev.Stream < process.Stdout || ev.Stream > process.PTY {
 		return false
 	}
@@ -207,7 +207,7 @@ func (s *frameSink) Prompt(ev process.Event, out face.Output) bool {
 	return true
 }
 
-// Keepalive implements [face.Sink].
+// Keepalive implements [protocol.Sink].
 func (s *frameSink) Keepalive() error {
 	if err := s.room(64); err != nil {
 		return err
@@ -244,7 +244,7 @@ func (s *frameSink) write(more, last bool) error {
 type frameEncoder struct {
 	codec codec
 	ev    process.Event
-	out   face.Output
+	out   protocol.Output
 }
 
 func (e *frameEncoder) len() int {
@@ -289,7 +289,7 @@ func (e *frameEncoder) encode() (*buffer, error) {
 
 // readSpan copies the span of ev into b and checks that retention did not
 // free it meanwhile.
-func readSpan(b []byte, ev process.Event, out face.Output) ([]byte, error) {
+func readSpan(b []byte, ev process.Event, out protocol.Output) ([]byte, error) {
 	b = b[:out.Span.Len]
 	_, err := out.Span.File.ReadAt(b, out.Span.Offset)
 	switch {
@@ -302,6 +302,6 @@ func readSpan(b []byte, ev process.Event, out face.Output) ([]byte, error) {
 }
 
 // freed is the error for a span that retention freed before it was sent.
-func freed(ev process.Event, out face.Output) error {
+func freed(ev process.Event, out protocol.Output) error {
 	return &process.GapError{Gap: process.Gap{Stream: ev.Stream, From: ev.Offset, To: ev.Offset + int64(out.Span.Len)}}
 }

@@ -16,7 +16,7 @@ import (
 
 	pb "github.com/tend-run/tend/internal/gen/envd/process"
 	"github.com/tend-run/tend/internal/lib/budget"
-	"github.com/tend-run/tend/internal/protocol/face"
+	"github.com/tend-run/tend/internal/protocol"
 	"github.com/tend-run/tend/internal/sandbox/route"
 	"github.com/tend-run/tend/process"
 )
@@ -84,7 +84,7 @@ func (f *Face) serveStream(w http.ResponseWriter, r *http.Request, req proto.Mes
 		return
 	}
 	setHeaders(w.Header(), o)
-	s := &stream{face: f, opened: o, target: targetOf(r.Context()), reader: reader, keepalive: face.KeepaliveOf(r.Header), sink: frameSink{codec: c}}
+	s := &stream{face: f, opened: o, target: targetOf(r.Context()), reader: reader, keepalive: protocol.KeepaliveOf(r.Header), sink: frameSink{codec: c}}
 	if s.takeOver(w, r) {
 		f.taken.Add(1)
 		f.streams.Go(func() {
@@ -152,12 +152,12 @@ func readRequest(body io.Reader, c codec) (read, msg []byte, err error) {
 
 func unmarshal(c codec, msg []byte, req proto.Message) error {
 	if c == codecProto {
-		if err := face.CheckProto(msg, req); err != nil {
+		if err := protocol.CheckProto(msg, req); err != nil {
 			return err
 		}
 		return proto.Unmarshal(msg, req)
 	}
-	if err := face.CheckJSON(msg); err != nil {
+	if err := protocol.CheckJSON(msg); err != nil {
 		return err
 	}
 	return unmarshalJSON.Unmarshal(msg, req)
@@ -232,7 +232,7 @@ func (s *stream) finish(err *connect.Error) error {
 
 // pump moves the output and returns how the stream ends.
 func (s *stream) pump(ctx context.Context) *connect.Error {
-	err := face.Stream(ctx, s.reader, &s.sink, s.keepalive)
+	err := protocol.Stream(ctx, s.reader, &s.sink, s.keepalive)
 	if lost, ok := errors.AsType[*process.GapError](err); ok {
 		// The reader knows how far it goes on behind what was lost.
 		if ev, ok, _ := s.reader.Next(); ok && ev.Kind == process.EventGap && ev.Gap.Stream == lost.Stream {

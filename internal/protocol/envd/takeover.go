@@ -7,7 +7,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/tend-run/tend/internal/protocol/face"
+	"github.com/tend-run/tend/internal/protocol"
 )
 
 // taken is what a stream holds of a connection that was taken over from
@@ -17,7 +17,7 @@ type taken struct {
 	cancel context.CancelCauseFunc
 	stop   context.CancelFunc
 	token  uint64
-	back   face.Returner // nil: the connection closes after the response
+	back   protocol.Returner // nil: the connection closes after the response
 }
 
 // takeOver takes the connection of an HTTP/1.1 request, so that the response
@@ -32,7 +32,7 @@ func (s *stream) takeOver(w http.ResponseWriter, r *http.Request) bool {
 		return false
 	}
 	t := &s.taken
-	if back := face.ReturnerOf(r.Context()); back != nil && !r.Close && rw.Reader.Buffered() == 0 {
+	if back := protocol.ReturnerOf(r.Context()); back != nil && !r.Close && rw.Reader.Buffered() == 0 {
 		t.back = back
 	}
 	ctx, cancel := context.WithCancelCause(s.face.ctx)

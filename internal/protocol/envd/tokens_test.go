@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tend-run/tend/internal/protocol"
 	"github.com/tend-run/tend/internal/protocol/envd"
 	"github.com/tend-run/tend/internal/protocol/envd/envdfs"
-	"github.com/tend-run/tend/internal/protocol/face"
 	"github.com/tend-run/tend/internal/sandbox/driver"
 	"github.com/tend-run/tend/internal/sandbox/host"
 	"github.com/tend-run/tend/internal/support/proctest"
@@ -20,14 +20,14 @@ import (
 // tokens, one that does not, one that sleeps, and one that was destroyed.
 type tokens struct {
 	*server
-	secret                       *face.Secret
+	secret                       *protocol.Secret
 	one, two, open, asleep, gone string
 	oneBox, asleepBox            driver.Sandbox
 }
 
-func serveTokens(t *testing.T, token face.Token) *tokens {
+func serveTokens(t *testing.T, token protocol.Token) *tokens {
 	t.Helper()
-	s := &tokens{secret: face.NewSecret()}
+	s := &tokens{secret: protocol.NewSecret()}
 	s.server = serve(t, func(c *envd.Config) {
 		d := proctest.Value(host.Open(host.Config{Dir: filepath.Join(t.TempDir(), "boxes"), Manager: c.Sandboxes.Default.Processes()}))(t)
 		c.Sandboxes.Driver, c.Secret, c.Token = d, s.secret, token
@@ -36,7 +36,7 @@ func serveTokens(t *testing.T, token face.Token) *tokens {
 			info := proctest.Value(box.Info(t.Context()))(t)
 			return box, string(info.ID)
 		}
-		secure := map[string]string{face.NoteSecure: "yes"}
+		secure := map[string]string{protocol.NoteSecure: "yes"}
 		s.oneBox, s.one = make(driver.Spec{Notes: secure})
 		_, s.two = make(driver.Spec{Notes: secure})
 		_, s.open = make(driver.Spec{})
@@ -54,7 +54,7 @@ func serveTokens(t *testing.T, token face.Token) *tokens {
 
 func TestASandboxNeedsItsOwnToken(t *testing.T) {
 	t.Parallel()
-	for _, token := range []face.Token{"", "the server's"} {
+	for _, token := range []protocol.Token{"", "the server's"} {
 		s := serveTokens(t, token)
 		own := string(s.secret.SandboxToken(s.one))
 		for _, tt := range []struct {
@@ -65,7 +65,7 @@ func TestASandboxNeedsItsOwnToken(t *testing.T) {
 			{"none", s.one, "", 401},
 			{"another's", s.one, string(s.secret.SandboxToken(s.two)), 401},
 			{"the one of its ports", s.one, string(s.secret.TrafficToken(s.one)), 401},
-			{"another server's", s.one, string(face.NewSecret().SandboxToken(s.one)), 401},
+			{"another server's", s.one, string(protocol.NewSecret().SandboxToken(s.one)), 401},
 			{"its own in capitals", s.one, strings.ToUpper(own), 401},
 			{"its own for another", s.two, own, 401},
 			{"its own, the ID in capitals", strings.ToUpper(s.one), own, 200},
@@ -125,7 +125,7 @@ func TestOnlyTheAllowedWakeASandbox(t *testing.T) {
 // TestSignedURLsFindTheirSandbox: who opens one sends no header.
 func TestSignedURLsFindTheirSandbox(t *testing.T) {
 	t.Parallel()
-	for _, token := range []face.Token{"", "the server's"} {
+	for _, token := range []protocol.Token{"", "the server's"} {
 		s := serveTokens(t, token)
 		fs := proctest.Value(s.oneBox.Files("", ""))(t)
 		proctest.Value(fs.Write("f", strings.NewReader("of one"), nil))(t)

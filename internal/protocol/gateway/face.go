@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/tend-run/tend/internal/lib/budget"
-	"github.com/tend-run/tend/internal/protocol/face"
+	"github.com/tend-run/tend/internal/protocol"
 	"github.com/tend-run/tend/internal/protocol/module"
 )
 
@@ -79,7 +79,7 @@ func Open(c Config) (*Face, error) {
 	// Of its own: the proxy of the environment is the operator's, and idle connections
 	// to a provider are kept.
 	t := http.DefaultTransport.(*http.Transport).Clone()
-	t.MaxIdleConnsPerHost, t.ResponseHeaderTimeout, t.MaxResponseHeaderBytes = 32, maxTime, face.MaxAnswerHeader
+	t.MaxIdleConnsPerHost, t.ResponseHeaderTimeout, t.MaxResponseHeaderBytes = 32, maxTime, protocol.MaxAnswerHeader
 	f.transport = t
 	return f, nil
 }

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/tend-run/tend/internal/lib/lazyregexp"
-	"github.com/tend-run/tend/internal/protocol/face"
+	"github.com/tend-run/tend/internal/protocol"
 )
 
 // shortestHidden is how many bytes a provider's key has at least that is looked for in
@@ -18,7 +18,7 @@ const shortestHidden = 16
 var ownKey = lazyregexp.New(`\bvk_[a-z0-9]{26}\b`)
 
 // unsaid are headers of an answer that speak for the origin that a browser sees, which
-// is this server's, or of the provider's key. [face.DropHostWide] removes others.
+// is this server's, or of the provider's key. [protocol.DropHostWide] removes others.
 var unsaid = []string{"Set-Cookie", "Www-Authenticate", "Proxy-Authenticate", "Refresh", "Link", "Content-Security-Policy-Report-Only", "Trailer"}
 
 // tidy makes the headers of an answer fit to be passed on.
@@ -37,8 +37,8 @@ func tidy(h http.Header, key string) {
 	for _, name := range unsaid {
 		h.Del(name)
 	}
-	face.DropHostWide(h)
-	face.Inert(h)
+	protocol.DropHostWide(h)
+	protocol.Inert(h)
 	h.Set("X-Accel-Buffering", "no") // a proxy in front must not hold back a stream
 }
 

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"testing/iotest"
 
-	"github.com/tend-run/tend/internal/protocol/face"
+	"github.com/tend-run/tend/internal/protocol"
 	"github.com/tend-run/tend/internal/support/proctest"
 )
 
@@ -139,7 +139,7 @@ func TestTraceAndUpgradesAreRefused(t *testing.T) {
 func TestAnswersThatAreNone(t *testing.T) {
 	for name, text := range map[string]string{
 		"an upgrade":          "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n",
-		"endless headers":     "HTTP/1.1 200 OK\r\nX-Long: " + strings.Repeat("x", 2*face.MaxAnswerHeader) + "\r\n\r\n",
+		"endless headers":     "HTTP/1.1 200 OK\r\nX-Long: " + strings.Repeat("x", 2*protocol.MaxAnswerHeader) + "\r\n\r\n",
 		"no HTTP":             "hello\r\n\r\n",
 		"an end in a header":  "HTTP/1.1 200 OK\r\nX-",
 		"two content lengths": "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab",

@@ -20,7 +20,7 @@ import (
 
 	"github.com/tend-run/tend/internal/lib/budget"
 	"github.com/tend-run/tend/internal/lib/lazyregexp"
-	"github.com/tend-run/tend/internal/protocol/face"
+	"github.com/tend-run/tend/internal/protocol"
 )
 
 const (
@@ -78,7 +78,7 @@ func writeRefusal(w http.ResponseWriter, r *refusal) {
 }
 
 func writeJSON(w http.ResponseWriter, status int, v any) {
-	face.Inert(w.Header())
+	protocol.Inert(w.Header())
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)

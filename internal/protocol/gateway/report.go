@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/tend-run/tend/internal/lib/atomicfile"
-	"github.com/tend-run/tend/internal/protocol/face"
+	"github.com/tend-run/tend/internal/protocol"
 )
 
 const (
@@ -146,7 +146,7 @@ func lastOf(all map[string]Report, key string) Report {
 
 // authorize returns the key that a request shows as its bearer token.
 func (f *Face) authorize(r *http.Request) (*Key, error) {
-	token := face.Bearer(r)
+	token := protocol.Bearer(r)
 	if token == "" {
 		return nil, &refusal{status: http.StatusUnauthorized, text: "Missing authorization"}
 	}

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/tend-run/tend/internal/lib/budget"
-	"github.com/tend-run/tend/internal/protocol/face"
+	"github.com/tend-run/tend/internal/protocol"
 	"github.com/tend-run/tend/internal/sandbox/driver"
 )
 
@@ -105,7 +105,7 @@ func decode(r *http.Request, v any) error {
 	if len(b) == 0 {
 		return nil
 	}
-	if err := face.DecodeJSON(b, v); err != nil {
+	if err := protocol.DecodeJSON(b, v); err != nil {
 		return requestErrorf("the body is not what this path takes: %v", err)
 	}
 	return nil
@@ -135,7 +135,7 @@ func (f *Face) writeBox(w http.ResponseWriter, r *http.Request, status int, s dr
 func (f *Face) boxJSON(r *http.Request, info *driver.Info) *box {
 	b := &box{
 		ID: string(info.ID), Name: info.Name, Status: statusOf(info.State), StatusMessage: info.Reason,
-		DataplaneURL: face.Origin(f.publicURL, r) + dataPath + string(info.ID),
+		DataplaneURL: protocol.Origin(f.publicURL, r) + dataPath + string(info.ID),
 		CreatedAt:    stamp(info.Created), UpdatedAt: stamp(info.Updated),
 		IdleTTLSeconds: int64(info.IdleTTL / time.Second), DeleteAfterStopSeconds: int64(info.DeleteAfterStop / time.Second),
 		SnapshotID: info.Snapshot, VCPUs: info.Size.CPUs, MemBytes: info.Size.Memory, FSCapacityBytes: info.Size.Disk,

@@ -3,7 +3,7 @@ package langsmith
 import (
 	"encoding/json"
 
-	"github.com/tend-run/tend/internal/protocol/face"
+	"github.com/tend-run/tend/internal/protocol"
 	"github.com/tend-run/tend/internal/sandbox/driver"
 )
 
@@ -34,7 +34,7 @@ func (b *boxRequest) network() (*driver.Network, error) {
 		return nil, nil
 	}
 	var c proxyConfig
-	if err := face.DecodeJSON(b.ProxyConfig, &c); err != nil {
+	if err := protocol.DecodeJSON(b.ProxyConfig, &c); err != nil {
 		return nil, requestErrorf("proxy_config is not what this path takes: %v", err)
 	}
 	if asks(c.Rules) {

@@ -21,7 +21,7 @@ import (
 	"github.com/tend-run/tend/internal/lib/atomicfile"
 	"github.com/tend-run/tend/internal/lib/budget"
 
-	"github.com/tend-run/tend/internal/protocol/face"
+	"github.com/tend-run/tend/internal/protocol"
 	"github.com/tend-run/tend/internal/protocol/module"
 	"github.com/tend-run/tend/internal/sandbox/driver"
 	"github.com/tend-run/tend/process"
@@ -45,7 +45,7 @@ type Config struct {
 	Driver driver.Driver
 	// Token returns the key that callers must show, as X-Api-Key or as a
 	// bearer token; nil, or a token that is not set: none.
-	Token func() face.Token
+	Token func() protocol.Token
 	// Trusted reports whether a caller needs no key; nil: every caller needs one.
 	Trusted func(*http.Request) bool
 	// Dir stores the secret for links and the maps of long output. It is created if it is
@@ -67,7 +67,7 @@ type Config struct {
 // Face serves the protocol.
 type Face struct {
 	driver    driver.Driver
-	token     func() face.Token
+	token     func() protocol.Token
 	trusted   func(*http.Request) bool
 	dir       string
 	publicURL string
@@ -106,7 +106,7 @@ func New(c Config) (*Face, error) {
 		conns: map[net.Conn]struct{}{}, clients: map[process.ID]int{}, maps: map[mapKey]*textMap{}, queues: map[process.ID]*inputQueue{},
 	}
 	if f.token == nil {
-		f.token = func() face.Token { return "" }
+		f.token = func() protocol.Token { return "" }
 	}
 	if f.trusted == nil {
 		f.trusted = func(*http.Request) bool { return false }
@@ -198,7 +198,7 @@ func bodyOf(path string) module.Body {
 func (f *Face) needsKey(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		token := f.token()
-		if token.Set() && !f.trusted(r) && !token.Matches(r.Header.Get("X-Api-Key")) && !token.Matches(face.Bearer(r)) {
+		if token.Set() && !f.trusted(r) && !token.Matches(r.Header.Get("X-Api-Key")) && !token.Matches(protocol.Bearer(r)) {
 			writeError(w, http.StatusUnauthorized, kindUnauthorized, "this server needs its key: set LANGSMITH_API_KEY, which is sent as X-Api-Key")
 			return
 		}

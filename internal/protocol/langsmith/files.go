@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/tend-run/tend/internal/files"
-	"github.com/tend-run/tend/internal/protocol/face"
+	"github.com/tend-run/tend/internal/protocol"
 	"github.com/tend-run/tend/internal/sandbox/driver"
 )
 
@@ -90,7 +90,7 @@ func (f *Face) serveFile(w http.ResponseWriter, r *http.Request, box driver.Sand
 	h.Set("Content-Type", cmp.Or(g.Type, mime.TypeByExtension(filepath.Ext(g.Path)), "application/octet-stream"))
 	h.Set("ETag", etag(info))
 	h.Set("Cache-Control", "no-cache")
-	face.Inert(h)
+	protocol.Inert(h)
 	if g.Disposition != "" {
 		name := strings.ToValidUTF8(filepath.Base(g.Path), "\uFFFD")
 		h.Set("Content-Disposition", mime.FormatMediaType(g.Disposition, map[string]string{"filename": name}))

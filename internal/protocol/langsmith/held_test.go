@@ -14,7 +14,7 @@ import (
 	"github.com/hashicorp/yamux"
 
 	"github.com/tend-run/tend/internal/lib/budget"
-	"github.com/tend-run/tend/internal/protocol/face"
+	"github.com/tend-run/tend/internal/protocol"
 	"github.com/tend-run/tend/internal/protocol/langsmith"
 	"github.com/tend-run/tend/internal/sandbox/driver"
 	"github.com/tend-run/tend/internal/support/proctest"
@@ -141,14 +141,14 @@ func TestOutputComesWholeWithoutRoom(t *testing.T) {
 		}
 		data, ok := strings.CutPrefix(line, "data: ")
 		if ok && json.Unmarshal([]byte(data), &ev) == nil && len(ev.Data) > 0 {
-			if ev.Offset != int64(len(got)) || len(ev.Data) > face.SmallPiece {
+			if ev.Offset != int64(len(got)) || len(ev.Data) > protocol.SmallPiece {
 				t.Errorf("%d bytes at %d, behind %d", len(ev.Data), ev.Offset, len(got))
 			}
 			got = append(got, ev.Data...)
 			events++
 		}
 	}
-	if string(got) != string(want) || events < len(want)/face.SmallPiece {
+	if string(got) != string(want) || events < len(want)/protocol.SmallPiece {
 		t.Errorf("%d events have %d bytes, not %d", events, len(got), len(want))
 	}
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/hashicorp/yamux"
 
-	"github.com/tend-run/tend/internal/protocol/face"
+	"github.com/tend-run/tend/internal/protocol"
 	"github.com/tend-run/tend/internal/protocol/langsmith"
 	"github.com/tend-run/tend/internal/sandbox/driver"
 	"github.com/tend-run/tend/internal/support/proctest"
@@ -24,7 +24,7 @@ import (
 
 func TestTheKeyIsNeededOnBothPlanes(t *testing.T) {
 	t.Parallel()
-	s := serve(t, func(c *langsmith.Config) { c.Token = func() face.Token { return "secret" } })
+	s := serve(t, func(c *langsmith.Config) { c.Token = func() protocol.Token { return "secret" } })
 	paths := []struct{ method, path string }{
 		{"GET", "/v2/sandboxes/boxes"}, {"POST", "/api/v2/sandboxes/boxes"}, {"GET", "/v2/sandboxes/snapshots"},
 		{"POST", s.data() + "/execute"}, {"GET", s.data() + "/download?path=x"}, {"POST", s.data() + "/glob"}, {"GET", s.data() + "/execute/ws"}, {"GET", s.data() + "/tunnel"},
@@ -189,7 +189,7 @@ func TestFiles(t *testing.T) {
 
 func TestLinks(t *testing.T) {
 	t.Parallel()
-	s := serve(t, func(c *langsmith.Config) { c.Token = func() face.Token { return "secret" } })
+	s := serve(t, func(c *langsmith.Config) { c.Token = func() protocol.Token { return "secret" } })
 	s.key = "secret"
 	proctest.Must(t, os.WriteFile(filepath.Join(s.box.Dir, "page.html"), []byte("<script>"), 0o644))
 	var link struct {
@@ -228,7 +228,7 @@ func TestLinks(t *testing.T) {
 
 func TestServiceLinksLeadToAPort(t *testing.T) {
 	t.Parallel()
-	s := serve(t, func(c *langsmith.Config) { c.Token = func() face.Token { return "secret" } })
+	s := serve(t, func(c *langsmith.Config) { c.Token = func() protocol.Token { return "secret" } })
 	s.key = "secret"
 	inside := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		io.WriteString(w, r.URL.Path+"?"+r.URL.RawQuery+" "+r.Header.Get("Cookie")+r.Header.Get("X-Api-Key")+r.Header.Get("X-Langsmith-Sandbox-Service-Token"))

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/tend-run/tend/internal/lib/budget"
-	"github.com/tend-run/tend/internal/protocol/face"
+	"github.com/tend-run/tend/internal/protocol"
 	"github.com/tend-run/tend/internal/protocol/langsmith/transcode"
 	"github.com/tend-run/tend/internal/sandbox/driver"
 	"github.com/tend-run/tend/process"
@@ -96,7 +96,7 @@ func writeResult(ctx context.Context, w http.ResponseWriter, p process.Process, 
 	// Without room for a large piece, many small ones are written.
 	most := chunkSize
 	if budget.Of(ctx).Add(2*chunkSize*transcode.MaxEscaped) != nil {
-		most = face.SmallPiece
+		most = protocol.SmallPiece
 	}
 	buf := []byte(`{"stdout":"`)
 	var err error

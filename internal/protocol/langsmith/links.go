@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tend-run/tend/internal/protocol/face"
+	"github.com/tend-run/tend/internal/protocol"
 	"github.com/tend-run/tend/internal/sandbox/driver"
 )
 
@@ -129,7 +129,7 @@ func (f *Face) serviceURL(w http.ResponseWriter, r *http.Request) error {
 	}
 	expires := time.Now().Add(time.Duration(ttl) * time.Second)
 	token := f.sign(&grant{Kind: grantService, Box: string(info.ID), Port: req.Port, Expires: expires.Unix()})
-	service := face.Origin(f.publicURL, r) + dataPath + string(info.ID) + "/service/" + strconv.Itoa(req.Port) + "/"
+	service := protocol.Origin(f.publicURL, r) + dataPath + string(info.ID) + "/service/" + strconv.Itoa(req.Port) + "/"
 	answer := map[string]string{
 		"service_url": service, "browser_url": service + "?" + serviceQuery + "=" + token,
 		"token": token, "expires_at": stamp(expires.Truncate(time.Second)),
@@ -190,7 +190,7 @@ func (f *Face) downloadURL(w http.ResponseWriter, r *http.Request) error {
 	}
 	token := f.sign(g)
 	answer["token"] = token
-	answer["download_url"] = face.Origin(f.publicURL, r) + dataPath + string(info.ID) + "/link/" + token
+	answer["download_url"] = protocol.Origin(f.publicURL, r) + dataPath + string(info.ID) + "/link/" + token
 	writeJSON(w, http.StatusOK, answer)
 	return nil
 }

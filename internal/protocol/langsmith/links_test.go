@@ -13,7 +13,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tend-run/tend/internal/protocol/face"
+	"github.com/tend-run/tend/internal/protocol"
 	"github.com/tend-run/tend/internal/protocol/langsmith"
 	"github.com/tend-run/tend/internal/support/proctest"
 )
@@ -44,7 +44,7 @@ func (s *server) inside(h http.HandlerFunc) serviceLink {
 
 func TestLinksTellNobodyWhatNamesThereAre(t *testing.T) {
 	t.Parallel()
-	s := serve(t, func(c *langsmith.Config) { c.Token = func() face.Token { return "secret" } })
+	s := serve(t, func(c *langsmith.Config) { c.Token = func() protocol.Token { return "secret" } })
 	for _, rest := range []string{"/link/x", "/link/a.b", "/service/80/", "/service/80/~a.b/", "/service/x/", "/service/80/?_langsmith_service_token=a.b"} {
 		wantStatus, want := s.call("GET", s.url+"/langsmith/no-such-box"+rest, "")
 		for _, name := range []string{s.box.Name, string(s.box.ID)} {
@@ -57,7 +57,7 @@ func TestLinksTellNobodyWhatNamesThereAre(t *testing.T) {
 
 func TestAServiceIsNotGivenWhatIsForThisServer(t *testing.T) {
 	t.Parallel()
-	s := serve(t, func(c *langsmith.Config) { c.Token = func() face.Token { return "secret" } })
+	s := serve(t, func(c *langsmith.Config) { c.Token = func() protocol.Token { return "secret" } })
 	s.key = "secret"
 	link := s.inside(func(w http.ResponseWriter, r *http.Request) {
 		text, err := json.Marshal(map[string]any{"headers": r.Header, "query": r.URL.RawQuery})
@@ -168,7 +168,7 @@ func TestAPageOfAServiceIsNoPageOfThisServer(t *testing.T) {
 // other users may serve.
 func TestThePageOfAnotherPortDoesNotActWithTheCookieOfALink(t *testing.T) {
 	t.Parallel()
-	s := serve(t, func(c *langsmith.Config) { c.Token = func() face.Token { return "secret" } })
+	s := serve(t, func(c *langsmith.Config) { c.Token = func() protocol.Token { return "secret" } })
 	s.key = "secret"
 	came := 0
 	link := s.inside(func(w http.ResponseWriter, _ *http.Request) {

@@ -10,7 +10,7 @@ import (
 
 	"github.com/coder/websocket"
 
-	"github.com/tend-run/tend/internal/protocol/face"
+	"github.com/tend-run/tend/internal/protocol"
 	"github.com/tend-run/tend/internal/sandbox/driver"
 	"github.com/tend-run/tend/process"
 )
@@ -93,7 +93,7 @@ func parseMessage(b []byte) (*message, error) {
 		return nil, requestErrorf("the message is not valid UTF-8")
 	}
 	m := new(message)
-	if err := face.DecodeJSON(b, m); err != nil {
+	if err := protocol.DecodeJSON(b, m); err != nil {
 		return nil, requestErrorf("the message is not what this protocol sends: %v", err)
 	}
 	return m, nil

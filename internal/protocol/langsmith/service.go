@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/tend-run/tend/internal/lib/budget"
-	"github.com/tend-run/tend/internal/protocol/face"
+	"github.com/tend-run/tend/internal/protocol"
 	"github.com/tend-run/tend/internal/sandbox/driver"
 )
 
@@ -100,7 +100,7 @@ func (f *Face) visitor(v *visit, r *http.Request, query string) (*grant, error) 
 // changes something.
 func typed(r *http.Request) bool {
 	if r.Header.Get("Sec-Fetch-Site") != "" {
-		return face.CausedHere(r)
+		return protocol.CausedHere(r)
 	}
 	return r.Header.Get("Origin") == "" && (r.Method == http.MethodGet || r.Method == http.MethodHead)
 }
@@ -169,11 +169,11 @@ func (f *Face) proxy(v *visit) *httputil.ReverseProxy {
 		},
 		ModifyResponse: func(res *http.Response) error {
 			v.contain(res.Header)
-			return v.held.Add(face.HeaderSize(res.Header))
+			return v.held.Add(protocol.HeaderSize(res.Header))
 		},
 		Transport: &http.Transport{
 			DialContext:            func(ctx context.Context, _, _ string) (net.Conn, error) { return v.box.Dial(ctx, v.port) },
-			MaxResponseHeaderBytes: face.MaxAnswerHeader,
+			MaxResponseHeaderBytes: protocol.MaxAnswerHeader,
 			// A transport for each request: nothing is kept open behind it.
 			DisableKeepAlives: true,
 		},
@@ -200,7 +200,7 @@ func (f *Face) dropSecrets(r *http.Request) {
 			break
 		}
 	}
-	face.DropOwnCookies(r.Header)
+	protocol.DropOwnCookies(r.Header)
 	if q := r.URL.Query(); q.Has(serviceQuery) {
 		q.Del(serviceQuery)
 		r.URL.RawQuery = q.Encode()
@@ -217,14 +217,14 @@ func (f *Face) isOurs(authorization string) bool {
 		return password == "" || token.Matches(password) || token.Matches(name)
 	}
 	_, rest, _ := strings.Cut(authorization, " ")
-	return token.Matches(face.Bearer(r)) || token.Matches(strings.TrimSpace(rest)) || token.Matches(authorization)
+	return token.Matches(protocol.Bearer(r)) || token.Matches(strings.TrimSpace(rest)) || token.Matches(authorization)
 }
 
 // contain restricts an answer to its own path: its pages get no origin, its cookies and
 // redirections stay within the path, and headers about the whole host are removed.
 func (v *visit) contain(h http.Header) {
 	h.Add("Content-Security-Policy", pagePolicy) // beside its own: browsers obey both
-	face.DropHostWide(h)
+	protocol.DropHostWide(h)
 	if to := h.Get("Location"); strings.HasPrefix(to, "/") && !strings.HasPrefix(to, "//") && !strings.HasPrefix(to, v.prefix+"/") {
 		h.Set("Location", v.prefix+to)
 	}

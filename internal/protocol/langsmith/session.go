@@ -15,7 +15,7 @@ import (
 	"github.com/coder/websocket"
 
 	"github.com/tend-run/tend/internal/lib/budget"
-	"github.com/tend-run/tend/internal/protocol/face"
+	"github.com/tend-run/tend/internal/protocol"
 	"github.com/tend-run/tend/internal/sandbox/driver"
 	"github.com/tend-run/tend/process"
 )
@@ -251,7 +251,7 @@ func (s *session) readMessage(r io.Reader) ([]byte, error) {
 			defer late.Stop()
 		}
 		piece := min(messagePiece, int64(maxMessage+1-large.Len()))
-		if err := s.charge.Add(face.Decoding(int64(large.Len())+piece) - s.charge.Held()); err != nil {
+		if err := s.charge.Add(protocol.Decoding(int64(large.Len())+piece) - s.charge.Held()); err != nil {
 			return nil, err
 		}
 		_, err = io.CopyN(&large, r, piece)
@@ -345,7 +345,7 @@ func (s *session) pump(out *sink) error {
 		return err
 	}
 	defer r.Close()
-	return face.Stream(s.ctx, r, out, pingEvery)
+	return protocol.Stream(s.ctx, r, out, pingEvery)
 }
 
 // finish sends the end of the command.

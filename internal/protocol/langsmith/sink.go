@@ -10,7 +10,7 @@ import (
 	"github.com/coder/websocket"
 
 	"github.com/tend-run/tend/internal/lib/budget"
-	"github.com/tend-run/tend/internal/protocol/face"
+	"github.com/tend-run/tend/internal/protocol"
 	"github.com/tend-run/tend/internal/protocol/langsmith/transcode"
 	"github.com/tend-run/tend/process"
 )
@@ -33,7 +33,7 @@ var (
 	smalls = sync.Pool{New: func() any { b := make([]byte, 0, 4<<10); return &b }}
 )
 
-// sink is the [face.Sink] of one connection: it turns output into frames.
+// sink is the [protocol.Sink] of one connection: it turns output into frames.
 type sink struct {
 	ctx     context.Context // of the session that owns the sink
 	ws      *websocket.Conn
@@ -54,8 +54,8 @@ type outStream struct {
 	nheld  int
 }
 
-// Event implements [face.Sink].
-func (s *sink) Event(ev process.Event, _ face.Output) error {
+// Event implements [protocol.Sink].
+func (s *sink) Event(ev process.Event, _ protocol.Output) error {
 	switch ev.Kind {
 	case process.EventOutput:
 		return s.output(s.streams[ev.Stream], ev.Data, false)
@@ -201,10 +201,10 @@ func (s *sink) gap(g process.Gap) error {
 	return gapError(g.Stream, st.at.Text(), to.Text())
 }
 
-// Flush implements [face.Sink]: each frame is sent at once.
+// Flush implements [protocol.Sink]: each frame is sent at once.
 func (s *sink) Flush() error { return nil }
 
-// Keepalive implements [face.Sink].
+// Keepalive implements [protocol.Sink].
 func (s *sink) Keepalive() error {
 	s.ping()
 	return nil

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/tend-run/tend/internal/lib/budget"
-	"github.com/tend-run/tend/internal/protocol/face"
+	"github.com/tend-run/tend/internal/protocol"
 	"github.com/tend-run/tend/internal/sandbox/driver"
 	"github.com/tend-run/tend/process"
 )
@@ -108,7 +108,7 @@ func (f *Face) streamEvents(w http.ResponseWriter, r *http.Request, p process.Pr
 	if err := out.Flush(); err != nil {
 		return nil // the client has left
 	}
-	if err = face.Stream(ctx, reader, out, heartbeat); err == nil {
+	if err = protocol.Stream(ctx, reader, out, heartbeat); err == nil {
 		err = out.finish(command)
 	}
 	if err != nil && ctx.Err() != nil {
@@ -125,7 +125,7 @@ func (f *Face) streamEvents(w http.ResponseWriter, r *http.Request, p process.Pr
 	return nil
 }
 
-// eventSink is the [face.Sink] of a stream of events.
+// eventSink is the [protocol.Sink] of a stream of events.
 type eventSink struct {
 	w       http.ResponseWriter
 	flusher *http.ResponseController
@@ -150,11 +150,11 @@ func (s *eventSink) write(b []byte) error {
 	return err
 }
 
-// Event implements [face.Sink].
-func (s *eventSink) Event(ev process.Event, _ face.Output) error {
+// Event implements [protocol.Sink].
+func (s *eventSink) Event(ev process.Event, _ protocol.Output) error {
 	switch ev.Kind {
 	case process.EventOutput:
-		return face.InPieces(&s.held, ev, s.output)
+		return protocol.InPieces(&s.held, ev, s.output)
 	case process.EventEOF:
 		return s.event("stream_end", "stream", nameOf(ev.Stream), "offset", s.at[ev.Stream])
 	case process.EventGap:
@@ -177,7 +177,7 @@ func (s *eventSink) output(ev process.Event) error {
 		return nil
 	}
 	err := s.event(nameOf(ev.Stream), "offset", at, "data", data)
-	if len(data) > face.SmallPiece {
+	if len(data) > protocol.SmallPiece {
 		s.buf = nil // a silent stream holds no buffer
 	}
 	return err
@@ -204,14 +204,14 @@ func (s *eventSink) fail(kind, text string) {
 	}
 }
 
-// Flush implements [face.Sink].
+// Flush implements [protocol.Sink].
 func (s *eventSink) Flush() error {
 	err := s.flusher.Flush()
 	s.broken = s.broken || err != nil
 	return err
 }
 
-// Keepalive implements [face.Sink].
+// Keepalive implements [protocol.Sink].
 func (s *eventSink) Keepalive() error {
 	if err := s.write([]byte(": still here\n\n")); err != nil {
 		return err

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/tend-run/tend/internal/lib/budget"
-	"github.com/tend-run/tend/internal/protocol/face"
+	"github.com/tend-run/tend/internal/protocol"
 	"github.com/tend-run/tend/internal/sandbox/driver"
 )
 
@@ -54,7 +54,7 @@ func (e *notJSON) Error() string { return "the body is no JSON: " + e.err.Error(
 // against web pages say is asked before, by the server.
 func (f *Face) admit(r *http.Request) (*place, error) {
 	token := f.cfg.Token()
-	full := !token.Set() || f.cfg.Trusted != nil && f.cfg.Trusted(r) || token.Matches(face.Bearer(r)) || token.Matches(face.AccessToken(r))
+	full := !token.Set() || f.cfg.Trusted != nil && f.cfg.Trusted(r) || token.Matches(protocol.Bearer(r)) || token.Matches(protocol.AccessToken(r))
 	names := r.Header.Values(HeaderSandbox)
 	p := &place{access: f.cfg.Machine, dir: r.Header.Get(HeaderDir), path: r.Header.Get(HeaderPath)}
 	if p.dir != "" && (p.dir[0] != '/' || len(p.dir) > 4095 || strings.ContainsRune(p.dir, 0)) {
@@ -99,5 +99,5 @@ func (f *Face) admit(r *http.Request) (*place, error) {
 // ofSandbox reports whether a request shows the token of the sandbox.
 func (f *Face) ofSandbox(r *http.Request, id string) bool {
 	token := f.cfg.Secret.SandboxToken(id)
-	return token.Matches(face.Bearer(r)) || token.Matches(face.AccessToken(r))
+	return token.Matches(protocol.Bearer(r)) || token.Matches(protocol.AccessToken(r))
 }

@@ -13,7 +13,7 @@ import (
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/tend-run/tend/internal/protocol/face"
+	"github.com/tend-run/tend/internal/protocol"
 	"github.com/tend-run/tend/internal/protocol/mcp"
 	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/process"
@@ -570,7 +570,7 @@ func TestAFloodIsBounded(t *testing.T) {
 
 func FuzzMessage(f *testing.F) {
 	w := newWorld(f)
-	w.token = face.Token("t")
+	w.token = protocol.Token("t")
 	for _, s := range []string{
 		`{"jsonrpc":"2.0","id":1,"method":"tools/list"}`,
 		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"output","arguments":{"id":"x","grep":"a","max_tokens":-1}}}`,

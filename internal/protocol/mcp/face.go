@@ -12,7 +12,7 @@ import (
 
 	tendv1 "github.com/tend-run/tend/gen/tend/v1"
 	"github.com/tend-run/tend/internal/lib/budget"
-	"github.com/tend-run/tend/internal/protocol/face"
+	"github.com/tend-run/tend/internal/protocol"
 	"github.com/tend-run/tend/internal/protocol/module"
 	"github.com/tend-run/tend/internal/sandbox/driver"
 )
@@ -36,12 +36,12 @@ type Config struct {
 	// Services of the machine; nil: there are none.
 	Services Services
 	// Secret creates the tokens of sandboxes, and signs the ids of events.
-	Secret *face.Secret
+	Secret *protocol.Secret
 	// Token returns the token that callers must show now; nil: none.
-	Token func() face.Token
+	Token func() protocol.Token
 	// Trusted reports whether a caller needs no token. nil: every caller needs one.
 	Trusted func(*http.Request) bool
-	Trace   face.Trace
+	Trace   protocol.Trace
 	Version string
 	Log     *slog.Logger // nil: nothing is logged
 }
@@ -72,10 +72,10 @@ func New(cfg Config) (*Face, error) {
 		return nil, errors.New("mcp: a machine or a driver of sandboxes is needed")
 	}
 	if cfg.Secret == nil {
-		cfg.Secret = face.NewSecret()
+		cfg.Secret = protocol.NewSecret()
 	}
 	if cfg.Token == nil {
-		cfg.Token = func() face.Token { return "" }
+		cfg.Token = func() protocol.Token { return "" }
 	}
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)

@@ -14,7 +14,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/tend-run/tend/internal/lib/budget"
-	"github.com/tend-run/tend/internal/protocol/face"
+	"github.com/tend-run/tend/internal/protocol"
 	"github.com/tend-run/tend/process"
 )
 
@@ -141,7 +141,7 @@ func look(body []byte) (*message, error) {
 	if trimmed := bytes.TrimLeft(body, " \t\r\n"); len(trimmed) > 0 && trimmed[0] == '[' {
 		return nil, &refusal{http.StatusBadRequest, "the body is a batch, which newer versions of the protocol do not have; send one message in each POST"}
 	}
-	if err := face.CheckJSON(body); err != nil {
+	if err := protocol.CheckJSON(body); err != nil {
 		return nil, &refusal{http.StatusRequestEntityTooLarge, err.Error()}
 	}
 	m := new(message)

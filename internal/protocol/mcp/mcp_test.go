@@ -16,7 +16,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 	"go.uber.org/goleak"
 
-	"github.com/tend-run/tend/internal/protocol/face"
+	"github.com/tend-run/tend/internal/protocol"
 	"github.com/tend-run/tend/internal/protocol/mcp"
 	"github.com/tend-run/tend/internal/protocol/module"
 	"github.com/tend-run/tend/internal/sandbox/driver"
@@ -37,8 +37,8 @@ type world struct {
 	t      testing.TB
 	m      process.Manager
 	d      driver.Driver
-	secret *face.Secret
-	token  face.Token
+	secret *protocol.Secret
+	token  protocol.Token
 	face   *mcp.Face
 	url    string
 	dir    string
@@ -46,7 +46,7 @@ type world struct {
 
 func newWorld(t testing.TB, change ...func(*mcp.Config)) *world {
 	t.Helper()
-	w := &world{t: t, m: testkeeper.New(t), secret: face.NewSecret(), dir: t.TempDir()}
+	w := &world{t: t, m: testkeeper.New(t), secret: protocol.NewSecret(), dir: t.TempDir()}
 	d, err := host.Open(host.Config{Dir: filepath.Join(t.TempDir(), "boxes"), Manager: w.m})
 	w.d = proctest.Value(d, err)(t)
 	w.serve(change...)
@@ -57,7 +57,7 @@ func newWorld(t testing.TB, change ...func(*mcp.Config)) *world {
 func (w *world) serve(change ...func(*mcp.Config)) {
 	t := w.t
 	t.Helper()
-	cfg := mcp.Config{Machine: host.NewMachine(w.m), Driver: w.d, Secret: w.secret, Token: func() face.Token { return w.token }, Version: "test"}
+	cfg := mcp.Config{Machine: host.NewMachine(w.m), Driver: w.d, Secret: w.secret, Token: func() protocol.Token { return w.token }, Version: "test"}
 	for _, f := range change {
 		f(&cfg)
 	}

@@ -9,7 +9,7 @@ import (
 	"io"
 	"strings"
 
-	"github.com/tend-run/tend/internal/protocol/face"
+	"github.com/tend-run/tend/internal/protocol"
 )
 
 // maxResume bounds the id of an event in bytes: it comes back in a header.
@@ -48,7 +48,7 @@ var errSeal = errors.New("Last-Event-ID is none of this server's; make the call 
 // unseal returns the call of an id that seal made, on this server or one before it.
 func (f *Face) unseal(id string) (*kept, error) {
 	sealed, sign, ok := strings.Cut(id, ".")
-	if !ok || len(id) > maxResume || !face.Token(f.cfg.Secret.Sign("mcp", sealed)).Matches(sign) {
+	if !ok || len(id) > maxResume || !protocol.Token(f.cfg.Secret.Sign("mcp", sealed)).Matches(sign) {
 		return nil, errSeal
 	}
 	packed, err := base64.RawURLEncoding.DecodeString(sealed)

@@ -11,7 +11,7 @@ import (
 	"connectrpc.com/connect"
 	tendv1 "github.com/tend-run/tend/gen/tend/v1"
 	"github.com/tend-run/tend/gen/tend/v1/tendv1connect"
-	"github.com/tend-run/tend/internal/protocol/face"
+	"github.com/tend-run/tend/internal/protocol"
 	"github.com/tend-run/tend/internal/protocol/module"
 	"github.com/tend-run/tend/internal/sandbox/driver"
 	"github.com/tend-run/tend/internal/tendpb"
@@ -47,7 +47,7 @@ type Config struct {
 	// Machine has the files for calls that name no sandbox. nil: such calls are refused.
 	Machine driver.Access
 	// Secret creates the tokens of sandboxes. nil: they match nothing.
-	Secret *face.Secret
+	Secret *protocol.Secret
 	// Domains below which sandboxes have host names.
 	Domains []string
 	// Dir is only for the files of template builds. "": builds accept no files.
@@ -119,7 +119,7 @@ func (f *Face) Name() string { return "native" }
 // and the files by plain HTTP.
 func (f *Face) Routes() []module.Route {
 	opts := []connect.HandlerOption{
-		connect.WithReadMaxBytes(MaxRequest), face.Codecs(),
+		connect.WithReadMaxBytes(MaxRequest), protocol.Codecs(),
 		connect.WithCompression("gzip", nil, nil), connect.WithInterceptors(withholding{}),
 		connect.WithRecover(func(_ context.Context, spec connect.Spec, _ http.Header, v any) error {
 			return connect.NewError(connect.CodeInternal, errors.New(spec.Procedure+" hit a fault of the server; this request ended, nothing else did"))
@@ -132,7 +132,7 @@ func (f *Face) Routes() []module.Route {
 		service[tendv1connect.ProcessServiceHandler](tendv1connect.ProcessServiceName, tendv1connect.NewProcessServiceHandler, p, opts),
 		service[tendv1connect.ViewServiceHandler](tendv1connect.ViewServiceName, tendv1connect.NewViewServiceHandler, &views{*p}, opts),
 		service[tendv1connect.AdminServiceHandler](tendv1connect.AdminServiceName, tendv1connect.NewAdminServiceHandler, &admin{f.cfg.Admin, f.cfg.Page}, opts),
-		service[tendv1connect.SandboxServiceHandler](tendv1connect.SandboxServiceName, tendv1connect.NewSandboxServiceHandler, f.boxes, append(opts[:len(opts):len(opts)], face.StrictCodecs())),
+		service[tendv1connect.SandboxServiceHandler](tendv1connect.SandboxServiceName, tendv1connect.NewSandboxServiceHandler, f.boxes, append(opts[:len(opts):len(opts)], protocol.StrictCodecs())),
 		service[tendv1connect.FileServiceHandler](tendv1connect.FileServiceName, tendv1connect.NewFileServiceHandler, fs, opts),
 		service[tendv1connect.ServiceServiceHandler](tendv1connect.ServiceServiceName, tendv1connect.NewServiceServiceHandler, &services{kept: f.cfg.Services, heartbeat: f.cfg.Heartbeat, stopping: f.stopping}, opts),
 		service[tendv1connect.KeyServiceHandler](tendv1connect.KeyServiceName, tendv1connect.NewKeyServiceHandler, keys{f.cfg.Keys}, opts),

@@ -13,7 +13,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	tendv1 "github.com/tend-run/tend/gen/tend/v1"
-	"github.com/tend-run/tend/internal/protocol/face"
+	"github.com/tend-run/tend/internal/protocol"
 	"github.com/tend-run/tend/internal/sandbox/driver"
 	"github.com/tend-run/tend/internal/tendpb"
 	"github.com/tend-run/tend/process"
@@ -22,7 +22,7 @@ import (
 // sandboxes implements the SandboxService. It holds nothing but the files of builds.
 type sandboxes struct {
 	driver    driver.Driver // nil: there are none
-	secret    *face.Secret
+	secret    *protocol.Secret
 	page      Page // nil: tickets are of nobody
 	domains   []string
 	heartbeat time.Duration

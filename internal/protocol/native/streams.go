@@ -10,7 +10,7 @@ import (
 	"connectrpc.com/connect"
 	tendv1 "github.com/tend-run/tend/gen/tend/v1"
 	"github.com/tend-run/tend/internal/lib/budget"
-	"github.com/tend-run/tend/internal/protocol/face"
+	"github.com/tend-run/tend/internal/protocol"
 	"github.com/tend-run/tend/internal/tendpb"
 	"github.com/tend-run/tend/process"
 )
@@ -178,7 +178,7 @@ func (s *processes) pump(ctx context.Context, src source, from []*tendv1.StreamO
 		case err != nil:
 			return wireError(err)
 		case ok:
-			if err := face.InPieces(&held, ev, func(ev process.Event) error { return send(tendpb.Event(&ev)) }); err != nil {
+			if err := protocol.InPieces(&held, ev, func(ev process.Event) error { return send(tendpb.Event(&ev)) }); err != nil {
 				return err
 			}
 			// A stream that always has more must notice, too, that the server

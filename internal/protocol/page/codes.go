@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/tend-run/tend/internal/protocol/face"
+	"github.com/tend-run/tend/internal/protocol"
 )
 
 const (
@@ -25,7 +25,7 @@ type codes struct {
 }
 
 type code struct {
-	text  face.Token
+	text  protocol.Token
 	reads bool // it logs in to read alone
 	until time.Time
 }
@@ -38,7 +38,7 @@ func (c *codes) add(reads bool) string {
 		c.all = c.all[n:]
 	}
 	text := rand.Text()
-	c.all = append(c.all, code{face.Token(text), reads, c.now().Add(codeLifetime)})
+	c.all = append(c.all, code{protocol.Token(text), reads, c.now().Add(codeLifetime)})
 	return text
 }
 

@@ -9,16 +9,16 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tend-run/tend/internal/protocol/face"
+	"github.com/tend-run/tend/internal/protocol"
 	"github.com/tend-run/tend/internal/protocol/module"
 )
 
 // Config of the page. All fields except Now and Log are required.
 type Config struct {
 	// Secret signs what the page presents.
-	Secret *face.Secret
+	Secret *protocol.Secret
 	// Token needed for a login. Empty: no login is needed.
-	Token func() face.Token
+	Token func() protocol.Token
 	// File stores the sessions: an absolute path.
 	File string
 	// Now is the clock; nil: the machine's.
@@ -153,7 +153,7 @@ func (p *Page) login(w http.ResponseWriter, r *http.Request) {
 	case code != "":
 		refuse(w, http.StatusUnauthorized, "unauthenticated", "this link has been used, or is older than a minute; run tend ui again, or log in with the token")
 		return
-	case !token.Matches(face.Bearer(r)):
+	case !token.Matches(protocol.Bearer(r)):
 		refuse(w, http.StatusUnauthorized, "unauthenticated", "this is not the token of this server; it is in the file that tend serve got as --token-file")
 		return
 	}

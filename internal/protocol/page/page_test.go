@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tend-run/tend/internal/protocol/face"
+	"github.com/tend-run/tend/internal/protocol"
 	"github.com/tend-run/tend/internal/protocol/module"
 	"github.com/tend-run/tend/internal/protocol/page/pagetest"
 	"github.com/tend-run/tend/internal/support/proctest"
@@ -23,7 +23,7 @@ const token = "the-token"
 type site struct {
 	*httptest.Server
 	page  *Page
-	token face.Token
+	token protocol.Token
 	now   time.Time
 	cfg   Config
 	count uint64 // of the last proof
@@ -33,7 +33,7 @@ func serve(t *testing.T) *site {
 	t.Helper()
 	s := &site{token: token, now: time.Now()}
 	s.cfg = Config{
-		Secret: face.NewSecret(), Token: func() face.Token { return s.token }, File: filepath.Join(t.TempDir(), "sessions"),
+		Secret: protocol.NewSecret(), Token: func() protocol.Token { return s.token }, File: filepath.Join(t.TempDir(), "sessions"),
 		Now: func() time.Time { return s.now },
 	}
 	s.open(t)

@@ -13,7 +13,7 @@ import (
 
 	"connectrpc.com/connect"
 
-	"github.com/tend-run/tend/internal/protocol/face"
+	"github.com/tend-run/tend/internal/protocol"
 )
 
 const (
@@ -62,7 +62,7 @@ func (p proof) sign(key string, r *http.Request) string {
 
 // by reports whether the proof was made with the key, for this request.
 func (p proof) by(key string, r *http.Request) bool {
-	return face.Token(p.sign(key, r)).Matches(p.mac) && (!bodiless(r) || p.body == hashOf(nil))
+	return protocol.Token(p.sign(key, r)).Matches(p.mac) && (!bodiless(r) || p.body == hashOf(nil))
 }
 
 func bodiless(r *http.Request) bool { return r.Body == nil || r.Body == http.NoBody }

@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"github.com/tend-run/tend/internal/lib/atomicfile"
-	"github.com/tend-run/tend/internal/protocol/face"
+	"github.com/tend-run/tend/internal/protocol"
 	"github.com/tend-run/tend/internal/protocol/module"
 )
 
@@ -43,8 +43,8 @@ type session struct {
 
 // sessions are the logins that last. All methods may be called concurrently.
 type sessions struct {
-	secret *face.Secret
-	token  func() face.Token
+	secret *protocol.Secret
+	token  func() protocol.Token
 	path   string
 	now    func() time.Time
 	// run is this server. A proof for another one is worth nothing.
@@ -57,7 +57,7 @@ type sessions struct {
 }
 
 // openSessions reads the sessions of before. A file that is damaged ends them all.
-func openSessions(secret *face.Secret, token func() face.Token, path string, now func() time.Time) (*sessions, error) {
+func openSessions(secret *protocol.Secret, token func() protocol.Token, path string, now func() time.Time) (*sessions, error) {
 	s := &sessions{secret: secret, token: token, path: path, now: now, run: rand.Text(), counts: map[string]*counts{}}
 	data, err := atomicfile.Read(path, maxFile)
 	switch {
@@ -140,7 +140,7 @@ func (s *sessions) roleLocked(hash string) module.Role {
 }
 
 func (s *sessions) lasts(v session) bool {
-	return s.now().Before(v.Until) && face.Token(s.mark(v.Reads)).Matches(v.Token)
+	return s.now().Before(v.Until) && protocol.Token(s.mark(v.Reads)).Matches(v.Token)
 }
 
 func (s *sessions) hash(id string) string { return s.secret.Sign("page session", id) }

@@ -13,7 +13,7 @@ import (
 	"testing"
 
 	"github.com/tend-run/tend/internal/core/client"
-	"github.com/tend-run/tend/internal/protocol/face"
+	"github.com/tend-run/tend/internal/protocol"
 	"github.com/tend-run/tend/internal/protocol/ports"
 	"github.com/tend-run/tend/internal/sandbox/driver"
 	"github.com/tend-run/tend/internal/sandbox/local"
@@ -45,7 +45,7 @@ func openHouse(t *testing.T) *house {
 	if err := errors.Join(err, selfErr); err != nil {
 		t.Fatal(err)
 	}
-	p := ports.New(ports.Config{Sandboxes: &route.Router{Driver: d, Domains: []string{"box.example"}}, Secret: face.NewSecret()})
+	p := ports.New(ports.Config{Sandboxes: &route.Router{Driver: d, Domains: []string{"box.example"}}, Secret: protocol.NewSecret()})
 	outside := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if h, _ := p.Hosts(r); h != nil {
 			h.ServeHTTP(w, r)

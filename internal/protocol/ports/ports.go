@@ -33,7 +33,7 @@ import (
 	"time"
 
 	"github.com/tend-run/tend/internal/lib/budget"
-	"github.com/tend-run/tend/internal/protocol/face"
+	"github.com/tend-run/tend/internal/protocol"
 	"github.com/tend-run/tend/internal/protocol/module"
 	"github.com/tend-run/tend/internal/sandbox/route"
 )
@@ -52,9 +52,9 @@ type Config struct {
 	Sandboxes *route.Router
 	// Secret creates the tokens of ports. nil: ports of sandboxes that are not public are
 	// closed.
-	Secret *face.Secret
+	Secret *protocol.Secret
 	// Token of the server, which is never passed on. nil: none.
-	Token func() face.Token
+	Token func() protocol.Token
 	// VisitorLasts reports whether the login lasts that a ticket was made for. nil: it does.
 	VisitorLasts func(by string) bool
 	// Budget of what is held for clients; nil: no bound.
@@ -71,9 +71,9 @@ const defaultHandshake = 30 * time.Second
 // Ports is the part. Close it when the server stops.
 type Ports struct {
 	sandboxes *route.Router
-	secret    *face.Secret
-	token     func() face.Token
-	hop       face.Token // the value of hopHeader
+	secret    *protocol.Secret
+	token     func() protocol.Token
+	hop       protocol.Token // the value of hopHeader
 	log       *slog.Logger
 	budget    *budget.Budget
 	// kept reuses connections, once does not: a sandbox with an idle TTL counts new
@@ -84,17 +84,17 @@ type Ports struct {
 	now          func() time.Time
 	visitorLasts func(by string) bool
 	tickets      tickets
-	logins       face.Logins
+	logins       protocol.Logins
 }
 
 // New returns the part.
 func New(c Config) *Ports {
 	p := &Ports{
 		visitorLasts: c.VisitorLasts,
-		sandboxes:    c.Sandboxes, secret: c.Secret, token: c.Token, hop: face.Token(rand.Text()), log: c.Log, budget: c.Budget, now: c.Now,
+		sandboxes:    c.Sandboxes, secret: c.Secret, token: c.Token, hop: protocol.Token(rand.Text()), log: c.Log, budget: c.Budget, now: c.Now,
 	}
 	if p.token == nil {
-		p.token = func() face.Token { return "" }
+		p.token = func() protocol.Token { return "" }
 	}
 	if p.now == nil {
 		p.now = time.Now
@@ -111,9 +111,9 @@ func New(c Config) *Ports {
 	// A dial continues after the client has left: without a bound, a silent program would
 	// hold each such connection for ever.
 	wait := cmp.Or(c.Handshake, defaultHandshake)
-	kept := &http.Transport{DialContext: p.dial, TLSClientConfig: own, TLSHandshakeTimeout: wait, MaxResponseHeaderBytes: face.MaxAnswerHeader, MaxIdleConns: 1000, MaxIdleConnsPerHost: 64, IdleConnTimeout: time.Minute, DisableCompression: true}
+	kept := &http.Transport{DialContext: p.dial, TLSClientConfig: own, TLSHandshakeTimeout: wait, MaxResponseHeaderBytes: protocol.MaxAnswerHeader, MaxIdleConns: 1000, MaxIdleConnsPerHost: 64, IdleConnTimeout: time.Minute, DisableCompression: true}
 	p.kept, p.idle = kept, kept.CloseIdleConnections
-	p.once = &http.Transport{DialContext: p.dial, TLSClientConfig: own, TLSHandshakeTimeout: wait, MaxResponseHeaderBytes: face.MaxAnswerHeader, DisableKeepAlives: true, DisableCompression: true}
+	p.once = &http.Transport{DialContext: p.dial, TLSClientConfig: own, TLSHandshakeTimeout: wait, MaxResponseHeaderBytes: protocol.MaxAnswerHeader, DisableKeepAlives: true, DisableCompression: true}
 	return p
 }
 
@@ -252,8 +252,8 @@ func (p *Ports) proxy(t *route.Target, program bool, held *budget.Charge) *httpu
 			port := strconv.Itoa(t.Port)
 			pr.Out.URL.Scheme, pr.Out.URL.Host = schemeOf(t.Info.Notes, port), net.JoinHostPort(string(t.ID), port)
 			pr.Out.Host = pr.In.Host
-			if mask := t.Info.Notes[face.NoteMaskHost]; mask != "" {
-				pr.Out.Host = strings.ReplaceAll(mask, face.MaskPort, port)
+			if mask := t.Info.Notes[protocol.NoteMaskHost]; mask != "" {
+				pr.Out.Host = strings.ReplaceAll(mask, protocol.MaskPort, port)
 			}
 			pr.SetXForwarded()
 			pr.Out.Header.Set(hopHeader, string(p.hop))
@@ -261,17 +261,17 @@ func (p *Ports) proxy(t *route.Target, program bool, held *budget.Charge) *httpu
 		},
 		ModifyResponse: func(res *http.Response) error {
 			if t.ByHost {
-				face.KeepToName(res.Header)
+				protocol.KeepToName(res.Header)
 			} else {
 				// This is the server's own origin, and the answer is a stranger's.
-				face.Inert(res.Header)
-				face.DropHostWide(res.Header)
+				protocol.Inert(res.Header)
+				protocol.DropHostWide(res.Header)
 				if !program {
 					res.Header.Del("Set-Cookie")
 				}
 				res.Header.Set("Cache-Control", "no-store")
 			}
-			return held.Add(face.HeaderSize(res.Header))
+			return held.Add(protocol.HeaderSize(res.Header))
 		},
 		Transport: transport,
 		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
@@ -285,8 +285,8 @@ func (p *Ports) proxy(t *route.Target, program bool, held *budget.Charge) *httpu
 				message = closedPort
 			} else if noTLS(err) {
 				message = "The program in the sandbox did not begin TLS, which httpsPorts says of its port"
-			} else if face.HeaderTooLarge(err) {
-				message = fmt.Sprintf("The program in the sandbox sent more than %d KiB of headers", face.MaxAnswerHeader>>10)
+			} else if protocol.HeaderTooLarge(err) {
+				message = fmt.Sprintf("The program in the sandbox sent more than %d KiB of headers", protocol.MaxAnswerHeader>>10)
 			}
 			refuse(w, r, &refusal{SandboxID: string(t.ID), Message: message, Port: t.Port, Code: code})
 		},
@@ -298,7 +298,7 @@ func (p *Ports) proxy(t *route.Target, program bool, held *budget.Charge) *httpu
 
 // schemeOf returns the protocol of the program on a port of a sandbox.
 func schemeOf(notes map[string]string, port string) string {
-	for p := range strings.SplitSeq(notes[face.NoteHTTPSPorts], ",") {
+	for p := range strings.SplitSeq(notes[protocol.NoteHTTPSPorts], ",") {
 		if p == port {
 			return "https"
 		}
@@ -337,13 +337,13 @@ func (p *Ports) dropSecrets(h http.Header, id string) {
 	for _, name := range []string{"E2b-Sandbox-Id", "E2b-Sandbox-Port", trafficHeader} {
 		h.Del(name)
 	}
-	face.DropOwnCookies(h)
-	var ours []face.Token // made once one is shown
+	protocol.DropOwnCookies(h)
+	var ours []protocol.Token // made once one is shown
 	for _, name := range []string{"X-Api-Key", "X-Access-Token", "Authorization"} {
 		for _, value := range h.Values(name) {
 			if ours == nil {
 				token := p.token()
-				ours = []face.Token{token, face.E2BKey(token), p.secret.SandboxToken(id), p.secret.TrafficToken(id)}
+				ours = []protocol.Token{token, protocol.E2BKey(token), p.secret.SandboxToken(id), p.secret.TrafficToken(id)}
 			}
 			_, credential, _ := strings.Cut(value, " ")
 			user, password, _ := (&http.Request{Header: http.Header{"Authorization": {value}}}).BasicAuth()
@@ -389,7 +389,7 @@ func refuse(w http.ResponseWriter, r *http.Request, e *refusal) {
 		h.Set("Retry-After", "1")
 	}
 	if isBrowser(r.Header) {
-		face.Inert(h)
+		protocol.Inert(h)
 		h.Set("Content-Type", "text/html; charset=utf-8")
 		w.WriteHeader(e.Code)
 		_ = page.Execute(w, e) // fails when the client has left

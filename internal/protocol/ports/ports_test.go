@@ -21,7 +21,7 @@ import (
 	"github.com/coder/websocket"
 	"go.uber.org/goleak"
 
-	"github.com/tend-run/tend/internal/protocol/face"
+	"github.com/tend-run/tend/internal/protocol"
 	"github.com/tend-run/tend/internal/protocol/ports"
 	"github.com/tend-run/tend/internal/sandbox/driver"
 	"github.com/tend-run/tend/internal/sandbox/host"
@@ -66,7 +66,7 @@ func web(name string) int {
 type server struct {
 	t                                     *testing.T
 	url                                   string
-	secret                                *face.Secret
+	secret                                *protocol.Secret
 	driver                                *host.Driver
 	public, closed, asleep, stopped, gone string
 	port                                  int          // of the program
@@ -75,7 +75,7 @@ type server struct {
 
 func serve(t *testing.T, program http.Handler, change ...func(*ports.Config)) *server {
 	t.Helper()
-	s := &server{t: t, secret: face.NewSecret()}
+	s := &server{t: t, secret: protocol.NewSecret()}
 	d, err := host.Open(host.Config{Dir: filepath.Join(t.TempDir(), "boxes"), Manager: testkeeper.New(t)})
 	if err != nil {
 		t.Fatal(err)
@@ -108,7 +108,7 @@ func serve(t *testing.T, program http.Handler, change ...func(*ports.Config)) *s
 	s.port = inside.Listener.Addr().(*net.TCPAddr).Port
 	c := ports.Config{
 		Sandboxes: &route.Router{Driver: d, Default: host.NewMachine(testkeeper.New(t)), Domains: []string{"box.example"}},
-		Secret:    s.secret, Token: func() face.Token { return "the server's" },
+		Secret:    s.secret, Token: func() protocol.Token { return "the server's" },
 		Now: s.now,
 	}
 	for _, f := range change {
@@ -236,7 +236,7 @@ func TestPortsAreServedAsTheSandboxHasIt(t *testing.T) {
 	t.Cleanup(secure.Close)
 	port := secure.Listener.Addr().(*net.TCPAddr).Port
 	box, err := s.driver.Create(t.Context(), driver.Spec{Network: driver.Network{Public: true}, Notes: map[string]string{
-		face.NoteMaskHost: "own.example:" + face.MaskPort, face.NoteHTTPSPorts: "1," + strconv.Itoa(port),
+		protocol.NoteMaskHost: "own.example:" + protocol.MaskPort, protocol.NoteHTTPSPorts: "1," + strconv.Itoa(port),
 	}})
 	if err != nil {
 		t.Fatal(err)
@@ -264,7 +264,7 @@ func TestEndlessHeadersOfAProgramAreRefused(t *testing.T) {
 		}
 		fmt.Fprint(w, "ok")
 	}))
-	for bytes, want := range map[int64]int{0: 200, face.MaxAnswerHeader * 3 / 4: 200, 2 * face.MaxAnswerHeader: 502} {
+	for bytes, want := range map[int64]int{0: 200, protocol.MaxAnswerHeader * 3 / 4: 200, 2 * protocol.MaxAnswerHeader: 502} {
 		size.Store(bytes)
 		if res, text := s.get("/", name(s.port, s.public)); res.StatusCode != want || want == 502 && !strings.Contains(text, "256 KiB of headers") {
 			t.Errorf("%d bytes: %s %.200q", bytes, res.Status, text)
@@ -282,7 +282,7 @@ func TestAProgramThatBeginsNoTLSIsLeft(t *testing.T) {
 	}
 	t.Cleanup(func() { l.Close() })
 	port := l.Addr().(*net.TCPAddr).Port
-	box, err := s.driver.Create(t.Context(), driver.Spec{Network: driver.Network{Public: true}, Notes: map[string]string{face.NoteHTTPSPorts: fmt.Sprintf("%d,%d", port, s.port)}})
+	box, err := s.driver.Create(t.Context(), driver.Spec{Network: driver.Network{Public: true}, Notes: map[string]string{protocol.NoteHTTPSPorts: fmt.Sprintf("%d,%d", port, s.port)}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -325,7 +325,7 @@ func TestWhatIsForThisServerIsNotPassedOn(t *testing.T) {
 	}))
 	own := string(s.secret.SandboxToken(s.public))
 	for _, secret := range []string{
-		"X-Api-Key: the server's", "X-Api-Key: " + string(face.E2BKey("the server's")), "X-Access-Token: " + own, "Authorization: Bearer the server's",
+		"X-Api-Key: the server's", "X-Api-Key: " + string(protocol.E2BKey("the server's")), "X-Access-Token: " + own, "Authorization: Bearer the server's",
 		"Authorization: Bearer " + own, "Authorization: " + own, "E2b-Traffic-Access-Token: " + string(s.secret.TrafficToken(s.public)), "Authorization: Basic dXNlcjp0aGUgc2VydmVyJ3M=", "X-Forwarded-For: 1.2.3.4",
 	} {
 		_, value, _ := strings.Cut(secret, ": ")

@@ -6,11 +6,11 @@ import (
 	"sync"
 	"time"
 
-	"github.com/tend-run/tend/internal/protocol/face"
+	"github.com/tend-run/tend/internal/protocol"
 )
 
 // A browser reaches the ports of a sandbox that is not public by a cookie: the page of this
-// server opens PORT-ID.DOMAIN/.tend/open?ticket=… (face.Secret), which sets it. Programs in
+// server opens PORT-ID.DOMAIN/.tend/open?ticket=… (protocol.Secret), which sets it. Programs in
 // the sandbox never see it. It ends with the login to the page that it comes from, and so does
 // what it has opened; without a login, with the token of the server. It is valid for requests of
 // a page of the same name, and for links that a person follows: a page of another sandbox must not
@@ -50,7 +50,7 @@ func (t *tickets) take(ticket string, now time.Time) bool {
 	if t.used == nil {
 		t.used = map[string]time.Time{}
 	}
-	t.used[ticket] = now.Add(face.TicketLifetime)
+	t.used[ticket] = now.Add(protocol.TicketLifetime)
 	return true
 }
 
@@ -59,7 +59,7 @@ func fetched(r *http.Request) bool { return r.Header.Get("Sec-Fetch-Site") != ""
 
 // visits reports whether a request has the cookie of a visit to this sandbox, and by whom.
 func (p *Ports) visits(r *http.Request, id string) (by string, ok bool) {
-	if !face.CausedHere(r) {
+	if !protocol.CausedHere(r) {
 		return "", false
 	}
 	all := r.CookiesNamed(visitCookie)
@@ -82,12 +82,12 @@ func (p *Ports) open(w http.ResponseWriter, r *http.Request, id string) {
 	case !fetched(r):
 		refuse(w, r, &refusal{SandboxID: id, Message: "The ports of this sandbox are opened for a browser by HTTPS or on localhost alone", Code: http.StatusForbidden})
 		return
-	case !face.CausedHere(r) || !good || !p.visitorLasts(by) || !p.tickets.take(ticket, p.now()):
+	case !protocol.CausedHere(r) || !good || !p.visitorLasts(by) || !p.tickets.take(ticket, p.now()):
 		refuse(w, r, &refusal{SandboxID: id, Message: "This link was used, or is older than a minute: open the port from tend's page again", Code: http.StatusForbidden})
 		return
 	}
 	http.SetCookie(w, &http.Cookie{
-		Name: visitCookie, Value: p.secret.Visit(id, by, p.now()), Path: "/", MaxAge: int(face.VisitLifetime / time.Second),
+		Name: visitCookie, Value: p.secret.Visit(id, by, p.now()), Path: "/", MaxAge: int(protocol.VisitLifetime / time.Second),
 		HttpOnly: true, SameSite: http.SameSiteLaxMode, Secure: r.TLS != nil || strings.EqualFold(r.Header.Get("X-Forwarded-Proto"), "https"),
 	})
 	http.Redirect(w, r, "/", http.StatusSeeOther)

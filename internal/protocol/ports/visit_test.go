@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tend-run/tend/internal/protocol/face"
+	"github.com/tend-run/tend/internal/protocol"
 	"github.com/tend-run/tend/internal/protocol/ports"
 )
 
@@ -58,7 +58,7 @@ func TestATicketLetsABrowserIn(t *testing.T) {
 		"none":                          {"", followed},
 		"one of another sandbox":        {s.secret.Ticket(s.public, "login", s.now()), followed},
 		"the visit of this sandbox":     {cookie.Value, followed},
-		"one whose time is over":        {s.secret.Ticket(s.closed, "login", s.now().Add(-face.TicketLifetime)), followed},
+		"one whose time is over":        {s.secret.Ticket(s.closed, "login", s.now().Add(-protocol.TicketLifetime)), followed},
 		"one that another page shows":   {ticket(), []string{"Sec-Fetch-Site: cross-site", "Sec-Fetch-Mode: no-cors"}},
 		"no browser that says who asks": {ticket(), nil},
 		"one with another end":          {"9" + ticket(), followed},
@@ -97,7 +97,7 @@ func TestATicketLetsABrowserIn(t *testing.T) {
 	if res, _ := s.get("/", byHeader...); res.StatusCode != http.StatusForbidden {
 		t.Errorf("on the server's own origin: %d", res.StatusCode)
 	}
-	s.later.Store(int64(face.VisitLifetime + time.Second))
+	s.later.Store(int64(protocol.VisitLifetime + time.Second))
 	if res, _ := s.get("/a", append(followed, at, visit)...); res.StatusCode != http.StatusForbidden {
 		t.Errorf("after its time: %d", res.StatusCode)
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/tend-run/tend/internal/core/rundir"
 	"github.com/tend-run/tend/internal/lib/budget"
 	"github.com/tend-run/tend/internal/lib/procfs"
-	"github.com/tend-run/tend/internal/protocol/face"
+	"github.com/tend-run/tend/internal/protocol"
 	"github.com/tend-run/tend/internal/sandbox/local"
 	"github.com/tend-run/tend/internal/sandbox/network"
 	"github.com/tend-run/tend/internal/server"
@@ -100,7 +100,7 @@ func Run(ctx context.Context, c Config) error {
 	set, err := parts.Open(parts.Config{
 		Inside:  func(r local.Root) process.Manager { return measured.Over(sight.Over(used{manager.In(r), idle})) },
 		Manager: measured.Manager(), Moving: manager.Ping, Boxes: manager.Boxes(), Hide: c.own(), Network: network.Config{Reach: c.Reach, Deny: c.Deny, Own: c.ports(), Log: log}, NoSpare: c.NoSpare, SandboxDisk: c.SandboxDisk, StateDir: dir, Domains: c.Domains, Origins: c.Origins, DefaultUser: c.DefaultUser, DefaultWorkdir: c.DefaultWorkdir,
-		Token: face.Token(c.Token), Trusted: server.Trusted, Insecure: c.Insecure, Budget: held, Trace: sight.Request,
+		Token: protocol.Token(c.Token), Trusted: server.Trusted, Insecure: c.Insecure, Budget: held, Trace: sight.Request,
 		Distant: c.Distant, Providers: c.Providers, ExitSecret: c.ExitSecret, Admin: daemon, InShutdown: run.InShutdown, Roles: roles.pids, Program: c.Program, URL: c.workerURL(), Held: true, Version: c.Version, Log: log,
 	})
 	if err != nil {

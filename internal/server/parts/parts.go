@@ -9,7 +9,7 @@
 //	/ui/*                                      nothing: there are no facts in its files
 //	all other paths of envd, /init included    X-Access-Token: <token>
 //	/v2/sandboxes/*, /langsmith/*              X-Api-Key or a bearer token, or a link's own token
-//	/sandboxes/*, /templates/* and the like    the same, or the key that E2B's SDKs want (face.E2BKey)
+//	/sandboxes/*, /templates/* and the like    the same, or the key that E2B's SDKs want (protocol.E2BKey)
 //	/api/gateway/*, /api/sandbox/*             a virtual key
 //	/mcp                                       Authorization: Bearer <token>; with Tend-Sandbox that sandbox's own
 //	a sandbox's envd                           X-Access-Token: the sandbox's own, or <token>
@@ -52,11 +52,11 @@ import (
 	"github.com/tend-run/tend/internal/core/box"
 	"github.com/tend-run/tend/internal/lib/budget"
 	"github.com/tend-run/tend/internal/lib/procfs"
+	"github.com/tend-run/tend/internal/protocol"
 	"github.com/tend-run/tend/internal/protocol/distant"
 	"github.com/tend-run/tend/internal/protocol/e2bapi"
 	"github.com/tend-run/tend/internal/protocol/envd"
 	"github.com/tend-run/tend/internal/protocol/envd/envdfs"
-	"github.com/tend-run/tend/internal/protocol/face"
 	"github.com/tend-run/tend/internal/protocol/gateway"
 	"github.com/tend-run/tend/internal/protocol/langsmith"
 	"github.com/tend-run/tend/internal/protocol/mcp"
@@ -107,7 +107,7 @@ type Config struct {
 	// user the server runs as, and the user's home.
 	DefaultUser, DefaultWorkdir string
 	// Token that callers must show from the start. Empty: none.
-	Token face.Token
+	Token protocol.Token
 	// Trusted reports whether a caller needs no token. nil: every caller needs one.
 	Trusted func(*http.Request) bool
 	// Insecure: requests that foreign web pages cause are served.
@@ -121,7 +121,7 @@ type Config struct {
 	// Distant is where distant's encrypted transport is served. nil: nowhere.
 	Distant net.Listener
 	// Trace makes spans of the requests that are none of HTTP. nil: none.
-	Trace face.Trace
+	Trace protocol.Trace
 	// Admin answers for the daemon.
 	Admin native.Admin
 	// InShutdown is as in run.Config of the supervisor.
@@ -145,7 +145,7 @@ type Set struct {
 	// Parts in the order in which they end.
 	Parts []module.Part
 	// Token returns the token of this moment: envd's POST /init may set one.
-	Token func() face.Token
+	Token func() protocol.Token
 	// Session says what a request may do that is of a browser that is logged in to the
 	// page.
 	Session func(*http.Request) module.Login
@@ -230,7 +230,7 @@ func Open(c Config) (*Set, error) {
 	if err != nil {
 		return nil, err
 	}
-	secret, err := face.OpenSecret(filepath.Join(c.StateDir, "secret"))
+	secret, err := protocol.OpenSecret(filepath.Join(c.StateDir, "secret"))
 	if err != nil {
 		return nil, err
 	}
@@ -247,7 +247,7 @@ func Open(c Config) (*Set, error) {
 	kept := services.Open(sc)
 	set := &Set{Driver: boxes}
 	shown, err := page.New(page.Config{
-		Secret: secret, Token: func() face.Token { return set.Token() }, File: filepath.Join(c.StateDir, "page-sessions.json"), Log: c.Log,
+		Secret: secret, Token: func() protocol.Token { return set.Token() }, File: filepath.Join(c.StateDir, "page-sessions.json"), Log: c.Log,
 	})
 	if err != nil {
 		return nil, err
@@ -272,7 +272,7 @@ func Open(c Config) (*Set, error) {
 	}
 	processes, err := envd.New(envd.Config{
 		Sandboxes: sandboxes, DefaultUser: c.DefaultUser, DefaultWorkdir: c.DefaultWorkdir,
-		Token: c.Token, Secret: secret, Guard: face.Guard{Domains: c.Domains, Origins: c.Origins, Off: c.Insecure}, Store: settingsIn(c.StateDir), Log: c.Log,
+		Token: c.Token, Secret: secret, Guard: protocol.Guard{Domains: c.Domains, Origins: c.Origins, Off: c.Insecure}, Store: settingsIn(c.StateDir), Log: c.Log,
 	})
 	if err != nil {
 		return nil, err

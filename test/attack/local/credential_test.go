@@ -16,8 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tend-run/tend/internal/protocol"
 	"github.com/tend-run/tend/internal/protocol/envd/envdfs"
-	"github.com/tend-run/tend/internal/protocol/face"
 	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/sdk/go"
 )
@@ -133,7 +133,7 @@ func TestAWeakCredential(t *testing.T) {
 		{"The ticket of a port is shown at each path, in each header.", machines, all(a.Ticket, machine)},
 		{"A key of the gateway is shown at each path, in each header.", machines, all(key, machine)},
 		{"The key that E2B's clients have, which is for sandboxes, is shown at the paths of the machine.", machines,
-			all(string(face.E2BKey(serverToken)), without("/sandboxes", "/v2/sandboxes", "/templates"))},
+			all(string(protocol.E2BKey(serverToken)), without("/sandboxes", "/v2/sandboxes", "/templates"))},
 		{"The token of the server with a letter less, more, or other is shown at each path.", machines, func(t *testing.T, d *target) string {
 			for _, near := range []string{serverToken[1:], serverToken[:len(serverToken)-1], serverToken + "x", strings.ToUpper(serverToken),
 				serverToken + serverToken, "*", "null"} {

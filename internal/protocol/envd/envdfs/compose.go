@@ -10,7 +10,7 @@ import (
 
 	"github.com/tend-run/tend/internal/files"
 	"github.com/tend-run/tend/internal/lib/budget"
-	"github.com/tend-run/tend/internal/protocol/face"
+	"github.com/tend-run/tend/internal/protocol"
 )
 
 // maxComposeBody bounds the body of POST /files/compose: the most sources of
@@ -29,7 +29,7 @@ func (f *Face) compose(w http.ResponseWriter, r *http.Request) *failure {
 		return &failure{http.StatusTooManyRequests, busy.Error()}
 	}
 	if err == nil {
-		err = face.DecodeJSON(body, &req)
+		err = protocol.DecodeJSON(body, &req)
 	}
 	if err != nil {
 		return &failure{http.StatusBadRequest, "invalid request body: " + err.Error()}

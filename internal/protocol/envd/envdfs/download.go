@@ -14,7 +14,7 @@ import (
 	"strings"
 
 	"github.com/tend-run/tend/internal/files"
-	"github.com/tend-run/tend/internal/protocol/face"
+	"github.com/tend-run/tend/internal/protocol"
 	"github.com/tend-run/tend/internal/sandbox/driver"
 )
 
@@ -55,7 +55,7 @@ func (f *Face) download(w http.ResponseWriter, r *http.Request) *failure {
 		}
 	}
 	name := strings.ToValidUTF8(filepath.Base(path), "\uFFFD")
-	face.Inert(w.Header())
+	protocol.Inert(w.Header())
 	w.Header().Set("Content-Disposition", mime.FormatMediaType("inline", map[string]string{"filename": name}))
 	if !zip {
 		http.ServeContent(w, r, name, info.ModTime(), content)

@@ -13,7 +13,7 @@ import (
 
 	"github.com/tend-run/tend/internal/gen/envd/filesystem/filesystemconnect"
 	"github.com/tend-run/tend/internal/lib/budget"
-	"github.com/tend-run/tend/internal/protocol/face"
+	"github.com/tend-run/tend/internal/protocol"
 	"github.com/tend-run/tend/internal/protocol/module"
 	"github.com/tend-run/tend/internal/sandbox/driver"
 )
@@ -22,7 +22,7 @@ import (
 type Config struct {
 	// Tokens returns the access tokens of which a request has to show one, or be
 	// signed with; none: it needs none. They may change: POST /init sets one. nil: none.
-	Tokens func(*http.Request) []face.Token
+	Tokens func(*http.Request) []protocol.Token
 	// Wrap puts around every path what the whole protocol shares: CORS, the
 	// access token. nil: nothing, and all but /files is open.
 	Wrap func(http.Handler) http.Handler
@@ -69,7 +69,7 @@ type Face struct {
 // New makes a Face. Close it to end its watchers.
 func New(cfg Config) *Face {
 	if cfg.Tokens == nil {
-		cfg.Tokens = func(*http.Request) []face.Token { return nil }
+		cfg.Tokens = func(*http.Request) []protocol.Token { return nil }
 	}
 	if cfg.Wrap == nil {
 		cfg.Wrap = func(h http.Handler) http.Handler { return h }
@@ -107,7 +107,7 @@ func (f *Face) Routes() []module.Route {
 	} {
 		mux.Handle(pattern, h)
 	}
-	service, h := filesystemconnect.NewFilesystemHandler(service{f}, connect.WithReadMaxBytes(maxMessage), face.Codecs(), connect.WithRecover(f.recovered))
+	service, h := filesystemconnect.NewFilesystemHandler(service{f}, connect.WithReadMaxBytes(maxMessage), protocol.Codecs(), connect.WithRecover(f.recovered))
 	mux.Handle(service, h)
 	all := f.cfg.Wrap(mux)
 	return []module.Route{

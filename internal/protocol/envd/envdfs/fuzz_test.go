@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tend-run/tend/internal/protocol/face"
+	"github.com/tend-run/tend/internal/protocol"
 	"github.com/tend-run/tend/internal/support/proctest"
 )
 
@@ -23,7 +23,7 @@ func FuzzSignature(f *testing.F) {
 	f.Add("path=/etc/passwd&signature_expiration=99999999999999999999")
 	f.Add("username=root&path=%00&signature=%ff")
 	f.Fuzz(func(t *testing.T, query string) {
-		fc := New(Config{Tokens: func(*http.Request) []face.Token { return []face.Token{"a token that nobody guesses"} }})
+		fc := New(Config{Tokens: func(*http.Request) []protocol.Token { return []protocol.Token{"a token that nobody guesses"} }})
 		r := &http.Request{Method: http.MethodGet, URL: &url.URL{Path: "/files", RawQuery: query}, Header: http.Header{}}
 		if fail := fc.checkAccess(r, r.URL.Query(), opRead); fail == nil {
 			t.Errorf("%q was let in", query)

@@ -12,7 +12,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/tend-run/tend/internal/protocol/face"
+	"github.com/tend-run/tend/internal/protocol"
 	"github.com/tend-run/tend/internal/protocol/module"
 	"github.com/tend-run/tend/internal/sandbox/driver"
 	"github.com/tend-run/tend/internal/sandbox/host"
@@ -28,7 +28,7 @@ type server struct {
 	url   string
 	dir   string
 	user  string
-	token face.Token
+	token protocol.Token
 	http  *http.Client
 }
 
@@ -40,9 +40,9 @@ func serve(t *testing.T, cfg Config) *server {
 	if cfg.Files == nil {
 		cfg.Files = machineIn(s.dir)
 	}
-	cfg.Tokens = func(*http.Request) []face.Token {
+	cfg.Tokens = func(*http.Request) []protocol.Token {
 		if s.token.Set() {
-			return []face.Token{s.token}
+			return []protocol.Token{s.token}
 		}
 		return nil
 	}

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tend-run/tend/internal/protocol/face"
+	"github.com/tend-run/tend/internal/protocol"
 )
 
 const (
@@ -40,7 +40,7 @@ func Operation(r *http.Request) string {
 
 // Signed reports whether the query of a request is signed with a token for an
 // operation. Whether the signature has expired is another question.
-func Signed(query url.Values, op string, token face.Token) bool {
+func Signed(query url.Values, op string, token protocol.Token) bool {
 	var expires *int64
 	if query.Has("signature_expiration") {
 		n, err := expiration(query)
@@ -66,8 +66,8 @@ func (f *Face) checkAccess(r *http.Request, query url.Values, op string) *failur
 	if len(tokens) == 0 {
 		return nil
 	}
-	if shown := face.AccessToken(r); shown != "" {
-		if !slices.ContainsFunc(tokens, func(t face.Token) bool { return t.Matches(shown) }) {
+	if shown := protocol.AccessToken(r); shown != "" {
+		if !slices.ContainsFunc(tokens, func(t protocol.Token) bool { return t.Matches(shown) }) {
 			return unauthorized("access token present in header but does not match")
 		}
 		return nil
@@ -79,7 +79,7 @@ func (f *Face) checkAccess(r *http.Request, query url.Values, op string) *failur
 	if err != nil && query.Has("signature_expiration") {
 		return &failure{http.StatusBadRequest, "signature_expiration is not a whole number of unix seconds"}
 	}
-	if !slices.ContainsFunc(tokens, func(t face.Token) bool { return Signed(query, op, t) }) {
+	if !slices.ContainsFunc(tokens, func(t protocol.Token) bool { return Signed(query, op, t) }) {
 		return unauthorized("invalid signature")
 	}
 	if query.Has("signature_expiration") && expires < time.Now().Unix() {

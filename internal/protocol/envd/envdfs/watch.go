@@ -12,7 +12,7 @@ import (
 	"github.com/tend-run/tend/internal/files"
 	pb "github.com/tend-run/tend/internal/gen/envd/filesystem"
 	"github.com/tend-run/tend/internal/lib/budget"
-	"github.com/tend-run/tend/internal/protocol/face"
+	"github.com/tend-run/tend/internal/protocol"
 )
 
 // watchRequest is what WatchDir and CreateWatcher have in common.
@@ -67,7 +67,7 @@ func (s service) WatchDir(ctx context.Context, req *connect.Request[pb.WatchDirR
 	if err := stream.Send(&pb.WatchDirResponse{Event: &pb.WatchDirResponse_Start{Start: &pb.WatchDirResponse_StartEvent{}}}); err != nil {
 		return err
 	}
-	interval := face.KeepaliveOf(req.Header())
+	interval := protocol.KeepaliveOf(req.Header())
 	silence := time.NewTimer(interval)
 	defer silence.Stop()
 	for {

@@ -1,18 +1,18 @@
-package face_test
+package protocol_test
 
 import (
 	"bytes"
 	"testing"
 
 	"github.com/tend-run/tend/internal/lib/budget"
-	"github.com/tend-run/tend/internal/protocol/face"
+	"github.com/tend-run/tend/internal/protocol"
 	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/process"
 )
 
 // Output that the budget has no room for is sent all the same, in pieces that hold little.
 func TestOutputGoesOnInPieces(t *testing.T) {
-	data := make([]byte, 3*face.SmallPiece+100)
+	data := make([]byte, 3*protocol.SmallPiece+100)
 	for i := range data {
 		data[i] = byte(i >> 8)
 	}
@@ -33,7 +33,7 @@ func TestOutputGoesOnInPieces(t *testing.T) {
 			return nil
 		}
 		ev := process.Event{Kind: process.EventOutput, Stream: process.Stderr, Offset: 1000, Data: data}
-		proctest.Must(t, face.InPieces(held, ev, send))
+		proctest.Must(t, protocol.InPieces(held, ev, send))
 		if !bytes.Equal(got, data) || pieces != tt.pieces || whole.Used() != 0 {
 			t.Errorf("%d bytes came in %d pieces, and %d are held", len(got), pieces, whole.Used())
 		}

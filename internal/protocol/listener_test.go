@@ -1,4 +1,4 @@
-package face_test
+package protocol_test
 
 import (
 	"context"
@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tend-run/tend/internal/protocol/face"
+	"github.com/tend-run/tend/internal/protocol"
 	"github.com/tend-run/tend/internal/support/proctest"
 )
 
@@ -15,13 +15,13 @@ import (
 // and gives it back.
 func TestANoteStaysWithAConnectionThatIsGivenBack(t *testing.T) {
 	inner := proctest.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
-	l := face.NewListener(inner)
+	l := protocol.NewListener(inner)
 	notes := make(chan any, 10)
 	srv := &http.Server{
 		ReadHeaderTimeout: time.Minute,
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
 			ctx = l.ConnContext(ctx, c)
-			note := face.NoteOf(ctx)
+			note := protocol.NoteOf(ctx)
 			notes <- *note
 			if *note == nil {
 				*note = "noted"
@@ -29,7 +29,7 @@ func TestANoteStaysWithAConnectionThatIsGivenBack(t *testing.T) {
 			return ctx
 		},
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			back := face.ReturnerOf(r.Context())
+			back := protocol.ReturnerOf(r.Context())
 			c, _, err := http.NewResponseController(w).Hijack()
 			if err != nil {
 				t.Error(err)
@@ -69,7 +69,7 @@ func TestANoteStaysWithAConnectionThatIsGivenBack(t *testing.T) {
 func TestCloseBesideTheFirstAccept(t *testing.T) {
 	for range 200 {
 		inner := proctest.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
-		l := face.NewListener(inner)
+		l := protocol.NewListener(inner)
 		accepted := make(chan error)
 		go func() {
 			_, err := l.Accept()

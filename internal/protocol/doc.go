@@ -1,4 +1,4 @@
-// Package face holds code that the wire protocols of the server share. A face is one
+// Package protocol holds code that the wire protocols of the server share. A face is one
 // protocol that clients speak to tend: envd, the native API, and so on. It turns wire
 // messages into calls of [process.Manager] and reads of [process.Reader], and has no
 // state except its connections.
@@ -12,4 +12,4 @@
 // stream that is idle for hours does not need the buffers and goroutines that net/http
 // keeps for a request. When such a stream has ended cleanly, the connection returns to
 // the HTTP server through [Listener] and serves the next request.
-package face
+package protocol

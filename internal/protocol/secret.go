@@ -1,4 +1,4 @@
-package face
+package protocol
 
 import (
 	"crypto/hmac"

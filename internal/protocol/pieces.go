@@ -1,4 +1,4 @@
-package face
+package protocol
 
 import (
 	"github.com/tend-run/tend/internal/lib/budget"
