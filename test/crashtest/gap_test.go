@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -117,11 +118,11 @@ func (d *daemon) overtake(t *testing.T, p process.Process, stall time.Duration) 
 func (d *daemon) awaitStall(t *testing.T, p process.Process, written int64, stall time.Duration) (lag int64) {
 	t.Helper()
 	was, since := int64(0), time.Now()
-	for end := since.Add(time.Minute); time.Since(since) < 200*time.Millisecond+stall; time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("the reader does not stall: it is %d bytes behind", was)
-		}
+	for end := since.Add(3 * time.Minute); time.Since(since) < 200*time.Millisecond+stall; time.Sleep(20 * time.Millisecond) {
 		info := proctest.Info(t, p)
+		if time.Now().After(end) {
+			t.Fatalf("the reader does not stall: it is %d bytes behind, of %d that are to be %d", was, info.Streams[0].End, written)
+		}
 		lag := d.readerLag(t)
 		if lag != was || lag == 0 || info.Streams[0].End < written {
 			was, since = lag, time.Now()
@@ -234,11 +235,15 @@ func sdkOnGap(t *testing.T, c *tend.Client, spec process.Spec) (process.Process,
 
 // sdkWriter stalls in the first Write.
 func sdkWriter(t *testing.T, c *tend.Client, spec process.Spec, onGap func(process.Gap)) (process.Process, func() (string, error)) {
-	goOn := make(chan struct{})
-	h := proctest.Value(c.Spawn(t.Context(), tend.Cmd{Spec: spec, Stdout: stalling(goOn), OnGap: onGap}))(t)
-	t.Cleanup(func() { h.Close() })
+	stalled := make(stalling)
+	goOn := sync.OnceFunc(func() { close(stalled) })
+	h := proctest.Value(c.Spawn(t.Context(), tend.Cmd{Spec: spec, Stdout: stalled, OnGap: onGap}))(t)
+	t.Cleanup(func() {
+		goOn() // Close waits for the writer
+		h.Close()
+	})
 	return h.Raw(), func() (string, error) {
-		close(goOn)
+		goOn()
 		res, err := h.Wait(t.Context(), tend.WaitOptions{})
 		if !res.Success || !strings.HasSuffix(res.Stdout, "end\n") {
 			err = fmt.Errorf("the result is not whole: %v %w", &res.Exit, err)

@@ -50,6 +50,9 @@ func TestMain(m *testing.M) {
 		}
 		shared = &daemon{d}
 		status := m.Run()
+		if status != 0 {
+			fmt.Fprintf(os.Stderr, "log of the shared daemon:\n%s", shared.Log())
+		}
 		if err := shared.Stop(); err != nil {
 			fmt.Fprintln(os.Stderr, "the shared daemon:", err)
 			return 1
