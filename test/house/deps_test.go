@@ -75,7 +75,7 @@ func within(path string, dirs ...string) bool {
 func protocolOf(path string) string {
 	rest, ok := strings.CutPrefix(path, "internal/protocol/")
 	name, _, _ := strings.Cut(rest, "/")
-	if !ok || slices.Contains([]string{"face", "part", "facetest"}, name) {
+	if !ok || slices.Contains([]string{"module", "protocoltest"}, name) {
 		return ""
 	}
 	return name
