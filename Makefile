@@ -125,12 +125,12 @@ kernel-test: need-go ## Run sandboxes on Linux 6.1 and 6.12 in qemu, as root on 
 	@test/kernel/run amd64 trixie $(ONLY)
 
 .PHONY: arm64-test
-arm64-test: need-go ## Run tests on an emulated arm64, as root on Debian: an hour (ONLY='internal/core/cell spool' picks some)
+arm64-test: need-go ## Run tests on an emulated arm64, as root on Debian: an hour (ONLY='internal/core/cell internal/core/spool' picks some)
 	@test/kernel/run arm64 trixie-backports $(ONLY)
 
 .PHONY: clean
 clean: ## Remove what was built and installed here
-	rm -rf bin dist internal/core/embedded/tend-keeper test/conformance/e2b/js/node_modules test/conformance/e2b/python/.venv test/conformance/agents/*/.venv test/conformance/langsmith/js/node_modules test/conformance/langsmith/python/.venv test/conformance/mastra/node_modules test/conformance/supervisors/js/node_modules test/conformance/supervisors/python/.venv sdk/node_modules packages/*/dist sdk/python/.venv tools/go/.bin
+	rm -rf bin dist internal/core/embedded/tend-keeper test/conformance/e2b/js/node_modules test/conformance/e2b/python/.venv test/conformance/agents/*/.venv test/conformance/langsmith/js/node_modules test/conformance/langsmith/python/.venv test/conformance/mastra/node_modules test/conformance/supervisors/js/node_modules test/conformance/supervisors/python/.venv sdk/node_modules sdk/*/dist sdk/python/.venv tools/go/.bin
 
 .PHONY: need-go
 need-go:

@@ -25,7 +25,7 @@
 //
 // # Implementations
 //
-// internal/core/client implements Manager over the local keeper; the root package of
+// internal/core/client implements Manager over the local keeper; package sdk/go of
 // this module implements it over the network; package processtest holds the
 // suite that each implementation passes. The package imports the standard
 // library only.

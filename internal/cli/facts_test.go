@@ -25,7 +25,7 @@ func golden(t *testing.T, name string, got []byte) {
 	}
 	want, err := os.ReadFile(path)
 	if err != nil {
-		t.Fatalf("%v (go test ./cmd/tend -update writes it)", err)
+		t.Fatalf("%v (go test ./internal/cli -update writes it)", err)
 	}
 	if diff := cmp.Diff(string(want), string(got)); diff != "" {
 		t.Errorf("the JSON is API and has changed (-want +got):\n%s", diff)

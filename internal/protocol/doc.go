@@ -3,8 +3,8 @@
 // messages into calls of [process.Manager] and reads of [process.Reader], and has no
 // state except its connections.
 //
-// A new face is a new package. It is a part of the server ([part.Router]), gets its
-// output from [Stream], and passes the suite of package facetest.
+// A new face is a new package. It is a part of the server ([module.Router]), gets its
+// output from [Stream], and passes the suite of package protocoltest.
 //
 // # Connections that a face takes over
 //

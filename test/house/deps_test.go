@@ -191,7 +191,7 @@ func TestDeps(t *testing.T) {
 		}
 	})
 
-	// TestABeginningIsLight of cmd/tend measures what a start costs, whatever the cause.
+	// TestABeginningIsLight of internal/cli measures what a start costs, whatever the cause.
 	t.Run("tend is linked from no package that compiles a regular expression before main", func(t *testing.T) {
 		for _, path := range append(ours(pkgs["cmd/tend"].Deps), "cmd/tend") {
 			p := pkgs[path]

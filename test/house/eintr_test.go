@@ -36,7 +36,7 @@ func TestCallsThatASignalMayInterruptAreRepeated(t *testing.T) {
 		"internal/core/cgroup/cgroup.go waitEmpty Poll":            early,
 		"internal/core/cgroup/nest.go EndHelpers Poll":             early,
 		"internal/core/client/wake.go stop Write":                  eventfd,
-		"internal/core/stdin/feed.go Abandoned Poll":               early,
+		"internal/core/stdin/stdin.go Abandoned Poll":              early,
 		"internal/core/keeper/keeper.go announce Write":            eventfd,
 		"internal/core/keeper/keeper.go exitFollows Poll":          early,
 		"internal/core/keeper/kill.go isOver Poll":                 early, // with time 0, EINTR says that there is nothing

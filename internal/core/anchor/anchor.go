@@ -8,7 +8,7 @@
 // The anchor holds a duplicate of each descriptor that a process needs to stay open,
 // and of the listening sockets. The keeper deposits them; see wire's vault protocol.
 // The anchor is the subreaper: when a keeper dies, its processes become children of the
-// anchor, which collects their exit statuses for the next keeper (package orphan). The
+// anchor, which collects their exit statuses for the next keeper (package reaplog). The
 // anchor restarts keeper and server when they die. It does nothing else, so it rarely
 // needs a new version.
 //

@@ -54,7 +54,7 @@
 //	              first 4, the pid inside of a sandbox         kernel
 //	224     8     system time, ns; before the exit, from 220   keeper,
 //	              on, the pid in digits that a child inside    its child
-//	              of a sandbox has written (script.Digits)
+//	              of a sandbox has written (spawn.Digits)
 //	232     8     max rss, bytes                               keeper
 //	240     4     stdin wishes (StdinEOF)                      server
 //	244     4     feeder: pid of the role that feeds stdin     both

@@ -4,7 +4,7 @@
 //
 // # How a box is made
 //
-// A child is made by a list of system calls (package script), and runs none of the
+// A child is made by a list of system calls (package spawn), and runs none of the
 // keeper's code: it enters the box's user namespace, makes a child of its own with new
 // namespaces, and that one builds the root from mounts, enters it, and becomes pid 1. Its mounts
 // begin as a copy of the stage (see stage.go), an almost empty mount namespace with what boxes
@@ -45,5 +45,5 @@
 // So nothing is done here that only later kernels allow: no copy of a mount that is not
 // attached, nor of a directory in one, nor an overlay of it (6.15); no layer of an overlay by
 // descriptor (6.13); no attribute of users on a filesystem in memory (6.6), and no other ids
-// there (6.3). Package poorkernel plays such a kernel for the tests.
+// there (6.3). Package kernelfault plays such a kernel for the tests.
 package cell

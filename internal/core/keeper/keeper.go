@@ -19,7 +19,7 @@
 // descriptors are also in two vaults, the anchor's and the launcher's, so no pipe
 // breaks meanwhile; the board (package board) is a memfd in the same vaults. Exit
 // statuses of processes whose keeper died are collected by the anchor or the launcher,
-// whose children they become (package orphan).
+// whose children they become (package reaplog).
 //
 // # From one keeper to the next
 //

@@ -68,7 +68,7 @@ func (k *Keeper) makeStdin(p *proc) error {
 	return nil
 }
 
-// feeder returns the process's input as package feed moves it.
+// feeder returns the process's input as package stdin moves it.
 func (p *proc) feeder() *stdin.Feed {
 	f := &stdin.Feed{Slot: p.slot, Mem: p.stdin.mem, Out: p.stdin.fd, StageR: p.stdin.feedR, StageW: p.stdin.feedW}
 	if p.pty {

@@ -23,7 +23,7 @@ const (
 	VaultSocket  = "vault.sock"  // SOCK_SEQPACKET; the keeper, for a new anchor
 	AnchorSocket = "anchor.sock" // SOCK_SEQPACKET; the anchor's control
 	MirrorSocket = "mirror.sock" // SOCK_SEQPACKET; the launcher's mirror of the vault, for keepers
-	Orphans      = "orphans"     // see package orphan
+	Orphans      = "orphans"     // see package reaplog
 	Roles        = "roles"       // pids of keeper and server, by the anchor
 	ServerArgv   = "server.argv" // the server's command line, NUL-separated
 	Program      = "tend-keeper" // the program of keepers after an upgrade

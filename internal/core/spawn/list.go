@@ -13,7 +13,7 @@ import (
 // List is a list of the caller's system calls, for a child that is not a Program: the first
 // process of a namespace. It is used once, by one goroutine, and closed.
 //
-//	l, err := script.NewList(calls, text)
+//	l, err := spawn.NewList(calls, text)
 //	l.Call("host name", unix.SYS_SETHOSTNAME, l.Text(name), uintptr(len(name)))
 //	err = l.Run(group)
 //

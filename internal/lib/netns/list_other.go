@@ -4,7 +4,7 @@ package netns
 
 import "errors"
 
-// list is a script.List, which there is not for this processor.
+// list is a spawn.List, which there is not for this processor.
 type list struct{}
 
 func newList(int, int) (list, error) { return list{}, errors.ErrUnsupported }

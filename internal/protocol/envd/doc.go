@@ -5,7 +5,7 @@
 //
 //	f, err := envd.New(envd.Config{Sandboxes: &route.Router{Default: host.NewMachine(m)}})
 //	…
-//	server.Config{Parts: []part.Part{f}}
+//	server.Config{Parts: []module.Part{f}}
 //	defer f.Close()
 //
 // docs/protocols/envd.md lists the supported calls, the differences from the original,
@@ -19,9 +19,9 @@
 // frames. After the end the connection goes back to the HTTP server. The one
 // goroutine of an idle stream holds no buffer.
 //
-//	request ── hotCodec ──┬── serveStream ── takeOver ── face.Stream ── frameSink ── connOutlet
+//	request ── hotCodec ──┬── serveStream ── takeOver ── protocol.Stream ── frameSink ── connOutlet
 //	                      │                └ HTTP/2, 1.0 ────────────── frameSink ── httpOutlet
-//	                      └── connect-go ───────────────── face.Stream ── messageSink
+//	                      └── connect-go ───────────────── protocol.Stream ── messageSink
 //
 // All other requests (gzip, gRPC, half a message, a malformed header) go to connect-go,
 // so that error messages are the same.

@@ -12,7 +12,7 @@ func TestLifecycle(t *testing.T) {
 	protocoltest.Run(t, func(t *testing.T) protocoltest.Client { return lifecycle{serve(t, nil)} })
 }
 
-// lifecycle speaks envd's protocol for package facetest.
+// lifecycle speaks envd's protocol for package protocoltest.
 type lifecycle struct{ *server }
 
 type lifeStream struct{ *stream }

@@ -46,7 +46,7 @@ func TestAFullDiskGivesNoTokensAway(t *testing.T) {
 	g := open(t, t.TempDir(), "")
 	proctest.Must(t, g.ledger.begin("a", 1000, 0))
 	path := g.ledger.path(g.clock.now().Format(dayForm))
-	proctest.Must(t, os.Symlink("/dev/full", path)) // replace.Open follows no link: the write fails
+	proctest.Must(t, os.Symlink("/dev/full", path)) // atomicfile.Open follows no link: the write fails
 	if err := g.ledger.end(Line{Key: "a", In: 1000}, 0); err == nil {
 		t.Fatal("the line was written")
 	}

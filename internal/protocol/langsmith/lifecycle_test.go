@@ -14,7 +14,7 @@ func TestLifecycle(t *testing.T) {
 	protocoltest.Run(t, func(t *testing.T) protocoltest.Client { return lifecycle{serve(t, nil)} })
 }
 
-// lifecycle speaks the LangSmith protocol for package facetest.
+// lifecycle speaks the LangSmith protocol for package protocoltest.
 type lifecycle struct{ *server }
 
 type lifeStream struct {

@@ -14,7 +14,7 @@
 // If a method has a wrong signature, the compiler does not report it; the part only
 // lacks that ability. So each part declares its abilities:
 //
-//	var _ part.Router = (*Face)(nil)
+//	var _ module.Router = (*Face)(nil)
 //
 // # The life of a part
 //

@@ -1,7 +1,7 @@
 // Package native serves tend.v1, tend's own API, over Connect (HTTP/1.1 and
 // HTTP/2, binary and JSON, gRPC and gRPC-Web): the whole of [process.Manager], the
 // sandboxes of a [driver.Driver], declared services, and the administration of the daemon. The messages are specified in
-// proto/tend/v1; the Go client is the root package of this module.
+// proto/tend/v1; the Go client is package sdk/go.
 //
 // # Streams
 //

@@ -4,7 +4,7 @@
 // # Login
 //
 // While the server has no token the page needs no login: package server admits its
-// own user, and face.Guard keeps foreign web pages out, as for the API. With a token:
+// own user, and protocol.Guard keeps foreign web pages out, as for the API. With a token:
 //
 //	POST /ui/session    with Authorization: Bearer <token>, or Tend-Code: <code>, and no
 //	                    body: logs in. Sets a cookie, which scripts cannot read, and answers

@@ -54,7 +54,7 @@ func (t *Telemetry) Around(next http.Handler) http.Handler {
 }
 
 // Request makes a span of a request that is none of HTTP, or is in the body of one: it is
-// a face.Trace.
+// a protocol.Trace.
 func (t *Telemetry) Request(ctx context.Context, name string, from func(key string) string) (in context.Context, end func(failed bool)) {
 	if t.requests == nil {
 		return ctx, func(bool) {}

@@ -28,7 +28,7 @@
 // first, so it does not count as a failure. A sandbox that has ended without a stop
 // request is started.
 //
-// A process also holds the listening sockets of a service (package held), with the ID
+// A process also holds the listening sockets of a service (package sockets), with the ID
 // svc-RANDOM-sockets. It lives while the service runs or will run soon; the supervisor
 // that continues from the files ends a holder that belongs to no service any more.
 //

@@ -2,7 +2,7 @@
 // process: spawn, stream, drop, resume, signal, exit. A face runs it through a small
 // adapter that speaks its wire protocol as a client:
 //
-//	facetest.Run(t, func(t *testing.T) facetest.Client { … })
+//	protocoltest.Run(t, func(t *testing.T) protocoltest.Client { … })
 package protocoltest
 
 import (

@@ -50,7 +50,7 @@ type World struct {
 
 // argument makes the test binary install a filter and execute the rest of its
 // command line.
-const argument = "poorkernel-exec"
+const argument = "kernelfault-exec"
 
 // Main is to be called at the start of TestMain: it does not return in a
 // process that [Command] started. environ is the program's environment.
