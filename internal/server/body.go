@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"io"
 	"net/http"
+	"sync"
 	"time"
 
 	"connectrpc.com/connect"
@@ -245,6 +246,9 @@ type messageBody struct {
 	left    int64 // bytes of the message that are to come
 	charged bool  // it is large enough
 	late    *time.Timer
+
+	over sync.Mutex // held while late acts: a ResponseController may not be used behind its handler
+	done bool       // the handler has returned; guarded by over
 }
 
 func (b *messageBody) Read(p []byte) (int, error) {
@@ -301,9 +305,18 @@ func (b *messageBody) begin(size int64) {
 	}
 	within := b.pause + time.Duration(size)*time.Second/minRate
 	if b.late == nil {
-		b.late = time.AfterFunc(within, func() { _ = b.rc.SetReadDeadline(time.Now()) })
+		b.late = time.AfterFunc(within, b.end)
 	} else {
 		b.late.Reset(within)
+	}
+}
+
+// end ends the read of a message that came too slowly.
+func (b *messageBody) end() {
+	b.over.Lock()
+	defer b.over.Unlock()
+	if !b.done {
+		_ = b.rc.SetReadDeadline(time.Now())
 	}
 }
 
@@ -311,6 +324,9 @@ func (b *messageBody) leave() {}
 
 func (b *messageBody) release() {
 	b.stop()
+	b.over.Lock()
+	b.done = true
+	b.over.Unlock()
 	b.heldBody.release()
 }
 

@@ -1,6 +1,7 @@
 package envd
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"io"
@@ -44,9 +45,9 @@ func (f *Face) init(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if cur := f.settings.get().AccessToken; cur.Set() && !cur.Matches(protocol.AccessToken(r)) && r.ContentLength != 0 {
-		rc := http.NewResponseController(w)
-		late := time.AfterFunc(proofTime, func() { _ = rc.SetReadDeadline(time.Now()) })
-		defer late.Stop()
+		ctx, cancel := context.WithTimeout(r.Context(), proofTime)
+		defer cancel()
+		defer endReadsWith(ctx, http.NewResponseController(w))()
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxInitBytes))
 	if busy, ok := errors.AsType[*budget.BusyError](err); ok {
