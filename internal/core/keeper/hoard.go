@@ -68,12 +68,14 @@ func (k *Keeper) watchHoards() {
 		case <-each:
 		}
 		began := time.Now()
+		var ends sync.WaitGroup
 		for _, b := range k.cells.list() {
 			if held, most := b.hoard(); held > most {
-				k.logf("%s: its netlink sockets hold %d MiB that nobody reads, and may hold %d: its programs are killed", b.name(), held>>20, most>>20)
-				k.killPrograms(b, process.CauseOOM)
+				k.logf("%s: its netlink sockets hold more than %d MiB of the kernel's memory, which no limit counts: its programs are killed", b.name(), most>>20)
+				k.killPrograms(&ends, b, process.CauseOOM)
 			}
 		}
+		ends.Wait()
 		time.Sleep(time.Since(began)) // a list takes time for the sockets of all namespaces: half of a processor at most
 	}
 }
@@ -88,20 +90,19 @@ func (b *inhabited) hoard() (held, most int64) {
 	if b.cell == nil || b.ending.Load() || !b.cell.Alive() || b.cell.Spec.Net == box.NetHost {
 		return 0, 0
 	}
-	return procfs.NetlinkQueues(b.cell.PID), hoardOf(&b.cell.Spec.Limits)
+	most = hoardOf(&b.cell.Spec.Limits)
+	return procfs.NetlinkQueues(b.cell.PID, most), most
 }
 
-// killPrograms kills all programs in a box for a cause, and returns when they have ended.
-func (k *Keeper) killPrograms(b *inhabited, cause process.Cause) {
-	var wg sync.WaitGroup
+// killPrograms begins to kill all programs in a box for a cause.
+func (k *Keeper) killPrograms(ends *sync.WaitGroup, b *inhabited, cause process.Cause) {
 	for i := range k.procs {
 		if p := k.procs[i].Load(); p != nil && p.box.Load() == b {
-			wg.Go(func() {
+			ends.Go(func() {
 				if killed, werr := k.kill(p, cause); werr == nil && len(killed.Survivors) > 0 {
 					k.logf("%s: after a kill there are still %v", b.name(), killed.Survivors)
 				}
 			})
 		}
 	}
-	wg.Wait()
 }

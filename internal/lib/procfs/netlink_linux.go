@@ -7,16 +7,20 @@ import (
 	"strconv"
 )
 
-// NetlinkQueues is how many bytes wait in the netlink sockets of the network namespace of
-// a process; 0: none, or there is no such process.
-func NetlinkQueues(pid int) (held int64) {
+// socketSize is about what the kernel has for a netlink socket itself, in bytes.
+const socketSize = 2 << 10
+
+// NetlinkQueues is how many bytes the kernel holds for the netlink sockets of the network
+// namespace of a process, with what waits in them; 0: none, or there is no such process. It
+// stops above enough: a program may have many thousands, and a list of them takes long.
+func NetlinkQueues(pid int, enough int64) (held int64) {
 	f, err := os.Open(Path(pid, "net/netlink"))
 	if err != nil {
 		return 0
 	}
 	defer f.Close()
-	for lines := bufio.NewScanner(f); lines.Scan(); { // a program may have many thousands
-		held += queued(lines.Bytes())
+	for lines := bufio.NewScanner(f); held <= enough && lines.Scan(); {
+		held += socketSize + queued(lines.Bytes())
 	}
 	return held
 }
