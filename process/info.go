@@ -87,7 +87,7 @@ const (
 	CauseExited    Cause = iota // by itself, with a code
 	CauseSignalled              // by a signal that tend did not send on its own decision
 	CauseTimeout                // tend killed it at Spec.Timeout
-	CauseOOM                    // the kernel, or tend for its sandbox, killed it for want of memory; with code 137: the program that a shell ran
+	CauseOOM                    // killed for want of memory, by the kernel or for its sandbox; with code 137: the program that a shell ran
 	CauseShutdown               // tend ended it in its own shutdown; or it was lost when the machine or all of tend died, see Lost
 	CauseKilled                 // a caller asked tend for Kill or Signal
 	CauseNoReaders              // tend killed it by Spec.KillWithoutReaders

@@ -34,7 +34,7 @@ func (s *Server) mount() (*http.ServeMux, error) {
 			return nil, errors.New("server: a part has no name")
 		}
 		if !able(p) {
-			return nil, fmt.Errorf("server: the part %s can do nothing; see package internal/protocol/module for the methods that it may have", p.Name())
+			return nil, fmt.Errorf("server: the part %s can do nothing; see internal/protocol/module for the methods that it may have", p.Name())
 		}
 		if c, ok := p.(prometheus.Collector); ok {
 			if err := s.metrics.Register(c); err != nil {
