@@ -3,7 +3,7 @@
 import { useState } from 'preact/hooks';
 import type { KillResponse } from '../../js/src/gen/tend/v1/process_pb.js';
 import type { Info } from '../../js/src/gen/tend/v1/spec_pb.js';
-import { place, words, type Place } from './api.js';
+import { place, repeat, words, type Place } from './api.js';
 import { signalName, visible } from './format.js';
 import { Dialog } from './parts.js';
 import { readOnly } from './session.js';
@@ -16,7 +16,8 @@ export function Actions({ info, box, over }: { info: Info; box: string; over: bo
   const [said, say] = useState('');
   const at: Place = place(box);
   const process = { by: { case: 'id' as const, value: info.id } };
-  if ((over && info.treeGone) || readOnly()) return null;
+  const gone = over && info.treeGone;
+  if ((gone && !killing) || readOnly()) return null; // what was killed may be told as gone before the answer is here
   const send = async (signal: number) => {
     try {
       await at.processes.signal({ process, signal });
@@ -48,9 +49,11 @@ export function Actions({ info, box, over }: { info: Info; box: string; over: bo
           ))}
         </select>
       )}
-      <button class="danger" onClick={() => setKilling(true)}>
-        Kill
-      </button>
+      {!gone && (
+        <button class="danger" onClick={() => setKilling(true)}>
+          Kill
+        </button>
+      )}
       {killing && <Kill at={at} info={info} close={() => setKilling(false)} />}
     </div>
   );
@@ -61,7 +64,7 @@ function Kill({ at, info, close }: { at: Place; info: Info; close: () => void })
   const kill = async () => {
     set({ busy: true });
     try {
-      set({ done: await at.processes.kill({ process: { by: { case: 'id', value: info.id } } }) });
+      set({ done: await repeat(() => at.processes.kill({ process: { by: { case: 'id', value: info.id } } })) });
     } catch (err) {
       set({ error: words(err) });
     }
