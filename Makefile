@@ -32,6 +32,10 @@ test: need-go ## Run everything that CI runs; installs what it lacks (ONLY='NAME
 check: need-go ## Run what CI runs without its slow suites: minutes, and Go is enough
 	@scripts/test check $(if $(ONLY),only '$(ONLY)')
 
+.PHONY: race
+race: need-go ## Test every package under the race detector: half an hour
+	@scripts/test race
+
 .PHONY: fmt-check
 fmt-check: need-go
 	@out=$$(gofmt -l $(GO_FILES)); if [ -n "$$out" ]; then echo "run 'make fmt'; not formatted:"; echo "$$out"; exit 1; fi
