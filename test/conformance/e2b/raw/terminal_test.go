@@ -41,7 +41,7 @@ func TestATerminalsReadersGetEveryByte(t *testing.T) {
 		for name, connect := range map[string]func(t *testing.T, pid int) (read func() []byte){
 			"by itself": func(*testing.T, int) func() []byte { return func() []byte { return nil } },
 			"beside one that is slow": func(t *testing.T, pid int) func() []byte {
-				return background(func() []byte { return shared.readSlowly(t, c, pid) })
+				return shared.readSlowly(t, c, pid)
 			},
 			"beside one that reads at last": func(t *testing.T, pid int) func() []byte {
 				late := proctest.Value(shared.openWith(t, narrow(), c, pid))(t)
@@ -51,7 +51,7 @@ func TestATerminalsReadersGetEveryByte(t *testing.T) {
 				return background(func() []byte { return shared.readInParts(t, c, pid) })
 			},
 			"beside one over HTTP/2": func(t *testing.T, pid int) func() []byte {
-				return background(func() []byte { return shared.readByHTTP2(t, c, pid) })
+				return shared.readByHTTP2(t, c, pid)
 			},
 		} {
 			t.Run(name, func(t *testing.T) {
@@ -79,18 +79,22 @@ func background(read func() []byte) func() []byte {
 	return func() []byte { return <-all }
 }
 
-// readSlowly takes a little at a time, so that the socket is mostly full.
-func (d *daemon) readSlowly(t *testing.T, c codec, pid int) []byte {
-	s, err := d.openWith(t, narrow(), c, pid)
-	if err != nil {
-		t.Error(err)
-		return []byte{}
-	}
+// readSlowly takes a little at a time, so that the socket is mostly full. It reads from the
+// moment of the call, in the background.
+func (d *daemon) readSlowly(t *testing.T, c codec, pid int) (read func() []byte) {
+	s := proctest.Value(d.openWith(t, narrow(), c, pid))(t).started(t)
 	s.res.Body = io.NopCloser(&slow{r: s.res.Body})
-	if err := s.all(); err != nil {
-		t.Error(err)
-	}
-	return s.pty
+	return s.readOn(t)
+}
+
+// readOn reads to the end, in the background.
+func (s *stream) readOn(t *testing.T) (read func() []byte) {
+	return background(func() []byte {
+		if err := s.all(); err != nil {
+			t.Error(err)
+		}
+		return append([]byte{}, s.pty...) // never nil: that is none who reads
+	})
 }
 
 type slow struct {
@@ -129,21 +133,14 @@ func (d *daemon) readInParts(t *testing.T, c codec, pid int) []byte {
 	}
 }
 
-func (d *daemon) readByHTTP2(t *testing.T, c codec, pid int) []byte {
+func (d *daemon) readByHTTP2(t *testing.T, c codec, pid int) (read func() []byte) {
 	protocols := new(http.Protocols)
 	protocols.SetUnencryptedHTTP2(true)
-	s, err := d.openWith(t, &http.Transport{Protocols: protocols}, c, pid)
-	if err != nil {
-		t.Error(err)
-		return []byte{}
-	}
+	s := proctest.Value(d.openWith(t, &http.Transport{Protocols: protocols}, c, pid))(t).started(t)
 	if s.res.ProtoMajor != 2 {
 		t.Errorf("the answer is in %s", s.res.Proto)
 	}
-	if err := s.all(); err != nil {
-		t.Error(err)
-	}
-	return s.pty
+	return s.readOn(t)
 }
 
 // narrow makes connections that hold little.
