@@ -121,7 +121,8 @@ const (
 	StartOther
 )
 
-var startReasonNames = [...]string{"", "not_found", "permission_denied", "not_executable", "bad_cwd", "bad_user", "too_long", "resources", "limits", "pty", "other"}
+var startReasonNames = [...]string{"", "not_found", "permission_denied", "not_executable", "bad_cwd", "bad_user", "too_long",
+	"resources", "limits", "pty", "other"}
 
 func (r StartReason) String() string {
 	if int(r) < len(startReasonNames) {

@@ -51,7 +51,8 @@ func (id ID) Validate() error {
 		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9':
 		case i > 0 && (c == '.' || c == '_' || c == '-'):
 		default:
-			return &InvalidError{Field: "id", Reason: fmt.Sprintf("has the byte %q at %d; letters and digits are allowed, and '.', '_', '-' after the first", c, i)}
+			return &InvalidError{Field: "id",
+				Reason: fmt.Sprintf("has the byte %q at %d; letters and digits are allowed, and '.', '_', '-' after the first", c, i)}
 		}
 	}
 	return nil

@@ -86,7 +86,8 @@ func (r resolver) one(kind, value string, match func(Names) bool) (int, error) {
 		}
 	}
 	if len(ids) > 1 {
-		return -1, &AmbiguousError{What: fmt.Sprintf("%d running processes have the %s %q", len(ids), kind, value), IDs: ids[:min(len(ids), maxAmbiguous)]}
+		return -1, &AmbiguousError{What: fmt.Sprintf("%d running processes have the %s %q", len(ids), kind, value),
+			IDs: ids[:min(len(ids), maxAmbiguous)]}
 	}
 	return found, nil
 }

@@ -271,7 +271,8 @@ func (s *Spec) Validate() error {
 	if s.KillWithoutReaders < 0 || s.KillWithoutReaders > MaxTimeout {
 		return invalid("kill_without_readers", fmt.Sprintf("is %v; 0 (never) to %v are allowed", s.KillWithoutReaders, MaxTimeout))
 	}
-	if s.Inherit > InheritNone || s.Stdin > StdinPipe || s.TimeoutScope > ScopeGroup || s.Retention.Policy > Block || s.Retention.Sync > SyncInterval {
+	if s.Inherit > InheritNone || s.Stdin > StdinPipe || s.TimeoutScope > ScopeGroup || s.Retention.Policy > Block ||
+		s.Retention.Sync > SyncInterval {
 		return invalid("spec", "has an unknown value in inherit, stdin, timeout_scope, retention.policy or retention.sync")
 	}
 	if err := s.Retention.validate(); err != nil {
@@ -282,7 +283,8 @@ func (s *Spec) Validate() error {
 
 func (r *Retention) validate() error {
 	if r.Limit != 0 && (r.Limit < MinRetention || r.Limit > MaxRetention) {
-		return invalid("retention.limit", fmt.Sprintf("is %d bytes; 0 (the default) or %d to %d are allowed", r.Limit, MinRetention, MaxRetention))
+		return invalid("retention.limit", fmt.Sprintf("is %d bytes; 0 (the default) or %d to %d are allowed", r.Limit,
+			MinRetention, MaxRetention))
 	}
 	if r.TTL < 0 || r.TTL > MaxTimeout {
 		return invalid("retention.ttl", fmt.Sprintf("is %v; 0 (the default) to %v are allowed", r.TTL, MaxTimeout))

@@ -96,7 +96,8 @@ func (inv *invocation) startDaemon(ctx context.Context, dir string) (*daemon, er
 		case err := <-exited:
 			return nil, daemonEnded(err, logPath, logStart)
 		case <-ctx.Done():
-			return nil, fmt.Errorf("the daemon was started (pid %d) but does not answer after %v (%v); its log is %s", cmd.Process.Pid, startTimeout, last, logPath)
+			return nil, fmt.Errorf("the daemon was started (pid %d) but does not answer after %v (%v); its log is %s", cmd.Process.Pid,
+				startTimeout, last, logPath)
 		case <-time.After(wait):
 		}
 		// A role that cannot start is reported within a second, not at the timeout.

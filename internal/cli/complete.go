@@ -261,8 +261,10 @@ func (s *suggester) kind(kind, prefix, cur string) string {
 		return s.offer(prefix, cur, words)
 	case "until":
 		return s.offer(prefix, cur, []word{
-			{"exit", "it has ended"}, {"eof", "it has ended, and so has its output"}, {"tree", "no descendant is left"}, {"input", "it waits for input"},
-			{"quiet=", "no output for this long: quiet=2s"}, {"port=", "it listens on this TCP port: port=3000"}, {"match=", "a line of output matches: match=REGEX"},
+			{"exit", "it has ended"}, {"eof", "it has ended, and so has its output"}, {"tree", "no descendant is left"},
+			{"input", "it waits for input"},
+			{"quiet=", "no output for this long: quiet=2s"}, {"port=", "it listens on this TCP port: port=3000"},
+			{"match=", "a line of output matches: match=REGEX"},
 		})
 	case "filter":
 		return s.filter(prefix, cur)

@@ -125,7 +125,9 @@ func socketFinding(inv *invocation) doctor.Finding {
 	case fi.Mode().Type() != os.ModeSocket:
 		f.State, f.Detail, f.Mend = doctor.Broken, path+" is no socket", "rm "+path+", after a look at what it is"
 	case fi.Mode().Perm()&0o077 != 0:
-		f.State, f.Detail, f.Mend = doctor.Broken, fmt.Sprintf("%s has mode %04o: other users can connect, though the daemon asks the kernel who they are", path, fi.Mode().Perm()), "chmod 600 "+path
+		f.State, f.Detail, f.Mend = doctor.Broken,
+			fmt.Sprintf("%s has mode %04o: other users can connect, though the daemon asks the kernel who they are", path, fi.Mode().Perm()),
+			"chmod 600 "+path
 	}
 	return f
 }
@@ -138,7 +140,8 @@ func toolFindings() (out []doctor.Finding) {
 		f := doctor.Finding{Name: "tool_" + tool.name, State: doctor.OK}
 		path, err := exec.LookPath(tool.name)
 		if f.Detail = path; err != nil {
-			f.State, f.Detail, f.Mend = doctor.Limited, "is not in PATH: "+tool.use, "apt-get install "+strings.Replace(tool.name, "node", "nodejs", 1)
+			f.State, f.Detail, f.Mend = doctor.Limited, "is not in PATH: "+tool.use, "apt-get install "+strings.Replace(tool.name,
+				"node", "nodejs", 1)
 		}
 		out = append(out, f)
 	}

@@ -50,7 +50,8 @@ func lookHere(ctx context.Context, inv *invocation, dir string) (*doctorFacts, e
 		add(f)
 	default:
 		facts.Asked = "nobody"
-		add(doctor.Finding{Name: "daemon", State: doctor.Broken, Detail: strings.Join(nonEmpty(err.Error(), launch.Silent(dir)), ": "), Mend: "tend shutdown, then tend serve"})
+		add(doctor.Finding{Name: "daemon", State: doctor.Broken, Detail: strings.Join(nonEmpty(err.Error(), launch.Silent(dir)), ": "),
+			Mend: "tend shutdown, then tend serve"})
 	}
 	own := doctor.Finding{Name: "state_directory", State: doctor.OK, Detail: dir}
 	if err := launch.Owned(dir); err != nil {
@@ -152,10 +153,12 @@ func programFindings(dir string, s *statusFacts) (out []doctor.Finding) {
 			f.State, f.Detail, f.Mend = doctor.Broken, "is not there", "look again in a moment; if it stays: tend shutdown --keep, then tend serve"
 		case name == "server":
 			if at, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pids[name])); err == nil && strings.HasSuffix(at, " (deleted)") {
-				f.State, f.Detail, f.Mend = doctor.Limited, f.Detail+" runs a program that is not there any more, as after an update of the package", "tend upgrade"
+				f.State, f.Detail, f.Mend = doctor.Limited, f.Detail+" runs a program that is not there any more, as after an update of the package",
+					"tend upgrade"
 			}
 		case err == nil && !runs(pids[name], carried):
-			f.State, f.Detail, f.Mend = doctor.Limited, f.Detail+" runs another program than this tend carries, as after an upgrade of other roles", "tend upgrade --keeper"
+			f.State, f.Detail, f.Mend = doctor.Limited, f.Detail+" runs another program than this tend carries, as after an upgrade of other roles",
+				"tend upgrade --keeper"
 			if name != "keeper" {
 				f.Mend = "tend shutdown --keep, then tend serve; nothing needs it"
 			}
@@ -236,7 +239,8 @@ func portFinding(dir string) doctor.Finding {
 	case slices.ContainsFunc(listeners(launch.Launcher(dir)), func(a netip.AddrPort) bool { return a.Port() == 49983 }):
 		f.Detail = address + " is this daemon's"
 	default:
-		f.State, f.Detail, f.Mend = doctor.Limited, address+", where tend serve listens by default, is in use by another program", "ss -ltnp 'sport = :49983' shows whose it is; tend serve --listen 127.0.0.1:0 --port-file FILE takes another"
+		f.State, f.Detail, f.Mend = doctor.Limited, address+", where tend serve listens by default, is in use by another program",
+			"ss -ltnp 'sport = :49983' shows whose it is; tend serve --listen 127.0.0.1:0 --port-file FILE takes another"
 	}
 	return f
 }

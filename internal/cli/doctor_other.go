@@ -13,6 +13,7 @@ import (
 // lookHere has no daemon to look at here.
 func lookHere(_ context.Context, _ *invocation, dir string) (*doctorFacts, error) {
 	return &doctorFacts{Asked: "nobody", Checks: []doctor.Finding{{
-		Name: "daemon", State: doctor.Broken, Detail: "tend serve needs Linux, and this is " + runtime.GOOS, Mend: fmt.Sprintf("tend doctor --url URL, of a daemon elsewhere (%s is not used here)", dir),
+		Name: "daemon", State: doctor.Broken, Detail: "tend serve needs Linux, and this is " + runtime.GOOS,
+		Mend: fmt.Sprintf("tend doctor --url URL, of a daemon elsewhere (%s is not used here)", dir),
 	}}}, nil
 }

@@ -175,7 +175,8 @@ func (v *eventView) print(ev process.Event, about subject) error {
 	if ev.PID != 0 {
 		pid = fmt.Sprint(ev.PID)
 	}
-	return v.line(sgr, at, cmp.Or(shortID(ev.ID, eventWidths[1]), "-"), pid, what, printable(cmp.Or(about.name, "-")), printable(cmp.Or(about.command, "-")))
+	return v.line(sgr, at, cmp.Or(shortID(ev.ID, eventWidths[1]), "-"), pid, what, printable(cmp.Or(about.name, "-")),
+		printable(cmp.Or(about.command, "-")))
 }
 
 // eventWidths are those of the columns of tend events: the time to a millisecond,

@@ -61,7 +61,8 @@ func (c *grepCmd) Run(ctx context.Context, inv *invocation) error {
 	if err != nil {
 		return err
 	}
-	o := view.GrepOptions{Pattern: c.Pattern, Streams: (&logsFlags{Stdout: c.Stdout, Stderr: c.Stderr}).streams(), Limit: c.Max, StripANSI: c.StripANSI, Invert: c.Invert, Before: before, After: after}
+	o := view.GrepOptions{Pattern: c.Pattern, Streams: (&logsFlags{Stdout: c.Stdout, Stderr: c.Stderr}).streams(), Limit: c.Max,
+		StripANSI: c.StripANSI, Invert: c.Invert, Before: before, After: after}
 	if c.Count {
 		o.MaxLine = 1 // nothing of it is printed
 	}

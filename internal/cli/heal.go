@@ -281,7 +281,8 @@ func episodeFactsOf(e *tend.Episode) episodeFacts {
 	}
 	for _, t := range e.Tries {
 		f.Tries = append(f.Tries, healTryFacts{
-			remedyFacts: remedyFacts(t.HealRemedy), Begun: t.Begun, Ended: timeOrNull(t.Ended), Failed: t.Failed, Text: t.Text, Paths: t.Paths, Tokens: t.Tokens, Steps: t.Steps, Cost: t.Cost,
+			remedyFacts: remedyFacts(t.HealRemedy), Begun: t.Begun, Ended: timeOrNull(t.Ended), Failed: t.Failed, Text: t.Text,
+			Paths: t.Paths, Tokens: t.Tokens, Steps: t.Steps, Cost: t.Cost,
 			Unreached: t.Unreached,
 		})
 	}
@@ -310,7 +311,8 @@ func (inv *invocation) printEpisodes(all []tend.Episode) error {
 		} else if e.DryRun && len(e.Remedies) > 0 {
 			what = "would try " + remedyText(e.Remedies[0])
 		}
-		rows = append(rows, []string{printable(e.ID), printable(e.Service), episodeStatus(&e), age(time.Since(e.Opened)), took, printable(signal), printable(what)})
+		rows = append(rows, []string{printable(e.ID), printable(e.Service), episodeStatus(&e), age(time.Since(e.Opened)), took,
+			printable(signal), printable(what)})
 	}
 	return inv.printRows(rows, func(n int) string {
 		if all[n].Status == tend.HealBroken && !all[n].DryRun && all[n].TakesBack == "" {

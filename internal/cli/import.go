@@ -17,7 +17,8 @@ import (
 )
 
 // foreignFiles are the names under which tend import looks for a file.
-var foreignFiles = []string{"ecosystem.config.js", "ecosystem.config.cjs", "ecosystem.config.mjs", "ecosystem.config.json", "ecosystem.config.yaml", "ecosystem.config.yml",
+var foreignFiles = []string{"ecosystem.config.js", "ecosystem.config.cjs", "ecosystem.config.mjs", "ecosystem.config.json",
+	"ecosystem.config.yaml", "ecosystem.config.yml",
 	"process.json", "process-compose.yaml", "process-compose.yml", "Procfile"}
 
 type importCmd struct {

@@ -89,7 +89,8 @@ func (c *keyLsCmd) Run(ctx context.Context, inv *invocation) error {
 		} else if k.Error != "" {
 			status += ": " + k.Error
 		}
-		rows = append(rows, []string{printable(k.Name), printable(k.ID), printable(mayUse(&k.Rules)), fmt.Sprint(k.Requests), tokens, used, printable(status), age(time.Since(k.Created))})
+		rows = append(rows, []string{printable(k.Name), printable(k.ID), printable(mayUse(&k.Rules)), fmt.Sprint(k.Requests),
+			tokens, used, printable(status), age(time.Since(k.Created))})
 	}
 	return inv.printList(facts, rows, c.Quiet)
 }
@@ -155,8 +156,10 @@ type keyFacts struct {
 
 func keyFactsOf(k *tend.Key) keyFacts {
 	return keyFacts{
-		ID: k.ID, Name: k.Name, Providers: notNull(k.Rules.Providers), Models: notNull(k.Rules.Models), PerMinute: k.Rules.RequestsPerMinute, PerDay: k.Rules.TokensPerDay,
-		Sandbox: k.Rules.Sandbox, Created: k.Created.UTC(), Requests: k.Requests, Tokens: k.Tokens, Used: timeOrNull(k.Used), Status: k.Status, Error: k.Error, Reported: timeOrNull(k.Reported),
+		ID: k.ID, Name: k.Name, Providers: notNull(k.Rules.Providers), Models: notNull(k.Rules.Models), PerMinute: k.Rules.RequestsPerMinute,
+		PerDay:  k.Rules.TokensPerDay,
+		Sandbox: k.Rules.Sandbox, Created: k.Created.UTC(), Requests: k.Requests, Tokens: k.Tokens, Used: timeOrNull(k.Used),
+		Status: k.Status, Error: k.Error, Reported: timeOrNull(k.Reported),
 	}
 }
 

@@ -71,7 +71,8 @@ func manPage(app *kong.Application, n *kong.Node) string {
 	if n.Parent != nil {
 		title = strings.TrimSuffix(n.Help, ".")
 	}
-	fmt.Fprintf(&b, ".TH %s 1 \"\" %s \"tend manual\"\n.SH NAME\n%s \\- %s\n", strings.ToUpper(manName(n)), quoteRoff("tend "+versionText()), manName(n), roff(title))
+	fmt.Fprintf(&b, ".TH %s 1 \"\" %s \"tend manual\"\n.SH NAME\n%s \\- %s\n", strings.ToUpper(manName(n)),
+		quoteRoff("tend "+versionText()), manName(n), roff(title))
 	b.WriteString(".SH SYNOPSIS\n.nf\n")
 	fmt.Fprintf(&b, "%s\n.fi\n", roff(synopsis(n)))
 	b.WriteString(".SH DESCRIPTION\n")

@@ -34,10 +34,14 @@ type psFilter struct {
 }
 
 var psFilters = []psFilter{
-	{"name", "its name, * and ? stand for others", func(i *process.Info, v string) bool { return like(v, i.Spec.Name) }, func(i *process.Info) string { return i.Spec.Name }, badPattern},
-	{"tag", "its tag", func(i *process.Info, v string) bool { return like(v, i.Spec.Tag) }, func(i *process.Info) string { return i.Spec.Tag }, badPattern},
-	{"user", "its user, as given at the start", func(i *process.Info, v string) bool { return like(v, i.Spec.User) }, func(i *process.Info) string { return i.Spec.User }, badPattern},
-	{"id", "how its id begins", func(i *process.Info, v string) bool { return strings.HasPrefix(string(i.ID), v) }, func(i *process.Info) string { return string(i.ID) }, nil},
+	{"name", "its name, * and ? stand for others", func(i *process.Info, v string) bool { return like(v, i.Spec.Name) },
+		func(i *process.Info) string { return i.Spec.Name }, badPattern},
+	{"tag", "its tag", func(i *process.Info, v string) bool { return like(v, i.Spec.Tag) },
+		func(i *process.Info) string { return i.Spec.Tag }, badPattern},
+	{"user", "its user, as given at the start", func(i *process.Info, v string) bool { return like(v, i.Spec.User) },
+		func(i *process.Info) string { return i.Spec.User }, badPattern},
+	{"id", "how its id begins", func(i *process.Info, v string) bool { return strings.HasPrefix(string(i.ID), v) },
+		func(i *process.Info) string { return string(i.ID) }, nil},
 	{"status", "running, stopped, exited, lost, timeout, oom or killed", hasStatus, statusOf, func(v string) string {
 		if slices.Contains(psStatuses, v) {
 			return ""
@@ -104,7 +108,8 @@ func (c *psCmd) wanted() (fits func(*process.Info) bool, ended bool, err error) 
 		key, value, has := strings.Cut(text, "=")
 		at := slices.IndexFunc(psFilters, func(f psFilter) bool { return f.key == key })
 		if !has || at < 0 {
-			return nil, false, usageError(fmt.Sprintf("--filter %s is not known; write KEY=VALUE with name, tag, user, id, status, exited or label", text))
+			return nil, false,
+				usageError(fmt.Sprintf("--filter %s is not known; write KEY=VALUE with name, tag, user, id, status, exited or label", text))
 		}
 		f := &psFilters[at]
 		if f.check != nil {

@@ -141,7 +141,8 @@ func (p *placeFlags) unmade(err error) error {
 	if errors.Is(err, process.ErrNotFound) {
 		switch {
 		case p.Template != "" && strings.HasPrefix(err.Error(), "template "):
-			return &keyError{fmt.Sprintf("there is no template %.80q; tend template ls lists them, and tend template build makes one", p.Template), err}
+			return &keyError{fmt.Sprintf("there is no template %.80q; tend template ls lists them, and tend template build makes one",
+				p.Template), err}
 		case p.Snapshot != "" && strings.HasPrefix(err.Error(), "snapshot "):
 			return &keyError{fmt.Sprintf("there is no snapshot %.80q; tend sandbox snapshot ls lists them", p.Snapshot), err}
 		}
@@ -233,7 +234,8 @@ func (c *sandboxLsCmd) Run(ctx context.Context, inv *invocation) error {
 			left = age(in.Deadline.Sub(now))
 		}
 		rows = append(rows, []string{
-			printable(nameOfSandbox(in)), printable(in.ID[:min(len(in.ID), 13)]), in.State.String(), in.Isolation.String(), origin(in), age(now.Sub(in.Created)), left,
+			printable(nameOfSandbox(in)), printable(in.ID[:min(len(in.ID), 13)]), in.State.String(), in.Isolation.String(),
+			origin(in), age(now.Sub(in.Created)), left,
 		})
 	}
 	return inv.printList(facts, rows, c.Quiet)

@@ -40,7 +40,8 @@ type copyFacts struct {
 // begins with "/" or ".".
 func place(arg string) (sandbox, name string) {
 	before, after, ok := strings.Cut(arg, ":")
-	if !ok || before == "" || strings.ContainsAny(before[:1], `/.\~`) || strings.ContainsAny(before, `/\`) || runtime.GOOS == "windows" && len(before) == 1 {
+	if !ok || before == "" || strings.ContainsAny(before[:1], `/.\~`) || strings.ContainsAny(before, `/\`) ||
+		runtime.GOOS == "windows" && len(before) == 1 {
 		return "", arg
 	}
 	return before, after

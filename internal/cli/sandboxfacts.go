@@ -88,12 +88,14 @@ type metricFacts struct {
 
 func sandboxFactsOf(i *tend.SandboxInfo) sandboxFacts {
 	f := sandboxFacts{
-		ID: i.ID, Name: i.Name, State: i.State.String(), Reason: i.Reason, Isolation: i.Isolation.String(), Template: i.Template, Snapshot: i.Snapshot,
-		User: i.User, Cwd: i.Dir, Disposable: i.Disposable, Deadline: timeOrNull(i.Deadline), OnTimeout: "rm",
+		ID: i.ID, Name: i.Name, State: i.State.String(), Reason: i.Reason, Isolation: i.Isolation.String(), Template: i.Template,
+		Snapshot: i.Snapshot,
+		User:     i.User, Cwd: i.Dir, Disposable: i.Disposable, Deadline: timeOrNull(i.Deadline), OnTimeout: "rm",
 		IdleSeconds: i.IdleTTL.Seconds(), StoppedSeconds: i.DeleteAfterStop.Seconds(), Wake: i.Wake,
 		Size:    sandboxSizeFacts{i.Size.CPUs, i.Size.Memory, i.Size.Disk, i.Size.Tasks},
 		Network: sandboxNetworkFacts{i.Network.Mode.String(), notNull(i.Network.Allow), notNull(i.Network.Deny), i.Network.Public},
-		Shares:  []sandboxShareFacts{}, Labels: i.Metadata, Created: i.Created.UTC(), Updated: i.Updated.UTC(), Stopped: timeOrNull(i.Stopped), Paused: timeOrNull(i.Paused),
+		Shares:  []sandboxShareFacts{}, Labels: i.Metadata, Created: i.Created.UTC(), Updated: i.Updated.UTC(),
+		Stopped: timeOrNull(i.Stopped), Paused: timeOrNull(i.Paused),
 	}
 	if i.PauseAtTimeout {
 		f.OnTimeout = "pause"
@@ -108,7 +110,8 @@ func sandboxFactsOf(i *tend.SandboxInfo) sandboxFacts {
 }
 
 func snapshotFactsOf(s *tend.SandboxSnapshot) snapshotFacts {
-	return snapshotFacts{ID: s.ID, Name: s.Name, State: s.State.String(), Reason: s.Reason, Sandbox: s.Sandbox, Bytes: s.Bytes, Created: s.Created.UTC()}
+	return snapshotFacts{ID: s.ID, Name: s.Name, State: s.State.String(), Reason: s.Reason, Sandbox: s.Sandbox, Bytes: s.Bytes,
+		Created: s.Created.UTC()}
 }
 
 func timeOrNull(t time.Time) *time.Time {

@@ -249,7 +249,8 @@ func (c *snapshotLsCmd) Run(ctx context.Context, inv *invocation) error {
 	for i := range all {
 		s := &all[i]
 		facts = append(facts, snapshotFactsOf(s))
-		rows = append(rows, []string{printable(nameOfSnapshot(s)), printable(s.ID[:min(len(s.ID), 13)]), s.State.String(), sizeText(s.Bytes), age(time.Since(s.Created)), printable(s.Sandbox)})
+		rows = append(rows, []string{printable(nameOfSnapshot(s)), printable(s.ID[:min(len(s.ID), 13)]), s.State.String(),
+			sizeText(s.Bytes), age(time.Since(s.Created)), printable(s.Sandbox)})
 	}
 	return inv.printList(facts, rows, c.Quiet)
 }

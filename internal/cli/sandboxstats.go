@@ -66,7 +66,8 @@ func (c *sandboxStatsCmd) table(ctx context.Context, inv *invocation, d *daemon)
 				m := &samples[len(samples)-1]
 				if inv.flags.JSON {
 					if err := printJSONLine(inv.out, metricFacts{
-						info.ID, info.Name, m.Time.UTC(), m.CPUs, m.CPUPercent, m.MemUsed, m.MemCache, m.MemTotal, m.DiskUsed, m.DiskTotal, m.Tasks, m.OOMKills,
+						info.ID, info.Name, m.Time.UTC(), m.CPUs, m.CPUPercent, m.MemUsed, m.MemCache, m.MemTotal, m.DiskUsed, m.DiskTotal,
+						m.Tasks, m.OOMKills,
 					}); err != nil {
 						return err
 					}
@@ -80,7 +81,8 @@ func (c *sandboxStatsCmd) table(ctx context.Context, inv *invocation, d *daemon)
 		}
 		switch {
 		case err == nil, errors.Is(err, process.ErrNotFound): // it ended meanwhile
-		case len(c.Names) == 0 && (errors.Is(err, process.ErrUnsupported) || errors.Is(err, tend.ErrSandboxStopped)): // of those, nothing is measured
+		case len(c.Names) == 0 && (errors.Is(err, process.ErrUnsupported) || errors.Is(err, tend.ErrSandboxStopped)):
+			// Of those, nothing is measured.
 		default:
 			return about(nameOfSandbox(info), err)
 		}

@@ -315,9 +315,11 @@ func (f *serveFlags) network() (reach, deny []network.Rule, err error) {
 func (p *plan) serverArgs(exe string) []string {
 	args := []string{exe, "server", "--state-dir", p.stateDir, "--listeners", fmt.Sprint(len(p.listen))}
 	for _, f := range []struct{ name, value string }{
-		{"--port-file", p.flags.PortFile}, {"--token-file", p.flags.TokenFile}, {"--providers", p.flags.Providers}, {"--on-exit-secret", p.flags.OnExitSecret},
+		{"--port-file", p.flags.PortFile}, {"--token-file", p.flags.TokenFile}, {"--providers", p.flags.Providers},
+		{"--on-exit-secret", p.flags.OnExitSecret},
 		{"--default-user", p.flags.DefaultUser}, {"--default-workdir", p.flags.DefaultWorkdir}, {"--fsync", p.flags.Fsync},
-		{"--spool-budget", p.flags.SpoolBudget}, {"--keep-output", p.flags.KeepOutput}, {"--sandbox-disk", p.flags.SandboxDisk}, {"--keep-finished", p.flags.KeepFinished.String()},
+		{"--spool-budget", p.flags.SpoolBudget}, {"--keep-output", p.flags.KeepOutput}, {"--sandbox-disk", p.flags.SandboxDisk},
+		{"--keep-finished", p.flags.KeepFinished.String()},
 	} {
 		if f.value != "" {
 			args = append(args, f.name, f.value)
@@ -428,7 +430,8 @@ func readToken(path string) (token string, shared, err error) {
 	token = strings.TrimSpace(string(data))
 	switch {
 	case token == "":
-		return "", shared, fmt.Errorf("the token file %s is empty; put a secret into it, such as the output of: head -c 32 /dev/urandom | base64", path)
+		return "", shared, fmt.Errorf("the token file %s is empty; put a secret into it, such as the output of: head -c 32 /dev/urandom | base64",
+			path)
 	case strings.ContainsAny(token, " \t\r\n"):
 		return "", shared, errors.New("the token file " + path + " has more than one word; a token is one word")
 	}

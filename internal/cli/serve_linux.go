@@ -56,7 +56,8 @@ func (c *serveCmd) Run(ctx context.Context, inv *invocation) error {
 	if err != nil {
 		return err
 	}
-	cfg := launch.Config{StateDir: p.stateDir, Listen: p.listen, Passed: passed, ServerArgv: p.serverArgs(exe), Keep: p.keep, Background: c.Background, Environ: launch.WithoutPassed(inv.environ())}
+	cfg := launch.Config{StateDir: p.stateDir, Listen: p.listen, Passed: passed, ServerArgv: p.serverArgs(exe), Keep: p.keep,
+		Background: c.Background, Environ: launch.WithoutPassed(inv.environ())}
 	err = launch.Exec(cfg)
 	busy, ok := errors.AsType[*launch.BusyError](err)
 	if ok && !c.Background && launch.Replaceable(p.stateDir) {
@@ -81,7 +82,8 @@ func replaceDaemon(ctx context.Context, inv *invocation, cfg launch.Config, pid 
 	if cfg.Keep {
 		what = "its processes go on"
 	}
-	fmt.Fprintf(inv.errs, "tend: taking the place of the daemon (pid %d) that runs in the background: %s; its log stays in %s\n", pid, what, filepath.Join(cfg.StateDir, logName))
+	fmt.Fprintf(inv.errs, "tend: taking the place of the daemon (pid %d) that runs in the background: %s; its log stays in %s\n",
+		pid, what, filepath.Join(cfg.StateDir, logName))
 	if err := launch.EndLauncher(cfg.StateDir); err != nil {
 		return err
 	}
@@ -232,17 +234,19 @@ func (c *serverRoleCmd) serve(ctx context.Context, inv *invocation, dir string) 
 		listeners, distant = listeners[:last], listeners[last]
 	}
 	return assembly.Run(ctx, assembly.Config{
-		Client: client.Config{StateDir: dir, Environ: environ, Log: log, Sync: syncOf(c.Fsync), Budget: budget, Keep: keepOutput, TTL: c.KeepFinished, Rebuilt: func() {
-			// All that runs is as it was, and so is all that clients need to go on:
-			// the next server finds it, as after a crash.
-			log.Error("the keeper's shared memory was damaged; another server goes on")
-			os.Exit(1)
-		}},
+		Client: client.Config{StateDir: dir, Environ: environ, Log: log, Sync: syncOf(c.Fsync), Budget: budget, Keep: keepOutput,
+			TTL: c.KeepFinished, Rebuilt: func() {
+				// All that runs is as it was, and so is all that clients need to go on:
+				// the next server finds it, as after a crash.
+				log.Error("the keeper's shared memory was damaged; another server goes on")
+				os.Exit(1)
+			}},
 		Listeners: listeners, Distant: distant, Token: token, Insecure: c.Insecure,
 		Domains: c.Domain, Origins: c.AllowOrigin, DefaultUser: c.DefaultUser, DefaultWorkdir: c.DefaultWorkdir,
 		Reach: reach, Deny: deny, NoSpare: c.NoSpareSandbox, SandboxDisk: disk, Providers: c.Providers,
 		ExitSecret: exitSecret, ExitSecretFile: c.OnExitSecret,
-		Telemetry: sight, TokenFile: c.TokenFile, PortFile: c.PortFile, URLFile: filepath.Join(dir, home.URLFile), Program: ownProgram(), Version: versionText(),
+		Telemetry: sight, TokenFile: c.TokenFile, PortFile: c.PortFile, URLFile: filepath.Join(dir, home.URLFile),
+		Program: ownProgram(), Version: versionText(),
 	})
 }
 

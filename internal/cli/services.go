@@ -160,7 +160,8 @@ func noService(name string, all []tend.Service) error {
 	for i := range all {
 		names[i] = all[i].Name
 	}
-	return &keyError{fmt.Sprintf("there is no service %.80q; there are %s", name, printable(strings.Join(names[:min(len(names), maxNamed)], ", "))), process.ErrNotFound}
+	return &keyError{fmt.Sprintf("there is no service %.80q; there are %s", name,
+		printable(strings.Join(names[:min(len(names), maxNamed)], ", "))), process.ErrNotFound}
 }
 
 // restartService restarts the service that a word for tend restart means: the name of
@@ -201,7 +202,8 @@ func (d *daemon) noneOf(ctx context.Context, word string, err error) error {
 		return err
 	}
 	if s := serviceNamed(all, word); s != nil && s.Adopted && s.Phase.Alive() {
-		return fmt.Errorf("the service is pid %d, which tend did not start: its output goes where it went before, and tend down %s ends it: %w", s.PID, printable(word), err)
+		return fmt.Errorf("the service is pid %d, which tend did not start: its output goes where it went before, and tend down %s ends it: %w",
+			s.PID, printable(word), err)
 	}
 	return err
 }
@@ -237,7 +239,8 @@ func (inv *invocation) serviceOf(ctx context.Context, d *daemon, p process.Proce
 // noteService says that what was ended comes again.
 func (inv *invocation) noteService(service, id string) {
 	if service != "" {
-		inv.note("%s is a process of the service %s, which is started again as its restart policy says; tend down %s ends the service", id, printable(service), printable(service))
+		inv.note("%s is a process of the service %s, which is started again as its restart policy says; tend down %s ends the service",
+			id, printable(service), printable(service))
 	}
 }
 
@@ -288,7 +291,8 @@ func serviceFactsOf(s *tend.Service) serviceFacts {
 	f := serviceFacts{
 		Name: s.Name, Phase: s.Phase.String(), Up: s.Up, Ready: s.Ready, Why: s.Why, Process: s.Process, PID: s.PID,
 		Runs: s.Runs, Restarts: s.Restarts, Age: s.Age.Seconds(), Next: s.Next.Seconds(),
-		Healing: s.Healing.String(), Episode: s.Episode, Sandbox: s.Sandbox, Adopted: s.Adopted, AdoptedPIDFile: s.AdoptedPIDFile, AdoptedPort: s.AdoptedPort,
+		Healing: s.Healing.String(), Episode: s.Episode, Sandbox: s.Sandbox, Adopted: s.Adopted, AdoptedPIDFile: s.AdoptedPIDFile,
+		AdoptedPort: s.AdoptedPort,
 	}
 	for _, one := range s.Sockets {
 		f.Sockets = append(f.Sockets, serviceSocket(one))

@@ -75,7 +75,8 @@ func (d *daemon) facts(ctx context.Context) (*statusFacts, error) {
 func (s *statusFacts) print(inv *invocation) error {
 	colour := inv.colours(inv.out)
 	rows := [][]string{
-		{"version", printable(s.Version)}, {"url", printable(s.URL)}, {"state", printable(s.StateDir)}, {"processes", fmt.Sprintf("%d running", s.Processes)},
+		{"version", printable(s.Version)}, {"url", printable(s.URL)}, {"state", printable(s.StateDir)},
+		{"processes", fmt.Sprintf("%d running", s.Processes)},
 	}
 	for _, name := range []string{"anchor", "keeper", "server"} {
 		text := "not there"

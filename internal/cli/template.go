@@ -74,7 +74,8 @@ func (c *templateBuildCmd) Run(ctx context.Context, inv *invocation) error {
 		switch {
 		case c.Quiet:
 		case inv.flags.JSON:
-			_ = printJSONLine(inv.errs, map[string]any{"time": l.Time.UTC(), "level": l.Level, "step": l.Step, "message": l.Message}) // if this fails, no reader is left
+			// if this fails, no reader is left
+			_ = printJSONLine(inv.errs, map[string]any{"time": l.Time.UTC(), "level": l.Level, "step": l.Step, "message": l.Message})
 		default:
 			fmt.Fprintf(inv.errs, "%s\n", printable(l.Message))
 		}
@@ -153,7 +154,8 @@ func (c *templateBuildCmd) spec(root *os.Root, dir string, local bool) (tend.Tem
 	}
 	text, err := read()
 	if errors.Is(err, fs.ErrNotExist) {
-		return s, fmt.Errorf("there is no build file %s; write one, such as \"FROM base\" and \"RUN make\" on lines of their own, or name it by -f", shown)
+		return s,
+			fmt.Errorf("there is no build file %s; write one, such as \"FROM base\" and \"RUN make\" on lines of their own, or name it by -f", shown)
 	}
 	if err != nil {
 		return s, err
@@ -320,11 +322,13 @@ func (c *templateLsCmd) Run(ctx context.Context, inv *invocation) error {
 	for i := range all {
 		t := &all[i]
 		facts = append(facts, templateFacts{
-			t.ID, t.Name, notNull(t.Tags), t.Build, sandboxSizeFacts{t.Size.CPUs, t.Size.Memory, t.Size.Disk, t.Size.Tasks}, t.Start, t.Ready, t.Bytes,
+			t.ID, t.Name, notNull(t.Tags), t.Build, sandboxSizeFacts{t.Size.CPUs, t.Size.Memory, t.Size.Disk, t.Size.Tasks},
+			t.Start, t.Ready, t.Bytes,
 			t.Created.UTC(), t.Updated.UTC(), timeOrNull(t.LastUsed), t.Used,
 		})
 		slices.Sort(t.Tags)
-		rows = append(rows, []string{printable(t.Name), printable(strings.Join(t.Tags, ",")), sizeText(t.Bytes), age(time.Since(t.Updated)), fmt.Sprint(t.Used)})
+		rows = append(rows, []string{printable(t.Name), printable(strings.Join(t.Tags, ",")), sizeText(t.Bytes),
+			age(time.Since(t.Updated)), fmt.Sprint(t.Used)})
 	}
 	return inv.printList(facts, rows, c.Quiet)
 }

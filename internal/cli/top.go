@@ -149,7 +149,8 @@ func (c *topCmd) print(inv *invocation, infos []process.Info, before, now map[in
 		for _, s := range f.Streams {
 			out += s.End
 		}
-		rows = append(rows, []string{shortID(f.ID, 14), fmt.Sprint(f.PID), cpu, rss, sizeText(out), age(time.Since(f.Started)), printable(cmp.Or(f.Name, f.Tag, "-")), printable(f.Command)})
+		rows = append(rows, []string{shortID(f.ID, 14), fmt.Sprint(f.PID), cpu, rss, sizeText(out), age(time.Since(f.Started)),
+			printable(cmp.Or(f.Name, f.Tag, "-")), printable(f.Command)})
 	}
 	lines := alignRows(rows)
 	if size, ok := terminalSize(inv.out); ok {

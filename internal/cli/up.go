@@ -68,7 +68,8 @@ func (c *upCmd) Run(ctx context.Context, inv *invocation) error {
 			return len(c.Names) == 0 || slices.Contains(c.Names, s.Name) || os.Getpid() == 1
 		})
 	}
-	err = d.ApplyServices(ctx, tend.ServiceFile{Name: src.Name, Dir: src.Dir, Text: src.Text, EnvFiles: src.EnvFiles, Env: inheritedEnv(inv.environ())})
+	err = d.ApplyServices(ctx, tend.ServiceFile{Name: src.Name, Dir: src.Dir, Text: src.Text, EnvFiles: src.EnvFiles,
+		Env: inheritedEnv(inv.environ())})
 	if err == nil {
 		err = d.StartServices(ctx, c.Names...)
 	}
@@ -190,14 +191,16 @@ func (inv *invocation) showProblems(problems config.Problems) error {
 
 // volatileEnv are variables of a terminal or of one shell alone. A service that had them
 // would be another one from each terminal, and restarted for it.
-var volatileEnv = []string{"_", "SHLVL", "PWD", "OLDPWD", "TERM", "COLORTERM", "COLUMNS", "LINES", "WINDOWID", "TMUX", "TMUX_PANE", "STY", "GPG_TTY", "TEND_TOKEN", "INVOCATION_ID", "JOURNAL_STREAM", "SYSTEMD_EXEC_PID"}
+var volatileEnv = []string{"_", "SHLVL", "PWD", "OLDPWD", "TERM", "COLORTERM", "COLUMNS", "LINES", "WINDOWID", "TMUX",
+	"TMUX_PANE", "STY", "GPG_TTY", "TEND_TOKEN", "INVOCATION_ID", "JOURNAL_STREAM", "SYSTEMD_EXEC_PID"}
 
 // inheritedEnv is what services inherit of this program's environment.
 func inheritedEnv(environ []string) map[string]string {
 	env := map[string]string{}
 	for _, e := range environ {
 		k, v, ok := strings.Cut(e, "=")
-		if !ok || k == "" || slices.Contains(volatileEnv, k) || strings.HasPrefix(k, "TERM_") || strings.HasPrefix(k, "SSH_") || strings.HasPrefix(k, "XDG_SESSION_") {
+		if !ok || k == "" || slices.Contains(volatileEnv, k) || strings.HasPrefix(k, "TERM_") || strings.HasPrefix(k, "SSH_") ||
+			strings.HasPrefix(k, "XDG_SESSION_") {
 			continue
 		}
 		env[k] = v
@@ -247,7 +250,8 @@ func ready(all []tend.Service) (done bool, failed []string) {
 		switch {
 		case s.Phase == tend.ServiceFailed, needsHelp(s):
 			failed = append(failed, s.Name)
-		case s.Ready, s.Phase == tend.ServiceCompleted, s.Phase == tend.ServiceWaiting && s.Runs > 0, s.Phase == tend.ServiceWaiting && s.Why == "for its time":
+		case s.Ready, s.Phase == tend.ServiceCompleted, s.Phase == tend.ServiceWaiting && s.Runs > 0, s.Phase == tend.ServiceWaiting &&
+			s.Why == "for its time":
 		default:
 			done = false
 		}
@@ -263,7 +267,8 @@ func notReadyError(all []tend.Service, within time.Duration) error {
 			names = append(names, fmt.Sprintf("%s (%s)", printable(s.Name), printable(cmp.Or(s.Why, s.Phase.String()))))
 		}
 	}
-	return &runError{status: 124, err: lateError(fmt.Sprintf("not ready within %v: %s; they keep running (see tend services)", within, cmp.Or(strings.Join(names, ", "), "a service")))}
+	return &runError{status: 124, err: lateError(fmt.Sprintf("not ready within %v: %s; they keep running (see tend services)",
+		within, cmp.Or(strings.Join(names, ", "), "a service")))}
 }
 
 // away reports whether a service can do nothing because of its sandbox.

@@ -162,7 +162,8 @@ func (inv *invocation) misunderstood(app *kong.Application, args []string, err e
 	}
 	if kctx != nil {
 		// Here the file is no flag, as it is of tend up.
-		if flag, _, _ := strings.Cut(strings.TrimPrefix(text, "unknown flag "), ","); commandPath(kctx) == "tend config check" && slices.Contains([]string{"-f", "--file", "--config"}, flag) {
+		if flag, _, _ := strings.Cut(strings.TrimPrefix(text, "unknown flag "), ","); commandPath(kctx) == "tend config check" &&
+			slices.Contains([]string{"-f", "--file", "--config"}, flag) {
 			text = fmt.Sprintf("unknown flag %s; the file is an argument: tend config check FILE", flag)
 		}
 		text += fmt.Sprintf(" (see %s --help)", commandPath(kctx))
@@ -200,16 +201,23 @@ func verbOf(n *kong.Node, name string) *kong.Node {
 
 // synonyms are what other programs call the verbs.
 var synonyms = map[string]string{
-	"start": "run", "exec": "run", "spawn": "run", "create": "run", "new": "run", "new-session": "run -t", "shell": "run -t", "cp": "sandbox cp", "copy": "sandbox cp", "fork": "sandbox fork", "snapshot": "sandbox snapshot", "pause": "sandbox pause", "box": "sandbox",
-	"status-all": "ps", "processes": "ps", "jobs": "ps", "list-sessions": "ps", "sessions": "ps", "show": "inspect", "describe": "inspect", "info": "inspect", "get": "inspect",
+	"start": "run", "exec": "run", "spawn": "run", "create": "run", "new": "run", "new-session": "run -t", "shell": "run -t",
+	"cp": "sandbox cp", "copy": "sandbox cp", "fork": "sandbox fork", "snapshot": "sandbox snapshot", "pause": "sandbox pause",
+	"box":        "sandbox",
+	"status-all": "ps", "processes": "ps", "jobs": "ps", "list-sessions": "ps", "sessions": "ps", "show": "inspect",
+	"describe": "inspect", "info": "inspect", "get": "inspect",
 	"reload": "restart", "revert": "rollback", "undo": "rollback", "respawn": "restart", "recreate": "restart",
-	"log": "logs", "tail": "logs", "cat": "logs", "output": "logs", "journal": "logs", "monit": "top", "monitor": "top", "stats": "top", "htop": "top", "watch": "events -f",
-	"search": "grep", "find": "grep", "connect": "attach", "a": "attach", "at": "attach", "attach-session": "attach", "fg": "attach", "enter": "attach", "resume": "attach",
+	"log": "logs", "tail": "logs", "cat": "logs", "output": "logs", "journal": "logs", "monit": "top", "monitor": "top",
+	"stats": "top", "htop": "top", "watch": "events -f",
+	"search": "grep", "find": "grep", "connect": "attach", "a": "attach", "at": "attach", "attach-session": "attach",
+	"fg": "attach", "enter": "attach", "resume": "attach",
 	"send": "input", "send-keys": "input", "write": "input", "stdin": "input", "type": "input",
 	"terminate": "stop", "end": "stop", "halt": "stop", "quit": "stop", "kill-session": "kill", "destroy": "kill",
 	"delete": "rm", "del": "rm", "prune": "rm --finished", "clean": "rm --finished", "forget": "rm", "flush": "rm --finished",
-	"daemon": "serve", "server": "serve", "info-daemon": "status", "health": "doctor", "check": "doctor", "diagnose": "doctor", "debug": "doctor", "ping": "status", "kill-server": "shutdown", "exit": "shutdown",
-	"update": "upgrade", "test": "torture", "docs": "help", "usage": "help", "manual": "man", "completions": "completion", "autocomplete": "completion",
+	"daemon": "serve", "server": "serve", "info-daemon": "status", "health": "doctor", "check": "doctor", "diagnose": "doctor",
+	"debug": "doctor", "ping": "status", "kill-server": "shutdown", "exit": "shutdown",
+	"update": "upgrade", "test": "torture", "docs": "help", "usage": "help", "manual": "man", "completions": "completion",
+	"autocomplete": "completion",
 }
 
 // meantVerbs returns what a word that is no verb may stand for: what others call

@@ -10,7 +10,8 @@ type versionCmd struct{}
 
 func (c *versionCmd) Run(inv *invocation) error {
 	if inv.flags.JSON {
-		return printJSON(inv.out, map[string]string{"version": versionText(), "go": runtime.Version(), "os": runtime.GOOS, "arch": runtime.GOARCH})
+		return printJSON(inv.out, map[string]string{"version": versionText(), "go": runtime.Version(), "os": runtime.GOOS,
+			"arch": runtime.GOARCH})
 	}
 	_, err := fmt.Fprintf(inv.out, "tend %s (%s %s/%s)\n", versionText(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 	return err

@@ -71,7 +71,8 @@ func (inv *invocation) printView(ctx context.Context, d *daemon, p process.Proce
 				why = "no longer kept"
 			}
 			lineStart = true
-			return show(process.Stdout, fmt.Appendf(nil, "%s[… %d bytes of %s %s: offsets %d to %d …]\n", begin, it.To-it.From, it.Stream, why, it.From, it.To))
+			return show(process.Stdout, fmt.Appendf(nil, "%s[… %d bytes of %s %s: offsets %d to %d …]\n", begin, it.To-it.From,
+				it.Stream, why, it.From, it.To))
 		case len(it.Text) == 0:
 			return nil
 		}

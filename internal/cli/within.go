@@ -114,7 +114,8 @@ func (d *daemon) sandbox(ctx context.Context, key string) (*tend.Sandbox, tend.S
 		box, err := d.Sandbox(ctx, fits[0].ID)
 		return box, fits[0], about(key, err)
 	case len(fits) > 1:
-		return nil, none, &keyError{fmt.Sprintf("the IDs of several sandboxes begin with %s: %s; give more letters, or the name", word, listed(sandboxNames(fits))), process.ErrAmbiguous}
+		return nil, none, &keyError{fmt.Sprintf("the IDs of several sandboxes begin with %s: %s; give more letters, or the name",
+			word, listed(sandboxNames(fits))), process.ErrAmbiguous}
 	case len(all) == 0:
 		return nil, none, &keyError{fmt.Sprintf("there is no sandbox %s, and no other; tend sandbox create makes one", word), process.ErrNotFound}
 	}

@@ -41,7 +41,8 @@ func (f FS) Archive(ctx context.Context, dir string, w io.Writer) error {
 	}
 	if len(t.left) > 0 {
 		text := strings.Join(t.left, "\n") + "\n"
-		if err := t.tar.WriteHeader(&tar.Header{Name: top + "/" + LeftOut, Mode: 0o600, Size: int64(len(text)), Typeflag: tar.TypeReg}); err != nil {
+		if err := t.tar.WriteHeader(&tar.Header{Name: top + "/" + LeftOut, Mode: 0o600, Size: int64(len(text)),
+			Typeflag: tar.TypeReg}); err != nil {
 			return err
 		}
 		if _, err := io.WriteString(t.tar, text); err != nil {

@@ -30,7 +30,8 @@ func CheckMetadata(metadata map[string]string) error {
 			return &InvalidError{Field: "metadata", Reason: fmt.Sprintf("key contains non-printable-ASCII byte 0x%02x at offset %d", k[i], i)}
 		}
 		if i := firstUnprintable(v); i >= 0 {
-			return &InvalidError{Field: "metadata", Reason: fmt.Sprintf("value for key %q contains non-printable-ASCII byte 0x%02x at offset %d", k, v[i], i)}
+			return &InvalidError{Field: "metadata", Reason: fmt.Sprintf("value for key %q contains non-printable-ASCII byte 0x%02x at offset %d",
+				k, v[i], i)}
 		}
 		total += len(metadataPrefix) + len(k) + len(v)
 	}

@@ -13,7 +13,8 @@ import (
 // not the user's, stays as it is.
 func (a *Actor) ownGroup(parent *handle, name string) error {
 	return control(parent.file, func(dir int) error {
-		how := unix.OpenHow{Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_CLOEXEC, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_XDEV}
+		how := unix.OpenHow{Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_CLOEXEC,
+			Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_XDEV}
 		fd, err := eintr.Get(func() (int, error) { return unix.Openat2(dir, name, &how) })
 		if err != nil {
 			return ignoreGone(err)

@@ -314,7 +314,8 @@ func (x *extractor) describe(file *os.File, h *tar.Header, mode fs.FileMode) err
 		if !ok || !strings.HasPrefix(name, "user.") || strings.HasPrefix(name, "user.overlay.") {
 			continue
 		}
-		if err := eintr.Do(func() error { return unix.Fsetxattr(int(file.Fd()), name, []byte(value), 0) }); err != nil && !errors.Is(err, unix.ENOTSUP) {
+		if err := eintr.Do(func() error { return unix.Fsetxattr(int(file.Fd()), name, []byte(value), 0) }); err != nil &&
+			!errors.Is(err, unix.ENOTSUP) {
 			return err
 		}
 	}

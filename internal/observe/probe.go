@@ -48,7 +48,8 @@ func waitInput(ctx context.Context, p Target) (process.WaitResult, error) {
 
 // poll looks again and again: after output soon, otherwise with growing
 // pauses, until look says that it is met or the process has exited.
-func poll(ctx context.Context, p Target, look func(in *process.Info, quiet time.Duration) (process.WaitResult, error)) (process.WaitResult, error) {
+func poll(ctx context.Context, p Target, look func(in *process.Info, quiet time.Duration) (process.WaitResult,
+	error)) (process.WaitResult, error) {
 	r, err := p.Read(ctx, process.ReadOptions{From: fromNow, Unordered: true})
 	if err != nil {
 		return process.WaitResult{}, err

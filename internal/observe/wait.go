@@ -65,7 +65,8 @@ func condition(u *process.Until) (func(context.Context, Target) (process.WaitRes
 	switch {
 	case u.Quiet != 0:
 		if u.Quiet < 0 || u.Quiet > process.MaxTimeout {
-			return nil, &process.InvalidError{Field: "quiet", Reason: fmt.Sprintf("is %v; more than 0 and at most %v are allowed", u.Quiet, process.MaxTimeout)}
+			return nil, &process.InvalidError{Field: "quiet", Reason: fmt.Sprintf("is %v; more than 0 and at most %v are allowed",
+				u.Quiet, process.MaxTimeout)}
 		}
 		return func(ctx context.Context, p Target) (process.WaitResult, error) { return waitQuiet(ctx, p, u.Quiet) }, nil
 	case u.Match != "":

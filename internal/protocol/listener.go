@@ -31,7 +31,8 @@ type accepted struct {
 
 // NewListener wraps inner. Close closes both.
 func NewListener(inner net.Listener) *Listener {
-	return &Listener{Listener: inner, back: make(chan accepted), fresh: make(chan accepted), closed: make(chan struct{}), notes: map[net.Conn]any{}}
+	return &Listener{Listener: inner, back: make(chan accepted), fresh: make(chan accepted), closed: make(chan struct{}),
+		notes: map[net.Conn]any{}}
 }
 
 // Accept returns the next new connection, or one that was given back.

@@ -106,7 +106,8 @@ func strangerText(p *peer) string {
 		why = fmt.Sprintf("you are user %d", p.uid)
 	}
 	return fmt.Sprintf("without a token this port is for user %d and root, and %s; "+
-		"run your own tend serve, or give this one a token (--token-file), or open it to everybody on this machine (--insecure)", os.Geteuid(), why)
+		"run your own tend serve, or give this one a token (--token-file), or open it to everybody on this machine (--insecure)",
+		os.Geteuid(), why)
 }
 
 // needsToken guards the paths that take the bearer token. The unix socket's
@@ -126,7 +127,8 @@ func (s *Server) needsToken(next http.Handler) http.Handler {
 		case module.Reader:
 			if reads := s.routes.of(r).Reads; reads == nil || !reads(r.URL.Path) {
 				s.metrics.Refused("reader")
-				refuse(w, http.StatusForbidden, "permission_denied", "this login only reads; log in with the token, or by a link of tend ui, to change something")
+				refuse(w, http.StatusForbidden, "permission_denied",
+					"this login only reads; log in with the token, or by a link of tend ui, to change something")
 				return
 			}
 			budget.Of(r.Context()).For(budget.Readers)
@@ -172,7 +174,8 @@ func (s *Server) token() protocol.Token {
 // guarded refuses what a foreign web page may have caused, while no token
 // keeps it out.
 func (s *Server) guarded(next http.Handler) http.Handler {
-	guard := protocol.Guard{Domains: s.cfg.Domains, Origins: s.cfg.Origins, Off: s.cfg.Insecure, Protected: func() bool { return s.token().Set() }}
+	guard := protocol.Guard{Domains: s.cfg.Domains, Origins: s.cfg.Origins, Off: s.cfg.Insecure,
+		Protected: func() bool { return s.token().Set() }}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if err := guard.Check(r); err != nil && !s.hasSecret(r.URL.Path) {
 			s.metrics.Refused("origin")

@@ -161,7 +161,8 @@ func CheckDomain(d string) error {
 	foreign := func(c rune) bool {
 		return c != '.' && c != '-' && (c < '0' || c > '9') && (c < 'a' || c > 'z')
 	}
-	if _, err := netip.ParseAddr(d); err == nil || len(d) > 200 || strings.ContainsFunc(d, foreign) || !strings.Contains(strings.Trim(d, "."), ".") || strings.Trim(d, ".") != d {
+	if _, err := netip.ParseAddr(d); err == nil || len(d) > 200 || strings.ContainsFunc(d, foreign) ||
+		!strings.Contains(strings.Trim(d, "."), ".") || strings.Trim(d, ".") != d {
 		return fmt.Errorf("%.200q is no domain below which sandboxes can have names; give one that you hold, such as sandbox.example.com", d)
 	}
 	return nil

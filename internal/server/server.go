@@ -175,7 +175,8 @@ func (s *Server) announce() error {
 	for _, l := range s.cfg.Listeners {
 		urls = append(urls, URL(l.Addr()))
 	}
-	for path, url := range map[string]string{s.cfg.PortFile: FindURL(s.cfg.Listeners, "tcp"), s.cfg.URLFile: FindURL(s.cfg.Listeners, "unix")} {
+	for path, url := range map[string]string{s.cfg.PortFile: FindURL(s.cfg.Listeners, "tcp"),
+		s.cfg.URLFile: FindURL(s.cfg.Listeners, "unix")} {
 		if path == "" {
 			continue
 		}
@@ -183,7 +184,8 @@ func (s *Server) announce() error {
 			return fmt.Errorf("write the URL: %w", err)
 		}
 	}
-	s.log.Info("server ready", slog.Any("urls", urls), slog.Int("pid", os.Getpid()), slog.String("version", s.cfg.Version), slog.Bool("token", s.cfg.Token != ""))
+	s.log.Info("server ready", slog.Any("urls", urls), slog.Int("pid", os.Getpid()), slog.String("version", s.cfg.Version),
+		slog.Bool("token", s.cfg.Token != ""))
 	return nil
 }
 

@@ -106,7 +106,8 @@ func Error(err error) *connect.Error {
 		if c, ok := startCodes[e.Reason]; ok {
 			code = c
 		}
-		detail.Kind, detail.StartReason, detail.What = tendv1.ErrorKind_ERROR_KIND_START, tendv1.StartReason(e.Reason), text(e.What[:min(len(e.What), maxText)])
+		detail.Kind, detail.StartReason, detail.What = tendv1.ErrorKind_ERROR_KIND_START, tendv1.StartReason(e.Reason),
+			text(e.What[:min(len(e.What), maxText)])
 		if e.Err != nil {
 			detail.SystemError = text(e.Err.Error())
 			if no, ok := errors.AsType[syscall.Errno](e.Err); ok {

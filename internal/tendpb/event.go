@@ -38,7 +38,8 @@ func ToEvent(m *tendv1.Event) (ev process.Event, ok bool) {
 	case *tendv1.Event_Started_:
 		ev.Kind, ev.PID = process.EventStarted, int(f.Started.GetPid())
 	case *tendv1.Event_Output_:
-		ev.Kind, ev.Stream, ev.Offset, ev.Data = process.EventOutput, process.Stream(f.Output.GetStream()), f.Output.GetOffset(), f.Output.GetData()
+		ev.Kind, ev.Stream, ev.Offset, ev.Data = process.EventOutput, process.Stream(f.Output.GetStream()), f.Output.GetOffset(),
+			f.Output.GetData()
 	case *tendv1.Event_Gap:
 		ev.Kind, ev.Gap = process.EventGap, ToGap(f.Gap)
 		ev.Stream, ev.Offset = ev.Gap.Stream, ev.Gap.From

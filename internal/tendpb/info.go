@@ -12,7 +12,8 @@ import (
 func Info(i *process.Info) *tendv1.Info {
 	return &tendv1.Info{
 		Id: text(string(i.ID)), Pid: uint32(i.PID), Spec: Spec(&i.Spec), State: tendv1.State(i.State),
-		Started: Time(i.Started), Exit: Exit(i.Exit), TreeGone: i.TreeGone, Pinned: i.Pinned, SpecCut: i.SpecCut, Damaged: text(i.Damaged), Session: uint32(i.Session),
+		Started: Time(i.Started), Exit: Exit(i.Exit), TreeGone: i.TreeGone, Pinned: i.Pinned, SpecCut: i.SpecCut,
+		Damaged: text(i.Damaged), Session: uint32(i.Session),
 		Stdin: &tendv1.StdinInfo{Open: i.Stdin.Open, Accepted: i.Stdin.Accepted}, Streams: streams(i.Streams),
 	}
 }
@@ -39,7 +40,8 @@ func ToInfo(m *tendv1.Info) (process.Info, error) {
 	}
 	return process.Info{
 		ID: process.ID(m.GetId()), PID: int(m.GetPid()), Spec: spec, State: process.State(m.GetState()),
-		Started: ToTime(m.GetStarted()), Exit: ToExit(m.GetExit()), TreeGone: m.GetTreeGone(), Pinned: m.GetPinned(), SpecCut: m.GetSpecCut(), Damaged: m.GetDamaged(), Session: int(m.GetSession()),
+		Started: ToTime(m.GetStarted()), Exit: ToExit(m.GetExit()), TreeGone: m.GetTreeGone(), Pinned: m.GetPinned(),
+		SpecCut: m.GetSpecCut(), Damaged: m.GetDamaged(), Session: int(m.GetSession()),
 		Stdin: process.StdinInfo{Open: m.GetStdin().GetOpen(), Accepted: m.GetStdin().GetAccepted()}, Streams: toStreams(m.GetStreams()),
 	}, nil
 }
@@ -218,7 +220,8 @@ func ToUntil(m *tendv1.WaitRequest) (process.Until, error) {
 
 // WaitResult converts to a message.
 func WaitResult(r *process.WaitResult) *tendv1.WaitResult {
-	m := &tendv1.WaitResult{Exit: Exit(r.Exit), Met: r.Met, Match: []byte(r.Match), Stream: tendv1.Stream(r.Stream), Offset: r.Offset, Input: tendv1.InputState(r.Input), Streams: streams(r.Streams)}
+	m := &tendv1.WaitResult{Exit: Exit(r.Exit), Met: r.Met, Match: []byte(r.Match), Stream: tendv1.Stream(r.Stream),
+		Offset: r.Offset, Input: tendv1.InputState(r.Input), Streams: streams(r.Streams)}
 	for _, l := range r.Listening {
 		m.Listening = append(m.Listening, &tendv1.Listener{Address: l.Address, Pid: uint32(l.PID)})
 	}
@@ -227,7 +230,8 @@ func WaitResult(r *process.WaitResult) *tendv1.WaitResult {
 
 // ToWaitResult converts from a message.
 func ToWaitResult(m *tendv1.WaitResult) process.WaitResult {
-	r := process.WaitResult{Exit: ToExit(m.GetExit()), Met: m.GetMet(), Match: string(m.GetMatch()), Stream: process.Stream(m.GetStream()), Offset: m.GetOffset(), Input: process.InputState(m.GetInput()), Streams: toStreams(m.GetStreams())}
+	r := process.WaitResult{Exit: ToExit(m.GetExit()), Met: m.GetMet(), Match: string(m.GetMatch()), Stream: process.Stream(m.GetStream()),
+		Offset: m.GetOffset(), Input: process.InputState(m.GetInput()), Streams: toStreams(m.GetStreams())}
 	for _, l := range m.GetListening() {
 		r.Listening = append(r.Listening, process.Listener{Address: l.GetAddress(), PID: int(l.GetPid())})
 	}
@@ -239,7 +243,8 @@ const MaxChunk = 1 << 20
 
 // ReadOptions converts to a message.
 func ReadOptions(o process.ReadOptions) *tendv1.ReadRequest {
-	m := &tendv1.ReadRequest{From: Offsets(o.From), NoFollow: o.NoFollow, Unordered: o.Unordered, Drain: duration(o.Drain), MaxChunk: uint32(max(0, o.MaxChunk)), ExactTimes: o.ExactTimes, Sizes: o.Sizes}
+	m := &tendv1.ReadRequest{From: Offsets(o.From), NoFollow: o.NoFollow, Unordered: o.Unordered, Drain: duration(o.Drain),
+		MaxChunk: uint32(max(0, o.MaxChunk)), ExactTimes: o.ExactTimes, Sizes: o.Sizes}
 	for _, s := range o.Streams {
 		m.Streams = append(m.Streams, tendv1.Stream(s))
 	}
@@ -248,7 +253,8 @@ func ReadOptions(o process.ReadOptions) *tendv1.ReadRequest {
 
 // ToReadOptions converts from a message.
 func ToReadOptions(m *tendv1.ReadRequest) (process.ReadOptions, error) {
-	o := process.ReadOptions{NoFollow: m.GetNoFollow(), Unordered: m.GetUnordered(), MaxChunk: int(m.GetMaxChunk()), ExactTimes: m.GetExactTimes(), Sizes: m.GetSizes()}
+	o := process.ReadOptions{NoFollow: m.GetNoFollow(), Unordered: m.GetUnordered(), MaxChunk: int(m.GetMaxChunk()),
+		ExactTimes: m.GetExactTimes(), Sizes: m.GetSizes()}
 	if m.GetMaxChunk() > MaxChunk {
 		return o, invalid("max_chunk", "is %d bytes; 1 to %d are allowed, 0 for the default", m.GetMaxChunk(), MaxChunk)
 	}

@@ -97,13 +97,15 @@ func Spec(s *process.Spec) *tendv1.Spec {
 	}
 	l := &s.Limits
 	if len(l.Rlimits) > 0 || l.Nice != 0 || l.OOMScoreAdj != 0 || l.MemoryMax != 0 || l.PidsMax != 0 || l.CPUWeight != 0 || l.CPUs != 0 {
-		m.Limits = &tendv1.Limits{Nice: int32(l.Nice), OomScoreAdj: int32(l.OOMScoreAdj), MemoryMax: l.MemoryMax, PidsMax: l.PidsMax, CpuWeight: l.CPUWeight, Cpus: l.CPUs}
+		m.Limits = &tendv1.Limits{Nice: int32(l.Nice), OomScoreAdj: int32(l.OOMScoreAdj), MemoryMax: l.MemoryMax, PidsMax: l.PidsMax,
+			CpuWeight: l.CPUWeight, Cpus: l.CPUs}
 		for _, r := range l.Rlimits {
 			m.Limits.Rlimits = append(m.Limits.Rlimits, &tendv1.Rlimit{Resource: uint32(r.Resource), Soft: r.Soft, Hard: r.Hard})
 		}
 	}
 	if s.Retention != (process.Retention{}) {
-		m.Retention = &tendv1.Retention{Limit: s.Retention.Limit, Policy: tendv1.RetentionPolicy(s.Retention.Policy), Ttl: duration(s.Retention.TTL), Sync: tendv1.Sync(s.Retention.Sync), Pin: s.Retention.Pin}
+		m.Retention = &tendv1.Retention{Limit: s.Retention.Limit, Policy: tendv1.RetentionPolicy(s.Retention.Policy),
+			Ttl: duration(s.Retention.TTL), Sync: tendv1.Sync(s.Retention.Sync), Pin: s.Retention.Pin}
 	}
 	return m
 }
@@ -165,7 +167,8 @@ func ToSpec(m *tendv1.Spec) (process.Spec, error) {
 		s.PTY = &size
 	}
 	l := m.GetLimits()
-	s.Limits = process.Limits{Nice: int(l.GetNice()), OOMScoreAdj: int(l.GetOomScoreAdj()), MemoryMax: l.GetMemoryMax(), PidsMax: l.GetPidsMax(), CPUWeight: l.GetCpuWeight(), CPUs: l.GetCpus()}
+	s.Limits = process.Limits{Nice: int(l.GetNice()), OOMScoreAdj: int(l.GetOomScoreAdj()), MemoryMax: l.GetMemoryMax(),
+		PidsMax: l.GetPidsMax(), CPUWeight: l.GetCpuWeight(), CPUs: l.GetCpus()}
 	for i, r := range l.GetRlimits() {
 		if r.GetResource() > math.MaxInt32 {
 			return s, invalid(fmt.Sprintf("limits.rlimits[%d].resource", i), "is %d; 0 to 15 are allowed", r.GetResource())

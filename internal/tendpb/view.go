@@ -60,12 +60,14 @@ func ToViewOptions(m *tendv1.ViewRequest) (o view.Options, err error) {
 
 // ViewItem converts to a message, which keeps a copy of the text.
 func ViewItem(it view.Item) *tendv1.ViewResponse {
-	return &tendv1.ViewResponse{Stream: tendv1.Stream(it.Stream), From: it.From, To: it.To, Text: bytes.Clone(it.Text), Omitted: tendv1.Omitted(it.Omitted), Time: Time(it.Time)}
+	return &tendv1.ViewResponse{Stream: tendv1.Stream(it.Stream), From: it.From, To: it.To, Text: bytes.Clone(it.Text),
+		Omitted: tendv1.Omitted(it.Omitted), Time: Time(it.Time)}
 }
 
 // ToViewItem converts from a message.
 func ToViewItem(m *tendv1.ViewResponse) view.Item {
-	return view.Item{Stream: process.Stream(m.GetStream()), From: m.GetFrom(), To: m.GetTo(), Text: m.GetText(), Omitted: view.Reason(m.GetOmitted()), Time: ToTime(m.GetTime())}
+	return view.Item{Stream: process.Stream(m.GetStream()), From: m.GetFrom(), To: m.GetTo(), Text: m.GetText(),
+		Omitted: view.Reason(m.GetOmitted()), Time: ToTime(m.GetTime())}
 }
 
 // GrepRequest converts to a message.
@@ -90,10 +92,12 @@ func ToGrepOptions(m *tendv1.GrepRequest) (o view.GrepOptions, err error) {
 
 // Match converts to a message, which keeps a copy of the text.
 func Match(m view.Match) *tendv1.GrepResponse_Match {
-	return &tendv1.GrepResponse_Match{Stream: tendv1.Stream(m.Stream), From: m.From, To: m.To, Line: m.Line, Text: bytes.Clone(m.Text), Cut: m.Cut, Context: m.Context}
+	return &tendv1.GrepResponse_Match{Stream: tendv1.Stream(m.Stream), From: m.From, To: m.To, Line: m.Line, Text: bytes.Clone(m.Text),
+		Cut: m.Cut, Context: m.Context}
 }
 
 // ToMatch converts from a message.
 func ToMatch(m *tendv1.GrepResponse_Match) view.Match {
-	return view.Match{Stream: process.Stream(m.GetStream()), From: m.GetFrom(), To: m.GetTo(), Line: m.GetLine(), Text: m.GetText(), Cut: m.GetCut(), Context: m.GetContext()}
+	return view.Match{Stream: process.Stream(m.GetStream()), From: m.GetFrom(), To: m.GetTo(), Line: m.GetLine(), Text: m.GetText(),
+		Cut: m.GetCut(), Context: m.GetContext()}
 }

@@ -47,13 +47,15 @@ func (o *Options) Validate() error {
 	for name, a := range map[string]Amount{"head": o.Head, "tail": o.Tail} {
 		switch {
 		case a.Bytes < 0 || a.Lines < 0 || a.Bytes > MaxBytes || a.Lines > MaxLines:
-			return &process.InvalidError{Field: name, Reason: fmt.Sprintf("is %d bytes and %d lines; at most %d bytes or %d lines are allowed", a.Bytes, a.Lines, MaxBytes, MaxLines)}
+			return &process.InvalidError{Field: name, Reason: fmt.Sprintf("is %d bytes and %d lines; at most %d bytes or %d lines are allowed",
+				a.Bytes, a.Lines, MaxBytes, MaxLines)}
 		case a.Bytes > 0 && a.Lines > 0:
 			return &process.InvalidError{Field: name, Reason: "is given in bytes and in lines; give one"}
 		}
 	}
 	if o.MaxLine != 0 && (o.MaxLine < MinLine || o.MaxLine > MaxBytes) {
-		return &process.InvalidError{Field: "max_line", Reason: fmt.Sprintf("is %d bytes; %d to %d are allowed, 0 for whole lines", o.MaxLine, MinLine, MaxBytes)}
+		return &process.InvalidError{Field: "max_line", Reason: fmt.Sprintf("is %d bytes; %d to %d are allowed, 0 for whole lines",
+			o.MaxLine, MinLine, MaxBytes)}
 	}
 	return nil
 }

@@ -99,7 +99,8 @@ var control = []test{
 	}},
 	{"a process signals its own group and nobody else", func(t *T) {
 		other := t.shIn("read x; exit 4")
-		for line, sig := range map[string]int{"sleep 100000 & kill 0; wait": int(syscall.SIGTERM), "sleep 100000 & kill -KILL -$(cut -d' ' -f5 /proc/$$/stat); wait": int(syscall.SIGKILL)} {
+		for line, sig := range map[string]int{"sleep 100000 & kill 0; wait": int(syscall.SIGTERM),
+			"sleep 100000 & kill -KILL -$(cut -d' ' -f5 /proc/$$/stat); wait": int(syscall.SIGKILL)} {
 			p := t.sh(line)
 			if e := t.exit(p); e.Signal != sig {
 				t.Errorf("%s: %+v", line, e)

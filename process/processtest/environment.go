@@ -31,7 +31,8 @@ var environment = []test{
 		got := variables(t.all(t.start(process.Spec{Argv: []string{"/usr/bin/env"}, Env: map[string]string{"A": "1"}})).stdout())
 		me, err := user.Current()
 		t.check(err)
-		if got["HOME"] != me.HomeDir || got["USER"] != me.Username || got["LOGNAME"] != me.Username || got["PATH"] == "" || got["A"] != "1" || len(got) != 5 {
+		if got["HOME"] != me.HomeDir || got["USER"] != me.Username || got["LOGNAME"] != me.Username || got["PATH"] == "" ||
+			got["A"] != "1" || len(got) != 5 {
 			t.Errorf("got %v; want those of %s (%s), and A", got, me.Username, me.HomeDir)
 		}
 	}},
@@ -45,7 +46,8 @@ var environment = []test{
 	{"what the spec says wins over what is inherited, once", func(t *T) {
 		spec := process.Spec{Argv: []string{"/usr/bin/env"}, Inherit: process.InheritUser, Env: map[string]string{"PATH": "/only", "HOME": "/h"}}
 		out := t.all(t.start(spec)).stdout()
-		if strings.Count("\n"+out, "\nPATH=") != 1 || strings.Count("\n"+out, "\nHOME=") != 1 || variables(out)["PATH"] != "/only" || variables(out)["HOME"] != "/h" {
+		if strings.Count("\n"+out, "\nPATH=") != 1 || strings.Count("\n"+out, "\nHOME=") != 1 || variables(out)["PATH"] != "/only" ||
+			variables(out)["HOME"] != "/h" {
 			t.Errorf("got %q", out)
 		}
 	}},

@@ -85,7 +85,8 @@ var identities = []test{
 		}
 	}},
 	{"info tells the spec as it was given", func(t *T) {
-		spec := process.Spec{ID: process.NewID(), Name: unique("name"), Tag: unique("tag"), Argv: []string{"/bin/sh", "-c", "exit 1", "\xff"}, Dir: "/",
+		spec := process.Spec{ID: process.NewID(), Name: unique("name"), Tag: unique("tag"), Argv: []string{"/bin/sh", "-c",
+			"exit 1", "\xff"}, Dir: "/",
 			Env: map[string]string{"K": "v\n"}, Stdin: process.StdinPipe, Timeout: 3600e9, TimeoutScope: process.ScopeLeader,
 			Retention: process.Retention{Limit: 1 << 20, TTL: 7200e9}, Labels: map[string]string{"a": "", "b": "é"}}
 		p := t.start(spec)
@@ -146,7 +147,8 @@ var identities = []test{
 		}
 	}},
 	{"what matches nothing is not found, and what matches more than one is told", func(t *T) {
-		for _, sel := range []process.Selector{{ID: process.NewID()}, {PID: 1 << 29}, {Tag: unique("tag")}, {Name: unique("name")}, {Any: unique("any")}} {
+		for _, sel := range []process.Selector{{ID: process.NewID()}, {PID: 1 << 29}, {Tag: unique("tag")}, {Name: unique("name")},
+			{Any: unique("any")}} {
 			_, err := t.m.Get(t.ctx, sel)
 			t.wantError("get", err, process.ErrNotFound)
 		}

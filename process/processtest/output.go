@@ -97,7 +97,8 @@ var output = []test{
 		if tr.stdout() != "after\n" || tr.stderr() != "err\n" {
 			t.Errorf("got stdout %q, stderr %q", tr.stdout(), tr.stderr())
 		}
-		if i := tr.index(func(ev *process.Event) bool { return ev.Stream == process.Stdout && ev.Kind == process.EventOutput }); i < 0 || tr.events[i].Offset != 7 {
+		if i := tr.index(func(ev *process.Event) bool { return ev.Stream == process.Stdout && ev.Kind == process.EventOutput }); i < 0 ||
+			tr.events[i].Offset != 7 {
 			t.Errorf("the first output is not at offset 7: %+v", tr.events)
 		}
 	}},

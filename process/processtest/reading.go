@@ -158,7 +158,8 @@ func (l *tail) exits() {
 func (t *T) wantStdout(tr *transcript, want string) {
 	t.Helper()
 	if tr.stdout() != want {
-		t.Errorf("stdout is %s, stderr %s; want %s", abbreviate(tr.out[process.Stdout]), abbreviate(tr.out[process.Stderr]), abbreviate([]byte(want)))
+		t.Errorf("stdout is %s, stderr %s; want %s", abbreviate(tr.out[process.Stdout]), abbreviate(tr.out[process.Stderr]),
+			abbreviate([]byte(want)))
 	}
 }
 

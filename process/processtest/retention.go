@@ -233,7 +233,8 @@ var retentions = []test{
 				return err
 			},
 		} {
-			spec := process.Spec{ID: process.ID(unique("ttl")), Name: unique("name"), Tag: unique("tag"), Shell: "echo x", Dir: "/", Retention: process.Retention{TTL: ttl}}
+			spec := process.Spec{ID: process.ID(unique("ttl")), Name: unique("name"), Tag: unique("tag"), Shell: "echo x", Dir: "/",
+				Retention: process.Retention{TTL: ttl}}
 			begun := time.Now() // before its end, from which its time counts
 			p := t.start(spec)
 			t.eventually(name+" is told that there is no such process", func() bool {

@@ -21,7 +21,8 @@ var terminals = []test{
 		p := t.start(process.Spec{Shell: "tty <&1; tty <&2; for fd in 0 1 2; do test -t $fd && echo $fd; done; echo out; echo err >&2; echo self >/dev/tty", PTY: &small})
 		tr := t.all(p)
 		lines := strings.Fields(tr.pty())
-		if len(lines) != 8 || !strings.HasPrefix(lines[0], "/dev/") || lines[0] != lines[1] || strings.Join(lines[2:], " ") != "0 1 2 out err self" {
+		if len(lines) != 8 || !strings.HasPrefix(lines[0], "/dev/") || lines[0] != lines[1] ||
+			strings.Join(lines[2:], " ") != "0 1 2 out err self" {
 			t.Errorf("got %q", tr.pty())
 		}
 		if tr.stdout() != "" || tr.stderr() != "" || tr.exit.Code != 0 {
@@ -34,7 +35,8 @@ var terminals = []test{
 	}},
 	{"a shell with a terminal leads its session and controls jobs", func(t *T) {
 		// A job in the background has a group of its own; one in the foreground gets the terminal.
-		p, l := t.onTerminal("stty -echo; echo ready; read x; set -m; echo $$ $(cut -d' ' -f5,6,8 /proc/$$/stat); sleep 100000 & kill %1; wait %1; sh -c 'cut -d\" \" -f5,8 /proc/$$/stat'; echo $?; exit 5")
+		p,
+			l := t.onTerminal("stty -echo; echo ready; read x; set -m; echo $$ $(cut -d' ' -f5,6,8 /proc/$$/stat); sleep 100000 & kill %1; wait %1; sh -c 'cut -d\" \" -f5,8 /proc/$$/stat'; echo $?; exit 5")
 		pid := strconv.Itoa(t.info(p).PID)
 		t.write(p, "\n")
 		tr := l.rest()

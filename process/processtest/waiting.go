@@ -131,7 +131,8 @@ var waiting = []test{
 		t.wantInput(t.start(process.Spec{Shell: "read x", PTY: &process.Size{Cols: 80, Rows: 24}}), process.InputCertain)
 	}},
 	{"a terminal that does not echo asks for a password", func(t *T) {
-		t.wantInput(t.start(process.Spec{Shell: "stty -echo; printf 'Password: '; read x", PTY: &process.Size{Cols: 80, Rows: 24}}), process.InputPassword)
+		t.wantInput(t.start(process.Spec{Shell: "stty -echo; printf 'Password: '; read x", PTY: &process.Size{Cols: 80, Rows: 24}}),
+			process.InputPassword)
 	}},
 	{"input ends the waiting for input", func(t *T) {
 		p := t.shIn("read x; echo $x; exec 0</dev/null; exec sleep 100000")

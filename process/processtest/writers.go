@@ -96,7 +96,8 @@ var writers = []test{
 		}
 		at := int64(4)
 		for range 2 { // the end may be repeated, too
-			if _, err := p.Write(t.ctx, process.Input{Data: []byte("."), Writer: "c", Offset: &at, EOF: true}); err != nil && !errors.Is(err, process.ErrExited) {
+			if _, err := p.Write(t.ctx, process.Input{Data: []byte("."), Writer: "c", Offset: &at, EOF: true}); err != nil &&
+				!errors.Is(err, process.ErrExited) {
 				t.Errorf("last write: %v", err)
 			}
 		}
@@ -121,7 +122,8 @@ var writers = []test{
 		t.wantRefused("a new write", p, process.Input{Data: []byte("y"), Writer: "w", Offset: &six}, process.ErrStdinClosed)
 		end := int64(math.MaxInt64 - 1)
 		for _, writer := range []string{"w", ""} {
-			t.wantRefused("a write at the end of all numbers", p, process.Input{Data: []byte("yyy"), Writer: writer, Offset: &end}, process.ErrStdinClosed)
+			t.wantRefused("a write at the end of all numbers", p, process.Input{Data: []byte("yyy"), Writer: writer, Offset: &end},
+				process.ErrStdinClosed)
 		}
 	}},
 	{"a process remembers the last writers, and says when it has forgotten one", func(t *T) {
@@ -259,7 +261,8 @@ var writers = []test{
 		}
 	}},
 	{"the first write to a terminal that all have left is a broken pipe", func(t *T) {
-		p := t.start(process.Spec{Argv: []string{"/bin/sh", "-c", "trap '' HUP; exec </dev/null >/dev/null 2>&1; exec sleep 100000"}, PTY: &process.Size{Cols: 80, Rows: 24}})
+		p := t.start(process.Spec{Argv: []string{"/bin/sh", "-c", "trap '' HUP; exec </dev/null >/dev/null 2>&1; exec sleep 100000"},
+			PTY: &process.Size{Cols: 80, Rows: 24}})
 		t.eventually("the terminal is left", func() bool { return t.stream(p, process.PTY).EOF })
 		for range 2 {
 			t.wantRefused("the write", p, process.Input{Data: []byte("x")}, process.ErrBrokenPipe)

@@ -50,8 +50,10 @@ func (c *Client) Status(ctx context.Context) (Status, error) {
 	var s Status
 	err := c.call(ctx, unary(c.admin.Status, &tendv1.StatusRequest{}, func(m *tendv1.StatusResponse) error {
 		s = Status{
-			Version: tendpb.CleanName(m.GetVersion()), URL: tendpb.CleanName(m.GetUrl()), StateDir: tendpb.CleanName(m.GetStateDir()), Processes: int(m.GetProcesses()),
-			Roles: roles(m.GetRoles()), Promises: make(map[string]Promise, len(m.GetPromises())), Parts: make(map[string]map[string]string, len(m.GetParts())),
+			Version: tendpb.CleanName(m.GetVersion()), URL: tendpb.CleanName(m.GetUrl()), StateDir: tendpb.CleanName(m.GetStateDir()),
+			Processes: int(m.GetProcesses()),
+			Roles:     roles(m.GetRoles()), Promises: make(map[string]Promise, len(m.GetPromises())),
+			Parts: make(map[string]map[string]string, len(m.GetParts())),
 		}
 		for name, p := range m.GetParts() {
 			facts := make(map[string]string, len(p.GetFacts()))
@@ -139,7 +141,8 @@ func (c *Client) openPage(ctx context.Context, reads bool) (Page, error) {
 	var p Page
 	err := c.call(ctx, unary(c.admin.OpenPage, &tendv1.OpenPageRequest{ReadOnly: reads}, func(m *tendv1.OpenPageResponse) error {
 		if reads && !m.GetReadOnly() {
-			return fmt.Errorf("%w: the server knows no login for reading alone, it is of a former version: tend upgrade replaces it", process.ErrUnsupported)
+			return fmt.Errorf("%w: the server knows no login for reading alone, it is of a former version: tend upgrade replaces it",
+				process.ErrUnsupported)
 		}
 		p = Page{URL: tendpb.CleanName(m.GetUrl()), Code: tendpb.CleanName(m.GetCode())}
 		return nil

@@ -107,7 +107,8 @@ func Dial(ctx context.Context, url string, opts Options) (*Client, error) {
 		return c, nil
 	}
 	c.Close()
-	if opts.HTTP1 || t.tls || connect.IsWireError(err) || unreached(err) || ctx.Err() != nil || connect.CodeOf(err) == connect.CodeDeadlineExceeded {
+	if opts.HTTP1 || t.tls || connect.IsWireError(err) || unreached(err) || ctx.Err() != nil ||
+		connect.CodeOf(err) == connect.CodeDeadlineExceeded {
 		return nil, c.dialError(ctx, err)
 	}
 	// Something answered that speaks no HTTP/2.
@@ -120,14 +121,16 @@ func Dial(ctx context.Context, url string, opts Options) (*Client, error) {
 }
 
 func newClient(url string, t target, opts Options, http2 bool) *Client {
-	c := &Client{url: url, retry: opts.Retry.withDefaults(), silence: opts.Silence, patient: opts.Patience, log: cmp.Or(opts.Log, slog.New(slog.DiscardHandler)), listed: maxListed, wg: new(sync.WaitGroup), base: t.base}
+	c := &Client{url: url, retry: opts.Retry.withDefaults(), silence: opts.Silence, patient: opts.Patience,
+		log: cmp.Or(opts.Log, slog.New(slog.DiscardHandler)), listed: maxListed, wg: new(sync.WaitGroup), base: t.base}
 	if c.silence <= 0 {
 		c.silence = 3 * tendpb.Heartbeat
 	}
 	c.conns = &connections{url: url, token: opts.Token, now: t.transport(opts, http2, c.silence)}
 	c.closed, c.close = context.WithCancel(context.Background())
 	// No compression: the server is near, and output is large.
-	c.options = connect.WithClientOptions(connect.WithAcceptCompression("gzip", nil, nil), connect.WithReadMaxBytes(maxResponse), connect.WithInterceptors(opts.Interceptors...))
+	c.options = connect.WithClientOptions(connect.WithAcceptCompression("gzip", nil, nil), connect.WithReadMaxBytes(maxResponse),
+		connect.WithInterceptors(opts.Interceptors...))
 	c.services(c.conns)
 	return c
 }

@@ -192,9 +192,11 @@ func (c *Client) RollBack(ctx context.Context, id string) (back string, err erro
 
 func toEpisode(m *tendv1.Episode) Episode {
 	e := Episode{
-		ID: tendpb.CleanName(m.GetId()), Service: tendpb.CleanName(m.GetService()), Status: HealStatus(max(0, m.GetStatus())), Doing: tendpb.CleanName(m.GetDoing()),
-		Why: tendpb.CleanText(m.GetWhy()), Commit: tendpb.CleanName(m.GetCommit()), Dirty: m.GetDirty(),
-		Proposal: tendpb.CleanText(m.GetProposal()), DryRun: m.GetDryRun(), Workers: int(m.GetWorkers()), Unreached: tendpb.CleanText(m.GetUnreached()),
+		ID: tendpb.CleanName(m.GetId()), Service: tendpb.CleanName(m.GetService()), Status: HealStatus(max(0, m.GetStatus())),
+		Doing: tendpb.CleanName(m.GetDoing()),
+		Why:   tendpb.CleanText(m.GetWhy()), Commit: tendpb.CleanName(m.GetCommit()), Dirty: m.GetDirty(),
+		Proposal: tendpb.CleanText(m.GetProposal()), DryRun: m.GetDryRun(), Workers: int(m.GetWorkers()),
+		Unreached: tendpb.CleanText(m.GetUnreached()),
 		TakesBack: tendpb.CleanName(m.GetTakesBack()), TakenBack: tendpb.CleanName(m.GetTakenBack()), CanRollBack: m.GetCanRollBack(),
 	}
 	for _, path := range m.GetChanged() {
@@ -210,14 +212,16 @@ func toEpisode(m *tendv1.Episode) Episode {
 		e.Left = append(e.Left, tendpb.CleanText(text))
 	}
 	for _, s := range m.GetSignals() {
-		e.Signals = append(e.Signals, HealSignal{Kind: tendpb.CleanName(s.GetKind()), Text: tendpb.CleanText(s.GetText()), At: s.GetAt().AsTime()})
+		e.Signals = append(e.Signals, HealSignal{Kind: tendpb.CleanName(s.GetKind()), Text: tendpb.CleanText(s.GetText()),
+			At: s.GetAt().AsTime()})
 	}
 	for _, r := range m.GetRemedies() {
 		e.Remedies = append(e.Remedies, toRemedy(r))
 	}
 	for _, t := range m.GetTries() {
 		one := HealTry{
-			HealRemedy: toRemedy(t.GetRemedy()), Begun: t.GetBegun().AsTime(), Failed: tendpb.CleanText(t.GetFailed()), Text: tendpb.CleanText(t.GetText()),
+			HealRemedy: toRemedy(t.GetRemedy()), Begun: t.GetBegun().AsTime(), Failed: tendpb.CleanText(t.GetFailed()),
+			Text:   tendpb.CleanText(t.GetText()),
 			Tokens: t.GetTokens(), Steps: t.GetSteps(), Cost: t.GetCost(), Unreached: t.GetUnreached(),
 		}
 		if at := t.GetEnded(); at != nil {

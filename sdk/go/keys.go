@@ -46,7 +46,8 @@ type Key struct {
 // *process.InvalidError, process.ErrExists for a name that is taken, process.ErrLimit.
 func (c *Client) CreateKey(ctx context.Context, name string, rules KeyRules) (key Key, secret string, err error) {
 	req := &tendv1.CreateKeyRequest{Name: name, Rules: &tendv1.KeyRules{
-		Providers: rules.Providers, Models: rules.Models, RequestsPerMinute: int64(rules.RequestsPerMinute), TokensPerDay: rules.TokensPerDay, Sandbox: rules.Sandbox,
+		Providers: rules.Providers, Models: rules.Models, RequestsPerMinute: int64(rules.RequestsPerMinute),
+		TokensPerDay: rules.TokensPerDay, Sandbox: rules.Sandbox,
 	}}
 	if err := sendable("name", req); err != nil {
 		return key, "", err
@@ -93,7 +94,8 @@ func toKey(m *tendv1.Key) Key {
 	return Key{
 		ID: tendpb.CleanName(m.GetId()), Name: tendpb.CleanName(m.GetName()), Created: tendpb.ToTime(m.GetCreated()),
 		Rules: KeyRules{
-			Providers: r.GetProviders(), Models: r.GetModels(), RequestsPerMinute: int(r.GetRequestsPerMinute()), TokensPerDay: r.GetTokensPerDay(), Sandbox: r.GetSandbox(),
+			Providers: r.GetProviders(), Models: r.GetModels(), RequestsPerMinute: int(r.GetRequestsPerMinute()),
+			TokensPerDay: r.GetTokensPerDay(), Sandbox: r.GetSandbox(),
 		},
 		Requests: m.GetRequests(), Tokens: m.GetTokens(), Used: tendpb.ToTime(m.GetUsed()),
 		Status: tendpb.CleanName(m.GetStatus()), Error: tendpb.CleanText(m.GetError()), Reported: tendpb.ToTime(m.GetReported()),

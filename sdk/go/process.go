@@ -58,7 +58,8 @@ func Spawn(ctx context.Context, m process.Manager, cmd Cmd) (*Process, error) {
 		return nil, err
 	}
 	if c, ok := m.(*Client); ok && c.sandbox != "" && (cmd.OnExit != "" || cmd.OnExitURL != "") {
-		return nil, &process.InvalidError{Field: "Cmd.OnExit", Reason: "is for processes of the machine, not for those of a sandbox; Wait tells of their end"}
+		return nil, &process.InvalidError{Field: "Cmd.OnExit",
+			Reason: "is for processes of the machine, not for those of a sandbox; Wait tells of their end"}
 	}
 	p, info, err := start(ctx, m, spec)
 	if err != nil {

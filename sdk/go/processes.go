@@ -97,7 +97,8 @@ func (m *Processes) Spawn(ctx context.Context, cmd Cmd) (*Process, error) {
 // Run spawns a command, waits for its end and releases it.
 func (m *Processes) Run(ctx context.Context, cmd Cmd) (Result, error) {
 	if cmd.OnExit != "" || cmd.OnExitURL != "" {
-		return Result{}, &process.InvalidError{Field: "Cmd.OnExit", Reason: "is for Spawn: Run waits for the end itself, and releases the process"}
+		return Result{}, &process.InvalidError{Field: "Cmd.OnExit",
+			Reason: "is for Spawn: Run waits for the end itself, and releases the process"}
 	}
 	p, err := m.Spawn(ctx, cmd)
 	if err != nil {

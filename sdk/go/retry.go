@@ -151,7 +151,8 @@ func (c *Client) answers(ctx context.Context) bool {
 }
 
 // unary is a call of the API with one answer, which read gets; nil: it is of no use.
-func unary[Q, A any](rpc func(context.Context, *connect.Request[Q]) (*connect.Response[A], error), req *Q, read func(*A) error) func(context.Context) error {
+func unary[Q, A any](rpc func(context.Context, *connect.Request[Q]) (*connect.Response[A], error), req *Q,
+	read func(*A) error) func(context.Context) error {
 	return func(ctx context.Context) error {
 		resp, err := rpc(ctx, connect.NewRequest(req))
 		if err != nil || read == nil {

@@ -409,20 +409,21 @@ func (s *Sandbox) Fork(ctx context.Context, n int) ([]*Sandbox, error) {
 	var copies []*Sandbox
 	var missing []error
 	err := s.about(ctx, func(id string) error {
-		return s.client.once(ctx, unary(s.client.boxes.Fork, &tendv1.ForkSandboxRequest{Sandbox: id, Count: uint32(n)}, func(m *tendv1.ForkSandboxResponse) error {
-			for _, m := range m.GetForks() {
-				if m.GetSandbox() == nil {
-					missing = append(missing, errors.New(tendpb.CleanText(m.GetError())))
-					continue
+		return s.client.once(ctx, unary(s.client.boxes.Fork, &tendv1.ForkSandboxRequest{Sandbox: id, Count: uint32(n)},
+			func(m *tendv1.ForkSandboxResponse) error {
+				for _, m := range m.GetForks() {
+					if m.GetSandbox() == nil {
+						missing = append(missing, errors.New(tendpb.CleanText(m.GetError())))
+						continue
+					}
+					info, err := toSandboxInfo(m.GetSandbox())
+					if err != nil {
+						return err
+					}
+					copies = append(copies, &Sandbox{client: s.client, id: info.ID, inside: s.client.in(info.ID)})
 				}
-				info, err := toSandboxInfo(m.GetSandbox())
-				if err != nil {
-					return err
-				}
-				copies = append(copies, &Sandbox{client: s.client, id: info.ID, inside: s.client.in(info.ID)})
-			}
-			return nil
-		}))
+				return nil
+			}))
 	})
 	if err != nil {
 		return nil, err

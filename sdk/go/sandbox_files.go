@@ -59,7 +59,8 @@ type FileEntry struct {
 
 func toFileEntry(m *tendv1.FileEntry) FileEntry {
 	return FileEntry{
-		Name: m.GetName(), Path: m.GetPath(), Type: FileType(min(uint32(m.GetType()), 255)), Size: m.GetSize(), Mode: fs.FileMode(m.GetMode()).Perm(),
+		Name: m.GetName(), Path: m.GetPath(), Type: FileType(min(uint32(m.GetType()), 255)), Size: m.GetSize(),
+		Mode:  fs.FileMode(m.GetMode()).Perm(),
 		Owner: m.GetOwner(), Group: m.GetGroup(), Modified: tendpb.ToTime(m.GetModified()), Target: m.GetTarget(),
 	}
 }
@@ -71,7 +72,8 @@ func (e *fileError) Error() string   { return e.err.Error() }
 func (e *fileError) Unwrap() []error { return []error{e.err, e.as} }
 
 func ofFile(err error) error {
-	for _, known := range []struct{ is, as error }{{process.ErrNotFound, fs.ErrNotExist}, {process.ErrExists, fs.ErrExist}, {process.ErrPermission, fs.ErrPermission}} {
+	for _, known := range []struct{ is, as error }{{process.ErrNotFound, fs.ErrNotExist}, {process.ErrExists, fs.ErrExist},
+		{process.ErrPermission, fs.ErrPermission}} {
 		if errors.Is(err, known.is) {
 			return &fileError{err, known.as}
 		}
@@ -118,7 +120,8 @@ func (f *Files) Before(ctx context.Context, path string) (b FileBefore, err erro
 	err = f.do(ctx, func(c *Client) func(context.Context) error {
 		return unary(c.files.FileBefore, &tendv1.FileBeforeRequest{Path: path, User: f.user}, func(m *tendv1.FileBeforeResponse) error {
 			b = FileBefore{
-				ChangedBy: tendpb.CleanName(m.GetChangedBy()), Service: tendpb.CleanName(m.GetService()), Existed: m.GetExisted(), Content: m.GetContent(), Why: tendpb.CleanName(m.GetWhy()),
+				ChangedBy: tendpb.CleanName(m.GetChangedBy()), Service: tendpb.CleanName(m.GetService()), Existed: m.GetExisted(),
+				Content: m.GetContent(), Why: tendpb.CleanName(m.GetWhy()),
 			}
 			if m.GetAt() != nil {
 				b.At = m.GetAt().AsTime()
@@ -281,7 +284,8 @@ func (f *Files) Move(ctx context.Context, source, destination string) error {
 	if err != nil {
 		return err
 	}
-	return ofFile(knownCall(c.once(ctx, unary(c.files.MoveFile, &tendv1.MoveFileRequest{Source: source, Destination: destination, User: f.user}, nil))))
+	return ofFile(knownCall(c.once(ctx, unary(c.files.MoveFile, &tendv1.MoveFileRequest{Source: source, Destination: destination,
+		User: f.user}, nil))))
 }
 
 // Remove removes a file, or a directory with its content. If it does not exist, Remove

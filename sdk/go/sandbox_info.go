@@ -256,7 +256,8 @@ func toSandboxInfo(m *tendv1.Sandbox) (SandboxInfo, error) {
 
 func toSnapshot(m *tendv1.SandboxSnapshot) SandboxSnapshot {
 	return SandboxSnapshot{
-		ID: tendpb.CleanName(m.GetId()), Name: tendpb.CleanName(m.GetName()), State: SandboxState(m.GetState()), Reason: tendpb.CleanText(m.GetReason()),
+		ID: tendpb.CleanName(m.GetId()), Name: tendpb.CleanName(m.GetName()), State: SandboxState(m.GetState()),
+		Reason:  tendpb.CleanText(m.GetReason()),
 		Sandbox: tendpb.CleanName(m.GetSandbox()), Bytes: m.GetBytes(), Created: tendpb.ToTime(m.GetCreated()),
 	}
 }

@@ -37,10 +37,11 @@ type SandboxAccess struct {
 func (s *Sandbox) Access(ctx context.Context) (SandboxAccess, error) {
 	var a SandboxAccess
 	err := s.about(ctx, func(id string) error {
-		return knownCall(s.client.call(ctx, unary(s.client.boxes.Access, &tendv1.SandboxAccessRequest{Sandbox: id}, func(m *tendv1.SandboxAccessResponse) error {
-			a = SandboxAccess{m.GetToken(), m.GetTrafficToken(), m.GetDomains()}
-			return nil
-		})))
+		return knownCall(s.client.call(ctx, unary(s.client.boxes.Access, &tendv1.SandboxAccessRequest{Sandbox: id},
+			func(m *tendv1.SandboxAccessResponse) error {
+				a = SandboxAccess{m.GetToken(), m.GetTrafficToken(), m.GetDomains()}
+				return nil
+			})))
 	})
 	return a, err
 }

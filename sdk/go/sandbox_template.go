@@ -95,10 +95,13 @@ func (c *Client) Templates(ctx context.Context) ([]TemplateInfo, error) {
 		all = nil
 		for _, t := range m.GetTemplates() {
 			all = append(all, TemplateInfo{
-				ID: tendpb.CleanName(t.GetId()), Name: tendpb.CleanName(t.GetName()), Aliases: t.GetAliases(), Tags: t.GetTags(), Build: tendpb.CleanName(t.GetBuild()),
-				Size: SandboxSize{t.GetSize().GetCpus(), t.GetSize().GetMemory(), t.GetSize().GetDisk(), t.GetSize().GetTasks()},
-				User: tendpb.CleanName(t.GetRun().GetUser()), Dir: t.GetRun().GetDir(), Env: t.GetRun().GetEnv(), Start: t.GetStart(), Ready: t.GetReady(), Bytes: t.GetBytes(),
-				Created: tendpb.ToTime(t.GetCreated()), Updated: tendpb.ToTime(t.GetUpdated()), LastUsed: tendpb.ToTime(t.GetLastUsed()), Used: t.GetUsed(),
+				ID: tendpb.CleanName(t.GetId()), Name: tendpb.CleanName(t.GetName()), Aliases: t.GetAliases(), Tags: t.GetTags(),
+				Build: tendpb.CleanName(t.GetBuild()),
+				Size:  SandboxSize{t.GetSize().GetCpus(), t.GetSize().GetMemory(), t.GetSize().GetDisk(), t.GetSize().GetTasks()},
+				User:  tendpb.CleanName(t.GetRun().GetUser()), Dir: t.GetRun().GetDir(), Env: t.GetRun().GetEnv(), Start: t.GetStart(),
+				Ready: t.GetReady(), Bytes: t.GetBytes(),
+				Created: tendpb.ToTime(t.GetCreated()), Updated: tendpb.ToTime(t.GetUpdated()), LastUsed: tendpb.ToTime(t.GetLastUsed()),
+				Used: t.GetUsed(),
 			})
 		}
 		return nil
@@ -146,7 +149,8 @@ func (c *Client) BuildTemplate(ctx context.Context, spec TemplateSpec, log func(
 			m := stream.Msg()
 			for _, l := range m.GetLogs() {
 				if log != nil {
-					log(BuildLog{Time: tendpb.ToTime(l.GetTime()), Level: tendpb.CleanName(l.GetLevel()), Message: tendpb.CleanText(l.GetMessage()), Step: tendpb.CleanName(l.GetStep())})
+					log(BuildLog{Time: tendpb.ToTime(l.GetTime()), Level: tendpb.CleanName(l.GetLevel()), Message: tendpb.CleanText(l.GetMessage()),
+						Step: tendpb.CleanName(l.GetStep())})
 				}
 			}
 			if next = m.GetNext(); m.GetBuild() != nil {
@@ -165,7 +169,8 @@ func (c *Client) BuildTemplate(ctx context.Context, spec TemplateSpec, log func(
 	case !done.GetReady():
 		return TemplateBuild{ID: id}, &BuildError{tendpb.CleanName(done.GetFailedStep()), tendpb.CleanText(done.GetReason())}
 	}
-	return TemplateBuild{ID: id, TemplateID: tendpb.CleanName(done.GetTemplateId()), Name: tendpb.CleanName(done.GetName()), Tags: done.GetTags()}, nil
+	return TemplateBuild{ID: id, TemplateID: tendpb.CleanName(done.GetTemplateId()), Name: tendpb.CleanName(done.GetName()),
+		Tags: done.GetTags()}, nil
 }
 
 func (c *Client) startBuild(ctx context.Context, spec TemplateSpec) (id string, err error) {

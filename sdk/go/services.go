@@ -260,11 +260,13 @@ func toServices(all []*tendv1.ServiceStatus) []Service {
 	out := make([]Service, len(all))
 	for i, m := range all {
 		out[i] = Service{
-			Name: tendpb.CleanName(m.GetName()), Phase: ServicePhase(max(0, m.GetPhase()-1)), Up: m.GetUp(), Ready: m.GetReady(), Why: tendpb.CleanText(m.GetWhy()),
+			Name: tendpb.CleanName(m.GetName()), Phase: ServicePhase(max(0, m.GetPhase()-1)), Up: m.GetUp(), Ready: m.GetReady(),
+			Why: tendpb.CleanText(m.GetWhy()),
 			PID: int(m.GetPid()), Runs: m.GetRun(), Restarts: m.GetRestarts(), Exit: tendpb.ToExit(m.GetExit()),
 			Age: m.GetAge().AsDuration(), Next: m.GetNext().AsDuration(),
 			Healing: HealStatus(max(0, m.GetHealing())), Episode: tendpb.CleanName(m.GetEpisode()), Failures: int(m.GetFailures()),
-			Sandbox: tendpb.CleanName(m.GetSandbox()), Adopted: m.GetAdopted(), AdoptedPIDFile: tendpb.CleanText(m.GetAdoptedPidFile()), AdoptedPort: int(min(m.GetAdoptedPort(), 65535)),
+			Sandbox: tendpb.CleanName(m.GetSandbox()), Adopted: m.GetAdopted(), AdoptedPIDFile: tendpb.CleanText(m.GetAdoptedPidFile()),
+			AdoptedPort: int(min(m.GetAdoptedPort(), 65535)),
 		}
 		for _, one := range m.GetSockets() {
 			out[i].Sockets = append(out[i].Sockets, ServiceSocket{tendpb.CleanName(one.GetName()), tendpb.CleanText(one.GetAddress())})

@@ -70,7 +70,8 @@ func wrongURL(format string, args ...any) error {
 // which then give up find a new connection; over HTTP/1.1 each stream has a
 // connection.
 func (t target) transport(opts Options, http2 bool, silence time.Duration) *http.Transport {
-	dialer := &net.Dialer{Timeout: 10 * time.Second, KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 5 * time.Second, Count: 3}}
+	dialer := &net.Dialer{Timeout: 10 * time.Second, KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second,
+		Interval: 5 * time.Second, Count: 3}}
 	dial := opts.DialContext
 	if dial == nil {
 		dial = dialer.DialContext

@@ -62,7 +62,8 @@ var errUnknown = errors.New("unknown message")
 
 // received yields what read makes of each message of a stream. An error other
 // than a gap is the last.
-func received[M, T any](ctx context.Context, c *Client, open func(context.Context) (*connect.ServerStreamForClient[M], error), read func(*M) (T, error)) iter.Seq2[T, error] {
+func received[M, T any](ctx context.Context, c *Client, open func(context.Context) (*connect.ServerStreamForClient[M], error),
+	read func(*M) (T, error)) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		ctx, end := c.stream(ctx)
 		defer end(nil)

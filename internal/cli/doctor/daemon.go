@@ -131,9 +131,11 @@ func Unit(path, text string) Finding {
 	const override = "systemctl edit tend: [Service] "
 	switch delegate := set["Delegate"]; {
 	case strings.Contains(set["ExecStart"], "--keep") && set["KillMode"] != "process":
-		f.State, f.Detail, f.Mend = Broken, path+" has --keep, and systemd ends all processes with the service: KillMode is not process", override+"KillMode=process"
+		f.State, f.Detail, f.Mend = Broken, path+" has --keep, and systemd ends all processes with the service: KillMode is not process",
+			override+"KillMode=process"
 	case delegate == "" || delegate == "no" || delegate == "false" || delegate == "0":
-		f.State, f.Detail, f.Mend = Limited, path+" has no Delegate=yes: systemd may change the control groups that tend makes", override+"Delegate=yes"
+		f.State, f.Detail, f.Mend = Limited, path+" has no Delegate=yes: systemd may change the control groups that tend makes",
+			override+"Delegate=yes"
 	}
 	return f
 }

@@ -50,7 +50,8 @@ const (
 func (m *Machine) files() Finding {
 	f := Finding{Name: "open_files", State: OK, Detail: fmt.Sprintf("%d a role, three for each process", m.FilesMost)}
 	if m.FilesMost < leastFiles {
-		f.State, f.Mend = Limited, "ulimit -Hn 65536 as root, before tend serve (LimitNOFILE=65536 in a systemd unit, --ulimit nofile=65536 of docker)"
+		f.State, f.Mend = Limited,
+			"ulimit -Hn 65536 as root, before tend serve (LimitNOFILE=65536 in a systemd unit, --ulimit nofile=65536 of docker)"
 	}
 	return f
 }
@@ -88,7 +89,8 @@ var needed = []struct {
 func (m *Machine) capabilities() Finding {
 	f := Finding{Name: "capabilities", State: OK, Detail: "root with all that tend uses"}
 	if m.UID != 0 {
-		return Finding{Name: f.Name, State: Limited, Detail: fmt.Sprintf("tend runs as uid %d: processes, and programs in sandboxes, are this user's", m.UID), Mend: "sudo tend serve"}
+		return Finding{Name: f.Name, State: Limited,
+			Detail: fmt.Sprintf("tend runs as uid %d: processes, and programs in sandboxes, are this user's", m.UID), Mend: "sudo tend serve"}
 	}
 	var names, uses, flags []string
 	for _, c := range needed {
@@ -110,9 +112,12 @@ func (m *Machine) namespaces() Finding {
 	f := Finding{Name: "user_namespaces", State: OK, Detail: "allowed"}
 	switch {
 	case m.UserNamespaces == 0:
-		f.State, f.Detail, f.Mend = Limited, "user.max_user_namespaces is 0: no sandbox can be isolated, and no command of a healer confined", "sysctl -w user.max_user_namespaces=65536"
+		f.State, f.Detail, f.Mend = Limited, "user.max_user_namespaces is 0: no sandbox can be isolated, and no command of a healer confined",
+			"sysctl -w user.max_user_namespaces=65536"
 	case m.Restricted != "" && m.UID != 0:
-		f.State, f.Detail, f.Mend = Limited, m.Restricted+" keeps uid "+fmt.Sprint(m.UID)+" from having any: no sandbox is isolated, and commands of a healer's model are not confined, and so refused", "sysctl -w "+m.Restricted+"="+unrestricted[m.Restricted]
+		f.State, f.Detail, f.Mend = Limited, m.Restricted+" keeps uid "+fmt.Sprint(m.UID)+
+			" from having any: no sandbox is isolated, and commands of a healer's model are not confined, and so refused",
+			"sysctl -w "+m.Restricted+"="+unrestricted[m.Restricted]
 	}
 	return f
 }
@@ -125,18 +130,21 @@ func (m *Machine) autogroup() Finding {
 		return Finding{Name: "sched_autogroup", State: OK, Detail: "off: niceness counts between all processes"}
 	}
 	return Finding{
-		Name: "sched_autogroup", State: Limited, Detail: "on: each process that tend starts is a session, and its niceness counts inside of that alone",
-		Mend: "sysctl -w kernel.sched_autogroup_enabled=0",
+		Name: "sched_autogroup", State: Limited,
+		Detail: "on: each process that tend starts is a session, and its niceness counts inside of that alone",
+		Mend:   "sysctl -w kernel.sched_autogroup_enabled=0",
 	}
 }
 
 // filesystems that are known by their number, and what is wrong with them for a state
 // directory.
 var filesystems = map[int64]struct{ name, wrong string }{
-	0xef53: {"ext4", ""}, 0x58465342: {"xfs", ""}, 0x9123683e: {"btrfs", ""}, 0x2fc12fc1: {"zfs", ""}, 0xf2f52010: {"f2fs", ""}, 0xca451a4e: {"bcachefs", ""},
+	0xef53: {"ext4", ""}, 0x58465342: {"xfs", ""}, 0x9123683e: {"btrfs", ""}, 0x2fc12fc1: {"zfs", ""}, 0xf2f52010: {"f2fs", ""},
+	0xca451a4e: {"bcachefs", ""},
 	0x01021994: {"tmpfs", memoryOnly}, 0x858458f6: {"ramfs", memoryOnly},
 	0x6969: {"nfs", overNetwork}, 0xff534d42: {"cifs", overNetwork}, 0xfe534d42: {"smb2", overNetwork}, 0x517b: {"smb", overNetwork},
-	0x00c36400: {"ceph", overNetwork}, 0x01021997: {"9p", overNetwork}, 0x65735546: {"fuse", "what is behind it may answer late, or not at all, and then processes wait"},
+	0x00c36400: {"ceph", overNetwork}, 0x01021997: {"9p", overNetwork},
+	0x65735546: {"fuse", "what is behind it may answer late, or not at all, and then processes wait"},
 	0x794c7630: {"overlay", "it is the layer of a container, and goes with it"},
 }
 
@@ -152,7 +160,8 @@ func (m *Machine) filesystem() Finding {
 	}
 	f := Finding{Name: "filesystem", State: OK, Detail: m.Dir + " is on " + fs.name}
 	if fs.wrong != "" {
-		f.State, f.Detail, f.Mend = Limited, f.Detail+": "+fs.wrong, "tend serve --state-dir DIR, with a DIR on a disk of this machine (in a container: a volume)"
+		f.State, f.Detail, f.Mend = Limited, f.Detail+": "+fs.wrong,
+			"tend serve --state-dir DIR, with a DIR on a disk of this machine (in a container: a volume)"
 	}
 	return f
 }
@@ -164,12 +173,14 @@ const (
 )
 
 func (m *Machine) disk() Finding {
-	f := Finding{Name: "disk_space", State: OK, Detail: fmt.Sprintf("%s of %s are free", bytesText(m.Disk.Free), bytesText(m.Disk.Total)), Mend: "tend rm --finished frees what ended processes have written; or tend serve --state-dir DIR on another disk"}
+	f := Finding{Name: "disk_space", State: OK, Detail: fmt.Sprintf("%s of %s are free", bytesText(m.Disk.Free), bytesText(m.Disk.Total)),
+		Mend: "tend rm --finished frees what ended processes have written; or tend serve --state-dir DIR on another disk"}
 	switch {
 	case m.Disk.Total > 0 && m.Disk.Free < noRoom:
 		f.State = Broken
 	case m.Disk.Inodes > 0 && m.Disk.InFree < noInodes:
-		f.State, f.Detail = Broken, fmt.Sprintf("%d of %d inodes are free: no process can be started without files of its own", m.Disk.InFree, m.Disk.Inodes)
+		f.State, f.Detail = Broken, fmt.Sprintf("%d of %d inodes are free: no process can be started without files of its own",
+			m.Disk.InFree, m.Disk.Inodes)
 	case m.Disk.Total > 0 && m.Disk.Free < littleRoom:
 		f.State = Limited
 	default:
@@ -191,12 +202,15 @@ func bytesText(n uint64) string {
 var written = time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC)
 
 func (m *Machine) clock() Finding {
-	f := Finding{Name: "clock", State: OK, Detail: m.Clock.UTC().Format(time.RFC3339) + ", synchronised", Mend: "timedatectl set-ntp true (or another NTP client)"}
+	f := Finding{Name: "clock", State: OK, Detail: m.Clock.UTC().Format(time.RFC3339) + ", synchronised",
+		Mend: "timedatectl set-ntp true (or another NTP client)"}
 	switch {
 	case m.Clock.Before(written):
-		f.State, f.Detail = Broken, "it is "+m.Clock.UTC().Format(time.RFC3339)+" by the clock: certificates are refused, and times of processes are wrong"
+		f.State, f.Detail = Broken, "it is "+m.Clock.UTC().Format(time.RFC3339)+
+			" by the clock: certificates are refused, and times of processes are wrong"
 	case m.Unsynced:
-		f.State, f.Detail = Limited, m.Clock.UTC().Format(time.RFC3339)+", and nobody is known to set the clock: times of several machines do not compare"
+		f.State, f.Detail = Limited, m.Clock.UTC().Format(time.RFC3339)+
+			", and nobody is known to set the clock: times of several machines do not compare"
 	default:
 		f.Mend = ""
 	}

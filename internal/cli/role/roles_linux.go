@@ -57,7 +57,8 @@ func run(args []string) error {
 		if err != nil {
 			return err
 		}
-		return anchor.RunLauncher(anchor.LauncherConfig{StateDir: *stateDir, Self: "/proc/self/exe", Listeners: fds, Keep: *keep, Environ: os.Environ(), Log: os.Stderr})
+		return anchor.RunLauncher(anchor.LauncherConfig{StateDir: *stateDir, Self: "/proc/self/exe", Listeners: fds, Keep: *keep,
+			Environ: os.Environ(), Log: os.Stderr})
 	case "anchor":
 		var fds []int
 		for i := range *listeners {

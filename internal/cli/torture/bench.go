@@ -49,7 +49,8 @@ func together(all ...func() error) error {
 
 // whole starts a process, does something with it unless do is nil, and checks its
 // end.
-func (b *bench) whole(ctx context.Context, spec process.Spec, want process.Exit, do func(p process.Process) error, or ...process.Exit) error {
+func (b *bench) whole(ctx context.Context, spec process.Spec, want process.Exit, do func(p process.Process) error,
+	or ...process.Exit) error {
 	p, err := b.c.Start(ctx, spec)
 	if err != nil {
 		return fmt.Errorf("start: %w", err)

@@ -89,7 +89,8 @@ func (c *cutter) fate() fate {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	span := math.Log(mostBytes / leastBytes)
-	return fate{what: c.rnd.IntN(cutFates), after: int64(leastBytes * math.Exp(c.rnd.Float64()*span)), upstream: c.rnd.IntN(4) == 0, slow: c.rnd.IntN(4) == 0}
+	return fate{what: c.rnd.IntN(cutFates), after: int64(leastBytes * math.Exp(c.rnd.Float64()*span)), upstream: c.rnd.IntN(4) == 0,
+		slow: c.rnd.IntN(4) == 0}
 }
 
 // hold registers a connection for close. It returns false after close.

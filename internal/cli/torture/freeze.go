@@ -21,7 +21,8 @@ const shortestFreeze = 100 * time.Millisecond
 
 // Frozen are the sets of roles that are stopped (SIGSTOP) together: each role
 // alone; and all roles with all processes, as on a machine that stands still.
-var Frozen = []Victims{{testdaemon.Server}, {testdaemon.Keeper}, {testdaemon.Anchor}, {testdaemon.Launcher, testdaemon.Anchor, testdaemon.Keeper, testdaemon.Server}}
+var Frozen = []Victims{{testdaemon.Server}, {testdaemon.Keeper}, {testdaemon.Anchor}, {testdaemon.Launcher, testdaemon.Anchor,
+	testdaemon.Keeper, testdaemon.Server}}
 
 // freezer stops victims at one instant and continues them later, in any order.
 // One time in three it kills a set of roles meanwhile.

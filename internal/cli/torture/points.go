@@ -28,13 +28,17 @@ var triggers = map[failpoint.Point]trigger{
 	failpoint.UpgradeFrozen: {upgrade: true}, failpoint.UpgradeSnapshot: {upgrade: true},
 	failpoint.UpgradeDecoded: {upgrade: true}, failpoint.UpgradeRestored: {upgrade: true},
 
-	failpoint.TakeoverFetched: {kill: Victims{testdaemon.Keeper}}, failpoint.TakeoverGlobals: {kill: Victims{testdaemon.Anchor, testdaemon.Keeper}},
+	failpoint.TakeoverFetched:  {kill: Victims{testdaemon.Keeper}},
+	failpoint.TakeoverGlobals:  {kill: Victims{testdaemon.Anchor, testdaemon.Keeper}},
 	failpoint.TakeoverRestored: {kill: Victims{testdaemon.Keeper}}, failpoint.TakeoverDone: {kill: Victims{testdaemon.Keeper}},
-	failpoint.HalfStartFound: at(failpoint.SpawnForked), failpoint.HalfStartCompleted: at(failpoint.SpawnPidfd), failpoint.UndoKilled: at(failpoint.SpawnVaulted),
+	failpoint.HalfStartFound: at(failpoint.SpawnForked), failpoint.HalfStartCompleted: at(failpoint.SpawnPidfd),
+	failpoint.UndoKilled:    at(failpoint.SpawnVaulted),
 	failpoint.VaultRefilled: {kill: Victims{testdaemon.Anchor}},
 
-	failpoint.AnchorHeld: {kill: Victims{testdaemon.Anchor}}, failpoint.AnchorResumed: {kill: Victims{testdaemon.Anchor}}, failpoint.KeeperForked: {kill: Victims{testdaemon.Keeper}},
-	failpoint.VaultMarked: {kill: Victims{testdaemon.Anchor}}, failpoint.VaultSent: {kill: Victims{testdaemon.Keeper}}, failpoint.OrphanRecorded: {kill: Victims{testdaemon.Keeper}},
+	failpoint.AnchorHeld: {kill: Victims{testdaemon.Anchor}}, failpoint.AnchorResumed: {kill: Victims{testdaemon.Anchor}},
+	failpoint.KeeperForked: {kill: Victims{testdaemon.Keeper}},
+	failpoint.VaultMarked:  {kill: Victims{testdaemon.Anchor}}, failpoint.VaultSent: {kill: Victims{testdaemon.Keeper}},
+	failpoint.OrphanRecorded: {kill: Victims{testdaemon.Keeper}},
 
 	failpoint.BoardDiscovered: {kill: Victims{testdaemon.Server}},
 }

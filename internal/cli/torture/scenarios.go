@@ -206,7 +206,8 @@ func exits(ctx context.Context, b *bench) error {
 	timedOut := process.Exit{Signal: 9, Cause: process.CauseTimeout}
 	code := b.rnd.IntN(90)
 	ends := []end{
-		{spec: process.Spec{Argv: b.argv("write", 8, "0s", code), Retention: process.Retention{Sync: process.SyncExit}}, want: process.Exit{Code: code}},
+		{spec: process.Spec{Argv: b.argv("write", 8, "0s", code), Retention: process.Retention{Sync: process.SyncExit}},
+			want: process.Exit{Code: code}},
 		{spec: process.Spec{Argv: b.argv("signal", 9)}, want: process.Exit{Signal: 9, Cause: process.CauseSignalled}},
 		{spec: process.Spec{Argv: b.argv("signal", 15)}, want: process.Exit{Signal: 15, Cause: process.CauseSignalled}},
 		{spec: process.Spec{Argv: b.argv("sleep"), Timeout: time.Duration(20+b.rnd.IntN(100)) * time.Millisecond},

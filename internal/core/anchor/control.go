@@ -166,7 +166,8 @@ func (c *Client) call(fds []int, words ...string) ([]string, []int, error) {
 		if words[0] == "serve" || words[0] == "restart" || words[0] == "release" {
 			limit = unix.NsecToTimeval(endTime.Nanoseconds())
 		}
-		if err := errors.Join(unix.SetsockoptTimeval(sock, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &limit), unix.SetsockoptTimeval(sock, unix.SOL_SOCKET, unix.SO_SNDTIMEO, &limit)); err != nil {
+		if err := errors.Join(unix.SetsockoptTimeval(sock, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &limit),
+			unix.SetsockoptTimeval(sock, unix.SOL_SOCKET, unix.SO_SNDTIMEO, &limit)); err != nil {
 			return nil, nil, fmt.Errorf("anchor: %w", err)
 		}
 	}

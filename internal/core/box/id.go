@@ -36,7 +36,8 @@ func NewUUID() ID {
 // Validate reports an ID of another form as a *process.InvalidError.
 func (id ID) Validate() error {
 	if !id.isNew() && !id.isUUID() {
-		return invalid("id", fmt.Sprintf("is %.40q; an i and %d letters and digits without i, l, o and u are needed, or a UUID in lower case", string(id), IDLen-1))
+		return invalid("id", fmt.Sprintf("is %.40q; an i and %d letters and digits without i, l, o and u are needed, or a UUID in lower case",
+			string(id), IDLen-1))
 	}
 	return nil
 }

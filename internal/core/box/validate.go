@@ -43,7 +43,8 @@ func (s *Spec) Validate() error {
 	case s.Net > NetHost:
 		return invalid("net", "is unknown")
 	case s.UIDBase != 0 && (s.UIDBase < IDs || s.UIDBase > math.MaxUint32-IDs):
-		return invalid("uid_base", fmt.Sprintf("is %d; 0 (the keeper's own user), or %d to %d are allowed", s.UIDBase, IDs, uint32(math.MaxUint32-IDs)))
+		return invalid("uid_base", fmt.Sprintf("is %d; 0 (the keeper's own user), or %d to %d are allowed", s.UIDBase, IDs,
+			uint32(math.MaxUint32-IDs)))
 	}
 	for i, l := range s.Layers {
 		if err := checkPath(fmt.Sprintf("layers[%d]", i), l); err != nil {

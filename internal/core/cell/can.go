@@ -34,7 +34,8 @@ func (m *Maker) Can() (can box.Can) {
 	can = box.Can{Mode: box.ModeUser}
 	if m.rootless {
 		can.Mode = box.ModeRootless
-		can.Missing = append(can.Missing, box.Missing{Layer: box.LayerUser, Reason: "tend runs as an ordinary user (rootless), so all users of a sandbox are one, and that is tend's own user outside; run tend as root for users that are nobody outside"})
+		can.Missing = append(can.Missing, box.Missing{Layer: box.LayerUser,
+			Reason: "tend runs as an ordinary user (rootless), so all users of a sandbox are one, and that is tend's own user outside; run tend as root for users that are nobody outside"})
 	}
 	can.Layers = []string{box.LayerPID, box.LayerMount, userLayer(can.Mode), box.LayerNetwork}
 	if m.noBase == nil {
@@ -45,7 +46,8 @@ func (m *Maker) Can() (can box.Can) {
 	if m.groups.CanFreeze() {
 		can.Layers = append(can.Layers, box.LayerFreeze)
 	} else {
-		can.Missing = append(can.Missing, box.Missing{Layer: box.LayerFreeze, Reason: "a cgroup v2 tree where tend may write is needed, Linux 5.2"})
+		can.Missing = append(can.Missing, box.Missing{Layer: box.LayerFreeze,
+			Reason: "a cgroup v2 tree where tend may write is needed, Linux 5.2"})
 	}
 	reasons := m.groups.Controllers()
 	for _, l := range [][2]string{{"memory", box.LayerMemory}, {"pids", box.LayerTasks}, {"cpu", box.LayerCPU}} {

@@ -94,7 +94,8 @@ func (c *Cell) Network() error {
 		}
 		now := time.Now()
 		if now.After(deadline) {
-			return fmt.Errorf("pid %d of the sandbox made no network namespace; the machine may have no more of them (user.max_net_namespaces): %w", c.PID, process.ErrLimit)
+			return fmt.Errorf("pid %d of the sandbox made no network namespace; the machine may have no more of them (user.max_net_namespaces): %w",
+				c.PID, process.ErrLimit)
 		}
 		if !now.Before(next) { // once more where the machine had none for a moment
 			if err := unix.PidfdSendSignal(c.pidfd, unix.SIGUSR1, nil, 0); err == unix.ESRCH {
@@ -195,7 +196,8 @@ func (c *Cell) emptyWork() {
 
 // over waits a moment for pid 1, and reports whether it has ended.
 func (c *Cell) over(most time.Duration) bool {
-	n, err := unix.Poll([]unix.PollFd{{Fd: int32(c.pidfd), Events: unix.POLLIN}}, int(min(max(most, 0), 100*time.Millisecond)/time.Millisecond)+1)
+	n, err := unix.Poll([]unix.PollFd{{Fd: int32(c.pidfd), Events: unix.POLLIN}},
+		int(min(max(most, 0), 100*time.Millisecond)/time.Millisecond)+1)
 	return err == nil && n > 0
 }
 

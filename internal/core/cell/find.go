@@ -157,7 +157,8 @@ func active(s *box.Spec, groups *cgroup.Tree) []string {
 	for _, l := range []struct {
 		asked bool
 		word  string
-	}{{s.Limits.Memory != 0, box.LayerMemory}, {s.Limits.Tasks != 0, box.LayerTasks}, {s.Limits.CPUs != 0, box.LayerCPU}, {s.Disk != "", box.LayerDisk},
+	}{{s.Limits.Memory != 0, box.LayerMemory}, {s.Limits.Tasks != 0, box.LayerTasks}, {s.Limits.CPUs != 0, box.LayerCPU},
+		{s.Disk != "", box.LayerDisk},
 		{s.Harden.Seccomp, box.LayerSeccomp}, {s.Harden.Landlock && s.Net == box.NetHost, box.LayerLandlock}} {
 		if l.asked {
 			words = append(words, l.word)

@@ -149,7 +149,8 @@ func (m *Maker) check(s *box.Spec) error {
 	if root := os.Geteuid() == 0; root && s.UIDBase == 0 {
 		return &process.InvalidError{Field: "uid_base", Reason: "is 0, which is for a tend that is not root; give the first of the sandbox's ids"}
 	} else if !root && s.UIDBase != 0 {
-		return &process.InvalidError{Field: "uid_base", Reason: fmt.Sprintf("is %d; a tend that is not root has one id, its own: give 0", s.UIDBase)}
+		return &process.InvalidError{Field: "uid_base", Reason: fmt.Sprintf("is %d; a tend that is not root has one id, its own: give 0",
+			s.UIDBase)}
 	}
 	for _, sub := range []string{"up", "wk"} {
 		fi, err := os.Lstat(filepath.Join(s.Dir, sub))
@@ -479,11 +480,13 @@ func explain(err error) error {
 	}
 	switch {
 	case strings.HasPrefix(e.What, "binds["): // all but the target was looked at before
-		return &process.InvalidError{Field: e.What + ".target", Reason: fmt.Sprintf("cannot be a mount point: a directory is seen at a directory, and a file at a file (%v)", e.Errno)}
+		return &process.InvalidError{Field: e.What + ".target",
+			Reason: fmt.Sprintf("cannot be a mount point: a directory is seen at a directory, and a file at a file (%v)", e.Errno)}
 	case strings.HasPrefix(e.What, "mount proc") && e.Errno == unix.EPERM:
 		return fmt.Errorf("%w: parts of this machine's /proc are hidden from tend itself, as in a container; then the kernel gives a sandbox none: %w", err, process.ErrUnsupported)
 	case strings.HasPrefix(e.What, "mount overlay") && e.Errno == unix.EPERM:
-		return fmt.Errorf("%w: this machine does not allow it; in user namespaces there are overlays from Linux 5.11 on: %w", err, process.ErrUnsupported)
+		return fmt.Errorf("%w: this machine does not allow it; in user namespaces there are overlays from Linux 5.11 on: %w",
+			err, process.ErrUnsupported)
 	case strings.HasPrefix(e.What, "mount overlay") && e.Errno == unix.EINVAL:
 		return fmt.Errorf("%w: over mounts that show other ids there are overlays from Linux 5.19 on, and none writes to a state directory that is on an overlay itself, as in a container: %w", err, process.ErrUnsupported)
 	case e.Errno == unix.EPERM, e.Errno == unix.ENOSYS:

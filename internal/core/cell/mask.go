@@ -49,14 +49,16 @@ const (
 func maskLayers(at string) []string { return []string{at + maskTop, at + maskCut} }
 
 // own are the directories that are there inside, empty, whatever the machine has.
-var own = map[string]uint32{"/proc": 0o555, "/sys": 0o555, "/dev": 0o755, "/run": 0o755, "/tmp": 0o1777, "/var/tmp": 0o1777, "/home": 0o755, "/root": 0o700}
+var own = map[string]uint32{"/proc": 0o555, "/sys": 0o555, "/dev": 0o755, "/run": 0o755, "/tmp": 0o1777, "/var/tmp": 0o1777,
+	"/home": 0o755, "/root": 0o700}
 
 // skeletons are hidden directories in which programs look for others: those are
 // there, and empty.
 var skeletons = []string{"/var/log", "/var/spool"}
 
 // hostKeys have these names from the day they are made.
-var hostKeys = []string{"/etc/ssh/ssh_host_rsa_key", "/etc/ssh/ssh_host_dsa_key", "/etc/ssh/ssh_host_ecdsa_key", "/etc/ssh/ssh_host_ed25519_key"}
+var hostKeys = []string{"/etc/ssh/ssh_host_rsa_key", "/etc/ssh/ssh_host_dsa_key", "/etc/ssh/ssh_host_ecdsa_key",
+	"/etc/ssh/ssh_host_ed25519_key"}
 
 // newMask returns a descriptor of a detached mount that hides these paths of the root
 // tree: absolute and clean, the last part may be a pattern. first is the id outside of root

@@ -205,7 +205,8 @@ func (p *parts) stage(u *userParts, s *box.Spec) (ns int, err error) {
 func (p *parts) base(u *userParts, hide []string) (fd int, err error) {
 	var fs unix.Statfs_t
 	if unix.Statfs("/", &fs) == nil && fs.Type == unix.OVERLAYFS_SUPER_MAGIC {
-		return -1, fmt.Errorf("the root of this machine is an overlay itself, as in a container: a sandbox over it cannot be had; use a template with a root of its own: %w", process.ErrUnsupported)
+		return -1,
+			fmt.Errorf("the root of this machine is an overlay itself, as in a container: a sandbox over it cannot be had; use a template with a root of its own: %w", process.ErrUnsupported)
 	}
 	if p.root < 0 {
 		if p.root, err = unix.OpenTree(unix.AT_FDCWD, "/", unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC); err != nil {
@@ -287,7 +288,8 @@ func tree(path string, ns int, attr uint64) (int, error) {
 // them, in what it was given to write.
 func plainTree(path string, ns int, attr uint64) (int, error) {
 	at, err := eintr.Get(func() (int, error) {
-		return unix.Openat2(unix.AT_FDCWD, path, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS})
+		return unix.Openat2(unix.AT_FDCWD, path, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS |
+			unix.RESOLVE_NO_MAGICLINKS})
 	})
 	if err != nil {
 		return -1, fmt.Errorf("%s: %w", path, err)
@@ -353,7 +355,8 @@ func emptyNet() (int, error) {
 }
 
 // deviceLinks are those in /dev.
-var deviceLinks = [][2]string{{"ptmx", "pts/ptmx"}, {"fd", "/proc/self/fd"}, {"stdin", "/proc/self/fd/0"}, {"stdout", "/proc/self/fd/1"}, {"stderr", "/proc/self/fd/2"}}
+var deviceLinks = [][2]string{{"ptmx", "pts/ptmx"}, {"fd", "/proc/self/fd"}, {"stdin", "/proc/self/fd/0"},
+	{"stdout", "/proc/self/fd/1"}, {"stderr", "/proc/self/fd/2"}}
 
 // devices returns a detached filesystem with the few devices that programs need. They belong to
 // root inside, whose id outside is root. Nobody can write to it once it is made.

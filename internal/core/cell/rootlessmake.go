@@ -103,7 +103,8 @@ func workDir(dir string, i int) string { return fmt.Sprintf("%s/wk/%d", dir, i) 
 func sources(s *box.Spec) (isDir []bool, err error) {
 	for i, b := range s.Binds {
 		fd, err := eintr.Get(func() (int, error) {
-			return unix.Openat2(unix.AT_FDCWD, b.Source, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS})
+			return unix.Openat2(unix.AT_FDCWD, b.Source, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC,
+				Resolve: unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS})
 		})
 		switch {
 		case err == unix.ELOOP:
@@ -184,7 +185,8 @@ func (m *Maker) writeBox(l *spawn.List, s *box.Spec, k *kit, pieces []piece, isD
 		m.target(l, bind{isDir: isDir[i], target: b.Target})
 		what := fmt.Sprintf("binds[%d]", i)
 		how := unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS}
-		l.Call(what+".source", unix.SYS_OPENAT2, keptParts, l.Text(stageHost+b.Source), l.Bytes(unsafe.Slice((*byte)(unsafe.Pointer(&how)), unsafe.Sizeof(how))), unsafe.Sizeof(how))
+		l.Call(what+".source", unix.SYS_OPENAT2, keptParts, l.Text(stageHost+b.Source),
+			l.Bytes(unsafe.Slice((*byte)(unsafe.Pointer(&how)), unsafe.Sizeof(how))), unsafe.Sizeof(how))
 		l.Result(0)
 		l.Call(what+".source", unix.SYS_DUP3, 0, keptSource, unix.O_CLOEXEC)
 		l.Call(what+".source", unix.SYS_OPEN_TREE, keptSource, empty, unix.AT_EMPTY_PATH|unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
@@ -194,7 +196,8 @@ func (m *Maker) writeBox(l *spawn.List, s *box.Spec, k *kit, pieces []piece, isD
 		if b.ReadOnly {
 			attr.Attr_set |= unix.MOUNT_ATTR_RDONLY
 		}
-		l.Call(what+".source", unix.SYS_MOUNT_SETATTR, keptTree, empty, unix.AT_EMPTY_PATH, l.Bytes(unsafe.Slice((*byte)(unsafe.Pointer(&attr)), unsafe.Sizeof(attr))), unsafe.Sizeof(attr))
+		l.Call(what+".source", unix.SYS_MOUNT_SETATTR, keptTree, empty, unix.AT_EMPTY_PATH,
+			l.Bytes(unsafe.Slice((*byte)(unsafe.Pointer(&attr)), unsafe.Sizeof(attr))), unsafe.Sizeof(attr))
 		l.Call(what, unix.SYS_MOVE_MOUNT, keptTree, empty, at, l.Text(b.Target), unix.MOVE_MOUNT_F_EMPTY_PATH)
 	}
 	l.Call("go to the parts", unix.SYS_FCHDIR, keptParts)
@@ -236,7 +239,8 @@ const mostOptions = 4095
 func fitting(s *box.Spec, pieces []piece) error {
 	for i, p := range pieces {
 		if n := len(pieceOptions(s, p, i)); n > mostOptions {
-			return &process.InvalidError{Field: "layers", Reason: fmt.Sprintf("are %d; those that have %s make %d bytes of mount options without root, and the kernel takes %d; give fewer, or run tend as root", len(s.Layers), p.path, n, mostOptions)}
+			return &process.InvalidError{Field: "layers",
+				Reason: fmt.Sprintf("are %d; those that have %s make %d bytes of mount options without root, and the kernel takes %d; give fewer, or run tend as root", len(s.Layers), p.path, n, mostOptions)}
 		}
 	}
 	return nil

@@ -49,7 +49,8 @@ type stageWriter struct {
 
 func writeStage(l *spawn.List, options string) stageWriter {
 	here := int64(unix.AT_FDCWD)
-	return stageWriter{List: l, at: uintptr(here), none: l.Text("none"), dot: l.Text("."), root: l.Text("/"), memory: l.Text("tmpfs"), options: l.Text(options)}
+	return stageWriter{List: l, at: uintptr(here), none: l.Text("none"), dot: l.Text("."), root: l.Text("/"), memory: l.Text("tmpfs"),
+		options: l.Text(options)}
 }
 
 func (w *stageWriter) dieWithKeeper() {

@@ -112,7 +112,8 @@ func (t *Tree) lookAgain() {
 func (n *Nest) Limit(was, l *box.Limits) error {
 	for _, f := range nestLimits {
 		if f.of(l) != "" && !n.t.hasV2(f.controller) && n.t.v1Of(f.controller) == nil {
-			return fmt.Errorf("limits.%s needs the cgroup controller %q, which is not available to tend here: %w", map[string]string{"memory": "memory", "pids": "tasks", "cpu": "cpus"}[f.controller], f.controller, process.ErrUnsupported)
+			return fmt.Errorf("limits.%s needs the cgroup controller %q, which is not available to tend here: %w",
+				map[string]string{"memory": "memory", "pids": "tasks", "cpu": "cpus"}[f.controller], f.controller, process.ErrUnsupported)
 		}
 	}
 	for _, f := range nestLimits {

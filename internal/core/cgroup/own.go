@@ -366,5 +366,6 @@ func (t *Tree) unsupported(what, controller string) error {
 	if t.root == "" {
 		v2 = "of cgroup v2: " + t.why
 	}
-	return fmt.Errorf("%s needs the cgroup controller %q, and there is none that tend may write (%s; nor has cgroup v1 one): %w", what, controller, v2, process.ErrUnsupported)
+	return fmt.Errorf("%s needs the cgroup controller %q, and there is none that tend may write (%s; nor has cgroup v1 one): %w",
+		what, controller, v2, process.ErrUnsupported)
 }

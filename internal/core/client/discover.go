@@ -66,7 +66,8 @@ func (m *Manager) discover(b *board.Board, i uint32) {
 			return
 		}
 	}
-	p := &proc{m: m, id: id, dir: dir, ref: ref, slot: s, live: true, started: s.Started(), pid: s.PID(), session: sessionOf(s), inner: innerOf(j, s.PID()), fresh: true, size: j.Size}
+	p := &proc{m: m, id: id, dir: dir, ref: ref, slot: s, live: true, started: s.Started(), pid: s.PID(), session: sessionOf(s),
+		inner: innerOf(j, s.PID()), fresh: true, size: j.Size}
 	p.spec.Store(&j.Spec)
 	p.keepPlace([4]int64{}, keptFor) // readers of the server before us will be back
 	p.pinned.Store(j.Pinned)

@@ -52,7 +52,8 @@ type inside struct {
 
 func (in inside) Start(ctx context.Context, spec process.Spec) (process.Process, error) {
 	if spec.Labels[wire.LabelBox] != string(in.box) {
-		return nil, &process.InvalidError{Field: "labels", Reason: fmt.Sprintf("have no %s=%s, without which nothing starts there", wire.LabelBox, in.box)}
+		return nil, &process.InvalidError{Field: "labels", Reason: fmt.Sprintf("have no %s=%s, without which nothing starts there",
+			wire.LabelBox, in.box)}
 	}
 	return withInner(in.rooted.Start(ctx, spec))
 }

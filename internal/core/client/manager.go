@@ -130,7 +130,8 @@ func Open(ctx context.Context, cfg Config) (*Manager, error) {
 		cfg.TTL = 24 * time.Hour
 	}
 	m := &Manager{cfg: cfg, machine: new(files.Machine), spool: filepath.Join(cfg.StateDir, rundir.SpoolDir), run: run,
-		procs: map[process.ID]*proc{}, pids: map[int]*proc{}, starting: map[process.ID]chan struct{}{}, short: make(chan struct{}, 1), grew: make(chan struct{}, 1), stirred: make(chan struct{}, 1), scanned: make(chan struct{})}
+		procs: map[process.ID]*proc{}, pids: map[int]*proc{}, starting: map[process.ID]chan struct{}{}, short: make(chan struct{}, 1),
+		grew: make(chan struct{}, 1), stirred: make(chan struct{}, 1), scanned: make(chan struct{})}
 	if err := os.MkdirAll(m.spool, 0o700); err != nil {
 		return nil, fmt.Errorf("spool: %w", err)
 	}

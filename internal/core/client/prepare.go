@@ -33,7 +33,8 @@ type Root interface {
 // directory and the program's path. known: the directory is a home that was not looked at.
 func (m *Manager) prepare(ctx context.Context, spec *process.Spec, root Root) (req *wire.Spawn, known *home, err error) {
 	if spec.Limits.CPUs != 0 && !m.knows("cpu_limit") { // it would drop it in silence
-		return nil, nil, fmt.Errorf("limits.cpus: %w: the keeper that runs knows no such limit; upgrade it with tend upgrade", process.ErrUnsupported)
+		return nil, nil, fmt.Errorf("limits.cpus: %w: the keeper that runs knows no such limit; upgrade it with tend upgrade",
+			process.ErrUnsupported)
 	}
 	badUser := func(err error) error {
 		return &process.StartError{Reason: process.StartBadUser, What: spec.User, Err: err}

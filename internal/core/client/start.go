@@ -115,8 +115,9 @@ func (m *Manager) admit(ctx context.Context, size int64) (done func(), err error
 	done = func() { m.admitted.Add(-size) }
 	if most := m.budget.Load() / 4; used > most {
 		done()
-		return nil, fmt.Errorf("%w: arguments, environment and labels of this start have %d bytes, with those of running processes %d; a quarter of the spool budget, %d bytes, is the limit",
-			process.ErrLimit, size, used, most)
+		return nil,
+			fmt.Errorf("%w: arguments, environment and labels of this start have %d bytes, with those of running processes %d; a quarter of the spool budget, %d bytes, is the limit",
+				process.ErrLimit, size, used, most)
 	}
 	return done, nil
 }
@@ -288,7 +289,8 @@ func domainError(e *wire.Error) error {
 		wire.CodeNotFound: process.ErrNotFound, wire.CodeExists: process.ErrExists, wire.CodeExited: process.ErrExited,
 		wire.CodeStdinClosed: process.ErrStdinClosed, wire.CodeNoPTY: process.ErrNoPTY, wire.CodeOffset: process.ErrOffset,
 		wire.CodeUnsupported: process.ErrUnsupported, wire.CodeLimit: process.ErrLimit,
-		wire.CodeBoxNotFound: box.ErrNotFound, wire.CodeBoxEnded: box.ErrEnded, wire.CodeBoxFrozen: box.ErrFrozen, wire.CodeBoxExists: box.ErrExists,
+		wire.CodeBoxNotFound: box.ErrNotFound, wire.CodeBoxEnded: box.ErrEnded, wire.CodeBoxFrozen: box.ErrFrozen,
+		wire.CodeBoxExists: box.ErrExists,
 	}[e.Code]
 	switch {
 	case !ok:

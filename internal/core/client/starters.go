@@ -207,7 +207,8 @@ func dialStarter(path string) (*starter, error) {
 	c := &starter{fd: fd}
 	// A keeper that does not even read is dead, or stopped.
 	read, write := unix.NsecToTimeval(patience.Nanoseconds()), unix.NsecToTimeval(unavailableAfter.Nanoseconds())
-	err = errors.Join(unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &read), unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_SNDTIMEO, &write))
+	err = errors.Join(unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &read), unix.SetsockoptTimeval(fd,
+		unix.SOL_SOCKET, unix.SO_SNDTIMEO, &write))
 	if err == nil {
 		err = eintr.Do(func() error { return unix.Connect(fd, &unix.SockaddrUnix{Name: path}) })
 	}

@@ -27,7 +27,8 @@ var (
 func Able() error {
 	c, err := unix.Open(control, unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return fmt.Errorf("loop devices are needed: %s: %w (modprobe loop; a container needs --device /dev/loop-control and those that it names)", control, err)
+		return fmt.Errorf("loop devices are needed: %s: %w (modprobe loop; a container needs --device /dev/loop-control and those that it names)",
+			control, err)
 	}
 	unix.Close(c)
 	fs, err := unix.Fsopen("ext4", unix.FSOPEN_CLOEXEC)

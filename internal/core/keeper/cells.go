@@ -73,7 +73,8 @@ const endWait = 10 * time.Second
 // findCells takes over the boxes of the previous keeper. It runs before any process is
 // restored, because processes in a box have their groups there.
 func (k *Keeper) findCells() {
-	k.cells = cells{all: map[box.ID]*inhabited{}, of: map[uint32]*inhabited{}, room: make(chan struct{}, mostAtOnce), resetOOM: k.stats.resetOOM}
+	k.cells = cells{all: map[box.ID]*inhabited{}, of: map[uint32]*inhabited{}, room: make(chan struct{}, mostAtOnce),
+		resetOOM: k.stats.resetOOM}
 	k.cells.board = func() ([]byte, int) { return k.board.Memory(), k.board.FD() }
 	if err := k.scripts.CanEnter(); err != nil {
 		k.cells.why = fmt.Errorf("%w: %w", err, process.ErrUnsupported)
@@ -140,7 +141,8 @@ func (cs *cells) get(id box.ID) *inhabited {
 // entry returns a new one. Its zygote is made by starts, who hold mu.
 func (cs *cells) entry(id box.ID) *inhabited {
 	b := &inhabited{id: id}
-	b.zygote = &spawn.Zygote{Group: func() (int, error) { return b.cell.Nest.OpenFirst() }, Shared: cs.board, Filter: seccomp.Keyed, ResetOOM: cs.resetOOM}
+	b.zygote = &spawn.Zygote{Group: func() (int, error) { return b.cell.Nest.OpenFirst() }, Shared: cs.board, Filter: seccomp.Keyed,
+		ResetOOM: cs.resetOOM}
 	return b
 }
 
@@ -519,7 +521,8 @@ func cellError(err error) *wire.Error {
 		e.Code, e.What = wire.CodeBoxEnded, ""
 	case errors.Is(err, process.ErrUnsupported):
 		e.Code = wire.CodeUnsupported
-	case errors.Is(err, process.ErrLimit), errors.Is(err, unix.EMFILE), errors.Is(err, unix.ENFILE), errors.Is(err, unix.ENOSPC), errors.Is(err, unix.ENOMEM):
+	case errors.Is(err, process.ErrLimit), errors.Is(err, unix.EMFILE), errors.Is(err, unix.ENFILE), errors.Is(err, unix.ENOSPC),
+		errors.Is(err, unix.ENOMEM):
 		e.Code = wire.CodeLimit
 	}
 	return e

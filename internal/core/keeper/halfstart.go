@@ -124,7 +124,8 @@ func (k *Keeper) undoStart(p *proc, h fdstore.FDs) {
 	}
 	k.groups.Unlimit(p.ref.Slot, p.ref.Gen)
 	failpoint.Hit(failpoint.UndoKilled)
-	if j, err := spool.ReadJournal(p.dir); err != nil || j.Exit == nil && (j.Started == nil || j.Place != nil && *j.Place == spool.Place(p.ref)) {
+	if j, err := spool.ReadJournal(p.dir); err != nil || j.Exit == nil && (j.Started == nil || j.Place != nil &&
+		*j.Place == spool.Place(p.ref)) {
 		os.RemoveAll(p.dir) // else it is of another process with this id
 	}
 	p.vaulted = fdstore.Epochs{1, 1}

@@ -148,9 +148,11 @@ type field struct {
 
 func (k *handoverKeeper) fields() []field {
 	return []field{
-		{tag: 1, number: &k.Epoll}, {tag: 2, number: &k.FDs[wire.FDBoard]}, {tag: 3, number: &k.FDs[wire.FDWake]}, {tag: 4, number: &k.FDs[wire.FDListen]},
+		{tag: 1, number: &k.Epoll}, {tag: 2, number: &k.FDs[wire.FDBoard]}, {tag: 3, number: &k.FDs[wire.FDWake]},
+		{tag: 4, number: &k.FDs[wire.FDListen]},
 		{tag: 5, number: &k.Lock}, {tag: 6, number: &k.Sockets[fdstore.Anchor]}, {tag: 7, flag: &k.Complete[fdstore.Anchor]},
-		{tag: 8, number: &k.Sockets[fdstore.Mirror]}, {tag: 9, flag: &k.Complete[fdstore.Mirror]}, {tag: 10, number: &k.Upgrades}, {tag: 11, number: &k.Began},
+		{tag: 8, number: &k.Sockets[fdstore.Mirror]}, {tag: 9, flag: &k.Complete[fdstore.Mirror]}, {tag: 10, number: &k.Upgrades},
+		{tag: 11, number: &k.Began},
 	}
 }
 
@@ -161,7 +163,8 @@ func (p *handoverProc) fields() []field {
 		{tag: 8, number: &p.FDs[wire.FDFeedR]}, {tag: 9, number: &p.FDs[wire.FDFeedW]},
 		{tag: 11, number: &p.Limit}, {tag: 12, number: &p.Policy}, {tag: 15, number: &p.Events},
 		{tag: 20, number: &p.FDs[wire.FDStdout]}, {tag: 21, number: &p.FDs[wire.FDStageR]}, {tag: 22, number: &p.FDs[wire.FDStageW]},
-		{tag: 26, number: &p.Streams[0]}, {tag: 30, number: &p.FDs[wire.FDStderr]}, {tag: 36, number: &p.Streams[1]}, {tag: 40, bytes: &p.Deferred},
+		{tag: 26, number: &p.Streams[0]}, {tag: 30, number: &p.FDs[wire.FDStderr]}, {tag: 36, number: &p.Streams[1]},
+		{tag: 40, bytes: &p.Deferred},
 	}
 }
 

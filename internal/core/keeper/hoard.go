@@ -71,7 +71,8 @@ func (k *Keeper) watchHoards() {
 		var ends sync.WaitGroup
 		for _, b := range k.cells.list() {
 			if held, most := b.hoard(); held > most {
-				k.logf("%s: its netlink sockets hold more than %d MiB of the kernel's memory, which no limit counts: its programs are killed", b.name(), most>>20)
+				k.logf("%s: its netlink sockets hold more than %d MiB of the kernel's memory, which no limit counts: its programs are killed",
+					b.name(), most>>20)
 				k.killPrograms(&ends, b, process.CauseOOM)
 			}
 		}

@@ -27,7 +27,8 @@ import (
 func (k *Keeper) comeIn(spec *process.Spec, req *wire.Spawn) (*inhabited, *wire.Error) {
 	if req.Box == "" {
 		if id := spec.Labels[wire.LabelBox]; id != "" && k.cells.get(box.ID(id)) != nil {
-			return nil, &wire.Error{Code: wire.CodeInvalid, What: fmt.Sprintf("labels say that the process is in the sandbox %s, and it was to start outside", id)}
+			return nil, &wire.Error{Code: wire.CodeInvalid,
+				What: fmt.Sprintf("labels say that the process is in the sandbox %s, and it was to start outside", id)}
 		}
 		return nil, nil
 	}
@@ -35,14 +36,16 @@ func (k *Keeper) comeIn(spec *process.Spec, req *wire.Spawn) (*inhabited, *wire.
 		return nil, cellError(err)
 	}
 	if spec.Labels[wire.LabelBox] != string(req.Box) {
-		return nil, &wire.Error{Code: wire.CodeInvalid, What: fmt.Sprintf("labels have no %s=%s, and the process is to start in that sandbox", wire.LabelBox, req.Box)}
+		return nil, &wire.Error{Code: wire.CodeInvalid, What: fmt.Sprintf("labels have no %s=%s, and the process is to start in that sandbox",
+			wire.LabelBox, req.Box)}
 	}
 	if !req.Cred {
 		return nil, &wire.Error{Code: wire.CodeInvalid, What: "user is missing; who runs in a sandbox has an id inside"}
 	}
 	for _, id := range slices.Concat([]uint32{req.UID, req.GID}, req.Groups) {
 		if id >= box.IDs {
-			return nil, wire.StartError(process.StartBadUser, uint32(unix.EINVAL), fmt.Sprintf("id %d; a sandbox has the ids 0 to %d", id, box.IDs-1))
+			return nil, wire.StartError(process.StartBadUser, uint32(unix.EINVAL),
+				fmt.Sprintf("id %d; a sandbox has the ids 0 to %d", id, box.IDs-1))
 		}
 	}
 	b, werr := k.inhabit(req.Box)
@@ -61,7 +64,8 @@ func (k *Keeper) comeIn(spec *process.Spec, req *wire.Spawn) (*inhabited, *wire.
 }
 
 // all namespaces of a box.
-const inside = unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS | unix.CLONE_NEWNET | unix.CLONE_NEWCGROUP
+const inside = unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS |
+	unix.CLONE_NEWNET | unix.CLONE_NEWCGROUP
 
 // enter has the program of a process start in a box. b.mu is held.
 func (k *Keeper) enter(p *proc, b *inhabited, prog *spawn.Program) (err error) {
@@ -69,7 +73,8 @@ func (k *Keeper) enter(p *proc, b *inhabited, prog *spawn.Program) (err error) {
 	if c.Spec.UIDBase == 0 && c.Spec.Net == box.NetHost {
 		flags &^= unix.CLONE_NEWNET // it is in the machine's already, which an ordinary user may not enter
 	}
-	e := &spawn.Enter{PID1: c.PIDFD(), Flags: flags, Inner: p.slot.InnerAt(), Digits: p.digits(), Caps: c.Spec.Harden.Caps, OneID: c.Spec.UIDBase == 0, NNP: !c.Spec.Harden.Setuid,
+	e := &spawn.Enter{PID1: c.PIDFD(), Flags: flags, Inner: p.slot.InnerAt(), Digits: p.digits(), Caps: c.Spec.Harden.Caps,
+		OneID: c.Spec.UIDBase == 0, NNP: !c.Spec.Harden.Setuid,
 		Tasks: c.Nest.Tasks, Zygote: b.zygote}
 	if c.Spec.Harden.Seccomp {
 		if e.Filter, err = k.cells.filter(); err != nil {
@@ -91,7 +96,8 @@ func withoutCores(prog *spawn.Program) *wire.Error {
 		switch l := &prog.Limits[i]; {
 		case l.Resource != unix.RLIMIT_CORE:
 		case l.Hard > 1:
-			return wire.StartError(process.StartLimits, uint32(unix.EPERM), fmt.Sprintf("limits.rlimits[%d]: a program in an isolated sandbox makes no core file: the machine's handler of core dumps would run for it outside, as root", i))
+			return wire.StartError(process.StartLimits, uint32(unix.EPERM),
+				fmt.Sprintf("limits.rlimits[%d]: a program in an isolated sandbox makes no core file: the machine's handler of core dumps would run for it outside, as root", i))
 		default:
 			*l = spawn.Limit{Resource: l.Resource, Soft: 1, Hard: 1, Try: true}
 		}
@@ -162,7 +168,8 @@ func (p *proc) openMaster() (int, error) {
 		return -1, unix.ESRCH
 	}
 	fd, err := eintr.Get(func() (int, error) {
-		return unix.Openat2(root, "dev/pts/ptmx", &unix.OpenHow{Flags: flags, Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS | unix.RESOLVE_NO_SYMLINKS})
+		return unix.Openat2(root, "dev/pts/ptmx", &unix.OpenHow{Flags: flags, Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS |
+			unix.RESOLVE_NO_SYMLINKS})
 	})
 	if err != nil {
 		return -1, err

@@ -150,7 +150,9 @@ type Keeper struct {
 // Run takes over what a keeper before left in the vault, serves until SIGTERM,
 // ends all processes then, and returns.
 func Run(cfg Config) (err error) {
-	k := &Keeper{cfg: cfg, spool: filepath.Join(cfg.StateDir, rundir.SpoolDir), ids: map[process.ID]*proc{}, unborn: map[int]bool{}, alone: make(chan struct{}, 1), settled: make(chan struct{}), births: newStrangers(), listen: -1, wakeFD: -1, broken: make(chan error, 1), boards: newBoardWatch(), pressed: make(chan struct{}, 1)}
+	k := &Keeper{cfg: cfg, spool: filepath.Join(cfg.StateDir, rundir.SpoolDir), ids: map[process.ID]*proc{}, unborn: map[int]bool{},
+		alone: make(chan struct{}, 1), settled: make(chan struct{}), births: newStrangers(), listen: -1, wakeFD: -1,
+		broken: make(chan error, 1), boards: newBoardWatch(), pressed: make(chan struct{}, 1)}
 	if k.run, err = rundir.Open(cfg.StateDir); err != nil {
 		return err
 	}
@@ -251,7 +253,8 @@ const (
 )
 
 func (k *Keeper) watch(op int, fd int, events uint32, p *proc, what int) error {
-	return unix.EpollCtl(k.ep, op, fd, &unix.EpollEvent{Events: events | unix.EPOLLONESHOT, Fd: int32(p.ref.Slot)<<3 | int32(what), Pad: int32(p.ref.Gen)})
+	return unix.EpollCtl(k.ep, op, fd, &unix.EpollEvent{Events: events | unix.EPOLLONESHOT, Fd: int32(p.ref.Slot)<<3 | int32(what),
+		Pad: int32(p.ref.Gen)})
 }
 
 func (k *Keeper) unwatch(fd int) { unix.EpollCtl(k.ep, unix.EPOLL_CTL_DEL, fd, nil) }
@@ -375,7 +378,8 @@ func (k *Keeper) reserve(id process.ID) (*proc, *wire.Error, *proc) {
 		k.fresh++
 	}
 	if len(k.free) == 0 {
-		return nil, &wire.Error{Code: wire.CodeLimit, What: fmt.Sprintf("%d processes are live or not yet collected; that is the limit of one keeper", board.Slots)}, nil
+		return nil, &wire.Error{Code: wire.CodeLimit,
+			What: fmt.Sprintf("%d processes are live or not yet collected; that is the limit of one keeper", board.Slots)}, nil
 	}
 	slot := k.free[len(k.free)-1]
 	k.free = k.free[:len(k.free)-1]
@@ -393,7 +397,8 @@ func (k *Keeper) reserve(id process.ID) (*proc, *wire.Error, *proc) {
 // process may have the same id.
 func (k *Keeper) name(p *proc) {
 	old := k.ids[p.id]
-	if old == nil || old.slot.Flags()&board.FlagFinal != 0 && (p.slot.Flags()&board.FlagFinal == 0 || p.slot.Started().After(old.slot.Started())) {
+	if old == nil || old.slot.Flags()&board.FlagFinal != 0 && (p.slot.Flags()&board.FlagFinal == 0 ||
+		p.slot.Started().After(old.slot.Started())) {
 		k.ids[p.id] = p
 	}
 }

@@ -77,7 +77,8 @@ func probeFilesystem(dir string) (splice, punch string) {
 	unix.Close(pipe[1])
 	off := int64(0)
 	// A filesystem that is full takes the call, if not the bytes.
-	if _, err := eintr.Get(func() (int64, error) { return unix.Splice(pipe[0], nil, fd, &off, 2*blockSize, 0) }); err != nil && err != unix.ENOSPC && err != unix.EDQUOT {
+	if _, err := eintr.Get(func() (int64, error) { return unix.Splice(pipe[0], nil, fd, &off, 2*blockSize, 0) }); err != nil &&
+		err != unix.ENOSPC && err != unix.EDQUOT {
 		splice = fmt.Sprintf("splice to this filesystem does not work (%v): a keeper that is killed may lose the bytes in its hands", err)
 	}
 	unix.Ftruncate(fd, 2*blockSize)

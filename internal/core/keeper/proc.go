@@ -129,7 +129,8 @@ type input struct {
 }
 
 func newProc(ref wire.Ref, id process.ID, s board.Slot) *proc {
-	p := &proc{ref: ref, id: id, slot: s, pidfd: -1, journal: -1, index: -1, treeFD: -1, limit: DefaultLimit, sizes: sizes{due: true, left: sizeBurst}}
+	p := &proc{ref: ref, id: id, slot: s, pidfd: -1, journal: -1, index: -1, treeFD: -1, limit: DefaultLimit,
+		sizes: sizes{due: true, left: sizeBurst}}
 	for i := range p.out {
 		p.out[i] = outStream{stream: process.Stream(i + 1), fd: -1, stageR: -1, stageW: -1, file: -1, eof: true}
 	}

@@ -109,7 +109,8 @@ func (k *Keeper) rebuild(fd int, procs map[wire.Ref]fdstore.FDs) error {
 		switch {
 		case j == nil:
 			continue
-		case was.Gen() == ref.Gen && was.Plausible() && was.Owned(ref.Gen, j.Spec.ID) && was.PID() == j.Started.PID && was.Flags()&board.FlagStarted != 0:
+		case was.Gen() == ref.Gen && was.Plausible() && was.Owned(ref.Gen, j.Spec.ID) && was.PID() == j.Started.PID &&
+			was.Flags()&board.FlagStarted != 0:
 			s.Restore(was)
 		default:
 			k.assign(s, ref, h, j)

@@ -114,7 +114,8 @@ func (k *Keeper) readHandover(fd int) (*inherited, error) {
 	if g.FDs[wire.FDBoard] == 0 {
 		return nil, errHandover // without a board all processes would be ended
 	}
-	in := &inherited{complete: g.Complete, held: map[wire.Ref]fdstore.FDs{global: g.FDs.held()}, known: make(map[wire.Ref]*handoverProc, len(s.Procs))}
+	in := &inherited{complete: g.Complete, held: map[wire.Ref]fdstore.FDs{global: g.FDs.held()},
+		known: make(map[wire.Ref]*handoverProc, len(s.Procs))}
 	for i := range s.Procs {
 		p := &s.Procs[i]
 		ref := wire.Ref{Slot: uint32(p.Slot), Gen: uint32(p.Gen)}

@@ -207,7 +207,8 @@ func Replaceable(stateDir string) bool {
 // state directory, else nil: the number may be another program's by now.
 func launcherArgv(pid int, stateDir string) []string {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
-	if argv := strings.Split(string(b), "\x00"); err == nil && len(argv) > 3 && slices.Equal(argv[1:4], []string{"launcher", "--state-dir", stateDir}) {
+	if argv := strings.Split(string(b), "\x00"); err == nil && len(argv) > 3 &&
+		slices.Equal(argv[1:4], []string{"launcher", "--state-dir", stateDir}) {
 		return argv
 	}
 	return nil

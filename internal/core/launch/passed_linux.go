@@ -32,7 +32,9 @@ func Passed(getenv func(string) string) ([]Socket, error) {
 	for fd := first; fd < first+n; fd++ {
 		addr, err := listens(fd)
 		if err != nil {
-			return nil, fmt.Errorf("the socket that was passed as descriptor %d cannot be served: %w; in a socket unit use ListenStream=, and no Accept=yes", fd, err)
+			return nil,
+				fmt.Errorf("the socket that was passed as descriptor %d cannot be served: %w; in a socket unit use ListenStream=, and no Accept=yes",
+					fd, err)
 		}
 		out = append(out, Socket{addr, fd})
 	}

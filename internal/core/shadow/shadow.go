@@ -235,7 +235,8 @@ func (s *Shadow) Root() (dir *os.File, ids uint32, err error) {
 }
 
 // all namespaces of a box.
-const all = unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS | unix.CLONE_NEWNET | unix.CLONE_NEWCGROUP
+const all = unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS |
+	unix.CLONE_NEWNET | unix.CLONE_NEWCGROUP
 
 // Run runs this program again, in the shadow, to its end. It is root there, with all
 // capabilities. The status is as a shell has it: 128 and its number for a signal.
@@ -322,7 +323,8 @@ func (s *Shadow) Changed(path string) (fd int, first uint32, err error) {
 		return -1, 0, fmt.Errorf("the shadow has not ended: %w", process.ErrUnavailable)
 	}
 	fd, err = eintr.Get(func() (int, error) {
-		return unix.Openat2(s.own, "up"+path, &unix.OpenHow{Flags: unix.O_RDONLY | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS})
+		return unix.Openat2(s.own, "up"+path, &unix.OpenHow{Flags: unix.O_RDONLY | unix.O_DIRECTORY | unix.O_CLOEXEC,
+			Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS})
 	})
 	if errors.Is(err, unix.ENOENT) {
 		return -1, 0, nil

@@ -25,7 +25,8 @@ type birth struct {
 
 // birth returns the places of p, and clears them. Nobody else has seen them yet.
 func (s *script) birth(p *Program) *birth {
-	b := &birth{pid: p.PIDAt, session: p.SessionAt, inner: &s.page.inner, digits: &s.page.digits, leads: p.Terminal || s.way.leads, inside: p.Enter != nil}
+	b := &birth{pid: p.PIDAt, session: p.SessionAt, inner: &s.page.inner, digits: &s.page.digits, leads: p.Terminal ||
+		s.way.leads, inside: p.Enter != nil}
 	if b.pid == nil {
 		b.pid = &s.page.pid
 	}

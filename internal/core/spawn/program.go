@@ -73,8 +73,9 @@ const (
 )
 
 var steps = [...]string{
-	StepFiles: "descriptors", StepFork: "make a process", StepTasks: "join a cgroup", StepNice: "priority", StepOOM: "OOM score", StepLimit: "limit of resources",
-	StepUser: "change to the user", StepDir: "change to the directory", StepTerminal: "take the terminal",
+	StepFiles: "descriptors", StepFork: "make a process", StepTasks: "join a cgroup", StepNice: "priority", StepOOM: "OOM score",
+	StepLimit: "limit of resources",
+	StepUser:  "change to the user", StepDir: "change to the directory", StepTerminal: "take the terminal",
 	StepEnter: "enter the sandbox", StepHarden: "give up rights", StepExec: "execute",
 }
 

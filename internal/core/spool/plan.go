@@ -133,7 +133,8 @@ func Plan(now time.Time, b Bounds, usage []Usage) []Action {
 		return true
 	}
 	giveUntil(func() bool { return b.Facts <= 0 || facts <= b.Facts }, owners, func(o *owner) int64 { return o.facts }, forget)
-	giveUntil(func() bool { return b.Processes <= 0 || processes <= b.Processes }, owners, func(o *owner) int64 { return int64(len(o.finished)) }, forget)
+	giveUntil(func() bool { return b.Processes <= 0 || processes <= b.Processes }, owners,
+		func(o *owner) int64 { return int64(len(o.finished)) }, forget)
 	giveUntil(func() bool { return total <= b.Budget }, owners, func(o *owner) int64 { return o.total }, func(o *owner) bool {
 		a, gain, ok := o.free()
 		if ok {

@@ -64,7 +64,8 @@ func NewReader(dir string, id process.ID, streams []process.Stream, src Source, 
 	case opts.MaxChunk == 0:
 		r.opts.MaxChunk = defaultChunk
 	case opts.MaxChunk < 1 || opts.MaxChunk > maxChunk:
-		return nil, &process.InvalidError{Field: "max_chunk", Reason: fmt.Sprintf("is %d bytes; 1 to %d are allowed, 0 for %d", opts.MaxChunk, maxChunk, defaultChunk)}
+		return nil, &process.InvalidError{Field: "max_chunk", Reason: fmt.Sprintf("is %d bytes; 1 to %d are allowed, 0 for %d",
+			opts.MaxChunk, maxChunk, defaultChunk)}
 	}
 	has := [4]bool{}
 	for _, s := range streams {

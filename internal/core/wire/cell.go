@@ -165,7 +165,8 @@ func (c *CellUsage) Append(e *Enc) {
 
 func ParseCellUsage(b []byte) (c CellUsage, err error) {
 	d := Dec{B: b}
-	c = CellUsage{box.Usage{CPU: time.Duration(d.U64()), Memory: int64(d.U64()), MemoryPeak: int64(d.U64()), Tasks: int64(d.U64()), OOMKills: int64(d.U64())}}
+	c = CellUsage{box.Usage{CPU: time.Duration(d.U64()), Memory: int64(d.U64()), MemoryPeak: int64(d.U64()), Tasks: int64(d.U64()),
+		OOMKills: int64(d.U64())}}
 	return c, d.Err()
 }
 

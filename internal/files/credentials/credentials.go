@@ -41,7 +41,8 @@ func Of(name string, u files.User) (*Account, error) {
 	a.Other = u.UID != os.Geteuid() ||
 		strings.Contains(name, ":") && (u.GID != os.Getegid() || os.Geteuid() == 0)
 	if a.Other && os.Geteuid() != 0 {
-		return nil, fmt.Errorf("%w: tend runs as uid %d and cannot become another user; run it as root for that", process.ErrPermission, os.Geteuid())
+		return nil, fmt.Errorf("%w: tend runs as uid %d and cannot become another user; run it as root for that",
+			process.ErrPermission, os.Geteuid())
 	}
 	return a, nil
 }

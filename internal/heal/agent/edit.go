@@ -23,7 +23,8 @@ func (t tools) edit(_ context.Context, in struct {
 		return "", errors.New("give either old and new, or content")
 	}
 	if dir := installed(in.Path); dir != "" {
-		return "", fmt.Errorf("%s: what is below %s was installed, and is not edited: let the package manager install it again, by the lock file", in.Path, dir)
+		return "", fmt.Errorf("%s: what is below %s was installed, and is not edited: let the package manager install it again, by the lock file",
+			in.Path, dir)
 	}
 	before, err := t.load(in.Path)
 	fresh := false

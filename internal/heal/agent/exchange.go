@@ -128,10 +128,12 @@ func refused(status int, message string) *ModelError {
 	switch {
 	case status == http.StatusUnauthorized || status == http.StatusForbidden || status == http.StatusPaymentRequired:
 		e.Kind = Unauthorized
-	case status == http.StatusRequestTimeout || status == http.StatusConflict || status == http.StatusTooEarly || status == http.StatusTooManyRequests || status >= 500:
+	case status == http.StatusRequestTimeout || status == http.StatusConflict || status == http.StatusTooEarly ||
+		status == http.StatusTooManyRequests || status >= 500:
 		e.Kind = Unavailable
 	case status == http.StatusRequestEntityTooLarge,
-		strings.Contains(low, "too long"), strings.Contains(low, "context length"), strings.Contains(low, "context_length"), strings.Contains(low, "context window"):
+		strings.Contains(low, "too long"), strings.Contains(low, "context length"), strings.Contains(low, "context_length"),
+		strings.Contains(low, "context window"):
 		e.Kind = TooLong
 	default:
 		e.Kind = Invalid

@@ -54,11 +54,12 @@ const (
 
 // Block is a part of a message.
 type Block struct {
-	Kind   BlockKind       `json:"kind,omitempty"`
-	Text   string          `json:"text,omitempty"`
-	ID     string          `json:"id,omitempty"`    // of a call: unique in the conversation, [A-Za-z0-9_-]
-	Name   string          `json:"name,omitempty"`  // of the tool
-	Input  json.RawMessage `json:"input,omitempty"` // of a call. In a Reply as the model wrote it, which need not be JSON; in a Request an object
+	Kind BlockKind `json:"kind,omitempty"`
+	Text string    `json:"text,omitempty"`
+	ID   string    `json:"id,omitempty"`   // of a call: unique in the conversation, [A-Za-z0-9_-]
+	Name string    `json:"name,omitempty"` // of the tool
+	// of a call. In a Reply as the model wrote it, which need not be JSON; in a Request an object
+	Input  json.RawMessage `json:"input,omitempty"`
 	Error  bool            `json:"error,omitempty"` // the call failed, or was not run
 	Opaque string          `json:"opaque,omitempty"`
 }

@@ -40,7 +40,8 @@ func (c *chat) once(ctx context.Context, hc *exchange, r Request, live func(Delt
 	send := func() (Reply, error) { return c.stream(ctx, hc, r, live) }
 	reply, err := c.places.ask(hc, send)
 	var e *ModelError
-	if errors.As(err, &e) && e.Kind == Invalid && strings.Contains(e.Message, "max_completion_tokens") && c.renamed.CompareAndSwap(false, true) {
+	if errors.As(err, &e) && e.Kind == Invalid && strings.Contains(e.Message, "max_completion_tokens") &&
+		c.renamed.CompareAndSwap(false, true) {
 		return c.places.ask(hc, send)
 	}
 	return reply, err

@@ -78,7 +78,8 @@ func (r *run) prompt() (string, string) {
 	each := min(maxStory/len(s.Past)/2, maxEvidence)
 	for _, p := range s.Past {
 		fmt.Fprintf(&b, "Attempt %d:\n", p.Number)
-		for _, part := range []Text{{"why attempt %d has failed", p.Why}, {"what attempt %d said", p.Summary}, {"what attempt %d had changed", p.Diff}, {"the log with the changes of attempt %d", p.Log}} {
+		for _, part := range []Text{{"why attempt %d has failed", p.Why}, {"what attempt %d said", p.Summary},
+			{"what attempt %d had changed", p.Diff}, {"the log with the changes of attempt %d", p.Log}} {
 			if !blank(part.Text) {
 				show(fmt.Sprintf(part.Label, p.Number), part.Text, each)
 			}

@@ -41,7 +41,8 @@ func Review(ctx context.Context, m Model, diff, story string) (Verdict, error) {
 		return Verdict{}, err
 	}
 	var h history
-	h.user(Block{Text: asData("what was broken", bound(story, maxEvidence)) + "\n\n" + asData("the change", bound(diff, maxStory)) + "\n\nCall verdict."})
+	h.user(Block{Text: asData("what was broken", bound(story, maxEvidence)) + "\n\n" + asData("the change", bound(diff, maxStory)) +
+		"\n\nCall verdict."})
 	var v Verdict
 	for range 3 {
 		reply, err := m.Ask(ctx, Request{System: reviewer, Messages: h.messages, Tools: []Tool{tool}, MaxTokens: 2000}, nil)
@@ -66,7 +67,8 @@ func Review(ctx context.Context, m Model, diff, story string) (Verdict, error) {
 		}
 		var answer []Block
 		for _, c := range calls {
-			answer = append(answer, Block{Kind: ResultBlock, ID: c.ID, Text: "This is no verdict: call verdict once, with symptom and reason.", Error: true})
+			answer = append(answer, Block{Kind: ResultBlock, ID: c.ID, Text: "This is no verdict: call verdict once, with symptom and reason.",
+				Error: true})
 		}
 		if len(answer) == 0 {
 			answer = []Block{{Text: "Call verdict."}}

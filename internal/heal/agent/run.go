@@ -38,7 +38,8 @@ type Budget struct {
 type Prices struct{ Input, Output, CacheRead, CacheWrite float64 }
 
 func (p Prices) of(u Usage) float64 {
-	return (float64(u.Input)*p.Input + float64(u.Output)*p.Output + float64(u.CacheRead)*p.CacheRead + float64(u.CacheWrite)*p.CacheWrite) / 1e6
+	return (float64(u.Input)*p.Input + float64(u.Output)*p.Output + float64(u.CacheRead)*p.CacheRead +
+		float64(u.CacheWrite)*p.CacheWrite) / 1e6
 }
 
 // Outcome is the result of an attempt.

@@ -126,7 +126,8 @@ func slip(line, other string) bool {
 var unfinished = lazyregexp.New(`(?:=|[^=]=>|[+*&|]|\b(?:const|let|var|import|from|new|function|def|class|await|extends|typeof|instanceof|lambda|elif))\s*;?$`)
 
 func complete(line string) bool {
-	if len(line) < 4 || unfinished.MatchString(line) || strings.HasPrefix(line, "<<<<<<<") || strings.HasPrefix(line, ">>>>>>>") || strings.HasPrefix(line, "=======") {
+	if len(line) < 4 || unfinished.MatchString(line) || strings.HasPrefix(line, "<<<<<<<") || strings.HasPrefix(line, ">>>>>>>") ||
+		strings.HasPrefix(line, "=======") {
 		return false
 	}
 	var open []rune
@@ -153,5 +154,8 @@ func complete(line string) bool {
 			open = open[:len(open)-1]
 		}
 	}
-	return quote == 0 && len(open) == 0 && strings.IndexFunc(line, func(r rune) bool { return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' }) >= 0
+	return quote == 0 && len(open) == 0 && strings.IndexFunc(line, func(r rune) bool {
+		return r >= 'a' && r <= 'z' ||
+			r >= 'A' && r <= 'Z' || r >= '0' && r <= '9'
+	}) >= 0
 }

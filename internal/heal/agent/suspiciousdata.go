@@ -21,12 +21,14 @@ func dataRules(f FileDiff, say sayer) {
 	case strings.HasPrefix(base, "requirements") && strings.HasSuffix(base, ".txt"), base == "pyproject.toml", base == "pipfile":
 		pythonRules(f, say)
 	case base == "go.mod":
-		if strings.Count(f.After, "\nreplace ")+strings.Count(f.After, "=>") > strings.Count(f.Before, "\nreplace ")+strings.Count(f.Before, "=>") {
+		if strings.Count(f.After, "\nreplace ")+strings.Count(f.After, "=>") > strings.Count(f.Before, "\nreplace ")+
+			strings.Count(f.Before, "=>") {
 			say(f.Path, "a module was replaced by another")
 		}
 		return
 	}
-	if base == "tsconfig.json" || strings.HasPrefix(base, "tsconfig.") || base == "jsconfig.json" || strings.Contains(base, "eslint") || base == "biome.json" || base == "mypy.ini" || base == "setup.cfg" {
+	if base == "tsconfig.json" || strings.HasPrefix(base, "tsconfig.") || base == "jsconfig.json" || strings.Contains(base, "eslint") ||
+		base == "biome.json" || base == "mypy.ini" || base == "setup.cfg" {
 		strictRules(f, say)
 	}
 	if languageOf(f.Path) != data || f.Deleted {
@@ -40,7 +42,8 @@ func dataRules(f FileDiff, say sayer) {
 		}
 	}
 	var before, after any
-	if base == "package.json" || strings.HasSuffix(base, "-lock.json") || json.Unmarshal([]byte(f.Before), &before) != nil || json.Unmarshal([]byte(f.After), &after) != nil {
+	if base == "package.json" || strings.HasSuffix(base, "-lock.json") || json.Unmarshal([]byte(f.Before), &before) != nil ||
+		json.Unmarshal([]byte(f.After), &after) != nil {
 		return
 	}
 	if lost(before, after) {

@@ -32,10 +32,13 @@ var (
 		golang: lazyregexp.New(`(?m)^func\s+(?:\([^)]*\)\s*)?(\w+)|^type\s+(\w+)`),
 	}
 	constants = map[language]*lazyregexp.Regexp{
-		js: lazyregexp.New(`(?m)(?:\bexports\.|\b(?:const|let|var)\s+)(\w+)\s*=\s*(?:async\s*)?(?:\([^)]*\)|\w+)\s*=>\s*(?:\{\s*(?:return(?:\s+` + constant + `)?\s*;?)?\s*\}|` + constant + `)\s*(?:;|$)|\bfunction\s+(\w+)\s*\([^)]*\)\s*\{\s*(?:return(?:\s+` + constant + `)?\s*;?)?\s*\}|\bexports\.(\w+)\s*=\s*(?:async\s+)?function\s*\w*\s*\([^)]*\)\s*\{\s*(?:return(?:\s+` + constant + `)?\s*;?)?\s*\}`),
+		js: lazyregexp.New(`(?m)(?:\bexports\.|\b(?:const|let|var)\s+)(\w+)\s*=\s*(?:async\s*)?(?:\([^)]*\)|\w+)\s*=>\s*(?:\{\s*(?:return(?:\s+` +
+			constant + `)?\s*;?)?\s*\}|` + constant + `)\s*(?:;|$)|\bfunction\s+(\w+)\s*\([^)]*\)\s*\{\s*(?:return(?:\s+` + constant +
+			`)?\s*;?)?\s*\}|\bexports\.(\w+)\s*=\s*(?:async\s+)?function\s*\w*\s*\([^)]*\)\s*\{\s*(?:return(?:\s+` + constant + `)?\s*;?)?\s*\}`),
 		py: lazyregexp.New(`(?m)^[ \t]*(?:async\s+)?def\s+(\w+)\s*\([^)]*\)[^:\n]*:\s*(?:(?:"""[^"]*"""|'[^'\n]*')\s*)?(?:pass|\.\.\.|return(?:[ \t]+` + constant + `)?)[ \t]*(?:\n[ \t]*)*(?:\n\S|$)`),
 		// Of Go, methods and functions that return nothing but zero values.
-		golang: lazyregexp.New(`(?m)^func\s+(?:\([^)]*\)\s*)?(\w+)\s*\([^)]*\)[^{\n]*\{\s*(?:return(?:\s+` + constant + `(?:\s*,\s*` + constant + `)*)?)?\s*\}`),
+		golang: lazyregexp.New(`(?m)^func\s+(?:\([^)]*\)\s*)?(\w+)\s*\([^)]*\)[^{\n]*\{\s*(?:return(?:\s+` + constant +
+			`(?:\s*,\s*` + constant + `)*)?)?\s*\}`),
 	}
 )
 

@@ -8,9 +8,10 @@ import (
 )
 
 var (
-	healthPath = lazyregexp.New(`(?i)["'` + "`" + `]/?(api/)?(health|healthz|livez|readyz|ready|readiness|liveness|live|alive|ping|heartbeat|status|up)["'` + "`" + `/]`)
-	calls      = lazyregexp.New(`([A-Za-z_$][\w$]*(?:\.[A-Za-z_$][\w$]*)*)\s*\(`)
-	answers    = lazyregexp.New(`^(if|for|while|switch|catch|return|function|def|func|lambda|await)$|(^|\.)(json|jsonify|send|end|status|writeHead|write|sendStatus|setHeader|header|stringify|dumps|Write|WriteHeader|Response|get|use|all|route|HandleFunc|String|JSON)$`)
+	healthPath = lazyregexp.New(`(?i)["'` + "`" +
+		`]/?(api/)?(health|healthz|livez|readyz|ready|readiness|liveness|live|alive|ping|heartbeat|status|up)["'` + "`" + `/]`)
+	calls   = lazyregexp.New(`([A-Za-z_$][\w$]*(?:\.[A-Za-z_$][\w$]*)*)\s*\(`)
+	answers = lazyregexp.New(`^(if|for|while|switch|catch|return|function|def|func|lambda|await)$|(^|\.)(json|jsonify|send|end|status|writeHead|write|sendStatus|setHeader|header|stringify|dumps|Write|WriteHeader|Response|get|use|all|route|HandleFunc|String|JSON)$`)
 )
 
 // healthRules: a health check that answers without asking the program.
@@ -26,7 +27,8 @@ func healthRules(f FileDiff, say sayer) {
 	}
 	was, is := asked(lang, before), asked(lang, after)
 	for _, c := range was {
-		if !slices.Contains(is, c) && healthPath.MatchString(after) && !slices.ContainsFunc(is, func(s string) bool { return !slices.Contains(was, s) }) {
+		if !slices.Contains(is, c) && healthPath.MatchString(after) &&
+			!slices.ContainsFunc(is, func(s string) bool { return !slices.Contains(was, s) }) {
 			say(f.Path, "the health check no longer asks %s", name(c))
 			return
 		}
@@ -65,7 +67,8 @@ func handler(lang language, s string, after int) string {
 		return s[:end]
 	}
 	for line := range strings.Lines(s[end+1:]) {
-		if t := strings.TrimSpace(line); t != "" && !strings.HasPrefix(line, " ") && !strings.HasPrefix(line, "\t") && !strings.HasPrefix(t, "def ") && !strings.HasPrefix(t, "async def ") && !strings.HasPrefix(t, "@") {
+		if t := strings.TrimSpace(line); t != "" && !strings.HasPrefix(line, " ") && !strings.HasPrefix(line, "\t") &&
+			!strings.HasPrefix(t, "def ") && !strings.HasPrefix(t, "async def ") && !strings.HasPrefix(t, "@") {
 			break
 		}
 		end += len(line)

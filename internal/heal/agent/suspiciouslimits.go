@@ -34,7 +34,8 @@ func looser(a, b string) bool {
 			continue
 		}
 		switch strings.ToLower(now) {
-		case "0", "-1", "infinity", "number.max_safe_integer", "number.max_value", "math.maxint", "math.maxint64", "sys.maxsize", "float('inf')", `float("inf")`, "math.inf":
+		case "0", "-1", "infinity", "number.max_safe_integer", "number.max_value", "math.maxint", "math.maxint64", "sys.maxsize",
+			"float('inf')", `float("inf")`, "math.inf":
 			return true
 		}
 		var n, m float64

@@ -44,7 +44,8 @@ func Continue(ctx context.Context, m Model, t Talk) (Outcome, error) {
 	if err != nil {
 		return Outcome{}, err
 	}
-	r := &run{Attempt: Attempt{Tools: t.Tools, Budget: t.Budget, Prices: t.Prices, Redact: t.Redact, Record: t.Record, Live: t.Live}, model: m, set: set, talk: &t}
+	r := &run{Attempt: Attempt{Tools: t.Tools, Budget: t.Budget, Prices: t.Prices, Redact: t.Redact, Record: t.Record, Live: t.Live},
+		model: m, set: set, talk: &t}
 	r.defaults()
 	limited, cancel := context.WithTimeout(ctx, r.Budget.Wall)
 	defer cancel()
@@ -146,11 +147,13 @@ func TalkTools(h TalkHands, redact func(string) string) []Tool {
 	for _, one := range Tools(h, redact) {
 		switch one.Name {
 		case "finish":
-			one = Tool{Name: "log", Description: "Show what the service has written last, since its newest start.", Noisy: true, Run: decode(t.log), Schema: input(props{})}
+			one = Tool{Name: "log", Description: "Show what the service has written last, since its newest start.", Noisy: true,
+				Run: decode(t.log), Schema: input(props{})}
 		case "exec":
 			one.Description += " With outside it runs with the network and all rights of the service, for 10 minutes at most, and its changes are its own; the person is asked first."
 			one.Run = decode(t.exec)
-			one.Schema = input(props{"command": text("A line for sh.", 1, 8000), "outside": map[string]any{"type": "boolean", "description": "Run it outside of its confinement. Only for what cannot be done inside."}}, "command")
+			one.Schema = input(props{"command": text("A line for sh.", 1, 8000), "outside": map[string]any{"type": "boolean",
+				"description": "Run it outside of its confinement. Only for what cannot be done inside."}}, "command")
 		}
 		all = append(all, one)
 	}

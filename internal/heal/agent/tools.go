@@ -96,25 +96,34 @@ func Tools(h Hands, redact func(string) string) []Tool {
 	t := tools{h, redact}
 	path := text("Path relative to the root of the project, with slashes.", 1, 1000)
 	return []Tool{
-		{Name: "read", Description: fmt.Sprintf("Show lines of a text file: %d from the first, unless asked for otherwise.", someLines), Run: decode(t.read),
-			Schema: input(props{"path": path, "from": number("First line, counted from 1.", 1, 1e9), "lines": number("How many.", 1, maxLines)}, "path")},
+		{Name: "read", Description: fmt.Sprintf("Show lines of a text file: %d from the first, unless asked for otherwise.", someLines),
+			Run: decode(t.read),
+			Schema: input(props{"path": path, "from": number("First line, counted from 1.", 1, 1e9), "lines": number("How many.", 1, maxLines)},
+				"path")},
 		{Name: "list", Description: "List a directory.", Run: decode(t.list),
 			Schema: input(props{"path": text("Directory, relative to the root of the project. Default: the root.", 0, 1000)})},
 		{Name: "search", Description: fmt.Sprintf("Find lines in files. At most %d are shown.", maxHits), Run: decode(t.search),
-			Schema: input(props{"pattern": text("Regular expression (RE2).", 1, 1000), "glob": text("Which files, for instance src/**/*.ts. Default: all.", 0, 1000)}, "pattern")},
+			Schema: input(props{"pattern": text("Regular expression (RE2).", 1, 1000),
+				"glob": text("Which files, for instance src/**/*.ts. Default: all.", 0, 1000)}, "pattern")},
 		{Name: "edit", Description: "Change a file. Give old and new to replace a text that is in the file exactly once, or content to write a whole file.", Changes: true, Run: decode(t.edit),
-			Schema: input(props{"path": path, "old": text("What is to be replaced, exactly as it is in the file, long enough to be there once.", 1, maxFile), "new": text("What to put there.", 0, maxFile), "content": text("The whole new file, in place of old and new.", 0, maxFile)}, "path")},
+			Schema: input(props{"path": path, "old": text("What is to be replaced, exactly as it is in the file, long enough to be there once.",
+				1, maxFile), "new": text("What to put there.", 0, maxFile), "content": text("The whole new file, in place of old and new.",
+				0, maxFile)}, "path")},
 		{Name: "exec", Description: "Run a shell command in the root of the project and wait for its end, 120 s at most. It runs confined: it sees the project and installed programs, has no network, and what it leaves running is ended. What it changes in the project is taken over at its end, but for what is protected, not committed or installed; what was left is said.", Noisy: true, Changes: true, Run: decode(t.exec),
 			Schema: input(props{"command": text("A line for sh.", 1, 8000)}, "command")},
-		{Name: "restart", Description: "Restart the service and wait until it is healthy, 30 s at most. If it is not, its new log is shown.", Noisy: true, Run: decode(t.restart),
+		{Name: "restart", Description: "Restart the service and wait until it is healthy, 30 s at most. If it is not, its new log is shown.",
+			Noisy: true, Run: decode(t.restart),
 			Schema: input(props{})},
 		{Name: "wait", Description: "Wait, for instance for something that is still starting.", Run: decode(t.wait),
 			Schema: input(props{"seconds": number("How long.", 1, maxWait)}, "seconds")},
 		{Name: "set_env", Description: "Add a variable that is missing to the service's file of variables. A value that is there is not changed. Values are never shown.", Changes: true, Run: decode(t.setEnv),
-			Schema: input(props{"name": map[string]any{"type": "string", "pattern": "^[A-Za-z_][A-Za-z0-9_]{0,127}$", "description": "Name of the variable."}, "value": text("Its value, one line.", 0, 4000)}, "name", "value")},
+			Schema: input(props{"name": map[string]any{"type": "string", "pattern": "^[A-Za-z_][A-Za-z0-9_]{0,127}$",
+				"description": "Name of the variable."}, "value": text("Its value, one line.", 0, 4000)}, "name", "value")},
 		{Name: "finish", Description: "End your work: the service is healthy, or you cannot repair it.", Last: true, Run: decode(t.finish),
 			// The one that is not strict: who only says it wrongly has finished all the same.
-			Schema: map[string]any{"type": "object", "properties": props{"summary": text("What was wrong and what you changed, or why you could not repair it; one or two sentences.", 0, 4000)}}},
+			Schema: map[string]any{"type": "object",
+				"properties": props{"summary": text("What was wrong and what you changed, or why you could not repair it; one or two sentences.",
+					0, 4000)}}},
 	}
 }
 

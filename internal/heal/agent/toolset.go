@@ -69,7 +69,8 @@ func (s *toolset) run(ctx context.Context, call Block, act func(context.Context,
 		input = json.RawMessage(`{}`) // how a call without arguments is streamed
 	}
 	if err := s.schemas[t.Name].check(input); err != nil {
-		return result{err: fmt.Errorf("the input was not understood, and nothing was done: %w. Send one JSON object that fits the schema of %s", err, t.Name), run: true}
+		return result{err: fmt.Errorf("the input was not understood, and nothing was done: %w. Send one JSON object that fits the schema of %s",
+			err, t.Name), run: true}
 	}
 	call.Input = input
 	text, err := act(ctx, t, call)

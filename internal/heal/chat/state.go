@@ -136,7 +136,8 @@ func (s *State) reply(m agent.Message) {
 
 // expect: these calls are to be made.
 func (s *State) expect(calls []string) {
-	s.Pending, s.Results, s.Begun, s.Allowed, s.Asked = calls, map[string]agent.Block{}, map[string]bool{}, map[string]bool{}, map[string]*Entry{}
+	s.Pending, s.Results, s.Begun, s.Allowed, s.Asked = calls, map[string]agent.Block{}, map[string]bool{}, map[string]bool{},
+		map[string]*Entry{}
 }
 
 // result adds that of a call. With the last one the model is to answer.

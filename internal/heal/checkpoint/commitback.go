@@ -34,7 +34,8 @@ func (b *back) commit(ctx context.Context) (hash string, changed []Left, err err
 	for key, value := range b.Trailers {
 		c.Trailers[key] = value
 	}
-	if hash, err = b.git.commitTree(ctx, b.git.treeIndex(path.Join(b.Dir, BackIndex), b.ID), head, s.tree, message(c)); err != nil || hash == "" {
+	if hash, err = b.git.commitTree(ctx, b.git.treeIndex(path.Join(b.Dir, BackIndex), b.ID), head, s.tree, message(c)); err != nil ||
+		hash == "" {
 		return "", nil, err
 	}
 	b.step("made")

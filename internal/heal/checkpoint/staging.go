@@ -103,7 +103,8 @@ func (s *staging) add(ctx context.Context, at name, was, is *entry) (why string,
 	if inIndex {
 		old = &staged.blob
 	}
-	s.tree, s.staged, s.unstage = append(s.tree, git.line(next, full)), append(s.staged, git.line(index, full)), append(s.unstage, git.line(old, full))
+	s.tree, s.staged, s.unstage = append(s.tree, git.line(next, full)), append(s.staged, git.line(index, full)),
+		append(s.unstage, git.line(old, full))
 	s.paths = append(s.paths, string(at))
 	return "", nil
 }

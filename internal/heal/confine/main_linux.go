@@ -98,7 +98,8 @@ func run(rules Rules, argv, env []string) error {
 		return err
 	}
 	// What programs keep between runs is nowhere.
-	rest = append(rest, "HOME=/tmp/home", "npm_config_cache=/tmp/npm", "XDG_CACHE_HOME=/tmp/cache", "GOCACHE=/tmp/go-build", "PYTHONPYCACHEPREFIX=/tmp/pycache")
+	rest = append(rest, "HOME=/tmp/home", "npm_config_cache=/tmp/npm", "XDG_CACHE_HOME=/tmp/cache", "GOCACHE=/tmp/go-build",
+		"PYTHONPYCACHEPREFIX=/tmp/pycache")
 	if err := os.Mkdir("/tmp/home", 0o755); err != nil && !errors.Is(err, os.ErrExist) {
 		return err
 	}

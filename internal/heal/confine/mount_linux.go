@@ -77,7 +77,8 @@ func arrange(r Rules) (upper int, err error) {
 			return -1, err
 		}
 	}
-	for name, to := range map[string]string{"fd": "/proc/self/fd", "stdin": "/proc/self/fd/0", "stdout": "/proc/self/fd/1", "stderr": "/proc/self/fd/2"} {
+	for name, to := range map[string]string{"fd": "/proc/self/fd", "stdin": "/proc/self/fd/0", "stdout": "/proc/self/fd/1",
+		"stderr": "/proc/self/fd/2"} {
 		if err := os.Symlink(to, "/dev/"+name); err != nil {
 			return -1, err
 		}

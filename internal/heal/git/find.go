@@ -93,7 +93,8 @@ func (p place) ownerOf(root string) (uid int, err error) {
 			return 0, err
 		}
 		if self != 0 || of != uid {
-			return 0, fmt.Errorf("the git repository %s belongs to uid %d, and the project to uid %d: git is run by the owner of both alone", p.dir, uid, of)
+			return 0, fmt.Errorf("the git repository %s belongs to uid %d, and the project to uid %d: git is run by the owner of both alone",
+				p.dir, uid, of)
 		}
 	}
 	if top, err := owner.Of(p.top); err != nil || top != uid && top != 0 {

@@ -12,7 +12,8 @@ import (
 var settings = []string{
 	"core.hooksPath=/dev/null", "core.fsmonitor=false", "core.untrackedCache=false", "core.attributesFile=/dev/null",
 	"core.splitIndex=false", "core.logAllRefUpdates=true", "core.quotePath=true",
-	"core.pager=cat", "core.editor=false", "core.askPass=false", "core.sshCommand=false", "core.gitProxy=false", "core.alternateRefsCommand=false",
+	"core.pager=cat", "core.editor=false", "core.askPass=false", "core.sshCommand=false", "core.gitProxy=false",
+	"core.alternateRefsCommand=false",
 	"sequence.editor=false", "credential.helper=", "interactive.diffFilter=false",
 	"commit.gpgSign=false", "tag.gpgSign=false", "log.showSignature=false", "merge.verifySignatures=false",
 	"gpg.program=false", "gpg.openpgp.program=false", "gpg.x509.program=false", "gpg.ssh.program=false", "gpg.ssh.defaultKeyCommand=false",
@@ -32,8 +33,10 @@ func (r *Repository) environment() []string {
 		"GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=" + os.DevNull, "GIT_CONFIG_SYSTEM=" + os.DevNull, "GIT_ATTR_NOSYSTEM=1",
 		"GIT_OPTIONAL_LOCKS=0", "GIT_TERMINAL_PROMPT=0", "GIT_NO_LAZY_FETCH=1", "GIT_ALLOW_PROTOCOL=none", "GIT_NO_REPLACE_OBJECTS=1",
 		"GIT_GRAFT_FILE=" + os.DevNull,
-		"GIT_EDITOR=false", "GIT_SEQUENCE_EDITOR=false", "GIT_PAGER=cat", "GIT_ASKPASS=false", "SSH_ASKPASS=false", "GIT_SSH_COMMAND=false", "GIT_SSH=false",
-		"GIT_AUTHOR_NAME=tend healer", "GIT_AUTHOR_EMAIL=healer@tend.invalid", "GIT_COMMITTER_NAME=tend healer", "GIT_COMMITTER_EMAIL=healer@tend.invalid",
+		"GIT_EDITOR=false", "GIT_SEQUENCE_EDITOR=false", "GIT_PAGER=cat", "GIT_ASKPASS=false", "SSH_ASKPASS=false",
+		"GIT_SSH_COMMAND=false", "GIT_SSH=false",
+		"GIT_AUTHOR_NAME=tend healer", "GIT_AUTHOR_EMAIL=healer@tend.invalid", "GIT_COMMITTER_NAME=tend healer",
+		"GIT_COMMITTER_EMAIL=healer@tend.invalid",
 	}
 	if r.checked {
 		env = append(env, "GIT_WORK_TREE="+r.Top)

@@ -331,9 +331,11 @@ type rule struct {
 func newRule(glob string) (rule, error) {
 	g := strings.TrimSuffix(strings.TrimPrefix(glob, "./"), "/")
 	if g == "" || strings.HasPrefix(g, "/") || strings.IndexByte(g, 0) >= 0 || !doublestar.ValidatePattern(strings.ToLower(g)) {
-		return rule{}, fmt.Errorf("the protected glob %q is not one: write a path below the root, with * for a part of a name and ** for any directories", glob)
+		return rule{},
+			fmt.Errorf("the protected glob %q is not one: write a path below the root, with * for a part of a name and ** for any directories", glob)
 	}
-	return rule{glob: strings.ToLower(g), name: glob, write: true, ask: true, reason: "it is protected by the configuration; change something else"}, nil
+	return rule{glob: strings.ToLower(g), name: glob, write: true, ask: true,
+		reason: "it is protected by the configuration; change something else"}, nil
 }
 
 // always are the rules that hold without configuration.
@@ -403,7 +405,8 @@ func (t *target) envFile() bool { return t.base != "." && IsEnv(t.base) }
 func IsEnv(base string) bool {
 	base = original(strings.ToLower(base))
 	name, suffix := strings.CutSuffix(base, ".env") // prod.env
-	if !suffix && base != ".envrc" && !strings.HasPrefix(base, ".env.") && !strings.HasPrefix(base, ".env-") && !strings.HasPrefix(base, ".env_") {
+	if !suffix && base != ".envrc" && !strings.HasPrefix(base, ".env.") && !strings.HasPrefix(base, ".env-") &&
+		!strings.HasPrefix(base, ".env_") {
 		return false
 	}
 	for _, sample := range []string{"example", "sample", "template", "dist", "defaults"} {

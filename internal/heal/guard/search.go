@@ -202,7 +202,8 @@ func (l *linkedFiles) denied(info fs.FileInfo, write bool) *rule {
 				return nil
 			}
 			if IsEnv(rel[strings.LastIndexByte(rel, '/')+1:]) {
-				l.found = append(l.found, linkedFile{info, rule{name: envRule, read: true, write: true, reason: "it is another name of a file of secrets"}})
+				l.found = append(l.found, linkedFile{info, rule{name: envRule, read: true, write: true,
+					reason: "it is another name of a file of secrets"}})
 			}
 			for _, write := range []bool{false, true} {
 				if r := l.g.denied(rel, write); r != nil {

@@ -282,7 +282,8 @@ func (b *book) checkStep(at string, s step, fail, use func(at, text string)) {
 	note("run", len(s.Run) > 0)
 	note("end_orphans", s.EndOrphans)
 	note("restart", s.Restart)
-	for key, v := range map[string]string{"restore": s.Restore, "remove": s.Remove, "end_port_holder": s.EndPortHolder, "set_env": s.SetEnv, "truncate": s.Truncate, "propose": s.Propose} {
+	for key, v := range map[string]string{"restore": s.Restore, "remove": s.Remove, "end_port_holder": s.EndPortHolder,
+		"set_env": s.SetEnv, "truncate": s.Truncate, "propose": s.Propose} {
 		note(key, v != "")
 		use(at+"."+key, v)
 		if (key == "restore" || key == "remove" || key == "truncate") && v != "" {
@@ -292,7 +293,8 @@ func (b *book) checkStep(at string, s step, fail, use func(at, text string)) {
 		}
 	}
 	if len(given) != 1 {
-		fail(at, fmt.Sprintf("has %d of run, restore, remove, end_port_holder, end_orphans, set_env, truncate, propose and restart; give one", len(given)))
+		fail(at, fmt.Sprintf("has %d of run, restore, remove, end_port_holder, end_orphans, set_env, truncate, propose and restart; give one",
+			len(given)))
 		return
 	}
 	if strings.Contains(s.Remove, "${") {
@@ -314,7 +316,8 @@ func (b *book) checkStep(at string, s step, fail, use func(at, text string)) {
 	}
 	for i, a := range s.Aside {
 		if !derived[a] {
-			fail(fmt.Sprintf("%s.aside.%d", at, i), fmt.Sprintf("is %q; only directories that tools make again are moved aside: %s", a, strings.Join(derivedNames(), ", ")))
+			fail(fmt.Sprintf("%s.aside.%d", at, i), fmt.Sprintf("is %q; only directories that tools make again are moved aside: %s",
+				a, strings.Join(derivedNames(), ", ")))
 		}
 	}
 }

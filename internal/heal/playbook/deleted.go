@@ -54,7 +54,8 @@ func deletedFile(p *project, groups map[string]string) []finding {
 	if rel == "" {
 		return p.deletedDirectory(gone, found)
 	}
-	one := finding{why: "the error names " + rel + ", which git tracks and which is gone", strong: true, actions: []Action{{Kind: Restore, Path: rel, Reason: "restore " + rel + " from git"}}}
+	one := finding{why: "the error names " + rel + ", which git tracks and which is gone", strong: true,
+		actions: []Action{{Kind: Restore, Path: rel, Reason: "restore " + rel + " from git"}}}
 	// All of its directory is gone: others of it are named only when it is back.
 	dir := path.Dir(rel)
 	for dir != "." && !p.exists(path.Dir(dir)) {

@@ -69,7 +69,8 @@ func diskFull(p *project, _ map[string]string) []finding {
 	f := finding{why: "the disk is full, and logs of the project take a good part of it", strong: true}
 	for _, l := range logs[:min(len(logs), maxLogs)] {
 		if p.isLog(l.rel) {
-			f.actions = append(f.actions, Action{Kind: Truncate, Path: l.rel, Keep: logKeep, Reason: fmt.Sprintf("keep the end of %s, which has %d MiB", l.rel, l.size>>20)})
+			f.actions = append(f.actions, Action{Kind: Truncate, Path: l.rel, Keep: logKeep,
+				Reason: fmt.Sprintf("keep the end of %s, which has %d MiB", l.rel, l.size>>20)})
 		}
 	}
 	if len(f.actions) == 0 {
@@ -98,7 +99,8 @@ func staleCache(p *project, groups map[string]string) []finding {
 		for ok && rel != "." {
 			if cacheDirs[path.Base(rel)] || strings.HasSuffix(rel, "node_modules/.vite") {
 				if p.removable(rel) {
-					return []finding{{why: "the error is of " + rel + ", which is made again", strong: true, actions: []Action{{Kind: Remove, Path: rel, Reason: "remove " + rel + ", which is made again"}}}}
+					return []finding{{why: "the error is of " + rel + ", which is made again", strong: true,
+						actions: []Action{{Kind: Remove, Path: rel, Reason: "remove " + rel + ", which is made again"}}}}
 				}
 				return nil
 			}
@@ -109,4 +111,5 @@ func staleCache(p *project, groups map[string]string) []finding {
 }
 
 // cacheDirs hold nothing but what a dev server makes at its start.
-var cacheDirs = map[string]bool{".next": true, ".nuxt": true, ".svelte-kit": true, ".astro": true, ".angular": true, ".parcel-cache": true, ".turbo": true, ".vite": true, "__pycache__": true}
+var cacheDirs = map[string]bool{".next": true, ".nuxt": true, ".svelte-kit": true, ".astro": true, ".angular": true,
+	".parcel-cache": true, ".turbo": true, ".vite": true, "__pycache__": true}

@@ -68,7 +68,8 @@ func envKey(p *project, groups map[string]string) []finding {
 	all := []Action{one}
 	for _, name := range names(text) {
 		v := known[name]
-		if _, there := set[name]; name != key && !there && p.Env[name] == "" && usable(name, v) && nameForm.MatchString(name) && !guard.Steers(name) {
+		if _, there := set[name]; name != key && !there && p.Env[name] == "" && usable(name, v) && nameForm.MatchString(name) &&
+			!guard.Steers(name) {
 			all = append(all, setEnv(target, name, v))
 		}
 	}

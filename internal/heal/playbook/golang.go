@@ -36,7 +36,8 @@ func goModule(p *project, groups map[string]string) []finding {
 			continue
 		}
 		return []finding{{why: "go.mod requires " + name + ", and go.sum lacks its sum", strong: true, actions: []Action{{
-			Kind: Run, Argv: []string{"go", "mod", "download", name}, Path: p.dirPath(dir), Reason: "fetch " + name + " at the version of go.mod, and note its sum",
+			Kind: Run, Argv: []string{"go", "mod", "download", name}, Path: p.dirPath(dir), Reason: "fetch " + name +
+				" at the version of go.mod, and note its sum",
 		}}}}
 	}
 	return nil

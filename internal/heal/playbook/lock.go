@@ -35,7 +35,8 @@ type npmEntry struct {
 }
 
 var lockFiles = map[string]string{
-	"npm-shrinkwrap.json": "npm", "package-lock.json": "npm", "pnpm-lock.yaml": "pnpm", "yarn.lock": "yarn", "bun.lock": "bun", "bun.lockb": "bun",
+	"npm-shrinkwrap.json": "npm", "package-lock.json": "npm", "pnpm-lock.yaml": "pnpm", "yarn.lock": "yarn", "bun.lock": "bun",
+	"bun.lockb": "bun",
 }
 
 // lock returns the lock file that the service's packages are of: in its directory or the
@@ -99,7 +100,8 @@ func (p *project) managersAtWork(dir string) (all []string) {
 			all = append(all, "bun")
 		}
 	}
-	for _, mark := range [][2]string{{".package-lock.json", "npm"}, {".modules.yaml", "pnpm"}, {".yarn-integrity", "yarn"}, {".yarn-state.yml", "yarn"}} {
+	for _, mark := range [][2]string{{".package-lock.json", "npm"}, {".modules.yaml", "pnpm"}, {".yarn-integrity", "yarn"},
+		{".yarn-state.yml", "yarn"}} {
 		if p.isFile(path.Join(dir, "node_modules", mark[0])) {
 			all = append(all, mark[1])
 		}

@@ -58,7 +58,8 @@ func (b *book) match(p *project) (plans []Plan) {
 				groups[k] = v
 			}
 			for _, f := range b.fit(p, groups) {
-				plan := Plan{Book: b.name, Why: oneLine(cmp.Or(f.why, fill(b.Why, groups))), Actions: f.actions, Verify: fillAll(b.Verify, groups), Commit: b.Commit, Strong: f.strong, rank: b.Rank}
+				plan := Plan{Book: b.name, Why: oneLine(cmp.Or(f.why, fill(b.Why, groups))), Actions: f.actions, Verify: fillAll(b.Verify, groups),
+					Commit: b.Commit, Strong: f.strong, rank: b.Rank}
 				if !slices.ContainsFunc(plans, func(o Plan) bool { return sameActions(o, plan) }) {
 					plans = append(plans, plan)
 				}
@@ -153,7 +154,8 @@ func (p *project) value(kind, v string) (string, bool) {
 	}
 	switch kind {
 	case kindWord:
-		return v, wordForm.MatchString(v) && !slices.Contains(strings.Split(v, "/"), "..") && !strings.Contains(v, "=/") && !strings.Contains(v, "../")
+		return v, wordForm.MatchString(v) && !slices.Contains(strings.Split(v, "/"), "..") && !strings.Contains(v, "=/") &&
+			!strings.Contains(v, "../")
 	case kindNumber:
 		return v, numberForm.MatchString(v)
 	case kindName:
@@ -176,7 +178,10 @@ func (p *project) value(kind, v string) (string, bool) {
 
 // plainPath reports whether a path has nothing that a program could take for an option.
 func plainPath(rel string) bool {
-	return !strings.HasPrefix(rel, "-") && badPath(rel) == "" && !strings.ContainsFunc(rel, func(r rune) bool { return r < ' ' || r == 0x7f || r == 0xFFFD })
+	return !strings.HasPrefix(rel, "-") && badPath(rel) == "" && !strings.ContainsFunc(rel, func(r rune) bool {
+		return r < ' ' ||
+			r == 0x7f || r == 0xFFFD
+	})
 }
 
 // gone reports whether a path is that of a tracked file that can be restored.

@@ -82,7 +82,8 @@ func nodeProgram(p *project, groups map[string]string) []finding {
 	if lock == nil || !nodeName.MatchString(name) {
 		return nil
 	}
-	if p.isFile(path.Join(p.dir, "node_modules/.bin", name)) || p.isFile(path.Join(lock.dir, "node_modules/.bin", name)) || !lock.hasProgram(p, name) {
+	if p.isFile(path.Join(p.dir, "node_modules/.bin", name)) || p.isFile(path.Join(lock.dir, "node_modules/.bin", name)) ||
+		!lock.hasProgram(p, name) {
 		return nil
 	}
 	return lock.install(p, "the program "+name+" comes with a package of "+lock.file+", and is not in node_modules")
@@ -122,7 +123,8 @@ func nodeDamage(p *project, groups map[string]string) []finding {
 	if p.pristine(dir, lock) {
 		return nil // byte by byte what was installed: the fault is another one
 	}
-	weak := groups["native"] != "" || groups["gone"] != "" && !p.exists(rel) || strings.Contains(p.report, "SyntaxError") && cutShort.MatchString(p.report) && !notDamage.MatchString(p.report)
+	weak := groups["native"] != "" || groups["gone"] != "" && !p.exists(rel) || strings.Contains(p.report, "SyntaxError") &&
+		cutShort.MatchString(p.report) && !notDamage.MatchString(p.report)
 	if !weak {
 		return nil
 	}

@@ -46,7 +46,8 @@ type Kind string
 
 // The kinds of actions.
 const (
-	Run           Kind = "run"             // the program Argv runs in the directory Path, never through a shell of its own, and must end with 0
+	// the program Argv runs in the directory Path, never through a shell of its own, and must end with 0
+	Run           Kind = "run"
 	Restore       Kind = "restore"         // the file Path, which is absent, becomes as git's index holds it
 	Remove        Kind = "remove"          // the directory Path, which is derived, and all in it
 	EndPortHolder Kind = "end_port_holder" // what listens on Port and is left of the service

@@ -21,9 +21,11 @@ const (
 
 // derived are the directories that tools make again from what is in the project.
 var derived = map[string]bool{
-	"node_modules": true, ".next": true, ".nuxt": true, ".output": true, ".svelte-kit": true, ".astro": true, ".angular": true, ".parcel-cache": true,
-	".cache": true, ".turbo": true, ".vite": true, "node_modules/.vite": true, "node_modules/.cache": true, ".venv": true, "venv": true,
-	"__pycache__": true, ".pytest_cache": true, ".mypy_cache": true, "dist": true, "build": true, "out": true, "target": true, "tmp/cache": true,
+	"node_modules": true, ".next": true, ".nuxt": true, ".output": true, ".svelte-kit": true, ".astro": true, ".angular": true,
+	".parcel-cache": true,
+	".cache":        true, ".turbo": true, ".vite": true, "node_modules/.vite": true, "node_modules/.cache": true, ".venv": true, "venv": true,
+	"__pycache__": true, ".pytest_cache": true, ".mypy_cache": true, "dist": true, "build": true, "out": true,
+	"target": true, "tmp/cache": true,
 }
 
 func derivedNames() []string {

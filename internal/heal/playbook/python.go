@@ -67,7 +67,8 @@ func (p *project) venv() *venv {
 	if m := regexp.MustCompile(`(?m)(?:^|\s)(\S+)/bin/python[0-9.]*: `).FindStringSubmatch(p.report); m != nil {
 		places = append(places, m[1])
 	}
-	if words := p.words(); len(words) > 0 && (path.Base(words[0]) == "uv" || path.Base(words[0]) == "poetry" || path.Base(words[0]) == "pipenv" || path.Base(words[0]) == "pdm") {
+	if words := p.words(); len(words) > 0 && (path.Base(words[0]) == "uv" || path.Base(words[0]) == "poetry" ||
+		path.Base(words[0]) == "pipenv" || path.Base(words[0]) == "pdm") {
 		for _, d := range up(p.dir) {
 			places = append(places, path.Join(p.Root, d, ".venv"))
 		}
@@ -98,7 +99,8 @@ var lockName = lazyregexp.New(`(?m)^name = "([^"\n]+)"`)
 // wants returns the nearest lock file, or list of requirements.
 func (p *project) wants() *wants {
 	for _, dir := range up(p.dir) {
-		for _, c := range []struct{ file, tool string }{{"uv.lock", "uv"}, {"poetry.lock", "poetry"}, {"Pipfile.lock", "pipenv"}, {"requirements.txt", "pip"}} {
+		for _, c := range []struct{ file, tool string }{{"uv.lock", "uv"}, {"poetry.lock", "poetry"}, {"Pipfile.lock", "pipenv"},
+			{"requirements.txt", "pip"}} {
 			file := path.Join(dir, c.file)
 			text, ok := p.read(file)
 			if !ok || !p.unlinked(file) {
@@ -218,7 +220,8 @@ func pythonPackage(p *project, groups map[string]string) []finding {
 	if actions == nil {
 		return nil
 	}
-	return []finding{{why: "the module " + module + " is of " + name + " in " + w.file + ", which is not installed in " + env.dir, actions: actions, strong: true}}
+	return []finding{{why: "the module " + module + " is of " + name + " in " + w.file + ", which is not installed in " + env.dir,
+		actions: actions, strong: true}}
 }
 
 // ownModule reports whether a module is one of the project's own.

@@ -55,7 +55,8 @@ var trailers = lazyregexp.New(`(?i)^` + leads + `(?:` + strings.Join([]string{
 	`.*ELIFECYCLE.*`,
 	`error:? (?:command failed|script|"?\w+"? exited|process ).*`,
 	`error: script .* exited with code .*`,
-	`\[nodemon\].*`, `\[ERROR\] (?:worker \(pid|shutting down|reason: worker failed).*`, `.*\[(?:ERROR|INFO)\] (?:worker \(pid|shutting down|reason: worker failed).*`,
+	`\[nodemon\].*`, `\[ERROR\] (?:worker \(pid|shutting down|reason: worker failed).*`,
+	`.*\[(?:ERROR|INFO)\] (?:worker \(pid|shutting down|reason: worker failed).*`,
 	`can't connect to \('.*`, `ERROR:\s+(?:application startup failed|traceback \(most recent call last\)).*`,
 	`exit status \d+`, `Node\.js v\d.*`, `.*command .* (?:failed|exited) with (?:exit )?code.*`,
 	`info visit .*`,
@@ -108,7 +109,8 @@ func above(lines []string, at int) int {
 			continue
 		case strings.HasPrefix(line, "  "), line == "":
 			continue
-		case chain.MatchString(line), traceback && i+2 < len(lines) && (chain.MatchString(lines[i+1]) || lines[i+1] == "" && chain.MatchString(lines[i+2])):
+		case chain.MatchString(line), traceback && i+2 < len(lines) && (chain.MatchString(lines[i+1]) || lines[i+1] == "" &&
+			chain.MatchString(lines[i+2])):
 			continue
 		}
 		break

@@ -175,7 +175,8 @@ func (l *Local) shown() (all []string) {
 		home = u.HomeDir
 	}
 	add := func(path string) {
-		if path != "/" && !inside(path, root) && !inside(root, path) && !(l.c.StateDir != "" && (inside(l.c.StateDir, path) || inside(path, l.c.StateDir))) && !inside(home, path) && !slices.Contains(all, path) {
+		if path != "/" && !inside(path, root) && !inside(root, path) && !(l.c.StateDir != "" && (inside(l.c.StateDir, path) ||
+			inside(path, l.c.StateDir))) && !inside(home, path) && !slices.Contains(all, path) {
 			all = append(all, path)
 		}
 	}

@@ -189,7 +189,8 @@ func (l *Local) Review(ctx context.Context, try int) (r Reviewed, err error) {
 		if _, err := l.guard.Check(c.Path, true); err != nil && c.Path != EnvFile && r.Denied == "" {
 			r.Denied = err.Error()
 		}
-		d := agent.FileDiff{Path: c.Path, Added: c.Kind == checkpoint.Added, Deleted: c.Kind == checkpoint.Deleted, Dirty: c.Dirty, AtHead: c.AtHead}
+		d := agent.FileDiff{Path: c.Path, Added: c.Kind == checkpoint.Added, Deleted: c.Kind == checkpoint.Deleted,
+			Dirty: c.Dirty, AtHead: c.AtHead}
 		if before, err := p.Before(ctx, c.Path); err == nil {
 			d.Before = text(before)
 		}

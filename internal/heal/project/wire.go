@@ -58,7 +58,8 @@ type fault struct {
 }
 
 // kinds are the errors that are told apart.
-var kinds = map[string]error{"not_exist": fs.ErrNotExist, "no_commands": ErrNoCommands, "ask": guard.ErrAsk, "canceled": context.Canceled, "deadline": context.DeadlineExceeded}
+var kinds = map[string]error{"not_exist": fs.ErrNotExist, "no_commands": ErrNoCommands, "ask": guard.ErrAsk,
+	"canceled": context.Canceled, "deadline": context.DeadlineExceeded}
 
 func toFault(err error) *fault {
 	f := &fault{Text: err.Error()}

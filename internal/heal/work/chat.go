@@ -191,7 +191,8 @@ func (t *talker) ask(ctx context.Context) (agent.Outcome, error) {
 	}
 	left.Steps = max(left.Steps, 1)
 	line, dir := t.shown()
-	topic := agent.Topic{Service: t.order.Service, Command: line, Dir: dir, Protected: h.Protected, Outside: "on the machine, with the rights of its user"}
+	topic := agent.Topic{Service: t.order.Service, Command: line, Dir: dir, Protected: h.Protected,
+		Outside: "on the machine, with the rights of its user"}
 	if t.box != nil {
 		topic.Outside = "in the sandbox of the service"
 	}
@@ -273,7 +274,8 @@ func (t *talker) broken(ctx context.Context) ([]chat.Entry, error) {
 		if !s.BrokenOff(id) {
 			continue
 		}
-		e := chat.Entry{Kind: chat.Result, Call: id, Error: true, Text: "it was broken off: the process that made this call has ended. It is not made again by itself; look at what it has done, and go on from there"}
+		e := chat.Entry{Kind: chat.Result, Call: id, Error: true,
+			Text: "it was broken off: the process that made this call has ended. It is not made again by itself; look at what it has done, and go on from there"}
 		var err error
 		if e.Diff, err = t.salvage(ctx, s.Made); err != nil {
 			return nil, err

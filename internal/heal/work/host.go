@@ -319,7 +319,8 @@ func (w *worker) run(ctx context.Context, c command) (result, error) {
 	if err != nil {
 		return result{}, err
 	}
-	return result{output: text[max(0, len(text)-commandOutput):], exit: res.Exit, timedOut: res.Exit != nil && res.Exit.Cause == process.CauseTimeout}, nil
+	return result{output: text[max(0, len(text)-commandOutput):], exit: res.Exit, timedOut: res.Exit != nil &&
+		res.Exit.Cause == process.CauseTimeout}, nil
 }
 
 // discard ends the tree of a process, and forgets it.

@@ -156,7 +156,8 @@ func (w *worker) look(ctx context.Context) (healer.Entry, error) {
 	if err != nil {
 		return out, err
 	}
-	if begins := s.Phase == tend.ServiceStarting || s.Phase == tend.ServiceRunning && !s.Ready; begins && w.order.Signal.Kind == asked && s.Age < soonTime {
+	if begins := s.Phase == tend.ServiceStarting || s.Phase == tend.ServiceRunning && !s.Ready; begins &&
+		w.order.Signal.Kind == asked && s.Age < soonTime {
 		// Nobody has seen it fail. What is wrong it says soon, or that nothing is.
 		if _, err := w.soon(ctx); err != nil && !isGone(err) {
 			return out, err
@@ -199,7 +200,8 @@ func (w *worker) look(ctx context.Context) (healer.Entry, error) {
 		if w.model == nil {
 			break
 		}
-		out.Remedies = append(out.Remedies, healer.Remedy{Kind: healer.Model, Name: fmt.Sprint(n + 1), Why: fmt.Sprintf("attempt %d of %d", n+1, w.order.Healer.Attempts), Tree: true})
+		out.Remedies = append(out.Remedies, healer.Remedy{Kind: healer.Model, Name: fmt.Sprint(n + 1),
+			Why: fmt.Sprintf("attempt %d of %d", n+1, w.order.Healer.Attempts), Tree: true})
 	}
 	return out, nil
 }

@@ -188,7 +188,8 @@ func (w *worker) openProject(ctx context.Context) (project.Project, project.Open
 }
 
 // dial opens the project in a process that start starts.
-func (w *worker) dial(ctx context.Context, c project.Config, start func(context.Context) (project.Conn, error)) (project.Project, project.Opened, error) {
+func (w *worker) dial(ctx context.Context, c project.Config, start func(context.Context) (project.Conn,
+	error)) (project.Project, project.Opened, error) {
 	conn, err := start(ctx)
 	if err != nil {
 		return nil, project.Opened{}, err
@@ -305,10 +306,11 @@ func (w *worker) startInside(ctx context.Context) (project.Conn, error) {
 		return nil, inSandbox("the project's directory cannot be written by the user of the service", err)
 	}
 	spec := process.Spec{
-		Argv: []string{"/bin/sh", "-c", `chmod 700 "$1" && exec "$@"`, "sh", at, Verb}, User: user, Dir: "/", Stdin: process.StdinPipe, Inherit: process.InheritNone,
-		Env:    map[string]string{"PATH": w.commandPath(), "GOMEMLIMIT": goMemory},
-		Limits: process.Limits{MemoryMax: commandMemory, PidsMax: commandPids},
-		Name:   "heal-project", Labels: map[string]string{labelEpisode: w.order.ID, labelCommand: "1"},
+		Argv: []string{"/bin/sh", "-c", `chmod 700 "$1" && exec "$@"`, "sh", at, Verb}, User: user, Dir: "/", Stdin: process.StdinPipe,
+		Inherit: process.InheritNone,
+		Env:     map[string]string{"PATH": w.commandPath(), "GOMEMLIMIT": goMemory},
+		Limits:  process.Limits{MemoryMax: commandMemory, PidsMax: commandPids},
+		Name:    "heal-project", Labels: map[string]string{labelEpisode: w.order.ID, labelCommand: "1"},
 		Retention: process.Retention{Limit: 256 << 20, TTL: time.Hour},
 	}
 	p, err := w.start(ctx, spec)
@@ -321,7 +323,8 @@ func (w *worker) startInside(ctx context.Context) (project.Conn, error) {
 }
 
 func inSandbox(what string, err error) error {
-	if errors.Is(err, process.ErrUnavailable) || errors.Is(err, tend.ErrSandboxPaused) || errors.Is(err, tend.ErrSandboxStopped) || errors.Is(err, process.ErrNotFound) {
+	if errors.Is(err, process.ErrUnavailable) || errors.Is(err, tend.ErrSandboxPaused) || errors.Is(err, tend.ErrSandboxStopped) ||
+		errors.Is(err, process.ErrNotFound) {
 		return &project.BrokenError{Why: err.Error()} // another worker waits for it
 	}
 	return fmt.Errorf("in the sandbox of the service %s: %w", what, err)

@@ -18,5 +18,6 @@ func isOther(name string) (bool, error) {
 }
 
 func (w *worker) startAs(context.Context) (project.Conn, error) {
-	return nil, fmt.Errorf("the service runs as %s, and a project of another user is repaired on Linux alone: %w", w.order.Rules.User, process.ErrUnsupported)
+	return nil, fmt.Errorf("the service runs as %s, and a project of another user is repaired on Linux alone: %w",
+		w.order.Rules.User, process.ErrUnsupported)
 }

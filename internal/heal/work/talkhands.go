@@ -67,7 +67,8 @@ func (t *talker) made(ctx context.Context, tool agent.Tool, call agent.Block) (s
 // question asks the person whether a call may be made, which the guards have refused.
 func (t *talker) question(ctx context.Context, tool agent.Tool, call agent.Block, why error) error {
 	if len(call.Input) > maxAsked {
-		return fmt.Errorf("%w. The person could be asked, but not for a call of more than %d bytes: make a smaller one, with old and new", why, maxAsked)
+		return fmt.Errorf("%w. The person could be asked, but not for a call of more than %d bytes: make a smaller one, with old and new",
+			why, maxAsked)
 	}
 	var in struct{ Path, Command string }
 	if err := json.Unmarshal(call.Input, &in); err != nil {
@@ -154,7 +155,8 @@ func (h *talkHands) ExecOutside(ctx context.Context, line string) (out agent.Exe
 	w := h.w
 	var res result
 	err = h.own(ctx, func() (err error) {
-		res, err = w.run(ctx, command{argv: []string{"/bin/sh", "-c", line}, dir: w.project.Root(), env: w.bareEnviron(), time: installTime, bare: true})
+		res, err = w.run(ctx, command{argv: []string{"/bin/sh", "-c", line}, dir: w.project.Root(), env: w.bareEnviron(),
+			time: installTime, bare: true})
 		return err
 	})
 	out = agent.Exec{Output: res.output, TimedOut: res.timedOut}

@@ -189,7 +189,8 @@ func (w *worker) holds(ctx context.Context, first tend.Service, hold time.Durati
 		}
 		switch {
 		case s.PID != first.PID || s.Runs != first.Runs:
-			return "", reason(fmt.Sprintf("it did not hold: after %v it was another process", time.Since(begun).Round(time.Millisecond)), s.Why, lastEnd(s))
+			return "", reason(fmt.Sprintf("it did not hold: after %v it was another process", time.Since(begun).Round(time.Millisecond)),
+				s.Why, lastEnd(s))
 		case !s.Ready:
 			return "", reason("it did not hold", s.Why)
 		}

@@ -26,5 +26,6 @@ func Look(path string) (Seen, error) {
 
 // Same reports whether two looks were at the same version; of none, they were not.
 func (s Seen) Same(as Seen) bool {
-	return s.info != nil && as.info != nil && os.SameFile(s.info, as.info) && s.info.ModTime().Equal(as.info.ModTime()) && s.info.Size() == as.info.Size()
+	return s.info != nil && as.info != nil && os.SameFile(s.info, as.info) && s.info.ModTime().Equal(as.info.ModTime()) &&
+		s.info.Size() == as.info.Size()
 }

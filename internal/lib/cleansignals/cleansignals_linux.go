@@ -45,7 +45,8 @@ func Exec(argv, environ []string) error {
 	}
 	var none, was uint64
 	const setMask = 2 // SIG_SETMASK
-	if _, _, errno := unix.RawSyscall6(unix.SYS_RT_SIGPROCMASK, setMask, uintptr(unsafe.Pointer(&none)), uintptr(unsafe.Pointer(&was)), maskSize, 0, 0); errno == 0 && was != 0 {
+	if _, _, errno := unix.RawSyscall6(unix.SYS_RT_SIGPROCMASK, setMask, uintptr(unsafe.Pointer(&none)), uintptr(unsafe.Pointer(&was)),
+		maskSize, 0, 0); errno == 0 && was != 0 {
 		changed = true
 	}
 	if !changed {

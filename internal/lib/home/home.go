@@ -76,7 +76,8 @@ func (h Home) Socket() (string, error) {
 // CheckSocket reports that the kernel takes no socket at a path of this length.
 func CheckSocket(path string) error {
 	if len(path) > socketMaxLen {
-		return fmt.Errorf("socket path %s has %d bytes; the kernel allows %d: give a shorter --state-dir DIR, or --socket PATH to tend serve", path, len(path), socketMaxLen)
+		return fmt.Errorf("socket path %s has %d bytes; the kernel allows %d: give a shorter --state-dir DIR, or --socket PATH to tend serve",
+			path, len(path), socketMaxLen)
 	}
 	return nil
 }

@@ -11,7 +11,8 @@ type Error struct {
 
 func (e *Error) Error() string {
 	if e.UID == 0 {
-		return fmt.Sprintf("%s %s: only what belongs to root, and nobody else may write, is obeyed for root; use chown or chmod if it is meant", e.Path, e.Why)
+		return fmt.Sprintf("%s %s: only what belongs to root, and nobody else may write, is obeyed for root; use chown or chmod if it is meant",
+			e.Path, e.Why)
 	}
 	return fmt.Sprintf("%s %s: only what belongs to uid %d or to root, and nobody else may write, is obeyed for uid %[3]d; use chown or chmod if it is meant", e.Path, e.Why, e.UID)
 }

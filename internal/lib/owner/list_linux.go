@@ -41,7 +41,8 @@ func writers(list []byte, gid, uid int) string {
 		}
 	}
 	for e := list[head:]; len(e) > 0; e = e[size:] {
-		tag, may, id := binary.LittleEndian.Uint16(e), binary.LittleEndian.Uint16(e[2:])&mask&mayWrite != 0, int(binary.LittleEndian.Uint32(e[4:]))
+		tag, may, id := binary.LittleEndian.Uint16(e), binary.LittleEndian.Uint16(e[2:])&mask&mayWrite != 0,
+			int(binary.LittleEndian.Uint32(e[4:]))
 		switch {
 		case !may:
 		case tag == listUser && id != uid && id != 0:

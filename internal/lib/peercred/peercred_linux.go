@@ -72,7 +72,8 @@ func tcpUID(c *net.TCPConn) (int, error) {
 // has closed only its writing half is still there to read the answer.
 func established(state uint8) bool {
 	switch state {
-	case unix.BPF_TCP_ESTABLISHED, unix.BPF_TCP_FIN_WAIT1, unix.BPF_TCP_FIN_WAIT2, unix.BPF_TCP_CLOSE_WAIT, unix.BPF_TCP_LAST_ACK, unix.BPF_TCP_CLOSING:
+	case unix.BPF_TCP_ESTABLISHED, unix.BPF_TCP_FIN_WAIT1, unix.BPF_TCP_FIN_WAIT2, unix.BPF_TCP_CLOSE_WAIT, unix.BPF_TCP_LAST_ACK,
+		unix.BPF_TCP_CLOSING:
 		return true
 	}
 	return false

@@ -36,7 +36,8 @@ func Shared() (Filter, error) {
 
 // namespaces are the flags of clone(2) that make them. CLONE_NEWTIME is none: there it
 // is part of the exit signal.
-const namespaces = unix.CLONE_NEWNS | unix.CLONE_NEWCGROUP | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC | unix.CLONE_NEWUSER | unix.CLONE_NEWPID | unix.CLONE_NEWNET
+const namespaces = unix.CLONE_NEWNS | unix.CLONE_NEWCGROUP | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC | unix.CLONE_NEWUSER |
+	unix.CLONE_NEWPID | unix.CLONE_NEWNET
 
 func rules() []Rule {
 	const eperm = uint16(unix.EPERM)
@@ -56,7 +57,8 @@ func rules() []Rule {
 			And: &When{Arg: 2, IsNot: ordinary}},
 		// What programs send each other over netlink is charged to nobody. The other
 		// protocols of netlink lead to the kernel.
-		{Call: unix.SYS_SOCKET, Errno: uint16(unix.EPROTONOSUPPORT), When: When{Arg: 0, Is: []uint32{unix.AF_NETLINK}}, And: &When{Arg: 2, Is: []uint32{unix.NETLINK_USERSOCK}}},
+		{Call: unix.SYS_SOCKET, Errno: uint16(unix.EPROTONOSUPPORT), When: When{Arg: 0, Is: []uint32{unix.AF_NETLINK}},
+			And: &When{Arg: 2, Is: []uint32{unix.NETLINK_USERSOCK}}},
 		// fs.aio-max-nr is one number for the whole machine. Who finds no AIO does without.
 		{Call: unix.SYS_IO_SETUP, Errno: uint16(unix.ENOSYS)},
 		// The limit of core files is 1 byte, with which the kernel starts no handler, as it

@@ -117,7 +117,8 @@ func (j *Judge) urgent(at time.Duration, s *Sample) string {
 	}
 	j.grow(at, m)
 	if j.stalls >= 2 {
-		return fmt.Sprintf("; it waited for memory for %.0f %% of the last 10 s, and some of it for %.0f %% of the last minute", s.Stall.Full10, s.Stall.Some60)
+		return fmt.Sprintf("; it waited for memory for %.0f %% of the last 10 s, and some of it for %.0f %% of the last minute",
+			s.Stall.Full10, s.Stall.Some60)
 	}
 	if left, ok := j.forecast(at, m); ok && left < soon && m.share(m.Held) >= tightWork {
 		return fmt.Sprintf("; as it grows, nothing is left in %v", max(time.Second, left.Round(time.Second)))

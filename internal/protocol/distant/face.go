@@ -117,7 +117,8 @@ func New(c Config) (*Face, error) {
 		f.inherit, f.environ = process.InheritNone, environment(c.Environ)
 	}
 	f.version = wire.Map{
-		"type", "version", "server_version", semver(c.Version), "protocol_version", protocolVersion, "capabilities", append(capabilities, "sys_info"),
+		"type", "version", "server_version", semver(c.Version), "protocol_version", protocolVersion, "capabilities",
+		append(capabilities, "sys_info"),
 	}
 	f.system = wire.Map{
 		"type", "system_info", "family", "unix", "os", rustOS(runtime.GOOS), "arch", rustArch(runtime.GOARCH),

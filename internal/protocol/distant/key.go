@@ -35,7 +35,8 @@ func LoadKey(dir string) (secure.Key, error) {
 		return secure.Key{}, err
 	}
 	if info.Mode().Perm()&0o077 != 0 {
-		return secure.Key{}, fmt.Errorf("the key in %s may be read by others (mode %v); remove the file, and a new key is made", path, info.Mode().Perm())
+		return secure.Key{}, fmt.Errorf("the key in %s may be read by others (mode %v); remove the file, and a new key is made",
+			path, info.Mode().Perm())
 	}
 	key, err := secure.ParseKey(strings.TrimSpace(string(text)))
 	if err != nil {

@@ -71,7 +71,8 @@ func NewNative(c NativeConfig) (*Native, error) {
 	if err := os.MkdirAll(c.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make the directory of the sessions: %w", err)
 	}
-	n := &Native{face: c.Face, dir: c.Dir, key: c.Key, keep: cmp.Or(c.Keep, keepSessions), setup: cmp.Or(c.Setup, setupTime), sessions: map[uint32]*session{}, since: time.Now()}
+	n := &Native{face: c.Face, dir: c.Dir, key: c.Key, keep: cmp.Or(c.Keep, keepSessions), setup: cmp.Or(c.Setup, setupTime),
+		sessions: map[uint32]*session{}, since: time.Now()}
 	n.ctx, n.cancel = context.WithCancel(context.Background())
 	if err := n.sweep(); err != nil {
 		return nil, err

@@ -44,7 +44,8 @@ func (s *Service) Status() map[string]string {
 		connections, sessions = n.open, len(n.sessions)
 		n.mu.Unlock()
 	}
-	return map[string]string{"address": s.Listener.Addr().String(), "connections": strconv.Itoa(connections), "sessions": strconv.Itoa(sessions)}
+	return map[string]string{"address": s.Listener.Addr().String(), "connections": strconv.Itoa(connections),
+		"sessions": strconv.Itoa(sessions)}
 }
 
 // Run implements [module.Runner].

@@ -213,7 +213,8 @@ func (q *query) options(o *fields) (err error) {
 	q.depth = min(q.depth, o.optUint("max_depth", q.depth, math.MaxUint64))
 	q.batch = min(max(1, o.optUint("pagination", q.batch, math.MaxUint64)), 10_000)
 	q.hidden = !o.flag("ignore_hidden")
-	for _, name := range []string{"use_ignore_files", "use_parent_ignore_files", "use_git_ignore_files", "use_global_git_ignore_files", "use_git_exclude_files"} {
+	for _, name := range []string{"use_ignore_files", "use_parent_ignore_files", "use_git_ignore_files", "use_global_git_ignore_files",
+		"use_git_exclude_files"} {
 		if o.flag(name) {
 			return faultf(kindUnsupported, "the search option %s is unsupported", name)
 		}

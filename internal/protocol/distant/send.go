@@ -239,7 +239,8 @@ func (s *session) noteWrite(c call, id uint32, size int, offset int64, turn int)
 	if s.closed {
 		return inputPlace{}, errLog
 	}
-	err := s.log.AppendJSON(journal.KindWrite, journal.Write{Process: id, Request: c.frame, Index: uint32(c.index), Offset: offset, Length: int64(size), Turn: turn})
+	err := s.log.AppendJSON(journal.KindWrite, journal.Write{Process: id, Request: c.frame, Index: uint32(c.index),
+		Offset: offset, Length: int64(size), Turn: turn})
 	if err != nil {
 		return inputPlace{}, fmt.Errorf("%w: %w", errLog, err)
 	}

@@ -61,7 +61,8 @@ func (f *Face) reserve(w http.ResponseWriter, r *http.Request) error {
 		return badRequest("name is %.80q; up to 128 letters, digits, '-' and '_' are allowed, with one namespace and '/' before them", name)
 	}
 	if i := slices.IndexFunc(tags, func(t string) bool { return !tagName.MatchString(t) }); i >= 0 || len(tags) > driver.MaxTags {
-		return badRequest("tags: %d were given, and each has up to 128 letters, digits, '.', '-' and '_'; the limit is %d", len(tags), driver.MaxTags)
+		return badRequest("tags: %d were given, and each has up to 128 letters, digits, '.', '-' and '_'; the limit is %d",
+			len(tags), driver.MaxTags)
 	}
 	if c := req.CPUCount; c != 0 && !(c >= driver.MinCPUs && c <= driver.MaxCPUs) {
 		return badRequest("cpuCount is %v; 0 (no limit) or %v to %v are allowed", c, driver.MinCPUs, driver.MaxCPUs)
@@ -72,7 +73,8 @@ func (f *Face) reserve(w http.ResponseWriter, r *http.Request) error {
 	if f.store.sweep(time.Now()) >= maxReserved {
 		return &problem{http.StatusTooManyRequests, "there are too many builds; the limit is 1000 in a day"}
 	}
-	b := &reserved{ID: driver.NewBuildID(), TemplateID: string(driver.NewID()), Name: name, Tags: tags, CPUs: req.CPUCount, Memory: req.MemoryMB << 20, Created: time.Now().UTC()}
+	b := &reserved{ID: driver.NewBuildID(), TemplateID: string(driver.NewID()), Name: name, Tags: tags, CPUs: req.CPUCount,
+		Memory: req.MemoryMB << 20, Created: time.Now().UTC()}
 	if old, err := t.Template(r.Context(), name); err == nil {
 		b.TemplateID = old.ID
 	} else if !missing(err) {
@@ -226,7 +228,8 @@ func (f *Face) buildStatus(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	entries, lines := entriesOf(logs[:min(len(logs), int(limit))])
-	answer := map[string]any{"templateID": b.TemplateID, "buildID": b.ID, "status": build.Status.String(), "logs": lines, "logEntries": entries}
+	answer := map[string]any{"templateID": b.TemplateID, "buildID": b.ID, "status": build.Status.String(), "logs": lines,
+		"logEntries": entries}
 	if build.Status == driver.BuildFailed {
 		answer["reason"] = map[string]any{"message": build.Reason, "step": build.FailedStep, "logEntries": []any{}}
 	}

@@ -70,7 +70,8 @@ func New(c Config) (*Face, error) {
 	}
 	f := &Face{
 		driver: c.Driver, secret: c.Secret, token: c.Token, trusted: c.Trusted, domains: c.Domains,
-		publicURL: strings.TrimRight(c.PublicURL, "/"), version: c.EnvdVersion, machine: machineOf(c.Dir), began: time.Now(), logging: make(chan struct{}, logsAtOnce), log: c.Log,
+		publicURL: strings.TrimRight(c.PublicURL, "/"), version: c.EnvdVersion, machine: machineOf(c.Dir), began: time.Now(),
+		logging: make(chan struct{}, logsAtOnce), log: c.Log,
 	}
 	if f.token == nil {
 		f.token = func() protocol.Token { return "" }
@@ -103,7 +104,8 @@ func (f *Face) Routes() []module.Route {
 	aliases := f.needsKey(f.handlers(map[string]handler{"GET /templates/aliases/{alias}": f.alias}))
 	routes := []module.Route{
 		{Pattern: "/templates/aliases/", Handler: aliases, Access: module.Own},
-		{Pattern: "PUT " + uploadPath + "{token}", Handler: http.HandlerFunc(f.upload), Access: module.Own, Body: func(string) module.Body { return module.File }},
+		{Pattern: "PUT " + uploadPath + "{token}", Handler: http.HandlerFunc(f.upload), Access: module.Own,
+			Body: func(string) module.Body { return module.File }},
 	}
 	for _, tree := range []string{
 		"/sandboxes", "/v2/sandboxes", "/snapshots", "/templates", "/v2/templates", "/v3/templates", "/default-templates",

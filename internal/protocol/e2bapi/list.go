@@ -119,7 +119,8 @@ func (f *Face) listRunning(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return f.writeList(w, slices.DeleteFunc(infos, func(i driver.Info) bool { return !running(i.State) || !hasMetadata(i.Metadata, want) }), "")
+	return f.writeList(w, slices.DeleteFunc(infos, func(i driver.Info) bool { return !running(i.State) || !hasMetadata(i.Metadata, want) }),
+		"")
 }
 
 func (f *Face) writeList(w http.ResponseWriter, infos []driver.Info, next string) error {

@@ -11,7 +11,8 @@ import (
 )
 
 // maskHost is a host name, with ${PORT} at any place and a port or none.
-var maskHost = lazyregexp.New(`^([A-Za-z0-9._-]|` + regexp.QuoteMeta(protocol.MaskPort) + `){1,253}(:([0-9]{1,5}|` + regexp.QuoteMeta(protocol.MaskPort) + `))?$`)
+var maskHost = lazyregexp.New(`^([A-Za-z0-9._-]|` + regexp.QuoteMeta(protocol.MaskPort) + `){1,253}(:([0-9]{1,5}|` +
+	regexp.QuoteMeta(protocol.MaskPort) + `))?$`)
 
 const maxHTTPSPorts = 64
 
@@ -19,7 +20,8 @@ const maxHTTPSPorts = 64
 func (n *networkRequest) serve(notes map[string]string) error {
 	if n.MaskRequestHost != "" {
 		if !maskHost.MatchString(n.MaskRequestHost) {
-			return badRequest("maskRequestHost is %.80q; a host name is needed, in which %s stands for the port", n.MaskRequestHost, protocol.MaskPort)
+			return badRequest("maskRequestHost is %.80q; a host name is needed, in which %s stands for the port", n.MaskRequestHost,
+				protocol.MaskPort)
 		}
 		notes[protocol.NoteMaskHost] = n.MaskRequestHost
 	}

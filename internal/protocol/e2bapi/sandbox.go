@@ -155,7 +155,8 @@ func (f *Face) repeated(ctx context.Context, spec *driver.Spec) (driver.Sandbox,
 		return nil, err
 	}
 	if first := info.Notes[noteRequest]; first != "" && first != spec.Notes[noteRequest] {
-		return nil, &problem{http.StatusUnprocessableEntity, "the Idempotency-Key was used for another request, whose sandbox is there; give each request a key of its own"}
+		return nil, &problem{http.StatusUnprocessableEntity,
+			"the Idempotency-Key was used for another request, whose sandbox is there; give each request a key of its own"}
 	}
 	return s, nil
 }
@@ -493,16 +494,18 @@ func (f *Face) listedJSON(info *driver.Info) listed {
 	if l.Metadata == nil {
 		l.Metadata = map[string]string{}
 	}
-	l.CPUCount, l.MemoryMB, l.DiskSizeMB = cmp.Or(l.CPUCount, f.machine.cpus), cmp.Or(l.MemoryMB, f.machine.memoryMB), cmp.Or(l.DiskSizeMB, f.machine.diskMB)
+	l.CPUCount, l.MemoryMB, l.DiskSizeMB = cmp.Or(l.CPUCount, f.machine.cpus), cmp.Or(l.MemoryMB, f.machine.memoryMB),
+		cmp.Or(l.DiskSizeMB, f.machine.diskMB)
 	return l
 }
 
 func (f *Face) detailJSON(r *http.Request, info *driver.Info) *detail {
 	internet := !slices.Contains(info.Network.Deny, everything) && info.Network.Mode != driver.NetworkNone
 	d := &detail{
-		listed: f.listedJSON(info), EnvdAccessToken: string(f.secret.SandboxToken(string(info.ID))), Domain: f.domain(r), AllowInternetAccess: internet,
-		Network:   network{AllowOut: info.Network.Allow, DenyOut: info.Network.Deny, AllowPublicTraffic: info.Network.Public},
-		Lifecycle: lifecycle{AutoResume: info.Wake, OnTimeout: "kill"},
+		listed: f.listedJSON(info), EnvdAccessToken: string(f.secret.SandboxToken(string(info.ID))), Domain: f.domain(r),
+		AllowInternetAccess: internet,
+		Network:             network{AllowOut: info.Network.Allow, DenyOut: info.Network.Deny, AllowPublicTraffic: info.Network.Public},
+		Lifecycle:           lifecycle{AutoResume: info.Wake, OnTimeout: "kill"},
 	}
 	d.Network.MaskRequestHost, d.Network.HTTPSPorts = info.Notes[protocol.NoteMaskHost], httpsPorts(info.Notes)
 	if info.AtDeadline == driver.ActionPause {

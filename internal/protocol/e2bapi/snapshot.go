@@ -50,7 +50,8 @@ func (f *Face) snapshot(w http.ResponseWriter, r *http.Request) error {
 		_, err := f.getTemplate(r.Context(), req.Name)
 		switch {
 		case err == nil || missing(err) && isBase(req.Name):
-			return &problem{http.StatusConflict, fmt.Sprintf("name %.100q is that of a template; give another one, or none and use the snapshot's ID", req.Name)}
+			return &problem{http.StatusConflict,
+				fmt.Sprintf("name %.100q is that of a template; give another one, or none and use the snapshot's ID", req.Name)}
 		case !missing(err):
 			return err
 		}

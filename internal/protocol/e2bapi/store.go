@@ -31,7 +31,8 @@ const (
 )
 
 // errUploads refuses an upload for which there is no room.
-var errUploads = &problem{http.StatusInsufficientStorage, fmt.Sprintf("the uploads for builds have %d GiB together, and that is the limit; they are removed an hour later when there is need, or start their builds", maxUploads>>30)}
+var errUploads = &problem{http.StatusInsufficientStorage,
+	fmt.Sprintf("the uploads for builds have %d GiB together, and that is the limit; they are removed an hour later when there is need, or start their builds", maxUploads>>30)}
 
 // store keeps what clients send before a build begins:
 //

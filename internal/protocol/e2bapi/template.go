@@ -154,8 +154,10 @@ func (f *Face) templateJSON(t *driver.Template) templateJSON {
 	}
 	j := templateJSON{
 		TemplateID: t.ID, BuildID: string(t.Build), Public: t.ID == baseTemplate, Aliases: names, Names: names,
-		CPUCount: cmp.Or(int64(math.Ceil(t.Size.CPUs)), f.machine.cpus), MemoryMB: cmp.Or(t.Size.Memory>>20, f.machine.memoryMB), DiskSizeMB: cmp.Or(t.Size.Disk>>20, f.machine.diskMB),
-		CreatedAt: stamp(t.Created), UpdatedAt: stamp(t.Updated), SpawnCount: t.Used, BuildCount: 1, EnvdVersion: f.version, BuildStatus: "ready",
+		CPUCount: cmp.Or(int64(math.Ceil(t.Size.CPUs)), f.machine.cpus), MemoryMB: cmp.Or(t.Size.Memory>>20, f.machine.memoryMB),
+		DiskSizeMB: cmp.Or(t.Size.Disk>>20, f.machine.diskMB),
+		CreatedAt:  stamp(t.Created), UpdatedAt: stamp(t.Updated), SpawnCount: t.Used, BuildCount: 1, EnvdVersion: f.version,
+		BuildStatus: "ready",
 	}
 	if !t.LastUsed.IsZero() {
 		at := stamp(t.LastUsed)
@@ -194,7 +196,8 @@ func (f *Face) template(w http.ResponseWriter, r *http.Request) error {
 		"cpuCount": j.CPUCount, "memoryMB": j.MemoryMB, "diskSizeMB": j.DiskSizeMB, "envdVersion": j.EnvdVersion,
 	}
 	writeJSON(w, http.StatusOK, map[string]any{
-		"templateID": j.TemplateID, "public": j.Public, "aliases": j.Aliases, "names": j.Names, "createdAt": j.CreatedAt, "updatedAt": j.UpdatedAt,
+		"templateID": j.TemplateID, "public": j.Public, "aliases": j.Aliases, "names": j.Names, "createdAt": j.CreatedAt,
+		"updatedAt":     j.UpdatedAt,
 		"lastSpawnedAt": j.LastSpawnedAt, "spawnCount": j.SpawnCount, "builds": []any{build},
 	})
 	return nil

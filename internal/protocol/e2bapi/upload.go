@@ -45,7 +45,8 @@ func (f *Face) upload(w http.ResponseWriter, r *http.Request) {
 		f.refuse(w, &problem{http.StatusForbidden, "the link for the upload has expired; ask for a new one"})
 		return
 	case r.ContentLength > maxUpload:
-		f.refuse(w, &problem{http.StatusRequestEntityTooLarge, fmt.Sprintf("the upload has %d bytes; the limit is %d", r.ContentLength, int64(maxUpload))})
+		f.refuse(w, &problem{http.StatusRequestEntityTooLarge, fmt.Sprintf("the upload has %d bytes; the limit is %d",
+			r.ContentLength, int64(maxUpload))})
 		return
 	}
 	err = f.store.put(hash, http.MaxBytesReader(w, r.Body, maxUpload))

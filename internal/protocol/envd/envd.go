@@ -139,7 +139,8 @@ func (f *Face) Routes() (routes []module.Route) {
 		processconnect.ProcessUpdateProcedure:      f.serveUpdate,
 		"/process.Process/":                        f.serveRPC,
 	} {
-		routes = append(routes, module.Route{Pattern: path, Handler: f.Wrap(h), Access: module.Own, Body: bodyOf, OwnDeadline: true, Inside: true})
+		routes = append(routes, module.Route{Pattern: path, Handler: f.Wrap(h), Access: module.Own, Body: bodyOf,
+			OwnDeadline: true, Inside: true})
 	}
 	for path, h := range map[string]http.HandlerFunc{
 		"POST /init":   f.init,
@@ -171,8 +172,9 @@ var crossOrigin = cors.New(cors.Options{
 	AllowedOrigins: []string{"*"},
 	AllowedMethods: []string{"HEAD", "GET", "POST", "PUT", "PATCH", "DELETE"},
 	AllowedHeaders: []string{"*"},
-	ExposedHeaders: []string{"Grpc-Status", "Grpc-Message", "Grpc-Status-Details-Bin", "Location", "Cache-Control", "X-Content-Type-Options", headerID, headerOffset, envdfs.HeaderOwner},
-	MaxAge:         7200, // seconds
+	ExposedHeaders: []string{"Grpc-Status", "Grpc-Message", "Grpc-Status-Details-Bin", "Location", "Cache-Control",
+		"X-Content-Type-Options", headerID, headerOffset, envdfs.HeaderOwner},
+	MaxAge: 7200, // seconds
 })
 
 // Wrap puts what stands in front of every path of this protocol around h: the

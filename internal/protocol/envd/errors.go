@@ -53,8 +53,10 @@ func codeOf(err error) connect.Code {
 	}{
 		{context.DeadlineExceeded, connect.CodeDeadlineExceeded}, {context.Canceled, connect.CodeCanceled},
 		{process.ErrNotFound, connect.CodeNotFound}, {process.ErrExited, connect.CodeNotFound},
-		{process.ErrExists, connect.CodeAlreadyExists}, {process.ErrOffset, connect.CodeOutOfRange}, {process.ErrLimit, connect.CodeResourceExhausted},
-		{process.ErrUnavailable, connect.CodeUnavailable}, {errStopping, connect.CodeUnavailable}, {errEnded, connect.CodeUnavailable}, {errSandboxEnded, connect.CodeUnavailable},
+		{process.ErrExists, connect.CodeAlreadyExists}, {process.ErrOffset, connect.CodeOutOfRange},
+		{process.ErrLimit, connect.CodeResourceExhausted},
+		{process.ErrUnavailable, connect.CodeUnavailable}, {errStopping, connect.CodeUnavailable}, {errEnded, connect.CodeUnavailable},
+		{errSandboxEnded, connect.CodeUnavailable},
 		{process.ErrUnsupported, connect.CodeUnimplemented}, {process.ErrPermission, connect.CodePermissionDenied},
 	} {
 		if errors.Is(err, known.err) {

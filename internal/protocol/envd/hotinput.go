@@ -192,7 +192,8 @@ func nextEnvelope(body io.Reader) (int64, error) {
 		return 0, bodyErr(err, "the stream ended in the envelope of a message, after %d of %d bytes", n, envelopeSize)
 	}
 	if head[0] != 0 {
-		return 0, errorf(connect.CodeInternal, "protocol error: a message has the flags %#02x; messages of this method come uncompressed, with flags 0", head[0])
+		return 0, errorf(connect.CodeInternal,
+			"protocol error: a message has the flags %#02x; messages of this method come uncompressed, with flags 0", head[0])
 	}
 	size := int64(binary.BigEndian.Uint32(head[1:]))
 	if size > maxMessage {

@@ -147,12 +147,14 @@ func (t *target) input(ctx context.Context, in *pb.ProcessInput) error {
 	switch in := in.GetInput().(type) {
 	case *pb.ProcessInput_Stdin:
 		if t.pty {
-			return errorf(connect.CodeInternal, "error writing to stdin: tty assigned to process — input should be written to the pty, not the stdin")
+			return errorf(connect.CodeInternal,
+				"error writing to stdin: tty assigned to process — input should be written to the pty, not the stdin")
 		}
 		data = in.Stdin
 	case *pb.ProcessInput_Pty:
 		if !t.pty {
-			return errorf(connect.CodeInternal, "error writing to tty: tty not assigned to process — input should be written to the stdin, not the tty")
+			return errorf(connect.CodeInternal,
+				"error writing to tty: tty not assigned to process — input should be written to the stdin, not the tty")
 		}
 		data, doing = in.Pty, "error writing to tty"
 	default:
@@ -163,7 +165,8 @@ func (t *target) input(ctx context.Context, in *pb.ProcessInput) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, process.ErrBrokenPipe) && t.pty: // the original's words, and below
-		return errorf(connect.CodeInternal, "error writing to tty: error writing to tty of process '%d': write /dev/ptmx: input/output error", t.pid)
+		return errorf(connect.CodeInternal, "error writing to tty: error writing to tty of process '%d': write /dev/ptmx: input/output error",
+			t.pid)
 	case errors.Is(err, process.ErrBrokenPipe):
 		return errorf(connect.CodeInternal, "error writing to stdin: error writing to stdin of process '%d': write |1: broken pipe", t.pid)
 	case errors.Is(err, process.ErrStdinClosed):

@@ -96,7 +96,8 @@ func fromOf(v string, now [4]int64) ([4]int64, error) {
 		n, err := strconv.ParseInt(text, 10, 64)
 		s, known := streamNames[name]
 		if !ok || err != nil || n < 0 || !known {
-			return from, errorf(connect.CodeInvalidArgument, "%s has %q; give one offset for all streams (0), or stdout=N, stderr=N, pty=N with commas between", headerFrom, part)
+			return from, errorf(connect.CodeInvalidArgument,
+				"%s has %q; give one offset for all streams (0), or stdout=N, stderr=N, pty=N with commas between", headerFrom, part)
 		}
 		from[s] = n
 	}

@@ -86,7 +86,8 @@ var (
 // token it may be signed with. If that has none, the signature is wrong: what was
 // meant for a sandbox that has ended is not done on the machine.
 func (f *Face) signedFor(r *http.Request, t route.Target) (route.Target, error) {
-	if r.URL.Path != "/files" || f.secret == nil || f.sandboxes.Driver == nil || protocol.AccessToken(r) != "" || r.Header.Get("E2b-Sandbox-Id") != "" || !signable(r) {
+	if r.URL.Path != "/files" || f.secret == nil || f.sandboxes.Driver == nil || protocol.AccessToken(r) != "" ||
+		r.Header.Get("E2b-Sandbox-Id") != "" || !signable(r) {
 		return t, nil
 	}
 	query := r.URL.Query()

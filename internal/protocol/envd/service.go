@@ -48,7 +48,8 @@ func (s *service) Start(ctx context.Context, req *connect.Request[pb.StartReques
 }
 
 // Connect implements the service for the generic protocols.
-func (s *service) Connect(ctx context.Context, req *connect.Request[pb.ConnectRequest], out *connect.ServerStream[pb.ConnectResponse]) error {
+func (s *service) Connect(ctx context.Context, req *connect.Request[pb.ConnectRequest],
+	out *connect.ServerStream[pb.ConnectResponse]) error {
 	o, err := s.f.openConnect(ctx, req.Header(), req.Msg)
 	if err != nil {
 		return wireErr(err)
@@ -69,7 +70,8 @@ func (s *service) Update(ctx context.Context, req *connect.Request[pb.UpdateRequ
 }
 
 // SendSignal implements the service for the generic protocols.
-func (s *service) SendSignal(ctx context.Context, req *connect.Request[pb.SendSignalRequest]) (*connect.Response[pb.SendSignalResponse], error) {
+func (s *service) SendSignal(ctx context.Context,
+	req *connect.Request[pb.SendSignalRequest]) (*connect.Response[pb.SendSignalResponse], error) {
 	if err := s.f.sendSignal(ctx, req.Header(), req.Msg); err != nil {
 		return nil, err
 	}
@@ -77,7 +79,8 @@ func (s *service) SendSignal(ctx context.Context, req *connect.Request[pb.SendSi
 }
 
 // SendInput implements the service for the generic protocols.
-func (s *service) SendInput(ctx context.Context, req *connect.Request[pb.SendInputRequest]) (*connect.Response[pb.SendInputResponse], error) {
+func (s *service) SendInput(ctx context.Context,
+	req *connect.Request[pb.SendInputRequest]) (*connect.Response[pb.SendInputResponse], error) {
 	if err := s.f.sendInput(ctx, req.Msg); err != nil {
 		return nil, wireErr(err)
 	}
@@ -85,7 +88,8 @@ func (s *service) SendInput(ctx context.Context, req *connect.Request[pb.SendInp
 }
 
 // StreamInput implements the service for the generic protocols.
-func (s *service) StreamInput(ctx context.Context, in *connect.ClientStream[pb.StreamInputRequest]) (*connect.Response[pb.StreamInputResponse], error) {
+func (s *service) StreamInput(ctx context.Context,
+	in *connect.ClientStream[pb.StreamInputRequest]) (*connect.Response[pb.StreamInputResponse], error) {
 	var target inputTarget
 	for in.Receive() {
 		if err := s.f.streamInput(ctx, &target, in.Msg()); err != nil {
@@ -99,7 +103,8 @@ func (s *service) StreamInput(ctx context.Context, in *connect.ClientStream[pb.S
 }
 
 // CloseStdin implements the service for the generic protocols.
-func (s *service) CloseStdin(ctx context.Context, req *connect.Request[pb.CloseStdinRequest]) (*connect.Response[pb.CloseStdinResponse], error) {
+func (s *service) CloseStdin(ctx context.Context,
+	req *connect.Request[pb.CloseStdinRequest]) (*connect.Response[pb.CloseStdinResponse], error) {
 	if err := s.f.closeStdin(ctx, req.Msg); err != nil {
 		return nil, err
 	}

@@ -41,7 +41,8 @@ func (f *Face) serveConnect(w http.ResponseWriter, r *http.Request) {
 
 // serveStream answers Start and Connect. Requests as SDKs send them take the
 // hot path; all others go to connect-go, which words the refusals.
-func (f *Face) serveStream(w http.ResponseWriter, r *http.Request, req proto.Message, open func(context.Context, proto.Message) (*opened, error)) {
+func (f *Face) serveStream(w http.ResponseWriter, r *http.Request, req proto.Message, open func(context.Context,
+	proto.Message) (*opened, error)) {
 	c := hotCodec(r)
 	if c == 0 {
 		f.serveRPC(w, r)
@@ -52,7 +53,8 @@ func (f *Face) serveStream(w http.ResponseWriter, r *http.Request, req proto.Mes
 			f.serveRPC(w, r)
 			return
 		}
-		f.refuse(w, r, c, errorf(connect.CodeInvalidArgument, "%s is %.40q; a whole number of milliseconds of at most 10 digits is needed", headerTimeout, r.Header.Get(headerTimeout)))
+		f.refuse(w, r, c, errorf(connect.CodeInvalidArgument, "%s is %.40q; a whole number of milliseconds of at most 10 digits is needed",
+			headerTimeout, r.Header.Get(headerTimeout)))
 		return
 	}
 	f.limitBody(w, r)
@@ -84,7 +86,8 @@ func (f *Face) serveStream(w http.ResponseWriter, r *http.Request, req proto.Mes
 		return
 	}
 	setHeaders(w.Header(), o)
-	s := &stream{face: f, opened: o, target: targetOf(r.Context()), reader: reader, keepalive: protocol.KeepaliveOf(r.Header), sink: frameSink{codec: c}}
+	s := &stream{face: f, opened: o, target: targetOf(r.Context()), reader: reader, keepalive: protocol.KeepaliveOf(r.Header),
+		sink: frameSink{codec: c}}
 	if s.takeOver(w, r) {
 		f.taken.Add(1)
 		f.streams.Go(func() {

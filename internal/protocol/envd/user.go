@@ -34,7 +34,8 @@ func (f *Face) authenticate(next http.Handler) http.Handler {
 		name, _, ok := r.BasicAuth()
 		if !ok {
 			if scheme, _, _ := strings.Cut(r.Header.Get("Authorization"), " "); strings.EqualFold(scheme, "Basic") {
-				refusal := errorf(connect.CodeUnauthenticated, "the Authorization header names no user: Basic is followed by the base64 text of name and colon")
+				refusal := errorf(connect.CodeUnauthenticated,
+					"the Authorization header names no user: Basic is followed by the base64 text of name and colon")
 				_ = f.errors.Write(w, r, refusal) // fails when the client has left
 				return
 			}

@@ -55,7 +55,8 @@ var (
 	// otherAPI is that of a provider with another name, which may speak like any of them.
 	otherAPI = api{
 		posts: append(slices.Clone(openaiAPI.posts), "messages", "messages/count_tokens"), gemini: true, model: anyNames, keyIn: "Authorization",
-		query:   map[string][]string{"alt": {"sse", "json"}, "beta": {"true"}, "api-version": nil, "limit": nil, "before_id": nil, "after_id": nil, "pageSize": nil, "pageToken": nil},
+		query: map[string][]string{"alt": {"sse", "json"}, "beta": {"true"}, "api-version": nil, "limit": nil, "before_id": nil,
+			"after_id": nil, "pageSize": nil, "pageToken": nil},
 		headers: slices.Concat(anthropicAPI.headers, openaiAPI.headers, geminiAPI.headers),
 	}
 )

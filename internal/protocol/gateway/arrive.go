@@ -30,7 +30,8 @@ func (f *Face) receive(w http.ResponseWriter, r *http.Request, key *Key) ([]byte
 	a := f.arrives(w, key)
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	if f.arrived(a) {
-		return nil, &refusal{status: http.StatusRequestTimeout, text: fmt.Sprintf("the body came slowly, and of the %d that this key, and %d that all keys may send at a time it took longest; send it again, faster or with fewer beside it", mostArriving, mostArrivingOfAll)}
+		return nil, &refusal{status: http.StatusRequestTimeout,
+			text: fmt.Sprintf("the body came slowly, and of the %d that this key, and %d that all keys may send at a time it took longest; send it again, faster or with fewer beside it", mostArriving, mostArrivingOfAll)}
 	}
 	if err == nil {
 		return body, nil

@@ -19,7 +19,8 @@ var ownKey = lazyregexp.New(`\bvk_[a-z0-9]{26}\b`)
 
 // unsaid are headers of an answer that speak for the origin that a browser sees, which
 // is this server's, or of the provider's key. [protocol.DropHostWide] removes others.
-var unsaid = []string{"Set-Cookie", "Www-Authenticate", "Proxy-Authenticate", "Refresh", "Link", "Content-Security-Policy-Report-Only", "Trailer"}
+var unsaid = []string{"Set-Cookie", "Www-Authenticate", "Proxy-Authenticate", "Refresh", "Link",
+	"Content-Security-Policy-Report-Only", "Trailer"}
 
 // tidy makes the headers of an answer fit to be passed on.
 func tidy(h http.Header, key string) {

@@ -157,7 +157,9 @@ func (r *Rules) check() error {
 // create makes a key. Its secret is returned this once.
 func (k *keys) create(name string, rules Rules) (key Key, secret string, err error) {
 	if len(name) > maxName || !nameForm.MatchString(name) {
-		return key, "", &process.InvalidError{Field: "name", Reason: fmt.Sprintf("is %.80q; letters, digits, ., _ and - are allowed, %d bytes at most, and a letter or digit comes first", name, maxName)}
+		return key, "", &process.InvalidError{Field: "name",
+			Reason: fmt.Sprintf("is %.80q; letters, digits, ., _ and - are allowed, %d bytes at most, and a letter or digit comes first",
+				name, maxName)}
 	}
 	if err := rules.check(); err != nil {
 		return key, "", err

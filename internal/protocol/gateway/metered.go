@@ -169,7 +169,8 @@ func readQuestion(path string, body []byte) (q question, err error) {
 		switch {
 		case folded == "model":
 			models++
-			return name == "model" && json.Unmarshal(value, &q.model) == nil && value[0] == '"' && len(q.model) <= maxModel && !strings.ContainsFunc(q.model, noModel)
+			return name == "model" && json.Unmarshal(value, &q.model) == nil && value[0] == '"' && len(q.model) <= maxModel &&
+				!strings.ContainsFunc(q.model, noModel)
 		case chooses(folded): // of routers: what is asked if model does not answer
 			if isSet(value) {
 				err = errMultimodel

@@ -10,7 +10,8 @@ import (
 // model chooses what is asked, or where.
 var choosers = map[string]bool{
 	"route": true, "preset": true, "extra_body": true, "litellm_params": true, "user_config": true, "router_settings_override": true,
-	"deployment": true, "deployment_id": true, "engine": true, "api_base": true, "base_url": true, "api_key": true, "custom_llm_provider": true,
+	"deployment": true, "deployment_id": true, "engine": true, "api_base": true, "base_url": true, "api_key": true,
+	"custom_llm_provider": true,
 }
 
 // chooses reports whether a name, folded, may name another model than the field model.
@@ -19,13 +20,15 @@ func chooses(name string) bool { return choosers[name] || saysModel(name) }
 // saysModel reports whether a name, folded, is one of a model, wherever it stands.
 // allow_fallbacks of OpenRouter is about who serves the same model.
 func saysModel(name string) bool {
-	return name != "allow_fallbacks" && (strings.Contains(name, "model") || strings.Contains(name, "fallback") || strings.Contains(name, "routing"))
+	return name != "allow_fallbacks" && (strings.Contains(name, "model") || strings.Contains(name, "fallback") ||
+		strings.Contains(name, "routing"))
 }
 
 // texts are fields whose objects have names of the client's: what is said, schemas, and
 // what is given back. A name in them names no model that is asked.
 var texts = map[string]bool{
-	"messages": true, "input": true, "prompt": true, "system": true, "instructions": true, "prediction": true, "documents": true, "metadata": true, "logit_bias": true,
+	"messages": true, "input": true, "prompt": true, "system": true, "instructions": true, "prediction": true, "documents": true,
+	"metadata": true, "logit_bias": true,
 	"response_format": true, "text": true, "output_config": true, "output_format": true, "functions": true, "tool_choice": true,
 	"guided_json": true, "structured_outputs": true, "json_schema": true, "chat_template_kwargs": true,
 }

@@ -14,7 +14,8 @@ import (
 func queryFor(raw string) (url.Values, error) {
 	query, err := url.ParseQuery(raw)
 	if err != nil {
-		return nil, &refusal{status: http.StatusBadRequest, text: "the query cannot be read; write it as name=value&name=value, with percent-encoding"}
+		return nil, &refusal{status: http.StatusBadRequest,
+			text: "the query cannot be read; write it as name=value&name=value, with percent-encoding"}
 	}
 	query.Del("path")
 	for name, values := range query {

@@ -52,7 +52,8 @@ type providersFile struct {
 // neverSent are headers that no provider gets, whatever its operator says: they belong to
 // a connection, tell of the client, or have an answer come in pieces.
 var neverSent = map[string]bool{
-	"Connection": true, "Keep-Alive": true, "Proxy-Connection": true, "Proxy-Authorization": true, "Te": true, "Trailer": true, "Transfer-Encoding": true, "Upgrade": true,
+	"Connection": true, "Keep-Alive": true, "Proxy-Connection": true, "Proxy-Authorization": true, "Te": true, "Trailer": true,
+	"Transfer-Encoding": true, "Upgrade": true,
 	"Host": true, "Content-Length": true, "Expect": true, "Accept-Encoding": true, "Range": true, "If-Range": true, "Cookie": true,
 }
 
@@ -80,7 +81,8 @@ func readProviders(path string) (map[string]*provider, error) {
 		return nil, fmt.Errorf("%s: %w", path, hideSource(err))
 	}
 	if len(f.Providers) == 0 || len(f.Providers) > maxProviders {
-		return nil, fmt.Errorf("%s names %d providers; 1 to %d are allowed, such as\nproviders:\n  anthropic: {key: sk-ant-…}", path, len(f.Providers), maxProviders)
+		return nil, fmt.Errorf("%s names %d providers; 1 to %d are allowed, such as\nproviders:\n  anthropic: {key: sk-ant-…}",
+			path, len(f.Providers), maxProviders)
 	}
 	all := map[string]*provider{}
 	for name, p := range f.Providers {
@@ -104,7 +106,8 @@ func readProviders(path string) (map[string]*provider, error) {
 		}
 		for i, h := range p.Headers {
 			if p.Headers[i] = http.CanonicalHeaderKey(h); !headerName.MatchString(h) || neverSent[p.Headers[i]] {
-				return nil, fmt.Errorf("%s: providers.%s.headers has %.40q, which is no name of a header that can be passed on; name those that the provider needs, such as X-Tenant", path, name, h)
+				return nil,
+					fmt.Errorf("%s: providers.%s.headers has %.40q, which is no name of a header that can be passed on; name those that the provider needs, such as X-Tenant", path, name, h)
 			}
 		}
 		all[name] = &provider{name: name, base: u, key: key, headers: p.Headers}

@@ -130,11 +130,15 @@ func (f *Face) forward(w http.ResponseWriter, r *http.Request) error {
 	case !matches(key.Rules.Providers, to.name):
 		return &refusal{status: http.StatusForbidden, text: "this key may not use " + to.name}
 	}
-	if strings.ContainsAny(rest, "%\\") || slices.ContainsFunc(strings.Split(rest, "/"), func(s string) bool { return s == "" || s == "." || s == ".." }) {
+	if strings.ContainsAny(rest, "%\\") || slices.ContainsFunc(strings.Split(rest, "/"), func(s string) bool {
+		return s == "" ||
+			s == "." || s == ".."
+	}) {
 		return &refusal{status: http.StatusBadRequest, text: "the path has an empty segment, . or .., or an escape; write it plainly"}
 	}
 	if r.Method == http.MethodTrace || r.Method == http.MethodConnect || r.Header.Get("Upgrade") != "" {
-		return &refusal{status: http.StatusNotImplemented, text: "the gateway passes on no TRACE, CONNECT or upgrade; send a plain request, or ask for a stream of events"}
+		return &refusal{status: http.StatusNotImplemented,
+			text: "the gateway passes on no TRACE, CONNECT or upgrade; send a plain request, or ask for a stream of events"}
 	}
 	holder := budget.Key(key.ID)
 	budget.Of(r.Context()).For(holder)
@@ -156,7 +160,8 @@ func (f *Face) forward(w http.ResponseWriter, r *http.Request) error {
 	}
 	strict := len(key.Rules.Models) > 0 || key.Rules.TokensPerDay > 0
 	if packed := r.Header.Get("Content-Encoding"); strict && packed != "" && packed != "identity" {
-		return &refusal{status: http.StatusForbidden, text: "the body is compressed, and this key has rules about what is in it; send it as it is"}
+		return &refusal{status: http.StatusForbidden,
+			text: "the body is compressed, and this key has rules about what is in it; send it as it is"}
 	}
 	query, err := queryFor(r.URL.RawQuery)
 	if err != nil {
@@ -243,8 +248,9 @@ func (f *Face) proxy(w http.ResponseWriter, r *http.Request, p *passed) {
 	status := 0
 	defer func() { f.logOnce(p, status, nil) }() // what had no answer
 	proxy := httputil.ReverseProxy{
-		Transport: tripper(func(r *http.Request) (*http.Response, error) { return f.trip(r, p) }), FlushInterval: -1, ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError),
-		Rewrite: func(pr *httputil.ProxyRequest) { rewrite(pr, p) },
+		Transport: tripper(func(r *http.Request) (*http.Response, error) { return f.trip(r, p) }), FlushInterval: -1,
+		ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError),
+		Rewrite:  func(pr *httputil.ProxyRequest) { rewrite(pr, p) },
 		ModifyResponse: func(resp *http.Response) error {
 			status = resp.StatusCode
 			if status == http.StatusUnauthorized || status == http.StatusProxyAuthRequired {
@@ -348,14 +354,17 @@ func (f *Face) enter(key *Key) (leave func(), err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.all >= mostOfAll {
-		return nil, &refusal{status: http.StatusServiceUnavailable, text: fmt.Sprintf("%d requests are being passed on, and no more may be; try again", f.all), wait: time.Second}
+		return nil, &refusal{status: http.StatusServiceUnavailable,
+			text: fmt.Sprintf("%d requests are being passed on, and no more may be; try again", f.all), wait: time.Second}
 	}
 	v := f.visitsOf(key)
 	if v.open >= mostAtOnce {
-		return nil, &refusal{status: http.StatusTooManyRequests, text: fmt.Sprintf("%d requests of this key are being passed on, and no more may be; try again", v.open), wait: time.Second}
+		return nil, &refusal{status: http.StatusTooManyRequests,
+			text: fmt.Sprintf("%d requests of this key are being passed on, and no more may be; try again", v.open), wait: time.Second}
 	}
 	if wait := v.asked.take(f.now(), key.Rules.PerMinute); wait > 0 {
-		return nil, &refusal{status: http.StatusTooManyRequests, text: fmt.Sprintf("this key may be used %d times a minute; try again", key.Rules.PerMinute), wait: wait}
+		return nil, &refusal{status: http.StatusTooManyRequests, text: fmt.Sprintf("this key may be used %d times a minute; try again",
+			key.Rules.PerMinute), wait: wait}
 	}
 	v.open++
 	f.all++

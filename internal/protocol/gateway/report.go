@@ -97,7 +97,8 @@ func (r *reports) set(key string, rep Report, live func() ([]Key, error)) error 
 		return err
 	}
 	last := all[key]
-	if rep.Sequence > 0 && last.Sequence > rep.Sequence && rep.Time.Sub(last.Time).Abs() < stale { // a clock that was set back is no reason either
+	// a clock that was set back is no reason either
+	if rep.Sequence > 0 && last.Sequence > rep.Sequence && rep.Time.Sub(last.Time).Abs() < stale {
 		return nil
 	}
 	keys, err := live()
@@ -182,7 +183,8 @@ func (f *Face) heal(w http.ResponseWriter, r *http.Request, key *Key) error {
 		Sequence *int64 `json:"sequence"`
 	}
 	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxReport)).Decode(&m); err != nil {
-		return &refusal{status: http.StatusBadRequest, text: fmt.Sprintf("the body must be a JSON object of at most %d bytes with status, error and sequence", maxReport)}
+		return &refusal{status: http.StatusBadRequest,
+			text: fmt.Sprintf("the body must be a JSON object of at most %d bytes with status, error and sequence", maxReport)}
 	}
 	status, _ := m.Status.(string)
 	if !slices.Contains(statuses, status) {
@@ -213,7 +215,8 @@ func (f *Face) keep(key *Key, rep Report) error {
 	wait := f.visitsOf(key).reported.take(f.now(), mostReports)
 	f.mu.Unlock()
 	if wait > 0 {
-		return &refusal{status: http.StatusTooManyRequests, text: fmt.Sprintf("%d reports of a key are taken in a minute; send the newest one later", mostReports), wait: wait}
+		return &refusal{status: http.StatusTooManyRequests,
+			text: fmt.Sprintf("%d reports of a key are taken in a minute; send the newest one later", mostReports), wait: wait}
 	}
 	return f.reports.set(key.ID, rep, f.keys.list)
 }

@@ -111,7 +111,8 @@ const longestReference = 12
 
 // named are the references by name to characters that keys may have.
 var named = map[string]byte{
-	"amp": '&', "lt": '<', "gt": '>', "quot": '"', "apos": '\'', "sol": '/', "plus": '+', "equals": '=', "lowbar": '_', "period": '.', "colon": ':', "hyphen": '-', "dash": '-',
+	"amp": '&', "lt": '<', "gt": '>', "quot": '"', "apos": '\'', "sol": '/', "plus": '+', "equals": '=', "lowbar": '_',
+	"period": '.', "colon": ':', "hyphen": '-', "dash": '-',
 }
 
 func reference(b []byte) (byte, int, found) {

@@ -19,7 +19,8 @@ const maxDepth = 128
 
 var (
 	errNoJSON = errors.New("the body must be one JSON value, for a key with rules about models or tokens")
-	errDepth  = fmt.Errorf("the body is nested more than %d levels deep; send it flatter, for a key with rules about models or tokens", maxDepth)
+	errDepth  = fmt.Errorf("the body is nested more than %d levels deep; send it flatter, for a key with rules about models or tokens",
+		maxDepth)
 )
 
 // doubleError: readers may disagree about which of two names counts.

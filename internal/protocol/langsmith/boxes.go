@@ -95,7 +95,8 @@ func decode(r *http.Request, v any) error {
 	b, err := io.ReadAll(r.Body)
 	if err != nil {
 		if large, ok := errors.AsType[*http.MaxBytesError](err); ok {
-			return &problem{http.StatusRequestEntityTooLarge, kindInvalid, "the body is larger than " + strconv.FormatInt(large.Limit, 10) + " bytes"}
+			return &problem{http.StatusRequestEntityTooLarge, kindInvalid, "the body is larger than " +
+				strconv.FormatInt(large.Limit, 10) + " bytes"}
 		}
 		if busy, ok := errors.AsType[*budget.BusyError](err); ok {
 			return busy

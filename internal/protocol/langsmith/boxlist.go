@@ -99,7 +99,8 @@ func filterBoxes(infos []driver.Info, q url.Values) ([]driver.Info, error) {
 		return nil, requestErrorf("status is %.40q; provisioning, ready, failed, stopped and deleting are allowed", status)
 	}
 	return slices.DeleteFunc(infos, func(i driver.Info) bool {
-		return status != "" && statusOf(i.State) != status || !strings.Contains(strings.ToLower(i.Name), part) || !hasLabels(i.Metadata, q["label"])
+		return status != "" && statusOf(i.State) != status || !strings.Contains(strings.ToLower(i.Name), part) ||
+			!hasLabels(i.Metadata, q["label"])
 	}), nil
 }
 
@@ -138,7 +139,8 @@ func orderOf(q url.Values) (func(a, b driver.Info) int, error) {
 	case "delete_after_stop_seconds":
 		compare = func(a, b driver.Info) int { return cmp.Compare(a.DeleteAfterStop, b.DeleteAfterStop) }
 	default:
-		return nil, requestErrorf("sort_by is %.40q; name, status, created_at, stopped_at, idle_ttl_seconds and delete_after_stop_seconds are allowed", by)
+		return nil,
+			requestErrorf("sort_by is %.40q; name, status, created_at, stopped_at, idle_ttl_seconds and delete_after_stop_seconds are allowed", by)
 	}
 	return func(a, b driver.Info) int {
 		first := compare(a, b)
@@ -175,5 +177,6 @@ func parseCursor(text string) (driver.Info, error) {
 	if err != nil || json.Unmarshal(b, &c) != nil || !driver.LikeID(string(c.ID)) {
 		return driver.Info{}, requestErrorf("cursor is none of this server; leave it out to start again")
 	}
-	return driver.Info{ID: c.ID, Name: c.Name, State: c.State, Created: c.Created, StoppedAt: c.StoppedAt, IdleTTL: c.IdleTTL, DeleteAfterStop: c.DeleteAfterStop}, nil
+	return driver.Info{ID: c.ID, Name: c.Name, State: c.State, Created: c.Created, StoppedAt: c.StoppedAt, IdleTTL: c.IdleTTL,
+		DeleteAfterStop: c.DeleteAfterStop}, nil
 }

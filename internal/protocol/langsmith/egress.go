@@ -38,7 +38,8 @@ func (b *boxRequest) network() (*driver.Network, error) {
 		return nil, requestErrorf("proxy_config is not what this path takes: %v", err)
 	}
 	if asks(c.Rules) {
-		return nil, unsupported("proxy_config.rules", "no credentials are added to requests; give the sandbox what it needs by run_config.env_vars")
+		return nil, unsupported("proxy_config.rules",
+			"no credentials are added to requests; give the sandbox what it needs by run_config.env_vars")
 	}
 	if asks(c.Callbacks) {
 		return nil, unsupported("proxy_config.callbacks", "leave it out")

@@ -20,7 +20,8 @@ func commandNotFound(id string) error {
 
 var (
 	errTimeout = &problem{http.StatusRequestTimeout, kindTimeout, "Command timed out and was killed with all its children"}
-	errLost    = &problem{http.StatusInternalServerError, kindLost, "the machine or the whole runtime went down while the command ran: its exit code is not known"}
+	errLost    = &problem{http.StatusInternalServerError, kindLost,
+		"the machine or the whole runtime went down while the command ran: its exit code is not known"}
 )
 
 // idAlphabet is base32 in lower case, for process IDs.

@@ -101,7 +101,8 @@ func New(c Config) (*Face, error) {
 		return nil, errors.New("langsmith: a driver is needed")
 	}
 	f := &Face{
-		driver: c.Driver, token: c.Token, trusted: c.Trusted, dir: c.Dir, maxConns: cmp.Or(c.MaxConnections, defaultConnections), budget: c.Budget, msgTime: cmp.Or(c.MessageTime, messageTime),
+		driver: c.Driver, token: c.Token, trusted: c.Trusted, dir: c.Dir, maxConns: cmp.Or(c.MaxConnections, defaultConnections),
+		budget: c.Budget, msgTime: cmp.Or(c.MessageTime, messageTime),
 		publicURL: strings.TrimRight(c.PublicURL, "/"), log: cmp.Or(c.Log, slog.New(slog.DiscardHandler)),
 		conns: map[net.Conn]struct{}{}, clients: map[process.ID]int{}, maps: map[mapKey]*textMap{}, queues: map[process.ID]*inputQueue{},
 	}

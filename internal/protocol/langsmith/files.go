@@ -24,7 +24,8 @@ func (f *Face) upload(w http.ResponseWriter, r *http.Request, box driver.Sandbox
 		return requestErrorf("path is missing; call /upload?path=FILE")
 	}
 	// A slow client may take its time; one that has vanished may not.
-	if err := http.NewResponseController(w).SetReadDeadline(time.Now().Add(uploadTimeout)); err != nil && !errors.Is(err, http.ErrNotSupported) {
+	if err := http.NewResponseController(w).SetReadDeadline(time.Now().Add(uploadTimeout)); err != nil &&
+		!errors.Is(err, http.ErrNotSupported) {
 		return err
 	}
 	form, err := r.MultipartReader()

@@ -105,7 +105,8 @@ func (q *inputQueue) run() {
 		}
 		q.room.Broadcast()
 		q.mu.Unlock()
-		if err != nil && !errors.Is(err, process.ErrExited) && !errors.Is(err, process.ErrStdinClosed) && !errors.Is(err, process.ErrNotFound) && q.ctx.Err() == nil {
+		if err != nil && !errors.Is(err, process.ErrExited) && !errors.Is(err, process.ErrStdinClosed) &&
+			!errors.Is(err, process.ErrNotFound) && q.ctx.Err() == nil {
 			q.log.Warn("input not delivered", slog.String("id", string(q.proc.ID())), slog.Any("err", err))
 		}
 	}

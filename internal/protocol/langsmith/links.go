@@ -68,7 +68,8 @@ func (f *Face) open(token string, kinds ...string) (*grant, error) {
 	b, err1 := base64.RawURLEncoding.DecodeString(body)
 	m, err2 := base64.RawURLEncoding.DecodeString(mac)
 	g := new(grant)
-	if err1 != nil || err2 != nil || subtle.ConstantTimeCompare(m, f.mac(b)) != 1 || json.Unmarshal(b, g) != nil || !slices.Contains(kinds, g.Kind) {
+	if err1 != nil || err2 != nil || subtle.ConstantTimeCompare(m, f.mac(b)) != 1 || json.Unmarshal(b, g) != nil ||
+		!slices.Contains(kinds, g.Kind) {
 		return nil, errLink
 	}
 	if g.Expires != 0 && time.Now().Unix() >= g.Expires {
@@ -169,7 +170,8 @@ func (f *Face) downloadURL(w http.ResponseWriter, r *http.Request) error {
 	case req.ExpiresInSeconds != nil && (*req.ExpiresInSeconds < 1 || *req.ExpiresInSeconds > int64(driver.MaxTTL/time.Second)):
 		return &driver.InvalidError{Field: "expires_in_seconds", Reason: "is not positive, or longer than ten years"}
 	case req.ContentDisposition != "" && req.ContentDisposition != "attachment" && req.ContentDisposition != "inline":
-		return &driver.InvalidError{Field: "content_disposition", Reason: "is " + strconv.Quote(req.ContentDisposition) + "; attachment and inline are allowed"}
+		return &driver.InvalidError{Field: "content_disposition", Reason: "is " + strconv.Quote(req.ContentDisposition) +
+			"; attachment and inline are allowed"}
 	case len(req.Path) > 4095 || len(req.ContentType) > 256 || strings.ContainsAny(req.ContentType, "\r\n"):
 		return &driver.InvalidError{Field: "path", Reason: "or content_type is too long, or has a line break"}
 	}

@@ -141,7 +141,8 @@ func (m *message) spec(id process.ID, box *driver.Info) (process.Spec, error) {
 	timeout, idle, ttl := or(m.Timeout, defaultTimeout), or(m.IdleTimeout, defaultIdle), or(m.TTL, defaultTTL)
 	for name, v := range map[string]seconds{"timeout_seconds": timeout, "idle_timeout_seconds": idle, "ttl_seconds": ttl} {
 		if v < -1 || v < 0 && (v != -1 || name == "timeout_seconds") || math.IsNaN(float64(v)) {
-			return spec, requestErrorf("%s is %v; a number of seconds is wanted, and -1 means never for idle_timeout_seconds and ttl_seconds", name, float64(v))
+			return spec, requestErrorf("%s is %v; a number of seconds is wanted, and -1 means never for idle_timeout_seconds and ttl_seconds",
+				name, float64(v))
 		}
 	}
 	spec.ID = id

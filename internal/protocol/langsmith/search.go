@@ -86,7 +86,8 @@ func checkGlob(field, glob string) error {
 		return requestErrorf("the %s %.200q is malformed; **, *, ?, [..] and {..,..} have a meaning", field, glob)
 	}
 	if files.Alternatives(glob) > files.MaxAlternatives {
-		return requestErrorf("the %s %.200q stands for more than %d patterns, which is the limit; use fewer braces", field, glob, files.MaxAlternatives)
+		return requestErrorf("the %s %.200q stands for more than %d patterns, which is the limit; use fewer braces", field,
+			glob, files.MaxAlternatives)
 	}
 	return nil
 }

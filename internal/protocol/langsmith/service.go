@@ -132,7 +132,8 @@ func CarriesToken(path string) bool {
 // that are typed, and, as another token that is good for pages only, into the
 // path, for what the page loads.
 func (f *Face) openPage(w http.ResponseWriter, r *http.Request, v *visit, g *grant, token string) {
-	http.SetCookie(w, &http.Cookie{Name: serviceCookie, Value: token, Path: v.prefix + "/", Expires: time.Unix(g.Expires, 0), HttpOnly: true, SameSite: http.SameSiteLaxMode})
+	http.SetCookie(w, &http.Cookie{Name: serviceCookie, Value: token, Path: v.prefix + "/", Expires: time.Unix(g.Expires, 0),
+		HttpOnly: true, SameSite: http.SameSiteLaxMode})
 	rest := r.URL.Query()
 	rest.Del(serviceQuery)
 	page := f.sign(&grant{Kind: grantPage, Box: g.Box, Port: g.Port, Expires: g.Expires})

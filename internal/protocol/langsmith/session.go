@@ -409,7 +409,8 @@ func (s *session) act(m *message) error {
 	case "resize":
 		if s.pty {
 			size := process.Size{Cols: side(m.Cols, 0), Rows: side(m.Rows, 0)}
-			if _, err := s.proc.Resize(s.face.ctx, process.Resize{To: size}); err != nil && !errors.Is(err, process.ErrExited) && s.face.ctx.Err() == nil {
+			if _, err := s.proc.Resize(s.face.ctx, process.Resize{To: size}); err != nil && !errors.Is(err, process.ErrExited) &&
+				s.face.ctx.Err() == nil {
 				s.face.log.Warn("terminal not resized", "id", s.proc.ID(), "err", err)
 			}
 		}

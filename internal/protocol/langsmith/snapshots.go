@@ -61,7 +61,8 @@ func (f *Face) snapshotter() (driver.Snapshotter, error) {
 	if s, ok := f.driver.(driver.Snapshotter); ok {
 		return s, nil
 	}
-	return nil, &problem{http.StatusNotImplemented, kindUnsupported, "snapshots are not supported by the sandbox driver " + strconv.Quote(f.driver.Capabilities().Name)}
+	return nil, &problem{http.StatusNotImplemented, kindUnsupported, "snapshots are not supported by the sandbox driver " +
+		strconv.Quote(f.driver.Capabilities().Name)}
 }
 
 func snapshotJSON(s *driver.Snapshot) *snapshot {
@@ -99,7 +100,8 @@ func (f *Face) snapshotBox(w http.ResponseWriter, r *http.Request, box driver.Sa
 	return nil
 }
 
-var errImages = &problem{http.StatusNotImplemented, kindUnsupported, "snapshots of images are not supported by this server; take one of a sandbox"}
+var errImages = &problem{http.StatusNotImplemented, kindUnsupported,
+	"snapshots of images are not supported by this server; take one of a sandbox"}
 
 func (f *Face) createSnapshot(http.ResponseWriter, *http.Request) error {
 	if _, err := f.snapshotter(); err != nil {

@@ -169,7 +169,9 @@ func (t *textMap) save() {
 // gapError: what is between two offsets cannot be read any more.
 func gapError(s process.Stream, from, to int64) error {
 	n := nameOf(s)
-	return &problem{http.StatusGone, kindTruncated, fmt.Sprintf("bytes %d to %d of %s were freed by retention before they were read; reconnect with %s_offset %d for what is left", from, to, n, n, to)}
+	return &problem{http.StatusGone, kindTruncated,
+		fmt.Sprintf("bytes %d to %d of %s were freed by retention before they were read; reconnect with %s_offset %d for what is left",
+			from, to, n, n, to)}
 }
 
 // locate finds the raw place of a text offset, and reads on in the stream

@@ -54,13 +54,15 @@ func (e *notJSON) Error() string { return "the body is no JSON: " + e.err.Error(
 // against web pages say is asked before, by the server.
 func (f *Face) admit(r *http.Request) (*place, error) {
 	token := f.cfg.Token()
-	full := !token.Set() || f.cfg.Trusted != nil && f.cfg.Trusted(r) || token.Matches(protocol.Bearer(r)) || token.Matches(protocol.AccessToken(r))
+	full := !token.Set() || f.cfg.Trusted != nil && f.cfg.Trusted(r) || token.Matches(protocol.Bearer(r)) ||
+		token.Matches(protocol.AccessToken(r))
 	names := r.Header.Values(HeaderSandbox)
 	p := &place{access: f.cfg.Machine, dir: r.Header.Get(HeaderDir), path: r.Header.Get(HeaderPath)}
 	if p.dir != "" && (p.dir[0] != '/' || len(p.dir) > 4095 || strings.ContainsRune(p.dir, 0)) {
 		return nil, &refusal{http.StatusBadRequest, HeaderDir + " is not an absolute path of at most 4095 bytes"}
 	}
-	unauthorized := &refusal{http.StatusUnauthorized, "this server needs a token: send Authorization: Bearer <token>, or the token of a sandbox together with " + HeaderSandbox}
+	unauthorized := &refusal{http.StatusUnauthorized,
+		"this server needs a token: send Authorization: Bearer <token>, or the token of a sandbox together with " + HeaderSandbox}
 	if len(names) == 0 {
 		switch {
 		case !full:
@@ -71,7 +73,9 @@ func (f *Face) admit(r *http.Request) (*place, error) {
 		return p, nil
 	}
 	if len(names) > 1 || names[0] == "" || len(names[0]) > driver.MaxName {
-		return nil, &refusal{http.StatusBadRequest, fmt.Sprintf("the header %s comes %d times, or has none of 1 to %d bytes; name one sandbox, or leave it out for the machine", HeaderSandbox, len(names), driver.MaxName)}
+		return nil, &refusal{http.StatusBadRequest,
+			fmt.Sprintf("the header %s comes %d times, or has none of 1 to %d bytes; name one sandbox, or leave it out for the machine",
+				HeaderSandbox, len(names), driver.MaxName)}
 	}
 	p.path = "" // of the machine
 	if f.cfg.Driver == nil {

@@ -61,7 +61,8 @@ func (f *Face) sandbox(ctx context.Context, _ *sdk.CallToolRequest, c *call, a s
 		return made(ctx, s)
 	case "start", "stop", "destroy":
 	default:
-		return nil, &process.InvalidError{Field: "action", Reason: fmt.Sprintf("is %.40q; list, create, start, stop or destroy are allowed", a.Action)}
+		return nil, &process.InvalidError{Field: "action", Reason: fmt.Sprintf("is %.40q; list, create, start, stop or destroy are allowed",
+			a.Action)}
 	}
 	s, info, err := f.box(ctx, a.Name)
 	if err != nil {
@@ -90,7 +91,8 @@ func made(ctx context.Context, s driver.Sandbox) (*answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &answer{"created " + boxLine(&info) + "Give sandbox: " + info.Name + " to the other tools to work in it.\n", map[string]any{"id": info.ID, "name": info.Name}}, nil
+	return &answer{"created " + boxLine(&info) + "Give sandbox: " + info.Name + " to the other tools to work in it.\n",
+		map[string]any{"id": info.ID, "name": info.Name}}, nil
 }
 
 func boxLine(i *driver.Info) string {
@@ -98,7 +100,8 @@ func boxLine(i *driver.Info) string {
 	if i.Template != "" {
 		from = ", from " + i.Template
 	}
-	return fmt.Sprintf("%s (id %s) %s, isolation %s%s, since %s\n", i.Name, i.ID, i.State, i.Isolation, from, i.Created.UTC().Format(time.RFC3339))
+	return fmt.Sprintf("%s (id %s) %s, isolation %s%s, since %s\n", i.Name, i.ID, i.State, i.Isolation, from,
+		i.Created.UTC().Format(time.RFC3339))
 }
 
 type serviceArgs struct {

@@ -98,7 +98,8 @@ func (f *Face) stop(ctx context.Context, req *sdk.CallToolRequest, c *call, a st
 	if err != nil {
 		return nil, err
 	}
-	return &answer{fmt.Sprintf("%s %s\n%s", info.ID, state(&info, &outcome{met: true}, process.Until{}), strings.Join(append(n, ""), "\n")), facts(&info, nil)}, nil
+	return &answer{fmt.Sprintf("%s %s\n%s", info.ID, state(&info, &outcome{met: true}, process.Until{}), strings.Join(append(n, ""), "\n")),
+		facts(&info, nil)}, nil
 }
 
 type listArgs struct {

@@ -89,7 +89,8 @@ func (f *Face) editFile(ctx context.Context, _ *sdk.CallToolRequest, c *call, a 
 	case c.again && isReplaced(was, []byte(a.Old), []byte(a.New)):
 		return text("%s: replaced.\n", name), nil // by this call, whose answer was lost
 	case n == 0:
-		return nil, fmt.Errorf("old is nowhere in %s: read the file, and give the text exactly as it stands there, with its spaces and newlines; nothing was changed", name)
+		return nil,
+			fmt.Errorf("old is nowhere in %s: read the file, and give the text exactly as it stands there, with its spaces and newlines; nothing was changed", name)
 	case n > 1 && !a.All:
 		return nil, fmt.Errorf("old is %d times in %s: give more of the text around it, or all; nothing was changed", n, name)
 	}

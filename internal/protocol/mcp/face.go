@@ -83,7 +83,8 @@ func New(cfg Config) (*Face, error) {
 	f := &Face{cfg: cfg, edits: make(chan struct{}, maxEdits)}
 	f.calls.stopping, f.calls.places = make(chan struct{}), budget.New(maxCalls)
 	f.watch.f = f
-	f.whole.make, f.scoped.make = func(listen bool) *sdk.Server { return f.newServer(false, listen) }, func(listen bool) *sdk.Server { return f.newServer(true, listen) }
+	f.whole.make, f.scoped.make = func(listen bool) *sdk.Server { return f.newServer(false, listen) },
+		func(listen bool) *sdk.Server { return f.newServer(true, listen) }
 	return f, nil
 }
 

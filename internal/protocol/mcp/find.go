@@ -45,15 +45,19 @@ func (f *Face) findFiles(ctx context.Context, _ *sdk.CallToolRequest, c *call, a
 			a.Glob = "**"
 		}
 		if len(a.Glob) > maxPattern || files.Alternatives(a.Glob) > files.MaxAlternatives {
-			return nil, &process.InvalidError{Field: "glob", Reason: fmt.Sprintf("has %d bytes, or braces for too many patterns; the limits are %d and %d", len(a.Glob), maxPattern, files.MaxAlternatives)}
+			return nil, &process.InvalidError{Field: "glob",
+				Reason: fmt.Sprintf("has %d bytes, or braces for too many patterns; the limits are %d and %d", len(a.Glob), maxPattern,
+					files.MaxAlternatives)}
 		}
 		if !doublestar.ValidatePattern(a.Glob) {
-			return nil, &process.InvalidError{Field: "glob", Reason: fmt.Sprintf("is %.100q, which is not well formed; **, *, ?, [..] and {a,b} have a meaning", a.Glob)}
+			return nil, &process.InvalidError{Field: "glob",
+				Reason: fmt.Sprintf("is %.100q, which is not well formed; **, *, ?, [..] and {a,b} have a meaning", a.Glob)}
 		}
 		ctx, stop := context.WithTimeout(ctx, searchFor)
 		defer stop()
 		var found []files.Match
-		found, more, err = fs.Search(ctx, dir, files.Query{Glob: a.Glob, Text: a.Text, Limit: maxFound, MaxLine: maxGrepLine, MaxBytes: maxSearch})
+		found, more, err = fs.Search(ctx, dir, files.Query{Glob: a.Glob, Text: a.Text, Limit: maxFound, MaxLine: maxGrepLine,
+			MaxBytes: maxSearch})
 		if err != nil {
 			return nil, err
 		}

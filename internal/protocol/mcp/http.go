@@ -139,7 +139,8 @@ func look(body []byte) (*message, error) {
 		return nil, &refusal{http.StatusBadRequest, fmt.Sprintf("the message is nested deeper than %d", maxDepth)}
 	}
 	if trimmed := bytes.TrimLeft(body, " \t\r\n"); len(trimmed) > 0 && trimmed[0] == '[' {
-		return nil, &refusal{http.StatusBadRequest, "the body is a batch, which newer versions of the protocol do not have; send one message in each POST"}
+		return nil, &refusal{http.StatusBadRequest,
+			"the body is a batch, which newer versions of the protocol do not have; send one message in each POST"}
 	}
 	if err := protocol.CheckJSON(body); err != nil {
 		return nil, &refusal{http.StatusRequestEntityTooLarge, err.Error()}
@@ -287,5 +288,6 @@ func fail(w http.ResponseWriter, id json.RawMessage, err error) {
 	h.Set("Content-Type", "application/json")
 	h.Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(map[string]any{"jsonrpc": "2.0", "id": id, "error": map[string]any{"code": code, "message": err.Error()}}) // fails when the client has left
+	// fails when the client has left
+	_ = json.NewEncoder(w).Encode(map[string]any{"jsonrpc": "2.0", "id": id, "error": map[string]any{"code": code, "message": err.Error()}})
 }

@@ -38,7 +38,8 @@ func keyed(keys []string, tty bool) (string, error) {
 		}
 		switch {
 		case !ok:
-			return "", &process.InvalidError{Field: fmt.Sprintf("keys[%d]", i), Reason: fmt.Sprintf("is %.40q, which is no key; the description of keys has them", k)}
+			return "", &process.InvalidError{Field: fmt.Sprintf("keys[%d]", i),
+				Reason: fmt.Sprintf("is %.40q, which is no key; the description of keys has them", k)}
 		case name == "enter" && !tty:
 			code = "\n"
 		}

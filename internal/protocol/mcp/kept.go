@@ -40,7 +40,8 @@ func (f *Face) service(ctx context.Context, _ *sdk.CallToolRequest, c *call, a s
 			err = f.cfg.Services.Restart(ctx, names)
 		} // else this call, whose answer was lost, has restarted it
 	default:
-		return nil, &process.InvalidError{Field: "action", Reason: fmt.Sprintf("is %.40q; list, start, stop, restart or logs are allowed", a.Action)}
+		return nil, &process.InvalidError{Field: "action", Reason: fmt.Sprintf("is %.40q; list, start, stop, restart or logs are allowed",
+			a.Action)}
 	}
 	if err != nil {
 		return nil, err

@@ -59,7 +59,8 @@ func (f *Face) output(ctx context.Context, _ *sdk.CallToolRequest, c *call, a ou
 		si, has := info.Stream(only)
 		switch {
 		case !has:
-			return nil, &process.InvalidError{Field: "stream", Reason: fmt.Sprintf("is %s, which %s does not have; it has %s", only, info.ID, streamNames(&info))}
+			return nil, &process.InvalidError{Field: "stream", Reason: fmt.Sprintf("is %s, which %s does not have; it has %s",
+				only, info.ID, streamNames(&info))}
 		case a.From > si.End:
 			return nil, process.PastEnd(only, si.End, a.From)
 		}
@@ -105,7 +106,8 @@ var errEnough = errors.New("enough")
 const maxGrepLine = 500
 
 // grep shows the lines that match, with the stream, the number of the line and its offset.
-func grep(ctx context.Context, p process.Process, a *outputArgs, only process.Stream, from [4]int64, n *notes, room func() int) (string, error) {
+func grep(ctx context.Context, p process.Process, a *outputArgs, only process.Stream, from [4]int64, n *notes,
+	room func() int) (string, error) {
 	o := view.GrepOptions{Pattern: a.Grep, From: from, StripANSI: !a.Raw, MaxLine: maxGrepLine}
 	o.Before = clamp(n, "context", a.Context, 0, 0, 50)
 	o.After = o.Before

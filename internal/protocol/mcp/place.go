@@ -25,7 +25,8 @@ func (f *Face) placeOf(ctx context.Context, c *call, sandbox string) (*place, er
 		if sandbox == string(c.place.sandbox) {
 			return c.place, nil
 		}
-		return nil, &process.InvalidError{Field: "sandbox", Reason: "is not for you to choose: this client works in one sandbox alone; leave it out"}
+		return nil, &process.InvalidError{Field: "sandbox",
+			Reason: "is not for you to choose: this client works in one sandbox alone; leave it out"}
 	}
 	s, info, err := f.box(ctx, sandbox)
 	if err != nil {
@@ -37,7 +38,8 @@ func (f *Face) placeOf(ctx context.Context, c *call, sandbox string) (*place, er
 // box finds a sandbox.
 func (f *Face) box(ctx context.Context, key string) (driver.Sandbox, driver.Info, error) {
 	if key == "" || len(key) > driver.MaxName {
-		return nil, driver.Info{}, &process.InvalidError{Field: "sandbox", Reason: fmt.Sprintf("has %d bytes; a name or an id of 1 to %d is needed", len(key), driver.MaxName)}
+		return nil, driver.Info{}, &process.InvalidError{Field: "sandbox",
+			Reason: fmt.Sprintf("has %d bytes; a name or an id of 1 to %d is needed", len(key), driver.MaxName)}
 	}
 	if f.cfg.Driver == nil {
 		return nil, driver.Info{}, errors.New("this server has no sandboxes")
@@ -58,7 +60,8 @@ func (f *Face) box(ctx context.Context, key string) (driver.Sandbox, driver.Info
 // find returns the process that a word means: an id, the beginning of one, or a name.
 func (f *Face) find(ctx context.Context, at *place, word string) (process.Process, error) {
 	if word == "" || len(word) > process.MaxNameLen {
-		return nil, &process.InvalidError{Field: "id", Reason: fmt.Sprintf("has %d bytes; an id or a name of 1 to %d is needed", len(word), process.MaxNameLen)}
+		return nil, &process.InvalidError{Field: "id", Reason: fmt.Sprintf("has %d bytes; an id or a name of 1 to %d is needed",
+			len(word), process.MaxNameLen)}
 	}
 	p, err := retried(ctx, func(ctx context.Context) (process.Process, error) {
 		return at.access.Processes().Get(ctx, process.Selector{Any: word})

@@ -57,7 +57,8 @@ func (f *Face) readFile(ctx context.Context, _ *sdk.CallToolRequest, c *call, a 
 		full := cut || a.Lines > 0 && line >= first+a.Lines
 		if len(piece) > 0 && line >= first && !full {
 			if bytes.IndexByte(piece, 0) >= 0 {
-				return nil, fmt.Errorf("%s is no text: it has a NUL byte in line %d, of %d bytes in all; look at it with a command", name, line, info.Size())
+				return nil, fmt.Errorf("%s is no text: it has a NUL byte in line %d, of %d bytes in all; look at it with a command",
+					name, line, info.Size())
 			}
 			text := strings.ToValidUTF8(string(piece), "�")
 			if k := cost(text); k > left {

@@ -30,7 +30,8 @@ func (a *answer) result() *sdk.CallToolResult {
 }
 
 // report says what became of a process, and shows its output from an offset on.
-func (f *Face) report(ctx context.Context, p process.Process, out *outcome, cond process.Until, from [4]int64, head int, n notes, tokens int) (*answer, error) {
+func (f *Face) report(ctx context.Context, p process.Process, out *outcome, cond process.Until, from [4]int64, head int,
+	n notes, tokens int) (*answer, error) {
 	info, err := retried(ctx, p.Info)
 	if err != nil {
 		return nil, err

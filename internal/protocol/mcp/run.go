@@ -53,7 +53,10 @@ func (f *Face) run(ctx context.Context, req *sdk.CallToolRequest, c *call, a run
 	}
 	// A client that left has cancelled nothing: it may have its answer's beginning. And a
 	// start that is left may happen after the kill has looked for it.
-	p, err := retried(context.WithoutCancel(ctx), func(ctx context.Context) (process.Process, error) { return at.access.Processes().Start(ctx, spec) })
+	p, err := retried(context.WithoutCancel(ctx),
+		func(ctx context.Context) (process.Process, error) {
+			return at.access.Processes().Start(ctx, spec)
+		})
 	if ended := context.Cause(ctx); ended != nil && (err == nil || ctx.Err() != nil) {
 		return nil, f.broken(ctx, ended, at, c)
 	}
@@ -131,7 +134,8 @@ func (a *runArgs) spec(c *call, at *place) (s process.Spec, err error) {
 		return s, &process.InvalidError{Field: "stdin", Reason: "is none, and input is given; leave out one"}
 	}
 	if len(a.Input) > process.MaxWhole {
-		return s, &process.InvalidError{Field: "input", Reason: fmt.Sprintf("has %d bytes; the limit is %d: write a file, and redirect it", len(a.Input), process.MaxWhole)}
+		return s, &process.InvalidError{Field: "input", Reason: fmt.Sprintf("has %d bytes; the limit is %d: write a file, and redirect it",
+			len(a.Input), process.MaxWhole)}
 	}
 	if most := process.MaxTimeout.Seconds(); !(a.KillS >= 0 && a.KillS <= most) {
 		return s, &process.InvalidError{Field: "kill_after_s", Reason: fmt.Sprintf("is %g; 0 to %g are allowed", a.KillS, math.Floor(most))}

@@ -143,7 +143,8 @@ func shown(ctx context.Context, p process.Process, o view.Options) func(func(vie
 
 // streamsText shows streams of a process, the room divided among them. marks is where each
 // begins.
-func streamsText(ctx context.Context, p process.Process, info *process.Info, from [4]int64, only process.Stream, head int, raw bool, room int) (string, error) {
+func streamsText(ctx context.Context, p process.Process, info *process.Info, from [4]int64, only process.Stream, head int,
+	raw bool, room int) (string, error) {
 	var all []*window
 	for _, si := range info.Streams {
 		if only != 0 && si.Stream != only || si.End <= from[si.Stream] && only == 0 {

@@ -40,9 +40,12 @@ func (f *Face) newServer(scoped, listen bool) *sdk.Server {
 	}
 	s.Server = sdk.NewServer(&sdk.Implementation{Name: "tend", Title: "tend", Version: orDev(f.cfg.Version)}, opts)
 	s.AddReceivingMiddleware(f.guarded, s.named)
-	add(f, s, scoped, "run", "Run a command. Waits until it exits, or for match, port, quiet_ms or for_input. Answers status and output; if it runs on, its id.", f.run)
+	add(f, s, scoped, "run",
+		"Run a command. Waits until it exits, or for match, port, quiet_ms or for_input. Answers status and output; if it runs on, its id.",
+		f.run)
 	add(f, s, scoped, "output", "Show a process's output, running or not: from an offset, the tail, or lines that match.", f.output)
-	add(f, s, scoped, "input", "Write to a process's stdin or terminal, then wait as run does; default: until it reads input again. Answers the output since.", f.input)
+	add(f, s, scoped, "input",
+		"Write to a process's stdin or terminal, then wait as run does; default: until it reads input again. Answers the output since.", f.input)
 	add(f, s, scoped, "wait", "Wait for a process; default: until it exits. Answers the tail of its output.", f.wait)
 	add(f, s, scoped, "stop", "End a process and all its descendants, or signal it.", f.stop)
 	add(f, s, scoped, "list", "List processes.", f.list)
@@ -51,7 +54,8 @@ func (f *Face) newServer(scoped, listen bool) *sdk.Server {
 	add(f, s, scoped, "edit_file", "Replace exact text in a file.", f.editFile)
 	add(f, s, scoped, "find_files", "List a directory, find paths by glob, or lines by text.", f.findFiles)
 	if !scoped && f.cfg.Driver != nil {
-		add(f, s, scoped, "sandbox", "Isolated places with files and processes of their own. Work in one by giving sandbox to the other tools.", f.sandbox)
+		add(f, s, scoped, "sandbox", "Isolated places with files and processes of their own. Work in one by giving sandbox to the other tools.",
+			f.sandbox)
 	}
 	if !scoped && f.cfg.Services != nil {
 		add(f, s, scoped, "service", "Services that are kept running (tend.yaml).", f.service)
@@ -91,7 +95,8 @@ func orDev(version string) string {
 var readers = map[string]bool{"output": true, "wait": true, "list": true, "read_file": true, "find_files": true}
 
 // add makes a tool of a method.
-func add[A any](f *Face, s *tools, scoped bool, name, description string, do func(context.Context, *sdk.CallToolRequest, *call, A) (*answer, error)) {
+func add[A any](f *Face, s *tools, scoped bool, name, description string, do func(context.Context, *sdk.CallToolRequest,
+	*call, A) (*answer, error)) {
 	schema, err := jsonschema.For[A](nil)
 	if err != nil { // the types are ours
 		panic(err)

@@ -36,7 +36,8 @@ func (u *until) condition(from [4]int64) (c process.Until, err error) {
 	case len(u.Match) > maxPattern:
 		return c, &process.InvalidError{Field: "match", Reason: fmt.Sprintf("has %d bytes; the limit is %d", len(u.Match), maxPattern)}
 	case n > 1:
-		return c, &process.InvalidError{Field: "match, port, quiet_ms, for_input", Reason: "are given together; give one, or none to wait for the exit"}
+		return c, &process.InvalidError{Field: "match, port, quiet_ms, for_input",
+			Reason: "are given together; give one, or none to wait for the exit"}
 	case u.Port < 0 || u.Port > 65535:
 		return c, &process.InvalidError{Field: "port", Reason: fmt.Sprintf("is %d; 1 to 65535 are allowed", u.Port)}
 	case u.QuietMS < 0 || u.QuietMS > int(maxWait.Milliseconds()):
@@ -68,7 +69,8 @@ type outcome struct {
 
 // await waits until the condition holds, the process has exited or the time is up, and
 // tells the client meanwhile how far it is. The error is that of the call's context.
-func await(ctx context.Context, req *sdk.CallToolRequest, c *call, p process.Process, cond process.Until, deadline time.Time) (out outcome, err error) {
+func await(ctx context.Context, req *sdk.CallToolRequest, c *call, p process.Process, cond process.Until,
+	deadline time.Time) (out outcome, err error) {
 	waiting, stop := context.WithDeadline(ctx, deadline)
 	type answer struct {
 		res process.WaitResult

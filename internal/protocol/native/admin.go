@@ -28,7 +28,8 @@ func (a *admin) Status(ctx context.Context, _ *connect.Request[tendv1.StatusRequ
 	return answer(a.daemon.Status(ctx))
 }
 
-func (a *admin) Upgrade(ctx context.Context, req *connect.Request[tendv1.UpgradeRequest]) (*connect.Response[tendv1.UpgradeResponse], error) {
+func (a *admin) Upgrade(ctx context.Context,
+	req *connect.Request[tendv1.UpgradeRequest]) (*connect.Response[tendv1.UpgradeResponse], error) {
 	if a.daemon == nil {
 		return nil, unsupported("upgrade")
 	}
@@ -38,14 +39,16 @@ func (a *admin) Upgrade(ctx context.Context, req *connect.Request[tendv1.Upgrade
 	return answer(a.daemon.Upgrade(ctx, req.Msg))
 }
 
-func (a *admin) Shutdown(ctx context.Context, req *connect.Request[tendv1.ShutdownRequest]) (*connect.Response[tendv1.ShutdownResponse], error) {
+func (a *admin) Shutdown(ctx context.Context,
+	req *connect.Request[tendv1.ShutdownRequest]) (*connect.Response[tendv1.ShutdownResponse], error) {
 	if a.daemon == nil {
 		return nil, unsupported("shutdown")
 	}
 	return answer(&tendv1.ShutdownResponse{}, a.daemon.Shutdown(ctx, req.Msg.GetKeep()))
 }
 
-func (a *admin) OpenPage(ctx context.Context, req *connect.Request[tendv1.OpenPageRequest]) (*connect.Response[tendv1.OpenPageResponse], error) {
+func (a *admin) OpenPage(ctx context.Context,
+	req *connect.Request[tendv1.OpenPageRequest]) (*connect.Response[tendv1.OpenPageResponse], error) {
 	if a.daemon == nil || a.page == nil {
 		return nil, unsupported("the page")
 	}

@@ -20,7 +20,8 @@ type Kept interface {
 }
 
 // FileBefore answers only for files that the caller may read now.
-func (s *fileService) FileBefore(ctx context.Context, req *connect.Request[tendv1.FileBeforeRequest]) (*connect.Response[tendv1.FileBeforeResponse], error) {
+func (s *fileService) FileBefore(ctx context.Context,
+	req *connect.Request[tendv1.FileBeforeRequest]) (*connect.Response[tendv1.FileBeforeResponse], error) {
 	if s.kept == nil {
 		return nil, wireError(fmt.Errorf("what files were before: %w", process.ErrUnsupported))
 	}

@@ -49,7 +49,8 @@ func (c *chats) check(service, id string) error {
 	return errors.Join(checkWord("service", service, maxServiceName), checkWord("chat", id, maxEpisodeID))
 }
 
-func (c *chats) Send(ctx context.Context, req *connect.Request[tendv1.SendChatRequest]) (*connect.Response[tendv1.SendChatResponse], error) {
+func (c *chats) Send(ctx context.Context,
+	req *connect.Request[tendv1.SendChatRequest]) (*connect.Response[tendv1.SendChatResponse], error) {
 	m := req.Msg
 	if err := c.check(m.GetService(), ""); err != nil {
 		return nil, wireError(err)
@@ -70,7 +71,8 @@ func (c *chats) Send(ctx context.Context, req *connect.Request[tendv1.SendChatRe
 	return answer(&tendv1.SendChatResponse{Chat: chat, Seq: seq}, err)
 }
 
-func (c *chats) Follow(ctx context.Context, req *connect.Request[tendv1.FollowChatRequest], stream *connect.ServerStream[tendv1.FollowChatResponse]) error {
+func (c *chats) Follow(ctx context.Context, req *connect.Request[tendv1.FollowChatRequest],
+	stream *connect.ServerStream[tendv1.FollowChatResponse]) error {
 	m := req.Msg
 	if err := c.check(m.GetService(), m.GetChat()); err != nil {
 		return wireError(err)
@@ -86,25 +88,29 @@ func (c *chats) Follow(ctx context.Context, req *connect.Request[tendv1.FollowCh
 	})
 }
 
-func (c *chats) Answer(ctx context.Context, req *connect.Request[tendv1.AnswerChatRequest]) (*connect.Response[tendv1.AnswerChatResponse], error) {
+func (c *chats) Answer(ctx context.Context,
+	req *connect.Request[tendv1.AnswerChatRequest]) (*connect.Response[tendv1.AnswerChatResponse], error) {
 	m := req.Msg
 	if err := c.check(m.GetService(), m.GetChat()); err != nil {
 		return nil, wireError(err)
 	}
 	if m.GetQuestion() <= 0 {
-		return nil, wireError(&process.InvalidError{Field: "question", Reason: fmt.Sprintf("is %d; it is the number of an entry", m.GetQuestion())})
+		return nil, wireError(&process.InvalidError{Field: "question", Reason: fmt.Sprintf("is %d; it is the number of an entry",
+			m.GetQuestion())})
 	}
 	return answer(&tendv1.AnswerChatResponse{}, c.kept.AnswerChat(ctx, m.GetService(), m.GetChat(), m.GetQuestion(), m.GetYes()))
 }
 
-func (c *chats) Stop(ctx context.Context, req *connect.Request[tendv1.StopChatRequest]) (*connect.Response[tendv1.StopChatResponse], error) {
+func (c *chats) Stop(ctx context.Context,
+	req *connect.Request[tendv1.StopChatRequest]) (*connect.Response[tendv1.StopChatResponse], error) {
 	if err := c.check(req.Msg.GetService(), req.Msg.GetChat()); err != nil {
 		return nil, wireError(err)
 	}
 	return answer(&tendv1.StopChatResponse{}, c.kept.StopChat(ctx, req.Msg.GetService(), req.Msg.GetChat()))
 }
 
-func (c *chats) List(ctx context.Context, _ *connect.Request[tendv1.ListChatsRequest]) (*connect.Response[tendv1.ListChatsResponse], error) {
+func (c *chats) List(ctx context.Context,
+	_ *connect.Request[tendv1.ListChatsRequest]) (*connect.Response[tendv1.ListChatsResponse], error) {
 	if err := c.check("", ""); err != nil {
 		return nil, wireError(err)
 	}
@@ -112,7 +118,8 @@ func (c *chats) List(ctx context.Context, _ *connect.Request[tendv1.ListChatsReq
 	return answer(&tendv1.ListChatsResponse{Chats: all}, err)
 }
 
-func (c *chats) Clear(ctx context.Context, req *connect.Request[tendv1.ClearChatRequest]) (*connect.Response[tendv1.ClearChatResponse], error) {
+func (c *chats) Clear(ctx context.Context,
+	req *connect.Request[tendv1.ClearChatRequest]) (*connect.Response[tendv1.ClearChatResponse], error) {
 	if err := c.check(req.Msg.GetService(), req.Msg.GetChat()); err != nil {
 		return nil, wireError(err)
 	}

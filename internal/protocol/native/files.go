@@ -47,18 +47,21 @@ func (s *fileService) at(ctx context.Context, h http.Header, user string, paths 
 			field = []string{"source", "destination"}[i]
 		}
 		if p == "" || len(p) > driver.MaxPath || strings.ContainsRune(p, 0) {
-			return nil, &process.InvalidError{Field: field, Reason: fmt.Sprintf("has %d bytes, or a NUL byte; 1 to %d are allowed", len(p), driver.MaxPath)}
+			return nil, &process.InvalidError{Field: field, Reason: fmt.Sprintf("has %d bytes, or a NUL byte; 1 to %d are allowed",
+				len(p), driver.MaxPath)}
 		}
 	}
 	if len(user) > driver.MaxName || strings.ContainsRune(user, 0) {
-		return nil, &process.InvalidError{Field: "user", Reason: fmt.Sprintf("has %d bytes, or a NUL byte; at most %d are allowed", len(user), driver.MaxName)}
+		return nil, &process.InvalidError{Field: "user", Reason: fmt.Sprintf("has %d bytes, or a NUL byte; at most %d are allowed",
+			len(user), driver.MaxName)}
 	}
 	keys := h.Values(tendpb.SandboxHeader)
 	if len(keys) == 0 && s.machine != nil {
 		return known(user)(s.machine.Files(user, ""))
 	}
 	if len(keys) != 1 || keys[0] == "" {
-		return nil, &process.InvalidError{Field: tendpb.SandboxHeader, Reason: fmt.Sprintf("comes %d times, or is empty; files are those of one sandbox", len(keys))}
+		return nil, &process.InvalidError{Field: tendpb.SandboxHeader,
+			Reason: fmt.Sprintf("comes %d times, or is empty; files are those of one sandbox", len(keys))}
 	}
 	box, err := find(ctx, s.driver, keys[0])
 	if err != nil {
@@ -104,7 +107,8 @@ func fileError(err error) error {
 	if errors.Is(err, files.ErrChanged) {
 		return wireError(connect.NewError(connect.CodeAborted, errors.New(text(err.Error()))))
 	}
-	for _, wrong := range []error{files.ErrIsDir, files.ErrNotDir, files.ErrNotRegular, files.ErrLoop, files.ErrCrossDevice, files.ErrBusy, files.ErrUnknownUser, files.ErrEndless} {
+	for _, wrong := range []error{files.ErrIsDir, files.ErrNotDir, files.ErrNotRegular, files.ErrLoop, files.ErrCrossDevice,
+		files.ErrBusy, files.ErrUnknownUser, files.ErrEndless} {
 		if errors.Is(err, wrong) {
 			return wireError(connect.NewError(connect.CodeFailedPrecondition, errors.New(text(err.Error()))))
 		}
@@ -119,7 +123,8 @@ func fileEntry(e *files.Entry) *tendv1.FileEntry {
 	}
 }
 
-func (s *fileService) StatFile(ctx context.Context, req *connect.Request[tendv1.StatFileRequest]) (*connect.Response[tendv1.StatFileResponse], error) {
+func (s *fileService) StatFile(ctx context.Context,
+	req *connect.Request[tendv1.StatFileRequest]) (*connect.Response[tendv1.StatFileResponse], error) {
 	f, err := s.in(ctx, req.Msg.GetUser(), req.Msg.GetPath())
 	if err != nil {
 		return nil, fileError(err)
@@ -131,7 +136,8 @@ func (s *fileService) StatFile(ctx context.Context, req *connect.Request[tendv1.
 	return connect.NewResponse(&tendv1.StatFileResponse{Entry: fileEntry(&e)}), nil
 }
 
-func (s *fileService) ListFiles(ctx context.Context, req *connect.Request[tendv1.ListFilesRequest]) (*connect.Response[tendv1.ListFilesResponse], error) {
+func (s *fileService) ListFiles(ctx context.Context,
+	req *connect.Request[tendv1.ListFilesRequest]) (*connect.Response[tendv1.ListFilesResponse], error) {
 	f, err := s.in(ctx, req.Msg.GetUser(), req.Msg.GetPath())
 	if err != nil {
 		return nil, fileError(err)
@@ -162,7 +168,8 @@ func listSome(ctx context.Context, f driver.Files, m *tendv1.ListFilesRequest) (
 	if n := len(m.GetMatch()); n > 255 {
 		return nil, wireError(&process.InvalidError{Field: "match", Reason: fmt.Sprintf("has %d bytes; at most 255 are allowed", n)})
 	}
-	all, total, err := f.ListSome(ctx, m.GetPath(), files.Window{Match: m.GetMatch(), From: int(min(m.GetFrom(), math.MaxInt32)), Most: int(min(m.GetLimit(), maxWindow))})
+	all, total, err := f.ListSome(ctx, m.GetPath(), files.Window{Match: m.GetMatch(), From: int(min(m.GetFrom(), math.MaxInt32)),
+		Most: int(min(m.GetLimit(), maxWindow))})
 	if err != nil {
 		return nil, fileError(err)
 	}
@@ -173,7 +180,8 @@ func listSome(ctx context.Context, f driver.Files, m *tendv1.ListFilesRequest) (
 	return connect.NewResponse(resp), nil
 }
 
-func (s *fileService) ReadFile(ctx context.Context, req *connect.Request[tendv1.ReadFileRequest], stream *connect.ServerStream[tendv1.ReadFileResponse]) error {
+func (s *fileService) ReadFile(ctx context.Context, req *connect.Request[tendv1.ReadFileRequest],
+	stream *connect.ServerStream[tendv1.ReadFileResponse]) error {
 	f, err := s.in(ctx, req.Msg.GetUser(), req.Msg.GetPath())
 	if err != nil {
 		return fileError(err)
@@ -212,7 +220,8 @@ func (s *fileService) ReadFile(ctx context.Context, req *connect.Request[tendv1.
 // pieces are buffers of reads.
 var pieces = sync.Pool{New: func() any { return new([readPiece]byte) }}
 
-func (s *fileService) WriteFile(ctx context.Context, stream *connect.ClientStream[tendv1.WriteFileRequest]) (*connect.Response[tendv1.WriteFileResponse], error) {
+func (s *fileService) WriteFile(ctx context.Context,
+	stream *connect.ClientStream[tendv1.WriteFileRequest]) (*connect.Response[tendv1.WriteFileResponse], error) {
 	if !stream.Receive() {
 		return nil, wireError(errors.Join(stream.Err(), &process.InvalidError{Field: "path", Reason: "is missing"}))
 	}
@@ -253,7 +262,8 @@ func (w *written) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-func (s *fileService) MakeDir(ctx context.Context, req *connect.Request[tendv1.MakeDirRequest]) (*connect.Response[tendv1.MakeDirResponse], error) {
+func (s *fileService) MakeDir(ctx context.Context,
+	req *connect.Request[tendv1.MakeDirRequest]) (*connect.Response[tendv1.MakeDirResponse], error) {
 	f, err := s.in(ctx, req.Msg.GetUser(), req.Msg.GetPath())
 	if err != nil {
 		return nil, fileError(err)
@@ -265,7 +275,8 @@ func (s *fileService) MakeDir(ctx context.Context, req *connect.Request[tendv1.M
 	return connect.NewResponse(&tendv1.MakeDirResponse{Entry: fileEntry(&e)}), nil
 }
 
-func (s *fileService) MoveFile(ctx context.Context, req *connect.Request[tendv1.MoveFileRequest]) (*connect.Response[tendv1.MoveFileResponse], error) {
+func (s *fileService) MoveFile(ctx context.Context,
+	req *connect.Request[tendv1.MoveFileRequest]) (*connect.Response[tendv1.MoveFileResponse], error) {
 	f, err := s.in(ctx, req.Msg.GetUser(), req.Msg.GetSource(), req.Msg.GetDestination())
 	if err != nil {
 		return nil, fileError(err)
@@ -277,7 +288,8 @@ func (s *fileService) MoveFile(ctx context.Context, req *connect.Request[tendv1.
 	return connect.NewResponse(&tendv1.MoveFileResponse{Entry: fileEntry(&e)}), nil
 }
 
-func (s *fileService) RemoveFile(ctx context.Context, req *connect.Request[tendv1.RemoveFileRequest]) (*connect.Response[tendv1.RemoveFileResponse], error) {
+func (s *fileService) RemoveFile(ctx context.Context,
+	req *connect.Request[tendv1.RemoveFileRequest]) (*connect.Response[tendv1.RemoveFileResponse], error) {
 	f, err := s.in(ctx, req.Msg.GetUser(), req.Msg.GetPath())
 	if err != nil {
 		return nil, fileError(err)

@@ -23,7 +23,8 @@ func (c *Config) manager(ctx context.Context) (process.Manager, error) {
 	case len(keys) == 0:
 		return c.Manager, nil
 	case len(keys) > 1 || keys[0] == "":
-		return nil, &process.InvalidError{Field: tendpb.SandboxHeader, Reason: fmt.Sprintf("comes %d times, or is empty; leave it out for the machine, or name one sandbox", len(keys))}
+		return nil, &process.InvalidError{Field: tendpb.SandboxHeader,
+			Reason: fmt.Sprintf("comes %d times, or is empty; leave it out for the machine, or name one sandbox", len(keys))}
 	default:
 		s, err := find(ctx, c.Driver, keys[0])
 		if err != nil {
@@ -39,7 +40,8 @@ func find(ctx context.Context, d driver.Driver, key string) (driver.Sandbox, err
 		return nil, unsupported("sandboxes")
 	}
 	if key == "" || len(key) > driver.MaxName {
-		return nil, &process.InvalidError{Field: "sandbox", Reason: fmt.Sprintf("has %d bytes; an ID or a name of 1 to %d is needed", len(key), driver.MaxName)}
+		return nil, &process.InvalidError{Field: "sandbox", Reason: fmt.Sprintf("has %d bytes; an ID or a name of 1 to %d is needed",
+			len(key), driver.MaxName)}
 	}
 	s, err := d.Get(ctx, key)
 	if errors.Is(err, driver.ErrNotFound) {

@@ -18,7 +18,8 @@ type Keys interface {
 // keys implements the KeyService.
 type keys struct{ kept Keys } // nil: there are none
 
-func (k keys) Create(ctx context.Context, req *connect.Request[tendv1.CreateKeyRequest]) (*connect.Response[tendv1.CreateKeyResponse], error) {
+func (k keys) Create(ctx context.Context,
+	req *connect.Request[tendv1.CreateKeyRequest]) (*connect.Response[tendv1.CreateKeyResponse], error) {
 	if k.kept == nil {
 		return nil, unsupported("keys")
 	}
@@ -32,7 +33,8 @@ func (k keys) List(ctx context.Context, _ *connect.Request[tendv1.ListKeysReques
 	return answer(k.kept.List(ctx))
 }
 
-func (k keys) Revoke(ctx context.Context, req *connect.Request[tendv1.RevokeKeyRequest]) (*connect.Response[tendv1.RevokeKeyResponse], error) {
+func (k keys) Revoke(ctx context.Context,
+	req *connect.Request[tendv1.RevokeKeyRequest]) (*connect.Response[tendv1.RevokeKeyResponse], error) {
 	if k.kept == nil {
 		return nil, unsupported("keys")
 	}

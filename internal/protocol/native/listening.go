@@ -50,7 +50,8 @@ func (s *processes) listeners(ctx context.Context, sel *tendv1.Selector) ([]proc
 	}
 	if mgr == s.cfg.Manager {
 		if sel == nil {
-			return nil, &process.InvalidError{Field: "process", Reason: fmt.Sprintf("is not set; name a process of the machine, or a sandbox by %s", tendpb.SandboxHeader)}
+			return nil, &process.InvalidError{Field: "process", Reason: fmt.Sprintf("is not set; name a process of the machine, or a sandbox by %s",
+				tendpb.SandboxHeader)}
 		}
 		p, err := s.find(ctx, sel)
 		return []process.Process{p}, err

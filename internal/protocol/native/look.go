@@ -47,7 +47,8 @@ func (l *looker) look(ctx context.Context) (*overview, error) {
 		return l.last, nil
 	}
 	ctx = process.Brief(ctx)
-	o := &overview{processes: map[string]*tendv1.OverviewProcess{}, sandboxes: map[string]*tendv1.OverviewSandbox{}, services: map[string]*tendv1.ServiceStatus{}}
+	o := &overview{processes: map[string]*tendv1.OverviewProcess{}, sandboxes: map[string]*tendv1.OverviewSandbox{},
+		services: map[string]*tendv1.ServiceStatus{}}
 	l.lookInside(ctx, o)
 	infos, err := l.cfg.Manager.List(ctx, process.Filter{})
 	if err != nil {
@@ -140,7 +141,8 @@ func brief(in *process.Info) *tendv1.OverviewProcess {
 		command = strings.Join(in.Spec.Argv, " ")
 	}
 	p := &tendv1.OverviewProcess{
-		Id: string(in.ID), Name: clip(in.Spec.Name, maxOverviewLabel), Tag: clip(in.Spec.Tag, maxOverviewLabel), Command: clip(command, maxOverviewCommand), Pid: uint32(in.PID),
+		Id: string(in.ID), Name: clip(in.Spec.Name, maxOverviewLabel), Tag: clip(in.Spec.Tag, maxOverviewLabel),
+		Command: clip(command, maxOverviewCommand), Pid: uint32(in.PID),
 		State: tendv1.State(in.State), Started: tendpb.Time(in.Started), Exit: tendpb.Exit(in.Exit), Pty: in.Spec.PTY != nil,
 	}
 	for _, s := range in.Streams {

@@ -106,7 +106,8 @@ func New(cfg Config) (*Face, error) {
 	f.boxes = &sandboxes{driver: cfg.Driver, secret: cfg.Secret, page: cfg.Page, domains: cfg.Domains, heartbeat: cfg.Heartbeat,
 		stopping: f.stopping}
 	f.boxes.builds.dir = cfg.Dir
-	f.views = &overviews{looker: looker{cfg: &f.cfg}, manager: cfg.Manager, version: cfg.Version, heartbeat: cfg.Heartbeat, stopping: f.stopping}
+	f.views = &overviews{looker: looker{cfg: &f.cfg}, manager: cfg.Manager, version: cfg.Version, heartbeat: cfg.Heartbeat,
+		stopping: f.stopping}
 	return f, nil
 }
 
@@ -122,7 +123,8 @@ func (f *Face) Routes() []module.Route {
 		connect.WithReadMaxBytes(MaxRequest), protocol.Codecs(),
 		connect.WithCompression("gzip", nil, nil), connect.WithInterceptors(withholding{}),
 		connect.WithRecover(func(_ context.Context, spec connect.Spec, _ http.Header, v any) error {
-			return connect.NewError(connect.CodeInternal, errors.New(spec.Procedure+" hit a fault of the server; this request ended, nothing else did"))
+			return connect.NewError(connect.CodeInternal,
+				errors.New(spec.Procedure+" hit a fault of the server; this request ended, nothing else did"))
 		}),
 	}
 	p := &processes{cfg: f.cfg, stopping: f.stopping}
@@ -131,18 +133,23 @@ func (f *Face) Routes() []module.Route {
 	routes := []module.Route{
 		service[tendv1connect.ProcessServiceHandler](tendv1connect.ProcessServiceName, tendv1connect.NewProcessServiceHandler, p, opts),
 		service[tendv1connect.ViewServiceHandler](tendv1connect.ViewServiceName, tendv1connect.NewViewServiceHandler, &views{*p}, opts),
-		service[tendv1connect.AdminServiceHandler](tendv1connect.AdminServiceName, tendv1connect.NewAdminServiceHandler, &admin{f.cfg.Admin, f.cfg.Page}, opts),
-		service[tendv1connect.SandboxServiceHandler](tendv1connect.SandboxServiceName, tendv1connect.NewSandboxServiceHandler, f.boxes, append(opts[:len(opts):len(opts)], protocol.StrictCodecs())),
+		service[tendv1connect.AdminServiceHandler](tendv1connect.AdminServiceName, tendv1connect.NewAdminServiceHandler,
+			&admin{f.cfg.Admin, f.cfg.Page}, opts),
+		service[tendv1connect.SandboxServiceHandler](tendv1connect.SandboxServiceName, tendv1connect.NewSandboxServiceHandler,
+			f.boxes, append(opts[:len(opts):len(opts)], protocol.StrictCodecs())),
 		service[tendv1connect.FileServiceHandler](tendv1connect.FileServiceName, tendv1connect.NewFileServiceHandler, fs, opts),
-		service[tendv1connect.ServiceServiceHandler](tendv1connect.ServiceServiceName, tendv1connect.NewServiceServiceHandler, &services{kept: f.cfg.Services, heartbeat: f.cfg.Heartbeat, stopping: f.stopping}, opts),
+		service[tendv1connect.ServiceServiceHandler](tendv1connect.ServiceServiceName, tendv1connect.NewServiceServiceHandler,
+			&services{kept: f.cfg.Services, heartbeat: f.cfg.Heartbeat, stopping: f.stopping}, opts),
 		service[tendv1connect.KeyServiceHandler](tendv1connect.KeyServiceName, tendv1connect.NewKeyServiceHandler, keys{f.cfg.Keys}, opts),
 		service[tendv1connect.OverviewServiceHandler](tendv1connect.OverviewServiceName, tendv1connect.NewOverviewServiceHandler, f.views, opts),
-		service[tendv1connect.ChatServiceHandler](tendv1connect.ChatServiceName, tendv1connect.NewChatServiceHandler, &chats{kept: f.cfg.Chats, heartbeat: f.cfg.Heartbeat, stopping: f.stopping}, opts),
+		service[tendv1connect.ChatServiceHandler](tendv1connect.ChatServiceName, tendv1connect.NewChatServiceHandler,
+			&chats{kept: f.cfg.Chats, heartbeat: f.cfg.Heartbeat, stopping: f.stopping}, opts),
 		{Pattern: "GET " + tendpb.DialPath, Handler: f.ports},
 		{Pattern: contentPath, Handler: plain.content(), Body: func(string) module.Body { return module.File }},
 		{Pattern: "GET " + archivePath, Handler: plain.archive()},
 	}
-	routes[0].Handler = holding(routes[0].Handler, tendv1connect.ProcessServiceReadProcedure, tendv1connect.ProcessServiceRunProcedure, tendv1connect.ProcessServiceEventsProcedure)
+	routes[0].Handler = holding(routes[0].Handler, tendv1connect.ProcessServiceReadProcedure, tendv1connect.ProcessServiceRunProcedure,
+		tendv1connect.ProcessServiceEventsProcedure)
 	for n := range routes {
 		routes[n].Reads = onlyReads
 	}
@@ -151,7 +158,8 @@ func (f *Face) Routes() []module.Route {
 
 // service is the route of a service of Connect. Its first request makes the handler: most
 // daemons serve few of the services, and a server that starts answers sooner.
-func service[S any](name string, handler func(S, ...connect.HandlerOption) (string, http.Handler), serves S, opts []connect.HandlerOption) module.Route {
+func service[S any](name string, handler func(S, ...connect.HandlerOption) (string, http.Handler), serves S,
+	opts []connect.HandlerOption) module.Route {
 	made := sync.OnceValue(func() http.Handler {
 		_, h := handler(serves, opts...)
 		return h
@@ -165,7 +173,8 @@ func service[S any](name string, handler func(S, ...connect.HandlerOption) (stri
 
 func bodyOf(path string) module.Body {
 	switch path {
-	case tendv1connect.ProcessServiceWriteStreamProcedure, tendv1connect.SandboxServiceBuildTemplateProcedure, tendv1connect.FileServiceWriteFileProcedure:
+	case tendv1connect.ProcessServiceWriteStreamProcedure, tendv1connect.SandboxServiceBuildTemplateProcedure,
+		tendv1connect.FileServiceWriteFileProcedure:
 		return module.Messages
 	case tendv1connect.ProcessServiceWriteProcedure:
 		return module.Data

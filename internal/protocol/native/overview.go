@@ -32,7 +32,8 @@ type overviews struct {
 	stopping  <-chan struct{}
 }
 
-func (o *overviews) Watch(ctx context.Context, _ *connect.Request[tendv1.WatchOverviewRequest], stream *connect.ServerStream[tendv1.WatchOverviewResponse]) error {
+func (o *overviews) Watch(ctx context.Context, _ *connect.Request[tendv1.WatchOverviewRequest],
+	stream *connect.ServerStream[tendv1.WatchOverviewResponse]) error {
 	var sent overview
 	last := time.Now() // of the last message
 	for first := true; ; first = false {
@@ -124,7 +125,8 @@ func difference(before, now *overview) []overviewMessage {
 			m.Services = append(m.Services, now.services[name])
 		}
 	}
-	m.ProcessesGone, m.SandboxesGone, m.ServicesGone = gone(before.processes, now.processes), gone(before.sandboxes, now.sandboxes), gone(before.services, now.services)
+	m.ProcessesGone, m.SandboxesGone, m.ServicesGone = gone(before.processes, now.processes), gone(before.sandboxes, now.sandboxes),
+		gone(before.services, now.services)
 	msgs := []overviewMessage{m}
 	for _, id := range now.order {
 		p := now.processes[id]

@@ -102,7 +102,8 @@ func condition(h http.Header) (was string, err error) {
 			return was, nil
 		}
 	}
-	return "", &process.InvalidError{Field: "If-Match", Reason: fmt.Sprintf("is %.80q, and If-None-Match %.20q; one ETag, or If-None-Match: *, or neither is allowed", match, none)}
+	return "", &process.InvalidError{Field: "If-Match",
+		Reason: fmt.Sprintf("is %.80q, and If-None-Match %.20q; one ETag, or If-None-Match: *, or neither is allowed", match, none)}
 }
 
 func (p plainFiles) put(w http.ResponseWriter, r *http.Request) error {

@@ -54,7 +54,8 @@ func (p *ports) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (p *ports) serve(w http.ResponseWriter, r *http.Request) error {
 	if r.ProtoMajor != 1 || !strings.EqualFold(r.Header.Get("Upgrade"), tendpb.DialProtocol) {
 		w.Header().Set("Upgrade", tendpb.DialProtocol)
-		return wireError(&process.InvalidError{Field: "Upgrade", Reason: fmt.Sprintf("is %.40q over %s; %q over HTTP/1.1 is needed", r.Header.Get("Upgrade"), r.Proto, tendpb.DialProtocol)})
+		return wireError(&process.InvalidError{Field: "Upgrade", Reason: fmt.Sprintf("is %.40q over %s; %q over HTTP/1.1 is needed",
+			r.Header.Get("Upgrade"), r.Proto, tendpb.DialProtocol)})
 	}
 	q := r.URL.Query()
 	port, err := strconv.ParseUint(q.Get("port"), 10, 16)
@@ -87,7 +88,8 @@ func (p *ports) serve(w http.ResponseWriter, r *http.Request) error {
 	}
 	defer p.leave(conn)
 	_ = conn.SetDeadline(time.Time{}) // net/http set some of its own; an error shows in the first write
-	if _, err := io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: "+tendpb.DialProtocol+"\r\n\r\n"); err != nil {
+	if _, err := io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: "+tendpb.DialProtocol+
+		"\r\n\r\n"); err != nil {
 		return nil
 	}
 	if n := rw.Reader.Buffered(); n > 0 { // the client did not wait for the answer
@@ -110,7 +112,8 @@ func notDialed(key string, port int, err error) error {
 			return wireError(err)
 		}
 	}
-	return connect.NewError(connect.CodeFailedPrecondition, fmt.Errorf("port %d of sandbox %q: %w; start a program there that listens on it", port, key, err))
+	return connect.NewError(connect.CodeFailedPrecondition, fmt.Errorf("port %d of sandbox %q: %w; start a program there that listens on it",
+		port, key, err))
 }
 
 // begin notes a request, as long as there may be one more.

@@ -31,7 +31,8 @@ func (s *processes) find(ctx context.Context, sel *tendv1.Selector) (process.Pro
 }
 
 // about answers a call about one process.
-func about[A any](ctx context.Context, s *processes, sel *tendv1.Selector, do func(process.Process) (*A, error)) (*connect.Response[A], error) {
+func about[A any](ctx context.Context, s *processes, sel *tendv1.Selector, do func(process.Process) (*A,
+	error)) (*connect.Response[A], error) {
 	p, err := s.find(ctx, sel)
 	if err != nil {
 		return nil, wireError(err)
@@ -40,7 +41,8 @@ func about[A any](ctx context.Context, s *processes, sel *tendv1.Selector, do fu
 }
 
 func (s *processes) Hello(context.Context, *connect.Request[tendv1.HelloRequest]) (*connect.Response[tendv1.HelloResponse], error) {
-	return connect.NewResponse(&tendv1.HelloResponse{Instance: s.cfg.Instance, Version: s.cfg.Version, ListenersHeld: s.cfg.Held, InputWriters: true, GrepOptions: true, Sandboxes: s.cfg.Driver != nil, Services: s.cfg.Services != nil, Runs: true}), nil
+	return connect.NewResponse(&tendv1.HelloResponse{Instance: s.cfg.Instance, Version: s.cfg.Version, ListenersHeld: s.cfg.Held,
+		InputWriters: true, GrepOptions: true, Sandboxes: s.cfg.Driver != nil, Services: s.cfg.Services != nil, Runs: true}), nil
 }
 
 func (s *processes) Start(ctx context.Context, req *connect.Request[tendv1.StartRequest]) (*connect.Response[tendv1.StartResponse], error) {
@@ -99,7 +101,8 @@ func (s *processes) Write(ctx context.Context, req *connect.Request[tendv1.Write
 }
 
 func write(ctx context.Context, p process.Process, m *tendv1.WriteRequest) (*tendv1.WriteResponse, error) {
-	in := process.Input{Data: m.GetData(), Offset: m.Offset, Writer: m.GetWriter(), More: m.GetMore(), Again: m.GetAgain(), NoWait: m.GetNoWait(), EOF: m.GetEof()}
+	in := process.Input{Data: m.GetData(), Offset: m.Offset, Writer: m.GetWriter(), More: m.GetMore(), Again: m.GetAgain(),
+		NoWait: m.GetNoWait(), EOF: m.GetEof()}
 	switch {
 	case in.Writer != "" && m.Offset != nil:
 		return nil, &process.InvalidError{Field: "offset", Reason: "is set together with writer, whose offset is writer_offset"}
@@ -136,7 +139,8 @@ func (s *processes) WriteStream(ctx context.Context, stream *connect.BidiStream[
 				return wireError(err)
 			}
 		} else if m.GetProcess() != nil {
-			return wireError(&process.InvalidError{Field: "process", Reason: "is set in a later message; one stream writes to the process of its first message"})
+			return wireError(&process.InvalidError{Field: "process",
+				Reason: "is set in a later message; one stream writes to the process of its first message"})
 		}
 		taken, err := write(ctx, p, m)
 		if err != nil {
@@ -148,7 +152,8 @@ func (s *processes) WriteStream(ctx context.Context, stream *connect.BidiStream[
 	}
 }
 
-func (s *processes) Resize(ctx context.Context, req *connect.Request[tendv1.ResizeRequest]) (*connect.Response[tendv1.ResizeResponse], error) {
+func (s *processes) Resize(ctx context.Context,
+	req *connect.Request[tendv1.ResizeRequest]) (*connect.Response[tendv1.ResizeResponse], error) {
 	size, err := tendpb.ToSize("size", req.Msg.GetSize())
 	if err != nil {
 		return nil, wireError(err)
@@ -169,7 +174,8 @@ func (s *processes) Resize(ctx context.Context, req *connect.Request[tendv1.Resi
 	return answer(&tendv1.ResizeResponse{Before: tendpb.Size(before)}, err)
 }
 
-func (s *processes) Signal(ctx context.Context, req *connect.Request[tendv1.SignalRequest]) (*connect.Response[tendv1.SignalResponse], error) {
+func (s *processes) Signal(ctx context.Context,
+	req *connect.Request[tendv1.SignalRequest]) (*connect.Response[tendv1.SignalResponse], error) {
 	sig := req.Msg.GetSignal()
 	if sig < 0 || sig > 64 {
 		return nil, wireError(&process.InvalidError{Field: "signal", Reason: fmt.Sprintf("is %d; 0 (is anybody there?) to 64 are allowed", sig)})
@@ -210,7 +216,8 @@ func (s *processes) Pin(ctx context.Context, req *connect.Request[tendv1.PinRequ
 	})
 }
 
-func (s *processes) Remove(ctx context.Context, req *connect.Request[tendv1.RemoveRequest]) (*connect.Response[tendv1.RemoveResponse], error) {
+func (s *processes) Remove(ctx context.Context,
+	req *connect.Request[tendv1.RemoveRequest]) (*connect.Response[tendv1.RemoveResponse], error) {
 	return about(ctx, s, req.Msg.GetProcess(), func(p process.Process) (*tendv1.RemoveResponse, error) {
 		return &tendv1.RemoveResponse{}, p.Remove(ctx)
 	})

@@ -48,7 +48,8 @@ func with[A any](ctx context.Context, s *sandboxes, key string, do func(driver.S
 }
 
 // by answers a call about one sandbox with an ability of the driver.
-func by[Ability, A any](ctx context.Context, s *sandboxes, what, key string, do func(Ability, driver.ID) (*A, error)) (*connect.Response[A], error) {
+func by[Ability, A any](ctx context.Context, s *sandboxes, what, key string, do func(Ability, driver.ID) (*A,
+	error)) (*connect.Response[A], error) {
 	can, ok := s.driver.(Ability)
 	if !ok {
 		return nil, s.lacks(what)
@@ -62,7 +63,8 @@ func by[Ability, A any](ctx context.Context, s *sandboxes, what, key string, do 
 	})
 }
 
-func (s *sandboxes) Create(ctx context.Context, req *connect.Request[tendv1.CreateSandboxRequest]) (*connect.Response[tendv1.CreateSandboxResponse], error) {
+func (s *sandboxes) Create(ctx context.Context,
+	req *connect.Request[tendv1.CreateSandboxRequest]) (*connect.Response[tendv1.CreateSandboxResponse], error) {
 	if s.driver == nil {
 		return nil, unsupported("sandboxes")
 	}
@@ -101,14 +103,16 @@ func enforced(ctx context.Context, d driver.Driver, box driver.Sandbox, asked, g
 // takeBack bounds the removal of a sandbox that nobody was told of.
 const takeBack = 30 * time.Second
 
-func (s *sandboxes) Get(ctx context.Context, req *connect.Request[tendv1.GetSandboxRequest]) (*connect.Response[tendv1.GetSandboxResponse], error) {
+func (s *sandboxes) Get(ctx context.Context,
+	req *connect.Request[tendv1.GetSandboxRequest]) (*connect.Response[tendv1.GetSandboxResponse], error) {
 	return with(ctx, s, req.Msg.GetSandbox(), func(box driver.Sandbox) (*tendv1.GetSandboxResponse, error) {
 		info, err := box.Info(ctx)
 		return &tendv1.GetSandboxResponse{Sandbox: sandbox(&info)}, err
 	})
 }
 
-func (s *sandboxes) List(ctx context.Context, req *connect.Request[tendv1.ListSandboxesRequest]) (*connect.Response[tendv1.ListSandboxesResponse], error) {
+func (s *sandboxes) List(ctx context.Context,
+	req *connect.Request[tendv1.ListSandboxesRequest]) (*connect.Response[tendv1.ListSandboxesResponse], error) {
 	if s.driver == nil {
 		return nil, unsupported("sandboxes")
 	}
@@ -157,7 +161,8 @@ func wanted(in *driver.Info, m *tendv1.ListSandboxesRequest) bool {
 	return true
 }
 
-func (s *sandboxes) Update(ctx context.Context, req *connect.Request[tendv1.UpdateSandboxRequest]) (*connect.Response[tendv1.UpdateSandboxResponse], error) {
+func (s *sandboxes) Update(ctx context.Context,
+	req *connect.Request[tendv1.UpdateSandboxRequest]) (*connect.Response[tendv1.UpdateSandboxResponse], error) {
 	change, err := toChange(req.Msg)
 	if err != nil {
 		return nil, wireError(err)
@@ -168,37 +173,43 @@ func (s *sandboxes) Update(ctx context.Context, req *connect.Request[tendv1.Upda
 	})
 }
 
-func (s *sandboxes) Start(ctx context.Context, req *connect.Request[tendv1.StartSandboxRequest]) (*connect.Response[tendv1.StartSandboxResponse], error) {
+func (s *sandboxes) Start(ctx context.Context,
+	req *connect.Request[tendv1.StartSandboxRequest]) (*connect.Response[tendv1.StartSandboxResponse], error) {
 	return with(ctx, s, req.Msg.GetSandbox(), func(box driver.Sandbox) (*tendv1.StartSandboxResponse, error) {
 		return &tendv1.StartSandboxResponse{}, box.Start(ctx)
 	})
 }
 
-func (s *sandboxes) Stop(ctx context.Context, req *connect.Request[tendv1.StopSandboxRequest]) (*connect.Response[tendv1.StopSandboxResponse], error) {
+func (s *sandboxes) Stop(ctx context.Context,
+	req *connect.Request[tendv1.StopSandboxRequest]) (*connect.Response[tendv1.StopSandboxResponse], error) {
 	return with(ctx, s, req.Msg.GetSandbox(), func(box driver.Sandbox) (*tendv1.StopSandboxResponse, error) {
 		return &tendv1.StopSandboxResponse{}, box.Stop(ctx)
 	})
 }
 
-func (s *sandboxes) Destroy(ctx context.Context, req *connect.Request[tendv1.DestroySandboxRequest]) (*connect.Response[tendv1.DestroySandboxResponse], error) {
+func (s *sandboxes) Destroy(ctx context.Context,
+	req *connect.Request[tendv1.DestroySandboxRequest]) (*connect.Response[tendv1.DestroySandboxResponse], error) {
 	return with(ctx, s, req.Msg.GetSandbox(), func(box driver.Sandbox) (*tendv1.DestroySandboxResponse, error) {
 		return &tendv1.DestroySandboxResponse{}, box.Destroy(ctx)
 	})
 }
 
-func (s *sandboxes) Pause(ctx context.Context, req *connect.Request[tendv1.PauseSandboxRequest]) (*connect.Response[tendv1.PauseSandboxResponse], error) {
+func (s *sandboxes) Pause(ctx context.Context,
+	req *connect.Request[tendv1.PauseSandboxRequest]) (*connect.Response[tendv1.PauseSandboxResponse], error) {
 	return by(ctx, s, "pause", req.Msg.GetSandbox(), func(p driver.Pauser, id driver.ID) (*tendv1.PauseSandboxResponse, error) {
 		return &tendv1.PauseSandboxResponse{}, p.Pause(ctx, id, driver.PauseSpec{Memory: !req.Msg.GetFilesOnly()})
 	})
 }
 
-func (s *sandboxes) Resume(ctx context.Context, req *connect.Request[tendv1.ResumeSandboxRequest]) (*connect.Response[tendv1.ResumeSandboxResponse], error) {
+func (s *sandboxes) Resume(ctx context.Context,
+	req *connect.Request[tendv1.ResumeSandboxRequest]) (*connect.Response[tendv1.ResumeSandboxResponse], error) {
 	return by(ctx, s, "resume", req.Msg.GetSandbox(), func(p driver.Pauser, id driver.ID) (*tendv1.ResumeSandboxResponse, error) {
 		return &tendv1.ResumeSandboxResponse{}, p.Resume(ctx, id)
 	})
 }
 
-func (s *sandboxes) Snapshot(ctx context.Context, req *connect.Request[tendv1.SnapshotSandboxRequest]) (*connect.Response[tendv1.SnapshotSandboxResponse], error) {
+func (s *sandboxes) Snapshot(ctx context.Context,
+	req *connect.Request[tendv1.SnapshotSandboxRequest]) (*connect.Response[tendv1.SnapshotSandboxResponse], error) {
 	if name := req.Msg.GetName(); name != "" {
 		if err := driver.CheckName(name); err != nil {
 			return nil, wireError(err)
@@ -210,7 +221,8 @@ func (s *sandboxes) Snapshot(ctx context.Context, req *connect.Request[tendv1.Sn
 	})
 }
 
-func (s *sandboxes) Snapshots(ctx context.Context, _ *connect.Request[tendv1.ListSnapshotsRequest]) (*connect.Response[tendv1.ListSnapshotsResponse], error) {
+func (s *sandboxes) Snapshots(ctx context.Context,
+	_ *connect.Request[tendv1.ListSnapshotsRequest]) (*connect.Response[tendv1.ListSnapshotsResponse], error) {
 	k, ok := s.driver.(driver.Snapshotter)
 	if !ok {
 		return nil, s.lacks("snapshots")
@@ -226,7 +238,8 @@ func (s *sandboxes) Snapshots(ctx context.Context, _ *connect.Request[tendv1.Lis
 	return connect.NewResponse(resp), nil
 }
 
-func (s *sandboxes) DeleteSnapshot(ctx context.Context, req *connect.Request[tendv1.DeleteSnapshotRequest]) (*connect.Response[tendv1.DeleteSnapshotResponse], error) {
+func (s *sandboxes) DeleteSnapshot(ctx context.Context,
+	req *connect.Request[tendv1.DeleteSnapshotRequest]) (*connect.Response[tendv1.DeleteSnapshotResponse], error) {
 	k, ok := s.driver.(driver.Snapshotter)
 	if !ok {
 		return nil, s.lacks("snapshots")
@@ -234,10 +247,12 @@ func (s *sandboxes) DeleteSnapshot(ctx context.Context, req *connect.Request[ten
 	return answer(&tendv1.DeleteSnapshotResponse{}, k.DeleteSnapshot(ctx, req.Msg.GetSnapshot()))
 }
 
-func (s *sandboxes) Fork(ctx context.Context, req *connect.Request[tendv1.ForkSandboxRequest]) (*connect.Response[tendv1.ForkSandboxResponse], error) {
+func (s *sandboxes) Fork(ctx context.Context,
+	req *connect.Request[tendv1.ForkSandboxRequest]) (*connect.Response[tendv1.ForkSandboxResponse], error) {
 	spec := driver.ForkSpec{Count: int(max(1, min(req.Msg.GetCount(), driver.MaxForks)))}
 	if req.Msg.GetCount() > driver.MaxForks {
-		return nil, wireError(&process.InvalidError{Field: "count", Reason: fmt.Sprintf("is %d; at most %d are allowed", req.Msg.GetCount(), driver.MaxForks)})
+		return nil, wireError(&process.InvalidError{Field: "count", Reason: fmt.Sprintf("is %d; at most %d are allowed",
+			req.Msg.GetCount(), driver.MaxForks)})
 	}
 	deadline, err := fromNow("timeout", req.Msg.GetTimeout())
 	if err != nil {
@@ -268,7 +283,8 @@ func (s *sandboxes) Fork(ctx context.Context, req *connect.Request[tendv1.ForkSa
 	})
 }
 
-func (s *sandboxes) Metrics(ctx context.Context, req *connect.Request[tendv1.SandboxMetricsRequest]) (*connect.Response[tendv1.SandboxMetricsResponse], error) {
+func (s *sandboxes) Metrics(ctx context.Context,
+	req *connect.Request[tendv1.SandboxMetricsRequest]) (*connect.Response[tendv1.SandboxMetricsResponse], error) {
 	from, to := tendpb.ToTime(req.Msg.GetFrom()), tendpb.ToTime(req.Msg.GetTo())
 	return by(ctx, s, "metrics", req.Msg.GetSandbox(), func(m driver.Meter, id driver.ID) (*tendv1.SandboxMetricsResponse, error) {
 		samples, err := m.Metrics(ctx, id, from, to)

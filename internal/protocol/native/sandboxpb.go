@@ -42,7 +42,8 @@ func toSandboxSpec(m *tendv1.SandboxSpec) (driver.Spec, error) {
 		Name: m.GetName(), Snapshot: m.GetSnapshot(), Template: m.GetTemplate(), Isolation: driver.Isolation(small(m.GetIsolation())),
 		Run: toRun(m.GetRun()), Disposable: m.GetDisposable(), AtDeadline: driver.Action(small(m.GetAtTimeout())), Wake: m.GetWake(),
 		Network: toNetwork(m.GetNetwork()), Metadata: m.GetMetadata(),
-		Size: driver.Size{CPUs: m.GetSize().GetCpus(), Memory: m.GetSize().GetMemory(), Disk: m.GetSize().GetDisk(), Tasks: m.GetSize().GetTasks()},
+		Size: driver.Size{CPUs: m.GetSize().GetCpus(), Memory: m.GetSize().GetMemory(), Disk: m.GetSize().GetDisk(),
+			Tasks: m.GetSize().GetTasks()},
 	}
 	for _, v := range m.GetShares() {
 		s.Shares = append(s.Shares, driver.Share{Source: v.GetSource(), Target: v.GetTarget(), ReadOnly: v.GetReadOnly()})
@@ -116,9 +117,11 @@ func sandbox(i *driver.Info) *tendv1.Sandbox {
 		Snapshot: text(i.Snapshot), Template: text(i.Template), Isolation: tendv1.SandboxIsolation(i.Isolation),
 		IdleTtl: durationpb.New(i.IdleTTL), DeleteAfterStop: durationpb.New(i.DeleteAfterStop), Deadline: tendpb.Time(i.Deadline),
 		AtTimeout: tendv1.SandboxAction(i.AtDeadline), Wake: i.Wake,
-		Size:     &tendv1.SandboxSize{Cpus: i.Size.CPUs, Memory: i.Size.Memory, Disk: i.Size.Disk, Tasks: i.Size.Tasks},
-		Network:  &tendv1.SandboxNetwork{Mode: tendv1.SandboxNetworkMode(i.Network.Mode), Allow: i.Network.Allow, Deny: i.Network.Deny, Public: i.Network.Public},
-		Metadata: texts(i.Metadata), Created: tendpb.Time(i.Created), Updated: tendpb.Time(i.Updated), Stopped: tendpb.Time(i.StoppedAt), Paused: tendpb.Time(i.PausedAt),
+		Size: &tendv1.SandboxSize{Cpus: i.Size.CPUs, Memory: i.Size.Memory, Disk: i.Size.Disk, Tasks: i.Size.Tasks},
+		Network: &tendv1.SandboxNetwork{Mode: tendv1.SandboxNetworkMode(i.Network.Mode), Allow: i.Network.Allow, Deny: i.Network.Deny,
+			Public: i.Network.Public},
+		Metadata: texts(i.Metadata), Created: tendpb.Time(i.Created), Updated: tendpb.Time(i.Updated), Stopped: tendpb.Time(i.StoppedAt),
+		Paused: tendpb.Time(i.PausedAt),
 	}
 	for _, v := range i.Shares {
 		m.Shares = append(m.Shares, &tendv1.SandboxShare{Source: text(v.Source), Target: text(v.Target), ReadOnly: v.ReadOnly})

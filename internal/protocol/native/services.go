@@ -61,7 +61,8 @@ type services struct {
 	stopping  <-chan struct{}
 }
 
-func (s *services) Apply(ctx context.Context, req *connect.Request[tendv1.ApplyServicesRequest]) (*connect.Response[tendv1.ApplyServicesResponse], error) {
+func (s *services) Apply(ctx context.Context,
+	req *connect.Request[tendv1.ApplyServicesRequest]) (*connect.Response[tendv1.ApplyServicesResponse], error) {
 	if s.kept == nil {
 		return nil, unsupported("services")
 	}
@@ -101,7 +102,8 @@ func checkNames(names []string, least int) error {
 }
 
 // wish answers a call about services by name.
-func wish[A any](ctx context.Context, s *services, names []string, least int, do func(Services) func(context.Context, []string) error, m *A) (*connect.Response[A], error) {
+func wish[A any](ctx context.Context, s *services, names []string, least int, do func(Services) func(context.Context, []string) error,
+	m *A) (*connect.Response[A], error) {
 	if s.kept == nil {
 		return nil, unsupported("services")
 	}
@@ -111,19 +113,26 @@ func wish[A any](ctx context.Context, s *services, names []string, least int, do
 	return answer(m, do(s.kept)(ctx, names))
 }
 
-func (s *services) Start(ctx context.Context, req *connect.Request[tendv1.StartServicesRequest]) (*connect.Response[tendv1.StartServicesResponse], error) {
-	return wish(ctx, s, req.Msg.GetNames(), 0, func(k Services) func(context.Context, []string) error { return k.Start }, &tendv1.StartServicesResponse{})
+func (s *services) Start(ctx context.Context,
+	req *connect.Request[tendv1.StartServicesRequest]) (*connect.Response[tendv1.StartServicesResponse], error) {
+	return wish(ctx, s, req.Msg.GetNames(), 0, func(k Services) func(context.Context, []string) error { return k.Start },
+		&tendv1.StartServicesResponse{})
 }
 
-func (s *services) Stop(ctx context.Context, req *connect.Request[tendv1.StopServicesRequest]) (*connect.Response[tendv1.StopServicesResponse], error) {
-	return wish(ctx, s, req.Msg.GetNames(), 0, func(k Services) func(context.Context, []string) error { return k.Stop }, &tendv1.StopServicesResponse{})
+func (s *services) Stop(ctx context.Context,
+	req *connect.Request[tendv1.StopServicesRequest]) (*connect.Response[tendv1.StopServicesResponse], error) {
+	return wish(ctx, s, req.Msg.GetNames(), 0, func(k Services) func(context.Context, []string) error { return k.Stop },
+		&tendv1.StopServicesResponse{})
 }
 
-func (s *services) Restart(ctx context.Context, req *connect.Request[tendv1.RestartServicesRequest]) (*connect.Response[tendv1.RestartServicesResponse], error) {
-	return wish(ctx, s, req.Msg.GetNames(), 1, func(k Services) func(context.Context, []string) error { return k.Restart }, &tendv1.RestartServicesResponse{})
+func (s *services) Restart(ctx context.Context,
+	req *connect.Request[tendv1.RestartServicesRequest]) (*connect.Response[tendv1.RestartServicesResponse], error) {
+	return wish(ctx, s, req.Msg.GetNames(), 1, func(k Services) func(context.Context, []string) error { return k.Restart },
+		&tendv1.RestartServicesResponse{})
 }
 
-func (s *services) Adopt(ctx context.Context, req *connect.Request[tendv1.AdoptServiceRequest]) (*connect.Response[tendv1.AdoptServiceResponse], error) {
+func (s *services) Adopt(ctx context.Context,
+	req *connect.Request[tendv1.AdoptServiceRequest]) (*connect.Response[tendv1.AdoptServiceResponse], error) {
 	if s.kept == nil {
 		return nil, unsupported("services")
 	}
@@ -137,7 +146,8 @@ func (s *services) Adopt(ctx context.Context, req *connect.Request[tendv1.AdoptS
 	return answer(&tendv1.AdoptServiceResponse{}, s.kept.Adopt(ctx, req.Msg.GetName(), int(pid)))
 }
 
-func (s *services) List(ctx context.Context, _ *connect.Request[tendv1.ListServicesRequest]) (*connect.Response[tendv1.ListServicesResponse], error) {
+func (s *services) List(ctx context.Context,
+	_ *connect.Request[tendv1.ListServicesRequest]) (*connect.Response[tendv1.ListServicesResponse], error) {
 	if s.kept == nil {
 		return nil, unsupported("services")
 	}
@@ -145,7 +155,8 @@ func (s *services) List(ctx context.Context, _ *connect.Request[tendv1.ListServi
 	return answer(&tendv1.ListServicesResponse{Services: all, File: file}, err)
 }
 
-func (s *services) Watch(ctx context.Context, _ *connect.Request[tendv1.WatchServicesRequest], stream *connect.ServerStream[tendv1.WatchServicesResponse]) error {
+func (s *services) Watch(ctx context.Context, _ *connect.Request[tendv1.WatchServicesRequest],
+	stream *connect.ServerStream[tendv1.WatchServicesResponse]) error {
 	if s.kept == nil {
 		return unsupported("services")
 	}
@@ -198,7 +209,8 @@ func checkWord(field, word string, most int) error {
 	return nil
 }
 
-func (s *services) ListEpisodes(ctx context.Context, req *connect.Request[tendv1.ListEpisodesRequest]) (*connect.Response[tendv1.ListEpisodesResponse], error) {
+func (s *services) ListEpisodes(ctx context.Context,
+	req *connect.Request[tendv1.ListEpisodesRequest]) (*connect.Response[tendv1.ListEpisodesResponse], error) {
 	if s.kept == nil {
 		return nil, unsupported("services")
 	}
@@ -209,7 +221,8 @@ func (s *services) ListEpisodes(ctx context.Context, req *connect.Request[tendv1
 	return answer(&tendv1.ListEpisodesResponse{Episodes: all}, err)
 }
 
-func (s *services) GetEpisode(ctx context.Context, req *connect.Request[tendv1.GetEpisodeRequest]) (*connect.Response[tendv1.GetEpisodeResponse], error) {
+func (s *services) GetEpisode(ctx context.Context,
+	req *connect.Request[tendv1.GetEpisodeRequest]) (*connect.Response[tendv1.GetEpisodeResponse], error) {
 	if s.kept == nil {
 		return nil, unsupported("services")
 	}
@@ -219,7 +232,8 @@ func (s *services) GetEpisode(ctx context.Context, req *connect.Request[tendv1.G
 	return answer(s.kept.Episode(ctx, req.Msg.GetId()))
 }
 
-func (s *services) WatchEpisode(ctx context.Context, req *connect.Request[tendv1.WatchEpisodeRequest], stream *connect.ServerStream[tendv1.WatchEpisodeResponse]) error {
+func (s *services) WatchEpisode(ctx context.Context, req *connect.Request[tendv1.WatchEpisodeRequest],
+	stream *connect.ServerStream[tendv1.WatchEpisodeResponse]) error {
 	if s.kept == nil {
 		return unsupported("services")
 	}
@@ -249,7 +263,8 @@ func (s *services) Heal(ctx context.Context, req *connect.Request[tendv1.HealReq
 	return answer(&tendv1.HealResponse{Episode: id}, err)
 }
 
-func (s *services) CancelHeal(ctx context.Context, req *connect.Request[tendv1.CancelHealRequest]) (*connect.Response[tendv1.CancelHealResponse], error) {
+func (s *services) CancelHeal(ctx context.Context,
+	req *connect.Request[tendv1.CancelHealRequest]) (*connect.Response[tendv1.CancelHealResponse], error) {
 	if s.kept == nil {
 		return nil, unsupported("services")
 	}
@@ -259,7 +274,8 @@ func (s *services) CancelHeal(ctx context.Context, req *connect.Request[tendv1.C
 	return answer(&tendv1.CancelHealResponse{}, s.kept.CancelHeal(ctx, req.Msg.GetId()))
 }
 
-func (s *services) RollBackEpisode(ctx context.Context, req *connect.Request[tendv1.RollBackEpisodeRequest]) (*connect.Response[tendv1.RollBackEpisodeResponse], error) {
+func (s *services) RollBackEpisode(ctx context.Context,
+	req *connect.Request[tendv1.RollBackEpisodeRequest]) (*connect.Response[tendv1.RollBackEpisodeResponse], error) {
 	if s.kept == nil {
 		return nil, unsupported("services")
 	}

@@ -31,7 +31,8 @@ var (
 	goingAway = &tendv1.Event_GoingAway{GoingAway: &tendv1.Event_Empty{}}
 )
 
-func (s *processes) Read(ctx context.Context, req *connect.Request[tendv1.ReadRequest], stream *connect.ServerStream[tendv1.ReadResponse]) error {
+func (s *processes) Read(ctx context.Context, req *connect.Request[tendv1.ReadRequest],
+	stream *connect.ServerStream[tendv1.ReadResponse]) error {
 	opts, err := tendpb.ToReadOptions(req.Msg)
 	if err != nil {
 		return wireError(err)
@@ -48,7 +49,8 @@ func (s *processes) Read(ctx context.Context, req *connect.Request[tendv1.ReadRe
 // maxForget bounds what one Run removes.
 const maxForget = 100
 
-func (s *processes) Run(ctx context.Context, req *connect.Request[tendv1.RunRequest], stream *connect.ServerStream[tendv1.RunResponse]) error {
+func (s *processes) Run(ctx context.Context, req *connect.Request[tendv1.RunRequest],
+	stream *connect.ServerStream[tendv1.RunResponse]) error {
 	m := req.Msg
 	opts, err := tendpb.ToReadOptions(m.GetRead())
 	if err != nil {
@@ -58,7 +60,8 @@ func (s *processes) Run(ctx context.Context, req *connect.Request[tendv1.RunRequ
 	case m.GetRead().GetProcess() != nil:
 		return wireError(&process.InvalidError{Field: "read.process", Reason: "is set; the process is the one that is started"})
 	case len(m.GetForget()) > maxForget:
-		return wireError(&process.InvalidError{Field: "forget", Reason: fmt.Sprintf("names %d processes; %d are possible", len(m.GetForget()), maxForget)})
+		return wireError(&process.InvalidError{Field: "forget", Reason: fmt.Sprintf("names %d processes; %d are possible",
+			len(m.GetForget()), maxForget)})
 	}
 	mgr, err := s.cfg.manager(ctx)
 	if err != nil {
@@ -143,7 +146,8 @@ func settle(ctx context.Context, p process.Process, opts *process.ReadOptions) e
 	return nil
 }
 
-func (s *processes) Events(ctx context.Context, _ *connect.Request[tendv1.EventsRequest], stream *connect.ServerStream[tendv1.EventsResponse]) error {
+func (s *processes) Events(ctx context.Context, _ *connect.Request[tendv1.EventsRequest],
+	stream *connect.ServerStream[tendv1.EventsResponse]) error {
 	mgr, err := s.cfg.manager(ctx)
 	if err != nil {
 		return wireError(err)
@@ -208,7 +212,8 @@ func (s *processes) pump(ctx context.Context, src source, from []*tendv1.StreamO
 	}
 }
 
-func (s *processes) Wait(ctx context.Context, req *connect.Request[tendv1.WaitRequest], stream *connect.ServerStream[tendv1.WaitResponse]) error {
+func (s *processes) Wait(ctx context.Context, req *connect.Request[tendv1.WaitRequest],
+	stream *connect.ServerStream[tendv1.WaitResponse]) error {
 	until, err := tendpb.ToUntil(req.Msg)
 	if err != nil {
 		return wireError(err)

@@ -149,7 +149,8 @@ func templateError(key string, err error) error {
 	return wireError(err)
 }
 
-func (s *sandboxes) Templates(ctx context.Context, _ *connect.Request[tendv1.ListTemplatesRequest]) (*connect.Response[tendv1.ListTemplatesResponse], error) {
+func (s *sandboxes) Templates(ctx context.Context,
+	_ *connect.Request[tendv1.ListTemplatesRequest]) (*connect.Response[tendv1.ListTemplatesResponse], error) {
 	t, err := s.templater()
 	if err != nil {
 		return nil, err
@@ -175,10 +176,12 @@ func template(t *driver.Template) *tendv1.Template {
 	}
 }
 
-func (s *sandboxes) DeleteTemplate(ctx context.Context, req *connect.Request[tendv1.DeleteTemplateRequest]) (*connect.Response[tendv1.DeleteTemplateResponse], error) {
+func (s *sandboxes) DeleteTemplate(ctx context.Context,
+	req *connect.Request[tendv1.DeleteTemplateRequest]) (*connect.Response[tendv1.DeleteTemplateResponse], error) {
 	key := req.Msg.GetTemplate()
 	if key == "" || len(key) > 2*driver.MaxName {
-		return nil, wireError(&process.InvalidError{Field: "template", Reason: fmt.Sprintf("has %d bytes; 1 to %d are allowed", len(key), 2*driver.MaxName)})
+		return nil, wireError(&process.InvalidError{Field: "template", Reason: fmt.Sprintf("has %d bytes; 1 to %d are allowed",
+			len(key), 2*driver.MaxName)})
 	}
 	t, err := s.templater()
 	if err != nil {
@@ -190,7 +193,8 @@ func (s *sandboxes) DeleteTemplate(ctx context.Context, req *connect.Request[ten
 	return connect.NewResponse(&tendv1.DeleteTemplateResponse{}), nil
 }
 
-func (s *sandboxes) BuildTemplate(ctx context.Context, stream *connect.ClientStream[tendv1.BuildTemplateRequest]) (*connect.Response[tendv1.BuildTemplateResponse], error) {
+func (s *sandboxes) BuildTemplate(ctx context.Context,
+	stream *connect.ClientStream[tendv1.BuildTemplateRequest]) (*connect.Response[tendv1.BuildTemplateResponse], error) {
 	t, err := s.templater()
 	if err != nil {
 		return nil, err
@@ -249,8 +253,10 @@ func (s *sandboxes) BuildTemplate(ctx context.Context, stream *connect.ClientStr
 
 func toBuildSpec(m *tendv1.TemplateSpec) (driver.BuildSpec, error) {
 	s := driver.BuildSpec{
-		Name: m.GetName(), Tags: m.GetTags(), From: m.GetFrom(), FromDir: m.GetFromDir(), Start: m.GetStart(), Ready: m.GetReady(), Force: m.GetForce(),
-		Size: driver.Size{CPUs: m.GetSize().GetCpus(), Memory: m.GetSize().GetMemory(), Disk: m.GetSize().GetDisk(), Tasks: m.GetSize().GetTasks()},
+		Name: m.GetName(), Tags: m.GetTags(), From: m.GetFrom(), FromDir: m.GetFromDir(), Start: m.GetStart(), Ready: m.GetReady(),
+		Force: m.GetForce(),
+		Size: driver.Size{CPUs: m.GetSize().GetCpus(), Memory: m.GetSize().GetMemory(), Disk: m.GetSize().GetDisk(),
+			Tasks: m.GetSize().GetTasks()},
 	}
 	if n := len(m.GetSteps()); n > driver.MaxSteps {
 		return s, &process.InvalidError{Field: "steps", Reason: fmt.Sprintf("has %d entries; the limit is %d", n, driver.MaxSteps)}
@@ -261,7 +267,8 @@ func toBuildSpec(m *tendv1.TemplateSpec) (driver.BuildSpec, error) {
 	return s, nil
 }
 
-func (s *sandboxes) FollowBuild(ctx context.Context, req *connect.Request[tendv1.FollowBuildRequest], stream *connect.ServerStream[tendv1.FollowBuildResponse]) error {
+func (s *sandboxes) FollowBuild(ctx context.Context, req *connect.Request[tendv1.FollowBuildRequest],
+	stream *connect.ServerStream[tendv1.FollowBuildResponse]) error {
 	t, err := s.templater()
 	if err != nil {
 		return err
@@ -274,7 +281,8 @@ func (s *sandboxes) FollowBuild(ctx context.Context, req *connect.Request[tendv1
 	for first := true; ; first = false {
 		b, logs, err := t.GetBuild(ctx, driver.BuildID(id), int(next))
 		if errors.Is(err, driver.ErrNotFound) {
-			return wireError(&translated{fmt.Errorf("there is no build %s; it did not come to its end if the server was started again: build again", id), process.ErrNotFound})
+			return wireError(&translated{fmt.Errorf("there is no build %s; it did not come to its end if the server was started again: build again",
+				id), process.ErrNotFound})
 		}
 		if err != nil {
 			return wireError(err)
@@ -289,7 +297,8 @@ func (s *sandboxes) FollowBuild(ctx context.Context, req *connect.Request[tendv1
 			more := len(logs) > len(m.Logs)
 			if m.Next = next; over && !more {
 				m.Build = &tendv1.TemplateBuild{
-					Id: string(b.ID), TemplateId: b.TemplateID, Name: b.Name, Tags: b.Tags, Ready: b.Status == driver.BuildReady, Reason: text(b.Reason), FailedStep: b.FailedStep,
+					Id: string(b.ID), TemplateId: b.TemplateID, Name: b.Name, Tags: b.Tags, Ready: b.Status == driver.BuildReady,
+					Reason: text(b.Reason), FailedStep: b.FailedStep,
 				}
 			}
 			if err := stream.Send(m); err != nil || m.Build != nil {
@@ -309,7 +318,8 @@ func (s *sandboxes) FollowBuild(ctx context.Context, req *connect.Request[tendv1
 	}
 }
 
-func (s *sandboxes) Access(ctx context.Context, req *connect.Request[tendv1.SandboxAccessRequest]) (*connect.Response[tendv1.SandboxAccessResponse], error) {
+func (s *sandboxes) Access(ctx context.Context,
+	req *connect.Request[tendv1.SandboxAccessRequest]) (*connect.Response[tendv1.SandboxAccessResponse], error) {
 	return with(ctx, s, req.Msg.GetSandbox(), func(box driver.Sandbox) (*tendv1.SandboxAccessResponse, error) {
 		info, err := box.Info(ctx)
 		if err != nil {

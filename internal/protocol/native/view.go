@@ -16,7 +16,8 @@ const maxText = 256 << 10
 // views implements the ViewService. It holds no state.
 type views struct{ processes }
 
-func (s *views) View(ctx context.Context, req *connect.Request[tendv1.ViewRequest], stream *connect.ServerStream[tendv1.ViewResponse]) error {
+func (s *views) View(ctx context.Context, req *connect.Request[tendv1.ViewRequest],
+	stream *connect.ServerStream[tendv1.ViewResponse]) error {
 	o, err := tendpb.ToViewOptions(req.Msg)
 	if err != nil {
 		return wireError(err)
@@ -39,7 +40,8 @@ type viewBatch struct {
 }
 
 func (b *viewBatch) add(it view.Item) error {
-	if m := b.m; m != nil && it.Omitted == 0 && m.GetOmitted() == 0 && m.GetStream() == tendv1.Stream(it.Stream) && m.GetTo() == it.From && tendpb.ToTime(m.GetTime()).Equal(it.Time) && len(m.GetText())+len(it.Text) <= maxText {
+	if m := b.m; m != nil && it.Omitted == 0 && m.GetOmitted() == 0 && m.GetStream() == tendv1.Stream(it.Stream) &&
+		m.GetTo() == it.From && tendpb.ToTime(m.GetTime()).Equal(it.Time) && len(m.GetText())+len(it.Text) <= maxText {
 		m.Text, m.To = append(m.Text, it.Text...), it.To
 		return nil
 	}
@@ -59,7 +61,8 @@ func (b *viewBatch) send() error {
 	return b.stream.Send(m)
 }
 
-func (s *views) Grep(ctx context.Context, req *connect.Request[tendv1.GrepRequest], stream *connect.ServerStream[tendv1.GrepResponse]) error {
+func (s *views) Grep(ctx context.Context, req *connect.Request[tendv1.GrepRequest],
+	stream *connect.ServerStream[tendv1.GrepResponse]) error {
 	o, err := tendpb.ToGrepOptions(req.Msg)
 	if err != nil {
 		return wireError(err)
@@ -71,7 +74,8 @@ func (s *views) Grep(ctx context.Context, req *connect.Request[tendv1.GrepReques
 	err = view.Grep(ctx, p, o, func(m view.Match) error {
 		return stream.Send(&tendv1.GrepResponse{Found: &tendv1.GrepResponse_Match_{Match: tendpb.Match(m)}})
 	}, func(g process.Gap) error {
-		return stream.Send(&tendv1.GrepResponse{Found: &tendv1.GrepResponse_Freed{Freed: &tendv1.Gap{Stream: tendv1.Stream(g.Stream), From: g.From, To: g.To}}})
+		return stream.Send(&tendv1.GrepResponse{Found: &tendv1.GrepResponse_Freed{Freed: &tendv1.Gap{Stream: tendv1.Stream(g.Stream),
+			From: g.From, To: g.To}}})
 	})
 	if err != nil {
 		return wireError(err)

@@ -151,10 +151,12 @@ func (p *Page) login(w http.ResponseWriter, r *http.Request) {
 		return
 	case used:
 	case code != "":
-		refuse(w, http.StatusUnauthorized, "unauthenticated", "this link has been used, or is older than a minute; run tend ui again, or log in with the token")
+		refuse(w, http.StatusUnauthorized, "unauthenticated",
+			"this link has been used, or is older than a minute; run tend ui again, or log in with the token")
 		return
 	case !token.Matches(protocol.Bearer(r)):
-		refuse(w, http.StatusUnauthorized, "unauthenticated", "this is not the token of this server; it is in the file that tend serve got as --token-file")
+		refuse(w, http.StatusUnauthorized, "unauthenticated",
+			"this is not the token of this server; it is in the file that tend serve got as --token-file")
 		return
 	}
 	id, err := p.sessions.begin(reads)

@@ -281,7 +281,8 @@ func isPort(s string) bool {
 }
 
 func cookie(r *http.Request, name, value string, age time.Duration) *http.Cookie {
-	c := &http.Cookie{Name: name, Value: value, Path: "/", MaxAge: int(age.Seconds()), HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: secure(r)}
+	c := &http.Cookie{Name: name, Value: value, Path: "/", MaxAge: int(age.Seconds()), HttpOnly: true,
+		SameSite: http.SameSiteStrictMode, Secure: secure(r)}
 	if value == "" {
 		c.MaxAge = -1
 	}

@@ -111,9 +111,12 @@ func New(c Config) *Ports {
 	// A dial continues after the client has left: without a bound, a silent program would
 	// hold each such connection for ever.
 	wait := cmp.Or(c.Handshake, defaultHandshake)
-	kept := &http.Transport{DialContext: p.dial, TLSClientConfig: own, TLSHandshakeTimeout: wait, MaxResponseHeaderBytes: protocol.MaxAnswerHeader, MaxIdleConns: 1000, MaxIdleConnsPerHost: 64, IdleConnTimeout: time.Minute, DisableCompression: true}
+	kept := &http.Transport{DialContext: p.dial, TLSClientConfig: own, TLSHandshakeTimeout: wait,
+		MaxResponseHeaderBytes: protocol.MaxAnswerHeader, MaxIdleConns: 1000, MaxIdleConnsPerHost: 64, IdleConnTimeout: time.Minute,
+		DisableCompression: true}
 	p.kept, p.idle = kept, kept.CloseIdleConnections
-	p.once = &http.Transport{DialContext: p.dial, TLSClientConfig: own, TLSHandshakeTimeout: wait, MaxResponseHeaderBytes: protocol.MaxAnswerHeader, DisableKeepAlives: true, DisableCompression: true}
+	p.once = &http.Transport{DialContext: p.dial, TLSClientConfig: own, TLSHandshakeTimeout: wait,
+		MaxResponseHeaderBytes: protocol.MaxAnswerHeader, DisableKeepAlives: true, DisableCompression: true}
 	return p
 }
 

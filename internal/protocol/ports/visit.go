@@ -80,10 +80,12 @@ func (p *Ports) open(w http.ResponseWriter, r *http.Request, id string) {
 	by, good := p.secret.TicketLasts(ticket, id, p.now())
 	switch {
 	case !fetched(r):
-		refuse(w, r, &refusal{SandboxID: id, Message: "The ports of this sandbox are opened for a browser by HTTPS or on localhost alone", Code: http.StatusForbidden})
+		refuse(w, r, &refusal{SandboxID: id, Message: "The ports of this sandbox are opened for a browser by HTTPS or on localhost alone",
+			Code: http.StatusForbidden})
 		return
 	case !protocol.CausedHere(r) || !good || !p.visitorLasts(by) || !p.tickets.take(ticket, p.now()):
-		refuse(w, r, &refusal{SandboxID: id, Message: "This link was used, or is older than a minute: open the port from tend's page again", Code: http.StatusForbidden})
+		refuse(w, r, &refusal{SandboxID: id, Message: "This link was used, or is older than a minute: open the port from tend's page again",
+			Code: http.StatusForbidden})
 		return
 	}
 	http.SetCookie(w, &http.Cookie{

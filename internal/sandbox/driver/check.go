@@ -20,7 +20,8 @@ func CheckName(name string) error {
 		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9':
 		case i > 0 && (c == '.' || c == '_' || c == '-'):
 		default:
-			return &InvalidError{Field: "name", Reason: fmt.Sprintf("has %q at %d; letters and digits are allowed, and '.', '_', '-' after the first", c, i)}
+			return &InvalidError{Field: "name",
+				Reason: fmt.Sprintf("has %q at %d; letters and digits are allowed, and '.', '_', '-' after the first", c, i)}
 		}
 	}
 	if LikeID(name) {
@@ -46,13 +47,15 @@ func (s *Spec) Validate() error {
 		return err
 	}
 	if len(s.Snapshot) > MaxName || strings.IndexByte(s.Snapshot, 0) >= 0 {
-		return &InvalidError{Field: "snapshot", Reason: fmt.Sprintf("has %d bytes or a NUL byte; at most %d are allowed, as of any ID or name", len(s.Snapshot), MaxName)}
+		return &InvalidError{Field: "snapshot", Reason: fmt.Sprintf("has %d bytes or a NUL byte; at most %d are allowed, as of any ID or name",
+			len(s.Snapshot), MaxName)}
 	}
 	if err := s.Size.Validate(); err != nil {
 		return err
 	}
 	if len(s.Template) > 2*MaxName || hasControl(s.Template) {
-		return &InvalidError{Field: "template", Reason: fmt.Sprintf("has %d bytes or a control character; at most %d bytes are allowed", len(s.Template), 2*MaxName)}
+		return &InvalidError{Field: "template", Reason: fmt.Sprintf("has %d bytes or a control character; at most %d bytes are allowed",
+			len(s.Template), 2*MaxName)}
 	}
 	if s.Template != "" && s.Snapshot != "" {
 		return &InvalidError{Field: "template", Reason: "cannot be given together with a snapshot; name one of them"}
@@ -99,7 +102,8 @@ func (s Size) Validate() error {
 	case s.CPUs != 0 && !(s.CPUs >= MinCPUs && s.CPUs <= MaxCPUs): // not a number is neither
 		return &InvalidError{Field: "size.cpus", Reason: fmt.Sprintf("is %v; 0 (no limit) or %v to %v are allowed", s.CPUs, MinCPUs, MaxCPUs)}
 	case s.Memory != 0 && (s.Memory < MinMemory || s.Memory > MaxMemory):
-		return &InvalidError{Field: "size.memory", Reason: fmt.Sprintf("is %d bytes; 0 (no limit) or %d to %d are allowed", s.Memory, MinMemory, int64(MaxMemory))}
+		return &InvalidError{Field: "size.memory", Reason: fmt.Sprintf("is %d bytes; 0 (no limit) or %d to %d are allowed",
+			s.Memory, MinMemory, int64(MaxMemory))}
 	case s.Tasks != 0 && (s.Tasks < MinTasks || s.Tasks > MaxTasks):
 		return &InvalidError{Field: "size.tasks", Reason: fmt.Sprintf("is %d; 0 (no limit) or %d to %d are allowed", s.Tasks, MinTasks, MaxTasks)}
 	case s.Disk < 0 || s.Disk > MaxDisk:
@@ -200,7 +204,8 @@ func checkEntries(field string, m map[string]string, most int) error {
 	}
 	for k, v := range m {
 		if k == "" || len(k) > MaxName || len(v) > MaxValue {
-			return &InvalidError{Field: field, Reason: fmt.Sprintf("has a name of %d and a value of %d bytes; the limits are %d and %d", len(k), len(v), MaxName, MaxValue)}
+			return &InvalidError{Field: field, Reason: fmt.Sprintf("has a name of %d and a value of %d bytes; the limits are %d and %d",
+				len(k), len(v), MaxName, MaxValue)}
 		}
 	}
 	return nil
@@ -235,7 +240,8 @@ func (n *Network) Validate() error {
 		}
 		for _, r := range rules.list {
 			if r == "" || len(r) > 300 || hasControl(r) {
-				return &InvalidError{Field: rules.field, Reason: fmt.Sprintf("has %.80q; a host name, an address, a CIDR or \"~\" and an expression, of at most 300 bytes, is needed", r)}
+				return &InvalidError{Field: rules.field,
+					Reason: fmt.Sprintf("has %.80q; a host name, an address, a CIDR or \"~\" and an expression, of at most 300 bytes, is needed", r)}
 			}
 		}
 		if len(rules.list) > 0 && n.Mode != NetworkDefault && n.Mode != NetworkOwn {
@@ -255,7 +261,8 @@ func checkShares(shares []Share) error {
 				continue
 			}
 			if len(p) > MaxPath || strings.IndexByte(p, 0) >= 0 || !path.IsAbs(p) || path.Clean(p) != p || p == "/" {
-				return &InvalidError{Field: field, Reason: fmt.Sprintf("is %.80q; an absolute path without \"..\" of at most %d bytes, other than /, is needed", p, MaxPath)}
+				return &InvalidError{Field: field,
+					Reason: fmt.Sprintf("is %.80q; an absolute path without \"..\" of at most %d bytes, other than /, is needed", p, MaxPath)}
 			}
 		}
 	}

@@ -102,7 +102,8 @@ func deadlinePauses(t *testing.T, d driver.Driver) {
 		t.Errorf("it says %q, %d", out, status)
 	}
 	action, soon := driver.ActionDestroy, time.Now()
-	if _, err := s.Update(t.Context(), driver.Change{Deadline: &soon, AtDeadline: &action}); err != nil && !errors.Is(err, driver.ErrNotFound) {
+	if _, err := s.Update(t.Context(), driver.Change{Deadline: &soon, AtDeadline: &action}); err != nil &&
+		!errors.Is(err, driver.ErrNotFound) {
 		t.Fatal(err)
 	}
 	proctest.Eventually(t, "the sandbox is destroyed", func() bool {
@@ -125,7 +126,11 @@ func deadlineKeepsFiles(t *testing.T, d driver.Driver) {
 	if _, err := s.Update(t.Context(), driver.Change{Deadline: &soon}); err != nil {
 		t.Fatal(err)
 	}
-	proctest.Eventually(t, "the sandbox is paused or stopped", func() bool { st := state(t, s); return st == driver.Paused || st == driver.Stopped })
+	proctest.Eventually(t, "the sandbox is paused or stopped", func() bool {
+		st := state(t, s)
+		return st == driver.Paused ||
+			st == driver.Stopped
+	})
 	if err := s.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -50,18 +50,21 @@ func disks(t *testing.T, d driver.Driver) {
 		{"a bomb of bytes", fill, "full\n"},
 		{"what was removed is free again", fill, "full\n"},
 		{"a bomb of files", `perl -MErrno -e 'mkdir "/tmp/d"; my $n = 0; while (open my $f, ">", "/tmp/d/$n") { last if ++$n > 20000 } print $!{ENOSPC} || $!{EDQUOT} ? "full" : "$!", $n > 1000 && $n < 5000 ? "" : " at $n", "\n"'; rm -r /tmp/d`, "full\n"},
-		{"a bomb of directories", `perl -MErrno -e 'mkdir "/tmp/d"; my $n = 0; while (mkdir "/tmp/d/$n") { last if ++$n > 20000 } print $!{ENOSPC} || $!{EDQUOT} ? "full" : "$!", "\n"'; rm -r /tmp/d`, "full\n"},
+		{"a bomb of directories",
+			`perl -MErrno -e 'mkdir "/tmp/d"; my $n = 0; while (mkdir "/tmp/d/$n") { last if ++$n > 20000 } print $!{ENOSPC} || $!{EDQUOT} ? "full" : "$!", "\n"'; rm -r /tmp/d`, "full\n"},
 		{"room that is asked for ahead", `fallocate -l 64M /var/tmp/a 2>&1 | grep -c 'No space\|quota'; rm -f /var/tmp/a`, "1\n"},
 		// A size is no room: what is written counts.
 		{"a file of holes", `truncate -s 1G /tmp/h && dd if=/dev/zero of=/tmp/h bs=1M seek=900 count=64 conv=notrunc 2>&1 | grep -c 'No space\|quota'; rm -f /tmp/h`, "1\n"},
-		{"other names and places of one file", `dd if=/dev/zero of=/root/a bs=1M count=12 2>/dev/null; mkdir -p /opt/x; ln /root/a /opt/x/b; mv /root/a /var/tmp/c; ` +
-			`dd if=/dev/zero of=/etc/more bs=1M count=8 2>&1 | grep -c 'No space\|quota'; rm -f /opt/x/b /var/tmp/c /etc/more`, "1\n"},
+		{"other names and places of one file",
+			`dd if=/dev/zero of=/root/a bs=1M count=12 2>/dev/null; mkdir -p /opt/x; ln /root/a /opt/x/b; mv /root/a /var/tmp/c; ` +
+				`dd if=/dev/zero of=/etc/more bs=1M count=8 2>&1 | grep -c 'No space\|quota'; rm -f /opt/x/b /var/tmp/c /etc/more`, "1\n"},
 		{"another project, for kernels that count by those", `chattr -p 7 +P /tmp /root 2>/dev/null; ` + fill, "full\n"},
 		// The last: what it makes copies of, until nothing fits, stays.
 		{"files of the machine that are changed", changeAll, "full\n"},
 	} {
 		wants(s, c.what, c.line, c.want)
-		wants(neighbour, "after "+c.what+" the neighbour", `dd if=/dev/zero of=/tmp/n bs=1M count=24 2>/dev/null && echo on; rm -f /tmp/n`, "on\n")
+		wants(neighbour, "after "+c.what+" the neighbour", `dd if=/dev/zero of=/tmp/n bs=1M count=24 2>/dev/null && echo on; rm -f /tmp/n`,
+			"on\n")
 	}
 }
 
@@ -82,7 +85,9 @@ func disksStay(t *testing.T, d driver.Driver) {
 		if in, err := s.Info(t.Context()); err != nil || in.Size.Disk != diskSize {
 			t.Errorf("%s it has %+v, %v", when, in.Size, err)
 		}
-		if out, _ := sh(t, s, `dd if=/dev/zero of=/tmp/more bs=1M count=12 2>&1 | grep -c 'No space\|quota'; rm -f /tmp/more`); strings.TrimSpace(out) != room {
+		if out,
+			_ := sh(t, s, `dd if=/dev/zero of=/tmp/more bs=1M count=12 2>&1 | grep -c 'No space\|quota'; rm -f /tmp/more`); strings.TrimSpace(
+			out) != room {
 			t.Errorf("%s 12 MiB more: %q, want %q", when, out, room)
 		}
 	}

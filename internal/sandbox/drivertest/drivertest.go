@@ -216,14 +216,17 @@ func inherited(t *testing.T, d driver.Driver) {
 		t.Errorf("got %q and status %d, want %q and 3", out, status, want)
 	}
 	// Spec.Env stays over the configuration when that is changed.
-	s, _ = create(t, d, driver.Spec{Run: driver.RunConfig{Env: map[string]string{"FROM": "run", "A": "run", "B": "run"}}, Env: map[string]string{"FROM": "sandbox", "A": "1"}})
-	if _, err := s.Update(t.Context(), driver.Change{Run: &driver.RunConfig{Env: map[string]string{"FROM": "changed", "B": "changed"}}}); err != nil {
+	s, _ = create(t, d, driver.Spec{Run: driver.RunConfig{Env: map[string]string{"FROM": "run", "A": "run", "B": "run"}},
+		Env: map[string]string{"FROM": "sandbox", "A": "1"}})
+	if _, err := s.Update(t.Context(), driver.Change{Run: &driver.RunConfig{Env: map[string]string{"FROM": "changed",
+		"B": "changed"}}}); err != nil {
 		t.Fatal(err)
 	}
 	if out, _ := sh(t, s, `echo "$FROM $A $B"`); out != "sandbox 1 changed\n" {
 		t.Errorf("the layers give %q", out)
 	}
-	p, err = s.Processes().Start(t.Context(), process.Spec{Shell: `test "$FROM $A" = "process 1" && test "$PWD" = /`, Dir: "/", Env: map[string]string{"FROM": "process"}})
+	p, err = s.Processes().Start(t.Context(), process.Spec{Shell: `test "$FROM $A" = "process 1" && test "$PWD" = /`, Dir: "/",
+		Env: map[string]string{"FROM": "process"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -243,7 +246,8 @@ func ownGroup(t *testing.T, d driver.Driver) {
 	}{
 		{"exec setsid sh -c 'sleep 2; echo late; exit 3'", process.Exit{Code: 3}, "late\n"},
 		{"exec setsid sh -c 'sleep 0.1; echo late; exit 3'", process.Exit{Code: 3}, "late\n"},
-		{"[ " + group + " -gt 0 ] && [ " + group + " != $$ ] && [ " + group + " = $(cut -d' ' -f6 /proc/$$/stat) ] && echo member", process.Exit{}, "member\n"},
+		{"[ " + group + " -gt 0 ] && [ " + group + " != $$ ] && [ " + group + " = $(cut -d' ' -f6 /proc/$$/stat) ] && echo member",
+			process.Exit{}, "member\n"},
 		{"sleep 600 & kill 0; wait", process.Exit{Signal: 15}, ""},
 		{"sleep 600 & kill -KILL -" + group + "; wait", process.Exit{Signal: 9}, ""},
 	} {
@@ -254,7 +258,8 @@ func ownGroup(t *testing.T, d driver.Driver) {
 		}
 	}
 	// The program of a terminal leads its session, and its shell controls jobs.
-	p := proctest.Start(t, s.Processes(), process.Spec{Shell: "set -m; [ $$ = " + group + " ] && sleep 600 & kill %1; exit 5", PTY: &process.Size{Cols: 80, Rows: 24}})
+	p := proctest.Start(t, s.Processes(), process.Spec{Shell: "set -m; [ $$ = " + group + " ] && sleep 600 & kill %1; exit 5",
+		PTY: &process.Size{Cols: 80, Rows: 24}})
 	proctest.WantExit(t, p, 5)
 }
 
@@ -344,7 +349,8 @@ func found(t *testing.T, s driver.Sandbox, fs driver.Files) {
 	if e, err := fs.Stat("sub/made"); err != nil || e.Path != made || e.Type != files.TypeFile || e.Size != 11 {
 		t.Errorf("stat says %+v, %v", e, err)
 	}
-	if list, err := fs.List(t.Context(), ".", files.MaxDepth); err != nil || !slices.ContainsFunc(list, func(e files.Entry) bool { return e.Path == made }) {
+	if list, err := fs.List(t.Context(), ".", files.MaxDepth); err != nil || !slices.ContainsFunc(list,
+		func(e files.Entry) bool { return e.Path == made }) {
 		t.Errorf("the list is %+v, %v", list, err)
 	}
 	for _, q := range []files.Query{
@@ -486,7 +492,8 @@ func update(t *testing.T, d driver.Driver) {
 	if _, err := s.Update(t.Context(), driver.Change{Name: &bad}); !errors.As(err, &wrong) {
 		t.Errorf("a bad name: %v", err)
 	}
-	after, err := s.Update(t.Context(), driver.Change{Name: &name, DeleteAfterStop: &ttl, Run: &driver.RunConfig{Env: map[string]string{"B": "3"}}, Metadata: map[string]string{"m": "1"}})
+	after, err := s.Update(t.Context(), driver.Change{Name: &name, DeleteAfterStop: &ttl,
+		Run: &driver.RunConfig{Env: map[string]string{"B": "3"}}, Metadata: map[string]string{"m": "1"}})
 	if err != nil {
 		t.Fatal(err)
 	}

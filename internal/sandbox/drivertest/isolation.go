@@ -34,16 +34,20 @@ func isolated(t *testing.T, d driver.Driver) {
 	for _, c := range []struct{ layer, what, line, want string }{
 		{"pid", "pid 1 is not the machine's", `readlink /proc/1/exe 2>/dev/null | grep -c -e systemd -e /init`, "0\n"},
 		{"pid", "few processes are seen", `ls /proc | grep -c '^[0-9]*$' | { read n; test $n -lt 10 && echo few; }`, "few\n"},
-		{"pid", "processes of the machine are not there", `test -e /proc/` + own + `/cmdline && tr '\0' ' ' </proc/` + own + `/cmdline | grep -c -e '\.test' -e '-test\.'; true`, ""},
+		{"pid", "processes of the machine are not there", `test -e /proc/` + own + `/cmdline && tr '\0' ' ' </proc/` + own +
+			`/cmdline | grep -c -e '\.test' -e '-test\.'; true`, ""},
 		{"pid", "no signal reaches the machine", `kill -0 -1 2>/dev/null; kill -CONT 4194303 2>&1 | grep -c 'No such process'`, "1\n"},
 		{"mount", "files of the machine's /tmp are not there", `cat ` + secret + ` 2>/dev/null || echo none`, "none\n"},
 		{"mount", "/tmp is its own", `ls -A /tmp; echo x > /tmp/own && cat /tmp/own`, "x\n"},
-		{"mount", "secrets of the machine are hidden", `cat /etc/shadow /etc/gshadow /etc/ssh/ssh_host_*_key 2>/dev/null | grep -c '[$]\|PRIVATE'; cat /root/.ssh/* /home/*/.ssh/* 2>/dev/null | wc -c`, "0\n0\n"},
-		{"user", "root is each user that it wants", `sed -i 's/systemd//g' /etc/nsswitch.conf; for u in $(cut -d: -f1 /etc/passwd); do test "$(su -s /bin/sh $u -c 'id -un')" = $u || echo $u; done; su -s /bin/sh - nobody -c 'id -un' 2>/dev/null`, "nobody\n"},
+		{"mount", "secrets of the machine are hidden",
+			`cat /etc/shadow /etc/gshadow /etc/ssh/ssh_host_*_key 2>/dev/null | grep -c '[$]\|PRIVATE'; cat /root/.ssh/* /home/*/.ssh/* 2>/dev/null | wc -c`, "0\n0\n"},
+		{"user", "root is each user that it wants",
+			`sed -i 's/systemd//g' /etc/nsswitch.conf; for u in $(cut -d: -f1 /etc/passwd); do test "$(su -s /bin/sh $u -c 'id -un')" = $u || echo $u; done; su -s /bin/sh - nobody -c 'id -un' 2>/dev/null`, "nobody\n"},
 		{"mount", "the system's programs are there", `sh -c 'ls /usr/bin/env'`, "/usr/bin/env\n"},
 		{"mount", "the machine's settings cannot be written", `(echo 1 > /proc/sys/kernel/sysrq) 2>/dev/null || echo no`, "no\n"},
 		{"mount", "its host name is its own", `cat /proc/sys/kernel/hostname`, "own-name\n"},
-		{"mount", "its boot is its own", `grep -cxE '[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}' /proc/sys/kernel/random/boot_id; grep -c ` + strings.TrimSpace(string(machine)) + ` /proc/sys/kernel/random/boot_id`, "1\n0\n"},
+		{"mount", "its boot is its own", `grep -cxE '[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}' /proc/sys/kernel/random/boot_id; grep -c ` +
+			strings.TrimSpace(string(machine)) + ` /proc/sys/kernel/random/boot_id`, "1\n0\n"},
 	} {
 		if Lacks(t, d, c.layer) {
 			continue
@@ -164,7 +168,8 @@ func networks(t *testing.T, d driver.Driver) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		line := `perl -MSocket -e 'socket(S, PF_INET, SOCK_STREAM, 0) && connect(S, sockaddr_in(` + port + `, inet_aton("127.0.0.1"))) or die' 2>/dev/null && echo yes || echo no`
+		line := `perl -MSocket -e 'socket(S, PF_INET, SOCK_STREAM, 0) && connect(S, sockaddr_in(` + port +
+			`, inet_aton("127.0.0.1"))) or die' 2>/dev/null && echo yes || echo no`
 		if out, _ := sh(t, s, line); out != want {
 			t.Errorf("with the network %v the machine is reached: %q, want %q", mode, out, want)
 		}
@@ -211,7 +216,8 @@ func networkRules(t *testing.T, d driver.Driver) {
 		if !ok || n.IP.To4() == nil {
 			continue
 		}
-		line := `perl -MSocket -e 'socket(S, PF_INET, SOCK_STREAM, 0) && connect(S, sockaddr_in(` + port + `, inet_aton("` + n.IP.String() + `"))) && print scalar <S>' 2>/dev/null; true`
+		line := `perl -MSocket -e 'socket(S, PF_INET, SOCK_STREAM, 0) && connect(S, sockaddr_in(` + port + `, inet_aton("` +
+			n.IP.String() + `"))) && print scalar <S>' 2>/dev/null; true`
 		if out, status := sh(t, s, line); out != "" || status != 0 {
 			t.Errorf("at %v it hears %q, %d", n.IP, out, status)
 		}

@@ -102,7 +102,8 @@ func Make(ctx context.Context, path string, bytes int64) error {
 	}
 	defer f.Close()
 	if err = errors.Join(f.Truncate(0), f.Truncate(FileSize(bytes))); err == nil {
-		_, err = run(ctx, f, mostTime, mkfs, "-q", "-F", "-b", "4096", "-m", "0", "-I", strconv.Itoa(inodeSize), "-N", strconv.FormatInt(Files(bytes), 10),
+		_, err = run(ctx, f, mostTime, mkfs, "-q", "-F", "-b", "4096", "-m", "0", "-I", strconv.Itoa(inodeSize), "-N",
+			strconv.FormatInt(Files(bytes), 10),
 			"-O", features, "-E", "lazy_itable_init=1,nodiscard,root_owner=0:0", half)
 	}
 	if err == nil {
@@ -117,7 +118,8 @@ func Make(ctx context.Context, path string, bytes int64) error {
 // locked waits so long for the lock of a file.
 func locked(ctx context.Context, path string, wait time.Duration) (f *os.File, free bool, err error) {
 	f, free, err = disk.Lock(path)
-	for begin, pause := time.Now(), time.Millisecond; err == nil && !free && time.Since(begin) < wait; pause = min(2*pause, 50*time.Millisecond) {
+	for begin, pause := time.Now(), time.Millisecond; err == nil && !free && time.Since(begin) < wait; pause = min(2*pause,
+		50*time.Millisecond) {
 		select {
 		case <-ctx.Done():
 			return nil, false, ctx.Err()
@@ -197,7 +199,8 @@ func run(ctx context.Context, file *os.File, most time.Duration, name string, ar
 	ctx, cancel := context.WithTimeoutCause(ctx, most, fmt.Errorf("it has not ended in %v: does the machine's disk answer?", most))
 	defer cancel()
 	cmd := exec.CommandContext(ctx, path, args...)
-	cmd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C", "MKE2FS_CONFIG=/dev/null", "E2FSCK_CONFIG=/dev/null"} // the machine's settings are for its own disks
+	// the machine's settings are for its own disks
+	cmd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C", "MKE2FS_CONFIG=/dev/null", "E2FSCK_CONFIG=/dev/null"}
 	cmd.ExtraFiles = []*os.File{file}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	runtime.LockOSThread() // the program ends with the thread that made it

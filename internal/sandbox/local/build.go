@@ -44,7 +44,8 @@ func (b *build) say(level, step, format string, args ...any) {
 		level, text = "warn", "the log is full; more is left out"
 	}
 	b.size += len(text)
-	b.logs = append(b.logs, driver.LogEntry{Time: time.Now().UTC(), Level: level, Message: strings.ToValidUTF8(text[:min(len(text), maxLogLine)], "\uFFFD"), Fields: map[string]string{"step": step}})
+	b.logs = append(b.logs, driver.LogEntry{Time: time.Now().UTC(), Level: level,
+		Message: strings.ToValidUTF8(text[:min(len(text), maxLogLine)], "\uFFFD"), Fields: map[string]string{"step": step}})
 }
 
 // Build implements driver.Templater.

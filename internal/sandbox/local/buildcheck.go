@@ -16,7 +16,8 @@ var arguments = map[string][2]int{"COPY": {2, 4}, "RUN": {1, 2}, "WORKDIR": {1, 
 
 func checkBuild(s *driver.BuildSpec) error {
 	if !templateForm.MatchString(s.Name) {
-		return &driver.InvalidError{Field: "name", Reason: fmt.Sprintf("is %.80q; 1 to 128 of [a-z0-9_-] are allowed, with one namespace and '/' before them", s.Name)}
+		return &driver.InvalidError{Field: "name",
+			Reason: fmt.Sprintf("is %.80q; 1 to 128 of [a-z0-9_-] are allowed, with one namespace and '/' before them", s.Name)}
 	}
 	if err := checkTags(s.Tags); err != nil {
 		return err
@@ -50,7 +51,8 @@ func checkBuild(s *driver.BuildSpec) error {
 		}
 	}
 	if total > driver.MaxStepBytes || strings.ContainsRune(s.Start+s.Ready, 0) {
-		return &driver.InvalidError{Field: "steps", Reason: fmt.Sprintf("has %d bytes of arguments, or a NUL byte; at most %d are allowed", total, driver.MaxStepBytes)}
+		return &driver.InvalidError{Field: "steps", Reason: fmt.Sprintf("has %d bytes of arguments, or a NUL byte; at most %d are allowed",
+			total, driver.MaxStepBytes)}
 	}
 	return nil
 }
@@ -70,7 +72,8 @@ func (d *Driver) mayCopy(dir string) (string, error) {
 		return "", err
 	}
 	if touches {
-		return "", &driver.InvalidError{Field: "from_dir", Reason: fmt.Sprintf("is %.200q, where the daemon's own files are; give another directory, or leave it out to build on the machine's root", dir)}
+		return "", &driver.InvalidError{Field: "from_dir",
+			Reason: fmt.Sprintf("is %.200q, where the daemon's own files are; give another directory, or leave it out to build on the machine's root", dir)}
 	}
 	return real, nil
 }

@@ -41,7 +41,8 @@ func (d *Driver) needDiskPrograms() {
 // own, because nobody wants a limit, or none can be had here.
 func (d *Driver) diskFor(asked int64) (int64, error) {
 	if asked != 0 && (asked < image.Least || asked > image.Most) {
-		return 0, &driver.InvalidError{Field: "size.disk", Reason: fmt.Sprintf("is %d bytes; %d MiB to %d TiB are allowed", asked, image.Least>>20, int64(image.Most>>40))}
+		return 0, &driver.InvalidError{Field: "size.disk", Reason: fmt.Sprintf("is %d bytes; %d MiB to %d TiB are allowed",
+			asked, image.Least>>20, int64(image.Most>>40))}
 	}
 	d.joining.Lock()
 	defer d.joining.Unlock()

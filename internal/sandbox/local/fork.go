@@ -33,7 +33,8 @@ func (d *Driver) Fork(ctx context.Context, id driver.ID, spec driver.ForkSpec) (
 		next.ID = d.newID()
 		next.Name, next.Created, next.Updated = "box-"+string(next.ID[:8]), now, now
 		next.Deadline = spec.Deadline
-		next.Env, next.OverEnv, next.Metadata, next.Notes = maps.Clone(rec.Env), maps.Clone(rec.OverEnv), maps.Clone(rec.Metadata), maps.Clone(rec.Notes)
+		next.Env, next.OverEnv, next.Metadata, next.Notes = maps.Clone(rec.Env), maps.Clone(rec.OverEnv), maps.Clone(rec.Metadata),
+			maps.Clone(rec.Notes)
 		next.Layer, next.Origin = top, top
 		if made, err := d.create(ctx, next); err != nil {
 			results[i].Err = err

@@ -54,7 +54,8 @@ func (d *Driver) fromTemplate(rec *record) (release func(), err error) {
 	rec.begin(m.Layer, m.Run)
 	rec.TemplateID, rec.StartCommand, rec.ReadyCommand = id, m.Start, m.Ready
 	rec.Size.CPUs = cmp.Or(rec.Size.CPUs, m.Size.CPUs)
-	rec.Size.Memory, rec.Size.Tasks, rec.Size.Disk = cmp.Or(rec.Size.Memory, m.Size.Memory), cmp.Or(rec.Size.Tasks, m.Size.Tasks), cmp.Or(rec.Size.Disk, m.Size.Disk)
+	rec.Size.Memory, rec.Size.Tasks, rec.Size.Disk = cmp.Or(rec.Size.Memory, m.Size.Memory), cmp.Or(rec.Size.Tasks, m.Size.Tasks),
+		cmp.Or(rec.Size.Disk, m.Size.Disk)
 	return release, nil
 }
 

@@ -121,7 +121,9 @@ func Open(cfg Config) (*Driver, error) {
 	if os.Geteuid() != 0 {
 		cfg.UIDBase = 0
 	}
-	d := &Driver{cfg: cfg, log: cfg.Log, clock: sandboxrecord.NewClock(), thrown: make(chan struct{}, 1), spares: spares{changed: make(chan struct{}, 1), stays: spareStays}, ends: make(chan struct{}, mostExpiring), startWait: startWait, defaults: defaultSize(pidsOfMachine(), memoryOfMachine())}
+	d := &Driver{cfg: cfg, log: cfg.Log, clock: sandboxrecord.NewClock(), thrown: make(chan struct{}, 1),
+		spares: spares{changed: make(chan struct{}, 1), stays: spareStays}, ends: make(chan struct{}, mostExpiring),
+		startWait: startWait, defaults: defaultSize(pidsOfMachine(), memoryOfMachine())}
 	d.defaults.Disk = cfg.Disk
 	if d.log == nil {
 		d.log = slog.New(slog.DiscardHandler)

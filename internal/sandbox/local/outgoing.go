@@ -20,7 +20,8 @@ const layerOutgoing = "outgoing"
 func policyOf(n *driver.Network) (*network.Policy, error) {
 	p, err := network.ParsePolicy(n.Allow, n.Deny)
 	if wrong, ok := errors.AsType[*network.RuleError](err); ok {
-		return nil, &driver.InvalidError{Field: "network." + wrong.List, Reason: fmt.Sprintf("has the rule %.80q, which %s", wrong.Rule, wrong.Reason)}
+		return nil, &driver.InvalidError{Field: "network." + wrong.List, Reason: fmt.Sprintf("has the rule %.80q, which %s",
+			wrong.Rule, wrong.Reason)}
 	}
 	return p, err
 }

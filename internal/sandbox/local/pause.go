@@ -75,7 +75,8 @@ func (s *sandbox) pause(ctx context.Context, memory bool) error {
 		}
 		release()
 		if err = s.d.cfg.Engine.Freeze(ctx, box.ID(s.id), true); err != nil {
-			err = errors.Join(fmt.Errorf("pause sandbox %s: %w", s.id, fault(err)), s.d.cfg.Engine.Freeze(ctx, box.ID(s.id), false), mark(time.Time{}))
+			err = errors.Join(fmt.Errorf("pause sandbox %s: %w", s.id, fault(err)), s.d.cfg.Engine.Freeze(ctx, box.ID(s.id), false),
+				mark(time.Time{}))
 		}
 	}
 	if err == nil {

@@ -60,15 +60,16 @@ func (d *Driver) openLayers() error {
 		return err
 	}
 	d.snapshots.byID = map[driver.ID]*snapshot{}
-	return readRecords(d, "snapshot", filepath.Join(d.cfg.Dir, snapshotsName), func(s *snapshot) string { return string(s.ID) }, func(s *snapshot) error {
-		if s.Layer != "" {
-			if err := d.layers.Hold(s.Layer, holder("snapshot", s.ID)); err != nil {
-				return err
+	return readRecords(d, "snapshot", filepath.Join(d.cfg.Dir, snapshotsName), func(s *snapshot) string { return string(s.ID) },
+		func(s *snapshot) error {
+			if s.Layer != "" {
+				if err := d.layers.Hold(s.Layer, holder("snapshot", s.ID)); err != nil {
+					return err
+				}
 			}
-		}
-		d.snapshots.byID[s.ID] = s
-		return nil
-	})
+			d.snapshots.byID[s.ID] = s
+			return nil
+		})
 }
 
 func holder(kind string, id driver.ID) string { return kind + " " + string(id) }

@@ -222,7 +222,8 @@ func (d *Driver) makeSpare(ctx context.Context) {
 }
 
 func (d *Driver) makeSpareOf(ctx context.Context, sp *spare) error {
-	rec := record{Record: sandboxrecord.NewRecord(d.newID(), &driver.Spec{}), Layer: sp.shape.layer, Origin: sp.shape.origin, Size: sp.shape.size, Disk: sp.shape.disk, Network: sp.shape.network, UIDBase: sp.shape.uidBase}
+	rec := record{Record: sandboxrecord.NewRecord(d.newID(), &driver.Spec{}), Layer: sp.shape.layer, Origin: sp.shape.origin,
+		Size: sp.shape.size, Disk: sp.shape.disk, Network: sp.shape.network, UIDBase: sp.shape.uidBase}
 	s := d.newSandbox(rec)
 	s.life.Lock()
 	defer s.life.Unlock()

@@ -67,18 +67,19 @@ func templateHolder(id driver.BuildID) string { return "build " + string(id) }
 func (d *Driver) openTemplates() error {
 	d.templates.byName, d.templates.builds = map[string]*template{}, map[driver.BuildID]*build{}
 	d.templates.more = make(chan struct{}, 1)
-	return readRecords(d, "template", filepath.Join(d.cfg.Dir, templatesName), func(t *template) string { return t.ID }, func(t *template) error {
-		for build, m := range t.Builds {
-			if m.Layer == "" {
-				continue
+	return readRecords(d, "template", filepath.Join(d.cfg.Dir, templatesName), func(t *template) string { return t.ID },
+		func(t *template) error {
+			for build, m := range t.Builds {
+				if m.Layer == "" {
+					continue
+				}
+				if err := d.layers.Hold(m.Layer, templateHolder(build)); err != nil {
+					return err
+				}
 			}
-			if err := d.layers.Hold(m.Layer, templateHolder(build)); err != nil {
-				return err
-			}
-		}
-		d.templates.byName[t.Name] = t
-		return nil
-	})
+			d.templates.byName[t.Name] = t
+			return nil
+		})
 }
 
 func (d *Driver) templateFile(t *template) string {
@@ -192,7 +193,8 @@ func (d *Driver) Template(_ context.Context, key string) (driver.Template, error
 		return t.info(id), nil
 	}
 	if isBase(key) {
-		return driver.Template{ID: baseName, Name: baseName, Aliases: []string{baseName}, Tags: []string{driver.DefaultTag}, Run: driver.RunConfig{User: baseUser}}, nil
+		return driver.Template{ID: baseName, Name: baseName, Aliases: []string{baseName}, Tags: []string{driver.DefaultTag},
+			Run: driver.RunConfig{User: baseUser}}, nil
 	}
 	return driver.Template{}, fmt.Errorf("template %.200q: %w", key, driver.ErrNotFound)
 }
@@ -245,7 +247,8 @@ func checkTags(tags []string) error {
 	}
 	for _, t := range tags {
 		if !tagForm.MatchString(t) {
-			return &driver.InvalidError{Field: "tags", Reason: fmt.Sprintf("has %.80q; 1 to 128 lower-case letters, digits, '.', '_' or '-' are allowed", t)}
+			return &driver.InvalidError{Field: "tags",
+				Reason: fmt.Sprintf("has %.80q; 1 to 128 lower-case letters, digits, '.', '_' or '-' are allowed", t)}
 		}
 	}
 	return nil

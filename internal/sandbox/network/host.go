@@ -106,7 +106,8 @@ func (h *Host) Unable() error {
 // mayPass reports whether what failed may work a while later.
 func mayPass(err error) bool {
 	for _, e := range []syscall.Errno{
-		syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.ENOBUFS, syscall.ENOSPC, syscall.EAGAIN, syscall.EINTR, syscall.EBUSY, syscall.EUSERS,
+		syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.ENOBUFS, syscall.ENOSPC, syscall.EAGAIN, syscall.EINTR,
+		syscall.EBUSY, syscall.EUSERS,
 	} {
 		if errors.Is(err, e) {
 			return true

@@ -71,7 +71,8 @@ func (s *Space) udp(from, to netip.AddrPort) (*net.UDPConn, error) {
 	defer f.Close()
 	fd := int(f.Fd())
 	if from.IsValid() {
-		if err := errors.Join(transparent(fd, a), unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1), unix.Bind(fd, sockaddr(from))); err != nil {
+		if err := errors.Join(transparent(fd, a), unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1),
+			unix.Bind(fd, sockaddr(from))); err != nil {
 			return nil, err
 		}
 	}

@@ -49,8 +49,10 @@ func NewRecord(id driver.ID, spec *driver.Spec) Record {
 	now := time.Now().UTC()
 	return Record{
 		ID: id, Name: name, User: spec.Run.User, Dir: spec.Run.Dir, Env: spec.Run.Env, OverEnv: spec.Env, Disposable: spec.Disposable,
-		IdleTTL: spec.IdleTTL, DeleteAfterStop: spec.DeleteAfterStop, Deadline: spec.Deadline, PauseAtDeadline: spec.AtDeadline == driver.ActionPause,
-		FilesAlone: spec.FilesAlone, Wake: spec.Wake, Metadata: spec.Metadata, Notes: spec.Notes, Public: spec.Network.Public, Created: now, Updated: now,
+		IdleTTL: spec.IdleTTL, DeleteAfterStop: spec.DeleteAfterStop, Deadline: spec.Deadline,
+		PauseAtDeadline: spec.AtDeadline == driver.ActionPause,
+		FilesAlone:      spec.FilesAlone, Wake: spec.Wake, Metadata: spec.Metadata, Notes: spec.Notes, Public: spec.Network.Public,
+		Created: now, Updated: now,
 	}
 }
 

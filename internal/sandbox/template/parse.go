@@ -208,7 +208,9 @@ func (p *parser) from(w word) error {
 	for i, c := range w.text {
 		ok := c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || i > 0 && strings.ContainsRune("-_.:/", c)
 		if !ok {
-			return p.fault(w.offset, "%.80q is no template: host, NAME, NAME:TAG, dir:PATH and tar:PATH are known, and a name has lower-case letters, digits, '-' and '_'", w.text)
+			return p.fault(w.offset,
+				"%.80q is no template: host, NAME, NAME:TAG, dir:PATH and tar:PATH are known, and a name has lower-case letters, digits, '-' and '_'",
+				w.text)
 		}
 	}
 	p.file.From = w.text

@@ -99,9 +99,12 @@ func Run(ctx context.Context, c Config) error {
 	held := budget.New(inFlight(procfs.MemoryLimit()))
 	set, err := parts.Open(parts.Config{
 		Inside:  func(r local.Root) process.Manager { return measured.Over(sight.Over(used{manager.In(r), idle})) },
-		Manager: measured.Manager(), Moving: manager.Ping, Boxes: manager.Boxes(), Hide: c.own(), Network: network.Config{Reach: c.Reach, Deny: c.Deny, Own: c.ports(), Log: log}, NoSpare: c.NoSpare, SandboxDisk: c.SandboxDisk, StateDir: dir, Domains: c.Domains, Origins: c.Origins, DefaultUser: c.DefaultUser, DefaultWorkdir: c.DefaultWorkdir,
+		Manager: measured.Manager(), Moving: manager.Ping, Boxes: manager.Boxes(), Hide: c.own(),
+		Network: network.Config{Reach: c.Reach, Deny: c.Deny, Own: c.ports(), Log: log}, NoSpare: c.NoSpare, SandboxDisk: c.SandboxDisk,
+		StateDir: dir, Domains: c.Domains, Origins: c.Origins, DefaultUser: c.DefaultUser, DefaultWorkdir: c.DefaultWorkdir,
 		Token: protocol.Token(c.Token), Trusted: server.Trusted, Insecure: c.Insecure, Budget: held, Trace: sight.Request,
-		Distant: c.Distant, Providers: c.Providers, ExitSecret: c.ExitSecret, Admin: daemon, InShutdown: run.InShutdown, Roles: roles.pids, Program: c.Program, URL: c.workerURL(), Held: true, Version: c.Version, Log: log,
+		Distant: c.Distant, Providers: c.Providers, ExitSecret: c.ExitSecret, Admin: daemon, InShutdown: run.InShutdown,
+		Roles: roles.pids, Program: c.Program, URL: c.workerURL(), Held: true, Version: c.Version, Log: log,
 	})
 	if err != nil {
 		return err
@@ -115,7 +118,8 @@ func Run(ctx context.Context, c Config) error {
 	daemon.parts = set
 	s, err := server.New(server.Config{
 		Manager: manager, Driver: set.Driver, Parts: set.Parts, Listeners: c.Listeners,
-		Token: c.Token, TokenNow: set.Token, Session: set.Session, Insecure: c.Insecure, Domains: c.Domains, Origins: c.Origins, PortFile: c.PortFile, URLFile: c.URLFile,
+		Token: c.Token, TokenNow: set.Token, Session: set.Session, Insecure: c.Insecure, Domains: c.Domains, Origins: c.Origins,
+		PortFile: c.PortFile, URLFile: c.URLFile,
 		Final: daemon.final, Used: idle.Used, Around: sight.Around, Metrics: measured, Budget: held, Version: c.Version, Log: log,
 	})
 	if err != nil {

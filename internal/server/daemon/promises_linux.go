@@ -41,7 +41,8 @@ func powerLoss(promises []promise, sync process.Sync) []promise {
 	case process.SyncInterval:
 		p.detail = "--fsync=interval: all but about the last second"
 	default:
-		p.kept, p.detail = false, "nothing is forced to the disk but for processes that ask (tend run --fsync); tend serve --fsync=exit or interval makes it the default"
+		p.kept, p.detail = false,
+			"nothing is forced to the disk but for processes that ask (tend run --fsync); tend serve --fsync=exit or interval makes it the default"
 	}
 	return promises
 }

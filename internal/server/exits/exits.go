@@ -242,7 +242,8 @@ func (x *Exits) begin(ctx context.Context, in *process.Info) {
 
 // pending reports whether something is still to be done for a process.
 func (x *Exits) pending(in *process.Info) bool {
-	return in.Spec.Labels[onexit.LabelCommand] != "" && !x.isDone(in.ID, doneCommand) || in.Spec.Labels[onexit.LabelURL] != "" && !x.isDone(in.ID, doneURL)
+	return in.Spec.Labels[onexit.LabelCommand] != "" && !x.isDone(in.ID, doneCommand) || in.Spec.Labels[onexit.LabelURL] != "" &&
+		!x.isDone(in.ID, doneURL)
 }
 
 // release unpins a process whose actions are all done. It retries while no keeper is

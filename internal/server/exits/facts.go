@@ -26,7 +26,8 @@ type facts struct {
 func factsOf(in *process.Info) facts {
 	e := in.Exit
 	f := facts{
-		ID: in.ID, Name: in.Spec.Name, Sequence: e.Time.UnixMilli(), Status: e.ShellStatus(), Code: e.Code, Cause: e.Cause.String(), Time: e.Time.UTC(),
+		ID: in.ID, Name: in.Spec.Name, Sequence: e.Time.UnixMilli(), Status: e.ShellStatus(), Code: e.Code, Cause: e.Cause.String(),
+		Time:    e.Time.UTC(),
 		Offsets: map[string]int64{},
 	}
 	if e.Signal != 0 {
@@ -43,7 +44,8 @@ func factsOf(in *process.Info) facts {
 // environment is what a command gets beside the process's own.
 func (f *facts) environment() map[string]string {
 	env := map[string]string{
-		"TEND_EXIT_ID": string(f.ID), "TEND_EXIT_NAME": f.Name, "TEND_EXIT_STATUS": strconv.Itoa(f.Status), "TEND_EXIT_CODE": strconv.Itoa(f.Code),
+		"TEND_EXIT_ID": string(f.ID), "TEND_EXIT_NAME": f.Name, "TEND_EXIT_STATUS": strconv.Itoa(f.Status),
+		"TEND_EXIT_CODE":   strconv.Itoa(f.Code),
 		"TEND_EXIT_SIGNAL": f.Signal, "TEND_EXIT_CAUSE": f.Cause, "TEND_EXIT_TIME": f.Time.Format(time.RFC3339Nano),
 	}
 	for name, end := range f.Offsets {

@@ -146,7 +146,8 @@ func (h *Healing) message(id string) (*tendv1.Episode, error) {
 	s := healer.Fold(entries)
 	m := &tendv1.Episode{
 		Id: id, Service: o.Service, Status: StatusOf(s.Status), Doing: s.Doing.String(), Why: s.Why, Opened: stamp(o.At), Ended: stamp(s.Ended),
-		Commit: s.Committed, Left: s.Left, Dirty: s.Dirty, Proposal: s.Proposal, DryRun: o.DryRun, Workers: int32(s.Workers), Unreached: s.Unreached,
+		Commit: s.Committed, Left: s.Left, Dirty: s.Dirty, Proposal: s.Proposal, DryRun: o.DryRun, Workers: int32(s.Workers),
+		Unreached: s.Unreached,
 		TakesBack: s.Back, TakenBack: h.store.takenBack(id), Changed: s.Changed, CanRollBack: h.store.cannotRollBack(o, &s) == nil,
 	}
 	for _, one := range s.Signals {
@@ -157,7 +158,8 @@ func (h *Healing) message(id string) (*tendv1.Episode, error) {
 	}
 	for _, t := range s.Tries {
 		m.Tries = append(m.Tries, &tendv1.HealTry{
-			Remedy: remedy(t.Remedy), Begun: stamp(t.Begun), Ended: stamp(t.Ended), Failed: t.Failed, Text: t.Text, Paths: t.Paths, Tokens: t.Tokens, Steps: t.Steps, Cost: t.Cost,
+			Remedy: remedy(t.Remedy), Begun: stamp(t.Begun), Ended: stamp(t.Ended), Failed: t.Failed, Text: t.Text, Paths: t.Paths,
+			Tokens: t.Tokens, Steps: t.Steps, Cost: t.Cost,
 			Unreached: t.Unreached,
 		})
 	}
@@ -182,7 +184,8 @@ func StatusOf(st healer.Status) tendv1.HealStatus { return tendv1.HealStatus(st 
 func (h *Healing) Heal(ctx context.Context, service string, dry bool) (id string, err error) {
 	ierr := h.in(ctx, func() {
 		if d := h.declared; d != nil && service != "" && service != d.Service {
-			err = &process.InvalidError{Field: "service", Reason: fmt.Sprintf("is %.80q; the healer is for %s (healer.service in %s)", service, d.Service, filepath.Base(d.File))}
+			err = &process.InvalidError{Field: "service", Reason: fmt.Sprintf("is %.80q; the healer is for %s (healer.service in %s)",
+				service, d.Service, filepath.Base(d.File))}
 			return
 		}
 		id, err = h.open(healer.Signal{Kind: "asked", Text: "somebody asked for it", At: time.Now()}, true, dry)

@@ -90,7 +90,8 @@ func (h *Healing) openBack(id string) (string, error) {
 	}
 	d := h.declared
 	if d == nil || d.Service != o.Service || d.File != o.File {
-		return "", &plainError{fmt.Sprintf("%s has no healer any more: add the line healer: {} to %s, and run tend up -d%s", o.Service, o.File, byHand(&s)), process.ErrUnsupported}
+		return "", &plainError{fmt.Sprintf("%s has no healer any more: add the line healer: {} to %s, and run tend up -d%s",
+			o.Service, o.File, byHand(&s)), process.ErrUnsupported}
 	}
 	if why != "" {
 		return "", &refusedError{why}

@@ -61,7 +61,8 @@ func (h *Healing) openBackTurn(name, id string, said int64) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return h.launchBack(t.order, sandbox, &healer.Back{Episode: name, Turn: said, Undo: chat.TurnFile(t.order.Dir, said)}, fmt.Sprintf("what turn %d of the chat %s has changed", said, id))
+	return h.launchBack(t.order, sandbox, &healer.Back{Episode: name, Turn: said, Undo: chat.TurnFile(t.order.Dir, said)},
+		fmt.Sprintf("what turn %d of the chat %s has changed", said, id))
 }
 
 // canTakeBack says why there is nothing to take a turn back by; nil: there is.
@@ -133,7 +134,8 @@ func (h *Healing) tookTurnBack(f *follower) {
 		}
 		return []chat.Entry{{
 			Kind: chat.Back, Turn: said, Episode: f.order.ID,
-			Text: "[The person has taken back what you have changed since their message number " + strconv.FormatInt(said, 10) + " of this conversation: those files are as they were before it. Read them anew before you change them.]",
+			Text: "[The person has taken back what you have changed since their message number " + strconv.FormatInt(said, 10) +
+				" of this conversation: those files are as they were before it. Read them anew before you change them.]",
 		}}, nil
 	})
 	if err != nil {

@@ -95,7 +95,8 @@ func (h *Healing) meant(service string) error {
 	case d == nil:
 		return &plainError{"no service has a healer; add the lines healer: and llm: to the tend.yaml, and run tend up -d", process.ErrUnsupported}
 	case service != "" && service != d.Service:
-		return &process.InvalidError{Field: "service", Reason: fmt.Sprintf("is %.80q; the healer is for %s (healer.service in %s)", service, d.Service, filepath.Base(d.File))}
+		return &process.InvalidError{Field: "service", Reason: fmt.Sprintf("is %.80q; the healer is for %s (healer.service in %s)",
+			service, d.Service, filepath.Base(d.File))}
 	}
 	return nil
 }
@@ -309,7 +310,8 @@ func (h *Healing) rest(t *talk, tries int) bool {
 			case s.Phase == chat.Stopping && tries > 1:
 				return []chat.Entry{{Kind: chat.End, Text: "stopped"}}, nil
 			case s.Phase == chat.Working && (s.Workers >= chatWorkers || tries >= chatTries):
-				return []chat.Entry{{Kind: chat.End, Text: "what works on it has ended again and again; tend doctor and the daemon's log may say why", Error: true}}, nil
+				return []chat.Entry{{Kind: chat.End, Text: "what works on it has ended again and again; tend doctor and the daemon's log may say why",
+					Error: true}}, nil
 			}
 			return nil, nil
 		})

@@ -73,7 +73,8 @@ func (h *Healing) forgetTalk(id string) error {
 	if errors.Is(err, fs.ErrNotExist) { // somebody has removed it
 		return nil
 	}
-	return errors.Join(err, os.RemoveAll(filepath.Join(dir, healer.JournalFile)), os.RemoveAll(filepath.Join(dir, healer.WordsFile)), os.RemoveAll(filepath.Join(dir, chat.TurnsDir)))
+	return errors.Join(err, os.RemoveAll(filepath.Join(dir, healer.JournalFile)), os.RemoveAll(filepath.Join(dir, healer.WordsFile)),
+		os.RemoveAll(filepath.Join(dir, chat.TurnsDir)))
 }
 
 // sweepTalks removes all forgotten chats, and then closes the channel that it returns.

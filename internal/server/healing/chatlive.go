@@ -138,7 +138,8 @@ func (l *liveChat) take(entries []chat.Entry) {
 		case chat.Began, chat.Again, chat.Told:
 			kind = "" // of no interest; but numbers have no gaps
 		}
-		one := &tendv1.ChatEntry{Seq: e.Seq, At: stamp(e.At), Kind: kind, Tool: e.Tool, Call: e.Call, Input: e.Input, Error: e.Error, Diff: []byte(e.Diff), Question: e.Question, Yes: e.Yes}
+		one := &tendv1.ChatEntry{Seq: e.Seq, At: stamp(e.At), Kind: kind, Tool: e.Tool, Call: e.Call, Input: e.Input, Error: e.Error,
+			Diff: []byte(e.Diff), Question: e.Question, Yes: e.Yes}
 		switch kind {
 		case "":
 		case chat.Back:

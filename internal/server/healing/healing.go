@@ -108,7 +108,8 @@ func Open(c Config) *Healing {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	h := &Healing{c: c, store: store{c.Dir}, calls: make(chan func()), ended: make(chan struct{}), news: make(chan struct{}, 1), followed: map[string]*talk{}}
+	h := &Healing{c: c, store: store{c.Dir}, calls: make(chan func()), ended: make(chan struct{}), news: make(chan struct{}, 1),
+		followed: map[string]*talk{}}
 	h.settle = time.NewTimer(time.Hour)
 	h.settle.Stop()
 	err := h.load()
@@ -125,7 +126,8 @@ func (h *Healing) load() error {
 	}
 	d := new(declaration)
 	if ok, err := h.store.load(declaredFile, d); err != nil {
-		h.damaged = fmt.Errorf("nothing is repaired until tend up is run, which writes %s anew: %w: %w", h.store.path(declaredFile), process.ErrDamaged, err)
+		h.damaged = fmt.Errorf("nothing is repaired until tend up is run, which writes %s anew: %w: %w", h.store.path(declaredFile),
+			process.ErrDamaged, err)
 		h.c.Log.Error("nothing is repaired until tend up is run", "err", h.damaged)
 	} else if ok && d.Healer != nil {
 		h.declared = d

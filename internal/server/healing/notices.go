@@ -21,7 +21,8 @@ func (h *Healing) look() {
 		signal := h.sense.Saw(n.effect.Notice, n.effect.Run, n.effect.Text, n.at)
 		switch {
 		case h.episode != nil && n.effect.Notice != supervisor.NoticeStarted && n.effect.Notice != supervisor.NoticeReady:
-			h.episode.signalled(healer.Entry{Kind: healer.Signalled, At: n.at, Signal: &healer.Signal{Kind: n.effect.Notice.String(), Text: n.effect.Text, Run: n.effect.Run, At: n.at}})
+			h.episode.signalled(healer.Entry{Kind: healer.Signalled, At: n.at, Signal: &healer.Signal{Kind: n.effect.Notice.String(),
+				Text: n.effect.Text, Run: n.effect.Run, At: n.at}})
 		case h.episode == nil && signal != nil:
 			if h.state.Breaker.Broken {
 				break // nothing has changed

@@ -46,7 +46,8 @@ func (h *Healing) sandboxThen(o *healer.Order, id string, at time.Time) (string,
 	}
 	id, made := h.lookFor(h.alive, name)
 	if id == "" || made.After(at) {
-		return "", &plainError{fmt.Sprintf("it cannot be taken back: it was in a sandbox %s that is not there any more", name), process.ErrUnsupported}
+		return "", &plainError{fmt.Sprintf("it cannot be taken back: it was in a sandbox %s that is not there any more", name),
+			process.ErrUnsupported}
 	}
 	return id, nil
 }

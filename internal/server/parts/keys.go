@@ -51,7 +51,8 @@ func keyMessage(k *gateway.Key) *tendv1.Key {
 	return &tendv1.Key{
 		Id: k.ID, Name: k.Name, Created: tendpb.Time(k.Created),
 		Rules: &tendv1.KeyRules{
-			Providers: k.Rules.Providers, Models: k.Rules.Models, RequestsPerMinute: int64(k.Rules.PerMinute), TokensPerDay: k.Rules.TokensPerDay, Sandbox: k.Rules.Sandbox,
+			Providers: k.Rules.Providers, Models: k.Rules.Models, RequestsPerMinute: int64(k.Rules.PerMinute), TokensPerDay: k.Rules.TokensPerDay,
+			Sandbox: k.Rules.Sandbox,
 		},
 	}
 }

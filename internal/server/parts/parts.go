@@ -235,11 +235,13 @@ func Open(c Config) (*Set, error) {
 		return nil, err
 	}
 	sandboxes := &route.Router{Driver: boxes, Default: machine, Domains: c.Domains}
-	sc := services.Config{Manager: c.Manager, Dir: filepath.Join(c.StateDir, "services"), InShutdown: c.InShutdown, Roles: c.Roles, Moving: c.Moving, Driver: boxes, Program: c.Program, Log: c.Log}
+	sc := services.Config{Manager: c.Manager, Dir: filepath.Join(c.StateDir, "services"), InShutdown: c.InShutdown,
+		Roles: c.Roles, Moving: c.Moving, Driver: boxes, Program: c.Program, Log: c.Log}
 	var repair *healing.Healing
 	if len(c.Program) > 0 && c.URL != "" {
 		repair = healing.Open(healing.Config{
-			Manager: c.Manager, Dir: filepath.Join(c.StateDir, "healing"), StateDir: c.StateDir, Program: c.Program, URL: c.URL, Token: string(c.Token), Log: c.Log,
+			Manager: c.Manager, Dir: filepath.Join(c.StateDir, "healing"), StateDir: c.StateDir, Program: c.Program, URL: c.URL,
+			Token: string(c.Token), Log: c.Log,
 			Away: awayIn(boxes), Sandbox: idIn(boxes), Watch: watchIn(boxes),
 		})
 		sc.Healer = repair
@@ -264,7 +266,8 @@ func Open(c Config) (*Set, error) {
 		chats, before = repair, repair
 	}
 	api, err := native.New(native.Config{
-		Manager: c.Manager, Driver: boxes, Machine: machine, Admin: c.Admin, Services: services.API{Services: kept}, Chats: chats, Kept: before, Keys: keys{gate}, Page: shown, Usage: usage, Instance: rand.Text(), Version: c.Version, Held: c.Held,
+		Manager: c.Manager, Driver: boxes, Machine: machine, Admin: c.Admin, Services: services.API{Services: kept}, Chats: chats,
+		Kept: before, Keys: keys{gate}, Page: shown, Usage: usage, Instance: rand.Text(), Version: c.Version, Held: c.Held,
 		Secret: secret, Domains: c.Domains, Dir: filepath.Join(c.StateDir, "builds"),
 	})
 	if err != nil {
@@ -272,7 +275,8 @@ func Open(c Config) (*Set, error) {
 	}
 	processes, err := envd.New(envd.Config{
 		Sandboxes: sandboxes, DefaultUser: c.DefaultUser, DefaultWorkdir: c.DefaultWorkdir,
-		Token: c.Token, Secret: secret, Guard: protocol.Guard{Domains: c.Domains, Origins: c.Origins, Off: c.Insecure}, Store: settingsIn(c.StateDir), Log: c.Log,
+		Token: c.Token, Secret: secret, Guard: protocol.Guard{Domains: c.Domains, Origins: c.Origins, Off: c.Insecure},
+		Store: settingsIn(c.StateDir), Log: c.Log,
 	})
 	if err != nil {
 		return nil, err
@@ -288,13 +292,15 @@ func Open(c Config) (*Set, error) {
 		return nil, err
 	}
 	e2b, err := e2bapi.New(e2bapi.Config{
-		Driver: boxes, Secret: secret, Token: processes.AccessToken, Trusted: c.Trusted, Domains: c.Domains, Dir: filepath.Join(c.StateDir, "e2b"), Log: c.Log,
+		Driver: boxes, Secret: secret, Token: processes.AccessToken, Trusted: c.Trusted, Domains: c.Domains,
+		Dir: filepath.Join(c.StateDir, "e2b"), Log: c.Log,
 	})
 	if err != nil {
 		return nil, err
 	}
 	tools, err := mcp.New(mcp.Config{
-		Machine: machine, Driver: boxes, Services: services.API{Services: kept}, Secret: secret, Token: processes.AccessToken, Trusted: c.Trusted, Trace: c.Trace, Version: c.Version, Log: c.Log,
+		Machine: machine, Driver: boxes, Services: services.API{Services: kept}, Secret: secret, Token: processes.AccessToken,
+		Trusted: c.Trusted, Trace: c.Trace, Version: c.Version, Log: c.Log,
 	})
 	if err != nil {
 		return nil, err
@@ -302,7 +308,8 @@ func Open(c Config) (*Set, error) {
 	inside := ports.New(ports.Config{Sandboxes: sandboxes, Secret: secret, Token: processes.AccessToken, VisitorLasts: shown.VisitorLasts,
 		Budget: c.Budget, Log: c.Log})
 	set.Parts = []module.Part{api, shown, kept, control, e2b, gate, tools, inside, processes, files}
-	set.Parts = append(set.Parts, exits.Open(exits.Config{Manager: c.Manager, Dir: filepath.Join(c.StateDir, "exits"), Secret: c.ExitSecret, Log: c.Log}))
+	set.Parts = append(set.Parts, exits.Open(exits.Config{Manager: c.Manager, Dir: filepath.Join(c.StateDir, "exits"),
+		Secret: c.ExitSecret, Log: c.Log}))
 	set.Token, set.Session = processes.AccessToken, shown.Login
 	if repair != nil {
 		repair.Over(kept)

@@ -88,7 +88,8 @@ func Open(c Config) *Services {
 		s.c.Log = slog.New(slog.DiscardHandler)
 	}
 	var err error
-	rc := run.Config{Manager: c.Manager, Dir: c.Dir, Log: c.Log, InShutdown: c.InShutdown, Roles: c.Roles, Moving: c.Moving, Driver: c.Driver, Program: c.Program}
+	rc := run.Config{Manager: c.Manager, Dir: c.Dir, Log: c.Log, InShutdown: c.InShutdown, Roles: c.Roles, Moving: c.Moving,
+		Driver: c.Driver, Program: c.Program}
 	if c.Healer != nil {
 		rc.Notice = c.Healer.Saw
 	}
@@ -193,7 +194,9 @@ func (s *Services) Apply(ctx context.Context, f *File) error {
 			size += len(k) + len(v) + 2
 		}
 		if total += size; size > MaxEnv || total > MaxEnvs {
-			return invalid("services."+name+".env", "has %d bytes with what it inherits, %d so far; %d are allowed, and %d for all services (inherit: none leaves out what tend up has)", size, total, MaxEnv, MaxEnvs)
+			return invalid("services."+name+".env",
+				"has %d bytes with what it inherits, %d so far; %d are allowed, and %d for all services (inherit: none leaves out what tend up has)",
+				size, total, MaxEnv, MaxEnvs)
 		}
 	}
 	s.mu.Lock()

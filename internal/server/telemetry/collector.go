@@ -127,7 +127,8 @@ func (c *collector) note(ctx context.Context, err error) {
 	switch {
 	case err != nil && before == nil && (c.warned.IsZero() || time.Since(c.warned) > warnAgain):
 		c.warned = time.Now()
-		c.log.Warn("the collector does not take "+c.kind+"; processes go on, and what fits into the queue is sent later", where, slog.Any("err", err))
+		c.log.Warn("the collector does not take "+c.kind+"; processes go on, and what fits into the queue is sent later",
+			where, slog.Any("err", err))
 	case err == nil && before != nil:
 		c.log.Info("the collector takes "+c.kind+" again", where)
 	}

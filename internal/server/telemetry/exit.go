@@ -150,7 +150,8 @@ func (x *exits) span(in *process.Info, s span) {
 	ctx := context.WithValue(context.Background(), spanKey{}, s)
 	if s.parent.IsValid() {
 		state, _ := trace.ParseTraceState(in.Spec.Labels[LabelState]) // programs may set it, too: none then
-		ctx = trace.ContextWithRemoteSpanContext(ctx, trace.NewSpanContext(trace.SpanContextConfig{TraceID: s.trace, SpanID: s.parent, TraceFlags: trace.FlagsSampled, TraceState: state}))
+		ctx = trace.ContextWithRemoteSpanContext(ctx, trace.NewSpanContext(trace.SpanContextConfig{TraceID: s.trace, SpanID: s.parent,
+			TraceFlags: trace.FlagsSampled, TraceState: state}))
 	}
 	e, name, what := in.Exit, "process", program(&in.Spec)
 	attrs := []attribute.KeyValue{

@@ -55,7 +55,8 @@ func (t *Telemetry) translate(families []*dto.MetricFamily, began, now time.Time
 func metricOf(f *dto.MetricFamily, began, now uint64) *metricspb.Metric {
 	out := &metricspb.Metric{Name: f.GetName(), Description: f.GetHelp()}
 	number := func(m *dto.Metric, v float64, since uint64) *metricspb.NumberDataPoint {
-		return &metricspb.NumberDataPoint{Attributes: labels(m), StartTimeUnixNano: since, TimeUnixNano: now, Value: &metricspb.NumberDataPoint_AsDouble{AsDouble: v}}
+		return &metricspb.NumberDataPoint{Attributes: labels(m), StartTimeUnixNano: since, TimeUnixNano: now,
+			Value: &metricspb.NumberDataPoint_AsDouble{AsDouble: v}}
 	}
 	const cumulative = metricspb.AggregationTemporality_AGGREGATION_TEMPORALITY_CUMULATIVE
 	switch f.GetType() {
@@ -80,7 +81,8 @@ func metricOf(f *dto.MetricFamily, began, now uint64) *metricspb.Metric {
 	case dto.MetricType_SUMMARY:
 		all := &metricspb.Summary{}
 		for _, m := range f.Metric {
-			p := &metricspb.SummaryDataPoint{Attributes: labels(m), StartTimeUnixNano: began, TimeUnixNano: now, Count: m.GetSummary().GetSampleCount(), Sum: m.GetSummary().GetSampleSum()}
+			p := &metricspb.SummaryDataPoint{Attributes: labels(m), StartTimeUnixNano: began, TimeUnixNano: now,
+				Count: m.GetSummary().GetSampleCount(), Sum: m.GetSummary().GetSampleSum()}
 			for _, q := range m.GetSummary().GetQuantile() {
 				p.QuantileValues = append(p.QuantileValues, &metricspb.SummaryDataPoint_ValueAtQuantile{Quantile: q.GetQuantile(), Value: q.GetValue()})
 			}
@@ -97,7 +99,8 @@ func metricOf(f *dto.MetricFamily, began, now uint64) *metricspb.Metric {
 func histogram(m *dto.Metric, began, now uint64) *metricspb.HistogramDataPoint {
 	h := m.GetHistogram()
 	sum := h.GetSampleSum()
-	p := &metricspb.HistogramDataPoint{Attributes: labels(m), StartTimeUnixNano: began, TimeUnixNano: now, Count: h.GetSampleCount(), Sum: &sum}
+	p := &metricspb.HistogramDataPoint{Attributes: labels(m), StartTimeUnixNano: began, TimeUnixNano: now,
+		Count: h.GetSampleCount(), Sum: &sum}
 	var before uint64
 	for _, b := range h.GetBucket() {
 		p.ExplicitBounds = append(p.ExplicitBounds, b.GetUpperBound())

@@ -63,7 +63,8 @@ func (t *Telemetry) Request(ctx context.Context, name string, from func(key stri
 		name = "_OTHER" // the caller's text
 	}
 	ctx = propagation.TraceContext{}.Extract(ctx, propagation.MapCarrier{"traceparent": from("traceparent"), "tracestate": from("tracestate")})
-	ctx, span := t.tracer.Start(ctx, name, trace.WithSpanKind(trace.SpanKindServer), trace.WithAttributes(attribute.String("rpc.method", name)))
+	ctx, span := t.tracer.Start(ctx, name, trace.WithSpanKind(trace.SpanKindServer),
+		trace.WithAttributes(attribute.String("rpc.method", name)))
 	return ctx, func(failed bool) {
 		if failed {
 			span.SetStatus(codes.Error, "")
@@ -84,7 +85,8 @@ func procedure(rest string) string {
 // known is a method of HTTP: others are the caller's text.
 func known(method string) string {
 	switch method {
-	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodConnect, http.MethodOptions, http.MethodTrace:
+	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodConnect,
+		http.MethodOptions, http.MethodTrace:
 		return method
 	}
 	return "_OTHER"

@@ -200,7 +200,8 @@ func (r *reader) millis(otherwise time.Duration, names ...string) time.Duration 
 	if d := time.Duration(n) * time.Millisecond; err == nil && n <= int(mostTime/time.Millisecond) && d >= leastTime {
 		return d
 	}
-	r.wrong(name, fmt.Sprintf("is no time in milliseconds: give a whole number from %d to %d", leastTime/time.Millisecond, mostTime/time.Millisecond))
+	r.wrong(name, fmt.Sprintf("is no time in milliseconds: give a whole number from %d to %d", leastTime/time.Millisecond,
+		mostTime/time.Millisecond))
 	return otherwise
 }
 

@@ -86,7 +86,8 @@ func (t *Telemetry) mark(ctx context.Context, spec *process.Spec) mark {
 	parent := trace.SpanContextFromContext(ctx)
 	if !parent.IsValid() {
 		// Nobody has asked now: a hook, or a service. What it was given may say for whom it is.
-		ctx = propagation.TraceContext{}.Extract(ctx, propagation.MapCarrier{"traceparent": spec.Env[variable], "tracestate": spec.Env[variableState]})
+		ctx = propagation.TraceContext{}.Extract(ctx, propagation.MapCarrier{"traceparent": spec.Env[variable],
+			"tracestate": spec.Env[variableState]})
 		parent = trace.SpanContextFromContext(ctx)
 	}
 	of, id := t.ids.NewIDs(context.Background())
@@ -98,7 +99,8 @@ func (t *Telemetry) mark(ctx context.Context, spec *process.Spec) mark {
 		}
 	}
 	flags := "-00 "
-	if t.c.Settings.sampler.ShouldSample(sdktrace.SamplingParameters{ParentContext: ctx, TraceID: of, Name: "process", Kind: trace.SpanKindInternal}).Decision == sdktrace.RecordAndSample {
+	if t.c.Settings.sampler.ShouldSample(sdktrace.SamplingParameters{ParentContext: ctx, TraceID: of, Name: "process",
+		Kind: trace.SpanKindInternal}).Decision == sdktrace.RecordAndSample {
 		flags = "-01 "
 	}
 	return mark{"00-" + of.String() + "-" + id.String() + flags + above, state}

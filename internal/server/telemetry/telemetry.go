@@ -91,8 +91,10 @@ func Open(c Config) *Telemetry {
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { t.c.Log.Debug("telemetry", slog.Any("err", err)) }))
 	export := otlptrace.NewUnstarted(t.traces)
 	t.requests = sdktrace.NewTracerProvider(
-		sdktrace.WithResource(t.resource), sdktrace.WithSampler(c.Settings.sampler), sdktrace.WithIDGenerator(t.ids), sdktrace.WithRawSpanLimits(limits()),
-		sdktrace.WithBatcher(&persistent{export, t.life}, sdktrace.WithMaxQueueSize(queued), sdktrace.WithMaxExportBatchSize(perExport), sdktrace.WithBatchTimeout(delay), sdktrace.WithExportTimeout(tryFor)),
+		sdktrace.WithResource(t.resource), sdktrace.WithSampler(c.Settings.sampler), sdktrace.WithIDGenerator(t.ids),
+		sdktrace.WithRawSpanLimits(limits()),
+		sdktrace.WithBatcher(&persistent{export, t.life}, sdktrace.WithMaxQueueSize(queued), sdktrace.WithMaxExportBatchSize(perExport),
+			sdktrace.WithBatchTimeout(delay), sdktrace.WithExportTimeout(tryFor)),
 	)
 	t.tracer = t.requests.Tracer(scope)
 	t.processes = newExits(t, export)

@@ -118,9 +118,11 @@ func byPort(port uint16) (int, error) {
 	})
 	switch len(roots) {
 	case 0:
-		return 0, fmt.Errorf("somebody listens on port %d whom this user may not look at: %w; end that, or choose another port", port, process.ErrPermission)
+		return 0, fmt.Errorf("somebody listens on port %d whom this user may not look at: %w; end that, or choose another port",
+			port, process.ErrPermission)
 	case 1:
 		return roots[0], nil
 	}
-	return 0, fmt.Errorf("%d processes that are not of one tree listen on port %d (pid %d, %d): which one is meant? tend adopt takes a pid", len(roots), port, roots[0], roots[1])
+	return 0, fmt.Errorf("%d processes that are not of one tree listen on port %d (pid %d, %d): which one is meant? tend adopt takes a pid",
+		len(roots), port, roots[0], roots[1])
 }

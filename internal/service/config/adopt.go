@@ -24,7 +24,8 @@ func (s *Service) CannotAdopt() (key, why string) {
 		*Probe
 	}{{"health", s.Health}, {"startup", s.Startup}, {"readiness", s.Readiness}} {
 		if one.Probe != nil && one.Log != "" {
-			return one.key + ".log", "cannot be with a process that tend did not start: its log goes where it went before, and tend does not see it; probe by http, tcp or exec"
+			return one.key + ".log",
+				"cannot be with a process that tend did not start: its log goes where it went before, and tend does not see it; probe by http, tcp or exec"
 		}
 	}
 	return "", ""

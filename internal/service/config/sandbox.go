@@ -24,7 +24,8 @@ func (d *decoder) checkSandbox(c *Config, s *Service, at string) {
 		// Not the machine: what is filled in by a template may have been left empty.
 		d.failOnce(place, "is empty; give the name or ID of a sandbox, or leave it out")
 		return
-	case len(s.Sandbox) > maxSandbox || strings.Trim(strings.ToLower(s.Sandbox), "abcdefghijklmnopqrstuvwxyz0123456789-_.") != "" || strings.ContainsAny(s.Sandbox[:1], "-_."):
+	case len(s.Sandbox) > maxSandbox || strings.Trim(strings.ToLower(s.Sandbox), "abcdefghijklmnopqrstuvwxyz0123456789-_.") != "" ||
+		strings.ContainsAny(s.Sandbox[:1], "-_."):
 		d.failOnce(place, fmt.Sprintf("is %.80q, which is no name and no ID of a sandbox; tend sandbox ls shows them", s.Sandbox))
 		return
 	}
@@ -37,7 +38,8 @@ func (d *decoder) checkSandbox(c *Config, s *Service, at string) {
 	switch {
 	case s.Inherit != "all":
 	case d.given(at + ".inherit"):
-		d.failAt(at+".inherit", "is all; the environment of tend up means nothing in a sandbox: leave it out, and give what is needed by env or env_file")
+		d.failAt(at+".inherit",
+			"is all; the environment of tend up means nothing in a sandbox: leave it out, and give what is needed by env or env_file")
 	default:
 		s.Inherit = ""
 	}
@@ -60,7 +62,8 @@ func (d *decoder) checkSandbox(c *Config, s *Service, at string) {
 func (d *decoder) checkHealed(c *Config) {
 	h, s := c.Healer, c.Services[c.Target()]
 	if s.Cwd == "" {
-		d.failAt("services."+c.Target()+".cwd", "is missing; a service that is repaired in a sandbox needs it: the absolute path of its directory inside")
+		d.failAt("services."+c.Target()+".cwd",
+			"is missing; a service that is repaired in a sandbox needs it: the absolute path of its directory inside")
 	}
 	switch {
 	case !d.given("healer.root"):

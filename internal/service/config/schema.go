@@ -167,7 +167,8 @@ func referenceOf(b *strings.Builder, t reflect.Type, path string) {
 		if f.Tag.Get("required") != "" {
 			def = "needed"
 		}
-		fmt.Fprintf(b, "| `%s` | %s | %s | %s |\n", path+key, valueOf(f), strings.ReplaceAll(def, "|", `\|`), strings.ReplaceAll(f.Tag.Get("doc"), "|", `\|`))
+		fmt.Fprintf(b, "| `%s` | %s | %s | %s |\n", path+key, valueOf(f), strings.ReplaceAll(def, "|", `\|`),
+			strings.ReplaceAll(f.Tag.Get("doc"), "|", `\|`))
 		inner := f.Type
 		switch {
 		case inner == reflect.TypeFor[Dependencies]():

@@ -205,12 +205,15 @@ func badName(name, kind string) string {
 		return ""
 	case "socket":
 		if badName(name, "") != "" {
-			return fmt.Sprintf("is no name for a socket: it has 1 to %d letters, digits, '-', '_' and '.', and begins with a letter or digit", MaxNameLen)
+			return fmt.Sprintf("is no name for a socket: it has 1 to %d letters, digits, '-', '_' and '.', and begins with a letter or digit",
+				MaxNameLen)
 		}
 		return ""
 	}
-	if name == "" || len(name) > MaxNameLen || strings.Trim(strings.ToLower(name), "abcdefghijklmnopqrstuvwxyz0123456789-_.") != "" || strings.ContainsAny(name[:1], "-_.") {
-		return fmt.Sprintf("is no name for a service: it has 1 to %d letters, digits, '-', '_' and '.', and begins with a letter or digit", MaxNameLen)
+	if name == "" || len(name) > MaxNameLen || strings.Trim(strings.ToLower(name), "abcdefghijklmnopqrstuvwxyz0123456789-_.") != "" ||
+		strings.ContainsAny(name[:1], "-_.") {
+		return fmt.Sprintf("is no name for a service: it has 1 to %d letters, digits, '-', '_' and '.', and begins with a letter or digit",
+			MaxNameLen)
 	}
 	return ""
 }

@@ -166,8 +166,10 @@ func splitAddress(text string) (host, port string, err error) {
 		if err == nil && ip.Is6() && !strings.ContainsAny(host, "[]") {
 			return "", "", fmt.Errorf("is %q; an address of IPv6 stands in brackets: [::1]:3000", text)
 		}
-		if err != nil || ip.Zone() != "" || ip.Is6() != strings.HasPrefix(host, "[") || strings.HasPrefix(host, "[") != strings.HasSuffix(host, "]") {
-			return "", "", fmt.Errorf("is for the host %q; a service listens on localhost, 127.0.0.1, [::1] or another address of this machine", host)
+		if err != nil || ip.Zone() != "" || ip.Is6() != strings.HasPrefix(host, "[") ||
+			strings.HasPrefix(host, "[") != strings.HasSuffix(host, "]") {
+			return "", "", fmt.Errorf("is for the host %q; a service listens on localhost, 127.0.0.1, [::1] or another address of this machine",
+				host)
 		}
 	}
 	return host, port, nil

@@ -114,7 +114,9 @@ func (f *File) process(s *service, a *app, all *config.Node, names map[string]st
 			s.set(map[string]string{"is_daemon": "forks", "disabled": "disabled"}[k], "true")
 		}
 	}
-	known := []string{"command", "entrypoint", "working_dir", "env_file", "environment", "availability", "depends_on", "readiness_probe", "liveness_probe", "ready_log_line", "shutdown", "is_daemon", "disabled", "description", "namespace", "log_location", "log_configuration", "disable_ansi_colors", "is_foreground"}
+	known := []string{"command", "entrypoint", "working_dir", "env_file", "environment", "availability", "depends_on",
+		"readiness_probe", "liveness_probe", "ready_log_line", "shutdown", "is_daemon", "disabled", "description", "namespace",
+		"log_location", "log_configuration", "disable_ansi_colors", "is_foreground"}
 	for _, k := range a.Keys {
 		if !slices.Contains(known, k) {
 			s.note("%.60s has no equivalent", k)
@@ -123,7 +125,8 @@ func (f *File) process(s *service, a *app, all *config.Node, names map[string]st
 }
 
 func availability(s *service, a *app) string {
-	policy := map[string]string{"": "never", "no": "never", "always": "always", "on_failure": "on-failure", "exit_on_failure": "never"}[a.text("restart")]
+	policy := map[string]string{"": "never", "no": "never", "always": "always", "on_failure": "on-failure",
+		"exit_on_failure": "never"}[a.text("restart")]
 	if policy == "" {
 		a.fail("restart", "is %.40q, which is none of no, always, on_failure, exit_on_failure", a.text("restart"))
 	}

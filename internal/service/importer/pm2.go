@@ -32,11 +32,14 @@ var interpreters = map[string]string{
 }
 
 // pm2Silent are keys that change nothing here.
-var pm2Silent = []string{"name", "script", "namespace", "vizion", "pmx", "automation", "exec_mode", "merge_logs", "combine_logs", "source_map_support", "disable_source_map_support",
-	"time", "log_date_format", "log_type", "instance_var", "force", "autorestart", "treekill", "trace", "disable_trace", "filter_env", "username", "env", "version", "cwd", "pm_cwd", "windowsHide", "watch_options", "appendEnvToName", "append_env_to_name"}
+var pm2Silent = []string{"name", "script", "namespace", "vizion", "pmx", "automation", "exec_mode", "merge_logs",
+	"combine_logs", "source_map_support", "disable_source_map_support",
+	"time", "log_date_format", "log_type", "instance_var", "force", "autorestart", "treekill", "trace", "disable_trace",
+	"filter_env", "username", "env", "version", "cwd", "pm_cwd", "windowsHide", "watch_options", "appendEnvToName", "append_env_to_name"}
 
 // pm2Logs are keys of files that tend keeps itself.
-var pm2Logs = []string{"out_file", "output", "out", "error_file", "error", "err_file", "err_log", "out_log", "log", "log_file", "pid", "pid_file", "disable_logs"}
+var pm2Logs = []string{"out_file", "output", "out", "error_file", "error", "err_file", "err_log", "out_log", "log",
+	"log_file", "pid", "pid_file", "disable_logs"}
 
 // PM2 reads an ecosystem file.
 func PM2(name string, data []byte, exists Exists) (*File, error) {
@@ -252,8 +255,10 @@ func (f *File) fill(s *service, a *app, script string, exists Exists) {
 	if a.text("autostart") == "false" {
 		s.set("disabled", "true")
 	}
-	known := slices.Concat(pm2Silent, pm2Logs, []string{"cmd", "args", "interpreter", "exec_interpreter", "interpreter_args", "interpreterArgs", "node_args", "instances", "uid", "gid", "user",
-		"stop_exit_codes", "max_restarts", "min_uptime", "restart_delay", "exp_backoff_restart_delay", "kill_timeout", "max_memory_restart", "watch", "ignore_watch", "watch_delay", "autostart"})
+	known := slices.Concat(pm2Silent, pm2Logs, []string{"cmd", "args", "interpreter", "exec_interpreter", "interpreter_args",
+		"interpreterArgs", "node_args", "instances", "uid", "gid", "user",
+		"stop_exit_codes", "max_restarts", "min_uptime", "restart_delay", "exp_backoff_restart_delay", "kill_timeout",
+		"max_memory_restart", "watch", "ignore_watch", "watch_delay", "autostart"})
 	logs := false
 	for _, k := range a.Keys {
 		switch {

@@ -29,7 +29,8 @@ func Procfile(name string, data []byte, dotenv bool) (*File, error) {
 		}
 		m := procfileLine.FindStringSubmatch(text)
 		if m == nil {
-			wrong = append(wrong, &config.Problem{File: name, Line: i + 1, Column: 1, Text: "is not NAME: COMMAND", Source: strings.TrimRight(line, "\r")})
+			wrong = append(wrong, &config.Problem{File: name, Line: i + 1, Column: 1, Text: "is not NAME: COMMAND",
+				Source: strings.TrimRight(line, "\r")})
 			continue
 		}
 		if err := f.full(name, &config.Node{Line: i + 1, Column: 1}); err != nil {

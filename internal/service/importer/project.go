@@ -40,7 +40,8 @@ func Project(fsys fs.FS) (*File, error) {
 		return p.finish("Procfile")
 	}
 	p.f = &File{}
-	p.exposed = cmp.Or(portOf(`(?m)^\s*(?:export\s+)?PORT\s*=\s*["']?(\d+)`, p.read(".env")), portOf(`(?mi)^\s*EXPOSE\s+(\d+)`, p.read("Dockerfile")))
+	p.exposed = cmp.Or(portOf(`(?m)^\s*(?:export\s+)?PORT\s*=\s*["']?(\d+)`, p.read(".env")),
+		portOf(`(?mi)^\s*EXPOSE\s+(\d+)`, p.read("Dockerfile")))
 	var from []string
 	for _, look := range []func() string{p.node, p.python, p.golang, p.rust, p.ruby} {
 		if file := look(); file != "" {
@@ -73,7 +74,9 @@ func (p *project) finish(from string) (*File, error) {
 	}
 	for _, other := range []string{"docker-compose.yml", "docker-compose.yaml", "compose.yml", "compose.yaml"} {
 		if p.has(other) {
-			p.f.notes = append(p.f.notes, "What "+other+" runs is not in here: add it as a service, such as db: {command: docker compose up db, health: {tcp: 5432, anyone: true}}.")
+			p.f.notes = append(p.f.notes,
+				"What "+other+
+					" runs is not in here: add it as a service, such as db: {command: docker compose up db, health: {tcp: 5432, anyone: true}}.")
 		}
 	}
 	return p.f.check(config.FileName)
@@ -133,8 +136,10 @@ func (p *project) server(s *service, port, route string) {
 // answers when all is well, and a line after which silence means that it is stuck.
 var frameworks = []struct{ name, port, route, stuck string }{
 	{"mastra", "4111", "/health", "Bundling"}, {"@mastra/core", "4111", "/health", "Bundling"},
-	{"next", "3000", "", ""}, {"nuxt", "3000", "", ""}, {"astro", "4321", "", ""}, {"@angular/cli", "4200", "", ""}, {"gatsby", "8000", "", ""},
-	{"react-scripts", "3000", "", ""}, {"@nestjs/core", "3000", "", ""}, {"@sveltejs/kit", "5173", "", ""}, {"@remix-run/dev", "5173", "", ""}, {"vite", "5173", "", ""},
+	{"next", "3000", "", ""}, {"nuxt", "3000", "", ""}, {"astro", "4321", "", ""}, {"@angular/cli", "4200", "", ""},
+	{"gatsby", "8000", "", ""},
+	{"react-scripts", "3000", "", ""}, {"@nestjs/core", "3000", "", ""}, {"@sveltejs/kit", "5173", "", ""},
+	{"@remix-run/dev", "5173", "", ""}, {"vite", "5173", "", ""},
 }
 
 const portFlag = `(?:--port[= ]|-p |PORT=)(\d+)`
@@ -175,7 +180,8 @@ func (p *project) node() string {
 	}
 	manager, from := "npm", "package.json"
 	manager = cmp.Or(strings.Split(pkg.PackageManager, "@")[0], manager)
-	for _, lock := range []struct{ file, manager string }{{"pnpm-lock.yaml", "pnpm"}, {"yarn.lock", "yarn"}, {"bun.lock", "bun"}, {"bun.lockb", "bun"}, {"package-lock.json", "npm"}} {
+	for _, lock := range []struct{ file, manager string }{{"pnpm-lock.yaml", "pnpm"}, {"yarn.lock", "yarn"}, {"bun.lock", "bun"},
+		{"bun.lockb", "bun"}, {"package-lock.json", "npm"}} {
 		if p.has(lock.file) {
 			manager, from = lock.manager, "package.json and "+lock.file
 			break

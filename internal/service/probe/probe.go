@@ -220,7 +220,8 @@ func (t *Target) get(ctx context.Context, rule *config.HTTP, at netip.AddrPort) 
 		return err
 	}
 	defer res.Body.Close()
-	if len(rule.Status) == 0 && (res.StatusCode < 200 || res.StatusCode > 299) || len(rule.Status) > 0 && !slices.Contains(rule.Status, res.StatusCode) {
+	if len(rule.Status) == 0 && (res.StatusCode < 200 || res.StatusCode > 299) || len(rule.Status) > 0 &&
+		!slices.Contains(rule.Status, res.StatusCode) {
 		return fmt.Errorf("%s answered with status %d", rule.URL, res.StatusCode)
 	}
 	if rule.Body == "" {

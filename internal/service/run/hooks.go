@@ -49,7 +49,8 @@ func (w *worker) awaitHook(p process.Process, over bool, limit time.Duration, do
 	}
 	ctx, cancel := context.WithTimeout(w.ctx, hookEnd)
 	defer cancel()
-	if err := w.killHook(ctx, p); err != nil && !errors.Is(err, process.ErrExited) && !errors.Is(err, process.ErrNotFound) && w.ctx.Err() == nil {
+	if err := w.killHook(ctx, p); err != nil && !errors.Is(err, process.ErrExited) && !errors.Is(err, process.ErrNotFound) &&
+		w.ctx.Err() == nil {
 		w.s.c.Log.Warn("what a hook has left behind could not be killed", "service", w.name, "hook", done.Hook, "err", err)
 	}
 	if done.OK = e.Cause == process.CauseExited && e.Code == 0 && e.Signal == 0; !done.OK {

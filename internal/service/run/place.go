@@ -63,7 +63,8 @@ func (s *Supervisor) refusal(service, key string, err error) error {
 	field := "services." + service + ".sandbox"
 	switch {
 	case errors.Is(err, driver.ErrNotFound):
-		return &process.InvalidError{Field: field, Reason: fmt.Sprintf("is %s, and there is no such sandbox; tend sandbox create %[1]s makes one, tend sandbox ls shows those that there are", key)}
+		return &process.InvalidError{Field: field,
+			Reason: fmt.Sprintf("is %s, and there is no such sandbox; tend sandbox create %[1]s makes one, tend sandbox ls shows those that there are", key)}
 	case errors.Is(err, errNoSandboxes):
 		return &process.InvalidError{Field: field, Reason: "cannot be used: " + err.Error()}
 	}

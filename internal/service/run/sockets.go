@@ -81,7 +81,8 @@ func (w *worker) hold(o order) (name string, pid int, err error) {
 			if time.Since(began) < holderStopped && w.pause(ctx) {
 				continue
 			}
-			return "", 0, fmt.Errorf("pid %d, which holds its sockets, is stopped: kill -CONT %[1]d lets it go on; kill -KILL %[1]d closes them, and the next start opens them anew", pid)
+			return "", 0,
+				fmt.Errorf("pid %d, which holds its sockets, is stopped: kill -CONT %[1]d lets it go on; kill -KILL %[1]d closes them, and the next start opens them anew", pid)
 		}
 		if err == nil {
 			err = sockets.Hold(name, pid, want)
@@ -92,7 +93,8 @@ func (w *worker) hold(o order) (name string, pid int, err error) {
 				return name, pid, nil
 			}
 			if errors.Is(err, syscall.EAGAIN) { // it has had the patience of a few seconds
-				err = fmt.Errorf("pid %d, which holds them, does not answer; kill -KILL %[1]d closes them, and the next start opens them anew: %w", pid, err)
+				err = fmt.Errorf("pid %d, which holds them, does not answer; kill -KILL %[1]d closes them, and the next start opens them anew: %w",
+					pid, err)
 			}
 		}
 		if _, ok := errors.AsType[*process.StartError](err); ok || errors.Is(err, process.ErrUnsupported) || !w.pause(ctx) {
@@ -145,7 +147,8 @@ func whyNot(e *sockets.SocketError, holder int) string {
 	case e.Errno == syscall.EACCES && isUnix:
 		return text + ": the user of the service may not make a file there"
 	case e.Errno == syscall.EACCES:
-		return text + ": a service's sockets are opened as its user, and a port below 1024 is root's; choose another one, or lower the machine's net.ipv4.ip_unprivileged_port_start"
+		return text +
+			": a service's sockets are opened as its user, and a port below 1024 is root's; choose another one, or lower the machine's net.ipv4.ip_unprivileged_port_start"
 	case e.Errno == syscall.EADDRNOTAVAIL:
 		return text + ": this machine has no such address"
 	}
@@ -166,7 +169,8 @@ func (w *worker) awaitHolder(ctx context.Context, n int64, o order) {
 	case !errors.Is(err, process.ErrNotFound):
 		return
 	}
-	w.tell(supervisor.Event{Kind: supervisor.Unheld, Run: n, Text: fmt.Sprintf("the process that holds its sockets has ended (%s): they are opened anew", why)})
+	w.tell(supervisor.Event{Kind: supervisor.Unheld, Run: n,
+		Text: fmt.Sprintf("the process that holds its sockets has ended (%s): they are opened anew", why)})
 }
 
 // holds reports whether the sockets of a service are to stay open: while it runs, and

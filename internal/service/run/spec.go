@@ -58,7 +58,8 @@ func specOf(r *config.Service, token string, n int64) process.Spec {
 	spec.Labels = map[string]string{LabelService: r.Name, LabelRun: strconv.FormatInt(n, 10)}
 	spec.Retention.Limit = int64(r.Log.Limit)
 	l := &r.Limits
-	spec.Limits = process.Limits{Nice: l.Nice, OOMScoreAdj: l.OOMScore, MemoryMax: int64(l.Memory), PidsMax: int64(l.Pids), CPUWeight: int64(l.CPUWeight), CPUs: l.CPUs}
+	spec.Limits = process.Limits{Nice: l.Nice, OOMScoreAdj: l.OOMScore, MemoryMax: int64(l.Memory), PidsMax: int64(l.Pids),
+		CPUWeight: int64(l.CPUWeight), CPUs: l.CPUs}
 	if l.Files > 0 {
 		spec.Limits.Rlimits = append(spec.Limits.Rlimits, process.Rlimit{Resource: rlimitFiles, Soft: uint64(l.Files), Hard: uint64(l.Files)})
 	}

@@ -84,7 +84,8 @@ func Open(c Config) (*Supervisor, error) {
 	}
 	s := &Supervisor{
 		c: c, store: store{c.Dir}, boot: procfs.BootID(), origin: supervisor.Time(procfs.BootTime()), begin: time.Now(),
-		calls: make(chan func()), ended: make(chan struct{}), starts: make(chan struct{}, mostStarts), workers: map[string]*worker{}, changed: make(chan struct{}), version: 1,
+		calls: make(chan func()), ended: make(chan struct{}), starts: make(chan struct{}, mostStarts), workers: map[string]*worker{},
+		changed: make(chan struct{}), version: 1,
 		before: map[string]int64{},
 	}
 	records, err := s.store.load()
@@ -262,7 +263,8 @@ func (s *Supervisor) Apply(ctx context.Context, c *config.Config) error {
 				return s.refusal(name, r.Sandbox, err)
 			}
 		case len(r.Sockets) > 0 && len(s.c.Program) == 0:
-			return &process.InvalidError{Field: "services." + name + ".sockets", Reason: "cannot be held: this daemon does not know the program of tend, which does it"}
+			return &process.InvalidError{Field: "services." + name + ".sockets",
+				Reason: "cannot be held: this daemon does not know the program of tend, which does it"}
 		}
 		if err := s.checkWatch(ctx, name, c.Services[name]); err != nil {
 			return err
@@ -293,7 +295,8 @@ func (s *Supervisor) Restart(ctx context.Context, names ...string) error {
 	return s.wish(ctx, s.set.Restart, names)
 }
 
-func (s *Supervisor) wish(ctx context.Context, what func([]string, supervisor.Time, float64) ([]supervisor.Do, error), names []string) (err error) {
+func (s *Supervisor) wish(ctx context.Context, what func([]string, supervisor.Time, float64) ([]supervisor.Do, error),
+	names []string) (err error) {
 	ierr := s.in(ctx, func() {
 		var todo []supervisor.Do
 		if todo, err = what(names, s.now(), mrand.Float64()); err == nil {

@@ -27,7 +27,8 @@ func become(name, holder string, argv, environ []string) (int, error) {
 	r, fds, err := ask(name, pid, request{Give: true})
 	switch {
 	case err != nil:
-		return NoSockets, fmt.Errorf("pid %d, which holds the sockets of the service, could not be asked (kill -KILL %[1]d closes them, and the next start opens them anew): %w", pid, err)
+		return NoSockets,
+			fmt.Errorf("pid %d, which holds the sockets of the service, could not be asked (kill -KILL %[1]d closes them, and the next start opens them anew): %w", pid, err)
 	case len(fds) != len(r.Names):
 		return NoSockets, fmt.Errorf("the process that holds the sockets of the service has sent %d of %d", len(fds), len(r.Names))
 	}
@@ -41,7 +42,8 @@ func become(name, holder string, argv, environ []string) (int, error) {
 			env = append(env, v)
 		}
 	}
-	env = append(env, "LISTEN_FDS="+strconv.Itoa(len(fds)), "LISTEN_PID="+strconv.Itoa(os.Getpid()), "LISTEN_FDNAMES="+strings.Join(r.Names, ":"))
+	env = append(env, "LISTEN_FDS="+strconv.Itoa(len(fds)), "LISTEN_PID="+strconv.Itoa(os.Getpid()), "LISTEN_FDNAMES="+
+		strings.Join(r.Names, ":"))
 	runtime.LockOSThread()
 	if err := place(fds); err != nil {
 		return NoSockets, fmt.Errorf("descriptors for the sockets: %w", err)

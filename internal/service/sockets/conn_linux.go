@@ -43,7 +43,8 @@ func dial(name string, pid int) (fd int, err error) {
 // limit gives a connection the patience of both sides.
 func limit(fd int) error {
 	t := unix.NsecToTimeval(int64(patience))
-	return errors.Join(unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &t), unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_SNDTIMEO, &t))
+	return errors.Join(unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &t), unix.SetsockoptTimeval(fd,
+		unix.SOL_SOCKET, unix.SO_SNDTIMEO, &t))
 }
 
 func send(fd int, message any, fds []int) error {

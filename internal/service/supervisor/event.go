@@ -73,7 +73,9 @@ const (
 	eventKinds
 )
 
-var eventNames = [...]string{"tick", "up", "down", "restart", "launched", "not_launched", "unknown", "exited", "tree_gone", "probed", "needs", "line", "bounced", "changed", "due", "stuck", "pressure", "resumed", "found", "ruled", "placed", "hook_done", "unheld", "starved", "absent", "adopted"}
+var eventNames = [...]string{"tick", "up", "down", "restart", "launched", "not_launched", "unknown", "exited", "tree_gone",
+	"probed", "needs", "line", "bounced", "changed", "due", "stuck", "pressure", "resumed", "found", "ruled", "placed",
+	"hook_done", "unheld", "starved", "absent", "adopted"}
 
 func (k EventKind) String() string {
 	if int(k) < len(eventNames) {
@@ -155,7 +157,8 @@ const (
 	NoticeStarved           // the kernel killed one of its processes because memory ran out, and it continues
 )
 
-var noticeNames = [...]string{"", "started", "ready", "unready", "exit", "flapping", "unhealthy", "stuck", "resumed", "completed", "failed", "survivor", "pressure", "unfollowed", "hook", "away", "unheld", "starved"}
+var noticeNames = [...]string{"", "started", "ready", "unready", "exit", "flapping", "unhealthy", "stuck", "resumed",
+	"completed", "failed", "survivor", "pressure", "unfollowed", "hook", "away", "unheld", "starved"}
 
 func (n Notice) String() string {
 	if int(n) < len(noticeNames) {

@@ -155,7 +155,9 @@ func (m *machine) changed() {
 		return // that was said
 	case n == maxChanges:
 		s.Changes = append(s.Changes, m.now)
-		m.report(NoticeUnfollowed, fmt.Sprintf("%s, but it was restarted for changes %d times within %v: does it write what watch names? Leave that out with ignore", why, n, changesWithin))
+		m.report(NoticeUnfollowed,
+			fmt.Sprintf("%s, but it was restarted for changes %d times within %v: does it write what watch names? Leave that out with ignore",
+				why, n, changesWithin))
 		return
 	}
 	if s.Phase != Waiting { // a start follows, also while it pauses or after it has failed

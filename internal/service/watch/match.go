@@ -13,7 +13,8 @@ import (
 
 // never are names that do not count, wherever they are: of directories and files that
 // tools make, and of what editors make for a moment.
-var never = []string{".git", ".hg", ".svn", "node_modules", "__pycache__", "*.log", "*~", ".*.sw?", ".#*", "4913", ".DS_Store", "*.tmp.[0-9]*"}
+var never = []string{".git", ".hg", ".svn", "node_modules", "__pycache__", "*.log", "*~", ".*.sw?", ".#*", "4913",
+	".DS_Store", "*.tmp.[0-9]*"}
 
 // matcher knows which paths count. Paths are relative, with slashes.
 type matcher struct{ paths, ignore []string }

@@ -61,7 +61,8 @@ func Open(dir string, rules *config.Watch) (*Watcher, error) {
 	if err != nil {
 		return nil, explain(dir, err)
 	}
-	w := &Watcher{dir: filepath.Clean(dir), match: matcher{rules.Paths, rules.Ignore}, delay: rules.Delay.Std(), fsn: fsn, dirs: map[string]bool{}}
+	w := &Watcher{dir: filepath.Clean(dir), match: matcher{rules.Paths, rules.Ignore}, delay: rules.Delay.Std(), fsn: fsn,
+		dirs: map[string]bool{}}
 	if _, err := w.add(w.dir); err != nil {
 		return nil, errors.Join(err, fsn.Close())
 	}

@@ -65,7 +65,8 @@ func Eventually(t testing.TB, what string, ok func() bool) {
 
 // Until waits by wait, which looks at all again and again, until the one that is picked is
 // as ok says, and returns it. The name and what it shall be are for the failure.
-func Until[S any](t testing.TB, wait func(context.Context, func(all []S) bool) error, pick func(S) bool, name, what string, ok func(S) bool) (found S) {
+func Until[S any](t testing.TB, wait func(context.Context, func(all []S) bool) error, pick func(S) bool, name, what string,
+	ok func(S) bool) (found S) {
 	t.Helper()
 	err := wait(within(t), func(all []S) bool {
 		for _, s := range all {

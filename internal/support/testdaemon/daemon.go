@@ -72,7 +72,8 @@ func (d *Daemon) start(listen string) error {
 	defer f.Close()
 	port := filepath.Join(d.cfg.Dir, "url")
 	os.Remove(port)
-	argv := append(append([]string{}, d.cfg.Command...), "serve", "--listen", listen, "--socket", "none", "--state-dir", d.StateDir(), "--port-file", port)
+	argv := append(append([]string{}, d.cfg.Command...), "serve", "--listen", listen, "--socket", "none", "--state-dir",
+		d.StateDir(), "--port-file", port)
 	argv = append(argv, d.cfg.Flags...)
 	d.cmd = exec.Command(argv[0], argv[1:]...)
 	d.cmd.Stdout, d.cmd.Stderr, d.cmd.Env = f, f, d.cfg.Env

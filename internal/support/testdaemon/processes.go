@@ -35,7 +35,8 @@ func (d *Daemon) Processes() string {
 		s := stats[pid]
 		age := time.Duration(procfs.BootTime() - s.Started()).Round(10 * time.Millisecond)
 		fmt.Fprintf(&out, "%s%d %s %s %c, for %v, session %d, group %s, mark %s, waits in %s\n", strings.Repeat("  ", depth), pid, role[pid],
-			word(pid, "comm"), s.State, age, s.Session, field(pid, "cgroup", "0::"), field(pid, "limits", "Max realtime timeout"), word(pid, "wchan"))
+			word(pid, "comm"), s.State, age, s.Session, field(pid, "cgroup", "0::"), field(pid, "limits", "Max realtime timeout"),
+			word(pid, "wchan"))
 		slices.Sort(below[pid])
 		for _, c := range below[pid] {
 			walk(c, depth+1)

@@ -144,7 +144,8 @@ func (d *Daemon) KillLauncher() { d.kill() }
 func (d *Daemon) ServeAgain() error {
 	for start := time.Now(); ; time.Sleep(backoff.Next(start)) {
 		err := d.start(d.Addr())
-		if err == nil || !strings.HasSuffix(strings.TrimSpace(d.Log()), "bind: address already in use (choose another with --listen)") || time.Since(start) > patience {
+		if err == nil || !strings.HasSuffix(strings.TrimSpace(d.Log()), "bind: address already in use (choose another with --listen)") ||
+			time.Since(start) > patience {
 			return err
 		}
 	}

@@ -90,7 +90,8 @@ func Run(t testing.TB, stateDir string, cmd *exec.Cmd, start func() error) {
 func NoServer(t testing.TB, stateDir string) {
 	t.Helper()
 	run := filepath.Join(stateDir, "run")
-	if err := errors.Join(os.MkdirAll(run, 0o700), os.WriteFile(filepath.Join(run, "server.argv"), []byte("/bin/sleep\x00infinity"), 0o600)); err != nil {
+	if err := errors.Join(os.MkdirAll(run, 0o700), os.WriteFile(filepath.Join(run, "server.argv"), []byte("/bin/sleep\x00infinity"),
+		0o600)); err != nil {
 		t.Fatal(err)
 	}
 }

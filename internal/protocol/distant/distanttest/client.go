@@ -223,7 +223,8 @@ func (c *Client) synchronize(conn *secure.Conn) (secure.Key, error) {
 	}
 	if theirs.Sent != c.received {
 		// It would count what is sent again twice.
-		return otp, fmt.Errorf("the server says that it has sent %d frames, and wants to send some within the synchronization; %d were received", theirs.Sent, c.received)
+		return otp, fmt.Errorf("the server says that it has sent %d frames, and wants to send some within the synchronization; %d were received",
+			theirs.Sent, c.received)
 	}
 	return otp, nil
 }

@@ -100,7 +100,8 @@ func Parse(b []byte) (Record, int, error) {
 	}
 	r := Record{Kind: Kind(b[8])}
 	body := b[headSize:n:n]
-	if want, fixed := bodySizes[r.Kind]; fixed && len(body) != want || r.Kind == KindMessage && len(body) < 16 || r.Kind == KindDone && len(body) < 12 {
+	if want, fixed := bodySizes[r.Kind]; fixed && len(body) != want || r.Kind == KindMessage && len(body) < 16 ||
+		r.Kind == KindDone && len(body) < 12 {
 		return Record{}, 0, ErrTorn
 	}
 	switch r.Kind {

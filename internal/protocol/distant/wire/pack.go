@@ -37,7 +37,8 @@ const (
 	packExt
 )
 
-var packNames = [...]string{"nil", "a boolean", "an integer", "an integer", "a float", "a string", "bytes", "an array", "a map", "an extension"}
+var packNames = [...]string{"nil", "a boolean", "an integer", "an integer", "a float", "a string", "bytes", "an array",
+	"a map", "an extension"}
 
 // packHead reads the first bytes of a value: its kind, the length of the head,
 // and what the head says: a number, or how many bytes or values follow.

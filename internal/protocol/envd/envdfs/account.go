@@ -40,7 +40,8 @@ func (f *Face) fsOf(ctx context.Context, h http.Header) (driver.Files, error) {
 	scheme, _, _ := strings.Cut(h.Get("Authorization"), " ")
 	switch {
 	case !named && strings.EqualFold(scheme, "Basic"):
-		return nil, connect.NewError(connect.CodeUnauthenticated, errors.New("the Authorization header names no user: Basic is followed by the base64 text of name and colon"))
+		return nil, connect.NewError(connect.CodeUnauthenticated,
+			errors.New("the Authorization header names no user: Basic is followed by the base64 text of name and colon"))
 	case !named:
 		name, text = f.cfg.DefaultUser(ctx), "invalid default user: '%.64s'"
 	case name == "":

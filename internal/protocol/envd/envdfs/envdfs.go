@@ -107,7 +107,8 @@ func (f *Face) Routes() []module.Route {
 	} {
 		mux.Handle(pattern, h)
 	}
-	service, h := filesystemconnect.NewFilesystemHandler(service{f}, connect.WithReadMaxBytes(maxMessage), protocol.Codecs(), connect.WithRecover(f.recovered))
+	service, h := filesystemconnect.NewFilesystemHandler(service{f}, connect.WithReadMaxBytes(maxMessage), protocol.Codecs(),
+		connect.WithRecover(f.recovered))
 	mux.Handle(service, h)
 	all := f.cfg.Wrap(mux)
 	return []module.Route{

@@ -96,7 +96,8 @@ func (f *Face) receive(r *http.Request) ([]uploaded, *failure) {
 	case strings.HasPrefix(kind, "multipart/"):
 		fail = in.multipart(body, params["boundary"])
 	default:
-		fail = &failure{http.StatusBadRequest, fmt.Sprintf("unsupported content type: %.200s, expected multipart/form-data or application/octet-stream", contentType)}
+		fail = &failure{http.StatusBadRequest,
+			fmt.Sprintf("unsupported content type: %.200s, expected multipart/form-data or application/octet-stream", contentType)}
 	}
 	return in.done, fail
 }
@@ -115,7 +116,8 @@ func plainBody(r *http.Request) (io.Reader, *failure) {
 		}
 		return zr, nil
 	}
-	return nil, &failure{http.StatusBadRequest, fmt.Sprintf("error decompressing request body: unsupported Content-Encoding: %.200s, supported: [gzip]", header)}
+	return nil, &failure{http.StatusBadRequest,
+		fmt.Sprintf("error decompressing request body: unsupported Content-Encoding: %.200s, supported: [gzip]", header)}
 }
 
 // metadataOf collects the X-Metadata-<key> headers; keys are lower case, the

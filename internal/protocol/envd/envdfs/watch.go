@@ -52,7 +52,8 @@ func (f *Face) watch(ctx context.Context, h http.Header, req watchRequest) (file
 
 // WatchDir streams the changes: start, then events, and a keepalive after
 // each interval without one.
-func (s service) WatchDir(ctx context.Context, req *connect.Request[pb.WatchDirRequest], stream *connect.ServerStream[pb.WatchDirResponse]) error {
+func (s service) WatchDir(ctx context.Context, req *connect.Request[pb.WatchDirRequest],
+	stream *connect.ServerStream[pb.WatchDirResponse]) error {
 	place := s.f.streams.Charge(budget.Of(ctx).Holders()...)
 	defer place.Release()
 	if place.Add(1) != nil {
@@ -77,7 +78,8 @@ func (s service) WatchDir(ctx context.Context, req *connect.Request[pb.WatchDirR
 		case <-s.f.done.Done():
 			return connect.NewError(connect.CodeUnavailable, errors.New("the server is stopping; watch again"))
 		case <-silence.C:
-			if err := stream.Send(&pb.WatchDirResponse{Event: &pb.WatchDirResponse_Keepalive{Keepalive: &pb.WatchDirResponse_KeepAlive{}}}); err != nil {
+			if err := stream.Send(&pb.WatchDirResponse{Event: &pb.WatchDirResponse_Keepalive{
+				Keepalive: &pb.WatchDirResponse_KeepAlive{}}}); err != nil {
 				return err
 			}
 		case <-w.Ready():

@@ -113,7 +113,8 @@ func (ws *watchers) close() error {
 	return err
 }
 
-func (s service) CreateWatcher(ctx context.Context, req *connect.Request[pb.CreateWatcherRequest]) (*connect.Response[pb.CreateWatcherResponse], error) {
+func (s service) CreateWatcher(ctx context.Context,
+	req *connect.Request[pb.CreateWatcherRequest]) (*connect.Response[pb.CreateWatcherResponse], error) {
 	w, err := s.f.watch(ctx, req.Header(), req.Msg)
 	if err != nil {
 		return nil, err
@@ -128,7 +129,8 @@ func (s service) CreateWatcher(ctx context.Context, req *connect.Request[pb.Crea
 // GetWatcherEvents returns the events since the last call. After an overflow
 // it returns the events before it, then the error, and then the watcher is
 // gone: a client cannot miss that some were lost.
-func (s service) GetWatcherEvents(_ context.Context, req *connect.Request[pb.GetWatcherEventsRequest]) (*connect.Response[pb.GetWatcherEventsResponse], error) {
+func (s service) GetWatcherEvents(_ context.Context,
+	req *connect.Request[pb.GetWatcherEventsRequest]) (*connect.Response[pb.GetWatcherEventsResponse], error) {
 	id := req.Msg.GetWatcherId()
 	w, ok := s.f.watchers.get(id)
 	if !ok {
@@ -148,7 +150,8 @@ func (s service) GetWatcherEvents(_ context.Context, req *connect.Request[pb.Get
 	return connect.NewResponse(res), nil
 }
 
-func (s service) RemoveWatcher(_ context.Context, req *connect.Request[pb.RemoveWatcherRequest]) (*connect.Response[pb.RemoveWatcherResponse], error) {
+func (s service) RemoveWatcher(_ context.Context,
+	req *connect.Request[pb.RemoveWatcherRequest]) (*connect.Response[pb.RemoveWatcherResponse], error) {
 	id := req.Msg.GetWatcherId()
 	w, ok := s.f.watchers.take(id)
 	if !ok {

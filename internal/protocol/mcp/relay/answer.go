@@ -28,7 +28,8 @@ func (r *Relay) answer(m *message, resp *http.Response, event *string, progress 
 	case resp.StatusCode == http.StatusAccepted, resp.StatusCode == http.StatusNoContent:
 		progress()
 		return nil, nil
-	case resp.StatusCode == http.StatusServiceUnavailable, resp.StatusCode == http.StatusBadGateway, resp.StatusCode == http.StatusGatewayTimeout:
+	case resp.StatusCode == http.StatusServiceUnavailable, resp.StatusCode == http.StatusBadGateway,
+		resp.StatusCode == http.StatusGatewayTimeout:
 		text, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<10)) // a hint
 		return nil, fmt.Errorf("%s: %s", resp.Status, text)
 	case !bytes.HasPrefix([]byte(kind), []byte("text/event-stream")):

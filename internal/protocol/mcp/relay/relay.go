@@ -61,7 +61,8 @@ func (r *Relay) Run(ctx context.Context, in io.Reader, out io.Writer) error {
 		return err
 	}
 	read := make(chan error, 1)
-	go func() { read <- r.read(ctx, bufio.NewReaderSize(in, 64<<10), &calls, stop) }() // a read from stdin cannot be broken off: the end of the program does it
+	// a read from stdin cannot be broken off: the end of the program does it
+	go func() { read <- r.read(ctx, bufio.NewReaderSize(in, 64<<10), &calls, stop) }()
 	select {
 	case err := <-read:
 		if err != nil {
