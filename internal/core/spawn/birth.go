@@ -44,7 +44,7 @@ func (s *script) birth(p *Program) *birth {
 	b.was = atomic.LoadUint32(b.pid)
 	atomic.StoreUint32(b.session, 0)
 	atomic.StoreUint32(b.inner, 0)
-	*b.digits = Digits{}
+	atomic.StoreUint32(&b.digits.length, 0)
 	return b
 }
 
