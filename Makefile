@@ -33,7 +33,7 @@ check: need-go ## Run what CI runs without its slow suites: minutes, and Go is e
 	@scripts/test check $(if $(ONLY),only '$(ONLY)')
 
 .PHONY: race
-race: need-go ## Test every package under the race detector: half an hour
+race: need-go ## Test every package under the race detector: a quarter of an hour
 	@scripts/test race
 
 .PHONY: fmt-check
