@@ -35,8 +35,8 @@ var terminals = []test{
 	}},
 	{"a shell with a terminal leads its session and controls jobs", func(t *T) {
 		// A job in the background has a group of its own; one in the foreground gets the terminal.
-		p,
-			l := t.onTerminal("stty -echo; echo ready; read x; set -m; echo $$ $(cut -d' ' -f5,6,8 /proc/$$/stat); sleep 100000 & kill %1; wait %1; sh -c 'cut -d\" \" -f5,8 /proc/$$/stat'; echo $?; exit 5")
+		p, l := t.onTerminal("stty -echo; echo ready; read x; set -m; echo $$ $(cut -d' ' -f5,6,8 /proc/$$/stat); " +
+			"sleep 100000 & kill %1; wait %1; sh -c 'cut -d\" \" -f5,8 /proc/$$/stat'; echo $?; exit 5")
 		pid := strconv.Itoa(t.info(p).PID)
 		t.write(p, "\n")
 		tr := l.rest()

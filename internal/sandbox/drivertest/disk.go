@@ -85,9 +85,8 @@ func disksStay(t *testing.T, d driver.Driver) {
 		if in, err := s.Info(t.Context()); err != nil || in.Size.Disk != diskSize {
 			t.Errorf("%s it has %+v, %v", when, in.Size, err)
 		}
-		if out,
-			_ := sh(t, s, `dd if=/dev/zero of=/tmp/more bs=1M count=12 2>&1 | grep -c 'No space\|quota'; rm -f /tmp/more`); strings.TrimSpace(
-			out) != room {
+		out, _ := sh(t, s, `dd if=/dev/zero of=/tmp/more bs=1M count=12 2>&1 | grep -c 'No space\|quota'; rm -f /tmp/more`)
+		if strings.TrimSpace(out) != room {
 			t.Errorf("%s 12 MiB more: %q, want %q", when, out, room)
 		}
 	}

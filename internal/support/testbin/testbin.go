@@ -197,8 +197,8 @@ func (v Variant) build(root, dir string) error {
 		return nil
 	}
 	// What an earlier `make build` left in the tree may be old.
-	overlay,
-		err := json.Marshal(map[string]any{"Replace": map[string]string{filepath.Join(root, "internal/core/embedded/tend-keeper"): inside}})
+	replace := map[string]string{filepath.Join(root, "internal/core/embedded/tend-keeper"): inside}
+	overlay, err := json.Marshal(map[string]any{"Replace": replace})
 	if err != nil {
 		return err
 	}
