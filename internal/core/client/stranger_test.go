@@ -68,6 +68,15 @@ func strangerMain() {
 		for range n {
 			go func() {
 				runtime.LockOSThread()
+				// A signal, as of Go's scheduler, would stop a traced thread for its tracer.
+				var all unix.Sigset_t
+				for i := range all.Val {
+					all.Val[i] = ^all.Val[i]
+				}
+				if err := unix.PthreadSigmask(unix.SIG_SETMASK, &all, nil); err != nil {
+					fmt.Println(err)
+					os.Exit(1)
+				}
 				if _, _, errno := unix.Syscall6(unix.SYS_PTRACE, unix.PTRACE_TRACEME, 0, 0, 0, 0, 0); errno != 0 {
 					fmt.Println(errno)
 					os.Exit(1)
