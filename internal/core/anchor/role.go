@@ -117,8 +117,8 @@ func (r *role) gone(lived time.Duration) time.Duration {
 func (r *role) end(sig unix.Signal) {
 	if r.pid > 0 {
 		r.asked = true
-		unix.PidfdSendSignal(r.pidfd, sig, nil, 0)
 		unix.PidfdSendSignal(r.pidfd, unix.SIGCONT, nil, 0) // a stopped one could not obey
+		unix.PidfdSendSignal(r.pidfd, sig, nil, 0)
 	}
 }
 
