@@ -22,7 +22,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"html/template"
+	"html"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -359,19 +360,30 @@ func (p *Ports) dropSecrets(h http.Header, id string) {
 	}
 }
 
-// page is shown to a person if no program listens.
-var page = template.Must(template.New("page").Parse(`<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><title>{{.Title}}</title></head>
+// page is shown to a person if no program listens. It is no template: one alone makes the
+// linker keep all exported methods of the program.
+func (e *refusal) page() string {
+	where, hint := "Sandbox <code>"+html.EscapeString(e.SandboxID)+"</code>", ""
+	if e.Port != 0 {
+		where += fmt.Sprintf(", port <code>%d</code>", e.Port)
+	}
+	switch {
+	case e.Code == http.StatusBadGateway && e.Port != 0:
+		hint = "<p>Start a program in the sandbox that listens on this port, and load the page again.</p>\n"
+	case e.Code == http.StatusForbidden:
+		hint = "<p>Open the port from tend's page (<code>tend ui</code>): that lets this browser in.</p>\n"
+	}
+	return `<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>` + html.EscapeString(e.title()) + `</title></head>
 <body style="font-family: sans-serif; max-width: 40em; margin: 4em auto">
-<h1>{{.Message}}</h1>
-<p>Sandbox <code>{{.SandboxID}}</code>{{if .Port}}, port <code>{{.Port}}</code>{{end}}</p>
-{{if eq .Code 502}}{{if .Port}}<p>Start a program in the sandbox that listens on this port, and load the page again.</p>{{end}}
-{{else if eq .Code 403}}<p>Open the port from tend's page (<code>tend ui</code>): that lets this browser in.</p>{{end}}
-</body></html>
-`))
+<h1>` + html.EscapeString(e.Message) + `</h1>
+<p>` + where + `</p>
+` + hint + `</body></html>
+`
+}
 
-// Title of the page, as the original's where a port is closed.
-func (e *refusal) Title() string {
+// title of the page, as the original's where a port is closed.
+func (e *refusal) title() string {
 	if e.Message == closedPort {
 		return "Closed Port Error"
 	}
@@ -395,7 +407,7 @@ func refuse(w http.ResponseWriter, r *http.Request, e *refusal) {
 		protocol.Inert(h)
 		h.Set("Content-Type", "text/html; charset=utf-8")
 		w.WriteHeader(e.Code)
-		_ = page.Execute(w, e) // fails when the client has left
+		_, _ = io.WriteString(w, e.page()) // fails when the client has left
 		return
 	}
 	text, err := json.Marshal(e)
