@@ -1,9 +1,11 @@
 // Builds the page into internal/protocol/page/dist, or the directory that is given: bundles
 // whose names have a hash of what is in them, index.html that names the first of
-// them, and the licenses of what is inside. The same sources give the same bytes.
+// them, and the licenses of what is inside, each packed by gzip. The same sources give the
+// same bytes once they are unpacked; packed ones differ between versions of Node.js.
 import { build } from 'esbuild';
 import fs from 'node:fs';
 import path from 'node:path';
+import zlib from 'node:zlib';
 import { fileURLToPath } from 'node:url';
 
 const here = path.dirname(fileURLToPath(import.meta.url));
@@ -74,3 +76,9 @@ for (const name of [...packages].sort()) {
   text += `\n---- ${name} ${version} (${license})\n\n${file ? fs.readFileSync(path.join(dir, file), 'utf8').trim() : `Its license is ${license}.`}\n`;
 }
 fs.writeFileSync(path.join(out, 'licenses.txt'), text);
+
+for (const name of fs.readdirSync(out)) {
+  const file = path.join(out, name);
+  fs.writeFileSync(`${file}.gz`, zlib.gzipSync(fs.readFileSync(file), { level: 9 }));
+  fs.rmSync(file);
+}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"embed"
+	"io"
 	"net/http"
 	"path"
 	"strconv"
@@ -20,17 +21,11 @@ var dist embed.FS
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'"
 
-// file is one of the page.
+// file is one of the page. It is in the program as nearly all browsers take it: packed by gzip.
 type file struct {
 	name, kind string
-	packed     func() []byte // by gzip; once
-}
-
-// plain is what the file holds. It is in the program, and copied when it is asked for alone:
-// nearly all browsers take it packed.
-func (f *file) plain() []byte {
-	data, _ := dist.ReadFile("dist/" + f.name) // it was there
-	return data
+	packed     []byte
+	plain      func() []byte // for the others; unpacked once
 }
 
 // kinds are those of the files that there are.
@@ -47,22 +42,25 @@ func built() map[string]*file {
 		return all
 	}
 	for _, e := range entries {
-		f := &file{name: e.Name(), kind: kinds[path.Ext(e.Name())]}
-		f.packed = sync.OnceValue(func() []byte { return pack(f.plain()) })
-		all[f.name] = f
+		name, packed := strings.CutSuffix(e.Name(), ".gz")
+		data, err := dist.ReadFile("dist/" + e.Name())
+		if err != nil || !packed {
+			continue
+		}
+		plain := sync.OnceValue(func() []byte { return unpack(data) })
+		all[name] = &file{name: name, kind: kinds[path.Ext(name)], packed: data, plain: plain}
 	}
 	return all
 }
 
-func pack(data []byte) []byte {
-	var b bytes.Buffer
-	w, err := gzip.NewWriterLevel(&b, gzip.BestCompression)
+// unpack never fails: what is in the program is what build.mjs wrote, and a test reads it all.
+func unpack(packed []byte) []byte {
+	r, err := gzip.NewReader(bytes.NewReader(packed))
 	if err != nil {
-		return data
+		return nil
 	}
-	_, _ = w.Write(data) // a buffer takes all
-	_ = w.Close()
-	return b.Bytes()
+	data, _ := io.ReadAll(r)
+	return data
 }
 
 // serveFile serves a file, and the first one for every place in the page.
@@ -94,7 +92,7 @@ func (p *Page) serveFile(w http.ResponseWriter, r *http.Request) {
 	h.Set("Vary", "Accept-Encoding")
 	var data []byte
 	if strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
-		data = f.packed()
+		data = f.packed
 		h.Set("Content-Encoding", "gzip")
 	} else {
 		data = f.plain()

@@ -70,7 +70,7 @@ func TestAFileIsTheSamePackedAndNot(t *testing.T) {
 func TestTheFirstViewIsSmall(t *testing.T) {
 	files := built()
 	main := string(files["index.html"].plain())
-	sum := len(files["index.html"].packed())
+	sum := len(files["index.html"].packed)
 	wanted := map[string]bool{}
 	var add func(text string, pattern *regexp.Regexp)
 	static := regexp.MustCompile(`(?:from|import)"\./([^"]+)"`)
@@ -84,7 +84,7 @@ func TestTheFirstViewIsSmall(t *testing.T) {
 				continue
 			}
 			wanted[m[1]] = true
-			sum += len(f.packed())
+			sum += len(f.packed)
 			add(string(f.plain()), static)
 		}
 	}

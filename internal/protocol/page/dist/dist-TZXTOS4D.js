@@ -1,1 +1,0 @@
-import{a,b,c,d,e}from"./chunk-CHZIQ364.js";import"./chunk-2OECZA23.js";import"./chunk-3E2DO6BQ.js";import"./chunk-BVBIXFO5.js";import"./chunk-QLAQRLYQ.js";import"./chunk-QE7ZPSDQ.js";export{e as autoCloseTags,d as html,a as htmlCompletionSource,b as htmlCompletionSourceWith,c as htmlLanguage};
