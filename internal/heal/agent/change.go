@@ -4,7 +4,7 @@ import (
 	"path"
 	"strings"
 
-	"github.com/rogpeppe/go-internal/diff"
+	"github.com/aymanbagabas/go-udiff"
 
 	"github.com/tend-run/tend/internal/lib/lazyregexp"
 )
@@ -111,7 +111,7 @@ func hunks(before, after string) (all []hunk) {
 		h = hunk{}
 	}
 	inside := false
-	for line := range strings.Lines(string(diff.Diff("a", []byte(before), "b", []byte(after)))) {
+	for line := range strings.Lines(udiff.Unified("a", "b", before, after)) {
 		line = strings.TrimRight(line, "\n")
 		switch {
 		case strings.HasPrefix(line, "@@"):
