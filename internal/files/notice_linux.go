@@ -33,7 +33,7 @@ type inside struct {
 }
 
 func newInside(root *Root) (notifier, error) {
-	if !instances.take(&root.instances) {
+	if !instances.acquire(&root.instances) {
 		return nil, ErrWatchLimit
 	}
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
@@ -92,7 +92,7 @@ func (n *inside) add(a *Actor, path string) error {
 	id := int32(wd)
 	// The first path of a directory stays its path, as with fsnotify.
 	if _, there := n.paths[id]; !there {
-		if !watches.take(&n.root.watches) {
+		if !watches.acquire(&n.root.watches) {
 			_, err := unix.InotifyRmWatch(n.fd, uint32(id))
 			return errors.Join(ErrWatchLimit, err)
 		}

@@ -51,7 +51,7 @@ func (f FS) replace(ctx context.Context, path string, r io.Reader, was string, t
 	}
 	w := &replacement{path: abs, was: was, named: !tryNameless}
 	// A wrong version is told before all of the content comes.
-	if err := f.Do(ctx, w.look); err != nil {
+	if err := f.Do(ctx, w.inspect); err != nil {
 		return Entry{}, "", pathError("write", abs, err)
 	}
 	var head bytes.Buffer
@@ -95,8 +95,8 @@ type replacement struct {
 	now   string // its version at the end
 }
 
-// look finds what is to be replaced, and whether it may be.
-func (w *replacement) look(a *Actor) error {
+// inspect finds what is to be replaced, and whether it may be.
+func (w *replacement) inspect(a *Actor) error {
 	info, err := a.stat(w.path, true)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -164,7 +164,7 @@ func (w *replacement) end(a *Actor) error {
 		}
 	}
 	name := filepath.Base(w.path) // in dir; what has become a link meanwhile leads elsewhere
-	if err := w.look(a); err != nil {
+	if err := w.inspect(a); err != nil {
 		return err
 	}
 	switch {

@@ -27,8 +27,8 @@ var (
 	watches   = &counted{name: "max_user_watches", rest: 8192}
 )
 
-// take takes one for a sandbox; false: it has none left.
-func (c *counted) take(s *share) bool {
+// acquire takes one for a sandbox; false: it has none left.
+func (c *counted) acquire(s *share) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.most == 0 {

@@ -103,8 +103,8 @@ func (x *extractor) close() error {
 	return nil
 }
 
-// place is where an entry goes; "": nowhere.
-func (x *extractor) place(name string) (string, error) {
+// pathOf is where an entry goes; "": nowhere.
+func (x *extractor) pathOf(name string) (string, error) {
 	if err := checkPath(name); err != nil {
 		return "", err
 	}
@@ -136,7 +136,7 @@ func (x *extractor) place(name string) (string, error) {
 }
 
 func (x *extractor) entry(h *tar.Header) error {
-	where, err := x.place(h.Name)
+	where, err := x.pathOf(h.Name)
 	if err != nil || where == "" {
 		return err
 	}
@@ -246,7 +246,7 @@ func (x *extractor) directory(where string, h *tar.Header) error {
 }
 
 func (x *extractor) hardLink(where string, h *tar.Header) error {
-	first, err := x.place(h.Linkname)
+	first, err := x.pathOf(h.Linkname)
 	if err != nil {
 		return err
 	}

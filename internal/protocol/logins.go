@@ -60,7 +60,7 @@ func (l *Logins) add(q *loginRequest) {
 	l.open[q] = struct{}{}
 	if !l.looks {
 		l.looks = true
-		time.AfterFunc(lookAtLogins, l.look)
+		time.AfterFunc(lookAtLogins, l.closeEnded)
 	}
 }
 
@@ -71,7 +71,7 @@ func (l *Logins) remove(q *loginRequest) {
 	delete(l.open, q)
 }
 
-func (l *Logins) look() {
+func (l *Logins) closeEnded() {
 	l.mu.Lock()
 	all := make([]*loginRequest, 0, len(l.open))
 	for q := range l.open {
@@ -82,7 +82,7 @@ func (l *Logins) look() {
 	if len(all) == 0 {
 		return
 	}
-	defer func() { time.AfterFunc(lookAtLogins, l.look) }()
+	defer func() { time.AfterFunc(lookAtLogins, l.closeEnded) }()
 	for _, q := range all {
 		switch {
 		case q.over:

@@ -70,8 +70,8 @@ func (p *pump) end() {
 	}
 }
 
-// take returns what comes next. mu is held.
-func (p *pump) take() (process.Event, Output, bool, error) {
+// pop returns what comes next. mu is held.
+func (p *pump) pop() (process.Event, Output, bool, error) {
 	if h := p.held; h != nil {
 		p.held = nil
 		return h.ev, h.out, h.ok, h.err

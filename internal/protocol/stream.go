@@ -80,7 +80,7 @@ func Stream(ctx context.Context, r process.Reader, sink Sink, keepalive time.Dur
 	}
 	done := ctx.Done()
 	for {
-		ev, out, ok, err := p.take()
+		ev, out, ok, err := p.pop()
 		switch {
 		case errors.Is(err, io.EOF):
 			return sink.Flush()

@@ -235,7 +235,7 @@ func (v *viewer) head() error {
 	}
 	err := v.read(v.from, func(ev process.Event) (bool, error) {
 		if ev.Kind == process.EventOutput {
-			ev.Data = left.take(ev.Data)
+			ev.Data = left.cut(ev.Data)
 		}
 		if err := v.show(ev); err != nil {
 			return false, err
@@ -245,8 +245,8 @@ func (v *viewer) head() error {
 	return err
 }
 
-// take returns the part of data that the amount allows, and takes it off.
-func (a *Amount) take(data []byte) []byte {
+// cut returns the part of data that the amount allows, and takes it off.
+func (a *Amount) cut(data []byte) []byte {
 	if a.Bytes > 0 {
 		data = data[:min(int64(len(data)), a.Bytes)]
 		a.Bytes -= int64(len(data))

@@ -42,7 +42,7 @@ type turn struct {
 	held chan struct{} // capacity 1
 }
 
-func (t *turn) take(ctx context.Context) error {
+func (t *turn) acquire(ctx context.Context) error {
 	t.once.Do(func() { t.held = make(chan struct{}, 1) })
 	select {
 	case t.held <- struct{}{}:
@@ -77,7 +77,7 @@ func (m *Processes) ensure(ctx context.Context) (process.Manager, error) {
 	if m.Ensure == nil {
 		return nil, errors.New("tend.Processes has no Ensure; set it to a function that starts the sandbox")
 	}
-	if err := m.turn.take(ctx); err != nil {
+	if err := m.turn.acquire(ctx); err != nil {
 		return nil, err
 	}
 	defer m.turn.give()

@@ -142,7 +142,7 @@ func (s *Sandbox) create(ctx context.Context) error {
 
 // find makes sure that the sandbox is there, and returns its ID.
 func (s *Sandbox) find(ctx context.Context) (string, error) {
-	if err := s.turn.take(ctx); err != nil {
+	if err := s.turn.acquire(ctx); err != nil {
 		return "", err
 	}
 	defer s.turn.give()
@@ -179,7 +179,7 @@ const mostCreations = 10
 // not ready, it is started. The client ends with the sandbox's own client; closing it
 // does nothing.
 func (s *Sandbox) Client(ctx context.Context) (*Client, error) {
-	if err := s.turn.take(ctx); err != nil {
+	if err := s.turn.acquire(ctx); err != nil {
 		return nil, err
 	}
 	defer s.turn.give()
@@ -335,7 +335,7 @@ func (s *Sandbox) Resume(ctx context.Context) error {
 // this was already done, it does nothing. A sandbox that was not used yet is looked up
 // by its name, not created. After Destroy other methods return [process.ErrNotFound].
 func (s *Sandbox) Destroy(ctx context.Context) error {
-	if err := s.turn.take(ctx); err != nil {
+	if err := s.turn.acquire(ctx); err != nil {
 		return err
 	}
 	defer s.turn.give()

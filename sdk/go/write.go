@@ -44,7 +44,7 @@ func (p *remote) Write(ctx context.Context, in process.Input) (process.Accepted,
 	case in.NoWait: // nor for another write of this handle, which may wait for room
 		return p.writeAs(ctx, rand.Text(), 0, in)
 	default:
-		if err := w.take(ctx); err != nil {
+		if err := w.acquire(ctx); err != nil {
 			return process.Accepted{}, err
 		}
 	}

@@ -193,7 +193,7 @@ func (h *handed) close() {
 
 // gather opens all that a box is built from.
 func (m *Maker) gather(s *box.Spec, how how) (_ *handed, err error) {
-	k, err := m.parts.take(s)
+	k, err := m.parts.kitFor(s)
 	if err != nil {
 		return nil, err
 	}

@@ -73,8 +73,8 @@ func (k *kit) close() {
 	}
 }
 
-// take returns what a box with this spec needs.
-func (p *parts) take(s *box.Spec) (*kit, error) {
+// kitFor returns what a box with this spec needs.
+func (p *parts) kitFor(s *box.Spec) (*kit, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.renew()

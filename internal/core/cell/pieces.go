@@ -171,7 +171,7 @@ func piecesFor(s *box.Spec, all []piece) (pieces []piece, err error) {
 	up := s.Dir + "/up"
 	for _, q := range all {
 		p := q.path
-		mode, isDir, _, err := look(up, p)
+		mode, isDir, _, err := inspect(up, p)
 		if err != nil {
 			return nil, err
 		}
@@ -180,7 +180,7 @@ func piecesFor(s *box.Spec, all []piece) (pieces []piece, err error) {
 		}
 		first, gone := uint32(0), false
 		for i, l := range s.Layers {
-			mode, isDir, opaque, err := look(l, p)
+			mode, isDir, opaque, err := inspect(l, p)
 			if err != nil {
 				return nil, err
 			}
@@ -203,7 +203,7 @@ func piecesFor(s *box.Spec, all []piece) (pieces []piece, err error) {
 		if gone {
 			continue
 		}
-		if err := place(up, p, first); err != nil {
+		if err := makeDir(up, p, first); err != nil {
 			return nil, err
 		}
 		if len(q.lowers) > 0 || q.host {
@@ -216,9 +216,9 @@ func piecesFor(s *box.Spec, all []piece) (pieces []piece, err error) {
 // userOpaque is the attribute of a directory of a box that hides those below it.
 const userOpaque = "user.overlay.opaque"
 
-// look says what a layer has at a path, or on the way to it: the mode of what it is, and 0 if
+// inspect says what a layer has at a path, or on the way to it: the mode of what it is, and 0 if
 // it has nothing there. No link is followed: it may be a program's that ran inside.
-func look(dir, p string) (mode uint32, isDir, opaque bool, err error) {
+func inspect(dir, p string) (mode uint32, isDir, opaque bool, err error) {
 	for i := 1; i <= len(p); i++ {
 		if i < len(p) && p[i] != '/' {
 			continue
@@ -242,9 +242,9 @@ func look(dir, p string) (mode uint32, isDir, opaque bool, err error) {
 	return mode, true, opaque, nil
 }
 
-// place makes the upper directory of a piece, with those above, as they are in the machine
+// makeDir makes the upper directory of a piece, with those above, as they are in the machine
 // or, the last one, with a mode. Those that are there are directories.
-func place(up, p string, mode uint32) error {
+func makeDir(up, p string, mode uint32) error {
 	for i := 1; i <= len(p); i++ {
 		if i < len(p) && p[i] != '/' {
 			continue

@@ -1,8 +1,8 @@
 // Package idletrim returns a role's memory to the kernel when the role is idle.
 //
 // An idle Go program does not collect garbage: it keeps the heap and the stacks of its
-// busiest moment. The role notifies a [Rest] of each use. Some seconds after the last
-// use, [Rest] returns the unneeded memory to the kernel, once. Then nothing runs until
+// busiest moment. The role notifies a [Trimmer] of each use. Some seconds after the last
+// use, [Trimmer] returns the unneeded memory to the kernel, once. Then nothing runs until
 // the next use, so an idle role is not woken.
 package idletrim
 
@@ -18,8 +18,8 @@ import (
 // twice that time.
 const Quiet = 5 * time.Second
 
-// Rest is one role's. A nil one does nothing.
-type Rest struct {
+// Trimmer is one role's. A nil one does nothing.
+type Trimmer struct {
 	give func() // one at a time
 
 	// used: since the timer was set. set: the timer is running, or what it runs is.
@@ -30,9 +30,9 @@ type Rest struct {
 	ended bool // guarded by mu
 }
 
-// New returns the Rest of a role, which has just been used: it starts. also is called at
+// New returns the Trimmer of a role, which has just been used: it starts. also is called at
 // each rest, when the heap was given back.
-func New(also ...func()) *Rest {
+func New(also ...func()) *Trimmer {
 	return giving(func() {
 		heap()
 		for _, f := range also {
@@ -41,18 +41,18 @@ func New(also ...func()) *Rest {
 	})
 }
 
-func giving(give func()) *Rest {
-	r := &Rest{give: give}
+func giving(give func()) *Trimmer {
+	r := &Trimmer{give: give}
 	r.set.Store(true)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.timer = time.AfterFunc(Quiet, r.look)
+	r.timer = time.AfterFunc(Quiet, r.sample)
 	return r
 }
 
 // Used says that the role is used. It may be called at any time and by many at once, and
 // costs two loads while the role is busy.
-func (r *Rest) Used() {
+func (r *Trimmer) Used() {
 	if r == nil {
 		return
 	}
@@ -64,8 +64,8 @@ func (r *Rest) Used() {
 	}
 }
 
-// look is called when the timer has run out.
-func (r *Rest) look() {
+// sample is called when the timer has run out.
+func (r *Trimmer) sample() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.ended {
@@ -84,7 +84,7 @@ func (r *Rest) look() {
 }
 
 // Close waits for a rest under way. None begins after it.
-func (r *Rest) Close() {
+func (r *Trimmer) Close() {
 	if r == nil {
 		return
 	}

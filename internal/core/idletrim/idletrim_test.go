@@ -37,7 +37,7 @@ func TestARoleRestsOnceAfterItsLastUse(t *testing.T) {
 
 func TestAUseDuringARestIsFollowedByAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		made := make(chan *Rest, 1)
+		made := make(chan *Trimmer, 1)
 		rests := 0
 		r := giving(func() {
 			if rests++; rests == 1 {
@@ -63,7 +63,7 @@ func TestNoRestBeginsAfterClose(t *testing.T) {
 }
 
 func TestARoleWithoutRestIsUsed(t *testing.T) {
-	var r *Rest
+	var r *Trimmer
 	r.Used()
 	r.Close()
 }

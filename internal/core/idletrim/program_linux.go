@@ -27,7 +27,7 @@ type span struct{ from, length uintptr }
 // mostFaults are those of other causes that may come between two rests.
 const mostFaults = 4
 
-// Program returns what a Rest calls to unmap the program, where that can be done.
+// Program returns what a Trimmer calls to unmap the program, where that can be done.
 func Program() func() {
 	p := newProgram()
 	return p.unmap

@@ -2,5 +2,5 @@
 
 package idletrim
 
-// Program returns what a Rest calls to unmap the program, where that can be done.
+// Program returns what a Trimmer calls to unmap the program, where that can be done.
 func Program() func() { return func() {} }

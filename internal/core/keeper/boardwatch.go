@@ -72,7 +72,7 @@ func (k *Keeper) watchBoard() {
 		switch {
 		case opened: // the lease is taken again a second after an open, so that many opens cost little
 			w.release()
-		case w.take() == nil:
+		case w.takeLease() == nil:
 			every = checkSeldom
 		}
 		w.told.Store(false)
@@ -113,16 +113,16 @@ func (w *boardWatch) watch(file int) error {
 	}
 	w.lease = fd
 	signal.Notify(w.opened, onOpen)
-	if err := w.take(); err != nil && err != unix.EAGAIN {
+	if err := w.takeLease(); err != nil && err != unix.EAGAIN {
 		return fmt.Errorf("fcntl: %w", err)
 	}
 	return nil
 }
 
-// take takes the lease. The error is EAGAIN if another program can write to the board. The
+// takeLease takes the lease. The error is EAGAIN if another program can write to the board. The
 // creator, and programs that got its descriptor, do not count, because the kernel did not
 // grant them write access to the inode. On kernels that did, it is always EAGAIN.
-func (w *boardWatch) take() error {
+func (w *boardWatch) takeLease() error {
 	w.release() // one that is being broken cannot be taken again
 	// The kernel forgets both with the lease. Without an owner it would signal the thread
 	// that happens to ask.

@@ -26,7 +26,7 @@ func TestWhoHasTheBoardOpenIsKnown(t *testing.T) {
 	defer unix.Close(w.lease)
 	want := func(when string, ours bool) {
 		t.Helper()
-		if err := w.take(); (err == nil) != ours {
+		if err := w.takeLease(); (err == nil) != ours {
 			t.Errorf("%s: the lease: %v", when, err)
 		}
 	}

@@ -144,7 +144,7 @@ type Keeper struct {
 	broken    chan error    // why this keeper cannot go on
 	boards    boardWatch
 	pressed   chan struct{} // has one when programs wait for memory
-	rest      *idletrim.Rest
+	rest      *idletrim.Trimmer
 }
 
 // Run takes over what a keeper before left in the vault, serves until SIGTERM,
@@ -287,16 +287,16 @@ func (k *Keeper) work() {
 			if p == nil || p.ref.Gen != uint32(ev.Pad) {
 				continue
 			}
-			k.take(p, int(ev.Fd&7), ev.Events)
+			k.handleEvent(p, int(ev.Fd&7), ev.Events)
 		}
 		k.standStill()
 	}
 }
 
-// take handles one event. An exit makes three events at once: two of the streams
+// handleEvent handles one event. An exit makes three events at once: two of the streams
 // and one of the pidfd. Three workers take them. A worker that finds another one
 // at work on the process leaves its event to that one, and does not wait.
-func (k *Keeper) take(p *proc, what int, events uint32) {
+func (k *Keeper) handleEvent(p *proc, what int, events uint32) {
 	const taken = 1 << 31
 	ends := what == onPid || events&(unix.EPOLLIN|unix.EPOLLOUT) == 0
 	if ends && p.ending.Or(taken|1<<what)&taken != 0 {

@@ -78,9 +78,9 @@ func (s *strangers) making() (over func()) {
 	}
 }
 
-// take returns those of the zombies that are strangers, and notes the others for the next
+// pick returns those of the zombies that are strangers, and notes the others for the next
 // time.
-func (s *strangers) take(zombies []zombie) (strange []zombie) {
+func (s *strangers) pick(zombies []zombie) (strange []zombie) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	over := s.next // all works with lower numbers are over
@@ -158,7 +158,7 @@ func (k *Keeper) sweep() (again bool) {
 	var any unix.Siginfo
 	err := unix.Waitid(unix.P_ALL, 0, &any, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT|unix.WALL, nil)
 	if err == unix.ECHILD || err == nil && any.Signo == 0 {
-		k.births.take(nil)
+		k.births.pick(nil)
 		return false // as it is most often: the lists of all threads would cost a hundred calls
 	}
 	collectTraced()
@@ -173,7 +173,7 @@ func (k *Keeper) sweep() (again bool) {
 			zombies = append(zombies, zombie{pid, stat.Start})
 		}
 	}
-	strange := k.births.take(zombies)
+	strange := k.births.pick(zombies)
 	for _, z := range strange {
 		fd, err := unix.PidfdOpen(z.pid, 0)
 		if err != nil {

@@ -142,7 +142,7 @@ func (k *Keeper) strays(of *inhabited) (all []stray, complete bool) {
 			if pid != own {
 				return
 			}
-		} else if s, ok := k.look(pid); ok && !s.first && !(pid == root && k.endHelper(&s)) {
+		} else if s, ok := k.strayOf(pid); ok && !s.first && !(pid == root && k.endHelper(&s)) {
 			if pid == root && k.insideOther(&s, of) {
 				return
 			}
@@ -185,9 +185,9 @@ func (k *Keeper) endHelper(s *stray) bool {
 	return true
 }
 
-// look reads what shows to which process of ours a process belongs; false: it has
+// strayOf reads what shows to which process of ours a process belongs; false: it has
 // ended.
-func (k *Keeper) look(pid int) (s stray, ok bool) {
+func (k *Keeper) strayOf(pid int) (s stray, ok bool) {
 	b, err := k.lastFile.read(procfs.Path(pid, "stat"))
 	if err != nil {
 		return s, false
@@ -305,7 +305,7 @@ func (k *Keeper) outside(p *proc) (out []stray) {
 		if k.slotOf(pid) == int(p.ref.Slot) {
 			return
 		}
-		if s, ok := k.look(pid); ok {
+		if s, ok := k.strayOf(pid); ok {
 			out = append(out, s)
 		}
 	}

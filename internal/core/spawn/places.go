@@ -56,10 +56,10 @@ func newPlaces(null int) *places {
 // patience is how long a start waits for a place.
 const patience = 50 * time.Millisecond
 
-// take waits for a place; nil: there is none, or all are held for long, by programs
+// acquire waits for a place; nil: there is none, or all are held for long, by programs
 // on a disk that hangs. Waiting takes less than a copy of the whole table, and less
 // than many starts that share few processors.
-func (p *places) take() *place {
+func (p *places) acquire() *place {
 	select {
 	case pl := <-p.free:
 		return pl
@@ -83,7 +83,7 @@ func (p *places) put(files []int) *place {
 	if len(files) > placeFiles {
 		return nil
 	}
-	pl := p.take()
+	pl := p.acquire()
 	for i, fd := range files {
 		if pl == nil {
 			break

@@ -104,7 +104,7 @@ func (s *Starter) startOnce(p *Program) (pid, pidfd int, err error) {
 	if hasNull(p) || len(p.Argv) == 0 || len(p.Limits) > maxLimits || len(p.Tasks)+len(p.Own) > maxTasks || p.Enter != nil && p.User == nil {
 		return 0, -1, unix.EINVAL
 	}
-	sc, err := s.take(sizeOf(p))
+	sc, err := s.emptyScript(sizeOf(p))
 	if err != nil {
 		return 0, -1, err
 	}
@@ -301,8 +301,8 @@ func collect(pid int) (unix.WaitStatus, error) {
 	}
 }
 
-// take returns an empty script with room for size bytes.
-func (s *Starter) take(size int) (sc *script, err error) {
+// emptyScript returns an empty script with room for size bytes.
+func (s *Starter) emptyScript(size int) (sc *script, err error) {
 	if size > usual {
 		sc, err = newScript(size)
 	} else {

@@ -447,7 +447,7 @@ func TestThePIDIsNotedBeforeTheChildRuns(t *testing.T) {
 	proctest.Must(t, unix.Pipe2(pipe[:], unix.O_CLOEXEC))
 	defer unix.Close(pipe[0])
 	defer unix.Close(pipe[1])
-	sc, err := s.take(usual)
+	sc, err := s.emptyScript(usual)
 	proctest.Must(t, err)
 	sc.page.clone.tell(noted)
 	sc.note(&Program{FailedAt: failed})

@@ -52,7 +52,7 @@ func (s *Starter) CanEnter() error {
 
 // try makes a child that makes the unusual calls and ends.
 func (s *Starter) try() error {
-	sc, err := s.take(usual)
+	sc, err := s.emptyScript(usual)
 	if err != nil {
 		return err
 	}

@@ -88,7 +88,7 @@ func (r *running) share() (fd int, err error) {
 
 // fork makes the process, with these as its descriptors 0, 1 and 2.
 func (r *running) fork(s *Starter, files []int, program, group int) error {
-	sc, err := s.take(usual)
+	sc, err := s.emptyScript(usual)
 	if err != nil {
 		return err
 	}

@@ -21,7 +21,7 @@ func (s *Starter) byZygote(p *Program, files []int) (pid, pidfd int, err error) 
 		return 0, -1, errOtherWay
 	}
 	if cap(s.places.free) > 0 { // as many at once as the other way
-		pl := s.places.take()
+		pl := s.places.acquire()
 		if pl == nil {
 			return 0, -1, errOtherWay
 		}

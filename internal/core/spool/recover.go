@@ -28,7 +28,7 @@ func Recover(dir string) (*Recovered, error) { return RecoverFrom(dir, nil) }
 // end are known: it reads only what follows in the index. It reads everything if
 // announced is nil, or if the index is shorter than announced.
 func RecoverFrom(dir string, announced *Progress) (*Recovered, error) {
-	r, covered, size, err := look(dir, announced)
+	r, covered, size, err := scanFiles(dir, announced)
 	if err != nil {
 		return nil, err
 	}
@@ -47,13 +47,13 @@ func RecoverFrom(dir string, announced *Progress) (*Recovered, error) {
 
 // inspect is Recover without the repair.
 func inspect(dir string) (*Recovered, error) {
-	r, _, _, err := look(dir, nil)
+	r, _, _, err := scanFiles(dir, nil)
 	return r, err
 }
 
-// look reads everything but the data: also what the index covers of each
+// scanFiles reads everything but the data: also what the index covers of each
 // stream, and its size with the torn tail.
-func look(dir string, announced *Progress) (r *Recovered, covered [4]int64, indexSize int64, err error) {
+func scanFiles(dir string, announced *Progress) (r *Recovered, covered [4]int64, indexSize int64, err error) {
 	j, err := ReadJournal(dir)
 	if err != nil {
 		return nil, covered, 0, err

@@ -56,7 +56,7 @@ type Dec struct {
 	err error
 }
 
-func (d *Dec) take(n int) []byte {
+func (d *Dec) next(n int) []byte {
 	if d.err != nil || n < 0 || n > len(d.B) {
 		d.err = ErrShort
 		return nil
@@ -67,21 +67,21 @@ func (d *Dec) take(n int) []byte {
 }
 
 func (d *Dec) U8() uint8 {
-	if b := d.take(1); b != nil {
+	if b := d.next(1); b != nil {
 		return b[0]
 	}
 	return 0
 }
 
 func (d *Dec) U32() uint32 {
-	if b := d.take(4); b != nil {
+	if b := d.next(4); b != nil {
 		return binary.LittleEndian.Uint32(b)
 	}
 	return 0
 }
 
 func (d *Dec) U64() uint64 {
-	if b := d.take(8); b != nil {
+	if b := d.next(8); b != nil {
 		return binary.LittleEndian.Uint64(b)
 	}
 	return 0
@@ -89,7 +89,7 @@ func (d *Dec) U64() uint64 {
 
 func (d *Dec) Bool() bool    { return d.U8() != 0 }
 func (d *Dec) Str() string   { return string(d.Bytes()) }
-func (d *Dec) Bytes() []byte { return d.take(int(d.U32())) }
+func (d *Dec) Bytes() []byte { return d.next(int(d.U32())) }
 
 // Strs decodes a list. A count that the rest of the body cannot hold is an
 // error before anything is allocated.

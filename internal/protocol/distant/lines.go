@@ -110,7 +110,7 @@ func (l *lines) read(ctx context.Context, r io.Reader) error {
 			return errForeign
 		}
 		if line = bytes.Trim(line, " \t\r\n"); len(line) > 0 {
-			l.take(ctx, line)
+			l.handleLine(ctx, line)
 		}
 		if errors.Is(err, io.EOF) {
 			return nil
@@ -153,8 +153,8 @@ func readLine(in *bufio.Reader) ([]byte, error) {
 	return line, err
 }
 
-// take starts the work on one line, or answers that it is none.
-func (l *lines) take(ctx context.Context, line []byte) {
+// handleLine starts the work on one line, or answers that it is none.
+func (l *lines) handleLine(ctx context.Context, line []byte) {
 	v, err := wire.ParseJSON(line)
 	if err == nil && !v.IsObject() {
 		err = &wire.Error{Reason: "is no JSON object"}

@@ -117,7 +117,7 @@ func (s *searcher) visit(path string, depth, deepest uint64) error {
 	if depth > 0 && !s.q.hidden && strings.HasPrefix(filepath.Base(path), ".") {
 		return nil
 	}
-	if err := s.look(path, mode); err != nil {
+	if err := s.matchFile(path, mode); err != nil {
 		return err
 	}
 	if !mode.IsDir() || depth >= deepest || s.again(path) {
@@ -148,8 +148,8 @@ func (s *searcher) again(path string) bool {
 	return false
 }
 
-// look matches one path.
-func (s *searcher) look(path string, mode fs.FileMode) error {
+// matchFile matches one path.
+func (s *searcher) matchFile(path string, mode fs.FileMode) error {
 	if len(s.q.types) > 0 && !slices.Contains(s.q.types, typeName(mode)) ||
 		s.q.include != nil && !s.q.include.MatchString(path) || s.q.exclude != nil && s.q.exclude.MatchString(path) {
 		return nil

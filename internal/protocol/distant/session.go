@@ -186,7 +186,7 @@ func (s *session) begin(ctx context.Context, conn *secure.Conn, r *resumption) e
 			if err != nil {
 				return err
 			}
-			if err := s.take(ctx, frame); err != nil {
+			if err := s.handleFrame(ctx, frame); err != nil {
 				return err
 			}
 		}
@@ -216,14 +216,14 @@ func (s *session) read(ctx context.Context, conn *secure.Conn) error {
 			}
 			s.unconfirmed = nil
 		}
-		if err := s.take(ctx, frame); err != nil {
+		if err := s.handleFrame(ctx, frame); err != nil {
 			return err
 		}
 	}
 }
 
-// take starts the work on a frame. It waits while there is too much of it.
-func (s *session) take(ctx context.Context, frame []byte) error {
+// handleFrame starts the work on a frame. It waits while there is too much of it.
+func (s *session) handleFrame(ctx context.Context, frame []byte) error {
 	s.received++
 	number := s.received
 	if s.answered(number) {

@@ -183,26 +183,26 @@ func (p *inputParser) room(n int) []byte {
 
 // object reads {"key": value, …}; field reads the value of each key.
 func (p *inputParser) object(field func(key string) bool) bool {
-	if !p.take('{') {
+	if !p.accept('{') {
 		return false
 	}
-	if p.take('}') {
+	if p.accept('}') {
 		return true
 	}
 	for {
 		p.space()
 		key, ok := p.text()
-		if !ok || !p.take(':') {
+		if !ok || !p.accept(':') {
 			return false
 		}
 		p.space()
 		if !field(string(key)) {
 			return false
 		}
-		if p.take('}') {
+		if p.accept('}') {
 			return true
 		}
-		if !p.take(',') {
+		if !p.accept(',') {
 			return false
 		}
 	}
@@ -260,7 +260,7 @@ func (p *inputParser) number() (uint32, bool) {
 	return uint32(n), true
 }
 
-func (p *inputParser) take(c byte) bool {
+func (p *inputParser) accept(c byte) bool {
 	p.space()
 	if p.at < len(p.b) && p.b[p.at] == c {
 		p.at++

@@ -362,7 +362,7 @@ func (f *Face) enter(key *Key) (leave func(), err error) {
 		return nil, &refusal{status: http.StatusTooManyRequests,
 			text: fmt.Sprintf("%d requests of this key are being passed on, and no more may be; try again", v.open), wait: time.Second}
 	}
-	if wait := v.asked.take(f.now(), key.Rules.PerMinute); wait > 0 {
+	if wait := v.asked.admit(f.now(), key.Rules.PerMinute); wait > 0 {
 		return nil, &refusal{status: http.StatusTooManyRequests, text: fmt.Sprintf("this key may be used %d times a minute; try again",
 			key.Rules.PerMinute), wait: wait}
 	}
@@ -398,8 +398,8 @@ func (f *Face) visitsOf(key *Key) *visits {
 // pace is when the next one could begin if all had come evenly.
 type pace struct{ next time.Time }
 
-// take lets one begin, or says how long to wait: a minute's worth may come at once.
-func (p *pace) take(now time.Time, perMinute int) time.Duration {
+// admit lets one begin, or says how long to wait: a minute's worth may come at once.
+func (p *pace) admit(now time.Time, perMinute int) time.Duration {
 	if perMinute <= 0 {
 		return 0
 	}

@@ -212,7 +212,7 @@ func (f *Face) heal(w http.ResponseWriter, r *http.Request, key *Key) error {
 // keep stores a report, at most so many of a key.
 func (f *Face) keep(key *Key, rep Report) error {
 	f.mu.Lock()
-	wait := f.visitsOf(key).reported.take(f.now(), mostReports)
+	wait := f.visitsOf(key).reported.admit(f.now(), mostReports)
 	f.mu.Unlock()
 	if wait > 0 {
 		return &refusal{status: http.StatusTooManyRequests,

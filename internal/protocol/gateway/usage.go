@@ -98,7 +98,7 @@ func (c *counter) Read(b []byte) (int, error) {
 		}
 	}
 	c.bytes += int64(n)
-	c.take(b[:n])
+	c.scan(b[:n])
 	if err != nil {
 		c.ended = err == io.EOF
 		c.finish()
@@ -117,7 +117,7 @@ func (c *counter) finish() {
 		return
 	}
 	if !c.lost {
-		c.look(c.kept.Bytes())
+		c.readUsage(c.kept.Bytes())
 	}
 	done := c.done
 	c.done = nil
@@ -125,7 +125,7 @@ func (c *counter) finish() {
 	done(c)
 }
 
-func (c *counter) take(b []byte) {
+func (c *counter) scan(b []byte) {
 	for len(b) > 0 {
 		piece, rest, line := b, []byte(nil), false
 		if c.stream {
@@ -143,7 +143,7 @@ func (c *counter) take(b []byte) {
 		if line {
 			if data, ok := bytes.CutPrefix(c.kept.Bytes(), []byte("data:")); ok && !c.lost {
 				c.events++
-				c.look(data)
+				c.readUsage(data)
 			}
 			c.kept.Reset()
 			c.lost = false
@@ -173,8 +173,8 @@ func (c *counter) grow(n int) error {
 	return nil
 }
 
-// look takes the counts of a JSON value. In a stream they grow: the largest count.
-func (c *counter) look(data []byte) {
+// readUsage takes the counts of a JSON value. In a stream they grow: the largest count.
+func (c *counter) readUsage(data []byte) {
 	if !bytes.Contains(data, []byte(`sage`)) { // usage, usageMetadata
 		return
 	}

@@ -111,7 +111,7 @@ func (u *unaskedUsage) Read(b []byte) (int, error) {
 		n, u.err = u.body.Read(u.buf[:])
 		u.ready = u.ready[:0]
 		for line := range bytes.Lines(u.buf[:n]) {
-			u.take(line)
+			u.addPiece(line)
 		}
 		if u.err != nil && !tellsUsage(u.line) {
 			u.ready = append(u.ready, u.line...)
@@ -123,8 +123,8 @@ func (u *unaskedUsage) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// take takes a piece of a line, or the end of one.
-func (u *unaskedUsage) take(piece []byte) {
+// addPiece takes a piece of a line, or the end of one.
+func (u *unaskedUsage) addPiece(piece []byte) {
 	ended := piece[len(piece)-1] == '\n'
 	if !u.long {
 		u.line = append(u.line, piece...)

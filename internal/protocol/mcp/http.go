@@ -105,7 +105,7 @@ func (f *Face) post(w http.ResponseWriter, r *http.Request, p *place) {
 		fail(w, nil, err)
 		return
 	}
-	m, err := look(body)
+	m, err := peekMessage(body)
 	if err != nil {
 		fail(w, nil, err)
 		return
@@ -133,8 +133,8 @@ func (f *Face) post(w http.ResponseWriter, r *http.Request, p *place) {
 	f.dispatch(w, r, c, m, body)
 }
 
-// look reads what matters of a message.
-func look(body []byte) (*message, error) {
+// peekMessage reads what matters of a message.
+func peekMessage(body []byte) (*message, error) {
 	if tooDeep(body) {
 		return nil, &refusal{http.StatusBadRequest, fmt.Sprintf("the message is nested deeper than %d", maxDepth)}
 	}
@@ -171,7 +171,7 @@ func (f *Face) resume(w http.ResponseWriter, r *http.Request, p *place) {
 		fail(w, nil, &refusal{http.StatusBadRequest, err.Error()})
 		return
 	}
-	m, err := look(k.Body)
+	m, err := peekMessage(k.Body)
 	if err != nil {
 		fail(w, nil, err)
 		return

@@ -38,8 +38,8 @@ type looker struct {
 	used map[int]Use
 }
 
-// look returns what there is. Nobody changes it.
-func (l *looker) look(ctx context.Context) (*overview, error) {
+// collect returns what there is. Nobody changes it.
+func (l *looker) collect(ctx context.Context) (*overview, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := time.Now()

@@ -37,7 +37,7 @@ func (o *overviews) Watch(ctx context.Context, _ *connect.Request[tendv1.WatchOv
 	var sent overview
 	last := time.Now() // of the last message
 	for first := true; ; first = false {
-		seen, err := o.looker.look(ctx)
+		seen, err := o.looker.collect(ctx)
 		if err != nil {
 			return wireError(err)
 		}

@@ -83,7 +83,7 @@ func (p *ports) serve(w http.ResponseWriter, r *http.Request) error {
 		return wireError(err)
 	}
 	defer conn.Close()
-	if !p.take(conn) {
+	if !p.track(conn) {
 		return nil
 	}
 	defer p.leave(conn)
@@ -136,8 +136,8 @@ func (p *ports) end() {
 	p.mu.Unlock()
 }
 
-// take notes a connection that is to be cut at the end of the server. false: that is now.
-func (p *ports) take(c net.Conn) bool {
+// track notes a connection that is to be cut at the end of the server. false: that is now.
+func (p *ports) track(c net.Conn) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.over {

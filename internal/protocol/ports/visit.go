@@ -35,8 +35,8 @@ type tickets struct {
 	used map[string]time.Time // when each is over
 }
 
-// take reports whether a ticket may be used, which is true once.
-func (t *tickets) take(ticket string, now time.Time) bool {
+// redeem reports whether a ticket may be used, which is true once.
+func (t *tickets) redeem(ticket string, now time.Time) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for k, end := range t.used {
@@ -83,7 +83,7 @@ func (p *Ports) open(w http.ResponseWriter, r *http.Request, id string) {
 		refuse(w, r, &refusal{SandboxID: id, Message: "The ports of this sandbox are opened for a browser by HTTPS or on localhost alone",
 			Code: http.StatusForbidden})
 		return
-	case !protocol.CausedHere(r) || !good || !p.visitorLasts(by) || !p.tickets.take(ticket, p.now()):
+	case !protocol.CausedHere(r) || !good || !p.visitorLasts(by) || !p.tickets.redeem(ticket, p.now()):
 		refuse(w, r, &refusal{SandboxID: id, Message: "This link was used, or is older than a minute: open the port from tend's page again",
 			Code: http.StatusForbidden})
 		return

@@ -122,8 +122,8 @@ func (h *Host) hasIPv6() bool {
 	return h.v6
 }
 
-// take takes a place for a connection or flow of a sandbox that has some already.
-func (h *Host) take(has int) bool {
+// acquire takes a place for a connection or flow of a sandbox that has some already.
+func (h *Host) acquire(has int) bool {
 	used, all := h.used.Add(1), int64(h.cfg.Connections)
 	if used <= all || has < reserved && used <= all+all/2 {
 		return true

@@ -607,7 +607,7 @@ func TestConnectionsLeaveDescriptors(t *testing.T) {
 		h := NewHost(Config{Connections: connectionsFor(files)})
 		taken := uint64(0)
 		for sandbox := range 2000 { // each has what it has in any case, after the first took all
-			for n := 0; (sandbox < 8 && n < h.most || n < reserved) && h.take(n); n++ {
+			for n := 0; (sandbox < 8 && n < h.most || n < reserved) && h.acquire(n); n++ {
 				taken++
 			}
 		}

@@ -162,7 +162,7 @@ func (p *Proxy) accept(l *net.TCPListener) {
 			continue
 		}
 		p.mu.Lock()
-		wait := p.pace.take(time.Now())
+		wait := p.pace.reserve(time.Now())
 		p.mu.Unlock()
 		if p.sleep(wait); p.ctx.Err() != nil {
 			reset(c)
@@ -199,7 +199,7 @@ func (p *Proxy) sleep(d time.Duration) {
 func (p *Proxy) begin(c *conn) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.over || len(p.conns) >= p.host.most || !p.host.take(len(p.conns)+len(p.flows)) {
+	if p.over || len(p.conns) >= p.host.most || !p.host.acquire(len(p.conns)+len(p.flows)) {
 		return false
 	}
 	p.conns[c] = struct{}{}
@@ -461,8 +461,8 @@ func closeWrite(c net.Conn) {
 // pace bounds how fast connections and flows begin.
 type pace struct{ next time.Time }
 
-// take returns how long to wait for the next one.
-func (p *pace) take(now time.Time) time.Duration {
+// reserve returns how long to wait for the next one.
+func (p *pace) reserve(now time.Time) time.Duration {
 	const each = time.Second / perSecond
 	if earliest := now.Add(-time.Second); p.next.Before(earliest) {
 		p.next = earliest

@@ -69,14 +69,14 @@ func (p *Proxy) flow(k flowKey) *flow {
 	room := f != nil || len(p.flows) < MaxFlows || p.makeRoom()
 	wait := time.Duration(0)
 	if f == nil && room {
-		wait = p.pace.take(time.Now())
+		wait = p.pace.reserve(time.Now())
 	}
 	p.mu.Unlock()
 	if f != nil || !room {
 		return f
 	}
 	p.sleep(wait)
-	if !p.host.reachable(outside(k.to)) || !p.policy.Load().permitsAny(k.to, p.names.of(k.to.Addr(), time.Now())) || !p.host.take(has) {
+	if !p.host.reachable(outside(k.to)) || !p.policy.Load().permitsAny(k.to, p.names.of(k.to.Addr(), time.Now())) || !p.host.acquire(has) {
 		return nil
 	}
 	out, err := p.host.cfg.Outside.DialUDP(outside(k.to))
@@ -161,7 +161,7 @@ func (f *flow) move(to, from *net.UDPConn) {
 // question answers a question for a name, if there are not too many.
 func (p *Proxy) question(k flowKey, msg []byte) {
 	p.mu.Lock()
-	wait := p.asks.take(time.Now())
+	wait := p.asks.reserve(time.Now())
 	p.mu.Unlock()
 	p.sleep(wait)
 	select {

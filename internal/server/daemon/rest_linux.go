@@ -11,7 +11,7 @@ import (
 // start of a service is not a request.
 type used struct {
 	process.Manager
-	rest *idletrim.Rest
+	rest *idletrim.Trimmer
 }
 
 func (u used) Start(ctx context.Context, spec process.Spec) (process.Process, error) {

@@ -157,7 +157,7 @@ func (x *Exits) follow(ctx context.Context) error {
 			case <-w.Ready():
 			}
 		case ev.Kind == process.EventExited:
-			in, err := x.look(ctx, ev.ID)
+			in, err := x.infoOf(ctx, ev.ID)
 			switch {
 			case err == nil:
 				x.begin(ctx, &in)
@@ -172,8 +172,8 @@ func (x *Exits) follow(ctx context.Context) error {
 	}
 }
 
-// look returns the state of a process.
-func (x *Exits) look(ctx context.Context, id process.ID) (process.Info, error) {
+// infoOf returns the state of a process.
+func (x *Exits) infoOf(ctx context.Context, id process.ID) (process.Info, error) {
 	p, err := x.c.Manager.Get(ctx, process.Selector{ID: id})
 	if err != nil {
 		return process.Info{}, err

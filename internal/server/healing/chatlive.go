@@ -20,7 +20,7 @@ import (
 func (h *Healing) FollowChat(ctx context.Context, service, id string, after int64, send func(*tendv1.FollowChatResponse) error) error {
 	l := &liveChat{h: h, service: service, id: id, after: after}
 	for {
-		m, more, err := l.look(ctx)
+		m, more, err := l.poll(ctx)
 		if err != nil {
 			return err
 		}
@@ -46,8 +46,8 @@ type liveChat struct {
 	waiting     []*tendv1.ChatEntry
 }
 
-// look returns what is new, or nil, and whether there is more.
-func (l *liveChat) look(ctx context.Context) (m *tendv1.FollowChatResponse, more bool, err error) {
+// poll returns what is new, or nil, and whether there is more.
+func (l *liveChat) poll(ctx context.Context) (m *tendv1.FollowChatResponse, more bool, err error) {
 	now, err := l.h.newestChat(ctx, l.service)
 	if err != nil {
 		return nil, false, err
@@ -76,7 +76,7 @@ func (l *liveChat) look(ctx context.Context) (m *tendv1.FollowChatResponse, more
 			return nil, false, err
 		}
 		l.print = p
-		l.take(entries)
+		l.add(entries)
 		l.told = false
 	}
 	if !l.told {
@@ -124,8 +124,8 @@ func (l *liveChat) begin(id string) error {
 	return nil
 }
 
-// take makes messages of what is new.
-func (l *liveChat) take(entries []chat.Entry) {
+// add makes messages of what is new.
+func (l *liveChat) add(entries []chat.Entry) {
 	for _, e := range entries {
 		if e.Kind == chat.Said {
 			l.said = e.Seq

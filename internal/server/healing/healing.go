@@ -222,7 +222,7 @@ func (h *Healing) Run(ctx context.Context) error {
 		case f := <-h.calls:
 			f()
 		case <-h.news:
-			h.look()
+			h.noticeAll()
 		case <-files:
 			h.filesChanged()
 		case <-h.settle.C:

@@ -43,7 +43,7 @@ func (h *Healing) Watch(ctx context.Context, id string, from int64, send func(*t
 	}
 	l := &live{h: h, id: id, dir: h.store.episode(id), at: from, diffs: map[string]print{}}
 	for {
-		m, over, err := l.look(ctx)
+		m, over, err := l.poll(ctx)
 		if err != nil {
 			return err
 		}
@@ -90,8 +90,8 @@ func (l *live) print(name string) print {
 	return print{st.Size(), st.ModTime()}
 }
 
-// look returns what is new, or nil, and whether nothing more will follow.
-func (l *live) look(ctx context.Context) (m *tendv1.WatchEpisodeResponse, over bool, err error) {
+// poll returns what is new, or nil, and whether nothing more will follow.
+func (l *live) poll(ctx context.Context) (m *tendv1.WatchEpisodeResponse, over bool, err error) {
 	m = &tendv1.WatchEpisodeResponse{}
 	// The journal is read first: so everything that was written before its end is there.
 	if p := l.print(healer.JournalFile); p != l.journal || !l.begun {

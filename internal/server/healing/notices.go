@@ -8,8 +8,8 @@ import (
 	"github.com/tend-run/tend/internal/service/supervisor"
 )
 
-// look handles the notices of services.
-func (h *Healing) look() {
+// noticeAll handles the notices of services.
+func (h *Healing) noticeAll() {
 	h.mu.Lock()
 	seen := h.seen
 	h.seen = nil

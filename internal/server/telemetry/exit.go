@@ -90,13 +90,13 @@ func (x *exits) follow(ctx context.Context) error {
 			case <-w.Ready():
 			}
 		default:
-			x.take(ctx, &ev)
+			x.observe(ctx, &ev)
 		}
 	}
 }
 
-// take looks at what has happened.
-func (x *exits) take(ctx context.Context, ev *process.Event) {
+// observe looks at what has happened.
+func (x *exits) observe(ctx context.Context, ev *process.Event) {
 	switch ev.Kind {
 	case process.EventExited:
 		p, err := x.manager.Get(ctx, process.Selector{ID: ev.ID})
@@ -124,7 +124,7 @@ func (x *exits) lastSend(w process.Watcher) {
 		if err != nil || !ok {
 			break
 		}
-		x.take(ctx, &ev)
+		x.observe(ctx, &ev)
 	}
 	x.try(ctx)
 }

@@ -68,7 +68,7 @@ func newDecoder(file string) *decoder {
 // decode reads a text into a struct. It reports whether there were no problems; hint
 // says what to do with an empty file.
 func (d *decoder) decode(data []byte, into reflect.Value, hint string) bool {
-	if !d.take(data) {
+	if !d.readable(data) {
 		return false
 	}
 	if doc := d.read(data); doc != nil {
@@ -80,8 +80,8 @@ func (d *decoder) decode(data []byte, into reflect.Value, hint string) bool {
 	return len(d.problems) == 0
 }
 
-// take looks whether a text can be read at all, and keeps its lines.
-func (d *decoder) take(data []byte) bool {
+// readable looks whether a text can be read at all, and keeps its lines.
+func (d *decoder) readable(data []byte) bool {
 	switch {
 	case len(data) > MaxBytes:
 		d.report(0, 0, fmt.Sprintf("has %d bytes; the limit is %d", len(data), MaxBytes))

@@ -107,7 +107,7 @@ func (d *decoder) sockets(n ast.Node, to *Sockets) {
 				d.fail(e.node, why)
 				return
 			}
-			d.place(e.val)
+			d.notePlace(e.val)
 			s := Socket{Name: e.key}
 			d.word(d.plain(e.val), reflect.ValueOf(&s.Listen).Elem(), reflect.StructField{})
 			*to = append(*to, s)

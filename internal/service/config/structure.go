@@ -36,9 +36,9 @@ func (d *decoder) structure(n ast.Node, v reflect.Value) {
 	if _, ok := n.(ast.MapNode); !ok {
 		for _, key := range keys {
 			if f := fields[key]; f.Tag.Get("short") != "" {
-				d.place(n)
+				d.notePlace(n)
 				d.at(key, func() {
-					d.place(n)
+					d.notePlace(n)
 					d.value(n, v.FieldByIndex(f.Index), f)
 				})
 				return
@@ -49,7 +49,7 @@ func (d *decoder) structure(n ast.Node, v reflect.Value) {
 	if !ok {
 		return
 	}
-	d.place(n)
+	d.notePlace(n)
 	given := map[string]bool{}
 	for _, e := range all {
 		f, known := fields[e.key]
@@ -62,7 +62,7 @@ func (d *decoder) structure(n ast.Node, v reflect.Value) {
 		}
 		given[e.key] = true
 		d.at(e.key, func() {
-			d.place(e.val)
+			d.notePlace(e.val)
 			d.value(e.val, v.FieldByIndex(f.Index), f)
 		})
 	}
@@ -80,8 +80,8 @@ func unknown(said string, keys []string) string {
 	return "is no key that is known; there are " + strings.Join(keys, ", ")
 }
 
-// place notes where the value of the current path is.
-func (d *decoder) place(n ast.Node) { d.places[strings.Join(d.path, ".")] = n }
+// notePlace notes where the value of the current path is.
+func (d *decoder) notePlace(n ast.Node) { d.places[strings.Join(d.path, ".")] = n }
 
 // setDefault gives a field its default. A struct within gets those of its fields.
 func (d *decoder) setDefault(v reflect.Value, f reflect.StructField) {
@@ -154,7 +154,7 @@ func (d *decoder) list(n ast.Node, v reflect.Value, f reflect.StructField) {
 	v.Set(reflect.MakeSlice(v.Type(), len(seq.Values), len(seq.Values)))
 	for i, one := range seq.Values {
 		d.at(strconv.Itoa(i), func() {
-			d.place(one)
+			d.notePlace(one)
 			d.value(one, v.Index(i), f)
 		})
 	}
@@ -173,7 +173,7 @@ func (d *decoder) mapping(n ast.Node, v reflect.Value, f reflect.StructField) {
 				d.fail(e.node, why)
 				return
 			}
-			d.place(e.node)
+			d.notePlace(e.node)
 			one := reflect.New(v.Type().Elem()).Elem()
 			if one.Kind() == reflect.String {
 				d.word(d.plain(e.val), one, f)
@@ -369,7 +369,7 @@ func (d *decoder) dependencies(n ast.Node, to *Dependencies) {
 				}
 				seen[name] = true
 				d.path[len(d.path)-1] = name
-				d.place(one)
+				d.notePlace(one)
 				*to = append(*to, Dependency{Service: name})
 			})
 		}
@@ -384,7 +384,7 @@ func (d *decoder) dependencies(n ast.Node, to *Dependencies) {
 		d.at(e.key, func() {
 			var c condition
 			d.structure(e.val, reflect.ValueOf(&c).Elem())
-			d.place(e.node)
+			d.notePlace(e.node)
 			dep := Dependency{Service: e.key, Restart: c.Restart, Log: string(c.Log)}
 			if at := slices.Index(conditionNames[:], c.Condition); at >= 0 {
 				dep.Condition = Condition(at)

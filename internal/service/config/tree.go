@@ -29,7 +29,7 @@ const maxNodes = 100_000
 // Problems.
 func ReadTree(name string, data []byte) (*Node, error) {
 	d := newDecoder(name)
-	if !d.take(data) {
+	if !d.readable(data) {
 		return nil, d.problems
 	}
 	doc := d.read(data)
@@ -37,7 +37,7 @@ func ReadTree(name string, data []byte) (*Node, error) {
 		flat := new(bytes.Buffer)
 		if json.Compact(flat, data) == nil {
 			d = newDecoder(name)
-			d.take(flat.Bytes())
+			d.readable(flat.Bytes())
 			doc = d.read(flat.Bytes())
 		}
 	}

@@ -43,7 +43,7 @@ func (w *worker) become(n int64, a supervisor.Adopted, by *config.Adopt) {
 			ev = supervisor.Event{Kind: supervisor.NotLaunched, Run: n, Text: err.Error()}
 		}
 		ev.At, ev.Random = w.s.now(), mrand.Float64()
-		w.s.take(w.s.set.Step(w.name, ev))
+		w.s.carryOut(w.s.set.Step(w.name, ev))
 		o = w.s.order(w.name)
 		took = o.run == n && o.adopted != nil
 	})
@@ -107,7 +107,7 @@ func (s *Supervisor) Adopt(ctx context.Context, name string, pid int) error {
 		if todo, err = s.set.Adopt(name, *a, s.now(), mrand.Float64()); err != nil {
 			return
 		}
-		s.take(todo)
+		s.carryOut(todo)
 		w, o := s.work(name), s.order(name)
 		w.push(func() { w.watchAdopted(o) })
 	})

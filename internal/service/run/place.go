@@ -125,13 +125,13 @@ func (w *worker) raise(ctx context.Context, in driver.Sandbox, at lookedAt, reas
 	return text
 }
 
-// look finds out whether the sandbox of a service is there, and has it told if that has
+// checkSandbox finds out whether the sandbox of a service is there, and has it told if that has
 // changed. failed is how a start or a probe in it has failed, if one has.
-func (w *worker) look(ctx context.Context, key string, failed error) {
+func (w *worker) checkSandbox(ctx context.Context, key string, failed error) {
 	w.lookAt(ctx, lookedAt{key: key}, failed)
 }
 
-// lookAt is look. It returns the last time at which the sandbox was seen unable to run
+// lookAt is checkSandbox. It returns the last time at which the sandbox was seen unable to run
 // anything.
 func (w *worker) lookAt(ctx context.Context, at lookedAt, failed error) (still time.Time) {
 	key, t := at.key, &w.seat
@@ -169,7 +169,7 @@ func (s *Supervisor) lookNow(ctx context.Context) {
 		}
 	})
 	for w, key := range keys {
-		w.look(ctx, key, nil)
+		w.checkSandbox(ctx, key, nil)
 	}
 }
 
@@ -215,7 +215,7 @@ func (w *worker) start(ctx context.Context, r *config.Service, spec process.Spec
 		_, err = in.Processes().Start(ctx, spec)
 	}
 	if err != nil {
-		w.look(ctx, r.Sandbox, err)
+		w.checkSandbox(ctx, r.Sandbox, err)
 	}
 	return err
 }
@@ -227,12 +227,12 @@ func (w *worker) answer(rule *config.Probe, target *probe.Target, key string) pr
 	}
 	in, err := w.s.sandbox(w.ctx, key)
 	if err != nil {
-		w.look(w.ctx, key, nil)
+		w.checkSandbox(w.ctx, key, nil)
 		return probe.Answer{Text: err.Error(), Doubt: true}
 	}
 	a, gone := askInside(w.ctx, rule, target, in)
 	if !a.OK { // nothing is heard from a sandbox that is paused
-		w.look(w.ctx, key, gone)
+		w.checkSandbox(w.ctx, key, gone)
 	}
 	return a
 }

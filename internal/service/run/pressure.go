@@ -47,7 +47,7 @@ func (w *worker) awaitPressure(ctx context.Context, tree runTree, n int64, decla
 		case <-stalls:
 		case <-timer.C:
 		}
-		g, pids := tree.look(ctx)
+		g, pids := tree.members(ctx)
 		if g == nil {
 			timer.Reset(interval)
 			continue
@@ -103,10 +103,10 @@ func (t *runTree) group(ctx context.Context) *pressure.Group {
 	return g
 }
 
-// look returns the processes of the run, and the control groups of one of them; nil: none
+// members returns the processes of the run, and the control groups of one of them; nil: none
 // is found. A service that forks lives on without its command: what is in its own group
 // then, or in its session. The kernel gives nobody the number of a session that has members.
-func (t *runTree) look(ctx context.Context) (g *pressure.Group, pids []int) {
+func (t *runTree) members(ctx context.Context) (g *pressure.Group, pids []int) {
 	g = t.group(ctx)
 	if t.own != nil {
 		pids = t.own.Members()

@@ -39,7 +39,7 @@ func hookID(token string, n int64, h supervisor.Hook) process.ID {
 
 // hookSpec is the process of a hook of a run.
 func hookSpec(r *config.Service, token string, n int64, h supervisor.Hook) process.Spec {
-	rule, spec := supervisor.HookOf(r, h), place(r)
+	rule, spec := supervisor.HookOf(r, h), specInPlace(r)
 	spec.ID, spec.Name = hookID(token, n, h), r.Name+"."+h.String()
 	spec.Argv, spec.Shell = rule.Command.Argv, rule.Command.Line
 	spec.Labels = map[string]string{LabelService: r.Name, LabelRun: strconv.FormatInt(n, 10), LabelHook: h.String()}
@@ -52,7 +52,7 @@ func hookSpec(r *config.Service, token string, n int64, h supervisor.Hook) proce
 
 // specOf is the process of a run.
 func specOf(r *config.Service, token string, n int64) process.Spec {
-	spec := place(r)
+	spec := specInPlace(r)
 	spec.ID, spec.Name = idOf(token, n), r.Name
 	spec.Argv, spec.Shell = r.Command.Argv, r.Command.Line
 	spec.Labels = map[string]string{LabelService: r.Name, LabelRun: strconv.FormatInt(n, 10)}
@@ -69,9 +69,9 @@ func specOf(r *config.Service, token string, n int64) process.Spec {
 	return spec
 }
 
-// place is where and as whom a service and its probes run. In a sandbox what is left
+// specInPlace is where and as whom a service and its probes run. In a sandbox what is left
 // empty is the sandbox's.
-func place(r *config.Service) process.Spec {
+func specInPlace(r *config.Service) process.Spec {
 	spec := process.Spec{Env: r.Env, Dir: r.Cwd, User: r.User} // nobody changes the map
 	if r.Inherit == "none" {
 		spec.Inherit = process.InheritNone

@@ -143,7 +143,7 @@ func (s *Supervisor) Run(ctx context.Context) error {
 		case f := <-s.calls:
 			f()
 		case <-timer.C:
-			s.take(s.set.Tick(s.now(), mrand.Float64()))
+			s.carryOut(s.set.Tick(s.now(), mrand.Float64()))
 		}
 		for _, name := range s.set.Names() { // new ones, and new times
 			rules := s.set.Rules(name)
@@ -185,12 +185,12 @@ func (s *Supervisor) in(ctx context.Context, f func()) error {
 func (s *Supervisor) tell(ctx context.Context, name string, ev supervisor.Event) {
 	_ = s.in(ctx, func() { // else the next one finds out by itself
 		ev.At, ev.Random = s.now(), mrand.Float64()
-		s.take(s.set.Step(name, ev))
+		s.carryOut(s.set.Step(name, ev))
 	})
 }
 
-// take stores what was decided, and then has it done.
-func (s *Supervisor) take(todo []supervisor.Do) {
+// carryOut stores what was decided, and then has it done.
+func (s *Supervisor) carryOut(todo []supervisor.Do) {
 	s.keep()
 	for _, d := range todo {
 		if d.Kind == supervisor.Report {
@@ -271,7 +271,7 @@ func (s *Supervisor) Apply(ctx context.Context, c *config.Config) error {
 		}
 	}
 	return s.in(ctx, func() {
-		s.take(s.set.Apply(c, s.now(), mrand.Float64()))
+		s.carryOut(s.set.Apply(c, s.now(), mrand.Float64()))
 		for _, name := range s.set.Names() {
 			s.work(name).rewatch(s.order(name))
 		}
@@ -300,7 +300,7 @@ func (s *Supervisor) wish(ctx context.Context, what func([]string, supervisor.Ti
 	ierr := s.in(ctx, func() {
 		var todo []supervisor.Do
 		if todo, err = what(names, s.now(), mrand.Float64()); err == nil {
-			s.take(todo)
+			s.carryOut(todo)
 		}
 	})
 	return errors.Join(err, ierr)

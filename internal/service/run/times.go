@@ -19,8 +19,8 @@ type timetable struct {
 // clockSlack is by how much the clock may be slower than what nobody sets.
 const clockSlack = time.Second
 
-// look takes the clock, and returns the time of the schedule that has come; zero: none has.
-func (t *timetable) look(wall time.Time, gone time.Duration) (come time.Time) {
+// advance takes the clock, and returns the time of the schedule that has come; zero: none has.
+func (t *timetable) advance(wall time.Time, gone time.Duration) (come time.Time) {
 	wall = wall.Round(0) // its reading alone
 	back := t.wall.Add(gone - t.gone).Sub(wall)
 	switch {

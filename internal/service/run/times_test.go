@@ -53,7 +53,7 @@ func TestTheTimesOfAScheduleByAClockThatIsSet(t *testing.T) {
 						wall = wall.Add(set.by)
 					}
 				}
-				if !table.look(wall, gone).IsZero() {
+				if !table.advance(wall, gone).IsZero() {
 					got = append(got, gone)
 				}
 				wall = wall.Add(time.Second)

@@ -183,7 +183,7 @@ func (w *worker) findRun(ctx context.Context, n int64, o order) (process.Process
 // goOn finds out what has become of the newest run.
 func (w *worker) goOn(o order) {
 	w.push(func() {
-		w.look(w.ctx, o.rules.Sandbox, nil)
+		w.checkSandbox(w.ctx, o.rules.Sandbox, nil)
 		ev := supervisor.Event{Kind: supervisor.Found, Run: o.run}
 		p, in, err := w.findRun(w.ctx, o.run, o)
 		switch {
@@ -304,7 +304,7 @@ func (w *worker) watch(p process.Process, in process.Info, n int64, o order) {
 	if w.watched != n { // else what is known of it goes on being known
 		w.tree = runTree{p: p, leader: in.PID, session: in.Session}
 	}
-	target := &probe.Target{Process: p, Leader: in.PID, Session: in.Session, Manager: w.s.c.Manager, Spec: place(o.rules)}
+	target := &probe.Target{Process: p, Leader: in.PID, Session: in.Session, Manager: w.s.c.Manager, Spec: specInPlace(o.rules)}
 	was, adopted := p.(*adopt.Process)
 	if adopted {
 		w.tree.pids, target.Tree = was.PIDs, was.PIDs
@@ -406,7 +406,7 @@ func (w *worker) awaitEnd(ctx context.Context, p process.Process, n int64, sandb
 		return
 	}
 	if e := w.until(ctx, p, process.Until{TreeGone: true}); e != nil {
-		w.look(ctx, sandbox, nil)
+		w.checkSandbox(ctx, sandbox, nil)
 		w.tell(supervisor.Event{Kind: supervisor.TreeGone, Run: n})
 	}
 }
@@ -418,7 +418,7 @@ func (w *worker) awaitEnd(ctx context.Context, p process.Process, n int64, sandb
 //
 //go:noinline
 func (w *worker) ended(ctx context.Context, p process.Process, n int64, sandbox string, e *process.Exit) (gone bool) {
-	w.look(ctx, sandbox, nil) // it may have ended with it
+	w.checkSandbox(ctx, sandbox, nil) // it may have ended with it
 	in, err := p.Info(ctx)
 	gone = err == nil && in.TreeGone
 	w.tell(supervisor.Event{Kind: supervisor.Exited, Run: n, Exit: e, Gone: gone})
@@ -482,7 +482,7 @@ func (w *worker) keepTimes(times *config.Schedule) {
 		table := timetable{next: times.Next}
 		for {
 			now := time.Now()
-			come := table.look(now, now.Sub(w.s.begin))
+			come := table.advance(now, now.Sub(w.s.begin))
 			switch {
 			case !come.IsZero():
 				w.tell(supervisor.Event{Kind: supervisor.Due, Text: fmt.Sprint(come)})

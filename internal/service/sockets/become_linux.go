@@ -45,14 +45,14 @@ func become(name, holder string, argv, environ []string) (int, error) {
 	env = append(env, "LISTEN_FDS="+strconv.Itoa(len(fds)), "LISTEN_PID="+strconv.Itoa(os.Getpid()), "LISTEN_FDNAMES="+
 		strings.Join(r.Names, ":"))
 	runtime.LockOSThread()
-	if err := place(fds); err != nil {
+	if err := moveToFirst(fds); err != nil {
 		return NoSockets, fmt.Errorf("descriptors for the sockets: %w", err)
 	}
 	return NoProgram, fmt.Errorf("%s: %w", path, syscall.Exec(path, argv, env))
 }
 
-// place puts descriptors at firstFD and after, open over an exec.
-func place(fds []int) error {
+// moveToFirst puts descriptors at firstFD and after, open over an exec.
+func moveToFirst(fds []int) error {
 	// The runtime may have a descriptor there that its other threads use. So this
 	// thread, which becomes the program, gets a table of its own: close_range closes
 	// nothing here. Where neither call is allowed there is only a moment until the exec

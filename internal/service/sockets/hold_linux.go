@@ -117,12 +117,12 @@ func (h *holder) answer(fd int) {
 		_ = send(fd, r, fds) // who has gone wants none
 		return
 	}
-	_ = send(fd, h.take(q.Hold), nil)
+	_ = send(fd, h.hold(q.Hold), nil)
 }
 
-// take opens what is to be held and is not yet, and closes what is not any more. That
+// hold opens what is to be held and is not yet, and closes what is not any more. That
 // comes first: a new one may be at a part of its address.
-func (h *holder) take(wanted []Socket) (r reply) {
+func (h *holder) hold(wanted []Socket) (r reply) {
 	open := map[string]*socket{}
 	for _, s := range h.sockets {
 		open[s.Address] = s

@@ -145,7 +145,7 @@ func (w *Inside) run(ctx context.Context, gone <-chan struct{}, b *burst) error 
 
 // notices notes what has changed, and opens a watch anew that has lost something.
 func (w *Inside) notices(b *burst) error {
-	err := w.take(b.note, b.touch)
+	err := w.handleEvents(b.note, b.touch)
 	switch {
 	case errors.Is(err, files.ErrOverflow):
 		_ = w.Close() // it has ended
@@ -162,7 +162,7 @@ func (w *Inside) notices(b *burst) error {
 // Rest returns the name of a file that has changed after Run ended; "": none.
 func (w *Inside) Rest() (name string) {
 	if w.now != nil {
-		err := w.take(func(n string) { // what it is does not matter
+		err := w.handleEvents(func(n string) { // what it is does not matter
 			if name == "" {
 				name = n
 			}
@@ -174,9 +174,9 @@ func (w *Inside) Rest() (name string) {
 	return name
 }
 
-// take notes what has changed, and whether times have. When the first directory is gone
+// handleEvents notes what has changed, and whether times have. When the first directory is gone
 // there is no watch.
-func (w *Inside) take(note func(name string), touch func()) error {
+func (w *Inside) handleEvents(note func(name string), touch func()) error {
 	events, err := w.now.Take()
 	gone := false
 	for _, e := range events {

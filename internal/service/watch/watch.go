@@ -139,7 +139,7 @@ func (w *Watcher) notice(e fsnotify.Event, ok bool, b *burst) error {
 	if !ok {
 		return fsnotify.ErrClosed
 	}
-	name, err := w.take(e)
+	name, err := w.handleEvent(e)
 	if e.Op == fsnotify.Chmod && name != "" {
 		b.touch()
 	} else {
@@ -166,9 +166,9 @@ func (w *Watcher) failure(err error, ok bool, b *burst) error {
 	return nil
 }
 
-// take handles a notice, and returns the name of what has changed by it, or only its mode,
+// handleEvent handles a notice, and returns the name of what has changed by it, or only its mode,
 // owner or time; "": nothing that counts.
-func (w *Watcher) take(e fsnotify.Event) (string, error) {
+func (w *Watcher) handleEvent(e fsnotify.Event) (string, error) {
 	name, err := filepath.Rel(w.dir, e.Name)
 	if err != nil {
 		return "", nil

@@ -67,8 +67,8 @@ func (ws *watchers) get(id string) (files.Watcher, bool) {
 	return w.watch, true
 }
 
-// take removes the watcher, for the caller to close.
-func (ws *watchers) take(id string) (files.Watcher, bool) {
+// remove removes the watcher, for the caller to close.
+func (ws *watchers) remove(id string) (files.Watcher, bool) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	w, ok := ws.byID[id]
@@ -138,7 +138,7 @@ func (s service) GetWatcherEvents(_ context.Context,
 	}
 	events, err := w.Take()
 	if err != nil && len(events) == 0 {
-		if w, ok := s.f.watchers.take(id); ok {
+		if w, ok := s.f.watchers.remove(id); ok {
 			err = errors.Join(err, w.Close())
 		}
 		return nil, rpcError(err, nil)
@@ -153,7 +153,7 @@ func (s service) GetWatcherEvents(_ context.Context,
 func (s service) RemoveWatcher(_ context.Context,
 	req *connect.Request[pb.RemoveWatcherRequest]) (*connect.Response[pb.RemoveWatcherResponse], error) {
 	id := req.Msg.GetWatcherId()
-	w, ok := s.f.watchers.take(id)
+	w, ok := s.f.watchers.remove(id)
 	if !ok {
 		return nil, noWatcher(id)
 	}
