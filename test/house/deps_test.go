@@ -234,7 +234,7 @@ func TestOnlyFilesTouchesUsersPaths(t *testing.T) {
 		"internal/sandbox/network/configure_linux.go": "network namespaces",
 		"internal/sandbox/network/space_linux.go":     "network namespaces",
 		"internal/sandbox/network/dns.go":             "the machine's resolv.conf",
-		"internal/sandbox/drivertest/machine.go":      "what the machine of a test has",
+		"internal/sandbox/drivertest/lacks.go":        "what the machine of a test has",
 		"internal/protocol/distant/journal/log.go":    "journals of sessions",
 		"internal/protocol/distant/sweep.go":          "directories of sessions",
 		"internal/protocol/distant/native.go":         "directories of sessions",

@@ -40,7 +40,7 @@ func TestCallsThatASignalMayInterruptAreRepeated(t *testing.T) {
 		"internal/core/keeper/keeper.go announce Write":            eventfd,
 		"internal/core/keeper/keeper.go exitFollows Poll":          early,
 		"internal/core/keeper/kill.go isOver Poll":                 early, // with time 0, EINTR says that there is nothing
-		"internal/core/keeper/machine.go probeFilesystem Write":    "the pipe has room",
+		"internal/core/keeper/probe.go probeFilesystem Write":      "the pipe has room",
 		"internal/core/spawn/zygote.go dead Poll":                  early, // with time 0
 		"internal/core/keeper/takeover.go takeOver Write":          eventfd,
 		"internal/core/fdstore/client.go Hurry Write":              eventfd,
