@@ -21,7 +21,7 @@
 //
 // Each release has a record, bench/history/NAME.json: all rows, the machine,
 // and how busy it was. -record writes it and draws the marked tables and the plot
-// of docs/performance.md and docs/durability.md anew from the newest record
+// of docs/performance.md and docs/durability.md again from the newest record
 // (-docs draws alone). So every figure in these tables is one that this program
 // has measured, and a test compares. Two versions are compared by -beside, in
 // turns in one run; records of different days are not.

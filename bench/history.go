@@ -41,7 +41,7 @@ var recordName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
 func historyDir(root string) string { return filepath.Join(root, "bench", "history") }
 
 // keep writes the rows of the benches that have not failed to a record. One that
-// is there loses the rows of the benches that were measured anew.
+// is there loses the rows of the benches that were measured again.
 func keep(ctx context.Context, o *options, rows []row) {
 	r := record{Name: o.record}
 	path := filepath.Join(historyDir(must(testbin.Root())), o.record+".json")
@@ -145,7 +145,7 @@ func drawDocuments() {
 // mark is a place for a table of the benches that it names, or for the plot.
 var mark = regexp.MustCompile(`(?s)(<!-- (bench|history):?([a-z0-9 -]*?) -->\n).*?(<!-- end -->)`)
 
-// draw returns the text of a document with its tables made anew.
+// draw returns the text of a document with its tables made again.
 func draw(text []byte, all []record) ([]byte, error) {
 	if len(all) == 0 {
 		return nil, fmt.Errorf("there is no record in %s", historyDir(""))

@@ -206,7 +206,7 @@ func (l *langsmith) atOnce(ctx context.Context, e *env) {
 	e.add(figure("200 LangSmith commands at once, 200 lines each", "ms", 0, millis(took)).notes("every line arrived"))
 }
 
-// reconnect goes on in the middle of a finished output.
+// reconnect continues in the middle of a finished output.
 func (l *langsmith) reconnect(ctx context.Context, e *env) {
 	l.text(ctx, 320*mib)
 	c := l.execute(ctx, "exec cat "+boxText)

@@ -26,7 +26,7 @@ func pouring(lines, perSecond int64) []string {
 	return []string{must(os.Executable()), pourArg, strconv.FormatInt(lines, 10), strconv.FormatInt(perSecond, 10)}
 }
 
-// pour writes the log. One that is behind its rate is in no hurry: it goes on from now.
+// pour writes the log. One that is behind its rate is in no hurry: it continues from now.
 func pour(out io.Writer, args []string) int {
 	lines, err := strconv.ParseInt(args[0], 10, 64)
 	if err != nil {

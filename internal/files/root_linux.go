@@ -209,7 +209,7 @@ func (r *Root) isForeign(fd int) bool {
 
 // shift gives the ids of inside to what the system said of a file.
 func (r *Root) shift(info fs.FileInfo) {
-	// This is where the os package keeps it, so that os.SameFile goes on to work.
+	// This is where the os package keeps it, so that os.SameFile continues to work.
 	if st, ok := info.Sys().(*syscall.Stat_t); ok && r != nil {
 		st.Uid, st.Gid = r.inside(st.Uid), r.inside(st.Gid)
 	}

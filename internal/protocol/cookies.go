@@ -9,7 +9,7 @@ import (
 // visit to ports, and of a link to a port.
 var ownCookies = []string{"tend-session", "__Host-tend-session", "tend-visit", "langsmith-sandbox-service-token"}
 
-// DropOwnCookies removes this server's own cookies from a request that goes on to a program in a
+// DropOwnCookies removes this server's own cookies from a request that is passed on to a program in a
 // sandbox. Those of the program stay as they were written.
 func DropOwnCookies(h http.Header) {
 	all := h.Values("Cookie")

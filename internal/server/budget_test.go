@@ -95,7 +95,7 @@ func TestRequestsInFlightHaveOneBudget(t *testing.T) {
 	}
 }
 
-// TestAStreamIsNotChargedForItsRequest: it goes on for hours.
+// TestAStreamIsNotChargedForItsRequest: it continues for hours.
 func TestAStreamIsNotChargedForItsRequest(t *testing.T) {
 	s := serve(t, nil)
 	word := strings.Repeat("x", 100<<10)

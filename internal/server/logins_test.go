@@ -39,7 +39,7 @@ func (d deaf) Routes() []module.Route {
 }
 
 // A login that has ended ends what it has opened, whatever the handler does; another login, and
-// who shows the token, goes on.
+// who shows the token, continues.
 func TestStreamsOfALoginEndWithIt(t *testing.T) {
 	read := make(chan string, 2)
 	s := serve(t, func(c *Config) { c.Token, c.Parts = "s3cret", []module.Part{deaf{read}} })

@@ -118,7 +118,7 @@ func (f *filter) text(from, to int64, text []byte) error {
 	return f.item(Item{Stream: f.stream, From: from, To: to, Text: text, Time: f.time})
 }
 
-// omit reports a range that is not shown. The next piece of text begins anew.
+// omit reports a range that is not shown. The next piece of text begins again.
 func (f *filter) omit(from, to int64, why Reason) error {
 	if err := f.flush(); err != nil {
 		return err

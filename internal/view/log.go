@@ -73,7 +73,7 @@ type LogEntry struct {
 // Log returns what processes have done and written as one log in the order of time, newest
 // first if it is asked for backward. Streams are read from the time on that is asked for, in
 // blocks, and 32 MiB at most, less of short lines: a search that finds less than it wants until then ends with
-// LogMore, and goes on by its Time. Errors: *process.InvalidError.
+// LogMore, and continues by its Time. Errors: *process.InvalidError.
 func Log(ctx context.Context, m process.Manager, f process.Filter, o LogOptions) ([]LogEntry, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err

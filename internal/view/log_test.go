@@ -218,7 +218,7 @@ func TestALogOfManyProcessesComesToAnEnd(t *testing.T) {
 	}
 }
 
-// A line has the same time from wherever the log is read: who goes on from the last time of
+// A line has the same time from wherever the log is read: who continues from the last time of
 // an answer gets each line.
 func TestALogInPartsHasEachLine(t *testing.T) {
 	m := testkeeper.New(t)

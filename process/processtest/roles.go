@@ -132,7 +132,7 @@ func pattern(args []string) error {
 	return nil
 }
 
-// listen listens on a free port, tells which, and goes on until stdin ends.
+// listen listens on a free port, tells which, and continues until stdin ends.
 func listen([]string) error {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -295,7 +295,7 @@ func TestAWriteThatIsGivenUpHoldsNobodyUp(t *testing.T) {
 }
 
 // Two handles write lines to one process, and the answers to half of all writes
-// are lost; one falls silent until it is forgotten, and goes on.
+// are lost; one falls silent until it is forgotten, and continues.
 func TestWhatTwoClientsWriteArrivesWholeAndOnce(t *testing.T) {
 	var writes atomic.Int32
 	srv := serve(t, testkeeper.New(t), nil, losing("Write", func(n int32) bool { return n%2 == 1 }, &writes))

@@ -16,7 +16,7 @@ type remote struct {
 	client *Client
 	id     process.ID
 	// killed: the caller asked for its death through this handle. Its streams
-	// are not made anew from then on.
+	// are not made again from then on.
 	killed atomic.Bool
 	writer writer
 }

@@ -61,7 +61,7 @@ type attempts struct {
 	heard    time.Time     // the last progress, or the loss of the connection after it
 }
 
-// progress starts the count anew.
+// progress starts the count again.
 func (a *attempts) progress() { a.n, a.heard = 0, time.Now() }
 
 // next returns how long to wait before the next attempt, and false when there
@@ -85,7 +85,7 @@ var errAway = connect.NewError(connect.CodeUnavailable, errors.New("the server w
 // repeat runs try until it succeeds. It gives up at an error that another
 // connection cannot change, at one that last reports as final, with the context,
 // and after the last attempt. It is the only loop over lost connections. try must
-// be safe to repeat: it goes on from an offset, or its id or offset shows the
+// be safe to repeat: it continues from an offset, or its id or offset shows the
 // server what was done before.
 func (c *Client) repeat(ctx context.Context, what string, last func(error) bool, try func(*attempts) error) error {
 	a := &attempts{policy: c.retry, held: c.held.Load(), random: rand.Float64, patience: c.patient, heard: time.Now()}

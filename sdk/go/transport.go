@@ -54,7 +54,7 @@ func parseTarget(raw string) (target, error) {
 		return target{}, wrongURL("has a query (?%.40s), which has no meaning here; %s", u.RawQuery, forms)
 	case u.Fragment != "":
 		return target{}, wrongURL("has a fragment (#%.40s), which has no meaning here; %s", u.Fragment, forms)
-	case u.RawPath != "" && u.EscapedPath() != u.RawPath: // escaped anew, it would be another path
+	case u.RawPath != "" && u.EscapedPath() != u.RawPath: // escaped again, it would be another path
 		return target{}, wrongURL("has a path with characters that must be escaped (%.60q); write %%20 for a space", u.RawPath)
 	}
 	base := url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path, RawPath: u.RawPath} // escapes the zone of an address and the path

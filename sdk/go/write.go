@@ -18,7 +18,7 @@ const maxWrite = process.MaxWhole
 // handles may write to one process, and each repeats what was lost on the way.
 type writer struct {
 	turn
-	name   string // "": the next write begins anew; held with turn
+	name   string // "": the next write begins again; held with turn
 	offset int64  // of the next byte; held with turn
 }
 

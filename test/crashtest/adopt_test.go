@@ -50,7 +50,7 @@ func TestAnAdoptedProcessOutlivesRolesAndUpgrades(t *testing.T) {
 	if s := service(t, d.Connect(t), "web", "ready", isReady); !s.Adopted {
 		t.Errorf("it is %+v", s)
 	}
-	// A shutdown ends what tend has started, and the next daemon goes on with the rest.
+	// A shutdown ends what tend has started, and the next daemon continues with the rest.
 	proctest.Must(t, c.Shutdown(t.Context(), false))
 	proctest.Eventually(t, "all roles have ended", func() bool { return len(testdaemon.Holders(d.StateDir())) == 0 })
 	d.KillLauncher() // it has ended; this collects it

@@ -52,7 +52,7 @@ func boardOf(t *testing.T, d *daemon) string {
 // ordinary is what runs while somebody damages the board.
 type ordinary struct {
 	finished, writer, reader, terminal, tree process.Process
-	gate                                     string // a file; the tree's descendant goes on when it is there
+	gate                                     string // a file; the tree's descendant continues when it is there
 }
 
 func startOrdinary(ctx context.Context, t *testing.T, c *tend.Client) *ordinary {
@@ -168,7 +168,7 @@ func awaitAnother(t *testing.T, d *daemon, keeper int) {
 	})
 }
 
-// A board whose content was overwritten is made anew. Processes live on, and their
+// A board whose content was overwritten is made again. Processes live on, and their
 // output and exits are right.
 func TestADamagedBoardIsMadeAnew(t *testing.T) {
 	t.Parallel()
@@ -214,7 +214,7 @@ func TestADamagedBoardIsMadeAnew(t *testing.T) {
 					proctest.Must(t, syscall.Kill(keeper, syscall.SIGKILL))
 				}
 				awaitAnother(t, d, keeper)
-				// Started anew, with the new board.
+				// Started again, with the new board.
 				p := proctest.Start(t, client, process.Spec{Shell: "echo new; exit 9"})
 				if _, err := p.Wait(ctx, process.Until{EOF: true}); err != nil {
 					t.Error(err)

@@ -148,7 +148,7 @@ func call(name string, input any) any { return map[string]any{"tool": name, "inp
 
 type m = map[string]any
 
-// A conversation goes on where it was, whoever dies and whenever: while the model writes, while
+// A conversation continues where it was, whoever dies and whenever: while the model writes, while
 // a command of its runs, which is not run twice, and while it waits for the person.
 func TestAChatOutlivesDeaths(t *testing.T) {
 	t.Parallel()

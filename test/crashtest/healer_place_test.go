@@ -404,7 +404,7 @@ func reaches(t *testing.T, d *daemon, step healer.Action) bool {
 	return false
 }
 
-// While its sandbox is paused or stopped a repair waits, also for another worker; it goes on
+// While its sandbox is paused or stopped a repair waits, also for another worker; it continues
 // once the sandbox does, and ends with a sandbox that is removed. The next one of that name has
 // nothing to do with it.
 func TestARepairWaitsForItsSandbox(t *testing.T) {

@@ -99,7 +99,7 @@ func callsOutlive(t *testing.T, d *daemon, s *sdk.ClientSession, door string) {
 		}
 		// The input is under way while a role dies, too.
 		giving := call("input", map[string]any{"id": name, "text": "word\n", "timeout_s": 60})
-		if door == "HTTP" { // it goes on from the answer's first event: before that nobody knows of the call
+		if door == "HTTP" { // it continues from the answer's first event: before that nobody knows of the call
 			proctest.Eventually(t, "the input is taken", func() bool { return proctest.Value(p.Info(t.Context()))(t).Stdin.Accepted > 0 })
 		}
 		proctest.Must(t, d.Replace(t.Context(), roles[0]))

@@ -12,7 +12,7 @@ import (
 	"github.com/tend-run/tend/sdk/go"
 )
 
-// An isolated sandbox of the SDK is copied, kept and paused, and its process goes on
+// An isolated sandbox of the SDK is copied, kept and paused, and its process continues
 // behind deaths of the server and of the keeper. A machine that cannot isolate
 // refuses to make one.
 func TestAnIsolatedSandboxOutlivesTheRoles(t *testing.T) {

@@ -104,7 +104,7 @@ func restartedOnce(t *testing.T, c *tend.Client, first tend.Service) tend.Servic
 }
 
 // A service is not restarted for what happens to tend: whatever role dies, all of them
-// at once, or are upgraded, it goes on as the same process, and is looked after again.
+// at once, or are upgraded, it continues as the same process, and is looked after again.
 func TestAServiceOutlivesRolesAndUpgrades(t *testing.T) {
 	t.Parallel()
 	d := serve(t)
@@ -123,7 +123,7 @@ func TestAServiceOutlivesRolesAndUpgrades(t *testing.T) {
 }
 
 // Whatever role dies while a hook runs, or all of them at once: each hook is started once
-// for a run, it goes on, and what waits for it comes after it.
+// for a run, it continues, and what waits for it comes after it.
 func TestHooksOutliveRoles(t *testing.T) {
 	t.Parallel()
 	d := serve(t)

@@ -226,7 +226,7 @@ func (n *noisy) jump() {
 	}
 }
 
-// startSlowly starts a service anew that takes its time.
+// startSlowly starts a service again that takes its time.
 func (n *noisy) startSlowly() {
 	n.t.Helper()
 	before := n.until("slow", "known", func(tend.Service) bool { return true })

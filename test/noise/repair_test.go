@@ -61,7 +61,7 @@ do: [run: [sh, -c, "touch begun; until test -e go; do sleep 0.05; done; mv go me
 	}
 	n.until("app", "ready", func(s tend.Service) bool { return s.Ready })
 
-	// It fails anew, and there is no playbook for it.
+	// It fails again, and there is no playbook for it.
 	proctest.Must(t, os.Remove(at(".tend/playbooks/mend.yaml")))
 	proctest.Must(t, os.Remove(at("mended")))
 	proctest.Must(t, n.c.RestartServices(t.Context(), "app"))

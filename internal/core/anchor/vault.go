@@ -168,7 +168,7 @@ func (v *vault) sweep() {
 	}
 }
 
-// settle makes all that is held as good as new: the keeper that asks for it goes on from
+// settle makes all that is held as good as new: the keeper that asks for it continues from
 // it. A mark of the keeper before, which died before its sweep, must not have the first
 // deposit of this one take the place of the whole.
 func (v *vault) settle() {

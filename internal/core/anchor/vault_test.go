@@ -126,7 +126,7 @@ func TestNothingIsForgottenBetweenMarkAndSweep(t *testing.T) {
 }
 
 // A keeper dies between its mark and its sweep, and the next one finds everything and
-// deposits no whole anew: what it adds takes no other's place.
+// deposits no whole again: what it adds takes no other's place.
 func TestWhatTheNextKeeperAddsIsBesideWhatItFound(t *testing.T) {
 	v := newVault()
 	d := connect(t, v)

@@ -12,7 +12,7 @@ import (
 
 // The board is shared memory, and whoever may open the keeper's descriptors can
 // write to it. So a keeper that takes it over believes nothing that cannot be so,
-// and what it finds damaged it makes anew (internal/core/keeper/rebuild.go).
+// and what it finds damaged it makes again (internal/core/keeper/rebuild.go).
 
 // maxPID is the largest pid that Linux gives (PID_MAX_LIMIT).
 const maxPID = 4 << 20

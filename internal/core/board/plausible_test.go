@@ -8,7 +8,7 @@ import (
 	"github.com/tend-run/tend/process"
 )
 
-// A flag that a keeper sets is no damage: the next one would make the board anew
+// A flag that a keeper sets is no damage: the next one would make the board again
 // for it, and lose what it does not find.
 func TestNoFlagOfAKeeperIsStrange(t *testing.T) {
 	b, err := Create()

@@ -120,7 +120,7 @@ func (s Slot) PIDAt() *uint32 { return s.b.u32(s.off + 8) }
 func (s Slot) SessionAt() *uint32 { return s.b.u32(s.off + 116) }
 func (s Slot) Session() int       { return int(atomic.LoadUint32(s.SessionAt())) }
 
-// NoteSession sets it on a board that is made anew.
+// NoteSession sets it on a board that is made again.
 func (s Slot) NoteSession(n int) { atomic.StoreUint32(s.SessionAt(), uint32(n)) }
 
 // DigitsAt is where a child inside of a sandbox writes its pid; only before the exit.

@@ -47,7 +47,7 @@ type state uint32
 const (
 	making state = 1 + iota // a keeper that finds it so undoes it
 	made
-	ending // a keeper that finds it so goes on
+	ending // a keeper that finds it so continues
 )
 
 // maxFile bounds a file, in bytes: a spec with all paths at their longest.

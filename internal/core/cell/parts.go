@@ -51,7 +51,7 @@ type stage struct {
 	ns   int // mount namespace
 }
 
-// mostUsers and mostBases bound what is kept. What falls out is made anew at need: the kernel
+// mostUsers and mostBases bound what is kept. What falls out is made again at need: the kernel
 // takes it away once no box is being made from it, and those that were made need it no more.
 const (
 	mostUsers = 32

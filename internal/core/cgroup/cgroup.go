@@ -240,7 +240,7 @@ func (t *Tree) OOMKilled(slot, gen uint32) bool {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.killedOf(slot).add(slot) // a directory that is made anew counts from 0
+	t.killedOf(slot).add(slot) // a directory that is made again counts from 0
 	return true
 }
 

@@ -14,7 +14,7 @@ import (
 	"github.com/tend-run/tend/internal/support/proctest"
 )
 
-// A directory that may have been killed, or have limits, is made anew before its next
+// A directory that may have been killed, or have limits, is made again before its next
 // process, with what a privileged descendant has made below it.
 func TestAGroupOfAFormerKeeperIsMadeAnew(t *testing.T) {
 	tree := Find(fmt.Sprintf("tend-test-%d", os.Getpid()))

@@ -99,7 +99,7 @@ func (t *Tree) hasV2(controller string) bool {
 	return has
 }
 
-// lookAgain has hasV2 look anew.
+// lookAgain has hasV2 look again.
 func (t *Tree) lookAgain() {
 	t.v2.mu.Lock()
 	defer t.v2.mu.Unlock()

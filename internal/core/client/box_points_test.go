@@ -224,7 +224,7 @@ func TestBoxesOverManyKeepers(t *testing.T) {
 	for i := range 12 {
 		if i%3 == 2 {
 			if err := m.UpgradeKeeper(t.Context(), testbin.Roles.Keeper(program)); err != nil {
-				t.Logf("upgrade: %v", err) // it comes to a stand, or goes on as it was
+				t.Logf("upgrade: %v", err) // it comes to a stand, or continues as it was
 			}
 			continue
 		}

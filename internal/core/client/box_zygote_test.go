@@ -131,7 +131,7 @@ func TestTheZygoteOfABox(t *testing.T) {
 	nothingLeft(t, e, state)
 }
 
-// Memory ends while programs start: each start is done or refused, and the box goes on.
+// Memory ends while programs start: each start is done or refused, and the box continues.
 func TestAZygoteOutOfMemory(t *testing.T) {
 	m, state := boxManager(t)
 	s := newBoxDirs(t).spec(t)
@@ -166,7 +166,7 @@ func TestAZygoteOutOfMemory(t *testing.T) {
 	nothingLeft(t, m.Boxes(), state)
 }
 
-// A keeper goes on in place, or does not: no zygote of before is left, and none is missed.
+// A keeper continues in place, or does not: no zygote of before is left, and none is missed.
 func TestZygotesOverUpgrades(t *testing.T) {
 	m, state := boxManager(t)
 	s := newBoxDirs(t).spec(t)

@@ -48,7 +48,7 @@ func (m *Manager) discover(b *board.Board, i uint32) {
 	j, err := spool.ReadJournal(dir)
 	switch {
 	case final && (err != nil || !j.SpecTime.Equal(s.Started())):
-		// Removed, as far as that went, and perhaps started anew in another
+		// Removed, as far as that went, and perhaps started again in another
 		// slot, before the slot was given back.
 		m.removeRest(id)
 		m.retireSlot(ref)

@@ -219,7 +219,7 @@ func TestTheNextServerFindsAStartThatWasUnderWay(t *testing.T) {
 	proctest.Kill(t, proctest.Find(t, m, "orphan"))
 }
 
-// A process that was removed and started anew under its id is not taken for the
+// A process that was removed and started again under its id is not taken for the
 // one before, whose place on the board was not given back when the server died.
 func TestTheNextServerTellsAProcessFromTheOneBeforeWithItsID(t *testing.T) {
 	stateDir := testkeeper.Start(t)

@@ -148,7 +148,7 @@ func TestReadersAreNotAwaitedAfterTheExit(t *testing.T) {
 	proctest.Kill(t, p)
 }
 
-// The time without readers begins anew with a server, and the keeper's death
+// The time without readers begins again with a server, and the keeper's death
 // changes nothing.
 func TestAProcessWithoutReadersIsKilledOverDeathsOfTheRoles(t *testing.T) {
 	dir := testkeeper.Start(t)

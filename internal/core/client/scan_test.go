@@ -17,7 +17,7 @@ import (
 	"github.com/tend-run/tend/process"
 )
 
-// Whoever goes on with a running process does not wait for finished ones to be
+// Whoever continues with a running process does not wait for finished ones to be
 // read, of which there may be thousands; who asks for one of those does.
 func TestARunningProcessIsServedWhileFinishedOnesAreRead(t *testing.T) {
 	dir := testkeeper.Start(t)

@@ -33,7 +33,7 @@ const (
 	keepOfBudget = 2
 
 	// behind is kept behind each reader in bytes: what it was given may be on its
-	// way, and a client that was cut goes on where it was.
+	// way, and a client that was cut continues where it was.
 	behind = 64 << 20
 	// freeStep is the least that is freed at a time, in bytes.
 	freeStep = 32 << 20

@@ -16,7 +16,7 @@
 //	8   struck: how often it struck                  roles add
 //	12  pid of the role that was struck last         roles
 //	16  hold: 1: the role stops (SIGSTOP) instead    test
-//	    of dying, and goes on when this is 0 again
+//	    of dying, and continues when this is 0 again
 package failpoint
 
 import "fmt"

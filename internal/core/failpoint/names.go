@@ -61,13 +61,13 @@ const (
 	HalfStartFound     // a half-done start is found running; its directory may have no name
 	HalfStartCompleted // that start is on the board; nothing is watched
 	UndoKilled         // a half-done start is ended; its directory is there
-	VaultRefilled      // one process more is deposited anew
+	VaultRefilled      // one process more is deposited again
 
 	// The anchor, and for OrphanRecorded the launcher too.
 	AnchorHeld     // it holds the role; it looks for the others
 	AnchorResumed  // it has found or started the keeper; not the server
 	KeeperForked   // another keeper runs; nobody wrote that down
-	VaultMarked    // a keeper deposits everything anew; nothing of it came
+	VaultMarked    // a keeper deposits everything again; nothing of it came
 	VaultPut       // descriptors have arrived
 	VaultSent      // a new keeper got one process's descriptors, not all
 	OrphanRecorded // a stranger's exit status is written down; it is not reaped

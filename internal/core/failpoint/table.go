@@ -58,7 +58,7 @@ func (t *Table) Arm(p Point, n int, stop bool) {
 	atomic.StoreUint32(t.word(p, armed), uint32(n))
 }
 
-// Disarm takes it back. A role that stopped there goes on when it is continued.
+// Disarm takes it back. A role that stopped there continues when it is continued.
 func (t *Table) Disarm(p Point) {
 	atomic.StoreUint32(t.word(p, armed), 0)
 	atomic.StoreUint32(t.word(p, hold), 0)

@@ -47,7 +47,7 @@ func Fetch(sock int, timeout time.Duration) (map[wire.Ref]FDs, error) {
 	return all, FetchRest(sock, all, timeout)
 }
 
-// FetchRest goes on with a Fetch that returned EAGAIN, and adds to all.
+// FetchRest continues with a Fetch that returned EAGAIN, and adds to all.
 func FetchRest(sock int, all map[wire.Ref]FDs, timeout time.Duration) error {
 	limit := unix.NsecToTimeval(timeout.Nanoseconds())
 	if err := unix.SetsockoptTimeval(sock, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &limit); err != nil {

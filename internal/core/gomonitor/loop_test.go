@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// A goroutine that is never idle is scheduled anew more often than each 10 ms, and
+// A goroutine that is never idle is scheduled again more often than each 10 ms, and
 // not at each of its events, which would cost as much as is saved.
 func TestALoopTurnsOftenEnoughAndNotMore(t *testing.T) {
 	var l Loop

@@ -17,7 +17,7 @@ import (
 )
 
 // A stream with policy block that was at its limit has room again, and before
-// anybody goes on with it its process exits: what it wrote is in the spool
+// anybody continues with it its process exits: what it wrote is in the spool
 // before the exit is told.
 func TestWhatAStreamHeldBackIsSpooledBeforeTheExit(t *testing.T) {
 	const limit = 64 << 10

@@ -59,7 +59,7 @@ func TestAHandoverIsReadAsItWasWritten(t *testing.T) {
 }
 
 // The golden files are what keepers of each version have written. They are
-// never written anew but for a new version.
+// never rewritten but for a new version.
 func TestHandoversOfEachVersionAreRead(t *testing.T) {
 	for _, v := range []byte{1, 2, newestHandover} {
 		path := filepath.Join("testdata", "snapshot-v"+string('0'+v))

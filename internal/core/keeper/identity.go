@@ -56,7 +56,7 @@ func openIdentity(stateDir string, takesOver bool) (identity, error) {
 	var dev, ino uint64
 	text, err := rundir.ReadFile(path, maxIdentity)
 	if errors.Is(err, process.ErrDamaged) {
-		text, err = nil, nil // as one that cannot be read: it is made anew
+		text, err = nil, nil // as one that cannot be read: it is made again
 	}
 	if err == nil {
 		n, _ := fmt.Sscanf(string(text), "%x %d %d %s", &id.number, &dev, &ino, &id.group)

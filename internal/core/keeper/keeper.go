@@ -31,7 +31,7 @@
 //	handover.go   it gets the numbers of the descriptors, and the state that is not on disk
 //	hold.go       the lock of the role, even if children of a dead keeper still hold it
 //	takeover.go   the descriptors of the keeper before, handed over or from the vaults
-//	rebuild.go    its board, made anew if it is damaged
+//	rebuild.go    its board, made again if it is damaged
 //	restore.go    each process that was started
 //	halfstart.go  each process whose start was under way
 //

@@ -55,7 +55,7 @@ func (k *Keeper) restoreStarted(p *proc, h fdstore.FDs, was *handoverProc) {
 	p.started, p.pid, p.began = true, s.PID(), s.Reserved()
 	p.exited, p.gone, p.final = flags&board.FlagExited != 0, flags&board.FlagTreeGone != 0, flags&board.FlagFinal != 0
 	p.group = p.slot.Flags()&board.FlagNoGroup == 0 && (was != nil || k.groups.Exists(p.ref.Slot))
-	p.vaulted = fdstore.Epochs{1, 1} // each vault has all of it, or gets everything anew
+	p.vaulted = fdstore.Epochs{1, 1} // each vault has all of it, or gets everything again
 	if p.final {
 		h.Close()
 		return
@@ -194,7 +194,7 @@ func (k *Keeper) restoreStreams(p *proc, h fdstore.FDs, rec *spool.Recovered) {
 	in.mem, in.feedR, in.feedW = take(wire.FDStdinMem), take(wire.FDFeedR), take(wire.FDFeedW)
 	if in.mem >= 0 {
 		// The former keeper may have died while it fed. A server that feeds
-		// at this moment goes on, and one that died with its keeper does not.
+		// at this moment continues, and one that died with its keeper does not.
 		p.recoverFeeder()
 	}
 	if !in.open {

@@ -127,7 +127,7 @@ func (p *proc) recoverFeeder() {
 	}
 }
 
-// serverGone goes on for a server that died: with the input that it was feeding or had
+// serverGone continues for a server that died: with the input that it was feeding or had
 // accepted, and with the end of input that it had put on the board. Its descriptors
 // are closed.
 func (k *Keeper) serverGone(pid int) {

@@ -75,7 +75,7 @@ func (k *Keeper) openTerminal(p *proc, size process.Size, req *wire.Spawn) ([]in
 	return []int{fd, fd, fd}, nil
 }
 
-// give makes a pipe or terminal the user's, as a login does: a program opens it anew
+// give makes a pipe or terminal the user's, as a login does: a program opens it again
 // by the names /dev/stdin, /dev/stdout and /dev/stderr.
 func (k *Keeper) give(p *proc, fd int, req *wire.Spawn) {
 	if !req.Cred {

@@ -27,7 +27,7 @@ const maxSyncs = 8
 
 // syncer forces spools to the disk, on goroutines of its own: a worker never
 // waits for the disk. Which processes it serves is on the board (FlagSync*),
-// so a keeper that takes over goes on with it. A process becomes final only after
+// so a keeper that takes over continues with it. A process becomes final only after
 // its last sync, so none is forgotten.
 type syncer struct {
 	// sync forces one spool to the disk. One sync of a process runs at a time.

@@ -28,8 +28,8 @@ import (
 // A program that cannot read the handover ends, and the anchor starts a keeper
 // that asks the vaults.
 
-// upgrade goes on as the program at path. It returns only if that fails, and
-// everything goes on as before then.
+// upgrade continues as the program at path. It returns only if that fails, and
+// everything continues as before then.
 func (c *conn) upgrade(req uint64, path string) {
 	err := c.k.upgrade(path)
 	c.k.logf("upgrade to %s: %v", path, err)

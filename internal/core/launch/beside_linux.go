@@ -14,7 +14,7 @@ import (
 // listen on a served port of the other one serves pages of the same origin as the daemon's own:
 // they have what the page has stored, and their requests count as the page's. So each port of a
 // loopback address is kept on the other one, too, by a socket that is bound and does not listen: a
-// connection is refused at once, and the caller goes on to the other address. It is held where the
+// connection is refused at once, and the caller tries the other address. It is held where the
 // listening sockets are.
 
 // mostPorts is how many ports that the kernel has picked are tried until one is free on both.

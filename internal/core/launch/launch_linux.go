@@ -214,7 +214,7 @@ func launcherArgv(pid int, stateDir string) []string {
 	return nil
 }
 
-// EndLauncher ends the launcher alone, as Kept has it: all it stands for goes on
+// EndLauncher ends the launcher alone, as Kept has it: all it stands for continues
 // and is the next tend serve's.
 func EndLauncher(stateDir string) error {
 	run, err := rundir.Open(stateDir)

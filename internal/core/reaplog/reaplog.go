@@ -41,7 +41,7 @@ import (
 const (
 	magic    = 0x0f09a002
 	size     = 48
-	maxBytes = 1 << 20 // the file starts anew beyond; the one before is kept
+	maxBytes = 1 << 20 // the file starts again beyond; the one before is kept
 	maxRead  = 1 << 28 // for one that could not be renamed, and grew
 )
 

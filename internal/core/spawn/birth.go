@@ -118,7 +118,7 @@ func (s *script) lead(at Step, group int, key [3]uintptr) *cloneArgs {
 	return args
 }
 
-// fork appends a clone3 whose caller ends, and whose child goes on.
+// fork appends a clone3 whose caller ends, and whose child continues.
 func (s *script) fork(args *cloneArgs, key [3]uintptr) {
 	s.call(unix.SYS_CLONE3, s.at(unsafe.Pointer(args)), unsafe.Sizeof(*args), 0, key[0], key[1], key[2]).flags = forks
 }

@@ -22,7 +22,7 @@ type call struct {
 // Flags of a call.
 const (
 	may    = 1 // its failure does not matter
-	forks  = 2 // it makes a child, which goes on; its caller ends
+	forks  = 2 // it makes a child, which continues; its caller ends
 	narrow = 4 // only the lower half of the result goes somewhere
 	last   = 8 // of those that a zygote makes itself
 )

@@ -272,7 +272,7 @@ func child(first, calls *call, out *outcome, mask *uint64) (pid int, errno sysca
 	return int(r), syscall.Errno(e)
 }
 
-// block is clone as a system call that blocks: Go's runtime goes on without this thread,
+// block is clone as a system call that blocks: Go's runtime continues without this thread,
 // as it does for those that package syscall makes.
 //
 //go:nosplit

@@ -490,7 +490,7 @@ func aZygotesChildIsStopped(t *testing.T, isStub bool) {
 		stopped := number()
 		unix.Kill(stopped, unix.SIGSTOP)
 		stat, ok := procfs.ReadStat(stopped)
-		for ok && !stat.Stopped() && !stat.Dead() && stat.NoExec { // a call goes on to its end before
+		for ok && !stat.Stopped() && !stat.Dead() && stat.NoExec { // a call continues to its end before
 			stat, ok = procfs.ReadStat(stopped)
 		}
 		if !ok || stat.Dead() || !stat.NoExec || isStub && pid.Number() != 0 {

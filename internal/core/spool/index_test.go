@@ -77,7 +77,7 @@ func TestADamagedRecordCostsItsOwnOrderAlone(t *testing.T) {
 		}
 		want := len(index)
 		if n/IndexSize == 3 {
-			want += IndexSize // the end of stdout is covered anew, after all others
+			want += IndexSize // the end of stdout is covered again, after all others
 		}
 		if rec.IndexEnd != int64(want) {
 			t.Fatalf("damaged at %d: the index has %d bytes after repair", n, rec.IndexEnd)

@@ -40,7 +40,7 @@ func (c *cursor) seek(dir string, want [4]bool, pos, end [4]int64, indexEnd int6
 		}
 		found, err := firstAfter(f, s, pos[s], at, first)
 		if errors.Is(err, io.ErrUnexpectedEOF) {
-			return nil // shorter than was announced: the reader goes on with what there is
+			return nil // shorter than was announced: the reader continues with what there is
 		}
 		if err != nil {
 			return err

@@ -27,7 +27,7 @@ import (
 //	8          i64 all input accepted, as a write without a name last left it
 //	64 + 64*i  writer i:
 //	  0        u8 length of the name, 0: free; name, 32 bytes
-//	  33       u8 1: its write goes on; 2: the one before went on
+//	  33       u8 1: its write continues; 2: the one before went on
 //	  40       i64 bytes of this writer that were accepted
 //	  48       i64 all input accepted, its last bytes included
 //	  56       0

@@ -89,7 +89,7 @@ func TestTheTableLiesBehindAllInput(t *testing.T) {
 	taken(t, read(t, f.Mem, 3), "a", 3)
 }
 
-// A keeper that makes the board anew knows the end of the input from its memory
+// A keeper that makes the board again knows the end of the input from its memory
 // alone.
 func TestTheEndOfTheInputIsKnownWithoutABoard(t *testing.T) {
 	mem := memory(t)

@@ -17,7 +17,7 @@ const (
 	VaultFetch            // keeper → anchor: send me all you hold
 	VaultItem             // anchor → keeper, with descriptors
 	VaultEnd              // anchor → keeper: that was all
-	VaultMark             // keeper → anchor: everything follows anew; what is held stays until VaultSweep
+	VaultMark             // keeper → anchor: everything follows again; what is held stays until VaultSweep
 	VaultSweep            // keeper → anchor: that was everything; forget what did not come again
 )
 

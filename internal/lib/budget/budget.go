@@ -14,7 +14,7 @@
 // alone is not kept to the share of a thousand.
 //
 // What does not fit is refused at once, by a [BusyError], which protocols word as "too many
-// requests" or "resource exhausted". Output is not refused: it goes on in pieces that are too
+// requests" or "resource exhausted". Output is not refused: it continues in pieces that are too
 // small to be charged for.
 package budget
 

@@ -28,7 +28,7 @@ type sigaction struct {
 // blocked, with these arguments and this environment; it returns nil at once if
 // that is so already. Call it before anything else in main: descriptors without
 // close-on-exec stay. An error says that the program could not be replaced; it
-// goes on as it was then, with the signals as they should be on this thread.
+// continues as it was then, with the signals as they should be on this thread.
 func Exec(argv, environ []string) error {
 	// The mask is a thread's; exec keeps that of the thread that calls it.
 	runtime.LockOSThread()

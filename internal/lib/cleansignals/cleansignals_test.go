@@ -16,7 +16,7 @@ import (
 )
 
 // roleVariable makes the test binary a program that starts with unclean
-// signals ("unclean"), or that goes on from there ("clean", "as is").
+// signals ("unclean"), or that continues from there ("clean", "as is").
 const roleVariable = "TEND_CLEANSIGNALS"
 
 func TestMain(m *testing.M) {

@@ -236,7 +236,7 @@ const (
 )
 
 // Each calls f with each call, one at a time, until nobody is under the filter any
-// more, or Close is called. The call goes on when f returns, unless f says that it is
+// more, or Close is called. The call continues when f returns, unless f says that it is
 // held: then f has answered it, or somebody will.
 func (l *Listener) Each(f func(c *Call) (held bool)) {
 	l.mu.Lock()

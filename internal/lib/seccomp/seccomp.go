@@ -92,7 +92,7 @@ func Assemble(arch uint32, rules []Rule) Filter {
 	add := func(from uint32, b *block) {
 		last := &ranges[len(ranges)-1]
 		switch {
-		case last.block == b: // goes on
+		case last.block == b: // continues
 		case last.from == from:
 			last.block = b
 		default:
@@ -155,7 +155,7 @@ func (a *assembler) answer(v uint32) *block {
 	return a.answers[v]
 }
 
-// rule is the block for a call, which goes on to rest if the rule does not fit.
+// rule is the block for a call, which continues to rest if the rule does not fit.
 func (a *assembler) rule(r Rule, rest *block) *block {
 	no := a.answer(deny | uint32(r.Errno))
 	if r.Key != nil {

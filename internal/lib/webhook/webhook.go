@@ -109,5 +109,5 @@ func (p *Pause) Next() time.Duration {
 	return d
 }
 
-// Reset begins anew.
+// Reset begins again.
 func (p *Pause) Reset() { p.next = 0 }

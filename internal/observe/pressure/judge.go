@@ -141,7 +141,7 @@ func (j *Judge) grow(at time.Duration, m *Memory) {
 	j.grown = j.grown[max(0, len(j.grown)-grows):]
 }
 
-// forecast is how long until the limit is reached, if it goes on as slowly as it did from
+// forecast is how long until the limit is reached, if it continues as slowly as it did from
 // one height to the next at the slowest; false: it does not grow.
 func (j *Judge) forecast(at time.Duration, m *Memory) (time.Duration, bool) {
 	if len(j.grown) < grows || m.Limit <= 0 {

@@ -20,7 +20,7 @@ import (
 const (
 	// maxLine bounds one line of JSON in bytes.
 	maxLine = 64 << 20
-	// linger is how long a connection whose input has ended goes on with the
+	// linger is how long a connection whose input has ended continues with the
 	// output of its processes.
 	linger = time.Second
 )

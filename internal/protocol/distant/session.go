@@ -73,7 +73,7 @@ func (s *session) restore(ctx context.Context) {
 	old := journal.State{Answered: upTo, Above: above}
 	s.answered = old.WasAnswered
 	for slot, js := range state.Streams {
-		// A stream whose number was never sent begins anew with its request.
+		// A stream whose number was never sent begins again with its request.
 		if js.Done > 0 || !state.WasAnswered(js.Request) {
 			continue
 		}

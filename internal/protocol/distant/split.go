@@ -39,7 +39,7 @@ func split(line string) ([]string, error) {
 			switch {
 			case i == len(line):
 				return nil, errOpenQuote
-			case line[i] == '\n': // a line that goes on
+			case line[i] == '\n': // a line that continues
 				continue
 			}
 			word.WriteByte(line[i])

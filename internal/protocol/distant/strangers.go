@@ -13,7 +13,7 @@ const maxStrangers = 256
 
 // strangers are the callers that have not shown the key yet. A flood of callers must
 // not keep the owner of the key out. So the server drops one of the callers that are
-// at the earliest step of the handshake: the owner's client goes on at once, and only
+// at the earliest step of the handshake: the owner's client continues at once, and only
 // has to be quicker than as many callers as there are places. Among these callers it
 // drops the oldest one of the address that has the most. That is not the owner's
 // address unless the flood comes from there.

@@ -164,7 +164,7 @@ func (s *store) room(n int64, now time.Time) bool {
 	return true
 }
 
-// count counts anew what there is.
+// count counts again what there is.
 func (s *store) count() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

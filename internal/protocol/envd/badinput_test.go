@@ -30,7 +30,7 @@ func (c *conn) answer() string {
 	return string(b)
 }
 
-// TestStreamInputAnswersClientsThatSendNoMore: the client goes on holding the
+// TestStreamInputAnswersClientsThatSendNoMore: the client continues holding the
 // request open, and is told all the same.
 func TestStreamInputAnswersClientsThatSendNoMore(t *testing.T) {
 	t.Parallel()

@@ -93,7 +93,7 @@ func (f *Face) serveStreamInput(w http.ResponseWriter, r *http.Request) {
 
 // watchClient ends the request's context AfterHangup after its client has left.
 // While a process does not read its input, the request is not read either. net/http
-// would notice that the client has left at the next read, when the process goes on;
+// would notice that the client has left at the next read, when the process continues;
 // until then the request holds its connection and a message. If the client's bytes
 // still lie in its own kernel, it looks like a client that waits until that kernel
 // gives up (minutes).

@@ -14,7 +14,7 @@ import (
 	"github.com/tend-run/tend/internal/support/proctest"
 )
 
-// TestHalfARequestIsEnded: the client goes on holding the connection, and the
+// TestHalfARequestIsEnded: the client continues holding the connection, and the
 // rest of the body never comes.
 func TestHalfARequestIsEnded(t *testing.T) {
 	t.Parallel()

@@ -12,7 +12,7 @@ import (
 
 // stallAfter is how long a reader may leave a write unfinished before it loses its
 // buffer. If no byte of the frame was sent, the frame is made again from the spool
-// once the reader goes on. So a thousand readers that never read hold nothing;
+// once the reader continues. So a thousand readers that never read hold nothing;
 // [connOutlet.piece] makes nearly all of them stall before a frame begins.
 const stallAfter = time.Second
 

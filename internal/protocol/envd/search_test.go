@@ -34,7 +34,7 @@ func (d *slowList) List(ctx context.Context) ([]driver.Info, error) {
 }
 
 // Strangers may ask for files with signatures: who waits until a sandbox is found is
-// bounded, and the rest goes on.
+// bounded, and the rest continues.
 func TestFewWaitUntilTheSandboxOfASignatureIsFound(t *testing.T) {
 	t.Parallel()
 	d := &slowList{asked: make(chan struct{}, 1), go_: make(chan struct{})}

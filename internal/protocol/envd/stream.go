@@ -237,7 +237,7 @@ func (s *stream) finish(err *connect.Error) error {
 func (s *stream) pump(ctx context.Context) *connect.Error {
 	err := protocol.Stream(ctx, s.reader, &s.sink, s.keepalive)
 	if lost, ok := errors.AsType[*process.GapError](err); ok {
-		// The reader knows how far it goes on behind what was lost.
+		// The reader knows how far it continues behind what was lost.
 		if ev, ok, _ := s.reader.Next(); ok && ev.Kind == process.EventGap && ev.Gap.Stream == lost.Stream {
 			lost.To = ev.Gap.To
 		}

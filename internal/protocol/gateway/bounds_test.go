@@ -107,7 +107,7 @@ func TestTwoServersLoseNothing(t *testing.T) {
 	}
 }
 
-// A clock that was ahead when something was reported does not silence who counts anew.
+// A clock that was ahead when something was reported does not silence who counts again.
 func TestAClockThatIsSetBackSilencesNobody(t *testing.T) {
 	g := open(t, t.TempDir(), "")
 	key := g.key("a", Rules{})

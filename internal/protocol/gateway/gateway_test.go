@@ -458,7 +458,7 @@ func TestAnAnswerComesAsItIsWritten(t *testing.T) {
 	resp := proctest.Value(http.DefaultClient.Do(req))(t)
 	defer resp.Body.Close()
 	buf := make([]byte, 15)
-	proctest.Value(io.ReadFull(resp.Body, buf))(t) // while the answer goes on
+	proctest.Value(io.ReadFull(resp.Body, buf))(t) // while the answer continues
 	<-done
 	proctest.Value(io.ReadAll(resp.Body))(t)
 }

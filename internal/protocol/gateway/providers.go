@@ -152,7 +152,7 @@ func (p *providers) find(name string) (*provider, error) {
 		}
 	}
 	if found := p.all[name]; found != nil {
-		return found, nil // what was good before goes on, while the file is being changed
+		return found, nil // what was good before continues, while the file is being changed
 	}
 	return nil, err
 }

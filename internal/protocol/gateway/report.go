@@ -25,7 +25,7 @@ const (
 	// the disk. A healer tells of a few.
 	mostReports = 60
 	// stale is after how long, or before, a smaller sequence number is no late report, but one of a
-	// reporter that counts anew.
+	// reporter that counts again.
 	stale = 2 * time.Hour
 )
 

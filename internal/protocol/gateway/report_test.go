@@ -57,7 +57,7 @@ func TestReports(t *testing.T) {
 		t.Errorf("a late report wins: %s", s)
 	}
 	g.clock.pass(stale)
-	report(`{"status":"healing","sequence":1}`) // of one that counts anew
+	report(`{"status":"healing","sequence":1}`) // of one that counts again
 	if s, _ := status(); s != "healing" {
 		t.Errorf("a reporter that counts anew: %s", s)
 	}

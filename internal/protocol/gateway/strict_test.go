@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// What the provider reads is what was read here: the text is written anew.
+// What the provider reads is what was read here: the text is rewritten.
 func TestABodyIsSentAsItWasRead(t *testing.T) {
 	got := make(chan string, 1)
 	upstream := far(t, func(w http.ResponseWriter, r *http.Request, body string) { got <- body })

@@ -14,7 +14,7 @@ import (
 // JSON value, or one line of a stream.
 const maxCounted = 4 << 20
 
-// checkEvery is how often an answer that goes on is asked whether it may.
+// checkEvery is how often an answer that continues is asked whether it may.
 const checkEvery = time.Second
 
 // counts is how providers say what a request has used. Each has names of its own.

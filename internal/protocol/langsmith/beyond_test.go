@@ -40,7 +40,7 @@ func TestAnOffsetBeyondTheEndOfWhatRunsIsReachedInTime(t *testing.T) {
 			t.Fatalf("%+v", f)
 		}
 		checks = append(checks, func() {
-			// An offset inside a character goes on at its beginning.
+			// An offset inside a character continues at its beginning.
 			begin := map[int64]int64{3: 2, 5: 4}[from]
 			if begin == 0 {
 				begin = from

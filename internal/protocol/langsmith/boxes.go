@@ -155,7 +155,7 @@ func statusOf(s driver.State) string {
 	switch s {
 	case driver.Starting:
 		return "provisioning"
-	case driver.Paused: // a stop that keeps the memory; a start goes on with it
+	case driver.Paused: // a stop that keeps the memory; a start continues with it
 		return driver.Stopped.String()
 	}
 	return s.String()
@@ -184,7 +184,7 @@ func (f *Face) boxStatus(w http.ResponseWriter, r *http.Request, s driver.Sandbo
 }
 
 func (f *Face) deleteBox(w http.ResponseWriter, r *http.Request, s driver.Sandbox) error {
-	// A call that has begun goes on although the client leaves.
+	// A call that has begun continues although the client leaves.
 	if err := s.Destroy(context.WithoutCancel(r.Context())); err != nil {
 		return err
 	}

@@ -54,7 +54,7 @@ func TestReadersThatStopHoldAShare(t *testing.T) {
 		t.Errorf("the output of another box has %d bytes: %+v", len(got.Stdout), got.Error)
 	}
 	s.box = mine
-	// One that goes on gets all of it, the frames of the others hold it up or not.
+	// One that continues gets all of it, the frames of the others hold it up or not.
 	for _, c := range all[1:] {
 		c.CloseNow()
 	}

@@ -188,7 +188,7 @@ func (st *outStream) pass(raw []byte, settled bool) []byte {
 	return raw[n:]
 }
 
-// gap ends the stream: a client that goes on would treat the rest as the whole.
+// gap ends the stream: a client that continues would treat the rest as the whole.
 func (s *sink) gap(g process.Gap) error {
 	st := s.streams[g.Stream]
 	if st == nil {

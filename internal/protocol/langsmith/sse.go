@@ -43,7 +43,7 @@ func (f *Face) startEvents(w http.ResponseWriter, r *http.Request, box driver.Sa
 	return f.streamEvents(w, r, p, command, [4]int64{})
 }
 
-// resumeEvents goes on with a command: POST /execute/stream/resume.
+// resumeEvents continues with a command: POST /execute/stream/resume.
 func (f *Face) resumeEvents(w http.ResponseWriter, r *http.Request, box driver.Sandbox) error {
 	r.Body = http.MaxBytesReader(w, r.Body, maxMessage)
 	m := new(message)

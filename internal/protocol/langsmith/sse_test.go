@@ -165,7 +165,7 @@ func TestEventsOfWhatRuns(t *testing.T) {
 			t.Fatalf("%+v, want %s", ev, want)
 		}
 	}
-	e.body.Close() // the client leaves; the command goes on
+	e.body.Close() // the client leaves; the command continues
 	again, ahead := s.events("resume", `{"command_id":"c","stdout_offset":4}`), s.events("resume", `{"command_id":"c","stdout_offset":6}`)
 	if ev, ok := again.next(); !ok || ev.name != "started" || ev.data.CommandID != "c" || ev.data.PID == 0 {
 		t.Fatalf("%+v", ev)

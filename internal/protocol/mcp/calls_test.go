@@ -100,7 +100,7 @@ func TestACancellationComesFirst(t *testing.T) {
 }
 
 // TestACancellationComesAtAnyMoment of a run: before it, while its process starts, while
-// it writes. Nothing of it is left, and what others run goes on.
+// it writes. Nothing of it is left, and what others run continues.
 func TestACancellationComesAtAnyMoment(t *testing.T) {
 	w := newWorld(t)
 	session := []string{"Mcp-Session-Id", "s1", "Mcp-Protocol-Version", "2025-11-25"}
@@ -135,7 +135,7 @@ func TestACancellationComesAtAnyMoment(t *testing.T) {
 }
 
 // TestARunInASandboxIsCancelledAfterTheServersDeath, also by a client of the machine that
-// gave the sandbox as an argument; what runs elsewhere goes on.
+// gave the sandbox as an argument; what runs elsewhere continues.
 func TestARunInASandboxIsCancelledAfterTheServersDeath(t *testing.T) {
 	w := newWorld(t)
 	s := w.connect("", nil)
@@ -433,7 +433,7 @@ func TestAClientOfASandboxReachesNothingElse(t *testing.T) {
 	}
 }
 
-// TestSessionsHaveNoMemory: thousands cost nothing, and each goes on for ever.
+// TestSessionsHaveNoMemory: thousands cost nothing, and each continues for ever.
 func TestSessionsHaveNoMemory(t *testing.T) {
 	w := newWorld(t)
 	initialize := `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`

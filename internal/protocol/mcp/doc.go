@@ -4,7 +4,7 @@
 // the caller's token budget, and names omitted parts by absolute offset.
 //
 //	POST /mcp     one message of the client; the answer is a stream of events
-//	GET /mcp      goes on with a stream that broke off (Last-Event-ID)
+//	GET /mcp      continues with a stream that broke off (Last-Event-ID)
 //	DELETE /mcp   ends a session, which has nothing to end
 //
 // `tend mcp` serves the same on stdin and stdout: it passes each line on to /mcp of

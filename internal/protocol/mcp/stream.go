@@ -46,7 +46,7 @@ func (s *stream) FlushError() error {
 	return http.NewResponseController(s.w).Flush()
 }
 
-// prime sends the event that a client goes on from, as the first one. It is called by
+// prime sends the event that a client continues from, as the first one. It is called by
 // the handler of the call: the SDK has taken the request then.
 func (s *stream) prime() {
 	if s.id != "" {

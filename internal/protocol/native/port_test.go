@@ -54,7 +54,7 @@ func TestAPortInsideIsOneConnectionAway(t *testing.T) {
 			t.Fatalf("by %s: %s", key, res.Status)
 		}
 		proctest.Value(io.WriteString(conn, "behind"))(t)
-		proctest.Must(t, conn.(*net.TCPConn).CloseWrite()) // the other direction goes on
+		proctest.Must(t, conn.(*net.TCPConn).CloseWrite()) // the other direction continues
 		if got := proctest.Value(io.ReadAll(br))(t); string(got) != "AHEAD, BEHIND" {
 			t.Errorf("by %s the answer is %q", key, got)
 		}

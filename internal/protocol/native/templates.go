@@ -229,7 +229,7 @@ func (s *sandboxes) BuildTemplate(ctx context.Context,
 		}
 		return os.Open(filepath.Join(dir, hash))
 	}
-	// The build goes on without the caller.
+	// The build continues without the caller.
 	b, err := t.Build(context.WithoutCancel(ctx), spec)
 	if err != nil {
 		return nil, templateError(spec.From, err)

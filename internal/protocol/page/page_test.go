@@ -57,7 +57,7 @@ func serve(t *testing.T) *site {
 	return s
 }
 
-// open begins anew with what the disk has, as a server does after kill -9.
+// open begins again with what the disk has, as a server does after kill -9.
 func (s *site) open(t *testing.T) { s.page = proctest.Value(New(s.cfg))(t) }
 
 // browser is what a browser keeps of a login.

@@ -7,7 +7,7 @@ import (
 )
 
 // What is in testdata/v1 was written by the server of November 2026, before the first
-// release. It is never written anew: a format that changes has another directory beside it.
+// release. It is never rewritten: a format that changes has another directory beside it.
 func TestRecordsOfLoginsAreReadByEachVersion(t *testing.T) {
 	proctest.Record(t, "testdata/v1/sessions.json", new([]session))
 }

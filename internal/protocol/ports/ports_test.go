@@ -273,7 +273,7 @@ func TestEndlessHeadersOfAProgramAreRefused(t *testing.T) {
 }
 
 // A program that is said to speak TLS, and is silent, holds no connection for ever: the dial
-// goes on when its client has left.
+// continues when its client has left.
 func TestAProgramThatBeginsNoTLSIsLeft(t *testing.T) {
 	s := serve(t, http.NotFoundHandler(), func(c *ports.Config) { c.Handshake = 100 * time.Millisecond })
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -166,7 +166,7 @@ func (b *box) Start(ctx context.Context) error {
 	})
 }
 
-// clear makes the sandbox's own directory anew. b.mu is held.
+// clear makes the sandbox's own directory again. b.mu is held.
 func (b *box) clear() error {
 	if err := b.removeWork(b.rec.Work, b.user()); err != nil {
 		return fmt.Errorf("files of sandbox %s: %w", b.id, err)

@@ -351,7 +351,7 @@ func (s *Store) Make(m Meta, fill func(dir string) error) (ID, error) {
 }
 
 // Merge makes one layer, without a parent, of a layer and all below it. What uses the
-// chain goes on using it.
+// chain continues using it.
 func (s *Store) Merge(ctx context.Context, id ID, m Meta) (ID, error) {
 	const by = "merge"
 	if err := s.Hold(id, by+string(id)); err != nil {

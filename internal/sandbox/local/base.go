@@ -47,7 +47,7 @@ fi
 // maxPasswd bounds the machine's own files of accounts, in bytes.
 const maxPasswd = 16 << 20
 
-// baseLayer returns the layer of base, which is held for by. It is made anew when the
+// baseLayer returns the layer of base, which is held for by. It is made again when the
 // machine's accounts have changed.
 func (d *Driver) baseLayer(by string) (layer.ID, error) {
 	passwd, err := atomicfile.Read("/etc/passwd", maxPasswd)

@@ -167,7 +167,7 @@ func TestTerminalsOfASandboxAreBounded(t *testing.T) {
 	}
 }
 
-// TestWhoAsksForNoSizeHasLimits: also after the sandbox has started anew, and its copy.
+// TestWhoAsksForNoSizeHasLimits: also after the sandbox has started again, and its copy.
 func TestWhoAsksForNoSizeHasLimits(t *testing.T) {
 	t.Parallel()
 	cfg := real(t)

@@ -116,7 +116,7 @@ func (s *sandbox) sealLive(ctx context.Context, by string) (layer.ID, error) {
 	s.box = box.Info{}
 	s.mu.Unlock()
 	id, err := s.seal(ctx, by)
-	// It goes on, sealed or not.
+	// It continues, sealed or not.
 	if berr := errors.Join(s.emptyWork(), s.begin(ctx)); berr != nil {
 		err = errors.Join(err, berr, s.change(false, func(r *record) error {
 			r.stopped("it could not be made again after a snapshot")

@@ -144,7 +144,7 @@ func TestASandboxOutlivesKeeperAndServer(t *testing.T) {
 	}
 	for round := range 3 {
 		proctest.Must(t, syscall.Kill(keeper(t, m), syscall.SIGKILL))
-		if round > 0 { // a server's death is a driver that is opened anew
+		if round > 0 { // a server's death is a driver that is opened again
 			d = openOn(t, cfg)
 		}
 		found, err := d.Get(t.Context(), "kept")

@@ -95,7 +95,7 @@ func TestTheWayOutFollowsTheSandbox(t *testing.T) {
 	proctest.Value(shut.Update(t.Context(), driver.Change{Network: &driver.Network{}}))(t)
 	reaches("when it was opened", shut, true)
 
-	// What runs goes on. A connection that it begins while there is no server waits for the
+	// What runs continues. A connection that it begins while there is no server waits for the
 	// next one.
 	p := proctest.Start(t, s.Processes(), process.Spec{Argv: []string{"/bin/bash", "-c", `read line; ` + knock}, Stdin: process.StdinPipe})
 	d.disconnectAll()

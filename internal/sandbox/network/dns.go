@@ -209,7 +209,7 @@ type resolver struct {
 	servers []netip.Addr
 }
 
-// ask returns the servers. The file is read anew when it has changed.
+// ask returns the servers. The file is read again when it has changed.
 func (r *resolver) ask() []netip.Addr {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -41,7 +41,7 @@ func TestWhatTheMachineReachesIsReachedFromInside(t *testing.T) {
 	big := bytes.Repeat([]byte("0123456789abcdef"), 1<<16)
 	go func() {
 		c.Write(big)
-		c.(*net.TCPConn).CloseWrite() // the other direction goes on
+		c.(*net.TCPConn).CloseWrite() // the other direction continues
 	}()
 	if got, err := io.ReadAll(c); err != nil || !bytes.Equal(got, big) {
 		t.Errorf("%d bytes come back, %v", len(got), err)

@@ -65,7 +65,7 @@ type parser struct {
 	file  *File
 	begun bool // an instruction was read
 
-	// An instruction that goes on over several lines: its pieces and where each begins.
+	// An instruction that continues over several lines: its pieces and where each begins.
 	open  bool
 	first int // its first line
 	text  string

@@ -66,7 +66,7 @@ func noChat(id string) error {
 	return &plainError{fmt.Sprintf("there is no chat %.80q any more", id), process.ErrNotFound}
 }
 
-// findTalk finds the chat of the service that is declared, and goes on with its turn.
+// findTalk finds the chat of the service that is declared, and continues with its turn.
 func (h *Healing) findTalk() {
 	if h.talk = nil; h.declared == nil {
 		return

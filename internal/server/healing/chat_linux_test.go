@@ -12,7 +12,7 @@ import (
 	"github.com/tend-run/tend/process"
 )
 
-// A chat whose service is declared anew in the midst of a turn, after another one, is followed
+// A chat whose service is declared again in the midst of a turn, after another one, is followed
 // by the one who follows it already.
 func TestAChatIsFollowedOnce(t *testing.T) {
 	m := testkeeper.New(t)

@@ -60,7 +60,7 @@ func (h *Healing) ClearChat(ctx context.Context, service, id string) (err error)
 	if swept != nil {
 		select {
 		case <-swept:
-		case <-ctx.Done(): // it goes on
+		case <-ctx.Done(): // it continues
 		}
 	}
 	return errors.Join(err, ierr)

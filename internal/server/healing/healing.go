@@ -182,7 +182,7 @@ func (h *Healing) Of(service string) (st healer.Status, episode string, ok bool)
 	return h.shown.status, h.shown.episode, true
 }
 
-// Run works until ctx ends. A worker that is under way goes on.
+// Run works until ctx ends. A worker that is under way continues.
 func (h *Healing) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer func() {

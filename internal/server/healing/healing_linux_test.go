@@ -300,7 +300,7 @@ func TestNoticesAreNotKeptForNobody(t *testing.T) {
 	}
 }
 
-// Whom the healer is for is written anew by the next tend up, as the error says.
+// Whom the healer is for is rewritten by the next tend up, as the error says.
 func TestADeclarationThatIsDamagedIsWrittenAnew(t *testing.T) {
 	dir := t.TempDir()
 	proctest.Must(t, os.MkdirAll(filepath.Join(dir, "healing"), 0o700))

@@ -14,7 +14,7 @@ import (
 	"github.com/tend-run/tend/internal/support/proctest"
 )
 
-// An episode that is watched is told as it goes on: each step, what a model is writing and
+// An episode that is watched is told as it continues: each step, what a model is writing and
 // has written, what each try has changed. Whoever comes later gets the rest alone.
 func TestAnEpisodeIsWatched(t *testing.T) {
 	h := &Healing{store: store{t.TempDir()}}

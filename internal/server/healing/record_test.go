@@ -8,7 +8,7 @@ import (
 )
 
 // What is in testdata/v1 was written by the server of November 2026, before the first
-// release. It is never written anew: a format that changes has another directory beside it.
+// release. It is never rewritten: a format that changes has another directory beside it.
 func TestRecordsOfTheHealerAreReadByEachVersion(t *testing.T) {
 	d, s, p := new(declaration), new(state), new(pending)
 	proctest.Record(t, "testdata/v1/declared.json", d)

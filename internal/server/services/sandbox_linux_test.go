@@ -280,7 +280,7 @@ func TestAPortIsThatOfTheSandbox(t *testing.T) {
 }
 
 // A sandbox that is paused pauses the service: nothing fails, nothing is restarted, also
-// by a server that comes while it is so, and afterwards it goes on as the same process.
+// by a server that comes while it is so, and afterwards it continues as the same process.
 func TestAPausedSandboxPausesTheService(t *testing.T) {
 	t.Parallel()
 	y := newYard(t)

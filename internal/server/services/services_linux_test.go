@@ -74,7 +74,7 @@ func TestADamagedRecordIsSaidByEachCallAndEndsNothing(t *testing.T) {
 	if live := proctest.Value(m.List(ctx, process.Filter{Live: true}))(t); len(live) != 1 {
 		t.Errorf("%d processes live", len(live))
 	}
-	// Mended, it goes on with the same process.
+	// Mended, it continues with the same process.
 	proctest.Must(t, os.WriteFile(filepath.Join(dir, "x.json"), good, 0o600))
 	s, _ = kept(t, m, dir)
 	proctest.Eventually(t, "it is looked after again", func() bool {

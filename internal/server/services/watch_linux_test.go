@@ -70,7 +70,7 @@ func TestAChangedFileInASandboxRestarts(t *testing.T) {
 	y.inside(s, "mkdir -p /back/src; echo 1 > /back/src/a.ts; mv /back /app")
 	runs++
 	y.restarted("dev", runs)
-	// Another server goes on, and finds what has changed before.
+	// Another server continues, and finds what has changed before.
 	files := filepath.Join(y.dir, "dev.files")
 	proctest.Eventually(t, "it is known what the files are", func() bool {
 		_, err := os.Stat(files)

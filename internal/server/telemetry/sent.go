@@ -10,7 +10,7 @@ import (
 )
 
 // sent is which processes' spans a collector has taken: a file with an ID a line. Lines of
-// processes that are not known any more go when it is written anew.
+// processes that are not known any more go when it is rewritten.
 type sent struct {
 	dir   string
 	file  *os.File            // nil: not open
@@ -32,7 +32,7 @@ func (s *sent) open(known map[process.ID]bool) error {
 	if err := os.MkdirAll(s.dir, 0o700); err != nil {
 		return err
 	}
-	data, _ := atomicfile.Read(s.path(), maxSent) // what cannot be read is sent again, and made anew
+	data, _ := atomicfile.Read(s.path(), maxSent) // what cannot be read is sent again, and made again
 	for line := range bytes.Lines(data) {
 		// A line that a death has cut has no end: it is written again.
 		if id, whole := bytes.CutSuffix(line, []byte("\n")); whole && known[process.ID(id)] {
@@ -44,7 +44,7 @@ func (s *sent) open(known map[process.ID]bool) error {
 
 func (s *sent) path() string { return filepath.Join(s.dir, "sent") }
 
-// rewrite makes the file anew of what is known.
+// rewrite makes the file again of what is known.
 func (s *sent) rewrite() error {
 	s.close()
 	var b bytes.Buffer

@@ -133,7 +133,7 @@ func (p *Process) Signal(_ context.Context, sig int, scope process.Scope) error 
 const (
 	// killTime bounds how long the end of what was killed is waited for.
 	killTime = 10 * time.Second
-	// maxLooks bounds the looks at a tree that goes on forking.
+	// maxLooks bounds the looks at a tree that continues forking.
 	maxLooks = 1000
 )
 

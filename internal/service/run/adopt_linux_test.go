@@ -80,7 +80,7 @@ func TestAServerThatRunsIsAdopted(t *testing.T) {
 		t.Fatalf("it is %+v, %q", s.State, s.ID)
 	}
 	nothingLives(t, m) // of tend's own
-	// Whoever looks after it dies, and another goes on.
+	// Whoever looks after it dies, and another continues.
 	for range 2 {
 		l.stop()
 		l = live(t, m, dir)

@@ -45,7 +45,7 @@ func (w *worker) hook(e supervisor.Effect, o order) {
 func (w *worker) awaitHook(p process.Process, over bool, limit time.Duration, done supervisor.Event) {
 	e := w.s.judged(w.until(w.ctx, p, process.Until{}))
 	if e == nil || e.Cause == process.CauseShutdown && !over {
-		return // all of tend ends; the next one goes on from here
+		return // all of tend ends; the next one continues from here
 	}
 	ctx, cancel := context.WithTimeout(w.ctx, hookEnd)
 	defer cancel()

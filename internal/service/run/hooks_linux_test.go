@@ -129,7 +129,7 @@ func TestAStopEndsAHookAndNoHookPreventsIt(t *testing.T) {
 	l.declare("  x: {command: exec sleep 1000}\n")
 }
 
-// A hook is not declared any more while it runs. The service goes on, and its stop ends both.
+// A hook is not declared any more while it runs. The service continues, and its stop ends both.
 func TestAStopEndsAHookOfADeclarationBefore(t *testing.T) {
 	m := testkeeper.New(t)
 	l := live(t, m, t.TempDir())

@@ -587,7 +587,7 @@ func TestAChangedFileRestarts(t *testing.T) {
 	p := newProject(t, "50ms", sleeper)
 	s := p.edited(t, "src/main.js", 2)
 	p.stop()
-	// Another supervisor goes on watching.
+	// Another supervisor continues watching.
 	p.live(t)
 	if now := p.ready("dev"); now.ID != s.ID {
 		t.Errorf("%s was adopted of %s", now.ID, s.ID)
@@ -689,7 +689,7 @@ func TestADamagedRecordIsNotTakenForNone(t *testing.T) {
 	}
 }
 
-// A tend that is older than the one that wrote a record leaves that service, which goes on,
+// A tend that is older than the one that wrote a record leaves that service, which continues,
 // and looks after all others.
 func TestARecordOfAnotherVersionHoldsItsServiceAlone(t *testing.T) {
 	m, dir := testkeeper.New(t), t.TempDir()

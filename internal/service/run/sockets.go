@@ -22,7 +22,7 @@ const (
 	// holderTime bounds how long a start waits until its sockets are held.
 	holderTime = 20 * time.Second
 	// holderStopped is how long a start waits for a holder that stands still: one that a
-	// frozen machine has thawed goes on by itself.
+	// frozen machine has thawed continues by itself.
 	holderStopped = 2 * time.Second
 	// holderEnd is how long a holder may take to end before it is killed.
 	holderEnd = 5 * time.Second

@@ -298,7 +298,7 @@ func TestAServiceWhoseHolderDiesHasSocketsAgain(t *testing.T) {
 }
 
 // A holder that somebody has stopped is named with what to do, at once and at each start.
-// Once it goes on, so does the service, with the same sockets.
+// Once it continues, so does the service, with the same sockets.
 func TestAHolderThatIsStoppedIsNamed(t *testing.T) {
 	m := testkeeper.New(t)
 	l := live(t, m, t.TempDir())
@@ -319,7 +319,7 @@ func TestAHolderThatIsStoppedIsNamed(t *testing.T) {
 	}
 }
 
-// A supervisor that goes on finds service and holder as they are. What belongs to no
+// A supervisor that continues finds service and holder as they are. What belongs to no
 // service any more is ended.
 func TestASupervisorThatGoesOnFindsTheSockets(t *testing.T) {
 	m, dir := testkeeper.New(t), t.TempDir()

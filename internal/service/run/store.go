@@ -170,7 +170,7 @@ func (s store) saveFiles(name, of string, were *watch.Sum) error {
 func (s store) forgetFiles(name string) { _ = os.Remove(filepath.Join(s.dir, name+filesSuffix)) }
 
 // lasting is the part of a state that another must know to go on. What probes found
-// last is asked anew.
+// last is asked again.
 func lasting(s supervisor.State) supervisor.State {
 	s.Last, s.Late, s.Met, s.Unmet = 0, false, false, ""
 	for i := range s.Probes {

@@ -48,7 +48,7 @@ type Supervisor struct {
 	c     Config
 	store store
 	boot  string
-	// origin is the clock at begin, which time.Since goes on from.
+	// origin is the clock at begin, which time.Since continues from.
 	origin supervisor.Time
 	begin  time.Time
 

@@ -88,7 +88,7 @@ func (w *worker) followInside(ctx context.Context, at *watchedFiles, of string) 
 			seat, err = sitDown(in, at)
 		}
 		if old != nil {
-			// The root may have been let go while the sandbox goes on, for a snapshot:
+			// The root may have been let go while the sandbox continues, for a snapshot:
 			// then nothing is missed between the two.
 			if name := old.w.Rest(); err == nil && name != "" {
 				w.changed(name)

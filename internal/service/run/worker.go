@@ -301,7 +301,7 @@ func (w *worker) watch(p process.Process, in process.Info, n int64, o order) {
 		w.unwatch()
 	}
 	ctx, cancel := context.WithCancel(w.ctx)
-	if w.watched != n { // else what is known of it goes on being known
+	if w.watched != n { // else what is known of it continues being known
 		w.tree = runTree{p: p, leader: in.PID, session: in.Session}
 	}
 	target := &probe.Target{Process: p, Leader: in.PID, Session: in.Session, Manager: w.s.c.Manager, Spec: specInPlace(o.rules)}
@@ -369,7 +369,7 @@ func seen(o order) seenOf {
 	return out
 }
 
-// rewatch has a run that goes on watched as another declaration asks for.
+// rewatch has a run that continues watched as another declaration asks for.
 func (w *worker) rewatch(o order) {
 	w.push(func() {
 		if w.unwatch == nil || reflect.DeepEqual(w.by, seen(o)) {
@@ -399,7 +399,7 @@ func (w *worker) line(ctx context.Context, p process.Process, pattern config.Pat
 func (w *worker) awaitEnd(ctx context.Context, p process.Process, n int64, sandbox string, forks bool, ends *kernelEnds) {
 	e := w.s.judged(w.until(ctx, p, process.Until{}))
 	if e == nil || e.Cause == process.CauseShutdown {
-		return // all of tend ends; the next one goes on from here
+		return // all of tend ends; the next one continues from here
 	}
 	gone := w.ended(ctx, p, n, sandbox, ends.judge(e))
 	if gone || !forks {

@@ -78,7 +78,7 @@ func TestTheAnswerOfALookThatNobodyWaitsForChangesNothing(t *testing.T) {
 		t.Errorf("it is %+v", w.s.Adopted)
 	}
 	w.want(Event{Kind: TreeGone}, "→ idle")
-	// The next wish looks anew.
+	// The next wish looks again.
 	w.want(Event{Kind: WantUp}, "adopt 2, → starting")
 }
 

@@ -4,7 +4,7 @@ import (
 	"github.com/tend-run/tend/process"
 )
 
-// found goes on from a stored state.
+// found continues from a stored state.
 func (m *machine) found() {
 	s, ev := &m.s, &m.ev
 	if ev.Run != s.Run {

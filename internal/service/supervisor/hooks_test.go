@@ -107,7 +107,7 @@ func TestNoHookPreventsAStop(t *testing.T) {
 	})
 }
 
-// Whoever goes on from a stored state asks for the hook that was under way, and for none
+// Whoever continues from a stored state asks for the hook that was under way, and for none
 // that was before.
 func TestAHookIsAskedForAgainByWhoeverGoesOn(t *testing.T) {
 	found := func(w *tale, alive bool, e *process.Exit, want string) {

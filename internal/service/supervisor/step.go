@@ -386,7 +386,7 @@ func (m *machine) kill(t then, why string) {
 	m.do(Effect{Kind: Kill, Run: m.s.Run})
 }
 
-// restart ends the service, if it runs, and starts it anew. Nothing of it counts.
+// restart ends the service, if it runs, and starts it again. Nothing of it counts.
 func (m *machine) restart(why string) {
 	switch m.s.Phase {
 	case Running:

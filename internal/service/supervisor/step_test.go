@@ -77,7 +77,7 @@ func (w *tale) want(e Event, want string) {
 	}
 }
 
-// tick goes on to the deadline, which must be this long after the last event.
+// tick continues to the deadline, which must be this long after the last event.
 func (w *tale) tick(after time.Duration, want string) {
 	w.t.Helper()
 	if d := w.s.Deadline(); d == 0 || (d-1-Time(w.now)) != Time(after) {
@@ -512,7 +512,7 @@ func TestAServiceWhoseSocketsNobodyHoldsIsRestarted(t *testing.T) {
 	w.want(Event{Kind: Launched}, up)
 	w.want(Event{Kind: Unheld}, "unheld, signal 15, → stopping")
 	w.want(Event{Kind: Exited, Exit: &process.Exit{}, Gone: true}, "failed, → failed")
-	// What is never restarted goes on with what it has.
+	// What is never restarted continues with what it has.
 	w = newTale(t, "restart: never")
 	w.up()
 	w.want(Event{Kind: Unheld}, "unheld, → running")
@@ -569,7 +569,7 @@ func TestASchedule(t *testing.T) {
 	w.want(exit(0), "launch 2, → starting")
 }
 
-// A state goes through JSON between any two events, and another process goes on.
+// A state goes through JSON between any two events, and another process continues.
 func TestAServiceIsAdopted(t *testing.T) {
 	alive := Event{Kind: Found, Alive: true}
 	gone := Event{Kind: Found}

@@ -188,7 +188,7 @@ func (w *world) end(name string, n int64, e *process.Exit, all bool) {
 func (w *world) place(away string) { w.step("boxed", Event{Kind: Placed, OK: away == "", Text: away}) }
 
 // crash is the death of whoever carries out effects: what was to be done is not done,
-// and another goes on from what was stored.
+// and another continues from what was stored.
 func (w *world) crash() {
 	w.note("crash")
 	states := map[string]State{}

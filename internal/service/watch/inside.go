@@ -143,7 +143,7 @@ func (w *Inside) run(ctx context.Context, gone <-chan struct{}, b *burst) error 
 	}
 }
 
-// notices notes what has changed, and opens a watch anew that has lost something.
+// notices notes what has changed, and opens a watch again that has lost something.
 func (w *Inside) notices(b *burst) error {
 	err := w.handleEvents(b.note, b.touch)
 	switch {

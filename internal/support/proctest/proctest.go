@@ -134,7 +134,7 @@ func write(t testing.TB, p process.Process, in process.Input) {
 }
 
 // Step writes a line to a process each time its output, of all streams together, has come to
-// one of the ends. So a program that reads a line before it goes on writes in an order that
+// one of the ends. So a program that reads a line before it continues writes in an order that
 // nothing else decides.
 func Step(t testing.TB, p process.Process, ends ...int64) {
 	t.Helper()

@@ -11,7 +11,7 @@ import (
 	"github.com/tend-run/tend/internal/support/proctest"
 )
 
-// A launcher that leaves somebody, and one that does not obey, fail their test, which goes on.
+// A launcher that leaves somebody, and one that does not obey, fail their test, which continues.
 func TestWhoIsLeftIsNamedAndKilled(t *testing.T) {
 	for name, script := range map[string]string{
 		"a launcher that leaves somebody":  "sleep 1234 & trap 'exit 0' TERM; echo up; wait",

@@ -18,7 +18,7 @@ import (
 	"github.com/tend-run/tend/process"
 )
 
-// undead is a program that looks like a zombie: its first thread has ended, and another goes on.
+// undead is a program that looks like a zombie: its first thread has ended, and another continues.
 const undead = `
 def go_on():
     libc.prctl(15, b"undead")

@@ -356,7 +356,7 @@ func TestWhatAnotherUserLaysOut(t *testing.T) {
 				proctest.Must(t, as(t.Context(), nobody, "/bin/sh", "-c", "rm -f "+file+"; umask 077; echo known-to-nobody > "+file).Run())
 				before := v.Roles()[testdaemon.Server]
 				proctest.Must(t, syscall.Kill(before, syscall.SIGKILL))
-				// The next one refuses the token; root gives its own back, and all goes on.
+				// The next one refuses the token; root gives its own back, and all continues.
 				proctest.Eventually(t, "the next server says why it does not start", func() bool {
 					return strings.Contains(v.Log(),
 						"belongs to another user")

@@ -154,7 +154,7 @@ func (c *Client) Frame() ([]byte, error) {
 // patience is how long a resumption may take, with all its attempts.
 const patience = 2 * time.Minute
 
-// Resume connects anew until it succeeds.
+// Resume connects again until it succeeds.
 func (c *Client) Resume() error {
 	retry := c.Retry
 	if retry == 0 {

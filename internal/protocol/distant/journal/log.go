@@ -44,7 +44,7 @@ func Create(dir string, s State) (*Log, error) {
 	return l, nil
 }
 
-// Open reads what is there and goes on behind it.
+// Open reads what is there and continues behind it.
 func Open(dir string) (*Log, error) {
 	segments, err := segmentsIn(dir)
 	if err != nil {

@@ -44,7 +44,7 @@ type Stream struct {
 	Process process.ID
 	Origin  string
 	Request uint64   // that asked for it
-	Done    uint64   `json:",omitempty"` // frame of proc_done; 0: it goes on
+	Done    uint64   `json:",omitempty"` // frame of proc_done; 0: it continues
 	PTY     bool     `json:",omitempty"`
 	Own     bool     `json:",omitempty"` // spawned by this session, not attached
 	Next    [4]int64 // offsets that come next

@@ -20,7 +20,7 @@ const (
 var errBrokeOff = errors.New("the answer broke off")
 
 // answer reads the answer to one attempt. Notifications on the way are passed on; event
-// is where an answer goes on that breaks off.
+// is where an answer continues that breaks off.
 func (r *Relay) answer(m *message, resp *http.Response, event *string, progress func()) ([]byte, error) {
 	defer resp.Body.Close()
 	kind := resp.Header.Get("Content-Type")
@@ -41,7 +41,7 @@ func (r *Relay) answer(m *message, resp *http.Response, event *string, progress 
 	}
 	progress()
 	if m.Method == "subscriptions/listen" {
-		*event = "" // it begins anew
+		*event = "" // it begins again
 	}
 	return r.events(m, bufio.NewReaderSize(resp.Body, 64<<10), event, progress)
 }

@@ -87,7 +87,7 @@ func (r *Relay) broken() error {
 	return r.outErr
 }
 
-// connect finds the server anew, unless somebody just has.
+// connect finds the server again, unless somebody just has.
 func (r *Relay) connect(ctx context.Context) error {
 	r.connecting.Lock()
 	defer r.connecting.Unlock()

@@ -49,7 +49,7 @@ func (d *daemon) follow(t *testing.T, s *stream, c codec, pid int, got *[]byte, 
 }
 
 // TestKillingARoleLosesNothing kills each role with SIGKILL in the middle of
-// a stream. The process goes on, readers that resume at their offset get
+// a stream. The process continues, readers that resume at their offset get
 // every byte once, and it stays listed and killable.
 func TestKillingARoleLosesNothing(t *testing.T) {
 	t.Parallel()

@@ -109,7 +109,7 @@ func (s *slow) Read(b []byte) (int, error) {
 	return s.r.Read(b[:min(len(b), 700)])
 }
 
-// readInParts cuts its connection again and again, and goes on where it was.
+// readInParts cuts its connection again and again, and continues where it was.
 func (d *daemon) readInParts(t *testing.T, c codec, pid int) []byte {
 	const ready = len("ready\n")
 	all := []byte{}
