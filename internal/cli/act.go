@@ -64,6 +64,15 @@ type killCmd struct {
 	IDs    []string `arg:"" name:"id" complete:"live" help:"The processes."`
 }
 
+// asUsual: kill -9, -KILL and -SIGKILL are kill -s.
+func (*killCmd) asUsual(word string) string {
+	name := word[1:]
+	if _, err := parseSignal(name); err != nil || name == "s" || name == "h" {
+		return word
+	}
+	return "--signal=" + name
+}
+
 func (c *killCmd) Run(ctx context.Context, inv *invocation) error {
 	sig := int(syscall.SIGKILL)
 	if c.Signal != "" {

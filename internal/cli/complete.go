@@ -10,8 +10,6 @@ import (
 	"time"
 	"unicode"
 
-	"github.com/alecthomas/kong"
-
 	"github.com/tend-run/tend/process"
 	"github.com/tend-run/tend/sdk/go"
 )
@@ -35,8 +33,7 @@ type suggester struct {
 	inv   *invocation
 	words []string // the last is being typed
 
-	node  *kong.Node
-	flags []*kong.Flag
+	node  *node
 	args  []string // of the verb, so far
 	infos []process.Info
 	asked bool
@@ -48,116 +45,41 @@ type word struct{ text, about string }
 
 // answer returns the lines for the script.
 func (s *suggester) answer() string {
-	s.node, s.flags = s.inv.model.Node, s.inv.model.Flags
 	last := len(s.words) - 1
 	cur := s.words[last]
-	for i := 0; i < last; i++ {
-		w := s.words[i]
-		if w == "--" && s.program() {
-			return s.directive("program", i+1)
-		}
-		if len(w) > 1 && w[0] == '-' && w != "--" {
-			flag, value, here := s.flagOf(w)
-			switch {
-			case flag == nil || !takesValue(flag):
-				continue
-			case here:
-				s.use(flag, value)
-			case i+1 == last:
-				return s.value(flag, "", cur)
-			default:
-				i++
-				s.use(flag, s.words[i])
-			}
-			continue
-		}
-		if child := s.childOf(w); child != nil {
-			s.node, s.flags = child, append(slices.Clone(s.flags), child.Flags...)
-			continue
-		}
-		if s.program() {
-			return s.directive("program", i)
-		}
-		s.args = append(s.args, w)
+	r := &reading{node: s.inv.model, typing: true}
+	_ = r.read(s.words[:last]) // nothing is wrong while it is typed
+	s.node, s.args = r.node, r.args
+	_ = s.inv.chooseSandbox(r.node)
+	dir := &s.inv.flags.StateDir // "~" is not expanded yet
+	if home := s.inv.getenv("HOME"); home != "" && strings.HasPrefix(*dir, "~/") {
+		*dir = filepath.Join(home, (*dir)[2:])
 	}
-	if len(cur) > 0 && cur[0] == '-' {
-		if flag, value, here := s.flagOf(cur); flag != nil && here && strings.HasPrefix(cur, "--") && takesValue(flag) {
-			return s.value(flag, strings.TrimSuffix(cur, value), value)
+	switch {
+	case len(r.rest) > 0:
+		n := last - len(r.rest)
+		if r.rest[0] == "--" {
+			n++
+		}
+		return s.directive("program", n)
+	case r.pending != nil:
+		return s.value(r.pending, "", cur)
+	case strings.HasPrefix(cur, "-"):
+		name, value, has := strings.Cut(cur, "=")
+		if f := s.node.option(name); has && strings.HasPrefix(cur, "--") && f != nil && f.takesValue() {
+			return s.value(f, name+"=", value)
 		}
 		return s.offer("", cur, s.options())
-	}
-	if verbs := s.verbs(); len(verbs) > 0 && len(s.args) == 0 {
-		return s.offer("", cur, verbs)
-	}
-	if s.program() {
+	case len(s.node.shown()) > 0 && len(s.args) == 0:
+		return s.offer("", cur, verbsOf(s.node))
+	case r.atProgram():
 		return s.directive("program", last)
 	}
-	if p := s.positional(); p != nil {
-		kind := p.Tag.Get("complete")
-		if kind == "" && p.Enum != "" {
-			return s.offer("", cur, plain(p.EnumSlice()...))
-		}
-		return s.kind(kind, "", cur)
+	p := r.next()
+	if p == nil {
+		return ""
 	}
-	return ""
-}
-
-// program: what follows is a command line of its own.
-func (s *suggester) program() bool {
-	n := s.node.Positional
-	return len(n) > 0 && n[len(n)-1].Passthrough && len(s.args) >= len(n)-1
-}
-
-// positional is the argument that is being typed, nil if there is none.
-func (s *suggester) positional() *kong.Positional {
-	n := s.node.Positional
-	if len(n) == 0 || len(s.args) >= len(n) && !n[len(n)-1].IsCumulative() {
-		return nil
-	}
-	return n[min(len(s.args), len(n)-1)]
-}
-
-func takesValue(f *kong.Flag) bool { return !f.IsBool() && !f.IsCounter() }
-
-// flagOf finds the flag of a word; here: its value is in the same word.
-func (s *suggester) flagOf(w string) (flag *kong.Flag, value string, here bool) {
-	if name, ok := strings.CutPrefix(w, "--"); ok {
-		name, value, here = strings.Cut(name, "=")
-		for _, f := range s.flags {
-			if f.Name == name {
-				return f, value, here
-			}
-		}
-		return nil, value, here
-	}
-	letters := []rune(w[1:])
-	for i, letter := range letters {
-		at := slices.IndexFunc(s.flags, func(f *kong.Flag) bool { return f.Short == letter })
-		if at < 0 {
-			return nil, "", false
-		}
-		if takesValue(s.flags[at]) {
-			return s.flags[at], string(letters[i+1:]), i+1 < len(letters)
-		}
-	}
-	return nil, "", false
-}
-
-// use notes what a flag says about the daemon to ask.
-func (s *suggester) use(f *kong.Flag, value string) {
-	if home := s.inv.getenv("HOME"); home != "" && strings.HasPrefix(value, "~/") {
-		value = filepath.Join(home, value[2:])
-	}
-	switch f.Name {
-	case "url":
-		s.inv.flags.URL = value
-	case "token":
-		s.inv.flags.Token = value
-	case "state-dir":
-		s.inv.flags.StateDir = value
-	case "sandbox":
-		s.inv.sandbox = value
-	}
+	return s.value(p, "", cur)
 }
 
 // places are the sandboxes, or what they are made from, or the services.
@@ -194,51 +116,39 @@ func (s *suggester) places(kind string) (words []word) {
 	return slices.DeleteFunc(words, func(w word) bool { return slices.Contains(s.args, w.text) })
 }
 
-func (s *suggester) childOf(w string) *kong.Node {
-	if len(s.args) > 0 {
-		return nil
-	}
-	for _, n := range s.node.Children {
-		if n.Type == kong.CommandNode && !n.Hidden && (n.Name == w || slices.Contains(n.Aliases, w)) {
-			return n
-		}
-	}
-	return nil
-}
-
-func (s *suggester) verbs() []word {
-	var words []word
-	for _, n := range s.node.Children {
-		if n.Type == kong.CommandNode && !n.Hidden {
-			words = append(words, word{n.Name, n.Help})
-		}
+func verbsOf(n *node) (words []word) {
+	for _, v := range n.shown() {
+		words = append(words, word{v.name, v.get("help")})
 	}
 	return words
 }
 
-func (s *suggester) options() []word {
-	var words []word
-	for _, f := range s.flags {
-		if f.Hidden {
+func (s *suggester) options() (words []word) {
+	for _, f := range s.node.options() {
+		if f.has("hidden") {
 			continue
 		}
-		words = append(words, word{"--" + f.Name, f.Help})
-		if f.Short != 0 {
-			words = append(words, word{"-" + string(f.Short), f.Help})
+		words = append(words, word{"--" + f.name, f.get("help")})
+		if f.has("short") {
+			words = append(words, word{"-" + f.get("short"), f.get("help")})
 		}
 	}
 	return words
 }
 
-// value completes the value of a flag, which begins after prefix in its word.
-func (s *suggester) value(f *kong.Flag, prefix, cur string) string {
-	kind := f.Tag.Get("complete")
+// value completes a value, which begins after prefix in its word.
+func (s *suggester) value(p *param, prefix, cur string) string {
+	kind := p.get("complete")
 	switch {
-	case kind == "" && f.Enum != "":
-		return s.offer(prefix, cur, plain(f.EnumSlice()...))
-	case kind == "" && f.PlaceHolder == "DIR":
+	case kind == "" && p.has("enum"):
+		var words []word
+		for _, text := range p.list("enum") {
+			words = append(words, word{text, ""})
+		}
+		return s.offer(prefix, cur, words)
+	case kind == "" && p.get("placeholder") == "DIR":
 		kind = "dirs"
-	case kind == "" && (f.PlaceHolder == "FILE" || f.PlaceHolder == "PATH"):
+	case kind == "" && (p.get("placeholder") == "FILE" || p.get("placeholder") == "PATH"):
 		kind = "files"
 	}
 	return s.kind(kind, prefix, cur)
@@ -275,16 +185,8 @@ func (s *suggester) kind(kind, prefix, cur string) string {
 		}
 		return s.offer(prefix, cur, words)
 	case "verb":
-		s.node = s.inv.model.Node
-		for _, w := range s.args {
-			args := s.args
-			s.args = nil
-			if child := s.childOf(w); child != nil {
-				s.node = child
-			}
-			s.args = args
-		}
-		return s.offer(prefix, cur, s.verbs())
+		n, _ := s.inv.model.find(s.args)
+		return s.offer(prefix, cur, verbsOf(n))
 	case "sandbox", "snapshot", "template", "service":
 		return s.offer(prefix, cur, s.places(kind))
 	case "process", "live", "input", "finished":
@@ -378,14 +280,6 @@ func (s *suggester) offer(prefix, cur string, words []word) string {
 
 // directive is what the script itself completes.
 func (s *suggester) directive(kind string, n int) string { return fmt.Sprintf(":%s\t%d\n", kind, n) }
-
-func plain(texts ...string) []word {
-	var words []word
-	for _, t := range texts {
-		words = append(words, word{t, ""})
-	}
-	return words
-}
 
 func hasPrefixFold(s, prefix string) bool {
 	return len(s) >= len(prefix) && strings.EqualFold(s[:len(prefix)], prefix)

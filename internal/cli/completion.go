@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"embed"
 	"io"
 )
@@ -14,7 +15,7 @@ type completionCmd struct {
 	Shell string `arg:"" enum:"bash,zsh,fish" help:"bash, zsh or fish."`
 }
 
-func (c *completionCmd) Run(inv *invocation) error {
+func (c *completionCmd) Run(_ context.Context, inv *invocation) error {
 	script, err := completionScripts.ReadFile("completion/tend." + c.Shell)
 	if err != nil {
 		return err
@@ -30,7 +31,7 @@ type completeCmd struct {
 	Words []string `arg:"" passthrough:"" optional:"" help:"The words after tend, to the one being typed."`
 }
 
-func (c *completeCmd) Run(inv *invocation) error {
+func (c *completeCmd) Run(_ context.Context, inv *invocation) error {
 	words := c.Words
 	if len(words) > 0 && words[0] == "--" {
 		words = words[1:]

@@ -24,7 +24,7 @@ import (
 )
 
 type distantCmd struct {
-	Lines  distantLinesCmd  `cmd:"" default:"withargs" help:"Serve JSON lines."`
+	Lines  distantLinesCmd  `cmd:"" default:"" help:"Serve JSON lines."`
 	Listen distantListenCmd `cmd:"" help:"Serve the encrypted transport of the distant command line; prints the URI to connect to."`
 }
 

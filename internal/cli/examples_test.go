@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/alecthomas/kong"
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
@@ -70,11 +69,9 @@ func allExamplesCmd(ts *testscript.TestScript, _ bool, _ []string) {
 // shownExamples returns the command lines of all help texts, as a terminal of
 // 80 columns has them, without the remarks.
 func shownExamples(ts *testscript.TestScript) (lines []string) {
-	parser, err := kong.New(new(grammar), kong.Name("tend"))
-	ts.Check(err)
-	var visit func(n *kong.Node, path []string)
-	visit = func(n *kong.Node, path []string) {
-		if n.Hidden || n.Name == "completion" { // its lines are of three shells; the script completion_live runs them
+	var visit func(n *node, path []string)
+	visit = func(n *node, path []string) {
+		if n.has("hidden") || n.name == "completion" { // its lines are of three shells; the script completion_live runs them
 			return
 		}
 		cmd := exec.Command(filepath.Join(binaries, "tend"), append(slices.Clone(path), "--help")...)
@@ -97,10 +94,10 @@ func shownExamples(ts *testscript.TestScript) (lines []string) {
 		if found == 0 {
 			ts.Fatalf("tend %s --help shows no example", strings.Join(path, " "))
 		}
-		for _, c := range n.Children {
-			visit(c, append(slices.Clone(path), c.Name))
+		for _, c := range n.open().verbs {
+			visit(c, append(slices.Clone(path), c.name))
 		}
 	}
-	visit(parser.Model.Node, nil)
+	visit(program(new(grammar)), nil)
 	return lines
 }

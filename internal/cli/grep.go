@@ -14,7 +14,7 @@ import (
 
 type grepCmd struct {
 	inSandbox
-	IgnoreCase bool  `short:"i" help:"Ignore case."`
+	IgnoreCase bool  `name:"ignore-case" short:"i" help:"Ignore case."`
 	Line       bool  `short:"n" help:"Print stream and line number before each line."`
 	Byte       bool  `short:"b" help:"Print stream and byte offset before each line, for tend logs --from."`
 	Max        int64 `short:"m" placeholder:"N" help:"Stop after N matches."`

@@ -432,15 +432,3 @@ func episodeText(e *tend.EpisodeRecord) string {
 func indented(text string) string {
 	return strings.ReplaceAll(strings.TrimRight(text, "\n"), "\n", "\n          ")
 }
-
-func (*healCmd) Help() string {
-	return `It begins the repair that the healer of the tend.yaml begins by itself when restarts do not help, and waits until it is over: the exit status is 0 if the service is well then. Nothing of it happens with --dry-run.
-
-` + examples(`tend heal --dry-run`, `tend heal web`)
-}
-
-func (*episodesCmd) Help() string {
-	return `An episode is one repair: what was seen, what was tried, what it has changed, and what became of it.
-
-` + examples(`tend episodes`, `tend episodes last --diff`)
-}

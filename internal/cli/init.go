@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -17,7 +18,7 @@ type initCmd struct {
 }
 
 // Run writes a tend.yaml for the project in a directory.
-func (c *initCmd) Run(inv *invocation) error {
+func (c *initCmd) Run(_ context.Context, inv *invocation) error {
 	f, err := importer.Project(os.DirFS(c.Dir))
 	if problems, ok := errors.AsType[config.Problems](err); ok {
 		return inv.showProblems(problems)

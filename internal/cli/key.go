@@ -13,15 +13,15 @@ import (
 
 // keyCmd is the part of the grammar about virtual keys.
 type keyCmd struct {
-	Ls     keyLsCmd     `cmd:"" default:"withargs" aliases:"list" help:"List the keys (tend key alone does the same)."`
+	Ls     keyLsCmd     `cmd:"" default:"" aliases:"list" help:"List the keys (tend key alone does the same)."`
 	Create keyCreateCmd `cmd:"" aliases:"new,add" help:"Create a key and print it: it is not shown again."`
 	Revoke keyRevokeCmd `cmd:"" aliases:"rm,remove,delete" help:"Revoke keys."`
 }
 
 type keyCreateCmd struct {
 	Name     string   `arg:"" help:"Its name: letters, digits, ., _ and -."`
-	Provider []string `sep:"none" placeholder:"PATTERN" help:"It may use these providers; * is any text. Repeatable. Default: all."`
-	Model    []string `sep:"none" placeholder:"PATTERN" help:"It may use these models; * is any text. Repeatable. Default: all."`
+	Provider []string `placeholder:"PATTERN" help:"It may use these providers; * is any text. Repeatable. Default: all."`
+	Model    []string `placeholder:"PATTERN" help:"It may use these models; * is any text. Repeatable. Default: all."`
 	Requests int      `name:"requests-per-minute" placeholder:"N" help:"How many requests it may make in a minute. Default: no limit."`
 	Tokens   int64    `name:"tokens-per-day" placeholder:"N" help:"How many tokens it may use in a day (UTC), for questions and answers together. Default: no limit."`
 	Sandbox  string   `placeholder:"SANDBOX" complete:"sandbox" help:"A sandbox that is kept alive while the key is used."`
@@ -162,26 +162,3 @@ func keyFactsOf(k *tend.Key) keyFacts {
 		Status: k.Status, Error: k.Error, Reported: timeOrNull(k.Reported),
 	}
 }
-
-func (*keyCmd) Help() string {
-	return `Whoever has a virtual key may use the model providers of this daemon (tend serve --providers), at http://HOST:PORT/api/gateway/PROVIDER in place of the provider's own address, and report how a machine does to /api/sandbox/heal. It opens nothing else, and it is of no use anywhere else.
-
-` + examples(`tend key create ann --model 'claude-*' --tokens-per-day 1000000`, `tend key`)
-}
-
-func (*keyCreateCmd) Help() string {
-	return `The key is printed on stdout, and nowhere kept: only its hash is.
-
-` + examples(
-		`tend key create ann --provider anthropic --model 'claude-*'`,
-		`tend key create ci --requests-per-minute 60 --tokens-per-day 1000000`,
-	)
-}
-
-func (*keyLsCmd) Help() string {
-	return `REQUESTS and TOKENS are those of today (UTC). STATUS is what was reported with the key last.
-
-` + examples(`tend key ls --json`)
-}
-
-func (*keyRevokeCmd) Help() string { return examples(`tend key revoke ann`) }

@@ -8,8 +8,6 @@ import (
 	"os"
 	"syscall"
 
-	"github.com/alecthomas/kong"
-
 	"github.com/tend-run/tend/internal/cli/role"
 	"github.com/tend-run/tend/internal/heal/confine"
 	"github.com/tend-run/tend/internal/service/sockets"
@@ -54,7 +52,7 @@ type invocation struct {
 	// environ is the whole environment, as os.Environ has it.
 	environ func() []string
 	flags   *globals
-	model   *kong.Application
+	model   *node
 	json    bool // stderr is JSON, too
 	dialed  []*daemon
 	// sandbox is whose processes the command is for; "": the machine's.
@@ -80,51 +78,43 @@ func (e usageError) Error() string { return string(e) }
 
 // execute runs one command line and returns the exit status.
 func execute(ctx context.Context, inv *invocation, args []string) int {
-	g, flags := grammarFor(args)
-	inv.flags = flags
-	inv.json = asksForJSON(args)
-	exited := -1
-	parser, err := kong.New(g,
-		kong.Name("tend"),
-		kong.Description(description),
-		kong.Writers(inv.out, inv.errs),
-		kong.ConfigureHelp(kong.HelpOptions{Compact: true, NoExpandSubcommands: true}),
-		kong.ExplicitGroups(verbGroups),
-		kong.ShortUsageOnError(),
-		kong.Exit(func(code int) { exited = code }),
-		kong.Bind(inv),
-	)
-	if err != nil {
-		return inv.report(err)
-	}
-	inv.model = parser.Model
+	g := new(grammar)
+	inv.flags, inv.model, inv.json = &g.globals, program(g), asksForJSON(args)
 	if len(args) == 0 {
 		args = []string{"--help"}
 	}
-	kctx, err := parser.Parse(asUsual(parser.Model, args))
-	if exited >= 0 { // --help was printed
-		return exited
-	}
-	if _, ok := errors.AsType[*os.PathError](err); ok { // or could not be
-		return inv.report(err)
+	r := &reading{node: inv.model}
+	err := r.read(args)
+	switch {
+	case err != nil:
+	case g.ShowHelp:
+		return inv.report(inv.help(r.node))
+	case g.ShowVersion:
+		return inv.report(new(versionCmd).Run(ctx, inv))
+	default:
+		err = r.finish(inv.getenv)
 	}
 	if err != nil {
-		return inv.misunderstood(parser.Model, args, err)
+		return inv.misunderstood(r.node, err)
 	}
 	inv.json = inv.flags.JSON
-	if why := withoutJSON(kctx); why != "" && inv.json {
-		return inv.report(usageError(fmt.Sprintf("%s has no JSON form: %s", commandPath(kctx), why)))
+	if why := r.node.withoutJSON(); why != "" && inv.json {
+		return inv.report(usageError(fmt.Sprintf("%s has no JSON form: %s", r.node.path(), why)))
 	}
-	if err := inv.chooseSandbox(kctx); err != nil {
+	if err := inv.chooseSandbox(r.node); err != nil {
 		return inv.report(err)
 	}
-	kctx.BindTo(ctx, (*context.Context)(nil))
 	defer func() {
 		for _, d := range inv.dialed {
 			d.Close()
 		}
 	}()
-	return inv.report(kctx.Run())
+	return inv.report(r.node.value.Addr().Interface().(runner).Run(ctx, inv))
+}
+
+// runner is a verb of the grammar that has none below it.
+type runner interface {
+	Run(context.Context, *invocation) error
 }
 
 // report prints the error of a command, if it has something to say, and

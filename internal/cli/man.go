@@ -1,12 +1,11 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
-
-	"github.com/alecthomas/kong"
 )
 
 // manCmd makes manual pages from the grammar and the help texts, so that they
@@ -16,14 +15,13 @@ type manCmd struct {
 	Dir  string   `placeholder:"DIR" help:"Write the pages of all commands into this directory, such as ~/.local/share/man/man1."`
 }
 
-func (c *manCmd) Run(inv *invocation) error {
-	n := inv.model.Node
-	for _, name := range c.Verb {
-		child := verbOf(n, name)
-		if child == nil || child.Hidden {
-			return usageError(fmt.Sprintf("%q is no verb of %s", name, n.FullPath()))
-		}
-		n = child
+func (c *manCmd) Run(_ context.Context, inv *invocation) error {
+	n, err := inv.model.find(c.Verb)
+	if err != nil {
+		return err
+	}
+	if n.has("hidden") {
+		return n.parent.noVerb(n.name)
 	}
 	if c.Dir == "" {
 		_, err := inv.out.Write([]byte(manPage(inv.model, n)))
@@ -35,21 +33,18 @@ func (c *manCmd) Run(inv *invocation) error {
 	if err := os.MkdirAll(c.Dir, 0o755); err != nil {
 		return err
 	}
-	return eachVerb(n, func(n *kong.Node) error {
+	return eachVerb(n, func(n *node) error {
 		return os.WriteFile(filepath.Join(c.Dir, manName(n)+".1"), []byte(manPage(inv.model, n)), 0o644)
 	})
 }
 
 // eachVerb calls do for a node and all that is below it and shown.
-func eachVerb(n *kong.Node, do func(*kong.Node) error) error {
-	if err := do(n); err != nil {
+func eachVerb(n *node, do func(*node) error) error {
+	if err := do(n.open()); err != nil {
 		return err
 	}
-	for _, c := range n.Children {
-		if c.Type != kong.CommandNode || c.Hidden {
-			continue
-		}
-		if err := eachVerb(c, do); err != nil {
+	for _, v := range n.shown() {
+		if err := eachVerb(v, do); err != nil {
 			return err
 		}
 	}
@@ -57,67 +52,50 @@ func eachVerb(n *kong.Node, do func(*kong.Node) error) error {
 }
 
 // manName is the name of a page: tend-distant-listen.
-func manName(n *kong.Node) string {
-	if n.Parent == nil {
-		return n.Name
-	}
-	return manName(n.Parent) + "-" + n.Name
-}
+func manName(n *node) string { return strings.ReplaceAll(n.path(), " ", "-") }
 
 // manPage is a page in the macros of man(7).
-func manPage(app *kong.Application, n *kong.Node) string {
+func manPage(app, n *node) string {
 	var b strings.Builder
 	title := "process runtime"
-	if n.Parent != nil {
-		title = strings.TrimSuffix(n.Help, ".")
+	if n.parent != nil {
+		title = strings.TrimSuffix(n.get("help"), ".")
 	}
 	fmt.Fprintf(&b, ".TH %s 1 \"\" %s \"tend manual\"\n.SH NAME\n%s \\- %s\n", strings.ToUpper(manName(n)),
 		quoteRoff("tend "+versionText()), manName(n), roff(title))
 	b.WriteString(".SH SYNOPSIS\n.nf\n")
 	fmt.Fprintf(&b, "%s\n.fi\n", roff(synopsis(n)))
 	b.WriteString(".SH DESCRIPTION\n")
-	if n.Parent != nil {
-		b.WriteString(roff(n.Help) + "\n")
+	if n.parent != nil {
+		b.WriteString(roff(n.get("help")) + "\n")
 	}
-	detail := n.Detail
-	if n.Parent == nil {
-		detail = n.Help
-	}
-	manText(&b, detail)
-	if len(n.Positional) > 0 {
+	manText(&b, n.detail())
+	if len(n.args) > 0 {
 		b.WriteString(".SH ARGUMENTS\n")
-		for _, p := range n.Positional {
-			manItem(&b, strings.ToUpper(p.Name), p.Help)
+		for _, a := range n.args {
+			manItem(&b, strings.ToUpper(a.name), a.get("help"))
 		}
 	}
-	if n.Parent != nil {
-		manFlags(&b, "OPTIONS", n.Flags)
+	if n.parent != nil {
+		manFlags(&b, "OPTIONS", n.flags)
 	}
-	manFlags(&b, "OPTIONS OF ALL VERBS", app.Flags)
-	var verbs []*kong.Node
-	for _, c := range n.Children {
-		if c.Type == kong.CommandNode && !c.Hidden {
-			verbs = append(verbs, c)
+	manFlags(&b, "OPTIONS OF ALL VERBS", app.flags)
+	var see []string
+	if n.parent != nil {
+		see = append(see, fmt.Sprintf(".BR %s (1)", roff(manName(n.parent))))
+	}
+	for i, v := range n.shown() {
+		if i == 0 {
+			b.WriteString(".SH VERBS\n")
 		}
+		manItem(&b, strings.Join(append([]string{v.name}, v.list("aliases")...), ", "), v.get("help"))
+		see = append(see, fmt.Sprintf(".BR %s (1)", roff(manName(v))))
 	}
-	if len(verbs) > 0 {
-		b.WriteString(".SH VERBS\n")
-		for _, c := range verbs {
-			manItem(&b, strings.Join(append([]string{c.Name}, c.Aliases...), ", "), c.Help)
-		}
-	}
-	if n.Parent == nil {
+	if n.parent == nil {
 		b.WriteString(".SH EXIT STATUS\n")
-		manText(&b, exitStatuses)
+		manText(&b, helpText("exit statuses"))
 		b.WriteString(".SH ENVIRONMENT\n")
-		manText(&b, environmentUsed)
-	}
-	see := []string{}
-	if n.Parent != nil {
-		see = append(see, fmt.Sprintf(".BR %s (1)", roff(manName(n.Parent))))
-	}
-	for _, c := range verbs {
-		see = append(see, fmt.Sprintf(".BR %s (1)", roff(manName(c))))
+		manText(&b, helpText("environment"))
 	}
 	if len(see) > 0 {
 		b.WriteString(".SH SEE ALSO\n" + strings.Join(see, ",\n") + "\n")
@@ -126,24 +104,20 @@ func manPage(app *kong.Application, n *kong.Node) string {
 }
 
 // synopsis is the form of a command line.
-func synopsis(n *kong.Node) string {
-	text := "tend"
-	if n.Parent != nil {
-		text = strings.ReplaceAll(manName(n), "-", " ")
-	}
-	text += " [flags]"
-	if len(n.Children) > 0 && n.DefaultCmd == nil {
+func synopsis(n *node) string {
+	text := n.path() + " [flags]"
+	if len(n.verbs) > 0 && n.meant == nil {
 		return text + " VERB ..."
 	}
-	for _, p := range n.Positional {
-		word := strings.ToUpper(p.Name)
+	for _, a := range n.args {
+		word := strings.ToUpper(a.name)
 		switch {
-		case p.Passthrough:
+		case a.has("passthrough"):
 			word = "-- CMD ARG..."
-		case p.IsCumulative():
+		case a.several():
 			word += "..."
 		}
-		if !p.Required && !p.Passthrough {
+		if !a.required() && !a.has("passthrough") {
 			word = "[" + word + "]"
 		}
 		text += " " + word
@@ -151,28 +125,21 @@ func synopsis(n *kong.Node) string {
 	return text
 }
 
-func manFlags(b *strings.Builder, title string, flags []*kong.Flag) {
+func manFlags(b *strings.Builder, title string, flags []*param) {
 	begun := false
 	for _, f := range flags {
-		if f.Hidden {
+		if f.has("hidden") {
 			continue
 		}
 		if !begun {
 			b.WriteString(".SH " + title + "\n")
 			begun = true
 		}
-		text := "--" + f.Name
-		if f.Short != 0 {
-			text = "-" + string(f.Short) + ", " + text
+		help := f.get("help")
+		if f.has("env") {
+			help += " ($" + f.get("env") + ")"
 		}
-		if takesValue(f) {
-			text += "=" + f.FormatPlaceHolder()
-		}
-		help := f.Help
-		if len(f.Envs) > 0 {
-			help += " ($" + strings.Join(f.Envs, ", $") + ")"
-		}
-		manItem(b, text, help)
+		manItem(b, f.term(), help)
 	}
 }
 

@@ -4,18 +4,13 @@ import (
 	"bytes"
 	"strings"
 	"testing"
-
-	"github.com/alecthomas/kong"
-
-	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 // TestManualPagesSayWhatTheGrammarHas: each verb has a page, and each flag and
 // argument is on it.
 func TestManualPagesSayWhatTheGrammarHas(t *testing.T) {
-	parser := proctest.Value(kong.New(new(grammar), kong.Name("tend"), kong.Description(description)))(t)
 	pages := 0
-	err := eachVerb(parser.Model.Node, func(n *kong.Node) error {
+	err := eachVerb(program(new(grammar)), func(n *node) error {
 		pages++
 		var out, errs bytes.Buffer
 		inv := &invocation{out: &out, errs: &errs, getenv: func(string) string { return "" }}
@@ -30,17 +25,17 @@ func TestManualPagesSayWhatTheGrammarHas(t *testing.T) {
 			}
 		}
 		want := []string{".TH " + strings.ToUpper(manName(n)) + " 1 ", ".SH NAME", ".SH SYNOPSIS", ".SH DESCRIPTION", roff("--state-dir=DIR")}
-		for _, f := range n.Flags {
-			if !f.Hidden {
-				want = append(want, roff("--"+f.Name), roff(f.Help))
+		for _, f := range n.flags {
+			if !f.has("hidden") {
+				want = append(want, roff("--"+f.name), roff(f.get("help")))
 			}
 		}
-		for _, p := range n.Positional {
-			want = append(want, "\n.B "+roff(strings.ToUpper(p.Name))+"\n"+roff(p.Help))
+		for _, a := range n.args {
+			want = append(want, "\n.B "+roff(strings.ToUpper(a.name))+"\n"+roff(a.get("help")))
 		}
-		for _, c := range n.Children {
-			if !c.Hidden {
-				want = append(want, "\n.BR "+roff(manName(c))+" (1)")
+		for _, v := range n.verbs {
+			if !v.has("hidden") {
+				want = append(want, "\n.BR "+roff(manName(v))+" (1)")
 			}
 		}
 		for _, w := range want {
@@ -67,13 +62,12 @@ func TestManualPagesSayWhatTheGrammarHas(t *testing.T) {
 
 // TestEveryVerbHasJSONOrSaysWhyNot keeps the list of those without short.
 func TestEveryVerbHasJSONOrSaysWhyNot(t *testing.T) {
-	parser := proctest.Value(kong.New(new(grammar), kong.Name("tend")))(t)
 	var without []string
-	for _, n := range parser.Model.Children {
-		if n.Tag.Has("nojson") {
-			without = append(without, n.Name)
-			if n.Tag.Get("nojson") == "" {
-				t.Errorf("%s does not say why it has no JSON form", n.Name)
+	for _, n := range program(new(grammar)).verbs {
+		if n.has("nojson") {
+			without = append(without, n.name)
+			if n.get("nojson") == "" {
+				t.Errorf("%s does not say why it has no JSON form", n.name)
 			}
 		}
 	}

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/tend-run/tend/internal/core/embedded"
@@ -10,7 +11,7 @@ import (
 // that is upgraded to it asks for it.
 type payloadCmd struct{}
 
-func (c *payloadCmd) Run(inv *invocation) error {
+func (c *payloadCmd) Run(_ context.Context, inv *invocation) error {
 	b, err := embedded.Bytes()
 	if err != nil {
 		return fmt.Errorf("the keeper's program: %w", err)

@@ -19,7 +19,7 @@ type psCmd struct {
 	All    bool     `short:"a" help:"Also ended processes."`
 	Quiet  bool     `short:"q" help:"Print only IDs, one on each line."`
 	Tag    string   `placeholder:"TAG" complete:"tag" help:"Only processes with this tag."`
-	Filter []string `sep:"none" placeholder:"K=V" complete:"filter" help:"Only processes that match. K is name, tag, id (its beginning), status, exited (a code), label or user. name, tag and user may contain * and ?; without these the whole text must match. With several filters, each key must match, and for each key one of its filters. status and exited find ended processes even without -a."`
+	Filter []string `placeholder:"K=V" complete:"filter" help:"Only processes that match. K is name, tag, id (its beginning), status, exited (a code), label or user. name, tag and user may contain * and ?; without these the whole text must match. With several filters, each key must match, and for each key one of its filters. status and exited find ended processes even without -a."`
 }
 
 // psFilter is a key of --filter.

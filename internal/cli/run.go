@@ -39,7 +39,7 @@ type runFlags struct {
 	User    string            `short:"u" placeholder:"USER" help:"Run as this user: a name, uid or uid:gid."`
 	Timeout time.Duration     `placeholder:"30s" help:"Kill it, with all descendants, after this long (exit status 124)."`
 	Shell   bool              `short:"c" help:"CMD is a command line for /bin/sh."`
-	Label   map[string]string `mapsep:"none" placeholder:"K=V" help:"A label. Repeatable."`
+	Label   map[string]string `placeholder:"K=V" help:"A label. Repeatable."`
 
 	Keep      string        `placeholder:"SIZE" help:"Keep this much of each output stream, such as 64MiB; the oldest is freed first."`
 	Pin       bool          `help:"Keep it and its output when it has finished, until tend unpin or tend rm."`
@@ -255,8 +255,8 @@ func (c *runFlags) onExit(inv *invocation, s *process.Spec) error {
 
 // envFlags say which variables a process gets.
 type envFlags struct {
-	Env     []string `short:"e" sep:"none" placeholder:"K=V" help:"Environment variable; K alone takes its value from this shell. Repeatable."`
-	EnvFile []string `name:"env-file" sep:"none" placeholder:"FILE" help:"Lines of K=V, or K alone; # begins a comment. Repeatable. --env overrides it."`
+	Env     []string `short:"e" placeholder:"K=V" help:"Environment variable; K alone takes its value from this shell. Repeatable."`
+	EnvFile []string `name:"env-file" placeholder:"FILE" help:"Lines of K=V, or K alone; # begins a comment. Repeatable. --env overrides it."`
 	EnvAll  bool     `name:"env-all" help:"Pass all variables of this shell except TEND_TOKEN. --env-file and --env override them."`
 }
 
@@ -344,7 +344,7 @@ func (c *runFlags) likeHere(inv *invocation, s *process.Spec) {
 	}
 }
 
-// syncOf reads the value of --fsync; kong has checked that it is one of them.
+// syncOf reads the value of --fsync; its enum has been checked.
 func syncOf(text string) process.Sync {
 	for s := process.SyncNone; s <= process.SyncInterval; s++ {
 		if s.String() == text {

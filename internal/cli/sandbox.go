@@ -50,12 +50,12 @@ type placeFlags struct {
 	Disk   string  `placeholder:"SIZE" help:"Limit of disk space, 16MiB or more; the number of files is limited in proportion. Default: that of tend serve --sandbox-disk, else none."`
 
 	Network string   `enum:"default,none,host,own" default:"default" placeholder:"HOW" help:"none: it reaches only itself; host: it reaches the machine and what the machine reaches; own: it reaches the outside, never the machine. Default: the daemon's."`
-	Allow   []string `sep:"none" placeholder:"HOST" help:"Allow outgoing connections only to this host, *.DOMAIN, address or CIDR, with :PORT or without; needs --network own. Repeatable."`
-	Deny    []string `sep:"none" placeholder:"HOST" help:"Deny outgoing connections there. Repeatable."`
+	Allow   []string `placeholder:"HOST" help:"Allow outgoing connections only to this host, *.DOMAIN, address or CIDR, with :PORT or without; needs --network own. Repeatable."`
+	Deny    []string `placeholder:"HOST" help:"Deny outgoing connections there. Repeatable."`
 	Public  bool     `help:"Its ports are served to callers without its token."`
-	Share   []string `short:"v" aliases:"volume" sep:"none" placeholder:"SRC[:DST[:ro]]" help:"A directory of the daemon's machine that is visible inside. Repeatable."`
+	Share   []string `short:"v" aliases:"volume" placeholder:"SRC[:DST[:ro]]" help:"A directory of the daemon's machine that is visible inside. Repeatable."`
 
-	Label map[string]string `short:"l" aliases:"metadata" mapsep:"none" placeholder:"K=V" help:"A label. Repeatable."`
+	Label map[string]string `short:"l" aliases:"metadata" placeholder:"K=V" help:"A label. Repeatable."`
 }
 
 func (c *placeFlags) spec(inv *invocation, local bool) (tend.SandboxSpec, error) {
@@ -202,8 +202,8 @@ func (inv *invocation) announceSandbox(info *tend.SandboxInfo) error {
 
 type sandboxLsCmd struct {
 	Quiet bool              `short:"q" help:"Print only names, one on each line."`
-	State []string          `enum:"starting,ready,stopped,failed,paused" placeholder:"STATE" help:"Only those in this state: ready, paused, stopped, starting or failed. Repeatable."`
-	Label map[string]string `short:"l" aliases:"metadata" mapsep:"none" placeholder:"K=V" help:"Only those with this label. Repeatable."`
+	State []string          `sep:"," enum:"starting,ready,stopped,failed,paused" placeholder:"STATE" help:"Only those in this state: ready, paused, stopped, starting or failed. Repeatable."`
+	Label map[string]string `short:"l" aliases:"metadata" placeholder:"K=V" help:"Only those with this label. Repeatable."`
 }
 
 func (c *sandboxLsCmd) Run(ctx context.Context, inv *invocation) error {

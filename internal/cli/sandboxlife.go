@@ -69,7 +69,7 @@ func (c *sandboxResumeCmd) Run(ctx context.Context, inv *invocation) error {
 
 type sandboxRmCmd struct {
 	All   bool              `short:"a" help:"All sandboxes."`
-	Label map[string]string `short:"l" aliases:"metadata" mapsep:"none" placeholder:"K=V" help:"All with this label. Repeatable."`
+	Label map[string]string `short:"l" aliases:"metadata" placeholder:"K=V" help:"All with this label. Repeatable."`
 	Force bool              `short:"f" help:"Do not fail if a named sandbox does not exist."`
 	Names []string          `arg:"" name:"sandbox" optional:"" complete:"sandbox" help:"The sandboxes."`
 }
@@ -119,7 +119,7 @@ type sandboxUpdateCmd struct {
 	Extend    time.Duration     `placeholder:"1h" help:"End it this long from now, if that is later than its current end."`
 	OnTimeout string            `name:"on-timeout" enum:",rm,kill,pause" default:"" placeholder:"WHAT" help:"What happens at its end: rm or pause."`
 	Idle      time.Duration     `default:"-1ns" placeholder:"10m" help:"Stop it when nobody has used it and nothing ran in it for this long; 0: never."`
-	Label     map[string]string `short:"l" aliases:"metadata" mapsep:"none" placeholder:"K=V" help:"Add this label. Repeatable."`
+	Label     map[string]string `short:"l" aliases:"metadata" placeholder:"K=V" help:"Add this label. Repeatable."`
 	envFlags
 
 	Sandbox string `arg:"" complete:"sandbox" help:"The sandbox."`
@@ -194,7 +194,7 @@ func (c *sandboxForkCmd) Run(ctx context.Context, inv *invocation) error {
 
 // sandboxSnapshotCmd keeps files; its first verb needs no name.
 type sandboxSnapshotCmd struct {
-	Create snapshotCreateCmd `cmd:"" default:"withargs" help:"Save the files of a sandbox, and print the name of the snapshot."`
+	Create snapshotCreateCmd `cmd:"" default:"" help:"Save the files of a sandbox, and print the name of the snapshot."`
 	Ls     snapshotLsCmd     `cmd:"" aliases:"list" help:"List snapshots."`
 	Rm     snapshotRmCmd     `cmd:"" aliases:"remove" help:"Remove snapshots that no sandbox needs."`
 }

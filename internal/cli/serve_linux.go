@@ -149,7 +149,7 @@ func ownProgram() []string {
 // serverCmd is the server role, and, as distant's launcher calls it, "server
 // listen".
 type serverCmd struct {
-	Role   serverRoleCmd    `cmd:"" default:"withargs" hidden:"" help:"The server role; tend serve starts it."`
+	Role   serverRoleCmd    `cmd:"" default:"" hidden:"" help:"The server role; tend serve starts it."`
 	Listen distantListenCmd `cmd:"" help:"As tend distant listen."`
 }
 

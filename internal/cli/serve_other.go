@@ -20,7 +20,7 @@ func (c *serveCmd) Run(_ context.Context, inv *invocation) error {
 
 type serverCmd struct{ serveFlags }
 
-func (c *serverCmd) Run() error {
+func (c *serverCmd) Run(context.Context, *invocation) error {
 	return fmt.Errorf("the server role needs Linux; this is %s", runtime.GOOS)
 }
 

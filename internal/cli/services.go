@@ -51,7 +51,7 @@ func (c *downCmd) Run(ctx context.Context, inv *invocation) error {
 
 // servicesCmd is the part of the grammar about declared services that there are.
 type servicesCmd struct {
-	Ls      servicesLsCmd      `cmd:"" default:"withargs" aliases:"list,ps,status" help:"List the services (tend services alone does the same)."`
+	Ls      servicesLsCmd      `cmd:"" default:"" aliases:"list,ps,status" help:"List the services (tend services alone does the same)."`
 	Start   servicesStartCmd   `cmd:"" help:"Start declared services and their dependencies."`
 	Restart servicesRestartCmd `cmd:"" help:"End services and start them again."`
 }
@@ -389,7 +389,7 @@ func (c *configCheckCmd) Run(ctx context.Context, inv *invocation) error {
 
 type configSchemaCmd struct{}
 
-func (*configSchemaCmd) Run(inv *invocation) error {
+func (*configSchemaCmd) Run(_ context.Context, inv *invocation) error {
 	text, err := config.Schema()
 	if err != nil {
 		return err

@@ -89,7 +89,7 @@ func printPromises(out io.Writer, all map[string]tend.Promise) {
 	}
 }
 
-func (c *tortureWorkCmd) Run() error {
+func (c *tortureWorkCmd) Run(context.Context, *invocation) error {
 	torture.Work(c.Args)
 	return nil
 }

@@ -24,7 +24,7 @@ type upCmd struct {
 	Detach bool `short:"d" help:"Request the services and return; they keep running."`
 	Wait   bool `help:"With -d: return once all of them are ready or have completed; exit status 1 if one has failed."`
 	// Of the wait alone: the services go on.
-	WaitTimeout time.Duration `placeholder:"30s" help:"With --wait: give up after this long, with exit status 124; the services keep running. Default: no limit, and a service with restart.max 0 never fails."`
+	WaitTimeout time.Duration `name:"wait-timeout" placeholder:"30s" help:"With --wait: give up after this long, with exit status 124; the services keep running. Default: no limit, and a service with restart.max 0 never fails."`
 	Config      string        `short:"f" default:"tend.yaml" placeholder:"FILE" help:"The file that declares the services: a tend.yaml, or an ecosystem file of pm2, a Procfile or a file of process-compose. Default: tend.yaml."`
 	Names       []string      `arg:"" name:"service" optional:"" complete:"service" help:"Only these services and their dependencies. Default: all that are not disabled."`
 }

@@ -7,85 +7,70 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/alecthomas/kong"
-
 	"github.com/tend-run/tend/internal/lib/typo"
 )
 
-// grammar is the whole command line: help, completion, the manual pages and
-// which verbs have a JSON form all come from it. Besides kong's tags a field may
-// have "complete", what its words may be (see suggester), and a verb "nojson", why
-// it has no JSON form and what to use.
+// grammar is the whole command line.
 type grammar struct {
+	ShowHelp bool `name:"help" short:"h" help:"Show context-sensitive help."`
 	globals
-	Version versionFlag `name:"version" help:"Print the version."`
+	ShowVersion bool `name:"version" help:"Print the version."`
 
-	Run     runCmd     `cmd:"" group:"start" help:"Start a process and follow it."`
-	Restart restartCmd `cmd:"" group:"start" help:"End a process and start it again with the same spec and name."`
-	Ps      psCmd      `cmd:"" group:"look" aliases:"ls,list" help:"List processes."`
-	Inspect inspectCmd `cmd:"" group:"look" help:"Print all details of processes, as JSON."`
-	Top     topCmd     `cmd:"" group:"look" help:"Show the running processes, refreshed (q quits)."`
-	Events  eventsCmd  `cmd:"" group:"look" help:"Print the events of processes."`
-	Wait    waitCmd    `cmd:"" group:"look" help:"Wait for processes to end, or for a condition such as output or a port."`
-	Logs    logsCmd    `cmd:"" group:"output" help:"Print the output of processes."`
-	Grep    grepCmd    `cmd:"" group:"output" help:"Print the lines of a process's output that match."`
-	Attach  attachCmd  `cmd:"" group:"output" help:"Connect this terminal to a process (detach: ctrl-])." nojson:"it is for a terminal; tend logs -f --json follows the output"`
-	Input   inputCmd   `cmd:"" group:"output" help:"Write to the input of a process."`
-	Stop    stopCmd    `cmd:"" group:"end" help:"End processes: send a signal, then kill those that remain."`
-	Kill    killCmd    `cmd:"" group:"end" help:"End processes and all their descendants at once."`
-	Signal  signalCmd  `cmd:"" group:"end" help:"Send a signal to a process."`
-	Rm      rmCmd      `cmd:"" group:"end" aliases:"remove" help:"Remove finished processes and their output."`
-	Pin     pinCmd     `cmd:"" group:"end" help:"Keep processes and their output after they have finished, until they are unpinned or removed."`
-	Unpin   unpinCmd   `cmd:"" group:"end" help:"Unpin processes: they are again removed when their time is over or space is short."`
+	Run     runCmd     `cmd:"" group:"Start processes:" help:"Start a process and follow it."`
+	Restart restartCmd `cmd:"" help:"End a process and start it again with the same spec and name."`
+	Ps      psCmd      `cmd:"" group:"See what they do:" aliases:"ls,list" help:"List processes."`
+	Inspect inspectCmd `cmd:"" help:"Print all details of processes, as JSON."`
+	Top     topCmd     `cmd:"" help:"Show the running processes, refreshed (q quits)."`
+	Events  eventsCmd  `cmd:"" help:"Print the events of processes."`
+	Wait    waitCmd    `cmd:"" help:"Wait for processes to end, or for a condition such as output or a port."`
+	Logs    logsCmd    `cmd:"" group:"Output and input:" help:"Print the output of processes."`
+	Grep    grepCmd    `cmd:"" help:"Print the lines of a process's output that match."`
+	Attach  attachCmd  `cmd:"" help:"Connect this terminal to a process (detach: ctrl-])." nojson:"it is for a terminal; tend logs -f --json follows the output"`
+	Input   inputCmd   `cmd:"" help:"Write to the input of a process."`
+	Stop    stopCmd    `cmd:"" group:"End and forget them:" help:"End processes: send a signal, then kill those that remain."`
+	Kill    killCmd    `cmd:"" help:"End processes and all their descendants at once."`
+	Signal  signalCmd  `cmd:"" help:"Send a signal to a process."`
+	Rm      rmCmd      `cmd:"" aliases:"remove" help:"Remove finished processes and their output."`
+	Pin     pinCmd     `cmd:"" help:"Keep processes and their output after they have finished, until they are unpinned or removed."`
+	Unpin   unpinCmd   `cmd:"" help:"Unpin processes: they are again removed when their time is over or space is short."`
 
-	Up       upCmd       `cmd:"" group:"service" help:"Start the services of a tend.yaml and keep them running."`
-	Down     downCmd     `cmd:"" group:"service" help:"End services."`
-	Services servicesCmd `cmd:"" group:"service" aliases:"service,svc" help:"List, start and restart services."`
-	Adopt    adoptCmd    `cmd:"" group:"service" help:"Make a running process the process of a service, and keep it running."`
-	Heal     healCmd     `cmd:"" group:"service" help:"Repair a service now, or show what would be tried."`
-	Episodes episodesCmd `cmd:"" group:"service" aliases:"episode" help:"Show the repairs of services."`
-	Rollback rollbackCmd `cmd:"" group:"service" help:"Undo a finished repair, and restart the service."`
-	Config   configCmd   `cmd:"" group:"service" help:"Check a tend.yaml; print its schema."`
-	Init     initCmd     `cmd:"" group:"service" help:"Inspect a project, and write a tend.yaml for it."`
-	Import   importCmd   `cmd:"" group:"service" help:"Convert a file of pm2 or process-compose, or a Procfile, to a tend.yaml, and print it." nojson:"it prints YAML in any case"`
+	Up       upCmd       `cmd:"" group:"Services:" help:"Start the services of a tend.yaml and keep them running."`
+	Down     downCmd     `cmd:"" help:"End services."`
+	Services servicesCmd `cmd:"" aliases:"service,svc" help:"List, start and restart services."`
+	Adopt    adoptCmd    `cmd:"" help:"Make a running process the process of a service, and keep it running."`
+	Heal     healCmd     `cmd:"" help:"Repair a service now, or show what would be tried."`
+	Episodes episodesCmd `cmd:"" aliases:"episode" help:"Show the repairs of services."`
+	Rollback rollbackCmd `cmd:"" help:"Undo a finished repair, and restart the service."`
+	Config   configCmd   `cmd:"" help:"Check a tend.yaml; print its schema."`
+	Init     initCmd     `cmd:"" help:"Inspect a project, and write a tend.yaml for it."`
+	Import   importCmd   `cmd:"" help:"Convert a file of pm2 or process-compose, or a Procfile, to a tend.yaml, and print it." nojson:"it prints YAML in any case"`
 
-	Sandbox  sandboxCmd  `cmd:"" group:"sandbox" aliases:"sandboxes,sbx" help:"Create, use and remove sandboxes: isolated places with their own files and processes."`
-	Template templateCmd `cmd:"" group:"sandbox" aliases:"templates" help:"Build, list and remove templates for sandboxes."`
+	Sandbox  sandboxCmd  `cmd:"" group:"Sandboxes:" aliases:"sandboxes,sbx" help:"Create, use and remove sandboxes: isolated places with their own files and processes."`
+	Template templateCmd `cmd:"" aliases:"templates" help:"Build, list and remove templates for sandboxes."`
 
-	Serve    serveCmd    `cmd:"" group:"daemon" help:"Run the daemon in the foreground." nojson:"it prints nothing but its log; tend status --json has its facts"`
-	Status   statusCmd   `cmd:"" group:"daemon" help:"Show the daemon: its roles and what this machine allows."`
-	Doctor   doctorCmd   `cmd:"" group:"daemon" help:"Find problems on this machine, and say how to fix them."`
-	UI       uiCmd       `cmd:"" name:"ui" group:"daemon" help:"Open the daemon's page in the browser, logged in."`
-	Upgrade  upgradeCmd  `cmd:"" group:"daemon" help:"Replace the roles of a running daemon; nothing is lost."`
-	Shutdown shutdownCmd `cmd:"" group:"daemon" help:"End the daemon and its processes."`
-	Torture  tortureCmd  `cmd:"" group:"daemon" help:"Prove on this machine and filesystem that nothing is lost: kill the roles of a separate daemon." nojson:"its report is for people; the exit status is the result"`
-	Key      keyCmd      `cmd:"" group:"daemon" aliases:"keys" help:"Create, list and revoke virtual keys for the gateway to model providers and for reports."`
-	MCP      mcpCmd      `cmd:"" name:"mcp" group:"daemon" help:"Serve the Model Context Protocol on stdin and stdout: tools for language models." nojson:"its output is the protocol's"`
-	Distant  distantCmd  `cmd:"" group:"daemon" help:"Serve distant's protocol: JSON lines, or encrypted for the distant command line." nojson:"its output is distant's protocol"`
+	Serve    serveCmd    `cmd:"" group:"The daemon:" help:"Run the daemon in the foreground." nojson:"it prints nothing but its log; tend status --json has its facts"`
+	Status   statusCmd   `cmd:"" help:"Show the daemon: its roles and what this machine allows."`
+	Doctor   doctorCmd   `cmd:"" help:"Find problems on this machine, and say how to fix them."`
+	UI       uiCmd       `cmd:"" name:"ui" help:"Open the daemon's page in the browser, logged in."`
+	Upgrade  upgradeCmd  `cmd:"" help:"Replace the roles of a running daemon; nothing is lost."`
+	Shutdown shutdownCmd `cmd:"" help:"End the daemon and its processes."`
+	Torture  tortureCmd  `cmd:"" help:"Prove on this machine and filesystem that nothing is lost: kill the roles of a separate daemon." nojson:"its report is for people; the exit status is the result"`
+	Key      keyCmd      `cmd:"" aliases:"keys" help:"Create, list and revoke virtual keys for the gateway to model providers and for reports."`
+	MCP      mcpCmd      `cmd:"" name:"mcp" help:"Serve the Model Context Protocol on stdin and stdout: tools for language models." nojson:"its output is the protocol's"`
+	Distant  distantCmd  `cmd:"" help:"Serve distant's protocol: JSON lines, or encrypted for the distant command line." nojson:"its output is distant's protocol"`
 
-	Help       helpCmd       `cmd:"" whole:"" group:"help" help:"Show the help of a command." nojson:"tend help --help prints text alone"`
-	Man        manCmd        `cmd:"" whole:"" group:"help" help:"Print the manual page of a command, or write all pages." nojson:"manual pages are text"`
-	Completion completionCmd `cmd:"" group:"help" help:"Print a completion script for a shell." nojson:"a completion script is text"`
-	VersionCmd versionCmd    `cmd:"" name:"version" group:"help" help:"Print the version."`
+	Help       helpCmd       `cmd:"" group:"Help:" help:"Show the help of a command." nojson:"tend help --help prints text alone"`
+	Man        manCmd        `cmd:"" help:"Print the manual page of a command, or write all pages." nojson:"manual pages are text"`
+	Completion completionCmd `cmd:"" help:"Print a completion script for a shell." nojson:"a completion script is text"`
+	VersionCmd versionCmd    `cmd:"" name:"version" help:"Print the version."`
 
-	Complete    completeCmd    `cmd:"" whole:"" hidden:"" help:"What a completion script asks."`
+	Complete    completeCmd    `cmd:"" hidden:"" group:"Commands:" help:"What a completion script asks."`
 	Server      serverCmd      `cmd:"" hidden:"" help:"The server role; tend serve starts it."`
 	HealEpisode healEpisodeCmd `cmd:"" hidden:"" name:"heal-episode" help:"Work on a repair; the daemon starts it."`
 	HealChat    healChatCmd    `cmd:"" hidden:"" name:"heal-chat" help:"Work on a turn of a chat; the daemon starts it."`
 	HealProject healProjectCmd `cmd:"" hidden:"" name:"heal-project" help:"Work on the project of a repair; a worker starts it."`
 	Payload     payloadCmd     `cmd:"" hidden:"" help:"Write the keeper's program to stdout."`
 	TortureWork tortureWorkCmd `cmd:"" hidden:"" name:"torture-work" help:"A program that runs under torture."`
-}
-
-var verbGroups = []kong.Group{
-	{Key: "start", Title: "Start processes:"},
-	{Key: "look", Title: "See what they do:"},
-	{Key: "output", Title: "Output and input:"},
-	{Key: "end", Title: "End and forget them:"},
-	{Key: "service", Title: "Services:"},
-	{Key: "sandbox", Title: "Sandboxes:"},
-	{Key: "daemon", Title: "The daemon:"},
-	{Key: "help", Title: "Help:"},
 }
 
 // globals are the flags of every command.
@@ -96,14 +81,12 @@ type globals struct {
 	JSON     bool   `name:"json" help:"Print facts as JSON on stdout, and errors as JSON on stderr."`
 }
 
-// withoutJSON says why the verb that was chosen has no JSON form; "": it has.
-func withoutJSON(kctx *kong.Context) string {
-	for _, p := range kctx.Path {
-		if p.Command != nil && p.Command.Tag.Has("nojson") {
-			return p.Command.Tag.Get("nojson")
-		}
+// withoutJSON says why a verb has no JSON form; "": it has.
+func (n *node) withoutJSON() (why string) {
+	for _, v := range n.line() {
+		why += v.get("nojson") // of one of them
 	}
-	return ""
+	return why
 }
 
 // asksForJSON is for errors that are printed before the command line is understood.
@@ -114,89 +97,17 @@ func asksForJSON(args []string) bool {
 	return slices.Contains(args, "--json") || slices.Contains(args, "--json=true")
 }
 
-// verbAt returns where the verb of a command line is, or -1.
-func verbAt(app *kong.Application, args []string) int {
-	for i := 0; i < len(args); i++ {
-		if len(args[i]) < 2 || args[i][0] != '-' {
-			return i
-		}
-		for _, f := range app.Flags {
-			if args[i] == "--"+f.Name && takesValue(f) {
-				i++
-				break
-			}
-		}
-	}
-	return -1
-}
-
-// asUsual rewrites what kong has no words for: kill -9, -KILL and -SIGKILL.
-func asUsual(app *kong.Application, args []string) []string {
-	at := verbAt(app, args)
-	if at < 0 || args[at] != "kill" {
-		return args
-	}
-	args = slices.Clone(args)
-	for i := at + 1; i < len(args) && args[i] != "--"; i++ {
-		if name, ok := strings.CutPrefix(args[i], "-"); ok && name != "" && name[0] != '-' && name != "s" && name != "h" {
-			if _, err := parseSignal(name); err == nil {
-				args[i] = "--signal=" + name
-			}
-		}
-	}
-	return args
-}
-
-// misunderstood reports a wrong command line, with what was meant if that can be
-// told.
-func (inv *invocation) misunderstood(app *kong.Application, args []string, err error) int {
+// misunderstood reports a wrong command line, of which no more than at was understood.
+func (inv *invocation) misunderstood(at *node, err error) int {
 	text := err.Error()
-	kctx := parseContext(err)
-	if at := verbAt(app, args); at >= 0 && (kctx == nil || commandPath(kctx) == "tend") && verbOf(app.Node, args[at]) == nil {
-		text = fmt.Sprintf("%q is no verb", args[at])
-		if at > 0 && strings.HasPrefix(args[at-1], "--") && at+1 < len(args) && verbOf(app.Node, args[at+1]) != nil {
-			text += fmt.Sprintf("; flags of a verb come after it: tend %s %s %s", args[at+1], args[at-1], args[at])
-		} else if meant := meantVerbs(app.Node, args[at]); len(meant) > 0 {
-			text += "; did you mean " + strings.Join(meant, " or ") + "?"
-		}
+	unknown, _ := errors.AsType[unknownFlag](err)
+	// Here the file is no flag, as it is of tend up.
+	if at.path() == "tend config check" && slices.Contains([]string{"-f", "--file", "--config"}, unknown.flag) {
+		text = fmt.Sprintf("unknown flag %s; the file is an argument: tend config check FILE", unknown.flag)
 	}
-	if kctx != nil {
-		// Here the file is no flag, as it is of tend up.
-		if flag, _, _ := strings.Cut(strings.TrimPrefix(text, "unknown flag "), ","); commandPath(kctx) == "tend config check" &&
-			slices.Contains([]string{"-f", "--file", "--config"}, flag) {
-			text = fmt.Sprintf("unknown flag %s; the file is an argument: tend config check FILE", flag)
-		}
-		text += fmt.Sprintf(" (see %s --help)", commandPath(kctx))
-	}
+	text += fmt.Sprintf(" (see %s --help)", at.path())
 	inv.complain(usageError(text), text, 2)
 	return 2
-}
-
-// parseContext returns what was understood of a command line before err.
-func parseContext(err error) *kong.Context {
-	if perr, ok := errors.AsType[*kong.ParseError](err); ok {
-		return perr.Context
-	}
-	return nil
-}
-
-func commandPath(kctx *kong.Context) string {
-	path := "tend"
-	for _, p := range kctx.Path {
-		if p.Command != nil {
-			path += " " + p.Command.Name
-		}
-	}
-	return path
-}
-
-func verbOf(n *kong.Node, name string) *kong.Node {
-	for _, c := range n.Children {
-		if c.Name == name || slices.Contains(c.Aliases, name) {
-			return c
-		}
-	}
-	return nil
 }
 
 // synonyms are what other programs call the verbs.
@@ -220,19 +131,27 @@ var synonyms = map[string]string{
 	"autocomplete": "completion",
 }
 
-// meantVerbs returns what a word that is no verb may stand for: what others call
-// it, else the verbs that are written nearly so.
-func meantVerbs(n *kong.Node, said string) []string {
-	if verb, ok := synonyms[strings.ToLower(said)]; ok {
-		return []string{"tend " + verb}
+// noVerb is the error for a word that names no verb of n, with what it may stand for: what
+// others call it, else the verbs that are written nearly so.
+func (n *node) noVerb(said string) error {
+	if n.parent != nil {
+		return usageError(fmt.Sprintf("%q is no verb of %s", said, n.path()))
 	}
-	var near []string
+	near := []string{"tend " + synonyms[strings.ToLower(said)]}
+	if near[0] == "tend " {
+		near = n.nearVerbs(said)
+	}
+	text := fmt.Sprintf("%q is no verb", said)
+	if len(near) > 0 {
+		text += "; did you mean " + strings.Join(near, " or ") + "?"
+	}
+	return usageError(text)
+}
+
+func (n *node) nearVerbs(said string) (near []string) {
 	best := 1 + min(2, len(said)/3)
-	for _, c := range n.Children {
-		if c.Hidden {
-			continue
-		}
-		for _, name := range append([]string{c.Name}, c.Aliases...) {
+	for _, v := range n.shown() {
+		for _, name := range append([]string{v.name}, v.list("aliases")...) {
 			d := typo.Distance(strings.ToLower(said), name)
 			if len(said) >= 2 && strings.HasPrefix(name, said) {
 				d = 1
@@ -240,8 +159,8 @@ func meantVerbs(n *kong.Node, said string) []string {
 			if d < best {
 				near, best = nil, d
 			}
-			if d == best && d <= min(2, len(said)/2) && !slices.Contains(near, "tend "+c.Name) {
-				near = append(near, "tend "+c.Name)
+			if d == best && d <= min(2, len(said)/2) && !slices.Contains(near, "tend "+v.name) {
+				near = append(near, "tend "+v.name)
 			}
 		}
 	}
@@ -253,27 +172,10 @@ type helpCmd struct {
 	Verb []string `arg:"" optional:"" complete:"verb" help:"The command."`
 }
 
-func (c *helpCmd) Run(ctx context.Context, inv *invocation) error {
-	app, n := inv.model, inv.model.Node
-	for _, name := range c.Verb {
-		child := verbOf(n, name)
-		if child == nil {
-			return statusError(inv.misunderstood(app, []string{name}, errors.New("")))
-		}
-		n = child
+func (c *helpCmd) Run(_ context.Context, inv *invocation) error {
+	n, err := inv.model.find(c.Verb)
+	if err != nil {
+		return err
 	}
-	if status := execute(ctx, inv, append(slices.Clone(c.Verb), "--help")); status != 0 {
-		return statusError(status)
-	}
-	return nil
-}
-
-// versionFlag is tend --version.
-type versionFlag bool
-
-// BeforeReset prints the version before a verb is missed.
-func (versionFlag) BeforeReset(app *kong.Kong, inv *invocation) error {
-	inv.flags.JSON = inv.json
-	app.Exit(inv.report(new(versionCmd).Run(inv)))
-	return nil
+	return inv.help(n)
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"runtime"
 	"runtime/debug"
@@ -8,7 +9,7 @@ import (
 
 type versionCmd struct{}
 
-func (c *versionCmd) Run(inv *invocation) error {
+func (c *versionCmd) Run(_ context.Context, inv *invocation) error {
 	if inv.flags.JSON {
 		return printJSON(inv.out, map[string]string{"version": versionText(), "go": runtime.Version(), "os": runtime.GOOS,
 			"arch": runtime.GOARCH})

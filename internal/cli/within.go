@@ -7,8 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/alecthomas/kong"
-
 	"github.com/tend-run/tend/process"
 	"github.com/tend-run/tend/sdk/go"
 )
@@ -20,12 +18,9 @@ type inSandbox struct {
 
 // chooseSandbox notes --sandbox, before anything is done. An empty one is a variable of
 // a script that is not set: what was meant for a sandbox must not be done to the machine.
-func (inv *invocation) chooseSandbox(kctx *kong.Context) error {
-	for _, f := range kctx.Flags() {
-		if f.Name != "sandbox" || !f.Set {
-			continue
-		}
-		if inv.sandbox = f.Target.String(); inv.sandbox == "" {
+func (inv *invocation) chooseSandbox(n *node) error {
+	if f := n.option("--sandbox"); f != nil && f.given {
+		if inv.sandbox = f.value.String(); inv.sandbox == "" {
 			return usageError("--sandbox is empty; give a name or an ID, or leave it out for the machine itself")
 		}
 	}
