@@ -63,8 +63,10 @@ func TestTheGrammarMeansOneThing(t *testing.T) {
 	verbs := 0
 	everyVerb(program(new(grammar)), func(n *node) {
 		verbs++
-		if _, runs := n.value.Addr().Interface().(runner); runs == (len(n.verbs) > 0) {
-			t.Errorf("%s: runs: %v, with %d verbs below it", n.path(), runs, len(n.verbs))
+		_, runs := n.value.Addr().Interface().(runner)
+		_, asks := n.value.Addr().Interface().(asker)
+		if (runs != asks) == (len(n.verbs) > 0) {
+			t.Errorf("%s: runs: %v, asks: %v, with %d verbs below it", n.path(), runs, asks, len(n.verbs))
 		}
 		if len(n.verbs) > 0 && len(n.args) > 0 {
 			t.Errorf("%s has verbs and arguments", n.path())

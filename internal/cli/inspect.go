@@ -52,11 +52,7 @@ type retentionFacts struct {
 }
 
 // Run prints an array, for one process, too, as docker inspect does.
-func (c *inspectCmd) Run(ctx context.Context, inv *invocation) error {
-	d, err := inv.connect(ctx)
-	if err != nil {
-		return err
-	}
+func (c *inspectCmd) Ask(ctx context.Context, inv *invocation, d *daemon) error {
 	all := []inspectFacts{}
 	failed := d.each(ctx, c.IDs, func(p process.Process, id string) error {
 		info, err := p.Info(ctx)

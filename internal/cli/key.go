@@ -27,11 +27,7 @@ type keyCreateCmd struct {
 	Sandbox  string   `placeholder:"SANDBOX" complete:"sandbox" help:"A sandbox that is kept alive while the key is used."`
 }
 
-func (c *keyCreateCmd) Run(ctx context.Context, inv *invocation) error {
-	d, err := inv.connect(ctx)
-	if err != nil {
-		return err
-	}
+func (c *keyCreateCmd) Ask(ctx context.Context, inv *invocation, d *daemon) error {
 	rules := tend.KeyRules{Providers: c.Provider, Models: c.Model, RequestsPerMinute: c.Requests, TokensPerDay: c.Tokens}
 	if c.Sandbox != "" {
 		box, err := d.Client.Sandbox(ctx, c.Sandbox)
@@ -63,11 +59,7 @@ type keyLsCmd struct {
 	Quiet bool `short:"q" help:"Print names only."`
 }
 
-func (c *keyLsCmd) Run(ctx context.Context, inv *invocation) error {
-	d, err := inv.connect(ctx)
-	if err != nil {
-		return err
-	}
+func (c *keyLsCmd) Ask(ctx context.Context, inv *invocation, d *daemon) error {
 	all, err := d.Keys(ctx)
 	if err != nil {
 		return err
@@ -108,11 +100,7 @@ type keyRevokeCmd struct {
 	Names []string `arg:"" name:"key" help:"The keys: names or IDs."`
 }
 
-func (c *keyRevokeCmd) Run(ctx context.Context, inv *invocation) error {
-	d, err := inv.connect(ctx)
-	if err != nil {
-		return err
-	}
+func (c *keyRevokeCmd) Ask(ctx context.Context, inv *invocation, d *daemon) error {
 	return each(c.Names, func(name string) error {
 		if err := d.RevokeKey(ctx, name); err != nil {
 			return explainKey(name, err)

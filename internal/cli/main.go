@@ -109,13 +109,28 @@ func execute(ctx context.Context, inv *invocation, args []string) int {
 			d.Close()
 		}
 	}()
-	return inv.report(r.node.value.Addr().Interface().(runner).Run(ctx, inv))
+	switch verb := r.node.value.Addr().Interface().(type) {
+	case runner:
+		err = verb.Run(ctx, inv)
+	case asker:
+		var d *daemon
+		if d, err = inv.connect(ctx); err == nil {
+			err = verb.Ask(ctx, inv, d)
+		}
+	}
+	return inv.report(err)
 }
 
-// runner is a verb of the grammar that has none below it.
-type runner interface {
-	Run(context.Context, *invocation) error
-}
+// A verb of the grammar with none below it is a runner, or an asker, which does nothing
+// before it has a daemon.
+type (
+	runner interface {
+		Run(context.Context, *invocation) error
+	}
+	asker interface {
+		Ask(context.Context, *invocation, *daemon) error
+	}
+)
 
 // report prints the error of a command, if it has something to say, and
 // returns the exit status for it.

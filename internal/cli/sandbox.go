@@ -206,11 +206,7 @@ type sandboxLsCmd struct {
 	Label map[string]string `short:"l" aliases:"metadata" placeholder:"K=V" help:"Only those with this label. Repeatable."`
 }
 
-func (c *sandboxLsCmd) Run(ctx context.Context, inv *invocation) error {
-	d, err := inv.connect(ctx)
-	if err != nil {
-		return err
-	}
+func (c *sandboxLsCmd) Ask(ctx context.Context, inv *invocation, d *daemon) error {
 	f := tend.SandboxFilter{Metadata: c.Label}
 	for s := tend.SandboxStarting; s <= tend.SandboxPaused; s++ {
 		for _, word := range c.State {
@@ -256,11 +252,7 @@ type sandboxInspectCmd struct {
 	Names []string `arg:"" name:"sandbox" complete:"sandbox" help:"The sandboxes."`
 }
 
-func (c *sandboxInspectCmd) Run(ctx context.Context, inv *invocation) error {
-	d, err := inv.connect(ctx)
-	if err != nil {
-		return err
-	}
+func (c *sandboxInspectCmd) Ask(ctx context.Context, inv *invocation, d *daemon) error {
 	all := []sandboxInspectFacts{}
 	failed := each(c.Names, func(name string) error {
 		_, info, err := d.sandbox(ctx, name)

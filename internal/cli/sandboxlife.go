@@ -204,11 +204,7 @@ type snapshotCreateCmd struct {
 	Sandbox string `arg:"" complete:"sandbox" help:"The sandbox."`
 }
 
-func (c *snapshotCreateCmd) Run(ctx context.Context, inv *invocation) error {
-	d, err := inv.connect(ctx)
-	if err != nil {
-		return err
-	}
+func (c *snapshotCreateCmd) Ask(ctx context.Context, inv *invocation, d *daemon) error {
 	box, _, err := d.sandbox(ctx, c.Sandbox)
 	if err != nil {
 		return err
@@ -235,11 +231,7 @@ type snapshotLsCmd struct {
 	Quiet bool `short:"q" help:"Print only names, one on each line."`
 }
 
-func (c *snapshotLsCmd) Run(ctx context.Context, inv *invocation) error {
-	d, err := inv.connect(ctx)
-	if err != nil {
-		return err
-	}
+func (c *snapshotLsCmd) Ask(ctx context.Context, inv *invocation, d *daemon) error {
 	all, err := d.SandboxSnapshots(ctx)
 	if err != nil {
 		return err
@@ -259,11 +251,7 @@ type snapshotRmCmd struct {
 	Names []string `arg:"" name:"snapshot" complete:"snapshot" help:"The snapshots."`
 }
 
-func (c *snapshotRmCmd) Run(ctx context.Context, inv *invocation) error {
-	d, err := inv.connect(ctx)
-	if err != nil {
-		return err
-	}
+func (c *snapshotRmCmd) Ask(ctx context.Context, inv *invocation, d *daemon) error {
 	all, err := d.SandboxSnapshots(ctx)
 	if err != nil {
 		return err

@@ -60,11 +60,7 @@ type servicesLsCmd struct {
 	Names []string `arg:"" name:"service" optional:"" complete:"service" help:"Only these. Default: all."`
 }
 
-func (c *servicesLsCmd) Run(ctx context.Context, inv *invocation) error {
-	d, err := inv.connect(ctx)
-	if err != nil {
-		return err
-	}
+func (c *servicesLsCmd) Ask(ctx context.Context, inv *invocation, d *daemon) error {
 	all, err := d.Services(ctx)
 	if err != nil {
 		return serviceError(err)
@@ -87,11 +83,7 @@ type servicesStartCmd struct {
 	Names []string `arg:"" name:"service" complete:"service" help:"The services."`
 }
 
-func (c *servicesStartCmd) Run(ctx context.Context, inv *invocation) error {
-	d, err := inv.connect(ctx)
-	if err != nil {
-		return err
-	}
+func (c *servicesStartCmd) Ask(ctx context.Context, inv *invocation, d *daemon) error {
 	if err := d.StartServices(ctx, c.Names...); err != nil {
 		return serviceError(err)
 	}
@@ -102,11 +94,7 @@ type servicesRestartCmd struct {
 	Names []string `arg:"" name:"service" complete:"service" help:"The services."`
 }
 
-func (c *servicesRestartCmd) Run(ctx context.Context, inv *invocation) error {
-	d, err := inv.connect(ctx)
-	if err != nil {
-		return err
-	}
+func (c *servicesRestartCmd) Ask(ctx context.Context, inv *invocation, d *daemon) error {
 	if err := d.RestartServices(ctx, c.Names...); err != nil {
 		return serviceError(err)
 	}
@@ -118,11 +106,7 @@ type adoptCmd struct {
 	PID  int    `arg:"" name:"pid" help:"The pid of the process, which tend did not start."`
 }
 
-func (c *adoptCmd) Run(ctx context.Context, inv *invocation) error {
-	d, err := inv.connect(ctx)
-	if err != nil {
-		return err
-	}
+func (c *adoptCmd) Ask(ctx context.Context, inv *invocation, d *daemon) error {
 	if err := d.AdoptService(ctx, c.Name, c.PID); err != nil {
 		return serviceError(err)
 	}

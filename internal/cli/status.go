@@ -38,11 +38,7 @@ type promiseFacts struct {
 
 type statusCmd struct{}
 
-func (c *statusCmd) Run(ctx context.Context, inv *invocation) error {
-	d, err := inv.connect(ctx)
-	if err != nil {
-		return err
-	}
+func (c *statusCmd) Ask(ctx context.Context, inv *invocation, d *daemon) error {
 	s, err := d.facts(ctx)
 	if err != nil {
 		return err

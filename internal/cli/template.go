@@ -308,11 +308,7 @@ type templateLsCmd struct {
 	Quiet bool `short:"q" help:"Print only names, one on each line."`
 }
 
-func (c *templateLsCmd) Run(ctx context.Context, inv *invocation) error {
-	d, err := inv.connect(ctx)
-	if err != nil {
-		return err
-	}
+func (c *templateLsCmd) Ask(ctx context.Context, inv *invocation, d *daemon) error {
 	all, err := d.Templates(ctx)
 	if err != nil {
 		return err
@@ -337,11 +333,7 @@ type templateRmCmd struct {
 	Names []string `arg:"" name:"template" complete:"template" help:"The templates."`
 }
 
-func (c *templateRmCmd) Run(ctx context.Context, inv *invocation) error {
-	d, err := inv.connect(ctx)
-	if err != nil {
-		return err
-	}
+func (c *templateRmCmd) Ask(ctx context.Context, inv *invocation, d *daemon) error {
 	return each(c.Names, func(name string) error {
 		if err := d.DeleteTemplate(ctx, name); err != nil {
 			return &keyError{explainTemplate(name, err), err}

@@ -31,11 +31,7 @@ type uiEnded struct {
 	Ended int `json:"ended"`
 }
 
-func (c *uiCmd) Run(ctx context.Context, inv *invocation) error {
-	d, err := inv.connect(ctx)
-	if err != nil {
-		return err
-	}
+func (c *uiCmd) Ask(ctx context.Context, inv *invocation, d *daemon) error {
 	if c.EndReadOnly {
 		n, err := d.EndReadOnlyLogins(ctx)
 		if err != nil {
