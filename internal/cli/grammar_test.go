@@ -342,3 +342,29 @@ func TestHelpIsSetInColumns(t *testing.T) {
 		t.Log(out.String())
 	}
 }
+
+// FuzzReading: each command line is understood or refused, and completed while it is typed.
+func FuzzReading(f *testing.F) {
+	for _, line := range []string{"", "ps -aq", "kill -9 --signal= x", "run -d --name x -- true", "key -q rm x", "sandbox ls --state=,", "--url x logs -n", "help sandbox ls", "wait --until m"} {
+		f.Add(line)
+	}
+	f.Fuzz(func(t *testing.T, line string) {
+		words := strings.Split(line, " ")
+		r := &reading{node: program(new(grammar))}
+		if err := r.read(words); err == nil {
+			err = r.finish(func(string) string { return "" })
+			if _, runs := r.node.value.Addr().Interface().(runner); err == nil && !runs {
+				if _, asks := r.node.value.Addr().Interface().(asker); !asks {
+					t.Errorf("%q is understood, and does nothing", words)
+				}
+			}
+		}
+		if strings.Contains(line, "http") {
+			return // a completion may ask the daemon that the line names
+		}
+		g := new(grammar)
+		g.URL = "unix:///no/such"
+		inv := &invocation{flags: &g.globals, model: program(g), getenv: func(string) string { return "" }}
+		(&suggester{inv: inv, words: words}).answer()
+	})
+}
