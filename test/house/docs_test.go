@@ -21,6 +21,7 @@ var (
 	docPath = regexp.MustCompile(`^[A-Za-z0-9_.-]+(/[A-Za-z0-9_.-]+)*$`)
 	docTest = regexp.MustCompile(`^(…|Test)([A-Z][A-Za-z0-9]*)?`)
 	docMake = regexp.MustCompile(`\bmake ([a-z][a-z0-9-]*)(?: ([A-Z]+)=)?`)
+	docName = regexp.MustCompile("\\b(?:Test|Fuzz)[A-Z][A-Za-z0-9]*…?|`…[A-Z][a-z][A-Za-z0-9]*…?|\\bdrivertest: \\*|\\bscenarios? `")
 	anyTest = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)[A-Za-z0-9]+)\(`)
 )
 
@@ -68,6 +69,29 @@ func TestDocumentsNameWhatExists(t *testing.T) {
 				t.Errorf("%s says make %s %s=…, which the Makefile does not read", doc, m[1], m[2])
 			}
 		}
+	}
+}
+
+// TestUsersDocumentsNameNoTests: what proves a promise is for developers, and is in
+// docs/proofs.md and SECURITY.md. The other documents of users say what holds.
+func TestUsersDocumentsNameNoTests(t *testing.T) {
+	docs, tests, _ := documents(t)
+	for doc, text := range docs {
+		if doc != "README.md" && !within(doc, "docs") || doc == "docs/proofs.md" || within(doc, "docs/decisions") {
+			continue
+		}
+		for _, name := range docName.FindAllString(text, -1) {
+			t.Errorf("%s names the test %s, which belongs in docs/proofs.md", doc, name)
+		}
+	}
+	named := docName.FindAllString(docs["docs/proofs.md"], -1)
+	for _, name := range named {
+		if (strings.HasPrefix(name, "Test") || strings.HasPrefix(name, "Fuzz")) && !slices.Contains(tests, name) {
+			t.Errorf("docs/proofs.md names the test %s, which is nowhere", name)
+		}
+	}
+	if len(named) < 200 {
+		t.Errorf("docs/proofs.md names only %d tests", len(named))
 	}
 }
 
