@@ -76,7 +76,7 @@ func Main(tests func(dir string) int, variants ...Variant) int {
 // dir/VARIANT/tend-keeper; Bare has no keeper, Roles has no tend, and Model has fakellm alone.
 func Make(dir string, variants ...Variant) error {
 	if made := os.Getenv(Made); made != "" {
-		return take(dir, made, variants)
+		return linkMade(dir, made, variants)
 	}
 	root, err := Root()
 	if err != nil {
@@ -121,8 +121,8 @@ func Make(dir string, variants ...Variant) error {
 	return nil
 }
 
-// take fills a directory with links to what was made.
-func take(dir, made string, variants []Variant) error {
+// linkMade fills a directory with links to what was made.
+func linkMade(dir, made string, variants []Variant) error {
 	for _, v := range variants {
 		if err := os.MkdirAll(filepath.Join(dir, string(v)), 0o755); err != nil {
 			return err
@@ -180,8 +180,7 @@ func once(stamp, run string, build func() error) error {
 	return os.WriteFile(stamp, []byte(run), 0o600)
 }
 
-// build has the same flags as `make build` where they decide what is compiled. The tables
-// of debuggers are left out: they are a third of the work of linking.
+// build has the same flags as `make build`.
 func (v Variant) build(root, dir string) error {
 	if v == Model {
 		return goBuild(root, "-ldflags", "-s -w", "-o", FakeLLM(dir), "./test/fakellm")
@@ -206,7 +205,7 @@ func (v Variant) build(root, dir string) error {
 	if err := os.WriteFile(file, overlay, 0o600); err != nil {
 		return err
 	}
-	return goBuild(root, "-tags", v.tags(), "-overlay", file, "-ldflags", "-w", "-o", v.Tend(dir), "./cmd/tend")
+	return goBuild(root, "-tags", v.tags(), "-overlay", file, "-ldflags", "-s -w", "-o", v.Tend(dir), "./cmd/tend")
 }
 
 func goBuild(root string, args ...string) error {
