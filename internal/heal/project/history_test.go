@@ -134,7 +134,7 @@ func TestAHistoryThatIsTooLargeIsHidden(t *testing.T) {
 	base := proctest.Value(filepath.EvalSymlinks(t.TempDir()))(t)
 	r := newRepository(t, base)
 	var b strings.Builder
-	for b.Len() < maxHistory {
+	for b.Len() <= maxHistory {
 		fmt.Fprintf(&b, "KEY_%d=%x\n", b.Len(), rand.Uint64())
 	}
 	r.commit(".env", b.String())
