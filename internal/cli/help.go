@@ -16,8 +16,8 @@ var helpTexts string
 func helpText(heading string) string {
 	_, text, _ := strings.Cut(helpTexts, "\n== "+heading+"\n")
 	text, _, _ = strings.Cut(text, "\n== ")
-	if strings.Contains(text, "{exit statuses}") {
-		text = strings.Replace(text, "{exit statuses}", helpText("exit statuses"), 1)
+	if before, after, refers := strings.Cut(text, "{exit statuses}"); refers {
+		text = before + helpText("exit statuses") + after
 	}
 	return strings.TrimSuffix(text, "\n")
 }
