@@ -40,6 +40,19 @@ func waitQuiet(ctx context.Context, p Target, d time.Duration) (process.WaitResu
 // be judged as a whole.
 const settle = 100 * time.Millisecond
 
+// late is how much later than the time of an event its data may have come.
+const late = 100 * time.Millisecond
+
+// unsettled is how much longer a line must stand still whose last output has this time.
+// It is not counted from the wait: one that begins again with each server, of which none
+// lives for long, would find no prompt.
+func unsettled(written, now time.Time) time.Duration {
+	if written.IsZero() {
+		return settle
+	}
+	return min(max(written.Add(late+settle).Sub(now), 0), settle)
+}
+
 // waitMatch searches the output from the given offsets on.
 func waitMatch(ctx context.Context, p Target, m *Matcher, from [4]int64) (process.WaitResult, error) {
 	r, err := p.Read(ctx, process.ReadOptions{From: from})
@@ -56,6 +69,9 @@ func waitMatch(ctx context.Context, p Target, m *Matcher, from [4]int64) (proces
 	}
 	for {
 		ev, what, err := next(ctx, r, timer.C)
+		if what == timeUp { // the rest of the line may have come
+			ev, what, err = atHand(r)
+		}
 		switch {
 		case err != nil:
 			return process.WaitResult{}, err
@@ -82,7 +98,7 @@ func waitMatch(ctx context.Context, p Target, m *Matcher, from [4]int64) (proces
 			if f, ok := m.Add(ev.Stream, ev.Offset, ev.Data); ok {
 				return met(f)
 			}
-			timer.Reset(settle)
+			timer.Reset(unsettled(ev.Time, time.Now()))
 		}
 	}
 }

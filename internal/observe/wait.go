@@ -197,14 +197,8 @@ func next(ctx context.Context, r process.Reader, timer <-chan time.Time) (proces
 		if err := ctx.Err(); err != nil {
 			return process.Event{}, ended, err
 		}
-		ev, ok, err := r.Next()
-		switch {
-		case errors.Is(err, io.EOF):
-			return process.Event{}, ended, nil
-		case err != nil:
-			return process.Event{}, ended, err
-		case ok:
-			return ev, fact, nil
+		if ev, what, err := atHand(r); what != timeUp {
+			return ev, what, err
 		}
 		select {
 		case <-r.Ready():
@@ -214,4 +208,18 @@ func next(ctx context.Context, r process.Reader, timer <-chan time.Time) (proces
 			return process.Event{}, ended, ctx.Err()
 		}
 	}
+}
+
+// atHand returns what a reader has now; timeUp: it has nothing.
+func atHand(r process.Reader) (process.Event, happening, error) {
+	ev, ok, err := r.Next()
+	switch {
+	case errors.Is(err, io.EOF):
+		return process.Event{}, ended, nil
+	case err != nil:
+		return process.Event{}, ended, err
+	case ok:
+		return ev, fact, nil
+	}
+	return process.Event{}, timeUp, nil
 }
