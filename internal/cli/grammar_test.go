@@ -214,23 +214,35 @@ func TestWhatTheTagsMean(t *testing.T) {
 		want       func(*testGrammar)
 	}{
 		{"a default", "get k", nil},
-		{"the value of a flag, in its word or after it", "get --count=3 --part 0.5 k", func(g *testGrammar) { g.Get.Count, g.Get.Part = 3, 0.5 }},
+		{"the value of a flag, in its word or after it", "get --count=3 --part 0.5 k", func(g *testGrammar) {
+			g.Get.Count, g.Get.Part = 3, 0.5
+		}},
 		{"one letter, and its value", "get -n3 -v k", func(g *testGrammar) { g.Get.Count, g.Get.Verbose = 3, true }},
 		{"letters together", "get -lvn 0x10 k", func(g *testGrammar) { g.Loud, g.Get.Verbose, g.Get.Count = true, true, 16 }},
 		{"a number that may be missing", "get --size 0 k", func(g *testGrammar) { g.Get.Size = new(int64) }},
 		{"the greatest number", "get --seed 18446744073709551615 k", func(g *testGrammar) { g.Get.Seed = 1<<64 - 1 }},
-		{"times", "get --wait 90s --grace 1.5 k", func(g *testGrammar) { g.Get.Wait, g.Get.Grace = 90*time.Second, seconds(1500*time.Millisecond) }},
+		{"times", "get --wait 90s --grace 1.5 k", func(g *testGrammar) {
+			g.Get.Wait, g.Get.Grace = 90*time.Second, seconds(1500*time.Millisecond)
+		}},
 		{"one of an enum", "get --how slow k", func(g *testGrammar) { g.Get.How = "slow" }},
-		{"several in a word, and again", "get --state up,down --state up k", func(g *testGrammar) { g.Get.State = []string{"up", "down", "up"} }},
+		{"several in a word, and again", "get --state up,down --state up k", func(g *testGrammar) {
+			g.Get.State = []string{"up", "down", "up"}
+		}},
 		{"a comma that separates nothing", "get -e a=1,2 -e b k", func(g *testGrammar) { g.Get.Env = []string{"a=1,2", "b"} }},
-		{"a map", "get --label a=1 --metadata b=2=3 --tag a=4 k", func(g *testGrammar) { g.Get.Label = map[string]string{"a": "4", "b": "2=3"} }},
+		{"a map", "get --label a=1 --metadata b=2=3 --tag a=4 k", func(g *testGrammar) {
+			g.Get.Label = map[string]string{"a": "4", "b": "2=3"}
+		}},
 		{"an empty value", "get --from= k", func(g *testGrammar) { g.Get.Where = "" }},
 		{"the last one", "get --from a --from b k", func(g *testGrammar) { g.Get.Where = "b" }},
-		{"a value that looks like a flag", "get --from=-x -e-y k", func(g *testGrammar) { g.Get.Where, g.Get.Env = "-x", []string{"-y"} }},
+		{"a value that looks like a flag", "get --from=-x -e-y k", func(g *testGrammar) {
+			g.Get.Where, g.Get.Env = "-x", []string{"-y"}
+		}},
 		{"a flag that is taken back", "get --loud --left --left=no --loud=False k", nil},
 		{"a hidden flag", "get --old k", func(g *testGrammar) { g.Get.Old = true }},
 		{"a flag before the verb", "-l fetch k", func(g *testGrammar) { g.Loud = true }},
-		{"flags between arguments", "read k -v a -l b", func(g *testGrammar) { g.Get.Verbose, g.Loud, g.Get.IDs = true, true, []string{"a", "b"} }},
+		{"flags between arguments", "read k -v a -l b", func(g *testGrammar) {
+			g.Get.Verbose, g.Loud, g.Get.IDs = true, true, []string{"a", "b"}
+		}},
 		{"the end of flags", "get -- k -v --", func(g *testGrammar) { g.Get.IDs = []string{"-v", "--"} }},
 		{"a dash alone", "get k -", func(g *testGrammar) { g.Get.IDs = []string{"-"} }},
 		{"no program", "exec p -v", func(g *testGrammar) { g.Exec.Place, g.Exec.Verbose = "p", true }},
@@ -238,8 +250,12 @@ func TestWhatTheTagsMean(t *testing.T) {
 			g.Exec.Place, g.Exec.Verbose, g.Exec.Cmd = "p", true, []string{"sh", "-v", "--", "x"}
 		}},
 		{"a program after --", "exec p -- -v", func(g *testGrammar) { g.Exec.Place, g.Exec.Cmd = "p", []string{"--", "-v"} }},
-		{"letters of which one may be a program", "exec p -vx=1 y", func(g *testGrammar) { g.Exec.Place, g.Exec.Verbose, g.Exec.Cmd = "p", true, []string{"-x", "y"} }},
-		{"a flag that may be a program", "exec p --no x", func(g *testGrammar) { g.Exec.Place, g.Exec.Cmd = "p", []string{"--no", "x"} }},
+		{"letters of which one may be a program", "exec p -vx=1 y", func(g *testGrammar) {
+			g.Exec.Place, g.Exec.Verbose, g.Exec.Cmd = "p", true, []string{"-x", "y"}
+		}},
+		{"a flag that may be a program", "exec p --no x", func(g *testGrammar) {
+			g.Exec.Place, g.Exec.Cmd = "p", []string{"--no", "x"}
+		}},
 		{"a verb that is meant", "sets -l", func(g *testGrammar) { g.Loud, g.Sets.Ls.Name = true, "all" }},
 		{"its flags and arguments", "sets -q x", func(g *testGrammar) { g.Sets.Ls.Quiet, g.Sets.Ls.Name = true, "x" }},
 		{"another verb", "sets rm x", func(g *testGrammar) { g.Sets.Rm.Name = "x" }},
@@ -345,7 +361,10 @@ func TestHelpIsSetInColumns(t *testing.T) {
 
 // FuzzReading: each command line is understood or refused, and completed while it is typed.
 func FuzzReading(f *testing.F) {
-	for _, line := range []string{"", "ps -aq", "kill -9 --signal= x", "run -d --name x -- true", "key -q rm x", "sandbox ls --state=,", "--url x logs -n", "help sandbox ls", "wait --until m"} {
+	for _, line := range []string{
+		"", "ps -aq", "kill -9 --signal= x", "run -d --name x -- true",
+		"key -q rm x", "sandbox ls --state=,", "--url x logs -n", "help sandbox ls", "wait --until m",
+	} {
 		f.Add(line)
 	}
 	f.Fuzz(func(t *testing.T, line string) {

@@ -28,7 +28,8 @@ func TestTheProgramKeepsItsSize(t *testing.T) {
 // A function that calls reflect's MethodByName with a name that is computed, as templates do,
 // makes the linker keep every exported method of every type: a fifth of the program.
 func TestNothingKeepsAllMethods(t *testing.T) {
-	link := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-w -dumpdep", "-o", filepath.Join(t.TempDir(), "tend"), "./cmd/tend")
+	link := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-w -dumpdep",
+		"-o", filepath.Join(t.TempDir(), "tend"), "./cmd/tend")
 	link.Env = append(link.Environ(), "CGO_ENABLED=0")
 	deps := proctest.Value(link.CombinedOutput())(t)
 	if len(deps) < 1<<20 {
