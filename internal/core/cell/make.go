@@ -116,6 +116,11 @@ func (m *Maker) make(s *box.Spec, how how) (_ *Cell, err error) {
 	if c.Started = started(c.PID); c.Started == 0 {
 		return nil, fmt.Errorf("pid 1 of a sandbox has ended: %w", box.ErrEnded)
 	}
+	if s.UIDBase == 0 {
+		if err := shown(c.PID); err != nil {
+			return nil, fmt.Errorf("pid 1 of a sandbox: %w", err)
+		}
+	}
 	f.made(c.Started)
 	failpoint.Hit(failpoint.CellMade)
 	return c, nil

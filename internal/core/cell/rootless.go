@@ -10,12 +10,14 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/tend-run/tend/internal/core/box"
 	"github.com/tend-run/tend/internal/core/failpoint"
 	"github.com/tend-run/tend/internal/core/spawn"
+	"github.com/tend-run/tend/internal/core/suspendaware"
 	"github.com/tend-run/tend/internal/lib/eintr"
 	"github.com/tend-run/tend/internal/lib/procfs"
 	"github.com/tend-run/tend/process"
@@ -217,6 +219,21 @@ func writeRootless(l *spawn.List, program int, dir string, pid *uint32) {
 	}
 	w.readOnly()
 	w.end("../..", program)
+}
+
+// shown waits until /proc shows an ordinary user the files of a pid 1, as a server needs them
+// at once. Make continues when pid 1, in its exec, lets the keeper's memory go, whose files are
+// hidden; a moment later it has memory of its own. On a busy machine that is a while.
+func shown(pid int) error {
+	for g := suspendaware.New(undoWait); ; time.Sleep(50 * time.Microsecond) {
+		_, err := os.Readlink(procfs.Path(pid, "root"))
+		switch {
+		case !errors.Is(err, os.ErrPermission):
+			return nil // if it has ended, who uses it finds out
+		case g.Over():
+			return err
+		}
+	}
 }
 
 // Names of the steps that a machine's settings forbid.
