@@ -5,11 +5,14 @@ package cell
 import (
 	"bufio"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/tend-run/tend/internal/lib/procfs"
 	"github.com/tend-run/tend/internal/support/proctest"
@@ -22,14 +25,8 @@ func TestAHiddenPid1IsWaitedFor(t *testing.T) {
 		testkeeper.Rootless(t, "^TestAHiddenPid1IsWaitedFor$")
 		return
 	}
-	p := exec.CommandContext(t.Context(), "python3", "-c", `
-import ctypes, time
-dumpable = lambda on: ctypes.CDLL(None).prctl(4, on, 0, 0, 0)
-dumpable(0)
-print("hidden", flush=True)
-input()
-dumpable(1)
-time.sleep(1000)`)
+	p := exec.CommandContext(t.Context(), "perl", "-e", fmt.Sprintf(`$| = 1; sub dumpable { syscall(%d, %d, shift, 0, 0, 0) == 0 or die $! }
+dumpable(0); print "hidden\n"; <STDIN>; dumpable(1); sleep 1000`, unix.SYS_PRCTL, unix.PR_SET_DUMPABLE))
 	in, out := proctest.Value(p.StdinPipe())(t), proctest.Value(p.StdoutPipe())(t)
 	proctest.Must(t, p.Start())
 	defer p.Wait()
