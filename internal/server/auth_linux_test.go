@@ -121,7 +121,7 @@ func TestABodyThatALoginIsNotAboutIsNotObeyed(t *testing.T) {
 		}
 	}
 	own := map[string]string{"Content-Type": "application/json", "Tend-Page": "own"}
-	if _, text := do(t, c, "POST", s.tcp+"/tend.v1.ProcessService/List", "{}", own); strings.Count(text, `"state"`) != 1 {
+	if _, text := do(t, c, "POST", s.tcp+"/tend.v1.ProcessService/List", "{}", own); strings.Count(text, `"argv":["true"]`) != 1 {
 		t.Errorf("not one process was started: %s", text)
 	}
 	req := proctest.Value(http.NewRequestWithContext(t.Context(), "POST", s.tcp+"/tend.v1.ProcessService/List", nil))(t)
