@@ -391,6 +391,9 @@ func (p *Proxy) hear(c *conn, out net.Conn) *back {
 // to another protocol. Only the first may ask for one: its answer is the first thing that is heard.
 func (p *Proxy) ask(c *conn, out net.Conn, o *opening, b *back) error {
 	q, err := o.request, error(nil)
+	if q == nil {
+		err = passFirstLine(out, o.more)
+	}
 	for ; q != nil && err == nil; q, err = nextRequest(o.more) {
 		if q.host != "" && !p.policy.Load().permits(c.to, q.host) {
 			err = errRefused

@@ -32,7 +32,8 @@ var (
 )
 
 // isRequest reports whether some server may take what comes for a request of HTTP/1 or older:
-// some pass over white space before and in the first line, and need no version.
+// some pass over white space before and in the first line, and need no version. It waits for
+// the end of the line only if that begins as methods do; see passFirstLine.
 func isRequest(r *bufio.Reader) (bool, error) {
 	n := 0
 	next := func() (c byte, err error) { // a byte at a time: what is no request says no more, maybe
@@ -64,14 +65,77 @@ func isRequest(r *bufio.Reader) (bool, error) {
 		return false, err
 	}
 	line, _ := r.Peek(n)
-	fields := bytes.Fields(line)
-	switch version := fields[len(fields)-1]; {
-	case len(fields) > 2 && len(version) > 5 && bytes.EqualFold(version[:5], []byte("HTTP/")):
-		return string(line) != "PRI * HTTP/2.0\r\n", nil // its hosts are compressed, and many
-	case len(fields) == 2:
-		return fields[1][0] == '/' || bytes.Contains(fields[1], []byte("://")), nil
+	var l firstLine
+	l.add(line)
+	return l.isRequest() && string(line) != prior, nil
+}
+
+// prior is the first line of HTTP/2 without TLS: its hosts are compressed, and many.
+const prior = "PRI * HTTP/2.0\r\n"
+
+// firstLine is what of a line says whether some server may take it for that of a request.
+type firstLine struct {
+	fields int
+	in     bool   // a field has begun, and has not ended
+	last   []byte // of the last field, at most mostTold bytes
+}
+
+const mostTold = 64
+
+func (l *firstLine) add(line []byte) {
+	for _, c := range line {
+		switch was := l.in; {
+		case isSpace(c):
+			l.in = false
+			continue
+		case !was:
+			l.in, l.fields, l.last = true, l.fields+1, l.last[:0]
+		}
+		if len(l.last) < mostTold {
+			l.last = append(l.last, c)
+		}
 	}
-	return false, nil
+}
+
+func (l *firstLine) isRequest() bool {
+	switch {
+	case l.fields > 2 && len(l.last) > 5 && bytes.EqualFold(l.last[:5], []byte("HTTP/")):
+		return true
+	case l.fields == 2:
+		return l.last[0] == '/' || bytes.Contains(l.last, []byte("://"))
+	}
+	return false
+}
+
+// passFirstLine passes on the first line, with empty ones before it, of what isRequest did not
+// wait for: bytes that no text has, or a long word. Its end is held back, with errName, if some
+// server may take it for a request after all.
+func passFirstLine(to io.Writer, r *bufio.Reader) error {
+	if b, _ := r.Peek(r.Buffered()); bytes.HasPrefix(b, []byte(prior)) {
+		return nil
+	}
+	var l firstLine
+	for {
+		if _, err := r.Peek(1); err != nil {
+			return err
+		}
+		b, _ := r.Peek(r.Buffered())
+		text, _, ended := bytes.Cut(b, []byte("\n"))
+		l.add(text)
+		if ended {
+			if l.isRequest() {
+				return errName
+			}
+			text = b[:len(text)+1]
+		}
+		if _, err := to.Write(text); err != nil {
+			return err
+		}
+		_, _ = r.Discard(len(text)) // they are there
+		if ended && l.fields > 0 {
+			return nil
+		}
+	}
 }
 
 func isSpace(c byte) bool { return c == ' ' || c >= '\t' && c <= '\r' }

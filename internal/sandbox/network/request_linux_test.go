@@ -75,7 +75,8 @@ func TestRequestsThatServersReadInTwoWays(t *testing.T) {
 		"Redis":               "*2\r\n$3\r\nGET\r\n$1\r\n/\r\n",
 		"half a word":         "GET",
 		"an empty line":       "\r\n\r\n",
-		"bytes":               "\x00\x01 / HTTP/1.1\r\n" + evil,
+		"long words":          strings.Repeat("x", 300) + " y z\r\n" + evil,
+		"bytes in lines":      "\x00\x01 / HTTP/1\x00.1 x\n" + evil,
 	} {
 		c := proctest.Value(s.dial(t, goodAddr+":81"))(t)
 		proctest.Value(io.WriteString(c, text))(t)
@@ -83,6 +84,40 @@ func TestRequestsThatServersReadInTwoWays(t *testing.T) {
 		if b, err := io.ReadAll(c); string(b) != text {
 			t.Errorf("%s: %q came back, %v", name, b, err)
 		}
+	}
+}
+
+// TestARequestWithAMethodThatNobodyHas: what does not begin as methods do is passed on as it comes,
+// so only the end of its first line is held back. No server reads a request without it.
+func TestARequestWithAMethodThatNobodyHas(t *testing.T) {
+	w := newWorld(t, nil)
+	w.listen(w.internet, goodAddr+":81", echo)
+	s := w.sandbox([]string{"good.test"}, []string{"0.0.0.0/0"})
+	proctest.Value(s.lookup(t, "8.8.8.8:53", "good.test."))(t)
+	for name, method := range map[string]string{
+		"22 letters":             strings.Repeat("A", 22),
+		"more than is looked at": strings.Repeat("A", 2*maxSniffed),
+		"no text":                "\x00\x01",
+		"an empty line before":   "\r\n\x7f",
+		"letters of Latin 1":     "G\xc9T",
+		"two spaces":             strings.Repeat("A", 30) + " ",
+		"a comma":                strings.Repeat("A,", 30),
+	} {
+		for _, line := range []string{" / HTTP/1.1", " / http/1.0", " /", " http://evil.test/", "\t/a b\vHTTP/1.2"} {
+			c := proctest.Value(s.dial(t, goodAddr+":81"))(t)
+			io.WriteString(c, method+line+"\r\nHost: evil.test\r\n\r\n") // it may be cut meanwhile
+			c.(*net.TCPConn).CloseWrite()
+			if b, _ := io.ReadAll(c); strings.Contains(strings.TrimPrefix(string(b), "\r\n"), "\n") {
+				t.Errorf("%s, %q: the end of the line went out: %.60q", name, line, b)
+			}
+		}
+		c := proctest.Value(s.dial(t, goodAddr+":81"))(t) // nothing of it waits for an end of a line
+		proctest.Value(io.WriteString(c, method))(t)
+		got := make([]byte, len(method))
+		if _, err := io.ReadFull(c, got); err != nil || string(got) != method {
+			t.Errorf("%s: what came back at once is %.60q, %v", name, got, err)
+		}
+		c.Close()
 	}
 }
 
