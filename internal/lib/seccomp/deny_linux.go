@@ -47,6 +47,9 @@ func rules() []Rule {
 		// TIOCSTI and TIOCLINUX put bytes into a terminal's input: into that of who reads
 		// the terminal outside.
 		{Call: unix.SYS_IOCTL, Errno: eperm, When: When{Arg: 1, Is: []uint32{unix.TIOCSTI, 0x541c}}},
+		// Each of these loads a module for anybody: the errors are those of a kernel that has none.
+		{Call: unix.SYS_IOCTL, Errno: uint16(unix.ENOPKG), When: When{Arg: 1, Is: bridges}},
+		{Call: unix.SYS_IOCTL, Errno: uint16(unix.EINVAL), When: When{Arg: 1, Is: []uint32{unix.TIOCSETD}}},
 		// The kernel has some forty families of sockets, and loads a module for who asks for one: to
 		// the machine below this one, to its ciphers, and whatever is on no list of dangers yet.
 		{Call: unix.SYS_SOCKET, Errno: uint16(unix.EAFNOSUPPORT), When: When{Arg: 0,
@@ -55,10 +58,13 @@ func rules() []Rule {
 		// Nothing but TCP and UDP leads out of a sandbox, and the others are modules, too (SCTP, L2TP).
 		{Call: unix.SYS_SOCKET, Errno: uint16(unix.EPROTONOSUPPORT), When: When{Arg: 0, Is: []uint32{unix.AF_INET, unix.AF_INET6}},
 			And: &When{Arg: 2, IsNot: ordinary}},
-		// What programs send each other over netlink is charged to nobody. The other
-		// protocols of netlink lead to the kernel.
+		// A kind of socket leads to a module, too (DCCP is of kind 6): streams, datagrams and raw ones are 1 to 3.
+		{Call: unix.SYS_SOCKET, Errno: uint16(unix.ESOCKTNOSUPPORT), When: When{Arg: 0, Is: []uint32{unix.AF_INET, unix.AF_INET6}},
+			And: &When{Arg: 1, Bits: 0xc}},
+		// What programs send each other over netlink (NETLINK_USERSOCK) is charged to nobody, each protocol
+		// of netlink may be a module, and over NETLINK_GENERIC anybody has modules loaded by their names.
 		{Call: unix.SYS_SOCKET, Errno: uint16(unix.EPROTONOSUPPORT), When: When{Arg: 0, Is: []uint32{unix.AF_NETLINK}},
-			And: &When{Arg: 2, Is: []uint32{unix.NETLINK_USERSOCK}}},
+			And: &When{Arg: 2, IsNot: netlinks}},
 		// fs.aio-max-nr is one number for the whole machine. Who finds no AIO does without.
 		{Call: unix.SYS_IO_SETUP, Errno: uint16(unix.ENOSYS)},
 		// The limit of core files is 1 byte, with which the kernel starts no handler, as it
@@ -88,6 +94,14 @@ func rules() []Rule {
 
 // ordinary are the protocols of sockets of the internet. Those of raw ones the kernel refuses.
 var ordinary = []uint32{0, unix.IPPROTO_ICMP, unix.IPPROTO_TCP, unix.IPPROTO_UDP, unix.IPPROTO_ICMPV6, unix.IPPROTO_RAW, unix.IPPROTO_MPTCP}
+
+// netlinks are the protocols of netlink that ordinary programs use: for addresses and routes, lists of
+// sockets (ss), the audit of logins (su), which the kernel refuses, and devices (libudev). None is a module.
+var netlinks = []uint32{unix.NETLINK_ROUTE, unix.NETLINK_SOCK_DIAG, unix.NETLINK_AUDIT, unix.NETLINK_KOBJECT_UEVENT}
+
+// bridges are the requests for bridges and VLANs (linux/sockios.h): SIOCGIFBR, SIOCSIFBR, SIOCBRADDBR,
+// SIOCBRDELBR, SIOCGIFVLAN, SIOCSIFVLAN.
+var bridges = []uint32{0x8940, 0x8941, 0x89a0, 0x89a1, 0x8982, 0x8983}
 
 // core is a limit of core files in an argument.
 func core(arg uint8) When { return When{Arg: arg, Is: []uint32{unix.RLIMIT_CORE}} }

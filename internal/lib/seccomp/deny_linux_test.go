@@ -16,6 +16,7 @@ func TestOnlyOrdinarySocketsAreOpened(t *testing.T) {
 		t.Fatal(err)
 	}
 	const seqpacket = 5
+	kind := deny | uint32(unix.ESOCKTNOSUPPORT)
 	family, protocol := deny|uint32(unix.EAFNOSUPPORT), deny|uint32(unix.EPROTONOSUPPORT)
 	for what, c := range map[string]struct {
 		call                   uint32
@@ -29,6 +30,14 @@ func TestOnlyOrdinarySocketsAreOpened(t *testing.T) {
 		"UDP":                                    {unix.SYS_SOCKET, unix.AF_INET, unix.SOCK_DGRAM, unix.IPPROTO_UDP, allow},
 		"a question about routes":                {unix.SYS_SOCKET, unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_ROUTE, allow},
 		"messages between programs in netlink":   {unix.SYS_SOCKET, unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_USERSOCK, protocol},
+		"lists of sockets":                       {unix.SYS_SOCKET, unix.AF_NETLINK, unix.SOCK_DGRAM, unix.NETLINK_SOCK_DIAG, allow},
+		"news of devices":                        {unix.SYS_SOCKET, unix.AF_NETLINK, unix.SOCK_DGRAM, unix.NETLINK_KOBJECT_UEVENT, allow},
+		"families of netlink, by name":           {unix.SYS_SOCKET, unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_GENERIC, protocol},
+		"ciphers by netlink":                     {unix.SYS_SOCKET, unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_CRYPTO, protocol},
+		"a protocol of netlink of later":         {unix.SYS_SOCKET, unix.AF_NETLINK, unix.SOCK_RAW, 31, protocol},
+		"DCCP, by its kind alone":                {unix.SYS_SOCKET, unix.AF_INET, 6, 0, kind},
+		"packets in order, which do not wait":    {unix.SYS_SOCKET, unix.AF_INET6, seqpacket | unix.SOCK_NONBLOCK | unix.SOCK_CLOEXEC, 0, kind},
+		"UDP that does not wait":                 {unix.SYS_SOCKET, unix.AF_INET6, unix.SOCK_DGRAM | unix.SOCK_NONBLOCK | unix.SOCK_CLOEXEC, 0, allow},
 		"a pair":                                 {unix.SYS_SOCKETPAIR, unix.AF_UNIX, unix.SOCK_STREAM, 0, allow},
 		"a pair of TIPC":                         {unix.SYS_SOCKETPAIR, unix.AF_TIPC, seqpacket, 0, family},
 		"packets":                                {unix.SYS_SOCKET, unix.AF_PACKET, unix.SOCK_RAW, 0, family},
@@ -42,6 +51,23 @@ func TestOnlyOrdinarySocketsAreOpened(t *testing.T) {
 	} {
 		if got := f.run(t, arch, c.call, [6]uint64{c.domain, c.kind, c.protocol}); got != c.want {
 			t.Errorf("%s: %#x, want %#x", what, got, c.want)
+		}
+	}
+}
+
+// TestNoIoctlLoadsAModule: those of bridges, VLANs and line disciplines do it for anybody.
+func TestNoIoctlLoadsAModule(t *testing.T) {
+	f, err := Default()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for request, want := range map[uint64]uint32{
+		0x8940: deny | uint32(unix.ENOPKG), 0x8941: deny | uint32(unix.ENOPKG), 0x89a0: deny | uint32(unix.ENOPKG),
+		0x89a1: deny | uint32(unix.ENOPKG), 0x8982: deny | uint32(unix.ENOPKG), 0x8983: deny | uint32(unix.ENOPKG),
+		unix.TIOCSETD: deny | uint32(unix.EINVAL), unix.TIOCGETD: allow, unix.SIOCGIFNAME: allow, unix.TIOCGWINSZ: allow,
+	} {
+		if got := f.run(t, arch, unix.SYS_IOCTL, [6]uint64{3, request, 0}); got != want {
+			t.Errorf("ioctl %#x: %#x, want %#x", request, got, want)
 		}
 	}
 }

@@ -179,11 +179,11 @@ func TestTheDefaultIsShort(t *testing.T) {
 	if err == ErrUnsupported {
 		return
 	}
-	if err != nil || len(f) > 120 {
+	if err != nil || len(f) > 135 {
 		t.Errorf("%d instructions, %v", len(f), err)
 	}
 	t.Logf("%d instructions", len(f))
-	if keyed, err := Keyed(Key{1, 2, 3, 4, 5, 6}); err != nil || len(keyed) > 150 {
+	if keyed, err := Keyed(Key{1, 2, 3, 4, 5, 6}); err != nil || len(keyed) > 160 {
 		t.Errorf("with a key %d instructions, %v", len(keyed), err)
 	}
 }

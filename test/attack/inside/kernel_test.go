@@ -72,6 +72,15 @@ print(got)`, "{'EAFNOSUPPORT'}", false},
 		{"opens sockets of protocols for which the kernel loads modules", "0:0", `
 print({call(SYS_socket, family, kind, p) for family in (2, 10) for kind, p in ((1, 132), (5, 132), (5, 33), (6, 33), (2, 136), (2,
     115), (1, 256))})`, "{'EPROTONOSUPPORT'}", false},
+		{"opens sockets of kinds and of netlink's protocols for which the kernel loads modules", "0:0", `
+print({call(SYS_socket, family, kind | flags, 0) for family in (2, 10) for kind in range(4, 16) for flags in (0, 0x80800)},
+    [p for p in range(-1, 64) if call(SYS_socket, 16, 3, p) != "EPROTONOSUPPORT"])`, "{'ESOCKTNOSUPPORT'} [0, 4, 9, 15]", false},
+		{"has the kernel load modules by questions about bridges, VLANs and terminals", "0:0", `
+import pty
+s, terminal, text = socket.socket(), pty.openpty()[1], ctypes.create_string_buffer(256)
+def ioctl(fd, request): return errno.errorcode[ctypes.get_errno()] if libc.ioctl(fd, ctypes.c_ulong(request), text) < 0 else "done"
+print({ioctl(s.fileno(), request | high) for request in (0x8940, 0x8941, 0x89a0, 0x89a1, 0x8982, 0x8983) for high in (0, 1 << 32)},
+    {ioctl(terminal, 0x5423 | high) for high in (0, 1 << 40)})`, "{'ENOPKG'} {'EINVAL'}", false},
 		{"puts bytes into a terminal's input by an argument whose upper half is set", "0:0", `
 import pty
 master, slave = pty.openpty()

@@ -89,7 +89,7 @@ import termios
 print("holds", flush=True)
 signal.signal(signal.SIGHUP, signal.SIG_IGN)
 for n in range(31): tried(lambda: fcntl.ioctl(0, 0x5423, struct.pack("i", n))) # TIOCSETD
-fcntl.ioctl(0, 0x5423, struct.pack("i", 0))
+tried(lambda: fcntl.ioctl(0, 0x5423, struct.pack("i", 0))) # TIOCSETD
 tried(lambda: fcntl.ioctl(0, 0x540c, 0)) # TIOCEXCL
 modes = termios.tcgetattr(0)
 modes[0] |= termios.IXON | termios.IXOFF
