@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/parser"
 
 	"github.com/tend-run/tend/internal/lib/yamldepth"
 )
@@ -33,7 +33,8 @@ func whole(name string, data []byte) (err error) {
 	if err := yamldepth.Check(data); err != nil {
 		return err
 	}
-	return yaml.Unmarshal(data, &v)
+	_, err = parser.ParseBytes(data, 0) // no value is made: a short text may stand for many
+	return err
 }
 
 // halfWritten: a tracked file cannot be read by a program, and what HEAD has of it can.

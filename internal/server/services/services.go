@@ -169,6 +169,14 @@ func (e *busyError) Error() string {
 }
 func (e *busyError) Unwrap() error { return process.ErrRunning }
 
+// sizeOf is what an environment takes, in bytes.
+func sizeOf(env map[string]string) (size int) {
+	for k, v := range env {
+		size += len(k) + len(v) + 2
+	}
+	return size
+}
+
 // Apply applies a declaration. An error in it is a process.InvalidError.
 func (s *Services) Apply(ctx context.Context, f *File) error {
 	if s.trouble != nil {
@@ -186,12 +194,17 @@ func (s *Services) Apply(ctx context.Context, f *File) error {
 	if err != nil {
 		return invalid("text", "is not accepted:\n%s", err.Error())
 	}
-	declared = run.WithEnv(declared, f.Env)
-	total := 0
+	inherited, total := sizeOf(f.Env), 0
 	for _, name := range declared.Names() {
-		size := 0
-		for k, v := range declared.Services[name].Env {
-			size += len(k) + len(v) + 2
+		one := declared.Services[name]
+		size := sizeOf(one.Env)
+		if one.Inherit == "all" {
+			size += inherited
+			for k := range one.Env {
+				if v, ok := f.Env[k]; ok {
+					size -= len(k) + len(v) + 2
+				}
+			}
 		}
 		if total += size; size > MaxEnv || total > MaxEnvs {
 			return invalid("services."+name+".env",
@@ -199,6 +212,7 @@ func (s *Services) Apply(ctx context.Context, f *File) error {
 				size, total, MaxEnv, MaxEnvs)
 		}
 	}
+	declared = run.WithEnv(declared, f.Env)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	path := filepath.Join(f.Dir, base)

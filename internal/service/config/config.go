@@ -9,7 +9,11 @@ import (
 const (
 	MaxBytes    = 1 << 20 // of the file, and of each file that env_file names
 	MaxServices = 1000
-	MaxProblems = 50 // more are not reported
+	// Of all services together: variables of env files, each time that a service has them, and bytes
+	// of these files.
+	MaxFileVars  = 1 << 18
+	MaxFileBytes = 64 << 20
+	MaxProblems  = 50 // more are not reported
 )
 
 // Config is a file, with the defaults filled in. It is not changed any more once it

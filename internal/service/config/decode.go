@@ -21,6 +21,8 @@ import (
 const (
 	maxDepth   = 50    // of nested values
 	maxAliases = 10000 // values that aliases stand for
+	// textOfValue is how many bytes of a text count as a value: so all texts are 25 MiB at most.
+	textOfValue = 256
 )
 
 // decoder reads one file.
@@ -30,6 +32,7 @@ type decoder struct {
 	preset   string
 	anchors  map[string]ast.Node
 	aliases  int
+	values   int // that were read: see more
 	path     []string
 	problems Problems
 	// places are where values were given, by path.
@@ -258,14 +261,15 @@ func (d *decoder) entriesBelow(n ast.Node, what string, depth int) (all []entry,
 		}
 		return nil, false
 	}
-	put := func(e entry) {
-		for i := range all {
-			if all[i].key == e.key {
-				all[i] = e
-				return
-			}
+	at := map[string]int{}
+	put := func(e entry) bool {
+		if i, ok := at[e.key]; ok {
+			all[i] = e
+		} else {
+			at[e.key] = len(all)
+			all = append(all, e)
 		}
-		all = append(all, e)
+		return d.more(n, 1)
 	}
 	for it := m.MapRange(); it.Next(); {
 		if it.Key().IsMergeKey() {
@@ -280,7 +284,9 @@ func (d *decoder) entriesBelow(n ast.Node, what string, depth int) (all []entry,
 					return nil, false
 				}
 				for _, e := range merged {
-					put(e)
+					if !put(e) {
+						return nil, false
+					}
 				}
 			}
 		}
@@ -294,9 +300,29 @@ func (d *decoder) entriesBelow(n ast.Node, what string, depth int) (all []entry,
 			d.fail(it.Key(), "has a key that is no word")
 			return nil, false
 		}
-		put(entry{key, it.Key(), it.Value()})
+		if !put(entry{key, it.Key(), it.Value()}) {
+			return nil, false
+		}
 	}
 	return all, true
+}
+
+// sequence are the values of a list; none, with a problem noted, where they are too many.
+func (d *decoder) sequence(n *ast.SequenceNode) []ast.Node {
+	if !d.more(n, len(n.Values)) {
+		return nil
+	}
+	return n.Values
+}
+
+// more counts values that are read, each time that an alias or a merge stands for them; false,
+// with a problem noted: there are too many. A short text may stand for any number of them.
+func (d *decoder) more(n ast.Node, values int) bool {
+	if d.values <= maxNodes && d.values+values > maxNodes {
+		d.fail(n, fmt.Sprintf("is where the file has too many values, with those that aliases and merges stand for; the limit is %d", maxNodes))
+	}
+	d.values += values
+	return d.values <= maxNodes
 }
 
 // text returns a scalar as it is written; ok is false for anything else, and for null.
@@ -306,12 +332,12 @@ func (d *decoder) text(n ast.Node) (string, bool) {
 	}
 	switch v := d.plain(n).(type) {
 	case *ast.StringNode:
-		return v.Value, true
+		return v.Value, d.more(n, len(v.Value)/textOfValue)
 	case *ast.LiteralNode:
 		if v.Value == nil {
 			return "", true
 		}
-		return v.Value.Value, true
+		return v.Value.Value, d.more(n, len(v.Value.Value)/textOfValue)
 	case *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode, *ast.InfinityNode, *ast.NanNode:
 		return v.GetToken().Value, true
 	}

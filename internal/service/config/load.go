@@ -60,14 +60,23 @@ func OpenText(name, dir string, text []byte) *Source {
 	if err != nil {
 		return src // as Config will say
 	}
-	for _, s := range c.Services {
-		for _, name := range s.EnvFile {
+	left := MaxFileBytes
+	for _, service := range c.Names() {
+		for _, name := range c.Services[service].EnvFile {
 			if src.EnvFiles[name] != nil || src.missing[name] != nil {
 				continue
 			}
-			if src.EnvFiles[name], err = ReadFile(below(src.Dir, name)); err != nil {
-				delete(src.EnvFiles, name)
+			data, err := ReadFile(below(src.Dir, name))
+			if left -= len(data); err == nil && left < 0 {
+				err = fmt.Errorf("with it the files of all services have more than %d bytes", MaxFileBytes)
+			}
+			if err != nil {
 				src.missing[name] = err
+			} else {
+				src.EnvFiles[name] = data
+			}
+			if left < 0 {
+				return src
 			}
 		}
 	}
@@ -89,6 +98,7 @@ func (src *Source) Config() (*Config, error) {
 		return nil, err
 	}
 	d.check(c)
+	read, left := map[string]map[string]string{}, MaxFileVars
 	for _, name := range c.Names() {
 		s := c.Services[name]
 		if s.Sandbox == "" {
@@ -99,7 +109,15 @@ func (src *Source) Config() (*Config, error) {
 			s.Adopt.PIDFile = below(s.Cwd, s.Adopt.PIDFile)
 		}
 		for _, file := range s.EnvFile {
-			vars, err := src.vars(file)
+			vars, err := read[file], error(nil)
+			if vars == nil {
+				if vars, err = src.vars(file); err == nil {
+					read[file] = vars
+				}
+			}
+			if left -= len(vars); left < 0 {
+				err = fmt.Errorf("with it the services have more than %d variables of such files", MaxFileVars)
+			}
 			if err != nil {
 				d.path = []string{"services", name, "env_file"}
 				d.fail(d.places[strings.Join(d.path, ".")], "cannot be read: "+err.Error())

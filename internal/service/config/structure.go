@@ -151,8 +151,9 @@ func (d *decoder) list(n ast.Node, v reflect.Value, f reflect.StructField) {
 		d.fail(n, "is "+kindOf(n)+"; a list is wanted")
 		return
 	}
-	v.Set(reflect.MakeSlice(v.Type(), len(seq.Values), len(seq.Values)))
-	for i, one := range seq.Values {
+	values := d.sequence(seq)
+	v.Set(reflect.MakeSlice(v.Type(), len(values), len(values)))
+	for i, one := range values {
 		d.at(strconv.Itoa(i), func() {
 			d.notePlace(one)
 			d.value(one, v.Index(i), f)
@@ -338,7 +339,7 @@ func (d *decoder) command(n ast.Node, c *Command) {
 		d.fail(n, "is "+kindOf(n)+"; a line or a list of words is wanted")
 		return
 	}
-	for i, one := range seq.Values {
+	for i, one := range d.sequence(seq) {
 		d.at(strconv.Itoa(i), func() {
 			word := ""
 			d.word(d.plain(one), reflect.ValueOf(&word).Elem(), reflect.StructField{})
@@ -360,7 +361,7 @@ type condition struct {
 func (d *decoder) dependencies(n ast.Node, to *Dependencies) {
 	if seq, ok := n.(*ast.SequenceNode); ok {
 		seen := map[string]bool{}
-		for i, one := range seq.Values {
+		for i, one := range d.sequence(seq) {
 			d.at(strconv.Itoa(i), func() {
 				name := ""
 				d.word(d.plain(one), reflect.ValueOf(&name).Elem(), reflect.StructField{})
