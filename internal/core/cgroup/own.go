@@ -6,11 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -182,12 +184,26 @@ func setV1(dir, controller string, value int64) error {
 // leastBuffers is what the buffers of TCP connections may take at least, in bytes.
 const leastBuffers = 16 << 20
 
+// mostBuffers is what those of one sandbox may take of what all of the machine may, net.ipv4.tcp_mem.
+var mostBuffers = sync.OnceValue(func() int64 {
+	text, err := os.ReadFile("/proc/sys/net/ipv4/tcp_mem")
+	words := strings.Fields(string(text)) // in pages
+	if err != nil || len(words) != 3 {
+		return math.MaxInt64
+	}
+	pages, err := strconv.ParseInt(words[2], 10, 64)
+	if err != nil || pages > math.MaxInt64/int64(os.Getpagesize()) {
+		return math.MaxInt64
+	}
+	return pages * int64(os.Getpagesize()) / 8
+})
+
 // setBuffers bounds the buffers of TCP connections, which v1 counts beside the memory and only where
-// they have a limit: a quarter of that of the memory. The limit slows connections down and ends nothing.
-// Later kernels may lack it.
+// they have a limit: a quarter of that of the memory, and an eighth of what the machine has. The limit
+// slows connections down and ends nothing. Later kernels may lack it.
 func setBuffers(dir string, memory int64) error {
 	const file = "memory.kmem.tcp.limit_in_bytes"
-	err := writeFile(dir+"/"+file, decimal(min(memory, max(memory/4, leastBuffers))))
+	err := writeFile(dir+"/"+file, decimal(min(memory, max(min(memory/4, mostBuffers()), leastBuffers))))
 	if err != nil && err != unix.ENOENT && err != unix.EOPNOTSUPP {
 		return fmt.Errorf("%s: %w", file, err)
 	}
