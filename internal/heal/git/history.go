@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"strconv"
 	"strings"
 )
@@ -18,8 +19,8 @@ type Version struct {
 // maxVersions bounds how many versions of files are read.
 const maxVersions = 5_000
 
-// Versions returns all versions, in all that the repository still knows (branches, tags, stashes,
-// reflogs and the index), of the files whose paths want names. If they have more than so many
+// Versions returns all versions, in each commit that the repository still has, whether a name leads
+// there or not (as to a dropped stash), and in the index, of the files whose paths want names. If they have more than so many
 // bytes together, that is an error.
 func (r *Repository) Versions(ctx context.Context, want func(path string) bool, most int64) ([]Version, error) {
 	paths := map[string]string{}
@@ -29,29 +30,40 @@ func (r *Repository) Versions(ctx context.Context, want func(path string) bool, 
 			paths[id], ids = path, append(ids, id)
 		}
 	}
-	err := r.words(ctx, func(entry string) {
+	err := r.words(ctx, 0, func(entry string) {
 		head, path, _ := strings.Cut(entry, "\t")
 		if f := strings.Fields(head); len(f) == 3 {
 			add(f[0], f[1], path)
 		}
-	}, "ls-files", "--stage", "-z", "--full-name")
+	}, nil, "ls-files", "--stage", "-z", "--full-name")
 	if err != nil {
 		return nil, err
 	}
+	var commits bytes.Buffer
+	if err := r.words(ctx, '\n', func(line string) {
+		if id, ok := strings.CutPrefix(line, "commit "); ok {
+			commits.WriteString(id + "\n")
+		}
+	}, nil, "cat-file", "--batch-all-objects", "--unordered", "--batch-check=%(objecttype) %(objectname)"); err != nil {
+		return nil, err
+	}
 	// Without names of files for git: to match them takes it ten times as long as all the rest.
+	// Without commits it would ask for HEAD.
 	var f []string
-	err = r.words(ctx, func(word string) {
-		if strings.HasPrefix(word, ":") && len(f) == 0 { // :MODE MODE ID ID STATUS
-			f = strings.Fields(word)
-			return
-		}
-		if len(f) == 5 {
-			add(f[0][1:], f[2], word)
-			add(f[1], f[3], word)
-		}
-		f = nil
-	}, "log", "--all", "--reflog", "--root", "--diff-merges=separate",
-		"--raw", "--no-abbrev", "--no-renames", "--no-relative", "-z", "--format=")
+	if commits.Len() > 0 {
+		err = r.words(ctx, 0, func(word string) {
+			if strings.HasPrefix(word, ":") && len(f) == 0 { // :MODE MODE ID ID STATUS
+				f = strings.Fields(word)
+				return
+			}
+			if len(f) == 5 {
+				add(f[0][1:], f[2], word)
+				add(f[1], f[3], word)
+			}
+			f = nil
+		}, &commits, "log", "--stdin", "--no-walk=unsorted", "--root", "--diff-merges=separate",
+			"--raw", "--no-abbrev", "--no-renames", "--no-relative", "-z", "--format=")
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -85,9 +97,10 @@ func (r *Repository) Versions(ctx context.Context, want func(path string) bool, 
 	return versions(out, paths)
 }
 
-// words calls back for each part of what git writes, which ends with NUL.
-func (r *Repository) words(ctx context.Context, each func(string), args ...string) error {
+// words calls back for each part of what git writes, up to its end.
+func (r *Repository) words(ctx context.Context, end byte, each func(string), stdin io.Reader, args ...string) error {
 	cmd := r.Command(ctx, nil, args...)
+	cmd.Stdin = stdin
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		return err
@@ -96,7 +109,7 @@ func (r *Repository) words(ctx context.Context, each func(string), args ...strin
 		return err
 	}
 	for b := bufio.NewReader(out); ; {
-		word, err := b.ReadString(0)
+		word, err := b.ReadString(end)
 		if err != nil { // its end, or that of git
 			break
 		}

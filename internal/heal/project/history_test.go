@@ -68,6 +68,9 @@ func TestNoFormerSecretIsShown(t *testing.T) {
 	r.commit("app/a.js", "1\n")
 	r.git("merge", "-q", "--no-ff", "-m", "merge", "side")
 	r.git("branch", "-q", "-D", "side")
+	r.write("app/.env", "API=value-of-a-dropped-stash\n")
+	r.git("stash", "-q")
+	r.git("stash", "drop", "-q")
 	r.write("app/.env", "API=value-of-the-stash\n")
 	r.git("stash", "-q")
 	r.commit("app/.npmrc", "registry=https://registry.npmjs.org/\n//registry.npmjs.org/:_authToken=token-of-the-registry\n")
@@ -105,6 +108,7 @@ func TestNoFormerSecretIsShown(t *testing.T) {
 	}
 	secrets := []string{
 		"commented-former-value", "former-value-of-env", "amended-value-of-env", "second-value-of-env", "value-of-the-branch", "value-of-the-stash",
+		"value-of-a-dropped-stash",
 		"token-of-the-registry", "password-of-netrc", "password-of-postgres", "b3BlbnNzaC1rZXktdjEAAAAABG5vbmU", "AAAAAAAAAAAAQyNTUxOQAAACBx",
 		"binary-key-material", "value-of-the-index",
 	}
