@@ -3,4 +3,6 @@
 // clients go on.
 //
 //	inside    a program inside an isolated sandbox, root there or not, against the machine, the keeper and its neighbours
+//	local     another user of the machine, or a web page in a person's browser, against the daemon
+//	heal      a repository and a model, against the healer and whom it works for
 package attack

@@ -64,6 +64,9 @@ func (t *Tree) Controllers() map[string]string {
 	return out
 }
 
+// Weighs reports whether each nest has the same weight of processor time.
+func (t *Tree) Weighs() bool { return t.hasV2("cpu") || t.v1Of("cpu") != nil }
+
 // controllers are those of v2 that were looked for.
 type controllers struct {
 	mu   sync.Mutex

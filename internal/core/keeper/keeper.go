@@ -209,6 +209,7 @@ func Run(cfg Config) (err error) {
 	go k.acceptAnchors()
 	go k.watchBoard()
 	go k.watchHoards()
+	go k.weighBoxes()
 	go k.sweepStrangers()
 	select {
 	case <-term:
