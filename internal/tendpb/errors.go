@@ -7,6 +7,7 @@ import (
 
 	"connectrpc.com/connect"
 	tendv1 "github.com/tend-run/tend/gen/tend/v1"
+	"github.com/tend-run/tend/internal/lib/errtext"
 	"github.com/tend-run/tend/process"
 )
 
@@ -185,7 +186,7 @@ func FromError(err error) error {
 		}
 	}
 	if wire.Code() == connect.CodeUnauthenticated || wire.Code() == connect.CodePermissionDenied {
-		return &remoteError{text: "the server refuses the token, or wants one: " + CleanText(wire.Message()), err: process.ErrPermission}
+		return errtext.New("the server refuses the token, or wants one: "+CleanText(wire.Message()), process.ErrPermission)
 	}
 	if text := CleanText(wire.Message()); text != wire.Message() {
 		return connect.NewError(wire.Code(), errors.New(text))
@@ -256,13 +257,5 @@ func said(text string, err error) error {
 	if text == "" || text == err.Error() {
 		return err
 	}
-	return &remoteError{text: text, err: err}
+	return errtext.New(text, err)
 }
-
-type remoteError struct {
-	text string
-	err  error
-}
-
-func (e *remoteError) Error() string { return e.text }
-func (e *remoteError) Unwrap() error { return e.err }

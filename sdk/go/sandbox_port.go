@@ -17,6 +17,7 @@ import (
 	"connectrpc.com/connect"
 
 	tendv1 "github.com/tend-run/tend/gen/tend/v1"
+	"github.com/tend-run/tend/internal/lib/errtext"
 	"github.com/tend-run/tend/internal/tendpb"
 	"github.com/tend-run/tend/process"
 )
@@ -172,27 +173,18 @@ func refusal(resp *http.Response) error {
 	}
 	switch {
 	case resp.StatusCode == http.StatusUnauthorized || said.Code == connect.CodePermissionDenied:
-		return &portError{text, process.ErrPermission}
+		return errtext.New(text, process.ErrPermission)
 	case said.Code == connect.CodeNotFound:
-		return &portError{text, process.ErrNotFound}
+		return errtext.New(text, process.ErrNotFound)
 	case said.Code == connect.CodeUnavailable:
 		return connect.NewError(connect.CodeUnavailable, errors.New(text))
 	case said.Code == connect.CodeUnimplemented, resp.StatusCode == http.StatusNotFound, resp.StatusCode == http.StatusMethodNotAllowed:
-		return &portError{text, process.ErrUnsupported}
+		return errtext.New(text, process.ErrUnsupported)
 	case said.Code == 0:
 		return strange("%s", text)
 	}
 	return errors.New(text)
 }
-
-// portError is what the server says of a port, and what it means.
-type portError struct {
-	text string
-	err  error
-}
-
-func (e *portError) Error() string { return e.text }
-func (e *portError) Unwrap() error { return e.err }
 
 // portConn is a connection to a port; what came with the server's answer is read first.
 type portConn struct {

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/tend-run/tend/internal/lib/atomicfile"
+	"github.com/tend-run/tend/internal/lib/errtext"
 	"github.com/tend-run/tend/internal/lib/lazyregexp"
 	"github.com/tend-run/tend/process"
 )
@@ -179,7 +180,7 @@ func (k *keys) create(name string, rules Rules) (key Key, secret string, err err
 		return key, "", err
 	}
 	if slices.ContainsFunc(k.all, func(other *Key) bool { return other.Name == name }) {
-		return key, "", &nameError{name}
+		return key, "", errtext.New(fmt.Sprintf("there is a key %q; revoke it, or take another name", name), process.ErrExists)
 	}
 	if len(k.all) >= MaxKeys {
 		return key, "", fmt.Errorf("there are %d keys, and no more may be; revoke some: %w", len(k.all), process.ErrLimit)
@@ -188,14 +189,6 @@ func (k *keys) create(name string, rules Rules) (key Key, secret string, err err
 	key = Key{ID: strings.ToLower(rand.Text()[:12]), Name: name, Created: time.Now().UTC(), Rules: rules, Hash: hashOf(secret)}
 	return key, secret, k.store(append(slices.Clone(k.all), &key))
 }
-
-// nameError: a key has this name.
-type nameError struct{ name string }
-
-func (e *nameError) Error() string {
-	return fmt.Sprintf("there is a key %q; revoke it, or take another name", e.name)
-}
-func (e *nameError) Unwrap() error { return process.ErrExists }
 
 // revoke makes a key void, by its ID or name.
 func (k *keys) revoke(which string) error {
@@ -211,16 +204,10 @@ func (k *keys) revoke(which string) error {
 	}
 	rest := slices.DeleteFunc(slices.Clone(k.all), func(one *Key) bool { return one.ID == which || one.Name == which })
 	if len(rest) == len(k.all) {
-		return &unknownError{which}
+		return errtext.New(fmt.Sprintf("there is no key %.80q", which), process.ErrNotFound)
 	}
 	return k.store(rest)
 }
-
-// unknownError: there is no such key.
-type unknownError struct{ which string }
-
-func (e *unknownError) Error() string { return fmt.Sprintf("there is no key %.80q", e.which) }
-func (e *unknownError) Unwrap() error { return process.ErrNotFound }
 
 // list returns all keys, the oldest first.
 func (k *keys) list() ([]Key, error) {

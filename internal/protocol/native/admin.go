@@ -2,13 +2,13 @@ package native
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"path/filepath"
 	"strings"
 
 	"connectrpc.com/connect"
 	tendv1 "github.com/tend-run/tend/gen/tend/v1"
+	"github.com/tend-run/tend/internal/lib/errtext"
 	"github.com/tend-run/tend/process"
 )
 
@@ -71,7 +71,7 @@ func (a *admin) OpenPage(ctx context.Context,
 }
 
 // errNoLogin: there is nobody who could only read.
-var errNoLogin = &translated{errors.New("without a token this server asks nobody who they are, so no login can be for reading alone; give it a token (tend serve --token-file)"), process.ErrUnsupported}
+var errNoLogin = errtext.New("without a token this server asks nobody who they are, so no login can be for reading alone; give it a token (tend serve --token-file)", process.ErrUnsupported)
 
 func answer[T any](m *T, err error) (*connect.Response[T], error) {
 	if err != nil {

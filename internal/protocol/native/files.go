@@ -15,6 +15,7 @@ import (
 
 	tendv1 "github.com/tend-run/tend/gen/tend/v1"
 	"github.com/tend-run/tend/internal/files"
+	"github.com/tend-run/tend/internal/lib/errtext"
 	"github.com/tend-run/tend/internal/sandbox/driver"
 	"github.com/tend-run/tend/internal/tendpb"
 	"github.com/tend-run/tend/process"
@@ -101,7 +102,7 @@ func fileError(err error) error {
 		{files.ErrTooMany, process.ErrLimit}, {files.ErrNoSpace, process.ErrLimit},
 	} {
 		if errors.Is(err, known.files) {
-			return wireError(&translated{err, known.wire})
+			return wireError(errtext.New(err.Error(), known.wire))
 		}
 	}
 	if errors.Is(err, files.ErrChanged) {

@@ -7,6 +7,7 @@ import (
 
 	"connectrpc.com/connect"
 	"github.com/tend-run/tend/internal/lib/budget"
+	"github.com/tend-run/tend/internal/lib/errtext"
 	"github.com/tend-run/tend/internal/sandbox/driver"
 	"github.com/tend-run/tend/internal/tendpb"
 	"github.com/tend-run/tend/process"
@@ -56,7 +57,7 @@ func wireError(err error) *connect.Error {
 		return tendpb.Error(&process.InvalidError{Field: e.Field, Reason: e.Reason})
 	}
 	if busy, ok := errors.AsType[*budget.BusyError](err); ok {
-		return tendpb.Error(&translated{busy, process.ErrLimit})
+		return tendpb.Error(errtext.New(busy.Error(), process.ErrLimit))
 	}
 	for _, known := range []struct{ driver, wire error }{
 		{driver.ErrNotFound, process.ErrNotFound},
@@ -67,14 +68,8 @@ func wireError(err error) *connect.Error {
 		{driver.ErrInUse, tendpb.ErrInUse},
 	} {
 		if errors.Is(err, known.driver) {
-			return tendpb.Error(&translated{err, known.wire})
+			return tendpb.Error(errtext.New(err.Error(), known.wire))
 		}
 	}
 	return tendpb.Error(err)
 }
-
-// translated is an error of a driver by another name, with its own text.
-type translated struct{ err, as error }
-
-func (e *translated) Error() string { return e.err.Error() }
-func (e *translated) Unwrap() error { return e.as }

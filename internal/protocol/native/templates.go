@@ -17,6 +17,7 @@ import (
 	"connectrpc.com/connect"
 
 	tendv1 "github.com/tend-run/tend/gen/tend/v1"
+	"github.com/tend-run/tend/internal/lib/errtext"
 	"github.com/tend-run/tend/internal/protocol/module"
 	"github.com/tend-run/tend/internal/sandbox/driver"
 	"github.com/tend-run/tend/internal/tendpb"
@@ -144,7 +145,7 @@ func (s *sandboxes) templater() (driver.Templater, error) {
 // templateError says what was not found.
 func templateError(key string, err error) error {
 	if errors.Is(err, driver.ErrNotFound) {
-		return wireError(&translated{fmt.Errorf("there is no template %.200q", key), process.ErrNotFound})
+		return wireError(errtext.New(fmt.Sprintf("there is no template %.200q", key), process.ErrNotFound))
 	}
 	return wireError(err)
 }
@@ -281,8 +282,8 @@ func (s *sandboxes) FollowBuild(ctx context.Context, req *connect.Request[tendv1
 	for first := true; ; first = false {
 		b, logs, err := t.GetBuild(ctx, driver.BuildID(id), int(next))
 		if errors.Is(err, driver.ErrNotFound) {
-			return wireError(&translated{fmt.Errorf("there is no build %s; it did not come to its end if the server was started again: build again",
-				id), process.ErrNotFound})
+			return wireError(errtext.New(fmt.Sprintf("there is no build %s; it did not come to its end if the server was started again: build again",
+				id), process.ErrNotFound))
 		}
 		if err != nil {
 			return wireError(err)

@@ -16,6 +16,7 @@ import (
 	tendv1 "github.com/tend-run/tend/gen/tend/v1"
 	"github.com/tend-run/tend/internal/heal/healer"
 	"github.com/tend-run/tend/internal/lib/atomicfile"
+	"github.com/tend-run/tend/internal/lib/errtext"
 	"github.com/tend-run/tend/process"
 )
 
@@ -88,19 +89,10 @@ func (h *Healing) told(ctx context.Context, all ...*tendv1.Episode) {
 
 func noEpisode(id string) error {
 	if id == "" {
-		return &plainError{"nothing was repaired yet", process.ErrNotFound}
+		return errtext.New("nothing was repaired yet", process.ErrNotFound)
 	}
-	return &plainError{fmt.Sprintf("there is no episode %.80q; tend episodes lists all", id), process.ErrNotFound}
+	return errtext.New(fmt.Sprintf("there is no episode %.80q; tend episodes lists all", id), process.ErrNotFound)
 }
-
-// plainError is an error of a kind, whose own words say something else.
-type plainError struct {
-	text string
-	kind error
-}
-
-func (e *plainError) Error() string { return e.text }
-func (e *plainError) Unwrap() error { return e.kind }
 
 // tailOf returns the end of a file, from the beginning of a line; nil: there is no
 // file.
@@ -205,7 +197,7 @@ func (h *Healing) Cancel(ctx context.Context, id string) (err error) {
 		}
 		switch {
 		case f == nil && id == "":
-			err = &plainError{"nothing is being repaired", process.ErrNotFound}
+			err = errtext.New("nothing is being repaired", process.ErrNotFound)
 		case f == nil || id != "" && f.order.ID != id:
 			if _, err = h.message(id); err == nil { // it has ended
 				return

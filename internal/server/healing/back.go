@@ -12,6 +12,7 @@ import (
 	"github.com/tend-run/tend/internal/heal/healer"
 	"github.com/tend-run/tend/internal/lib/atomicfile"
 	"github.com/tend-run/tend/internal/lib/backoff"
+	"github.com/tend-run/tend/internal/lib/errtext"
 	"github.com/tend-run/tend/process"
 )
 
@@ -90,8 +91,8 @@ func (h *Healing) openBack(id string) (string, error) {
 	}
 	d := h.declared
 	if d == nil || d.Service != o.Service || d.File != o.File {
-		return "", &plainError{fmt.Sprintf("%s has no healer any more: add the line healer: {} to %s, and run tend up -d%s",
-			o.Service, o.File, byHand(&s)), process.ErrUnsupported}
+		return "", errtext.New(fmt.Sprintf("%s has no healer any more: add the line healer: {} to %s, and run tend up -d%s",
+			o.Service, o.File, byHand(&s)), process.ErrUnsupported)
 	}
 	if why != "" {
 		return "", &refusedError{why}
@@ -136,7 +137,7 @@ func byHand(s *healer.State) string {
 
 // cannotRollBack says why there is nothing of an episode to go back to; nil: there is.
 func (s store) cannotRollBack(o *healer.Order, of *healer.State) error {
-	nothing := func(why string) error { return &plainError{why, process.ErrUnsupported} }
+	nothing := func(why string) error { return errtext.New(why, process.ErrUnsupported) }
 	switch {
 	case !of.Done():
 		return &refusedError{"it is under way: tend heal --cancel ends it, and takes back what it has changed"}

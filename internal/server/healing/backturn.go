@@ -10,6 +10,7 @@ import (
 
 	"github.com/tend-run/tend/internal/heal/chat"
 	"github.com/tend-run/tend/internal/heal/healer"
+	"github.com/tend-run/tend/internal/lib/errtext"
 	"github.com/tend-run/tend/process"
 )
 
@@ -68,10 +69,10 @@ func (h *Healing) openBackTurn(name, id string, said int64) (string, error) {
 // canTakeBack says why there is nothing to take a turn back by; nil: there is.
 func canTakeBack(t *talk, said int64) error {
 	s := t.state()
-	nothing := func(why string) error { return &plainError{why, process.ErrUnsupported} }
+	nothing := func(why string) error { return errtext.New(why, process.ErrUnsupported) }
 	call, made := s.Changing[said]
 	if said > s.Entries {
-		return &plainError{fmt.Sprintf("the chat has no turn %d", said), process.ErrNotFound}
+		return errtext.New(fmt.Sprintf("the chat has no turn %d", said), process.ErrNotFound)
 	}
 	if !made {
 		return nothing("there is nothing to go back to: no turn that began with message " + strconv.FormatInt(said, 10) + " has changed anything")

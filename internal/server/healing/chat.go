@@ -14,6 +14,7 @@ import (
 	"github.com/tend-run/tend/internal/heal/healer"
 	"github.com/tend-run/tend/internal/lib/atomicfile"
 	"github.com/tend-run/tend/internal/lib/backoff"
+	"github.com/tend-run/tend/internal/lib/errtext"
 	"github.com/tend-run/tend/process"
 )
 
@@ -61,9 +62,9 @@ func (h *Healing) openTalk(id string) (*talk, error) {
 
 func noChat(id string) error {
 	if id == "" {
-		return &plainError{"there is no chat yet", process.ErrNotFound}
+		return errtext.New("there is no chat yet", process.ErrNotFound)
 	}
-	return &plainError{fmt.Sprintf("there is no chat %.80q any more", id), process.ErrNotFound}
+	return errtext.New(fmt.Sprintf("there is no chat %.80q any more", id), process.ErrNotFound)
 }
 
 // findTalk finds the chat of the service that is declared, and continues with its turn.
@@ -93,7 +94,7 @@ func (h *Healing) talking() bool { return h.talk != nil && h.talk.busy }
 func (h *Healing) meant(service string) error {
 	switch d := h.declared; {
 	case d == nil:
-		return &plainError{"no service has a healer; add the lines healer: and llm: to the tend.yaml, and run tend up -d", process.ErrUnsupported}
+		return errtext.New("no service has a healer; add the lines healer: and llm: to the tend.yaml, and run tend up -d", process.ErrUnsupported)
 	case service != "" && service != d.Service:
 		return &process.InvalidError{Field: "service", Reason: fmt.Sprintf("is %.80q; the healer is for %s (healer.service in %s)",
 			service, d.Service, filepath.Base(d.File))}
@@ -120,9 +121,9 @@ func (h *Healing) SendChat(ctx context.Context, service, text, id string) (name 
 		}
 		switch d := h.declared; {
 		case d.Healer.LLM == nil:
-			err = &plainError{"no model is declared; add llm: to healer in the tend.yaml, and run tend up -d", process.ErrUnsupported}
+			err = errtext.New("no model is declared; add llm: to healer in the tend.yaml, and run tend up -d", process.ErrUnsupported)
 		case d.Key == "":
-			err = &plainError{"tend up found no key of the model in its environment; set it, and run tend up -d", process.ErrUnsupported}
+			err = errtext.New("tend up found no key of the model in its environment; set it, and run tend up -d", process.ErrUnsupported)
 		case h.talk == nil:
 			h.talk, err = h.newTalk()
 		}

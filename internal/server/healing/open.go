@@ -9,6 +9,7 @@ import (
 
 	"github.com/tend-run/tend/internal/heal/healer"
 	"github.com/tend-run/tend/internal/lib/atomicfile"
+	"github.com/tend-run/tend/internal/lib/errtext"
 	"github.com/tend-run/tend/internal/service/run"
 	"github.com/tend-run/tend/process"
 )
@@ -17,7 +18,7 @@ import (
 func (h *Healing) open(signal healer.Signal, asked, dry bool) (string, error) {
 	now, d := time.Now(), h.declared
 	if d == nil {
-		return "", &plainError{"no service has a healer; add the line healer: {} to the tend.yaml, and run tend up -d", process.ErrUnsupported}
+		return "", errtext.New("no service has a healer; add the line healer: {} to the tend.yaml, and run tend up -d", process.ErrUnsupported)
 	}
 	if why := h.occupied(); why != "" && !(dry && h.episode == nil) {
 		return "", &refusedError{why}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/tend-run/tend/internal/heal/healer"
+	"github.com/tend-run/tend/internal/lib/errtext"
 	"github.com/tend-run/tend/internal/service/config"
 	"github.com/tend-run/tend/process"
 )
@@ -46,8 +47,8 @@ func (h *Healing) sandboxThen(o *healer.Order, id string, at time.Time) (string,
 	}
 	id, made := h.lookFor(h.alive, name)
 	if id == "" || made.After(at) {
-		return "", &plainError{fmt.Sprintf("it cannot be taken back: it was in a sandbox %s that is not there any more", name),
-			process.ErrUnsupported}
+		return "", errtext.New(fmt.Sprintf("it cannot be taken back: it was in a sandbox %s that is not there any more", name),
+			process.ErrUnsupported)
 	}
 	return id, nil
 }

@@ -16,6 +16,7 @@ import (
 	tendv1 "github.com/tend-run/tend/gen/tend/v1"
 	"github.com/tend-run/tend/internal/heal/healer"
 	"github.com/tend-run/tend/internal/lib/atomicfile"
+	"github.com/tend-run/tend/internal/lib/errtext"
 	"github.com/tend-run/tend/internal/protocol/module"
 	"github.com/tend-run/tend/internal/sandbox/driver"
 	"github.com/tend-run/tend/internal/service/config"
@@ -102,19 +103,11 @@ func Open(c Config) *Services {
 		}
 	}
 	if err != nil {
-		s.trouble = &troubleError{err}
+		s.trouble = errtext.New("services are not looked after: "+err.Error(), process.ErrDamaged)
 		s.c.Log.Error("services are not looked after", "err", err)
 	}
 	return s
 }
-
-// troubleError says that the stored state of services cannot be read.
-type troubleError struct{ err error }
-
-func (e *troubleError) Error() string {
-	return "services are not looked after: " + e.err.Error()
-}
-func (e *troubleError) Unwrap() error { return process.ErrDamaged }
 
 // Name implements [module.Part].
 func (s *Services) Name() string { return "services" }
@@ -160,14 +153,6 @@ type File struct {
 	// Env is the environment of the declaring caller.
 	Env map[string]string
 }
-
-// busyError: the services of another file run.
-type busyError struct{ file string }
-
-func (e *busyError) Error() string {
-	return fmt.Sprintf("services of %s run; tend down ends them, and --state-dir DIR makes a daemon of its own for these", e.file)
-}
-func (e *busyError) Unwrap() error { return process.ErrRunning }
 
 // sizeOf is what an environment takes, in bytes.
 func sizeOf(env map[string]string) (size int) {
@@ -251,7 +236,8 @@ func (s *Services) replaceFile(ctx context.Context, path string) error {
 	}
 	for i := range all {
 		if st := &all[i].State; s.file != "" && (st.Up && st.Phase != supervisor.Completed || st.Phase.Alive()) {
-			return &busyError{s.file}
+			return errtext.New("services of "+s.file+" run; tend down ends them, and --state-dir DIR makes a daemon of its own for these",
+				process.ErrRunning)
 		}
 	}
 	if err := atomicfile.Synced(filepath.Join(s.c.Dir, fileName), []byte(path), 0o600); err != nil {

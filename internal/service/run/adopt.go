@@ -78,7 +78,7 @@ func (s *Supervisor) guard(ctx context.Context, name, user string) (*adopt.Guard
 // Adopt has a service that does not run be a process that is there already, by its pid. It
 // returns once that is written down. Nothing is done to the process.
 //
-// Errors: process.ErrNotFound for an unknown service or pid; *supervisor.BusyError; what
+// Errors: process.ErrNotFound for an unknown service or pid; process.ErrRunning; what
 // adopt.Check refuses; *process.InvalidError for a service that cannot be adopted.
 func (s *Supervisor) Adopt(ctx context.Context, name string, pid int) error {
 	user, err := "", error(nil)

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tend-run/tend/internal/lib/errtext"
 	"github.com/tend-run/tend/internal/service/config"
 	"github.com/tend-run/tend/process"
 )
@@ -219,8 +220,8 @@ func (s *Set) Restart(names []string, at Time, random float64) (out []Do, err er
 }
 
 // Adopt makes an existing process, which may be adopted, the process of a service. It
-// does not start the service's dependencies. The error is a BusyError if the service
-// runs.
+// does not start the service's dependencies. The error is process.ErrRunning if the
+// service runs.
 func (s *Set) Adopt(name string, a Adopted, at Time, random float64) (out []Do, err error) {
 	if err := s.foreign([]string{name}); err != nil {
 		return nil, err
@@ -230,7 +231,7 @@ func (s *Set) Adopt(name string, a Adopted, at Time, random float64) (out []Do, 
 		return nil, &UnknownError{Name: name, Known: slices.Clone(s.order)}
 	}
 	if m.state.Phase.Alive() {
-		return nil, &BusyError{name}
+		return nil, errtext.New(fmt.Sprintf("service %s runs already; tend down %[1]s ends it", name), process.ErrRunning)
 	}
 	if by, ok := s.AdoptedBy(a); ok {
 		return nil, fmt.Errorf("pid %d is the service %s already: %w", a.PID, by, process.ErrPermission)
@@ -248,16 +249,6 @@ func (s *Set) AdoptedBy(a Adopted) (name string, ok bool) {
 	}
 	return "", false
 }
-
-// BusyError says that a service runs, so no other process can be adopted for it. It
-// wraps process.ErrRunning.
-type BusyError struct{ Name string }
-
-func (e *BusyError) Error() string {
-	return fmt.Sprintf("service %s runs already; tend down %[1]s ends it", e.Name)
-}
-
-func (e *BusyError) Unwrap() error { return process.ErrRunning }
 
 // closure is the names and all that next leads to from them.
 func (s *Set) closure(names []string, next func(string) []string) (map[string]bool, error) {
