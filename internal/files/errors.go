@@ -6,6 +6,8 @@ import (
 	"io/fs"
 	"os"
 	"syscall"
+
+	"github.com/tend-run/tend/process"
 )
 
 // What went wrong, for errors.Is. The errors of this package name the path.
@@ -75,13 +77,8 @@ func (e *PathError) Unwrap() []error {
 	return errs
 }
 
-// InvalidError: an argument is wrong. Nothing was done.
-type InvalidError struct {
-	Field  string // "path", "source_paths[3]", "metadata"
-	Reason string // completes "<field> …"
-}
-
-func (e *InvalidError) Error() string { return e.Field + " " + e.Reason }
+// InvalidError: an argument is wrong: "path", "source_paths[3]", "metadata". Nothing was done.
+type InvalidError = process.InvalidError
 
 // bodyError is an error of the reader that an upload comes from. It is kept
 // apart from errors of the disk.
@@ -101,7 +98,7 @@ func IsBodyError(err error) bool {
 func pathError(op, path string, err error) error {
 	var done *PathError
 	var invalid *InvalidError
-	if err == nil || errors.As(err, &done) || errors.As(err, &invalid) {
+	if err == nil || errors.As(err, &done) || errors.As(err, &invalid) && !IsBodyError(err) {
 		return err
 	}
 	// The system's errors repeat operation and path.

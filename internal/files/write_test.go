@@ -115,6 +115,15 @@ func TestAnUploadThatBreaksOff(t *testing.T) {
 	}
 }
 
+// The sender's errors may be of the same type as those about the arguments.
+func TestAnInvalidUploadNamesItsPath(t *testing.T) {
+	f := self(t)
+	_, err := f.Write("file", iotest.ErrReader(&InvalidError{Field: "user", Reason: "is set twice"}), nil)
+	if want := "write " + filepath.Join(f.User.Home, "file") + ": user is set twice"; err == nil || err.Error() != want || !IsBodyError(err) {
+		t.Errorf("%v; want %s", err, want)
+	}
+}
+
 func TestMetadataIsReplacedWithEachWrite(t *testing.T) {
 	f := self(t)
 	for _, want := range []map[string]string{{"author": "me", "run": "1"}, {"run": "2", "long": strings.Repeat("v", 1000)}, nil} {

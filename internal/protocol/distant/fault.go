@@ -116,9 +116,6 @@ func kindOf(err error) kind {
 	if _, ok := errors.AsType[*process.InvalidError](err); ok {
 		return kindInvalidInput
 	}
-	if _, ok := errors.AsType[*files.InvalidError](err); ok {
-		return kindInvalidInput
-	}
 	if _, ok := errors.AsType[*wire.Error](err); ok {
 		return kindInvalidInput
 	}

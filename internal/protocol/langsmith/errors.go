@@ -65,7 +65,6 @@ func problemOf(err error) *problem {
 		request  *requestError
 		badField *driver.InvalidError
 		invalid  *process.InvalidError
-		badPath  *files.InvalidError
 		start    *process.StartError
 		busy     *budget.BusyError
 	)
@@ -73,7 +72,7 @@ func problemOf(err error) *problem {
 	switch {
 	case errors.As(err, &request):
 		p.status, p.kind = http.StatusBadRequest, kindInvalid
-	case errors.As(err, &badField), errors.As(err, &invalid), errors.As(err, &badPath):
+	case errors.As(err, &badField), errors.As(err, &invalid):
 		p.status, p.kind = http.StatusUnprocessableEntity, kindInvalid
 	case errors.As(err, &busy):
 		p.status, p.kind = http.StatusTooManyRequests, kindUnavailable

@@ -94,9 +94,6 @@ func fileError(err error) error {
 	if err == nil {
 		return nil
 	}
-	if e, ok := errors.AsType[*files.InvalidError](err); ok {
-		return wireError(&process.InvalidError{Field: e.Field, Reason: e.Reason})
-	}
 	for _, known := range []struct{ files, wire error }{
 		{files.ErrNotExist, process.ErrNotFound}, {files.ErrExists, process.ErrExists}, {files.ErrPermission, process.ErrPermission},
 		{files.ErrTooMany, process.ErrLimit}, {files.ErrNoSpace, process.ErrLimit},
