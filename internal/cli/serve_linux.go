@@ -21,8 +21,11 @@ import (
 	"github.com/tend-run/tend/internal/core/launch"
 	"github.com/tend-run/tend/internal/files/credentials"
 	"github.com/tend-run/tend/internal/lib/home"
+	"github.com/tend-run/tend/internal/protocol"
+	"github.com/tend-run/tend/internal/sandbox/network"
 	"github.com/tend-run/tend/internal/server"
 	assembly "github.com/tend-run/tend/internal/server/daemon"
+	"github.com/tend-run/tend/internal/server/operator"
 	"github.com/tend-run/tend/internal/server/telemetry"
 )
 
@@ -234,19 +237,21 @@ func (c *serverRoleCmd) serve(ctx context.Context, inv *invocation, dir string) 
 		listeners, distant = listeners[:last], listeners[last]
 	}
 	return assembly.Run(ctx, assembly.Config{
-		Client: client.Config{StateDir: dir, Environ: environ, Log: log, Sync: syncOf(c.Fsync), Budget: budget, Keep: keepOutput,
+		Settings: operator.Settings{
+			StateDir: dir, Listeners: listeners, Distant: distant, Token: protocol.Token(token), TokenFile: c.TokenFile, Insecure: c.Insecure,
+			Domains: c.Domain, Origins: c.AllowOrigin, PortFile: c.PortFile, URLFile: filepath.Join(dir, home.URLFile),
+			DefaultUser: c.DefaultUser, DefaultWorkdir: c.DefaultWorkdir, Network: network.Config{Reach: reach, Deny: deny},
+			SandboxDisk: disk, NoSpare: c.NoSpareSandbox, Providers: c.Providers, ExitSecret: exitSecret, ExitSecretFile: c.OnExitSecret,
+			Program: ownProgram(), Version: versionText(), Log: log,
+		},
+		Client: client.Config{Environ: environ, Sync: syncOf(c.Fsync), Budget: budget, Keep: keepOutput,
 			TTL: c.KeepFinished, Rebuilt: func() {
 				// All that runs is as it was, and so is all that clients need to go on:
 				// the next server finds it, as after a crash.
 				log.Error("the keeper's shared memory was damaged; another server goes on")
 				os.Exit(1)
 			}},
-		Listeners: listeners, Distant: distant, Token: token, Insecure: c.Insecure,
-		Domains: c.Domain, Origins: c.AllowOrigin, DefaultUser: c.DefaultUser, DefaultWorkdir: c.DefaultWorkdir,
-		Reach: reach, Deny: deny, NoSpare: c.NoSpareSandbox, SandboxDisk: disk, Providers: c.Providers,
-		ExitSecret: exitSecret, ExitSecretFile: c.OnExitSecret,
-		Telemetry: sight, TokenFile: c.TokenFile, PortFile: c.PortFile, URLFile: filepath.Join(dir, home.URLFile),
-		Program: ownProgram(), Version: versionText(),
+		Telemetry: sight,
 	})
 }
 

@@ -166,7 +166,7 @@ func (s *Server) needsToken(next http.Handler) http.Handler {
 // may be a way around it.
 func (s *Server) token() protocol.Token {
 	if s.cfg.TokenNow == nil {
-		return protocol.Token(s.cfg.Token)
+		return s.cfg.Token
 	}
 	return s.cfg.TokenNow()
 }

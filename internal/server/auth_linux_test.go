@@ -17,6 +17,7 @@ import (
 	"connectrpc.com/connect"
 
 	"github.com/tend-run/tend/internal/protocol/module"
+	"github.com/tend-run/tend/internal/server/operator"
 	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testkeeper"
 	"golang.org/x/sys/unix"
@@ -361,15 +362,15 @@ func (everywhere) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4zero, Port: 
 func TestNewRefusesWhatCannotBeServed(t *testing.T) {
 	l := proctest.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer l.Close()
-	m := testkeeper.New(t)
+	m, here := testkeeper.New(t), operator.Settings{Listeners: []net.Listener{l}}
 	for name, cfg := range map[string]Config{
-		"no manager":                 {Listeners: []net.Listener{l}},
+		"no manager":                 {Settings: here},
 		"no listener":                {Manager: m},
-		"a part that can do nothing": {Manager: m, Listeners: []net.Listener{l}, Parts: []module.Part{named("idle")}},
-		"a part without a name":      {Manager: m, Listeners: []net.Listener{l}, Parts: []module.Part{&toy{name: ""}}},
-		"two parts with one route":   {Manager: m, Listeners: []net.Listener{l}, Parts: []module.Part{&toy{name: "a"}, &toy{name: "b"}}},
-		"a token of two words":       {Manager: m, Listeners: []net.Listener{l}, Token: "a b"},
-		"everywhere without a token": {Manager: m, Listeners: []net.Listener{everywhere{l}}},
+		"a part that can do nothing": {Manager: m, Settings: here, Parts: []module.Part{named("idle")}},
+		"a part without a name":      {Manager: m, Settings: here, Parts: []module.Part{&toy{name: ""}}},
+		"two parts with one route":   {Manager: m, Settings: here, Parts: []module.Part{&toy{name: "a"}, &toy{name: "b"}}},
+		"a token of two words":       {Manager: m, Settings: operator.Settings{Listeners: here.Listeners, Token: "a b"}},
+		"everywhere without a token": {Manager: m, Settings: operator.Settings{Listeners: []net.Listener{everywhere{l}}}},
 	} {
 		if _, err := New(cfg); err == nil {
 			t.Errorf("New with %s succeeded", name)

@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"log/slog"
-	"net"
 	"net/http"
 	"net/netip"
 	"strings"
@@ -16,6 +14,7 @@ import (
 	"github.com/tend-run/tend/internal/protocol/module"
 	"github.com/tend-run/tend/internal/sandbox/driver"
 	"github.com/tend-run/tend/internal/server/metrics"
+	"github.com/tend-run/tend/internal/server/operator"
 	"github.com/tend-run/tend/process"
 )
 
@@ -25,10 +24,10 @@ const InFlight = 512 << 20
 // Config configures a server: a driver, and parts that use it. Manager and Listeners
 // are required.
 type Config struct {
+	operator.Settings
 	// Manager is used only by the readiness probe; parts have their own access to the
 	// processes.
-	Manager   process.Manager
-	Listeners []net.Listener
+	Manager process.Manager
 	// Driver of the sandboxes. The server runs its background work ([driver.Runner]). nil:
 	// there are no sandboxes.
 	Driver driver.Driver
@@ -36,30 +35,12 @@ type Config struct {
 	// order at the end.
 	Parts []module.Part
 
-	// Token that callers over TCP must send. Empty: none.
-	Token string
 	// TokenNow returns the current token, if a part may change it. nil: Token.
 	TokenNow func() protocol.Token
 	// Session says what a request may do without the token because this server's page sent
 	// it from a logged-in browser. It must make sure that no other page caused the
 	// request. A request ends with its login. nil: nothing.
 	Session func(*http.Request) module.Login
-	// Insecure allows listeners other than loopback without a token, and callers from any
-	// web page.
-	Insecure bool
-
-	// Domains below which callers may reach this server without a token, in lower case
-	// ([CheckDomain]).
-	Domains []string
-	// Origins of web pages that may call this server without a token, beside its own
-	// ([CheckOrigin]).
-	Origins []string
-
-	// PortFile is a file to which the server writes its URL once it serves. Empty: none.
-	PortFile string
-	// URLFile is a file for the URL that callers on this machine should use: the unix
-	// socket, if there is one. Empty: none.
-	URLFile string
 
 	// Final reports, when the server ends, whether the whole daemon ends and all processes
 	// have ended. nil: false.
@@ -78,9 +59,7 @@ type Config struct {
 	// Budget of the memory that is held for clients; nil: a new one of 512 MiB.
 	Budget *budget.Budget
 
-	Version string
-	Log     *slog.Logger // nil: nothing is logged
-	Limits  Limits
+	Limits Limits
 }
 
 // Limits of one server. Zero fields take their defaults.
@@ -119,7 +98,7 @@ func (c *Config) validate() error {
 		return errors.New("server: no manager is given")
 	case len(c.Listeners) == 0:
 		return errors.New("server: no listener is given")
-	case strings.ContainsAny(c.Token, "\r\n \t"):
+	case strings.ContainsAny(string(c.Token), "\r\n \t"):
 		return errors.New("server: the token has white space; HTTP headers cannot carry it")
 	}
 	for _, d := range c.Domains {

@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tend-run/tend/internal/protocol/module"
+	"github.com/tend-run/tend/internal/server/operator"
 	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testkeeper"
 	"github.com/tend-run/tend/process"
@@ -171,7 +172,8 @@ func TestAPartOfAServer(t *testing.T) {
 
 func TestABrokenPartEndsRunWithItsError(t *testing.T) {
 	l := proctest.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
-	s := assemble(t, t.TempDir(), Config{Manager: testkeeper.New(t), Listeners: []net.Listener{l}, Parts: []module.Part{&toy{name: "toy", broken: io.ErrNoProgress}}})
+	s := assemble(t, t.TempDir(), Config{Manager: testkeeper.New(t), Settings: operator.Settings{Listeners: []net.Listener{l}},
+		Parts: []module.Part{&toy{name: "toy", broken: io.ErrNoProgress}}})
 	if err := s.Run(t.Context()); err != io.ErrNoProgress {
 		t.Errorf("Run returned %v", err)
 	}

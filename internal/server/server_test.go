@@ -14,8 +14,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tend-run/tend/internal/protocol"
 	"github.com/tend-run/tend/internal/server/metrics"
+	"github.com/tend-run/tend/internal/server/operator"
 	"github.com/tend-run/tend/internal/server/parts"
 	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testkeeper"
@@ -37,9 +37,11 @@ func serve(t *testing.T, change func(*Config)) *served {
 	socket := filepath.Join(dir, "tend.sock")
 	unixListener := proctest.Value(net.Listen("unix", socket))(t)
 	cfg := Config{
-		Manager: testkeeper.New(t), Listeners: []net.Listener{tcp, unixListener},
-		PortFile: filepath.Join(dir, "port"), URLFile: filepath.Join(dir, "url"), Version: "v0-test",
-		Limits: Limits{Drain: 200 * time.Millisecond},
+		Settings: operator.Settings{
+			Listeners: []net.Listener{tcp, unixListener},
+			PortFile:  filepath.Join(dir, "port"), URLFile: filepath.Join(dir, "url"), Version: "v0-test",
+		},
+		Manager: testkeeper.New(t), Limits: Limits{Drain: 200 * time.Millisecond},
 	}
 	if change != nil {
 		change(&cfg)
@@ -68,9 +70,9 @@ const providersFile = "providers.yaml"
 func assemble(t *testing.T, dir string, cfg Config) *Server {
 	t.Helper()
 	cfg.Metrics = metrics.New(metrics.Config{Manager: cfg.Manager, Version: cfg.Version})
+	cfg.StateDir, cfg.Providers = dir, filepath.Join(dir, providersFile)
 	set := proctest.Value(parts.Open(parts.Config{
-		Manager: cfg.Metrics.Manager(), StateDir: dir, Token: protocol.Token(cfg.Token), Trusted: Trusted, Insecure: cfg.Insecure, Domains: cfg.Domains, Origins: cfg.Origins,
-		Providers: filepath.Join(dir, providersFile), Budget: cfg.Budget, Version: cfg.Version, Log: cfg.Log,
+		Settings: cfg.Settings, Manager: cfg.Metrics.Manager(), Trusted: Trusted, Budget: cfg.Budget,
 	}))(t)
 	if cfg.Session == nil {
 		cfg.Session = set.Session
@@ -180,7 +182,7 @@ func TestRunEndsWithinTheDrainAlthoughAStreamIsOpen(t *testing.T) {
 
 func TestABrokenListenerEndsRunWithItsError(t *testing.T) {
 	l := proctest.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
-	s := assemble(t, t.TempDir(), Config{Manager: testkeeper.New(t), Listeners: []net.Listener{l}})
+	s := assemble(t, t.TempDir(), Config{Manager: testkeeper.New(t), Settings: operator.Settings{Listeners: []net.Listener{l}}})
 	l.Close()
 	if err := s.Run(t.Context()); err == nil || !strings.Contains(err.Error(), l.Addr().String()) {
 		t.Errorf("Run on a closed listener returned %v", err)
@@ -233,7 +235,7 @@ func TestSettingsOfInitOutliveTheServerAndAreSecret(t *testing.T) {
 	if err != nil || fi.Mode().Perm() != 0o600 {
 		t.Fatalf("the settings are %v, %v; want mode 0600", fi, err)
 	}
-	again := assemble(t, s.dir, Config{Manager: s.cfg.Manager, Listeners: s.cfg.Listeners})
+	again := assemble(t, s.dir, Config{Manager: s.cfg.Manager, Settings: operator.Settings{Listeners: s.cfg.Listeners}})
 	defer again.closeParts()
 	if !again.token().Matches("k") {
 		t.Error("a new server on the same directory does not ask for the token")

@@ -3,12 +3,14 @@ package server
 import (
 	"net/http"
 	"testing"
+
+	"github.com/tend-run/tend/internal/protocol"
 )
 
 // A worker that somebody has left in a browser for this origin is forgotten when its script is
 // asked for, on each path and without a token.
 func TestNoServiceWorkerIsServed(t *testing.T) {
-	for name, token := range map[string]string{"without a token": "", "with a token": "secret"} {
+	for name, token := range map[string]protocol.Token{"without a token": "", "with a token": "secret"} {
 		t.Run(name, func(t *testing.T) {
 			s := serve(t, func(c *Config) { c.Token = token })
 			for _, path := range []string{"/", "/sw.js", "/ui/", "/files?path=/etc/hostname", "/envs"} {

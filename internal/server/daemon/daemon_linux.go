@@ -16,57 +16,29 @@ import (
 	"github.com/tend-run/tend/internal/core/rundir"
 	"github.com/tend-run/tend/internal/lib/budget"
 	"github.com/tend-run/tend/internal/lib/procfs"
-	"github.com/tend-run/tend/internal/protocol"
 	"github.com/tend-run/tend/internal/sandbox/local"
-	"github.com/tend-run/tend/internal/sandbox/network"
 	"github.com/tend-run/tend/internal/server"
 	"github.com/tend-run/tend/internal/server/metrics"
+	"github.com/tend-run/tend/internal/server/operator"
 	"github.com/tend-run/tend/internal/server/parts"
 	"github.com/tend-run/tend/internal/server/telemetry"
 	"github.com/tend-run/tend/process"
 )
 
-// Config of the server role. Client.StateDir and Listeners are needed.
+// Config of the server role.
 type Config struct {
-	// Client is how the keeper's processes are reached. Its StateDir and Log are
-	// those of the whole role.
+	operator.Settings
+	// Client is how the keeper's processes are reached. Its StateDir and Log are set by Run.
 	Client client.Config
-	// Listeners of the HTTP server. The launcher holds them, too.
-	Listeners []net.Listener
-	// Distant is where distant's encrypted transport is served. nil: nowhere.
-	Distant net.Listener
-
-	// As in server.Config.
-	Token             string
-	Insecure          bool
-	PortFile, URLFile string
-	// TokenFile is where Token is from: no sandbox that is isolated sees it.
-	TokenFile string
-	// As in parts.Config.
-	Domains, Origins            []string
-	DefaultUser, DefaultWorkdir string
-	// As in network.Config.
-	Reach, Deny []network.Rule
-	// NoSpare and SandboxDisk are as in parts.Config.
-	NoSpare     bool
-	SandboxDisk int64
-	// Providers is as in parts.Config: an absolute path.
-	Providers string
-	// ExitSecret is as in parts.Config, and ExitSecretFile where it is from.
-	ExitSecret     []byte
-	ExitSecretFile string
-
 	// Telemetry is what OpenTelemetry's variables ask for; nil: nothing.
 	Telemetry *telemetry.Settings
-
-	// Program is as in parts.Config.
-	Program []string
-	Version string
 }
 
 // Run is the server role: it serves until ctx ends.
 func Run(ctx context.Context, c Config) error {
-	log, dir := c.Client.Log, c.Client.StateDir
+	log, dir := c.Log, c.StateDir
+	c.Client.StateDir, c.Client.Log = dir, log
+	c.Network.Own, c.Network.Log = c.ports(), log
 	// Clients wait while a server starts: up to 16 MiB of what that makes are not collected
 	// meanwhile.
 	collect := debug.SetGCPercent(400)
@@ -98,13 +70,10 @@ func Run(ctx context.Context, c Config) error {
 	sight.Feed(manager, measured)
 	held := budget.New(inFlight(procfs.MemoryLimit()))
 	set, err := parts.Open(parts.Config{
-		Inside:  func(r local.Root) process.Manager { return measured.Over(sight.Over(used{manager.In(r), idle})) },
-		Manager: measured.Manager(), Moving: manager.Ping, Boxes: manager.Boxes(), Hide: c.own(),
-		Network: network.Config{Reach: c.Reach, Deny: c.Deny, Own: c.ports(), Log: log}, NoSpare: c.NoSpare, SandboxDisk: c.SandboxDisk,
-		StateDir: dir, Domains: c.Domains, Origins: c.Origins, DefaultUser: c.DefaultUser, DefaultWorkdir: c.DefaultWorkdir,
-		Token: protocol.Token(c.Token), Trusted: server.Trusted, Insecure: c.Insecure, Budget: held, Trace: sight.Request,
-		Distant: c.Distant, Providers: c.Providers, ExitSecret: c.ExitSecret, Admin: daemon, InShutdown: run.InShutdown,
-		Roles: roles.pids, Program: c.Program, URL: c.workerURL(), Held: true, Version: c.Version, Log: log,
+		Settings: c.Settings,
+		Inside:   func(r local.Root) process.Manager { return measured.Over(sight.Over(used{manager.In(r), idle})) },
+		Manager:  measured.Manager(), Moving: manager.Ping, Boxes: manager.Boxes(), Trusted: server.Trusted, Budget: held,
+		Trace: sight.Request, Admin: daemon, InShutdown: run.InShutdown, Roles: roles.pids, URL: c.workerURL(), Held: true,
 	})
 	if err != nil {
 		return err
@@ -117,10 +86,8 @@ func Run(ctx context.Context, c Config) error {
 	}
 	daemon.parts = set
 	s, err := server.New(server.Config{
-		Manager: manager, Driver: set.Driver, Parts: set.Parts, Listeners: c.Listeners,
-		Token: c.Token, TokenNow: set.Token, Session: set.Session, Insecure: c.Insecure, Domains: c.Domains, Origins: c.Origins,
-		PortFile: c.PortFile, URLFile: c.URLFile,
-		Final: daemon.final, Used: idle.Used, Around: sight.Around, Metrics: measured, Budget: held, Version: c.Version, Log: log,
+		Settings: c.Settings, Manager: manager, Driver: set.Driver, Parts: set.Parts, TokenNow: set.Token, Session: set.Session,
+		Final: daemon.final, Used: idle.Used, Around: sight.Around, Metrics: measured, Budget: held,
 	})
 	if err != nil {
 		return err
@@ -177,19 +144,4 @@ func (c *Config) ports() (all []uint16) {
 		}
 	}
 	return all
-}
-
-// own are the daemon's files that a flag may put anywhere.
-func (c *Config) own() (paths []string) {
-	for _, p := range []string{c.TokenFile, c.PortFile, c.URLFile, c.Providers, c.ExitSecretFile} {
-		if p != "" {
-			paths = append(paths, p)
-		}
-	}
-	for _, l := range c.Listeners {
-		if a, ok := l.Addr().(*net.UnixAddr); ok && filepath.IsAbs(a.Name) { // others have no file
-			paths = append(paths, a.Name)
-		}
-	}
-	return paths
 }

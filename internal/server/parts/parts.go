@@ -39,7 +39,6 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
-	"log/slog"
 	"maps"
 	"net"
 	"net/http"
@@ -72,12 +71,14 @@ import (
 	"github.com/tend-run/tend/internal/sandbox/route"
 	"github.com/tend-run/tend/internal/server/exits"
 	"github.com/tend-run/tend/internal/server/healing"
+	"github.com/tend-run/tend/internal/server/operator"
 	"github.com/tend-run/tend/internal/server/services"
 	"github.com/tend-run/tend/process"
 )
 
 // Config is what the parts share. Manager and StateDir are needed.
 type Config struct {
+	operator.Settings
 	// Manager of the machine's processes.
 	Manager process.Manager
 	// Moving is as in run.Config.
@@ -86,40 +87,10 @@ type Config struct {
 	// there are none.
 	Inside func(local.Root) process.Manager
 	Boxes  box.Engine
-	// Hide are files of the daemon outside of StateDir, which no sandbox that is
-	// isolated sees: absolute paths.
-	Hide []string
-	// Network is what sandboxes that are isolated reach.
-	Network network.Config
-	// SandboxDisk is the disk of an isolated sandbox that asks for none, bytes; 0: it has no
-	// limit.
-	SandboxDisk int64
-	// NoSpare: no isolated sandbox is kept ready for the next creation.
-	NoSpare bool
-	// StateDir is an existing directory, owned by the server's user. Each part
-	// that keeps something has a name of its own in it.
-	StateDir string
-	// Domains below which sandboxes have host names (package internal/sandbox/route).
-	Domains []string
-	// Origins of web pages that are let in without a token, as in server.Config.
-	Origins []string
-	// DefaultUser and DefaultWorkdir are for requests that name none. Empty: the
-	// user the server runs as, and the user's home.
-	DefaultUser, DefaultWorkdir string
-	// Token that callers must show from the start. Empty: none.
-	Token protocol.Token
 	// Trusted reports whether a caller needs no token. nil: every caller needs one.
 	Trusted func(*http.Request) bool
-	// Insecure: requests that foreign web pages cause are served.
-	Insecure bool
-	// Providers is the file of the gateway's providers; empty: there are none.
-	Providers string
-	// ExitSecret signs the messages of exits; empty: they are not signed.
-	ExitSecret []byte
 	// Budget of what is held for clients, the server's. nil: no bound.
 	Budget *budget.Budget
-	// Distant is where distant's encrypted transport is served. nil: nowhere.
-	Distant net.Listener
 	// Trace makes spans of the requests that are none of HTTP. nil: none.
 	Trace protocol.Trace
 	// Admin answers for the daemon.
@@ -128,15 +99,11 @@ type Config struct {
 	InShutdown func(time.Time) bool
 	// Roles is as in run.Config of the supervisor.
 	Roles func() []int
-	// Program is tend, as it is started, and URL where it finds this server: for the
-	// workers that repair services. Without both nothing is repaired. Program also holds
-	// the sockets of services.
-	Program []string
-	URL     string
+	// URL is where the workers that repair services find this server. Empty: nothing is
+	// repaired.
+	URL string
 	// Held: the listening sockets outlive this server.
-	Held    bool
-	Version string
-	Log     *slog.Logger // nil: nothing is logged
+	Held bool
 }
 
 // Set is what a server has to do.
@@ -199,7 +166,7 @@ func openDriver(c *Config) (driver.Driver, driver.Access, error) {
 	}
 	full, err := local.Open(local.Config{
 		Dir: filepath.Join(c.StateDir, "sandboxes"), State: c.StateDir, Manager: c.Manager, Inside: c.Inside, Engine: c.Boxes,
-		Hide: hidden(c.Hide), Network: network.NewHost(c.Network), Spare: !c.NoSpare, Disk: c.SandboxDisk, Log: c.Log,
+		Hide: hidden(&c.Settings), Network: network.NewHost(c.Network), Spare: !c.NoSpare, Disk: c.SandboxDisk, Log: c.Log,
 	})
 	if errors.Is(err, driver.ErrUnsupported) {
 		return none, machine, nil
@@ -210,8 +177,15 @@ func openDriver(c *Config) (driver.Driver, driver.Access, error) {
 	return multi.New(full, none), machine, nil
 }
 
-// hidden are these paths, and where they lead now: a link may lead elsewhere later.
-func hidden(paths []string) (all []string) {
+// hidden are the daemon's files that a flag may put anywhere, which no sandbox that is
+// isolated sees, and where they lead now: a link may lead elsewhere later.
+func hidden(s *operator.Settings) (all []string) {
+	paths := []string{s.TokenFile, s.PortFile, s.URLFile, s.Providers, s.ExitSecretFile}
+	for _, l := range s.Listeners {
+		if a, ok := l.Addr().(*net.UnixAddr); ok && filepath.IsAbs(a.Name) { // others have no file
+			paths = append(paths, a.Name)
+		}
+	}
 	for _, p := range paths {
 		all = append(all, filepath.Clean(p))
 		if to, err := filepath.EvalSymlinks(p); err == nil && to != all[len(all)-1] {

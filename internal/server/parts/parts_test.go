@@ -7,13 +7,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tend-run/tend/internal/sandbox/driver"
+	"github.com/tend-run/tend/internal/server/operator"
 	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testkeeper"
 )
 
 func TestOpenRefusesWhatCannotWork(t *testing.T) {
 	for name, c := range map[string]Config{
-		"no manager":         {StateDir: t.TempDir()},
+		"no manager":         {Settings: operator.Settings{StateDir: t.TempDir()}},
 		"no state directory": {Manager: testkeeper.New(t)},
 	} {
 		if _, err := Open(c); err == nil {
@@ -25,7 +26,9 @@ func TestOpenRefusesWhatCannotWork(t *testing.T) {
 func TestTheStatusSaysWhatEachPartIsDoing(t *testing.T) {
 	l := proctest.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer l.Close()
-	set := proctest.Value(Open(Config{Manager: testkeeper.New(t), StateDir: t.TempDir(), Distant: l, Domains: []string{"box.example"}}))(t)
+	set := proctest.Value(Open(Config{
+		Manager: testkeeper.New(t), Settings: operator.Settings{StateDir: t.TempDir(), Distant: l, Domains: []string{"box.example"}},
+	}))(t)
 	proctest.Value(set.Driver.Create(t.Context(), driver.Spec{}))(t)
 	want := map[string]map[string]string{
 		"driver":    {"name": "host", "isolation": "none", "sandboxes": "1"},

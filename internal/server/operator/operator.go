@@ -1,0 +1,65 @@
+// Package operator has what the operator of a daemon has set. It is handed on as a whole; the
+// server and each part take from it what is theirs.
+package operator
+
+import (
+	"log/slog"
+	"net"
+
+	"github.com/tend-run/tend/internal/protocol"
+	"github.com/tend-run/tend/internal/sandbox/network"
+)
+
+// Settings of a daemon. StateDir and Listeners are needed.
+type Settings struct {
+	// StateDir is an existing directory, owned by the server's user. Each part
+	// that keeps something has a name of its own in it.
+	StateDir string
+	// Listeners of the HTTP server. The launcher holds them, too.
+	Listeners []net.Listener
+	// Distant is where distant's encrypted transport is served. nil: nowhere.
+	Distant net.Listener
+
+	// Token that callers over TCP must send from the start. Empty: none. TokenFile is where
+	// it is from: no sandbox that is isolated sees it.
+	Token     protocol.Token
+	TokenFile string
+	// Insecure allows listeners other than loopback without a token, and callers from any
+	// web page.
+	Insecure bool
+	// Domains below which sandboxes have host names (package internal/sandbox/route), and
+	// callers may reach this server without a token, in lower case (server.CheckDomain).
+	Domains []string
+	// Origins of web pages that may call this server without a token, beside its own
+	// (server.CheckOrigin).
+	Origins []string
+
+	// PortFile is a file to which the server writes its URL once it serves. Empty: none.
+	PortFile string
+	// URLFile is a file for the URL that callers on this machine should use: the unix
+	// socket, if there is one. Empty: none.
+	URLFile string
+
+	// DefaultUser and DefaultWorkdir are for requests that name none. Empty: the
+	// user the server runs as, and the user's home.
+	DefaultUser, DefaultWorkdir string
+	// Network is what sandboxes that are isolated reach. Its Own and Log are the daemon's.
+	Network network.Config
+	// SandboxDisk is the disk of an isolated sandbox that asks for none, bytes; 0: it has no
+	// limit.
+	SandboxDisk int64
+	// NoSpare: no isolated sandbox is kept ready for the next creation.
+	NoSpare bool
+	// Providers is the file of the gateway's providers, an absolute path; empty: there are none.
+	Providers string
+	// ExitSecret signs the messages of exits; empty: they are not signed. ExitSecretFile is
+	// where it is from.
+	ExitSecret     []byte
+	ExitSecretFile string
+
+	// Program is tend, as it is started: for the workers that repair services, and for what
+	// holds the sockets of services. Empty: nothing is repaired.
+	Program []string
+	Version string
+	Log     *slog.Logger // nil: nothing is logged
+}
