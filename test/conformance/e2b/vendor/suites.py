@@ -15,7 +15,7 @@ import xml.etree.ElementTree as ET
 from collections import Counter
 from pathlib import Path
 
-COPY, REPORTS, TABLE = map(Path, sys.argv[1:4])
+COPY, AT, REPORTS, TABLE = map(Path, sys.argv[1:5])  # AT has the packages of PACKAGES
 # Not run, and so removed from the copy: tests of nothing but the internet. What runs in a browser, on Cloudflare, Bun and
 # Deno are projects of their own, which need programs from the internet.
 LEFT_OUT = {
@@ -41,7 +41,7 @@ def vitest(package, projects, files, served, report):
     words = ["node_modules/.bin/vitest", "run", "--reporter=json", f"--outputFile.json={report}", f"--testTimeout={PATIENCE * 1000}"]
     words += [f"--maxWorkers={1 if files and served else 2}"] + [f"--project={p}" for p in projects]
     words += files
-    folder = COPY / "e2b/packages" / package
+    folder = AT / package
     run(words, folder, served, report)
     found = {}
     for file in json.loads(report.read_text())["testResults"]:
@@ -57,15 +57,15 @@ def vitest(package, projects, files, served, report):
 
 
 def js(files, served, report):
-    return vitest("js-sdk", ["unit", "template", "connectionConfig"], files, served, report)
+    return vitest(PACKAGES["js"], ["unit", "template", "connectionConfig"], files, served, report)
 
 
 def cli(files, served, report):
-    return vitest("cli", [], files, served, report)
+    return vitest(PACKAGES["cli"], [], files, served, report)
 
 
 def python(files, served, report):
-    folder = COPY / "e2b/sdk/python-sdk"
+    folder = AT / PACKAGES["python"]
     words = [str(COPY / "python/bin/python"), "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--timeout={PATIENCE}", f"--junitxml={report}"]
     words += [] if files and served else ["--numprocesses=2"]
     words += files
@@ -112,7 +112,7 @@ PACKAGES = {"js": "js-sdk", "python": "python-sdk", "cli": "cli"}
 
 
 def mocks(suite, file):
-    return MOCKS.search((COPY / "e2b/packages" / PACKAGES[suite] / file).read_text())
+    return MOCKS.search((AT / PACKAGES[suite] / file).read_text())
 
 
 def known():
@@ -146,9 +146,9 @@ def examine(suite, run_suite):
 
 def main():
     rows, new = known(), 0
-    for suite in sys.argv[4:]:
+    for suite in sys.argv[5:]:
         for pattern in LEFT_OUT[suite]:
-            for file in (COPY / "e2b/packages" / PACKAGES[suite]).glob(pattern):
+            for file in (AT / PACKAGES[suite]).glob(pattern):
                 file.unlink()
         failures = examine(suite, {"js": js, "python": python, "cli": cli}[suite])
         used, unknown = set(), []
