@@ -231,7 +231,7 @@ func (s *bySupervisord) name() string { return "supervisord" }
 func (s *bySupervisord) begin(ctx context.Context, k *kept) {
 	s.home = must(os.MkdirTemp("", "tend-bench-supervisord-"))
 	var text strings.Builder
-	fmt.Fprintf(&text, "[supervisord]\nlogfile=%[1]s/log\npidfile=%[1]s/pid\n", s.home)
+	fmt.Fprintf(&text, "[supervisord]\nlogfile=%[1]s/log\npidfile=%[1]s/pid\nchildlogdir=%[1]s\n", s.home)
 	for i := range k.n {
 		fmt.Fprintf(&text, "[program:k%d]\ncommand=/bin/sh %s %d\nautorestart=true\nstdout_logfile=%s/%d.out\n", i, k.program(), i, s.home, i)
 	}

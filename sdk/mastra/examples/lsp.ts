@@ -16,7 +16,8 @@ const uri = `${root}/a.ts`;
 
 const require = createRequire(import.meta.url);
 const cli = path.join(path.dirname(require.resolve('typescript-language-server/package.json')), 'lib/cli.mjs');
-const server = await sandbox.processes.spawn(`${process.execPath} '${cli}' --stdio`);
+// It leaves a directory in TMPDIR, which goes with the sandbox.
+const server = await sandbox.processes.spawn(`${process.execPath} '${cli}' --stdio`, { env: { TMPDIR: sandbox.workingDirectory } });
 const connection = createMessageConnection(new StreamMessageReader(server.reader), new StreamMessageWriter(server.writer));
 
 const found = new Promise<string>((resolve) => {
