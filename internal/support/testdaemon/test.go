@@ -66,6 +66,13 @@ func (d *Daemon) Connect(t TB) *tend.Client {
 // Ask makes one HTTP request of the daemon. Header has names and values in turn.
 func (d *Daemon) Ask(t TB, method, path, body string, header ...string) (status int, text string) {
 	t.Helper()
+	res, text := d.Answer(t, method, path, body, header...)
+	return res.StatusCode, text
+}
+
+// Answer is Ask with the header of the answer. Its body is closed.
+func (d *Daemon) Answer(t TB, method, path, body string, header ...string) (res *http.Response, text string) {
+	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, d.URL+path, strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
@@ -73,7 +80,7 @@ func (d *Daemon) Ask(t TB, method, path, body string, header ...string) (status 
 	for i := 0; i+1 < len(header); i += 2 {
 		req.Header.Set(header[i], header[i+1])
 	}
-	res, err := http.DefaultClient.Do(req)
+	res, err = http.DefaultClient.Do(req)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,7 +89,7 @@ func (d *Daemon) Ask(t TB, method, path, body string, header ...string) (status 
 	if err != nil {
 		t.Fatal(err)
 	}
-	return res.StatusCode, string(b)
+	return res, string(b)
 }
 
 // Post is Ask for a POST of JSON.

@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/url"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/tend-run/tend/internal/files"
@@ -56,13 +57,13 @@ func (f *Face) upload(w http.ResponseWriter, r *http.Request) *failure {
 	return nil
 }
 
-// HeaderOwner, in the answer to an upload, names the owner of a file that could not be
-// given to the user.
+// HeaderOwner, in the answer to an upload, names the owners of files that could not be
+// given to the user, each once.
 const HeaderOwner = "Tend-Owner"
 
 func tellOwner(h http.Header, owner string) {
-	if owner != "" {
-		h.Set(HeaderOwner, owner)
+	if owner != "" && !slices.Contains(h.Values(HeaderOwner), owner) {
+		h.Add(HeaderOwner, owner)
 	}
 }
 

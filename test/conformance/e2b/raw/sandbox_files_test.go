@@ -20,6 +20,8 @@ import (
 	"testing"
 
 	"github.com/tend-run/tend/internal/support/proctest"
+	"github.com/tend-run/tend/internal/support/testbin"
+	"github.com/tend-run/tend/internal/support/testdaemon"
 	"github.com/tend-run/tend/sdk/go"
 )
 
@@ -27,28 +29,42 @@ import (
 type isolated struct {
 	*tend.Sandbox
 	t  *testing.T
+	d  *daemon
 	id string
 }
 
 // newIsolated makes one like those of E2B's clients: commands run as user.
 func newIsolated(t *testing.T, change func(*tend.SandboxSpec)) isolated {
 	t.Helper()
+	return shared.isolated(t, change)
+}
+
+func (d *daemon) isolated(t *testing.T, change func(*tend.SandboxSpec)) isolated {
+	t.Helper()
 	spec := tend.SandboxSpec{Isolation: tend.IsolationFull, Template: "base", User: "user"}
 	if change != nil {
 		change(&spec)
 	}
-	s := proctest.Value(shared.Connect(t).CreateSandbox(t.Context(), spec))(t)
+	s := proctest.Value(d.Connect(t).CreateSandbox(t.Context(), spec))(t)
 	t.Cleanup(func() {
 		if err := s.Destroy(context.WithoutCancel(t.Context())); err != nil {
 			t.Error(err)
 		}
 	})
-	return isolated{s, t, proctest.Value(s.Info(t.Context()))(t).ID}
+	return isolated{s, t, d, proctest.Value(s.Info(t.Context()))(t).ID}
 }
 
 func (s isolated) ask(method, path, body string, header ...string) (int, string) {
 	s.t.Helper()
-	return shared.Ask(s.t, method, path, body, append(header, "E2b-Sandbox-Id", s.id)...)
+	return s.d.Ask(s.t, method, path, body, append(header, "E2b-Sandbox-Id", s.id)...)
+}
+
+// owners makes a request that writes files, and returns its status and the owners that the
+// answer names.
+func (s isolated) owners(path, body string, header ...string) string {
+	s.t.Helper()
+	res, _ := s.d.Answer(s.t, "POST", path, body, append(header, "E2b-Sandbox-Id", s.id)...)
+	return fmt.Sprint(res.StatusCode, res.Header.Values("Tend-Owner"))
 }
 
 func (s isolated) upload(path, body string) (int, string) {
@@ -238,15 +254,9 @@ func TestManyFilesOfASandboxAtOnce(t *testing.T) {
 	t.Parallel()
 	proctest.Root(t)
 	s := newIsolated(t, nil)
-	var body bytes.Buffer
-	form := multipart.NewWriter(&body)
 	paths := []string{"/app/one.txt", "/app/deep/two.txt", "three.txt", "/etc/four.txt"}
-	for _, path := range paths {
-		part := proctest.Value(form.CreatePart(textproto.MIMEHeader{"Content-Disposition": {fmt.Sprintf(`form-data; name="file"; filename=%q`, path)}}))(t)
-		proctest.Value(part.Write([]byte("text of " + path)))(t)
-	}
-	proctest.Must(t, form.Close())
-	status, text := s.ask("POST", "/files", body.String(), "Content-Type", form.FormDataContentType())
+	body, kind := form(t, paths...)
+	status, text := s.ask("POST", "/files", body, "Content-Type", kind)
 	var done []struct{ Path, Type string }
 	if err := json.Unmarshal([]byte(text), &done); status != 200 || err != nil || len(done) != len(paths) {
 		t.Fatalf("%d %s, %v", status, text, err)
@@ -256,6 +266,19 @@ func TestManyFilesOfASandboxAtOnce(t *testing.T) {
 			t.Errorf("%s: %q", d.Path, got)
 		}
 	}
+}
+
+// form is one of several files, and its content type.
+func form(t *testing.T, paths ...string) (body, kind string) {
+	t.Helper()
+	var b bytes.Buffer
+	w := multipart.NewWriter(&b)
+	for _, path := range paths {
+		part := proctest.Value(w.CreatePart(textproto.MIMEHeader{"Content-Disposition": {fmt.Sprintf(`form-data; name="file"; filename=%q`, path)}}))(t)
+		proctest.Value(part.Write([]byte("text of " + path)))(t)
+	}
+	proctest.Must(t, w.Close())
+	return b.String(), w.FormDataContentType()
 }
 
 // seen is all that can be seen of a tree of this machine.
@@ -387,6 +410,74 @@ func TestSharesByTheFilesOfASandbox(t *testing.T) {
 	// One that may be written is root's inside as it is outside.
 	if status, text := s.upload("/rw/made/f", "x"); status != 200 || s.inside("stat -c '%U' /rw/made /rw/made/f") != "user\nuser" {
 		t.Errorf("upload to a share: %d %s", status, text)
+	}
+	// The kernel lets nobody inside write a file of an owner that there is not inside.
+	foreign(t, out+"/roots/foreign", 70_000)
+	if got := s.owners("/files?path=/rw/foreign", "x", "Content-Type", "application/octet-stream"); got != "403 []" {
+		t.Errorf("upload over a file of nobody inside: %s", got)
+	}
+	if got := s.owners("/files?path=/rw/made/f", "y", "Content-Type", "application/octet-stream"); got != "200 []" {
+		t.Errorf("upload over a file of the user's: %s", got)
+	}
+	if got := s.owners("/files/compose", `{"source_paths":["/rw/made/f"],"destination":"/rw/made/g"}`); got != "200 []" {
+		t.Errorf("composed: %s", got)
+	}
+}
+
+// foreign makes a file of this machine that all may write, of another user.
+func foreign(t *testing.T, path string, uid int) {
+	t.Helper()
+	proctest.Must(t, os.WriteFile(path, []byte("of another"), 0o666))
+	proctest.Must(t, os.Chmod(path, 0o666))
+	proctest.Must(t, os.Chown(path, uid, uid))
+}
+
+// TestAnOwnerThatAFileKeepsIsTold: in a sandbox with one id a file cannot become the user's.
+func TestAnOwnerThatAFileKeepsIsTold(t *testing.T) {
+	t.Parallel()
+	proctest.Root(t)
+	const me = 54_321 // a user of whom the machine knows nothing
+	dir := proctest.Value(os.MkdirTemp("/opt", "tend-raw-"))(t)
+	t.Cleanup(func() { proctest.Must(t, os.RemoveAll(dir)) })
+	proctest.Must(t, os.Chmod(dir, 0o755))
+	for _, name := range []string{"daemon", "share"} {
+		proctest.Must(t, os.Mkdir(filepath.Join(dir, name), 0o755))
+		proctest.Must(t, os.Chown(filepath.Join(dir, name), me, me))
+	}
+	foreign(t, dir+"/share/foreign", 70_000)
+	cfg := config(dir+"/daemon", "setpriv", "--reuid", fmt.Sprint(me), "--regid", fmt.Sprint(me), "--clear-groups")
+	cfg.Command[len(cfg.Command)-1] = dir + "/tend" // the user may not go to bin
+	proctest.Must(t, testbin.Link(bin, dir+"/tend"))
+	cfg.Env = append(os.Environ(), "HOME="+dir+"/daemon", "TMPDIR="+dir+"/daemon")
+	d := &daemon{testdaemon.Serve(t, cfg)}
+	s := d.isolated(t, func(spec *tend.SandboxSpec) {
+		spec.Shares = []tend.SandboxShare{{Source: dir + "/share", Target: "/share"}}
+	})
+	kind := []string{"Content-Type", "application/octet-stream"}
+	if got := s.owners("/files?path=/app/f", "x", kind...); got != "200 [root]" {
+		t.Errorf("a new file: %s", got)
+	}
+	if got := s.owners("/files?username=root&path=/app/roots", "x", kind...); got != "200 []" {
+		t.Errorf("a new file for root: %s", got)
+	}
+	if got := s.owners("/files?path=/share/foreign", "x", kind...); got != "200 [nobody]" {
+		t.Errorf("a file of nobody inside: %s", got)
+	}
+	body, many := form(t, "/share/foreign", "/app/a", "/app/b")
+	if got := s.owners("/files", body, "Content-Type", many); got != "200 [nobody root]" {
+		t.Errorf("several files: %s", got)
+	}
+	if info := proctest.Value(os.Stat(dir + "/share/foreign"))(t); info.Sys().(*syscall.Stat_t).Uid != 70_000 {
+		t.Errorf("the file of another user is %+v", info.Sys())
+	}
+	if text := string(proctest.Value(os.ReadFile(dir + "/share/foreign"))(t)); text != "text of /share/foreign" {
+		t.Errorf("the file of another user holds %q", text)
+	}
+	if got := s.owners("/files/compose", `{"source_paths":["/app/a"],"destination":"/app/c"}`); got != "200 [root]" {
+		t.Errorf("composed: %s", got)
+	}
+	if got := s.owners("/files/compose", `{"source_paths":["/app/b"],"destination":"/app/d","username":"root"}`); got != "200 []" {
+		t.Errorf("composed for root: %s", got)
 	}
 }
 
