@@ -48,6 +48,10 @@ var (
 // errMagicLink: see [Actor]. It is an [ErrPermission].
 var errMagicLink = errors.New("it leads through a link of /proc that stands for an open file, which file operations do not follow")
 
+// errForeign is the system's EOVERFLOW, whose own text is about a value that is too large.
+// It is an [ErrPermission].
+var errForeign = errors.New("it belongs to an id that there is not here, so it is neither changed nor removed")
+
 // PathError says what failed on which path. It wraps one of the errors above,
 // if one fits, and the system's error.
 type PathError struct {
@@ -110,6 +114,9 @@ func pathError(op, path string, err error) error {
 	case errors.As(err, &le):
 		err = le.Err
 	}
+	if errors.Is(err, syscall.EOVERFLOW) {
+		err = errForeign
+	}
 	if errors.Is(err, syscall.ENAMETOOLONG) {
 		return &InvalidError{Field: "path", Reason: fmt.Sprintf("%.40q… has a name of more than 255 bytes, or is too long", path)}
 	}
@@ -136,7 +143,8 @@ func kindOf(err error) error {
 		return ErrNotRegular
 	case errors.Is(err, fs.ErrExist), errors.Is(err, syscall.ENOTEMPTY):
 		return ErrExists
-	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS), errors.Is(err, errMagicLink):
+	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS), errors.Is(err, errMagicLink),
+		errors.Is(err, errForeign):
 		return ErrPermission
 	}
 	return nil

@@ -413,8 +413,25 @@ func TestSharesByTheFilesOfASandbox(t *testing.T) {
 	}
 	// The kernel lets nobody inside write a file of an owner that there is not inside.
 	foreign(t, out+"/roots/foreign", 70_000)
-	if got := s.owners("/files?path=/rw/foreign", "x", "Content-Type", "application/octet-stream"); got != "403 []" {
-		t.Errorf("upload over a file of nobody inside: %s", got)
+	foreign(t, out+"/users/foreign", 70_000) // seen inside without a share, too
+	proctest.Must(t, os.Mkdir(out+"/roots/held", 0o777))
+	foreign(t, out+"/roots/held/f", 70_000)
+	for _, path := range []string{"/rw/foreign", out + "/users/foreign"} {
+		if got := s.owners("/files?path="+path, "x", "Content-Type", "application/octet-stream"); got != "403 []" {
+			t.Errorf("upload over %s, a file of nobody inside: %s", path, got)
+		}
+	}
+	body := `{"source_paths":["/rw/made/f"],"destination":"/rw/foreign"}`
+	if status, text := s.ask("POST", "/files/compose", body); status != http.StatusForbidden || !strings.Contains(text, "it belongs to an id that there is not here") {
+		t.Errorf("composed onto a file of nobody inside: %d %s", status, text)
+	}
+	for _, c := range [][2]string{{"Move", `{"source":"/rw/made/f","destination":"/rw/foreign"}`}, {"Move", `{"source":"/rw/foreign","destination":"/rw/made/h"}`}, {"Remove", `{"path":"/rw/foreign"}`}, {"Remove", `{"path":"/rw/held"}`}} {
+		if got := s.call(c[0], c[1]); !strings.HasPrefix(got, "permission_denied: ") || !strings.HasSuffix(got, ": it belongs to an id that there is not here, so it is neither changed nor removed") {
+			t.Errorf("%s %s, a file of nobody inside: %s", c[0], c[1], got)
+		}
+	}
+	if text := s.inside("cat /rw/foreign /rw/made/f"); text != "of anotherx" {
+		t.Errorf("then there is %q", text)
 	}
 	if got := s.owners("/files?path=/rw/made/f", "y", "Content-Type", "application/octet-stream"); got != "200 []" {
 		t.Errorf("upload over a file of the user's: %s", got)
