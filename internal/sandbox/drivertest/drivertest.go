@@ -257,9 +257,12 @@ func ownGroup(t *testing.T, d driver.Driver) {
 			t.Errorf("%s: %+v, %q; want %+v, %q", c.line, got, out, c.exit, c.out)
 		}
 	}
-	// The program of a terminal leads its session, and its shell controls jobs.
-	p := proctest.Start(t, s.Processes(), process.Spec{Shell: "set -m; [ $$ = " + group + " ] && sleep 600 & kill %1; exit 5",
-		PTY: &process.Size{Cols: 80, Rows: 24}})
+	// The program of a terminal leads its session, and its shell controls jobs: one in the foreground has the terminal.
+	p := proctest.Start(t, s.Processes(), process.Spec{PTY: &process.Size{Cols: 80, Rows: 24}, Shell: `set -m
+[ "$$ $$ $$" = "$(cut -d' ' -f5,6,8 /proc/$$/stat)" ] || exit 1
+sleep 600 & kill %1; wait %1; [ $? = 143 ] || exit 2
+sh -c 'set -- $(cut -d" " -f5,8 /proc/$$/stat); [ $1 = $2 ] && [ $1 != '$$' ]' || exit 3
+exit 5`})
 	proctest.WantExit(t, p, 5)
 }
 
