@@ -104,7 +104,7 @@ var environment = []test{
 		}
 	}},
 	{"setsid as the command runs its program in place", func(t *T) {
-		p := t.start(process.Spec{Argv: []string{"setsid", "sh", "-c", "cut -d' ' -f1,5,6 /proc/$$/stat; sleep 0.2; echo late; exit 3"}})
+		p := t.start(process.Spec{Argv: []string{"setsid", "sh", "-c", "cut -d' ' -f1,5,6 /proc/$$/stat; sleep 2; echo late; exit 3"}})
 		pid := strconv.Itoa(t.info(p).PID)
 		if tr := t.all(p); tr.stdout() != pid+" "+pid+" "+pid+"\nlate\n" || tr.exit.Code != 3 {
 			t.Errorf("pid %s: got %q, %+v", pid, tr.stdout(), tr.exit)
