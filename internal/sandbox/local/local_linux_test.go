@@ -75,8 +75,6 @@ func keeper(t *testing.T, m *client.Manager) int {
 	return 0
 }
 
-// TestASandboxOutlivesKeeperAndServer: also while it is paused, and what runs in it
-// loses nothing.
 // TestFileCallsMeetTheEndOfASandbox: whenever a sandbox ends, who is at its files is
 // told that, and nothing of how it looks from outside.
 func TestFileCallsMeetTheEndOfASandbox(t *testing.T) {
@@ -128,6 +126,8 @@ func TestFileCallsMeetTheEndOfASandbox(t *testing.T) {
 	}
 }
 
+// TestASandboxOutlivesKeeperAndServer: also while it is paused, and what runs in it
+// loses nothing.
 func TestASandboxOutlivesKeeperAndServer(t *testing.T) {
 	t.Parallel()
 	cfg := real(t)
