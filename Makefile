@@ -126,8 +126,9 @@ fresh-test: ## Run make build and make test in a fresh Debian, as root: an hour 
 
 .PHONY: kernel-test
 kernel-test: need-go ## Run sandboxes on Linux 6.1 and 6.12 in qemu, as root on Debian: 20 minutes (ONLY='internal/core/cell' picks some)
-	@test/kernel/run amd64 bookworm $(ONLY)
-	@test/kernel/run amd64 trixie $(ONLY)
+	@status=0; for suite in bookworm trixie; do \
+		test/kernel/run amd64 $$suite $(ONLY) || { status=$$?; echo "kernel-test: $$suite ends with $$status"; }; \
+	done; exit $$status
 
 .PHONY: arm64-test
 arm64-test: need-go ## Run tests on an emulated arm64, as root on Debian: an hour (ONLY='internal/core/cell internal/core/spool' picks some)

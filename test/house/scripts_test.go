@@ -157,3 +157,34 @@ func TestInstallNamesWhatIsMissing(t *testing.T) {
 		})
 	}
 }
+
+// Go calls a pattern that names no test a success.
+func TestEachNameOfAPatternMustHaveRun(t *testing.T) {
+	const said = "=== RUN   TestDriver\n=== RUN   TestDriver/names_are_unique\n=== RUN   TestDriver/a_disk_stays\n" +
+		"    --- PASS: TestDriver/it_is_gone (0.00s)\n"
+	for _, tt := range []struct {
+		name, pattern, said string
+		want                string // what it names as missing
+	}{
+		{"all of a package", ".", said, ""},
+		{"no test at all", ".", "testing: warning: no tests to run\nPASS\n", "."},
+		{"each was run", "^TestDriver$/(names_are|disk_stays$)", said, ""},
+		{"one was not", "^TestDriver$/^(names_are|it_is_gone)", said, "^it_is_gone"},
+		{"the test itself was not", "^TestDrivers$/(names_are)", said, "^TestDrivers$"},
+		{"a test is no subtest", "^TestDriver$/(names_are|TestDriver)", said, "TestDriver"},
+		{"no subtest", "^TestDriver$/(names_are)", "=== RUN   TestDriver\n", "names_are"},
+		{"alternatives without a group", "TestDriver|TestOther", said, "TestOther"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			cmd := exec.CommandContext(t.Context(), "test/kernel/ran", tt.pattern)
+			cmd.Stdin = strings.NewReader(tt.said)
+			out, err := cmd.CombinedOutput()
+			if tt.want == "" && (err != nil || len(out) > 0) {
+				t.Errorf("%v: %s", err, out)
+			}
+			if tt.want != "" && (err == nil || string(out) != "no test was run that "+tt.want+" names\n") {
+				t.Errorf("%v: %q does not name %s alone", err, out, tt.want)
+			}
+		})
+	}
+}
