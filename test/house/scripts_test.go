@@ -188,3 +188,30 @@ func TestEachNameOfAPatternMustHaveRun(t *testing.T) {
 		})
 	}
 }
+
+// Whoever reads the status is to know whether a part failed or the machine cannot run it. Neither needs any work before.
+func TestAProofThatCannotRunSaysSoByItsStatus(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		args []string
+		code int
+		want string // in the message
+	}{
+		{"a fresh Debian, made by a user", []string{"test/fresh/run", "no-go"}, 77, "it needs root"},
+		{"a part of it that there is not", []string{"test/fresh/run", "no-go", "no-such"}, 2, "there is no part no-such"},
+		{"another kernel, started by a user", []string{"test/kernel/run", "amd64", "bookworm"}, 77, "run it as root"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			tmp := t.TempDir()
+			cmd := exec.CommandContext(t.Context(), tt.args[0], tt.args[1:]...)
+			cmd.Env = append(fake(t, "id", "echo 1000"), "TMPDIR="+tmp)
+			out, _ := cmd.CombinedOutput()
+			if code := cmd.ProcessState.ExitCode(); code != tt.code || strings.Count(string(out), "\n") != 1 || !strings.Contains(string(out), tt.want) {
+				t.Errorf("it ends with %d and says %q; want %d and one line with %q", code, out, tt.code, tt.want)
+			}
+			if left := proctest.Value(os.ReadDir(tmp))(t); len(left) > 0 {
+				t.Errorf("it made %v first", left)
+			}
+		})
+	}
+}
