@@ -33,8 +33,8 @@ check: need-go ## Run what CI runs without its slow suites: minutes, and Go is e
 	@scripts/test check $(if $(ONLY),only '$(ONLY)')
 
 .PHONY: race
-race: need-go ## Test every package under the race detector: a quarter of an hour
-	@scripts/test race
+race: need-go ## Test every package under the race detector: a quarter of an hour (ONLY='NAME' runs a step)
+	@scripts/test race $(if $(ONLY),only '$(ONLY)')
 
 .PHONY: fmt-check
 fmt-check: need-go

@@ -1,6 +1,7 @@
 package house_test
 
 import (
+	"fmt"
 	"go/version"
 	"os"
 	"os/exec"
@@ -12,6 +13,17 @@ import (
 
 	"github.com/tend-run/tend/internal/support/proctest"
 )
+
+// copied is a directory with copies of these files.
+func copied(t *testing.T, names ...string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for _, name := range names {
+		proctest.Must(t, os.MkdirAll(filepath.Join(dir, filepath.Dir(name)), 0o700))
+		proctest.Must(t, os.WriteFile(filepath.Join(dir, name), proctest.Value(os.ReadFile(name))(t), 0o700))
+	}
+	return dir
+}
 
 // fake puts a program of this name, which prints a line and ends with a status,
 // first into the PATH of the environment that it returns.
@@ -26,11 +38,7 @@ func fake(t *testing.T, name, body string) []string {
 // script, on which nobody can install packages.
 func needGo(t *testing.T, python string) (dir string, env func(goBody string) []string) {
 	t.Helper()
-	dir = t.TempDir()
-	for _, name := range []string{"go.mod", "tools/go/requirements.txt", "scripts/need-go", "scripts/wheels", "scripts/install"} {
-		proctest.Must(t, os.MkdirAll(filepath.Join(dir, filepath.Dir(name)), 0o700))
-		proctest.Must(t, os.WriteFile(filepath.Join(dir, name), proctest.Value(os.ReadFile(name))(t), 0o700))
-	}
+	dir = copied(t, "go.mod", "tools/go/requirements.txt", "scripts/need-go", "scripts/wheels", "scripts/install")
 	bin := filepath.Join(dir, "bin")
 	proctest.Must(t, os.Mkdir(bin, 0o700))
 	for name, body := range map[string]string{"id": "echo 1000", "python3": python} {
@@ -211,6 +219,141 @@ func TestAProofThatCannotRunSaysSoByItsStatus(t *testing.T) {
 			}
 			if left := proctest.Value(os.ReadDir(tmp))(t); len(left) > 0 {
 				t.Errorf("it made %v first", left)
+			}
+		})
+	}
+}
+
+// fakeSteps are steps in place of those of scripts/test check, twelve and one that fails.
+const fakeSteps = `all_check() {
+	for n in {1..11}; do step "step $n" echo "$n"; done
+	step 'the slow one' sleep 1.2
+	step 'one that fails' sh -c 'echo FAILED: why it fails; echo 20 >>"$TEND_TEST_RUN/installed"; echo 3 >>"$TEND_TEST_RUN/installed"; exit 3'
+}`
+
+func TestTheEndOfTheTestsSaysWhatAPersonNeeds(t *testing.T) {
+	dir := copied(t, "scripts/test")
+	name := filepath.Join(dir, "scripts/test")
+	script := string(proctest.Value(os.ReadFile(name))(t))
+	steps := regexp.MustCompile(`(?ms)^all_check\(\) \{$.*?^\}$`)
+	if len(steps.FindAllString(script, -1)) != 1 {
+		t.Fatal("scripts/test has no all_check, whose steps are replaced here")
+	}
+	proctest.Must(t, os.WriteFile(name, []byte(steps.ReplaceAllLiteralString(script, fakeSteps)), 0o700))
+	run := func(args ...string) (out string, code int) {
+		t.Helper()
+		tmp := t.TempDir()
+		cmd := exec.CommandContext(t.Context(), name, append([]string{"check"}, args...)...)
+		cmd.Env = append(fake(t, "make", "echo built"), "TMPDIR="+tmp)
+		said, _ := cmd.CombinedOutput()
+		if left := proctest.Value(os.ReadDir(tmp))(t); len(left) > 0 {
+			t.Errorf("it left %v", left)
+		}
+		return string(said), cmd.ProcessState.ExitCode()
+	}
+
+	out, code := run()
+	if code != 1 || !strings.HasSuffix(out, "\n13 passed, 1 failed\n") {
+		t.Errorf("it ends with %d", code)
+	}
+	_, end, _ := strings.Cut(out, "\nthe slowest steps:\n")
+	slowest, end, _ := strings.Cut(end, "\nCPU of all, ")
+	lines := strings.Split(slowest, "\n")
+	seconds := func(line string) (n int) {
+		_, _ = fmt.Sscan(line, &n)
+		return n
+	}
+	if len(lines) != 10 || seconds(lines[0]) == 0 || !strings.Contains(slowest, ": the slow one") ||
+		!slices.IsSortedFunc(lines, func(a, b string) int { return seconds(b) - seconds(a) }) {
+		t.Errorf("the ten slowest are %q", lines)
+	}
+	for _, want := range []string{
+		`(?m)^time of all: [1-9][0-9]* s; of installing, summed over the steps: 23 s$`,
+		`(?m)^=== what failed in one that fails\nFAILED: why it fails$`,
+		`(?m)^failed: one that fails; alone: make check ONLY='one that fails'$`,
+	} {
+		if !regexp.MustCompile(want).MatchString(end) {
+			t.Errorf("the end does not say %s", want)
+		}
+	}
+	if t.Failed() {
+		t.Log(out)
+	}
+
+	for _, tt := range []struct {
+		name, only string
+		code       int
+		last       string
+	}{
+		{"the step that failed, alone", "one that fails", 1, "1 passed, 1 failed"},
+		{"a step with another's name in its own", "step 1", 0, "2 passed, 0 failed"},
+		{"those whose names contain it", "ep 1", 0, "4 passed, 0 failed"},
+		{"no step", "no such step", 2, "one that fails"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if out, code := run("only", tt.only); code != tt.code || !strings.HasSuffix(out, "\n"+tt.last+"\n") {
+				t.Errorf("it ends with %d: %s", code, out)
+			}
+		})
+	}
+}
+
+// What a failing step prints runs that step.
+func TestMakeRunsOneStep(t *testing.T) {
+	for _, mode := range []string{"test", "check", "race"} {
+		out, err := exec.CommandContext(t.Context(), "make", "-n", mode, "ONLY=go test -race").CombinedOutput()
+		want := "scripts/test " + strings.TrimPrefix(mode+" only 'go test -race'\n", "test ")
+		if err != nil || !strings.HasSuffix(string(out), want) {
+			t.Errorf("make %s would run %q, %v; want %q", mode, out, err, want)
+		}
+	}
+}
+
+// fakeInstaller plays each program that installs something.
+const fakeInstaller = `case ${0##*/} in
+id) echo 0 ;;
+node) echo v20 ;;
+npm) mkdir node_modules ;;
+python3) mkdir -p "$3/bin" && cp "$0" "$3/bin/pip" && cp "$0" "$3/bin/python" ;;
+pip) while [ $# -gt 1 ] && [ "$1" != --target ]; do shift; done; [ $# -eq 1 ] || mkdir "$2" ;;
+esac`
+
+func TestWhatIsInstalledIsCountedOnce(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		args []string
+		each int // how many more are counted the second time
+	}{
+		{"by apt-get", []string{"scripts/install", "no-such-command-x=some-package"}, 1},
+		{"by npm", []string{"scripts/npm-ci", "js"}, 0},
+		{"by pip, for all checkouts", []string{"scripts/python-venv", "venv", "wanted"}, 0},
+		{"by pip, for one", []string{"scripts/python-venv", "venv", "wanted", "own"}, 0},
+		{"by pip, as wheels", []string{"scripts/wheels", "some", "wanted"}, 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			dir := copied(t, "scripts/install", "scripts/npm-ci", "scripts/python-venv", "scripts/wheels")
+			for _, name := range []string{"js/package-lock.json", "wanted", "run/installed"} {
+				proctest.Must(t, os.MkdirAll(filepath.Join(dir, filepath.Dir(name)), 0o700))
+				proctest.Must(t, os.WriteFile(filepath.Join(dir, name), nil, 0o600))
+			}
+			bin := t.TempDir()
+			for _, name := range []string{"apt-get", "id", "node", "npm", "python3"} {
+				proctest.Must(t, os.WriteFile(filepath.Join(bin, name), []byte("#!/bin/sh\n"+fakeInstaller+"\n"), 0o700))
+			}
+			if tt.args[0] == "scripts/wheels" { // root's are not in the home directory
+				proctest.Must(t, os.WriteFile(filepath.Join(bin, "id"), []byte("#!/bin/sh\necho 1000\n"), 0o700))
+			}
+			for n := range 2 {
+				cmd := exec.CommandContext(t.Context(), tt.args[0], tt.args[1:]...)
+				cmd.Dir = dir
+				cmd.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "XDG_CACHE_HOME="+filepath.Join(dir, "cache"), "TEND_TEST_RUN="+filepath.Join(dir, "run"))
+				if out, err := cmd.CombinedOutput(); err != nil {
+					t.Fatalf("%v: %s", err, out)
+				}
+				counted := string(proctest.Value(os.ReadFile(filepath.Join(dir, "run/installed")))(t))
+				if want := 1 + n*tt.each; !regexp.MustCompile(`^([0-9]+\n)*$`).MatchString(counted) || strings.Count(counted, "\n") != want {
+					t.Errorf("after %d times it has counted %q; want %d lines of seconds", n+1, counted, want)
+				}
 			}
 		})
 	}
