@@ -3,7 +3,6 @@ package tend
 import (
 	"context"
 
-	"connectrpc.com/connect"
 	tendv1 "github.com/tend-run/tend/gen/tend/v1"
 	"github.com/tend-run/tend/internal/tendpb"
 	"github.com/tend-run/tend/process"
@@ -77,23 +76,13 @@ func (r *reader) receive(ctx context.Context, opened func()) error {
 
 // once reads one stream to its end.
 func (r *reader) once(life context.Context, a *attempts, opened func()) error {
-	ctx, cancel := context.WithCancelCause(life)
-	defer cancel(nil)
-	silence := r.proc.client.watchSilence(cancel)
-	defer silence.stop()
-
 	opts := r.opts
 	opts.From = r.from
 	r.sizes.again = r.sizes.n
 	req := tendpb.ReadOptions(opts)
 	req.Process = r.proc.selector()
-	stream, err := r.proc.client.rpc.Read(ctx, connect.NewRequest(req))
-	if err != nil {
-		return causeOf(ctx, err)
-	}
-	defer stream.Close()
-	for stream.Receive() {
-		m := stream.Msg().GetEvent()
+	return receive(life, r.proc.client, r.proc.client.rpc.Read, req, nil, func(resp *tendv1.ReadResponse) error {
+		m := resp.GetEvent()
 		switch fact := m.GetFact().(type) {
 		case *tendv1.Event_Hello_:
 			// Where "now" was, is settled: a second try must not skip what
@@ -105,35 +94,32 @@ func (r *reader) once(life context.Context, a *attempts, opened func()) error {
 				}
 				r.from[s] = offset
 			}
-			silence.heard()
 			opened()
-			continue
+			return nil
 		case *tendv1.Event_GoingAway:
 			return errAway
 		case *tendv1.Event_Heartbeat:
-			silence.heard()
 			a.progress()
-			continue
+			return nil
 		}
 		ev, ok := tendpb.ToEvent(m)
-		if ok {
-			if err := r.check(&ev); err != nil {
-				return err
-			}
+		if !ok {
+			return nil
 		}
-		if ok && r.fresh(&ev) {
-			a.progress()
-			// While the caller is slow the server cannot be heard.
-			silence.stop()
-			// It counts as delivered: that the stream was given up in this very
-			// moment must not lose it.
-			if !r.put(life, ev) {
-				return life.Err()
-			}
+		if err := r.check(&ev); err != nil {
+			return err
 		}
-		silence.heard()
-	}
-	return causeOf(ctx, stream.Err())
+		if !r.fresh(&ev) {
+			return nil
+		}
+		a.progress()
+		// It counts as delivered: that the stream was given up in this very
+		// moment must not lose it.
+		if !r.put(life, ev) {
+			return life.Err()
+		}
+		return nil
+	})
 }
 
 // check refuses what does not follow what was delivered: this stream is asked

@@ -1,8 +1,10 @@
 package tend
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"io"
 	"sync/atomic"
 
 	"connectrpc.com/connect"
@@ -100,36 +102,19 @@ func (p *remote) Wait(ctx context.Context, until process.Until) (process.WaitRes
 	req := tendpb.Until(until)
 	req.Process = p.selector()
 	var res process.WaitResult
-	err := p.client.repeat(ctx, "wait", p.afterKill, func(a *attempts) (err error) {
-		res, err = p.waitOnce(ctx, req, a)
-		return err
+	ended := connect.NewError(connect.CodeUnavailable, errors.New("the server ended the wait without a result"))
+	err := p.client.repeat(ctx, "wait", p.afterKill, func(a *attempts) error {
+		return receive(ctx, p.client, p.client.rpc.Wait, req, ended, func(m *tendv1.WaitResponse) error {
+			switch answer := m.GetAnswer().(type) {
+			case *tendv1.WaitResponse_Result:
+				res = tendpb.ToWaitResult(answer.Result)
+				return cmp.Or(checkWait(&res), io.EOF)
+			case *tendv1.WaitResponse_GoingAway:
+				return errAway
+			}
+			a.progress()
+			return nil
+		})
 	})
 	return res, err
-}
-
-func (p *remote) waitOnce(ctx context.Context, req *tendv1.WaitRequest, a *attempts) (res process.WaitResult, err error) {
-	ctx, cancel := p.client.stream(ctx)
-	defer cancel(nil)
-	silence := p.client.watchSilence(cancel)
-	defer silence.stop()
-	stream, err := p.client.rpc.Wait(ctx, connect.NewRequest(req))
-	if err != nil {
-		return res, causeOf(ctx, err)
-	}
-	defer stream.Close()
-	for stream.Receive() {
-		silence.heard()
-		switch answer := stream.Msg().GetAnswer().(type) {
-		case *tendv1.WaitResponse_Result:
-			res = tendpb.ToWaitResult(answer.Result)
-			return res, checkWait(&res)
-		case *tendv1.WaitResponse_GoingAway:
-			return res, errAway
-		}
-		a.progress()
-	}
-	if err := stream.Err(); err != nil {
-		return res, causeOf(ctx, err)
-	}
-	return res, connect.NewError(connect.CodeUnavailable, errors.New("the server ended the wait without a result"))
 }

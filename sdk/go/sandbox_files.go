@@ -157,31 +157,22 @@ func (f *Files) Read(ctx context.Context, path string, w io.Writer) (n int64, er
 	}
 	size := int64(-1)
 	err = c.repeat(ctx, "read "+path, never, func(a *attempts) error {
-		ctx, cancel := c.stream(ctx)
-		defer cancel(nil)
-		silence := c.watchSilence(cancel)
-		defer silence.stop()
-		stream, err := c.files.ReadFile(ctx, connect.NewRequest(&tendv1.ReadFileRequest{Path: path, User: f.user, Offset: n}))
-		if err != nil {
-			return causeOf(ctx, err)
-		}
-		defer stream.Close()
-		for first := true; stream.Receive(); first = false {
-			silence.heard()
-			m := stream.Msg()
+		first := true
+		req := &tendv1.ReadFileRequest{Path: path, User: f.user, Offset: n}
+		return receive(ctx, c, c.files.ReadFile, req, nil, func(m *tendv1.ReadFileResponse) error {
+			if first && size >= 0 && size != m.GetSize() {
+				return fmt.Errorf("%s was changed while it was read", path)
+			}
 			if first {
-				if size >= 0 && size != m.GetSize() {
-					return fmt.Errorf("%s was changed while it was read", path)
-				}
-				size = m.GetSize()
+				first, size = false, m.GetSize()
 			}
 			k, err := w.Write(m.GetData())
 			if n += int64(k); err != nil {
 				return &writeError{err}
 			}
 			a.progress()
-		}
-		return causeOf(ctx, stream.Err())
+			return nil
+		})
 	})
 	if e, ok := errors.AsType[*writeError](err); ok {
 		return n, e.err

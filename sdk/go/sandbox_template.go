@@ -133,20 +133,11 @@ func (c *Client) BuildTemplate(ctx context.Context, spec TemplateSpec, log func(
 	}
 	var done *tendv1.TemplateBuild
 	var next uint32
+	ended := connect.NewError(connect.CodeUnavailable, errors.New("the server ended the log of a build without its end"))
 	err = c.repeat(ctx, "follow build", never, func(a *attempts) error {
-		ctx, cancel := c.stream(ctx)
-		defer cancel(nil)
-		silence := c.watchSilence(cancel)
-		defer silence.stop()
-		stream, err := c.boxes.FollowBuild(ctx, connect.NewRequest(&tendv1.FollowBuildRequest{Build: id, From: next}))
-		if err != nil {
-			return causeOf(ctx, err)
-		}
-		defer stream.Close()
-		for stream.Receive() {
-			silence.heard()
+		req := &tendv1.FollowBuildRequest{Build: id, From: next}
+		return receive(ctx, c, c.boxes.FollowBuild, req, ended, func(m *tendv1.FollowBuildResponse) error {
 			a.progress()
-			m := stream.Msg()
 			for _, l := range m.GetLogs() {
 				if log != nil {
 					log(BuildLog{Time: tendpb.ToTime(l.GetTime()), Level: tendpb.CleanName(l.GetLevel()), Message: tendpb.CleanText(l.GetMessage()),
@@ -155,13 +146,10 @@ func (c *Client) BuildTemplate(ctx context.Context, spec TemplateSpec, log func(
 			}
 			if next = m.GetNext(); m.GetBuild() != nil {
 				done = m.GetBuild()
-				return nil
+				return io.EOF
 			}
-		}
-		if err := stream.Err(); err != nil {
-			return causeOf(ctx, err)
-		}
-		return connect.NewError(connect.CodeUnavailable, errors.New("the server ended the log of a build without its end"))
+			return nil
+		})
 	})
 	switch {
 	case err != nil:

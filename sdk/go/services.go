@@ -1,14 +1,11 @@
 package tend
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"iter"
 	"math"
 	"time"
-
-	"connectrpc.com/connect"
 
 	tendv1 "github.com/tend-run/tend/gen/tend/v1"
 	"github.com/tend-run/tend/internal/tendpb"
@@ -205,41 +202,23 @@ func (c *Client) WatchServices(ctx context.Context) iter.Seq2[[]Service, error] 
 		defer cancel(nil)
 		left := false
 		err := c.repeat(ctx, "watch services", func(error) bool { return left }, func(a *attempts) error {
-			return c.watchServices(ctx, a, func(all []Service) bool {
-				left = !yield(all, nil)
-				return !left
+			return receive(ctx, c, c.kept.Watch, &tendv1.WatchServicesRequest{}, errAway, func(m *tendv1.WatchServicesResponse) error {
+				a.progress()
+				switch {
+				case m.GetGoingAway():
+					return errAway
+				case m.GetHeartbeat():
+				case !yield(toServices(m.GetServices()), nil):
+					left = true
+					return context.Canceled
+				}
+				return nil
 			})
 		})
 		if !left {
-			yield(nil, causeOf(ctx, err))
+			yield(nil, err)
 		}
 	}
-}
-
-// watchServices receives one stream to its end, which is an error always.
-func (c *Client) watchServices(ctx context.Context, a *attempts, take func([]Service) bool) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	silence := c.watchSilence(cancel)
-	defer silence.stop()
-	stream, err := c.kept.Watch(ctx, connect.NewRequest(&tendv1.WatchServicesRequest{}))
-	if err != nil {
-		return causeOf(ctx, err)
-	}
-	defer stream.Close()
-	for stream.Receive() {
-		silence.heard()
-		a.progress()
-		switch m := stream.Msg(); {
-		case m.GetGoingAway():
-			return errAway
-		case m.GetHeartbeat():
-		case !take(toServices(m.GetServices())):
-			return context.Canceled
-		}
-		silence.heard() // the caller's time is not the server's
-	}
-	return cmp.Or(causeOf(ctx, stream.Err()), error(errAway))
 }
 
 // needsServices fails on a server of a former version.

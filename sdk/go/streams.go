@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"connectrpc.com/connect"
+
 	"github.com/tend-run/tend/process"
 )
 
@@ -31,19 +33,34 @@ func causeOf(ctx context.Context, err error) error {
 	return err
 }
 
-// silence ends a stream on which nothing arrives for too long. HTTP/1.1 has
-// no other way to notice a dead peer.
-type silence struct {
-	timer *time.Timer
-	limit time.Duration
+// receive opens a stream and calls take with each message, until take fails (by io.EOF: it has all
+// that it wants) or the stream ends, which is an error only if ended is one. It also ends the
+// stream if nothing arrives for too long: HTTP/1.1 has no other way to notice a dead peer. The
+// time that take needs does not count.
+func receive[Q, A any](ctx context.Context, c *Client,
+	open func(context.Context, *connect.Request[Q]) (*connect.ServerStreamForClient[A], error), req *Q,
+	ended error, take func(*A) error) error {
+	ctx, cancel := c.stream(ctx)
+	defer cancel(nil)
+	silence := time.AfterFunc(c.silence, func() { cancel(errSilent) })
+	defer silence.Stop()
+	stream, err := open(ctx, connect.NewRequest(req))
+	if err != nil {
+		return causeOf(ctx, err)
+	}
+	defer stream.Close()
+	for stream.Receive() {
+		silence.Stop()
+		switch err := take(stream.Msg()); {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return err
+		}
+		silence.Reset(c.silence)
+	}
+	return cmp.Or(causeOf(ctx, stream.Err()), ended)
 }
-
-func (c *Client) watchSilence(cancel context.CancelCauseFunc) *silence {
-	return &silence{timer: time.AfterFunc(c.silence, func() { cancel(errSilent) }), limit: c.silence}
-}
-
-func (s *silence) heard() { s.timer.Reset(s.limit) }
-func (s *silence) stop()  { s.timer.Stop() }
 
 // subscription is a stream that a goroutine of the client receives, over one
 // connection after another, and a caller takes from.

@@ -1,11 +1,9 @@
 package tend
 
 import (
-	"cmp"
 	"context"
 	"errors"
 
-	"connectrpc.com/connect"
 	tendv1 "github.com/tend-run/tend/gen/tend/v1"
 	"github.com/tend-run/tend/internal/tendpb"
 	"github.com/tend-run/tend/process"
@@ -36,28 +34,17 @@ func (c *Client) Watch(ctx context.Context) (process.Watcher, error) {
 
 // once receives one stream to its end, which is an error always.
 func (w *watcher) once(ctx context.Context, c *Client, opened func()) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	silence := c.watchSilence(cancel)
-	defer silence.stop()
-	stream, err := c.rpc.Events(ctx, connect.NewRequest(&tendv1.EventsRequest{}))
-	if err != nil {
-		return causeOf(ctx, err)
-	}
-	defer stream.Close()
-	for stream.Receive() {
-		silence.heard()
-		m := stream.Msg().GetEvent()
-		switch m.GetFact().(type) {
+	return receive(ctx, c, c.rpc.Events, &tendv1.EventsRequest{}, errAway, func(m *tendv1.EventsResponse) error {
+		switch m.GetEvent().GetFact().(type) {
 		case *tendv1.Event_Hello_:
 			opened()
-			continue
+			return nil
 		case *tendv1.Event_GoingAway:
 			return errAway
 		}
-		ev, ok := tendpb.ToEvent(m)
+		ev, ok := tendpb.ToEvent(m.GetEvent())
 		if !ok {
-			continue
+			return nil
 		}
 		if err := checkEvent(&ev); err != nil {
 			return err
@@ -65,8 +52,8 @@ func (w *watcher) once(ctx context.Context, c *Client, opened func()) error {
 		if !w.offer(ev) {
 			return errors.Join(process.ErrLagged, ctx.Err())
 		}
-	}
-	return cmp.Or(causeOf(ctx, stream.Err()), error(errAway))
+		return nil
+	})
 }
 
 // maxWatched is how many events a watcher may lag behind.
