@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 
@@ -12,7 +11,6 @@ import (
 
 	tendv1 "github.com/tend-run/tend/gen/tend/v1"
 	"github.com/tend-run/tend/internal/tendpb"
-	"github.com/tend-run/tend/process"
 )
 
 // Status is what a daemon reports about itself.
@@ -141,8 +139,7 @@ func (c *Client) openPage(ctx context.Context, reads bool) (Page, error) {
 	var p Page
 	err := c.call(ctx, unary(c.admin.OpenPage, &tendv1.OpenPageRequest{ReadOnly: reads}, func(m *tendv1.OpenPageResponse) error {
 		if reads && !m.GetReadOnly() {
-			return fmt.Errorf("%w: the server knows no login for reading alone, it is of a former version: tend upgrade replaces it",
-				process.ErrUnsupported)
+			return formerVersion("knows no login for reading alone, it is")
 		}
 		p = Page{URL: tendpb.CleanName(m.GetUrl()), Code: tendpb.CleanName(m.GetCode())}
 		return nil

@@ -2,7 +2,6 @@ package tend
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	tendv1 "github.com/tend-run/tend/gen/tend/v1"
@@ -22,13 +21,8 @@ const (
 	HealBroken                      // the repair failed; the healer does nothing more by itself
 )
 
-var healStatuses = [...]string{"", "running", "suspected", "healing", "verifying", "ready", "broken"}
-
 func (s HealStatus) String() string {
-	if int(s) < len(healStatuses) {
-		return healStatuses[s]
-	}
-	return fmt.Sprintf("status(%d)", uint8(s))
+	return word("status", s, "", "running", "suspected", "healing", "verifying", "ready", "broken")
 }
 
 // Episode is one repair of one service.
@@ -105,12 +99,9 @@ type HealTry struct {
 
 // Episodes returns up to 100 repairs of a service, the newest first; "": of all
 // services.
-func (c *Client) Episodes(ctx context.Context, service string) ([]Episode, error) {
-	if err := c.needsServices(ctx); err != nil {
-		return nil, err
-	}
-	var all []Episode
-	err := c.call(ctx, unary(c.kept.ListEpisodes, &tendv1.ListEpisodesRequest{Service: service}, func(m *tendv1.ListEpisodesResponse) error {
+func (c *Client) Episodes(ctx context.Context, service string) (all []Episode, err error) {
+	req := &tendv1.ListEpisodesRequest{Service: service}
+	err = c.aboutServices(ctx, c.call, unary(c.kept.ListEpisodes, req, func(m *tendv1.ListEpisodesResponse) error {
 		all = make([]Episode, len(m.GetEpisodes()))
 		for i, e := range m.GetEpisodes() {
 			all[i] = toEpisode(e)
@@ -129,12 +120,8 @@ type EpisodeRecord struct {
 }
 
 // Episode returns one repair; "": the newest.
-func (c *Client) Episode(ctx context.Context, id string) (EpisodeRecord, error) {
-	var out EpisodeRecord
-	if err := c.needsServices(ctx); err != nil {
-		return out, err
-	}
-	err := c.call(ctx, unary(c.kept.GetEpisode, &tendv1.GetEpisodeRequest{Id: id}, func(m *tendv1.GetEpisodeResponse) error {
+func (c *Client) Episode(ctx context.Context, id string) (out EpisodeRecord, err error) {
+	err = c.aboutServices(ctx, c.call, unary(c.kept.GetEpisode, &tendv1.GetEpisodeRequest{Id: id}, func(m *tendv1.GetEpisodeResponse) error {
 		out = EpisodeRecord{Episode: toEpisode(m.GetEpisode()), Diff: m.GetDiff(), Transcript: m.GetTranscript()}
 		return nil
 	}))
@@ -146,10 +133,8 @@ func (c *Client) Episode(ctx context.Context, id string) (EpisodeRecord, error) 
 // dryRun the episode only finds out what would be tried. The call is not repeated if
 // the answer is lost.
 func (c *Client) Heal(ctx context.Context, service string, dryRun bool) (id string, err error) {
-	if err := c.needsServices(ctx); err != nil {
-		return "", err
-	}
-	err = c.once(ctx, unary(c.kept.Heal, &tendv1.HealRequest{Service: service, DryRun: dryRun}, func(m *tendv1.HealResponse) error {
+	req := &tendv1.HealRequest{Service: service, DryRun: dryRun}
+	err = c.aboutServices(ctx, c.once, unary(c.kept.Heal, req, func(m *tendv1.HealResponse) error {
 		id = tendpb.CleanName(m.GetEpisode())
 		return nil
 	}))
@@ -159,10 +144,7 @@ func (c *Client) Heal(ctx context.Context, service string, dryRun bool) (id stri
 // CancelHeal ends a repair and rolls back its changes; "": the running one. It returns
 // when the request is recorded.
 func (c *Client) CancelHeal(ctx context.Context, id string) error {
-	if err := c.needsServices(ctx); err != nil {
-		return err
-	}
-	return c.call(ctx, unary(c.kept.CancelHeal, &tendv1.CancelHealRequest{Id: id}, nil))
+	return c.aboutServices(ctx, c.call, unary(c.kept.CancelHeal, &tendv1.CancelHealRequest{Id: id}, nil))
 }
 
 // ChangedError says that files have changed since, so nothing was done. Paths are those
@@ -180,10 +162,8 @@ type ChangedError = tendpb.ChangedError
 // [process.ErrRunning] if the service is being repaired or git is in the middle of an
 // operation, and [process.ErrUnsupported] if there is nothing to take back.
 func (c *Client) RollBack(ctx context.Context, id string) (back string, err error) {
-	if err := c.needsServices(ctx); err != nil {
-		return "", err
-	}
-	err = c.call(ctx, unary(c.kept.RollBackEpisode, &tendv1.RollBackEpisodeRequest{Id: id}, func(m *tendv1.RollBackEpisodeResponse) error {
+	req := &tendv1.RollBackEpisodeRequest{Id: id}
+	err = c.aboutServices(ctx, c.call, unary(c.kept.RollBackEpisode, req, func(m *tendv1.RollBackEpisodeResponse) error {
 		back = tendpb.CleanName(m.GetEpisode())
 		return nil
 	}))
@@ -193,44 +173,24 @@ func (c *Client) RollBack(ctx context.Context, id string) (back string, err erro
 func toEpisode(m *tendv1.Episode) Episode {
 	e := Episode{
 		ID: tendpb.CleanName(m.GetId()), Service: tendpb.CleanName(m.GetService()), Status: HealStatus(max(0, m.GetStatus())),
-		Doing: tendpb.CleanName(m.GetDoing()),
-		Why:   tendpb.CleanText(m.GetWhy()), Commit: tendpb.CleanName(m.GetCommit()), Dirty: m.GetDirty(),
+		Doing: tendpb.CleanName(m.GetDoing()), Opened: tendpb.ToTime(m.GetOpened()), Ended: tendpb.ToTime(m.GetEnded()),
+		Why: tendpb.CleanText(m.GetWhy()), Commit: tendpb.CleanName(m.GetCommit()), Dirty: m.GetDirty(),
+		Changed: mapped(m.GetChanged(), tendpb.CleanText), Left: mapped(m.GetLeft(), tendpb.CleanText),
+		Remedies: mapped(m.GetRemedies(), toRemedy),
 		Proposal: tendpb.CleanText(m.GetProposal()), DryRun: m.GetDryRun(), Workers: int(m.GetWorkers()),
 		Unreached: tendpb.CleanText(m.GetUnreached()),
 		TakesBack: tendpb.CleanName(m.GetTakesBack()), TakenBack: tendpb.CleanName(m.GetTakenBack()), CanRollBack: m.GetCanRollBack(),
-	}
-	for _, path := range m.GetChanged() {
-		e.Changed = append(e.Changed, tendpb.CleanText(path))
-	}
-	if t := m.GetOpened(); t != nil {
-		e.Opened = t.AsTime()
-	}
-	if t := m.GetEnded(); t != nil {
-		e.Ended = t.AsTime()
-	}
-	for _, text := range m.GetLeft() {
-		e.Left = append(e.Left, tendpb.CleanText(text))
 	}
 	for _, s := range m.GetSignals() {
 		e.Signals = append(e.Signals, HealSignal{Kind: tendpb.CleanName(s.GetKind()), Text: tendpb.CleanText(s.GetText()),
 			At: s.GetAt().AsTime()})
 	}
-	for _, r := range m.GetRemedies() {
-		e.Remedies = append(e.Remedies, toRemedy(r))
-	}
 	for _, t := range m.GetTries() {
-		one := HealTry{
-			HealRemedy: toRemedy(t.GetRemedy()), Begun: t.GetBegun().AsTime(), Failed: tendpb.CleanText(t.GetFailed()),
-			Text:   tendpb.CleanText(t.GetText()),
+		e.Tries = append(e.Tries, HealTry{
+			HealRemedy: toRemedy(t.GetRemedy()), Begun: t.GetBegun().AsTime(), Ended: tendpb.ToTime(t.GetEnded()),
+			Failed: tendpb.CleanText(t.GetFailed()), Text: tendpb.CleanText(t.GetText()), Paths: mapped(t.GetPaths(), tendpb.CleanText),
 			Tokens: t.GetTokens(), Steps: t.GetSteps(), Cost: t.GetCost(), Unreached: t.GetUnreached(),
-		}
-		if at := t.GetEnded(); at != nil {
-			one.Ended = at.AsTime()
-		}
-		for _, p := range t.GetPaths() {
-			one.Paths = append(one.Paths, tendpb.CleanText(p))
-		}
-		e.Tries = append(e.Tries, one)
+		})
 	}
 	return e
 }

@@ -2,15 +2,10 @@ package tend
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"time"
-
-	"connectrpc.com/connect"
 
 	tendv1 "github.com/tend-run/tend/gen/tend/v1"
 	"github.com/tend-run/tend/internal/tendpb"
-	"github.com/tend-run/tend/process"
 )
 
 // KeyRules limit the use of a virtual key. The zero value has no limits.
@@ -49,10 +44,7 @@ func (c *Client) CreateKey(ctx context.Context, name string, rules KeyRules) (ke
 		Providers: rules.Providers, Models: rules.Models, RequestsPerMinute: int64(rules.RequestsPerMinute),
 		TokensPerDay: rules.TokensPerDay, Sandbox: rules.Sandbox,
 	}}
-	if err := sendable("name", req); err != nil {
-		return key, "", err
-	}
-	err = keyError(c.once(ctx, unary(c.keys.Create, req, func(m *tendv1.CreateKeyResponse) error {
+	err = keyError(c.once(ctx, checked("name", c.keys.Create, req, func(m *tendv1.CreateKeyResponse) error {
 		key, secret = toKey(m.GetKey()), m.GetSecret()
 		return nil
 	})))
@@ -62,10 +54,7 @@ func (c *Client) CreateKey(ctx context.Context, name string, rules KeyRules) (ke
 // Keys returns all keys, the oldest first.
 func (c *Client) Keys(ctx context.Context) (all []Key, err error) {
 	err = keyError(c.call(ctx, unary(c.keys.List, &tendv1.ListKeysRequest{}, func(m *tendv1.ListKeysResponse) error {
-		all = nil
-		for _, one := range m.GetKeys() {
-			all = append(all, toKey(one))
-		}
+		all = mapped(m.GetKeys(), toKey)
 		return nil
 	})))
 	return all, err
@@ -74,20 +63,10 @@ func (c *Client) Keys(ctx context.Context) (all []Key, err error) {
 // RevokeKey revokes a key, by its name or ID. If there is none, the error is
 // process.ErrNotFound.
 func (c *Client) RevokeKey(ctx context.Context, key string) error {
-	req := &tendv1.RevokeKeyRequest{Key: key}
-	if err := sendable("key", req); err != nil {
-		return err
-	}
-	return keyError(c.once(ctx, unary(c.keys.Revoke, req, nil)))
+	return keyError(c.once(ctx, checked("key", c.keys.Revoke, &tendv1.RevokeKeyRequest{Key: key}, nil)))
 }
 
-// keyError says of a server of a former version that it is one.
-func keyError(err error) error {
-	if connect.CodeOf(err) == connect.CodeUnimplemented && !errors.Is(err, process.ErrUnsupported) {
-		return fmt.Errorf("%w: the server knows no keys, it is of a former version: tend upgrade replaces it", process.ErrUnsupported)
-	}
-	return err
-}
+func keyError(err error) error { return knownCall(err, "knows no keys, it is") }
 
 func toKey(m *tendv1.Key) Key {
 	r := m.GetRules()

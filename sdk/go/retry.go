@@ -3,10 +3,15 @@ package tend
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
+	"sync/atomic"
 	"time"
 
 	"connectrpc.com/connect"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/tend-run/tend/process"
 )
 
 // Retry says when a lost connection is replaced. The zero value is the default: after
@@ -150,6 +155,9 @@ func (c *Client) answers(ctx context.Context) bool {
 	return c.hello(ctx) == nil
 }
 
+// runs is how a call is made: by Client.call or Client.once.
+type runs func(ctx context.Context, f func(context.Context) error) error
+
 // unary is a call of the API with one answer, which read gets; nil: it is of no use.
 func unary[Q, A any](rpc func(context.Context, *connect.Request[Q]) (*connect.Response[A], error), req *Q,
 	read func(*A) error) func(context.Context) error {
@@ -160,6 +168,57 @@ func unary[Q, A any](rpc func(context.Context, *connect.Request[Q]) (*connect.Re
 		}
 		return read(resp.Msg)
 	}
+}
+
+// checked is unary for a request with text of the caller in a field: text that no message can
+// hold is reported without asking.
+func checked[Q, A any](field string, rpc func(context.Context, *connect.Request[Q]) (*connect.Response[A], error), req *Q,
+	read func(*A) error) func(context.Context) error {
+	ask := unary(rpc, req, read)
+	return func(ctx context.Context) error {
+		if err := sendable(field, any(req).(proto.Message)); err != nil {
+			return err
+		}
+		return ask(ctx)
+	}
+}
+
+// mapped converts each of a list; of none it is nil.
+func mapped[M, T any](from []M, to func(M) T) (all []T) {
+	for _, m := range from {
+		all = append(all, to(m))
+	}
+	return all
+}
+
+// needs fails on a server of a former version, without what is asked for: it would do to the
+// machine what is meant for a sandbox, say. It may have been replaced since it said what it
+// knows, so it is asked again.
+func (c *Client) needs(ctx context.Context, known *atomic.Bool, without string) error {
+	if known.Load() {
+		return nil
+	}
+	if err := c.call(ctx, c.hello); err != nil {
+		return err
+	}
+	if !known.Load() {
+		return formerVersion(without)
+	}
+	return nil
+}
+
+// formerVersion says what a server of a former version is without.
+func formerVersion(without string) error {
+	return fmt.Errorf("%w: the server %s of a former version: tend upgrade replaces it", process.ErrUnsupported, without)
+}
+
+// knownCall is the error of a call that a server of a former version does not know, with what
+// it is without.
+func knownCall(err error, without string) error {
+	if connect.CodeOf(err) == connect.CodeUnimplemented && !errors.Is(err, process.ErrUnsupported) {
+		return formerVersion(without)
+	}
+	return err
 }
 
 // call runs a call that may be repeated.

@@ -1,6 +1,7 @@
 package tend
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -68,14 +69,8 @@ func (c *Client) Sandboxes(ctx context.Context, f SandboxFilter) ([]SandboxInfo,
 	for _, state := range f.States {
 		req.States = append(req.States, tendv1.SandboxState(state))
 	}
-	if err := sendable("filter", req); err != nil {
-		return nil, err
-	}
-	if err := c.needsSandboxes(ctx); err != nil {
-		return nil, err
-	}
 	return pages(c, "sandboxes", &req.After, func() (page []SandboxInfo, next string, err error) {
-		err = c.call(ctx, unary(c.boxes.List, req, func(m *tendv1.ListSandboxesResponse) error {
+		err = c.aboutSandboxes(ctx, c.call, checked("filter", c.boxes.List, req, func(m *tendv1.ListSandboxesResponse) error {
 			page, next = nil, m.GetNext()
 			for _, m := range m.GetSandboxes() {
 				info, err := toSandboxInfo(m)
@@ -90,52 +85,36 @@ func (c *Client) Sandboxes(ctx context.Context, f SandboxFilter) ([]SandboxInfo,
 	})
 }
 
-func (c *Client) sandboxInfo(ctx context.Context, key string) (SandboxInfo, error) {
-	var info SandboxInfo
+func (c *Client) sandboxInfo(ctx context.Context, key string) (info SandboxInfo, err error) {
 	req := &tendv1.GetSandboxRequest{Sandbox: key}
-	if err := sendable("sandbox", req); err != nil {
-		return info, err
-	}
-	if err := c.needsSandboxes(ctx); err != nil {
-		return info, err
-	}
-	err := c.call(ctx, unary(c.boxes.Get, req, func(m *tendv1.GetSandboxResponse) (err error) {
+	err = c.aboutSandboxes(ctx, c.call, checked("sandbox", c.boxes.Get, req, func(m *tendv1.GetSandboxResponse) (err error) {
 		info, err = toSandboxInfo(m.GetSandbox())
 		return err
 	}))
 	return info, err
 }
 
-// needsSandboxes fails on a server of a former version, which would do to the machine
-// what is meant for a sandbox. It may have been replaced since it said what it knows.
 func (c *Client) needsSandboxes(ctx context.Context) error {
-	if c.hasBox.Load() {
-		return nil
-	}
-	if err := c.call(ctx, c.hello); err != nil {
+	return c.needs(ctx, &c.hasBox, "has no sandboxes, or is")
+}
+
+// aboutSandboxes runs a call about sandboxes, by call or once.
+func (c *Client) aboutSandboxes(ctx context.Context, run runs, f func(context.Context) error) error {
+	if err := c.needsSandboxes(ctx); err != nil {
 		return err
 	}
-	if !c.hasBox.Load() {
-		return fmt.Errorf("%w: the server has no sandboxes, or is of a former version: tend upgrade replaces it", process.ErrUnsupported)
-	}
-	return nil
+	return run(ctx, f)
 }
 
 // create makes the sandbox. s.turn is held, or nobody else has s.
 func (s *Sandbox) create(ctx context.Context) error {
-	req := &tendv1.CreateSandboxRequest{Spec: s.spec.message()}
-	if err := sendable("spec", req); err != nil {
-		return err
-	}
-	if err := s.client.needsSandboxes(ctx); err != nil {
-		return err
-	}
-	return s.client.once(ctx, unary(s.client.boxes.Create, req, func(m *tendv1.CreateSandboxResponse) error {
+	c, req := s.client, &tendv1.CreateSandboxRequest{Spec: s.spec.message()}
+	return c.aboutSandboxes(ctx, c.once, checked("spec", c.boxes.Create, req, func(m *tendv1.CreateSandboxResponse) error {
 		info, err := toSandboxInfo(m.GetSandbox())
 		if err != nil {
 			return err
 		}
-		s.id, s.inside = info.ID, s.client.in(info.ID)
+		s.id, s.inside = info.ID, c.in(info.ID)
 		return nil
 	}))
 }
@@ -222,19 +201,11 @@ func (s *Sandbox) Passive(ctx context.Context) (*Sandbox, error) {
 // last minutes between two times. A zero time is no bound; without bounds there is at
 // least a sample of now. If the sandbox is not isolated, the error is
 // [process.ErrUnsupported].
-func (s *Sandbox) Metrics(ctx context.Context, from, to time.Time) ([]SandboxMetric, error) {
-	var all []SandboxMetric
-	err := s.about(ctx, func(id string) error {
+func (s *Sandbox) Metrics(ctx context.Context, from, to time.Time) (all []SandboxMetric, err error) {
+	err = s.about(ctx, func(id string) error {
 		req := &tendv1.SandboxMetricsRequest{Sandbox: id, From: tendpb.Time(from), To: tendpb.Time(to)}
 		return s.client.call(ctx, unary(s.client.boxes.Metrics, req, func(m *tendv1.SandboxMetricsResponse) error {
-			all = nil
-			for _, m := range m.GetMetrics() {
-				all = append(all, SandboxMetric{
-					Time: tendpb.ToTime(m.GetTime()), CPUs: m.GetCpus(), CPUPercent: m.GetCpuPercent(),
-					MemUsed: m.GetMemUsed(), MemCache: m.GetMemCache(), MemTotal: m.GetMemTotal(),
-					DiskUsed: m.GetDiskUsed(), DiskTotal: m.GetDiskTotal(), Tasks: m.GetTasks(), OOMKills: m.GetOomKills(),
-				})
-			}
+			all = mapped(m.GetMetrics(), toMetric)
 			return nil
 		}))
 	})
@@ -269,14 +240,9 @@ func (s *Sandbox) Info(ctx context.Context) (SandboxInfo, error) {
 }
 
 // Update changes what can be changed, in whatever state the sandbox is.
-func (s *Sandbox) Update(ctx context.Context, change SandboxChange) (SandboxInfo, error) {
-	var info SandboxInfo
-	err := s.about(ctx, func(id string) error {
-		req := change.message(id)
-		if err := sendable("change", req); err != nil {
-			return err
-		}
-		return s.client.call(ctx, unary(s.client.boxes.Update, req, func(m *tendv1.UpdateSandboxResponse) (err error) {
+func (s *Sandbox) Update(ctx context.Context, change SandboxChange) (info SandboxInfo, err error) {
+	err = s.about(ctx, func(id string) error {
+		return s.client.call(ctx, checked("change", s.client.boxes.Update, change.message(id), func(m *tendv1.UpdateSandboxResponse) (err error) {
 			info, err = toSandboxInfo(m.GetSandbox())
 			return err
 		}))
@@ -339,30 +305,21 @@ func (s *Sandbox) Destroy(ctx context.Context) error {
 		return err
 	}
 	defer s.turn.give()
-	key := s.id
-	if key == "" {
-		key = s.spec.Name
-	}
+	key := cmp.Or(s.id, s.spec.Name)
 	if key == "" {
 		return nil
 	}
-	if err := s.client.needsSandboxes(ctx); err != nil {
-		return err
-	}
-	return gone(s.client.call(ctx, unary(s.client.boxes.Destroy, &tendv1.DestroySandboxRequest{Sandbox: key}, nil)))
+	destroy := unary(s.client.boxes.Destroy, &tendv1.DestroySandboxRequest{Sandbox: key}, nil)
+	return gone(s.client.aboutSandboxes(ctx, s.client.call, destroy))
 }
 
 // Snapshot saves the files of the sandbox under a name, for SandboxSpec.Snapshot of
 // later sandboxes. Without a name the server generates one. The call is not repeated if
 // the answer is lost.
-func (s *Sandbox) Snapshot(ctx context.Context, name string) (SandboxSnapshot, error) {
-	var kept SandboxSnapshot
-	err := s.about(ctx, func(id string) error {
+func (s *Sandbox) Snapshot(ctx context.Context, name string) (kept SandboxSnapshot, err error) {
+	err = s.about(ctx, func(id string) error {
 		req := &tendv1.SnapshotSandboxRequest{Sandbox: id, Name: name}
-		if err := sendable("name", req); err != nil {
-			return err
-		}
-		return s.client.once(ctx, unary(s.client.boxes.Snapshot, req, func(m *tendv1.SnapshotSandboxResponse) error {
+		return s.client.once(ctx, checked("name", s.client.boxes.Snapshot, req, func(m *tendv1.SnapshotSandboxResponse) error {
 			kept = toSnapshot(m.GetSnapshot())
 			return nil
 		}))
@@ -371,16 +328,10 @@ func (s *Sandbox) Snapshot(ctx context.Context, name string) (SandboxSnapshot, e
 }
 
 // SandboxSnapshots returns all snapshots, oldest first.
-func (c *Client) SandboxSnapshots(ctx context.Context) ([]SandboxSnapshot, error) {
-	if err := c.needsSandboxes(ctx); err != nil {
-		return nil, err
-	}
-	var all []SandboxSnapshot
-	err := c.call(ctx, unary(c.boxes.Snapshots, &tendv1.ListSnapshotsRequest{}, func(m *tendv1.ListSnapshotsResponse) error {
-		all = nil
-		for _, m := range m.GetSnapshots() {
-			all = append(all, toSnapshot(m))
-		}
+func (c *Client) SandboxSnapshots(ctx context.Context) (all []SandboxSnapshot, err error) {
+	req := &tendv1.ListSnapshotsRequest{}
+	err = c.aboutSandboxes(ctx, c.call, unary(c.boxes.Snapshots, req, func(m *tendv1.ListSnapshotsResponse) error {
+		all = mapped(m.GetSnapshots(), toSnapshot)
 		return nil
 	}))
 	return all, err
@@ -390,13 +341,7 @@ func (c *Client) SandboxSnapshots(ctx context.Context) ([]SandboxSnapshot, error
 // does nothing. If sandboxes still need it, the error is [ErrInUse].
 func (c *Client) DeleteSandboxSnapshot(ctx context.Context, key string) error {
 	req := &tendv1.DeleteSnapshotRequest{Snapshot: key}
-	if err := sendable("snapshot", req); err != nil {
-		return err
-	}
-	if err := c.needsSandboxes(ctx); err != nil {
-		return err
-	}
-	return gone(c.call(ctx, unary(c.boxes.DeleteSnapshot, req, nil)))
+	return gone(c.aboutSandboxes(ctx, c.call, checked("snapshot", c.boxes.DeleteSnapshot, req, nil)))
 }
 
 // Fork creates n sandboxes with the current files of this one, without its processes.

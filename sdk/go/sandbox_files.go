@@ -9,8 +9,6 @@ import (
 	"io/fs"
 	"time"
 
-	"connectrpc.com/connect"
-
 	tendv1 "github.com/tend-run/tend/gen/tend/v1"
 	"github.com/tend-run/tend/internal/tendpb"
 	"github.com/tend-run/tend/process"
@@ -42,7 +40,7 @@ const (
 	FileDir
 )
 
-func (t FileType) String() string { return word(t, "other", "file", "dir") }
+func (t FileType) String() string { return word("unknown", t, "other", "file", "dir") }
 
 // FileEntry describes a path. For a symbolic link, Type and Mode are those of its
 // target.
@@ -81,22 +79,27 @@ func ofFile(err error) error {
 	return err
 }
 
-// do runs an operation on the files of the sandbox, which may be repeated.
-func (f *Files) do(ctx context.Context, op func(c *Client) func(context.Context) error) error {
+// do runs an operation on the files of the sandbox.
+func (f *Files) do(ctx context.Context, op func(c *Client) error) error {
 	c, err := f.sandbox.Client(ctx)
 	if err != nil {
 		return err
 	}
-	return ofFile(knownCall(c.call(ctx, op(c))))
+	err = op(c)
+	if ours, ok := errors.AsType[*callerError](err); ok {
+		return ours.err
+	}
+	return ofFile(knownCall(err, "is"))
 }
 
 // Stat describes a path. It does not follow a symbolic link in the last element.
 func (f *Files) Stat(ctx context.Context, path string) (e FileEntry, err error) {
-	err = f.do(ctx, func(c *Client) func(context.Context) error {
-		return unary(c.files.StatFile, &tendv1.StatFileRequest{Path: path, User: f.user}, func(m *tendv1.StatFileResponse) error {
+	req := &tendv1.StatFileRequest{Path: path, User: f.user}
+	err = f.do(ctx, func(c *Client) error {
+		return c.call(ctx, unary(c.files.StatFile, req, func(m *tendv1.StatFileResponse) error {
 			e = toFileEntry(m.GetEntry())
 			return nil
-		})
+		}))
 	})
 	return e, err
 }
@@ -117,17 +120,15 @@ type FileBefore struct {
 // Before returns the earlier content of a readable file: its content before the newest
 // repair, or chat turn, that changed it and was not taken back, as far as it is stored.
 func (f *Files) Before(ctx context.Context, path string) (b FileBefore, err error) {
-	err = f.do(ctx, func(c *Client) func(context.Context) error {
-		return unary(c.files.FileBefore, &tendv1.FileBeforeRequest{Path: path, User: f.user}, func(m *tendv1.FileBeforeResponse) error {
+	req := &tendv1.FileBeforeRequest{Path: path, User: f.user}
+	err = f.do(ctx, func(c *Client) error {
+		return c.call(ctx, unary(c.files.FileBefore, req, func(m *tendv1.FileBeforeResponse) error {
 			b = FileBefore{
 				ChangedBy: tendpb.CleanName(m.GetChangedBy()), Service: tendpb.CleanName(m.GetService()), Existed: m.GetExisted(),
-				Content: m.GetContent(), Why: tendpb.CleanName(m.GetWhy()),
-			}
-			if m.GetAt() != nil {
-				b.At = m.GetAt().AsTime()
+				Content: m.GetContent(), Why: tendpb.CleanName(m.GetWhy()), At: tendpb.ToTime(m.GetAt()),
 			}
 			return nil
-		})
+		}))
 	})
 	return b, err
 }
@@ -136,14 +137,11 @@ func (f *Files) Before(ctx context.Context, path string) (b FileBefore, err erro
 // depth levels; 0 means 1.
 func (f *Files) List(ctx context.Context, path string, depth int) (all []FileEntry, err error) {
 	req := &tendv1.ListFilesRequest{Path: path, User: f.user, Depth: uint32(max(0, min(depth, 1<<20)))}
-	err = f.do(ctx, func(c *Client) func(context.Context) error {
-		return unary(c.files.ListFiles, req, func(m *tendv1.ListFilesResponse) error {
-			all = nil
-			for _, m := range m.GetEntries() {
-				all = append(all, toFileEntry(m))
-			}
+	err = f.do(ctx, func(c *Client) error {
+		return c.call(ctx, unary(c.files.ListFiles, req, func(m *tendv1.ListFilesResponse) error {
+			all = mapped(m.GetEntries(), toFileEntry)
 			return nil
-		})
+		}))
 	})
 	return all, err
 }
@@ -151,12 +149,8 @@ func (f *Files) List(ctx context.Context, path string, depth int) (all []FileEnt
 // Read copies a file to w, from its first byte to its last. After a lost connection
 // reading resumes where it stopped, unless the size of the file has changed.
 func (f *Files) Read(ctx context.Context, path string, w io.Writer) (n int64, err error) {
-	c, err := f.sandbox.Client(ctx)
-	if err != nil {
-		return 0, err
-	}
 	size := int64(-1)
-	err = c.repeat(ctx, "read "+path, never, func(a *attempts) error {
+	once := func(c *Client, a *attempts) error {
 		first := true
 		req := &tendv1.ReadFileRequest{Path: path, User: f.user, Offset: n}
 		return receive(ctx, c, c.files.ReadFile, req, nil, func(m *tendv1.ReadFileResponse) error {
@@ -168,22 +162,22 @@ func (f *Files) Read(ctx context.Context, path string, w io.Writer) (n int64, er
 			}
 			k, err := w.Write(m.GetData())
 			if n += int64(k); err != nil {
-				return &writeError{err}
+				return &callerError{err}
 			}
 			a.progress()
 			return nil
 		})
-	})
-	if e, ok := errors.AsType[*writeError](err); ok {
-		return n, e.err
 	}
-	return n, ofFile(knownCall(err))
+	err = f.do(ctx, func(c *Client) error {
+		return c.repeat(ctx, "read "+path, never, func(a *attempts) error { return once(c, a) })
+	})
+	return n, err
 }
 
-// writeError is an error of the caller's writer, which no other connection changes.
-type writeError struct{ err error }
+// callerError is an error of the caller's reader or writer, which no other connection changes.
+type callerError struct{ err error }
 
-func (e *writeError) Error() string { return e.err.Error() }
+func (e *callerError) Error() string { return e.err.Error() }
 
 // ReadFile returns the content of a file.
 func (f *Files) ReadFile(ctx context.Context, path string) ([]byte, error) {
@@ -200,10 +194,6 @@ const writePiece = 256 << 10
 // changes nothing; a longer one leaves the bytes that have arrived. If the connection
 // is lost, the write is repeated if r is an [io.Seeker].
 func (f *Files) Write(ctx context.Context, path string, r io.Reader) (e FileEntry, err error) {
-	c, err := f.sandbox.Client(ctx)
-	if err != nil {
-		return e, err
-	}
 	seeker, again := r.(io.Seeker)
 	var from int64
 	if again {
@@ -212,7 +202,7 @@ func (f *Files) Write(ctx context.Context, path string, r io.Reader) (e FileEntr
 		}
 	}
 	begun := false
-	err = c.repeat(ctx, "write "+path, func(error) bool { return begun && !again }, func(a *attempts) error {
+	once := func(c *Client) error {
 		if begun {
 			if _, err := seeker.Seek(from, io.SeekStart); err != nil {
 				return err
@@ -231,7 +221,7 @@ func (f *Files) Write(ctx context.Context, path string, r io.Reader) (e FileEntr
 			if rerr != nil && !end {
 				cancel(rerr) // not the end of the file
 				_, _ = stream.CloseAndReceive()
-				return &writeError{rerr}
+				return &callerError{rerr}
 			}
 			if err := stream.Send(m); err != nil {
 				break // the answer says why
@@ -247,11 +237,12 @@ func (f *Files) Write(ctx context.Context, path string, r io.Reader) (e FileEntr
 		}
 		e = toFileEntry(resp.Msg.GetEntry())
 		return nil
-	})
-	if w, ok := errors.AsType[*writeError](err); ok {
-		return e, w.err
 	}
-	return e, ofFile(knownCall(err))
+	err = f.do(ctx, func(c *Client) error {
+		last := func(error) bool { return begun && !again }
+		return c.repeat(ctx, "write "+path, last, func(*attempts) error { return once(c) })
+	})
+	return e, err
 }
 
 // WriteFile is like Write, with the content in data.
@@ -262,36 +253,21 @@ func (f *Files) WriteFile(ctx context.Context, path string, data []byte) error {
 
 // Mkdir creates a directory and its parents. If it exists, the error is [fs.ErrExist].
 func (f *Files) Mkdir(ctx context.Context, path string) error {
-	c, err := f.sandbox.Client(ctx)
-	if err != nil {
-		return err
-	}
-	return ofFile(knownCall(c.once(ctx, unary(c.files.MakeDir, &tendv1.MakeDirRequest{Path: path, User: f.user}, nil))))
+	return f.do(ctx, func(c *Client) error {
+		return c.once(ctx, unary(c.files.MakeDir, &tendv1.MakeDirRequest{Path: path, User: f.user}, nil))
+	})
 }
 
 // Move renames a file or directory. The call is not repeated if the answer is lost.
 func (f *Files) Move(ctx context.Context, source, destination string) error {
-	c, err := f.sandbox.Client(ctx)
-	if err != nil {
-		return err
-	}
-	return ofFile(knownCall(c.once(ctx, unary(c.files.MoveFile, &tendv1.MoveFileRequest{Source: source, Destination: destination,
-		User: f.user}, nil))))
+	req := &tendv1.MoveFileRequest{Source: source, Destination: destination, User: f.user}
+	return f.do(ctx, func(c *Client) error { return c.once(ctx, unary(c.files.MoveFile, req, nil)) })
 }
 
 // Remove removes a file, or a directory with its content. If it does not exist, Remove
 // does nothing.
 func (f *Files) Remove(ctx context.Context, path string) error {
-	err := f.do(ctx, func(c *Client) func(context.Context) error {
-		return unary(c.files.RemoveFile, &tendv1.RemoveFileRequest{Path: path, User: f.user}, nil)
-	})
-	return gone(err)
-}
-
-// knownCall names what a server of a former version does not know.
-func knownCall(err error) error {
-	if connect.CodeOf(err) == connect.CodeUnimplemented && !errors.Is(err, process.ErrUnsupported) {
-		return fmt.Errorf("%w: the server is of a former version: tend upgrade replaces it", process.ErrUnsupported)
-	}
-	return err
+	return gone(f.do(ctx, func(c *Client) error {
+		return c.call(ctx, unary(c.files.RemoveFile, &tendv1.RemoveFileRequest{Path: path, User: f.user}, nil))
+	}))
 }

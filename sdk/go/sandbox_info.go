@@ -50,7 +50,7 @@ const (
 	IsolationFull                            // all layers that the server has
 )
 
-func (i SandboxIsolation) String() string { return word(i, "default", "none", "full") }
+func (i SandboxIsolation) String() string { return word("unknown", i, "default", "none", "full") }
 
 // SandboxState is what a sandbox is doing.
 type SandboxState uint8
@@ -64,7 +64,7 @@ const (
 )
 
 func (s SandboxState) String() string {
-	return word(s, "starting", "ready", "stopped", "failed", "paused")
+	return word("unknown", s, "starting", "ready", "stopped", "failed", "paused")
 }
 
 // NetworkMode is what programs in a sandbox can reach.
@@ -77,13 +77,14 @@ const (
 	NetworkOwn                        // addresses that Allow and Deny permit; never the machine
 )
 
-func (m NetworkMode) String() string { return word(m, "default", "none", "host", "own") }
+func (m NetworkMode) String() string { return word("unknown", m, "default", "none", "host", "own") }
 
-func word[T ~uint8](v T, words ...string) string {
+// word names a value; one of a later version is kind(NUMBER).
+func word[T ~uint8](kind string, v T, words ...string) string {
 	if int(v) < len(words) {
 		return words[v]
 	}
-	return fmt.Sprintf("unknown(%d)", v)
+	return fmt.Sprintf("%s(%d)", kind, uint8(v))
 }
 
 // SandboxSize is what a sandbox may use; 0 is no limit.
@@ -190,6 +191,14 @@ func action(pause bool) tendv1.SandboxAction {
 	return tendv1.SandboxAction_SANDBOX_ACTION_DESTROY
 }
 
+func (s SandboxSize) message() *tendv1.SandboxSize {
+	return &tendv1.SandboxSize{Cpus: s.CPUs, Memory: s.Memory, Disk: s.Disk, Tasks: s.Tasks}
+}
+
+func toSize(m *tendv1.SandboxSize) SandboxSize {
+	return SandboxSize{m.GetCpus(), m.GetMemory(), m.GetDisk(), m.GetTasks()}
+}
+
 func (n *SandboxNetwork) message() *tendv1.SandboxNetwork {
 	return &tendv1.SandboxNetwork{Mode: tendv1.SandboxNetworkMode(n.Mode), Allow: n.Allow, Deny: n.Deny, Public: n.Public}
 }
@@ -200,8 +209,7 @@ func (s *SandboxSpec) message() *tendv1.SandboxSpec {
 		Run: &tendv1.SandboxRun{User: s.User, Dir: s.Dir, Env: s.Env}, Disposable: s.Disposable,
 		IdleTtl: durationpb.New(s.IdleTTL), DeleteAfterStop: durationpb.New(s.DeleteAfterStop), Timeout: durationpb.New(s.Timeout),
 		AtTimeout: action(s.PauseAtTimeout), Wake: s.Wake,
-		Size:    &tendv1.SandboxSize{Cpus: s.Size.CPUs, Memory: s.Size.Memory, Disk: s.Size.Disk, Tasks: s.Size.Tasks},
-		Network: s.Network.message(), Metadata: s.Metadata,
+		Size: s.Size.message(), Network: s.Network.message(), Metadata: s.Metadata,
 	}
 	for _, v := range s.Shares {
 		m.Shares = append(m.Shares, &tendv1.SandboxShare{Source: v.Source, Target: v.Target, ReadOnly: v.ReadOnly})
@@ -243,7 +251,7 @@ func toSandboxInfo(m *tendv1.Sandbox) (SandboxInfo, error) {
 		Snapshot: tendpb.CleanName(m.GetSnapshot()), Template: tendpb.CleanName(m.GetTemplate()), Isolation: SandboxIsolation(m.GetIsolation()),
 		IdleTTL: m.GetIdleTtl().AsDuration(), DeleteAfterStop: m.GetDeleteAfterStop().AsDuration(), Deadline: tendpb.ToTime(m.GetDeadline()),
 		PauseAtTimeout: m.GetAtTimeout() == tendv1.SandboxAction_SANDBOX_ACTION_PAUSE, Wake: m.GetWake(),
-		Size:     SandboxSize{m.GetSize().GetCpus(), m.GetSize().GetMemory(), m.GetSize().GetDisk(), m.GetSize().GetTasks()},
+		Size:     toSize(m.GetSize()),
 		Network:  SandboxNetwork{NetworkMode(n.GetMode()), n.GetAllow(), n.GetDeny(), n.GetPublic()},
 		Metadata: m.GetMetadata(), Created: tendpb.ToTime(m.GetCreated()), Updated: tendpb.ToTime(m.GetUpdated()),
 		Stopped: tendpb.ToTime(m.GetStopped()), Paused: tendpb.ToTime(m.GetPaused()),
@@ -252,6 +260,14 @@ func toSandboxInfo(m *tendv1.Sandbox) (SandboxInfo, error) {
 		i.Shares = append(i.Shares, SandboxShare{v.GetSource(), v.GetTarget(), v.GetReadOnly()})
 	}
 	return i, nil
+}
+
+func toMetric(m *tendv1.SandboxMetric) SandboxMetric {
+	return SandboxMetric{
+		Time: tendpb.ToTime(m.GetTime()), CPUs: m.GetCpus(), CPUPercent: m.GetCpuPercent(),
+		MemUsed: m.GetMemUsed(), MemCache: m.GetMemCache(), MemTotal: m.GetMemTotal(),
+		DiskUsed: m.GetDiskUsed(), DiskTotal: m.GetDiskTotal(), Tasks: m.GetTasks(), OOMKills: m.GetOomKills(),
+	}
 }
 
 func toSnapshot(m *tendv1.SandboxSnapshot) SandboxSnapshot {

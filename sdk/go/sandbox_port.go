@@ -35,16 +35,15 @@ type SandboxAccess struct {
 }
 
 // Access returns the credentials with which other clients access the sandbox.
-func (s *Sandbox) Access(ctx context.Context) (SandboxAccess, error) {
-	var a SandboxAccess
-	err := s.about(ctx, func(id string) error {
-		return knownCall(s.client.call(ctx, unary(s.client.boxes.Access, &tendv1.SandboxAccessRequest{Sandbox: id},
-			func(m *tendv1.SandboxAccessResponse) error {
-				a = SandboxAccess{m.GetToken(), m.GetTrafficToken(), m.GetDomains()}
-				return nil
-			})))
+func (s *Sandbox) Access(ctx context.Context) (a SandboxAccess, err error) {
+	err = s.about(ctx, func(id string) error {
+		req := &tendv1.SandboxAccessRequest{Sandbox: id}
+		return s.client.call(ctx, unary(s.client.boxes.Access, req, func(m *tendv1.SandboxAccessResponse) error {
+			a = SandboxAccess{m.GetToken(), m.GetTrafficToken(), m.GetDomains()}
+			return nil
+		}))
 	})
-	return a, err
+	return a, knownCall(err, "is")
 }
 
 // URL returns the HTTP address of a port in the sandbox: http://PORT-ID.DOMAIN, or
@@ -106,7 +105,7 @@ func (s *Sandbox) Dial(ctx context.Context, port int) (net.Conn, error) {
 		conn, err = c.dialPort(ctx, port)
 		return err
 	})
-	return conn, knownCall(err)
+	return conn, knownCall(err, "is")
 }
 
 // dialTime is how long the server and the program may take to answer together.

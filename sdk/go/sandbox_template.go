@@ -86,40 +86,30 @@ func (e *BuildError) Error() string {
 }
 
 // Templates returns all templates, oldest first.
-func (c *Client) Templates(ctx context.Context) ([]TemplateInfo, error) {
-	if err := c.needsSandboxes(ctx); err != nil {
-		return nil, err
-	}
-	var all []TemplateInfo
-	err := c.call(ctx, unary(c.boxes.Templates, &tendv1.ListTemplatesRequest{}, func(m *tendv1.ListTemplatesResponse) error {
-		all = nil
-		for _, t := range m.GetTemplates() {
-			all = append(all, TemplateInfo{
-				ID: tendpb.CleanName(t.GetId()), Name: tendpb.CleanName(t.GetName()), Aliases: t.GetAliases(), Tags: t.GetTags(),
-				Build: tendpb.CleanName(t.GetBuild()),
-				Size:  SandboxSize{t.GetSize().GetCpus(), t.GetSize().GetMemory(), t.GetSize().GetDisk(), t.GetSize().GetTasks()},
-				User:  tendpb.CleanName(t.GetRun().GetUser()), Dir: t.GetRun().GetDir(), Env: t.GetRun().GetEnv(), Start: t.GetStart(),
-				Ready: t.GetReady(), Bytes: t.GetBytes(),
-				Created: tendpb.ToTime(t.GetCreated()), Updated: tendpb.ToTime(t.GetUpdated()), LastUsed: tendpb.ToTime(t.GetLastUsed()),
-				Used: t.GetUsed(),
-			})
-		}
+func (c *Client) Templates(ctx context.Context) (all []TemplateInfo, err error) {
+	req := &tendv1.ListTemplatesRequest{}
+	err = c.aboutSandboxes(ctx, c.call, unary(c.boxes.Templates, req, func(m *tendv1.ListTemplatesResponse) error {
+		all = mapped(m.GetTemplates(), toTemplate)
 		return nil
 	}))
-	return all, knownCall(err)
+	return all, knownCall(err, "is")
+}
+
+func toTemplate(m *tendv1.Template) TemplateInfo {
+	return TemplateInfo{
+		ID: tendpb.CleanName(m.GetId()), Name: tendpb.CleanName(m.GetName()), Aliases: m.GetAliases(), Tags: m.GetTags(),
+		Build: tendpb.CleanName(m.GetBuild()), Size: toSize(m.GetSize()),
+		User: tendpb.CleanName(m.GetRun().GetUser()), Dir: m.GetRun().GetDir(), Env: m.GetRun().GetEnv(), Start: m.GetStart(),
+		Ready: m.GetReady(), Bytes: m.GetBytes(), Used: m.GetUsed(),
+		Created: tendpb.ToTime(m.GetCreated()), Updated: tendpb.ToTime(m.GetUpdated()), LastUsed: tendpb.ToTime(m.GetLastUsed()),
+	}
 }
 
 // DeleteTemplate removes a template and its tags. Sandboxes created from it stay. If
 // there is no such template, the error is [process.ErrNotFound].
 func (c *Client) DeleteTemplate(ctx context.Context, key string) error {
 	req := &tendv1.DeleteTemplateRequest{Template: key}
-	if err := sendable("template", req); err != nil {
-		return err
-	}
-	if err := c.needsSandboxes(ctx); err != nil {
-		return err
-	}
-	return knownCall(c.once(ctx, unary(c.boxes.DeleteTemplate, req, nil)))
+	return knownCall(c.aboutSandboxes(ctx, c.once, checked("template", c.boxes.DeleteTemplate, req, nil)), "is")
 }
 
 // BuildTemplate sends a build with its files. It calls log, if it is not nil, with each
@@ -192,7 +182,7 @@ func (c *Client) startBuild(ctx context.Context, spec TemplateSpec) (id string, 
 	}
 	resp, err := stream.CloseAndReceive() // also says why a piece was not taken
 	if err != nil {
-		return "", knownCall(c.domainError(ctx, err))
+		return "", knownCall(c.domainError(ctx, err), "is")
 	}
 	return resp.Msg.GetBuild(), nil
 }
@@ -218,7 +208,7 @@ func (w *pieceWriter) Write(b []byte) (int, error) {
 func (s *TemplateSpec) message() *tendv1.TemplateSpec {
 	m := &tendv1.TemplateSpec{
 		Name: s.Name, Tags: s.Tags, From: s.From, FromDir: s.FromDir, Start: s.Start, Ready: s.Ready, Force: s.Force,
-		Size: &tendv1.SandboxSize{Cpus: s.Size.CPUs, Memory: s.Size.Memory, Disk: s.Size.Disk, Tasks: s.Size.Tasks},
+		Size: s.Size.message(),
 	}
 	for _, step := range s.Steps {
 		m.Steps = append(m.Steps, &tendv1.TemplateStep{Kind: step.Kind, Args: step.Args})

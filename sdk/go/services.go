@@ -41,13 +41,8 @@ const (
 	ServiceFailed                        // it is not restarted automatically, or not soon
 )
 
-var servicePhases = [...]string{"idle", "waiting", "starting", "running", "stopping", "killing", "pausing", "completed", "failed"}
-
 func (p ServicePhase) String() string {
-	if int(p) < len(servicePhases) {
-		return servicePhases[p]
-	}
-	return fmt.Sprintf("phase(%d)", uint8(p))
+	return word("phase", p, "idle", "waiting", "starting", "running", "stopping", "killing", "pausing", "completed", "failed")
 }
 
 // Alive reports whether a process of the service may exist.
@@ -110,43 +105,25 @@ type ServiceSocket struct {
 // error is [process.ErrRunning].
 func (c *Client) ApplyServices(ctx context.Context, f ServiceFile) error {
 	req := &tendv1.ApplyServicesRequest{Text: f.Text, Name: f.Name, Dir: f.Dir, EnvFiles: f.EnvFiles, Env: f.Env}
-	if err := sendable("file", req); err != nil {
-		return err
-	}
-	if err := c.needsServices(ctx); err != nil {
-		return err
-	}
-	return c.call(ctx, unary(c.kept.Apply, req, nil))
+	return c.aboutServices(ctx, c.call, checked("file", c.kept.Apply, req, nil))
 }
 
 // StartServices requests services and their dependencies; without names, all that are
 // not disabled. It returns when the request is recorded; [Client.WatchServices] reports
 // what follows. For an unknown name the error is [process.ErrNotFound].
 func (c *Client) StartServices(ctx context.Context, names ...string) error {
-	req := &tendv1.StartServicesRequest{Names: names}
-	if err := c.sendsNames(ctx, names); err != nil {
-		return err
-	}
-	return c.call(ctx, unary(c.kept.Start, req, nil))
+	return c.aboutServices(ctx, c.call, checked("names", c.kept.Start, &tendv1.StartServicesRequest{Names: names}, nil))
 }
 
 // StopServices ends services, their dependents first; without names, all.
 func (c *Client) StopServices(ctx context.Context, names ...string) error {
-	req := &tendv1.StopServicesRequest{Names: names}
-	if err := c.sendsNames(ctx, names); err != nil {
-		return err
-	}
-	return c.call(ctx, unary(c.kept.Stop, req, nil))
+	return c.aboutServices(ctx, c.call, checked("names", c.kept.Stop, &tendv1.StopServicesRequest{Names: names}, nil))
 }
 
 // RestartServices ends services and starts them again. The call is not repeated if the
 // answer is lost.
 func (c *Client) RestartServices(ctx context.Context, names ...string) error {
-	req := &tendv1.RestartServicesRequest{Names: names}
-	if err := c.sendsNames(ctx, names); err != nil {
-		return err
-	}
-	return c.once(ctx, unary(c.kept.Restart, req, nil))
+	return c.aboutServices(ctx, c.once, checked("names", c.kept.Restart, &tendv1.RestartServicesRequest{Names: names}, nil))
 }
 
 // AdoptService makes an existing process, which tend did not start, the process of a
@@ -160,29 +137,12 @@ func (c *Client) AdoptService(ctx context.Context, name string, pid int) error {
 		return &process.InvalidError{Field: "pid", Reason: fmt.Sprintf("is %d; 1 to %d are allowed", pid, math.MaxInt32)}
 	}
 	req := &tendv1.AdoptServiceRequest{Name: name, Pid: uint32(pid)}
-	if err := sendable("name", req); err != nil {
-		return err
-	}
-	if err := c.needsServices(ctx); err != nil {
-		return err
-	}
-	return c.once(ctx, unary(c.kept.Adopt, req, nil))
-}
-
-func (c *Client) sendsNames(ctx context.Context, names []string) error {
-	if err := sendable("names", &tendv1.StartServicesRequest{Names: names}); err != nil {
-		return err
-	}
-	return c.needsServices(ctx)
+	return c.aboutServices(ctx, c.once, checked("name", c.kept.Adopt, req, nil))
 }
 
 // Services returns all services, each after those that it depends on.
-func (c *Client) Services(ctx context.Context) ([]Service, error) {
-	if err := c.needsServices(ctx); err != nil {
-		return nil, err
-	}
-	var all []Service
-	err := c.call(ctx, unary(c.kept.List, &tendv1.ListServicesRequest{}, func(m *tendv1.ListServicesResponse) error {
+func (c *Client) Services(ctx context.Context) (all []Service, err error) {
+	err = c.aboutServices(ctx, c.call, unary(c.kept.List, &tendv1.ListServicesRequest{}, func(m *tendv1.ListServicesResponse) error {
 		all = toServices(m.GetServices())
 		return nil
 	}))
@@ -221,18 +181,16 @@ func (c *Client) WatchServices(ctx context.Context) iter.Seq2[[]Service, error] 
 	}
 }
 
-// needsServices fails on a server of a former version.
 func (c *Client) needsServices(ctx context.Context) error {
-	if c.keeps.Load() {
-		return nil
-	}
-	if err := c.call(ctx, c.hello); err != nil {
+	return c.needs(ctx, &c.keeps, "keeps no services, or is")
+}
+
+// aboutServices runs a call about services, by call or once.
+func (c *Client) aboutServices(ctx context.Context, run runs, f func(context.Context) error) error {
+	if err := c.needsServices(ctx); err != nil {
 		return err
 	}
-	if !c.keeps.Load() {
-		return fmt.Errorf("%w: the server keeps no services, or is of a former version: tend upgrade replaces it", process.ErrUnsupported)
-	}
-	return nil
+	return run(ctx, f)
 }
 
 func toServices(all []*tendv1.ServiceStatus) []Service {

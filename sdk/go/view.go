@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"iter"
 
 	"connectrpc.com/connect"
@@ -38,7 +37,7 @@ func (c *Client) View(ctx context.Context, by process.Selector, o view.Options) 
 func (c *Client) Grep(ctx context.Context, by process.Selector, o view.GrepOptions) iter.Seq2[view.Match, error] {
 	open := func(ctx context.Context) (*connect.ServerStreamForClient[tendv1.GrepResponse], error) {
 		if o.Invert || o.Before > 0 || o.After > 0 {
-			if err := c.needsGrepOptions(ctx); err != nil {
+			if err := c.needs(ctx, &c.greps, "does not know invert, before and after of a search; it is"); err != nil {
 				return nil, err
 			}
 		}
@@ -91,20 +90,4 @@ func received[M, T any](ctx context.Context, c *Client, open func(context.Contex
 			yield(none, err)
 		}
 	}
-}
-
-// needsGrepOptions fails on a server of a former version, which takes a search for
-// lines that do not match, or with lines around, for a plain one. It may have been
-// replaced since it said what it knows, so it is asked again.
-func (c *Client) needsGrepOptions(ctx context.Context) error {
-	if c.greps.Load() {
-		return nil
-	}
-	if err := c.hello(ctx); err != nil {
-		return c.domainError(ctx, err)
-	}
-	if !c.greps.Load() {
-		return fmt.Errorf("%w: the server does not know invert, before and after of a search; it is of a former version: tend upgrade replaces it", process.ErrUnsupported)
-	}
-	return nil
 }
