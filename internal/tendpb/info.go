@@ -198,11 +198,10 @@ func ToUntil(m *tendv1.WaitRequest) (process.Until, error) {
 		if u.Match == "" || len(u.Match) > MaxPattern {
 			return u, invalid("match", "has %d bytes; 1 to %d are allowed", len(u.Match), MaxPattern)
 		}
-		from, err := ToOffsets("match.from", until.Match.GetFrom())
-		if err != nil {
+		var err error
+		if u.From, err = ToOffsets("match.from", until.Match.GetFrom()); err != nil {
 			return u, err
 		}
-		u.From = from
 	case *tendv1.WaitRequest_Port:
 		if until.Port == 0 || until.Port > 65535 {
 			return u, invalid("port", "is %d; 1 to 65535 are allowed", until.Port)
@@ -243,32 +242,20 @@ const MaxChunk = 1 << 20
 
 // ReadOptions converts to a message.
 func ReadOptions(o process.ReadOptions) *tendv1.ReadRequest {
-	m := &tendv1.ReadRequest{From: Offsets(o.From), NoFollow: o.NoFollow, Unordered: o.Unordered, Drain: duration(o.Drain),
-		MaxChunk: uint32(max(0, o.MaxChunk)), ExactTimes: o.ExactTimes, Sizes: o.Sizes}
-	for _, s := range o.Streams {
-		m.Streams = append(m.Streams, tendv1.Stream(s))
-	}
-	return m
+	return &tendv1.ReadRequest{Streams: streamNames(o.Streams), From: Offsets(o.From), NoFollow: o.NoFollow, Unordered: o.Unordered,
+		Drain: duration(o.Drain), MaxChunk: uint32(max(0, o.MaxChunk)), ExactTimes: o.ExactTimes, Sizes: o.Sizes}
 }
 
 // ToReadOptions converts from a message.
-func ToReadOptions(m *tendv1.ReadRequest) (process.ReadOptions, error) {
-	o := process.ReadOptions{NoFollow: m.GetNoFollow(), Unordered: m.GetUnordered(), MaxChunk: int(m.GetMaxChunk()),
+func ToReadOptions(m *tendv1.ReadRequest) (o process.ReadOptions, err error) {
+	o = process.ReadOptions{NoFollow: m.GetNoFollow(), Unordered: m.GetUnordered(), MaxChunk: int(m.GetMaxChunk()),
 		ExactTimes: m.GetExactTimes(), Sizes: m.GetSizes()}
 	if m.GetMaxChunk() > MaxChunk {
 		return o, invalid("max_chunk", "is %d bytes; 1 to %d are allowed, 0 for the default", m.GetMaxChunk(), MaxChunk)
 	}
-	if len(m.GetStreams()) > 3 {
-		return o, invalid("streams", "has %d entries; there are 3 streams of output", len(m.GetStreams()))
+	if o.Streams, err = toStreamNames(m.GetStreams()); err != nil {
+		return o, err
 	}
-	for _, s := range m.GetStreams() {
-		st, err := Stream("streams", s)
-		if err != nil {
-			return o, err
-		}
-		o.Streams = append(o.Streams, st)
-	}
-	var err error
 	if o.Drain, err = ToDuration("drain", m.GetDrain()); err != nil {
 		return o, err
 	}
@@ -277,9 +264,30 @@ func ToReadOptions(m *tendv1.ReadRequest) (process.ReadOptions, error) {
 	return o, err
 }
 
+func streamNames(list []process.Stream) (out []tendv1.Stream) {
+	for _, s := range list {
+		out = append(out, tendv1.Stream(s))
+	}
+	return out
+}
+
+// toStreamNames converts a choice of output streams.
+func toStreamNames(list []tendv1.Stream) (out []process.Stream, err error) {
+	if len(list) > 3 {
+		return nil, invalid("streams", "has %d entries; there are 3 streams of output", len(list))
+	}
+	for _, s := range list {
+		st, err := Stream("streams", s)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, st)
+	}
+	return out, nil
+}
+
 // Offsets converts to messages; streams at 0 are left out.
-func Offsets(from [4]int64) []*tendv1.StreamOffset {
-	var out []*tendv1.StreamOffset
+func Offsets(from [4]int64) (out []*tendv1.StreamOffset) {
 	for s, at := range from {
 		if at != 0 {
 			out = append(out, &tendv1.StreamOffset{Stream: tendv1.Stream(s), Offset: at})
@@ -289,8 +297,7 @@ func Offsets(from [4]int64) []*tendv1.StreamOffset {
 }
 
 // ToOffsets converts from messages.
-func ToOffsets(field string, from []*tendv1.StreamOffset) ([4]int64, error) {
-	var out [4]int64
+func ToOffsets(field string, from []*tendv1.StreamOffset) (out [4]int64, err error) {
 	for _, f := range from {
 		s, err := Stream(field+".stream", f.GetStream())
 		if err != nil {

@@ -3,6 +3,7 @@ package tendpb
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -65,9 +66,8 @@ func Spec(s *process.Spec) *tendv1.Spec {
 		Timeout: duration(s.Timeout), TimeoutScope: tendv1.Scope(s.TimeoutScope),
 		KillWithoutReaders: duration(s.KillWithoutReaders), Labels: textMap(s.Labels),
 	}
-	if allText(s.Argv) {
-		m.Argv = s.Argv
-	} else {
+	if m.Argv = s.Argv; slices.ContainsFunc(s.Argv, func(a string) bool { return !utf8.ValidString(a) }) {
+		m.Argv = nil
 		for _, a := range s.Argv {
 			m.RawArgv = append(m.RawArgv, []byte(a))
 		}
@@ -118,9 +118,9 @@ func ToSpec(m *tendv1.Spec) (process.Spec, error) {
 		Argv: m.GetArgv(), Shell: m.GetShell(), Dir: m.GetDir(), Env: m.GetEnv(), Labels: m.GetLabels(),
 	}
 	if raw := m.GetRawArgv(); len(raw) > 0 {
-		s.Argv = make([]string, len(raw))
-		for i, a := range raw {
-			s.Argv[i] = string(a)
+		s.Argv = nil
+		for _, a := range raw {
+			s.Argv = append(s.Argv, string(a))
 		}
 	}
 	if raw := m.GetRawShell(); len(raw) > 0 {
@@ -248,13 +248,4 @@ func ToTime(m *timestamppb.Timestamp) time.Time {
 		return time.Time{}
 	}
 	return m.AsTime()
-}
-
-func allText(words []string) bool {
-	for _, w := range words {
-		if !utf8.ValidString(w) {
-			return false
-		}
-	}
-	return true
 }

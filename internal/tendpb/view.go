@@ -8,28 +8,6 @@ import (
 	"github.com/tend-run/tend/process"
 )
 
-// toStreamNames converts a choice of output streams.
-func toStreamNames(list []tendv1.Stream) (out []process.Stream, err error) {
-	if len(list) > 3 {
-		return nil, invalid("streams", "has %d entries; there are 3 streams of output", len(list))
-	}
-	for _, s := range list {
-		st, err := Stream("streams", s)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, st)
-	}
-	return out, nil
-}
-
-func streamNames(list []process.Stream) (out []tendv1.Stream) {
-	for _, s := range list {
-		out = append(out, tendv1.Stream(s))
-	}
-	return out
-}
-
 // ViewRequest converts to a message.
 func ViewRequest(by process.Selector, o *view.Options) *tendv1.ViewRequest {
 	return &tendv1.ViewRequest{

@@ -85,7 +85,7 @@ func Grep(ctx context.Context, p process.Process, o GrepOptions, match func(Matc
 	v := &viewer{ctx: ctx, p: p}
 	g := &grep{ctx: ctx, re: re, o: &o, match: match}
 	for _, si := range info.Streams {
-		if wanted(o.Streams, si.Stream) {
+		if Wanted(o.Streams, si.Stream) {
 			v.streams[si.Stream] = &filter{}
 			v.end[si.Stream] = si.End
 			if v.from[si.Stream], err = start(si, o.From); err != nil {

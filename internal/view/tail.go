@@ -2,6 +2,7 @@ package view
 
 import (
 	"bytes"
+	"slices"
 
 	"github.com/tend-run/tend/process"
 )
@@ -11,37 +12,24 @@ const lookBack = 64 << 10
 
 // tail shows the end, after reporting what lies between it and the head.
 func (v *viewer) tail() error {
-	want := v.o.Tail
+	var pieces []process.Event
+	if want := v.o.Tail; !want.zero() {
+		var err error
+		if pieces, err = v.last(want); err != nil {
+			return err
+		}
+	}
 	start := v.end // nothing of any stream
-	if !want.zero() {
-		pieces, err := v.last(want)
-		if err != nil {
-			return err
-		}
-		for s := range start {
-			if v.streams[s] != nil {
-				start[s] = max(v.from[s], start[s])
-			}
-		}
-		first := [4]bool{}
-		for _, p := range pieces {
-			if !first[p.Stream] {
-				first[p.Stream] = true
-				start[p.Stream] = p.Offset
-			}
-		}
-		if err := v.skip(start); err != nil {
-			return err
-		}
-		for _, p := range pieces {
-			if err := v.show(p); err != nil {
-				return err
-			}
-		}
-		return v.flush()
+	for _, p := range slices.Backward(pieces) {
+		start[p.Stream] = p.Offset
 	}
 	if err := v.skip(start); err != nil {
 		return err
+	}
+	for _, p := range pieces {
+		if err := v.show(p); err != nil {
+			return err
+		}
 	}
 	return v.flush()
 }
@@ -68,10 +56,7 @@ func (v *viewer) last(want Amount) ([]process.Event, error) {
 		}
 		from, whole := v.from, true
 		for s, fl := range v.streams {
-			if fl == nil {
-				continue
-			}
-			if at := v.end[s] - step; at > from[s] {
+			if at := v.end[s] - step; fl != nil && at > from[s] {
 				from[s], whole = at, false
 			}
 		}
@@ -130,14 +115,12 @@ func cutFront(pieces []process.Event, want Amount) []process.Event {
 // lineCut returns where the wanted lines begin in data, or -1 if they begin
 // before it, and counts those it saw.
 func lineCut(data []byte, left *int64) int {
-	for i := len(data) - 1; i >= 0; i-- {
-		if data[i] != '\n' {
-			continue
-		}
-		if *left == 0 {
-			return i + 1
-		}
-		*left--
+	i := bytes.LastIndexByte(data, '\n')
+	for ; i >= 0 && *left > 0; *left-- {
+		i = bytes.LastIndexByte(data[:i], '\n')
 	}
-	return -1
+	if i < 0 {
+		return -1
+	}
+	return i + 1
 }

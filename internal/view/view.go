@@ -3,6 +3,7 @@ package view
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/tend-run/tend/process"
@@ -106,7 +107,7 @@ func Show(ctx context.Context, p process.Process, o Options, item func(Item) err
 	}
 	v := &viewer{ctx: ctx, p: p, o: &o, item: item}
 	for _, si := range info.Streams {
-		if wanted(o.Streams, si.Stream) {
+		if Wanted(o.Streams, si.Stream) {
 			v.streams[si.Stream] = &filter{stream: si.Stream, strip: o.StripANSI, maxLine: o.MaxLine, item: item}
 			v.end[si.Stream] = si.End
 			if v.from[si.Stream], err = start(si, o.From); err != nil {
@@ -135,13 +136,9 @@ func start(si process.StreamInfo, from [4]int64) (int64, error) {
 	}
 }
 
-func wanted(streams []process.Stream, s process.Stream) bool {
-	for _, w := range streams {
-		if w == s {
-			return true
-		}
-	}
-	return len(streams) == 0
+// Wanted reports whether a stream is one of those, of which none stands for all.
+func Wanted(streams []process.Stream, s process.Stream) bool {
+	return len(streams) == 0 || slices.Contains(streams, s)
 }
 
 // viewer makes one view.
@@ -233,21 +230,17 @@ func (v *viewer) head() error {
 	if left.zero() {
 		return nil
 	}
-	err := v.read(v.from, func(ev process.Event) (bool, error) {
+	return v.read(v.from, func(ev process.Event) (bool, error) {
 		if ev.Kind == process.EventOutput {
-			ev.Data = left.cut(ev.Data)
+			ev.Data = left.Cut(ev.Data)
 		}
-		if err := v.show(ev); err != nil {
-			return false, err
-		}
-		return !left.zero(), nil
+		return !left.zero(), v.show(ev)
 	})
-	return err
 }
 
-// cut returns the part of data that the amount allows, and takes it off.
-func (a *Amount) cut(data []byte) []byte {
-	if a.Bytes > 0 {
+// Cut returns the part of data that the amount allows, and takes it off.
+func (a *Amount) Cut(data []byte) []byte {
+	if a.Lines == 0 {
 		data = data[:min(int64(len(data)), a.Bytes)]
 		a.Bytes -= int64(len(data))
 		return data
