@@ -78,7 +78,7 @@ func (c *healCmd) Run(ctx context.Context, inv *invocation) error {
 // end well; of a dry run it is 0. detach: it only says which one it is.
 func (inv *invocation) awaitEpisode(ctx context.Context, d *daemon, id string, detach bool) error {
 	if detach {
-		return inv.printEpisodeID(id)
+		return inv.answer(printJSONLine, map[string]string{"episode": id}, id)
 	}
 	e, err := inv.followEpisode(ctx, d, id)
 	if err != nil {
@@ -91,14 +91,6 @@ func (inv *invocation) awaitEpisode(ctx context.Context, d *daemon, id string, d
 		return statusError(1)
 	}
 	return nil
-}
-
-func (inv *invocation) printEpisodeID(id string) error {
-	if inv.flags.JSON {
-		return printJSONLine(inv.out, map[string]string{"episode": id})
-	}
-	_, err := fmt.Fprintln(inv.out, printable(id))
-	return err
 }
 
 func healError(err error) error {

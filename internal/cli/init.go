@@ -45,9 +45,5 @@ func (c *initCmd) Run(_ context.Context, inv *invocation) error {
 	if err = errors.Join(err, file.Close()); err != nil {
 		return err
 	}
-	if inv.flags.JSON {
-		return printJSONLine(inv.out, map[string]string{"file": path})
-	}
-	_, err = fmt.Fprintf(inv.out, "%s is written; look at it, then tend up\n", printable(path))
-	return err
+	return inv.answer(printJSONLine, map[string]string{"file": path}, path+" is written; look at it, then tend up")
 }

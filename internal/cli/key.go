@@ -44,15 +44,13 @@ func (c *keyCreateCmd) Ask(ctx context.Context, inv *invocation, d *daemon) erro
 	if err != nil {
 		return explainKey(c.Name, err)
 	}
-	if inv.flags.JSON {
-		return printJSON(inv.out, struct {
-			keyFacts
-			Key string `json:"key"`
-		}{keyFactsOf(&key), secret})
+	if !inv.flags.JSON {
+		inv.note("this is the only time that the key is shown")
 	}
-	inv.note("this is the only time that the key is shown")
-	_, err = fmt.Fprintln(inv.out, printable(secret))
-	return err
+	return inv.answer(printJSON, struct {
+		keyFacts
+		Key string `json:"key"`
+	}{keyFactsOf(&key), secret}, secret)
 }
 
 type keyLsCmd struct {
@@ -105,11 +103,7 @@ func (c *keyRevokeCmd) Ask(ctx context.Context, inv *invocation, d *daemon) erro
 		if err := d.RevokeKey(ctx, name); err != nil {
 			return explainKey(name, err)
 		}
-		if inv.flags.JSON {
-			return printJSONLine(inv.out, map[string]string{"name": name})
-		}
-		_, err := fmt.Fprintln(inv.out, printable(name))
-		return err
+		return inv.answer(printJSONLine, map[string]string{"name": name}, name)
 	})
 }
 

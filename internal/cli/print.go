@@ -203,6 +203,15 @@ func cut(line string, width int) string {
 	return cells.Truncate(line, width, "")
 }
 
+// answer prints one fact: as JSON by print, which is printJSON or printJSONLine, or as text.
+func (inv *invocation) answer(print func(io.Writer, any) error, fact any, text string) error {
+	if inv.flags.JSON {
+		return print(inv.out, fact)
+	}
+	_, err := fmt.Fprintln(inv.out, printable(text))
+	return err
+}
+
 // printList prints what there is of something, as the flags say: its facts, the first
 // column alone, or a table; see printRows.
 func (inv *invocation) printList(facts any, rows [][]string, quiet bool) error {

@@ -193,11 +193,7 @@ func (c *sandboxCreateCmd) Run(ctx context.Context, inv *invocation) error {
 
 // announceSandbox prints what a person or a script needs to find a sandbox again.
 func (inv *invocation) announceSandbox(info *tend.SandboxInfo) error {
-	if inv.flags.JSON {
-		return printJSON(inv.out, sandboxFactsOf(info))
-	}
-	_, err := fmt.Fprintln(inv.out, printable(nameOfSandbox(info)))
-	return err
+	return inv.answer(printJSON, sandboxFactsOf(info), nameOfSandbox(info))
 }
 
 type sandboxLsCmd struct {

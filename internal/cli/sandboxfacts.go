@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/tend-run/tend/sdk/go"
@@ -130,9 +131,4 @@ func notNull(list []string) []string {
 }
 
 // nameOfSandbox is how people call a sandbox.
-func nameOfSandbox(i *tend.SandboxInfo) string {
-	if i.Name != "" {
-		return i.Name
-	}
-	return i.ID
-}
+func nameOfSandbox(i *tend.SandboxInfo) string { return cmp.Or(i.Name, i.ID) }

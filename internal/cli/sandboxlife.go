@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -36,11 +37,7 @@ func (c *sandboxArgs) act(ctx context.Context, inv *invocation, do func(*tend.Sa
 
 // acted prints the sandbox that something was done to, as it was found.
 func (inv *invocation) acted(info *tend.SandboxInfo) error {
-	if inv.flags.JSON {
-		return printJSONLine(inv.out, map[string]string{"id": info.ID, "name": info.Name})
-	}
-	_, err := fmt.Fprintln(inv.out, printable(nameOfSandbox(info)))
-	return err
+	return inv.answer(printJSONLine, map[string]string{"id": info.ID, "name": info.Name}, nameOfSandbox(info))
 }
 
 type sandboxStartCmd struct{ sandboxArgs }
@@ -213,19 +210,10 @@ func (c *snapshotCreateCmd) Ask(ctx context.Context, inv *invocation, d *daemon)
 	if err != nil {
 		return about(c.Sandbox, err)
 	}
-	if inv.flags.JSON {
-		return printJSON(inv.out, snapshotFactsOf(&s))
-	}
-	_, err = fmt.Fprintln(inv.out, printable(nameOfSnapshot(&s)))
-	return err
+	return inv.answer(printJSON, snapshotFactsOf(&s), nameOfSnapshot(&s))
 }
 
-func nameOfSnapshot(s *tend.SandboxSnapshot) string {
-	if s.Name != "" {
-		return s.Name
-	}
-	return s.ID
-}
+func nameOfSnapshot(s *tend.SandboxSnapshot) string { return cmp.Or(s.Name, s.ID) }
 
 type snapshotLsCmd struct {
 	Quiet bool `short:"q" help:"Print only names, one on each line."`
@@ -272,10 +260,6 @@ func (c *snapshotRmCmd) Ask(ctx context.Context, inv *invocation, d *daemon) err
 		if err := d.DeleteSandboxSnapshot(ctx, name); err != nil {
 			return about(name, err)
 		}
-		if inv.flags.JSON {
-			return printJSONLine(inv.out, map[string]string{"name": name})
-		}
-		_, err := fmt.Fprintln(inv.out, printable(name))
-		return err
+		return inv.answer(printJSONLine, map[string]string{"name": name}, name)
 	})
 }

@@ -116,13 +116,7 @@ func (c *adoptCmd) Ask(ctx context.Context, inv *invocation, d *daemon) error {
 // actedOnServices prints what something was done to.
 func (inv *invocation) actedOnServices(names []string) error {
 	for _, name := range names {
-		var err error
-		if inv.flags.JSON {
-			err = printJSONLine(inv.out, map[string]string{"service": name})
-		} else {
-			_, err = fmt.Fprintln(inv.out, printable(name))
-		}
-		if err != nil {
+		if err := inv.answer(printJSONLine, map[string]string{"service": name}, name); err != nil {
 			return err
 		}
 	}
@@ -364,11 +358,8 @@ func (c *configCheckCmd) Run(ctx context.Context, inv *invocation) error {
 	if err != nil {
 		return err
 	}
-	if inv.flags.JSON {
-		return printJSON(inv.out, map[string]any{"file": c.File, "services": declared.Names()})
-	}
-	_, err = fmt.Fprintf(inv.out, "%s is well: %s\n", printable(c.File), listed(declared.Names()))
-	return err
+	names := declared.Names()
+	return inv.answer(printJSON, map[string]any{"file": c.File, "services": names}, c.File+" is well: "+listed(names))
 }
 
 type configSchemaCmd struct{}

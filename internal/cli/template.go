@@ -83,11 +83,7 @@ func (c *templateBuildCmd) Run(ctx context.Context, inv *invocation) error {
 	if err != nil {
 		return about(spec.Name, err)
 	}
-	if inv.flags.JSON {
-		return printJSON(inv.out, buildFacts{built.TemplateID, built.Name, notNull(built.Tags), built.ID})
-	}
-	_, err = fmt.Fprintln(inv.out, printable(built.Name))
-	return err
+	return inv.answer(printJSON, buildFacts{built.TemplateID, built.Name, notNull(built.Tags), built.ID}, built.Name)
 }
 
 // directory is where the build file and what it copies are; a tar is unpacked first.
@@ -338,11 +334,7 @@ func (c *templateRmCmd) Ask(ctx context.Context, inv *invocation, d *daemon) err
 		if err := d.DeleteTemplate(ctx, name); err != nil {
 			return &keyError{explainTemplate(name, err), err}
 		}
-		if inv.flags.JSON {
-			return printJSONLine(inv.out, map[string]string{"name": name})
-		}
-		_, err := fmt.Fprintln(inv.out, printable(name))
-		return err
+		return inv.answer(printJSONLine, map[string]string{"name": name}, name)
 	})
 }
 

@@ -37,11 +37,7 @@ func (c *uiCmd) Ask(ctx context.Context, inv *invocation, d *daemon) error {
 		if err != nil {
 			return err
 		}
-		if inv.flags.JSON {
-			return printJSON(inv.out, uiEnded{n})
-		}
-		_, err = fmt.Fprintf(inv.out, "ended: %d read-only\n", n)
-		return err
+		return inv.answer(printJSON, uiEnded{n}, fmt.Sprintf("ended: %d read-only", n))
 	}
 	open := d.OpenPage
 	if c.ReadOnly {
@@ -66,11 +62,7 @@ func (c *uiCmd) Ask(ctx context.Context, inv *invocation, d *daemon) error {
 	if _, ok := terminalOf(inv.out); ok && !c.Print {
 		opened = openBrowser(url) == nil
 	}
-	if inv.flags.JSON {
-		return printJSON(inv.out, uiFacts{url, opened})
-	}
-	_, err = fmt.Fprintln(inv.out, url)
-	return err
+	return inv.answer(printJSON, uiFacts{url, opened}, url)
 }
 
 // openBrowser shows a URL that may log in. Other users see the arguments of

@@ -10,12 +10,8 @@ import (
 type versionCmd struct{}
 
 func (c *versionCmd) Run(_ context.Context, inv *invocation) error {
-	if inv.flags.JSON {
-		return printJSON(inv.out, map[string]string{"version": versionText(), "go": runtime.Version(), "os": runtime.GOOS,
-			"arch": runtime.GOARCH})
-	}
-	_, err := fmt.Fprintf(inv.out, "tend %s (%s %s/%s)\n", versionText(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
-	return err
+	facts := map[string]string{"version": versionText(), "go": runtime.Version(), "os": runtime.GOOS, "arch": runtime.GOARCH}
+	return inv.answer(printJSON, facts, fmt.Sprintf("tend %s (%s %s/%s)", versionText(), runtime.Version(), runtime.GOOS, runtime.GOARCH))
 }
 
 // versionText is the version of the release, else of the module, else the

@@ -120,11 +120,8 @@ func (d *daemon) sandbox(ctx context.Context, key string) (*tend.Sandbox, tend.S
 // sandboxNames are how errors and completion call sandboxes.
 func sandboxNames(all []tend.SandboxInfo) []string {
 	names := make([]string, 0, len(all))
-	for _, i := range all {
-		if i.Name == "" {
-			i.Name = i.ID
-		}
-		names = append(names, i.Name)
+	for i := range all {
+		names = append(names, nameOfSandbox(&all[i]))
 	}
 	return names
 }
