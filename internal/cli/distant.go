@@ -7,12 +7,10 @@ import (
 	"io"
 	"net"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/tend-run/tend/internal/lib/atomicfile"
@@ -24,7 +22,7 @@ import (
 )
 
 type distantCmd struct {
-	Lines  distantLinesCmd  `cmd:"" default:"" help:"Serve JSON lines."`
+	Lines  distantLinesCmd  `cmd:"" signals:"int,term,hup" default:"" help:"Serve JSON lines."`
 	Listen distantListenCmd `cmd:"" help:"Serve the encrypted transport of the distant command line; prints the URI to connect to."`
 }
 
@@ -41,8 +39,6 @@ func (c *distantLinesCmd) Run(ctx context.Context, inv *invocation) error {
 	if !c.Stdio && c.Unix == "" && c.ListenJSON == "" {
 		return usageError("give --stdio, --unix PATH or --listen-json ADDR, or use tend distant listen for the distant command line")
 	}
-	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
-	defer stop()
 	if c.PortFile != "" {
 		if err := checkPortFile(c.PortFile); err != nil {
 			return err

@@ -5,9 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os/signal"
 	"slices"
-	"syscall"
 
 	"github.com/tend-run/tend/process"
 )
@@ -19,8 +17,6 @@ type eventsCmd struct {
 }
 
 func (c *eventsCmd) Run(ctx context.Context, inv *invocation) error {
-	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
-	defer stop()
 	d, err := inv.connect(ctx)
 	if err != nil {
 		return err
@@ -42,7 +38,7 @@ func (c *eventsCmd) Run(ctx context.Context, inv *invocation) error {
 	if !c.Follow {
 		return v.past(ctx)
 	}
-	ctx, stop = inv.whileRead(ctx)
+	ctx, stop := inv.whileRead(ctx)
 	defer stop()
 	for {
 		err := v.follow(ctx)

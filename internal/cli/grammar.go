@@ -4,11 +4,15 @@ import (
 	"cmp"
 	"encoding"
 	"fmt"
+	"os"
 	"reflect"
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
+
+	"github.com/tend-run/tend/process"
 )
 
 // The command line is declared by structs: grammar, and the type of each verb. An exported
@@ -34,6 +38,7 @@ import (
 //	hidden       neither help nor completion shows it
 //	complete     what its words may be (see suggester)
 //	nojson       why a verb has no JSON form, and what to use
+//	signals      the signals that end the context of a verb; any others end the program
 //
 // A verb is read when a command line needs it, for the daemon's clients wait while its
 // server starts.
@@ -137,6 +142,14 @@ func (n *node) verb(word string) *node {
 		}
 	}
 	return nil
+}
+
+// signals are those that end the verb's context.
+func (n *node) signals() (all []os.Signal) {
+	for _, name := range n.list("signals") {
+		all = append(all, syscall.Signal(process.SignalNumber(name)))
+	}
+	return all
 }
 
 // find returns the verb that is named by words, else the last one that is, and an error.

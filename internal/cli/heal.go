@@ -5,9 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os/signal"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/tend-run/tend/internal/heal/project"
@@ -22,8 +20,6 @@ type healEpisodeCmd struct {
 }
 
 func (c *healEpisodeCmd) Run(ctx context.Context, inv *invocation) error {
-	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
-	defer stop()
 	return work.Run(ctx, c.Dir, inv.getenv("PATH"), inv.out)
 }
 
@@ -33,8 +29,6 @@ type healChatCmd struct {
 }
 
 func (c *healChatCmd) Run(ctx context.Context, inv *invocation) error {
-	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
-	defer stop()
 	return work.Chat(ctx, c.Dir, inv.getenv("PATH"), inv.out)
 }
 
@@ -55,8 +49,6 @@ type healCmd struct {
 
 // Run begins a repair and waits until it is over: 0 if the service is well then, else 1.
 func (c *healCmd) Run(ctx context.Context, inv *invocation) error {
-	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
-	defer stop()
 	d, err := inv.connect(ctx)
 	if err != nil {
 		return err

@@ -6,9 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os/signal"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/tend-run/tend/internal/view"
@@ -63,9 +61,6 @@ func (c *logsCmd) Run(ctx context.Context, inv *invocation) error {
 
 // run prints the output of the processes that which returns.
 func (c *logsFlags) run(ctx context.Context, inv *invocation, which func(context.Context, *daemon) ([]string, error)) error {
-	// ctrl-c is how one leaves logs -f, and no failure.
-	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
-	defer stop()
 	shown, err := c.read()
 	if err != nil {
 		return err
@@ -79,6 +74,7 @@ func (c *logsFlags) run(ctx context.Context, inv *invocation, which func(context
 		return err
 	}
 	if c.Follow {
+		var stop func()
 		ctx, stop = inv.whileRead(ctx)
 		defer stop()
 	}
@@ -92,7 +88,7 @@ func (c *logsFlags) run(ctx context.Context, inv *invocation, which func(context
 	} else {
 		err = c.several(ctx, inv, d, ids, shown)
 	}
-	if c.Follow && ctx.Err() != nil {
+	if c.Follow && ctx.Err() != nil { // ctrl-c is how one leaves logs -f, and no failure
 		return left(ctx)
 	}
 	return err

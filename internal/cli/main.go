@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/signal"
 	"syscall"
 
 	"github.com/tend-run/tend/internal/cli/role"
@@ -109,6 +110,11 @@ func execute(ctx context.Context, inv *invocation, args []string) int {
 			d.Close()
 		}
 	}()
+	if ends := r.node.signals(); ends != nil {
+		var stop func()
+		ctx, stop = signal.NotifyContext(ctx, ends...)
+		defer stop()
+	}
 	switch verb := r.node.value.Addr().Interface().(type) {
 	case runner:
 		err = verb.Run(ctx, inv)

@@ -5,9 +5,7 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"os/signal"
 	"strings"
-	"syscall"
 
 	"github.com/tend-run/tend/internal/protocol/mcp/relay"
 )
@@ -18,8 +16,6 @@ type mcpCmd struct {
 }
 
 func (c *mcpCmd) Run(ctx context.Context, inv *invocation) error {
-	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
-	defer stop()
 	box := ""
 	r := &relay.Relay{Connect: func(ctx context.Context) (t relay.Target, err error) {
 		d, err := inv.connectOrStart(ctx)

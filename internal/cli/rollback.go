@@ -2,8 +2,6 @@ package cli
 
 import (
 	"context"
-	"os/signal"
-	"syscall"
 )
 
 type rollbackCmd struct {
@@ -13,8 +11,6 @@ type rollbackCmd struct {
 
 // Run takes a repair back and waits until that is over: 0 if it was, else 1.
 func (c *rollbackCmd) Run(ctx context.Context, inv *invocation) error {
-	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
-	defer stop()
 	d, err := inv.connect(ctx)
 	if err != nil {
 		return err

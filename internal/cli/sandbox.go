@@ -19,11 +19,11 @@ type sandboxCmd struct {
 	Run      sandboxRunCmd      `cmd:"" help:"Create a sandbox and run a command in it; --rm removes it afterwards."`
 	Exec     sandboxExecCmd     `cmd:"" help:"Run a command in a sandbox."`
 	Shell    sandboxShellCmd    `cmd:"" aliases:"sh" help:"Open a shell in a sandbox, with a terminal." nojson:"it is for a terminal; tend sandbox exec --json runs a command"`
-	Cp       sandboxCpCmd       `cmd:"" aliases:"copy" help:"Copy files and directories into a sandbox, or out of one."`
+	Cp       sandboxCpCmd       `cmd:"" signals:"int,term,hup" aliases:"copy" help:"Copy files and directories into a sandbox, or out of one."`
 	Ls       sandboxLsCmd       `cmd:"" aliases:"list,ps" help:"List sandboxes."`
 	Inspect  sandboxInspectCmd  `cmd:"" aliases:"info,show" help:"Print all that is known of sandboxes, as JSON."`
-	Logs     sandboxLogsCmd     `cmd:"" help:"Print the output of a sandbox's processes."`
-	Stats    sandboxStatsCmd    `cmd:"" aliases:"metrics,top" help:"Show what sandboxes use: CPU, memory, disk, tasks."`
+	Logs     sandboxLogsCmd     `cmd:"" signals:"int,term" help:"Print the output of a sandbox's processes."`
+	Stats    sandboxStatsCmd    `cmd:"" signals:"int,term" aliases:"metrics,top" help:"Show what sandboxes use: CPU, memory, disk, tasks."`
 	Start    sandboxStartCmd    `cmd:"" help:"Start stopped sandboxes, and resume paused ones."`
 	Stop     sandboxStopCmd     `cmd:"" help:"End the processes of sandboxes and keep their files."`
 	Pause    sandboxPauseCmd    `cmd:"" aliases:"freeze" help:"Pause the processes of sandboxes."`

@@ -7,12 +7,10 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"path"
 	"path/filepath"
 	"runtime"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/tend-run/tend/process"
@@ -62,8 +60,6 @@ func (c *sandboxCpCmd) Run(ctx context.Context, inv *invocation) error {
 	if err != nil {
 		return usageError(fmt.Sprintf("--max %s: %v", c.Max, err))
 	}
-	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
-	defer stop()
 	var up *packer
 	if to != "" {
 		if up, err = newPacker(inv.in, source); err != nil {

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os/signal"
-	"syscall"
 	"time"
 
 	"github.com/tend-run/tend/process"
@@ -22,8 +20,6 @@ func (c *sandboxStatsCmd) Run(ctx context.Context, inv *invocation) error {
 	if c.Count < 0 || c.Interval < 0 {
 		return usageError("-n and -d are not negative")
 	}
-	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
-	defer stop()
 	d, err := inv.connect(ctx)
 	if err != nil {
 		return err

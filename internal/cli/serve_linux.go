@@ -7,11 +7,9 @@ import (
 	"log/slog"
 	"net"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/tend-run/tend/internal/cli/role"
@@ -152,7 +150,7 @@ func ownProgram() []string {
 // serverCmd is the server role, and, as distant's launcher calls it, "server
 // listen".
 type serverCmd struct {
-	Role   serverRoleCmd    `cmd:"" default:"" hidden:"" help:"The server role; tend serve starts it."`
+	Role   serverRoleCmd    `cmd:"" signals:"int,term" default:"" hidden:"" help:"The server role; tend serve starts it."`
 	Listen distantListenCmd `cmd:"" help:"As tend distant listen."`
 }
 
@@ -178,8 +176,6 @@ func (c *serverRoleCmd) Run(ctx context.Context, inv *invocation) error {
 }
 
 func (c *serverRoleCmd) serve(ctx context.Context, inv *invocation, dir string) error {
-	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGINT)
-	defer stop()
 	level := slog.LevelInfo
 	if c.Debug {
 		level = slog.LevelDebug

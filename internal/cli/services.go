@@ -5,10 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os/signal"
 	"slices"
 	"strings"
-	"syscall"
 
 	"github.com/tend-run/tend/internal/service/config"
 	"github.com/tend-run/tend/process"
@@ -21,8 +19,6 @@ type downCmd struct {
 
 // Run ends services and waits until they have ended.
 func (c *downCmd) Run(ctx context.Context, inv *invocation) error {
-	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
-	defer stop()
 	d, err := inv.connect(ctx)
 	if err != nil {
 		return err

@@ -10,12 +10,10 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"os/signal"
 	"path"
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/tend-run/tend/internal/sandbox/template"
@@ -26,7 +24,7 @@ import (
 const buildFile = "tend.template"
 
 type templateCmd struct {
-	Build templateBuildCmd `cmd:"" help:"Build a template from a directory with a build file."`
+	Build templateBuildCmd `cmd:"" signals:"int,term,hup" help:"Build a template from a directory with a build file."`
 	Ls    templateLsCmd    `cmd:"" aliases:"list" help:"List templates."`
 	Rm    templateRmCmd    `cmd:"" aliases:"remove,delete" help:"Remove templates; sandboxes created from them stay."`
 }
@@ -50,8 +48,6 @@ type buildFacts struct {
 }
 
 func (c *templateBuildCmd) Run(ctx context.Context, inv *invocation) error {
-	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
-	defer stop()
 	dir, cleanup, err := c.directory()
 	if err != nil {
 		return err

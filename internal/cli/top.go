@@ -6,11 +6,9 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os/signal"
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/prometheus/procfs"
@@ -74,8 +72,6 @@ func (c *topCmd) Run(ctx context.Context, inv *invocation) error {
 	if c.Count < 0 || c.Interval < 0 {
 		return usageError("-n and -d are not negative")
 	}
-	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
-	defer stop()
 	interval := max(c.Interval, 100*time.Millisecond)
 	_, live := terminalOf(inv.out)
 	count := c.Count

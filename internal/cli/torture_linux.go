@@ -8,10 +8,8 @@ import (
 	"maps"
 	"math/rand/v2"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"slices"
-	"syscall"
 	"time"
 
 	"github.com/tend-run/tend/internal/cli/torture"
@@ -28,9 +26,6 @@ func (c *tortureCmd) Run(ctx context.Context, inv *invocation) error {
 	if c.Minutes <= 0 {
 		return usageError(fmt.Sprintf("--minutes %g is no time", c.Minutes))
 	}
-	// Its daemon and its files are to go with it.
-	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
-	defer stop()
 	exe, err := os.Executable()
 	if err != nil {
 		return err

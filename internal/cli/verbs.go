@@ -20,10 +20,10 @@ type grammar struct {
 	Restart restartCmd `cmd:"" help:"End a process and start it again with the same spec and name."`
 	Ps      psCmd      `cmd:"" group:"See what they do:" aliases:"ls,list" help:"List processes."`
 	Inspect inspectCmd `cmd:"" help:"Print all details of processes, as JSON."`
-	Top     topCmd     `cmd:"" help:"Show the running processes, refreshed (q quits)."`
-	Events  eventsCmd  `cmd:"" help:"Print the events of processes."`
+	Top     topCmd     `cmd:"" signals:"int,term" help:"Show the running processes, refreshed (q quits)."`
+	Events  eventsCmd  `cmd:"" signals:"int,term" help:"Print the events of processes."`
 	Wait    waitCmd    `cmd:"" help:"Wait for processes to end, or for a condition such as output or a port."`
-	Logs    logsCmd    `cmd:"" group:"Output and input:" help:"Print the output of processes."`
+	Logs    logsCmd    `cmd:"" signals:"int,term" group:"Output and input:" help:"Print the output of processes."`
 	Grep    grepCmd    `cmd:"" help:"Print the lines of a process's output that match."`
 	Attach  attachCmd  `cmd:"" help:"Connect this terminal to a process (detach: ctrl-])." nojson:"it is for a terminal; tend logs -f --json follows the output"`
 	Input   inputCmd   `cmd:"" help:"Write to the input of a process."`
@@ -35,12 +35,12 @@ type grammar struct {
 	Unpin   unpinCmd   `cmd:"" help:"Unpin processes: they are again removed when their time is over or space is short."`
 
 	Up       upCmd       `cmd:"" group:"Services:" help:"Start the services of a tend.yaml and keep them running."`
-	Down     downCmd     `cmd:"" help:"End services."`
+	Down     downCmd     `cmd:"" signals:"int,term" help:"End services."`
 	Services servicesCmd `cmd:"" aliases:"service,svc" help:"List, start and restart services."`
 	Adopt    adoptCmd    `cmd:"" help:"Make a running process the process of a service, and keep it running."`
-	Heal     healCmd     `cmd:"" help:"Repair a service now, or show what would be tried."`
+	Heal     healCmd     `cmd:"" signals:"int,term" help:"Repair a service now, or show what would be tried."`
 	Episodes episodesCmd `cmd:"" aliases:"episode" help:"Show the repairs of services."`
-	Rollback rollbackCmd `cmd:"" help:"Undo a finished repair, and restart the service."`
+	Rollback rollbackCmd `cmd:"" signals:"int,term" help:"Undo a finished repair, and restart the service."`
 	Config   configCmd   `cmd:"" help:"Check a tend.yaml; print its schema."`
 	Init     initCmd     `cmd:"" help:"Inspect a project, and write a tend.yaml for it."`
 	Import   importCmd   `cmd:"" help:"Convert a file of pm2 or process-compose, or a Procfile, to a tend.yaml, and print it." nojson:"it prints YAML in any case"`
@@ -54,9 +54,9 @@ type grammar struct {
 	UI       uiCmd       `cmd:"" name:"ui" help:"Open the daemon's page in the browser, logged in."`
 	Upgrade  upgradeCmd  `cmd:"" help:"Replace the roles of a running daemon; nothing is lost."`
 	Shutdown shutdownCmd `cmd:"" help:"End the daemon and its processes."`
-	Torture  tortureCmd  `cmd:"" help:"Prove on this machine and filesystem that nothing is lost: kill the roles of a separate daemon." nojson:"its report is for people; the exit status is the result"`
+	Torture  tortureCmd  `cmd:"" signals:"int,term" help:"Prove on this machine and filesystem that nothing is lost: kill the roles of a separate daemon." nojson:"its report is for people; the exit status is the result"`
 	Key      keyCmd      `cmd:"" aliases:"keys" help:"Create, list and revoke virtual keys for the gateway to model providers and for reports."`
-	MCP      mcpCmd      `cmd:"" name:"mcp" help:"Serve the Model Context Protocol on stdin and stdout: tools for language models." nojson:"its output is the protocol's"`
+	MCP      mcpCmd      `cmd:"" signals:"int,term,hup" name:"mcp" help:"Serve the Model Context Protocol on stdin and stdout: tools for language models." nojson:"its output is the protocol's"`
 	Distant  distantCmd  `cmd:"" help:"Serve distant's protocol: JSON lines, or encrypted for the distant command line." nojson:"its output is distant's protocol"`
 
 	Help       helpCmd       `cmd:"" group:"Help:" help:"Show the help of a command." nojson:"tend help --help prints text alone"`
@@ -66,8 +66,8 @@ type grammar struct {
 
 	Complete    completeCmd    `cmd:"" hidden:"" group:"Commands:" help:"What a completion script asks."`
 	Server      serverCmd      `cmd:"" hidden:"" help:"The server role; tend serve starts it."`
-	HealEpisode healEpisodeCmd `cmd:"" hidden:"" name:"heal-episode" help:"Work on a repair; the daemon starts it."`
-	HealChat    healChatCmd    `cmd:"" hidden:"" name:"heal-chat" help:"Work on a turn of a chat; the daemon starts it."`
+	HealEpisode healEpisodeCmd `cmd:"" signals:"int,term" hidden:"" name:"heal-episode" help:"Work on a repair; the daemon starts it."`
+	HealChat    healChatCmd    `cmd:"" signals:"int,term" hidden:"" name:"heal-chat" help:"Work on a turn of a chat; the daemon starts it."`
 	HealProject healProjectCmd `cmd:"" hidden:"" name:"heal-project" help:"Work on the project of a repair; a worker starts it."`
 	Payload     payloadCmd     `cmd:"" hidden:"" help:"Write the keeper's program to stdout."`
 	TortureWork tortureWorkCmd `cmd:"" hidden:"" name:"torture-work" help:"A program that runs under torture."`
