@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"sync"
 	"syscall"
 
 	"github.com/tend-run/tend/process"
@@ -81,7 +82,11 @@ func (c *killCmd) Run(ctx context.Context, inv *invocation) error {
 			return err
 		}
 	}
-	return inv.each(ctx, c.IDs, func(d *daemon, p process.Process, id string) error {
+	d, err := inv.connect(ctx)
+	if err != nil {
+		return err
+	}
+	return d.each(ctx, c.IDs, func(p process.Process, id string) error {
 		if sig != int(syscall.SIGKILL) {
 			return inv.signal(ctx, p, id, sig, process.ScopeTree)
 		}
@@ -217,26 +222,25 @@ type pinCmd struct {
 	IDs []string `arg:"" name:"id" complete:"process" help:"The processes."`
 }
 
-func (c *pinCmd) Run(ctx context.Context, inv *invocation) error { return inv.pin(ctx, c.IDs, true) }
+func (c *pinCmd) Ask(ctx context.Context, inv *invocation, d *daemon) error {
+	return inv.pin(ctx, d, c.IDs, true)
+}
 
 type unpinCmd struct {
 	inSandbox
 	IDs []string `arg:"" name:"id" complete:"process" help:"The processes."`
 }
 
-func (c *unpinCmd) Run(ctx context.Context, inv *invocation) error {
-	return inv.pin(ctx, c.IDs, false)
+func (c *unpinCmd) Ask(ctx context.Context, inv *invocation, d *daemon) error {
+	return inv.pin(ctx, d, c.IDs, false)
 }
 
-func (inv *invocation) pin(ctx context.Context, ids []string, pinned bool) error {
-	return inv.each(ctx, ids, func(_ *daemon, p process.Process, id string) error {
-		if err := about(id, p.Pin(ctx, pinned)); err != nil {
+func (inv *invocation) pin(ctx context.Context, d *daemon, ids []string, pinned bool) error {
+	return d.each(ctx, ids, func(p process.Process, id string) error {
+		if err := about(id, p.Pin(ctx, pinned)); err != nil || !inv.flags.JSON {
 			return err
 		}
-		if inv.flags.JSON {
-			return printJSONLine(inv.out, map[string]any{"id": p.ID(), "pinned": pinned})
-		}
-		return nil
+		return printJSONLine(inv.out, map[string]any{"id": p.ID(), "pinned": pinned})
 	})
 }
 
@@ -248,15 +252,6 @@ func (inv *invocation) open(ctx context.Context, id string) (*daemon, process.Pr
 	}
 	p, err := d.find(ctx, id)
 	return d, p, err
-}
-
-// each connects, and calls act for every process, as [daemon.each] does.
-func (inv *invocation) each(ctx context.Context, ids []string, act func(d *daemon, p process.Process, id string) error) error {
-	d, err := inv.connect(ctx)
-	if err != nil {
-		return err
-	}
-	return d.each(ctx, ids, func(p process.Process, id string) error { return act(d, p, id) })
 }
 
 // each calls act for every process and goes on after failures.
@@ -272,11 +267,20 @@ func (d *daemon) each(ctx context.Context, ids []string, act func(p process.Proc
 
 // each calls act for every id and goes on after failures.
 func each(ids []string, act func(id string) error) error {
-	var failed []error
-	for _, id := range ids {
-		if err := act(id); err != nil {
-			failed = append(failed, err)
-		}
+	failed := make([]error, len(ids))
+	for i, id := range ids {
+		failed[i] = act(id)
 	}
 	return errors.Join(failed...)
+}
+
+// atOnce calls act for every id at the same time, and returns the error of each.
+func atOnce(ids []string, act func(i int, id string) error) []error {
+	failed := make([]error, len(ids))
+	var wg sync.WaitGroup
+	for i, id := range ids {
+		wg.Go(func() { failed[i] = act(i, id) })
+	}
+	wg.Wait()
+	return failed
 }

@@ -16,11 +16,7 @@ type eventsCmd struct {
 	ID     string `arg:"" complete:"process" optional:"" help:"Only events of this process."`
 }
 
-func (c *eventsCmd) Run(ctx context.Context, inv *invocation) error {
-	d, err := inv.connect(ctx)
-	if err != nil {
-		return err
-	}
+func (c *eventsCmd) Ask(ctx context.Context, inv *invocation, d *daemon) error {
 	only := process.ID("")
 	if c.ID != "" {
 		p, err := d.find(ctx, c.ID)

@@ -47,12 +47,8 @@ type healCmd struct {
 	Cancel bool   `help:"End the running repair, and roll back its changes."`
 }
 
-// Run begins a repair and waits until it is over: 0 if the service is well then, else 1.
-func (c *healCmd) Run(ctx context.Context, inv *invocation) error {
-	d, err := inv.connect(ctx)
-	if err != nil {
-		return err
-	}
+// Ask begins a repair and waits until it is over: 0 if the service is well then, else 1.
+func (c *healCmd) Ask(ctx context.Context, inv *invocation, d *daemon) error {
 	if c.Cancel {
 		if c.DryRun || c.Name != "" {
 			return usageError("--cancel stands alone: there is at most one repair under way")

@@ -51,7 +51,7 @@ type retentionFacts struct {
 	Sync   string  `json:"sync"`
 }
 
-// Run prints an array, for one process, too, as docker inspect does.
+// Ask prints an array, for one process, too, as docker inspect does.
 func (c *inspectCmd) Ask(ctx context.Context, inv *invocation, d *daemon) error {
 	all := []inspectFacts{}
 	failed := d.each(ctx, c.IDs, func(p process.Process, id string) error {

@@ -123,13 +123,7 @@ func (c *logsFlags) several(ctx context.Context, inv *invocation, d *daemon, ids
 	if !c.Follow {
 		return each(ids, func(id string) error { return c.one(ctx, inv, d, id, together, shown) })
 	}
-	failed := make([]error, len(ids))
-	var wg sync.WaitGroup
-	for i, id := range ids {
-		wg.Go(func() { failed[i] = c.one(ctx, inv, d, id, together, nil) })
-	}
-	wg.Wait()
-	return errors.Join(failed...)
+	return errors.Join(atOnce(ids, func(_ int, id string) error { return c.one(ctx, inv, d, id, together, nil) })...)
 }
 
 // one prints the output of one process, or of one of several, which take turns

@@ -9,12 +9,8 @@ type rollbackCmd struct {
 	Detach bool   `short:"d" help:"Return once it has begun (tend episodes shows the result)."`
 }
 
-// Run takes a repair back and waits until that is over: 0 if it was, else 1.
-func (c *rollbackCmd) Run(ctx context.Context, inv *invocation) error {
-	d, err := inv.connect(ctx)
-	if err != nil {
-		return err
-	}
+// Ask takes a repair back and waits until that is over: 0 if it was, else 1.
+func (c *rollbackCmd) Ask(ctx context.Context, inv *invocation, d *daemon) error {
 	if c.ID == "last" {
 		newest, err := d.Episode(ctx, "")
 		if err != nil {

@@ -18,17 +18,13 @@ type sandboxArgs struct {
 
 // act does something to each sandbox, goes on after failures, and prints what it was
 // done to.
-func (c *sandboxArgs) act(ctx context.Context, inv *invocation, do func(*tend.Sandbox) error) error {
-	d, err := inv.connect(ctx)
-	if err != nil {
-		return err
-	}
+func (c *sandboxArgs) act(ctx context.Context, inv *invocation, d *daemon, do func(*tend.Sandbox, context.Context) error) error {
 	return each(c.Names, func(name string) error {
 		box, info, err := d.sandbox(ctx, name)
 		if err != nil {
 			return err
 		}
-		if err := do(box); err != nil {
+		if err := do(box, ctx); err != nil {
 			return about(name, err)
 		}
 		return inv.acted(&info)
@@ -42,26 +38,26 @@ func (inv *invocation) acted(info *tend.SandboxInfo) error {
 
 type sandboxStartCmd struct{ sandboxArgs }
 
-func (c *sandboxStartCmd) Run(ctx context.Context, inv *invocation) error {
-	return c.act(ctx, inv, func(s *tend.Sandbox) error { return s.Start(ctx) })
+func (c *sandboxStartCmd) Ask(ctx context.Context, inv *invocation, d *daemon) error {
+	return c.act(ctx, inv, d, (*tend.Sandbox).Start)
 }
 
 type sandboxStopCmd struct{ sandboxArgs }
 
-func (c *sandboxStopCmd) Run(ctx context.Context, inv *invocation) error {
-	return c.act(ctx, inv, func(s *tend.Sandbox) error { return s.Stop(ctx) })
+func (c *sandboxStopCmd) Ask(ctx context.Context, inv *invocation, d *daemon) error {
+	return c.act(ctx, inv, d, (*tend.Sandbox).Stop)
 }
 
 type sandboxPauseCmd struct{ sandboxArgs }
 
-func (c *sandboxPauseCmd) Run(ctx context.Context, inv *invocation) error {
-	return c.act(ctx, inv, func(s *tend.Sandbox) error { return s.Pause(ctx) })
+func (c *sandboxPauseCmd) Ask(ctx context.Context, inv *invocation, d *daemon) error {
+	return c.act(ctx, inv, d, (*tend.Sandbox).Pause)
 }
 
 type sandboxResumeCmd struct{ sandboxArgs }
 
-func (c *sandboxResumeCmd) Run(ctx context.Context, inv *invocation) error {
-	return c.act(ctx, inv, func(s *tend.Sandbox) error { return s.Resume(ctx) })
+func (c *sandboxResumeCmd) Ask(ctx context.Context, inv *invocation, d *daemon) error {
+	return c.act(ctx, inv, d, (*tend.Sandbox).Resume)
 }
 
 type sandboxRmCmd struct {
@@ -78,7 +74,10 @@ func (c *sandboxRmCmd) Run(ctx context.Context, inv *invocation) error {
 	}
 	if !many {
 		return each(c.Names, func(name string) error {
-			err := (&sandboxArgs{[]string{name}}).act(ctx, inv, func(s *tend.Sandbox) error { return s.Destroy(ctx) })
+			d, err := inv.connect(ctx)
+			if err == nil {
+				err = (&sandboxArgs{[]string{name}}).act(ctx, inv, d, (*tend.Sandbox).Destroy)
+			}
 			if c.Force && errors.Is(err, process.ErrNotFound) {
 				return nil
 			}

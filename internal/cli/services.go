@@ -17,12 +17,8 @@ type downCmd struct {
 	Names []string `arg:"" name:"service" optional:"" complete:"service" help:"Only these services and their dependents. Default: all."`
 }
 
-// Run ends services and waits until they have ended.
-func (c *downCmd) Run(ctx context.Context, inv *invocation) error {
-	d, err := inv.connect(ctx)
-	if err != nil {
-		return err
-	}
+// Ask ends services and waits until they have ended.
+func (c *downCmd) Ask(ctx context.Context, inv *invocation, d *daemon) error {
 	if err := d.StopServices(ctx, c.Names...); err != nil {
 		return serviceError(err)
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/tend-run/tend/process"
@@ -85,19 +84,15 @@ func (c *stopCmd) Run(ctx context.Context, inv *invocation) error {
 	done := inv.progress("stopping")
 	defer done()
 	// At once: the grace of one is that of all.
-	facts, failed, services := make([]*stopFacts, len(c.IDs)), make([]error, len(c.IDs)), make([]string, len(c.IDs))
-	var wg sync.WaitGroup
-	for i, id := range c.IDs {
-		wg.Go(func() {
-			p, err := d.find(ctx, id)
-			if err == nil {
-				services[i] = inv.serviceOf(ctx, d, p)
-				facts[i], err = inv.stop(ctx, p, id, &c.grace, sig)
-			}
-			failed[i] = err
-		})
-	}
-	wg.Wait()
+	facts, services := make([]*stopFacts, len(c.IDs)), make([]string, len(c.IDs))
+	failed := atOnce(c.IDs, func(i int, id string) error {
+		p, err := d.find(ctx, id)
+		if err == nil {
+			services[i] = inv.serviceOf(ctx, d, p)
+			facts[i], err = inv.stop(ctx, p, id, &c.grace, sig)
+		}
+		return err
+	})
 	done()
 	for i, f := range facts {
 		switch {

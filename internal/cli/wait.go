@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 
@@ -64,12 +63,11 @@ func (c *waitCmd) Run(ctx context.Context, inv *invocation) (err error) {
 	}
 	done := inv.progress("waiting for " + c.Until)
 	defer done()
-	results, failed := make([]waited, len(c.IDs)), make([]error, len(c.IDs))
-	var wg sync.WaitGroup
-	for i, id := range c.IDs {
-		wg.Go(func() { results[i], failed[i] = c.one(ctx, d, id, until) })
-	}
-	wg.Wait()
+	results := make([]waited, len(c.IDs))
+	failed := atOnce(c.IDs, func(i int, id string) (err error) {
+		results[i], err = c.one(ctx, d, id, until)
+		return err
+	})
 	done()
 	over = !slices.ContainsFunc(failed, func(err error) bool { return err != nil })
 	if len(c.IDs) > 1 { // each for itself, and none of them silently
