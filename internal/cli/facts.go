@@ -144,12 +144,7 @@ func exitFactsOf(e *process.Exit) *exitFacts {
 }
 
 func eventFactsOf(ev process.Event, command string) eventFacts {
-	f := eventFacts{Event: ev.Kind.String(), ID: ev.ID, PID: ev.PID, Command: command, Exit: exitFactsOf(ev.Exit)}
-	if !ev.Time.IsZero() {
-		at := ev.Time.UTC()
-		f.Time = &at
-	}
-	return f
+	return eventFacts{Event: ev.Kind.String(), ID: ev.ID, Time: timeOrNull(ev.Time), PID: ev.PID, Command: command, Exit: exitFactsOf(ev.Exit)}
 }
 
 func waitFactsOf(id process.ID, until string, r process.WaitResult) waitFacts {

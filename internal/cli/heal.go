@@ -3,14 +3,12 @@ package cli
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
 
 	"github.com/tend-run/tend/internal/heal/project"
 	"github.com/tend-run/tend/internal/heal/work"
-	"github.com/tend-run/tend/process"
 	"github.com/tend-run/tend/sdk/go"
 )
 
@@ -53,11 +51,11 @@ func (c *healCmd) Ask(ctx context.Context, inv *invocation, d *daemon) error {
 		if c.DryRun || c.Name != "" {
 			return usageError("--cancel stands alone: there is at most one repair under way")
 		}
-		return healError(d.CancelHeal(ctx, ""))
+		return serviceError(d.CancelHeal(ctx, ""))
 	}
 	id, err := d.Heal(ctx, c.Name, c.DryRun)
 	if err != nil {
-		return healError(err)
+		return serviceError(err)
 	}
 	return inv.awaitEpisode(ctx, d, id, c.Detach)
 }
@@ -70,7 +68,7 @@ func (inv *invocation) awaitEpisode(ctx context.Context, d *daemon, id string, d
 	}
 	e, err := inv.followEpisode(ctx, d, id)
 	if err != nil {
-		return healError(err)
+		return serviceError(err)
 	}
 	if err := inv.printEpisode(&e); err != nil {
 		return err
@@ -79,13 +77,6 @@ func (inv *invocation) awaitEpisode(ctx context.Context, d *daemon, id string, d
 		return statusError(1)
 	}
 	return nil
-}
-
-func healError(err error) error {
-	if errors.Is(err, process.ErrNotFound) || errors.Is(err, process.ErrRunning) || errors.Is(err, process.ErrUnsupported) {
-		return &keyError{err.Error(), err}
-	}
-	return err
 }
 
 // doing are the actions of an episode in words.
@@ -157,7 +148,7 @@ func (c *episodesCmd) Run(ctx context.Context, inv *invocation) error {
 	if c.ID == "" && !c.Diff && !c.Transcript {
 		all, err := d.Episodes(ctx, "")
 		if err != nil {
-			return healError(err)
+			return serviceError(err)
 		}
 		return inv.printEpisodes(all)
 	}
@@ -166,7 +157,7 @@ func (c *episodesCmd) Run(ctx context.Context, inv *invocation) error {
 	}
 	e, err := d.Episode(ctx, c.ID)
 	if err != nil {
-		return healError(err)
+		return serviceError(err)
 	}
 	switch {
 	case c.Diff && inv.flags.JSON:

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -34,7 +33,7 @@ type logsFlags struct {
 	Stdout bool `xor:"stream" help:"Only standard output."`
 	Stderr bool `xor:"stream" help:"Only standard error, printed on standard output."`
 
-	head, tail *amount
+	head, tail *view.Amount
 }
 
 // outputFacts is one piece of output as JSON: text if it is valid UTF-8,
@@ -109,7 +108,7 @@ func (c *logsFlags) read() (shown *view.Options, err error) {
 	if c.Since < 0 {
 		return nil, usageError("--since is negative; give how long ago, such as 5m")
 	}
-	shown, err = c.view(c.head, c.tail)
+	shown, err = c.view()
 	if shown != nil && c.Times {
 		return nil, usageError("-t does not go with --head and --tail together, --strip-ansi or --max-line: what they show has no times")
 	}
@@ -156,12 +155,7 @@ func (c *logsFlags) one(ctx context.Context, inv *invocation, d *daemon, id stri
 			return about(id, err)
 		}
 	}
-	var head *amount
-	if c.head != nil {
-		own := *c.head
-		head = &own
-	}
-	return about(id, c.print(ctx, inv, p, opts, head))
+	return about(id, c.print(ctx, inv, p, opts))
 }
 
 func (c *logsFlags) streams() []process.Stream {
@@ -187,7 +181,7 @@ func startAt(ctx context.Context, p process.Process, offset int64, streams []pro
 	}
 	var longest int64
 	for _, s := range info.Streams {
-		if wanted(streams, s.Stream) {
+		if view.Wanted(streams, s.Stream) {
 			from[s.Stream] = min(offset, s.End)
 			longest = max(longest, s.End)
 		}
@@ -198,7 +192,7 @@ func startAt(ctx context.Context, p process.Process, offset int64, streams []pro
 	return from, nil
 }
 
-func optionalAmount(flag, text string) (*amount, error) {
+func optionalAmount(flag, text string) (*view.Amount, error) {
 	if text == "" {
 		return nil, nil
 	}
@@ -209,8 +203,12 @@ func optionalAmount(flag, text string) (*amount, error) {
 	return &a, nil
 }
 
-// print writes output as it comes, up to head.
-func (c *logsFlags) print(ctx context.Context, inv *invocation, p process.Process, opts process.ReadOptions, head *amount) error {
+// print writes output as it comes, up to the head.
+func (c *logsFlags) print(ctx context.Context, inv *invocation, p process.Process, opts process.ReadOptions) error {
+	var left view.Amount
+	if c.head != nil {
+		left = *c.head
+	}
 	var after time.Time
 	if c.Since > 0 {
 		after = time.Now().Add(-c.Since)
@@ -219,7 +217,7 @@ func (c *logsFlags) print(ctx context.Context, inv *invocation, p process.Proces
 		if err != nil {
 			return err
 		}
-		if head != nil && head.n <= 0 {
+		if c.head != nil && left == (view.Amount{}) {
 			return nil
 		}
 		// Output whose time is not known (it was recovered after a crash) is
@@ -227,33 +225,14 @@ func (c *logsFlags) print(ctx context.Context, inv *invocation, p process.Proces
 		if ev.Kind == process.EventOutput && !ev.Time.IsZero() && ev.Time.Before(after) {
 			continue
 		}
-		if head != nil && ev.Kind == process.EventOutput {
-			ev.Data = head.take(ev.Data)
+		if c.head != nil && ev.Kind == process.EventOutput {
+			ev.Data = left.Cut(ev.Data)
 		}
 		if err := inv.printOutput(ev); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// take returns the part of data that the amount still allows.
-func (a *amount) take(data []byte) []byte {
-	if a.bytes {
-		data = data[:min(int64(len(data)), a.n)]
-		a.n -= int64(len(data))
-		return data
-	}
-	end := 0
-	for a.n > 0 && end < len(data) {
-		i := bytes.IndexByte(data[end:], '\n')
-		if i < 0 {
-			return data
-		}
-		end += i + 1
-		a.n--
-	}
-	return data[:end]
 }
 
 // printOutput writes one event of a reader, raw or as a line of JSON.
@@ -270,11 +249,7 @@ func (inv *invocation) printOutput(ev process.Event) error {
 		}
 		return nil
 	}
-	f := outputFacts{Stream: ev.Stream.String(), Offset: ev.Offset}
-	if !ev.Time.IsZero() {
-		at := ev.Time.UTC()
-		f.Time = &at
-	}
+	f := outputFacts{Stream: ev.Stream.String(), Offset: ev.Offset, Time: timeOrNull(ev.Time)}
 	switch ev.Kind {
 	case process.EventGap:
 		f.Stream, f.Offset, f.GapTo = ev.Gap.Stream.String(), ev.Gap.From, &ev.Gap.To

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tend-run/tend/internal/view"
 	"github.com/tend-run/tend/process"
 )
 
@@ -26,23 +27,23 @@ func TestTailKeepsTheLastLinesInOrderOfArrival(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		in   []process.Event
-		want amount
+		want view.Amount
 		text string
 	}{
-		{"fewer lines than wanted", output("o:a\nb\n"), amount{n: 5}, "o:a\n o:b\n"},
-		{"exactly the wanted ones", output("o:a\nb\nc\n"), amount{n: 2}, "o:b\n o:c\n"},
-		{"an unfinished line counts", output("o:a\nb\nc"), amount{n: 2}, "o:b\n o:c"},
-		{"two streams", output("o:1\n", "e:2\n", "o:3\n", "e:4\n"), amount{n: 3}, "e:2\n o:3\n e:4\n"},
-		{"a line in pieces around another stream", output("o:0\nhel", "e:x\n", "o:lo\n"), amount{n: 2}, "o:hel e:x\n o:lo\n"},
-		{"a line before the cut of its stream does not come back", output("o:1\n2\n", "e:x\n", "o:3\n"), amount{n: 1}, "o:3\n"},
-		{"none", output("o:a\n"), amount{}, ""},
-		{"bytes", output("o:hello", "e:world"), amount{n: 7, bytes: true}, "o:lo e:world"},
-		{"more bytes than there are", output("o:hello"), amount{n: 99, bytes: true}, "o:hello"},
+		{"fewer lines than wanted", output("o:a\nb\n"), view.Amount{Lines: 5}, "o:a\n o:b\n"},
+		{"exactly the wanted ones", output("o:a\nb\nc\n"), view.Amount{Lines: 2}, "o:b\n o:c\n"},
+		{"an unfinished line counts", output("o:a\nb\nc"), view.Amount{Lines: 2}, "o:b\n o:c"},
+		{"two streams", output("o:1\n", "e:2\n", "o:3\n", "e:4\n"), view.Amount{Lines: 3}, "e:2\n o:3\n e:4\n"},
+		{"a line in pieces around another stream", output("o:0\nhel", "e:x\n", "o:lo\n"), view.Amount{Lines: 2}, "o:hel e:x\n o:lo\n"},
+		{"a line before the cut of its stream does not come back", output("o:1\n2\n", "e:x\n", "o:3\n"), view.Amount{Lines: 1}, "o:3\n"},
+		{"none", output("o:a\n"), view.Amount{}, ""},
+		{"bytes", output("o:hello", "e:world"), view.Amount{Bytes: 7}, "o:lo e:world"},
+		{"more bytes than there are", output("o:hello"), view.Amount{Bytes: 99}, "o:hello"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var l tail
 			for _, ev := range tt.in {
-				l.add(ev, tt.want.bytes)
+				l.add(ev, tt.want.Bytes > 0)
 			}
 			var got []string
 			for _, ev := range l.last(tt.want) {
@@ -60,29 +61,8 @@ func TestTailPiecesKeepTheirOffsets(t *testing.T) {
 	for _, ev := range output("o:ab\ncd\n", "o:ef\n") {
 		l.add(ev, false)
 	}
-	last := l.last(amount{n: 2})
+	last := l.last(view.Amount{Lines: 2})
 	if len(last) != 2 || last[0].Offset != 3 || last[1].Offset != 6 {
 		t.Errorf("got %+v; want offsets 3 and 6", last)
-	}
-}
-
-func TestHeadTakesWholeLinesOrBytes(t *testing.T) {
-	for _, tt := range []struct {
-		a    amount
-		in   []string
-		want string
-	}{
-		{amount{n: 2}, []string{"a\nb\nc\n"}, "a\nb\n"},
-		{amount{n: 2}, []string{"a", "\nb", "b\nc"}, "a\nbb\n"},
-		{amount{n: 9}, []string{"a\nb"}, "a\nb"},
-		{amount{n: 3, bytes: true}, []string{"ab", "cd"}, "abc"},
-	} {
-		got := ""
-		for _, in := range tt.in {
-			got += string(tt.a.take([]byte(in)))
-		}
-		if got != tt.want {
-			t.Errorf("head of %q = %q; want %q", tt.in, got, tt.want)
-		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/tend-run/tend/internal/lib/atomicfile"
 	"github.com/tend-run/tend/internal/support/proctest"
+	"github.com/tend-run/tend/internal/view"
 	"github.com/tend-run/tend/process"
 )
 
@@ -30,7 +31,7 @@ func TestParseSize(t *testing.T) {
 }
 
 func TestParseAmountTellsLinesFromBytes(t *testing.T) {
-	for text, want := range map[string]amount{"10": {n: 10}, "0": {}, "16KiB": {n: 16 << 10, bytes: true}, "10b": {n: 10, bytes: true}} {
+	for text, want := range map[string]view.Amount{"10": {Lines: 10}, "0": {}, "16KiB": {Bytes: 16 << 10}, "10b": {Bytes: 10}} {
 		if got, err := parseAmount(text); err != nil || got != want {
 			t.Errorf("parseAmount(%q) = %+v, %v; want %+v", text, got, err, want)
 		}

@@ -14,13 +14,13 @@ func (c *rollbackCmd) Ask(ctx context.Context, inv *invocation, d *daemon) error
 	if c.ID == "last" {
 		newest, err := d.Episode(ctx, "")
 		if err != nil {
-			return healError(err)
+			return serviceError(err)
 		}
 		c.ID = newest.ID
 	}
 	id, err := d.RollBack(ctx, c.ID)
 	if err != nil {
-		return healError(err)
+		return serviceError(err)
 	}
 	return inv.awaitEpisode(ctx, d, id, c.Detach)
 }

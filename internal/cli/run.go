@@ -188,11 +188,9 @@ func (c *runFlags) spec(inv *invocation, verb string, words []string) (process.S
 		return s, usageError(fmt.Sprintf("--cwd %s: give an absolute path, as it is inside the sandbox", c.Cwd))
 	}
 	if c.Cwd != "" && !filepath.IsAbs(c.Cwd) {
-		dir, err := filepath.Abs(c.Cwd)
-		if err != nil {
+		if s.Dir, err = filepath.Abs(c.Cwd); err != nil {
 			return s, err
 		}
-		s.Dir = dir
 	}
 	if c.Input || c.TTY {
 		s.Stdin = process.StdinPipe
@@ -217,18 +215,11 @@ func (c *runFlags) spec(inv *invocation, verb string, words []string) (process.S
 	case c.Remove && (c.Detach || c.hasExit()):
 		s.Retention.TTL = removeAfter
 	}
-	for _, size := range []struct {
-		flag, text string
-		into       *int64
-	}{{"--keep", c.Keep, &s.Retention.Limit}, {"--memory", c.Memory, &s.Limits.MemoryMax}} {
-		if size.text == "" {
-			continue
-		}
-		n, err := parseSize(size.text)
-		if err != nil {
-			return s, usageError(fmt.Sprintf("%s %s: %v", size.flag, size.text, err))
-		}
-		*size.into = n
+	if s.Retention.Limit, err = sizeOf("--keep", c.Keep); err != nil {
+		return s, err
+	}
+	if s.Limits.MemoryMax, err = sizeOf("--memory", c.Memory); err != nil {
+		return s, err
 	}
 	if err := s.Validate(); err != nil {
 		return s, usageError(err.Error())
@@ -344,14 +335,20 @@ func (c *runFlags) likeHere(inv *invocation, s *process.Spec) {
 	}
 }
 
-// syncOf reads the value of --fsync; its enum has been checked.
-func syncOf(text string) process.Sync {
-	for s := process.SyncNone; s <= process.SyncInterval; s++ {
-		if s.String() == text {
-			return s
+// syncOf reads the value of --fsync.
+func syncOf(text string) process.Sync { return valueOf(text, process.SyncInterval) }
+
+// valueOf is the value of an enumeration, up to last, that a word of a flag names; 0 if none.
+func valueOf[T interface {
+	~uint8
+	String() string
+}](text string, last T) T {
+	for v := T(0); v <= last; v++ {
+		if v.String() == text {
+			return v
 		}
 	}
-	return process.SyncDefault
+	return 0
 }
 
 func withDefault(env map[string]string, k, v string) map[string]string {

@@ -58,17 +58,12 @@ type placeFlags struct {
 	Label map[string]string `short:"l" aliases:"metadata" placeholder:"K=V" help:"A label. Repeatable."`
 }
 
-func (c *placeFlags) spec(inv *invocation, local bool) (tend.SandboxSpec, error) {
-	s := tend.SandboxSpec{
+func (c *placeFlags) spec(inv *invocation, local bool) (s tend.SandboxSpec, err error) {
+	s = tend.SandboxSpec{
 		Template: c.Template, Snapshot: c.Snapshot, User: c.User, Dir: c.Cwd, Metadata: c.Label,
-		Size:    tend.SandboxSize{CPUs: c.CPUs, Tasks: c.Pids},
-		Network: tend.SandboxNetwork{Mode: networkOf(c.Network), Allow: c.Allow, Deny: c.Deny, Public: c.Public},
-	}
-	switch c.Isolation {
-	case "full":
-		s.Isolation = tend.IsolationFull
-	case "none":
-		s.Isolation = tend.IsolationNone
+		Size:      tend.SandboxSize{CPUs: c.CPUs, Tasks: c.Pids},
+		Isolation: valueOf(c.Isolation, tend.IsolationFull),
+		Network:   tend.SandboxNetwork{Mode: valueOf(c.Network, tend.NetworkOwn), Allow: c.Allow, Deny: c.Deny, Public: c.Public},
 	}
 	if c.Template != "" && c.Snapshot != "" {
 		return s, usageError("--template and --snapshot both say what its files are; give one of them")
@@ -79,18 +74,11 @@ func (c *placeFlags) spec(inv *invocation, local bool) (tend.SandboxSpec, error)
 	if c.CPUs < 0 || c.Pids < 0 {
 		return s, usageError("--cpus and --pids are not negative; 0 is no limit")
 	}
-	for _, size := range []struct {
-		flag, text string
-		into       *int64
-	}{{"--memory", c.Memory, &s.Size.Memory}, {"--disk", c.Disk, &s.Size.Disk}} {
-		if size.text == "" {
-			continue
-		}
-		n, err := parseSize(size.text)
-		if err != nil {
-			return s, usageError(fmt.Sprintf("%s %s: %v", size.flag, size.text, err))
-		}
-		*size.into = n
+	if s.Size.Memory, err = sizeOf("--memory", c.Memory); err != nil {
+		return s, err
+	}
+	if s.Size.Disk, err = sizeOf("--disk", c.Disk); err != nil {
+		return s, err
 	}
 	for _, text := range c.Share {
 		share, err := shareOf(text, local)
@@ -99,18 +87,8 @@ func (c *placeFlags) spec(inv *invocation, local bool) (tend.SandboxSpec, error)
 		}
 		s.Shares = append(s.Shares, share)
 	}
-	var err error
 	s.Env, err = c.environment(inv)
 	return s, err
-}
-
-func networkOf(text string) tend.NetworkMode {
-	for m := tend.NetworkNone; m <= tend.NetworkOwn; m++ {
-		if m.String() == text {
-			return m
-		}
-	}
-	return tend.NetworkDefault
 }
 
 // shareOf reads SRC[:DST[:ro]]. A source of this machine may be relative.
@@ -124,11 +102,10 @@ func shareOf(text string, local bool) (tend.SandboxShare, error) {
 	}
 	s.Source, s.Target, _ = strings.Cut(rest, ":")
 	if local && s.Source != "" && !filepath.IsAbs(s.Source) {
-		source, err := filepath.Abs(s.Source)
-		if err != nil {
+		var err error
+		if s.Source, err = filepath.Abs(s.Source); err != nil {
 			return s, err
 		}
-		s.Source = source
 	}
 	if !strings.HasPrefix(s.Source, "/") || s.Target != "" && !strings.HasPrefix(s.Target, "/") || strings.Contains(s.Target, ":") {
 		return s, usageError(fmt.Sprintf("--share %s: write SOURCE, SOURCE:TARGET or SOURCE:TARGET:ro with absolute paths", text))
@@ -204,12 +181,8 @@ type sandboxLsCmd struct {
 
 func (c *sandboxLsCmd) Ask(ctx context.Context, inv *invocation, d *daemon) error {
 	f := tend.SandboxFilter{Metadata: c.Label}
-	for s := tend.SandboxStarting; s <= tend.SandboxPaused; s++ {
-		for _, word := range c.State {
-			if word == s.String() {
-				f.States = append(f.States, s)
-			}
-		}
+	for _, word := range c.State {
+		f.States = append(f.States, valueOf(word, tend.SandboxPaused))
 	}
 	all, err := d.Sandboxes(ctx, f)
 	if err != nil {
@@ -253,11 +226,7 @@ func (c *sandboxInspectCmd) Ask(ctx context.Context, inv *invocation, d *daemon)
 	failed := each(c.Names, func(name string) error {
 		_, info, err := d.sandbox(ctx, name)
 		if err == nil {
-			f := sandboxInspectFacts{sandboxFactsOf(&info), info.Env}
-			if f.Env == nil {
-				f.Env = map[string]string{}
-			}
-			all = append(all, f)
+			all = append(all, sandboxInspectFacts{sandboxFactsOf(&info), noNull(info.Env)})
 		}
 		return err
 	})

@@ -95,14 +95,11 @@ func sandboxFactsOf(i *tend.SandboxInfo) sandboxFacts {
 		IdleSeconds: i.IdleTTL.Seconds(), StoppedSeconds: i.DeleteAfterStop.Seconds(), Wake: i.Wake,
 		Size:    sandboxSizeFacts{i.Size.CPUs, i.Size.Memory, i.Size.Disk, i.Size.Tasks},
 		Network: sandboxNetworkFacts{i.Network.Mode.String(), notNull(i.Network.Allow), notNull(i.Network.Deny), i.Network.Public},
-		Shares:  []sandboxShareFacts{}, Labels: i.Metadata, Created: i.Created.UTC(), Updated: i.Updated.UTC(),
+		Shares:  []sandboxShareFacts{}, Labels: noNull(i.Metadata), Created: i.Created.UTC(), Updated: i.Updated.UTC(),
 		Stopped: timeOrNull(i.Stopped), Paused: timeOrNull(i.Paused),
 	}
 	if i.PauseAtTimeout {
 		f.OnTimeout = "pause"
-	}
-	if f.Labels == nil {
-		f.Labels = map[string]string{}
 	}
 	for _, s := range i.Shares {
 		f.Shares = append(f.Shares, sandboxShareFacts{s.Source, s.Target, s.ReadOnly})
@@ -121,6 +118,14 @@ func timeOrNull(t time.Time) *time.Time {
 	}
 	t = t.UTC()
 	return &t
+}
+
+// noNull is notNull for a map.
+func noNull(m map[string]string) map[string]string {
+	if m == nil {
+		return map[string]string{}
+	}
+	return m
 }
 
 func notNull(list []string) []string {

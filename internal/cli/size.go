@@ -6,6 +6,8 @@ import (
 	"math"
 	"strconv"
 	"strings"
+
+	"github.com/tend-run/tend/internal/view"
 )
 
 var sizeUnits = map[string]int64{
@@ -33,25 +35,31 @@ func parseSize(text string) (int64, error) {
 	return int64(n), nil
 }
 
-// amount is a number of lines, or of bytes if it has a unit.
-type amount struct {
-	n     int64
-	bytes bool
+// sizeOf reads the size that a flag was given; "" is 0.
+func sizeOf(flag, text string) (n int64, err error) {
+	if text == "" {
+		return 0, nil
+	}
+	if n, err = parseSize(text); err != nil {
+		err = usageError(fmt.Sprintf("%s %s: %v", flag, text, err))
+	}
+	return n, err
 }
 
-// parseAmount reads the argument of --head and --tail.
-func parseAmount(text string) (amount, error) {
-	if n, err := strconv.ParseInt(text, 10, 64); err == nil {
-		if n < 0 {
-			return amount{}, errors.New("is negative; give a number of lines, or a size such as 16KiB")
+// parseAmount reads the argument of --head and --tail: a number of lines, or of bytes if it has
+// a unit.
+func parseAmount(text string) (a view.Amount, err error) {
+	if a.Lines, err = strconv.ParseInt(text, 10, 64); err == nil {
+		if a.Lines < 0 {
+			return a, errors.New("is negative; give a number of lines, or a size such as 16KiB")
 		}
-		return amount{n: n}, nil
+		return a, nil
 	}
-	n, err := parseSize(text)
-	if err != nil {
-		return amount{}, errors.New("is neither a number of lines nor a size such as 16KiB")
+	a.Lines = 0
+	if a.Bytes, err = parseSize(text); err != nil {
+		err = errors.New("is neither a number of lines nor a size such as 16KiB")
 	}
-	return amount{n: n, bytes: true}, nil
+	return a, err
 }
 
 // sizeText shows bytes in the unit a person would choose.

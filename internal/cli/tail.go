@@ -3,14 +3,14 @@ package cli
 import (
 	"bytes"
 	"context"
-	"slices"
 
+	"github.com/tend-run/tend/internal/view"
 	"github.com/tend-run/tend/process"
 )
 
 // printTail writes the last lines or bytes of what there is now and returns
 // the offsets at which following goes on.
-func printTail(ctx context.Context, inv *invocation, p process.Process, opts process.ReadOptions, want amount) ([4]int64, error) {
+func printTail(ctx context.Context, inv *invocation, p process.Process, opts process.ReadOptions, want view.Amount) ([4]int64, error) {
 	info, err := p.Info(ctx)
 	if err != nil {
 		return opts.From, err
@@ -18,7 +18,7 @@ func printTail(ctx context.Context, inv *invocation, p process.Process, opts pro
 	opts.NoFollow = true
 	next := opts.From
 	for _, s := range info.Streams {
-		if !wanted(opts.Streams, s.Stream) {
+		if !view.Wanted(opts.Streams, s.Stream) {
 			continue
 		}
 		next[s.Stream] = s.End
@@ -37,7 +37,7 @@ func printTail(ctx context.Context, inv *invocation, p process.Process, opts pro
 			continue
 		}
 		next[ev.Stream] = max(next[ev.Stream], ev.Offset+int64(len(ev.Data)))
-		t.add(ev, want.bytes)
+		t.add(ev, want.Bytes > 0)
 	}
 	for _, piece := range t.last(want) {
 		if err := inv.printOutput(piece); err != nil {
@@ -47,16 +47,12 @@ func printTail(ctx context.Context, inv *invocation, p process.Process, opts pro
 	return next, nil
 }
 
-func wanted(streams []process.Stream, s process.Stream) bool {
-	return len(streams) == 0 || slices.Contains(streams, s)
-}
-
 // tailStart returns an offset from which stream s has at least the wanted
 // lines or bytes, by looking back in growing steps: a gigabyte of output is
 // not read for its last ten lines.
-func tailStart(ctx context.Context, p process.Process, s process.StreamInfo, want amount) (int64, error) {
-	if want.bytes {
-		return max(s.Base, s.End-want.n), nil
+func tailStart(ctx context.Context, p process.Process, s process.StreamInfo, want view.Amount) (int64, error) {
+	if want.Bytes > 0 {
+		return max(s.Base, s.End-want.Bytes), nil
 	}
 	for step := int64(64 << 10); ; step *= 4 {
 		start := max(s.Base, s.End-step)
@@ -69,7 +65,7 @@ func tailStart(ctx context.Context, p process.Process, s process.StreamInfo, wan
 		}
 		// One more than wanted: the first is cut by the place it starts at,
 		// and the last may have no end yet.
-		if lines-1 > want.n {
+		if lines-1 > want.Lines {
 			return start, nil
 		}
 	}
@@ -111,9 +107,8 @@ func (t *tail) add(ev process.Event, whole bool) {
 // last returns the pieces that make up the wanted amount at the end. A line of
 // a stream may be in several pieces with pieces of another stream between;
 // what is unfinished at the end counts as a line.
-func (t *tail) last(want amount) []process.Event {
-	left := want.n
-	if want.bytes {
+func (t *tail) last(want view.Amount) []process.Event {
+	if left := want.Bytes; left > 0 {
 		for i := len(t.pieces) - 1; i >= 0; i-- {
 			n := int64(len(t.pieces[i].Data))
 			if n >= left {
@@ -126,6 +121,7 @@ func (t *tail) last(want amount) []process.Event {
 		}
 		return t.pieces
 	}
+	left := want.Lines
 	var open, full [4]bool // open: inside a line of the stream; full: no more of it
 	keep := make([]bool, len(t.pieces))
 	for i := len(t.pieces) - 1; i >= 0; i-- {

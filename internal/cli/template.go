@@ -114,8 +114,8 @@ func (c *templateBuildCmd) directory() (dir string, cleanup func(), err error) {
 // maxContext bounds what a tar with a build file unpacks to, in bytes.
 const maxContext = 8 << 30
 
-func (c *templateBuildCmd) spec(root *os.Root, dir string, local bool) (tend.TemplateSpec, error) {
-	s := tend.TemplateSpec{Force: c.Force, Size: tend.SandboxSize{CPUs: c.CPUs}}
+func (c *templateBuildCmd) spec(root *os.Root, dir string, local bool) (s tend.TemplateSpec, err error) {
+	s = tend.TemplateSpec{Force: c.Force, Size: tend.SandboxSize{CPUs: c.CPUs}}
 	name, tag, tagged := strings.Cut(c.Name, ":")
 	if name == "" {
 		abs, err := filepath.Abs(c.Dir)
@@ -128,12 +128,8 @@ func (c *templateBuildCmd) spec(root *os.Root, dir string, local bool) (tend.Tem
 	if s.Name = name; tagged {
 		s.Tags = []string{tag}
 	}
-	if c.Memory != "" {
-		n, err := parseSize(c.Memory)
-		if err != nil {
-			return s, usageError(fmt.Sprintf("--memory %s: %v", c.Memory, err))
-		}
-		s.Size.Memory = n
+	if s.Size.Memory, err = sizeOf("--memory", c.Memory); err != nil {
+		return s, err
 	}
 	if c.CPUs < 0 {
 		return s, usageError("--cpus is not negative; 0 is no limit")

@@ -211,7 +211,7 @@ func inheritedEnv(environ []string) map[string]string {
 	return env
 }
 
-// serviceError is an error about services that says what to do.
+// serviceError is an error about services, or their repairs, that says what to do.
 func serviceError(err error) error {
 	if errors.Is(err, process.ErrNotFound) || errors.Is(err, process.ErrRunning) {
 		return &keyError{err.Error(), err}

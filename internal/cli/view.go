@@ -14,14 +14,20 @@ import (
 
 // view returns what logs is to show if that is a view, and nil if it is the
 // output as it is.
-func (c *logsFlags) view(head, tail *amount) (*view.Options, error) {
-	if (head == nil || tail == nil) && !c.StripANSI && c.MaxLine == "" {
+func (c *logsFlags) view() (*view.Options, error) {
+	if (c.head == nil || c.tail == nil) && !c.StripANSI && c.MaxLine == "" {
 		return nil, nil
 	}
 	if c.Follow || c.Since > 0 {
 		return nil, usageError("-f and --since do not go with --head and --tail together, --strip-ansi or --max-line")
 	}
-	o := &view.Options{Streams: c.streams(), Head: viewAmount(head), Tail: viewAmount(tail), StripANSI: c.StripANSI}
+	o := &view.Options{Streams: c.streams(), StripANSI: c.StripANSI}
+	if c.head != nil {
+		o.Head = *c.head
+	}
+	if c.tail != nil {
+		o.Tail = *c.tail
+	}
 	if c.MaxLine != "" {
 		n, err := parseSize(c.MaxLine)
 		if err != nil {
@@ -33,16 +39,6 @@ func (c *logsFlags) view(head, tail *amount) (*view.Options, error) {
 		o.MaxLine = int(n)
 	}
 	return o, nil
-}
-
-func viewAmount(a *amount) view.Amount {
-	switch {
-	case a == nil:
-		return view.Amount{}
-	case a.bytes:
-		return view.Amount{Bytes: a.n}
-	}
-	return view.Amount{Lines: a.n}
 }
 
 // printView prints a view. What is left out is named where it would be, as the

@@ -254,3 +254,24 @@ func TestAnyCutOfTheOutput(t *testing.T) {
 		t.Error(d)
 	}
 }
+
+func TestHeadTakesWholeLinesOrBytes(t *testing.T) {
+	for _, tt := range []struct {
+		a    view.Amount
+		in   []string
+		want string
+	}{
+		{view.Amount{Lines: 2}, []string{"a\nb\nc\n"}, "a\nb\n"},
+		{view.Amount{Lines: 2}, []string{"a", "\nb", "b\nc"}, "a\nbb\n"},
+		{view.Amount{Lines: 9}, []string{"a\nb"}, "a\nb"},
+		{view.Amount{Bytes: 3}, []string{"ab", "cd"}, "abc"},
+	} {
+		got := ""
+		for _, in := range tt.in {
+			got += string(tt.a.Cut([]byte(in)))
+		}
+		if got != tt.want {
+			t.Errorf("head of %q = %q; want %q", tt.in, got, tt.want)
+		}
+	}
+}
