@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"syscall"
@@ -112,13 +113,7 @@ func (c *serveCmd) plan(inv *invocation, passed ...string) (*plan, error) {
 			return nil, err
 		}
 	}
-	if _, err := p.flags.budget(); err != nil {
-		return nil, err
-	}
-	if _, err := p.flags.sandboxDisk(); err != nil {
-		return nil, err
-	}
-	if _, err := p.flags.keepOutput(); err != nil {
+	if _, err := p.flags.sizes(); err != nil {
 		return nil, err
 	}
 	if keep := p.flags.KeepFinished; keep <= 0 || keep > process.MaxTimeout {
@@ -259,21 +254,29 @@ func (p *plan) prepare() error {
 	return nil
 }
 
-// minBudget is the least that --spool-budget takes, in bytes. With less, what
-// was just written would be gone before anybody had read it.
-const minBudget = 64 << 20
+const (
+	// minBudget is the least that --spool-budget takes, in bytes. With less, what
+	// was just written would be gone before anybody had read it.
+	minBudget = 64 << 20
+	// mostKeepOutput bounds what is kept of a stream for its readers, in bytes.
+	mostKeepOutput = 4 << 30
+	// minDisk and maxDisk are bounds of --sandbox-disk, bytes, as internal/sandbox/image has them.
+	minDisk, maxDisk = 16 << 20, 64 << 40
+)
 
-// budget is --spool-budget in bytes; 0: not given.
-func (f *serveFlags) budget() (int64, error) {
-	return sizeWithin("--spool-budget", f.SpoolBudget, minBudget, process.MaxRetention, "")
-}
+// serveSizes are the flags about space in bytes; 0: not given.
+type serveSizes struct{ budget, disk, keep int64 }
 
-// mostKeepOutput bounds what is kept of a stream for its readers, in bytes.
-const mostKeepOutput = 4 << 30
-
-// keepOutput is --keep-output in bytes; 0: not given.
-func (f *serveFlags) keepOutput() (int64, error) {
-	return sizeWithin("--keep-output", f.KeepOutput, process.MinRetention, mostKeepOutput, " (a process may ask for more: tend run --keep)")
+func (f *serveFlags) sizes() (s serveSizes, err error) {
+	if s.budget, err = sizeWithin("--spool-budget", f.SpoolBudget, minBudget, process.MaxRetention, ""); err != nil {
+		return s, err
+	}
+	if s.disk, err = sizeWithin("--sandbox-disk", f.SandboxDisk, minDisk, maxDisk, "; leave it out for none"); err != nil {
+		return s, err
+	}
+	s.keep, err = sizeWithin("--keep-output", f.KeepOutput, process.MinRetention, mostKeepOutput,
+		" (a process may ask for more: tend run --keep)")
+	return s, err
 }
 
 // sizeWithin reads a size within bounds; "" is 0.
@@ -291,14 +294,6 @@ func sizeWithin(flag, text string, least, most int64, hint string) (int64, error
 	return n, nil
 }
 
-// Bounds of --sandbox-disk, bytes, as internal/sandbox/image has them.
-const minDisk, maxDisk = 16 << 20, 64 << 40
-
-// sandboxDisk is --sandbox-disk in bytes; 0: not given.
-func (f *serveFlags) sandboxDisk() (int64, error) {
-	return sizeWithin("--sandbox-disk", f.SandboxDisk, minDisk, maxDisk, "; leave it out for none")
-}
-
 // network are --sandbox-reach and --sandbox-deny.
 func (f *serveFlags) network() (reach, deny []network.Rule, err error) {
 	reach, err = network.ParseReach(f.SandboxReach)
@@ -311,43 +306,33 @@ func (f *serveFlags) network() (reach, deny []network.Rule, err error) {
 	return reach, deny, err
 }
 
-// serverArgs is the command line of the server role.
+// serverArgs is the command line of the server role: what it needs to know of the listeners, and
+// the flags of tend serve that have a value.
 func (p *plan) serverArgs(exe string) []string {
 	args := []string{exe, "server", "--state-dir", p.stateDir, "--listeners", fmt.Sprint(len(p.listen))}
-	for _, f := range []struct{ name, value string }{
-		{"--port-file", p.flags.PortFile}, {"--token-file", p.flags.TokenFile}, {"--providers", p.flags.Providers},
-		{"--on-exit-secret", p.flags.OnExitSecret},
-		{"--default-user", p.flags.DefaultUser}, {"--default-workdir", p.flags.DefaultWorkdir}, {"--fsync", p.flags.Fsync},
-		{"--spool-budget", p.flags.SpoolBudget}, {"--keep-output", p.flags.KeepOutput}, {"--sandbox-disk", p.flags.SandboxDisk},
-		{"--keep-finished", p.flags.KeepFinished.String()},
-	} {
-		if f.value != "" {
-			args = append(args, f.name, f.value)
-		}
-	}
-	for _, domain := range p.flags.Domain {
-		args = append(args, "--domain", domain)
-	}
-	for _, origin := range p.flags.AllowOrigin {
-		args = append(args, "--allow-origin", origin)
-	}
-	for _, rule := range p.flags.SandboxReach {
-		args = append(args, "--sandbox-reach", rule)
-	}
-	for _, rule := range p.flags.SandboxDeny {
-		args = append(args, "--sandbox-deny", rule)
-	}
-	if p.flags.NoSpareSandbox {
-		args = append(args, "--no-spare-sandbox")
-	}
 	if p.distant {
 		args = append(args, "--distant")
 	}
-	if p.flags.Insecure {
-		args = append(args, "--insecure")
-	}
-	if p.flags.Debug {
-		args = append(args, "--debug")
+	flags := p.flags
+	flags.Socket = "" // it is one of the listeners
+	for field, value := range reflect.ValueOf(flags).Fields() {
+		name := "--" + field.Tag.Get("name")
+		switch v := value.Interface().(type) {
+		case string:
+			if v != "" {
+				args = append(args, name, v)
+			}
+		case []string:
+			for _, one := range v {
+				args = append(args, name, one)
+			}
+		case bool:
+			if v {
+				args = append(args, name)
+			}
+		case time.Duration:
+			args = append(args, name, v.String())
+		}
 	}
 	return args
 }

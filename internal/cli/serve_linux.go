@@ -18,6 +18,7 @@ import (
 	"github.com/tend-run/tend/internal/core/gomonitor"
 	"github.com/tend-run/tend/internal/core/launch"
 	"github.com/tend-run/tend/internal/files/credentials"
+	"github.com/tend-run/tend/internal/lib/backoff"
 	"github.com/tend-run/tend/internal/lib/home"
 	"github.com/tend-run/tend/internal/protocol"
 	"github.com/tend-run/tend/internal/sandbox/network"
@@ -92,13 +93,9 @@ func replaceDaemon(ctx context.Context, inv *invocation, cfg launch.Config, pid 
 	defer cancel()
 	for {
 		err := launch.Exec(cfg)
-		if _, ok := errors.AsType[*launch.BusyError](err); !ok {
+		_, busy := errors.AsType[*launch.BusyError](err)
+		if !busy || !backoff.Wait(ctx, 5*time.Millisecond) { // another tend serve was faster, or it stands still
 			return err
-		}
-		select {
-		case <-ctx.Done(): // another tend serve was faster, or it stands still
-			return err
-		case <-time.After(5 * time.Millisecond):
 		}
 	}
 }
@@ -125,13 +122,8 @@ func owned(dir string) error { return launch.Owned(dir) }
 // a second, and is waited for.
 func leftBehind(ctx context.Context, dir string) bool {
 	for range 10 {
-		if !kept(dir) {
+		if !kept(dir) || !backoff.Wait(ctx, 100*time.Millisecond) {
 			return false
-		}
-		select {
-		case <-ctx.Done():
-			return false
-		case <-time.After(100 * time.Millisecond):
 		}
 	}
 	return true
@@ -208,15 +200,7 @@ func (c *serverRoleCmd) serve(ctx context.Context, inv *invocation, dir string) 
 	if err != nil {
 		return err
 	}
-	budget, err := c.budget()
-	if err != nil {
-		return err
-	}
-	disk, err := c.sandboxDisk()
-	if err != nil {
-		return err
-	}
-	keepOutput, err := c.keepOutput()
+	sizes, err := c.sizes()
 	if err != nil {
 		return err
 	}
@@ -237,10 +221,10 @@ func (c *serverRoleCmd) serve(ctx context.Context, inv *invocation, dir string) 
 			StateDir: dir, Listeners: listeners, Distant: distant, Token: protocol.Token(token), TokenFile: c.TokenFile, Insecure: c.Insecure,
 			Domains: c.Domain, Origins: c.AllowOrigin, PortFile: c.PortFile, URLFile: filepath.Join(dir, home.URLFile),
 			DefaultUser: c.DefaultUser, DefaultWorkdir: c.DefaultWorkdir, Network: network.Config{Reach: reach, Deny: deny},
-			SandboxDisk: disk, NoSpare: c.NoSpareSandbox, Providers: c.Providers, ExitSecret: exitSecret, ExitSecretFile: c.OnExitSecret,
+			SandboxDisk: sizes.disk, NoSpare: c.NoSpareSandbox, Providers: c.Providers, ExitSecret: exitSecret, ExitSecretFile: c.OnExitSecret,
 			Program: ownProgram(), Version: versionText(), Log: log,
 		},
-		Client: client.Config{Environ: environ, Sync: syncOf(c.Fsync), Budget: budget, Keep: keepOutput,
+		Client: client.Config{Environ: environ, Sync: syncOf(c.Fsync), Budget: sizes.budget, Keep: sizes.keep,
 			TTL: c.KeepFinished, Rebuilt: func() {
 				// All that runs is as it was, and so is all that clients need to go on:
 				// the next server finds it, as after a crash.
