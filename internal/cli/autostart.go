@@ -1,10 +1,11 @@
 package cli
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -59,12 +60,7 @@ func (inv *invocation) connectOrStart(ctx context.Context) (*daemon, error) {
 func (inv *invocation) startDaemon(ctx context.Context, dir string) (*daemon, error) {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	exe, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
-	logPath := filepath.Join(dir, logName)
-	log, err := os.OpenFile(logPath, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	log, err := os.OpenFile(filepath.Join(dir, logName), os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o600)
 	if err != nil {
 		return nil, err
 	}
@@ -73,36 +69,29 @@ func (inv *invocation) startDaemon(ctx context.Context, dir string) (*daemon, er
 	if err != nil {
 		return nil, err
 	}
-	args := []string{"serve", "--listen", "none", "--background"}
+	args := []string{"--listen", "none", "--background"}
 	if inv.flags.StateDir != "" {
 		args = append(args, "--state-dir", dir)
 	}
-	cmd := exec.Command(exe, args...)
-	cmd.Stdout, cmd.Stderr = log, log
-	cmd.Env = inheritable()
-	cmd.Dir = "/" // it outlives this directory
-	cmd.SysProcAttr = apart()
-	if err := cmd.Start(); err != nil {
+	launcher, exited, err := serveApart(log, args...)
+	if err != nil {
 		return nil, fmt.Errorf("start the daemon: %w", err)
 	}
 	done := inv.progress("starting the daemon")
 	defer done()
-	exited := make(chan error, 1)
-	// It ends with the daemon or with this program, whichever is first.
-	go func() { exited <- cmd.Wait() }()
 	var last error
 	for wait := 5 * time.Millisecond; ; wait = min(wait*2, 200*time.Millisecond) {
 		select {
 		case err := <-exited:
-			return nil, daemonEnded(err, logPath, logStart)
+			return nil, daemonEnded(err, log, logStart)
 		case <-ctx.Done():
-			return nil, fmt.Errorf("the daemon was started (pid %d) but does not answer after %v (%v); its log is %s", cmd.Process.Pid,
-				startTimeout, last, logPath)
+			return nil, fmt.Errorf("the daemon was started (pid %d) but does not answer after %v (%v); its log is %s", launcher.Pid,
+				startTimeout, last, log.Name())
 		case <-time.After(wait):
 		}
 		// A role that cannot start is reported within a second, not at the timeout.
 		if why := trouble(dir); why != "" {
-			return nil, fmt.Errorf("the daemon was started (pid %d), and %s; its log is %s", cmd.Process.Pid, why, logPath)
+			return nil, fmt.Errorf("the daemon was started (pid %d), and %s; its log is %s", launcher.Pid, why, log.Name())
 		}
 		var d *daemon
 		try, over := context.WithTimeout(ctx, 2*time.Second)
@@ -115,23 +104,34 @@ func (inv *invocation) startDaemon(ctx context.Context, dir string) (*daemon, er
 	}
 }
 
-// daemonEnded reports why a daemon did not start, in its own words.
-func daemonEnded(err error, logPath string, from int64) error {
-	said := ""
-	if f, oerr := os.Open(logPath); oerr == nil {
-		defer f.Close()
-		var b bytes.Buffer
-		if _, serr := f.Seek(from, 0); serr == nil {
-			if _, rerr := b.ReadFrom(f); rerr == nil {
-				said = strings.TrimSpace(b.String())
-			}
-		}
+// serveApart starts "tend serve", apart from this terminal. exited gives how it has ended, and
+// is closed then; it ends with the daemon or with this program, whichever is first.
+func serveApart(log *os.File, args ...string) (launcher *os.Process, exited <-chan error, err error) {
+	exe, err := os.Executable()
+	if err != nil {
+		return nil, nil, err
 	}
+	cmd := exec.Command(exe, append([]string{"serve"}, args...)...)
+	cmd.Stdout, cmd.Stderr, cmd.Env = log, log, inheritable()
+	cmd.Dir = "/" // it outlives this directory
+	cmd.SysProcAttr = apart()
+	if err := cmd.Start(); err != nil {
+		return nil, nil, err
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait(); close(ended) }()
+	return cmd.Process, ended, nil
+}
+
+// daemonEnded reports why a daemon did not start, in its own words.
+func daemonEnded(err error, log *os.File, from int64) error {
+	b, _ := io.ReadAll(io.NewSectionReader(log, from, math.MaxInt64-from)) // what can be read
+	said := strings.TrimSpace(string(b))
 	if len(said) > 2000 {
 		said = "…" + said[len(said)-2000:]
 	}
 	if said == "" {
-		return fmt.Errorf("the daemon did not start: %v; its log is %s", err, logPath)
+		return fmt.Errorf("the daemon did not start: %v; its log is %s", err, log.Name())
 	}
 	return fmt.Errorf("the daemon did not start (%v):\n%s", err, said)
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/tend-run/tend/internal/cli/doctor"
+	"github.com/tend-run/tend/internal/lib/backoff"
 )
 
 // doctorFacts is the JSON of "tend doctor".
@@ -73,29 +74,19 @@ func (inv *invocation) settled(ctx context.Context) (*statusFacts, error) {
 	defer d.Close()
 	for last := time.Now().Add(settleTime); ; {
 		s, err := d.facts(ctx)
-		if err != nil || !doctor.Passing(s.promises()) || time.Now().After(last) {
+		if err != nil || !doctor.Passing(s.Promises) || time.Now().After(last) {
 			return s, err
 		}
-		select {
-		case <-ctx.Done():
+		if !backoff.Wait(ctx, 200*time.Millisecond) {
 			return nil, ctx.Err()
-		case <-time.After(200 * time.Millisecond):
 		}
 	}
-}
-
-func (s *statusFacts) promises() map[string]doctor.Promise {
-	all := map[string]doctor.Promise{}
-	for name, p := range s.Promises {
-		all[name] = doctor.Promise(p)
-	}
-	return all
 }
 
 // ofStatus judges what a daemon says of itself.
 func ofStatus(s *statusFacts) []doctor.Finding {
 	d := s.Parts["driver"]
-	return append(doctor.Isolation(d["isolation"], d["missing"]), doctor.Promises(s.promises())...)
+	return append(doctor.Isolation(d["isolation"], d["missing"]), doctor.Promises(s.Promises)...)
 }
 
 // versionFinding judges the version of a daemon beside this program's.

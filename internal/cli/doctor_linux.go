@@ -5,11 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/netip"
 	"os"
-	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"slices"
@@ -91,26 +89,18 @@ func (inv *invocation) trial(ctx context.Context, dir string) (*statusFacts, err
 		return nil, err
 	}
 	defer os.RemoveAll(short)
-	exe, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
 	socket := filepath.Join(short, "s")
 	log, err := os.OpenFile(filepath.Join(short, "log"), os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o600)
 	if err != nil {
 		return nil, err
 	}
 	defer log.Close()
-	cmd := exec.Command(exe, "serve", "--state-dir", at, "--listen", "none", "--socket", socket, "--no-spare-sandbox")
-	cmd.Stdout, cmd.Stderr, cmd.Env, cmd.Dir = log, log, inheritable(), "/"
-	cmd.SysProcAttr = apart()
-	if err := cmd.Start(); err != nil {
+	launcher, ended, err := serveApart(log, "--state-dir", at, "--listen", "none", "--socket", socket, "--no-spare-sandbox")
+	if err != nil {
 		return nil, err
 	}
-	ended := make(chan struct{})
-	go func() { _ = cmd.Wait(); close(ended) }()
 	defer func() {
-		_ = cmd.Process.Signal(syscall.SIGTERM)
+		_ = launcher.Signal(syscall.SIGTERM)
 		<-ended
 	}()
 	flags, own := *inv.flags, *inv
@@ -170,26 +160,8 @@ func programFindings(dir string, s *statusFacts) (out []doctor.Finding) {
 
 // runs reports whether a process runs this program; also where that cannot be seen.
 func runs(pid int, program []byte) bool {
-	f, err := os.Open(fmt.Sprintf("/proc/%d/exe", pid))
-	if err != nil {
-		return true
-	}
-	defer f.Close()
-	if fi, err := f.Stat(); err != nil || fi.Size() != int64(len(program)) {
-		return err != nil
-	}
-	for len(program) > 0 {
-		var buf [64 << 10]byte
-		n, err := io.ReadFull(f, buf[:min(len(buf), len(program))])
-		if !bytes.Equal(buf[:n], program[:n]) {
-			return false
-		}
-		if err != nil {
-			return true
-		}
-		program = program[n:]
-	}
-	return true
+	is, err := os.ReadFile(fmt.Sprintf("/proc/%d/exe", pid))
+	return err != nil || bytes.Equal(is, program)
 }
 
 // exposureFinding judges on which addresses the daemon listens, and who is admitted.

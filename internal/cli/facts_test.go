@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tend-run/tend/internal/support/proctest"
+	"github.com/tend-run/tend/internal/cli/doctor"
 	"github.com/tend-run/tend/process"
 )
 
@@ -112,7 +113,7 @@ func TestAnswerJSONKeepsItsShape(t *testing.T) {
 		statusFacts{
 			Version: "v1", URL: "http://127.0.0.1:49983", StateDir: "/var/lib/tend", Processes: 2,
 			Roles:    map[string]roleFacts{"anchor": {1}, "keeper": {2}, "server": {3}},
-			Promises: map[string]promiseFacts{"cgroup_kill": {Kept: true}, "splice": {Detail: "copied instead"}},
+			Promises: map[string]doctor.Promise{"cgroup_kill": {Kept: true}, "splice": {Detail: "copied instead"}},
 			Parts:    map[string]map[string]string{"driver": {"name": "host", "isolation": "none"}},
 		},
 	} {

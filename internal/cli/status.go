@@ -11,29 +11,26 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tend-run/tend/internal/cli/doctor"
+	"github.com/tend-run/tend/internal/lib/backoff"
 	"github.com/tend-run/tend/process"
 	"github.com/tend-run/tend/sdk/go"
 )
 
 // statusFacts is the JSON of "tend status".
 type statusFacts struct {
-	Version   string                  `json:"version"`
-	URL       string                  `json:"url"`
-	StateDir  string                  `json:"state_dir"`
-	Roles     map[string]roleFacts    `json:"roles"`
-	Processes int                     `json:"processes"` // running
-	Promises  map[string]promiseFacts `json:"promises"`
+	Version   string                    `json:"version"`
+	URL       string                    `json:"url"`
+	StateDir  string                    `json:"state_dir"`
+	Roles     map[string]roleFacts      `json:"roles"`
+	Processes int                       `json:"processes"` // running
+	Promises  map[string]doctor.Promise `json:"promises"`
 	// Parts is left out where the daemon is of an older version.
 	Parts map[string]map[string]string `json:"parts,omitempty"`
 }
 
 type roleFacts struct {
 	PID int `json:"pid"`
-}
-
-type promiseFacts struct {
-	Kept   bool   `json:"kept"`
-	Detail string `json:"detail,omitempty"`
 }
 
 type statusCmd struct{}
@@ -57,13 +54,13 @@ func (d *daemon) facts(ctx context.Context) (*statusFacts, error) {
 	}
 	s := &statusFacts{
 		Version: status.Version, URL: status.URL, StateDir: status.StateDir, Processes: status.Processes,
-		Roles: map[string]roleFacts{}, Promises: map[string]promiseFacts{}, Parts: status.Parts,
+		Roles: map[string]roleFacts{}, Promises: map[string]doctor.Promise{}, Parts: status.Parts,
 	}
 	for _, name := range []string{"anchor", "keeper", "server"} {
 		s.Roles[name] = roleFacts{PID: status.Roles[name]}
 	}
 	for name, p := range status.Promises {
-		s.Promises[name] = promiseFacts(p)
+		s.Promises[name] = doctor.Promise(p)
 	}
 	return s, nil
 }
@@ -191,10 +188,8 @@ func (inv *invocation) upgraded(ctx context.Context, before *statusFacts, what t
 		default:
 			return now, nil
 		}
-		select {
-		case <-ctx.Done():
+		if !backoff.Wait(ctx, 20*time.Millisecond) {
 			return nil, fmt.Errorf("the upgrade did not finish within %v: %w; tend status shows the state", upgradeTimeout, last)
-		case <-time.After(20 * time.Millisecond):
 		}
 	}
 }

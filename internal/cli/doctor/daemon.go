@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// Promise is what a daemon says of one thing that it promises, as in tend status.
+// Promise is what a daemon says of one thing that it promises, as in the JSON of tend status.
 type Promise struct {
-	Kept   bool
-	Detail string
+	Kept   bool   `json:"kept"`
+	Detail string `json:"detail,omitempty"`
 }
 
 // essential promises are broken where they are not kept. All others depend on what
