@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/tend-run/tend/internal/lib/backoff"
 	"github.com/tend-run/tend/process"
 	"golang.org/x/term"
 )
@@ -32,11 +33,10 @@ type foreground struct {
 	inv  *invocation
 	proc process.Process
 
-	from    [4]int64         // where output starts
-	streams []process.Stream // which output; empty: all
-	tty     bool             // the process has a terminal
-	input   bool             // forward stdin
-	eof     bool             // end of stdin closes stdin of the process
+	from  [4]int64 // where output starts
+	tty   bool     // the process has a terminal
+	input bool     // forward stdin
+	eof   bool     // end of stdin closes stdin of the process
 	// forward passes SIGINT, SIGTERM and SIGQUIT on to the process; without it
 	// they end this program and leave the process alone, as SIGHUP always does.
 	forward bool
@@ -86,7 +86,7 @@ func (f *foreground) run(ctx context.Context) (*process.Exit, error) {
 	// ours.
 	defer f.left.end(f.inv.out)
 
-	reader, err := f.proc.Read(ctx, process.ReadOptions{Streams: f.streams, From: f.from})
+	reader, err := f.proc.Read(ctx, process.ReadOptions{From: f.from})
 	if err != nil {
 		return nil, err
 	}
@@ -273,9 +273,7 @@ func (f *foreground) endTerminal(ctx context.Context) error {
 		if done, err := f.write(ctx, process.Input{Data: []byte{4}}); done || err != nil {
 			return err
 		}
-		select {
-		case <-time.After(wait):
-		case <-ctx.Done():
+		if !backoff.Wait(ctx, wait) {
 			return nil
 		}
 	}

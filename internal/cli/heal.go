@@ -9,6 +9,7 @@ import (
 
 	"github.com/tend-run/tend/internal/heal/project"
 	"github.com/tend-run/tend/internal/heal/work"
+	"github.com/tend-run/tend/internal/lib/backoff"
 	"github.com/tend-run/tend/sdk/go"
 )
 
@@ -123,10 +124,8 @@ func (inv *invocation) followEpisode(ctx context.Context, d *daemon, id string) 
 		if e.Over() {
 			return e, nil
 		}
-		select {
-		case <-ctx.Done():
+		if !backoff.Wait(ctx, episodePace) {
 			return e, ctx.Err()
-		case <-time.After(episodePace):
 		}
 	}
 }

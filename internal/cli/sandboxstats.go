@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/tend-run/tend/internal/lib/backoff"
 	"github.com/tend-run/tend/process"
 	"github.com/tend-run/tend/sdk/go"
 )
@@ -35,13 +36,8 @@ func (c *sandboxStatsCmd) Run(ctx context.Context, inv *invocation) error {
 			}
 			return err
 		}
-		if n == count {
+		if n == count || !backoff.Wait(ctx, max(c.Interval, 100*time.Millisecond)) {
 			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(max(c.Interval, 100*time.Millisecond)):
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/tend-run/tend/internal/lib/backoff"
 	"github.com/tend-run/tend/process"
 )
 
@@ -112,7 +113,7 @@ func (c *Client) repeat(ctx context.Context, what string, last func(error) bool,
 			return c.domainError(ctx, err)
 		}
 		c.log.Debug("try again", "what", what, "in", wait, "err", err)
-		if pause(ctx, wait) != nil {
+		if !backoff.Wait(ctx, wait) {
 			return c.domainError(ctx, err)
 		}
 	}
@@ -247,18 +248,5 @@ func (c *Client) once(ctx context.Context, f func(context.Context) error) error 
 				cancel(errSilent)
 			}
 		}
-	}
-}
-
-// pause waits for d, or returns the context's error.
-func pause(ctx context.Context, d time.Duration) error {
-	if d <= 0 {
-		return ctx.Err()
-	}
-	select {
-	case <-time.After(d):
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
 	}
 }

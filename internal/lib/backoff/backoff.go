@@ -1,6 +1,5 @@
-// Package backoff implements polling for tests, and for programs that test a daemon, where
-// no event reports a change. Polling too often takes CPU from the awaited work; polling
-// too rarely notices it late.
+// Package backoff implements pauses, and polling where no event reports a change, as in tests.
+// Polling too often takes CPU from the awaited work; polling too rarely notices it late.
 package backoff
 
 import (
