@@ -94,24 +94,16 @@ func (s *suggester) places(kind string) (words []word) {
 	switch kind {
 	case "sandbox":
 		all, _ := d.Sandboxes(ctx, tend.SandboxFilter{})
-		for i := range all {
-			words = append(words, word{nameOfSandbox(&all[i]), all[i].State.String()})
-		}
+		words = mapped(all, func(i *tend.SandboxInfo) word { return word{nameOfSandbox(i), i.State.String()} })
 	case "snapshot":
 		all, _ := d.SandboxSnapshots(ctx)
-		for i := range all {
-			words = append(words, word{nameOfSnapshot(&all[i]), all[i].State.String()})
-		}
+		words = mapped(all, func(s *tend.SandboxSnapshot) word { return word{nameOfSnapshot(s), s.State.String()} })
 	case "service":
 		all, _ := d.Services(ctx)
-		for i := range all {
-			words = append(words, word{all[i].Name, all[i].Phase.String()})
-		}
+		words = mapped(all, func(s *tend.Service) word { return word{s.Name, s.Phase.String()} })
 	case "template":
 		all, _ := d.Templates(ctx)
-		for i := range all {
-			words = append(words, word{all[i].Name, strings.Join(all[i].Tags, ", ")})
-		}
+		words = mapped(all, func(t *tend.TemplateInfo) word { return word{t.Name, strings.Join(t.Tags, ", ")} })
 	}
 	return slices.DeleteFunc(words, func(w word) bool { return slices.Contains(s.args, w.text) })
 }

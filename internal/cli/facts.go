@@ -103,25 +103,19 @@ type listenerFacts struct {
 }
 
 func factsOf(info *process.Info) processFacts {
-	f := processFacts{
+	return processFacts{
 		ID: info.ID, PID: info.PID, Name: info.Spec.Name, Tag: info.Spec.Tag,
 		Command: commandOf(&info.Spec), Argv: info.Spec.Argv, Shell: info.Spec.Shell,
 		Cwd: info.Spec.Dir, User: info.Spec.User,
 		State: info.State.String(), Started: info.Started.UTC(),
 		Exit: exitFactsOf(info.Exit), TreeGone: info.TreeGone, Pinned: info.Pinned,
-		Stdin:   stdinFacts{Open: info.Stdin.Open, Accepted: info.Stdin.Accepted},
-		Streams: []streamFacts{},
-		Labels:  info.Spec.Labels,
-		SpecCut: info.SpecCut,
-		Damaged: info.Damaged,
+		PTY: (*sizeFacts)(info.Spec.PTY), Stdin: stdinFacts(info.Stdin), Streams: mapped(info.Streams, streamFactsOf),
+		Labels: info.Spec.Labels, SpecCut: info.SpecCut, Damaged: info.Damaged,
 	}
-	if pty := info.Spec.PTY; pty != nil {
-		f.PTY = &sizeFacts{Cols: pty.Cols, Rows: pty.Rows}
-	}
-	for _, s := range info.Streams {
-		f.Streams = append(f.Streams, streamFacts{Stream: s.Stream.String(), Base: s.Base, End: s.End, EOF: s.EOF})
-	}
-	return f
+}
+
+func streamFactsOf(s *process.StreamInfo) streamFacts {
+	return streamFacts{Stream: s.Stream.String(), Base: s.Base, End: s.End, EOF: s.EOF}
 }
 
 func exitFactsOf(e *process.Exit) *exitFacts {
@@ -148,15 +142,13 @@ func eventFactsOf(ev process.Event, command string) eventFacts {
 }
 
 func waitFactsOf(id process.ID, until string, r process.WaitResult) waitFacts {
-	f := waitFacts{ID: id, Until: until, Met: r.Met, Exit: exitFactsOf(r.Exit)}
+	f := waitFacts{ID: id, Until: until, Met: r.Met, Exit: exitFactsOf(r.Exit),
+		Listening: mapped(r.Listening, func(l *process.Listener) listenerFacts { return listenerFacts(*l) })}
 	if r.Met && until == "input" {
 		f.Input = r.Input.String()
 	}
 	if r.Met && r.Match != "" {
 		f.Match, f.Stream, f.Offset = r.Match, r.Stream.String(), &r.Offset
-	}
-	for _, l := range r.Listening {
-		f.Listening = append(f.Listening, listenerFacts{Address: l.Address, PID: l.PID})
 	}
 	return f
 }

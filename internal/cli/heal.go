@@ -237,35 +237,24 @@ type healTryFacts struct {
 }
 
 func episodeFactsOf(e *tend.Episode) episodeFacts {
-	f := episodeFacts{
+	remedy := func(r *tend.HealRemedy) remedyFacts { return remedyFacts(*r) }
+	return episodeFacts{
 		ID: e.ID, Service: e.Service, Status: e.Status.String(), Doing: e.Doing, Why: e.Why, Opened: e.Opened, Ended: timeOrNull(e.Ended),
-		Signals: []signalFacts{}, Remedies: []remedyFacts{}, Tries: []healTryFacts{},
+		Signals:  mapped(e.Signals, func(s *tend.HealSignal) signalFacts { return signalFacts(*s) }),
+		Remedies: mapped(e.Remedies, remedy), Tries: mapped(e.Tries, func(t *tend.HealTry) healTryFacts {
+			return healTryFacts{
+				remedyFacts: remedy(&t.HealRemedy), Begun: t.Begun, Ended: timeOrNull(t.Ended), Failed: t.Failed, Text: t.Text,
+				Paths: t.Paths, Tokens: t.Tokens, Steps: t.Steps, Cost: t.Cost, Unreached: t.Unreached,
+			}
+		}),
 		Commit: e.Commit, Left: e.Left, Dirty: e.Dirty, Proposal: e.Proposal, DryRun: e.DryRun, Workers: e.Workers, Unreached: e.Unreached,
 		TakesBack: e.TakesBack, TakenBack: e.TakenBack, Changed: e.Changed, CanRollBack: e.CanRollBack,
 	}
-	for _, s := range e.Signals {
-		f.Signals = append(f.Signals, signalFacts(s))
-	}
-	for _, r := range e.Remedies {
-		f.Remedies = append(f.Remedies, remedyFacts(r))
-	}
-	for _, t := range e.Tries {
-		f.Tries = append(f.Tries, healTryFacts{
-			remedyFacts: remedyFacts(t.HealRemedy), Begun: t.Begun, Ended: timeOrNull(t.Ended), Failed: t.Failed, Text: t.Text,
-			Paths: t.Paths, Tokens: t.Tokens, Steps: t.Steps, Cost: t.Cost,
-			Unreached: t.Unreached,
-		})
-	}
-	return f
 }
 
 func (inv *invocation) printEpisodes(all []tend.Episode) error {
 	if inv.flags.JSON {
-		facts := make([]episodeFacts, 0, len(all))
-		for i := range all {
-			facts = append(facts, episodeFactsOf(&all[i]))
-		}
-		return printJSON(inv.out, facts)
+		return printJSON(inv.out, mapped(all, episodeFactsOf))
 	}
 	rows := [][]string{{"EPISODE", "SERVICE", "STATUS", "AGE", "TOOK", "SIGNAL", "WHAT"}}
 	for _, e := range all {

@@ -69,18 +69,15 @@ func (c *inspectCmd) Ask(ctx context.Context, inv *invocation, d *daemon) error 
 }
 
 func specFactsOf(s *process.Spec) specFacts {
-	f := specFacts{
+	return specFacts{
 		Env: noNull(s.Env), Inherit: oneOf(int(s.Inherit), "user", "daemon", "none"), Timeout: s.Timeout.Seconds(),
 		TimeoutScope: oneOf(int(s.TimeoutScope), "tree", "leader", "group"), KillWithoutReaders: s.KillWithoutReaders.Seconds(),
 		Limits: limitFacts{Nice: s.Limits.Nice, OOMScoreAdj: s.Limits.OOMScoreAdj, MemoryMax: s.Limits.MemoryMax,
-			PidsMax: s.Limits.PidsMax, CPUWeight: s.Limits.CPUWeight, CPUs: s.Limits.CPUs},
+			PidsMax: s.Limits.PidsMax, CPUWeight: s.Limits.CPUWeight, CPUs: s.Limits.CPUs,
+			Rlimits: mapped(s.Limits.Rlimits, func(r *process.Rlimit) rlimitFacts { return rlimitFacts(*r) })},
 		Retention: retentionFacts{Limit: s.Retention.Limit, Policy: oneOf(int(s.Retention.Policy), "drop_oldest", "block"),
 			TTL: s.Retention.TTL.Seconds(), Sync: s.Retention.Sync.String()},
 	}
-	for _, r := range s.Limits.Rlimits {
-		f.Limits.Rlimits = append(f.Limits.Rlimits, rlimitFacts(r))
-	}
-	return f
 }
 
 // oneOf names a number; one from a later version has no name here.

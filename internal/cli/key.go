@@ -62,11 +62,9 @@ func (c *keyLsCmd) Ask(ctx context.Context, inv *invocation, d *daemon) error {
 	if err != nil {
 		return err
 	}
-	facts := make([]keyFacts, 0, len(all))
 	rows := [][]string{{"NAME", "ID", "MAY USE", "REQUESTS", "TOKENS", "USED", "STATUS", "AGE"}}
 	for i := range all {
 		k := &all[i]
-		facts = append(facts, keyFactsOf(k))
 		tokens, used, status := fmt.Sprint(k.Tokens), "-", k.Status
 		if k.Rules.TokensPerDay > 0 {
 			tokens += fmt.Sprintf(" of %d", k.Rules.TokensPerDay)
@@ -82,7 +80,7 @@ func (c *keyLsCmd) Ask(ctx context.Context, inv *invocation, d *daemon) error {
 		rows = append(rows, []string{printable(k.Name), printable(k.ID), printable(mayUse(&k.Rules)), fmt.Sprint(k.Requests),
 			tokens, used, printable(status), age(time.Since(k.Created))})
 	}
-	return inv.printList(facts, rows, c.Quiet)
+	return inv.printList(mapped(all, keyFactsOf), rows, c.Quiet)
 }
 
 // mayUse is what a key may be used for, in a few words.

@@ -212,6 +212,15 @@ func (inv *invocation) answer(print func(io.Writer, any) error, fact any, text s
 	return err
 }
 
+// mapped makes something of each of a list; it is never nil.
+func mapped[T, F any](all []T, of func(*T) F) []F {
+	out := make([]F, len(all))
+	for i := range all {
+		out[i] = of(&all[i])
+	}
+	return out
+}
+
 // printList prints what there is of something, as the flags say: its facts, the first
 // column alone, or a table; see printRows.
 func (inv *invocation) printList(facts any, rows [][]string, quiet bool) error {

@@ -41,7 +41,7 @@ var psFilters = []psFilter{
 	{"user", "its user, as given at the start", func(i *process.Info, v string) bool { return like(v, i.Spec.User) },
 		func(i *process.Info) string { return i.Spec.User }, badPattern},
 	{"id", "how its id begins", func(i *process.Info, v string) bool { return strings.HasPrefix(string(i.ID), v) },
-		func(i *process.Info) string { return string(i.ID) }, nil},
+		idOf, nil},
 	{"status", "running, stopped, exited, lost, timeout, oom or killed", hasStatus, statusOf, func(v string) string {
 		if slices.Contains(psStatuses, v) {
 			return ""
@@ -150,11 +150,7 @@ func (c *psCmd) Run(ctx context.Context, inv *invocation) error {
 	})
 	switch {
 	case inv.flags.JSON:
-		facts := make([]processFacts, 0, len(shown))
-		for i := range shown {
-			facts = append(facts, factsOf(&shown[i]))
-		}
-		return printJSON(inv.out, facts)
+		return printJSON(inv.out, mapped(shown, factsOf))
 	case c.Quiet:
 		for i := range shown {
 			if _, err := fmt.Fprintln(inv.out, printable(string(shown[i].ID))); err != nil {
@@ -255,10 +251,7 @@ func stateText(info *process.Info) string {
 // idPrefix returns how many letters are enough to distinguish all ids: at least 12, which is
 // the time of the start and some more.
 func idPrefix(infos []process.Info) int {
-	ids := make([]string, 0, len(infos))
-	for i := range infos {
-		ids = append(ids, string(infos[i].ID))
-	}
+	ids := mapped(infos, idOf)
 	slices.Sort(ids)
 	need := 12
 	for i := 1; i < len(ids); i++ {
@@ -270,6 +263,8 @@ func idPrefix(infos []process.Info) int {
 	}
 	return need
 }
+
+func idOf(i *process.Info) string { return string(i.ID) }
 
 func shortID(id process.ID, n int) string {
 	return printable(string(id[:min(n, len(id))]))

@@ -190,10 +190,8 @@ func (c *sandboxLsCmd) Ask(ctx context.Context, inv *invocation, d *daemon) erro
 	}
 	now := time.Now()
 	rows := [][]string{{"NAME", "ID", "STATE", "ISOLATION", "FROM", "AGE", "LEFT"}}
-	facts := make([]sandboxFacts, 0, len(all))
 	for i := range all {
 		in := &all[i]
-		facts = append(facts, sandboxFactsOf(in))
 		left := "-"
 		if !in.Deadline.IsZero() {
 			left = age(in.Deadline.Sub(now))
@@ -203,7 +201,7 @@ func (c *sandboxLsCmd) Ask(ctx context.Context, inv *invocation, d *daemon) erro
 			origin(in), age(now.Sub(in.Created)), left,
 		})
 	}
-	return inv.printList(facts, rows, c.Quiet)
+	return inv.printList(mapped(all, sandboxFactsOf), rows, c.Quiet)
 }
 
 // origin is what the files of a sandbox were at first.

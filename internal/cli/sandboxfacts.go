@@ -93,16 +93,14 @@ func sandboxFactsOf(i *tend.SandboxInfo) sandboxFacts {
 		Snapshot: i.Snapshot,
 		User:     i.User, Cwd: i.Dir, Disposable: i.Disposable, Deadline: timeOrNull(i.Deadline), OnTimeout: "rm",
 		IdleSeconds: i.IdleTTL.Seconds(), StoppedSeconds: i.DeleteAfterStop.Seconds(), Wake: i.Wake,
-		Size:    sandboxSizeFacts{i.Size.CPUs, i.Size.Memory, i.Size.Disk, i.Size.Tasks},
+		Size:    sandboxSizeFacts(i.Size),
 		Network: sandboxNetworkFacts{i.Network.Mode.String(), notNull(i.Network.Allow), notNull(i.Network.Deny), i.Network.Public},
-		Shares:  []sandboxShareFacts{}, Labels: noNull(i.Metadata), Created: i.Created.UTC(), Updated: i.Updated.UTC(),
+		Shares:  mapped(i.Shares, func(s *tend.SandboxShare) sandboxShareFacts { return sandboxShareFacts(*s) }),
+		Labels:  noNull(i.Metadata), Created: i.Created.UTC(), Updated: i.Updated.UTC(),
 		Stopped: timeOrNull(i.Stopped), Paused: timeOrNull(i.Paused),
 	}
 	if i.PauseAtTimeout {
 		f.OnTimeout = "pause"
-	}
-	for _, s := range i.Shares {
-		f.Shares = append(f.Shares, sandboxShareFacts{s.Source, s.Target, s.ReadOnly})
 	}
 	return f
 }

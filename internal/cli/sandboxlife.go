@@ -223,15 +223,13 @@ func (c *snapshotLsCmd) Ask(ctx context.Context, inv *invocation, d *daemon) err
 	if err != nil {
 		return err
 	}
-	facts := make([]snapshotFacts, 0, len(all))
 	rows := [][]string{{"NAME", "ID", "STATE", "SIZE", "AGE", "OF"}}
 	for i := range all {
 		s := &all[i]
-		facts = append(facts, snapshotFactsOf(s))
 		rows = append(rows, []string{printable(nameOfSnapshot(s)), printable(s.ID[:min(len(s.ID), 13)]), s.State.String(),
 			sizeText(s.Bytes), age(time.Since(s.Created)), printable(s.Sandbox)})
 	}
-	return inv.printList(facts, rows, c.Quiet)
+	return inv.printList(mapped(all, snapshotFactsOf), rows, c.Quiet)
 }
 
 type snapshotRmCmd struct {
@@ -243,16 +241,15 @@ func (c *snapshotRmCmd) Ask(ctx context.Context, inv *invocation, d *daemon) err
 	if err != nil {
 		return err
 	}
-	known, names := map[string]bool{}, []string{}
-	for i := range all {
-		known[all[i].ID], known[all[i].Name] = true, true
-		names = append(names, nameOfSnapshot(&all[i]))
+	known := map[string]bool{}
+	for _, s := range all {
+		known[s.ID], known[s.Name] = true, true
 	}
 	return each(c.Names, func(name string) error {
 		if !known[name] || name == "" {
 			text := fmt.Sprintf("there is no snapshot %.80q", name)
-			if len(names) > 0 {
-				text += "; there are " + listed(names)
+			if len(all) > 0 {
+				text += "; there are " + listed(mapped(all, nameOfSnapshot))
 			}
 			return &keyError{text, process.ErrNotFound}
 		}

@@ -164,13 +164,9 @@ func (c *sandboxLogsCmd) Run(ctx context.Context, inv *invocation) error {
 			return c.IDs, nil
 		}
 		all, err := d.List(ctx, process.Filter{})
-		ids := make([]string, 0, len(all))
-		for i := range all {
-			ids = append(ids, string(all[i].ID))
-		}
-		if err == nil && len(ids) == 0 {
+		if err == nil && len(all) == 0 {
 			inv.note("nothing has run in %s", c.Sandbox)
 		}
-		return ids, err
+		return mapped(all, idOf), err
 	})
 }

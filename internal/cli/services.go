@@ -126,10 +126,7 @@ func noService(name string, all []tend.Service) error {
 	if len(all) == 0 {
 		return &keyError{fmt.Sprintf("there is no service %.80q, and no other; tend up declares those of a tend.yaml", name), process.ErrNotFound}
 	}
-	names := make([]string, len(all))
-	for i := range all {
-		names[i] = all[i].Name
-	}
+	names := mapped(all, func(s *tend.Service) string { return s.Name })
 	return &keyError{fmt.Sprintf("there is no service %.80q; there are %s", name,
 		printable(strings.Join(names[:min(len(names), maxNamed)], ", "))), process.ErrNotFound}
 }
@@ -284,11 +281,7 @@ func serviceFactsOf(s *tend.Service) serviceFacts {
 // a service is as it is.
 func (inv *invocation) printServices(all []tend.Service) error {
 	if inv.flags.JSON {
-		facts := make([]serviceFacts, 0, len(all))
-		for i := range all {
-			facts = append(facts, serviceFactsOf(&all[i]))
-		}
-		return printJSON(inv.out, facts)
+		return printJSON(inv.out, mapped(all, serviceFactsOf))
 	}
 	boxed := slices.ContainsFunc(all, func(s tend.Service) bool { return s.Sandbox != "" })
 	listens := slices.ContainsFunc(all, func(s tend.Service) bool { return len(s.Sockets) > 0 })

@@ -292,6 +292,13 @@ type templateFacts struct {
 	Used     int64            `json:"used"`
 }
 
+func templateFactsOf(t *tend.TemplateInfo) templateFacts {
+	return templateFacts{
+		t.ID, t.Name, notNull(t.Tags), t.Build, sandboxSizeFacts(t.Size), t.Start, t.Ready, t.Bytes,
+		t.Created.UTC(), t.Updated.UTC(), timeOrNull(t.LastUsed), t.Used,
+	}
+}
+
 type templateLsCmd struct {
 	Quiet bool `short:"q" help:"Print only names, one on each line."`
 }
@@ -301,20 +308,14 @@ func (c *templateLsCmd) Ask(ctx context.Context, inv *invocation, d *daemon) err
 	if err != nil {
 		return err
 	}
-	facts := make([]templateFacts, 0, len(all))
 	rows := [][]string{{"NAME", "TAGS", "SIZE", "AGE", "USED"}}
 	for i := range all {
 		t := &all[i]
-		facts = append(facts, templateFacts{
-			t.ID, t.Name, notNull(t.Tags), t.Build, sandboxSizeFacts{t.Size.CPUs, t.Size.Memory, t.Size.Disk, t.Size.Tasks},
-			t.Start, t.Ready, t.Bytes,
-			t.Created.UTC(), t.Updated.UTC(), timeOrNull(t.LastUsed), t.Used,
-		})
 		slices.Sort(t.Tags)
 		rows = append(rows, []string{printable(t.Name), printable(strings.Join(t.Tags, ",")), sizeText(t.Bytes),
 			age(time.Since(t.Updated)), fmt.Sprint(t.Used)})
 	}
-	return inv.printList(facts, rows, c.Quiet)
+	return inv.printList(mapped(all, templateFactsOf), rows, c.Quiet)
 }
 
 type templateRmCmd struct {

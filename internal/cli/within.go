@@ -110,18 +110,10 @@ func (d *daemon) sandbox(ctx context.Context, key string) (*tend.Sandbox, tend.S
 		return box, fits[0], about(key, err)
 	case len(fits) > 1:
 		return nil, none, &keyError{fmt.Sprintf("the IDs of several sandboxes begin with %s: %s; give more letters, or the name",
-			word, listed(sandboxNames(fits))), process.ErrAmbiguous}
+			word, listed(mapped(fits, nameOfSandbox))), process.ErrAmbiguous}
 	case len(all) == 0:
 		return nil, none, &keyError{fmt.Sprintf("there is no sandbox %s, and no other; tend sandbox create makes one", word), process.ErrNotFound}
 	}
-	return nil, none, &keyError{fmt.Sprintf("there is no sandbox %s; there are %s", word, listed(sandboxNames(all))), process.ErrNotFound}
-}
-
-// sandboxNames are how errors and completion call sandboxes.
-func sandboxNames(all []tend.SandboxInfo) []string {
-	names := make([]string, 0, len(all))
-	for i := range all {
-		names = append(names, nameOfSandbox(&all[i]))
-	}
-	return names
+	there := listed(mapped(all, nameOfSandbox))
+	return nil, none, &keyError{fmt.Sprintf("there is no sandbox %s; there are %s", word, there), process.ErrNotFound}
 }
