@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/tend-run/tend/internal/lib/backoff"
 	"github.com/tend-run/tend/process"
 	"github.com/tend-run/tend/sdk/go"
 )
@@ -25,21 +24,7 @@ func (c *sandboxStatsCmd) Run(ctx context.Context, inv *invocation) error {
 	if err != nil {
 		return err
 	}
-	count := c.Count
-	if _, live := terminalOf(inv.out); count == 0 && (!live || inv.flags.JSON) {
-		count = 1
-	}
-	for n := 1; ; n++ {
-		if err := c.table(ctx, inv, d); err != nil {
-			if ctx.Err() != nil {
-				return nil // left by ctrl-c
-			}
-			return err
-		}
-		if n == count || !backoff.Wait(ctx, max(c.Interval, 100*time.Millisecond)) {
-			return nil
-		}
-	}
+	return inv.repeatedly(ctx, c.Count, c.Interval, func() error { return c.table(ctx, inv, d) })
 }
 
 // table prints the newest sample of each sandbox.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/prometheus/procfs"
+	"github.com/tend-run/tend/internal/lib/backoff"
 	"github.com/tend-run/tend/process"
 )
 
@@ -21,30 +22,30 @@ type topCmd struct {
 	Count    int           `short:"n" placeholder:"N" help:"Stop after this many tables. Default: for ever on a terminal, else 1."`
 }
 
-// leavesByKey has the terminal give keys at once; q, Q, ctrl-] and ctrl-d close
-// the channel. The returned function puts the terminal back.
-func (inv *invocation) leavesByKey() (left <-chan struct{}, back func()) {
+// untilKey has the terminal give keys at once; q, Q, ctrl-] and ctrl-d end the context. The
+// returned function puts the terminal back.
+func (inv *invocation) untilKey(ctx context.Context) (_ context.Context, back func()) {
 	fd, ok := terminalOf(inv.in)
 	if !ok || !inForeground(fd) {
-		return nil, func() {}
+		return ctx, func() {}
 	}
 	restore, err := singleKeys(fd)
 	if err != nil { // ctrl-c leaves, too
-		return nil, func() {}
+		return ctx, func() {}
 	}
 	in, err := newCancelReader(inv.in)
 	if err != nil {
 		restore()
-		return nil, func() {}
+		return ctx, func() {}
 	}
-	c := make(chan struct{})
+	ctx, leave := context.WithCancel(ctx)
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		key := make([]byte, 1)
 		for {
 			n, err := in.Read(key)
 			if n == 1 && bytes.ContainsAny(key, "qQ\x1d\x04") {
-				close(c)
+				leave()
 				return
 			}
 			if err != nil {
@@ -52,9 +53,10 @@ func (inv *invocation) leavesByKey() (left <-chan struct{}, back func()) {
 			}
 		}
 	})
-	return c, func() {
+	return ctx, func() {
 		in.cancel()
 		wg.Wait()
+		leave()
 		in.release()
 		restore()
 	}
@@ -72,51 +74,49 @@ func (c *topCmd) Run(ctx context.Context, inv *invocation) error {
 	if c.Count < 0 || c.Interval < 0 {
 		return usageError("-n and -d are not negative")
 	}
-	interval := max(c.Interval, 100*time.Millisecond)
-	_, live := terminalOf(inv.out)
-	count := c.Count
-	if count == 0 && (!live || inv.flags.JSON) {
-		count = 1
-	}
 	d, err := inv.connect(ctx)
 	if err != nil {
 		return err
 	}
-	var left <-chan struct{}
-	if live && !inv.flags.JSON {
+	_, live := terminalOf(inv.out)
+	if live = live && !inv.flags.JSON; live {
 		var back func()
-		left, back = inv.leavesByKey()
+		ctx, back = inv.untilKey(ctx)
 		defer back()
 	}
 	before := map[int]usage{}
-	for n := 1; ; n++ {
+	return inv.repeatedly(ctx, c.Count, c.Interval, func() error {
 		infos, err := d.List(ctx, process.Filter{Live: true})
 		if err != nil {
-			if ctx.Err() != nil {
-				return nil
-			}
 			return err
 		}
 		now := map[int]usage{}
 		if d.local {
 			now = sessions(time.Now())
 		}
-		if live && !inv.flags.JSON {
+		if live {
 			io.WriteString(inv.out, "\x1b[H\x1b[2J")
 		}
-		if err := c.print(inv, infos, before, now); err != nil {
+		err, before = c.print(inv, infos, before, now), now
+		return err
+	})
+}
+
+// repeatedly prints a table again and again, until there were count of them (0: for ever on a
+// terminal, else one) or the person leaves.
+func (inv *invocation) repeatedly(ctx context.Context, count int, interval time.Duration, print func() error) error {
+	if _, live := terminalOf(inv.out); count == 0 && (!live || inv.flags.JSON) {
+		count = 1
+	}
+	for n := 1; ; n++ {
+		err := print()
+		switch {
+		case ctx.Err() != nil: // left
+			return nil
+		case err != nil, n == count:
 			return err
-		}
-		if n == count {
+		case !backoff.Wait(ctx, max(interval, 100*time.Millisecond)):
 			return nil
-		}
-		before = now
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-left:
-			return nil
-		case <-time.After(interval):
 		}
 	}
 }
