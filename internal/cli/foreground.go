@@ -134,33 +134,25 @@ func (f *foreground) hungUp() bool {
 // background leaves the terminal alone.
 func (f *foreground) makeRaw() (restore func(), err error) {
 	fd, ok := terminalOf(f.inv.in)
-	if !ok {
-		if f.hungUp() { // before we came here; under nohup(1) no signal says so
-			return nil, errHungUp
+	switch {
+	case !ok && f.hungUp(): // before we came here; under nohup(1) no signal says so
+		return nil, errHungUp
+	case !ok:
+	case f.tty && f.input:
+		old, err := term.MakeRaw(fd)
+		if err != nil {
+			return nil, fmt.Errorf("switch the terminal to raw mode: %w", err)
 		}
-		return func() {}, nil
-	}
-	if f.detachable && !(f.tty && f.input) {
-		if !inForeground(fd) {
-			return func() {}, nil
-		}
+		f.raw, f.key = true, true
+		return func() { term.Restore(fd, old) }, nil
+	case f.detachable && inForeground(fd):
 		// The line stays the person's to edit, and only the key ends it.
-		restore, err := endLinesAt(fd, detachKey)
-		f.key = err == nil
-		if err != nil { // ctrl-c leaves, too
-			restore = func() {}
+		if restore, err := endLinesAt(fd, detachKey); err == nil { // else ctrl-c leaves, too
+			f.key = true
+			return restore, nil
 		}
-		return restore, nil
 	}
-	if !f.tty || !f.input {
-		return func() {}, nil
-	}
-	old, err := term.MakeRaw(fd)
-	if err != nil {
-		return nil, fmt.Errorf("switch the terminal to raw mode: %w", err)
-	}
-	f.raw, f.key = true, true
-	return func() { term.Restore(fd, old) }, nil
+	return func() {}, nil
 }
 
 // copyOutput writes the output to the streams of this program to its end.
