@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"time"
 )
 
 // packer writes what is copied into a sandbox as a tar stream.
@@ -26,6 +27,10 @@ type packer struct {
 	// sandbox that it is copied to, and so the copy, without an end. nil: there is none.
 	omit    fs.FileInfo
 	omitted bool
+	// exact: the stream is the same whenever the files are. It has no times, and no file may be
+	// removed meanwhile.
+	exact bool
+	facts copyFacts
 }
 
 // newPacker opens the source. A link that is named itself is followed; those below a
@@ -66,20 +71,28 @@ func (p *packer) close() {
 	}
 }
 
-func (p *packer) pack(ctx context.Context, w io.Writer) (facts copyFacts, err error) {
+func (p *packer) pack(ctx context.Context, w io.Writer) (err error) {
 	if p.kind == "tar" {
-		facts.Bytes, err = io.Copy(w, p.in)
-		return facts, err
+		p.facts.Bytes, err = io.Copy(w, p.in)
+		return err
 	}
 	t := tar.NewWriter(w)
 	if p.kind == "file" {
 		info, err := p.file.Stat()
 		if err == nil {
-			err = packFile(t, p.file, p.aside, info, &facts)
+			err = p.packFile(t, p.file, p.aside, info)
 		}
-		return facts, errors.Join(err, t.Close())
+		return errors.Join(err, t.Close())
 	}
-	err = fs.WalkDir(p.root.FS(), ".", func(name string, e fs.DirEntry, err error) error {
+	if err := p.tree(ctx, t, "."); err != nil {
+		return err
+	}
+	return t.Close()
+}
+
+// tree writes what has a name below the root, and all that is below it.
+func (p *packer) tree(ctx context.Context, t *tar.Writer, from string) error {
+	return fs.WalkDir(p.root.FS(), from, func(name string, e fs.DirEntry, err error) error {
 		if err == nil {
 			err = ctx.Err()
 		}
@@ -87,7 +100,7 @@ func (p *packer) pack(ctx context.Context, w io.Writer) (facts copyFacts, err er
 			return err
 		}
 		info, err := e.Info()
-		if errors.Is(err, fs.ErrNotExist) {
+		if errors.Is(err, fs.ErrNotExist) && !p.exact {
 			return nil // removed meanwhile
 		}
 		if err != nil {
@@ -98,15 +111,15 @@ func (p *packer) pack(ctx context.Context, w io.Writer) (facts copyFacts, err er
 			p.omitted = true
 			return fs.SkipDir
 		case e.IsDir():
-			return t.WriteHeader(header(tar.TypeDir, name+"/", info))
+			return t.WriteHeader(p.header(tar.TypeDir, name+"/", info))
 		case e.Type() == fs.ModeSymlink:
 			link, err := p.root.Readlink(name)
 			if err != nil {
 				return err
 			}
-			h := header(tar.TypeSymlink, name, info)
+			h := p.header(tar.TypeSymlink, name, info)
 			h.Linkname = filepath.ToSlash(link)
-			facts.Files++
+			p.facts.Files++
 			return t.WriteHeader(h)
 		case e.Type().IsRegular():
 			f, err := p.root.Open(name)
@@ -114,32 +127,32 @@ func (p *packer) pack(ctx context.Context, w io.Writer) (facts copyFacts, err er
 				return err
 			}
 			defer f.Close()
-			return packFile(t, f, name, info, &facts)
+			return p.packFile(t, f, name, info)
 		}
-		facts.Skipped++
+		p.facts.Skipped++
 		return nil
 	})
-	if err != nil {
-		return facts, err
-	}
-	return facts, t.Close()
 }
 
 // header has neither owners, which are other people inside, nor the times of more than
 // the content.
-func header(kind byte, name string, info fs.FileInfo) *tar.Header {
-	return &tar.Header{Typeflag: kind, Name: name, Mode: int64(info.Mode().Perm()), ModTime: info.ModTime()}
+func (p *packer) header(kind byte, name string, info fs.FileInfo) *tar.Header {
+	h := &tar.Header{Typeflag: kind, Name: name, Mode: int64(info.Mode().Perm()), ModTime: info.ModTime()}
+	if p.exact {
+		h.ModTime = time.Unix(0, 0)
+	}
+	return h
 }
 
-func packFile(t *tar.Writer, f *os.File, name string, info fs.FileInfo, facts *copyFacts) error {
-	h := header(tar.TypeReg, name, info)
+func (p *packer) packFile(t *tar.Writer, f *os.File, name string, info fs.FileInfo) error {
+	h := p.header(tar.TypeReg, name, info)
 	h.Size = info.Size()
 	if err := t.WriteHeader(h); err != nil {
 		return err
 	}
 	n, err := io.Copy(t, io.LimitReader(f, h.Size))
-	facts.Files++
-	facts.Bytes += n
+	p.facts.Files++
+	p.facts.Bytes += n
 	if err == nil && n < h.Size {
 		err = fmt.Errorf("%s became shorter while it was read", f.Name())
 	}

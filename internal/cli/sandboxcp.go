@@ -84,7 +84,7 @@ func (c *sandboxCpCmd) Run(ctx context.Context, inv *invocation) error {
 	}
 	var facts copyFacts
 	if up != nil {
-		facts, err = c.upload(ctx, inv, d, up, inside(target))
+		facts, err = c.upload(ctx, d, up, inside(target))
 	} else {
 		facts, err = c.download(ctx, inv, d, inside(source), target, most)
 	}
@@ -190,7 +190,7 @@ func verdict(ctx context.Context, p *tend.Process) error {
 	}
 }
 
-func (c *sandboxCpCmd) upload(ctx context.Context, inv *invocation, d *daemon, up *packer, target string) (copyFacts, error) {
+func (c *sandboxCpCmd) upload(ctx context.Context, d *daemon, up *packer, target string) (copyFacts, error) {
 	cmd := c.command(giveScript, target, up.name, up.kind, up.aside)
 	cmd.StdinPipe = true
 	p, err := d.Spawn(ctx, cmd)
@@ -199,18 +199,18 @@ func (c *sandboxCpCmd) upload(ctx context.Context, inv *invocation, d *daemon, u
 	}
 	defer letGo(ctx, p)
 	w := bufio.NewWriterSize(&contextWriter{ctx, p.Stdin()}, 256<<10)
-	facts, packed := up.pack(ctx, w)
+	packed := up.pack(ctx, w)
 	if packed == nil {
 		packed = w.Flush()
 	}
 	early := errors.Is(packed, process.ErrExited) || errors.Is(packed, process.ErrStdinClosed) || errors.Is(packed, process.ErrBrokenPipe)
 	if packed != nil && !early { // a half archive must not look whole
-		return facts, packed
+		return up.facts, packed
 	}
 	if err := p.Stdin().CloseContext(ctx); err != nil && !errors.Is(err, process.ErrExited) && !errors.Is(err, process.ErrStdinClosed) {
-		return facts, err
+		return up.facts, err
 	}
-	return facts, verdict(ctx, p)
+	return up.facts, verdict(ctx, p)
 }
 
 // contextWriter writes to the input of a process until a context ends.

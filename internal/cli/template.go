@@ -104,7 +104,7 @@ func (c *templateBuildCmd) directory() (dir string, cleanup func(), err error) {
 		return "", nil, err
 	}
 	cleanup = func() { _ = os.RemoveAll(dir) }
-	if err = (&unpacker{target: dir, most: maxContext}).tree(r); err != nil {
+	if err = (&unpacker{target: dir, tree: true, most: maxContext}).unpack(r); err != nil {
 		cleanup()
 		return "", nil, fmt.Errorf("%s: %w", c.Dir, err)
 	}
@@ -225,51 +225,13 @@ func selected(root *os.Root, source string, do func(name string) error) error {
 	return nil
 }
 
-// packSource writes the tar of a source. It is the same whenever the files are: it has
-// no times, so that a step is found in the cache.
+// packSource writes the tar of a source, which is the same whenever the files are, so that a
+// step is found in the cache.
 func packSource(root *os.Root, source string, w io.Writer) error {
 	out := bufio.NewWriterSize(w, 256<<10)
 	t := tar.NewWriter(out)
-	err := selected(root, source, func(name string) error {
-		return fs.WalkDir(root.FS(), name, func(name string, e fs.DirEntry, err error) error {
-			if err != nil {
-				return err
-			}
-			info, err := e.Info()
-			if err != nil {
-				return err
-			}
-			h := header(tar.TypeDir, name+"/", info)
-			h.ModTime = time.Unix(0, 0)
-			switch {
-			case e.IsDir():
-				return t.WriteHeader(h)
-			case e.Type() == fs.ModeSymlink:
-				link, err := root.Readlink(name)
-				if err != nil {
-					return err
-				}
-				h.Typeflag, h.Name, h.Linkname = tar.TypeSymlink, name, filepath.ToSlash(link)
-				return t.WriteHeader(h)
-			case !e.Type().IsRegular():
-				return nil // a socket of a program that runs there
-			}
-			f, err := root.Open(name)
-			if err != nil {
-				return err
-			}
-			defer f.Close()
-			h.Typeflag, h.Name, h.Size = tar.TypeReg, name, info.Size()
-			if err := t.WriteHeader(h); err != nil {
-				return err
-			}
-			n, err := io.Copy(t, io.LimitReader(f, h.Size))
-			if err == nil && n < h.Size {
-				err = fmt.Errorf("%s became shorter while it was read", name)
-			}
-			return err
-		})
-	})
+	p := &packer{root: root, exact: true}
+	err := selected(root, source, func(name string) error { return p.tree(context.Background(), t, name) })
 	if err != nil {
 		return err
 	}

@@ -27,6 +27,7 @@ const maxEntries = 1_000_000
 type unpacker struct {
 	target string // as cp was given it
 	base   string // the name of the source; "": what is in it is copied
+	tree   bool   // the target is there, and the archive is a tree whatever its first entry is
 	most   int64  // bytes
 
 	facts copyFacts
@@ -37,13 +38,12 @@ type unpacker struct {
 func (u *unpacker) unpack(r io.Reader) error {
 	t := tar.NewReader(r)
 	first, err := t.Next()
-	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+	switch {
+	case !u.tree && (errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)):
 		return errNoArchive
-	}
-	if err != nil {
+	case err != nil:
 		return wrongArchive(err)
-	}
-	if first.Typeflag != tar.TypeDir {
+	case !u.tree && first.Typeflag != tar.TypeDir:
 		return u.single(t, first)
 	}
 	root, err := u.open()
@@ -51,32 +51,12 @@ func (u *unpacker) unpack(r io.Reader) error {
 		return err
 	}
 	defer root.Close()
-	return u.rest(root, r, t, first)
-}
-
-// tree unpacks an archive into the target, which is there, whatever its first entry is.
-func (u *unpacker) tree(r io.Reader) error {
-	t := tar.NewReader(r)
-	first, err := t.Next()
-	if err != nil {
-		return fmt.Errorf("the archive is damaged: %w", err)
-	}
-	root, err := os.OpenRoot(u.target)
-	if err != nil {
-		return err
-	}
-	defer root.Close()
-	return u.rest(root, r, t, first)
-}
-
-// rest writes the entries from the first one on.
-func (u *unpacker) rest(root *os.Root, r io.Reader, t *tar.Reader, first *tar.Header) error {
-	// Links are looked at however it ends: what came stays.
+	// Links are checked however it ends: what came stays.
 	return errors.Join(u.entries(root, r, t, first), u.finish(root))
 }
 
-func (u *unpacker) entries(root *os.Root, r io.Reader, t *tar.Reader, first *tar.Header) error {
-	h := first
+// entries writes the entries from h on.
+func (u *unpacker) entries(root *os.Root, r io.Reader, t *tar.Reader, h *tar.Header) error {
 	for n := 0; ; n++ {
 		if n > maxEntries {
 			return fmt.Errorf("the archive has more than %d entries", maxEntries)
