@@ -116,10 +116,7 @@ func verbsOf(n *node) (words []word) {
 }
 
 func (s *suggester) options() (words []word) {
-	for _, f := range s.node.options() {
-		if f.has("hidden") {
-			continue
-		}
+	for _, f := range visible(s.node.options()) {
 		words = append(words, word{"--" + f.name, f.get("help")})
 		if f.has("short") {
 			words = append(words, word{"-" + f.get("short"), f.get("help")})

@@ -45,14 +45,14 @@ func (c *distantLinesCmd) Run(ctx context.Context, inv *invocation) error {
 		}
 	}
 	listeners, err := c.listen()
-	if err != nil {
-		return err
-	}
 	defer func() {
 		for _, l := range listeners {
 			l.Close()
 		}
 	}()
+	if err != nil {
+		return err
+	}
 	f, err := inv.distantFace(ctx, "")
 	if err != nil && ctx.Err() != nil { // asked to end before it served
 		return nil
@@ -105,14 +105,8 @@ func inheritable() []string {
 	return slices.DeleteFunc(os.Environ(), func(kv string) bool { return strings.HasPrefix(kv, "TEND_TOKEN=") })
 }
 
+// listen returns the listeners also beside an error, for the caller to close.
 func (c *distantLinesCmd) listen() (listeners []net.Listener, err error) {
-	defer func() {
-		if err != nil {
-			for _, l := range listeners {
-				l.Close()
-			}
-		}
-	}()
 	if c.Unix != "" {
 		l, err := listenUnix(c.Unix)
 		if err != nil {

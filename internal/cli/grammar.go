@@ -169,6 +169,11 @@ func (n *node) shown() []*node {
 	return slices.DeleteFunc(slices.Clone(n.verbs), func(v *node) bool { return v.has("hidden") })
 }
 
+// visible are the flags that are not hidden.
+func visible(flags []*param) []*param {
+	return slices.DeleteFunc(slices.Clone(flags), func(f *param) bool { return f.has("hidden") })
+}
+
 // options are the flags that may stand at n: those of the program, of each verb down to n,
 // and of the verb that is meant if none is named.
 func (n *node) options() (all []*param) {

@@ -84,15 +84,10 @@ func (n *node) names() (text string) {
 // flagRows are the flags that may stand at n, those of each verb below an empty row.
 func (n *node) flagRows() (rows []row) {
 	for _, n := range n.line() {
-		begun := false
-		for _, f := range n.flags {
-			if f.has("hidden") {
-				continue
-			}
-			if !begun && rows != nil {
+		for i, f := range visible(n.flags) {
+			if i == 0 && rows != nil {
 				rows = append(rows, row{})
 			}
-			begun = true
 			name := f.term()
 			if !f.has("short") {
 				name = "    " + name

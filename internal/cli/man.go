@@ -126,14 +126,9 @@ func synopsis(n *node) string {
 }
 
 func manFlags(b *strings.Builder, title string, flags []*param) {
-	begun := false
-	for _, f := range flags {
-		if f.has("hidden") {
-			continue
-		}
-		if !begun {
+	for i, f := range visible(flags) {
+		if i == 0 {
 			b.WriteString(".SH " + title + "\n")
-			begun = true
 		}
 		help := f.get("help")
 		if f.has("env") {

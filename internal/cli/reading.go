@@ -144,10 +144,8 @@ func (r *reading) give(name, value string, has bool, after []string) (took bool,
 	}
 	if f == nil {
 		var known []string
-		for _, f := range r.node.options() {
-			if !f.has("hidden") {
-				known = append(known, f.spellings()...)
-			}
+		for _, f := range visible(r.node.options()) {
+			known = append(known, f.spellings()...)
 		}
 		return false, unknownFlag{name, nearly("unknown flag "+name, name, known)}
 	}
