@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/tend-run/tend/internal/lib/backoff"
 	"github.com/tend-run/tend/internal/support/testdaemon"
 	"github.com/tend-run/tend/sdk/go"
 )
@@ -54,24 +55,17 @@ func (f *freezer) strike(ctx context.Context) (killed int, hit bool) {
 	long := time.Duration(float64(shortestFreeze) * math.Exp(f.rnd.Float64()*span))
 	if f.rnd.IntN(3) == 0 {
 		part := time.Duration(f.rnd.Int64N(int64(long)))
-		sleep(ctx, part)
+		backoff.Wait(ctx, part)
 		long -= part
 		k := killer{d: f.d, rnd: f.rnd, victims: Combinations[f.rnd.IntN(len(Combinations))]}
 		killed, _ = k.strike(ctx)
 	}
-	sleep(ctx, long)
+	backoff.Wait(ctx, long)
 	f.tree.freeze("0")
 	for _, i := range f.rnd.Perm(len(stopped)) {
 		syscall.Kill(stopped[i], syscall.SIGCONT)
 	}
 	return killed, true
-}
-
-func sleep(ctx context.Context, d time.Duration) {
-	select {
-	case <-time.After(d):
-	case <-ctx.Done():
-	}
 }
 
 // cgroupTree is the directory above the cgroups of all processes; "": there is

@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/tend-run/tend/internal/lib/backoff"
 	"github.com/tend-run/tend/internal/support/testdaemon"
 )
 
@@ -67,26 +68,23 @@ type strikes struct {
 // run strikes n times, or until the context ends, and returns how many
 // processes it killed and how many times it struck.
 func (b *strikes) run(ctx context.Context, n int) (killed, struck int) {
-	for struck < n {
+	for struck < n && ctx.Err() == nil {
 		// Most strikes wait until all roles run again. Some fall into the middle
 		// of the recovery.
 		if (b.patient() || b.rnd.IntN(4) > 0) && !b.d.Settle(ctx) {
-			return killed, struck
+			break
 		}
 		pause := time.Duration(b.rnd.Int64N(int64(b.pause)))
 		if b.patient() {
 			pause += rest
 		}
-		if sleep(ctx, pause); ctx.Err() != nil {
-			return killed, struck
+		if !backoff.Wait(ctx, pause) {
+			break
 		}
 		dead, hit := b.strike(ctx)
 		killed += dead
 		if hit {
 			struck++
-		}
-		if ctx.Err() != nil {
-			return killed, struck
 		}
 	}
 	return killed, struck

@@ -15,8 +15,8 @@ func fill(b []byte, offset int64) {
 	}
 }
 
-// check returns an error at the first byte that is not the pattern's.
-func check(b []byte, offset int64) error {
+// Check returns an error at the first byte that is not what the program writes from offset on.
+func Check(b []byte, offset int64) error {
 	var word [8]byte
 	for len(b) > 0 {
 		binary.LittleEndian.PutUint64(word[:], uint64(offset/8))
@@ -30,7 +30,3 @@ func check(b []byte, offset int64) error {
 	}
 	return nil
 }
-
-// Check reports whether b is what the program writes from offset on: nil, or an
-// error that names the first other byte.
-func Check(b []byte, offset int64) error { return check(b, offset) }

@@ -195,7 +195,7 @@ func (f *rawFace) once(ctx context.Context, b *bench, id string, pid int, at *in
 		if len(data) > 0 && ev.offset >= 0 && ev.offset != *at {
 			return false, fmt.Errorf("the server says offset %d", ev.offset)
 		}
-		if err := check(data, *at); err != nil {
+		if err := Check(data, *at); err != nil {
 			return false, err
 		}
 		*at += int64(len(data))

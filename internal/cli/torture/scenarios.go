@@ -94,7 +94,7 @@ func (b *bench) read(ctx context.Context, p process.Process, n int64, each func(
 			if ev.Offset != at[ev.Stream] {
 				return fmt.Errorf("%s goes on at %d after %d", ev.Stream, ev.Offset, at[ev.Stream])
 			}
-			if err := check(ev.Data, ev.Offset); err != nil {
+			if err := Check(ev.Data, ev.Offset); err != nil {
 				return fmt.Errorf("%s: %w", ev.Stream, err)
 			}
 			at[ev.Stream] += int64(len(ev.Data))
@@ -182,7 +182,7 @@ func (b *bench) readOne(ctx context.Context, p process.Process, s process.Stream
 			data, at = data[1:], at+1
 		}
 		mid := data[:min(int64(len(data)), max(n-at, 0))]
-		if err := check(mid, at); err != nil {
+		if err := Check(mid, at); err != nil {
 			return err
 		}
 		at += int64(len(mid))

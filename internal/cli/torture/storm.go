@@ -3,6 +3,7 @@
 package torture
 
 import (
+	"context"
 	"os"
 	"strconv"
 	"time"
@@ -10,10 +11,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// storm sends each thread of each role SIGURG again and again, until stop: what Go's
+// storm sends each thread of each role SIGURG again and again, to the end of the rounds: what Go's
 // runtime sends now and then, so that goroutines take turns. A call that the kernel does
 // not begin again after it fails with EINTR.
-func (r *runner) storm(stop <-chan struct{}) {
+func (r *runner) storm(rounds context.Context) {
 	every := time.NewTicker(stormPause)
 	defer every.Stop()
 	var sent int64
@@ -29,7 +30,7 @@ func (r *runner) storm(stop <-chan struct{}) {
 		}
 		select {
 		case <-every.C:
-		case <-stop:
+		case <-rounds.Done():
 			return
 		}
 	}

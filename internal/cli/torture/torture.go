@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/tend-run/tend/internal/core/failpoint"
+	"github.com/tend-run/tend/internal/lib/backoff"
 	"github.com/tend-run/tend/internal/support/testdaemon"
 	"github.com/tend-run/tend/sdk/go"
 )
@@ -129,7 +130,12 @@ func Run(ctx context.Context, cfg Config) (*Report, error) {
 	defer os.RemoveAll(dir)
 	r := &runner{cfg: cfg, dir: dir, report: Report{Victims: cfg.what(), Seed: cfg.Seed, Rounds: map[string]int{}}}
 	if len(cfg.Points) > 0 {
-		if r.table, err = newTable(dir); err != nil {
+		// The points' file is where the daemon will be.
+		state := testdaemon.StateDir(dir)
+		if err := os.MkdirAll(state, 0o700); err != nil {
+			return nil, err
+		}
+		if r.table, err = failpoint.Create(state); err != nil {
 			return nil, err
 		}
 		defer r.table.Close()
@@ -183,15 +189,6 @@ func (c *Config) what() string {
 	return c.Victims.String()
 }
 
-// newTable makes the points' file below dir, where the daemon will be.
-func newTable(dir string) (*failpoint.Table, error) {
-	state := testdaemon.StateDir(dir)
-	if err := os.MkdirAll(state, 0o700); err != nil {
-		return nil, err
-	}
-	return failpoint.Create(state)
-}
-
 type runner struct {
 	cfg   Config
 	d     *testdaemon.Daemon
@@ -229,29 +226,30 @@ func (r *runner) run(ctx context.Context) {
 		}
 		defer r.cut.close()
 	}
-	stop := make(chan struct{}) // no more rounds
+	rounds, stop := context.WithCancel(ctx)
+	defer stop()
 	// A scenario that failed brings no role to a point any more, so strikes end.
 	whole, failed := context.WithCancel(ctx)
 	defer failed()
 	var wg sync.WaitGroup
 	for i, s := range scenarios {
-		if r.skips(s.name) {
+		if len(r.cfg.Only) > 0 && !slices.Contains(r.cfg.Only, s.name) {
 			continue
 		}
 		wg.Go(func() {
-			if !r.repeat(ctx, s, rand.New(rand.NewPCG(r.cfg.Seed, uint64(i+1))), stop) {
+			if !r.repeat(ctx, rounds, s, rand.New(rand.NewPCG(r.cfg.Seed, uint64(i+1)))) {
 				failed()
 			}
 		})
 	}
-	wg.Go(func() { r.knock(ctx, stop) })
+	wg.Go(func() { r.knock(rounds) })
 	var aside sync.WaitGroup
 	upgraded := make(chan struct{}) // as often as was asked for
 	if r.cfg.Upgrade {
-		aside.Go(func() { r.upgrade(ctx, stop, upgraded) })
+		aside.Go(func() { r.upgrade(ctx, rounds, upgraded) })
 	}
 	if r.cfg.Storm {
-		aside.Go(func() { r.storm(stop) })
+		aside.Go(func() { r.storm(rounds) })
 	}
 	during := whole
 	if r.cfg.For > 0 {
@@ -272,9 +270,9 @@ func (r *runner) run(ctx context.Context) {
 		case <-during.Done():
 		}
 	} else {
-		sleep(during, time.Duration(r.cfg.Strikes)*r.cfg.Pause)
+		backoff.Wait(during, time.Duration(r.cfg.Strikes)*r.cfg.Pause)
 	}
-	close(stop)
+	stop()
 	aside.Wait()
 	wg.Wait()
 	if !r.d.Settle(ctx) && ctx.Err() == nil {
@@ -336,13 +334,9 @@ func (r *runner) askPromises(ctx context.Context) {
 	}
 }
 
-func (r *runner) skips(name string) bool {
-	return len(r.cfg.Only) > 0 && !slices.Contains(r.cfg.Only, name)
-}
-
-// repeat runs rounds of one scenario until stop, at least one. It reports false at the
+// repeat runs one scenario to the end of the rounds, at least once. It reports false at the
 // first that fails.
-func (r *runner) repeat(ctx context.Context, s scenario, rnd *rand.Rand, stop <-chan struct{}) bool {
+func (r *runner) repeat(ctx, rounds context.Context, s scenario, rnd *rand.Rand) bool {
 	url, opts := r.d.URL, tend.Options{}
 	if r.cut != nil {
 		url, opts.Silence, opts.Retry = r.cut.url(), shortSilence, quickRetry
@@ -370,18 +364,14 @@ func (r *runner) repeat(ctx context.Context, s scenario, rnd *rand.Rand, stop <-
 			return false
 		}
 		r.noting(func(rep *Report) { rep.Rounds[s.name]++ })
-		select {
-		case <-stop:
+		if !backoff.Wait(rounds, r.cfg.Rest) {
 			return true
-		case <-ctx.Done():
-			return true
-		case <-time.After(r.cfg.Rest):
 		}
 	}
 }
 
 // knock opens connections all the time. None may be refused, whatever role is dead.
-func (r *runner) knock(ctx context.Context, stop <-chan struct{}) {
+func (r *runner) knock(rounds context.Context) {
 	addr := r.d.Addr()
 	for {
 		c, err := net.DialTimeout("tcp", addr, 10*time.Second)
@@ -393,19 +383,15 @@ func (r *runner) knock(ctx context.Context, stop <-chan struct{}) {
 			r.problem("a connection was refused")
 			return
 		}
-		select {
-		case <-stop:
+		if !backoff.Wait(rounds, 3*time.Millisecond) {
 			return
-		case <-ctx.Done():
-			return
-		case <-time.After(3 * time.Millisecond):
 		}
 	}
 }
 
-// upgrade replaces server and keeper in turn, until stop. It closes enough after
+// upgrade replaces server and keeper in turn, to the end of the rounds. It closes enough after
 // as many upgrades as were asked for, or when no upgrade is possible.
-func (r *runner) upgrade(ctx context.Context, stop <-chan struct{}, enough chan<- struct{}) {
+func (r *runner) upgrade(ctx, rounds context.Context, enough chan<- struct{}) {
 	reached := sync.OnceFunc(func() { close(enough) })
 	defer reached()
 	c, err := r.d.Dial(ctx, tend.Options{})
@@ -414,14 +400,7 @@ func (r *runner) upgrade(ctx context.Context, stop <-chan struct{}, enough chan<
 		return
 	}
 	defer c.Close()
-	for n := 0; ; n++ {
-		select {
-		case <-stop:
-			return
-		case <-ctx.Done():
-			return
-		case <-time.After(200 * time.Millisecond):
-		}
+	for n := 0; backoff.Wait(rounds, 200*time.Millisecond); n++ {
 		what := tend.Upgrade{Server: n%2 == 1, Keeper: n%2 == 0}
 		if b := r.cfg.Binaries; len(b) > 0 {
 			what.Binary = b[n/2%len(b)]
