@@ -117,7 +117,7 @@ func (inv *invocation) kill(ctx context.Context, p process.Process, id string) e
 }
 
 // A kill of which the kernel could not say that it reached all. Both are exit
-// status 1: a script must not go on as if nothing were left.
+// status 1: a script must not continue as if nothing were left.
 var (
 	errSurvivors = errors.New("not all processes died")
 	errStrays    = errors.New("it is unknown whether all processes died")
@@ -254,7 +254,7 @@ func (inv *invocation) open(ctx context.Context, id string) (*daemon, process.Pr
 	return d, p, err
 }
 
-// each calls act for every process and goes on after failures.
+// each calls act for every process, also after failures.
 func (d *daemon) each(ctx context.Context, ids []string, act func(p process.Process, id string) error) error {
 	return each(ids, func(id string) error {
 		p, err := d.find(ctx, id)
@@ -265,7 +265,7 @@ func (d *daemon) each(ctx context.Context, ids []string, act func(p process.Proc
 	})
 }
 
-// each calls act for every id and goes on after failures.
+// each calls act for every id, also after failures.
 func each(ids []string, act func(id string) error) error {
 	failed := make([]error, len(ids))
 	for i, id := range ids {

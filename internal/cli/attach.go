@@ -65,7 +65,7 @@ func (c *attachCmd) Run(ctx context.Context, inv *invocation) error {
 }
 
 // showScreen draws what a terminal that had been there from the start would
-// show, and gives the process the size of ours; f goes on from there. The
+// show, and gives the process the size of ours; f continues from there. The
 // earlier output itself is not sent to the terminal: it may hold questions
 // (cursor position, device attributes) whose answers would arrive as typing.
 func (c *attachCmd) showScreen(ctx context.Context, inv *invocation, info *process.Info, f *foreground) error {

@@ -48,7 +48,7 @@ func (inv *invocation) connectOrStart(ctx context.Context) (*daemon, error) {
 		return nil, err
 	}
 	defer unlock()
-	// Whoever held the lock before may have started it.
+	// The program that held the lock before may have started it.
 	if d, err := inv.connectMachine(ctx); err == nil || !errors.As(err, &none) {
 		return d, err
 	}

@@ -8,9 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// collectOrphans collects what dies as a child of the first process of a container, until the
-// function that it returns is called: whoever loses its parent there becomes that one's
-// child. Whatever else waits for a child of this process must have done so before.
+// collectOrphans reaps zombies while tend is the first process of a container, until the
+// function that it returns is called: a process that loses its parent there becomes tend's
+// child. Other code must have waited for its children before.
 func collectOrphans() (stop func()) {
 	if os.Getpid() != 1 {
 		return func() {}

@@ -14,8 +14,8 @@ import (
 	"github.com/tend-run/tend/sdk/go"
 )
 
-// What a word of the command line may be is said by the tag "complete" of the
-// grammar, so that completion cannot differ from what is accepted:
+// The tag "complete" of the grammar says what a word of the command line may be, so that
+// completion cannot differ from what is accepted:
 //
 //	process, live, input, finished  names and ids, of those that the verb can act on
 //	tag, signal, until, filter, verb
@@ -82,8 +82,8 @@ func (s *suggester) answer() string {
 	return s.value(p, "", cur)
 }
 
-// places are the sandboxes, or what they are made from, or the services.
-func (s *suggester) places(kind string) (words []word) {
+// known are the sandboxes, or what they are made from, or the services.
+func (s *suggester) known(kind string) (words []word) {
 	ctx, cancel := context.WithTimeout(context.Background(), completeTimeout)
 	defer cancel()
 	d, err := s.inv.connectMachine(ctx)
@@ -177,7 +177,7 @@ func (s *suggester) kind(kind, prefix, cur string) string {
 		n, _ := s.inv.model.find(s.args)
 		return s.offer(prefix, cur, verbsOf(n))
 	case "sandbox", "snapshot", "template", "service":
-		return s.offer(prefix, cur, s.places(kind))
+		return s.offer(prefix, cur, s.known(kind))
 	case "process", "live", "input", "finished":
 		return s.offer(prefix, cur, s.named(kind))
 	}
@@ -231,7 +231,7 @@ func ended(i *process.Info) int {
 	return 0
 }
 
-// processes asks the daemon that the command line means; none is no error.
+// processes asks the daemon that the command line means; that there is no daemon is no error.
 func (s *suggester) processes() []process.Info {
 	if s.asked {
 		return slices.Clone(s.infos)

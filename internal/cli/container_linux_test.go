@@ -121,7 +121,7 @@ func (c *container) end(signal syscall.Signal) int {
 var startedAs = regexp.MustCompile(`I am (\d+)`)
 
 // tend up is fit to be the first process of a container, with the seed's shape of a file of
-// pm2 and real Node.js servers: nothing of the container stays a zombie, whoever of tend is
+// pm2 and real Node.js servers: nothing of the container stays a zombie, whichever role of tend is
 // killed; the signal of a stop ends the servers by their own; and a container that was killed
 // starts again on the same directory as if nothing had been.
 func TestUpIsTheFirstProcessOfAContainer(t *testing.T) {

@@ -28,7 +28,7 @@ type doctorCmd struct{}
 
 func (c *doctorCmd) Run(ctx context.Context, inv *invocation) error {
 	done := inv.progress("looking")
-	facts, err := c.look(ctx, inv)
+	facts, err := c.check(ctx, inv)
 	done()
 	if err != nil {
 		return err
@@ -45,9 +45,9 @@ func (c *doctorCmd) Run(ctx context.Context, inv *invocation) error {
 	return err
 }
 
-// look makes all checks. A daemon elsewhere is asked what it knows; nothing is looked
-// at on this machine then.
-func (c *doctorCmd) look(ctx context.Context, inv *invocation) (*doctorFacts, error) {
+// check makes all checks. A daemon elsewhere is asked what it knows; nothing on this machine
+// is checked then.
+func (c *doctorCmd) check(ctx context.Context, inv *invocation) (*doctorFacts, error) {
 	if inv.flags.URL != "" {
 		s, err := inv.settled(ctx)
 		if err != nil {
@@ -59,7 +59,7 @@ func (c *doctorCmd) look(ctx context.Context, inv *invocation) (*doctorFacts, er
 	if err != nil {
 		return nil, err
 	}
-	return lookHere(ctx, inv, dir)
+	return checkHere(ctx, inv, dir)
 }
 
 // settleTime is how long roles that have just begun are given to be as they should.

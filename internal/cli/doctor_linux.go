@@ -22,9 +22,9 @@ import (
 	"github.com/tend-run/tend/internal/lib/sockdiag"
 )
 
-// lookHere looks at this machine and at the user's own daemon. Where none runs, one is
+// checkHere checks this machine and the user's own daemon. If there is no daemon, one is
 // tried: started in a directory of its own beside the state directory, asked, and ended.
-func lookHere(ctx context.Context, inv *invocation, dir string) (*doctorFacts, error) {
+func checkHere(ctx context.Context, inv *invocation, dir string) (*doctorFacts, error) {
 	facts := &doctorFacts{Asked: "daemon"}
 	add := func(all ...doctor.Finding) { facts.Checks = append(facts.Checks, all...) }
 	s, err := inv.settled(ctx)
@@ -56,7 +56,7 @@ func lookHere(ctx context.Context, inv *invocation, dir string) (*doctorFacts, e
 		own.State, own.Detail = doctor.Broken, err.Error()
 	}
 	add(own, socketFinding(inv), portFinding(dir))
-	add(doctor.Look(dir).Findings()...)
+	add(doctor.ReadMachine(dir).Findings()...)
 	add(toolFindings()...)
 	add(unitFindings()...)
 	if s != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/tend-run/tend/internal/cli/doctor"
 )
 
-// lookHere has no daemon to look at here.
-func lookHere(_ context.Context, _ *invocation, dir string) (*doctorFacts, error) {
+// checkHere has no daemon to check here.
+func checkHere(_ context.Context, _ *invocation, dir string) (*doctorFacts, error) {
 	return &doctorFacts{Asked: "nobody", Checks: []doctor.Finding{{
 		Name: "daemon", State: doctor.Broken, Detail: "tend serve needs Linux, and this is " + runtime.GOOS,
 		Mend: fmt.Sprintf("tend doctor --url URL, of a daemon elsewhere (%s is not used here)", dir),

@@ -121,7 +121,7 @@ func (v *eventView) show(ctx context.Context, ev process.Event) error {
 	v.printed[ev.ID] = ev.Kind
 	about, known := v.subjects[ev.ID]
 	if !known && ev.Kind != process.EventRemoved {
-		about = v.lookUp(ctx, ev.ID)
+		about = v.subject(ctx, ev.ID)
 	}
 	if v.subjects[ev.ID] = about; ev.Kind == process.EventRemoved {
 		delete(v.subjects, ev.ID)
@@ -132,8 +132,8 @@ func (v *eventView) show(ctx context.Context, ev process.Event) error {
 	return v.print(ev, about)
 }
 
-// lookUp asks what a process is that just started.
-func (v *eventView) lookUp(ctx context.Context, id process.ID) subject {
+// subject asks what a process is that just started.
+func (v *eventView) subject(ctx context.Context, id process.ID) subject {
 	p, err := v.d.Get(ctx, process.Selector{ID: id})
 	if err != nil {
 		return subject{}

@@ -15,7 +15,7 @@ import (
 	"github.com/tend-run/tend/process"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "write the golden files again")
 
 // golden compares got with a file under testdata/golden.
 func golden(t *testing.T, name string, got []byte) {

@@ -21,10 +21,10 @@ import (
 // detachKey is ctrl-], as telnet(1) has it: rarely meant for a program.
 const detachKey = 0x1d
 
-// errDetached: the person left; the process goes on.
+// errDetached: the person left; the process keeps running.
 var errDetached = errors.New("detached")
 
-// errHungUp: the terminal is gone, and with it the person; the process goes on.
+// errHungUp: the terminal is gone, and with it the person; the process keeps running.
 var errHungUp = fmt.Errorf("the terminal was closed: %w", errDetached)
 
 // foreground connects one process with the streams of this program until the
@@ -40,7 +40,7 @@ type foreground struct {
 	// forward passes SIGINT, SIGTERM and SIGQUIT on to the process; without it
 	// they end this program and leave the process alone, as SIGHUP always does.
 	forward bool
-	// signals received since before the start, so that none is missed.
+	// signals received since before the start, so that no signal is missed.
 	signals <-chan os.Signal
 
 	// detachable: on a terminal the detach key leaves, whatever the process

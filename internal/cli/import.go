@@ -50,8 +50,8 @@ func (c *importCmd) Run(ctx context.Context, inv *invocation) error {
 	return err
 }
 
-// readForeign reads a file of another supervisor; nil: it is none. What is wrong in it is
-// printed.
+// readForeign reads a file of another supervisor; nil: the file is not of that kind. What is
+// wrong in it is printed.
 func (inv *invocation) readForeign(ctx context.Context, path string) (*importer.File, error) {
 	f, err := openForeign(ctx, path)
 	if problems, ok := errors.AsType[config.Problems](err); ok {
@@ -90,7 +90,7 @@ func openForeign(ctx context.Context, path string) (*importer.File, error) {
 	}
 	tree, err := config.ReadTree(path, data)
 	if err != nil || tree.Map["services"] != nil {
-		return nil, nil // as whoever reads a tend.yaml will say
+		return nil, nil // the reader of tend.yaml will report it
 	}
 	switch {
 	case tree.Map["apps"] != nil, tree.Map["script"] != nil, tree.IsList:

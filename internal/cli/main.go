@@ -58,7 +58,7 @@ type invocation struct {
 	dialed  []*daemon
 	// sandbox is whose processes the command is for; "": the machine's.
 	sandbox string
-	// leftRunning: the person left the process that was followed, and it goes on.
+	// leftRunning: the person left the process that was followed, and it keeps running.
 	leftRunning bool
 	// stderr is where that of processes goes; nil: errs.
 	stderr io.Writer

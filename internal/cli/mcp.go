@@ -27,7 +27,7 @@ func (c *mcpCmd) Run(ctx context.Context, inv *invocation) error {
 			t.Header.Set("Authorization", "Bearer "+inv.flags.Token)
 		}
 		if inv.sandbox != "" {
-			if box == "" { // the same one for ever, whoever gets its name
+			if box == "" { // the same sandbox for ever, even if another one gets its name
 				_, info, err := d.sandbox(ctx, inv.sandbox)
 				if err != nil {
 					return t, err

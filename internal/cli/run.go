@@ -111,7 +111,7 @@ func (c *runFlags) follow(ctx context.Context, inv *invocation, d *daemon, spec 
 	inv.leftRunning = errors.Is(err, errDetached)
 	switch {
 	case errors.Is(err, errHungUp):
-		// The process goes on; what a script would do next does not.
+		// The process keeps running; what a script would do next is not done.
 		return statusError(128 + int(syscall.SIGHUP))
 	case errors.Is(err, errDetached):
 		back := inv.where() + cmp.Or(spec.Name, shortID(p.ID(), 14))

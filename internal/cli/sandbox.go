@@ -34,8 +34,8 @@ type sandboxCmd struct {
 	Rm       sandboxRmCmd       `cmd:"" aliases:"remove,delete,kill" help:"End sandboxes and remove all that belongs to them."`
 }
 
-// placeFlags say what a sandbox is that is made.
-type placeFlags struct {
+// creationFlags say what a sandbox is that is made.
+type creationFlags struct {
 	Template  string `placeholder:"NAME" complete:"template" help:"The template whose files it starts with. Default: the machine's own programs and libraries."`
 	Snapshot  string `placeholder:"NAME" complete:"snapshot" help:"The snapshot whose files it starts with."`
 	Isolation string `enum:"full,none,default" default:"full" placeholder:"HOW" help:"full: it sees neither processes nor files outside; none: a directory and a list of processes on the machine itself; default: the daemon's. Default: full."`
@@ -58,7 +58,7 @@ type placeFlags struct {
 	Label map[string]string `short:"l" aliases:"metadata" placeholder:"K=V" help:"A label. Repeatable."`
 }
 
-func (c *placeFlags) spec(inv *invocation, local bool) (s tend.SandboxSpec, err error) {
+func (c *creationFlags) spec(inv *invocation, local bool) (s tend.SandboxSpec, err error) {
 	s = tend.SandboxSpec{
 		Template: c.Template, Snapshot: c.Snapshot, User: c.User, Dir: c.Cwd, Metadata: c.Label,
 		Size:      tend.SandboxSize{CPUs: c.CPUs, Tasks: c.Pids},
@@ -114,7 +114,7 @@ func shareOf(text string, local bool) (tend.SandboxShare, error) {
 }
 
 // unmade says why a sandbox could not be made, and what to do.
-func (p *placeFlags) unmade(err error) error {
+func (p *creationFlags) unmade(err error) error {
 	if errors.Is(err, process.ErrNotFound) {
 		switch {
 		case p.Template != "" && strings.HasPrefix(err.Error(), "template "):
@@ -131,7 +131,7 @@ func (p *placeFlags) unmade(err error) error {
 }
 
 type sandboxCreateCmd struct {
-	placeFlags
+	creationFlags
 
 	Timeout    time.Duration `placeholder:"1h" help:"End it after this long."`
 	OnTimeout  string        `name:"on-timeout" enum:"rm,kill,pause" default:"rm" placeholder:"WHAT" help:"What --timeout does: rm or pause. Default: rm."`

@@ -34,9 +34,9 @@ type copyFacts struct {
 	Skipped int64 `json:"skipped"`
 }
 
-// place reads SANDBOX:PATH; sandbox is "" for a path here. A path here that has a colon
+// splitPath reads SANDBOX:PATH; sandbox is "" for a path here. A path here that has a colon
 // begins with "/" or ".".
-func place(arg string) (sandbox, name string) {
+func splitPath(arg string) (sandbox, name string) {
 	before, after, ok := strings.Cut(arg, ":")
 	if !ok || before == "" || strings.ContainsAny(before[:1], `/.\~`) || strings.ContainsAny(before, `/\`) ||
 		runtime.GOOS == "windows" && len(before) == 1 {
@@ -46,8 +46,8 @@ func place(arg string) (sandbox, name string) {
 }
 
 func (c *sandboxCpCmd) Run(ctx context.Context, inv *invocation) error {
-	from, source := place(c.Source)
-	to, target := place(c.Target)
+	from, source := splitPath(c.Source)
+	to, target := splitPath(c.Target)
 	switch {
 	case from == "" && to == "":
 		return usageError("neither path is in a sandbox; write SANDBOX:PATH for one of them")
@@ -113,17 +113,17 @@ func inside(name string) string {
 
 // The scripts below run in the sandbox. What they say on stderr is the error.
 
-// takeScript writes the archive of $1: of a directory what is in it, of a file the file
+// readScript writes the archive of $1: of a directory what is in it, of a file the file
 // alone.
-const takeScript = `p=$1
+const readScript = `p=$1
 if [ ! -e "$p" ]; then echo "$p: no such file or directory" >&2; exit 66; fi
 if ! command -v tar >/dev/null; then echo "there is no tar in this sandbox, which cp needs" >&2; exit 67; fi
 if [ -d "$p" ]; then cd -- "$p" && exec tar -cf - .; exit 66; fi
 cd -- "$(dirname -- "$p")" && exec tar -chf - "./$(basename -- "$p")"`
 
-// giveScript unpacks an archive: $1 is the destination, $2 the name that the source has,
+// writeScript unpacks an archive: $1 is the destination, $2 the name that the source has,
 // "" for what is in it, $3 dir, file or tar, and $4 the name of the file in the archive.
-const giveScript = `d=$1 n=$2 k=$3 x=$4
+const writeScript = `d=$1 n=$2 k=$3 x=$4
 if ! command -v tar >/dev/null; then echo "there is no tar in this sandbox, which cp needs" >&2; exit 67; fi
 if [ -d "$d" ]; then cd -- "$d" || exit 66; as=$n
 else
@@ -143,10 +143,10 @@ if [ -d "./$as" ]; then echo "$as: it is a directory" >&2; exit 66; fi
 tar -xof - && mv -f "./$x" "./$as" && exit 0
 s=$?; rm -f "./$x"; exit "$s"`
 
-// The output of takeScript waits for its reader, who frees what it has read.
+// The output of readScript waits for its reader, who frees what it has read.
 const (
-	takeBuffer = 32 << 20
-	takeFree   = 8 << 20
+	readBuffer = 32 << 20
+	freeEvery  = 8 << 20
 	// abandoned is how long the script waits for a reader that is gone, and how long what
 	// it has written is kept for one.
 	abandoned = 2 * time.Minute
@@ -155,7 +155,7 @@ const (
 func (c *sandboxCpCmd) command(script string, args ...string) tend.Cmd {
 	cmd := tend.Command("sh", append([]string{"-c", script, "tend-cp"}, args...)...)
 	cmd.User, cmd.Tag = c.User, "tend-cp"
-	cmd.Retention = process.Retention{Limit: takeBuffer, Policy: process.Block, TTL: abandoned}
+	cmd.Retention = process.Retention{Limit: readBuffer, Policy: process.Block, TTL: abandoned}
 	return cmd
 }
 
@@ -191,7 +191,7 @@ func verdict(ctx context.Context, p *tend.Process) error {
 }
 
 func (c *sandboxCpCmd) upload(ctx context.Context, d *daemon, up *packer, target string) (copyFacts, error) {
-	cmd := c.command(giveScript, target, up.name, up.kind, up.aside)
+	cmd := c.command(writeScript, target, up.name, up.kind, up.aside)
 	cmd.StdinPipe = true
 	p, err := d.Spawn(ctx, cmd)
 	if err != nil {
@@ -222,7 +222,7 @@ type contextWriter struct {
 func (w *contextWriter) Write(b []byte) (int, error) { return w.in.WriteContext(w.ctx, b) }
 
 func (c *sandboxCpCmd) download(ctx context.Context, inv *invocation, d *daemon, source, target string, most int64) (copyFacts, error) {
-	cmd := c.command(takeScript, source)
+	cmd := c.command(readScript, source)
 	cmd.KillWithoutReaders = abandoned
 	p, err := d.Spawn(ctx, cmd)
 	if err != nil {
@@ -274,7 +274,7 @@ type freeing struct {
 
 func (f *freeing) Read(b []byte) (int, error) {
 	out := f.p.Stdout()
-	if at := out.Offset(); at-f.freed >= takeFree {
+	if at := out.Offset(); at-f.freed >= freeEvery {
 		if err := f.p.Raw().Trim(f.ctx, process.Stdout, at); err != nil && !errors.Is(err, process.ErrExited) {
 			return 0, err
 		}

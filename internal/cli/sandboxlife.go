@@ -16,8 +16,8 @@ type sandboxArgs struct {
 	Names []string `arg:"" name:"sandbox" complete:"sandbox" help:"The sandboxes."`
 }
 
-// act does something to each sandbox, goes on after failures, and prints what it was
-// done to.
+// act does something to each sandbox, also after failures, and prints the sandboxes that it
+// was done to.
 func (c *sandboxArgs) act(ctx context.Context, inv *invocation, d *daemon, do func(*tend.Sandbox, context.Context) error) error {
 	return each(c.Names, func(name string) error {
 		box, info, err := d.sandbox(ctx, name)

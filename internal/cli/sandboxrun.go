@@ -66,7 +66,7 @@ const (
 )
 
 type sandboxRunCmd struct {
-	placeFlags
+	creationFlags
 
 	Name    string        `placeholder:"NAME" help:"The name of the sandbox. Default: a generated one."`
 	TTY     bool          `short:"t" name:"tty" help:"Give the command a terminal."`
@@ -96,7 +96,7 @@ func (c *sandboxRunCmd) Run(ctx context.Context, inv *invocation) error {
 	if err != nil {
 		return runFailure(err)
 	}
-	place, err := c.placeFlags.spec(inv, d.local)
+	place, err := c.creationFlags.spec(inv, d.local)
 	if err != nil {
 		return err
 	}

@@ -41,7 +41,7 @@ func TestARedrawnScreenLooksLikeTheOneThatWasThere(t *testing.T) {
 			want, got := redraw(t, out)
 			for y := range int(small.Rows) {
 				for x := range int(small.Cols) {
-					w, g := look(want.term.Cell(x, y)), look(got.term.Cell(x, y))
+					w, g := styled(want.term.Cell(x, y)), styled(got.term.Cell(x, y))
 					if w != g {
 						t.Fatalf("cell %d,%d looks like %s; want %s", x, y, g, w)
 					}
@@ -60,7 +60,7 @@ func TestARedrawnScreenLooksLikeTheOneThatWasThere(t *testing.T) {
 
 // look is a glyph as a person sees it: bold makes the first eight colours
 // bright, and an empty cell is a space.
-func look(g vt10x.Glyph) string {
+func styled(g vt10x.Glyph) string {
 	if g.Char < ' ' {
 		g.Char = ' '
 	}

@@ -406,7 +406,7 @@ func readExitSecret(path string) ([]byte, error) {
 
 // readToken reads a token file: one line, spaces around it ignored. shared says
 // that others may read it, which tend serve refuses; a server that starts again
-// goes on with it, or a change of the mode would end the service.
+// continues with it, or a change of the mode would end the service.
 func readToken(path string) (token string, shared, err error) {
 	data, shared, err := readSecret(path)
 	if err != nil {

@@ -77,7 +77,7 @@ func (c *serveCmd) Run(ctx context.Context, inv *invocation) error {
 const replaceTimeout = 10 * time.Second
 
 // replaceDaemon takes the place of a daemon that a command such as tend run has
-// started by itself. Processes, output and readers go on: it is the same path
+// started by itself. Processes, output and readers continue: it is the same path
 // as after a launcher's death.
 func replaceDaemon(ctx context.Context, inv *invocation, cfg launch.Config, pid int) error {
 	what := "its processes go on, and end with this one"
@@ -107,7 +107,7 @@ func kept(dir string) bool { return launch.Kept(dir) }
 func lives(dir string) bool { return launch.Lives(dir) }
 
 // silent says why a daemon does not answer, and trouble why it may not be able to;
-// continueRoles lets stopped roles go on.
+// continueRoles continues stopped roles.
 func silent(dir string) string  { return launch.Silent(dir) }
 func trouble(dir string) string { return launch.Trouble(dir) }
 func continueRoles(dir string)  { launch.Continue(dir) }
@@ -226,7 +226,7 @@ func (c *serverRoleCmd) serve(ctx context.Context, inv *invocation, dir string) 
 		},
 		Client: client.Config{Environ: environ, Sync: syncOf(c.Fsync), Budget: sizes.budget, Keep: sizes.keep,
 			TTL: c.KeepFinished, Rebuilt: func() {
-				// All that runs is as it was, and so is all that clients need to go on:
+				// All that runs is as it was, and so is all that clients need to continue:
 				// the next server finds it, as after a crash.
 				log.Error("the keeper's shared memory was damaged; another server goes on")
 				os.Exit(1)

@@ -182,7 +182,7 @@ const labelService = "tend.service"
 const labelHook = "tend.hook"
 
 // serviceOf returns the service whose newest run a process is, if somebody wants that to
-// run; "": none. What cannot be found out is none.
+// run; "": it is no service's, or that cannot be found out.
 func (inv *invocation) serviceOf(ctx context.Context, d *daemon, p process.Process) string {
 	if inv.sandbox != "" {
 		return ""

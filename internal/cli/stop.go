@@ -118,8 +118,8 @@ type restartCmd struct {
 	IDs []string `arg:"" name:"id" complete:"process" help:"The processes, running or finished. If a process belongs to a service, the service is restarted by its own rules."`
 }
 
-// Run ends each process and starts it anew from its spec, with a new id. The
-// former one is kept as any that has finished; the name finds the new one.
+// Run ends each process and starts it again from its spec, with a new id. The
+// former process is kept as any that has finished; the name finds the new one.
 func (c *restartCmd) Run(ctx context.Context, inv *invocation) error {
 	sig, err := parseSignal(c.Signal)
 	if err != nil {

@@ -20,7 +20,7 @@ func privately(do func()) { do() }
 func canWriteTo(string) error { return nil }
 
 // cancelReader reads a file and can be left while it waits. The read itself
-// goes on until a key is typed, or to the end of this program.
+// lasts until a key is typed, or to the end of this program.
 type cancelReader struct {
 	file  *os.File
 	begin sync.Once

@@ -9,7 +9,7 @@ import (
 )
 
 // printTail writes the last lines or bytes of what there is now and returns
-// the offsets at which following goes on.
+// the offsets at which following continues.
 func printTail(ctx context.Context, inv *invocation, p process.Process, opts process.ReadOptions, want view.Amount) ([4]int64, error) {
 	info, err := p.Info(ctx)
 	if err != nil {

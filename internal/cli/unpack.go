@@ -133,8 +133,8 @@ func (u *unpacker) single(t *tar.Reader, h *tar.Header) error {
 	if info, err := root.Lstat(name); err == nil && info.IsDir() {
 		return fmt.Errorf("%s is a directory", filepath.Join(dir, name))
 	}
-	// Beside it first: whoever reads the file finds it whole, and a link of that name
-	// is replaced, not followed.
+	// Beside it first: readers find the file whole, and a link of that name is replaced,
+	// not followed.
 	aside := "." + name[:min(len(name), 100)] + "." + rand.Text()[:8]
 	if err := u.file(root, aside, t, h); err != nil {
 		_ = root.Remove(aside)

@@ -23,7 +23,7 @@ import (
 type upCmd struct {
 	Detach bool `short:"d" help:"Request the services and return; they keep running."`
 	Wait   bool `help:"With -d: return once all of them are ready or have completed; exit status 1 if one has failed."`
-	// Of the wait alone: the services go on.
+	// It ends the wait alone: the services keep running.
 	WaitTimeout time.Duration `name:"wait-timeout" placeholder:"30s" help:"With --wait: give up after this long, with exit status 124; the services keep running. Default: no limit, and a service with restart.max 0 never fails."`
 	Config      string        `short:"f" default:"tend.yaml" placeholder:"FILE" help:"The file that declares the services: a tend.yaml, or an ecosystem file of pm2, a Procfile or a file of process-compose. Default: tend.yaml."`
 	Names       []string      `arg:"" name:"service" optional:"" complete:"service" help:"Only these services and their dependencies. Default: all that are not disabled."`
@@ -142,8 +142,8 @@ func (inv *invocation) loadConfig(ctx context.Context, path string) (*config.Sou
 	return src, c, err
 }
 
-// openSource reads a tend.yaml, or a file of another supervisor as if it were one: what has
-// no equivalent is said.
+// openSource reads a tend.yaml, or a file of another supervisor as if it were one: it notes
+// what has no equivalent.
 func (inv *invocation) openSource(ctx context.Context, path string) (*config.Source, error) {
 	f, err := inv.readForeign(ctx, path)
 	if err != nil {
@@ -227,7 +227,7 @@ type upView struct {
 
 	together sync.Mutex // of those who print lines
 	wg       sync.WaitGroup
-	shown    map[string]tend.Service // as they were said last
+	shown    map[string]tend.Service // as they were noted last
 	read     map[string]process.ID   // whose output is read
 }
 
@@ -390,7 +390,7 @@ func (v *upView) foreground(ctx context.Context, signals <-chan os.Signal) error
 			switch {
 			case slices.Contains(resizeSignals(), s):
 			case s == syscall.SIGHUP:
-				return statusError(128 + int(syscall.SIGHUP)) // the services go on
+				return statusError(128 + int(syscall.SIGHUP)) // the services keep running
 			case ending:
 				v.note("left; the services are still being ended (tend services)")
 				return statusError(128 + int(syscall.SIGINT))

@@ -107,7 +107,7 @@ func (t *tape) bound() {
 	}
 }
 
-// fails: what cannot be read is said, and others go on.
+// fails reports what cannot be read, while the other tapes are read further.
 func (t *tape) fails(err error) error {
 	if cerr := t.l.ctx.Err(); cerr != nil {
 		return cerr

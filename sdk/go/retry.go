@@ -70,8 +70,8 @@ type attempts struct {
 // progress starts the count again.
 func (a *attempts) progress() { a.n, a.heard = 0, time.Now() }
 
-// next returns how long to wait before the next attempt, and false when there
-// is none. A server that goes away, or whose listening sockets are held, is called
+// next returns how long to wait before the next attempt, and false when there is no
+// next one. A server that goes away, or whose listening sockets are held, is called
 // at once the first time. A second time in a row is delayed: nothing may spin.
 func (a *attempts) next(goingAway bool) (time.Duration, bool) {
 	a.n++

@@ -11,7 +11,7 @@ import (
 // ProtocolError is returned when a server sends data that no tend sends, because it is
 // broken or hostile. None of that data is passed on.
 type ProtocolError struct {
-	What string // "an id that is none: …"
+	What string // "the pid -1"
 }
 
 func (e *ProtocolError) Error() string {

@@ -104,7 +104,7 @@ func Isolation(layers, missing string) (out []Finding) {
 }
 
 // Missing parts the text into layers and reasons. A reason may have a semicolon of its
-// own: what begins with no layer goes on with the one before.
+// own: what begins with no layer belongs to the reason before.
 func Missing(text string) (out [][2]string) {
 	for piece := range strings.SplitSeq(text, "; ") {
 		layer, reason, ok := strings.Cut(piece, ": ")

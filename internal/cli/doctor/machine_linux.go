@@ -10,9 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Look asks the kernel. dir is the state directory, which need not be there yet. What
+// ReadMachine asks the kernel. dir is the state directory, which need not be there yet. What
 // cannot be read is taken to be well: the daemon says itself what it misses then.
-func Look(dir string) *Machine {
+func ReadMachine(dir string) *Machine {
 	m := &Machine{UID: os.Geteuid(), Dir: dir, Clock: time.Now(), UserNamespaces: -1}
 	var files unix.Rlimit
 	if unix.Getrlimit(unix.RLIMIT_NOFILE, &files) == nil {
@@ -28,7 +28,7 @@ func Look(dir string) *Machine {
 			m.Restricted = name
 		}
 	}
-	m.lookAtTasks()
+	m.readTaskLimit()
 	var fs unix.Statfs_t
 	if unix.Statfs(Existing(dir), &fs) == nil {
 		unit := uint64(fs.Bsize)
@@ -68,8 +68,8 @@ func capsOf(status string) uint64 {
 	return 0
 }
 
-// lookAtTasks finds the least of the limits of processes and threads.
-func (m *Machine) lookAtTasks() {
+// readTaskLimit finds the least of the limits of processes and threads.
+func (m *Machine) readTaskLimit() {
 	least := func(n int64, by string) {
 		if n > 0 && (m.Tasks == 0 || n < m.Tasks) {
 			m.Tasks, m.TasksBy = n, by
@@ -94,7 +94,7 @@ func (m *Machine) lookAtTasks() {
 		}
 		for dir := filepath.Join(top, f[2]); len(dir) >= len(top); dir = filepath.Dir(dir) {
 			path := filepath.Join(dir, "pids.max")
-			n, _ := strconv.ParseInt(text(path), 10, 64) // "max" is none
+			n, _ := strconv.ParseInt(text(path), 10, 64) // "max": no limit
 			least(n, path)
 		}
 	}

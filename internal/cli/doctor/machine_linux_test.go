@@ -8,7 +8,7 @@ import (
 
 func TestTheKernelIsAsked(t *testing.T) {
 	dir := t.TempDir()
-	m := Look(filepath.Join(dir, "not", "there"))
+	m := ReadMachine(filepath.Join(dir, "not", "there"))
 	if m.UID != os.Geteuid() || m.FilesMost == 0 || m.Tasks == 0 || m.TasksBy == "" || m.Disk.Total == 0 || m.Disk.Magic == 0 || m.Clock.IsZero() {
 		t.Errorf("%+v", m)
 	}

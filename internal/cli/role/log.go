@@ -6,7 +6,7 @@ import (
 	"syscall"
 )
 
-// OutliveLog lets this process go on when nobody reads its log any more. A Go program
+// OutliveLog lets this process continue when nobody reads its log any more. A Go program
 // that writes to stdout or stderr without a reader dies of SIGPIPE, unless it asks for
 // the signal. Ignoring it would be inherited by all that the process starts.
 func OutliveLog() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) }

@@ -13,7 +13,7 @@ import (
 )
 
 // sandboxes: the processes of a sandbox write, read and end like any others, also while it
-// is paused and goes on; it is found again behind each death, and goes at the end. Where
+// is paused and resumed; it is found again after each death, and removed at the end. Where
 // the machine isolates nothing there is nothing to do.
 func sandboxes(ctx context.Context, b *bench) error {
 	box := tend.NewSandbox(b.c, tend.SandboxSpec{Isolation: tend.IsolationFull, Name: "t" + string(process.NewID())})
