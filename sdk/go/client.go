@@ -70,12 +70,8 @@ type Client struct {
 	files   tendv1connect.FileServiceClient
 	kept    tendv1connect.ServiceServiceClient
 	keys    tendv1connect.KeyServiceClient
-	held    atomic.Bool // as the server's last hello said
-	writers atomic.Bool // the same: it knows writers by name
-	greps   atomic.Bool // the same: it knows invert, before and after of Grep
-	hasBox  atomic.Bool // the same: it has a SandboxService
-	keeps   atomic.Bool // the same: it has a ServiceService
-	listed  int         // processes that List accepts: maxListed but in tests
+	server  *atomic.Pointer[tendv1.HelloResponse] // its last hello; nil: there was none
+	listed  int                                   // processes that List accepts: maxListed but in tests
 
 	// closed ends every stream when Close is called. It is the one context
 	// that is kept: it belongs to the client and to no call.
@@ -122,7 +118,8 @@ func Dial(ctx context.Context, url string, opts Options) (*Client, error) {
 
 func newClient(url string, t target, opts Options, http2 bool) *Client {
 	c := &Client{url: url, retry: opts.Retry.withDefaults(), silence: opts.Silence, patient: opts.Patience,
-		log: cmp.Or(opts.Log, slog.New(slog.DiscardHandler)), listed: maxListed, wg: new(sync.WaitGroup), base: t.base}
+		server: new(atomic.Pointer[tendv1.HelloResponse]),
+		log:    cmp.Or(opts.Log, slog.New(slog.DiscardHandler)), listed: maxListed, wg: new(sync.WaitGroup), base: t.base}
 	if c.silence <= 0 {
 		c.silence = 3 * tendpb.Heartbeat
 	}
@@ -152,15 +149,10 @@ func (c *Client) services(tr http.RoundTripper) {
 // in returns a client for the processes of a sandbox, over the same connections. It
 // ends with c.
 func (c *Client) in(id string) *Client {
-	in := &Client{
-		url: c.url, retry: c.retry, silence: c.silence, patient: c.patient, log: c.log, conns: c.conns, listed: c.listed,
-		closed: c.closed, close: func() {}, wg: c.wg, base: c.base, options: c.options, sandbox: id,
-	}
-	in.held.Store(c.held.Load())
-	in.writers.Store(c.writers.Load())
-	in.greps.Store(c.greps.Load())
+	in := *c
+	in.sandbox = id
 	in.services(inSandbox{c.conns, id})
-	return in
+	return &in
 }
 
 // inSandbox says with each request which sandbox it is for.
@@ -184,11 +176,7 @@ func (c *Client) hello(ctx context.Context) error {
 	defer cancel()
 	resp, err := c.rpc.Hello(ctx, connect.NewRequest(&tendv1.HelloRequest{}))
 	if err == nil {
-		c.held.Store(resp.Msg.GetListenersHeld())
-		c.writers.Store(resp.Msg.GetInputWriters())
-		c.greps.Store(resp.Msg.GetGrepOptions())
-		c.hasBox.Store(resp.Msg.GetSandboxes())
-		c.keeps.Store(resp.Msg.GetServices())
+		c.server.Store(resp.Msg)
 	}
 	return err
 }

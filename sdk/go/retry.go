@@ -5,12 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"sync/atomic"
 	"time"
 
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/proto"
 
+	tendv1 "github.com/tend-run/tend/gen/tend/v1"
 	"github.com/tend-run/tend/internal/lib/backoff"
 	"github.com/tend-run/tend/process"
 )
@@ -94,7 +94,7 @@ var errAway = connect.NewError(connect.CodeUnavailable, errors.New("the server w
 // be safe to repeat: it continues from an offset, or its id or offset shows the
 // server what was done before.
 func (c *Client) repeat(ctx context.Context, what string, last func(error) bool, try func(*attempts) error) error {
-	a := &attempts{policy: c.retry, held: c.held.Load(), random: rand.Float64, patience: c.patient, heard: time.Now()}
+	a := &attempts{policy: c.retry, held: c.server.Load().GetListenersHeld(), random: rand.Float64, patience: c.patient, heard: time.Now()}
 	for {
 		generation := c.conns.current()
 		err := try(a)
@@ -195,14 +195,14 @@ func mapped[M, T any](from []M, to func(M) T) (all []T) {
 // needs fails on a server of a former version, without what is asked for: it would do to the
 // machine what is meant for a sandbox, say. It may have been replaced since it said what it
 // knows, so it is asked again.
-func (c *Client) needs(ctx context.Context, known *atomic.Bool, without string) error {
-	if known.Load() {
+func (c *Client) needs(ctx context.Context, known func(*tendv1.HelloResponse) bool, without string) error {
+	if known(c.server.Load()) {
 		return nil
 	}
 	if err := c.call(ctx, c.hello); err != nil {
 		return err
 	}
-	if !known.Load() {
+	if !known(c.server.Load()) {
 		return formerVersion(without)
 	}
 	return nil

@@ -95,7 +95,7 @@ func (c *Client) sandboxInfo(ctx context.Context, key string) (info SandboxInfo,
 }
 
 func (c *Client) needsSandboxes(ctx context.Context) error {
-	return c.needs(ctx, &c.hasBox, "has no sandboxes, or is")
+	return c.needs(ctx, (*tendv1.HelloResponse).GetSandboxes, "has no sandboxes, or is")
 }
 
 // aboutSandboxes runs a call about sandboxes, by call or once.

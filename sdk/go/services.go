@@ -182,7 +182,7 @@ func (c *Client) WatchServices(ctx context.Context) iter.Seq2[[]Service, error] 
 }
 
 func (c *Client) needsServices(ctx context.Context) error {
-	return c.needs(ctx, &c.keeps, "keeps no services, or is")
+	return c.needs(ctx, (*tendv1.HelloResponse).GetServices, "keeps no services, or is")
 }
 
 // aboutServices runs a call about services, by call or once.

@@ -37,7 +37,8 @@ func (c *Client) View(ctx context.Context, by process.Selector, o view.Options) 
 func (c *Client) Grep(ctx context.Context, by process.Selector, o view.GrepOptions) iter.Seq2[view.Match, error] {
 	open := func(ctx context.Context) (*connect.ServerStreamForClient[tendv1.GrepResponse], error) {
 		if o.Invert || o.Before > 0 || o.After > 0 {
-			if err := c.needs(ctx, &c.greps, "does not know invert, before and after of a search; it is"); err != nil {
+			err := c.needs(ctx, (*tendv1.HelloResponse).GetGrepOptions, "does not know invert, before and after of a search; it is")
+			if err != nil {
 				return nil, err
 			}
 		}

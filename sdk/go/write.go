@@ -151,7 +151,7 @@ func (p *remote) write(ctx context.Context, in process.Input) (process.Accepted,
 	lost := func(err error) bool {
 		// A server of a former version, which does not know writers, has appended
 		// it, or not.
-		return p.afterKill(err) || in.Writer != "" && !c.writers.Load()
+		return p.afterKill(err) || in.Writer != "" && !c.server.Load().GetInputWriters()
 	}
 	err := c.repeatCall(ctx, "write", lost, func(ctx context.Context) error {
 		msg.Again = msg.Again || tries > 0
