@@ -33,41 +33,15 @@ var errCut = errors.New("the stream was cut")
 
 // rawFace is one protocol.
 type rawFace struct {
-	name  string
-	path  string
-	body  func(id string, pid int, at int64) (string, map[string]string)
-	parse func(msg []byte) (rawEvent, error)
+	name string
+	path string
+	body func(id string, pid int, at int64) (string, map[string]string)
 }
 
 var nativeFace = rawFace{
 	name: "native", path: "/tend.v1.ProcessService/Read",
 	body: func(id string, _ int, at int64) (string, map[string]string) {
 		return fmt.Sprintf(`{"process":{"id":%q},"streams":["STREAM_STDOUT"],"from":[{"stream":"STREAM_STDOUT","offset":"%d"}]}`, id, at), nil
-	},
-	parse: func(msg []byte) (rawEvent, error) {
-		var m struct {
-			Event struct {
-				Output *struct {
-					Offset string `json:"offset"`
-					Data   string `json:"data"`
-				} `json:"output"`
-				Exited *struct {
-					Code int `json:"code"`
-				} `json:"exited"`
-			} `json:"event"`
-		}
-		if err := json.Unmarshal(msg, &m); err != nil {
-			return rawEvent{}, err
-		}
-		ev := rawEvent{offset: -1}
-		if o := m.Event.Output; o != nil {
-			ev.data = o.Data
-			ev.offset, _ = strconv.ParseInt("0"+o.Offset, 10, 64)
-		}
-		if e := m.Event.Exited; e != nil {
-			ev.exited, ev.code = true, e.Code
-		}
-		return ev, nil
 	},
 }
 
@@ -76,29 +50,35 @@ var envdFace = rawFace{
 	body: func(_ string, pid int, at int64) (string, map[string]string) {
 		return fmt.Sprintf(`{"process":{"pid":%d}}`, pid), map[string]string{"Tend-From": fmt.Sprintf("stdout=%d", at)}
 	},
-	parse: func(msg []byte) (rawEvent, error) {
-		var m struct {
-			Event struct {
-				Data *struct {
-					Stdout string `json:"stdout"`
-				} `json:"data"`
-				End *struct {
-					ExitCode int `json:"exitCode"`
-				} `json:"end"`
-			} `json:"event"`
+}
+
+// parseRaw reads a message of either face: output and exited are the native one's, data and end
+// envd's.
+func parseRaw(msg []byte) (rawEvent, error) {
+	var m struct {
+		Event struct {
+			Output *struct{ Offset, Data string }
+			Exited *struct{ Code int }
+			Data   *struct{ Stdout string }
+			End    *struct{ ExitCode int }
 		}
-		if err := json.Unmarshal(msg, &m); err != nil {
-			return rawEvent{}, err
-		}
-		ev := rawEvent{offset: -1}
-		if m.Event.Data != nil {
-			ev.data = m.Event.Data.Stdout
-		}
-		if m.Event.End != nil {
-			ev.exited, ev.code = true, m.Event.End.ExitCode
-		}
-		return ev, nil
-	},
+	}
+	ev := rawEvent{offset: -1}
+	err := json.Unmarshal(msg, &m)
+	if o := m.Event.Output; o != nil {
+		ev.data = o.Data
+		ev.offset, _ = strconv.ParseInt("0"+o.Offset, 10, 64)
+	}
+	if e := m.Event.Exited; e != nil {
+		ev.exited, ev.code = true, e.Code
+	}
+	if d := m.Event.Data; d != nil {
+		ev.data = d.Stdout
+	}
+	if e := m.Event.End; e != nil {
+		ev.exited, ev.code = true, e.ExitCode
+	}
+	return ev, err
 }
 
 // follow reads to the exit and checks every byte. It connects again, at the
@@ -184,7 +164,7 @@ func (f *rawFace) once(ctx context.Context, b *bench, id string, pid int, at *in
 		if head[0]&2 != 0 { // the end of the stream, with its error
 			return false, endOfStream(msg)
 		}
-		ev, err := f.parse(msg)
+		ev, err := parseRaw(msg)
 		if err != nil {
 			return false, err
 		}
