@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"path/filepath"
@@ -207,8 +206,9 @@ func (s *suggester) named(kind string) []word {
 	all := s.processes()
 	slices.Reverse(all)
 	// What runs goes before what has ended.
-	slices.SortStableFunc(all, func(a, b process.Info) int { return cmp.Compare(ended(&a), ended(&b)) })
-	for _, i := range all {
+	live := slices.DeleteFunc(slices.Clone(all), func(i process.Info) bool { return i.Exit != nil })
+	ended := slices.DeleteFunc(all, func(i process.Info) bool { return i.Exit == nil })
+	for _, i := range append(live, ended...) {
 		switch {
 		case kind == "live" && i.Exit != nil && i.TreeGone, kind == "finished" && i.Exit == nil,
 			kind == "input" && (i.Exit != nil || i.Spec.PTY == nil && !i.Stdin.Open):
@@ -222,13 +222,6 @@ func (s *suggester) named(kind string) []word {
 		ids = append(ids, word{string(i.ID), about})
 	}
 	return slices.DeleteFunc(append(names, ids...), func(w word) bool { return slices.Contains(s.args, w.text) })
-}
-
-func ended(i *process.Info) int {
-	if i.Exit != nil {
-		return 1
-	}
-	return 0
 }
 
 // processes asks the daemon that the command line means; that there is no daemon is no error.

@@ -158,28 +158,18 @@ func (f *foreground) makeRaw() (restore func(), err error) {
 // copyOutput writes the output to the streams of this program to its end.
 func (f *foreground) copyOutput(ctx context.Context, reader process.Reader) (*process.Exit, error) {
 	var exit *process.Exit
+	show := f.show
+	if show == nil {
+		show = f.print
+	}
 	for ev, err := range process.Follow(ctx, reader) {
 		if err != nil {
 			return exit, err
 		}
-		if f.show != nil {
-			if err := f.show(ev); err != nil {
-				return exit, err
-			}
+		if err := show(ev); err != nil {
+			return exit, err
 		}
 		switch ev.Kind {
-		case process.EventOutput:
-			if f.show != nil {
-				continue
-			}
-			f.left.follow(ev.Data)
-			if _, err := f.inv.sink(ev.Stream).Write(ev.Data); err != nil {
-				return exit, err
-			}
-		case process.EventGap:
-			if f.show == nil {
-				f.say(gapText(ev.Gap))
-			}
 		case process.EventExited:
 			exit = ev.Exit
 		case process.EventRemoved:
@@ -187,6 +177,18 @@ func (f *foreground) copyOutput(ctx context.Context, reader process.Reader) (*pr
 		}
 	}
 	return exit, nil
+}
+
+// print writes output as it is.
+func (f *foreground) print(ev process.Event) (err error) {
+	switch ev.Kind {
+	case process.EventOutput:
+		f.left.follow(ev.Data)
+		_, err = f.inv.sink(ev.Stream).Write(ev.Data)
+	case process.EventGap:
+		f.say(gapText(ev.Gap))
+	}
+	return err
 }
 
 // sink returns where one stream of output goes.

@@ -99,11 +99,7 @@ func badPattern(v string) string {
 
 // wanted reads --filter.
 func (c *psCmd) wanted() (fits func(*process.Info) bool, ended bool, err error) {
-	type wish struct {
-		filter *psFilter
-		value  string
-	}
-	byKey := map[string][]wish{}
+	values := map[*psFilter][]string{}
 	for _, text := range c.Filter {
 		key, value, has := strings.Cut(text, "=")
 		at := slices.IndexFunc(psFilters, func(f psFilter) bool { return f.key == key })
@@ -118,11 +114,11 @@ func (c *psCmd) wanted() (fits func(*process.Info) bool, ended bool, err error) 
 			}
 		}
 		ended = ended || key == "status" || key == "exited"
-		byKey[key] = append(byKey[key], wish{f, value})
+		values[f] = append(values[f], value)
 	}
 	return func(i *process.Info) bool {
-		for _, wishes := range byKey {
-			if !slices.ContainsFunc(wishes, func(w wish) bool { return w.filter.holds(i, w.value) }) {
+		for f, some := range values {
+			if !slices.ContainsFunc(some, func(v string) bool { return f.holds(i, v) }) {
 				return false
 			}
 		}

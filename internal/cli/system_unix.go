@@ -3,11 +3,12 @@
 package cli
 
 import (
-	"errors"
 	"os"
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tend-run/tend/internal/lib/eintr"
 )
 
 // resizeSignals come when the size of this terminal has changed.
@@ -55,9 +56,7 @@ func (r *cancelReader) Read(b []byte) (int, error) {
 			{Fd: int32(r.file.Fd()), Events: unix.POLLIN},
 			{Fd: int32(r.wake.Fd()), Events: unix.POLLIN},
 		}
-		if _, err := unix.Poll(fds, -1); errors.Is(err, unix.EINTR) {
-			continue
-		} else if err != nil {
+		if _, err := eintr.Get(func() (int, error) { return unix.Poll(fds, -1) }); err != nil {
 			return 0, err
 		}
 		if fds[1].Revents != 0 {
@@ -124,13 +123,7 @@ func setTerminal(fd int, change func(*unix.Termios)) (restore func(), err error)
 // hungUp waits until the other end of a pipe, socket or terminal is closed,
 // and returns true, or until stopped reads end of file.
 func hungUp(f, stopped *os.File) bool {
-	for {
-		fds := []unix.PollFd{{Fd: int32(f.Fd())}, {Fd: int32(stopped.Fd()), Events: unix.POLLIN}}
-		if _, err := unix.Poll(fds, -1); errors.Is(err, unix.EINTR) {
-			continue
-		} else if err != nil || fds[1].Revents != 0 {
-			return false
-		}
-		return fds[0].Revents&(unix.POLLERR|unix.POLLHUP) != 0
-	}
+	fds := []unix.PollFd{{Fd: int32(f.Fd())}, {Fd: int32(stopped.Fd()), Events: unix.POLLIN}}
+	_, err := eintr.Get(func() (int, error) { return unix.Poll(fds, -1) })
+	return err == nil && fds[1].Revents == 0 && fds[0].Revents&(unix.POLLERR|unix.POLLHUP) != 0
 }

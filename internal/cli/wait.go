@@ -83,9 +83,6 @@ func (c *waitCmd) Run(ctx context.Context, inv *invocation) (err error) {
 			failed[i] = c.result(inv, id, results[i])
 		}
 	}
-	if len(failed) == 1 {
-		return failed[0]
-	}
 	return errors.Join(failed...)
 }
 

@@ -23,6 +23,7 @@ func TestCallsThatASignalMayInterruptAreRepeated(t *testing.T) {
 	// Where EINTR does not come, or does no harm.
 	const eventfd, noWait, early, proc = "an eventfd has room", "it does not wait", "the wait may end early", "the kernel has it at once"
 	right := map[string]string{
+		"internal/cli/system_unix.go Read Poll":                    early,
 		"internal/core/anchor/vault.go rest Poll":                  early,
 		"internal/core/anchor/vault.go rest Read":                  noWait,
 		"internal/sandbox/network/space_linux.go connect Connect":  noWait,
