@@ -60,12 +60,17 @@ type foreground struct {
 // catchSignals starts to collect the signals of a foreground command.
 func catchSignals() (received <-chan os.Signal, stop func()) {
 	c := make(chan os.Signal, 16)
-	wanted := append(resizeSignals(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGQUIT)
-	if !signal.Ignored(syscall.SIGHUP) { // by nohup(1)
-		wanted = append(wanted, syscall.SIGHUP)
-	}
-	signal.Notify(c, wanted...)
+	signal.Notify(c, append(endSignals(), resizeSignals()...)...)
 	return c, func() { signal.Stop(c) }
+}
+
+// endSignals are those by which the person or the system ends a foreground command.
+func endSignals() []os.Signal {
+	all := []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGQUIT}
+	if !signal.Ignored(syscall.SIGHUP) { // by nohup(1)
+		all = append(all, syscall.SIGHUP)
+	}
+	return all
 }
 
 // run returns the exit of the process, or errDetached.

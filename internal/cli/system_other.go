@@ -4,8 +4,8 @@ package cli
 
 import (
 	"errors"
+	"io"
 	"os"
-	"sync"
 	"syscall"
 )
 
@@ -22,57 +22,22 @@ func canWriteTo(string) error { return nil }
 // cancelReader reads a file and can be left while it waits. The read itself
 // lasts until a key is typed, or to the end of this program.
 type cancelReader struct {
-	file  *os.File
-	begin sync.Once
-	got   chan piece
-	used  chan struct{} // the piece was copied
-	stop  chan struct{}
+	io.Reader
+	stop *io.PipeWriter
 }
 
-type piece struct {
-	data []byte
-	err  error
-}
-
+// newCancelReader returns a reader that returns io.EOF at the end of the input and
+// os.ErrClosed after cancel.
 func newCancelReader(f *os.File) (*cancelReader, error) {
-	return &cancelReader{file: f, got: make(chan piece), used: make(chan struct{}), stop: make(chan struct{})}, nil
+	r, w := io.Pipe()
+	go func() {
+		_, err := io.Copy(w, f)
+		w.CloseWithError(err)
+	}()
+	return &cancelReader{r, w}, nil
 }
 
-// Read waits for input and reads it. It returns io.EOF at the end of the
-// input and os.ErrClosed after cancel.
-func (r *cancelReader) Read(b []byte) (int, error) {
-	r.begin.Do(func() { go r.run(len(b)) })
-	select {
-	case p := <-r.got:
-		n := copy(b, p.data)
-		select {
-		case r.used <- struct{}{}:
-		case <-r.stop:
-		}
-		return n, p.err
-	case <-r.stop:
-		return 0, os.ErrClosed
-	}
-}
-
-func (r *cancelReader) run(size int) {
-	buf := make([]byte, size)
-	for {
-		n, err := r.file.Read(buf)
-		select {
-		case r.got <- piece{buf[:n], err}:
-		case <-r.stop:
-			return
-		}
-		select {
-		case <-r.used:
-		case <-r.stop:
-			return
-		}
-	}
-}
-
-func (r *cancelReader) cancel() { close(r.stop) }
+func (r *cancelReader) cancel() { r.stop.CloseWithError(os.ErrClosed) }
 
 func (r *cancelReader) release() {}
 

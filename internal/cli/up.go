@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -52,6 +53,8 @@ func (c *upCmd) Run(ctx context.Context, inv *invocation) error {
 	}
 	signals, stop := catchSignals()
 	defer stop()
+	asked, stop := signal.NotifyContext(ctx, endSignals()...)
+	defer stop()
 	d, err := inv.connectOrStart(ctx)
 	if err != nil {
 		return err
@@ -81,8 +84,7 @@ func (c *upCmd) Run(ctx context.Context, inv *invocation) error {
 		defer collectOrphans()()
 		return v.foreground(ctx, signals)
 	}
-	ctx, leave := untilSignal(ctx, signals)
-	defer leave()
+	ctx = asked // to end
 	within, late := ctx, context.CancelFunc(func() {})
 	if c.WaitTimeout > 0 {
 		within, late = context.WithTimeout(ctx, c.WaitTimeout)
@@ -102,27 +104,6 @@ func (c *upCmd) Run(ctx context.Context, inv *invocation) error {
 		return perr
 	}
 	return err
-}
-
-// untilSignal ends the context when the person or the system asks for it.
-func untilSignal(ctx context.Context, signals <-chan os.Signal) (context.Context, func()) {
-	ctx, cancel := context.WithCancel(ctx)
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		for {
-			select {
-			case s := <-signals:
-				if slices.Contains(resizeSignals(), s) {
-					continue
-				}
-				cancel()
-				return
-			case <-ctx.Done():
-				return
-			}
-		}
-	})
-	return ctx, func() { cancel(); wg.Wait() }
 }
 
 // loadConfig reads a file of services. What is wrong in it is printed, each with its
