@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -63,10 +64,38 @@ func TestWhatRequestsHoldIsBounded(t *testing.T) {
 	close(end)
 	wg.Wait()
 	proctest.Eventually(t, "nothing is held any more", func() bool { // an answer is received before its handler has returned
-		g.mu.Lock()
-		defer g.mu.Unlock()
-		return g.budget.Used() == 0 && g.all == 0
+		return g.budget.Used() == 0 && g.places.Used() == 0
 	})
+}
+
+// Eight keys that give no place back, as by answers that they do not read, leave some to a ninth.
+func TestKeysLeavePlacesToOthers(t *testing.T) {
+	g := open(t, t.TempDir(), far(t, func(http.ResponseWriter, *http.Request, string) {}))
+	var leaves []func()
+	for i := range 8 {
+		key := proctest.Value(g.keys.find(g.key(fmt.Sprint("k", i), Rules{})))(t)
+		n := 0
+		for {
+			leave, err := g.enter(key)
+			if err != nil {
+				if refused, ok := errors.AsType[*refusal](err); !ok || refused.status != 429 || refused.wait != time.Second {
+					t.Errorf("key %d is refused by %v", i, err)
+				}
+				break
+			}
+			n, leaves = n+1, append(leaves, leave)
+		}
+		if n == 0 || n > mostAtOnce {
+			t.Errorf("key %d has %d places", i, n)
+		}
+	}
+	if status, _, body := g.ask("POST", "/api/gateway/openai/x", g.key("ninth", Rules{}), "{}"); status != 200 {
+		t.Errorf("the ninth key: %d %s", status, body)
+	}
+	for _, leave := range leaves {
+		leave()
+	}
+	proctest.Eventually(t, "all places are free", func() bool { return g.Status()["requests"] == "0" })
 }
 
 // While the server is upgraded there are two. Neither undoes what the other writes.

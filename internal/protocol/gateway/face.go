@@ -41,6 +41,7 @@ type Face struct {
 	transport http.RoundTripper
 	prolongs  func(ctx context.Context, sandbox string) error
 	budget    *budget.Budget
+	places    *budget.Budget // has one for each request that is passed on
 	now       func() time.Time
 	log       *slog.Logger
 	wg        sync.WaitGroup // of sandboxes that are told to live on
@@ -50,7 +51,6 @@ type Face struct {
 	mu     sync.Mutex
 	closed bool               // guarded by mu; wg grows no more
 	visits map[string]*visits // by key; guarded by mu
-	all    int                // requests that are passed on; guarded by mu
 	coming []*arrival         // bodies that arrive, of all keys; guarded by mu
 }
 
@@ -66,7 +66,8 @@ func Open(c Config) (*Face, error) {
 	}
 	f := &Face{
 		keys: openKeys(c.Dir), reports: &reports{path: filepath.Join(c.Dir, "reports.json")}, providers: &providers{path: c.Providers},
-		prolongs: c.Extend, budget: c.Budget, now: c.Now, log: c.Log, visits: map[string]*visits{},
+		prolongs: c.Extend, budget: c.Budget, places: budget.New(mostOfAll), now: c.Now, log: c.Log,
+		visits: map[string]*visits{},
 	}
 	if f.now == nil {
 		f.now = time.Now
@@ -113,9 +114,7 @@ func (f *Face) Status() map[string]string {
 	if len(all) == 0 && f.providers.path == "" {
 		return map[string]string{}
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return map[string]string{"keys": strconv.Itoa(len(all)), "requests": strconv.Itoa(f.all)}
+	return map[string]string{"keys": strconv.Itoa(len(all)), "requests": strconv.FormatInt(f.places.Used(), 10)}
 }
 
 // CreateKey creates a key. Its secret is returned only here. Errors: *process.InvalidError,

@@ -29,7 +29,7 @@ const (
 	// maxTime bounds a request with its answer.
 	maxTime = 15 * time.Minute
 	// mostAtOnce is how many requests of a key are passed on at a time, and mostOfAll of
-	// all keys.
+	// all keys: those of one have a share of them, too.
 	mostAtOnce, mostOfAll = 64, 512
 )
 
@@ -353,32 +353,29 @@ func refuseBusy(err error) error {
 func (f *Face) enter(key *Key) (leave func(), err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.all >= mostOfAll {
+	holder := budget.Key(key.ID)
+	open := f.places.UsedBy(holder)
+	place := f.places.Charge(holder)
+	err = place.Add(1)
+	switch busy, _ := errors.AsType[*budget.BusyError](err); {
+	case busy != nil && busy.Holder == budget.Holder{}:
 		return nil, &refusal{status: http.StatusServiceUnavailable,
-			text: fmt.Sprintf("%d requests are being passed on, and no more may be; try again", f.all), wait: time.Second}
-	}
-	v := f.visitsOf(key)
-	if v.open >= mostAtOnce {
+			text: fmt.Sprintf("%d requests are being passed on, and no more may be; try again", f.places.Used()), wait: time.Second}
+	case err != nil, open >= mostAtOnce:
+		place.Release()
 		return nil, &refusal{status: http.StatusTooManyRequests,
-			text: fmt.Sprintf("%d requests of this key are being passed on, and no more may be; try again", v.open), wait: time.Second}
+			text: fmt.Sprintf("%d requests of this key are being passed on, and no more may be; try again", open), wait: time.Second}
 	}
-	if wait := v.asked.admit(f.now(), key.Rules.PerMinute); wait > 0 {
+	if wait := f.visitsOf(key).asked.admit(f.now(), key.Rules.PerMinute); wait > 0 {
+		place.Release()
 		return nil, &refusal{status: http.StatusTooManyRequests, text: fmt.Sprintf("this key may be used %d times a minute; try again",
 			key.Rules.PerMinute), wait: wait}
 	}
-	v.open++
-	f.all++
-	return func() {
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		v.open--
-		f.all--
-	}, nil
+	return place.Release, nil
 }
 
 // visits are the requests of a key.
 type visits struct {
-	open     int
 	arriving []*arrival
 	asked    pace
 	reported pace
