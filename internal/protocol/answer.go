@@ -1,9 +1,6 @@
 package protocol
 
-import (
-	"net/http"
-	"strings"
-)
+import "strings"
 
 // MaxAnswerHeader bounds the headers of an answer that a program or another server gives us
 // to pass on, in bytes: they are held in memory, for each request. Servers of their own
@@ -14,16 +11,4 @@ const MaxAnswerHeader = 256 << 10
 // net/http has no type for that error.
 func HeaderTooLarge(err error) bool {
 	return strings.Contains(err.Error(), "response headers exceeded")
-}
-
-// HeaderSize is about how much memory the headers of an answer take that is passed on, in
-// bytes: of short ones it is far more than their text, and there are two copies.
-func HeaderSize(h http.Header) (n int64) {
-	for name, values := range h {
-		n += 192 + int64(len(name))
-		for _, v := range values {
-			n += 48 + int64(len(v))
-		}
-	}
-	return n
 }

@@ -2,12 +2,15 @@ package langsmith_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"os/exec"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/coder/websocket"
@@ -151,4 +154,71 @@ func TestOutputComesWholeWithoutRoom(t *testing.T) {
 	if string(got) != string(want) || events < len(want)/protocol.SmallPiece {
 		t.Errorf("%d events have %d bytes, not %d", events, len(got), len(want))
 	}
+}
+
+// The headers of a service's answer are charged for while they come, and their lines have a limit:
+// heads without end hold the share of their box, and no more.
+func TestHeadersOfAServiceHoldAShare(t *testing.T) {
+	t.Parallel()
+	const whole, clients, each = 8 << 20, 40, 900
+	held := budget.New(whole)
+	s := serve(t, func(c *langsmith.Config) { c.Budget = held })
+	lines := func(n int) string {
+		var b strings.Builder
+		for i := range n {
+			fmt.Fprintf(&b, "x%04x:\r\n", i)
+		}
+		return b.String()
+	}
+	hang := make(chan struct{})
+	link := s.inside(func(w http.ResponseWriter, r *http.Request) {
+		c, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer c.Close()
+		io.WriteString(c, "HTTP/1.1 200 OK\r\n")
+		switch {
+		case strings.HasSuffix(r.URL.Path, "/many"):
+			io.WriteString(c, lines(8<<10)+"\r\n")
+		case strings.HasSuffix(r.URL.Path, "/few"):
+			io.WriteString(c, lines(each)+"\r\nok")
+		default:
+			io.WriteString(c, lines(each))
+			<-hang
+		}
+	})
+	token := "X-Langsmith-Sandbox-Service-Token: " + link.Token
+	if status, text := s.call("GET", link.ServiceURL+"many", "", token); status != 502 || !strings.Contains(text, "1000 lines") {
+		t.Errorf("many lines: %d %s", status, text)
+	}
+	if status, text := s.call("GET", link.ServiceURL+"few", "", token); status != 200 || text != "ok" {
+		t.Errorf("few lines: %d %s", status, text)
+	}
+	of := budget.Sandbox(s.box.ID)
+	var refused atomic.Int64
+	var all sync.WaitGroup
+	for range clients {
+		all.Go(func() {
+			if status, text := s.call("GET", link.ServiceURL+"endless", "", token); status == 429 || status == 503 {
+				refused.Add(1)
+			} else if status != 502 { // that of those that hang, at the end
+				t.Errorf("%d %s", status, text)
+			}
+		})
+	}
+	proctest.Eventually(t, "what hangs is charged for", func() bool {
+		if got := held.UsedBy(of); got > whole/4 {
+			t.Fatalf("one box holds %d bytes of %d", got, whole)
+		}
+		hang := clients - refused.Load()
+		return hang < clients && held.UsedBy(of) >= hang*each*200
+	})
+	close(hang)
+	all.Wait()
+	if refused.Load() == clients {
+		t.Error("all were refused")
+	}
+	proctest.Eventually(t, "all is given back", func() bool { return held.Used() == 0 })
 }

@@ -170,14 +170,20 @@ func (f *Face) proxy(v *visit) *httputil.ReverseProxy {
 		},
 		ModifyResponse: func(res *http.Response) error {
 			v.contain(res.Header)
-			return v.held.Add(protocol.HeaderSize(res.Header))
+			return nil
 		},
-		Transport: &http.Transport{
-			DialContext:            func(ctx context.Context, _, _ string) (net.Conn, error) { return v.box.Dial(ctx, v.port) },
+		Transport: protocol.Heads(&http.Transport{
+			DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+				c, err := v.box.Dial(ctx, v.port)
+				if err != nil {
+					return nil, err
+				}
+				return protocol.HeadConn(c), nil
+			},
 			MaxResponseHeaderBytes: protocol.MaxAnswerHeader,
 			// A transport for each request: nothing is kept open behind it.
 			DisableKeepAlives: true,
-		},
+		}, &v.held),
 		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, err error) {
 			if _, busy := errors.AsType[*budget.BusyError](err); busy {
 				f.refuse(w, err)

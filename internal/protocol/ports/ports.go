@@ -81,6 +81,7 @@ type Ports struct {
 	// connections as use.
 	kept, once http.RoundTripper
 	idle       func()
+	handshake  time.Duration
 
 	now          func() time.Time
 	visitorLasts func(by string) bool
@@ -93,6 +94,7 @@ func New(c Config) *Ports {
 	p := &Ports{
 		visitorLasts: c.VisitorLasts,
 		sandboxes:    c.Sandboxes, secret: c.Secret, token: c.Token, hop: protocol.Token(rand.Text()), log: c.Log, budget: c.Budget, now: c.Now,
+		handshake: cmp.Or(c.Handshake, defaultHandshake),
 	}
 	if p.token == nil {
 		p.token = func() protocol.Token { return "" }
@@ -106,17 +108,11 @@ func New(c Config) *Ports {
 	if p.log == nil {
 		p.log = slog.New(slog.DiscardHandler)
 	}
-	// Programs in sandboxes have their own certificates. Only the sandbox can answer a
-	// connection into it, so they need not be verified.
-	own := &tls.Config{InsecureSkipVerify: true}
-	// A dial continues after the client has left: without a bound, a silent program would
-	// hold each such connection for ever.
-	wait := cmp.Or(c.Handshake, defaultHandshake)
-	kept := &http.Transport{DialContext: p.dial, TLSClientConfig: own, TLSHandshakeTimeout: wait,
+	kept := &http.Transport{DialContext: p.dial, DialTLSContext: p.dialTLS,
 		MaxResponseHeaderBytes: protocol.MaxAnswerHeader, MaxIdleConns: 1000, MaxIdleConnsPerHost: 64, IdleConnTimeout: time.Minute,
 		DisableCompression: true}
 	p.kept, p.idle = kept, kept.CloseIdleConnections
-	p.once = &http.Transport{DialContext: p.dial, TLSClientConfig: own, TLSHandshakeTimeout: wait,
+	p.once = &http.Transport{DialContext: p.dial, DialTLSContext: p.dialTLS,
 		MaxResponseHeaderBytes: protocol.MaxAnswerHeader, DisableKeepAlives: true, DisableCompression: true}
 	return p
 }
@@ -214,8 +210,42 @@ const closedPort = "The sandbox is running but port is not open"
 // closedError: no program listens.
 type closedError struct{ error }
 
+// noTLSError: the program does not speak TLS.
+type noTLSError struct{ error }
+
 // dial connects to a port of a sandbox; the address is ID:port.
 func (p *Ports) dial(ctx context.Context, _, address string) (net.Conn, error) {
+	c, err := p.connect(ctx, address)
+	if err != nil {
+		return nil, err
+	}
+	return protocol.HeadConn(c), nil
+}
+
+// dialTLS connects to a port with TLS. Programs in sandboxes have their own certificates. Only the
+// sandbox can answer a connection into it, so they need not be verified.
+func (p *Ports) dialTLS(ctx context.Context, _, address string) (net.Conn, error) {
+	c, err := p.connect(ctx, address)
+	if err != nil {
+		return nil, err
+	}
+	id, _, _ := strings.Cut(address, ":")
+	secure := tls.Client(c, &tls.Config{InsecureSkipVerify: true, ServerName: id})
+	// A dial continues after the client has left: without a bound, a silent program would
+	// hold each such connection for ever.
+	ctx, cancel := context.WithTimeout(ctx, p.handshake)
+	defer cancel()
+	if err := secure.HandshakeContext(ctx); err != nil {
+		c.Close()
+		if _, other := errors.AsType[tls.RecordHeaderError](err); other || errors.Is(err, context.DeadlineExceeded) {
+			return nil, noTLSError{err}
+		}
+		return nil, err
+	}
+	return protocol.HeadConn(secure), nil
+}
+
+func (p *Ports) connect(ctx context.Context, address string) (net.Conn, error) {
 	id, text, err := net.SplitHostPort(address)
 	if err != nil {
 		return nil, err
@@ -275,9 +305,9 @@ func (p *Ports) proxy(t *route.Target, program bool, held *budget.Charge) *httpu
 				}
 				res.Header.Set("Cache-Control", "no-store")
 			}
-			return held.Add(protocol.HeaderSize(res.Header))
+			return nil
 		},
-		Transport: transport,
+		Transport: protocol.Heads(transport, held),
 		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
 			if r.Context().Err() != nil {
 				return // the client has left
@@ -287,10 +317,12 @@ func (p *Ports) proxy(t *route.Target, program bool, held *budget.Charge) *httpu
 				message, code = busy.Error(), http.StatusServiceUnavailable
 			} else if _, closed := errors.AsType[closedError](err); closed {
 				message = closedPort
-			} else if noTLS(err) {
+			} else if _, plain := errors.AsType[noTLSError](err); plain {
 				message = "The program in the sandbox did not begin TLS, which httpsPorts says of its port"
 			} else if protocol.HeaderTooLarge(err) {
 				message = fmt.Sprintf("The program in the sandbox sent more than %d KiB of headers", protocol.MaxAnswerHeader>>10)
+			} else if errors.Is(err, protocol.ErrAnswerLines) {
+				message = "The program in the sandbox sent " + protocol.ErrAnswerLines.Error()
 			}
 			refuse(w, r, &refusal{SandboxID: string(t.ID), Message: message, Port: t.Port, Code: code})
 		},
@@ -308,13 +340,6 @@ func schemeOf(notes map[string]string, port string) string {
 		}
 	}
 	return "http"
-}
-
-// noTLS reports whether a program did not answer a TLS handshake, or answered with another
-// protocol.
-func noTLS(err error) bool {
-	_, other := errors.AsType[tls.RecordHeaderError](err)
-	return other || strings.Contains(err.Error(), "TLS handshake timeout") // net/http exports none
 }
 
 // patience is how long a piece of an answer with a known length may wait for the next one,
