@@ -34,8 +34,9 @@ func openThrough(path string, flags int, mode uint32) (*os.File, error) {
 	case errors.Is(err, unix.ENOSYS), errors.Is(err, unix.EPERM):
 		// A kernel before 5.6, or a filter of system calls that is older.
 		fd, err = walkTo(path, flags|unix.O_CLOEXEC, mode)
-	case errors.Is(err, unix.ELOOP) && flags&unix.O_NOFOLLOW == 0:
-		err = whichLoop(eintr.Get(func() (int, error) { return unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0) }))
+	case errors.Is(err, unix.ELOOP): // not of the last link: with O_NOFOLLOW there is O_PATH
+		plain := flags&unix.O_NOFOLLOW | unix.O_PATH | unix.O_CLOEXEC
+		err = whichLoop(eintr.Get(func() (int, error) { return unix.Open(path, plain, 0) }))
 	}
 	if err != nil {
 		return nil, &os.PathError{Op: "open", Path: path, Err: err}

@@ -311,6 +311,15 @@ func TestLinksOfProcAreNotFollowed(t *testing.T) {
 				if _, err := f.Move(inHome("twice"), dir+"/moved"); !errors.Is(err, ErrPermission) {
 					t.Errorf("move to %s: %v", dir, err)
 				}
+				if _, err := f.Stat(dir + "/etc"); !errors.Is(err, ErrPermission) {
+					t.Errorf("stat below %s: %v", dir, err)
+				}
+				if _, err := f.Move(dir+"/none", inHome("moved")); !errors.Is(err, ErrPermission) {
+					t.Errorf("move from %s: %v", dir, err)
+				}
+				if err := f.Remove(dir + "/none"); !errors.Is(err, ErrPermission) {
+					t.Errorf("remove below %s: %v", dir, err)
+				}
 			}
 			for _, plain := range []string{"/proc/version", "/proc/self/status", "/proc/mounts", "/proc/cpuinfo", "/proc/sys/kernel/ostype"} {
 				c, info, err := f.Open(plain)

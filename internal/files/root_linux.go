@@ -88,8 +88,8 @@ func (r *Root) openat2(path string, flags int, resolve uint64) (fd int, err erro
 // open opens a path inside, for a look (O_PATH).
 func (r *Root) open(a *Actor, path string, flags int) (*os.File, error) {
 	fd, err := r.reach(a, path, flags, 0)
-	if errors.Is(err, unix.ELOOP) && flags&unix.O_NOFOLLOW == 0 {
-		err = whichLoop(r.openat2(path, unix.O_PATH, 0)) // a magic link is another error: it leads out of the root
+	if errors.Is(err, unix.ELOOP) {
+		err = whichLoop(r.openat2(path, flags, 0)) // a magic link is another error: it leads out of the root
 	}
 	if err != nil {
 		return nil, &os.PathError{Op: "open", Path: path, Err: err}
