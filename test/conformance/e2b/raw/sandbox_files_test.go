@@ -15,6 +15,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -225,6 +226,59 @@ func TestFilesOfASandboxAreRoots(t *testing.T) {
 	}
 }
 
+// TestMagicLinksOfASandboxLeadNowhere: links of /proc to a directory of a program, which no call
+// follows. A daemon of root may not read them for the sandbox's user. An ordinary user's owns
+// the sandbox's namespace, and may.
+func TestMagicLinksOfASandboxLeadNowhere(t *testing.T) {
+	t.Parallel()
+	proctest.Root(t)
+	d, _ := ordinary(t)
+	for who, d := range map[string]*daemon{"root's daemon": shared, "an ordinary user's": d} {
+		t.Run(who, func(t *testing.T) { magicLinksLeadNowhere(t, d.isolated(t, nil)) })
+	}
+}
+
+func magicLinksLeadNowhere(t *testing.T, s isolated) {
+	s.inside("echo kept > /srv/kept; mkdir -m 777 /srv/there; echo there > /srv/there/f; chmod 666 /srv/there/f; ln -s /proc/1/cwd/srv/there /srv/first")
+	p := proctest.Value(s.Processes().Spawn(t.Context(), tend.Shell("cd /srv/there; ln -s /proc/$$/cwd magic; cat magic/f > seen; exec sleep 600")))(t)
+	defer p.Close()
+	proctest.Eventually(t, "a link that its user may follow", func() bool {
+		return s.inside("cat /srv/there/seen 2>/dev/null || true") == "there"
+	})
+	s.inside("mv /srv/there/magic /srv/users; rm /srv/there/seen")
+	for _, magic := range []string{"/srv/first", "/srv/users"} {
+		for _, c := range [][2]string{
+			{"Stat", `{"path":"MAGIC/f"}`}, {"Stat", `{"path":"MAGIC/none"}`}, {"ListDir", `{"path":"MAGIC"}`}, {"ListDir", `{"path":"MAGIC/."}`}, {"CreateWatcher", `{"path":"MAGIC"}`},
+			{"Remove", `{"path":"MAGIC/f"}`}, {"Remove", `{"path":"MAGIC/none"}`}, {"MakeDir", `{"path":"MAGIC/new"}`}, {"MakeDir", `{"path":"MAGIC/new/below"}`},
+			{"Move", `{"source":"MAGIC/f","destination":"/srv/moved"}`}, {"Move", `{"source":"/srv/kept","destination":"MAGIC/new"}`}, {"Move", `{"source":"/srv/kept","destination":"MAGIC/new/below"}`},
+		} {
+			if got := s.call(c[0], strings.ReplaceAll(c[1], "MAGIC", magic)); !strings.HasPrefix(got, "permission_denied: ") {
+				t.Errorf("%s %s, %s: %s", c[0], c[1], magic, got)
+			}
+		}
+		for _, body := range []string{`{"source_paths":["MAGIC/f"],"destination":"/srv/whole"}`, `{"source_paths":["/srv/kept"],"destination":"MAGIC/whole"}`} {
+			if status, text := s.ask("POST", "/files/compose", strings.ReplaceAll(body, "MAGIC", magic)); status != 403 {
+				t.Errorf("compose %s, %s: %d %s", body, magic, status, text)
+			}
+		}
+		for _, path := range []string{magic + "/f", magic + "/new"} {
+			if status, text := s.upload(path, "x"); status != 403 {
+				t.Errorf("upload to %s: %d %s", path, status, text)
+			}
+			if status, text := s.ask("GET", "/files?path="+path, ""); status != 403 {
+				t.Errorf("GET %s: %d %s", path, status, text)
+			}
+		}
+		// The link itself is a file like others.
+		if got := s.call("Stat", fmt.Sprintf(`{"path":%q}`, magic)) + "; " + s.call("Remove", fmt.Sprintf(`{"path":%q}`, magic)); got != magic+" Lrwxrwxrwx root root; {}" && got != magic+" Lrwxrwxrwx user user; {}" {
+			t.Errorf("the link %s: %s", magic, got)
+		}
+	}
+	if got := s.inside("ls /srv /srv/there; cat /srv/kept /srv/there/f"); strings.Contains(got, "new") || strings.Contains(got, "moved") || strings.Contains(got, "whole") || !strings.HasSuffix(got, "\nkept\nthere") {
+		t.Errorf("after that there is %s", got)
+	}
+}
+
 // TestFilesWithoutIsolationAreTheUsers: root of such a sandbox would be the machine's.
 func TestFilesWithoutIsolationAreTheUsers(t *testing.T) {
 	t.Parallel()
@@ -321,6 +375,9 @@ func machine(t *testing.T) string {
 	return dir
 }
 
+// refused is the answer of a call that fails, as call returns it.
+var refused = regexp.MustCompile(`^[a-z_]+: `)
+
 // TestFilesOfASandboxInARaceWithItsPrograms: programs inside put links, directories, FIFOs
 // and other files in place of what the calls are about, in each moment.
 func TestFilesOfASandboxInARaceWithItsPrograms(t *testing.T) {
@@ -364,6 +421,22 @@ while True:
 		s.call("Remove", `{"path":"/race/a/b"}`)
 		s.call("Remove", `{"path":"/race/a/`+under+`"}`)
 		s.call("ListDir", `{"path":"/race","depth":3}`)
+		// The daemon's state is nowhere inside.
+		for _, dir := range []string{"/race/a", "/race/a/b", "/race/base"} {
+			for _, method := range []string{"Stat", "ListDir", "CreateWatcher"} {
+				if got := s.call(method, fmt.Sprintf(`{"path":%q}`, dir+shared.StateDir())); !refused.MatchString(got) {
+					t.Fatalf("%s of the daemon's state below %s: %s", method, dir, got)
+				}
+			}
+			var watcher struct{ WatcherID string }
+			if got := s.call("CreateWatcher", fmt.Sprintf(`{"path":%q,"recursive":true}`, dir)); !refused.MatchString(got) {
+				proctest.Must(t, json.Unmarshal([]byte(got), &watcher))
+				s.call("GetWatcherEvents", fmt.Sprintf(`{"watcherId":%q}`, watcher.WatcherID))
+				if got := s.call("RemoveWatcher", fmt.Sprintf(`{"watcherId":%q}`, watcher.WatcherID)); got != "{}" {
+					t.Fatalf("the end of a watch of %s: %s", dir, got)
+				}
+			}
+		}
 	}
 	if got := seen(t, out); got != want {
 		t.Errorf("of the machine there is\n%s; there was\n%s", got, want)
@@ -441,6 +514,25 @@ func TestSharesByTheFilesOfASandbox(t *testing.T) {
 	}
 }
 
+// ordinary is the daemon of a user of whom the machine knows nothing. Below dir is a directory
+// of that user, share.
+func ordinary(t *testing.T) (d *daemon, dir string) {
+	t.Helper()
+	const id = 54_321
+	dir = proctest.Value(os.MkdirTemp("/opt", "tend-raw-"))(t)
+	t.Cleanup(func() { proctest.Must(t, os.RemoveAll(dir)) })
+	proctest.Must(t, os.Chmod(dir, 0o755))
+	for _, name := range []string{"daemon", "share"} {
+		proctest.Must(t, os.Mkdir(filepath.Join(dir, name), 0o755))
+		proctest.Must(t, os.Chown(filepath.Join(dir, name), id, id))
+	}
+	cfg := config(dir+"/daemon", "setpriv", "--reuid", fmt.Sprint(id), "--regid", fmt.Sprint(id), "--clear-groups")
+	cfg.Command[len(cfg.Command)-1] = dir + "/tend" // the user may not go to bin
+	proctest.Must(t, testbin.Link(bin, dir+"/tend"))
+	cfg.Env = append(os.Environ(), "HOME="+dir+"/daemon", "TMPDIR="+dir+"/daemon")
+	return &daemon{testdaemon.Serve(t, cfg)}, dir
+}
+
 // foreign makes a file of this machine that all may write, of another user.
 func foreign(t *testing.T, path string, uid int) {
 	t.Helper()
@@ -453,20 +545,8 @@ func foreign(t *testing.T, path string, uid int) {
 func TestAnOwnerThatAFileKeepsIsTold(t *testing.T) {
 	t.Parallel()
 	proctest.Root(t)
-	const me = 54_321 // a user of whom the machine knows nothing
-	dir := proctest.Value(os.MkdirTemp("/opt", "tend-raw-"))(t)
-	t.Cleanup(func() { proctest.Must(t, os.RemoveAll(dir)) })
-	proctest.Must(t, os.Chmod(dir, 0o755))
-	for _, name := range []string{"daemon", "share"} {
-		proctest.Must(t, os.Mkdir(filepath.Join(dir, name), 0o755))
-		proctest.Must(t, os.Chown(filepath.Join(dir, name), me, me))
-	}
+	d, dir := ordinary(t)
 	foreign(t, dir+"/share/foreign", 70_000)
-	cfg := config(dir+"/daemon", "setpriv", "--reuid", fmt.Sprint(me), "--regid", fmt.Sprint(me), "--clear-groups")
-	cfg.Command[len(cfg.Command)-1] = dir + "/tend" // the user may not go to bin
-	proctest.Must(t, testbin.Link(bin, dir+"/tend"))
-	cfg.Env = append(os.Environ(), "HOME="+dir+"/daemon", "TMPDIR="+dir+"/daemon")
-	d := &daemon{testdaemon.Serve(t, cfg)}
 	s := d.isolated(t, func(spec *tend.SandboxSpec) {
 		spec.Shares = []tend.SandboxShare{{Source: dir + "/share", Target: "/share"}}
 	})
