@@ -3,6 +3,7 @@ package files
 import (
 	"errors"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -75,8 +76,8 @@ type WatchOptions struct {
 	Queue int
 
 	// Held is charged for the events that are kept for the reader, until it takes the next
-	// ones, or closes the watch. Where it has no room for more, ErrOverflow. Nil: nothing is
-	// charged.
+	// ones, and for the directories of a recursive watch. Close gives all of it back. Where
+	// it has no room for more, ErrOverflow. Nil: nothing is charged.
 	Held *budget.Charge
 
 	// What follows is for a recursive watch.
@@ -159,17 +160,17 @@ type Watch struct {
 	names *owners
 	// dirs are the directories below root that are watched.
 	dirs map[string]bool
-	// reported are paths that were found in a new directory and reported as
-	// created. The kernel's own event for them may follow.
+	// reported are paths that came into a new directory while it was listed, and were
+	// reported as created. The kernel's own event for them may follow.
 	reported map[string]bool
-	// renamed are former names of watched directories: the watch of their parent
-	// has reported it, and that of the directory itself may report it once more.
-	renamed map[string]bool
+	// renamed is the former name of a watched directory, if the last event was that the watch
+	// of its parent has reported it: that of the directory itself may report it next.
+	renamed string
 }
 
 // Watch starts watching the directory: changes made after it returns are
 // reported. Errors are [ErrNotExist], [ErrNotDir], [ErrNetworkMount],
-// [ErrWatchLimit].
+// [ErrWatchLimit], and a [*budget.BusyError].
 func (f FS) Watch(path string, opts WatchOptions) (Watcher, error) {
 	root, err := f.Resolve(path)
 	if err != nil {
@@ -191,9 +192,10 @@ func (f FS) Watch(path string, opts WatchOptions) (Watcher, error) {
 	}
 	w := &Watch{
 		fs: f, root: root, opts: opts, fsn: fsn, ready: make(chan struct{}, 1), names: f.owners(),
-		dirs: make(map[string]bool), reported: make(map[string]bool), renamed: make(map[string]bool),
+		dirs: make(map[string]bool), reported: make(map[string]bool),
 	}
 	if err := f.do(w.start); err != nil {
+		opts.Held.Release()
 		return nil, watchError(root, errors.Join(err, fsn.Close()))
 	}
 	w.done.Go(w.run)
@@ -257,11 +259,8 @@ func (w *Watch) Close() error {
 // start adds the first watches. The kernel may report changes at once. fsnotify
 // keeps them until run reads them.
 func (w *Watch) start(a *Actor) error {
-	if err := w.fsn.add(a, w.root); err != nil {
-		return err
-	}
 	if !w.opts.Recursive {
-		return nil
+		return w.fsn.add(a, w.root)
 	}
 	return w.follow(a, w.root, w.opts.Found)
 }
@@ -280,6 +279,9 @@ func (w *Watch) leavesOut(dir string) bool {
 func (w *Watch) run() {
 	for e := range w.fsn.events() {
 		if err := w.handle(e); err != nil {
+			if _, busy := errors.AsType[*budget.BusyError](err); busy {
+				err = ErrOverflow
+			}
 			w.end(watchError(w.root, err))
 			return
 		}
@@ -319,19 +321,17 @@ func (w *Watch) wake() {
 func (w *Watch) handle(e fsnotify.Event) error {
 	path := e.Name
 	if w.opts.Recursive {
-		if e.Has(fsnotify.Create) {
-			delete(w.renamed, path)
-			if w.reported[path] {
-				e.Op &^= fsnotify.Create
-			}
+		if e.Has(fsnotify.Create) && w.reported[path] {
+			e.Op &^= fsnotify.Create
 		}
-		delete(w.reported, path)
+		w.drop(w.reported, path)
+		renamed := w.renamed
+		w.renamed = ""
 		if e.Has(fsnotify.Rename) {
-			if w.renamed[path] {
-				delete(w.renamed, path)
+			if path == renamed {
 				e.Op &^= fsnotify.Rename
 			} else if w.dirs[path] {
-				w.renamed[path] = true
+				w.renamed = path
 			}
 			w.forget(path)
 		}
@@ -367,7 +367,7 @@ func (w *Watch) handle(e fsnotify.Event) error {
 		if info, err := a.stat(path, false); err != nil || !info.IsDir() {
 			return nil
 		}
-		return w.add(a, path)
+		return w.add(a, path, true)
 	})
 }
 
@@ -396,33 +396,82 @@ func (w *Watch) report(a *Actor, path string, op Op) error {
 	return nil
 }
 
-// add watches a new directory and what is below it.
-func (w *Watch) add(a *Actor, dir string) error {
+// nameSize is what a name takes that is remembered, beside its text: entries of three maps, here
+// and in the notifier.
+const nameSize = 200
+
+// keep remembers a path, which is charged for.
+func (w *Watch) keep(in map[string]bool, path string) error {
+	if in[path] {
+		return nil
+	}
+	if err := w.opts.Held.Add(int64(nameSize + len(path))); err != nil {
+		return err
+	}
+	in[path] = true
+	return nil
+}
+
+// drop forgets a path.
+func (w *Watch) drop(from map[string]bool, path string) {
+	if from[path] {
+		delete(from, path)
+		w.opts.Held.Give(int64(nameSize + len(path)))
+	}
+}
+
+// listSize is what a listing takes in memory, about, in bytes.
+func listSize(names []Name) (n int64) {
+	for _, name := range names {
+		n += int64(48 + len(name.Name))
+	}
+	return n
+}
+
+// add watches a directory below root, and what is below it.
+func (w *Watch) add(a *Actor, dir string, report bool) error {
 	if w.leavesOut(dir) {
 		return nil
 	}
 	if len(w.dirs) >= w.opts.MaxDirs {
 		return ErrWatchLimit
 	}
-	if err := w.fsn.add(a, dir); err != nil {
-		return unlessGone(err)
-	}
-	w.dirs[dir] = true
-	return w.follow(a, dir, true)
+	return unlessGone(w.follow(a, dir, report))
 }
 
-// follow watches the directories in dir. With report set, it reports what was made
-// there before the kernel watched it. What was made after that may be seen here and
-// be reported by the kernel, too, so it is remembered.
+// follow watches a directory, and what is below it. With report set, it reports what is there.
+// What was there before the kernel watched it is reported here alone. What came after that may be
+// seen here and be reported by the kernel, too, so it is remembered.
 func (w *Watch) follow(a *Actor, dir string, report bool) error {
+	var before []Name
+	if report {
+		before, _ = a.Names(dir) // an error comes once more
+	}
+	if err := w.fsn.add(a, dir); err != nil {
+		return err
+	}
+	if dir != w.root {
+		if err := w.keep(w.dirs, dir); err != nil {
+			return err
+		}
+	}
 	children, err := a.Names(dir)
 	if err != nil {
 		return unlessGone(err)
 	}
+	size := listSize(before) + listSize(children)
+	if err := w.opts.Held.Add(size); err != nil {
+		return err
+	}
+	defer w.opts.Held.Give(size)
 	for _, child := range children {
 		path := filepath.Join(dir, child.Name)
 		if report && !w.reported[path] {
-			w.reported[path] = true
+			if _, old := slices.BinarySearchFunc(before, child.Name, func(n Name, to string) int { return strings.Compare(n.Name, to) }); !old {
+				if err := w.keep(w.reported, path); err != nil {
+					return err
+				}
+			}
 			if err := w.report(a, path, OpCreate); err != nil {
 				return err
 			}
@@ -434,20 +483,10 @@ func (w *Watch) follow(a *Actor, dir string, report bool) error {
 				}
 			}
 		}
-		if !child.Type.IsDir() || w.leavesOut(path) {
+		if !child.Type.IsDir() {
 			continue
 		}
-		if len(w.dirs) >= w.opts.MaxDirs {
-			return ErrWatchLimit
-		}
-		if err := w.fsn.add(a, path); err != nil {
-			if err := unlessGone(err); err != nil {
-				return err
-			}
-			continue
-		}
-		w.dirs[path] = true
-		if err := w.follow(a, path, report); err != nil {
+		if err := w.add(a, path, report); err != nil {
 			return err
 		}
 	}
@@ -464,12 +503,12 @@ func (w *Watch) forget(path string) {
 		if dir == path || strings.HasPrefix(dir, path+"/") {
 			// It fails if the kernel has dropped the watch by itself.
 			_ = w.fsn.remove(dir)
-			delete(w.dirs, dir)
+			w.drop(w.dirs, dir)
 		}
 	}
 	for known := range w.reported {
 		if strings.HasPrefix(known, path+"/") {
-			delete(w.reported, known)
+			w.drop(w.reported, known)
 		}
 	}
 }

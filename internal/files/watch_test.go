@@ -4,6 +4,7 @@ package files
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -301,6 +302,102 @@ func TestAWatchIsCharged(t *testing.T) {
 	if whole.Used() != 0 {
 		t.Errorf("%d bytes are held of a closed watch", whole.Used())
 	}
+}
+
+// remembered is what the names take that a closed watch has remembered, in bytes.
+func remembered(w *Watch) (n int64) {
+	for _, names := range []map[string]bool{w.dirs, w.reported} {
+		for name := range names {
+			n += int64(len(name))
+		}
+	}
+	return n + int64(len(w.renamed))
+}
+
+// What was in a directory before it was moved into a watched one is not remembered, so no reader
+// can make a watch grow, and new directories are charged for.
+func TestAWatchChargesForWhatItRemembers(t *testing.T) {
+	const times, each = 10, 1000
+	f := self(t)
+	at := func(name string) string { return filepath.Join(f.User.Home, name) }
+	long := strings.Repeat("n", 200)
+	proctest.Must(t, os.MkdirAll(at("watched"), 0o755))
+	proctest.Must(t, os.WriteFile(at("file"), nil, 0o600))
+	whole := budget.New(64 << 20)
+	held := whole.Charge(budget.Sandbox("a"))
+	w := watch(t, f, "watched", WatchOptions{Recursive: true, Held: held}).(*Watch)
+	for n := range times {
+		dir := fmt.Sprint(long, n)
+		proctest.Must(t, os.Mkdir(at(dir), 0o755))
+		for i := range each {
+			proctest.Must(t, os.Link(at("file"), at(fmt.Sprintf("%s/%s%03d", dir, long, i))))
+		}
+		proctest.Must(t, os.Rename(at(dir), at("watched/"+dir)))
+		if all := until(t, w, fmt.Sprintf("%s/%s%03d", dir, long, each-1), OpCreate); len(all) != each+1 {
+			t.Fatalf("%d events of a directory of %d", len(all), each)
+		}
+		// It has another name, and then none that is watched.
+		proctest.Must(t, os.Rename(at("watched/"+dir), at("watched/x"+dir)))
+		until(t, w, fmt.Sprintf("x%s/%s%03d", dir, long, each-1), OpCreate)
+	}
+	for {
+		events, err := w.Take() // twice, so that no event is charged for
+		proctest.Must(t, err)
+		if len(events) == 0 {
+			break
+		}
+	}
+	charged := whole.UsedBy(budget.Sandbox("a"))
+	proctest.Must(t, w.Close())
+	if got := remembered(w); got > charged || charged < times*200 || charged > times*each*200/10 {
+		t.Errorf("%d bytes are remembered, and %d charged for", got, charged)
+	}
+	if whole.Used() != 0 {
+		t.Errorf("%d bytes are held of a closed watch", whole.Used())
+	}
+}
+
+// Directories that are watched are charged for: without room there is no watch, or it ends, and
+// those that are gone are given back.
+func TestAWatchChargesForItsDirectories(t *testing.T) {
+	const dirs = 200
+	f := self(t)
+	at := func(n int) string { return filepath.Join(f.User.Home, strings.Repeat("d", 200)+strconv.Itoa(n)) }
+	fill := func() {
+		for n := range dirs {
+			proctest.Must(t, os.Mkdir(at(n), 0o755))
+		}
+	}
+	fill()
+	whole := budget.New(64 << 10)
+	if _, err := f.Watch("", WatchOptions{Recursive: true, Held: whole.Charge(budget.Sandbox("a"))}); err == nil {
+		t.Error("there is a watch without room")
+	} else if _, busy := errors.AsType[*budget.BusyError](err); !busy {
+		t.Errorf("without room: %v", err)
+	}
+	if whole.Used() != 0 {
+		t.Errorf("%d bytes are held of no watch", whole.Used())
+	}
+	whole = budget.New(1 << 20)
+	w := watch(t, f, "", WatchOptions{Recursive: true, Held: whole.Charge(budget.Sandbox("a"))})
+	if got := whole.Used(); got < dirs*200 {
+		t.Errorf("%d bytes are held of %d directories", got, dirs)
+	}
+	for n := range dirs {
+		proctest.Must(t, os.Remove(at(n)))
+	}
+	proctest.Eventually(t, "what is gone is given back", func() bool {
+		_, err := w.Take()
+		return err == nil && whole.Used() == 0
+	})
+	rest := whole.Charge(budget.Sandbox("a")) // another one's
+	for rest.Add(1<<10) == nil {
+	}
+	fill()
+	proctest.Eventually(t, "the watch ends", func() bool {
+		_, err := w.Take()
+		return errors.Is(err, ErrOverflow)
+	})
 }
 
 // A listing is charged for to the request that it is for.
