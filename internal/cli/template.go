@@ -3,7 +3,6 @@ package cli
 import (
 	"archive/tar"
 	"bufio"
-	"compress/gzip"
 	"context"
 	"errors"
 	"fmt"
@@ -16,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tend-run/tend/internal/files"
 	"github.com/tend-run/tend/internal/sandbox/template"
 	"github.com/tend-run/tend/sdk/go"
 )
@@ -93,12 +93,9 @@ func (c *templateBuildCmd) directory() (dir string, cleanup func(), err error) {
 		return "", nil, err
 	}
 	defer f.Close()
-	in := bufio.NewReader(f)
-	var r io.Reader = in
-	if magic, _ := in.Peek(2); len(magic) == 2 && magic[0] == 0x1f && magic[1] == 0x8b {
-		if r, err = gzip.NewReader(in); err != nil {
-			return "", nil, fmt.Errorf("%s: %w", c.Dir, err)
-		}
+	r, err := files.Gunzip(f)
+	if err != nil {
+		return "", nil, fmt.Errorf("%s: %w", c.Dir, err)
 	}
 	if dir, err = os.MkdirTemp("", "tend-build-"); err != nil {
 		return "", nil, err

@@ -1,8 +1,20 @@
 package files
 
 import (
+	"bufio"
+	"compress/gzip"
+	"io"
 	"io/fs"
 )
+
+// Gunzip returns what is in a stream that may be compressed by gzip.
+func Gunzip(r io.Reader) (io.Reader, error) {
+	in := bufio.NewReaderSize(r, 64<<10)
+	if magic, _ := in.Peek(2); string(magic) == "\x1f\x8b" {
+		return gzip.NewReader(in)
+	}
+	return in, nil
+}
 
 // ExtractOptions say how an archive is unpacked.
 type ExtractOptions struct {

@@ -2,8 +2,6 @@ package files
 
 import (
 	"archive/tar"
-	"bufio"
-	"compress/gzip"
 	"context"
 	"errors"
 	"fmt"
@@ -36,17 +34,11 @@ func (f FS) Extract(ctx context.Context, r io.Reader, dir string, o ExtractOptio
 	if o.Bytes <= 0 {
 		o.Bytes = maxArchiveBytes
 	}
-	in := bufio.NewReaderSize(r, 64<<10)
-	x := &extractor{top: top, o: o}
-	if magic, _ := in.Peek(2); len(magic) == 2 && magic[0] == 0x1f && magic[1] == 0x8b {
-		z, err := gzip.NewReader(in)
-		if err != nil {
-			return Extracted{}, fmt.Errorf("archive: %w", err)
-		}
-		x.in = tar.NewReader(z)
-	} else {
-		x.in = tar.NewReader(in)
+	in, err := Gunzip(r)
+	if err != nil {
+		return Extracted{}, fmt.Errorf("archive: %w", err)
 	}
+	x := &extractor{in: tar.NewReader(in), top: top, o: o}
 	err = f.Do(ctx, func(a *Actor) error {
 		x.a = a
 		return x.run()

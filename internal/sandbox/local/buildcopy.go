@@ -2,8 +2,6 @@ package local
 
 import (
 	"archive/tar"
-	"bufio"
-	"compress/gzip"
 	"context"
 	"errors"
 	"fmt"
@@ -132,14 +130,11 @@ func (r *builder) find(hash, source string) (plain bool, err error) {
 		return false, err
 	}
 	defer blob.Close()
-	in := bufio.NewReader(blob)
-	var archive io.Reader = in
-	if magic, _ := in.Peek(2); len(magic) == 2 && magic[0] == 0x1f && magic[1] == 0x8b {
-		if archive, err = gzip.NewReader(in); err != nil {
-			return false, fmt.Errorf("archive: %w", err)
-		}
+	in, err := files.Gunzip(blob)
+	if err != nil {
+		return false, fmt.Errorf("archive: %w", err)
 	}
-	t := tar.NewReader(archive)
+	t := tar.NewReader(in)
 	const most = 1_000_000
 	for n := 0; ; n++ {
 		h, err := t.Next()
