@@ -5,6 +5,8 @@ package house_test
 import (
 	"os"
 	"testing"
+
+	"github.com/tend-run/tend/internal/support/testbin"
 )
 
 // TestMain has the tests run at the root of the tree.
@@ -12,5 +14,6 @@ func TestMain(m *testing.M) {
 	if err := os.Chdir("../.."); err != nil {
 		panic(err)
 	}
+	testbin.KeepNoResult() // go test sees neither the directory nor what scripts read
 	os.Exit(m.Run())
 }

@@ -8,6 +8,7 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"io/fs"
@@ -57,9 +58,19 @@ func (v Variant) tags() string {
 	return ""
 }
 
+// KeepNoResult has go test run this test program again the next time, whatever is the same. It is for a TestMain:
+// go test knows only the files that tests open after it, and not those that make the programs that they run.
+func KeepNoResult() {
+	flag.Parse()
+	if err := flag.Set("test.testlogfile", ""); err != nil { // without the list of files it keeps no result
+		panic(err)
+	}
+}
+
 // Main makes variants of the programs, runs the tests with the directory that
 // holds them, removes it, and returns the status for os.Exit.
 func Main(tests func(dir string) int, variants ...Variant) int {
+	KeepNoResult()
 	dir, err := os.MkdirTemp("", "tend-bin-")
 	if err == nil {
 		defer os.RemoveAll(dir)
