@@ -4,6 +4,7 @@ package cell
 
 import (
 	"fmt"
+	"path/filepath"
 	"runtime"
 
 	"golang.org/x/sys/unix"
@@ -127,9 +128,11 @@ func newStage(ns, program int, dir string, dev, base int) (int, error) {
 	}
 	defer l.Close()
 	w := writeStage(l, "mode=755,uid=0,gid=0,size=64k")
+	// It goes there while it has powers: a directory on the way may belong to an id that the namespace lacks.
+	w.Call("go to the keeper's directory", unix.SYS_CHDIR, w.Text(filepath.Dir(dir)))
 	w.Call("enter the user namespace", unix.SYS_SETNS, uintptr(ns), unix.CLONE_NEWUSER)
 	w.Fork("make a mount namespace", unix.CLONE_NEWNS, -1, pid)
-	w.begin(dir) // as the keeper's user: the way there is closed to others
+	w.begin(filepath.Base(dir)) // as the keeper's user: this directory is closed to others
 	w.Call("groups", unix.SYS_SETGROUPS, 0, 0)
 	w.Call("gid", unix.SYS_SETRESGID, 0, 0, 0)
 	w.Call("uid", unix.SYS_SETRESUID, 0, 0, 0)

@@ -23,6 +23,7 @@ import (
 	"github.com/tend-run/tend/internal/core/cell"
 	"github.com/tend-run/tend/internal/core/cgroup"
 	"github.com/tend-run/tend/internal/lib/kernelfault"
+	"github.com/tend-run/tend/internal/lib/owner"
 	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/process"
 )
@@ -145,7 +146,9 @@ func newWorldOf(t *testing.T, onDisk bool, layers int) *world {
 
 func (w *world) shadow(t *testing.T) *Shadow {
 	t.Helper()
-	s := proctest.Value(Make(w.state, filepath.Join(t.TempDir(), "scratch"), id, blank))(t)
+	closed := t.TempDir() // as a daemon's directories are, and without rights in it for who has no powers
+	proctest.Must(t, errors.Join(os.Chown(closed, owner.NoSandbox, 0), os.Chmod(closed, 0o700)))
+	s := proctest.Value(Make(w.state, filepath.Join(closed, "scratch"), id, blank))(t)
 	t.Cleanup(func() { proctest.Must(t, s.Close()) })
 	return s
 }
