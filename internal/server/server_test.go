@@ -231,7 +231,7 @@ func TestSettingsOfInitOutliveTheServerAndAreSecret(t *testing.T) {
 	if got, body := do(t, c, "POST", s.tcp+"/init", `{"accessToken":"k","defaultUser":"root"}`, nil); got != 204 {
 		t.Fatalf("/init is %d %s", got, body)
 	}
-	fi, err := os.Stat(filepath.Join(s.dir, "envd-settings.json"))
+	fi, err := os.Stat(filepath.Join(s.dir, "envd/settings.json"))
 	if err != nil || fi.Mode().Perm() != 0o600 {
 		t.Fatalf("the settings are %v, %v; want mode 0600", fi, err)
 	}

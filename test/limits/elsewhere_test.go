@@ -20,16 +20,10 @@ import (
 // which sandboxes see. The directory was made by an older tend, for which it is root's.
 func TestAStateDirectoryElsewhereStaysClosed(t *testing.T) {
 	proctest.Root(t)
-	dir := proctest.Value(os.MkdirTemp("/opt", "tend-elsewhere-"))(t)
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	other := proctest.Value(os.MkdirTemp("/var/lib", "tend-elsewhere-"))(t)
-	t.Cleanup(func() { os.Remove(other) })
-	proctest.Must(t, os.Chmod(dir, 0o755))
+	dir, other := twice(t)
 	seen := testdaemon.StateDir(dir) // what sandboxes see
 	proctest.Must(t, errors.Join(os.Mkdir(seen, 0o700), os.Mkdir(seen+"/spool", 0o700), os.Mkdir(seen+"/sandboxes", 0o700)))
 	proctest.Must(t, os.WriteFile(seen+"/secret", []byte(strings.Repeat("s", 32)), 0o600))
-	proctest.Must(t, syscall.Mount(dir, other, "", syscall.MS_BIND, ""))
-	t.Cleanup(func() { proctest.Must(t, syscall.Unmount(other, syscall.MNT_DETACH)) })
 	d := testdaemon.Serve(t, testdaemon.Config{Command: []string{bin}, Dir: other})
 	c := d.Connect(t)
 	create := func() *tend.Sandbox {
@@ -57,16 +51,7 @@ func TestAStateDirectoryElsewhereStaysClosed(t *testing.T) {
 		t.Errorf("the sandbox after that: %q, %v", res.Stdout, err)
 	}
 	create()
-	var open []string
-	for _, e := range proctest.Value(os.ReadDir(seen))(t) {
-		info := proctest.Value(e.Info())(t)
-		if st := info.Sys().(*syscall.Stat_t); e.IsDir() && st.Uid != owner.NoSandbox && st.Gid != owner.NoSandbox {
-			open = append(open, e.Name())
-		}
-	}
-	if open != nil {
-		t.Errorf("directories that are not closed: %q", open)
-	}
+	allClosed(t, seen)
 	// An older tend demands these of root.
 	for _, name := range []string{".", "run", "spool"} {
 		info := proctest.Value(os.Stat(filepath.Join(seen, name)))(t)
@@ -76,5 +61,16 @@ func TestAStateDirectoryElsewhereStaysClosed(t *testing.T) {
 	}
 	if b, err := os.ReadFile(seen + "/secret"); err != nil || len(b) != 32 {
 		t.Errorf("the secret: %q, %v", b, err)
+	}
+}
+
+// allClosed fails if a directory in a state directory belongs to ids that sandboxes have.
+func allClosed(t *testing.T, state string) {
+	t.Helper()
+	for _, e := range proctest.Value(os.ReadDir(state))(t) {
+		info := proctest.Value(e.Info())(t)
+		if st := info.Sys().(*syscall.Stat_t); e.IsDir() && st.Uid != owner.NoSandbox && st.Gid != owner.NoSandbox {
+			t.Errorf("the directory %s is not closed", e.Name())
+		}
 	}
 }

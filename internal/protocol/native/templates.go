@@ -50,7 +50,12 @@ func (b *builds) open() (dir string, release func(), err error) {
 		return "", nil, unsupported("files for builds")
 	}
 	b.once.Do(func() { // what a server before has left
-		b.err = errors.Join(os.RemoveAll(b.dir), os.MkdirAll(b.dir, 0o700))
+		b.err = os.MkdirAll(b.dir, 0o700) // the directory itself stays whose it is
+		left, err := os.ReadDir(b.dir)
+		b.err = errors.Join(b.err, err)
+		for _, e := range left {
+			b.err = errors.Join(b.err, os.RemoveAll(filepath.Join(b.dir, e.Name())))
+		}
 	})
 	if b.err != nil {
 		return "", nil, b.err

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -13,20 +14,23 @@ import (
 	"github.com/tend-run/tend/internal/lib/owner"
 )
 
-// held are the names in a state directory that belong to [owner.NoSandbox]. Each directory that
-// is made there is one of them, or one of roots.
-var held = []string{
-	"boxes", "builds", "distant", "e2b", "exits", "gateway", "langsmith", "sandboxes", "secret", "services", "telemetry", "cells",
-}
+// held are the directories in a state directory that belong to [owner.NoSandbox], and heldFiles
+// the files. Each directory that is made there is one of them, or one of roots; each file that is
+// none of them has no secret, for it may be read by a name that is known.
+var (
+	held = []string{
+		"boxes", "builds", "cells", "distant", "e2b", "envd", "exits", "gateway", "healing", "langsmith", "sandboxes", "services", "telemetry",
+	}
+	heldFiles = []string{"daemon.log", "secret"}
+)
 
-// roots are those that an older tend refuses if they are not root's: the state directory too, and
-// those in which stages of sandboxes are made, in that of healing for commands of models. The
-// child that makes one has no powers, and passes through as their owner. Their group is one that no
-// sandbox has, and these bits of their owner are taken away.
+// roots are those that an older tend refuses if they are not root's: the state directory too. Their
+// group is one that no sandbox has, and these bits of their owner are taken away. The child that
+// makes the stage of sandboxes in an older keeper has no powers, and passes through as their owner.
 var roots = []struct {
 	name string
 	bits uint32
-}{{".", 0o600}, {"run", 0o600}, {"healing", 0o600}, {rundir.SpoolDir, 0o700}}
+}{{".", 0o600}, {"run", 0o600}, {rundir.SpoolDir, 0o700}}
 
 // powers are what root needs to use what is closed so.
 const powers = 1<<unix.CAP_CHOWN | 1<<unix.CAP_DAC_OVERRIDE | 1<<unix.CAP_FOWNER
@@ -42,7 +46,12 @@ func closeToSandboxes(stateDir string) error {
 	if os.Geteuid() != 0 || !mayClose() {
 		return nil
 	}
-	for _, name := range held {
+	for _, name := range held { // before there is anything in it, and not with the next server
+		if err := os.Mkdir(filepath.Join(stateDir, name), 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+			return fmt.Errorf("close the state directory to sandboxes: %w", err)
+		}
+	}
+	for _, name := range slices.Concat(held, heldFiles) {
 		if err := closeOne(filepath.Join(stateDir, name), owner.NoSandbox, -1, 0o007); err != nil {
 			return leftOpen(err)
 		}

@@ -22,7 +22,7 @@
 //	secret               what the tokens of sandboxes are made of (0600)
 //	builds/              files for builds of templates by tend's own API, while they last
 //	e2b/                 uploads for builds of templates
-//	envd-settings.json   what /init set (0600): variables, default user, …
+//	envd/settings.json   what /init set (0600): variables, default user, …
 //	services/            the services that are kept running, with their environments (0600)
 //	page-sessions.json   who is logged in to the page, as hashes (0600)
 //	gateway/             virtual keys (as hashes), what they have used, and reports (0600)

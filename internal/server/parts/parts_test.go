@@ -2,10 +2,13 @@ package parts
 
 import (
 	"net"
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/tend-run/tend/internal/lib/atomicfile"
 	"github.com/tend-run/tend/internal/sandbox/driver"
 	"github.com/tend-run/tend/internal/server/operator"
 	"github.com/tend-run/tend/internal/support/proctest"
@@ -41,5 +44,40 @@ func TestTheStatusSaysWhatEachPartIsDoing(t *testing.T) {
 		if diff := cmp.Diff(facts, got[name]); diff != "" {
 			t.Errorf("%s:\n%s", name, diff)
 		}
+	}
+}
+
+// TestSettingsMoveToAClosedDirectory, and servers that look for them in the former place find them there: the one that wrote last is
+// right.
+func TestSettingsMoveToAClosedDirectory(t *testing.T) {
+	dir := t.TempDir()
+	former := filepath.Join(dir, formerSettings)
+	want := func(text string) {
+		t.Helper()
+		if got, err := settingsIn(dir).Load(); string(got) != text || err != nil {
+			t.Errorf("the settings are %q, %v; want %q", got, err, text)
+		}
+		if text == "" {
+			return
+		}
+		if got, err := atomicfile.Read(former, maxSettings); string(got) != text || err != nil {
+			t.Errorf("for an older server they are %q, %v; want %q", got, err, text)
+		}
+		if info, err := os.Lstat(former); err != nil || info.Mode().IsRegular() {
+			t.Errorf("in the former place is %v, %v", info, err)
+		}
+	}
+	want("")
+	proctest.Must(t, atomicfile.Synced(former, []byte("of an older server"), 0o600))
+	want("of an older server")
+	want("of an older server")
+	proctest.Must(t, settingsIn(dir).Save([]byte("of this one")))
+	want("of this one")
+	proctest.Must(t, atomicfile.Synced(former, []byte("of an older one again"), 0o600))
+	want("of an older one again")
+	fresh := t.TempDir()
+	proctest.Must(t, settingsIn(fresh).Save([]byte("the first")))
+	if got, err := atomicfile.Read(filepath.Join(fresh, formerSettings), maxSettings); string(got) != "the first" || err != nil {
+		t.Errorf("for an older server they are %q, %v", got, err)
 	}
 }
