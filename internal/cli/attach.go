@@ -21,8 +21,7 @@ func (c *attachCmd) Run(ctx context.Context, inv *invocation) error {
 	if c.Replay < 0 {
 		return usageError("--replay is negative; give a number of bytes")
 	}
-	signals, stop := catchSignals()
-	defer stop()
+	signals := catchSignals()
 	_, p, err := inv.open(ctx, c.ID)
 	if err != nil {
 		return err

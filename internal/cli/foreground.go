@@ -57,11 +57,12 @@ type foreground struct {
 	before process.Size // that it had before we came; zero: not known, or not ours to give back
 }
 
-// catchSignals starts to collect the signals of a foreground command.
-func catchSignals() (received <-chan os.Signal, stop func()) {
+// catchSignals collects the signals of a foreground command, to the end of this program: a
+// closed terminal is often seen before its SIGHUP comes, which then changes no exit status.
+func catchSignals() <-chan os.Signal {
 	c := make(chan os.Signal, 16)
 	signal.Notify(c, append(endSignals(), resizeSignals()...)...)
-	return c, func() { signal.Stop(c) }
+	return c
 }
 
 // endSignals are those by which the person or the system ends a foreground command.

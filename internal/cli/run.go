@@ -74,8 +74,7 @@ func (c *runFlags) run(ctx context.Context, inv *invocation, verb string, words 
 	}
 	// From here on a signal belongs to the process, even one that arrives
 	// before it has started.
-	signals, stop := catchSignals()
-	defer stop()
+	signals := catchSignals()
 
 	d, err := inv.connectOrStart(ctx)
 	if err == nil {

@@ -90,8 +90,7 @@ func (c *sandboxRunCmd) Run(ctx context.Context, inv *invocation) error {
 	if err != nil {
 		return err
 	}
-	signals, stop := catchSignals()
-	defer stop()
+	signals := catchSignals()
 	d, err := inv.connectOrStart(ctx)
 	if err != nil {
 		return runFailure(err)

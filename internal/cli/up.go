@@ -51,8 +51,7 @@ func (c *upCmd) Run(ctx context.Context, inv *invocation) error {
 			return usageError(fmt.Sprintf("%s declares no service %s; it has %s", c.Config, name, listed(declared.Names())))
 		}
 	}
-	signals, stop := catchSignals()
-	defer stop()
+	signals := catchSignals()
 	asked, stop := signal.NotifyContext(ctx, endSignals()...)
 	defer stop()
 	d, err := inv.connectOrStart(ctx)
