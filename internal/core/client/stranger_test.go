@@ -14,6 +14,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tend-run/tend/internal/core/anchor"
+	"github.com/tend-run/tend/internal/lib/kernelfault"
 	"github.com/tend-run/tend/internal/lib/procfs"
 	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/process"
@@ -22,6 +24,7 @@ import (
 // What the test binary becomes with this first argument.
 const (
 	strangersArgument = "make-strangers" // N: it makes children of its parent, which end
+	lastingArgument   = "make-lasting"   // N: the same, and all wait for a signal
 	tracerArgument    = "trace"          // PID: it traces a process, and never waits for it
 	tracedArgument    = "be-traced"      // N: threads of it make its parent their tracer, and end
 )
@@ -33,16 +36,23 @@ func strangerMain() {
 	}
 	n, _ := strconv.Atoi(os.Args[2])
 	switch os.Args[1] {
-	case strangersArgument:
+	case strangersArgument, lastingArgument:
 		for range n {
 			pid, _, errno := unix.RawSyscall6(unix.SYS_CLONE, unix.CLONE_PARENT|uintptr(unix.SIGCHLD), 0, 0, 0, 0, 0)
 			if errno == 0 && pid == 0 {
+				for os.Args[1] == lastingArgument {
+					unix.RawSyscall6(unix.SYS_PPOLL, 0, 0, 0, 0, 0, 0)
+				}
 				unix.RawSyscall(unix.SYS_EXIT_GROUP, 7, 0, 0)
 			}
 			if errno != 0 {
 				fmt.Println(errno)
 				os.Exit(1)
 			}
+		}
+		for os.Args[1] == lastingArgument {
+			fmt.Println("made")
+			unix.Pause()
 		}
 		os.Exit(3)
 	case tracerArgument:
@@ -225,6 +235,58 @@ func TestAForgedMarkGivesNobodyDescendants(t *testing.T) {
 			t.Errorf("what has the mark of a process of %s: %q, %+v; want that it lives", where, out, exit)
 		}
 	}
+}
+
+// Children of a keeper that a program inside has made fall to the anchor when the keeper dies. However many there are, the end of a
+// program elsewhere reads no file of each.
+func TestStrangersCostNobodyElsesExit(t *testing.T) {
+	proctest.Root(t)
+	for name, c := range map[string]struct {
+		world kernelfault.World
+		each  int // what is read of each process of the machine
+	}{
+		"with groups":    {},
+		"without groups": {kernelfault.World{Mounts: []kernelfault.Mount{{Kind: kernelfault.Gone, Path: cgroups}}}, 1}, // to find children
+	} {
+		t.Run(name, func(t *testing.T) {
+			const strangers = 500
+			m, state := poor(t, c.world)
+			spec := newBoxDirs(t).spec(t)
+			self := proctest.Value(os.ReadFile(proctest.Value(os.Executable())(t)))(t)
+			proctest.Must(t, os.WriteFile(filepath.Join(spec.Dir, "up", "stranger"), self, 0o755))
+			in, i := inBox(t, m, spec)
+			line := process.Spec{Argv: []string{"/stranger", lastingArgument, fmt.Sprint(strangers)}}
+			p := proctest.Start(t, in, labelled(i.ID, line))
+			if res := proctest.Wait(t, p, process.Until{Match: "made"}); !res.Met {
+				t.Fatalf("their maker: %+v", res.Exit)
+			}
+			killKeeper(t, state)
+			a := proctest.Value(anchor.Dial(state))(t)
+			defer a.Close()
+			roles := proctest.Value(a.Roles())(t)
+			fell := proctest.Value(os.ReadFile(fmt.Sprintf("/proc/%[1]d/task/%[1]d/children", roles.Anchor)))(t)
+			if n := len(strings.Fields(string(fell))); n < strangers {
+				t.Fatalf("%d have fallen to the anchor", n)
+			}
+			finished(t, proctest.Start(t, m, process.Spec{Argv: []string{"true"}})) // the keeper has looked around
+			before := reads(t, roles.Keeper)
+			finished(t, proctest.Start(t, m, process.Spec{Argv: []string{"true"}}))
+			n := reads(t, roles.Keeper) - before
+			if n -= c.each * len(proctest.Value(procfs.PIDs())(t)); n >= strangers {
+				t.Errorf("the keeper has read %d times too often for the end of a program, beside %d strangers", n, strangers)
+			}
+		})
+	}
+}
+
+// reads counts what a process has read.
+func reads(t *testing.T, pid int) (n int) {
+	t.Helper()
+	text := proctest.Value(os.ReadFile(fmt.Sprintf("/proc/%d/io", pid)))(t)
+	_, calls, _ := strings.Cut(string(text), "syscr: ")
+	_, err := fmt.Sscan(calls, &n)
+	proctest.Must(t, err)
+	return n
 }
 
 // A zygote that somebody has killed is no zombie until the next start.

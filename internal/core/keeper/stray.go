@@ -131,6 +131,7 @@ func (k *Keeper) strays(of *inhabited) (all []stray, complete bool) {
 	if of != nil {
 		own = int(of.first.Load())
 	}
+	elsewhere := k.elsewhere(of)
 	seen := map[int]bool{}
 	var walk func(pid, root, depth int)
 	walk = func(pid, root, depth int) {
@@ -142,10 +143,9 @@ func (k *Keeper) strays(of *inhabited) (all []stray, complete bool) {
 			if pid != own {
 				return
 			}
+		} else if pid == root && elsewhere(pid) {
+			return
 		} else if s, ok := k.strayOf(pid); ok && !s.first && !(pid == root && k.endHelper(&s)) {
-			if pid == root && k.insideOther(&s, of) {
-				return
-			}
 			s.below = root
 			all = append(all, s)
 		}
@@ -161,18 +161,33 @@ func (k *Keeper) strays(of *inhabited) (all []stray, complete bool) {
 	return all, complete
 }
 
-// insideOther reports whether a stray is inside of another box than that: one that its program
-// made as a child of a keeper that has died since (CLONE_PARENT).
-func (k *Keeper) insideOther(s *stray, of *inhabited) bool {
-	if s.slot < 0 || s.slot >= board.Slots {
-		return false
+// elsewhere returns what reports whether a stray is inside of another box than that: one that its
+// program made as a child of a keeper that has died since (CLONE_PARENT). There may be thousands,
+// at each exit on the machine: of each only a link is read.
+func (k *Keeper) elsewhere(of *inhabited) func(pid int) bool {
+	ours := pidSpace(os.Getpid())
+	var boxes map[string]*inhabited // by their spaces; nil: nobody was in another than ours
+	return func(pid int) bool {
+		space := pidSpace(pid)
+		if space == "" || space == ours {
+			return false
+		}
+		if boxes == nil {
+			boxes = map[string]*inhabited{}
+			for _, b := range k.cells.list() {
+				boxes[pidSpace(int(b.first.Load()))] = b
+			}
+		}
+		b := boxes[space]
+		return b != nil && b != of
 	}
-	p := k.procs[s.slot].Load()
-	if p == nil {
-		return false
-	}
-	b := p.box.Load()
-	return b != nil && b != of && procfs.InnerPID(s.pid) != 0
+}
+
+// pidSpace names the pid namespace of a process, which it cannot leave; "": it has ended.
+func pidSpace(pid int) string {
+	var name [64]byte
+	n, _ := unix.Readlink(procfs.Path(pid, "ns/pid"), name[:]) // -1 with an error
+	return string(name[:max(n, 0)])
 }
 
 // endHelper ends a child of a dead keeper that was to hold a namespace for a moment, and

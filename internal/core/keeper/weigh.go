@@ -39,7 +39,7 @@ func (k *Keeper) weighBoxes() {
 		for _, b := range k.cells.list() {
 			if b.mu.TryRLock() { // it is being made, or ends; the next look finds it
 				if b.cell != nil && !b.ending.Load() {
-					if ns, err := pidNamespace(b.cell.PID); err == nil {
+					if ns := pidSpace(b.cell.PID); ns != "" {
 						boxes[ns] = b.cell.PID
 					}
 				}
@@ -52,8 +52,6 @@ func (k *Keeper) weighBoxes() {
 	}
 }
 
-func pidNamespace(pid int) (string, error) { return os.Readlink(procfs.Path(pid, "ns/pid")) }
-
 func weigh(boxes map[string]int) {
 	enabled, err := os.ReadFile("/proc/sys/kernel/sched_autogroup_enabled")
 	sessions := err == nil && bytes.HasPrefix(enabled, []byte("1"))
@@ -63,9 +61,9 @@ func weigh(boxes map[string]int) {
 	}
 	found := map[string]map[int]int{} // by namespace, a process of each session, or of its own
 	for _, pid := range pids {
-		ns, err := pidNamespace(pid)
+		ns := pidSpace(pid)
 		first, inside := boxes[ns]
-		if err != nil || !inside || pid == first {
+		if !inside || pid == first {
 			continue
 		}
 		stat, ok := procfs.ReadStat(pid)
