@@ -4,6 +4,7 @@ package client_test
 
 import (
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -249,7 +250,7 @@ func TestStrangersCostNobodyElsesExit(t *testing.T) {
 		"without groups": {kernelfault.World{Mounts: []kernelfault.Mount{{Kind: kernelfault.Gone, Path: cgroups}}}, 1}, // to find children
 	} {
 		t.Run(name, func(t *testing.T) {
-			const strangers = 500
+			const strangers = 200
 			m, state := poor(t, c.world)
 			spec := newBoxDirs(t).spec(t)
 			self := proctest.Value(os.ReadFile(proctest.Value(os.Executable())(t)))(t)
@@ -269,11 +270,15 @@ func TestStrangersCostNobodyElsesExit(t *testing.T) {
 				t.Fatalf("%d have fallen to the anchor", n)
 			}
 			finished(t, proctest.Start(t, m, process.Spec{Argv: []string{"true"}})) // the keeper has looked around
-			before := reads(t, roles.Keeper)
-			finished(t, proctest.Start(t, m, process.Spec{Argv: []string{"true"}}))
-			n := reads(t, roles.Keeper) - before
-			if n -= c.each * len(proctest.Value(procfs.PIDs())(t)); n >= strangers {
-				t.Errorf("the keeper has read %d times too often for the end of a program, beside %d strangers", n, strangers)
+			least := math.MaxInt                                                    // on a loaded machine the keeper may look several times
+			for range 5 {
+				before := reads(t, roles.Keeper)
+				finished(t, proctest.Start(t, m, process.Spec{Argv: []string{"true"}}))
+				n := reads(t, roles.Keeper) - before - c.each*len(proctest.Value(procfs.PIDs())(t))
+				least = min(least, n)
+			}
+			if least >= strangers {
+				t.Errorf("the keeper has read %d times too often for the end of a program, beside %d strangers", least, strangers)
 			}
 		})
 	}
