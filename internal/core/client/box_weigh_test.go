@@ -28,7 +28,8 @@ func TestSessionsOfABoxWeighAsOneWithoutCgroups(t *testing.T) {
 		return proctest.Start(t, in, labelled(s.ID, process.Spec{Shell: shell}))
 	}
 	start("exec sleep 1000.25")
-	proctest.Wait(t, start(`i=0; while [ $i -lt 100 ]; do setsid sleep 1000.5 & i=$((i+1)); done; echo made; wait`), process.Until{Match: "made"})
+	many := start(`i=0; while [ $i -lt 100 ]; do setsid sleep 1000.5 & i=$((i+1)); done; echo made; wait`)
+	proctest.Wait(t, many, process.Until{Match: "made"})
 	running := func(line string) (pids []int) {
 		for _, pid := range proctest.Value(procfs.PIDs())(t) {
 			if b, _ := procfs.Read(pid, "cmdline"); string(b) == line {

@@ -27,6 +27,7 @@ type cells struct {
 	maker *cell.Maker
 	why   error         // then there is no maker
 	room  chan struct{} // one value for each that is just being made or ended
+	added chan struct{} // has a value if there may be one more than weighBoxes has seen
 
 	board    func() (memory []byte, fd int) // in which starts are written down
 	resetOOM bool                           // programs have another OOM score than the keeper
@@ -74,7 +75,7 @@ const endWait = 10 * time.Second
 // restored, because processes in a box have their groups there.
 func (k *Keeper) findCells() {
 	k.cells = cells{all: map[box.ID]*inhabited{}, of: map[uint32]*inhabited{}, room: make(chan struct{}, mostAtOnce),
-		resetOOM: k.stats.resetOOM}
+		added: make(chan struct{}, 1), resetOOM: k.stats.resetOOM}
 	k.cells.board = func() ([]byte, int) { return k.board.Memory(), k.board.FD() }
 	if err := k.scripts.CanEnter(); err != nil {
 		k.cells.why = fmt.Errorf("%w: %w", err, process.ErrUnsupported)
@@ -121,71 +122,6 @@ func (k *Keeper) endFormerCells() {
 		b.ending.Store(true)
 		k.unsettled = append(k.unsettled, func() { k.endCell(b.id) })
 	}
-}
-
-func (cs *cells) list() (all []*inhabited) {
-	cs.mu.Lock()
-	defer cs.mu.Unlock()
-	for _, b := range cs.all {
-		all = append(all, b)
-	}
-	return all
-}
-
-func (cs *cells) get(id box.ID) *inhabited {
-	cs.mu.Lock()
-	defer cs.mu.Unlock()
-	return cs.all[id]
-}
-
-// entry returns a new one. Its zygote is made by starts, who hold mu.
-func (cs *cells) entry(id box.ID) *inhabited {
-	b := &inhabited{id: id}
-	b.zygote = &spawn.Zygote{Group: func() (int, error) { return b.cell.Nest.OpenFirst() }, Shared: cs.board, Filter: seccomp.Keyed,
-		ResetOOM: cs.resetOOM}
-	return b
-}
-
-// claim returns the entry of a box, and makes it at need.
-func (cs *cells) claim(id box.ID) (*inhabited, *wire.Error) {
-	cs.mu.Lock()
-	defer cs.mu.Unlock()
-	b := cs.all[id]
-	if b == nil {
-		if len(cs.all) >= MaxBoxes && id != cell.ProbeID {
-			return nil, &wire.Error{Code: wire.CodeLimit, What: fmt.Sprintf("%d sandboxes are there; that is the limit of one keeper", MaxBoxes)}
-		}
-		b = cs.entry(id)
-		cs.all[id] = b
-	}
-	return b, nil
-}
-
-// forget removes an entry that has no box. b.mu is held for writing.
-func (cs *cells) forget(b *inhabited) {
-	cs.mu.Lock()
-	defer cs.mu.Unlock()
-	if cs.all[b.id] == b && b.cell == nil {
-		delete(cs.all, b.id)
-	}
-}
-
-// slot returns the box in which a slot's process was found by a keeper that takes over.
-func (cs *cells) slot(slot uint32) *inhabited {
-	cs.mu.Lock()
-	defer cs.mu.Unlock()
-	b := cs.of[slot]
-	delete(cs.of, slot)
-	return b
-}
-
-// pids are those of all pid 1s.
-func (cs *cells) pids() map[int]bool {
-	pids := map[int]bool{}
-	for _, b := range cs.list() {
-		pids[int(b.first.Load())] = true
-	}
-	return pids
 }
 
 // makeCell makes a box, or finds it.

@@ -173,10 +173,7 @@ func (k *Keeper) elsewhere(of *inhabited) func(pid int) bool {
 			return false
 		}
 		if boxes == nil {
-			boxes = map[string]*inhabited{}
-			for _, b := range k.cells.list() {
-				boxes[pidSpace(int(b.first.Load()))] = b
-			}
+			boxes = k.cells.spaces()
 		}
 		b := boxes[space]
 		return b != nil && b != of

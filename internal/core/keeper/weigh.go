@@ -29,32 +29,29 @@ func niceOf(n int) int {
 	return min(int(math.Ceil(math.Log(float64(n))/math.Log(1.25))), mostNice)
 }
 
-// weighBoxes does it for ever.
+// weighBoxes does it for ever. Without boxes it sleeps.
 func (k *Keeper) weighBoxes() {
 	if k.groups.Weighs() {
 		return
 	}
-	for range time.Tick(weighEvery) {
-		boxes := map[string]int{} // the first process of each, which needs no time, by its namespace
-		for _, b := range k.cells.list() {
-			if b.mu.TryRLock() { // it is being made, or ends; the next look finds it
-				if b.cell != nil && !b.ending.Load() {
-					if ns := pidSpace(b.cell.PID); ns != "" {
-						boxes[ns] = b.cell.PID
-					}
-				}
-				b.mu.RUnlock()
-			}
+	for {
+		for len(k.cells.list()) > 0 {
+			weigh(k.cells.spaces(), autogroups())
+			time.Sleep(weighEvery)
 		}
-		if len(boxes) > 0 {
-			weigh(boxes)
-		}
+		<-k.cells.added
 	}
 }
 
-func weigh(boxes map[string]int) {
-	enabled, err := os.ReadFile("/proc/sys/kernel/sched_autogroup_enabled")
-	sessions := err == nil && bytes.HasPrefix(enabled, []byte("1"))
+// autogroups reports whether the kernel gives each session the same time.
+func autogroups() bool {
+	b, _ := os.ReadFile("/proc/sys/kernel/sched_autogroup_enabled")
+	return bytes.HasPrefix(b, []byte("1"))
+}
+
+// weigh does it once, by session or by process. The first processes of boxes need no time, and
+// are left alone.
+func weigh(boxes map[string]*inhabited, sessions bool) {
 	pids, err := procfs.PIDs()
 	if err != nil {
 		return
@@ -62,8 +59,7 @@ func weigh(boxes map[string]int) {
 	found := map[string]map[int]int{} // by namespace, a process of each session, or of its own
 	for _, pid := range pids {
 		ns := pidSpace(pid)
-		first, inside := boxes[ns]
-		if !inside || pid == first {
+		if b := boxes[ns]; b == nil || pid == int(b.first.Load()) {
 			continue
 		}
 		stat, ok := procfs.ReadStat(pid)
