@@ -443,7 +443,8 @@ func TestWhatTheKernelMakesUpIsNotWrittenFromInside(t *testing.T) {
 		// the link itself finds it. If this fails, nothing of the machine is removed or changed: what exists is only looked at.
 		for path, c := range map[string]struct{ isLink, exists bool }{
 			"/proc/self/root": {true, true}, "/proc/self/cwd": {true, true}, "/proc/self/exe": {true, true}, "/proc/self/fd/0": {true, false},
-			"/proc/self/root/etc": {false, true}, "/proc/self/root/etc/passwd": {false, true}, "/proc/1/root/etc/passwd": {false, true}, "/proc/self/cwd/doc.go": {false, true},
+			"/proc/self/root/etc": {false, true}, "/proc/self/root/etc/passwd": {false, true},
+			"/proc/1/root/etc/passwd": {false, true}, "/proc/self/cwd/doc.go": {false, true},
 			"/proc/self/root/x": {}, "/proc/1/root/x": {}, "/proc/self/cwd/x": {}, "/proc/self/fd/0/x": {},
 		} {
 			for name, do := range all {

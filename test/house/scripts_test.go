@@ -214,7 +214,8 @@ func TestAProofThatCannotRunSaysSoByItsStatus(t *testing.T) {
 			cmd := exec.CommandContext(t.Context(), tt.args[0], tt.args[1:]...)
 			cmd.Env = append(fake(t, "id", "echo 1000"), "TMPDIR="+tmp)
 			out, _ := cmd.CombinedOutput()
-			if code := cmd.ProcessState.ExitCode(); code != tt.code || strings.Count(string(out), "\n") != 1 || !strings.Contains(string(out), tt.want) {
+			code := cmd.ProcessState.ExitCode()
+			if code != tt.code || strings.Count(string(out), "\n") != 1 || !strings.Contains(string(out), tt.want) {
 				t.Errorf("it ends with %d and says %q; want %d and one line with %q", code, out, tt.code, tt.want)
 			}
 			if left := proctest.Value(os.ReadDir(tmp))(t); len(left) > 0 {
@@ -346,7 +347,8 @@ func TestWhatIsInstalledIsCountedOnce(t *testing.T) {
 			for n := range 2 {
 				cmd := exec.CommandContext(t.Context(), tt.args[0], tt.args[1:]...)
 				cmd.Dir = dir
-				cmd.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "XDG_CACHE_HOME="+filepath.Join(dir, "cache"), "TEND_TEST_RUN="+filepath.Join(dir, "run"))
+				cmd.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "XDG_CACHE_HOME="+filepath.Join(dir, "cache"),
+					"TEND_TEST_RUN="+filepath.Join(dir, "run"))
 				if out, err := cmd.CombinedOutput(); err != nil {
 					t.Fatalf("%v: %s", err, out)
 				}

@@ -89,7 +89,8 @@ func TestNoFileOfAStateDirectoryIsReadElsewhere(t *testing.T) {
 			}
 			return err
 		}))
-		for _, name := range []string{"builds/", "daemon.log", "distant/uri", "e2b/blobs/", "e2b/builds/", "envd/settings.json", "gateway/keys.json",
+		for _, name := range []string{"builds/", "daemon.log", "distant/uri", "e2b/blobs/", "e2b/builds/", "envd/settings.json",
+			"gateway/keys.json",
 			"healing/chats/", "healing/declared.json", "healing/episodes/", "healing/report.json", "langsmith/", "secret", "services/web.json",
 			"telemetry/sent"} {
 			if !slices.ContainsFunc(files, func(f string) bool { return strings.HasPrefix(f, name) }) {
@@ -183,8 +184,8 @@ func dial(t *testing.T, d *testdaemon.Daemon, thief *tend.Sandbox, state string,
 // useAll has each part of a daemon keep something.
 func useAll(t *testing.T, d *testdaemon.Daemon, c *tend.Client, url, project, name string) {
 	t.Helper()
-	admitted := []string{"Authorization", "Bearer token-of-the-daemon", "X-Access-Token", "token-of-the-daemon", "X-Api-Key", "token-of-the-daemon",
-		"Content-Type", "application/json"}
+	admitted := []string{"Authorization", "Bearer token-of-the-daemon", "X-Access-Token", "token-of-the-daemon",
+		"X-Api-Key", "token-of-the-daemon", "Content-Type", "application/json"}
 	ask := func(want int, method, path, body string) (v map[string]any) {
 		t.Helper()
 		status, text := d.Ask(t, method, path, body, admitted...)

@@ -16,6 +16,7 @@ func TestOnlyOrdinarySocketsAreOpened(t *testing.T) {
 		t.Fatal(err)
 	}
 	const seqpacket = 5
+	const atOnce = unix.SOCK_NONBLOCK | unix.SOCK_CLOEXEC
 	kind := deny | uint32(unix.ESOCKTNOSUPPORT)
 	family, protocol := deny|uint32(unix.EAFNOSUPPORT), deny|uint32(unix.EPROTONOSUPPORT)
 	for what, c := range map[string]struct {
@@ -36,8 +37,8 @@ func TestOnlyOrdinarySocketsAreOpened(t *testing.T) {
 		"ciphers by netlink":                     {unix.SYS_SOCKET, unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_CRYPTO, protocol},
 		"a protocol of netlink of later":         {unix.SYS_SOCKET, unix.AF_NETLINK, unix.SOCK_RAW, 31, protocol},
 		"DCCP, by its kind alone":                {unix.SYS_SOCKET, unix.AF_INET, 6, 0, kind},
-		"packets in order, which do not wait":    {unix.SYS_SOCKET, unix.AF_INET6, seqpacket | unix.SOCK_NONBLOCK | unix.SOCK_CLOEXEC, 0, kind},
-		"UDP that does not wait":                 {unix.SYS_SOCKET, unix.AF_INET6, unix.SOCK_DGRAM | unix.SOCK_NONBLOCK | unix.SOCK_CLOEXEC, 0, allow},
+		"packets in order, which do not wait":    {unix.SYS_SOCKET, unix.AF_INET6, seqpacket | atOnce, 0, kind},
+		"UDP that does not wait":                 {unix.SYS_SOCKET, unix.AF_INET6, unix.SOCK_DGRAM | atOnce, 0, allow},
 		"a pair":                                 {unix.SYS_SOCKETPAIR, unix.AF_UNIX, unix.SOCK_STREAM, 0, allow},
 		"a pair of TIPC":                         {unix.SYS_SOCKETPAIR, unix.AF_TIPC, seqpacket, 0, family},
 		"packets":                                {unix.SYS_SOCKET, unix.AF_PACKET, unix.SOCK_RAW, 0, family},

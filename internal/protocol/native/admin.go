@@ -71,7 +71,8 @@ func (a *admin) OpenPage(ctx context.Context,
 }
 
 // errNoLogin: there is nobody who could only read.
-var errNoLogin = errtext.New("without a token this server asks nobody who they are, so no login can be for reading alone; give it a token (tend serve --token-file)", process.ErrUnsupported)
+var errNoLogin = errtext.New("without a token this server asks nobody who they are, so no login can be for reading alone; "+
+	"give it a token (tend serve --token-file)", process.ErrUnsupported)
 
 func answer[T any](m *T, err error) (*connect.Response[T], error) {
 	if err != nil {

@@ -159,7 +159,8 @@ class Supervisord(System):
     def up(self):
         programs = "".join(f"[program:{app}]\ncommand=node {HERE / 'app' / f'{app}.js'}\nstdout_logfile={self.dir / f'{app}.out'}\n" for app in APPS)
         (self.dir / "supervisord.conf").write_text(
-            f"[supervisord]\nlogfile={self.dir / 'log'}\npidfile={self.dir / 'pid'}\nchildlogdir={self.dir}\n[unix_http_server]\nfile={self.dir / 'sock'}\n"
+            f"[supervisord]\nlogfile={self.dir / 'log'}\npidfile={self.dir / 'pid'}\nchildlogdir={self.dir}\n"
+            f"[unix_http_server]\nfile={self.dir / 'sock'}\n"
             f"[supervisorctl]\nserverurl=unix://{self.dir / 'sock'}\n[rpcinterface:supervisor]\nsupervisor.rpcinterface_factory = supervisor.rpcinterface:make_main_rpcinterface\n" + programs)
         self.again()
 

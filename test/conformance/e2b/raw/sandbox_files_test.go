@@ -239,8 +239,10 @@ func TestMagicLinksOfASandboxLeadNowhere(t *testing.T) {
 }
 
 func magicLinksLeadNowhere(t *testing.T, s isolated) {
-	s.inside("echo kept > /srv/kept; mkdir -m 777 /srv/there; echo there > /srv/there/f; chmod 666 /srv/there/f; ln -s /proc/1/cwd/srv/there /srv/first")
-	p := proctest.Value(s.Processes().Spawn(t.Context(), tend.Shell("cd /srv/there; ln -s /proc/$$/cwd magic; cat magic/f > seen; exec sleep 600")))(t)
+	s.inside("echo kept > /srv/kept; mkdir -m 777 /srv/there; echo there > /srv/there/f; chmod 666 /srv/there/f; " +
+		"ln -s /proc/1/cwd/srv/there /srv/first")
+	line := tend.Shell("cd /srv/there; ln -s /proc/$$/cwd magic; cat magic/f > seen; exec sleep 600")
+	p := proctest.Value(s.Processes().Spawn(t.Context(), line))(t)
 	defer p.Close()
 	proctest.Eventually(t, "a link that its user may follow", func() bool {
 		return s.inside("cat /srv/there/seen 2>/dev/null || true") == "there"
@@ -248,15 +250,20 @@ func magicLinksLeadNowhere(t *testing.T, s isolated) {
 	s.inside("mv /srv/there/magic /srv/users; rm /srv/there/seen")
 	for _, magic := range []string{"/srv/first", "/srv/users"} {
 		for _, c := range [][2]string{
-			{"Stat", `{"path":"MAGIC/f"}`}, {"Stat", `{"path":"MAGIC/none"}`}, {"ListDir", `{"path":"MAGIC"}`}, {"ListDir", `{"path":"MAGIC/."}`}, {"CreateWatcher", `{"path":"MAGIC"}`},
-			{"Remove", `{"path":"MAGIC/f"}`}, {"Remove", `{"path":"MAGIC/none"}`}, {"MakeDir", `{"path":"MAGIC/new"}`}, {"MakeDir", `{"path":"MAGIC/new/below"}`},
-			{"Move", `{"source":"MAGIC/f","destination":"/srv/moved"}`}, {"Move", `{"source":"/srv/kept","destination":"MAGIC/new"}`}, {"Move", `{"source":"/srv/kept","destination":"MAGIC/new/below"}`},
+			{"Stat", `{"path":"MAGIC/f"}`}, {"Stat", `{"path":"MAGIC/none"}`}, {"ListDir", `{"path":"MAGIC"}`},
+			{"ListDir", `{"path":"MAGIC/."}`}, {"CreateWatcher", `{"path":"MAGIC"}`},
+			{"Remove", `{"path":"MAGIC/f"}`}, {"Remove", `{"path":"MAGIC/none"}`},
+			{"MakeDir", `{"path":"MAGIC/new"}`}, {"MakeDir", `{"path":"MAGIC/new/below"}`},
+			{"Move", `{"source":"MAGIC/f","destination":"/srv/moved"}`},
+			{"Move", `{"source":"/srv/kept","destination":"MAGIC/new"}`}, {"Move", `{"source":"/srv/kept","destination":"MAGIC/new/below"}`},
 		} {
 			if got := s.call(c[0], strings.ReplaceAll(c[1], "MAGIC", magic)); !strings.HasPrefix(got, "permission_denied: ") {
 				t.Errorf("%s %s, %s: %s", c[0], c[1], magic, got)
 			}
 		}
-		for _, body := range []string{`{"source_paths":["MAGIC/f"],"destination":"/srv/whole"}`, `{"source_paths":["/srv/kept"],"destination":"MAGIC/whole"}`} {
+		for _, body := range []string{
+			`{"source_paths":["MAGIC/f"],"destination":"/srv/whole"}`, `{"source_paths":["/srv/kept"],"destination":"MAGIC/whole"}`,
+		} {
 			if status, text := s.ask("POST", "/files/compose", strings.ReplaceAll(body, "MAGIC", magic)); status != 403 {
 				t.Errorf("compose %s, %s: %d %s", body, magic, status, text)
 			}
@@ -270,11 +277,14 @@ func magicLinksLeadNowhere(t *testing.T, s isolated) {
 			}
 		}
 		// The link itself is a file like others.
-		if got := s.call("Stat", fmt.Sprintf(`{"path":%q}`, magic)) + "; " + s.call("Remove", fmt.Sprintf(`{"path":%q}`, magic)); got != magic+" Lrwxrwxrwx root root; {}" && got != magic+" Lrwxrwxrwx user user; {}" {
+		path := fmt.Sprintf(`{"path":%q}`, magic)
+		got := s.call("Stat", path) + "; " + s.call("Remove", path)
+		if got != magic+" Lrwxrwxrwx root root; {}" && got != magic+" Lrwxrwxrwx user user; {}" {
 			t.Errorf("the link %s: %s", magic, got)
 		}
 	}
-	if got := s.inside("ls /srv /srv/there; cat /srv/kept /srv/there/f"); strings.Contains(got, "new") || strings.Contains(got, "moved") || strings.Contains(got, "whole") || !strings.HasSuffix(got, "\nkept\nthere") {
+	got := s.inside("ls /srv /srv/there; cat /srv/kept /srv/there/f")
+	if strings.Contains(got, "new") || strings.Contains(got, "moved") || strings.Contains(got, "whole") || !strings.HasSuffix(got, "\nkept\nthere") {
 		t.Errorf("after that there is %s", got)
 	}
 }
@@ -328,7 +338,8 @@ func form(t *testing.T, paths ...string) (body, kind string) {
 	var b bytes.Buffer
 	w := multipart.NewWriter(&b)
 	for _, path := range paths {
-		part := proctest.Value(w.CreatePart(textproto.MIMEHeader{"Content-Disposition": {fmt.Sprintf(`form-data; name="file"; filename=%q`, path)}}))(t)
+		disposition := fmt.Sprintf(`form-data; name="file"; filename=%q`, path)
+		part := proctest.Value(w.CreatePart(textproto.MIMEHeader{"Content-Disposition": {disposition}}))(t)
 		proctest.Value(part.Write([]byte("text of " + path)))(t)
 	}
 	proctest.Must(t, w.Close())
@@ -495,11 +506,16 @@ func TestSharesByTheFilesOfASandbox(t *testing.T) {
 		}
 	}
 	body := `{"source_paths":["/rw/made/f"],"destination":"/rw/foreign"}`
-	if status, text := s.ask("POST", "/files/compose", body); status != http.StatusForbidden || !strings.Contains(text, "it belongs to an id that there is not here") {
+	const foreign = "it belongs to an id that there is not here"
+	if status, text := s.ask("POST", "/files/compose", body); status != http.StatusForbidden || !strings.Contains(text, foreign) {
 		t.Errorf("composed onto a file of nobody inside: %d %s", status, text)
 	}
-	for _, c := range [][2]string{{"Move", `{"source":"/rw/made/f","destination":"/rw/foreign"}`}, {"Move", `{"source":"/rw/foreign","destination":"/rw/made/h"}`}, {"Remove", `{"path":"/rw/foreign"}`}, {"Remove", `{"path":"/rw/held"}`}} {
-		if got := s.call(c[0], c[1]); !strings.HasPrefix(got, "permission_denied: ") || !strings.HasSuffix(got, ": it belongs to an id that there is not here, so it is neither changed nor removed") {
+	for _, c := range [][2]string{
+		{"Move", `{"source":"/rw/made/f","destination":"/rw/foreign"}`}, {"Move", `{"source":"/rw/foreign","destination":"/rw/made/h"}`},
+		{"Remove", `{"path":"/rw/foreign"}`}, {"Remove", `{"path":"/rw/held"}`},
+	} {
+		got := s.call(c[0], c[1])
+		if !strings.HasPrefix(got, "permission_denied: ") || !strings.HasSuffix(got, ": "+foreign+", so it is neither changed nor removed") {
 			t.Errorf("%s %s, a file of nobody inside: %s", c[0], c[1], got)
 		}
 	}
