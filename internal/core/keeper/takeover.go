@@ -123,6 +123,9 @@ func (k *Keeper) readHandover(fd int) (*inherited, error) {
 		unix.Close(fdIn(p.Events))
 	}
 	k.ep, k.lock, k.upgrades, k.began = fdIn(g.Epoll), fdIn(g.Lock), g.Upgrades, g.Began
+	if err := k.run.HoldOn("keeper", k.lock); err != nil {
+		return nil, err
+	}
 	if err := k.openVaults(fdIn(g.Sockets[fdstore.Anchor]), fdIn(g.Sockets[fdstore.Mirror])); err != nil {
 		return nil, err
 	}

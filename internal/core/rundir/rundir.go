@@ -154,18 +154,26 @@ func (d *Dir) Hold(role string) (fd int, err error) {
 	if err != nil {
 		return -1, fmt.Errorf("lock of the %s, %s: %w", role, d.Path(role+".lock"), err)
 	}
-	lock := unix.Flock_t{Type: unix.F_WRLCK}
-	err = unix.FcntlFlock(uintptr(fd), unix.F_SETLK, &lock)
-	switch err {
-	case nil:
-		return fd, nil
-	case unix.EAGAIN, unix.EACCES:
-		err = &HeldError{role, d.Holder(role)}
-	default:
-		err = fmt.Errorf("lock of the %s, %s: %w", role, d.Path(role+".lock"), err)
+	if err := d.HoldOn(role, fd); err != nil {
+		unix.Close(fd)
+		return -1, err
 	}
-	unix.Close(fd)
-	return -1, err
+	return fd, nil
+}
+
+// HoldOn is Hold by a descriptor that this process got from Hold, for the time behind an exec.
+// The kernel's owner of the lock is the table of descriptors. An exec makes a new table if a
+// child shares the old one, and the lock stays behind with the child.
+func (d *Dir) HoldOn(role string, fd int) error {
+	lock := unix.Flock_t{Type: unix.F_WRLCK}
+	switch err := unix.FcntlFlock(uintptr(fd), unix.F_SETLK, &lock); err {
+	case nil:
+		return nil
+	case unix.EAGAIN, unix.EACCES:
+		return &HeldError{role, d.Holder(role)}
+	default:
+		return fmt.Errorf("lock of the %s, %s: %w", role, d.Path(role+".lock"), err)
+	}
 }
 
 // Holder is the pid of the process that plays a role; 0: none, as far as we
