@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -128,9 +127,7 @@ func TestUpIsTheFirstProcessOfAContainer(t *testing.T) {
 	t.Parallel()
 	proctest.Root(t)
 	dir := t.TempDir()
-	l := proctest.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
-	port := l.Addr().(*net.TCPAddr).Port
-	l.Close()
+	port := proctest.FreePort(t)
 	for name, text := range map[string]string{
 		"ecosystem.config.cjs": `module.exports = { apps: [
   { name: 'shmastra', script: 'server.js', max_restarts: 1, min_uptime: 10000, restart_delay: 2000, env: { PORT: process.env.PORT } },

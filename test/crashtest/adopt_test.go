@@ -4,7 +4,6 @@ package crashtest
 
 import (
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -26,9 +25,7 @@ func TestAnAdoptedProcessOutlivesRolesAndUpgrades(t *testing.T) {
 	t.Parallel()
 	d := serve(t)
 	c, dir := d.Connect(t), t.TempDir()
-	l := proctest.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
-	addr := l.Addr().String()
-	l.Close()
+	addr := fmt.Sprintf("127.0.0.1:%d", proctest.FreePort(t))
 	cmd := exec.Command("/bin/sh", "-c", "\"$1\" >/dev/null 2>&1 & echo $!", "sh", self)
 	cmd.Env = append(os.Environ(), serveRole+"="+addr)
 	pid := proctest.Value(strconv.Atoi(strings.TrimSpace(string(proctest.Value(cmd.Output())(t)))))(t)

@@ -3,8 +3,8 @@
 package crashtest
 
 import (
+	"fmt"
 	"io"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -20,9 +20,7 @@ import (
 func onFullDisk(t *testing.T, after string) *project {
 	t.Helper()
 	proctest.Root(t)
-	l := proctest.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
-	p := &project{t: t, at: machine{}, dir: proctest.Value(filepath.EvalSymlinks(t.TempDir()))(t), addr: l.Addr().String()}
-	l.Close()
+	p := &project{t: t, at: machine{}, dir: proctest.Value(filepath.EvalSymlinks(t.TempDir()))(t), addr: fmt.Sprintf("127.0.0.1:%d", proctest.FreePort(t))}
 	proctest.Must(t, syscall.Mount("tmpfs", p.dir, "tmpfs", 0, "size=8m"))
 	t.Cleanup(func() { _ = syscall.Unmount(p.dir, syscall.MNT_DETACH) })
 	p.write("server.sh", "{ head -c 65536 /dev/zero >> logs/app.log; } 2>&1 || exit 1\n"+after+"exec "+self+"\n")

@@ -5,7 +5,6 @@ package crashtest
 import (
 	"context"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -59,9 +58,7 @@ func newProject(t *testing.T, mend string) *project {
 
 func newProjectAt(t *testing.T, at place, dir, mend string) *project {
 	t.Helper()
-	l := proctest.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
-	p := &project{t: t, at: at, dir: dir, addr: l.Addr().String()}
-	l.Close()
+	p := &project{t: t, at: at, dir: dir, addr: fmt.Sprintf("127.0.0.1:%d", proctest.FreePort(t))}
 	p.write("server.sh", "grep -q good part.txt || { echo 'the part is bad'; exit 1; }\nexec "+at.program()+"\n")
 	p.write("mend.sh", mend)
 	p.write("part.txt", "good\n")

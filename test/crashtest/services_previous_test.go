@@ -5,7 +5,6 @@ package crashtest
 import (
 	"context"
 	"fmt"
-	"net"
 	"testing"
 	"time"
 
@@ -21,9 +20,7 @@ func TestServicesOutliveAnUpgradeFromThePreviousVersion(t *testing.T) {
 	t.Parallel()
 	d := &daemon{testdaemon.Serve(t, testdaemon.Config{Command: []string{previous}})}
 	c := d.Connect(t)
-	l := proctest.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
-	addr := l.Addr().String()
-	l.Close()
+	addr := fmt.Sprintf("127.0.0.1:%d", proctest.FreePort(t))
 	declare(t, c, t.TempDir(), fmt.Sprintf(`
   web: {command: [%[1]s], env: {%[2]s: '%[3]s'}, health: {http: 'http://%[3]s/', interval: 200ms, timeout: 30s}}
   held: {command: [sleep, "1000"], sockets: {one: "unix:one.sock"}, restart: {delay: 10ms}}

@@ -137,9 +137,7 @@ func (c *callers) more(t *testing.T) {
 
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	l := proctest.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
-	defer l.Close()
-	return l.Addr().String()
+	return fmt.Sprintf("127.0.0.1:%d", proctest.FreePort(t))
 }
 
 // holderOf is the process that holds the sockets of a service; nil: there is none.

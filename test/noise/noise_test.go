@@ -117,9 +117,7 @@ healer: {service: web}
 }
 
 func freeAddress(t *testing.T) string {
-	l := proctest.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
-	defer l.Close()
-	return l.Addr().String()
+	return fmt.Sprintf("127.0.0.1:%d", proctest.FreePort(t))
 }
 
 // until waits until a service is as ok says.

@@ -2,6 +2,7 @@ package launch
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"net"
 	"net/netip"
@@ -64,9 +65,7 @@ func TestAPortIsKeptOnTheOtherLoopbackAddress(t *testing.T) {
 		if _, err := opened(t, port); err == nil || !strings.Contains(err.Error(), "in use") {
 			t.Errorf("what another daemon keeps is served: %v", err)
 		}
-		free := proctest.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
-		at := netip.MustParseAddrPort(free.Addr().String())
-		free.Close()
+		at := netip.MustParseAddrPort(fmt.Sprintf("127.0.0.1:%d", proctest.FreePort(t)))
 		both := proctest.Value(opened(t, at.String(), netip.AddrPortFrom(six, at.Port()).String()))(t)
 		if len(both) != 2 {
 			t.Errorf("the sockets are of %v", both)

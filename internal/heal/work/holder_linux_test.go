@@ -19,9 +19,7 @@ import (
 func TestOnlyWhatIsOursByDescentIsEnded(t *testing.T) {
 	g := newGround(t, 0)
 	g.w.order.Service = "web"
-	free := proctest.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
-	port := free.Addr().(*net.TCPAddr).Port
-	proctest.Must(t, free.Close())
+	port := proctest.FreePort(t)
 	argv := []string{"python3", "-m", "http.server", "--bind", "127.0.0.1", fmt.Sprint(port)}
 	g.w.order.Rules.Command.Argv = argv
 	answers := func() bool {

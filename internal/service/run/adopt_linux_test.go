@@ -69,7 +69,7 @@ func noted(t *testing.T, pid int) string {
 // A process that somebody has started is the service: it is asked how it is, it outlives the
 // supervisor, and once it has ended tend starts its own.
 func TestAServerThatRunsIsAdopted(t *testing.T) {
-	m, dir, port := testkeeper.New(t), t.TempDir(), freePort(t)
+	m, dir, port := testkeeper.New(t), t.TempDir(), proctest.FreePort(t)
 	pid := byHand(t, port)
 	services := fmt.Sprintf("  web: {command: [$SERVE], env: {%s: '127.0.0.1:%d'}, adopt: {pid_file: %s}, health: {http: ':%[2]d/', timeout: 20s, interval: 200ms}}\n", role, port, noted(t, pid))
 	l := live(t, m, dir)
@@ -103,7 +103,7 @@ func TestAServerThatRunsIsAdopted(t *testing.T) {
 
 // By its port, and its end while nobody looks is found.
 func TestAServerIsAdoptedByItsPortAndEndedAsOthers(t *testing.T) {
-	m, dir, port := testkeeper.New(t), t.TempDir(), freePort(t)
+	m, dir, port := testkeeper.New(t), t.TempDir(), proctest.FreePort(t)
 	pid := byHand(t, port)
 	services := fmt.Sprintf("  web: {command: [$SERVE], env: {%s: '127.0.0.1:%d'}, adopt: {port: %[2]d}}\n  twin: {command: exec sleep 1000, adopt: {port: %[2]d}, depends_on: [web], restart: never}\n", role, port)
 	proctest.Eventually(t, "it listens", func() bool { return answers(port) })
@@ -146,7 +146,7 @@ func TestAServerIsAdoptedByItsPortAndEndedAsOthers(t *testing.T) {
 }
 
 func TestAProcessThatSomebodyNamesIsAdopted(t *testing.T) {
-	m, port := testkeeper.New(t), freePort(t)
+	m, port := testkeeper.New(t), proctest.FreePort(t)
 	pid := byHand(t, port)
 	l := live(t, m, t.TempDir())
 	l.declare(fmt.Sprintf(`
@@ -193,7 +193,7 @@ func TestAProcessThatSomebodyNamesIsAdopted(t *testing.T) {
 
 func TestOtherRolesAreNotAdopted(t *testing.T) {
 	m := testkeeper.New(t)
-	pid := byHand(t, freePort(t))
+	pid := byHand(t, proctest.FreePort(t))
 	l := liveConfig(t, run.Config{Manager: m, Dir: t.TempDir(), Roles: func() []int { return []int{pid} }})
 	c := proctest.Value(config.Parse("x", []byte("services: {web: {command: x}}")))(t)
 	proctest.Must(t, l.Apply(t.Context(), c))

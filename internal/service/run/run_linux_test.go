@@ -153,13 +153,6 @@ func (l *life) noticed(text string) bool {
 	return strings.Contains(strings.Join(l.notices, "\n")+"\n", text+"\n")
 }
 
-func freePort(t *testing.T) int {
-	t.Helper()
-	l := proctest.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
-}
-
 func pidOf(t testing.TB, m process.Manager, s run.Status) int {
 	t.Helper()
 	return proctest.Info(t, proctest.Find(t, m, s.ID)).PID
@@ -178,7 +171,7 @@ func nothingLives(t testing.TB, m process.Manager) {
 func TestAServiceRunsAgainAfterAKill(t *testing.T) {
 	m := testkeeper.New(t)
 	l := live(t, m, t.TempDir())
-	port := freePort(t)
+	port := proctest.FreePort(t)
 	l.declare(fmt.Sprintf("  web: {command: [$SERVE], env: {%s: '127.0.0.1:%d'}, health: {http: ':%d/', timeout: 20s, interval: 200ms}}\n", role, port, port))
 	l.up()
 	first := l.ready("web")
@@ -237,7 +230,7 @@ func TestAServiceIsAskedToEndThoughAKeeperDiesMeanwhile(t *testing.T) {
 func TestServicesOutliveTheSupervisorAndAreAdopted(t *testing.T) {
 	m, dir := testkeeper.New(t), t.TempDir()
 	l := live(t, m, dir)
-	port := freePort(t)
+	port := proctest.FreePort(t)
 	l.declare(fmt.Sprintf(`
   web: {command: [$SERVE], env: {%s: '127.0.0.1:%d'}, health: {tcp: %d, timeout: 20s, interval: 200ms}}
   one: {command: exec sleep 1000}
@@ -333,7 +326,7 @@ func TestHostileServicesEnd(t *testing.T) {
 func TestWhatIsLeftOfARunIsGoneBeforeTheNext(t *testing.T) {
 	m := testkeeper.New(t)
 	l := live(t, m, t.TempDir())
-	port := freePort(t)
+	port := proctest.FreePort(t)
 	l.declare(fmt.Sprintf(`
   web: {command: 'setsid $SERVE & sleep 0.1; exit 1', env: {%s: '127.0.0.1:%d'}, restart: {max: 3, delay: 10ms, retry: 0}}
 `, role, port))
@@ -365,7 +358,7 @@ func TestAServiceThatForksIsKept(t *testing.T) {
 func TestWhatHangsIsRestarted(t *testing.T) {
 	m := testkeeper.New(t)
 	l := live(t, m, t.TempDir())
-	port, deaf := freePort(t), filepath.Join(t.TempDir(), "deaf")
+	port, deaf := proctest.FreePort(t), filepath.Join(t.TempDir(), "deaf")
 	l.declare(fmt.Sprintf("  web: {command: [$SERVE], env: {%s: '127.0.0.1:%d', DEAF: %s}, stop: KILL, restart: {max: 0, delay: 10ms}, health: {http: ':%d/', interval: 100ms, timeout: 200ms, failures: 2}}\n", role, port, deaf, port))
 	l.up()
 	l.ready("web")

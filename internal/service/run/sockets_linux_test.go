@@ -84,7 +84,7 @@ func refused(t *testing.T, network, addr string) {
 	})
 }
 
-func address(t *testing.T) string { return fmt.Sprintf("127.0.0.1:%d", freePort(t)) }
+func address(t *testing.T) string { return fmt.Sprintf("127.0.0.1:%d", proctest.FreePort(t)) }
 
 // holders are the processes that hold sockets.
 func holders(t *testing.T, m process.Manager) (all []process.Info) {

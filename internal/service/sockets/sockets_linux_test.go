@@ -107,9 +107,7 @@ func TestAHolderGivesItsSocketsToItsUserAlone(t *testing.T) {
 
 func TestWhatIsNoQuestionEndsNoHolder(t *testing.T) {
 	name, pid := started(t)
-	l := proctest.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
-	addr := l.Addr().String()
-	l.Close()
+	addr := fmt.Sprintf("127.0.0.1:%d", proctest.FreePort(t))
 	proctest.Must(t, Hold(name, pid, []Socket{{"a", addr}}))
 	many := make([]Socket, MaxSockets+1)
 	for i := range many {

@@ -82,9 +82,7 @@ func newGround(t *testing.T) *ground {
 	base := proctest.Value(os.MkdirTemp("", "tend-attack-"))(t)
 	t.Cleanup(func() { os.RemoveAll(base) })
 	base = proctest.Value(filepath.EvalSymlinks(base))(t)
-	l := proctest.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
-	g := &ground{T: t, base: base, dir: filepath.Join(base, "app"), addr: l.Addr().String()}
-	l.Close()
+	g := &ground{T: t, base: base, dir: filepath.Join(base, "app"), addr: fmt.Sprintf("127.0.0.1:%d", proctest.FreePort(t))}
 	g.write("../diary", diary+"\n")
 	g.write(".env", "KEY="+former+"\n")
 	g.write("server.sh", "cat noise.txt\ngrep -q good part.txt || { echo 'the part is bad'; exit 1; }\nexec "+self+"\n")

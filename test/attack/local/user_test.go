@@ -6,7 +6,6 @@ import (
 	"bufio"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -258,9 +257,7 @@ func TestWhatAnotherUserLaysOut(t *testing.T) {
 		return string(came)
 	}
 	free := func(t *testing.T) string {
-		l := proctest.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
-		defer l.Close()
-		return l.Addr().String()
+		return fmt.Sprintf("127.0.0.1:%d", proctest.FreePort(t))
 	}
 	// serves starts a daemon of root's that should refuse, and says if it serves.
 	serves := func(t *testing.T, flags ...string) string {
