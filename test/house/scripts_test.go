@@ -302,7 +302,9 @@ func TestTheEndOfTheTestsSaysWhatAPersonNeeds(t *testing.T) {
 // What a failing step prints runs that step.
 func TestMakeRunsOneStep(t *testing.T) {
 	for _, mode := range []string{"test", "check", "race"} {
-		out, err := exec.CommandContext(t.Context(), "make", "-n", mode, "ONLY=go test -race").CombinedOutput()
+		cmd := exec.CommandContext(t.Context(), "make", "-n", mode, "ONLY=go test -race")
+		cmd.Env = append(os.Environ(), "MAKELEVEL=0", "MAKEFLAGS=") // not of the make that runs this test
+		out, err := cmd.CombinedOutput()
 		want := "scripts/test " + strings.TrimPrefix(mode+" only 'go test -race'\n", "test ")
 		if err != nil || !strings.HasSuffix(string(out), want) {
 			t.Errorf("make %s would run %q, %v; want %q", mode, out, err, want)
