@@ -88,6 +88,10 @@ func (s *pointStriker) strike(ctx context.Context) (killed int, hit bool) {
 		}
 		killed += s.trigger(ctx, triggers[p], struck)
 		if !await(ctx, stirTime, struck) {
+			// Of two that came by at one moment at the strike before, one may stand there still.
+			for _, pid := range s.d.Roles() {
+				syscall.Kill(pid, syscall.SIGCONT)
+			}
 			s.table.Arm(p, 1, others != nil)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/tend-run/tend/internal/core/anchor"
 	"github.com/tend-run/tend/internal/core/launch"
@@ -54,6 +55,10 @@ func (r *roles) upgrade(ctx context.Context, what upgrade) error {
 	return nil
 }
 
+// inPlaceTime bounds how long a keeper may take to go on as another program. It gives up by
+// itself after some seconds, unless it stands still.
+const inPlaceTime = 20 * time.Second
+
 // upgradeKeeper puts the keeper's program of the new binary into the run
 // directory, where the anchor finds it too, and lets the keeper go on as it. A
 // keeper that cannot is replaced; nothing is lost either way.
@@ -87,7 +92,15 @@ func (r *roles) upgradeKeeper(ctx context.Context, c *anchor.Client, what upgrad
 	if err := atomicfile.Synced(path, program, 0o700); err != nil {
 		return fmt.Errorf("install the keeper: %w", err)
 	}
-	if err = r.inPlace(ctx, path); err == nil {
+	was, roles := c.Roles()
+	bounded, cancel := context.WithTimeout(ctx, inPlaceTime)
+	defer cancel()
+	if err = r.inPlace(bounded, path); err == nil {
+		return nil
+	}
+	// Of several upgrades of a keeper that stands still, the first to give up replaces it. One
+	// that has begun since is of the new program, and must not be replaced by the others.
+	if now, err := c.Roles(); roles == nil && err == nil && now.Keeper != was.Keeper {
 		return nil
 	}
 	r.log(fmt.Errorf("the keeper did not go on in place, replacing it: %w", err))
