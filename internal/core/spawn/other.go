@@ -13,3 +13,6 @@ func (s *Starter) Start(p *Program) (pid, pidfd int, err error) { return 0, -1, 
 
 // RestoreLimit does nothing.
 func (s *Starter) RestoreLimit() (again func()) { return func() {} }
+
+// CanEnter returns ErrUnsupported.
+func (s *Starter) CanEnter() error { return ErrUnsupported }
