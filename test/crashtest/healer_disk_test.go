@@ -20,7 +20,8 @@ import (
 func onFullDisk(t *testing.T, after string) *project {
 	t.Helper()
 	proctest.Root(t)
-	p := &project{t: t, at: machine{}, dir: proctest.Value(filepath.EvalSymlinks(t.TempDir()))(t), addr: fmt.Sprintf("127.0.0.1:%d", proctest.FreePort(t))}
+	dir := proctest.Value(filepath.EvalSymlinks(t.TempDir()))(t)
+	p := &project{t: t, at: machine{}, dir: dir, addr: fmt.Sprintf("127.0.0.1:%d", proctest.FreePort(t))}
 	proctest.Must(t, syscall.Mount("tmpfs", p.dir, "tmpfs", 0, "size=8m"))
 	t.Cleanup(func() { _ = syscall.Unmount(p.dir, syscall.MNT_DETACH) })
 	p.write("server.sh", "{ head -c 65536 /dev/zero >> logs/app.log; } 2>&1 || exit 1\n"+after+"exec "+self+"\n")

@@ -24,12 +24,14 @@ func explain(err error) error {
 		return &process.InvalidError{Field: e.What + ".target",
 			Reason: fmt.Sprintf("cannot be a mount point: a directory is seen at a directory, and a file at a file (%v)", e.Errno)}
 	case strings.HasPrefix(e.What, "mount proc") && e.Errno == unix.EPERM:
-		return fmt.Errorf("%w: parts of this machine's /proc are hidden from tend itself, as in a container; then the kernel gives a sandbox none: %w", err, process.ErrUnsupported)
+		return fmt.Errorf("%w: parts of this machine's /proc are hidden from tend itself, as in a container; "+
+			"then the kernel gives a sandbox none: %w", err, process.ErrUnsupported)
 	case strings.HasPrefix(e.What, "mount overlay") && e.Errno == unix.EPERM:
 		return fmt.Errorf("%w: this machine does not allow it; in user namespaces there are overlays from Linux 5.11 on: %w",
 			err, process.ErrUnsupported)
 	case strings.HasPrefix(e.What, "mount overlay") && e.Errno == unix.EINVAL:
-		return fmt.Errorf("%w: over mounts that show other ids there are overlays from Linux 5.19 on, and none writes to a state directory that is on an overlay itself, as in a container: %w", err, process.ErrUnsupported)
+		return fmt.Errorf("%w: over mounts that show other ids there are overlays from Linux 5.19 on, "+
+			"and none writes to a state directory that is on an overlay itself, as in a container: %w", err, process.ErrUnsupported)
 	case e.Errno == unix.EPERM, e.Errno == unix.ENOSYS:
 		return fmt.Errorf("%w: this machine does not allow it: %w", err, process.ErrUnsupported)
 	case (e.What == stepNamespaces || e.What == stepCgroups) && (e.Errno == unix.ENOSPC || e.Errno == unix.EUSERS):

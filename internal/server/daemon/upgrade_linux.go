@@ -92,15 +92,16 @@ func (r *roles) upgradeKeeper(ctx context.Context, c *anchor.Client, what upgrad
 	if err := atomicfile.Synced(path, program, 0o700); err != nil {
 		return fmt.Errorf("install the keeper: %w", err)
 	}
-	was, roles := c.Roles()
-	bounded, cancel := context.WithTimeout(ctx, inPlaceTime)
+	was, unknown := c.Roles()
+	// A caller that goes away is no reason to replace a keeper that is about to go on.
+	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), inPlaceTime)
 	defer cancel()
 	if err = r.inPlace(bounded, path); err == nil {
 		return nil
 	}
 	// Of several upgrades of a keeper that stands still, the first to give up replaces it. One
 	// that has begun since is of the new program, and must not be replaced by the others.
-	if now, err := c.Roles(); roles == nil && err == nil && now.Keeper != was.Keeper {
+	if now, err := c.Roles(); unknown == nil && err == nil && now.Keeper != was.Keeper {
 		return nil
 	}
 	r.log(fmt.Errorf("the keeper did not go on in place, replacing it: %w", err))
