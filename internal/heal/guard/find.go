@@ -10,6 +10,8 @@ const (
 	maxDepth = 3
 	// maxLevels is how many levels of escapes are taken off.
 	maxLevels = 5
+	// lookLevels is how many are taken off around a secret that looks like escapes itself.
+	lookLevels = 4
 	// maxWork is how many bytes are looked at for each byte of what was decoded once. More is
 	// needed by a text only that was made for it; it is hidden.
 	maxWork = 64
@@ -77,7 +79,34 @@ func (f *finder) layers(v *view, depth int) {
 		if level < 2 && !f.eachKind(v, kinds, depth) {
 			return
 		}
+		if level == 0 {
+			for _, look := range f.r.looks {
+				if !f.around(v, look, depth, lookLevels) {
+					return
+				}
+			}
+		}
 		v = next
+	}
+}
+
+// around looks for a secret that itself looks like escapes of some kinds. The levels of each of
+// those are taken off alone, and of all other kinds together, in each order.
+func (f *finder) around(v *view, look kind, depth, levels int) bool {
+	if levels == 0 {
+		return true
+	}
+	of := allKinds &^ look
+	for left := look; ; left &= left - 1 {
+		next := f.view()
+		defer f.put(next)
+		if next.unescape(v, of, f.partial) != 0 && (!f.step(next, depth) || !f.around(next, look, depth, levels-1)) {
+			return false
+		}
+		if left == 0 {
+			return true
+		}
+		of = left & -left
 	}
 }
 

@@ -35,6 +35,7 @@ type Redactor struct {
 	loose  *automaton     // of secrets in the form of [loose], also reversed
 	bare   *automaton     // in the form of [bare], where too little would be left
 	bares  [][]bareSecret // those of bare
+	looks  []kind         // the kinds of escapes that a secret itself looks like
 }
 
 // bareSecret is what must stand where one was found without its white space.
@@ -79,6 +80,9 @@ func (r *Redactor) add(name, value string) {
 	reversed := slices.Clone(b)
 	slices.Reverse(reversed)
 	for _, text := range [][]byte{b, reversed} {
+		if k := new(view).unescape(&view{text: text}, allKinds, false); k != 0 && !slices.Contains(r.looks, k) {
+			r.looks = append(r.looks, k)
+		}
 		if form := loose(text); len(form) >= minSecret {
 			r.loose.add(form, id)
 			continue

@@ -1,6 +1,7 @@
 package guard
 
 import (
+	"html"
 	"os"
 	"path/filepath"
 	"slices"
@@ -74,14 +75,15 @@ func TestNoTwoEncodingsHideASecret(t *testing.T) {
 
 // TestASecretThatLooksLikeAnEscape: it is found behind several levels of escapes of another kind.
 func TestASecretThatLooksLikeAnEscape(t *testing.T) {
-	for _, secret := range []string{"000>%0000", "pass%41word&lt;1", "a=3Db%25=\\x41c"} {
+	for _, secret := range []string{"000>%0000", "pass%41word&lt;1", "a=3Db%25=\\x41c", "000& %000", "a%00=3D&z<1"} {
 		r := NewRedactor()
 		r.AddSecret("S", secret)
-		hidden := secret
-		for range 3 {
-			hidden = quoteJSON(hidden)
-			if got := r.Text("before " + hidden + " after"); strings.Contains(got, hidden) || !strings.Contains(got, "[secret S]") {
-				t.Errorf("%q as %s became %q", secret, hidden, got)
+		for _, hidden := range []string{secret, html.EscapeString(secret)} {
+			for range 3 {
+				hidden = quoteJSON(hidden)
+				if got := r.Text("before " + hidden + " after"); strings.Contains(got, hidden) || !strings.Contains(got, "[secret S]") {
+					t.Errorf("%q as %s became %q", secret, hidden, got)
+				}
 			}
 		}
 	}
