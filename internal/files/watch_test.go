@@ -340,6 +340,9 @@ func TestAWatchChargesForWhatItRemembers(t *testing.T) {
 		proctest.Must(t, os.Rename(at("watched/"+dir), at("watched/x"+dir)))
 		until(t, w, fmt.Sprintf("x%s/%s%03d", dir, long, each-1), OpCreate)
 	}
+	// What comes behind the last directory says that its listing is given back.
+	proctest.Must(t, os.WriteFile(at("watched/end"), nil, 0o600))
+	until(t, w, "end", OpCreate)
 	for {
 		events, err := w.Take() // twice, so that no event is charged for
 		proctest.Must(t, err)
