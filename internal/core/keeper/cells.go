@@ -27,14 +27,14 @@ type cells struct {
 	maker *cell.Maker
 	why   error         // then there is no maker
 	room  chan struct{} // one value for each that is just being made or ended
-	added chan struct{} // has a value if there may be one more than weighBoxes has seen
 
 	board    func() (memory []byte, fd int) // in which starts are written down
 	resetOOM bool                           // programs have another OOM score than the keeper
 
-	mu  sync.Mutex
-	all map[box.ID]*inhabited // guarded by mu
-	of  map[uint32]*inhabited // of slots, until their processes are restored; guarded by mu
+	mu   sync.Mutex
+	all  map[box.ID]*inhabited // guarded by mu
+	some sync.Cond             // there is a box; its lock is mu
+	of   map[uint32]*inhabited // of slots, until their processes are restored; guarded by mu
 
 	denied  seccomp.Filter // nil: not made yet; guarded by mu
 	ruleset int            // of Landlock; 0: not made yet; guarded by mu
@@ -75,7 +75,8 @@ const endWait = 10 * time.Second
 // restored, because processes in a box have their groups there.
 func (k *Keeper) findCells() {
 	k.cells = cells{all: map[box.ID]*inhabited{}, of: map[uint32]*inhabited{}, room: make(chan struct{}, mostAtOnce),
-		added: make(chan struct{}, 1), resetOOM: k.stats.resetOOM}
+		resetOOM: k.stats.resetOOM}
+	k.cells.some.L = &k.cells.mu
 	k.cells.board = func() ([]byte, int) { return k.board.Memory(), k.board.FD() }
 	if err := k.scripts.CanEnter(); err != nil {
 		k.cells.why = fmt.Errorf("%w: %w", err, process.ErrUnsupported)

@@ -37,6 +37,15 @@ func (cs *cells) entry(id box.ID) *inhabited {
 	return b
 }
 
+// waitForOne waits until there is a box.
+func (cs *cells) waitForOne() {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	for len(cs.all) == 0 {
+		cs.some.Wait()
+	}
+}
+
 // claim returns the entry of a box, and makes it at need.
 func (cs *cells) claim(id box.ID) (*inhabited, *wire.Error) {
 	cs.mu.Lock()
@@ -48,10 +57,7 @@ func (cs *cells) claim(id box.ID) (*inhabited, *wire.Error) {
 		}
 		b = cs.entry(id)
 		cs.all[id] = b
-		select {
-		case cs.added <- struct{}{}:
-		default:
-		}
+		cs.some.Broadcast()
 	}
 	return b, nil
 }

@@ -143,7 +143,6 @@ type Keeper struct {
 	settled   chan struct{} // closed when that is done
 	broken    chan error    // why this keeper cannot go on
 	boards    boardWatch
-	pressed   chan struct{} // has one when programs wait for memory
 	rest      *idletrim.Trimmer
 }
 
@@ -152,7 +151,7 @@ type Keeper struct {
 func Run(cfg Config) (err error) {
 	k := &Keeper{cfg: cfg, spool: filepath.Join(cfg.StateDir, rundir.SpoolDir), ids: map[process.ID]*proc{}, unborn: map[int]bool{},
 		alone: make(chan struct{}, 1), settled: make(chan struct{}), births: newStrangers(), listen: -1, wakeFD: -1,
-		broken: make(chan error, 1), boards: newBoardWatch(), pressed: make(chan struct{}, 1)}
+		broken: make(chan error, 1), boards: newBoardWatch()}
 	if k.run, err = rundir.Open(cfg.StateDir); err != nil {
 		return err
 	}
@@ -246,11 +245,10 @@ const (
 )
 
 // onMirror is the event number, instead of a slot, for a hang-up of the launcher.
-// onFreeze: the workers must stop for an upgrade. onPressure: programs wait for memory.
+// onFreeze: the workers must stop for an upgrade.
 const (
 	onMirror = board.Slots << 3
-	onFreeze = onMirror + iota
-	onPressure
+	onFreeze = onMirror + 1
 )
 
 func (k *Keeper) watch(op int, fd int, events uint32, p *proc, what int) error {
@@ -278,9 +276,6 @@ func (k *Keeper) work() {
 				k.vaults[fdstore.Mirror].Disconnect()
 				continue
 			case onFreeze:
-				continue
-			case onPressure:
-				nudge(k.pressed)
 				continue
 			}
 			k.boards.stir()

@@ -35,11 +35,9 @@ func (k *Keeper) weighBoxes() {
 		return
 	}
 	for {
-		for len(k.cells.list()) > 0 {
-			weigh(k.cells.spaces(), autogroups())
-			time.Sleep(weighEvery)
-		}
-		<-k.cells.added
+		k.cells.waitForOne()
+		weigh(k.cells.spaces(), autogroups())
+		time.Sleep(weighEvery)
 	}
 }
 
