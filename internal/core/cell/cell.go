@@ -17,6 +17,7 @@ import (
 	"github.com/tend-run/tend/internal/core/cgroup"
 	"github.com/tend-run/tend/internal/core/failpoint"
 	"github.com/tend-run/tend/internal/lib/eintr"
+	"github.com/tend-run/tend/internal/lib/nap"
 	"github.com/tend-run/tend/internal/lib/procfs"
 	"github.com/tend-run/tend/process"
 )
@@ -105,7 +106,7 @@ func (c *Cell) Network() error {
 			}
 			next = now.Add(50 * time.Millisecond)
 		}
-		time.Sleep(pause)
+		nap.For(pause)
 	}
 }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/tend-run/tend/internal/core/spawn"
 	"github.com/tend-run/tend/internal/core/suspendaware"
 	"github.com/tend-run/tend/internal/lib/eintr"
+	"github.com/tend-run/tend/internal/lib/nap"
 	"github.com/tend-run/tend/internal/lib/procfs"
 	"github.com/tend-run/tend/process"
 )
@@ -225,7 +226,7 @@ func writeRootless(l *spawn.List, program int, dir string, pid *uint32) {
 // at once. Make continues when pid 1, in its exec, lets the keeper's memory go, whose files are
 // hidden; a moment later it has memory of its own. On a busy machine that is a while.
 func shown(pid int) error {
-	for g := suspendaware.New(undoWait); ; time.Sleep(50 * time.Microsecond) {
+	for g := suspendaware.New(undoWait); ; nap.For(50 * time.Microsecond) {
 		_, err := os.Readlink(procfs.Path(pid, "root"))
 		switch {
 		case !errors.Is(err, os.ErrPermission):

@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tend-run/tend/internal/lib/nap"
 	"github.com/tend-run/tend/process"
 )
 
@@ -243,7 +244,7 @@ func (n *Nest) Freeze(frozen bool, until time.Time) error {
 		if !time.Now().Before(until) {
 			return fmt.Errorf("the kernel has not done it yet: %w", process.ErrUnavailable)
 		}
-		time.Sleep(pause)
+		nap.For(pause)
 	}
 }
 
@@ -312,7 +313,7 @@ func (n *Nest) Remove(until time.Time) error {
 	for _, dir := range dirs {
 		err := removeDir(dir)
 		for pause := 100 * time.Microsecond; err == unix.EBUSY && time.Now().Before(until); pause = min(2*pause, 10*time.Millisecond) {
-			time.Sleep(pause)
+			nap.For(pause)
 			err = removeDir(dir)
 		}
 		if err != nil && err != unix.ENOENT {

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tend-run/tend/internal/core/suspendaware"
+	"github.com/tend-run/tend/internal/lib/nap"
 )
 
 // For an upgrade everything comes to a stand: workers, processes, starts.
@@ -90,7 +91,7 @@ func (k *Keeper) lockAll(st *stillness, g *suspendaware.Grace) error {
 			if g.Over() {
 				return fmt.Errorf("process %s is held by the filesystem or by a start that does not end", p.id)
 			}
-			time.Sleep(50 * time.Microsecond)
+			nap.For(50 * time.Microsecond)
 		}
 		st.locked = append(st.locked, p)
 	}

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tend-run/tend/internal/core/gomonitor"
+	"github.com/tend-run/tend/internal/lib/nap"
 	"github.com/tend-run/tend/internal/lib/procfs"
 )
 
@@ -233,7 +234,7 @@ func (s *script) settle(b *birth) (pid int) {
 				return pid
 			}
 		}
-		time.Sleep(pause)
+		nap.For(pause)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tend-run/tend/internal/lib/nap"
 	"github.com/tend-run/tend/internal/lib/procfs"
 )
 
@@ -226,7 +227,7 @@ func bury(b *birth, end time.Time) error {
 				}
 				return errOtherWay // it is no child of ours any more
 			}
-			time.Sleep(pause)
+			nap.For(pause)
 			continue
 		}
 		stat, ok := procfs.ReadStat(pid)
