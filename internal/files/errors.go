@@ -149,3 +149,20 @@ func kindOf(err error) error {
 	}
 	return nil
 }
+
+// unlessGone drops errors of directories that vanished or are closed to the
+// user: the rest can still be listed and watched.
+func unlessGone(err error) error {
+	switch kindOf(err) {
+	case ErrNotExist, ErrNotDir, ErrPermission, ErrLoop:
+		return nil
+	}
+	// These are the errors of the directory of a process that has ended, and of
+	// a mount whose other end is gone.
+	for _, no := range []syscall.Errno{syscall.EINVAL, syscall.EIO, syscall.ENOTCONN, syscall.ESRCH, syscall.ESTALE} {
+		if errors.Is(err, no) {
+			return nil
+		}
+	}
+	return err
+}

@@ -6,134 +6,110 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
+	"time"
 
-	"github.com/fsnotify/fsnotify"
 	"golang.org/x/sys/unix"
 
 	"github.com/tend-run/tend/internal/lib/eintr"
 )
 
-// inside is a notifier for the files of a sandbox. Fsnotify takes a path of this machine;
-// here the directory is one that an Actor has opened in its Root. Its events are those
-// of fsnotify, so that watches are the same inside and outside.
-type inside struct {
-	root  *Root
-	file  *os.File // of inotify
-	fd    int      // its number, while mu is held and it is not closed
-	queue chan fsnotify.Event
-	fails chan error
-	end   chan struct{} // closed by Close
-	done  sync.WaitGroup
+// notices are what the kernel reports of directories (inotify(7)). They are of one goroutine,
+// but for stop. A directory is one that an [Actor] has opened, so that one of a sandbox is not
+// reached by a path of this machine.
+type notices struct {
+	file *os.File
+	fd   int
+	// instances and watches are those of the sandbox; nil: of this machine.
+	instances, watches *share
 
-	mu     sync.Mutex
-	closed bool             // guarded by mu
-	paths  map[int32]string // by watch; guarded by mu
-	ids    map[string]int32 // guarded by mu
+	paths map[int32]string // by watch
+	ids   map[string]int32 // the reverse of paths
 }
 
-func newInside(root *Root) (notifier, error) {
-	if !instances.acquire(&root.instances) {
+// opSet is what has happened at once: bit n is Op n.
+type opSet uint8
+
+// ofDir is a bit more: it is a directory.
+const ofDir opSet = 1 << 7
+
+func (s opSet) has(op Op) bool { return s&(1<<op) != 0 }
+
+func newNotices(root *Root) (*notices, error) {
+	n := &notices{paths: make(map[int32]string), ids: make(map[string]int32)}
+	if root != nil {
+		n.instances, n.watches = &root.instances, &root.watches
+	}
+	if !instances.acquire(n.instances) {
 		return nil, ErrWatchLimit
 	}
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
 	if err != nil {
-		instances.give(&root.instances, 1)
+		instances.give(n.instances, 1)
 		return nil, os.NewSyscallError("inotify_init1", err)
 	}
-	n := &inside{
-		root: root,
-		file: os.NewFile(uintptr(fd), "inotify"), fd: fd,
-		queue: make(chan fsnotify.Event), fails: make(chan error), end: make(chan struct{}),
-		paths: make(map[int32]string), ids: make(map[string]int32),
-	}
-	n.done.Go(n.run)
+	n.file, n.fd = os.NewFile(uintptr(fd), "inotify"), fd
 	return n, nil
 }
 
-func (n *inside) events() <-chan fsnotify.Event { return n.queue }
-func (n *inside) errors() <-chan error          { return n.fails }
+// stop has read end.
+func (n *notices) stop() { _ = n.file.SetReadDeadline(time.Unix(1, 0)) } // it may be closed
 
-func (n *inside) Close() error {
-	n.mu.Lock()
-	if n.closed {
-		n.mu.Unlock()
-		return nil
-	}
-	n.closed = true
-	close(n.end)
-	err := n.file.Close()
-	instances.give(&n.root.instances, 1)
-	watches.give(&n.root.watches, len(n.paths))
-	clear(n.paths)
-	n.mu.Unlock()
-	n.done.Wait()
-	return err
+func (n *notices) close() {
+	_ = n.file.Close() // nothing was written
+	instances.give(n.instances, 1)
+	watches.give(n.watches, len(n.paths))
 }
 
 const noticed = unix.IN_CREATE | unix.IN_MODIFY | unix.IN_DELETE | unix.IN_DELETE_SELF |
 	unix.IN_MOVED_TO | unix.IN_MOVED_FROM | unix.IN_MOVE_SELF | unix.IN_ATTRIB
 
-func (n *inside) add(a *Actor, path string) error {
+// add is called with the rights of the user. The path is absolute.
+func (n *notices) add(a *Actor, path string) error {
 	h, err := a.follow(path)
 	if err != nil {
 		return err
 	}
 	defer h.close()
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.closed {
-		return ErrClosed
-	}
 	wd, err := eintr.Get(func() (int, error) { return unix.InotifyAddWatch(n.fd, h.self(), noticed) })
 	if err != nil {
 		return &os.PathError{Op: "watch", Path: path, Err: err}
 	}
 	id := int32(wd)
-	// The first path of a directory stays its path, as with fsnotify.
+	// The first path of a directory stays its path.
 	if _, there := n.paths[id]; !there {
-		if !watches.acquire(&n.root.watches) {
+		if !watches.acquire(n.watches) {
 			_, err := unix.InotifyRmWatch(n.fd, uint32(id))
 			return errors.Join(ErrWatchLimit, err)
 		}
+		n.remove(path) // of a directory that this one has replaced
 		n.paths[id], n.ids[path] = path, id
 	}
 	return nil
 }
 
-func (n *inside) remove(path string) error {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	id, there := n.ids[path]
-	if !there || n.closed {
-		return nil
+func (n *notices) remove(path string) {
+	if id, there := n.ids[path]; there {
+		n.drop(id)
+		_, _ = unix.InotifyRmWatch(n.fd, uint32(id)) // the kernel may have dropped it by itself
 	}
-	n.drop(id)
-	_, err := unix.InotifyRmWatch(n.fd, uint32(id))
-	return err
 }
 
-// drop forgets a watch. mu is held.
-func (n *inside) drop(id int32) {
-	if _, there := n.paths[id]; there {
-		watches.give(&n.root.watches, 1)
+// drop forgets a watch.
+func (n *notices) drop(id int32) {
+	if path, there := n.paths[id]; there {
+		watches.give(n.watches, 1)
+		delete(n.paths, id)
+		delete(n.ids, path)
 	}
-	delete(n.ids, n.paths[id])
-	delete(n.paths, id)
 }
 
-func (n *inside) run() {
-	defer close(n.queue)
-	defer close(n.fails)
+// read calls do for each notice, until an error.
+func (n *notices) read(do func(path string, ops opSet) error) error {
 	buf := make([]byte, 64<<10)
 	for {
 		size, err := n.file.Read(buf)
-		if errors.Is(err, os.ErrClosed) {
-			return
-		}
 		if err != nil {
-			n.fail(err)
-			return
+			return err
 		}
 		for b := buf[:size]; len(b) >= unix.SizeofInotifyEvent; {
 			length := unix.SizeofInotifyEvent + int(binary.NativeEndian.Uint32(b[12:]))
@@ -141,78 +117,55 @@ func (n *inside) run() {
 				break
 			}
 			name, _, _ := strings.Cut(string(b[unix.SizeofInotifyEvent:length]), "\x00")
-			if !n.notice(int32(binary.NativeEndian.Uint32(b)), binary.NativeEndian.Uint32(b[4:]), name) {
-				return
+			path, ops, err := n.notice(int32(binary.NativeEndian.Uint32(b)), binary.NativeEndian.Uint32(b[4:]), name)
+			if err == nil && ops != 0 {
+				err = do(path, ops)
+			}
+			if err != nil {
+				return err
 			}
 			b = b[length:]
 		}
 	}
 }
 
-func (n *inside) fail(err error) bool {
-	select {
-	case n.fails <- err:
-		return true
-	case <-n.end:
-		return false
-	}
-}
-
-// notice reports one event of the kernel; false: it is closed.
-func (n *inside) notice(id int32, mask uint32, name string) bool {
+// notice is one event of the kernel; without ops there is nothing to report.
+func (n *notices) notice(id int32, mask uint32, name string) (path string, ops opSet, err error) {
 	if mask&unix.IN_Q_OVERFLOW != 0 {
-		return n.fail(fsnotify.ErrEventOverflow)
+		return "", 0, ErrOverflow
 	}
-	e, ok := n.event(id, mask, name)
-	if !ok {
-		return true
-	}
-	select {
-	case n.queue <- e:
-		return true
-	case <-n.end:
-		return false
-	}
-}
-
-func (n *inside) event(id int32, mask uint32, name string) (fsnotify.Event, bool) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
 	path, there := n.paths[id]
 	if !there {
-		return fsnotify.Event{}, false
-	}
-	e := fsnotify.Event{Name: path}
-	if name != "" {
-		e.Name = filepath.Join(path, name)
+		return "", 0, nil
 	}
 	switch {
 	case mask&(unix.IN_IGNORED|unix.IN_UNMOUNT) != 0:
 		n.drop(id)
-		return e, false
+		return "", 0, nil
 	case mask&unix.IN_DELETE_SELF != 0:
 		n.drop(id)
 		// The watch of the parent reports it.
 		if _, parent := n.ids[filepath.Dir(path)]; parent {
-			return e, false
+			return "", 0, nil
 		}
 	case mask&unix.IN_MOVE_SELF != 0:
 		// Nothing says where to.
 		n.drop(id)
-		if !n.closed {
-			_, _ = unix.InotifyRmWatch(n.fd, uint32(id))
-		}
+		_, _ = unix.InotifyRmWatch(n.fd, uint32(id))
 	}
 	for _, kind := range [...]struct {
 		of uint32
-		op fsnotify.Op
+		op Op
 	}{
-		{unix.IN_CREATE | unix.IN_MOVED_TO, fsnotify.Create}, {unix.IN_DELETE | unix.IN_DELETE_SELF, fsnotify.Remove},
-		{unix.IN_MODIFY, fsnotify.Write}, {unix.IN_MOVED_FROM | unix.IN_MOVE_SELF, fsnotify.Rename}, {unix.IN_ATTRIB, fsnotify.Chmod},
+		{unix.IN_CREATE | unix.IN_MOVED_TO, OpCreate}, {unix.IN_DELETE | unix.IN_DELETE_SELF, OpRemove}, {unix.IN_MODIFY, OpWrite},
+		{unix.IN_MOVED_FROM | unix.IN_MOVE_SELF, OpRename}, {unix.IN_ATTRIB, OpChmod},
 	} {
 		if mask&kind.of != 0 {
-			e.Op |= kind.op
+			ops |= 1 << kind.op
 		}
 	}
-	return e, e.Op != 0
+	if ops != 0 && mask&unix.IN_ISDIR != 0 {
+		ops |= ofDir
+	}
+	return filepath.Join(path, name), ops, nil
 }

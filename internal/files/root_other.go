@@ -30,5 +30,3 @@ func (r *Root) stampOf(string) stamp { return stamp{} }
 func (r *Root) readAccounts(string) string { return "" }
 
 func (a *Actor) removeTree(*handle, string) error { return errors.ErrUnsupported }
-
-func newInside(*Root) (notifier, error) { return nil, errors.ErrUnsupported }

@@ -27,8 +27,11 @@ var (
 	watches   = &counted{name: "max_user_watches", rest: 8192}
 )
 
-// acquire takes one for a sandbox; false: it has none left.
+// acquire takes one for a sandbox; false: it has none left. This machine has no share: nil.
 func (c *counted) acquire(s *share) bool {
+	if s == nil {
+		return true
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.most == 0 {
@@ -47,6 +50,9 @@ func (c *counted) acquire(s *share) bool {
 }
 
 func (c *counted) give(s *share, n int) {
+	if s == nil {
+		return
+	}
 	c.mu.Lock()
 	s.used -= n
 	c.all -= n

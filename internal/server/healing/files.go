@@ -71,7 +71,8 @@ func (h *Healing) watching(d *declaration, rules *config.Watch) (func(context.Co
 			return nil, err
 		}
 		return func(ctx context.Context, changed func(string)) error {
-			return files.Run(ctx, "", watch.Tell{Changed: changed})
+			defer files.Close()
+			return files.Run(ctx, nil, "", watch.Tell{Changed: changed})
 		}, nil
 	}
 	return func(ctx context.Context, changed func(string)) error {

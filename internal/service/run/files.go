@@ -83,7 +83,8 @@ func (w *worker) followFiles(ctx context.Context, at *watchedFiles, of string) e
 	if err != nil {
 		return err
 	}
-	return files.Run(ctx, w.compare(ctx, of, files.Sum), w.tellFiles(of))
+	defer files.Close()
+	return files.Run(ctx, nil, w.compare(ctx, of, files.Sum), w.tellFiles(of))
 }
 
 // tellFiles is what is done with what a watch finds.

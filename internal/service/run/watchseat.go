@@ -31,7 +31,7 @@ func lifeOf(key string, f driver.Files) life {
 
 // watchSeat is a watch in one life of a sandbox.
 type watchSeat struct {
-	w    *watch.Inside
+	w    *watch.Watcher
 	of   life
 	gone <-chan struct{} // closed when the root is let go
 }

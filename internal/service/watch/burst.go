@@ -12,9 +12,6 @@ const (
 	// mostLate is how many ends in one burst may come late. A machine that has no time for
 	// the process is late each time.
 	mostLate = 10
-	// atOnce bounds the notices that are taken in a row before a burst is told: as many
-	// as the kernel keeps by default.
-	atOnce = 16 << 10
 )
 
 // burst makes one of changes that follow each other closely.

@@ -8,8 +8,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/fsnotify/fsnotify"
-
 	"github.com/tend-run/tend/internal/files"
 )
 
@@ -38,53 +36,44 @@ func (h *heard) List(context.Context, string, uint32) ([]files.Entry, error) { r
 // and hears of some of them only a moment later. All are of one burst.
 func TestChangesOfATimeThatStoodStillAreOneBurst(t *testing.T) {
 	const delay, stood = time.Second, time.Minute
-	match := matcher{paths: []string{"**"}}
-	// Each returns what runs, and what makes a change known.
-	onMachine := func() (run func(context.Context, *burst) error, change func(string)) {
-		w := &Watcher{dir: "/x", match: match, fsn: &fsnotify.Watcher{Events: make(chan fsnotify.Event), Errors: make(chan error)}, dirs: map[string]bool{"/x": true}}
-		return w.run, func(name string) {
-			go func() { w.fsn.Events <- fsnotify.Event{Name: "/x/" + name, Op: fsnotify.Write} }()
-		}
-	}
-	inSandbox := func() (run func(context.Context, *burst) error, change func(string)) {
+	// It returns what runs, and what makes a change known.
+	open := func() (run func(context.Context, *burst) error, change func(string)) {
 		h := &heard{ready: make(chan struct{}, 1)}
-		w := &Inside{dir: "/x", match: match, files: h, now: h}
+		w := &Watcher{dir: "/x", match: matcher{paths: []string{"**"}}, files: h, now: h}
 		run = func(ctx context.Context, b *burst) error { return w.run(ctx, nil, b) }
 		return run, func(name string) {
 			h.names = append(h.names, name)
 			h.ready <- struct{}{}
 		}
 	}
-	for where, open := range map[string]func() (func(context.Context, *burst) error, func(string)){"on this machine": onMachine, "in a sandbox": inSandbox} {
-		for when, after := range map[string]time.Duration{"at once": 0, "a moment later": delay / 10} {
-			t.Run(where+", heard of "+when, func(t *testing.T) {
-				// Which of two things that are there is taken is chance.
-				for range 20 {
-					synctest.Test(t, func(t *testing.T) {
-						run, change := open()
-						var told []string
-						b := newBurst(delay, Tell{Changed: func(name string) { told = append(told, name) }}, nil)
-						b.note("first")
-						if after == 0 {
-							change("second")
-						}
-						time.Sleep(stood)
-						ctx, cancel := context.WithCancel(t.Context())
-						done := make(chan error)
-						go func() { done <- run(ctx, b) }()
-						if after != 0 {
-							time.Sleep(after)
-							change("second")
-						}
-						time.Sleep(stood)
-						cancel()
-						if err := <-done; err != nil || !slices.Equal(told, []string{"first"}) {
-							t.Fatalf("told %v, %v; want the first alone", told, err)
-						}
-					})
-				}
-			})
-		}
+	for when, after := range map[string]time.Duration{"at once": 0, "a moment later": delay / 10} {
+		t.Run("heard of "+when, func(t *testing.T) {
+			// Which of two things that are there is taken is chance.
+			for range 20 {
+				synctest.Test(t, func(t *testing.T) {
+					run, change := open()
+					var told []string
+					b := newBurst(delay, Tell{Changed: func(name string) { told = append(told, name) }}, nil)
+					b.note("first")
+					if after == 0 {
+						change("second")
+					}
+					time.Sleep(stood)
+					ctx, cancel := context.WithCancel(t.Context())
+					done := make(chan error)
+					go func() { done <- run(ctx, b) }()
+					if after != 0 {
+						time.Sleep(after)
+						change("second")
+					}
+					time.Sleep(stood)
+					cancel()
+					if err := <-done; err != nil || !slices.Equal(told, []string{"first"}) {
+						t.Fatalf("told %v, %v; want the first alone", told, err)
+					}
+				})
+			}
+		})
 	}
 }
 

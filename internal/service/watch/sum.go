@@ -9,6 +9,7 @@ import (
 	"hash"
 	"io/fs"
 	"path"
+	"path/filepath"
 	"time"
 
 	"github.com/tend-run/tend/internal/files"
@@ -57,32 +58,31 @@ func (s *summing) sum() *Sum {
 	return &Sum{Files: s.files, Hash: hex.EncodeToString(s.hash.Sum(nil))}
 }
 
-// Sum returns what the files are; nil: there are more than MaxFiles.
+// Sum returns what the files are; nil: there are more than MaxFiles, or the sandbox is gone.
 func (w *Watcher) Sum() *Sum {
 	s := newSumming()
-	err := below(w.dir, w.dir, &w.match, func(string) error { return nil }, func(name string, e fs.DirEntry) error {
+	sum := w.sum
+	if w.here {
+		sum = w.sumHere
+	}
+	if err := sum(s, "."); err != nil {
+		return nil
+	}
+	return s.sum()
+}
+
+// sumHere is sum on this machine, where nothing else is found out about a file.
+func (w *Watcher) sumHere(s *summing, dir string) error {
+	return below(filepath.Join(w.dir, dir), &w.match, func(string) error { return nil }, func(name string, e fs.DirEntry) error {
 		info, err := e.Info()
 		if err != nil {
 			return nil // it is gone
 		}
 		return s.add(name, info.Size(), info.ModTime())
 	})
-	if err != nil {
-		return nil
-	}
-	return s.sum()
 }
 
-// Sum returns what the files are; nil: there are more than MaxFiles, or the sandbox is gone.
-func (w *Inside) Sum() *Sum {
-	s := newSumming()
-	if err := w.sum(s, "."); err != nil {
-		return nil
-	}
-	return s.sum()
-}
-
-func (w *Inside) sum(s *summing, dir string) error {
+func (w *Watcher) sum(s *summing, dir string) error {
 	all, err := w.files.List(context.Background(), path.Join(w.dir, dir), 1)
 	switch {
 	case errors.Is(err, files.ErrNotExist), errors.Is(err, files.ErrNotDir), errors.Is(err, files.ErrPermission):

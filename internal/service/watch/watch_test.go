@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fsnotify/fsnotify"
 	"go.uber.org/goleak"
 
 	"github.com/tend-run/tend/internal/files"
@@ -78,10 +77,10 @@ func opened(t *testing.T, dir string, rules *config.Watch) *scenery {
 func (s *scenery) run(first string) {
 	ctx, cancel := context.WithCancel(s.t.Context())
 	done := make(chan error, 1)
-	go func() { done <- s.w.Run(ctx, first, Tell{Changed: func(name string) { s.told <- name }}) }()
+	go func() { done <- s.w.Run(ctx, nil, first, Tell{Changed: func(name string) { s.told <- name }}) }()
 	s.t.Cleanup(func() {
 		cancel()
-		if err := <-done; err != nil {
+		if err := errors.Join(<-done, s.w.Close()); err != nil {
 			s.t.Errorf("run: %v", err)
 		}
 	})
@@ -226,14 +225,21 @@ func TestTheFirstDirectoryMayComeAndGo(t *testing.T) {
 	s.until("src/b.ts")
 }
 
+// lossy has lost what there was to take.
+type lossy struct{ files.Watcher }
+
+func (lossy) Take() ([]files.Event, error) { return nil, files.ErrOverflow }
+
 // Notices that were lost may have been those of a directory that was removed and made
 // again: the kernel watches the new one only when it is asked to.
 func TestADirectoryThatWasMadeAgainUnseenIsFollowed(t *testing.T) {
 	dir := t.TempDir()
 	proctest.Must(t, os.Mkdir(filepath.Join(dir, "src"), 0o755))
-	s := watched(t, dir, &config.Watch{Paths: config.Strings{"src"}})
-	proctest.Must(t, s.w.fsn.Remove(filepath.Join(dir, "src"))) // as the kernel does
-	s.w.fsn.Errors <- fsnotify.ErrEventOverflow
+	s := opened(t, dir, &config.Watch{Paths: config.Strings{"src"}})
+	proctest.Must(t, os.Remove(filepath.Join(dir, "src")))
+	proctest.Must(t, os.Mkdir(filepath.Join(dir, "src"), 0o755))
+	s.w.now = lossy{s.w.now}
+	s.run("")
 	s.want("more than can be told")
 	s.write("src/a.ts", "1")
 	s.want("src/a.ts")
@@ -319,5 +325,28 @@ func TestASumIsOfWhatCounts(t *testing.T) {
 	}
 	if s := inside.Sum(); s != nil {
 		t.Errorf("of too many files of a sandbox it is %+v", s)
+	}
+}
+
+// flooded is a directory in which more has changed than a watch keeps, of which only what is
+// ignored could be told.
+type flooded struct{ Files }
+
+func (flooded) Resolve(path string) (string, error) { return path, nil }
+
+func (f flooded) Watch(string, files.WatchOptions) (files.Watcher, error) { return f, nil }
+
+func (flooded) Root() string           { return "/x" }
+func (flooded) Ready() <-chan struct{} { return nil }
+func (flooded) Close() error           { return nil }
+func (flooded) Take() ([]files.Event, error) {
+	return []files.Event{{Name: "log", Op: files.OpWrite}}, files.ErrOverflow
+}
+
+// What got lost before a root was let go is a change, too.
+func TestTheRestIsAChangeIfSomeOfItIsLost(t *testing.T) {
+	w := proctest.Value(OpenIn(flooded{}, "/x", &config.Watch{Paths: config.Strings{"**"}, Ignore: config.Strings{"log"}}))(t)
+	if name := w.Rest(); name == "" {
+		t.Error("nothing is said to have changed")
 	}
 }

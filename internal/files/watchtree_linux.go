@@ -1,17 +1,15 @@
 package files
 
 import (
-	"errors"
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 )
 
 // The directories of a recursive watch, and what is remembered of them, which is charged for.
 
 // nameSize is what a name takes that is remembered, beside its text: entries of three maps, here
-// and in the notifier.
+// and in the notices.
 const nameSize = 200
 
 // keep remembers a path, which is charged for.
@@ -47,7 +45,10 @@ func (w *Watch) add(a *Actor, dir string, report bool) error {
 	if w.leavesOut(dir) {
 		return nil
 	}
-	if len(w.dirs) >= w.opts.MaxDirs {
+	switch {
+	case w.closing.Load():
+		return ErrClosed
+	case len(w.dirs) >= w.opts.MaxDirs && !w.dirs[dir]:
 		return ErrWatchLimit
 	}
 	return unlessGone(w.follow(a, dir, report))
@@ -61,7 +62,7 @@ func (w *Watch) follow(a *Actor, dir string, report bool) error {
 	if report {
 		before, _ = a.Names(dir) // an error comes once more
 	}
-	if err := w.fsn.add(a, dir); err != nil {
+	if err := w.notices.add(a, dir); err != nil {
 		return err
 	}
 	if dir != w.root {
@@ -86,13 +87,13 @@ func (w *Watch) follow(a *Actor, dir string, report bool) error {
 					return err
 				}
 			}
-			if err := w.report(a, path, OpCreate); err != nil {
+			if err := w.report(a, path, OpCreate, child.Type.IsDir()); err != nil {
 				return err
 			}
 			// Content that came before the watch is reported as written. The
 			// kernel may report it once more, which does no harm.
 			if info, err := a.stat(path, false); err == nil && info.Mode().IsRegular() && info.Size() > 0 {
-				if err := w.report(a, path, OpWrite); err != nil {
+				if err := w.report(a, path, OpWrite, false); err != nil {
 					return err
 				}
 			}
@@ -115,8 +116,7 @@ func (w *Watch) forget(path string) {
 	}
 	for dir := range w.dirs {
 		if dir == path || strings.HasPrefix(dir, path+"/") {
-			// It fails if the kernel has dropped the watch by itself.
-			_ = w.fsn.remove(dir)
+			w.notices.remove(dir)
 			w.drop(w.dirs, dir)
 		}
 	}
@@ -125,21 +125,4 @@ func (w *Watch) forget(path string) {
 			w.drop(w.reported, known)
 		}
 	}
-}
-
-// unlessGone drops errors of directories that vanished or are closed to the
-// user: the rest can still be listed and watched.
-func unlessGone(err error) error {
-	switch kindOf(err) {
-	case ErrNotExist, ErrNotDir, ErrPermission, ErrLoop:
-		return nil
-	}
-	// These are the errors of the directory of a process that has ended, and of
-	// a mount whose other end is gone.
-	for _, no := range []syscall.Errno{syscall.EINVAL, syscall.EIO, syscall.ENOTCONN, syscall.ESRCH, syscall.ESTALE} {
-		if errors.Is(err, no) {
-			return nil
-		}
-	}
-	return err
 }

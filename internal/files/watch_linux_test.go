@@ -1,5 +1,3 @@
-//go:build unix
-
 package files
 
 import (
@@ -311,7 +309,7 @@ func remembered(w *Watch) (n int64) {
 			n += int64(len(name))
 		}
 	}
-	return n + int64(len(w.renamed))
+	return n
 }
 
 // What was in a directory before it was moved into a watched one is not remembered, so no reader
