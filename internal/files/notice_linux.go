@@ -75,16 +75,33 @@ func (n *notices) add(a *Actor, path string) error {
 		return &os.PathError{Op: "watch", Path: path, Err: err}
 	}
 	id := int32(wd)
-	// The first path of a directory stays its path.
-	if _, there := n.paths[id]; !there {
+	was, there := n.paths[id]
+	switch {
+	case !there:
 		if !watches.acquire(n.watches) {
 			_, err := unix.InotifyRmWatch(n.fd, uint32(id))
 			return errors.Join(ErrWatchLimit, err)
 		}
-		n.remove(path) // of a directory that this one has replaced
-		n.paths[id], n.ids[path] = path, id
+	case was == path || a.leadsTo(was, h):
+		return nil // the first path of a directory stays its path
+	default:
+		delete(n.ids, was)
 	}
+	n.remove(path) // of a directory that this one has replaced
+	n.paths[id], n.ids[path] = path, id
 	return nil
+}
+
+// leadsTo reports whether a path is that of a directory that is open.
+func (a *Actor) leadsTo(path string, dir *handle) bool {
+	h, err := a.follow(path)
+	if err != nil {
+		return false
+	}
+	defer h.close()
+	at, err := h.info()
+	is, ierr := dir.info()
+	return err == nil && ierr == nil && os.SameFile(at, is)
 }
 
 func (n *notices) remove(path string) {

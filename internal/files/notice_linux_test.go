@@ -3,6 +3,7 @@ package files
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -36,6 +37,51 @@ func TestADirectoryThatReplacesAnotherIsFollowed(t *testing.T) {
 			}
 			proctest.Must(t, os.Remove(at("top/moved/g")))
 			until(t, w, "moved/g", OpRemove)
+		})
+	}
+}
+
+// Two directories that change places are both followed, and are both there in what is told.
+func TestDirectoriesThatChangePlacesAreFollowed(t *testing.T) {
+	for _, with := range []string{"top/b", "top/c/b", "outside/b"} {
+		t.Run("with "+with, func(t *testing.T) {
+			f := self(t)
+			at := func(name string) string { return filepath.Join(f.User.Home, name) }
+			proctest.Must(t, os.MkdirAll(at("top/a/of-a"), 0o755))
+			proctest.Must(t, os.MkdirAll(at(with+"/of-b"), 0o755))
+			w := watch(t, f, "top", WatchOptions{Recursive: true})
+			there := map[string]bool{"a": true, "a/of-a": true}
+			follow := func(events []Event) {
+				for _, ev := range events {
+					switch ev.Op {
+					case OpCreate:
+						there[ev.Name] = true
+					case OpRemove, OpRename:
+						for name := range there {
+							if name == ev.Name || strings.HasPrefix(name, ev.Name+"/") {
+								delete(there, name)
+							}
+						}
+					}
+				}
+			}
+			proctest.Must(t, unix.Renameat2(unix.AT_FDCWD, at("top/a"), unix.AT_FDCWD, at(with), unix.RENAME_EXCHANGE))
+			proctest.Must(t, os.WriteFile(at("top/end"), nil, 0o600))
+			follow(until(t, w, "end", OpCreate))
+			if !there["a"] || !there["a/of-b"] || there["a/of-a"] {
+				t.Errorf("what is told of a: %v", there)
+			}
+			proctest.Must(t, os.WriteFile(at("top/a/of-b/f"), nil, 0o600))
+			until(t, w, "a/of-b/f", OpCreate)
+			inside, within := strings.CutPrefix(with, "top/")
+			if !within {
+				return
+			}
+			if !there[inside] || !there[inside+"/of-a"] || there[inside+"/of-b"] {
+				t.Errorf("what is told of %s: %v", inside, there)
+			}
+			proctest.Must(t, os.WriteFile(at(with+"/of-a/f"), nil, 0o600))
+			until(t, w, inside+"/of-a/f", OpCreate)
 		})
 	}
 }

@@ -190,12 +190,16 @@ func (w *Watch) wake() {
 }
 
 func (w *Watch) handle(path string, ops opSet) error {
+	// There may be another one already: two directories may change places. That is told
+	// after the loss of the first.
+	replaced := false
 	if w.opts.Recursive {
 		if ops.has(OpCreate) && w.reported[path] {
 			ops &^= 1 << OpCreate
 		}
 		w.drop(w.reported, path)
 		if ops.has(OpRename) || ops.has(OpRemove) {
+			replaced = ops.has(OpRename) && w.dirs[path]
 			w.forget(path)
 		}
 	}
@@ -215,12 +219,21 @@ func (w *Watch) handle(path string, ops opSet) error {
 			return err
 		}
 	}
-	if !w.opts.Recursive || !ops.has(OpCreate) || !dir {
+	if !w.opts.Recursive || !replaced && !(ops.has(OpCreate) && dir) {
 		return nil
 	}
 	return w.fs.do(func(a *Actor) error {
 		if info, err := a.stat(path, false); err != nil || !info.IsDir() {
 			return nil
+		}
+		if replaced {
+			err := w.keep(w.reported, path)
+			if err == nil {
+				err = w.report(a, path, OpCreate, true)
+			}
+			if err != nil {
+				return err
+			}
 		}
 		return w.add(a, path, true)
 	})
