@@ -29,20 +29,14 @@ func TestCallsThatASignalMayInterruptAreRepeated(t *testing.T) {
 		"internal/sandbox/network/space_linux.go connect Connect":  noWait,
 		"internal/sandbox/network/space_linux.go udp Connect":      noWait,
 		"internal/protocol/envd/watch_linux.go stop Write":         eventfd,
-		"internal/heal/project/holder_linux.go endTree Poll":       early,
 		"internal/lib/procfs/procfs_linux.go ReadStat Read":        proc,
 		"internal/lib/sockdiag/conn_linux.go receive Recvfrom":     noWait,
 		"internal/core/cell/cell.go comm Read":                     proc,
-		"internal/core/cell/cell.go over Poll":                     early,
 		"internal/core/cgroup/cgroup.go waitEmpty Poll":            early,
-		"internal/core/cgroup/nest.go EndHelpers Poll":             early,
 		"internal/core/client/wake.go stop Write":                  eventfd,
 		"internal/core/stdin/stdin.go Abandoned Poll":              early,
 		"internal/core/keeper/keeper.go announce Write":            eventfd,
-		"internal/core/keeper/keeper.go exitFollows Poll":          early,
-		"internal/core/keeper/kill.go isOver Poll":                 early, // with time 0, EINTR says that there is nothing
 		"internal/core/keeper/probe.go probeFilesystem Write":      "the pipe has room",
-		"internal/core/spawn/zygote.go dead Poll":                  early, // with time 0
 		"internal/core/keeper/takeover.go takeOver Write":          eventfd,
 		"internal/core/fdstore/client.go Hurry Write":              eventfd,
 		"internal/core/fdstore/client.go catchUp Poll":             early,
@@ -50,7 +44,8 @@ func TestCallsThatASignalMayInterruptAreRepeated(t *testing.T) {
 	}
 	seen := map[string]bool{}
 	proctest.Must(t, filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() && (strings.HasPrefix(d.Name(), ".") && path != "." || d.Name() == "node_modules" || within(path, "test", "bench", "examples", "tools", "internal/lib/kernelfault")) {
+		if err != nil || d.IsDir() && (strings.HasPrefix(d.Name(), ".") && path != "." || d.Name() == "node_modules" ||
+			within(path, "test", "bench", "examples", "tools", "internal/lib/eintr", "internal/lib/kernelfault")) {
 			if err == nil {
 				err = filepath.SkipDir
 			}

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tend-run/tend/internal/core/rundir"
+	"github.com/tend-run/tend/internal/lib/pidfd"
 )
 
 // role is a process that is kept alive: started, or found alive, watched by
@@ -144,15 +145,9 @@ func (r *role) set(pid int, ticks uint64, pidfd int) {
 }
 
 // waitEnd blocks until the process with this pidfd has exited.
-func waitEnd(pidfd int) {
-	for {
-		n, err := unix.Poll([]unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}, -1)
-		if err == nil && n > 0 {
-			return
-		}
-		if err != nil && err != unix.EINTR {
-			time.Sleep(100 * time.Millisecond)
-		}
+func waitEnd(fd int) {
+	for !pidfd.Ended(fd, -1) {
+		time.Sleep(100 * time.Millisecond)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tend-run/tend/internal/lib/eintr"
 	"github.com/tend-run/tend/process"
 )
 
@@ -64,16 +65,7 @@ func Remains(fd int) (*Board, error) {
 	if err != nil {
 		return nil, err
 	}
-	for at := 0; at < size; {
-		n, err := unix.Pread(fd, mem[at:], int64(at))
-		if err == unix.EINTR {
-			continue
-		}
-		if n <= 0 || err != nil {
-			break
-		}
-		at += n
-	}
+	_, _ = eintr.Pread(fd, mem, 0)
 	return &Board{mem: mem, fd: -1}, nil
 }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/tend-run/tend/internal/core/failpoint"
 	"github.com/tend-run/tend/internal/lib/eintr"
 	"github.com/tend-run/tend/internal/lib/nap"
+	"github.com/tend-run/tend/internal/lib/pidfd"
 	"github.com/tend-run/tend/internal/lib/procfs"
 	"github.com/tend-run/tend/process"
 )
@@ -57,10 +58,7 @@ func (c *Cell) Unfiled() bool { return c.Spec.ID == "" }
 func (c *Cell) PIDFD() int { return c.pidfd }
 
 // Alive reports whether pid 1 runs. It may be called at any time before End.
-func (c *Cell) Alive() bool {
-	n, err := unix.Poll([]unix.PollFd{{Fd: int32(c.pidfd), Events: unix.POLLIN}}, 0)
-	return err == nil && n == 0 || err == unix.EINTR
-}
+func (c *Cell) Alive() bool { return !pidfd.Ended(c.pidfd, 0) }
 
 // Info of the box.
 func (c *Cell) Info() box.Info {
@@ -156,7 +154,7 @@ func (c *Cell) kill() {
 // be called again.
 func (c *Cell) End(until time.Time) error {
 	if c.pidfd >= 0 {
-		for !c.over(time.Until(until)) {
+		for !pidfd.Ended(c.pidfd, int(min(max(time.Until(until), 0), 100*time.Millisecond)/time.Millisecond)+1) {
 			if !time.Now().Before(until) {
 				return fmt.Errorf("pid %d of the sandbox was killed and has not ended yet: %w", c.PID, process.ErrUnavailable)
 			}
@@ -193,13 +191,6 @@ func (c *Cell) emptyWork() {
 	for _, e := range entries {
 		removeAll(filepath.Join(work, e.Name()))
 	}
-}
-
-// over waits a moment for pid 1, and reports whether it has ended.
-func (c *Cell) over(most time.Duration) bool {
-	n, err := unix.Poll([]unix.PollFd{{Fd: int32(c.pidfd), Events: unix.POLLIN}},
-		int(min(max(most, 0), 100*time.Millisecond)/time.Millisecond)+1)
-	return err == nil && n > 0
 }
 
 // collect reaps a child of ours.

@@ -113,11 +113,7 @@ func createFile(dir string, r *record) (*file, error) {
 		return nil, fmt.Errorf("%s: %w", next, err)
 	}
 	defer unix.Close(fd)
-	n, err := eintr.Get(func() (int, error) { return unix.Pwrite(fd, b, 0) })
-	if err == nil && n < len(b) {
-		err = unix.ENOSPC
-	}
-	if err != nil {
+	if _, err := eintr.Write(fd, b); err != nil {
 		return nil, fmt.Errorf("%s: %w", next, err)
 	}
 	mem, err := unix.Mmap(fd, 0, len(b), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tend-run/tend/internal/lib/nap"
+	"github.com/tend-run/tend/internal/lib/pidfd"
 	"github.com/tend-run/tend/process"
 )
 
@@ -108,9 +109,7 @@ func (n *Nest) EndHelpers(first int, until time.Time) {
 		}
 		if slices.Contains(members(), pid) { // else the number may be another's by now
 			unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0)
-			for over := false; !over && time.Now().Before(until); {
-				n, _ := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 100)
-				over = n > 0
+			for !pidfd.Ended(fd, 100) && time.Now().Before(until) {
 			}
 		}
 		unix.Close(fd)

@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tend-run/tend/internal/lib/pidfd"
 	"github.com/tend-run/tend/process"
 )
 
@@ -352,26 +353,9 @@ func (t *Tree) endOwn(logf func(string, ...any), keep map[uint32]bool) {
 
 // killIn kills who is in a directory of v1, and returns how many that were.
 func killIn(dir string) (n int) {
-	members := func() map[int]bool {
-		b, _ := os.ReadFile(dir + "/cgroup.procs")
-		pids := map[int]bool{}
-		for f := range strings.FieldsSeq(string(b)) {
-			if pid, err := strconv.Atoi(f); err == nil && pid > 0 {
-				pids[pid] = true
-			}
-		}
-		return pids
-	}
-	for pid := range members() {
+	for _, pid := range membersOf(dir) {
 		n++
-		fd, err := unix.PidfdOpen(pid, 0)
-		if err != nil {
-			continue
-		}
-		if members()[pid] { // else the number may be another's by now
-			unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0)
-		}
-		unix.Close(fd)
+		pidfd.Signal(pid, unix.SIGKILL, func() bool { return slices.Contains(membersOf(dir), pid) })
 	}
 	return n
 }

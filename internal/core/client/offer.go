@@ -8,12 +8,11 @@ import (
 	"os"
 	"slices"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/tend-run/tend/internal/core/board"
 	"github.com/tend-run/tend/internal/core/failpoint"
 	"github.com/tend-run/tend/internal/core/stdin"
 	"github.com/tend-run/tend/internal/core/wire"
+	"github.com/tend-run/tend/internal/lib/eintr"
 	"github.com/tend-run/tend/internal/lib/unixsock"
 	"github.com/tend-run/tend/process"
 )
@@ -122,15 +121,8 @@ func (p *proc) store(ctx context.Context, in *process.Input, data []byte, at int
 		return process.ErrStdinClosed
 	}
 	end := at + int64(len(data))
-	for rest, to := data, at; len(rest) > 0; {
-		n, err := unix.Pwrite(q.feed.Mem, rest, to)
-		if err == unix.EINTR {
-			continue
-		}
-		if err != nil {
-			return err
-		}
-		rest, to = rest[n:], to+int64(n)
+	if _, err := eintr.Pwrite(q.feed.Mem, data, at); err != nil {
+		return err
 	}
 	if in.Writer != "" {
 		if err := q.table.Note(in.Writer, end-at, end, in.More || rest); err != nil {
@@ -165,7 +157,7 @@ func (p *proc) store(ctx context.Context, in *process.Input, data []byte, at int
 	return nil
 }
 
-// tellFeed asks the keeper to go on with the input: to wait for room, or to close
+// notifyFeed asks the keeper to go on with the input: to wait for room, or to close
 // it.
 func (p *proc) notifyFeed() { p.m.link.notify(wire.OpFeed, p.ref) }
 

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tend-run/tend/internal/core/rundir"
+	"github.com/tend-run/tend/internal/lib/pidfd"
 	"github.com/tend-run/tend/internal/lib/procfs"
 	"github.com/tend-run/tend/internal/lib/unixsock"
 )
@@ -60,16 +61,15 @@ func (k *Keeper) killUnborn() {
 	}
 	pids, _ := procfs.PIDs()
 	for _, pid := range pids {
-		pidfd, err := unix.PidfdOpen(pid, 0)
-		if err != nil {
-			continue
-		}
-		if stat, ok := procfs.ReadStat(pid); ok && stat.NoExec && !stat.Dead() && pid != os.Getpid() && hasOpen(pid, lock) {
+		pidfd.Signal(pid, unix.SIGKILL, func() bool {
+			stat, ok := procfs.ReadStat(pid)
+			if !ok || !stat.NoExec || stat.Dead() || pid == os.Getpid() || !hasOpen(pid, lock) {
+				return false
+			}
 			k.logf("pid %d is killed: it is a start of a keeper that died, and does not come to its program", pid)
 			k.unborn[pid] = true
-			unix.PidfdSendSignal(pidfd, unix.SIGKILL, nil, 0)
-		}
-		unix.Close(pidfd)
+			return true
+		})
 	}
 }
 

@@ -74,6 +74,7 @@ import (
 	"github.com/tend-run/tend/internal/core/rundir"
 	"github.com/tend-run/tend/internal/core/spawn"
 	"github.com/tend-run/tend/internal/core/wire"
+	"github.com/tend-run/tend/internal/lib/pidfd"
 	"github.com/tend-run/tend/internal/lib/procfs"
 	"github.com/tend-run/tend/process"
 )
@@ -340,11 +341,7 @@ func (k *Keeper) handle(p *proc, what int, events uint32) {
 // the usual case: the kernel closes files a moment before it reports the exit.
 // Then one announcement is enough for both facts.
 func exitFollows(p *proc) bool {
-	if p.exited || p.pidfd < 0 {
-		return false
-	}
-	n, err := unix.Poll([]unix.PollFd{{Fd: int32(p.pidfd), Events: unix.POLLIN}}, 1)
-	return err == nil && n > 0
+	return !p.exited && p.pidfd >= 0 && pidfd.Ended(p.pidfd, 1)
 }
 
 // isInput reports whether an event is for the input: a terminal has one descriptor

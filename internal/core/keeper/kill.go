@@ -12,6 +12,7 @@ import (
 	"github.com/tend-run/tend/internal/core/failpoint"
 	"github.com/tend-run/tend/internal/core/suspendaware"
 	"github.com/tend-run/tend/internal/core/wire"
+	"github.com/tend-run/tend/internal/lib/pidfd"
 	"github.com/tend-run/tend/internal/lib/procfs"
 	"github.com/tend-run/tend/process"
 )
@@ -27,7 +28,7 @@ const killLook = 100 * time.Millisecond
 // is not the cause: a keeper that was stopped, or that took over late, finds the
 // exit and the deadline at the same time.
 func (p *proc) intend(cause process.Cause, sig unix.Signal) {
-	if p.pidfd < 0 || isOver(p.pidfd) {
+	if p.pidfd < 0 || pidfd.Ended(p.pidfd, 0) {
 		return
 	}
 	p.cause, p.causeSig = cause, int(sig)
@@ -37,11 +38,6 @@ func (p *proc) intend(cause process.Cause, sig unix.Signal) {
 // undecided reports whether nothing was sent yet that ends the process for complete.
 func (p *proc) undecided() bool {
 	return p.cause == 0 || p.cause == process.CauseKilled && p.causeSig != int(unix.SIGKILL)
-}
-
-func isOver(pidfd int) bool {
-	n, err := unix.Poll([]unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}, 0)
-	return err == nil && n > 0
 }
 
 // signal sends sig to the leader, its process group or the whole tree, and
@@ -78,14 +74,10 @@ func (k *Keeper) killHeadless(slot uint32) {
 		if stat, ok := procfs.ReadStat(pid); !ok || stat.State != 'Z' || stat.Dead() {
 			continue
 		}
-		fd, err := unix.PidfdOpen(pid, 0)
-		if err != nil {
-			continue
-		}
-		if still, _ := k.groups.Members(slot); slices.Contains(still, pid) { // a pid can be used again
-			unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0)
-		}
-		unix.Close(fd)
+		pidfd.Signal(pid, unix.SIGKILL, func() bool {
+			still, _ := k.groups.Members(slot)
+			return slices.Contains(still, pid)
+		})
 	}
 }
 
@@ -108,19 +100,13 @@ func (k *Keeper) signalGroup(p *proc, sig unix.Signal) bool {
 }
 
 // eachMember signals the members of the tree that match and reports whether
-// there were any. A pid can be used again between the listing and the signal;
-// the pidfd is opened first and membership checked after, which closes the gap.
+// there were any.
 func (k *Keeper) eachMember(p *proc, sig unix.Signal, match func(pid int) bool) bool {
 	any := false
 	for _, pid := range k.members(p) {
-		fd, err := unix.PidfdOpen(pid, 0)
-		if err != nil {
-			continue
-		}
-		if match(pid) && k.isMember(p, pid) && unix.PidfdSendSignal(fd, sig, nil, 0) == nil {
+		if pidfd.Signal(pid, sig, func() bool { return match(pid) && slices.Contains(k.members(p), pid) }) {
 			any = true
 		}
-		unix.Close(fd)
 	}
 	return any
 }
@@ -183,15 +169,6 @@ func (k *Keeper) killWalk(p *proc) bool {
 	return any
 }
 
-func (k *Keeper) isMember(p *proc, pid int) bool {
-	for _, m := range k.members(p) {
-		if m == pid {
-			return true
-		}
-	}
-	return false
-}
-
 // kill ends the tree for a cause (CauseKilled or CauseNoReaders). It waits until the
 // kernel says that the tree is empty: the cgroup, and the list of processes that the
 // subreapers were given. p.mu is not held.
@@ -243,7 +220,7 @@ func (k *Keeper) kill(p *proc, cause process.Cause) (*wire.Killed, *wire.Error) 
 		}
 		its, unknown, complete := k.escaped(p)
 		for i := range its {
-			its[i].signal(unix.SIGKILL)
+			its[i].kill()
 		}
 		left := stillThere(away)
 		for i := range its {
@@ -301,7 +278,7 @@ func (k *Keeper) stopEscaped(p *proc) map[int]int {
 // stillThere are the pids of processes that have not ended.
 func stillThere(pidfds map[int]int) (pids []int) {
 	for pid, fd := range pidfds {
-		if !isOver(fd) {
+		if !pidfd.Ended(fd, 0) {
 			pids = append(pids, pid)
 		}
 	}

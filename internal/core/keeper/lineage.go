@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tend-run/tend/internal/lib/pidfd"
 	"github.com/tend-run/tend/internal/lib/procfs"
 )
 
@@ -139,7 +140,7 @@ func (l *lineage) read(k *Keeper, s *subreaper) ([]byte, error) {
 // over reports whether one of them has ended.
 func (l *lineage) over() bool {
 	for i := range l.above {
-		if fd := l.above[i].pidfd; fd >= 0 && isOver(fd) {
+		if fd := l.above[i].pidfd; fd >= 0 && pidfd.Ended(fd, 0) {
 			return true
 		}
 	}

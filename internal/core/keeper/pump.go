@@ -152,32 +152,28 @@ func (k *Keeper) move(p *proc, s *outStream) (int64, error) {
 // at its end, else EAGAIN.
 func poll(fd int) (queued int, err error) {
 	fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
-	for {
-		_, err := unix.Poll(fds, 0)
-		switch {
-		case err == unix.EINTR:
-			continue
-		case err != nil:
-			return 0, err
-		case fds[0].Revents&unix.POLLIN != 0:
-			return 1, nil
-		case fds[0].Revents&unix.POLLHUP != 0:
-			return 0, nil
-		}
-		return 0, unix.EAGAIN
+	_, err = eintr.Get(func() (int, error) { return unix.Poll(fds, 0) })
+	switch {
+	case err != nil:
+		return 0, err
+	case fds[0].Revents&unix.POLLIN != 0:
+		return 1, nil
+	case fds[0].Revents&unix.POLLHUP != 0:
+		return 0, nil
 	}
+	return 0, unix.EAGAIN
 }
 
 // splice moves bytes to the spool at s.end, by splice(2) or, on a filesystem
 // that cannot be spliced to, by reading and writing. Bytes that were read then and
 // find no room stay in s.rest; a keeper that is killed loses them.
 func (k *Keeper) splice(s *outStream, src, dst int, room int64) (int64, error) {
-	for !s.fallback {
+	if !s.fallback {
 		off := s.end
-		n, err := unix.Splice(src, nil, dst, &off, int(room), unix.SPLICE_F_NONBLOCK|unix.SPLICE_F_MOVE)
+		n, err := eintr.Get(func() (int64, error) {
+			return unix.Splice(src, nil, dst, &off, int(room), unix.SPLICE_F_NONBLOCK|unix.SPLICE_F_MOVE)
+		})
 		switch err {
-		case unix.EINTR:
-			continue
 		case unix.EINVAL, unix.EOPNOTSUPP, unix.ENOSYS, unix.EPERM:
 			s.fallback = true
 			unix.SetNonblock(src, true)
@@ -193,23 +189,14 @@ func (k *Keeper) splice(s *outStream, src, dst int, room int64) (int64, error) {
 		}
 		s.rest = buf[:n]
 	}
-	for at := s.end; ; {
-		n, err := unix.Pwrite(dst, s.rest, at)
-		if err == unix.EINTR {
-			continue
-		}
-		if err != nil {
-			if at > s.end {
-				err = nil // it comes again at the next try
-			}
-			return at - s.end, err
-		}
-		at += int64(n)
-		if s.rest = s.rest[n:]; len(s.rest) == 0 {
-			s.rest = nil
-			return at - s.end, nil
-		}
+	n, err := eintr.Pwrite(dst, s.rest, s.end)
+	if s.rest = s.rest[n:]; len(s.rest) == 0 {
+		s.rest = nil
 	}
+	if n > 0 {
+		err = nil // it comes again at the next try
+	}
+	return int64(n), err
 }
 
 // stage moves bytes from the terminal to its staging pipe, unless some wait
@@ -218,20 +205,16 @@ func (k *Keeper) stage(s *outStream) (int, error) {
 	if waiting, _ := unix.IoctlGetInt(s.stageR, unix.TIOCINQ); waiting > 0 {
 		return s.stageR, nil
 	}
-	for {
-		n, err := unix.Splice(s.fd, nil, s.stageW, nil, smallPipe, unix.SPLICE_F_NONBLOCK|unix.SPLICE_F_MOVE)
-		switch {
-		case err == unix.EINTR:
-			continue
-		case err == unix.EIO: // no holder of the other side is left
-			return -1, nil
-		case err != nil:
-			return -1, err
-		case n == 0:
-			return -1, nil
-		}
-		return s.stageR, nil
+	n, err := eintr.Get(func() (int64, error) {
+		return unix.Splice(s.fd, nil, s.stageW, nil, smallPipe, unix.SPLICE_F_NONBLOCK|unix.SPLICE_F_MOVE)
+	})
+	switch {
+	case err == unix.EIO: // no holder of the other side is left
+		return -1, nil
+	case err != nil || n == 0:
+		return -1, err
 	}
+	return s.stageR, nil
 }
 
 // index appends one record, of now if it has no time.
@@ -248,10 +231,7 @@ func (k *Keeper) index(p *proc, r spool.IndexRecord) error {
 	}
 	var b [spool.IndexSize]byte
 	r.Put(&b)
-	if n, err := eintr.Get(func() (int, error) { return unix.Pwrite(fd, b[:], p.indexEnd) }); err != nil || n < len(b) {
-		if err == nil {
-			err = unix.ENOSPC // the next record goes to the same place
-		}
+	if _, err := eintr.Pwrite(fd, b[:], p.indexEnd); err != nil { // the next record goes to the same place
 		return err
 	}
 	p.indexEnd += spool.IndexSize

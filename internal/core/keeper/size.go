@@ -117,7 +117,7 @@ func (k *Keeper) recallSize(p *proc) {
 type indexFile int
 
 func (f indexFile) ReadAt(b []byte, at int64) (int, error) {
-	n, err := eintr.Get(func() (int, error) { return unix.Pread(int(f), b, at) })
+	n, err := eintr.Pread(int(f), b, at)
 	if err == nil && n < len(b) {
 		err = io.ErrUnexpectedEOF
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/tend-run/tend/internal/core/cell"
 	"github.com/tend-run/tend/internal/core/cgroup"
 	"github.com/tend-run/tend/internal/core/wire"
+	"github.com/tend-run/tend/internal/lib/pidfd"
 	"github.com/tend-run/tend/internal/lib/procfs"
 )
 
@@ -193,7 +194,7 @@ func (k *Keeper) endHelper(s *stray) bool {
 	if s.slot >= 0 || s.mark != 0 && s.mark != k.roleMark() || !cell.Helper(s.pid) {
 		return false
 	}
-	s.signal(unix.SIGKILL)
+	s.kill()
 	return true
 }
 
@@ -298,13 +299,8 @@ func (s *stray) open() (pidfd int, ok bool) {
 	return fd, true
 }
 
-func (s *stray) signal(sig unix.Signal) bool {
-	fd, ok := s.open()
-	if !ok {
-		return false
-	}
-	defer unix.Close(fd)
-	return unix.PidfdSendSignal(fd, sig, nil, 0) == nil
+func (s *stray) kill() {
+	pidfd.Signal(s.pid, unix.SIGKILL, func() bool { return procfs.Started(s.pid) == s.started })
 }
 
 // outside lists the descendants of the leader that have left its cgroup and whose

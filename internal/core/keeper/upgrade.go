@@ -13,8 +13,8 @@ import (
 	"github.com/tend-run/tend/internal/core/failpoint"
 	"github.com/tend-run/tend/internal/core/gomonitor"
 	"github.com/tend-run/tend/internal/core/memfd"
-	"github.com/tend-run/tend/internal/core/spool"
 	"github.com/tend-run/tend/internal/core/wire"
+	"github.com/tend-run/tend/internal/lib/eintr"
 	"github.com/tend-run/tend/internal/lib/procfs"
 )
 
@@ -58,7 +58,7 @@ func (k *Keeper) upgrade(path string) error {
 		return err
 	}
 	defer unix.Close(mem)
-	if _, err := spool.WriteAll(mem, h.encode(handoverVersion)); err != nil {
+	if _, err := eintr.Write(mem, h.encode(handoverVersion)); err != nil {
 		return fmt.Errorf("handover: %w", err)
 	}
 	memfd.Seal(mem, memfd.Constant)

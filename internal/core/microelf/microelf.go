@@ -48,11 +48,7 @@ func File(name string, program []byte) (int, error) {
 	if err != nil {
 		return -1, fmt.Errorf("a program in memory: %w", err)
 	}
-	n, err := eintr.Get(func() (int, error) { return unix.Write(fd, program) })
-	if err == nil && n < len(program) {
-		err = unix.ENOSPC
-	}
-	if err == nil {
+	if _, err = eintr.Write(fd, program); err == nil {
 		_, err = unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, unix.F_SEAL_SEAL|unix.F_SEAL_SHRINK|unix.F_SEAL_GROW|unix.F_SEAL_WRITE)
 	}
 	if err != nil {

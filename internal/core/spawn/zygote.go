@@ -15,6 +15,7 @@ import (
 
 	"github.com/tend-run/tend/internal/core/microelf"
 	"github.com/tend-run/tend/internal/lib/eintr"
+	"github.com/tend-run/tend/internal/lib/pidfd"
 )
 
 // A zygote is a process that has gone the way into a sandbox as the first child of a start
@@ -238,7 +239,7 @@ func (z *Zygote) End() {
 func (z *Zygote) PID() int {
 	z.mu.Lock()
 	defer z.mu.Unlock()
-	if z.running == nil || z.running.dead() {
+	if z.running == nil || pidfd.Ended(z.running.pidfd, 0) {
 		return 0
 	}
 	return z.running.pid
@@ -251,9 +252,4 @@ func (r *running) close() {
 	unix.Close(r.pidfd)
 	unix.Close(r.socket)
 	unix.Munmap(r.mem)
-}
-
-func (r *running) dead() bool {
-	n, err := unix.Poll([]unix.PollFd{{Fd: int32(r.pidfd), Events: unix.POLLIN}}, 0)
-	return err == nil && n > 0
 }

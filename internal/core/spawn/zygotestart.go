@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tend-run/tend/internal/lib/nap"
+	"github.com/tend-run/tend/internal/lib/pidfd"
 	"github.com/tend-run/tend/internal/lib/procfs"
 )
 
@@ -131,7 +132,7 @@ func (z *Zygote) await(r *running, sc *script, b *birth) error {
 		if atomic.LoadUint32(unborn) == 0 {
 			break
 		}
-		if r.dead() { // then the kernel tells nobody of the child
+		if pidfd.Ended(r.pidfd, 0) { // then the kernel tells nobody of the child
 			if err := bury(b, end); err != nil {
 				z.drop(r)
 				b.buryStub()

@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tend-run/tend/internal/lib/eintr"
 	"github.com/tend-run/tend/process"
 )
 
@@ -44,27 +45,12 @@ func Free(dir string, ends [4]int64, sync bool) (*Journal, error) {
 // AppendJournal writes whole records to a journal that was opened to append, or
 // nothing: a record cut short would hide all that follow it.
 func AppendJournal(fd int, rec []byte) error {
-	n, err := WriteAll(fd, rec)
+	n, err := eintr.Write(fd, rec)
 	var st unix.Stat_t
 	if err != nil && n > 0 && unix.Fstat(fd, &st) == nil {
 		_ = unix.Ftruncate(fd, st.Size-int64(n)) // if not, repair cuts it off
 	}
 	return err
-}
-
-// WriteAll writes b, and returns the number of bytes written.
-func WriteAll(fd int, b []byte) (n int, err error) {
-	for n < len(b) {
-		m, err := unix.Write(fd, b[n:])
-		if err == unix.EINTR {
-			continue
-		}
-		if err != nil {
-			return n, err
-		}
-		n += m
-	}
-	return n, nil
 }
 
 // appendTo appends a record to a journal whose whole records end at size.

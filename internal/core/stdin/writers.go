@@ -8,8 +8,7 @@ import (
 	"math"
 	"time"
 
-	"golang.org/x/sys/unix"
-
+	"github.com/tend-run/tend/internal/lib/eintr"
 	"github.com/tend-run/tend/process"
 )
 
@@ -74,7 +73,7 @@ type entry struct {
 func ReadTable(mem int, accepted int64, repair bool) (*Table, error) {
 	t := &Table{mem: mem, goingOn: time.Now()}
 	buf := make([]byte, tableSize)
-	n, err := pread(mem, buf, tableAt)
+	n, err := eintr.Pread(mem, buf, tableAt)
 	if err != nil || n < entrySize {
 		return t, err
 	}
@@ -114,7 +113,8 @@ func (t *Table) write(i int) error {
 	le := binary.LittleEndian
 	le.PutUint64(b[takenAt:], uint64(e.taken))
 	le.PutUint64(b[acceptedAt:], uint64(e.accepted))
-	return pwrite(t.mem, b[:], tableAt+entrySize*int64(1+i))
+	_, err := eintr.Pwrite(t.mem, b[:], tableAt+entrySize*int64(1+i))
+	return err
 }
 
 // Taken returns how many bytes of a writer were accepted, if it is known.
@@ -147,7 +147,7 @@ func (t *Table) Note(name string, n, accepted int64, more bool) error {
 	if i < 0 {
 		i = t.room()
 		if t.entries[i].name != "" && !t.forgot {
-			if err := pwrite(t.mem, []byte{1}, tableAt); err != nil {
+			if _, err := eintr.Pwrite(t.mem, []byte{1}, tableAt); err != nil {
 				return err
 			}
 			t.forgot = true
@@ -175,7 +175,8 @@ func (t *Table) NoteOther(accepted int64) error {
 	if t.entries[0].name == "" {
 		return nil
 	}
-	return pwrite(t.mem, binary.LittleEndian.AppendUint64(nil, uint64(accepted)), tableAt+othersAt)
+	_, err := eintr.Pwrite(t.mem, binary.LittleEndian.AppendUint64(nil, uint64(accepted)), tableAt+othersAt)
+	return err
 }
 
 // End returns where the input in a memfd of a size ends, for a caller without a board:
@@ -189,7 +190,7 @@ func End(mem int, size int64) (int64, error) {
 		return 0, err
 	}
 	var b [8]byte
-	if _, err := pread(mem, b[:], tableAt+othersAt); err != nil {
+	if _, err := eintr.Pread(mem, b[:], tableAt+othersAt); err != nil {
 		return 0, err
 	}
 	end := int64(binary.LittleEndian.Uint64(b[:]))
@@ -257,34 +258,4 @@ func (t *Table) room() int {
 		}
 	}
 	return oldest
-}
-
-func pread(fd int, b []byte, at int64) (n int, err error) {
-	for n < len(b) {
-		m, err := unix.Pread(fd, b[n:], at+int64(n))
-		switch {
-		case err == unix.EINTR:
-			continue
-		case err != nil:
-			return n, err
-		case m == 0:
-			return n, nil
-		}
-		n += m
-	}
-	return n, nil
-}
-
-func pwrite(fd int, b []byte, at int64) error {
-	for len(b) > 0 {
-		n, err := unix.Pwrite(fd, b, at)
-		if err == unix.EINTR {
-			continue
-		}
-		if err != nil {
-			return err
-		}
-		b, at = b[n:], at+int64(n)
-	}
-	return nil
 }

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tend-run/tend/internal/lib/eintr"
 	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/process"
 )
@@ -106,7 +107,7 @@ func TestTheEndOfTheInputIsKnownWithoutABoard(t *testing.T) {
 	table := read(t, mem, 0)
 	write := func(name string) {
 		t.Helper()
-		proctest.Must(t, pwrite(mem, []byte("seven b"), end))
+		proctest.Value(eintr.Pwrite(mem, []byte("seven b"), end))(t)
 		if end += 7; name != "" {
 			note(t, table, name, 7, end, false)
 		} else if err := table.NoteOther(end); err != nil {
@@ -144,7 +145,7 @@ func FuzzTable(f *testing.F) {
 	f.Add([]byte(strings.Repeat("\x05hello", 900)), int64(1)<<40)
 	f.Fuzz(func(t *testing.T, b []byte, accepted int64) {
 		mem := memory(t)
-		proctest.Must(t, pwrite(mem, b[:min(len(b), tableSize)], tableAt))
+		proctest.Value(eintr.Pwrite(mem, b[:min(len(b), tableSize)], tableAt))(t)
 		table := read(t, mem, accepted)
 		table.GoingOn(accepted)
 		for name, n := range table.All() {

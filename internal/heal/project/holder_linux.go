@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tend-run/tend/internal/lib/backoff"
+	"github.com/tend-run/tend/internal/lib/pidfd"
 	"github.com/tend-run/tend/internal/observe"
 )
 
@@ -85,10 +86,7 @@ func endTree(ctx context.Context, pid int, spared []int) error {
 		for end := time.Now().Add(holderTime); time.Now().Before(end); {
 			alive := false
 			for _, fd := range fds {
-				p := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
-				if n, err := unix.Poll(p, 0); err != nil || n == 0 {
-					alive = true
-				}
+				alive = alive || !pidfd.Ended(fd, 0)
 			}
 			if !alive {
 				return nil

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tend-run/tend/internal/files/credentials"
+	"github.com/tend-run/tend/internal/lib/pidfd"
 	"github.com/tend-run/tend/internal/lib/procfs"
 	"github.com/tend-run/tend/internal/service/supervisor"
 	"github.com/tend-run/tend/process"
@@ -34,14 +35,14 @@ func Check(ctx context.Context, pid int, g *Guard) (*supervisor.Adopted, error) 
 	}
 	defer unix.Close(fd)
 	s, ok := procfs.ReadStat(pid)
-	if !ok || ended(fd) {
+	if !ok || pidfd.Ended(fd, 0) {
 		return nil, fmt.Errorf("pid %d: %w", pid, process.ErrNotFound)
 	}
 	if err := g.check(ctx, pid); err != nil {
 		return nil, err
 	}
 	// What was looked at is what the pidfd stands for.
-	if ended(fd) {
+	if pidfd.Ended(fd, 0) {
 		return nil, fmt.Errorf("pid %d: %w", pid, process.ErrNotFound)
 	}
 	return &supervisor.Adopted{PID: pid, Start: s.Start, Leads: s.Session == pid}, nil

@@ -6,7 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tend-run/tend/internal/lib/eintr"
+	"github.com/tend-run/tend/internal/lib/pidfd"
 	"github.com/tend-run/tend/internal/lib/procfs"
 	"github.com/tend-run/tend/process"
 )
@@ -26,13 +26,6 @@ func openPID(pid int) (fd int, err error) {
 	return -1, fmt.Errorf("pidfd_open %d: %w: %w", pid, err, process.ErrUnavailable)
 }
 
-// ended reports whether the process has, with all its threads; it may be a zombie still.
-func ended(fd int) bool {
-	fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
-	n, err := eintr.Get(func() (int, error) { return unix.Poll(fds, 0) })
-	return err == nil && n > 0
-}
-
 // open opens a member, and makes sure that it is the one that was seen. Errors: as openPID.
 func (m member) open() (fd int, err error) {
 	if fd, err = openPID(m.pid); err != nil {
@@ -40,9 +33,9 @@ func (m member) open() (fd int, err error) {
 	}
 	s, ok := procfs.ReadStat(m.pid)
 	switch {
-	case ok && s.Start == m.start && !ended(fd):
+	case ok && s.Start == m.start && !pidfd.Ended(fd, 0):
 		return fd, nil
-	case ok, ended(fd), errors.Is(unix.PidfdSendSignal(fd, 0, nil, 0), unix.ESRCH):
+	case ok, pidfd.Ended(fd, 0), errors.Is(unix.PidfdSendSignal(fd, 0, nil, 0), unix.ESRCH):
 		err = process.ErrExited
 	default: // there was no descriptor to look with
 		err = fmt.Errorf("/proc/%d/stat cannot be read: %w", m.pid, process.ErrUnavailable)

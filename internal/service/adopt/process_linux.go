@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tend-run/tend/internal/lib/backoff"
+	"github.com/tend-run/tend/internal/lib/pidfd"
 	"github.com/tend-run/tend/internal/lib/procfs"
 	"github.com/tend-run/tend/internal/service/supervisor"
 	"github.com/tend-run/tend/process"
@@ -234,7 +235,7 @@ func (p *Process) awaitExit(ctx context.Context) error {
 	}
 	stop := context.AfterFunc(ctx, func() { _ = f.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()
-	if err := conn.Read(func(fd uintptr) bool { return ended(int(fd)) }); err != nil {
+	if err := conn.Read(func(fd uintptr) bool { return pidfd.Ended(int(fd), 0) }); err != nil {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
