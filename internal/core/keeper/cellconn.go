@@ -3,6 +3,7 @@
 package keeper
 
 import (
+	"github.com/tend-run/tend/internal/core/box"
 	"github.com/tend-run/tend/internal/core/wire"
 )
 
@@ -11,15 +12,18 @@ import (
 func (c *conn) handleCell(number uint64, op uint8, body []byte) bool {
 	var do func() (wire.Body, *wire.Error)
 	var err error
+	// of is for a request that names a box and no more.
+	of := func(what func(id box.ID) (wire.Body, *wire.Error)) {
+		r, perr := wire.ParseCellID(body)
+		do, err = func() (wire.Body, *wire.Error) { return what(r.ID) }, perr
+	}
 	switch op {
 	case wire.OpCellMake:
 		var s wire.CellSpec
 		s, err = wire.ParseCellSpec(body)
 		do = func() (wire.Body, *wire.Error) { return bodyOf(c.k.makeCell(&s.Spec)) }
 	case wire.OpCellNet:
-		var r wire.CellID
-		r, err = wire.ParseCellID(body)
-		do = func() (wire.Body, *wire.Error) { return bodyOf(c.k.networkCell(r.ID)) }
+		of(func(id box.ID) (wire.Body, *wire.Error) { return bodyOf(c.k.networkCell(id)) })
 	case wire.OpCellFreeze:
 		var r wire.CellFreeze
 		r, err = wire.ParseCellFreeze(body)
@@ -29,13 +33,9 @@ func (c *conn) handleCell(number uint64, op uint8, body []byte) bool {
 		r, err = wire.ParseCellLimit(body)
 		do = func() (wire.Body, *wire.Error) { return nil, c.k.limitCell(r.ID, r.Limits) }
 	case wire.OpCellUsage:
-		var r wire.CellID
-		r, err = wire.ParseCellID(body)
-		do = func() (wire.Body, *wire.Error) { return bodyOf(c.k.usageOfCell(r.ID)) }
+		of(func(id box.ID) (wire.Body, *wire.Error) { return bodyOf(c.k.usageOfCell(id)) })
 	case wire.OpCellEnd:
-		var r wire.CellID
-		r, err = wire.ParseCellID(body)
-		do = func() (wire.Body, *wire.Error) { return nil, c.k.endCell(r.ID) }
+		of(func(id box.ID) (wire.Body, *wire.Error) { return nil, c.k.endCell(id) })
 	case wire.OpCellList:
 		do = func() (wire.Body, *wire.Error) { return c.k.listCells(), nil }
 	case wire.OpCellCan:

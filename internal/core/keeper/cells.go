@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -84,29 +83,26 @@ func (k *Keeper) findCells() {
 		k.cells.maker, k.cells.why = cell.NewMaker(k.cfg.StateDir, k.groups)
 	}
 	live, over := cell.Find(k.cfg.StateDir, k.groups, k.logf)
-	for _, c := range live {
+	adopt := func(c *cell.Cell) *inhabited {
 		b := k.cells.entry(c.Spec.ID)
 		b.cell, b.frozen = c, c.Nest.Frozen()
-		b.first.Store(int32(c.PID))
-		k.cells.all[b.id] = b
-		for _, slot := range c.Nest.Adopt() {
-			k.groups.Place(slot, c.Nest)
-			k.cells.of[slot] = b
-		}
-	}
-	for _, c := range over {
-		b := k.cells.entry(c.Spec.ID)
-		b.cell = c
-		b.ending.Store(true)
 		b.first.Store(int32(c.PID))
 		if b.id != "" {
 			k.cells.all[b.id] = b
 		}
-		b.mu.Lock()
 		for _, slot := range c.Nest.Adopt() {
 			k.groups.Place(slot, c.Nest)
 			k.cells.of[slot] = b
 		}
+		return b
+	}
+	for _, c := range live {
+		adopt(c)
+	}
+	for _, c := range over {
+		b := adopt(c)
+		b.ending.Store(true)
+		b.mu.Lock()
 		k.unsettled = append(k.unsettled, func() {
 			defer b.mu.Unlock()
 			if werr := k.endHeld(b); werr != nil {
@@ -256,8 +252,8 @@ func (b *inhabited) info() box.Info {
 	return b.cell.Info()
 }
 
-// freezeCell freezes or thaws all programs.
-func (k *Keeper) freezeCell(id box.ID, frozen bool) *wire.Error {
+// changeCell calls change with a box that lives and in which nothing starts meanwhile.
+func (k *Keeper) changeCell(id box.ID, change func(b *inhabited) error) *wire.Error {
 	b, werr := k.inhabit(id)
 	if werr != nil {
 		return werr
@@ -268,11 +264,21 @@ func (k *Keeper) freezeCell(id box.ID, frozen bool) *wire.Error {
 	if b.cell == nil || b.ending.Load() {
 		return &wire.Error{Code: wire.CodeBoxEnded}
 	}
-	if err := b.cell.Nest.Freeze(frozen, time.Now().Add(endWait)); err != nil {
+	if err := change(b); err != nil {
 		return cellError(err)
 	}
-	b.frozen = frozen
 	return nil
+}
+
+// freezeCell freezes or thaws all programs.
+func (k *Keeper) freezeCell(id box.ID, frozen bool) *wire.Error {
+	return k.changeCell(id, func(b *inhabited) error {
+		err := b.cell.Nest.Freeze(frozen, time.Now().Add(endWait))
+		if err == nil {
+			b.frozen = frozen
+		}
+		return err
+	})
 }
 
 // limitCell changes the limits.
@@ -280,21 +286,13 @@ func (k *Keeper) limitCell(id box.ID, l box.Limits) *wire.Error {
 	if err := l.Validate(); err != nil {
 		return cellError(err)
 	}
-	b, werr := k.inhabit(id)
-	if werr != nil {
-		return werr
-	}
-	b.mu.RUnlock()
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.cell == nil || b.ending.Load() {
-		return &wire.Error{Code: wire.CodeBoxEnded}
-	}
-	if err := b.cell.Limit(l); err != nil {
-		return cellError(err)
-	}
-	b.zygote.End() // programs are in the groups that it is in
-	return nil
+	return k.changeCell(id, func(b *inhabited) error {
+		err := b.cell.Limit(l)
+		if err == nil {
+			b.zygote.End() // programs are in the groups that it is in
+		}
+		return err
+	})
 }
 
 // usageOfCell is what all in the box have used.
@@ -345,9 +343,8 @@ func (k *Keeper) killCell(b *inhabited) {
 	if b.cell == nil {
 		return
 	}
-	for i := range k.procs {
-		p := k.procs[i].Load()
-		if p == nil || p.box.Load() != b || !p.mu.TryLock() { // held: it is starting or just ending
+	for p := range k.all {
+		if p.box.Load() != b || !p.mu.TryLock() { // held: it is starting or just ending
 			continue
 		}
 		if p.started && !p.exited && p.undecided() {
@@ -446,10 +443,7 @@ func (cs *cells) fact() (ok, broken string) {
 
 // cellError is the wire's word for an error of boxes.
 func cellError(err error) *wire.Error {
-	e := &wire.Error{What: err.Error()}
-	if errno, ok := errors.AsType[syscall.Errno](err); ok {
-		e.Errno = uint32(errno)
-	}
+	e := &wire.Error{What: err.Error(), Errno: errno(err)}
 	invalid, ok := errors.AsType[*process.InvalidError](err)
 	switch {
 	case ok:

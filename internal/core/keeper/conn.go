@@ -297,8 +297,8 @@ func (k *Keeper) trim(p *proc, s process.Stream, before int64) *wire.Error {
 
 // spaceFreed wakes the streams that wait for the filesystem.
 func (k *Keeper) spaceFreed() {
-	for i := range k.procs {
-		if p := k.procs[i].Load(); p != nil && p.slot.Flags()&board.FlagNoSpace != 0 {
+	for p := range k.all {
+		if p.slot.Flags()&board.FlagNoSpace != 0 {
 			k.resume(p)
 		}
 	}

@@ -37,7 +37,7 @@ func (k *Keeper) onPidfd(p *proc) {
 		k.exitLater(p)
 		return
 	}
-	e := exitOf(&info)
+	e := reaplog.FromStatus(reaplog.StatusOf(&info))
 	e.UserTime, e.SystemTime = time.Duration(usage.Utime.Nano()), time.Duration(usage.Stime.Nano())
 	e.MaxRSS = usage.Maxrss << 10
 	pidfd := p.pidfd
@@ -106,6 +106,16 @@ func (k *Keeper) awaitStatus(p *proc) {
 	if !p.exited {
 		k.exit(p, e)
 	}
+}
+
+// pidfdExit asks the kernel for the exit status kept with a pidfd (Linux 6.15); nil if
+// the kernel does not know it.
+func pidfdExit(pidfd int) *process.Exit {
+	info := unix.PidfdInfo{Mask: unix.PIDFD_INFO_EXIT}
+	if err := unix.IoctlPidfdInfo(pidfd, &info); err != nil || info.Mask&unix.PIDFD_INFO_EXIT == 0 {
+		return nil
+	}
+	return reaplog.FromStatus(unix.WaitStatus(info.Exit_code))
 }
 
 // killedChild is the exit code of a shell whose program was killed.

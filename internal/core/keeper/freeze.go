@@ -61,11 +61,17 @@ func (k *Keeper) freeze(st *stillness) error {
 	}
 	g = suspendaware.New(freezeTime)
 	for {
-		if err := k.lockAll(st, g); err != nil {
-			return err
+		for _, p := range k.unlocked(st) {
+			for !p.tryStill() {
+				if g.Over() {
+					return fmt.Errorf("process %s is held by the filesystem or by a start that does not end", p.id)
+				}
+				nap.For(50 * time.Microsecond)
+			}
+			st.locked = append(st.locked, p)
 		}
-		k.mu.Lock()
-		if k.allLocked(st) {
+		k.mu.Lock() // no slot gets an owner now
+		if len(k.unlocked(st)) == 0 {
 			for _, v := range k.vaults {
 				v.Lock()
 			}
@@ -76,26 +82,18 @@ func (k *Keeper) freeze(st *stillness) error {
 	}
 }
 
-// lockAll takes the locks of all processes that it does not hold yet.
-func (k *Keeper) lockAll(st *stillness, g *suspendaware.Grace) error {
+// unlocked are the processes whose locks it does not hold yet.
+func (k *Keeper) unlocked(st *stillness) (out []*proc) {
 	have := make(map[*proc]bool, len(st.locked))
 	for _, p := range st.locked {
 		have[p] = true
 	}
-	for i := range k.procs {
-		p := k.procs[i].Load()
-		if p == nil || have[p] {
-			continue
+	for p := range k.all {
+		if !have[p] {
+			out = append(out, p)
 		}
-		for !p.tryStill() {
-			if g.Over() {
-				return fmt.Errorf("process %s is held by the filesystem or by a start that does not end", p.id)
-			}
-			nap.For(50 * time.Microsecond)
-		}
-		st.locked = append(st.locked, p)
 	}
-	return nil
+	return out
 }
 
 // tryStill takes the lock, unless the exit is just being forced to the disk, or
@@ -107,20 +105,6 @@ func (p *proc) tryStill() bool {
 	if p.pendingExit != nil || len(p.out[0].rest) > 0 || len(p.out[1].rest) > 0 {
 		p.mu.Unlock()
 		return false
-	}
-	return true
-}
-
-// allLocked: k.mu is held, so no slot gets an owner now.
-func (k *Keeper) allLocked(st *stillness) bool {
-	have := make(map[*proc]bool, len(st.locked))
-	for _, p := range st.locked {
-		have[p] = true
-	}
-	for i := range k.procs {
-		if p := k.procs[i].Load(); p != nil && !have[p] {
-			return false
-		}
 	}
 	return true
 }

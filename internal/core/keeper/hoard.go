@@ -119,8 +119,8 @@ func (b *inhabited) hoard() (held, most int64) {
 
 // killPrograms begins to kill all programs in a box for a cause.
 func (k *Keeper) killPrograms(ends *sync.WaitGroup, b *inhabited, cause process.Cause) {
-	for i := range k.procs {
-		if p := k.procs[i].Load(); p != nil && p.box.Load() == b {
+	for p := range k.all {
+		if p.box.Load() == b {
 			ends.Go(func() {
 				if killed, werr := k.kill(p, cause); werr == nil && len(killed.Survivors) > 0 {
 					k.logf("%s: after a kill there are still %v", b.name(), killed.Survivors)

@@ -3,11 +3,9 @@
 package keeper
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"slices"
-	"syscall"
 
 	"golang.org/x/sys/unix"
 
@@ -108,48 +106,6 @@ func withoutCores(prog *spawn.Program) *wire.Error {
 // digits is where a child in a box writes its pid.
 func (p *proc) digits() *spawn.Digits { return (*spawn.Digits)(p.slot.DigitsAt()) }
 
-// startError says what failed on the way to a program in the box. Nothing of this machine
-// is looked at for it.
-func (b *inhabited) startError(err error, req *wire.Spawn) *wire.Error {
-	if b.ending.Load() || !b.cell.Alive() {
-		return &wire.Error{Code: wire.CodeBoxEnded}
-	}
-	var f *spawn.Failure
-	if !errors.As(err, &f) {
-		return resourceError("sandbox", err)
-	}
-	e := uint32(f.Errno)
-	switch f.Step {
-	case spawn.StepUser:
-		return wire.StartError(process.StartBadUser, e, fmt.Sprintf("uid %d, gid %d", req.UID, req.GID))
-	case spawn.StepDir:
-		return wire.StartError(process.StartBadDir, e, req.Dir)
-	case spawn.StepTerminal:
-		return wire.StartError(process.StartPTY, e, f.Error())
-	case spawn.StepTasks:
-		return wire.StartError(process.StartLimits, e, f.Error())
-	case spawn.StepExec:
-		return execError(f.Errno, req)
-	}
-	return resourceError(f.Step.String(), f.Errno)
-}
-
-// execError is for a program that the kernel does not execute.
-func execError(errno syscall.Errno, req *wire.Spawn) *wire.Error {
-	e := uint32(errno)
-	switch errno {
-	case unix.ENOENT, unix.ENOTDIR, unix.ELOOP:
-		return wire.StartError(process.StartNotFound, e, req.Argv[0])
-	case unix.EACCES, unix.EPERM:
-		return wire.StartError(process.StartPermission, e, req.Argv[0])
-	case unix.ENOEXEC, unix.ELIBBAD:
-		return wire.StartError(process.StartFormat, e, req.Argv[0])
-	case unix.E2BIG, unix.ENAMETOOLONG:
-		return wire.StartError(process.StartTooLong, e, req.Path)
-	}
-	return resourceError("execute", errno)
-}
-
 // openMaster opens the master of a new terminal, in the process's box if it has one:
 // outside it would have no name there. A program inside may have put something else in
 // its place.
@@ -198,10 +154,4 @@ func (p *proc) outerID(id uint32) int {
 		return int(b.cell.Spec.UIDBase + id)
 	}
 	return int(id)
-}
-
-func closeFDs(fds []int) {
-	for _, fd := range fds {
-		unix.Close(fd)
-	}
 }

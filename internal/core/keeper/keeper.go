@@ -166,7 +166,7 @@ func Run(cfg Config) (err error) {
 	if err := os.MkdirAll(k.spool, 0o700); err != nil {
 		return fmt.Errorf("spool: %w", err)
 	}
-	k.syncs = k.newSyncer()
+	k.syncs = &syncer{k: k}
 	if k.null, err = unix.Open("/dev/null", unix.O_RDWR|unix.O_CLOEXEC, 0); err != nil {
 		return fmt.Errorf("/dev/null: %w", err)
 	}
@@ -407,6 +407,15 @@ func (k *Keeper) release(p *proc) {
 		p.slot.Release()
 		k.groups.Place(p.ref.Slot, nil)
 		k.free = append(k.free, p.ref.Slot)
+	}
+}
+
+// all yields the processes that are known.
+func (k *Keeper) all(yield func(*proc) bool) {
+	for i := range k.procs {
+		if p := k.procs[i].Load(); p != nil && !yield(p) {
+			return
+		}
 	}
 }
 

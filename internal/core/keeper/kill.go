@@ -290,11 +290,7 @@ func (k *Keeper) shutdown() {
 	k.stopping.Store(true)
 	hard := false
 	each := func(f func(p *proc)) (live int) {
-		for i := range k.procs {
-			p := k.procs[i].Load()
-			if p == nil {
-				continue
-			}
+		for p := range k.all {
 			if !p.mu.TryLock() {
 				if p.slot.Flags()&board.FlagStarted == 0 { // it is just being started, and may hang at that
 					live++

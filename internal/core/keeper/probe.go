@@ -144,8 +144,8 @@ func (m *machine) facts(k *Keeper) []string {
 // one.
 func (k *Keeper) groupless() string {
 	n := 0
-	for i := range k.procs {
-		if p := k.procs[i].Load(); p != nil && p.slot.Flags()&(board.FlagNoGroup|board.FlagTreeGone) == board.FlagNoGroup {
+	for p := range k.all {
+		if p.slot.Flags()&(board.FlagNoGroup|board.FlagTreeGone) == board.FlagNoGroup {
 			n++
 		}
 	}
@@ -159,9 +159,8 @@ func (k *Keeper) groupless() string {
 // none waits. A process that is just being worked on is left out.
 func (k *Keeper) waiting() string {
 	n, why := 0, error(nil)
-	for i := range k.procs {
-		p := k.procs[i].Load()
-		if p == nil || !p.mu.TryLock() {
+	for p := range k.all {
+		if !p.mu.TryLock() {
 			continue
 		}
 		if p.retrying || len(p.deferred) > 0 {

@@ -187,13 +187,11 @@ func (k *Keeper) openCached(fd *int, path string, flags int) (int, error) {
 // shedFiles closes the spool files of all processes that no worker handles now; they
 // are reopened when needed.
 func (k *Keeper) shedFiles() {
-	for i := range k.procs {
-		p := k.procs[i].Load()
-		if p == nil || !p.mu.TryLock() {
-			continue
+	for p := range k.all {
+		if p.mu.TryLock() {
+			k.closeFiles(p)
+			p.mu.Unlock()
 		}
-		k.closeFiles(p)
-		p.mu.Unlock()
 	}
 }
 

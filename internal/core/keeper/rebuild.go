@@ -252,13 +252,9 @@ func (k *Keeper) checkBoard() error {
 	if !k.board.Intact() {
 		return fmt.Errorf("the header of the board was overwritten")
 	}
-	for i := range k.procs {
-		p := k.procs[i].Load()
-		if p == nil || p.slot.Owned(p.ref.Gen, p.id) {
-			continue
-		}
-		if k.procs[i].Load() == p { // else it was given back meanwhile
-			return fmt.Errorf("slot %d of the board, of process %s, was overwritten", i, p.id)
+	for p := range k.all {
+		if !p.slot.Owned(p.ref.Gen, p.id) && k.procs[p.ref.Slot].Load() == p { // else it was given back meanwhile
+			return fmt.Errorf("slot %d of the board, of process %s, was overwritten", p.ref.Slot, p.id)
 		}
 	}
 	return nil

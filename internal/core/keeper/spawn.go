@@ -5,6 +5,7 @@ package keeper
 import (
 	"errors"
 	"os"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -15,6 +16,7 @@ import (
 	"github.com/tend-run/tend/internal/core/spool"
 	"github.com/tend-run/tend/internal/core/wire"
 	"github.com/tend-run/tend/internal/lib/procfs"
+	"github.com/tend-run/tend/internal/lib/unixsock"
 	"github.com/tend-run/tend/process"
 )
 
@@ -230,7 +232,7 @@ func (k *Keeper) execute(p *proc, spec *process.Spec, req *wire.Spawn, child []i
 	if prog.Own, err = own.Tasks(); err != nil {
 		return resourceError("cgroup", err)
 	}
-	defer closeFDs(prog.Own)
+	defer unixsock.Close(prog.Own)
 	b := p.box.Load()
 	if b != nil {
 		if werr := withoutCores(prog); werr != nil {
@@ -242,16 +244,38 @@ func (k *Keeper) execute(p *proc, spec *process.Spec, req *wire.Spawn, child []i
 	}
 	pid, err := k.fork(p, prog)
 	if err != nil {
-		if werr := limitError(err, &spec.Limits); werr != nil {
-			return werr
-		}
-		if b != nil {
-			return b.startError(err, req)
-		}
-		return startError(err, req)
+		return startError(err, req, &spec.Limits, b)
 	}
 	p.pid, p.inner = pid, p.slot.Inner()
 	return nil
+}
+
+// limitProgram has the child limit itself, before it executes the program, by what the
+// kernel gives to a process and not to a cgroup.
+func (k *Keeper) limitProgram(prog *spawn.Program, l *process.Limits) {
+	prog.Nice = l.Nice
+	if l.OOMScoreAdj != 0 || k.stats.resetOOM {
+		prog.OOM = &l.OOMScoreAdj
+	}
+	for _, r := range l.Rlimits {
+		prog.Limits = append(prog.Limits, spawn.Limit{Resource: r.Resource, Soft: r.Soft, Hard: r.Hard})
+	}
+}
+
+// fork makes the program's process, with the mark of p, whose pidfd it sets.
+func (k *Keeper) fork(p *proc, prog *spawn.Program) (pid int, err error) {
+	prog.PIDAt, prog.SessionAt, prog.FailedAt = p.slot.PIDAt(), p.slot.SessionAt(), p.slot.FailedAt()
+	var was unix.Rlimit
+	limited := slices.ContainsFunc(prog.Limits, func(l spawn.Limit) bool { return l.Resource == rlimitRTTime })
+	if unix.Getrlimit(rlimitRTTime, &was) == nil && was.Max == unix.RLIM_INFINITY && !limited {
+		prog.Limits = append(prog.Limits, spawn.Limit{Resource: rlimitRTTime, Soft: k.markOf(p.ref), Hard: was.Max, Try: true})
+	}
+	defer k.births.making()()
+	pid, pidfd, err := k.scripts.Start(prog)
+	if err == nil {
+		p.pidfd = pidfd
+	}
+	return pid, err
 }
 
 // killNow ends a process whose start cannot be completed.

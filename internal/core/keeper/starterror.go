@@ -5,12 +5,11 @@ package keeper
 import (
 	"errors"
 	"fmt"
-	"runtime"
 	"syscall"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tend-run/tend/internal/core/spawn"
 	"github.com/tend-run/tend/internal/core/wire"
 	"github.com/tend-run/tend/process"
 )
@@ -41,55 +40,76 @@ func resourceError(what string, err error) *wire.Error {
 	return wire.StartError(process.StartResources, errno(err), what+": "+err.Error())
 }
 
-// startError finds out which step of the child's way to the program failed:
-// the kernel gives one errno for all.
-func startError(err error, req *wire.Spawn) *wire.Error {
-	e := errno(err)
-	if req.Dir != "" && !enterable(req) {
-		return wire.StartError(process.StartBadDir, e, req.Dir)
+// startError says what failed on the way to a program, which the child tells by its step. b is
+// the box that the program was to start in; nil: none. Nothing of this machine is looked at for it.
+func startError(err error, req *wire.Spawn, l *process.Limits, b *inhabited) *wire.Error {
+	f, ok := errors.AsType[*spawn.Failure](err)
+	if werr := limitError(f, l); werr != nil {
+		return werr
 	}
-	switch syscall.Errno(e) {
-	case unix.ENOENT:
-		return wire.StartError(process.StartNotFound, e, req.Argv[0])
-	case unix.EACCES:
-		return wire.StartError(process.StartPermission, e, req.Argv[0])
-	case unix.EPERM:
+	if b != nil && (b.ending.Load() || !b.cell.Alive()) {
+		return &wire.Error{Code: wire.CodeBoxEnded}
+	}
+	e := errno(err)
+	switch {
+	case !ok && b != nil:
+		return resourceError("sandbox", err)
+	case !ok:
+	case f.Step == spawn.StepUser:
 		return wire.StartError(process.StartBadUser, e, fmt.Sprintf("uid %d, gid %d", req.UID, req.GID))
-	case unix.ENOEXEC:
-		return wire.StartError(process.StartFormat, e, req.Argv[0])
-	case unix.ENOTDIR:
-		return wire.StartError(process.StartNotFound, e, req.Argv[0])
-	case unix.E2BIG, unix.ENAMETOOLONG:
-		return wire.StartError(process.StartTooLong, e, req.Argv[0])
-	case unix.EAGAIN, unix.ENOMEM, unix.EMFILE, unix.ENFILE:
+	case f.Step == spawn.StepDir:
+		return wire.StartError(process.StartBadDir, e, req.Dir)
+	case f.Step == spawn.StepTerminal:
+		return wire.StartError(process.StartPTY, e, f.Error())
+	case f.Step == spawn.StepExec:
+		if werr := execError(f.Errno, req); werr != nil {
+			return werr
+		}
+	}
+	switch {
+	case b != nil:
+		return resourceError(f.Step.String(), f.Errno)
+	case e == uint32(unix.EAGAIN), e == uint32(unix.ENOMEM), e == uint32(unix.EMFILE), e == uint32(unix.ENFILE):
 		return resourceError("fork", err)
 	}
 	return wire.StartError(process.StartOther, e, err.Error())
 }
 
-// enterable reports whether the user may enter the directory, and pass to it. The
-// kernel is asked with the rights of the user, on a thread that ends with them.
-func enterable(req *wire.Spawn) bool {
-	if !req.Cred {
-		return unix.Access(req.Dir+"/.", unix.X_OK) == nil
+// execError is for a program that the kernel does not execute; nil: it is not the program.
+func execError(errno syscall.Errno, req *wire.Spawn) *wire.Error {
+	reason := process.StartNotFound
+	switch errno {
+	case unix.ENOENT, unix.ENOTDIR, unix.ELOOP:
+	case unix.EACCES, unix.EPERM:
+		reason = process.StartPermission
+	case unix.ENOEXEC, unix.ELIBBAD:
+		reason = process.StartFormat
+	case unix.E2BIG, unix.ENAMETOOLONG:
+		reason = process.StartTooLong
+	default:
+		return nil
 	}
-	done := make(chan error, 1)
-	go func() {
-		runtime.LockOSThread() // for good: the thread ends with this goroutine
-		done <- func() error {
-			groups := append([]uint32{req.GID}, req.Groups...)
-			if _, _, e := unix.RawSyscall(unix.SYS_SETGROUPS, uintptr(len(groups)), uintptr(unsafe.Pointer(&groups[0])), 0); e != 0 {
-				return e
-			}
-			if err := unix.Setfsgid(int(req.GID)); err != nil {
-				return err
-			}
-			if err := unix.Setfsuid(int(req.UID)); err != nil {
-				return err
-			}
-			var st unix.Stat_t
-			return unix.Stat(req.Dir+"/.", &st)
-		}()
-	}()
-	return <-done == nil
+	return wire.StartError(reason, uint32(errno), req.Argv[0])
+}
+
+// limitError says which limit the kernel refused; nil: something else has failed.
+func limitError(f *spawn.Failure, l *process.Limits) *wire.Error {
+	if f == nil || f.Errno == unix.EMFILE || f.Errno == unix.ENFILE {
+		return nil
+	}
+	var err error
+	switch f.Step {
+	case spawn.StepTasks:
+		err = f
+	case spawn.StepNice:
+		err = fmt.Errorf("limits.nice %d: %w", l.Nice, f.Errno)
+	case spawn.StepOOM:
+		err = fmt.Errorf("limits.oom_score_adj %d: %w", l.OOMScoreAdj, f.Errno)
+	case spawn.StepLimit:
+		r := l.Rlimits[f.Limit]
+		err = fmt.Errorf("limits.rlimits[%d] (resource %d, soft %d, hard %d): %w", f.Limit, r.Resource, r.Soft, r.Hard, f.Errno)
+	default:
+		return nil
+	}
+	return wire.StartError(process.StartLimits, uint32(f.Errno), err.Error())
 }

@@ -131,11 +131,7 @@ func (p *proc) recoverFeeder() {
 // accepted, and with the end of input that it had put on the board. Its descriptors
 // are closed.
 func (k *Keeper) serverGone(pid int) {
-	for i := range k.procs {
-		p := k.procs[i].Load()
-		if p == nil {
-			continue
-		}
+	for p := range k.all {
 		p.mu.Lock()
 		if p.stdin.mem >= 0 {
 			p.feeder().Recover(pid, os.Getpid())
@@ -150,9 +146,8 @@ func (k *Keeper) serverGone(pid int) {
 // serverCame does the same for a server that died before it had connected to this
 // keeper: the one that connects now is its successor.
 func (k *Keeper) serverCame() {
-	for i := range k.procs {
-		p := k.procs[i].Load()
-		if p == nil || p.slot.Feeder() == 0 && p.slot.Wishes()&board.StdinEOF == 0 {
+	for p := range k.all {
+		if p.slot.Feeder() == 0 && p.slot.Wishes()&board.StdinEOF == 0 {
 			continue
 		}
 		p.mu.Lock()

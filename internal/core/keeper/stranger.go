@@ -106,12 +106,7 @@ func (s *strangers) pick(zombies []zombie) (strange []zombie) {
 }
 
 // stir has the sweep look soon.
-func (s *strangers) stir() {
-	select {
-	case s.poke <- struct{}{}:
-	default:
-	}
-}
+func (s *strangers) stir() { nudge(s.poke) }
 
 // sweepStrangers collects strangers for ever.
 func (k *Keeper) sweepStrangers() {
@@ -211,7 +206,7 @@ func collectTraced() {
 // exits are not recorded, and the first processes of boxes.
 func (k *Keeper) ourChildren() map[int]bool {
 	ours := k.cells.pids()
-	for i := range min(k.board.Used(), board.Slots) {
+	for i := range k.board.Used() {
 		if p := k.procs[i].Load(); p != nil && p.slot.Flags()&board.FlagExited == 0 {
 			ours[p.slot.PID()] = true
 			ours[p.slot.Session()] = true

@@ -122,7 +122,7 @@ func (k *Keeper) strays(of *inhabited) (all []stray, complete bool) {
 		return nil, complete // or this
 	}
 	ours := map[int]bool{os.Getpid(): true, server: true, k.run.Holder("anchor"): true}
-	for i := range min(k.board.Used(), board.Slots) {
+	for i := range k.board.Used() {
 		if p := k.procs[i].Load(); p != nil && p.slot.Flags()&board.FlagExited == 0 {
 			ours[p.slot.PID()] = true
 		}

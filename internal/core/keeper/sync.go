@@ -30,10 +30,7 @@ const maxSyncs = 8
 // so a keeper that takes over continues with it. A process becomes final only after
 // its last sync, so none is forgotten.
 type syncer struct {
-	// sync forces one spool to the disk. One sync of a process runs at a time.
-	sync func(dir string) error
-	// done is called after each, without the lock.
-	done func(p *proc, err error)
+	k *Keeper
 
 	mu      sync.Mutex
 	queue   []*proc // guarded by mu
@@ -98,7 +95,7 @@ func (s *syncer) run() {
 		p.dirty, p.busy = false, true
 		dir := p.dir
 		p.mu.Unlock()
-		err := s.sync(dir)
+		err := s.k.syncSpool(dir) // one sync of a process runs at a time
 		s.mu.Lock()
 		p.queued = false
 		if err != nil {
@@ -106,7 +103,7 @@ func (s *syncer) run() {
 			s.last = fmt.Sprintf("process %s: %v", p.id, err)
 		}
 		s.mu.Unlock()
-		s.done(p, err)
+		s.k.synced(p, err)
 		s.mu.Lock()
 	}
 	s.running--
@@ -122,17 +119,10 @@ func (s *syncer) trouble() string {
 	return fmt.Sprintf("fsync failed %d times, so what it was for may be lost with the power; the last: %s", s.failures, s.last)
 }
 
-func (k *Keeper) newSyncer() *syncer {
-	return &syncer{
-		sync: func(dir string) error { return k.syncSpool(dir, unix.Fdatasync, unix.Fsync) },
-		done: k.synced,
-	}
-}
-
 // syncSpool forces the files of one process, their names, and the name of their
 // directory to the disk. All are tried, and the first error is returned: the
 // kernel reports each failure once, so that a second try would prove nothing.
-func (k *Keeper) syncSpool(dir string, data, names func(fd int) error) (failed error) {
+func (k *Keeper) syncSpool(dir string) (failed error) {
 	try := func(path string, flush func(fd int) error) {
 		fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
 		if err == unix.EMFILE || err == unix.ENFILE {
@@ -151,13 +141,13 @@ func (k *Keeper) syncSpool(dir string, data, names func(fd int) error) (failed e
 		}
 	}
 	for _, s := range []process.Stream{process.Stdout, process.Stderr, process.PTY} {
-		try(filepath.Join(dir, spool.FileName(s)), data)
+		try(filepath.Join(dir, spool.FileName(s)), unix.Fdatasync)
 	}
-	try(filepath.Join(dir, spool.IndexName), data)
+	try(filepath.Join(dir, spool.IndexName), unix.Fdatasync)
 	// The journal after what its facts are about.
-	try(filepath.Join(dir, spool.JournalName), data)
-	try(dir, names)
-	try(k.spool, names)
+	try(filepath.Join(dir, spool.JournalName), unix.Fdatasync)
+	try(dir, unix.Fsync)
+	try(k.spool, unix.Fsync)
 	return failed
 }
 

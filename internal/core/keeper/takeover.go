@@ -302,14 +302,12 @@ func (k *Keeper) openGlobals(h fdstore.FDs, procs map[wire.Ref]fdstore.FDs) (err
 // depositAll deposits everything with a new holder of a vault. again repeats one
 // deposit until the holder takes it.
 func (k *Keeper) depositAll(i int, again func(put func() bool) bool) bool {
-	ok := again(func() bool { return k.depositGlobals(i) })
-	for slot := 0; slot < len(k.procs) && ok; slot++ {
-		p := k.procs[slot].Load()
-		if p == nil {
-			continue
-		}
+	if !again(func() bool { return k.depositGlobals(i) }) {
+		return false
+	}
+	for p := range k.all {
 		failpoint.Hit(failpoint.VaultRefilled)
-		ok = again(func() bool {
+		if !again(func() bool {
 			p.mu.Lock()
 			defer p.mu.Unlock()
 			if !p.started || p.final {
@@ -317,7 +315,9 @@ func (k *Keeper) depositAll(i int, again func(put func() bool) bool) bool {
 			}
 			kinds, fds := p.holdings()
 			return k.vaults[i].Put(&p.vaulted[i], true, p.ref, kinds, fds)
-		})
+		}) {
+			return false
+		}
 	}
-	return ok
+	return true
 }

@@ -170,8 +170,8 @@ func Reap(path string, mine func(pid int, status unix.WaitStatus) bool, failed f
 			return
 		}
 		// What has made this role its tracer is reported when it stops, too. The Wait4 takes that.
-		if ended := info.Code <= cldDumped; ended && !mine(pid, statusOf(&info)) {
-			if err := Append(path, pid, statusOf(&info), &usage); err != nil {
+		if ended := info.Code <= cldDumped; ended && !mine(pid, StatusOf(&info)) {
+			if err := Append(path, pid, StatusOf(&info), &usage); err != nil {
 				failed(err)
 			}
 			failpoint.Hit(failpoint.OrphanRecorded)
@@ -186,11 +186,11 @@ const (
 	cldDumped = 3
 )
 
-// pidOf and statusOf read a siginfo_t of SIGCHLD (offsets on 64-bit Linux).
+// pidOf and StatusOf read a siginfo_t of SIGCHLD (offsets on 64-bit Linux).
 func pidOf(info *unix.Siginfo) int { return int(int32(word(info, 16))) }
 
-// statusOf is the wait status as wait4(2) gives it.
-func statusOf(info *unix.Siginfo) unix.WaitStatus {
+// StatusOf is the wait status as wait4(2) gives it.
+func StatusOf(info *unix.Siginfo) unix.WaitStatus {
 	status := word(info, 24)
 	switch info.Code {
 	case cldExited:

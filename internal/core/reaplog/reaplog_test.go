@@ -102,7 +102,7 @@ func TestAWaitStatusIsMadeAsTheKernelMakesIt(t *testing.T) {
 		if _, err := unix.Wait4(p.Pid, &ws, 0, nil); err != nil {
 			t.Fatal(err)
 		}
-		if got := statusOf(&info); got != ws {
+		if got := StatusOf(&info); got != ws {
 			t.Errorf("%s: status %#x, want %#x", c.command, got, ws)
 		}
 		if e := FromStatus(ws); e.Code != c.code || e.Signal != int(c.signal) {
