@@ -166,6 +166,15 @@ type Can struct {
 	Missing []Missing
 }
 
+// Add adds a layer, or why it cannot be had.
+func (c *Can) Add(layer string, why error) {
+	if why != nil {
+		c.Missing = append(c.Missing, Missing{layer, why.Error()})
+	} else {
+		c.Layers = append(c.Layers, layer)
+	}
+}
+
 // Missing is a layer that cannot be had, and why. The layer "" stands for boxes as a
 // whole.
 type Missing struct{ Layer, Reason string }

@@ -3,6 +3,7 @@
 package cell
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -34,35 +35,25 @@ func (m *Maker) Can() (can box.Can) {
 	can = box.Can{Mode: box.ModeUser}
 	if m.rootless {
 		can.Mode = box.ModeRootless
-		can.Missing = append(can.Missing, box.Missing{Layer: box.LayerUser,
-			Reason: "tend runs as an ordinary user (rootless), so all users of a sandbox are one, and that is tend's own user outside; run tend as root for users that are nobody outside"})
+		can.Add(box.LayerUser,
+			errors.New("tend runs as an ordinary user (rootless), so all users of a sandbox are one, "+
+				"and that is tend's own user outside; run tend as root for users that are nobody outside"))
 	}
 	can.Layers = []string{box.LayerPID, box.LayerMount, userLayer(can.Mode), box.LayerNetwork}
-	if m.noBase == nil {
-		can.Layers = append(can.Layers, box.LayerBase)
-	} else {
-		can.Missing = append(can.Missing, box.Missing{Layer: box.LayerBase, Reason: m.noBase.Error()})
+	can.Add(box.LayerBase, m.noBase)
+	var freeze error
+	if !m.groups.CanFreeze() {
+		freeze = errors.New("a cgroup v2 tree where tend may write is needed, Linux 5.2")
 	}
-	if m.groups.CanFreeze() {
-		can.Layers = append(can.Layers, box.LayerFreeze)
-	} else {
-		can.Missing = append(can.Missing, box.Missing{Layer: box.LayerFreeze,
-			Reason: "a cgroup v2 tree where tend may write is needed, Linux 5.2"})
-	}
+	can.Add(box.LayerFreeze, freeze)
 	reasons := m.groups.Controllers()
-	for _, l := range [][2]string{{"memory", box.LayerMemory}, {"pids", box.LayerTasks}, {"cpu", box.LayerCPU}} {
-		if why := reasons[l[0]]; why != "" {
-			can.Missing = append(can.Missing, box.Missing{Layer: l[1], Reason: why})
-		} else {
-			can.Layers = append(can.Layers, l[1])
-		}
-	}
+	can.Add(box.LayerMemory, reasons["memory"])
+	can.Add(box.LayerTasks, reasons["pids"])
+	can.Add(box.LayerCPU, reasons["cpu"])
 	if m.rootless {
-		can.Missing = append(can.Missing, box.Missing{Layer: box.LayerDisk, Reason: noRootlessDisk})
-	} else if err := disk.Able(); err != nil {
-		can.Missing = append(can.Missing, box.Missing{Layer: box.LayerDisk, Reason: err.Error()})
+		can.Add(box.LayerDisk, errors.New(noRootlessDisk))
 	} else {
-		can.Layers = append(can.Layers, box.LayerDisk)
+		can.Add(box.LayerDisk, disk.Able())
 	}
 	return can
 }

@@ -194,9 +194,8 @@ func (c *Cell) emptyWork() {
 }
 
 // collect reaps a child of ours.
-func collect(pid int) (status unix.WaitStatus, err error) {
-	_, err = eintr.Get(func() (int, error) { return unix.Wait4(pid, &status, unix.WALL, nil) })
-	return status, err
+func collect(pid int) {
+	_, _ = eintr.Get(func() (int, error) { return unix.Wait4(pid, nil, unix.WALL, nil) })
 }
 
 // started is the start time of a process in clock ticks since boot; 0: there is none.
@@ -207,16 +206,4 @@ func started(pid int) int64 {
 
 // isFirst reports whether a process is pid 1 of its pid namespace, and not of
 // ours.
-func isFirst(pid int) bool {
-	b, err := procfs.Read(pid, "status")
-	if err != nil {
-		return false
-	}
-	for line := range strings.Lines(string(b)) {
-		if v, ok := strings.CutPrefix(line, "NSpid:"); ok {
-			f := strings.Fields(v)
-			return len(f) > 1 && f[len(f)-1] == "1"
-		}
-	}
-	return false
-}
+func isFirst(pid int) bool { return procfs.InnerPID(pid) == 1 }

@@ -127,9 +127,6 @@ func createFile(dir string, r *record) (*file, error) {
 	return &file{path, mem}, nil
 }
 
-// pidIn is a pid in memory that the garbage collector does not see.
-func pidIn(mem []byte) *uint32 { return (*uint32)(unsafe.Pointer(&mem[0])) }
-
 // pid is where the kernel is to write the pid.
 func (f *file) pid() *uint32 { return (*uint32)(unsafe.Pointer(&f.mem[offPID])) }
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/tend-run/tend/internal/core/box"
 	"github.com/tend-run/tend/internal/core/cgroup"
+	"github.com/tend-run/tend/internal/core/rundir"
 	"github.com/tend-run/tend/internal/lib/procfs"
 )
 
@@ -76,14 +77,7 @@ func Find(stateDir string, groups *cgroup.Tree, logf func(string, ...any)) (live
 const helperWait = time.Second
 
 func readFile(path string) (r record, err error) {
-	fi, err := os.Stat(path)
-	if err != nil {
-		return r, err
-	}
-	if fi.Size() > maxFile {
-		return r, errFile
-	}
-	b, err := os.ReadFile(path)
+	b, err := rundir.ReadFile(path, maxFile)
 	if err != nil {
 		return r, err
 	}

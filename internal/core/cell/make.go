@@ -19,6 +19,7 @@ import (
 	"github.com/tend-run/tend/internal/core/disk"
 	"github.com/tend-run/tend/internal/core/failpoint"
 	"github.com/tend-run/tend/internal/core/spawn"
+	"github.com/tend-run/tend/internal/lib/unixsock"
 	"github.com/tend-run/tend/process"
 )
 
@@ -185,12 +186,7 @@ type bind struct {
 
 func (h *handed) close() {
 	h.kit.close()
-	if h.own >= 0 {
-		unix.Close(h.own)
-	}
-	for _, fd := range h.layers {
-		unix.Close(fd)
-	}
+	unixsock.Close(append(h.layers, h.own)) // which may be -1
 	for _, b := range h.binds {
 		unix.Close(b.fd)
 	}
@@ -235,23 +231,33 @@ func (m *Maker) gather(s *box.Spec, how how) (_ *handed, err error) {
 			attr |= unix.MOUNT_ATTR_RDONLY
 		}
 		fd, err := plainTree(b.Source, k.ns, attr)
-		if errors.Is(err, unix.ELOOP) {
-			return nil, &process.InvalidError{Field: fmt.Sprintf("binds[%d].source", i), Reason: "has a symbolic link; give the path where it leads"}
-		}
-		if errors.Is(err, os.ErrNotExist) {
-			return nil, &process.InvalidError{Field: fmt.Sprintf("binds[%d].source", i), Reason: "does not exist"}
-		}
 		if err != nil {
-			return nil, fmt.Errorf("binds[%d]: %w", i, err)
+			return nil, bindError(i, err)
 		}
 		var st unix.Stat_t
 		err = unix.Fstat(fd, &st)
 		h.binds = append(h.binds, bind{fd, st.Mode&unix.S_IFMT == unix.S_IFDIR, b.Target})
 		if err != nil {
-			return nil, fmt.Errorf("binds[%d]: %w", i, err)
+			return nil, bindError(i, err)
 		}
 	}
 	return h, nil
+}
+
+// bindError says what is wrong with the source of a bind.
+func bindError(i int, err error) error {
+	why := ""
+	switch {
+	case errors.Is(err, unix.ELOOP):
+		why = "has a symbolic link; give the path where it leads"
+	case errors.Is(err, os.ErrNotExist):
+		why = "does not exist"
+	case errors.Is(err, unix.EACCES) && os.Geteuid() != 0:
+		why = "is not for the user that tend runs as"
+	default:
+		return fmt.Errorf("binds[%d]: %w", i, err)
+	}
+	return &process.InvalidError{Field: fmt.Sprintf("binds[%d].source", i), Reason: why}
 }
 
 // written returns a detached mount of what the box writes to: own, unless that is -1.
@@ -358,14 +364,7 @@ func (m *Maker) build(s *box.Spec, how how, nest *cgroup.Nest, pid *uint32) erro
 
 // write appends what the child does.
 func (m *Maker) write(l *spawn.List, s *box.Spec, h *handed, how how, group int, pid *uint32) {
-	here := int64(unix.AT_FDCWD)
-	at, empty, none := uintptr(here), l.Text(""), l.Text("none")
-	move := func(what string, fd int, to string) {
-		l.Call(what, unix.SYS_MOVE_MOUNT, uintptr(fd), empty, at, l.Text(to), unix.MOVE_MOUNT_F_EMPTY_PATH)
-	}
-	mount := func(to, kind string, flags uintptr, options string) {
-		l.Call("mount "+kind+" on "+to, unix.SYS_MOUNT, none, l.Text(to), l.Text(kind), flags, l.Text(options))
-	}
+	w := newWriter(l)
 	const plain = unix.MS_NOSUID | unix.MS_NODEV
 
 	// The child that is made into the directory of the box's groups.
@@ -380,52 +379,36 @@ func (m *Maker) write(l *spawn.List, s *box.Spec, h *handed, how how, group int,
 	l.Fork(stepNamespaces, namespaces, group, pid)
 
 	// Pid 1.
-	l.Call("groups", unix.SYS_SETGROUPS, 0, 0)
-	l.Call("gid", unix.SYS_SETRESGID, 0, 0, 0)
-	l.Call("uid", unix.SYS_SETRESUID, 0, 0, 0)
+	w.beRoot()
 	if how.mortal { // after that: another user has forgotten it
 		l.Call("end with its maker", unix.SYS_PRCTL, unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0)
 	}
-	l.Call("session", unix.SYS_SETSID)
-	name := s.Hostname
-	if name == "" {
-		name = "sandbox"
-	}
-	l.Call("host name", unix.SYS_SETHOSTNAME, l.Text(name), uintptr(len(name)))
+	w.lead(s)
 	parts := l.Text(stageParts)
 	l.Call("go to the parts", unix.SYS_CHDIR, parts)
-	move("own directory", h.own, stageOwn)
+	w.move("own directory", h.own, stageOwn)
 	for i, fd := range h.layers {
-		move(fmt.Sprintf("layers[%d]", i), fd, stageLayer(i))
+		w.move(fmt.Sprintf("layers[%d]", i), fd, stageLayer(i))
 	}
-	mount(stageMerge, "overlay", unix.MS_NODEV, overlayOptions(s, how.top >= 0))
+	w.mount(stageMerge, "overlay", unix.MS_NODEV, overlayOptions(s, how.top >= 0))
 	l.Call("go to the root", unix.SYS_CHDIR, l.Text(stageMerge))
-	mount("proc", "proc", plain|unix.MS_NOEXEC, "") // while the stage still has the machine's
-	l.Call("/dev", unix.SYS_MOVE_MOUNT, at, l.Text(stageParts+"/"+stageDev), at, l.Text("dev"), 0)
+	w.mount("proc", "proc", plain|unix.MS_NOEXEC, "") // while the stage still has the machine's
+	l.Call("/dev", unix.SYS_MOVE_MOUNT, spawn.Here, l.Text(stageParts+"/"+stageDev), spawn.Here, l.Text("dev"), 0)
 	l.Call("leave the parts", unix.SYS_UMOUNT2, parts, unix.MNT_DETACH)
-	dot, root := l.Text("."), l.Text("/")
-	l.Call("put the root over the stage", unix.SYS_MOUNT, dot, root, 0, unix.MS_MOVE, 0)
-	l.Call("make it the root", unix.SYS_CHROOT, dot)
-	l.Call("go to /", unix.SYS_CHDIR, root)
+	w.enterRoot()
 
 	// From here on all names are looked up inside. A root of somebody else's may have put
 	// a link where /proc should be.
-	l.Call("find /proc", unix.SYS_FACCESSAT, at, l.Text("/proc/self/status"), 0)
-	mount("/dev/shm", "tmpfs", plain, shmOptions)
-	mount("/dev/pts", "devpts", unix.MS_NOSUID|unix.MS_NOEXEC, "newinstance,ptmxmode=0666,mode=0620,gid=5,"+maxTerminals)
-	mount("/run", "tmpfs", plain, runOptions)
+	l.Call("find /proc", unix.SYS_FACCESSAT, spawn.Here, l.Text("/proc/self/status"), 0)
+	w.mount("/dev/shm", "tmpfs", plain, shmOptions)
+	w.mount("/dev/pts", "devpts", unix.MS_NOSUID|unix.MS_NOEXEC, "newinstance,ptmxmode=0666,mode=0620,gid=5,"+maxTerminals)
+	w.mount("/run", "tmpfs", plain, runOptions)
 	m.closeProc(l)
 	for i, b := range h.binds {
 		m.target(l, b)
-		move(fmt.Sprintf("binds[%d]", i), b.fd, b.target)
+		w.move(fmt.Sprintf("binds[%d]", i), b.fd, b.target)
 	}
-	l.Call("no new privileges", unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
-	l.Call("close its streams", unix.SYS_CLOSE_RANGE, 0, 2, 0)
-	argv := []string{firstName}
-	if s.Net == box.NetHost {
-		argv = append(argv, firstNoNet)
-	}
-	l.Call("become pid 1", unix.SYS_EXECVEAT, uintptr(h.kit.first), empty, l.Texts(argv...), l.Texts(), unix.AT_EMPTY_PATH)
+	w.become(h.kit.first, s)
 }
 
 // closeProc shuts what in /proc is the machine's. Most of it the user namespace keeps
@@ -451,28 +434,26 @@ func bootID(l *spawn.List) {
 	rand.Read(b[:]) // never fails: crypto/rand ends the program instead
 	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
 	id := fmt.Sprintf("%x-%x-%x-%x-%x\n", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
-	here := int64(unix.AT_FDCWD)
 	file, over := l.Text("/run/boot_id"), l.Text("/proc/sys/kernel/random/boot_id")
 	l.Call("umask", unix.SYS_UMASK, 0)
-	l.Call("make the boot ID", unix.SYS_OPENAT, uintptr(here), file, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_CLOEXEC, 0o444)
+	l.Call("make the boot ID", unix.SYS_OPENAT, spawn.Here, file, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_CLOEXEC, 0o444)
 	l.Result(0)
 	l.Call("write the boot ID", unix.SYS_WRITE, 0, l.Text(id), uintptr(len(id)))
 	l.Try(unix.SYS_MOUNT, file, over, 0, unix.MS_BIND, 0)
 	l.Try(unix.SYS_MOUNT, file, over, 0, unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY|unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, 0)
-	l.Call("remove the name of the boot ID", unix.SYS_UNLINKAT, uintptr(here), file, 0)
+	l.Call("remove the name of the boot ID", unix.SYS_UNLINKAT, spawn.Here, file, 0)
 }
 
 // target makes the place of a bind.
 func (m *Maker) target(l *spawn.List, b bind) {
-	here := int64(unix.AT_FDCWD)
 	for i := 1; i < len(b.target); i++ {
 		if b.target[i] == '/' {
-			l.Try(unix.SYS_MKDIRAT, uintptr(here), l.Text(b.target[:i]), 0o755)
+			l.Try(unix.SYS_MKDIRAT, spawn.Here, l.Text(b.target[:i]), 0o755)
 		}
 	}
 	if b.isDir {
-		l.Try(unix.SYS_MKDIRAT, uintptr(here), l.Text(b.target), 0o755)
+		l.Try(unix.SYS_MKDIRAT, spawn.Here, l.Text(b.target), 0o755)
 	} else {
-		l.Try(unix.SYS_MKNODAT, uintptr(here), l.Text(b.target), unix.S_IFREG|0o644, 0)
+		l.Try(unix.SYS_MKNODAT, spawn.Here, l.Text(b.target), unix.S_IFREG|0o644, 0)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tend-run/tend/internal/core/box"
+	"github.com/tend-run/tend/internal/lib/newfs"
 )
 
 // A mask is a filesystem in memory that lies over the root of this machine. It is written
@@ -64,18 +65,7 @@ var hostKeys = []string{"/etc/ssh/ssh_host_rsa_key", "/etc/ssh/ssh_host_dsa_key"
 // tree: absolute and clean, the last part may be a pattern. first is the id outside of root
 // inside.
 func newMask(root, first int, hide []string) (fd int, err error) {
-	fs, err := unix.Fsopen("tmpfs", unix.FSOPEN_CLOEXEC)
-	if err != nil {
-		return -1, fmt.Errorf("mask: %w", err)
-	}
-	defer unix.Close(fs)
-	if err := unix.FsconfigSetString(fs, "mode", "755"); err != nil {
-		return -1, fmt.Errorf("mask: %w", err)
-	}
-	if err := unix.FsconfigCreate(fs); err != nil {
-		return -1, fmt.Errorf("mask: %w", err)
-	}
-	if fd, err = unix.Fsmount(fs, unix.FSMOUNT_CLOEXEC, 0); err != nil {
+	if fd, err = newfs.Mount("tmpfs", 0, "mode=755"); err != nil {
 		return -1, fmt.Errorf("mask: %w", err)
 	}
 	m := &mask{at: fmt.Sprintf("/proc/self/fd/%d", fd), root: fmt.Sprintf("/proc/self/fd/%d", root), done: map[string]bool{}, first: first}

@@ -16,7 +16,9 @@ import (
 	"github.com/tend-run/tend/internal/core/box"
 	"github.com/tend-run/tend/internal/core/spawn"
 	"github.com/tend-run/tend/internal/lib/eintr"
+	"github.com/tend-run/tend/internal/lib/newfs"
 	"github.com/tend-run/tend/internal/lib/overlay"
+	"github.com/tend-run/tend/internal/lib/unixsock"
 	"github.com/tend-run/tend/process"
 )
 
@@ -65,13 +67,20 @@ func newParts(state, dir string) *parts {
 // kit are descriptors for one box, the caller's own.
 type kit struct{ first, void, ns, stage int }
 
-func (k *kit) close() {
-	for _, fd := range []int{k.first, k.void, k.ns, k.stage} {
-		if fd >= 0 {
-			unix.Close(fd)
+// newKit returns copies of these.
+func newKit(first, void, ns, stage int) (*kit, error) {
+	fds := [...]int{first, void, ns, stage}
+	for i, fd := range fds {
+		var err error
+		if fds[i], err = unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 3); err != nil {
+			unixsock.Close(fds[:i])
+			return nil, err
 		}
 	}
+	return &kit{fds[0], fds[1], fds[2], fds[3]}, nil
 }
+
+func (k *kit) close() { unixsock.Close([]int{k.first, k.void, k.ns, k.stage}) }
 
 // kitFor returns what a box with this spec needs.
 func (p *parts) kitFor(s *box.Spec) (*kit, error) {
@@ -89,17 +98,7 @@ func (p *parts) kitFor(s *box.Spec) (*kit, error) {
 	if err != nil {
 		return nil, err
 	}
-	k := &kit{-1, -1, -1, -1}
-	for _, d := range []struct {
-		to   *int
-		from int
-	}{{&k.first, p.first}, {&k.void, p.void}, {&k.ns, u.ns}, {&k.stage, stage}} {
-		if *d.to, err = unix.FcntlInt(uintptr(d.from), unix.F_DUPFD_CLOEXEC, 3); err != nil {
-			k.close()
-			return nil, err
-		}
-	}
-	return k, nil
+	return newKit(p.first, p.void, u.ns, stage)
 }
 
 // common makes what does not depend on ids. p.mu is held.
@@ -214,12 +213,10 @@ func (p *parts) base(u *userParts, hide []string) (fd int, err error) {
 			return -1, fmt.Errorf("a copy of the root: %w: %w", err, process.ErrUnsupported)
 		}
 	}
-	state, err := filepath.EvalSymlinks(p.state)
-	if err != nil {
+	if hide, err = p.hidden(hide); err != nil {
 		return -1, err
 	}
-	all := slices.Concat(box.Hidden(), hide, []string{p.state, state})
-	layer, err := newMask(p.root, int(u.uid), slices.DeleteFunc(all, func(h string) bool { return h == "/" }))
+	layer, err := newMask(p.root, int(u.uid), hide)
 	if err != nil {
 		return -1, err
 	}
@@ -233,6 +230,13 @@ func (p *parts) base(u *userParts, hide []string) (fd int, err error) {
 		return -1, fmt.Errorf("an overlay of this machine's root (Linux 5.19): %w: %w", err, process.ErrUnsupported)
 	}
 	return fd, nil
+}
+
+// hidden are all paths that boxes do not see of the machine, which are to hide these, too.
+func (p *parts) hidden(hide []string) ([]string, error) {
+	state, err := filepath.EvalSymlinks(p.state)
+	all := slices.Concat(box.Hidden(), hide, []string{p.state, state})
+	return slices.DeleteFunc(all, func(h string) bool { return h == "/" }), err
 }
 
 // overlayOf returns a detached overlay of two detached mounts: a mask, and the root below it. A
@@ -253,7 +257,7 @@ func overlayOf(dir string, layer, root int) (int, error) {
 	w.mkdir("merged")
 	merged := w.Text("merged")
 	w.Call("mount the overlay", unix.SYS_MOUNT, w.none, merged, w.Text("overlay"), unix.MS_RDONLY|unix.MS_NODEV, w.Text(o.Options()))
-	w.Call("copy the overlay", unix.SYS_OPEN_TREE, w.at, merged, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
+	w.Call("copy the overlay", unix.SYS_OPEN_TREE, spawn.Here, merged, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
 	fd := l.Keep()
 	w.Call("end", unix.SYS_EXIT, 0)
 	runtime.LockOSThread() // the child ends with the thread that made it
@@ -287,10 +291,7 @@ func tree(path string, ns int, attr uint64) (int, error) {
 // plainTree is tree of a path without symbolic links: a program inside may have made
 // them, in what it was given to write.
 func plainTree(path string, ns int, attr uint64) (int, error) {
-	at, err := eintr.Get(func() (int, error) {
-		return unix.Openat2(unix.AT_FDCWD, path, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS |
-			unix.RESOLVE_NO_MAGICLINKS})
-	})
+	at, err := openPlain(path)
 	if err != nil {
 		return -1, fmt.Errorf("%s: %w", path, err)
 	}
@@ -300,6 +301,11 @@ func plainTree(path string, ns int, attr uint64) (int, error) {
 		return -1, fmt.Errorf("%s: %w", path, err)
 	}
 	return mapped(fd, path, ns, attr)
+}
+
+func openPlain(path string) (fd int, err error) {
+	how := &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS}
+	return eintr.Get(func() (int, error) { return unix.Openat2(unix.AT_FDCWD, path, how) })
 }
 
 // copied is mapped for a copy of the descriptor, of the same mount.
@@ -324,34 +330,21 @@ func mapped(fd int, path string, ns int, attr uint64) (int, error) {
 	return fd, nil
 }
 
-// emptyNet returns a network namespace in which nothing is configured. The thread that
-// makes it goes home; if it cannot, it ends with its goroutine.
+// emptyNet returns a network namespace in which nothing is configured.
 func emptyNet() (int, error) {
-	type result struct {
-		fd  int
-		err error
+	l, err := spawn.NewSharingList(3, 64)
+	if err != nil {
+		return -1, err
 	}
-	out := make(chan result)
-	go func() {
-		runtime.LockOSThread()
-		fd, home, err := -1, -1, error(nil)
-		if home, err = unix.Open("/proc/thread-self/ns/net", unix.O_RDONLY|unix.O_CLOEXEC, 0); err == nil {
-			if err = unix.Unshare(unix.CLONE_NEWNET); err == nil {
-				fd, err = unix.Open("/proc/thread-self/ns/net", unix.O_RDONLY|unix.O_CLOEXEC, 0)
-				if unix.Setns(home, unix.CLONE_NEWNET) == nil {
-					runtime.UnlockOSThread()
-				}
-			} else {
-				runtime.UnlockOSThread()
-			}
-			unix.Close(home)
-		} else {
-			runtime.UnlockOSThread()
-		}
-		out <- result{fd, err}
-	}()
-	r := <-out
-	return r.fd, r.err
+	defer l.Close()
+	l.Call("unshare", unix.SYS_UNSHARE, unix.CLONE_NEWNET)
+	l.Call("open", unix.SYS_OPENAT, spawn.Here, l.Text("/proc/self/ns/net"), unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	fd := l.Keep()
+	l.Call("end", unix.SYS_EXIT, 0)
+	if err := l.Run(-1); err != nil {
+		return -1, err
+	}
+	return int(*fd), nil
 }
 
 // deviceLinks are those in /dev.
@@ -361,20 +354,8 @@ var deviceLinks = [][2]string{{"ptmx", "pts/ptmx"}, {"fd", "/proc/self/fd"}, {"s
 // devices returns a detached filesystem with the few devices that programs need. They belong to
 // root inside, whose id outside is root. Nobody can write to it once it is made.
 func devices(root int) (fd int, err error) {
-	fs, err := unix.Fsopen("tmpfs", unix.FSOPEN_CLOEXEC)
-	if err != nil {
-		return -1, err
-	}
-	defer unix.Close(fs)
-	for name, v := range map[string]string{"mode": "755", "uid": fmt.Sprint(root), "gid": fmt.Sprint(root)} {
-		if err := unix.FsconfigSetString(fs, name, v); err != nil {
-			return -1, err
-		}
-	}
-	if err := unix.FsconfigCreate(fs); err != nil {
-		return -1, err
-	}
-	if fd, err = unix.Fsmount(fs, unix.FSMOUNT_CLOEXEC, unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NOEXEC); err != nil {
+	if fd, err = newfs.Mount("tmpfs", unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NOEXEC, "mode=755", fmt.Sprintf("uid=%d", root),
+		fmt.Sprintf("gid=%d", root)); err != nil {
 		return -1, err
 	}
 	defer func() {

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -21,6 +20,7 @@ import (
 	"github.com/tend-run/tend/internal/lib/eintr"
 	"github.com/tend-run/tend/internal/lib/nap"
 	"github.com/tend-run/tend/internal/lib/procfs"
+	"github.com/tend-run/tend/internal/lib/unixsock"
 	"github.com/tend-run/tend/process"
 )
 
@@ -45,11 +45,7 @@ type rootless struct {
 }
 
 func (r *rootless) close() {
-	for _, fd := range []int{r.ns, r.stage, r.void, r.mounts} {
-		if fd >= 0 {
-			unix.Close(fd)
-		}
-	}
+	unixsock.Close([]int{r.ns, r.stage, r.void, r.mounts}) // some may be -1
 }
 
 // changed reports whether something was mounted or unmounted on the machine: the kernel
@@ -73,17 +69,8 @@ func (p *parts) takeRootless(s *box.Spec) (*kit, []piece, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	k := &kit{-1, -1, -1, -1}
-	for _, d := range []struct {
-		to   *int
-		from int
-	}{{&k.first, p.first}, {&k.void, r.void}, {&k.ns, r.ns}, {&k.stage, r.stage}} {
-		if *d.to, err = unix.FcntlInt(uintptr(d.from), unix.F_DUPFD_CLOEXEC, 3); err != nil {
-			k.close()
-			return nil, nil, err
-		}
-	}
-	return k, r.pieces, nil
+	k, err := newKit(p.first, r.void, r.ns, r.stage)
+	return k, r.pieces, err
 }
 
 // rootlessFor finds or makes what a box needs. p.mu is held.
@@ -133,12 +120,6 @@ func (p *parts) newRootless(hide []string) (_ *rootless, err error) {
 	if err != nil {
 		return nil, err
 	}
-	page, err := unix.Mmap(-1, 0, unix.Getpagesize(), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_ANON)
-	if err != nil {
-		return nil, err
-	}
-	defer unix.Munmap(page)
-	pid := pidIn(page)
 	dir, err := filepath.EvalSymlinks(p.dir)
 	if err != nil {
 		return nil, err
@@ -148,58 +129,59 @@ func (p *parts) newRootless(hide []string) (_ *rootless, err error) {
 		return nil, err
 	}
 	defer l.Close()
-	writeRootless(l, p.first, dir, pid)
-	runtime.LockOSThread() // the child ends with the thread that made it
-	defer runtime.UnlockOSThread()
-	err = l.Run(-1)
-	if *pid != 0 {
-		defer func() {
-			unix.Kill(int(*pid), unix.SIGKILL)
-			collect(int(*pid))
-		}()
-	}
-	if err != nil {
+	w, pid := writeRootless(l, p.first, dir)
+	begun := false
+	err = w.holding(pid, func(pid int) error {
+		begun = true
+		return r.open(p, pid, info)
+	})
+	if err != nil && !begun {
 		return nil, fmt.Errorf("%w%s: %w", err, whyNotRootless(err, sysctl), process.ErrUnsupported)
 	}
+	return r, err
+}
+
+// open opens the namespaces of the stage that a process holds, and writes the mask. info is
+// the text of mountinfo.
+func (r *rootless) open(p *parts, pid int, info []byte) (err error) {
 	failpoint.Hit(failpoint.CellStaged)
 	for _, d := range []struct {
 		to   *int
 		name string
 	}{{&r.ns, "user"}, {&r.stage, "mnt"}, {&r.void, "net"}} {
-		if *d.to, err = unix.Open(procfs.Path(int(*pid), "ns/"+d.name), unix.O_RDONLY|unix.O_CLOEXEC, 0); err != nil {
-			return nil, fmt.Errorf("the stage of sandboxes: %w", err)
+		if *d.to, err = unix.Open(procfs.Path(pid, "ns/"+d.name), unix.O_RDONLY|unix.O_CLOEXEC, 0); err != nil {
+			return fmt.Errorf("the stage of sandboxes: %w", err)
 		}
 	}
-	state, err := filepath.EvalSymlinks(p.state)
+	hide, err := p.hidden(r.hide)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	m := &mask{at: procfs.Path(int(*pid), "root"+stageParts+"/"+stageBase), rootless: true, done: map[string]bool{}}
-	all := slices.Concat(box.Hidden(), hide, []string{p.state, state})
-	if err := m.write(slices.DeleteFunc(all, func(h string) bool { return h == "/" })); err != nil {
-		return nil, fmt.Errorf("mask: %w", err)
+	m := &mask{at: procfs.Path(pid, "root"+stageParts+"/"+stageBase), rootless: true, done: map[string]bool{}}
+	if err := m.write(hide); err != nil {
+		return fmt.Errorf("mask: %w", err)
 	}
 	r.pieces, r.noBase = m.pieces(mountPoints(string(info)))
 	if r.noBase != nil && !errors.Is(r.noBase, process.ErrUnsupported) {
-		return nil, r.noBase // which may be otherwise the next time
+		return r.noBase // which may be otherwise the next time
 	}
-	return r, nil
+	return nil
 }
 
 // writeRootless appends what makes the stage. Its maker has memory of its own: /proc shows
 // to an ordinary user only the files of what is dumpable, and the keeper is not.
-func writeRootless(l *spawn.List, program int, dir string, pid *uint32) {
-	w := writeStage(l, "mode=755,size=64k")
+func writeRootless(l *spawn.List, program int, dir string) (w stageWriter, pid *uint32) {
+	w = writeStage(l, "mode=755,size=64k")
 	w.Call("open the copy's files in /proc", unix.SYS_PRCTL, unix.PR_SET_DUMPABLE, 1, 0, 0, 0)
 	w.Call(stepUsers, unix.SYS_UNSHARE, unix.CLONE_NEWUSER)
 	for _, f := range [][2]string{
 		{"setgroups", "deny"}, {"uid_map", fmt.Sprintf("0 %d 1", os.Geteuid())}, {"gid_map", fmt.Sprintf("0 %d 1", os.Getegid())},
 	} {
-		w.Call(stepMap+f[0], unix.SYS_OPENAT, w.at, w.Text("/proc/self/"+f[0]), unix.O_WRONLY|unix.O_CLOEXEC, 0)
+		w.Call(stepMap+f[0], unix.SYS_OPENAT, spawn.Here, w.Text("/proc/self/"+f[0]), unix.O_WRONLY|unix.O_CLOEXEC, 0)
 		w.Result(0)
 		w.Call(stepMap+f[0], unix.SYS_WRITE, 0, w.Text(f[1]), uintptr(len(f[1])))
 	}
-	w.Fork("make namespaces", unix.CLONE_NEWNS|unix.CLONE_NEWNET, -1, pid)
+	pid = w.Fork("make namespaces", unix.CLONE_NEWNS|unix.CLONE_NEWNET, -1, nil)
 	w.begin(dir)
 	w.places(stageBase, stageOwn, stageHost, stageDev)
 	w.readOnly()
@@ -209,17 +191,18 @@ func writeRootless(l *spawn.List, program int, dir string, pid *uint32) {
 	w.Call("mount /dev", unix.SYS_MOUNT, w.none, w.Text(stageDev), w.memory, unix.MS_NOSUID|unix.MS_NOEXEC, w.options)
 	w.Call("go to /dev", unix.SYS_CHDIR, w.Text(stageDev))
 	for _, name := range []string{"null", "zero", "full", "random", "urandom", "tty"} {
-		w.Call("make "+name, unix.SYS_MKNODAT, w.at, w.Text(name), unix.S_IFREG|0o666, 0)
+		w.Call("make "+name, unix.SYS_MKNODAT, spawn.Here, w.Text(name), unix.S_IFREG|0o666, 0)
 		w.Call("bind /dev/"+name, unix.SYS_MOUNT, w.Text("/dev/"+name), w.Text(name), 0, unix.MS_BIND, 0)
 	}
 	for _, name := range []string{"pts", "shm"} {
 		w.mkdir(name)
 	}
 	for _, link := range deviceLinks {
-		w.Call("link "+link[0], unix.SYS_SYMLINKAT, w.Text(link[1]), w.at, w.Text(link[0]))
+		w.Call("link "+link[0], unix.SYS_SYMLINKAT, w.Text(link[1]), spawn.Here, w.Text(link[0]))
 	}
 	w.readOnly()
 	w.end("../..", program)
+	return w, pid
 }
 
 // shown waits until /proc shows an ordinary user the files of a pid 1, as a server needs them

@@ -14,7 +14,6 @@ import (
 
 	"github.com/tend-run/tend/internal/core/box"
 	"github.com/tend-run/tend/internal/core/spawn"
-	"github.com/tend-run/tend/internal/lib/eintr"
 	"github.com/tend-run/tend/internal/lib/overlay"
 	"github.com/tend-run/tend/process"
 )
@@ -102,25 +101,14 @@ func workDir(dir string, i int) string { return fmt.Sprintf("%s/wk/%d", dir, i) 
 // sources reports for each bind whether it is of a directory.
 func sources(s *box.Spec) (isDir []bool, err error) {
 	for i, b := range s.Binds {
-		fd, err := eintr.Get(func() (int, error) {
-			return unix.Openat2(unix.AT_FDCWD, b.Source, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC,
-				Resolve: unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS})
-		})
-		switch {
-		case err == unix.ELOOP:
-			return nil, &process.InvalidError{Field: fmt.Sprintf("binds[%d].source", i), Reason: "has a symbolic link; give the path where it leads"}
-		case err == unix.ENOENT:
-			return nil, &process.InvalidError{Field: fmt.Sprintf("binds[%d].source", i), Reason: "does not exist"}
-		case err == unix.EACCES:
-			return nil, &process.InvalidError{Field: fmt.Sprintf("binds[%d].source", i), Reason: "is not for the user that tend runs as"}
-		case err != nil:
-			return nil, fmt.Errorf("binds[%d]: %w", i, err)
-		}
 		var st unix.Stat_t
-		err = unix.Fstat(fd, &st)
-		unix.Close(fd)
+		fd, err := openPlain(b.Source)
+		if err == nil {
+			err = unix.Fstat(fd, &st)
+			unix.Close(fd)
+		}
 		if err != nil {
-			return nil, fmt.Errorf("binds[%d]: %w", i, err)
+			return nil, bindError(i, err)
 		}
 		isDir = append(isDir, st.Mode&unix.S_IFMT == unix.S_IFDIR)
 	}
@@ -129,11 +117,7 @@ func sources(s *box.Spec) (isDir []bool, err error) {
 
 // writeBox appends what the child does. It is write, but for where the mounts come from.
 func (m *Maker) writeBox(l *spawn.List, s *box.Spec, k *kit, pieces []piece, isDir []bool, pid *uint32) {
-	here := int64(unix.AT_FDCWD)
-	at, empty, none := uintptr(here), l.Text(""), l.Text("none")
-	mount := func(to, kind string, flags uintptr, options string) {
-		l.Call("mount "+kind+" on "+to, unix.SYS_MOUNT, none, l.Text(to), l.Text(kind), flags, l.Text(options))
-	}
+	w := newWriter(l)
 	fromHost := func(what, path, to string) {
 		l.Call(what, unix.SYS_MOUNT, l.Text(stageHost+path), l.Text(to), 0, unix.MS_BIND, 0)
 	}
@@ -148,38 +132,30 @@ func (m *Maker) writeBox(l *spawn.List, s *box.Spec, k *kit, pieces []piece, isD
 	l.Fork(stepNamespaces, namespaces|unix.CLONE_NEWCGROUP, -1, pid)
 
 	// Pid 1.
-	l.Call("session", unix.SYS_SETSID)
-	name := s.Hostname
-	if name == "" {
-		name = "sandbox"
-	}
-	l.Call("host name", unix.SYS_SETHOSTNAME, l.Text(name), uintptr(len(name)))
+	w.lead(s)
 	l.Call("go to the parts", unix.SYS_CHDIR, l.Text(stageParts))
 	fromHost("own directory", s.Dir, stageOwn)
 	for i, dir := range s.Layers {
 		fromHost(fmt.Sprintf("layers[%d]", i), dir, stageLayer(i))
 	}
-	mount(stageMerge, "overlay", unix.MS_NODEV, rootOptions(s, len(pieces)))
+	w.mount(stageMerge, "overlay", unix.MS_NODEV, rootOptions(s, len(pieces)))
 	for i, p := range pieces {
-		mount(stageMerge+p.path, "overlay", unix.MS_NODEV, pieceOptions(s, p, i))
+		w.mount(stageMerge+p.path, "overlay", unix.MS_NODEV, pieceOptions(s, p, i))
 	}
-	l.Call("open the parts", unix.SYS_OPENAT, at, l.Text(stageParts), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	l.Call("open the parts", unix.SYS_OPENAT, spawn.Here, l.Text(stageParts), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	l.Result(0)
 	l.Call("keep the parts", unix.SYS_DUP3, 0, keptParts, unix.O_CLOEXEC)
 	l.Call("go to the root", unix.SYS_CHDIR, l.Text(stageMerge))
-	dot, root := l.Text("."), l.Text("/")
-	l.Call("put the root over the stage", unix.SYS_MOUNT, dot, root, 0, unix.MS_MOVE, 0)
-	l.Call("make it the root", unix.SYS_CHROOT, dot)
-	l.Call("go to /", unix.SYS_CHDIR, root)
+	w.enterRoot()
 
 	// From here on all names are looked up inside. A root of somebody else's may have put
 	// a link where /proc should be.
-	mount("/proc", "proc", plain|unix.MS_NOEXEC, "") // while the stage still has the machine's
-	l.Call("find /proc", unix.SYS_FACCESSAT, at, l.Text("/proc/self/status"), 0)
-	l.Call("/dev", unix.SYS_MOVE_MOUNT, keptParts, l.Text(stageDev), at, l.Text("/dev"), 0)
-	mount("/dev/shm", "tmpfs", plain, shmOptions)
-	mount("/dev/pts", "devpts", unix.MS_NOSUID|unix.MS_NOEXEC, "newinstance,ptmxmode=0666,mode=0620,"+maxTerminals)
-	mount("/run", "tmpfs", plain, runOptions)
+	w.mount("/proc", "proc", plain|unix.MS_NOEXEC, "") // while the stage still has the machine's
+	l.Call("find /proc", unix.SYS_FACCESSAT, spawn.Here, l.Text("/proc/self/status"), 0)
+	l.Call("/dev", unix.SYS_MOVE_MOUNT, keptParts, l.Text(stageDev), spawn.Here, l.Text("/dev"), 0)
+	w.mount("/dev/shm", "tmpfs", plain, shmOptions)
+	w.mount("/dev/pts", "devpts", unix.MS_NOSUID|unix.MS_NOEXEC, "newinstance,ptmxmode=0666,mode=0620,"+maxTerminals)
+	w.mount("/run", "tmpfs", plain, runOptions)
 	m.closeProc(l)
 	for i, b := range s.Binds {
 		m.target(l, bind{isDir: isDir[i], target: b.Target})
@@ -189,27 +165,21 @@ func (m *Maker) writeBox(l *spawn.List, s *box.Spec, k *kit, pieces []piece, isD
 			l.Bytes(unsafe.Slice((*byte)(unsafe.Pointer(&how)), unsafe.Sizeof(how))), unsafe.Sizeof(how))
 		l.Result(0)
 		l.Call(what+".source", unix.SYS_DUP3, 0, keptSource, unix.O_CLOEXEC)
-		l.Call(what+".source", unix.SYS_OPEN_TREE, keptSource, empty, unix.AT_EMPTY_PATH|unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
+		l.Call(what+".source", unix.SYS_OPEN_TREE, keptSource, w.empty, unix.AT_EMPTY_PATH|unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
 		l.Result(0)
 		l.Call(what+".source", unix.SYS_DUP3, 0, keptTree, unix.O_CLOEXEC)
 		attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_NODEV | unix.MOUNT_ATTR_NOSUID}
 		if b.ReadOnly {
 			attr.Attr_set |= unix.MOUNT_ATTR_RDONLY
 		}
-		l.Call(what+".source", unix.SYS_MOUNT_SETATTR, keptTree, empty, unix.AT_EMPTY_PATH,
+		l.Call(what+".source", unix.SYS_MOUNT_SETATTR, keptTree, w.empty, unix.AT_EMPTY_PATH,
 			l.Bytes(unsafe.Slice((*byte)(unsafe.Pointer(&attr)), unsafe.Sizeof(attr))), unsafe.Sizeof(attr))
-		l.Call(what, unix.SYS_MOVE_MOUNT, keptTree, empty, at, l.Text(b.Target), unix.MOVE_MOUNT_F_EMPTY_PATH)
+		w.move(what, keptTree, b.Target)
 	}
 	l.Call("go to the parts", unix.SYS_FCHDIR, keptParts)
-	l.Call("leave the parts", unix.SYS_UMOUNT2, dot, unix.MNT_DETACH)
-	l.Call("go to /", unix.SYS_CHDIR, root)
-	l.Call("no new privileges", unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
-	l.Call("close its streams", unix.SYS_CLOSE_RANGE, 0, 2, 0)
-	argv := []string{firstName}
-	if s.Net == box.NetHost {
-		argv = append(argv, firstNoNet)
-	}
-	l.Call("become pid 1", unix.SYS_EXECVEAT, uintptr(k.first), empty, l.Texts(argv...), l.Texts(), unix.AT_EMPTY_PATH)
+	l.Call("leave the parts", unix.SYS_UMOUNT2, w.dot, unix.MNT_DETACH)
+	l.Call("go to /", unix.SYS_CHDIR, w.root)
+	w.become(k.first, s)
 }
 
 // Descriptors of pid 1 while it is made, in the places of its streams.

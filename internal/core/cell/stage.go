@@ -3,6 +3,7 @@
 package cell
 
 import (
+	"cmp"
 	"fmt"
 	"path/filepath"
 	"runtime"
@@ -12,6 +13,7 @@ import (
 	"github.com/tend-run/tend/internal/core/box"
 	"github.com/tend-run/tend/internal/core/failpoint"
 	"github.com/tend-run/tend/internal/core/spawn"
+	"github.com/tend-run/tend/internal/lib/procfs"
 )
 
 // The stage is a mount namespace with two small filesystems in memory that nobody writes
@@ -40,26 +42,98 @@ const stageLayers = box.MaxLayers + 1
 
 func stageLayer(i int) string { return fmt.Sprint(i + 1) }
 
-// stageWriter appends to a script the steps by which a stage is made.
-type stageWriter struct {
+// writer appends to a list the steps by which a stage or a box is made.
+type writer struct {
 	*spawn.List
-	at              uintptr // the working directory
-	none, dot, root uintptr
+	empty, none, dot, root uintptr
+}
+
+func newWriter(l *spawn.List) writer {
+	return writer{List: l, empty: l.Text(""), none: l.Text("none"), dot: l.Text("."), root: l.Text("/")}
+}
+
+func (w *writer) mount(to, kind string, flags uintptr, options string) {
+	w.Call("mount "+kind+" on "+to, unix.SYS_MOUNT, w.none, w.Text(to), w.Text(kind), flags, w.Text(options))
+}
+
+// move puts a detached mount in a place that is there.
+func (w *writer) move(what string, fd int, to string) {
+	w.Call(what, unix.SYS_MOVE_MOUNT, uintptr(fd), w.empty, spawn.Here, w.Text(to), unix.MOVE_MOUNT_F_EMPTY_PATH)
+}
+
+// beRoot makes the child root of its user namespace.
+func (w *writer) beRoot() {
+	w.Call("groups", unix.SYS_SETGROUPS, 0, 0)
+	w.Call("gid", unix.SYS_SETRESGID, 0, 0, 0)
+	w.Call("uid", unix.SYS_SETRESUID, 0, 0, 0)
+}
+
+// lead makes the child, which is to be pid 1, lead a session, and gives the box its name.
+func (w *writer) lead(s *box.Spec) {
+	w.Call("session", unix.SYS_SETSID)
+	name := cmp.Or(s.Hostname, "sandbox")
+	w.Call("host name", unix.SYS_SETHOSTNAME, w.Text(name), uintptr(len(name)))
+}
+
+// enterRoot makes the working directory the root. It is put over the stage.
+func (w *writer) enterRoot() {
+	w.Call("put the root over the stage", unix.SYS_MOUNT, w.dot, w.root, 0, unix.MS_MOVE, 0)
+	w.Call("make it the root", unix.SYS_CHROOT, w.dot)
+	w.Call("go to /", unix.SYS_CHDIR, w.root)
+}
+
+// become makes the child the pid 1 of a box.
+func (w *writer) become(first int, s *box.Spec) {
+	w.Call("no new privileges", unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+	w.Call("close its streams", unix.SYS_CLOSE_RANGE, 0, 2, 0)
+	argv := []string{firstName}
+	if s.Net == box.NetHost {
+		argv = append(argv, firstNoNet)
+	}
+	w.execute("become pid 1", first, argv)
+}
+
+// wait has the child hold its namespaces, until it is ended.
+func (w *writer) wait(program int) { w.execute("wait", program, []string{firstName, firstNoNet}) }
+
+func (w *writer) execute(what string, program int, argv []string) {
+	w.Call(what, unix.SYS_EXECVEAT, uintptr(program), w.empty, w.Texts(argv...), w.Texts(), unix.AT_EMPTY_PATH)
+}
+
+func (w *writer) dieWithKeeper() {
+	w.Call("end with the keeper", unix.SYS_PRCTL, unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0)
+}
+
+// holding makes the child that a list describes, calls open with the pid of the one that it
+// has made and that waits, and ends that one.
+func (w *writer) holding(pid *uint32, open func(pid int) error) error {
+	runtime.LockOSThread() // the child ends with the thread that made it
+	defer runtime.UnlockOSThread()
+	err := w.Run(-1)
+	if *pid != 0 {
+		defer func() {
+			unix.Kill(int(*pid), unix.SIGKILL)
+			collect(int(*pid))
+		}()
+	}
+	if err != nil {
+		return err
+	}
+	return open(int(*pid))
+}
+
+// stageWriter appends the steps by which a stage is made.
+type stageWriter struct {
+	writer
 	memory, options uintptr // of each tmpfs
 }
 
 func writeStage(l *spawn.List, options string) stageWriter {
-	here := int64(unix.AT_FDCWD)
-	return stageWriter{List: l, at: uintptr(here), none: l.Text("none"), dot: l.Text("."), root: l.Text("/"), memory: l.Text("tmpfs"),
-		options: l.Text(options)}
-}
-
-func (w *stageWriter) dieWithKeeper() {
-	w.Call("end with the keeper", unix.SYS_PRCTL, unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0)
+	return stageWriter{writer: newWriter(l), memory: l.Text("tmpfs"), options: l.Text(options)}
 }
 
 func (w *stageWriter) mkdir(name string) {
-	w.Call("make "+name, unix.SYS_MKDIRAT, w.at, w.Text(name), 0o755)
+	w.Call("make "+name, unix.SYS_MKDIRAT, spawn.Here, w.Text(name), 0o755)
 }
 
 // readOnly closes the tmpfs of the working directory.
@@ -98,30 +172,19 @@ func (w *stageWriter) end(back string, program int) {
 	w.Call("go back", unix.SYS_CHDIR, w.Text(back))
 	w.Call("pivot_root", unix.SYS_PIVOT_ROOT, w.dot, w.dot)
 	w.Call("leave the machine's root", unix.SYS_UMOUNT2, w.dot, unix.MNT_DETACH)
-	w.Call("wait", unix.SYS_EXECVEAT, uintptr(program), w.Text(""), w.Texts(firstName, firstNoNet), w.Texts(), unix.AT_EMPTY_PATH)
+	w.wait(program)
 }
 
 // attach puts a detached mount in a place of the working directory, which it makes.
 func (w *stageWriter) attach(name string, fd int) {
 	w.mkdir(name)
-	w.put(name, fd)
-}
-
-// put is attach for a place that is there.
-func (w *stageWriter) put(name string, fd int) {
-	w.Call("attach "+name, unix.SYS_MOVE_MOUNT, uintptr(fd), w.Text(""), w.at, w.Text(name), unix.MOVE_MOUNT_F_EMPTY_PATH)
+	w.move("attach "+name, fd, name)
 }
 
 // newStage makes the stage of a user namespace, with /dev and base, which are detached mounts;
 // base -1: it has none. Its maker is a child that lives until the namespace is open. dir is a
 // directory of the keeper's.
 func newStage(ns, program int, dir string, dev, base int) (int, error) {
-	page, err := unix.Mmap(-1, 0, unix.Getpagesize(), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
-	if err != nil {
-		return -1, err
-	}
-	defer unix.Munmap(page)
-	pid := pidIn(page)
 	l, err := spawn.NewList(64+stageLayers, 16<<10+len(dir))
 	if err != nil {
 		return -1, err
@@ -131,32 +194,23 @@ func newStage(ns, program int, dir string, dev, base int) (int, error) {
 	// It goes there while it has powers: a directory on the way may belong to an id that the namespace lacks.
 	w.Call("go to the keeper's directory", unix.SYS_CHDIR, w.Text(filepath.Dir(dir)))
 	w.Call("enter the user namespace", unix.SYS_SETNS, uintptr(ns), unix.CLONE_NEWUSER)
-	w.Fork("make a mount namespace", unix.CLONE_NEWNS, -1, pid)
+	pid := w.Fork("make a mount namespace", unix.CLONE_NEWNS, -1, nil)
 	w.begin(filepath.Base(dir)) // as the keeper's user: this directory is closed to others
-	w.Call("groups", unix.SYS_SETGROUPS, 0, 0)
-	w.Call("gid", unix.SYS_SETRESGID, 0, 0, 0)
-	w.Call("uid", unix.SYS_SETRESUID, 0, 0, 0)
+	w.beRoot()
 	w.dieWithKeeper() // another user has forgotten it
 	w.places(stageBase, stageOwn, stageProc, stageDev)
-	w.put(stageDev, dev)
+	w.move("attach "+stageDev, dev, stageDev)
 	if base >= 0 {
-		w.put(stageBase, base)
+		w.move("attach "+stageBase, base, stageBase)
 	}
 	w.Call("bind proc", unix.SYS_MOUNT, w.Text("/proc"), w.Text(stageProc), 0, unix.MS_BIND|unix.MS_REC, 0)
 	w.readOnly()
 	w.end("..", program)
-
-	runtime.LockOSThread() // the child ends with the thread that made it
-	defer runtime.UnlockOSThread()
-	if err := l.Run(-1); err != nil {
-		if *pid != 0 {
-			collect(int(*pid))
-		}
-		return -1, explain(err)
-	}
-	failpoint.Hit(failpoint.CellStaged)
-	fd, err := unix.Open(fmt.Sprintf("/proc/%d/ns/mnt", *pid), unix.O_RDONLY|unix.O_CLOEXEC, 0)
-	unix.Kill(int(*pid), unix.SIGKILL)
-	collect(int(*pid))
-	return fd, err
+	fd := -1
+	err = w.holding(pid, func(pid int) (err error) {
+		failpoint.Hit(failpoint.CellStaged)
+		fd, err = unix.Open(procfs.Path(pid, "ns/mnt"), unix.O_RDONLY|unix.O_CLOEXEC, 0)
+		return err
+	})
+	return fd, explain(err)
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math"
 	"os"
-	"runtime"
 
 	"golang.org/x/sys/unix"
 
@@ -29,12 +28,6 @@ const keepCapabilities = 1 << 2
 // userNamespace returns one in which 0 to box.IDs-1 are uid and up outside. Its
 // maker is a child that lives until the namespace is open.
 func userNamespace(program int, uid uint32) (int, error) {
-	page, err := unix.Mmap(-1, 0, unix.Getpagesize(), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
-	if err != nil {
-		return -1, err
-	}
-	defer unix.Munmap(page)
-	pid := pidIn(page)
 	l, err := spawn.NewList(16, 1<<10)
 	if err != nil {
 		return -1, err
@@ -45,23 +38,20 @@ func userNamespace(program int, uid uint32) (int, error) {
 	l.Try(unix.SYS_PRLIMIT64, 0, unix.RLIMIT_NPROC, l.Bytes(append(unlimited, unlimited...)), 0)
 	l.Try(unix.SYS_PRCTL, unix.PR_SET_SECUREBITS, keepCapabilities, 0, 0, 0)
 	l.Try(unix.SYS_SETRESUID, namespaceOwner, namespaceOwner, namespaceOwner) // where tend is in a container, this id may not exist
-	l.Fork("make a user namespace", unix.CLONE_NEWUSER, -1, pid)
-	l.Call("end with the keeper", unix.SYS_PRCTL, unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0)
-	l.Call("wait", unix.SYS_EXECVEAT, uintptr(program), l.Text(""), l.Texts(firstName, firstNoNet), l.Texts(), unix.AT_EMPTY_PATH)
-	runtime.LockOSThread() // the child ends with the thread that made it
-	defer runtime.UnlockOSThread()
-	if err := l.Run(-1); err != nil {
-		return -1, err
-	}
-	defer func() {
-		unix.Kill(int(*pid), unix.SIGKILL)
-		collect(int(*pid))
-	}()
-	ids := fmt.Appendf(nil, "0 %d %d", uid, box.IDs)
-	for _, name := range []string{"uid_map", "gid_map"} {
-		if err := os.WriteFile(procfs.Path(int(*pid), name), ids, 0); err != nil {
-			return -1, err
+	pid := l.Fork("make a user namespace", unix.CLONE_NEWUSER, -1, nil)
+	w := newWriter(l)
+	w.dieWithKeeper()
+	w.wait(program)
+	fd := -1
+	err = w.holding(pid, func(pid int) error {
+		ids := fmt.Appendf(nil, "0 %d %d", uid, box.IDs)
+		for _, name := range []string{"uid_map", "gid_map"} {
+			if err := os.WriteFile(procfs.Path(pid, name), ids, 0); err != nil {
+				return err
+			}
 		}
-	}
-	return unix.Open(procfs.Path(int(*pid), "ns/user"), unix.O_RDONLY|unix.O_CLOEXEC, 0)
+		fd, err = unix.Open(procfs.Path(pid, "ns/user"), unix.O_RDONLY|unix.O_CLOEXEC, 0)
+		return err
+	})
+	return fd, err
 }

@@ -138,7 +138,7 @@ func TestLimitsAreWrittenToV2(t *testing.T) {
 func TestALimitIsSetWhateverSignalsCome(t *testing.T) {
 	tree := Find(fmt.Sprintf("tend-test-%d", os.Getpid()))
 	defer tree.RemoveAll()
-	if why := tree.Controllers()["memory"]; why != "" {
+	if why := tree.Controllers()["memory"]; why != nil {
 		t.Fatal(why)
 	}
 	n := tree.Nest("signals")

@@ -48,17 +48,14 @@ func decimal(n int64) string {
 	return strconv.FormatInt(n, 10)
 }
 
-// Controllers returns "" for each of "memory", "pids" and "cpu" that nests can be limited
-// by, and the reason for the others.
-func (t *Tree) Controllers() map[string]string {
+// Controllers returns the reason for each of "memory", "pids" and "cpu" that nests cannot be
+// limited by.
+func (t *Tree) Controllers() map[string]error {
 	t.lookAgain()
-	out := map[string]string{}
+	out := map[string]error{}
 	for _, l := range nestLimits {
-		switch {
-		case t.hasV2(l.controller), t.v1Of(l.controller) != nil:
-			out[l.controller] = ""
-		default:
-			out[l.controller] = "neither cgroup v2 nor v1 has the controller \"" + l.controller + "\" where tend may write"
+		if !t.hasV2(l.controller) && t.v1Of(l.controller) == nil {
+			out[l.controller] = fmt.Errorf("neither cgroup v2 nor v1 has the controller %q where tend may write", l.controller)
 		}
 	}
 	return out

@@ -1,11 +1,12 @@
 package disk
 
 import (
-	"errors"
 	"fmt"
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tend-run/tend/internal/lib/newfs"
 )
 
 // Mount is the filesystem of a file, mounted nowhere.
@@ -18,10 +19,7 @@ type Mount struct{ fd int }
 //   - wait for the machine's disk (nobarrier): nothing of a sandbox is forced there.
 //
 // A filesystem that finds itself damaged is not written to any more.
-var (
-	flags   = []string{"discard", "noinit_itable", "nobarrier"}
-	choices = [][2]string{{"errors", "remount-ro"}}
-)
+var options = []string{"discard", "noinit_itable", "nobarrier", "errors=remount-ro"}
 
 // Able says what this machine lacks for disks, and what to do; nil: nothing.
 func Able() error {
@@ -47,34 +45,11 @@ func Open(path string) (*Mount, error) {
 		return nil, fmt.Errorf("disk %s: %w", path, err)
 	}
 	defer dev.Close() // the filesystem holds it, or it goes
-	fd, err := mount(dev.Name())
+	fd, err := newfs.Mount("ext4", unix.MOUNT_ATTR_NODEV, append([]string{"source=" + dev.Name()}, options...)...)
 	if err != nil {
 		return nil, fmt.Errorf("disk %s: mount %s: %w", path, dev.Name(), err)
 	}
 	return &Mount{fd}, nil
-}
-
-// mount returns a detached mount of a device.
-func mount(dev string) (int, error) {
-	fs, err := unix.Fsopen("ext4", unix.FSOPEN_CLOEXEC)
-	if err != nil {
-		return -1, err
-	}
-	defer unix.Close(fs)
-	err = unix.FsconfigSetString(fs, "source", dev)
-	for _, f := range flags {
-		err = errors.Join(err, unix.FsconfigSetFlag(fs, f))
-	}
-	for _, c := range choices {
-		err = errors.Join(err, unix.FsconfigSetString(fs, c[0], c[1]))
-	}
-	if err == nil {
-		err = unix.FsconfigCreate(fs)
-	}
-	if err != nil {
-		return -1, err
-	}
-	return unix.Fsmount(fs, unix.FSMOUNT_CLOEXEC, unix.MOUNT_ATTR_NODEV)
 }
 
 // Take returns the descriptor, which is the caller's to close from now on.

@@ -419,17 +419,10 @@ func (k *Keeper) canCells() (*wire.CellCan, *wire.Error) {
 	if can.Mode == 0 {
 		return &wire.CellCan{Can: can}, nil
 	}
-	layer := func(name string, err error) {
-		if err != nil {
-			can.Missing = append(can.Missing, box.Missing{Layer: name, Reason: err.Error()})
-		} else {
-			can.Layers = append(can.Layers, name)
-		}
-	}
 	_, err := k.cells.filter()
-	layer(box.LayerSeccomp, err)
+	can.Add(box.LayerSeccomp, err)
 	_, err = k.cells.landlock()
-	layer(box.LayerLandlock, err)
+	can.Add(box.LayerLandlock, err)
 	return &wire.CellCan{Can: can}, nil
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tend-run/tend/internal/core/memfd"
 	"github.com/tend-run/tend/internal/lib/eintr"
 )
 
@@ -36,24 +37,17 @@ func Program(code []byte) []byte {
 	return out.Bytes()
 }
 
-const mfdExec = 0x10 // MFD_EXEC, Linux 6.3
-
 // File returns a descriptor of a program in memory, which nobody can write to. The sysctl
 // vm.memfd_noexec may forbid such files.
 func File(name string, program []byte) (int, error) {
-	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING|mfdExec)
-	if err == unix.EINVAL {
-		fd, err = unix.MemfdCreate(name, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
-	}
+	fd, err := memfd.Create(name, unix.MFD_EXEC)
 	if err != nil {
 		return -1, fmt.Errorf("a program in memory: %w", err)
 	}
-	if _, err = eintr.Write(fd, program); err == nil {
-		_, err = unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, unix.F_SEAL_SEAL|unix.F_SEAL_SHRINK|unix.F_SEAL_GROW|unix.F_SEAL_WRITE)
-	}
-	if err != nil {
+	if _, err := eintr.Write(fd, program); err != nil {
 		unix.Close(fd)
 		return -1, fmt.Errorf("a program in memory: %w", err)
 	}
+	memfd.Seal(fd, memfd.Constant)
 	return fd, nil
 }

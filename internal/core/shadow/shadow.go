@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -22,6 +21,7 @@ import (
 	"github.com/tend-run/tend/internal/core/disk"
 	"github.com/tend-run/tend/internal/core/spawn"
 	"github.com/tend-run/tend/internal/lib/eintr"
+	"github.com/tend-run/tend/internal/lib/newfs"
 	"github.com/tend-run/tend/internal/lib/procfs"
 	"github.com/tend-run/tend/process"
 )
@@ -126,7 +126,8 @@ func (s *Shadow) spec() box.Spec {
 // takes returns a detached filesystem of so many bytes with what an overlay needs: in memory,
 // or in a file below scratch.
 func takes(scratch string, size int64, blank func(string, int64) error) (fd int, err error) {
-	if fd, err = memory(size); err == nil {
+	fd, err = newfs.Mount("tmpfs", unix.MOUNT_ATTR_NODEV, "mode=700", fmt.Sprintf("size=%d", size), "nr_inodes="+inodes)
+	if err == nil {
 		err = furnish(fd)
 	}
 	if !errors.Is(err, unix.EOPNOTSUPP) {
@@ -142,24 +143,6 @@ func takes(scratch string, size int64, blank func(string, int64) error) (fd int,
 	}
 	fd = m.Take()
 	return fd, furnish(fd)
-}
-
-// memory returns a detached filesystem in memory.
-func memory(size int64) (fd int, err error) {
-	fs, err := unix.Fsopen("tmpfs", unix.FSOPEN_CLOEXEC)
-	if err != nil {
-		return -1, err
-	}
-	defer unix.Close(fs)
-	for name, value := range map[string]string{"mode": "700", "size": strconv.FormatInt(size, 10), "nr_inodes": inodes} {
-		if err := unix.FsconfigSetString(fs, name, value); err != nil {
-			return -1, err
-		}
-	}
-	if err := unix.FsconfigCreate(fs); err != nil {
-		return -1, err
-	}
-	return unix.Fsmount(fs, unix.FSMOUNT_CLOEXEC, unix.MOUNT_ATTR_NODEV)
 }
 
 func fdPath(fd int) string { return fmt.Sprintf("/proc/self/fd/%d", fd) }

@@ -71,7 +71,7 @@ func raises(l Limit) (now unix.Rlimit, above bool) {
 func (s *script) oomScore(score int) (fd *uintptr) {
 	s.step = step{Step: StepOOM}
 	text := strconv.Itoa(score)
-	open := s.call(unix.SYS_OPENAT, here, s.text("/proc/self/oom_score_adj"), unix.O_WRONLY|unix.O_CLOEXEC)
+	open := s.call(unix.SYS_OPENAT, Here, s.text("/proc/self/oom_score_adj"), unix.O_WRONLY|unix.O_CLOEXEC)
 	write := s.call(unix.SYS_WRITE, none, s.text(text), uintptr(len(text)))
 	open.to = s.at(unsafe.Pointer(&write.args[0]))
 	open.allow(score == 0)
@@ -81,7 +81,7 @@ func (s *script) oomScore(score int) (fd *uintptr) {
 
 // Arguments that are negative.
 const (
-	here = ^uintptr(-unix.AT_FDCWD - 1) // the working directory
+	Here = ^uintptr(-unix.AT_FDCWD - 1) // the working directory
 	none = ^uintptr(0)                  // no descriptor
 )
 

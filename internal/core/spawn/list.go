@@ -116,9 +116,12 @@ func (l *List) Keep() *uintptr {
 
 // Fork appends the creation of another child of this process, with flags of clone3(2); the
 // creating child then ends. pidAt receives the pid before the new child runs, in memory
-// outside Go's heap. group is the open cgroup v2 directory of the new child; -1: that of
-// its creator.
-func (l *List) Fork(what string, flags uint64, group int, pidAt *uint32) {
+// outside Go's heap; nil: in the list's own. group is the open cgroup v2 directory of the
+// new child; -1: that of its creator.
+func (l *List) Fork(what string, flags uint64, group int, pidAt *uint32) *uint32 {
+	if pidAt == nil {
+		pidAt = (*uint32)(unsafe.Pointer(&l.room(4)[0]))
+	}
 	size := int(unsafe.Sizeof(cloneArgs{}))
 	b := l.room(size)
 	args := (*cloneArgs)(unsafe.Pointer(&b[0]))
@@ -129,6 +132,7 @@ func (l *List) Fork(what string, flags uint64, group int, pidAt *uint32) {
 		args.cgroup = uint64(group)
 	}
 	l.add(what, unix.SYS_CLONE3, []uintptr{address(b), uintptr(size)}).flags = forks
+	return pidAt
 }
 
 // room takes n bytes, aligned for pointers.
