@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tend-run/tend/internal/core/box"
+	"github.com/tend-run/tend/internal/lib/procfs"
 	"github.com/tend-run/tend/process"
 )
 
@@ -151,7 +152,7 @@ func mountPoints(text string) (paths []string) {
 	for line := range strings.Lines(text) {
 		f := strings.Fields(line)
 		if len(f) > 4 && f[4] != "/" {
-			paths = append(paths, strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(f[4]))
+			paths = append(paths, procfs.Unescape(f[4]))
 		}
 	}
 	return paths

@@ -163,20 +163,7 @@ func (t *Tree) Members(slot uint32) ([]int, error) {
 	if t.root == "" {
 		return nil, ErrNone
 	}
-	var pids []int
-	err := filepath.WalkDir(t.dir(slot), func(path string, d os.DirEntry, err error) error {
-		if err != nil || !d.IsDir() {
-			return err
-		}
-		b, err := os.ReadFile(path + "/cgroup.procs")
-		for f := range bytes.FieldsSeq(b) {
-			if pid, err := strconv.Atoi(string(f)); err == nil && pid > 0 {
-				pids = append(pids, pid)
-			}
-		}
-		return err
-	})
-	return pids, err
+	return membersBelow(t.dir(slot))
 }
 
 // OpenEvents opens the slot's cgroup.events. POLLPRI on it says that Populated may

@@ -3,6 +3,7 @@
 package cgroup
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -113,22 +114,11 @@ func mountOf(info string) (mount, root string, ok bool) {
 		before, after, found := strings.Cut(line, " - ")
 		f := strings.Fields(before)
 		if found && len(f) >= 5 && strings.HasPrefix(after, "cgroup2 ") {
-			return unescapeMount(f[4]), unescapeMount(f[3]), true
+			return procfs.Unescape(f[4]), procfs.Unescape(f[3]), true
 		}
 	}
 	return "", "", false
 }
 
-func unescapeMount(s string) string {
-	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(s)
-}
-
 // ownGroup returns the v2 group in the text of /proc/self/cgroup.
-func ownGroup(self string) string {
-	for line := range strings.Lines(self) {
-		if path, ok := strings.CutPrefix(strings.TrimSuffix(line, "\n"), "0::"); ok {
-			return path
-		}
-	}
-	return "/"
-}
+func ownGroup(self string) string { return cmp.Or(v2Path(self), "/") }

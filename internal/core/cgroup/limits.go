@@ -90,21 +90,16 @@ func (t *Tree) limitV2(slot uint32, f *limit, value int64) error {
 	if f.controller != "memory" {
 		return nil
 	}
-	if err := writeFile(dir+"/"+swapMax, "0"); err != nil && err != unix.ENOENT { // a kernel that keeps no account of swap
+	return setSwap(dir, "0")
+}
+
+// setSwap sets how much of the swap those in a group may take. A kernel that keeps no account of
+// swap has no such file.
+func setSwap(dir, value string) error {
+	if err := writeFile(dir+"/"+swapMax, value); err != unix.ENOENT {
 		return err
 	}
 	return nil
-}
-
-// Joins reports whether a process with these limits joins groups of v1 controllers.
-// grouped is as in Limit.
-func (t *Tree) Joins(grouped bool, l *process.Limits) bool {
-	for _, f := range limits {
-		if f.of(l) > 0 && t.v1Of(f.controller) != nil && !(grouped && t.hasV2(f.controller)) {
-			return true
-		}
-	}
-	return false
 }
 
 // Lift lifts the limits that a former process of the slot had in its group of v2.

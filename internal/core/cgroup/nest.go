@@ -3,11 +3,11 @@
 package cgroup
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -17,6 +17,7 @@ import (
 
 	"github.com/tend-run/tend/internal/lib/nap"
 	"github.com/tend-run/tend/internal/lib/pidfd"
+	"github.com/tend-run/tend/internal/lib/procfs"
 	"github.com/tend-run/tend/process"
 )
 
@@ -116,14 +117,24 @@ func (n *Nest) EndHelpers(first int, until time.Time) {
 	}
 }
 
-func membersOf(dir string) (pids []int) {
+// membersOf lists the processes of a group, and membersBelow those of the groups below it, too: it
+// leaves out those that it cannot read, and returns the first error.
+func membersOf(dir string) []int {
 	b, _ := os.ReadFile(dir + "/cgroup.procs")
-	for f := range strings.FieldsSeq(string(b)) {
-		if pid, err := strconv.Atoi(f); err == nil && pid > 0 {
-			pids = append(pids, pid)
+	return procfs.AppendPIDs(nil, b)
+}
+
+func membersBelow(dir string) (pids []int, first error) {
+	filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
+		var b []byte
+		if err == nil && d.IsDir() {
+			b, err = os.ReadFile(path + "/cgroup.procs")
+			pids = procfs.AppendPIDs(pids, b)
 		}
-	}
-	return pids
+		first = cmp.Or(first, err)
+		return nil
+	})
+	return pids, first
 }
 
 // Place says that the slot's group is in a nest from now on; nil: in the tree's
@@ -274,12 +285,7 @@ func (n *Nest) Members() (pids []int) {
 	if n.t.root == "" {
 		return nil
 	}
-	filepath.WalkDir(n.Dir(), func(path string, d os.DirEntry, err error) error {
-		if err == nil && d.IsDir() {
-			pids = append(pids, membersOf(path)...)
-		}
-		return nil
-	})
+	pids, _ = membersBelow(n.Dir())
 	return pids
 }
 

@@ -12,8 +12,6 @@ import (
 	"strings"
 	"sync"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/tend-run/tend/internal/core/box"
 	"github.com/tend-run/tend/process"
 )
@@ -129,8 +127,13 @@ func (n *Nest) Limit(was, l *box.Limits) error {
 				return fmt.Errorf("%s: %w", f.v2, err)
 			}
 			if f.controller == "memory" {
-				if err := n.limitSwap(l.Memory != 0); err != nil {
-					return err
+				// Else a program that takes too much would fill the machine's swap.
+				swap := "max"
+				if l.Memory != 0 {
+					swap = "0"
+				}
+				if err := setSwap(n.Dir(), swap); err != nil {
+					return fmt.Errorf("%s: %w", swapMax, err)
 				}
 			}
 			continue
@@ -167,19 +170,5 @@ func (n *Nest) Join(l *box.Limits) error {
 		}
 	}
 	n.joined.Store(true)
-	return nil
-}
-
-// limitSwap has the limit of memory be one of memory and swap together, as with v1: else a
-// program that takes too much would fill the machine's swap. A kernel that keeps no
-// account of swap has no such file.
-func (n *Nest) limitSwap(limited bool) error {
-	value := "max"
-	if limited {
-		value = "0"
-	}
-	if err := writeFile(n.Dir()+"/memory.swap.max", value); err != nil && err != unix.ENOENT {
-		return fmt.Errorf("memory.swap.max: %w", err)
-	}
 	return nil
 }

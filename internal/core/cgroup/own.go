@@ -59,16 +59,6 @@ func (o Own) Tasks() (fds []int, err error) {
 	return fds, nil
 }
 
-// Add has a process join with all of its threads.
-func (o Own) Add(pid int) error {
-	for _, dir := range o {
-		if err := writeFile(dir+"/cgroup.procs", strconv.Itoa(pid)); err != nil {
-			return fmt.Errorf("%s: %w", dir, err)
-		}
-	}
-	return nil
-}
-
 // ownDir is where an owner's directory of a controller is made: in that of its nest if
 // that has one, so that the limits of both hold.
 func (t *Tree) ownDir(c *controller, o owner) string {
@@ -110,25 +100,15 @@ func (t *Tree) limitTime(dir string, value int64) error {
 		return err
 	}
 	if t.inNest(dir) {
-		if around := timeOf(filepath.Dir(dir)); around > 0 {
+		if around := number(filepath.Dir(dir) + quotaV1); around > 0 {
 			value = min(value, around)
 		}
 	}
-	return writeFile(dir+"/cpu.cfs_quota_us", strconv.FormatInt(value, 10))
+	return writeFile(dir+quotaV1, strconv.FormatInt(value, 10))
 }
 
-// timeOf is how many microseconds of each period those in a directory of v1 have; -1: all.
-func timeOf(dir string) int64 {
-	text, err := os.ReadFile(dir + "/cpu.cfs_quota_us")
-	if err != nil {
-		return -1
-	}
-	n, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
-	if err != nil {
-		return -1
-	}
-	return n
-}
+// quotaV1 is how many microseconds of each period those in a directory of v1 have; -1: all.
+const quotaV1 = "/cpu.cfs_quota_us"
 
 // shortenTime has no process's directory in that of a nest say more than the nest is to have:
 // v1 would refuse it.
@@ -138,8 +118,8 @@ func shortenTime(nest string, value int64) {
 		if _, ok := ownerOf(e.Name()); !ok || !e.IsDir() {
 			continue
 		}
-		if dir := filepath.Join(nest, e.Name()); timeOf(dir) > value {
-			writeFile(dir+"/cpu.cfs_quota_us", strconv.FormatInt(value, 10))
+		if dir := filepath.Join(nest, e.Name()); number(dir+quotaV1) > value {
+			writeFile(dir+quotaV1, strconv.FormatInt(value, 10))
 		}
 	}
 }
@@ -147,12 +127,7 @@ func shortenTime(nest string, value int64) {
 // setV1 sets the limit of memory or tasks in a directory of v1; 0 lifts it. One of memory
 // holds for memory and swap together.
 func setV1(dir, controller string, value int64) error {
-	set := func(file, text string) error {
-		if err := writeFile(dir+"/"+file, text); err != nil {
-			return fmt.Errorf("%s: %w", file, err)
-		}
-		return nil
-	}
+	set := func(file, text string) error { return setFile(dir, "/"+file, text) }
 	if controller == "pids" {
 		if value == 0 {
 			return set("pids.max", "max")
@@ -180,6 +155,14 @@ func setV1(dir, controller string, value int64) error {
 		first = setBuffers(dir, value)
 	}
 	return first
+}
+
+// setFile is writeFile for a file of a directory, which the error names.
+func setFile(dir, file, text string) error {
+	if err := writeFile(dir+file, text); err != nil {
+		return fmt.Errorf("%s: %w", file[1:], err)
+	}
+	return nil
 }
 
 // leastBuffers is what the buffers of TCP connections may take at least, in bytes.

@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/tend-run/tend/internal/core/box"
+	"github.com/tend-run/tend/internal/lib/procfs"
 	"github.com/tend-run/tend/process"
 )
 
@@ -49,7 +51,7 @@ func v1MountOf(info, name string) (mount, root string, ok bool) {
 		before, after, found := strings.Cut(strings.TrimSuffix(line, "\n"), " - ")
 		f, g := strings.Fields(before), strings.Fields(after)
 		if found && len(f) >= 5 && len(g) >= 3 && g[0] == "cgroup" && hasWord(g[2], name) {
-			return unescapeMount(f[4]), unescapeMount(f[3]), true
+			return procfs.Unescape(f[4]), procfs.Unescape(f[3]), true
 		}
 	}
 	return "", "", false
@@ -65,14 +67,7 @@ func v1Group(self, name string) string {
 	return "/"
 }
 
-func hasWord(list, word string) bool {
-	for w := range strings.SplitSeq(list, ",") {
-		if w == word {
-			return true
-		}
-	}
-	return false
-}
+func hasWord(list, word string) bool { return slices.Contains(strings.Split(list, ","), word) }
 
 func (t *Tree) v1Of(name string) *controller {
 	for i := range t.v1 {
@@ -119,27 +114,20 @@ func (n *Nest) limitV1(name string, l *box.Limits) error {
 		return fmt.Errorf("cgroup controller %q: %w: %w", name, err, process.ErrUnsupported)
 	}
 	n.v1.Store(nil)
-	set := func(file, value string) error {
-		if err := writeFile(dir+"/"+file, value); err != nil {
-			return fmt.Errorf("%s: %w", file, err)
-		}
-		return nil
-	}
 	switch name {
 	case "memory":
 		return setV1(dir, name, l.Memory)
 	case "pids":
 		return setV1(dir, name, l.Tasks)
-	default:
-		if l.CPUs == 0 {
-			return set("cpu.cfs_quota_us", "-1")
-		}
-		if err := set("cpu.cfs_period_us", strconv.Itoa(period)); err != nil {
-			return err
-		}
-		shortenTime(dir, quota(l.CPUs))
-		return set("cpu.cfs_quota_us", strconv.FormatInt(quota(l.CPUs), 10))
 	}
+	if l.CPUs == 0 {
+		return setFile(dir, quotaV1, "-1")
+	}
+	if err := setFile(dir, "/cpu.cfs_period_us", strconv.Itoa(period)); err != nil {
+		return err
+	}
+	shortenTime(dir, quota(l.CPUs))
+	return setFile(dir, quotaV1, strconv.FormatInt(quota(l.CPUs), 10))
 }
 
 // Tasks opens the files by which a process joins the nest's v1 groups: it writes "0". The

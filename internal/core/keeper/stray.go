@@ -101,11 +101,7 @@ func children(pid int) (pids []int, ok bool) {
 			continue
 		}
 		ok = true
-		for f := range bytes.FieldsSeq(b) {
-			if pid, err := strconv.Atoi(string(f)); err == nil {
-				pids = append(pids, pid)
-			}
-		}
+		pids = procfs.AppendPIDs(pids, b)
 	}
 	return pids, true
 }

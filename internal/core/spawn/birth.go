@@ -3,9 +3,7 @@
 package spawn
 
 import (
-	"bytes"
 	"os"
-	"strconv"
 	"sync/atomic"
 	"unsafe"
 
@@ -87,15 +85,9 @@ func (b *birth) find() int {
 		return 0
 	}
 	inner := int(atomic.LoadUint32(b.inner))
-	tasks, _ := os.ReadDir("/proc/self/task")
-	for _, t := range tasks {
-		text, _ := os.ReadFile("/proc/self/task/" + t.Name() + "/children")
-		for f := range bytes.FieldsSeq(text) {
-			if pid, err := strconv.Atoi(string(f)); err == nil && procfs.InnerPID(pid) == inner {
-				if stat, ok := procfs.ReadStat(pid); ok && stat.NoExec {
-					return pid
-				}
-			}
+	for _, pid := range procfs.Children(os.Getpid()) {
+		if stat, ok := procfs.ReadStat(pid); ok && stat.NoExec && procfs.InnerPID(pid) == inner {
+			return pid
 		}
 	}
 	return 0

@@ -135,7 +135,7 @@ func (s *script) become(p *Program, files []int, nofile *unix.Rlimit) {
 		s.limit(l.Resource, &s.page.limits[i]).allow(l.Try)
 	}
 	s.step = step{Step: StepExec}
-	path, argv, env := s.text(p.Path), s.list(p.Argv), s.list(p.Env)
+	path, argv, env := s.text(p.Path), s.texts(p.Argv), s.texts(p.Env)
 	s.call(unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, s.at(unsafe.Pointer(&s.page.mask)), 0, 8)
 	s.call(unix.SYS_EXECVE, path, argv, env)
 }

@@ -86,24 +86,3 @@ func (d *Digits) Number() (n int) {
 	}
 	return n
 }
-
-// DefaultCaps are the capabilities that root may keep inside a sandbox with its own user
-// namespace: package managers, servers and su need them. They apply only to the files and
-// processes of the sandbox.
-const DefaultCaps uint64 = 1<<capChown | 1<<capDACOverride | 1<<capFowner | 1<<capFsetid | 1<<capKill | 1<<capSetgid | 1<<capSetuid |
-	1<<capSetpcap | 1<<capNetBindService | 1<<capSysChroot | 1<<capSetfcap
-
-// Numbers of linux/capability.h.
-const (
-	capChown          = 0
-	capDACOverride    = 1
-	capFowner         = 3
-	capFsetid         = 4
-	capKill           = 5
-	capSetgid         = 6
-	capSetuid         = 7
-	capSetpcap        = 8
-	capNetBindService = 10
-	capSysChroot      = 18
-	capSetfcap        = 31
-)

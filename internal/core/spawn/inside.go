@@ -116,7 +116,7 @@ func (s *Starter) startInside(sc *script, p *Program, files []int) (pid, pidfd i
 	sc.harden(p.Enter, in.caps)
 	sc.become(p, files, s.limitOfFiles(p))
 	sc.note(p)
-	return sc.runInside(b, p, score)
+	return sc.runInside(b, score)
 }
 
 // last are the namespaces that the program's process itself enters. From that of cgroups the group
@@ -132,7 +132,7 @@ func (e *Enter) last() int {
 }
 
 // runInside is runHelped in limited time.
-func (s *script) runInside(b *birth, p *Program, score *uintptr) (pid, pidfd int, err error) {
+func (s *script) runInside(b *birth, score *uintptr) (pid, pidfd int, err error) {
 	inTime := s.bound(b)
 	pid, pidfd, err = s.runHelped(b, score)
 	if !inTime() {

@@ -23,6 +23,11 @@ import (
 	"github.com/tend-run/tend/internal/support/proctest"
 )
 
+// someCaps are capabilities that root keeps inside.
+const someCaps uint64 = 1<<unix.CAP_CHOWN | 1<<unix.CAP_DAC_OVERRIDE | 1<<unix.CAP_FOWNER | 1<<unix.CAP_FSETID | 1<<unix.CAP_KILL |
+	1<<unix.CAP_SETGID | 1<<unix.CAP_SETUID | 1<<unix.CAP_SETPCAP | 1<<unix.CAP_NET_BIND_SERVICE | 1<<unix.CAP_SYS_CHROOT |
+	1<<unix.CAP_SETFCAP
+
 // uidBase is what root in a test's sandbox is outside.
 const uidBase = 100_000
 
@@ -95,7 +100,7 @@ func hardened(t *testing.T, b *sandbox) *Enter {
 	t.Helper()
 	filter, err := seccomp.Default()
 	proctest.Must(t, err)
-	e := &Enter{PID1: b.pidfd, Flags: namespaces, Caps: DefaultCaps, Filter: filter, NNP: true}
+	e := &Enter{PID1: b.pidfd, Flags: namespaces, Caps: someCaps, Filter: filter, NNP: true}
 	if b.zygotes != nil {
 		e.Zygote = b.zygotes.usual
 	}
@@ -176,7 +181,7 @@ func TestRightsInside(t *testing.T) { ways(t, testRightsInside) }
 
 func testRightsInside(t *testing.T, b *sandbox, s *Starter, null int) {
 	status := "grep -E '^(Uid|Gid|Groups|CapInh|CapPrm|CapEff|CapBnd|CapAmb|NoNewPrivs|Seccomp):' /proc/self/status | tr -s ' \\t' ' '"
-	caps := fmt.Sprintf("%016x", DefaultCaps)
+	caps := fmt.Sprintf("%016x", someCaps)
 	const none = "0000000000000000"
 	says(t, s, null, b.shell(t, status), "Uid: 0 0 0 0\nGid: 0 0 0 0\nGroups: \nCapInh: "+none+"\nCapPrm: "+caps+"\nCapEff: "+caps+"\nCapBnd: "+caps+"\nCapAmb: "+none+"\nNoNewPrivs: 1\nSeccomp: 2\n")
 	p := b.other(t, b.shell(t, status))

@@ -19,8 +19,7 @@ import (
 //
 // The last call executes a program, or ends the child.
 type List struct {
-	mem   []byte
-	used  int
+	arena
 	head  *listHead
 	calls []call // in mem
 	what  []string
@@ -51,9 +50,7 @@ func (e *ListError) Unwrap() error { return e.Errno }
 
 // NewList returns an empty list with room for so many calls, and for so many bytes of
 // texts.
-func NewList(calls, text int) (*List, error) {
-	return newList(calls, text, unix.CLONE_VM)
-}
+func NewList(calls, text int) (*List, error) { return newList(calls, text, unix.CLONE_VM) }
 
 // NewCopyList is NewList for a child with a copy of the parent's memory: changes, such as
 // whether it is dumpable, affect only the child. Only the list is shared. It takes longer.
@@ -72,18 +69,18 @@ func newList(calls, text int, flags uint64) (*List, error) {
 	if flags&unix.CLONE_VM == 0 {
 		kind = unix.MAP_SHARED
 	}
-	mem, err := unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, kind|unix.MAP_ANON)
+	a, err := newArena(size, kind)
 	if err != nil {
 		return nil, fmt.Errorf("a list of calls: %w", err)
 	}
-	l := &List{mem: mem, head: (*listHead)(unsafe.Pointer(&mem[0])), flags: flags | unix.CLONE_VFORK | cloneClearSighand}
-	l.calls = unsafe.Slice((*call)(unsafe.Pointer(&mem[head])), calls)
+	l := &List{arena: a, head: (*listHead)(unsafe.Pointer(&a.mem[0])), flags: flags | unix.CLONE_VFORK | cloneClearSighand}
+	l.calls = unsafe.Slice((*call)(unsafe.Pointer(&a.mem[head])), calls)
 	l.used = head + calls*int(unsafe.Sizeof(call{}))
 	return l, nil
 }
 
 // Close frees the memory.
-func (l *List) Close() { unix.Munmap(l.mem) }
+func (l *List) Close() { l.free() }
 
 // Call appends a system call. If it fails, the child ends, and Run returns the error with
 // the given description.
@@ -135,13 +132,6 @@ func (l *List) Fork(what string, flags uint64, group int, pidAt *uint32) *uint32
 	return pidAt
 }
 
-// room takes n bytes, aligned for pointers.
-func (l *List) room(n int) []byte {
-	at := (l.used + 7) &^ 7
-	l.used = at + n
-	return l.mem[at:l.used:l.used]
-}
-
 // Bytes copies a structure for the child.
 func (l *List) Bytes(b []byte) uintptr {
 	r := l.room(len(b))
@@ -150,21 +140,10 @@ func (l *List) Bytes(b []byte) uintptr {
 }
 
 // Text copies a string for the child.
-func (l *List) Text(v string) uintptr {
-	b := l.room(len(v) + 1)
-	copy(b, v)
-	return address(b)
-}
+func (l *List) Text(v string) uintptr { return l.text(v) }
 
 // Texts copies an array of strings with a null pointer at the end, such as argv.
-func (l *List) Texts(vs ...string) uintptr {
-	b := l.room(8 * (len(vs) + 1))
-	at := unsafe.Slice((*uintptr)(unsafe.Pointer(&b[0])), len(vs)+1)
-	for i, v := range vs {
-		at[i] = l.Text(v)
-	}
-	return address(b)
-}
+func (l *List) Texts(vs ...string) uintptr { return l.texts(vs) }
 
 // Run makes the child, in an open cgroup v2 directory or, with -1, in the parent's. It
 // returns when the child and those that Fork made have executed a program, or with a

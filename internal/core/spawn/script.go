@@ -80,17 +80,61 @@ const (
 	maxCalls  = 2*maxLimits + maxTasks + 64 + 32 // 64: capabilities, or signals
 )
 
+// arena is memory for the calls of a child, outside of Go's heap.
+type arena struct {
+	mem   []byte
+	used  int
+	shift uintptr // from where it lies here to where it lies for the child
+}
+
+func newArena(size, kind int) (arena, error) {
+	mem, err := unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, kind|unix.MAP_ANON)
+	return arena{mem: mem}, err
+}
+
+func (a *arena) free() { unix.Munmap(a.mem) }
+
+// room takes n bytes, aligned for pointers.
+func (a *arena) room(n int) []byte {
+	at := (a.used + 7) &^ 7
+	a.used = at + n
+	return a.mem[at:a.used:a.used]
+}
+
+func address(b []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(b))) }
+
+// at is where the child has what is in this memory.
+func (a *arena) at(p unsafe.Pointer) uintptr { return uintptr(p) + a.shift }
+
+func (a *arena) address(b []byte) uintptr { return address(b) + a.shift }
+
+func (a *arena) text(v string) uintptr {
+	b := a.mem[a.used : a.used+len(v)+1]
+	a.used += len(b)
+	b[copy(b, v)] = 0
+	return a.address(b)
+}
+
+// texts is an array of strings that ends with a null pointer, as argv is.
+func (a *arena) texts(vs []string) uintptr {
+	b := a.room(8 * (len(vs) + 1))
+	at := unsafe.Slice((*uintptr)(unsafe.Pointer(&b[0])), len(vs)+1)
+	for i, v := range vs {
+		at[i] = a.text(v)
+	}
+	at[len(vs)] = 0
+	return a.address(b)
+}
+
 // script is a page with its strings, outside Go's heap: the child's pointers are
 // none that the garbage collector sees.
 type script struct {
-	mem   []byte
-	page  *page
-	way   way
-	shift uintptr // from where it lies here to where it lies for the child
+	arena
+	page *page
+	way  way
 	// program is held for the time of its start: what the kernel writes to and reads of it
 	// is not on a stack then, which would move.
 	program *Program
-	used    int
 	n       int  // calls
 	step    step // what they are for
 }
@@ -99,14 +143,12 @@ type script struct {
 const usual = 64 << 10
 
 func newScript(size int) (*script, error) {
-	mem, err := unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
+	a, err := newArena(size, unix.MAP_PRIVATE)
 	if err != nil {
 		return nil, err
 	}
-	return &script{mem: mem, page: (*page)(unsafe.Pointer(&mem[0]))}, nil
+	return &script{arena: a, page: (*page)(unsafe.Pointer(&a.mem[0]))}, nil
 }
-
-func (s *script) free() { unix.Munmap(s.mem) }
 
 // reset begins a new script.
 func (s *script) reset() {
@@ -131,38 +173,6 @@ func sizeOf(p *Program) int {
 		n += 8*len(p.Enter.Filter) + 8
 	}
 	return n
-}
-
-// room takes n bytes, aligned for pointers.
-func (s *script) room(n int) []byte {
-	at := (s.used + 7) &^ 7
-	s.used = at + n
-	return s.mem[at:s.used:s.used]
-}
-
-func address(b []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(b))) }
-
-// at is where the child has what is in this memory.
-func (s *script) at(p unsafe.Pointer) uintptr { return uintptr(p) + s.shift }
-
-func (s *script) address(b []byte) uintptr { return address(b) + s.shift }
-
-func (s *script) text(v string) uintptr {
-	b := s.mem[s.used : s.used+len(v)+1]
-	s.used += len(b)
-	b[copy(b, v)] = 0
-	return s.address(b)
-}
-
-// list is an array of strings that ends with a null pointer, as argv is.
-func (s *script) list(vs []string) uintptr {
-	b := s.room(8 * (len(vs) + 1))
-	at := unsafe.Slice((*uintptr)(unsafe.Pointer(&b[0])), len(vs)+1)
-	for i, v := range vs {
-		at[i] = s.text(v)
-	}
-	at[len(vs)] = 0
-	return s.address(b)
 }
 
 func (s *script) numbers(vs []uint32) uintptr {

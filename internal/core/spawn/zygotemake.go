@@ -81,7 +81,7 @@ func (r *running) share() (fd int, err error) {
 	h.iov.at, h.iov.length = uintptr(unsafe.Pointer(&h.order))+shift, unsafe.Sizeof(h.order)
 	for i := range cap(r.scripts) {
 		m := r.mem[headSize+i*usual:][:usual:usual]
-		r.scripts <- &script{mem: m, page: (*page)(unsafe.Pointer(&m[0])), shift: shift}
+		r.scripts <- &script{arena: arena{mem: m, shift: shift}, page: (*page)(unsafe.Pointer(&m[0]))}
 	}
 	return fd, nil
 }
@@ -101,7 +101,7 @@ func (r *running) fork(s *Starter, files []int, program, group int) error {
 		}
 		sc.call(unix.SYS_DUP3, uintptr(fd), uintptr(i), 0)
 	}
-	sc.call(unix.SYS_EXECVEAT, uintptr(program), sc.text(""), sc.list([]string{"tend-zygote"}), sc.list(nil), unix.AT_EMPTY_PATH)
+	sc.call(unix.SYS_EXECVEAT, uintptr(program), sc.text(""), sc.texts([]string{"tend-zygote"}), sc.texts(nil), unix.AT_EMPTY_PATH)
 	pid, err := sc.run(unix.CLONE_PIDFD, unix.SIGCHLD, group)
 	if err != nil {
 		return err

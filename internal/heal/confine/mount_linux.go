@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tend-run/tend/internal/lib/overlay"
+	"github.com/tend-run/tend/internal/lib/procfs"
 )
 
 // notice is what a hidden file says.
@@ -314,10 +315,9 @@ func mountsBelow(dir string) (all []string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	plain := strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
 	for line := range strings.Lines(string(data)) {
 		if f := strings.Fields(line); len(f) > 4 {
-			if path := plain.Replace(f[4]); strings.HasPrefix(path, dir+"/") && !slices.Contains(all, path) {
+			if path := procfs.Unescape(f[4]); strings.HasPrefix(path, dir+"/") && !slices.Contains(all, path) {
 				all = append(all, path)
 			}
 		}

@@ -90,13 +90,20 @@ func Children(pid int) (children []int) {
 	tasks, _ := os.ReadDir(Path(pid, "task"))
 	for _, task := range tasks {
 		b, _ := Read(pid, "task/"+task.Name()+"/children")
-		for _, child := range bytes.Fields(b) {
-			if n, err := strconv.Atoi(string(child)); err == nil {
-				children = append(children, n)
-			}
-		}
+		children = AppendPIDs(children, b)
 	}
 	return children
+}
+
+// AppendPIDs appends the pids in a text that lists them, as a file "children" or "cgroup.procs"
+// does; 0, which stands for those that have none here, is left out.
+func AppendPIDs(pids []int, text []byte) []int {
+	for f := range bytes.FieldsSeq(text) {
+		if pid, err := strconv.Atoi(string(f)); err == nil && pid > 0 {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
 }
 
 // SetOOMScore sets how soon the kernel kills a process when memory runs out: -1000

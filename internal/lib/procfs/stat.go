@@ -6,6 +6,7 @@ package procfs
 import (
 	"bytes"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -84,3 +85,8 @@ func ParseStat(b []byte) (s Stat, ok bool) {
 // StartedBefore reports whether a process that started then (see Stat.Started)
 // surely did so before a time; 0 is not known.
 func StartedBefore(started, at int64) bool { return started > 0 && started+int64(Tick) <= at }
+
+// Unescape returns a path that is in the text of /proc/self/mountinfo.
+func Unescape(path string) string {
+	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(path)
+}

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/tend-run/tend/internal/lib/procfs"
 )
 
 // System names the directories where the kernel publishes its values. The zero value is
@@ -88,7 +90,7 @@ func levels(mounts, text, controller string) (dirs []string) {
 		if controller == "" && of[0] != "cgroup2" || controller != "" && (of[0] != "cgroup" || !hasWord(of[2], controller)) {
 			continue
 		}
-		root, mount := unescape(f[3]), unescape(f[4])
+		root, mount := procfs.Unescape(f[3]), procfs.Unescape(f[4])
 		// A mount may show a part of the hierarchy alone. A group that is outside of it
 		// (/.. in a namespace of its own) is seen from the mount on.
 		below, err := filepath.Rel(root, group)
@@ -107,25 +109,6 @@ func levels(mounts, text, controller string) (dirs []string) {
 
 func hasWord(list, word string) bool {
 	return slices.Contains(strings.Split(list, ","), word)
-}
-
-// unescape reads a path of mountinfo, where \040 is a blank.
-func unescape(s string) string {
-	if !strings.Contains(s, `\`) {
-		return s
-	}
-	var b strings.Builder
-	for i := 0; i < len(s); i++ {
-		if s[i] == '\\' && i+3 < len(s) {
-			if n, err := strconv.ParseUint(s[i+1:i+4], 8, 8); err == nil {
-				b.WriteByte(byte(n))
-				i += 3
-				continue
-			}
-		}
-		b.WriteByte(s[i])
-	}
-	return b.String()
 }
 
 // number reads a file that holds one number; false: it is not there, or "max", or a
