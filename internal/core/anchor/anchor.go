@@ -31,11 +31,11 @@
 package anchor
 
 import (
-	"bytes"
 	"fmt"
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"sync"
 	"time"
 
@@ -147,6 +147,11 @@ func (a *anchor) adopted(r *role) {
 	} else if fd, err := unix.Open(fmt.Sprintf("/proc/%d/exe", r.pid), unix.O_PATH|unix.O_CLOEXEC, 0); err == nil {
 		a.keepProgram(fd)
 	}
+	a.watch(r)
+}
+
+// watch has a role that runs now kept alive. a.mu is held.
+func (a *anchor) watch(r *role) {
 	a.note()
 	a.works(r, r.pid)
 	go a.keep(r, r.pidfd, r.ended)
@@ -194,9 +199,7 @@ func (a *anchor) begin(r *role) {
 		return
 	}
 	r.set(pid, rundir.StartTicks(pid), fd)
-	a.note()
-	a.works(r, pid)
-	go a.keep(r, fd, r.ended)
+	a.watch(r)
 }
 
 // keep waits for a role's end and starts it again.
@@ -267,14 +270,7 @@ func (a *anchor) collect() {
 // and in the state of the daemon. a.mu is held.
 func (a *anchor) judge(r *role, status unix.WaitStatus) {
 	r.judge(status)
-	if r.fails < failsToTell {
-		return
-	}
-	err := cannotStart(r.name, r.fails, status, a.run.LastWords(r.name))
-	a.run.SetTrouble(r.name, err)
-	if r.fails == failsToTell || failPause(r.fails) == maxFailPause {
-		a.logf("%v", err)
-	}
+	tellFails(a.run, r.name, r.fails, status, func(err error) { a.logf("%v", err) })
 }
 
 func (a *anchor) startKeeper() (int, error) {
@@ -369,7 +365,7 @@ func (a *anchor) startServer() (int, error) {
 		return 0, fmt.Errorf("the server's command line: %w", err)
 	}
 	argv := splitArgv(b)
-	if len(argv) == 0 {
+	if argv[0] == "" {
 		return 0, fmt.Errorf("the server's command line is empty")
 	}
 	program := argv[0]
@@ -400,11 +396,7 @@ func (a *anchor) keepProgram(fd int) {
 }
 
 func splitArgv(b []byte) []string {
-	var argv []string
-	for f := range bytes.SplitSeq(bytes.TrimSuffix(b, []byte{0}), []byte{0}) {
-		argv = append(argv, string(f))
-	}
-	return argv
+	return strings.Split(strings.TrimSuffix(string(b), "\x00"), "\x00")
 }
 
 // stop ends a role by SIGTERM, and by SIGKILL after grace. a.mu is not held.

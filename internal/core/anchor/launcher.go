@@ -86,13 +86,7 @@ func (l *launcher) judge(lived time.Duration) time.Duration {
 		return 0
 	}
 	l.fails++
-	if l.fails >= failsToTell {
-		err := cannotStart("anchor", l.fails, l.status, l.run.LastWords("anchor"))
-		l.run.SetTrouble("anchor", err)
-		if l.fails == failsToTell || failPause(l.fails) == maxFailPause {
-			fmt.Fprintf(l.cfg.Log, "tend: %v\n", err)
-		}
-	}
+	tellFails(l.run, "anchor", l.fails, l.status, func(err error) { fmt.Fprintf(l.cfg.Log, "tend: %v\n", err) })
 	return failPause(l.fails)
 }
 

@@ -99,6 +99,18 @@ func cannotStart(name string, fails int, status unix.WaitStatus, lastWords strin
 	return fmt.Errorf("the %s cannot start (%d times in a row; %s): %s. It is tried again, at last every %v; to end the daemon, end tend serve, or tend shutdown", name, fails, how, lastWords, maxFailPause)
 }
 
+// tellFails says that a role fails, in the state of the daemon and, less often, in the log.
+func tellFails(run *rundir.Dir, name string, fails int, status unix.WaitStatus, log func(error)) {
+	if fails < failsToTell {
+		return
+	}
+	err := cannotStart(name, fails, status, run.LastWords(name))
+	run.SetTrouble(name, err)
+	if fails == failsToTell || failPause(fails) == maxFailPause {
+		log(err)
+	}
+}
+
 // gone takes note of the end of the current process and says how long to wait
 // before the next.
 func (r *role) gone(lived time.Duration) time.Duration {

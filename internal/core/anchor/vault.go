@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tend-run/tend/internal/core/failpoint"
+	"github.com/tend-run/tend/internal/core/fdstore"
 	"github.com/tend-run/tend/internal/core/wire"
 	"github.com/tend-run/tend/internal/lib/unixsock"
 )
@@ -22,7 +23,7 @@ type vault struct {
 
 // item holds the descriptors of one process, by kind.
 type item struct {
-	fds map[byte]int
+	fds fdstore.FDs
 	// old: from before the last VaultMark. The next put replaces it as a whole; VaultSweep
 	// removes it. Until then it is still valid, so a keeper that takes over never finds
 	// less than its predecessor had.
@@ -121,14 +122,12 @@ func (v *vault) put(m wire.VaultMessage, fds []int) {
 		return
 	}
 	if it == nil {
-		it = &item{fds: make(map[byte]int, len(fds))}
+		it = &item{fds: make(fdstore.FDs, len(fds))}
 		v.items[m.Ref] = it
 	}
 	if it.old {
-		for kind, fd := range it.fds {
-			unix.Close(fd)
-			delete(it.fds, kind)
-		}
+		it.fds.Close()
+		clear(it.fds)
 		it.old = false
 	}
 	for i, kind := range m.Kinds {
@@ -145,9 +144,7 @@ func (v *vault) drop(m wire.VaultMessage) {
 		return
 	}
 	if len(m.Kinds) == 0 {
-		for _, fd := range it.fds {
-			unix.Close(fd)
-		}
+		it.fds.Close()
 		delete(v.items, m.Ref)
 		return
 	}

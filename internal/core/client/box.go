@@ -121,10 +121,8 @@ func (b boxes) call(ctx context.Context, op byte, body wire.Body) (reply, error)
 		if err != nil || rep.werr == nil || rep.werr.Code != wire.CodeBusy {
 			return rep, err
 		}
-		select {
-		case <-ctx.Done():
-			return rep, ctx.Err()
-		case <-time.After(time.Millisecond):
+		if err := pause(ctx, time.Millisecond); err != nil {
+			return rep, err
 		}
 	}
 }

@@ -107,7 +107,8 @@ func TestAStartThatIsRepeatedWhileItIsSlowIsOneProcess(t *testing.T) {
 	second := startLater(t, m, spec)
 	proctest.Eventually(t, "the second waits for the first", func() bool {
 		stacks := make([]byte, 1<<20)
-		return bytes.Contains(stacks[:runtime.Stack(stacks, true)], []byte(".awaitOther("))
+		stacks = stacks[:runtime.Stack(stacks, true)]
+		return bytes.Contains(stacks, []byte(".waitFor[")) && bytes.Contains(stacks, []byte(".claim("))
 	})
 	goOn()
 	a := <-second

@@ -78,7 +78,9 @@ func (p *proc) remove(ctx context.Context) error {
 	m.mu.Unlock()
 	failpoint.Hit(failpoint.Removed)
 	p.files.Lock()
-	err = p.removeDir()
+	if err = spool.RemoveDir(p.dir); err != nil {
+		err = fmt.Errorf("remove %s: %w", p.id, err)
+	}
 	p.files.Unlock()
 	p.changed()
 	m.watchers.Publish(process.Event{Kind: process.EventRemoved, ID: p.id, PID: p.pid, Time: time.Now()})
@@ -255,11 +257,6 @@ func (p *proc) free() error {
 	return nil
 }
 
-// writeLost appends the lost exit to a journal.
-func writeLost(dir string, e *process.Exit) error {
-	return appendJournal(dir, spool.AppendExited(nil, e.Time, e))
-}
-
 // appendJournal appends a record to the journal of a process that is over, or
 // nothing.
 func appendJournal(dir string, rec []byte) error {
@@ -269,14 +266,6 @@ func appendJournal(dir string, rec []byte) error {
 	}
 	defer unix.Close(fd)
 	return spool.AppendJournal(fd, rec)
-}
-
-// removeDir frees the spool of a process that is over.
-func (p *proc) removeDir() error {
-	if err := spool.RemoveDir(p.dir); err != nil {
-		return fmt.Errorf("remove %s: %w", p.id, err)
-	}
-	return nil
 }
 
 // endedAt is when a process was over on CLOCK_BOOTTIME, in ns. The journal knows

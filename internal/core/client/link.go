@@ -33,7 +33,6 @@ type link struct {
 	up      chan struct{}           // closed while conn != nil; guarded by mu
 	next    uint64                  // guarded by mu
 	pending map[uint64]chan<- reply // guarded by mu
-	hello   wire.Hello              // guarded by mu
 	wmu     sync.Mutex              // one frame at a time
 	closed  chan struct{}
 	done    chan struct{}
@@ -150,7 +149,7 @@ func (l *link) greet(c *net.UnixConn) error {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.hello, l.conn = h, c
+	l.conn = c
 	close(l.up)
 	return nil
 }
@@ -293,11 +292,15 @@ const (
 	lookAfter   = 2 * time.Second
 )
 
-// askHello asks the keeper for its facts.
-func (l *link) askHello(ctx context.Context) (h wire.Hello, err error) {
+// askHello asks the keeper for its facts, which it has to say soon.
+func (l *link) askHello(ctx context.Context) (wire.Hello, error) {
 	bound, cancel := suspendaware.Context(ctx, answerBound)
 	defer cancel()
-	rep, _, err := l.call(bound, wire.OpHello, helloRequest, true)
+	return l.hello(bound)
+}
+
+func (l *link) hello(ctx context.Context) (h wire.Hello, err error) {
+	rep, _, err := l.call(ctx, wire.OpHello, helloRequest, true)
 	if err != nil {
 		return h, err
 	}

@@ -171,10 +171,7 @@ func (p *proc) endInput() {
 // drop closes the descriptors, if they are open. in.mu is held.
 func (in *input) drop() {
 	if f := in.feed; f != nil {
-		unixsock.Close([]int{f.Mem, f.Out})
-		if f.StageR >= 0 {
-			unixsock.Close([]int{f.StageR, f.StageW})
-		}
+		unixsock.Close([]int{f.Mem, f.Out, f.StageR, f.StageW}) // the last two may be -1
 		in.feed = nil
 	}
 }

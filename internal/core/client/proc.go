@@ -196,10 +196,15 @@ func (p *proc) streams() []process.Stream {
 
 // Read implements process.Process.
 func (p *proc) Read(_ context.Context, opts process.ReadOptions) (process.Reader, error) {
+	return p.read(p, opts)
+}
+
+// read is Read by the progress that a source reports.
+func (p *proc) read(src spool.Source, opts process.ReadOptions) (process.Reader, error) {
 	if err := p.readable(); err != nil {
 		return nil, err
 	}
-	return spool.NewReader(p.dir, p.id, p.streams(), p, opts)
+	return spool.NewReader(p.dir, p.id, p.streams(), src, opts)
 }
 
 // readable reports why nothing can be read of it.

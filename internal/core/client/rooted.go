@@ -132,10 +132,7 @@ func (p boxedProc) Info(ctx context.Context) (process.Info, error) {
 }
 
 func (p boxedProc) Read(_ context.Context, opts process.ReadOptions) (process.Reader, error) {
-	if err := p.readable(); err != nil {
-		return nil, err
-	}
-	return spool.NewReader(p.dir, p.id, p.streams(), innerSource(p), opts)
+	return p.read(innerSource(p), opts)
 }
 
 type innerSource struct{ *proc }

@@ -118,7 +118,7 @@ func (m *Manager) loadFinished(id process.ID) (*proc, error) {
 			return nil, err
 		}
 		lost := &process.Exit{Code: -1, Cause: process.CauseShutdown, Time: time.Now()}
-		if err := writeLost(dir, lost); err != nil {
+		if err := appendJournal(dir, spool.AppendExited(nil, lost.Time, lost)); err != nil {
 			return nil, err
 		}
 		if src, j, err = spool.Finished(dir); err != nil {

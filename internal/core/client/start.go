@@ -207,7 +207,7 @@ func (m *Manager) claim(ctx context.Context, spec *process.Spec) (process.Proces
 			}
 			return p, nil, nil
 		}
-		under := m.starting[spec.ID]
+		var under <-chan struct{} = m.starting[spec.ID]
 		if m.unread[spec.ID] {
 			under = m.scanned // there may be one with this id
 		}
@@ -217,27 +217,8 @@ func (m *Manager) claim(ctx context.Context, spec *process.Spec) (process.Proces
 			return nil, done, nil
 		}
 		m.mu.Unlock()
-		if err := m.awaitOther(ctx, under); err != nil {
+		if _, err := waitFor(ctx, under, m.Ping); err != nil { // of somebody who starts the same id, or of the scan
 			return nil, nil, err
-		}
-	}
-}
-
-// awaitOther waits for somebody who starts the same id, or for the scan; not for a
-// keeper that is not there.
-func (m *Manager) awaitOther(ctx context.Context, under <-chan struct{}) error {
-	look := time.NewTicker(lookAfter)
-	defer look.Stop()
-	for {
-		select {
-		case <-under:
-			return nil
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-look.C:
-			if err := m.Ping(ctx); err != nil && ctx.Err() == nil {
-				return err
-			}
 		}
 	}
 }

@@ -24,7 +24,7 @@ import (
 type starters struct {
 	run  *rundir.Dir
 	idle chan *starter
-	room chan struct{}               // one value for each connection in use
+	room chan struct{}               // one value for each connection that may still be used
 	ping func(context.Context) error // asks the keeper whether it is there
 }
 
@@ -52,7 +52,15 @@ func newStarters(run *rundir.Dir, ping func(context.Context) error) *starters {
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &files); err == nil { // the keeper's is the same
 		most = int(max(1, min(files.Cur/filesEach, maxStarters)))
 	}
-	return &starters{run: run, ping: ping, idle: make(chan *starter, min(idleStarters, most)), room: make(chan struct{}, most)}
+	return &starters{run: run, ping: ping, idle: make(chan *starter, min(idleStarters, most)), room: roomFor(most)}
+}
+
+func roomFor(most int) chan struct{} {
+	room := make(chan struct{}, most)
+	for range most {
+		room <- struct{}{}
+	}
+	return room
 }
 
 // call sends one start and waits for the answer. When the context ends first,
@@ -106,20 +114,28 @@ func (s *starters) try(ctx context.Context, req *wire.Spawn, late func(reply, er
 			late(rep, err)
 		}
 	}()
+	a, err := waitFor(ctx, answered, s.ping) // the program may lie on a slow disk
+	if err != nil {
+		close(gone)
+		return reply{}, true, err
+	}
+	return a.rep, false, a.err
+}
+
+// waitFor waits for a value that the keeper's work brings about; not for a keeper that stands
+// still, or is not there.
+func waitFor[T any](ctx context.Context, from <-chan T, ping func(context.Context) error) (v T, err error) {
 	look := time.NewTicker(lookAfter)
 	defer look.Stop()
 	for {
 		select {
-		case a := <-answered:
-			return a.rep, false, a.err
+		case v = <-from:
+			return v, nil
 		case <-ctx.Done():
-			close(gone)
-			return reply{}, true, ctx.Err()
+			return v, ctx.Err()
 		case <-look.C:
-			// The program may lie on a slow disk, or the keeper stand still.
-			if err := s.ping(ctx); err != nil && ctx.Err() == nil {
-				close(gone)
-				return reply{}, true, err
+			if err := ping(ctx); err != nil && ctx.Err() == nil {
+				return v, err
 			}
 		}
 	}
@@ -127,8 +143,12 @@ func (s *starters) try(ctx context.Context, req *wire.Spawn, late func(reply, er
 
 // get waits until it is the caller's turn, and returns a connection, which put takes back.
 func (s *starters) get(ctx context.Context) (*starter, error) {
-	if err := s.come(ctx); err != nil {
-		return nil, err
+	select {
+	case <-s.room:
+	default:
+		if _, err := waitFor(ctx, s.room, s.ping); err != nil {
+			return nil, err
+		}
 	}
 	select {
 	case c := <-s.idle:
@@ -137,37 +157,14 @@ func (s *starters) get(ctx context.Context) (*starter, error) {
 	}
 	c, err := dialStarter(s.run.Addr(rundir.KeeperSocket))
 	if err != nil {
-		<-s.room
+		s.room <- struct{}{}
 	}
 	return c, err
 }
 
-// come waits until there is room for one more.
-func (s *starters) come(ctx context.Context) error {
-	select {
-	case s.room <- struct{}{}:
-		return nil
-	default:
-	}
-	look := time.NewTicker(lookAfter)
-	defer look.Stop()
-	for {
-		select {
-		case s.room <- struct{}{}:
-			return nil
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-look.C: // those before may wait for a keeper that stands still
-			if err := s.ping(ctx); err != nil {
-				return err
-			}
-		}
-	}
-}
-
 // put keeps a connection for the next start, unless there was trouble with it.
 func (s *starters) put(c *starter, err error) {
-	defer func() { <-s.room }()
+	defer func() { s.room <- struct{}{} }()
 	if err != nil {
 		c.close()
 		return

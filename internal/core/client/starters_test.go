@@ -25,7 +25,7 @@ func TestStartsTakeABoundedNumberOfConnections(t *testing.T) {
 	if got := cap(s.room); got < 1 || got > maxStarters {
 		t.Errorf("%d connections at most", got)
 	}
-	s.room = make(chan struct{}, 2)
+	s.room = roomFor(2)
 	defer s.close()
 	late, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -6,12 +6,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/tend-run/tend/internal/core/suspendaware"
 	"github.com/tend-run/tend/internal/core/wire"
-	"github.com/tend-run/tend/internal/lib/unixsock"
 	"github.com/tend-run/tend/process"
 )
 
@@ -46,20 +46,10 @@ func (m *Manager) UpgradeKeeper(ctx context.Context, path string) error {
 
 // image tells one program of the keeper from the next.
 func (m *Manager) image() string {
-	rep, _, err := m.link.call(context.Background(), wire.OpHello, helloRequest, true)
+	h, err := m.link.hello(context.Background())
 	if err != nil {
 		return ""
 	}
-	unixsock.Close(rep.fds)
-	h, err := wire.ParseHello(rep.body)
-	if err != nil {
-		return ""
-	}
-	upgrades := ""
-	for _, f := range h.Facts {
-		if strings.HasPrefix(f, "keeper_upgrades=") {
-			upgrades = f
-		}
-	}
-	return fmt.Sprintf("%d %s", h.PID, upgrades)
+	upgrades := slices.DeleteFunc(h.Facts, func(f string) bool { return !strings.HasPrefix(f, "keeper_upgrades=") })
+	return fmt.Sprintf("%d %v", h.PID, upgrades)
 }

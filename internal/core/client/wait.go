@@ -31,10 +31,7 @@ func (p *proc) Listening(ctx context.Context) ([]process.Listener, error) {
 type observer struct{ *proc }
 
 func (o observer) Read(_ context.Context, opts process.ReadOptions) (process.Reader, error) {
-	if err := o.readable(); err != nil {
-		return nil, err
-	}
-	return spool.NewReader(o.dir, o.id, o.streams(), o, opts)
+	return o.read(o, opts)
 }
 
 // Progress implements spool.Source. An exit ends a wait at once, even if there

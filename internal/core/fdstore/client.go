@@ -189,17 +189,14 @@ func (v *Client) catchUp() {
 }
 
 // Connected reports whether there is a holder.
-func (v *Client) Connected() bool {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	return v.sock >= 0
-}
+func (v *Client) Connected() bool { return v.Socket() >= 0 }
 
 // Complete reports whether the holder is connected and has everything.
 func (v *Client) Complete() bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	return v.sock >= 0 && !v.behind
+	_, complete := v.Locked()
+	return complete
 }
 
 // Socket is the connection to the holder; -1: there is none. The client's.

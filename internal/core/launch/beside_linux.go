@@ -76,6 +76,10 @@ func addrOf(fd int) (a netip.AddrPort, ok bool) {
 	if err != nil {
 		return a, false
 	}
+	return tcpAddr(sa)
+}
+
+func tcpAddr(sa unix.Sockaddr) (a netip.AddrPort, ok bool) {
 	switch sa := sa.(type) {
 	case *unix.SockaddrInet4:
 		return netip.AddrPortFrom(netip.AddrFrom4(sa.Addr), uint16(sa.Port)), true

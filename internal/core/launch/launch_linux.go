@@ -130,11 +130,8 @@ func lock(run *rundir.Dir, stateDir string) error {
 		return fmt.Errorf("lock: %w", err)
 	}
 	if err := unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		b := make([]byte, 32)
-		n, _ := unix.Pread(fd, b, 0)
-		pid, _ := strconv.Atoi(strings.TrimSpace(string(b[:max(n, 0)])))
 		unix.Close(fd)
-		return &BusyError{stateDir, pid}
+		return &BusyError{stateDir, locked(run)}
 	}
 	unix.Ftruncate(fd, 0)
 	_, _ = eintr.Get(func() (int, error) { return unix.Pwrite(fd, []byte(strconv.Itoa(os.Getpid())+"\n"), 0) })
@@ -145,20 +142,14 @@ func lock(run *rundir.Dir, stateDir string) error {
 // processes over: an anchor lives, without launcher and server. Its sockets accept
 // connections, and the next tend serve answers them.
 func Kept(stateDir string) bool {
-	if _, err := os.Stat(filepath.Join(stateDir, "run")); err != nil {
-		return false // and it is not made by looking
-	}
-	run, err := rundir.Open(stateDir)
-	if err != nil {
-		return false
-	}
-	defer run.Close()
-	if run.Holder("anchor") == 0 || run.Holder("server") != 0 {
-		return false
-	}
-	// The lock itself is not tried: a launcher that starts now would be refused.
-	pid := locked(run)
-	return pid > 0 && unix.Kill(pid, 0) == unix.ESRCH
+	return look(stateDir, func(run *rundir.Dir) bool {
+		if run.Holder("anchor") == 0 || run.Holder("server") != 0 {
+			return false
+		}
+		// The lock itself is not tried: a launcher that starts now would be refused.
+		pid := locked(run)
+		return pid > 0 && unix.Kill(pid, 0) == unix.ESRCH
+	})
 }
 
 // locked is the pid that the lock's last owner wrote down; 0: none.
@@ -176,16 +167,13 @@ func locked(run *rundir.Dir) int {
 
 // Launcher returns the pid of the launcher of a state directory; 0: there is none.
 func Launcher(stateDir string) int {
-	run := openMade(stateDir)
-	if run == nil {
-		return 0
-	}
-	defer run.Close()
-	pid := locked(run)
-	if launcherArgv(pid, stateDir) == nil {
-		return 0
-	}
-	return pid
+	return look(stateDir, func(run *rundir.Dir) int {
+		pid := locked(run)
+		if launcherArgv(pid, stateDir) == nil {
+			return 0
+		}
+		return pid
+	})
 }
 
 // background is how the launcher of Config.Background is called.
@@ -194,13 +182,7 @@ const background = "--background"
 // Replaceable reports whether the launcher of a state directory may be replaced
 // by a `tend serve`: it was started with Config.Background.
 func Replaceable(stateDir string) bool {
-	run, err := rundir.Open(stateDir)
-	if err != nil {
-		return false
-	}
-	defer run.Close()
-	argv := launcherArgv(locked(run), stateDir)
-	return slices.Contains(argv, background)
+	return look(stateDir, func(run *rundir.Dir) bool { return slices.Contains(launcherArgv(locked(run), stateDir), background) })
 }
 
 // launcherArgv is the command line of a process if that is the launcher of this
@@ -296,22 +278,16 @@ func pick(held *[]int, addr string) int {
 
 func matches(addr string, sa unix.Sockaddr) bool {
 	path, isUnix := strings.CutPrefix(addr, "unix:")
-	var ip net.IP
-	var port int
-	switch sa := sa.(type) {
-	case *unix.SockaddrUnix:
-		if !isUnix || sa.Name != path {
-			return false
-		}
+	if u, ok := sa.(*unix.SockaddrUnix); ok {
 		_, err := os.Stat(path)
-		return err == nil
-	case *unix.SockaddrInet4:
-		ip, port = sa.Addr[:], sa.Port
-	case *unix.SockaddrInet6:
-		ip, port = sa.Addr[:], sa.Port
+		return isUnix && u.Name == path && err == nil
+	}
+	has, ok := tcpAddr(sa)
+	if isUnix || !ok {
+		return false
 	}
 	want, err := net.ResolveTCPAddr("tcp", addr)
-	return !isUnix && ip != nil && err == nil && want.IP.Equal(ip) && (want.Port == 0 || want.Port == port)
+	return err == nil && want.IP.Equal(has.Addr().AsSlice()) && (want.Port == 0 || want.Port == int(has.Port()))
 }
 
 // listenAt opens a new socket. A unix socket is 0600, in a directory that is

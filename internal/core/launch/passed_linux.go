@@ -2,7 +2,6 @@ package launch
 
 import (
 	"fmt"
-	"net/netip"
 	"os"
 	"strconv"
 	"strings"
@@ -54,15 +53,11 @@ func listens(fd int) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	switch sa := sa.(type) {
-	case *unix.SockaddrUnix:
-		if strings.HasPrefix(sa.Name, "/") {
-			return "unix:" + sa.Name, nil
-		}
-	case *unix.SockaddrInet4:
-		return netip.AddrPortFrom(netip.AddrFrom4(sa.Addr), uint16(sa.Port)).String(), nil
-	case *unix.SockaddrInet6:
-		return netip.AddrPortFrom(netip.AddrFrom16(sa.Addr), uint16(sa.Port)).String(), nil
+	if u, ok := sa.(*unix.SockaddrUnix); ok && strings.HasPrefix(u.Name, "/") {
+		return "unix:" + u.Name, nil
+	}
+	if a, ok := tcpAddr(sa); ok {
+		return a.String(), nil
 	}
 	return "", fmt.Errorf("it is neither TCP nor a unix socket with a path")
 }

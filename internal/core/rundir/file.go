@@ -25,11 +25,10 @@ func (d *Dir) ReadFile(name string) ([]byte, error) { return ReadFile(d.Path(nam
 
 // ReadFile is [Dir.ReadFile] for any file of the roles' own.
 func ReadFile(path string, limit int) ([]byte, error) {
-	fd, err := spool.OpenFile(path, unix.O_RDONLY)
+	f, err := spool.Open(path, unix.O_RDONLY)
 	if err != nil {
-		return nil, pathError(path, err)
+		return nil, err
 	}
-	f := os.NewFile(uintptr(fd), path)
 	defer f.Close()
 	b, err := io.ReadAll(io.LimitReader(f, int64(limit)+1))
 	if len(b) > limit {
@@ -59,19 +58,9 @@ func WriteFile(path string, b []byte) error {
 // no link and never blocks: anything at the path that is not a regular file is removed
 // first, if possible.
 func OpenFile(path string, flags int) (*os.File, error) {
-	fd, err := spool.OpenFile(path, flags)
+	f, err := spool.Open(path, flags)
 	if errors.Is(err, process.ErrDamaged) && os.Remove(path) == nil {
-		fd, err = spool.OpenFile(path, flags)
+		return spool.Open(path, flags)
 	}
-	if err != nil {
-		return nil, pathError(path, err)
-	}
-	return os.NewFile(uintptr(fd), path), nil
-}
-
-func pathError(path string, err error) error {
-	if no, ok := err.(unix.Errno); ok {
-		return &os.PathError{Op: "open", Path: path, Err: no}
-	}
-	return err
+	return f, err
 }

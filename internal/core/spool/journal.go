@@ -57,6 +57,13 @@ func appendRecord(b []byte, kind byte, at time.Time, body func([]byte) []byte) [
 	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b[start:], castagnoli()))
 }
 
+func bit(set bool) byte {
+	if set {
+		return 1
+	}
+	return 0
+}
+
 // AppendSpec appends the record of the spec, which is always the first one.
 func AppendSpec(b []byte, at time.Time, s *process.Spec) []byte {
 	return appendRecord(b, recSpec, at, func(b []byte) []byte { return EncodeSpec(b, s) })
@@ -107,11 +114,7 @@ func AppendExited(b []byte, at time.Time, e *process.Exit) []byte {
 		at = e.Time
 	}
 	return appendRecord(b, recExited, at, func(b []byte) []byte {
-		core := byte(0)
-		if e.CoreDumped {
-			core = 1
-		}
-		b = append(b, byte(e.Cause), core)
+		b = append(b, byte(e.Cause), bit(e.CoreDumped))
 		for _, v := range []int64{int64(e.Code), int64(e.Signal), int64(e.UserTime), int64(e.SystemTime), e.MaxRSS} {
 			b = binary.LittleEndian.AppendUint64(b, uint64(v))
 		}
@@ -131,12 +134,7 @@ func AppendTreeGone(b []byte, at time.Time) []byte { return appendRecord(b, recT
 
 // AppendPinned appends the record that the process was pinned or unpinned.
 func AppendPinned(b []byte, at time.Time, pinned bool) []byte {
-	return appendRecord(b, recPinned, at, func(b []byte) []byte {
-		if pinned {
-			return append(b, 1)
-		}
-		return append(b, 0)
-	})
+	return appendRecord(b, recPinned, at, func(b []byte) []byte { return append(b, bit(pinned)) })
 }
 
 // Input says how much of a process's input was accepted.
@@ -148,11 +146,7 @@ type Input struct {
 // AppendInput appends the record of the accepted input, once no more can be accepted.
 func AppendInput(b []byte, at time.Time, in Input) []byte {
 	return appendRecord(b, recInput, at, func(b []byte) []byte {
-		eof := byte(0)
-		if in.EOF {
-			eof = 1
-		}
-		return append(binary.LittleEndian.AppendUint64(b, uint64(in.Accepted)), eof)
+		return append(binary.LittleEndian.AppendUint64(b, uint64(in.Accepted)), bit(in.EOF))
 	})
 }
 
@@ -287,10 +281,16 @@ func cutRecord(b []byte) (kind byte, at time.Time, body []byte, n int) {
 	return b[4], at, b[recHeader : size-recTrailer], size
 }
 
+// least is how many bytes the body of a kind has at least.
+var least = [...]int{recStarted: 16, recExited: 42, recEOF: 9, recPinned: 1, recInput: 9, recPlace: 8, recInside: 4}
+
 // apply takes one record in; false if it does not hold what its kind needs.
 // Unknown kinds are of a newer version and are skipped.
 func (j *Journal) apply(kind byte, at time.Time, body []byte) bool {
 	le := binary.LittleEndian
+	if int(kind) < len(least) && len(body) < least[kind] {
+		return false
+	}
 	switch kind {
 	case recSpec:
 		s, err := DecodeSpec(body)
@@ -299,24 +299,12 @@ func (j *Journal) apply(kind byte, at time.Time, body []byte) bool {
 		}
 		j.Spec, j.SpecTime, j.Pinned = s, at, s.Retention.Pin
 	case recStarted:
-		if len(body) < 16 {
-			return false
-		}
 		j.Started, j.StartedTime = &Started{int(le.Uint64(body)), le.Uint64(body[8:]), string(body[16:])}, at
 	case recInside:
-		if len(body) < 4 {
-			return false
-		}
 		j.Inside = int(le.Uint32(body))
 	case recPlace:
-		if len(body) < 8 {
-			return false
-		}
 		j.Place = &Place{le.Uint32(body), le.Uint32(body[4:])}
 	case recExited:
-		if len(body) < 42 {
-			return false
-		}
 		v := func(i int) int64 { return int64(le.Uint64(body[2+8*i:])) }
 		j.Exit = &process.Exit{Cause: process.Cause(body[0]), CoreDumped: body[1] == 1, Code: int(v(0)), Signal: int(v(1)),
 			UserTime: time.Duration(v(2)), SystemTime: time.Duration(v(3)), MaxRSS: v(4), Time: at}
@@ -324,9 +312,6 @@ func (j *Journal) apply(kind byte, at time.Time, body []byte) bool {
 			j.ExitBoot = v(5)
 		}
 	case recEOF:
-		if len(body) < 9 {
-			return false
-		}
 		if body[0] > byte(process.PTY) {
 			return true // a stream of a newer version
 		}
@@ -334,14 +319,8 @@ func (j *Journal) apply(kind byte, at time.Time, body []byte) bool {
 	case recTreeGone:
 		j.TreeGone = true
 	case recPinned:
-		if len(body) < 1 {
-			return false
-		}
 		j.Pinned = body[0] == 1
 	case recInput:
-		if len(body) < 9 {
-			return false
-		}
 		j.Input = Input{Accepted: int64(le.Uint64(body)), EOF: body[8] == 1}
 	case recWriters:
 		w, ok := parseWriters(body)

@@ -1,6 +1,7 @@
 package spool
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 
@@ -36,9 +37,8 @@ func OpenFile(path string, flags int) (int, error) {
 	return fd, nil
 }
 
-// open opens a file of a process's directory, as OpenFile does.
-func open(dir, name string, flags int) (*os.File, error) {
-	path := filepath.Join(dir, name)
+// Open is OpenFile for a file of package os, and with its errors.
+func Open(path string, flags int) (*os.File, error) {
 	fd, err := OpenFile(path, flags)
 	if no, ok := err.(unix.Errno); ok {
 		err = &os.PathError{Op: "open", Path: path, Err: no}
@@ -47,6 +47,11 @@ func open(dir, name string, flags int) (*os.File, error) {
 		return nil, err
 	}
 	return os.NewFile(uintptr(fd), path), nil
+}
+
+// open opens a file of a process's directory.
+func open(dir, name string, flags int) (*os.File, error) {
+	return Open(filepath.Join(dir, name), flags)
 }
 
 // check returns process.ErrDamaged for what is not a regular file of ours.
@@ -78,24 +83,14 @@ func nextData(f *os.File, at, size int64) int64 {
 	switch {
 	case err == nil:
 		return min(next, size)
-	case isErrno(err, unix.ENXIO):
+	case errors.Is(err, unix.ENXIO):
 		return size
 	}
 	return at
 }
 
-func isErrno(err error, want unix.Errno) bool {
-	pe, ok := err.(*os.PathError)
-	return ok && pe.Err == want
-}
-
 // isFull reports whether an error says that the filesystem is full.
-func isFull(err error) bool {
-	if pe, ok := err.(*os.PathError); ok {
-		err = pe.Err
-	}
-	return err == unix.ENOSPC || err == unix.EDQUOT
-}
+func isFull(err error) bool { return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) }
 
 // DiskUsage returns the disk space of a process's directory, in bytes.
 func DiskUsage(dir string) (n int64) {

@@ -36,7 +36,7 @@ func (c *cursor) seek(dir string, want [4]bool, pos, end [4]int64, indexEnd int6
 				return err
 			}
 			defer f.Close()
-			at = min(dataStart(f)/IndexSize, records)
+			at = nextData(f, 0, indexEnd) / IndexSize
 		}
 		found, err := firstAfter(f, s, pos[s], at, first)
 		if errors.Is(err, io.ErrUnexpectedEOF) {

@@ -2,11 +2,11 @@ package spool
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tend-run/tend/internal/lib/eintr"
 	"github.com/tend-run/tend/process"
 )
 
@@ -38,16 +38,13 @@ func Punch(fd int, from, to int64) error {
 	if to <= from {
 		return nil
 	}
-	for {
-		err := unix.Fallocate(fd, unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, from, to-from)
-		switch err {
-		case unix.EINTR:
-			continue
-		case unix.EOPNOTSUPP, unix.ENOSYS:
-			return fmt.Errorf("%w: %w", process.ErrUnsupported, err)
-		}
-		return err
+	err := eintr.Do(func() error {
+		return unix.Fallocate(fd, unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, from, to-from)
+	})
+	if err == unix.EOPNOTSUPP || err == unix.ENOSYS {
+		return fmt.Errorf("%w: %w", process.ErrUnsupported, err)
 	}
+	return err
 }
 
 // TrimIndex frees the head of an open index: the records, from byte from to byte end,
@@ -60,10 +57,7 @@ func TrimIndex(fd int, from, end, most int64, base *[4]int64) (int64, error) {
 	buf := make([]byte, 32<<10)
 look:
 	for at < end && at-from < most {
-		n, err := unix.Pread(fd, buf[:min(int64(len(buf)), end-at)], at)
-		if err == unix.EINTR {
-			continue
-		}
+		n, err := eintr.Pread(fd, buf[:min(int64(len(buf)), end-at)], at)
 		if err != nil || n < IndexSize {
 			break
 		}
@@ -86,14 +80,4 @@ look:
 		at = size
 	}
 	return at, Punch(fd, from&^(BlockSize-1), at)
-}
-
-// dataStart is where the hole at the head of a file ends, in bytes; 0 if that
-// is not known.
-func dataStart(f *os.File) int64 {
-	at, err := f.Seek(0, unix.SEEK_DATA)
-	if err != nil {
-		return 0
-	}
-	return at
 }

@@ -17,11 +17,7 @@ type Writers struct {
 // AppendWriters appends the record of the writers, once they can write no more.
 func AppendWriters(b []byte, at time.Time, w Writers) []byte {
 	return appendRecord(b, recWriters, at, func(b []byte) []byte {
-		forgot := byte(0)
-		if w.Forgot {
-			forgot = 1
-		}
-		b = append(b, forgot)
+		b = append(b, bit(w.Forgot))
 		for _, name := range slices.Sorted(maps.Keys(w.Taken)) {
 			b = append(append(b, byte(len(name))), name...)
 			b = binary.LittleEndian.AppendUint64(b, uint64(w.Taken[name]))

@@ -74,17 +74,12 @@ func (f *Feed) Recover(dead, owner int) bool {
 	if !f.Slot.PassFeeder(dead, owner) {
 		return false
 	}
-	f.resync()
-	f.Slot.DropFeeder(owner)
-	return true
-}
-
-// resync takes the delivered offset from the memfd's position: the feeder
-// before may have died between moving bytes and saying so. The caller feeds.
-func (f *Feed) resync() {
+	// It may have died between moving bytes and saying so; the memfd's position says it.
 	if pos, err := unix.Seek(f.Mem, 0, unix.SEEK_CUR); err == nil {
 		f.Slot.SetBase(process.Stdin, pos)
 	}
+	f.Slot.DropFeeder(owner)
+	return true
 }
 
 func (f *Feed) deliver() Result {
