@@ -193,6 +193,12 @@ func (c *Client) call(fds []int, words ...string) ([]string, []int, error) {
 	return out[1:], got, nil
 }
 
+// tell is call for what has no other answer than that it is done.
+func (c *Client) tell(fds []int, words ...string) error {
+	_, _, err := c.call(fds, words...)
+	return err
+}
+
 // Pids of the roles; 0 for one that is not running at this moment.
 type Pids struct{ Anchor, Keeper, Server int }
 
@@ -217,10 +223,7 @@ func (c *Client) Listeners() ([]int, error) {
 
 // Serve gives the anchor these listening sockets and (re)starts the server
 // with the command line in the run directory.
-func (c *Client) Serve(listeners []int) error {
-	_, _, err := c.call(listeners, "serve")
-	return err
-}
+func (c *Client) Serve(listeners []int) error { return c.tell(listeners, "serve") }
 
 // SetServer changes the command line of the server for its next start.
 func (c *Client) SetServer(argv []string) error {
@@ -234,24 +237,16 @@ func (c *Client) Server() ([]string, error) {
 }
 
 // RestartServer ends the server in good order; another takes its place.
-func (c *Client) RestartServer() error {
-	_, _, err := c.call(nil, "restart", "server")
-	return err
-}
+func (c *Client) RestartServer() error { return c.tell(nil, "restart", "server") }
 
 // RestartKeeper replaces the keeper; nothing is lost.
-func (c *Client) RestartKeeper() error {
-	_, _, err := c.call(nil, "restart", "keeper")
-	return err
-}
+func (c *Client) RestartKeeper() error { return c.tell(nil, "restart", "keeper") }
 
 // Shutdown ends everything, processes too; keep leaves anchor, keeper and
 // processes running and returns when the server has ended.
 func (c *Client) Shutdown(keep bool) error {
-	word := "shutdown"
 	if keep {
-		word = "release"
+		return c.tell(nil, "release")
 	}
-	_, _, err := c.call(nil, word)
-	return err
+	return c.tell(nil, "shutdown")
 }

@@ -49,6 +49,10 @@ const (
 	networked  = "tend-networked"
 )
 
+// Namespaces are all those of a box.
+const Namespaces = unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS |
+	unix.CLONE_NEWNET | unix.CLONE_NEWCGROUP
+
 func (c *Cell) path() string { return filepath.Join(c.dir, string(c.Spec.ID)) }
 
 // Unfiled reports whether the box has a group but no file, so that its origin is unknown.

@@ -29,11 +29,16 @@ type Tree struct {
 	v2 controllers // of limits that are switched on for root
 
 	mu      sync.Mutex
-	killed  slots              // whose directory must not be used again; guarded by mu
-	limited slots              // whose directory has limits set; guarded by mu
+	marks                      // guarded by mu
 	refusal error              // why a slot got no directory; guarded by mu
 	nests   map[uint32]*Nest   // where the slot's directory is, if not in root; guarded by mu
 	own     map[owner][]string // directories in hierarchies of v1; guarded by mu
+}
+
+// marks are of slots whose directories are in one directory.
+type marks struct {
+	killed  slots // the directory must not be used again
+	limited slots // it has limits set
 }
 
 // ErrNone is returned for each group if there is no tree.
@@ -97,7 +102,7 @@ func (t *Tree) Open(slot uint32) (int, error) {
 	}
 	dir, full := t.below(slot), t.dir(slot)
 	t.mu.Lock()
-	if killed := t.killedOf(slot); killed.has(slot) {
+	if killed := &t.marksOf(slot).killed; killed.has(slot) {
 		if err := removeDir(full); err != nil && err != unix.ENOENT {
 			t.mu.Unlock()
 			return -1, err
@@ -208,7 +213,7 @@ func (t *Tree) Kill(slot uint32) error {
 		return unix.ENOTSUP
 	}
 	t.mu.Lock()
-	t.killedOf(slot).add(slot)
+	t.marksOf(slot).killed.add(slot)
 	t.mu.Unlock()
 	return writeFile(t.dir(slot)+"/cgroup.kill", "1")
 }
@@ -227,7 +232,7 @@ func (t *Tree) OOMKilled(slot, gen uint32) bool {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.killedOf(slot).add(slot) // a directory that is made again counts from 0
+	t.marksOf(slot).killed.add(slot) // a directory that is made again counts from 0
 	return true
 }
 

@@ -51,28 +51,32 @@ func findV2(info, self, name string) *Tree {
 	var firstErr error
 	for _, base := range append(besideOwn(filepath.Join(mount, rel), name), filepath.Join(mount, rel), mount) {
 		dir := filepath.Join(base, name)
-		if err := os.Mkdir(dir, 0o755); err != nil && !os.IsExist(err) {
-			if firstErr == nil {
-				firstErr = err
-			}
-			continue
-		}
 		probe := filepath.Join(dir, "probe")
-		if err := os.Mkdir(probe, 0o755); err != nil && !os.IsExist(err) {
-			if firstErr == nil {
-				firstErr = err
-			}
+		err := mkdir(dir)
+		if err == nil {
+			err = mkdir(probe)
+		}
+		if err != nil {
+			firstErr = cmp.Or(firstErr, err)
 			continue
 		}
 		g := &Tree{root: dir, rootFD: unix.AT_FDCWD}
 		if fd, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0); err == nil {
 			g.rootFD = fd
 		}
-		_, err := os.Stat(filepath.Join(probe, "cgroup.kill"))
+		_, err = os.Stat(filepath.Join(probe, "cgroup.kill"))
 		g.canKill = err == nil
 		return g
 	}
 	return none("cgroup2 at %s cannot be written: %v", mount, firstErr)
+}
+
+// mkdir makes a directory, unless it is there.
+func mkdir(dir string) error {
+	if err := os.Mkdir(dir, 0o755); !os.IsExist(err) {
+		return err
+	}
+	return nil
 }
 
 // besideOwn is the group around own if it was delegated to us, as systemd does where a unit

@@ -71,7 +71,7 @@ func (t *Tree) Limit(slot, gen uint32, grouped bool, l *process.Limits) (own Own
 // limitV2 writes a limit of the slot's group.
 func (t *Tree) limitV2(slot uint32, f *limit, value int64) error {
 	t.mu.Lock()
-	t.limitedOf(slot).add(slot)
+	t.marksOf(slot).limited.add(slot)
 	t.mu.Unlock()
 	dir := t.dir(slot)
 	if _, err := os.Stat(dir + "/" + f.file); err != nil {
@@ -105,7 +105,7 @@ func setSwap(dir, value string) error {
 // Lift lifts the limits that a former process of the slot had in its group of v2.
 func (t *Tree) Lift(slot uint32) {
 	t.mu.Lock()
-	limited := t.limitedOf(slot)
+	limited := &t.marksOf(slot).limited
 	had := limited.has(slot)
 	limited.remove(slot)
 	t.mu.Unlock()

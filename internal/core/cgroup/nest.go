@@ -32,7 +32,7 @@ type Nest struct {
 	t    *Tree
 	name string
 
-	killed, limited slots // as the Tree's; guarded by t.mu
+	marks // guarded by t.mu
 
 	v1     atomic.Pointer[[]string] // v1Dirs, once they were looked for
 	joined atomic.Bool              // Join is over
@@ -158,21 +158,12 @@ func (t *Tree) nest(slot uint32) *Nest {
 	return t.nests[slot]
 }
 
-// killedOf is the set of those that were killed beside the slot's directory. t.mu is
-// held.
-func (t *Tree) killedOf(slot uint32) *slots {
+// marksOf are the sets that the slot's directory is in. t.mu is held.
+func (t *Tree) marksOf(slot uint32) *marks {
 	if n := t.nests[slot]; n != nil {
-		return &n.killed
+		return &n.marks
 	}
-	return &t.killed
-}
-
-// limitedOf is the same for limits. t.mu is held.
-func (t *Tree) limitedOf(slot uint32) *slots {
-	if n := t.nests[slot]; n != nil {
-		return &n.limited
-	}
-	return &t.limited
+	return &t.marks
 }
 
 // Adopt is for a keeper that takes over a nest: it finds out in which slots' groups

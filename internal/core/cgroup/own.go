@@ -81,7 +81,7 @@ func (t *Tree) limitOwn(c *controller, o owner, f *limit, value int64) error {
 		t.own[o] = append(dirs, dir)
 	}
 	t.mu.Unlock()
-	if err := os.Mkdir(dir, 0o755); err != nil && !os.IsExist(err) {
+	if err := mkdir(dir); err != nil {
 		return err
 	}
 	switch {

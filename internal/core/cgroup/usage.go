@@ -3,6 +3,7 @@
 package cgroup
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"strconv"
@@ -27,12 +28,7 @@ func (n *Nest) Usage() (u box.Usage) {
 	}
 	if u.Memory == 0 || u.Tasks == 0 {
 		memory, tasks := n.count()
-		if u.Memory == 0 {
-			u.Memory = memory
-		}
-		if u.Tasks == 0 {
-			u.Tasks = tasks
-		}
+		u.Memory, u.Tasks = cmp.Or(u.Memory, memory), cmp.Or(u.Tasks, tasks)
 	}
 	u.MemoryPeak = max(u.MemoryPeak, u.Memory)
 	u.OOMKills = n.oomKills() + n.ownOOMs.Load()

@@ -263,13 +263,10 @@ func (k *Keeper) checkTreeLater(p *proc) {
 // when it is: cgroup.events becomes readable with EPOLLPRI.
 func (k *Keeper) watchTree(p *proc) bool {
 	if p.treeFD < 0 {
-		fd, err := k.groups.OpenEvents(p.ref.Slot)
+		fd, err := k.again(func() (int, error) { return k.groups.OpenEvents(p.ref.Slot) })
 		if err == unix.EMFILE || err == unix.ENFILE {
-			k.shedFiles()
-			if fd, err = k.groups.OpenEvents(p.ref.Slot); err == unix.EMFILE || err == unix.ENFILE {
-				k.checkTreeLater(p) // nothing is known
-				return false
-			}
+			k.checkTreeLater(p) // nothing is known
+			return false
 		}
 		if err != nil {
 			return true

@@ -28,9 +28,8 @@ func (k *Keeper) hold() error {
 		if k.lock, err = k.run.Hold("keeper"); !errors.As(err, &held) {
 			return err
 		}
-		stat, ok := procfs.ReadStat(held.PID)
 		switch waited := time.Since(begun); {
-		case ok && !stat.Dead(), waited > holdWait:
+		case procfs.Runs(held.PID), waited > holdWait:
 			return err
 		case waited > forkedWait:
 			k.killUnborn()

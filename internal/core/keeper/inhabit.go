@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tend-run/tend/internal/core/box"
+	"github.com/tend-run/tend/internal/core/cell"
 	"github.com/tend-run/tend/internal/core/spawn"
 	"github.com/tend-run/tend/internal/core/wire"
 	"github.com/tend-run/tend/internal/lib/eintr"
@@ -61,13 +62,9 @@ func (k *Keeper) comeIn(spec *process.Spec, req *wire.Spawn) (*inhabited, *wire.
 	return b, nil
 }
 
-// all namespaces of a box.
-const inside = unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS |
-	unix.CLONE_NEWNET | unix.CLONE_NEWCGROUP
-
 // enter has the program of a process start in a box. b.mu is held.
 func (k *Keeper) enter(p *proc, b *inhabited, prog *spawn.Program) (err error) {
-	c, flags := b.cell, inside
+	c, flags := b.cell, cell.Namespaces
 	if c.Spec.UIDBase == 0 && c.Spec.Net == box.NetHost {
 		flags &^= unix.CLONE_NEWNET // it is in the machine's already, which an ordinary user may not enter
 	}

@@ -346,10 +346,10 @@ func (k *Keeper) shutdown() {
 // process has the number of the session, that is not the stub, the session is empty.
 func descendants(p *proc) []int {
 	leader, session := p.pid, p.session()
-	if p.exited && runs(leader) {
+	if p.exited && procfs.Runs(leader) {
 		leader = 0
 	}
-	if session != p.pid && runs(session) {
+	if session != p.pid && procfs.Runs(session) {
 		session = 0
 	}
 	all, _ := procfs.PIDs()
@@ -376,10 +376,4 @@ func descendants(p *proc) []int {
 		pids = append(pids, pid)
 	}
 	return pids
-}
-
-// runs reports whether a process has the number, and is no zombie.
-func runs(pid int) bool {
-	stat, ok := procfs.ReadStat(pid)
-	return ok && !stat.Dead()
 }

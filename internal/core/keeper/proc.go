@@ -167,21 +167,25 @@ func (k *Keeper) openCached(fd *int, path string, flags int) (int, error) {
 	if *fd >= 0 {
 		return *fd, nil
 	}
-	for try := 0; ; try++ {
-		n, err := spool.OpenFile(path, unix.O_RDWR|unix.O_CREAT|flags)
-		switch {
-		case (err == unix.EMFILE || err == unix.ENFILE) && try == 0:
-			k.shedFiles()
-			continue
-		case err != nil:
-			return -1, err
-		}
-		*fd = n
-		if int(k.cached.Add(1)) > k.stats.cacheFiles {
-			k.shedFiles()
-		}
-		return n, nil
+	n, err := k.again(func() (int, error) { return spool.OpenFile(path, unix.O_RDWR|unix.O_CREAT|flags) })
+	if err != nil {
+		return -1, err
 	}
+	*fd = n
+	if int(k.cached.Add(1)) > k.stats.cacheFiles {
+		k.shedFiles()
+	}
+	return n, nil
+}
+
+// again opens a file, once more if there was no descriptor.
+func (k *Keeper) again(open func() (int, error)) (int, error) {
+	fd, err := open()
+	if err == unix.EMFILE || err == unix.ENFILE {
+		k.shedFiles()
+		fd, err = open()
+	}
+	return fd, err
 }
 
 // shedFiles closes the spool files of all processes that no worker handles now; they

@@ -138,12 +138,7 @@ func (k *Keeper) assign(s board.Slot, ref wire.Ref, h fdstore.FDs, j *spool.Jour
 	if !k.slotHolds(ref.Slot, pid) {
 		s.Set(board.FlagNoGroup)
 	}
-	switch j.Spec.Retention.Sync {
-	case process.SyncExit:
-		s.Set(board.FlagSyncExit)
-	case process.SyncInterval:
-		s.Set(board.FlagSyncInterval)
-	}
+	noteSync(s, j.Spec.Retention.Sync)
 	for st := process.Stdout; st <= process.PTY; st++ {
 		if j.EOF[st] {
 			s.Set(board.FlagEOF(st))

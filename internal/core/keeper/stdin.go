@@ -122,7 +122,7 @@ func (k *Keeper) armInput(p *proc) {
 // before an upgrade. The keeper feeds with p.mu held, and so does the caller hold it.
 func (p *proc) recoverFeeder() {
 	who := p.slot.Feeder()
-	if stat, ok := procfs.ReadStat(who); who != 0 && (!ok || stat.Dead() || who == os.Getpid()) {
+	if who != 0 && (who == os.Getpid() || !procfs.Runs(who)) {
 		p.feeder().Recover(who, os.Getpid())
 	}
 }

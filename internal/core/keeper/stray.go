@@ -246,9 +246,9 @@ func (k *Keeper) whose(p *proc, s *stray) (is, known bool) {
 	case s.slot >= 0:
 		return p.group && s.slot == int(p.ref.Slot), true
 	case s.session == p.pid: // the number is not used again while the session has members
-		return !p.exited || !runs(p.pid), true
+		return !p.exited || !procfs.Runs(p.pid), true
 	case s.session == p.session():
-		return !runs(p.session()), true
+		return !procfs.Runs(p.session()), true
 	}
 	return false, false
 }
@@ -305,28 +305,23 @@ func (k *Keeper) outside(p *proc) (out []stray) {
 	if p.exited {
 		return nil
 	}
-	add := func(pid int) {
-		if k.slotOf(pid) == int(p.ref.Slot) {
+	seen := map[int]bool{}
+	var walk func(pid, depth int)
+	walk = func(pid, depth int) {
+		if seen[pid] || depth > 1000 {
 			return
 		}
-		if s, ok := k.strayOf(pid); ok {
-			out = append(out, s)
+		seen[pid] = true
+		if k.slotOf(pid) != int(p.ref.Slot) { // the leader, too, may have moved itself
+			if s, ok := k.strayOf(pid); ok {
+				out = append(out, s)
+			}
 		}
-	}
-	var walk func(pid, depth int)
-	seen := map[int]bool{p.pid: true}
-	walk = func(pid, depth int) {
 		below, _ := children(pid)
 		for _, c := range below {
-			if seen[c] || depth > 1000 {
-				continue
-			}
-			seen[c] = true
-			add(c)
 			walk(c, depth+1)
 		}
 	}
-	add(p.pid) // it may have moved itself
 	walk(p.pid, 0)
 	return out
 }

@@ -124,11 +124,7 @@ func (s *syncer) trouble() string {
 // kernel reports each failure once, so that a second try would prove nothing.
 func (k *Keeper) syncSpool(dir string) (failed error) {
 	try := func(path string, flush func(fd int) error) {
-		fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
-		if err == unix.EMFILE || err == unix.ENFILE {
-			k.shedFiles()
-			fd, err = unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
-		}
+		fd, err := k.again(func() (int, error) { return unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0) })
 		if err == unix.ENOENT { // a stream without a byte, or all of it was removed
 			return
 		}
@@ -154,11 +150,15 @@ func (k *Keeper) syncSpool(dir string) (failed error) {
 // setSync takes over a policy, on the board too. p.mu is held.
 func (p *proc) setSync(s process.Sync) {
 	p.sync = s
+	noteSync(p.slot, s)
+}
+
+func noteSync(slot board.Slot, s process.Sync) {
 	switch s {
 	case process.SyncExit:
-		p.slot.Set(board.FlagSyncExit)
+		slot.Set(board.FlagSyncExit)
 	case process.SyncInterval:
-		p.slot.Set(board.FlagSyncInterval)
+		slot.Set(board.FlagSyncInterval)
 	}
 }
 

@@ -99,14 +99,18 @@ func Make(state, scratch string, id box.ID, blank func(path string, bytes int64)
 func endLeft(scratch string) error {
 	live, over := cell.Find(scratch, &cgroup.Tree{}, func(string, ...any) {})
 	for _, c := range append(live, over...) {
-		if err := c.Kill(); err != nil {
-			return err
-		}
-		if err := c.End(time.Now().Add(endWait)); err != nil {
+		if err := end(c); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+func end(c *cell.Cell) error {
+	if err := c.Kill(); err != nil {
+		return err
+	}
+	return c.End(time.Now().Add(endWait))
 }
 
 // spec is that of the shadow's own box, without what the other one writes to.
@@ -217,10 +221,6 @@ func (s *Shadow) Root() (dir *os.File, ids uint32, err error) {
 	return dir, s.of.UIDBase, err
 }
 
-// all namespaces of a box.
-const all = unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS |
-	unix.CLONE_NEWNET | unix.CLONE_NEWCGROUP
-
 // Run runs this program again, in the shadow, to its end. It is root there, with all
 // capabilities. The status is as a shell has it: 128 and its number for a signal.
 func (s *Shadow) Run(p Program) (status int, err error) {
@@ -243,7 +243,7 @@ func (s *Shadow) Run(p Program) (status int, err error) {
 	}
 	pid, pidfd, err := starter.Start(&spawn.Program{
 		Path: "/proc/self/fd/4", Argv: p.Argv, Env: p.Env, Dir: p.Dir, Files: []int{0, 1, 2, int(p.File.Fd()), int(self.Fd())},
-		Group: -1, User: &spawn.User{}, Enter: &spawn.Enter{PID1: s.cell.PIDFD(), Flags: all, Caps: ^uint64(0)},
+		Group: -1, User: &spawn.User{}, Enter: &spawn.Enter{PID1: s.cell.PIDFD(), Flags: cell.Namespaces, Caps: ^uint64(0)},
 	})
 	if err != nil {
 		return 0, explain(err)
@@ -285,11 +285,7 @@ func (s *Shadow) End() error {
 	if s.cell == nil {
 		return nil
 	}
-	c := s.cell
-	if err := c.Kill(); err != nil {
-		return err
-	}
-	if err := c.End(time.Now().Add(endWait)); err != nil {
+	if err := end(s.cell); err != nil {
 		return err
 	}
 	s.cell = nil

@@ -102,10 +102,7 @@ func (s *script) lead(at Step, group int, key [3]uintptr) *cloneArgs {
 	args := &s.page.program
 	s.fork(args, key)
 	*args = cloneArgs{flags: unix.CLONE_VM | unix.CLONE_PARENT | unix.CLONE_PARENT_SETTID}
-	if group >= 0 {
-		args.flags |= unix.CLONE_INTO_CGROUP
-		args.cgroup = uint64(group)
-	}
+	args.into(group)
 	s.step = step{}
 	return args
 }

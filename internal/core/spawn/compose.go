@@ -146,6 +146,14 @@ func (c *cloneArgs) tell(at *uint32) {
 	c.parentTID = uint64(uintptr(unsafe.Pointer(at)))
 }
 
+// into has the kernel put the child into an open cgroup v2 directory; -1: into none.
+func (c *cloneArgs) into(group int) {
+	if group >= 0 {
+		c.flags |= unix.CLONE_INTO_CGROUP
+		c.cgroup = uint64(group)
+	}
+}
+
 // note has a child write down its failure.
 func (s *script) note(p *Program) {
 	if p.FailedAt != nil {

@@ -85,10 +85,7 @@ func (s *Starter) startInside(sc *script, p *Program, files []int) (pid, pidfd i
 		next.tell(b.pid)
 		next.flags |= unix.CLONE_CHILD_SETTID
 		next.childTID = uint64(uintptr(unsafe.Pointer(b.inner)))
-		if p.Group >= 0 {
-			next.flags |= unix.CLONE_INTO_CGROUP
-			next.cgroup = uint64(p.Group)
-		}
+		next.into(p.Group)
 	} else {
 		next.flags |= unix.CLONE_FILES
 		next.tell(b.session)

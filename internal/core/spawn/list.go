@@ -124,10 +124,7 @@ func (l *List) Fork(what string, flags uint64, group int, pidAt *uint32) *uint32
 	args := (*cloneArgs)(unsafe.Pointer(&b[0]))
 	args.flags = flags | unix.CLONE_VM | unix.CLONE_VFORK | unix.CLONE_PARENT | unix.CLONE_PARENT_SETTID
 	args.parentTID, l.second = uint64(uintptr(unsafe.Pointer(pidAt))), pidAt
-	if group >= 0 {
-		args.flags |= unix.CLONE_INTO_CGROUP
-		args.cgroup = uint64(group)
-	}
+	args.into(group)
 	l.add(what, unix.SYS_CLONE3, []uintptr{address(b), uintptr(size)}).flags = forks
 	return pidAt
 }
@@ -152,10 +149,7 @@ func (l *List) Run(group int) error {
 	h := l.head
 	h.clone = cloneArgs{flags: l.flags, exitSignal: uint64(unix.SIGCHLD)}
 	h.outcome = outcome{note: uintptr(unsafe.Pointer(&h.noted))}
-	if group >= 0 {
-		h.clone.flags |= unix.CLONE_INTO_CGROUP
-		h.clone.cgroup = uint64(group)
-	}
+	h.clone.into(group)
 	h.first = h.clone.new()
 	pid, errno := child(&h.first, &l.calls[0], &h.outcome, &h.mask)
 	if errno != 0 {

@@ -247,10 +247,7 @@ func (s *script) run(flags int, signal syscall.Signal, group int) (pid int, err 
 	p.clone.flags |= uint64(flags) | unix.CLONE_VM | unix.CLONE_VFORK | cloneClearSighand
 	p.clone.exitSignal = uint64(signal)
 	p.clone.pidFD = uint64(uintptr(unsafe.Pointer(&p.pidfd)))
-	if group >= 0 {
-		p.clone.flags |= unix.CLONE_INTO_CGROUP
-		p.clone.cgroup = uint64(group)
-	}
+	p.clone.into(group)
 	s.seal()
 	pid, errno := child(&p.first, &p.calls[0], &p.outcome, &p.mask)
 	if errno != 0 {

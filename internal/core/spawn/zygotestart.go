@@ -140,7 +140,7 @@ func (z *Zygote) await(r *running, sc *script, b *birth) error {
 			}
 			break
 		}
-		if stub := b.stub(); stub != 0 && !b.made() && ended(stub) && !b.made() {
+		if stub := b.stub(); stub != 0 && !b.made() && !procfs.Runs(stub) && !b.made() {
 			b.buryStub()
 			if f := sc.failure(); f != nil {
 				return z.refused(r, f.Errno)
@@ -195,12 +195,6 @@ func (z *Zygote) refused(r *running, errno unix.Errno) error {
 	return &Failure{Step: StepEnter, Errno: errno}
 }
 
-// ended reports whether a child of ours has ended. It is not collected.
-func ended(pid int) bool {
-	stat, ok := procfs.ReadStat(pid)
-	return !ok || stat.Dead()
-}
-
 const futexWait = 0 // FUTEX_WAIT
 
 // forget makes no zygote any more.
@@ -218,7 +212,7 @@ func bury(b *birth, end time.Time) error {
 		pid := b.find()
 		if pid == 0 {
 			stub := b.stub()
-			if !b.made() && (stub == 0 || ended(stub)) && !b.made() {
+			if !b.made() && (stub == 0 || !procfs.Runs(stub)) && !b.made() {
 				return errOtherWay
 			}
 			if !time.Now().Before(end) {

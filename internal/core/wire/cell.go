@@ -72,8 +72,7 @@ type CellID struct{ ID box.ID }
 func (c CellID) Append(e *Enc) { e.Str(string(c.ID)) }
 func ParseCellID(b []byte) (CellID, error) {
 	d := Dec{B: b}
-	c := CellID{box.ID(d.Str())}
-	return c, d.Err()
+	return done(&d, CellID{box.ID(d.Str())})
 }
 
 // CellFreeze freezes or thaws a box.
@@ -85,8 +84,7 @@ type CellFreeze struct {
 func (c CellFreeze) Append(e *Enc) { e.Str(string(c.ID)); e.Bool(c.Frozen) }
 func ParseCellFreeze(b []byte) (CellFreeze, error) {
 	d := Dec{B: b}
-	c := CellFreeze{box.ID(d.Str()), d.Bool()}
-	return c, d.Err()
+	return done(&d, CellFreeze{box.ID(d.Str()), d.Bool()})
 }
 
 // CellLimit asks for other limits of a box.
@@ -98,8 +96,7 @@ type CellLimit struct {
 func (c CellLimit) Append(e *Enc) { e.Str(string(c.ID)); appendLimits(e, c.Limits) }
 func ParseCellLimit(b []byte) (CellLimit, error) {
 	d := Dec{B: b}
-	c := CellLimit{box.ID(d.Str()), d.limits()}
-	return c, d.Err()
+	return done(&d, CellLimit{box.ID(d.Str()), d.limits()})
 }
 
 // CellInfo is the answer that describes a box.
@@ -116,10 +113,9 @@ func (c *CellInfo) Append(e *Enc) {
 	e.Bool(c.Network)
 }
 
-func ParseCellInfo(b []byte) (c CellInfo, err error) {
+func ParseCellInfo(b []byte) (CellInfo, error) {
 	d := Dec{B: b}
-	c = CellInfo{d.info()}
-	return c, d.Err()
+	return done(&d, CellInfo{d.info()})
 }
 
 func (d *Dec) info() box.Info {
@@ -163,11 +159,10 @@ func (c *CellUsage) Append(e *Enc) {
 	e.U64(uint64(c.OOMKills))
 }
 
-func ParseCellUsage(b []byte) (c CellUsage, err error) {
+func ParseCellUsage(b []byte) (CellUsage, error) {
 	d := Dec{B: b}
-	c = CellUsage{box.Usage{CPU: time.Duration(d.U64()), Memory: int64(d.U64()), MemoryPeak: int64(d.U64()), Tasks: int64(d.U64()),
-		OOMKills: int64(d.U64())}}
-	return c, d.Err()
+	return done(&d, CellUsage{box.Usage{CPU: time.Duration(d.U64()), Memory: int64(d.U64()), MemoryPeak: int64(d.U64()), Tasks: int64(d.U64()),
+		OOMKills: int64(d.U64())}})
 }
 
 // CellCan is what boxes can have here.

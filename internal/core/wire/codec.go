@@ -106,6 +106,9 @@ func (d *Dec) Strs() []string {
 	return ss
 }
 
+// done returns what was decoded, and Err.
+func done[T any](d *Dec, v T) (T, error) { return v, d.Err() }
+
 // Err returns the first error, or ErrShort if bytes are left over.
 func (d *Dec) Err() error {
 	if d.err == nil && len(d.B) > 0 {

@@ -40,8 +40,7 @@ func ParseRef(d *Dec) Ref   { return Ref{d.U32(), d.U32()} }
 // ParseTarget decodes a body that is a Ref alone.
 func ParseTarget(b []byte) (Ref, error) {
 	d := Dec{B: b}
-	r := ParseRef(&d)
-	return r, d.Err()
+	return done(&d, ParseRef(&d))
 }
 
 // Refs are several processes.
@@ -76,10 +75,9 @@ type Hello struct {
 }
 
 func (h *Hello) Append(e *Enc) { e.U32(h.Version); e.U32(h.PID); e.Strs(h.Facts) }
-func ParseHello(b []byte) (h Hello, err error) {
+func ParseHello(b []byte) (Hello, error) {
 	d := Dec{B: b}
-	h = Hello{d.U32(), d.U32(), d.Strs()}
-	return h, d.Err()
+	return done(&d, Hello{d.U32(), d.U32(), d.Strs()})
 }
 
 // Spawn asks for a process. Spec is the encoded process.Spec as it goes to the
@@ -186,8 +184,7 @@ type Signal struct {
 func (s Signal) Append(e *Enc) { s.Ref.Append(e); e.U32(s.Signal); e.U8(uint8(s.Scope)) }
 func ParseSignal(b []byte) (Signal, error) {
 	d := Dec{B: b}
-	s := Signal{ParseRef(&d), d.U32(), process.Scope(d.U8())}
-	return s, d.Err()
+	return done(&d, Signal{ParseRef(&d), d.U32(), process.Scope(d.U8())})
 }
 
 // Resize asks for another size of a terminal.
@@ -220,8 +217,7 @@ type Resized process.Size
 func (r Resized) Append(e *Enc) { appendSize(e, process.Size(r)) }
 func ParseResized(b []byte) (Resized, error) {
 	d := Dec{B: b}
-	r := Resized(d.size())
-	return r, d.Err()
+	return done(&d, Resized(d.size()))
 }
 
 func appendSize(e *Enc, s process.Size) { e.U32(uint32(s.Cols)); e.U32(uint32(s.Rows)) }
@@ -239,8 +235,7 @@ type Trim struct {
 func (t Trim) Append(e *Enc) { t.Ref.Append(e); e.U8(uint8(t.Stream)); e.U64(uint64(t.Before)) }
 func ParseTrim(b []byte) (Trim, error) {
 	d := Dec{B: b}
-	t := Trim{ParseRef(&d), process.Stream(d.U8()), int64(d.U64())}
-	return t, d.Err()
+	return done(&d, Trim{ParseRef(&d), process.Stream(d.U8()), int64(d.U64())})
 }
 
 // Pin asks to write down whether a process is pinned.
@@ -252,8 +247,7 @@ type Pin struct {
 func (p Pin) Append(e *Enc) { p.Ref.Append(e); e.Bool(p.Pinned) }
 func ParsePin(b []byte) (Pin, error) {
 	d := Dec{B: b}
-	p := Pin{ParseRef(&d), d.U8() == 1}
-	return p, d.Err()
+	return done(&d, Pin{ParseRef(&d), d.U8() == 1})
 }
 
 // Upgrade asks the keeper to go on as another program.
@@ -271,8 +265,7 @@ type Kill struct {
 func (k Kill) Append(e *Enc) { k.Ref.Append(e); e.U8(uint8(k.Cause)) }
 func ParseKill(b []byte) (Kill, error) {
 	d := Dec{B: b}
-	k := Kill{ParseRef(&d), process.Cause(d.U8())}
-	return k, d.Err()
+	return done(&d, Kill{ParseRef(&d), process.Cause(d.U8())})
 }
 
 // Killed is the answer to a Kill.
@@ -371,8 +364,7 @@ func (e *Error) Append(enc *Enc) {
 
 func ParseError(b []byte) (*Error, error) {
 	d := Dec{B: b}
-	e := &Error{d.U8(), d.U8(), d.U32(), d.Str()}
-	return e, d.Err()
+	return done(&d, &Error{d.U8(), d.U8(), d.U32(), d.Str()})
 }
 
 // StartError builds the Error for a start that failed at reason.

@@ -35,6 +35,12 @@ func ReadStat(pid int) (Stat, bool) {
 	return ParseStat(b[:n])
 }
 
+// Runs reports whether a process has the number, and has not ended.
+func Runs(pid int) bool {
+	s, ok := ReadStat(pid)
+	return ok && !s.Dead()
+}
+
 // Started is Stat.Started of a process; 0 if that is not known. A zombie has it
 // too.
 func Started(pid int) int64 {
