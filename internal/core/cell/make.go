@@ -421,7 +421,8 @@ func (m *Maker) closeProc(l *spawn.List) {
 	}
 	bootID(l)
 	null := l.Text("/dev/null")
-	for _, p := range []string{"/proc/kcore", "/proc/keys", "/proc/key-users", "/proc/timer_list", "/proc/latency_stats", "/proc/kallsyms"} {
+	for _, p := range []string{"/proc/kcore", "/proc/keys", "/proc/key-users", "/proc/locks", "/proc/timer_list", "/proc/latency_stats",
+		"/proc/kallsyms"} { // a lock of an open file description is of no namespace
 		l.Try(unix.SYS_MOUNT, null, l.Text(p), 0, unix.MS_BIND, 0)
 	}
 }

@@ -114,7 +114,8 @@ func arrange(r Rules) (upper int, err error) {
 // closed is what in /proc and /sys tells of the whole machine, as boxes close it; the rest is
 // read-only.
 var closed = []string{
-	"/proc/kcore", "/proc/keys", "/proc/key-users", "/proc/timer_list", "/proc/latency_stats", "/proc/kallsyms", "/proc/sysrq-trigger",
+	"/proc/kcore", "/proc/keys", "/proc/key-users", "/proc/locks", "/proc/timer_list", "/proc/latency_stats", "/proc/kallsyms",
+	"/proc/sysrq-trigger",
 	"/sys/firmware", "/sys/fs/bpf", "/sys/fs/pstore", "/sys/kernel/debug", "/sys/kernel/tracing",
 }
 

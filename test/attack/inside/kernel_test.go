@@ -121,6 +121,8 @@ for name in ("mountinfo", "mounts", "mountstats", "maps", "cgroup", "environ", "
 			p, _ := hold(t, w.neighbour, "0:0", `
 f = open("/tmp/locked", "w")
 fcntl.flock(f, fcntl.LOCK_EX)
+import struct
+fcntl.fcntl(f, 37, struct.pack("hh4xqqi4x", 1, 0, 0, 0, 0)) # F_OFD_SETLK
 s = socket.socket(socket.AF_UNIX)
 s.bind("\0of-the-neighbour")
 libc.shmget(0x7e4d, 4096, 0o1666)
