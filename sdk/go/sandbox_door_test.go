@@ -5,6 +5,7 @@ package tend_test
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"net"
@@ -157,7 +158,8 @@ func TestAPortOfASandboxIsDialed(t *testing.T) {
 	t.Parallel()
 	c := withSandboxes(t, nil)
 	box := tend.NewSandbox(c, tend.SandboxSpec{Name: "port"})
-	l := proctest.Value(net.Listen("tcp", "127.0.0.1:0"))(t) // the host driver's sandboxes have the machine's network
+	port := proctest.FreePort(t)                                                 // which nobody gets once it is closed
+	l := proctest.Value(net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port)))(t) // the host driver's sandboxes have the machine's network
 	defer l.Close()
 	go func() {
 		for {
@@ -170,7 +172,6 @@ func TestAPortOfASandboxIsDialed(t *testing.T) {
 			c.Close()
 		}
 	}()
-	port := l.Addr().(*net.TCPAddr).Port
 	conn := proctest.Value(box.Dial(t.Context(), port))(t)
 	defer conn.Close()
 	proctest.Value(io.WriteString(conn, "hello"))(t)

@@ -255,9 +255,7 @@ func TestAKeyThatTheProviderRefusesIsNotShown(t *testing.T) {
 }
 
 func TestAProviderThatIsDownIsSaidToBe(t *testing.T) {
-	s := httptest.NewServer(http.NotFoundHandler())
-	s.Close()
-	g := open(t, t.TempDir(), s.URL)
+	g := open(t, t.TempDir(), fmt.Sprintf("http://127.0.0.1:%d", proctest.FreePort(t)))
 	status, _, body := g.ask("POST", "/api/gateway/openai/x", g.key("a", Rules{}), "{}")
 	if status != 502 || !strings.Contains(errorOf(body), "does not answer") || strings.Contains(body, "127.0.0.1") {
 		t.Errorf("%d %s", status, body)

@@ -3,6 +3,7 @@ package langsmith_test
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"io"
 	"mime/multipart"
 	"net"
@@ -233,7 +234,7 @@ func TestServiceLinksLeadToAPort(t *testing.T) {
 	inside := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		io.WriteString(w, r.URL.Path+"?"+r.URL.RawQuery+" "+r.Header.Get("Cookie")+r.Header.Get("X-Api-Key")+r.Header.Get("X-Langsmith-Sandbox-Service-Token"))
 	})}
-	l := proctest.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
+	l := proctest.Value(net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", proctest.FreePort(t))))(t) // nobody gets it once it is closed
 	go inside.Serve(l)
 	t.Cleanup(func() { inside.Close() })
 	_, port, err := net.SplitHostPort(l.Addr().String())
