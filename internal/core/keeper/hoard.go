@@ -47,12 +47,14 @@ func hoardOf(l *box.Limits) int64 {
 // gauge tells when the slab has grown since the last look. A program that frees as much
 // of it at the same time has it count against its own limit until then.
 type gauge struct {
-	low int64 // the least since the last look, in bytes
+	low int64 // the least since the last look, in bytes; 0: there was none
 }
 
+// grown reports whether a look is due. Where boxes are made by the hundred, the slab is large
+// and grows all the time.
 func (g *gauge) grown(now int64) bool {
 	g.low = min(g.low, now)
-	if now-g.low < max(leastHoard, g.low/8) { // many boxes have much
+	if now-g.low < min(max(leastHoard, g.low/8), mostHoard) {
 		return false
 	}
 	g.low = now
@@ -83,38 +85,49 @@ func (k *Keeper) watchHoards() {
 	var g gauge
 	for {
 		k.cells.waitForOne()
-		if now, known := slab(); !known {
-			time.Sleep(hoardEvery)
-		} else if !g.grown(now) {
-			time.Sleep(slabEvery)
-			continue
+		began, pause := time.Now(), hoardEvery
+		now, known := slab()
+		if known {
+			pause = slabEvery
 		}
-		began := time.Now()
-		var ends sync.WaitGroup
-		for _, b := range k.cells.list() {
-			if held, most := b.hoard(); held > most {
-				k.logf("%s: its netlink sockets hold more than %d MiB of the kernel's memory, which no limit counts: its programs are killed",
-					b.name(), most>>20)
-				k.killPrograms(&ends, b, process.CauseOOM)
-			}
+		if (!known || g.grown(now)) && !k.lookAtHoards() {
+			g = gauge{}
 		}
-		ends.Wait()
-		time.Sleep(time.Since(began)) // a list takes time for the sockets of all namespaces: half of a processor at most
+		// A list takes time for the sockets of all namespaces: half of a processor at most.
+		time.Sleep(max(pause, time.Since(began)))
 	}
 }
 
-// hoard is what the netlink sockets of a box hold, and may hold, in bytes. Those in the
-// network of the machine are not told apart.
-func (b *inhabited) hoard() (held, most int64) {
-	if !b.mu.TryRLock() { // it is being made, frozen or ended; the next look finds it
-		return 0, 0
+// lookAtHoards kills the programs of boxes that hold too much. It reports whether it could look
+// at each.
+func (k *Keeper) lookAtHoards() (all bool) {
+	all = true
+	var ends sync.WaitGroup
+	defer ends.Wait()
+	for _, b := range k.cells.list() {
+		held, most, looked := b.hoard()
+		all = all && looked
+		if held > most {
+			k.logf("%s: its netlink sockets hold more than %d MiB of the kernel's memory, which no limit counts: its programs are killed",
+				b.name(), most>>20)
+			k.killPrograms(&ends, b, process.CauseOOM)
+		}
+	}
+	return all
+}
+
+// hoard is what the netlink sockets of a box hold, and may hold, in bytes; false: it is just
+// being made, frozen or ended. Those in the network of the machine are not told apart.
+func (b *inhabited) hoard() (held, most int64, looked bool) {
+	if !b.mu.TryRLock() {
+		return 0, 0, false
 	}
 	defer b.mu.RUnlock()
 	if b.cell == nil || b.ending.Load() || !b.cell.Alive() || b.cell.Spec.Net == box.NetHost {
-		return 0, 0
+		return 0, 0, true
 	}
 	most = hoardOf(&b.cell.Spec.Limits)
-	return procfs.NetlinkQueues(b.cell.PID, most), most
+	return procfs.NetlinkQueues(b.cell.PID, most), most, true
 }
 
 // killPrograms begins to kill all programs in a box for a cause.

@@ -2,7 +2,11 @@
 
 package keeper
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/tend-run/tend/internal/core/box"
+)
 
 // TestAGaugeTellsWhatGrew: by steps, slowly, after less, and of much in larger steps.
 func TestAGaugeTellsWhatGrew(t *testing.T) {
@@ -15,7 +19,8 @@ func TestAGaugeTellsWhatGrew(t *testing.T) {
 		{100, true}, // the first look
 		{100, false}, {110, false}, {115, false}, {116, true}, {116, false}, {131, false}, {132, true},
 		{50, false}, {65, false}, {66, true},
-		{1000, true}, {1100, false}, {1124, false}, {1125, true},
+		{320, true}, {359, false}, {360, true},
+		{8000, true}, {8063, false}, {8064, true}, // a large slab hides no large hoard
 	} {
 		if got := g.grown(step.now * mib); got != step.tell {
 			t.Errorf("step %d, at %d MiB: %t", i, step.now, got)
@@ -23,5 +28,19 @@ func TestAGaugeTellsWhatGrew(t *testing.T) {
 	}
 	if held, known := slab(); !known || held < mib {
 		t.Errorf("this kernel holds %d bytes, %t", held, known)
+	}
+}
+
+// TestABoxThatIsHeldIsLookedAtLater: the slab may not grow again until then.
+func TestABoxThatIsHeldIsLookedAtLater(t *testing.T) {
+	b := &inhabited{}
+	b.mu.Lock()
+	k := &Keeper{cells: cells{all: map[box.ID]*inhabited{"held": b}}}
+	if k.lookAtHoards() {
+		t.Error("it was looked at while it was held")
+	}
+	b.mu.Unlock()
+	if !k.lookAtHoards() {
+		t.Error("it is free, and was not looked at")
 	}
 }
