@@ -19,6 +19,7 @@ import (
 	"github.com/tend-run/tend/internal/core/disk"
 	"github.com/tend-run/tend/internal/core/failpoint"
 	"github.com/tend-run/tend/internal/core/spawn"
+	"github.com/tend-run/tend/internal/lib/procfs"
 	"github.com/tend-run/tend/internal/lib/unixsock"
 	"github.com/tend-run/tend/process"
 )
@@ -421,8 +422,7 @@ func (m *Maker) closeProc(l *spawn.List) {
 	}
 	bootID(l)
 	null := l.Text("/dev/null")
-	for _, p := range []string{"/proc/kcore", "/proc/keys", "/proc/key-users", "/proc/locks", "/proc/timer_list", "/proc/latency_stats",
-		"/proc/kallsyms"} { // a lock of an open file description is of no namespace
+	for _, p := range procfs.OfTheMachine {
 		l.Try(unix.SYS_MOUNT, null, l.Text(p), 0, unix.MS_BIND, 0)
 	}
 }

@@ -113,11 +113,9 @@ func arrange(r Rules) (upper int, err error) {
 
 // closed is what in /proc and /sys tells of the whole machine, as boxes close it; the rest is
 // read-only.
-var closed = []string{
-	"/proc/kcore", "/proc/keys", "/proc/key-users", "/proc/locks", "/proc/timer_list", "/proc/latency_stats", "/proc/kallsyms",
-	"/proc/sysrq-trigger",
-	"/sys/firmware", "/sys/fs/bpf", "/sys/fs/pstore", "/sys/kernel/debug", "/sys/kernel/tracing",
-}
+var closed = append([]string{
+	"/proc/sysrq-trigger", "/sys/firmware", "/sys/fs/bpf", "/sys/fs/pstore", "/sys/kernel/debug", "/sys/kernel/tracing",
+}, procfs.OfTheMachine...)
 
 // atTop is what stands beside the directories at the top, such as a file of swap: it is neither a
 // program nor a library. Links lead to what has a rule of its own.

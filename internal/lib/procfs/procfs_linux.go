@@ -202,3 +202,9 @@ func residentPages(stat []byte) int64 {
 	}
 	return 0
 }
+
+// OfTheMachine are files that tell of the whole machine in each namespace, to a program that should see only
+// its sandbox. A lock of an open file description, as in locks, is of no namespace.
+var OfTheMachine = []string{
+	"/proc/kcore", "/proc/keys", "/proc/key-users", "/proc/locks", "/proc/timer_list", "/proc/latency_stats", "/proc/kallsyms",
+}
