@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -122,6 +123,11 @@ func Usable(stateDir string) error {
 	return nil
 }
 
+// leaveWait bounds how long the lock may be held by a process that is no launcher: one that
+// ends, of which /proc shows no command line a moment before its files are closed, or one that
+// is to become a launcher.
+const leaveWait = 5 * time.Second
+
 // lock takes the lock of the state directory for as long as this process, and
 // the launcher that it becomes, lives.
 func lock(run *rundir.Dir, stateDir string) error {
@@ -129,9 +135,11 @@ func lock(run *rundir.Dir, stateDir string) error {
 	if err != nil {
 		return fmt.Errorf("lock: %w", err)
 	}
-	if err := unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		unix.Close(fd)
-		return &BusyError{stateDir, locked(run)}
+	for end := time.Now().Add(leaveWait); unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB) != nil; time.Sleep(2 * time.Millisecond) {
+		if pid := locked(run); launcherArgv(pid, stateDir) != nil || time.Now().After(end) {
+			unix.Close(fd)
+			return &BusyError{stateDir, pid}
+		}
 	}
 	unix.Ftruncate(fd, 0)
 	_, _ = eintr.Get(func() (int, error) { return unix.Pwrite(fd, []byte(strconv.Itoa(os.Getpid())+"\n"), 0) })
