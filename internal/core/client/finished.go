@@ -87,7 +87,8 @@ func (p *proc) remove(ctx context.Context) error {
 	return err
 }
 
-// letGoWait bounds how long the keeper may take to say what is left of a process.
+// letGoWait bounds how long the keeper may take to say what is left of a process. The keeper's own
+// bound is less (forgetWait).
 const letGoWait = 10 * time.Second
 
 // letGo asks the keeper to be done with a process that has exited and is about to be

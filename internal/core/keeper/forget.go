@@ -23,8 +23,10 @@ import (
 //   - and not for strays that nothing tells of. No kill of the process reaches them, so
 //     nobody loses anything with it. That the tree is gone is never said.
 
-// forgetWait bounds how long another call about the process is waited for.
-const forgetWait = 2 * time.Second
+// forgetWait bounds how long another call about the process is waited for: a little less than the
+// server waits for the answer. A walk through /proc after the exit can take seconds where somebody
+// runs thousands of processes, as can a write to a filesystem that is busy.
+const forgetWait = 9 * time.Second
 
 // mostNamed bounds how many processes an answer names.
 const mostNamed = 8
@@ -34,7 +36,7 @@ const mostNamed = 8
 func (k *Keeper) forget(p *proc) *wire.Error {
 	for g := suspendaware.New(forgetWait); !p.mu.TryLock(); time.Sleep(time.Millisecond) {
 		if g.Over() {
-			return &wire.Error{Code: wire.CodeUnfinished, What: "another call about it is under way: the filesystem may hold it up"}
+			return &wire.Error{Code: wire.CodeUnfinished, What: fmt.Sprintf("another call about it is under way for %v: its filesystem, or /proc, may hold it up", forgetWait)}
 		}
 	}
 	defer p.mu.Unlock()
