@@ -298,6 +298,9 @@ func (v *upView) say(all []tend.Service) {
 	for _, s := range all {
 		was, known := v.shown[s.Name]
 		v.shown[s.Name] = s
+		if !known { // it may have died already
+			was.Restarts = v.before[s.Name].Restarts
+		}
 		if !s.Up && !known {
 			continue
 		}
@@ -311,7 +314,7 @@ func (v *upView) say(all []tend.Service) {
 			v.note("%s waits: %s", s.Name, s.Why)
 		case s.Ready && !(was.Ready && same):
 			v.note("%s is ready", s.Name)
-		case known && s.Restarts > was.Restarts:
+		case s.Restarts > was.Restarts:
 			v.note("%s starts again: %s", s.Name, s.Why)
 		}
 	}
