@@ -21,7 +21,9 @@ help: ## Show this list
 .PHONY: build
 build: need-go ## Build bin/tend, one static binary
 	@mkdir -p bin
-	$(STATIC) -ldflags '-s -w' -o internal/core/embedded/tend-keeper ./cmd/tend-keeper
+	$(STATIC) -ldflags '-s -w' -o bin/tend-keeper ./cmd/tend-keeper
+	go run ./cmd/tend-keeper/pack bin/tend-keeper internal/core/embedded/tend-keeper.lz4
+	@rm bin/tend-keeper
 	$(STATIC) -ldflags '-s -w -X main.version=$(VERSION)' -o bin/tend ./cmd/tend
 
 .PHONY: test
@@ -136,7 +138,7 @@ arm64-test: need-go ## Run tests on an emulated arm64, as root on Debian: an hou
 
 .PHONY: clean
 clean: ## Remove what was built and installed here
-	rm -rf bin dist internal/core/embedded/tend-keeper test/conformance/e2b/js/node_modules test/conformance/e2b/python/.venv test/conformance/agents/*/.venv test/conformance/langsmith/js/node_modules test/conformance/langsmith/python/.venv test/conformance/mastra/node_modules test/conformance/supervisors/js/node_modules test/conformance/supervisors/python/.venv sdk/node_modules sdk/*/dist sdk/python/.venv tools/go/.bin
+	rm -rf bin dist internal/core/embedded/tend-keeper.lz4 test/conformance/e2b/js/node_modules test/conformance/e2b/python/.venv test/conformance/agents/*/.venv test/conformance/langsmith/js/node_modules test/conformance/langsmith/python/.venv test/conformance/mastra/node_modules test/conformance/supervisors/js/node_modules test/conformance/supervisors/python/.venv sdk/node_modules sdk/*/dist sdk/python/.venv tools/go/.bin
 
 .PHONY: need-go
 need-go:

@@ -17,6 +17,7 @@ import (
 
 	"github.com/tend-run/tend/internal/lib/kernelfault"
 	"github.com/tend-run/tend/internal/support/proctest"
+	"github.com/tend-run/tend/internal/support/testbin"
 	"github.com/tend-run/tend/internal/support/testdaemon"
 )
 
@@ -24,8 +25,8 @@ import (
 // the machine's by as much as a test says.
 //
 // A Go program reads the clock from a page that the kernel maps for it, without a system call.
-// The name by which it finds the function there is changed in a copy of tend, and of the
-// tend-keeper that it carries: so it asks the kernel, as it does where there is no such
+// The name by which it finds the function there is changed in copies of tend and of the
+// tend-keeper beside it: so it asks the kernel, as it does where there is no such
 // function. Each such call for CLOCK_REALTIME comes here, by seccomp, and is answered by the
 // machine's clock and the difference. What the kernel itself notes, such as the times of
 // files, is the machine's.
@@ -37,16 +38,18 @@ type wallClock struct {
 // daemon starts one under the clock.
 func (w *wallClock) daemon(t *testing.T, dir string) *testdaemon.Daemon {
 	t.Helper()
-	own := filepath.Join(dir, "tend")
 	function := []byte("__vdso_clock_gettime")
 	if runtime.GOARCH == "arm64" {
 		function = []byte("__kernel_clock_gettime")
 	}
-	data := proctest.Value(os.ReadFile(bin))(t)
-	if bytes.Count(data, function) < 2 {
-		t.Fatal("tend and the tend-keeper in it do not name the function that reads the clock")
+	own := filepath.Join(dir, "tend")
+	for to, from := range map[string]string{own: testbin.Bare.Tend(programs), filepath.Join(dir, "tend-keeper"): testbin.Roles.Keeper(programs)} {
+		data := proctest.Value(os.ReadFile(from))(t)
+		if !bytes.Contains(data, function) {
+			t.Fatalf("%s does not name the function that reads the clock", from)
+		}
+		proctest.Must(t, os.WriteFile(to, bytes.ReplaceAll(data, function, bytes.ToUpper(function)), 0o755))
 	}
-	proctest.Must(t, os.WriteFile(own, bytes.ReplaceAll(data, function, bytes.ToUpper(function)), 0o755))
 	world := kernelfault.World{Rules: []kernelfault.Rule{{Call: unix.SYS_CLOCK_GETTIME, Arg: 0, Value: unix.CLOCK_REALTIME}}}
 	cmd := proctest.Value(kernelfault.Command(world, own))(t)
 	var l *kernelfault.Listener

@@ -24,7 +24,7 @@ const (
 	logQuiet  = 5 * time.Second // after which it would be stuck
 )
 
-var bin, self string
+var programs, self string // a directory of package testbin, and this program
 
 func TestMain(m *testing.M) {
 	kernelfault.Main(os.Environ())
@@ -35,13 +35,13 @@ func TestMain(m *testing.M) {
 		serveHTTP(addr)
 	}
 	os.Exit(testbin.Main(func(dir string) int {
-		bin = testbin.Released.Tend(dir)
+		programs = dir
 		var err error
 		if self, err = os.Executable(); err != nil {
 			panic(err)
 		}
 		return m.Run()
-	}, testbin.Released))
+	}, testbin.Bare, testbin.Roles))
 }
 
 // hog ends by itself, whatever becomes of the test.

@@ -1,6 +1,6 @@
 // Package embedded carries the small binary of the roles inside tend, so that
 // one file is the whole program. `make build` puts tend-keeper here before it
-// builds tend. A tend built without it looks for tend-keeper beside itself; if
+// builds tend, packed by cmd/tend-keeper/pack. A tend built without it looks for tend-keeper beside itself; if
 // there is none, as after `go install` or `go run`, tend plays the roles itself:
 // the same promises, with three times the memory for the roles.
 package embedded
@@ -13,20 +13,24 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"github.com/pierrec/lz4/v4"
 )
 
-//go:embed all:*
+//go:embed *.*
 var files embed.FS
 
 // Name of the binary. A program started under this name is a role.
 const Name = "tend-keeper"
 
+const packed = Name + ".lz4"
+
 // Open returns an executable file that plays the roles if it is started under
 // the name Name.
 func Open() (*os.File, error) {
-	if f, err := files.Open(Name); err == nil {
+	if f, err := files.Open(packed); err == nil {
 		defer f.Close()
-		return inMemory(f)
+		return inMemory(lz4.NewReader(f))
 	}
 	if self, err := os.Executable(); err == nil {
 		f, err := os.Open(filepath.Join(filepath.Dir(self), Name))
@@ -43,8 +47,9 @@ func Open() (*os.File, error) {
 
 // Bytes returns the binary, for an upgrade.
 func Bytes() ([]byte, error) {
-	if b, err := files.ReadFile(Name); err == nil {
-		return b, nil
+	if f, err := files.Open(packed); err == nil {
+		defer f.Close()
+		return io.ReadAll(lz4.NewReader(f))
 	}
 	f, err := Open()
 	if err != nil {

@@ -207,7 +207,14 @@ func (v Variant) build(root, dir string) error {
 		return nil
 	}
 	// What an earlier `make build` left in the tree may be old.
-	replace := map[string]string{filepath.Join(root, "internal/core/embedded/tend-keeper"): inside}
+	packed := ""
+	if v != Bare {
+		packed = filepath.Join(dir, string(v)+".lz4")
+		if err := goTool(root, "run", "./cmd/tend-keeper/pack", inside, packed); err != nil {
+			return err
+		}
+	}
+	replace := map[string]string{filepath.Join(root, "internal/core/embedded/tend-keeper.lz4"): packed}
 	overlay, err := json.Marshal(map[string]any{"Replace": replace})
 	if err != nil {
 		return err
@@ -220,7 +227,11 @@ func (v Variant) build(root, dir string) error {
 }
 
 func goBuild(root string, args ...string) error {
-	cmd := exec.Command("go", append([]string{"build", "-trimpath", "-buildvcs=false"}, args...)...)
+	return goTool(root, append([]string{"build", "-trimpath", "-buildvcs=false"}, args...)...)
+}
+
+func goTool(root string, args ...string) error {
+	cmd := exec.Command("go", args...)
 	cmd.Dir = root
 	cmd.Env = append(cmd.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
