@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"connectrpc.com/connect"
 
@@ -29,7 +30,7 @@ func listens() {
 		os.Exit(1)
 	}
 	os.Stdout.WriteString(strconv.Itoa(l.Addr().(*net.TCPAddr).Port) + "\n")
-	select {}
+	time.Sleep(time.Hour) // select {} would be a deadlock to a runtime without cgo
 }
 
 // The ports of a process are those of its tree, each once; those of all the machine are not
