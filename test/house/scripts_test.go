@@ -317,7 +317,7 @@ const fakeInstaller = `case ${0##*/} in
 id) echo 0 ;;
 node) echo v20 ;;
 npm) mkdir node_modules ;;
-python3) mkdir -p "$3/bin" && cp "$0" "$3/bin/pip" && cp "$0" "$3/bin/python" ;;
+python3) [ "$1 $2" != "-m venv" ] || { mkdir -p "$3/bin" && cp "$0" "$3/bin/pip" && cp "$0" "$3/bin/python"; } ;;
 pip) while [ $# -gt 1 ] && [ "$1" != --target ]; do shift; done; [ $# -eq 1 ] || mkdir "$2" ;;
 esac`
 
