@@ -2,6 +2,7 @@ package e2bapi_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -138,9 +139,13 @@ func (d *able) GetBuild(_ context.Context, id driver.BuildID, from int) (driver.
 }
 
 func (d *able) Template(_ context.Context, key string) (driver.Template, error) {
-	name, _, _ := strings.Cut(key, ":")
+	name, tag, _ := strings.Cut(key, ":")
 	for _, b := range d.builds {
-		if d.done && (b.Name == name || b.TemplateID == key) {
+		tags := b.Tags
+		if len(tags) == 0 {
+			tags = []string{driver.DefaultTag}
+		}
+		if d.done && (b.Name == name || b.TemplateID == name) && slices.Contains(tags, cmp.Or(tag, driver.DefaultTag)) {
 			return driver.Template{ID: b.TemplateID, Name: b.Name, Build: b.ID, Created: time.Unix(1, 0), Updated: time.Unix(2, 0)}, nil
 		}
 	}
@@ -149,7 +154,7 @@ func (d *able) Template(_ context.Context, key string) (driver.Template, error) 
 
 func (d *able) Templates(ctx context.Context) (all []driver.Template, err error) {
 	for _, b := range d.builds {
-		if t, err := d.Template(ctx, b.Name); err == nil {
+		if t, err := d.Template(ctx, b.Name+":"+b.Tags[0]); err == nil {
 			all = append(all, t)
 		}
 	}
@@ -230,6 +235,25 @@ func TestSnapshotsAreTemplates(t *testing.T) {
 	s.call(409, "DELETE", "/templates/used", "")
 	s.call(204, "DELETE", "/templates/"+snap["snapshotID"].(string), "")
 	s.call(404, "DELETE", "/templates/"+snap["snapshotID"].(string), "")
+}
+
+// base is the driver's template of that name, with its user, where it has one; so is an
+// alias of Mastra's until it is built.
+func TestBaseIsTheDriversTemplate(t *testing.T) {
+	t.Parallel()
+	s, d := serveAble(t)
+	d.done, d.builds["b"] = true, &driver.BuildSpec{Name: "base", TemplateID: "base", Tags: []string{driver.DefaultTag}}
+	for _, id := range []string{"", "base", "mastra-5e041282b68ff13a"} {
+		s.create(`{"templateID":"` + id + `"}`)
+		if spec := d.specs[len(d.specs)-1]; spec.Template != "base" {
+			t.Errorf("%q: made from %q", id, spec.Template)
+		}
+	}
+	d.builds["m"] = &driver.BuildSpec{Name: "mastra-5e041282b68ff13a", TemplateID: "m", Tags: []string{driver.DefaultTag}}
+	s.create(`{"templateID":"mastra-5e041282b68ff13a"}`)
+	if spec := d.specs[len(d.specs)-1]; spec.Template != "mastra-5e041282b68ff13a" {
+		t.Errorf("built: made from %q", spec.Template)
+	}
 }
 
 func TestPausesForksMetricsAndLogs(t *testing.T) {
@@ -362,11 +386,17 @@ func TestABuildAsTheSDKsMakeIt(t *testing.T) {
 		t.Errorf("the log: %v", l)
 	}
 	// It is there by its name and its ID.
-	if a := s.call(200, "GET", "/templates/aliases/mine%3Av1", ""); a["templateID"] != template {
-		t.Errorf("the alias: %v", a)
+	for _, name := range []string{"mine%3Av1", "mine", "Mine", template} { // without a tag: whatever its tags are
+		if a := s.call(200, "GET", "/templates/aliases/"+name, ""); a["templateID"] != template {
+			t.Errorf("the alias %s: %v", name, a)
+		}
 	}
-	s.create(`{"templateID":"mine"}`)
-	if spec := d.specs[len(d.specs)-1]; spec.Template != "mine" || spec.Snapshot != "" {
+	if a := s.call(404, "GET", "/templates/aliases/mine%3Av3", ""); !strings.Contains(fmt.Sprint(a["message"]), `tag "v3" does not exist for template "mine"`) {
+		t.Errorf("a tag that there is not: %v", a)
+	}
+	s.call(404, "POST", "/v2/sandboxes", `{"templateID":"mine"}`) // the tag "default" is meant
+	s.create(`{"templateID":"mine:v1"}`)
+	if spec := d.specs[len(d.specs)-1]; spec.Template != "mine:v1" || spec.Snapshot != "" {
 		t.Errorf("made from it: %+v", spec)
 	}
 	if one := s.call(200, "GET", "/templates/"+template, ""); one["templateID"] != template || len(one["builds"].([]any)) != 1 {

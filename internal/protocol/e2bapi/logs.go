@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -182,7 +183,15 @@ type logList struct {
 }
 
 func asEntry(e logEntry) any { return e }
-func asLine(e logEntry) any  { return logLine{e.Timestamp, e.Message} }
+
+// asLine is a record as JSON inside of a line, which E2B's command line decodes again: it
+// shows level, logger and message, and each other field as text.
+func asLine(e logEntry) any {
+	record := map[string]string{"timestamp": e.Timestamp, "level": e.Level, "logger": "process", "message": e.Message}
+	maps.Copy(record, e.Fields)
+	line, _ := json.Marshal(record) // strings alone are always JSON
+	return logLine{e.Timestamp, string(line)}
+}
 
 func (f *Face) logs(w http.ResponseWriter, r *http.Request) error {
 	q, err := logQuery(r.URL.Query(), "start")

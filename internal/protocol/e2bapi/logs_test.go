@@ -1,6 +1,7 @@
 package e2bapi_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"net"
 	"slices"
@@ -65,8 +66,17 @@ func TestTheLogOfASandbox(t *testing.T) {
 			t.Errorf("%s: %q", query, got)
 		}
 	}
-	if got := messages("/sandboxes/" + id + "/logs?limit=2"); !slices.Equal(got, []string{" " + began, " out"}) {
-		t.Errorf("lines: %q", got)
+	// A line is a record as JSON, of strings alone: E2B's command line decodes it.
+	var lines []string
+	for _, text := range messages("/sandboxes/" + id + "/logs?limit=2") {
+		var record map[string]string
+		if err := json.Unmarshal([]byte(text), &record); err != nil || record["process"] != name || record["timestamp"] == "" {
+			t.Errorf("the line %s: %v", text, err)
+		}
+		lines = append(lines, record["level"]+" "+record["logger"]+" "+record["message"])
+	}
+	if want := []string{"info process " + began, "info process out"}; !slices.Equal(lines, want) {
+		t.Errorf("lines: %q", lines)
 	}
 }
 

@@ -343,6 +343,9 @@ func (f *Face) setNetwork(w http.ResponseWriter, r *http.Request) error {
 		return badRequest("maskRequestHost and httpsPorts belong to a creation")
 	}
 	next := req.network(req.AllowInternet)
+	if err := checkRules(&next); err != nil {
+		return err
+	}
 	next.Public = info.Network.Public // not part of what is replaced
 	if _, err := s.Update(context.WithoutCancel(r.Context()), driver.Change{Network: &next}); err != nil {
 		return gone(r.PathValue("id"), err)

@@ -323,6 +323,39 @@ func TestKeys(t *testing.T) {
 	}
 }
 
+// What the original refuses is refused: a program that works here works there.
+func TestRulesOfTheNetwork(t *testing.T) {
+	t.Parallel()
+	s, _ := serveAble(t)
+	id := s.create(`{"network":{"allowOut":["a.example","*.b.example","1.1.1.1"],"denyOut":["0.0.0.0/0"]}}`)
+	s.create(`{"network":{"allowOut":["a.example"]},"allow_internet_access":false}`)
+	s.create(`{"network":{"allowOut":["1.1.1.1","10.0.0.0/8"],"denyOut":["2606:4700::/32","192.0.2.1"]}}`)
+	for _, c := range []struct{ rules, text string }{
+		{`"allowOut":["a.example"]`, "you must include 'ALL_TRAFFIC'"},
+		{`"allowOut":["1.1.1.1","*.a.example"],"denyOut":["10.0.0.0/8"]`, "you must include 'ALL_TRAFFIC'"},
+		{`"denyOut":["a.example"]`, "invalid denied CIDR a.example"},
+		{`"allowOut":["b.example"],"denyOut":["0.0.0.0/0","*"]`, "invalid denied CIDR *"},
+	} {
+		for _, a := range []map[string]any{
+			s.call(400, "POST", "/v2/sandboxes", `{"network":{`+c.rules+`}}`), s.call(400, "PUT", "/sandboxes/"+id+"/network", `{`+c.rules+`}`),
+		} {
+			if text := fmt.Sprint(a["message"]); !strings.Contains(text, c.text) {
+				t.Errorf("%s: %s", c.rules, text)
+			}
+		}
+	}
+}
+
+// A template of MCP that nobody built is refused by name, with what to do.
+func TestMCPNeedsATemplate(t *testing.T) {
+	t.Parallel()
+	s, _ := serveAble(t)
+	text := fmt.Sprint(s.call(501, "POST", "/v2/sandboxes", `{"templateID":"mcp-gateway","mcp":{"time":{}}}`)["message"])
+	if !strings.Contains(text, "mcp") || !strings.Contains(text, "build one") {
+		t.Errorf("the text is %q", text)
+	}
+}
+
 func TestAliases(t *testing.T) {
 	t.Parallel()
 	s := serve(t, nil)

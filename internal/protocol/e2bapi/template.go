@@ -4,9 +4,11 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/tend-run/tend/internal/lib/lazyregexp"
@@ -15,6 +17,10 @@ import (
 
 // baseTemplate is the driver's default: E2B's clients know one of this name.
 const baseTemplate = "base"
+
+// mcpTemplate is what the SDKs create a sandbox from that has options for MCP: their
+// maker's, with a gateway that needs a container engine inside.
+const mcpTemplate = "mcp-gateway"
 
 // prebuilt is the alias of a template that Mastra's E2B provider builds for itself if
 // nobody has: base, with programs that mount buckets. It looks for them before it
@@ -86,11 +92,21 @@ func (f *Face) from(ctx context.Context, spec *driver.Spec, id string) error {
 			return err
 		}
 	}
-	if isBase(id) {
-		spec.Notes[noteTemplate] = baseTemplate
-		return nil
+	switch {
+	case id == mcpTemplate:
+		return unsupported("mcp without a template "+mcpTemplate, "build one that has the program "+mcpTemplate+" (Template.build(…, '"+
+			mcpTemplate+"')), or run MCP servers as commands of the sandbox")
+	case !isBase(id):
+		return noTemplate(id)
 	}
-	return noTemplate(id)
+	spec.Notes[noteTemplate] = baseTemplate
+	_, err := f.getTemplate(ctx, baseTemplate)
+	if err == nil { // for its user
+		spec.Template = baseTemplate
+	} else if !missing(err) {
+		return err
+	}
+	return nil
 }
 
 // getTemplate finds a template; missing(err): there is none.
@@ -102,7 +118,9 @@ func (f *Face) getTemplate(ctx context.Context, key string) (driver.Template, er
 	return t.Template(ctx, key)
 }
 
-// known finds a template by the word of a client. base is there though nobody built it.
+// known finds a template by the word of a client, and a build of it only if the word has
+// a tag: a template without the default tag exists, too. base is there though nobody
+// built it.
 func (f *Face) known(ctx context.Context, key string) (driver.Template, error) {
 	t, err := f.getTemplate(ctx, key)
 	switch {
@@ -111,7 +129,33 @@ func (f *Face) known(ctx context.Context, key string) (driver.Template, error) {
 	case isBase(key):
 		return driver.Template{ID: baseTemplate, Name: baseTemplate, Aliases: []string{baseTemplate}}, nil
 	}
-	return t, noTemplate(key)
+	name, tag, tagged := strings.Cut(key, ":")
+	t, err = f.named(ctx, strings.ToLower(name))
+	switch {
+	case missing(err):
+		return t, noTemplate(key)
+	case err == nil && tagged:
+		return t, &problem{http.StatusNotFound, fmt.Sprintf("404: tag %.100q does not exist for template %.100q", tag, name)}
+	}
+	return t, err
+}
+
+// named finds a template by its name or ID, whatever its tags are; missing(err): there is
+// none.
+func (f *Face) named(ctx context.Context, key string) (t driver.Template, err error) {
+	d, ok := f.driver.(driver.Templater)
+	if !ok {
+		return t, driver.ErrNotFound
+	}
+	all, err := d.Templates(ctx)
+	if err != nil {
+		return t, err
+	}
+	i := slices.IndexFunc(all, func(t driver.Template) bool { return t.ID == key || t.Name == key || slices.Contains(t.Aliases, key) })
+	if i < 0 {
+		return t, driver.ErrNotFound
+	}
+	return all[i], nil
 }
 
 // alias answers whether there is a template of that name.

@@ -2,6 +2,8 @@ package e2bapi
 
 import (
 	"encoding/json"
+	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/tend-run/tend/internal/protocol"
@@ -128,6 +130,26 @@ func (n *networkRequest) network(internet *bool) driver.Network {
 	return next
 }
 
+// domainsNeedDeny has the words of the original: programs show them to people.
+const domainsNeedDeny = "When specifying allowed domains in allow out, you must include 'ALL_TRAFFIC' (\"0.0.0.0/0\") in deny out to block all " +
+	"other traffic."
+
+// checkRules refuses what the original refuses, so that what works here works there.
+func checkRules(n *driver.Network) error {
+	isDomain := func(rule string) bool {
+		_, err := netip.ParseAddr(rule)
+		_, cidr := netip.ParsePrefix(rule)
+		return err != nil && cidr != nil
+	}
+	if i := slices.IndexFunc(n.Deny, isDomain); i >= 0 {
+		return badRequest("invalid denied CIDR %.100s; denyOut takes addresses and CIDRs", n.Deny[i])
+	}
+	if slices.ContainsFunc(n.Allow, isDomain) && !slices.Contains(n.Deny, everything) {
+		return badRequest(domainsNeedDeny)
+	}
+	return nil
+}
+
 // spec is what the driver is asked for, without a template.
 func (c *createRequest) spec(timeout time.Duration) (driver.Spec, error) {
 	spec := driver.Spec{
@@ -140,6 +162,9 @@ func (c *createRequest) spec(timeout time.Duration) (driver.Spec, error) {
 	)
 	if err == nil {
 		err = c.Network.refuse()
+	}
+	if err == nil {
+		err = checkRules(&spec.Network)
 	}
 	if err == nil {
 		err = c.Network.serve(spec.Notes)
