@@ -112,6 +112,7 @@ func (f *Face) create(timeout time.Duration) handler {
 		if err := f.from(ctx, &spec, req.TemplateID); err != nil {
 			return err
 		}
+		spec.E2BTemplate = spec.Notes[noteTemplate]
 		key := r.Header.Get("Idempotency-Key")
 		if spec.Name, err = nameFor(key); err != nil {
 			return err

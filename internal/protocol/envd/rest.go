@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"maps"
 	"net/http"
 	"os"
 	"strconv"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/tend-run/tend/internal/lib/budget"
 	"github.com/tend-run/tend/internal/protocol"
+	"github.com/tend-run/tend/internal/sandbox/driver"
 )
 
 // maxInitBytes bounds the body of POST /init.
@@ -88,7 +90,11 @@ func (f *Face) init(w http.ResponseWriter, r *http.Request) {
 // envs answers GET /envs with the variables every process gets.
 func (f *Face) envs(w http.ResponseWriter, r *http.Request) {
 	cur := f.settingsIn(r.Context())
-	writeJSON(w, cur.globalEnv())
+	env := cur.globalEnv()
+	if t := targetOf(r.Context()); t != nil { // its driver gives them
+		maps.Copy(env, driver.Told(t.ID, t.Info.E2BTemplate))
+	}
+	writeJSON(w, env)
 }
 
 // metrics answers GET /metrics.

@@ -57,6 +57,10 @@ func (s *Spec) Validate() error {
 		return &InvalidError{Field: "template", Reason: fmt.Sprintf("has %d bytes or a control character; at most %d bytes are allowed",
 			len(s.Template), 2*MaxName)}
 	}
+	if len(s.E2BTemplate) > 2*MaxName || hasControl(s.E2BTemplate) {
+		return &InvalidError{Field: "e2b_template", Reason: fmt.Sprintf("has %d bytes or a control character; at most %d bytes are allowed",
+			len(s.E2BTemplate), 2*MaxName)}
+	}
 	if s.Template != "" && s.Snapshot != "" {
 		return &InvalidError{Field: "template", Reason: "cannot be given together with a snapshot; name one of them"}
 	}

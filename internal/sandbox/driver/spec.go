@@ -66,11 +66,25 @@ type Spec struct {
 	// Network that programs inside see, and Shares: directories of this machine.
 	Network Network
 	Shares  []Share
+	// E2BTemplate, if it is set, is a template's ID in E2B's API. Programs inside are told
+	// which sandbox theirs is, and made from which template, as in E2B's sandboxes: each
+	// process by variables ([Told]), and all by files below /run/e2b, where a sandbox has
+	// files of its own.
+	E2BTemplate string
 	// Metadata is kept for the caller.
 	Metadata map[string]string
 	// Notes are kept for the faces ("e2b.template"). A face neither shows them to callers
 	// nor accepts them from callers.
 	Notes map[string]string
+}
+
+// Told are the variables by which programs of a sandbox know it, if its Spec has an
+// E2BTemplate. A process that brings one of that name has its own.
+func Told(id ID, e2bTemplate string) map[string]string {
+	if e2bTemplate == "" {
+		return nil
+	}
+	return map[string]string{"E2B_SANDBOX": "true", "E2B_SANDBOX_ID": string(id), "E2B_TEMPLATE_ID": e2bTemplate}
 }
 
 // Isolation of a sandbox from the machine.
@@ -215,6 +229,7 @@ type Info struct {
 	Size                     Size    // enforced; 0 where nothing is
 	Network                  Network // Mode is never NetworkDefault
 	Shares                   []Share
+	E2BTemplate              string
 	Created, Updated         time.Time
 	StoppedAt                time.Time // zero unless Stopped
 	PausedAt                 time.Time // zero unless Paused

@@ -363,6 +363,91 @@ func TestATemplatesStartCommandRunsInEachSandbox(t *testing.T) {
 	proctest.Eventually(t, "the start command after a start", func() bool { return inSandbox(t, s, "cat ~/up 2>/dev/null || true") == "prepared\n" })
 }
 
+// A sandbox from a snapshot of one, and a copy of one, begins with its files and without its
+// processes: the start command runs again, and it is there when the ready command says so.
+func TestAStartCommandRunsAgainInCopies(t *testing.T) {
+	d, _ := boxed(t)
+	b, log := built(t, d, driver.BuildSpec{
+		Name: "server", Start: "sleep 0.3; echo began >> ~/starts; sleep 1000", Ready: `test "$(wc -l < ~/starts)" -gt "$(cat ~/wanted 2>/dev/null || echo 0)"`,
+	})
+	if b.Status != driver.BuildReady {
+		t.Fatalf("%+v\n%s", b, log)
+	}
+	s, err := d.Create(t.Context(), driver.Spec{Template: "server"})
+	proctest.Must(t, err)
+	if got := inSandbox(t, s, "wc -l < ~/starts; wc -l < ~/starts > ~/wanted"); got != "1\n" {
+		t.Fatalf("the first has started %q times", got)
+	}
+	snap, err := d.Snapshot(t.Context(), info(t, s).ID, driver.SnapshotSpec{})
+	proctest.Must(t, err)
+	forks, err := d.Fork(t.Context(), info(t, s).ID, driver.ForkSpec{Count: 3})
+	proctest.Must(t, err)
+	of, err := d.Create(t.Context(), driver.Spec{Snapshot: string(snap.ID)})
+	proctest.Must(t, err)
+	all := []driver.Sandbox{of}
+	for _, f := range forks {
+		proctest.Must(t, f.Err)
+		all = append(all, f.Sandbox)
+	}
+	for i, c := range all {
+		if got := inSandbox(t, c, "wc -l < ~/starts"); got != "2\n" {
+			t.Errorf("copy %d has started %q times", i, got)
+		}
+		infos := proctest.Value(c.Processes().List(t.Context(), process.Filter{Labels: map[string]string{"start": "template"}}))(t)
+		if len(infos) != 1 || infos[0].Exit != nil {
+			t.Errorf("copy %d runs %+v", i, infos)
+		}
+	}
+	// Copies of copies, too.
+	inSandbox(t, of, "wc -l < ~/starts > ~/wanted")
+	again := proctest.Value(d.Fork(t.Context(), info(t, of).ID, driver.ForkSpec{}))(t)
+	proctest.Must(t, again[0].Err)
+	if got := inSandbox(t, again[0].Sandbox, "wc -l < ~/starts"); got != "3\n" {
+		t.Errorf("a copy of a copy has started %q times", got)
+	}
+}
+
+// Programs are told which sandbox theirs is, by variables and files, whatever becomes of it;
+// that says nothing of use, so a snapshot of it is as cheap as of one that knows nothing.
+func TestProgramsAreToldOfTheirSandbox(t *testing.T) {
+	d, _ := boxed(t)
+	s, err := d.Create(t.Context(), driver.Spec{Template: "base", E2BTemplate: "own"})
+	proctest.Must(t, err)
+	id := string(info(t, s).ID)
+	const look = `echo "$E2B_SANDBOX $E2B_SANDBOX_ID $E2B_TEMPLATE_ID"; cd /run/e2b; stat -c '%a %U %n' .[A-Z]*; cat .E2B_SANDBOX .E2B_SANDBOX_ID .E2B_TEMPLATE_ID`
+	want := func(id string) string {
+		return "true " + id + " own\n444 root .E2B_SANDBOX\n666 root .E2B_SANDBOX_ID\n666 root .E2B_TEMPLATE_ID\ntrue" + id + "own"
+	}
+	if got := inSandbox(t, s, look); got != want(id) {
+		t.Errorf("it sees %q", got)
+	}
+	s.(*sandbox).mu.Lock()
+	in := s.(*sandbox).box
+	s.(*sandbox).mu.Unlock()
+	proctest.Eventually(t, "what is told is no content", func() bool {
+		idle, err := s.(*sandbox).idle(t.Context(), in)
+		return err == nil && idle
+	})
+	inSandbox(t, s, "echo more > /run/e2b/more || echo more > /dev/shm/more")
+	if idle, err := s.(*sandbox).idle(t.Context(), in); err != nil || idle {
+		t.Errorf("a file is no content: %v %v", idle, err)
+	}
+	forks := proctest.Value(d.Fork(t.Context(), info(t, s).ID, driver.ForkSpec{}))(t)
+	proctest.Must(t, forks[0].Err)
+	if got := inSandbox(t, forks[0].Sandbox, look); got != want(string(info(t, forks[0].Sandbox).ID)) {
+		t.Errorf("a copy sees %q", got)
+	}
+	proctest.Must(t, errors.Join(s.Stop(t.Context()), s.Start(t.Context())))
+	if got := inSandbox(t, s, look); got != want(id) {
+		t.Errorf("after a start it sees %q", got)
+	}
+	other, err := d.Create(t.Context(), driver.Spec{Template: "base"})
+	proctest.Must(t, err)
+	if got := inSandbox(t, other, `echo "$E2B_SANDBOX_ID"; ls -d /run/e2b 2>/dev/null || echo none`); got != "\nnone\n" {
+		t.Errorf("one that is not E2B's sees %q", got)
+	}
+}
+
 // TestSnapshotsOfWhatRuns: of sandboxes that run nothing, and of such that do.
 func TestSnapshotsOfWhatRuns(t *testing.T) {
 	d, _ := boxed(t)

@@ -2,8 +2,10 @@ package local
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
+	"sync"
 	"time"
 
 	"github.com/tend-run/tend/internal/sandbox/driver"
@@ -27,6 +29,7 @@ func (d *Driver) Fork(ctx context.Context, id driver.ID, spec driver.ForkSpec) (
 	}
 	defer d.layers.Release(top, by)
 	results := make([]driver.ForkResult, max(spec.Count, 1))
+	var starting sync.WaitGroup // of their start commands
 	for i := range results {
 		next := rec
 		now := time.Now().UTC()
@@ -36,12 +39,22 @@ func (d *Driver) Fork(ctx context.Context, id driver.ID, spec driver.ForkSpec) (
 		next.Env, next.OverEnv, next.Metadata, next.Notes = maps.Clone(rec.Env), maps.Clone(rec.OverEnv), maps.Clone(rec.Metadata),
 			maps.Clone(rec.Notes)
 		next.Layer, next.Origin = top, top
-		if made, err := d.create(ctx, next); err != nil {
+		made, err := d.create(ctx, next)
+		if err != nil {
 			results[i].Err = err
-		} else {
-			results[i].Sandbox = made
+			continue
 		}
+		results[i].Sandbox = made
+		if next.StartCommand == "" && next.ReadyCommand == "" {
+			continue
+		}
+		starting.Go(func() {
+			if err := made.startUp(ctx, next.StartCommand, next.ReadyCommand, false); err != nil {
+				results[i] = driver.ForkResult{Err: errors.Join(err, made.Destroy(ctx))}
+			}
+		})
 	}
+	starting.Wait()
 	return results, nil
 }
 

@@ -30,6 +30,7 @@ func (d *Driver) from(rec *record) (release func(), err error) {
 	}
 	rec.Snapshot = string(n.ID)
 	rec.begin(n.Layer, n.Run)
+	rec.StartCommand, rec.ReadyCommand = n.Start, n.Ready
 	return d.holdFor(n.Layer, holder("create", rec.ID))
 }
 

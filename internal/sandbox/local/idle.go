@@ -32,13 +32,16 @@ func alone(in box.Info) bool {
 	return err == nil && only
 }
 
-// emptyInside reports whether a directory has nothing in it but empty directories.
+// emptyInside reports whether a directory has nothing in it but empty directories, and
+// what programs are told, which the next box has anew.
 func emptyInside(r *files.Root, dir string) bool {
 	empty := true
 	err := files.FS{User: files.User{Name: "root", Home: "/"}, Root: r}.Do(context.Background(), func(a *files.Actor) error {
 		names, err := a.Names(dir)
 		for _, n := range names {
-			if below, berr := a.Names(filepath.Join(dir, n.Name)); berr != nil || len(below) > 0 {
+			path := filepath.Join(dir, n.Name)
+			below, berr := a.Names(path)
+			if berr != nil || len(below) > 0 && !(path == toldDir && onlyTold(below)) {
 				empty = false
 			}
 		}

@@ -43,11 +43,14 @@ func (s *sandbox) begin(ctx context.Context) error {
 		return fault(err)
 	}
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.box, s.usesNetwork, s.rec.Boot = info, false, bootID()
 	s.rec.Enforced = size
 	s.active = time.Now()
 	s.meter.reset()
+	s.mu.Unlock()
+	if err := s.tell(ctx); err != nil {
+		return errors.Join(err, s.end(ctx))
+	}
 	return nil
 }
 

@@ -31,7 +31,10 @@ type snapshot struct {
 	Sandbox driver.ID        `json:"sandbox"`
 	Layer   layer.ID         `json:"layer,omitempty"` // none: it has the machine's files alone
 	Run     driver.RunConfig `json:"run"`
-	Created time.Time        `json:"created"`
+	// Start and Ready are the commands of the sandbox's template, if it has one.
+	Start   string    `json:"start,omitempty"`
+	Ready   string    `json:"ready,omitempty"`
+	Created time.Time `json:"created"`
 }
 
 // snapshots are all that there are.
@@ -143,6 +146,7 @@ func (s *sandbox) captured(ctx context.Context, by string, n *snapshot) (layer.I
 	}
 	s.mu.Lock()
 	n.Run.User, n.Run.Dir = cmp.Or(n.Run.User, s.rec.User), cmp.Or(n.Run.Dir, s.rec.Dir)
+	n.Start, n.Ready = s.rec.StartCommand, s.rec.ReadyCommand
 	env := maps.Clone(s.rec.Env)
 	s.mu.Unlock()
 	if env == nil {

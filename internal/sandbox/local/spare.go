@@ -109,8 +109,13 @@ func (d *Driver) takeSpare(rec record) *sandbox {
 func (s *sandbox) appear(ctx context.Context) error {
 	s.life.Lock()
 	defer s.life.Unlock()
-	if err := s.enlist(); err != nil {
-		return s.abandon(context.WithoutCancel(ctx), err)
+	ctx = context.WithoutCancel(ctx)
+	err := s.tell(ctx)
+	if err == nil {
+		err = s.enlist()
+	}
+	if err != nil {
+		return s.abandon(ctx, err)
 	}
 	return nil
 }

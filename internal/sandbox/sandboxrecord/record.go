@@ -30,6 +30,7 @@ type Record struct {
 	PauseAtDeadline bool              `json:"pause_at_deadline,omitempty"`
 	FilesAlone      bool              `json:"files_alone,omitempty"` // of that pause
 	Wake            bool              `json:"wake,omitempty"`
+	E2BTemplate     string            `json:"e2b_template,omitempty"`
 	Metadata        map[string]string `json:"metadata,omitempty"`
 	Notes           map[string]string `json:"notes,omitempty"`
 	Public          bool              `json:"public,omitempty"` // Network.Public
@@ -51,8 +52,8 @@ func NewRecord(id driver.ID, spec *driver.Spec) Record {
 		ID: id, Name: name, User: spec.Run.User, Dir: spec.Run.Dir, Env: spec.Run.Env, OverEnv: spec.Env, Disposable: spec.Disposable,
 		IdleTTL: spec.IdleTTL, DeleteAfterStop: spec.DeleteAfterStop, Deadline: spec.Deadline,
 		PauseAtDeadline: spec.AtDeadline == driver.ActionPause,
-		FilesAlone:      spec.FilesAlone, Wake: spec.Wake, Metadata: spec.Metadata, Notes: spec.Notes, Public: spec.Network.Public,
-		Created: now, Updated: now,
+		FilesAlone:      spec.FilesAlone, Wake: spec.Wake, E2BTemplate: spec.E2BTemplate, Metadata: spec.Metadata,
+		Notes: spec.Notes, Public: spec.Network.Public, Created: now, Updated: now,
 	}
 }
 
@@ -73,7 +74,7 @@ func (r *Record) Info() driver.Info {
 		Run: driver.RunConfig{User: r.User, Dir: r.Dir, Env: maps.Clone(r.Env)},
 		Env: maps.Clone(r.OverEnv), Disposable: r.Disposable,
 		IdleTTL: r.IdleTTL, DeleteAfterStop: r.DeleteAfterStop, Deadline: r.Deadline, FilesAlone: r.FilesAlone, Wake: r.Wake,
-		Network: driver.Network{Public: r.Public},
+		Network: driver.Network{Public: r.Public}, E2BTemplate: r.E2BTemplate,
 		Created: r.Created, Updated: r.Updated, StoppedAt: r.StoppedAt,
 		Metadata: maps.Clone(r.Metadata), Notes: maps.Clone(r.Notes),
 	}
@@ -143,9 +144,12 @@ func (r *Record) Started() {
 	}
 }
 
+// Told is what programs of the sandbox are told of it.
+func (r *Record) Told() map[string]string { return driver.Told(r.ID, r.E2BTemplate) }
+
 // Environ is the environment of a process that brings env.
 func (r *Record) Environ(env map[string]string) map[string]string {
-	return merge(merge(r.Env, r.OverEnv), env)
+	return merge(merge(merge(r.Told(), r.Env), r.OverEnv), env)
 }
 
 // Due returns the due action for a sandbox that is ready or stopped, according to its

@@ -58,6 +58,19 @@ for (const generation of ['e2b', 'e2b-v1']) {
       assert.equal(await sbx.isRunning(), true)
     })
 
+    test('programs are told which sandbox theirs is, by variables and files', async () => {
+      const told = async (s) => (await s.commands.run('echo "$E2B_SANDBOX $E2B_SANDBOX_ID $E2B_TEMPLATE_ID"; cd /run/e2b; cat .E2B_SANDBOX; echo -n " "; cat .E2B_SANDBOX_ID; echo -n " "; cat .E2B_TEMPLATE_ID; echo; stat -c "%a %n" .E2B_*')).stdout
+      const want = (s) => `true ${s.sandboxId} base\n`.repeat(2) + '444 .E2B_SANDBOX\n666 .E2B_SANDBOX_ID\n666 .E2B_TEMPLATE_ID\n'
+      assert.equal(await told(sbx), want(sbx))
+      const [copy] = await sbx.fork({ timeoutMs: 60_000 })
+      made.push(copy)
+      assert.equal(await told(copy), want(copy)) // its own, after a start of its own
+      await copy.pause({ keepMemory: false })
+      await copy.connect()
+      assert.equal(await told(copy), want(copy))
+      assert.equal((await sbx.commands.run('echo $E2B_SANDBOX_ID', { envs: { E2B_SANDBOX_ID: 'mine' } })).stdout, 'mine\n')
+    })
+
     test('two sandboxes do not see each other', async () => {
       const other = await create()
       assert.notEqual(other.sandboxId, sbx.sandboxId)
