@@ -13,6 +13,7 @@ import (
 	"github.com/tend-run/tend/internal/protocol"
 	"github.com/tend-run/tend/internal/protocol/module"
 	"github.com/tend-run/tend/internal/sandbox/driver"
+	where "github.com/tend-run/tend/internal/sandbox/route"
 	"github.com/tend-run/tend/internal/server/metrics"
 	"github.com/tend-run/tend/internal/server/operator"
 	"github.com/tend-run/tend/process"
@@ -34,6 +35,9 @@ type Config struct {
 	// Parts implement everything beyond the server's own probes. They are closed in this
 	// order at the end.
 	Parts []module.Part
+
+	// Doors have the listening sockets inside sandboxes. nil: there are none.
+	Doors *where.Doors
 
 	// TokenNow returns the current token, if a part may change it. nil: Token.
 	TokenNow func() protocol.Token

@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tend-run/tend/internal/protocol/module"
+	where "github.com/tend-run/tend/internal/sandbox/route"
 )
 
 // routeTable is what the server knows of a request before its handler is called,
@@ -87,6 +88,15 @@ func able(p module.Part) bool {
 func (s *Server) routed(mux *http.ServeMux, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		widenStack()
+		if where.Inside(r.Context()) != "" {
+			r = innerRequest(r)
+			if _, r.Pattern = mux.Handler(r); !s.routes.of(r).Inside {
+				r.Pattern = ""
+				r = r.WithContext(context.WithValue(r.Context(), hostedKey{}, http.HandlerFunc(http.NotFound)))
+			}
+			next.ServeHTTP(w, r)
+			return
+		}
 		_, r.Pattern = mux.Handler(r)
 		for _, p := range s.hosters {
 			h, inside := p.Hosts(r)

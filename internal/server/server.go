@@ -104,6 +104,9 @@ func (s *Server) Run(ctx context.Context) error {
 			}
 		})
 	}
+	if s.cfg.Doors != nil {
+		servers = append(servers, s.innerServer(requests, &wg))
+	}
 	err := s.announce()
 	if err == nil {
 		select {

@@ -17,7 +17,7 @@ import (
 )
 
 // port is where clients of this protocol find it in each sandbox.
-const port = 49983
+const port = route.EnvdPort
 
 type targetKey struct{}
 

@@ -39,9 +39,6 @@ import (
 	"github.com/tend-run/tend/internal/sandbox/route"
 )
 
-// envdPort is served by the face envd.
-const envdPort = 49983
-
 const trafficHeader = "E2b-Traffic-Access-Token"
 
 // hopHeader marks requests that this server has passed on: if a sandbox has the machine's
@@ -134,7 +131,7 @@ func (p *Ports) Hosts(r *http.Request) (http.Handler, bool) {
 	if p.hop.Matches(r.Header.Get(hopHeader)) { // it names no sandbox any more where headers did
 		return http.HandlerFunc(p.serve), byHost
 	}
-	if !named || port == envdPort {
+	if !named || port == route.EnvdPort {
 		return nil, byHost
 	}
 	return http.HandlerFunc(p.serve), byHost

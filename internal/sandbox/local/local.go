@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -56,6 +57,10 @@ type Config struct {
 	Hide []string
 	// Network decides what sandboxes reach. nil: what this machine reaches, without rules.
 	Network *network.Host
+	// Door serves a listening socket inside of a sandbox that has an E2BTemplate, at the
+	// port of envd on localhost, until the socket is closed; it does not wait. nil: nothing
+	// listens there.
+	Door func(driver.ID, net.Listener)
 	// Spare: Run keeps one sandbox ready for the next creation, from the first creation on.
 	Spare bool
 	// Disk size of a sandbox that requests none, in bytes. 0: it writes to the machine's

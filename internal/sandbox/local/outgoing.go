@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"slices"
 
 	"github.com/tend-run/tend/internal/core/box"
 	"github.com/tend-run/tend/internal/sandbox/driver"
 	"github.com/tend-run/tend/internal/sandbox/network"
+	"github.com/tend-run/tend/internal/sandbox/route"
 )
 
 // layerOutgoing is the word of Capabilities for a network of the sandbox's own that leads
@@ -83,10 +85,32 @@ func (s *sandbox) connect(info box.Info) error {
 	policy, unable := s.policy(), s.d.out.Unable() != nil
 	s.lacksWay = unable
 	if policy.Closed() || unable || s.d.over.Load() {
-		return errors.Join(space.Loopback(), space.Close())
+		err := space.Loopback()
+		if err == nil {
+			s.openDoor(space)
+		}
+		return errors.Join(err, space.Close())
 	}
-	s.way, err = s.d.out.Open(space, policy)
+	if s.way, err = s.d.out.Open(space, policy); err == nil {
+		s.openDoor(space)
+	}
 	return err
+}
+
+// openDoor has programs inside find envd on localhost, if theirs is a sandbox of E2B's. A
+// program may have taken the port while no server ran: it fools its own sandbox alone. s.mu
+// is held.
+func (s *sandbox) openDoor(space *network.Space) {
+	if s.rec.E2BTemplate == "" || s.d.cfg.Door == nil || s.door != nil || s.d.over.Load() {
+		return
+	}
+	l, err := space.Listen(netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), route.EnvdPort))
+	if err != nil {
+		s.d.log.Info("programs of a sandbox do not find envd on localhost", slog.String("id", string(s.id)), slog.Any("err", err))
+		return
+	}
+	s.door = l
+	s.d.cfg.Door(s.id, l)
 }
 
 // applyRules has the network follow rules that were changed.
@@ -102,12 +126,30 @@ func (s *sandbox) applyRules() error {
 	return nil
 }
 
+// openDoorOfSpare does it for a sandbox whose network was there before its record.
+func (s *sandbox) openDoorOfSpare() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.rec.E2BTemplate == "" || s.d.cfg.Door == nil || !s.usesNetwork {
+		return nil
+	}
+	space, err := openSpace(s.box)
+	if err != nil {
+		return err
+	}
+	s.openDoor(space)
+	return space.Close()
+}
+
 // disconnect ends the way out.
 func (s *sandbox) disconnect() {
 	s.mu.Lock()
-	way := s.way
-	s.way, s.usesNetwork = nil, false
+	way, door := s.way, s.door
+	s.way, s.door, s.usesNetwork = nil, nil, false
 	s.mu.Unlock()
+	if door != nil {
+		_ = door.Close()
+	}
 	if way == nil {
 		return
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -41,6 +42,7 @@ type sandbox struct {
 	// lacksWay: box has no way out because no network had one then; guarded by mu.
 	lacksWay bool
 	way      *network.Proxy // out of it; nil: there is none; guarded by mu
+	door     net.Listener   // inside, at envd's port; nil: there is none; guarded by mu
 	meter    meter          // guarded by mu
 
 	expiring atomic.Bool // its end at its time is under way

@@ -2,6 +2,7 @@ package local
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -110,7 +111,7 @@ func (s *sandbox) appear(ctx context.Context) error {
 	s.life.Lock()
 	defer s.life.Unlock()
 	ctx = context.WithoutCancel(ctx)
-	err := s.tell(ctx)
+	err := errors.Join(s.tell(ctx), s.openDoorOfSpare())
 	if err == nil {
 		err = s.enlist()
 	}

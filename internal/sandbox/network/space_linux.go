@@ -201,6 +201,24 @@ func (s *Space) listen(at netip.AddrPort) (tcp *net.TCPListener, udp *net.UDPCon
 	return tcp, udp, nil
 }
 
+// Listen returns a TCP socket that listens in the namespace. That of a server before this
+// one may still be there.
+func (s *Space) Listen(at netip.AddrPort) (net.Listener, error) {
+	f, err := s.socket(at.Addr(), unix.SOCK_STREAM)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	fd := int(f.Fd())
+	err = errors.Join(unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1),
+		unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEPORT, 1),
+		os.NewSyscallError("bind", unix.Bind(fd, sockaddr(at))), os.NewSyscallError("listen", unix.Listen(fd, backlog)))
+	if err != nil {
+		return nil, err
+	}
+	return net.FileListener(f)
+}
+
 // backlog of connections that nobody has looked at yet.
 const backlog = 128
 

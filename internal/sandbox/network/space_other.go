@@ -33,6 +33,9 @@ func (s *Space) udp(netip.AddrPort, netip.AddrPort) (*net.UDPConn, error) {
 	return nil, errors.ErrUnsupported
 }
 
+// Listen fails.
+func (s *Space) Listen(netip.AddrPort) (net.Listener, error) { return nil, errors.ErrUnsupported }
+
 func (s *Space) listen(netip.AddrPort) (*net.TCPListener, *net.UDPConn, error) {
 	return nil, nil, errors.ErrUnsupported
 }

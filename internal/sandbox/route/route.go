@@ -5,6 +5,8 @@
 //	http://localhost:PORT/…            the same headers, or none
 //	http://49983-ID.localhost:PORT/…   as below a domain; browsers and curl find localhost themselves
 //
+// Requests from inside of a sandbox are for it, however they name another ([WithInside]).
+//
 // A host name below one of the configured domains must name an existing sandbox;
 // everything else is an error. With other host names, clients may also send no ID, or a
 // placeholder: with E2B_DEBUG they send debug_sandbox_id. These requests get
@@ -98,6 +100,11 @@ func (e *UnknownError) Error() string { return fmt.Sprintf("no sandbox %.100q is
 // Of returns the target of a request. Errors: [*UnknownError], and those of the
 // driver.
 func (r *Router) Of(req *http.Request) (Target, error) {
+	if id := Inside(req.Context()); id != "" {
+		t, err := r.Find(req.Context(), string(id))
+		t.Port, t.ByHost = EnvdPort, true
+		return t, err
+	}
 	label, strict := r.label(req.Host)
 	portText, id, named := strings.Cut(label, "-")
 	if !named {
@@ -124,6 +131,9 @@ func (r *Router) Of(req *http.Request) (Target, error) {
 // Named reports whether a request names a sandbox, whether there is one or not: by
 // its host name, or in the header with a port. Then port is the one that it names.
 func (r *Router) Named(req *http.Request) (port int, byHost, named bool) {
+	if Inside(req.Context()) != "" {
+		return EnvdPort, true, true
+	}
 	label, _ := r.label(req.Host)
 	portText, _, byHost := strings.Cut(label, "-")
 	n, err := strconv.ParseUint(portText, 10, 16)

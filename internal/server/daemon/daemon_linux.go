@@ -86,7 +86,7 @@ func Run(ctx context.Context, c Config) error {
 	}
 	daemon.parts = set
 	s, err := server.New(server.Config{
-		Settings: c.Settings, Manager: manager, Driver: set.Driver, Parts: set.Parts, TokenNow: set.Token, Session: set.Session,
+		Settings: c.Settings, Manager: manager, Driver: set.Driver, Parts: set.Parts, Doors: set.Doors, TokenNow: set.Token, Session: set.Session,
 		Final: daemon.final, Used: idle.Used, Around: sight.Around, Metrics: measured, Budget: held,
 	})
 	if err != nil {

@@ -109,6 +109,8 @@ type Config struct {
 // Set is what a server has to do.
 type Set struct {
 	Driver driver.Driver
+	// Doors are the listening sockets inside sandboxes.
+	Doors *route.Doors
 	// Parts in the order in which they end.
 	Parts []module.Part
 	// Token returns the token of this moment: envd's POST /init may set one.
@@ -156,7 +158,7 @@ func driverStatus(ctx context.Context, d driver.Driver) map[string]string {
 // openDriver returns the driver of the sandboxes, and the destination of requests that
 // name no sandbox. If this machine cannot isolate, a sandbox that requests isolation is
 // refused with the reason.
-func openDriver(c *Config) (driver.Driver, driver.Access, error) {
+func openDriver(c *Config, doors *route.Doors) (driver.Driver, driver.Access, error) {
 	machine := host.NewMachine(c.Manager)
 	none, err := host.Open(host.Config{
 		Dir: filepath.Join(c.StateDir, "boxes"), Top: c.StateDir, Manager: c.Manager, DefaultUser: c.DefaultUser, Log: c.Log,
@@ -166,7 +168,8 @@ func openDriver(c *Config) (driver.Driver, driver.Access, error) {
 	}
 	full, err := local.Open(local.Config{
 		Dir: filepath.Join(c.StateDir, "sandboxes"), State: c.StateDir, Manager: c.Manager, Inside: c.Inside, Engine: c.Boxes,
-		Hide: hidden(&c.Settings), Network: network.NewHost(c.Network), Spare: !c.NoSpare, Disk: c.SandboxDisk, Log: c.Log,
+		Hide: hidden(&c.Settings), Network: network.NewHost(c.Network), Spare: !c.NoSpare, Disk: c.SandboxDisk,
+		Door: doors.Open, Log: c.Log,
 	})
 	if errors.Is(err, driver.ErrUnsupported) {
 		return none, machine, nil
@@ -200,7 +203,8 @@ func Open(c Config) (*Set, error) {
 	if c.Manager == nil || c.StateDir == "" {
 		return nil, errors.New("parts: a manager and a state directory are needed")
 	}
-	boxes, machine, err := openDriver(&c)
+	doors := new(route.Doors)
+	boxes, machine, err := openDriver(&c, doors)
 	if err != nil {
 		return nil, err
 	}
@@ -221,7 +225,7 @@ func Open(c Config) (*Set, error) {
 		sc.Healer = repair
 	}
 	kept := services.Open(sc)
-	set := &Set{Driver: boxes}
+	set := &Set{Driver: boxes, Doors: doors}
 	shown, err := page.New(page.Config{
 		Secret: secret, Token: func() protocol.Token { return set.Token() }, File: filepath.Join(c.StateDir, "page-sessions.json"), Log: c.Log,
 	})

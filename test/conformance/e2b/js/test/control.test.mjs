@@ -71,6 +71,40 @@ for (const generation of ['e2b', 'e2b-v1']) {
       assert.equal((await sbx.commands.run('echo $E2B_SANDBOX_ID', { envs: { E2B_SANDBOX_ID: 'mine' } })).stdout, 'mine\n')
     })
 
+    test('envd on localhost inside: its own sandbox with its token, and nothing else of the server', async () => {
+      const other = await create()
+      const token = (s) => s.envdAccessToken ?? s['envdAccessToken']
+      const curl = async (path, ...args) => (await sbx.commands.run(`curl -sS -m 20 -w '\\n%{http_code}' ${args.map((a) => `'${a}'`).join(' ')} 'http://localhost:49983${path}'`)).stdout
+      const status = async (...args) => +(await curl(...args)).split('\n').pop()
+      assert.equal(await status('/health'), 204)
+      const rpc = ['-X', 'POST', '-H', 'Content-Type: application/json', '-d', '{}']
+      assert.equal(await status('/process.Process/List', ...rpc), 401)
+      assert.equal(await status('/files?path=/etc/hostname'), 401)
+      if (!token(sbx)) return // the older SDK keeps it
+      const own = ['-H', `X-Access-Token: ${token(sbx)}`]
+      await other.files.write('/home/user/whose', 'of the other')
+      await sbx.files.write('/home/user/whose', 'of this one')
+      assert.equal(await curl('/files?path=/home/user/whose', ...own), 'of this one\n200')
+      assert.match(await curl('/envs', ...own), new RegExp(`"E2B_SANDBOX_ID":"${sbx.sandboxId}"`))
+      // Whoever it names, it is its own that answers.
+      for (const name of ['E2b-Sandbox-Id: ' + other.sandboxId, `Host: 49983-${other.sandboxId}.localhost`, 'E2b-Sandbox-Id: debug_sandbox_id', 'Host: 3000-' + other.sandboxId + '.localhost']) {
+        assert.equal(await curl('/files?path=/home/user/whose', ...own, '-H', name), 'of this one\n200', name)
+        assert.equal(await status('/files?path=/home/user/whose', '-H', `X-Access-Token: ${token(other)}`, '-H', name), 401, name)
+      }
+      const key = ['-H', 'X-API-Key: e2b_0000000000000000000000000000000000000000']
+      for (const path of ['/v2/sandboxes', '/sandboxes', '/-/metrics', '/-/healthz', '/ui/', '/mcp', '/tend.v1.ProcessService/List', '/templates', '/api/gateway/', '/langsmith/', '/', '//v2/sandboxes', '/files/../v2/sandboxes', '/%2e%2e/v2/sandboxes'])
+        for (const host of ['localhost', `api.${other.sandboxId}`, '127.0.0.1:49983']) assert.ok([301, 307, 404].includes(await status(path, ...own, ...key, '--path-as-is', '-H', `Host: ${host}`)), path)
+      assert.equal(await status('/init', '-X', 'POST', '-d', '{}', ...own), 400)
+      assert.equal(await status('/health', '--http2-prior-knowledge').catch(() => 0), 0) // one request at a time on a connection
+      // Many connections take nobody's place outside, and their end gives it back.
+      await sbx.commands.run(`python3 -c 'import socket; c=[socket.create_connection(("127.0.0.1",49983)) for _ in range(400)]; import time; time.sleep(1)'`).catch(() => {})
+      assert.equal((await sbx.commands.run('echo still here')).stdout, 'still here\n')
+      await until('there is a place again', async () => (await status('/health').catch(() => 0)) === 204)
+      await sbx.pause()
+      await sbx.connect()
+      assert.equal(await status('/health'), 204)
+    })
+
     test('two sandboxes do not see each other', async () => {
       const other = await create()
       assert.notEqual(other.sandboxId, sbx.sandboxId)

@@ -1,0 +1,58 @@
+package route
+
+import (
+	"context"
+	"net"
+	"sync"
+
+	"github.com/tend-run/tend/internal/sandbox/driver"
+)
+
+// EnvdPort is where clients of envd's protocol find it in each sandbox, programs inside
+// by localhost.
+const EnvdPort = 49983
+
+type insideKey struct{}
+
+// WithInside marks the requests of a connection from inside a sandbox. They are for that
+// sandbox, whatever their names and headers say.
+func WithInside(ctx context.Context, id driver.ID) context.Context {
+	return context.WithValue(ctx, insideKey{}, id)
+}
+
+// Inside returns the sandbox that a request comes from; "": from outside of all.
+func Inside(ctx context.Context) driver.ID {
+	id, _ := ctx.Value(insideKey{}).(driver.ID)
+	return id
+}
+
+// Doors passes listening sockets inside sandboxes from the driver to the server, which
+// begins later. The zero value is ready.
+type Doors struct {
+	mu    sync.Mutex
+	serve func(driver.ID, net.Listener) // guarded by mu
+	early []func()                      // guarded by mu
+}
+
+// Open has connections to a listener served as of that sandbox, until the listener is
+// closed. It does not wait.
+func (d *Doors) Open(id driver.ID, l net.Listener) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.serve == nil {
+		d.early = append(d.early, func() { d.serve(id, l) })
+		return
+	}
+	d.serve(id, l)
+}
+
+// Serve is called once, with what serves a listener and returns at once.
+func (d *Doors) Serve(serve func(driver.ID, net.Listener)) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.serve = serve
+	for _, open := range d.early {
+		open()
+	}
+	d.early = nil
+}
