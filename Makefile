@@ -55,6 +55,10 @@ e2b: build ## Run the E2B suites: raw, npm, PyPI (ONLY=js picks one)
 agents: build ## Run agent frameworks' own clients of E2B (ONLY=openai picks one)
 	@test/conformance/agents/run $(ONLY)
 
+.PHONY: clients-newest
+clients-newest: ## Say which pinned clients of the suites have a newer version; asks npm and PyPI
+	@PATH="$$(scripts/node):$$PATH" test/conformance/newest
+
 .PHONY: vendor-suites
 vendor-suites: build ## Run E2B's own suites from a checkout in DIR (ONLY=js picks one)
 	@test/conformance/e2b/vendor/run '$(DIR)' $(ONLY)
