@@ -36,6 +36,7 @@ type box struct {
 	Persistent             bool              `json:"persistent"`
 	PreserveMemoryOnStop   bool              `json:"preserve_memory_on_stop"`
 	Labels                 map[string]string `json:"labels,omitempty"`
+	TagValueIDs            []string          `json:"tag_value_ids,omitempty"`
 	ProxyConfig            *proxyConfig      `json:"proxy_config,omitempty"`
 	RunConfig              *runConfig        `json:"run_config,omitempty"`
 }
@@ -60,7 +61,7 @@ func (f *Face) controlPlane() http.Handler {
 		"GET /snapshots":                    f.listSnapshots,
 		"GET /snapshots/{snapshot}":         f.getSnapshot,
 		"DELETE /snapshots/{snapshot}":      f.deleteSnapshot,
-		"GET /snapshots-by-name/{snapshot}": f.getSnapshot,
+		"GET /snapshots-by-name/{snapshot}": f.snapshotsByName,
 		"/usage/":                           noUsage,
 		"/registries":                       noRegistries,
 		"/registries/":                      noRegistries,
@@ -141,6 +142,7 @@ func (f *Face) boxJSON(r *http.Request, info *driver.Info) *box {
 		IdleTTLSeconds: int64(info.IdleTTL / time.Second), DeleteAfterStopSeconds: int64(info.DeleteAfterStop / time.Second),
 		SnapshotID: info.Snapshot, VCPUs: info.Size.CPUs, MemBytes: info.Size.Memory, FSCapacityBytes: info.Size.Disk,
 		Persistent: !info.Disposable, PreserveMemoryOnStop: info.Notes[noteMemory] != "", Labels: info.Metadata,
+		TagValueIDs: tagValues(info.Notes),
 		ProxyConfig: egress(&info.Network),
 		RunConfig:   &runConfig{User: info.Run.User, WorkDir: cmp.Or(info.Run.Dir, info.Dir), EnvVars: info.Run.Env},
 	}

@@ -89,9 +89,6 @@ func filterBoxes(infos []driver.Info, q url.Values) ([]driver.Info, error) {
 	if by := q.Get("created_by"); by != "" && by != "me" {
 		return nil, requestErrorf("created_by is %.40q; only \"me\" is allowed, and all sandboxes are yours", by)
 	}
-	if len(q["tag_value_id"]) > 0 {
-		return nil, unsupported("tag_value_id", "leave it out")
-	}
 	status, part := q.Get("status"), strings.ToLower(q.Get("name_contains"))
 	switch status {
 	case "", "provisioning", "ready", "failed", "stopped", "deleting":
@@ -100,7 +97,7 @@ func filterBoxes(infos []driver.Info, q url.Values) ([]driver.Info, error) {
 	}
 	return slices.DeleteFunc(infos, func(i driver.Info) bool {
 		return status != "" && statusOf(i.State) != status || !strings.Contains(strings.ToLower(i.Name), part) ||
-			!hasLabels(i.Metadata, q["label"])
+			!hasLabels(i.Metadata, q["label"]) || !hasAll(tagValues(i.Notes), q["tag_value_id"])
 	}), nil
 }
 

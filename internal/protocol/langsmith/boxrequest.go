@@ -32,6 +32,7 @@ type boxRequest struct {
 	PreserveMemoryOnStop   bool              `json:"preserve_memory_on_stop"`
 	RestoreMemory          bool              `json:"restore_memory"` // false is how it is here
 	Labels                 map[string]string `json:"labels"`
+	TagValueIDs            []string          `json:"tag_value_ids"`
 	EnvVars                map[string]string `json:"env_vars"`
 	RunConfig              *runConfig        `json:"run_config"`
 	WaitForReady           bool              `json:"wait_for_ready"`
@@ -45,7 +46,6 @@ type foreignFields struct {
 	MountConfig      json.RawMessage `json:"mount_config"`
 	AccessDelegation json.RawMessage `json:"access_delegation"`
 	Volumes          json.RawMessage `json:"volumes"`
-	TagValueIDs      json.RawMessage `json:"tag_value_ids"`
 }
 
 // asks reports whether a field of any form asks for anything.
@@ -69,7 +69,7 @@ func (b *boxRequest) refuse() error {
 		raw  json.RawMessage
 	}{
 		{"mount_config", b.MountConfig}, {"access_delegation", b.AccessDelegation},
-		{"volumes", b.Volumes}, {"tag_value_ids", b.TagValueIDs},
+		{"volumes", b.Volumes},
 	} {
 		if asks(field.raw) {
 			return unsupported(field.name, "leave it out")
@@ -169,11 +169,22 @@ func (f *Face) createBox(w http.ResponseWriter, r *http.Request) error {
 	if req.Name != nil && *req.Name != "" {
 		spec.Name = *req.Name
 	}
+	note := func(name, text string) {
+		if spec.Notes == nil {
+			spec.Notes = map[string]string{}
+		}
+		spec.Notes[name] = text
+	}
+	if text, err := noteOfTagValues(req.TagValueIDs); err != nil {
+		return err
+	} else if text != "" {
+		note(noteTagValues, text)
+	}
 	if req.PreserveMemoryOnStop {
 		if _, ok := f.driver.(driver.Pauser); !ok {
 			return unsupported("preserve_memory_on_stop", "a stop ends all processes")
 		}
-		spec.Notes = map[string]string{noteMemory: "yes"}
+		note(noteMemory, "yes")
 	}
 	if rules, err := req.network(); err != nil {
 		return err
@@ -253,6 +264,8 @@ func (f *Face) updateBox(w http.ResponseWriter, r *http.Request) error {
 		return unsupported("a change of persistent", "make a new sandbox")
 	case req.PreserveMemoryOnStop:
 		return unsupported("a change of preserve_memory_on_stop", "make a new sandbox")
+	case len(req.TagValueIDs) > 0:
+		return unsupported("a change of tag_value_ids", "give them when the sandbox is made")
 	case len(req.Labels) > 0:
 		return unsupported("a change of labels", "give them when the sandbox is made")
 	case len(req.EnvVars) > 0:

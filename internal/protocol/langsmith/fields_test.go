@@ -71,7 +71,9 @@ func TestNoFieldIsDroppedInSilence(t *testing.T) {
 		{"POST", boxes, `{"proxy_config":{"access_control":{"allow_list":[]}}}`, 201, `"status":"ready"`},
 		{"POST", boxes, `{"access_delegation":{"mode":"EXPLICIT","permissions":["a"]}}`, 501, `access_delegation`},
 		{"POST", boxes, `{"volumes":[{"volume":"v","mount_path":"/v"}]}`, 501, `volumes`},
-		{"POST", boxes, `{"tag_value_ids":["x"]}`, 501, `tag_value_ids`},
+		{"POST", boxes, `{"tag_value_ids":["x","y-1"]}`, 201, `"tag_value_ids":["x","y-1"]`},
+		{"POST", boxes, `{"tag_value_ids":["x,y"]}`, 422, `tag_value_ids`},
+		{"POST", boxes, `{"tag_value_ids":"x"}`, 400, `tag_value_ids`},
 		{"POST", boxes, `{"mount_config":null,"proxy_config":{},"volumes":[],"labels":null}`, 201, `"status":"ready"`},
 		{"POST", boxes, `{"a_field_that_no_client_has":1}`, 201, `"status":"ready"`},
 
@@ -122,7 +124,8 @@ func TestNoFieldIsDroppedInSilence(t *testing.T) {
 		{"GET", boxes + "?sort_by=colour", "", 400, `sort_by`},
 		{"GET", boxes + "?sort_order=up", "", 400, `sort_order`},
 		{"GET", boxes + "?created_by=you", "", 400, `created_by`},
-		{"GET", boxes + "?tag_value_id=1", "", 501, `tag_value_id`},
+		{"GET", boxes + "?tag_value_id=y-1&tag_value_id=x", "", 200, `"tag_value_ids":["x","y-1"]`},
+		{"GET", boxes + "?tag_value_id=x&tag_value_id=1", "", 200, `"sandboxes":[]`},
 
 		{"POST", s.data() + "/execute", `{"command":"true","run_config":{"user":"no-such-user"}}`, 400, `no-such-user`},
 		{"POST", s.data() + "/execute", `{"command":"pwd","run_config":{"work_dir":"/tmp"}}`, 200, `"stdout":"/tmp\n"`},

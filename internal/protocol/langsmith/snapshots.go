@@ -1,6 +1,7 @@
 package langsmith
 
 import (
+	"cmp"
 	"encoding/json"
 	"net/http"
 	"strconv"
@@ -11,13 +12,14 @@ import (
 
 // snapshot is a snapshot object of the control plane.
 type snapshot struct {
-	ID              string `json:"id"`
-	Name            string `json:"name"`
-	Status          string `json:"status"`
-	StatusMessage   string `json:"status_message,omitempty"`
-	FSUsedBytes     int64  `json:"fs_used_bytes,omitempty"`
-	SourceSandboxID string `json:"source_sandbox_id,omitempty"`
-	CreatedAt       string `json:"created_at"`
+	ID              string   `json:"id"`
+	Name            string   `json:"name"`
+	Tags            []string `json:"tags"`
+	Status          string   `json:"status"`
+	StatusMessage   string   `json:"status_message,omitempty"`
+	FSUsedBytes     int64    `json:"fs_used_bytes,omitempty"`
+	SourceSandboxID string   `json:"source_sandbox_id,omitempty"`
+	CreatedAt       string   `json:"created_at"`
 }
 
 // snapshotRequest is the body of POST /boxes/{name}/snapshot.
@@ -25,7 +27,7 @@ type snapshotRequest struct {
 	Name            string          `json:"name"`
 	DockerImage     string          `json:"docker_image"`
 	RunConfig       *runConfig      `json:"run_config"`
-	Tag             json.RawMessage `json:"tag"`
+	Tag             string          `json:"tag"`
 	Description     json.RawMessage `json:"description"`
 	Labels          json.RawMessage `json:"labels"`
 	Checkpoint      json.RawMessage `json:"checkpoint"`
@@ -45,7 +47,7 @@ func (q *snapshotRequest) refuse() error {
 		name string
 		raw  json.RawMessage
 	}{
-		{"tag", q.Tag}, {"description", q.Description}, {"labels", q.Labels}, {"checkpoint", q.Checkpoint}, {"include", q.Include},
+		{"description", q.Description}, {"labels", q.Labels}, {"checkpoint", q.Checkpoint}, {"include", q.Include},
 		{"include_memory", q.IncludeMemory}, {"image_config", q.ImageConfig}, {"fs_capacity_bytes", q.FSCapacityBytes},
 		{"confirm_allow_snapshot_secret_values", q.ConfirmSecrets},
 	} {
@@ -70,8 +72,12 @@ func snapshotJSON(s *driver.Snapshot) *snapshot {
 	if s.State == driver.Starting {
 		status = "building"
 	}
+	tags := []string{}
+	if s.Tag != "" {
+		tags = append(tags, s.Tag)
+	}
 	return &snapshot{
-		ID: string(s.ID), Name: s.Name, Status: status, StatusMessage: s.Reason,
+		ID: string(s.ID), Name: s.Name, Tags: tags, Status: status, StatusMessage: s.Reason,
 		FSUsedBytes: s.Bytes, SourceSandboxID: string(s.Sandbox), CreatedAt: stamp(s.Created),
 	}
 }
@@ -92,7 +98,8 @@ func (f *Face) snapshotBox(w http.ResponseWriter, r *http.Request, box driver.Sa
 	if err != nil {
 		return err
 	}
-	s, err := sn.Snapshot(r.Context(), info.ID, driver.SnapshotSpec{Name: req.Name, Run: req.RunConfig.driver()})
+	s, err := sn.Snapshot(r.Context(), info.ID, driver.SnapshotSpec{Name: req.Name, Tag: cmp.Or(req.Tag, driver.LatestTag),
+		Run: req.RunConfig.driver()})
 	if err != nil {
 		return err
 	}
@@ -155,6 +162,51 @@ func (f *Face) getSnapshot(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	writeJSON(w, http.StatusOK, snapshotJSON(&s))
+	return nil
+}
+
+// tagOf is a tag below a name, and the snapshot that has it.
+type tagOf struct {
+	Tag        string `json:"tag"`
+	SnapshotID string `json:"snapshot_id"`
+}
+
+// named is what there is of a name: the snapshot that it means alone, or the newest, and
+// all tags.
+type named struct {
+	*snapshot
+	Tags []tagOf `json:"tags"`
+}
+
+func (f *Face) snapshotsByName(w http.ResponseWriter, r *http.Request) error {
+	sn, err := f.snapshotter()
+	if err != nil {
+		return err
+	}
+	name := r.PathValue("snapshot")
+	if strings.Contains(name, ":") {
+		return requestErrorf("%.200q has a tag; a name alone is wanted, or GET /snapshots/NAME:TAG", name)
+	}
+	all, err := sn.Snapshots(r.Context())
+	if err != nil {
+		return err
+	}
+	answer := named{Tags: []tagOf{}}
+	for i := range all { // oldest first
+		if s := &all[i]; s.Name == name {
+			answer.snapshot = snapshotJSON(s)
+			if s.Tag != "" {
+				answer.Tags = append(answer.Tags, tagOf{s.Tag, string(s.ID)})
+			}
+		}
+	}
+	switch meant, err := sn.GetSnapshot(r.Context(), name); {
+	case err == nil:
+		answer.snapshot = snapshotJSON(&meant)
+	case answer.snapshot == nil:
+		return err
+	}
+	writeJSON(w, http.StatusOK, &answer)
 	return nil
 }
 

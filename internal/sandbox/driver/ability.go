@@ -37,7 +37,8 @@ type PauseSpec struct {
 type Snapshotter interface {
 	// Snapshot saves the files of a sandbox under a name.
 	Snapshot(ctx context.Context, sandbox ID, spec SnapshotSpec) (Snapshot, error)
-	// GetSnapshot finds a snapshot by its ID or name. ErrNotFound.
+	// GetSnapshot finds a snapshot by its ID, "name:tag" or name. A name means the tag
+	// LatestTag, and else the snapshot without a tag. ErrNotFound.
 	GetSnapshot(ctx context.Context, key string) (Snapshot, error)
 	// Snapshots returns all, oldest first.
 	Snapshots(ctx context.Context) ([]Snapshot, error)

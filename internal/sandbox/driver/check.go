@@ -30,6 +30,21 @@ func CheckName(name string) error {
 	return nil
 }
 
+// CheckTag returns an [*InvalidError] if the tag of a snapshot is invalid, or nil.
+func CheckTag(tag string) error {
+	for i, c := range []byte(tag) {
+		switch {
+		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', c == '_', i > 0 && (c == '.' || c == '-'):
+			continue
+		}
+		return &InvalidError{Field: "tag", Reason: fmt.Sprintf("has %q at %d; letters, digits and '_' are allowed, and '.', '-' after the first", c, i)}
+	}
+	if tag == "" || len(tag) > MaxName {
+		return &InvalidError{Field: "tag", Reason: fmt.Sprintf("has %d bytes; 1 to %d are allowed", len(tag), MaxName)}
+	}
+	return nil
+}
+
 // LikeID reports whether a string has the form of an [ID], in letters of any case.
 func LikeID(s string) bool { return box.ID(strings.ToLower(s)).Validate() == nil }
 
@@ -46,9 +61,9 @@ func (s *Spec) Validate() error {
 	if err := checkTTL("delete_after_stop", s.DeleteAfterStop); err != nil {
 		return err
 	}
-	if len(s.Snapshot) > MaxName || strings.IndexByte(s.Snapshot, 0) >= 0 {
+	if len(s.Snapshot) > 2*MaxName || strings.IndexByte(s.Snapshot, 0) >= 0 {
 		return &InvalidError{Field: "snapshot", Reason: fmt.Sprintf("has %d bytes or a NUL byte; at most %d are allowed, as of any ID or name",
-			len(s.Snapshot), MaxName)}
+			len(s.Snapshot), 2*MaxName)}
 	}
 	if err := s.Size.Validate(); err != nil {
 		return err

@@ -34,7 +34,7 @@ type Spec struct {
 	// letters, digits, '.', '_' or '-', the first a letter or digit. It must not have the
 	// form of an ID, because an ID must find only its own sandbox.
 	Name string
-	// Snapshot is the ID or name of the snapshot whose files it starts with.
+	// Snapshot is the snapshot whose files it starts with: its ID, its name, or "name:tag".
 	Snapshot string
 	// Template is the template to create it from: a name, an alias, "name:tag" or an ID.
 	// Empty: the driver's default. It must be empty with a Snapshot.
@@ -259,13 +259,22 @@ type Change struct {
 // SnapshotSpec describes a snapshot to create.
 type SnapshotSpec struct {
 	Name string
-	Run  RunConfig
+	// Tag lets several snapshots have one name: each is found by "name:tag", and one that
+	// is made with a tag takes it from the one that had it. Empty: the name is the
+	// snapshot's alone. 1 to MaxName letters, digits, '.', '_' or '-', the first no '.'
+	// and no '-'.
+	Tag string
+	Run RunConfig
 }
+
+// LatestTag is the tag that a name without one means first.
+const LatestTag = "latest"
 
 // Snapshot is the state of a snapshot.
 type Snapshot struct {
 	ID      ID
 	Name    string
+	Tag     string // "": it has none, or has it no more
 	State   State
 	Reason  string
 	Sandbox ID

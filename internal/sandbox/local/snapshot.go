@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -28,6 +29,8 @@ const (
 type snapshot struct {
 	ID      driver.ID        `json:"id"`
 	Name    string           `json:"name"`
+	Tag     string           `json:"tag,omitempty"`   // of several with that name
+	Moved   bool             `json:"moved,omitempty"` // a newer one has the tag: it is found by its ID alone
 	Sandbox driver.ID        `json:"sandbox"`
 	Layer   layer.ID         `json:"layer,omitempty"` // none: it has the machine's files alone
 	Run     driver.RunConfig `json:"run"`
@@ -43,17 +46,30 @@ type snapshots struct {
 	byID map[driver.ID]*snapshot // guarded by mu
 }
 
-// find looks for an ID or a name. mu is held.
+// find looks for an ID, "name:tag" or a name. mu is held.
 func (n *snapshots) find(key string) *snapshot {
 	if s := n.byID[driver.ID(key)]; s != nil {
 		return s
 	}
+	name, tag, tagged := strings.Cut(key, ":")
+	if tagged {
+		return n.tagged(name, tag)
+	}
+	if s := n.tagged(name, driver.LatestTag); s != nil {
+		return s
+	}
+	return n.tagged(name, "")
+}
+
+// tagged is the newest of that name and tag; "" is none. A server that died while a tag
+// moved may have left it with two. mu is held.
+func (n *snapshots) tagged(name, tag string) (found *snapshot) {
 	for _, s := range n.byID {
-		if s.Name == key {
-			return s
+		if s.Name == name && s.Tag == tag && !s.Moved && (found == nil || s.Created.After(found.Created)) {
+			found = s
 		}
 	}
-	return nil
+	return found
 }
 
 // openLayers reads layers and snapshots.
@@ -109,11 +125,15 @@ func (d *Driver) sweepLayers(ctx context.Context) {
 
 // Snapshot implements driver.Snapshotter.
 func (d *Driver) Snapshot(ctx context.Context, id driver.ID, spec driver.SnapshotSpec) (driver.Snapshot, error) {
-	n := &snapshot{ID: driver.NewID(), Name: spec.Name, Sandbox: id, Run: spec.Run, Created: time.Now().UTC()}
+	n := &snapshot{ID: driver.NewID(), Name: spec.Name, Tag: spec.Tag, Sandbox: id, Run: spec.Run, Created: time.Now().UTC()}
 	if n.Name == "" {
 		n.Name = "snapshot-" + string(n.ID[:8])
 	}
-	if err := errors.Join(driver.CheckName(n.Name), spec.Run.Validate()); err != nil {
+	err := errors.Join(driver.CheckName(n.Name), spec.Run.Validate())
+	if n.Tag != "" {
+		err = errors.Join(err, driver.CheckTag(n.Tag))
+	}
+	if err != nil {
 		return driver.Snapshot{}, err
 	}
 	s, err := d.get(ctx, string(id))
@@ -121,7 +141,7 @@ func (d *Driver) Snapshot(ctx context.Context, id driver.ID, spec driver.Snapsho
 		return driver.Snapshot{}, err
 	}
 	s.Touch()
-	if err := d.free(n.Name); err != nil {
+	if err := d.free(n); err != nil {
 		return driver.Snapshot{}, err
 	}
 	by := holder("snapshot", n.ID)
@@ -157,11 +177,21 @@ func (s *sandbox) captured(ctx context.Context, by string, n *snapshot) (layer.I
 	return s.capture(ctx, by)
 }
 
-func (d *Driver) free(name string) error {
+func (d *Driver) free(n *snapshot) error {
 	d.snapshots.mu.Lock()
 	defer d.snapshots.mu.Unlock()
-	if d.snapshots.find(name) != nil {
-		return fmt.Errorf("snapshot %q: %w", name, driver.ErrExists)
+	return d.snapshots.free(n)
+}
+
+// free reports whether a name is taken. With a tag it never is. mu is held.
+func (n *snapshots) free(s *snapshot) error {
+	if s.Tag != "" {
+		return nil
+	}
+	for _, other := range n.byID {
+		if other.Name == s.Name {
+			return fmt.Errorf("snapshot %q: %w", s.Name, driver.ErrExists)
+		}
 	}
 	return nil
 }
@@ -174,14 +204,38 @@ func (d *Driver) keepSnapshot(n *snapshot) error {
 	}
 	d.snapshots.mu.Lock()
 	defer d.snapshots.mu.Unlock()
-	if d.snapshots.find(n.Name) != nil {
-		return fmt.Errorf("snapshot %q: %w", n.Name, driver.ErrExists)
+	if err := d.snapshots.free(n); err != nil {
+		return err
 	}
 	if err := atomicfile.File(d.snapshotFile(n.ID), b, 0o600); err != nil {
 		return fmt.Errorf("snapshot: %w", err)
 	}
+	var before []*snapshot
+	for _, s := range d.snapshots.byID {
+		if n.Tag != "" && s.Name == n.Name && s.Tag == n.Tag && !s.Moved {
+			before = append(before, s)
+		}
+	}
 	d.snapshots.byID[n.ID] = n
+	for _, s := range before { // by its ID it stays
+		d.untag(s)
+	}
 	return nil
+}
+
+// untag takes the tag of a snapshot, which a newer one has. If its file cannot be written,
+// the newer one has the tag all the same. snapshots.mu is held.
+func (d *Driver) untag(s *snapshot) {
+	next := *s
+	next.Moved = true
+	b, err := json.Marshal(&next)
+	if err == nil {
+		err = atomicfile.File(d.snapshotFile(s.ID), b, 0o600)
+	}
+	if err != nil {
+		d.log.Warn("a snapshot keeps a tag that has moved", slog.String("id", string(s.ID)), slog.Any("err", err))
+	}
+	d.snapshots.byID[s.ID] = &next
 }
 
 func (d *Driver) snapshotFile(id driver.ID) string {
@@ -189,7 +243,10 @@ func (d *Driver) snapshotFile(id driver.ID) string {
 }
 
 func (d *Driver) snapshotInfo(n *snapshot) driver.Snapshot {
-	out := driver.Snapshot{ID: n.ID, Name: n.Name, State: driver.Ready, Sandbox: n.Sandbox, Created: n.Created}
+	out := driver.Snapshot{ID: n.ID, Name: n.Name, Tag: n.Tag, State: driver.Ready, Sandbox: n.Sandbox, Created: n.Created}
+	if n.Moved {
+		out.Tag = ""
+	}
 	if info, err := d.layers.Get(n.Layer); err == nil {
 		out.Bytes = info.Bytes
 		if info.Suspect() {

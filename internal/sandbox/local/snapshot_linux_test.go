@@ -238,3 +238,45 @@ func TestASnapshotThatFailsLeavesTheSandboxGoing(t *testing.T) {
 		t.Errorf("left %v, %v", names, err)
 	}
 }
+
+// Several snapshots have one name by their tags, and a tag moves to the newest, which
+// outlives a server.
+func TestTagsOfSnapshots(t *testing.T) {
+	cfg, _ := onPaper(t)
+	d := openOn(t, cfg)
+	s := proctest.Value(d.Create(t.Context(), driver.Spec{}))(t)
+	take := func(name, tag string) (driver.Snapshot, error) {
+		return d.Snapshot(t.Context(), info(t, s).ID, driver.SnapshotSpec{Name: name, Tag: tag})
+	}
+	first, v1 := proctest.Value(take("app", "latest"))(t), proctest.Value(take("app", "v1"))(t)
+	latest := proctest.Value(take("app", "latest"))(t)
+	plain := proctest.Value(take("plain", ""))(t)
+	for _, c := range []struct{ name, tag string }{{"app", ""}, {"plain", ""}} {
+		if _, err := take(c.name, c.tag); !errors.Is(err, driver.ErrExists) {
+			t.Errorf("%v: %v", c, err)
+		}
+	}
+	for _, tag := range []string{":", ".a", "a b", "a/b", strings.Repeat("a", 129), "\x00"} {
+		if _, err := take("app", tag); err == nil || !strings.Contains(err.Error(), "tag") {
+			t.Errorf("the tag %q: %v", tag, err)
+		}
+	}
+	for range 2 {
+		for key, want := range map[string]driver.ID{
+			"app": latest.ID, "app:latest": latest.ID, "app:v1": v1.ID, string(first.ID): first.ID, "plain": plain.ID, "app:v2": "", "plain:latest": "", "app:": "", "plain:": plain.ID,
+		} {
+			got, err := d.GetSnapshot(t.Context(), key)
+			if got.ID != want || (err == nil) != (want != "") {
+				t.Errorf("%s is %v, %v", key, got, err)
+			}
+		}
+		if got := proctest.Value(d.GetSnapshot(t.Context(), string(first.ID)))(t); got.Tag != "" || got.Name != "app" {
+			t.Errorf("the first is %+v", got)
+		}
+		d = openOn(t, cfg)
+	}
+	proctest.Must(t, d.DeleteSnapshot(t.Context(), "app:latest"))
+	if _, err := d.GetSnapshot(t.Context(), "app"); !errors.Is(err, driver.ErrNotFound) {
+		t.Error("a tag that has moved comes back:", err)
+	}
+}

@@ -85,6 +85,37 @@ def test_the_life_of_a_snapshot(client):
         box.delete()
 
 
+def test_tags_of_snapshots_move(client):
+    name = f"tagged-{uuid.uuid4().hex[:8]}"
+    box = client.create_sandbox(tag_value_ids=["b0000000-0000-4000-8000-000000000001", "other"])
+    try:
+        for text, tag in ((b"one", None), (b"two", "v2"), (b"three", None)):
+            box.write("file.txt", text)
+            taken = client.capture_snapshot(box.name, name, tag=tag)
+            assert taken.name == name and taken.tags == [tag or "latest"]
+        tags = {t.tag: t.snapshot_id for t in client.list_snapshot_tags(name)}
+        assert set(tags) == {"latest", "v2"} and tags["latest"] == taken.id
+        for reference, text in ((name, b"three"), (f"{name}:latest", b"three"), (f"{name}:v2", b"two"), (tags["v2"], b"two")):
+            assert client.get_snapshot(reference).name == name
+            copy = client.create_sandbox(snapshot=reference)
+            try:
+                assert copy.read("file.txt") == text, reference
+            finally:
+                copy.delete()
+        assert sorted(len(s.tags) for s in client.list_snapshots(name_contains=name)) == [0, 1, 1]  # the first is there by its ID
+        for missing in (f"{name}:v3", f"no-{name}"):
+            with pytest.raises(ResourceNotFoundError):
+                client.get_snapshot(missing)
+        with pytest.raises(ResourceNotFoundError):
+            client.list_snapshot_tags(f"no-{name}")
+        found = client._http.get(f"{ENDPOINT}/boxes", params={"tag_value_id": "other", "name_contains": box.name}).json()["sandboxes"]
+        assert [b["tag_value_ids"] for b in found] == [["b0000000-0000-4000-8000-000000000001", "other"]]
+    finally:
+        for snapshot in client.list_snapshots(name_contains=name):
+            client.delete_snapshot(snapshot.id)
+        box.delete()
+
+
 def test_sizes_are_enforced_and_told(client):
     box = client.create_sandbox(vcpus=1, mem_bytes=128 << 20, idle_ttl_seconds=600, delete_after_stop_seconds=1200)
     try:
