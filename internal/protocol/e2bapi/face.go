@@ -109,7 +109,7 @@ func (f *Face) Routes() []module.Route {
 	}
 	for _, tree := range []string{
 		"/sandboxes", "/v2/sandboxes", "/snapshots", "/templates", "/v2/templates", "/v3/templates", "/default-templates",
-		"/volumes", "/volumecontent", "/secrets", "/teams", "/nodes", "/api-keys", "/access-tokens",
+		"/volumes", "/volumecontent", "/secrets", "/teams", "/nodes", "/api-keys", "/access-tokens", "/events",
 	} {
 		for _, pattern := range []string{tree, tree + "/"} {
 			routes = append(routes, module.Route{Pattern: pattern, Handler: all, Access: module.Own})
@@ -152,6 +152,7 @@ func elsewhere() map[string]handler {
 	for name, instead := range map[string]string{
 		"volumes": "files of a sandbox are kept while it is paused, and by snapshots", "volumecontent": "use the files of a sandbox",
 		"secrets": "give variables when the sandbox is made (envVars)", "teams": "there are no teams here", "nodes": "this server is one machine",
+		"events":   "tend events shows those of processes, GET /v2/sandboxes the states of sandboxes",
 		"api-keys": "this server has one key, its token", "access-tokens": "E2B_ACCESS_TOKEN may be anything; E2B_API_KEY is what counts",
 	} {
 		h := func(http.ResponseWriter, *http.Request) error { return unsupported("/"+name, instead) }

@@ -346,6 +346,28 @@ func TestRulesOfTheNetwork(t *testing.T) {
 	}
 }
 
+// The rest of the original's API is refused by name, with what to do instead.
+func TestPathsThatThereAreNot(t *testing.T) {
+	t.Parallel()
+	s := serve(t, nil)
+	for _, path := range []string{"/volumes", "/secrets", "/teams", "/nodes", "/api-keys", "/access-tokens", "/events/webhooks", "/events/sandboxes/x"} {
+		for _, method := range []string{"GET", "POST"} {
+			name := "/" + strings.Split(path, "/")[1] + " is not supported by this server; "
+			if text := fmt.Sprint(s.call(501, method, path, "")["message"]); !strings.HasPrefix(text, name) || len(text) == len(name) {
+				t.Errorf("%s %s: %q", method, path, text)
+			}
+		}
+	}
+	for body, field := range map[string]string{
+		`{"network":{"rules":{"a.example":[{"transform":{"headers":{"a":"b"}}}]}}}`: "network.rules", `{"volumeMounts":[{"name":"v","path":"/v"}]}`: "volumeMounts",
+		`{"iam":{"tokens":{"t":{}}}}`: "iam",
+	} {
+		if text := fmt.Sprint(s.call(501, "POST", "/v2/sandboxes", body)["message"]); !strings.HasPrefix(text, field+" is not supported by this server; ") {
+			t.Errorf("%s: %q", body, text)
+		}
+	}
+}
+
 // A template of MCP that nobody built is refused by name, with what to do.
 func TestMCPNeedsATemplate(t *testing.T) {
 	t.Parallel()

@@ -151,7 +151,7 @@ func (f *Face) Routes() (routes []module.Route) {
 	} {
 		routes = append(routes, module.Route{Pattern: path, Handler: f.Wrap(h), Access: module.Own, Inside: true})
 	}
-	return append(routes, module.Route{Pattern: "GET /health", Handler: f.Wrap(http.HandlerFunc(f.health)), Access: module.Open, Inside: true})
+	return append(routes, module.Route{Pattern: "GET /health", Handler: f.healthOf(), Access: module.Open, Inside: true})
 }
 
 // bodyOf: input is held as it comes, all else is decoded.

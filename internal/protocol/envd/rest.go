@@ -40,6 +40,21 @@ func (f *Face) health(w http.ResponseWriter, _ *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
+// healthOf answers for a sandbox or the machine, and below the name of the control plane
+// as that does.
+func (f *Face) healthOf() http.Handler {
+	inside := f.Wrap(http.HandlerFunc(f.health))
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !f.sandboxes.IsAPI(r) {
+			inside.ServeHTTP(w, r)
+			return
+		}
+		w.Header().Set("Cache-Control", "no-store")
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		_, _ = io.WriteString(w, "Health check successful") // fails when the client has left
+	})
+}
+
 // init answers POST /init (envd.md §6).
 func (f *Face) init(w http.ResponseWriter, r *http.Request) {
 	if targetOf(r.Context()) != nil {

@@ -75,6 +75,16 @@ func TestEachSandboxIsApart(t *testing.T) {
 	if res, text := s.do("GET", "/envs", "", host); res.StatusCode != 200 || strings.TrimSpace(text) != `{"E2B_SANDBOX":"true"}` {
 		t.Errorf("/envs of a sandbox: %s %s", res.Status, text)
 	}
+	for name, want := range map[string]string{"api.box.example": "200 Health check successful", "API.box.example:443": "200 Health check successful"} {
+		if res, text := s.do("GET", "/health", "", "Host: "+name); fmt.Sprint(res.StatusCode, " ", text) != want {
+			t.Errorf("/health of the control plane by %s: %s %s", name, res.Status, text)
+		}
+	}
+	for _, name := range []string{"api.other.example", "xapi.box.example", "api.localhost"} { // the machine, or no sandbox
+		if _, text := s.do("GET", "/health", "", "Host: "+name); strings.Contains(text, "successful") {
+			t.Errorf("/health by %s: %s", name, text)
+		}
+	}
 	if res, text := s.do("GET", "/health", "", "Host: 8080-"+string(two)+".box.example"); res.StatusCode != 502 || text != `{"sandboxId":"`+string(two)+`","message":"The sandbox is running but port is not open","port":8080,"code":502}` {
 		t.Errorf("another port: %s %s", res.Status, text)
 	}

@@ -149,6 +149,13 @@ func (r *Router) Named(req *http.Request) (port int, byHost, named bool) {
 	return int(n), false, true
 }
 
+// IsAPI reports whether a request is for E2B's control plane by its name: "api." and a
+// domain.
+func (r *Router) IsAPI(req *http.Request) bool {
+	label, below := r.label(req.Host)
+	return below && label == "api" && Inside(req.Context()) == ""
+}
+
 // Find returns the sandbox with an ID. Errors as of Of.
 func (r *Router) Find(ctx context.Context, id string) (Target, error) {
 	unknown := &UnknownError{ID: id}

@@ -63,11 +63,14 @@ for (const generation of ['e2b', 'e2b-v1']) {
       const want = (s) => `true ${s.sandboxId} base\n`.repeat(2) + '444 .E2B_SANDBOX\n666 .E2B_SANDBOX_ID\n666 .E2B_TEMPLATE_ID\n'
       assert.equal(await told(sbx), want(sbx))
       const [copy] = await sbx.fork({ timeoutMs: 60_000 })
-      made.push(copy)
-      assert.equal(await told(copy), want(copy)) // its own, after a start of its own
-      await copy.pause({ keepMemory: false })
-      await copy.connect()
-      assert.equal(await told(copy), want(copy))
+      try {
+        assert.equal(await told(copy), want(copy)) // its own, after a start of its own
+        await copy.pause({ keepMemory: false })
+        await copy.connect()
+        assert.equal(await told(copy), want(copy))
+      } finally {
+        await copy.kill() // it has the metadata of the other
+      }
       assert.equal((await sbx.commands.run('echo $E2B_SANDBOX_ID', { envs: { E2B_SANDBOX_ID: 'mine' } })).stdout, 'mine\n')
     })
 
