@@ -120,6 +120,9 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 	end()
 	s.drain(servers, cut)
+	if s.cfg.Doors != nil { // none is served after the wait for those that were
+		s.cfg.Doors.Serve(func(_ driver.ID, l net.Listener) { _ = l.Close() })
+	}
 	s.log.Info("server stopped", slog.Int64("drained_ms", time.Since(began).Milliseconds()))
 	return err
 }

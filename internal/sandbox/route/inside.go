@@ -46,7 +46,8 @@ func (d *Doors) Open(id driver.ID, l net.Listener) {
 	d.serve(id, l)
 }
 
-// Serve is called once, with what serves a listener and returns at once.
+// Serve sets what serves a listener; it must return at once. When the server has ended,
+// that is what closes it.
 func (d *Doors) Serve(serve func(driver.ID, net.Listener)) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -3,6 +3,8 @@ package route_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"net"
 	"net/http/httptest"
 	"strings"
 	"testing"
@@ -10,6 +12,7 @@ import (
 
 	"github.com/tend-run/tend/internal/sandbox/driver"
 	"github.com/tend-run/tend/internal/sandbox/route"
+	"github.com/tend-run/tend/internal/support/proctest"
 )
 
 // toy is a driver of a few sandboxes; only what a router asks for is there.
@@ -218,5 +221,50 @@ func TestASandboxIsWokenForATime(t *testing.T) {
 		if again, err := router.Find(t.Context(), idAsleep); err != nil || again.Asleep || again.Awake(t.Context()) != nil {
 			t.Errorf("%s, awake: %+v, %v", name, again, err)
 		}
+	}
+}
+
+// What is opened before there is a server is served once there is one, each once.
+func TestDoorsWaitForTheServer(t *testing.T) {
+	t.Parallel()
+	var d route.Doors
+	var served []driver.ID
+	l := proctest.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
+	defer l.Close()
+	serve := func(id driver.ID, got net.Listener) {
+		if got == l {
+			served = append(served, id)
+		}
+	}
+	d.Open("a", l)
+	d.Open("b", l)
+	d.Serve(serve)
+	d.Open("c", l)
+	d.Serve(func(driver.ID, net.Listener) { served = append(served, "after the end") })
+	d.Open("d", l)
+	if got := fmt.Sprint(served); got != "[a b c after the end]" {
+		t.Errorf("served: %s", got)
+	}
+}
+
+// A request from inside is for its sandbox, whatever it names.
+func TestFromInsideEachNameIsItsOwn(t *testing.T) {
+	t.Parallel()
+	id := driver.NewID()
+	req := httptest.NewRequest("GET", "http://3000-"+string(driver.NewID())+".box.example/", nil)
+	req.Header.Set("E2b-Sandbox-Id", string(driver.NewID()))
+	req = req.WithContext(route.WithInside(req.Context(), id))
+	r := &route.Router{Domains: []string{"box.example"}}
+	_, err := r.Of(req)
+	unknown, ok := errors.AsType[*route.UnknownError](err)
+	if !ok || unknown.ID != string(id) {
+		t.Errorf("it is for %+v", unknown)
+	}
+	if port, byHost, named := r.Named(req); port != route.EnvdPort || !byHost || !named {
+		t.Errorf("it names %d %v %v", port, byHost, named)
+	}
+	req.Host = "api.box.example"
+	if r.IsAPI(req) {
+		t.Error("it is for the control plane")
 	}
 }
