@@ -339,6 +339,12 @@ for (const generation of ['e2b', 'e2b-v1']) {
       assert.notEqual(forks[0].sandboxId, forks[1].sandboxId)
     })
 
+    test('rules that the original refuses', async () => {
+      await assert.rejects(create({ network: { allowOut: ['example.com'] } }), /400.*ALL_TRAFFIC/)
+      await assert.rejects(create({ network: { denyOut: ['example.com'] } }), /400.*invalid denied CIDR example.com/)
+      await create({ network: { allowOut: ['example.com'], denyOut: ['0.0.0.0/0'] } })
+    })
+
     test('base exists, and so does no other', async () => {
       assert.equal(await Template.exists('base'), true)
       assert.equal(await Template.exists('nobody-built-this'), false)

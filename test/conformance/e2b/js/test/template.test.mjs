@@ -69,9 +69,27 @@ for (const generation of ['e2b', 'e2b-v1']) {
       if (!Template.getTags) return
       await Template.build(Template().fromTemplate('base'), `${name}-tags:v1.0`)
       assert.deepEqual((await Template.assignTags(`${name}-tags:v1.0`, ['production', 'stable'])).tags, ['production', 'stable'])
+      for (const [alias, there] of Object.entries({ '': true, ':v1.0': true, ':stable': true, ':v9': false })) assert.equal(await Template.exists(`${name}-tags${alias}`), there, alias)
+      await assert.rejects(Sandbox.create(`${name}-tags`), /404.*not found/) // the tag "default" is meant
       await Template.removeTags(`${name}-tags`, 'production')
       assert.deepEqual((await Template.getTags(`${name}-tags`)).map((t) => t.tag).sort(), ['stable', 'v1.0'])
       await assert.rejects(Template.assignTags(`${name}-tags:v1.0`, ':none'))
+    })
+
+    test('a start command runs in each sandbox, in forks, and in sandboxes from snapshots', async () => {
+      await Template.build(Template().fromTemplate('base').setStartCmd('exec python3 -m http.server 8700 --bind 127.0.0.1', 'curl -sf localhost:8700/ >/dev/null'), `${name}-server`)
+      const made = []
+      const serves = async (sbx) => (await sbx.commands.run('echo of this one > own; curl -sf localhost:8700/own')).stdout
+      try {
+        made.push(await Sandbox.create(`${name}-server`, { timeoutMs: 120_000 }))
+        assert.equal(await serves(made[0]), 'of this one\n')
+        made.push(...(await made[0].fork({ count: 2, timeoutMs: 120_000 })))
+        const snapshot = await made[0].createSnapshot()
+        made.push(await Sandbox.create(snapshot.snapshotId, { timeoutMs: 120_000 }))
+        for (const copy of made.slice(1)) assert.equal(await serves(copy), 'of this one\n')
+      } finally {
+        await Promise.all(made.map((s) => s.kill()))
+      }
     })
 
     test('a step that fails ends the build, and there is no template', async () => {
