@@ -48,10 +48,16 @@ func (s *sandbox) begin(ctx context.Context) error {
 	s.active = time.Now()
 	s.meter.reset()
 	s.mu.Unlock()
-	if err := s.tell(ctx); err != nil {
-		return errors.Join(err, s.end(ctx))
+	if err = s.tell(ctx); err == nil {
+		return nil
 	}
-	return nil
+	// Not by end, which waits for starts: a snapshot holds them.
+	s.forgetRoot()
+	err = errors.Join(err, s.d.cfg.Engine.End(ctx, box.ID(s.id)))
+	s.mu.Lock()
+	s.box = box.Info{}
+	s.mu.Unlock()
+	return err
 }
 
 // awaitStarts returns when each start that has not seen the record of now is over.
