@@ -75,6 +75,11 @@ func HeadConn(c net.Conn) net.Conn { return &headConn{Conn: c} }
 
 // Read implements net.Conn.
 func (c *headConn) Read(b []byte) (int, error) {
+	if h := c.head.Load(); h != nil { // a reader that only looks ahead forgets the error
+		if err := h.refused(); err != nil {
+			return 0, err
+		}
+	}
 	n, err := c.Conn.Read(b)
 	if h := c.head.Load(); h != nil { // it may have come while nothing was there to be read
 		if err := h.count(b[:n]); err != nil {
@@ -120,6 +125,13 @@ func (h *head) count(b []byte) error {
 		h.last, h.lines = last, h.lines+last
 		h.came, h.size = came, h.size+came
 	}
+	return h.err
+}
+
+// refused is the error of count, if the head has not ended otherwise.
+func (h *head) refused() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	return h.err
 }
 

@@ -199,7 +199,10 @@ func TestHeadersOfAServiceHoldAShare(t *testing.T) {
 	of := budget.Sandbox(s.box.ID)
 	var refused atomic.Int64
 	var all sync.WaitGroup
-	for range clients {
+	for n := range clients {
+		if n == 1 { // else those that are just being refused may hold what the last one needs
+			proctest.Eventually(t, "the first is charged for", func() bool { return held.UsedBy(of) >= each*200 })
+		}
 		all.Go(func() {
 			if status, text := s.call("GET", link.ServiceURL+"endless", "", token); status == 429 || status == 503 {
 				refused.Add(1)
