@@ -24,7 +24,9 @@ func (whose) Routes() []module.Route {
 	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprint(w, where.Inside(r.Context()), " ", r.Host, r.Header.Get("E2b-Sandbox-Id"), r.Header.Get("X-Forwarded-Host"))
 	})
-	return []module.Route{{Pattern: "/inside", Handler: h, Access: module.Own, Inside: true}, {Pattern: "/outside", Handler: h, Access: module.Own}}
+	return []module.Route{
+		{Pattern: "/inside", Handler: h, Access: module.Own, Inside: true}, {Pattern: "/outside", Handler: h, Access: module.Own},
+	}
 }
 
 // Hosts answers all requests for its name, as names of sandboxes are answered.

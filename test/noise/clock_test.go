@@ -43,7 +43,9 @@ func (w *wallClock) daemon(t *testing.T, dir string) *testdaemon.Daemon {
 		function = []byte("__kernel_clock_gettime")
 	}
 	own := filepath.Join(dir, "tend")
-	for to, from := range map[string]string{own: testbin.Bare.Tend(programs), filepath.Join(dir, "tend-keeper"): testbin.Roles.Keeper(programs)} {
+	for to, from := range map[string]string{
+		own: testbin.Bare.Tend(programs), filepath.Join(dir, "tend-keeper"): testbin.Roles.Keeper(programs),
+	} {
 		data := proctest.Value(os.ReadFile(from))(t)
 		if !bytes.Contains(data, function) {
 			t.Fatalf("%s does not name the function that reads the clock", from)

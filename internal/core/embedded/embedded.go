@@ -1,8 +1,8 @@
 // Package embedded carries the small binary of the roles inside tend, so that
 // one file is the whole program. `make build` puts tend-keeper here before it
-// builds tend, packed by cmd/tend-keeper/pack. A tend built without it looks for tend-keeper beside itself; if
-// there is none, as after `go install` or `go run`, tend plays the roles itself:
-// the same promises, with three times the memory for the roles.
+// builds tend, packed by cmd/tend-keeper/pack. A tend built without it looks for
+// tend-keeper beside itself; if there is none, as after `go install` or `go run`, tend
+// plays the roles itself: the same promises, with three times the memory for the roles.
 package embedded
 
 import (

@@ -36,7 +36,8 @@ const mostNamed = 8
 func (k *Keeper) forget(p *proc) *wire.Error {
 	for g := suspendaware.New(forgetWait); !p.mu.TryLock(); time.Sleep(time.Millisecond) {
 		if g.Over() {
-			return &wire.Error{Code: wire.CodeUnfinished, What: fmt.Sprintf("another call about it is under way for %v: its filesystem, or /proc, may hold it up", forgetWait)}
+			return &wire.Error{Code: wire.CodeUnfinished,
+				What: fmt.Sprintf("another call about it is under way for %v: its filesystem, or /proc, may hold it up", forgetWait)}
 		}
 	}
 	defer p.mu.Unlock()

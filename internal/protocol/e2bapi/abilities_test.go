@@ -391,7 +391,8 @@ func TestABuildAsTheSDKsMakeIt(t *testing.T) {
 			t.Errorf("the alias %s: %v", name, a)
 		}
 	}
-	if a := s.call(404, "GET", "/templates/aliases/mine%3Av3", ""); !strings.Contains(fmt.Sprint(a["message"]), `tag "v3" does not exist for template "mine"`) {
+	a := s.call(404, "GET", "/templates/aliases/mine%3Av3", "")
+	if !strings.Contains(fmt.Sprint(a["message"]), `tag "v3" does not exist for template "mine"`) {
 		t.Errorf("a tag that there is not: %v", a)
 	}
 	s.call(404, "POST", "/v2/sandboxes", `{"templateID":"mine"}`) // the tag "default" is meant

@@ -350,7 +350,9 @@ func TestRulesOfTheNetwork(t *testing.T) {
 func TestPathsThatThereAreNot(t *testing.T) {
 	t.Parallel()
 	s := serve(t, nil)
-	for _, path := range []string{"/volumes", "/secrets", "/teams", "/nodes", "/api-keys", "/access-tokens", "/events/webhooks", "/events/sandboxes/x"} {
+	for _, path := range []string{
+		"/volumes", "/secrets", "/teams", "/nodes", "/api-keys", "/access-tokens", "/events/webhooks", "/events/sandboxes/x",
+	} {
 		for _, method := range []string{"GET", "POST"} {
 			name := "/" + strings.Split(path, "/")[1] + " is not supported by this server; "
 			if text := fmt.Sprint(s.call(501, method, path, "")["message"]); !strings.HasPrefix(text, name) || len(text) == len(name) {
@@ -359,10 +361,12 @@ func TestPathsThatThereAreNot(t *testing.T) {
 		}
 	}
 	for body, field := range map[string]string{
-		`{"network":{"rules":{"a.example":[{"transform":{"headers":{"a":"b"}}}]}}}`: "network.rules", `{"volumeMounts":[{"name":"v","path":"/v"}]}`: "volumeMounts",
-		`{"iam":{"tokens":{"t":{}}}}`: "iam",
+		`{"network":{"rules":{"a.example":[{"transform":{"headers":{"a":"b"}}}]}}}`: "network.rules",
+		`{"volumeMounts":[{"name":"v","path":"/v"}]}`:                               "volumeMounts",
+		`{"iam":{"tokens":{"t":{}}}}`:                                               "iam",
 	} {
-		if text := fmt.Sprint(s.call(501, "POST", "/v2/sandboxes", body)["message"]); !strings.HasPrefix(text, field+" is not supported by this server; ") {
+		text := fmt.Sprint(s.call(501, "POST", "/v2/sandboxes", body)["message"])
+		if !strings.HasPrefix(text, field+" is not supported by this server; ") {
 			t.Errorf("%s: %q", body, text)
 		}
 	}

@@ -75,7 +75,8 @@ func TestEachSandboxIsApart(t *testing.T) {
 	if res, text := s.do("GET", "/envs", "", host); res.StatusCode != 200 || strings.TrimSpace(text) != `{"E2B_SANDBOX":"true"}` {
 		t.Errorf("/envs of a sandbox: %s %s", res.Status, text)
 	}
-	for name, want := range map[string]string{"api.box.example": "200 Health check successful", "API.box.example:443": "200 Health check successful"} {
+	const ok = "200 Health check successful"
+	for name, want := range map[string]string{"api.box.example": ok, "API.box.example:443": ok} {
 		if res, text := s.do("GET", "/health", "", "Host: "+name); fmt.Sprint(res.StatusCode, " ", text) != want {
 			t.Errorf("/health of the control plane by %s: %s %s", name, res.Status, text)
 		}

@@ -37,7 +37,8 @@ func CheckTag(tag string) error {
 		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', c == '_', i > 0 && (c == '.' || c == '-'):
 			continue
 		}
-		return &InvalidError{Field: "tag", Reason: fmt.Sprintf("has %q at %d; letters, digits and '_' are allowed, and '.', '-' after the first", c, i)}
+		return &InvalidError{Field: "tag",
+			Reason: fmt.Sprintf("has %q at %d; letters, digits and '_' are allowed, and '.', '-' after the first", c, i)}
 	}
 	if tag == "" || len(tag) > MaxName {
 		return &InvalidError{Field: "tag", Reason: fmt.Sprintf("has %d bytes; 1 to %d are allowed", len(tag), MaxName)}

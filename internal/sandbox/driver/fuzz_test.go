@@ -67,7 +67,8 @@ func named(t *testing.T, err error) {
 
 func whole(t *testing.T, name, snapshot string, run driver.RunConfig, env, metadata map[string]string) {
 	t.Helper()
-	if len(name) > driver.MaxName || strings.ContainsAny(name, "/\x00\n ") || driver.LikeID(name) || strings.IndexByte(snapshot, 0) >= 0 || len(snapshot) > 2*driver.MaxName {
+	if len(name) > driver.MaxName || strings.ContainsAny(name, "/\x00\n ") || driver.LikeID(name) ||
+		strings.IndexByte(snapshot, 0) >= 0 || len(snapshot) > 2*driver.MaxName {
 		t.Errorf("the names %q and %q pass", name, snapshot)
 	}
 	if run.Dir != "" && run.Dir[0] != '/' || strings.IndexByte(run.Dir+run.User, 0) >= 0 {

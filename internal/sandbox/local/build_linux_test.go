@@ -368,7 +368,8 @@ func TestATemplatesStartCommandRunsInEachSandbox(t *testing.T) {
 func TestAStartCommandRunsAgainInCopies(t *testing.T) {
 	d, _ := boxed(t)
 	b, log := built(t, d, driver.BuildSpec{
-		Name: "server", Start: "sleep 0.3; echo began >> ~/starts; sleep 1000", Ready: `test "$(wc -l < ~/starts)" -gt "$(cat ~/wanted 2>/dev/null || echo 0)"`,
+		Name: "server", Start: "sleep 0.3; echo began >> ~/starts; sleep 1000",
+		Ready: `test "$(wc -l < ~/starts)" -gt "$(cat ~/wanted 2>/dev/null || echo 0)"`,
 	})
 	if b.Status != driver.BuildReady {
 		t.Fatalf("%+v\n%s", b, log)
@@ -414,7 +415,8 @@ func TestProgramsAreToldOfTheirSandbox(t *testing.T) {
 	s, err := d.Create(t.Context(), driver.Spec{Template: "base", E2BTemplate: "own"})
 	proctest.Must(t, err)
 	id := string(info(t, s).ID)
-	const look = `echo "$E2B_SANDBOX $E2B_SANDBOX_ID $E2B_TEMPLATE_ID"; cd /run/e2b; stat -c '%a %U %n' .[A-Z]*; cat .E2B_SANDBOX .E2B_SANDBOX_ID .E2B_TEMPLATE_ID`
+	const look = `echo "$E2B_SANDBOX $E2B_SANDBOX_ID $E2B_TEMPLATE_ID"
+cd /run/e2b; stat -c '%a %U %n' .[A-Z]*; cat .E2B_SANDBOX .E2B_SANDBOX_ID .E2B_TEMPLATE_ID`
 	want := func(id string) string {
 		return "true " + id + " own\n444 root .E2B_SANDBOX\n666 root .E2B_SANDBOX_ID\n666 root .E2B_TEMPLATE_ID\ntrue" + id + "own"
 	}

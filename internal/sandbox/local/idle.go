@@ -33,7 +33,7 @@ func alone(in box.Info) bool {
 }
 
 // emptyInside reports whether a directory has nothing in it but empty directories, and
-// what programs are told, which the next box has anew.
+// what programs are told, which each box gets.
 func emptyInside(r *files.Root, dir string) bool {
 	empty := true
 	err := files.FS{User: files.User{Name: "root", Home: "/"}, Root: r}.Do(context.Background(), func(a *files.Actor) error {

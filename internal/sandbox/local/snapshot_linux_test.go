@@ -263,7 +263,8 @@ func TestTagsOfSnapshots(t *testing.T) {
 	}
 	for range 2 {
 		for key, want := range map[string]driver.ID{
-			"app": latest.ID, "app:latest": latest.ID, "app:v1": v1.ID, string(first.ID): first.ID, "plain": plain.ID, "app:v2": "", "plain:latest": "", "app:": "", "plain:": plain.ID,
+			"app": latest.ID, "app:latest": latest.ID, "app:v1": v1.ID, string(first.ID): first.ID, "plain": plain.ID,
+			"app:v2": "", "plain:latest": "", "app:": "", "plain:": plain.ID,
 		} {
 			got, err := d.GetSnapshot(t.Context(), key)
 			if got.ID != want || (err == nil) != (want != "") {
