@@ -142,7 +142,7 @@ arm64-test: need-go ## Run tests on an emulated arm64, as root on Debian: an hou
 
 .PHONY: clean
 clean: ## Remove what was built and installed here
-	rm -rf bin dist internal/core/embedded/tend-keeper.lz4 test/conformance/e2b/js/node_modules test/conformance/e2b/python/.venv test/conformance/agents/*/.venv test/conformance/langsmith/js/node_modules test/conformance/langsmith/python/.venv test/conformance/mastra/node_modules test/conformance/supervisors/js/node_modules test/conformance/supervisors/python/.venv sdk/node_modules sdk/*/dist sdk/python/.venv tools/go/.bin
+	rm -rf bin dist internal/core/embedded/tend-keeper* test/conformance/e2b/js/node_modules test/conformance/e2b/python/.venv test/conformance/agents/*/.venv test/conformance/langsmith/js/node_modules test/conformance/langsmith/python/.venv test/conformance/mastra/node_modules test/conformance/supervisors/js/node_modules test/conformance/supervisors/python/.venv sdk/node_modules sdk/*/dist sdk/python/.venv tools/go/.bin
 
 .PHONY: need-go
 need-go:
