@@ -38,7 +38,7 @@ func packageLife(t *testing.T, r *root, old, next string, dpkg ...string) {
 	if out := r.run("tend", "version"); !strings.Contains(out, former) {
 		t.Errorf("tend version says %s", out)
 	}
-	for _, path := range []string{"/usr/share/man/man1/tend-run.1.gz", "/usr/share/bash-completion/completions/tend", "/usr/lib/systemd/system/tend.service", "/etc/default/tend"} {
+	for _, path := range []string{"/usr/share/man/man1/tend-run.1.gz", "/usr/share/bash-completion/completions/tend", "/usr/lib/systemd/system/tend.service", "/usr/lib/tend/apparmor", "/etc/default/tend"} {
 		if !r.has(path) {
 			t.Errorf("%s is not there", path)
 		}

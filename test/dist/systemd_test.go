@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/tend-run/tend/internal/support/debian"
 	"github.com/tend-run/tend/internal/support/proctest"
 )
 
@@ -41,27 +42,6 @@ pivot_root . .old
 umount -l /.old
 rmdir /.old
 exec env -i container=tend PATH=/usr/sbin:/usr/bin:/sbin:/bin /lib/systemd/systemd --log-target=console --log-level=warning </dev/null' sh "$1"`
-
-// debian makes a root by debootstrap, from where apt of this machine has its packages.
-func debian(t *testing.T, include string) string {
-	t.Helper()
-	dir := filepath.Join(t.TempDir(), "debian")
-	out := string(proctest.Value(exec.Command("apt-get", "indextargets", "--format", "$(REPO_URI) $(CODENAME)", "Created-By: Packages").Output())(t))
-	var mirror, suite string
-	for line := range strings.Lines(out) {
-		if f := strings.Fields(line); len(f) == 2 && !strings.Contains(f[1], "-") {
-			mirror, suite = f[0], f[1]
-			break
-		}
-	}
-	if mirror == "" {
-		t.Fatalf("apt names no suite of Debian:\n%s", out)
-	}
-	if out, err := exec.Command("debootstrap", "--variant=minbase", "--include="+include, suite, dir, mirror).CombinedOutput(); err != nil {
-		t.Fatalf("debootstrap: %v\n%s", err, out)
-	}
-	return dir
-}
 
 // cgroup is the path of one that is the test's own; it is made by who uses it, and removed.
 func cgroup(t *testing.T) string {
@@ -103,7 +83,7 @@ func machine(t *testing.T, dir string) *root {
 // TestTheServiceLosesNothing is the life of the package in a fresh Debian with systemd.
 func TestTheServiceLosesNothing(t *testing.T) {
 	old, next := build(t, "v0.1.0", "deb"), build(t, "v0.2.0", "deb")
-	dir := debian(t, "systemd")
+	dir := debian.Root(t, "", "systemd")
 	r := machine(t, dir)
 	r.put(old.file(".deb"), "/root/old.deb")
 	r.put(next.file(".deb"), "/root/next.deb")

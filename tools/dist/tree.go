@@ -35,6 +35,7 @@ func (b *build) installed(zsh string) ([]entry, error) {
 		{"systemd/tend.socket", "usr/lib/systemd/system/tend.socket", 0o644, false},
 		{"lib/on-stop", "usr/lib/tend/on-stop", 0o755, false},
 		{"lib/package", "usr/lib/tend/package", 0o755, false},
+		{"apparmor/tend", "usr/lib/tend/apparmor", 0o644, false},
 		{"default", "etc/default/tend", 0o644, true},
 	} {
 		data, err := b.packaging(f.from)

@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/tend-run/tend/internal/core/box"
 	"github.com/tend-run/tend/internal/core/cgroup"
 	"github.com/tend-run/tend/internal/lib/kernelfault"
@@ -70,6 +72,9 @@ func TestWhereBoxesCannotBeHadTheReasonSaysWhatToDo(t *testing.T) {
 		"an ordinary user without cgroups of its own":          {`export ` + canHere + `="$1/state"; ` + ordinary + ` "$1/test"`, box.LayerMemory, "cgroup"},
 		"an ordinary user in a chroot":                         {`mkdir "$1/r"; mount --rbind / "$1/r"; export ` + canHere + `="$1/state"; exec chroot --userspec 65534:65534 --groups= "$1/r" "$1/test"`, "", "chroot"},
 		"an ordinary user from whom parts of /proc are hidden": {`mount -t tmpfs none /proc/irq; export ` + canHere + `="$1/state"; ` + ordinary + ` "$1/test"`, "", "/proc are hidden"},
+		// Ubuntu's kernel makes the namespace, and refuses what is done in it.
+		"an ordinary user whom AppArmor restricts": {`mount -t tmpfs none /proc/sys/kernel; echo 1 >/proc/sys/kernel/apparmor_restrict_unprivileged_userns; export ` + canHere + `="$1/state"; ` + ordinary +
+			fmt.Sprintf(` "$1/test" kernelfault-exec '{"Rules": [{"Call": %d, "Arg": -1, "Errno": %d}]}' "$1/test"`, unix.SYS_MOUNT, unix.EPERM), "", "sysctl -w kernel.apparmor_restrict_unprivileged_userns=0"},
 		"a chroot":                 {`mkdir "$1/r"; mount --rbind / "$1/r"; ` + canHere + `="$1/state" exec chroot "$1/r" "$1/test"`, "", "chroot"},
 		"root of a user namespace": {canHere + `="$1/state" exec unshare --user --map-root-user "$1/test"`, "", "user namespace"},
 		// As in a container: all but what is stacked on the machine's own root.

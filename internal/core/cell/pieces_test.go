@@ -138,7 +138,7 @@ func TestASettingThatForbidsUserNamespacesIsNamed(t *testing.T) {
 		want string
 	}{
 		"Debian's":            {none, map[string]string{"kernel.unprivileged_userns_clone": "0"}, "kernel.unprivileged_userns_clone is 0"},
-		"Ubuntu's":            {&spawn.ListError{What: stepMap + "uid_map", Errno: syscall.EPERM}, map[string]string{"kernel.apparmor_restrict_unprivileged_userns": "1", "kernel.unprivileged_userns_clone": "1"}, "kernel.apparmor_restrict_unprivileged_userns is 1"},
+		"Ubuntu's":            {&spawn.ListError{What: stepMap + "uid_map", Errno: syscall.EPERM}, map[string]string{"kernel.apparmor_restrict_unprivileged_userns": "1", "kernel.unprivileged_userns_clone": "1"}, "sysctl -w kernel.apparmor_restrict_unprivileged_userns=0"},
 		"none of them":        {&spawn.ListError{What: stepUsers, Errno: syscall.ENOSPC}, map[string]string{"user.max_user_namespaces": "0"}, "user.max_user_namespaces is 0"},
 		"as many as may be":   {&spawn.ListError{What: stepUsers, Errno: syscall.ENOSPC}, map[string]string{"user.max_user_namespaces": "9"}, "user.max_user_namespaces allows"},
 		"a filter":            {none, nil, "container"},
