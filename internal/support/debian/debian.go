@@ -19,7 +19,8 @@ import (
 func Root(t testing.TB, release, include string) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "debian")
-	out := string(proctest.Value(exec.Command("apt-get", "indextargets", "--format", "$(REPO_URI) $(CODENAME)", "Created-By: Packages").Output())(t))
+	sources := exec.Command("apt-get", "indextargets", "--format", "$(REPO_URI) $(CODENAME)", "Created-By: Packages")
+	out := string(proctest.Value(sources.Output())(t))
 	var mirror, here string
 	for line := range strings.Lines(out) {
 		if f := strings.Fields(line); len(f) == 2 && !strings.Contains(f[1], "-") {
