@@ -3,9 +3,7 @@ package e2bapi
 import (
 	"errors"
 	"log/slog"
-	"net"
 	"net/http"
-	"net/netip"
 	"strings"
 	"time"
 
@@ -33,8 +31,10 @@ type Config struct {
 	Token func() protocol.Token
 	// Trusted reports whether a caller needs no key; nil: every caller needs one.
 	Trusted func(*http.Request) bool
-	// Domains below which sandboxes have host names; clients are told the first one.
+	// Domains below which sandboxes have host names. Clients are told the one that they came by, else the
+	// first, with Port, on which this server speaks TLS; 0: another program does, on the usual port.
 	Domains []string
+	Port    int
 	// Dir stores uploads for builds, and builds that have not started. It is created if it
 	// is missing. Empty: templates cannot be built.
 	Dir string
@@ -54,6 +54,7 @@ type Face struct {
 	token     func() protocol.Token
 	trusted   func(*http.Request) bool
 	domains   []string
+	port      int
 	publicURL string
 	version   string
 	machine   machine
@@ -69,7 +70,7 @@ func New(c Config) (*Face, error) {
 		return nil, errors.New("e2bapi: a driver and a secret are needed")
 	}
 	f := &Face{
-		driver: c.Driver, secret: c.Secret, token: c.Token, trusted: c.Trusted, domains: c.Domains,
+		driver: c.Driver, secret: c.Secret, token: c.Token, trusted: c.Trusted, domains: c.Domains, port: c.Port,
 		publicURL: strings.TrimRight(c.PublicURL, "/"), version: c.EnvdVersion, machine: machineOf(c.Dir), began: time.Now(),
 		logging: make(chan struct{}, logsAtOnce), log: c.Log,
 	}
@@ -173,22 +174,4 @@ func (f *Face) needsKey(next http.Handler) http.Handler {
 		}
 		next.ServeHTTP(w, r)
 	})
-}
-
-// domain is below what the sandboxes have host names; nil: none that the caller
-// could use. Programs on this machine can use localhost with the port, as
-// package route finds sandboxes below it, too.
-func (f *Face) domain(r *http.Request) *string {
-	if len(f.domains) > 0 {
-		return &f.domains[0]
-	}
-	host, port, err := net.SplitHostPort(r.Host)
-	if err != nil {
-		host, port = r.Host, "80"
-	}
-	if a, err := netip.ParseAddr(host); !strings.EqualFold(host, "localhost") && (err != nil || !a.Unmap().IsLoopback()) {
-		return nil
-	}
-	domain := net.JoinHostPort("localhost", port)
-	return &domain
 }

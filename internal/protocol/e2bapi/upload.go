@@ -27,7 +27,7 @@ func (f *Face) fileLink(w http.ResponseWriter, r *http.Request) error {
 		return badRequest("the hash %.80q is no SHA-256 in hex digits", hash)
 	}
 	expires := strconv.FormatInt(time.Now().Add(uploadTime).Unix(), 10)
-	url := protocol.Origin(f.publicURL, r) + uploadPath + strings.Join([]string{hash, expires, f.secret.Sign("upload", hash, expires)}, ".")
+	url := f.origin(r) + uploadPath + strings.Join([]string{hash, expires, f.secret.Sign("upload", hash, expires)}, ".")
 	writeJSON(w, http.StatusCreated, map[string]any{"present": f.store.has(hash), "url": url})
 	return nil
 }
