@@ -32,7 +32,12 @@ type serveFlags struct {
 	TokenFile      string        `name:"token-file" placeholder:"FILE" help:"File with the token that callers over TCP must send; its mode must be 0600 or less."`
 	DefaultUser    string        `name:"default-user" placeholder:"NAME" help:"User of envd requests that name none. Default: the user that serves."`
 	DefaultWorkdir string        `name:"default-workdir" placeholder:"DIR" help:"Working directory of envd requests that name none. It must exist on this machine; sandboxes have their own. Default: the user's home."`
-	Domain         []string      `name:"domain" placeholder:"DOMAIN" help:"Domain below which sandboxes have host names, as E2B's clients use them: 49983-ID.DOMAIN. You set up its DNS, and the proxy that speaks TLS. Repeatable. Default: none."`
+	Domain         []string      `name:"domain" placeholder:"DOMAIN" help:"Domain below which sandboxes have host names, as E2B's clients use them: 49983-ID.DOMAIN. You set up its DNS, and the proxy that speaks TLS. Repeatable. With --tls the daemon itself answers, and DOMAIN:PORT names the port. Default: none; tend.localhost with --tls own."`
+	TLS            string        `name:"tls" enum:"own,files,acme" placeholder:"HOW" help:"Answer https://api.DOMAIN and https://PORT-ID.DOMAIN without a proxy, with certificates of an authority (CA) of this daemon's own (own), of --tls-cert and --tls-key (files), or of an ACME server (acme), whose terms of service you accept. tend env e2b prints what clients need. Default: no TLS."`
+	TLSCert        string        `name:"tls-cert" placeholder:"FILE" help:"With --tls files: the certificate with its chain, as PEM, for DOMAIN and *.DOMAIN. It is read again when it changes."`
+	TLSKey         string        `name:"tls-key" placeholder:"FILE" help:"With --tls files: the key of --tls-cert, as PEM; its mode must be 0600 or less."`
+	ACMEDNS        string        `name:"acme-dns" placeholder:"PROGRAM" help:"With --tls acme: the program that sets TXT records. It is called as: PROGRAM present|cleanup _acme-challenge.DOMAIN VALUE, and ends when all name servers of the domain have the record."`
+	ACMEDirectory  string        `name:"acme-directory" placeholder:"URL" help:"With --tls acme: the ACME server. Default: Let's Encrypt."`
 	AllowOrigin    []string      `name:"allow-origin" placeholder:"ORIGIN" help:"Origin of web pages that may call without a token, beside the daemon's own: http://localhost:5173 for a dev server. Everybody who can serve a page there can run programs here. Repeatable. Default: none; with a token pages need no such permission."`
 	SandboxReach   []string      `name:"sandbox-reach" placeholder:"RULE" help:"Let isolated sandboxes reach this despite --sandbox-deny: an address, a CIDR, private or *, with :PORT or without. One address with a port is opened even on this machine: 127.0.0.1:3128 for a proxy, whose address inside is 192.0.0.1:3128. The daemon's own ports are never opened. Repeatable. Default: none."`
 	SandboxDeny    []string      `name:"sandbox-deny" placeholder:"RULE" help:"Let no isolated sandbox reach this, whatever its own rules say: an address, a CIDR, private (the networks 10.0.0.0/8 and the like) or * (everything), with :PORT or without. Repeatable. Default: none; this machine and cloud metadata services are never reachable."`
@@ -50,9 +55,10 @@ type serveFlags struct {
 
 type serveCmd struct {
 	serveFlags
-	Distant string   `placeholder:"ADDR" help:"Serve distant's encrypted transport on this TCP address; its URI is in distant/uri in the state directory. Default: not served."`
-	Listen  []string `placeholder:"ADDR" help:"TCP address, :0 picks a port; none for no TCP. Repeatable. Default: 127.0.0.1:49983; none if systemd passes sockets (LISTEN_FDS)."`
-	Keep    bool     `help:"When the daemon ends, leave the processes running for the next tend serve on the same state directory."`
+	Distant   string   `placeholder:"ADDR" help:"Serve distant's encrypted transport on this TCP address; its URI is in distant/uri in the state directory. Default: not served."`
+	Listen    []string `placeholder:"ADDR" help:"TCP address, :0 picks a port; none for no TCP. Repeatable. Default: 127.0.0.1:49983; none if systemd passes sockets (LISTEN_FDS)."`
+	TLSListen []string `name:"tls-listen" placeholder:"ADDR" help:"TCP address for --tls. Repeatable. Default: the port of --domain, else 49443 with --tls own and 443 otherwise; on this machine alone (127.0.0.1 and [::1]) if the domain ends in .localhost, else on all addresses."`
+	Keep      bool     `help:"When the daemon ends, leave the processes running for the next tend serve on the same state directory."`
 
 	Background bool `hidden:"" help:"Let a later tend serve replace this daemon."`
 }
@@ -61,6 +67,7 @@ type serveCmd struct {
 type plan struct {
 	stateDir string
 	listen   []string // as launch wants them: "127.0.0.1:49983", "unix:/path"
+	tls      int      // so many before that are for TLS
 	distant  bool     // the last of listen is for distant
 	token    bool
 	flags    serveFlags // paths made absolute
@@ -78,7 +85,8 @@ func (c *serveCmd) plan(inv *invocation, passed ...string) (*plan, error) {
 		return nil, err
 	}
 	p := &plan{stateDir: dir, flags: c.serveFlags, keep: c.Keep}
-	for _, path := range []*string{&p.flags.PortFile, &p.flags.TokenFile, &p.flags.Providers, &p.flags.OnExitSecret} {
+	for _, path := range []*string{&p.flags.PortFile, &p.flags.TokenFile, &p.flags.Providers, &p.flags.OnExitSecret,
+		&p.flags.TLSCert, &p.flags.TLSKey} {
 		if *path == "" {
 			continue
 		}
@@ -124,10 +132,9 @@ func (c *serveCmd) plan(inv *invocation, passed ...string) (*plan, error) {
 			return nil, err
 		}
 	}
-	for _, domain := range p.flags.Domain {
-		if err := server.CheckDomain(domain); err != nil {
-			return nil, usageError("--domain " + err.Error())
-		}
+	secure, err := p.flags.planTLS(c.TLSListen)
+	if err != nil {
+		return nil, err
 	}
 	for _, origin := range p.flags.AllowOrigin {
 		if err := server.CheckOrigin(origin); err != nil {
@@ -192,6 +199,12 @@ func (c *serveCmd) plan(inv *invocation, passed ...string) (*plan, error) {
 	if len(p.listen) == 0 {
 		return nil, usageError("--listen none together with --socket none leaves nobody who could call; leave one of them out")
 	}
+	for _, addr := range secure {
+		if err := server.CheckListen("tcp", addr, p.token, c.Insecure); err != nil {
+			return nil, fmt.Errorf("--tls: %w", err)
+		}
+	}
+	p.listen, p.tls = append(p.listen, secure...), len(secure)
 	if c.Distant != "" {
 		// Callers show a key, so any address will do.
 		resolved, err := resolve("--distant", c.Distant)
@@ -309,7 +322,7 @@ func (f *serveFlags) network() (reach, deny []network.Rule, err error) {
 // serverArgs is the command line of the server role: what it needs to know of the listeners, and
 // the flags of tend serve that have a value.
 func (p *plan) serverArgs(exe string) []string {
-	args := []string{exe, "server", "--state-dir", p.stateDir, "--listeners", fmt.Sprint(len(p.listen))}
+	args := []string{exe, "server", "--state-dir", p.stateDir, "--listeners", fmt.Sprint(len(p.listen)), "--tls-listeners", fmt.Sprint(p.tls)}
 	if p.distant {
 		args = append(args, "--distant")
 	}

@@ -150,8 +150,9 @@ type serverCmd struct {
 // open.
 type serverRoleCmd struct {
 	serveFlags
-	Listeners int  `hidden:"" default:"1" help:"Listeners inherited from fd 3 on."`
-	Distant   bool `hidden:"" help:"The last of them is for distant."`
+	Listeners    int  `hidden:"" default:"1" help:"Listeners inherited from fd 3 on."`
+	TLSListeners int  `name:"tls-listeners" hidden:"" help:"So many of them, before that for distant, are for TLS."`
+	Distant      bool `hidden:"" help:"The last of them is for distant."`
 }
 
 func (c *serverRoleCmd) Run(ctx context.Context, inv *invocation) error {
@@ -216,10 +217,14 @@ func (c *serverRoleCmd) serve(ctx context.Context, inv *invocation, dir string) 
 	if last := len(listeners) - 1; c.Distant {
 		listeners, distant = listeners[:last], listeners[last]
 	}
+	domains, secure, err := c.operatorTLS(&listeners, c.TLSListeners)
+	if err != nil {
+		return err
+	}
 	return assembly.Run(ctx, assembly.Config{
 		Settings: operator.Settings{
 			StateDir: dir, Listeners: listeners, Distant: distant, Token: protocol.Token(token), TokenFile: c.TokenFile, Insecure: c.Insecure,
-			Domains: c.Domain, Origins: c.AllowOrigin, PortFile: c.PortFile, URLFile: filepath.Join(dir, home.URLFile),
+			Domains: domains, TLS: secure, Origins: c.AllowOrigin, PortFile: c.PortFile, URLFile: filepath.Join(dir, home.URLFile),
 			DefaultUser: c.DefaultUser, DefaultWorkdir: c.DefaultWorkdir, Network: network.Config{Reach: reach, Deny: deny},
 			SandboxDisk: sizes.disk, NoSpare: c.NoSpareSandbox, Providers: c.Providers, ExitSecret: exitSecret, ExitSecretFile: c.OnExitSecret,
 			Program: ownProgram(), Version: versionText(), Log: log,

@@ -51,6 +51,7 @@ type grammar struct {
 	Serve    serveCmd    `cmd:"" group:"The daemon:" help:"Run the daemon in the foreground." nojson:"it prints nothing but its log; tend status --json has its facts"`
 	Status   statusCmd   `cmd:"" help:"Show the daemon: its roles and what this machine allows."`
 	Doctor   doctorCmd   `cmd:"" help:"Find problems on this machine, and say how to fix them."`
+	Env      envCmd      `cmd:"" help:"Print the variables with which clients of E2B and LangSmith use this daemon."`
 	UI       uiCmd       `cmd:"" name:"ui" help:"Open the daemon's page in the browser, logged in."`
 	Upgrade  upgradeCmd  `cmd:"" help:"Replace the roles of a running daemon; nothing is lost."`
 	Shutdown shutdownCmd `cmd:"" help:"End the daemon and its processes."`

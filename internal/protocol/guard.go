@@ -26,7 +26,7 @@ type Guard struct {
 	// page has. The guard then lets all origins and hosts pass. nil: never.
 	Protected func() bool
 	// Domains are DNS names below which this server may be called without a token,
-	// in lower case. Pages from there are strangers all the same: they may come from
+	// in lower case; by TLS, whose certificate no other page has, also by these names themselves. Pages from there are strangers all the same: they may come from
 	// a program in a sandbox.
 	Domains []string
 	// Origins of pages that are let in beside the server's own, as [ParseOrigin] returns
@@ -43,7 +43,7 @@ func (g *Guard) Check(r *http.Request) error {
 		return nil
 	}
 	host := hostname(r.Host)
-	if !g.knownHost(host) {
+	if !g.knownHost(host) && (r.TLS == nil || !slices.Contains(g.Domains, strings.ToLower(strings.TrimSuffix(host, ".")))) {
 		return fmt.Errorf("the host name %q may be a web page's in disguise (DNS rebinding); call this server as localhost or by address, or set a token", host)
 	}
 	origin := r.Header.Get("Origin")

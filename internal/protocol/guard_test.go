@@ -60,3 +60,19 @@ func TestOnlyOwnAndNamedPagesAreKnown(t *testing.T) {
 		}
 	}
 }
+
+// The domain itself is a name of this server by TLS alone: without it, its owner could be a stranger whose name was
+// made to resolve to this machine.
+func TestTheDomainItselfIsKnownByTLSAlone(t *testing.T) {
+	g := &Guard{Domains: []string{"box.example"}}
+	for host, known := range map[string]bool{"box.example:8443": true, "BOX.example.": true, "evil.example": false, "evilbox.example": false} {
+		r := httptest.NewRequest("GET", "https://box.example/", nil) // it has a TLS state
+		r.Host = host
+		if err := g.Check(r); (err == nil) != known {
+			t.Errorf("%s by TLS: %v", host, err)
+		}
+		if r.TLS = nil; g.Check(r) == nil {
+			t.Errorf("%s passes without TLS", host)
+		}
+	}
+}

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"fmt"
 	"net"
@@ -46,7 +47,7 @@ func (s *Server) withPeer(ctx context.Context, c net.Conn) context.Context {
 			return context.WithValue(ctx, peerKey{}, p)
 		}
 	}
-	p := &peer{unix: c.LocalAddr().Network() == "unix", ask: func() (int, error) { return userpeer.UID(c) }}
+	p := &peer{unix: c.LocalAddr().Network() == "unix", ask: func() (int, error) { return userpeer.UID(wire(c)) }}
 	if p.unix || !s.admitsAll() {
 		p.own()
 	}
@@ -54,6 +55,14 @@ func (s *Server) withPeer(ctx context.Context, c net.Conn) context.Context {
 		*note = p
 	}
 	return context.WithValue(ctx, peerKey{}, p)
+}
+
+// wire is the connection below TLS.
+func wire(c net.Conn) net.Conn {
+	if t, ok := c.(*tls.Conn); ok {
+		return t.NetConn()
+	}
+	return c
 }
 
 // admitsAll reports whether every user that reaches a TCP port may call: a token

@@ -2,10 +2,12 @@ package server
 
 import (
 	"cmp"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
@@ -45,6 +47,9 @@ type Config struct {
 	// it from a logged-in browser. It must make sure that no other page caused the
 	// request. A request ends with its login. nil: nothing.
 	Session func(*http.Request) module.Login
+
+	// Certificates are for Settings.TLS.Listeners, and required with them.
+	Certificates *tls.Config
 
 	// Final reports, when the server ends, whether the whole daemon ends and all processes
 	// have ended. nil: false.
@@ -102,6 +107,8 @@ func (c *Config) validate() error {
 		return errors.New("server: no manager is given")
 	case len(c.Listeners) == 0:
 		return errors.New("server: no listener is given")
+	case len(c.TLS.Listeners) > 0 && (c.Certificates == nil || len(c.Domains) == 0):
+		return errors.New("server: TLS needs certificates and a domain")
 	case strings.ContainsAny(string(c.Token), "\r\n \t"):
 		return errors.New("server: the token has white space; HTTP headers cannot carry it")
 	}
@@ -115,7 +122,7 @@ func (c *Config) validate() error {
 			return err
 		}
 	}
-	for _, l := range c.Listeners {
+	for _, l := range slices.Concat(c.Listeners, c.TLS.Listeners) {
 		if err := CheckListen(l.Addr().Network(), l.Addr().String(), c.Token != "", c.Insecure); err != nil {
 			return err
 		}

@@ -103,13 +103,17 @@ func (s *Server) routed(mux *http.ServeMux, next http.Handler) http.Handler {
 			switch {
 			case h != nil:
 				r.Pattern = hostPattern + p.Name()
-			case inside && !s.routes.of(r).Inside:
+			case (inside || standingOf(r) == asSandbox) && !s.routes.of(r).Inside:
 				h, r.Pattern = http.HandlerFunc(http.NotFound), ""
 			default:
 				continue
 			}
 			r = r.WithContext(context.WithValue(r.Context(), hostedKey{}, h))
 			break
+		}
+		if standingOf(r) == asAPI && s.routes.of(r).Page {
+			r = r.WithContext(context.WithValue(r.Context(), hostedKey{}, http.HandlerFunc(http.NotFound)))
+			r.Pattern = ""
 		}
 		next.ServeHTTP(w, r)
 	})

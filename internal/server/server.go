@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -81,7 +82,7 @@ func (s *Server) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	runners := s.runners()
-	broken := make(chan error, len(s.cfg.Listeners)+len(runners))
+	broken := make(chan error, len(s.cfg.Listeners)+len(s.cfg.TLS.Listeners)+len(runners))
 	// The runners end with the HTTP servers, for whatever reason those end.
 	beside, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
@@ -92,17 +93,24 @@ func (s *Server) Run(ctx context.Context) error {
 			}
 		})
 	}
-	servers := make([]*http.Server, 0, len(s.cfg.Listeners))
-	for _, inner := range s.cfg.Listeners {
+	servers := make([]*http.Server, 0, len(s.cfg.Listeners)+len(s.cfg.TLS.Listeners))
+	serve := func(inner net.Listener, over func(*http.Server)) {
 		l := protocol.NewListener(inner)
 		s.listens = append(s.listens, l)
 		srv := s.httpServer(requests, l)
+		over(srv)
 		servers = append(servers, srv)
 		wg.Go(func() {
 			if err := srv.Serve(l); !errors.Is(err, http.ErrServerClosed) {
 				broken <- fmt.Errorf("serve %s: %w", l.Addr(), err)
 			}
 		})
+	}
+	for _, l := range s.cfg.Listeners {
+		serve(l, func(*http.Server) {})
+	}
+	for _, l := range s.cfg.TLS.Listeners {
+		serve(tls.NewListener(l, s.cfg.Certificates), s.overTLS)
 	}
 	if s.cfg.Doors != nil {
 		servers = append(servers, s.innerServer(requests, &wg))
@@ -180,6 +188,9 @@ func (s *Server) announce() error {
 	urls := make([]string, 0, len(s.cfg.Listeners))
 	for _, l := range s.cfg.Listeners {
 		urls = append(urls, URL(l.Addr()))
+	}
+	if s.cfg.TLS.Mode != "" {
+		urls = append(urls, "https://api."+s.cfg.Authority())
 	}
 	for path, url := range map[string]string{s.cfg.PortFile: FindURL(s.cfg.Listeners, "tcp"),
 		s.cfg.URLFile: FindURL(s.cfg.Listeners, "unix")} {

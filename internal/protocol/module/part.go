@@ -98,6 +98,9 @@ type Route struct {
 	Body func(path string) Body
 	// Inside: the route is also served on the host names of sandboxes. No other route is.
 	Inside bool
+	// Page: the route is of the server's own web page. On a name below a domain of TLS it is not served:
+	// pages of sandboxes are its neighbours there.
+	Page bool
 	// OwnDeadline: the handler itself limits how long a body may take to arrive.
 	OwnDeadline bool
 }

@@ -60,12 +60,12 @@ func (p *Page) Name() string { return "page" }
 // Routes implements [module.Router]. The files hold no facts.
 func (p *Page) Routes() []module.Route {
 	return []module.Route{
-		{Pattern: "GET /{$}", Handler: http.HandlerFunc(lead), Access: module.Open},
-		{Pattern: "GET /ui/", Handler: http.HandlerFunc(p.serveFile), Access: module.Open},
-		{Pattern: "GET /ui/session", Handler: http.HandlerFunc(p.tell), Access: module.Own},
-		{Pattern: "POST /ui/session", Handler: http.HandlerFunc(p.login), Access: module.Own},
-		{Pattern: "DELETE /ui/session", Handler: http.HandlerFunc(p.logout), Access: module.Own},
-		{Pattern: "DELETE /ui/readers", Handler: http.HandlerFunc(p.endReaders)},
+		{Pattern: "GET /{$}", Handler: http.HandlerFunc(lead), Access: module.Open, Page: true},
+		{Pattern: "GET /ui/", Handler: http.HandlerFunc(p.serveFile), Access: module.Open, Page: true},
+		{Pattern: "GET /ui/session", Handler: http.HandlerFunc(p.tell), Access: module.Own, Page: true},
+		{Pattern: "POST /ui/session", Handler: http.HandlerFunc(p.login), Access: module.Own, Page: true},
+		{Pattern: "DELETE /ui/session", Handler: http.HandlerFunc(p.logout), Access: module.Own, Page: true},
+		{Pattern: "DELETE /ui/readers", Handler: http.HandlerFunc(p.endReaders), Page: true},
 	}
 }
 

@@ -3,6 +3,7 @@ package daemon
 import (
 	"context"
 	"crypto/sha256"
+	"crypto/tls"
 	"encoding/hex"
 	"log/slog"
 	"net"
@@ -73,7 +74,7 @@ func Run(ctx context.Context, c Config) error {
 		Settings: c.Settings,
 		Inside:   func(r local.Root) process.Manager { return measured.Over(sight.Over(used{manager.In(r), idle})) },
 		Manager:  measured.Manager(), Moving: manager.Ping, Boxes: manager.Boxes(), Trusted: server.Trusted, Budget: held,
-		Trace: sight.Request, Admin: daemon, InShutdown: run.InShutdown, Roles: roles.pids, URL: c.workerURL(), Held: true,
+		Trace: sight.Request, Admin: daemon, InShutdown: run.InShutdown, Roles: roles.pids, URL: c.workerURL(), Address: daemon.url, Held: true,
 	})
 	if err != nil {
 		return err
@@ -85,8 +86,13 @@ func Run(ctx context.Context, c Config) error {
 		set.Parts = append(set.Parts, sight)
 	}
 	daemon.parts = set
+	var certificates *tls.Config
+	if set.Certificates != nil {
+		certificates = set.Certificates.TLS()
+	}
 	s, err := server.New(server.Config{
-		Settings: c.Settings, Manager: manager, Driver: set.Driver, Parts: set.Parts, Doors: set.Doors, TokenNow: set.Token, Session: set.Session,
+		Settings: c.Settings, Certificates: certificates, Manager: manager, Driver: set.Driver, Parts: set.Parts, Doors: set.Doors,
+		TokenNow: set.Token, Session: set.Session,
 		Final: daemon.final, Used: idle.Used, Around: sight.Around, Metrics: measured, Budget: held,
 	})
 	if err != nil {
@@ -135,7 +141,7 @@ func (c *Config) workerURL() string {
 
 // ports are those of TCP that the daemon is called at.
 func (c *Config) ports() (all []uint16) {
-	for _, l := range append(slices.Clone(c.Listeners), c.Distant) {
+	for _, l := range append(slices.Concat(c.Listeners, c.TLS.Listeners), c.Distant) {
 		if l == nil {
 			continue
 		}

@@ -5,6 +5,7 @@ package operator
 import (
 	"log/slog"
 	"net"
+	"strconv"
 
 	"github.com/tend-run/tend/internal/protocol"
 	"github.com/tend-run/tend/internal/sandbox/network"
@@ -30,6 +31,9 @@ type Settings struct {
 	// Domains below which sandboxes have host names (package internal/sandbox/route), and
 	// callers may reach this server without a token, in lower case (server.CheckDomain).
 	Domains []string
+	// TLS is how the server itself answers to names below the first of Domains. Zero: it does not; a
+	// proxy in front may.
+	TLS TLS
 	// Origins of web pages that may call this server without a token, beside its own
 	// (server.CheckOrigin).
 	Origins []string
@@ -62,4 +66,26 @@ type Settings struct {
 	Program []string
 	Version string
 	Log     *slog.Logger // nil: nothing is logged
+}
+
+// TLS is what the operator has set about TLS.
+type TLS struct {
+	// Mode is one of package certificates. Empty: there is no TLS.
+	Mode string
+	// Listeners of TCP. They are none of Settings.Listeners.
+	Listeners []net.Listener
+	// Port that clients use with the domain, 1 to 65535.
+	Port int
+	// CertFile and KeyFile are for the mode files, absolute paths.
+	CertFile, KeyFile string
+	// Directory is the URL of the ACME server, DNSHook an absolute path: for the mode acme.
+	Directory, DNSHook string
+}
+
+// Authority is the domain as clients of TLS write it: with its port, unless that is 443.
+func (s *Settings) Authority() string {
+	if s.TLS.Port == 443 {
+		return s.Domains[0]
+	}
+	return s.Domains[0] + ":" + strconv.Itoa(s.TLS.Port)
 }

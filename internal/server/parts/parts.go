@@ -7,6 +7,7 @@
 //	/files with a signature                    as envd has it
 //	/tend.v1.*, /-/metrics                     Authorization: Bearer <token>, or a session of the page
 //	/ui/*                                      nothing: there are no facts in its files
+//	/-/clients                                 as /tend.v1.*; to show keys, the token itself
 //	all other paths of envd, /init included    X-Access-Token: <token>
 //	/v2/sandboxes/*, /langsmith/*              X-Api-Key or a bearer token, or a link's own token
 //	/sandboxes/*, /templates/* and the like    the same, or the key that E2B's SDKs want (protocol.E2BKey)
@@ -31,6 +32,7 @@
 //	sandboxes/           the sandboxes of the local driver, which are isolated
 //	telemetry/           which spans a collector has taken
 //	langsmith/           the secret behind links, maps of text offsets
+//	tls/                 the certificates of --tls, with their keys (0600)
 //	distant/             key and sessions of distant's transport, and its URI
 package parts
 
@@ -69,6 +71,7 @@ import (
 	"github.com/tend-run/tend/internal/sandbox/multi"
 	"github.com/tend-run/tend/internal/sandbox/network"
 	"github.com/tend-run/tend/internal/sandbox/route"
+	"github.com/tend-run/tend/internal/server/certificates"
 	"github.com/tend-run/tend/internal/server/exits"
 	"github.com/tend-run/tend/internal/server/healing"
 	"github.com/tend-run/tend/internal/server/operator"
@@ -102,13 +105,17 @@ type Config struct {
 	// URL is where the workers that repair services find this server. Empty: nothing is
 	// repaired.
 	URL string
+	// Address is where clients of this machine find the server without TLS.
+	Address string
 	// Held: the listening sockets outlive this server.
 	Held bool
 }
 
 // Set is what a server has to do.
 type Set struct {
-	Driver driver.Driver
+	// Certificates of TLS; nil: there is none.
+	Certificates *certificates.Source
+	Driver       driver.Driver
 	// Doors are the listening sockets inside sandboxes.
 	Doors *route.Doors
 	// Parts in the order in which they end.
@@ -183,7 +190,7 @@ func openDriver(c *Config, doors *route.Doors) (driver.Driver, driver.Access, er
 // hidden are the daemon's files that a flag may put anywhere, which no sandbox that is
 // isolated sees, and where they lead now: a link may lead elsewhere later.
 func hidden(s *operator.Settings) (all []string) {
-	paths := []string{s.TokenFile, s.PortFile, s.URLFile, s.Providers, s.ExitSecretFile}
+	paths := []string{s.TokenFile, s.PortFile, s.URLFile, s.Providers, s.ExitSecretFile, s.TLS.KeyFile}
 	for _, l := range s.Listeners {
 		if a, ok := l.Addr().(*net.UnixAddr); ok && filepath.IsAbs(a.Name) { // others have no file
 			paths = append(paths, a.Name)
@@ -270,7 +277,7 @@ func Open(c Config) (*Set, error) {
 		return nil, err
 	}
 	e2b, err := e2bapi.New(e2bapi.Config{
-		Driver: boxes, Secret: secret, Token: processes.AccessToken, Trusted: c.Trusted, Domains: c.Domains,
+		Driver: boxes, Secret: secret, Token: processes.AccessToken, Trusted: c.Trusted, Domains: c.Domains, Port: c.TLS.Port,
 		Dir: filepath.Join(c.StateDir, "e2b"), Log: c.Log,
 	})
 	if err != nil {
@@ -292,6 +299,15 @@ func Open(c Config) (*Set, error) {
 	if repair != nil {
 		repair.Over(kept)
 		set.Parts = append(set.Parts, repair)
+	}
+	set.Parts = append(set.Parts, clients{&c, processes.AccessToken, set})
+	if c.TLS.Mode != "" {
+		set.Certificates, err = certificates.Open(certificates.Config{Mode: c.TLS.Mode, Domain: c.Domains[0], Dir: c.StateDir,
+			CertFile: c.TLS.CertFile, KeyFile: c.TLS.KeyFile, Directory: c.TLS.Directory, DNSHook: c.TLS.DNSHook, Log: c.Log})
+		if err != nil {
+			return nil, err
+		}
+		set.Parts = append(set.Parts, set.Certificates)
 	}
 	if c.Distant != nil {
 		set.Parts = append(set.Parts, &distant.Service{
