@@ -48,7 +48,7 @@ lint: need-go ## Run staticcheck, pinned in tools/lint
 	go run -modfile=tools/lint/go.mod honnef.co/go/tools/cmd/staticcheck ./...
 
 .PHONY: e2b
-e2b: build ## Run the E2B suites: raw, npm, PyPI (ONLY=js picks one)
+e2b: build ## Run the E2B suites: raw, npm, PyPI, by domain (ONLY=js picks one)
 	@test/conformance/e2b/run $(ONLY)
 
 .PHONY: agents

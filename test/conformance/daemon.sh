@@ -95,9 +95,10 @@ install_js() {
 	"$root/scripts/npm-ci" "$here/js"
 }
 
-# pytests [NAME] runs $here/NAME (python) with the pinned packages.
+# pytests [NAME [FILE…]] runs $here/NAME (python), or these files of it, with the pinned packages.
 pytests() {
 	local dir=$here/${1-python}
+	shift || true
 	"$root/scripts/python-venv" "$dir/.venv" "$dir/requirements.txt"
-	(cd "$dir" && .venv/bin/python -m pytest ${PYTEST_ARGS:-} --basetemp="$work/pytest" -q -p no:cacheprovider .)
+	(cd "$dir" && .venv/bin/python -m pytest ${PYTEST_ARGS:-} --basetemp="$work/pytest" -q -p no:cacheprovider "${@:-.}")
 }

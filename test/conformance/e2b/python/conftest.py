@@ -14,7 +14,9 @@ import tempfile
 import pytest
 from e2b import AsyncSandbox, PtySize, Sandbox, TimeoutException
 
-if "E2B_SANDBOX_URL" not in os.environ:
+# The daemon without a name: by domain, run says it in a variable that no SDK knows.
+URL = os.environ.get("TEND_E2B_URL") or os.environ.get("E2B_SANDBOX_URL")
+if not URL:
     raise SystemExit("E2B_SANDBOX_URL is not set; run test/conformance/e2b/run python")
 
 ME = pwd.getpwuid(os.getuid()).pw_name

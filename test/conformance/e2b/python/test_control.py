@@ -12,9 +12,8 @@ import pytest
 from e2b import AsyncSandbox, AsyncTemplate, NotFoundException, Sandbox, SandboxQuery, SandboxState, Template
 from e2b.exceptions import SandboxException, SandboxNotFoundException
 
-from conftest import call, until
+from conftest import URL, call, until
 
-URL = os.environ["E2B_SANDBOX_URL"]
 BOOT = "/proc/sys/kernel/random/boot_id"
 
 
@@ -41,7 +40,8 @@ class Plane:
 @pytest.fixture(params=["sync", "async"])
 async def plane(request, monkeypatch):
     monkeypatch.delenv("E2B_DEBUG", raising=False)  # with it no sandbox is made
-    monkeypatch.setenv("E2B_API_URL", URL)
+    if "E2B_DOMAIN" not in os.environ:
+        monkeypatch.setenv("E2B_API_URL", URL)
     p = Plane(request.param)
     yield p
     for sbx in p.made:
@@ -49,8 +49,8 @@ async def plane(request, monkeypatch):
 
 
 def ask(path, headers=None, method="GET", body=None):
-    """What a path of the server answers, without an SDK."""
-    req = urllib.request.Request(URL + path, headers=headers or {}, method=method, data=body)
+    """What a path of the server, or a link, answers, without an SDK."""
+    req = urllib.request.Request(path if "://" in path else URL + path, headers=headers or {}, method=method, data=body)
     try:
         with urllib.request.urlopen(req, timeout=120) as res:
             return res.status, res.read().decode()
@@ -143,9 +143,10 @@ async def test_links_and_ports(plane):
     sbx = await plane.create()
     await call(sbx.files.write("signed.txt", "by a link"))
     link = await call(sbx.download_url("signed.txt", use_signature_expiration=60))
-    assert link.startswith(URL)
-    assert ask(link[len(URL):]) == (200, "by a link")
-    assert ask(link[len(URL):].replace("signed.txt", "other.txt"))[0] == 401
+    domain = os.environ.get("E2B_DOMAIN")
+    assert link.startswith(f"https://49983-{sbx.sandbox_id}.{domain}/" if domain else URL)
+    assert ask(link) == (200, "by a link")
+    assert ask(link.replace("signed.txt", "other.txt"))[0] == 401
     with socket.socket() as s:  # a sandbox may have the machine's network
         s.bind(("127.0.0.1", 0))
         port = s.getsockname()[1]
@@ -158,7 +159,7 @@ async def test_links_and_ports(plane):
         return (await asyncio.to_thread(ask, "/signed.txt", where)) == (200, "by a link")
 
     await until("the port is open", served)
-    assert sbx.get_host(port).startswith(f"{port}-{sbx.sandbox_id}.localhost:")
+    assert sbx.get_host(port) == f"{port}-{sbx.sandbox_id}.{domain or 'localhost:' + URL.rpartition(':')[2]}"
 
 
 async def test_metrics(plane):

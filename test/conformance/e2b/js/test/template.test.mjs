@@ -4,9 +4,9 @@ import assert from 'node:assert/strict'
 import { mkdtempSync, writeFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { makeSandboxes } from '../helpers.mjs'
 
-delete process.env.E2B_DEBUG // with it no sandbox is made
-process.env.E2B_API_URL = process.env.E2B_SANDBOX_URL
+makeSandboxes()
 
 for (const generation of ['e2b', 'e2b-v1']) {
   const { Sandbox, Template, BuildError } = await import(generation)
