@@ -55,7 +55,7 @@ func (c *envE2BCmd) Ask(ctx context.Context, inv *invocation, d *daemon) error {
 	vars.set("E2B_DOMAIN", facts.Domain, "the daemon in place of e2b.app")
 	vars.set("E2B_API_KEY", keyOr(facts, facts.E2BKey, anyKey), "the key of this daemon")
 	vars.unset("E2B_API_URL", "E2B_SANDBOX_URL", "E2B_DEBUG")
-	if err := vars.trust(ctx, facts); err != nil {
+	if err := vars.trust(ctx, facts, d); err != nil {
 		return err
 	}
 	return vars.print()
@@ -81,7 +81,7 @@ func (c *envLangSmithCmd) Ask(ctx context.Context, inv *invocation, d *daemon) e
 	vars.set("LANGSMITH_ENDPOINT", base, "the daemon in place of LangSmith")
 	vars.set("LANGSMITH_API_KEY", keyOr(facts, facts.Token, "tend"), "the key of this daemon")
 	if byTLS {
-		if err := vars.trust(ctx, facts); err != nil {
+		if err := vars.trust(ctx, facts, d); err != nil {
 			return err
 		}
 	}
@@ -178,7 +178,7 @@ func (v *variables) set(name, value, why string) {
 func (v *variables) unset(names ...string) { v.gone = append(v.gone, names...) }
 
 // trust makes clients accept the certificate and find the names.
-func (v *variables) trust(ctx context.Context, f *operator.Clients) error {
+func (v *variables) trust(ctx context.Context, f *operator.Clients, d *daemon) error {
 	name, _, err := net.SplitHostPort(f.Domain)
 	if err != nil {
 		name = f.Domain
@@ -196,6 +196,9 @@ func (v *variables) trust(ctx context.Context, f *operator.Clients) error {
 		if bundle.alone {
 			v.inv.note("this machine has no list of authorities (package ca-certificates), so programs with these variables trust this daemon alone")
 		}
+		if !d.local && !strings.HasSuffix(name, ".localhost") { // whose names are this machine's
+			v.inv.note("programs with these variables trust the daemon at %s for %s and all names below it", d.url, name)
+		}
 		v.set("SSL_CERT_FILE", bundle.path, "the authorities of this machine and the daemon's own, for Python, Go and OpenSSL")
 		for _, name := range bundleVariables[1:] {
 			v.set(name, bundle.path, "the same for other programs")
@@ -212,11 +215,11 @@ func (v *variables) trust(ctx context.Context, f *operator.Clients) error {
 			return err
 		}
 		require := "--require=" + node
-		options := strings.Fields(v.inv.getenv("NODE_OPTIONS"))
-		if !slices.Contains(options, require) {
-			options = append(options, require)
+		options := v.inv.getenv("NODE_OPTIONS")
+		if !slices.Contains(strings.Fields(options), require) {
+			options = strings.TrimSpace(options + " " + require)
 		}
-		v.set("NODE_OPTIONS", strings.Join(options, " "), "this machine does not find names below localhost: a hook for Node.js")
+		v.set("NODE_OPTIONS", options, "this machine does not find names below localhost: a hook for Node.js")
 		path := slices.DeleteFunc(filepath.SplitList(v.inv.getenv("PYTHONPATH")), func(p string) bool { return p == python })
 		v.set("PYTHONPATH", strings.Join(append([]string{python}, path...), ":"), "the same for Python")
 	}

@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -262,10 +263,19 @@ func (i *issued) hook(ctx context.Context, args ...string) error {
 	defer cancel()
 	cmd := exec.CommandContext(ctx, i.cfg.DNSHook, args...)
 	cmd.WaitDelay = time.Second // a child of it may hold its output
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		text := strings.TrimSpace(string(out[max(0, len(out)-maxHookText):]))
-		return fmt.Errorf("--acme-dns %s %s: %w: %s", i.cfg.DNSHook, strings.Join(args[:2], " "), err, text)
+	var out lastText
+	cmd.Stdout, cmd.Stderr = &out, &out // one writer: os/exec writes to it from one goroutine
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("--acme-dns %s %s: %w: %s", i.cfg.DNSHook, strings.Join(args[:2], " "), err, strings.TrimSpace(string(out)))
 	}
 	return nil
+}
+
+// lastText keeps the end of what is written to it.
+type lastText []byte
+
+func (t *lastText) Write(p []byte) (int, error) {
+	*t = append(*t, p[max(0, len(p)-maxHookText):]...)
+	*t = slices.Delete(*t, 0, max(0, len(*t)-maxHookText))
+	return len(p), nil
 }

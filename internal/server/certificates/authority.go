@@ -113,7 +113,14 @@ func CheckAuthority(text []byte, domain string) error {
 	if err != nil {
 		return fmt.Errorf("the daemon's authority: %w", err)
 	}
-	if !c.IsCA || !c.PermittedDNSDomainsCritical || !slices.Equal(c.PermittedDNSDomains, []string{domain}) || len(c.ExcludedIPRanges) != 2 {
+	noAddress := func(bits int) bool {
+		return slices.ContainsFunc(c.ExcludedIPRanges, func(r *net.IPNet) bool {
+			ones, all := r.Mask.Size()
+			return ones == 0 && all == bits
+		})
+	}
+	if !c.IsCA || !c.PermittedDNSDomainsCritical || !slices.Equal(c.PermittedDNSDomains, []string{domain}) ||
+		!noAddress(32) || !noAddress(128) {
 		return fmt.Errorf("the daemon's authority could speak for more than %s, so it is not trusted", domain)
 	}
 	return nil

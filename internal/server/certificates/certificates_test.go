@@ -232,13 +232,35 @@ func TestAnAuthorityForMoreThanTheDomainIsNotTrusted(t *testing.T) {
 	key := proctest.Value(newKey())(t)
 	open := &x509.Certificate{SerialNumber: serial(), NotBefore: time.Now(), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true}
 	der := proctest.Value(x509.CreateCertificate(rand.Reader, open, open, key.Public(), key))(t)
+	_, one, err := net.ParseCIDR("192.0.2.1/32")
+	proctest.Must(t, err)
+	_, all4, err := net.ParseCIDR("0.0.0.0/0")
+	proctest.Must(t, err)
+	open.PermittedDNSDomainsCritical, open.PermittedDNSDomains, open.ExcludedIPRanges = true, []string{domain}, []*net.IPNet{all4, one}
+	addresses := proctest.Value(x509.CreateCertificate(rand.Reader, open, open, key.Public(), key))(t)
 	for name, text := range map[string][]byte{
 		"none": nil, "for another domain": proctest.Value(openAuthority(t.TempDir(), "localhost", time.Now()))(t).pem,
-		"for all": pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
-		"two":     slices.Concat(a.pem, a.pem),
+		"for all":       pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
+		"for addresses": pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: addresses}),
+		"two":           slices.Concat(a.pem, a.pem),
 	} {
 		if CheckAuthority(text, domain) == nil {
 			t.Errorf("%s is accepted", name)
 		}
+	}
+}
+
+// The operator's program may print without an end.
+func TestTheEndOfAProgramsOutputIsKept(t *testing.T) {
+	var text lastText
+	for range 3 {
+		for _, piece := range []string{strings.Repeat("a", maxHookText-1), strings.Repeat("b", 3*maxHookText), "end"} {
+			if n, err := text.Write([]byte(piece)); n != len(piece) || err != nil || len(text) > maxHookText {
+				t.Fatalf("%d %v, %d are kept", n, err, len(text))
+			}
+		}
+	}
+	if want := strings.Repeat("b", maxHookText-3) + "end"; string(text) != want {
+		t.Errorf("%q is kept", text)
 	}
 }
