@@ -26,8 +26,9 @@ type Guard struct {
 	// page has. The guard then lets all origins and hosts pass. nil: never.
 	Protected func() bool
 	// Domains are DNS names below which this server may be called without a token,
-	// in lower case; by TLS, whose certificate no other page has, also by these names themselves. Pages from there are strangers all the same: they may come from
-	// a program in a sandbox.
+	// in lower case; by TLS, whose certificate no other page has, also by these names
+	// themselves. Pages from there are strangers all the same: they may come from a program
+	// in a sandbox.
 	Domains []string
 	// Origins of pages that are let in beside the server's own, as [ParseOrigin] returns
 	// them.

@@ -1,23 +1,10 @@
-// By domain, with nothing but the variables of tend env: E2B's quick start, what else of a sandbox has a name, and
-// E2B's command line.
+// By domain, with nothing but the variables of tend env: E2B's quick start, and what else of a sandbox has a name.
 import { test, describe, before, after } from 'node:test'
 import assert from 'node:assert/strict'
 import https from 'node:https'
 import http2 from 'node:http2'
-import { execFile } from 'node:child_process'
-import { fileURLToPath } from 'node:url'
 import { Sandbox } from 'e2b'
 import { until } from '../helpers.mjs'
-
-const program = fileURLToPath(new URL('../node_modules/@e2b/cli/dist/index.js', import.meta.url))
-
-/** What a call of the command line ends with. */
-const e2b = (...args) =>
-  new Promise((resolve) => {
-    const child = execFile(process.execPath, [program, ...args], { timeout: 120_000, env: { ...process.env, E2B_ACCESS_TOKEN: 'any' } },
-      (err, stdout, stderr) => resolve({ status: err ? (err.code ?? err.signal) : 0, stdout, stderr }))
-    child.stdin.end() // exec passes it on
-  })
 
 describe('by domain', () => {
   let sandbox
@@ -69,17 +56,5 @@ describe('by domain', () => {
     assert.equal(await echoed, 'over and back')
     socket.destroy()
     await server.kill()
-  })
-
-  test("E2B's command line: list, exec with its status, kill", async () => {
-    const other = await Sandbox.create({ timeoutMs: 300_000 })
-    const list = await e2b('sandbox', 'list', '-f', 'json')
-    assert.equal(list.status, 0, list.stderr)
-    assert.ok(JSON.parse(list.stdout).some((s) => s.sandboxId === other.sandboxId), list.stdout)
-    const exec = await e2b('sandbox', 'exec', other.sandboxId, 'echo by the cli; exit 4')
-    assert.deepEqual([exec.stdout, exec.status], ['by the cli\n', 4], exec.stderr)
-    const kill = await e2b('sandbox', 'kill', other.sandboxId)
-    assert.equal(kill.status, 0, kill.stderr)
-    assert.equal(await other.isRunning(), false)
   })
 })

@@ -4,9 +4,9 @@ import assert from 'node:assert/strict'
 import { execFile } from 'node:child_process'
 import { fileURLToPath } from 'node:url'
 import { Sandbox } from 'e2b'
+import { makeSandboxes } from '../helpers.mjs'
 
-delete process.env.E2B_DEBUG // with it no sandbox is made
-process.env.E2B_API_URL = process.env.E2B_SANDBOX_URL
+makeSandboxes()
 const program = fileURLToPath(new URL('../node_modules/@e2b/cli/dist/index.js', import.meta.url))
 
 /** What a call of the command line ends with. */
@@ -47,5 +47,12 @@ describe('the command line', () => {
     const json = await e2b('sandbox', 'logs', sbx.sandboxId, '--format', 'json', '--level', 'ERROR', '--loggers', 'process')
     assert.equal(json.status, 0, json.stderr)
     assert.ok(json.stdout.includes('wrong') && !json.stdout.includes('a line of the log'), json.stdout)
+  })
+
+  test('kill', async () => {
+    const other = await Sandbox.create({ timeoutMs: 300_000 })
+    const res = await e2b('sandbox', 'kill', other.sandboxId)
+    assert.equal(res.status, 0, res.stderr)
+    assert.equal(await other.isRunning(), false)
   })
 })
