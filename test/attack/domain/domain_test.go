@@ -72,7 +72,8 @@ type world struct {
 	key    string
 }
 
-func open(t *testing.T) *world {
+// open starts a daemon that answers at addresses, or where it does by itself.
+func open(t *testing.T, at ...string) *world {
 	proctest.Root(t)
 	dir := proctest.Value(os.MkdirTemp("", "tend-attack-"))(t)
 	t.Cleanup(func() { os.RemoveAll(dir) })
@@ -80,15 +81,17 @@ func open(t *testing.T) *world {
 	proctest.Must(t, os.WriteFile(file, []byte(token), 0o600))
 	p := proctest.FreePort(t)
 	w := &world{addr: fmt.Sprintf("127.0.0.1:%d", p), key: string(protocol.E2BKey(token)), roots: x509.NewCertPool()}
-	w.Daemon = testdaemon.Serve(t, testdaemon.Config{Command: []string{bin}, Dir: dir,
-		Flags: []string{"--tls", "own", "--domain", fmt.Sprintf("%s:%d", name, p), "--token-file", file}})
+	flags := []string{"--tls", "own", "--domain", fmt.Sprintf("%s:%d", name, p), "--token-file", file}
+	for _, address := range at {
+		// The operator's rule is none for the daemon's own port.
+		flags = append(flags, "--tls-listen", fmt.Sprintf("%s:%d", address, p), "--sandbox-reach", fmt.Sprintf("127.0.0.1:%d", p))
+	}
+	w.Daemon = testdaemon.Serve(t, testdaemon.Config{Command: []string{bin}, Dir: dir, Flags: flags})
 	w.roots.AppendCertsFromPEM(proctest.Value(os.ReadFile(filepath.Join(w.StateDir(), "tls", name, "ca.pem")))(t))
 	w.client = proctest.Value(w.Dial(t.Context(), tend.Options{Token: token}))(t)
 	t.Cleanup(func() { w.client.Close() })
 	w.victim, w.own = w.create(t, false), w.create(t, true)
-	box := proctest.Value(w.client.Sandbox(t.Context(), w.victim.ID))(t)
-	inside := proctest.Value(box.Client(t.Context()))(t)
-	proctest.Start(t, inside, process.Spec{Shell: "mkdir /tmp/w; cd /tmp/w; echo \"" + secret + "\" > index.html; exec python3 -m http.server " + port})
+	proctest.Start(t, w.inside(t, w.victim), process.Spec{Shell: "mkdir /tmp/w; cd /tmp/w; echo \"" + secret + "\" > index.html; exec python3 -m http.server " + port})
 	proctest.Eventually(t, "the victim serves", func() bool { return strings.Contains(w.asked(t, w.victim), secret) })
 	return w
 }
@@ -102,6 +105,13 @@ func (w *world) create(t *testing.T, public bool) (made tenant) {
 	}
 	proctest.Must(t, json.Unmarshal([]byte(text), &made))
 	return made
+}
+
+// inside has the processes of a sandbox.
+func (w *world) inside(t *testing.T, of tenant) *tend.Client {
+	t.Helper()
+	box := proctest.Value(w.client.Sandbox(t.Context(), of.ID))(t)
+	return proctest.Value(box.Client(t.Context()))(t)
 }
 
 // host is the name of a port of a sandbox.
@@ -280,6 +290,53 @@ func TestForwardedHeadersMakeNoLink(t *testing.T) {
 		"X-Forwarded-Host: evil.example", "X-Forwarded-Proto: http", "Forwarded: host=evil.example;proto=http"))
 	if !strings.Contains(answer, `"url":"https://`+api+"/-/e2b/uploads/") {
 		t.Errorf("the answer is %q", answer)
+	}
+}
+
+// fromInside is what a program of the attacker's own sandbox tries: TLS to each address that might be the machine's, and each name by
+// the way that leads to its own envd. It prints what opens, and what answers.
+const fromInside = `
+import http.client, socket, ssl, sys
+port, key, names, addresses = int(sys.argv[1]), sys.argv[2], sys.argv[3].split(), sys.argv[4].split()
+context = ssl._create_unverified_context()
+for address in addresses:
+    for name in names:
+        try:
+            with socket.create_connection((address, port), 3) as s, context.wrap_socket(s, server_hostname=name) as c:
+                c.sendall(f"GET / HTTP/1.1\r\nHost: {name}\r\nX-Api-Key: {key}\r\nConnection: close\r\n\r\n".encode())
+                print("opened", address, name, c.recv(4096))
+        except OSError:
+            pass
+for name in names:
+    for path in ["/", "/v2/sandboxes", "/-/clients", "/-/metrics", "/ui/", "/files?path=/etc/passwd"]:
+        c = http.client.HTTPConnection("127.0.0.1", 49983, timeout=30)
+        c.request("GET", path, headers={"Host": name, "X-Api-Key": key, "Authorization": "Bearer " + key, **dict(l.split(": ") for l in sys.argv[5:])})
+        r = c.getresponse()
+        print("answered", r.status, name, path, r.read()[:400])
+`
+
+// From inside of a sandbox no name leads out of it, also if the daemon answers at all addresses of the machine.
+func TestFromInsideNoNameLeadsOut(t *testing.T) {
+	t.Parallel()
+	w := open(t, "0.0.0.0")
+	_, p, err := net.SplitHostPort(w.own.Domain)
+	proctest.Must(t, err)
+	names := []string{host(port, w.victim), host("49983", w.victim), "api." + name, "sandbox." + name, name, host(port, w.victim) + ":" + p}
+	addresses := []string{"127.0.0.1", "192.0.0.1"}
+	for _, a := range proctest.Value(net.InterfaceAddrs())(t) {
+		addresses = append(addresses, a.(*net.IPNet).IP.String())
+	}
+	run := proctest.Start(t, w.inside(t, w.own), process.Spec{Argv: slices.Concat([]string{"/usr/bin/python3", "-c", fromInside, p, w.key, strings.Join(names, " "),
+		strings.Join(addresses, " ")}, []string{"E2b-Sandbox-Id: " + w.victim.ID, "E2b-Sandbox-Port: " + port, "X-Forwarded-Host: " + host(port, w.victim)})})
+	proctest.Wait(t, run, process.Until{EOF: true})
+	lines := strings.Split(strings.TrimSpace(proctest.Output(t, run, process.Stdout)), "\n")
+	for _, line := range lines {
+		if !strings.HasPrefix(line, "answered 404 ") && !(strings.HasPrefix(line, "answered 401 ") && strings.Contains(line, " /files?")) {
+			t.Error(line)
+		}
+	}
+	if want := len(names) * 6; len(lines) != want {
+		t.Errorf("%d lines, want %d: %s", len(lines), want, proctest.Output(t, run, process.Stderr))
 	}
 }
 
