@@ -18,6 +18,7 @@ import (
 
 	"github.com/tend-run/tend/internal/lib/atomicfile"
 	"github.com/tend-run/tend/internal/lib/home"
+	"github.com/tend-run/tend/internal/protocol"
 	"github.com/tend-run/tend/internal/protocol/gateway"
 	"github.com/tend-run/tend/internal/sandbox/network"
 	"github.com/tend-run/tend/internal/server"
@@ -39,6 +40,7 @@ type serveFlags struct {
 	ACMEDNS        string        `name:"acme-dns" placeholder:"PROGRAM" help:"With --tls acme: the program that sets TXT records. It is called as: PROGRAM present|cleanup _acme-challenge.DOMAIN VALUE, and ends when all name servers of the domain have the record."`
 	ACMEDirectory  string        `name:"acme-directory" placeholder:"URL" help:"With --tls acme: the ACME server. Default: Let's Encrypt."`
 	AllowOrigin    []string      `name:"allow-origin" placeholder:"ORIGIN" help:"Origin of web pages that may call without a token, beside the daemon's own: http://localhost:5173 for a dev server. Everybody who can serve a page there can run programs here. Repeatable. Default: none; with a token pages need no such permission."`
+	TrustedProxy   []string      `name:"trusted-proxy" placeholder:"ADDRESS" help:"Address or network of a proxy in front, 10.0.0.7 or 10.0.0.0/8: the X-Forwarded-* and Forwarded that it sets reach the programs on ports of sandboxes. Repeatable. Default: those of this machine itself."`
 	SandboxReach   []string      `name:"sandbox-reach" placeholder:"RULE" help:"Let isolated sandboxes reach this despite --sandbox-deny: an address, a CIDR, private or *, with :PORT or without. One address with a port is opened even on this machine: 127.0.0.1:3128 for a proxy, whose address inside is 192.0.0.1:3128. The daemon's own ports are never opened. Repeatable. Default: none."`
 	SandboxDeny    []string      `name:"sandbox-deny" placeholder:"RULE" help:"Let no isolated sandbox reach this, whatever its own rules say: an address, a CIDR, private (the networks 10.0.0.0/8 and the like) or * (everything), with :PORT or without. Repeatable. Default: none; this machine and cloud metadata services are never reachable."`
 	SandboxDisk    string        `name:"sandbox-disk" placeholder:"SIZE" help:"Disk limit of an isolated sandbox that requests none (tend sandbox create --disk), 16MiB or more: its disk is a file of its own, which grows with what is written to it. An existing sandbox keeps what it has. Default: it writes to this machine's disk, without a limit."`
@@ -140,6 +142,9 @@ func (c *serveCmd) plan(inv *invocation, passed ...string) (*plan, error) {
 		if err := server.CheckOrigin(origin); err != nil {
 			return nil, usageError("--allow-origin " + err.Error())
 		}
+	}
+	if _, err := p.flags.proxies(); err != nil {
+		return nil, err
 	}
 	if _, _, err := p.flags.network(); err != nil {
 		return nil, err
@@ -317,6 +322,14 @@ func (f *serveFlags) network() (reach, deny []network.Rule, err error) {
 		err = usageError(fmt.Sprintf("--sandbox-%s %.80s %s", wrong.List, wrong.Rule, wrong.Reason))
 	}
 	return reach, deny, err
+}
+
+func (f *serveFlags) proxies() (protocol.Proxies, error) {
+	all, err := protocol.ParseProxies(f.TrustedProxy)
+	if err != nil {
+		return nil, usageError("--trusted-proxy " + err.Error())
+	}
+	return all, nil
 }
 
 // serverArgs is the command line of the server role: what it needs to know of the listeners, and

@@ -217,6 +217,10 @@ func (c *serverRoleCmd) serve(ctx context.Context, inv *invocation, dir string) 
 	if last := len(listeners) - 1; c.Distant {
 		listeners, distant = listeners[:last], listeners[last]
 	}
+	proxies, err := c.proxies()
+	if err != nil {
+		return err
+	}
 	domains, secure, err := c.operatorTLS(&listeners, c.TLSListeners)
 	if err != nil {
 		return err
@@ -224,7 +228,7 @@ func (c *serverRoleCmd) serve(ctx context.Context, inv *invocation, dir string) 
 	return assembly.Run(ctx, assembly.Config{
 		Settings: operator.Settings{
 			StateDir: dir, Listeners: listeners, Distant: distant, Token: protocol.Token(token), TokenFile: c.TokenFile, Insecure: c.Insecure,
-			Domains: domains, TLS: secure, Origins: c.AllowOrigin, PortFile: c.PortFile, URLFile: filepath.Join(dir, home.URLFile),
+			Domains: domains, TLS: secure, Origins: c.AllowOrigin, Proxies: proxies, PortFile: c.PortFile, URLFile: filepath.Join(dir, home.URLFile),
 			DefaultUser: c.DefaultUser, DefaultWorkdir: c.DefaultWorkdir, Network: network.Config{Reach: reach, Deny: deny},
 			SandboxDisk: sizes.disk, NoSpare: c.NoSpareSandbox, Providers: c.Providers, ExitSecret: exitSecret, ExitSecretFile: c.OnExitSecret,
 			Program: ownProgram(), Version: versionText(), Log: log,

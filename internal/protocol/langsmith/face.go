@@ -54,6 +54,8 @@ type Config struct {
 	// PublicURL is the address of this server for clients: http://host:port, without a path
 	// at its end. Empty: the address of the request (Host, X-Forwarded-*).
 	PublicURL string
+	// Proxies in front of this server.
+	Proxies protocol.Proxies
 	// MaxConnections bounds the WebSockets. 0: 10,000.
 	MaxConnections int
 	// Budget of what is held for clients; nil: no bound.
@@ -71,6 +73,7 @@ type Face struct {
 	trusted   func(*http.Request) bool
 	dir       string
 	publicURL string
+	proxies   protocol.Proxies
 	maxConns  int
 	budget    *budget.Budget
 	msgTime   time.Duration // of Config.MessageTime
@@ -103,7 +106,7 @@ func New(c Config) (*Face, error) {
 	f := &Face{
 		driver: c.Driver, token: c.Token, trusted: c.Trusted, dir: c.Dir, maxConns: cmp.Or(c.MaxConnections, defaultConnections),
 		budget: c.Budget, msgTime: cmp.Or(c.MessageTime, messageTime),
-		publicURL: strings.TrimRight(c.PublicURL, "/"), log: cmp.Or(c.Log, slog.New(slog.DiscardHandler)),
+		publicURL: strings.TrimRight(c.PublicURL, "/"), proxies: c.Proxies, log: cmp.Or(c.Log, slog.New(slog.DiscardHandler)),
 		conns: map[net.Conn]struct{}{}, clients: map[process.ID]int{}, maps: map[mapKey]*textMap{}, queues: map[process.ID]*inputQueue{},
 	}
 	if f.token == nil {

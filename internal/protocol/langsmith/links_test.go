@@ -87,6 +87,10 @@ func TestAServiceIsNotGivenWhatIsForThisServer(t *testing.T) {
 			t.Errorf("%s reaches the service: %s", tt.name, got)
 		}
 	}
+	query := "a;b=1&c=%zz&_langsmith_service_toke=x&100%"
+	if _, got := s.call("POST", link.ServiceURL+"?a;b=1&%5flangsmith_service_token="+link.Token+"&c=%zz&_langsmith_service_toke=x&100%", ""); !strings.Contains(got, strings.ReplaceAll(query, "&", `\u0026`)) {
+		t.Errorf("a query reaches the service as %s", got)
+	}
 	for _, own := range []string{"Authorization: Bearer the-apps-own", "Authorization: Basic " + b64([]byte("me:the-apps-own")), "Cookie: own=1"} {
 		_, value, _ := strings.Cut(own, ": ")
 		if _, got := s.call("GET", link.ServiceURL, "", "X-Langsmith-Sandbox-Service-Token: "+link.Token, own); !strings.Contains(got, value) {

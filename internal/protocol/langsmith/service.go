@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -164,7 +165,8 @@ func (f *Face) proxy(v *visit) *httputil.ReverseProxy {
 			p.Out.URL.Path = strings.TrimPrefix(p.In.URL.Path, v.prefix)
 			p.Out.URL.RawPath = strings.TrimPrefix(p.In.URL.RawPath, v.prefix)
 			p.Out.Host = p.Out.URL.Host
-			p.SetXForwarded()
+			p.Out.URL.RawQuery = p.In.URL.RawQuery // what Go cannot read, such as ;, is the program's to read
+			f.proxies.Forward(p)
 			p.Out.Header.Set("X-Forwarded-Prefix", v.prefix)
 			f.dropSecrets(p.Out)
 		},
@@ -208,10 +210,17 @@ func (f *Face) dropSecrets(r *http.Request) {
 		}
 	}
 	protocol.DropOwnCookies(r.Header)
-	if q := r.URL.Query(); q.Has(serviceQuery) {
-		q.Del(serviceQuery)
-		r.URL.RawQuery = q.Encode()
-	}
+	r.URL.RawQuery = withoutField(r.URL.RawQuery, serviceQuery)
+}
+
+// withoutField removes a field from a query, and leaves the rest byte for byte: a program's query need not be a form.
+func withoutField(query, name string) string {
+	fields := strings.Split(query, "&")
+	return strings.Join(slices.DeleteFunc(fields, func(field string) bool {
+		key, _, _ := strings.Cut(field, "=")
+		plain, err := url.QueryUnescape(key)
+		return err == nil && plain == name
+	}), "&")
 }
 
 // isOurs reports whether an Authorization is for this server: its token, in

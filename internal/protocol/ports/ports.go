@@ -55,6 +55,8 @@ type Config struct {
 	Token func() protocol.Token
 	// VisitorLasts reports whether the login lasts that a ticket was made for. nil: it does.
 	VisitorLasts func(by string) bool
+	// Proxies in front of this server.
+	Proxies protocol.Proxies
 	// Budget of what is held for clients; nil: no bound.
 	Budget *budget.Budget
 	Log    *slog.Logger     // nil: nothing is logged
@@ -70,6 +72,7 @@ const defaultHandshake = 30 * time.Second
 type Ports struct {
 	sandboxes *route.Router
 	secret    *protocol.Secret
+	proxies   protocol.Proxies
 	token     func() protocol.Token
 	hop       protocol.Token // the value of hopHeader
 	log       *slog.Logger
@@ -89,8 +92,8 @@ type Ports struct {
 // New returns the part.
 func New(c Config) *Ports {
 	p := &Ports{
-		visitorLasts: c.VisitorLasts,
-		sandboxes:    c.Sandboxes, secret: c.Secret, token: c.Token, hop: protocol.Token(rand.Text()), log: c.Log, budget: c.Budget, now: c.Now,
+		visitorLasts: c.VisitorLasts, proxies: c.Proxies,
+		sandboxes: c.Sandboxes, secret: c.Secret, token: c.Token, hop: protocol.Token(rand.Text()), log: c.Log, budget: c.Budget, now: c.Now,
 		handshake: cmp.Or(c.Handshake, defaultHandshake),
 	}
 	if p.token == nil {
@@ -286,7 +289,8 @@ func (p *Ports) proxy(t *route.Target, program bool, held *budget.Charge) *httpu
 			if mask := t.Info.Notes[protocol.NoteMaskHost]; mask != "" {
 				pr.Out.Host = strings.ReplaceAll(mask, protocol.MaskPort, port)
 			}
-			pr.SetXForwarded()
+			pr.Out.URL.RawQuery = pr.In.URL.RawQuery // what Go cannot read, such as ;, is the program's to read
+			p.proxies.Forward(pr)
 			pr.Out.Header.Set(hopHeader, string(p.hop))
 			p.dropSecrets(pr.Out.Header, string(t.ID))
 		},

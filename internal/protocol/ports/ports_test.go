@@ -326,7 +326,7 @@ func TestWhatIsForThisServerIsNotPassedOn(t *testing.T) {
 	own := string(s.secret.SandboxToken(s.public))
 	for _, secret := range []string{
 		"X-Api-Key: the server's", "X-Api-Key: " + string(protocol.E2BKey("the server's")), "X-Access-Token: " + own, "Authorization: Bearer the server's",
-		"Authorization: Bearer " + own, "Authorization: " + own, "E2b-Traffic-Access-Token: " + string(s.secret.TrafficToken(s.public)), "Authorization: Basic dXNlcjp0aGUgc2VydmVyJ3M=", "X-Forwarded-For: 1.2.3.4",
+		"Authorization: Bearer " + own, "Authorization: " + own, "E2b-Traffic-Access-Token: " + string(s.secret.TrafficToken(s.public)), "Authorization: Basic dXNlcjp0aGUgc2VydmVyJ3M=",
 	} {
 		_, value, _ := strings.Cut(secret, ": ")
 		if _, text := s.get("/", name(s.port, s.public), secret); strings.Contains(text, value) || strings.Contains(text, "Sandbox") {
@@ -343,6 +343,23 @@ func TestWhatIsForThisServerIsNotPassedOn(t *testing.T) {
 	byHeader, _ := s.get("/", "E2b-Sandbox-Id: "+s.public, "E2b-Sandbox-Port: "+strconv.Itoa(s.port))
 	if strings.Contains(byHost.Header.Get("Content-Security-Policy"), "sandbox") || !strings.Contains(byHeader.Header.Get("Content-Security-Policy"), "sandbox") || byHeader.Header.Get("Cache-Control") != "no-store" {
 		t.Errorf("by host %v, by header %v", byHost.Header, byHeader.Header)
+	}
+}
+
+// TestAProgramHasTheQueryAndWhatTheProxyInFrontSaid: the client of the test comes from loopback, as such a proxy.
+func TestAProgramHasTheQueryAndWhatTheProxyInFrontSaid(t *testing.T) {
+	s := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprintln(w, r.RequestURI, r.Header["X-Forwarded-For"], r.Header["X-Forwarded-Host"], r.Header["X-Forwarded-Proto"])
+	}))
+	host := name(s.port, s.public)
+	for _, uri := range []string{"/a?b;c=1&d=%zz&b", "/?100%", "/?&&"} {
+		if _, text := s.get(uri, host); !strings.HasPrefix(text, uri+" [127.0.0.1] ["+strings.TrimPrefix(host, "Host: ")) {
+			t.Errorf("%s reaches the program as %s", uri, text)
+		}
+	}
+	_, text := s.get("/", host, "X-Forwarded-For: 203.0.113.7", "X-Forwarded-Host: shop.example", "X-Forwarded-Proto: https")
+	if text != "/ [203.0.113.7, 127.0.0.1] [shop.example] [https]\n" {
+		t.Errorf("the program has %s", text)
 	}
 }
 

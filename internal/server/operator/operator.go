@@ -37,6 +37,8 @@ type Settings struct {
 	// Origins of web pages that may call this server without a token, beside its own
 	// (server.CheckOrigin).
 	Origins []string
+	// Proxies in front of the server: what they say of a client is passed on to programs in sandboxes.
+	Proxies protocol.Proxies
 
 	// PortFile is a file to which the server writes its URL once it serves. Empty: none.
 	PortFile string

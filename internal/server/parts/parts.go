@@ -271,7 +271,7 @@ func Open(c Config) (*Set, error) {
 	})
 	control, err := langsmith.New(langsmith.Config{
 		Driver: boxes, Token: processes.AccessToken, Trusted: c.Trusted,
-		Dir: filepath.Join(c.StateDir, "langsmith"), Budget: c.Budget, Log: c.Log,
+		Dir: filepath.Join(c.StateDir, "langsmith"), Budget: c.Budget, Proxies: c.Proxies, Log: c.Log,
 	})
 	if err != nil {
 		return nil, err
@@ -291,7 +291,7 @@ func Open(c Config) (*Set, error) {
 		return nil, err
 	}
 	inside := ports.New(ports.Config{Sandboxes: sandboxes, Secret: secret, Token: processes.AccessToken, VisitorLasts: shown.VisitorLasts,
-		Budget: c.Budget, Log: c.Log})
+		Proxies: c.Proxies, Budget: c.Budget, Log: c.Log})
 	set.Parts = []module.Part{api, shown, kept, control, e2b, gate, tools, inside, processes, files}
 	set.Parts = append(set.Parts, exits.Open(exits.Config{Manager: c.Manager, Dir: filepath.Join(c.StateDir, "exits"),
 		Secret: c.ExitSecret, Log: c.Log}))
