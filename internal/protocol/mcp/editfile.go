@@ -74,8 +74,8 @@ func (f *Face) editFile(ctx context.Context, _ *sdk.CallToolRequest, c *call, a 
 	if info.Size() > maxEdit {
 		return nil, fmt.Errorf("%s has %d bytes; files of at most %d are edited: use a command", name, info.Size(), maxEdit)
 	}
-	// As it was, twice while it is read, and as it becomes.
-	held := 2*info.Size() + min(4*maxEdit, info.Size()+info.Size()/int64(len(a.Old))*int64(len(a.New)))
+	// As it was, twice while it is read, and as it becomes; the ends of lines of new may double.
+	held := 2*info.Size() + min(4*maxEdit, info.Size()+info.Size()/int64(len(a.Old))*int64(2*len(a.New)))
 	if err := budget.Of(ctx).Add(held); err != nil {
 		return nil, err
 	}
@@ -84,6 +84,7 @@ func (f *Face) editFile(ctx context.Context, _ *sdk.CallToolRequest, c *call, a 
 	if err != nil {
 		return nil, err
 	}
+	a.keepEnding(was)
 	n := bytes.Count(was, []byte(a.Old))
 	switch {
 	case c.again && isReplaced(was, []byte(a.Old), []byte(a.New)):
@@ -102,6 +103,19 @@ func (f *Face) editFile(ctx context.Context, _ *sdk.CallToolRequest, c *call, a 
 		return nil, err
 	}
 	return text("%s: replaced %d times, first in line %d.\n", name, n, line), nil
+}
+
+// keepEnding gives both texts the ends of lines that the file has: models write \n, also for a file whose lines end with \r\n.
+// A text with a \r of its own says what it wants. In a file with both, \n alone comes first.
+func (a *editArgs) keepEnding(was []byte) {
+	if strings.Contains(a.Old+a.New, "\r") {
+		return
+	}
+	all, windows := bytes.Count(was, []byte("\n")), bytes.Count(was, []byte("\r\n"))
+	if windows == 0 || windows < all && bytes.Contains(was, []byte(a.Old)) {
+		return
+	}
+	a.Old, a.New = strings.ReplaceAll(a.Old, "\n", "\r\n"), strings.ReplaceAll(a.New, "\n", "\r\n")
 }
 
 // isReplaced reports whether an edit has been made: new is there, and old at most as a

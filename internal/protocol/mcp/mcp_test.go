@@ -340,6 +340,26 @@ func TestFiles(t *testing.T) {
 	_ = facts
 }
 
+// TestEditsKeepTheEndsOfLines: models write \n, also for a file of Windows.
+func TestEditsKeepTheEndsOfLines(t *testing.T) {
+	w := newWorld(t)
+	s := w.connect("", nil)
+	for _, tt := range []struct{ was, old, new, want string }{
+		{"one\r\ntwo\r\n", "one\ntwo\n", "1\n2\n3\n", "1\r\n2\r\n3\r\n"},
+		{"one\r\ntwo\r\n", "one", "1\n2", "1\r\n2\r\ntwo\r\n"},
+		{"one\r\ntwo\r\n", "one\r\n", "1\n", "1\ntwo\r\n"}, // said with the ends
+		{"one\ntwo\n", "one\ntwo", "1\n2", "1\n2\n"},
+		{"one\r\ntwo\nthree\n", "one\ntwo", "1\n2", "1\r\n2\nthree\n"},
+		{"one\r\ntwo\nthree\n", "two\nthree", "2\n3", "one\r\n2\n3\n"},
+	} {
+		proctest.Must(t, os.WriteFile(w.dir+"/f", []byte(tt.was), 0o644))
+		ask(t, s, "edit_file", args{"path": "f", "old": tt.old, "new": tt.new})
+		if got := string(proctest.Value(os.ReadFile(w.dir + "/f"))(t)); got != tt.want {
+			t.Errorf("%q with %q for %q becomes %q, not %q", tt.was, tt.new, tt.old, got, tt.want)
+		}
+	}
+}
+
 // TestEditsAtTheSameTimeAreAllThere: models call several tools at once.
 func TestEditsAtTheSameTimeAreAllThere(t *testing.T) {
 	w := newWorld(t)

@@ -88,6 +88,16 @@ func await(ctx context.Context, req *sdk.CallToolRequest, c *call, p process.Pro
 		}
 	}()
 	defer func() { stop(); <-done }()
+	begin := time.NewTimer(time.Until(deadline) - lookAhead)
+	defer begin.Stop()
+	var looked <-chan outcome
+	looking, enough := context.WithDeadline(ctx, deadline.Add(lookAfter))
+	defer func() {
+		enough()
+		if looked != nil {
+			<-looked
+		}
+	}()
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	for beats := 1; ; beats++ {
@@ -100,11 +110,16 @@ func await(ctx context.Context, req *sdk.CallToolRequest, c *call, p process.Pro
 			case ctx.Err() != nil:
 				return out, context.Cause(ctx)
 			case errors.Is(got.err, context.DeadlineExceeded):
-				out.timeout = true
-				out.res, out.input = now(ctx, p)
+				if looked == nil {
+					looked = look(looking, p)
+				}
+				out = <-looked
+				looked, out.timeout = nil, true
 				return out, nil
 			}
 			return out, got.err
+		case <-begin.C:
+			looked = look(looking, p)
 		case <-tick.C:
 			progress(ctx, req, p)
 			if beats%15 == 0 {
@@ -114,19 +129,24 @@ func await(ctx context.Context, req *sdk.CallToolRequest, c *call, p process.Pro
 	}
 }
 
-// now is what a process is like when nobody waits any more.
-func now(ctx context.Context, p process.Process) (res process.WaitResult, in process.InputState) {
-	if info, err := p.Info(ctx); err == nil && info.Exit != nil {
-		res.Exit = info.Exit
-		return res, in
-	}
-	// It takes some looks to be sure of what reads its input.
-	ctx, stop := context.WithTimeout(ctx, time.Second)
-	defer stop()
-	if seen, err := p.Wait(ctx, process.Until{Input: true}); err == nil {
-		res.Exit, in = seen.Exit, seen.Input
-	}
-	return res, in
+// It takes some looks to be sure of what reads its input, so they begin before the time is up, and go on a little where it was
+// short: an answer comes within 50 ms of its timeout_s.
+const (
+	lookAhead = 300 * time.Millisecond
+	lookAfter = 30 * time.Millisecond
+)
+
+// look tells once what a process is like that may be waited for no longer.
+func look(ctx context.Context, p process.Process) <-chan outcome {
+	told := make(chan outcome, 1)
+	go func() {
+		res, err := p.Wait(ctx, process.Until{Input: true})
+		if err != nil {
+			res = process.WaitResult{}
+		}
+		told <- outcome{res: process.WaitResult{Exit: res.Exit}, input: res.Input}
+	}()
+	return told
 }
 
 // pause lets a role come back.
