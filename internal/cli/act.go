@@ -20,7 +20,7 @@ type signalCmd struct {
 }
 
 func (c *signalCmd) Run(ctx context.Context, inv *invocation) error {
-	sig, err := parseSignal(c.Signal)
+	id, sig, err := c.read()
 	if err != nil {
 		return err
 	}
@@ -31,11 +31,22 @@ func (c *signalCmd) Run(ctx context.Context, inv *invocation) error {
 	case c.Group:
 		scope = process.ScopeGroup
 	}
-	_, p, err := inv.open(ctx, c.ID)
+	_, p, err := inv.open(ctx, id)
 	if err != nil {
 		return err
 	}
-	return inv.signal(ctx, p, c.ID, sig, scope)
+	return inv.signal(ctx, p, id, sig, scope)
+}
+
+// read takes the signal after the process, or before it as with kill.
+func (c *signalCmd) read() (id string, sig int, err error) {
+	if sig, err = parseSignal(c.Signal); err == nil {
+		return c.ID, sig, nil
+	}
+	if first, e := parseSignal(c.ID); e == nil {
+		return c.Signal, first, nil
+	}
+	return "", 0, err
 }
 
 func (inv *invocation) signal(ctx context.Context, p process.Process, id string, sig int, scope process.Scope) error {

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"encoding/json"
 	"flag"
 	"os"
 	"path/filepath"
@@ -82,6 +83,20 @@ func TestProcessJSONKeepsItsShape(t *testing.T) {
 	golden(t, "ps.json", b.Bytes())
 	if bytes.Contains(b.Bytes(), []byte("not shown")) {
 		t.Error("the environment, which may hold secrets, is printed")
+	}
+}
+
+// TestNoJSONActsOnATerminal: what a process is called may turn the direction of the lines that show it.
+func TestNoJSONActsOnATerminal(t *testing.T) {
+	const text = "a\u202eb\u2066c\u200fd\u2028e\ufefff\u0085g\u007fh\u009bié"
+	var b bytes.Buffer
+	proctest.Must(t, printJSON(&b, text))
+	if want := `"a\u202eb\u2066c\u200fd\u2028e\ufefff\u0085g\u007fh\u009bié"` + "\n"; b.String() != want {
+		t.Errorf("it is printed as %q", b.String())
+	}
+	var back string
+	if proctest.Must(t, json.Unmarshal(b.Bytes(), &back)); back != text {
+		t.Errorf("it is read as %q", back)
 	}
 }
 

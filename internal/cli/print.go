@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/mattn/go-runewidth"
+	"github.com/tend-run/tend/internal/tendpb"
 	"github.com/tend-run/tend/process"
 	"github.com/tend-run/tend/sdk/go"
 )
@@ -130,8 +131,8 @@ func printJSON(w io.Writer, v any) error { return encode(w, v, "  ") }
 // printJSONLine writes v on one line, for streams of facts.
 func printJSONLine(w io.Writer, v any) error { return encode(w, v, "") }
 
-// encode writes JSON. Control characters that JSON allows as they are, DEL and
-// those from U+0080, are written by their number, too.
+// encode writes JSON. What a terminal acts on and JSON allows as it is, DEL, the
+// controls from U+0080 and those of the direction of writing, is written by its number.
 func encode(w io.Writer, v any, indent string) error {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
@@ -145,7 +146,7 @@ func encode(w io.Writer, v any, indent string) error {
 
 // writeJSON writes what is JSON already.
 func writeJSON(w io.Writer, text []byte) error {
-	control := func(r rune) bool { return r == 0x7f || r >= 0x80 && r < 0xa0 }
+	control := func(r rune) bool { return r >= 0x7f && tendpb.Active(r) }
 	if bytes.IndexFunc(text, control) >= 0 {
 		var safe bytes.Buffer
 		for _, r := range string(text) {

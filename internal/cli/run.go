@@ -245,7 +245,7 @@ func (c *runFlags) onExit(inv *invocation, s *process.Spec) error {
 
 // envFlags say which variables a process gets.
 type envFlags struct {
-	Env     []string `short:"e" placeholder:"K=V" help:"Environment variable; K alone takes its value from this shell. Repeatable."`
+	Env     []string `short:"e" placeholder:"K=V" help:"Environment variable; K alone takes its value from this shell, if it has one. Repeatable."`
 	EnvFile []string `name:"env-file" placeholder:"FILE" help:"Lines of K=V, or K alone; # begins a comment. Repeatable. --env overrides it."`
 	EnvAll  bool     `name:"env-all" help:"Pass all variables of this shell except TEND_TOKEN. --env-file and --env override them."`
 }
@@ -256,7 +256,9 @@ func (c *envFlags) environment(inv *invocation) (env map[string]string, err erro
 	set := func(e string) {
 		k, v, ok := strings.Cut(e, "=")
 		if !ok {
-			v = inv.getenv(k)
+			if v, ok = lookup(inv.environ(), k); !ok {
+				return // as docker run and ssh do: unset is not empty
+			}
 		}
 		if env == nil {
 			env = make(map[string]string)
@@ -283,6 +285,16 @@ func (c *envFlags) environment(inv *invocation) (env map[string]string, err erro
 		set(e)
 	}
 	return env, nil
+}
+
+// lookup is os.LookupEnv of an environment.
+func lookup(environ []string, name string) (value string, ok bool) {
+	for _, e := range environ {
+		if k, v, _ := strings.Cut(e, "="); k == name {
+			return v, true
+		}
+	}
+	return "", false
 }
 
 // readEnvFile reads a file as docker run --env-file does: values are taken as

@@ -24,15 +24,15 @@ func clean(s string, keep func(rune) bool) string {
 		s = strings.ToValidUTF8(s[:maxText], "") + "…"
 	}
 	return strings.Map(func(r rune) rune {
-		if active(r) && !keep(r) {
+		if Active(r) && !keep(r) {
 			return utf8.RuneError
 		}
 		return r
 	}, s)
 }
 
-// active reports whether a terminal does something with a character besides
+// Active reports whether a terminal does something with a character besides
 // showing it.
-func active(r rune) bool {
+func Active(r rune) bool {
 	return unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) || r == '\u2028' || r == '\u2029' || r == '\ufeff'
 }
