@@ -216,8 +216,9 @@ def test_a_method_that_the_server_lacks_and_one_that_is_elsewhere() -> None:
 
 def test_nobody_listens_and_somebody_else_does(tmp_path: Path) -> None:
     for url in (f"unix://{tmp_path}/none", "http://127.0.0.1:1"):
-        with pytest.raises(tend.NoDaemonError, match="tend serve"):
+        with pytest.raises(tend.NoDaemonError, match="tend serve") as none:
             tend.Client.connect(url)
+        assert none.value.__suppress_context__  # its text has the cause: a second traceback hides it
     with Fake(Hello=lambda c: c.say(200, "text/html", b"hello")) as fake:
         with pytest.raises(tend.TendError) as err:
             tend.Client.connect(fake.url)

@@ -180,5 +180,5 @@ async def _greet(link: Link) -> None:
         except connect.ConnectionLost as err:
             error = connect.final(link.url, err)
             if error.code != "unavailable":
-                raise error from err
+                raise error from None
             await link.again(err, attempts, NO_DEADLINE)

@@ -108,7 +108,7 @@ class AsyncFiles:
             except connect.ConnectionLost as err:
                 if not isinstance(raw, (bytes, bytearray, memoryview)):
                     if begin < 0:
-                        raise connect.final(self._link.url, err) from err
+                        raise connect.final(self._link.url, err) from None
                     raw.seek(begin)
                 await self._link.again(err, attempts, NO_DEADLINE)
 

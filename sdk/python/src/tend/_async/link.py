@@ -100,7 +100,7 @@ class Link:
             await self.transport.replace()
         wait = attempts.next(err.away or bool(self._said.get("listeners_held")))
         if wait is None:
-            raise connect.final(self.url, err) from err
+            raise connect.final(self.url, err) from None
         log.info("%s: try again in %.3f s: %s", self.url, wait, err)
         await sleep(deadline.left(wait))
 
@@ -157,7 +157,7 @@ class Link:
         try:
             return await self.transport.unary(method, answer, body, wait=self.silence, headers=headers, fresh=True)
         except connect.ConnectionLost as err:
-            raise connect.final(self.url, err) from err
+            raise connect.final(self.url, err) from None
 
     async def open(self, method: str, message: Message, *, headers: dict[str, str] | None = None, deadline: Deadline = NO_DEADLINE) -> Stream:
         request, answer = names(method)

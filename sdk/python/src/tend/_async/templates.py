@@ -47,7 +47,7 @@ class AsyncTemplates:
             finally:
                 await stream.aclose()
         except connect.ConnectionLost as err:
-            raise connect.final(self._link.url, err) from err
+            raise connect.final(self._link.url, err) from None
         if not said or not said.get("build"):
             raise protocol_error("a build without an id")
         return await self._follow(said["build"], log)

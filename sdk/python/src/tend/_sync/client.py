@@ -181,5 +181,5 @@ def _greet(link: Link) -> None:
         except connect.ConnectionLost as err:
             error = connect.final(link.url, err)
             if error.code != "unavailable":
-                raise error from err
+                raise error from None
             link.again(err, attempts, NO_DEADLINE)

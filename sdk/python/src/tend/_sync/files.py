@@ -109,7 +109,7 @@ class Files:
             except connect.ConnectionLost as err:
                 if not isinstance(raw, (bytes, bytearray, memoryview)):
                     if begin < 0:
-                        raise connect.final(self._link.url, err) from err
+                        raise connect.final(self._link.url, err) from None
                     raw.seek(begin)
                 self._link.again(err, attempts, NO_DEADLINE)
 

@@ -101,7 +101,7 @@ class Link:
             self.transport.replace()
         wait = attempts.next(err.away or bool(self._said.get("listeners_held")))
         if wait is None:
-            raise connect.final(self.url, err) from err
+            raise connect.final(self.url, err) from None
         log.info("%s: try again in %.3f s: %s", self.url, wait, err)
         sleep(deadline.left(wait))
 
@@ -158,7 +158,7 @@ class Link:
         try:
             return self.transport.unary(method, answer, body, wait=self.silence, headers=headers, fresh=True)
         except connect.ConnectionLost as err:
-            raise connect.final(self.url, err) from err
+            raise connect.final(self.url, err) from None
 
     def open(self, method: str, message: Message, *, headers: dict[str, str] | None = None, deadline: Deadline = NO_DEADLINE) -> Stream:
         request, answer = names(method)

@@ -48,7 +48,7 @@ class Templates:
             finally:
                 stream.close()
         except connect.ConnectionLost as err:
-            raise connect.final(self._link.url, err) from err
+            raise connect.final(self._link.url, err) from None
         if not said or not said.get("build"):
             raise protocol_error("a build without an id")
         return self._follow(said["build"], log)
