@@ -3,8 +3,10 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
 
-# VERSION goes into the binary; the commit when nothing is given.
-VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+# VERSION goes into the binary.
+VERSION := $(shell scripts/version)
+# Where make install puts what it installs; DESTDIR comes before it.
+PREFIX ?= /usr/local
 DIST_PLATFORMS ?= linux/amd64 linux/arm64
 KILLS ?= 10000
 MINUTES ?= 60
@@ -25,6 +27,11 @@ build: need-go ## Build bin/tend, one static binary
 	go run ./cmd/tend-keeper/pack bin/tend-keeper internal/core/embedded/tend-keeper.lz4
 	@rm bin/tend-keeper
 	$(STATIC) -ldflags '-s -w -X main.version=$(VERSION)' -o bin/tend ./cmd/tend
+
+.PHONY: install
+install: ## Install bin/tend, manual pages and completions below PREFIX, /usr/local; builds it first, if needed
+	@[ -x bin/tend ] || $(MAKE) build
+	@scripts/make-install '$(DESTDIR)' '$(PREFIX)'
 
 .PHONY: test
 test: need-go ## Run everything that CI runs; installs what it lacks (ONLY='NAME' runs a step)

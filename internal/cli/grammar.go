@@ -2,8 +2,8 @@ package cli
 
 import (
 	"cmp"
-	"encoding"
 	"fmt"
+	"math"
 	"os"
 	"reflect"
 	"slices"
@@ -260,8 +260,6 @@ func (p *param) set(word string) (err error) {
 	p.given = true
 	wrong := func(what string) error { return fmt.Errorf("expected %s but got %q", what, word) }
 	switch v := p.value.Addr().Interface().(type) {
-	case encoding.TextUnmarshaler:
-		err = v.UnmarshalText([]byte(word))
 	case *string:
 		*v = word
 	case *[]string:
@@ -289,8 +287,8 @@ func (p *param) set(word string) (err error) {
 			err = fmt.Errorf("bool value must be true, 1, yes, false, 0 or no but got %q", word)
 		}
 	case *time.Duration:
-		if *v, err = time.ParseDuration(word); err != nil {
-			err = fmt.Errorf("expected duration but got %q: %v", word, err)
+		if *v, err = duration(word); err != nil {
+			err = fmt.Errorf("expected a duration, 10s or a number of seconds, but got %q: %v", word, err)
 		}
 	case *float64:
 		if *v, err = strconv.ParseFloat(word, 64); err != nil {
@@ -331,4 +329,12 @@ func (p *param) check() error {
 		}
 	}
 	return nil
+}
+
+// duration reads 90s or 1h30m, and a number alone as seconds, as docker stop -t, timeout(1) and sleep(1) do.
+func duration(text string) (time.Duration, error) {
+	if n, err := strconv.ParseFloat(text, 64); err == nil && math.Abs(n) < math.MaxInt64/float64(time.Second) {
+		return time.Duration(n * float64(time.Second)), nil
+	}
+	return time.ParseDuration(text)
 }

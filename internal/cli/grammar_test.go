@@ -163,7 +163,7 @@ type (
 			Seed  uint64            `placeholder:"N" help:"A number from 0."`
 			Part  float64           `placeholder:"N" help:"A part."`
 			Wait  time.Duration     `placeholder:"5s" help:"A time."`
-			Grace seconds           `placeholder:"10s" help:"A time, or seconds."`
+			Grace time.Duration     `placeholder:"10s" help:"A time, or seconds."`
 			How   string            `enum:"fast,slow" default:"fast" placeholder:"HOW" help:"How."`
 			State []string          `sep:"," enum:"up,down" placeholder:"STATE" help:"States."`
 			Env   []string          `short:"e" placeholder:"K=V" help:"Variables."`
@@ -222,7 +222,7 @@ func TestWhatTheTagsMean(t *testing.T) {
 		{"a number that may be missing", "get --size 0 k", func(g *testGrammar) { g.Get.Size = new(int64) }},
 		{"the greatest number", "get --seed 18446744073709551615 k", func(g *testGrammar) { g.Get.Seed = 1<<64 - 1 }},
 		{"times", "get --wait 90s --grace 1.5 k", func(g *testGrammar) {
-			g.Get.Wait, g.Get.Grace = 90*time.Second, seconds(1500*time.Millisecond)
+			g.Get.Wait, g.Get.Grace = 90*time.Second, 1500*time.Millisecond
 		}},
 		{"one of an enum", "get --how slow k", func(g *testGrammar) { g.Get.How = "slow" }},
 		{"several in a word, and again", "get --state up,down --state up k", func(g *testGrammar) {
@@ -309,8 +309,8 @@ func TestWhatIsWrongWithACommandLine(t *testing.T) {
 		"get --seed -1 k":         `--seed: a value is missing; if it is "-1", write --seed="-1"`,
 		"get --seed=-1 k":         `--seed: expected a valid 64 bit uint but got "-1"`,
 		"get --part half k":       `--part: expected a float but got "half"`,
-		"get --wait soon k":       `--wait: expected duration but got "soon": time: invalid duration "soon"`,
-		"get --grace soon k":      `--grace: "soon" is no time; write 10s, or a number of seconds`,
+		"get --wait soon k":       `--wait: expected a duration, 10s or a number of seconds, but got "soon": time: invalid duration "soon"`,
+		"get --grace soon k":      `--grace: expected a duration, 10s or a number of seconds, but got "soon": time: invalid duration "soon"`,
 		"get --label a k":         `--label: expected "<key>=<value>" but got "a"`,
 		"get --left=maybe k":      `--left: bool value must be true, 1, yes, false, 0 or no but got "maybe"`,
 		"get --how so k":          `--how must be one of "fast","slow" but got "so"`,

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/tend-run/tend/process"
@@ -12,24 +11,16 @@ import (
 
 // grace says how a process is asked to end, and how long it may take.
 type grace struct {
-	Time   seconds `short:"t" default:"10s" placeholder:"10s" help:"Time before the remaining processes are killed; a number alone is seconds. Default: 10s."`
-	Signal string  `short:"s" default:"TERM" placeholder:"SIG" complete:"signal" help:"The signal that asks it and its descendants to end. Default: TERM."`
+	Time   time.Duration `short:"t" default:"10s" placeholder:"10s" help:"Time before the remaining processes are killed. Default: 10s."`
+	Signal string        `short:"s" default:"TERM" placeholder:"SIG" complete:"signal" help:"The signal that asks it and its descendants to end. Default: TERM."`
 }
 
-// seconds is a duration that may be a plain number, as docker stop -t takes it.
-type seconds time.Duration
-
-func (s *seconds) UnmarshalText(text []byte) error {
-	if n, err := strconv.ParseFloat(string(text), 64); err == nil && n >= 0 && n <= process.MaxTimeout.Seconds() {
-		*s = seconds(n * float64(time.Second))
-		return nil
+// read checks both.
+func (g *grace) read() (sig int, err error) {
+	if g.Time < 0 || g.Time > process.MaxTimeout {
+		return 0, usageError(fmt.Sprintf("--time is %v; 0 to %v are allowed", g.Time, process.MaxTimeout))
 	}
-	d, err := time.ParseDuration(string(text))
-	if err != nil || d < 0 || d > process.MaxTimeout {
-		return fmt.Errorf("%q is no time; write 10s, or a number of seconds", text)
-	}
-	*s = seconds(d)
-	return nil
+	return parseSignal(g.Signal)
 }
 
 // stopFacts are killFacts, and whether it had to be killed.
@@ -46,7 +37,7 @@ func (inv *invocation) stop(ctx context.Context, p process.Process, id string, g
 	case err != nil:
 		return nil, about(id, err)
 	default:
-		waiting, cancel := context.WithTimeout(ctx, time.Duration(g.Time))
+		waiting, cancel := context.WithTimeout(ctx, g.Time)
 		res, err := p.Wait(waiting, process.Until{TreeGone: true})
 		late := waiting.Err() != nil
 		cancel()
@@ -73,7 +64,7 @@ type stopCmd struct {
 }
 
 func (c *stopCmd) Run(ctx context.Context, inv *invocation) error {
-	sig, err := parseSignal(c.Signal)
+	sig, err := c.grace.read()
 	if err != nil {
 		return err
 	}
@@ -102,7 +93,7 @@ func (c *stopCmd) Run(ctx context.Context, inv *invocation) error {
 				return err
 			}
 		case f.Forced:
-			inv.note("%s did not end within %v, and was killed", c.IDs[i], time.Duration(c.Time))
+			inv.note("%s did not end within %v, and was killed", c.IDs[i], c.Time)
 		}
 		if f != nil {
 			inv.noteService(services[i], c.IDs[i])
@@ -121,7 +112,7 @@ type restartCmd struct {
 // Run ends each process and starts it again from its spec, with a new id. The
 // former process is kept as any that has finished; the name finds the new one.
 func (c *restartCmd) Run(ctx context.Context, inv *invocation) error {
-	sig, err := parseSignal(c.Signal)
+	sig, err := c.grace.read()
 	if err != nil {
 		return err
 	}

@@ -7,6 +7,9 @@ import (
 	"runtime/debug"
 )
 
+// number is that of the release to come, or of this one: of the program and of all clients.
+const number = "0.1.0"
+
 type versionCmd struct{}
 
 func (c *versionCmd) Run(_ context.Context, inv *invocation) error {
@@ -14,23 +17,23 @@ func (c *versionCmd) Run(_ context.Context, inv *invocation) error {
 	return inv.answer(printJSON, facts, fmt.Sprintf("tend %s (%s %s/%s)", versionText(), runtime.Version(), runtime.GOOS, runtime.GOARCH))
 }
 
-// versionText is the version of the release, else of the module, else the
-// commit the binary was built from.
+// versionText is what make has found (scripts/version), else the version of the module, else the number with the commit the
+// binary was built from.
 func versionText() string {
 	if version != "" {
 		return version
 	}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
-		return "unknown"
+		return number + "-dev"
 	}
 	if v := info.Main.Version; v != "" && v != "(devel)" {
 		return v
 	}
 	for _, s := range info.Settings {
 		if s.Key == "vcs.revision" && len(s.Value) >= 12 {
-			return "devel-" + s.Value[:12]
+			return number + "-dev+" + s.Value[:12]
 		}
 	}
-	return "devel"
+	return number + "-dev"
 }

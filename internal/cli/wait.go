@@ -173,7 +173,7 @@ func parseUntil(text string) (process.Until, error) {
 	}
 	switch {
 	case word == "quiet" && has:
-		d, err := time.ParseDuration(arg)
+		d, err := duration(arg)
 		if err != nil || d <= 0 || d > process.MaxTimeout {
 			return bad("%q is no duration up to %v; write quiet=2s", arg, process.MaxTimeout)
 		}

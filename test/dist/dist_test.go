@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/tend-run/tend/internal/support/proctest"
@@ -49,6 +50,37 @@ func TestARelease(t *testing.T) {
 				t.Errorf("%s has no %q", path, want)
 			}
 		}
+	})
+	t.Run("make install puts the same below a prefix, over a program that runs", func(t *testing.T) {
+		tree, to := t.TempDir(), t.TempDir()
+		command(t, nil, "install", "-D", "scripts/make-install", tree+"/scripts/make-install")
+		command(t, nil, "install", "-D", program, tree+"/bin/tend")
+		command(t, nil, "install", "-D", "/bin/sleep", to+"/opt/tend/bin/tend")
+		running := exec.CommandContext(t.Context(), to+"/opt/tend/bin/tend", "600")
+		proctest.Must(t, running.Start())
+		command(t, nil, tree+"/scripts/make-install", to, "/opt/tend")
+		if err := running.Process.Signal(syscall.Signal(0)); err != nil {
+			t.Error(err)
+		}
+		for _, path := range []string{"bin/tend", "share/man/man1/tend-run.1", "share/bash-completion/completions/tend", "share/zsh/site-functions/_tend", "share/fish/vendor_completions.d/tend.fish"} {
+			if info, err := os.Stat(to + "/opt/tend/" + path); err != nil || info.Size() == 0 {
+				t.Errorf("%s: %v", path, err)
+			}
+		}
+		if out := proctest.Value(exec.Command(to+"/opt/tend/bin/tend", "version").Output())(t); !strings.Contains(string(out), former) {
+			t.Errorf("it is %s", out)
+		}
+		if out, err := exec.Command(tree+"/scripts/make-install", to, "opt").CombinedOutput(); err == nil || !strings.Contains(string(out), "give an absolute path") {
+			t.Errorf("a prefix that is relative: %v %s", err, out)
+		}
+	})
+	t.Run("what is on the way to a release comes before it", func(t *testing.T) {
+		dev := pack(t, unpacked, program, "0.1.0-dev+abc123", "1790000000", "deb")
+		version := strings.TrimSpace(string(proctest.Value(exec.Command("dpkg-deb", "-f", dev.file(".deb"), "Version").Output())(t)))
+		if version != "0.1.0~dev.20260921141320.abc123" {
+			t.Errorf("its package is %s", version)
+		}
+		command(t, nil, "dpkg", "--compare-versions", version, "lt", "0.1.0")
 	})
 	t.Run("each module that is linked in is listed", func(t *testing.T) {
 		var bom struct {

@@ -25,6 +25,33 @@ func copied(t *testing.T, names ...string) string {
 	return dir
 }
 
+// TestThereIsOneVersion: programs, packages and clients of one tree have one number, and CHANGELOGs too.
+func TestThereIsOneVersion(t *testing.T) {
+	numbers := map[string]string{}
+	for file, pattern := range map[string]string{
+		"internal/cli/version.go": `(?m)^const number = "(.+)"$`, "sdk/python/pyproject.toml": `(?m)^version = "(.+)"$`,
+		"sdk/js/package.json": `"version": "(.+)"`, "sdk/mastra/package.json": `"version": "(.+)"`, "sdk/web/package.json": `"version": "(.+)"`,
+		"sdk/js/CHANGELOG.md": `(?m)^## ([0-9.]+)`, "sdk/mastra/CHANGELOG.md": `(?m)^## ([0-9.]+)`, "sdk/python/CHANGELOG.md": `(?m)^## ([0-9.]+)`,
+	} {
+		if m := regexp.MustCompile(pattern).FindSubmatch(proctest.Value(os.ReadFile(file))(t)); m != nil {
+			numbers[file] = string(m[1])
+		} else {
+			t.Errorf("%s names no version", file)
+		}
+	}
+	for file, number := range numbers {
+		if number != numbers["internal/cli/version.go"] {
+			t.Errorf("%s is of %s, and the program of %s", file, number, numbers["internal/cli/version.go"])
+		}
+	}
+	command := exec.Command("scripts/version")
+	command.Env = append(os.Environ(), "VERSION=")
+	said := strings.TrimSpace(string(proctest.Value(command.Output())(t)))
+	if n := numbers["internal/cli/version.go"]; said != "v"+n && !regexp.MustCompile(`^`+regexp.QuoteMeta(n)+`-dev(\+[0-9a-f]{12}(\.dirty)?)?$`).MatchString(said) {
+		t.Errorf("a tree of %s calls itself %s", n, said)
+	}
+}
+
 // fake puts a program of this name, which prints a line and ends with a status,
 // first into the PATH of the environment that it returns.
 func fake(t *testing.T, name, body string) []string {

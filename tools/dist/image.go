@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"strings"
 
 	"github.com/opencontainers/go-digest"
 	"github.com/opencontainers/image-spec/specs-go"
@@ -61,7 +62,7 @@ func image(b *build) (string, []byte, error) {
 	}
 	whole := blob(v1.MediaTypeImageManifest, manifest)
 	whole.Platform = &v1.Platform{OS: b.os(), Architecture: b.arch()}
-	whole.Annotations = map[string]string{v1.AnnotationRefName: "tend:" + b.version}
+	whole.Annotations = map[string]string{v1.AnnotationRefName: "tend:" + strings.ReplaceAll(b.version, "+", "-")}
 	index, err := json.Marshal(v1.Index{Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: v1.MediaTypeImageIndex, Manifests: []v1.Descriptor{whole}})
 	if err != nil {
 		return "", nil, err
