@@ -18,13 +18,8 @@ func Gunzip(r io.Reader) (io.Reader, error) {
 
 // ExtractOptions say how an archive is unpacked.
 type ExtractOptions struct {
-	// Owners: files that root unpacks get the ids in the archive; an id that does not
-	// exist inside becomes 65534. Otherwise all files belong to the user.
-	Owners bool
-	// Owner is the owner of files that root unpacks; nil: root. Not together with Owners.
+	// Owner is the owner of files that root unpacks; nil: root.
 	Owner *User
-	// Setuid: setuid and setgid bits are kept, if Owners is set.
-	Setuid bool
 	// Mode of all files, if it is not 0; directories have it with x wherever it has r.
 	Mode fs.FileMode
 	// Strip is how many leading names of each path are left out; entries that have

@@ -142,7 +142,7 @@ func (x *extractor) entry(h *tar.Header) error {
 			if err := os.Symlink(h.Linkname, dir.at(name)); err != nil {
 				return err
 			}
-			uid, gid := x.owner(h)
+			uid, gid := x.owner()
 			return os.Lchown(dir.at(name), uid, gid)
 		})
 	case tar.TypeLink:
@@ -261,15 +261,12 @@ func (x *extractor) hardLink(where string, h *tar.Header) error {
 	})
 }
 
-// owner are the ids outside of an entry's owner.
-func (x *extractor) owner(h *tar.Header) (uid, gid int) {
+// owner are the ids outside of the owner.
+func (x *extractor) owner() (uid, gid int) {
 	if x.o.Owner != nil && x.a.powers {
 		return x.clamp(x.o.Owner.UID), x.clamp(x.o.Owner.GID)
 	}
-	if !x.o.Owners || x.a.root == nil || !x.a.powers {
-		return x.a.outside.UID, x.a.outside.GID
-	}
-	return x.clamp(h.Uid), x.clamp(h.Gid)
+	return x.a.outside.UID, x.a.outside.GID
 }
 
 func (x *extractor) clamp(id int) int {
@@ -282,20 +279,12 @@ func (x *extractor) clamp(id int) int {
 // describe gives an open file or directory all but its content. What is not the
 // user's own to describe, such as a directory that was there, stays as it is.
 func (x *extractor) describe(file *os.File, h *tar.Header, mode fs.FileMode) error {
-	uid, gid := x.owner(h)
+	uid, gid := x.owner()
 	if err := file.Chown(uid, gid); err != nil {
 		if h.Typeflag == tar.TypeDir && errors.Is(err, fs.ErrPermission) {
 			return nil
 		}
 		return err
-	}
-	if bits := h.FileInfo().Mode() & (fs.ModeSetuid | fs.ModeSetgid); bits != 0 && x.o.Owners && x.o.Setuid && x.a.powers && !x.a.lowered {
-		// Without CAP_FSETID the kernel drops setgid bits.
-		if err := x.a.daemon.setCapabilities(fileCapabilities | 1<<unix.CAP_FSETID); err != nil {
-			return err
-		}
-		defer func() { _ = x.a.daemon.setCapabilities(fileCapabilities) }()
-		mode |= bits
 	}
 	mode |= h.FileInfo().Mode() & fs.ModeSticky
 	if err := file.Chmod(mode); err != nil {

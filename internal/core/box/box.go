@@ -29,7 +29,7 @@ const (
 
 // Limits on what a [Spec] may hold.
 const (
-	MaxLayers = 64
+	MaxLayers = 256
 	MaxHide   = 256
 	MaxBinds  = 64
 	MaxPath   = 4095 // bytes

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"sync"
@@ -33,7 +32,7 @@ func (id ID) valid() bool {
 
 // MaxDepth is the most layers of a chain. A layer on top of so many is refused with
 // [ErrTooDeep]; [Store.Merge] makes one of them.
-const MaxDepth = 48
+const MaxDepth = 200
 
 var (
 	ErrNotFound = errors.New("no such layer")
@@ -317,15 +316,15 @@ func (s *Store) FromDir(ctx context.Context, dir string, m Meta) (ID, error) {
 	})
 }
 
-// FromTar makes a layer of a tar, which may be compressed by gzip, with the owners and
-// modes that it says. Devices are left out.
-func (s *Store) FromTar(ctx context.Context, r io.Reader, m Meta) (ID, error) {
+// Unpack makes a layer of what fill writes to a new directory, with those of the layers
+// below in view, topmost first. It returns how much that was.
+func (s *Store) Unpack(m Meta, fill func(dir string, below []string) (entries, bytes int64, err error)) (ID, error) {
 	return s.make(&m, func(to string, e *entry) error {
-		return below(to, func(in files.FS) error {
-			x, err := in.Extract(ctx, r, "/", files.ExtractOptions{Owners: true, Setuid: true, Entries: m.Limits.Entries, Bytes: m.Limits.Bytes})
-			e.Entries, e.Bytes = x.Entries, x.Bytes
-			return err
-		})
+		chain, err := s.Chain(m.Parent)
+		if err == nil {
+			e.Entries, e.Bytes, err = fill(to, chain.Dirs)
+		}
+		return err
 	})
 }
 
@@ -463,6 +462,29 @@ func (s *Store) Hold(id ID, by string) error {
 	}
 	e.holds[by] = struct{}{}
 	return nil
+}
+
+// Used reports whether anything but one holder needs a layer.
+func (s *Store) Used(id ID, but string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e := s.layers[id]
+	if e == nil {
+		return false
+	}
+	_, has := e.holds[but]
+	return e.children > 0 || len(e.holds) > 1 || len(e.holds) == 1 && !has
+}
+
+// Expire has the next Sweep remove a layer and those below it, as far as nobody needs them,
+// although they have keys and were used just now.
+func (s *Store) Expire(id ID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for e := s.layers[id]; e != nil; e = s.layers[e.Parent] {
+		e.used = time.Time{}
+	}
+	s.change()
 }
 
 // Release ends a hold. The next Sweep removes layers without holds.

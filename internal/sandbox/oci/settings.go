@@ -1,0 +1,100 @@
+package oci
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/google/go-containerregistry/pkg/v1"
+)
+
+// Health is how an image is asked whether it is ready.
+type Health struct {
+	Test     []string      `json:"test"`
+	Interval time.Duration `json:"interval,omitempty"`
+	Timeout  time.Duration `json:"timeout,omitempty"`
+	Start    time.Duration `json:"start,omitempty"`
+	Retries  int           `json:"retries,omitempty"`
+}
+
+func healthOf(h *v1.HealthConfig) *Health {
+	if h == nil || len(h.Test) == 0 || h.Test[0] == "NONE" {
+		return nil
+	}
+	return &Health{h.Test, h.Interval, h.Timeout, h.StartPeriod, h.Retries}
+}
+
+// maxAccounts bounds the files of accounts of an image, in bytes.
+const maxAccounts = 4 << 20
+
+type reader interface {
+	ReadFile(name string, most int64) ([]byte, error)
+}
+
+// userOf makes of the user of an image one that sandboxes know: a name, a uid or "uid:gid". A
+// uid without an entry has the group 0, as in a container, and a group may be named. One that
+// the image does not have stays as it is: the creation of a sandbox says so.
+func userOf(files reader, user string) string {
+	who, group, both := strings.Cut(user, ":")
+	if who == "" {
+		who = "root"
+	}
+	uid, gid := "", ""
+	for f := range fields(files, "etc/passwd", 7) {
+		if f[0] == who || f[2] == who {
+			uid, gid = f[2], f[3]
+			break
+		}
+	}
+	number := isID(who)
+	if !both {
+		if number && uid == "" {
+			return who + ":0"
+		}
+		return who
+	}
+	switch {
+	case uid != "":
+	case number:
+		uid = who
+	case who == "root":
+		uid = "0"
+	default:
+		return user
+	}
+	switch {
+	case group == "":
+		if gid == "" {
+			gid = "0"
+		}
+		return uid + ":" + gid
+	case isID(group):
+		return uid + ":" + group
+	}
+	for f := range fields(files, "etc/group", 3) {
+		if f[0] == group {
+			return uid + ":" + f[2]
+		}
+	}
+	return user
+}
+
+func isID(s string) bool {
+	_, err := strconv.ParseUint(s, 10, 32)
+	return err == nil
+}
+
+// fields goes over the lines of a file of accounts that have so many fields.
+func fields(files reader, name string, n int) func(func([]string) bool) {
+	return func(yield func([]string) bool) {
+		b, err := files.ReadFile(name, maxAccounts)
+		if err != nil {
+			return
+		}
+		for line := range strings.Lines(string(b)) {
+			if f := strings.Split(strings.TrimSuffix(line, "\n"), ":"); len(f) >= n && !yield(f) {
+				return
+			}
+		}
+	}
+}

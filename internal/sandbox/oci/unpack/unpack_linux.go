@@ -1,0 +1,487 @@
+package unpack
+
+import (
+	"archive/tar"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tend-run/tend/internal/lib/eintr"
+)
+
+const (
+	whiteout = ".wh."
+	special  = ".wh..wh."
+	opaque   = ".wh..wh..opq"
+
+	// maxNames bounds the names that are remembered until the end of a layer, in bytes.
+	maxNames = 128 << 20
+	// block is what becomes a hole if it is zero, and how much is read at a time.
+	block = 64 << 10
+)
+
+// unpacker unpacks one layer.
+type unpacker struct {
+	ctx  context.Context
+	o    Options
+	t    *tree
+	in   *tar.Reader
+	done Result
+	root bool // the daemon may give files to others
+	buf  []byte
+
+	// Of the end: what is hidden of the layers below, and directories, which are changed by
+	// what comes into them.
+	gone  []string // removed
+	shut  []string // nothing of the layers below is in them
+	dirs  map[string]dirMeta
+	names int // bytes of the three
+}
+
+type dirMeta struct {
+	mode uint32
+	time time.Time
+}
+
+// Layer writes what an uncompressed tar says to an empty directory.
+func Layer(ctx context.Context, r io.Reader, dir string, o Options) (Result, error) {
+	if o.Entries <= 0 {
+		o.Entries = maxEntries
+	}
+	t, err := openTree(dir, o.Below)
+	if err != nil {
+		return Result{}, err
+	}
+	defer t.close()
+	u := &unpacker{ctx: ctx, o: o, t: t, in: tar.NewReader(r), root: os.Geteuid() == 0, buf: make([]byte, block), dirs: map[string]dirMeta{}}
+	for {
+		if err := ctx.Err(); err != nil {
+			return u.done, err
+		}
+		h, err := u.in.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return u.done, fmt.Errorf("after %d entries: %w", u.done.Entries, err)
+		}
+		if u.done.Entries++; u.done.Entries > o.Entries {
+			return u.done, fmt.Errorf("%w: a layer has more than %d entries", ErrLimit, o.Entries)
+		}
+		if err := u.entry(h); err != nil {
+			return u.done, &EntryError{h.Name, err}
+		}
+	}
+	return u.done, u.finish()
+}
+
+// clean makes a path of the name of an entry.
+func clean(name string) (string, error) {
+	if len(name) > maxPath {
+		return "", bad("the name has %d bytes; %d are possible", len(name), maxPath)
+	}
+	if strings.IndexByte(name, 0) >= 0 {
+		return "", bad("the name has a NUL byte")
+	}
+	var parts []string
+	for part := range strings.SplitSeq(name, "/") {
+		switch {
+		case part == "" || part == ".":
+		case part == "..":
+			return "", bad("the name leads up by '..'")
+		case len(part) > 255:
+			return "", bad("a part of the name has %d bytes; 255 are possible", len(part))
+		default:
+			parts = append(parts, part)
+		}
+	}
+	if len(parts) > maxDepth {
+		return "", bad("directories are deeper than %d", maxDepth)
+	}
+	return strings.Join(parts, "/"), nil
+}
+
+func (u *unpacker) entry(h *tar.Header) error {
+	if h.Typeflag == tar.TypeXGlobalHeader {
+		return nil
+	}
+	name, err := clean(h.Name)
+	if err != nil {
+		return err
+	}
+	if name == "" {
+		if h.Typeflag != tar.TypeDir {
+			return bad("the root is a directory and nothing else")
+		}
+		return u.directory("", h)
+	}
+	for part := range strings.SplitSeq(parent(name), "/") {
+		if strings.HasPrefix(part, whiteout) {
+			return nil
+		}
+	}
+	base := path.Base(name)
+	switch {
+	case base == opaque:
+		return u.later(&u.shut, parent(name))
+	case strings.HasPrefix(base, special):
+		return nil
+	case strings.HasPrefix(base, whiteout):
+		base = strings.TrimPrefix(base, whiteout)
+		if base == "" || base == "." || base == ".." {
+			return bad("it removes %q", base)
+		}
+		return u.later(&u.gone, join(parent(name), base))
+	}
+	dir, err := u.t.walk(parent(name))
+	if err != nil {
+		return err
+	}
+	at := join(dir, base)
+	switch h.Typeflag {
+	case tar.TypeDir:
+		return u.directory(at, h)
+	case tar.TypeReg, tar.TypeGNUSparse, tar.TypeCont:
+		return u.regular(at, h)
+	case tar.TypeSymlink:
+		return u.symlink(at, h)
+	case tar.TypeLink:
+		return u.hardLink(at, h)
+	}
+	u.done.Left.Devices++
+	return nil
+}
+
+// later remembers a path until the end.
+func (u *unpacker) later(list *[]string, at string) error {
+	if err := u.remember(at); err != nil {
+		return err
+	}
+	*list = append(*list, at)
+	return nil
+}
+
+func (u *unpacker) remember(at string) error {
+	if u.names += len(at) + 64; u.names > maxNames {
+		return fmt.Errorf("%w: the names of directories and of what is removed have more than %d bytes", ErrLimit, maxNames)
+	}
+	return nil
+}
+
+// changed is told that something other than a new directory comes to be at a path.
+func (u *unpacker) changed(at string) {
+	if _, on := u.t.visited[at]; on {
+		u.t.forget()
+	}
+}
+
+// put calls create, again after it has removed what the layer has at the path already.
+func (u *unpacker) put(at string, create func(dir int, name string) error) error {
+	dir, err := u.ensure(parent(at))
+	if err != nil {
+		return err
+	}
+	name := path.Base(at)
+	u.changed(at)
+	err = eintr.Do(func() error { return create(dir, name) })
+	if !errors.Is(err, unix.EEXIST) {
+		return err
+	}
+	if err := u.clear(at); err != nil {
+		return err
+	}
+	if dir, err = u.ensure(parent(at)); err != nil {
+		return err
+	}
+	return eintr.Do(func() error { return create(dir, name) })
+}
+
+// clear removes what the layer has at a path.
+func (u *unpacker) clear(at string) error {
+	dir, err := u.t.dir(own, parent(at))
+	if err != nil {
+		return err
+	}
+	err = eintr.Do(func() error { return unix.Unlinkat(dir, path.Base(at), 0) })
+	if !errors.Is(err, unix.EISDIR) {
+		return err
+	}
+	u.t.closeDirs()
+	u.t.forget()
+	return u.removeTree(at)
+}
+
+// removeTree removes a directory of the layer. Its depth is bounded by that of names.
+func (u *unpacker) removeTree(at string) error {
+	fd, err := u.t.dir(own, at)
+	if err != nil {
+		return err
+	}
+	names, err := namesIn(fd)
+	if err != nil {
+		return err
+	}
+	for _, n := range names {
+		if fd, err = u.t.dir(own, at); err != nil { // others may have taken its place among the open ones
+			return err
+		}
+		err := eintr.Do(func() error { return unix.Unlinkat(fd, n, 0) })
+		if errors.Is(err, unix.EISDIR) {
+			err = u.removeTree(join(at, n))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	u.t.closeDirs()
+	up, err := u.t.dir(own, parent(at))
+	if err != nil {
+		return err
+	}
+	return eintr.Do(func() error { return unix.Unlinkat(up, path.Base(at), unix.AT_REMOVEDIR) })
+}
+
+// namesIn lists a directory, whose descriptor is the caller's.
+func namesIn(fd int) ([]string, error) {
+	again, err := eintr.Get(func() (int, error) { return unix.Openat(fd, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0) })
+	if err != nil {
+		return nil, err
+	}
+	d := os.NewFile(uintptr(again), ".")
+	names, err := d.Readdirnames(-1)
+	return names, errors.Join(err, d.Close())
+}
+
+func (u *unpacker) regular(at string, h *tar.Header) error {
+	if err := u.take(h.Size); err != nil {
+		return err
+	}
+	fd := -1
+	err := u.put(at, func(dir int, name string) (err error) {
+		fd, err = unix.Openat(dir, name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	if err := u.write(fd, u.in, h.Size); err != nil {
+		return err
+	}
+	return u.describe(fd, h, uint32(h.Mode)&0o7777)
+}
+
+// take counts the bytes of a file.
+func (u *unpacker) take(size int64) error {
+	if size < 0 || u.o.Bytes > 0 && size > u.o.Bytes-u.done.Bytes {
+		return fmt.Errorf("%w: the files have more than %d bytes, which is what the disk has room for", ErrLimit, u.o.Bytes)
+	}
+	u.done.Bytes += size
+	return nil
+}
+
+var zeros [block]byte
+
+// write copies a file; a block of zeros becomes a hole.
+func (u *unpacker) write(fd int, in io.Reader, size int64) error {
+	hole := false
+	for at := int64(0); at < size; {
+		if err := u.ctx.Err(); err != nil {
+			return err
+		}
+		b := u.buf[:min(int64(len(u.buf)), size-at)]
+		if _, err := io.ReadFull(in, b); err != nil {
+			return fmt.Errorf("after %d bytes of %d: %w", at, size, err)
+		}
+		at += int64(len(b))
+		if hole = len(b) == block && string(b) == string(zeros[:]); hole {
+			if _, err := unix.Seek(fd, int64(len(b)), unix.SEEK_CUR); err != nil {
+				return err
+			}
+			continue
+		}
+		for len(b) > 0 {
+			n, err := eintr.Get(func() (int, error) { return unix.Write(fd, b) })
+			if err != nil {
+				return err
+			}
+			b = b[n:]
+		}
+	}
+	if hole {
+		return eintr.Do(func() error { return unix.Ftruncate(fd, size) })
+	}
+	return nil
+}
+
+func (u *unpacker) directory(at string, h *tar.Header) error {
+	mode := uint32(h.Mode) & 0o7777
+	if at != "" {
+		if err := u.makeDir(at); err != nil {
+			return err
+		}
+	}
+	fd, err := u.t.dir(own, at)
+	if err != nil {
+		return err
+	}
+	if _, known := u.dirs[at]; !known {
+		if err := u.remember(at); err != nil {
+			return err
+		}
+	}
+	u.dirs[at] = dirMeta{mode, h.ModTime}
+	if !u.root {
+		mode |= 0o700 // until the end
+	}
+	return u.describe(fd, h, mode)
+}
+
+// makeDir has the layer have a directory at a path, whatever was there.
+func (u *unpacker) makeDir(at string) error {
+	n, err := u.t.stat(own, parent(at), path.Base(at))
+	if err == nil && n.Mode&unix.S_IFMT == unix.S_IFDIR {
+		return nil
+	}
+	replaced := err == nil
+	below, err := u.t.stack(at)
+	if err != nil {
+		return err
+	}
+	err = u.put(at, func(dir int, name string) error { return unix.Mkdirat(dir, name, 0o755) })
+	if err != nil || !replaced || len(below) == 0 {
+		return err
+	}
+	if err := u.remember(at); err != nil {
+		return err
+	}
+	return u.t.cut(at) // what the layer had here has hidden the directory below
+}
+
+// ensure has the layer have a directory, and returns its descriptor. One that no entry has
+// described is as the layers below say.
+func (u *unpacker) ensure(at string) (int, error) {
+	fd, err := u.t.dir(own, at)
+	if !errors.Is(err, unix.ENOENT) {
+		return fd, err
+	}
+	up, err := u.ensure(parent(at))
+	if err != nil {
+		return -1, err
+	}
+	name := path.Base(at)
+	if err := eintr.Do(func() error { return unix.Mkdirat(up, name, 0o755) }); err != nil {
+		return -1, err
+	}
+	if fd, err = u.t.dir(own, at); err != nil {
+		return -1, err
+	}
+	below, err := u.t.stack(at)
+	if err != nil {
+		return -1, err
+	}
+	if len(below) == 0 {
+		return fd, eintr.Do(func() error { return unix.Fchmod(fd, 0o755) }) // whatever the umask is
+	}
+	from, err := u.t.dir(below[0], at)
+	if err != nil {
+		return -1, err
+	}
+	st, err := u.like(from, fd)
+	if err == nil {
+		err = u.remember(at)
+	}
+	if err == nil && !u.root {
+		err = eintr.Do(func() error { return unix.Fchmod(fd, st.Mode&0o7777|0o700) })
+	}
+	u.dirs[at] = dirMeta{st.Mode & 0o7777, time.Unix(st.Mtim.Unix())}
+	return fd, err
+}
+
+func (u *unpacker) symlink(at string, h *tar.Header) error {
+	if h.Linkname == "" || len(h.Linkname) > maxPath || strings.IndexByte(h.Linkname, 0) >= 0 {
+		return bad("it is a link to %.80q", h.Linkname)
+	}
+	err := u.put(at, func(dir int, name string) error { return unix.Symlinkat(h.Linkname, dir, name) })
+	if err != nil {
+		return err
+	}
+	dir, err := u.t.dir(own, parent(at))
+	if err != nil {
+		return err
+	}
+	name := path.Base(at)
+	if u.root {
+		uid, gid := u.owner(h)
+		if err := eintr.Do(func() error { return unix.Fchownat(dir, name, uid, gid, unix.AT_SYMLINK_NOFOLLOW) }); err != nil {
+			return err
+		}
+	}
+	return setTime(dir, name, h.ModTime)
+}
+
+func (u *unpacker) hardLink(at string, h *tar.Header) error {
+	first, err := clean(h.Linkname)
+	if err != nil {
+		return err
+	}
+	if first == "" {
+		return bad("it is a link to the root")
+	}
+	dir, err := u.t.walk(parent(first))
+	if err != nil {
+		return err
+	}
+	first = join(dir, path.Base(first))
+	if first == at {
+		return bad("it is a link to itself")
+	}
+	n, err := u.t.find(dir, path.Base(first))
+	switch {
+	case err != nil:
+		return err
+	case !n.there:
+		return bad("it is a link to %.200q, which is not there", h.Linkname)
+	case n.is(unix.S_IFDIR):
+		return bad("it is a link to %.200q, which is a directory", h.Linkname)
+	case n.layer != own:
+		if err := u.copyUp(&n, first); err != nil {
+			return err
+		}
+	}
+	if strings.HasPrefix(first, at+"/") {
+		return bad("it is a link to what is in it")
+	}
+	return u.put(at, func(to int, name string) error {
+		from, err := u.t.dir(own, dir)
+		if err != nil {
+			return err
+		}
+		return unix.Linkat(from, path.Base(first), to, name, 0)
+	})
+}
+
+// MakeDir writes a directory, and those above it, to an empty directory of a layer.
+func MakeDir(ctx context.Context, dir string, below []string, name string) error {
+	at, err := clean(name)
+	if err != nil {
+		return err
+	}
+	t, err := openTree(dir, below)
+	if err != nil {
+		return err
+	}
+	defer t.close()
+	u := &unpacker{ctx: ctx, t: t, root: os.Geteuid() == 0, dirs: map[string]dirMeta{}}
+	if at, err = t.walk(at); err == nil {
+		_, err = u.ensure(at)
+	}
+	return errors.Join(err, u.finish())
+}
