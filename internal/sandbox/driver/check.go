@@ -80,6 +80,13 @@ func (s *Spec) Validate() error {
 	if s.Template != "" && s.Snapshot != "" {
 		return &InvalidError{Field: "template", Reason: "cannot be given together with a snapshot; name one of them"}
 	}
+	if len(s.Image) > MaxImageName || hasControl(s.Image) {
+		return &InvalidError{Field: "image", Reason: fmt.Sprintf("has %d bytes or a control character; at most %d bytes are allowed",
+			len(s.Image), MaxImageName)}
+	}
+	if s.Image != "" && (s.Template != "" || s.Snapshot != "") {
+		return &InvalidError{Field: "image", Reason: "cannot be given together with a template or a snapshot; name one of them"}
+	}
 	if s.Isolation > IsolationFull {
 		return &InvalidError{Field: "isolation", Reason: fmt.Sprintf("is %v, which there is not", s.Isolation)}
 	}

@@ -26,6 +26,8 @@ const (
 	MaxShares   = 32
 	MaxRules    = 256  // entries of Network.Allow, and of Network.Deny
 	MaxPath     = 4095 // bytes of a path
+	// MaxImageName is the most bytes of the name of an image.
+	MaxImageName = 512
 )
 
 // Spec says what to create. The zero value is a sandbox with all defaults.
@@ -39,6 +41,9 @@ type Spec struct {
 	// Template is the template to create it from: a name, an alias, "name:tag" or an ID.
 	// Empty: the driver's default. It must be empty with a Snapshot.
 	Template string
+	// Image is the image whose files it starts with: an ID or a name ([Imager]). It must be
+	// empty with a Snapshot or a Template.
+	Image string
 	// Isolation from this machine. The default is the driver's.
 	Isolation Isolation
 	Run       RunConfig
@@ -220,6 +225,7 @@ type Info struct {
 	Snapshot string
 	// Template as it was requested, and the ID that this name had at the creation.
 	Template, TemplateID     string
+	Image                    string    // its ID
 	Isolation                Isolation // never IsolationDefault
 	IdleTTL, DeleteAfterStop time.Duration
 	Deadline                 time.Time // zero: none

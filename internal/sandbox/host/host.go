@@ -122,6 +122,7 @@ func refuse(s *driver.Spec) error {
 	}{
 		{s.Snapshot != "", "snapshot", "there are none of sandboxes that are not isolated"},
 		{s.Template != "", "template", "there are none of sandboxes that are not isolated"},
+		{s.Image != "", "image", "there are none of sandboxes that are not isolated"},
 		{s.Isolation == driver.IsolationFull, "isolation", "a sandbox of this driver is the machine itself"},
 		{len(s.Shares) > 0, "shares", "programs see all directories of the machine where they are"},
 	} {

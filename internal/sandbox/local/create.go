@@ -31,7 +31,7 @@ func (d *Driver) Create(ctx context.Context, spec driver.Spec) (driver.Sandbox, 
 	}
 	rec := record{
 		Record: sandboxrecord.NewRecord(d.newID(), &spec), Shares: slices.Clone(spec.Shares), Snapshot: spec.Snapshot, Template: spec.Template,
-		Size: spec.Size, Network: spec.Network.Mode,
+		Image: spec.Image, Size: spec.Size, Network: spec.Network.Mode,
 		UIDBase: d.cfg.UIDBase,
 	}
 	rec.rules(&spec.Network)

@@ -14,6 +14,7 @@
 //	<dir>/.layers/…       what sandboxes are stacked from (package layer)
 //	<dir>/.snapshots/<id>.json  what is known of a snapshot
 //	<dir>/.templates/<id>.json  what is known of a template
+//	<dir>/.images/…       what is known of images (package oci)
 //
 // A record is not synced to the disk at once: if the machine loses power in the next
 // seconds, the creation or destruction of a sandbox is forgotten. Stop and Update sync

@@ -19,6 +19,9 @@ func (d *Driver) from(rec *record) (release func(), err error) {
 	if rec.Template != "" {
 		return d.fromTemplate(rec)
 	}
+	if rec.Image != "" {
+		return d.fromImage(rec)
+	}
 	if rec.Snapshot == "" {
 		return func() {}, nil
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/tend-run/tend/internal/sandbox/driver"
 	"github.com/tend-run/tend/internal/sandbox/layer"
 	"github.com/tend-run/tend/internal/sandbox/network"
+	"github.com/tend-run/tend/internal/sandbox/oci"
 	"github.com/tend-run/tend/internal/sandbox/sandboxrecord"
 	"github.com/tend-run/tend/process"
 )
@@ -81,6 +82,7 @@ type Driver struct {
 	layers    *layer.Store
 	snapshots snapshots
 	templates templates
+	images    *oci.Store
 	// thrown has one when the trash is not empty.
 	thrown chan struct{}
 
@@ -139,7 +141,10 @@ func Open(cfg Config) (*Driver, error) {
 	if err := os.MkdirAll(d.trash(), 0o700); err != nil {
 		return nil, fmt.Errorf("directory of the sandboxes: %w", err)
 	}
-	if err := errors.Join(d.openLayers(), d.openTemplates()); err != nil {
+	if err := d.openLayers(); err != nil {
+		return nil, err
+	}
+	if err := errors.Join(d.openImages(), d.openTemplates()); err != nil {
 		return nil, err
 	}
 	entries, err := os.ReadDir(cfg.Dir)

@@ -26,6 +26,7 @@ type record struct {
 	Snapshot   string             `json:"snapshot,omitempty"`
 	Template   string             `json:"template,omitempty"`
 	TemplateID string             `json:"template_id,omitempty"`
+	Image      string             `json:"image,omitempty"` // its ID
 	// Layer is the topmost layer, which may have been sealed since the creation; Origin is
 	// the one that it was created from.
 	Layer  layer.ID `json:"layer,omitempty"`
@@ -59,6 +60,7 @@ func (r *record) info() driver.Info {
 	info.Network.Mode, info.Network.Allow, info.Network.Deny = r.Network, slices.Clone(r.Allow), slices.Clone(r.Deny)
 	info.Size, info.Shares = r.size(), slices.Clone(r.Shares)
 	info.Snapshot, info.Template, info.TemplateID = r.Snapshot, r.Template, r.TemplateID
+	info.Image = r.Image
 	info.PausedAt, info.Reason = r.PausedAt, r.Reason
 	if !r.PausedAt.IsZero() {
 		info.State = driver.Paused

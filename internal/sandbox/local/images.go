@@ -1,0 +1,114 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/tend-run/tend/internal/lib/errtext"
+	"github.com/tend-run/tend/internal/sandbox/driver"
+	"github.com/tend-run/tend/internal/sandbox/oci"
+	"github.com/tend-run/tend/internal/sandbox/oci/archive"
+	"github.com/tend-run/tend/internal/sandbox/oci/unpack"
+)
+
+const imagesName = ".images"
+
+var _ driver.Imager = (*Driver)(nil)
+
+// openImages reads the images.
+func (d *Driver) openImages() (err error) {
+	d.images, err = oci.Open(oci.Config{Dir: filepath.Join(d.cfg.Dir, imagesName), Layers: d.layers, Log: d.log,
+		Room: func() int64 { return roomToCopy(d.cfg.State) }})
+	return err
+}
+
+// ImportImage implements driver.Imager.
+func (d *Driver) ImportImage(ctx context.Context, from io.Reader, o driver.ImageOptions) (all []driver.Image, err error) {
+	name := ""
+	if o.Name != "" {
+		ref, err := oci.ParseReference(o.Name)
+		if err != nil {
+			return nil, err
+		}
+		if ref.Digest != "" {
+			return nil, &driver.InvalidError{Field: "name", Reason: "is a digest, which an image has by itself; give it a tag"}
+		}
+		name = ref.String()
+	}
+	f, err := d.images.SpoolFile()
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, f.Close(), os.Remove(f.Name())) }()
+	a, err := archive.Spool(ctx, from, f, d.images.Room())
+	if err != nil {
+		return nil, imageFault(err)
+	}
+	bundles, err := a.Images()
+	if err != nil {
+		return nil, err
+	}
+	if name != "" && len(bundles) > 1 {
+		return nil, &driver.InvalidError{Field: "name", Reason: "is for one image, and the archive has several; leave it out"}
+	}
+	for _, b := range bundles {
+		if name != "" {
+			b.Names = []string{name}
+		}
+		m, err := d.images.Add(ctx, b, o.Say)
+		if err != nil {
+			return all, imageFault(err)
+		}
+		all = append(all, m)
+	}
+	return all, nil
+}
+
+// imageFault makes of an error about an image one of package driver.
+func imageFault(err error) error {
+	switch {
+	case errors.Is(err, unpack.ErrLimit):
+		return errtext.New(err.Error(), driver.ErrLimit)
+	case errors.Is(err, unpack.ErrBad):
+		return &driver.InvalidError{Field: "image", Reason: "cannot be unpacked: " + err.Error()}
+	}
+	return err
+}
+
+// Image implements driver.Imager.
+func (d *Driver) Image(_ context.Context, key string) (driver.Image, error) { return d.images.Get(key) }
+
+// Images implements driver.Imager.
+func (d *Driver) Images(context.Context) ([]driver.Image, error) { return d.images.List(), nil }
+
+// RemoveImage implements driver.Imager.
+func (d *Driver) RemoveImage(_ context.Context, key string) (driver.Image, error) {
+	defer d.dropSpare()
+	return d.images.Remove(key)
+}
+
+// PruneImages implements driver.Imager.
+func (d *Driver) PruneImages(_ context.Context, all bool) ([]driver.Image, error) {
+	defer d.dropSpare()
+	return d.images.Prune(all)
+}
+
+// fromImage gives a record the files of its image, which are held until release, and what its
+// programs get.
+func (d *Driver) fromImage(rec *record) (release func(), err error) {
+	m, err := d.images.Get(rec.Image)
+	if err != nil {
+		return nil, err
+	}
+	by := holder("create", rec.ID)
+	top, run, err := d.images.Use(m.ID, by)
+	if err != nil {
+		return nil, err
+	}
+	rec.Image = m.ID
+	rec.begin(top, run)
+	return func() { d.layers.Release(top, by) }, nil
+}
