@@ -103,6 +103,13 @@ func (s *suggester) known(kind string) (words []word) {
 	case "template":
 		all, _ := d.Templates(ctx)
 		words = mapped(all, func(t *tend.TemplateInfo) word { return word{t.Name, strings.Join(t.Tags, ", ")} })
+	case "image":
+		all, _ := d.Images(ctx)
+		for i := range all {
+			for _, name := range all[i].Names {
+				words = append(words, word{name, sizeText(all[i].Bytes)})
+			}
+		}
 	}
 	return slices.DeleteFunc(words, func(w word) bool { return slices.Contains(s.args, w.text) })
 }
@@ -175,7 +182,7 @@ func (s *suggester) kind(kind, prefix, cur string) string {
 	case "verb":
 		n, _ := s.inv.model.find(s.args)
 		return s.offer(prefix, cur, verbsOf(n))
-	case "sandbox", "snapshot", "template", "service":
+	case "sandbox", "snapshot", "template", "image", "service":
 		return s.offer(prefix, cur, s.known(kind))
 	case "process", "live", "input", "finished":
 		return s.offer(prefix, cur, s.named(kind))

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -38,6 +39,7 @@ type sandboxCmd struct {
 type creationFlags struct {
 	Template  string `placeholder:"NAME" complete:"template" help:"The template whose files it starts with. Default: the machine's own programs and libraries."`
 	Snapshot  string `placeholder:"NAME" complete:"snapshot" help:"The snapshot whose files it starts with."`
+	Image     string `placeholder:"NAME" complete:"image" help:"The image whose files it starts with: a name such as python:3, or an ID."`
 	Isolation string `enum:"full,none,default" default:"full" placeholder:"HOW" help:"full: it sees neither processes nor files outside; none: a directory and a list of processes on the machine itself; default: the daemon's. Default: full."`
 
 	Cwd string `short:"w" aliases:"workdir" placeholder:"DIR" help:"Working directory inside."`
@@ -60,13 +62,13 @@ type creationFlags struct {
 
 func (c *creationFlags) spec(inv *invocation, local bool) (s tend.SandboxSpec, err error) {
 	s = tend.SandboxSpec{
-		Template: c.Template, Snapshot: c.Snapshot, User: c.User, Dir: c.Cwd, Metadata: c.Label,
+		Template: c.Template, Snapshot: c.Snapshot, Image: c.Image, User: c.User, Dir: c.Cwd, Metadata: c.Label,
 		Size:      tend.SandboxSize{CPUs: c.CPUs, Tasks: c.Pids},
 		Isolation: valueOf(c.Isolation, tend.IsolationFull),
 		Network:   tend.SandboxNetwork{Mode: valueOf(c.Network, tend.NetworkOwn), Allow: c.Allow, Deny: c.Deny, Public: c.Public},
 	}
-	if c.Template != "" && c.Snapshot != "" {
-		return s, usageError("--template and --snapshot both say what its files are; give one of them")
+	if given := len(slices.DeleteFunc([]string{c.Template, c.Snapshot, c.Image}, func(s string) bool { return s == "" })); given > 1 {
+		return s, usageError("--template, --snapshot and --image each say what its files are; give one of them")
 	}
 	if c.Cwd != "" && !strings.HasPrefix(c.Cwd, "/") {
 		return s, usageError(fmt.Sprintf("--cwd %s: give an absolute path, as it is inside the sandbox", c.Cwd))
@@ -120,6 +122,8 @@ func (p *creationFlags) unmade(err error) error {
 		case p.Template != "" && strings.HasPrefix(err.Error(), "template "):
 			return &keyError{fmt.Sprintf("there is no template %.80q; tend template ls lists them, and tend template build makes one",
 				p.Template), err}
+		case p.Image != "" && strings.HasPrefix(err.Error(), "image "):
+			return p.noImage(err)
 		case p.Snapshot != "" && strings.HasPrefix(err.Error(), "snapshot "):
 			return &keyError{fmt.Sprintf("there is no snapshot %.80q; tend sandbox snapshot ls lists them", p.Snapshot), err}
 		}
@@ -128,6 +132,11 @@ func (p *creationFlags) unmade(err error) error {
 		return fmt.Errorf("%w (tend status names the available layers; --isolation none creates a sandbox without isolation, on the machine itself)", err)
 	}
 	return err
+}
+
+func (p *creationFlags) noImage(err error) error {
+	return &keyError{fmt.Sprintf("there is no image %.200q; tend image ls lists them, and tend image import reads an archive of one",
+		p.Image), err}
 }
 
 type sandboxCreateCmd struct {
@@ -211,6 +220,8 @@ func origin(in *tend.SandboxInfo) string {
 		return "snapshot " + printable(in.Snapshot)
 	case in.Template != "":
 		return printable(in.Template)
+	case in.Image != "":
+		return "image " + shortImage(in.Image)
 	}
 	return "-"
 }

@@ -17,6 +17,7 @@ type sandboxFacts struct {
 	Isolation      string              `json:"isolation"`        // full, none
 	Template       string              `json:"template"`
 	Snapshot       string              `json:"snapshot"`
+	Image          string              `json:"image"` // its ID
 	User           string              `json:"user"`
 	Cwd            string              `json:"cwd"`
 	Disposable     bool                `json:"disposable"`
@@ -90,8 +91,8 @@ type metricFacts struct {
 func sandboxFactsOf(i *tend.SandboxInfo) sandboxFacts {
 	f := sandboxFacts{
 		ID: i.ID, Name: i.Name, State: i.State.String(), Reason: i.Reason, Isolation: i.Isolation.String(), Template: i.Template,
-		Snapshot: i.Snapshot,
-		User:     i.User, Cwd: i.Dir, Disposable: i.Disposable, Deadline: timeOrNull(i.Deadline), OnTimeout: "rm",
+		Snapshot: i.Snapshot, Image: i.Image,
+		User: i.User, Cwd: i.Dir, Disposable: i.Disposable, Deadline: timeOrNull(i.Deadline), OnTimeout: "rm",
 		IdleSeconds: i.IdleTTL.Seconds(), StoppedSeconds: i.DeleteAfterStop.Seconds(), Wake: i.Wake,
 		Size:    sandboxSizeFacts(i.Size),
 		Network: sandboxNetworkFacts{i.Network.Mode.String(), notNull(i.Network.Allow), notNull(i.Network.Deny), i.Network.Public},

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"time"
 
 	"github.com/tend-run/tend/process"
@@ -73,6 +75,7 @@ type sandboxRunCmd struct {
 	Input   bool          `short:"i" name:"interactive" help:"Connect stdin."`
 	Detach  bool          `short:"d" help:"Print the name of the sandbox and return."`
 	Shell   bool          `short:"c" help:"CMD is a command line for /bin/sh."`
+	Entry   string        `name:"entrypoint" placeholder:"PROGRAM" help:"Start this program in the place of the image's own entrypoint; needs --image."`
 	Remove  bool          `name:"rm" help:"Remove the sandbox when the command has ended, however this program ends."`
 	Timeout time.Duration `placeholder:"30s" help:"Kill the command, with all descendants, after this long (exit status 124)."`
 
@@ -86,14 +89,29 @@ func (c *sandboxRunCmd) Run(ctx context.Context, inv *invocation) error {
 	f := runFlags{TTY: c.TTY, Input: c.Input, Shell: c.Shell, Timeout: c.Timeout, Fsync: "default"}
 	// Checked before anything is made.
 	inv.sandbox = cmp.Or(c.Name, "new")
-	spec, err := f.spec(inv, "sandbox run", c.Cmd)
-	if err != nil {
-		return err
+	if c.Entry != "" && c.Image == "" {
+		return usageError("--entrypoint is for a sandbox of an image: give --image, or the program after --")
+	}
+	var spec process.Spec
+	var err error
+	if c.Image == "" {
+		if spec, err = f.spec(inv, "sandbox run", c.Cmd); err != nil {
+			return err
+		}
 	}
 	signals := catchSignals()
 	d, err := inv.connectOrStart(ctx)
 	if err != nil {
 		return runFailure(err)
+	}
+	if c.Image != "" {
+		words, err := c.words(ctx, d)
+		if err != nil {
+			return runFailure(err)
+		}
+		if spec, err = f.spec(inv, "sandbox run", words); err != nil {
+			return err
+		}
 	}
 	place, err := c.creationFlags.spec(inv, d.local)
 	if err != nil {
@@ -133,6 +151,36 @@ func (c *sandboxRunCmd) Run(ctx context.Context, inv *invocation) error {
 		inv.note("the sandbox %s stays; tend sandbox rm %s removes it", inv.sandbox, inv.sandbox)
 	}
 	return err
+}
+
+// words are the command line in a sandbox of an image, as a container engine has it.
+func (c *sandboxRunCmd) words(ctx context.Context, d *daemon) ([]string, error) {
+	image, err := d.Image(ctx, c.Image)
+	if errors.Is(err, process.ErrNotFound) {
+		err = c.noImage(err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	given := c.Cmd
+	if len(given) > 0 && given[0] == "--" {
+		given = given[1:]
+	} else if len(given) > 0 && strings.HasPrefix(given[0], "-") || c.Shell {
+		return given, nil
+	}
+	words := append([]string{"--"}, image.Entrypoint...)
+	switch {
+	case c.Entry != "":
+		words = append([]string{"--", c.Entry}, given...)
+	case len(given) > 0:
+		words = append(words, given...)
+	default:
+		words = append(words, image.Cmd...)
+	}
+	if len(words) == 1 {
+		return nil, usageError(fmt.Sprintf("the image %.100s says nothing of what to start; give a command after --", c.Image))
+	}
+	return words, nil
 }
 
 // undone removes the sandbox of --rm after what was done in it, and returns how that

@@ -127,3 +127,17 @@ func hungUp(f, stopped *os.File) bool {
 	_, err := eintr.Get(func() (int, error) { return unix.Poll(fds, -1) })
 	return err == nil && fds[1].Revents == 0 && fds[0].Revents&(unix.POLLERR|unix.POLLHUP) != 0
 }
+
+// fileIDOf is where a file is, and hasLinks reports whether it has several names.
+func fileIDOf(info os.FileInfo) fileID {
+	st, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return fileID{}
+	}
+	return fileID{uint64(st.Dev), st.Ino}
+}
+
+func hasLinks(info os.FileInfo) bool {
+	st, ok := info.Sys().(*syscall.Stat_t)
+	return ok && st.Nlink > 1
+}

@@ -47,6 +47,7 @@ type grammar struct {
 
 	Sandbox  sandboxCmd  `cmd:"" group:"Sandboxes:" aliases:"sandboxes,sbx" help:"Create, use and remove sandboxes: isolated places with their own files and processes."`
 	Template templateCmd `cmd:"" aliases:"templates" help:"Build, list and remove templates for sandboxes."`
+	Image    imageCmd    `cmd:"" aliases:"images" help:"Import, list and remove OCI images for sandboxes."`
 
 	Serve    serveCmd    `cmd:"" group:"The daemon:" help:"Run the daemon in the foreground." nojson:"it prints nothing but its log; tend status --json has its facts"`
 	Status   statusCmd   `cmd:"" help:"Show the daemon: its roles and what this machine allows."`

@@ -67,6 +67,7 @@ type Client struct {
 	admin   tendv1connect.AdminServiceClient
 	views   tendv1connect.ViewServiceClient
 	boxes   tendv1connect.SandboxServiceClient
+	images  tendv1connect.ImageServiceClient
 	files   tendv1connect.FileServiceClient
 	kept    tendv1connect.ServiceServiceClient
 	keys    tendv1connect.KeyServiceClient
@@ -144,6 +145,7 @@ func (c *Client) services(tr http.RoundTripper) {
 	c.kept = tendv1connect.NewServiceServiceClient(client, c.base, c.options)
 	c.keys = tendv1connect.NewKeyServiceClient(client, c.base, c.options)
 	c.boxes = tendv1connect.NewSandboxServiceClient(client, c.base, c.options)
+	c.images = tendv1connect.NewImageServiceClient(client, c.base, c.options)
 }
 
 // in returns a client for the processes of a sandbox, over the same connections. It

@@ -17,9 +17,10 @@ type SandboxSpec struct {
 	// Name is unique on the server: 1 to 128 letters, digits, '.', '_' or '-', the first a
 	// letter or digit, and not of the form of an ID. Empty: the server generates one.
 	Name string
-	// Snapshot or Template whose files it starts with; one of them at most.
-	Snapshot, Template string
-	Isolation          SandboxIsolation
+	// Snapshot, Template or Image whose files it starts with; one of them at most. An image
+	// is named by its ID or a name, such as "python:3".
+	Snapshot, Template, Image string
+	Isolation                 SandboxIsolation
 	// User, Dir and Env are the defaults for commands. Dir is absolute.
 	User, Dir string
 	Env       map[string]string
@@ -122,6 +123,7 @@ type SandboxInfo struct {
 	Env                      map[string]string
 	Disposable               bool
 	Snapshot, Template       string
+	Image                    string           // its ID
 	Isolation                SandboxIsolation // never IsolationDefault
 	IdleTTL, DeleteAfterStop time.Duration
 	Deadline                 time.Time // zero: none
@@ -205,8 +207,9 @@ func (n *SandboxNetwork) message() *tendv1.SandboxNetwork {
 
 func (s *SandboxSpec) message() *tendv1.SandboxSpec {
 	m := &tendv1.SandboxSpec{
-		Name: s.Name, Snapshot: s.Snapshot, Template: s.Template, Isolation: tendv1.SandboxIsolation(s.Isolation),
-		Run: &tendv1.SandboxRun{User: s.User, Dir: s.Dir, Env: s.Env}, Disposable: s.Disposable,
+		Name: s.Name, Snapshot: s.Snapshot, Template: s.Template, Image: s.Image,
+		Isolation: tendv1.SandboxIsolation(s.Isolation),
+		Run:       &tendv1.SandboxRun{User: s.User, Dir: s.Dir, Env: s.Env}, Disposable: s.Disposable,
 		IdleTtl: durationpb.New(s.IdleTTL), DeleteAfterStop: durationpb.New(s.DeleteAfterStop), Timeout: durationpb.New(s.Timeout),
 		AtTimeout: action(s.PauseAtTimeout), Wake: s.Wake,
 		Size: s.Size.message(), Network: s.Network.message(), Metadata: s.Metadata,
@@ -248,8 +251,9 @@ func toSandboxInfo(m *tendv1.Sandbox) (SandboxInfo, error) {
 	i := SandboxInfo{
 		ID: m.GetId(), Name: tendpb.CleanName(m.GetName()), State: SandboxState(m.GetState()), Reason: tendpb.CleanText(m.GetReason()),
 		User: tendpb.CleanName(m.GetRun().GetUser()), Dir: m.GetDir(), Env: m.GetRun().GetEnv(), Disposable: m.GetDisposable(),
-		Snapshot: tendpb.CleanName(m.GetSnapshot()), Template: tendpb.CleanName(m.GetTemplate()), Isolation: SandboxIsolation(m.GetIsolation()),
-		IdleTTL: m.GetIdleTtl().AsDuration(), DeleteAfterStop: m.GetDeleteAfterStop().AsDuration(), Deadline: tendpb.ToTime(m.GetDeadline()),
+		Snapshot: tendpb.CleanName(m.GetSnapshot()), Template: tendpb.CleanName(m.GetTemplate()), Image: tendpb.CleanName(m.GetImage()),
+		Isolation: SandboxIsolation(m.GetIsolation()),
+		IdleTTL:   m.GetIdleTtl().AsDuration(), DeleteAfterStop: m.GetDeleteAfterStop().AsDuration(), Deadline: tendpb.ToTime(m.GetDeadline()),
 		PauseAtTimeout: m.GetAtTimeout() == tendv1.SandboxAction_SANDBOX_ACTION_PAUSE, Wake: m.GetWake(),
 		Size:     toSize(m.GetSize()),
 		Network:  SandboxNetwork{NetworkMode(n.GetMode()), n.GetAllow(), n.GetDeny(), n.GetPublic()},

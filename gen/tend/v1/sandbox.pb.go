@@ -289,7 +289,7 @@ type SandboxSpec struct {
 	// Unique: 1 to 128 letters, digits, '.', '_' or '-', and not in the form of an ID. Empty:
 	// the server chooses one.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// Its first files; at most one of the two is set.
+	// Its first files; at most one of the three is set, image below.
 	Snapshot  string           `protobuf:"bytes,2,opt,name=snapshot,proto3" json:"snapshot,omitempty"`
 	Template  string           `protobuf:"bytes,3,opt,name=template,proto3" json:"template,omitempty"`
 	Isolation SandboxIsolation `protobuf:"varint,4,opt,name=isolation,proto3,enum=tend.v1.SandboxIsolation" json:"isolation,omitempty"`
@@ -311,7 +311,9 @@ type SandboxSpec struct {
 	// Directories of the machine that are visible inside, at most 32.
 	Shares []*SandboxShare `protobuf:"bytes,14,rep,name=shares,proto3" json:"shares,omitempty"`
 	// Stored for the caller: at most 64 entries of 64 KiB.
-	Metadata      map[string]string `protobuf:"bytes,15,rep,name=metadata,proto3" json:"metadata,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Metadata map[string]string `protobuf:"bytes,15,rep,name=metadata,proto3" json:"metadata,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// An image of ImageService, whose programs and files it has.
+	Image         string `protobuf:"bytes,16,opt,name=image,proto3" json:"image,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -449,6 +451,13 @@ func (x *SandboxSpec) GetMetadata() map[string]string {
 		return x.Metadata
 	}
 	return nil
+}
+
+func (x *SandboxSpec) GetImage() string {
+	if x != nil {
+		return x.Image
+	}
+	return ""
 }
 
 type SandboxRun struct {
@@ -739,14 +748,16 @@ type Sandbox struct {
 	AtTimeout SandboxAction          `protobuf:"varint,14,opt,name=at_timeout,json=atTimeout,proto3,enum=tend.v1.SandboxAction" json:"at_timeout,omitempty"`
 	Wake      bool                   `protobuf:"varint,15,opt,name=wake,proto3" json:"wake,omitempty"`
 	// As it is enforced.
-	Size          *SandboxSize           `protobuf:"bytes,16,opt,name=size,proto3" json:"size,omitempty"`
-	Network       *SandboxNetwork        `protobuf:"bytes,17,opt,name=network,proto3" json:"network,omitempty"`
-	Shares        []*SandboxShare        `protobuf:"bytes,18,rep,name=shares,proto3" json:"shares,omitempty"`
-	Metadata      map[string]string      `protobuf:"bytes,19,rep,name=metadata,proto3" json:"metadata,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	Created       *timestamppb.Timestamp `protobuf:"bytes,20,opt,name=created,proto3" json:"created,omitempty"`
-	Updated       *timestamppb.Timestamp `protobuf:"bytes,21,opt,name=updated,proto3" json:"updated,omitempty"`
-	Stopped       *timestamppb.Timestamp `protobuf:"bytes,22,opt,name=stopped,proto3" json:"stopped,omitempty"`
-	Paused        *timestamppb.Timestamp `protobuf:"bytes,23,opt,name=paused,proto3" json:"paused,omitempty"`
+	Size     *SandboxSize           `protobuf:"bytes,16,opt,name=size,proto3" json:"size,omitempty"`
+	Network  *SandboxNetwork        `protobuf:"bytes,17,opt,name=network,proto3" json:"network,omitempty"`
+	Shares   []*SandboxShare        `protobuf:"bytes,18,rep,name=shares,proto3" json:"shares,omitempty"`
+	Metadata map[string]string      `protobuf:"bytes,19,rep,name=metadata,proto3" json:"metadata,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Created  *timestamppb.Timestamp `protobuf:"bytes,20,opt,name=created,proto3" json:"created,omitempty"`
+	Updated  *timestamppb.Timestamp `protobuf:"bytes,21,opt,name=updated,proto3" json:"updated,omitempty"`
+	Stopped  *timestamppb.Timestamp `protobuf:"bytes,22,opt,name=stopped,proto3" json:"stopped,omitempty"`
+	Paused   *timestamppb.Timestamp `protobuf:"bytes,23,opt,name=paused,proto3" json:"paused,omitempty"`
+	// ID of the image that it was created from.
+	Image         string `protobuf:"bytes,24,opt,name=image,proto3" json:"image,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -940,6 +951,13 @@ func (x *Sandbox) GetPaused() *timestamppb.Timestamp {
 		return x.Paused
 	}
 	return nil
+}
+
+func (x *Sandbox) GetImage() string {
+	if x != nil {
+		return x.Image
+	}
+	return ""
 }
 
 type CreateSandboxRequest struct {
@@ -4542,7 +4560,7 @@ var File_tend_v1_sandbox_proto protoreflect.FileDescriptor
 
 const file_tend_v1_sandbox_proto_rawDesc = "" +
 	"\n" +
-	"\x15tend/v1/sandbox.proto\x12\atend.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xdf\x05\n" +
+	"\x15tend/v1/sandbox.proto\x12\atend.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf5\x05\n" +
 	"\vSandboxSpec\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
 	"\bsnapshot\x18\x02 \x01(\tR\bsnapshot\x12\x1a\n" +
@@ -4562,7 +4580,8 @@ const file_tend_v1_sandbox_proto_rawDesc = "" +
 	"\x04size\x18\f \x01(\v2\x14.tend.v1.SandboxSizeR\x04size\x121\n" +
 	"\anetwork\x18\r \x01(\v2\x17.tend.v1.SandboxNetworkR\anetwork\x12-\n" +
 	"\x06shares\x18\x0e \x03(\v2\x15.tend.v1.SandboxShareR\x06shares\x12>\n" +
-	"\bmetadata\x18\x0f \x03(\v2\".tend.v1.SandboxSpec.MetadataEntryR\bmetadata\x1a;\n" +
+	"\bmetadata\x18\x0f \x03(\v2\".tend.v1.SandboxSpec.MetadataEntryR\bmetadata\x12\x14\n" +
+	"\x05image\x18\x10 \x01(\tR\x05image\x1a;\n" +
 	"\rMetadataEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x9a\x01\n" +
@@ -4587,7 +4606,7 @@ const file_tend_v1_sandbox_proto_rawDesc = "" +
 	"\fSandboxShare\x12\x16\n" +
 	"\x06source\x18\x01 \x01(\tR\x06source\x12\x16\n" +
 	"\x06target\x18\x02 \x01(\tR\x06target\x12\x1b\n" +
-	"\tread_only\x18\x03 \x01(\bR\breadOnly\"\x97\b\n" +
+	"\tread_only\x18\x03 \x01(\bR\breadOnly\"\xad\b\n" +
 	"\aSandbox\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12+\n" +
@@ -4615,7 +4634,8 @@ const file_tend_v1_sandbox_proto_rawDesc = "" +
 	"\acreated\x18\x14 \x01(\v2\x1a.google.protobuf.TimestampR\acreated\x124\n" +
 	"\aupdated\x18\x15 \x01(\v2\x1a.google.protobuf.TimestampR\aupdated\x124\n" +
 	"\astopped\x18\x16 \x01(\v2\x1a.google.protobuf.TimestampR\astopped\x122\n" +
-	"\x06paused\x18\x17 \x01(\v2\x1a.google.protobuf.TimestampR\x06paused\x1a;\n" +
+	"\x06paused\x18\x17 \x01(\v2\x1a.google.protobuf.TimestampR\x06paused\x12\x14\n" +
+	"\x05image\x18\x18 \x01(\tR\x05image\x1a;\n" +
 	"\rMetadataEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"@\n" +

@@ -116,7 +116,7 @@ func (f *Face) Name() string { return "native" }
 
 // Routes implements [module.Router]: /tend.v1.ProcessService/, /tend.v1.ViewService/,
 // /tend.v1.AdminService/, /tend.v1.SandboxService/, /tend.v1.FileService/,
-// /tend.v1.ServiceService/, /tend.v1.KeyService/, /tend.v1.OverviewService/, /tend.v1.ChatService/, tendpb.DialPath,
+// /tend.v1.ImageService/, /tend.v1.ServiceService/, /tend.v1.KeyService/, /tend.v1.OverviewService/, /tend.v1.ChatService/, tendpb.DialPath,
 // and the files by plain HTTP.
 func (f *Face) Routes() []module.Route {
 	opts := []connect.HandlerOption{
@@ -137,6 +137,7 @@ func (f *Face) Routes() []module.Route {
 			&admin{f.cfg.Admin, f.cfg.Page}, opts),
 		service[tendv1connect.SandboxServiceHandler](tendv1connect.SandboxServiceName, tendv1connect.NewSandboxServiceHandler,
 			f.boxes, append(opts[:len(opts):len(opts)], protocol.StrictCodecs())),
+		service[tendv1connect.ImageServiceHandler](tendv1connect.ImageServiceName, tendv1connect.NewImageServiceHandler, images{f.boxes}, opts),
 		service[tendv1connect.FileServiceHandler](tendv1connect.FileServiceName, tendv1connect.NewFileServiceHandler, fs, opts),
 		service[tendv1connect.ServiceServiceHandler](tendv1connect.ServiceServiceName, tendv1connect.NewServiceServiceHandler,
 			&services{kept: f.cfg.Services, heartbeat: f.cfg.Heartbeat, stopping: f.stopping}, opts),
@@ -174,7 +175,7 @@ func service[S any](name string, handler func(S, ...connect.HandlerOption) (stri
 func bodyOf(path string) module.Body {
 	switch path {
 	case tendv1connect.ProcessServiceWriteStreamProcedure, tendv1connect.SandboxServiceBuildTemplateProcedure,
-		tendv1connect.FileServiceWriteFileProcedure:
+		tendv1connect.FileServiceWriteFileProcedure, tendv1connect.ImageServiceImportImageProcedure:
 		return module.Messages
 	case tendv1connect.ProcessServiceWriteProcedure:
 		return module.Data

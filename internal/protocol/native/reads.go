@@ -66,6 +66,12 @@ var reads = map[string]bool{
 	pb.SandboxServiceBuildTemplateProcedure:  false,
 	pb.SandboxServiceFollowBuildProcedure:    true,
 
+	pb.ImageServiceListImagesProcedure:  true,
+	pb.ImageServiceGetImageProcedure:    true,
+	pb.ImageServiceImportImageProcedure: false,
+	pb.ImageServiceRemoveImageProcedure: false,
+	pb.ImageServicePruneImagesProcedure: false,
+
 	pb.FileServiceStatFileProcedure:   false,
 	pb.FileServiceListFilesProcedure:  false,
 	pb.FileServiceReadFileProcedure:   false,

@@ -39,7 +39,8 @@ func duration(field string, m *durationpb.Duration) (time.Duration, error) {
 
 func toSandboxSpec(m *tendv1.SandboxSpec) (driver.Spec, error) {
 	s := driver.Spec{
-		Name: m.GetName(), Snapshot: m.GetSnapshot(), Template: m.GetTemplate(), Isolation: driver.Isolation(small(m.GetIsolation())),
+		Name: m.GetName(), Snapshot: m.GetSnapshot(), Template: m.GetTemplate(), Image: m.GetImage(),
+		Isolation: driver.Isolation(small(m.GetIsolation())),
 		Run: toRun(m.GetRun()), Disposable: m.GetDisposable(), AtDeadline: driver.Action(small(m.GetAtTimeout())), Wake: m.GetWake(),
 		Network: toNetwork(m.GetNetwork()), Metadata: m.GetMetadata(),
 		Size: driver.Size{CPUs: m.GetSize().GetCpus(), Memory: m.GetSize().GetMemory(), Disk: m.GetSize().GetDisk(),
@@ -114,7 +115,7 @@ func sandbox(i *driver.Info) *tendv1.Sandbox {
 	m := &tendv1.Sandbox{
 		Id: string(i.ID), Name: text(i.Name), State: tendv1.SandboxState(i.State), Reason: text(i.Reason),
 		Run: &tendv1.SandboxRun{User: text(i.Run.User), Dir: text(i.Run.Dir), Env: texts(i.Run.Env)}, Dir: text(i.Dir), Disposable: i.Disposable,
-		Snapshot: text(i.Snapshot), Template: text(i.Template), Isolation: tendv1.SandboxIsolation(i.Isolation),
+		Snapshot: text(i.Snapshot), Template: text(i.Template), Image: text(i.Image), Isolation: tendv1.SandboxIsolation(i.Isolation),
 		IdleTtl: durationpb.New(i.IdleTTL), DeleteAfterStop: durationpb.New(i.DeleteAfterStop), Deadline: tendpb.Time(i.Deadline),
 		AtTimeout: tendv1.SandboxAction(i.AtDeadline), Wake: i.Wake,
 		Size: &tendv1.SandboxSize{Cpus: i.Size.CPUs, Memory: i.Size.Memory, Disk: i.Size.Disk, Tasks: i.Size.Tasks},

@@ -260,6 +260,12 @@ MESSAGES: dict[str, tuple[tuple[int, str, str, str], ...]] = {
         (2, "diff", "bytes", ""),
         (3, "transcript", "bytes", ""),
     ),
+    "GetImageRequest": (
+        (1, "image", "string", ""),
+    ),
+    "GetImageResponse": (
+        (1, "image", "Image", ""),
+    ),
     "GetRequest": (
         (1, "process", "Selector", ""),
     ),
@@ -357,6 +363,30 @@ MESSAGES: dict[str, tuple[tuple[int, str, str, str], ...]] = {
         (13, "services", "bool", ""),
         (14, "runs", "bool", ""),
     ),
+    "Image": (
+        (1, "id", "string", ""),
+        (2, "digest", "string", ""),
+        (3, "names", "string", "repeated"),
+        (4, "platform", "string", ""),
+        (5, "made", "google.protobuf.Timestamp", ""),
+        (6, "added", "google.protobuf.Timestamp", ""),
+        (7, "bytes", "int64", ""),
+        (8, "entries", "int64", ""),
+        (9, "run", "SandboxRun", ""),
+        (10, "entrypoint", "string", "repeated"),
+        (11, "cmd", "string", "repeated"),
+        (12, "ports", "string", "repeated"),
+        (13, "labels", "string string", "map"),
+        (14, "layers", "string", "repeated"),
+        (15, "left_out", "string", "repeated"),
+    ),
+    "ImportImageRequest": (
+        (1, "name", "string", ""),
+        (2, "data", "bytes", ""),
+    ),
+    "ImportImageResponse": (
+        (1, "images", "Image", "repeated"),
+    ),
     "Info": (
         (1, "id", "string", ""),
         (2, "pid", "uint32", ""),
@@ -412,6 +442,11 @@ MESSAGES: dict[str, tuple[tuple[int, str, str, str], ...]] = {
     "ListFilesResponse": (
         (1, "entries", "FileEntry", "repeated"),
         (2, "total", "uint32", ""),
+    ),
+    "ListImagesRequest": (
+    ),
+    "ListImagesResponse": (
+        (1, "images", "Image", "repeated"),
     ),
     "ListRequest": (
         (1, "live", "bool", ""),
@@ -507,6 +542,12 @@ MESSAGES: dict[str, tuple[tuple[int, str, str, str], ...]] = {
         (1, "kept", "bool", ""),
         (2, "detail", "string", ""),
     ),
+    "PruneImagesRequest": (
+        (1, "all", "bool", ""),
+    ),
+    "PruneImagesResponse": (
+        (1, "images", "Image", "repeated"),
+    ),
     "ReadFileRequest": (
         (1, "path", "string", ""),
         (2, "user", "string", ""),
@@ -535,6 +576,12 @@ MESSAGES: dict[str, tuple[tuple[int, str, str, str], ...]] = {
         (2, "user", "string", ""),
     ),
     "RemoveFileResponse": (
+    ),
+    "RemoveImageRequest": (
+        (1, "image", "string", ""),
+    ),
+    "RemoveImageResponse": (
+        (1, "image", "Image", ""),
     ),
     "RemoveRequest": (
         (1, "process", "Selector", ""),
@@ -612,6 +659,7 @@ MESSAGES: dict[str, tuple[tuple[int, str, str, str], ...]] = {
         (21, "updated", "google.protobuf.Timestamp", ""),
         (22, "stopped", "google.protobuf.Timestamp", ""),
         (23, "paused", "google.protobuf.Timestamp", ""),
+        (24, "image", "string", ""),
     ),
     "SandboxAccessRequest": (
         (1, "sandbox", "string", ""),
@@ -689,6 +737,7 @@ MESSAGES: dict[str, tuple[tuple[int, str, str, str], ...]] = {
         (13, "network", "SandboxNetwork", ""),
         (14, "shares", "SandboxShare", "repeated"),
         (15, "metadata", "string string", "map"),
+        (16, "image", "string", ""),
     ),
     "Selector": (
         (1, "id", "string", ""),

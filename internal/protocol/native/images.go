@@ -1,0 +1,145 @@
+package native
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"connectrpc.com/connect"
+
+	tendv1 "github.com/tend-run/tend/gen/tend/v1"
+	"github.com/tend-run/tend/internal/lib/errtext"
+	"github.com/tend-run/tend/internal/sandbox/driver"
+	"github.com/tend-run/tend/internal/tendpb"
+	"github.com/tend-run/tend/process"
+)
+
+// images implements the ImageService.
+type images struct{ boxes *sandboxes }
+
+func (s images) imager() (driver.Imager, error) {
+	m, ok := s.boxes.driver.(driver.Imager)
+	if !ok {
+		return nil, s.boxes.lacks("images")
+	}
+	return m, nil
+}
+
+// ofImage answers a call about one image.
+func ofImage[A any](s images, key string, do func(driver.Imager) (*A, error)) (*connect.Response[A], error) {
+	if key == "" || len(key) > driver.MaxImageName {
+		return nil, wireError(&process.InvalidError{Field: "image", Reason: fmt.Sprintf("has %d bytes; 1 to %d are allowed",
+			len(key), driver.MaxImageName)})
+	}
+	m, err := s.imager()
+	if err != nil {
+		return nil, err
+	}
+	a, err := do(m)
+	if errors.Is(err, driver.ErrNotFound) {
+		err = errtext.New(fmt.Sprintf("there is no image %.200q", key), process.ErrNotFound)
+	}
+	return answer(a, err)
+}
+
+func imageOf(m driver.Image) *tendv1.Image {
+	return &tendv1.Image{
+		Id: m.ID, Digest: m.Digest, Names: m.Names, Platform: text(m.Platform), Made: tendpb.Time(m.Made), Added: tendpb.Time(m.Added),
+		Bytes: m.Bytes, Entries: m.Entries, Run: &tendv1.SandboxRun{User: text(m.Run.User), Dir: text(m.Run.Dir), Env: texts(m.Run.Env)},
+		Entrypoint: cleaned(m.Entrypoint), Cmd: cleaned(m.Cmd), Ports: cleaned(m.Ports), Labels: texts(m.Labels), Layers: m.Layers,
+		LeftOut: m.Left,
+	}
+}
+
+func cleaned(list []string) (all []string) {
+	for _, s := range list {
+		all = append(all, text(s))
+	}
+	return all
+}
+
+func imagesOf(list []driver.Image) (all []*tendv1.Image) {
+	for _, m := range list {
+		all = append(all, imageOf(m))
+	}
+	return all
+}
+
+func (s images) ListImages(ctx context.Context,
+	_ *connect.Request[tendv1.ListImagesRequest]) (*connect.Response[tendv1.ListImagesResponse], error) {
+	m, err := s.imager()
+	if err != nil {
+		return nil, err
+	}
+	all, err := m.Images(ctx)
+	return answer(&tendv1.ListImagesResponse{Images: imagesOf(all)}, err)
+}
+
+func (s images) GetImage(ctx context.Context,
+	req *connect.Request[tendv1.GetImageRequest]) (*connect.Response[tendv1.GetImageResponse], error) {
+	return ofImage(s, req.Msg.GetImage(), func(m driver.Imager) (*tendv1.GetImageResponse, error) {
+		one, err := m.Image(ctx, req.Msg.GetImage())
+		return &tendv1.GetImageResponse{Image: imageOf(one)}, err
+	})
+}
+
+func (s images) RemoveImage(ctx context.Context,
+	req *connect.Request[tendv1.RemoveImageRequest]) (*connect.Response[tendv1.RemoveImageResponse], error) {
+	return ofImage(s, req.Msg.GetImage(), func(m driver.Imager) (*tendv1.RemoveImageResponse, error) {
+		one, err := m.RemoveImage(ctx, req.Msg.GetImage())
+		return &tendv1.RemoveImageResponse{Image: imageOf(one)}, err
+	})
+}
+
+func (s images) PruneImages(ctx context.Context,
+	req *connect.Request[tendv1.PruneImagesRequest]) (*connect.Response[tendv1.PruneImagesResponse], error) {
+	m, err := s.imager()
+	if err != nil {
+		return nil, err
+	}
+	all, err := m.PruneImages(ctx, req.Msg.GetAll())
+	return answer(&tendv1.PruneImagesResponse{Images: imagesOf(all)}, err)
+}
+
+func (s images) ImportImage(ctx context.Context,
+	stream *connect.ClientStream[tendv1.ImportImageRequest]) (*connect.Response[tendv1.ImportImageResponse], error) {
+	m, err := s.imager()
+	if err != nil {
+		return nil, err
+	}
+	if !stream.Receive() {
+		return nil, wireError(errors.Join(stream.Err(), &process.InvalidError{Field: "data", Reason: "is missing"}))
+	}
+	first := stream.Msg()
+	if len(first.GetName()) > driver.MaxImageName {
+		return nil, wireError(&process.InvalidError{Field: "name", Reason: fmt.Sprintf("has %d bytes; the limit is %d",
+			len(first.GetName()), driver.MaxImageName)})
+	}
+	all, err := m.ImportImage(ctx, &imageData{stream: stream, now: first.GetData()}, driver.ImageOptions{Name: first.GetName()})
+	return answer(&tendv1.ImportImageResponse{Images: imagesOf(all)}, err)
+}
+
+// imageData are the data of a stream.
+type imageData struct {
+	stream *connect.ClientStream[tendv1.ImportImageRequest]
+	now    []byte
+}
+
+func (p *imageData) Read(b []byte) (int, error) {
+	for len(p.now) == 0 {
+		if !p.stream.Receive() {
+			if err := p.stream.Err(); err != nil {
+				return 0, err
+			}
+			return 0, io.EOF
+		}
+		if p.stream.Msg().GetName() != "" {
+			return 0, &process.InvalidError{Field: "name", Reason: "is set in a later message; the first one has it"}
+		}
+		p.now = p.stream.Msg().GetData()
+	}
+	n := copy(b, p.now)
+	p.now = p.now[n:]
+	return n, nil
+}
