@@ -14,6 +14,7 @@ import (
 )
 
 type imageCmd struct {
+	Pull    imagePullCmd    `cmd:"" signals:"int,term,hup" help:"Fetch images from a registry."`
 	Import  imageImportCmd  `cmd:"" signals:"int,term,hup" aliases:"load" help:"Read an archive or a directory of an image."`
 	Ls      imageLsCmd      `cmd:"" aliases:"list" help:"List images."`
 	Inspect imageInspectCmd `cmd:"" aliases:"info,show" help:"Print all that is known of images, as JSON."`
@@ -132,6 +133,53 @@ func (c *imageImportCmd) open(ctx context.Context, inv *invocation) (in io.Reade
 		}
 		return nil
 	}, nil
+}
+
+type imagePullCmd struct {
+	Quiet bool     `short:"q" help:"Print only the names."`
+	Names []string `arg:"" name:"image" help:"The images: [HOST/]PATH[:TAG] or [HOST/]PATH@sha256:DIGEST."`
+}
+
+func (c *imagePullCmd) Run(ctx context.Context, inv *invocation) error {
+	d, err := inv.connectOrStart(ctx)
+	if err != nil {
+		return err
+	}
+	return each(c.Names, func(name string) error {
+		m, err := inv.pull(ctx, d, name, c.Quiet)
+		if err != nil {
+			return err
+		}
+		return inv.answer(printJSONLine, imageFactsOf(&m), name)
+	})
+}
+
+// pull fetches an image, and shows how far it is.
+func (inv *invocation) pull(ctx context.Context, d *daemon, name string, quiet bool) (tend.ImageInfo, error) {
+	bar := inv.fetching(name)
+	say := func(text string) {
+		if !quiet && !inv.flags.JSON {
+			bar.line(text)
+		}
+	}
+	m, err := d.PullImage(ctx, name, say, bar.progress)
+	bar.end()
+	if err != nil {
+		return m, about(name, err)
+	}
+	for _, text := range m.LeftOut {
+		say(text)
+	}
+	return m, nil
+}
+
+// present has the daemon have an image, as a container engine does before it runs one.
+func (c *creationFlags) present(ctx context.Context, inv *invocation, d *daemon) (tend.ImageInfo, error) {
+	m, err := d.Image(ctx, c.Image)
+	if errors.Is(err, process.ErrNotFound) {
+		return inv.pull(ctx, d, c.Image, false)
+	}
+	return m, err
 }
 
 type imageLsCmd struct {

@@ -39,7 +39,7 @@ type sandboxCmd struct {
 type creationFlags struct {
 	Template  string `placeholder:"NAME" complete:"template" help:"The template whose files it starts with. Default: the machine's own programs and libraries."`
 	Snapshot  string `placeholder:"NAME" complete:"snapshot" help:"The snapshot whose files it starts with."`
-	Image     string `placeholder:"NAME" complete:"image" help:"The image whose files it starts with: a name such as python:3, or an ID."`
+	Image     string `placeholder:"NAME" complete:"image" help:"The image whose files it starts with: a name such as python:3, which is fetched if it is not here, or an ID."`
 	Isolation string `enum:"full,none,default" default:"full" placeholder:"HOW" help:"full: it sees neither processes nor files outside; none: a directory and a list of processes on the machine itself; default: the daemon's. Default: full."`
 
 	Cwd string `short:"w" aliases:"workdir" placeholder:"DIR" help:"Working directory inside."`
@@ -135,7 +135,7 @@ func (p *creationFlags) unmade(err error) error {
 }
 
 func (p *creationFlags) noImage(err error) error {
-	return &keyError{fmt.Sprintf("there is no image %.200q; tend image ls lists them, and tend image import reads an archive of one",
+	return &keyError{fmt.Sprintf("there is no image %.200q; tend image ls lists them, and tend image pull fetches one",
 		p.Image), err}
 }
 
@@ -163,6 +163,11 @@ func (c *sandboxCreateCmd) Run(ctx context.Context, inv *invocation) error {
 	s, err := c.spec(inv, d.local)
 	if err != nil {
 		return err
+	}
+	if c.Image != "" {
+		if _, err := c.present(ctx, inv, d); err != nil {
+			return err
+		}
 	}
 	s.Name, s.Timeout, s.PauseAtTimeout = c.Name, c.Timeout, c.OnTimeout == "pause"
 	s.IdleTTL, s.DeleteAfterStop, s.Disposable, s.Wake = c.Idle, c.RmStopped, c.Disposable, c.Wake

@@ -105,7 +105,7 @@ func (c *sandboxRunCmd) Run(ctx context.Context, inv *invocation) error {
 		return runFailure(err)
 	}
 	if c.Image != "" {
-		words, err := c.words(ctx, d)
+		words, err := c.words(ctx, inv, d)
 		if err != nil {
 			return runFailure(err)
 		}
@@ -154,11 +154,8 @@ func (c *sandboxRunCmd) Run(ctx context.Context, inv *invocation) error {
 }
 
 // words are the command line in a sandbox of an image, as a container engine has it.
-func (c *sandboxRunCmd) words(ctx context.Context, d *daemon) ([]string, error) {
-	image, err := d.Image(ctx, c.Image)
-	if errors.Is(err, process.ErrNotFound) {
-		err = c.noImage(err)
-	}
+func (c *sandboxRunCmd) words(ctx context.Context, inv *invocation, d *daemon) ([]string, error) {
+	image, err := c.present(ctx, inv, d)
 	if err != nil {
 		return nil, err
 	}

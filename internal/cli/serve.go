@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"net/url"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -43,6 +44,7 @@ type serveFlags struct {
 	TrustedProxy   []string      `name:"trusted-proxy" placeholder:"ADDRESS" help:"Address or network of a proxy in front, 10.0.0.7 or 10.0.0.0/8: the X-Forwarded-* and Forwarded that it sets reach the programs on ports of sandboxes. Repeatable. Default: those of this machine itself."`
 	SandboxReach   []string      `name:"sandbox-reach" placeholder:"RULE" help:"Let isolated sandboxes reach this despite --sandbox-deny: an address, a CIDR, private or *, with :PORT or without. One address with a port is opened even on this machine: 127.0.0.1:3128 for a proxy, whose address inside is 192.0.0.1:3128. The daemon's own ports are never opened. Repeatable. Default: none."`
 	SandboxDeny    []string      `name:"sandbox-deny" placeholder:"RULE" help:"Let no isolated sandbox reach this, whatever its own rules say: an address, a CIDR, private (the networks 10.0.0.0/8 and the like) or * (everything), with :PORT or without. Repeatable. Default: none; this machine and cloud metadata services are never reachable."`
+	ImageMirror    []string      `name:"image-mirror" placeholder:"HOST=URL" help:"Ask this registry for images of another one first: docker.io=http://127.0.0.1:5000/hub. A path goes before those of images. Repeatable."`
 	SandboxDisk    string        `name:"sandbox-disk" placeholder:"SIZE" help:"Disk limit of an isolated sandbox that requests none (tend sandbox create --disk), 16MiB or more: its disk is a file of its own, which grows with what is written to it. An existing sandbox keeps what it has. Default: it writes to this machine's disk, without a limit."`
 	NoSpareSandbox bool          `name:"no-spare-sandbox" help:"Keep no isolated sandbox ready for the next creation. This saves the memory of the spare one, but a creation takes three times as long."`
 	Providers      string        `name:"providers" placeholder:"FILE" help:"File with the model providers for virtual keys (tend key), and with the providers' own keys; its mode must be 0600 or less. It is read again when it changes. Default: none."`
@@ -144,6 +146,9 @@ func (c *serveCmd) plan(inv *invocation, passed ...string) (*plan, error) {
 		}
 	}
 	if _, err := p.flags.proxies(); err != nil {
+		return nil, err
+	}
+	if _, err := p.flags.mirrors(); err != nil {
 		return nil, err
 	}
 	if _, _, err := p.flags.network(); err != nil {
@@ -328,6 +333,20 @@ func (f *serveFlags) proxies() (protocol.Proxies, error) {
 	all, err := protocol.ParseProxies(f.TrustedProxy)
 	if err != nil {
 		return nil, usageError("--trusted-proxy " + err.Error())
+	}
+	return all, nil
+}
+
+// mirrors are --image-mirror.
+func (f *serveFlags) mirrors() (map[string][]*url.URL, error) {
+	all := map[string][]*url.URL{}
+	for _, text := range f.ImageMirror {
+		host, at, ok := strings.Cut(text, "=")
+		u, err := url.Parse(at)
+		if !ok || host == "" || err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" {
+			return nil, usageError(fmt.Sprintf("--image-mirror %.200s: write HOST=URL, such as docker.io=https://mirror.example/hub", text))
+		}
+		all[host] = append(all[host], u)
 	}
 	return all, nil
 }

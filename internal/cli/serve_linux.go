@@ -209,6 +209,10 @@ func (c *serverRoleCmd) serve(ctx context.Context, inv *invocation, dir string) 
 	if err != nil {
 		return err
 	}
+	mirrors, err := c.mirrors()
+	if err != nil {
+		return err
+	}
 	environ, sight := os.Environ(), telemetryOf(inv, dir, log)
 	if sight != nil {
 		environ = withoutCollector(environ)
@@ -230,7 +234,8 @@ func (c *serverRoleCmd) serve(ctx context.Context, inv *invocation, dir string) 
 			StateDir: dir, Listeners: listeners, Distant: distant, Token: protocol.Token(token), TokenFile: c.TokenFile, Insecure: c.Insecure,
 			Domains: domains, TLS: secure, Origins: c.AllowOrigin, Proxies: proxies, PortFile: c.PortFile, URLFile: filepath.Join(dir, home.URLFile),
 			DefaultUser: c.DefaultUser, DefaultWorkdir: c.DefaultWorkdir, Network: network.Config{Reach: reach, Deny: deny},
-			SandboxDisk: sizes.disk, NoSpare: c.NoSpareSandbox, Providers: c.Providers, ExitSecret: exitSecret, ExitSecretFile: c.OnExitSecret,
+			SandboxDisk: sizes.disk, Mirrors: mirrors, NoSpare: c.NoSpareSandbox, Providers: c.Providers,
+			ExitSecret: exitSecret, ExitSecretFile: c.OnExitSecret,
 			Program: ownProgram(), Version: versionText(), Log: log,
 		},
 		Client: client.Config{Environ: environ, Sync: syncOf(c.Fsync), Budget: sizes.budget, Keep: sizes.keep,

@@ -6,6 +6,8 @@ import (
 	"io"
 	"time"
 
+	"connectrpc.com/connect"
+
 	tendv1 "github.com/tend-run/tend/gen/tend/v1"
 	"github.com/tend-run/tend/internal/tendpb"
 )
@@ -101,6 +103,40 @@ func (c *Client) ImportImage(ctx context.Context, archive io.Reader, name string
 		return nil, knownCall(c.domainError(ctx, err), "has no images, or is")
 	}
 	return mapped(resp.Msg.GetImages(), toImage), nil
+}
+
+// PullImage has the server fetch an image from its registry, as far as it is not there, with the
+// credentials that docker login or podman login have stored on its machine. It calls say, if it
+// is not nil, with what happens, and progress with the bytes that have come and how many there
+// will be. When ctx ends, what is complete stays, and the next call goes on with the rest. If
+// there is none, the error is [process.ErrNotFound].
+func (c *Client) PullImage(ctx context.Context, name string, say func(string),
+	progress func(done, total int64)) (one ImageInfo, err error) {
+	req := &tendv1.PullImageRequest{Image: name}
+	if err := sendable("image", req); err != nil {
+		return one, err
+	}
+	if err := c.needsSandboxes(ctx); err != nil {
+		return one, err
+	}
+	ended := connect.NewError(connect.CodeUnavailable, errors.New("the server ended the fetch of an image without its end"))
+	err = c.repeat(ctx, "pull image", never, func(a *attempts) error {
+		return receive(ctx, c, c.images.PullImage, req, ended, func(m *tendv1.PullImageResponse) error {
+			a.progress()
+			if m.GetMessage() != "" && say != nil {
+				say(tendpb.CleanText(m.GetMessage()))
+			}
+			if progress != nil {
+				progress(m.GetDone(), m.GetTotal())
+			}
+			if m.GetImage() == nil {
+				return nil
+			}
+			one = toImage(m.GetImage())
+			return io.EOF
+		})
+	})
+	return one, knownCall(err, "fetches no images, or is")
 }
 
 // RemoveImage takes a name from an image, and removes the image with its last name, or if the

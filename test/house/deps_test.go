@@ -269,6 +269,8 @@ func TestOnlyFilesTouchesUsersPaths(t *testing.T) {
 		"internal/sandbox/layer/store.go":               "directories of layers",
 		"internal/sandbox/layer/sweep.go":               "directories of layers",
 		"internal/sandbox/layer/copy_linux.go":          "files of layers, by descriptors and without following a link",
+		"internal/sandbox/oci/registry/tls.go":          "certificates of registries",
+		"internal/sandbox/oci/registry/fetch.go":        "layers that are being fetched",
 		"internal/sandbox/oci/store.go":                 "records of images",
 		"internal/sandbox/oci/add.go":                   "archives that are being read",
 		"internal/sandbox/oci/unpack/unpack_linux.go":   "files of layers, by descriptors and without following a link",

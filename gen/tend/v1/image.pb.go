@@ -456,6 +456,122 @@ func (x *ImportImageResponse) GetImages() []*Image {
 	return nil
 }
 
+type PullImageRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// A name as people write it.
+	Image         string `protobuf:"bytes,1,opt,name=image,proto3" json:"image,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PullImageRequest) Reset() {
+	*x = PullImageRequest{}
+	mi := &file_tend_v1_image_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PullImageRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PullImageRequest) ProtoMessage() {}
+
+func (x *PullImageRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_tend_v1_image_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PullImageRequest.ProtoReflect.Descriptor instead.
+func (*PullImageRequest) Descriptor() ([]byte, []int) {
+	return file_tend_v1_image_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *PullImageRequest) GetImage() string {
+	if x != nil {
+		return x.Image
+	}
+	return ""
+}
+
+type PullImageResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What has happened, in a sentence; empty: nothing new.
+	Message string `protobuf:"bytes,1,opt,name=message,proto3" json:"message,omitempty"`
+	// Bytes that have come from the registry, and how many there will be.
+	Done  int64 `protobuf:"varint,2,opt,name=done,proto3" json:"done,omitempty"`
+	Total int64 `protobuf:"varint,3,opt,name=total,proto3" json:"total,omitempty"`
+	// In the last message only.
+	Image         *Image `protobuf:"bytes,4,opt,name=image,proto3" json:"image,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PullImageResponse) Reset() {
+	*x = PullImageResponse{}
+	mi := &file_tend_v1_image_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PullImageResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PullImageResponse) ProtoMessage() {}
+
+func (x *PullImageResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_tend_v1_image_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PullImageResponse.ProtoReflect.Descriptor instead.
+func (*PullImageResponse) Descriptor() ([]byte, []int) {
+	return file_tend_v1_image_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *PullImageResponse) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+func (x *PullImageResponse) GetDone() int64 {
+	if x != nil {
+		return x.Done
+	}
+	return 0
+}
+
+func (x *PullImageResponse) GetTotal() int64 {
+	if x != nil {
+		return x.Total
+	}
+	return 0
+}
+
+func (x *PullImageResponse) GetImage() *Image {
+	if x != nil {
+		return x.Image
+	}
+	return nil
+}
+
 type RemoveImageRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Image         string                 `protobuf:"bytes,1,opt,name=image,proto3" json:"image,omitempty"`
@@ -465,7 +581,7 @@ type RemoveImageRequest struct {
 
 func (x *RemoveImageRequest) Reset() {
 	*x = RemoveImageRequest{}
-	mi := &file_tend_v1_image_proto_msgTypes[7]
+	mi := &file_tend_v1_image_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -477,7 +593,7 @@ func (x *RemoveImageRequest) String() string {
 func (*RemoveImageRequest) ProtoMessage() {}
 
 func (x *RemoveImageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_image_proto_msgTypes[7]
+	mi := &file_tend_v1_image_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -490,7 +606,7 @@ func (x *RemoveImageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveImageRequest.ProtoReflect.Descriptor instead.
 func (*RemoveImageRequest) Descriptor() ([]byte, []int) {
-	return file_tend_v1_image_proto_rawDescGZIP(), []int{7}
+	return file_tend_v1_image_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *RemoveImageRequest) GetImage() string {
@@ -510,7 +626,7 @@ type RemoveImageResponse struct {
 
 func (x *RemoveImageResponse) Reset() {
 	*x = RemoveImageResponse{}
-	mi := &file_tend_v1_image_proto_msgTypes[8]
+	mi := &file_tend_v1_image_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -522,7 +638,7 @@ func (x *RemoveImageResponse) String() string {
 func (*RemoveImageResponse) ProtoMessage() {}
 
 func (x *RemoveImageResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_image_proto_msgTypes[8]
+	mi := &file_tend_v1_image_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -535,7 +651,7 @@ func (x *RemoveImageResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveImageResponse.ProtoReflect.Descriptor instead.
 func (*RemoveImageResponse) Descriptor() ([]byte, []int) {
-	return file_tend_v1_image_proto_rawDescGZIP(), []int{8}
+	return file_tend_v1_image_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *RemoveImageResponse) GetImage() *Image {
@@ -555,7 +671,7 @@ type PruneImagesRequest struct {
 
 func (x *PruneImagesRequest) Reset() {
 	*x = PruneImagesRequest{}
-	mi := &file_tend_v1_image_proto_msgTypes[9]
+	mi := &file_tend_v1_image_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -567,7 +683,7 @@ func (x *PruneImagesRequest) String() string {
 func (*PruneImagesRequest) ProtoMessage() {}
 
 func (x *PruneImagesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_image_proto_msgTypes[9]
+	mi := &file_tend_v1_image_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -580,7 +696,7 @@ func (x *PruneImagesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PruneImagesRequest.ProtoReflect.Descriptor instead.
 func (*PruneImagesRequest) Descriptor() ([]byte, []int) {
-	return file_tend_v1_image_proto_rawDescGZIP(), []int{9}
+	return file_tend_v1_image_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *PruneImagesRequest) GetAll() bool {
@@ -600,7 +716,7 @@ type PruneImagesResponse struct {
 
 func (x *PruneImagesResponse) Reset() {
 	*x = PruneImagesResponse{}
-	mi := &file_tend_v1_image_proto_msgTypes[10]
+	mi := &file_tend_v1_image_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -612,7 +728,7 @@ func (x *PruneImagesResponse) String() string {
 func (*PruneImagesResponse) ProtoMessage() {}
 
 func (x *PruneImagesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_image_proto_msgTypes[10]
+	mi := &file_tend_v1_image_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -625,7 +741,7 @@ func (x *PruneImagesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PruneImagesResponse.ProtoReflect.Descriptor instead.
 func (*PruneImagesResponse) Descriptor() ([]byte, []int) {
-	return file_tend_v1_image_proto_rawDescGZIP(), []int{10}
+	return file_tend_v1_image_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *PruneImagesResponse) GetImages() []*Image {
@@ -673,7 +789,14 @@ const file_tend_v1_image_proto_rawDesc = "" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04data\x18\x02 \x01(\fR\x04data\"=\n" +
 	"\x13ImportImageResponse\x12&\n" +
-	"\x06images\x18\x01 \x03(\v2\x0e.tend.v1.ImageR\x06images\"*\n" +
+	"\x06images\x18\x01 \x03(\v2\x0e.tend.v1.ImageR\x06images\"(\n" +
+	"\x10PullImageRequest\x12\x14\n" +
+	"\x05image\x18\x01 \x01(\tR\x05image\"}\n" +
+	"\x11PullImageResponse\x12\x18\n" +
+	"\amessage\x18\x01 \x01(\tR\amessage\x12\x12\n" +
+	"\x04done\x18\x02 \x01(\x03R\x04done\x12\x14\n" +
+	"\x05total\x18\x03 \x01(\x03R\x05total\x12$\n" +
+	"\x05image\x18\x04 \x01(\v2\x0e.tend.v1.ImageR\x05image\"*\n" +
 	"\x12RemoveImageRequest\x12\x14\n" +
 	"\x05image\x18\x01 \x01(\tR\x05image\";\n" +
 	"\x13RemoveImageResponse\x12$\n" +
@@ -681,12 +804,13 @@ const file_tend_v1_image_proto_rawDesc = "" +
 	"\x12PruneImagesRequest\x12\x10\n" +
 	"\x03all\x18\x01 \x01(\bR\x03all\"=\n" +
 	"\x13PruneImagesResponse\x12&\n" +
-	"\x06images\x18\x01 \x03(\v2\x0e.tend.v1.ImageR\x06images2\xf6\x02\n" +
+	"\x06images\x18\x01 \x03(\v2\x0e.tend.v1.ImageR\x06images2\xbc\x03\n" +
 	"\fImageService\x12E\n" +
 	"\n" +
 	"ListImages\x12\x1a.tend.v1.ListImagesRequest\x1a\x1b.tend.v1.ListImagesResponse\x12?\n" +
 	"\bGetImage\x12\x18.tend.v1.GetImageRequest\x1a\x19.tend.v1.GetImageResponse\x12J\n" +
-	"\vImportImage\x12\x1b.tend.v1.ImportImageRequest\x1a\x1c.tend.v1.ImportImageResponse(\x01\x12H\n" +
+	"\vImportImage\x12\x1b.tend.v1.ImportImageRequest\x1a\x1c.tend.v1.ImportImageResponse(\x01\x12D\n" +
+	"\tPullImage\x12\x19.tend.v1.PullImageRequest\x1a\x1a.tend.v1.PullImageResponse0\x01\x12H\n" +
 	"\vRemoveImage\x12\x1b.tend.v1.RemoveImageRequest\x1a\x1c.tend.v1.RemoveImageResponse\x12H\n" +
 	"\vPruneImages\x12\x1b.tend.v1.PruneImagesRequest\x1a\x1c.tend.v1.PruneImagesResponseB-Z+github.com/tend-run/tend/gen/tend/v1;tendv1b\x06proto3"
 
@@ -702,7 +826,7 @@ func file_tend_v1_image_proto_rawDescGZIP() []byte {
 	return file_tend_v1_image_proto_rawDescData
 }
 
-var file_tend_v1_image_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
+var file_tend_v1_image_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
 var file_tend_v1_image_proto_goTypes = []any{
 	(*Image)(nil),                 // 0: tend.v1.Image
 	(*ListImagesRequest)(nil),     // 1: tend.v1.ListImagesRequest
@@ -711,39 +835,44 @@ var file_tend_v1_image_proto_goTypes = []any{
 	(*GetImageResponse)(nil),      // 4: tend.v1.GetImageResponse
 	(*ImportImageRequest)(nil),    // 5: tend.v1.ImportImageRequest
 	(*ImportImageResponse)(nil),   // 6: tend.v1.ImportImageResponse
-	(*RemoveImageRequest)(nil),    // 7: tend.v1.RemoveImageRequest
-	(*RemoveImageResponse)(nil),   // 8: tend.v1.RemoveImageResponse
-	(*PruneImagesRequest)(nil),    // 9: tend.v1.PruneImagesRequest
-	(*PruneImagesResponse)(nil),   // 10: tend.v1.PruneImagesResponse
-	nil,                           // 11: tend.v1.Image.LabelsEntry
-	(*timestamppb.Timestamp)(nil), // 12: google.protobuf.Timestamp
-	(*SandboxRun)(nil),            // 13: tend.v1.SandboxRun
+	(*PullImageRequest)(nil),      // 7: tend.v1.PullImageRequest
+	(*PullImageResponse)(nil),     // 8: tend.v1.PullImageResponse
+	(*RemoveImageRequest)(nil),    // 9: tend.v1.RemoveImageRequest
+	(*RemoveImageResponse)(nil),   // 10: tend.v1.RemoveImageResponse
+	(*PruneImagesRequest)(nil),    // 11: tend.v1.PruneImagesRequest
+	(*PruneImagesResponse)(nil),   // 12: tend.v1.PruneImagesResponse
+	nil,                           // 13: tend.v1.Image.LabelsEntry
+	(*timestamppb.Timestamp)(nil), // 14: google.protobuf.Timestamp
+	(*SandboxRun)(nil),            // 15: tend.v1.SandboxRun
 }
 var file_tend_v1_image_proto_depIdxs = []int32{
-	12, // 0: tend.v1.Image.made:type_name -> google.protobuf.Timestamp
-	12, // 1: tend.v1.Image.added:type_name -> google.protobuf.Timestamp
-	13, // 2: tend.v1.Image.run:type_name -> tend.v1.SandboxRun
-	11, // 3: tend.v1.Image.labels:type_name -> tend.v1.Image.LabelsEntry
+	14, // 0: tend.v1.Image.made:type_name -> google.protobuf.Timestamp
+	14, // 1: tend.v1.Image.added:type_name -> google.protobuf.Timestamp
+	15, // 2: tend.v1.Image.run:type_name -> tend.v1.SandboxRun
+	13, // 3: tend.v1.Image.labels:type_name -> tend.v1.Image.LabelsEntry
 	0,  // 4: tend.v1.ListImagesResponse.images:type_name -> tend.v1.Image
 	0,  // 5: tend.v1.GetImageResponse.image:type_name -> tend.v1.Image
 	0,  // 6: tend.v1.ImportImageResponse.images:type_name -> tend.v1.Image
-	0,  // 7: tend.v1.RemoveImageResponse.image:type_name -> tend.v1.Image
-	0,  // 8: tend.v1.PruneImagesResponse.images:type_name -> tend.v1.Image
-	1,  // 9: tend.v1.ImageService.ListImages:input_type -> tend.v1.ListImagesRequest
-	3,  // 10: tend.v1.ImageService.GetImage:input_type -> tend.v1.GetImageRequest
-	5,  // 11: tend.v1.ImageService.ImportImage:input_type -> tend.v1.ImportImageRequest
-	7,  // 12: tend.v1.ImageService.RemoveImage:input_type -> tend.v1.RemoveImageRequest
-	9,  // 13: tend.v1.ImageService.PruneImages:input_type -> tend.v1.PruneImagesRequest
-	2,  // 14: tend.v1.ImageService.ListImages:output_type -> tend.v1.ListImagesResponse
-	4,  // 15: tend.v1.ImageService.GetImage:output_type -> tend.v1.GetImageResponse
-	6,  // 16: tend.v1.ImageService.ImportImage:output_type -> tend.v1.ImportImageResponse
-	8,  // 17: tend.v1.ImageService.RemoveImage:output_type -> tend.v1.RemoveImageResponse
-	10, // 18: tend.v1.ImageService.PruneImages:output_type -> tend.v1.PruneImagesResponse
-	14, // [14:19] is the sub-list for method output_type
-	9,  // [9:14] is the sub-list for method input_type
-	9,  // [9:9] is the sub-list for extension type_name
-	9,  // [9:9] is the sub-list for extension extendee
-	0,  // [0:9] is the sub-list for field type_name
+	0,  // 7: tend.v1.PullImageResponse.image:type_name -> tend.v1.Image
+	0,  // 8: tend.v1.RemoveImageResponse.image:type_name -> tend.v1.Image
+	0,  // 9: tend.v1.PruneImagesResponse.images:type_name -> tend.v1.Image
+	1,  // 10: tend.v1.ImageService.ListImages:input_type -> tend.v1.ListImagesRequest
+	3,  // 11: tend.v1.ImageService.GetImage:input_type -> tend.v1.GetImageRequest
+	5,  // 12: tend.v1.ImageService.ImportImage:input_type -> tend.v1.ImportImageRequest
+	7,  // 13: tend.v1.ImageService.PullImage:input_type -> tend.v1.PullImageRequest
+	9,  // 14: tend.v1.ImageService.RemoveImage:input_type -> tend.v1.RemoveImageRequest
+	11, // 15: tend.v1.ImageService.PruneImages:input_type -> tend.v1.PruneImagesRequest
+	2,  // 16: tend.v1.ImageService.ListImages:output_type -> tend.v1.ListImagesResponse
+	4,  // 17: tend.v1.ImageService.GetImage:output_type -> tend.v1.GetImageResponse
+	6,  // 18: tend.v1.ImageService.ImportImage:output_type -> tend.v1.ImportImageResponse
+	8,  // 19: tend.v1.ImageService.PullImage:output_type -> tend.v1.PullImageResponse
+	10, // 20: tend.v1.ImageService.RemoveImage:output_type -> tend.v1.RemoveImageResponse
+	12, // 21: tend.v1.ImageService.PruneImages:output_type -> tend.v1.PruneImagesResponse
+	16, // [16:22] is the sub-list for method output_type
+	10, // [10:16] is the sub-list for method input_type
+	10, // [10:10] is the sub-list for extension type_name
+	10, // [10:10] is the sub-list for extension extendee
+	0,  // [0:10] is the sub-list for field type_name
 }
 
 func init() { file_tend_v1_image_proto_init() }
@@ -758,7 +887,7 @@ func file_tend_v1_image_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_tend_v1_image_proto_rawDesc), len(file_tend_v1_image_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   12,
+			NumMessages:   14,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

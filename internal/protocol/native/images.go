@@ -5,6 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
+	"sync"
+	"time"
 
 	"connectrpc.com/connect"
 
@@ -37,10 +40,7 @@ func ofImage[A any](s images, key string, do func(driver.Imager) (*A, error)) (*
 		return nil, err
 	}
 	a, err := do(m)
-	if errors.Is(err, driver.ErrNotFound) {
-		err = errtext.New(fmt.Sprintf("there is no image %.200q", key), process.ErrNotFound)
-	}
-	return answer(a, err)
+	return answer(a, imageError(key, err))
 }
 
 func imageOf(m driver.Image) *tendv1.Image {
@@ -118,6 +118,110 @@ func (s images) ImportImage(ctx context.Context,
 	}
 	all, err := m.ImportImage(ctx, &imageData{stream: stream, now: first.GetData()}, driver.ImageOptions{Name: first.GetName()})
 	return answer(&tendv1.ImportImageResponse{Images: imagesOf(all)}, err)
+}
+
+// PullImage sends at least a message in each heartbeat.
+func (s images) PullImage(ctx context.Context, req *connect.Request[tendv1.PullImageRequest],
+	stream *connect.ServerStream[tendv1.PullImageResponse]) error {
+	key := req.Msg.GetImage()
+	if key == "" || len(key) > driver.MaxImageName {
+		return wireError(&process.InvalidError{Field: "image", Reason: fmt.Sprintf("has %d bytes; 1 to %d are allowed",
+			len(key), driver.MaxImageName)})
+	}
+	m, err := s.imager()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var mu sync.Mutex
+	now, said := &tendv1.PullImageResponse{}, []string(nil)
+	over := make(chan error, 1)
+	var one driver.Image
+	go func() {
+		var err error
+		one, err = m.PullImage(ctx, driver.Pull{Name: key, Owner: true,
+			Say: func(text string) {
+				mu.Lock()
+				defer mu.Unlock()
+				said = append(said, text)
+			},
+			Progress: func(done, total int64) {
+				mu.Lock()
+				defer mu.Unlock()
+				now.Done, now.Total = done, total
+			}})
+		over <- err
+	}()
+	// Whoever has asked waits for the end of it, so that nothing of a call is left.
+	ended := false
+	defer func() {
+		if !ended {
+			cancel(errors.New("the caller has gone"))
+			<-over
+		}
+	}()
+	tick := time.NewTicker(lookBuild)
+	defer tick.Stop()
+	sent, last := time.Now(), int64(-1)
+	for {
+		select {
+		case err := <-over:
+			ended = true
+			if err != nil {
+				return wireError(imageError(key, err))
+			}
+		case <-s.boxes.stopping:
+			return wireError(fmt.Errorf("the server ends, and the fetch with it; what is complete stays: %w", process.ErrUnavailable))
+		case <-tick.C:
+		}
+		mu.Lock()
+		texts, done, total := said, now.Done, now.Total
+		said = nil
+		mu.Unlock()
+		for _, t := range texts {
+			if err := stream.Send(&tendv1.PullImageResponse{Message: text(t), Done: done, Total: total}); err != nil {
+				return err
+			}
+		}
+		if ended {
+			return stream.Send(&tendv1.PullImageResponse{Done: done, Total: total, Image: imageOf(one)})
+		}
+		if done != last || time.Since(sent) >= s.boxes.heartbeat {
+			if err := stream.Send(&tendv1.PullImageResponse{Done: done, Total: total}); err != nil {
+				return err
+			}
+			sent, last = time.Now(), done
+		}
+	}
+}
+
+// present has the driver have an image that a sandbox is asked for.
+func (s images) present(ctx context.Context, key string) error {
+	m, ok := s.boxes.driver.(driver.Imager)
+	if key == "" || !ok {
+		return nil
+	}
+	_, err := m.Image(ctx, key)
+	if errors.Is(err, driver.ErrNotFound) {
+		_, err = m.PullImage(ctx, driver.Pull{Name: key, Owner: true})
+	}
+	if errors.Is(err, driver.ErrUnsupported) {
+		return nil // a creation says more
+	}
+	return imageError(key, err)
+}
+
+// imageError says what was not found.
+func imageError(key string, err error) error {
+	if !errors.Is(err, driver.ErrNotFound) {
+		return err
+	}
+	said := err.Error()
+	if !strings.Contains(said, "registry") {
+		said = fmt.Sprintf("there is no image %.200q", key)
+	}
+	return errtext.New(said, process.ErrNotFound)
 }
 
 // imageData are the data of a stream.

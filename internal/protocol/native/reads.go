@@ -69,6 +69,7 @@ var reads = map[string]bool{
 	pb.ImageServiceListImagesProcedure:  true,
 	pb.ImageServiceGetImageProcedure:    true,
 	pb.ImageServiceImportImageProcedure: false,
+	pb.ImageServicePullImageProcedure:   false,
 	pb.ImageServiceRemoveImageProcedure: false,
 	pb.ImageServicePruneImagesProcedure: false,
 

@@ -72,6 +72,9 @@ func (s *sandboxes) Create(ctx context.Context,
 	if err != nil {
 		return nil, wireError(err)
 	}
+	if err := (images{s}).present(ctx, spec.Image); err != nil {
+		return nil, wireError(err)
+	}
 	box, err := s.driver.Create(ctx, spec)
 	if err != nil {
 		return nil, wireError(err)

@@ -41,7 +41,7 @@ func toSandboxSpec(m *tendv1.SandboxSpec) (driver.Spec, error) {
 	s := driver.Spec{
 		Name: m.GetName(), Snapshot: m.GetSnapshot(), Template: m.GetTemplate(), Image: m.GetImage(),
 		Isolation: driver.Isolation(small(m.GetIsolation())),
-		Run: toRun(m.GetRun()), Disposable: m.GetDisposable(), AtDeadline: driver.Action(small(m.GetAtTimeout())), Wake: m.GetWake(),
+		Run:       toRun(m.GetRun()), Disposable: m.GetDisposable(), AtDeadline: driver.Action(small(m.GetAtTimeout())), Wake: m.GetWake(),
 		Network: toNetwork(m.GetNetwork()), Metadata: m.GetMetadata(),
 		Size: driver.Size{CPUs: m.GetSize().GetCpus(), Memory: m.GetSize().GetMemory(), Disk: m.GetSize().GetDisk(),
 			Tasks: m.GetSize().GetTasks()},

@@ -13,6 +13,9 @@ type Imager interface {
 	// be compressed by gzip or zstd. An archive may have several images. Errors:
 	// *InvalidError, ErrLimit.
 	ImportImage(ctx context.Context, archive io.Reader, o ImageOptions) ([]Image, error)
+	// PullImage fetches an image from its registry, or as much of it as is not here. Errors:
+	// *InvalidError, also for one that may not be had; ErrNotFound, ErrLimit.
+	PullImage(ctx context.Context, p Pull) (Image, error)
 	// Image finds an image by its ID, the first 6 digits or more of it, or a name. ErrNotFound.
 	Image(ctx context.Context, key string) (Image, error)
 	// Images returns all, the newest first.
@@ -32,6 +35,20 @@ type ImageOptions struct {
 	Name string
 	// Say gets what happens, in sentences; nil: nobody.
 	Say func(string)
+}
+
+// Pull says what to fetch, and for whom.
+type Pull struct {
+	Name string // as people write it: "python:3"
+	// Owner: the request is of the daemon's owner. It may use the credentials of this machine
+	// for registries, and lead to any address; others lead nowhere where no sandbox may.
+	Owner bool
+	// User and Password for the registry; empty: none.
+	User, Password string
+	// Say gets what happens, in sentences, and Progress the bytes that have come and how many
+	// there will be. Both may be nil; they are called from several goroutines.
+	Say      func(string)
+	Progress func(done, total int64)
 }
 
 // Image is the state of an image.

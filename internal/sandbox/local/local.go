@@ -22,6 +22,7 @@ import (
 	"github.com/tend-run/tend/internal/sandbox/layer"
 	"github.com/tend-run/tend/internal/sandbox/network"
 	"github.com/tend-run/tend/internal/sandbox/oci"
+	"github.com/tend-run/tend/internal/sandbox/oci/registry"
 	"github.com/tend-run/tend/internal/sandbox/sandboxrecord"
 	"github.com/tend-run/tend/process"
 )
@@ -67,7 +68,9 @@ type Config struct {
 	// Disk size of a sandbox that requests none, in bytes. 0: it writes to the machine's
 	// disk without a limit.
 	Disk int64
-	Log  *slog.Logger // nil: nothing is logged
+	// Registry says how images are fetched.
+	Registry registry.Config
+	Log      *slog.Logger // nil: nothing is logged
 }
 
 // Driver implements driver.Driver.
@@ -83,6 +86,7 @@ type Driver struct {
 	snapshots snapshots
 	templates templates
 	images    *oci.Store
+	pulls     pulls
 	// thrown has one when the trash is not empty.
 	thrown chan struct{}
 

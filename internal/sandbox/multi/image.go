@@ -26,6 +26,15 @@ func (d *Driver) ImportImage(ctx context.Context, archive io.Reader, o driver.Im
 	return m.ImportImage(ctx, archive, o)
 }
 
+// PullImage implements driver.Imager.
+func (d *Driver) PullImage(ctx context.Context, p driver.Pull) (driver.Image, error) {
+	m, err := d.images()
+	if err != nil {
+		return driver.Image{}, err
+	}
+	return m.PullImage(ctx, p)
+}
+
 // Image implements driver.Imager.
 func (d *Driver) Image(ctx context.Context, key string) (driver.Image, error) {
 	m, err := d.images()

@@ -36,7 +36,7 @@ func (s *Store) Add(ctx context.Context, b Bundle, say func(string)) (driver.Ima
 	if err != nil {
 		return driver.Image{}, err
 	}
-	m := &image{ID: sum(b.Config), Digest: b.Digest, Names: b.Names, Layers: chains(c.RootFS.DiffIDs), Made: c.Created.Time.UTC(),
+	m := &image{ID: Sum(b.Config), Digest: b.Digest, Names: b.Names, Layers: chains(c.RootFS.DiffIDs), Made: c.Created.Time.UTC(),
 		Entry: c.Config.Entrypoint, Cmd: c.Config.Cmd, Labels: c.Config.Labels, Health: healthOf(c.Config.Healthcheck),
 		Ports: slices.Sorted(maps.Keys(c.Config.ExposedPorts))}
 	if p := c.Platform(); p != nil {
@@ -55,6 +55,25 @@ func (s *Store) Add(ctx context.Context, b Bundle, say func(string)) (driver.Ima
 		s.log.Info("image: "+text, slog.String("id", m.ID.String()))
 	}
 	return s.enlist(m)
+}
+
+// Missing reports from which layer on an image is not here, by its configuration: as many as it
+// has layers if all are.
+func (s *Store) Missing(config []byte) (int, error) {
+	c := new(v1.ConfigFile)
+	if err := Decode(config, "configuration", c); err != nil {
+		return 0, err
+	}
+	all := chains(c.RootFS.DiffIDs)
+	for i, chain := range all {
+		by := "image looked at " + rand.Text()
+		id, ok := s.cfg.Layers.Find("image "+chain, by)
+		if !ok {
+			return i, nil
+		}
+		s.cfg.Layers.Release(id, by)
+	}
+	return len(all), nil
 }
 
 // adding is an image that is being added.

@@ -53,15 +53,15 @@ func Decode(b []byte, what string, v any) error {
 	return nil
 }
 
-// sum is the digest of bytes.
-func sum(b []byte) v1.Hash {
+// Sum is the digest of bytes.
+func Sum(b []byte) v1.Hash {
 	s := sha256.Sum256(b)
 	return v1.Hash{Algorithm: "sha256", Hex: hex.EncodeToString(s[:])}
 }
 
 // Verify reports bytes that do not have a digest.
 func Verify(b []byte, want v1.Hash, what string) error {
-	if got := sum(b); got != want {
+	if got := Sum(b); got != want {
 		return invalid("has a %s with the digest %s; %s was promised", what, got, want)
 	}
 	return nil
@@ -109,7 +109,7 @@ func chains(diffs []v1.Hash) []string {
 	for i, d := range diffs {
 		at := d
 		if i > 0 {
-			at = sum([]byte(all[i-1] + " " + d.String()))
+			at = Sum([]byte(all[i-1] + " " + d.String()))
 		}
 		all = append(all, at.String())
 	}

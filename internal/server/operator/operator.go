@@ -5,6 +5,7 @@ package operator
 import (
 	"log/slog"
 	"net"
+	"net/url"
 	"strconv"
 
 	"github.com/tend-run/tend/internal/protocol"
@@ -54,6 +55,8 @@ type Settings struct {
 	// SandboxDisk is the disk of an isolated sandbox that asks for none, bytes; 0: it has no
 	// limit.
 	SandboxDisk int64
+	// Mirrors are asked for images before the registry that they stand for, by its host.
+	Mirrors map[string][]*url.URL
 	// NoSpare: no isolated sandbox is kept ready for the next creation.
 	NoSpare bool
 	// Providers is the file of the gateway's providers, an absolute path; empty: there are none.

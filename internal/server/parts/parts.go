@@ -50,6 +50,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/google/go-containerregistry/pkg/authn"
+
 	"github.com/tend-run/tend/internal/core/box"
 	"github.com/tend-run/tend/internal/lib/budget"
 	"github.com/tend-run/tend/internal/lib/procfs"
@@ -70,6 +72,7 @@ import (
 	"github.com/tend-run/tend/internal/sandbox/local"
 	"github.com/tend-run/tend/internal/sandbox/multi"
 	"github.com/tend-run/tend/internal/sandbox/network"
+	"github.com/tend-run/tend/internal/sandbox/oci/registry"
 	"github.com/tend-run/tend/internal/sandbox/route"
 	"github.com/tend-run/tend/internal/server/certificates"
 	"github.com/tend-run/tend/internal/server/exits"
@@ -177,6 +180,8 @@ func openDriver(c *Config, doors *route.Doors) (driver.Driver, driver.Access, er
 		Dir: filepath.Join(c.StateDir, "sandboxes"), State: c.StateDir, Manager: c.Manager, Inside: c.Inside, Engine: c.Boxes,
 		Hide: hidden(&c.Settings), Network: network.NewHost(c.Network), Spare: !c.NoSpare, Disk: c.SandboxDisk,
 		Door: doors.Open, Log: c.Log,
+		Registry: registry.Config{Mirrors: c.Mirrors, Keychain: authn.DefaultKeychain,
+			Certificates: []string{"/etc/docker/certs.d", "/etc/containers/certs.d"}},
 	})
 	if errors.Is(err, driver.ErrUnsupported) {
 		return none, machine, nil

@@ -42,6 +42,8 @@ const (
 	// ImageServiceImportImageProcedure is the fully-qualified name of the ImageService's ImportImage
 	// RPC.
 	ImageServiceImportImageProcedure = "/tend.v1.ImageService/ImportImage"
+	// ImageServicePullImageProcedure is the fully-qualified name of the ImageService's PullImage RPC.
+	ImageServicePullImageProcedure = "/tend.v1.ImageService/PullImage"
 	// ImageServiceRemoveImageProcedure is the fully-qualified name of the ImageService's RemoveImage
 	// RPC.
 	ImageServiceRemoveImageProcedure = "/tend.v1.ImageService/RemoveImage"
@@ -60,6 +62,11 @@ type ImageServiceClient interface {
 	// root, each compressed by gzip or zstd or not. Only the first message has options. Nothing
 	// is kept of a call that breaks off.
 	ImportImage(context.Context) *connect.ClientStreamForClient[v1.ImportImageRequest, v1.ImportImageResponse]
+	// PullImage fetches an image from its registry, as far as it is not here, with the
+	// credentials that docker login or podman login have stored on the server's machine. It
+	// answers with what happens, and at the end with the image. A call that breaks off keeps the
+	// layers that were complete.
+	PullImage(context.Context, *connect.Request[v1.PullImageRequest]) (*connect.ServerStreamForClient[v1.PullImageResponse], error)
 	// RemoveImage takes a name from an image, and removes the image with its last name, or if
 	// the request has its ID. Sandboxes and templates stay.
 	RemoveImage(context.Context, *connect.Request[v1.RemoveImageRequest]) (*connect.Response[v1.RemoveImageResponse], error)
@@ -96,6 +103,12 @@ func NewImageServiceClient(httpClient connect.HTTPClient, baseURL string, opts .
 			connect.WithSchema(imageServiceMethods.ByName("ImportImage")),
 			connect.WithClientOptions(opts...),
 		),
+		pullImage: connect.NewClient[v1.PullImageRequest, v1.PullImageResponse](
+			httpClient,
+			baseURL+ImageServicePullImageProcedure,
+			connect.WithSchema(imageServiceMethods.ByName("PullImage")),
+			connect.WithClientOptions(opts...),
+		),
 		removeImage: connect.NewClient[v1.RemoveImageRequest, v1.RemoveImageResponse](
 			httpClient,
 			baseURL+ImageServiceRemoveImageProcedure,
@@ -116,6 +129,7 @@ type imageServiceClient struct {
 	listImages  *connect.Client[v1.ListImagesRequest, v1.ListImagesResponse]
 	getImage    *connect.Client[v1.GetImageRequest, v1.GetImageResponse]
 	importImage *connect.Client[v1.ImportImageRequest, v1.ImportImageResponse]
+	pullImage   *connect.Client[v1.PullImageRequest, v1.PullImageResponse]
 	removeImage *connect.Client[v1.RemoveImageRequest, v1.RemoveImageResponse]
 	pruneImages *connect.Client[v1.PruneImagesRequest, v1.PruneImagesResponse]
 }
@@ -133,6 +147,11 @@ func (c *imageServiceClient) GetImage(ctx context.Context, req *connect.Request[
 // ImportImage calls tend.v1.ImageService.ImportImage.
 func (c *imageServiceClient) ImportImage(ctx context.Context) *connect.ClientStreamForClient[v1.ImportImageRequest, v1.ImportImageResponse] {
 	return c.importImage.CallClientStream(ctx)
+}
+
+// PullImage calls tend.v1.ImageService.PullImage.
+func (c *imageServiceClient) PullImage(ctx context.Context, req *connect.Request[v1.PullImageRequest]) (*connect.ServerStreamForClient[v1.PullImageResponse], error) {
+	return c.pullImage.CallServerStream(ctx, req)
 }
 
 // RemoveImage calls tend.v1.ImageService.RemoveImage.
@@ -155,6 +174,11 @@ type ImageServiceHandler interface {
 	// root, each compressed by gzip or zstd or not. Only the first message has options. Nothing
 	// is kept of a call that breaks off.
 	ImportImage(context.Context, *connect.ClientStream[v1.ImportImageRequest]) (*connect.Response[v1.ImportImageResponse], error)
+	// PullImage fetches an image from its registry, as far as it is not here, with the
+	// credentials that docker login or podman login have stored on the server's machine. It
+	// answers with what happens, and at the end with the image. A call that breaks off keeps the
+	// layers that were complete.
+	PullImage(context.Context, *connect.Request[v1.PullImageRequest], *connect.ServerStream[v1.PullImageResponse]) error
 	// RemoveImage takes a name from an image, and removes the image with its last name, or if
 	// the request has its ID. Sandboxes and templates stay.
 	RemoveImage(context.Context, *connect.Request[v1.RemoveImageRequest]) (*connect.Response[v1.RemoveImageResponse], error)
@@ -187,6 +211,12 @@ func NewImageServiceHandler(svc ImageServiceHandler, opts ...connect.HandlerOpti
 		connect.WithSchema(imageServiceMethods.ByName("ImportImage")),
 		connect.WithHandlerOptions(opts...),
 	)
+	imageServicePullImageHandler := connect.NewServerStreamHandler(
+		ImageServicePullImageProcedure,
+		svc.PullImage,
+		connect.WithSchema(imageServiceMethods.ByName("PullImage")),
+		connect.WithHandlerOptions(opts...),
+	)
 	imageServiceRemoveImageHandler := connect.NewUnaryHandler(
 		ImageServiceRemoveImageProcedure,
 		svc.RemoveImage,
@@ -207,6 +237,8 @@ func NewImageServiceHandler(svc ImageServiceHandler, opts ...connect.HandlerOpti
 			imageServiceGetImageHandler.ServeHTTP(w, r)
 		case ImageServiceImportImageProcedure:
 			imageServiceImportImageHandler.ServeHTTP(w, r)
+		case ImageServicePullImageProcedure:
+			imageServicePullImageHandler.ServeHTTP(w, r)
 		case ImageServiceRemoveImageProcedure:
 			imageServiceRemoveImageHandler.ServeHTTP(w, r)
 		case ImageServicePruneImagesProcedure:
@@ -230,6 +262,10 @@ func (UnimplementedImageServiceHandler) GetImage(context.Context, *connect.Reque
 
 func (UnimplementedImageServiceHandler) ImportImage(context.Context, *connect.ClientStream[v1.ImportImageRequest]) (*connect.Response[v1.ImportImageResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("tend.v1.ImageService.ImportImage is not implemented"))
+}
+
+func (UnimplementedImageServiceHandler) PullImage(context.Context, *connect.Request[v1.PullImageRequest], *connect.ServerStream[v1.PullImageResponse]) error {
+	return connect.NewError(connect.CodeUnimplemented, errors.New("tend.v1.ImageService.PullImage is not implemented"))
 }
 
 func (UnimplementedImageServiceHandler) RemoveImage(context.Context, *connect.Request[v1.RemoveImageRequest]) (*connect.Response[v1.RemoveImageResponse], error) {

@@ -548,6 +548,15 @@ MESSAGES: dict[str, tuple[tuple[int, str, str, str], ...]] = {
     "PruneImagesResponse": (
         (1, "images", "Image", "repeated"),
     ),
+    "PullImageRequest": (
+        (1, "image", "string", ""),
+    ),
+    "PullImageResponse": (
+        (1, "message", "string", ""),
+        (2, "done", "int64", ""),
+        (3, "total", "int64", ""),
+        (4, "image", "Image", ""),
+    ),
     "ReadFileRequest": (
         (1, "path", "string", ""),
         (2, "user", "string", ""),

@@ -1,0 +1,94 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/tend-run/tend/internal/sandbox/driver"
+	"github.com/tend-run/tend/internal/sandbox/oci"
+	"github.com/tend-run/tend/internal/sandbox/oci/registry"
+)
+
+// pulls are the manifests that are being fetched: one fetch of each at a time.
+type pulls struct {
+	mu    sync.Mutex
+	under map[string]chan struct{} // closed at the end; guarded by mu
+}
+
+// begin waits for the fetch of a manifest that is under way, and begins another.
+func (p *pulls) begin(ctx context.Context, digest string) (end func(), err error) {
+	for {
+		p.mu.Lock()
+		now := p.under[digest]
+		if now == nil {
+			if p.under == nil {
+				p.under = map[string]chan struct{}{}
+			}
+			mine := make(chan struct{})
+			p.under[digest] = mine
+			p.mu.Unlock()
+			return func() {
+				p.mu.Lock()
+				defer p.mu.Unlock()
+				delete(p.under, digest)
+				close(mine)
+			}, nil
+		}
+		p.mu.Unlock()
+		select {
+		case <-now:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// PullImage implements driver.Imager.
+func (d *Driver) PullImage(ctx context.Context, p driver.Pull) (m driver.Image, err error) {
+	ref, err := oci.ParseReference(p.Name)
+	if err != nil {
+		return m, err
+	}
+	if ref.Digest != "" {
+		if m, err := d.images.Get(p.Name); err == nil {
+			return m, nil // it cannot have changed
+		}
+	}
+	say := p.Say
+	if say == nil {
+		say = func(string) {}
+	}
+	req := &registry.Request{Ref: ref, Machine: p.Owner}
+	if p.User != "" || p.Password != "" {
+		req.Credentials = &registry.Credentials{User: p.User, Password: p.Password}
+	}
+	if !p.Owner {
+		req.May = d.out.May
+	}
+	say("asking " + ref.Host + " for " + ref.Short())
+	found, err := d.cfg.Registry.Find(ctx, req)
+	if err != nil {
+		return m, err
+	}
+	defer found.Close()
+	end, err := d.pulls.begin(ctx, found.Digest)
+	if err != nil {
+		return m, err
+	}
+	defer end()
+	from, err := d.images.Missing(found.Config)
+	if err != nil {
+		return m, err
+	}
+	if room, size := d.images.Room(), found.Size(from); room > 0 && size > room {
+		return m, fmt.Errorf("image %s: its layers have %d MiB, and the disk has room for %d MiB: %w", ref.Short(), size>>20, room>>20,
+			driver.ErrLimit)
+	}
+	b, stop := found.Fetch(ctx, from, d.images.SpoolFile, p.Progress)
+	defer func() { err = errors.Join(err, stop()) }()
+	b.Names = []string{ref.String()}
+	m, err = d.images.Add(ctx, b, say)
+	return m, imageFault(err)
+}

@@ -1,0 +1,129 @@
+package local
+
+import (
+	"errors"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/tend-run/tend/internal/sandbox/driver"
+	"github.com/tend-run/tend/internal/sandbox/oci/ocitest"
+	"github.com/tend-run/tend/internal/support/proctest"
+)
+
+func pull(d *Driver, t testing.TB, name string) (driver.Image, error) {
+	return d.PullImage(t.Context(), driver.Pull{Name: name, Owner: true})
+}
+
+func TestAnImageIsPulledOnceAndRuns(t *testing.T) {
+	t.Parallel()
+	d := openReal(t, real(t))
+	p, img := ocitest.NewRegistry(t), shellImage(t)
+	img.Pack = ocitest.Gzip
+	p.Push("web", "1", img)
+	name := p.Host + "/web:1"
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			if _, err := pull(d, t, name); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	blob := func(b []byte) int { return p.Times("/v2/web/blobs/" + ocitest.Hash(b).String()) }
+	for i, l := range img.Packed(t) {
+		if n := blob(l); n != 1 {
+			t.Errorf("layer %d was fetched %d times", i, n)
+		}
+	}
+	s, err := d.Create(t.Context(), driver.Spec{Image: name})
+	proctest.Must(t, err)
+	if got := shOut(t, s, "cat /second"); got != "2" {
+		t.Errorf("it sees %q", got)
+	}
+
+	// A tag that has moved to an image that begins alike: the new layer alone is fetched.
+	next := *img
+	next.Layers = append(next.Layers[:2:2], ocitest.Layer(t, ocitest.File{Name: "second", Text: "3"}))
+	manifest := p.Push("web", "1", &next)
+	m := proctest.Value(pull(d, t, name))(t)
+	if blob(img.Packed(t)[0]) != 1 || blob(next.Packed(t)[2]) != 1 || m.Digest != ocitest.Hash(manifest).String() {
+		t.Errorf("%+v; the first layer was fetched %d times", m, blob(img.Packed(t)[0]))
+	}
+	byDigest := p.Host + "/web@" + m.Digest
+	asked := p.Times("/v2/web/manifests/" + m.Digest)
+	if again := proctest.Value(pull(d, t, byDigest))(t); again.ID != m.ID || p.Times("/v2/web/manifests/"+m.Digest) != asked {
+		t.Errorf("%+v", again)
+	}
+	other, err := d.Create(t.Context(), driver.Spec{Image: byDigest})
+	proctest.Must(t, err)
+	if got := shOut(t, other, "cat /second") + shOut(t, s, "cat /second"); got != "32" {
+		t.Errorf("they see %q", got)
+	}
+}
+
+func TestAPullThatFailsLeavesNothingButWholeLayers(t *testing.T) {
+	t.Parallel()
+	d := openReal(t, real(t))
+	p, img := ocitest.NewRegistry(t), shellImage(t)
+	p.Push("web", "1", img)
+	second := "/v2/web/blobs/" + ocitest.Hash(img.Layers[1]).String()
+	var broken atomic.Bool
+	broken.Store(true)
+	p.Change = func(w http.ResponseWriter, r *http.Request, _ http.Handler) bool {
+		if broken.Load() && r.URL.Path == second {
+			w.Write(make([]byte, len(img.Layers[1])))
+			return true
+		}
+		return false
+	}
+	name := p.Host + "/web:1"
+	if _, err := pull(d, t, name); err == nil {
+		t.Fatal("a layer of zeros is taken for another")
+	}
+	if all := proctest.Value(d.Images(t.Context()))(t); len(all) != 0 {
+		t.Errorf("%+v", all)
+	}
+	broken.Store(false)
+	proctest.Value(pull(d, t, name))(t)
+	if n := p.Times("/v2/web/blobs/" + ocitest.Hash(img.Layers[0]).String()); n != 1 {
+		t.Errorf("the first layer was fetched %d times", n)
+	}
+}
+
+func TestWhoIsNotTheOwnerPullsFromNoAddressOfThisMachine(t *testing.T) {
+	t.Parallel()
+	d := openReal(t, real(t))
+	p := ocitest.NewRegistry(t)
+	p.Push("web", "1", shellImage(t))
+	for _, name := range []string{p.Host + "/web:1", strings.Replace(p.Host, "127.0.0.1", "localhost", 1) + "/web:1", "169.254.169.254/x"} {
+		if _, err := d.PullImage(t.Context(), driver.Pull{Name: name}); err == nil || !strings.Contains(err.Error(), "no address that a sandbox may reach") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if p.Times("/v2/") != 0 {
+		t.Error("the registry was asked")
+	}
+	for name, want := range map[string]error{p.Host + "/none:1": driver.ErrNotFound} {
+		if _, err := pull(d, t, name); !errors.Is(err, want) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestAMirrorOfTheOperatorServesEveryCaller(t *testing.T) {
+	t.Parallel()
+	cfg := real(t)
+	p := ocitest.NewRegistry(t)
+	p.Push("library/ubuntu", "22.04", shellImage(t))
+	cfg.Registry.Mirrors = map[string][]*url.URL{"docker.io": {{Scheme: "http", Host: p.Host}}}
+	d := openReal(t, cfg)
+	m, err := d.PullImage(t.Context(), driver.Pull{Name: "ubuntu:22.04"})
+	if err != nil || m.Names[0] != "ubuntu:22.04" {
+		t.Errorf("%+v, %v", m, err)
+	}
+}
