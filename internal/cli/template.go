@@ -150,8 +150,6 @@ func (c *templateBuildCmd) spec(root *os.Root, dir string, local bool) (s tend.T
 		return s, fmt.Errorf("%s: %w", shown, err)
 	}
 	switch {
-	case file.FromTar != "":
-		return s, fmt.Errorf("%s: FROM tar: is not possible here; unpack it, and begin with dir:PATH", shown)
 	case file.FromDir != "" && !local:
 		return s, fmt.Errorf("%s: FROM dir: is a directory of the daemon's machine, and this may be another one", shown)
 	case file.FromDir != "":
@@ -162,7 +160,7 @@ func (c *templateBuildCmd) spec(root *os.Root, dir string, local bool) (s tend.T
 			}
 		}
 	}
-	s.From, s.Start, s.Ready = file.From, file.Start, file.Ready
+	s.From, s.FromImage, s.Start, s.Ready = file.From, file.FromImage, file.Start, file.Ready
 	for _, step := range file.Steps {
 		out := tend.TemplateStep{Kind: step.Kind, Args: step.Args}
 		if step.Kind == "COPY" {

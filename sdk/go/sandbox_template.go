@@ -23,7 +23,10 @@ type TemplateSpec struct {
 	// From is the template that it begins with; "": the server's default. FromDir is a
 	// directory of the server's machine that is the whole root; one of them at most.
 	From, FromDir string
-	Steps         []TemplateStep // at most 1000
+	// FromImage is an image that it begins with, in their place: its ID or a name, such as
+	// "python:3", which is fetched if the server has it not.
+	FromImage string
+	Steps     []TemplateStep // at most 1000
 	// Start is a command that runs in each sandbox made from it, and Ready one that ends
 	// with 0 when that is up. Both for a shell; "": none.
 	Start, Ready string
@@ -207,7 +210,7 @@ func (w *pieceWriter) Write(b []byte) (int, error) {
 
 func (s *TemplateSpec) message() *tendv1.TemplateSpec {
 	m := &tendv1.TemplateSpec{
-		Name: s.Name, Tags: s.Tags, From: s.From, FromDir: s.FromDir, Start: s.Start, Ready: s.Ready, Force: s.Force,
+		Name: s.Name, Tags: s.Tags, From: s.From, FromDir: s.FromDir, FromImage: s.FromImage, Start: s.Start, Ready: s.Ready, Force: s.Force,
 		Size: s.Size.message(),
 	}
 	for _, step := range s.Steps {

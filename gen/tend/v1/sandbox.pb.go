@@ -2966,7 +2966,10 @@ type TemplateSpec struct {
 	// The size of sandboxes created from it.
 	Size *SandboxSize `protobuf:"bytes,8,opt,name=size,proto3" json:"size,omitempty"`
 	// No step is taken from the cache.
-	Force         bool `protobuf:"varint,9,opt,name=force,proto3" json:"force,omitempty"`
+	Force bool `protobuf:"varint,9,opt,name=force,proto3" json:"force,omitempty"`
+	// An image of ImageService that it begins with, in the place of from and from_dir. It is
+	// fetched if it is not here, or if force is set.
+	FromImage     string `protobuf:"bytes,10,opt,name=from_image,json=fromImage,proto3" json:"from_image,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3062,6 +3065,13 @@ func (x *TemplateSpec) GetForce() bool {
 		return x.Force
 	}
 	return false
+}
+
+func (x *TemplateSpec) GetFromImage() string {
+	if x != nil {
+		return x.FromImage
+	}
+	return ""
 }
 
 type TemplateStep struct {
@@ -4771,7 +4781,7 @@ const file_tend_v1_sandbox_proto_rawDesc = "" +
 	"\ttemplates\x18\x01 \x03(\v2\x11.tend.v1.TemplateR\ttemplates\"3\n" +
 	"\x15DeleteTemplateRequest\x12\x1a\n" +
 	"\btemplate\x18\x01 \x01(\tR\btemplate\"\x18\n" +
-	"\x16DeleteTemplateResponse\"\xfe\x01\n" +
+	"\x16DeleteTemplateResponse\"\x9d\x02\n" +
 	"\fTemplateSpec\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04tags\x18\x02 \x03(\tR\x04tags\x12\x12\n" +
@@ -4781,7 +4791,10 @@ const file_tend_v1_sandbox_proto_rawDesc = "" +
 	"\x05start\x18\x06 \x01(\tR\x05start\x12\x14\n" +
 	"\x05ready\x18\a \x01(\tR\x05ready\x12(\n" +
 	"\x04size\x18\b \x01(\v2\x14.tend.v1.SandboxSizeR\x04size\x12\x14\n" +
-	"\x05force\x18\t \x01(\bR\x05force\"6\n" +
+	"\x05force\x18\t \x01(\bR\x05force\x12\x1d\n" +
+	"\n" +
+	"from_image\x18\n" +
+	" \x01(\tR\tfromImage\"6\n" +
 	"\fTemplateStep\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x12\n" +
 	"\x04args\x18\x02 \x03(\tR\x04args\"i\n" +

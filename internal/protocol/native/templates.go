@@ -259,8 +259,8 @@ func (s *sandboxes) BuildTemplate(ctx context.Context,
 
 func toBuildSpec(m *tendv1.TemplateSpec) (driver.BuildSpec, error) {
 	s := driver.BuildSpec{
-		Name: m.GetName(), Tags: m.GetTags(), From: m.GetFrom(), FromDir: m.GetFromDir(), Start: m.GetStart(), Ready: m.GetReady(),
-		Force: m.GetForce(),
+		Name: m.GetName(), Tags: m.GetTags(), From: m.GetFrom(), FromDir: m.GetFromDir(), FromImage: m.GetFromImage(),
+		Pull: driver.Pull{Owner: true}, Start: m.GetStart(), Ready: m.GetReady(), Force: m.GetForce(),
 		Size: driver.Size{CPUs: m.GetSize().GetCpus(), Memory: m.GetSize().GetMemory(), Disk: m.GetSize().GetDisk(),
 			Tasks: m.GetSize().GetTasks()},
 	}

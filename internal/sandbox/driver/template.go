@@ -69,7 +69,11 @@ type BuildSpec struct {
 	// machine that is the whole root; only the holder of the daemon may name one, and not
 	// together with From.
 	From, FromDir string
-	Steps         []Step
+	// FromImage is an image whose files it begins with, in the place of From and FromDir. It is
+	// fetched if it is not here; Pull says for whom, and may have credentials.
+	FromImage string
+	Pull      Pull
+	Steps     []Step
 	// AsParent: steps begin as the user of From and in its directory, or that user's
 	// home; else as root and in "/", unless From has a directory.
 	AsParent bool

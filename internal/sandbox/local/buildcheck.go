@@ -7,6 +7,7 @@ import (
 
 	"github.com/tend-run/tend/internal/lib/lazyregexp"
 	"github.com/tend-run/tend/internal/sandbox/driver"
+	"github.com/tend-run/tend/internal/sandbox/oci"
 )
 
 var templateForm = lazyregexp.New(`^([a-z0-9][a-z0-9_-]{0,127}/)?[a-z0-9][a-z0-9_-]{0,127}$`)
@@ -24,6 +25,14 @@ func checkBuild(s *driver.BuildSpec) error {
 	}
 	if err := s.Size.Validate(); err != nil {
 		return err
+	}
+	if s.FromImage != "" && (s.From != "" || s.FromDir != "") {
+		return &driver.InvalidError{Field: "from_image", Reason: "cannot be given together with a template or a directory; name one of them"}
+	}
+	if s.FromImage != "" {
+		if _, err := oci.ParseReference(s.FromImage); err != nil {
+			return err
+		}
 	}
 	if s.From != "" && s.FromDir != "" {
 		return &driver.InvalidError{Field: "from", Reason: "is a template and a directory; one of them is enough"}

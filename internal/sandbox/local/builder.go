@@ -76,14 +76,19 @@ func (r *builder) begin(ctx context.Context) error {
 	s, l := &r.b.spec, r.d.layers
 	r.force = s.Force
 	var err error
-	if s.FromDir != "" {
+	switch {
+	case s.FromImage != "":
+		if err := r.beginImage(ctx); err != nil {
+			return err
+		}
+	case s.FromDir != "":
 		r.b.say("info", r.step, "copying %.200s", s.FromDir)
 		limits := layer.Limits{Bytes: roomToCopy(r.d.cfg.State)}
 		if r.top, err = l.FromDir(ctx, s.FromDir, layer.Meta{Whole: true, By: r.by, Limits: limits}); err != nil {
 			return err
 		}
 		r.key, r.parent.User = string(r.top), "root"
-	} else {
+	default:
 		from := s.From
 		if from == "" {
 			from = baseName

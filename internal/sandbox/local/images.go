@@ -112,3 +112,23 @@ func (d *Driver) fromImage(rec *record) (release func(), err error) {
 	rec.begin(top, run)
 	return func() { d.layers.Release(top, by) }, nil
 }
+
+// beginImage has a build begin with an image. Its steps begin as root; what follows them gets
+// the image's user, directory and variables where the steps say nothing.
+func (r *builder) beginImage(ctx context.Context) error {
+	s, d := &r.b.spec, r.d
+	_, err := d.images.Get(s.FromImage)
+	if errors.Is(err, driver.ErrNotFound) || err == nil && s.Force {
+		p := s.Pull
+		p.Name, p.Say = s.FromImage, func(text string) { r.b.say("info", r.step, "%s", text) }
+		_, err = d.PullImage(ctx, p)
+	}
+	if err != nil {
+		return err
+	}
+	if r.top, r.parent, err = d.images.Use(s.FromImage, r.by); err != nil {
+		return err
+	}
+	r.key = string(r.top)
+	return nil
+}

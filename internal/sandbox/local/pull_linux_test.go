@@ -127,3 +127,42 @@ func TestAMirrorOfTheOperatorServesEveryCaller(t *testing.T) {
 		t.Errorf("%+v, %v", m, err)
 	}
 }
+
+func TestATemplateIsBuiltOnAnImage(t *testing.T) {
+	d, _ := boxed(t)
+	p := ocitest.NewRegistry(t)
+	p.Push("web", "1", shellImage(t))
+	spec := driver.BuildSpec{Name: "web", FromImage: p.Host + "/web:1", Pull: driver.Pull{Owner: true},
+		Steps: []driver.Step{step("RUN", "echo $GREETING $(id -u) $(pwd) >/made")}}
+	b, log := built(t, d, spec)
+	if b.Status != driver.BuildReady || !strings.Contains(log, "layer 1 of 2 is unpacked") {
+		t.Fatalf("%+v\n%s", b, log)
+	}
+	s, err := d.Create(t.Context(), driver.Spec{Template: "web"})
+	proctest.Must(t, err)
+	if got := shOut(t, s, "cat /made; echo $(id -u) $(pwd) $GREETING"); got != "hello 0 /srv/app\n33 /srv/app hello\n" {
+		t.Errorf("it sees %q", got)
+	}
+	if _, log := built(t, d, spec); !strings.Contains(log, "taken from the cache") {
+		t.Errorf("built again: %s", log)
+	}
+	// Templates keep their files when the image goes.
+	proctest.Value(d.RemoveImage(t.Context(), spec.FromImage))(t)
+	proctest.Must(t, d.layers.Sweep(t.Context(), 0))
+	again, err := d.Create(t.Context(), driver.Spec{Template: "web"})
+	proctest.Must(t, err)
+	if got := shOut(t, again, "cat /second"); got != "2" {
+		t.Errorf("after the image is removed: %q", got)
+	}
+	spec.Name, spec.FromImage, spec.Pull = "other", p.Host+"/web:1", driver.Pull{}
+	if b, _ := built(t, d, spec); b.Status != driver.BuildFailed || b.FailedStep != "base" || !strings.Contains(b.Reason, "no address that a sandbox may reach") {
+		t.Errorf("of who is not the owner: %+v", b)
+	}
+	for name, bad := range map[string]driver.BuildSpec{
+		"an image and a template": {Name: "x", FromImage: "a", From: "base"}, "no name": {Name: "x", FromImage: "A B"},
+	} {
+		if _, err := d.Build(t.Context(), bad); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+}

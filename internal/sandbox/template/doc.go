@@ -2,7 +2,7 @@
 // sandboxes. A build file has one instruction on each line:
 //
 //	# a comment, as every line that begins with #
-//	FROM    host | NAME[:TAG] | dir:PATH | tar:PATH
+//	FROM    host | NAME[:TAG] | dir:PATH | image:NAME
 //	ENV     NAME=VALUE [NAME=VALUE …]
 //	RUN     command line
 //	COPY    SOURCE [SOURCE …] DESTINATION
@@ -12,8 +12,9 @@
 //	READY   command line
 //
 // FROM is the first instruction and may be omitted: then the base is the template base,
-// as with "FROM host". NAME is another template; dir: is a directory and tar: an
-// archive with a whole root, relative to the build file. START runs in each sandbox
+// as with "FROM host". NAME is another template; dir: is a directory with a
+// whole root, relative to the build file; image: is an OCI image, such as image:python:3,
+// which is fetched if it is not here. START runs in each sandbox
 // that is created from the template, and READY exits with 0 when START is ready; each
 // may appear at most once.
 //

@@ -14,11 +14,11 @@ const MaxFile = driver.MaxStepBytes
 
 // File is what a build file says.
 type File struct {
-	// From is a template; "": base. FromDir and FromTar are paths as written; at most
-	// one of the three is set.
-	From, FromDir, FromTar string
-	Steps                  []Step
-	Start, Ready           string
+	// From is a template; "": base. FromDir is a path as written, and FromImage the name of an
+	// image; at most one of the three is set.
+	From, FromDir, FromImage string
+	Steps                    []Step
+	Start, Ready             string
 }
 
 // Step is one instruction, in the form of driver.Step; a COPY has no hash yet, and one
@@ -194,22 +194,24 @@ func (p *parser) from(w word) error {
 	switch {
 	case w.text == "host":
 		return nil
-	case special && (kind == "dir" || kind == "tar"):
-		if rest == "" {
-			return p.fault(w.offset, "%s: needs a path", kind)
-		}
-		if kind == "dir" {
-			p.file.FromDir = rest
-		} else {
-			p.file.FromTar = rest
-		}
+	case special && kind == "dir" && rest == "":
+		return p.fault(w.offset, "dir: needs a path")
+	case special && kind == "image" && rest == "":
+		return p.fault(w.offset, "image: needs a name, such as image:python:3")
+	case special && kind == "tar":
+		return p.fault(w.offset, "a tar with a whole root is an image: tend image import -t NAME %.200s, and then FROM image:NAME", rest)
+	case special && kind == "dir":
+		p.file.FromDir = rest
+		return nil
+	case special && kind == "image":
+		p.file.FromImage = rest
 		return nil
 	}
 	for i, c := range w.text {
 		ok := c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || i > 0 && strings.ContainsRune("-_.:/", c)
 		if !ok {
 			return p.fault(w.offset,
-				"%.80q is no template: host, NAME, NAME:TAG, dir:PATH and tar:PATH are known, and a name has lower-case letters, digits, '-' and '_'",
+				"%.80q is no template: host, NAME, NAME:TAG, dir:PATH and image:NAME are known, and a name has lower-case letters, digits, '-' and '_'",
 				w.text)
 		}
 	}

@@ -45,7 +45,7 @@ READY curl -s localhost:80 `, "\n", "\r\n"))
 	if diff := cmp.Diff(want, f); diff != "" {
 		t.Error(diff)
 	}
-	for text, want := range map[string]File{"": {}, "FROM host": {}, "FROM dir:../r": {FromDir: "../r"}, "FROM tar:r.tgz": {FromTar: "r.tgz"}} {
+	for text, want := range map[string]File{"": {}, "FROM host": {}, "FROM dir:../r": {FromDir: "../r"}, "FROM image:python:3": {FromImage: "python:3"}} {
 		if f, err := Parse(text); err != nil || !cmp.Equal(*f, want) {
 			t.Errorf("%q: %+v, %v", text, f, err)
 		}
@@ -64,6 +64,8 @@ func TestMistakesHaveAPlace(t *testing.T) {
 		"FROM a b":                     "1:8 FROM has one word",
 		"FROM A":                       `1:6 "A" is no template`,
 		"FROM dir:":                    "1:6 dir: needs a path",
+		"FROM image:":                  "1:6 image: needs a name",
+		"FROM tar:r.tgz":               "tend image import -t NAME r.tgz",
 		"FROM -x":                      "no template",
 		"FROM ubuntu@sha256:x":         "no template",
 		"ENV A":                        `1:5 "A" is not NAME=VALUE`,

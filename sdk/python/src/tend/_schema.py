@@ -939,6 +939,7 @@ MESSAGES: dict[str, tuple[tuple[int, str, str, str], ...]] = {
         (7, "ready", "string", ""),
         (8, "size", "SandboxSize", ""),
         (9, "force", "bool", ""),
+        (10, "from_image", "string", ""),
     ),
     "TemplateStep": (
         (1, "kind", "string", ""),
