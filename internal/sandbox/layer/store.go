@@ -412,17 +412,20 @@ func (s *Store) SetKey(id ID, key string) error {
 func (s *Store) Below(top, id ID) (bool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for top != "" {
-		e := s.layers[top]
-		if e == nil {
-			return false, fmt.Errorf("%.40q: %w", string(top), ErrNotFound)
-		}
-		if top == id {
-			return true, nil
-		}
-		top = e.Parent
+	if top != "" && s.layers[top] == nil {
+		return false, fmt.Errorf("%.40q: %w", string(top), ErrNotFound)
 	}
-	return false, nil
+	return s.below(top, id), nil
+}
+
+// below is Below. mu is held.
+func (s *Store) below(top, id ID) bool {
+	for e := s.layers[top]; e != nil; e = s.layers[e.Parent] {
+		if e.ID == id {
+			return true
+		}
+	}
+	return false
 }
 
 // Get returns the state of a layer.
@@ -464,16 +467,18 @@ func (s *Store) Hold(id ID, by string) error {
 	return nil
 }
 
-// Used reports whether anything but one holder needs a layer.
-func (s *Store) Used(id ID, but string) bool {
+// Used reports whether a layer, or one on top of it, has a hold that counts.
+func (s *Store) Used(id ID, counts func(holder string) bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	e := s.layers[id]
-	if e == nil {
-		return false
+	for _, e := range s.layers {
+		for by := range e.holds {
+			if counts(by) && s.below(e.ID, id) {
+				return true
+			}
+		}
 	}
-	_, has := e.holds[but]
-	return e.children > 0 || len(e.holds) > 1 || len(e.holds) == 1 && !has
+	return false
 }
 
 // Expire has the next Sweep remove a layer and those below it, as far as nobody needs them,

@@ -37,7 +37,7 @@ func (s *Store) Add(ctx context.Context, b Bundle, say func(string)) (driver.Ima
 		return driver.Image{}, err
 	}
 	m := &image{ID: Sum(b.Config), Digest: b.Digest, Names: b.Names, Layers: chains(c.RootFS.DiffIDs), Made: c.Created.Time.UTC(),
-		Entry: c.Config.Entrypoint, Cmd: c.Config.Cmd, Labels: c.Config.Labels, Health: healthOf(c.Config.Healthcheck),
+		Entry: c.Config.Entrypoint, Cmd: c.Config.Cmd, Labels: c.Config.Labels,
 		Ports: slices.Sorted(maps.Keys(c.Config.ExposedPorts))}
 	if p := c.Platform(); p != nil {
 		m.Platform = p.String()

@@ -3,26 +3,7 @@ package oci
 import (
 	"strconv"
 	"strings"
-	"time"
-
-	"github.com/google/go-containerregistry/pkg/v1"
 )
-
-// Health is how an image is asked whether it is ready.
-type Health struct {
-	Test     []string      `json:"test"`
-	Interval time.Duration `json:"interval,omitempty"`
-	Timeout  time.Duration `json:"timeout,omitempty"`
-	Start    time.Duration `json:"start,omitempty"`
-	Retries  int           `json:"retries,omitempty"`
-}
-
-func healthOf(h *v1.HealthConfig) *Health {
-	if h == nil || len(h.Test) == 0 || h.Test[0] == "NONE" {
-		return nil
-	}
-	return &Health{h.Test, h.Interval, h.Timeout, h.StartPeriod, h.Retries}
-}
 
 // maxAccounts bounds the files of accounts of an image, in bytes.
 const maxAccounts = 4 << 20

@@ -31,7 +31,6 @@ type image struct {
 	Run      driver.RunConfig  `json:"run"`
 	Entry    []string          `json:"entrypoint,omitempty"`
 	Cmd      []string          `json:"cmd,omitempty"`
-	Health   *Health           `json:"health,omitempty"`
 	Ports    []string          `json:"ports,omitempty"`
 	Labels   map[string]string `json:"labels,omitempty"`
 	Platform string            `json:"platform,omitempty"`
@@ -65,7 +64,12 @@ type Store struct {
 
 const newName = ".new"
 
-func holder(id v1.Hash) string { return "image " + id.String() }
+const holds = "image "
+
+func holder(id v1.Hash) string { return holds + id.String() }
+
+// ofOthers: it is no image that holds a layer.
+func ofOthers(holder string) bool { return !strings.HasPrefix(holder, holds) }
 
 // Open reads the images that there are, and takes their holds: before the first sweep of the
 // layers. One whose files are gone is forgotten.
@@ -178,7 +182,8 @@ func (s *Store) find(key string) (*image, error) {
 	if err == nil {
 		names := []string{ref.String()}
 		if !strings.Contains(key, "/") { // as other builders call what they made here
-			names = append(names, Reference{Host: "localhost", Path: key, Tag: ref.Tag}.bare(ref))
+			local := Reference{Host: "localhost", Path: strings.TrimPrefix(ref.Path, "library/"), Tag: ref.Tag, Digest: ref.Digest}
+			names = append(names, local.String())
 		}
 		for _, name := range names {
 			for _, m := range s.images {
@@ -195,11 +200,6 @@ func (s *Store) find(key string) (*image, error) {
 		return found[0], nil
 	}
 	return nil, invalid("is %.80q, and %d images begin so; give more of it", key, len(found))
-}
-
-// bare is a name of this host with the last part of the path of another.
-func (r Reference) bare(of Reference) string {
-	return Reference{Host: r.Host, Path: strings.TrimPrefix(of.Path, "library/"), Tag: of.Tag, Digest: of.Digest}.String()
 }
 
 // from reports whether the image has a name of the same repository.
@@ -292,7 +292,7 @@ func (s *Store) Prune(all bool) ([]driver.Image, error) {
 	defer s.mu.Unlock()
 	var gone []driver.Image
 	for _, m := range s.images {
-		if all && s.cfg.Layers.Used(m.Top, holder(m.ID)) || !all && len(m.Names) > 0 {
+		if all && s.cfg.Layers.Used(m.Top, ofOthers) || !all && len(m.Names) > 0 {
 			continue
 		}
 		if err := s.drop(m); err != nil {

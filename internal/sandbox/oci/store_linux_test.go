@@ -191,8 +191,12 @@ func TestANameIsTheLastImagesOne(t *testing.T) {
 		t.Errorf("pruned although it is used: %+v", gone)
 	}
 	p.layers.Release(top, "a sandbox")
-	if gone := proctest.Value(p.Prune(true))(t); len(gone) != 1 || gone[0].ID != second.ID || len(p.List()) != 0 {
-		t.Errorf("pruned: %+v", gone)
+	proctest.Value(p.add(t, (&ocitest.Image{Layers: two(t, "3").Layers[:1]}).Saved(t, "localhost/below:1")))(t)
+	if p.read(t, "below:1", "a") != "1" {
+		t.Error("a name of this host is not found without it")
+	}
+	if gone := proctest.Value(p.Prune(true))(t); len(gone) != 2 || len(p.List()) != 0 {
+		t.Errorf("pruned: %+v; want %s and one that is below it", gone, second.ID)
 	}
 }
 
