@@ -174,7 +174,8 @@ func (g *adding) unpack(b *Blob, diff v1.Hash, key string) (layer.ID, error) {
 		}
 		r, err := newVerified(in, b, diff)
 		if err == nil {
-			done, err = unpack.Layer(g.ctx, r, dir, unpack.Options{Below: below, Bytes: g.s.Room()})
+			done, err = unpack.Layer(g.ctx, r, dir, unpack.Options{Below: below, Entries: max(1, unpack.MaxEntries-g.m.Entries),
+				Bytes: g.s.Room(), Room: g.s.Room})
 			return done.Entries, done.Bytes, r.finish(err)
 		}
 		return 0, 0, errors.Join(err, in.Close())

@@ -24,6 +24,8 @@ const (
 	// maxKnown is how many of them are remembered: of the forms that have images in them, none
 	// has more.
 	maxKnown = 20_000
+	// maxName is the longest name that is remembered, in bytes.
+	maxName = 1024
 )
 
 // part is where the content of an entry is.
@@ -95,7 +97,7 @@ func (a *File) index(ctx context.Context) error {
 			return bad("has more than %d entries", maxFiles)
 		}
 		name := strings.TrimPrefix(path.Clean("/"+h.Name), "/")
-		if len(a.parts)+len(a.links) >= maxKnown {
+		if len(a.parts)+len(a.links) >= maxKnown || len(name) > maxName || len(h.Linkname) > maxName {
 			continue
 		}
 		switch h.Typeflag {
@@ -104,7 +106,7 @@ func (a *File) index(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			if at+h.Size > a.size {
+			if h.Size > a.size-at {
 				return bad("is cut off in %.100q", h.Name)
 			}
 			a.parts[name] = part{at, h.Size}

@@ -65,6 +65,10 @@ func TestAHostileLayerIsRefusedOrHarmless(t *testing.T) {
 	for i := range 42 {
 		loop = append(loop, link(fmt.Sprint("l", i), fmt.Sprint("l", i+1)))
 	}
+	var ways []tar.Header
+	for i := range 10 {
+		ways = append(ways, file(fmt.Sprint(i, "/", strings.Repeat("d/", 600), "f"), ""))
+	}
 	forged := tar.Header{Typeflag: tar.TypeChar, Name: "etc/passwd"}
 	huge := tar.Header{Typeflag: tar.TypeReg, Name: "far", Mode: 0o644, ModTime: time.Unix(1<<40, 0), Format: tar.FormatGNU}
 	for name, c := range map[string]struct {
@@ -113,6 +117,7 @@ func TestAHostileLayerIsRefusedOrHarmless(t *testing.T) {
 		"a mark that is a directory with files":      {[]tar.Header{dir("etc/.wh..wh..opq"), file("etc/.wh..wh..opq/x", "mine")}, harmless},
 		"the same mark a thousand times":             {repeat(file("etc/.wh.passwd", ""), 1000), harmless},
 		"more files than may be":                     {repeat(file("f", ""), 5001), "more than 5000 entries"},
+		"directories that no entry describes":        {ways, "more than 5000 entries"},
 		"a directory and a file by turns for a time": {repeat2(file("t", "x"), dir("t"), 1000), harmless},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -136,6 +141,49 @@ func TestAHostileLayerIsRefusedOrHarmless(t *testing.T) {
 				return err
 			}))
 		})
+	}
+}
+
+// What is remembered of paths is bounded in bytes: each part of a path of 4,000 bytes is one
+// that is remembered.
+func TestLongPathsTakeLittleMemory(t *testing.T) {
+	a := newAround(t)
+	tree := proctest.Value(openTree(a.layer, a.below))(t)
+	defer tree.close()
+	for i := range 200 {
+		proctest.Value(tree.walk(fmt.Sprintf("%d%s", i, strings.Repeat("/abcdefg", 450))))(t)
+		n := 0
+		for at, real := range tree.walked {
+			n += len(at) + len(real)
+		}
+		for at := range tree.visited {
+			n += len(at)
+		}
+		if n > maxMemo+3<<20 {
+			t.Fatalf("after %d paths %d bytes are remembered", i+1, n)
+		}
+	}
+	for i := range 3000 {
+		proctest.Value(tree.stack(fmt.Sprintf("%d%s", i, strings.Repeat("/abcdefg", 450))))(t)
+	}
+	n := 0
+	for at, s := range tree.stacks {
+		n += len(at) + 8*len(s)
+	}
+	if n > maxMemo {
+		t.Errorf("%d bytes of stacks are remembered", n)
+	}
+}
+
+func TestALayerEndsBeforeTheDiskIsFull(t *testing.T) {
+	room := int64(1 << 40)
+	b := archive(t, file("a", strings.Repeat("x", leastRoom)), file("b", strings.Repeat("x", leastRoom)))
+	got, err := Layer(t.Context(), bytes.NewReader(b), newAround(t).layer, Options{Room: func() int64 {
+		room /= 1 << 10
+		return room
+	}})
+	if !errors.Is(err, ErrLimit) || got.Bytes != leastRoom {
+		t.Errorf("%d bytes, %v", got.Bytes, err)
 	}
 }
 

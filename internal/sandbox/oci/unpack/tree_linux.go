@@ -17,8 +17,9 @@ const (
 	own = -1
 	// maxFDs is how many directories are kept open, of each tree.
 	maxFDs = 128
-	// maxMemo bounds what is remembered of directories, in entries; more begins anew.
-	maxMemo  = 100_000
+	// maxMemo bounds what is remembered of directories, in bytes, once for where paths lead and
+	// once for the layers below; more begins anew.
+	maxMemo  = 16 << 20
 	maxLinks = 40
 	maxPath  = 4095
 	// maxDepth is how deep directories may be.
@@ -40,6 +41,8 @@ type tree struct {
 	cuts    map[string]struct{} // directories of the layer that hide those below
 	walked  map[string]string   // where a path of directories leads
 	visited map[string]struct{} // real paths that walks came through
+	paths   int                 // bytes of walked and visited
+	stacked int                 // bytes of stacks
 }
 
 type place struct {
@@ -103,7 +106,9 @@ func (t *tree) closeDirs() {
 }
 
 // forget begins anew with what walks have found.
-func (t *tree) forget() { t.walked, t.visited = map[string]string{}, map[string]struct{}{} }
+func (t *tree) forget() {
+	t.walked, t.visited, t.paths = map[string]string{}, map[string]struct{}{}, 0
+}
 
 // dir opens a directory of one layer, by a real path. The tree keeps the descriptor.
 func (t *tree) dir(layer int, at string) (int, error) {
@@ -148,8 +153,8 @@ func (t *tree) stack(at string) ([]int, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(t.stacks) >= maxMemo {
-		clear(t.stacks)
+	if t.stacked += len(at) + 8*len(s) + 64; t.stacked > maxMemo {
+		t.stacks, t.stacked = map[string][]int{}, 0
 	}
 	t.stacks[at] = s
 	return s, nil
@@ -192,7 +197,7 @@ func (t *tree) cut(at string) error {
 		return err
 	}
 	t.cuts[at] = struct{}{}
-	clear(t.stacks)
+	t.stacks, t.stacked = map[string][]int{}, 0
 	return eintr.Do(func() error { return unix.Fsetxattr(fd, attrOpaque, []byte("y"), 0) })
 }
 
@@ -236,23 +241,28 @@ func (t *tree) find(dir, name string) (node, error) {
 }
 
 // walk follows a path of directories; what is missing of it stays as it is written.
-func (t *tree) walk(dir string) (real string, err error) {
+func (t *tree) walk(dir string) (string, error) {
+	if t.paths > maxMemo { // only here: what is remembered of a walk belongs together
+		t.forget()
+	}
+	return t.follow(dir)
+}
+
+func (t *tree) follow(dir string) (real string, err error) {
 	if dir == "" {
 		return "", nil
 	}
 	if real, ok := t.walked[dir]; ok {
 		return real, nil
 	}
-	if real, err = t.walk(parent(dir)); err != nil {
+	if real, err = t.follow(parent(dir)); err != nil {
 		return "", err
 	}
 	links := 0
 	if real, err = t.step(real, path.Base(dir), &links); err != nil {
 		return "", err
 	}
-	if len(t.walked) >= maxMemo || len(t.visited) >= 2*maxMemo {
-		t.forget()
-	}
+	t.paths += len(dir) + len(real) + 128
 	t.walked[dir] = real
 	return real, nil
 }
@@ -261,6 +271,7 @@ func (t *tree) walk(dir string) (real string, err error) {
 func (t *tree) step(real, name string, links *int) (string, error) {
 	at := join(real, name)
 	t.visited[at] = struct{}{}
+	t.paths += len(at) + 64
 	n, err := t.find(real, name)
 	switch {
 	case err != nil:

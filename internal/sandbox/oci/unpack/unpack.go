@@ -9,12 +9,21 @@ import (
 type Options struct {
 	// Below are the directories of the layers below, topmost first. Nobody changes them.
 	Below []string
-	// Entries and Bytes are the most that a layer may have; 0: 2,000,000, and no limit. A hole
-	// of a file counts as bytes.
+	// Entries and Bytes are the most that a layer may have; 0: [MaxEntries], and no limit. A
+	// directory that a path needs and no entry describes is an entry. A hole of a file counts
+	// as bytes.
 	Entries, Bytes int64
+	// Room is asked again and again how many bytes the disk has, as others write to it, too;
+	// nil, and the answer 0: it is not known.
+	Room func() int64
 }
 
-const maxEntries = 2_000_000
+// MaxEntries of an image.
+const MaxEntries = 2_000_000
+
+// leastRoom is how much the disk has to have while a layer is written: Room is asked each time
+// that half of it may have been written.
+const leastRoom = 64 << 20
 
 // Result says what was unpacked.
 type Result struct {

@@ -36,6 +36,8 @@ type unpacker struct {
 	done Result
 	root bool // the daemon may give files to others
 	buf  []byte
+	// unasked is how many bytes were written since Room was asked.
+	unasked int64
 
 	// Of the end: what is hidden of the layers below, and directories, which are changed by
 	// what comes into them.
@@ -53,7 +55,7 @@ type dirMeta struct {
 // Layer writes what an uncompressed tar says to an empty directory.
 func Layer(ctx context.Context, r io.Reader, dir string, o Options) (Result, error) {
 	if o.Entries <= 0 {
-		o.Entries = maxEntries
+		o.Entries = MaxEntries
 	}
 	t, err := openTree(dir, o.Below)
 	if err != nil {
@@ -72,14 +74,35 @@ func Layer(ctx context.Context, r io.Reader, dir string, o Options) (Result, err
 		if err != nil {
 			return u.done, fmt.Errorf("after %d entries: %w", u.done.Entries, err)
 		}
-		if u.done.Entries++; u.done.Entries > o.Entries {
-			return u.done, fmt.Errorf("%w: a layer has more than %d entries", ErrLimit, o.Entries)
+		if err := u.count(h.Name); err != nil {
+			return u.done, err
 		}
 		if err := u.entry(h); err != nil {
 			return u.done, &EntryError{h.Name, err}
 		}
 	}
 	return u.done, u.finish()
+}
+
+// count counts an entry, or a directory that a path needs.
+func (u *unpacker) count(name string) error {
+	if u.done.Entries++; u.done.Entries > u.o.Entries {
+		return &EntryError{name, fmt.Errorf("%w: there are more than %d entries; an image may have %d in all its layers",
+			ErrLimit, u.o.Entries, MaxEntries)}
+	}
+	return u.ask(4 << 10)
+}
+
+// ask counts bytes that are written, and asks for the room that is left.
+func (u *unpacker) ask(n int64) error {
+	if u.unasked += n; u.unasked < leastRoom/2 || u.o.Room == nil {
+		return nil
+	}
+	u.unasked = 0
+	if room := u.o.Room(); room > 0 && room < leastRoom {
+		return fmt.Errorf("%w: the disk is nearly full", ErrLimit)
+	}
+	return nil
 }
 
 // clean makes a path of the name of an entry.
@@ -307,6 +330,9 @@ func (u *unpacker) write(fd int, in io.Reader, size int64) error {
 			}
 			continue
 		}
+		if err := u.ask(int64(len(b))); err != nil {
+			return err
+		}
 		for len(b) > 0 {
 			n, err := eintr.Get(func() (int, error) { return unix.Write(fd, b) })
 			if err != nil {
@@ -377,6 +403,9 @@ func (u *unpacker) ensure(at string) (int, error) {
 		return -1, err
 	}
 	name := path.Base(at)
+	if err := u.count(at); err != nil {
+		return -1, err
+	}
 	if err := eintr.Do(func() error { return unix.Mkdirat(up, name, 0o755) }); err != nil {
 		return -1, err
 	}
@@ -479,7 +508,7 @@ func MakeDir(ctx context.Context, dir string, below []string, name string) error
 		return err
 	}
 	defer t.close()
-	u := &unpacker{ctx: ctx, t: t, root: os.Geteuid() == 0, dirs: map[string]dirMeta{}}
+	u := &unpacker{ctx: ctx, t: t, o: Options{Entries: MaxEntries}, root: os.Geteuid() == 0, dirs: map[string]dirMeta{}}
 	if at, err = t.walk(at); err == nil {
 		_, err = u.ensure(at)
 	}
