@@ -73,7 +73,8 @@ func (d *Driver) PullImage(ctx context.Context, p driver.Pull) (m driver.Image, 
 		return m, err
 	}
 	defer found.Close()
-	end, err := d.pulls.begin(ctx, found.Digest)
+	// Of one registry only: another one may promise the same, and never send it.
+	end, err := d.pulls.begin(ctx, ref.Host+" "+found.Digest)
 	if err != nil {
 		return m, err
 	}
@@ -86,9 +87,14 @@ func (d *Driver) PullImage(ctx context.Context, p driver.Pull) (m driver.Image, 
 		return m, fmt.Errorf("image %s: its layers have %d MiB, and the disk has room for %d MiB: %w", ref.Short(), size>>20, room>>20,
 			driver.ErrLimit)
 	}
-	b, stop := found.Fetch(ctx, from, d.images.SpoolFile, p.Progress)
+	b, stop := found.Fetch(ctx, from, registry.Sink{File: d.images.SpoolFile, Room: d.images.Room, Progress: p.Progress})
 	defer func() { err = errors.Join(err, stop()) }()
 	b.Names = []string{ref.String()}
+	if !p.Owner {
+		if err := b.Wait(ctx, from); err != nil {
+			return m, err
+		}
+	}
 	m, err = d.images.Add(ctx, b, say)
 	return m, imageFault(err)
 }

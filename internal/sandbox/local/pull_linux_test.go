@@ -1,6 +1,7 @@
 package local
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"net/url"
@@ -8,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/tend-run/tend/internal/sandbox/driver"
 	"github.com/tend-run/tend/internal/sandbox/oci/ocitest"
@@ -112,6 +114,43 @@ func TestWhoIsNotTheOwnerPullsFromNoAddressOfThisMachine(t *testing.T) {
 		if _, err := pull(d, t, name); !errors.Is(err, want) {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// A registry that promises what another one has, and never sends it, holds up nobody but its own
+// caller.
+func TestARegistryThatNeverSendsHoldsUpNobodyElse(t *testing.T) {
+	t.Parallel()
+	cfg := real(t)
+	good, evil, img := ocitest.NewRegistry(t), ocitest.NewRegistry(t), shellImage(t)
+	good.Push("web", "1", img)
+	evil.Push("web", "1", img)
+	asked := make(chan struct{}, 8)
+	evil.Change = func(w http.ResponseWriter, r *http.Request, _ http.Handler) bool {
+		if !strings.HasSuffix(r.URL.Path, ocitest.Hash(img.Layers[0]).String()) {
+			return false
+		}
+		asked <- struct{}{}
+		<-r.Context().Done()
+		return true
+	}
+	cfg.Registry.Mirrors = map[string][]*url.URL{"evil.example": {{Scheme: "http", Host: evil.Host}}}
+	d := openReal(t, cfg)
+	ctx, cancel := context.WithCancel(t.Context())
+	over := make(chan error, 1)
+	go func() {
+		_, err := d.PullImage(ctx, driver.Pull{Name: "evil.example/web:1"})
+		over <- err
+	}()
+	<-asked
+	quick, end := context.WithTimeout(t.Context(), 30*time.Second)
+	defer end()
+	if _, err := d.PullImage(quick, driver.Pull{Name: good.Host + "/web:1", Owner: true}); err != nil {
+		t.Errorf("another one waits: %v", err)
+	}
+	cancel()
+	if err := <-over; !errors.Is(err, context.Canceled) {
+		t.Errorf("%v", err)
 	}
 }
 

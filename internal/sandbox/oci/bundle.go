@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -35,6 +36,27 @@ type Blob struct {
 	Size   int64
 	// Open returns the tar of the layer, which may be compressed by gzip or zstd.
 	Open func(ctx context.Context) (io.ReadCloser, error)
+}
+
+// Wait waits until the layers from an index on have come, and checks their digests. Whoever
+// asks for an image of a registry that nobody here trusts waits before [Store.Add]: while that
+// makes a layer, others who need the same one wait for it.
+func (b *Bundle) Wait(ctx context.Context, from int) error {
+	for i := from; i < len(b.Layers); i++ {
+		r, err := b.Layers[i].Open(ctx)
+		if err != nil {
+			return err
+		}
+		sum := sha256.New()
+		_, err = io.Copy(sum, r)
+		if err = errors.Join(err, r.Close()); err != nil {
+			return err
+		}
+		if got := hex.EncodeToString(sum.Sum(nil)); got != b.Layers[i].Digest.Hex {
+			return invalid("has a layer with the digest sha256:%s; %s was promised", got, b.Layers[i].Digest)
+		}
+	}
+	return nil
 }
 
 // invalid says what is wrong with an image that came.

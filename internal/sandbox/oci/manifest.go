@@ -14,7 +14,13 @@ func CheckManifest(m *v1.Manifest) error {
 	if m.Config.Size > MaxJSON {
 		return invalid("has a configuration of %d bytes; the limit is %d", m.Config.Size, MaxJSON)
 	}
+	if m.Config.Digest.Hex == "" {
+		return invalid("has no digest of its configuration")
+	}
 	for i, l := range m.Layers {
+		if l.Digest.Hex == "" {
+			return invalid("has no digest of its layer %d", i+1)
+		}
 		if !l.MediaType.IsLayer() {
 			return invalid("has a layer of the type %.100q, which is no directory of files", l.MediaType)
 		}

@@ -42,6 +42,9 @@ func (m Machine) Runs(p v1.Platform) bool {
 func (m Machine) Choose(all []v1.Descriptor) (v1.Descriptor, error) {
 	best, there := -1, []string{}
 	for i, d := range all {
+		if d.Digest.Hex == "" {
+			return v1.Descriptor{}, invalid("has an index with a manifest without a digest")
+		}
 		if d.Platform == nil { // the only one of a layout
 			if len(all) == 1 {
 				return d, nil

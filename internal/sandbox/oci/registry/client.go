@@ -174,8 +174,13 @@ func (r resource) RegistryStr() string { return string(r) }
 // guarded is a transport that leaves the machine only as it may.
 type guarded struct {
 	idle  *http.Transport
-	plain string // the only host that is spoken to without TLS, if it is not this machine
+	plain string // the only host that is spoken to without TLS; "": none
+	own   bool   // it is this machine, and so may be others of its ports
+	quiet time.Duration
 }
+
+// maxAnswer is the longest answer to what the library asks: a ping, or a token.
+const maxAnswer = 64 << 10
 
 func (c *Config) transport(host string, plain bool, may func(netip.AddrPort) error) (*guarded, error) {
 	d := &net.Dialer{Timeout: dialing}
@@ -201,21 +206,26 @@ func (c *Config) transport(host string, plain bool, may func(netip.AddrPort) err
 		g.idle.Proxy = nil // what a proxy reaches, nobody could look at
 	}
 	if plain {
-		g.plain = host
+		g.plain, g.own = host, isOwn(host)
 	}
+	g.quiet = c.silence()
 	return g, nil
 }
 
 // RoundTrip implements http.RoundTripper.
 func (g *guarded) RoundTrip(r *http.Request) (*http.Response, error) {
-	if r.URL.Scheme == "http" && r.URL.Host != g.plain && !isOwn(r.URL.Host) {
+	if r.URL.Scheme == "http" && r.URL.Host != g.plain && !(g.own && isOwn(r.URL.Host)) {
 		if r.Body != nil {
 			_ = r.Body.Close()
 		}
-		return nil, fmt.Errorf("%s is plain HTTP, which only this machine and mirrors of the operator may speak", r.URL.Redacted())
+		return nil, fmt.Errorf("%s is plain HTTP, which only a registry on this machine and mirrors of the operator may speak", r.URL.Host)
 	}
 	r.Header.Set("User-Agent", "tend")
-	return g.idle.RoundTrip(r)
+	resp, err := g.idle.RoundTrip(r)
+	if err == nil && (resp.StatusCode >= 400 || r.Header.Get("Accept") == "") { // all that this package asks has one
+		resp.Body = short(resp.Body, g.quiet)
+	}
+	return resp, err
 }
 
 // get asks for something below the repository, again if the server says that it may help.
@@ -227,6 +237,7 @@ func (s *session) get(ctx context.Context, path string, header http.Header) (*ht
 		if err != nil {
 			return nil, err
 		}
+		r.Header.Set("Accept", "*/*")
 		for k, v := range header {
 			r.Header[k] = v
 		}
@@ -302,7 +313,11 @@ func explain(err error, ref oci.Reference) error {
 	if _, ok := errors.AsType[*FetchError](err); ok {
 		return err
 	}
-	return &FetchError{ref, fmt.Errorf("ask %s: %w", ref.Host, err)}
+	if u, ok := errors.AsType[*url.Error](err); ok { // its URL may have a signature that admits whoever has it
+		err = u.Err
+	}
+	text, _, _ := strings.Cut(err.Error(), "\n") // the library appends what a server of tokens said
+	return &FetchError{ref, errtext.New(fmt.Sprintf("ask %s: %.500s", ref.Host, text), err)}
 }
 
 // FetchError says why an image could not be fetched: its registry, or the way there, is not as

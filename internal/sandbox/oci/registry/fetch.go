@@ -10,32 +10,45 @@ import (
 
 	"github.com/google/go-containerregistry/pkg/v1"
 
+	"github.com/tend-run/tend/internal/sandbox/driver"
 	"github.com/tend-run/tend/internal/sandbox/oci"
 )
 
-// atOnce is how many layers of an image are fetched at a time.
-const atOnce = 4
+const (
+	// atOnce is how many layers of an image are fetched at a time.
+	atOnce = 4
+	// leastRoom is how much the disk has to have while layers come, in bytes.
+	leastRoom = 64 << 20
+)
 
-// Fetch begins to fetch the layers of an image from an index on, several at a time, each to a
-// file that spool makes. The bundle's layers can be read while they come. progress gets the
-// bytes that have come, and how many there will be; it may be nil, and is called from several
-// goroutines. stop ends all, and removes the files.
-func (m *Image) Fetch(ctx context.Context, from int, spool func() (*os.File, error),
-	progress func(done, total int64)) (b oci.Bundle, stop func() error) {
+// Sink is where layers come to.
+type Sink struct {
+	// File makes a file for a layer.
+	File func() (*os.File, error)
+	// Room is asked again and again how many bytes the disk of the files has; nil, and the
+	// answer 0: it is not known.
+	Room func() int64
+	// Progress gets the bytes that have come, and how many there will be. It may be nil, and is
+	// called from several goroutines.
+	Progress func(done, total int64)
+}
+
+// Fetch begins to fetch the layers of an image from an index on, several at a time. The
+// bundle's layers can be read while they come. stop ends all, and removes the files.
+func (m *Image) Fetch(ctx context.Context, from int, to Sink) (b oci.Bundle, stop func() error) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	f := &fetch{m: m, ctx: ctx, progress: progress}
+	f := &fetch{m: m, ctx: ctx, to: to, total: m.Size(from)}
 	b = oci.Bundle{Digest: m.Digest, Config: m.Config}
 	for i, d := range m.Layers {
 		g := &growing{d: d, changed: make(chan struct{})}
 		if i >= from {
-			f.total += d.Size
 			f.queue = append(f.queue, g)
 		}
 		b.Layers = append(b.Layers, oci.Blob{Digest: d.Digest, Size: d.Size, Open: func(ctx context.Context) (io.ReadCloser, error) {
 			if i < from { // it was there before; another has removed it meanwhile
 				return m.s.blob(ctx, d.Digest, 0, d.Size)
 			}
-			return &follower{g: g, ctx: ctx}, nil
+			return &follower{g: g, ctx: ctx, closed: make(chan struct{})}, nil
 		}})
 	}
 	var wg sync.WaitGroup
@@ -46,7 +59,7 @@ func (m *Image) Fetch(ctx context.Context, from int, spool func() (*os.File, err
 				if g == nil {
 					return
 				}
-				g.end(f.one(g, spool))
+				g.end(f.one(g))
 			}
 		})
 	}
@@ -64,15 +77,16 @@ func (m *Image) Fetch(ctx context.Context, from int, spool func() (*os.File, err
 }
 
 type fetch struct {
-	m        *Image
-	ctx      context.Context
-	progress func(done, total int64)
-	total    int64
+	m     *Image
+	ctx   context.Context
+	to    Sink
+	total int64
 
 	mu    sync.Mutex
 	queue []*growing // guarded by mu
 	all   []*growing // that were begun; guarded by mu
 	done  int64      // bytes; guarded by mu
+	asked int64      // done, when Room was asked last; guarded by mu
 }
 
 func (f *fetch) next() *growing {
@@ -87,11 +101,11 @@ func (f *fetch) next() *growing {
 }
 
 // one fetches a layer, and continues where it was cut off.
-func (f *fetch) one(g *growing, spool func() (*os.File, error)) error {
+func (f *fetch) one(g *growing) error {
 	if err := f.ctx.Err(); err != nil {
 		return context.Cause(f.ctx)
 	}
-	file, err := spool()
+	file, err := f.to.File()
 	if err != nil {
 		return err
 	}
@@ -140,11 +154,8 @@ func (f *fetch) piece(g *growing, at *int64) error {
 		}
 		*at += int64(n)
 		g.grow(*at)
-		if f.progress != nil && n > 0 {
-			f.mu.Lock()
-			f.done += int64(n)
-			f.progress(f.done, f.total)
-			f.mu.Unlock()
+		if full := f.came(int64(n)); full != nil {
+			return full
 		}
 		if err == nil {
 			continue
@@ -154,6 +165,27 @@ func (f *fetch) piece(g *growing, at *int64) error {
 		}
 		return fmt.Errorf("%w after %d bytes of %d: %w", errCut, *at, g.d.Size, err)
 	}
+}
+
+// came counts bytes that have come, and asks for the room that is left.
+func (f *fetch) came(n int64) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if n == 0 {
+		return nil
+	}
+	f.done += n
+	if f.to.Progress != nil {
+		f.to.Progress(f.done, f.total)
+	}
+	if f.to.Room == nil || f.done-f.asked < leastRoom/2 {
+		return nil
+	}
+	f.asked = f.done
+	if room := f.to.Room(); room > 0 && room < leastRoom {
+		return fmt.Errorf("the disk is nearly full, at %d bytes of %d of the image: %w", f.done, f.total, driver.ErrLimit)
+	}
+	return nil
 }
 
 // growing is a file that is being fetched.
@@ -189,6 +221,9 @@ type follower struct {
 	g   *growing
 	ctx context.Context
 	at  int64
+	// closed ends a Read that waits, in whichever goroutine.
+	closed chan struct{}
+	close  sync.Once
 }
 
 func (f *follower) Read(b []byte) (int, error) {
@@ -212,10 +247,16 @@ func (f *follower) Read(b []byte) (int, error) {
 		}
 		select {
 		case <-changed:
+		case <-f.closed:
+			return 0, os.ErrClosed
 		case <-f.ctx.Done():
 			return 0, context.Cause(f.ctx)
 		}
 	}
 }
 
-func (f *follower) Close() error { return nil }
+// Close may be called again.
+func (f *follower) Close() error {
+	f.close.Do(func() { close(f.closed) })
+	return nil
+}

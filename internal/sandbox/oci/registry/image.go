@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"strings"
 
@@ -36,6 +37,9 @@ func (m *Image) Close() { m.s.close() }
 // Size is how many bytes the layers from an index on have.
 func (m *Image) Size(from int) (n int64) {
 	for _, l := range m.Layers[min(from, len(m.Layers)):] {
+		if n > math.MaxInt64-l.Size {
+			return math.MaxInt64
+		}
 		n += l.Size
 	}
 	return n

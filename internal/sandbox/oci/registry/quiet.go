@@ -24,6 +24,24 @@ func quiet(body io.ReadCloser, limit time.Duration) io.ReadCloser {
 	return q
 }
 
+// short is a body of which no more than [maxAnswer] is read, and for no longer than limit in all.
+func short(body io.ReadCloser, limit time.Duration) io.ReadCloser {
+	s := &shortReader{Reader: io.LimitReader(body, maxAnswer), body: body}
+	s.timer = time.AfterFunc(limit, func() { _ = body.Close() })
+	return s
+}
+
+type shortReader struct {
+	io.Reader
+	body  io.Closer
+	timer *time.Timer
+}
+
+func (s *shortReader) Close() error {
+	s.timer.Stop()
+	return s.body.Close()
+}
+
 func (q *quietReader) Read(b []byte) (int, error) {
 	n, err := q.ReadCloser.Read(b)
 	if q.over.Load() && err != nil && err != io.EOF {

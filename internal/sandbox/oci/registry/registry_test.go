@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"math"
 	"math/rand"
 	"net/http"
 	"net/http/httptest"
@@ -50,7 +51,8 @@ func fetched(t testing.TB, c *Config, req *Request) ([][]byte, error) {
 	defer m.Close()
 	dir := t.TempDir()
 	var last atomic.Int64
-	b, stop := m.Fetch(t.Context(), 0, func() (*os.File, error) { return os.CreateTemp(dir, "") }, func(done, _ int64) { last.Store(done) })
+	b, stop := m.Fetch(t.Context(), 0, Sink{File: func() (*os.File, error) { return os.CreateTemp(dir, "") },
+		Progress: func(done, _ int64) { last.Store(done) }})
 	var all [][]byte
 	for _, l := range b.Layers {
 		r, err := l.Open(t.Context())
@@ -355,6 +357,9 @@ func TestARegistryThatLiesIsNotBelieved(t *testing.T) {
 			}
 			return false
 		}, "x:1", "is plain HTTP"},
+		"a layer without a digest": {answer("/manifests/", strings.Replace(string(manifest), `"digest":"`+first+`"`, `"x":"y"`, 1)), "x:1",
+			"no digest of its layer 1"},
+		"an index without a digest": {answer("/manifests/", `{"schemaVersion":2,"manifests":[{"size":1}]}`), "x:1", "without a digest"},
 		"a manifest of no image": {answer("/manifests/", `{"schemaVersion":2,"config":{"mediaType":"application/vnd.wasm.config.v0+json","digest":"`+digest+`"}}`), "x:1",
 			"application/vnd.wasm.config"},
 	} {
@@ -366,6 +371,144 @@ func TestARegistryThatLiesIsNotBelieved(t *testing.T) {
 				t.Errorf("%v; want %q", err, c.want)
 			}
 		})
+	}
+}
+
+func TestSizesThatAreNoneAreTooLarge(t *testing.T) {
+	m := &Image{Layers: []v1.Descriptor{{Size: math.MaxInt64}, {Size: math.MaxInt64}, {Size: 4}}}
+	if m.Size(0) != math.MaxInt64 || m.Size(2) != 4 || m.Size(3) != 0 {
+		t.Errorf("%d, %d, %d", m.Size(0), m.Size(2), m.Size(3))
+	}
+}
+
+func TestAFetchEndsBeforeTheDiskIsFull(t *testing.T) {
+	p, img := open(t), image(t, nil)
+	img.Layers = append(img.Layers, bytes.Repeat([]byte("x"), leastRoom))
+	p.Push("x", "1", img)
+	m := proctest.Value((&Config{}).Find(t.Context(), &Request{Ref: p.ref("x:1")}))(t)
+	defer m.Close()
+	dir := t.TempDir()
+	b, stop := m.Fetch(t.Context(), 0, Sink{File: func() (*os.File, error) { return os.CreateTemp(dir, "") }, Room: func() int64 { return 1 }})
+	r := proctest.Value(b.Layers[len(b.Layers)-1].Open(t.Context()))(t)
+	if n, err := io.Copy(io.Discard, r); !errors.Is(err, driver.ErrLimit) || n >= leastRoom {
+		t.Errorf("%d bytes, %v", n, err)
+	}
+	proctest.Must(t, stop())
+}
+
+// Whoever stops to read a layer does not wait for the registry.
+func TestAReaderOfALayerEndsAtOnce(t *testing.T) {
+	p, img := open(t), image(t, nil)
+	p.Push("x", "1", img)
+	p.Change = func(w http.ResponseWriter, r *http.Request, _ http.Handler) bool {
+		if !strings.Contains(r.URL.Path, "/blobs/"+ocitest.Hash(img.Layers[0]).String()) {
+			return false
+		}
+		<-r.Context().Done()
+		return true
+	}
+	m := proctest.Value((&Config{}).Find(t.Context(), &Request{Ref: p.ref("x:1")}))(t)
+	defer m.Close()
+	dir := t.TempDir()
+	b, stop := m.Fetch(t.Context(), 0, Sink{File: func() (*os.File, error) { return os.CreateTemp(dir, "") }})
+	r := proctest.Value(b.Layers[0].Open(t.Context()))(t)
+	over := make(chan error, 1)
+	go func() {
+		_, err := r.Read(make([]byte, 1))
+		over <- err
+	}()
+	proctest.Must(t, errors.Join(r.Close(), r.Close()))
+	select {
+	case err := <-over:
+		if !errors.Is(err, os.ErrClosed) {
+			t.Errorf("%v", err)
+		}
+	case <-time.After(20 * time.Second):
+		t.Error("it waits for more")
+	}
+	proctest.Must(t, stop())
+}
+
+func TestWhatServersSaySecretlyIsInNoError(t *testing.T) {
+	p, img := open(t), image(t, nil)
+	p.Push("x", "1", img)
+	token := ""
+	p.Change = func(w http.ResponseWriter, r *http.Request, _ http.Handler) bool {
+		switch {
+		case r.URL.Path == "/token":
+			io.WriteString(w, token)
+		case r.Header.Get("Authorization") != "Bearer good":
+			w.Header().Set("WWW-Authenticate", `Bearer realm="http://`+p.Host+`/token",service="s"`)
+			w.WriteHeader(http.StatusUnauthorized)
+		case strings.Contains(r.URL.Path, "/blobs/"):
+			http.Redirect(w, r, "http://127.0.0.1:1/x?signature=hidden", http.StatusTemporaryRedirect)
+		default:
+			return false
+		}
+		return true
+	}
+	for _, token = range []string{`{"token":"good"}`, `{"refresh_token":"hidden"}`} {
+		_, err := fetched(t, &Config{}, &Request{Ref: p.ref("x:1")})
+		if err == nil || strings.Contains(err.Error(), "hidden") || !strings.Contains(err.Error(), "cannot be fetched: ask "+p.Host) {
+			t.Errorf("%s: %v", token, err)
+		}
+	}
+}
+
+// An answer to a ping, a token or an error may be without an end.
+func TestAnAnswerWithoutAnEndIsLeft(t *testing.T) {
+	for name, drips := range map[string]bool{"as fast as can be": false, "a byte from time to time": true} {
+		for _, path := range []string{"/v2/", "/token", "/v2/x/manifests/1"} {
+			t.Run(name+" at "+path, func(t *testing.T) {
+				p := open(t)
+				var sent atomic.Int64
+				p.Change = func(w http.ResponseWriter, r *http.Request, _ http.Handler) bool {
+					if path == "/token" && r.URL.Path == "/v2/" {
+						w.Header().Set("WWW-Authenticate", `Bearer realm="http://`+p.Host+`/token"`)
+						w.WriteHeader(http.StatusUnauthorized)
+						return true
+					}
+					if r.URL.Path != path {
+						return false
+					}
+					w.WriteHeader(map[bool]int{true: http.StatusOK, false: http.StatusNotFound}[path == "/token"])
+					for r.Context().Err() == nil {
+						b := make([]byte, 1<<20)
+						if drips {
+							b = b[:1]
+							time.Sleep(20 * time.Millisecond)
+						}
+						n, err := w.Write(b)
+						w.(http.Flusher).Flush()
+						if sent.Add(int64(n)); err != nil {
+							break
+						}
+					}
+					return true
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+				defer cancel()
+				_, err := (&Config{Silence: 300 * time.Millisecond}).Find(ctx, &Request{Ref: p.ref("x:1")})
+				if err == nil || ctx.Err() != nil || sent.Load() > 32<<20 {
+					t.Errorf("%v; %d bytes were sent", err, sent.Load())
+				}
+			})
+		}
+	}
+}
+
+func TestARegistryElsewhereLeadsToNoPlainPortOfThisMachine(t *testing.T) {
+	s := httptest.NewServer(http.NotFoundHandler())
+	defer s.Close()
+	for host, may := range map[string]bool{"registry.example": false, "127.0.0.1:1": true} {
+		g := proctest.Value((&Config{}).transport(host, may, nil))(t)
+		resp, err := g.RoundTrip(proctest.Value(http.NewRequestWithContext(t.Context(), http.MethodGet, s.URL, nil))(t))
+		if (err == nil) != may {
+			t.Errorf("%s: %v", host, err)
+		}
+		if err == nil {
+			resp.Body.Close()
+		}
 	}
 }
 
