@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"strings"
 
 	"github.com/tend-run/tend/internal/lib/atomicfile"
 )
@@ -66,8 +67,14 @@ func (s *Secret) SandboxToken(id string) Token {
 	if s == nil {
 		return ""
 	}
-	return Token("tsb_" + s.Sign("sandbox", id))
+	return Token(sandboxToken + s.Sign("sandbox", id))
 }
+
+// sandboxToken begins each token of a sandbox.
+const sandboxToken = "tsb_"
+
+// ForSandbox reports whether what a client shows is meant as the token of some sandbox, whichever and whether it is right.
+func ForSandbox(shown string) bool { return strings.HasPrefix(shown, sandboxToken) }
 
 // TrafficToken lets its holder reach the ports of a sandbox that are not public.
 func (s *Secret) TrafficToken(id string) Token {

@@ -29,7 +29,7 @@ func (f *Face) routed(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		t, err := f.sandboxes.Of(r)
 		if err == nil && t.ID == "" {
-			t, err = f.signedFor(r, t)
+			t, err = f.unnamed(r, t)
 		}
 		var unknown *route.UnknownError
 		switch {
@@ -72,58 +72,73 @@ func (f *Face) in(ctx context.Context) driver.Access {
 	return f.sandboxes.Default
 }
 
-// maxSearches is how many signed URLs may wait until their sandbox is found.
+// maxSearches is how many requests may wait until their sandbox is found.
 const maxSearches = 64
 
 var (
 	errSignature = errors.New("invalid signature")
-	errSearches  = errors.New("too many signed URLs at once; try again, or name the sandbox in the header E2b-Sandbox-Id")
+	errSearches  = errors.New("too many requests at once that name no sandbox; try again, or name it in the header E2b-Sandbox-Id")
 )
 
-// signedFor finds the sandbox whose token a URL of a file is signed with. Who opens
-// such a URL sends no header, and by a fixed address the URL names no sandbox. t is
-// where the request goes if it is not signed for a sandbox: the default one, whose own
-// token it may be signed with. If that has none, the signature is wrong: what was
-// meant for a sandbox that has ended is not done on the machine.
-func (f *Face) signedFor(r *http.Request, t route.Target) (route.Target, error) {
-	if r.URL.Path != "/files" || f.secret == nil || f.sandboxes.Driver == nil || protocol.AccessToken(r) != "" ||
-		r.Header.Get("E2b-Sandbox-Id") != "" || !signable(r) {
-		return t, nil
+// unnamed finds the sandbox of a request that names none. Who opens the signed URL of a
+// file sends no header, and some versions of E2B's clients (connect of the Python
+// package 2.20) show the sandbox's token alone. t is where the request goes if it is not
+// meant for a sandbox: the default one. What was meant for a sandbox that has ended is
+// not done on the machine.
+func (f *Face) unnamed(r *http.Request, t route.Target) (route.Target, error) {
+	shown, own := protocol.AccessToken(r), f.settings.get().AccessToken
+	switch query := r.URL.Query(); {
+	case f.secret == nil || f.sandboxes.Driver == nil || r.Header.Get("E2b-Sandbox-Id") != "":
+	case protocol.ForSandbox(shown) && !own.Matches(shown):
+		found, err := f.search(r, func(id string) bool { return f.secret.SandboxToken(id).Matches(shown) })
+		if err == nil && found == "" {
+			err = &route.UnknownError{}
+		}
+		if err != nil {
+			return t, err
+		}
+		return f.sandboxes.Find(r.Context(), found)
+	case r.URL.Path == "/files" && shown == "" && signable(r) && query.Has("signature"):
+		found, err := f.search(r, func(id string) bool {
+			return envdfs.Signed(query, envdfs.Operation(r), f.secret.SandboxToken(id))
+		})
+		switch {
+		case err != nil:
+			return t, err
+		case found != "":
+			return f.sandboxes.Find(r.Context(), found)
+		case !own.Set(): // with one, it may be signed for the machine
+			return t, errSignature
+		}
 	}
-	query := r.URL.Query()
-	if !query.Has("signature") {
-		return t, nil
-	}
-	// One search at a time: it is the work of one processor at most, whoever asks. Those
-	// who wait are few: strangers may ask.
+	return t, nil
+}
+
+// search returns the ID of the sandbox that a request is for; "": of none. There is one
+// search at a time: it is the work of one processor at most, whoever asks. Those who
+// wait are few: strangers may ask.
+func (f *Face) search(r *http.Request, isFor func(id string) bool) (string, error) {
 	defer f.searches.Add(-1)
 	if f.searches.Add(1) > maxSearches {
-		return t, errSearches
+		return "", errSearches
 	}
 	select {
 	case f.searching <- struct{}{}:
 		defer func() { <-f.searching }()
 	case <-r.Context().Done():
-		return t, r.Context().Err()
+		return "", r.Context().Err()
 	}
 	infos, err := f.sandboxes.Driver.List(r.Context())
 	if err != nil {
-		return t, err
+		return "", err
 	}
 	found := ""
 	for i := range infos {
-		id := string(infos[i].ID)
-		if envdfs.Signed(query, envdfs.Operation(r), f.secret.SandboxToken(id)) {
+		if id := string(infos[i].ID); isFor(id) {
 			found = id
 		}
 	}
-	switch {
-	case found != "":
-		return f.sandboxes.Find(r.Context(), found)
-	case !f.settings.get().AccessToken.Set():
-		return t, errSignature
-	}
-	return t, nil
+	return found, nil
 }
 
 // ended reports whether a process was killed together with its sandbox.

@@ -122,6 +122,39 @@ func TestOnlyTheAllowedWakeASandbox(t *testing.T) {
 	}
 }
 
+// Some clients name no sandbox by a fixed address, and show its token: what they ask for is never done on the machine.
+func TestATokenFindsItsSandbox(t *testing.T) {
+	t.Parallel()
+	for _, token := range []protocol.Token{"", "tsb_the server's"} {
+		s := serveTokens(t, token)
+		fs := proctest.Value(s.oneBox.Files("", ""))(t)
+		proctest.Value(fs.Write("f", strings.NewReader("of one"), nil))(t)
+		for _, tt := range []struct {
+			name, shown string
+			want        int
+		}{
+			{"one's", string(s.secret.SandboxToken(s.one)), 200},
+			{"that of a sandbox of another protocol", string(s.secret.SandboxToken(s.open)), 200},
+			{"that of one that is gone", string(s.secret.SandboxToken(s.gone)), 502},
+			{"another server's", string(protocol.NewSecret().SandboxToken(s.one)), 502},
+			{"what only begins as one", "tsb_", 502},
+			{"the server's", "tsb_the server's", map[bool]int{true: 200, false: 502}[token.Set()]},
+		} {
+			header := "X-Access-Token: " + tt.shown
+			if res, text := s.do("POST", "/process.Process/List", "{}", header, "Content-Type: application/json"); res.StatusCode != tt.want {
+				t.Errorf("server's token %q, %s: %s %s; want %d", token, tt.name, res.Status, text, tt.want)
+			}
+			if res, text := s.do("GET", "/files?path=f", "", header); (res.StatusCode == 200) != (tt.name == "one's") || res.StatusCode == 200 && text != "of one" {
+				t.Errorf("server's token %q, a file of one by %s: %s %.200s", token, tt.name, res.Status, text)
+			}
+		}
+		if res, text := s.do("POST", "/process.Process/List", "{}", "X-Access-Token: "+string(s.secret.SandboxToken(s.one)), "E2b-Sandbox-Id: "+s.two,
+			"Content-Type: application/json"); res.StatusCode != 401 {
+			t.Errorf("one's, with the header of two: %s %s", res.Status, text)
+		}
+	}
+}
+
 // TestSignedURLsFindTheirSandbox: who opens one sends no header.
 func TestSignedURLsFindTheirSandbox(t *testing.T) {
 	t.Parallel()
