@@ -58,21 +58,45 @@ func (d *Driver) baseLayer(by string) (layer.ID, error) {
 	if err != nil {
 		return "", fmt.Errorf("template %s: %w", baseName, err)
 	}
+	python := pythonLink("/")
 	sum := sha256.New()
-	fmt.Fprintf(sum, "%s\x00%s\x00%s\x00", passwd, group, baseProfile)
-	key := "base 2 " + hex.EncodeToString(sum.Sum(nil))
+	fmt.Fprintf(sum, "%s\x00%s\x00%s\x00%s\x00", passwd, group, baseProfile, python)
+	key := "base 3 " + hex.EncodeToString(sum.Sum(nil))
 	d.templates.making.Lock() // once
 	defer d.templates.making.Unlock()
 	if id, ok := d.layers.Find(key, by); ok {
 		return id, nil
 	}
 	return d.layers.Make(layer.Meta{Key: key, By: by}, func(dir string) error {
-		return fillBase(dir, string(passwd), string(group))
+		return fillBase(dir, string(passwd), string(group), python)
 	})
 }
 
-// fillBase writes the files of base to a new directory.
-func fillBase(dir, passwd, group string) error {
+// localBin is where administrators put programs, and so base. It comes first in PATH.
+const localBin = "usr/local/bin"
+
+// pythonLink returns what the link python in base leads to, and "" for no link: programs for E2B call
+// python, which its base has. Debian has python3 alone. root is the machine's. A directory of base in
+// place of a link of the machine would hide what is behind the link.
+func pythonLink(root string) string {
+	local := filepath.Join(root, localBin)
+	if real, err := filepath.EvalSymlinks(local); err != nil || real != local {
+		return ""
+	}
+	found := ""
+	for _, dir := range []string{localBin, "usr/bin", "bin"} {
+		if _, err := os.Stat(filepath.Join(root, dir, "python")); err == nil {
+			return ""
+		}
+		if _, err := os.Stat(filepath.Join(root, dir, "python3")); err == nil && found == "" {
+			found = "/" + dir + "/python3"
+		}
+	}
+	return found
+}
+
+// fillBase writes the files of base to a new directory. python is what the link python leads to; "": there is none.
+func fillBase(dir, passwd, group, python string) error {
 	uid, home := accountFor(passwd, group), "/home/"+baseUser
 	keep := func(text string) string { // what comes before the account
 		var b strings.Builder
@@ -88,13 +112,14 @@ func fillBase(dir, passwd, group string) error {
 	group = keep(group) + baseUser + ":x:" + id + ":\n"
 	shadow, gshadow, shadowGroup := box.Shadow(passwd, group)
 	var errs []error
-	for _, f := range []struct {
+	type file struct {
 		path string // a directory if it ends with a slash
 		mode os.FileMode
 		uid  int
 		gid  int
 		text string
-	}{
+	}
+	base := []file{
 		{"etc/", 0o755, 0, 0, ""},
 		{"etc/passwd", 0o644, 0, 0, passwd},
 		{"etc/group", 0o644, 0, 0, group},
@@ -110,7 +135,11 @@ func fillBase(dir, passwd, group string) error {
 		{"root/", 0o700, 0, 0, ""},
 		{"root/.profile", 0o644, 0, 0, ""},
 		{"root/.bashrc", 0o644, 0, 0, ""},
-	} {
+	}
+	if python != "" {
+		base = append(base, file{"usr/", 0o755, 0, 0, ""}, file{"usr/local/", 0o755, 0, 0, ""}, file{localBin + "/", 0o755, 0, 0, ""})
+	}
+	for _, f := range base {
 		path := filepath.Join(dir, f.path)
 		var err error
 		if strings.HasSuffix(f.path, "/") {
@@ -122,6 +151,9 @@ func fillBase(dir, passwd, group string) error {
 		if os.Geteuid() == 0 { // else all that is in a sandbox has one id
 			errs = append(errs, os.Lchown(path, f.uid, f.gid))
 		}
+	}
+	if python != "" {
+		errs = append(errs, os.Symlink(python, filepath.Join(dir, localBin, "python")))
 	}
 	return errors.Join(errs...)
 }

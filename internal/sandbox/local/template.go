@@ -184,7 +184,7 @@ func (t *template) info(id driver.BuildID) driver.Template {
 }
 
 // Template implements driver.Templater. There always is "base": the machine's files,
-// with an account "user".
+// with an account "user", and a link "python" where these have python3 alone.
 func (d *Driver) Template(_ context.Context, key string) (driver.Template, error) {
 	n := &d.templates
 	n.mu.Lock()
