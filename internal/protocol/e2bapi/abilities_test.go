@@ -56,7 +56,7 @@ func (d *able) Resume(context.Context, driver.ID) error { return nil }
 
 func (d *able) Snapshot(_ context.Context, id driver.ID, s driver.SnapshotSpec) (driver.Snapshot, error) {
 	for _, old := range d.snaps {
-		if old.Name == s.Name && s.Name != "" {
+		if old.Name == s.Name && s.Name != "" && s.Tag != driver.LatestTag {
 			return old, driver.ErrExists
 		}
 	}
@@ -65,7 +65,12 @@ func (d *able) Snapshot(_ context.Context, id driver.ID, s driver.SnapshotSpec) 
 }
 
 func (d *able) at(key string) int {
-	return slices.IndexFunc(d.snaps, func(s driver.Snapshot) bool { return string(s.ID) == key || s.Name == key })
+	for i, s := range slices.Backward(d.snaps) { // the newest of a name
+		if string(s.ID) == key || s.Name == key {
+			return i
+		}
+	}
+	return -1
 }
 
 func (d *able) GetSnapshot(_ context.Context, key string) (driver.Snapshot, error) {
@@ -202,15 +207,17 @@ func TestSnapshotsAreTemplates(t *testing.T) {
 	if fmt.Sprint(snap["names"]) != "[mine]" {
 		t.Errorf("snapshot: %v", snap)
 	}
-	s.call(409, "POST", "/sandboxes/"+id+"/snapshots", `{"name":"mine"}`)
-	s.call(409, "POST", "/sandboxes/"+id+"/snapshots", `{"name":"base"}`) // a creation would take the template
+	first := snap["snapshotID"].(string)
+	snap = s.call(201, "POST", "/sandboxes/"+id+"/snapshots", `{"name":"mine"}`) // the name moves
+	s.call(409, "POST", "/sandboxes/"+id+"/snapshots", `{"name":"base"}`)        // a creation would take the template
 	unnamed := s.call(201, "POST", "/sandboxes/"+id+"/snapshots", `{}`)
 	if unnamed["names"] == nil {
 		t.Errorf("without a name: %v", unnamed)
 	}
-	for _, key := range []string{snap["snapshotID"].(string), "mine"} {
+	second := snap["snapshotID"].(string)
+	for key, want := range map[string]string{first: first, second: second, "mine": second} {
 		s.create(`{"templateID":"` + key + `"}`)
-		if spec := d.specs[len(d.specs)-1]; spec.Snapshot != snap["snapshotID"] || spec.Template != "" {
+		if spec := d.specs[len(d.specs)-1]; spec.Snapshot != want || spec.Template != "" {
 			t.Errorf("made from %s: %+v", key, spec)
 		}
 	}
@@ -222,13 +229,13 @@ func TestSnapshotsAreTemplates(t *testing.T) {
 		}
 		return len(all), res.Header.Get("x-next-token")
 	}
-	for query, want := range map[string]int{"": 2, "?name=mine": 1, "?sandboxID=" + id: 2, "?sandboxID=x": 0} {
+	for query, want := range map[string]int{"": 3, "?name=mine": 2, "?sandboxID=" + id: 3, "?sandboxID=x": 0} {
 		if n, next := list(query); n != want || next != "" {
 			t.Errorf("%s: %d, %q; want %d", query, n, next, want)
 		}
 	}
 	n, next := list("?limit=1")
-	if n2, next2 := list("?limit=1&nextToken=" + next); n != 1 || next == "" || n2 != 1 || next2 != "" {
+	if n2, next2 := list("?limit=2&nextToken=" + next); n != 1 || next == "" || n2 != 2 || next2 != "" {
 		t.Errorf("in pages: %d %q, %d %q", n, next, n2, next2)
 	}
 	s.call(201, "POST", "/sandboxes/"+id+"/snapshots", `{"name":"used"}`)

@@ -46,7 +46,9 @@ func (f *Face) snapshot(w http.ResponseWriter, r *http.Request) error {
 	if !ok {
 		return f.lacks("snapshots")
 	}
+	spec := driver.SnapshotSpec{Name: req.Name}
 	if req.Name != "" { // in a creation the template's name comes first
+		spec.Tag = driver.LatestTag // as in the original, a name that there is moves to the new snapshot
 		_, err := f.getTemplate(r.Context(), req.Name)
 		switch {
 		case err == nil || missing(err) && isBase(req.Name):
@@ -56,7 +58,7 @@ func (f *Face) snapshot(w http.ResponseWriter, r *http.Request) error {
 			return err
 		}
 	}
-	s, err := sn.Snapshot(context.WithoutCancel(r.Context()), info.ID, driver.SnapshotSpec{Name: req.Name})
+	s, err := sn.Snapshot(context.WithoutCancel(r.Context()), info.ID, spec)
 	if err != nil {
 		return gone(r.PathValue("id"), err)
 	}
