@@ -58,8 +58,8 @@ lint: need-go ## Run staticcheck, pinned in tools/lint
 e2b: build ## Run the E2B suites: raw, npm, PyPI, by domain (ONLY=js picks one)
 	@test/conformance/e2b/run $(ONLY)
 
-.PHONY: agents
-agents: build ## Run agent frameworks' own clients of E2B (ONLY=openai picks one)
+.PHONY: clients
+clients: build ## Run other people's clients of E2B, all of them (ONLY=openai picks one)
 	@test/conformance/agents/run $(ONLY)
 
 .PHONY: clients-newest
@@ -149,7 +149,7 @@ arm64-test: need-go ## Run tests on an emulated arm64, as root on Debian: an hou
 
 .PHONY: clean
 clean: ## Remove what was built and installed here
-	rm -rf bin dist internal/core/embedded/tend-keeper* test/conformance/e2b/js/node_modules test/conformance/e2b/python/.venv test/conformance/agents/*/.venv test/conformance/langsmith/js/node_modules test/conformance/langsmith/python/.venv test/conformance/mastra/node_modules test/conformance/supervisors/js/node_modules test/conformance/supervisors/python/.venv sdk/node_modules sdk/*/dist sdk/python/.venv tools/go/.bin
+	rm -rf bin dist internal/core/embedded/tend-keeper* test/conformance/e2b/js/node_modules test/conformance/e2b/python/.venv test/conformance/agents/*/.venv test/conformance/agents/*/node_modules test/conformance/langsmith/js/node_modules test/conformance/langsmith/python/.venv test/conformance/mastra/node_modules test/conformance/supervisors/js/node_modules test/conformance/supervisors/python/.venv sdk/node_modules sdk/*/dist sdk/python/.venv tools/go/.bin
 
 .PHONY: need-go
 need-go:

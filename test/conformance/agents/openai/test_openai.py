@@ -2,14 +2,17 @@
 
 import io
 import json
+import os
 import re
 import time
+import urllib.error
+import urllib.request
 from pathlib import Path
 
 import anyio
 import pytest
 from agents.extensions.sandbox.e2b import E2BSandboxClient, E2BSandboxClientOptions
-from agents.sandbox import Dir, ExecTimeoutError, LocalSnapshotSpec, Manifest, WorkspaceReadNotFoundError
+from agents.sandbox import Dir, ExecTimeoutError, ExposedPortUnavailableError, LocalSnapshotSpec, Manifest, WorkspaceReadNotFoundError
 from agents.sandbox.entries import File
 from agents.sandbox.files import EntryKind
 from e2b import AsyncSandbox, NotFoundException
@@ -179,6 +182,27 @@ async def test_terminals_are_ended(session):
         for pid in pids:
             while (await session.exec(f"kill -0 {pid.decode()}")).exit_code == 0:
                 await anyio.sleep(0.05)
+
+
+async def test_an_exposed_port(sessions):
+    session = await sessions(exposed_ports=(8000,))
+    await session.write(Path("www/index.html"), io.BytesIO(b"served"))
+    await session.pty_exec_start("exec python -m http.server 8000 --directory www", yield_time_s=0.25)
+    endpoint = await session.resolve_exposed_port(8000)
+    # The name leads to the server that made it. It is asked for by the server's address, as names need a resolver.
+    url = os.environ["E2B_SANDBOX_URL"]
+    with anyio.fail_after(PATIENCE):
+        while True:
+            request = urllib.request.Request(url, headers={"Host": f"{endpoint.host}:{endpoint.port}"})
+            try:
+                with urllib.request.urlopen(request) as answer:
+                    assert answer.read() == b"served"
+                    break
+            except urllib.error.HTTPError as answer:
+                assert answer.code == 502 and b"port is not open" in answer.read()
+            await anyio.sleep(0.05)
+    with pytest.raises(ExposedPortUnavailableError):
+        await session.resolve_exposed_port(8001)
 
 
 async def resume(session):
