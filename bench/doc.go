@@ -34,6 +34,9 @@
 // that is not here is left out, and a message says so. They give a program new
 // namespaces and see the machine's files; only runc has limits, too.
 //
+// The rows of computesdk are its public way of measuring, with its npm client, which
+// test/conformance/agents pins and installs.
+//
 // # Services
 //
 // pm2 and supervisord keep the same small program, one after the other with tend in

@@ -17,6 +17,7 @@ import (
 	"os/exec"
 	"path"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -60,8 +61,18 @@ func runFloor() int {
 	return 1
 }
 
-// startFloor starts this program once more, as the floor.
+// startFloor starts the floor for the ordinary client.
 func startFloor(ctx context.Context) (t *ordinary, stop func()) {
+	url, end := startFloorURL(ctx)
+	t = newOrdinary(url)
+	return t, func() {
+		t.hc.CloseIdleConnections()
+		end()
+	}
+}
+
+// startFloorURL starts this program once more, as the floor.
+func startFloorURL(ctx context.Context) (url string, stop func()) {
 	cmd := exec.CommandContext(ctx, must(os.Executable()), floorArg)
 	cmd.Stderr = os.Stderr
 	in, out := must(cmd.StdinPipe()), must(cmd.StdoutPipe())
@@ -71,11 +82,7 @@ func startFloor(ctx context.Context) (t *ordinary, stop func()) {
 		in.Close()
 		check(errors.Join(err, cmd.Wait()))
 	}
-	t = newOrdinary(url[:len(url)-1])
-	return t, func() {
-		t.hc.CloseIdleConnections()
-		check(errors.Join(in.Close(), cmd.Wait()))
-	}
+	return url[:len(url)-1], func() { check(errors.Join(in.Close(), cmd.Wait())) }
 }
 
 func (f *floor) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -103,6 +110,10 @@ func (f *floor) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			p.end()
 		}
 	default:
+		if strings.HasPrefix(r.URL.Path, "/sandboxes/") || strings.HasPrefix(r.URL.Path, "/v2/sandboxes") {
+			f.sandboxes(w, r)
+			return
+		}
 		http.NotFound(w, r)
 	}
 }
@@ -139,6 +150,9 @@ func (f *floor) start(w http.ResponseWriter, r *http.Request) {
 	case "sleep":
 		send(w, started)
 		return
+	case "bash": // echo benchmark
+		_, _ = w.Write(started)
+		_, _ = w.Write(piece(1, []byte("benchmark\n")))
 	case "head":
 		send(w, started)
 		whole := piece(1, make([]byte, floorPiece)) // made once: this is to cost nothing

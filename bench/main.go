@@ -75,6 +75,7 @@ func benches() []bench {
 		{name: "sandbox-files", fresh: true, run: benchSandboxFiles},
 		{name: "sandbox-ports", fresh: true, run: benchSandboxPorts},
 		{name: "sandbox-js", fresh: true, run: benchSandboxJS},
+		{name: "sandbox-computesdk", fresh: true, run: benchComputeSDK},
 	}
 }
 
