@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"strings"
 
 	"github.com/tend-run/tend/internal/lib/atomicfile"
 )
@@ -69,12 +68,6 @@ func (s *Secret) SandboxToken(id string) Token {
 	}
 	return Token(sandboxToken + s.Sign("sandbox", id))
 }
-
-// sandboxToken begins each token of a sandbox.
-const sandboxToken = "tsb_"
-
-// ForSandbox reports whether what a client shows is meant as the token of some sandbox, whichever and whether it is right.
-func ForSandbox(shown string) bool { return strings.HasPrefix(shown, sandboxToken) }
 
 // TrafficToken lets its holder reach the ports of a sandbox that are not public.
 func (s *Secret) TrafficToken(id string) Token {

@@ -38,6 +38,12 @@ func Bearer(r *http.Request) string {
 // AccessToken returns the token of envd's X-Access-Token header, or "".
 func AccessToken(r *http.Request) string { return r.Header.Get("X-Access-Token") }
 
+// sandboxToken begins each token of a sandbox.
+const sandboxToken = "tsb_"
+
+// ForSandbox reports whether what a client shows is meant as the token of some sandbox, whichever and whether it is right.
+func ForSandbox(shown string) bool { return strings.HasPrefix(shown, sandboxToken) }
+
 // E2BKey is the API key of E2B's SDKs for a server with this token. Some of them require
 // this form.
 func E2BKey(t Token) Token {
