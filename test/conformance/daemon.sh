@@ -45,6 +45,31 @@ start_daemon() {
 	return 1
 }
 
+# start_named_daemon starts one with names, TLS and a token: TEND_TOKEN.
+start_named_daemon() {
+	local port
+	port=$(python3 -c 'import socket
+with socket.socket(socket.AF_INET6) as s: # one that nobody has of 127.0.0.1 and of ::1
+    s.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+    s.bind(("::", 0))
+    print(s.getsockname()[1])')
+	(umask 077 && head -c 24 /dev/urandom | base64 | tr '+/' '-_' >"$work/token")
+	TEND_TOKEN=$(cat "$work/token")
+	export TEND_TOKEN
+	start_daemon --tls own --domain "tend.localhost:$port" --token-file "$work/token"
+}
+
+# by_domain sets what tend env prints for E2B's clients, and nothing else of theirs. TEND_E2B_URL is the daemon without a name,
+# which no client of theirs knows.
+by_domain() {
+	local variables
+	unset E2B_DEBUG E2B_SANDBOX_URL E2B_API_URL E2B_API_KEY
+	TEND_E2B_URL=$(cat "$work/url")
+	export TEND_E2B_URL
+	variables=$("$TEND_BIN" env e2b --url "$TEND_E2B_URL" --state-dir "$work/clients")
+	eval "$variables"
+}
+
 # stop_daemon ends it as a person would, and finds whatever it leaves behind.
 stop_daemon() {
 	[ -n "$daemon" ] || return 0

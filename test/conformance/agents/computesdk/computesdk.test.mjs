@@ -22,7 +22,7 @@ async function until(what, check, bound = 120_000) {
 const get = (url) =>
   new Promise((resolve, reject) => {
     const { host, pathname } = new URL(url)
-    const at = new URL(process.env.E2B_SANDBOX_URL)
+    const at = new URL(process.env.TEND_E2B_URL)
     const req = http.get({ host: at.hostname, port: at.port, path: pathname, headers: { host } }, (res) => {
       let body = ''
       res.setEncoding('utf8')

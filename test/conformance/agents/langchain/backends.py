@@ -22,7 +22,8 @@ def on_e2b():
 
 @contextmanager
 def on_langsmith():
-    client = SandboxClient(api_endpoint=os.environ["E2B_API_URL"] + "/v2/sandboxes", api_key="any", timeout=PATIENCE)
+    endpoint, key = os.environ["TEND_E2B_URL"] + "/v2/sandboxes", os.environ.get("TEND_TOKEN", "any")
+    client = SandboxClient(api_endpoint=endpoint, api_key=key, timeout=PATIENCE)
     raw = client.create_sandbox()
     try:
         # LangSmith's default snapshot has a python, which the machine's files may lack; base, as E2B has it, has one.

@@ -190,7 +190,7 @@ async def test_an_exposed_port(sessions):
     await session.pty_exec_start("exec python -m http.server 8000 --directory www", yield_time_s=0.25)
     endpoint = await session.resolve_exposed_port(8000)
     # The name leads to the server that made it. It is asked for by the server's address, as names need a resolver.
-    url = os.environ["E2B_SANDBOX_URL"]
+    url = os.environ["TEND_E2B_URL"]
     with anyio.fail_after(PATIENCE):
         while True:
             request = urllib.request.Request(url, headers={"Host": f"{endpoint.host}:{endpoint.port}"})
