@@ -1,14 +1,16 @@
 """Runs E2B's suites in a copy of its repository, and compares what fails with the table of docs/protocols/e2b-suites.md.
 
-Each suite runs against tend. Many of its tests have a mock in place of the server and compare its addresses, which the
-variables with tend's change: files with mocks in which something failed run again without these variables, and so without any
-server. Files in which something still fails run once more, one at a time, since the tests wait for fixed times.
+Each suite runs against tend, by its URL. Many of its tests have a mock in place of the server and compare its addresses, which
+the variables with tend's change: files with mocks in which something failed run again without these variables, and so without
+any server. Files in which something still fails run once more, one at a time, since the tests wait for fixed times; and then
+by tend's name and TLS, which is how E2B's own server is found.
 """
 
 import fnmatch
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
@@ -27,22 +29,28 @@ MOCKS = re.compile(r"msw|e2b\.app|\bvi\.|monkeypatch|[Mm]ock|E2B_(DOMAIN|API_URL
 PATIENCE = 120  # seconds for a test that names no time of its own
 
 
-def environment(served):
-    env = dict(os.environ, CI="1", E2B_PIPE_INTEGRATION_STRICT="1")
-    if served:
+URL, NAME, ALONE = "by URL", "by name", "without a server"
+
+
+def environment(how):
+    named = dict(shlex.split(line)[1].split("=", 1) for line in os.environ["TEND_NAMED"].splitlines() if line.startswith("export "))
+    env = dict(os.environ, CI="1", E2B_PIPE_INTEGRATION_STRICT="1", E2B_API_KEY=named["E2B_API_KEY"])
+    if how == URL:
         env.update(E2B_API_URL=env["TEND_URL"], E2B_SANDBOX_URL=env["TEND_URL"])
+    elif how == NAME:
+        env.update(named)
     for name in ("CLI_BACKEND_SANDBOX", "CLI_BACKEND_TEST", "PIPE_SANDBOX", "PIPE_TEST", "PIPE_CMD"):
         env[f"E2B_{name}_TIMEOUT_MS"] = str(PATIENCE * 1000)
     return env
 
 
-def vitest(package, projects, files, served, report):
+def vitest(package, projects, files, how, report):
     """The results of a run of vitest: {test: (status, message)}."""
     words = ["node_modules/.bin/vitest", "run", "--reporter=json", f"--outputFile.json={report}", f"--testTimeout={PATIENCE * 1000}"]
-    words += [f"--maxWorkers={1 if files and served else 2}"] + [f"--project={p}" for p in projects]
+    words += [f"--maxWorkers={1 if files and how != ALONE else 2}"] + [f"--project={p}" for p in projects]
     words += files
     folder = AT / package
-    run(words, folder, served, report)
+    run(words, folder, how, report)
     found = {}
     for file in json.loads(report.read_text())["testResults"]:
         name = os.path.relpath(file["name"], folder)
@@ -56,20 +64,20 @@ def vitest(package, projects, files, served, report):
     return found
 
 
-def js(files, served, report):
-    return vitest(PACKAGES["js"], ["unit", "template", "connectionConfig"], files, served, report)
+def js(files, how, report):
+    return vitest(PACKAGES["js"], ["unit", "template", "connectionConfig"], files, how, report)
 
 
-def cli(files, served, report):
-    return vitest(PACKAGES["cli"], [], files, served, report)
+def cli(files, how, report):
+    return vitest(PACKAGES["cli"], [], files, how, report)
 
 
-def python(files, served, report):
+def python(files, how, report):
     folder = AT / PACKAGES["python"]
     words = [str(COPY / "python/bin/python"), "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--timeout={PATIENCE}", f"--junitxml={report}"]
-    words += [] if files and served else ["--numprocesses=2"]
+    words += [] if files and how != ALONE else ["--numprocesses=2"]
     words += files
-    run(words, folder, served, report)
+    run(words, folder, how, report)
     found = {}
     for case in ET.parse(report).iter("testcase"):
         status, message = "passed", ""
@@ -92,10 +100,10 @@ def python_file(folder, parts):
     return "/".join(parts)
 
 
-def run(words, folder, served, report):
+def run(words, folder, how, report):
     report.unlink(missing_ok=True)
     with open(report.with_suffix(".log"), "w") as log:
-        subprocess.run(words, cwd=folder, env=environment(served), stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+        subprocess.run(words, cwd=folder, env=environment(how), stdout=log, stderr=log, stdin=subprocess.DEVNULL)
     if not report.exists():
         sys.exit(f"{words[0]} made no report; see {report.with_suffix('.log')}")
 
@@ -127,20 +135,25 @@ def known():
 
 def examine(suite, run_suite):
     """Runs a suite, prints its figures, and returns what failed: {test: message}."""
-    results = run_suite([], True, REPORTS / f"{suite}.report")
-    alone = []
-    if mocked := [file for file in files_of(failed(results)) if mocks(suite, file)]:
-        second = run_suite(mocked, False, REPORTS / f"{suite}-alone.report")
-        alone = sorted(t for t in failed(results) if second.get(t, ("failed",))[0] == "passed")
-        results.update({t: second[t] for t in alone})
-    if again := files_of(failed(results)):
-        third = run_suite(again, True, REPORTS / f"{suite}-again.report")
-        results.update({t: third[t] for t in failed(results) if t in third})
+    results = run_suite([], URL, REPORTS / f"{suite}.report")
+
+    def again(files, how, name):
+        """Runs files again, and returns what passes now."""
+        then = run_suite(files, how, REPORTS / f"{suite}-{name}.report") if files else {}
+        passed = sorted(t for t in failed(results) if then.get(t, ("failed",))[0] == "passed")
+        results.update({t: then[t] for t in passed})
+        return passed
+
+    alone = again([file for file in files_of(failed(results)) if mocks(suite, file)], ALONE, "alone")
+    again(files_of(failed(results)), URL, "again")
+    named = again(files_of(failed(results)), NAME, "named")
     count = Counter(status for status, _ in results.values())
     skipped = len(results) - count["passed"] - count["failed"]
-    print(f"{suite}: {count['passed']} of {len(results)} passed, {len(alone)} of them only without a server, {skipped} skipped, {count['failed']} failed")
-    for file, n in Counter(t.split(": ")[0] for t in alone).items():
-        print(f"  without a server: {n} in {file}")
+    print(f"{suite}: {count['passed']} of {len(results)} passed, {len(alone)} of them only {ALONE}, and {len(named)} only {NAME};", end=" ")
+    print(f"{skipped} skipped, {count['failed']} failed")
+    for how, tests in {ALONE: alone, NAME: named}.items():
+        for file, n in Counter(t.split(": ")[0] for t in tests).items():
+            print(f"  {how}: {n} in {file}")
     return {test: results[test][1] for test in sorted(failed(results))}
 
 
