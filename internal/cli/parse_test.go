@@ -59,14 +59,14 @@ func TestParseSignal(t *testing.T) {
 func TestParseUntil(t *testing.T) {
 	for text, want := range map[string]process.Until{
 		"exit": {}, "eof": {EOF: true}, "tree": {TreeGone: true}, "input": {Input: true},
-		"quiet=2s": {Quiet: 2 * time.Second}, "port=3000": {Port: 3000},
+		"quiet=2s": {Quiet: 2 * time.Second}, "quiet=0.5": {Quiet: 500 * time.Millisecond}, "port=3000": {Port: 3000},
 		"match=a=b.*": {Match: "a=b.*"},
 	} {
 		if got, err := parseUntil(text); err != nil || got != want {
 			t.Errorf("parseUntil(%q) = %+v, %v; want %+v", text, got, err, want)
 		}
 	}
-	for _, text := range []string{"", "ready", "exit=1", "quiet", "quiet=-1s", "quiet=2", "port=0", "port=65536", "port=x", "match=", "match=("} {
+	for _, text := range []string{"", "ready", "exit=1", "quiet", "quiet=-1s", "quiet=-1", "quiet=0", "quiet=NaN", "quiet=1e99", "port=0", "port=65536", "port=x", "match=", "match=("} {
 		if _, err := parseUntil(text); err == nil {
 			t.Errorf("parseUntil(%q) succeeded", text)
 		}
