@@ -45,6 +45,7 @@ func (c *envE2BCmd) Ask(ctx context.Context, inv *invocation, d *daemon) error {
 		}
 		vars.set("E2B_API_URL", base, "where sandboxes are created")
 		vars.set("E2B_SANDBOX_URL", base, "where sandboxes are used")
+		vars.set("E2B_VOLUME_API_URL", base, "where files of volumes are")
 		vars.set("E2B_API_KEY", keyOr(facts, facts.E2BKey, anyKey), "the key of this daemon")
 		vars.unset("E2B_DOMAIN", "E2B_DEBUG")
 		if facts.Domain == "" {
@@ -54,7 +55,7 @@ func (c *envE2BCmd) Ask(ctx context.Context, inv *invocation, d *daemon) error {
 	}
 	vars.set("E2B_DOMAIN", facts.Domain, "the daemon in place of e2b.app")
 	vars.set("E2B_API_KEY", keyOr(facts, facts.E2BKey, anyKey), "the key of this daemon")
-	vars.unset("E2B_API_URL", "E2B_SANDBOX_URL", "E2B_DEBUG")
+	vars.unset("E2B_API_URL", "E2B_SANDBOX_URL", "E2B_VOLUME_API_URL", "E2B_DEBUG")
 	if err := vars.trust(ctx, facts, d); err != nil {
 		return err
 	}

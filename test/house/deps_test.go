@@ -259,6 +259,8 @@ func TestOnlyFilesTouchesUsersPaths(t *testing.T) {
 		"internal/sandbox/local/sweep.go":               "directories of sandboxes, and the trash",
 		"internal/sandbox/local/template.go":            "records of templates",
 		"internal/sandbox/local/records.go":             "records of templates and snapshots",
+		"internal/sandbox/local/volumes.go":             "records of volumes, and their directories",
+		"internal/sandbox/volume/volume.go":             "the directory of a volume, which has no user: os.Root keeps paths in it",
 		"internal/sandbox/local/base.go":                "the files of the base template",
 		"internal/sandbox/local/snapshot.go":            "records of snapshots",
 		"internal/sandbox/local/disk.go":                "disks of sandboxes",

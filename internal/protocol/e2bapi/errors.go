@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/tend-run/tend/internal/files"
 	"github.com/tend-run/tend/internal/lib/budget"
 	"github.com/tend-run/tend/internal/protocol"
 	"github.com/tend-run/tend/internal/sandbox/driver"
@@ -65,6 +66,8 @@ func problemOf(err error) *problem {
 		status int
 	}{
 		{driver.ErrNotFound, http.StatusNotFound},
+		{driver.ErrNoVolume, http.StatusNotFound},
+		{driver.ErrVolumeExists, http.StatusBadRequest}, // as the original
 		{driver.ErrPaused, http.StatusConflict},
 		{driver.ErrExists, http.StatusConflict},
 		{driver.ErrInUse, http.StatusConflict},
@@ -73,6 +76,13 @@ func problemOf(err error) *problem {
 		{process.ErrUnsupported, http.StatusNotImplemented},
 		{process.ErrLimit, http.StatusTooManyRequests}, // driver.ErrLimit, too
 		{process.ErrUnavailable, http.StatusServiceUnavailable},
+		{files.ErrNotExist, http.StatusNotFound},
+		{files.ErrExists, http.StatusConflict},
+		{files.ErrIsDir, http.StatusConflict},
+		{files.ErrNotDir, http.StatusBadRequest},
+		{files.ErrNotRegular, http.StatusBadRequest},
+		{files.ErrPermission, http.StatusForbidden},
+		{files.ErrNoSpace, http.StatusInsufficientStorage},
 	} {
 		if errors.Is(err, known.err) {
 			return &problem{known.status, text}
@@ -98,6 +108,9 @@ func wireName(field string) string {
 		return "network.allowOut"
 	case "network.deny":
 		return "network.denyOut"
+	}
+	if of, ok := strings.CutPrefix(field, "volumes"); ok {
+		return "volumeMounts" + of
 	}
 	return field
 }

@@ -60,7 +60,7 @@ type Face struct {
 	machine   machine
 	store     *store
 	began     time.Time
-	logging   chan struct{} // has room for as many as read logs at a time
+	logging   chan struct{} // has room for as many as read logs, or list a volume, at a time
 	log       *slog.Logger
 }
 
@@ -100,17 +100,18 @@ func (f *Face) Name() string { return "e2b" }
 // server's mux the patterns would be in conflict with those of other faces, or with
 // each other.
 func (f *Face) Routes() []module.Route {
-	all := f.needsKey(f.handlers(f.sandboxPaths(), f.templatePaths(), elsewhere()))
+	all := f.needsKey(f.handlers(f.sandboxPaths(), f.templatePaths(), f.volumePaths(), elsewhere()))
 	// In one mux with /templates/{id}/tags it would be ambiguous.
 	aliases := f.needsKey(f.handlers(map[string]handler{"GET /templates/aliases/{alias}": f.alias}))
 	routes := []module.Route{
 		{Pattern: "/templates/aliases/", Handler: aliases, Access: module.Own},
 		{Pattern: "PUT " + uploadPath + "{token}", Handler: http.HandlerFunc(f.upload), Access: module.Own,
 			Body: func(string) module.Body { return module.File }},
+		f.contentRoute(),
 	}
 	for _, tree := range []string{
 		"/sandboxes", "/v2/sandboxes", "/snapshots", "/templates", "/v2/templates", "/v3/templates", "/default-templates",
-		"/volumes", "/volumecontent", "/secrets", "/teams", "/nodes", "/api-keys", "/access-tokens", "/events",
+		"/volumes", "/secrets", "/teams", "/nodes", "/api-keys", "/access-tokens", "/events",
 	} {
 		for _, pattern := range []string{tree, tree + "/"} {
 			routes = append(routes, module.Route{Pattern: pattern, Handler: all, Access: module.Own})
@@ -151,7 +152,6 @@ func (f *Face) handlers(trees ...map[string]handler) http.Handler {
 func elsewhere() map[string]handler {
 	paths := map[string]handler{}
 	for name, instead := range map[string]string{
-		"volumes": "files of a sandbox are kept while it is paused, and by snapshots", "volumecontent": "use the files of a sandbox",
 		"secrets": "give variables when the sandbox is made (envVars)", "teams": "there are no teams here", "nodes": "this server is one machine",
 		"events":   "tend events shows those of processes, GET /v2/sandboxes the states of sandboxes",
 		"api-keys": "this server has one key, its token", "access-tokens": "E2B_ACCESS_TOKEN may be anything; E2B_API_KEY is what counts",

@@ -224,7 +224,8 @@ func TestWhatIsRefusedSaysWhy(t *testing.T) {
 		{"a build, by this driver", "POST", "/v3/templates", `{"name":"x"}`, 501, "templates"},
 		{"a name for an ID", "GET", "/sandboxes/base", "", 404, "not found"},
 		{"an ID with a slash in it", "GET", "/sandboxes/" + id + "%2F..%2F" + id, "", 404, "not found"},
-		{"volumes", "GET", "/volumes", "", 501, "/volumes"},
+		{"volumes, by this driver", "GET", "/volumes", "", 501, "volumes"},
+		{"a volume, by this driver", "POST", "/volumes", `{"name":"v"}`, 501, "volumes"},
 		{"secrets", "POST", "/secrets/x", "", 501, "/secrets"},
 		{"a path that there is not", "GET", "/sandboxes/" + id + "/x/y", "", 404, "no path"},
 		{"a method that there is not", "PATCH", "/v2/sandboxes", "", 404, "no path"},
@@ -351,7 +352,7 @@ func TestPathsThatThereAreNot(t *testing.T) {
 	t.Parallel()
 	s := serve(t, nil)
 	for _, path := range []string{
-		"/volumes", "/secrets", "/teams", "/nodes", "/api-keys", "/access-tokens", "/events/webhooks", "/events/sandboxes/x",
+		"/secrets", "/teams", "/nodes", "/api-keys", "/access-tokens", "/events/webhooks", "/events/sandboxes/x",
 	} {
 		for _, method := range []string{"GET", "POST"} {
 			name := "/" + strings.Split(path, "/")[1] + " is not supported by this server; "
@@ -362,8 +363,7 @@ func TestPathsThatThereAreNot(t *testing.T) {
 	}
 	for body, field := range map[string]string{
 		`{"network":{"rules":{"a.example":[{"transform":{"headers":{"a":"b"}}}]}}}`: "network.rules",
-		`{"volumeMounts":[{"name":"v","path":"/v"}]}`:                               "volumeMounts",
-		`{"iam":{"tokens":{"t":{}}}}`:                                               "iam",
+		`{"iam":{"tokens":{"t":{}}}}`: "iam",
 	} {
 		text := fmt.Sprint(s.call(501, "POST", "/v2/sandboxes", body)["message"])
 		if !strings.HasPrefix(text, field+" is not supported by this server; ") {

@@ -47,7 +47,7 @@ func (f *Face) listedJSON(info *driver.Info) listed {
 		TemplateID: templateOf(info), SandboxID: string(info.ID), ClientID: clientID, EnvdVersion: f.version, Alias: info.Template,
 		StartedAt: stamp(info.Created), EndAt: stamp(time.Now().Add(noDeadline)), State: stateOf(info.State),
 		CPUCount: int64(math.Ceil(info.Size.CPUs)), MemoryMB: info.Size.Memory >> 20, DiskSizeMB: info.Size.Disk >> 20,
-		Metadata: info.Metadata, VolumeMounts: []struct{}{},
+		Metadata: info.Metadata, VolumeMounts: mountsOf(info),
 	}
 	if !info.Deadline.IsZero() {
 		l.EndAt = stamp(info.Deadline)

@@ -39,7 +39,7 @@ type listed struct {
 	Metadata     map[string]string `json:"metadata"`
 	State        string            `json:"state"` // running, paused
 	EnvdVersion  string            `json:"envdVersion"`
-	VolumeMounts []struct{}        `json:"volumeMounts"` // there are none
+	VolumeMounts []volumeMount     `json:"volumeMounts"`
 }
 
 type detail struct {
@@ -92,7 +92,7 @@ type createRequest struct {
 	// mcp-gateway, by a command.
 	MCP          json.RawMessage `json:"mcp"`
 	IAM          json.RawMessage `json:"iam"`
-	VolumeMounts json.RawMessage `json:"volumeMounts"`
+	VolumeMounts []volumeMount   `json:"volumeMounts"`
 }
 
 type autoResume struct {
@@ -155,11 +155,9 @@ func (c *createRequest) spec(timeout time.Duration) (driver.Spec, error) {
 	spec := driver.Spec{
 		Isolation: driver.IsolationFull, Env: c.EnvVars, Metadata: c.Metadata, Network: c.Network.network(c.AllowInternetAccess),
 		Wake: c.AutoResume != nil && c.AutoResume.Enabled, Notes: map[string]string{protocol.NoteSecure: "yes"},
+		Volumes: mountsFor(c.VolumeMounts),
 	}
-	err := refuseFields(
-		foreign{"iam", c.IAM, "give variables in envVars"},
-		foreign{"volumeMounts", c.VolumeMounts, "files are kept while a sandbox is paused, and by snapshots"},
-	)
+	err := refuseFields(foreign{"iam", c.IAM, "give variables in envVars"})
 	if err == nil {
 		err = c.Network.refuse()
 	}

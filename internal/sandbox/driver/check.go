@@ -102,6 +102,9 @@ func (s *Spec) Validate() error {
 	if err := checkShares(s.Shares); err != nil {
 		return err
 	}
+	if err := checkVolumes(s.Volumes); err != nil {
+		return err
+	}
 	if err := checkEntries("metadata", s.Metadata, MaxMetadata); err != nil {
 		return err
 	}
@@ -287,13 +290,18 @@ func checkShares(shares []Share) error {
 			if p == "" && field == "shares.target" {
 				continue
 			}
-			if len(p) > MaxPath || strings.IndexByte(p, 0) >= 0 || !path.IsAbs(p) || path.Clean(p) != p || p == "/" {
+			if !cleanPath(p) {
 				return &InvalidError{Field: field,
 					Reason: fmt.Sprintf("is %.80q; an absolute path without \"..\" of at most %d bytes, other than /, is needed", p, MaxPath)}
 			}
 		}
 	}
 	return nil
+}
+
+// cleanPath reports whether a path is absolute, of one spelling, and not the root.
+func cleanPath(p string) bool {
+	return len(p) <= MaxPath && strings.IndexByte(p, 0) < 0 && path.IsAbs(p) && path.Clean(p) == p && p != "/"
 }
 
 func hasControl(s string) bool {

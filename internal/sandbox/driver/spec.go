@@ -71,6 +71,8 @@ type Spec struct {
 	// Network that programs inside see, and Shares: directories of this machine.
 	Network Network
 	Shares  []Share
+	// Volumes ([Volumer]) are there inside, also in copies by a Fork, until it is destroyed.
+	Volumes []VolumeMount
 	// E2BTemplate, if it is set, is a template's ID in E2B's API. Programs inside are told
 	// which sandbox theirs is, and made from which template, as in E2B's sandboxes: each
 	// process by variables ([Told]), and all by files below /run/e2b, where a sandbox has
@@ -235,6 +237,7 @@ type Info struct {
 	Size                     Size    // enforced; 0 where nothing is
 	Network                  Network // Mode is never NetworkDefault
 	Shares                   []Share
+	Volumes                  []VolumeMount
 	E2BTemplate              string
 	Created, Updated         time.Time
 	StoppedAt                time.Time // zero unless Stopped

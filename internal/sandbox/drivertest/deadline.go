@@ -183,6 +183,7 @@ func refused(t *testing.T, d driver.Driver) {
 		"snapshot":      {snapshots, driver.Spec{Snapshot: "s"}},
 		"template":      {templates, driver.Spec{Template: "t"}},
 		"isolation":     {isolates, driver.Spec{Isolation: driver.IsolationFull}},
+		"volumes":       {isolates, driver.Spec{Volumes: []driver.VolumeMount{{Name: "v", Target: "/v"}}}},
 		"shares":        {isolates, driver.Spec{Shares: []driver.Share{{Source: "/usr"}}}},
 		"network.mode":  {isolates, driver.Spec{Network: driver.Network{Mode: driver.NetworkNone}}},
 		"network.allow": {isolates, driver.Spec{Network: driver.Network{Allow: []string{"example.com"}}}},

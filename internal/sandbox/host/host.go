@@ -124,6 +124,7 @@ func refuse(s *driver.Spec) error {
 		{s.Template != "", "template", "there are none of sandboxes that are not isolated"},
 		{s.Image != "", "image", "there are none of sandboxes that are not isolated"},
 		{s.Isolation == driver.IsolationFull, "isolation", "a sandbox of this driver is the machine itself"},
+		{len(s.Volumes) > 0, "volumes", "they are mounted in sandboxes that are isolated"},
 		{len(s.Shares) > 0, "shares", "programs see all directories of the machine where they are"},
 	} {
 		if f.asked {

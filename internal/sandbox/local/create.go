@@ -34,6 +34,10 @@ func (d *Driver) Create(ctx context.Context, spec driver.Spec) (driver.Sandbox, 
 		Image: spec.Image, Size: spec.Size, Network: spec.Network.Mode,
 		UIDBase: d.cfg.UIDBase,
 	}
+	var err error
+	if rec.Volumes, err = d.mounts(spec.Volumes); err != nil {
+		return nil, err
+	}
 	rec.rules(&spec.Network)
 	if rec.Network == driver.NetworkDefault {
 		rec.Network = driver.NetworkOwn
@@ -78,7 +82,7 @@ func (d *Driver) create(ctx context.Context, rec record) (*sandbox, error) {
 	s.life.Lock() // calls that find it wait until it is made
 	defer s.life.Unlock()
 	s.hidden = true
-	if err := d.enter(s, &rec); err != nil {
+	if err := d.enterWithVolumes(s, &rec); err != nil {
 		return nil, err
 	}
 	err := s.make(ctx)
@@ -230,6 +234,7 @@ func (s *sandbox) boxSpec(size driver.Size) (box.Spec, error) {
 	for _, share := range r.Shares {
 		spec.Binds = append(spec.Binds, box.Bind{Source: share.Source, Target: cmp.Or(share.Target, share.Source), ReadOnly: share.ReadOnly})
 	}
+	spec.Binds = append(spec.Binds, s.d.volumeBinds(r)...)
 	return spec, nil
 }
 

@@ -40,7 +40,7 @@ func (s *sandbox) begin(ctx context.Context) error {
 	}
 	info, err := s.d.cfg.Engine.Make(ctx, spec)
 	if err != nil {
-		return fault(err)
+		return s.ofVolumes(fault(err))
 	}
 	s.mu.Lock()
 	s.box, s.usesNetwork, s.rec.Boot = info, false, bootID()

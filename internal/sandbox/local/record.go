@@ -23,6 +23,7 @@ type record struct {
 	Allow      []string           `json:"allow,omitempty"` // of Network, as Deny is
 	Deny       []string           `json:"deny,omitempty"`
 	Shares     []driver.Share     `json:"shares,omitempty"`
+	Volumes    []mounted          `json:"volumes,omitempty"`
 	Snapshot   string             `json:"snapshot,omitempty"`
 	Template   string             `json:"template,omitempty"`
 	TemplateID string             `json:"template_id,omitempty"`
@@ -59,6 +60,7 @@ func (r *record) info() driver.Info {
 	info.Isolation = driver.IsolationFull
 	info.Network.Mode, info.Network.Allow, info.Network.Deny = r.Network, slices.Clone(r.Allow), slices.Clone(r.Deny)
 	info.Size, info.Shares = r.size(), slices.Clone(r.Shares)
+	info.Volumes = r.volumeMounts()
 	info.Snapshot, info.Template, info.TemplateID = r.Snapshot, r.Template, r.TemplateID
 	info.Image = r.Image
 	info.PausedAt, info.Reason = r.PausedAt, r.Reason

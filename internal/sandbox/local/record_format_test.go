@@ -12,4 +12,5 @@ func TestRecordsOfSandboxesAreReadByEachVersion(t *testing.T) {
 	proctest.Record(t, "testdata/v1/sandbox.json", new(record))
 	proctest.Record(t, "testdata/v1/snapshot.json", new(snapshot))
 	proctest.Record(t, "testdata/v1/template.json", new(template))
+	proctest.Record(t, "testdata/v1/volume.json", new(aVolume))
 }

@@ -67,7 +67,7 @@ const (
 // spareShape is the shape of a spare for a record; false: none can be for it. Rules of the
 // network have to be there from its first moment on.
 func spareShape(r *record) (shape, bool) {
-	ok := len(r.Shares) == 0 && len(r.Allow) == 0 && len(r.Deny) == 0
+	ok := len(r.Shares) == 0 && len(r.Volumes) == 0 && len(r.Allow) == 0 && len(r.Deny) == 0
 	return shape{r.Layer, r.Origin, r.Size, r.Disk, r.Network, r.UIDBase}, ok
 }
 
