@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -45,6 +46,8 @@ type Message struct {
 	// HMAC-SHA256 of ID.TIMESTAMP.BODY.
 	ID     string
 	Secret []byte
+	// Header goes with it, too. nil: nothing more.
+	Header http.Header
 }
 
 // Send tries once. The message is taken if the answer is 2xx. Of the URL an error has no
@@ -57,6 +60,7 @@ func Send(ctx context.Context, c *http.Client, m *Message) error {
 		return withoutURL(err)
 	}
 	req.Header.Set("Content-Type", "application/json")
+	maps.Copy(req.Header, m.Header)
 	if m.Key != "" {
 		req.Header.Set("Authorization", "Bearer "+m.Key)
 	}

@@ -1,15 +1,20 @@
 package e2bapi
 
 import (
+	"context"
 	"errors"
 	"log/slog"
+	"net"
 	"net/http"
+	"net/netip"
+	"path/filepath"
 	"strings"
 	"time"
 
 	"github.com/tend-run/tend/internal/protocol"
 	"github.com/tend-run/tend/internal/protocol/module"
 	"github.com/tend-run/tend/internal/sandbox/driver"
+	"github.com/tend-run/tend/internal/sandbox/eventlog"
 )
 
 // envdVersion is the version of envd whose behaviour the SDKs may count on, where
@@ -41,6 +46,11 @@ type Config struct {
 	// PublicURL is the address of this server for clients, without a slash at its end.
 	// Empty: the address of the request (Host, X-Forwarded-*).
 	PublicURL string
+	// Events of sandboxes; nil: clients are told of none. Dial connects to the receivers of webhooks, and Refuses says
+	// where it never does; both are needed with Events, and Dir is.
+	Events  *eventlog.Log
+	Dial    func(ctx context.Context, network, address string) (net.Conn, error)
+	Refuses func(netip.AddrPort) error
 	// EnvdVersion is reported to clients. Empty: 0.6.13.
 	EnvdVersion string
 
@@ -59,6 +69,10 @@ type Face struct {
 	version   string
 	machine   machine
 	store     *store
+	history   *eventlog.Log
+	hooks     *hooks
+	dial      func(ctx context.Context, network, address string) (net.Conn, error)
+	refuses   func(netip.AddrPort) error
 	began     time.Time
 	logging   chan struct{} // has room for as many as read logs, or list a volume, at a time
 	log       *slog.Logger
@@ -72,7 +86,7 @@ func New(c Config) (*Face, error) {
 	f := &Face{
 		driver: c.Driver, secret: c.Secret, token: c.Token, trusted: c.Trusted, domains: c.Domains, port: c.Port,
 		publicURL: strings.TrimRight(c.PublicURL, "/"), version: c.EnvdVersion, machine: machineOf(c.Dir), began: time.Now(),
-		logging: make(chan struct{}, logsAtOnce), log: c.Log,
+		logging: make(chan struct{}, logsAtOnce), log: c.Log, history: c.Events, dial: c.Dial, refuses: c.Refuses,
 	}
 	if f.token == nil {
 		f.token = func() protocol.Token { return "" }
@@ -87,7 +101,9 @@ func New(c Config) (*Face, error) {
 		f.log = slog.New(slog.DiscardHandler)
 	}
 	var err error
-	f.store, err = openStore(c.Dir)
+	if f.store, err = openStore(c.Dir); err == nil && f.history != nil {
+		f.hooks, err = openHooks(filepath.Join(c.Dir, "webhooks.json"))
+	}
 	return f, err
 }
 
@@ -100,7 +116,7 @@ func (f *Face) Name() string { return "e2b" }
 // server's mux the patterns would be in conflict with those of other faces, or with
 // each other.
 func (f *Face) Routes() []module.Route {
-	all := f.needsKey(f.handlers(f.sandboxPaths(), f.templatePaths(), f.volumePaths(), elsewhere()))
+	all := f.needsKey(f.handlers(f.sandboxPaths(), f.templatePaths(), f.volumePaths(), f.eventPaths(), elsewhere()))
 	// In one mux with /templates/{id}/tags it would be ambiguous.
 	aliases := f.needsKey(f.handlers(map[string]handler{"GET /templates/aliases/{alias}": f.alias}))
 	routes := []module.Route{
@@ -153,7 +169,6 @@ func elsewhere() map[string]handler {
 	paths := map[string]handler{}
 	for name, instead := range map[string]string{
 		"secrets": "give variables when the sandbox is made (envVars)", "teams": "there are no teams here", "nodes": "this server is one machine",
-		"events":   "tend events shows those of processes, GET /v2/sandboxes the states of sandboxes",
 		"api-keys": "this server has one key, its token", "access-tokens": "E2B_ACCESS_TOKEN may be anything; E2B_API_KEY is what counts",
 	} {
 		h := func(http.ResponseWriter, *http.Request) error { return unsupported("/"+name, instead) }

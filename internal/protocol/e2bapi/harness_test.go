@@ -41,6 +41,12 @@ type server struct {
 
 func serve(t *testing.T, change func(*e2bapi.Config)) *server {
 	t.Helper()
+	return serveFace(t, change, new(*e2bapi.Face))
+}
+
+// serveFace is serve, for a test that has the face run.
+func serveFace(t *testing.T, change func(*e2bapi.Config), face **e2bapi.Face) *server {
+	t.Helper()
 	s := &server{t: t, secret: protocol.NewSecret(), dir: t.TempDir()}
 	d, err := host.Open(host.Config{Dir: filepath.Join(s.dir, "boxes"), Manager: testkeeper.New(t)})
 	if err != nil {
@@ -55,6 +61,7 @@ func serve(t *testing.T, change func(*e2bapi.Config)) *server {
 	if err != nil {
 		t.Fatal(err)
 	}
+	*face = f
 	mux := http.NewServeMux()
 	if err := module.Mount(mux, f, nil); err != nil {
 		t.Fatal(err)

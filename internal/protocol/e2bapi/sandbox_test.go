@@ -352,7 +352,7 @@ func TestPathsThatThereAreNot(t *testing.T) {
 	t.Parallel()
 	s := serve(t, nil)
 	for _, path := range []string{
-		"/secrets", "/teams", "/nodes", "/api-keys", "/access-tokens", "/events/webhooks", "/events/sandboxes/x",
+		"/secrets", "/teams", "/nodes", "/api-keys", "/access-tokens",
 	} {
 		for _, method := range []string{"GET", "POST"} {
 			name := "/" + strings.Split(path, "/")[1] + " is not supported by this server; "

@@ -120,7 +120,9 @@ func (b *box) Update(ctx context.Context, c driver.Change) (driver.Info, error) 
 			return driver.Info{}, badUser(err)
 		}
 	}
+	var before time.Time
 	err := b.change(func(r *record) error {
+		before = r.Deadline
 		r.Apply(&c)
 		if err := b.d.boxes.Room(&r.Record); err != nil {
 			return err
@@ -136,7 +138,11 @@ func (b *box) Update(ctx context.Context, c driver.Change) (driver.Info, error) 
 		return driver.Info{}, err
 	}
 	b.d.clock.Set(b.deadline())
-	return b.Info(ctx)
+	info, err := b.Info(ctx)
+	if deadline := !info.Deadline.Equal(before); err == nil && info.State == driver.Ready && (deadline || c.Network != nil) {
+		b.d.cfg.Tell.Of(driver.EventUpdated, info, func(e *driver.Event) { e.Deadline, e.Network = deadline, c.Network != nil })
+	}
+	return info, err
 }
 
 // Start implements driver.Controller.
@@ -152,7 +158,8 @@ func (b *box) Start(ctx context.Context) error {
 	if err := b.end(ctx, false); err != nil {
 		return err
 	}
-	return b.change(func(r *record) error {
+	started := false
+	err := b.change(func(r *record) error {
 		if r.StoppedAt.IsZero() {
 			return nil // another start was first
 		}
@@ -162,8 +169,20 @@ func (b *box) Start(ctx context.Context) error {
 			}
 		}
 		r.Started()
+		started = true
 		return nil
 	})
+	if started && err == nil {
+		b.told(driver.EventResumed, nil)
+	}
+	return err
+}
+
+// told tells of an event.
+func (b *box) told(kind driver.EventKind, more func(*driver.Event)) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.d.cfg.Tell.Of(kind, b.info(), more)
 }
 
 // clear makes the sandbox's own directory again. b.mu is held.
@@ -180,8 +199,9 @@ func (b *box) clear() error {
 // Stop implements driver.Controller.
 func (b *box) Stop(ctx context.Context) error {
 	// First the state: what is started after this is refused.
+	stopped := false
 	err := b.change(func(r *record) error {
-		if r.StoppedAt.IsZero() {
+		if stopped = r.StoppedAt.IsZero(); stopped {
 			r.StoppedAt = time.Now().UTC()
 		}
 		return nil
@@ -192,6 +212,9 @@ func (b *box) Stop(ctx context.Context) error {
 	if err := b.end(ctx, false); err != nil {
 		return err
 	}
+	if stopped {
+		b.told(driver.EventPaused, nil)
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if !b.rec.Disposable || b.rec.StoppedAt.IsZero() || b.gone || b.rec.Destroying {
@@ -201,7 +224,10 @@ func (b *box) Stop(ctx context.Context) error {
 }
 
 // Destroy implements driver.Controller.
-func (b *box) Destroy(ctx context.Context) error {
+func (b *box) Destroy(ctx context.Context) error { return b.destroy(ctx, driver.DestroyedByRequest) }
+
+// destroy is Destroy for a reason.
+func (b *box) destroy(ctx context.Context, reason string) error {
 	b.mu.Lock()
 	if b.gone {
 		b.mu.Unlock()
@@ -231,6 +257,9 @@ func (b *box) Destroy(ctx context.Context) error {
 		return fmt.Errorf("sandbox %s: %w", b.id, err)
 	}
 	b.mu.Lock()
+	if !b.gone {
+		b.d.cfg.Tell.Of(driver.EventDestroyed, b.info(), func(e *driver.Event) { e.Reason = reason })
+	}
 	b.gone = true
 	b.mu.Unlock()
 	b.d.boxes.Remove(b.id)
@@ -258,7 +287,11 @@ func (b *box) expire(ctx context.Context, now time.Time) error {
 	b.mu.Unlock()
 	switch rec.Due(now) {
 	case sandboxrecord.DueDestroy:
-		return b.Destroy(ctx)
+		reason := driver.DestroyedAtTime
+		if rec.Destroying {
+			reason = driver.DestroyedAgain
+		}
+		return b.destroy(ctx, reason)
 	case sandboxrecord.DuePause:
 		return b.Stop(ctx)
 	}

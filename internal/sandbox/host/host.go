@@ -34,7 +34,9 @@ type Config struct {
 	Top string
 	// DefaultUser acts for sandboxes that name no user. Empty: the daemon's.
 	DefaultUser string
-	Log         *slog.Logger // nil: nothing is logged
+	// Tell is told what becomes of the sandboxes.
+	Tell driver.Tell
+	Log  *slog.Logger // nil: nothing is logged
 }
 
 // Driver implements driver.Driver.
@@ -108,6 +110,7 @@ func (d *Driver) Create(_ context.Context, spec driver.Spec) (driver.Sandbox, er
 		b.gone = true
 		return nil, errors.Join(err, os.RemoveAll(b.home()))
 	}
+	d.cfg.Tell.Of(driver.EventCreated, b.info(), nil)
 	d.log.Info("sandbox created", slog.String("id", string(b.id)), slog.String("name", b.rec.Name))
 	d.clock.Set(spec.Deadline)
 	return b, nil

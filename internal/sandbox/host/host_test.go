@@ -4,6 +4,8 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -73,6 +75,31 @@ func TestSandboxesSurviveTheServer(t *testing.T) {
 	}
 	if _, err := again.Processes().Get(t.Context(), process.Selector{ID: p.ID()}); err != nil {
 		t.Errorf("its process: %v", err)
+	}
+}
+
+func TestWhatBecomesOfSandboxesIsTold(t *testing.T) {
+	t.Parallel()
+	var told []string
+	cfg := Config{Manager: testkeeper.New(t), Dir: t.TempDir(), Tell: func(e driver.Event) {
+		told = append(told, strings.TrimSpace(e.Info.Name+" "+string(e.Kind)+" "+e.Reason))
+	}}
+	d := open(t, cfg)
+	s, err := d.Create(t.Context(), driver.Spec{Name: "a"})
+	proctest.Must(t, err)
+	later := time.Now().Add(time.Hour)
+	for _, c := range []driver.Change{{Metadata: map[string]string{"k": "v"}}, {Deadline: &later}, {Deadline: &later}} {
+		_, err := s.Update(t.Context(), c)
+		proctest.Must(t, err)
+	}
+	ctx := t.Context()
+	proctest.Must(t, errors.Join(s.Stop(ctx), s.Stop(ctx), s.Start(ctx), s.Start(ctx), s.Destroy(ctx), s.Destroy(ctx)))
+	_, err = d.Create(t.Context(), driver.Spec{Name: "b", Deadline: time.Now()})
+	proctest.Must(t, err)
+	d.sweep(t.Context(), time.Now())
+	want := []string{"a created", "a updated", "a paused", "a resumed", "a destroyed request", "b created", "b destroyed timeout"}
+	if !slices.Equal(told, want) {
+		t.Errorf("told is %q, want %q", told, want)
 	}
 }
 

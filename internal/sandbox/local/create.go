@@ -144,6 +144,7 @@ func (s *sandbox) enlist() error {
 		return err
 	}
 	s.unsynced, s.hidden = true, false
+	s.tellOf(driver.EventCreated, nil)
 	failpoint.Hit(failpoint.SandboxRecorded)
 	s.d.log.Info("sandbox created", slog.String("id", string(s.id)), slog.String("name", s.rec.Name))
 	s.d.clock.Set(s.rec.Deadline)

@@ -147,6 +147,7 @@ func (s *sandbox) restart(ctx context.Context) error {
 		return errors.Join(err, s.end(ctx))
 	}
 	s.d.clock.Set(s.deadline())
+	s.told(driver.EventResumed, nil)
 	s.d.log.Info("sandbox started", slog.String("id", string(s.id)))
 	s.mu.Lock()
 	start := s.rec.StartCommand
@@ -170,6 +171,7 @@ func (s *sandbox) Stop(ctx context.Context) error {
 	s.life.Lock()
 	defer s.life.Unlock()
 	// First the state: what is started after this is refused.
+	was := s.isReady()
 	if err := s.change(true, func(r *record) error { r.stopped(""); return nil }); err != nil {
 		return err
 	}
@@ -182,6 +184,9 @@ func (s *sandbox) Stop(ctx context.Context) error {
 	s.mu.Lock()
 	disposable := s.rec.Disposable
 	s.mu.Unlock()
+	if was {
+		s.told(driver.EventPaused, nil)
+	}
 	s.d.log.Info("sandbox stopped", slog.String("id", string(s.id)))
 	if !disposable {
 		return nil
@@ -197,6 +202,11 @@ func (s *sandbox) Stop(ctx context.Context) error {
 
 // Destroy implements driver.Controller.
 func (s *sandbox) Destroy(ctx context.Context) error {
+	return s.destroy(ctx, driver.DestroyedByRequest)
+}
+
+// destroy is Destroy for a reason.
+func (s *sandbox) destroy(ctx context.Context, reason string) error {
 	ctx = context.WithoutCancel(ctx)
 	s.life.Lock()
 	defer s.life.Unlock()
@@ -230,6 +240,7 @@ func (s *sandbox) Destroy(ctx context.Context) error {
 	failpoint.Hit(failpoint.SandboxDiscarded)
 	s.mu.Lock()
 	s.gone = true
+	s.tellOf(driver.EventDestroyed, func(e *driver.Event) { e.Reason = reason })
 	s.mu.Unlock()
 	s.releaseLayers()
 	s.d.boxes.Remove(s.id)

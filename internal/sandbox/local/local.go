@@ -70,7 +70,9 @@ type Config struct {
 	Disk int64
 	// Registry says how images are fetched.
 	Registry registry.Config
-	Log      *slog.Logger // nil: nothing is logged
+	// Tell is told what becomes of the sandboxes.
+	Tell driver.Tell
+	Log  *slog.Logger // nil: nothing is logged
 }
 
 // Driver implements driver.Driver.

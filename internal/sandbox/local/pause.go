@@ -80,6 +80,7 @@ func (s *sandbox) pause(ctx context.Context, memory bool) error {
 		}
 	}
 	if err == nil {
+		s.told(driver.EventPaused, nil)
 		s.d.log.Info("sandbox paused", slog.String("id", string(s.id)), slog.Bool("memory", memory))
 	}
 	return err
@@ -101,6 +102,7 @@ func (s *sandbox) thaw(ctx context.Context) error {
 		return err
 	}
 	s.d.clock.Set(s.deadline())
+	s.told(driver.EventResumed, nil)
 	s.d.log.Info("sandbox resumed", slog.String("id", string(s.id)))
 	return nil
 }

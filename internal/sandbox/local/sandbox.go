@@ -109,7 +109,9 @@ func (s *sandbox) Update(ctx context.Context, c driver.Change) (driver.Info, err
 	if err != nil {
 		return driver.Info{}, err
 	}
+	var before time.Time
 	err = s.change(c.Deadline == nil && c.Extend == nil, func(r *record) error {
+		before = r.Deadline
 		r.Apply(&c)
 		if err := s.d.boxes.Room(&r.Record); err != nil {
 			return err
@@ -136,6 +138,7 @@ func (s *sandbox) Update(ctx context.Context, c driver.Change) (driver.Info, err
 		}
 	}
 	s.d.clock.Set(s.deadline())
+	s.updated(before, c.Network != nil)
 	return s.Info(ctx)
 }
 

@@ -152,6 +152,7 @@ func (d *Driver) Snapshot(ctx context.Context, id driver.ID, spec driver.Snapsho
 		d.layers.Release(n.Layer, by)
 		return driver.Snapshot{}, err
 	}
+	s.told(driver.EventSnapshot, nil)
 	d.log.Info("snapshot made", slog.String("id", string(n.ID)), slog.String("sandbox", string(id)))
 	return d.snapshotInfo(n), nil
 }

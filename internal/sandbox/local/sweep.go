@@ -132,7 +132,11 @@ func (s *sandbox) expire(ctx context.Context, now time.Time) error {
 	if rec.Destroying || rec.PausedAt.IsZero() {
 		switch rec.Due(now) {
 		case sandboxrecord.DueDestroy:
-			return s.Destroy(ctx)
+			reason := driver.DestroyedAtTime
+			if rec.Destroying {
+				reason = driver.DestroyedAgain
+			}
+			return s.destroy(ctx, reason)
 		case sandboxrecord.DuePause:
 			return s.pauseDue(ctx, !rec.FilesAlone)
 		}
@@ -214,6 +218,7 @@ func (s *sandbox) noticeEnd(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	s.told(driver.EventPaused, nil)
 	s.d.log.Warn("sandbox has ended by itself", slog.String("id", string(s.id)))
 	return s.end(ctx)
 }

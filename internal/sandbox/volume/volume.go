@@ -65,7 +65,8 @@ func (f *Files) Close() error { return f.root.Close() }
 // within is the path for an os.Root: "." is the volume.
 func within(p string) (string, error) {
 	if len(p) > driver.MaxPath || strings.IndexByte(p, 0) >= 0 {
-		return "", &driver.InvalidError{Field: "path", Reason: fmt.Sprintf("has %d bytes or a NUL byte; at most %d are allowed", len(p), driver.MaxPath)}
+		return "", &driver.InvalidError{Field: "path",
+			Reason: fmt.Sprintf("has %d bytes or a NUL byte; at most %d are allowed", len(p), driver.MaxPath)}
 	}
 	return cmp.Or(strings.TrimPrefix(path.Clean("/"+p), "/"), "."), nil
 }

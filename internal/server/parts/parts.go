@@ -22,7 +22,7 @@
 //
 //	secret               what the tokens of sandboxes are made of (0600)
 //	builds/              files for builds of templates by tend's own API, while they last
-//	e2b/                 uploads for builds of templates
+//	e2b/                 uploads for builds of templates; events of sandboxes, and webhooks with their secrets (0600)
 //	envd/settings.json   what /init set (0600): variables, default user, …
 //	services/            the services that are kept running, with their environments (0600)
 //	page-sessions.json   who is logged in to the page, as hashes (0600)
@@ -41,9 +41,11 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"log/slog"
 	"maps"
 	"net"
 	"net/http"
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -68,6 +70,7 @@ import (
 	"github.com/tend-run/tend/internal/protocol/page"
 	"github.com/tend-run/tend/internal/protocol/ports"
 	"github.com/tend-run/tend/internal/sandbox/driver"
+	"github.com/tend-run/tend/internal/sandbox/eventlog"
 	"github.com/tend-run/tend/internal/sandbox/host"
 	"github.com/tend-run/tend/internal/sandbox/local"
 	"github.com/tend-run/tend/internal/sandbox/multi"
@@ -168,18 +171,18 @@ func driverStatus(ctx context.Context, d driver.Driver) map[string]string {
 // openDriver returns the driver of the sandboxes, and the destination of requests that
 // name no sandbox. If this machine cannot isolate, a sandbox that requests isolation is
 // refused with the reason.
-func openDriver(c *Config, doors *route.Doors) (driver.Driver, driver.Access, error) {
+func openDriver(c *Config, doors *route.Doors, outside *network.Host, tell driver.Tell) (driver.Driver, driver.Access, error) {
 	machine := host.NewMachine(c.Manager)
 	none, err := host.Open(host.Config{
-		Dir: filepath.Join(c.StateDir, "boxes"), Top: c.StateDir, Manager: c.Manager, DefaultUser: c.DefaultUser, Log: c.Log,
+		Dir: filepath.Join(c.StateDir, "boxes"), Top: c.StateDir, Manager: c.Manager, DefaultUser: c.DefaultUser, Tell: tell, Log: c.Log,
 	})
 	if err != nil || c.Boxes == nil {
 		return none, machine, err
 	}
 	full, err := local.Open(local.Config{
 		Dir: filepath.Join(c.StateDir, "sandboxes"), State: c.StateDir, Manager: c.Manager, Inside: c.Inside, Engine: c.Boxes,
-		Hide: hidden(&c.Settings), Network: network.NewHost(c.Network), Spare: !c.NoSpare, Disk: c.SandboxDisk,
-		Door: doors.Open, Log: c.Log,
+		Hide: hidden(&c.Settings), Network: outside, Spare: !c.NoSpare, Disk: c.SandboxDisk,
+		Door: doors.Open, Tell: tell, Log: c.Log,
 		Registry: registry.Config{Mirrors: c.Mirrors, Keychain: authn.DefaultKeychain,
 			Certificates: []string{"/etc/docker/certs.d", "/etc/containers/certs.d"}},
 	})
@@ -190,6 +193,19 @@ func openDriver(c *Config, doors *route.Doors) (driver.Driver, driver.Access, er
 		return nil, nil, err
 	}
 	return multi.New(full, none), machine, nil
+}
+
+// openEvents opens the log of what becomes of sandboxes.
+func openEvents(c *Config) (*eventlog.Log, error) {
+	log := c.Log
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	dir := filepath.Join(c.StateDir, "e2b")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	return eventlog.Open(filepath.Join(dir, "events.jsonl"), log)
 }
 
 // hidden are the daemon's files that a flag may put anywhere, which no sandbox that is
@@ -216,7 +232,12 @@ func Open(c Config) (*Set, error) {
 		return nil, errors.New("parts: a manager and a state directory are needed")
 	}
 	doors := new(route.Doors)
-	boxes, machine, err := openDriver(&c, doors)
+	outside := network.NewHost(c.Network)
+	history, err := openEvents(&c)
+	if err != nil {
+		return nil, err
+	}
+	boxes, machine, err := openDriver(&c, doors, outside, history.Add)
 	if err != nil {
 		return nil, err
 	}
@@ -283,7 +304,7 @@ func Open(c Config) (*Set, error) {
 	}
 	e2b, err := e2bapi.New(e2bapi.Config{
 		Driver: boxes, Secret: secret, Token: processes.AccessToken, Trusted: c.Trusted, Domains: c.Domains, Port: c.TLS.Port,
-		Dir: filepath.Join(c.StateDir, "e2b"), Log: c.Log,
+		Dir: filepath.Join(c.StateDir, "e2b"), Events: history, Dial: outside.Dial, Refuses: outside.Refuses, Log: c.Log,
 	})
 	if err != nil {
 		return nil, err
