@@ -18,6 +18,9 @@ func Called() bool { return len(os.Args) > 0 && filepath.Base(os.Args[0]) == Nam
 
 // Main runs the role that the command line names and returns the exit status.
 func Main() int {
+	if status, ok := asSudo(); ok {
+		return status
+	}
 	if err := run(os.Args[1:]); err != nil {
 		fmt.Fprintf(os.Stderr, "tend: %v\n", err)
 		return 1

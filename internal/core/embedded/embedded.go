@@ -45,6 +45,19 @@ func Open() (*os.File, error) {
 	return f, nil
 }
 
+// Carried returns the small binary; nil: this tend was built without it.
+func Carried() ([]byte, error) {
+	f, err := files.Open(packed)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(lz4.NewReader(f))
+}
+
 // Bytes returns the binary, for an upgrade.
 func Bytes() ([]byte, error) {
 	if f, err := files.Open(packed); err == nil {

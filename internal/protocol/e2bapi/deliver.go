@@ -29,6 +29,7 @@ var _ module.Runner = (*Face)(nil)
 
 // Run implements [module.Runner].
 func (f *Face) Run(ctx context.Context) error {
+	defer close(f.over)
 	if f.history == nil {
 		<-ctx.Done()
 		return nil

@@ -69,6 +69,8 @@ type Face struct {
 	version   string
 	machine   machine
 	store     *store
+	helpers   turns
+	over      chan struct{} // closed when the server ends
 	history   *eventlog.Log
 	hooks     *hooks
 	dial      func(ctx context.Context, network, address string) (net.Conn, error)
@@ -87,6 +89,7 @@ func New(c Config) (*Face, error) {
 		driver: c.Driver, secret: c.Secret, token: c.Token, trusted: c.Trusted, domains: c.Domains, port: c.Port,
 		publicURL: strings.TrimRight(c.PublicURL, "/"), version: c.EnvdVersion, machine: machineOf(c.Dir), began: time.Now(),
 		logging: make(chan struct{}, logsAtOnce), log: c.Log, history: c.Events, dial: c.Dial, refuses: c.Refuses,
+		over: make(chan struct{}),
 	}
 	if f.token == nil {
 		f.token = func() protocol.Token { return "" }
@@ -124,6 +127,7 @@ func (f *Face) Routes() []module.Route {
 		{Pattern: "PUT " + uploadPath + "{token}", Handler: http.HandlerFunc(f.upload), Access: module.Own,
 			Body: func(string) module.Body { return module.File }},
 		f.contentRoute(),
+		f.sudoRoute(),
 	}
 	for _, tree := range []string{
 		"/sandboxes", "/v2/sandboxes", "/snapshots", "/templates", "/v2/templates", "/v3/templates", "/default-templates",

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/tend-run/tend/internal/core/box"
+	"github.com/tend-run/tend/internal/core/embedded"
 	"github.com/tend-run/tend/internal/lib/atomicfile"
 	"github.com/tend-run/tend/internal/sandbox/driver"
 	"github.com/tend-run/tend/internal/sandbox/layer"
@@ -60,16 +61,31 @@ func (d *Driver) baseLayer(by string) (layer.ID, error) {
 	}
 	python := pythonLink("/")
 	sum := sha256.New()
-	fmt.Fprintf(sum, "%s\x00%s\x00%s\x00%s\x00", passwd, group, baseProfile, python)
-	key := "base 3 " + hex.EncodeToString(sum.Sum(nil))
+	program, err := d.sudoSum()
+	if err != nil {
+		return "", fmt.Errorf("template %s: %w", baseName, err)
+	}
+	fmt.Fprintf(sum, "%s\x00%s\x00%s\x00%s\x00%s\x00", passwd, group, baseProfile, python, program)
+	key := "base 4 " + hex.EncodeToString(sum.Sum(nil))
 	d.templates.making.Lock() // once
 	defer d.templates.making.Unlock()
 	if id, ok := d.layers.Find(key, by); ok {
 		return id, nil
 	}
 	return d.layers.Make(layer.Meta{Key: key, By: by}, func(dir string) error {
-		return fillBase(dir, string(passwd), string(group), python)
+		sudo, err := embedded.Carried()
+		if err != nil {
+			return err
+		}
+		return fillBase(dir, string(passwd), string(group), python, sudo)
 	})
+}
+
+// sumOfSudo identifies the program sudo (package sudo of core) that base has.
+func sumOfSudo() (string, error) {
+	program, err := embedded.Carried()
+	sum := sha256.Sum256(program)
+	return hex.EncodeToString(sum[:]), err
 }
 
 // localBin is where administrators put programs, and so base. It comes first in PATH.
@@ -95,8 +111,9 @@ func pythonLink(root string) string {
 	return found
 }
 
-// fillBase writes the files of base to a new directory. python is what the link python leads to; "": there is none.
-func fillBase(dir, passwd, group, python string) error {
+// fillBase writes the files of base to a new directory. python is what the link python leads to; "": there is none. sudo is the
+// program of that name, or nothing.
+func fillBase(dir, passwd, group, python string, sudo []byte) error {
 	uid, home := accountFor(passwd, group), "/home/"+baseUser
 	keep := func(text string) string { // what comes before the account
 		var b strings.Builder
@@ -135,9 +152,14 @@ func fillBase(dir, passwd, group, python string) error {
 		{"root/", 0o700, 0, 0, ""},
 		{"root/.profile", 0o644, 0, 0, ""},
 		{"root/.bashrc", 0o644, 0, 0, ""},
+		{"usr/", 0o755, 0, 0, ""},
+		{"usr/bin/", 0o755, 0, 0, ""},
+	}
+	if len(sudo) > 0 {
+		base = append(base, file{"usr/bin/sudo", 0o755, 0, 0, string(sudo)})
 	}
 	if python != "" {
-		base = append(base, file{"usr/", 0o755, 0, 0, ""}, file{"usr/local/", 0o755, 0, 0, ""}, file{localBin + "/", 0o755, 0, 0, ""})
+		base = append(base, file{"usr/local/", 0o755, 0, 0, ""}, file{localBin + "/", 0o755, 0, 0, ""})
 	}
 	for _, f := range base {
 		path := filepath.Join(dir, f.path)

@@ -56,7 +56,7 @@ func TestThePythonOfBaseIsForAllWhateverTheUmask(t *testing.T) {
 	old := syscall.Umask(0o077)
 	defer syscall.Umask(old)
 	dir := t.TempDir()
-	if err := fillBase(dir, "", "", "/usr/bin/python3"); err != nil {
+	if err := fillBase(dir, "", "", "/usr/bin/python3", nil); err != nil {
 		t.Fatal(err)
 	}
 	if to, err := os.Readlink(filepath.Join(dir, localBin, "python")); err != nil || to != "/usr/bin/python3" {
@@ -68,7 +68,7 @@ func TestThePythonOfBaseIsForAllWhateverTheUmask(t *testing.T) {
 		}
 	}
 	bare := t.TempDir()
-	if err := fillBase(bare, "", "", ""); err != nil {
+	if err := fillBase(bare, "", "", "", nil); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Lstat(filepath.Join(bare, "usr")); !os.IsNotExist(err) {

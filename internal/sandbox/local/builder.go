@@ -238,8 +238,13 @@ func (r *builder) make(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	of := "" // steps of E2B's builds use sudo
+	if r.b.spec.AsParent {
+		of = r.b.TemplateID
+	}
 	rec := record{
-		Record:  sandboxrecord.NewRecord(r.d.newID(), &driver.Spec{Run: driver.RunConfig{User: "root", Dir: "/"}, Size: r.b.spec.Size}),
+		Record: sandboxrecord.NewRecord(r.d.newID(), &driver.Spec{Run: driver.RunConfig{User: "root", Dir: "/"}, Size: r.b.spec.Size,
+			E2BTemplate: of}),
 		Size:    r.b.spec.Size,
 		Disk:    disk,
 		Network: driver.NetworkOwn, UIDBase: r.d.cfg.UIDBase, Layer: r.top, Origin: r.top, Build: r.b.ID,

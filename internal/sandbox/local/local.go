@@ -96,7 +96,8 @@ type Driver struct {
 	spares spares
 	disks  sync.Mutex // held while room for a disk is looked for and taken
 
-	defaults driver.Size // of sandboxes that ask for nothing
+	defaults driver.Size            // of sandboxes that ask for nothing
+	sudoSum  func() (string, error) // sumOfSudo, once
 
 	expiring  sync.WaitGroup // of sandboxes at their time
 	ends      chan struct{}  // a place for each of them
@@ -137,7 +138,7 @@ func Open(cfg Config) (*Driver, error) {
 	}
 	d := &Driver{cfg: cfg, log: cfg.Log, clock: sandboxrecord.NewClock(), thrown: make(chan struct{}, 1),
 		spares: spares{changed: make(chan struct{}, 1), stays: spareStays}, ends: make(chan struct{}, mostExpiring),
-		startWait: startWait, defaults: defaultSize(pidsOfMachine(), memoryOfMachine())}
+		startWait: startWait, sudoSum: sync.OnceValues(sumOfSudo), defaults: defaultSize(pidsOfMachine(), memoryOfMachine())}
 	d.defaults.Disk = cfg.Disk
 	if d.log == nil {
 		d.log = slog.New(slog.DiscardHandler)

@@ -1,0 +1,5 @@
+//go:build !linux
+
+package role
+
+func asSudo() (status int, ok bool) { return 0, false }
