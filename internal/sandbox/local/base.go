@@ -152,11 +152,12 @@ func fillBase(dir, passwd, group, python string, sudo []byte) error {
 		{"root/", 0o700, 0, 0, ""},
 		{"root/.profile", 0o644, 0, 0, ""},
 		{"root/.bashrc", 0o644, 0, 0, ""},
-		{"usr/", 0o755, 0, 0, ""},
-		{"usr/bin/", 0o755, 0, 0, ""},
+	}
+	if len(sudo) > 0 || python != "" {
+		base = append(base, file{"usr/", 0o755, 0, 0, ""})
 	}
 	if len(sudo) > 0 {
-		base = append(base, file{"usr/bin/sudo", 0o755, 0, 0, string(sudo)})
+		base = append(base, file{"usr/bin/", 0o755, 0, 0, ""}, file{"usr/bin/sudo", 0o755, 0, 0, string(sudo)})
 	}
 	if python != "" {
 		base = append(base, file{"usr/local/", 0o755, 0, 0, ""}, file{localBin + "/", 0o755, 0, 0, ""})
