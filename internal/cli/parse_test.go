@@ -177,6 +177,7 @@ func TestServePlan(t *testing.T) {
 		"two words of token":          {Listen: []string{"none"}, serveFlags: serveFlags{TokenFile: writeFile(t, dir, "two", "a b")}},
 		"a relative workdir":          {Listen: []string{"none"}, serveFlags: serveFlags{DefaultWorkdir: "x"}},
 		"a mirror that is no address": {Listen: []string{"none"}, serveFlags: serveFlags{ImageMirror: []string{"docker.io=mirror"}}},
+		"no pattern of images":        {Listen: []string{"none"}, serveFlags: serveFlags{ImageShare: []string{"[a"}}},
 		"a disk below the least":      {Listen: []string{"none"}, serveFlags: serveFlags{SandboxDisk: "15MiB"}},
 		"a disk beyond the most":      {Listen: []string{"none"}, serveFlags: serveFlags{SandboxDisk: "65TiB"}},
 		"a budget of nothing":         {Listen: []string{"none"}, serveFlags: serveFlags{SpoolBudget: "0"}},

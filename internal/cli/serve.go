@@ -45,6 +45,7 @@ type serveFlags struct {
 	SandboxReach   []string      `name:"sandbox-reach" placeholder:"RULE" help:"Let isolated sandboxes reach this despite --sandbox-deny: an address, a CIDR, private or *, with :PORT or without. One address with a port is opened even on this machine: 127.0.0.1:3128 for a proxy, whose address inside is 192.0.0.1:3128. The daemon's own ports are never opened. Repeatable. Default: none."`
 	SandboxDeny    []string      `name:"sandbox-deny" placeholder:"RULE" help:"Let no isolated sandbox reach this, whatever its own rules say: an address, a CIDR, private (the networks 10.0.0.0/8 and the like) or * (everything), with :PORT or without. Repeatable. Default: none; this machine and cloud metadata services are never reachable."`
 	ImageMirror    []string      `name:"image-mirror" placeholder:"HOST=URL" help:"Ask this registry for images of another one first: docker.io=http://127.0.0.1:5000/hub. A path goes before those of images. Repeatable."`
+	ImageShare     []string      `name:"image-share" placeholder:"NAME" help:"Callers of E2B's and LangSmith's protocols may have this image, although it was imported, or pulled with this machine's credentials: tools, ghcr.io/acme/*. Repeatable."`
 	SandboxDisk    string        `name:"sandbox-disk" placeholder:"SIZE" help:"Disk limit of an isolated sandbox that requests none (tend sandbox create --disk), 16MiB or more: its disk is a file of its own, which grows with what is written to it. An existing sandbox keeps what it has. Default: it writes to this machine's disk, without a limit."`
 	NoSpareSandbox bool          `name:"no-spare-sandbox" help:"Keep no isolated sandbox ready for the next creation. This saves the memory of the spare one, but a creation takes three times as long."`
 	Providers      string        `name:"providers" placeholder:"FILE" help:"File with the model providers for virtual keys (tend key), and with the providers' own keys; its mode must be 0600 or less. It is read again when it changes. Default: none."`
@@ -147,6 +148,11 @@ func (c *serveCmd) plan(inv *invocation, passed ...string) (*plan, error) {
 	}
 	if _, err := p.flags.proxies(); err != nil {
 		return nil, err
+	}
+	for _, pattern := range p.flags.ImageShare {
+		if _, err := filepath.Match(pattern, ""); err != nil || pattern == "" {
+			return nil, usageError(fmt.Sprintf("--image-share %.200q: write the name of an image, or a pattern such as ghcr.io/acme/*", pattern))
+		}
 	}
 	if _, err := p.flags.mirrors(); err != nil {
 		return nil, err

@@ -234,7 +234,7 @@ func (c *serverRoleCmd) serve(ctx context.Context, inv *invocation, dir string) 
 			StateDir: dir, Listeners: listeners, Distant: distant, Token: protocol.Token(token), TokenFile: c.TokenFile, Insecure: c.Insecure,
 			Domains: domains, TLS: secure, Origins: c.AllowOrigin, Proxies: proxies, PortFile: c.PortFile, URLFile: filepath.Join(dir, home.URLFile),
 			DefaultUser: c.DefaultUser, DefaultWorkdir: c.DefaultWorkdir, Network: network.Config{Reach: reach, Deny: deny},
-			SandboxDisk: sizes.disk, Mirrors: mirrors, NoSpare: c.NoSpareSandbox, Providers: c.Providers,
+			SandboxDisk: sizes.disk, Mirrors: mirrors, ShareImages: c.ImageShare, NoSpare: c.NoSpareSandbox, Providers: c.Providers,
 			ExitSecret: exitSecret, ExitSecretFile: c.OnExitSecret,
 			Program: ownProgram(), Version: versionText(), Log: log,
 		},

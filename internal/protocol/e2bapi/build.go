@@ -107,9 +107,10 @@ func (f *Face) buildOf(r *http.Request) (driver.Templater, *reserved, error) {
 
 // buildRequest is the body that starts a build.
 type buildRequest struct {
-	FromImage    string `json:"fromImage"`
-	FromTemplate string `json:"fromTemplate"`
-	Force        bool   `json:"force"`
+	FromImage    string   `json:"fromImage"`
+	Registry     registry `json:"fromImageRegistry"`
+	FromTemplate string   `json:"fromTemplate"`
+	Force        bool     `json:"force"`
 	Steps        []struct {
 		Type      string   `json:"type"`
 		Args      []string `json:"args"`
@@ -119,12 +120,6 @@ type buildRequest struct {
 	StartCmd string `json:"startCmd"`
 	ReadyCmd string `json:"readyCmd"`
 }
-
-// baseImage is what the SDKs' Template() begins with. It is base here: there are no
-// images.
-var baseImage = lazyregexp.New(`^(docker\.io/)?e2bdev/base(:[A-Za-z0-9._-]+)?$`)
-
-const noImages = "images need a registry, which this server does not use; begin with fromTemplate('base'), which has the programs of this machine"
 
 func (f *Face) startBuild(w http.ResponseWriter, r *http.Request) error {
 	var req buildRequest
@@ -140,13 +135,15 @@ func (f *Face) startBuild(w http.ResponseWriter, r *http.Request) error {
 	}
 	b.Started = true
 	ctx := context.WithoutCancel(r.Context())
-	if req.FromImage != "" && !baseImage.MatchString(req.FromImage) {
+	pull, err := req.pull()
+	if err != nil {
 		// The SDKs show the line of the program that a failed step came from.
-		b.Refused = "image " + req.FromImage[:min(len(req.FromImage), 200)] + ": " + noImages
+		b.Refused = err.Error()
 	} else {
 		spec := driver.BuildSpec{
 			ID: b.ID, TemplateID: b.TemplateID, Name: b.Name, Tags: b.Tags, Size: driver.Size{CPUs: b.CPUs, Memory: b.Memory},
 			From: req.FromTemplate, AsParent: true, Start: req.StartCmd, Ready: req.ReadyCmd, Force: req.Force, Blob: f.store.open,
+			FromImage: pull.Name, Pull: pull,
 		}
 		for _, s := range req.Steps {
 			spec.Steps = append(spec.Steps, driver.Step{Kind: s.Type, Args: s.Args, Hash: s.FilesHash, Force: s.Force})
@@ -156,7 +153,10 @@ func (f *Face) startBuild(w http.ResponseWriter, r *http.Request) error {
 				spec.From = ""
 			}
 		}
-		if _, err := t.Build(ctx, spec); errors.Is(err, driver.ErrNotFound) {
+		_, err := t.Build(ctx, spec)
+		if bad, ok := errors.AsType[*driver.InvalidError](err); ok && bad.Field == "image" {
+			b.Refused = err.Error()
+		} else if errors.Is(err, driver.ErrNotFound) {
 			// As with an image: the step that named it fails.
 			b.Refused = fmt.Sprintf("template %.200q not found", spec.From)
 		} else if err != nil {

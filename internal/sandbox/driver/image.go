@@ -70,4 +70,6 @@ type Image struct {
 	Layers []string
 	// Left says in sentences what of the image is left out.
 	Left []string
+	// Public: it was fetched as everybody may fetch it.
+	Public bool
 }

@@ -70,12 +70,14 @@ type BuildSpec struct {
 	// together with From.
 	From, FromDir string
 	// FromImage is an image whose files it begins with, in the place of From and FromDir. It is
-	// fetched if it is not here; Pull says for whom, and may have credentials.
+	// fetched if it is not here; Pull says for whom, and may have credentials, which are
+	// forgotten then.
 	FromImage string
 	Pull      Pull
 	Steps     []Step
 	// AsParent: steps begin as the user of From and in its directory, or that user's
-	// home; else as root and in "/", unless From has a directory.
+	// home; else as root and in "/", unless From has a directory. FromImage gets an account
+	// "user" for that if it has none: its own user and directory count no more.
 	AsParent bool
 	// Start is a command that runs in each sandbox made from it, and Ready one that
 	// ends with 0 when that is up. Both for a shell; "": none.

@@ -20,7 +20,7 @@ var _ driver.Imager = (*Driver)(nil)
 
 // openImages reads the images.
 func (d *Driver) openImages() (err error) {
-	d.images, err = oci.Open(oci.Config{Dir: filepath.Join(d.cfg.Dir, imagesName), Layers: d.layers, Log: d.log,
+	d.images, err = oci.Open(oci.Config{Dir: filepath.Join(d.cfg.Dir, imagesName), Layers: d.layers, Log: d.log, Share: d.cfg.ShareImages,
 		Room: func() int64 { return roomToCopy(d.cfg.State) }})
 	return err
 }
@@ -114,21 +114,39 @@ func (d *Driver) fromImage(rec *record) (release func(), err error) {
 }
 
 // beginImage has a build begin with an image. Its steps begin as root; what follows them gets
-// the image's user, directory and variables where the steps say nothing.
+// the image's user, directory and variables where the steps say nothing. AsParent, both have the
+// account user in the place of these.
 func (r *builder) beginImage(ctx context.Context) error {
 	s, d := &r.b.spec, r.d
-	_, err := d.images.Get(s.FromImage)
-	if errors.Is(err, driver.ErrNotFound) || err == nil && s.Force {
-		p := s.Pull
-		p.Name, p.Say = s.FromImage, func(text string) { r.b.say("info", r.step, "%s", text) }
-		_, err = d.PullImage(ctx, p)
-	}
+	p := s.Pull
+	s.Pull = driver.Pull{} // a build is remembered; credentials are not
+	p.Name, p.Say = s.FromImage, func(text string) { r.b.say("info", r.step, "%s", text) }
+	m, err := d.wantImage(ctx, p, s.Force)
 	if err != nil {
 		return err
 	}
-	if r.top, r.parent, err = d.images.Use(s.FromImage, r.by); err != nil {
+	if r.top, r.parent, err = d.images.Use(m.ID, r.by); err != nil {
 		return err
+	}
+	if s.AsParent {
+		top, err := d.withUser(ctx, r.top, r.by)
+		if err != nil {
+			return err
+		}
+		r.swap(top)
+		r.parent = driver.RunConfig{User: baseUser, Env: r.parent.Env}
 	}
 	r.key = string(r.top)
 	return nil
+}
+
+// wantImage finds an image that is here, or fetches it: anew, if its name may mean another one
+// by now.
+func (d *Driver) wantImage(ctx context.Context, p driver.Pull, anew bool) (driver.Image, error) {
+	m, err := d.imageFor(p.Name, p.Owner)
+	fetched := m.Digest != "" && (p.Owner || m.Public) // else there is nowhere to ask for it
+	if errors.Is(err, driver.ErrNotFound) || err == nil && anew && fetched {
+		return d.PullImage(ctx, p)
+	}
+	return m, err
 }

@@ -70,6 +70,8 @@ type Config struct {
 	Disk int64
 	// Registry says how images are fetched.
 	Registry registry.Config
+	// ShareImages are the images that are everybody's beside public ones ([oci.Config].Share).
+	ShareImages []string
 	// Tell is told what becomes of the sandboxes.
 	Tell driver.Tell
 	Log  *slog.Logger // nil: nothing is logged

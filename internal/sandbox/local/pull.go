@@ -52,7 +52,7 @@ func (d *Driver) PullImage(ctx context.Context, p driver.Pull) (m driver.Image, 
 		return m, err
 	}
 	if ref.Digest != "" {
-		if m, err := d.images.Get(p.Name); err == nil {
+		if m, err := d.imageFor(p.Name, p.Owner); err == nil {
 			return m, nil // it cannot have changed
 		}
 	}
@@ -60,12 +60,9 @@ func (d *Driver) PullImage(ctx context.Context, p driver.Pull) (m driver.Image, 
 	if say == nil {
 		say = func(string) {}
 	}
-	req := &registry.Request{Ref: ref, Machine: p.Owner}
+	req := &registry.Request{Ref: ref, Machine: p.Owner, May: d.out.May}
 	if p.User != "" || p.Password != "" {
 		req.Credentials = &registry.Credentials{User: p.User, Password: p.Password}
-	}
-	if !p.Owner {
-		req.May = d.out.May
 	}
 	say("asking " + ref.Host + " for " + ref.Short())
 	found, err := d.cfg.Registry.Find(ctx, req)
@@ -79,7 +76,11 @@ func (d *Driver) PullImage(ctx context.Context, p driver.Pull) (m driver.Image, 
 		return m, err
 	}
 	defer end()
-	from, err := d.images.Missing(found.Config)
+	var given map[string]bool
+	if !p.Owner {
+		given = d.images.Given(ref, found.Digest)
+	}
+	from, err := d.images.Missing(found.Config, given)
 	if err != nil {
 		return m, err
 	}
@@ -89,7 +90,7 @@ func (d *Driver) PullImage(ctx context.Context, p driver.Pull) (m driver.Image, 
 	}
 	b, stop := found.Fetch(ctx, from, registry.Sink{File: d.images.SpoolFile, Room: d.images.Room, Progress: p.Progress})
 	defer func() { err = errors.Join(err, stop()) }()
-	b.Names = []string{ref.String()}
+	b.Names, b.Given = []string{ref.String()}, given
 	if !p.Owner {
 		if err := b.Wait(ctx, from); err != nil {
 			return m, err
@@ -97,4 +98,12 @@ func (d *Driver) PullImage(ctx context.Context, p driver.Pull) (m driver.Image, 
 	}
 	m, err = d.images.Add(ctx, b, say)
 	return m, imageFault(err)
+}
+
+// imageFor finds an image that is here, and that whoever asks may have.
+func (d *Driver) imageFor(key string, owner bool) (driver.Image, error) {
+	if owner {
+		return d.images.Get(key)
+	}
+	return d.images.Shared(key)
 }

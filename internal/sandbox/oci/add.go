@@ -42,7 +42,7 @@ func (s *Store) Add(ctx context.Context, b Bundle, say func(string)) (driver.Ima
 	if p := c.Platform(); p != nil {
 		m.Platform = p.String()
 	}
-	g := &adding{s: s, ctx: ctx, m: m, by: "image added " + rand.Text(), say: say}
+	g := &adding{s: s, ctx: ctx, m: m, given: b.Given, by: "image added " + rand.Text(), say: say}
 	defer g.release()
 	if err := g.layers(b.Layers, c.RootFS.DiffIDs); err != nil {
 		return driver.Image{}, err
@@ -54,18 +54,22 @@ func (s *Store) Add(ctx context.Context, b Bundle, say func(string)) (driver.Ima
 		say(text)
 		s.log.Info("image: "+text, slog.String("id", m.ID.String()))
 	}
-	return s.enlist(m)
+	m.Public = b.Public != nil && b.Public()
+	return s.enlist(m, b.Given == nil)
 }
 
 // Missing reports from which layer on an image is not here, by its configuration: as many as it
-// has layers if all are.
-func (s *Store) Missing(config []byte) (int, error) {
+// has layers if all are. given are the chains that whoever asks may have; nil: all.
+func (s *Store) Missing(config []byte, given map[string]bool) (int, error) {
 	c := new(v1.ConfigFile)
 	if err := Decode(config, "configuration", c); err != nil {
 		return 0, err
 	}
 	all := chains(c.RootFS.DiffIDs)
 	for i, chain := range all {
+		if given != nil && !given[chain] {
+			return i, nil
+		}
 		by := "image looked at " + rand.Text()
 		id, ok := s.cfg.Layers.Find("image "+chain, by)
 		if !ok {
@@ -78,11 +82,12 @@ func (s *Store) Missing(config []byte) (int, error) {
 
 // adding is an image that is being added.
 type adding struct {
-	s   *Store
-	ctx context.Context
-	m   *image
-	by  string
-	say func(string)
+	s     *Store
+	ctx   context.Context
+	m     *image
+	given map[string]bool // as in a Bundle
+	by    string
+	say   func(string)
 }
 
 // release lets go what was held until the image holds it.
@@ -118,6 +123,9 @@ func (g *adding) layers(blobs []Blob, diffs []v1.Hash) error {
 		g.say(fmt.Sprintf("layer %d of %d %s", i+1, len(blobs), word))
 		g.swap(id)
 		info, err := g.s.cfg.Layers.Get(id)
+		if err == nil && !made && g.given != nil && !g.given[chain] {
+			err = g.prove(&blobs[i], diffs[i], info)
+		}
 		if err != nil {
 			return err
 		}
@@ -307,10 +315,14 @@ func (g *adding) settings(c *v1.Config) error {
 	return nil
 }
 
-// enlist writes the record of an image, whose layers are held. Its names are its own then.
-func (s *Store) enlist(m *image) (driver.Image, error) {
+// enlist writes the record of an image, whose layers are held. Its names are its own then; who
+// is not the owner takes none from an image that is not public.
+func (s *Store) enlist(m *image, owner bool) (driver.Image, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if !owner {
+		m.Names = slices.DeleteFunc(slices.Clone(m.Names), func(n string) bool { return s.kept(n, m.ID) })
+	}
 	m.Added = time.Now().UTC()
 	m.used = m.Added
 	before := s.images[m.ID]
@@ -320,7 +332,7 @@ func (s *Store) enlist(m *image) (driver.Image, error) {
 				m.Names = append(slices.Clone(m.Names), n)
 			}
 		}
-		m.Digest = cmpOr(m.Digest, before.Digest)
+		m.Digest, m.Public = cmpOr(m.Digest, before.Digest), m.Public || before.Public
 		if m.Left == (unpack.Left{}) {
 			m.Left = before.Left // what was said when its layers were unpacked
 		}

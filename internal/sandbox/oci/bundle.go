@@ -27,6 +27,13 @@ type Bundle struct {
 	Config []byte
 	// Layers, lowest first.
 	Layers []Blob
+	// Public reports, once the layers are here, whether whoever asks its registry gets them; nil:
+	// no.
+	Public func() bool
+	// Given are the chains that whoever asks may have because they are here: he has to bring all
+	// others, and takes no name from an image that is not public. nil: the owner asks, who may
+	// have all.
+	Given map[string]bool
 }
 
 // Blob is a layer of a bundle.

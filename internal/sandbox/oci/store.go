@@ -39,6 +39,7 @@ type image struct {
 	Bytes    int64             `json:"bytes"`
 	Entries  int64             `json:"entries"`
 	Left     unpack.Left       `json:"left,omitzero"`
+	Public   bool              `json:"public,omitempty"` // whoever asked its registry got it
 
 	used time.Time // guarded by Store.mu
 }
@@ -49,7 +50,10 @@ type Config struct {
 	Layers *layer.Store
 	// Room is how many bytes the disk has for another image; 0: not known. nil: no limit.
 	Room func() int64
-	Log  *slog.Logger // nil: nothing is logged
+	// Share are the images that are everybody's, beside public ones: names with or without a tag,
+	// or patterns of them, as package path matches them.
+	Share []string
+	Log   *slog.Logger // nil: nothing is logged
 }
 
 // Store holds the images of this machine. All methods may be called concurrently.
@@ -250,7 +254,7 @@ func (m *image) info() driver.Image {
 	out := driver.Image{
 		ID: m.ID.String(), Digest: m.Digest, Platform: m.Platform, Made: m.Made, Added: m.Added, Bytes: m.Bytes, Entries: m.Entries,
 		Run: m.Run, Entrypoint: slices.Clone(m.Entry), Cmd: slices.Clone(m.Cmd), Ports: slices.Clone(m.Ports), Labels: m.Labels,
-		Layers: slices.Clone(m.Layers), Left: m.Left.Sentences(),
+		Layers: slices.Clone(m.Layers), Left: m.Left.Sentences(), Public: m.Public,
 	}
 	for _, n := range m.Names {
 		out.Names = append(out.Names, shortName(n))

@@ -57,6 +57,8 @@ type Settings struct {
 	SandboxDisk int64
 	// Mirrors are asked for images before the registry that they stand for, by its host.
 	Mirrors map[string][]*url.URL
+	// ShareImages are names and patterns of images that callers of every protocol may have.
+	ShareImages []string
 	// NoSpare: no isolated sandbox is kept ready for the next creation.
 	NoSpare bool
 	// Providers is the file of the gateway's providers, an absolute path; empty: there are none.

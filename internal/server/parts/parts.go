@@ -182,7 +182,7 @@ func openDriver(c *Config, doors *route.Doors, outside *network.Host, tell drive
 	full, err := local.Open(local.Config{
 		Dir: filepath.Join(c.StateDir, "sandboxes"), State: c.StateDir, Manager: c.Manager, Inside: c.Inside, Engine: c.Boxes,
 		Hide: hidden(&c.Settings), Network: outside, Spare: !c.NoSpare, Disk: c.SandboxDisk,
-		Door: doors.Open, Tell: tell, Log: c.Log,
+		Door: doors.Open, Tell: tell, ShareImages: c.ShareImages, Log: c.Log,
 		Registry: registry.Config{Mirrors: c.Mirrors, Keychain: authn.DefaultKeychain,
 			Certificates: []string{"/etc/docker/certs.d", "/etc/containers/certs.d"}},
 	})

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -47,7 +48,8 @@ type Request struct {
 	// Credentials of the caller; nil: the machine's, if Machine is set, else none.
 	Credentials *Credentials
 	Machine     bool
-	// May reports why an address may not be dialed; nil: each may.
+	// May reports why an address may not be dialed; nil: each may. The machine's own request is
+	// dialed all the same, and [Image].Public is false then.
 	May func(netip.AddrPort) error
 }
 
@@ -64,6 +66,8 @@ type session struct {
 	base   *url.URL // up to and with the path of the repository
 	ref    oci.Reference
 	quiet  time.Duration // how long it may be
+	closed *atomic.Bool  // not everybody would have got as far
+	owner  bool          // it asks with what this machine may
 }
 
 func (c *Config) silence() time.Duration { return cmp.Or(c.Silence, time.Minute) }
@@ -113,7 +117,9 @@ func (c *Config) open(ctx context.Context, req *Request, at *url.URL) (*session,
 	if c.isMirror(req, at) {
 		may = nil
 	}
-	inner, err := c.transport(at.Host, plain, may)
+	closed := new(atomic.Bool)
+	closed.Store(auth != authn.Anonymous)
+	inner, err := c.transport(at.Host, plain, may, req.Machine, closed)
 	if err != nil {
 		return nil, err
 	}
@@ -125,9 +131,10 @@ func (c *Config) open(ctx context.Context, req *Request, at *url.URL) (*session,
 	rt, err := transport.NewWithContext(ctx, reg, auth, inner, []string{"repository:" + repo + ":pull"})
 	if err != nil {
 		inner.idle.CloseIdleConnections()
-		return nil, explain(err, req.Ref)
+		return nil, explain(err, req.Ref, req.Machine)
 	}
-	s := &session{ref: req.Ref, base: &url.URL{Scheme: at.Scheme, Host: at.Host, Path: "/v2/" + repo}, quiet: c.silence()}
+	s := &session{ref: req.Ref, base: &url.URL{Scheme: at.Scheme, Host: at.Host, Path: "/v2/" + repo}, quiet: c.silence(), closed: closed,
+		owner: req.Machine}
 	s.client = &http.Client{Transport: rt, CheckRedirect: func(r *http.Request, via []*http.Request) error {
 		if len(via) >= 10 {
 			return errors.New("the registry redirects again and again")
@@ -182,7 +189,8 @@ type guarded struct {
 // maxAnswer is the longest answer to what the library asks: a ping, or a token.
 const maxAnswer = 64 << 10
 
-func (c *Config) transport(host string, plain bool, may func(netip.AddrPort) error) (*guarded, error) {
+// transport leads where may allows it; anywhere: elsewhere, too, and closed says so.
+func (c *Config) transport(host string, plain bool, may func(netip.AddrPort) error, anywhere bool, closed *atomic.Bool) (*guarded, error) {
 	d := &net.Dialer{Timeout: dialing}
 	if may != nil {
 		d.ControlContext = func(_ context.Context, _, address string, _ syscall.RawConn) error {
@@ -190,7 +198,12 @@ func (c *Config) transport(host string, plain bool, may func(netip.AddrPort) err
 			if err != nil {
 				return err
 			}
-			return may(netip.AddrPortFrom(to.Addr().Unmap(), to.Port()))
+			err = may(netip.AddrPortFrom(to.Addr().Unmap(), to.Port()))
+			if err != nil && anywhere {
+				closed.Store(true)
+				return nil
+			}
+			return err
 		}
 	}
 	tls, err := c.tls(host)
@@ -202,8 +215,17 @@ func (c *Config) transport(host string, plain bool, may func(netip.AddrPort) err
 		TLSHandshakeTimeout: dialing, ResponseHeaderTimeout: c.silence(), IdleConnTimeout: dialing, MaxResponseHeaderBytes: 256 << 10,
 		DisableCompression: true,
 	}}
-	if may != nil {
-		g.idle.Proxy = nil // what a proxy reaches, nobody could look at
+	if may != nil { // what a proxy reaches, nobody could look at
+		g.idle.Proxy = nil
+		if anywhere {
+			g.idle.Proxy = func(r *http.Request) (*url.URL, error) {
+				u, err := http.ProxyFromEnvironment(r)
+				if u != nil {
+					closed.Store(true)
+				}
+				return u, err
+			}
+		}
 	}
 	if plain {
 		g.plain, g.own = host, isOwn(host)
@@ -248,11 +270,11 @@ func (s *session) get(ctx context.Context, path string, header http.Header) (*ht
 		}
 		if !again || try == tries || after > mostWait {
 			if err != nil {
-				return nil, explain(err, s.ref)
+				return nil, explain(err, s.ref, s.owner)
 			}
 			if resp.StatusCode >= 300 {
 				defer resp.Body.Close()
-				return nil, explain(transport.CheckError(resp, http.StatusOK, http.StatusPartialContent), s.ref)
+				return nil, explain(transport.CheckError(resp, http.StatusOK, http.StatusPartialContent), s.ref, s.owner)
 			}
 			return resp, nil
 		}
@@ -294,7 +316,7 @@ func pause(ctx context.Context, d time.Duration) error {
 }
 
 // explain makes of an error one for the person who asked.
-func explain(err error, ref oci.Reference) error {
+func explain(err error, ref oci.Reference, owner bool) error {
 	var t *transport.Error
 	if errors.As(err, &t) {
 		switch t.StatusCode {
@@ -302,8 +324,12 @@ func explain(err error, ref oci.Reference) error {
 			return errtext.New(fmt.Sprintf("image '%s' not found: the image or tag does not exist in the registry", ref.Short()),
 				driver.ErrNotFound)
 		case http.StatusUnauthorized, http.StatusForbidden:
+			advice := "give the user and the password of an account of " + ref.Host
+			if owner {
+				advice = "log in to " + ref.Host + " by docker login or podman login on the daemon's machine, as its user"
+			}
 			return &driver.InvalidError{Field: "image", Reason: fmt.Sprintf("access denied to '%s': "+
-				"authentication required or insufficient permissions, or there is no such image; log in to %s by docker login or podman login on the daemon's machine, as its user", ref.Short(), ref.Host)}
+				"authentication required or insufficient permissions, or there is no such image; %s", ref.Short(), advice)}
 		case http.StatusTooManyRequests:
 			return errtext.New(fmt.Sprintf("%s has a limit of requests, which is reached; log in, use a mirror, or try again later", ref.Host),
 				driver.ErrLimit)

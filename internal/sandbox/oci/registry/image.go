@@ -34,6 +34,10 @@ type Image struct {
 // Close ends the connections. No fetch may be under way.
 func (m *Image) Close() { m.s.close() }
 
+// Public reports whether everybody would have got what has come so far: without credentials, and
+// from where every request may lead.
+func (m *Image) Public() bool { return !m.s.closed.Load() }
+
 // Size is how many bytes the layers from an index on have.
 func (m *Image) Size(from int) (n int64) {
 	for _, l := range m.Layers[min(from, len(m.Layers)):] {

@@ -501,7 +501,7 @@ func TestARegistryElsewhereLeadsToNoPlainPortOfThisMachine(t *testing.T) {
 	s := httptest.NewServer(http.NotFoundHandler())
 	defer s.Close()
 	for host, may := range map[string]bool{"registry.example": false, "127.0.0.1:1": true} {
-		g := proctest.Value((&Config{}).transport(host, may, nil))(t)
+		g := proctest.Value((&Config{}).transport(host, may, nil, false, new(atomic.Bool)))(t)
 		resp, err := g.RoundTrip(proctest.Value(http.NewRequestWithContext(t.Context(), http.MethodGet, s.URL, nil))(t))
 		if (err == nil) != may {
 			t.Errorf("%s: %v", host, err)
