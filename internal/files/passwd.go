@@ -15,10 +15,10 @@ const (
 	maxKnownInside   = 16   // accounts that are remembered
 )
 
-// Account finds an account inside: a name, "uid" or "uid:gid", as [Account] does on
-// this machine; "" is root. It reads etc/passwd and etc/group below the root: regular
-// files of at most 4 MiB and 100,000 lines; what is beyond is not there. Root needs no
-// entry, nor does a uid. Errors: [ErrUnknownUser], also for an id of [RootIDs] or more.
+// Account finds an account inside: a name or uid, as [Account] does on this machine; "" is
+// root. With ":" and the name or the number of a group behind it, that is its only one. It reads
+// etc/passwd and etc/group below the root: regular files of at most 4 MiB and 100,000 lines;
+// what is beyond is not there. Root needs no entry, nor does a uid. Errors: [ErrUnknownUser], also for an id of [RootIDs] or more.
 func (r *Root) Account(name string) (User, error) {
 	if name == "" {
 		name = "root"
@@ -47,9 +47,10 @@ func (r *Root) Account(name string) (User, error) {
 }
 
 func (r *Root) find(name string) (User, error) {
-	uidText, gidText, both := "", "", false
-	if name[0] >= '0' && name[0] <= '9' {
-		uidText, gidText, both = strings.Cut(name, ":")
+	uidText := ""
+	name, group, both := strings.Cut(name, ":")
+	if name != "" && name[0] >= '0' && name[0] <= '9' {
+		uidText = name
 	}
 	found := User{Name: name, Home: "/"}
 	known := name == "root"
@@ -76,12 +77,9 @@ func (r *Root) find(name string) (User, error) {
 		return User{}, fmt.Errorf("user '%.64s': %w", name, ErrUnknownUser)
 	}
 	if both {
-		gid, err := parseRootID(gidText, "gid")
-		if err != nil {
-			return User{}, err
-		}
+		gid, err := r.group(group)
 		found.GID = gid
-		return found, nil
+		return found, err
 	}
 	found.Groups = []int{found.GID}
 	for f := range r.lines("etc/group", 4) {
@@ -94,6 +92,19 @@ func (r *Root) find(name string) (User, error) {
 		}
 	}
 	return found, nil
+}
+
+// group is the id of a group, which is one or its name.
+func (r *Root) group(text string) (int, error) {
+	if text == "" || text[0] >= '0' && text[0] <= '9' {
+		return parseRootID(text, "gid")
+	}
+	for f := range r.lines("etc/group", 3) {
+		if f[0] == text {
+			return parseRootID(f[2], "gid")
+		}
+	}
+	return 0, fmt.Errorf("group '%.64s': %w", text, ErrUnknownUser)
 }
 
 func member(list, name string) bool {

@@ -95,6 +95,15 @@ func TestWhatTheOwnerPulledByCredentialsIsNobodyElses(t *testing.T) {
 		t.Errorf("the layer was fetched %d times more", n-before)
 	}
 
+	// The same content elsewhere, for everybody, opens no name of the closed registry.
+	open := ocitest.NewRegistry(t)
+	open.Push("web", "1", img)
+	d.out = reached(t, p, open)
+	want("from a registry without accounts", driver.Pull{Name: open.Host + "/web:1"}, "")
+	want("from there again", driver.Pull{Name: open.Host + "/web@" + m.Digest}, "")
+	want("by the closed registry's name", driver.Pull{Name: name}, "access denied")
+	want("by the closed registry's digest", driver.Pull{Name: p.Host + "/web@" + m.Digest}, "access denied")
+
 	imported(t, d, img.Saved(t), "shared/web:2")
 	want("what the operator shares", driver.Pull{Name: "shared/web:2"}, "")
 }

@@ -54,7 +54,9 @@ func (s *Store) Add(ctx context.Context, b Bundle, say func(string)) (driver.Ima
 		say(text)
 		s.log.Info("image: "+text, slog.String("id", m.ID.String()))
 	}
-	m.Public = b.Public != nil && b.Public()
+	if b.Public != nil && b.Public() {
+		m.Public = b.Names
+	}
 	return s.enlist(m, b.Given == nil)
 }
 
@@ -332,7 +334,8 @@ func (s *Store) enlist(m *image, owner bool) (driver.Image, error) {
 				m.Names = append(slices.Clone(m.Names), n)
 			}
 		}
-		m.Digest, m.Public = cmpOr(m.Digest, before.Digest), m.Public || before.Public
+		m.Digest = cmpOr(m.Digest, before.Digest)
+		m.Public = slices.Compact(slices.Sorted(slices.Values(slices.Concat(m.Public, before.Public))))
 		if m.Left == (unpack.Left{}) {
 			m.Left = before.Left // what was said when its layers were unpacked
 		}

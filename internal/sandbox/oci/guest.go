@@ -17,9 +17,9 @@ import (
 // imported, or fetched by credentials or from where no sandbox may reach. They ask its registry
 // as if it were not here, and bring its layers: to know a digest is no right to the content.
 
-// isShared reports whether an image is everybody's.
+// isShared reports whether the operator shares an image.
 func (s *Store) isShared(m *image) bool {
-	return m.Public || slices.ContainsFunc(m.Names, func(full string) bool {
+	return slices.ContainsFunc(m.Names, func(full string) bool {
 		name := shortName(full)
 		return slices.ContainsFunc(s.cfg.Share, func(pattern string) bool {
 			with, err := path.Match(pattern, name)
@@ -29,7 +29,16 @@ func (s *Store) isShared(m *image) bool {
 	})
 }
 
-// Shared is Get for whoever is not the owner.
+// publicAs reports whether everybody may have an image by a key: another name of it may be that
+// of a closed repository, which says nothing of what it has.
+func (m *image) publicAs(key string) bool {
+	ref, err := ParseReference(key)
+	return len(m.Public) > 0 && (key == m.ID.String() || err == nil && slices.ContainsFunc(m.Public, func(n string) bool {
+		return n == ref.String() || ref.Digest != "" && ofRepository(n, ref)
+	}))
+}
+
+// Shared is Get for whoever is not the owner. The image is Public if it is by this key.
 func (s *Store) Shared(key string) (driver.Image, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -37,10 +46,11 @@ func (s *Store) Shared(key string) (driver.Image, error) {
 	if err != nil {
 		return driver.Image{}, err
 	}
-	if !s.isShared(m) {
+	out := m.info()
+	if out.Public = m.publicAs(key); !out.Public && !s.isShared(m) {
 		return driver.Image{}, notFound(key)
 	}
-	return m.info(), nil
+	return out, nil
 }
 
 // Given are the chains that whoever is not the owner may have without bringing them, once the
@@ -51,7 +61,7 @@ func (s *Store) Given(ref Reference, manifest string) map[string]bool {
 	defer s.mu.Unlock()
 	given := map[string]bool{}
 	for _, m := range s.images {
-		if s.isShared(m) || m.Digest == manifest && len(m.Names) > 0 && m.from(ref) {
+		if len(m.Public) > 0 || s.isShared(m) || m.Digest == manifest && len(m.Names) > 0 && m.from(ref) {
 			for _, chain := range m.Layers {
 				given[chain] = true
 			}
@@ -60,11 +70,11 @@ func (s *Store) Given(ref Reference, manifest string) map[string]bool {
 	return given
 }
 
-// kept reports whether an image that is not public has a name, and is not that with an ID. mu is
-// held.
+// kept reports whether an image has a name by which it is not public, and is not that with an ID.
+// mu is held.
 func (s *Store) kept(name string, id v1.Hash) bool {
 	for _, m := range s.images {
-		if m.ID != id && !m.Public && slices.Contains(m.Names, name) {
+		if m.ID != id && slices.Contains(m.Names, name) && !slices.Contains(m.Public, name) {
 			return true
 		}
 	}

@@ -39,7 +39,7 @@ type image struct {
 	Bytes    int64             `json:"bytes"`
 	Entries  int64             `json:"entries"`
 	Left     unpack.Left       `json:"left,omitzero"`
-	Public   bool              `json:"public,omitempty"` // whoever asked its registry got it
+	Public   []string          `json:"public,omitempty"` // names by which whoever asked the registry got it
 
 	used time.Time // guarded by Store.mu
 }
@@ -208,9 +208,11 @@ func (s *Store) find(key string) (*image, error) {
 
 // from reports whether the image has a name of the same repository.
 func (m *image) from(ref Reference) bool {
-	return len(m.Names) == 0 || slices.ContainsFunc(m.Names, func(n string) bool {
-		return strings.HasPrefix(n, ref.Host+"/"+ref.Path+":") || strings.HasPrefix(n, ref.Host+"/"+ref.Path+"@")
-	})
+	return len(m.Names) == 0 || slices.ContainsFunc(m.Names, func(n string) bool { return ofRepository(n, ref) })
+}
+
+func ofRepository(name string, ref Reference) bool {
+	return strings.HasPrefix(name, ref.Host+"/"+ref.Path+":") || strings.HasPrefix(name, ref.Host+"/"+ref.Path+"@")
 }
 
 func notFound(key string) error { return fmt.Errorf("image %.200q: %w", key, driver.ErrNotFound) }
@@ -254,7 +256,7 @@ func (m *image) info() driver.Image {
 	out := driver.Image{
 		ID: m.ID.String(), Digest: m.Digest, Platform: m.Platform, Made: m.Made, Added: m.Added, Bytes: m.Bytes, Entries: m.Entries,
 		Run: m.Run, Entrypoint: slices.Clone(m.Entry), Cmd: slices.Clone(m.Cmd), Ports: slices.Clone(m.Ports), Labels: m.Labels,
-		Layers: slices.Clone(m.Layers), Left: m.Left.Sentences(), Public: m.Public,
+		Layers: slices.Clone(m.Layers), Left: m.Left.Sentences(), Public: len(m.Public) > 0,
 	}
 	for _, n := range m.Names {
 		out.Names = append(out.Names, shortName(n))
