@@ -60,7 +60,7 @@ func (d *able) Snapshot(_ context.Context, id driver.ID, s driver.SnapshotSpec) 
 			return old, driver.ErrExists
 		}
 	}
-	d.snaps = append(d.snaps, driver.Snapshot{ID: driver.NewID(), Name: s.Name, Sandbox: id, Created: time.Now()})
+	d.snaps = append(d.snaps, driver.Snapshot{State: driver.Ready, ID: driver.NewID(), Name: s.Name, Sandbox: id, Created: time.Now()})
 	return d.snaps[len(d.snaps)-1], nil
 }
 

@@ -82,7 +82,7 @@ func (f *Face) snapshots(w http.ResponseWriter, r *http.Request) error {
 	}
 	sandbox, name := q.Get("sandboxID"), q.Get("name")
 	all = slices.DeleteFunc(all, func(s driver.Snapshot) bool {
-		return sandbox != "" && string(s.Sandbox) != sandbox || name != "" && s.Name != name && string(s.ID) != name
+		return s.State != driver.Ready || sandbox != "" && string(s.Sandbox) != sandbox || name != "" && s.Name != name && string(s.ID) != name
 	})
 	all, next := cut(all, &p, func(s *driver.Snapshot) (time.Time, string) { return s.Created, string(s.ID) })
 	list := make([]snapshotJSON, len(all))

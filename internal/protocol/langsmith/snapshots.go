@@ -41,7 +41,7 @@ type snapshotRequest struct {
 // refuse refuses what no driver here can do.
 func (q *snapshotRequest) refuse() error {
 	if q.DockerImage != "" {
-		return errImages
+		return unsupported("docker_image", "a sandbox has no container engine whose images could be exported")
 	}
 	for _, field := range []struct {
 		name string
@@ -105,16 +105,6 @@ func (f *Face) snapshotBox(w http.ResponseWriter, r *http.Request, box driver.Sa
 	}
 	writeJSON(w, http.StatusCreated, snapshotJSON(&s))
 	return nil
-}
-
-var errImages = &problem{http.StatusNotImplemented, kindUnsupported,
-	"snapshots of images are not supported by this server; take one of a sandbox"}
-
-func (f *Face) createSnapshot(http.ResponseWriter, *http.Request) error {
-	if _, err := f.snapshotter(); err != nil {
-		return err
-	}
-	return errImages
 }
 
 func (f *Face) listSnapshots(w http.ResponseWriter, r *http.Request) error {
@@ -193,7 +183,7 @@ func (f *Face) snapshotsByName(w http.ResponseWriter, r *http.Request) error {
 	}
 	answer := named{Tags: []tagOf{}}
 	for i := range all { // oldest first
-		if s := &all[i]; s.Name == name {
+		if s := &all[i]; s.Name == name && s.State == driver.Ready {
 			answer.snapshot = snapshotJSON(s)
 			if s.Tag != "" {
 				answer.Tags = append(answer.Tags, tagOf{s.Tag, string(s.ID)})

@@ -46,6 +46,15 @@ type Snapshotter interface {
 	DeleteSnapshot(ctx context.Context, key string) error
 }
 
+// ImageSnapshotter is an optional ability of a [Snapshotter]: it makes snapshots of images.
+type ImageSnapshotter interface {
+	// SnapshotImage begins to make a snapshot of an image, which is fetched if it is not here,
+	// and returns at once; GetSnapshot by its ID tells when it is Ready, or why it is Failed.
+	// What Run does not say is as in the image. Only then it takes its tag. Errors:
+	// *InvalidError, *UnsupportedError, ErrExists, ErrLimit.
+	SnapshotImage(ctx context.Context, p Pull, spec SnapshotSpec) (Snapshot, error)
+}
+
 // Forker makes copies of a sandbox.
 type Forker interface {
 	// Fork creates sandboxes with the current files of a sandbox and with its Spec, except

@@ -274,6 +274,9 @@ type SnapshotSpec struct {
 	// and no '-'.
 	Tag string
 	Run RunConfig
+	// MaxBytes is how many bytes an image may have of which it is made; 0: as many as there is
+	// room for.
+	MaxBytes int64
 }
 
 // LatestTag is the tag that a name without one means first.

@@ -44,6 +44,8 @@ type snapshot struct {
 type snapshots struct {
 	mu   sync.Mutex
 	byID map[driver.ID]*snapshot // guarded by mu
+
+	making making // of images; guarded by mu
 }
 
 // find looks for an ID, "name:tag" or a name. mu is held.
@@ -78,7 +80,7 @@ func (d *Driver) openLayers() error {
 	if d.layers, err = layer.Open(filepath.Join(d.cfg.Dir, layersName)); err != nil {
 		return err
 	}
-	d.snapshots.byID = map[driver.ID]*snapshot{}
+	d.snapshots.byID, d.snapshots.making = map[driver.ID]*snapshot{}, newMaking()
 	return readRecords(d, "snapshot", filepath.Join(d.cfg.Dir, snapshotsName), func(s *snapshot) string { return string(s.ID) },
 		func(s *snapshot) error {
 			if s.Layer != "" {
@@ -264,6 +266,9 @@ func (d *Driver) GetSnapshot(_ context.Context, key string) (driver.Snapshot, er
 	if n := d.snapshots.find(key); n != nil {
 		return d.snapshotInfo(n), nil
 	}
+	if s := d.snapshots.making.byID[driver.ID(key)]; s != nil {
+		return *s, nil
+	}
 	return driver.Snapshot{}, fmt.Errorf("snapshot %.200q: %w", key, driver.ErrNotFound)
 }
 
@@ -274,6 +279,9 @@ func (d *Driver) Snapshots(context.Context) ([]driver.Snapshot, error) {
 	var all []driver.Snapshot
 	for _, n := range d.snapshots.byID {
 		all = append(all, d.snapshotInfo(n))
+	}
+	for _, s := range d.snapshots.making.byID {
+		all = append(all, *s)
 	}
 	slices.SortFunc(all, func(a, b driver.Snapshot) int {
 		return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.ID, b.ID))
@@ -288,7 +296,7 @@ func (d *Driver) DeleteSnapshot(_ context.Context, key string) error {
 	defer d.snapshots.mu.Unlock()
 	n := d.snapshots.find(key)
 	if n == nil {
-		return fmt.Errorf("snapshot %.200q: %w", key, driver.ErrNotFound)
+		return d.snapshots.making.forget(key)
 	}
 	if err := os.Remove(d.snapshotFile(n.ID)); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("snapshot: %w", err)

@@ -35,6 +35,7 @@ func (d *Driver) Run(ctx context.Context) error {
 	var others sync.WaitGroup
 	others.Go(func() { d.sweepLayers(ctx) })
 	others.Go(func() { d.runBuilds(ctx) })
+	others.Go(func() { d.makeSnapshots(ctx) })
 	others.Go(func() { d.keepSpare(ctx) })
 	defer others.Wait()
 	for {

@@ -240,6 +240,15 @@ func (d *Driver) Snapshot(ctx context.Context, id driver.ID, spec driver.Snapsho
 	return s.Snapshot(ctx, id, spec)
 }
 
+// SnapshotImage implements driver.ImageSnapshotter.
+func (d *Driver) SnapshotImage(ctx context.Context, p driver.Pull, spec driver.SnapshotSpec) (driver.Snapshot, error) {
+	s, ok := d.full.(driver.ImageSnapshotter)
+	if !ok {
+		return driver.Snapshot{}, &driver.UnsupportedError{Field: "image", Reason: "the driver " + d.full.Capabilities().Name + " has none"}
+	}
+	return s.SnapshotImage(ctx, p, spec)
+}
+
 // snapshots are those of sandboxes that are isolated: there are no others.
 func (d *Driver) snapshots() (driver.Snapshotter, error) {
 	if s, ok := d.full.(driver.Snapshotter); ok {
