@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/google/go-containerregistry/pkg/authn"
+	"github.com/google/go-containerregistry/pkg/v1"
 
 	"github.com/tend-run/tend/internal/sandbox/driver"
 	"github.com/tend-run/tend/internal/sandbox/network"
@@ -85,6 +86,14 @@ func TestWhatTheOwnerPulledByCredentialsIsNobodyElses(t *testing.T) {
 		return false
 	}
 	want("who has another content", driver.Pull{Name: evil.Host + "/web:1"}, "digest")
+
+	// Nor are layers of one's own, with a configuration that names those of the owner.
+	forged := &ocitest.Image{Config: img.Config, Layers: [][]byte{ocitest.Layer(t, ocitest.File{Name: "a"}), ocitest.Layer(t, ocitest.File{Name: "b"})},
+		Change: func(c *v1.ConfigFile) {
+			c.RootFS.DiffIDs = []v1.Hash{ocitest.Hash(img.Layers[0]), ocitest.Hash(img.Layers[1])}
+		}}
+	evil.Push("forged", "1", forged)
+	want("who names the digests in a configuration", driver.Pull{Name: evil.Host + "/forged:1"}, "its configuration says")
 
 	// Whoever may see it at its registry gets it, and need not bring what is here.
 	first := "/v2/web/blobs/" + ocitest.Hash(img.Layers[0]).String()
