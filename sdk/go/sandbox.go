@@ -5,9 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"time"
 
 	tendv1 "github.com/tend-run/tend/gen/tend/v1"
+	"github.com/tend-run/tend/internal/lib/backoff"
 	"github.com/tend-run/tend/internal/tendpb"
 	"github.com/tend-run/tend/process"
 )
@@ -132,18 +134,18 @@ func (s *Sandbox) find(ctx context.Context) (string, error) {
 // found makes the sandbox, or finds one of its name, unless that was done. s.turn is
 // held.
 func (s *Sandbox) found(ctx context.Context) error {
-	for tries := 0; s.id == ""; tries++ {
+	for tries := 1; s.id == ""; tries++ {
 		err := s.create(ctx)
 		if s.spec.Name == "" || !errors.Is(err, process.ErrExists) {
 			return err
 		}
 		// The name may have been that of a creation that has failed since: of our own, too,
-		// whose answer was lost.
+		// whose answer was lost. One that still runs has the name, and can not yet be found.
 		info, err := s.client.sandboxInfo(ctx, s.spec.Name)
 		switch {
 		case err == nil:
 			s.id = info.ID
-		case !errors.Is(err, process.ErrNotFound) || tries == mostCreations:
+		case !errors.Is(err, process.ErrNotFound) || tries == mostCreations || !backoff.Wait(ctx, s.client.retry.delay(tries, rand.Float64())):
 			return err
 		}
 	}

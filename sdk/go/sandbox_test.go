@@ -27,9 +27,14 @@ import (
 // withSandboxes is a client of a server with the sandboxes of the host driver.
 func withSandboxes(t testing.TB, around func(http.Handler) http.Handler) *tend.Client {
 	t.Helper()
+	return withSandboxesBy(t, tend.Options{}, around)
+}
+
+func withSandboxesBy(t testing.TB, options tend.Options, around func(http.Handler) http.Handler) *tend.Client {
+	t.Helper()
 	m := testkeeper.New(t)
 	d := proctest.Value(host.Open(host.Config{Dir: filepath.Join(t.TempDir(), "boxes"), Manager: m}))(t)
-	return dial(t, serveFace(t, native.Config{Manager: m, Driver: d}, nil, around).URL, tend.Options{})
+	return dial(t, serveFace(t, native.Config{Manager: m, Driver: d}, nil, around).URL, options)
 }
 
 func printed(t testing.TB, p *tend.Processes, line string) string {
@@ -41,7 +46,8 @@ func printed(t testing.TB, p *tend.Processes, line string) string {
 func TestANameThatIsFreeAgainIsUsed(t *testing.T) {
 	t.Parallel()
 	var calls, taken atomic.Int32
-	c := withSandboxes(t, func(next http.Handler) http.Handler {
+	soon := tend.Options{Retry: tend.Retry{First: time.Millisecond, Max: 50 * time.Millisecond}}
+	c := withSandboxesBy(t, soon, func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if r.URL.Path == tendv1connect.SandboxServiceCreateProcedure && calls.Add(1) <= taken.Load() {
 				_ = connect.NewErrorWriter().Write(w, r, tendpb.Error(process.ErrExists))
@@ -54,6 +60,12 @@ func TestANameThatIsFreeAgainIsUsed(t *testing.T) {
 	info, err := tend.NewSandbox(c, tend.SandboxSpec{Name: "free"}).Info(t.Context())
 	if err != nil || info.Name != "free" || calls.Load() != 3 {
 		t.Errorf("%+v, %v after %d calls", info, err, calls.Load())
+	}
+	// A creation of our own whose answer was lost still runs, and has the name meanwhile.
+	begun := time.Now()
+	taken.Store(calls.Load() + 8)
+	if info, err := tend.NewSandbox(c, tend.SandboxSpec{Name: "slow"}).Info(t.Context()); err != nil || time.Since(begun) < 100*time.Millisecond {
+		t.Errorf("%+v, %v: eight tries in %v", info, err, time.Since(begun))
 	}
 	taken.Store(1 << 20)
 	if info, err := tend.NewSandbox(c, tend.SandboxSpec{Name: "never"}).Info(t.Context()); !errors.Is(err, process.ErrNotFound) {
