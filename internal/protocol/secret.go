@@ -69,6 +69,19 @@ func (s *Secret) SandboxToken(id string) Token {
 	return Token(sandboxToken + s.Sign("sandbox", id))
 }
 
+// Accepted are the tokens of which a request for a sandbox has to show one as its access token; none: it needs none. The
+// sandbox has its own, and the server's is good for all. Without a token of the server, only a sandbox that was made so
+// ([NoteSecure]) needs its own; without a secret, nothing matches that.
+func (s *Secret) Accepted(server Token, id string, secure bool) (tokens []Token) {
+	if server.Set() {
+		tokens = append(tokens, server)
+	}
+	if len(tokens) > 0 || secure {
+		tokens = append(tokens, s.SandboxToken(id))
+	}
+	return tokens
+}
+
 // TrafficToken lets its holder reach the ports of a sandbox that are not public.
 func (s *Secret) TrafficToken(id string) Token {
 	if s == nil {

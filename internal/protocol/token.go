@@ -26,6 +26,15 @@ func (t Token) Matches(shown string) bool {
 	return subtle.ConstantTimeCompare(want[:], got[:]) == 1
 }
 
+// MatchesAny reports whether what is shown is one of the tokens.
+func MatchesAny(tokens []Token, shown string) bool {
+	ok := false
+	for _, t := range tokens {
+		ok = t.Matches(shown) || ok
+	}
+	return ok
+}
+
 // Bearer returns the token of an "Authorization: Bearer …" header, or "".
 func Bearer(r *http.Request) string {
 	scheme, token, ok := strings.Cut(r.Header.Get("Authorization"), " ")

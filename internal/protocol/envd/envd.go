@@ -198,7 +198,7 @@ func (f *Face) authorize(next http.Handler) http.Handler {
 				refuseSandbox(w, &sandboxError{SandboxID: string(target.ID), Message: noSandbox})
 				return
 			}
-		case len(tokens) > 0 && !matchesAny(tokens, protocol.AccessToken(r)):
+		case len(tokens) > 0 && !protocol.MatchesAny(tokens, protocol.AccessToken(r)):
 			restError(w, http.StatusUnauthorized, "unauthorized access, please provide a valid access token or method signing if supported")
 			return
 		case target != nil:
@@ -212,28 +212,16 @@ func (f *Face) authorize(next http.Handler) http.Handler {
 	})
 }
 
-// Tokens are those of which a request has to show one; none: it needs none. A sandbox
-// has its own, and the server's is good for all. Without a token of the server, only
-// sandboxes that were made so need theirs.
+// Tokens are those of which a request has to show one; none: it needs none.
 func (f *Face) Tokens(r *http.Request) []protocol.Token {
-	var tokens []protocol.Token
-	if token := f.settings.get().AccessToken; token.Set() {
-		tokens = append(tokens, token)
+	token, t := f.settings.get().AccessToken, targetOf(r.Context())
+	switch {
+	case t != nil:
+		return f.secret.Accepted(token, string(t.ID), t.Info.Notes[protocol.NoteSecure] != "")
+	case token.Set():
+		return []protocol.Token{token}
 	}
-	t := targetOf(r.Context())
-	if t == nil || len(tokens) == 0 && t.Info.Notes[protocol.NoteSecure] == "" {
-		return tokens
-	}
-	// Without a secret this matches nothing: nobody gets in.
-	return append(tokens, f.secret.SandboxToken(string(t.ID)))
-}
-
-func matchesAny(tokens []protocol.Token, shown string) bool {
-	ok := false
-	for _, t := range tokens {
-		ok = t.Matches(shown) || ok
-	}
-	return ok
+	return nil
 }
 
 func open(r *http.Request) bool {
