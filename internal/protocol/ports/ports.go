@@ -61,6 +61,9 @@ type Config struct {
 	Budget *budget.Budget
 	Log    *slog.Logger     // nil: nothing is logged
 	Now    func() time.Time // nil: time.Now
+	// Own answers for a port of a sandbox in place of a program there: it returns the handler, or nil if
+	// the port is a program's. It is called after the caller's permission was checked. nil: all ports are programs'.
+	Own func(t *route.Target) http.Handler
 	// Handshake bounds the TLS handshake with a program in a sandbox, on ports that are
 	// declared to speak TLS. 0: 30 seconds.
 	Handshake time.Duration
@@ -82,6 +85,7 @@ type Ports struct {
 	kept, once http.RoundTripper
 	idle       func()
 	handshake  time.Duration
+	own        func(t *route.Target) http.Handler
 
 	now          func() time.Time
 	visitorLasts func(by string) bool
@@ -94,7 +98,7 @@ func New(c Config) *Ports {
 	p := &Ports{
 		visitorLasts: c.VisitorLasts, proxies: c.Proxies,
 		sandboxes: c.Sandboxes, secret: c.Secret, token: c.Token, hop: protocol.Token(rand.Text()), log: c.Log, budget: c.Budget, now: c.Now,
-		handshake: cmp.Or(c.Handshake, defaultHandshake),
+		handshake: cmp.Or(c.Handshake, defaultHandshake), own: c.Own,
 	}
 	if p.token == nil {
 		p.token = func() protocol.Token { return "" }
@@ -197,7 +201,13 @@ func (p *Ports) serve(w http.ResponseWriter, r *http.Request) {
 		refuse(w, r, &refusal{SandboxID: id, Message: err.Error(), Port: t.Port, Code: http.StatusServiceUnavailable})
 		return
 	}
-	passes := p.proxy(&t, isProgram(r.Header), held)
+	var passes http.Handler
+	if p.own != nil {
+		passes = p.own(&t)
+	}
+	if passes == nil {
+		passes = p.proxy(&t, isProgram(r.Header), held)
+	}
 	if lasts != nil {
 		p.logins.Serve(passes, w, r, lasts)
 		return
