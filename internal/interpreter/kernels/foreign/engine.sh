@@ -1,0 +1,31 @@
+# The engine of bash: it runs cells in this shell, which keeps their variables, functions and directory. See host.py.
+
+# An interrupt ends the cell, not only the command that runs: from then on each command of it is a return.
+__tend_stop() { ((${#FUNCNAME[@]} <= 2)) || return 2; }
+trap '__tend_name=KeyboardInterrupt; shopt -s extdebug; trap __tend_stop DEBUG' INT
+
+printf '{"type": "ready"}\n' >&99
+while IFS= read -r -d '' -u 98 __tend_left; do
+	declare -A __tend_before=()
+	__tend_new=()
+	while ((__tend_left-- > 0)); do
+		IFS= read -r -d '' -u 98 __tend_name
+		IFS= read -r -d '' -u 98 __tend_value
+		[[ $__tend_name =~ ^[A-Za-z_][A-Za-z0-9_]*$ ]] || continue
+		if [[ -v $__tend_name ]]; then __tend_before[$__tend_name]=${!__tend_name}; else __tend_new+=("$__tend_name"); fi
+		export "$__tend_name=$__tend_value"
+	done
+	IFS= read -r -d '' -u 98 __tend_code
+	__tend_name=ExitStatus
+	# shellcheck disable=SC1091
+	source /dev/stdin <<<"$__tend_code" 98<&- 99>&-
+	__tend_status=$?
+	trap - DEBUG
+	shopt -u extdebug
+	((__tend_status == 0)) ||
+		printf '{"type": "error", "name": "%s", "value": "%d", "traceback": "the cell ended with the status %d"}\n' \
+			$__tend_name $__tend_status $__tend_status >&99
+	for __tend_name in "${__tend_new[@]}"; do unset -v "$__tend_name"; done
+	for __tend_name in "${!__tend_before[@]}"; do export "$__tend_name=${__tend_before[$__tend_name]}"; done
+	printf '{"type": "done"}\n' >&99
+done

@@ -1,0 +1,186 @@
+"""What kernels of all languages have in common: the queue of cells, the lines that go to tend, and the output of programs.
+
+It reads lines of JSON, and writes lines "CELL JSON", where JSON is an event of the protocol:
+
+    {"cell": ID, "code": …, "env": {…}}   run this
+    {"cancel": ID}                        interrupt it, or forget it if it has not begun
+
+The first line, of the cell "-", says that the kernel is ready. Any line is whole or, if the kernel was killed, not ended.
+"""
+import codecs
+import collections
+import datetime
+import fcntl
+import json
+import os
+import selectors
+import signal
+import struct
+import termios
+import threading
+import time
+
+PIECE = 64 << 10     # bytes of one event of output
+PATIENCE = 0.01      # seconds that output waits for more
+MOST_WAITING = 1000  # cells
+MOST_PIECES = 1000   # of one pipe, while a cell waits for them
+MOST_STUBBORN = 10   # seconds that an interrupted cell may go on; then its kernel is killed
+LIMIT = 32 << 20     # bytes of one result as JSON
+
+
+class Cells:
+    def __init__(self, control, events):
+        self.control, self.events = control, events
+        self.lock = threading.Lock()        # of events
+        self.cell = "-"                     # that events are of: the one that runs, or was the last
+        self.running = None                 # guarded by state
+        self.waiting = collections.deque()  # guarded by state
+        self.state = threading.Condition()
+        self.piped, self.pipes, self.decoders = threading.Lock(), {}, {}
+
+    def __enter__(self):
+        """No interrupt comes in between: a line would be torn, or lost."""
+
+    def __exit__(self, *_):
+        pass
+
+    # Events.
+
+    def line(self, cell, text):
+        data = memoryview(f"{cell} {text}\n".encode("utf-8", "backslashreplace"))
+        with self, self.lock:
+            while data:
+                data = data[os.write(self.events, data):]
+
+    def flush(self):
+        """Writes what the cell has printed, before what follows it."""
+
+    def event(self, event):
+        self.flush()
+        self.line(self.cell, json.dumps(event))
+
+    def output(self, kind, text):
+        at = datetime.datetime.now(datetime.timezone.utc).isoformat()
+        self.line(self.cell, json.dumps({"type": kind, "text": text, "timestamp": at}))
+
+    def ready(self):
+        self.line("-", json.dumps({"type": "ready", "pid": os.getpid()}))
+
+    def begin(self, count):
+        self.line(self.cell, json.dumps({"type": "number_of_executions", "execution_count": count}))
+
+    def end(self):
+        self.pass_on()  # what the cell's programs have written comes before its end
+        with self.state:
+            self.running = None
+        self.event({"type": "end_of_execution"})
+
+    # The output of programs that cells start: file descriptors 1 and 2 are pipes.
+
+    def take_outputs(self):
+        for kind, fd in (("stdout", 1), ("stderr", 2)):
+            self.pipes[kind], w = os.pipe()  # w stays open, whatever cells close
+            os.dup2(w, fd)
+            self.decoders[kind] = codecs.getincrementaldecoder("utf-8")("replace")
+        null = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(null, 0)
+        os.close(null)
+
+    def children(self):
+        wait = selectors.DefaultSelector()
+        for fd in self.pipes.values():
+            wait.register(fd, selectors.EVENT_READ)
+        while True:
+            wait.select()
+            if not any(unread(fd) >= PIECE // 2 for fd in self.pipes.values()):
+                time.sleep(PATIENCE)  # lines that are written together are one event
+            self.pass_on()
+
+    def pass_on(self):
+        """Passes on what the pipes hold, after what the cell itself has written before."""
+        with self, self.piped:
+            for kind, fd in self.pipes.items():
+                for _ in range(MOST_PIECES):
+                    if not unread(fd):
+                        break
+                    self.flush()
+                    if text := self.decoders[kind].decode(os.read(fd, PIECE)):
+                        self.output(kind, text)
+
+    # Commands.
+
+    def commands(self, connection=None):
+        """Reads what this kernel shall do, also while a cell runs. It ends with the process that tend started, whose
+        end of connection is closed then."""
+        wait = selectors.DefaultSelector()
+        wait.register(self.control, selectors.EVENT_READ)
+        if connection:
+            wait.register(connection, selectors.EVENT_READ)
+        held = b""
+        while True:
+            for key, _ in wait.select():
+                if key.fileobj is connection:
+                    self.die()
+                data = os.read(self.control, 1 << 20)
+                if not data:
+                    wait.unregister(self.control)
+                *lines, held = (held + data).split(b"\n")
+                for line in lines:
+                    try:
+                        self.command(json.loads(line))
+                    except ValueError:  # it is empty, or was torn when its writer was killed
+                        pass
+
+    def command(self, c):
+        with self.state:
+            if "cell" in c:
+                if len(self.waiting) < MOST_WAITING:
+                    self.waiting.append(c)
+                    self.state.notify()
+                    return
+                self.abort(c["cell"], f"{MOST_WAITING} cells wait in this context already")
+                return
+            for waiting in self.waiting:
+                if waiting["cell"] == c["cancel"]:
+                    self.waiting.remove(waiting)
+                    self.abort(c["cancel"], "the client left before the cell began")
+                    return
+            if self.running == c["cancel"]:
+                self.interrupt()
+                stubborn = threading.Timer(MOST_STUBBORN, self.give_up, [c["cancel"]])
+                stubborn.daemon = True
+                stubborn.start()
+
+    def abort(self, cell, why):
+        self.line(cell, json.dumps({"type": "error", "name": "ExecutionAborted", "value": why, "traceback": ""}))
+        self.line(cell, '{"type": "end_of_execution"}')
+
+    def give_up(self, cell):
+        """The cells after it would wait without end."""
+        with self.state:
+            if self.running == cell:
+                self.die()
+
+    def next(self):
+        with self.state:
+            while not self.waiting:
+                self.state.wait()
+            c = self.waiting.popleft()
+            self.running = self.cell = c["cell"]
+            return c
+
+    def start_threads(self, *targets):
+        for target in (self.children, *targets):
+            threading.Thread(target=target, daemon=True).start()
+
+    def interrupt(self):
+        """Interrupts the cell that runs, and the programs that it waits for, as by Ctrl-C."""
+        raise NotImplementedError
+
+    def die(self):
+        """Ends the kernel and the programs that it has started."""
+        os.killpg(0, signal.SIGKILL)
+
+
+def unread(fd):
+    return struct.unpack("i", fcntl.ioctl(fd, termios.FIONREAD, bytes(4)))[0]

@@ -1,0 +1,354 @@
+package interpreter
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/tend-run/tend/internal/sandbox/driver"
+	"github.com/tend-run/tend/process"
+)
+
+// MaxContexts of one sandbox.
+const MaxContexts = 100
+
+// Labels of the processes of kernels.
+const (
+	labelRole     = "tend.code" // "kernel" or "zygote"
+	labelContext  = "tend.code.context"
+	labelLanguage = "tend.code.language"
+	labelDir      = "tend.code.dir"
+)
+
+// Box is a sandbox with code.
+type Box struct {
+	ID string
+	driver.Access
+}
+
+// gone is driver.ErrNotFound when the sandbox has ended, and with it its kernels. nil: it is there, or is none but the machine.
+func (b *Box) gone(ctx context.Context) error {
+	if s, ok := b.Access.(interface {
+		Info(context.Context) (driver.Info, error)
+	}); ok {
+		_, err := s.Info(ctx)
+		return err
+	}
+	return nil
+}
+
+// Context is a place for cells that see each other's variables.
+type Context struct {
+	ID       string `json:"id"`
+	Language string `json:"language"`
+	// Dir is where its kernel has started.
+	Dir string `json:"cwd"`
+}
+
+// Service has the contexts of all sandboxes. The zero value is ready. All methods may be called
+// concurrently.
+type Service struct {
+	// Dir is where the programs of kernels are in each sandbox. Empty: the constant Dir, where the template has them.
+	Dir string
+
+	mu     sync.Mutex
+	starts map[string]*start // of contexts whose kernel is being started; guarded by mu
+}
+
+// start is held by who starts a kernel, so that a context has one.
+type start struct {
+	sync.Mutex
+	users int // guarded by Service.mu
+}
+
+// hold waits until nobody else starts or ends a kernel of this context.
+func (s *Service) hold(box, context string) (release func()) {
+	key := box + "/" + context
+	s.mu.Lock()
+	if s.starts == nil {
+		s.starts = map[string]*start{}
+	}
+	st := s.starts[key]
+	if st == nil {
+		st = new(start)
+		s.starts[key] = st
+	}
+	st.users++
+	s.mu.Unlock()
+	st.Lock()
+	return func() {
+		st.Unlock()
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if st.users--; st.users == 0 {
+			delete(s.starts, key)
+		}
+	}
+}
+
+// Serves reports whether kernels are installed in a sandbox.
+func (s *Service) Serves(box Box) bool {
+	f, err := box.Files("", "")
+	if err != nil {
+		return false
+	}
+	_, err = f.Stat(s.dir() + "/kernels/python/zygote.py")
+	return err == nil
+}
+
+// defaultID is the ID of the context for cells that name none.
+func defaultID(box, language string) string {
+	sum := sha256.Sum256([]byte(box + "/" + language))
+	return hex.EncodeToString(sum[:16])
+}
+
+// Contexts returns the contexts of a sandbox, first those for cells that name none. Those of
+// Python and JavaScript are always there, though their kernels start with the first cell.
+func (s *Service) Contexts(ctx context.Context, box Box) ([]Context, error) {
+	kernels, err := box.Processes().List(ctx, process.Filter{Labels: map[string]string{labelRole: "kernel"}})
+	if err != nil {
+		return nil, err
+	}
+	var all []Context
+	for _, l := range s.languages() {
+		if !l.first {
+			continue
+		}
+		c, err := s.defaultContext(box, l.name)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, c)
+	}
+	for i := range kernels {
+		c := contextOf(&kernels[i])
+		if !slices.ContainsFunc(all, func(other Context) bool { return other.ID == c.ID }) {
+			all = append(all, c)
+		}
+	}
+	return all, nil
+}
+
+func contextOf(in *process.Info) Context {
+	l := in.Spec.Labels
+	return Context{ID: l[labelContext], Language: l[labelLanguage], Dir: l[labelDir]}
+}
+
+func (s *Service) defaultContext(box Box, language string) (Context, error) {
+	u, err := box.User("")
+	if err != nil {
+		return Context{}, err
+	}
+	return Context{ID: defaultID(box.ID, language), Language: language, Dir: u.Home}, nil
+}
+
+// find returns the context with an ID; "": the one of a language for cells that name none.
+func (s *Service) find(ctx context.Context, box Box, id, lang string) (Context, error) {
+	if id == "" {
+		l, err := s.language(lang)
+		if err != nil {
+			return Context{}, err
+		}
+		return s.defaultContext(box, l.name)
+	}
+	kernels, err := s.kernels(ctx, box, id)
+	if err != nil {
+		return Context{}, err
+	}
+	if len(kernels) > 0 {
+		return contextOf(&kernels[0]), nil
+	}
+	for _, l := range s.languages() {
+		if id == defaultID(box.ID, l.name) {
+			return s.defaultContext(box, l.name)
+		}
+	}
+	return Context{}, &ContextError{id}
+}
+
+// Create makes a context, and starts its kernel. Dir "" is the home of the sandbox's user. Errors:
+// *LanguageError, *DirError, *LimitError, *KernelError.
+func (s *Service) Create(ctx context.Context, box Box, lang, dir string) (Context, error) {
+	c, err := s.find(ctx, box, "", lang)
+	if err != nil {
+		return Context{}, err
+	}
+	if dir != "" {
+		c.Dir = dir
+	}
+	release := s.hold(box.ID, "") // so that they are counted
+	defer release()
+	all, err := s.Contexts(ctx, box)
+	if err != nil {
+		return Context{}, err
+	}
+	if len(all) >= MaxContexts {
+		return Context{}, &LimitError{MaxContexts}
+	}
+	c.ID = strings.ToLower(rand.Text())
+	_, err = s.launch(ctx, box, c)
+	return c, err
+}
+
+// Restart ends the kernel of a context and starts another. Errors: *ContextError, *KernelError.
+func (s *Service) Restart(ctx context.Context, box Box, id string) error {
+	c, err := s.find(ctx, box, id, "")
+	if err != nil {
+		return err
+	}
+	release := s.hold(box.ID, id)
+	defer release()
+	if err := s.end(ctx, box, id, false); err != nil {
+		return err
+	}
+	_, err = s.launch(ctx, box, c)
+	return err
+}
+
+// Remove ends the kernel of a context and forgets it. A context for cells that name none starts
+// afresh when it is used again. Error: *ContextError.
+func (s *Service) Remove(ctx context.Context, box Box, id string) error {
+	if _, err := s.find(ctx, box, id, ""); err != nil {
+		return err
+	}
+	release := s.hold(box.ID, id)
+	defer release()
+	return s.end(ctx, box, id, true)
+}
+
+// kernels are the processes of a context, oldest first.
+func (s *Service) kernels(ctx context.Context, box Box, id string) ([]process.Info, error) {
+	return box.Processes().List(process.Brief(ctx), process.Filter{Labels: map[string]string{labelRole: "kernel", labelContext: id}})
+}
+
+// end kills the kernels of a context. forget: also what is kept of them.
+func (s *Service) end(ctx context.Context, box Box, id string, forget bool) error {
+	all, err := s.kernels(ctx, box, id)
+	if err != nil {
+		return err
+	}
+	for i := range all {
+		p, err := box.Processes().Get(ctx, process.Selector{ID: all[i].Spec.ID})
+		if errors.Is(err, process.ErrNotFound) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if _, err := p.Kill(ctx); err != nil && !errors.Is(err, process.ErrExited) {
+			return err
+		}
+		if _, err := p.Wait(ctx, process.Until{EOF: true}); err != nil {
+			return err
+		}
+		if !forget && i == len(all)-1 { // executions of it can still be read
+			return nil
+		}
+		if err := p.Remove(ctx); err != nil && !errors.Is(err, process.ErrNotFound) {
+			return err
+		}
+	}
+	return nil
+}
+
+// kernel returns the kernel of a context, and starts it if there is none.
+func (s *Service) kernel(ctx context.Context, box Box, c Context) (process.Process, error) {
+	release := s.hold(box.ID, c.ID)
+	defer release()
+	all, err := s.kernels(ctx, box, c.ID)
+	if err != nil {
+		return nil, err
+	}
+	if n := len(all); n > 0 && all[n-1].Exit == nil {
+		return box.Processes().Get(ctx, process.Selector{ID: all[n-1].Spec.ID})
+	}
+	if err := s.end(ctx, box, c.ID, false); err != nil {
+		return nil, err
+	}
+	return s.launch(ctx, box, c)
+}
+
+// startTime bounds the start of a kernel: the zygote's first imports may come from a cold disk.
+const startTime = 90 * time.Second
+
+// launch starts a kernel, and returns when it is ready.
+func (s *Service) launch(ctx context.Context, box Box, c Context) (process.Process, error) {
+	ctx, cancel := context.WithTimeout(ctx, startTime)
+	defer cancel()
+	lang, err := s.language(c.Language)
+	if err != nil {
+		return nil, err // of a newer version of tend
+	}
+	p, status, err := s.try(ctx, box, c, lang.argv)
+	if err != nil && status == noZygote && lang.zygote != nil {
+		spec := process.Spec{Argv: lang.zygote, Dir: "/", Labels: map[string]string{labelRole: "zygote"},
+			Retention: process.Retention{Limit: process.MinRetention, TTL: time.Minute}}
+		if _, err := box.Processes().Start(ctx, spec); err != nil {
+			return nil, err
+		}
+		p, _, err = s.try(ctx, box, c, lang.again)
+	}
+	return p, err
+}
+
+// kernelOutput is how much of the output of a kernel is kept, in bytes.
+const kernelOutput = 64 << 20
+
+// try starts a kernel once. status is its exit status, if it has ended at once.
+func (s *Service) try(ctx context.Context, box Box, c Context, argv []string) (_ process.Process, status int, err error) {
+	p, err := box.Processes().Start(ctx, process.Spec{
+		Argv: argv, Dir: c.Dir, Stdin: process.StdinPipe,
+		Labels:    map[string]string{labelRole: "kernel", labelContext: c.ID, labelLanguage: c.Language, labelDir: c.Dir},
+		Retention: process.Retention{Limit: kernelOutput, Pin: true},
+	})
+	if failed, ok := errors.AsType[*process.StartError](err); ok && failed.Reason == process.StartBadDir {
+		return nil, 0, &DirError{c.Dir, err}
+	} else if ok && failed.Reason == process.StartNotFound {
+		return nil, 0, &LanguageError{c.Language, fmt.Sprintf("%s is not installed in this sandbox", argv[0])}
+	}
+	if err != nil {
+		return nil, 0, err
+	}
+	exit, said, err := ready(ctx, p)
+	if err == nil && exit == nil {
+		return p, 0, nil
+	}
+	clean := context.WithoutCancel(ctx)
+	if exit == nil {
+		_, _ = p.Kill(clean) // what it is told, if anything, is err
+	}
+	if _, werr := p.Wait(clean, process.Until{EOF: true}); werr == nil {
+		_ = p.Remove(clean)
+	}
+	if exit != nil {
+		if err := box.gone(clean); err != nil {
+			return nil, 0, err
+		}
+		return nil, exit.Code, &KernelError{fmt.Sprintf("%v: %.2000s", exit, said)}
+	}
+	return nil, 0, err
+}
+
+// ready waits until a kernel has written its first line, or ended: then said is what it wrote.
+func ready(ctx context.Context, p process.Process) (exit *process.Exit, said []byte, err error) {
+	for ev, err := range process.Events(ctx, p, process.ReadOptions{MaxChunk: 4096}) {
+		switch {
+		case err != nil:
+			return nil, nil, err
+		case ev.Kind == process.EventOutput && ev.Stream == process.Stdout:
+			return nil, nil, nil // a kernel writes it at once
+		case ev.Kind == process.EventOutput && len(said) < 2000:
+			said = append(said, ev.Data...)
+		case ev.Kind == process.EventExited:
+			exit = ev.Exit
+		}
+	}
+	return exit, said, nil
+}
