@@ -153,13 +153,9 @@ func (f *Face) startBuild(w http.ResponseWriter, r *http.Request) error {
 				spec.From = ""
 			}
 		}
-		_, err := t.Build(ctx, spec)
-		if bad, ok := errors.AsType[*driver.InvalidError](err); ok && bad.Field == "image" {
+		if err := f.prepare(ctx, spec.From); err != nil {
 			b.Refused = err.Error()
-		} else if errors.Is(err, driver.ErrNotFound) {
-			// As with an image: the step that named it fails.
-			b.Refused = fmt.Sprintf("template %.200q not found", spec.From)
-		} else if err != nil {
+		} else if b.Refused, err = begin(ctx, t, spec); err != nil {
 			return err
 		}
 	}
@@ -168,6 +164,17 @@ func (f *Face) startBuild(w http.ResponseWriter, r *http.Request) error {
 	}
 	w.WriteHeader(http.StatusAccepted)
 	return nil
+}
+
+// begin starts a build. refused says why its base is none: as with an image, the step that named it fails.
+func begin(ctx context.Context, t driver.Templater, spec driver.BuildSpec) (refused string, err error) {
+	_, err = t.Build(ctx, spec)
+	if bad, ok := errors.AsType[*driver.InvalidError](err); ok && bad.Field == "image" {
+		return err.Error(), nil
+	} else if errors.Is(err, driver.ErrNotFound) {
+		return fmt.Sprintf("template %.200q not found", spec.From), nil
+	}
+	return "", err
 }
 
 // buildEntry is a line of a build's log.

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/tend-run/tend/internal/files"
 	"github.com/tend-run/tend/internal/lib/budget"
@@ -123,7 +124,14 @@ func (f *Face) refuse(w http.ResponseWriter, err error) {
 		f.log.Warn("request failed", "face", "e2b", "err", err)
 	}
 	if _, busy := errors.AsType[*budget.BusyError](err); busy || p.status == http.StatusServiceUnavailable {
-		w.Header().Set("Retry-After", "1")
+		after := time.Second
+		if long, ok := errors.AsType[interface {
+			error
+			RetryAfter() time.Duration
+		}](err); ok {
+			after = long.RetryAfter()
+		}
+		w.Header().Set("Retry-After", strconv.Itoa(int(after.Seconds())))
 	} else {
 		// Both SDKs: to repeat it would change nothing.
 		w.Header().Set("Should-Retry", "false")

@@ -43,6 +43,9 @@ type Config struct {
 	// Dir stores uploads for builds, and builds that have not started. It is created if it
 	// is missing. Empty: templates cannot be built.
 	Dir string
+	// Prepared are templates that this server builds itself when they are first asked for, by name: each returns when the
+	// template is there, or the context is over.
+	Prepared map[string]func(context.Context) error
 	// PublicURL is the address of this server for clients, without a slash at its end.
 	// Empty: the address of the request (Host, X-Forwarded-*).
 	PublicURL string
@@ -65,6 +68,7 @@ type Face struct {
 	trusted   func(*http.Request) bool
 	domains   []string
 	port      int
+	prepared  map[string]func(context.Context) error
 	publicURL string
 	version   string
 	machine   machine
@@ -86,7 +90,7 @@ func New(c Config) (*Face, error) {
 		return nil, errors.New("e2bapi: a driver and a secret are needed")
 	}
 	f := &Face{
-		driver: c.Driver, secret: c.Secret, token: c.Token, trusted: c.Trusted, domains: c.Domains, port: c.Port,
+		driver: c.Driver, secret: c.Secret, token: c.Token, trusted: c.Trusted, domains: c.Domains, port: c.Port, prepared: c.Prepared,
 		publicURL: strings.TrimRight(c.PublicURL, "/"), version: c.EnvdVersion, machine: machineOf(c.Dir), began: time.Now(),
 		logging: make(chan struct{}, logsAtOnce), log: c.Log, history: c.Events, dial: c.Dial, refuses: c.Refuses,
 		over: make(chan struct{}),

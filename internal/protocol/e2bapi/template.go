@@ -59,6 +59,20 @@ func noOldBuilds(http.ResponseWriter, *http.Request) error {
 	return unsupported("a build from a Dockerfile", "use Template() of an SDK from 2.0 on, or POST /v3/templates")
 }
 
+// preparing is how long a creation waits for a template that is built for it: the SDKs wait for 60 seconds.
+const preparing = 55 * time.Second
+
+// prepare returns when a template of the server's own is there; others are left alone.
+func (f *Face) prepare(ctx context.Context, id string) error {
+	prepare := f.prepared[id]
+	if prepare == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, preparing)
+	defer cancel()
+	return prepare(ctx)
+}
+
 // from fills in what a sandbox is made from. The word of a client can be a template
 // or a snapshot; an ID is a snapshot's first, and a name a template's, so that
 // nobody's name hides what was there before.
@@ -68,6 +82,9 @@ func (f *Face) from(ctx context.Context, spec *driver.Spec, id string) error {
 		return badRequest("templateID has %d bytes; the limit is %d", len(id), 2*driver.MaxName)
 	}
 	spec.Notes[noteTemplate] = id
+	if err := f.prepare(ctx, id); err != nil {
+		return err
+	}
 	asTemplate := func() error {
 		t, err := f.getTemplate(ctx, id)
 		if err == nil {
@@ -128,6 +145,8 @@ func (f *Face) known(ctx context.Context, key string) (driver.Template, error) {
 		return t, err
 	case isBase(key):
 		return driver.Template{ID: baseTemplate, Name: baseTemplate, Aliases: []string{baseTemplate}}, nil
+	case f.prepared[key] != nil: // it is built when a sandbox is made from it
+		return driver.Template{ID: key, Name: key, Aliases: []string{key}, Created: f.began, Updated: f.began}, nil
 	}
 	name, tag, tagged := strings.Cut(key, ":")
 	t, err = f.named(ctx, strings.ToLower(name))
