@@ -36,7 +36,7 @@ type templateBuildCmd struct {
 	Quiet  bool    `short:"q" help:"Print only the name."`
 	Memory string  `short:"m" placeholder:"SIZE" help:"Memory limit of sandboxes created from it."`
 	CPUs   float64 `name:"cpus" placeholder:"N" help:"CPU limit of sandboxes created from it."`
-	Dir    string  `arg:"" complete:"dirs" help:"The directory, or a tar (or tar.gz) of it."`
+	Dir    string  `arg:"" complete:"dirs" help:"The directory, or a tar (or tar.gz) of it; or code-interpreter: the template that E2B's code interpreter asks for."`
 }
 
 // buildFacts is a template that was built, as JSON.
@@ -48,6 +48,17 @@ type buildFacts struct {
 }
 
 func (c *templateBuildCmd) Run(ctx context.Context, inv *invocation) error {
+	spec, own, err := c.own()
+	if err != nil {
+		return err
+	}
+	if own {
+		d, err := inv.connectOrStart(ctx)
+		if err != nil {
+			return err
+		}
+		return c.build(ctx, inv, d, spec)
+	}
 	dir, cleanup, err := c.directory()
 	if err != nil {
 		return err
@@ -62,10 +73,14 @@ func (c *templateBuildCmd) Run(ctx context.Context, inv *invocation) error {
 	if err != nil {
 		return err
 	}
-	spec, err := c.spec(root, dir, d.local)
-	if err != nil {
+	if spec, err = c.spec(root, dir, d.local); err != nil {
 		return err
 	}
+	return c.build(ctx, inv, d, spec)
+}
+
+// build builds a template, and shows the log of it.
+func (c *templateBuildCmd) build(ctx context.Context, inv *invocation, d *daemon, spec tend.TemplateSpec) error {
 	built, err := d.BuildTemplate(ctx, spec, func(l tend.BuildLog) {
 		switch {
 		case c.Quiet:
@@ -112,7 +127,7 @@ func (c *templateBuildCmd) directory() (dir string, cleanup func(), err error) {
 const maxContext = 8 << 30
 
 func (c *templateBuildCmd) spec(root *os.Root, dir string, local bool) (s tend.TemplateSpec, err error) {
-	s = tend.TemplateSpec{Force: c.Force, Size: tend.SandboxSize{CPUs: c.CPUs}}
+	s = tend.TemplateSpec{Force: c.Force}
 	name, tag, tagged := strings.Cut(c.Name, ":")
 	if name == "" {
 		abs, err := filepath.Abs(c.Dir)
@@ -125,11 +140,8 @@ func (c *templateBuildCmd) spec(root *os.Root, dir string, local bool) (s tend.T
 	if s.Name = name; tagged {
 		s.Tags = []string{tag}
 	}
-	if s.Size.Memory, err = sizeOf("--memory", c.Memory); err != nil {
+	if err := c.sized(&s); err != nil {
 		return s, err
-	}
-	if c.CPUs < 0 {
-		return s, usageError("--cpus is not negative; 0 is no limit")
 	}
 	shown := c.File
 	read := func() ([]byte, error) { return limited(os.Open(c.File)) }
@@ -173,6 +185,18 @@ func (c *templateBuildCmd) spec(root *os.Root, dir string, local bool) (s tend.T
 		s.Steps = append(s.Steps, out)
 	}
 	return s, nil
+}
+
+// sized sets the size of sandboxes.
+func (c *templateBuildCmd) sized(s *tend.TemplateSpec) (err error) {
+	s.Size.CPUs = c.CPUs
+	if s.Size.Memory, err = sizeOf("--memory", c.Memory); err != nil {
+		return err
+	}
+	if c.CPUs < 0 {
+		return usageError("--cpus is not negative; 0 is no limit")
+	}
+	return nil
 }
 
 // limited reads a build file, which is not large.
