@@ -55,6 +55,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/authn"
 
 	"github.com/tend-run/tend/internal/core/box"
+	codes "github.com/tend-run/tend/internal/interpreter"
 	"github.com/tend-run/tend/internal/lib/budget"
 	"github.com/tend-run/tend/internal/lib/procfs"
 	"github.com/tend-run/tend/internal/protocol"
@@ -63,6 +64,7 @@ import (
 	"github.com/tend-run/tend/internal/protocol/envd"
 	"github.com/tend-run/tend/internal/protocol/envd/envdfs"
 	"github.com/tend-run/tend/internal/protocol/gateway"
+	"github.com/tend-run/tend/internal/protocol/interpreter"
 	"github.com/tend-run/tend/internal/protocol/langsmith"
 	"github.com/tend-run/tend/internal/protocol/mcp"
 	"github.com/tend-run/tend/internal/protocol/module"
@@ -304,7 +306,8 @@ func Open(c Config) (*Set, error) {
 	}
 	e2b, err := e2bapi.New(e2bapi.Config{
 		Driver: boxes, Secret: secret, Token: processes.AccessToken, Trusted: c.Trusted, Domains: c.Domains, Port: c.TLS.Port,
-		Dir: filepath.Join(c.StateDir, "e2b"), Events: history, Dial: outside.Dial, Refuses: outside.Refuses, Log: c.Log,
+		Prepared: map[string]func(context.Context) error{codes.Template: (&codes.Templates{Driver: boxes, Log: c.Log}).Prepare},
+		Dir:      filepath.Join(c.StateDir, "e2b"), Events: history, Dial: outside.Dial, Refuses: outside.Refuses, Log: c.Log,
 	})
 	if err != nil {
 		return nil, err
@@ -316,9 +319,11 @@ func Open(c Config) (*Set, error) {
 	if err != nil {
 		return nil, err
 	}
+	cells := interpreter.New(interpreter.Config{Service: new(codes.Service), Secret: secret, Token: processes.AccessToken,
+		Budget: c.Budget, Log: c.Log})
 	inside := ports.New(ports.Config{Sandboxes: sandboxes, Secret: secret, Token: processes.AccessToken, VisitorLasts: shown.VisitorLasts,
-		Proxies: c.Proxies, Budget: c.Budget, Log: c.Log})
-	set.Parts = []module.Part{api, shown, kept, control, e2b, gate, tools, inside, processes, files}
+		Own: cells.Own, Proxies: c.Proxies, Budget: c.Budget, Log: c.Log})
+	set.Parts = []module.Part{api, shown, kept, control, e2b, gate, tools, cells, inside, processes, files}
 	set.Parts = append(set.Parts, exits.Open(exits.Config{Manager: c.Manager, Dir: filepath.Join(c.StateDir, "exits"),
 		Secret: c.ExitSecret, Log: c.Log}))
 	set.Token, set.Session = processes.AccessToken, shown.Login
