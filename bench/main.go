@@ -76,6 +76,7 @@ func benches() []bench {
 		{name: "sandbox-ports", fresh: true, run: benchSandboxPorts},
 		{name: "sandbox-js", fresh: true, run: benchSandboxJS},
 		{name: "sandbox-computesdk", fresh: true, run: benchComputeSDK},
+		{name: "sandbox-code", fresh: true, asked: true, run: benchSandboxCode}, // its packages come from PyPI
 	}
 }
 
