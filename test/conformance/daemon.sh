@@ -45,14 +45,19 @@ start_daemon() {
 	return 1
 }
 
-# start_named_daemon starts one with names, TLS and a token: TEND_TOKEN.
-start_named_daemon() {
-	local port
-	port=$(python3 -c 'import socket
+# free_port prints a port that nobody has at this moment.
+free_port() {
+	python3 -c 'import socket
 with socket.socket(socket.AF_INET6) as s: # one that nobody has of 127.0.0.1 and of ::1
     s.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
     s.bind(("::", 0))
-    print(s.getsockname()[1])')
+    print(s.getsockname()[1])'
+}
+
+# start_named_daemon starts one with names, TLS and a token: TEND_TOKEN.
+start_named_daemon() {
+	local port
+	port=$(free_port)
 	(umask 077 && head -c 24 /dev/urandom | base64 | tr '+/' '-_' >"$work/token")
 	TEND_TOKEN=$(cat "$work/token")
 	export TEND_TOKEN
