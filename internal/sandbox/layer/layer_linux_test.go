@@ -1,8 +1,6 @@
 package layer
 
 import (
-	"archive/tar"
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -257,21 +255,6 @@ func TestADirectoryOfTheMachineBringsNoTricks(t *testing.T) {
 	if chain, err := s.Chain(id); err != nil || !chain.Whole {
 		t.Errorf("%+v, %v", chain, err)
 	}
-}
-
-func archive(t *testing.T, headers ...tar.Header) *bytes.Buffer {
-	t.Helper()
-	var b bytes.Buffer
-	w := tar.NewWriter(&b)
-	for _, h := range headers {
-		content := h.Uname // borrowed for the test
-		h.Uname, h.Size = "", int64(len(content))
-		proctest.Must(t, w.WriteHeader(&h))
-		_, err := w.Write([]byte(content))
-		proctest.Must(t, err)
-	}
-	proctest.Must(t, w.Close())
-	return &b
 }
 
 func TestHostileTreesEndWithAnError(t *testing.T) {
