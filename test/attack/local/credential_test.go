@@ -126,9 +126,22 @@ func TestAWeakCredential(t *testing.T) {
 		}
 		return out
 	}
+	// byToken are envd's: without a name they are for the sandbox whose token is shown.
+	byToken := []string{"/envs", "/metrics", "/process.Process/List", "/filesystem.Filesystem/Stat", "/files?path=/etc/hostname", "/init"}
 	const machines, theirs = "the machine", "another sandbox"
 	d.run(t, []attempt{
-		{"The token of a sandbox is shown at each path of the machine, in each header.", machines, all(a.Token, machine)},
+		{"The token of a sandbox is shown at each path of the machine, in each header.", machines, all(a.Token, without(byToken...))},
+		{"The token of a sandbox is shown without a name where envd is, which is for that sandbox then.", machines, func(t *testing.T, d *target) string {
+			for _, path := range []string{"/envs", "/process.Process/List", "/filesystem.Filesystem/Stat", "/files?" + pathOf(a)} {
+				method := map[bool]string{true: "POST", false: "GET"}[machine[path] != ""]
+				code, text := d.call(t, method, path, machine[path], "Content-Type: application/json", tokenOfA)
+				known, named := d.call(t, method, path, machine[path], "Content-Type: application/json", tokenOfA, "E2b-Sandbox-Id: "+a.ID)
+				if code != known || text != named {
+					return fmt.Sprintf("%s: %d %s, and by name %d %s", path, code, text, known, named)
+				}
+			}
+			return ""
+		}},
 		{"The token of the ports of a sandbox is shown at each path, in each header.", machines, all(a.TrafficToken, machine)},
 		{"The ticket of a port is shown at each path, in each header.", machines, all(a.Ticket, machine)},
 		{"A key of the gateway is shown at each path, in each header.", machines, all(key, machine)},
@@ -144,15 +157,15 @@ func TestAWeakCredential(t *testing.T) {
 			}
 			return ""
 		}},
-		{"The token of a sandbox is shown with the name of no sandbox, of one that is made up, and of another.", machines, func(t *testing.T,
+		{"The token of a sandbox is shown with the name of one that is made up, and of another.", machines, func(t *testing.T,
 			d *target) string {
-			for _, id := range []string{"", "debug_sandbox_id", b.ID, strings.ToUpper(b.ID), b.ID + " ", a.ID + "," + b.ID, a.ID + "x", "a", "b",
+			for _, id := range []string{"debug_sandbox_id", b.ID, strings.ToUpper(b.ID), b.ID + " ", a.ID + "," + b.ID, a.ID + "x", "a", "b",
 				"../" + b.ID} {
 				if won := read(t, pathOf(b), tokenOfA, "E2b-Sandbox-Id: "+id); won != "" {
 					return id + ": " + won
 				}
 			}
-			return read(t, pathOf(b), tokenOfA)
+			return ""
 		}},
 		{"A request names one sandbox by its host and another by a header.", theirs, func(t *testing.T, d *target) string {
 			for _, host := range []string{"49983-" + b.ID + ".localhost", "49983-" + b.ID + ".LOCALHOST.", port + "-" + b.ID + ".localhost"} {
