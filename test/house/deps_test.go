@@ -278,6 +278,7 @@ func TestOnlyFilesTouchesUsersPaths(t *testing.T) {
 		"internal/sandbox/oci/store.go":                 "records of images",
 		"internal/sandbox/oci/add.go":                   "archives that are being read",
 		"internal/sandbox/oci/unpack/unpack_linux.go":   "files of layers, by descriptors and without following a link",
+		"internal/sandbox/oci/unpack/kinds_linux.go":    "files of layers, by descriptors and without following a link",
 		"internal/sandbox/oci/unpack/describe_linux.go": "files of layers, by descriptors and without following a link",
 		"internal/sandbox/oci/unpack/tree_linux.go":     "files of layers, by descriptors and without following a link",
 		"internal/sandbox/oci/unpack/view_linux.go":     "files of layers, by descriptors and without following a link",
