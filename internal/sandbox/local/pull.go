@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"sync"
 
 	"github.com/tend-run/tend/internal/sandbox/driver"
@@ -47,6 +48,12 @@ func (p *pulls) begin(ctx context.Context, digest string) (end func(), err error
 
 // PullImage implements driver.Imager.
 func (d *Driver) PullImage(ctx context.Context, p driver.Pull) (m driver.Image, err error) {
+	defer func() { // no handler is above a build: what a registry says must not end the server
+		if v := recover(); v != nil {
+			d.log.Error("a pull panicked", "image", p.Name, "panic", v, "stack", string(debug.Stack()))
+			err = fmt.Errorf("image %.200q cannot be fetched: %v", p.Name, v)
+		}
+	}()
 	ref, err := oci.ParseReference(p.Name)
 	if err != nil {
 		return m, err

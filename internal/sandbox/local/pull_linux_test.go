@@ -68,6 +68,27 @@ func TestAnImageIsPulledOnceAndRuns(t *testing.T) {
 	}
 }
 
+// TestAPanicEndsThePullAlone: builds pull where no handler is above them, and each layer comes on its own.
+func TestAPanicEndsThePullAlone(t *testing.T) {
+	t.Parallel()
+	d := openReal(t, real(t))
+	p := ocitest.NewRegistry(t)
+	p.Push("web", "1", shellImage(t))
+	name := p.Host + "/web:1"
+	for what, pull := range map[string]driver.Pull{
+		"before the layers": {Say: func(string) { panic("a fault") }},
+		"in a layer":        {Progress: func(int64, int64) { panic("a fault") }},
+	} {
+		pull.Name, pull.Owner = name, true
+		if _, err := d.PullImage(t.Context(), pull); err == nil || !strings.Contains(err.Error(), "cannot be fetched: a fault") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if _, err := pull(d, t, name); err != nil {
+		t.Errorf("then a pull fails: %v", err)
+	}
+}
+
 func TestAPullThatFailsLeavesNothingButWholeLayers(t *testing.T) {
 	t.Parallel()
 	d := openReal(t, real(t))

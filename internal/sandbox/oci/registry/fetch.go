@@ -101,7 +101,12 @@ func (f *fetch) next() *growing {
 }
 
 // one fetches a layer, and continues where it was cut off.
-func (f *fetch) one(g *growing) error {
+func (f *fetch) one(g *growing) (err error) {
+	defer func() { // it is on its own, and the server is to go on
+		if v := recover(); v != nil {
+			err = fmt.Errorf("layer %s cannot be fetched: %v", g.d.Digest, v)
+		}
+	}()
 	if err := f.ctx.Err(); err != nil {
 		return context.Cause(f.ctx)
 	}
