@@ -144,7 +144,8 @@ func plainURL(f *operator.Clients, d *daemon) (string, error) {
 		base = strings.TrimSuffix(d.url, "/")
 	}
 	if strings.HasPrefix(base, "unix:") {
-		return "", fmt.Errorf("the daemon listens on its socket alone, which these SDKs cannot use; start it with --tls own, or --listen 127.0.0.1:49983")
+		return "", fmt.Errorf("the daemon listens on its socket alone, which these SDKs cannot use; " +
+			"start it with --tls own, or --listen 127.0.0.1:49983")
 	}
 	return base, nil
 }

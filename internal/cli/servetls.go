@@ -41,7 +41,8 @@ func (f *serveFlags) planTLS(listen []string) (addrs []string, err error) {
 			return nil, usageError("--domain " + err.Error())
 		}
 		if port != 0 && f.TLS == "" {
-			return nil, usageError(fmt.Sprintf("--domain %s has a port, which is for --tls alone: a proxy in front has its own; leave out :%d, or add --tls own", d, port))
+			return nil, usageError(fmt.Sprintf("--domain %s has a port, which is for --tls alone: "+
+				"a proxy in front has its own; leave out :%d, or add --tls own", d, port))
 		}
 	}
 	if err := f.checkTLSFlags(listen); err != nil || f.TLS == "" {

@@ -248,7 +248,8 @@ func whyNotRootless(err error, setting func(name string) string) string {
 	case setting("user.max_user_namespaces") == "0":
 		return " (the sysctl user.max_user_namespaces is 0; set it to 10000, say)"
 	case setting("kernel.apparmor_restrict_unprivileged_userns") == "1":
-		return " (AppArmor takes from user namespaces of programs without a profile what makes them useful; the deb of tend brings one, or allow all programs: sysctl -w kernel.apparmor_restrict_unprivileged_userns=0" + alone + ")"
+		return " (AppArmor takes from user namespaces of programs without a profile what makes them useful; " +
+			"the deb of tend brings one, or allow all programs: sysctl -w kernel.apparmor_restrict_unprivileged_userns=0" + alone + ")"
 	case e.What == stepUsers && (e.Errno == unix.ENOSPC || e.Errno == unix.EUSERS):
 		return " (there are as many user namespaces as the sysctl user.max_user_namespaces allows)"
 	case e.What == stepUsers && e.Errno == unix.EPERM:

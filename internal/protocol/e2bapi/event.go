@@ -152,7 +152,8 @@ func kindsOf(field string, types []string) (all []driver.EventKind, err error) {
 	for _, name := range types {
 		kind, ok := kinds[name]
 		if !ok {
-			return nil, badRequest("%s has %.80q; sandbox.lifecycle. and created, updated, paused, resumed, killed or checkpointed are the types", field, name)
+			return nil, badRequest("%s has %.80q; sandbox.lifecycle. and created, updated, paused, resumed, killed or checkpointed are the types",
+				field, name)
 		}
 		all = append(all, kind)
 	}

@@ -82,7 +82,8 @@ func (f *Face) contentRoute() module.Route {
 func (f *Face) content(w http.ResponseWriter, r *http.Request, h contentHandler) error {
 	id := driver.VolumeID(r.PathValue("id"))
 	if !f.volumeToken(id).Matches(protocol.Bearer(r)) {
-		return &problem{http.StatusUnauthorized, "the files of a volume need its token, which is in the answer to GET /volumes/ID, as a bearer token"}
+		return &problem{http.StatusUnauthorized, "the files of a volume need its token, " +
+			"which is in the answer to GET /volumes/ID, as a bearer token"}
 	}
 	limit := int64(maxBody)
 	if r.Method == http.MethodPut {

@@ -213,7 +213,8 @@ func (f *Face) applyHook(req *hookRequest, to *hook) error {
 func (f *Face) checkHookURL(text string) error {
 	u, err := url.Parse(text)
 	if err != nil || len(text) > maxHookURL || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.User != nil {
-		return badRequest("url is %.100q; one of https or http with a host, without a name and password, of at most %d bytes is needed", text, maxHookURL)
+		return badRequest("url is %.100q; one of https or http with a host, without a name and password, of at most %d bytes is needed",
+			text, maxHookURL)
 	}
 	a, err := netip.ParseAddr(u.Hostname())
 	if err != nil {

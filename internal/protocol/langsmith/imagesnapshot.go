@@ -33,7 +33,8 @@ func (f *Face) createSnapshot(w http.ResponseWriter, r *http.Request) error {
 	case !ok:
 		return unsupported("docker_image", "isolated sandboxes are needed for it")
 	case asks(req.RegistryID):
-		return unsupported("registry_id", "leave it out: images come from where no account is needed, or are there because the operator shares them")
+		return unsupported("registry_id", "leave it out: "+
+			"images come from where no account is needed, or are there because the operator shares them")
 	case req.DockerImage == "" || len(req.DockerImage) > driver.MaxImageName:
 		return requestErrorf("docker_image has %d bytes; 1 to %d are allowed", len(req.DockerImage), driver.MaxImageName)
 	case req.FSCapacityBytes < 0:

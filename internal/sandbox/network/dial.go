@@ -14,7 +14,8 @@ import (
 type RefusedError struct{ Addr netip.AddrPort }
 
 func (e *RefusedError) Error() string {
-	return fmt.Sprintf("%v is of this machine or of a network of its own, or denied; --sandbox-reach opens single addresses and networks", e.Addr)
+	return fmt.Sprintf("%v is of this machine or of a network of its own, or denied; "+
+		"--sandbox-reach opens single addresses and networks", e.Addr)
 }
 
 // Dial connects to a TCP address that a client of the daemon has named, as for a webhook: where
