@@ -75,6 +75,7 @@ func (w *worker) awaitPressure(ctx context.Context, tree runTree, n int64, decla
 
 // runTree finds the processes of a run.
 type runTree struct {
+	run     int64 // its number; 0: none is known
 	p       process.Process
 	leader  int             // the pid of its command
 	session int             // in which that was started

@@ -224,6 +224,7 @@ func (w *worker) launch(n int64, o order) {
 	p, in, err := w.find(w.ctx, idOf(o.token, n))
 	switch {
 	case err == nil:
+		w.known(p, in, n) // before anybody acts on its start: it may end at once
 		w.tell(supervisor.Event{Kind: supervisor.Launched, Run: n})
 		w.watch(p, in, n, o)
 		w.forget(n-keepRuns, o)
@@ -292,6 +293,14 @@ func (w *worker) kill(n int64, o order) {
 	w.tell(supervisor.Event{Kind: supervisor.TreeGone, Run: n})
 }
 
+// known notes where the processes of a run are found, while its command is there to tell.
+func (w *worker) known(p process.Process, in process.Info, n int64) {
+	if w.tree.run != n { // else what is known of it continues being known
+		w.tree = runTree{run: n, p: p, leader: in.PID, session: in.Session}
+		w.tree.group(w.ctx)
+	}
+}
+
 // watch tells what becomes of a run.
 func (w *worker) watch(p process.Process, in process.Info, n int64, o order) {
 	if w.watched == n && w.unwatch != nil {
@@ -301,9 +310,7 @@ func (w *worker) watch(p process.Process, in process.Info, n int64, o order) {
 		w.unwatch()
 	}
 	ctx, cancel := context.WithCancel(w.ctx)
-	if w.watched != n { // else what is known of it continues being known
-		w.tree = runTree{p: p, leader: in.PID, session: in.Session}
-	}
+	w.known(p, in, n)
 	target := &probe.Target{Process: p, Leader: in.PID, Session: in.Session, Manager: w.s.c.Manager, Spec: specInPlace(o.rules)}
 	was, adopted := p.(*adopt.Process)
 	if adopted {
