@@ -62,6 +62,8 @@ type Entry struct {
 	Seq  int64  `json:"seq,omitempty"`
 	OK   bool   `json:"ok,omitempty"`
 	Text string `json:"text,omitempty"`
+	// Cause is the line of the log that names the fault, as Look has found it.
+	Cause string `json:"cause,omitempty"`
 	// Remedies that Look found, and a Proposal.
 	Remedies []Remedy `json:"remedies,omitempty"`
 	Proposal string   `json:"proposal,omitempty"`
@@ -98,11 +100,12 @@ func (e *Entry) why() string {
 const (
 	maxPaths = 100
 	maxPath  = 1 << 10
+	maxCause = 200
 )
 
 // bounded returns the entry with its texts cut to their bounds.
 func (e Entry) bounded() Entry {
-	e.Text, e.Proposal = cut(e.Text, MaxText), cut(e.Proposal, 4*MaxText)
+	e.Text, e.Cause, e.Proposal = cut(e.Text, MaxText), cut(e.Cause, maxCause), cut(e.Proposal, 4*MaxText)
 	e.Paths, e.Left, e.Changed = cutAll(e.Paths), cutAll(e.Left), cutAll(e.Changed)
 	if e.Signal != nil {
 		s := *e.Signal

@@ -1,6 +1,7 @@
 package healer
 
 import (
+	"slices"
 	"time"
 
 	"github.com/tend-run/tend/internal/service/supervisor"
@@ -11,6 +12,9 @@ const (
 	Settled = time.Minute
 	// faultsAt faults, with restarts between them, mean that a restart does not repair it.
 	faultsAt = 2
+	// Within hour, oftenAt equal faults mean the same, however long it ran between them.
+	hour    = time.Hour
+	oftenAt = 3
 )
 
 // Sense decides from the notices of a service when a restart is not enough. It is plain
@@ -23,13 +27,23 @@ type Sense struct {
 	Ready time.Time
 	// Was: the newest run was ready before it ended.
 	Was bool
+	// Hour has the newest faults of the last hour, oldest first.
+	Hour []Fault
+}
+
+// Fault is an exit or a failed probe.
+type Fault struct {
+	Notice supervisor.Notice
+	Text   string
+	At     time.Time
 }
 
 // Saw takes one notice, and returns the signal for which to open an episode; nil: none.
-func (s *Sense) Saw(n supervisor.Notice, run int64, text string, at time.Time) *Signal {
+func (s *Sense) Saw(e *supervisor.Effect, at time.Time) *Signal {
+	n := e.Notice
 	signal := func(kind string) *Signal {
 		s.Status = Suspected
-		return &Signal{Kind: kind, Text: text, Run: run, At: at}
+		return &Signal{Kind: kind, Text: e.Text, Run: e.Run, At: at}
 	}
 	s.Settle(at)
 	switch n {
@@ -46,14 +60,17 @@ func (s *Sense) Saw(n supervisor.Notice, run int64, text string, at time.Time) *
 		if s.Status = Suspected; n != supervisor.NoticePressure {
 			s.Ready = time.Time{}
 		}
-		if s.Faults++; s.Faults < faultsAt {
+		often := s.often(e, at)
+		if s.Faults++; often {
+			return signal("flap")
+		} else if s.Faults < faultsAt {
 			return nil
 		}
 		if n == supervisor.NoticeExit && s.Was {
 			return signal("flap")
 		}
 		return signal(n.Signal())
-	case supervisor.NoticeFlapping, supervisor.NoticeFailed:
+	case supervisor.NoticeFlapping, supervisor.NoticeFailed, supervisor.NoticeElsewhere: // no restart helps
 		return signal(n.Signal())
 	case supervisor.NoticeStuck: // the supervisor restarts it, which is all that is done
 		s.Ready, s.Status = time.Time{}, Verifying
@@ -63,10 +80,29 @@ func (s *Sense) Saw(n supervisor.Notice, run int64, text string, at time.Time) *
 	return nil
 }
 
-// Settle forgets the faults of a service that has been ready for long.
+// often notes a fault, and reports whether it is one of many equal ones. Pressure has judges
+// of its own.
+func (s *Sense) often(e *supervisor.Effect, at time.Time) bool {
+	if e.Notice == supervisor.NoticePressure || e.Meant {
+		return false
+	}
+	s.Hour = slices.DeleteFunc(s.Hour, func(f Fault) bool { return at.Sub(f.At) >= hour })
+	s.Hour = append(s.Hour, Fault{e.Notice, e.Text, at})
+	s.Hour = s.Hour[max(0, len(s.Hour)-16):]
+	n := 0
+	for _, f := range s.Hour {
+		if f.Notice == e.Notice && f.Text == e.Text {
+			n++
+		}
+	}
+	return n >= oftenAt
+}
+
+// Settle forgets the faults of a service that has been ready for long, but for those that
+// count for an hour.
 func (s *Sense) Settle(at time.Time) {
 	if !s.Ready.IsZero() && at.Sub(s.Ready) >= Settled {
-		*s = Sense{Ready: s.Ready}
+		*s = Sense{Ready: s.Ready, Hour: s.Hour}
 	}
 }
 

@@ -1,6 +1,8 @@
 package healer_test
 
 import (
+	"cmp"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -26,6 +28,7 @@ func TestWhenARestartIsNotEnough(t *testing.T) {
 		"a crash each hour":              {[]seen{{ready, 1}, {exit, 3600}, {ready, 1}, {exit, 3600}, {ready, 1}, {exit, 3600}}, ""},
 		"deaf once":                      {[]seen{{ready, 1}, {supervisor.NoticeUnhealthy, 9}, {start, 0}, {ready, 1}}, ""},
 		"deaf after its restart":         {[]seen{{ready, 1}, {supervisor.NoticeUnhealthy, 9}, {start, 0}, {ready, 1}, {supervisor.NoticeUnhealthy, 9}}, "health"},
+		"serves elsewhere":               {[]seen{{start, 0}, {supervisor.NoticeElsewhere, 10}}, "health"},
 		"given up":                       {[]seen{{supervisor.NoticeFailed, 1}}, "exit"},
 		"stuck: the restart is all":      {[]seen{{ready, 1}, {supervisor.NoticeStuck, 20}, {start, 0}, {ready, 1}}, ""},
 		"it stood still":                 {[]seen{{ready, 1}, {supervisor.NoticeResumed, 3600}, {supervisor.NoticeResumed, 3600}}, ""},
@@ -36,13 +39,60 @@ func TestWhenARestartIsNotEnough(t *testing.T) {
 		got, at := "", t0
 		for _, one := range c.seen {
 			at = at.Add(one.after * time.Second)
-			if signal := s.Saw(one.n, 1, "", at); signal != nil {
+			if signal := s.Saw(&supervisor.Effect{Notice: one.n, Run: 1}, at); signal != nil {
 				got = signal.Kind
 			}
 		}
 		if got != c.want {
 			t.Errorf("%s: signal %q; %q is wanted", name, got, c.want)
 		}
+	}
+}
+
+// Whoever crashes each 75 s is well for longer than faults are remembered, each time.
+func TestEqualFaultsOfAnHourCountTogether(t *testing.T) {
+	for name, c := range map[string]struct {
+		each   time.Duration
+		exit   func(n int) supervisor.Effect
+		wanted int // the fault that opens an episode; 0: none
+	}{
+		"each 75 s":       {75 * time.Second, func(int) supervisor.Effect { return supervisor.Effect{Text: "exit status 1"} }, 3},
+		"each 21 min":     {21 * time.Minute, func(int) supervisor.Effect { return supervisor.Effect{Text: "exit status 1"} }, 3},
+		"each 31 min":     {31 * time.Minute, func(int) supervisor.Effect { return supervisor.Effect{Text: "exit status 1"} }, 0},
+		"never alike":     {75 * time.Second, func(n int) supervisor.Effect { return supervisor.Effect{Text: fmt.Sprint("exit status ", n)} }, 0},
+		"ends by design":  {75 * time.Second, func(int) supervisor.Effect { return supervisor.Effect{Text: "exit status 0", Meant: true} }, 0},
+		"a deaf one":      {75 * time.Second, func(int) supervisor.Effect { return supervisor.Effect{Notice: supervisor.NoticeUnhealthy} }, 3},
+		"short of memory": {75 * time.Second, func(int) supervisor.Effect { return supervisor.Effect{Notice: supervisor.NoticePressure} }, 0},
+	} {
+		var s healer.Sense
+		at, opened := t0, 0
+		for n := 1; n <= 6 && opened == 0; n++ {
+			s.Saw(&supervisor.Effect{Notice: supervisor.NoticeStarted}, at)
+			s.Saw(&supervisor.Effect{Notice: supervisor.NoticeReady}, at)
+			at = at.Add(c.each)
+			e := c.exit(n)
+			e.Notice = cmp.Or(e.Notice, supervisor.NoticeExit)
+			if signal := s.Saw(&e, at); signal != nil {
+				opened = n
+			}
+		}
+		if opened != c.wanted {
+			t.Errorf("%s: fault %d opened an episode; %d is wanted", name, opened, c.wanted)
+		}
+	}
+}
+
+// A person reads what is wrong, why nothing helped, and what the model thought of it.
+func TestTheReasonOfAnEndHasItsCause(t *testing.T) {
+	s := healer.State{Why: "nothing that was tried has helped", Cause: "TypeError: x is undefined", Tries: []healer.Try{
+		{Remedy: healer.Remedy{Kind: healer.Model}, Text: "x is\nmissing"}, {Remedy: healer.Remedy{Kind: healer.Book}, Text: "npm ci"},
+	}}
+	if got := s.Reason(); got != "TypeError: x is undefined; nothing that was tried has helped; the model: x is missing" {
+		t.Errorf("got %q", got)
+	}
+	s.Tries[0].Text = strings.Repeat("é", 1000)
+	if got := s.Reason(); len(got) > 500 || !strings.HasSuffix(got, "é…") {
+		t.Errorf("got %d bytes: %q", len(got), got)
 	}
 }
 

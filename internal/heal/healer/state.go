@@ -2,6 +2,8 @@ package healer
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -188,6 +190,8 @@ type State struct {
 	Opened, Ended time.Time
 	// Why is the reason of its end.
 	Why string
+	// Cause is the line of the log that names the fault; "": none does.
+	Cause string
 	// Dirty: a rollback did not succeed, and the tree is not as it was.
 	Dirty bool
 	// Committed is the commit; "": there is none. Left lists changes that were not
@@ -198,6 +202,28 @@ type State struct {
 	Changed []string
 	// Proposal is what a person could do, if no remedy helped.
 	Proposal string
+}
+
+// maxReason bounds a reason, in bytes.
+const maxReason = 500
+
+// Reason says for people what is wrong, why it was not repaired, and what a model thought of
+// it last.
+func (s *State) Reason() string {
+	why := s.Why
+	if s.Cause != "" && !strings.Contains(why, s.Cause) {
+		why = s.Cause + "; " + why
+	}
+	for _, t := range slices.Backward(s.Tries) {
+		if text := strings.Join(strings.Fields(t.Text), " "); t.Kind == Model && text != "" {
+			why += "; the model: " + text
+			break
+		}
+	}
+	if len(why) > maxReason {
+		why = strings.ToValidUTF8(why[:maxReason-len("…")], "") + "…"
+	}
+	return why
 }
 
 // Done reports whether the episode has ended.

@@ -150,7 +150,7 @@ func (m *machine) answered() {
 	switch s.Doing {
 	case Look:
 		s.Remedies = slices.Clone(e.Remedies[:min(len(e.Remedies), MaxRemedies)])
-		s.Proposal = e.Proposal
+		s.Proposal, s.Cause = e.Proposal, e.Cause
 		switch s.Why = e.Text; {
 		case s.DryRun:
 			m.over(Broken, "nothing was done: it was only asked what would be")

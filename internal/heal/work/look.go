@@ -10,6 +10,8 @@ import (
 	"github.com/tend-run/tend/internal/heal/healer"
 	"github.com/tend-run/tend/internal/heal/playbook"
 	"github.com/tend-run/tend/internal/heal/project"
+	"github.com/tend-run/tend/internal/lib/lazyregexp"
+	"github.com/tend-run/tend/internal/service/supervisor"
 	"github.com/tend-run/tend/sdk/go"
 )
 
@@ -170,7 +172,7 @@ func (w *worker) look(ctx context.Context) (healer.Entry, error) {
 	if err := w.seeLives(ctx); err != nil {
 		return out, err
 	}
-	out.Text = firstLines(ev.Log)
+	out.Text, out.Cause = firstLines(ev.Log), causeIn(ev.Log)
 	if w.plans, err = w.project.Match(ctx, ev); err != nil {
 		return out, err
 	}
@@ -209,6 +211,9 @@ func (w *worker) look(ctx context.Context) (healer.Entry, error) {
 // wantsRestart reports whether a restart by us is another thing than what the supervisor
 // has done already.
 func (w *worker) wantsRestart(s tend.Service) bool {
+	if strings.Contains(w.order.Signal.Text, supervisor.NotWhereAsked) {
+		return false // it would serve there again
+	}
 	switch w.order.Signal.Kind {
 	case "stuck", "pressure":
 		return true
@@ -241,6 +246,34 @@ func proposal(p playbook.Plan) string {
 		}
 	}
 	return b.String()
+}
+
+// names matches a line that names an error as programs do, and hints one that may.
+var (
+	names = lazyregexp.New(`^\s*(\S+: )?(Uncaught )?[\w.]*(Error|Exception|Panic)\b|^panic: |^error(\[\w+\])?: |^fatal\b`)
+	hints = lazyregexp.New(`(?i)\b(error|exception|fatal|panic|failed|cannot|denied|refused|not found|no such|in use)\b`)
+)
+
+// causeIn finds the line of a log that names the fault: the last that names an error, else
+// one that hints at one, else the last.
+func causeIn(log string) (line string) {
+	best := -1
+	for l := range strings.Lines(log) {
+		l = strings.TrimSpace(l)
+		rank := 0
+		switch {
+		case l == "" || strings.HasPrefix(l, "at "):
+			continue
+		case names.MatchString(l):
+			rank = 2
+		case hints.MatchString(l):
+			rank = 1
+		}
+		if rank >= best {
+			best, line = rank, l
+		}
+	}
+	return line
 }
 
 // firstLines is what a log says of an error, for people: its last lines.

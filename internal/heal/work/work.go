@@ -278,7 +278,7 @@ func (w *worker) inPlace(ctx context.Context, deadline time.Time, last bool) err
 // put writes an entry, with secrets hidden, and takes what it leads to.
 func (w *worker) put(e healer.Entry) error {
 	e.At = time.Now()
-	e.Text, e.Proposal = w.redact.Text(e.Text), w.redact.Text(e.Proposal)
+	e.Text, e.Cause, e.Proposal = w.redact.Text(e.Text), w.redact.Text(e.Cause), w.redact.Text(e.Proposal)
 	if e.Signal != nil {
 		s := *e.Signal
 		s.Text = w.redact.Text(s.Text)

@@ -122,7 +122,7 @@ func (h *Healing) conclude(f *follower) {
 	case f.order.Back != nil: // nothing was done
 	case !f.order.DryRun:
 		h.state.Ended = f.state.Status
-		h.state.Breaker.End(time.Now(), f.state.Status, f.state.Why)
+		h.state.Breaker.End(time.Now(), f.state.Status, f.state.Reason())
 	}
 	h.sense.Forget()
 	h.keep()

@@ -288,25 +288,25 @@ func (h *Healing) show() {
 	was := h.shown
 	h.shown = now
 	h.mu.Unlock()
+	h.reportOf(now.status)
 	was.chat, was.followed = now.chat, now.followed // nobody else is told
 	if was == now || h.kept == nil {
 		return
 	}
 	h.c.Log.Info("healer "+now.status.String(), "service", now.service, "episode", now.episode)
 	h.kept.Touch(h.alive)
-	switch now.status {
-	case healer.Healing, healer.Verifying, healer.Suspected:
-		if h.episode != nil && h.isDeclared(h.episode) {
-			h.report.tell(h.declared, "healing", "")
-		}
-	case healer.Broken:
+}
+
+// reportOf reports what others should know. A service may become ready without another
+// status: at the start, and after a person's repair.
+func (h *Healing) reportOf(st healer.Status) {
+	switch {
+	case st == healer.Broken:
 		h.report.tell(h.declared, "broken", h.state.Breaker.Why)
-	case healer.Ready:
+	case st == healer.Ready, st == healer.Running && !h.sense.Ready.IsZero():
 		h.report.tell(h.declared, "ready", "")
-	case healer.Running:
-		if !h.sense.Ready.IsZero() {
-			h.report.tell(h.declared, "ready", "")
-		}
+	case st != healer.Running && h.episode != nil && h.isDeclared(h.episode):
+		h.report.tell(h.declared, "healing", "")
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
@@ -146,6 +147,56 @@ func TestTheEndOfAnEpisodeIsNotThatOfAnotherService(t *testing.T) {
 		return !errors.Is(s.Cancel(t.Context(), ""), nil)
 	})
 	calm()
+}
+
+// The URL of reports learns that a service is well: at the start, of each server, and after a
+// person has repaired what the healer could not.
+func TestAServiceThatIsWellIsReported(t *testing.T) {
+	k := &taker{}
+	url := httptest.NewServer(k)
+	defer url.Close()
+	newest := func(n int, status string) {
+		t.Helper()
+		until(t, status, func() (yes bool) {
+			k.with(func() { yes = len(k.taken) >= n && k.taken[len(k.taken)-1].Status == status })
+			return yes
+		})
+	}
+	dir, m := t.TempDir(), testkeeper.New(t)
+	s := play(t, dir, m, "/bin/false")
+	c, root := project(t, "app")
+	c.Healer.Report = &config.Report{URL: url.URL}
+	s.is("app", supervisor.State{Up: true})
+	s.declare(t, c, "/one/tend.yaml")
+	ready := func(run int64) {
+		s.Saw("app", supervisor.Effect{Notice: supervisor.NoticeStarted, Run: run})
+		s.Saw("app", supervisor.Effect{Notice: supervisor.NoticeReady, Run: run})
+	}
+	ready(1)
+	newest(1, "ready")
+	s.is("app", supervisor.State{Up: true, Phase: supervisor.Failed})
+	s.Saw("app", supervisor.Effect{Notice: supervisor.NoticeFailed, Run: 1})
+	newest(3, "broken")
+	until(t, "the file of a person arms it again", func() bool {
+		proctest.Must(t, os.WriteFile(filepath.Join(root, "app.js"), []byte(time.Now().String()), 0o600))
+		return s.statusOf("app") == "running"
+	})
+	ready(2)
+	newest(4, "ready")
+	s.end()
+	s.is("app", supervisor.State{Up: true, Ready: true, Run: 2})
+	services := s.services
+	s = play(t, dir, m, "/bin/false")
+	s.mu.Lock()
+	s.services = services
+	s.mu.Unlock()
+	ready(2)
+	newest(5, "ready")
+	k.with(func() {
+		if n := len(k.taken); n != 5 || k.taken[1].Status != "healing" || k.taken[2].Error == "" {
+			t.Errorf("it took %+v", k.taken)
+		}
+	})
 }
 
 // A service that failed before its healer was declared is repaired.

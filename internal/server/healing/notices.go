@@ -18,7 +18,7 @@ func (h *Healing) noticeAll() {
 		if h.declared == nil || n.service != h.declared.Service {
 			continue
 		}
-		signal := h.sense.Saw(n.effect.Notice, n.effect.Run, n.effect.Text, n.at)
+		signal := h.sense.Saw(&n.effect, n.at)
 		switch {
 		case h.episode != nil && n.effect.Notice != supervisor.NoticeStarted && n.effect.Notice != supervisor.NoticeReady:
 			h.episode.signalled(healer.Entry{Kind: healer.Signalled, At: n.at, Signal: &healer.Signal{Kind: n.effect.Notice.String(),

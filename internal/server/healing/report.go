@@ -36,6 +36,9 @@ type reporter struct {
 	url    string
 	key    string
 	newest pending
+	// began: a status was told since this server began. Until then ready is told although it
+	// was before: whoever takes it may have lost it.
+	began bool
 }
 
 // pending is the stored state.
@@ -86,7 +89,8 @@ func (r *reporter) tell(d *declaration, status, why string) {
 	why = strings.ToValidUTF8(why[:min(len(why), maxReport)], "")
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.newest.Status == status && r.newest.Error == why && r.newest.URL == r.url {
+	known := r.began || status != "ready"
+	if r.began = true; known && r.newest.Status == status && r.newest.Error == why && r.newest.URL == r.url {
 		return
 	}
 	now := time.Now()

@@ -91,6 +91,14 @@ type Probe struct {
 	Start    Duration `key:"start" default:"1m" shmastra:"2m" max:"24h" doc:"How long it may take until a startup probe, or health, first succeeds. 0: no limit."`
 }
 
+// Where is what the probe asks for by the network, as a URL or an address; "": nothing.
+func (p *Probe) Where() string {
+	if p.HTTP != nil {
+		return string(p.HTTP.URL)
+	}
+	return string(p.TCP)
+}
+
 // HTTP is a request whose answer is asked for. Redirections are not followed.
 type HTTP struct {
 	URL     URL               `key:"url" short:"yes" required:"yes" doc:"http://HOST:PORT/PATH, or :PORT/PATH."`

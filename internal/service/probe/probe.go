@@ -166,6 +166,37 @@ func (t *Target) own(at netip.AddrPort) error {
 	return nil
 }
 
+// Elsewhere returns the addresses on which the service listens. asked: one of them is where the
+// rule, of HTTP or TCP, asks.
+func (t *Target) Elsewhere(ctx context.Context, rule *config.Probe) (others []string, asked bool, err error) {
+	where := string(rule.TCP)
+	if rule.HTTP != nil {
+		u, err := url.Parse(string(rule.HTTP.URL))
+		if err != nil {
+			return nil, false, err
+		}
+		where = u.Host
+	}
+	all, err := addresses(where)
+	if err != nil {
+		return nil, false, err
+	}
+	for _, at := range all {
+		if t.own(at) == nil {
+			return nil, true, nil
+		}
+	}
+	lister, ok := t.Process.(process.PortLister)
+	if !ok {
+		return nil, false, nil
+	}
+	listening, err := lister.Listening(ctx)
+	for _, l := range listening {
+		others = append(others, l.Address)
+	}
+	return others, false, err
+}
+
 func (t *Target) dial(ctx context.Context, at netip.AddrPort) (net.Conn, error) {
 	dial := t.Dial
 	if dial == nil {

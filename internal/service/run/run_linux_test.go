@@ -355,6 +355,45 @@ func TestAServiceThatForksIsKept(t *testing.T) {
 	l.end(m, "x")
 }
 
+// A server that listens where nobody asks is told long before its time is over, and what
+// listens where it should is not.
+func TestAServiceThatServesElsewhereIsReported(t *testing.T) {
+	m := testkeeper.New(t)
+	l := live(t, m, t.TempDir())
+	asked, other, third := proctest.FreePort(t), proctest.FreePort(t), proctest.FreePort(t)
+	deaf := filepath.Join(t.TempDir(), "deaf")
+	proctest.Must(t, os.WriteFile(deaf, nil, 0o600))
+	health := fmt.Sprintf("health: {http: ':%d/', interval: 100ms, timeout: 200ms}", asked)
+	l.declare(fmt.Sprintf("  right: {command: [$SERVE], env: {%s: '127.0.0.1:%d', DEAF: %s}, stop: KILL, health: {http: ':%d/', timeout: 200ms}}\n", role, third, deaf, third) +
+		fmt.Sprintf("  elsewhere: {command: [$SERVE], env: {%s: '127.0.0.1:%d'}, stop: KILL, %s}\n", role, other, health) +
+		fmt.Sprintf("  says: {command: 'echo \"ready on http://[::1]:5173\"; exec sleep 1000', stop: KILL, %s}\n", health) +
+		fmt.Sprintf("  quiet: {command: 'echo starting; exec sleep 1000', stop: KILL, %s}\n", health))
+	l.up()
+	for _, name := range []string{"elsewhere", "says"} {
+		proctest.Eventually(t, name+" is told", func() bool { return l.noticed(name + " elsewhere") })
+	}
+	for _, name := range []string{"right", "quiet"} {
+		if l.noticed(name + " elsewhere") {
+			t.Errorf("%s is told: %s, %v", name, l.said(supervisor.NoticeElsewhere), l.notices)
+		}
+	}
+	if text := l.said(supervisor.NoticeElsewhere); !strings.Contains(text, supervisor.NotWhereAsked) || !strings.Contains(text, fmt.Sprint(":", asked, "/")) {
+		t.Errorf("it was said: %s", text)
+	}
+	l.end(m, "right", "elsewhere", "says", "quiet")
+}
+
+// What is stopped wakes to end.
+func TestAStoppedServiceEndsInTime(t *testing.T) {
+	m := testkeeper.New(t)
+	l := live(t, m, t.TempDir())
+	l.declare("  web: {command: 'trap \"exit 7\" TERM; echo up; while :; do sleep 0.05; done', stop: {timeout: 10m}, health: {log: up}}\n")
+	l.up()
+	s := l.ready("web")
+	proctest.Must(t, syscall.Kill(pidOf(t, m, s), syscall.SIGSTOP))
+	l.end(m, "web")
+}
+
 func TestWhatHangsIsRestarted(t *testing.T) {
 	m := testkeeper.New(t)
 	l := live(t, m, t.TempDir())

@@ -20,6 +20,8 @@ const (
 	retryAfter = 50 * time.Millisecond
 	// keepRuns is how many finished runs of a service are kept, with their output.
 	keepRuns = 5
+	// sigCont is SIGCONT of Linux; syscall does not have it everywhere.
+	sigCont = 18
 	// minute bounds a wait for a time of day, since clocks are set.
 	minute = time.Minute
 )
@@ -253,7 +255,9 @@ func (w *worker) signal(e supervisor.Effect, o order) {
 	for {
 		var p process.Process
 		if p, _, err = w.findRun(w.ctx, e.Run, o); err == nil {
-			err = p.Signal(w.ctx, e.Number, process.ScopeTree)
+			if err = p.Signal(w.ctx, e.Number, process.ScopeTree); err == nil { // what is stopped must wake to end
+				err = p.Signal(w.ctx, sigCont, process.ScopeTree)
+			}
 		}
 		if !errors.Is(err, process.ErrUnavailable) || !w.pause(w.ctx) {
 			break
@@ -332,6 +336,10 @@ func (w *worker) watch(p process.Process, in process.Info, n int64, o order) {
 	if r := o.rules.Pressure; r != nil && r.On {
 		tree := w.tree
 		w.s.wg.Go(func() { w.awaitPressure(ctx, tree, n, o.rules, ends) })
+	}
+	rule := supervisor.ProbeOf(o.rules, supervisor.Startup)
+	if rule != nil && rule.Where() != "" && !rule.Anyone && rule.Start.Std() <= longStart {
+		w.s.wg.Go(func() { w.awaitElsewhere(ctx, p, n, rule, target) })
 	}
 	if adopted { // nothing of what it writes is here
 		return

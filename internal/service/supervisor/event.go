@@ -70,12 +70,15 @@ const (
 	// may be adopted. While any process of the service may be alive, this event changes
 	// nothing.
 	WantAdopted
+	// Elsewhere: Run says that it is ready, or listens on a port, but nothing of it listens
+	// where its probe asks; Text says so.
+	Elsewhere
 	eventKinds
 )
 
 var eventNames = [...]string{"tick", "up", "down", "restart", "launched", "not_launched", "unknown", "exited", "tree_gone",
 	"probed", "needs", "line", "bounced", "changed", "due", "stuck", "pressure", "resumed", "found", "ruled", "placed",
-	"hook_done", "unheld", "starved", "absent", "adopted"}
+	"hook_done", "unheld", "starved", "absent", "adopted", "elsewhere"}
 
 func (k EventKind) String() string {
 	if int(k) < len(eventNames) {
@@ -83,6 +86,9 @@ func (k EventKind) String() string {
 	}
 	return fmt.Sprintf("event(%d)", uint8(k))
 }
+
+// NotWhereAsked is what the text of Elsewhere says of a service, before where its probe asks.
+const NotWhereAsked = ", but not where its probe asks, "
 
 // Event is one event. Kind and At are always set, the other fields depending on the
 // kind.
@@ -155,10 +161,11 @@ const (
 	NoticeAway              // its sandbox cannot run it now
 	NoticeUnheld            // the holder of its sockets is gone
 	NoticeStarved           // the kernel killed one of its processes because memory ran out, and it continues
+	NoticeElsewhere         // it serves, but not where its probe asks
 )
 
 var noticeNames = [...]string{"", "started", "ready", "unready", "exit", "flapping", "unhealthy", "stuck", "resumed",
-	"completed", "failed", "survivor", "pressure", "unfollowed", "hook", "away", "unheld", "starved"}
+	"completed", "failed", "survivor", "pressure", "unfollowed", "hook", "away", "unheld", "starved", "elsewhere"}
 
 func (n Notice) String() string {
 	if int(n) < len(noticeNames) {
@@ -175,7 +182,7 @@ func (n Notice) Signal() string {
 		return "exit"
 	case NoticeFlapping:
 		return "flap"
-	case NoticeUnhealthy:
+	case NoticeUnhealthy, NoticeElsewhere:
 		return "health"
 	case NoticeStuck:
 		return "stuck"
@@ -195,4 +202,7 @@ type Effect struct {
 	Seq    int64
 	Notice Notice
 	Text   string
+	// Meant is of NoticeExit: it ended with success, or by a signal with which people end
+	// programs.
+	Meant bool
 }

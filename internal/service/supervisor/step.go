@@ -179,6 +179,10 @@ func (m *machine) handle() {
 				m.stop(thenRecover, ev.Text)
 			}
 		}
+	case Elsewhere:
+		if s.Phase == Running && ev.Run == s.Run && s.Away == "" && !s.Probes[Startup].OK {
+			m.report(NoticeElsewhere, ev.Text)
+		}
 	case Starved:
 		if s.Phase == Running && ev.Run == s.Run {
 			s.Starved = "the kernel has killed a process of it for want of memory" + m.limitText()
@@ -317,7 +321,7 @@ func (m *machine) exited(e *process.Exit, gone bool) {
 		if s.Away != "" && !s.Done { // it ended with its sandbox
 			s.Why += "; " + s.Away
 		} else {
-			m.report(NoticeExit, text)
+			m.do(Effect{Kind: Report, Run: s.Run, Notice: NoticeExit, Text: text, Meant: s.Done || byPeople(e)})
 		}
 	}
 	if gone {
@@ -330,6 +334,12 @@ func (m *machine) exited(e *process.Exit, gone bool) {
 
 func (m *machine) success(e *process.Exit) bool {
 	return e != nil && !e.Lost() && e.Signal == 0 && e.Cause == process.CauseExited && slices.Contains(m.r.Restart.SuccessCodes, e.Code)
+}
+
+// byPeople reports whether a process has ended by a signal with which people end programs:
+// SIGHUP, SIGINT, SIGTERM.
+func byPeople(e *process.Exit) bool {
+	return e != nil && (e.Signal == 1 || e.Signal == 2 || e.Signal == 15)
 }
 
 // exitText says how a process has ended, and what the kernel had to do with it.
