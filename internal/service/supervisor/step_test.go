@@ -525,7 +525,9 @@ func TestANoticeIsASignOfOneKind(t *testing.T) {
 			got[n.String()] = s
 		}
 	}
-	want := map[string]string{"exit": "exit", "failed": "exit", "flapping": "flap", "unhealthy": "health", "stuck": "stuck", "pressure": "pressure"}
+	want := map[string]string{
+		"exit": "exit", "failed": "exit", "flapping": "flap", "unhealthy": "health", "elsewhere": "health", "stuck": "stuck", "pressure": "pressure",
+	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
