@@ -2,17 +2,25 @@ package healing
 
 import (
 	"context"
+	"path"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
+	"github.com/tend-run/tend/internal/heal/git"
 	"github.com/tend-run/tend/internal/service/config"
 	"github.com/tend-run/tend/internal/service/watch"
 )
 
 // quiet is how long after a start of the service a change of a file is taken for its own.
 const quiet = time.Second
+
+const (
+	maxIgnored  = 500              // directories
+	ignoredTime = 20 * time.Second // for git to name them
+)
 
 // derived is what tools make: no change of it repairs anything.
 var derived = []string{".tend", ".venv", "venv", "__pycache__", "dist", "build", ".next", "target", ".cache", "coverage"}
@@ -40,26 +48,75 @@ func (h *Healing) watchFiles() *watcher {
 		rules.Ignore = append(rules.Ignore, filepath.ToSlash(rel))
 	}
 	rules.Ignore = slices.Clip(rules.Ignore)
-	run, err := h.watching(d, rules)
-	if err != nil {
-		h.c.Log.Warn("the files of a service that is broken are not watched", "err", err)
-		return w
-	}
 	h.wg.Go(func() {
-		err := run(ctx, func(string) {
-			if int64(time.Since(w.begun)) < w.busy.Load() {
-				return
+		for again := true; again && ctx.Err() == nil; {
+			var err error
+			if again, err = h.watchOnce(ctx, d, *rules, w); err != nil && ctx.Err() == nil {
+				h.c.Log.Warn("the files of a service that is broken are not watched", "err", err)
 			}
-			select {
-			case w.changed <- struct{}{}:
-			default:
-			}
-		})
-		if err != nil && ctx.Err() == nil {
-			h.c.Log.Warn("the files of a service that is broken are not watched any more", "err", err)
 		}
 	})
 	return w
+}
+
+// watchOnce watches until ctx ends, or something has changed in a directory that git ignores
+// since it began: then it is to be begun again, without that directory.
+func (h *Healing) watchOnce(ctx context.Context, d *declaration, rules config.Watch, w *watcher) (again bool, err error) {
+	ignored := ignoredDirs(ctx, d)
+	for dir := range ignored {
+		rules.Ignore = append(rules.Ignore, dir)
+	}
+	ctx, end := context.WithCancel(ctx)
+	defer end()
+	run, err := h.watching(d, &rules)
+	if err != nil {
+		return false, err
+	}
+	err = run(ctx, func(name string) {
+		if int64(time.Since(w.begun)) < w.busy.Load() {
+			return
+		}
+		now := ignoredDirs(ctx, d)
+		for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {
+			if now[dir] && !ignored[dir] {
+				again = true
+				end()
+				return
+			}
+		}
+		select {
+		case w.changed <- struct{}{}:
+		default:
+		}
+	})
+	return again, err
+}
+
+// ignoredDirs are the directories that git ignores, relative to the project: what frameworks
+// and package managers make. Single files that it ignores may be people's, as .env is. In a
+// sandbox, and where git may not be run, none are known.
+func ignoredDirs(ctx context.Context, d *declaration) map[string]bool {
+	out := map[string]bool{}
+	if d.Sandbox != "" {
+		return out
+	}
+	ctx, cancel := context.WithTimeout(ctx, ignoredTime)
+	defer cancel()
+	r, err := git.Open(ctx, d.Healer.Root)
+	if err != nil {
+		return out
+	}
+	list, err := r.Run(ctx, nil, nil, "ls-files", "-z", "--others", "--ignored", "--exclude-standard", "--directory", "--", "./"+r.Prefix)
+	if err != nil {
+		return out
+	}
+	for name := range strings.SplitSeq(string(list), "\x00") {
+		dir, isDir := strings.CutSuffix(strings.TrimPrefix(name, r.Prefix), "/")
+		if isDir && dir != "" && !strings.ContainsAny(dir, "*?[{\\!") && len(out) < maxIgnored {
+			out[dir] = true
+		}
+	}
+	return out
 }
 
 // watching returns what watches a project where it is: with the rights of the service's user,
