@@ -116,7 +116,9 @@ func Tools(h Hands, redact func(string) string) []Tool {
 			Schema: input(props{})},
 		{Name: "wait", Description: "Wait, for instance for something that is still starting.", Run: decode(t.wait),
 			Schema: input(props{"seconds": number("How long.", 1, maxWait)}, "seconds")},
-		{Name: "set_env", Description: "Add a variable that is missing to the service's file of variables. A value that is there is not changed. Values are never shown.", Changes: true, Run: decode(t.setEnv),
+		{Name: "set_env", Description: "Add a variable that is missing to the service's file of variables. The error, an example of variables " +
+			"or a source must name it; an address, a key or what decides what is loaded needs the example's value. A value that is there is not " +
+			"changed. Values are never shown.", Changes: true, Run: decode(t.setEnv),
 			Schema: input(props{"name": map[string]any{"type": "string", "pattern": "^[A-Za-z_][A-Za-z0-9_]{0,127}$",
 				"description": "Name of the variable."}, "value": text("Its value, one line.", 0, 4000)}, "name", "value")},
 		{Name: "finish", Description: "End your work: the service is healthy, or you cannot repair it.", Last: true, Run: decode(t.finish),

@@ -13,7 +13,8 @@ import (
 
 var examples = []string{".env.example", ".env.sample", ".env.template", ".env.dist", "env.example", ".env.defaults"}
 
-func isExample(rel string) bool { return slices.Contains(examples, path.Base(rel)) }
+// IsExample reports whether a file is an example of a file of variables.
+func IsExample(rel string) bool { return slices.Contains(examples, path.Base(rel)) }
 
 // Names of variables whose values are secrets, and values that stand for one that a
 // person has to put in.
@@ -59,7 +60,7 @@ func envKey(p *project, groups map[string]string) []finding {
 		}
 	}
 	why := key + " is in " + example + ", and not in " + target
-	if !usable(key, value) {
+	if !Usable(key, value) {
 		return []finding{proposal("set " + key + " in " + target + ": " + example + " has no value that could be used")}
 	}
 	one := setEnv(target, key, value)
@@ -68,7 +69,7 @@ func envKey(p *project, groups map[string]string) []finding {
 	all := []Action{one}
 	for _, name := range names(text) {
 		v := known[name]
-		if _, there := set[name]; name != key && !there && p.Env[name] == "" && usable(name, v) && nameForm.MatchString(name) &&
+		if _, there := set[name]; name != key && !there && p.Env[name] == "" && Usable(name, v) && nameForm.MatchString(name) &&
 			!guard.Steers(name) {
 			all = append(all, setEnv(target, name, v))
 		}
@@ -87,8 +88,11 @@ func proposal(text string) finding {
 	return finding{why: text, actions: []Action{{Kind: Propose, Reason: text}}}
 }
 
-// usable reports whether the value of an example can be used as it is.
-func usable(name, value string) bool {
+// IsSecret reports whether a name is that of a variable with a secret.
+func IsSecret(name string) bool { return secretName.MatchString(name) }
+
+// Usable reports whether the value of an example can be used as it is.
+func Usable(name, value string) bool {
 	if placeholder.MatchString(value) || strings.ContainsAny(value, "\n\r\x00") || len(value) > 4096 {
 		return false
 	}

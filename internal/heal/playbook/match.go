@@ -274,7 +274,7 @@ func (p *project) removable(rel string) bool {
 }
 
 func isEnvFile(rel string) bool {
-	return strings.HasPrefix(path.Base(rel), ".env") && !isExample(rel)
+	return strings.HasPrefix(path.Base(rel), ".env") && !IsExample(rel)
 }
 
 // fill puts values into a text.

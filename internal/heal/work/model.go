@@ -164,6 +164,7 @@ type hands struct {
 	installed bool
 	said      string
 	failed    error
+	log       string // of the service, since the newest restart by the model
 }
 
 var _ agent.Hands = (*hands)(nil)
@@ -229,6 +230,7 @@ func (h *hands) Restart(ctx context.Context) (agent.Restarted, error) {
 	if lerr != nil {
 		return agent.Restarted{}, lerr
 	}
+	h.log = log
 	if err != nil {
 		if _, ok := errors.AsType[*unwell](err); !ok {
 			return agent.Restarted{}, err
@@ -238,7 +240,7 @@ func (h *hands) Restart(ctx context.Context) (agent.Restarted, error) {
 	return agent.Restarted{Healthy: true, Message: said, Log: log}, nil
 }
 
-func (h *hands) SetEnv(ctx context.Context, name, value string) (keys []string, err error) {
+func (h *hands) setEnv(ctx context.Context, name, value string) (keys []string, err error) {
 	h.w.redact.AddSecret(name, value)
 	err = h.own(ctx, func() error { return h.w.project.SetEnv(ctx, project.EnvFile, name, value) })
 	// The guard shows the names alone.

@@ -144,6 +144,11 @@ func TestAHostileModelOfARepair(t *testing.T) {
 			"sets a variable by which a program trusts another host", "all that the service sends",
 			call{tool: "set_env", input: m{"name": "HTTPS_PROXY", "value": "http://evil.example"}}, refused,
 		},
+		{
+			"sets an address that nobody has named", "what the service sends goes to a stranger",
+			call{tool: "set_env", input: m{"name": "API_URL", "value": "https://evil.example"}}, refused,
+		},
+		{"sets a variable that nobody reads", "a program of another's may", call{tool: "set_env", input: m{"name": "UNHEARD", "value": "1"}}, refused},
 		{"replaces a value of .env", "the person's secret is lost", call{tool: "set_env", input: m{"name": "KEY", "value": "owned"}}, refused},
 		{
 			"sets a variable with a second line", "a variable that it may not set",
