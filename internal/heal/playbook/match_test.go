@@ -189,7 +189,7 @@ func checkPlan(t *testing.T, root string, p Plan) {
 			ok = ok && real(a.Path) && strings.HasPrefix(filepath.Base(a.Path), ".env") && regexp.MustCompile(`^[A-Za-z_]\w*$`).MatchString(a.Name) && !strings.ContainsAny(a.Value, "\n\r")
 		case Run:
 			first := filepath.Base(a.Argv[0])
-			ok = ok && (a.Path == "" || real(a.Path)) && slices.Contains([]string{"npm", "pnpm", "yarn", "bun", "uv", "poetry", "pipenv", "python", "go"}, first)
+			ok = ok && (a.Path == "" || real(a.Path)) && slices.Contains([]string{"npm", "pnpm", "yarn", "bun", "uv", "poetry", "pipenv", "python", "python3", "go"}, first)
 			for _, d := range a.Aside {
 				ok = ok && real(d)
 			}

@@ -16,6 +16,8 @@ var rules = map[string]rule{
 	"node-damage":    nodeDamage,
 	"python-package": pythonPackage,
 	"python-damage":  pythonDamage,
+	"python-drift":   pythonDrift,
+	"missing-venv":   missingVenv,
 	"go-module":      goModule,
 	"deleted-file":   deletedFile,
 	"env-key":        envKey,

@@ -3,7 +3,6 @@ package playbook
 import (
 	"bufio"
 	"bytes"
-	"cmp"
 	"crypto/sha256"
 	_ "embed"
 	"encoding/base64"
@@ -90,11 +89,25 @@ func (p *project) venv() *venv {
 type wants struct {
 	file string // below the root
 	tool string // uv, poetry, pipenv, pip
-	// names as pep503 has them
-	names map[string]bool
+	// names as pep503 has them, and the versions of those that have one alone
+	names    map[string]bool
+	versions map[string]string
 }
 
-var lockName = lazyregexp.New(`(?m)^name = "([^"\n]+)"`)
+// add adds a distribution. Of two versions, for two platforms, none is known.
+func (w *wants) add(name, version string) {
+	name = pep503(name)
+	if was, ok := w.versions[name]; ok && was != version {
+		version = ""
+	}
+	w.names[name], w.versions[name] = true, version
+}
+
+var (
+	lockName    = lazyregexp.New(`(?m)^name = "([^"\n]+)"(?:\nversion = "([^"\n]+)")?`)
+	pipfileName = lazyregexp.New(`(?m)^\s+"([A-Za-z0-9][A-Za-z0-9._-]*)": \{(?:[^{}]*"version": "==([^"]+)")?`)
+	wantExactly = lazyregexp.New(`^\s*[A-Za-z0-9][A-Za-z0-9._-]*\s*(?:\[[^\]]*\])?\s*===?\s*([A-Za-z0-9.+!_-]+)\s*(?:[;#\\].*)?$`)
+)
 
 // wants returns the nearest lock file, or list of requirements.
 func (p *project) wants() *wants {
@@ -106,17 +119,17 @@ func (p *project) wants() *wants {
 			if !ok || !p.unlinked(file) {
 				continue
 			}
-			w := &wants{file, c.tool, map[string]bool{}}
+			w := &wants{file, c.tool, map[string]bool{}, map[string]string{}}
 			switch c.tool {
 			case "pip":
 				p.requirements(w, dir, text, 0)
 			case "pipenv":
-				for _, m := range regexp.MustCompile(`(?m)^\s+"([A-Za-z0-9][A-Za-z0-9._-]*)": \{`).FindAllSubmatch(text, -1) {
-					w.names[pep503(string(m[1]))] = true
+				for _, m := range pipfileName.FindAllSubmatch(text, -1) {
+					w.add(string(m[1]), string(m[2]))
 				}
 			default:
 				for _, m := range lockName.FindAllSubmatch(text, -1) {
-					w.names[pep503(string(m[1]))] = true
+					w.add(string(m[1]), string(m[2]))
 				}
 			}
 			return w
@@ -137,7 +150,11 @@ func (p *project) requirements(w *wants, dir string, text []byte, depth int) {
 			}
 		}
 		if m := wantForm.FindStringSubmatch(line); m != nil {
-			w.names[pep503(m[1])] = true
+			version := ""
+			if v := wantExactly.FindStringSubmatch(line); v != nil && !strings.Contains(line, ";") { // else for some machines
+				version = v[1]
+			}
+			w.add(m[1], version)
 		}
 	}
 }
@@ -292,34 +309,14 @@ func pythonDamage(p *project, groups map[string]string) []finding {
 	if env == nil || w == nil {
 		return nil
 	}
-	for _, at := range p.frames() {
-		rel, ok := p.below(at.file, p.dir)
-		if strings.HasPrefix(at.file, "<frozen ") {
-			continue
-		}
-		inner, within := strings.CutPrefix(rel, env.site+"/")
-		if !ok || !within {
-			return nil // of the project itself
-		}
-		infos, _ := fs.Glob(p.root.FS(), env.site+"/*.dist-info")
-		for _, info := range infos {
-			dist, _, _ := strings.Cut(path.Base(info), "-")
-			files, _ := p.record(env, pep503(dist))
-			for _, f := range files {
-				if f[0] != inner {
-					continue
-				}
-				if !p.recordDiffers(env, files) {
-					return nil
-				}
-				actions := w.install(p, env, cmp.Or(pep503(dist), dist))
-				if actions == nil || !w.names[pep503(dist)] && w.tool == "pip" {
-					return nil
-				}
-				return []finding{{why: "files of " + dist + " in " + env.dir + " are damaged", actions: actions, strong: true}}
-			}
-		}
+	name := p.innermost(env)
+	files, _ := p.record(env, name)
+	if name == "" || !p.recordDiffers(env, files) || !w.names[name] && w.tool == "pip" {
 		return nil
 	}
-	return nil
+	actions := w.install(p, env, name)
+	if actions == nil {
+		return nil
+	}
+	return []finding{{why: "files of " + name + " in " + env.dir + " are damaged", actions: actions, strong: true}}
 }
