@@ -46,7 +46,7 @@ func (l *lock) compare(p *project, dir string) (differs, known bool) {
 			return false, false
 		}
 	}
-	return p.unlike(dir, data)
+	return p.unlike(dir, data, e.Scripts)
 }
 
 // archive returns the archive of a package; nil: there is none here.
@@ -85,8 +85,10 @@ func (l *lock) archive(p *project, e npmEntry) []byte {
 }
 
 // unlike reports whether a file of an archive is absent in a directory, or another one.
-// What is in the directory alone does not count: installs make files.
-func (p *project) unlike(dir string, archive []byte) (differs, known bool) {
+// What is in the directory alone does not count: installs make files. If scripts of the package
+// have run, as those of esbuild put a program in the place of a file, only a file that is
+// absent, empty or shorter is another one.
+func (p *project) unlike(dir string, archive []byte, scripts bool) (differs, known bool) {
 	zr, err := gzip.NewReader(bytes.NewReader(archive))
 	if err != nil {
 		return false, false
@@ -107,7 +109,13 @@ func (p *project) unlike(dir string, archive []byte) (differs, known bool) {
 		if h.Typeflag != tar.TypeReg || !ok || !filepath.IsLocal(name) || name == "package.json" {
 			continue // npm writes package.json anew for some
 		}
-		if !p.sameBytes(path.Join(dir, name), tr, h.Size) {
+		file := path.Join(dir, name)
+		if scripts {
+			if st, err := p.root.Stat(file); err == nil && st.Mode().IsRegular() && st.Size() >= h.Size && (st.Size() > 0 || h.Size == 0) {
+				continue
+			}
+		}
+		if !p.sameBytes(file, tr, h.Size) {
 			return true, true
 		}
 	}

@@ -3,6 +3,7 @@ package playbook
 import (
 	"archive/tar"
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"crypto/sha256"
 	"crypto/sha512"
@@ -59,25 +60,35 @@ func TestDamageIsFoundByTheArchive(t *testing.T) {
 	books := proctest.Value(Load())(t)
 	for _, resolved := range []string{"file:vendor/tiny.tgz", "https://registry.npmjs.org/tiny/-/tiny-1.0.0.tgz"} {
 		for what, c := range map[string]struct {
-			change func(dir string)
-			plans  int
+			change  func(dir string)
+			plans   int
+			scripts bool   // run at its install
+			log     string // "": an error inside of the package
 		}{
-			"nothing":         {func(string) {}, 0},
-			"one cut short":   {func(dir string) { proctest.Must(t, os.Truncate(dir+"/lib/a.js", 3)) }, 1},
-			"one gone":        {func(dir string) { proctest.Must(t, os.Remove(dir+"/lib/a.js")) }, 1},
-			"one changed":     {func(dir string) { write(t, dir+"/index.js", []byte("module.exports = 2;\n")) }, 1},
-			"one more":        {func(dir string) { write(t, dir+"/build/x.js", []byte("1")) }, 0},
-			"the manifest":    {func(dir string) { write(t, dir+"/package.json", []byte(`{"name": "tiny"}`)) }, 0},
-			"another archive": {func(dir string) { write(t, dir+"/../../vendor/tiny.tgz", []byte("x")) }, 0},
+			"nothing":                            {func(string) {}, 0, false, ""},
+			"one cut short":                      {func(dir string) { proctest.Must(t, os.Truncate(dir+"/lib/a.js", 3)) }, 1, false, ""},
+			"one gone":                           {func(dir string) { proctest.Must(t, os.Remove(dir+"/lib/a.js")) }, 1, false, ""},
+			"one changed":                        {func(dir string) { write(t, dir+"/index.js", []byte("module.exports = 2;\n")) }, 1, false, ""},
+			"one more":                           {func(dir string) { write(t, dir+"/build/x.js", []byte("1")) }, 0, false, ""},
+			"the manifest":                       {func(dir string) { write(t, dir+"/package.json", []byte(`{"name": "tiny"}`)) }, 0, false, ""},
+			"another archive":                    {func(dir string) { write(t, dir+"/../../vendor/tiny.tgz", []byte("x")) }, 0, false, ""},
+			"its script has put a program there": {func(dir string) { write(t, dir+"/lib/a.js", []byte("\x7fELF and much more than that")) }, 0, true, ""},
+			"one of such is gone":                {func(dir string) { proctest.Must(t, os.Remove(dir+"/lib/a.js")) }, 1, true, ""},
+			"one of such is empty":               {func(dir string) { write(t, dir+"/lib/a.js", nil) }, 1, true, ""},
+			"one of such is shorter":             {func(dir string) { proctest.Must(t, os.Truncate(dir+"/lib/a.js", 3)) }, 1, true, ""},
+			"one is gone, but a source is at fault": {func(dir string) { proctest.Must(t, os.Remove(dir+"/lib/a.js")) }, 0, false,
+				"Error: Transform failed with 1 error:\n{ROOT}/server.js:3:5: ERROR: Expected \")\" but found \"x\"\n" +
+					"    at failureErrorWithLog ({ROOT}/node_modules/tiny/lib/a.js:3:15)\n    at {ROOT}/node_modules/tiny/index.js:7:50\n"},
 		} {
 			root := makeProject(t, txtar.Parse([]byte("-- head/server.js --\nx\n-- head/package-lock.json --\n"+
-				fmt.Sprintf(`{"lockfileVersion": 3, "packages": {"": {}, "node_modules/tiny": {"version": "1.0.0", "resolved": %q, "integrity": %q}}}`, resolved, integrity)+"\n")).Files)
+				fmt.Sprintf(`{"lockfileVersion": 3, "packages": {"": {}, "node_modules/tiny": {"version": "1.0.0", "resolved": %q, "integrity": %q, "hasInstallScript": %v}}}`,
+					resolved, integrity, c.scripts)+"\n")).Files)
 			write(t, filepath.Join(root, "vendor/tiny.tgz"), tgz)
 			for f, text := range files {
 				write(t, filepath.Join(root, "node_modules/tiny", f), []byte(text))
 			}
 			c.change(filepath.Join(root, "node_modules/tiny"))
-			got := books.Match(t.Context(), Evidence{Root: root, Dir: root, Signal: Exit, Env: map[string]string{"HOME": home}, Log: strings.ReplaceAll(inPackage, "{ROOT}", root)})
+			got := books.Match(t.Context(), Evidence{Root: root, Dir: root, Signal: Exit, Env: map[string]string{"HOME": home}, Log: strings.ReplaceAll(cmp.Or(c.log, inPackage), "{ROOT}", root)})
 			if len(got) != c.plans || c.plans == 1 && (!got[0].Strong || got[0].Book != "corrupt-node-modules") {
 				t.Errorf("%s, %s: %+v", resolved, what, got)
 			}

@@ -32,6 +32,8 @@ type npmEntry struct {
 	Dev       bool            `json:"dev"`
 	Link      bool            `json:"link"`
 	Bin       json.RawMessage `json:"bin"`
+	// Scripts: programs of the package run at its install, and may replace its files.
+	Scripts bool `json:"hasInstallScript"`
 }
 
 var lockFiles = map[string]string{

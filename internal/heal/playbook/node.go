@@ -98,9 +98,27 @@ var notDamage = lazyregexp.New(`Cannot use import statement|Unexpected token '?(
 // Errors of files that were cut short, or that are of another machine.
 var cutShort = lazyregexp.New(`Unexpected end of|Invalid or unexpected token|missing \) after argument list|Unterminated|Expected double-quoted property|in JSON at position|Invalid package config|Missing initializer|Unexpected token '?(?:[})\]]|\\u0000)`)
 
+// inSource is how esbuild, tsx, Vite and others say where in a source the fault is.
+var inSource = lazyregexp.New(`(?m)^[^\S\n]*(?:\S* ?\[?ERROR\]?:? )?([^\s:]+\.[a-z]{1,6}):\d+:\d+: `)
+
+// blamesSource reports whether the error names a place in a file of the project itself: then no
+// package is at fault, whatever raises it.
+func (p *project) blamesSource() bool {
+	for _, m := range inSource.FindAllStringSubmatch(p.report, maxMatches) {
+		rel, ok := p.below(m[1], p.dir)
+		if ok && !strings.Contains("/"+rel, "/node_modules/") && p.isFile(rel) {
+			return true
+		}
+	}
+	return false
+}
+
 // nodeDamage: the error was raised within node_modules, and the files of that package are
 // not those that were installed.
 func nodeDamage(p *project, groups map[string]string) []finding {
+	if p.blamesSource() {
+		return nil
+	}
 	file := groups["file"]
 	if file == "" {
 		at, ok := p.first()
