@@ -86,7 +86,8 @@ func (inv *invocation) settled(ctx context.Context) (*statusFacts, error) {
 // ofStatus judges what a daemon says of itself.
 func ofStatus(s *statusFacts) []doctor.Finding {
 	d := s.Parts["driver"]
-	return append(doctor.Isolation(d["isolation"], d["missing"]), doctor.Promises(s.Promises)...)
+	out := append(doctor.Isolation(d["isolation"], d["missing"]), doctor.Promises(s.Promises)...)
+	return append(out, doctor.Elsewhere(os.Getenv("PATH"), filepath.SplitList(d["base_paths"]))...)
 }
 
 // versionFinding judges the version of a daemon beside this program's.

@@ -46,6 +46,7 @@ type serveFlags struct {
 	SandboxDeny    []string      `name:"sandbox-deny" placeholder:"RULE" help:"Let no isolated sandbox reach this, whatever its own rules say: an address, a CIDR, private (the networks 10.0.0.0/8 and the like) or * (everything), with :PORT or without. Repeatable. Default: none; this machine and cloud metadata services are never reachable."`
 	ImageMirror    []string      `name:"image-mirror" placeholder:"HOST=URL" help:"Ask this registry for images of another one first: docker.io=http://127.0.0.1:5000/hub. A path goes before those of images. Repeatable."`
 	ImageShare     []string      `name:"image-share" placeholder:"NAME" help:"Callers of E2B's and LangSmith's protocols may have this image, although it was imported, or pulled with this machine's credentials: tools, ghcr.io/acme/*. Repeatable."`
+	BasePath       []string      `name:"base-path" placeholder:"DIR" help:"Show this directory of the machine to isolated sandboxes, beside programs, libraries and package databases (/usr and the like): /opt/java, ~/.nvm/versions/node/v22.1.0. It is seen at the same path, and what sandboxes change there is theirs alone. What is not for everybody in it is not shown. Repeatable, at most 32. Default: none; tend doctor names programs that lie elsewhere."`
 	SandboxDisk    string        `name:"sandbox-disk" placeholder:"SIZE" help:"Disk limit of an isolated sandbox that requests none (tend sandbox create --disk), 16MiB or more: its disk is a file of its own, which grows with what is written to it. An existing sandbox keeps what it has. Default: it writes to this machine's disk, without a limit."`
 	NoSpareSandbox bool          `name:"no-spare-sandbox" help:"Keep no isolated sandbox ready for the next creation. This saves the memory of the spare one, but a creation takes three times as long."`
 	Providers      string        `name:"providers" placeholder:"FILE" help:"File with the model providers for virtual keys (tend key), and with the providers' own keys; its mode must be 0600 or less. It is read again when it changes. Default: none."`
@@ -153,6 +154,9 @@ func (c *serveCmd) plan(inv *invocation, passed ...string) (*plan, error) {
 		if _, err := filepath.Match(pattern, ""); err != nil || pattern == "" {
 			return nil, usageError(fmt.Sprintf("--image-share %.200q: write the name of an image, or a pattern such as ghcr.io/acme/*", pattern))
 		}
+	}
+	if p.flags.BasePath, err = basePaths(c.BasePath, p.stateDir); err != nil {
+		return nil, err
 	}
 	if _, err := p.flags.mirrors(); err != nil {
 		return nil, err

@@ -115,7 +115,7 @@ func TestDeps(t *testing.T) {
 		}
 		for _, dep := range ours(p.Deps) {
 			if !within(dep, "internal/cli/role", "internal/core", "process", "internal/lib/cleansignals", "internal/lib/eintr",
-				"internal/lib/errtext", "internal/lib/nap", "internal/lib/newfs", "internal/lib/overlay", "internal/lib/pidfd", "internal/lib/procfs",
+				"internal/lib/errtext", "internal/lib/nap", "internal/lib/newfs", "internal/lib/overlay", "internal/lib/pidfd", "internal/lib/place", "internal/lib/procfs",
 				"internal/lib/seccomp", "internal/lib/unixsock") ||
 				within(dep, "internal/core/client", "internal/core/launch") {
 				t.Errorf("cmd/tend-keeper depends on %s", dep)

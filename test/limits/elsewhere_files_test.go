@@ -72,7 +72,7 @@ func TestNoFileOfAStateDirectoryIsReadElsewhere(t *testing.T) {
 	t.Cleanup(func() { c.Close() })
 	thief := proctest.Value(c.CreateSandbox(t.Context(), tend.SandboxSpec{Isolation: tend.IsolationFull,
 		Shares: []tend.SandboxShare{{Source: seen, Target: "/mnt/shared", ReadOnly: true}}}))(t)
-	ways := map[string]string{"the machine's root": seen, "a share": "/mnt/shared"}
+	ways := map[string]string{"a share": "/mnt/shared"} // the machine's own paths show nothing of it
 	project := t.TempDir()
 	useAll(t, d, c, refuses.URL, project, "first")
 
@@ -98,6 +98,12 @@ func TestNoFileOfAStateDirectoryIsReadElsewhere(t *testing.T) {
 			}
 		}
 		allClosed(t, state)
+		var shown bytes.Buffer
+		proctest.Value(thief.Processes().Run(t.Context(), tend.Cmd{Spec: process.Spec{Argv: []string{"sh", "-c", "ls -A " + seen + " " + other + " 2>/dev/null; true"}},
+			Stdout: &shown}))(t)
+		if shown.Len() > 0 {
+			t.Errorf("%s: a program inside sees %q", when, shown.String())
+		}
 		for way, dir := range ways {
 			var out bytes.Buffer
 			line := `cd ` + dir + ` && while read -r f; do head -c 1 -- "$f" && echo " $f"; done 2>/dev/null; true`

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"net/url"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -21,12 +22,13 @@ func TestNoSandboxSeesTheDaemonsFiles(t *testing.T) {
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	proctest.Must(t, os.Chmod(dir, 0o755))
 	const token = "of-the-daemon"
-	for _, name := range []string{"token", "open"} {
-		proctest.Must(t, os.WriteFile(filepath.Join(dir, name), []byte(token), 0o600))
+	for name, mode := range map[string]os.FileMode{"token": 0o600, "open": 0o644} {
+		proctest.Must(t, os.WriteFile(filepath.Join(dir, name), []byte(token), mode))
 	}
 	link := filepath.Join(dir, "link")
 	proctest.Must(t, os.Symlink("token", link))
-	d := testdaemon.Serve(t, testdaemon.Config{Command: []string{bin}, Dir: dir, Flags: []string{"--token-file", link, "--socket", filepath.Join(dir, "socket")}})
+	d := testdaemon.Serve(t, testdaemon.Config{Command: []string{bin}, Dir: t.TempDir(),
+		Flags: []string{"--base-path", dir, "--token-file", link, "--socket", filepath.Join(dir, "socket")}})
 	status, text := d.Ask(t, "POST", "/sandboxes", `{"templateID":"base"}`, "X-Api-Key", token, "Content-Type", "application/json")
 	var made struct{ SandboxID string }
 	if err := json.Unmarshal([]byte(text), &made); err != nil || status != 201 {
@@ -36,7 +38,7 @@ func TestNoSandboxSeesTheDaemonsFiles(t *testing.T) {
 		return d.Ask(t, "GET", "/files?"+url.Values{"path": {path}, "username": {"root"}}.Encode(), "",
 			"X-Access-Token", token, "E2b-Sandbox-Id", made.SandboxID, "E2b-Sandbox-Port", "49983")
 	}
-	for _, name := range []string{"token", "link", "url"} {
+	for _, name := range []string{"token", "link"} {
 		if status, text := read(filepath.Join(dir, name)); status != 404 {
 			t.Errorf("%s inside: %d %q", name, status, text)
 		}
@@ -48,5 +50,31 @@ func TestNoSandboxSeesTheDaemonsFiles(t *testing.T) {
 		"X-Access-Token", token, "E2b-Sandbox-Id", made.SandboxID, "E2b-Sandbox-Port", "49983")
 	if status != 200 || strings.Contains(text, `"socket"`) || !strings.Contains(text, `"open"`) {
 		t.Errorf("the directory inside: %d %s", status, text)
+	}
+}
+
+// TestAStateDirectoryThatSandboxesWouldSee: of a daemon whose state directory is in a directory that sandboxes see there
+// are none, with what to do; and no flag shows it, by whatever path.
+func TestAStateDirectoryThatSandboxesWouldSee(t *testing.T) {
+	proctest.Root(t)
+	dir := proctest.Value(os.MkdirTemp("/usr/local", "tend-hidden-"))(t)
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	d := testdaemon.Serve(t, testdaemon.Config{Command: []string{bin}, Dir: dir})
+	status, text := d.Ask(t, "POST", "/sandboxes", `{"templateID":"base"}`, "X-Api-Key", "x", "Content-Type", "application/json")
+	if status < 400 || !strings.Contains(text, "use tend serve --state-dir DIR") {
+		t.Errorf("a sandbox: %d %s", status, text)
+	}
+	seen, other := twice(t)
+	links := proctest.Value(os.MkdirTemp("/opt", "tend-links-"))(t)
+	t.Cleanup(func() { os.RemoveAll(links) })
+	link := filepath.Join(links, "link")
+	proctest.Must(t, os.Symlink(seen, link))
+	state := testdaemon.StateDir(other)
+	proctest.Must(t, os.Mkdir(state, 0o700))
+	for _, path := range []string{seen, testdaemon.StateDir(seen), other, state, link, link + "/state"} {
+		out, err := exec.Command(bin, "serve", "--state-dir", state, "--listen", "none", "--base-path", path).CombinedOutput()
+		if err == nil || !strings.Contains(string(out), "--base-path") || !strings.Contains(string(out), "state directory") {
+			t.Errorf("--base-path %s: %v, %s", path, err, out)
+		}
 	}
 }

@@ -14,7 +14,7 @@ type ID string
 type Base uint8
 
 const (
-	BaseHost Base = iota // the root of this machine, without what is hidden
+	BaseHost Base = iota // what of this machine is shown: see [Programs]
 	BaseNone             // nothing: the last layer is a whole root
 )
 
@@ -53,9 +53,11 @@ type Spec struct {
 	// them. At most MaxLayers.
 	Layers []string
 	Base   Base
-	// Hide are more paths of this machine that are hidden, beside [Hidden]. Only with
-	// BaseHost.
+	// Hide are paths of this machine that are hidden also where they lie in what is shown,
+	// and Show are directories that are shown beside [Programs] and [Packages], at most
+	// MaxShow. Only with BaseHost.
 	Hide  []string
+	Show  []string
 	Binds []Bind
 	// UIDBase is the id outside of root inside; as many as IDs belong to the box. 0:
 	// the only id is that of the keeper's user, for a keeper that is not root.

@@ -16,8 +16,9 @@
 //   - Own namespaces for processes, mounts, host name, IPC, cgroups, users and
 //     network.
 //   - The root is an overlay. On top is the box's own directory, which takes all
-//     writes, including /tmp; below are the layers; the lowest is, with [BaseHost], the
-//     root of this machine without the files that [Hidden] names.
+//     writes, including /tmp; below are the layers. With [BaseHost] the lowest has
+//     directories and settings made afresh, and of this machine there are [Programs],
+//     [Packages], Show of the Spec, and copies of [Settings].
 //   - /proc of the box's own, without what would change the machine; a /dev with
 //     the usual few devices; an empty /run and /dev/shm in memory; an empty /sys.
 //   - Ids: 0 to 65535 inside are UIDBase and up outside. Files on the disk

@@ -32,6 +32,8 @@ func (s *Spec) Validate() error {
 		return invalid("layers", fmt.Sprintf("has %d entries; the limit is %d", len(s.Layers), MaxLayers))
 	case len(s.Hide) > MaxHide:
 		return invalid("hide", fmt.Sprintf("has %d entries; the limit is %d", len(s.Hide), MaxHide))
+	case len(s.Show) > MaxShow:
+		return invalid("show", fmt.Sprintf("has %d entries; the limit is %d", len(s.Show), MaxShow))
 	case len(s.Binds) > MaxBinds:
 		return invalid("binds", fmt.Sprintf("has %d entries; the limit is %d", len(s.Binds), MaxBinds))
 	case s.Base > BaseNone:
@@ -40,6 +42,8 @@ func (s *Spec) Validate() error {
 		return invalid("layers", "is empty; without a base, a layer with a whole root is needed")
 	case s.Base == BaseNone && len(s.Hide) > 0:
 		return invalid("hide", "is for the base of this machine; without a base, leave it empty")
+	case s.Base == BaseNone && len(s.Show) > 0:
+		return invalid("show", "is for the base of this machine; without a base, leave it empty")
 	case s.Net > NetHost:
 		return invalid("net", "is unknown")
 	case s.UIDBase != 0 && (s.UIDBase < IDs || s.UIDBase > math.MaxUint32-IDs):
@@ -54,6 +58,11 @@ func (s *Spec) Validate() error {
 	for i, h := range s.Hide {
 		if err := checkPath(fmt.Sprintf("hide[%d]", i), h); err != nil {
 			return err
+		}
+	}
+	for i, p := range s.Show {
+		if why := CheckShown(p); why != "" {
+			return invalid(fmt.Sprintf("show[%d]", i), why)
 		}
 	}
 	for i, b := range s.Binds {
@@ -138,7 +147,8 @@ func (l *Limits) Validate() error {
 // Equal reports whether two specs ask for the same box.
 func (s *Spec) Equal(o *Spec) bool {
 	return s.ID == o.ID && s.Hostname == o.Hostname && s.Dir == o.Dir && s.Disk == o.Disk && slices.Equal(s.Layers, o.Layers) &&
-		s.Base == o.Base && slices.Equal(s.Hide, o.Hide) && slices.Equal(s.Binds, o.Binds) && s.UIDBase == o.UIDBase &&
+		s.Base == o.Base && slices.Equal(s.Hide, o.Hide) && slices.Equal(s.Show, o.Show) &&
+		slices.Equal(s.Binds, o.Binds) && s.UIDBase == o.UIDBase &&
 		s.Net == o.Net && s.Limits == o.Limits && s.Harden == o.Harden && s.Volatile == o.Volatile
 }
 

@@ -11,13 +11,19 @@
 // share; what is the box's own it is handed by descriptors. Nothing is ever mounted in the
 // machine's own mount namespace.
 //
-//	mask    a filesystem in memory that hides what this machine has to hide (see mask.go)
-//	base    overlay of the mask and the machine's root, read-only, in the stage
-//	box     overlay of Dir/up, the layers and the base, mounted in the user namespace
+//	skeleton  a filesystem in memory with what each root has, and an /etc made afresh (see skeleton.go)
+//	pieces    directories of the machine that boxes see, read-only, in the stage (see pieces.go)
+//	box       an overlay of Dir/up, the layers and the skeleton, and over it one for each piece, of Dir/up,
+//	          the layers and the machine's; mounted in the user namespace
 //
 // The machine's files, layers and Dir show other ids than the disk has (idmapped): what belongs
-// to root on the disk belongs to root inside, and outside root inside is nobody. What is in
-// memory belongs to the box's ids from the first.
+// to root on the disk belongs to root inside, and outside root inside is nobody. A piece whose
+// filesystem cannot do so, as an overlay, keeps the machine's owners, who are nobody inside; the
+// skeleton then has its directories, as root's. What is in memory belongs to the box's ids from the first.
+//
+// Three things vary: whose the pieces' files are inside (piece.nobody), where the ids of what is
+// written come from (idmapped, or the one id of an ordinary user), and who attaches the parts: the
+// keeper by descriptors, or the child by paths (source). All else is one way, in write.go.
 //
 // A keeper that is not root makes boxes with one id, its own, and from another stage: see
 // rootless.go and pieces.go.

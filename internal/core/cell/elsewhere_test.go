@@ -64,6 +64,25 @@ func elsewhere(t *testing.T, line string) (can box.Can) {
 // ordinary executes what follows as an ordinary user.
 const ordinary = `exec setpriv --reuid 65534 --regid 65534 --clear-groups --`
 
+// overlayRoot goes to a directory that is a root as in a container: an overlay, with $1 at /srv.
+const overlayRoot = `cd "$1"; mkdir up wk m; mount -t overlay none -o lowerdir=/,upperdir=up,workdir=wk m; cd m
+	mount --rbind /proc proc; mount --rbind /dev dev; mount --rbind /sys sys; mount --rbind "$1" srv; mkdir -p old; pivot_root . old
+	`
+
+// TestARootThatIsAnOverlay: as in a container, with a state directory on a volume. Root and an ordinary user have all layers.
+func TestARootThatIsAnOverlay(t *testing.T) {
+	for name, line := range map[string]string{
+		"root":             canHere + `=/srv/state exec chroot . /srv/test`,
+		"an ordinary user": `export ` + canHere + `=/srv/state; cd /; umount -l /old; ` + ordinary + ` /srv/test`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			if can := elsewhere(t, overlayRoot+line); !slices.Contains(can.Layers, box.LayerBase) {
+				t.Errorf("%+v", can)
+			}
+		})
+	}
+}
+
 // TestWhereBoxesCannotBeHadTheReasonSaysWhatToDo: a machine, or a place on it, that lacks
 // what they take.
 func TestWhereBoxesCannotBeHadTheReasonSaysWhatToDo(t *testing.T) {
@@ -75,12 +94,9 @@ func TestWhereBoxesCannotBeHadTheReasonSaysWhatToDo(t *testing.T) {
 		// Ubuntu's kernel makes the namespace, and refuses what is done in it.
 		"an ordinary user whom AppArmor restricts": {`mount -t tmpfs none /proc/sys/kernel; echo 1 >/proc/sys/kernel/apparmor_restrict_unprivileged_userns; export ` + canHere + `="$1/state"; ` + ordinary +
 			fmt.Sprintf(` "$1/test" kernelfault-exec '{"Rules": [{"Call": %d, "Arg": -1, "Errno": %d}]}' "$1/test"`, unix.SYS_MOUNT, unix.EPERM), "", "sysctl -w kernel.apparmor_restrict_unprivileged_userns=0"},
-		"a chroot":                 {`mkdir "$1/r"; mount --rbind / "$1/r"; ` + canHere + `="$1/state" exec chroot "$1/r" "$1/test"`, "", "chroot"},
-		"root of a user namespace": {canHere + `="$1/state" exec unshare --user --map-root-user "$1/test"`, "", "user namespace"},
-		// As in a container: all but what is stacked on the machine's own root.
-		"a root that is an overlay": {`cd "$1"; mkdir up wk m; mount -t overlay none -o lowerdir=/,upperdir=up,workdir=wk m; cd m
-			mount --rbind /proc proc; mount --rbind /dev dev; mount --rbind /sys sys; mount --rbind "$1" srv; mkdir -p old; pivot_root . old
-			` + canHere + `=/srv/state exec chroot . /srv/test`, box.LayerBase, "overlay"},
+		"a chroot":                        {`mkdir "$1/r"; mount --rbind / "$1/r"; ` + canHere + `="$1/state" exec chroot "$1/r" "$1/test"`, "", "chroot"},
+		"root of a user namespace":        {canHere + `="$1/state" exec unshare --user --map-root-user "$1/test"`, "", "user namespace"},
+		"a state directory on an overlay": {overlayRoot + `mkdir /state; ` + canHere + `=/state exec chroot . /srv/test`, "", "docker run -v"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			can := elsewhere(t, c.line)

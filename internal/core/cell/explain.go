@@ -26,6 +26,8 @@ func explain(err error) error {
 	case strings.HasPrefix(e.What, "mount proc") && e.Errno == unix.EPERM:
 		return fmt.Errorf("%w: parts of this machine's /proc are hidden from tend itself, as in a container; "+
 			"then the kernel gives a sandbox none: %w", err, process.ErrUnsupported)
+	case strings.HasPrefix(e.What, "mount overlay") && e.Errno == unix.ELOOP:
+		return fmt.Errorf("%w: the state directory is in a directory that sandboxes see; use tend serve --state-dir DIR, elsewhere: %w", err, process.ErrUnsupported)
 	case strings.HasPrefix(e.What, "mount overlay") && e.Errno == unix.EPERM:
 		return fmt.Errorf("%w: this machine does not allow it; in user namespaces there are overlays from Linux 5.11 on: %w",
 			err, process.ErrUnsupported)

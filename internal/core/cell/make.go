@@ -3,11 +3,11 @@
 package cell
 
 import (
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -19,7 +19,6 @@ import (
 	"github.com/tend-run/tend/internal/core/disk"
 	"github.com/tend-run/tend/internal/core/failpoint"
 	"github.com/tend-run/tend/internal/core/spawn"
-	"github.com/tend-run/tend/internal/lib/procfs"
 	"github.com/tend-run/tend/internal/lib/unixsock"
 	"github.com/tend-run/tend/process"
 )
@@ -47,7 +46,8 @@ func NewMaker(stateDir string, groups *cgroup.Tree) (*Maker, error) {
 		return nil, fmt.Errorf("sandboxes: %w", err)
 	}
 	parts := filepath.Join(stateDir, "run", Dir)
-	return &Maker{dir: dir, groups: groups, parts: newParts(stateDir, parts), rootless: os.Geteuid() != 0}, nil
+	rootless := os.Geteuid() != 0
+	return &Maker{dir: dir, groups: groups, parts: newParts(stateDir, parts, rootless), rootless: rootless}, nil
 }
 
 // namespaces that each box has of its own, beside those of users, network and cgroups.
@@ -171,41 +171,64 @@ func (m *Maker) check(s *box.Spec) error {
 	return nil
 }
 
-// handed are the mounts that the child puts in their places.
-type handed struct {
+// sources are all that a box is built from. A keeper that is root hands the child detached mounts,
+// and for another one the child binds paths.
+type sources struct {
 	kit    *kit
-	own    int
-	layers []int
+	pieces []piece
+	own    source
+	layers []source // topmost first
 	binds  []bind
+	// over: the first layer is the directory that another box writes to, and what counts is its "up".
+	over bool
+}
+
+// source is a detached mount, or a path of the machine without links if fd is -1.
+type source struct {
+	fd   int
+	path string
 }
 
 type bind struct {
-	fd     int
-	isDir  bool
-	target string
+	source
+	isDir, readOnly bool
+	target          string
 }
 
-func (h *handed) close() {
+func (h *sources) close() {
 	h.kit.close()
-	unixsock.Close(append(h.layers, h.own)) // which may be -1
+	for _, s := range append(h.layers, h.own) {
+		unixsock.Close([]int{s.fd}) // which may be -1
+	}
 	for _, b := range h.binds {
-		unix.Close(b.fd)
+		unixsock.Close([]int{b.fd})
 	}
 }
 
-// gather opens all that a box is built from.
-func (m *Maker) gather(s *box.Spec, how how) (_ *handed, err error) {
-	k, err := m.parts.kitFor(s)
+// gather opens all that a box is built from, and prepares what it writes to.
+func (m *Maker) gather(s *box.Spec, how how) (_ *sources, err error) {
+	d, err := m.openOwn(s, how.own)
 	if err != nil {
 		return nil, err
 	}
-	h := &handed{kit: k, own: -1}
+	defer d.close()
+	k, all, err := m.parts.take(s)
+	if err != nil {
+		return nil, err
+	}
+	h := &sources{kit: k, own: source{-1, ""}, over: how.top >= 0}
 	defer func() {
 		if err != nil {
 			h.close()
 		}
 	}()
-	if h.own, err = written(s, how.own, k.ns); err != nil {
+	if err := m.prepare(s, d.path, how, all, h); err != nil {
+		return nil, err
+	}
+	if m.rootless {
+		return h, m.gatherPaths(s, h)
+	}
+	if h.own.fd, err = d.mount(k.ns); err != nil {
 		return nil, err
 	}
 	const below = unix.MOUNT_ATTR_NODEV | unix.MOUNT_ATTR_RDONLY
@@ -214,17 +237,17 @@ func (m *Maker) gather(s *box.Spec, how how) (_ *handed, err error) {
 		if err != nil {
 			return nil, err
 		}
-		h.layers = append(h.layers, fd)
+		h.layers = append(h.layers, source{fd: fd})
 	}
 	for i, l := range s.Layers {
 		fd, err := tree(l, k.ns, below)
 		if errors.Is(err, os.ErrNotExist) {
-			return nil, &process.InvalidError{Field: fmt.Sprintf("layers[%d]", i), Reason: "does not exist"}
+			return nil, noLayer(i)
 		}
 		if err != nil {
 			return nil, err
 		}
-		h.layers = append(h.layers, fd)
+		h.layers = append(h.layers, source{fd: fd})
 	}
 	for i, b := range s.Binds {
 		attr := uint64(unix.MOUNT_ATTR_NODEV | unix.MOUNT_ATTR_NOSUID)
@@ -237,12 +260,46 @@ func (m *Maker) gather(s *box.Spec, how how) (_ *handed, err error) {
 		}
 		var st unix.Stat_t
 		err = unix.Fstat(fd, &st)
-		h.binds = append(h.binds, bind{fd, st.Mode&unix.S_IFMT == unix.S_IFDIR, b.Target})
+		h.binds = append(h.binds, bind{source{fd: fd}, st.Mode&unix.S_IFMT == unix.S_IFDIR, b.ReadOnly, b.Target})
 		if err != nil {
 			return nil, bindError(i, err)
 		}
 	}
 	return h, nil
+}
+
+// gatherPaths is the end of gather for a keeper that is not root.
+func (m *Maker) gatherPaths(s *box.Spec, h *sources) (err error) {
+	if h.own.path, err = filepath.EvalSymlinks(s.Dir); err != nil {
+		return err
+	}
+	for i, l := range s.Layers {
+		dir, err := filepath.EvalSymlinks(l)
+		if errors.Is(err, os.ErrNotExist) {
+			return noLayer(i)
+		}
+		if err != nil {
+			return err
+		}
+		h.layers = append(h.layers, source{-1, dir})
+	}
+	for i, b := range s.Binds {
+		var st unix.Stat_t
+		fd, err := openPlain(b.Source)
+		if err == nil {
+			err = unix.Fstat(fd, &st)
+			unix.Close(fd)
+		}
+		if err != nil {
+			return bindError(i, err)
+		}
+		h.binds = append(h.binds, bind{source{-1, b.Source}, st.Mode&unix.S_IFMT == unix.S_IFDIR, b.ReadOnly, b.Target})
+	}
+	return nil
+}
+
+func noLayer(i int) error {
+	return &process.InvalidError{Field: fmt.Sprintf("layers[%d]", i), Reason: "does not exist"}
 }
 
 // bindError says what is wrong with the source of a bind.
@@ -261,50 +318,106 @@ func bindError(i int, err error) error {
 	return &process.InvalidError{Field: fmt.Sprintf("binds[%d].source", i), Reason: why}
 }
 
-// written returns a detached mount of what the box writes to: own, unless that is -1.
-func written(s *box.Spec, own, ns int) (int, error) {
-	if own >= 0 {
-		return copied(own, s.Dir, ns, unix.MOUNT_ATTR_NODEV)
-	}
-	if s.Disk == "" {
-		return tree(s.Dir, ns, unix.MOUNT_ATTR_NODEV)
-	}
-	m, err := disk.Open(s.Disk)
-	if err != nil {
-		return -1, err
-	}
-	defer m.Close()
-	for _, name := range []string{"/up", "/wk"} {
-		if err := os.Mkdir(m.Path()+name, 0o755); errors.Is(err, os.ErrExist) {
-			continue
-		} else if err != nil {
-			return -1, err
-		}
-		if err := os.Chmod(m.Path()+name, 0o755); err != nil { // whatever the umask is
-			return -1, err
-		}
-	}
-	if err := ready(s, m.Path()); err != nil {
-		return -1, err
-	}
-	return mapped(m.Take(), s.Disk, ns, unix.MOUNT_ATTR_NODEV)
+// ownDir is what a box writes to.
+type ownDir struct {
+	path string // of "up" and "wk"
+	name string
+	fd   int // a detached mount that is somebody else's, or -1
+	disk *disk.Mount
 }
 
-// ready prepares the directory with up and wk.
-func ready(s *box.Spec, dir string) error {
+// openOwn opens it. given is a detached mount, or -1.
+func (m *Maker) openOwn(s *box.Spec, given int) (*ownDir, error) {
+	d := &ownDir{path: s.Dir, name: s.Dir, fd: given}
+	if s.Disk == "" {
+		return d, m.takesUpper(s.Dir)
+	}
+	if m.rootless {
+		return nil, fmt.Errorf("%s: %w", noRootlessDisk, process.ErrUnsupported)
+	}
+	var err error
+	if d.disk, err = disk.Open(s.Disk); err != nil {
+		return nil, err
+	}
+	d.path, d.name = d.disk.Path(), s.Disk
+	for _, name := range []string{"/up", "/wk"} {
+		err := os.Mkdir(d.path+name, 0o755)
+		if err == nil {
+			err = os.Chmod(d.path+name, 0o755) // whatever the umask is
+		}
+		if err != nil && !errors.Is(err, os.ErrExist) {
+			d.close()
+			return nil, err
+		}
+	}
+	return d, nil
+}
+
+// takesUpper refuses a directory to which no overlay can write.
+func (m *Maker) takesUpper(dir string) error {
+	var fs unix.Statfs_t
+	if unix.Statfs(dir, &fs) == nil && fs.Type == unix.OVERLAYFS_SUPER_MAGIC {
+		return fmt.Errorf("the state directory %s is on an overlay, as in a container: give it a volume (docker run -v tend:/var/lib/tend; "+
+			"Kubernetes: an emptyDir), or tend serve --state-dir DIR: %w", m.parts.state, process.ErrUnsupported)
+	}
+	return nil
+}
+
+func (d *ownDir) close() {
+	if d.disk != nil {
+		d.disk.Close()
+	}
+}
+
+// mount returns a detached mount of it, with the ids of a user namespace.
+func (d *ownDir) mount(ns int) (int, error) {
+	switch {
+	case d.fd >= 0:
+		return copied(d.fd, d.name, ns, unix.MOUNT_ATTR_NODEV)
+	case d.disk != nil:
+		return mapped(d.disk.Take(), d.name, ns, unix.MOUNT_ATTR_NODEV)
+	}
+	return tree(d.path, ns, unix.MOUNT_ATTR_NODEV)
+}
+
+// prepare makes what there must be in the directory with up and wk, and finds the pieces of the box.
+func (m *Maker) prepare(s *box.Spec, dir string, how how, all []piece, h *sources) error {
 	if err := emptied(dir + "/wk"); err != nil {
 		return fmt.Errorf("the work directory: %w", err)
 	}
-	if s.Base != box.BaseNone {
-		return nil
-	}
-	for _, name := range []string{"/proc", "/sys", "/dev", "/run"} { // another root may lack them
-		if err := os.Mkdir(dir+"/up"+name, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
+	up := dir + "/up"
+	if s.Base == box.BaseNone {
+		for _, name := range []string{"/proc", "/sys", "/dev", "/run"} { // another root may lack them
+			if err := os.Mkdir(up+name, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
+				return err
+			}
+		}
+	} else {
+		layers := slices.Clone(s.Layers)
+		if how.top >= 0 {
+			layers = slices.Insert(layers, 0, fmt.Sprintf("/proc/self/fd/%d/up", how.top))
+		}
+		var err error
+		if h.pieces, err = piecesFor(up, layers, all, m.rootless); err == nil {
+			err = hosts(up, layers, s.Hostname)
+		}
+		if err != nil {
+			return fmt.Errorf("the directory of a sandbox: %w", err)
+		}
+		if err := fitting(s, h); err != nil {
 			return err
+		}
+	}
+	for i := range len(h.pieces) + 1 {
+		if err := os.Mkdir(workDir(dir, i), 0o700); err != nil {
+			return fmt.Errorf("the work directory: %w", err)
 		}
 	}
 	return nil
 }
+
+// workDir of the overlay of a piece; that of the root is behind the last one's.
+func workDir(dir string, i int) string { return fmt.Sprintf("%s/wk/%d", dir, i) }
 
 // memory of what is not on the disk; it counts as the box's. The kernel's own limit of
 // files is for each such filesystem a part of the whole machine's memory.
@@ -317,11 +430,6 @@ const (
 
 // build has a child build the root and become pid 1.
 func (m *Maker) build(s *box.Spec, how how, nest *cgroup.Nest, pid *uint32) error {
-	if s.Disk == "" {
-		if err := ready(s, s.Dir); err != nil {
-			return err
-		}
-	}
 	group, err := nest.OpenFirst()
 	if err != nil {
 		return err
@@ -329,27 +437,32 @@ func (m *Maker) build(s *box.Spec, how how, nest *cgroup.Nest, pid *uint32) erro
 	if group >= 0 {
 		defer unix.Close(group)
 	}
-	if s.UIDBase == 0 {
-		return m.buildRootless(s, group, pid)
-	}
 	// In this group the namespace of cgroups is made, and there it begins: all groups of the
-	// box are in it.
-	around, err := nest.OpenAround()
-	if err != nil {
-		return err
-	}
-	if around >= 0 {
-		defer unix.Close(around)
+	// box are in it. An ordinary user's begins in the group of pid 1.
+	around := group
+	if !m.rootless {
+		if around, err = nest.OpenAround(); err != nil {
+			return err
+		}
+		if around >= 0 {
+			defer unix.Close(around)
+		}
 	}
 	h, err := m.gather(s, how)
 	if err != nil {
 		return err
 	}
 	defer h.close()
-	calls, text := 96+len(h.layers), 16<<10
+	calls, text := 128+len(h.layers)+4*len(h.pieces), 16<<10+2*len(h.own.path)
+	for _, l := range h.layers {
+		text += len(l.path) + 64
+	}
+	for _, p := range h.pieces {
+		text += (len(h.layers)+8)*(len(p.path)+8) + 2*len(p.at) + 512
+	}
 	for _, b := range h.binds {
-		calls += strings.Count(b.target, "/") + 4
-		text += len(b.target)*(strings.Count(b.target, "/")+2) + 64
+		calls += strings.Count(b.target, "/") + 16
+		text += len(b.target)*(strings.Count(b.target, "/")+2) + len(b.path) + 256
 	}
 	l, err := spawn.NewList(calls, text)
 	if err != nil {
@@ -361,100 +474,4 @@ func (m *Maker) build(s *box.Spec, how how, nest *cgroup.Nest, pid *uint32) erro
 		return explain(err)
 	}
 	return nil
-}
-
-// write appends what the child does.
-func (m *Maker) write(l *spawn.List, s *box.Spec, h *handed, how how, group int, pid *uint32) {
-	w := newWriter(l)
-	const plain = unix.MS_NOSUID | unix.MS_NODEV
-
-	// The child that is made into the directory of the box's groups.
-	if s.Net != box.NetHost {
-		l.Call("enter an empty network", unix.SYS_SETNS, uintptr(h.kit.void), unix.CLONE_NEWNET)
-	}
-	l.Call("enter the user namespace", unix.SYS_SETNS, uintptr(h.kit.ns), unix.CLONE_NEWUSER)
-	l.Call("enter the stage", unix.SYS_SETNS, uintptr(h.kit.stage), unix.CLONE_NEWNS)
-	// Not by the clone: with CLONE_INTO_CGROUP the namespace begins at the child's group, and
-	// what is in it may put no process into another group of the box (nsdelegate).
-	l.Call(stepCgroups, unix.SYS_UNSHARE, unix.CLONE_NEWCGROUP)
-	l.Fork(stepNamespaces, namespaces, group, pid)
-
-	// Pid 1.
-	w.beRoot()
-	if how.mortal { // after that: another user has forgotten it
-		l.Call("end with its maker", unix.SYS_PRCTL, unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0)
-	}
-	w.lead(s)
-	parts := l.Text(stageParts)
-	l.Call("go to the parts", unix.SYS_CHDIR, parts)
-	w.move("own directory", h.own, stageOwn)
-	for i, fd := range h.layers {
-		w.move(fmt.Sprintf("layers[%d]", i), fd, stageLayer(i))
-	}
-	w.mount(stageMerge, "overlay", unix.MS_NODEV, overlayOptions(s, how.top >= 0))
-	l.Call("go to the root", unix.SYS_CHDIR, l.Text(stageMerge))
-	w.mount("proc", "proc", plain|unix.MS_NOEXEC, "") // while the stage still has the machine's
-	l.Call("/dev", unix.SYS_MOVE_MOUNT, spawn.Here, l.Text(stageParts+"/"+stageDev), spawn.Here, l.Text("dev"), 0)
-	l.Call("leave the parts", unix.SYS_UMOUNT2, parts, unix.MNT_DETACH)
-	w.enterRoot()
-
-	// From here on all names are looked up inside. A root of somebody else's may have put
-	// a link where /proc should be.
-	l.Call("find /proc", unix.SYS_FACCESSAT, spawn.Here, l.Text("/proc/self/status"), 0)
-	w.mount("/dev/shm", "tmpfs", plain, shmOptions)
-	w.mount("/dev/pts", "devpts", unix.MS_NOSUID|unix.MS_NOEXEC, "newinstance,ptmxmode=0666,mode=0620,gid=5,"+maxTerminals)
-	w.mount("/run", "tmpfs", plain, runOptions)
-	m.closeProc(l)
-	for i, b := range h.binds {
-		m.target(l, b)
-		w.move(fmt.Sprintf("binds[%d]", i), b.fd, b.target)
-	}
-	w.become(h.kit.first, s)
-}
-
-// closeProc shuts what in /proc is the machine's. Most of it the user namespace keeps
-// closed already.
-func (m *Maker) closeProc(l *spawn.List) {
-	for _, p := range []string{"/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/fs", "/proc/pressure"} {
-		path := l.Text(p)
-		l.Try(unix.SYS_MOUNT, path, path, 0, unix.MS_BIND, 0)
-		l.Try(unix.SYS_MOUNT, path, path, 0, unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY|unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, 0)
-	}
-	bootID(l)
-	null := l.Text("/dev/null")
-	for _, p := range procfs.OfTheMachine {
-		l.Try(unix.SYS_MOUNT, null, l.Text(p), 0, unix.MS_BIND, 0)
-	}
-}
-
-// bootID gives the box a boot ID of its own, as each start of a machine has: a file in memory
-// over the kernel's. It stays as long as the box, over pauses and deaths of the keeper; the
-// next box of the same sandbox has another.
-func bootID(l *spawn.List) {
-	var b [16]byte
-	rand.Read(b[:]) // never fails: crypto/rand ends the program instead
-	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
-	id := fmt.Sprintf("%x-%x-%x-%x-%x\n", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
-	file, over := l.Text("/run/boot_id"), l.Text("/proc/sys/kernel/random/boot_id")
-	l.Call("umask", unix.SYS_UMASK, 0)
-	l.Call("make the boot ID", unix.SYS_OPENAT, spawn.Here, file, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_CLOEXEC, 0o444)
-	l.Result(0)
-	l.Call("write the boot ID", unix.SYS_WRITE, 0, l.Text(id), uintptr(len(id)))
-	l.Try(unix.SYS_MOUNT, file, over, 0, unix.MS_BIND, 0)
-	l.Try(unix.SYS_MOUNT, file, over, 0, unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY|unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, 0)
-	l.Call("remove the name of the boot ID", unix.SYS_UNLINKAT, spawn.Here, file, 0)
-}
-
-// target makes the place of a bind.
-func (m *Maker) target(l *spawn.List, b bind) {
-	for i := 1; i < len(b.target); i++ {
-		if b.target[i] == '/' {
-			l.Try(unix.SYS_MKDIRAT, spawn.Here, l.Text(b.target[:i]), 0o755)
-		}
-	}
-	if b.isDir {
-		l.Try(unix.SYS_MKDIRAT, spawn.Here, l.Text(b.target), 0o755)
-	} else {
-		l.Try(unix.SYS_MKNODAT, spawn.Here, l.Text(b.target), unix.S_IFREG|0o644, 0)
-	}
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"sync"
 
@@ -17,7 +16,7 @@ import (
 	"github.com/tend-run/tend/internal/core/spawn"
 	"github.com/tend-run/tend/internal/lib/eintr"
 	"github.com/tend-run/tend/internal/lib/newfs"
-	"github.com/tend-run/tend/internal/lib/overlay"
+	"github.com/tend-run/tend/internal/lib/place"
 	"github.com/tend-run/tend/internal/lib/unixsock"
 	"github.com/tend-run/tend/process"
 )
@@ -25,43 +24,49 @@ import (
 // parts is what all boxes share, made when the first one needs it and kept by
 // descriptors: a death of the keeper takes it away, and no box that is there needs it.
 type parts struct {
-	state string // the state directory
-	dir   string // below it, for a program that may not lie in memory; the stage is made over it
+	state    string // the state directory
+	dir      string // below it, for a program that may not lie in memory; the stage is made over it
+	rootless bool   // the keeper is not root: it attaches by paths, in a user namespace of one id
 
-	mu    sync.Mutex
-	first int          // the program of pid 1; guarded by mu
-	void  int          // a network namespace in which nothing is; guarded by mu
-	root  int          // a detached tree of the machine's root alone; guarded by mu
-	users []*userParts // newest first; guarded by mu
-	own   []*rootless  // of a keeper that is not root, newest first; guarded by mu
+	mu     sync.Mutex
+	first  int          // the program of pid 1; guarded by mu
+	void   int          // a network namespace in which nothing is; guarded by mu
+	users  []*userParts // newest first; guarded by mu
+	stages []*stage     // newest first; guarded by mu
 
-	accounts accountsState // for which the masks were made; guarded by mu
+	settings []settingsState // for which the skeletons were made; guarded by mu
 }
 
 // userParts belong to boxes with the same ids.
 type userParts struct {
-	uid    uint32
-	ns     int     // user namespace
-	stages []stage // newest first
+	uid uint32
+	ns  int // user namespace
 }
 
-// stage is one for boxes that are over this machine's root and hide the same, or for those
-// that bring a root of their own.
+// stage is one for boxes with the same ids that see the same of this machine, or for those that
+// bring a root of their own.
 type stage struct {
-	base box.Base
-	hide []string
-	ns   int // mount namespace
+	uid        uint32
+	base       box.Base
+	hide, show []string
+
+	ns, mnt, void int // namespaces; ns and void are an ordinary user's, else -1
+	mounts        int // an ordinary user's: /proc/self/mountinfo, open: it says when the mounts change
+	pieces        []piece
+	nobody        bool  // some of their owners are nobody inside
+	noBase        error // an ordinary user's: why there are no pieces
 }
 
-// mostUsers and mostBases bound what is kept. What falls out is made again at need: the kernel
+// mostUsers and mostStages bound what is kept. What falls out is made again at need: the kernel
 // takes it away once no box is being made from it, and those that were made need it no more.
 const (
-	mostUsers = 32
-	mostBases = 4
+	mostUsers  = 32
+	mostStages = 32
+	mostBases  = 4 // of boxes with the same ids
 )
 
-func newParts(state, dir string) *parts {
-	return &parts{state: state, dir: dir, first: -1, void: -1, root: -1}
+func newParts(state, dir string, rootless bool) *parts {
+	return &parts{state: state, dir: dir, rootless: rootless, first: -1, void: -1}
 }
 
 // kit are descriptors for one box, the caller's own.
@@ -82,36 +87,27 @@ func newKit(first, void, ns, stage int) (*kit, error) {
 
 func (k *kit) close() { unixsock.Close([]int{k.first, k.void, k.ns, k.stage}) }
 
-// kitFor returns what a box with this spec needs.
-func (p *parts) kitFor(s *box.Spec) (*kit, error) {
+// take returns what a box with this spec needs, and the pieces that there are for it.
+func (p *parts) take(s *box.Spec) (*kit, []piece, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.renew()
-	if err := p.common(); err != nil {
-		return nil, err
-	}
-	u, err := p.user(s.UIDBase)
-	if err != nil {
-		return nil, err
-	}
-	stage, err := p.stage(u, s)
-	if err != nil {
-		return nil, err
-	}
-	return newKit(p.first, p.void, u.ns, stage)
-}
-
-// common makes what does not depend on ids. p.mu is held.
-func (p *parts) common() (err error) {
 	if err := p.program(); err != nil {
-		return err
+		return nil, nil, err
 	}
-	if p.void < 0 {
-		if p.void, err = emptyNet(); err != nil {
-			return fmt.Errorf("a network namespace: %w: %w", err, process.ErrUnsupported)
-		}
+	st, err := p.stage(s)
+	if err != nil {
+		return nil, nil, err
 	}
-	return nil
+	if s.Base == box.BaseNone {
+		k, err := newKit(p.first, st.void, st.ns, st.mnt)
+		return k, nil, err
+	}
+	if st.noBase != nil {
+		return nil, nil, st.noBase
+	}
+	k, err := newKit(p.first, st.void, st.ns, st.mnt)
+	return k, st.pieces, err
 }
 
 // program opens that of pid 1. p.mu is held.
@@ -128,22 +124,114 @@ func (p *parts) program() (err error) {
 	return nil
 }
 
-// user returns what belongs to boxes of these ids. p.mu is held.
-func (p *parts) user(uid uint32) (*userParts, error) {
-	if i := slices.IndexFunc(p.users, func(u *userParts) bool { return u.uid == uid }); i >= 0 {
-		return p.users[i], nil
+// renew forgets the stages that were made for other settings than the machine has now, and those
+// whose pieces have been replaced. p.mu is held.
+func (p *parts) renew() {
+	now := settingsNow()
+	same := slices.Equal(now, p.settings)
+	p.settings = now
+	p.stages = slices.DeleteFunc(p.stages, func(st *stage) bool {
+		if same && !st.changed() || st.base == box.BaseNone && !p.rootless {
+			return false
+		}
+		st.close(p)
+		return true
+	})
+}
+
+// changed reports whether a stage shows another machine than this: the kernel lets an ordinary user
+// make no overlay over a new mount, and a directory that was replaced is empty for ever.
+func (st *stage) changed() bool {
+	if st.mounts >= 0 {
+		n, err := eintr.Get(func() (int, error) {
+			return unix.Poll([]unix.PollFd{{Fd: int32(st.mounts), Events: unix.POLLPRI}}, 0)
+		})
+		if err == nil && n > 0 {
+			return true
+		}
 	}
-	ns, err := userNamespace(p.first, uid)
+	return slices.ContainsFunc(st.pieces, func(p piece) bool {
+		var now unix.Stat_t
+		return unix.Stat(p.from, &now) != nil || uint64(now.Dev) != p.dev || now.Ino != p.ino
+	})
+}
+
+// close lets go of what is the stage's own.
+func (st *stage) close(p *parts) {
+	unixsock.Close([]int{st.mnt, st.mounts}) // one may be -1
+	if p.rootless {
+		unixsock.Close([]int{st.ns, st.void})
+	}
+}
+
+// fits reports whether a box may begin in the stage.
+func (st *stage) fits(p *parts, s *box.Spec) bool {
+	switch {
+	case st.uid != s.UIDBase:
+		return false
+	case s.Base == box.BaseNone:
+		return p.rootless || st.base == box.BaseNone
+	}
+	return st.base == box.BaseHost && slices.Equal(st.hide, s.Hide) && slices.Equal(st.show, s.Show)
+}
+
+// stage finds or makes that of a box. p.mu is held.
+func (p *parts) stage(s *box.Spec) (st *stage, err error) {
+	if i := slices.IndexFunc(p.stages, func(st *stage) bool { return st.fits(p, s) }); i >= 0 {
+		return p.stages[i], nil
+	}
+	st = &stage{uid: s.UIDBase, base: s.Base, hide: slices.Clone(s.Hide), show: slices.Clone(s.Show), ns: -1, mnt: -1, void: -1, mounts: -1}
+	if p.rootless {
+		st.base = box.BaseHost
+		err = p.makeRootless(st)
+	} else {
+		err = p.make(st)
+	}
 	if err != nil {
-		return nil, fmt.Errorf("a user namespace: %w%s: %w", err, whyNoUsers(err), process.ErrUnsupported)
+		st.close(p)
+		return nil, err
 	}
-	u := &userParts{uid: uid, ns: ns}
-	p.users = slices.Insert(p.users, 0, u)
+	p.stages = slices.Insert(p.stages, 0, st)
+	alike := 0
+	p.stages = slices.DeleteFunc(p.stages, func(old *stage) bool {
+		if old.uid == st.uid {
+			alike++
+		}
+		if alike <= mostBases || old.uid != st.uid {
+			return false
+		}
+		old.close(p)
+		return true
+	})
+	for len(p.stages) > mostStages {
+		p.stages[mostStages].close(p)
+		p.stages = p.stages[:mostStages]
+	}
+	return st, nil
+}
+
+// user returns the user namespace of these ids. p.mu is held.
+func (p *parts) user(uid uint32) (ns int, err error) {
+	if i := slices.IndexFunc(p.users, func(u *userParts) bool { return u.uid == uid }); i >= 0 {
+		return p.users[i].ns, nil
+	}
+	if ns, err = userNamespace(p.first, uid); err != nil {
+		return -1, fmt.Errorf("a user namespace: %w%s: %w", err, whyNoUsers(err), process.ErrUnsupported)
+	}
+	p.users = slices.Insert(p.users, 0, &userParts{uid: uid, ns: ns})
 	if len(p.users) > mostUsers {
-		p.users[mostUsers].close()
+		old := p.users[mostUsers]
 		p.users = p.users[:mostUsers]
+		p.stages = slices.DeleteFunc(p.stages, func(st *stage) bool {
+			if st.uid != old.uid {
+				return false
+			}
+			st.close(p)
+			return true
+		})
+		unix.Close(old.ns)
 	}
-	return u, nil
+	return ns, nil
 }
 
 // whyNoUsers says what usually keeps a user namespace from being made.
@@ -157,115 +245,109 @@ func whyNoUsers(err error) string {
 	return ""
 }
 
-func (u *userParts) close() {
-	unix.Close(u.ns)
-	for _, st := range u.stages {
-		unix.Close(st.ns)
+// make makes a stage of which this process, as root, attaches the parts. p.mu is held.
+func (p *parts) make(st *stage) (err error) {
+	if st.ns, err = p.user(st.uid); err != nil {
+		return err
 	}
-}
-
-// stage returns that of a box. p.mu is held.
-func (p *parts) stage(u *userParts, s *box.Spec) (ns int, err error) {
-	hide := s.Hide
-	if s.Base == box.BaseNone {
-		hide = nil // there is nothing of the machine's
+	if p.void < 0 {
+		if p.void, err = emptyNet(); err != nil {
+			p.void = -1
+			return fmt.Errorf("a network namespace: %w: %w", err, process.ErrUnsupported)
+		}
 	}
-	if i := slices.IndexFunc(u.stages, func(st stage) bool { return st.base == s.Base && slices.Equal(st.hide, hide) }); i >= 0 {
-		return u.stages[i].ns, nil
-	}
-	dev, err := devices(int(u.uid))
+	st.void = p.void
+	dev, err := devices(int(st.uid))
 	if err != nil {
 		why := ""
 		if errors.Is(err, unix.EPERM) {
 			why = " (tend is root of a user namespace alone, as in a rootless container, or may make no devices; run it as the machine's root)"
 		}
-		return -1, fmt.Errorf("/dev of sandboxes: %w%s: %w", err, why, process.ErrUnsupported)
+		return fmt.Errorf("/dev of sandboxes: %w%s: %w", err, why, process.ErrUnsupported)
 	}
-	defer unix.Close(dev)
-	base := -1
-	if s.Base == box.BaseHost {
-		if base, err = p.base(u, hide); err != nil {
-			return -1, err
+	attached := []attached{attachedAt(stageDev, dev)}
+	defer func() {
+		for _, a := range attached {
+			unix.Close(a.fd)
 		}
-		defer unix.Close(base)
+	}()
+	if st.base == box.BaseHost {
+		base, err := newfs.Mount("tmpfs", 0, "mode=755", "size=256m")
+		if err != nil {
+			return fmt.Errorf("the skeleton of sandboxes: %w", err)
+		}
+		attached = append(attached, attachedAt(stageBase, base))
+		k := newSkeleton(fmt.Sprintf("/proc/self/fd/%d", base), int(st.uid), false)
+		err = k.fill(p.state, st, func(q *piece, i int) error {
+			fd, err := p.attach(q, st.ns)
+			if err != nil {
+				return err
+			}
+			q.at = fmt.Sprint("p", i)
+			attached = append(attached, attachedAt(q.at, fd))
+			return nil
+		})
+		if err != nil {
+			return err
+		}
 	}
-	if ns, err = newStage(u.ns, p.first, p.dir, dev, base); err != nil {
-		return -1, fmt.Errorf("the stage of sandboxes: %w", err)
+	if st.mnt, err = newStage(st.ns, p.first, p.dir, attached); err != nil {
+		return fmt.Errorf("the stage of sandboxes: %w", err)
 	}
-	u.stages = slices.Insert(u.stages, 0, stage{s.Base, slices.Clone(hide), ns})
-	if len(u.stages) > mostBases {
-		unix.Close(u.stages[mostBases].ns)
-		u.stages = u.stages[:mostBases]
-	}
-	return ns, nil
+	return nil
 }
 
-// base returns a detached overlay of the machine's root without what is hidden. p.mu is held.
-func (p *parts) base(u *userParts, hide []string) (fd int, err error) {
-	var fs unix.Statfs_t
-	if unix.Statfs("/", &fs) == nil && fs.Type == unix.OVERLAYFS_SUPER_MAGIC {
-		return -1,
-			fmt.Errorf("the root of this machine is an overlay itself, as in a container: a sandbox over it cannot be had; use a template with a root of its own: %w", process.ErrUnsupported)
+// attached is a detached mount and its name in the parts of a stage.
+type attached struct {
+	name string
+	fd   int
+}
+
+func attachedAt(name string, fd int) attached { return attached{name, fd} }
+
+// attach returns a detached mount of a piece, with the ids that are inside, if its filesystem can.
+func (p *parts) attach(q *piece, ns int) (int, error) {
+	const attr = unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NODEV
+	fd, err := unix.OpenTree(unix.AT_FDCWD, q.from, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
+	if err != nil {
+		return -1, fmt.Errorf("%s: %w", q.from, err)
 	}
-	if p.root < 0 {
-		if p.root, err = unix.OpenTree(unix.AT_FDCWD, "/", unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC); err != nil {
-			p.root = -1
-			return -1, fmt.Errorf("a copy of the root: %w: %w", err, process.ErrUnsupported)
+	switch err = mapIDs(fd, ns, attr); err {
+	case nil:
+		return fd, nil
+	case unix.EINVAL: // an overlay, say
+		q.nobody = true
+		err = unix.MountSetattr(fd, "", unix.AT_EMPTY_PATH, &unix.MountAttr{Attr_set: attr})
+	}
+	if err != nil {
+		unix.Close(fd)
+		why := ""
+		if err == unix.ENOSYS {
+			why = " (Linux 5.19)"
 		}
-	}
-	if hide, err = p.hidden(hide); err != nil {
-		return -1, err
-	}
-	layer, err := newMask(p.root, int(u.uid), hide)
-	if err != nil {
-		return -1, err
-	}
-	defer unix.Close(layer)
-	root, err := tree("/", u.ns, unix.MOUNT_ATTR_RDONLY|unix.MOUNT_ATTR_NODEV)
-	if err != nil {
-		return -1, err
-	}
-	defer unix.Close(root)
-	if fd, err = overlayOf(p.dir, layer, root); err != nil {
-		return -1, fmt.Errorf("an overlay of this machine's root (Linux 5.19): %w: %w", err, process.ErrUnsupported)
+		return -1, fmt.Errorf("%s of sandboxes%s: %w: %w", q.path, why, err, process.ErrUnsupported)
 	}
 	return fd, nil
 }
 
-// hidden are all paths that boxes do not see of the machine, which are to hide these, too.
-func (p *parts) hidden(hide []string) ([]string, error) {
-	state, err := filepath.EvalSymlinks(p.state)
-	all := slices.Concat(box.Hidden(), hide, []string{p.state, state})
-	return slices.DeleteFunc(all, func(h string) bool { return h == "/" }), err
-}
-
-// overlayOf returns a detached overlay of two detached mounts: a mask, and the root below it. A
-// child mounts it, in a mount namespace of its own, where they are attached: before Linux 6.15
-// there is no overlay of what is not, and no copy. dir is a directory of the keeper's.
-func overlayOf(dir string, layer, root int) (int, error) {
-	l, err := spawn.NewSharingList(24, 8<<10+len(dir))
+// fill writes a skeleton whole. It sets the pieces of the stage.
+func (k *skeleton) fill(state string, st *stage, attach func(p *piece, i int) error) error {
+	t, err := place.Read()
 	if err != nil {
-		return -1, err
+		return err
 	}
-	defer l.Close()
-	w := writeStage(l, "mode=755,size=64k")
-	w.Call("make a mount namespace", unix.SYS_UNSHARE, unix.CLONE_NEWNS)
-	w.begin(dir)
-	w.attach("mask", layer)
-	w.attach("root", root)
-	o := overlay.Spec{Lower: append(maskLayers("mask"), "root")}
-	w.mkdir("merged")
-	merged := w.Text("merged")
-	w.Call("mount the overlay", unix.SYS_MOUNT, w.none, merged, w.Text("overlay"), unix.MS_RDONLY|unix.MS_NODEV, w.Text(o.Options()))
-	w.Call("copy the overlay", unix.SYS_OPEN_TREE, spawn.Here, merged, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
-	fd := l.Keep()
-	w.Call("end", unix.SYS_EXIT, 0)
-	runtime.LockOSThread() // the child ends with the thread that made it
-	defer runtime.UnlockOSThread()
-	if err := l.Run(-1); err != nil {
-		return -1, err
+	if k.hidden, err = hiddenOf(t, state, st.hide); err != nil {
+		return err
 	}
-	return int(*fd), nil
+	if err := k.write(); err != nil {
+		return fmt.Errorf("the skeleton of sandboxes: %w", err)
+	}
+	if err := k.show(t, st.show, attach); err != nil {
+		return fmt.Errorf("the directories that sandboxes see: %w", err)
+	}
+	st.pieces = k.pieces
+	st.nobody = slices.ContainsFunc(k.pieces, func(p piece) bool { return p.nobody })
+	return nil
 }
 
 // cloneOf returns a detached copy of what a descriptor shows, in a mount that is attached.
@@ -408,20 +490,4 @@ func emptied(dir string) error {
 		}
 	}
 	return err
-}
-
-// overlayOptions for a box. top: over its layers there is the directory "up" of another box.
-func overlayOptions(s *box.Spec, top bool) string {
-	lower := make([]string, 0, len(s.Layers)+2)
-	if top {
-		lower = append(lower, stageLayer(0)+"/up")
-	}
-	for range s.Layers {
-		lower = append(lower, stageLayer(len(lower)))
-	}
-	if s.Base == box.BaseHost {
-		lower = append(lower, stageBase)
-	}
-	o := overlay.Spec{Lower: lower, Upper: stageOwn + "/up", Work: stageOwn + "/wk", User: true, Volatile: s.Volatile}
-	return o.Options()
 }

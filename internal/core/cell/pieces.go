@@ -4,27 +4,43 @@ package cell
 
 import (
 	"fmt"
-	"io"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/tend-run/tend/internal/core/box"
-	"github.com/tend-run/tend/internal/lib/procfs"
+	"github.com/tend-run/tend/internal/lib/place"
 	"github.com/tend-run/tend/process"
 )
 
-// An ordinary user gets no overlay of the machine's whole root: the kernel refuses one of
-// a directory below which something is mounted that the user could not unmount. So the
-// root of a rootless box is an overlay of the mask and the layers, and over it lies an
-// overlay for each piece: a directory of the machine's root below which nothing is mounted.
-// Mostly these are /usr, /etc, /var and /opt. Where there is a mount, in /var say, the
-// directories of /var are pieces.
+// The root of a box over this machine is an overlay of the skeleton and the layers, and over it
+// lies an overlay for each piece: a directory of the machine that boxes see. So the machine's root
+// may be an overlay itself, and nothing that is mounted below a piece shows.
 //
-// Dir/up has the same form as that of other boxes: what is written below /usr is in
-// Dir/up/usr. The overlay of the root never looks there: the piece lies over it.
+// Dir/up has the form of what is inside: what is written below /usr is in Dir/up/usr. The overlay of
+// the root never looks there: the piece lies over it.
+//
+// An ordinary user gets no overlay of a directory below which something is mounted that the user
+// could not unmount. There the pieces are the directories beside what is mounted, and a directory
+// in which a file is mounted is shown as it is, and not to be written to.
+type piece struct {
+	path   string // inside
+	from   string // on the machine, without links
+	at     string // in the parts of the stage
+	nobody bool   // its owners on the machine are nobody inside
+	bound  bool   // it is shown as it is
+	own    bool   // the skeleton has something of it, too
+	above  []attr // of the directories on the way, and its own
+	dev    uint64 // of from
+	ino    uint64
+
+	// Of one box:
+	lowers []int // indexes of layers, topmost first
+	host   bool  // below them is what all boxes have
+}
 
 // mostPieces bounds how many overlays a box has.
 const mostPieces = 128
@@ -33,53 +49,237 @@ const mostPieces = 128
 // no piece.
 const mostCopied = 1 << 20
 
-// pieces completes the mask of a rootless box, and returns its pieces. mounts are the paths
-// at which something is mounted.
-func (m *mask) pieces(mounts []string) (pieces []piece, err error) {
-	found, err := m.piecesOf("", mounts)
+// localPrograms are the machine's own: administrators leave there what is not for everybody.
+const localPrograms = "/usr/local"
+
+// shownDirs are the directories of the machine that boxes see: as they are called inside, and where
+// they are. Those inside others come behind them.
+func shownDirs(t place.Table, show []string) (all []piece, places []place.Place, err error) {
+	names := slices.Concat(box.Programs, box.Packages, show)
+	slices.Sort(names)
+	for _, p := range slices.Compact(names) {
+		if fi, err := os.Lstat(p); err != nil || fi.Mode()&os.ModeSymlink != 0 && slices.Contains(box.Programs, p) {
+			continue
+		}
+		real, err := filepath.EvalSymlinks(p)
+		if err != nil {
+			continue
+		}
+		if why := box.CheckShown(real); why != "" && real != p && slices.Contains(show, p) {
+			return nil, nil, fmt.Errorf("sandboxes are to see %s, which is a link, and where it leads %s: %w", p, why, process.ErrUnsupported)
+		}
+		var st unix.Stat_t
+		if unix.Stat(real, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFDIR {
+			continue
+		}
+		at, err := t.Of(real)
+		if err != nil {
+			return nil, nil, err
+		}
+		seen := slices.ContainsFunc(all, func(q piece) bool {
+			rest, ok := place.Below(p, q.path)
+			return ok && q.from+rest == real && onOneMount(t, q.from, real)
+		})
+		if seen {
+			continue
+		}
+		all, places = append(all, piece{path: p, from: real, dev: uint64(st.Dev), ino: st.Ino, host: true}), append(places, at)
+	}
+	return all, places, nil
+}
+
+// onOneMount reports whether nothing is mounted at a directory or between it and one above.
+func onOneMount(t place.Table, above, dir string) bool {
+	return !slices.ContainsFunc(t.Points(), func(at string) bool {
+		_, in := place.Below(dir, at)
+		_, over := place.Below(at, above)
+		return in && over && at != above
+	})
+}
+
+// splits an ordinary user's directory of the machine into pieces.
+func (k *skeleton) split(p piece, points []string) (found []piece, err error) {
+	var below []string
+	for _, at := range points {
+		if rest, ok := place.Below(at, p.from); ok && rest != "" {
+			below = append(below, rest)
+		}
+	}
+	if len(below) == 0 {
+		return []piece{p}, nil
+	}
+	if !slices.ContainsFunc(below, func(rest string) bool { return strings.Count(rest, "/") > 1 || isDir(p.from+rest) }) {
+		p.bound = true
+		return []piece{p}, nil
+	}
+	entries, err := os.ReadDir(p.from)
+	if err != nil {
+		return nil, nil
+	}
+	if err := k.mkdirs(p.path, k.asSeen(p.path)); err != nil {
+		return nil, err
+	}
+	for _, e := range entries {
+		q := piece{path: p.path + "/" + e.Name(), from: p.from + "/" + e.Name(), nobody: p.nobody, host: true}
+		var st unix.Stat_t
+		if strings.ContainsAny(e.Name(), ",:\\") || unix.Lstat(q.from, &st) != nil {
+			continue
+		}
+		q.dev, q.ino = uint64(st.Dev), st.Ino
+		switch st.Mode & unix.S_IFMT {
+		case unix.S_IFLNK, unix.S_IFREG:
+			if st.Size <= mostCopied {
+				err = k.copy(q.from, q.path, false)
+			}
+		case unix.S_IFDIR:
+			if slices.Contains(points, q.from) {
+				err = k.mkdirs(q.path, attr{mode: 0o755})
+				break
+			}
+			var more []piece
+			more, err = k.split(q, points)
+			found = append(found, more...)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", q.from, err)
+		}
+	}
+	return found, nil
+}
+
+func isDir(p string) bool {
+	fi, err := os.Lstat(p)
+	return err == nil && fi.IsDir()
+}
+
+// show makes the pieces of the skeleton, and writes what it has of them. attach says how the
+// parts of a stage come to have a piece.
+func (k *skeleton) show(t place.Table, show []string, attach func(p *piece, i int) error) error {
+	dirs, places, err := shownDirs(t, show)
+	if err != nil {
+		return err
+	}
+	var hide []string
+	for i, p := range dirs {
+		rest, err := hiddenIn(&places[i], p.path, k.hidden)
+		if err != nil {
+			return err
+		}
+		for _, r := range rest {
+			hide = append(hide, p.path+r)
+		}
+		parts := []piece{p}
+		if k.rootless {
+			parts[0].nobody = true
+			if parts, err = k.split(parts[0], t.Points()); err != nil {
+				return err
+			}
+		}
+		for _, q := range parts {
+			if err := attach(&q, len(k.pieces)); err != nil {
+				return err
+			}
+			k.pieces = append(k.pieces, q)
+		}
+	}
+	if len(k.pieces) > mostPieces {
+		return fmt.Errorf("there are mounts in so many directories of this machine that its root has %d pieces; %d are the most; use a template with a root of its own: %w",
+			len(k.pieces), mostPieces, process.ErrUnsupported)
+	}
 	left := mostOwn
-	for _, p := range found {
-		for _, dir := range writable {
-			if err == nil && (p == dir || strings.HasPrefix(p, dir+"/") || strings.HasPrefix(dir, p+"/")) {
-				err = m.own(dir, &left)
+	if k.rootless {
+		left = mostOwnRootless
+	}
+	for _, p := range k.pieces {
+		if err := k.mkdirs(p.path, k.asSeen(p.path)); err != nil {
+			return err
+		}
+		for _, dir := range k.owned(&p) {
+			if err := k.ownBelow(dir, p.from+strings.TrimPrefix(dir, p.path), &left); err != nil {
+				return err
 			}
 		}
 	}
-	if err == nil && len(found) > mostPieces {
-		err = fmt.Errorf("there are mounts in so many directories of this machine that its root has %d pieces; %d are the most; use a template with a root of its own: %w",
-			len(found), mostPieces, process.ErrUnsupported)
+	for _, p := range append(slices.Clone(show), localPrograms) {
+		closed, err := k.closed(p)
+		if err != nil {
+			return err
+		}
+		hide = append(hide, closed...)
 	}
-	for _, p := range found {
-		pieces = append(pieces, piece{path: p, host: true, cut: m.cuts(p)})
+	for _, p := range hide {
+		if err := k.hide(p); err != nil {
+			return err
+		}
 	}
-	return pieces, err
+	if err := k.python(); err != nil {
+		return err
+	}
+	for i := range k.pieces {
+		p := &k.pieces[i]
+		entries, err := os.ReadDir(k.at + p.path)
+		if err != nil {
+			return err
+		}
+		p.own = len(entries) > 0
+		for n := 1; n <= len(p.path); n++ {
+			if n == len(p.path) || p.path[n] == '/' {
+				p.above = append(p.above, k.made[p.path[:n]])
+			}
+		}
+	}
+	return nil
 }
 
-// writable are the directories in which programs may make and replace files, and those
-// below them: the mask has them, too, and there they are the user's own.
-var writable = []string{"/etc", "/opt", "/usr/local", "/var"}
-
-// mostOwn bounds how many there are.
-const mostOwn = 4096
-
-// own makes a directory of the machine's the user's own, with those below it that may be
-// looked into, as far as left reaches.
-func (m *mask) own(dir string, left *int) error {
-	var st unix.Stat_t
-	if m.done[dir] || *left <= 0 || unix.Lstat(m.root+dir, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFDIR {
+// owned are the directories of a piece that root inside is to own with all below, though on the machine
+// their owners are nobody inside. Those of an ordinary user's programs are too many.
+func (k *skeleton) owned(p *piece) []string {
+	if !p.nobody || p.bound {
 		return nil
 	}
-	entries, err := os.ReadDir(m.root + dir)
+	if !k.rootless {
+		return []string{p.path}
+	}
+	for _, dir := range box.Programs {
+		if _, ok := place.Below(p.path, dir); !ok {
+			continue
+		}
+		if _, ok := place.Below(p.path, localPrograms); ok {
+			break
+		}
+		if _, ok := place.Below(localPrograms, p.path); ok && isDir(p.from+strings.TrimPrefix(localPrograms, p.path)) {
+			return []string{localPrograms}
+		}
+		return nil
+	}
+	return []string{p.path}
+}
+
+// mostOwn bounds how many directories the skeleton has of pieces whose owners are nobody inside, so
+// that programs may make and replace files in them.
+const (
+	mostOwn         = 32768
+	mostOwnRootless = 4096
+)
+
+// ownBelow makes a directory of the machine root's inside, with those below it that may be looked
+// into, as far as left reaches.
+func (k *skeleton) ownBelow(p, from string, left *int) error {
+	var st unix.Stat_t
+	if *left <= 0 || unix.Lstat(from, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFDIR {
+		return nil
+	}
+	entries, err := os.ReadDir(from)
 	if err != nil {
 		return nil
 	}
 	*left--
-	if err := m.mkdir(dir, st.Mode, 0, 0); err != nil {
-		return fmt.Errorf("%s: %w", dir, err)
+	if err := k.mkdirs(p, attr{mode: st.Mode & 0o7777}); err != nil {
+		return fmt.Errorf("%s: %w", p, err)
 	}
 	for _, e := range entries {
 		if e.IsDir() {
-			if err := m.own(dir+"/"+e.Name(), left); err != nil {
+			if err := k.ownBelow(p+"/"+e.Name(), from+"/"+e.Name(), left); err != nil {
 				return err
 			}
 		}
@@ -87,116 +287,103 @@ func (m *mask) own(dir string, left *int) error {
 	return nil
 }
 
-func (m *mask) piecesOf(dir string, mounts []string) (found []string, err error) {
-	entries, err := os.ReadDir(m.root + dir + "/")
-	if err != nil {
-		return nil, nil // of the machine it cannot be read, either
+// mostLooked bounds the files of a directory that is looked through for those that are not for everybody.
+const mostLooked = 100_000
+
+// closed are the files and directories below one that boxes see, which this machine shows not to
+// everybody: root inside would read what is for root outside. What cannot be read now is left out.
+func (k *skeleton) closed(p string) (paths []string, err error) {
+	from := ""
+	for _, q := range k.pieces {
+		if rest, ok := place.Below(p, q.path); ok {
+			from = q.from + rest
+		}
 	}
-	for _, e := range entries {
-		p := dir + "/" + e.Name()
-		if m.done[p] || strings.ContainsAny(p, ",:\\") {
-			continue
-		}
-		var st unix.Stat_t
-		if unix.Lstat(m.root+p, &st) != nil {
-			continue
-		}
-		switch st.Mode & unix.S_IFMT {
-		case unix.S_IFLNK:
-			to, rerr := os.Readlink(m.root + p)
-			if rerr == nil {
-				err = os.Symlink(to, m.at+maskTop+p)
-			}
-		case unix.S_IFREG:
-			err = m.copy(p, &st)
-		case unix.S_IFDIR:
-			if err = m.mkdir(p, st.Mode, 0, 0); err != nil || slices.Contains(mounts, p) {
-				break
-			}
-			if !slices.ContainsFunc(mounts, func(at string) bool { return strings.HasPrefix(at, p+"/") }) {
-				found = append(found, p)
-				break
-			}
-			var below []string
-			below, err = m.piecesOf(p, mounts)
-			found = append(found, below...)
-		}
+	if from == "" || k.rootless {
+		return nil, nil // the kernel refuses what is not for that user
+	}
+	var top unix.Stat_t
+	if err := unix.Stat(from, &top); err != nil {
+		return nil, nil // it is gone
+	}
+	left := mostLooked
+	var look func(p, from string) error
+	look = func(p, from string) error {
+		f, err := os.Open(from)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", p, err)
+			return nil
 		}
-	}
-	return found, nil
-}
-
-// copy shows a small file that everybody may read.
-func (m *mask) copy(p string, st *unix.Stat_t) error {
-	if st.Size > mostCopied || st.Mode&0o004 == 0 {
+		defer f.Close()
+		entries, _ := f.ReadDir(-1)
+		if left -= len(entries); left < 0 {
+			return fmt.Errorf("there are more than %d files in it; name directories in it", mostLooked)
+		}
+		for _, e := range entries {
+			var st unix.Stat_t
+			// By its name alone: the way to the directory takes ten times as long.
+			if t := e.Type(); !t.IsDir() && !t.IsRegular() || unix.Fstatat(int(f.Fd()), e.Name(), &st, unix.AT_SYMLINK_NOFOLLOW) != nil {
+				continue
+			}
+			q := p + "/" + e.Name()
+			switch st.Mode & unix.S_IFMT {
+			case unix.S_IFDIR:
+				if st.Dev != top.Dev {
+					continue // what is mounted there does not show
+				}
+				if st.Mode&0o005 != 0o005 {
+					paths = append(paths, q)
+				} else if err := look(q, from+"/"+e.Name()); err != nil {
+					return err
+				}
+			case unix.S_IFREG:
+				if st.Mode&0o004 == 0 {
+					paths = append(paths, q)
+				}
+			}
+		}
 		return nil
 	}
-	in, err := os.Open(m.root + p)
-	if err != nil {
-		return nil
+	if err := look(p, from); err != nil {
+		return nil, fmt.Errorf("sandboxes see %s: %w: %w", p, err, process.ErrUnsupported)
 	}
-	defer in.Close()
-	out, err := os.OpenFile(m.at+maskTop+p, os.O_WRONLY|os.O_CREATE|os.O_EXCL, os.FileMode(st.Mode&0o777))
-	if err != nil {
-		return err
-	}
-	defer out.Close()
-	_, err = io.Copy(out, io.LimitReader(in, mostCopied))
-	return err
+	return paths, nil
 }
 
-// mountPoints reads the form of /proc/self/mountinfo.
-func mountPoints(text string) (paths []string) {
-	for line := range strings.Lines(text) {
-		f := strings.Fields(line)
-		if len(f) > 4 && f[4] != "/" {
-			paths = append(paths, procfs.Unescape(f[4]))
-		}
-	}
-	return paths
-}
-
-// piece is one of a box: an overlay at its path.
-type piece struct {
-	path   string
-	lowers []int // indexes of layers, topmost first
-	host   bool  // below them are the mask's and the machine's
-	cut    bool  // the mask has an empty directory below path
-}
-
-// piecesFor says which of the machine's pieces a box with these layers has, and makes their
-// places in its directory up. Nothing of the box runs.
-func piecesFor(s *box.Spec, all []piece) (pieces []piece, err error) {
-	up := s.Dir + "/up"
+// piecesFor says which of the pieces a box has whose own directory is up and whose layers are at
+// these paths, and makes their places in up. Nothing of the box runs.
+func piecesFor(up string, layers []string, all []piece, rootless bool) (pieces []piece, err error) {
 	for _, q := range all {
-		p := q.path
-		mode, isDir, _, err := inspect(up, p)
+		mine, err := inspect(up, q.path)
 		if err != nil {
 			return nil, err
 		}
-		if mode != 0 && !isDir {
+		if mine.over || mine.opaque {
 			continue // what took its place is in the root
 		}
-		first, gone := uint32(0), false
-		for i, l := range s.Layers {
-			mode, isDir, opaque, err := inspect(l, p)
+		q.above = slices.Clone(q.above)
+		found := make([]bool, len(q.above))
+		gone := false
+		for i, l := range layers {
+			in, err := inspect(l, q.path)
 			if err != nil {
 				return nil, err
 			}
-			if mode == 0 {
-				continue
+			for n, st := range in.dirs {
+				if !found[n] {
+					found[n], q.above[n] = true, attr{st.Mode & 0o7777, st.Uid, st.Gid}
+				}
 			}
-			if !isDir {
-				gone, q.host = first == 0, false
+			if in.over {
+				gone, q.host = len(q.lowers) == 0 && !found[len(found)-1], false
 				break
 			}
-			if first == 0 {
-				first = mode
+			if len(in.dirs) < len(q.above) {
+				continue
 			}
-			q.lowers = append(q.lowers, i)
-			if opaque {
+			if in.opaque || !isEmpty(l+q.path) {
+				q.lowers = append(q.lowers, i)
+			}
+			if in.opaque {
 				q.host = false
 				break
 			}
@@ -204,7 +391,7 @@ func piecesFor(s *box.Spec, all []piece) (pieces []piece, err error) {
 		if gone {
 			continue
 		}
-		if err := makeDir(up, p, first); err != nil {
+		if err := makeDirs(up, &q, len(mine.dirs), rootless); err != nil {
 			return nil, err
 		}
 		if len(q.lowers) > 0 || q.host {
@@ -214,56 +401,72 @@ func piecesFor(s *box.Spec, all []piece) (pieces []piece, err error) {
 	return pieces, nil
 }
 
+func isEmpty(dir string) bool {
+	f, err := os.Open(dir)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	names, _ := f.Readdirnames(1)
+	return len(names) == 0
+}
+
 // userOpaque is the attribute of a directory of a box that hides those below it.
 const userOpaque = "user.overlay.opaque"
 
-// inspect says what a layer has at a path, or on the way to it: the mode of what it is, and 0 if
-// it has nothing there. No link is followed: it may be a program's that ran inside.
-func inspect(dir, p string) (mode uint32, isDir, opaque bool, err error) {
+// found is what a layer has at a path.
+type found struct {
+	dirs   []unix.Stat_t // those on the way, and the one there
+	over   bool          // something else is there, or on the way, or nothing is that shows
+	opaque bool          // one of the directories hides those below
+}
+
+// inspect says what a layer has at a path. No link is followed: it may be a program's that ran
+// inside.
+func inspect(dir, p string) (f found, err error) {
 	for i := 1; i <= len(p); i++ {
 		if i < len(p) && p[i] != '/' {
 			continue
 		}
 		var st unix.Stat_t
 		switch err := unix.Lstat(dir+p[:i], &st); {
-		case err == unix.ENOENT && opaque: // what is below does not show
-			return unix.S_IFCHR, false, false, nil
 		case err == unix.ENOENT:
-			return 0, false, false, nil
+			f.over = f.opaque // what is below does not show
+			return f, nil
 		case err != nil:
-			return 0, false, false, fmt.Errorf("%s: %w", dir+p[:i], err)
+			return f, fmt.Errorf("%s: %w", dir+p[:i], err)
 		}
-		if mode = st.Mode; mode&unix.S_IFMT != unix.S_IFDIR {
-			return mode, false, false, nil
+		if st.Mode&unix.S_IFMT != unix.S_IFDIR {
+			f.over = true
+			return f, nil
 		}
+		f.dirs = append(f.dirs, st)
 		var v [1]byte
 		n, _ := unix.Lgetxattr(dir+p[:i], userOpaque, v[:])
-		opaque = opaque || n == 1 && v[0] == 'y'
+		f.opaque = f.opaque || n == 1 && v[0] == 'y'
 	}
-	return mode, true, opaque, nil
+	return f, nil
 }
 
-// makeDir makes the upper directory of a piece, with those above, as they are in the machine
-// or, the last one, with a mode. Those that are there are directories.
-func makeDir(up, p string, mode uint32) error {
-	for i := 1; i <= len(p); i++ {
-		if i < len(p) && p[i] != '/' {
+// makeDirs makes the upper directory of a piece, with those above, of which the first ones are there.
+func makeDirs(up string, p *piece, there int, rootless bool) error {
+	for i, n := 1, 0; i <= len(p.path); i++ {
+		if i < len(p.path) && p.path[i] != '/' {
 			continue
 		}
-		as := mode
-		if i < len(p) || mode == 0 {
-			var st unix.Stat_t
-			if unix.Lstat(p[:i], &st) != nil {
-				st.Mode = 0o755
-			}
-			as = st.Mode
-		}
-		if err := os.Mkdir(up+p[:i], 0o700); os.IsExist(err) {
+		if n++; n <= there {
 			continue
-		} else if err != nil {
+		}
+		a, at := p.above[n-1], up+p.path[:i]
+		if err := os.Mkdir(at, 0o700); err != nil {
 			return err
 		}
-		if err := unix.Chmod(up+p[:i], as&0o7777|0o700); err != nil {
+		if rootless {
+			a.mode |= 0o700
+		} else if err := unix.Lchown(at, int(a.uid), int(a.gid)); err != nil {
+			return err
+		}
+		if err := unix.Chmod(at, a.mode&0o7777); err != nil {
 			return err
 		}
 	}

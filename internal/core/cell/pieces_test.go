@@ -4,6 +4,7 @@ package cell
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -34,48 +35,31 @@ func makeTree(t *testing.T, dir string, names ...string) {
 	}
 }
 
-// TestAPieceHasNoMountBelowIt: the kernel refuses an overlay over one that has.
+// TestAPieceHasNoMountBelowIt: the kernel refuses an ordinary user's overlay over one that has.
 func TestAPieceHasNoMountBelowIt(t *testing.T) {
-	root, at := t.TempDir(), t.TempDir()
-	makeTree(t, root, "/usr/", "/usr/local/", "/bin -> usr/bin", "/data/", "/home/", "/var/", "/var/lib/", "/var/lib/docker/", "/var/lib/apt/", "/var/cache/", "/var/file", "/odd:name/", "/top")
-	makeTree(t, at, "/t/", "/c/var/cache/")
-	m := &mask{at: at, root: root, rootless: true, done: map[string]bool{"/home": true}}
-	got, err := m.pieces([]string{"/data", "/var/lib/docker/a/merged", "/var/lib/docker/b"})
+	root := t.TempDir()
+	makeTree(t, root, "/usr/", "/usr/local/", "/usr/in -> local", "/usr/lib/", "/usr/lib/mounted/", "/usr/lib/mounted/deep/", "/usr/lib/a/", "/usr/lib/file", "/usr/bin/", "/usr/bin/tool", "/usr/bin/other",
+		"/usr/odd:name/")
+	k := newSkeleton(t.TempDir(), 0, true)
+	got, err := k.split(piece{path: "/usr", from: root + "/usr"}, []string{"/elsewhere", root + "/usr/lib/mounted", root + "/usr/bin/tool", root})
 	proctest.Must(t, err)
-	want := []piece{{path: "/usr", host: true}, {path: "/var/cache", host: true, cut: true}, {path: "/var/lib/apt", host: true}}
-	if diff := cmp.Diff(want, got, cmp.AllowUnexported(piece{})); diff != "" {
-		t.Error(diff)
+	var pieces []string
+	for _, p := range got {
+		pieces = append(pieces, fmt.Sprint(p.path, " ", p.bound))
 	}
-	for name, want := range map[string]bool{"/usr/local": true, "/data": true, "/var/lib/docker": true, "/var/file": true, "/top": true, "/odd:name": false, "/home": false} {
-		if _, err := os.Lstat(at + maskTop + name); (err == nil) != want {
-			t.Errorf("the mask has %s: %v", name, err)
+	if want := []string{"/usr/bin true", "/usr/lib/a false", "/usr/local false"}; !slices.Equal(pieces, want) {
+		t.Errorf("%q; want %q", pieces, want)
+	}
+	for name, want := range map[string]bool{"/usr/lib/mounted": true, "/usr/lib/mounted/deep": false, "/usr/lib/file": true, "/usr/odd:name": false, "/usr/bin": false} {
+		if _, err := os.Lstat(k.at + name); (err == nil) != want {
+			t.Errorf("the skeleton has %s: %v", name, err)
 		}
 	}
-	if to, err := os.Readlink(at + maskTop + "/bin"); to != "usr/bin" {
-		t.Errorf("/bin leads to %q, %v", to, err)
+	if to, err := os.Readlink(k.at + "/usr/in"); to != "local" {
+		t.Errorf("a link leads to %q, %v", to, err)
 	}
-	var many []string
-	for i := range mostPieces - 2 {
-		many = append(many, "/many/"+strings.Repeat("a", i+1)+"/")
-	}
-	makeTree(t, root, many...)
-	m.at = t.TempDir()
-	makeTree(t, m.at, "/t/")
-	if _, err := m.pieces([]string{"/many/a"}); err != nil {
-		t.Errorf("as many as may be: %v", err)
-	}
-	makeTree(t, root, "/many/b/", "/many/c/", "/many/d/")
-	m.at = t.TempDir()
-	makeTree(t, m.at, "/t/")
-	if _, err := m.pieces([]string{"/many/a"}); err == nil || !strings.Contains(err.Error(), "template") {
-		t.Errorf("too many: %v", err)
-	}
-}
-
-func TestMountPointsAreReadAsTheKernelWritesThem(t *testing.T) {
-	got := mountPoints("21 1 8:1 / / rw - ext4 /dev/a rw\n22 21 0:5 / /a\\040b rw - proc proc rw\n23 21 0:5 / /c rw - proc proc rw\nshort\n")
-	if want := []string{"/a b", "/c"}; !slices.Equal(got, want) {
-		t.Errorf("%q", got)
+	if got, err = k.split(piece{path: "/usr", from: root + "/usr"}, nil); err != nil || len(got) != 1 || got[0].bound {
+		t.Errorf("without mounts: %+v, %v", got, err)
 	}
 }
 
@@ -90,13 +74,15 @@ func TestLayersOfAPiece(t *testing.T) {
 		opaque string
 		want   []piece
 	}{
+		"a layer that has it, with nothing in": {layers: [2][]string{nil, {"/var/lib/"}}, want: []piece{{path: "/var/lib", host: true}}},
+		"one that hides all, with nothing in":  {layers: [2][]string{nil, {"/var/lib/"}}, opaque: "/1/var/lib", want: []piece{{path: "/var/lib", lowers: []int{1}}}},
 		"nothing but the machine's":            {want: []piece{{path: "/var/lib", host: true}}},
-		"a layer that has it":                  {layers: [2][]string{nil, {"/var/lib/"}}, want: []piece{{path: "/var/lib", lowers: []int{1}, host: true}}},
-		"two layers":                           {layers: [2][]string{{"/var/lib/"}, {"/var/lib/"}}, want: []piece{{path: "/var/lib", lowers: []int{0, 1}, host: true}}},
+		"a layer that has it":                  {layers: [2][]string{nil, {"/var/lib/", "/var/lib/f"}}, want: []piece{{path: "/var/lib", lowers: []int{1}, host: true}}},
+		"two layers":                           {layers: [2][]string{{"/var/lib/", "/var/lib/f"}, {"/var/lib/", "/var/lib/g"}}, want: []piece{{path: "/var/lib", lowers: []int{0, 1}, host: true}}},
 		"a layer that hides what is below":     {layers: [2][]string{{"/var/lib/"}, {"/var/lib/"}}, opaque: "/0/var/lib", want: []piece{{path: "/var/lib", lowers: []int{0}}}},
 		"one that does so above":               {layers: [2][]string{{"/var/"}, {"/var/lib/"}}, opaque: "/0/var"},
 		"a link in a layer":                    {layers: [2][]string{{"/var -> " + outside}, {"/var/lib/"}}},
-		"a link in the lower layer":            {layers: [2][]string{{"/var/lib/"}, {"/var -> " + outside}}, want: []piece{{path: "/var/lib", lowers: []int{0}}}},
+		"a link in the lower layer":            {layers: [2][]string{{"/var/lib/", "/var/lib/f"}, {"/var -> " + outside}}, want: []piece{{path: "/var/lib", lowers: []int{0}}}},
 		"a link that a program inside made":    {up: []string{"/var -> " + outside}},
 		"a file that a program inside made":    {up: []string{"/var/", "/var/lib"}},
 		"what a program inside has written to": {up: []string{"/var/lib/"}, want: []piece{{path: "/var/lib", host: true}}},
@@ -111,8 +97,11 @@ func TestLayersOfAPiece(t *testing.T) {
 			if c.opaque != "" {
 				proctest.Must(t, unix.Setxattr(dir+c.opaque, userOpaque, []byte("y"), 0))
 			}
-			got, err := piecesFor(s, []piece{{path: "/var/lib", host: true}})
+			got, err := piecesFor(dir+"/box/up", s.Layers, []piece{{path: "/var/lib", host: true, above: []attr{{mode: 0o755}, {mode: 0o750}}}}, false)
 			proctest.Must(t, err)
+			for i := range got {
+				got[i].above = nil
+			}
 			if diff := cmp.Diff(c.want, got, cmp.AllowUnexported(piece{})); diff != "" {
 				t.Error(diff)
 			}
@@ -158,17 +147,17 @@ func TestAPieceWithTooManyOptionsIsRefused(t *testing.T) {
 	for i := range s.Layers {
 		p.lowers = append(p.lowers, i)
 	}
-	for len(pieceOptions(&s, p, 0)) < mostOptions {
-		p.path += "b"
-		if len(pieceOptions(&s, p, 0)) > mostOptions {
+	size := func() int { return len(pieceOptions(&s, &sources{pieces: []piece{p}}, 0)) }
+	for size() < mostOptions {
+		if p.path += "b"; size() > mostOptions {
 			break
 		}
-		if err := fitting(&s, []piece{p}); err != nil {
-			t.Fatalf("%d bytes: %v", len(pieceOptions(&s, p, 0)), err)
+		if err := fitting(&s, &sources{pieces: []piece{p}}); err != nil {
+			t.Fatalf("%d bytes: %v", size(), err)
 		}
 	}
-	err := fitting(&s, []piece{{path: "/etc", host: true}, p})
+	err := fitting(&s, &sources{pieces: []piece{{path: "/etc", host: true}, p}})
 	if invalid, ok := errors.AsType[*process.InvalidError](err); !ok || invalid.Field != "layers" || !strings.Contains(err.Error(), p.path) {
-		t.Errorf("%d bytes: %v", len(pieceOptions(&s, p, 1)), err)
+		t.Errorf("%d bytes: %v", size(), err)
 	}
 }

@@ -7,20 +7,16 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tend-run/tend/internal/core/box"
 	"github.com/tend-run/tend/internal/core/failpoint"
 	"github.com/tend-run/tend/internal/core/spawn"
 	"github.com/tend-run/tend/internal/core/suspendaware"
-	"github.com/tend-run/tend/internal/lib/eintr"
 	"github.com/tend-run/tend/internal/lib/nap"
 	"github.com/tend-run/tend/internal/lib/procfs"
-	"github.com/tend-run/tend/internal/lib/unixsock"
 	"github.com/tend-run/tend/process"
 )
 
@@ -28,142 +24,57 @@ import (
 // So its stage has, beside what that of other boxes has,
 //
 //	/s/h       the machine's root with all that is mounted there
-//	/s/b       the mask; see pieces.go
 //
 // and a box takes from there what others are handed by descriptors. Of its /dev each device is
 // the machine's. The stage has a user namespace in which the one id is 0, and the network in
 // which nothing is.
 const stageHost = "h"
 
-// rootless are the parts of boxes of an ordinary user that hide the same.
-type rootless struct {
-	hide            []string
-	ns, stage, void int
-	mounts          int // /proc/self/mountinfo, open: it says when the mounts change
-	pieces          []piece
-	noBase          error // why there are no pieces
-}
-
-func (r *rootless) close() {
-	unixsock.Close([]int{r.ns, r.stage, r.void, r.mounts}) // some may be -1
-}
-
-// changed reports whether something was mounted or unmounted on the machine: the kernel
-// lets no overlay be made over a new mount.
-func (r *rootless) changed() bool {
-	n, err := eintr.Get(func() (int, error) {
-		return unix.Poll([]unix.PollFd{{Fd: int32(r.mounts), Events: unix.POLLPRI}}, 0)
-	})
-	return err == nil && n > 0
-}
-
-// takeRootless is take for a keeper that is not root.
-func (p *parts) takeRootless(s *box.Spec) (*kit, []piece, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.renew()
-	if err := p.program(); err != nil {
-		return nil, nil, err
+// makeRootless makes a stage in which the parts are attached by paths. p.mu is held.
+func (p *parts) makeRootless(st *stage) (err error) {
+	if st.mounts, err = unix.Open("/proc/self/mountinfo", unix.O_RDONLY|unix.O_CLOEXEC, 0); err != nil {
+		return err
 	}
-	r, err := p.rootlessFor(s)
-	if err != nil {
-		return nil, nil, err
-	}
-	k, err := newKit(p.first, r.void, r.ns, r.stage)
-	return k, r.pieces, err
-}
-
-// rootlessFor finds or makes what a box needs. p.mu is held.
-func (p *parts) rootlessFor(s *box.Spec) (*rootless, error) {
-	p.own = slices.DeleteFunc(p.own, func(r *rootless) bool {
-		if !r.changed() {
-			return false
-		}
-		r.close()
-		return true
-	})
-	for _, r := range p.own {
-		if s.Base == box.BaseNone || slices.Equal(r.hide, s.Hide) {
-			if s.Base == box.BaseHost && r.noBase != nil {
-				return nil, r.noBase
-			}
-			return r, nil
-		}
-	}
-	r, err := p.newRootless(s.Hide)
-	if err != nil {
-		return nil, err
-	}
-	p.own = slices.Insert(p.own, 0, r)
-	if len(p.own) > mostBases {
-		p.own[mostBases].close()
-		p.own = p.own[:mostBases]
-	}
-	if s.Base == box.BaseHost && r.noBase != nil {
-		return nil, r.noBase
-	}
-	return r, nil
-}
-
-func (p *parts) newRootless(hide []string) (_ *rootless, err error) {
-	r := &rootless{hide: slices.Clone(hide), ns: -1, stage: -1, void: -1, mounts: -1}
-	defer func() {
-		if err != nil {
-			r.close()
-		}
-	}()
-	if r.mounts, err = unix.Open("/proc/self/mountinfo", unix.O_RDONLY|unix.O_CLOEXEC, 0); err != nil {
-		return nil, err
-	}
-	r.changed() // from here on
-	info, err := os.ReadFile("/proc/self/mountinfo")
-	if err != nil {
-		return nil, err
-	}
+	st.changed() // from here on
 	dir, err := filepath.EvalSymlinks(p.dir)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	l, err := spawn.NewCopyList(80+stageLayers, 8<<10+2*len(dir))
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer l.Close()
 	w, pid := writeRootless(l, p.first, dir)
 	begun := false
 	err = w.holding(pid, func(pid int) error {
 		begun = true
-		return r.open(p, pid, info)
+		return st.open(p, pid)
 	})
 	if err != nil && !begun {
-		return nil, fmt.Errorf("%w%s: %w", err, whyNotRootless(err, sysctl), process.ErrUnsupported)
+		return fmt.Errorf("%w%s: %w", err, whyNotRootless(err, sysctl), process.ErrUnsupported)
 	}
-	return r, err
+	return err
 }
 
-// open opens the namespaces of the stage that a process holds, and writes the mask. info is
-// the text of mountinfo.
-func (r *rootless) open(p *parts, pid int, info []byte) (err error) {
+// open opens the namespaces of the stage that a process holds, and fills its skeleton.
+func (st *stage) open(p *parts, pid int) (err error) {
 	failpoint.Hit(failpoint.CellStaged)
 	for _, d := range []struct {
 		to   *int
 		name string
-	}{{&r.ns, "user"}, {&r.stage, "mnt"}, {&r.void, "net"}} {
+	}{{&st.ns, "user"}, {&st.mnt, "mnt"}, {&st.void, "net"}} {
 		if *d.to, err = unix.Open(procfs.Path(pid, "ns/"+d.name), unix.O_RDONLY|unix.O_CLOEXEC, 0); err != nil {
 			return fmt.Errorf("the stage of sandboxes: %w", err)
 		}
 	}
-	hide, err := p.hidden(r.hide)
-	if err != nil {
-		return err
-	}
-	m := &mask{at: procfs.Path(pid, "root"+stageParts+"/"+stageBase), rootless: true, done: map[string]bool{}}
-	if err := m.write(hide); err != nil {
-		return fmt.Errorf("mask: %w", err)
-	}
-	r.pieces, r.noBase = m.pieces(mountPoints(string(info)))
-	if r.noBase != nil && !errors.Is(r.noBase, process.ErrUnsupported) {
-		return r.noBase // which may be otherwise the next time
+	k := newSkeleton(procfs.Path(pid, "root"+stageParts+"/"+stageBase), 0, true)
+	st.noBase = k.fill(p.state, st, func(q *piece, _ int) error {
+		q.at = stageHost + q.from
+		return nil
+	})
+	if st.noBase != nil && !errors.Is(st.noBase, process.ErrUnsupported) {
+		return st.noBase // which may be otherwise the next time
 	}
 	return nil
 }
@@ -187,7 +98,7 @@ func writeRootless(l *spawn.List, program int, dir string) (w stageWriter, pid *
 	w.readOnly()
 	w.Call("bind the machine's root", unix.SYS_MOUNT, w.root, w.Text(stageHost), 0, unix.MS_BIND|unix.MS_REC, 0)
 	w.Call("uncover the directory of the stage", unix.SYS_UMOUNT2, w.Text(stageHost+dir), unix.MNT_DETACH)
-	w.Call("mount the mask", unix.SYS_MOUNT, w.none, w.Text(stageBase), w.memory, 0, w.Text("mode=755,size=64m"))
+	w.Call("mount the skeleton", unix.SYS_MOUNT, w.none, w.Text(stageBase), w.memory, 0, w.Text("mode=755,size=256m"))
 	w.Call("mount /dev", unix.SYS_MOUNT, w.none, w.Text(stageDev), w.memory, unix.MS_NOSUID|unix.MS_NOEXEC, w.options)
 	w.Call("go to /dev", unix.SYS_CHDIR, w.Text(stageDev))
 	for _, name := range []string{"null", "zero", "full", "random", "urandom", "tty"} {

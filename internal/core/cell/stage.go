@@ -24,7 +24,8 @@ import (
 //	/          the root of the stage; in the end the box's root lies over it
 //	/m         where the box's root is mounted first
 //	/s         what that is made from; taken away as a whole
-//	/s/b, u    base, unless the boxes bring a root of their own, and own directory
+//	/s/b, p0 … the skeleton and the pieces, unless the boxes bring a root of their own
+//	/s/u       own directory
 //	/s/d       /dev, which a box moves to its place
 //	/s/1, 2 …  layers, the topmost first
 //	/s/proc    the machine's: a user namespace may mount proc only where there is one
@@ -71,7 +72,7 @@ func (w *writer) beRoot() {
 // lead makes the child, which is to be pid 1, lead a session, and gives the box its name.
 func (w *writer) lead(s *box.Spec) {
 	w.Call("session", unix.SYS_SETSID)
-	name := cmp.Or(s.Hostname, "sandbox")
+	name := cmp.Or(s.Hostname, defaultName)
 	w.Call("host name", unix.SYS_SETHOSTNAME, w.Text(name), uintptr(len(name)))
 }
 
@@ -175,17 +176,10 @@ func (w *stageWriter) end(back string, program int) {
 	w.wait(program)
 }
 
-// attach puts a detached mount in a place of the working directory, which it makes.
-func (w *stageWriter) attach(name string, fd int) {
-	w.mkdir(name)
-	w.move("attach "+name, fd, name)
-}
-
-// newStage makes the stage of a user namespace, with /dev and base, which are detached mounts;
-// base -1: it has none. Its maker is a child that lives until the namespace is open. dir is a
-// directory of the keeper's.
-func newStage(ns, program int, dir string, dev, base int) (int, error) {
-	l, err := spawn.NewList(64+stageLayers, 16<<10+len(dir))
+// newStage makes the stage of a user namespace, with these detached mounts in its parts. Its maker is
+// a child that lives until the namespace is open. dir is a directory of the keeper's.
+func newStage(ns, program int, dir string, parts []attached) (int, error) {
+	l, err := spawn.NewList(64+stageLayers+2*len(parts), 16<<10+len(dir)+64*len(parts))
 	if err != nil {
 		return -1, err
 	}
@@ -198,10 +192,10 @@ func newStage(ns, program int, dir string, dev, base int) (int, error) {
 	w.begin(filepath.Base(dir)) // as the keeper's user: this directory is closed to others
 	w.beRoot()
 	w.dieWithKeeper() // another user has forgotten it
-	w.places(stageBase, stageOwn, stageProc, stageDev)
-	w.move("attach "+stageDev, dev, stageDev)
-	if base >= 0 {
-		w.move("attach "+stageBase, base, stageBase)
+	w.places(stageOwn, stageProc)
+	for _, p := range parts {
+		w.mkdir(p.name)
+		w.move("attach "+p.name, p.fd, p.name)
 	}
 	w.Call("bind proc", unix.SYS_MOUNT, w.Text("/proc"), w.Text(stageProc), 0, unix.MS_BIND|unix.MS_REC, 0)
 	w.readOnly()

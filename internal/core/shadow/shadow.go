@@ -118,7 +118,7 @@ func (s *Shadow) spec() box.Spec {
 	spec := box.Spec{
 		ID: box.NewID(), Hostname: s.of.Hostname,
 		Dir: fdPath(s.own), Layers: s.of.Layers,
-		Base: s.of.Base, Hide: s.of.Hide, UIDBase: s.of.UIDBase, Net: box.NetNone, Volatile: true,
+		Base: s.of.Base, Hide: s.of.Hide, Show: s.of.Show, UIDBase: s.of.UIDBase, Net: box.NetNone, Volatile: true,
 	}
 	for _, b := range s.of.Binds {
 		b.ReadOnly = true

@@ -31,8 +31,11 @@ func (s *CellSpec) Append(e *Enc) {
 	e.Bool(s.Harden.Landlock)
 	e.Bool(s.Harden.Setuid)
 	e.Bool(s.Volatile)
-	if s.Disk != "" { // a keeper of before knows none
+	if s.Disk != "" || len(s.Show) > 0 { // a keeper of before knows none
 		e.Str(s.Disk)
+	}
+	if len(s.Show) > 0 {
+		e.Strs(s.Show)
 	}
 }
 
@@ -52,6 +55,9 @@ func ParseCellSpec(b []byte) (s CellSpec, err error) {
 	s.Volatile = d.Bool()
 	if d.err == nil && len(d.B) > 0 {
 		s.Disk = d.Str()
+	}
+	if d.err == nil && len(d.B) > 0 {
+		s.Show = d.Strs()
 	}
 	return s, d.Err()
 }

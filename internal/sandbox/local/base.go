@@ -59,14 +59,13 @@ func (d *Driver) baseLayer(by string) (layer.ID, error) {
 	if err != nil {
 		return "", fmt.Errorf("template %s: %w", baseName, err)
 	}
-	python := pythonLink("/")
 	sum := sha256.New()
 	program, err := d.sudoSum()
 	if err != nil {
 		return "", fmt.Errorf("template %s: %w", baseName, err)
 	}
-	fmt.Fprintf(sum, "%s\x00%s\x00%s\x00%s\x00%s\x00", passwd, group, baseProfile, python, program)
-	key := "base 4 " + hex.EncodeToString(sum.Sum(nil))
+	fmt.Fprintf(sum, "%s\x00%s\x00%s\x00%s\x00", passwd, group, baseProfile, program)
+	key := "base 5 " + hex.EncodeToString(sum.Sum(nil))
 	d.templates.making.Lock() // once
 	defer d.templates.making.Unlock()
 	if id, ok := d.layers.Find(key, by); ok {
@@ -77,7 +76,7 @@ func (d *Driver) baseLayer(by string) (layer.ID, error) {
 		if err != nil {
 			return err
 		}
-		return fillBase(dir, string(passwd), string(group), python, sudo)
+		return fillBase(dir, string(passwd), string(group), sudo)
 	})
 }
 
@@ -88,33 +87,10 @@ func sumOfSudo() (string, error) {
 	return hex.EncodeToString(sum[:]), err
 }
 
-// localBin is where administrators put programs, and so base. It comes first in PATH.
-const localBin = "usr/local/bin"
-
-// pythonLink returns what the link python in base leads to, and "" for no link: programs for E2B call
-// python, which its base has. Debian has python3 alone. root is the machine's. A directory of base in
-// place of a link of the machine would hide what is behind the link.
-func pythonLink(root string) string {
-	local := filepath.Join(root, localBin)
-	if real, err := filepath.EvalSymlinks(local); err != nil || real != local {
-		return ""
-	}
-	found := ""
-	for _, dir := range []string{localBin, "usr/bin", "bin"} {
-		if _, err := os.Stat(filepath.Join(root, dir, "python")); err == nil {
-			return ""
-		}
-		if _, err := os.Stat(filepath.Join(root, dir, "python3")); err == nil && found == "" {
-			found = "/" + dir + "/python3"
-		}
-	}
-	return found
-}
-
-// fillBase writes the files of base to a new directory. python is what the link python leads to; "": there is none. sudo is the
-// program of that name, or nothing.
-func fillBase(dir, passwd, group, python string, sudo []byte) error {
+// fillBase writes the files of base to a new directory. sudo is the program of that name, or nothing.
+func fillBase(dir, passwd, group string, sudo []byte) error {
 	uid, home := accountFor(passwd, group), "/home/"+baseUser
+	passwd, group = box.Accounts(passwd, group)
 	keep := func(text string) string { // what comes before the account
 		var b strings.Builder
 		for line := range strings.Lines(text) {
@@ -153,14 +129,8 @@ func fillBase(dir, passwd, group, python string, sudo []byte) error {
 		{"root/.profile", 0o644, 0, 0, ""},
 		{"root/.bashrc", 0o644, 0, 0, ""},
 	}
-	if len(sudo) > 0 || python != "" {
-		base = append(base, file{"usr/", 0o755, 0, 0, ""})
-	}
 	if len(sudo) > 0 {
-		base = append(base, file{"usr/bin/", 0o755, 0, 0, ""}, file{"usr/bin/sudo", 0o755, 0, 0, string(sudo)})
-	}
-	if python != "" {
-		base = append(base, file{"usr/local/", 0o755, 0, 0, ""}, file{localBin + "/", 0o755, 0, 0, ""})
+		base = append(base, file{"usr/", 0o755, 0, 0, ""}, file{"usr/bin/", 0o755, 0, 0, ""}, file{"usr/bin/sudo", 0o755, 0, 0, string(sudo)})
 	}
 	for _, f := range base {
 		path := filepath.Join(dir, f.path)
@@ -174,9 +144,6 @@ func fillBase(dir, passwd, group, python string, sudo []byte) error {
 		if os.Geteuid() == 0 { // else all that is in a sandbox has one id
 			errs = append(errs, os.Lchown(path, f.uid, f.gid))
 		}
-	}
-	if python != "" {
-		errs = append(errs, os.Symlink(python, filepath.Join(dir, localBin, "python")))
 	}
 	return errors.Join(errs...)
 }

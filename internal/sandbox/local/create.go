@@ -210,7 +210,7 @@ func (s *sandbox) boxSpec(size driver.Size) (box.Spec, error) {
 	r, cfg := &s.rec, &s.d.cfg
 	spec := box.Spec{
 		ID: box.ID(r.ID), Hostname: hostname(r.Name), Dir: s.dir(), Base: box.BaseHost, Hide: append([]string{cfg.State}, cfg.Hide...),
-		UIDBase: r.UIDBase, Net: box.NetOwn,
+		Show: cfg.Show, UIDBase: r.UIDBase, Net: box.NetOwn,
 		Limits:   box.Limits{Memory: size.Memory, Tasks: size.Tasks, CPUs: size.CPUs},
 		Volatile: true,
 	}
@@ -223,7 +223,7 @@ func (s *sandbox) boxSpec(size driver.Size) (box.Spec, error) {
 			return box.Spec{}, fmt.Errorf("sandbox %s: its files: %w", r.ID, err)
 		}
 		if spec.Layers = chain.Dirs; chain.Whole {
-			spec.Base, spec.Hide = box.BaseNone, nil
+			spec.Base, spec.Hide, spec.Show = box.BaseNone, nil, nil
 		}
 	}
 	switch r.Network {

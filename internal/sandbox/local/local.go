@@ -57,6 +57,8 @@ type Config struct {
 	UIDBase uint32
 	// Hide are more paths of this machine that no sandbox sees.
 	Hide []string
+	// Show are more directories of this machine that sandboxes see (box.CheckShown).
+	Show []string
 	// Network decides what sandboxes reach. nil: what this machine reaches, without rules.
 	Network *network.Host
 	// Door serves a listening socket inside of a sandbox that has an E2BTemplate, at the

@@ -52,6 +52,8 @@ type Settings struct {
 	DefaultUser, DefaultWorkdir string
 	// Network is what sandboxes that are isolated reach. Its Own and Log are the daemon's.
 	Network network.Config
+	// BasePaths are directories of this machine that isolated sandboxes see beside programs and libraries.
+	BasePaths []string
 	// SandboxDisk is the disk of an isolated sandbox that asks for none, bytes; 0: it has no
 	// limit.
 	SandboxDisk int64

@@ -124,6 +124,8 @@ type Set struct {
 	// Certificates of TLS; nil: there is none.
 	Certificates *certificates.Source
 	Driver       driver.Driver
+	// BasePaths are the more directories of this machine that sandboxes see.
+	BasePaths []string
 	// Doors are the listening sockets inside sandboxes.
 	Doors *route.Doors
 	// Parts in the order in which they end.
@@ -145,6 +147,9 @@ func (s *Set) Status(ctx context.Context) map[string]map[string]string {
 		maps.Copy(all[name], facts)
 	}
 	add("driver", driverStatus(ctx, s.Driver))
+	if len(s.BasePaths) > 0 {
+		add("driver", map[string]string{"base_paths": strings.Join(s.BasePaths, ":")})
+	}
 	for _, p := range s.Parts {
 		if r, ok := p.(module.Reporter); ok {
 			add(r.Name(), r.Status())
@@ -183,7 +188,7 @@ func openDriver(c *Config, doors *route.Doors, outside *network.Host, tell drive
 	}
 	full, err := local.Open(local.Config{
 		Dir: filepath.Join(c.StateDir, "sandboxes"), State: c.StateDir, Manager: c.Manager, Inside: c.Inside, Engine: c.Boxes,
-		Hide: hidden(&c.Settings), Network: outside, Spare: !c.NoSpare, Disk: c.SandboxDisk,
+		Hide: hidden(&c.Settings), Show: c.BasePaths, Network: outside, Spare: !c.NoSpare, Disk: c.SandboxDisk,
 		Door: doors.Open, Tell: tell, ShareImages: c.ShareImages, Log: c.Log,
 		Registry: registry.Config{Mirrors: c.Mirrors, Keychain: authn.DefaultKeychain,
 			Certificates: []string{"/etc/docker/certs.d", "/etc/containers/certs.d"}},
@@ -260,7 +265,7 @@ func Open(c Config) (*Set, error) {
 		sc.Healer = repair
 	}
 	kept := services.Open(sc)
-	set := &Set{Driver: boxes, Doors: doors}
+	set := &Set{Driver: boxes, BasePaths: c.BasePaths, Doors: doors}
 	shown, err := page.New(page.Config{
 		Secret: secret, Token: func() protocol.Token { return set.Token() }, File: filepath.Join(c.StateDir, "page-sessions.json"), Log: c.Log,
 	})

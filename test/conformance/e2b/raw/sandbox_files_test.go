@@ -369,7 +369,7 @@ func seen(t *testing.T, dir string) string {
 // the ids of its root and users, too.
 func machine(t *testing.T) string {
 	t.Helper()
-	dir := proctest.Value(os.MkdirTemp("/opt", "tend-raw-"))(t) // sandboxes see /opt of the machine, as it was
+	dir := proctest.Value(os.MkdirTemp("/usr/local", "tend-raw-"))(t) // sandboxes see that of the machine, as it was
 	t.Cleanup(func() { proctest.Must(t, os.RemoveAll(dir)) })
 	for name, uid := range map[string]int{"roots": 0, "far": 70_000, "inside": 1_000_000_000, "users": 1_000_001_000} {
 		for path, mode := range map[string]fs.FileMode{"open": 0o666, "closed": 0o600} {
