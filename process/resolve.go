@@ -6,11 +6,34 @@ import (
 	"strings"
 )
 
+// Labels that tend gives to processes.
+const (
+	LabelService = "tend.service" // of a run of a service: its name
+	LabelHook    = "tend.hook"    // of a hook of a run, beside that: which one
+	LabelSandbox = "tend.sandbox" // of a process in a sandbox: its ID
+)
+
 // Names are the keys by which a process can be found.
 type Names struct {
 	ID        ID
 	PID       int
 	Name, Tag string
+
+	rank int // of running processes with one name those of the lowest are meant
+}
+
+// NamesOf returns the names of a process. By its name a service is found before a process
+// of this machine, and that before one in a sandbox.
+func NamesOf(id ID, pid int, s *Spec) Names {
+	n := Names{ID: id, PID: pid, Name: s.Name, Tag: s.Tag}
+	switch {
+	case s.Labels[LabelService] != "" && s.Labels[LabelService] == s.Name && s.Labels[LabelHook] == "":
+	case s.Labels[LabelSandbox] == "":
+		n.rank = 1
+	default:
+		n.rank = 2
+	}
+	return n
 }
 
 // MinPrefix is the length of the shortest ID prefix that Selector.Any accepts, in
@@ -20,7 +43,7 @@ const MinPrefix = 4
 // Resolve returns the index of the process that a selector selects among n processes in
 // the order of their start. at returns the names of a process, and live whether it
 // runs. A running process is preferred, then the newest ended one. Two running
-// processes with the same name are ambiguous. Of processes with the same tag, which
+// processes with the same name are ambiguous, unless [NamesOf] prefers one. Of processes with the same tag, which
 // programs give, or the same pid, the newest is selected.
 //
 // Errors: ErrNotFound; AmbiguousError for a prefix of several ids and for a name
@@ -80,10 +103,16 @@ func (r resolver) one(kind, value string, match func(Names) bool) (int, error) {
 		return found, nil
 	}
 	var ids []ID
+	least := r.at(found).rank
 	for i := range r.n {
-		if p := r.at(i); match(p) && r.live(i) {
-			ids = append(ids, p.ID)
+		p := r.at(i)
+		if !match(p) || !r.live(i) || p.rank > least {
+			continue
 		}
+		if p.rank < least {
+			ids, least = nil, p.rank
+		}
+		ids, found = append(ids, p.ID), i
 	}
 	if len(ids) > 1 {
 		return -1, &AmbiguousError{What: fmt.Sprintf("%d running processes have the %s %q", len(ids), kind, value),

@@ -12,6 +12,7 @@ import (
 
 	"github.com/tend-run/tend/internal/service/sockets"
 	"github.com/tend-run/tend/process"
+	"github.com/tend-run/tend/sdk/go"
 )
 
 type psCmd struct {
@@ -155,11 +156,26 @@ func (c *psCmd) Run(ctx context.Context, inv *invocation) error {
 		}
 		return nil
 	}
-	return printTable(inv, shown, prefix, time.Now())
+	return printTable(inv, shown, prefix, time.Now(), inv.sandboxNames(ctx, d, shown))
 }
 
-// printTable writes one line for each process, cut to the terminal's width.
-func printTable(inv *invocation, infos []process.Info, prefix int, now time.Time) error {
+// sandboxNames are the names of the sandboxes in which some of the processes are, by ID;
+// nil: none is in one, or all are in the one that was asked for.
+func (inv *invocation) sandboxNames(ctx context.Context, d *daemon, infos []process.Info) map[string]string {
+	if inv.sandbox != "" || !slices.ContainsFunc(infos, func(i process.Info) bool { return i.Spec.Labels[process.LabelSandbox] != "" }) {
+		return nil
+	}
+	names := map[string]string{}
+	all, _ := d.Sandboxes(ctx, tend.SandboxFilter{}) // else the IDs say it
+	for i := range all {
+		names[all[i].ID] = all[i].Name
+	}
+	return names
+}
+
+// printTable writes one line for each process, cut to the terminal's width. With the names
+// of sandboxes there is a column for them.
+func printTable(inv *invocation, infos []process.Info, prefix int, now time.Time, boxes map[string]string) error {
 	rows := [][]string{{"ID", "PID", "STATE", "AGE", "NAME", "COMMAND"}}
 	for i := range infos {
 		info := &infos[i]
@@ -167,6 +183,16 @@ func printTable(inv *invocation, infos []process.Info, prefix int, now time.Time
 			shortID(info.ID, prefix), fmt.Sprint(info.PID), stateAndMore(info, now), age(now.Sub(info.Started)),
 			nameOf(&info.Spec), printable(commandOf(&info.Spec)),
 		})
+	}
+	for i := range rows {
+		in := "SANDBOX"
+		if i > 0 {
+			id := infos[i-1].Spec.Labels[process.LabelSandbox]
+			in = printable(cmp.Or(boxes[id], shortID(process.ID(id), 13), "-"))
+		}
+		if boxes != nil {
+			rows[i] = slices.Insert(rows[i], 4, in)
+		}
 	}
 	return inv.printRows(rows, func(n int) string { return colourOf(&infos[n], now) })
 }
@@ -177,7 +203,7 @@ func nameOf(s *process.Spec) string { return printable(cmp.Or(s.Name, s.Tag, "-"
 // commandOf is how tables call the command of a process. That of a service with sockets
 // begins as tend, and is shown as what it becomes.
 func commandOf(s *process.Spec) string {
-	if s.Labels[labelService] == "" || s.Shell != "" {
+	if s.Labels[process.LabelService] == "" || s.Shell != "" {
 		return s.Command()
 	}
 	own := process.Spec{Argv: sockets.Command(s.Argv)}

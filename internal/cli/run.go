@@ -26,13 +26,14 @@ type runCmd struct {
 
 // runFlags are those of a process that is started and followed.
 type runFlags struct {
-	TTY    bool   `short:"t" name:"tty" help:"Give it a terminal."`
-	Detach bool   `short:"d" help:"Print its ID and return."`
-	Input  bool   `short:"i" name:"interactive" help:"Connect stdin."`
-	Remove bool   `name:"rm" help:"Forget it and its output when it has ended."`
-	ID     string `name:"id" placeholder:"ID" help:"An ID of your choice: if you run the same command with it again, no second process starts."`
-	Name   string `placeholder:"NAME" help:"A name to find it by."`
-	Tag    string `placeholder:"TAG" complete:"tag" help:"A tag to find it by."`
+	TTY     bool   `short:"t" name:"tty" help:"Give it a terminal."`
+	Detach  bool   `short:"d" help:"Print its ID and return."`
+	Input   bool   `short:"i" name:"interactive" help:"Connect stdin."`
+	Remove  bool   `name:"rm" help:"Forget it and its output when it has ended."`
+	ID      string `name:"id" placeholder:"ID" help:"An ID of your choice: if you run the same command with it again, no second process starts."`
+	Name    string `placeholder:"NAME" help:"A name to find it by. Two processes that run have different names."`
+	Replace bool   `help:"First end the process that runs with this name, as tend stop does."`
+	Tag     string `placeholder:"TAG" complete:"tag" help:"A tag to find it by."`
 
 	Cwd string `placeholder:"DIR" help:"Working directory. Default: this one, if the daemon is on this machine."`
 	envFlags
@@ -91,7 +92,7 @@ func (c *runFlags) follow(ctx context.Context, inv *invocation, d *daemon, spec 
 	if d.local {
 		c.likeHere(inv, &spec)
 	}
-	p, err := d.Start(ctx, spec)
+	p, err := c.start(ctx, inv, d, spec)
 	if err != nil {
 		return runFailure(c.meant(spec, err))
 	}
@@ -129,6 +130,48 @@ func (c *runFlags) follow(ctx context.Context, inv *invocation, d *daemon, spec 
 		}
 	}
 	return inv.exitAs(exit)
+}
+
+// start starts the process, as the only one of its name, if it has one.
+func (c *runFlags) start(ctx context.Context, inv *invocation, d *daemon, spec process.Spec) (process.Process, error) {
+	if spec.Name == "" {
+		return d.Start(ctx, spec)
+	}
+	if c.Replace {
+		if err := d.replaced(ctx, inv, spec.Name); err != nil {
+			return nil, err
+		}
+	}
+	p, err := d.StartUnique(ctx, spec)
+	if errors.Is(err, process.ErrExists) && strings.Contains(err.Error(), "taken by") { // and not the ID
+		err = fmt.Errorf("%w; --replace ends that first, or choose another name", err)
+		if strings.Contains(err.Error(), "taken by the service") {
+			err = fmt.Errorf("%w; choose another name, or end the service: tend down %s", errors.Unwrap(err), printable(spec.Name))
+		}
+	}
+	return p, err
+}
+
+// replaced ends the processes that run with a name, but for a service's.
+func (d *daemon) replaced(ctx context.Context, inv *invocation, name string) error {
+	infos, err := d.List(ctx, process.Filter{Live: true})
+	if err != nil {
+		return err
+	}
+	for i := range infos {
+		labels := infos[i].Spec.Labels
+		if infos[i].Spec.Name != name || labels[process.LabelService] != "" || inv.sandbox == "" && labels[process.LabelSandbox] != "" {
+			continue
+		}
+		p, err := d.Get(ctx, process.Selector{ID: infos[i].ID})
+		if err == nil {
+			_, err = inv.stop(ctx, p, name, &grace{Time: usualGrace}, int(syscall.SIGTERM))
+		}
+		if err != nil && !errors.Is(err, process.ErrNotFound) {
+			return err
+		}
+	}
+	return nil
 }
 
 // meant adds what a person has most likely meant by a program that is not there.
@@ -219,6 +262,9 @@ func (c *runFlags) spec(inv *invocation, verb string, words []string) (process.S
 	}
 	if s.Limits.MemoryMax, err = sizeOf("--memory", c.Memory); err != nil {
 		return s, err
+	}
+	if c.Replace && c.Name == "" {
+		return s, usageError("--replace goes with --name: it ends the process that has that name")
 	}
 	if err := s.Validate(); err != nil {
 		return s, usageError(err.Error())

@@ -149,8 +149,8 @@ func (d *daemon) restartService(ctx context.Context, word string, p process.Proc
 		if err != nil {
 			return false, err
 		}
-		if in.Spec.Labels[labelHook] == "" {
-			of = in.Spec.Labels[labelService]
+		if in.Spec.Labels[process.LabelHook] == "" {
+			of = in.Spec.Labels[process.LabelService]
 		}
 	}
 	for _, s := range all {
@@ -175,12 +175,6 @@ func (d *daemon) noneOf(ctx context.Context, word string, err error) error {
 	return err
 }
 
-// labelService is the label that the process of a service has, with its name.
-const labelService = "tend.service"
-
-// labelHook is the label that the process of a hook of a service has beside that.
-const labelHook = "tend.hook"
-
 // serviceOf returns the service whose newest run a process is, if somebody wants that to
 // run; "": it is no service's, or that cannot be found out.
 func (inv *invocation) serviceOf(ctx context.Context, d *daemon, p process.Process) string {
@@ -188,7 +182,7 @@ func (inv *invocation) serviceOf(ctx context.Context, d *daemon, p process.Proce
 		return ""
 	}
 	in, err := p.Info(ctx)
-	if err != nil || in.Spec.Labels[labelService] == "" {
+	if err != nil || in.Spec.Labels[process.LabelService] == "" {
 		return ""
 	}
 	all, err := d.Services(ctx)

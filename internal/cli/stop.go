@@ -15,6 +15,9 @@ type grace struct {
 	Signal string        `short:"s" default:"TERM" placeholder:"SIG" complete:"signal" help:"The signal that asks it and its descendants to end. Default: TERM."`
 }
 
+// usualGrace is the default of grace.
+const usualGrace = 10 * time.Second
+
 // read checks both.
 func (g *grace) read() (sig int, err error) {
 	if g.Time < 0 || g.Time > process.MaxTimeout {

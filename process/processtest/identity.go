@@ -127,6 +127,19 @@ var identities = []test{
 			}
 		}
 	}},
+	{"the run of a service goes before other processes with its name, and before its hooks", func(t *T) {
+		name := unique("name")
+		start := func(labels map[string]string) process.Process {
+			return t.start(process.Spec{Shell: "exec sleep 100000", Name: name, Labels: labels})
+		}
+		run := start(map[string]string{process.LabelService: name})
+		start(map[string]string{process.LabelService: name, process.LabelHook: "pre_start"})
+		start(nil)
+		start(map[string]string{process.LabelService: "other"})
+		for _, sel := range []process.Selector{{Name: name}, {Any: name}} {
+			t.wantFound(sel, run)
+		}
+	}},
 	{"a process that runs goes before those with its name that have ended", func(t *T) {
 		tag, name := unique("tag"), unique("name")
 		start := func(shell string) process.Process {

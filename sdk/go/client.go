@@ -251,14 +251,24 @@ func (c *Client) URL() string { return c.url }
 // Start implements [process.Manager]. A spec without an ID gets a new one, so that a
 // repeated call after a lost answer starts nothing twice.
 func (c *Client) Start(ctx context.Context, spec process.Spec) (process.Process, error) {
-	info, err := c.start(ctx, spec)
+	return c.startAs(ctx, spec, false)
+}
+
+// StartUnique is Start, unless another process that runs has the name of the spec:
+// [process.ErrExists]. Servers before version 0.1.0 do not look.
+func (c *Client) StartUnique(ctx context.Context, spec process.Spec) (process.Process, error) {
+	return c.startAs(ctx, spec, true)
+}
+
+func (c *Client) startAs(ctx context.Context, spec process.Spec, unique bool) (process.Process, error) {
+	info, err := c.start(ctx, spec, unique)
 	if err != nil {
 		return nil, err
 	}
 	return &remote{client: c, id: info.ID}, nil
 }
 
-func (c *Client) start(ctx context.Context, spec process.Spec) (process.Info, error) {
+func (c *Client) start(ctx context.Context, spec process.Spec, unique bool) (process.Info, error) {
 	if spec.ID == "" {
 		spec.ID = process.NewID()
 	}
@@ -269,7 +279,7 @@ func (c *Client) start(ctx context.Context, spec process.Spec) (process.Info, er
 	if err := tendpb.CheckText(&spec); err != nil {
 		return process.Info{}, err
 	}
-	req := &tendv1.StartRequest{Spec: tendpb.Spec(&spec)}
+	req := &tendv1.StartRequest{Spec: tendpb.Spec(&spec), UniqueName: unique}
 	var info process.Info
 	err := c.call(ctx, unary(c.rpc.Start, req, func(m *tendv1.StartResponse) (err error) {
 		info, err = toInfo(m.GetInfo(), spec.ID)

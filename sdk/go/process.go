@@ -74,7 +74,7 @@ func Spawn(ctx context.Context, m process.Manager, cmd Cmd) (*Process, error) {
 // answer says both, which saves a round trip.
 func start(ctx context.Context, m process.Manager, spec process.Spec) (process.Process, process.Info, error) {
 	if c, ok := m.(*Client); ok {
-		info, err := c.start(ctx, spec)
+		info, err := c.start(ctx, spec, false)
 		return &remote{client: c, id: info.ID}, info, err
 	}
 	p, err := m.Start(ctx, spec)

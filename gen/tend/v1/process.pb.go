@@ -551,8 +551,10 @@ func (*Selector_Name) isSelector_By() {}
 func (*Selector_Any) isSelector_By() {}
 
 type StartRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Spec          *Spec                  `protobuf:"bytes,1,opt,name=spec,proto3" json:"spec,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Spec  *Spec                  `protobuf:"bytes,1,opt,name=spec,proto3" json:"spec,omitempty"`
+	// Nothing starts while another process that runs there has the name of spec: EXISTS.
+	UniqueName    bool `protobuf:"varint,2,opt,name=unique_name,json=uniqueName,proto3" json:"unique_name,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -592,6 +594,13 @@ func (x *StartRequest) GetSpec() *Spec {
 		return x.Spec
 	}
 	return nil
+}
+
+func (x *StartRequest) GetUniqueName() bool {
+	if x != nil {
+		return x.UniqueName
+	}
+	return false
 }
 
 type StartResponse struct {
@@ -3348,9 +3357,11 @@ const file_tend_v1_process_proto_rawDesc = "" +
 	"\x03tag\x18\x03 \x01(\tH\x00R\x03tag\x12\x14\n" +
 	"\x04name\x18\x04 \x01(\tH\x00R\x04name\x12\x12\n" +
 	"\x03any\x18\x05 \x01(\tH\x00R\x03anyB\x04\n" +
-	"\x02by\"1\n" +
+	"\x02by\"R\n" +
 	"\fStartRequest\x12!\n" +
-	"\x04spec\x18\x01 \x01(\v2\r.tend.v1.SpecR\x04spec\"2\n" +
+	"\x04spec\x18\x01 \x01(\v2\r.tend.v1.SpecR\x04spec\x12\x1f\n" +
+	"\vunique_name\x18\x02 \x01(\bR\n" +
+	"uniqueName\"2\n" +
 	"\rStartResponse\x12!\n" +
 	"\x04info\x18\x01 \x01(\v2\r.tend.v1.InfoR\x04info\"9\n" +
 	"\n" +

@@ -111,8 +111,7 @@ func (m *Manager) Get(ctx context.Context, sel process.Selector) (process.Proces
 		if p.over() {
 			return process.Names{}
 		}
-		spec := p.spec.Load()
-		return process.Names{ID: p.id, PID: p.pid, Name: spec.Name, Tag: spec.Tag}
+		return process.NamesOf(p.id, p.pid, p.spec.Load())
 	}, func(i int) bool { return m.order[i].Progress().Exit == nil })
 	if err != nil {
 		return nil, err

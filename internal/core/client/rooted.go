@@ -67,8 +67,7 @@ func (in inside) Get(ctx context.Context, sel process.Selector) (process.Process
 		return nil, err
 	}
 	i, err := process.Resolve(sel, len(infos), func(i int) process.Names {
-		p := &infos[i]
-		return process.Names{ID: p.ID, PID: p.PID, Name: p.Spec.Name, Tag: p.Spec.Tag}
+		return process.NamesOf(infos[i].ID, infos[i].PID, &infos[i].Spec)
 	}, func(i int) bool { return infos[i].Exit == nil })
 	if err != nil {
 		return nil, err

@@ -101,7 +101,7 @@ type Spawn struct {
 }
 
 // LabelBox is the label of a process.Spec that names the box it runs in.
-const LabelBox = "tend.sandbox"
+const LabelBox = process.LabelSandbox
 
 func (s *Spawn) Append(e *Enc) {
 	e.Bytes(s.Spec)

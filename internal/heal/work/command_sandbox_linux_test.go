@@ -279,7 +279,7 @@ func TestWhatTheDaemonRunsInASandboxIsNoOrphan(t *testing.T) {
 	start := func(line string) process.Process {
 		t.Helper()
 		spec := process.Spec{Argv: []string{"sh", "-c", line}, Dir: g.root}
-		spec.Labels = map[string]string{labelService: g.w.order.Service}
+		spec.Labels = map[string]string{process.LabelService: g.w.order.Service}
 		return proctest.Value(look.Start(t.Context(), spec))(t)
 	}
 	runs := start("sleep 1003 & wait")

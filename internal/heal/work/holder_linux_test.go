@@ -36,7 +36,7 @@ func TestOnlyWhatIsOursByDescentIsEnded(t *testing.T) {
 	run := proctest.Value(g.w.there.Start(t.Context(), process.Spec{
 		Argv:   append([]string{"sh", "-c", `setsid "$@" < /dev/null > /dev/null 2>&1 & sleep 1000`, "sh"}, argv...),
 		Dir:    g.root,
-		Labels: map[string]string{labelService: "web"},
+		Labels: map[string]string{process.LabelService: "web"},
 	}))(t)
 	proctest.Eventually(t, "what is left listens", answers)
 	if said, err := end(playbook.EndPortHolder); err == nil || !strings.Contains(err.Error(), "a process of this daemon") || !answers() {

@@ -22,8 +22,6 @@ import (
 
 // Labels of processes.
 const (
-	labelService = "tend.service"
-	labelHook    = "tend.hook"
 	labelEpisode = "tend.heal"
 	labelCommand = "tend.heal.command"
 )
@@ -89,13 +87,13 @@ func (w *worker) restart(ctx context.Context) error {
 // tellsOfRun reports whether a process with the label of a service tells how its runs end:
 // a hook does only if no run followed, because it failed.
 func tellsOfRun(in *process.Info) bool {
-	hook := in.Spec.Labels[labelHook]
+	hook := in.Spec.Labels[process.LabelHook]
 	return hook == "" || hook == "pre_start" && in.Exit != nil && in.Exit.ShellStatus() != 0
 }
 
 // runs are the newest runs of the service, the newest first.
 func (w *worker) runs(ctx context.Context) ([]process.Info, error) {
-	all, err := w.there.List(ctx, process.Filter{Labels: map[string]string{labelService: w.order.Service}})
+	all, err := w.there.List(ctx, process.Filter{Labels: map[string]string{process.LabelService: w.order.Service}})
 	if err != nil {
 		return nil, err
 	}
@@ -108,7 +106,7 @@ func (w *worker) runs(ctx context.Context) ([]process.Info, error) {
 // and that have outlived it. Only the keeper knows them. Another program is nobody's that we know,
 // though it is the same one in the same directory: a person may have started it.
 func (w *worker) endLeft(ctx context.Context) (string, error) {
-	all, err := w.there.List(ctx, process.Filter{Labels: map[string]string{labelService: w.order.Service}})
+	all, err := w.there.List(ctx, process.Filter{Labels: map[string]string{process.LabelService: w.order.Service}})
 	if err != nil {
 		return "", err
 	}

@@ -20,9 +20,9 @@ func TestAHookTellsOfARunOnlyIfItPreventedIt(t *testing.T) {
 		{"", nil, true}, {"", ended, true}, {"pre_start", nil, false}, {"pre_start", ended, false}, {"pre_start", failed, true},
 		{"post_start", failed, false}, {"pre_stop", failed, false}, {"post_stop", failed, false}, {"post_stop", ended, false},
 	} {
-		labels := map[string]string{labelService: "web"}
+		labels := map[string]string{process.LabelService: "web"}
 		if tt.hook != "" {
-			labels[labelHook] = tt.hook
+			labels[process.LabelHook] = tt.hook
 		}
 		if got := tellsOfRun(&process.Info{Spec: process.Spec{Labels: labels}, Exit: tt.exit}); got != tt.want {
 			t.Errorf("%q with exit %v: %v", tt.hook, tt.exit, got)

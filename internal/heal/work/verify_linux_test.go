@@ -28,7 +28,7 @@ func TestItMustHoldLongerThanItEverLived(t *testing.T) {
 	w.order.Service, w.order.At = "web", time.Now().Add(-time.Hour)
 	w.order.Healer.Hold = config.Duration(100 * time.Millisecond)
 	run := func(line string) process.Process {
-		return proctest.Value(w.client.Start(t.Context(), process.Spec{Argv: []string{"sh", "-c", line}, Labels: map[string]string{labelService: "web"}}))(t)
+		return proctest.Value(w.client.Start(t.Context(), process.Spec{Argv: []string{"sh", "-c", line}, Labels: map[string]string{process.LabelService: "web"}}))(t)
 	}
 	hold := func() time.Duration { return proctest.Value(w.hold(t.Context()))(t) }
 	if got := hold(); got != 100*time.Millisecond {

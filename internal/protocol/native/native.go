@@ -127,7 +127,7 @@ func (f *Face) Routes() []module.Route {
 				errors.New(spec.Procedure+" hit a fault of the server; this request ended, nothing else did"))
 		}),
 	}
-	p := &processes{cfg: f.cfg, stopping: f.stopping}
+	p := &processes{cfg: f.cfg, stopping: f.stopping, named: new(claims)}
 	fs := &fileService{f.cfg.Driver, f.cfg.Machine, f.cfg.Kept}
 	plain := plainFiles{fs, connect.NewErrorWriter()}
 	routes := []module.Route{

@@ -12,10 +12,11 @@ import (
 	"github.com/tend-run/tend/process"
 )
 
-// processes implements the ProcessService. It holds no state.
+// processes implements the ProcessService.
 type processes struct {
 	cfg      Config
 	stopping <-chan struct{} // closed when the server stops
+	named    *claims
 }
 
 func (s *processes) find(ctx context.Context, sel *tendv1.Selector) (process.Process, error) {
@@ -49,6 +50,13 @@ func (s *processes) Start(ctx context.Context, req *connect.Request[tendv1.Start
 	mgr, err := s.cfg.manager(ctx)
 	if err != nil {
 		return nil, wireError(err)
+	}
+	if req.Msg.GetUniqueName() {
+		release, err := s.named.claim(ctx, mgr, req.Header().Get(tendpb.SandboxHeader), req.Msg.GetSpec())
+		if err != nil {
+			return nil, wireError(err)
+		}
+		defer release()
 	}
 	p, err := start(ctx, mgr, req.Msg.GetSpec())
 	if err != nil {

@@ -38,7 +38,7 @@ func End(ctx context.Context, m process.Manager, id driver.ID, remove bool) erro
 
 // List returns the processes of a sandbox.
 func List(ctx context.Context, m process.Manager, id driver.ID, live bool) ([]process.Info, error) {
-	return m.List(process.Brief(ctx), process.Filter{Labels: map[string]string{Label: string(id)}, Live: live})
+	return m.List(process.Brief(ctx), process.Filter{Labels: map[string]string{process.LabelSandbox: string(id)}, Live: live})
 }
 
 // goneWait bounds how long a tree that was killed is waited for. What is left then is an

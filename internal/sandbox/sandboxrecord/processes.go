@@ -8,9 +8,6 @@ import (
 	"github.com/tend-run/tend/process"
 )
 
-// Label is the label of processes that holds the ID of their sandbox.
-const Label = "tend.sandbox"
-
 // Entrance is where processes of one sandbox start.
 type Entrance interface {
 	// Enter is called before each start, and fills in what the spec lacks. leave is
@@ -43,7 +40,7 @@ func (s *scoped) Start(ctx context.Context, spec process.Spec) (process.Process,
 	defer leave()
 	labels := map[string]string{}
 	maps.Copy(labels, spec.Labels)
-	labels[Label] = s.id
+	labels[process.LabelSandbox] = s.id
 	spec.Labels = labels
 	return s.inner.Start(ctx, spec)
 }
@@ -72,8 +69,7 @@ func (s *scoped) Get(ctx context.Context, sel process.Selector) (process.Process
 		return nil, err
 	}
 	i, err := process.Resolve(sel, len(infos), func(i int) process.Names {
-		in := &infos[i]
-		return process.Names{ID: in.ID, PID: in.PID, Name: in.Spec.Name, Tag: in.Spec.Tag}
+		return process.NamesOf(infos[i].ID, infos[i].PID, &infos[i].Spec)
 	}, func(i int) bool { return infos[i].Exit == nil })
 	if err != nil {
 		return nil, err
@@ -82,14 +78,14 @@ func (s *scoped) Get(ctx context.Context, sel process.Selector) (process.Process
 }
 
 func (s *scoped) owns(info *process.Info) bool {
-	return info.Spec.Labels[Label] == s.id
+	return info.Spec.Labels[process.LabelSandbox] == s.id
 }
 
 // List returns the processes of this sandbox.
 func (s *scoped) List(ctx context.Context, f process.Filter) ([]process.Info, error) {
 	labels := map[string]string{}
 	maps.Copy(labels, f.Labels)
-	labels[Label] = s.id
+	labels[process.LabelSandbox] = s.id
 	f.Labels = labels
 	return s.inner.List(ctx, f)
 }

@@ -27,9 +27,6 @@ import (
 // LabelOf is on the process of a command: whose exit it is for.
 const LabelOf = "tend.exit-of"
 
-// labelSandbox is the label of processes in sandboxes (package internal/sandbox/sandboxrecord).
-const labelSandbox = "tend.sandbox"
-
 const (
 	commandTime   = 10 * time.Minute // and then a command is killed
 	commandOutput = 1 << 20          // of which so many bytes are kept
@@ -211,7 +208,7 @@ func (x *Exits) isDone(id process.ID, what string) bool {
 // begin starts the pending actions of a process that has ended, if there are any.
 func (x *Exits) begin(ctx context.Context, in *process.Info) {
 	labels := in.Spec.Labels
-	if in.Exit == nil || labels[onexit.LabelCommand] == "" && labels[onexit.LabelURL] == "" || labels[labelSandbox] != "" {
+	if in.Exit == nil || labels[onexit.LabelCommand] == "" && labels[onexit.LabelURL] == "" || labels[process.LabelSandbox] != "" {
 		return
 	}
 	if !x.pending(in) {

@@ -173,7 +173,7 @@ func TestTheNextServerDoesTheRest(t *testing.T) {
 func TestNothingOfASandboxIsDoneOutside(t *testing.T) {
 	m, r, dir := testkeeper.New(t), receive(t), t.TempDir()
 	running(t, m, filepath.Join(dir, "exits"))
-	labels := map[string]string{onexit.LabelCommand: "echo escaped > " + filepath.Join(dir, "escaped"), onexit.LabelURL: r.URL, labelSandbox: "box"}
+	labels := map[string]string{onexit.LabelCommand: "echo escaped > " + filepath.Join(dir, "escaped"), onexit.LabelURL: r.URL, process.LabelSandbox: "box"}
 	p := start(t, m, process.Spec{Shell: "true", Dir: dir, Labels: labels})
 	proctest.Value(p.Wait(t.Context(), process.Until{}))(t)
 	later := start(t, m, process.Spec{Shell: "true", Dir: dir, Labels: map[string]string{onexit.LabelURL: r.URL}})

@@ -16,9 +16,6 @@ import (
 	"github.com/tend-run/tend/process"
 )
 
-// labelSandbox is the label of processes in sandboxes (package internal/sandbox/sandboxrecord).
-const labelSandbox = "tend.sandbox"
-
 // exits sends the spans of processes that have ended. All is done by the goroutine of run.
 // While the collector does not answer it waits, and what ends meanwhile is read again from
 // the manager.
@@ -164,7 +161,7 @@ func (x *exits) span(in *process.Info, s span) {
 	if in.PID != 0 {
 		attrs = append(attrs, attribute.Int("process.pid", in.PID))
 	}
-	if box := in.Spec.Labels[labelSandbox]; box != "" {
+	if box := in.Spec.Labels[process.LabelSandbox]; box != "" {
 		attrs = append(attrs, attribute.String("tend.sandbox.id", box))
 	}
 	switch { // a status that nobody has seen is not made up

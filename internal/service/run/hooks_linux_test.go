@@ -9,7 +9,6 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/tend-run/tend/internal/service/run"
 	"github.com/tend-run/tend/internal/service/supervisor"
 	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testkeeper"
@@ -63,7 +62,7 @@ func TestHooksRunAroundAServiceWhereAndAsItDoes(t *testing.T) {
 	n.want("pre_start:/ run post_start")
 	var hooks []process.Info
 	proctest.Eventually(t, "the hook is listed", func() bool { // it may write before its start is answered
-		hooks = proctest.Value(m.List(t.Context(), process.Filter{Labels: map[string]string{run.LabelHook: "post_start"}}))(t)
+		hooks = proctest.Value(m.List(t.Context(), process.Filter{Labels: map[string]string{process.LabelHook: "post_start"}}))(t)
 		return len(hooks) > 0
 	})
 	if want := first.ID + "-post-start"; len(hooks) != 1 || hooks[0].Spec.Name != "x.post_start" || hooks[0].ID != want {
@@ -211,7 +210,7 @@ type replacedProcess struct {
 }
 
 func (p replacedProcess) Kill(ctx context.Context) (process.KillResult, error) {
-	if in, err := p.Info(ctx); err == nil && in.Spec.Labels[run.LabelHook] != "" && p.m.kills.Add(-1) >= 0 {
+	if in, err := p.Info(ctx); err == nil && in.Spec.Labels[process.LabelHook] != "" && p.m.kills.Add(-1) >= 0 {
 		return process.KillResult{}, process.ErrUnavailable
 	}
 	return p.Process.Kill(ctx)

@@ -245,7 +245,7 @@ func TestServicesOutliveTheSupervisorAndAreAdopted(t *testing.T) {
 	l.stop()
 	// While nobody looks, one dies and is collected.
 	proctest.Must(t, syscall.Kill(pids["two"], syscall.SIGKILL))
-	for _, in := range proctest.Value(m.List(t.Context(), process.Filter{Labels: map[string]string{run.LabelService: "two"}}))(t) {
+	for _, in := range proctest.Value(m.List(t.Context(), process.Filter{Labels: map[string]string{process.LabelService: "two"}}))(t) {
 		proctest.Wait(t, proctest.Find(t, m, in.ID), process.Until{})
 	}
 	l = live(t, m, dir)

@@ -10,11 +10,9 @@ import (
 	"github.com/tend-run/tend/process"
 )
 
-// Labels of the processes of services.
+// Labels of the processes of services, beside process.LabelService.
 const (
-	LabelService = "tend.service"
 	LabelRun     = "tend.run"
-	LabelHook    = "tend.hook"    // of the process of a hook: its name
 	LabelSockets = "tend.sockets" // of the process that holds a service's sockets: the token of its IDs
 )
 
@@ -42,7 +40,7 @@ func hookSpec(r *config.Service, token string, n int64, h supervisor.Hook) proce
 	rule, spec := supervisor.HookOf(r, h), specInPlace(r)
 	spec.ID, spec.Name = hookID(token, n, h), r.Name+"."+h.String()
 	spec.Argv, spec.Shell = rule.Command.Argv, rule.Command.Line
-	spec.Labels = map[string]string{LabelService: r.Name, LabelRun: strconv.FormatInt(n, 10), LabelHook: h.String()}
+	spec.Labels = map[string]string{process.LabelService: r.Name, LabelRun: strconv.FormatInt(n, 10), process.LabelHook: h.String()}
 	spec.Stdin = process.StdinNull
 	// It ends in time though there may be nobody to see it.
 	spec.Timeout, spec.TimeoutScope = rule.Timeout.Std(), process.ScopeTree
@@ -55,7 +53,7 @@ func specOf(r *config.Service, token string, n int64) process.Spec {
 	spec := specInPlace(r)
 	spec.ID, spec.Name = idOf(token, n), r.Name
 	spec.Argv, spec.Shell = r.Command.Argv, r.Command.Line
-	spec.Labels = map[string]string{LabelService: r.Name, LabelRun: strconv.FormatInt(n, 10)}
+	spec.Labels = map[string]string{process.LabelService: r.Name, LabelRun: strconv.FormatInt(n, 10)}
 	spec.Retention.Limit = int64(r.Log.Limit)
 	l := &r.Limits
 	spec.Limits = process.Limits{Nice: l.Nice, OOMScoreAdj: l.OOMScore, MemoryMax: int64(l.Memory), PidsMax: int64(l.Pids),

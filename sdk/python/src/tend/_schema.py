@@ -842,6 +842,7 @@ MESSAGES: dict[str, tuple[tuple[int, str, str, str], ...]] = {
     ),
     "StartRequest": (
         (1, "spec", "Spec", ""),
+        (2, "unique_name", "bool", ""),
     ),
     "StartResponse": (
         (1, "info", "Info", ""),
