@@ -52,6 +52,18 @@ func Brief(ctx context.Context) context.Context { return context.WithValue(ctx, 
 // IsBrief reports whether ctx comes from Brief.
 func IsBrief(ctx context.Context) bool { return ctx.Value(briefKey{}) != nil }
 
+type envOfKey struct{}
+
+// EnvOf returns a context in which Start gives a process the hidden variables of another
+// one in the same place, too, as long as that is kept: it is started again.
+func EnvOf(ctx context.Context, id ID) context.Context { return context.WithValue(ctx, envOfKey{}, id) }
+
+// IsEnvOf returns the ID that ctx has from EnvOf, else "".
+func IsEnvOf(ctx context.Context) ID {
+	id, _ := ctx.Value(envOfKey{}).(ID)
+	return id
+}
+
 // Controller acts on a running process.
 type Controller interface {
 	// Signal sends sig. ErrExited if no process is left to receive it.

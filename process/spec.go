@@ -44,8 +44,12 @@ type Spec struct {
 	Shell string
 
 	// Env is laid over what Inherit brings; the keys here win.
-	Env     map[string]string
-	Inherit Inherit
+	Env map[string]string
+	// HiddenEnv names variables of Env, in order, which no [Info] has: those of the caller's own
+	// environment, which may be secrets. They are kept as long as the process is. [EnvOf]
+	// gives them to another one.
+	HiddenEnv []string
+	Inherit   Inherit
 	// Dir is the working directory, absolute. Empty: the user's home.
 	Dir string
 	// User is a user name, "uid" or "uid:gid". Empty: the user tend runs as.
@@ -229,6 +233,9 @@ func (s *Spec) Validate() error {
 			return invalid(f.name, fmt.Sprintf("has %d bytes; the limit is %d", len(f.v), f.most))
 		}
 	}
+	if len(s.HiddenEnv) > MaxEnv {
+		return invalid("hidden_env", fmt.Sprintf("has %d names; the limit is %d", len(s.HiddenEnv), MaxEnv))
+	}
 	total, labels := len(s.Shell)+len(s.Dir)+len(s.User)+len(s.Tag), 0
 	for i, a := range s.Argv {
 		if strings.IndexByte(a, 0) >= 0 {
@@ -349,7 +356,7 @@ func (s *Spec) Equal(o *Spec) bool {
 		return false
 	}
 	return s.ID == o.ID && s.Name == o.Name && s.Tag == o.Tag && s.Shell == o.Shell &&
-		slices.Equal(s.Argv, o.Argv) && maps.Equal(s.Env, o.Env) && s.Inherit == o.Inherit &&
+		slices.Equal(s.Argv, o.Argv) && maps.Equal(s.Env, o.Env) && slices.Equal(s.HiddenEnv, o.HiddenEnv) && s.Inherit == o.Inherit &&
 		s.Dir == o.Dir && s.User == o.User && s.Stdin == o.Stdin &&
 		s.Timeout == o.Timeout && s.TimeoutScope == o.TimeoutScope &&
 		slices.Equal(s.Limits.Rlimits, o.Limits.Rlimits) &&
@@ -357,6 +364,16 @@ func (s *Spec) Equal(o *Spec) bool {
 		s.Limits.MemoryMax == o.Limits.MemoryMax && s.Limits.PidsMax == o.Limits.PidsMax &&
 		s.Limits.CPUWeight == o.Limits.CPUWeight && s.Limits.CPUs == o.Limits.CPUs && s.Retention == o.Retention &&
 		s.KillWithoutReaders == o.KillWithoutReaders && maps.Equal(s.Labels, o.Labels)
+}
+
+// Shown is the spec as an [Info] has it: without what HiddenEnv names.
+func (s *Spec) Shown() Spec {
+	shown := *s
+	if len(s.HiddenEnv) > 0 {
+		shown.HiddenEnv, shown.Env = nil, maps.Clone(s.Env)
+		maps.DeleteFunc(shown.Env, func(k, _ string) bool { return slices.Contains(s.HiddenEnv, k) })
+	}
+	return shown
 }
 
 func invalid(field, reason string) error { return &InvalidError{Field: field, Reason: reason} }

@@ -9,9 +9,11 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
+	"unicode/utf8"
 
 	"github.com/tend-run/tend/internal/lib/onexit"
 	"github.com/tend-run/tend/process"
@@ -37,10 +39,11 @@ type runFlags struct {
 
 	Cwd string `placeholder:"DIR" help:"Working directory. Default: this one, if the daemon is on this machine."`
 	envFlags
-	User    string            `short:"u" placeholder:"USER" help:"Run as this user: a name, uid or uid:gid."`
-	Timeout time.Duration     `placeholder:"30s" help:"Kill it, with all descendants, after this long (exit status 124)."`
-	Shell   bool              `short:"c" help:"CMD is a command line for /bin/sh."`
-	Label   map[string]string `placeholder:"K=V" help:"A label. Repeatable."`
+	CleanEnv bool              `name:"clean-env" help:"Pass no variables of this shell but PATH."`
+	User     string            `short:"u" placeholder:"USER" help:"Run as this user: a name, uid or uid:gid."`
+	Timeout  time.Duration     `placeholder:"30s" help:"Kill it, with all descendants, after this long (exit status 124)."`
+	Shell    bool              `short:"c" help:"CMD is a command line for /bin/sh."`
+	Label    map[string]string `placeholder:"K=V" help:"A label. Repeatable."`
 
 	Keep      string        `placeholder:"SIZE" help:"Keep this much of each output stream, such as 64MiB; the oldest is freed first."`
 	Pin       bool          `help:"Keep it and its output when it has finished, until tend unpin or tend rm."`
@@ -90,14 +93,17 @@ func (c *runFlags) run(ctx context.Context, inv *invocation, verb string, words 
 // follow starts a process and connects it with this program until one of them goes.
 func (c *runFlags) follow(ctx context.Context, inv *invocation, d *daemon, spec process.Spec, signals <-chan os.Signal) error {
 	if d.local {
-		c.likeHere(inv, &spec)
+		c.likeHere(inv, d, &spec)
 	}
 	p, err := c.start(ctx, inv, d, spec)
 	if err != nil {
 		return runFailure(c.meant(spec, err))
 	}
 	if c.Detach {
-		return inv.announce(ctx, p)
+		if err := inv.announce(ctx, p); err != nil || spec.Stdin != process.StdinPipe || c.Input {
+			return err
+		}
+		return about(string(p.ID()), pass(ctx, p, inv.in))
 	}
 
 	f := &foreground{
@@ -196,10 +202,49 @@ func (inv *invocation) announce(ctx context.Context, p process.Process) error {
 	return printJSON(inv.out, factsOf(&info))
 }
 
-// wantsInput: with -i always; with -t alone when a person sits there.
+// wantsInput: with -i always; with -t alone when a person sits there; else where stdin is a
+// pipe or a file, as of a program that the shell starts. With -d a file alone, for a pipe may
+// never come to its end.
 func (c *runFlags) wantsInput(inv *invocation) bool {
-	_, person := terminalOf(inv.in)
-	return c.Input || c.TTY && person
+	if _, person := terminalOf(inv.in); c.Input || c.TTY {
+		return c.Input || person
+	}
+	if inv.in == nil {
+		return false
+	}
+	info, err := inv.in.Stat()
+	if err != nil || !info.Mode().IsRegular() && info.Mode()&os.ModeNamedPipe == 0 {
+		return false
+	}
+	if c.Detach && !info.Mode().IsRegular() {
+		if waits(inv.in) {
+			inv.note("with -d what is piped in is not passed on; give a file, or use -i and then tend input")
+		}
+		return false
+	}
+	return true
+}
+
+// pass writes a file to the input of a process, to its end.
+func pass(ctx context.Context, p process.Process, from io.Reader) error {
+	buf := make([]byte, 256<<10)
+	for {
+		n, err := from.Read(buf)
+		if n > 0 || errors.Is(err, io.EOF) {
+			if _, werr := p.Write(ctx, process.Input{Data: buf[:n], EOF: errors.Is(err, io.EOF)}); werr != nil {
+				if errors.Is(werr, process.ErrStdinClosed) || errors.Is(werr, process.ErrExited) {
+					return nil // it wants no more of it
+				}
+				return werr
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("read stdin: %w", err)
+		}
+	}
 }
 
 func (c *runFlags) spec(inv *invocation, verb string, words []string) (process.Spec, error) {
@@ -234,7 +279,7 @@ func (c *runFlags) spec(inv *invocation, verb string, words []string) (process.S
 			return s, err
 		}
 	}
-	if c.Input || c.TTY {
+	if c.wantsInput(inv) {
 		s.Stdin = process.StdinPipe
 	}
 	if c.TTY {
@@ -289,11 +334,14 @@ func (c *runFlags) onExit(inv *invocation, s *process.Spec) error {
 	return nil
 }
 
+// tokenVariable lets a caller in, and is for no process.
+const tokenVariable = "TEND_TOKEN"
+
 // envFlags say which variables a process gets.
 type envFlags struct {
 	Env     []string `short:"e" placeholder:"K=V" help:"Environment variable; K alone takes its value from this shell, if it has one. Repeatable."`
 	EnvFile []string `name:"env-file" placeholder:"FILE" help:"Lines of K=V, or K alone; # begins a comment. Repeatable. --env overrides it."`
-	EnvAll  bool     `name:"env-all" help:"Pass all variables of this shell except TEND_TOKEN. --env-file and --env override them."`
+	EnvAll  bool     `name:"env-all" help:"Pass all variables of this shell except TEND_TOKEN, also to another user, daemon or sandbox; tend inspect shows them. --env-file and --env override them."`
 }
 
 // environment returns the variables that were asked for, nil for none. What is
@@ -313,7 +361,7 @@ func (c *envFlags) environment(inv *invocation) (env map[string]string, err erro
 	}
 	if c.EnvAll {
 		for _, e := range inv.environ() {
-			if k, _, ok := strings.Cut(e, "="); ok && k != "" && k != "TEND_TOKEN" {
+			if k, _, ok := strings.Cut(e, "="); ok && k != "" && k != tokenVariable {
 				set(e)
 			}
 		}
@@ -376,20 +424,33 @@ func readEnvFile(name string) (lines []string, err error) {
 	return lines, nil
 }
 
-// likeHere lets a process on this machine find what the person's shell finds:
-// it starts in the current directory and searches the caller's PATH. No other
-// variable is taken along: a spec is kept on disk, and environments hold
-// secrets.
-func (c *runFlags) likeHere(inv *invocation, s *process.Spec) {
+// likeHere lets a process on this machine find what the person's shell finds: it starts in
+// the current directory, with the variables of the caller where the daemon is the same user's.
+// No answer shows them. Another user gets the caller's PATH alone, or not even that.
+func (c *runFlags) likeHere(inv *invocation, d *daemon, s *process.Spec) {
 	if s.Dir == "" {
 		if wd, err := os.Getwd(); err == nil {
 			s.Dir = wd
 		}
 	}
-	// Another user has another PATH; sudo(8) does the same.
-	if path := inv.getenv("PATH"); path != "" && c.User == "" {
-		s.Env = withDefault(s.Env, "PATH", path)
+	if c.User != "" { // another user has another PATH; sudo(8) does the same
+		return
 	}
+	if c.CleanEnv || !ours(strings.TrimPrefix(d.url, "unix://")) {
+		if path := inv.getenv("PATH"); path != "" {
+			s.Env = withDefault(s.Env, "PATH", path)
+		}
+		return
+	}
+	for _, e := range inv.environ() {
+		k, v, _ := strings.Cut(e, "=")
+		if _, given := s.Env[k]; given || k == "" || k == tokenVariable || !utf8.ValidString(k) {
+			continue
+		}
+		s.Env = withDefault(s.Env, k, v)
+		s.HiddenEnv = append(s.HiddenEnv, k)
+	}
+	slices.Sort(s.HiddenEnv)
 }
 
 // syncOf reads the value of --fsync.

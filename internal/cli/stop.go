@@ -151,7 +151,7 @@ func (c *restartCmd) Run(ctx context.Context, inv *invocation) error {
 		}
 		spec := info.Spec
 		spec.ID = ""
-		next, err := d.Start(ctx, spec)
+		next, err := d.Start(process.EnvOf(ctx, info.ID), spec)
 		if err != nil {
 			return about(id, fmt.Errorf("it has ended and could not be started again: %w", err))
 		}

@@ -24,6 +24,23 @@ func privately(do func()) {
 	do()
 }
 
+// ours: a file belongs to this user.
+func ours(path string) bool {
+	info, err := os.Stat(path)
+	if err != nil {
+		return false
+	}
+	st, ok := info.Sys().(*syscall.Stat_t)
+	return ok && int(st.Uid) == os.Geteuid()
+}
+
+// waits: there is something to read.
+func waits(f *os.File) bool {
+	fds := []unix.PollFd{{Fd: int32(f.Fd()), Events: unix.POLLIN}}
+	_, err := eintr.Get(func() (int, error) { return unix.Poll(fds, 0) })
+	return err == nil && fds[0].Revents&unix.POLLIN != 0
+}
+
 // secretModes: the mode of a file says who may read it.
 const secretModes = true
 

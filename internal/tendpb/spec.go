@@ -64,7 +64,7 @@ func Spec(s *process.Spec) *tendv1.Spec {
 		Id: text(string(s.ID)), Name: text(s.Name), Tag: text(s.Tag), User: text(s.User),
 		Inherit: tendv1.Inherit(s.Inherit), Stdin: tendv1.StdinMode(s.Stdin),
 		Timeout: duration(s.Timeout), TimeoutScope: tendv1.Scope(s.TimeoutScope),
-		KillWithoutReaders: duration(s.KillWithoutReaders), Labels: textMap(s.Labels),
+		KillWithoutReaders: duration(s.KillWithoutReaders), Labels: textMap(s.Labels), HiddenEnv: s.HiddenEnv,
 	}
 	if m.Argv = s.Argv; slices.ContainsFunc(s.Argv, func(a string) bool { return !utf8.ValidString(a) }) {
 		m.Argv = nil
@@ -115,7 +115,7 @@ func Spec(s *process.Spec) *tendv1.Spec {
 func ToSpec(m *tendv1.Spec) (process.Spec, error) {
 	s := process.Spec{
 		ID: process.ID(m.GetId()), Name: m.GetName(), Tag: m.GetTag(), User: m.GetUser(),
-		Argv: m.GetArgv(), Shell: m.GetShell(), Dir: m.GetDir(), Env: m.GetEnv(), Labels: m.GetLabels(),
+		Argv: m.GetArgv(), Shell: m.GetShell(), Dir: m.GetDir(), Env: m.GetEnv(), Labels: m.GetLabels(), HiddenEnv: m.GetHiddenEnv(),
 	}
 	if raw := m.GetRawArgv(); len(raw) > 0 {
 		s.Argv = nil

@@ -279,7 +279,7 @@ func (c *Client) start(ctx context.Context, spec process.Spec, unique bool) (pro
 	if err := tendpb.CheckText(&spec); err != nil {
 		return process.Info{}, err
 	}
-	req := &tendv1.StartRequest{Spec: tendpb.Spec(&spec), UniqueName: unique}
+	req := &tendv1.StartRequest{Spec: tendpb.Spec(&spec), UniqueName: unique, EnvOf: string(process.IsEnvOf(ctx))}
 	var info process.Info
 	err := c.call(ctx, unary(c.rpc.Start, req, func(m *tendv1.StartResponse) (err error) {
 		info, err = toInfo(m.GetInfo(), spec.ID)

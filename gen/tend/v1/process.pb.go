@@ -554,7 +554,10 @@ type StartRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Spec  *Spec                  `protobuf:"bytes,1,opt,name=spec,proto3" json:"spec,omitempty"`
 	// Nothing starts while another process that runs there has the name of spec: EXISTS.
-	UniqueName    bool `protobuf:"varint,2,opt,name=unique_name,json=uniqueName,proto3" json:"unique_name,omitempty"`
+	UniqueName bool `protobuf:"varint,2,opt,name=unique_name,json=uniqueName,proto3" json:"unique_name,omitempty"`
+	// The ID of a process in the same place, as the same user: the new one has its hidden
+	// variables, too.
+	EnvOf         string `protobuf:"bytes,3,opt,name=env_of,json=envOf,proto3" json:"env_of,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -601,6 +604,13 @@ func (x *StartRequest) GetUniqueName() bool {
 		return x.UniqueName
 	}
 	return false
+}
+
+func (x *StartRequest) GetEnvOf() string {
+	if x != nil {
+		return x.EnvOf
+	}
+	return ""
 }
 
 type StartResponse struct {
@@ -3357,11 +3367,12 @@ const file_tend_v1_process_proto_rawDesc = "" +
 	"\x03tag\x18\x03 \x01(\tH\x00R\x03tag\x12\x14\n" +
 	"\x04name\x18\x04 \x01(\tH\x00R\x04name\x12\x12\n" +
 	"\x03any\x18\x05 \x01(\tH\x00R\x03anyB\x04\n" +
-	"\x02by\"R\n" +
+	"\x02by\"i\n" +
 	"\fStartRequest\x12!\n" +
 	"\x04spec\x18\x01 \x01(\v2\r.tend.v1.SpecR\x04spec\x12\x1f\n" +
 	"\vunique_name\x18\x02 \x01(\bR\n" +
-	"uniqueName\"2\n" +
+	"uniqueName\x12\x15\n" +
+	"\x06env_of\x18\x03 \x01(\tR\x05envOf\"2\n" +
 	"\rStartResponse\x12!\n" +
 	"\x04info\x18\x01 \x01(\v2\r.tend.v1.InfoR\x04info\"9\n" +
 	"\n" +

@@ -474,10 +474,12 @@ type Spec struct {
 	Labels             map[string]string    `protobuf:"bytes,17,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// The same as argv, shell, env and dir, for values that are not valid UTF-8. raw_argv,
 	// raw_shell and raw_dir replace their counterparts; raw_env is added to env.
-	RawArgv       [][]byte            `protobuf:"bytes,18,rep,name=raw_argv,json=rawArgv,proto3" json:"raw_argv,omitempty"`
-	RawShell      []byte              `protobuf:"bytes,19,opt,name=raw_shell,json=rawShell,proto3" json:"raw_shell,omitempty"`
-	RawEnv        []*Spec_RawVariable `protobuf:"bytes,20,rep,name=raw_env,json=rawEnv,proto3" json:"raw_env,omitempty"`
-	RawDir        []byte              `protobuf:"bytes,21,opt,name=raw_dir,json=rawDir,proto3" json:"raw_dir,omitempty"`
+	RawArgv  [][]byte            `protobuf:"bytes,18,rep,name=raw_argv,json=rawArgv,proto3" json:"raw_argv,omitempty"`
+	RawShell []byte              `protobuf:"bytes,19,opt,name=raw_shell,json=rawShell,proto3" json:"raw_shell,omitempty"`
+	RawEnv   []*Spec_RawVariable `protobuf:"bytes,20,rep,name=raw_env,json=rawEnv,proto3" json:"raw_env,omitempty"`
+	RawDir   []byte              `protobuf:"bytes,21,opt,name=raw_dir,json=rawDir,proto3" json:"raw_dir,omitempty"`
+	// Names of variables of env and raw_env, in order, that no answer has.
+	HiddenEnv     []string `protobuf:"bytes,22,rep,name=hidden_env,json=hiddenEnv,proto3" json:"hidden_env,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -655,6 +657,13 @@ func (x *Spec) GetRawEnv() []*Spec_RawVariable {
 func (x *Spec) GetRawDir() []byte {
 	if x != nil {
 		return x.RawDir
+	}
+	return nil
+}
+
+func (x *Spec) GetHiddenEnv() []string {
+	if x != nil {
+		return x.HiddenEnv
 	}
 	return nil
 }
@@ -1449,7 +1458,7 @@ var File_tend_v1_spec_proto protoreflect.FileDescriptor
 
 const file_tend_v1_spec_proto_rawDesc = "" +
 	"\n" +
-	"\x12tend/v1/spec.proto\x12\atend.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa3\a\n" +
+	"\x12tend/v1/spec.proto\x12\atend.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xc2\a\n" +
 	"\x04Spec\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x10\n" +
@@ -1472,7 +1481,9 @@ const file_tend_v1_spec_proto_rawDesc = "" +
 	"\braw_argv\x18\x12 \x03(\fR\arawArgv\x12\x1b\n" +
 	"\traw_shell\x18\x13 \x01(\fR\brawShell\x122\n" +
 	"\araw_env\x18\x14 \x03(\v2\x19.tend.v1.Spec.RawVariableR\x06rawEnv\x12\x17\n" +
-	"\araw_dir\x18\x15 \x01(\fR\x06rawDir\x1a6\n" +
+	"\araw_dir\x18\x15 \x01(\fR\x06rawDir\x12\x1d\n" +
+	"\n" +
+	"hidden_env\x18\x16 \x03(\tR\thiddenEnv\x1a6\n" +
 	"\bEnvEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a9\n" +

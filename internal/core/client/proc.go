@@ -159,7 +159,7 @@ func (p *proc) Info(ctx context.Context) (process.Info, error) {
 }
 
 func (p *proc) info(ctx context.Context, pr spool.Progress) process.Info {
-	in := process.Info{ID: p.id, PID: p.pid, Session: p.session, Spec: *p.spec.Load(), Started: p.started, Exit: pr.Exit,
+	in := process.Info{ID: p.id, PID: p.pid, Session: p.session, Spec: p.spec.Load().Shown(), Started: p.started, Exit: pr.Exit,
 		TreeGone: pr.TreeGone, Pinned: p.pinned.Load()}
 	if j := p.left.Load(); j != nil {
 		in.SpecCut = j.IsCut()

@@ -6,7 +6,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -29,6 +31,7 @@ func (m *Manager) start(ctx context.Context, spec process.Spec, root Root) (proc
 	if spec.ID == "" {
 		spec.ID = process.NewID()
 	}
+	m.takeHidden(process.IsEnvOf(ctx), &spec)
 	if err := spec.Validate(); err != nil {
 		return nil, err
 	}
@@ -90,6 +93,33 @@ func (m *Manager) start(ctx context.Context, spec process.Spec, root Root) (proc
 			return nil, err
 		}
 	}
+}
+
+// takeHidden gives a spec the hidden variables of another process of the same place.
+func (m *Manager) takeHidden(of process.ID, spec *process.Spec) {
+	m.mu.RLock()
+	p := m.procs[of]
+	m.mu.RUnlock()
+	if p == nil {
+		return
+	}
+	from := p.spec.Load()
+	if from.Labels[wire.LabelBox] != spec.Labels[wire.LabelBox] || from.User != spec.User {
+		return
+	}
+	own := spec.Env
+	spec.Env = maps.Clone(own)
+	for _, k := range from.HiddenEnv {
+		if _, ok := own[k]; ok {
+			continue
+		}
+		if spec.Env == nil {
+			spec.Env = map[string]string{}
+		}
+		spec.Env[k] = from.Env[k]
+		spec.HiddenEnv = append(spec.HiddenEnv, k)
+	}
+	slices.Sort(spec.HiddenEnv)
 }
 
 // smallSpec is what a spec may take whatever there is, in bytes.

@@ -28,7 +28,7 @@ func Cut(s *process.Spec) (small process.Spec, cut bool) {
 		return *s, false
 	}
 	small = *s
-	small.Env, small.Labels, small.Argv = nil, nil, nil
+	small.Env, small.HiddenEnv, small.Labels, small.Argv = nil, nil, nil, nil
 	left := cutWords
 	small.Shell = head(s.Shell, &left)
 	for _, word := range s.Argv {

@@ -40,7 +40,8 @@ const (
 	tagLabel // repeated, key NUL value
 	tagRetentionSync
 	tagRetentionPin
-	tagCPUs // the bits of a float64
+	tagCPUs      // the bits of a float64
+	tagHiddenEnv // repeated
 )
 
 // EncodeSpec appends the encoded spec: tag and length as uvarints, then the
@@ -66,6 +67,9 @@ func EncodeSpec(b []byte, s *process.Spec) []byte {
 	str(tagShell, s.Shell)
 	for _, k := range slices.Sorted(maps.Keys(s.Env)) {
 		b = field(b, tagEnv, k+"\x00"+s.Env[k])
+	}
+	for _, k := range s.HiddenEnv {
+		b = field(b, tagHiddenEnv, k)
 	}
 	num(tagInherit, int64(s.Inherit))
 	str(tagDir, s.Dir)
@@ -150,6 +154,8 @@ func setField(s *process.Spec, tag uint64, v []byte) error {
 		s.Shell = string(v)
 	case tagEnv:
 		return setPair(&s.Env, v)
+	case tagHiddenEnv:
+		s.HiddenEnv = append(s.HiddenEnv, string(v))
 	case tagLabel:
 		return setPair(&s.Labels, v)
 	case tagInherit:

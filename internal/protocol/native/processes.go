@@ -58,6 +58,9 @@ func (s *processes) Start(ctx context.Context, req *connect.Request[tendv1.Start
 		}
 		defer release()
 	}
+	if of := req.Msg.GetEnvOf(); of != "" {
+		ctx = process.EnvOf(ctx, process.ID(of))
+	}
 	p, err := start(ctx, mgr, req.Msg.GetSpec())
 	if err != nil {
 		return nil, wireError(err)

@@ -282,7 +282,7 @@ func (x *Exits) command(ctx context.Context, in *process.Info) {
 	spec.Retention.Limit = commandOutput
 	var pause webhook.Pause
 	for {
-		_, err := x.c.Manager.Start(ctx, spec)
+		_, err := x.c.Manager.Start(process.EnvOf(ctx, in.ID), spec)
 		switch {
 		case err == nil, errors.Is(err, process.ErrExists): // by a server before this one
 			x.done(in.ID, doneCommand, nil)

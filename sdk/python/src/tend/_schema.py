@@ -835,6 +835,7 @@ MESSAGES: dict[str, tuple[tuple[int, str, str, str], ...]] = {
         (19, "raw_shell", "bytes", ""),
         (20, "raw_env", "Spec.RawVariable", "repeated"),
         (21, "raw_dir", "bytes", ""),
+        (22, "hidden_env", "string", "repeated"),
     ),
     "Spec.RawVariable": (
         (1, "name", "bytes", ""),
@@ -843,6 +844,7 @@ MESSAGES: dict[str, tuple[tuple[int, str, str, str], ...]] = {
     "StartRequest": (
         (1, "spec", "Spec", ""),
         (2, "unique_name", "bool", ""),
+        (3, "env_of", "string", ""),
     ),
     "StartResponse": (
         (1, "info", "Info", ""),
