@@ -13,6 +13,7 @@ import (
 type eventsCmd struct {
 	inSandbox
 	Follow bool   `short:"f" help:"Follow: print also what happens from now on."`
+	UTC    bool   `name:"utc" help:"Times are those of UTC. Default: of this place, with its zone."`
 	ID     string `arg:"" complete:"process" optional:"" help:"Only events of this process."`
 }
 
@@ -25,7 +26,7 @@ func (c *eventsCmd) Ask(ctx context.Context, inv *invocation, d *daemon) error {
 		}
 		only = p.ID()
 	}
-	v := &eventView{inv: inv, d: d, only: only, printed: map[process.ID]process.EventKind{}, subjects: map[process.ID]subject{}}
+	v := &eventView{inv: inv, d: d, utc: c.UTC, only: only, printed: map[process.ID]process.EventKind{}, subjects: map[process.ID]subject{}}
 	if !inv.flags.JSON {
 		if err := v.line(dim, "TIME", "ID", "PID", "EVENT", "NAME", "COMMAND"); err != nil {
 			return err
@@ -53,6 +54,7 @@ func (c *eventsCmd) Ask(ctx context.Context, inv *invocation, d *daemon) error {
 type eventView struct {
 	inv      *invocation
 	d        *daemon
+	utc      bool
 	only     process.ID                       // "": all
 	printed  map[process.ID]process.EventKind // the last of each process
 	subjects map[process.ID]subject
@@ -162,7 +164,7 @@ func (v *eventView) print(ev process.Event, about subject) error {
 	}
 	at, pid := "-", "-"
 	if !ev.Time.IsZero() {
-		at = ev.Time.Local().Format("2006-01-02 15:04:05.000")
+		at = timeText(ev.Time, v.utc, "2006-01-02 15:04:05.000")
 	}
 	if ev.PID != 0 {
 		pid = fmt.Sprint(ev.PID)
@@ -171,9 +173,9 @@ func (v *eventView) print(ev process.Event, about subject) error {
 		printable(cmp.Or(about.command, "-")))
 }
 
-// eventWidths are those of the columns of tend events: the time to a millisecond,
+// eventWidths are those of the columns of tend events: the time to a millisecond with its zone,
 // the id as run shows it, a pid, a state.
-var eventWidths = []int{23, 14, 7, 14, 12, 0}
+var eventWidths = []int{29, 14, 7, 14, 12, 0}
 
 func (v *eventView) line(sgr string, row ...string) error {
 	line := alignRow(row, eventWidths)

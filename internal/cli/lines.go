@@ -16,6 +16,7 @@ type lineWriter struct {
 	id    process.ID
 	name  string // "": only one process is printed
 	times bool
+	utc   bool
 	// together keeps the lines of several processes apart. They are held back
 	// until they are whole then; nil: output is written as it comes.
 	together *sync.Mutex
@@ -30,14 +31,11 @@ type lineWriter struct {
 // longestHeld bounds a line that is held back, in bytes.
 const longestHeld = 64 << 10
 
-// timeWidth is that of a time as printed.
-const timeWidth = len("2006-01-02T15:04:05.000000Z")
-
 func (l *lineWriter) before(at time.Time) string {
 	text := ""
 	if l.times {
-		if text = strings.Repeat("-", timeWidth); !at.IsZero() {
-			text = at.UTC().Format("2006-01-02T15:04:05.000000Z")
+		if text = timeText(at, l.utc, "2006-01-02T15:04:05.000000"); at.IsZero() {
+			text = strings.Repeat("-", len(timeText(time.Now(), l.utc, "2006-01-02T15:04:05.000000")))
 		}
 		text += " "
 	}

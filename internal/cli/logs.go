@@ -20,12 +20,16 @@ type logsCmd struct {
 }
 
 type logsFlags struct {
-	Follow bool          `short:"f" help:"Follow the output to the end of the process."`
-	From   int64         `placeholder:"OFFSET" default:"0" help:"Start at this byte offset of each stream."`
-	Since  time.Duration `placeholder:"5m" help:"Only what was written less than this long ago."`
-	Head   string        `placeholder:"N" help:"The first N lines; N with a unit (16KiB) is bytes. With --tail: both ends, and a line that says how much is omitted between them."`
-	Tail   string        `short:"n" placeholder:"N" help:"The last N lines; N with a unit (16KiB) is bytes. With -f: these lines, and then new output."`
-	Times  bool          `short:"t" name:"timestamps" help:"Begin each line with the time at which its first byte arrived, exact to a tenth of a second."`
+	Follow   bool   `short:"f" help:"Follow the output to the end of the process; of a service, over its restarts."`
+	From     int64  `placeholder:"OFFSET" default:"0" help:"Start at this byte offset of each stream; of a service, of its newest run."`
+	Since    string `placeholder:"TIME" help:"Only what was written since then: 5m ago, 15:04:05, 2006-01-02, or 2006-01-02T15:04:05 with or without a zone."`
+	Until    string `placeholder:"TIME" help:"Only what was written before then."`
+	Runs     int    `xor:"runs" placeholder:"N" help:"Only the newest N runs of a service. Default: all that are kept, by time."`
+	Previous bool   `short:"p" xor:"runs" help:"Only the run of a service before the newest."`
+	Head     string `placeholder:"N" help:"The first N lines; N with a unit (16KiB) is bytes. With --tail: both ends, and a line that says how much is omitted between them."`
+	Tail     string `short:"n" placeholder:"N" help:"The last N lines; N with a unit (16KiB) is bytes. With -f: these lines, and then new output."`
+	Times    bool   `short:"t" name:"timestamps" help:"Begin each line with the time at which its first byte arrived, exact to a tenth of a second."`
+	UTC      bool   `name:"utc" help:"Times are those of UTC. Default: of this place, with its zone."`
 
 	StripANSI bool   `name:"strip-ansi" help:"Remove terminal escape sequences."`
 	MaxLine   string `name:"max-line" placeholder:"SIZE" help:"Cut lines after this many bytes (2KiB), and say how much is omitted."`
@@ -33,7 +37,8 @@ type logsFlags struct {
 	Stdout bool `xor:"stream" help:"Only standard output."`
 	Stderr bool `xor:"stream" help:"Only standard error, printed on standard output."`
 
-	head, tail *view.Amount
+	head, tail   *view.Amount
+	since, until time.Time
 }
 
 // outputFacts is one piece of output as JSON: text if it is valid UTF-8,
@@ -76,6 +81,10 @@ func (c *logsFlags) run(ctx context.Context, inv *invocation, which func(context
 		var stop func()
 		ctx, stop = inv.whileRead(ctx)
 		defer stop()
+		if !c.until.IsZero() {
+			ctx, stop = context.WithDeadline(ctx, c.until)
+			defer stop()
+		}
 	}
 	if c.Stderr {
 		own := *inv
@@ -105,8 +114,14 @@ func (c *logsFlags) read() (shown *view.Options, err error) {
 	if c.From < 0 {
 		return nil, usageError("--from is negative; offsets count from 0")
 	}
-	if c.Since < 0 {
-		return nil, usageError("--since is negative; give how long ago, such as 5m")
+	if c.since, err = moment("--since", c.Since); err != nil {
+		return nil, err
+	}
+	if c.until, err = moment("--until", c.Until); err != nil {
+		return nil, err
+	}
+	if c.Runs < 0 {
+		return nil, usageError("--runs is negative; give how many, such as 2")
 	}
 	shown, err = c.view()
 	if shown != nil && c.Times {
@@ -125,37 +140,76 @@ func (c *logsFlags) several(ctx context.Context, inv *invocation, d *daemon, ids
 	return errors.Join(atOnce(ids, func(_ int, id string) error { return c.one(ctx, inv, d, id, together, nil) })...)
 }
 
-// one prints the output of one process, or of one of several, which take turns
-// by together.
-func (c *logsFlags) one(ctx context.Context, inv *invocation, d *daemon, id string, together *sync.Mutex, shown *view.Options) (err error) {
+// one prints the output of one process, or of the runs of one service, or of one of several,
+// which take turns by together.
+func (c *logsFlags) one(ctx context.Context, inv *invocation, d *daemon, id string, together *sync.Mutex, shown *view.Options) error {
 	p, err := d.find(ctx, id)
 	if err != nil {
 		return err
 	}
-	opts := process.ReadOptions{NoFollow: !c.Follow, Streams: c.streams()}
-	if opts.From, err = startAt(ctx, p, c.From, opts.Streams); err != nil {
+	w := &outputWriter{logsFlags: c, inv: inv, d: d, id: id, together: together, shown: shown, first: c.head, last: c.tail}
+	runs, err := d.runsOf(ctx, p, id)
+	switch {
+	case err != nil:
 		return about(id, err)
+	case runs == nil && (c.Previous || c.Runs > 0):
+		return usageError(id + " is no service, and has one run")
+	case runs == nil || c.From > 0:
+		return about(id, w.write(ctx, p))
 	}
-	if together != nil || c.Times && !inv.flags.JSON {
+	return about(id, w.runs(ctx, runs))
+}
+
+// outputWriter prints the output of a process, or of several runs of a service as one.
+type outputWriter struct {
+	*logsFlags
+	inv         *invocation
+	d           *daemon
+	id          string
+	together    *sync.Mutex
+	shown       *view.Options
+	first, last *view.Amount // what of the head and of the tail is still to be printed
+}
+
+// write prints the output of one process.
+func (w *outputWriter) write(ctx context.Context, p process.Process) (err error) {
+	opts := process.ReadOptions{NoFollow: !w.Follow, Streams: w.streams()}
+	if opts.From, err = startAt(ctx, p, w.From, opts.Streams); err != nil {
+		return err
+	}
+	inv := w.inv
+	if w.together != nil || w.Times && !inv.flags.JSON {
 		own := *inv
-		own.lines = &lineWriter{inv: inv, id: p.ID(), times: c.Times, together: together}
-		if together != nil {
-			own.lines.name = printable(id)
+		own.lines = &lineWriter{inv: inv, id: p.ID(), times: w.Times, utc: w.UTC, together: w.together}
+		if w.together != nil {
+			own.lines.name = printable(w.id)
 		}
 		defer func() { err = cmp.Or(err, own.lines.flush()) }()
 		inv = &own
 	}
-	if shown != nil {
-		v := *shown
+	if w.shown != nil {
+		v := *w.shown
 		v.From = opts.From
-		return about(id, inv.printView(ctx, d, p, v))
+		return inv.printView(ctx, w.d, p, v)
 	}
-	if c.tail != nil {
-		if opts.From, err = printTail(ctx, inv, p, opts, *c.tail); err != nil || !c.Follow {
-			return about(id, err)
+	if w.last != nil {
+		pieces, next, err := tailOf(ctx, p, opts, *w.last, w.within)
+		for _, piece := range pieces {
+			if err == nil {
+				err = inv.printOutput(piece)
+			}
+		}
+		if opts.From = next; err != nil || !w.Follow {
+			return err
 		}
 	}
-	return about(id, c.print(ctx, inv, p, opts))
+	return w.print(ctx, inv, p, opts)
+}
+
+// within: output was written in the time that was asked for. What was recovered after a
+// crash has no time, and is shown: too much is better than too little.
+func (c *logsFlags) within(ev process.Event) bool {
+	return ev.Time.IsZero() || !ev.Time.Before(c.since) && (c.until.IsZero() || ev.Time.Before(c.until))
 }
 
 func (c *logsFlags) streams() []process.Stream {
@@ -204,29 +258,19 @@ func optionalAmount(flag, text string) (*view.Amount, error) {
 }
 
 // print writes output as it comes, up to the head.
-func (c *logsFlags) print(ctx context.Context, inv *invocation, p process.Process, opts process.ReadOptions) error {
-	var left view.Amount
-	if c.head != nil {
-		left = *c.head
-	}
-	var after time.Time
-	if c.Since > 0 {
-		after = time.Now().Add(-c.Since)
-	}
+func (w *outputWriter) print(ctx context.Context, inv *invocation, p process.Process, opts process.ReadOptions) error {
 	for ev, err := range process.Events(ctx, p, opts) {
 		if err != nil {
 			return err
 		}
-		if c.head != nil && left == (view.Amount{}) {
+		if w.first != nil && *w.first == (view.Amount{}) {
 			return nil
 		}
-		// Output whose time is not known (it was recovered after a crash) is
-		// shown: too much is better than too little.
-		if ev.Kind == process.EventOutput && !ev.Time.IsZero() && ev.Time.Before(after) {
+		if ev.Kind == process.EventOutput && !w.within(ev) {
 			continue
 		}
-		if c.head != nil && ev.Kind == process.EventOutput {
-			ev.Data = left.Cut(ev.Data)
+		if w.first != nil && ev.Kind == process.EventOutput {
+			ev.Data = w.first.Cut(ev.Data)
 		}
 		if err := inv.printOutput(ev); err != nil {
 			return err

@@ -8,15 +8,16 @@ import (
 	"github.com/tend-run/tend/process"
 )
 
-// printTail writes the last lines or bytes of what there is now and returns
+// tailOf returns the last lines or bytes of what there is now, within says of which output, and
 // the offsets at which following continues.
-func printTail(ctx context.Context, inv *invocation, p process.Process, opts process.ReadOptions, want view.Amount) ([4]int64, error) {
+func tailOf(ctx context.Context, p process.Process, opts process.ReadOptions, want view.Amount,
+	within func(process.Event) bool) (pieces []process.Event, next [4]int64, err error) {
 	info, err := p.Info(ctx)
 	if err != nil {
-		return opts.From, err
+		return nil, opts.From, err
 	}
 	opts.NoFollow = true
-	next := opts.From
+	next = opts.From
 	for _, s := range info.Streams {
 		if !view.Wanted(opts.Streams, s.Stream) {
 			continue
@@ -24,27 +25,42 @@ func printTail(ctx context.Context, inv *invocation, p process.Process, opts pro
 		next[s.Stream] = s.End
 		start, err := tailStart(ctx, p, s, want)
 		if err != nil {
-			return next, err
+			return nil, next, err
 		}
 		opts.From[s.Stream] = max(start, min(opts.From[s.Stream], s.End))
 	}
 	var t tail
 	for ev, err := range process.Events(ctx, p, opts) {
 		if err != nil {
-			return next, err
+			return nil, next, err
 		}
 		if ev.Kind != process.EventOutput {
 			continue
 		}
 		next[ev.Stream] = max(next[ev.Stream], ev.Offset+int64(len(ev.Data)))
-		t.add(ev, want.Bytes > 0)
-	}
-	for _, piece := range t.last(want) {
-		if err := inv.printOutput(piece); err != nil {
-			return next, err
+		if within(ev) {
+			t.add(ev, want.Bytes > 0)
 		}
 	}
-	return next, nil
+	return t.last(want), next, nil
+}
+
+// less is what is wanted beside pieces that there are.
+func less(want view.Amount, pieces []process.Event) view.Amount {
+	var open [4]bool
+	for _, p := range pieces {
+		want.Bytes = max(want.Bytes-int64(len(p.Data)), 0)
+		if open[p.Stream] = !bytes.HasSuffix(p.Data, []byte{'\n'}); !open[p.Stream] {
+			want.Lines--
+		}
+	}
+	for _, unfinished := range open {
+		if unfinished {
+			want.Lines--
+		}
+	}
+	want.Lines = max(want.Lines, 0)
+	return want
 }
 
 // tailStart returns an offset from which stream s has at least the wanted

@@ -18,8 +18,8 @@ func (c *logsFlags) view() (*view.Options, error) {
 	if (c.head == nil || c.tail == nil) && !c.StripANSI && c.MaxLine == "" {
 		return nil, nil
 	}
-	if c.Follow || c.Since > 0 {
-		return nil, usageError("-f and --since do not go with --head and --tail together, --strip-ansi or --max-line")
+	if c.Follow || c.Since != "" || c.Until != "" {
+		return nil, usageError("-f, --since and --until do not go with --head and --tail together, --strip-ansi or --max-line")
 	}
 	o := &view.Options{Streams: c.streams(), StripANSI: c.StripANSI}
 	if c.head != nil {
