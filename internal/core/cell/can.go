@@ -62,6 +62,7 @@ func (m *Maker) Can() (can box.Can) {
 func (m *Maker) probe(base box.Base) error {
 	dir := filepath.Join(m.parts.dir, "probe")
 	defer removeAll(dir)
+	defer m.parts.forgetTrials()
 	for _, sub := range []string{"up", "wk", "root"} {
 		if err := os.MkdirAll(filepath.Join(dir, sub), 0o755); err != nil {
 			return err

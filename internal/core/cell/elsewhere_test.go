@@ -4,6 +4,7 @@ package cell
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -11,6 +12,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -24,8 +26,41 @@ import (
 // runs, and does nothing else.
 const canHere = "TEND_TEST_CAN_HERE"
 
+// insideHere is a line of the shell. The test program runs it in a box where it runs, whose state directory
+// canHere names, and prints what it says.
+const insideHere = "TEND_TEST_INSIDE_HERE"
+
+func runInside(state, line string) error {
+	w, err := NewMaker(state, &cgroup.Tree{})
+	if err != nil {
+		return err
+	}
+	s := box.Spec{ID: "00000000-0000-4000-8000-000000000001", Dir: state + "/box", UIDBase: 100000, Volatile: true}
+	if os.Geteuid() != 0 {
+		s.UIDBase = 0
+	}
+	if err := errors.Join(os.MkdirAll(s.Dir+"/up", 0o755), os.MkdirAll(s.Dir+"/wk", 0o755)); err != nil {
+		return err
+	}
+	c, err := w.Make(&s)
+	if err != nil {
+		return err
+	}
+	out, err := exec.Command("nsenter", "-t", fmt.Sprint(c.PID), "-U", "-m", "-p", "-S", "0", "-G", "0", "/bin/sh", "-c", line).CombinedOutput()
+	os.Stdout.Write(out)
+	c.kill()
+	return errors.Join(err, c.End(time.Now().Add(patience)))
+}
+
 func TestMain(m *testing.M) {
 	kernelfault.Main(os.Environ())
+	if line := os.Getenv(insideHere); line != "" {
+		if err := runInside(os.Getenv(canHere), line); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
 	state := os.Getenv(canHere)
 	if state == "" {
 		os.Exit(m.Run())
@@ -45,6 +80,16 @@ func TestMain(m *testing.M) {
 // mounts.
 func elsewhere(t *testing.T, line string) (can box.Can) {
 	t.Helper()
+	out := saidElsewhere(t, line)
+	if err := json.Unmarshal(out, &can); err != nil {
+		t.Fatalf("%v, %q", err, out)
+	}
+	return can
+}
+
+// saidElsewhere is elsewhere for what is executed there to say.
+func saidElsewhere(t *testing.T, line string) []byte {
+	t.Helper()
 	proctest.Root(t)
 	test := proctest.Value(os.Executable())(t)
 	cmd := exec.Command("/bin/sh", "-ec", `mount --bind "$2" "$1"; cp "$0" "$1/test"; mkdir -m 777 "$1/state"; `+line, test, "/mnt", t.TempDir())
@@ -52,13 +97,10 @@ func elsewhere(t *testing.T, line string) (can box.Can) {
 	var problems strings.Builder
 	cmd.Stderr = &problems
 	out, err := cmd.Output()
-	if err == nil {
-		err = json.Unmarshal(out, &can)
-	}
 	if err != nil {
 		t.Fatalf("%v, %q, %s", err, out, problems.String())
 	}
-	return can
+	return out
 }
 
 // ordinary executes what follows as an ordinary user.
@@ -80,6 +122,20 @@ func TestARootThatIsAnOverlay(t *testing.T) {
 				t.Errorf("%+v", can)
 			}
 		})
+	}
+}
+
+// TestFilesOverARootThatIsAnOverlay: the machine's are nobody's, and yet can be replaced and removed, with their directories.
+func TestFilesOverARootThatIsAnOverlay(t *testing.T) {
+	const line = `cd /usr/share/base-files && stat -c %u profile && sed -i s/PATH/PUTH/ profile && grep -q PUTH profile && rm motd && ls motd 2>/dev/null
+		echo new > /usr/bin/new && rm /usr/bin/env && chmod 600 /usr/bin/new && stat -c "%u %a" /usr/bin/new
+		(echo more >> dot.bashrc) 2>/dev/null || echo refused; echo me > /etc/own && cat /etc/own; id -u; ls /opt; cat /srv/secret 2>/dev/null
+		mkdir -p /tmp/p/DEBIAN /tmp/p/usr/share/new-package; echo x > /tmp/p/usr/share/new-package/file
+		printf "Package: new-package\nVersion: 1\nArchitecture: all\nMaintainer: A <a@b.c>\nDescription: d\n" > /tmp/p/DEBIAN/control
+		dpkg-deb --build /tmp/p /tmp/p.deb >/dev/null && dpkg -i /tmp/p.deb >/tmp/log 2>&1 || cat /tmp/log; cat /usr/share/new-package/file; dpkg -s new-package | grep Status`
+	got := string(saidElsewhere(t, overlayRoot+`echo secret > /mnt/secret; export `+insideHere+`='`+line+`'; `+canHere+`=/srv/state exec chroot . /srv/test`))
+	if want := "65534\n0 600\nrefused\nme\n0\nx\nStatus: install ok installed\n"; got != want {
+		t.Errorf("%q; want %q", got, want)
 	}
 }
 

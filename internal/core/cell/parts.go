@@ -16,7 +16,6 @@ import (
 	"github.com/tend-run/tend/internal/core/spawn"
 	"github.com/tend-run/tend/internal/lib/eintr"
 	"github.com/tend-run/tend/internal/lib/newfs"
-	"github.com/tend-run/tend/internal/lib/place"
 	"github.com/tend-run/tend/internal/lib/unixsock"
 	"github.com/tend-run/tend/process"
 )
@@ -49,6 +48,7 @@ type stage struct {
 	uid        uint32
 	base       box.Base
 	hide, show []string
+	trial      bool // of ProbeID
 
 	ns, mnt, void int // namespaces; ns and void are an ordinary user's, else -1
 	mounts        int // an ordinary user's: /proc/self/mountinfo, open: it says when the mounts change
@@ -164,10 +164,22 @@ func (st *stage) close(p *parts) {
 	}
 }
 
+// forgetTrials lets go of the stages of ProbeID.
+func (p *parts) forgetTrials() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.stages = slices.DeleteFunc(p.stages, func(st *stage) bool {
+		if st.trial {
+			st.close(p)
+		}
+		return st.trial
+	})
+}
+
 // fits reports whether a box may begin in the stage.
 func (st *stage) fits(p *parts, s *box.Spec) bool {
 	switch {
-	case st.uid != s.UIDBase:
+	case st.uid != s.UIDBase || st.trial != (s.ID == ProbeID):
 		return false
 	case s.Base == box.BaseNone:
 		return p.rootless || st.base == box.BaseNone
@@ -180,7 +192,7 @@ func (p *parts) stage(s *box.Spec) (st *stage, err error) {
 	if i := slices.IndexFunc(p.stages, func(st *stage) bool { return st.fits(p, s) }); i >= 0 {
 		return p.stages[i], nil
 	}
-	st = &stage{uid: s.UIDBase, base: s.Base, hide: slices.Clone(s.Hide), show: slices.Clone(s.Show), ns: -1, mnt: -1, void: -1, mounts: -1}
+	st = &stage{uid: s.UIDBase, base: s.Base, hide: slices.Clone(s.Hide), show: slices.Clone(s.Show), trial: s.ID == ProbeID, ns: -1, mnt: -1, void: -1, mounts: -1}
 	if p.rootless {
 		st.base = box.BaseHost
 		err = p.makeRootless(st)
@@ -328,26 +340,6 @@ func (p *parts) attach(q *piece, ns int) (int, error) {
 		return -1, fmt.Errorf("%s of sandboxes%s: %w: %w", q.path, why, err, process.ErrUnsupported)
 	}
 	return fd, nil
-}
-
-// fill writes a skeleton whole. It sets the pieces of the stage.
-func (k *skeleton) fill(state string, st *stage, attach func(p *piece, i int) error) error {
-	t, err := place.Read()
-	if err != nil {
-		return err
-	}
-	if k.hidden, err = hiddenOf(t, state, st.hide); err != nil {
-		return err
-	}
-	if err := k.write(); err != nil {
-		return fmt.Errorf("the skeleton of sandboxes: %w", err)
-	}
-	if err := k.show(t, st.show, attach); err != nil {
-		return fmt.Errorf("the directories that sandboxes see: %w", err)
-	}
-	st.pieces = k.pieces
-	st.nobody = slices.ContainsFunc(k.pieces, func(p piece) bool { return p.nobody })
-	return nil
 }
 
 // cloneOf returns a detached copy of what a descriptor shows, in a mount that is attached.

@@ -5,6 +5,7 @@ package cell
 import (
 	"fmt"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -200,6 +201,15 @@ func (k *skeleton) show(t place.Table, show []string, attach func(p *piece, i in
 			}
 		}
 	}
+	for _, p := range k.pieces {
+		if p.nobody && !p.bound && !k.trial && slices.Contains(box.Packages, p.path) {
+			for _, dir := range []string{"", "/triggers", "/lists"} {
+				if err := k.database(p.path+dir, p.from+dir); err != nil {
+					return err
+				}
+			}
+		}
+	}
 	for _, p := range append(slices.Clone(show), localPrograms) {
 		closed, err := k.closed(p)
 		if err != nil {
@@ -234,7 +244,7 @@ func (k *skeleton) show(t place.Table, show []string, attach func(p *piece, i in
 // owned are the directories of a piece that root inside is to own with all below, though on the machine
 // their owners are nobody inside. Those of an ordinary user's programs are too many.
 func (k *skeleton) owned(p *piece) []string {
-	if !p.nobody || p.bound {
+	if !p.nobody || p.bound || k.trial {
 		return nil
 	}
 	if !k.rootless {
@@ -282,6 +292,27 @@ func (k *skeleton) ownBelow(p, from string, left *int) error {
 			if err := k.ownBelow(p+"/"+e.Name(), from+"/"+e.Name(), left); err != nil {
 				return err
 			}
+		}
+	}
+	return nil
+}
+
+// database has copies of the files of a database of packages, whose owners are nobody inside: programs
+// of packages make hard links of them, and lock some, which are new where they are not for everybody.
+func (k *skeleton) database(p, from string) error {
+	entries, _ := os.ReadDir(from) // there may be none
+	for _, e := range entries {
+		fi, err := e.Info()
+		if err != nil || !fi.Mode().IsRegular() || path.Base(p) == "lists" && fi.Mode()&0o004 != 0 {
+			continue
+		}
+		if fi.Mode()&0o004 == 0 {
+			err = k.hide(p + "/" + e.Name())
+		} else {
+			err = k.copy(from+"/"+e.Name(), p+"/"+e.Name(), false)
+		}
+		if err != nil {
+			return err
 		}
 	}
 	return nil

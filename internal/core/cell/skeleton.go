@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tend-run/tend/internal/core/box"
+	"github.com/tend-run/tend/internal/lib/place"
 )
 
 // The skeleton is the lowest layer of boxes over this machine: a filesystem in memory that is
@@ -39,6 +40,7 @@ type skeleton struct {
 	room   int64 // for what is copied, in bytes
 
 	pieces []piece
+	trial  bool // nothing is written inside: nobody's directories need not be root's
 }
 
 // attr of a directory as it is inside.
@@ -64,6 +66,27 @@ const mostSettings = 64 << 20
 
 func newSkeleton(at string, first int, rootless bool) *skeleton {
 	return &skeleton{at: at, first: first, rootless: rootless, made: map[string]attr{}, room: mostSettings}
+}
+
+// fill writes a skeleton whole. It sets the pieces of the stage.
+func (k *skeleton) fill(state string, st *stage, attach func(p *piece, i int) error) error {
+	t, err := place.Read()
+	if err != nil {
+		return err
+	}
+	if k.hidden, err = hiddenOf(t, state, st.hide); err != nil {
+		return err
+	}
+	if err := k.write(); err != nil {
+		return fmt.Errorf("the skeleton of sandboxes: %w", err)
+	}
+	k.trial = st.trial
+	if err := k.show(t, st.show, attach); err != nil {
+		return fmt.Errorf("the directories that sandboxes see: %w", err)
+	}
+	st.pieces = k.pieces
+	st.nobody = slices.ContainsFunc(k.pieces, func(p piece) bool { return p.nobody })
+	return nil
 }
 
 // write writes all but what is in pieces.

@@ -150,3 +150,19 @@ func TestABoxWithoutADiskIsSaidAsBefore(t *testing.T) {
 		t.Error("half a disk is one")
 	}
 }
+
+// TestWhatIsShownIsAtTheEnd: a keeper of before reads a spec without it.
+func TestWhatIsShownIsAtTheEnd(t *testing.T) {
+	for _, disk := range []string{"", "/disk"} {
+		want := *cellSpec
+		want.Disk = disk
+		var before, e Enc
+		want.Append(&before)
+		want.Show = []string{"/opt/java", "/nix/store"}
+		want.Append(&e)
+		got, err := ParseCellSpec(e.B)
+		if d := cmp.Diff(want, got, cmpopts.EquateEmpty()); err != nil || d != "" || !bytes.HasPrefix(e.B, before.B) {
+			t.Errorf("%v -sent +received:\n%s", err, d)
+		}
+	}
+}
