@@ -72,8 +72,9 @@ func parseSignal(text string) (int, error) {
 
 type killCmd struct {
 	inSandbox
-	Signal string   `short:"s" placeholder:"SIG" complete:"signal" help:"Send this signal to the process and its descendants, and do not wait; -9, -KILL and the like are the same as -s."`
-	IDs    []string `arg:"" name:"id" complete:"live" help:"The processes."`
+	Signal string `short:"s" placeholder:"SIG" complete:"signal" help:"Send this signal to the process and its descendants, and do not wait; -9, -KILL and the like are the same as -s."`
+	allFlag
+	IDs []string `arg:"" name:"id" optional:"" complete:"live" help:"The processes."`
 }
 
 // asUsual: kill -9, -KILL and -SIGKILL are kill -s.
@@ -86,6 +87,9 @@ func (*killCmd) asUsual(word string) string {
 }
 
 func (c *killCmd) Run(ctx context.Context, inv *invocation) error {
+	if err := c.check(c.IDs); err != nil {
+		return err
+	}
 	sig := int(syscall.SIGKILL)
 	if c.Signal != "" {
 		var err error
@@ -97,7 +101,11 @@ func (c *killCmd) Run(ctx context.Context, inv *invocation) error {
 	if err != nil {
 		return err
 	}
-	return d.each(ctx, c.IDs, func(p process.Process, id string) error {
+	ids, err := c.choose(ctx, inv, d, c.IDs, false)
+	if err != nil {
+		return err
+	}
+	return d.each(ctx, ids, func(p process.Process, id string) error {
 		if sig != int(syscall.SIGKILL) {
 			return inv.signal(ctx, p, id, sig, process.ScopeTree)
 		}
@@ -163,20 +171,30 @@ type rmCmd struct {
 	IDs      []string `arg:"" name:"id" optional:"" complete:"finished" help:"The processes."`
 	Force    bool     `short:"f" help:"Kill those that still run."`
 	Finished bool     `help:"All finished processes, except pinned ones."`
+	All      bool     `short:"a" help:"The same; with -f, also all that run, but for those of services and, without --sandbox, of sandboxes."`
 }
 
 func (c *rmCmd) Run(ctx context.Context, inv *invocation) error {
 	switch {
-	case len(c.IDs) == 0 && !c.Finished:
+	case len(c.IDs) == 0 && !c.Finished && !c.All:
 		return usageError("give the processes to forget, or --finished for all that have ended")
-	case len(c.IDs) > 0 && c.Finished, c.Force && c.Finished:
-		return usageError("--finished is for all that have ended: it goes with no id and no -f")
+	case len(c.IDs) > 0 && (c.Finished || c.All), c.Force && c.Finished:
+		return usageError("--finished and --all go with no id, and --finished with no -f")
 	}
 	d, err := inv.connect(ctx)
 	if err != nil {
 		return err
 	}
-	if c.Finished {
+	if c.All && c.Force {
+		live, err := (&allFlag{true}).choose(ctx, inv, d, nil, false)
+		if err == nil {
+			err = d.each(ctx, live, func(p process.Process, id string) error { _, err := inv.killTree(ctx, p, id); return err })
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if c.Finished || c.All {
 		return c.finished(ctx, inv, d)
 	}
 	return d.each(ctx, c.IDs, func(p process.Process, id string) error {
@@ -263,6 +281,47 @@ func (inv *invocation) open(ctx context.Context, id string) (*daemon, process.Pr
 	}
 	p, err := d.find(ctx, id)
 	return d, p, err
+}
+
+// allFlag is of verbs that are for some processes, or for all.
+type allFlag struct {
+	All bool `short:"a" help:"All that run; without --sandbox, on the machine itself."`
+}
+
+// check wants one of the two.
+func (a *allFlag) check(given []string) error {
+	if a.All == (len(given) > 0) {
+		return usageError("give the processes, or --all for all that run")
+	}
+	return nil
+}
+
+// choose returns the words for the processes: those that were given, or of all that run. Those of
+// services are among them by the names of these, or not at all: tend down ends them.
+func (a *allFlag) choose(ctx context.Context, inv *invocation, d *daemon, given []string, services bool) (words []string, err error) {
+	if !a.All {
+		return given, nil
+	}
+	infos, err := d.List(ctx, process.Filter{Live: true})
+	left := 0
+	for i := range infos {
+		labels, word := infos[i].Spec.Labels, string(infos[i].ID)
+		of := labels[process.LabelService]
+		switch {
+		case inv.sandbox == "" && labels[process.LabelSandbox] != "" && of == "", labels[process.LabelHook] != "":
+			continue
+		case of != "" && !services:
+			left++
+			continue
+		case of != "":
+			word = of
+		}
+		words = append(words, word)
+	}
+	if left > 0 {
+		inv.note("services go on; tend down ends them")
+	}
+	return words, err
 }
 
 // each calls act for every process, also after failures.

@@ -30,6 +30,9 @@ func (d *daemon) find(ctx context.Context, id string) (process.Process, error) {
 	p, err := d.Get(ctx, process.Selector{Any: id})
 	if errors.Is(err, process.ErrNotFound) {
 		err = d.noneOf(ctx, id, err)
+		if id == "all" {
+			err = &keyError{"no process has this name; --all means all that run", err}
+		}
 	}
 	if err != nil {
 		return nil, about(id, err)

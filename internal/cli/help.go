@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"go/doc/comment"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -52,6 +53,10 @@ func (inv *invocation) help(n *node) error {
 	}
 	p.table("Arguments:", rows)
 	p.table("Flags:", n.flagRows())
+	if n.parent != nil {
+		p.line("")
+		p.line("Flags of every command: --url, --token, --state-dir, --json, --help (tend --help)")
+	}
 	group := ""
 	rows = nil
 	for _, v := range n.shown() {
@@ -81,9 +86,15 @@ func (n *node) names() (text string) {
 	return strings.TrimPrefix(text, " ")
 }
 
-// flagRows are the flags that may stand at n, those of each verb below an empty row.
+// flagRows are the flags of n, and then of each verb above it, below an empty row. Those of the
+// program are its own help's alone.
 func (n *node) flagRows() (rows []row) {
-	for _, n := range n.line() {
+	line := n.line()
+	slices.Reverse(line)
+	for _, n := range line {
+		if n.parent == nil && len(line) > 1 {
+			break
+		}
 		for i, f := range visible(n.flags) {
 			if i == 0 && rows != nil {
 				rows = append(rows, row{})

@@ -16,7 +16,7 @@ import (
 type imageCmd struct {
 	Pull    imagePullCmd    `cmd:"" signals:"int,term,hup" help:"Fetch images from a registry."`
 	Import  imageImportCmd  `cmd:"" signals:"int,term,hup" aliases:"load" help:"Read an archive or a directory of an image."`
-	Ls      imageLsCmd      `cmd:"" aliases:"list" help:"List images."`
+	Ls      imageLsCmd      `cmd:"" default:"" aliases:"list" help:"List images."`
 	Inspect imageInspectCmd `cmd:"" aliases:"info,show" help:"Print all that is known of images, as JSON."`
 	Rm      imageRmCmd      `cmd:"" aliases:"remove,delete" help:"Remove images; sandboxes and templates created from them stay."`
 	Prune   imagePruneCmd   `cmd:"" help:"Remove images without a name, or all that nothing uses."`

@@ -15,8 +15,9 @@ import (
 type logsCmd struct {
 	inSandbox
 	logsFlags
+	allFlag
 
-	IDs []string `arg:"" name:"id" complete:"process" help:"The processes. With several, each line begins with the name."`
+	IDs []string `arg:"" name:"id" optional:"" complete:"process" help:"The processes. With several, each line begins with the name."`
 }
 
 type logsFlags struct {
@@ -60,7 +61,10 @@ type outputFacts struct {
 }
 
 func (c *logsCmd) Run(ctx context.Context, inv *invocation) error {
-	return c.run(ctx, inv, func(context.Context, *daemon) ([]string, error) { return c.IDs, nil })
+	if err := c.check(c.IDs); err != nil {
+		return err
+	}
+	return c.run(ctx, inv, func(ctx context.Context, d *daemon) ([]string, error) { return c.choose(ctx, inv, d, c.IDs, true) })
 }
 
 // run prints the output of the processes that which returns.

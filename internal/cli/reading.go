@@ -169,7 +169,7 @@ func nearly(text, word string, known []string) string {
 	const longest = 64 // typo.Distance wants a bound
 	var near []string
 	for _, k := range known {
-		if strings.HasPrefix(k, word) || len(word) <= longest && typo.Distance(k, word) <= 2 {
+		if strings.HasPrefix(k, word) || len(word) <= longest && typo.Distance(k, word) <= typos(word) {
 			near = append(near, strconv.Quote(k))
 		}
 	}

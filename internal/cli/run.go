@@ -37,7 +37,7 @@ type runFlags struct {
 	Replace bool   `help:"First end the process that runs with this name, as tend stop does."`
 	Tag     string `placeholder:"TAG" complete:"tag" help:"A tag to find it by."`
 
-	Cwd string `placeholder:"DIR" help:"Working directory. Default: this one, if the daemon is on this machine."`
+	Cwd string `short:"w" aliases:"dir,workdir" placeholder:"DIR" help:"Working directory. Default: this one, if the daemon is on this machine."`
 	envFlags
 	CleanEnv bool              `name:"clean-env" help:"Pass no variables of this shell but PATH."`
 	User     string            `short:"u" placeholder:"USER" help:"Run as this user: a name, uid or uid:gid."`
@@ -256,6 +256,10 @@ func (c *runFlags) spec(inv *invocation, verb string, words []string) (process.S
 		words = words[1:]
 	} else if len(words) > 0 && len(words[0]) > 1 && words[0][0] == '-' {
 		// A flag with a typing error, far more likely than a program.
+		flag, _, _ := strings.Cut(words[0], "=")
+		if hint := cmp.Or(runHints[flag], runHints[flag[:min(2, len(flag))]]); hint != "" {
+			return s, usageError(fmt.Sprintf("%s is no flag of tend %s: %s", flag, verb, hint))
+		}
 		return s, usageError(fmt.Sprintf("unknown flag %s; see tend %s --help (a program of that name comes after --)", words[0], verb))
 	}
 	if len(words) == 0 {
@@ -315,6 +319,18 @@ func (c *runFlags) spec(inv *invocation, verb string, words []string) (process.S
 		return s, usageError(err.Error())
 	}
 	return s, nil
+}
+
+// runHints are flags of docker run that have no equal, and what does it.
+var runHints = map[string]string{
+	"-p":        "a process of this machine listens on the machine's ports; in a sandbox, tend sandbox --help says how they are reached",
+	"--publish": "a process of this machine listens on the machine's ports; in a sandbox, tend sandbox --help says how they are reached",
+	"-v":        "a process of this machine has the machine's files; tend sandbox create --share gives a sandbox some",
+	"--volume":  "a process of this machine has the machine's files; tend sandbox create --share gives a sandbox some",
+	"--mount":   "a process of this machine has the machine's files; tend sandbox create --share gives a sandbox some",
+	"--restart": "a service of a tend.yaml is restarted (restart: always, on-failure or never); tend up -d starts it",
+	"--network": "a process of this machine has the machine's network; tend sandbox create --help has the rules of a sandbox's",
+	"--init":    "tend reaps the children of what it runs in any case",
 }
 
 // hasExit reports whether something is to be done when the process has ended.

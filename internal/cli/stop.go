@@ -62,17 +62,24 @@ func (inv *invocation) stop(ctx context.Context, p process.Process, id string, g
 type stopCmd struct {
 	inSandbox
 	grace
+	allFlag
 
-	IDs []string `arg:"" name:"id" complete:"live" help:"The processes."`
+	IDs []string `arg:"" name:"id" optional:"" complete:"live" help:"The processes."`
 }
 
 func (c *stopCmd) Run(ctx context.Context, inv *invocation) error {
 	sig, err := c.grace.read()
+	if err == nil {
+		err = c.check(c.IDs)
+	}
 	if err != nil {
 		return err
 	}
 	d, err := inv.connect(ctx)
 	if err != nil {
+		return err
+	}
+	if c.IDs, err = c.choose(ctx, inv, d, c.IDs, false); err != nil {
 		return err
 	}
 	done := inv.progress("stopping")
@@ -108,14 +115,18 @@ func (c *stopCmd) Run(ctx context.Context, inv *invocation) error {
 type restartCmd struct {
 	inSandbox
 	grace
+	allFlag
 
-	IDs []string `arg:"" name:"id" complete:"process" help:"The processes, running or finished. If a process belongs to a service, the service is restarted by its own rules."`
+	IDs []string `arg:"" name:"id" optional:"" complete:"process" help:"The processes, running or finished. If a process belongs to a service, the service is restarted by its own rules."`
 }
 
 // Run ends each process and starts it again from its spec, with a new id. The
 // former process is kept as any that has finished; the name finds the new one.
 func (c *restartCmd) Run(ctx context.Context, inv *invocation) error {
 	sig, err := c.grace.read()
+	if err == nil {
+		err = c.check(c.IDs)
+	}
 	if err != nil {
 		return err
 	}
@@ -123,7 +134,11 @@ func (c *restartCmd) Run(ctx context.Context, inv *invocation) error {
 	if err != nil {
 		return err
 	}
-	return each(c.IDs, func(id string) error {
+	ids, err := c.choose(ctx, inv, d, c.IDs, true)
+	if err != nil {
+		return err
+	}
+	return each(ids, func(id string) error {
 		p, err := d.find(ctx, id)
 		if inv.sandbox == "" && (err == nil || errors.Is(err, process.ErrNotFound)) {
 			switch of, err := d.restartService(ctx, id, p); {

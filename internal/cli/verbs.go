@@ -112,14 +112,41 @@ func (inv *invocation) misunderstood(at *node, err error) int {
 	return 2
 }
 
+// hints are verbs of other programs that no verb of ours is like.
+var hints = map[string]string{
+	"start":         "tend run -d --name NAME -- CMD starts a process, tend restart NAME one that has ended, tend services start NAME a service, tend sandbox start NAME a sandbox",
+	"exec":          "tend sandbox exec NAME -- CMD runs a command in a sandbox, tend run -- CMD on this machine",
+	"scale":         "each service runs once: declare it in tend.yaml under several names",
+	"rename":        "tend sandbox set NAME --name NEW renames a sandbox; a process keeps its name until tend run --replace --name NAME",
+	"port-forward":  "a process of this machine has the machine's ports; tend sandbox --help says how ports of a sandbox are reached",
+	"port":          "a process of this machine has the machine's ports; tend sandbox --help says how ports of a sandbox are reached",
+	"compose":       "tend up, tend down, tend services and tend logs do it for the services of a tend.yaml; tend init writes one for a project",
+	"save":          "nothing has to be saved: services that tend up has started come back with the daemon (docker save: tend image import reads its files)",
+	"resurrect":     "services that tend up has started come back with the daemon: tend services",
+	"startup":       "the packages bring units of systemd: systemctl enable --now tend (docs/install.md)",
+	"unstartup":     "systemctl disable --now tend",
+	"network":       "networks belong to sandboxes: tend sandbox create --help",
+	"volume":        "directories are shared with a sandbox when it is created: tend sandbox create --help",
+	"expose":        "a process of this machine has the machine's ports; tend sandbox --help says how ports of a sandbox are reached",
+	"login":         "tend image pull reads the logins of docker and podman; TEND_TOKEN and --token are for a daemon",
+	"push":          "tend pushes no images; tend image pull and import bring them here",
+	"detach":        "ctrl-] leaves a process that is attached, and it goes on",
+	"edit":          "change the tend.yaml, and then tend up -d",
+	"has-session":   "tend ps --filter name=NAME -q prints nothing if there is none",
+	"split-window":  "tend run -t --name NAME -- sh starts another shell; the page (tend ui) shows several",
+	"switch-client": "tend attach NAME; ctrl-] leaves it",
+}
+
 // synonyms are what other programs call the verbs.
 var synonyms = map[string]string{
-	"start": "run", "exec": "run", "spawn": "run", "create": "run", "new": "run", "new-session": "run -t", "shell": "run -t",
+	"spawn": "run", "create": "run", "new": "run", "new-session": "run -t", "new-window": "run -t", "shell": "run -t",
 	"cp": "sandbox cp", "copy": "sandbox cp", "fork": "sandbox fork", "snapshot": "sandbox snapshot", "pause": "sandbox pause",
 	"box":        "sandbox",
 	"status-all": "ps", "processes": "ps", "jobs": "ps", "list-sessions": "ps", "sessions": "ps", "show": "inspect",
-	"describe": "inspect", "info": "inspect", "get": "inspect",
+	"jlist": "ps --json", "get": "ps", "describe": "inspect", "info": "inspect",
 	"reload": "restart", "revert": "rollback", "undo": "rollback", "respawn": "restart", "recreate": "restart",
+	"apply": "up -d -f", "unpause": "sandbox resume", "commit": "sandbox snapshot", "build": "template build", "pull": "image pull",
+	"load": "image import", "rmi": "image rm", "capture-pane": "logs",
 	"log": "logs", "tail": "logs", "cat": "logs", "output": "logs", "journal": "logs", "monit": "top", "monitor": "top",
 	"stats": "top", "htop": "top", "watch": "events -f",
 	"search": "grep", "find": "grep", "connect": "attach", "a": "attach", "at": "attach", "attach-session": "attach",
@@ -139,7 +166,11 @@ func (n *node) noVerb(said string) error {
 	if n.parent != nil {
 		return usageError(fmt.Sprintf("%q is no verb of %s", said, n.path()))
 	}
-	near := []string{"tend " + synonyms[strings.ToLower(said)]}
+	word := strings.ToLower(said)
+	if hint := hints[word]; hint != "" {
+		return usageError(fmt.Sprintf("%q is no verb; %s", said, hint))
+	}
+	near := []string{"tend " + synonyms[word]}
 	if near[0] == "tend " {
 		near = n.nearVerbs(said)
 	}
@@ -150,18 +181,26 @@ func (n *node) noVerb(said string) error {
 	return usageError(text)
 }
 
+// typos is how many letters of a word may be wrong: in a short one two make another word.
+func typos(word string) int {
+	if len(word) < 3 {
+		return 0
+	}
+	return min(1+len(word)/8, 2)
+}
+
 func (n *node) nearVerbs(said string) (near []string) {
-	best := 1 + min(2, len(said)/3)
+	best := typos(said) + 1
 	for _, v := range n.shown() {
 		for _, name := range append([]string{v.name}, v.list("aliases")...) {
 			d := typo.Distance(strings.ToLower(said), name)
 			if len(said) >= 2 && strings.HasPrefix(name, said) {
-				d = 1
+				d = 0
 			}
 			if d < best {
 				near, best = nil, d
 			}
-			if d == best && d <= min(2, len(said)/2) && !slices.Contains(near, "tend "+v.name) {
+			if d == best && d <= typos(said) && !slices.Contains(near, "tend "+v.name) {
 				near = append(near, "tend "+v.name)
 			}
 		}

@@ -108,6 +108,9 @@ func EncodeSpec(b []byte, s *process.Spec) []byte {
 	return b
 }
 
+// field is not inlined: in each place of EncodeSpec it would take 19 KB together.
+//
+//go:noinline
 func field(b []byte, tag uint64, v string) []byte {
 	b = binary.AppendUvarint(b, tag)
 	b = binary.AppendUvarint(b, uint64(len(v)))
