@@ -80,6 +80,24 @@ func deadlineDestroys(t *testing.T, d driver.Driver) {
 	if state(t, other) != driver.Ready {
 		t.Error("a sandbox without a deadline ended")
 	}
+	// A stop ends neither: one that would be paused is stopped already, the other one is destroyed.
+	paused, _ := create(t, d, driver.Spec{Deadline: time.Now().Add(time.Hour), AtDeadline: driver.ActionPause})
+	stopped, _ := create(t, d, driver.Spec{Deadline: time.Now().Add(time.Hour)})
+	for _, s := range []driver.Sandbox{paused, stopped} {
+		proctest.Must(t, s.Stop(t.Context()))
+		if info := change(t, s, driver.Change{}); info.Deadline.IsZero() {
+			t.Error("a stop has taken the deadline away")
+		}
+		soon = time.Now()
+		change(t, s, driver.Change{Deadline: &soon})
+	}
+	proctest.Eventually(t, "the stopped sandbox is destroyed", func() bool {
+		_, err := stopped.Info(t.Context())
+		return errors.Is(err, driver.ErrNotFound)
+	})
+	if state(t, paused) != driver.Stopped {
+		t.Error("a stopped sandbox that would be paused is gone")
+	}
 }
 
 func deadlinePauses(t *testing.T, d driver.Driver) {

@@ -313,10 +313,10 @@ func (b *box) expire(ctx context.Context, now time.Time) error {
 func (b *box) deadline() time.Time {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.gone || !b.rec.StoppedAt.IsZero() {
+	if b.gone {
 		return time.Time{}
 	}
-	return b.rec.Deadline
+	return b.rec.Ends()
 }
 
 // Touch implements sandboxrecord.Entrance.

@@ -168,10 +168,10 @@ func (s *sandbox) newHome(c *driver.Change) (string, error) {
 func (s *sandbox) deadline() time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.gone || !s.rec.StoppedAt.IsZero() || !s.rec.PausedAt.IsZero() {
+	if s.gone || !s.rec.PausedAt.IsZero() {
 		return time.Time{}
 	}
-	return s.rec.Deadline
+	return s.rec.Ends()
 }
 
 // Touch implements sandboxrecord.Entrance.

@@ -158,17 +158,23 @@ func (r *Record) Due(now time.Time) Due {
 	switch {
 	case r.Destroying:
 		return DueDestroy
-	case !r.StoppedAt.IsZero():
-		if r.DeleteAfterStop > 0 && now.Sub(r.StoppedAt) >= r.DeleteAfterStop {
-			return DueDestroy
-		}
-	case !r.Deadline.IsZero() && !now.Before(r.Deadline):
-		if r.PauseAtDeadline {
-			return DuePause
-		}
+	case !r.StoppedAt.IsZero() && r.DeleteAfterStop > 0 && now.Sub(r.StoppedAt) >= r.DeleteAfterStop:
 		return DueDestroy
+	case r.Ends().IsZero() || now.Before(r.Deadline):
+		return DueNothing
+	case r.PauseAtDeadline:
+		return DuePause
 	}
-	return DueNothing
+	return DueDestroy
+}
+
+// Ends is when its deadline ends or pauses it; zero: that does nothing. A sandbox that is
+// stopped, by somebody or with its daemon, is destroyed at its deadline all the same.
+func (r *Record) Ends() time.Time {
+	if !r.StoppedAt.IsZero() && r.PauseAtDeadline {
+		return time.Time{}
+	}
+	return r.Deadline
 }
 
 // Due is a due action.
