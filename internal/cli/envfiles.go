@@ -152,14 +152,14 @@ func problemsOf(ctx context.Context, f *operator.Clients, name string) []string 
 			"the domain needs a DNS record of *.%s with the address of the daemon (tend serve --domain)",
 			host, name)}
 	case isInvalid && invalid.Reason == x509.Expired:
-		return []string{fmt.Sprintf("the certificate of %s has expired, or this machine's clock is wrong: no client will accept it "+
+		return []string{fmt.Sprintf("E2B_DOMAIN: the certificate of %s has expired, or this machine's clock is wrong: no client will accept it "+
 			"(tend serve --tls-cert, or --tls acme: see the daemon's log)", host)}
 	case unknown:
-		return []string{fmt.Sprintf("the certificate of %s is of an authority that this machine does not trust: "+
+		return []string{fmt.Sprintf("E2B_DOMAIN: the certificate of %s is of an authority that this machine does not trust: "+
 			"put that authority into the files that "+
 			"SSL_CERT_FILE and NODE_EXTRA_CA_CERTS name", host)}
 	case wrongName:
-		return []string{fmt.Sprintf("the certificate is not for %s: give --domain the domain of the certificate (%v)", host, err)}
+		return []string{fmt.Sprintf("E2B_DOMAIN: the certificate is not for %s: give --domain the domain of the certificate (%v)", host, err)}
 	}
 	return []string{fmt.Sprintf("E2B_DOMAIN: %s cannot be reached: %v", at, err)}
 }

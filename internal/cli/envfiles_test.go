@@ -47,9 +47,9 @@ func TestWhatStandsInAClientsWayIsNamed(t *testing.T) {
 		ca, want string
 	}{
 		"nothing":              {name, good, ca, ""},
-		"an authority":         {name, good, "", "is of an authority that this machine does not trust: put that authority into the files that SSL_CERT_FILE and NODE_EXTRA_CA_CERTS name"},
-		"the time":             {name, old, oldCA, "has expired, or this machine's clock is wrong"},
-		"the name":             {name, other, otherCA, "is not for api.tend.localhost: give --domain the domain of the certificate"},
+		"an authority":         {name, good, "", "E2B_DOMAIN: the certificate of api.tend.localhost is of an authority that this machine does not trust: put that authority into the files that SSL_CERT_FILE and NODE_EXTRA_CA_CERTS name"},
+		"the time":             {name, old, oldCA, "E2B_DOMAIN: the certificate of api.tend.localhost has expired, or this machine's clock is wrong"},
+		"the name":             {name, other, otherCA, "E2B_DOMAIN: the certificate is not for api.tend.localhost: give --domain the domain of the certificate"},
 		"a closed port":        {name, closed, ca, "E2B_DOMAIN: 127.0.0.1:" + fmt.Sprint(closed) + " cannot be reached"},
 		"a name without a DNS": {"tend.invalid", good, ca, "E2B_DOMAIN: api.tend.invalid does not resolve here: the domain needs a DNS record of *.tend.invalid"},
 	} {
