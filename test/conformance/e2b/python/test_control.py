@@ -9,7 +9,7 @@ import urllib.error
 import urllib.request
 
 import pytest
-from e2b import AsyncSandbox, AsyncTemplate, NotFoundException, Sandbox, SandboxQuery, SandboxState, Template
+from e2b import AsyncSandbox, AsyncSecret, AsyncTemplate, NotFoundException, Sandbox, SandboxQuery, SandboxState, Secret, SecretException, Template
 from e2b.exceptions import SandboxException, SandboxNotFoundException
 
 from conftest import URL, call, until
@@ -24,6 +24,7 @@ class Plane:
         self.name = name
         self.sandbox = Sandbox if name == "sync" else AsyncSandbox
         self.template = Template if name == "sync" else AsyncTemplate
+        self.secret = Secret if name == "sync" else AsyncSecret
         self.tag = f"py-{name}-{os.getpid()}-{time.time_ns()}"
         self.made = []
 
@@ -217,3 +218,29 @@ async def test_mcp_is_started_by_the_sdk_which_cleans_up(plane):
     with pytest.raises(SandboxException, match="Failed to start MCP gateway"):
         await plane.create(mcp={"anything": {}})
     assert await call(plane.sandbox.list(query=SandboxQuery(metadata={"tag": plane.tag})).next_items()) == []
+
+
+RULES = {"api.example.com": [{"transform": {"headers": {"Authorization": "Bearer x"}}}]}
+
+
+async def test_rules_that_put_headers_into_requests_are_refused_by_name(plane):
+    with pytest.raises(SandboxException, match="network.rules is not supported by this server"):
+        await plane.create(network={"rules": RULES, "deny_out": ["0.0.0.0/0"], "allow_out": lambda ctx: list(ctx.rules)})
+    assert await call(plane.sandbox.list(query=SandboxQuery(metadata={"tag": plane.tag})).next_items()) == []
+    sbx = await plane.create(network={"deny_out": ["192.0.2.1"]})
+    with pytest.raises(SandboxException, match="network.rules is not supported by this server"):
+        await call(sbx.update_network({"rules": RULES, "deny_out": ["192.0.2.2"]}))
+    assert (await call(sbx.get_info())).network["deny_out"] == ["192.0.2.1"]  # no part of it counts
+
+
+async def test_secrets_are_refused_by_name(plane):
+    for ask in [
+        lambda: plane.secret.create("key", "value", metadata={"a": "b"}),
+        lambda: plane.secret.update("key", "value"),
+        lambda: plane.secret.get_info("key"),
+        lambda: plane.secret.exists("key"),  # not False: nobody has looked
+        lambda: plane.secret.list(limit=1).next_items(),
+        lambda: plane.secret.destroy("key"),
+    ]:
+        with pytest.raises(SecretException, match="/secrets is not supported by this server; give variables"):
+            await call(ask())

@@ -32,7 +32,7 @@ const freePort = () =>
   })
 
 for (const generation of ['e2b', 'e2b-v1']) {
-  const { Sandbox, Template, SandboxNotFoundError, NotFoundError } = await import(generation)
+  const { Sandbox, Template, Secret, SandboxNotFoundError, NotFoundError } = await import(generation)
   const tag = `${generation}-${process.pid}-${Date.now()}`
   const made = []
   const create = async (opts = {}, template = 'base') => {
@@ -343,6 +343,21 @@ for (const generation of ['e2b', 'e2b-v1']) {
       await assert.rejects(create({ network: { denyOut: ['example.com'] } }), /400.*invalid denied CIDR example.com/)
       await create({ network: { allowOut: ['example.com'], denyOut: ['0.0.0.0/0'] } })
     })
+
+    test('rules that put headers into requests are refused by name, and no part of such a network counts', async () => {
+      const rules = { 'api.example.com': [{ transform: { headers: { Authorization: 'Bearer x' } } }] }
+      await assert.rejects(create({ network: { rules, denyOut: ['0.0.0.0/0'] }, metadata: { rules: 'yes' } }), /501.*network.rules is not supported by this server/)
+      assert.deepEqual(await Sandbox.list({ query: { metadata: { tag, rules: 'yes' } } }).nextItems(), [])
+      const open = await create({ network: { denyOut: ['192.0.2.1'] } })
+      await assert.rejects(open.updateNetwork({ rules, denyOut: ['192.0.2.2'] }), /501.*network.rules is not supported by this server/)
+      assert.deepEqual((await open.getInfo()).network.denyOut, ['192.0.2.1'])
+    })
+
+    if (Secret) // of the newer generation
+      test('secrets are refused by name', async () => {
+        for (const ask of [() => Secret.create('key', 'value'), () => Secret.list().nextItems(), () => Secret.destroy('key')])
+          await assert.rejects(ask(), /501.*\/secrets is not supported by this server; give variables/)
+      })
 
     test('base exists, and so does no other', async () => {
       assert.equal(await Template.exists('base'), true)
