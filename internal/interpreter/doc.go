@@ -18,7 +18,8 @@
 // Each line of a kernel's stdin is a command, and each line of its stdout an event. A line of stdin that is no JSON is
 // skipped: whoever wrote it was killed meanwhile.
 //
-//	{"cell": CELL, "code": …, "env": {…}}   run this
+//	{"cell": CELL, "code": …, "env": {…}}   run this; of a kernel that has started before its sandbox was somebody's, the
+//	                                        first has the sandbox's variables as "base"
 //	{"cancel": CELL}                        interrupt it, or forget it if it has not begun
 //
 //	CELL {"type": …, …}                     an event of E2B's protocol, as it goes to clients

@@ -54,11 +54,17 @@ func (s *Service) Run(ctx context.Context, box Box, c Cell) (*Execution, error) 
 		return nil, err
 	}
 	for again := false; ; again = true {
-		p, err := s.kernel(ctx, box, in)
+		p, warm, err := s.kernel(ctx, box, in)
 		if err != nil {
 			return nil, err
 		}
-		e, err := give(ctx, box, p, in.ID, c)
+		var env map[string]string // of the sandbox
+		if warm {
+			if env, err = box.env(ctx); err != nil {
+				return nil, err
+			}
+		}
+		e, err := give(ctx, box, p, in.ID, c, env)
 		if !again && (errors.Is(err, process.ErrStdinClosed) || errors.Is(err, process.ErrExited) || errors.Is(err, process.ErrNotFound)) {
 			continue // it has just ended
 		}
@@ -66,9 +72,14 @@ func (s *Service) Run(ctx context.Context, box Box, c Cell) (*Execution, error) 
 	}
 }
 
-func give(ctx context.Context, box Box, p process.Process, in string, c Cell) (*Execution, error) {
+func give(ctx context.Context, box Box, p process.Process, in string, c Cell, base map[string]string) (*Execution, error) {
 	cell := strings.ToLower(rand.Text())
-	line, err := json.Marshal(map[string]any{"cell": cell, "code": c.Code, "env": c.Env})
+	line, err := json.Marshal(struct {
+		Cell string            `json:"cell"`
+		Code string            `json:"code"`
+		Env  map[string]string `json:"env"`
+		Base map[string]string `json:"base,omitempty"`
+	}{cell, c.Code, c.Env, base})
 	if err != nil { // impossible: strings
 		return nil, err
 	}

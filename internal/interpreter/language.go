@@ -19,6 +19,8 @@ type language struct {
 	first bool
 	// argv starts a kernel. If it ends with noZygote, zygote is started, and then again.
 	argv, zygote, again []string
+	// warm starts one when the zygote has imported everything.
+	warm []string
 }
 
 // languagesIn are all languages, by the directory of the programs of kernels.
@@ -30,12 +32,16 @@ func languagesIn(dir string) []language {
 		{
 			name: Python, first: true, zygote: zygote(dir),
 			argv: script("python/zygote.py", "attach"), again: script("python/zygote.py", "attach", "wait"),
+			warm: script("python/zygote.py", "attach", "wait", "warm"),
 		},
 		{name: "javascript", first: true, argv: script("foreign/host.py", "javascript")},
 		{name: "typescript", argv: script("foreign/host.py", "typescript")},
 		{name: "bash", argv: script("foreign/host.py", "bash")},
 	}
 }
+
+// StartCommand of the template: the zygote, which [Service.Warm] starts as well.
+func StartCommand() string { return "exec " + strings.Join(zygote(Dir), " ") }
 
 func zygote(dir string) []string {
 	return []string{dir + "/bin/python", dir + "/kernels/python/zygote.py"}

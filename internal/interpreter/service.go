@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -25,6 +26,8 @@ const (
 	labelContext  = "tend.code.context"
 	labelLanguage = "tend.code.language"
 	labelDir      = "tend.code.dir"
+	// labelWarm: the kernel has started before the sandbox was somebody's, and does not know its variables.
+	labelWarm = "tend.code.warm"
 )
 
 // Box is a sandbox with code.
@@ -33,15 +36,29 @@ type Box struct {
 	driver.Access
 }
 
-// gone is driver.ErrNotFound when the sandbox has ended, and with it its kernels. nil: it is there, or is none but the machine.
-func (b *Box) gone(ctx context.Context) error {
+// info is driver.ErrNotFound when the sandbox has ended, and with it its kernels. The machine is no sandbox, and says nothing.
+func (b *Box) info(ctx context.Context) (driver.Info, error) {
 	if s, ok := b.Access.(interface {
 		Info(context.Context) (driver.Info, error)
 	}); ok {
-		_, err := s.Info(ctx)
-		return err
+		return s.Info(ctx)
 	}
-	return nil
+	return driver.Info{}, nil
+}
+
+func (b *Box) gone(ctx context.Context) error {
+	_, err := b.info(ctx)
+	return err
+}
+
+// env are the variables of the sandbox.
+func (b *Box) env(ctx context.Context) (map[string]string, error) {
+	in, err := b.info(ctx)
+	env := map[string]string{}
+	for _, some := range []map[string]string{driver.Told(in.ID, in.E2BTemplate), in.Run.Env, in.Env} {
+		maps.Copy(env, some)
+	}
+	return env, err
 }
 
 // Context is a place for cells that see each other's variables.
@@ -259,20 +276,42 @@ func (s *Service) end(ctx context.Context, box Box, id string, forget bool) erro
 }
 
 // kernel returns the kernel of a context, and starts it if there is none.
-func (s *Service) kernel(ctx context.Context, box Box, c Context) (process.Process, error) {
+func (s *Service) kernel(ctx context.Context, box Box, c Context) (p process.Process, warm bool, err error) {
 	release := s.hold(box.ID, c.ID)
 	defer release()
 	all, err := s.kernels(ctx, box, c.ID)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	if n := len(all); n > 0 && all[n-1].Exit == nil {
-		return box.Processes().Get(ctx, process.Selector{ID: all[n-1].Spec.ID})
+		p, err := box.Processes().Get(ctx, process.Selector{ID: all[n-1].Spec.ID})
+		return p, all[n-1].Spec.Labels[labelWarm] != "", err
 	}
 	if err := s.end(ctx, box, c.ID, false); err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	return s.launch(ctx, box, c)
+	p, err = s.launch(ctx, box, c)
+	return p, false, err
+}
+
+// Warm starts the kernel of Python's own context in a sandbox that is nobody's yet, and the zygote before it. It gets the
+// variables of the sandbox with its first cell.
+func (s *Service) Warm(ctx context.Context, box Box) error {
+	c, err := s.defaultContext(box, Python)
+	if err != nil {
+		return err
+	}
+	lang, err := s.language(Python)
+	if err != nil {
+		return err
+	}
+	release := s.hold(box.ID, c.ID)
+	defer release()
+	if err := s.startZygote(ctx, box, lang); err != nil {
+		return err
+	}
+	_, _, err = s.try(ctx, box, c, lang.warm, map[string]string{labelWarm: "yes"})
+	return err
 }
 
 // startTime bounds the start of a kernel: the zygote's first imports may come from a cold disk.
@@ -286,26 +325,32 @@ func (s *Service) launch(ctx context.Context, box Box, c Context) (process.Proce
 	if err != nil {
 		return nil, err // of a newer version of tend
 	}
-	p, status, err := s.try(ctx, box, c, lang.argv)
+	p, status, err := s.try(ctx, box, c, lang.argv, nil)
 	if err != nil && status == noZygote && lang.zygote != nil {
-		spec := process.Spec{Argv: lang.zygote, Dir: "/", Labels: map[string]string{labelRole: "zygote"},
-			Retention: process.Retention{Limit: process.MinRetention, TTL: time.Minute}}
-		if _, err := box.Processes().Start(ctx, spec); err != nil {
+		if err := s.startZygote(ctx, box, lang); err != nil {
 			return nil, err
 		}
-		p, _, err = s.try(ctx, box, c, lang.again)
+		p, _, err = s.try(ctx, box, c, lang.again, nil)
 	}
 	return p, err
+}
+
+func (s *Service) startZygote(ctx context.Context, box Box, lang language) error {
+	_, err := box.Processes().Start(ctx, process.Spec{Argv: lang.zygote, Dir: "/", Labels: map[string]string{labelRole: "zygote"},
+		Retention: process.Retention{Limit: process.MinRetention, TTL: time.Minute}})
+	return err
 }
 
 // kernelOutput is how much of the output of a kernel is kept, in bytes.
 const kernelOutput = 64 << 20
 
 // try starts a kernel once. status is its exit status, if it has ended at once.
-func (s *Service) try(ctx context.Context, box Box, c Context, argv []string) (_ process.Process, status int, err error) {
+func (s *Service) try(ctx context.Context, box Box, c Context, argv []string, more map[string]string) (_ process.Process,
+	status int, err error) {
+	labels := map[string]string{labelRole: "kernel", labelContext: c.ID, labelLanguage: c.Language, labelDir: c.Dir}
+	maps.Copy(labels, more)
 	p, err := box.Processes().Start(ctx, process.Spec{
-		Argv: argv, Dir: c.Dir, Stdin: process.StdinPipe,
-		Labels:    map[string]string{labelRole: "kernel", labelContext: c.ID, labelLanguage: c.Language, labelDir: c.Dir},
+		Argv: argv, Dir: c.Dir, Stdin: process.StdinPipe, Labels: labels,
 		Retention: process.Retention{Limit: kernelOutput, Pin: true},
 	})
 	if failed, ok := errors.AsType[*process.StartError](err); ok && failed.Reason == process.StartBadDir {

@@ -176,7 +176,7 @@ func Recipe() (driver.BuildSpec, error) {
 			run("WORKDIR", "/home/user"),
 			run("ENV", recipeEnv, hash),
 		},
-		Start: "exec " + strings.Join(zygote(Dir), " "),
+		Start: StartCommand(),
 		Blob: func(h string) (io.ReadCloser, error) {
 			if h != hash {
 				return nil, fs.ErrNotExist

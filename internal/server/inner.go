@@ -13,7 +13,7 @@ import (
 
 // Programs in sandboxes reach the routes that are marked [module.Route.Inside], by a
 // listening socket in their own network: those of their own sandbox, with its token, and
-// nothing else of the server, whatever host they name. They speak HTTP/1.1 alone, so
+// nothing else of the server, whatever host they name. At the other ports of the server there, hosters answer alone. They speak HTTP/1.1 alone, so
 // that a connection is one request at a time, and all of them together have the
 // connections that strangers have.
 const innerConns = 32 // of one sandbox at a time; a further one is reset
@@ -64,7 +64,12 @@ func (s *Server) innerServer(requests context.Context, wg *sync.WaitGroup) *http
 		Handler: s.handler, ReadHeaderTimeout: s.limits.HeaderTimeout, IdleTimeout: s.limits.IdleTimeout,
 		MaxHeaderBytes: s.limits.HeaderBytes, BaseContext: func(net.Listener) context.Context { return requests },
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
-			return s.conns.note(where.WithInside(ctx, c.(*innerConn).id), c, stranger)
+			inner := c.(*innerConn)
+			port := where.EnvdPort
+			if at, ok := inner.LocalAddr().(*net.TCPAddr); ok && at.Port == where.CodePort {
+				port = at.Port
+			}
+			return s.conns.note(where.WithInside(ctx, inner.id, port), c, stranger)
 		},
 		ConnState: s.conns.state, ErrorLog: log.New(errorLog{s.log}, "", 0),
 	}

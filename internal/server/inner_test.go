@@ -29,7 +29,7 @@ func (whose) Routes() []module.Route {
 	}
 }
 
-// Hosts answers all requests for its name, as names of sandboxes are answered.
+// Hosts answers all requests for its name, as names of sandboxes are answered, and those for a port of the server's own inside.
 func (whose) Hosts(r *http.Request) (http.Handler, bool) {
 	if r.Host != "hosted" {
 		return nil, false

@@ -90,6 +90,13 @@ func (s *Server) routed(mux *http.ServeMux, next http.Handler) http.Handler {
 		widenStack()
 		if where.Inside(r.Context()) != "" {
 			r = innerRequest(r)
+			for _, p := range s.hosters { // a port of the server's own
+				if h, _ := p.Hosts(r); h != nil {
+					r.Pattern = hostPattern + p.Name()
+					next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), hostedKey{}, h)))
+					return
+				}
+			}
 			if _, r.Pattern = mux.Handler(r); !s.routes.of(r).Inside {
 				r.Pattern = ""
 				r = r.WithContext(context.WithValue(r.Context(), hostedKey{}, http.HandlerFunc(http.NotFound)))

@@ -66,7 +66,7 @@ func inside(f *e2bapi.Face, ctx context.Context, id driver.ID, name string) *htt
 	}
 	r := httptest.NewRequest("POST", "/-/sudo/"+name, nil).WithContext(ctx)
 	if id != "" {
-		r = r.WithContext(route.WithInside(ctx, id))
+		r = r.WithContext(route.WithInside(ctx, id, route.EnvdPort))
 	}
 	w := httptest.NewRecorder()
 	mux.ServeHTTP(w, r)

@@ -176,7 +176,8 @@ func (p *Ports) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	id := string(t.ID)
 	var lasts func() bool // nil: as long as the request
-	if !t.Info.Network.Public && !p.secret.TrafficToken(id).Matches(r.Header.Get(trafficHeader)) {
+	inside := route.Inside(r.Context()) != ""
+	if !inside && !t.Info.Network.Public && !p.secret.TrafficToken(id).Matches(r.Header.Get(trafficHeader)) {
 		by, visits := p.visits(r, id)
 		switch {
 		case t.ByHost && r.URL.Path == openPath:
@@ -204,6 +205,9 @@ func (p *Ports) serve(w http.ResponseWriter, r *http.Request) {
 	var passes http.Handler
 	if p.own != nil {
 		passes = p.own(&t)
+	}
+	if passes == nil && inside { // its way would lead here again
+		passes = http.NotFoundHandler()
 	}
 	if passes == nil {
 		passes = p.proxy(&t, isProgram(r.Header), held)

@@ -68,7 +68,11 @@ func (d *Driver) Create(ctx context.Context, spec driver.Spec) (driver.Sandbox, 
 	if spec.Name == "" {
 		d.wantSpare(rec)
 	}
-	if err := s.startUp(ctx, rec.StartCommand, rec.ReadyCommand, false); err != nil {
+	start := rec.StartCommand
+	if s.warm {
+		start = ""
+	}
+	if err := s.startUp(ctx, start, rec.ReadyCommand, false); err != nil {
 		return nil, errors.Join(err, s.Destroy(ctx))
 	}
 	return s, nil
@@ -108,6 +112,9 @@ func (s *sandbox) abandon(ctx context.Context, err error) error {
 	if ended != nil {
 		d.strays.Store(true) // the sweep ends it
 		d.clock.Set(time.Now().Add(sweepEvery))
+	}
+	if s.warm && ended == nil {
+		ended = sandboxrecord.End(ctx, d.cfg.Manager, s.id, true)
 	}
 	err = errors.Join(err, ended, d.discard(s.dir()))
 	d.boxes.Remove(s.id)

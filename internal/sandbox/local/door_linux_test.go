@@ -3,6 +3,7 @@ package local
 import (
 	"fmt"
 	"net"
+	"strings"
 	"sync"
 	"testing"
 
@@ -37,7 +38,7 @@ func (a *answering) open(id driver.ID, l net.Listener) {
 func TestADoorInEachSandboxOfE2B(t *testing.T) {
 	cfg := real(t)
 	doors := &answering{opened: map[driver.ID]int{}}
-	cfg.Door = doors.open
+	cfg.Door, cfg.WarmStart, cfg.WarmPort = doors.open, "exec sleep 1000", 49999
 	d := openReal(t, cfg)
 	const ask = `exec 3<>/dev/tcp/127.0.0.1/49983 && cat <&3 || echo nobody`
 	line := "bash -c '" + ask + "' 2>/dev/null"
@@ -67,6 +68,12 @@ func TestADoorInEachSandboxOfE2B(t *testing.T) {
 	other := proctest.Value(d.Create(t.Context(), driver.Spec{}))(t)
 	if got := inSandbox(t, other, line); got != "nobody\n" {
 		t.Errorf("another sandbox hears %q", got)
+	}
+	second := strings.Replace(line, "49983", fmt.Sprint(cfg.WarmPort), 1)
+	for _, s := range []driver.Sandbox{first, other} {
+		if got := inSandbox(t, s, second); got != "nobody\n" {
+			t.Errorf("a sandbox without the start command hears %q", got)
+		}
 	}
 	doors.mu.Lock()
 	defer doors.mu.Unlock()

@@ -67,6 +67,12 @@ type Config struct {
 	Door func(driver.ID, net.Listener)
 	// Spare: Run keeps one sandbox ready for the next creation, from the first creation on.
 	Spare bool
+	// Warm, if it is not nil, starts in a spare what the start command WarmStart would, which is then not run any more. What it
+	// starts knows nothing yet of who creates the sandbox: neither its variables nor its name.
+	Warm      func(ctx context.Context, id driver.ID, in driver.Access) error
+	WarmStart string
+	// WarmPort is served by Door as well, in sandboxes that began with WarmStart; 0: none is.
+	WarmPort uint16
 	// Disk size of a sandbox that requests none, in bytes. 0: it writes to the machine's
 	// disk without a limit.
 	Disk int64
@@ -97,8 +103,8 @@ type Driver struct {
 	// thrown has one when the trash is not empty.
 	thrown chan struct{}
 
-	spares spares
-	disks  sync.Mutex // held while room for a disk is looked for and taken
+	spares, warm spares
+	disks        sync.Mutex // held while room for a disk is looked for and taken
 
 	defaults driver.Size            // of sandboxes that ask for nothing
 	sudoSum  func() (string, error) // sumOfSudo, once
@@ -111,6 +117,8 @@ type Driver struct {
 	joined  bool      // the records met the keeper's boxes; guarded by joining
 	can     box.Can   // as the keeper said last; guarded by joining
 	asked   time.Time // when it said so; guarded by joining
+	// halves are directories without a record that this server found, whose processes are to be forgotten; guarded by joining.
+	halves []driver.ID
 	// strays: a box may be left of a creation whose answer was lost.
 	strays atomic.Bool
 }
@@ -141,7 +149,7 @@ func Open(cfg Config) (*Driver, error) {
 		cfg.UIDBase = 0
 	}
 	d := &Driver{cfg: cfg, log: cfg.Log, clock: sandboxrecord.NewClock(), thrown: make(chan struct{}, 1),
-		spares: spares{changed: make(chan struct{}, 1), stays: spareStays}, ends: make(chan struct{}, mostExpiring),
+		spares: newSpares(sparePatience), warm: newSpares(warmPatience), ends: make(chan struct{}, mostExpiring),
 		startWait: startWait, sudoSum: sync.OnceValues(sumOfSudo), defaults: defaultSize(pidsOfMachine(), memoryOfMachine())}
 	d.defaults.Disk = cfg.Disk
 	if d.log == nil {
@@ -170,7 +178,8 @@ func Open(cfg Config) (*Driver, error) {
 		var rec record
 		err := sandboxrecord.Read(filepath.Join(cfg.Dir, e.Name()), &rec)
 		if errors.Is(err, fs.ErrNotExist) {
-			err = d.discard(filepath.Join(cfg.Dir, e.Name())) // a creation that did not come to its end
+			d.halves = append(d.halves, driver.ID(e.Name())) // a creation that did not come to its end
+			err = d.discard(filepath.Join(cfg.Dir, e.Name()))
 		} else if err == nil && string(rec.ID) != e.Name() {
 			err = fmt.Errorf("it is that of %.40q", rec.ID)
 		} else if err == nil {
@@ -231,7 +240,12 @@ func (d *Driver) join(ctx context.Context) error {
 			return err
 		}
 	}
-	d.joined = true
+	for _, id := range d.halves { // of a warm spare, what has started is known to the keeper
+		if err := sandboxrecord.End(ctx, d.cfg.Manager, id, true); err != nil {
+			return err
+		}
+	}
+	d.halves, d.joined = nil, true
 	return nil
 }
 

@@ -87,30 +87,36 @@ func (s *sandbox) connect(info box.Info) error {
 	if policy.Closed() || unable || s.d.over.Load() {
 		err := space.Loopback()
 		if err == nil {
-			s.openDoor(space)
+			s.openDoors(space)
 		}
 		return errors.Join(err, space.Close())
 	}
 	if s.way, err = s.d.out.Open(space, policy); err == nil {
-		s.openDoor(space)
+		s.openDoors(space)
 	}
 	return err
 }
 
-// openDoor has programs inside find envd on localhost, if theirs is a sandbox of E2B's. A
-// program may have taken the port while no server ran: it fools its own sandbox alone. s.mu
-// is held.
-func (s *sandbox) openDoor(space *network.Space) {
-	if s.rec.E2BTemplate == "" || s.d.cfg.Door == nil || s.door != nil || s.d.over.Load() {
+// openDoors has programs inside find envd on localhost, if theirs is a sandbox of E2B's, and what belongs to its start
+// command. A program may have taken the port while no server ran: it fools its own sandbox alone. s.mu is held.
+func (s *sandbox) openDoors(space *network.Space) {
+	if s.d.cfg.Door == nil || len(s.doors) > 0 || s.d.over.Load() {
 		return
 	}
-	l, err := space.Listen(netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), route.EnvdPort))
-	if err != nil {
-		s.d.log.Info("programs of a sandbox do not find envd on localhost", slog.String("id", string(s.id)), slog.Any("err", err))
-		return
+	for port, wanted := range map[uint16]bool{route.EnvdPort: s.rec.E2BTemplate != "",
+		s.d.cfg.WarmPort: s.d.cfg.WarmPort != 0 && s.rec.StartCommand == s.d.cfg.WarmStart} {
+		if !wanted {
+			continue
+		}
+		l, err := space.Listen(netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), port))
+		if err != nil {
+			s.d.log.Info("programs of a sandbox do not find a port of the server on localhost", slog.String("id", string(s.id)),
+				slog.Int("port", int(port)), slog.Any("err", err))
+			continue
+		}
+		s.doors = append(s.doors, l)
+		s.d.cfg.Door(s.id, l)
 	}
-	s.door = l
-	s.d.cfg.Door(s.id, l)
 }
 
 // applyRules has the network follow rules that were changed.
@@ -126,28 +132,28 @@ func (s *sandbox) applyRules() error {
 	return nil
 }
 
-// openDoorOfSpare does it for a sandbox whose network was there before its record.
-func (s *sandbox) openDoorOfSpare() error {
+// openDoorsOfSpare does it for a sandbox whose network was there before its record.
+func (s *sandbox) openDoorsOfSpare() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.rec.E2BTemplate == "" || s.d.cfg.Door == nil || !s.usesNetwork {
+	if s.rec.E2BTemplate == "" && s.rec.StartCommand == "" || s.d.cfg.Door == nil || !s.usesNetwork {
 		return nil
 	}
 	space, err := openSpace(s.box)
 	if err != nil {
 		return err
 	}
-	s.openDoor(space)
+	s.openDoors(space)
 	return space.Close()
 }
 
 // disconnect ends the way out.
 func (s *sandbox) disconnect() {
 	s.mu.Lock()
-	way, door := s.way, s.door
-	s.way, s.door, s.usesNetwork = nil, nil, false
+	way, doors := s.way, s.doors
+	s.way, s.doors, s.usesNetwork = nil, nil, false
 	s.mu.Unlock()
-	if door != nil {
+	for _, door := range doors {
 		_ = door.Close()
 	}
 	if way == nil {

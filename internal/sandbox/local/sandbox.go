@@ -33,6 +33,7 @@ type sandbox struct {
 	rec      record      // guarded by mu, but for ID
 	unsynced bool        // the record may not be on the disk; guarded by mu
 	hidden   bool        // its creation is not over; guarded by mu
+	warming  bool        // it is hidden, and programs start all the same; guarded by mu
 	gone     bool        // destroyed; guarded by mu
 	active   time.Time   // last used; guarded by mu
 	box      box.Info    // zero while there is none; guarded by mu
@@ -42,8 +43,10 @@ type sandbox struct {
 	// lacksWay: box has no way out because no network had one then; guarded by mu.
 	lacksWay bool
 	way      *network.Proxy // out of it; nil: there is none; guarded by mu
-	door     net.Listener   // inside, at envd's port; nil: there is none; guarded by mu
+	doors    []net.Listener // inside, on localhost; guarded by mu
 	meter    meter          // guarded by mu
+
+	warm bool // its start command has run before its creation; set before that
 
 	expiring atomic.Bool // its end at its time is under way
 }
@@ -247,14 +250,16 @@ func (s *sandbox) Enter(ctx context.Context, spec *process.Spec) (leave func(), 
 		s.starting.RUnlock()
 		return nil, err
 	}
-	s.d.spares.started.Store(time.Now().UnixNano())
+	now := time.Now().UnixNano()
+	s.d.spares.started.Store(now)
+	s.d.warm.started.Store(now)
 	return s.starting.RUnlock, nil
 }
 
 // usable reports why nothing can start. s.mu is held.
 func (s *sandbox) usable() error {
 	switch {
-	case s.gone || s.hidden || s.rec.Destroying:
+	case s.gone || (s.hidden && !s.warming) || s.rec.Destroying:
 		return driver.ErrNotFound
 	case !s.rec.PausedAt.IsZero():
 		return driver.ErrPaused

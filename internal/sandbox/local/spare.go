@@ -2,6 +2,7 @@ package local
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"log/slog"
 	"sync"
@@ -34,11 +35,13 @@ type shape struct {
 	disk          int64
 	network       driver.NetworkMode
 	uidBase       uint32
+	warm          string // what has started in it, as JSON; "": nothing has
 }
 
 // spares holds at most one spare, in the shape that was asked for last.
 type spares struct {
 	changed chan struct{}
+	patience
 	started atomic.Int64  // when something was started inside a sandbox last: Unix time, ns
 	stays   time.Duration // spareStays
 
@@ -50,13 +53,25 @@ type spares struct {
 	unfit   []*spare  // to be ended; guarded by mu
 }
 
+// patience is how long nothing must have been created or started before a spare is made, which would be in its way, and how
+// long that may take.
+type patience struct{ after, latest time.Duration }
+
+var (
+	sparePatience = patience{20 * time.Millisecond, time.Second}
+	// What starts in a warm one takes a second of work, which the sandbox that was just created does, too.
+	warmPatience = patience{2 * time.Second, 20 * time.Second}
+)
+
+func newSpares(p patience) spares {
+	return spares{changed: make(chan struct{}, 1), stays: spareStays, patience: p}
+}
+
 const (
-	// spareAfter is how long nothing must have been created or started before a spare is
-	// made, which would be in its way; spareLatest is how long that may take.
-	spareAfter  = 20 * time.Millisecond
-	spareLatest = time.Second
 	// spareFor is how long a spare waits for a creation.
 	spareFor = 10 * time.Minute
+	// warmTime bounds how long it takes to warm one up: its files may come from a cold disk.
+	warmTime = 2 * time.Minute
 	// spareStays is how long a spare is left alone by creations in another shape.
 	spareStays = 10 * time.Second
 	// spareEnds bounds how long the end of a spare may take: that of the server may have to
@@ -68,21 +83,39 @@ const (
 // network have to be there from its first moment on.
 func spareShape(r *record) (shape, bool) {
 	ok := len(r.Shares) == 0 && len(r.Volumes) == 0 && len(r.Allow) == 0 && len(r.Deny) == 0
-	return shape{r.Layer, r.Origin, r.Size, r.Disk, r.Network, r.UIDBase}, ok
+	return shape{r.Layer, r.Origin, r.Size, r.Disk, r.Network, r.UIDBase, ""}, ok
+}
+
+// begun is what there is in a warm spare.
+type begun struct {
+	User, Dir, Start string
+	Env              map[string]string
+}
+
+// sparesFor returns the spares that a record's sandbox may be one of, and their shape; false: none can be for it. Those in which
+// something has started are kept beside the others, so that creations of both kinds do not end each other's.
+func (d *Driver) sparesFor(r *record) (*spares, shape, bool) {
+	want, ok := spareShape(r)
+	if d.cfg.Warm == nil || r.StartCommand == "" || r.StartCommand != d.cfg.WarmStart {
+		return &d.spares, want, ok
+	}
+	warm, err := json.Marshal(begun{r.User, r.Dir, r.StartCommand, r.Env})
+	want.warm = string(warm)
+	return &d.warm, want, ok && err == nil
 }
 
 // takeSpare returns the spare with this record, which has no name of its own; nil: there
 // is none for it. The caller has it appear.
 func (d *Driver) takeSpare(rec record) *sandbox {
-	want, ok := spareShape(&rec)
-	d.spares.mu.Lock()
-	sp := d.spares.ready
+	p, want, ok := d.sparesFor(&rec)
+	p.mu.Lock()
+	sp := p.ready
 	if !ok || sp == nil || sp.shape != want {
-		d.spares.mu.Unlock()
+		p.mu.Unlock()
 		return nil
 	}
-	d.spares.ready = nil
-	d.spares.mu.Unlock()
+	p.ready = nil
+	p.mu.Unlock()
 
 	s := sp.s
 	s.mu.Lock()
@@ -92,10 +125,10 @@ func (d *Driver) takeSpare(rec record) *sandbox {
 	// What is there now may be more or less than when it was made.
 	spec, size, err := d.newSandbox(rec).wanted()
 	if err != nil || size != now.Enforced || !spec.Equal(&sp.spec) || alive(in) != nil {
-		d.spares.mu.Lock()
-		d.spares.unfit = append(d.spares.unfit, sp)
-		d.spares.mu.Unlock()
-		d.spares.wake()
+		p.mu.Lock()
+		p.unfit = append(p.unfit, sp)
+		p.mu.Unlock()
+		p.wake()
 		return nil
 	}
 	s.mu.Lock()
@@ -111,7 +144,7 @@ func (s *sandbox) appear(ctx context.Context) error {
 	s.life.Lock()
 	defer s.life.Unlock()
 	ctx = context.WithoutCancel(ctx)
-	err := errors.Join(s.tell(ctx), s.openDoorOfSpare())
+	err := errors.Join(s.tell(ctx), s.openDoorsOfSpare())
 	if err == nil {
 		err = s.enlist()
 	}
@@ -123,11 +156,10 @@ func (s *sandbox) appear(ctx context.Context) error {
 
 // wantSpare notes what was created.
 func (d *Driver) wantSpare(rec record) {
-	want, ok := spareShape(&rec)
+	p, want, ok := d.sparesFor(&rec)
 	if !ok || !d.cfg.Spare {
 		return
 	}
-	p := &d.spares
 	p.mu.Lock()
 	p.asked, p.shape, p.created = true, want, time.Now()
 	p.mu.Unlock()
@@ -142,24 +174,24 @@ func (p *spares) wake() {
 	}
 }
 
-// dropSpare ends the spare: it would hold files that are being deleted.
+// dropSpare ends the spares: they would hold files that are being deleted.
 func (d *Driver) dropSpare() {
-	p := &d.spares
-	p.mu.Lock()
-	p.asked = false
-	p.mu.Unlock()
-	p.wake()
+	for _, p := range []*spares{&d.spares, &d.warm} {
+		p.mu.Lock()
+		p.asked = false
+		p.mu.Unlock()
+		p.wake()
+	}
 }
 
 // keepSpare makes spares and ends them, until ctx ends. The last one is then left to the
 // next server, or to the keeper if that ends, too.
-func (d *Driver) keepSpare(ctx context.Context) {
-	p := &d.spares
+func (d *Driver) keepSpare(ctx context.Context, p *spares) {
 	for {
 		wait := p.pass(time.Now())
-		d.endUnfit(ctx)
+		d.endUnfit(ctx, p)
 		if wait == 0 {
-			d.makeSpare(ctx)
+			d.makeSpare(ctx, p)
 			continue
 		}
 		select {
@@ -195,22 +227,21 @@ func (p *spares) pass(now time.Time) time.Duration {
 		return p.stays - age
 	}
 	idle := min(now.Sub(p.created), now.Sub(time.Unix(0, p.started.Load())))
-	if now.Sub(p.created) >= spareLatest {
+	if now.Sub(p.created) >= p.latest {
 		return 0
 	}
-	return max(0, spareAfter-idle)
+	return max(0, p.after-idle)
 }
 
 // makeSpare makes one in the shape that was asked for last.
-func (d *Driver) makeSpare(ctx context.Context) {
-	p := &d.spares
+func (d *Driver) makeSpare(ctx context.Context, p *spares) {
 	p.mu.Lock()
 	if p.ready != nil {
 		p.unfit, p.ready = append(p.unfit, p.ready), nil
 	}
 	sp := &spare{shape: p.shape, since: time.Now()}
 	p.mu.Unlock()
-	d.endUnfit(ctx)
+	d.endUnfit(ctx, p)
 	err := d.makeSpareOf(ctx, sp)
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -228,7 +259,14 @@ func (d *Driver) makeSpare(ctx context.Context) {
 }
 
 func (d *Driver) makeSpareOf(ctx context.Context, sp *spare) error {
-	rec := record{Record: sandboxrecord.NewRecord(d.newID(), &driver.Spec{}), Layer: sp.shape.layer, Origin: sp.shape.origin,
+	var in begun
+	if sp.shape.warm != "" {
+		if err := json.Unmarshal([]byte(sp.shape.warm), &in); err != nil {
+			return err
+		}
+	}
+	run := driver.RunConfig{User: in.User, Dir: in.Dir, Env: in.Env}
+	rec := record{Record: sandboxrecord.NewRecord(d.newID(), &driver.Spec{Run: run}), Layer: sp.shape.layer, Origin: sp.shape.origin,
 		Size: sp.shape.size, Disk: sp.shape.disk, Network: sp.shape.network, UIDBase: sp.shape.uidBase}
 	s := d.newSandbox(rec)
 	s.life.Lock()
@@ -247,6 +285,9 @@ func (d *Driver) makeSpareOf(ctx context.Context, sp *spare) error {
 	if err == nil {
 		sp.spec, _, err = s.wanted()
 	}
+	if err == nil && in.Start != "" {
+		err = s.warmUp(ctx)
+	}
 	if err != nil {
 		late, cancel := context.WithTimeout(context.WithoutCancel(ctx), spareEnds)
 		defer cancel()
@@ -256,11 +297,25 @@ func (d *Driver) makeSpareOf(ctx context.Context, sp *spare) error {
 	return nil
 }
 
+// warmUp starts in a spare what the start command would. s.life is held.
+func (s *sandbox) warmUp(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, warmTime)
+	defer cancel()
+	warming := func(on bool) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.warming = on
+	}
+	warming(true)
+	defer warming(false)
+	s.warm = true
+	return s.d.cfg.Warm(ctx, s.id, s)
+}
+
 // endUnfit ends the spares that nobody needs, also when ctx is over.
-func (d *Driver) endUnfit(ctx context.Context) {
+func (d *Driver) endUnfit(ctx context.Context, p *spares) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), spareEnds)
 	defer cancel()
-	p := &d.spares
 	p.mu.Lock()
 	unfit := p.unfit
 	p.unfit = nil

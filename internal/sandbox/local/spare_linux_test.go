@@ -142,6 +142,67 @@ func TestASpareOutlivesTheKeeperAndNotTheServer(t *testing.T) {
 	}
 }
 
+// TestAWarmSpareHasStarted: a creation takes it with what runs in it, beside the spare of other shapes; its variables are the
+// creation's. The next server leaves nothing of it.
+func TestAWarmSpareHasStarted(t *testing.T) {
+	t.Parallel()
+	cfg := real(t)
+	cfg.WarmStart, cfg.WarmPort = "exec sleep 1000", 49999
+	cfg.Door = (&answering{opened: map[driver.ID]int{}}).open
+	cfg.Warm = func(ctx context.Context, id driver.ID, in driver.Access) error {
+		_, err := in.Processes().Start(ctx, process.Spec{Shell: `echo "$OF $USER"; exec sleep 1000`, Labels: map[string]string{"warm": string(id)}})
+		return err
+	}
+	d := openSparing(t, cfg)
+	d.warm.mu.Lock()
+	d.warm.patience = sparePatience
+	d.warm.mu.Unlock()
+	builtFrom := driver.BuildSpec{Name: "warm", Start: cfg.WarmStart, Steps: []driver.Step{
+		{Kind: "ENV", Args: []string{"OF", "template"}}, {Kind: "USER", Args: []string{"daemon"}}}}
+	if b, log := built(t, d, builtFrom); b.Status != driver.BuildReady {
+		t.Fatal(b, log)
+	}
+	warmOf := func() (sp *spare) {
+		proctest.Eventually(t, "there is a warm spare", func() bool {
+			d.warm.mu.Lock()
+			defer d.warm.mu.Unlock()
+			sp = d.warm.ready
+			return sp != nil
+		})
+		return sp
+	}
+	create(t, d, driver.Spec{Template: "warm"})
+	sp := warmOf()
+	create(t, d, driver.Spec{})
+	plain := spareOf(t, d)
+	s, _ := create(t, d, driver.Spec{Template: "warm", Env: map[string]string{"OF": "creation"}})
+	if s.id != sp.s.id || plain.s.id == sp.s.id {
+		t.Error("a creation does not take the warm spare")
+	}
+	all := proctest.Value(s.Processes().List(t.Context(), process.Filter{}))(t)
+	if len(all) != 1 || all[0].Spec.Labels["warm"] != string(s.id) || all[0].Exit != nil {
+		t.Fatalf("in it there is %+v", all)
+	}
+	p := proctest.Value(s.Processes().Get(t.Context(), process.Selector{ID: all[0].Spec.ID}))(t)
+	if _, err := p.Wait(t.Context(), process.Until{Match: "template daemon"}); err != nil {
+		t.Error(err)
+	}
+	proctest.WantOutput(t, proctest.Start(t, s.Processes(), process.Spec{Shell: "echo $OF"}), process.Stdout, "creation\n")
+	line := "bash -c 'exec 3<>/dev/tcp/127.0.0.1/49999 && cat <&3'"
+	if got := inSandbox(t, s, line); got != string(s.id)+"\n" {
+		t.Errorf("at the port of the start command it hears %q", got)
+	}
+
+	sp = warmOf()
+	next := openOn(t, cfg) // as a server does after the death of this one
+	proctest.Value(next.List(t.Context()))(t)
+	next.sweep(t.Context(), time.Now())
+	left := proctest.Value(cfg.Manager.List(t.Context(), process.Filter{Labels: map[string]string{"warm": string(sp.s.id)}}))(t)
+	if len(left) != 0 {
+		t.Errorf("the next server has %+v of a spare", left)
+	}
+}
+
 // TestADeadSpareIsNotTaken.
 func TestADeadSpareIsNotTaken(t *testing.T) {
 	t.Parallel()

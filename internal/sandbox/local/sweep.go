@@ -36,7 +36,8 @@ func (d *Driver) Run(ctx context.Context) error {
 	others.Go(func() { d.sweepLayers(ctx) })
 	others.Go(func() { d.runBuilds(ctx) })
 	others.Go(func() { d.makeSnapshots(ctx) })
-	others.Go(func() { d.keepSpare(ctx) })
+	others.Go(func() { d.keepSpare(ctx, &d.spares) })
+	others.Go(func() { d.keepSpare(ctx, &d.warm) })
 	defer others.Wait()
 	for {
 		wait := sweepEvery

@@ -12,18 +12,32 @@ import (
 // by localhost.
 const EnvdPort = 49983
 
+// CodePort is where E2B's clients find the code interpreter, in the same way.
+const CodePort = 49999
+
 type insideKey struct{}
 
-// WithInside marks the requests of a connection from inside a sandbox. They are for that
-// sandbox, whatever their names and headers say.
-func WithInside(ctx context.Context, id driver.ID) context.Context {
-	return context.WithValue(ctx, insideKey{}, id)
+type inside struct {
+	id   driver.ID
+	port int
+}
+
+// WithInside marks the requests of a connection from inside a sandbox, to one of the server's ports there. They are for
+// that sandbox and port, whatever their names and headers say.
+func WithInside(ctx context.Context, id driver.ID, port int) context.Context {
+	return context.WithValue(ctx, insideKey{}, inside{id, port})
 }
 
 // Inside returns the sandbox that a request comes from; "": from outside of all.
 func Inside(ctx context.Context) driver.ID {
-	id, _ := ctx.Value(insideKey{}).(driver.ID)
-	return id
+	in, _ := ctx.Value(insideKey{}).(inside)
+	return in.id
+}
+
+// insidePort is the port that it has connected to.
+func insidePort(ctx context.Context) int {
+	in, _ := ctx.Value(insideKey{}).(inside)
+	return in.port
 }
 
 // Doors passes listening sockets inside sandboxes from the driver to the server, which

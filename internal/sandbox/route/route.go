@@ -102,7 +102,7 @@ func (e *UnknownError) Error() string { return fmt.Sprintf("no sandbox %.100q is
 func (r *Router) Of(req *http.Request) (Target, error) {
 	if id := Inside(req.Context()); id != "" {
 		t, err := r.Find(req.Context(), string(id))
-		t.Port, t.ByHost = EnvdPort, true
+		t.Port, t.ByHost = insidePort(req.Context()), true
 		return t, err
 	}
 	label, strict := r.label(req.Host)
@@ -132,7 +132,7 @@ func (r *Router) Of(req *http.Request) (Target, error) {
 // its host name, or in the header with a port. Then port is the one that it names.
 func (r *Router) Named(req *http.Request) (port int, byHost, named bool) {
 	if Inside(req.Context()) != "" {
-		return EnvdPort, true, true
+		return insidePort(req.Context()), true, true
 	}
 	label, _ := r.label(req.Host)
 	portText, _, byHost := strings.Cut(label, "-")

@@ -253,7 +253,7 @@ func TestFromInsideEachNameIsItsOwn(t *testing.T) {
 	id := driver.NewID()
 	req := httptest.NewRequest("GET", "http://3000-"+string(driver.NewID())+".box.example/", nil)
 	req.Header.Set("E2b-Sandbox-Id", string(driver.NewID()))
-	req = req.WithContext(route.WithInside(req.Context(), id))
+	req = req.WithContext(route.WithInside(req.Context(), id, route.EnvdPort))
 	r := &route.Router{Domains: []string{"box.example"}}
 	_, err := r.Of(req)
 	unknown, ok := errors.AsType[*route.UnknownError](err)

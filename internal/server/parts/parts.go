@@ -178,7 +178,8 @@ func driverStatus(ctx context.Context, d driver.Driver) map[string]string {
 // openDriver returns the driver of the sandboxes, and the destination of requests that
 // name no sandbox. If this machine cannot isolate, a sandbox that requests isolation is
 // refused with the reason.
-func openDriver(c *Config, doors *route.Doors, outside *network.Host, tell driver.Tell) (driver.Driver, driver.Access, error) {
+func openDriver(c *Config, cells *codes.Service, doors *route.Doors, outside *network.Host,
+	tell driver.Tell) (driver.Driver, driver.Access, error) {
 	machine := host.NewMachine(c.Manager)
 	none, err := host.Open(host.Config{
 		Dir: filepath.Join(c.StateDir, "boxes"), Top: c.StateDir, Manager: c.Manager, DefaultUser: c.DefaultUser, Tell: tell, Log: c.Log,
@@ -190,6 +191,9 @@ func openDriver(c *Config, doors *route.Doors, outside *network.Host, tell drive
 		Dir: filepath.Join(c.StateDir, "sandboxes"), State: c.StateDir, Manager: c.Manager, Inside: c.Inside, Engine: c.Boxes,
 		Hide: hidden(&c.Settings), Show: c.BasePaths, Network: outside, Spare: !c.NoSpare, Disk: c.SandboxDisk,
 		Door: doors.Open, Tell: tell, ShareImages: c.ShareImages, Log: c.Log,
+		Warm: func(ctx context.Context, id driver.ID, in driver.Access) error {
+			return cells.Warm(ctx, codes.Box{ID: string(id), Access: in})
+		}, WarmStart: codes.StartCommand(), WarmPort: interpreter.Port,
 		Registry: registry.Config{Mirrors: c.Mirrors, Keychain: authn.DefaultKeychain,
 			Certificates: []string{"/etc/docker/certs.d", "/etc/containers/certs.d"}},
 	})
@@ -244,7 +248,8 @@ func Open(c Config) (*Set, error) {
 	if err != nil {
 		return nil, err
 	}
-	boxes, machine, err := openDriver(&c, doors, outside, history.Add)
+	code := new(codes.Service)
+	boxes, machine, err := openDriver(&c, code, doors, outside, history.Add)
 	if err != nil {
 		return nil, err
 	}
@@ -324,7 +329,7 @@ func Open(c Config) (*Set, error) {
 	if err != nil {
 		return nil, err
 	}
-	cells := interpreter.New(interpreter.Config{Service: new(codes.Service), Secret: secret, Token: processes.AccessToken,
+	cells := interpreter.New(interpreter.Config{Service: code, Secret: secret, Token: processes.AccessToken,
 		Budget: c.Budget, Log: c.Log})
 	inside := ports.New(ports.Config{Sandboxes: sandboxes, Secret: secret, Token: processes.AccessToken, VisitorLasts: shown.VisitorLasts,
 		Own: cells.Own, Proxies: c.Proxies, Budget: c.Budget, Log: c.Log})

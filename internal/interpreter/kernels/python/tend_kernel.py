@@ -121,7 +121,7 @@ class Kernel(Cells):
         super().__init__(control, events)
         self.shell, self.connection = shell, connection
         self.interruptible = False
-        self.over = False
+        self.over, self.warm = False, False
         self.critical, self.pending = 0, False
         self.unflushed = threading.Event()
 
@@ -182,6 +182,10 @@ class Kernel(Cells):
     def serve(self):
         while not self.over:
             c = self.next()
+            if self.warm:  # the variables of the sandbox are known now
+                os.environ.update(c.get("base") or {})
+                complete_environment()
+                self.warm = False
             self.begin(self.shell.execution_count)
             before = {k: os.environ.get(k) for k in c.get("env") or {}}
             os.environ.update(c.get("env") or {})
@@ -295,6 +299,13 @@ def imports():
         yield
 
 
+def complete_environment():
+    os.environ.setdefault("MPLBACKEND", "module://matplotlib_inline.backend_inline")
+    own = os.path.dirname(sys.executable)
+    if own not in os.environ.get("PATH", "").split(":"):  # !pip is that of this Python
+        os.environ["PATH"] = f"{own}:{os.environ.get('PATH', os.defpath)}"
+
+
 def run(shell, fds, connection, start):
     """Becomes a kernel, in a fork of the zygote."""
     global KERNEL
@@ -302,14 +313,14 @@ def run(shell, fds, connection, start):
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     os.environ.clear()
     os.environ.update({k: v for k, v in start["env"].items() if k and "=" not in k})
-    os.environ.setdefault("MPLBACKEND", "module://matplotlib_inline.backend_inline")
-    own = os.path.dirname(sys.executable)
-    if own not in os.environ.get("PATH", "").split(":"):  # !pip is that of this Python
-        os.environ["PATH"] = f"{own}:{os.environ.get('PATH', os.defpath)}"
+    complete_environment()
     os.chdir(start["cwd"])
     for fd in (*fds, connection.fileno()):
         os.set_inheritable(fd, False)
     if "numpy" in sys.modules:
         sys.modules["numpy"].random.seed()
     KERNEL = Kernel(shell, *fds, connection)
+    if start.get("warm"):
+        KERNEL.warm = True
+        shell.run_cell("pass", silent=True)  # the pages that a cell writes are its own then
     KERNEL.start()

@@ -4,6 +4,8 @@
     zygote.py attach      a kernel: it gives its stdin and stdout to a fork of the zygote, and becomes cat; without a
                           zygote it ends with NO_ZYGOTE
     zygote.py attach wait the same, but it waits for the zygote
+    zygote.py attach wait warm
+                          the same, but it also waits until everything is imported
 
 The kernel runs in the zygote's tree. What tend started is the cat: it lives for as long as the kernel, because it waits
 for the end of their connection. If tend kills it, the kernel's end follows. If the zygote dies, its kernels stay.
@@ -24,9 +26,9 @@ PATIENCE = 60  # seconds that attach waits for the zygote: its first imports may
 HEAD = struct.Struct("!I")
 
 
-def attach(patience):
+def attach(patience, warm):
     kernel = connect(patience)
-    start = json.dumps({"env": dict(os.environ), "cwd": os.getcwd()}).encode()
+    start = json.dumps({"env": dict(os.environ), "cwd": os.getcwd(), "warm": warm}).encode()
     socket.send_fds(kernel, [HEAD.pack(len(start))], [0, 1])
     kernel.sendall(start)
     os.dup2(kernel.fileno(), 0)
@@ -81,6 +83,8 @@ def zygote():
                     print("a request for a kernel is not understood:", e, file=sys.stderr)
                     connection.close()
                     continue
+                for _ in imports or () if start.get("warm") else ():
+                    pass
                 pid = os.fork()
                 if pid == 0:
                     wait.close()
@@ -147,5 +151,5 @@ def receive(connection):
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["attach"]:
-        attach(PATIENCE if sys.argv[2:] == ["wait"] else 0)
+        attach(PATIENCE if "wait" in sys.argv[2:] else 0, "warm" in sys.argv[2:])
     zygote()
