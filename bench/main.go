@@ -77,6 +77,7 @@ func benches() []bench {
 		{name: "sandbox-js", fresh: true, run: benchSandboxJS},
 		{name: "sandbox-computesdk", fresh: true, run: benchComputeSDK},
 		{name: "sandbox-code", fresh: true, asked: true, run: benchSandboxCode}, // its packages come from PyPI
+		{name: "sandbox-code-memory", fresh: true, asked: true, run: benchSandboxCodeMemory},
 	}
 }
 
