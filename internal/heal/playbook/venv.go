@@ -98,7 +98,8 @@ func pythonDrift(p *project, groups map[string]string) []finding {
 	if actions == nil {
 		return nil
 	}
-	return []finding{{why: name + " " + has + " is installed in " + env.dir + ", and " + w.file + " has " + want, actions: actions, strong: true}}
+	why := name + " " + has + " is installed in " + env.dir + ", and " + w.file + " has " + want
+	return []finding{{why: why, actions: actions, strong: true}}
 }
 
 // innermost is the distribution of the innermost frame; "": that is of the project itself.
