@@ -109,6 +109,7 @@ func (s *sandbox) idle(ctx context.Context, in box.Info) (bool, error) {
 
 // sealLive ends the box, seals, and makes it again. s.life and s.starting are held.
 func (s *sandbox) sealLive(ctx context.Context, by string) (layer.ID, error) {
+	s.disconnect() // the next box has a network of its own
 	if err := s.d.cfg.Engine.End(ctx, box.ID(s.id)); err != nil {
 		return "", fmt.Errorf("sandbox %s: %w", s.id, fault(err))
 	}

@@ -12,16 +12,22 @@ import (
 	"strings"
 
 	"github.com/tend-run/tend/internal/core/box"
+	"github.com/tend-run/tend/internal/core/embedded"
 	"github.com/tend-run/tend/internal/sandbox/layer"
 	"github.com/tend-run/tend/internal/sandbox/oci/unpack"
 )
 
-// withUser has an image's files have the account user, as base has it: programs like adduser are
-// not in every image, so its files of accounts are written. The layer is held for by, beside top.
+// withUser has an image's files have the account user and sudo, as base has them: programs like
+// adduser are not in every image, so its files of accounts are written, and its own sudo needs a
+// setuid bit, which has no effect. The layer is held for by, beside top.
 func (d *Driver) withUser(ctx context.Context, top layer.ID, by string) (layer.ID, error) {
 	d.templates.making.Lock() // once
 	defer d.templates.making.Unlock()
-	key := "image user " + string(top)
+	program, err := d.sudoSum()
+	if err != nil {
+		return "", fmt.Errorf("account %s of the image: %w", baseUser, err)
+	}
+	key := "image user 2 " + program + " " + string(top)
 	if id, ok := d.layers.Find(key, by); ok {
 		return id, nil
 	}
@@ -29,7 +35,11 @@ func (d *Driver) withUser(ctx context.Context, top layer.ID, by string) (layer.I
 	if err != nil {
 		return "", err
 	}
-	files, err := accountFiles(chain.Dirs)
+	sudo, err := embedded.Carried()
+	if err != nil {
+		return "", err
+	}
+	files, err := accountFiles(chain.Dirs, sudo)
 	if err != nil || files == nil {
 		return top, err
 	}
@@ -44,8 +54,35 @@ func (d *Driver) withUser(ctx context.Context, top layer.ID, by string) (layer.I
 	return id, nil
 }
 
-// accountFiles is a layer, as a tar, with which a chain has the account; nil: it has it.
-func accountFiles(dirs []string) (_ []byte, err error) {
+// imageFile is a file of the layer that an image gets.
+type imageFile struct {
+	header tar.Header
+	text   string
+}
+
+// accountFiles is a layer, as a tar, with which a chain has the account, and sudo if this tend has
+// it; nil: nothing is missing.
+func accountFiles(dirs []string, sudo []byte) ([]byte, error) {
+	all, err := missingAccount(dirs)
+	if len(sudo) > 0 {
+		all = append(all, imageFile{tar.Header{Name: "usr/bin/sudo", Mode: 0o755}, string(sudo)})
+	}
+	if err != nil || len(all) == 0 {
+		return nil, err
+	}
+	var out bytes.Buffer
+	w := tar.NewWriter(&out)
+	for _, f := range all {
+		f.header.Size = int64(len(f.text))
+		err = errors.Join(err, w.WriteHeader(&f.header))
+		_, written := io.WriteString(w, f.text)
+		err = errors.Join(err, written)
+	}
+	return out.Bytes(), errors.Join(err, w.Close())
+}
+
+// missingAccount are the files with which a chain has the account; none: it has it.
+func missingAccount(dirs []string) (_ []imageFile, err error) {
 	view, err := unpack.OpenView(dirs)
 	if err != nil {
 		return nil, err
@@ -81,23 +118,12 @@ func accountFiles(dirs []string) (_ []byte, err error) {
 	}
 	passwd += fmt.Sprintf("%s:x:%d:%d::%s:%s\n", baseUser, uid, gid, home, shell)
 	shadow += baseUser + ":*:::::::\n"
-	var out bytes.Buffer
-	w := tar.NewWriter(&out)
-	for _, f := range []struct {
-		header tar.Header
-		text   string
-	}{
+	return []imageFile{
 		{tar.Header{Name: "etc/passwd", Mode: 0o644}, passwd},
 		{tar.Header{Name: "etc/group", Mode: 0o644}, group},
 		{tar.Header{Name: "etc/shadow", Mode: 0o640, Gid: shadowGroup}, shadow},
 		{tar.Header{Name: home[1:] + "/", Mode: 0o755, Typeflag: tar.TypeDir, Uid: uid, Gid: gid}, ""},
-	} {
-		f.header.Size = int64(len(f.text))
-		err = errors.Join(err, w.WriteHeader(&f.header))
-		_, written := io.WriteString(w, f.text)
-		err = errors.Join(err, written)
-	}
-	return out.Bytes(), errors.Join(err, w.Close())
+	}, nil
 }
 
 // groupOf finds a group of the account's name.

@@ -34,10 +34,11 @@ with tempfile.TemporaryDirectory() as folder:
         .from_image("ubuntu:22.04")
         .copy("copied.txt", "copied.txt")
         .run_cmd("echo $(id -u) $(pwd) $OF_IMAGE > made")
+        .run_cmd("sudo mkdir /by-sudo")
     )
     Template.build(steps, f"{name}-steps")
-    got = said(f"{name}-steps", "cat made copied.txt /etc/image")
-    assert got == "1000 /home/user yes\nof the builder\nsmall\n", got
+    got = said(f"{name}-steps", "cat made copied.txt /etc/image; sudo id -u; sudo -u user id -u; stat -c %u /by-sudo")
+    assert got == "1000 /home/user yes\nof the builder\nsmall\n0\n1000\n0\n", got
 
     file = 'FROM ubuntu:22.04\nENV COLOUR=blue\nWORKDIR /app\nCOPY copied.txt ./\nRUN echo $COLOUR > built\nUSER root\n'
     Template.build(Template(file_context_path=folder).from_dockerfile(file), f"{name}-file")
