@@ -2,6 +2,7 @@ package interpreter
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -21,6 +22,9 @@ const MaxLine = 40 << 20
 // Cell is code to run.
 type Cell struct {
 	Code string
+	// ID is of the caller, and no other cell's; "": one is made. Again: it may have been given before, and is then found.
+	ID    string
+	Again bool
 	// Context is the ID of one; "": the one of Language for cells that name none.
 	Context, Language string
 	// Env are variables for this cell alone.
@@ -53,6 +57,11 @@ func (s *Service) Run(ctx context.Context, box Box, c Cell) (*Execution, error) 
 	if err != nil {
 		return nil, err
 	}
+	if c.Again {
+		if e, err := s.Follow(ctx, box, in.ID+"."+c.ID); !errors.Is(err, ErrNoExecution) {
+			return e, err
+		}
+	}
 	for again := false; ; again = true {
 		p, warm, err := s.kernel(ctx, box, in)
 		if err != nil {
@@ -73,7 +82,7 @@ func (s *Service) Run(ctx context.Context, box Box, c Cell) (*Execution, error) 
 }
 
 func give(ctx context.Context, box Box, p process.Process, in string, c Cell, base map[string]string) (*Execution, error) {
-	cell := strings.ToLower(rand.Text())
+	cell := cmp.Or(c.ID, strings.ToLower(rand.Text()))
 	line, err := json.Marshal(struct {
 		Cell string            `json:"cell"`
 		Code string            `json:"code"`
@@ -83,8 +92,12 @@ func give(ctx context.Context, box Box, p process.Process, in string, c Cell, ba
 	if err != nil { // impossible: strings
 		return nil, err
 	}
+	from := process.FromNow
+	if c.Again { // it may begin at this moment
+		from = 0
+	}
 	r, err := p.Read(ctx, process.ReadOptions{Streams: []process.Stream{process.Stdout}, Unordered: true,
-		From: [4]int64{process.Stdout: process.FromNow}})
+		From: [4]int64{process.Stdout: from}})
 	if err != nil {
 		return nil, err
 	}

@@ -240,3 +240,29 @@ func TestACommandThatWasTornTakesNoOtherWithIt(t *testing.T) {
 	proctest.Write(t, proctest.Find(t, box.Processes(), all[0].Spec.ID), "\n{\"cell\": \"x\", \"co")
 	want(t, rest(t, run(t, s, box, interpreter.Cell{Code: "echo well", Language: bash})), "stdout:well end")
 }
+
+// A cell that is given again with its ID runs once, whether it has begun, waits, or has ended with its kernel.
+func TestACellThatIsGivenAgainRunsOnce(t *testing.T) {
+	t.Parallel()
+	s, box := kernels(t)
+	dir := t.TempDir()
+	for i, code := range []string{"echo x >> %s; echo done", "echo x >> %s; sleep 1; echo done", "echo x >> %s; exit 3"} {
+		file := filepath.Join(dir, fmt.Sprint(i))
+		c := interpreter.Cell{ID: fmt.Sprintf("mine%d", i), Code: fmt.Sprintf(code, file), Language: bash}
+		first := run(t, s, box, c)
+		if i != 1 { // it has ended
+			rest(t, first)
+		}
+		c.Again = true
+		end := "stdout:done end"
+		if i == 2 {
+			end = "ContextRestarting:Context was restarted end"
+		}
+		for range 2 {
+			want(t, rest(t, run(t, s, box, c)), end)
+		}
+		if got := string(proctest.Value(os.ReadFile(file))(t)); got != "x\n" {
+			t.Errorf("cell %d has run %d times", i, strings.Count(got, "x"))
+		}
+	}
+}

@@ -19,6 +19,9 @@ type sandboxArgs struct {
 	Template string `json:"template,omitempty" jsonschema:"for create"`
 }
 
+// prepareTime is how long a creation waits for a template that the server builds itself.
+const prepareTime = 50 * time.Second
+
 // noteCall is the note of a sandbox that a call has made, with its name.
 const noteCall = "mcp.call"
 
@@ -52,6 +55,14 @@ func (f *Face) sandbox(ctx context.Context, _ *sdk.CallToolRequest, c *call, a s
 			a.Name = "mcp-" + c.name("name", 8)
 			if s, info, err := f.box(ctx, a.Name); err == nil && info.Notes[noteCall] == mine {
 				return made(ctx, s)
+			}
+		}
+		if prepare := f.cfg.Prepared[a.Template]; prepare != nil {
+			building, stop := context.WithTimeout(ctx, prepareTime)
+			err := prepare(building)
+			stop()
+			if err != nil {
+				return nil, err
 			}
 		}
 		s, err := d.Create(ctx, driver.Spec{Name: a.Name, Template: a.Template, Notes: map[string]string{noteCall: mine}})
@@ -92,7 +103,7 @@ func made(ctx context.Context, s driver.Sandbox) (*answer, error) {
 		return nil, err
 	}
 	return &answer{"created " + boxLine(&info) + "Give sandbox: " + info.Name + " to the other tools to work in it.\n",
-		map[string]any{"id": info.ID, "name": info.Name}}, nil
+		map[string]any{"id": info.ID, "name": info.Name}, nil}, nil
 }
 
 func boxLine(i *driver.Info) string {

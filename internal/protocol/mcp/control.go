@@ -99,7 +99,7 @@ func (f *Face) stop(ctx context.Context, req *sdk.CallToolRequest, c *call, a st
 		return nil, err
 	}
 	return &answer{fmt.Sprintf("%s %s\n%s", info.ID, state(&info, &outcome{met: true}, process.Until{}), strings.Join(append(n, ""), "\n")),
-		facts(&info, nil)}, nil
+		facts(&info, nil), nil}, nil
 }
 
 type listArgs struct {

@@ -11,6 +11,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	tendv1 "github.com/tend-run/tend/gen/tend/v1"
+	"github.com/tend-run/tend/internal/interpreter"
 	"github.com/tend-run/tend/internal/lib/budget"
 	"github.com/tend-run/tend/internal/protocol"
 	"github.com/tend-run/tend/internal/protocol/module"
@@ -33,6 +34,10 @@ type Config struct {
 	Machine driver.Access
 	// Driver has the sandboxes. nil: there are none.
 	Driver driver.Driver
+	// Code runs cells in sandboxes; nil: none do.
+	Code *interpreter.Service
+	// Prepared are the templates that the server builds itself, by their names.
+	Prepared map[string]func(context.Context) error
 	// Services of the machine; nil: there are none.
 	Services Services
 	// Secret creates the tokens of sandboxes, and signs the ids of events.

@@ -88,7 +88,7 @@ func (f *Face) output(ctx context.Context, _ *sdk.CallToolRequest, c *call, a ou
 	if len(n) > 0 {
 		body += "Note: " + strings.Join(n, " ") + "\n"
 	}
-	return &answer{title + body, facts(&info, nil)}, nil
+	return &answer{title + body, facts(&info, nil), nil}, nil
 }
 
 func streamNames(info *process.Info) string {

@@ -105,5 +105,5 @@ func (f *Face) readFile(ctx context.Context, _ *sdk.CallToolRequest, c *call, a 
 	if len(n) > 0 {
 		body += "Note: " + strings.Join(n, " ") + "\n"
 	}
-	return &answer{title + body, map[string]any{"path": name, "from": first, "to": last, "lines": line, "size": info.Size()}}, nil
+	return &answer{title + body, map[string]any{"path": name, "from": first, "to": last, "lines": line, "size": info.Size()}, nil}, nil
 }

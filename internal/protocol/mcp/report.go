@@ -16,13 +16,14 @@ import (
 type answer struct {
 	text  string
 	facts map[string]any
+	more  []sdk.Content // after the text
 }
 
 func text(format string, args ...any) *answer { return &answer{text: fmt.Sprintf(format, args...)} }
 
 // result is the answer in the form of the protocol.
 func (a *answer) result() *sdk.CallToolResult {
-	r := &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: a.text}}}
+	r := &sdk.CallToolResult{Content: append([]sdk.Content{&sdk.TextContent{Text: a.text}}, a.more...)}
 	if a.facts != nil {
 		r.Meta = sdk.Meta{"tend": a.facts}
 	}
@@ -51,7 +52,7 @@ func (f *Face) report(ctx context.Context, p process.Process, out *outcome, cond
 	if err != nil {
 		return nil, err
 	}
-	return &answer{title + body + end, facts(&info, out)}, nil
+	return &answer{title + body + end, facts(&info, out), nil}, nil
 }
 
 func open(info *process.Info) bool {

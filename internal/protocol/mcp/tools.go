@@ -12,6 +12,7 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/tend-run/tend/internal/interpreter"
 	"github.com/tend-run/tend/internal/sandbox/driver"
 	"github.com/tend-run/tend/process"
 )
@@ -56,6 +57,10 @@ func (f *Face) newServer(scoped, listen bool) *sdk.Server {
 	if !scoped && f.cfg.Driver != nil {
 		add(f, s, scoped, "sandbox", "Isolated places with files and processes of their own. Work in one by giving sandbox to the other tools.",
 			f.sandbox)
+	}
+	if f.cfg.Code != nil {
+		add(f, s, scoped, "run_code", "Run code as a notebook's cell does, in a sandbox from the template "+interpreter.Template+
+			". Variables stay for the next call. Answers output, the last value and plots.", f.runCode)
 	}
 	if !scoped && f.cfg.Services != nil {
 		add(f, s, scoped, "service", "Services that are kept running (tend.yaml).", f.service)

@@ -314,17 +314,18 @@ func Open(c Config) (*Set, error) {
 	if err != nil {
 		return nil, err
 	}
+	prepared := map[string]func(context.Context) error{codes.Template: (&codes.Templates{Driver: boxes, Log: c.Log}).Prepare}
 	e2b, err := e2bapi.New(e2bapi.Config{
 		Driver: boxes, Secret: secret, Token: processes.AccessToken, Trusted: c.Trusted, Domains: c.Domains, Port: c.TLS.Port,
-		Prepared: map[string]func(context.Context) error{codes.Template: (&codes.Templates{Driver: boxes, Log: c.Log}).Prepare},
+		Prepared: prepared,
 		Dir:      filepath.Join(c.StateDir, "e2b"), Events: history, Dial: outside.Dial, Refuses: outside.Refuses, Log: c.Log,
 	})
 	if err != nil {
 		return nil, err
 	}
 	tools, err := mcp.New(mcp.Config{
-		Machine: machine, Driver: boxes, Services: services.API{Services: kept}, Secret: secret, Token: processes.AccessToken,
-		Trusted: c.Trusted, Trace: c.Trace, Version: c.Version, Log: c.Log,
+		Machine: machine, Driver: boxes, Code: code, Prepared: prepared, Services: services.API{Services: kept}, Secret: secret,
+		Token: processes.AccessToken, Trusted: c.Trusted, Trace: c.Trace, Version: c.Version, Log: c.Log,
 	})
 	if err != nil {
 		return nil, err

@@ -7,7 +7,7 @@ for (const door of Object.keys(doors)) {
     const client = await open(t, door)
     assert.equal(client.getServerVersion().name, 'tend')
     const { tools } = await client.listTools()
-    assert.deepEqual(tools.map((t) => t.name).sort(), ['edit_file', 'find_files', 'input', 'list', 'output', 'read_file', 'run', 'sandbox', 'service', 'stop', 'wait', 'write_file'])
+    assert.deepEqual(tools.map((t) => t.name).sort(), ['edit_file', 'find_files', 'input', 'list', 'output', 'read_file', 'run', 'run_code', 'sandbox', 'service', 'stop', 'wait', 'write_file'])
     const { text, facts } = await call(client, 'run', { command: 'echo out; echo err >&2; exit 3' })
     assert.match(text, /exited with code 3 after .*\nstdout 0 to 4:\nout\nstderr 0 to 4:\nerr\n/)
     assert.equal(facts.exit.code, 3)
