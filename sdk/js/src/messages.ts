@@ -65,14 +65,20 @@ export function known(what: string, value: object, names: readonly string[]): vo
 }
 
 const specFields: readonly (keyof Spec)[] = [
-  ...(['id', 'name', 'tag', 'argv', 'shell', 'env', 'inherit', 'dir', 'user', 'stdin', 'pty', 'timeout', 'timeoutScope'] as const),
+  ...(['id', 'name', 'tag', 'argv', 'shell', 'env', 'inherit', 'dir', 'cwd', 'user', 'stdin', 'pty', 'timeout', 'timeoutScope'] as const),
   ...(['limits', 'retention', 'killWithoutReaders', 'labels', 'onExit', 'onExitUrl'] as const),
 ];
 
 const optional = (field: string, s: string | undefined): string | undefined => (s === undefined ? undefined : text(field, s));
 
+/** Other libraries call dir cwd, and so may a caller. */
+export function dirOf(what: string, s: { dir?: string; cwd?: string }): string | undefined {
+  if (s.dir !== undefined && s.cwd !== undefined) throw new InvalidError(`${what}.cwd`, 'is another name of dir; give one of them');
+  return s.dir ?? s.cwd;
+}
+
 export function toSpec(s: Spec): MessageInitShape<typeof pb.SpecSchema> {
-  known('spec', s, specFields); // cwd, say: the program would run elsewhere
+  known('spec', s, specFields);
   const env: Record<string, string> = {};
   for (const [k, v] of Object.entries(s.env ?? {})) if (v !== undefined) env[text('env', k)] = text('env', String(v));
   const l = s.limits;
@@ -86,7 +92,7 @@ export function toSpec(s: Spec): MessageInitShape<typeof pb.SpecSchema> {
     shell: optional('shell', s.shell),
     env,
     inherit: inherits[s.inherit ?? 'user'],
-    dir: optional('dir', s.dir),
+    dir: optional('dir', dirOf('spec', s)),
     user: optional('user', s.user),
     stdin: s.stdin === 'pipe' ? pb.StdinMode.PIPE : pb.StdinMode.NULL,
     pty: s.pty,

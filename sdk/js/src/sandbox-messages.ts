@@ -3,7 +3,7 @@
 import type { MessageInitShape } from '@bufbuild/protobuf';
 import { clean, InvalidError, protocolError } from './errors.js';
 import * as pb from './gen/tend/v1/sandbox_pb.js';
-import { fromInt, fromTimestamp, known, milliseconds, text, textMap, toDuration, toInt } from './messages.js';
+import { dirOf, fromInt, fromTimestamp, known, milliseconds, text, textMap, toDuration, toInt } from './messages.js';
 import type { SandboxChange, SandboxInfo, SandboxMetric, SandboxNetwork, SandboxShare, SandboxSize, SandboxSnapshot, SandboxSpec } from './sandbox-types.js';
 
 // In the order of their numbers.
@@ -52,9 +52,9 @@ function toShares(all: SandboxShare[] | undefined): MessageInitShape<typeof pb.S
   });
 }
 
-const run = (s: Pick<SandboxSpec, 'user' | 'dir' | 'env'>) => ({ user: optional('user', s.user), dir: optional('dir', s.dir), env: textMap('env', s.env) });
+const run = (what: string, s: Pick<SandboxSpec, 'user' | 'dir' | 'cwd' | 'env'>) => ({ user: optional('user', s.user), dir: optional('dir', dirOf(what, s)), env: textMap('env', s.env) });
 
-const specFields: (keyof SandboxSpec)[] = ['name', 'snapshot', 'template', 'isolation', 'user', 'dir', 'env', 'disposable', 'idleTtl', 'deleteAfterStop', 'timeout', 'atTimeout', 'wake', 'size', 'network', 'shares', 'metadata'];
+const specFields: (keyof SandboxSpec)[] = ['name', 'snapshot', 'template', 'isolation', 'user', 'dir', 'cwd', 'env', 'disposable', 'idleTtl', 'deleteAfterStop', 'timeout', 'atTimeout', 'wake', 'size', 'network', 'shares', 'metadata'];
 
 export function toSandboxSpec(s: SandboxSpec): MessageInitShape<typeof pb.SandboxSpecSchema> {
   known('spec', s, specFields);
@@ -63,7 +63,7 @@ export function toSandboxSpec(s: SandboxSpec): MessageInitShape<typeof pb.Sandbo
     snapshot: optional('snapshot', s.snapshot),
     template: optional('template', s.template),
     isolation: numberOf('isolation', isolations, s.isolation),
-    run: run(s),
+    run: run('spec', s),
     disposable: flag('disposable', s.disposable),
     idleTtl: time('idleTtl', s.idleTtl),
     deleteAfterStop: time('deleteAfterStop', s.deleteAfterStop),
@@ -77,7 +77,7 @@ export function toSandboxSpec(s: SandboxSpec): MessageInitShape<typeof pb.Sandbo
   };
 }
 
-const changeFields: (keyof SandboxChange)[] = ['name', 'idleTtl', 'deleteAfterStop', 'timeout', 'extend', 'atTimeout', 'network', 'user', 'dir', 'env', 'metadata'];
+const changeFields: (keyof SandboxChange)[] = ['name', 'idleTtl', 'deleteAfterStop', 'timeout', 'extend', 'atTimeout', 'network', 'user', 'dir', 'cwd', 'env', 'metadata'];
 
 export function toUpdate(id: string, c: SandboxChange): MessageInitShape<typeof pb.UpdateSandboxRequestSchema> {
   known('change', c, changeFields);
@@ -90,7 +90,7 @@ export function toUpdate(id: string, c: SandboxChange): MessageInitShape<typeof 
     extend: time('extend', c.extend),
     atTimeout: c.atTimeout === undefined ? undefined : numberOf('atTimeout', actions, c.atTimeout),
     network: c.network && toNetwork(c.network),
-    run: c.user !== undefined || c.dir !== undefined || c.env !== undefined ? run(c) : undefined,
+    run: c.user !== undefined || c.dir !== undefined || c.cwd !== undefined || c.env !== undefined ? run('change', c) : undefined,
     metadata: textMap('metadata', c.metadata),
   };
 }

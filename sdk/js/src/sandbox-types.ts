@@ -44,6 +44,8 @@ export interface SandboxSpec {
   /** Of processes that do not say. dir is absolute. */
   user?: string;
   dir?: string;
+  /** Another name of dir. */
+  cwd?: string;
   env?: Record<string, string | undefined>;
   /** A stop removes the files. */
   disposable?: boolean;
@@ -108,6 +110,8 @@ export interface SandboxChange {
   network?: SandboxNetwork;
   user?: string;
   dir?: string;
+  /** Another name of dir. */
+  cwd?: string;
   /** Entries are added. */
   env?: Record<string, string | undefined>;
   metadata?: Record<string, string>;

@@ -24,6 +24,8 @@ export interface Spec {
   inherit?: 'user' | 'daemon' | 'none';
   /** Absolute. Default: the user's home. */
   dir?: string;
+  /** Another name of dir; one of them is given. */
+  cwd?: string;
   /** A name, "uid" or "uid:gid". Default: the user tend runs as. */
   user?: string;
   /** `null` (default) reads end of file at once; `pipe` is fed by write. */

@@ -39,7 +39,7 @@ const text = Buffer.from(Array.from({ length: 1000 }, (_, i) => `line ${i}\n`).j
 test('what is misspelt is refused before anything is sent', async () => {
   const { client, p } = await open({});
   const invalid = (field: string) => (err: unknown) => err instanceof InvalidError && err.field === field;
-  await assert.rejects(client.start({ argv: ['ls'], cwd: '/app' } as object), invalid('spec.cwd'));
+  await assert.rejects(client.start({ argv: ['ls'], dir: '/', cwd: '/app' }), invalid('spec.cwd'));
   await assert.rejects(client.run({ shell: 'ls', working_dir: '/app' } as object), invalid('spec.working_dir'));
   await assert.rejects(p.wait({ signal: AbortSignal.timeout(1000) } as never), invalid('until'));
   client.close();

@@ -94,6 +94,7 @@ async def test_what_is_wrong_is_said_and_nothing_is_started(daemon: Daemon) -> N
             ("command", ["a\0b"], {}),
             ("command", [1], {}),
             ("spec.tiemout", "true", {"tiemout": 1}),
+            ("spec.cwd", "true", {"dir": "/", "cwd": "/"}),
             ("timeout", "true", {"timeout": "1h"}),
             ("timeout", "true", {"timeout": float("nan")}),
             ("stdin", "true", {"stdin": "open"}),

@@ -72,13 +72,6 @@ export function ended(e: Exit): string {
   return how;
 }
 
-/** Reports whether an end is nobody's wish. */
-export function failed(e: Exit): boolean {
-  if (e.lost) return true;
-  if (e.cause === Cause.KILLED || e.cause === Cause.SHUTDOWN || e.cause === Cause.NO_READERS) return false;
-  return e.code !== 0 || e.signal !== 0;
-}
-
 // Controls, and what changes the order or hides the place of letters.
 const hidden = /[\u0000-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]/g;
 

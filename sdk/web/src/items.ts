@@ -3,7 +3,7 @@
 import type { OverviewProcess } from '../../js/src/gen/tend/v1/overview_pb.js';
 import { SandboxAction, SandboxState, type Sandbox } from '../../js/src/gen/tend/v1/sandbox_pb.js';
 import { HealStatus, ServicePhase, type ServiceStatus } from '../../js/src/gen/tend/v1/service_pb.js';
-import { age, ended, failed, millis } from './format.js';
+import { age, ended, millis } from './format.js';
 import type { Health } from './parts.js';
 import { paths } from './router.js';
 import type { Store } from './types.js';
@@ -56,7 +56,7 @@ export function serviceState(s: ServiceStatus): [Health, string] {
 
 export function processState(p: Pick<OverviewProcess, 'exit'>): [Health, string] {
   if (!p.exit) return ['ok', 'running'];
-  return [failed(p.exit) ? 'broken' : 'done', ended(p.exit)];
+  return ['done', ended(p.exit)]; // nothing says that it should run
 }
 
 const boxes: Record<SandboxState, [Health, string]> = {

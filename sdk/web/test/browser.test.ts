@@ -59,7 +59,11 @@ test('overview: what is broken comes first, live, also after a killed server; th
   await start('steady', 'exec sleep 1000');
   await page.waitForSelector('.row.item:has-text("steady")');
   await killServer();
-  await start('breaks', 'exit 3');
+  await start('ends', 'exit 3'); // nobody wants it to run
+  await page.waitForSelector('.row.item:has-text("ends") .state.done');
+  const file = path.join(dir, 'breaks.yaml');
+  fs.writeFileSync(file, 'services: {breaks: {command: exit 3, restart: never}}\n');
+  await tend('up', '-d', '-f', file);
   await page.waitForSelector('.row.item:has-text("breaks") .state.broken');
   const first = () => page.$$eval('.row.item', (rows) => rows.sort((a, b) => a.getBoundingClientRect().top - b.getBoundingClientRect().top)[0]?.textContent ?? '');
   assert.match(await first(), /breaks/);
@@ -76,6 +80,7 @@ test('overview: what is broken comes first, live, also after a killed server; th
   await page.keyboard.press('g');
   await page.keyboard.press('b');
   await page.waitForURL(/kind=sandbox/);
+  await tend('down');
   await leave(page);
 });
 

@@ -122,6 +122,13 @@ def stream(n: int) -> t.OutputStream:
     return name  # type: ignore[no-any-return]
 
 
+def _dir(what: str, o: t.SpecOptions | t.SandboxOptions | t.SandboxChange) -> str | None:
+    """Other libraries call dir cwd, and so may a caller."""
+    if "dir" in o and "cwd" in o:
+        raise InvalidError(f"{what}.cwd", "is another name of dir; give one of them")
+    return o.get("dir", o.get("cwd"))
+
+
 def to_spec(command: t.Command, options: t.SpecOptions) -> Message:
     known("spec", options, t.SpecOptions.__optional_keys__)
     argv: list[str] | None = None
@@ -141,7 +148,7 @@ def to_spec(command: t.Command, options: t.SpecOptions) -> Message:
         "shell": shell,
         "env": text_map("env", options.get("env")),
         "inherit": choice("inherit", _INHERITS, options.get("inherit", "user")),
-        "dir": optional("dir", options.get("dir")),
+        "dir": optional("dir", _dir("spec", options)),
         "user": optional("user", options.get("user")),
         "stdin": choice("stdin", _STDINS, options.get("stdin", "null")),
         "timeout": duration("timeout", options.get("timeout") or None),
@@ -424,8 +431,8 @@ def _shares(all_: Sequence[t.SandboxShare] | None) -> list[Message] | None:
     return [{"source": text("shares.source", s.get("source")), "target": optional("shares.target", s.get("target")), "read_only": s.get("read_only")} for s in all_]
 
 
-def _run(o: t.SandboxOptions | t.SandboxChange) -> Message:
-    return {"user": optional("user", o.get("user")), "dir": optional("dir", o.get("dir")), "env": text_map("env", o.get("env"))}
+def _run(what: str, o: t.SandboxOptions | t.SandboxChange) -> Message:
+    return {"user": optional("user", o.get("user")), "dir": optional("dir", _dir(what, o)), "env": text_map("env", o.get("env"))}
 
 
 def to_sandbox_spec(name: str | None, o: t.SandboxOptions) -> Message:
@@ -435,7 +442,7 @@ def to_sandbox_spec(name: str | None, o: t.SandboxOptions) -> Message:
         "snapshot": optional("snapshot", o.get("snapshot")),
         "template": optional("template", o.get("template")),
         "isolation": choice("isolation", _ISOLATIONS, o.get("isolation", "default")),
-        "run": _run(o),
+        "run": _run("spec", o),
         "disposable": o.get("disposable"),
         "idle_ttl": duration("idle_ttl", o.get("idle_ttl")),
         "delete_after_stop": duration("delete_after_stop", o.get("delete_after_stop")),
@@ -461,7 +468,7 @@ def to_update(id_: str, c: t.SandboxChange) -> Message:
         "extend": duration("extend", c.get("extend")),
         "at_timeout": None if at_timeout is None else choice("at_timeout", _ACTIONS, at_timeout),
         "network": _network(c.get("network")),
-        "run": _run(c) if {"user", "dir", "env"} & set(c) else None,
+        "run": _run("change", c) if {"user", "dir", "cwd", "env"} & set(c) else None,
         "metadata": text_map("metadata", c.get("metadata")),
     }
 

@@ -69,6 +69,8 @@ class SpecOptions(TypedDict, total=False):
     """user (default): PATH of the daemon, HOME, USER and LOGNAME of the user; daemon: its whole environment."""
     dir: str
     """Absolute. Default: the user's home."""
+    cwd: str
+    """Another name of dir; one of them is given."""
     user: str
     """A name, "uid" or "uid:gid". Default: the user tend runs as."""
     stdin: Literal["null", "pipe"]
@@ -464,6 +466,8 @@ class SandboxOptions(TypedDict, total=False):
     user: str
     """Default for its processes, as dir (absolute) and env are."""
     dir: str
+    cwd: str
+    """Another name of dir."""
     env: Mapping[str, str | None]
     disposable: bool
     """A stop also removes the files."""
@@ -497,6 +501,8 @@ class SandboxChange(TypedDict, total=False):
     network: SandboxNetwork
     user: str
     dir: str
+    cwd: str
+    """Another name of dir."""
     env: Mapping[str, str | None]
     """Entries are added; so are those of metadata."""
     metadata: Mapping[str, str]
