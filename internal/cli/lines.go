@@ -2,9 +2,12 @@ package cli
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/mattn/go-runewidth"
 
 	"github.com/tend-run/tend/process"
 )
@@ -30,6 +33,23 @@ type lineWriter struct {
 
 // longestHeld bounds a line that is held back, in bytes.
 const longestHeld = 64 << 10
+
+// nameColours are those of names before lines. Red and yellow say that something is wrong.
+var nameColours = []string{"36", "35", "32", "34", "96", "95", "92", "94"}
+
+// prefix is the name of one of several before its lines: on a terminal as wide as the longest
+// of all, in a colour of its own.
+func (inv *invocation) prefix(name string, all []string) string {
+	text := printable(name)
+	if !inv.colours(inv.out) {
+		return text
+	}
+	wide := 0
+	for _, other := range all {
+		wide = max(wide, runewidth.StringWidth(printable(other)))
+	}
+	return paint(true, nameColours[max(slices.Index(all, name), 0)%len(nameColours)], runewidth.FillRight(text, wide))
+}
 
 func (l *lineWriter) before(at time.Time) string {
 	text := ""

@@ -96,7 +96,7 @@ func (c *logsFlags) run(ctx context.Context, inv *invocation, which func(context
 		inv = &own
 	}
 	if len(ids) == 1 {
-		err = c.one(ctx, inv, d, ids[0], nil, shown)
+		err = c.one(ctx, inv, d, ids[0], nil, nil, shown)
 	} else {
 		err = c.several(ctx, inv, d, ids, shown)
 	}
@@ -139,19 +139,20 @@ func (c *logsFlags) read() (shown *view.Options, err error) {
 func (c *logsFlags) several(ctx context.Context, inv *invocation, d *daemon, ids []string, shown *view.Options) error {
 	together := new(sync.Mutex)
 	if !c.Follow {
-		return each(ids, func(id string) error { return c.one(ctx, inv, d, id, together, shown) })
+		return each(ids, func(id string) error { return c.one(ctx, inv, d, id, ids, together, shown) })
 	}
-	return errors.Join(atOnce(ids, func(_ int, id string) error { return c.one(ctx, inv, d, id, together, nil) })...)
+	return errors.Join(atOnce(ids, func(_ int, id string) error { return c.one(ctx, inv, d, id, ids, together, nil) })...)
 }
 
 // one prints the output of one process, or of the runs of one service, or of one of several,
 // which take turns by together.
-func (c *logsFlags) one(ctx context.Context, inv *invocation, d *daemon, id string, together *sync.Mutex, shown *view.Options) error {
+func (c *logsFlags) one(ctx context.Context, inv *invocation, d *daemon, id string, all []string, together *sync.Mutex,
+	shown *view.Options) error {
 	p, err := d.find(ctx, id)
 	if err != nil {
 		return err
 	}
-	w := &outputWriter{logsFlags: c, inv: inv, d: d, id: id, together: together, shown: shown, first: c.head, last: c.tail}
+	w := &outputWriter{logsFlags: c, inv: inv, d: d, id: id, all: all, together: together, shown: shown, first: c.head, last: c.tail}
 	runs, err := d.runsOf(ctx, p, id)
 	switch {
 	case err != nil:
@@ -170,6 +171,7 @@ type outputWriter struct {
 	inv         *invocation
 	d           *daemon
 	id          string
+	all         []string // the words of all that are printed
 	together    *sync.Mutex
 	shown       *view.Options
 	first, last *view.Amount // what of the head and of the tail is still to be printed
@@ -186,7 +188,7 @@ func (w *outputWriter) write(ctx context.Context, p process.Process) (err error)
 		own := *inv
 		own.lines = &lineWriter{inv: inv, id: p.ID(), times: w.Times, utc: w.UTC, together: w.together}
 		if w.together != nil {
-			own.lines.name = printable(w.id)
+			own.lines.name = inv.prefix(w.id, w.all)
 		}
 		defer func() { err = cmp.Or(err, own.lines.flush()) }()
 		inv = &own

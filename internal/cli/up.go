@@ -209,6 +209,7 @@ type upView struct {
 	wg       sync.WaitGroup
 	shown    map[string]tend.Service // as they were noted last
 	read     map[string]process.ID   // whose output is read
+	names    []string                // of all
 }
 
 func newUpView(inv *invocation, d *daemon, before []tend.Service) *upView {
@@ -360,6 +361,9 @@ func (v *upView) foreground(ctx context.Context, signals <-chan os.Signal) error
 			return serviceError(err)
 		case all := <-news:
 			v.say(all)
+			if v.names == nil { // fixed, so that the lines of one look alike
+				v.names = mapped(wantedServices(all), func(s *tend.Service) string { return s.Name })
+			}
 			v.readNew(ctx, all)
 			if done, failed := over(all); done && !ending {
 				v.rest()
@@ -461,7 +465,7 @@ func (v *upView) follow(ctx context.Context, s tend.Service, opts process.ReadOp
 		return err
 	}
 	own := *v.inv
-	own.lines = &lineWriter{inv: v.inv, id: p.ID(), name: printable(s.Name), together: &v.together}
+	own.lines = &lineWriter{inv: v.inv, id: p.ID(), name: v.inv.prefix(s.Name, v.names), together: &v.together}
 	for ev, err := range process.Events(ctx, p, opts) {
 		if err != nil {
 			return errors.Join(err, own.lines.flush())
