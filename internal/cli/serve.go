@@ -48,6 +48,7 @@ type serveFlags struct {
 	ImageShare     []string      `name:"image-share" placeholder:"NAME" help:"Callers of E2B's and LangSmith's protocols may have this image, although it was imported, or pulled with this machine's credentials: tools, ghcr.io/acme/*. Repeatable."`
 	BasePath       []string      `name:"base-path" placeholder:"DIR" help:"Show this directory of the machine to isolated sandboxes, beside programs, libraries and package databases (/usr and the like): /opt/java, ~/.nvm/versions/node/v22.1.0. It is seen at the same path, and what sandboxes change there is theirs alone. What is not for everybody in it is not shown. Repeatable, at most 32. Default: none; tend doctor names programs that lie elsewhere."`
 	SandboxDisk    string        `name:"sandbox-disk" placeholder:"SIZE" help:"Disk limit of an isolated sandbox that requests none (tend sandbox create --disk), 16MiB or more: its disk is a file of its own, which grows with what is written to it. An existing sandbox keeps what it has. Default: it writes to this machine's disk, without a limit."`
+	VolumeDisk     string        `name:"volume-disk" placeholder:"SIZE" help:"Disk limit of each volume of E2B's API that is made from now on, 16MiB or more: it is a file of its own, which grows with what is written to it. Needs root. Default: a volume is a directory, without a limit."`
 	NoSpareSandbox bool          `name:"no-spare-sandbox" help:"Keep no isolated sandbox ready for the next creation. This saves the memory of the spare one, but a creation takes three times as long."`
 	Providers      string        `name:"providers" placeholder:"FILE" help:"File with the model providers for virtual keys (tend key), and with the providers' own keys; its mode must be 0600 or less. It is read again when it changes. Default: none."`
 	OnExitSecret   string        `name:"on-exit-secret" placeholder:"FILE" help:"File with the secret that signs the messages of tend run --on-exit-url; its mode must be 0600 or less. Default: they are not signed."`
@@ -293,18 +294,21 @@ const (
 	minBudget = 64 << 20
 	// mostKeepOutput bounds what is kept of a stream for its readers, in bytes.
 	mostKeepOutput = 4 << 30
-	// minDisk and maxDisk are bounds of --sandbox-disk, bytes, as internal/sandbox/image has them.
+	// minDisk and maxDisk are bounds of --sandbox-disk and --volume-disk, bytes, as internal/sandbox/image has them.
 	minDisk, maxDisk = 16 << 20, 64 << 40
 )
 
 // serveSizes are the flags about space in bytes; 0: not given.
-type serveSizes struct{ budget, disk, keep int64 }
+type serveSizes struct{ budget, disk, volume, keep int64 }
 
 func (f *serveFlags) sizes() (s serveSizes, err error) {
 	if s.budget, err = sizeWithin("--spool-budget", f.SpoolBudget, minBudget, process.MaxRetention, ""); err != nil {
 		return s, err
 	}
 	if s.disk, err = sizeWithin("--sandbox-disk", f.SandboxDisk, minDisk, maxDisk, "; leave it out for none"); err != nil {
+		return s, err
+	}
+	if s.volume, err = sizeWithin("--volume-disk", f.VolumeDisk, minDisk, maxDisk, "; leave it out for none"); err != nil {
 		return s, err
 	}
 	s.keep, err = sizeWithin("--keep-output", f.KeepOutput, process.MinRetention, mostKeepOutput,

@@ -79,6 +79,7 @@ const IDs = 1 << 16
 type Bind struct {
 	Source, Target string // absolute; Target is made if it is not there
 	ReadOnly       bool
+	Disk           bool // Source is a file with an ext4 filesystem, as Spec.Disk, which is shown
 }
 
 // Limits of all processes in a box together; 0 is no limit.

@@ -254,7 +254,11 @@ func (m *Maker) gather(s *box.Spec, how how) (_ *sources, err error) {
 		if b.ReadOnly {
 			attr |= unix.MOUNT_ATTR_RDONLY
 		}
-		fd, err := plainTree(b.Source, k.ns, attr)
+		open := plainTree
+		if b.Disk {
+			open = diskTree
+		}
+		fd, err := open(b.Source, k.ns, attr)
 		if err != nil {
 			return nil, bindError(i, err)
 		}
@@ -284,6 +288,9 @@ func (m *Maker) gatherPaths(s *box.Spec, h *sources) (err error) {
 		h.layers = append(h.layers, source{-1, dir})
 	}
 	for i, b := range s.Binds {
+		if b.Disk {
+			return fmt.Errorf("binds[%d]: %s: %w", i, noRootlessDisk, process.ErrUnsupported)
+		}
 		var st unix.Stat_t
 		fd, err := openPlain(b.Source)
 		if err == nil {
@@ -378,6 +385,15 @@ func (d *ownDir) mount(ns int) (int, error) {
 		return mapped(d.disk.Take(), d.name, ns, unix.MOUNT_ATTR_NODEV)
 	}
 	return tree(d.path, ns, unix.MOUNT_ATTR_NODEV)
+}
+
+// diskTree is tree of the filesystem in a file.
+func diskTree(path string, ns int, attr uint64) (int, error) {
+	m, err := disk.Open(path)
+	if err != nil {
+		return -1, err
+	}
+	return mapped(m.Take(), path, ns, attr)
 }
 
 // prepare makes what there must be in the directory with up and wk, and finds the pieces of the box.

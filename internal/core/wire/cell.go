@@ -21,7 +21,7 @@ func (s *CellSpec) Append(e *Enc) {
 	for _, b := range s.Binds {
 		e.Str(b.Source)
 		e.Str(b.Target)
-		e.Bool(b.ReadOnly)
+		e.U8(bindFlags(b))
 	}
 	e.U32(s.UIDBase)
 	e.U8(uint8(s.Net))
@@ -39,6 +39,18 @@ func (s *CellSpec) Append(e *Enc) {
 	}
 }
 
+const bindReadOnly, bindDisk = 1, 2
+
+func bindFlags(b box.Bind) (flags uint8) {
+	if b.ReadOnly {
+		flags |= bindReadOnly
+	}
+	if b.Disk {
+		flags |= bindDisk
+	}
+	return flags
+}
+
 func ParseCellSpec(b []byte) (s CellSpec, err error) {
 	d := Dec{B: b}
 	s.ID, s.Hostname, s.Dir, s.Layers = box.ID(d.Str()), d.Str(), d.Str(), d.Strs()
@@ -48,7 +60,10 @@ func ParseCellSpec(b []byte) (s CellSpec, err error) {
 		return s, ErrShort
 	}
 	for range n {
-		s.Binds = append(s.Binds, box.Bind{Source: d.Str(), Target: d.Str(), ReadOnly: d.Bool()})
+		b := box.Bind{Source: d.Str(), Target: d.Str()}
+		flags := d.U8()
+		b.ReadOnly, b.Disk = flags&bindReadOnly != 0, flags&bindDisk != 0
+		s.Binds = append(s.Binds, b)
 	}
 	s.UIDBase, s.Net, s.Limits = d.U32(), box.Net(d.U8()), d.limits()
 	s.Harden = box.Harden{Caps: d.U64(), Seccomp: d.Bool(), Landlock: d.Bool(), Setuid: d.Bool()}

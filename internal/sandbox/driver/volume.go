@@ -48,6 +48,7 @@ type Volume struct {
 	ID      VolumeID
 	Name    string // unique; never changes
 	Created time.Time
+	Disk    int64 // bytes that it may have; 0: no limit
 }
 
 // VolumeMount is a volume in a sandbox, which may write to it.

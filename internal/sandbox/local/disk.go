@@ -74,6 +74,7 @@ func (d *Driver) room(bytes int64) error {
 			free -= max(image.FileSize(size)-used, 0)
 		}
 	}
+	free -= d.volumes.mayWrite(d.volumeImage)
 	if free < bytes {
 		return fmt.Errorf("size.disk: %d MiB are needed below %s, and %d MiB are free there that the disk of no other sandbox may still need; ask for less, or remove sandboxes: %w",
 			bytes>>20, d.cfg.Dir, max(free, 0)>>20, driver.ErrLimit)

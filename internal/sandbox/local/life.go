@@ -35,7 +35,7 @@ func (s *sandbox) begin(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := s.readyDisk(ctx); err != nil {
+	if err := errors.Join(s.readyDisk(ctx), s.readyVolumes(ctx)); err != nil {
 		return err
 	}
 	info, err := s.d.cfg.Engine.Make(ctx, spec)

@@ -76,6 +76,9 @@ type Config struct {
 	// Disk size of a sandbox that requests none, in bytes. 0: it writes to the machine's
 	// disk without a limit.
 	Disk int64
+	// VolumeDisk is the disk size of each volume that is made from now on, in bytes. 0: it is a
+	// directory of the machine's disk, without a limit.
+	VolumeDisk int64
 	// Registry says how images are fetched.
 	Registry registry.Config
 	// ShareImages are the images that are everybody's beside public ones ([oci.Config].Share).

@@ -9,5 +9,6 @@ import (
 // TestRootless runs what holds also where the daemon is an ordinary user, as one.
 func TestRootless(t *testing.T) {
 	t.Parallel()
-	testkeeper.Rootless(t, "^(TestDriver|TestAProgramInsideCannotGetOut|TestManySandboxesLeaveNothing|TestTheWayOutFollowsTheSandbox|TestASandboxOutlivesKeeperAndServer|TestASandboxOfAnImage|TestAnImageOfManyLayersIsASandbox)$")
+	testkeeper.Rootless(t, "^(TestDriver|TestAProgramInsideCannotGetOut|TestManySandboxesLeaveNothing|TestTheWayOutFollowsTheSandbox|TestASandboxOutlivesKeeperAndServer|TestASandboxOfAnImage|TestAnImageOfManyLayersIsASandbox|"+
+		"TestAVolumeIsInSeveralSandboxesAndOutlivesThem|TestALimitedVolumeIsFullForAll)$")
 }

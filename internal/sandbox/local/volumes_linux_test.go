@@ -71,14 +71,17 @@ func TestAVolumeIsInSeveralSandboxesAndOutlivesThem(t *testing.T) {
 	if got := runAs(t, one, user, "cat /data/kept/dir/b"); got != "second" {
 		t.Errorf("after a start it has %q", got)
 	}
-	forks, err := d.Fork(t.Context(), infoOf(t, two).ID, driver.ForkSpec{})
-	if err != nil || forks[0].Err != nil {
-		t.Fatal(err, forks[0].Err)
+	those := []driver.Sandbox{one, two}
+	if forks, err := d.Fork(t.Context(), infoOf(t, two).ID, driver.ForkSpec{}); err == nil {
+		proctest.Must(t, forks[0].Err)
+		those = append(those, forks[0].Sandbox)
+		if got := runAs(t, forks[0].Sandbox, user, "cat /data/kept/dir/b"); got != "second" {
+			t.Errorf("a copy has %q", got)
+		}
+	} else if !testkeeper.IsRootless() || !errors.Is(err, driver.ErrUnsupported) {
+		t.Fatal(err)
 	}
-	if got := runAs(t, forks[0].Sandbox, user, "cat /data/kept/dir/b"); got != "second" {
-		t.Errorf("a copy has %q", got)
-	}
-	for _, s := range []driver.Sandbox{one, two, forks[0].Sandbox} {
+	for _, s := range those {
 		proctest.Must(t, s.Destroy(t.Context()))
 	}
 	again := openOn(t, cfg) // a server after this one
@@ -221,5 +224,55 @@ func TestNoLinkLeadsOutOfAVolume(t *testing.T) {
 	}
 	if _, err := theirs.Stat("/f"); err != nil {
 		t.Errorf("the other volume: %v", err)
+	}
+}
+
+// A volume of an operator who limits them holds so much, in all sandboxes and from outside together, and survives the server.
+func TestALimitedVolumeIsFullForAll(t *testing.T) {
+	cfg := real(t)
+	cfg.VolumeDisk = 16 << 20
+	d := openReal(t, cfg)
+	v, err := d.CreateVolume(t.Context(), "small")
+	if testkeeper.IsRootless() {
+		if !errors.Is(err, driver.ErrUnsupported) {
+			t.Errorf("who is not root cannot limit it: %v", err)
+		}
+		return
+	}
+	proctest.Must(t, err)
+	if v.Disk != cfg.VolumeDisk {
+		t.Errorf("it says %d", v.Disk)
+	}
+	one := proctest.Value(d.Create(t.Context(), driver.Spec{Volumes: mountsOf("small")}))(t)
+	two := proctest.Value(d.Create(t.Context(), driver.Spec{Volumes: mountsOf("small")}))(t)
+	const user = "1001:1001"
+	got := runAs(t, one, user, "cd /data/small && ls -A && echo kept > a && ! head -c 32M /dev/zero > big && stat -c '%u %a' .")
+	if !strings.Contains(got, "No space left") || !strings.HasSuffix(got, "\n0 777") {
+		t.Errorf("the first sees %q", got)
+	}
+	got = runAs(t, two, user, "cd /data/small && cat a && ! head -c 4M /dev/zero > more")
+	if !strings.HasPrefix(got, "kept\n") || !strings.Contains(got, "No space left") {
+		t.Errorf("the second sees %q", got)
+	}
+	f := proctest.Value(d.VolumeFiles(t.Context(), v.ID))(t)
+	if _, err := f.Write("/up", strings.NewReader(strings.Repeat("x", 4<<20)), driver.VolumeAttr{}, false); !errors.Is(err, files.ErrNoSpace) {
+		t.Errorf("an upload: %v", err)
+	}
+	proctest.Must(t, f.Close())
+	runAs(t, two, user, "rm /data/small/big /data/small/more; echo b > /data/small/b")
+	for _, s := range []driver.Sandbox{one, two} {
+		proctest.Must(t, s.Destroy(t.Context()))
+	}
+	again := openOn(t, cfg)
+	f = proctest.Value(again.VolumeFiles(t.Context(), v.ID))(t)
+	for _, name := range []string{"/a", "/b"} {
+		if _, err := f.Stat(name); err != nil {
+			t.Errorf("the next server: %v", err)
+		}
+	}
+	proctest.Must(t, f.Close())
+	proctest.Must(t, again.DeleteVolume(t.Context(), v.ID))
+	if left, err := filepath.Glob(filepath.Join(cfg.Dir, volumesName, "*")); err != nil || len(left) > 0 {
+		t.Errorf("left: %v, %v", left, err)
 	}
 }
