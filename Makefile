@@ -61,15 +61,15 @@ e2b: build ## Run the E2B suites: raw, npm, PyPI, by domain (ONLY=js picks one)
 .PHONY: clients
 clients: build ## Run other people's clients of E2B, all of them (ONLY=openai picks one)
 	@test/conformance/agents/run $(ONLY)
-	@$(if $(ONLY),,test/conformance/interpreter/run older js smolagents crewai && test/conformance/e2b/run names)
+	@$(if $(ONLY),,test/conformance/interpreter/run faults older js smolagents crewai && test/conformance/e2b/run names)
 
 .PHONY: clients-newest
 clients-newest: ## Say which pinned clients of the suites have a newer version; asks npm and PyPI
 	@PATH="$$(scripts/node):$$PATH" test/conformance/newest
 
 .PHONY: vendor-suites
-vendor-suites: build ## Run E2B's own suites from a checkout in DIR (ONLY=js picks one)
-	@test/conformance/e2b/vendor/run '$(DIR)' $(ONLY)
+vendor-suites: build ## Run E2B's own suites from a checkout of E2B or code-interpreter in DIR (ONLY=js picks one)
+	@test/conformance/$(if $(wildcard $(DIR)/chart_data_extractor),interpreter,e2b)/vendor/run '$(DIR)' $(ONLY)
 
 .PHONY: langsmith
 langsmith: build ## Run the LangSmith suites: js, upgrade, kill, python (ONLY=js picks one)
