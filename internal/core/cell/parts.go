@@ -192,7 +192,8 @@ func (p *parts) stage(s *box.Spec) (st *stage, err error) {
 	if i := slices.IndexFunc(p.stages, func(st *stage) bool { return st.fits(p, s) }); i >= 0 {
 		return p.stages[i], nil
 	}
-	st = &stage{uid: s.UIDBase, base: s.Base, hide: slices.Clone(s.Hide), show: slices.Clone(s.Show), trial: s.ID == ProbeID, ns: -1, mnt: -1, void: -1, mounts: -1}
+	st = &stage{uid: s.UIDBase, base: s.Base, hide: slices.Clone(s.Hide), show: slices.Clone(s.Show), trial: s.ID == ProbeID,
+		ns: -1, mnt: -1, void: -1, mounts: -1}
 	if p.rootless {
 		st.base = box.BaseHost
 		err = p.makeRootless(st)
