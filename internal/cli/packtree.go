@@ -48,6 +48,8 @@ type treePacker struct {
 	device uint64
 	links  map[fileID]string
 	left   int
+	// context: it is one of a build, which has other file systems in it, and each link of a file is one.
+	context bool
 }
 
 func (t *treePacker) entry(name string, e fs.DirEntry, err error) error {
@@ -59,7 +61,7 @@ func (t *treePacker) entry(name string, e fs.DirEntry, err error) error {
 		return err
 	}
 	id := fileIDOf(info)
-	if id.device != t.device {
+	if id.device != t.device && !t.context {
 		t.left++
 		if e.IsDir() {
 			return errors.Join(t.header(name, "", info), fs.SkipDir)
@@ -95,7 +97,7 @@ func (t *treePacker) header(name, link string, info fs.FileInfo) error {
 }
 
 func (t *treePacker) file(name string, info fs.FileInfo, id fileID) error {
-	if hasLinks(info) {
+	if hasLinks(info) && !t.context {
 		if first, ok := t.links[id]; ok {
 			return t.tar.WriteHeader(&tar.Header{Typeflag: tar.TypeLink, Name: filepath.ToSlash(name), Linkname: filepath.ToSlash(first)})
 		}

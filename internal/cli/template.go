@@ -30,13 +30,16 @@ type templateCmd struct {
 }
 
 type templateBuildCmd struct {
-	Name   string  `short:"t" name:"name" aliases:"tag" placeholder:"NAME[:TAG]" help:"The name of the template. Default: that of the directory."`
-	File   string  `short:"f" placeholder:"FILE" help:"The build file. Default: tend.template in the directory."`
-	Force  bool    `aliases:"no-cache" help:"Take no step from the cache."`
-	Quiet  bool    `short:"q" help:"Print only the name."`
-	Memory string  `short:"m" placeholder:"SIZE" help:"Memory limit of sandboxes created from it."`
-	CPUs   float64 `name:"cpus" placeholder:"N" help:"CPU limit of sandboxes created from it."`
-	Dir    string  `arg:"" complete:"dirs" help:"The directory, or a tar (or tar.gz) of it; or code-interpreter: the template that E2B's code interpreter asks for."`
+	Name     string   `short:"t" name:"name" aliases:"tag" placeholder:"NAME[:TAG]" help:"The name of the template. Default: that of the directory."`
+	File     string   `short:"f" placeholder:"FILE" help:"The build file or Dockerfile. Default: tend.template in the directory, else Dockerfile. A file is a Dockerfile if its name begins or ends so, as dev.Dockerfile."`
+	Target   string   `placeholder:"STAGE" help:"The stage of a Dockerfile to build. Default: the last."`
+	BuildArg []string `name:"build-arg" sep:"none" placeholder:"NAME[=VALUE]" help:"Set an ARG of a Dockerfile; without a value, to that of the variable here."`
+	Secret   []string `sep:"none" placeholder:"id=NAME,src=FILE" help:"A file, or by env=VARIABLE the value of a variable, for RUN --mount=type=secret. No layer and no log has it."`
+	Force    bool     `aliases:"no-cache" help:"Take no step from the cache."`
+	Quiet    bool     `short:"q" help:"Print only the name."`
+	Memory   string   `short:"m" placeholder:"SIZE" help:"Memory limit of sandboxes created from it."`
+	CPUs     float64  `name:"cpus" placeholder:"N" help:"CPU limit of sandboxes created from it."`
+	Dir      string   `arg:"" complete:"dirs" help:"The directory, or a tar (or tar.gz) of it; or code-interpreter: the template that E2B's code interpreter asks for."`
 }
 
 // buildFacts is a template that was built, as JSON.
@@ -142,6 +145,12 @@ func (c *templateBuildCmd) spec(root *os.Root, dir string, local bool) (s tend.T
 	}
 	if err := c.sized(&s); err != nil {
 		return s, err
+	}
+	if file := c.dockerfile(root, dir); file != "" {
+		return s, c.docker(&s, root, file)
+	}
+	if c.Target != "" || len(c.BuildArg) > 0 || len(c.Secret) > 0 {
+		return s, usageError("--target, --build-arg and --secret are for a Dockerfile, and there is none; name it by -f")
 	}
 	shown := c.File
 	read := func() ([]byte, error) { return limited(os.Open(c.File)) }

@@ -26,7 +26,9 @@ type TemplateSpec struct {
 	// FromImage is an image that it begins with, in their place: its ID or a name, such as
 	// "python:3", which is fetched if the server has it not.
 	FromImage string
-	Steps     []TemplateStep // at most 1000
+	// Dockerfile is built in the place of a base, Steps, Start and Ready; nil: none.
+	Dockerfile *Dockerfile
+	Steps      []TemplateStep // at most 1000
 	// Start is a command that runs in each sandbox made from it, and Ready one that ends
 	// with 0 when that is up. Both for a shell; "": none.
 	Start, Ready string
@@ -34,6 +36,18 @@ type TemplateSpec struct {
 	Size SandboxSize
 	// Force: no step is taken from the cache.
 	Force bool
+}
+
+// Dockerfile is the text of one, and what its build is given.
+type Dockerfile struct {
+	Text   string            // at most 1 MiB
+	Target string            // the name or number of a stage; "": the last
+	Args   map[string]string // values of ARG; at most 256
+	// Secrets are files for RUN --mount=type=secret by their ids; at most 64, of 500 KiB each.
+	// They are in no layer, no record and no log.
+	Secrets map[string][]byte
+	// Context writes the tar of all files that it may copy; nil: there are none.
+	Context func(io.Writer) error
 }
 
 // TemplateStep is one step of a build.
@@ -171,12 +185,19 @@ func (c *Client) startBuild(ctx context.Context, spec TemplateSpec) (id string, 
 	defer cancel(nil)
 	stream := c.boxes.BuildTemplate(ctx)
 	err = stream.Send(first)
+	files := make([]func(io.Writer) error, 0, len(spec.Steps)+1)
+	if spec.Dockerfile != nil {
+		files = append(files, spec.Dockerfile.Context)
+	}
 	for i := range spec.Steps {
-		if err != nil || spec.Steps[i].Files == nil {
+		files = append(files, spec.Steps[i].Files)
+	}
+	for i, write := range files {
+		if err != nil || write == nil {
 			continue
 		}
 		w := &pieceWriter{step: uint32(i), stream: stream}
-		if err = spec.Steps[i].Files(w); err != nil && w.err == nil {
+		if err = write(w); err != nil && w.err == nil {
 			cancel(err) // half of the files must not look whole
 			_, _ = stream.CloseAndReceive()
 			return "", err
@@ -212,6 +233,9 @@ func (s *TemplateSpec) message() *tendv1.TemplateSpec {
 	m := &tendv1.TemplateSpec{
 		Name: s.Name, Tags: s.Tags, From: s.From, FromDir: s.FromDir, FromImage: s.FromImage, Start: s.Start, Ready: s.Ready, Force: s.Force,
 		Size: s.Size.message(),
+	}
+	if d := s.Dockerfile; d != nil {
+		m.Dockerfile = &tendv1.Dockerfile{Text: d.Text, Target: d.Target, Args: d.Args, Secrets: d.Secrets}
 	}
 	for _, step := range s.Steps {
 		m.Steps = append(m.Steps, &tendv1.TemplateStep{Kind: step.Kind, Args: step.Args})

@@ -2969,7 +2969,10 @@ type TemplateSpec struct {
 	Force bool `protobuf:"varint,9,opt,name=force,proto3" json:"force,omitempty"`
 	// An image of ImageService that it begins with, in the place of from and from_dir. It is
 	// fetched if it is not here, or if force is set.
-	FromImage     string `protobuf:"bytes,10,opt,name=from_image,json=fromImage,proto3" json:"from_image,omitempty"`
+	FromImage string `protobuf:"bytes,10,opt,name=from_image,json=fromImage,proto3" json:"from_image,omitempty"`
+	// In the place of a base, steps, start and ready. Data of the step 0 is its context: a tar of
+	// all files that it may copy.
+	Dockerfile    *Dockerfile `protobuf:"bytes,11,opt,name=dockerfile,proto3" json:"dockerfile,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3074,6 +3077,85 @@ func (x *TemplateSpec) GetFromImage() string {
 	return ""
 }
 
+func (x *TemplateSpec) GetDockerfile() *Dockerfile {
+	if x != nil {
+		return x.Dockerfile
+	}
+	return nil
+}
+
+type Dockerfile struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// At most 1 MiB.
+	Text string `protobuf:"bytes,1,opt,name=text,proto3" json:"text,omitempty"`
+	// The name or number of a stage; empty: the last.
+	Target string `protobuf:"bytes,2,opt,name=target,proto3" json:"target,omitempty"`
+	// Values of ARG; at most 256.
+	Args map[string]string `protobuf:"bytes,3,rep,name=args,proto3" json:"args,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// Files for RUN --mount=type=secret by their ids; at most 64, of 500 KiB each.
+	Secrets       map[string][]byte `protobuf:"bytes,4,rep,name=secrets,proto3" json:"secrets,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Dockerfile) Reset() {
+	*x = Dockerfile{}
+	mi := &file_tend_v1_sandbox_proto_msgTypes[44]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Dockerfile) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Dockerfile) ProtoMessage() {}
+
+func (x *Dockerfile) ProtoReflect() protoreflect.Message {
+	mi := &file_tend_v1_sandbox_proto_msgTypes[44]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Dockerfile.ProtoReflect.Descriptor instead.
+func (*Dockerfile) Descriptor() ([]byte, []int) {
+	return file_tend_v1_sandbox_proto_rawDescGZIP(), []int{44}
+}
+
+func (x *Dockerfile) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
+func (x *Dockerfile) GetTarget() string {
+	if x != nil {
+		return x.Target
+	}
+	return ""
+}
+
+func (x *Dockerfile) GetArgs() map[string]string {
+	if x != nil {
+		return x.Args
+	}
+	return nil
+}
+
+func (x *Dockerfile) GetSecrets() map[string][]byte {
+	if x != nil {
+		return x.Secrets
+	}
+	return nil
+}
+
 type TemplateStep struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// COPY source, destination[, user[, mode]]; RUN line[, user]; WORKDIR directory; USER
@@ -3086,7 +3168,7 @@ type TemplateStep struct {
 
 func (x *TemplateStep) Reset() {
 	*x = TemplateStep{}
-	mi := &file_tend_v1_sandbox_proto_msgTypes[44]
+	mi := &file_tend_v1_sandbox_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3098,7 +3180,7 @@ func (x *TemplateStep) String() string {
 func (*TemplateStep) ProtoMessage() {}
 
 func (x *TemplateStep) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_sandbox_proto_msgTypes[44]
+	mi := &file_tend_v1_sandbox_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3111,7 +3193,7 @@ func (x *TemplateStep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TemplateStep.ProtoReflect.Descriptor instead.
 func (*TemplateStep) Descriptor() ([]byte, []int) {
-	return file_tend_v1_sandbox_proto_rawDescGZIP(), []int{44}
+	return file_tend_v1_sandbox_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *TemplateStep) GetKind() string {
@@ -3141,7 +3223,7 @@ type BuildTemplateRequest struct {
 
 func (x *BuildTemplateRequest) Reset() {
 	*x = BuildTemplateRequest{}
-	mi := &file_tend_v1_sandbox_proto_msgTypes[45]
+	mi := &file_tend_v1_sandbox_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3153,7 +3235,7 @@ func (x *BuildTemplateRequest) String() string {
 func (*BuildTemplateRequest) ProtoMessage() {}
 
 func (x *BuildTemplateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_sandbox_proto_msgTypes[45]
+	mi := &file_tend_v1_sandbox_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3166,7 +3248,7 @@ func (x *BuildTemplateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BuildTemplateRequest.ProtoReflect.Descriptor instead.
 func (*BuildTemplateRequest) Descriptor() ([]byte, []int) {
-	return file_tend_v1_sandbox_proto_rawDescGZIP(), []int{45}
+	return file_tend_v1_sandbox_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *BuildTemplateRequest) GetSpec() *TemplateSpec {
@@ -3199,7 +3281,7 @@ type BuildTemplateResponse struct {
 
 func (x *BuildTemplateResponse) Reset() {
 	*x = BuildTemplateResponse{}
-	mi := &file_tend_v1_sandbox_proto_msgTypes[46]
+	mi := &file_tend_v1_sandbox_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3211,7 +3293,7 @@ func (x *BuildTemplateResponse) String() string {
 func (*BuildTemplateResponse) ProtoMessage() {}
 
 func (x *BuildTemplateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_sandbox_proto_msgTypes[46]
+	mi := &file_tend_v1_sandbox_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3224,7 +3306,7 @@ func (x *BuildTemplateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BuildTemplateResponse.ProtoReflect.Descriptor instead.
 func (*BuildTemplateResponse) Descriptor() ([]byte, []int) {
-	return file_tend_v1_sandbox_proto_rawDescGZIP(), []int{46}
+	return file_tend_v1_sandbox_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *BuildTemplateResponse) GetBuild() string {
@@ -3244,7 +3326,7 @@ type FollowBuildRequest struct {
 
 func (x *FollowBuildRequest) Reset() {
 	*x = FollowBuildRequest{}
-	mi := &file_tend_v1_sandbox_proto_msgTypes[47]
+	mi := &file_tend_v1_sandbox_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3256,7 +3338,7 @@ func (x *FollowBuildRequest) String() string {
 func (*FollowBuildRequest) ProtoMessage() {}
 
 func (x *FollowBuildRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_sandbox_proto_msgTypes[47]
+	mi := &file_tend_v1_sandbox_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3269,7 +3351,7 @@ func (x *FollowBuildRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowBuildRequest.ProtoReflect.Descriptor instead.
 func (*FollowBuildRequest) Descriptor() ([]byte, []int) {
-	return file_tend_v1_sandbox_proto_rawDescGZIP(), []int{47}
+	return file_tend_v1_sandbox_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *FollowBuildRequest) GetBuild() string {
@@ -3300,7 +3382,7 @@ type FollowBuildResponse struct {
 
 func (x *FollowBuildResponse) Reset() {
 	*x = FollowBuildResponse{}
-	mi := &file_tend_v1_sandbox_proto_msgTypes[48]
+	mi := &file_tend_v1_sandbox_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3312,7 +3394,7 @@ func (x *FollowBuildResponse) String() string {
 func (*FollowBuildResponse) ProtoMessage() {}
 
 func (x *FollowBuildResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_sandbox_proto_msgTypes[48]
+	mi := &file_tend_v1_sandbox_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3325,7 +3407,7 @@ func (x *FollowBuildResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowBuildResponse.ProtoReflect.Descriptor instead.
 func (*FollowBuildResponse) Descriptor() ([]byte, []int) {
-	return file_tend_v1_sandbox_proto_rawDescGZIP(), []int{48}
+	return file_tend_v1_sandbox_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *FollowBuildResponse) GetLogs() []*BuildLog {
@@ -3363,7 +3445,7 @@ type BuildLog struct {
 
 func (x *BuildLog) Reset() {
 	*x = BuildLog{}
-	mi := &file_tend_v1_sandbox_proto_msgTypes[49]
+	mi := &file_tend_v1_sandbox_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3375,7 +3457,7 @@ func (x *BuildLog) String() string {
 func (*BuildLog) ProtoMessage() {}
 
 func (x *BuildLog) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_sandbox_proto_msgTypes[49]
+	mi := &file_tend_v1_sandbox_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3388,7 +3470,7 @@ func (x *BuildLog) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BuildLog.ProtoReflect.Descriptor instead.
 func (*BuildLog) Descriptor() ([]byte, []int) {
-	return file_tend_v1_sandbox_proto_rawDescGZIP(), []int{49}
+	return file_tend_v1_sandbox_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *BuildLog) GetTime() *timestamppb.Timestamp {
@@ -3435,7 +3517,7 @@ type TemplateBuild struct {
 
 func (x *TemplateBuild) Reset() {
 	*x = TemplateBuild{}
-	mi := &file_tend_v1_sandbox_proto_msgTypes[50]
+	mi := &file_tend_v1_sandbox_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3447,7 +3529,7 @@ func (x *TemplateBuild) String() string {
 func (*TemplateBuild) ProtoMessage() {}
 
 func (x *TemplateBuild) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_sandbox_proto_msgTypes[50]
+	mi := &file_tend_v1_sandbox_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3460,7 +3542,7 @@ func (x *TemplateBuild) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TemplateBuild.ProtoReflect.Descriptor instead.
 func (*TemplateBuild) Descriptor() ([]byte, []int) {
-	return file_tend_v1_sandbox_proto_rawDescGZIP(), []int{50}
+	return file_tend_v1_sandbox_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *TemplateBuild) GetId() string {
@@ -3533,7 +3615,7 @@ type FileEntry struct {
 
 func (x *FileEntry) Reset() {
 	*x = FileEntry{}
-	mi := &file_tend_v1_sandbox_proto_msgTypes[51]
+	mi := &file_tend_v1_sandbox_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3545,7 +3627,7 @@ func (x *FileEntry) String() string {
 func (*FileEntry) ProtoMessage() {}
 
 func (x *FileEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_sandbox_proto_msgTypes[51]
+	mi := &file_tend_v1_sandbox_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3558,7 +3640,7 @@ func (x *FileEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileEntry.ProtoReflect.Descriptor instead.
 func (*FileEntry) Descriptor() ([]byte, []int) {
-	return file_tend_v1_sandbox_proto_rawDescGZIP(), []int{51}
+	return file_tend_v1_sandbox_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *FileEntry) GetName() string {
@@ -3636,7 +3718,7 @@ type StatFileRequest struct {
 
 func (x *StatFileRequest) Reset() {
 	*x = StatFileRequest{}
-	mi := &file_tend_v1_sandbox_proto_msgTypes[52]
+	mi := &file_tend_v1_sandbox_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3648,7 +3730,7 @@ func (x *StatFileRequest) String() string {
 func (*StatFileRequest) ProtoMessage() {}
 
 func (x *StatFileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_sandbox_proto_msgTypes[52]
+	mi := &file_tend_v1_sandbox_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3661,7 +3743,7 @@ func (x *StatFileRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatFileRequest.ProtoReflect.Descriptor instead.
 func (*StatFileRequest) Descriptor() ([]byte, []int) {
-	return file_tend_v1_sandbox_proto_rawDescGZIP(), []int{52}
+	return file_tend_v1_sandbox_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *StatFileRequest) GetPath() string {
@@ -3687,7 +3769,7 @@ type StatFileResponse struct {
 
 func (x *StatFileResponse) Reset() {
 	*x = StatFileResponse{}
-	mi := &file_tend_v1_sandbox_proto_msgTypes[53]
+	mi := &file_tend_v1_sandbox_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3699,7 +3781,7 @@ func (x *StatFileResponse) String() string {
 func (*StatFileResponse) ProtoMessage() {}
 
 func (x *StatFileResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_sandbox_proto_msgTypes[53]
+	mi := &file_tend_v1_sandbox_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3712,7 +3794,7 @@ func (x *StatFileResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatFileResponse.ProtoReflect.Descriptor instead.
 func (*StatFileResponse) Descriptor() ([]byte, []int) {
-	return file_tend_v1_sandbox_proto_rawDescGZIP(), []int{53}
+	return file_tend_v1_sandbox_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *StatFileResponse) GetEntry() *FileEntry {
@@ -3732,7 +3814,7 @@ type FileBeforeRequest struct {
 
 func (x *FileBeforeRequest) Reset() {
 	*x = FileBeforeRequest{}
-	mi := &file_tend_v1_sandbox_proto_msgTypes[54]
+	mi := &file_tend_v1_sandbox_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3744,7 +3826,7 @@ func (x *FileBeforeRequest) String() string {
 func (*FileBeforeRequest) ProtoMessage() {}
 
 func (x *FileBeforeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_sandbox_proto_msgTypes[54]
+	mi := &file_tend_v1_sandbox_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3757,7 +3839,7 @@ func (x *FileBeforeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileBeforeRequest.ProtoReflect.Descriptor instead.
 func (*FileBeforeRequest) Descriptor() ([]byte, []int) {
-	return file_tend_v1_sandbox_proto_rawDescGZIP(), []int{54}
+	return file_tend_v1_sandbox_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *FileBeforeRequest) GetPath() string {
@@ -3795,7 +3877,7 @@ type FileBeforeResponse struct {
 
 func (x *FileBeforeResponse) Reset() {
 	*x = FileBeforeResponse{}
-	mi := &file_tend_v1_sandbox_proto_msgTypes[55]
+	mi := &file_tend_v1_sandbox_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3807,7 +3889,7 @@ func (x *FileBeforeResponse) String() string {
 func (*FileBeforeResponse) ProtoMessage() {}
 
 func (x *FileBeforeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_sandbox_proto_msgTypes[55]
+	mi := &file_tend_v1_sandbox_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3820,7 +3902,7 @@ func (x *FileBeforeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileBeforeResponse.ProtoReflect.Descriptor instead.
 func (*FileBeforeResponse) Descriptor() ([]byte, []int) {
-	return file_tend_v1_sandbox_proto_rawDescGZIP(), []int{55}
+	return file_tend_v1_sandbox_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *FileBeforeResponse) GetChangedBy() string {
@@ -3885,7 +3967,7 @@ type ListFilesRequest struct {
 
 func (x *ListFilesRequest) Reset() {
 	*x = ListFilesRequest{}
-	mi := &file_tend_v1_sandbox_proto_msgTypes[56]
+	mi := &file_tend_v1_sandbox_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3897,7 +3979,7 @@ func (x *ListFilesRequest) String() string {
 func (*ListFilesRequest) ProtoMessage() {}
 
 func (x *ListFilesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_sandbox_proto_msgTypes[56]
+	mi := &file_tend_v1_sandbox_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3910,7 +3992,7 @@ func (x *ListFilesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListFilesRequest.ProtoReflect.Descriptor instead.
 func (*ListFilesRequest) Descriptor() ([]byte, []int) {
-	return file_tend_v1_sandbox_proto_rawDescGZIP(), []int{56}
+	return file_tend_v1_sandbox_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *ListFilesRequest) GetPath() string {
@@ -3966,7 +4048,7 @@ type ListFilesResponse struct {
 
 func (x *ListFilesResponse) Reset() {
 	*x = ListFilesResponse{}
-	mi := &file_tend_v1_sandbox_proto_msgTypes[57]
+	mi := &file_tend_v1_sandbox_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3978,7 +4060,7 @@ func (x *ListFilesResponse) String() string {
 func (*ListFilesResponse) ProtoMessage() {}
 
 func (x *ListFilesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_sandbox_proto_msgTypes[57]
+	mi := &file_tend_v1_sandbox_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3991,7 +4073,7 @@ func (x *ListFilesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListFilesResponse.ProtoReflect.Descriptor instead.
 func (*ListFilesResponse) Descriptor() ([]byte, []int) {
-	return file_tend_v1_sandbox_proto_rawDescGZIP(), []int{57}
+	return file_tend_v1_sandbox_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *ListFilesResponse) GetEntries() []*FileEntry {
@@ -4019,7 +4101,7 @@ type ReadFileRequest struct {
 
 func (x *ReadFileRequest) Reset() {
 	*x = ReadFileRequest{}
-	mi := &file_tend_v1_sandbox_proto_msgTypes[58]
+	mi := &file_tend_v1_sandbox_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4031,7 +4113,7 @@ func (x *ReadFileRequest) String() string {
 func (*ReadFileRequest) ProtoMessage() {}
 
 func (x *ReadFileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_sandbox_proto_msgTypes[58]
+	mi := &file_tend_v1_sandbox_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4044,7 +4126,7 @@ func (x *ReadFileRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadFileRequest.ProtoReflect.Descriptor instead.
 func (*ReadFileRequest) Descriptor() ([]byte, []int) {
-	return file_tend_v1_sandbox_proto_rawDescGZIP(), []int{58}
+	return file_tend_v1_sandbox_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *ReadFileRequest) GetPath() string {
@@ -4079,7 +4161,7 @@ type ReadFileResponse struct {
 
 func (x *ReadFileResponse) Reset() {
 	*x = ReadFileResponse{}
-	mi := &file_tend_v1_sandbox_proto_msgTypes[59]
+	mi := &file_tend_v1_sandbox_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4091,7 +4173,7 @@ func (x *ReadFileResponse) String() string {
 func (*ReadFileResponse) ProtoMessage() {}
 
 func (x *ReadFileResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_sandbox_proto_msgTypes[59]
+	mi := &file_tend_v1_sandbox_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4104,7 +4186,7 @@ func (x *ReadFileResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadFileResponse.ProtoReflect.Descriptor instead.
 func (*ReadFileResponse) Descriptor() ([]byte, []int) {
-	return file_tend_v1_sandbox_proto_rawDescGZIP(), []int{59}
+	return file_tend_v1_sandbox_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *ReadFileResponse) GetData() []byte {
@@ -4132,7 +4214,7 @@ type WriteFileRequest struct {
 
 func (x *WriteFileRequest) Reset() {
 	*x = WriteFileRequest{}
-	mi := &file_tend_v1_sandbox_proto_msgTypes[60]
+	mi := &file_tend_v1_sandbox_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4144,7 +4226,7 @@ func (x *WriteFileRequest) String() string {
 func (*WriteFileRequest) ProtoMessage() {}
 
 func (x *WriteFileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_sandbox_proto_msgTypes[60]
+	mi := &file_tend_v1_sandbox_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4157,7 +4239,7 @@ func (x *WriteFileRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteFileRequest.ProtoReflect.Descriptor instead.
 func (*WriteFileRequest) Descriptor() ([]byte, []int) {
-	return file_tend_v1_sandbox_proto_rawDescGZIP(), []int{60}
+	return file_tend_v1_sandbox_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *WriteFileRequest) GetPath() string {
@@ -4190,7 +4272,7 @@ type WriteFileResponse struct {
 
 func (x *WriteFileResponse) Reset() {
 	*x = WriteFileResponse{}
-	mi := &file_tend_v1_sandbox_proto_msgTypes[61]
+	mi := &file_tend_v1_sandbox_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4202,7 +4284,7 @@ func (x *WriteFileResponse) String() string {
 func (*WriteFileResponse) ProtoMessage() {}
 
 func (x *WriteFileResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_sandbox_proto_msgTypes[61]
+	mi := &file_tend_v1_sandbox_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4215,7 +4297,7 @@ func (x *WriteFileResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteFileResponse.ProtoReflect.Descriptor instead.
 func (*WriteFileResponse) Descriptor() ([]byte, []int) {
-	return file_tend_v1_sandbox_proto_rawDescGZIP(), []int{61}
+	return file_tend_v1_sandbox_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *WriteFileResponse) GetEntry() *FileEntry {
@@ -4235,7 +4317,7 @@ type MakeDirRequest struct {
 
 func (x *MakeDirRequest) Reset() {
 	*x = MakeDirRequest{}
-	mi := &file_tend_v1_sandbox_proto_msgTypes[62]
+	mi := &file_tend_v1_sandbox_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4247,7 +4329,7 @@ func (x *MakeDirRequest) String() string {
 func (*MakeDirRequest) ProtoMessage() {}
 
 func (x *MakeDirRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_sandbox_proto_msgTypes[62]
+	mi := &file_tend_v1_sandbox_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4260,7 +4342,7 @@ func (x *MakeDirRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MakeDirRequest.ProtoReflect.Descriptor instead.
 func (*MakeDirRequest) Descriptor() ([]byte, []int) {
-	return file_tend_v1_sandbox_proto_rawDescGZIP(), []int{62}
+	return file_tend_v1_sandbox_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *MakeDirRequest) GetPath() string {
@@ -4286,7 +4368,7 @@ type MakeDirResponse struct {
 
 func (x *MakeDirResponse) Reset() {
 	*x = MakeDirResponse{}
-	mi := &file_tend_v1_sandbox_proto_msgTypes[63]
+	mi := &file_tend_v1_sandbox_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4298,7 +4380,7 @@ func (x *MakeDirResponse) String() string {
 func (*MakeDirResponse) ProtoMessage() {}
 
 func (x *MakeDirResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_sandbox_proto_msgTypes[63]
+	mi := &file_tend_v1_sandbox_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4311,7 +4393,7 @@ func (x *MakeDirResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MakeDirResponse.ProtoReflect.Descriptor instead.
 func (*MakeDirResponse) Descriptor() ([]byte, []int) {
-	return file_tend_v1_sandbox_proto_rawDescGZIP(), []int{63}
+	return file_tend_v1_sandbox_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *MakeDirResponse) GetEntry() *FileEntry {
@@ -4332,7 +4414,7 @@ type MoveFileRequest struct {
 
 func (x *MoveFileRequest) Reset() {
 	*x = MoveFileRequest{}
-	mi := &file_tend_v1_sandbox_proto_msgTypes[64]
+	mi := &file_tend_v1_sandbox_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4344,7 +4426,7 @@ func (x *MoveFileRequest) String() string {
 func (*MoveFileRequest) ProtoMessage() {}
 
 func (x *MoveFileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_sandbox_proto_msgTypes[64]
+	mi := &file_tend_v1_sandbox_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4357,7 +4439,7 @@ func (x *MoveFileRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MoveFileRequest.ProtoReflect.Descriptor instead.
 func (*MoveFileRequest) Descriptor() ([]byte, []int) {
-	return file_tend_v1_sandbox_proto_rawDescGZIP(), []int{64}
+	return file_tend_v1_sandbox_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *MoveFileRequest) GetSource() string {
@@ -4390,7 +4472,7 @@ type MoveFileResponse struct {
 
 func (x *MoveFileResponse) Reset() {
 	*x = MoveFileResponse{}
-	mi := &file_tend_v1_sandbox_proto_msgTypes[65]
+	mi := &file_tend_v1_sandbox_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4402,7 +4484,7 @@ func (x *MoveFileResponse) String() string {
 func (*MoveFileResponse) ProtoMessage() {}
 
 func (x *MoveFileResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_sandbox_proto_msgTypes[65]
+	mi := &file_tend_v1_sandbox_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4415,7 +4497,7 @@ func (x *MoveFileResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MoveFileResponse.ProtoReflect.Descriptor instead.
 func (*MoveFileResponse) Descriptor() ([]byte, []int) {
-	return file_tend_v1_sandbox_proto_rawDescGZIP(), []int{65}
+	return file_tend_v1_sandbox_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *MoveFileResponse) GetEntry() *FileEntry {
@@ -4435,7 +4517,7 @@ type RemoveFileRequest struct {
 
 func (x *RemoveFileRequest) Reset() {
 	*x = RemoveFileRequest{}
-	mi := &file_tend_v1_sandbox_proto_msgTypes[66]
+	mi := &file_tend_v1_sandbox_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4447,7 +4529,7 @@ func (x *RemoveFileRequest) String() string {
 func (*RemoveFileRequest) ProtoMessage() {}
 
 func (x *RemoveFileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_sandbox_proto_msgTypes[66]
+	mi := &file_tend_v1_sandbox_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4460,7 +4542,7 @@ func (x *RemoveFileRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveFileRequest.ProtoReflect.Descriptor instead.
 func (*RemoveFileRequest) Descriptor() ([]byte, []int) {
-	return file_tend_v1_sandbox_proto_rawDescGZIP(), []int{66}
+	return file_tend_v1_sandbox_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *RemoveFileRequest) GetPath() string {
@@ -4485,7 +4567,7 @@ type RemoveFileResponse struct {
 
 func (x *RemoveFileResponse) Reset() {
 	*x = RemoveFileResponse{}
-	mi := &file_tend_v1_sandbox_proto_msgTypes[67]
+	mi := &file_tend_v1_sandbox_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4497,7 +4579,7 @@ func (x *RemoveFileResponse) String() string {
 func (*RemoveFileResponse) ProtoMessage() {}
 
 func (x *RemoveFileResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_sandbox_proto_msgTypes[67]
+	mi := &file_tend_v1_sandbox_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4510,7 +4592,7 @@ func (x *RemoveFileResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveFileResponse.ProtoReflect.Descriptor instead.
 func (*RemoveFileResponse) Descriptor() ([]byte, []int) {
-	return file_tend_v1_sandbox_proto_rawDescGZIP(), []int{67}
+	return file_tend_v1_sandbox_proto_rawDescGZIP(), []int{68}
 }
 
 type ForkSandboxResponse_Fork struct {
@@ -4524,7 +4606,7 @@ type ForkSandboxResponse_Fork struct {
 
 func (x *ForkSandboxResponse_Fork) Reset() {
 	*x = ForkSandboxResponse_Fork{}
-	mi := &file_tend_v1_sandbox_proto_msgTypes[73]
+	mi := &file_tend_v1_sandbox_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4536,7 +4618,7 @@ func (x *ForkSandboxResponse_Fork) String() string {
 func (*ForkSandboxResponse_Fork) ProtoMessage() {}
 
 func (x *ForkSandboxResponse_Fork) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_sandbox_proto_msgTypes[73]
+	mi := &file_tend_v1_sandbox_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4781,7 +4863,7 @@ const file_tend_v1_sandbox_proto_rawDesc = "" +
 	"\ttemplates\x18\x01 \x03(\v2\x11.tend.v1.TemplateR\ttemplates\"3\n" +
 	"\x15DeleteTemplateRequest\x12\x1a\n" +
 	"\btemplate\x18\x01 \x01(\tR\btemplate\"\x18\n" +
-	"\x16DeleteTemplateResponse\"\x9d\x02\n" +
+	"\x16DeleteTemplateResponse\"\xd2\x02\n" +
 	"\fTemplateSpec\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04tags\x18\x02 \x03(\tR\x04tags\x12\x12\n" +
@@ -4794,7 +4876,22 @@ const file_tend_v1_sandbox_proto_rawDesc = "" +
 	"\x05force\x18\t \x01(\bR\x05force\x12\x1d\n" +
 	"\n" +
 	"from_image\x18\n" +
-	" \x01(\tR\tfromImage\"6\n" +
+	" \x01(\tR\tfromImage\x123\n" +
+	"\n" +
+	"dockerfile\x18\v \x01(\v2\x13.tend.v1.DockerfileR\n" +
+	"dockerfile\"\x9c\x02\n" +
+	"\n" +
+	"Dockerfile\x12\x12\n" +
+	"\x04text\x18\x01 \x01(\tR\x04text\x12\x16\n" +
+	"\x06target\x18\x02 \x01(\tR\x06target\x121\n" +
+	"\x04args\x18\x03 \x03(\v2\x1d.tend.v1.Dockerfile.ArgsEntryR\x04args\x12:\n" +
+	"\asecrets\x18\x04 \x03(\v2 .tend.v1.Dockerfile.SecretsEntryR\asecrets\x1a7\n" +
+	"\tArgsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a:\n" +
+	"\fSecretsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\fR\x05value:\x028\x01\"6\n" +
 	"\fTemplateStep\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x12\n" +
 	"\x04args\x18\x02 \x03(\tR\x04args\"i\n" +
@@ -4957,7 +5054,7 @@ func file_tend_v1_sandbox_proto_rawDescGZIP() []byte {
 }
 
 var file_tend_v1_sandbox_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_tend_v1_sandbox_proto_msgTypes = make([]protoimpl.MessageInfo, 74)
+var file_tend_v1_sandbox_proto_msgTypes = make([]protoimpl.MessageInfo, 77)
 var file_tend_v1_sandbox_proto_goTypes = []any{
 	(SandboxIsolation)(0),            // 0: tend.v1.SandboxIsolation
 	(SandboxAction)(0),               // 1: tend.v1.SandboxAction
@@ -5008,172 +5105,178 @@ var file_tend_v1_sandbox_proto_goTypes = []any{
 	(*DeleteTemplateRequest)(nil),    // 46: tend.v1.DeleteTemplateRequest
 	(*DeleteTemplateResponse)(nil),   // 47: tend.v1.DeleteTemplateResponse
 	(*TemplateSpec)(nil),             // 48: tend.v1.TemplateSpec
-	(*TemplateStep)(nil),             // 49: tend.v1.TemplateStep
-	(*BuildTemplateRequest)(nil),     // 50: tend.v1.BuildTemplateRequest
-	(*BuildTemplateResponse)(nil),    // 51: tend.v1.BuildTemplateResponse
-	(*FollowBuildRequest)(nil),       // 52: tend.v1.FollowBuildRequest
-	(*FollowBuildResponse)(nil),      // 53: tend.v1.FollowBuildResponse
-	(*BuildLog)(nil),                 // 54: tend.v1.BuildLog
-	(*TemplateBuild)(nil),            // 55: tend.v1.TemplateBuild
-	(*FileEntry)(nil),                // 56: tend.v1.FileEntry
-	(*StatFileRequest)(nil),          // 57: tend.v1.StatFileRequest
-	(*StatFileResponse)(nil),         // 58: tend.v1.StatFileResponse
-	(*FileBeforeRequest)(nil),        // 59: tend.v1.FileBeforeRequest
-	(*FileBeforeResponse)(nil),       // 60: tend.v1.FileBeforeResponse
-	(*ListFilesRequest)(nil),         // 61: tend.v1.ListFilesRequest
-	(*ListFilesResponse)(nil),        // 62: tend.v1.ListFilesResponse
-	(*ReadFileRequest)(nil),          // 63: tend.v1.ReadFileRequest
-	(*ReadFileResponse)(nil),         // 64: tend.v1.ReadFileResponse
-	(*WriteFileRequest)(nil),         // 65: tend.v1.WriteFileRequest
-	(*WriteFileResponse)(nil),        // 66: tend.v1.WriteFileResponse
-	(*MakeDirRequest)(nil),           // 67: tend.v1.MakeDirRequest
-	(*MakeDirResponse)(nil),          // 68: tend.v1.MakeDirResponse
-	(*MoveFileRequest)(nil),          // 69: tend.v1.MoveFileRequest
-	(*MoveFileResponse)(nil),         // 70: tend.v1.MoveFileResponse
-	(*RemoveFileRequest)(nil),        // 71: tend.v1.RemoveFileRequest
-	(*RemoveFileResponse)(nil),       // 72: tend.v1.RemoveFileResponse
-	nil,                              // 73: tend.v1.SandboxSpec.MetadataEntry
-	nil,                              // 74: tend.v1.SandboxRun.EnvEntry
-	nil,                              // 75: tend.v1.Sandbox.MetadataEntry
-	nil,                              // 76: tend.v1.ListSandboxesRequest.MetadataEntry
-	nil,                              // 77: tend.v1.UpdateSandboxRequest.MetadataEntry
-	(*ForkSandboxResponse_Fork)(nil), // 78: tend.v1.ForkSandboxResponse.Fork
-	(*durationpb.Duration)(nil),      // 79: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),    // 80: google.protobuf.Timestamp
+	(*Dockerfile)(nil),               // 49: tend.v1.Dockerfile
+	(*TemplateStep)(nil),             // 50: tend.v1.TemplateStep
+	(*BuildTemplateRequest)(nil),     // 51: tend.v1.BuildTemplateRequest
+	(*BuildTemplateResponse)(nil),    // 52: tend.v1.BuildTemplateResponse
+	(*FollowBuildRequest)(nil),       // 53: tend.v1.FollowBuildRequest
+	(*FollowBuildResponse)(nil),      // 54: tend.v1.FollowBuildResponse
+	(*BuildLog)(nil),                 // 55: tend.v1.BuildLog
+	(*TemplateBuild)(nil),            // 56: tend.v1.TemplateBuild
+	(*FileEntry)(nil),                // 57: tend.v1.FileEntry
+	(*StatFileRequest)(nil),          // 58: tend.v1.StatFileRequest
+	(*StatFileResponse)(nil),         // 59: tend.v1.StatFileResponse
+	(*FileBeforeRequest)(nil),        // 60: tend.v1.FileBeforeRequest
+	(*FileBeforeResponse)(nil),       // 61: tend.v1.FileBeforeResponse
+	(*ListFilesRequest)(nil),         // 62: tend.v1.ListFilesRequest
+	(*ListFilesResponse)(nil),        // 63: tend.v1.ListFilesResponse
+	(*ReadFileRequest)(nil),          // 64: tend.v1.ReadFileRequest
+	(*ReadFileResponse)(nil),         // 65: tend.v1.ReadFileResponse
+	(*WriteFileRequest)(nil),         // 66: tend.v1.WriteFileRequest
+	(*WriteFileResponse)(nil),        // 67: tend.v1.WriteFileResponse
+	(*MakeDirRequest)(nil),           // 68: tend.v1.MakeDirRequest
+	(*MakeDirResponse)(nil),          // 69: tend.v1.MakeDirResponse
+	(*MoveFileRequest)(nil),          // 70: tend.v1.MoveFileRequest
+	(*MoveFileResponse)(nil),         // 71: tend.v1.MoveFileResponse
+	(*RemoveFileRequest)(nil),        // 72: tend.v1.RemoveFileRequest
+	(*RemoveFileResponse)(nil),       // 73: tend.v1.RemoveFileResponse
+	nil,                              // 74: tend.v1.SandboxSpec.MetadataEntry
+	nil,                              // 75: tend.v1.SandboxRun.EnvEntry
+	nil,                              // 76: tend.v1.Sandbox.MetadataEntry
+	nil,                              // 77: tend.v1.ListSandboxesRequest.MetadataEntry
+	nil,                              // 78: tend.v1.UpdateSandboxRequest.MetadataEntry
+	(*ForkSandboxResponse_Fork)(nil), // 79: tend.v1.ForkSandboxResponse.Fork
+	nil,                              // 80: tend.v1.Dockerfile.ArgsEntry
+	nil,                              // 81: tend.v1.Dockerfile.SecretsEntry
+	(*durationpb.Duration)(nil),      // 82: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),    // 83: google.protobuf.Timestamp
 }
 var file_tend_v1_sandbox_proto_depIdxs = []int32{
 	0,   // 0: tend.v1.SandboxSpec.isolation:type_name -> tend.v1.SandboxIsolation
 	6,   // 1: tend.v1.SandboxSpec.run:type_name -> tend.v1.SandboxRun
-	79,  // 2: tend.v1.SandboxSpec.idle_ttl:type_name -> google.protobuf.Duration
-	79,  // 3: tend.v1.SandboxSpec.delete_after_stop:type_name -> google.protobuf.Duration
-	79,  // 4: tend.v1.SandboxSpec.timeout:type_name -> google.protobuf.Duration
+	82,  // 2: tend.v1.SandboxSpec.idle_ttl:type_name -> google.protobuf.Duration
+	82,  // 3: tend.v1.SandboxSpec.delete_after_stop:type_name -> google.protobuf.Duration
+	82,  // 4: tend.v1.SandboxSpec.timeout:type_name -> google.protobuf.Duration
 	1,   // 5: tend.v1.SandboxSpec.at_timeout:type_name -> tend.v1.SandboxAction
 	7,   // 6: tend.v1.SandboxSpec.size:type_name -> tend.v1.SandboxSize
 	8,   // 7: tend.v1.SandboxSpec.network:type_name -> tend.v1.SandboxNetwork
 	9,   // 8: tend.v1.SandboxSpec.shares:type_name -> tend.v1.SandboxShare
-	73,  // 9: tend.v1.SandboxSpec.metadata:type_name -> tend.v1.SandboxSpec.MetadataEntry
-	74,  // 10: tend.v1.SandboxRun.env:type_name -> tend.v1.SandboxRun.EnvEntry
+	74,  // 9: tend.v1.SandboxSpec.metadata:type_name -> tend.v1.SandboxSpec.MetadataEntry
+	75,  // 10: tend.v1.SandboxRun.env:type_name -> tend.v1.SandboxRun.EnvEntry
 	3,   // 11: tend.v1.SandboxNetwork.mode:type_name -> tend.v1.SandboxNetworkMode
 	2,   // 12: tend.v1.Sandbox.state:type_name -> tend.v1.SandboxState
 	6,   // 13: tend.v1.Sandbox.run:type_name -> tend.v1.SandboxRun
 	0,   // 14: tend.v1.Sandbox.isolation:type_name -> tend.v1.SandboxIsolation
-	79,  // 15: tend.v1.Sandbox.idle_ttl:type_name -> google.protobuf.Duration
-	79,  // 16: tend.v1.Sandbox.delete_after_stop:type_name -> google.protobuf.Duration
-	80,  // 17: tend.v1.Sandbox.deadline:type_name -> google.protobuf.Timestamp
+	82,  // 15: tend.v1.Sandbox.idle_ttl:type_name -> google.protobuf.Duration
+	82,  // 16: tend.v1.Sandbox.delete_after_stop:type_name -> google.protobuf.Duration
+	83,  // 17: tend.v1.Sandbox.deadline:type_name -> google.protobuf.Timestamp
 	1,   // 18: tend.v1.Sandbox.at_timeout:type_name -> tend.v1.SandboxAction
 	7,   // 19: tend.v1.Sandbox.size:type_name -> tend.v1.SandboxSize
 	8,   // 20: tend.v1.Sandbox.network:type_name -> tend.v1.SandboxNetwork
 	9,   // 21: tend.v1.Sandbox.shares:type_name -> tend.v1.SandboxShare
-	75,  // 22: tend.v1.Sandbox.metadata:type_name -> tend.v1.Sandbox.MetadataEntry
-	80,  // 23: tend.v1.Sandbox.created:type_name -> google.protobuf.Timestamp
-	80,  // 24: tend.v1.Sandbox.updated:type_name -> google.protobuf.Timestamp
-	80,  // 25: tend.v1.Sandbox.stopped:type_name -> google.protobuf.Timestamp
-	80,  // 26: tend.v1.Sandbox.paused:type_name -> google.protobuf.Timestamp
+	76,  // 22: tend.v1.Sandbox.metadata:type_name -> tend.v1.Sandbox.MetadataEntry
+	83,  // 23: tend.v1.Sandbox.created:type_name -> google.protobuf.Timestamp
+	83,  // 24: tend.v1.Sandbox.updated:type_name -> google.protobuf.Timestamp
+	83,  // 25: tend.v1.Sandbox.stopped:type_name -> google.protobuf.Timestamp
+	83,  // 26: tend.v1.Sandbox.paused:type_name -> google.protobuf.Timestamp
 	5,   // 27: tend.v1.CreateSandboxRequest.spec:type_name -> tend.v1.SandboxSpec
 	10,  // 28: tend.v1.CreateSandboxResponse.sandbox:type_name -> tend.v1.Sandbox
 	10,  // 29: tend.v1.GetSandboxResponse.sandbox:type_name -> tend.v1.Sandbox
 	2,   // 30: tend.v1.ListSandboxesRequest.states:type_name -> tend.v1.SandboxState
-	76,  // 31: tend.v1.ListSandboxesRequest.metadata:type_name -> tend.v1.ListSandboxesRequest.MetadataEntry
+	77,  // 31: tend.v1.ListSandboxesRequest.metadata:type_name -> tend.v1.ListSandboxesRequest.MetadataEntry
 	10,  // 32: tend.v1.ListSandboxesResponse.sandboxes:type_name -> tend.v1.Sandbox
-	79,  // 33: tend.v1.UpdateSandboxRequest.idle_ttl:type_name -> google.protobuf.Duration
-	79,  // 34: tend.v1.UpdateSandboxRequest.delete_after_stop:type_name -> google.protobuf.Duration
-	79,  // 35: tend.v1.UpdateSandboxRequest.timeout:type_name -> google.protobuf.Duration
-	79,  // 36: tend.v1.UpdateSandboxRequest.extend:type_name -> google.protobuf.Duration
+	82,  // 33: tend.v1.UpdateSandboxRequest.idle_ttl:type_name -> google.protobuf.Duration
+	82,  // 34: tend.v1.UpdateSandboxRequest.delete_after_stop:type_name -> google.protobuf.Duration
+	82,  // 35: tend.v1.UpdateSandboxRequest.timeout:type_name -> google.protobuf.Duration
+	82,  // 36: tend.v1.UpdateSandboxRequest.extend:type_name -> google.protobuf.Duration
 	1,   // 37: tend.v1.UpdateSandboxRequest.at_timeout:type_name -> tend.v1.SandboxAction
 	8,   // 38: tend.v1.UpdateSandboxRequest.network:type_name -> tend.v1.SandboxNetwork
 	6,   // 39: tend.v1.UpdateSandboxRequest.run:type_name -> tend.v1.SandboxRun
-	77,  // 40: tend.v1.UpdateSandboxRequest.metadata:type_name -> tend.v1.UpdateSandboxRequest.MetadataEntry
+	78,  // 40: tend.v1.UpdateSandboxRequest.metadata:type_name -> tend.v1.UpdateSandboxRequest.MetadataEntry
 	10,  // 41: tend.v1.UpdateSandboxResponse.sandbox:type_name -> tend.v1.Sandbox
 	2,   // 42: tend.v1.SandboxSnapshot.state:type_name -> tend.v1.SandboxState
-	80,  // 43: tend.v1.SandboxSnapshot.created:type_name -> google.protobuf.Timestamp
+	83,  // 43: tend.v1.SandboxSnapshot.created:type_name -> google.protobuf.Timestamp
 	29,  // 44: tend.v1.SnapshotSandboxResponse.snapshot:type_name -> tend.v1.SandboxSnapshot
 	29,  // 45: tend.v1.ListSnapshotsResponse.snapshots:type_name -> tend.v1.SandboxSnapshot
-	79,  // 46: tend.v1.ForkSandboxRequest.timeout:type_name -> google.protobuf.Duration
-	78,  // 47: tend.v1.ForkSandboxResponse.forks:type_name -> tend.v1.ForkSandboxResponse.Fork
-	80,  // 48: tend.v1.SandboxMetricsRequest.from:type_name -> google.protobuf.Timestamp
-	80,  // 49: tend.v1.SandboxMetricsRequest.to:type_name -> google.protobuf.Timestamp
+	82,  // 46: tend.v1.ForkSandboxRequest.timeout:type_name -> google.protobuf.Duration
+	79,  // 47: tend.v1.ForkSandboxResponse.forks:type_name -> tend.v1.ForkSandboxResponse.Fork
+	83,  // 48: tend.v1.SandboxMetricsRequest.from:type_name -> google.protobuf.Timestamp
+	83,  // 49: tend.v1.SandboxMetricsRequest.to:type_name -> google.protobuf.Timestamp
 	40,  // 50: tend.v1.SandboxMetricsResponse.metrics:type_name -> tend.v1.SandboxMetric
-	80,  // 51: tend.v1.SandboxMetric.time:type_name -> google.protobuf.Timestamp
+	83,  // 51: tend.v1.SandboxMetric.time:type_name -> google.protobuf.Timestamp
 	7,   // 52: tend.v1.Template.size:type_name -> tend.v1.SandboxSize
 	6,   // 53: tend.v1.Template.run:type_name -> tend.v1.SandboxRun
-	80,  // 54: tend.v1.Template.created:type_name -> google.protobuf.Timestamp
-	80,  // 55: tend.v1.Template.updated:type_name -> google.protobuf.Timestamp
-	80,  // 56: tend.v1.Template.last_used:type_name -> google.protobuf.Timestamp
+	83,  // 54: tend.v1.Template.created:type_name -> google.protobuf.Timestamp
+	83,  // 55: tend.v1.Template.updated:type_name -> google.protobuf.Timestamp
+	83,  // 56: tend.v1.Template.last_used:type_name -> google.protobuf.Timestamp
 	43,  // 57: tend.v1.ListTemplatesResponse.templates:type_name -> tend.v1.Template
-	49,  // 58: tend.v1.TemplateSpec.steps:type_name -> tend.v1.TemplateStep
+	50,  // 58: tend.v1.TemplateSpec.steps:type_name -> tend.v1.TemplateStep
 	7,   // 59: tend.v1.TemplateSpec.size:type_name -> tend.v1.SandboxSize
-	48,  // 60: tend.v1.BuildTemplateRequest.spec:type_name -> tend.v1.TemplateSpec
-	54,  // 61: tend.v1.FollowBuildResponse.logs:type_name -> tend.v1.BuildLog
-	55,  // 62: tend.v1.FollowBuildResponse.build:type_name -> tend.v1.TemplateBuild
-	80,  // 63: tend.v1.BuildLog.time:type_name -> google.protobuf.Timestamp
-	4,   // 64: tend.v1.FileEntry.type:type_name -> tend.v1.FileType
-	80,  // 65: tend.v1.FileEntry.modified:type_name -> google.protobuf.Timestamp
-	56,  // 66: tend.v1.StatFileResponse.entry:type_name -> tend.v1.FileEntry
-	80,  // 67: tend.v1.FileBeforeResponse.at:type_name -> google.protobuf.Timestamp
-	56,  // 68: tend.v1.ListFilesResponse.entries:type_name -> tend.v1.FileEntry
-	56,  // 69: tend.v1.WriteFileResponse.entry:type_name -> tend.v1.FileEntry
-	56,  // 70: tend.v1.MakeDirResponse.entry:type_name -> tend.v1.FileEntry
-	56,  // 71: tend.v1.MoveFileResponse.entry:type_name -> tend.v1.FileEntry
-	10,  // 72: tend.v1.ForkSandboxResponse.Fork.sandbox:type_name -> tend.v1.Sandbox
-	11,  // 73: tend.v1.SandboxService.Create:input_type -> tend.v1.CreateSandboxRequest
-	13,  // 74: tend.v1.SandboxService.Get:input_type -> tend.v1.GetSandboxRequest
-	15,  // 75: tend.v1.SandboxService.List:input_type -> tend.v1.ListSandboxesRequest
-	17,  // 76: tend.v1.SandboxService.Update:input_type -> tend.v1.UpdateSandboxRequest
-	19,  // 77: tend.v1.SandboxService.Start:input_type -> tend.v1.StartSandboxRequest
-	21,  // 78: tend.v1.SandboxService.Stop:input_type -> tend.v1.StopSandboxRequest
-	23,  // 79: tend.v1.SandboxService.Pause:input_type -> tend.v1.PauseSandboxRequest
-	25,  // 80: tend.v1.SandboxService.Resume:input_type -> tend.v1.ResumeSandboxRequest
-	27,  // 81: tend.v1.SandboxService.Destroy:input_type -> tend.v1.DestroySandboxRequest
-	30,  // 82: tend.v1.SandboxService.Snapshot:input_type -> tend.v1.SnapshotSandboxRequest
-	32,  // 83: tend.v1.SandboxService.Snapshots:input_type -> tend.v1.ListSnapshotsRequest
-	34,  // 84: tend.v1.SandboxService.DeleteSnapshot:input_type -> tend.v1.DeleteSnapshotRequest
-	36,  // 85: tend.v1.SandboxService.Fork:input_type -> tend.v1.ForkSandboxRequest
-	38,  // 86: tend.v1.SandboxService.Metrics:input_type -> tend.v1.SandboxMetricsRequest
-	41,  // 87: tend.v1.SandboxService.Access:input_type -> tend.v1.SandboxAccessRequest
-	44,  // 88: tend.v1.SandboxService.Templates:input_type -> tend.v1.ListTemplatesRequest
-	46,  // 89: tend.v1.SandboxService.DeleteTemplate:input_type -> tend.v1.DeleteTemplateRequest
-	50,  // 90: tend.v1.SandboxService.BuildTemplate:input_type -> tend.v1.BuildTemplateRequest
-	52,  // 91: tend.v1.SandboxService.FollowBuild:input_type -> tend.v1.FollowBuildRequest
-	57,  // 92: tend.v1.FileService.StatFile:input_type -> tend.v1.StatFileRequest
-	61,  // 93: tend.v1.FileService.ListFiles:input_type -> tend.v1.ListFilesRequest
-	63,  // 94: tend.v1.FileService.ReadFile:input_type -> tend.v1.ReadFileRequest
-	59,  // 95: tend.v1.FileService.FileBefore:input_type -> tend.v1.FileBeforeRequest
-	65,  // 96: tend.v1.FileService.WriteFile:input_type -> tend.v1.WriteFileRequest
-	67,  // 97: tend.v1.FileService.MakeDir:input_type -> tend.v1.MakeDirRequest
-	69,  // 98: tend.v1.FileService.MoveFile:input_type -> tend.v1.MoveFileRequest
-	71,  // 99: tend.v1.FileService.RemoveFile:input_type -> tend.v1.RemoveFileRequest
-	12,  // 100: tend.v1.SandboxService.Create:output_type -> tend.v1.CreateSandboxResponse
-	14,  // 101: tend.v1.SandboxService.Get:output_type -> tend.v1.GetSandboxResponse
-	16,  // 102: tend.v1.SandboxService.List:output_type -> tend.v1.ListSandboxesResponse
-	18,  // 103: tend.v1.SandboxService.Update:output_type -> tend.v1.UpdateSandboxResponse
-	20,  // 104: tend.v1.SandboxService.Start:output_type -> tend.v1.StartSandboxResponse
-	22,  // 105: tend.v1.SandboxService.Stop:output_type -> tend.v1.StopSandboxResponse
-	24,  // 106: tend.v1.SandboxService.Pause:output_type -> tend.v1.PauseSandboxResponse
-	26,  // 107: tend.v1.SandboxService.Resume:output_type -> tend.v1.ResumeSandboxResponse
-	28,  // 108: tend.v1.SandboxService.Destroy:output_type -> tend.v1.DestroySandboxResponse
-	31,  // 109: tend.v1.SandboxService.Snapshot:output_type -> tend.v1.SnapshotSandboxResponse
-	33,  // 110: tend.v1.SandboxService.Snapshots:output_type -> tend.v1.ListSnapshotsResponse
-	35,  // 111: tend.v1.SandboxService.DeleteSnapshot:output_type -> tend.v1.DeleteSnapshotResponse
-	37,  // 112: tend.v1.SandboxService.Fork:output_type -> tend.v1.ForkSandboxResponse
-	39,  // 113: tend.v1.SandboxService.Metrics:output_type -> tend.v1.SandboxMetricsResponse
-	42,  // 114: tend.v1.SandboxService.Access:output_type -> tend.v1.SandboxAccessResponse
-	45,  // 115: tend.v1.SandboxService.Templates:output_type -> tend.v1.ListTemplatesResponse
-	47,  // 116: tend.v1.SandboxService.DeleteTemplate:output_type -> tend.v1.DeleteTemplateResponse
-	51,  // 117: tend.v1.SandboxService.BuildTemplate:output_type -> tend.v1.BuildTemplateResponse
-	53,  // 118: tend.v1.SandboxService.FollowBuild:output_type -> tend.v1.FollowBuildResponse
-	58,  // 119: tend.v1.FileService.StatFile:output_type -> tend.v1.StatFileResponse
-	62,  // 120: tend.v1.FileService.ListFiles:output_type -> tend.v1.ListFilesResponse
-	64,  // 121: tend.v1.FileService.ReadFile:output_type -> tend.v1.ReadFileResponse
-	60,  // 122: tend.v1.FileService.FileBefore:output_type -> tend.v1.FileBeforeResponse
-	66,  // 123: tend.v1.FileService.WriteFile:output_type -> tend.v1.WriteFileResponse
-	68,  // 124: tend.v1.FileService.MakeDir:output_type -> tend.v1.MakeDirResponse
-	70,  // 125: tend.v1.FileService.MoveFile:output_type -> tend.v1.MoveFileResponse
-	72,  // 126: tend.v1.FileService.RemoveFile:output_type -> tend.v1.RemoveFileResponse
-	100, // [100:127] is the sub-list for method output_type
-	73,  // [73:100] is the sub-list for method input_type
-	73,  // [73:73] is the sub-list for extension type_name
-	73,  // [73:73] is the sub-list for extension extendee
-	0,   // [0:73] is the sub-list for field type_name
+	49,  // 60: tend.v1.TemplateSpec.dockerfile:type_name -> tend.v1.Dockerfile
+	80,  // 61: tend.v1.Dockerfile.args:type_name -> tend.v1.Dockerfile.ArgsEntry
+	81,  // 62: tend.v1.Dockerfile.secrets:type_name -> tend.v1.Dockerfile.SecretsEntry
+	48,  // 63: tend.v1.BuildTemplateRequest.spec:type_name -> tend.v1.TemplateSpec
+	55,  // 64: tend.v1.FollowBuildResponse.logs:type_name -> tend.v1.BuildLog
+	56,  // 65: tend.v1.FollowBuildResponse.build:type_name -> tend.v1.TemplateBuild
+	83,  // 66: tend.v1.BuildLog.time:type_name -> google.protobuf.Timestamp
+	4,   // 67: tend.v1.FileEntry.type:type_name -> tend.v1.FileType
+	83,  // 68: tend.v1.FileEntry.modified:type_name -> google.protobuf.Timestamp
+	57,  // 69: tend.v1.StatFileResponse.entry:type_name -> tend.v1.FileEntry
+	83,  // 70: tend.v1.FileBeforeResponse.at:type_name -> google.protobuf.Timestamp
+	57,  // 71: tend.v1.ListFilesResponse.entries:type_name -> tend.v1.FileEntry
+	57,  // 72: tend.v1.WriteFileResponse.entry:type_name -> tend.v1.FileEntry
+	57,  // 73: tend.v1.MakeDirResponse.entry:type_name -> tend.v1.FileEntry
+	57,  // 74: tend.v1.MoveFileResponse.entry:type_name -> tend.v1.FileEntry
+	10,  // 75: tend.v1.ForkSandboxResponse.Fork.sandbox:type_name -> tend.v1.Sandbox
+	11,  // 76: tend.v1.SandboxService.Create:input_type -> tend.v1.CreateSandboxRequest
+	13,  // 77: tend.v1.SandboxService.Get:input_type -> tend.v1.GetSandboxRequest
+	15,  // 78: tend.v1.SandboxService.List:input_type -> tend.v1.ListSandboxesRequest
+	17,  // 79: tend.v1.SandboxService.Update:input_type -> tend.v1.UpdateSandboxRequest
+	19,  // 80: tend.v1.SandboxService.Start:input_type -> tend.v1.StartSandboxRequest
+	21,  // 81: tend.v1.SandboxService.Stop:input_type -> tend.v1.StopSandboxRequest
+	23,  // 82: tend.v1.SandboxService.Pause:input_type -> tend.v1.PauseSandboxRequest
+	25,  // 83: tend.v1.SandboxService.Resume:input_type -> tend.v1.ResumeSandboxRequest
+	27,  // 84: tend.v1.SandboxService.Destroy:input_type -> tend.v1.DestroySandboxRequest
+	30,  // 85: tend.v1.SandboxService.Snapshot:input_type -> tend.v1.SnapshotSandboxRequest
+	32,  // 86: tend.v1.SandboxService.Snapshots:input_type -> tend.v1.ListSnapshotsRequest
+	34,  // 87: tend.v1.SandboxService.DeleteSnapshot:input_type -> tend.v1.DeleteSnapshotRequest
+	36,  // 88: tend.v1.SandboxService.Fork:input_type -> tend.v1.ForkSandboxRequest
+	38,  // 89: tend.v1.SandboxService.Metrics:input_type -> tend.v1.SandboxMetricsRequest
+	41,  // 90: tend.v1.SandboxService.Access:input_type -> tend.v1.SandboxAccessRequest
+	44,  // 91: tend.v1.SandboxService.Templates:input_type -> tend.v1.ListTemplatesRequest
+	46,  // 92: tend.v1.SandboxService.DeleteTemplate:input_type -> tend.v1.DeleteTemplateRequest
+	51,  // 93: tend.v1.SandboxService.BuildTemplate:input_type -> tend.v1.BuildTemplateRequest
+	53,  // 94: tend.v1.SandboxService.FollowBuild:input_type -> tend.v1.FollowBuildRequest
+	58,  // 95: tend.v1.FileService.StatFile:input_type -> tend.v1.StatFileRequest
+	62,  // 96: tend.v1.FileService.ListFiles:input_type -> tend.v1.ListFilesRequest
+	64,  // 97: tend.v1.FileService.ReadFile:input_type -> tend.v1.ReadFileRequest
+	60,  // 98: tend.v1.FileService.FileBefore:input_type -> tend.v1.FileBeforeRequest
+	66,  // 99: tend.v1.FileService.WriteFile:input_type -> tend.v1.WriteFileRequest
+	68,  // 100: tend.v1.FileService.MakeDir:input_type -> tend.v1.MakeDirRequest
+	70,  // 101: tend.v1.FileService.MoveFile:input_type -> tend.v1.MoveFileRequest
+	72,  // 102: tend.v1.FileService.RemoveFile:input_type -> tend.v1.RemoveFileRequest
+	12,  // 103: tend.v1.SandboxService.Create:output_type -> tend.v1.CreateSandboxResponse
+	14,  // 104: tend.v1.SandboxService.Get:output_type -> tend.v1.GetSandboxResponse
+	16,  // 105: tend.v1.SandboxService.List:output_type -> tend.v1.ListSandboxesResponse
+	18,  // 106: tend.v1.SandboxService.Update:output_type -> tend.v1.UpdateSandboxResponse
+	20,  // 107: tend.v1.SandboxService.Start:output_type -> tend.v1.StartSandboxResponse
+	22,  // 108: tend.v1.SandboxService.Stop:output_type -> tend.v1.StopSandboxResponse
+	24,  // 109: tend.v1.SandboxService.Pause:output_type -> tend.v1.PauseSandboxResponse
+	26,  // 110: tend.v1.SandboxService.Resume:output_type -> tend.v1.ResumeSandboxResponse
+	28,  // 111: tend.v1.SandboxService.Destroy:output_type -> tend.v1.DestroySandboxResponse
+	31,  // 112: tend.v1.SandboxService.Snapshot:output_type -> tend.v1.SnapshotSandboxResponse
+	33,  // 113: tend.v1.SandboxService.Snapshots:output_type -> tend.v1.ListSnapshotsResponse
+	35,  // 114: tend.v1.SandboxService.DeleteSnapshot:output_type -> tend.v1.DeleteSnapshotResponse
+	37,  // 115: tend.v1.SandboxService.Fork:output_type -> tend.v1.ForkSandboxResponse
+	39,  // 116: tend.v1.SandboxService.Metrics:output_type -> tend.v1.SandboxMetricsResponse
+	42,  // 117: tend.v1.SandboxService.Access:output_type -> tend.v1.SandboxAccessResponse
+	45,  // 118: tend.v1.SandboxService.Templates:output_type -> tend.v1.ListTemplatesResponse
+	47,  // 119: tend.v1.SandboxService.DeleteTemplate:output_type -> tend.v1.DeleteTemplateResponse
+	52,  // 120: tend.v1.SandboxService.BuildTemplate:output_type -> tend.v1.BuildTemplateResponse
+	54,  // 121: tend.v1.SandboxService.FollowBuild:output_type -> tend.v1.FollowBuildResponse
+	59,  // 122: tend.v1.FileService.StatFile:output_type -> tend.v1.StatFileResponse
+	63,  // 123: tend.v1.FileService.ListFiles:output_type -> tend.v1.ListFilesResponse
+	65,  // 124: tend.v1.FileService.ReadFile:output_type -> tend.v1.ReadFileResponse
+	61,  // 125: tend.v1.FileService.FileBefore:output_type -> tend.v1.FileBeforeResponse
+	67,  // 126: tend.v1.FileService.WriteFile:output_type -> tend.v1.WriteFileResponse
+	69,  // 127: tend.v1.FileService.MakeDir:output_type -> tend.v1.MakeDirResponse
+	71,  // 128: tend.v1.FileService.MoveFile:output_type -> tend.v1.MoveFileResponse
+	73,  // 129: tend.v1.FileService.RemoveFile:output_type -> tend.v1.RemoveFileResponse
+	103, // [103:130] is the sub-list for method output_type
+	76,  // [76:103] is the sub-list for method input_type
+	76,  // [76:76] is the sub-list for extension type_name
+	76,  // [76:76] is the sub-list for extension extendee
+	0,   // [0:76] is the sub-list for field type_name
 }
 
 func init() { file_tend_v1_sandbox_proto_init() }
@@ -5188,7 +5291,7 @@ func file_tend_v1_sandbox_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_tend_v1_sandbox_proto_rawDesc), len(file_tend_v1_sandbox_proto_rawDesc)),
 			NumEnums:      5,
-			NumMessages:   74,
+			NumMessages:   77,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -92,7 +92,11 @@ func collect(stream *connect.ClientStream[tendv1.BuildTemplateRequest], dir stri
 			return nil
 		}
 		sum := hex.EncodeToString(now.sum.Sum(nil))
-		spec.Steps[at].Hash = sum
+		if spec.Dockerfile != nil {
+			spec.Dockerfile.Context = sum
+		} else {
+			spec.Steps[at].Hash = sum
+		}
 		err := now.file.Close()
 		if err == nil {
 			err = os.Rename(now.file.Name(), filepath.Join(dir, sum))
@@ -111,8 +115,13 @@ func collect(stream *connect.ClientStream[tendv1.BuildTemplateRequest], dir stri
 		switch {
 		case m.GetSpec() != nil:
 			return &process.InvalidError{Field: "spec", Reason: "is set in a later message; the first one has it"}
+		case spec.Dockerfile != nil && step > 0:
+			return &process.InvalidError{Field: "step", Reason: fmt.Sprintf("is %d; the context of a Dockerfile is 0", step)}
+		case spec.Dockerfile != nil:
 		case step >= len(spec.Steps) || spec.Steps[step].Kind != "COPY":
 			return &process.InvalidError{Field: "step", Reason: fmt.Sprintf("is %d, which is no COPY of the %d steps", step, len(spec.Steps))}
+		}
+		switch {
 		case step < at:
 			return &process.InvalidError{Field: "step", Reason: fmt.Sprintf("is %d after %d; files come in the order of the steps", step, at)}
 		case step > at:
@@ -263,6 +272,12 @@ func toBuildSpec(m *tendv1.TemplateSpec) (driver.BuildSpec, error) {
 		Pull: driver.Pull{Owner: true}, Start: m.GetStart(), Ready: m.GetReady(), Force: m.GetForce(),
 		Size: driver.Size{CPUs: m.GetSize().GetCpus(), Memory: m.GetSize().GetMemory(), Disk: m.GetSize().GetDisk(),
 			Tasks: m.GetSize().GetTasks()},
+	}
+	if d := m.GetDockerfile(); d != nil {
+		s.Dockerfile = &driver.Dockerfile{Text: d.GetText(), Target: d.GetTarget(), Args: d.GetArgs(), Secrets: d.GetSecrets()}
+		if len(m.GetSteps()) > 0 {
+			return s, &process.InvalidError{Field: "steps", Reason: "cannot be given together with a Dockerfile"}
+		}
 	}
 	if n := len(m.GetSteps()); n > driver.MaxSteps {
 		return s, &process.InvalidError{Field: "steps", Reason: fmt.Sprintf("has %d entries; the limit is %d", n, driver.MaxSteps)}

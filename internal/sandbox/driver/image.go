@@ -64,8 +64,11 @@ type Image struct {
 	// Run, Entrypoint and Cmd are what its programs get.
 	Run             RunConfig
 	Entrypoint, Cmd []string
-	Ports           []string // "80/tcp"
-	Labels          map[string]string
+	// Shell and OnBuild are for Dockerfiles that begin with it: what runs a line of RUN, and
+	// instructions that come first.
+	Shell, OnBuild []string
+	Ports          []string // "80/tcp"
+	Labels         map[string]string
 	// Layers are the digests of its chains, lowest first.
 	Layers []string
 	// Left says in sentences what of the image is left out.

@@ -74,7 +74,10 @@ type BuildSpec struct {
 	// forgotten then.
 	FromImage string
 	Pull      Pull
-	Steps     []Step
+	// Dockerfile is built in the place of From, FromDir, FromImage, Steps, Start and Ready. Pull
+	// says for whom its images are.
+	Dockerfile *Dockerfile
+	Steps      []Step
 	// AsParent: steps begin as the user of From and in its directory, or that user's
 	// home; else as root and in "/", unless From has a directory. FromImage gets an account
 	// "user" for that if it has none: its own user and directory count no more.
@@ -86,6 +89,24 @@ type BuildSpec struct {
 	Force bool
 	// Blob opens the tar (or tar.gz) that a Hash of a step names. fs.ErrNotExist.
 	Blob func(hash string) (io.ReadCloser, error)
+}
+
+// Limits on what a [Dockerfile] may be given.
+const (
+	MaxBuildArgs   = 256
+	MaxSecrets     = 64
+	MaxSecretBytes = 500 << 10 // of one
+)
+
+// Dockerfile is the text of one, and what its build is given.
+type Dockerfile struct {
+	Text   string
+	Target string            // the stage; "": the last
+	Args   map[string]string // values of ARG
+	// Secrets are files of steps by their IDs; they are in no layer, no record and no log.
+	Secrets map[string][]byte
+	// Context is the hash of the Blob of all files that its steps may copy; "": there are none.
+	Context string
 }
 
 // Step of a build.

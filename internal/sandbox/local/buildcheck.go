@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/tend-run/tend/internal/lib/lazyregexp"
+	"github.com/tend-run/tend/internal/sandbox/dockerfile"
 	"github.com/tend-run/tend/internal/sandbox/driver"
 	"github.com/tend-run/tend/internal/sandbox/oci"
 )
@@ -25,6 +26,9 @@ func checkBuild(s *driver.BuildSpec) error {
 	}
 	if err := s.Size.Validate(); err != nil {
 		return err
+	}
+	if s.Dockerfile != nil {
+		return checkDockerfile(s)
 	}
 	if s.FromImage != "" && (s.From != "" || s.FromDir != "") {
 		return &driver.InvalidError{Field: "from_image", Reason: "cannot be given together with a template or a directory; name one of them"}
@@ -62,6 +66,42 @@ func checkBuild(s *driver.BuildSpec) error {
 	if total > driver.MaxStepBytes || strings.ContainsRune(s.Start+s.Ready, 0) {
 		return &driver.InvalidError{Field: "steps", Reason: fmt.Sprintf("has %d bytes of arguments, or a NUL byte; at most %d are allowed",
 			total, driver.MaxStepBytes)}
+	}
+	return nil
+}
+
+// checkDockerfile reads a Dockerfile: what is not done is refused before anything runs.
+func checkDockerfile(s *driver.BuildSpec) error {
+	f := s.Dockerfile
+	if s.From != "" || s.FromDir != "" || s.FromImage != "" || len(s.Steps) > 0 || s.Start != "" || s.Ready != "" {
+		return &driver.InvalidError{Field: "dockerfile", Reason: "cannot be given together with a base, steps or commands: they are in it"}
+	}
+	if len(f.Args) > driver.MaxBuildArgs {
+		return &driver.InvalidError{Field: "dockerfile.args", Reason: fmt.Sprintf("has %d entries; the limit is %d",
+			len(f.Args), driver.MaxBuildArgs)}
+	}
+	if err := driver.CheckEnv("dockerfile.args", f.Args); err != nil {
+		return err
+	}
+	if len(f.Secrets) > driver.MaxSecrets {
+		return &driver.InvalidError{Field: "dockerfile.secrets", Reason: fmt.Sprintf("has %d entries; the limit is %d",
+			len(f.Secrets), driver.MaxSecrets)}
+	}
+	for id, value := range f.Secrets {
+		if id == "" || len(id) > driver.MaxName || strings.ContainsRune(id, 0) {
+			return &driver.InvalidError{Field: "dockerfile.secrets", Reason: fmt.Sprintf("has the id %.80q; 1 to %d bytes are allowed",
+				id, driver.MaxName)}
+		}
+		if len(value) > driver.MaxSecretBytes {
+			return &driver.InvalidError{Field: "dockerfile.secrets", Reason: fmt.Sprintf("has %d bytes for %.80q; the limit is %d", len(value), id,
+				driver.MaxSecretBytes)}
+		}
+	}
+	if f.Context != "" && s.Blob == nil {
+		return &driver.InvalidError{Field: "dockerfile.context", Reason: "has no files; upload them first"}
+	}
+	if _, err := dockerfile.Parse(f.Text, dockerfile.Options{Target: f.Target, Args: f.Args}); err != nil {
+		return &driver.InvalidError{Field: "dockerfile", Reason: err.Error()}
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package local
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -35,9 +36,19 @@ type builder struct {
 	parent driver.RunConfig
 	home   string   // where steps begin, if that is the home of their user
 	box    *sandbox // on top; nil: not made
+
+	// Of a stage of a Dockerfile: the number of its first step, and the secrets of all. The next
+	// sandbox has these files of the machine, and this network.
+	first   int
+	secrets map[string][]byte
+	shares  []driver.Share
+	network driver.NetworkMode
 }
 
 func (r *builder) run(ctx context.Context) (*made, error) {
+	if r.b.spec.Dockerfile != nil {
+		return r.dockerfile(ctx)
+	}
 	if err := r.begin(ctx); err != nil {
 		return nil, err
 	}
@@ -149,13 +160,8 @@ func (r *builder) do(ctx context.Context, s driver.Step) error {
 	for _, k := range slices.Sorted(maps.Keys(r.conf.Env)) {
 		fmt.Fprintf(sum, " %q=%q", k, r.conf.Env[k])
 	}
-	r.key = "step 1 " + hex.EncodeToString(sum.Sum(nil))
-	if !r.force {
-		if id, ok := r.d.layers.Find(r.key, r.by); ok {
-			r.b.say("info", r.step, "taken from the cache")
-			r.swap(id)
-			return r.close(ctx)
-		}
+	if found, err := r.hit(ctx, "step 1 "+hex.EncodeToString(sum.Sum(nil))); found || err != nil {
+		return err
 	}
 	if err := r.make(ctx); err != nil {
 		return err
@@ -170,7 +176,7 @@ func (r *builder) do(ctx context.Context, s driver.Step) error {
 		if _, err := r.account(ctx, user); errors.Is(err, files.ErrUnknownUser) {
 			return fmt.Errorf("failed to run command '%.200s': command failed: unauthenticated: invalid username: '%.64s'", s.Args[0], user)
 		}
-		err = r.exec(ctx, s.Args[0], user)
+		err = r.exec(ctx, r.box.shell(s.Args[0]), user, r.conf.Env)
 	case "COPY":
 		err = r.copy(ctx, s)
 	case "WORKDIR":
@@ -179,7 +185,26 @@ func (r *builder) do(ctx context.Context, s driver.Step) error {
 	if err != nil {
 		return err
 	}
-	// What a step leaves running ends with it.
+	return r.commit(ctx)
+}
+
+// hit takes the layer of a key from the cache, if it is there and may be.
+func (r *builder) hit(ctx context.Context, key string) (bool, error) {
+	r.key = key
+	if r.force {
+		return false, nil
+	}
+	id, ok := r.d.layers.Find(key, r.by)
+	if !ok {
+		return false, nil
+	}
+	r.b.say("info", r.step, "taken from the cache")
+	r.swap(id)
+	return true, r.close(ctx)
+}
+
+// commit makes a layer of what a step has written. What it leaves running ends with it.
+func (r *builder) commit(ctx context.Context) error {
 	if err := sandboxrecord.End(ctx, r.d.cfg.Manager, r.box.id, true); err != nil {
 		return err
 	}
@@ -247,7 +272,7 @@ func (r *builder) make(ctx context.Context) error {
 			E2BTemplate: of}),
 		Size:    r.b.spec.Size,
 		Disk:    disk,
-		Network: driver.NetworkOwn, UIDBase: r.d.cfg.UIDBase, Layer: r.top, Origin: r.top, Build: r.b.ID,
+		Network: cmp.Or(r.network, driver.NetworkOwn), Shares: r.shares, UIDBase: r.d.cfg.UIDBase, Layer: r.top, Origin: r.top, Build: r.b.ID,
 	}
 	rec.Name = "build-" + string(rec.ID[:8])
 	r.box, err = r.d.create(ctx, rec)
@@ -272,11 +297,9 @@ func (r *builder) close(ctx context.Context) error {
 	return box.Destroy(ctx)
 }
 
-// exec runs a command line, and shows what it writes.
-func (r *builder) exec(ctx context.Context, line, user string) error {
-	p, err := r.box.Processes().Start(ctx, process.Spec{
-		Argv: r.box.shell(line), User: user, Dir: r.conf.Dir, Env: r.conf.Env, Timeout: stepTimeout,
-	})
+// exec runs a command, and shows what it writes.
+func (r *builder) exec(ctx context.Context, argv []string, user string, env map[string]string) error {
+	p, err := r.box.Processes().Start(ctx, process.Spec{Argv: argv, User: user, Dir: r.conf.Dir, Env: env, Timeout: stepTimeout})
 	if err != nil {
 		return err
 	}

@@ -178,17 +178,21 @@ func (s *sandbox) parent(ctx context.Context) (id layer.ID, release func(), err 
 	s.mu.Lock()
 	top := s.rec.Layer
 	s.mu.Unlock()
+	return s.d.below(ctx, top, holder("merge", s.id))
+}
+
+// below is parent for a new layer on top of one, held by by.
+func (d *Driver) below(ctx context.Context, top layer.ID, by string) (id layer.ID, release func(), err error) {
 	none := func() {}
 	if top == "" {
 		return "", none, nil
 	}
-	chain, err := s.d.layers.Chain(top)
+	chain, err := d.layers.Chain(top)
 	if err != nil || len(chain.Dirs) < layer.MaxDepth {
 		return top, none, err
 	}
-	by := holder("merge", s.id)
-	if id, err = s.d.layers.Merge(ctx, top, layer.Meta{By: by}); err != nil {
+	if id, err = d.layers.Merge(ctx, top, layer.Meta{By: by}); err != nil {
 		return "", none, err
 	}
-	return id, func() { s.d.layers.Release(id, by) }, nil
+	return id, func() { d.layers.Release(id, by) }, nil
 }

@@ -102,6 +102,7 @@ type Driver struct {
 	templates templates
 	images    *oci.Store
 	pulls     pulls
+	caches    caches
 	volumes   volumes
 	// thrown has one when the trash is not empty.
 	thrown chan struct{}
@@ -167,7 +168,7 @@ func Open(cfg Config) (*Driver, error) {
 	if err := d.openLayers(); err != nil {
 		return nil, err
 	}
-	if err := errors.Join(d.openImages(), d.openTemplates(), d.openVolumes()); err != nil {
+	if err := errors.Join(d.openImages(), d.openTemplates(), d.openVolumes(), d.openBuilds()); err != nil {
 		return nil, err
 	}
 	entries, err := os.ReadDir(cfg.Dir)

@@ -2,15 +2,22 @@ package local
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/tend-run/tend/process"
 )
 
-// shell is the command that runs a line.
+// shell is the command that runs a line. A line that is a list of words in JSON is that command,
+// as in a Dockerfile.
 func (s *sandbox) shell(line string) []string {
+	var words []string
+	if strings.HasPrefix(line, `["`) && json.Unmarshal([]byte(line), &words) == nil {
+		return words
+	}
 	if r, err := s.openRoot(); err == nil {
 		found := false
 		err = r.Look(context.Background(), rootUser, func(stat statFunc) { _, err := stat("/bin/bash"); found = err == nil })

@@ -37,7 +37,7 @@ func (s *Store) Add(ctx context.Context, b Bundle, say func(string)) (driver.Ima
 		return driver.Image{}, err
 	}
 	m := &image{ID: Sum(b.Config), Digest: b.Digest, Names: b.Names, Layers: chains(c.RootFS.DiffIDs), Made: c.Created.Time.UTC(),
-		Entry: c.Config.Entrypoint, Cmd: c.Config.Cmd, Labels: c.Config.Labels,
+		Entry: c.Config.Entrypoint, Cmd: c.Config.Cmd, Labels: c.Config.Labels, Shell: c.Config.Shell, OnBuild: c.Config.OnBuild,
 		Ports: slices.Sorted(maps.Keys(c.Config.ExposedPorts))}
 	if p := c.Platform(); p != nil {
 		m.Platform = p.String()
@@ -295,7 +295,7 @@ func (g *adding) settings(c *v1.Config) error {
 		return err
 	}
 	defer view.Close()
-	run.User = userOf(view, c.User)
+	run.User = UserOf(view, c.User)
 	run.Dir = path.Clean("/" + c.WorkingDir)
 	if len(run.Dir) > driver.MaxPath {
 		return invalid("has a working directory of %d bytes; the limit is %d", len(run.Dir), driver.MaxPath)

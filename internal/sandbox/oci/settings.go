@@ -8,14 +8,15 @@ import (
 // maxAccounts bounds the files of accounts of an image, in bytes.
 const maxAccounts = 4 << 20
 
-type reader interface {
+// Reader reads files of an image.
+type Reader interface {
 	ReadFile(name string, most int64) ([]byte, error)
 }
 
-// userOf makes of the user of an image one that sandboxes know: a name, a uid or "uid:gid". A
+// UserOf makes of the user of an image one that sandboxes know: a name, a uid or "uid:gid". A
 // uid without an entry has the group 0, as in a container, and a group may be named. One that
 // the image does not have stays as it is: the creation of a sandbox says so.
-func userOf(files reader, user string) string {
+func UserOf(files Reader, user string) string {
 	who, group, both := strings.Cut(user, ":")
 	if who == "" {
 		who = "root"
@@ -66,7 +67,7 @@ func isID(s string) bool {
 }
 
 // fields goes over the lines of a file of accounts that have so many fields.
-func fields(files reader, name string, n int) func(func([]string) bool) {
+func fields(files Reader, name string, n int) func(func([]string) bool) {
 	return func(yield func([]string) bool) {
 		b, err := files.ReadFile(name, maxAccounts)
 		if err != nil {

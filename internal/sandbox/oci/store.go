@@ -31,6 +31,8 @@ type image struct {
 	Run      driver.RunConfig  `json:"run"`
 	Entry    []string          `json:"entrypoint,omitempty"`
 	Cmd      []string          `json:"cmd,omitempty"`
+	Shell    []string          `json:"shell,omitempty"`    // of a Dockerfile that begins with it
+	OnBuild  []string          `json:"on_build,omitempty"` // what such a Dockerfile does first
 	Ports    []string          `json:"ports,omitempty"`
 	Labels   map[string]string `json:"labels,omitempty"`
 	Platform string            `json:"platform,omitempty"`
@@ -255,7 +257,8 @@ func (s *Store) List() []driver.Image {
 func (m *image) info() driver.Image {
 	out := driver.Image{
 		ID: m.ID.String(), Digest: m.Digest, Platform: m.Platform, Made: m.Made, Added: m.Added, Bytes: m.Bytes, Entries: m.Entries,
-		Run: m.Run, Entrypoint: slices.Clone(m.Entry), Cmd: slices.Clone(m.Cmd), Ports: slices.Clone(m.Ports), Labels: m.Labels,
+		Run: m.Run, Entrypoint: slices.Clone(m.Entry), Cmd: slices.Clone(m.Cmd),
+		Shell: slices.Clone(m.Shell), OnBuild: slices.Clone(m.OnBuild), Ports: slices.Clone(m.Ports), Labels: m.Labels,
 		Layers: slices.Clone(m.Layers), Left: m.Left.Sentences(), Public: len(m.Public) > 0,
 	}
 	for _, n := range m.Names {

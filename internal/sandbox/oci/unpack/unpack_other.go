@@ -3,9 +3,11 @@
 package unpack
 
 import (
+	"archive/tar"
 	"context"
 	"errors"
 	"io"
+	"os"
 )
 
 // Layer is for Linux alone.
@@ -22,6 +24,9 @@ func OpenView([]string) (*View, error) { return nil, errors.ErrUnsupported }
 func (*View) Close()                                 {}
 func (*View) ReadFile(string, int64) ([]byte, error) { return nil, errors.ErrUnsupported }
 func (*View) IsDir(string) bool                      { return false }
+func (*View) Lstat(string) (*tar.Header, error)      { return nil, errors.ErrUnsupported }
+func (*View) List(string) ([]string, error)          { return nil, errors.ErrUnsupported }
+func (*View) Open(string) (*os.File, error)          { return nil, errors.ErrUnsupported }
 
 // MakeDir is for Linux alone.
 func MakeDir(context.Context, string, []string, string) error { return errors.ErrUnsupported }

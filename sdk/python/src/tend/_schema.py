@@ -101,6 +101,12 @@ MESSAGES: dict[str, tuple[tuple[int, str, str, str], ...]] = {
     ),
     "DestroySandboxResponse": (
     ),
+    "Dockerfile": (
+        (1, "text", "string", ""),
+        (2, "target", "string", ""),
+        (3, "args", "string string", "map"),
+        (4, "secrets", "string bytes", "map"),
+    ),
     "Episode": (
         (1, "id", "string", ""),
         (2, "service", "string", ""),
@@ -943,6 +949,7 @@ MESSAGES: dict[str, tuple[tuple[int, str, str, str], ...]] = {
         (8, "size", "SandboxSize", ""),
         (9, "force", "bool", ""),
         (10, "from_image", "string", ""),
+        (11, "dockerfile", "Dockerfile", ""),
     ),
     "TemplateStep": (
         (1, "kind", "string", ""),
