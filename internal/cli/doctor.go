@@ -86,7 +86,7 @@ func (inv *invocation) settled(ctx context.Context) (*statusFacts, error) {
 // ofStatus judges what a daemon says of itself.
 func ofStatus(s *statusFacts) []doctor.Finding {
 	d := s.Parts["driver"]
-	out := append(doctor.Isolation(d["isolation"], d["missing"]), doctor.Promises(s.Promises)...)
+	out := append(doctor.Isolation(d["isolation"], d["missing"], d["way"]), doctor.Promises(s.Promises)...)
 	return append(out, doctor.Elsewhere(os.Getenv("PATH"), filepath.SplitList(d["base_paths"]))...)
 }
 

@@ -29,7 +29,7 @@ func (f FS) Do(ctx context.Context, do func(a *Actor) error) error {
 	if isOwn(outside) && (f.Root == nil || os.Geteuid() != 0) {
 		return do(a)
 	}
-	a.powers = f.Root != nil && (f.User.UID == 0 || f.AsRoot) && os.Geteuid() == 0
+	a.powers = f.Root != nil && (f.User.UID == 0 || f.AsRoot || f.Root.own) && os.Geteuid() == 0
 	a.daemon = currentRights()
 	var panicked any
 	done := make(chan struct{})

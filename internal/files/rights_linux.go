@@ -17,6 +17,7 @@ type rights struct {
 	groups   []uint32
 	// caps are set where the thread gets some of them only (root inside).
 	caps *capabilities
+	same bool // the user is the daemon's own, with its groups
 }
 
 // currentRights are those of the daemon, if it is called on a thread that was
@@ -49,7 +50,11 @@ func (r *rights) become(u User, rootInside bool) error {
 	if len(groups) == 0 {
 		groups = []uint32{uint32(u.GID)}
 	}
-	err := setGroups(groups)
+	var err error
+	// A user namespace of one id may forbid to change them.
+	if r.same = u.UID == r.uid && u.GID == r.gid && len(u.Groups) == 0; !r.same {
+		err = setGroups(groups)
+	}
 	if err == nil {
 		err = setIDs(sysSetresgid, u.GID)
 	}
@@ -85,7 +90,7 @@ func (r *rights) restore() error {
 	if err == nil {
 		err = setIDs(sysSetresgid, r.gid)
 	}
-	if err == nil {
+	if err == nil && !r.same {
 		err = setGroups(r.groups)
 	}
 	if err != nil {

@@ -84,11 +84,25 @@ var layerMends = map[string]string{
 	"landlock": "lsm=landlock (and those that are there) on the command line of the kernel, which must have CONFIG_SECURITY_LANDLOCK",
 }
 
+func and(way string) string {
+	if way == "" {
+		return ""
+	}
+	return "; " + way
+}
+
 // Isolation judges what the driver of sandboxes says: layers are the active ones,
-// missing is "layer: reason; layer: reason", both as in tend status.
-func Isolation(layers, missing string) (out []Finding) {
+// missing is "layer: reason; layer: reason", and way how sandboxes are made, all as in tend status.
+func Isolation(layers, missing, way string) (out []Finding) {
 	if layers != "" && layers != "none" {
-		out = append(out, Finding{Name: "isolation", State: OK, Detail: layers})
+		out = append(out, Finding{Name: "isolation", State: OK, Detail: layers + and(way)})
+	}
+	// With one id it is said as the layer user.
+	if parts := strings.Fields(way); slices.Contains(parts, "owners=nobody") && !slices.Contains(parts, "ids=1") {
+		out = append(out, Finding{Name: "isolation_base", State: Limited,
+			Detail: "this machine's files are nobody's in sandboxes, and packages cannot be upgraded there: " +
+				"their filesystem cannot show other ids (an overlay, as in a container)",
+			Mend: "a template with a root of its own (FROM dir:DIR), or tend on the machine itself"})
 	}
 	for _, m := range Missing(missing) {
 		name := "isolation"

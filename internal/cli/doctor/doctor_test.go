@@ -81,7 +81,7 @@ func TestWhatADaemonSaysIsJudged(t *testing.T) {
 		t.Errorf("nothing is said of %v", want)
 	}
 
-	all = Isolation("pid mount", "freeze: no cgroup; not even v1; memory: none: at all; outgoing: nf_tables is missing")
+	all = Isolation("pid mount", "freeze: no cgroup; not even v1; memory: none: at all; outgoing: nf_tables is missing", "")
 	got := ""
 	for _, f := range all {
 		got += f.Name + "=" + f.Detail + "|"
@@ -90,8 +90,29 @@ func TestWhatADaemonSaysIsJudged(t *testing.T) {
 		t.Error(got)
 	}
 	for _, missing := range []string{"", "all: Linux 5.19 is needed"} {
-		if f := Isolation("none", missing); len(f) != 1 || f[0].State != Limited || f[0].Mend == "" {
+		if f := Isolation("none", missing, ""); len(f) != 1 || f[0].State != Limited || f[0].Mend == "" {
 			t.Errorf("%q: %+v", missing, f)
+		}
+	}
+}
+
+func TestTheWayIsJudged(t *testing.T) {
+	for way, want := range map[string]string{
+		"ids=65536 owners=idmap proc=inside":  "isolation=pid; ids=65536 owners=idmap proc=inside|",
+		"ids=65536 owners=nobody proc=inside": "isolation=pid; ids=65536 owners=nobody proc=inside|isolation_base=",
+		"ids=1 owners=nobody":                 "isolation=pid; ids=1 owners=nobody|",
+	} {
+		got := ""
+		for _, f := range Isolation("pid", "", way) {
+			got += f.Name + "="
+			if f.State == OK {
+				got += f.Detail + "|"
+			} else if f.Mend == "" {
+				t.Errorf("%+v says not what to do", f)
+			}
+		}
+		if got != want {
+			t.Errorf("%s: %s; want %s", way, got, want)
 		}
 	}
 }

@@ -167,6 +167,7 @@ type Can struct {
 	Mode    Mode     // 0: no box can be made
 	Layers  []string // words of Layer…
 	Missing []Missing
+	Way     string // in which boxes are made: "ids=65536 owners=idmap …"
 }
 
 // Add adds a layer, or why it cannot be had.

@@ -24,6 +24,9 @@ const probeBase = 100_000
 func (m *Maker) Can() (can box.Can) {
 	m.probing.Lock()
 	defer m.probing.Unlock()
+	if err := m.find(); err != nil {
+		return box.Can{Missing: []box.Missing{{Reason: explain(err).Error()}}}
+	}
 	if !m.ok {
 		if m.noBase = m.probe(box.BaseHost); m.noBase != nil {
 			if err := m.probe(box.BaseNone); err != nil { // which takes less
@@ -32,12 +35,15 @@ func (m *Maker) Can() (can box.Can) {
 		}
 		m.ok = true
 	}
-	can = box.Can{Mode: box.ModeUser}
+	can = box.Can{Mode: box.ModeUser, Way: m.way}
 	if m.rootless {
 		can.Mode = box.ModeRootless
-		can.Add(box.LayerUser,
-			errors.New("tend runs as an ordinary user (rootless), so all users of a sandbox are one, "+
-				"and that is tend's own user outside; run tend as root for users that are nobody outside"))
+		who := "an ordinary user (rootless)"
+		if os.Geteuid() == 0 {
+			who = "root of a user namespace (rootless)"
+		}
+		can.Add(box.LayerUser, errors.New("tend runs as "+who+", so all users of a sandbox are one, "+
+			"and that is tend's own user outside; run tend as root of the machine for users that are nobody outside"))
 	}
 	can.Layers = []string{box.LayerPID, box.LayerMount, userLayer(can.Mode), box.LayerNetwork}
 	can.Add(box.LayerBase, m.noBase)
@@ -83,6 +89,7 @@ func (m *Maker) probe(base box.Base) error {
 	if err != nil {
 		return err
 	}
+	m.way = m.used(m.parts.showsNobody())
 	err = c.Furnish()
 	c.kill()
 	if eerr := c.End(time.Now().Add(undoWait)); err == nil {

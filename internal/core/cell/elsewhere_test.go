@@ -35,8 +35,11 @@ func runInside(state, line string) error {
 	if err != nil {
 		return err
 	}
+	if err := errors.Join(w.Force(os.Getenv(WayVariable)), w.find()); err != nil {
+		return err
+	}
 	s := box.Spec{ID: "00000000-0000-4000-8000-000000000001", Dir: state + "/box", UIDBase: 100000, Volatile: true}
-	if os.Geteuid() != 0 {
+	if w.rootless {
 		s.UIDBase = 0
 	}
 	if err := errors.Join(os.MkdirAll(s.Dir+"/up", 0o755), os.MkdirAll(s.Dir+"/wk", 0o755)); err != nil {
@@ -66,6 +69,9 @@ func TestMain(m *testing.M) {
 		os.Exit(m.Run())
 	}
 	w, err := NewMaker(state, &cgroup.Tree{})
+	if err == nil {
+		err = w.Force(os.Getenv(WayVariable))
+	}
 	if err == nil {
 		err = json.NewEncoder(os.Stdout).Encode(w.Can())
 	}
@@ -151,7 +157,7 @@ func TestWhereBoxesCannotBeHadTheReasonSaysWhatToDo(t *testing.T) {
 		"an ordinary user whom AppArmor restricts": {`mount -t tmpfs none /proc/sys/kernel; echo 1 >/proc/sys/kernel/apparmor_restrict_unprivileged_userns; export ` + canHere + `="$1/state"; ` + ordinary +
 			fmt.Sprintf(` "$1/test" kernelfault-exec '{"Rules": [{"Call": %d, "Arg": -1, "Errno": %d}]}' "$1/test"`, unix.SYS_MOUNT, unix.EPERM), "", "sysctl -w kernel.apparmor_restrict_unprivileged_userns=0"},
 		"a chroot":                        {`mkdir "$1/r"; mount --rbind / "$1/r"; ` + canHere + `="$1/state" exec chroot "$1/r" "$1/test"`, "", "chroot"},
-		"root of a user namespace":        {canHere + `="$1/state" exec unshare --user --map-root-user "$1/test"`, "", "user namespace"},
+		"root of a user namespace":        {canHere + `="$1/state" exec unshare --user --map-root-user "$1/test"`, box.LayerUser, "root of the machine"},
 		"a state directory on an overlay": {overlayRoot + `mkdir /state; ` + canHere + `=/state exec chroot . /srv/test`, "", "docker run -v"},
 	} {
 		t.Run(name, func(t *testing.T) {

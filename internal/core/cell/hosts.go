@@ -13,7 +13,7 @@ import (
 )
 
 // hosts has the name of a box resolve inside, unless it has a file of its own for it.
-func hosts(up string, layers []string, name string) error {
+func hosts(up string, layers []string, name string, rootless bool) error {
 	name = cmp.Or(name, defaultName)
 	const p = "/etc/hosts"
 	if f, err := inspect(up, path.Dir(p)); err != nil || f.over || isThere(up+p) {
@@ -51,7 +51,7 @@ func hosts(up string, layers []string, name string) error {
 	if slices.Contains(strings.Fields(text), name) {
 		return nil
 	}
-	if err := makeDirs(up, &piece{path: path.Dir(p), above: []attr{a}}, boolInt(isThere(up+path.Dir(p))), os.Geteuid() != 0); err != nil {
+	if err := makeDirs(up, &piece{path: path.Dir(p), above: []attr{a}}, boolInt(isThere(up+path.Dir(p))), rootless); err != nil {
 		return err
 	}
 	return os.WriteFile(up+p, []byte(strings.TrimSuffix(text, hostLine(defaultName))+hostLine(name)), 0o644)

@@ -28,15 +28,19 @@ type Maker struct {
 	dir    string // of the files
 	groups *cgroup.Tree
 	parts  *parts
-	// rootless: the keeper is not root, and so no box is.
-	rootless bool
+	forced way
+
+	finding  sync.Mutex
+	found    bool // rootless is known; guarded by finding
+	rootless bool // boxes have one id, the keeper's own; not changed after found
 
 	mu   sync.Mutex
 	made int // boxes so far, for the names of nests; guarded by mu
 
 	probing sync.Mutex
-	ok      bool  // one was made, to try it; guarded by probing
-	noBase  error // why it was not one over this machine's root; guarded by probing
+	ok      bool   // one was made, to try it; guarded by probing
+	noBase  error  // why it was not one over this machine's root; guarded by probing
+	way     string // in which it was made; guarded by probing
 }
 
 // NewMaker returns a Maker for a state directory. It creates nothing until the first box.
@@ -46,8 +50,7 @@ func NewMaker(stateDir string, groups *cgroup.Tree) (*Maker, error) {
 		return nil, fmt.Errorf("sandboxes: %w", err)
 	}
 	parts := filepath.Join(stateDir, "run", Dir)
-	rootless := os.Geteuid() != 0
-	return &Maker{dir: dir, groups: groups, parts: newParts(stateDir, parts, rootless), rootless: rootless}, nil
+	return &Maker{dir: dir, groups: groups, parts: newParts(stateDir, parts)}, nil
 }
 
 // namespaces that each box has of its own, beside those of users, network and cgroups.
@@ -70,6 +73,9 @@ func (m *Maker) Make(s *box.Spec) (*Cell, error) { return m.make(s, how{own: -1,
 // on. The box ends with the thread that creates it; no keeper looks for it. Errors:
 // process.ErrUnsupported: this process is not root.
 func (m *Maker) MakeShadow(s *box.Spec, own, top int) (*Cell, error) {
+	if err := m.find(); err != nil {
+		return nil, err
+	}
 	if m.rootless {
 		return nil, fmt.Errorf("a directory over the layers, without root: %w", process.ErrUnsupported)
 	}
@@ -83,6 +89,9 @@ type how struct {
 }
 
 func (m *Maker) make(s *box.Spec, how how) (_ *Cell, err error) {
+	if err := m.find(); err != nil {
+		return nil, explain(err)
+	}
 	if err := m.check(s); err != nil {
 		return nil, err
 	}
@@ -153,11 +162,11 @@ func (m *Maker) check(s *box.Spec) error {
 	if err := s.Validate(); err != nil {
 		return err
 	}
-	if root := os.Geteuid() == 0; root && s.UIDBase == 0 {
+	if !m.rootless && s.UIDBase == 0 {
 		return &process.InvalidError{Field: "uid_base", Reason: "is 0, which is for a tend that is not root; give the first of the sandbox's ids"}
-	} else if !root && s.UIDBase != 0 {
-		return &process.InvalidError{Field: "uid_base", Reason: fmt.Sprintf("is %d; a tend that is not root has one id, its own: give 0",
-			s.UIDBase)}
+	} else if m.rootless && s.UIDBase != 0 {
+		return &process.InvalidError{Field: "uid_base",
+			Reason: fmt.Sprintf("is %d; here tend has one id for sandboxes, its own: give 0", s.UIDBase)}
 	}
 	for _, sub := range []string{"up", "wk"} {
 		fi, err := os.Lstat(filepath.Join(s.Dir, sub))
@@ -415,7 +424,7 @@ func (m *Maker) prepare(s *box.Spec, dir string, how how, all []piece, h *source
 		}
 		var err error
 		if h.pieces, err = piecesFor(up, layers, all, m.rootless); err == nil {
-			err = hosts(up, layers, s.Hostname)
+			err = hosts(up, layers, s.Hostname, m.rootless)
 		}
 		if err != nil {
 			return fmt.Errorf("the directory of a sandbox: %w", err)

@@ -18,6 +18,9 @@ var errArch = fmt.Errorf("sandboxes need a processor of the kind amd64 or arm64:
 // NewMaker returns process.ErrUnsupported.
 func NewMaker(string, *cgroup.Tree) (*Maker, error) { return nil, errArch }
 
+// Force does nothing.
+func (m *Maker) Force(string) error { return nil }
+
 // Make returns process.ErrUnsupported.
 func (m *Maker) Make(*box.Spec) (*Cell, error) { return nil, errArch }
 

@@ -25,7 +25,8 @@ import (
 type parts struct {
 	state    string // the state directory
 	dir      string // below it, for a program that may not lie in memory; the stage is made over it
-	rootless bool   // the keeper is not root: it attaches by paths, in a user namespace of one id
+	rootless bool   // boxes have one id: they attach by paths, in a user namespace of the keeper's own
+	owners   string // of the machine's files, if that is forced
 
 	mu     sync.Mutex
 	first  int          // the program of pid 1; guarded by mu
@@ -65,8 +66,8 @@ const (
 	mostBases  = 4 // of boxes with the same ids
 )
 
-func newParts(state, dir string, rootless bool) *parts {
-	return &parts{state: state, dir: dir, rootless: rootless, first: -1, void: -1}
+func newParts(state, dir string) *parts {
+	return &parts{state: state, dir: dir, first: -1, void: -1}
 }
 
 // kit are descriptors for one box, the caller's own.
@@ -174,6 +175,13 @@ func (p *parts) forgetTrials() {
 		}
 		return st.trial
 	})
+}
+
+// showsNobody reports whether there is a stage in which some of the machine's files are nobody's.
+func (p *parts) showsNobody() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.ContainsFunc(p.stages, func(st *stage) bool { return st.nobody })
 }
 
 // fits reports whether a box may begin in the stage.
@@ -325,10 +333,13 @@ func (p *parts) attach(q *piece, ns int) (int, error) {
 	if err != nil {
 		return -1, fmt.Errorf("%s: %w", q.from, err)
 	}
-	switch err = mapIDs(fd, ns, attr); err {
-	case nil:
+	if err = unix.EINVAL; p.owners != ownersNobody {
+		err = mapIDs(fd, ns, attr)
+	}
+	if err == nil {
 		return fd, nil
-	case unix.EINVAL: // an overlay, say
+	}
+	if err == unix.EINVAL && p.owners != ownersIDMap { // an overlay, say
 		q.nobody = true
 		err = unix.MountSetattr(fd, "", unix.AT_EMPTY_PATH, &unix.MountAttr{Attr_set: attr})
 	}

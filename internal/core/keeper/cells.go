@@ -5,6 +5,7 @@ package keeper
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -70,6 +71,22 @@ const MaxBoxes = 8192
 // endWait bounds how long an end waits for the kernel.
 const endWait = 10 * time.Second
 
+// newMaker returns what makes boxes, in the way that the environment names, if it does.
+func (k *Keeper) newMaker() (*cell.Maker, error) {
+	m, err := cell.NewMaker(k.cfg.StateDir, k.groups)
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range k.cfg.Environ {
+		if forced, ok := strings.CutPrefix(e, cell.WayVariable+"="); ok {
+			if err := m.Force(forced); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return m, nil
+}
+
 // findCells takes over the boxes of the previous keeper. It runs before any process is
 // restored, because processes in a box have their groups there.
 func (k *Keeper) findCells() {
@@ -80,7 +97,7 @@ func (k *Keeper) findCells() {
 	if err := k.scripts.CanEnter(); err != nil {
 		k.cells.why = fmt.Errorf("%w: %w", err, process.ErrUnsupported)
 	} else {
-		k.cells.maker, k.cells.why = cell.NewMaker(k.cfg.StateDir, k.groups)
+		k.cells.maker, k.cells.why = k.newMaker()
 	}
 	live, over := cell.Find(k.cfg.StateDir, k.groups, k.logf)
 	adopt := func(c *cell.Cell) *inhabited {

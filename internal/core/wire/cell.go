@@ -197,6 +197,9 @@ func (c *CellCan) Append(e *Enc) {
 		words = append(words, m.Layer, m.Reason)
 	}
 	e.Strs(words)
+	if c.Way != "" {
+		e.Str(c.Way)
+	}
 }
 
 func ParseCellCan(b []byte) (c CellCan, err error) {
@@ -208,6 +211,9 @@ func ParseCellCan(b []byte) (c CellCan, err error) {
 	}
 	for i := 0; i+1 < len(words); i += 2 {
 		c.Missing = append(c.Missing, box.Missing{Layer: words[i], Reason: words[i+1]})
+	}
+	if d.err == nil && len(d.B) > 0 { // a keeper before this version says nothing
+		c.Way = d.Str()
 	}
 	return c, d.Err()
 }

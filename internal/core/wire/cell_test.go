@@ -39,6 +39,17 @@ var (
 	}
 )
 
+// TestTheWayIsOptional: a keeper before says none.
+func TestTheWayIsOptional(t *testing.T) {
+	for _, way := range []string{"", "ids=1 owners=nobody"} {
+		var e Enc
+		(&CellCan{box.Can{Mode: box.ModeUser, Way: way}}).Append(&e)
+		if c, err := ParseCellCan(e.B); err != nil || c.Way != way {
+			t.Errorf("%q: %+v, %v", way, c, err)
+		}
+	}
+}
+
 func TestMessagesAboutBoxesKeepEachField(t *testing.T) {
 	for name, m := range cellMessages {
 		var e Enc

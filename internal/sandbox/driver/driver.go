@@ -77,6 +77,8 @@ type Capabilities struct {
 	// Missing lists layers that this machine does not allow, each with its reason:
 	// "memory: no controller".
 	Missing []string
+	// Way in which isolated sandboxes are made, in a line: "ids=65536 owners=idmap …".
+	Way string
 	// Snapshots: the driver implements Snapshotter.
 	Snapshots bool
 }

@@ -65,6 +65,10 @@ func (d *Driver) baseLayer(by string) (layer.ID, error) {
 		return "", fmt.Errorf("template %s: %w", baseName, err)
 	}
 	fmt.Fprintf(sum, "%s\x00%s\x00%s\x00%s\x00", passwd, group, baseProfile, program)
+	oneID := d.uidBase() == 0
+	if oneID { // all that is in a sandbox has it
+		fmt.Fprint(sum, "one id")
+	}
 	key := "base 5 " + hex.EncodeToString(sum.Sum(nil))
 	d.templates.making.Lock() // once
 	defer d.templates.making.Unlock()
@@ -76,7 +80,7 @@ func (d *Driver) baseLayer(by string) (layer.ID, error) {
 		if err != nil {
 			return err
 		}
-		return fillBase(dir, string(passwd), string(group), sudo)
+		return fillBase(dir, string(passwd), string(group), sudo, oneID)
 	})
 }
 
@@ -88,7 +92,7 @@ func sumOfSudo() (string, error) {
 }
 
 // fillBase writes the files of base to a new directory. sudo is the program of that name, or nothing.
-func fillBase(dir, passwd, group string, sudo []byte) error {
+func fillBase(dir, passwd, group string, sudo []byte, oneID bool) error {
 	uid, home := accountFor(passwd, group), "/home/"+baseUser
 	passwd, group = box.Accounts(passwd, group)
 	keep := func(text string) string { // what comes before the account
@@ -141,7 +145,7 @@ func fillBase(dir, passwd, group string, sudo []byte) error {
 			err = os.WriteFile(path, []byte(f.text), f.mode)
 		}
 		errs = append(errs, err, os.Chmod(path, f.mode))
-		if os.Geteuid() == 0 { // else all that is in a sandbox has one id
+		if !oneID {
 			errs = append(errs, os.Lchown(path, f.uid, f.gid))
 		}
 	}

@@ -32,7 +32,7 @@ func (d *Driver) Create(ctx context.Context, spec driver.Spec) (driver.Sandbox, 
 	rec := record{
 		Record: sandboxrecord.NewRecord(d.newID(), &spec), Shares: slices.Clone(spec.Shares), Snapshot: spec.Snapshot, Template: spec.Template,
 		Image: spec.Image, Size: spec.Size, Network: spec.Network.Mode,
-		UIDBase: d.cfg.UIDBase,
+		UIDBase: d.uidBase(), Way: d.way(),
 	}
 	var err error
 	if rec.Volumes, err = d.mounts(spec.Volumes); err != nil {

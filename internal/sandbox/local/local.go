@@ -266,6 +266,23 @@ func (d *Driver) capable(ctx context.Context) (box.Can, error) {
 	return d.can, nil
 }
 
+// uidBase is the outer id of root inside, of new sandboxes; 0: the daemon's own.
+func (d *Driver) uidBase() uint32 {
+	d.joining.Lock()
+	defer d.joining.Unlock()
+	if d.can.Mode == box.ModeRootless {
+		return 0
+	}
+	return d.cfg.UIDBase
+}
+
+// way in which boxes are made, in a line.
+func (d *Driver) way() string {
+	d.joining.Lock()
+	defer d.joining.Unlock()
+	return d.can.Way
+}
+
 // Unable says why no sandbox can be created here; nil: it can.
 func (d *Driver) Unable(ctx context.Context) error {
 	d.joining.Lock()
@@ -292,7 +309,7 @@ func (d *Driver) Capabilities() driver.Capabilities {
 	if err != nil {
 		can = box.Can{}
 	}
-	out := driver.Capabilities{Name: "local", Layers: can.Layers, Snapshots: can.Mode == box.ModeUser}
+	out := driver.Capabilities{Name: "local", Layers: can.Layers, Way: can.Way, Snapshots: can.Mode == box.ModeUser}
 	for _, m := range can.Missing {
 		out.Missing = append(out.Missing, cmp.Or(m.Layer, "all")+": "+m.Reason)
 	}

@@ -39,7 +39,9 @@ type record struct {
 	// Build: it is the sandbox of a build, which is in no list.
 	Build driver.BuildID `json:"build,omitempty"`
 	// UIDBase is the outer id of root inside; 0: the daemon's own.
-	UIDBase  uint32    `json:"uid_base,omitempty"`
+	UIDBase uint32 `json:"uid_base,omitempty"`
+	// Way in which its first box was made, in a line.
+	Way      string    `json:"way,omitempty"`
 	PausedAt time.Time `json:"paused_at,omitzero"`
 	// Memory: while it is paused, its box is frozen; without it, it has no box then.
 	Memory bool `json:"memory,omitempty"`

@@ -267,7 +267,7 @@ func (d *Driver) makeSpareOf(ctx context.Context, sp *spare) error {
 	}
 	run := driver.RunConfig{User: in.User, Dir: in.Dir, Env: in.Env}
 	rec := record{Record: sandboxrecord.NewRecord(d.newID(), &driver.Spec{Run: run}), Layer: sp.shape.layer, Origin: sp.shape.origin,
-		Size: sp.shape.size, Disk: sp.shape.disk, Network: sp.shape.network, UIDBase: sp.shape.uidBase}
+		Size: sp.shape.size, Disk: sp.shape.disk, Network: sp.shape.network, UIDBase: sp.shape.uidBase, Way: d.way()}
 	s := d.newSandbox(rec)
 	s.life.Lock()
 	defer s.life.Unlock()

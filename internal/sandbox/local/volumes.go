@@ -266,7 +266,7 @@ func (d *Driver) VolumeFiles(ctx context.Context, id driver.VolumeID) (driver.Vo
 		return nil, err
 	}
 	if v.Disk == 0 {
-		return volume.Open(d.volumeDir(id), d.cfg.UIDBase == 0)
+		return volume.Open(d.volumeDir(id), d.uidBase() == 0)
 	}
 	if err := d.readyVolume(ctx, id); err != nil {
 		return nil, err

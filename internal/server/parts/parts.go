@@ -164,6 +164,9 @@ func driverStatus(ctx context.Context, d driver.Driver) map[string]string {
 	if len(can.Missing) > 0 {
 		facts["missing"] = strings.Join(can.Missing, "; ")
 	}
+	if can.Way != "" {
+		facts["way"] = can.Way
+	}
 	if can.Snapshots {
 		facts["snapshots"] = "yes"
 	}

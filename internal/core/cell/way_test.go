@@ -1,0 +1,61 @@
+//go:build linux && (amd64 || arm64)
+
+package cell
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/tend-run/tend/internal/core/box"
+	"github.com/tend-run/tend/internal/support/proctest"
+	"github.com/tend-run/tend/process"
+)
+
+// TestBoxesInForcedWays: what holds for boxes holds in each way that this kernel can be made to go.
+func TestBoxesInForcedWays(t *testing.T) {
+	proctest.Root(t)
+	const tests = "^(TestNothingOfTheMachineIsReachedInside|TestRootInsideBecomesEachUser|TestLayersLieOverEachOther|" +
+		"TestBindsShowWhatTheyShouldAndNoMore|TestABoxComesBackOnItsFiles|TestManyBoxesLeaveNothing)$"
+	for _, forced := range []string{"ids=65536,owners=idmap,attach=handed,proc=inside", "owners=nobody"} {
+		t.Run(forced, func(t *testing.T) {
+			cmd := exec.Command(proctest.Value(os.Executable())(t), "-test.v", "-test.run="+tests)
+			cmd.Env = append(os.Environ(), WayVariable+"="+forced)
+			out, err := cmd.CombinedOutput()
+			if ran := strings.Count(string(out), "\n--- PASS"); err != nil || ran != strings.Count(tests, "Test") {
+				t.Errorf("%d tests have passed, %v:\n%s", ran, err, out)
+			}
+		})
+	}
+}
+
+// TestTheWayIsFoundAndForced: it stands in a line, and no other is gone where a part is forced.
+func TestTheWayIsFoundAndForced(t *testing.T) {
+	for name, c := range map[string]struct{ line, want string }{
+		"root":                     {canHere + `="$1/state" exec "$1/test"`, "ids=65536 upper=idmap owners=idmap attach=handed devices=made proc=inside"},
+		"nobody":                   {WayVariable + `=owners=nobody ` + canHere + `="$1/state" exec "$1/test"`, "ids=65536 upper=idmap owners=nobody attach=handed devices=made proc=inside"},
+		"one id":                   {WayVariable + `=ids=1 ` + canHere + `="$1/state" exec "$1/test"`, "ids=1 upper=plain owners=nobody attach=path devices=bound proc=inside"},
+		"root of a user namespace": {canHere + `="$1/state" exec unshare --user --map-root-user "$1/test"`, "ids=1 upper=plain owners=nobody attach=path devices=bound proc=inside"},
+		"a root on an overlay":     {overlayRoot + canHere + `=/srv/state exec chroot . /srv/test`, "ids=65536 upper=idmap owners=nobody attach=handed devices=made proc=inside"},
+	} {
+		if can := elsewhere(t, c.line); can.Way != c.want || !slices.Contains(can.Layers, box.LayerBase) {
+			t.Errorf("%s: %+v; want %s", name, can, c.want)
+		}
+	}
+	// The machine's files cannot show other ids there, and nothing else is tried.
+	if can := elsewhere(t, overlayRoot+WayVariable+`=owners=idmap `+canHere+`=/srv/state exec chroot . /srv/test`); slices.Contains(can.Layers, box.LayerBase) {
+		t.Errorf("a way that cannot be gone was forced: %+v", can)
+	}
+}
+
+func TestAWayThatCannotBeForcedIsRefused(t *testing.T) {
+	for _, text := range []string{"ids=2", "owners", "fast=1", "ids=1,", "ids=1,owners=idmap", "ids=1,attach=handed", "ids=65536,attach=path", "proc=none"} {
+		m := proctest.Value(NewMaker(t.TempDir(), nil))(t)
+		if err := m.Force(text); !errors.Is(err, process.ErrUnsupported) || !strings.Contains(err.Error(), WayVariable) {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+}
