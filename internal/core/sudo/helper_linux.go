@@ -35,9 +35,26 @@ func help(name string) error {
 	status, err := serve(conn)
 	if err != nil {
 		text := err.Error()[:min(len(err.Error()), maxText)]
-		return writeAll(conn, append(binary.LittleEndian.AppendUint32(nil, uint32(isText+len(text))), text...))
+		return errors.Join(writeAll(conn, append(binary.LittleEndian.AppendUint32(nil, uint32(isText+len(text))), text...)), leave(conn))
 	}
 	return writeAll(conn, binary.LittleEndian.AppendUint32(nil, uint32(status)))
+}
+
+// leave reads what is left of a request that is refused: who still writes it would be told that nobody
+// reads, and not why.
+func leave(conn int) error {
+	wait := unix.NsecToTimeval(int64(receiveTime))
+	if err := unix.SetsockoptTimeval(conn, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &wait); err != nil {
+		return err
+	}
+	buf := make([]byte, 64<<10)
+	for end := time.Now().Add(receiveTime); time.Now().Before(end); {
+		n, err := eintr.Get(func() (int, error) { return unix.Read(conn, buf) })
+		if err != nil || n == 0 {
+			return nil
+		}
+	}
+	return nil
 }
 
 func serve(conn int) (status int, err error) {
