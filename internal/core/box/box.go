@@ -100,6 +100,10 @@ type Harden struct {
 	Setuid   bool // programs may get rights by exec: sudo works
 }
 
+// WayVariable names parts of the way in which boxes are made, for tests. A part that is named is
+// used, or no box can be made.
+const WayVariable = "TEND_SANDBOX_WAY"
+
 // Mode says how a box is kept from the machine.
 type Mode uint8
 

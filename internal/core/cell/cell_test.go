@@ -38,7 +38,7 @@ func newWorld(t testing.TB) *world {
 	groups := cgroup.Find("tend-" + filepath.Base(state))
 	proctest.Must(t, os.MkdirAll(state+"/run", 0o700))
 	m := proctest.Value(NewMaker(state, groups))(t)
-	proctest.Must(t, m.Force(os.Getenv(WayVariable)))
+	proctest.Must(t, m.Force(os.Getenv(box.WayVariable)))
 	t.Cleanup(func() {
 		groups.RemoveAll()
 		os.RemoveAll(state)

@@ -35,7 +35,7 @@ func runInside(state, line string) error {
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(w.Force(os.Getenv(WayVariable)), w.find()); err != nil {
+	if err := errors.Join(w.Force(os.Getenv(box.WayVariable)), w.find()); err != nil {
 		return err
 	}
 	s := box.Spec{ID: "00000000-0000-4000-8000-000000000001", Dir: state + "/box", UIDBase: 100000, Volatile: true}
@@ -70,7 +70,7 @@ func TestMain(m *testing.M) {
 	}
 	w, err := NewMaker(state, &cgroup.Tree{})
 	if err == nil {
-		err = w.Force(os.Getenv(WayVariable))
+		err = w.Force(os.Getenv(box.WayVariable))
 	}
 	if err == nil {
 		err = json.NewEncoder(os.Stdout).Encode(w.Can())

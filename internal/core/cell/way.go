@@ -11,12 +11,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tend-run/tend/internal/core/box"
 	"github.com/tend-run/tend/process"
 )
-
-// WayVariable names parts of the way in which boxes are made, for tests. A part that is named is
-// used, or no box can be made.
-const WayVariable = "TEND_SANDBOX_WAY"
 
 // way is how boxes are made. Empty parts are found by trying.
 type way struct {
@@ -54,18 +51,18 @@ func (m *Maker) Force(text string) error {
 		p, ok := parts[name]
 		if !ok || !slices.Contains(p.values, value) {
 			return fmt.Errorf("%s has %q; known are ids=1, ids=65536, owners=idmap, owners=nobody, attach=handed, attach=path and proc=inside: %w",
-				WayVariable, part, process.ErrUnsupported)
+				box.WayVariable, part, process.ErrUnsupported)
 		}
 		*p.to = value
 	}
 	one := w.ids == idsOne || w.ids == "" && os.Geteuid() != 0
 	switch {
 	case w.ids == idsMany && os.Geteuid() != 0:
-		return fmt.Errorf("%s: 65536 ids of a sandbox take root: %w", WayVariable, process.ErrUnsupported)
+		return fmt.Errorf("%s: 65536 ids of a sandbox take root: %w", box.WayVariable, process.ErrUnsupported)
 	case one && (w.owners == ownersIDMap || w.attach == attachHanded):
-		return fmt.Errorf("%s: with one id owners are nobody, and the parts are attached by path: %w", WayVariable, process.ErrUnsupported)
+		return fmt.Errorf("%s: with one id owners are nobody, and the parts are attached by path: %w", box.WayVariable, process.ErrUnsupported)
 	case !one && w.attach == attachPath:
-		return fmt.Errorf("%s: parts are attached by path only with ids=1: %w", WayVariable, process.ErrUnsupported)
+		return fmt.Errorf("%s: parts are attached by path only with ids=1: %w", box.WayVariable, process.ErrUnsupported)
 	}
 	m.forced = w
 	return nil

@@ -23,7 +23,7 @@ func TestBoxesInForcedWays(t *testing.T) {
 	for _, forced := range []string{"ids=65536,owners=idmap,attach=handed,proc=inside", "owners=nobody"} {
 		t.Run(forced, func(t *testing.T) {
 			cmd := exec.Command(proctest.Value(os.Executable())(t), "-test.v", "-test.run="+tests)
-			cmd.Env = append(os.Environ(), WayVariable+"="+forced)
+			cmd.Env = append(os.Environ(), box.WayVariable+"="+forced)
 			out, err := cmd.CombinedOutput()
 			if ran := strings.Count(string(out), "\n--- PASS"); err != nil || ran != strings.Count(tests, "Test") {
 				t.Errorf("%d tests have passed, %v:\n%s", ran, err, out)
@@ -36,8 +36,8 @@ func TestBoxesInForcedWays(t *testing.T) {
 func TestTheWayIsFoundAndForced(t *testing.T) {
 	for name, c := range map[string]struct{ line, want string }{
 		"root":                     {canHere + `="$1/state" exec "$1/test"`, "ids=65536 upper=idmap owners=idmap attach=handed devices=made proc=inside"},
-		"nobody":                   {WayVariable + `=owners=nobody ` + canHere + `="$1/state" exec "$1/test"`, "ids=65536 upper=idmap owners=nobody attach=handed devices=made proc=inside"},
-		"one id":                   {WayVariable + `=ids=1 ` + canHere + `="$1/state" exec "$1/test"`, "ids=1 upper=plain owners=nobody attach=path devices=bound proc=inside"},
+		"nobody":                   {box.WayVariable + `=owners=nobody ` + canHere + `="$1/state" exec "$1/test"`, "ids=65536 upper=idmap owners=nobody attach=handed devices=made proc=inside"},
+		"one id":                   {box.WayVariable + `=ids=1 ` + canHere + `="$1/state" exec "$1/test"`, "ids=1 upper=plain owners=nobody attach=path devices=bound proc=inside"},
 		"root of a user namespace": {canHere + `="$1/state" exec unshare --user --map-root-user "$1/test"`, "ids=1 upper=plain owners=nobody attach=path devices=bound proc=inside"},
 		"a root on an overlay":     {overlayRoot + canHere + `=/srv/state exec chroot . /srv/test`, "ids=65536 upper=idmap owners=nobody attach=handed devices=made proc=inside"},
 	} {
@@ -46,7 +46,7 @@ func TestTheWayIsFoundAndForced(t *testing.T) {
 		}
 	}
 	// The machine's files cannot show other ids there, and nothing else is tried.
-	if can := elsewhere(t, overlayRoot+WayVariable+`=owners=idmap `+canHere+`=/srv/state exec chroot . /srv/test`); slices.Contains(can.Layers, box.LayerBase) {
+	if can := elsewhere(t, overlayRoot+box.WayVariable+`=owners=idmap `+canHere+`=/srv/state exec chroot . /srv/test`); slices.Contains(can.Layers, box.LayerBase) {
 		t.Errorf("a way that cannot be gone was forced: %+v", can)
 	}
 }
@@ -54,7 +54,7 @@ func TestTheWayIsFoundAndForced(t *testing.T) {
 func TestAWayThatCannotBeForcedIsRefused(t *testing.T) {
 	for _, text := range []string{"ids=2", "owners", "fast=1", "ids=1,", "ids=1,owners=idmap", "ids=1,attach=handed", "ids=65536,attach=path", "proc=none"} {
 		m := proctest.Value(NewMaker(t.TempDir(), nil))(t)
-		if err := m.Force(text); !errors.Is(err, process.ErrUnsupported) || !strings.Contains(err.Error(), WayVariable) {
+		if err := m.Force(text); !errors.Is(err, process.ErrUnsupported) || !strings.Contains(err.Error(), box.WayVariable) {
 			t.Errorf("%q: %v", text, err)
 		}
 	}

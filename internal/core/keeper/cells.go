@@ -78,7 +78,7 @@ func (k *Keeper) newMaker() (*cell.Maker, error) {
 		return nil, err
 	}
 	for _, e := range k.cfg.Environ {
-		if forced, ok := strings.CutPrefix(e, cell.WayVariable+"="); ok {
+		if forced, ok := strings.CutPrefix(e, box.WayVariable+"="); ok {
 			if err := m.Force(forced); err != nil {
 				return nil, err
 			}
