@@ -5,6 +5,7 @@ import (
 	"go/token"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -71,5 +72,22 @@ func TestTooLongLinesAreFound(t *testing.T) {
 	got := tooLong([]byte(src))
 	if len(got) != 1 || got[3] == "" {
 		t.Errorf("found %v", got)
+	}
+}
+
+// A link to what an install makes is in no clean clone, and whoever copies the tree stumbles over it.
+func TestNoLinkOfTheTreeLeadsNowhere(t *testing.T) {
+	list := exec.Command("git", "ls-files", "-s")
+	for line := range strings.Lines(string(proctest.Value(list.Output())(t))) {
+		name, isLink := strings.CutPrefix(strings.TrimSpace(line), "120000 ")
+		if _, name, _ = strings.Cut(name, "\t"); !isLink {
+			continue
+		}
+		to := proctest.Value(os.Readlink(name))(t)
+		at := filepath.Join(filepath.Dir(name), to)
+		tracked := exec.Command("git", "ls-files", "--error-unmatch", at)
+		if tracked.Run() != nil {
+			t.Errorf("%s leads to %s, which is not in the tree", name, at)
+		}
 	}
 }
