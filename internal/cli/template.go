@@ -76,7 +76,7 @@ func (c *templateBuildCmd) Run(ctx context.Context, inv *invocation) error {
 	if err != nil {
 		return err
 	}
-	if spec, err = c.spec(root, dir, d.local); err != nil {
+	if spec, err = c.spec(inv.environ(), root, dir, d.local); err != nil {
 		return err
 	}
 	return c.build(ctx, inv, d, spec)
@@ -129,7 +129,7 @@ func (c *templateBuildCmd) directory() (dir string, cleanup func(), err error) {
 // maxContext bounds what a tar with a build file unpacks to, in bytes.
 const maxContext = 8 << 30
 
-func (c *templateBuildCmd) spec(root *os.Root, dir string, local bool) (s tend.TemplateSpec, err error) {
+func (c *templateBuildCmd) spec(environ []string, root *os.Root, dir string, local bool) (s tend.TemplateSpec, err error) {
 	s = tend.TemplateSpec{Force: c.Force}
 	name, tag, tagged := strings.Cut(c.Name, ":")
 	if name == "" {
@@ -147,7 +147,7 @@ func (c *templateBuildCmd) spec(root *os.Root, dir string, local bool) (s tend.T
 		return s, err
 	}
 	if file := c.dockerfile(root, dir); file != "" {
-		return s, c.docker(&s, root, file)
+		return s, c.docker(&s, environ, root, file)
 	}
 	if c.Target != "" || len(c.BuildArg) > 0 || len(c.Secret) > 0 {
 		return s, usageError("--target, --build-arg and --secret are for a Dockerfile, and there is none; name it by -f")

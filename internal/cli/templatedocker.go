@@ -3,6 +3,7 @@ package cli
 import (
 	"archive/tar"
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -54,7 +55,7 @@ func (c *templateBuildCmd) dockerfile(root *os.Root, dir string) string {
 }
 
 // docker has a Dockerfile be built.
-func (c *templateBuildCmd) docker(s *tend.TemplateSpec, root *os.Root, shown string) error {
+func (c *templateBuildCmd) docker(s *tend.TemplateSpec, environ []string, root *os.Root, shown string) error {
 	f, err := os.Open(shown)
 	if err != nil {
 		return err
@@ -64,10 +65,10 @@ func (c *templateBuildCmd) docker(s *tend.TemplateSpec, root *os.Root, shown str
 		return err
 	}
 	d := &tend.Dockerfile{Text: strings.TrimPrefix(string(text), "\ufeff"), Target: c.Target}
-	if d.Args, err = c.buildArgs(); err != nil {
+	if d.Args, err = c.buildArgs(environ); err != nil {
 		return err
 	}
-	if d.Secrets, err = c.secrets(); err != nil {
+	if d.Secrets, err = c.secrets(environ); err != nil {
 		return err
 	}
 	plan, err := dockerfile.Parse(d.Text, dockerfile.Options{Target: d.Target, Args: d.Args})
@@ -86,7 +87,7 @@ func (c *templateBuildCmd) docker(s *tend.TemplateSpec, root *os.Root, shown str
 	return nil
 }
 
-func (c *templateBuildCmd) buildArgs() (map[string]string, error) {
+func (c *templateBuildCmd) buildArgs(environ []string) (map[string]string, error) {
 	all := map[string]string{}
 	for _, a := range c.BuildArg {
 		k, v, given := strings.Cut(a, "=")
@@ -94,7 +95,7 @@ func (c *templateBuildCmd) buildArgs() (map[string]string, error) {
 			return nil, usageError(fmt.Sprintf("--build-arg %.80q is not NAME=VALUE, nor the NAME of a variable", a))
 		}
 		if !given {
-			if v, given = os.LookupEnv(k); !given { // as if it were not there, as docker has it
+			if v, given = lookup(environ, k); !given { // as if it were not there, as docker has it
 				continue
 			}
 		}
@@ -104,7 +105,7 @@ func (c *templateBuildCmd) buildArgs() (map[string]string, error) {
 }
 
 // secrets reads the values of --secret, written as for docker.
-func (c *templateBuildCmd) secrets() (map[string][]byte, error) {
+func (c *templateBuildCmd) secrets(environ []string) (map[string][]byte, error) {
 	all := map[string][]byte{}
 	for _, text := range c.Secret {
 		var id, src, env string
@@ -126,9 +127,9 @@ func (c *templateBuildCmd) secrets() (map[string][]byte, error) {
 			return nil, usageError("--secret is id=NAME,src=FILE or id=NAME,env=VARIABLE")
 		}
 		if src == "" {
-			value, ok := os.LookupEnv(orElse(env, id))
+			value, ok := lookup(environ, cmp.Or(env, id))
 			if !ok {
-				return nil, usageError(fmt.Sprintf("--secret id=%.80s: there is no variable %.80s; give a file by src=FILE", id, orElse(env, id)))
+				return nil, usageError(fmt.Sprintf("--secret id=%.80s: there is no variable %.80s; give a file by src=FILE", id, cmp.Or(env, id)))
 			}
 			all[id] = []byte(value)
 			continue
@@ -140,13 +141,6 @@ func (c *templateBuildCmd) secrets() (map[string][]byte, error) {
 		all[id] = value
 	}
 	return all, nil
-}
-
-func orElse(s, otherwise string) string {
-	if s != "" {
-		return s
-	}
-	return otherwise
 }
 
 // ignored reads what the context leaves out: the file beside the Dockerfile for it alone, or that

@@ -1,0 +1,56 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/tend-run/tend/process"
+)
+
+// wantsInput: with -i always; with -t alone when a person sits there; else where stdin is a
+// pipe or a file, as of a program that the shell starts. With -d a file alone, for a pipe may
+// never come to its end.
+func (c *runFlags) wantsInput(inv *invocation) bool {
+	if _, person := terminalOf(inv.in); c.Input || c.TTY {
+		return c.Input || person
+	}
+	if inv.in == nil {
+		return false
+	}
+	info, err := inv.in.Stat()
+	if err != nil || !info.Mode().IsRegular() && info.Mode()&os.ModeNamedPipe == 0 {
+		return false
+	}
+	if c.Detach && !info.Mode().IsRegular() {
+		if waits(inv.in) {
+			inv.note("with -d what is piped in is not passed on; give a file, or use -i and then tend input")
+		}
+		return false
+	}
+	return true
+}
+
+// pass writes a file to the input of a process, to its end.
+func pass(ctx context.Context, p process.Process, from io.Reader) error {
+	buf := make([]byte, 256<<10)
+	for {
+		n, err := from.Read(buf)
+		if n > 0 || errors.Is(err, io.EOF) {
+			if _, werr := p.Write(ctx, process.Input{Data: buf[:n], EOF: errors.Is(err, io.EOF)}); werr != nil {
+				if errors.Is(werr, process.ErrStdinClosed) || errors.Is(werr, process.ErrExited) {
+					return nil // it wants no more of it
+				}
+				return werr
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("read stdin: %w", err)
+		}
+	}
+}
