@@ -2,8 +2,6 @@ package cli
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"io"
 	"strings"
 
@@ -64,20 +62,8 @@ func (c *inputCmd) Run(ctx context.Context, inv *invocation) error {
 		}
 		return nil
 	}
-	buf := make([]byte, 256<<10)
-	for {
-		n, err := from.Read(buf)
-		if n > 0 {
-			if err := write(process.Input{Data: buf[:n]}); err != nil {
-				return err
-			}
-		}
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			return fmt.Errorf("read stdin: %w", err)
-		}
+	if err := feed(from, func(piece []byte) error { return write(process.Input{Data: piece}) }); err != nil {
+		return err
 	}
 	if c.EOF {
 		end := process.Input{EOF: true}

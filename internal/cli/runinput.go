@@ -35,15 +35,28 @@ func (c *runFlags) wantsInput(inv *invocation) bool {
 
 // pass writes a file to the input of a process, to its end.
 func pass(ctx context.Context, p process.Process, from io.Reader) error {
+	write := func(in process.Input) error {
+		_, err := p.Write(ctx, in)
+		return err
+	}
+	err := feed(from, func(piece []byte) error { return write(process.Input{Data: piece}) })
+	if err == nil {
+		err = write(process.Input{EOF: true})
+	}
+	if errors.Is(err, process.ErrStdinClosed) || errors.Is(err, process.ErrExited) {
+		return nil // it wants no more of it
+	}
+	return err
+}
+
+// feed gives a file to write, in pieces, to its end.
+func feed(from io.Reader, write func(piece []byte) error) error {
 	buf := make([]byte, 256<<10)
 	for {
 		n, err := from.Read(buf)
-		if n > 0 || errors.Is(err, io.EOF) {
-			if _, werr := p.Write(ctx, process.Input{Data: buf[:n], EOF: errors.Is(err, io.EOF)}); werr != nil {
-				if errors.Is(werr, process.ErrStdinClosed) || errors.Is(werr, process.ErrExited) {
-					return nil // it wants no more of it
-				}
-				return werr
+		if n > 0 {
+			if err := write(buf[:n]); err != nil {
+				return err
 			}
 		}
 		if errors.Is(err, io.EOF) {

@@ -107,11 +107,11 @@ func (v *View) List(name string) ([]string, error) {
 	return all, nil
 }
 
-// Open opens a regular file; a link at its end is none.
+// Open opens a regular file; a link at its end is none. [fs.ErrNotExist] if there is none.
 func (v *View) Open(name string) (*os.File, error) {
 	n, real, err := v.at(name)
 	if err == nil && !n.is(unix.S_IFREG) {
-		err = fs.ErrInvalid
+		err = fs.ErrNotExist
 	}
 	if err != nil {
 		return nil, &fs.PathError{Op: "open", Path: name, Err: err}

@@ -4,14 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
-	"os"
 	"path"
 	"strings"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/tend-run/tend/internal/lib/eintr"
 )
 
 // View looks at a chain of layers, as a sandbox would see them.
@@ -45,24 +41,10 @@ func (v *View) ReadFile(name string, most int64) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	n, err := v.t.find(parent(real), path.Base(real))
-	if err == nil && !n.is(unix.S_IFREG) {
-		err = fs.ErrNotExist
-	}
-	if err != nil {
-		return nil, fmt.Errorf("%.200q: %w", name, err)
-	}
-	dir, err := v.t.dir(n.layer, parent(real))
+	f, err := v.Open(real)
 	if err != nil {
 		return nil, err
 	}
-	fd, err := eintr.Get(func() (int, error) {
-		return unix.Openat(dir, path.Base(real), unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
-	})
-	if err != nil {
-		return nil, err
-	}
-	f := os.NewFile(uintptr(fd), name)
 	b, err := io.ReadAll(io.LimitReader(f, most+1))
 	if err == nil && int64(len(b)) > most {
 		err = fmt.Errorf("%.200q has more than %d bytes", name, most)
