@@ -127,12 +127,13 @@ func TestWhatMayBeShown(t *testing.T) {
 
 // TestAccountsAreTheMachinesOwn: no people, nor their names in groups.
 func TestAccountsAreTheMachinesOwn(t *testing.T) {
-	passwd, group := Accounts("root:x:0:0:root:/root:/bin/bash\nalice:x:1000:1000:Alice:/home/alice:/bin/zsh\nnobody:y:65534:65534::/:/bin/false\n+@all\nbad\nodd:x:no:1::/:\n",
+	passwd, group, uid := Accounts("root:x:0:0:root:/root:/bin/bash\nalice:x:1000:1000:Alice:/home/alice:/bin/zsh\nnobody:y:65534:65534::/:/bin/false\n+@all\nbad\nodd:x:no:1::/:\n",
 		"root:x:0:\nsudo:secret:27:alice,root\nalice:x:1000:\nnogroup:x:65534:\n")
-	if want := "root:x:0:0:root:/root:/bin/bash\nnobody:x:65534:65534::/:/bin/false\n"; passwd != want {
+	if want := "root:x:0:0:root:/root:/bin/bash\nnobody:x:65534:65534::/:/bin/false\n" +
+		"user:x:1001:1001::/home/user:/bin/bash\n"; passwd != want || uid != 1001 {
 		t.Errorf("%q", passwd)
 	}
-	if want := "root:x:0:\nsudo:x:27:root\nnogroup:x:65534:\n"; group != want {
+	if want := "root:x:0:\nsudo:x:27:root\nnogroup:x:65534:\nuser:x:1001:\n"; group != want {
 		t.Errorf("%q", group)
 	}
 }

@@ -75,7 +75,14 @@ func (k *skeleton) settings() error {
 			return err
 		}
 	}
-	passwd, group := box.Accounts(k.accounts("passwd"), k.accounts("group"))
+	passwd, group := k.accounts("passwd"), k.accounts("group")
+	if passwd != "" { // else nobody may see users
+		var uid int
+		passwd, group, uid = box.Accounts(passwd, group)
+		if err := k.mkdir("/home/"+box.User, attr{0o755, uint32(uid), uint32(uid)}); err != nil {
+			return err
+		}
+	}
 	shadow, gshadow, gid := box.Shadow(passwd, group)
 	files := []struct {
 		name, text string

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 
 	"github.com/tend-run/tend/internal/core/box"
@@ -21,7 +20,7 @@ import (
 // root's, and dot files that cost a login shell nothing.
 const (
 	baseName = "base"
-	baseUser = "user"
+	baseUser = box.User
 )
 
 func isBase(key string) bool {
@@ -93,20 +92,7 @@ func sumOfSudo() (string, error) {
 
 // fillBase writes the files of base to a new directory. sudo is the program of that name, or nothing.
 func fillBase(dir, passwd, group string, sudo []byte, oneID bool) error {
-	uid, home := accountFor(passwd, group), "/home/"+baseUser
-	passwd, group = box.Accounts(passwd, group)
-	keep := func(text string) string { // what comes before the account
-		var b strings.Builder
-		for line := range strings.Lines(text) {
-			if !strings.HasPrefix(line, baseUser+":") {
-				b.WriteString(strings.TrimSuffix(line, "\n") + "\n")
-			}
-		}
-		return b.String()
-	}
-	passwd = keep(passwd) + fmt.Sprintf("%s:x:%d:%d::%s:/bin/bash\n", baseUser, uid, uid, home)
-	id := strconv.Itoa(uid)
-	group = keep(group) + baseUser + ":x:" + id + ":\n"
+	passwd, group, uid := box.Accounts(passwd, group)
 	shadow, gshadow, shadowGroup := box.Shadow(passwd, group)
 	var errs []error
 	type file struct {
@@ -150,21 +136,4 @@ func fillBase(dir, passwd, group string, sudo []byte, oneID bool) error {
 		}
 	}
 	return errors.Join(errs...)
-}
-
-// accountFor is the first id from 1000 on that nobody has.
-func accountFor(passwd, group string) int {
-	taken := map[string]bool{}
-	for _, text := range []string{passwd, group} {
-		for line := range strings.Lines(text) {
-			if f := strings.Split(line, ":"); len(f) > 2 && f[0] != baseUser {
-				taken[strings.TrimSpace(f[2])] = true
-			}
-		}
-	}
-	uid := 1000
-	for taken[strconv.Itoa(uid)] {
-		uid++
-	}
-	return uid
 }

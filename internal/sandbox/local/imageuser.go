@@ -109,7 +109,7 @@ func missingAccount(dirs []string) (_ []imageFile, err error) {
 	if _, e := view.ReadFile(shell, 0); errors.Is(e, fs.ErrNotExist) {
 		shell = "/bin/sh"
 	}
-	uid, home := accountFor(passwd, group), "/home/"+baseUser
+	uid, home := box.FreeID(passwd, group), "/home/"+baseUser
 	_, _, shadowGroup := box.Shadow(passwd, group)
 	gid, there := groupOf(group)
 	if !there {
