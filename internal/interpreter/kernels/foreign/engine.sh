@@ -2,10 +2,13 @@
 
 # An interrupt ends the cell, not only the command that runs: from then on each command of it is a return.
 __tend_stop() { ((${#FUNCNAME[@]} <= 2)) || return 2; }
-trap '__tend_name=KeyboardInterrupt; shopt -s extdebug; trap __tend_stop DEBUG' INT
+trap '__tend_end=KeyboardInterrupt; shopt -s extdebug; trap __tend_stop DEBUG' INT
 
 printf '{"type": "ready"}\n' >&99
 while IFS= read -r -d '' -u 98 __tend_left; do
+	trap - DEBUG # an interrupt of the cell before may have come after its end
+	shopt -u extdebug
+	__tend_end=ExitStatus
 	declare -A __tend_before=()
 	__tend_new=()
 	while ((__tend_left-- > 0)); do
@@ -16,7 +19,6 @@ while IFS= read -r -d '' -u 98 __tend_left; do
 		export "$__tend_name=$__tend_value"
 	done
 	IFS= read -r -d '' -u 98 __tend_code
-	__tend_name=ExitStatus
 	# shellcheck disable=SC1091
 	source /dev/stdin <<<"$__tend_code" 98<&- 99>&-
 	__tend_status=$?
@@ -24,7 +26,7 @@ while IFS= read -r -d '' -u 98 __tend_left; do
 	shopt -u extdebug
 	((__tend_status == 0)) ||
 		printf '{"type": "error", "name": "%s", "value": "%d", "traceback": "the cell ended with the status %d"}\n' \
-			$__tend_name $__tend_status $__tend_status >&99
+			$__tend_end $__tend_status $__tend_status >&99
 	for __tend_name in "${__tend_new[@]}"; do unset -v "$__tend_name"; done
 	for __tend_name in "${!__tend_before[@]}"; do export "$__tend_name=${__tend_before[$__tend_name]}"; done
 	printf '{"type": "done"}\n' >&99

@@ -120,7 +120,7 @@ class Kernel(Cells):
     def __init__(self, shell, control, events, connection):
         super().__init__(control, events)
         self.shell, self.connection = shell, connection
-        self.interruptible = False
+        self.interruptible, self.stopped = False, None
         self.over, self.warm = False, False
         self.critical, self.pending = 0, False
         self.unflushed = threading.Event()
@@ -154,6 +154,7 @@ class Kernel(Cells):
             self.flush()
 
     def interrupt(self):
+        self.stopped = self.running  # it may not have begun to run
         signal.pthread_kill(MAIN, signal.SIGINT)
         for child in group():
             try:
@@ -172,6 +173,8 @@ class Kernel(Cells):
         try:
             try:
                 self.interruptible = True
+                if self.stopped == self.cell:
+                    raise KeyboardInterrupt
                 self.shell.run_cell(code, store_history=True)
             finally:
                 self.interruptible = False
