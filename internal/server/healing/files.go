@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -48,10 +49,14 @@ func (h *Healing) watchFiles() *watcher {
 		rules.Ignore = append(rules.Ignore, filepath.ToSlash(rel))
 	}
 	rules.Ignore = slices.Clip(rules.Ignore)
+	known := h.ignored
+	if h.ignoredOf != d {
+		known = func() map[string]bool { return ignoredDirs(ctx, d) }
+	}
 	h.wg.Go(func() {
-		for again := true; again && ctx.Err() == nil; {
+		for ignored, again := known(), true; again && ctx.Err() == nil; ignored = ignoredDirs(ctx, d) {
 			var err error
-			if again, err = h.watchOnce(ctx, d, *rules, w); err != nil && ctx.Err() == nil {
+			if again, err = h.watchOnce(ctx, d, *rules, w, ignored); err != nil && ctx.Err() == nil {
 				h.c.Log.Warn("the files of a service that is broken are not watched", "err", err)
 			}
 		}
@@ -59,10 +64,21 @@ func (h *Healing) watchFiles() *watcher {
 	return w
 }
 
+// learnIgnored has git name the ignored directories while an episode is under way: a change that
+// somebody makes right after it would be missed while git looks for them.
+func (h *Healing) learnIgnored() {
+	d := h.declared
+	if d == nil {
+		return
+	}
+	h.ignored, h.ignoredOf = sync.OnceValue(func() map[string]bool { return ignoredDirs(h.alive, d) }), d
+	ignored := h.ignored
+	h.wg.Go(func() { ignored() })
+}
+
 // watchOnce watches until ctx ends, or something has changed in a directory that git ignores
 // since it began: then it is to be begun again, without that directory.
-func (h *Healing) watchOnce(ctx context.Context, d *declaration, rules config.Watch, w *watcher) (again bool, err error) {
-	ignored := ignoredDirs(ctx, d)
+func (h *Healing) watchOnce(ctx context.Context, d *declaration, rules config.Watch, w *watcher, ignored map[string]bool) (again bool, err error) {
 	for dir := range ignored {
 		rules.Ignore = append(rules.Ignore, dir)
 	}

@@ -70,6 +70,7 @@ func (h *Healing) follow(id string) {
 	ctx, end := context.WithCancel(h.alive)
 	f := &follower{order: o, end: end}
 	h.episode = f
+	h.learnIgnored()
 	f.read(h)
 	h.wg.Go(func() { h.work(ctx, f) })
 }

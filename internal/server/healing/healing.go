@@ -73,11 +73,14 @@ type Healing struct {
 	// followed are the chats that are busy, by ID; that of a service that was declared before, too.
 	followed map[string]*talk
 	watch    *watcher // nil: files are not looked at
-	settle   *time.Timer
-	started  time.Time // when the service started last
-	report   *reporter
-	pruning  sync.Mutex // of those who remove old episodes
-	sweeping sync.Mutex // of those who remove chats
+	// ignored are the directories that git ignores in the project of ignoredOf; see learnIgnored.
+	ignored   func() map[string]bool
+	ignoredOf *declaration
+	settle    *time.Timer
+	started   time.Time // when the service started last
+	report    *reporter
+	pruning   sync.Mutex // of those who remove old episodes
+	sweeping  sync.Mutex // of those who remove chats
 	// comparing is held while the stored data of changes is read.
 	comparing sync.Mutex
 	wg        sync.WaitGroup
