@@ -108,7 +108,7 @@ func TestNothingOfTheMachineIsReachedInside(t *testing.T) {
 	s.Hide = []string{secret + "/key", secret + "/later"}
 	c := w.box(t, s)
 	for line, want := range map[string]string{
-		"id -u; cat /proc/self/uid_map":                                    "0\n         0     100000      65536",
+		"id -u; cat /proc/self/uid_map":                                               "0\n         0     100000      65536",
 		"ls -A /root /home /home/user /run /tmp /var/tmp /boot /mnt /media /srv /sys": "/boot:\n\n/home:\nuser\n\n/home/user:\n\n/media:\n\n/mnt:\n\n/root:\n\n/run:\n\n/srv:\n\n/sys:\n\n/tmp:\n\n/var/tmp:",
 		"ls -A " + config: "open",
 		"ls -A " + secret: "open",

@@ -190,7 +190,7 @@ func TestAProgramInAShadowChangesNothingOfTheBox(t *testing.T) {
 	before := slices.Concat(tree(t, w.spec.Dir), tree(t, w.spec.Layers[0]))
 	s := w.shadow(t)
 	out, status := shell(t, s, "pwd; cat src/a b old/c /srv/share/s; id -u; cat /proc/self/uid_map; ls -A /home; test -x /usr/bin/env && echo programs; exit 7")
-	if want := "/app\na\nupper\nc\nshared\n0\n         0     100000      65536\nprograms\nexit status 7\n"; out != want || status != 7 {
+	if want := "/app\na\nupper\nc\nshared\n0\n         0     100000      65536\nuser\nprograms\nexit status 7\n"; out != want || status != 7 {
 		t.Errorf("it sees, and ends with %d:\n%s", status, out)
 	}
 	out, _ = shell(t, s, "rm -r src; mkdir src; echo new > src/n; echo more >> b; rm old/c; echo x > /usr/x; echo x > /srv/share/s; kill -9 $$")

@@ -137,8 +137,8 @@ func (b *box) Update(ctx context.Context, c driver.Change) (driver.Info, error) 
 	if err != nil {
 		return driver.Info{}, err
 	}
+	info, err := b.Info(ctx) // before the clock looks at a deadline that may be over
 	b.d.clock.Set(b.deadline())
-	info, err := b.Info(ctx)
 	if deadline := !info.Deadline.Equal(before); err == nil && info.State == driver.Ready && (deadline || c.Network != nil) {
 		b.d.cfg.Tell.Of(driver.EventUpdated, info, func(e *driver.Event) { e.Deadline, e.Network = deadline, c.Network != nil })
 	}

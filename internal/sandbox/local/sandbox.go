@@ -140,9 +140,10 @@ func (s *sandbox) Update(ctx context.Context, c driver.Change) (driver.Info, err
 			return driver.Info{}, fmt.Errorf("network of sandbox %s: %w", s.id, err)
 		}
 	}
+	info, err := s.Info(ctx) // before the clock looks at a deadline that may be over
 	s.d.clock.Set(s.deadline())
 	s.updated(before, c.Network != nil)
-	return s.Info(ctx)
+	return info, err
 }
 
 func (s *sandbox) checkNetwork(n *driver.Network) error {
