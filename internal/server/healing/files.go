@@ -78,7 +78,8 @@ func (h *Healing) learnIgnored() {
 
 // watchOnce watches until ctx ends, or something has changed in a directory that git ignores
 // since it began: then it is to be begun again, without that directory.
-func (h *Healing) watchOnce(ctx context.Context, d *declaration, rules config.Watch, w *watcher, ignored map[string]bool) (again bool, err error) {
+func (h *Healing) watchOnce(ctx context.Context, d *declaration, rules config.Watch, w *watcher, ignored map[string]bool) (
+	again bool, err error) {
 	for dir := range ignored {
 		rules.Ignore = append(rules.Ignore, dir)
 	}
