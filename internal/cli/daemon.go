@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 
 	"github.com/tend-run/tend/internal/lib/home"
@@ -45,6 +46,8 @@ type noDaemonError struct {
 	tried []string
 	err   error
 	kept  bool // but processes of a former one run on
+	// system is the socket of root's daemon, which this user has not asked; "": there is none.
+	system string
 }
 
 var errKept = errors.New("the daemon has ended and left its processes")
@@ -53,7 +56,11 @@ func (e *noDaemonError) Error() string {
 	if e.kept {
 		return "no daemon is running, but the processes of the one before are (it ended with --keep); tend run or tend serve takes them over"
 	}
-	return fmt.Sprintf("no daemon is running (tried %s); tend run starts one, tend serve runs one in the foreground, and --url or TEND_URL names another", strings.Join(e.tried, ", "))
+	text := fmt.Sprintf("no daemon is running (tried %s); tend run starts one, tend serve runs one in the foreground, and --url or TEND_URL names another", strings.Join(e.tried, ", "))
+	if e.system != "" {
+		text += fmt.Sprintf(". This machine has a daemon of root's: TEND_URL=unix://%s uses it, for root and members of its group (tend startup --group)", e.system)
+	}
+	return text
 }
 
 func (e *noDaemonError) Unwrap() error { return e.err }
@@ -92,7 +99,11 @@ func (inv *invocation) connectMachine(ctx context.Context) (*daemon, error) {
 		}
 		last = err
 	}
-	return nil, &noDaemonError{tried: tried, err: last}
+	none := &noDaemonError{tried: tried, err: last}
+	if _, err := os.Stat(home.RunDir); err == nil && os.Geteuid() != 0 && inv.flags.StateDir == "" {
+		none.system = home.SystemSocket()
+	}
+	return nil, none
 }
 
 // home is where the daemon is that is named by no URL.

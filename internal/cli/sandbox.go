@@ -23,6 +23,7 @@ type sandboxCmd struct {
 	Cp       sandboxCpCmd       `cmd:"" signals:"int,term,hup" aliases:"copy" help:"Copy files and directories into a sandbox, or out of one."`
 	Ls       sandboxLsCmd       `cmd:"" aliases:"list,ps" help:"List sandboxes."`
 	Inspect  sandboxInspectCmd  `cmd:"" aliases:"info,show" help:"Print all that is known of sandboxes, as JSON."`
+	URL      sandboxURLCmd      `cmd:"" name:"url" aliases:"port" help:"Print the URL of a port of a sandbox."`
 	Logs     sandboxLogsCmd     `cmd:"" signals:"int,term" help:"Print the output of a sandbox's processes."`
 	Stats    sandboxStatsCmd    `cmd:"" signals:"int,term" aliases:"metrics,top" help:"Show what sandboxes use: CPU, memory, disk, tasks."`
 	Start    sandboxStartCmd    `cmd:"" help:"Start stopped sandboxes, and resume paused ones."`

@@ -10,9 +10,11 @@ import (
 	"net/netip"
 	"net/url"
 	"os"
+	"os/user"
 	"path/filepath"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -32,6 +34,7 @@ type serveFlags struct {
 	Socket         string        `name:"socket" placeholder:"PATH" help:"Unix socket; none for no socket. Default: in the state directory if one is given, else /run/tend or $XDG_RUNTIME_DIR/tend; none if systemd passes sockets (LISTEN_FDS)."`
 	PortFile       string        `name:"port-file" placeholder:"FILE" help:"Write the URL here once it serves."`
 	TokenFile      string        `name:"token-file" placeholder:"FILE" help:"File with the token that callers over TCP must send; its mode must be 0600 or less."`
+	Group          string        `name:"group" placeholder:"GROUP" help:"Members of this group may call by the unix socket, too, which is then theirs (mode 0660). They can do all that the daemon can: of root's daemon they are root. Default: the daemon's user and root alone."`
 	DefaultUser    string        `name:"default-user" placeholder:"NAME" help:"User of envd requests that name none. Default: the user that serves."`
 	DefaultWorkdir string        `name:"default-workdir" placeholder:"DIR" help:"Working directory of envd requests that name none. It must exist on this machine; sandboxes have their own. Default: the user's home."`
 	Domain         []string      `name:"domain" placeholder:"DOMAIN" help:"Domain below which sandboxes have host names, as E2B's clients use them: 49983-ID.DOMAIN. You set up its DNS, and the proxy that speaks TLS. Repeatable. With --tls the daemon itself answers, and DOMAIN:PORT names the port. Default: none; tend.localhost with --tls own."`
@@ -151,6 +154,9 @@ func (c *serveCmd) plan(inv *invocation, passed ...string) (*plan, error) {
 	if _, err := p.flags.proxies(); err != nil {
 		return nil, err
 	}
+	if _, err := groupID(p.flags.Group); err != nil {
+		return nil, err
+	}
 	for _, pattern := range p.flags.ImageShare {
 		if _, err := filepath.Match(pattern, ""); err != nil || pattern == "" {
 			return nil, usageError(fmt.Sprintf("--image-share %.200q: write the name of an image, or a pattern such as ghcr.io/acme/*", pattern))
@@ -235,6 +241,22 @@ func (c *serveCmd) plan(inv *invocation, passed ...string) (*plan, error) {
 		p.listen, p.distant = append(p.listen, resolved), true
 	}
 	return p, nil
+}
+
+// groupID is the number of a group that may call; 0: none.
+func groupID(name string) (int, error) {
+	if name == "" {
+		return 0, nil
+	}
+	g, err := user.LookupGroup(name)
+	if err != nil {
+		return 0, usageError(fmt.Sprintf("--group %.80q: there is no such group (groupadd --system %[1]s makes one, and usermod -aG %[1]s USER adds a user)", name))
+	}
+	id, err := strconv.Atoi(g.Gid)
+	if err != nil || id <= 0 {
+		return 0, usageError(fmt.Sprintf("--group %.80q: root's own group is no group of operators; make another one", name))
+	}
+	return id, nil
 }
 
 // networkName is the network of an address as launch wants it.

@@ -221,6 +221,10 @@ func (c *serverRoleCmd) serve(ctx context.Context, inv *invocation, dir string) 
 	if last := len(listeners) - 1; c.Distant {
 		listeners, distant = listeners[:last], listeners[last]
 	}
+	group, err := groupID(c.Group)
+	if err != nil {
+		return err
+	}
 	proxies, err := c.proxies()
 	if err != nil {
 		return err
@@ -232,6 +236,7 @@ func (c *serverRoleCmd) serve(ctx context.Context, inv *invocation, dir string) 
 	return assembly.Run(ctx, assembly.Config{
 		Settings: operator.Settings{
 			StateDir: dir, Listeners: listeners, Distant: distant, Token: protocol.Token(token), TokenFile: c.TokenFile, Insecure: c.Insecure,
+			Group:   group,
 			Domains: domains, TLS: secure, Origins: c.AllowOrigin, Proxies: proxies, PortFile: c.PortFile, URLFile: filepath.Join(dir, home.URLFile),
 			DefaultUser: c.DefaultUser, DefaultWorkdir: c.DefaultWorkdir, Network: network.Config{Reach: reach, Deny: deny},
 			BasePaths: c.BasePath, SandboxDisk: sizes.disk, VolumeDisk: sizes.volume,

@@ -53,7 +53,7 @@ func (c *uiCmd) Ask(ctx context.Context, inv *invocation, d *daemon) error {
 		// As this machine reaches it; the daemon may know another name of itself.
 		url = strings.TrimSuffix(d.url, "/") + "/ui/"
 	case url == "":
-		return errors.New("the daemon listens only on its socket, which no browser can open; end it with tend shutdown --keep, and start it with tend serve, which listens on 127.0.0.1:49983")
+		return errors.New("this daemon is older than this program, and listens only on its socket, which no browser can open; run tend upgrade, which ends no process")
 	}
 	if page.Code != "" {
 		url += "#code=" + page.Code

@@ -46,6 +46,7 @@ type grammar struct {
 	Import   importCmd   `cmd:"" help:"Convert a file of pm2 or process-compose, or a Procfile, to a tend.yaml, and print it." nojson:"it prints YAML in any case"`
 
 	Sandbox  sandboxCmd  `cmd:"" group:"Sandboxes:" aliases:"sandboxes,sbx" help:"Create, use and remove sandboxes: isolated places with their own files and processes."`
+	Forward  forwardCmd  `cmd:"" signals:"int,term" aliases:"port-forward" help:"Pass connections to a port of this machine on to a port of a sandbox."`
 	Template templateCmd `cmd:"" aliases:"templates" help:"Build, list and remove templates for sandboxes."`
 	Image    imageCmd    `cmd:"" aliases:"images" help:"Import, list and remove OCI images for sandboxes."`
 
@@ -56,6 +57,7 @@ type grammar struct {
 	UI       uiCmd       `cmd:"" name:"ui" help:"Open the daemon's page in the browser, logged in."`
 	Upgrade  upgradeCmd  `cmd:"" help:"Replace the roles of a running daemon; nothing is lost."`
 	Shutdown shutdownCmd `cmd:"" help:"End the daemon and its processes."`
+	Startup  startupCmd  `cmd:"" help:"Have systemd start the daemon, and with it its services, when the machine starts."`
 	Torture  tortureCmd  `cmd:"" signals:"int,term" help:"Prove on this machine and filesystem that nothing is lost: kill the roles of a separate daemon." nojson:"its report is for people; the exit status is the result"`
 	Key      keyCmd      `cmd:"" aliases:"keys" help:"Create, list and revoke virtual keys for the gateway to model providers and for reports."`
 	MCP      mcpCmd      `cmd:"" signals:"int,term,hup" name:"mcp" help:"Serve the Model Context Protocol on stdin and stdout: tools for language models." nojson:"its output is the protocol's"`
@@ -71,6 +73,7 @@ type grammar struct {
 	HealEpisode healEpisodeCmd `cmd:"" signals:"int,term" hidden:"" name:"heal-episode" help:"Work on a repair; the daemon starts it."`
 	HealChat    healChatCmd    `cmd:"" signals:"int,term" hidden:"" name:"heal-chat" help:"Work on a turn of a chat; the daemon starts it."`
 	HealProject healProjectCmd `cmd:"" hidden:"" name:"heal-project" help:"Work on the project of a repair; a worker starts it."`
+	OnStop      onStopCmd      `cmd:"" hidden:"" name:"on-stop" help:"What systemd runs before it ends the unit."`
 	Payload     payloadCmd     `cmd:"" hidden:"" help:"Write the keeper's program to stdout."`
 	TortureWork tortureWorkCmd `cmd:"" hidden:"" name:"torture-work" help:"A program that runs under torture."`
 }
@@ -118,16 +121,14 @@ var hints = map[string]string{
 	"exec":          "tend sandbox exec NAME -- CMD runs a command in a sandbox, tend run -- CMD on this machine",
 	"scale":         "each service runs once: declare it in tend.yaml under several names",
 	"rename":        "tend sandbox set NAME --name NEW renames a sandbox; a process keeps its name until tend run --replace --name NAME",
-	"port-forward":  "a process of this machine has the machine's ports; tend sandbox --help says how ports of a sandbox are reached",
-	"port":          "a process of this machine has the machine's ports; tend sandbox --help says how ports of a sandbox are reached",
+	"port":          "a process of this machine has the machine's ports; tend forward SANDBOX PORT and tend sandbox url SANDBOX PORT are for those of a sandbox",
 	"compose":       "tend up, tend down, tend services and tend logs do it for the services of a tend.yaml; tend init writes one for a project",
 	"save":          "nothing has to be saved: services that tend up has started come back with the daemon (docker save: tend image import reads its files)",
 	"resurrect":     "services that tend up has started come back with the daemon: tend services",
-	"startup":       "the packages bring units of systemd: systemctl enable --now tend (docs/install.md)",
-	"unstartup":     "systemctl disable --now tend",
+	"unstartup":     "tend startup --remove",
 	"network":       "networks belong to sandboxes: tend sandbox create --help",
 	"volume":        "directories are shared with a sandbox when it is created: tend sandbox create --help",
-	"expose":        "a process of this machine has the machine's ports; tend sandbox --help says how ports of a sandbox are reached",
+	"expose":        "a process of this machine has the machine's ports; tend forward SANDBOX PORT and tend sandbox url SANDBOX PORT are for those of a sandbox",
 	"login":         "tend image pull reads the logins of docker and podman; TEND_TOKEN and --token are for a daemon",
 	"push":          "tend pushes no images; tend image pull and import bring them here",
 	"detach":        "ctrl-] leaves a process that is attached, and it goes on",

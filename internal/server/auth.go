@@ -24,18 +24,24 @@ import (
 type peer struct {
 	unix bool
 	ask  func() (uid int, err error)
+	// member reports whether it is of the operators' group, on a unix socket. nil: there is none.
+	member func() bool
 
 	once sync.Once
 	uid  int
+	owns bool
 	err  error // the kernel would not say
 }
 
 type peerKey struct{}
 
-// own reports whether the peer is the server's own user or root.
+// own reports whether the peer is the server's own user, root, or one of the operators' group.
 func (p *peer) own() bool {
-	p.once.Do(func() { p.uid, p.err = p.ask() })
-	return p.err == nil && (p.uid == 0 || p.uid == os.Geteuid())
+	p.once.Do(func() {
+		p.uid, p.err = p.ask()
+		p.owns = p.err == nil && (p.uid == 0 || p.uid == os.Geteuid() || p.unix && p.member != nil && p.member())
+	})
+	return p.owns
 }
 
 // withPeer notes the peer of a connection for its requests. One that a stream
@@ -47,7 +53,8 @@ func (s *Server) withPeer(ctx context.Context, c net.Conn) context.Context {
 			return context.WithValue(ctx, peerKey{}, p)
 		}
 	}
-	p := &peer{unix: c.LocalAddr().Network() == "unix", ask: func() (int, error) { return userpeer.UID(wire(c)) }}
+	p := &peer{unix: c.LocalAddr().Network() == "unix", ask: func() (int, error) { return userpeer.UID(wire(c)) },
+		member: func() bool { return s.cfg.Group > 0 && userpeer.Member(c, s.cfg.Group) }}
 	if p.unix || !s.admitsAll() {
 		p.own()
 	}
@@ -85,6 +92,7 @@ func (s *Server) admit(next http.Handler) http.Handler {
 		switch {
 		case known && p.own():
 		case where.Inside(r.Context()) != "": // its sandbox's token is asked for
+		case module.AtDoor(r.Context()): // a login is asked for
 		case known && p.unix:
 			s.metrics.Refused("peer")
 			refuse(w, http.StatusForbidden, "permission_denied",
@@ -127,7 +135,7 @@ func (s *Server) needsToken(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		token := s.token()
 		login := module.Login{Role: module.Owner}
-		if token.Set() && !Trusted(r) && !token.Matches(protocol.Bearer(r)) {
+		if (token.Set() || module.AtDoor(r.Context())) && !Trusted(r) && !token.Matches(protocol.Bearer(r)) {
 			login = module.Login{}
 			if s.cfg.Session != nil {
 				login = s.cfg.Session(r)

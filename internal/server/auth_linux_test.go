@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unsafe"
 
 	"connectrpc.com/connect"
 
@@ -290,6 +291,76 @@ func TestAnotherUserOnTheLoopbackPort(t *testing.T) {
 		got, text := do(t, c, "POST", s.tcp+"/tend.v1.ProcessService/Hello", "{}", map[string]string{"Content-Type": "application/json"})
 		if got != 403 || !strings.Contains(text, "you are user 65534") || !strings.Contains(text, "--token-file") {
 			t.Errorf("%s: %d %s", protocol, got, text)
+		}
+	}
+}
+
+// TestMembersOfTheGroupMayCall: by its socket alone, with the group as the first one or another.
+func TestMembersOfTheGroupMayCall(t *testing.T) {
+	proctest.Root(t)
+	const group, other = 4321, 4322
+	s := serve(t, func(c *Config) { c.Group = group })
+	for _, dir := range []string{s.dir, filepath.Dir(s.dir)} {
+		proctest.Must(t, os.Chmod(dir, 0o711))
+	}
+	var st unix.Stat_t
+	proctest.Eventually(t, "the socket is the group's", func() bool {
+		return unix.Stat(s.socket, &st) == nil && st.Gid == group && st.Mode&0o777 == 0o660
+	})
+	for _, tt := range []struct {
+		name, network string
+		first         int
+		more          []uint32
+		want          int
+	}{
+		{"its first group", "unix", group, nil, 200},
+		{"another of its groups", "unix", other, []uint32{other, group}, 200},
+		{"one of many", "unix", other, append(make([]uint32, 300), group), 200},
+		{"no group of its", "unix", other, []uint32{other}, 0},
+		{"by TCP", "tcp", group, []uint32{group}, 403},
+	} {
+		c := s.client(t, "h1", tt.network)
+		dial := c.Transport.(*http.Transport).DialContext
+		if dial == nil {
+			dial = new(net.Dialer).DialContext
+		}
+		c.Transport.(*http.Transport).DialContext = func(ctx context.Context, network, addr string) (conn net.Conn, err error) {
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				runtime.LockOSThread() // the thread ends with the goroutine
+				var first *uint32
+				if len(tt.more) > 0 {
+					first = &tt.more[0]
+				}
+				for _, call := range [][4]uintptr{
+					{unix.SYS_SETGROUPS, uintptr(len(tt.more)), uintptr(unsafe.Pointer(first))},
+					{unix.SYS_SETRESGID, uintptr(tt.first), uintptr(tt.first), uintptr(tt.first)},
+					{unix.SYS_SETRESUID, 65534, 65534, 65534},
+				} {
+					if _, _, errno := unix.RawSyscall(call[0], call[1], call[2], call[3]); errno != 0 {
+						err = errno
+						return
+					}
+				}
+				conn, err = dial(ctx, network, addr)
+			}()
+			<-done
+			return conn, err
+		}
+		req := proctest.Value(http.NewRequestWithContext(t.Context(), "GET", s.tcp+"/envs", nil))(t)
+		res, err := c.Do(req)
+		switch {
+		case tt.want == 0 && !errors.Is(err, unix.EACCES):
+			t.Errorf("%s: %v", tt.name, err)
+		case tt.want == 0:
+		case err != nil:
+			t.Errorf("%s: %v", tt.name, err)
+		default:
+			res.Body.Close()
+			if res.StatusCode != tt.want {
+				t.Errorf("%s: %d; want %d", tt.name, res.StatusCode, tt.want)
+			}
 		}
 	}
 }

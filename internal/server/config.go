@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"net/netip"
 	"slices"
@@ -40,6 +41,13 @@ type Config struct {
 
 	// Doors have the listening sockets inside sandboxes. nil: there are none.
 	Doors *where.Doors
+
+	// Door is the page's own port, which may be opened at any time: Serve is called once, with
+	// what serves its listeners, and Close at the end. nil: there is none.
+	Door interface {
+		Serve(serve func(net.Listener))
+		Close() error
+	}
 
 	// TokenNow returns the current token, if a part may change it. nil: Token.
 	TokenNow func() protocol.Token

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"sync"
 
+	"github.com/tend-run/tend/internal/protocol/module"
 	"github.com/tend-run/tend/internal/sandbox/driver"
 	where "github.com/tend-run/tend/internal/sandbox/route"
 )
@@ -77,6 +78,23 @@ func (s *Server) innerServer(requests context.Context, wg *sync.WaitGroup) *http
 		wg.Go(func() { // it ends with the listener, or the server
 			_ = srv.Serve(&innerListener{l, id, make(chan struct{}, innerConns)})
 		})
+	})
+	return srv
+}
+
+// doorServer serves the page's own port, whenever it is opened, until it is shut down. Of its
+// requests only those of the page are served, with a login.
+func (s *Server) doorServer(requests context.Context, wg *sync.WaitGroup) *http.Server {
+	srv := &http.Server{
+		Handler: s.handler, ReadHeaderTimeout: s.limits.HeaderTimeout, IdleTimeout: s.limits.IdleTimeout,
+		MaxHeaderBytes: s.limits.HeaderBytes, BaseContext: func(net.Listener) context.Context { return requests },
+		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
+			return s.conns.note(s.withPeer(module.WithDoor(ctx), c), c, stranger)
+		},
+		ConnState: s.conns.state, ErrorLog: log.New(errorLog{s.log}, "", 0),
+	}
+	s.cfg.Door.Serve(func(l net.Listener) {
+		wg.Go(func() { _ = srv.Serve(l) }) // it ends with the listener
 	})
 	return srv
 }

@@ -69,6 +69,9 @@ func (s *Server) mount() (*http.ServeMux, error) {
 	return mux, nil
 }
 
+// pageAPI is the part whose API the page calls.
+const pageAPI = "native"
+
 // hostPattern begins the pattern of requests that a module.Hoster answers. No mux has
 // such a pattern.
 const hostPattern = "host "
@@ -105,6 +108,12 @@ func (s *Server) routed(mux *http.ServeMux, next http.Handler) http.Handler {
 			return
 		}
 		_, r.Pattern = mux.Handler(r)
+		if module.AtDoor(r.Context()) && !s.routes.of(r).Page && s.routes.of(r).name != pageAPI {
+			r.Pattern = ""
+			r = r.WithContext(context.WithValue(r.Context(), hostedKey{}, http.HandlerFunc(http.NotFound)))
+			next.ServeHTTP(w, r)
+			return
+		}
 		for _, p := range s.hosters {
 			h, inside := p.Hosts(r)
 			switch {

@@ -11,12 +11,14 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/tend-run/tend/internal/lib/atomicfile"
 	"github.com/tend-run/tend/internal/lib/budget"
+	"github.com/tend-run/tend/internal/lib/home"
 	"github.com/tend-run/tend/internal/protocol"
 	"github.com/tend-run/tend/internal/protocol/module"
 	"github.com/tend-run/tend/internal/sandbox/driver"
@@ -115,7 +117,13 @@ func (s *Server) Run(ctx context.Context) error {
 	if s.cfg.Doors != nil {
 		servers = append(servers, s.innerServer(requests, &wg))
 	}
-	err := s.announce()
+	if s.cfg.Door != nil {
+		servers = append(servers, s.doorServer(requests, &wg))
+	}
+	err := s.shareSockets()
+	if err == nil {
+		err = s.announce()
+	}
 	if err == nil {
 		select {
 		case <-ctx.Done():
@@ -127,6 +135,11 @@ func (s *Server) Run(ctx context.Context) error {
 		s.farewell()
 	}
 	end()
+	if s.cfg.Door != nil {
+		if err := s.cfg.Door.Close(); err != nil {
+			s.log.Warn("the page's port is not closed", slog.Any("err", err))
+		}
+	}
 	s.drain(servers, cut)
 	if s.cfg.Doors != nil { // none is served after the wait for those that were
 		s.cfg.Doors.Serve(func(_ driver.ID, l net.Listener) { _ = l.Close() })
@@ -181,6 +194,33 @@ func (s *Server) httpServer(requests context.Context, l *protocol.Listener) *htt
 		ConnState: s.conns.state,
 		ErrorLog:  log.New(errorLog{s.log}, "", 0),
 	}
+}
+
+// shareSockets gives the unix sockets to the operators' group. Those that systemd has made are as
+// their unit says.
+func (s *Server) shareSockets() error {
+	if s.cfg.Group <= 0 {
+		return nil
+	}
+	for _, l := range s.cfg.Listeners {
+		a, ok := l.Addr().(*net.UnixAddr)
+		if !ok || !filepath.IsAbs(a.Name) {
+			continue
+		}
+		err := os.Chown(a.Name, -1, s.cfg.Group)
+		if err == nil {
+			err = os.Chmod(a.Name, 0o660)
+		}
+		if dir := filepath.Dir(a.Name); err == nil && dir == home.RunDir {
+			if err = os.Chown(dir, -1, s.cfg.Group); err == nil {
+				err = os.Chmod(dir, 0o750)
+			}
+		}
+		if err != nil {
+			return fmt.Errorf("give the socket to the group: %w", err)
+		}
+	}
+	return nil
 }
 
 // announce writes the port file and the log line that say where the server is.

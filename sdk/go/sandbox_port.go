@@ -51,8 +51,20 @@ func (s *Sandbox) Access(ctx context.Context) (a SandboxAccess, err error) {
 // address. If there is no such address, the error is [process.ErrUnsupported]; Dial
 // needs none.
 func (s *Sandbox) URL(ctx context.Context, port int) (string, error) {
+	if strings.HasPrefix(s.client.url, "unix:") {
+		return "", fmt.Errorf("%w: by a unix socket there is no URL of a port; connect by http://, or use Dial", process.ErrUnsupported)
+	}
+	return s.URLAt(ctx, s.client.base, port)
+}
+
+// URLAt is URL for who reaches the server at a base URL, such as that of [Status].
+func (s *Sandbox) URLAt(ctx context.Context, base string, port int) (string, error) {
 	if err := checkPort(port); err != nil {
 		return "", err
+	}
+	u, err := url.Parse(base)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" {
+		return "", fmt.Errorf("%w: the server has no TCP port (tend serve); Dial needs none", process.ErrUnsupported)
 	}
 	a, err := s.Access(ctx)
 	if err != nil {
@@ -61,10 +73,6 @@ func (s *Sandbox) URL(ctx context.Context, port int) (string, error) {
 	id, err := s.find(ctx)
 	if err != nil {
 		return "", err
-	}
-	u, err := url.Parse(s.client.base)
-	if err != nil || strings.HasPrefix(s.client.url, "unix:") {
-		return "", fmt.Errorf("%w: by a unix socket there is no URL of a port; connect by http://, or use Dial", process.ErrUnsupported)
 	}
 	domain, at := "", u.Port()
 	switch ip := net.ParseIP(u.Hostname()); {

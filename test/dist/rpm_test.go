@@ -19,7 +19,7 @@ func TestTheRPMLosesNothing(t *testing.T) {
 		t.Errorf("its settings are %s", out)
 	}
 	list := r.run("rpm", "-qpl", "/tmp/old.rpm")
-	for _, path := range []string{"/usr/bin/tend", "/usr/share/man/man1/tend-run.1.gz", "/usr/share/zsh/site-functions/_tend", "/usr/lib/systemd/system/tend.socket", "/usr/lib/tend/on-stop", "/usr/lib/tend/apparmor"} {
+	for _, path := range []string{"/usr/bin/tend", "/usr/share/man/man1/tend-run.1.gz", "/usr/share/zsh/site-functions/_tend", "/usr/lib/systemd/system/tend.socket", "/usr/lib/systemd/user/tend.service", "/usr/lib/tend/apparmor"} {
 		if !strings.Contains(list, path+"\n") {
 			t.Errorf("%s is not in it", path)
 		}

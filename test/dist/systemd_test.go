@@ -142,13 +142,18 @@ func TestTheServiceLosesNothing(t *testing.T) {
 	}
 
 	r.run("systemctl", "stop", "tend.service")
-	if out, _ := r.try("systemctl", "is-active", "tend.service", "tend.socket"); out != "inactive\nactive\n" {
-		t.Errorf("after a stop, service and socket are %s", out)
-	}
+	proctest.Eventually(t, "after a stop, service and socket are inactive", func() bool {
+		out, _ := r.try("systemctl", "is-active", "tend.service", "tend.socket")
+		return out == "inactive\ninactive\n"
+	})
 	if out, _ := r.try("sh", "-c", "cat /proc/[0-9]*/comm | grep '^tend'"); out != "" {
 		t.Errorf("a stop leaves %s", out)
 	}
-	// The socket starts the service for the first caller.
+	// It stays stopped until somebody starts it.
+	if out, err := r.try("tend", "ps"); err == nil {
+		t.Errorf("a caller has started it: %s", out)
+	}
+	r.run("systemctl", "start", "tend.service")
 	lines += "bye\n"
 	if out := r.run("tend", "logs", "counts"); out != lines {
 		t.Errorf("after a stop the output is %q; want %q", out, lines)
@@ -186,6 +191,35 @@ func TestTheServiceLosesNothing(t *testing.T) {
 		if r.has(path) {
 			t.Errorf("a purge leaves %s", path)
 		}
+	}
+
+	// tend startup is for a program that no package has installed.
+	r.put(proctest.Value(filepath.Abs("../../bin/tend"))(t), "/usr/local/bin/tend")
+	r.run("chmod", "755", "/usr/local/bin/tend")
+	r.run("groupadd", "--system", "ops")
+	r.run("tend", "startup", "--group", "ops")
+	r.run("sh", "-c", "mkdir -p /srv/app; printf 'services:\n  web: {command: sleep 1000}\n' > /srv/app/tend.yaml; cd /srv/app; tend up -d")
+	nobody := []string{"setpriv", "--reuid", "65534", "--regid", "65534"}
+	as := func(groups ...string) (string, error) {
+		args := append(append(nobody[:len(nobody):len(nobody)], groups...), "tend", "--url", "unix:///run/tend/tend.sock", "services")
+		return r.try(args...)
+	}
+	if out, err := as("--groups", "ops"); err != nil || !strings.Contains(out, "web") {
+		t.Errorf("a member of the group is told %q: %v", out, err)
+	}
+	if out, err := as("--clear-groups"); err == nil {
+		t.Errorf("who is no member is told %q", out)
+	}
+	r.try("systemctl", "--no-block", "poweroff")
+	proctest.Eventually(t, "the machine goes down again", func() bool { return syscall.Kill(r.pid, 0) != nil || !r.has("/") })
+	r = machine(t, dir)
+	proctest.Eventually(t, "the service comes back with the machine", func() bool {
+		out, _ := r.try("tend", "services")
+		return strings.Contains(out, "web") && strings.Contains(out, "running")
+	})
+	r.run("tend", "startup", "--remove")
+	if out, _ := r.try("sh", "-c", "ls -d /etc/systemd/system/tend* /etc/systemd/system/*.wants/tend* 2>/dev/null; cat /proc/[0-9]*/comm | grep -e '^tend-'"); out != "" {
+		t.Errorf("tend startup --remove leaves %s", out)
 	}
 }
 

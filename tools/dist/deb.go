@@ -45,7 +45,7 @@ func deb(b *build) (string, []byte, error) {
 		{path: "conffiles", mode: 0o644, data: conffiles.Bytes()},
 	}
 	for _, name := range []string{"postinst", "prerm", "postrm"} {
-		text, err := b.packaging("deb/" + name)
+		text, err := b.file("packaging/deb/" + name)
 		if err != nil {
 			return "", nil, err
 		}

@@ -35,7 +35,7 @@ func rpm(b *build) (string, []byte, error) {
 	}
 	p.AddFile(rpmpack.RPMFile{Name: "/usr/lib/tend", Mode: 0o40755, Owner: "root", Group: "root", MTime: uint32(b.when.Unix())})
 	for name, add := range map[string]func(string){"post": p.AddPostin, "preun": p.AddPreun, "postun": p.AddPostun} {
-		text, err := b.packaging("rpm/" + name)
+		text, err := b.file("packaging/rpm/" + name)
 		if err != nil {
 			return "", nil, err
 		}

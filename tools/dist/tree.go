@@ -17,6 +17,9 @@ type entry struct {
 	config bool // belongs to the administrator once it is installed
 }
 
+// units has those of systemd, which tend startup writes as well.
+const units = "internal/cli/startup/units"
+
 // installed are the files of the deb and the rpm. zsh is the directory in which that
 // system's zsh looks for the completions of packages.
 func (b *build) installed(zsh string) ([]entry, error) {
@@ -31,14 +34,14 @@ func (b *build) installed(zsh string) ([]entry, error) {
 		mode     int64
 		config   bool
 	}{
-		{"systemd/tend.service", "usr/lib/systemd/system/tend.service", 0o644, false},
-		{"systemd/tend.socket", "usr/lib/systemd/system/tend.socket", 0o644, false},
-		{"lib/on-stop", "usr/lib/tend/on-stop", 0o755, false},
-		{"lib/package", "usr/lib/tend/package", 0o755, false},
-		{"apparmor/tend", "usr/lib/tend/apparmor", 0o644, false},
-		{"default", "etc/default/tend", 0o644, true},
+		{units + "/tend.service", "usr/lib/systemd/system/tend.service", 0o644, false},
+		{units + "/tend.socket", "usr/lib/systemd/system/tend.socket", 0o644, false},
+		{units + "/user.service", "usr/lib/systemd/user/tend.service", 0o644, false},
+		{"packaging/lib/package", "usr/lib/tend/package", 0o755, false},
+		{"packaging/apparmor/tend", "usr/lib/tend/apparmor", 0o644, false},
+		{"packaging/default", "etc/default/tend", 0o644, true},
 	} {
-		data, err := b.packaging(f.from)
+		data, err := b.file(f.from)
 		if err != nil {
 			return nil, err
 		}
@@ -72,10 +75,8 @@ func (b *build) installed(zsh string) ([]entry, error) {
 	return sorted(entries), nil
 }
 
-// packaging reads a file of packaging/.
-func (b *build) packaging(name string) ([]byte, error) {
-	return os.ReadFile(filepath.Join(b.root, "packaging", name))
-}
+// file reads one of the project.
+func (b *build) file(name string) ([]byte, error) { return os.ReadFile(filepath.Join(b.root, name)) }
 
 func sorted(entries []entry) []entry {
 	slices.SortFunc(entries, func(x, y entry) int { return strings.Compare(x.path, y.path) })

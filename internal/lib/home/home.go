@@ -26,6 +26,9 @@ import (
 // writes its URL.
 const URLFile = "url"
 
+// RunDir is where root's daemon has its socket.
+const RunDir = "/run/tend"
+
 const (
 	socketFile   = "tend.sock"
 	socketMaxLen = 107 // sun_path of unix(7), without the final NUL
@@ -65,13 +68,16 @@ func (h Home) Socket() (string, error) {
 	if h.StateDir == "" {
 		switch runtime := h.Getenv("XDG_RUNTIME_DIR"); {
 		case os.Geteuid() == 0:
-			path = filepath.Join("/run/tend", socketFile)
+			path = filepath.Join(RunDir, socketFile)
 		case filepath.IsAbs(runtime) && isOwnDir(runtime):
 			path = filepath.Join(runtime, "tend", socketFile)
 		}
 	}
 	return path, CheckSocket(path)
 }
+
+// SystemSocket is that of root's daemon.
+func SystemSocket() string { return filepath.Join(RunDir, socketFile) }
 
 // CheckSocket reports that the kernel takes no socket at a path of this length.
 func CheckSocket(path string) error {

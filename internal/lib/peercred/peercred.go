@@ -28,6 +28,13 @@ func UID(c net.Conn) (int, error) {
 	return -1, fmt.Errorf("a connection of the type %T has no user: %w", c, errors.ErrUnsupported)
 }
 
+// Member reports whether the process at the other end of a unix socket was in a group when it connected.
+// What is not known is not so.
+func Member(c net.Conn, gid int) bool {
+	u, ok := c.(*net.UnixConn)
+	return ok && unixMember(u, gid)
+}
+
 // ends are the addresses of a connection as its other end sees them.
 type ends struct{ local, remote netip.AddrPort }
 

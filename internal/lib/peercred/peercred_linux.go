@@ -3,8 +3,10 @@ package peercred
 import (
 	"fmt"
 	"net"
+	"slices"
 	"sync/atomic"
 	"syscall"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -90,4 +92,32 @@ func alive(c *net.TCPConn) error {
 		}
 		return nil
 	})
+}
+
+// unixMember looks at the groups at the time of connect (SO_PEERCRED, and SO_PEERGROUPS from Linux 4.13 on).
+func unixMember(c *net.UnixConn, gid int) bool {
+	var groups []uint32
+	err := control(c, func(fd int) error {
+		cred, err := unix.GetsockoptUcred(fd, unix.SOL_SOCKET, unix.SO_PEERCRED)
+		if err != nil {
+			return err
+		}
+		groups = append(groups, cred.Gid)
+		more := make([]uint32, 64)
+		for {
+			size := uint32(len(more) * 4)
+			_, _, errno := unix.Syscall6(unix.SYS_GETSOCKOPT, uintptr(fd), unix.SOL_SOCKET, unix.SO_PEERGROUPS,
+				uintptr(unsafe.Pointer(&more[0])), uintptr(unsafe.Pointer(&size)), 0)
+			if errno == unix.ERANGE && int(size) > len(more)*4 { // so many they are
+				more = make([]uint32, size/4)
+				continue
+			}
+			if errno == 0 {
+				groups = append(groups, more[:size/4]...)
+				return nil
+			}
+			return errno
+		}
+	})
+	return err == nil && slices.Contains(groups, uint32(gid))
 }

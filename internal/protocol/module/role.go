@@ -47,6 +47,15 @@ func WithReader(ctx context.Context) context.Context {
 // secrets from it that give more rights.
 func OnlyReads(ctx context.Context) bool { return ctx.Value(readerKey{}) != nil }
 
+type doorKey struct{}
+
+// WithDoor marks the requests that come by the page's own port: nothing but a login of the page
+// admits them.
+func WithDoor(ctx context.Context) context.Context { return context.WithValue(ctx, doorKey{}, true) }
+
+// AtDoor reports whether a request came so.
+func AtDoor(ctx context.Context) bool { return ctx.Value(doorKey{}) != nil }
+
 type loginKey struct{}
 
 // WithLogin notes the ID of the login that a request comes with.

@@ -15,6 +15,8 @@ import (
 type admin struct {
 	daemon Admin
 	page   Page
+
+	openDoor func() (string, error) // nil: there is none
 }
 
 func unsupported(what string) error {
@@ -56,16 +58,19 @@ func (a *admin) OpenPage(ctx context.Context,
 	if err != nil {
 		return nil, wireError(err)
 	}
-	resp := &tendv1.OpenPageResponse{}
-	reads := req.Msg.GetReadOnly()
-	resp.Code, resp.ReadOnly = a.page.Code(reads), reads
-	if reads && resp.Code == "" {
-		return nil, wireError(errNoLogin)
+	base, reads := status.GetUrl(), req.Msg.GetReadOnly()
+	door := !strings.HasPrefix(base, "http")
+	if door {
+		if a.openDoor == nil {
+			return nil, unsupported("the page")
+		}
+		if base, err = a.openDoor(); err != nil {
+			return nil, wireError(err)
+		}
 	}
-	if base := status.GetUrl(); strings.HasPrefix(base, "http") {
-		resp.Url = base + "/ui/"
-	} else {
-		resp.Code = ""
+	resp := &tendv1.OpenPageResponse{Url: base + "/ui/", Code: a.page.Code(reads, door), ReadOnly: reads}
+	if reads && resp.GetCode() == "" {
+		return nil, wireError(errNoLogin)
 	}
 	return connect.NewResponse(resp), nil
 }

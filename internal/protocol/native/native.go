@@ -32,8 +32,9 @@ type Admin interface {
 
 // Page is what the API has of the page.
 type Page interface {
-	// Code creates a code for one login, which may be read-only. Empty: no login is needed.
-	Code(reads bool) string
+	// Code creates a code for one login, which may be read-only. door: for the page's own port. Empty:
+	// no login is needed.
+	Code(reads, door bool) string
 	// Visitor names the login with which the ports of a sandbox are opened, or the token for "".
 	Visitor(login string) string
 }
@@ -65,6 +66,9 @@ type Config struct {
 	// Page is behind OpenPage, and behind the tickets of ports; nil: "not supported", and the
 	// tickets are of nobody.
 	Page Page
+	// OpenDoor opens a port for the page alone where the daemon listens on no TCP port, and returns
+	// its URL. nil: there is none.
+	OpenDoor func() (string, error)
 	// Usage returns the resource usage of the machine's sessions, by the pid of their
 	// leader. nil: it is unknown.
 	Usage func() map[int]Use
@@ -134,7 +138,7 @@ func (f *Face) Routes() []module.Route {
 		service[tendv1connect.ProcessServiceHandler](tendv1connect.ProcessServiceName, tendv1connect.NewProcessServiceHandler, p, opts),
 		service[tendv1connect.ViewServiceHandler](tendv1connect.ViewServiceName, tendv1connect.NewViewServiceHandler, &views{*p}, opts),
 		service[tendv1connect.AdminServiceHandler](tendv1connect.AdminServiceName, tendv1connect.NewAdminServiceHandler,
-			&admin{f.cfg.Admin, f.cfg.Page}, opts),
+			&admin{f.cfg.Admin, f.cfg.Page, f.cfg.OpenDoor}, opts),
 		service[tendv1connect.SandboxServiceHandler](tendv1connect.SandboxServiceName, tendv1connect.NewSandboxServiceHandler,
 			f.boxes, append(opts[:len(opts):len(opts)], protocol.StrictCodecs())),
 		service[tendv1connect.ImageServiceHandler](tendv1connect.ImageServiceName, tendv1connect.NewImageServiceHandler, images{f.boxes}, opts),

@@ -112,18 +112,21 @@ func (p *Page) VisitorLasts(visitor string) bool {
 	return visitor == p.sessions.mark(false) || p.sessions.role(visitor) == module.Owner
 }
 
-// Code creates a code for one login within a minute; reads: a read-only login. Empty: no
-// login is needed.
-func (p *Page) Code(reads bool) string {
-	if !p.cfg.Token().Set() {
+// Code creates a code for one login within a minute; reads: a read-only login. door: it is for
+// the page's own port, where a login is always needed. Empty: none is needed.
+func (p *Page) Code(reads, door bool) string {
+	if !p.cfg.Token().Set() && !door {
 		return ""
 	}
 	return p.codes.add(reads)
 }
 
+// needed reports whether a request needs a login.
+func (p *Page) needed(r *http.Request) bool { return p.cfg.Token().Set() || module.AtDoor(r.Context()) }
+
 // tell says whether a login is needed, and to whom it cannot tell by a proof, what that must be for.
 func (p *Page) tell(w http.ResponseWriter, r *http.Request) {
-	needed := p.cfg.Token().Set()
+	needed := p.needed(r)
 	f := p.sessions.of(r)
 	in := f.role != module.Nobody
 	if needed && !in {
@@ -142,11 +145,11 @@ func (p *Page) login(w http.ResponseWriter, r *http.Request) {
 	}
 	token, code := p.cfg.Token(), r.Header.Get(codeHeader)
 	used, reads := false, false
-	if token.Set() && code != "" {
+	if p.needed(r) && code != "" {
 		used, reads = p.codes.use(code)
 	}
 	switch {
-	case !token.Set():
+	case !p.needed(r):
 		answer(w, http.StatusOK, map[string]any{})
 		return
 	case used:

@@ -293,8 +293,8 @@ func TestALoginSaysWhenItIsOver(t *testing.T) {
 // used; nothing else is.
 func TestTheOwnerEndsReadOnlyLogins(t *testing.T) {
 	s := serve(t)
-	one, two, owner := s.login(t, "Tend-Code", s.page.Code(true)), s.login(t, "Tend-Code", s.page.Code(true)), s.login(t, byToken...)
-	unused := s.page.Code(true)
+	one, two, owner := s.login(t, "Tend-Code", s.page.Code(true, false)), s.login(t, "Tend-Code", s.page.Code(true, false)), s.login(t, byToken...)
+	unused := s.page.Code(true, false)
 	if status, text, _ := s.do(t, "DELETE", "/ui/readers", "", nil); status != http.StatusOK || strings.TrimSpace(text) != `{"ended":2}` {
 		t.Fatalf("it is %d %s", status, text)
 	}
@@ -346,7 +346,7 @@ func TestBehindTLSTheCookieStaysThere(t *testing.T) {
 
 func TestACodeLogsInOnceWithinAMinute(t *testing.T) {
 	s := serve(t)
-	first, late := s.page.Code(false), s.page.Code(false)
+	first, late := s.page.Code(false, false), s.page.Code(false, false)
 	s.admits(t, s.login(t, "Tend-Code", first), true)
 	refused := func(header ...string) {
 		t.Helper()
@@ -358,9 +358,9 @@ func TestACodeLogsInOnceWithinAMinute(t *testing.T) {
 	refused("Tend-Code", "AAAA")
 	s.now = s.now.Add(codeLifetime)
 	refused("Tend-Code", late)
-	forgotten := s.page.Code(false)
+	forgotten := s.page.Code(false, false)
 	for range maxCodes {
-		s.page.Code(false)
+		s.page.Code(false, false)
 	}
 	refused("Tend-Code", forgotten)
 	refused("Authorization", "Bearer the-toke")
@@ -375,8 +375,8 @@ func TestWithoutATokenNoLoginIsNeeded(t *testing.T) {
 		t.Errorf("with a token: %s", got)
 	}
 	s.token = ""
-	if got := told(); got != `{"in":true,"needed":false,"reads":false}` || s.page.Code(false) != "" {
-		t.Errorf("without: %s, code %q", got, s.page.Code(false))
+	if got := told(); got != `{"in":true,"needed":false,"reads":false}` || s.page.Code(false, false) != "" {
+		t.Errorf("without: %s, code %q", got, s.page.Code(false, false))
 	}
 }
 
@@ -397,7 +397,7 @@ func TestTheOldestOfManySessionsEnds(t *testing.T) {
 func TestACodeForReadingLogsInToReadAlone(t *testing.T) {
 	s := serve(t)
 	role := func(b *browser) module.Role { return s.page.Login(s.request(b)).Role }
-	reader, owner, token := s.login(t, "Tend-Code", s.page.Code(true)), s.login(t, "Tend-Code", s.page.Code(false)), s.login(t, byToken...)
+	reader, owner, token := s.login(t, "Tend-Code", s.page.Code(true, false)), s.login(t, "Tend-Code", s.page.Code(false, false)), s.login(t, byToken...)
 	for range 2 {
 		if role(reader) != module.Reader || role(owner) != module.Owner || role(token) != module.Owner {
 			t.Errorf("they are %v, %v and %v", role(reader), role(owner), role(token))
@@ -417,7 +417,7 @@ func TestACodeForReadingLogsInToReadAlone(t *testing.T) {
 // a login is none, whereas that of an owner lasts.
 func TestAServerFromBeforeReadersAdmitsNone(t *testing.T) {
 	s := serve(t)
-	reader, owner := s.login(t, "Tend-Code", s.page.Code(true)), s.login(t, byToken...)
+	reader, owner := s.login(t, "Tend-Code", s.page.Code(true, false)), s.login(t, byToken...)
 	data := string(proctest.Value(os.ReadFile(s.cfg.File))(t))
 	old := strings.Replace(data, `"reads":true,`, "", 1)
 	if old == data {

@@ -92,6 +92,7 @@ func Run(ctx context.Context, c Config) error {
 	}
 	s, err := server.New(server.Config{
 		Settings: c.Settings, Certificates: certificates, Manager: manager, Driver: set.Driver, Parts: set.Parts, Doors: set.Doors,
+		Door:     set.Door,
 		TokenNow: set.Token, Session: set.Session,
 		Final: daemon.final, Used: idle.Used, Around: sight.Around, Metrics: measured, Budget: held,
 	})

@@ -26,6 +26,9 @@ type Settings struct {
 	// it is from: no sandbox that is isolated sees it.
 	Token     protocol.Token
 	TokenFile string
+	// Group is the ID of a group whose members may call over unix sockets, beside the server's user and
+	// root. 0: there is none.
+	Group int
 	// Insecure allows listeners other than loopback without a token, and callers from any
 	// web page.
 	Insecure bool

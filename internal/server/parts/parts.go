@@ -128,6 +128,8 @@ type Set struct {
 	BasePaths []string
 	// Doors are the listening sockets inside sandboxes.
 	Doors *route.Doors
+	// Door is the page's own port.
+	Door *page.Door
 	// Parts in the order in which they end.
 	Parts []module.Part
 	// Token returns the token of this moment: envd's POST /init may set one.
@@ -273,7 +275,7 @@ func Open(c Config) (*Set, error) {
 		sc.Healer = repair
 	}
 	kept := services.Open(sc)
-	set := &Set{Driver: boxes, BasePaths: c.BasePaths, Doors: doors}
+	set := &Set{Driver: boxes, BasePaths: c.BasePaths, Doors: doors, Door: page.NewDoor(filepath.Join(c.StateDir, "page-port"))}
 	shown, err := page.New(page.Config{
 		Secret: secret, Token: func() protocol.Token { return set.Token() }, File: filepath.Join(c.StateDir, "page-sessions.json"), Log: c.Log,
 	})
@@ -293,7 +295,8 @@ func Open(c Config) (*Set, error) {
 	}
 	api, err := native.New(native.Config{
 		Manager: c.Manager, Driver: boxes, Machine: machine, Admin: c.Admin, Services: services.API{Services: kept}, Chats: chats,
-		Kept: before, Keys: keys{gate}, Page: shown, Usage: usage, Instance: rand.Text(), Version: c.Version, Held: c.Held,
+		Kept: before, Keys: keys{gate}, Page: shown, OpenDoor: set.Door.Open,
+		Usage: usage, Instance: rand.Text(), Version: c.Version, Held: c.Held,
 		Secret: secret, Domains: c.Domains, Dir: filepath.Join(c.StateDir, "builds"),
 	})
 	if err != nil {
