@@ -104,6 +104,21 @@ type Harden struct {
 // used, or no box can be made.
 const WayVariable = "TEND_SANDBOX_WAY"
 
+// WaySharedProc is in Can.Way where boxes would have the /proc of tend itself, and NoProc says why they
+// have none of their own, and what to do.
+const (
+	WaySharedProc = "proc=shared"
+	NoProc        = "parts of /proc are hidden from tend, as in a container, and then the kernel gives a sandbox none: run the container with " +
+		"--security-opt systempaths=unconfined (podman: unmask=ALL; Kubernetes: procMount: Unmasked), or use tend serve --sandbox-proc shared"
+)
+
+// Options of a container: Unfiltered takes from it what forbids system calls, and InContainer is what boxes
+// of a keeper that is root need.
+const (
+	Unfiltered  = "--security-opt seccomp=unconfined --security-opt apparmor=unconfined"
+	InContainer = "in a container: docker run --cap-add SYS_ADMIN --cap-add NET_ADMIN " + Unfiltered + " -v tend:/var/lib/tend"
+)
+
 // Mode says how a box is kept from the machine.
 type Mode uint8
 

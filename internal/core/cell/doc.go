@@ -21,6 +21,9 @@
 // filesystem cannot do so, as an overlay, keeps the machine's owners, who are nobody inside; the
 // skeleton then has its directories, as root's. What is in memory belongs to the box's ids from the first.
 //
+// Where parts of the machine's /proc are hidden, pid 1 mounts its own before it enters the user
+// namespace, if the keeper is root; else it has that of the keeper, which the driver allows.
+//
 // Three things vary: whose the pieces' files are inside (piece.nobody), where the ids of what is
 // written come from (idmapped, or the one id of an ordinary user), and who attaches the parts: the
 // keeper by descriptors, or the child by paths (source). All else is one way, in write.go.
@@ -45,7 +48,7 @@
 // Root, Linux 5.19 (overlays over mounts that show other ids), user namespaces, and a
 // filesystem that can show other ids. Everything else is refused, with the reason. Without root,
 // Linux 5.11 (overlays in user namespaces) and user namespaces for ordinary users. Without cgroup
-// v2 a box can be made; it cannot stand still. The tests run on 6.1, 6.12 (test/kernel) and
+// v2 a box can be made; it cannot stand still. The tests run on 6.1, 6.12, 7.2 (test/kernel) and
 // newer.
 //
 // So nothing is done here that only later kernels allow: no copy of a mount that is not

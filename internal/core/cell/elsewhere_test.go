@@ -49,7 +49,12 @@ func runInside(state, line string) error {
 	if err != nil {
 		return err
 	}
-	out, err := exec.Command("nsenter", "-t", fmt.Sprint(c.PID), "-U", "-m", "-p", "-S", "0", "-G", "0", "/bin/sh", "-c", line).CombinedOutput()
+	who := []string{"-S", "0", "-G", "0"}
+	if w.rootless {
+		who = []string{"--preserve-credentials"} // it is root inside, and may change no groups
+	}
+	args := slices.Concat([]string{"-t", fmt.Sprint(c.PID), "-U", "-m", "-p"}, who, []string{"/bin/sh", "-c", line})
+	out, err := exec.Command("nsenter", args...).CombinedOutput()
 	os.Stdout.Write(out)
 	c.kill()
 	return errors.Join(err, c.End(time.Now().Add(patience)))
@@ -145,6 +150,35 @@ func TestFilesOverARootThatIsAnOverlay(t *testing.T) {
 	}
 }
 
+// masked hides a part of /proc, as engines of containers do.
+const masked = `mount -t tmpfs none /proc/irq; `
+
+// TestWherePartsOfProcAreHidden: root's boxes have a /proc of their own all the same, and others have that of tend, which shows
+// processes by name, and nothing else of them.
+func TestWherePartsOfProcAreHidden(t *testing.T) {
+	const line = `cat /proc/self/comm; ls /proc | grep -x "[0-9]*" | wc -l | grep -cx "[1-9]"; (echo 1 >/proc/sys/kernel/pid_max) 2>/dev/null || echo refused`
+	for name, c := range map[string]struct{ before, run, more, want string }{
+		"root":                        {"", `exec "$1/test"`, "; grep -c tend-sand /proc/1/comm", "cat\n1\nrefused\n1\n"},
+		"root, where / is an overlay": {overlayRoot, `exec chroot . /srv/test`, "; grep -c tend-sand /proc/1/comm", "cat\n1\nrefused\n1\n"},
+		"root, who has tend's":        {"export " + box.WayVariable + "=proc=shared; ", `exec "$1/test"`, looks, "cat\n0\nrefused\nname\n"},
+		"an ordinary user":            {"", ordinary + ` "$1/test"`, looks, "cat\n0\nrefused\nname\n"},
+		"root of a user namespace":    {"", `exec unshare --user --map-root-user "$1/test"`, looks, "cat\n0\nrefused\nname\n"},
+	} {
+		state := "$1/state"
+		if c.before == overlayRoot {
+			state = "/srv/state"
+		}
+		out := string(saidElsewhere(t, masked+c.before+"export "+insideHere+"='"+line+c.more+"'; export "+canHere+`="`+state+`"; `+c.run))
+		if out != c.want {
+			t.Errorf("%s: %q; want %q", name, out, c.want)
+		}
+	}
+}
+
+// looks at pid 1 of the machine.
+const looks = `; test -n "$(cat /proc/1/comm)" && echo name
+	for f in environ mem root/etc/passwd cwd/etc/passwd exe fd/0; do cat /proc/1/$f >/dev/null 2>&1 && echo reads $f; done; true`
+
 // TestWhereBoxesCannotBeHadTheReasonSaysWhatToDo: a machine, or a place on it, that lacks
 // what they take.
 func TestWhereBoxesCannotBeHadTheReasonSaysWhatToDo(t *testing.T) {
@@ -152,7 +186,7 @@ func TestWhereBoxesCannotBeHadTheReasonSaysWhatToDo(t *testing.T) {
 		"an ordinary user": {`export ` + canHere + `="$1/state"; ` + ordinary + ` "$1/test"`, box.LayerUser, "as root"},
 		"an ordinary user without cgroups of its own":          {`export ` + canHere + `="$1/state"; ` + ordinary + ` "$1/test"`, box.LayerMemory, "cgroup"},
 		"an ordinary user in a chroot":                         {`mkdir "$1/r"; mount --rbind / "$1/r"; export ` + canHere + `="$1/state"; exec chroot --userspec 65534:65534 --groups= "$1/r" "$1/test"`, "", "chroot"},
-		"an ordinary user from whom parts of /proc are hidden": {`mount -t tmpfs none /proc/irq; export ` + canHere + `="$1/state"; ` + ordinary + ` "$1/test"`, "", "/proc are hidden"},
+		"an ordinary user from whom parts of /proc are hidden": {masked + `export ` + box.WayVariable + `=proc=inside; export ` + canHere + `="$1/state"; ` + ordinary + ` "$1/test"`, "", "--sandbox-proc shared"},
 		// Ubuntu's kernel makes the namespace, and refuses what is done in it.
 		"an ordinary user whom AppArmor restricts": {`mount -t tmpfs none /proc/sys/kernel; echo 1 >/proc/sys/kernel/apparmor_restrict_unprivileged_userns; export ` + canHere + `="$1/state"; ` + ordinary +
 			fmt.Sprintf(` "$1/test" kernelfault-exec '{"Rules": [{"Call": %d, "Arg": -1, "Errno": %d}]}' "$1/test"`, unix.SYS_MOUNT, unix.EPERM), "", "sysctl -w kernel.apparmor_restrict_unprivileged_userns=0"},

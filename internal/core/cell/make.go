@@ -30,8 +30,9 @@ type Maker struct {
 	forced way
 
 	finding  sync.Mutex
-	found    bool // rootless is known; guarded by finding
-	rootless bool // boxes have one id, the keeper's own; not changed after found
+	found    bool   // rootless is known; guarded by finding
+	rootless bool   // boxes have one id, the keeper's own; not changed after found
+	proc     string // where boxes get their /proc from; guarded by finding
 
 	mu   sync.Mutex
 	made int // boxes so far, for the names of nests; guarded by mu
@@ -83,17 +84,28 @@ func (m *Maker) MakeShadow(s *box.Spec, own, top int) (*Cell, error) {
 
 // how a box is made.
 type how struct {
-	own, top int  // of a shadow; else -1
-	mortal   bool // it ends with the thread that makes it
+	own, top int    // of a shadow; else -1
+	mortal   bool   // it ends with the thread that makes it
+	proc     string // where its /proc comes from
 }
 
-func (m *Maker) make(s *box.Spec, how how) (_ *Cell, err error) {
+func (m *Maker) make(s *box.Spec, how how) (*Cell, error) {
 	if err := m.find(); err != nil {
 		return nil, explain(err)
 	}
 	if err := m.check(s); err != nil {
 		return nil, err
 	}
+	for {
+		how.proc = m.procWay()
+		c, err := m.makeThus(s, how)
+		if err == nil || !m.otherProc(how.proc, err) {
+			return c, err
+		}
+	}
+}
+
+func (m *Maker) makeThus(s *box.Spec, how how) (_ *Cell, err error) {
 	c := &Cell{Spec: *s, dir: m.dir, nest: m.nestName(s.ID), pidfd: -1, Active: active(s, m.groups)}
 	c.Nest = m.groups.Nest(c.nest)
 	f, err := createFile(m.dir, &record{state: making, boot: bootName(), nest: c.nest, spec: *s})

@@ -261,9 +261,17 @@ func whyNoUsers(err error) string {
 	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EUSERS):
 		return " (the sysctl user.max_user_namespaces is 0, or there are as many)"
 	case errors.Is(err, unix.EPERM):
-		return " (tend runs in a chroot, or what it runs in forbids them: a container's filter, or the sysctl kernel.unprivileged_userns_clone)"
+		return " (tend runs in a chroot, or the sysctl kernel.unprivileged_userns_clone is 0, or a container forbids them; " + box.InContainer + ")"
 	}
 	return ""
+}
+
+// whyNotRoot says what root lacks whom the machine refuses something.
+func whyNotRoot(err error) string {
+	if !errors.Is(err, unix.EPERM) {
+		return ""
+	}
+	return " (tend lacks CAP_SYS_ADMIN or CAP_MKNOD of the machine, or a filter of system calls forbids it; " + box.InContainer + ")"
 }
 
 // make makes a stage of which this process, as root, attaches the parts. p.mu is held.
@@ -274,17 +282,13 @@ func (p *parts) make(st *stage) (err error) {
 	if p.void < 0 {
 		if p.void, err = emptyNet(); err != nil {
 			p.void = -1
-			return fmt.Errorf("a network namespace: %w: %w", err, process.ErrUnsupported)
+			return fmt.Errorf("a network namespace: %w%s: %w", err, whyNotRoot(err), process.ErrUnsupported)
 		}
 	}
 	st.void = p.void
 	dev, err := devices(int(st.uid))
 	if err != nil {
-		why := ""
-		if errors.Is(err, unix.EPERM) {
-			why = " (tend is root of a user namespace alone, as in a rootless container, or may make no devices; run it as the machine's root)"
-		}
-		return fmt.Errorf("/dev of sandboxes: %w%s: %w", err, why, process.ErrUnsupported)
+		return fmt.Errorf("/dev of sandboxes: %w%s: %w", err, whyNotRoot(err), process.ErrUnsupported)
 	}
 	attached := []attached{attachedAt(stageDev, dev)}
 	defer func() {

@@ -4,6 +4,7 @@ package cell
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -25,9 +26,19 @@ const namespaceOwner = 0x7ffdfffe
 // no capability away. The new namespace begins without it.
 const keepCapabilities = 1 << 2
 
-// userNamespace returns one in which 0 to box.IDs-1 are uid and up outside. Its
-// maker is a child that lives until the namespace is open.
+// userNamespace returns one in which 0 to box.IDs-1 are uid and up outside. A keeper that may not
+// look into processes of others, as in a container, cannot open one that is not its own.
 func userNamespace(program int, uid uint32) (int, error) {
+	fd, err := userNamespaceOf(program, uid, namespaceOwner)
+	if errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM) {
+		return userNamespaceOf(program, uid, uint32(os.Geteuid()))
+	}
+	return fd, err
+}
+
+// userNamespaceOf makes it as the namespace of an owner. Its maker is a child that lives until the
+// namespace is open.
+func userNamespaceOf(program int, uid, owner uint32) (int, error) {
 	l, err := spawn.NewList(16, 1<<10)
 	if err != nil {
 		return -1, err
@@ -37,7 +48,7 @@ func userNamespace(program int, uid uint32) (int, error) {
 	unlimited := binary.NativeEndian.AppendUint64(nil, math.MaxUint64)
 	l.Try(unix.SYS_PRLIMIT64, 0, unix.RLIMIT_NPROC, l.Bytes(append(unlimited, unlimited...)), 0)
 	l.Try(unix.SYS_PRCTL, unix.PR_SET_SECUREBITS, keepCapabilities, 0, 0, 0)
-	l.Try(unix.SYS_SETRESUID, namespaceOwner, namespaceOwner, namespaceOwner) // where tend is in a container, this id may not exist
+	l.Try(unix.SYS_SETRESUID, uintptr(owner), uintptr(owner), uintptr(owner)) // where tend is in a container, this id may not exist
 	pid := l.Fork("make a user namespace", unix.CLONE_NEWUSER, -1, nil)
 	w := newWriter(l)
 	w.dieWithKeeper()

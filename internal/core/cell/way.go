@@ -3,6 +3,7 @@
 package cell
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -12,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tend-run/tend/internal/core/box"
+	"github.com/tend-run/tend/internal/core/spawn"
 	"github.com/tend-run/tend/process"
 )
 
@@ -20,7 +22,7 @@ type way struct {
 	ids    string // how many a box has
 	owners string // of the machine's files: idmap: their own; nobody, inside
 	attach string // handed: the keeper attaches; path: the child does
-	proc   string // inside: the child mounts it
+	proc   string // inside: the child mounts it; handed: before it enters the user namespace; shared: it is that of tend itself
 }
 
 const (
@@ -31,6 +33,8 @@ const (
 	attachHanded = "handed"
 	attachPath   = "path"
 	procInside   = "inside"
+	procHanded   = "handed"
+	procShared   = "shared"
 )
 
 // Force has boxes made in this way: "ids=1,owners=nobody". It is called before all other methods.
@@ -41,7 +45,7 @@ func (m *Maker) Force(text string) error {
 		values []string
 	}{
 		"ids": {&w.ids, []string{idsOne, idsMany}}, "owners": {&w.owners, []string{ownersIDMap, ownersNobody}},
-		"attach": {&w.attach, []string{attachHanded, attachPath}}, "proc": {&w.proc, []string{procInside}},
+		"attach": {&w.attach, []string{attachHanded, attachPath}}, "proc": {&w.proc, []string{procInside, procHanded, procShared}},
 	}
 	for part := range strings.SplitSeq(text, ",") {
 		if text == "" {
@@ -50,7 +54,7 @@ func (m *Maker) Force(text string) error {
 		name, value, _ := strings.Cut(part, "=")
 		p, ok := parts[name]
 		if !ok || !slices.Contains(p.values, value) {
-			return fmt.Errorf("%s has %q; known are ids=1, ids=65536, owners=idmap, owners=nobody, attach=handed, attach=path and proc=inside: %w",
+			return fmt.Errorf("%s has %q; known are ids=1, ids=65536, owners=idmap, owners=nobody, attach=handed, attach=path, proc=inside, proc=handed and proc=shared: %w",
 				box.WayVariable, part, process.ErrUnsupported)
 		}
 		*p.to = value
@@ -63,6 +67,8 @@ func (m *Maker) Force(text string) error {
 		return fmt.Errorf("%s: with one id owners are nobody, and the parts are attached by path: %w", box.WayVariable, process.ErrUnsupported)
 	case !one && w.attach == attachPath:
 		return fmt.Errorf("%s: parts are attached by path only with ids=1: %w", box.WayVariable, process.ErrUnsupported)
+	case one && w.proc == procHanded:
+		return fmt.Errorf("%s: a /proc is handed only with 65536 ids: %w", box.WayVariable, process.ErrUnsupported)
 	}
 	m.forced = w
 	return nil
@@ -85,8 +91,38 @@ func (m *Maker) find() error {
 		}
 	}
 	m.rootless, m.parts.rootless, m.parts.owners = one, one, m.forced.owners
+	m.proc = cmp.Or(m.forced.proc, procInside)
 	m.found = true
 	return nil
+}
+
+// procWay is where boxes get their /proc from.
+func (m *Maker) procWay() string {
+	m.finding.Lock()
+	defer m.finding.Unlock()
+	return m.proc
+}
+
+// otherProc takes the next way to a /proc if a box could not be made for want of one in the way
+// tried, and reports whether there is one to try. In a user namespace the kernel mounts proc only
+// where nothing lies over parts of the machine's, as it does in most containers.
+func (m *Maker) otherProc(tried string, err error) bool {
+	var e *spawn.ListError
+	if m.forced.proc != "" || !errors.As(err, &e) || !strings.HasPrefix(e.What, stepProc) {
+		return false
+	}
+	m.finding.Lock()
+	defer m.finding.Unlock()
+	switch {
+	case m.proc != tried: // another box has found it
+	case tried == procInside && !m.rootless:
+		m.proc = procHanded
+	case tried != procShared:
+		m.proc = procShared
+	default:
+		return false
+	}
+	return true
 }
 
 // ofTheMachine reports whether this process is in the user namespace of the machine.
@@ -117,11 +153,11 @@ func (p *parts) tryMany() error {
 // used is the way in which a box was made, in a line. nobody: some of the machine's files are nobody's in it.
 func (m *Maker) used(nobody bool) string {
 	if m.rootless {
-		return "ids=1 upper=plain owners=nobody attach=path devices=bound proc=inside"
+		return "ids=1 upper=plain owners=nobody attach=path devices=bound proc=" + m.procWay()
 	}
 	owners := ownersIDMap
 	if nobody {
 		owners = ownersNobody
 	}
-	return "ids=65536 upper=idmap owners=" + owners + " attach=handed devices=made proc=inside"
+	return "ids=65536 upper=idmap owners=" + owners + " attach=handed devices=made proc=" + m.procWay()
 }

@@ -20,7 +20,7 @@ func TestBoxesInForcedWays(t *testing.T) {
 	proctest.Root(t)
 	const tests = "^(TestNothingOfTheMachineIsReachedInside|TestRootInsideBecomesEachUser|TestLayersLieOverEachOther|" +
 		"TestBindsShowWhatTheyShouldAndNoMore|TestABoxComesBackOnItsFiles|TestManyBoxesLeaveNothing)$"
-	for _, forced := range []string{"ids=65536,owners=idmap,attach=handed,proc=inside", "owners=nobody"} {
+	for _, forced := range []string{"ids=65536,owners=idmap,attach=handed,proc=inside", "owners=nobody", "proc=handed"} {
 		t.Run(forced, func(t *testing.T) {
 			cmd := exec.Command(proctest.Value(os.Executable())(t), "-test.v", "-test.run="+tests)
 			cmd.Env = append(os.Environ(), box.WayVariable+"="+forced)
@@ -35,11 +35,13 @@ func TestBoxesInForcedWays(t *testing.T) {
 // TestTheWayIsFoundAndForced: it stands in a line, and no other is gone where a part is forced.
 func TestTheWayIsFoundAndForced(t *testing.T) {
 	for name, c := range map[string]struct{ line, want string }{
-		"root":                     {canHere + `="$1/state" exec "$1/test"`, "ids=65536 upper=idmap owners=idmap attach=handed devices=made proc=inside"},
-		"nobody":                   {box.WayVariable + `=owners=nobody ` + canHere + `="$1/state" exec "$1/test"`, "ids=65536 upper=idmap owners=nobody attach=handed devices=made proc=inside"},
-		"one id":                   {box.WayVariable + `=ids=1 ` + canHere + `="$1/state" exec "$1/test"`, "ids=1 upper=plain owners=nobody attach=path devices=bound proc=inside"},
-		"root of a user namespace": {canHere + `="$1/state" exec unshare --user --map-root-user "$1/test"`, "ids=1 upper=plain owners=nobody attach=path devices=bound proc=inside"},
-		"a root on an overlay":     {overlayRoot + canHere + `=/srv/state exec chroot . /srv/test`, "ids=65536 upper=idmap owners=nobody attach=handed devices=made proc=inside"},
+		"root":                      {canHere + `="$1/state" exec "$1/test"`, "ids=65536 upper=idmap owners=idmap attach=handed devices=made proc=inside"},
+		"nobody":                    {box.WayVariable + `=owners=nobody ` + canHere + `="$1/state" exec "$1/test"`, "ids=65536 upper=idmap owners=nobody attach=handed devices=made proc=inside"},
+		"one id":                    {box.WayVariable + `=ids=1 ` + canHere + `="$1/state" exec "$1/test"`, "ids=1 upper=plain owners=nobody attach=path devices=bound proc=inside"},
+		"root of a user namespace":  {canHere + `="$1/state" exec unshare --user --map-root-user "$1/test"`, "ids=1 upper=plain owners=nobody attach=path devices=bound proc=inside"},
+		"a root on an overlay":      {overlayRoot + canHere + `=/srv/state exec chroot . /srv/test`, "ids=65536 upper=idmap owners=nobody attach=handed devices=made proc=inside"},
+		"a /proc with hidden parts": {masked + canHere + `="$1/state" exec "$1/test"`, "ids=65536 upper=idmap owners=idmap attach=handed devices=made proc=handed"},
+		"the same, for a user":      {masked + `export ` + canHere + `="$1/state"; ` + ordinary + ` "$1/test"`, "ids=1 upper=plain owners=nobody attach=path devices=bound proc=shared"},
 	} {
 		if can := elsewhere(t, c.line); can.Way != c.want || !slices.Contains(can.Layers, box.LayerBase) {
 			t.Errorf("%s: %+v; want %s", name, can, c.want)
@@ -52,7 +54,7 @@ func TestTheWayIsFoundAndForced(t *testing.T) {
 }
 
 func TestAWayThatCannotBeForcedIsRefused(t *testing.T) {
-	for _, text := range []string{"ids=2", "owners", "fast=1", "ids=1,", "ids=1,owners=idmap", "ids=1,attach=handed", "ids=65536,attach=path", "proc=none"} {
+	for _, text := range []string{"ids=2", "owners", "fast=1", "ids=1,", "ids=1,owners=idmap", "ids=1,attach=handed", "ids=65536,attach=path", "ids=1,proc=handed", "proc=none"} {
 		m := proctest.Value(NewMaker(t.TempDir(), nil))(t)
 		if err := m.Force(text); !errors.Is(err, process.ErrUnsupported) || !strings.Contains(err.Error(), box.WayVariable) {
 			t.Errorf("%q: %v", text, err)

@@ -41,6 +41,16 @@ func (m *Maker) write(l *spawn.List, s *box.Spec, h *sources, how how, group int
 		network()
 		l.Call("enter the stage", unix.SYS_SETNS, uintptr(h.kit.stage), unix.CLONE_NEWNS)
 		l.Fork(stepNamespaces, namespaces|unix.CLONE_NEWCGROUP, -1, pid)
+	} else if how.proc == procHanded {
+		network()
+		l.Call(stepCgroups, unix.SYS_UNSHARE, unix.CLONE_NEWCGROUP)
+		// Pid 1 mounts its proc where the kernel asks for no other one: in the mount namespace of the machine.
+		l.Fork(stepNamespaces, unix.CLONE_NEWPID, group, pid)
+		w.handProc()
+		l.Call("enter the user namespace", unix.SYS_SETNS, uintptr(h.kit.ns), unix.CLONE_NEWUSER)
+		l.Call("enter the stage", unix.SYS_SETNS, uintptr(h.kit.stage), unix.CLONE_NEWNS)
+		l.Call(stepNamespaces, unix.SYS_UNSHARE, namespaces&^unix.CLONE_NEWPID)
+		w.beRoot()
 	} else {
 		network()
 		l.Call("enter the user namespace", unix.SYS_SETNS, uintptr(h.kit.ns), unix.CLONE_NEWUSER)
@@ -81,7 +91,7 @@ func (m *Maker) write(l *spawn.List, s *box.Spec, h *sources, how how, group int
 
 	// From here on all names are looked up inside. A root of somebody else's may have put
 	// a link where /proc should be.
-	w.mount("/proc", "proc", plain|unix.MS_NOEXEC, "") // while the stage still has the machine's
+	m.writeProc(&w, how.proc)
 	l.Call("find /proc", unix.SYS_FACCESSAT, spawn.Here, l.Text("/proc/self/status"), 0)
 	l.Call("/dev", unix.SYS_MOVE_MOUNT, keptParts, l.Text(stageDev), spawn.Here, l.Text("/dev"), 0)
 	w.mount("/dev/shm", "tmpfs", plain, shmOptions)
@@ -105,6 +115,40 @@ func (m *Maker) write(l *spawn.List, s *box.Spec, h *sources, how how, group int
 	l.Call("leave the parts", unix.SYS_UMOUNT2, w.dot, unix.MNT_DETACH)
 	l.Call("go to /", unix.SYS_CHDIR, w.root)
 	w.become(h.kit.first, s)
+}
+
+// stepProc is the beginning of the steps that make /proc.
+const stepProc = "mount proc"
+
+// handProc makes a proc of the namespace of pids where it is, and keeps its mount as keptTree.
+func (w *writer) handProc() {
+	w.Call(stepProc+" for it", unix.SYS_FSOPEN, w.Text("proc"), unix.FSOPEN_CLOEXEC)
+	w.Result(0)
+	w.Call(stepProc+" for it", unix.SYS_DUP3, 0, keptSource, unix.O_CLOEXEC)
+	w.Call(stepProc+" for it", unix.SYS_FSCONFIG, keptSource, unix.FSCONFIG_CMD_CREATE, 0, 0, 0)
+	const attr = unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV | unix.MOUNT_ATTR_NOEXEC
+	w.Call(stepProc+" for it", unix.SYS_FSMOUNT, keptSource, unix.FSMOUNT_CLOEXEC, attr)
+	w.Result(0)
+	w.Call(stepProc+" for it", unix.SYS_DUP3, 0, keptTree, unix.O_CLOEXEC)
+}
+
+// writeProc puts /proc in its place, while the stage still has the machine's.
+func (m *Maker) writeProc(w *writer, from string) {
+	switch from {
+	case procHanded:
+		w.move(stepProc, keptTree, "/proc")
+	case procShared:
+		theirs := stageProc
+		if m.rootless {
+			theirs = stageHost + "/proc"
+		}
+		w.Call(stepProc+" of tend", unix.SYS_OPEN_TREE, keptParts, w.Text(theirs), unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_RECURSIVE)
+		w.Result(0)
+		w.Call(stepProc+" of tend", unix.SYS_DUP3, 0, keptTree, unix.O_CLOEXEC)
+		w.move(stepProc, keptTree, "/proc")
+	default:
+		w.mount("/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "")
+	}
 }
 
 // attach puts a part of a box in a place that is there.

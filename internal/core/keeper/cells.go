@@ -95,7 +95,7 @@ func (k *Keeper) findCells() {
 	k.cells.some.L = &k.cells.mu
 	k.cells.board = func() ([]byte, int) { return k.board.Memory(), k.board.FD() }
 	if err := k.scripts.CanEnter(); err != nil {
-		k.cells.why = fmt.Errorf("%w: %w", err, process.ErrUnsupported)
+		k.cells.why = fmt.Errorf("%w; %s: %w", err, box.InContainer, process.ErrUnsupported)
 	} else {
 		k.cells.maker, k.cells.why = k.newMaker()
 	}

@@ -26,6 +26,7 @@ type paperEngine struct {
 	specs map[box.ID]box.Spec  // guarded by mu
 	fail  error                // of the next Make; guarded by mu
 	lacks string               // why there are no boxes; guarded by mu
+	way   string               // in which boxes are made
 	asked int                  // calls of Can and List; guarded by mu
 }
 
@@ -36,7 +37,7 @@ func (e *paperEngine) Can(context.Context) (box.Can, error) {
 	if e.lacks != "" {
 		return box.Can{Missing: []box.Missing{{Reason: e.lacks}}}, nil
 	}
-	return box.Can{Mode: box.ModeUser, Layers: []string{box.LayerPID, box.LayerMount, box.LayerUser, box.LayerFreeze},
+	return box.Can{Mode: box.ModeUser, Way: e.way, Layers: []string{box.LayerPID, box.LayerMount, box.LayerUser, box.LayerFreeze},
 		Missing: []box.Missing{{Layer: box.LayerTasks, Reason: "paper"}, {Layer: box.LayerMemory, Reason: "paper"}, {Layer: box.LayerDisk, Reason: "paper"}}}, nil
 }
 

@@ -211,6 +211,23 @@ func TestADeadlineRestsWhileASandboxIsPaused(t *testing.T) {
 	}
 }
 
+// TestTheDaemonsProcIsSharedByChoice: where boxes would see the /proc of the daemon there are none without the operator's word.
+func TestTheDaemonsProcIsSharedByChoice(t *testing.T) {
+	t.Parallel()
+	for _, shared := range []bool{false, true} {
+		cfg, e := onPaper(t)
+		e.way, cfg.SharedProc = "ids=1 proc=shared", shared
+		d := openOn(t, cfg)
+		_, err := d.Create(t.Context(), driver.Spec{})
+		if refused := err != nil && strings.Contains(err.Error(), "--sandbox-proc shared"); refused == shared || shared && err != nil {
+			t.Errorf("shared %v: %v", shared, err)
+		}
+		if missing := strings.Join(d.Capabilities().Missing, ";"); strings.Contains(missing, "--sandbox-proc shared") == shared {
+			t.Errorf("shared %v: missing is %q", shared, missing)
+		}
+	}
+}
+
 // TestWhereThereAreNoBoxesACreationSaysWhy: and the keeper is left alone otherwise. When
 // another one takes its place, sandboxes can be made.
 func TestWhereThereAreNoBoxesACreationSaysWhy(t *testing.T) {

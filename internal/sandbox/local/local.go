@@ -59,6 +59,9 @@ type Config struct {
 	Hide []string
 	// Show are more directories of this machine that sandboxes see (box.CheckShown).
 	Show []string
+	// SharedProc: where the kernel gives sandboxes no /proc of their own, they see the daemon's. Else
+	// there are none then.
+	SharedProc bool
 	// Network decides what sandboxes reach. nil: what this machine reaches, without rules.
 	Network *network.Host
 	// Door serves a listening socket inside of a sandbox that has an E2BTemplate, at the
@@ -217,6 +220,9 @@ func (d *Driver) join(ctx context.Context) error {
 	can, err := d.cfg.Engine.Can(ctx)
 	if err != nil {
 		return err
+	}
+	if slices.Contains(strings.Fields(can.Way), box.WaySharedProc) && !d.cfg.SharedProc {
+		can = box.Can{Missing: []box.Missing{{Reason: box.NoProc}}}
 	}
 	if d.can = can; can.Mode == 0 {
 		d.asked = time.Now()

@@ -57,6 +57,8 @@ type Settings struct {
 	Network network.Config
 	// BasePaths are directories of this machine that isolated sandboxes see beside programs and libraries.
 	BasePaths []string
+	// SharedProc: isolated sandboxes see this container's /proc where the kernel gives them none of their own.
+	SharedProc bool
 	// SandboxDisk is the disk of an isolated sandbox that asks for none, bytes; 0: it has no
 	// limit.
 	SandboxDisk int64

@@ -194,7 +194,8 @@ func openDriver(c *Config, cells *codes.Service, doors *route.Doors, outside *ne
 	}
 	full, err := local.Open(local.Config{
 		Dir: filepath.Join(c.StateDir, "sandboxes"), State: c.StateDir, Manager: c.Manager, Inside: c.Inside, Engine: c.Boxes,
-		Hide: hidden(&c.Settings), Show: c.BasePaths, Network: outside, Spare: !c.NoSpare, Disk: c.SandboxDisk, VolumeDisk: c.VolumeDisk,
+		Hide: hidden(&c.Settings), Show: c.BasePaths, SharedProc: c.SharedProc,
+		Network: outside, Spare: !c.NoSpare, Disk: c.SandboxDisk, VolumeDisk: c.VolumeDisk,
 		Door: doors.Open, Tell: tell, ShareImages: c.ShareImages, Log: c.Log,
 		Warm: func(ctx context.Context, id driver.ID, in driver.Access) error {
 			return cells.Warm(ctx, codes.Box{ID: string(id), Access: in})
