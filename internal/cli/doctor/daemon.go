@@ -5,6 +5,8 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+
+	"github.com/tend-run/tend/internal/core/box"
 )
 
 // Promise is what a daemon says of one thing that it promises, as in the JSON of tend status.
@@ -46,7 +48,7 @@ var mends = map[string]string{
 }
 
 // isolates is what isolated sandboxes need as a rule: the detail says what is missing here.
-const isolates = "sudo tend serve, on Linux 5.19 or later; in a container: docker run --privileged -v tend:/var/lib/tend"
+const isolates = "sudo tend serve, on Linux 5.19 or later; " + box.InContainer
 
 const groupsWritable = "mount -t cgroup2 cgroup2 /sys/fs/cgroup, and tend as root (docker run --privileged; Delegate=yes in a systemd unit)"
 

@@ -25,12 +25,12 @@ func (m *Maker) Can() (can box.Can) {
 	m.probing.Lock()
 	defer m.probing.Unlock()
 	if err := m.find(); err != nil {
-		return box.Can{Missing: []box.Missing{{Reason: explain(err).Error()}}}
+		return none(explain(err))
 	}
 	if !m.ok {
 		if m.noBase = m.probe(box.BaseHost); m.noBase != nil {
 			if err := m.probe(box.BaseNone); err != nil { // which takes less
-				return box.Can{Missing: []box.Missing{{Reason: err.Error()}}}
+				return none(err)
 			}
 		}
 		m.ok = true
@@ -64,6 +64,23 @@ func (m *Maker) Can() (can box.Can) {
 	return can
 }
 
+// none is the answer where no box can be made.
+func none(err error) box.Can {
+	var name unix.Utsname
+	var major, minor int
+	_ = unix.Uname(&name) // never fails
+	release := unix.ByteSliceToString(name.Release[:])
+	if _, err := fmt.Sscanf(release, "%d.%d", &major, &minor); err == nil && tooOld(major, minor) {
+		release = "sandboxes need Linux 5.19, or 5.11 where tend is not root, and this is " + release + ": "
+	} else {
+		release = ""
+	}
+	return box.Can{Missing: []box.Missing{{Reason: release + err.Error()}}}
+}
+
+// tooOld is true for kernels in which nothing makes a box: what such a kernel says is often no help.
+func tooOld(major, minor int) bool { return major < 5 || major == 5 && minor < 11 }
+
 // probe makes a box and ends it. m.probing is held.
 func (m *Maker) probe(base box.Base) error {
 	dir := filepath.Join(m.parts.dir, "probe")
@@ -89,7 +106,7 @@ func (m *Maker) probe(base box.Base) error {
 	if err != nil {
 		return err
 	}
-	m.way = m.used(m.parts.showsNobody())
+	m.way = m.used(m.parts.shows())
 	err = c.Furnish()
 	c.kill()
 	if eerr := c.End(time.Now().Add(undoWait)); err == nil {

@@ -150,6 +150,15 @@ func TestFilesOverARootThatIsAnOverlay(t *testing.T) {
 	}
 }
 
+// TestDevicesOfAKeeperThatMakesNone are the machine's.
+func TestDevicesOfAKeeperThatMakesNone(t *testing.T) {
+	const line = `head -c 3 /dev/urandom | wc -c; echo x >/dev/null && (echo x >/dev/full) 2>/dev/null || echo full; touch /dev/x 2>/dev/null || echo closed; stat -c %t:%T /dev/zero`
+	got := string(saidElsewhere(t, "export "+insideHere+"='"+line+"'; "+canHere+`="$1/state" exec setpriv --bounding-set=-mknod "$1/test"`))
+	if want := "3\nfull\nclosed\n1:5\n"; got != want {
+		t.Errorf("%q; want %q", got, want)
+	}
+}
+
 // masked hides a part of /proc, as engines of containers do.
 const masked = `mount -t tmpfs none /proc/irq; `
 

@@ -27,6 +27,7 @@ type parts struct {
 	dir      string // below it, for a program that may not lie in memory; the stage is made over it
 	rootless bool   // boxes have one id: they attach by paths, in a user namespace of the keeper's own
 	owners   string // of the machine's files, if that is forced
+	devices  string // those of /dev, if that is forced
 
 	mu     sync.Mutex
 	first  int          // the program of pid 1; guarded by mu
@@ -55,6 +56,7 @@ type stage struct {
 	mounts        int // an ordinary user's: /proc/self/mountinfo, open: it says when the mounts change
 	pieces        []piece
 	nobody        bool  // some of their owners are nobody inside
+	bound         bool  // its devices are the machine's
 	noBase        error // an ordinary user's: why there are no pieces
 }
 
@@ -177,11 +179,15 @@ func (p *parts) forgetTrials() {
 	})
 }
 
-// showsNobody reports whether there is a stage in which some of the machine's files are nobody's.
-func (p *parts) showsNobody() bool {
+// shows says how the stages are that there are: some of the machine's files are nobody's in one, and
+// in one the devices are the machine's.
+func (p *parts) shows() (nobody, bound bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return slices.ContainsFunc(p.stages, func(st *stage) bool { return st.nobody })
+	for _, st := range p.stages {
+		nobody, bound = nobody || st.nobody, bound || st.bound
+	}
+	return nobody, bound
 }
 
 // fits reports whether a box may begin in the stage.
@@ -271,7 +277,7 @@ func whyNotRoot(err error) string {
 	if !errors.Is(err, unix.EPERM) {
 		return ""
 	}
-	return " (tend lacks CAP_SYS_ADMIN or CAP_MKNOD of the machine, or a filter of system calls forbids it; " + box.InContainer + ")"
+	return " (tend lacks CAP_SYS_ADMIN of the machine, or a filter of system calls forbids it; " + box.InContainer + ")"
 }
 
 // make makes a stage of which this process, as root, attaches the parts. p.mu is held.
@@ -286,7 +292,7 @@ func (p *parts) make(st *stage) (err error) {
 		}
 	}
 	st.void = p.void
-	dev, err := devices(int(st.uid))
+	dev, bound, err := devices(int(st.uid), p.devices)
 	if err != nil {
 		return fmt.Errorf("/dev of sandboxes: %w%s: %w", err, whyNotRoot(err), process.ErrUnsupported)
 	}
@@ -316,7 +322,8 @@ func (p *parts) make(st *stage) (err error) {
 			return err
 		}
 	}
-	if st.mnt, err = newStage(st.ns, p.first, p.dir, attached); err != nil {
+	st.bound = bound
+	if st.mnt, err = newStage(st.ns, p.first, p.dir, attached, bound); err != nil {
 		return fmt.Errorf("the stage of sandboxes: %w", err)
 	}
 	return nil
@@ -441,51 +448,66 @@ func emptyNet() (int, error) {
 var deviceLinks = [][2]string{{"ptmx", "pts/ptmx"}, {"fd", "/proc/self/fd"}, {"stdin", "/proc/self/fd/0"},
 	{"stdout", "/proc/self/fd/1"}, {"stderr", "/proc/self/fd/2"}}
 
-// devices returns a detached filesystem with the few devices that programs need. They belong to
-// root inside, whose id outside is root. Nobody can write to it once it is made.
-func devices(root int) (fd int, err error) {
+// device is one of the few that programs need. Its group is inside.
+type device struct {
+	name         string
+	major, minor uint32
+	gid          int
+}
+
+var nodes = []device{{"null", 1, 3, 0}, {"zero", 1, 5, 0}, {"full", 1, 7, 0}, {"random", 1, 8, 0}, {"urandom", 1, 9, 0}, {"tty", 5, 0, 5}}
+
+// devices returns a detached filesystem with the devices. They belong to root inside, whose id outside
+// is root. Nobody can write to it once it is made. bound: this process may make no nodes, and the
+// machine's are to be bound over files. way: "", or what of the two is to be.
+func devices(root int, way string) (fd int, bound bool, err error) {
 	if fd, err = newfs.Mount("tmpfs", unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NOEXEC, "mode=755", fmt.Sprintf("uid=%d", root),
 		fmt.Sprintf("gid=%d", root)); err != nil {
-		return -1, err
+		return -1, false, err
 	}
 	defer func() {
 		if err != nil {
 			unix.Close(fd)
 		}
 	}()
-	for name, d := range map[string]struct {
-		major, minor uint32
-		gid          int
-	}{"null": {1, 3, 0}, "zero": {1, 5, 0}, "full": {1, 7, 0}, "random": {1, 8, 0}, "urandom": {1, 9, 0}, "tty": {5, 0, 5}} {
-		if err := unix.Mknodat(fd, name, unix.S_IFCHR, int(unix.Mkdev(d.major, d.minor))); err != nil {
-			return -1, err
+	bound = way == devicesBound
+	for _, d := range nodes {
+		err := error(unix.EPERM)
+		if !bound {
+			err = unix.Mknodat(fd, d.name, unix.S_IFCHR, int(unix.Mkdev(d.major, d.minor)))
 		}
-		if err := unix.Fchmodat(fd, name, 0o666, 0); err != nil {
-			return -1, err
+		if bound = err == unix.EPERM && way != devicesMade; bound {
+			err = unix.Mknodat(fd, d.name, unix.S_IFREG, 0)
 		}
-		if err := unix.Fchownat(fd, name, root, root+d.gid, 0); err != nil {
-			return -1, err
+		if err != nil {
+			return -1, bound, err
+		}
+		if err := unix.Fchmodat(fd, d.name, 0o666, 0); err != nil {
+			return -1, bound, err
+		}
+		if err := unix.Fchownat(fd, d.name, root, root+d.gid, 0); err != nil {
+			return -1, bound, err
 		}
 	}
 	for _, name := range []string{"pts", "shm"} {
 		if err := errors.Join(unix.Mkdirat(fd, name, 0o755), unix.Fchownat(fd, name, root, root, 0)); err != nil {
-			return -1, err
+			return -1, bound, err
 		}
 	}
 	for _, link := range deviceLinks {
 		if err := unix.Symlinkat(link[1], fd, link[0]); err != nil {
-			return -1, err
+			return -1, bound, err
 		}
 	}
 	pick, err := unix.Fspick(fd, "", unix.FSPICK_CLOEXEC|unix.FSPICK_EMPTY_PATH)
 	if err != nil {
-		return -1, err
+		return -1, bound, err
 	}
 	defer unix.Close(pick)
 	if err := unix.FsconfigSetFlag(pick, "ro"); err != nil {
-		return -1, err
+		return -1, bound, err
 	}
-	return fd, unix.FsconfigReconfigure(pick)
+	return fd, bound, unix.FsconfigReconfigure(pick)
 }
 
 // emptied removes what the kernel left in the work directory of an overlay: a volatile

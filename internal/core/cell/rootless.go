@@ -102,10 +102,10 @@ func writeRootless(l *spawn.List, program int, dir string) (w stageWriter, pid *
 	w.Call("mount the skeleton", unix.SYS_MOUNT, w.none, w.Text(stageBase), w.memory, 0, w.Text("mode=755,size=256m"))
 	w.Call("mount /dev", unix.SYS_MOUNT, w.none, w.Text(stageDev), w.memory, unix.MS_NOSUID|unix.MS_NOEXEC, w.options)
 	w.Call("go to /dev", unix.SYS_CHDIR, w.Text(stageDev))
-	for _, name := range []string{"null", "zero", "full", "random", "urandom", "tty"} {
-		w.Call("make "+name, unix.SYS_MKNODAT, spawn.Here, w.Text(name), unix.S_IFREG|0o666, 0)
-		w.Call("bind /dev/"+name, unix.SYS_MOUNT, w.Text("/dev/"+name), w.Text(name), 0, unix.MS_BIND, 0)
+	for _, d := range nodes {
+		w.Call("make "+d.name, unix.SYS_MKNODAT, spawn.Here, w.Text(d.name), unix.S_IFREG|0o666, 0)
 	}
+	w.bindDevices("")
 	for _, name := range []string{"pts", "shm"} {
 		w.mkdir(name)
 	}

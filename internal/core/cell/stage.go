@@ -168,6 +168,13 @@ func (w *stageWriter) places(parts ...string) {
 	}
 }
 
+// bindDevices puts the machine's devices over files.
+func (w *stageWriter) bindDevices(dir string) {
+	for _, d := range nodes {
+		w.Call("bind /dev/"+d.name, unix.SYS_MOUNT, w.Text("/dev/"+d.name), w.Text(dir+d.name), 0, unix.MS_BIND, 0)
+	}
+}
+
 // end makes the stage the root, and waits. back leads to it.
 func (w *stageWriter) end(back string, program int) {
 	w.Call("go back", unix.SYS_CHDIR, w.Text(back))
@@ -177,9 +184,10 @@ func (w *stageWriter) end(back string, program int) {
 }
 
 // newStage makes the stage of a user namespace, with these detached mounts in its parts. Its maker is
-// a child that lives until the namespace is open. dir is a directory of the keeper's.
-func newStage(ns, program int, dir string, parts []attached) (int, error) {
-	l, err := spawn.NewList(64+stageLayers+2*len(parts), 16<<10+len(dir)+64*len(parts))
+// a child that lives until the namespace is open. dir is a directory of the keeper's. bound: the machine's
+// devices are put over the files in /dev.
+func newStage(ns, program int, dir string, parts []attached, bound bool) (int, error) {
+	l, err := spawn.NewList(64+stageLayers+2*len(parts)+len(nodes), 16<<10+len(dir)+64*len(parts))
 	if err != nil {
 		return -1, err
 	}
@@ -196,6 +204,9 @@ func newStage(ns, program int, dir string, parts []attached) (int, error) {
 	for _, p := range parts {
 		w.mkdir(p.name)
 		w.move("attach "+p.name, p.fd, p.name)
+	}
+	if bound {
+		w.bindDevices(stageDev + "/")
 	}
 	w.Call("bind proc", unix.SYS_MOUNT, w.Text("/proc"), w.Text(stageProc), 0, unix.MS_BIND|unix.MS_REC, 0)
 	w.readOnly()

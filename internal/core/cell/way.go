@@ -19,10 +19,11 @@ import (
 
 // way is how boxes are made. Empty parts are found by trying.
 type way struct {
-	ids    string // how many a box has
-	owners string // of the machine's files: idmap: their own; nobody, inside
-	attach string // handed: the keeper attaches; path: the child does
-	proc   string // inside: the child mounts it; handed: before it enters the user namespace; shared: it is that of tend itself
+	ids     string // how many a box has
+	owners  string // of the machine's files: idmap: their own; nobody, inside
+	attach  string // handed: the keeper attaches; path: the child does
+	devices string // made, or bound from the machine
+	proc    string // inside: the child mounts it; handed: before it enters the user namespace; shared: it is that of tend itself
 }
 
 const (
@@ -32,6 +33,8 @@ const (
 	ownersNobody = "nobody"
 	attachHanded = "handed"
 	attachPath   = "path"
+	devicesMade  = "made"
+	devicesBound = "bound"
 	procInside   = "inside"
 	procHanded   = "handed"
 	procShared   = "shared"
@@ -45,7 +48,8 @@ func (m *Maker) Force(text string) error {
 		values []string
 	}{
 		"ids": {&w.ids, []string{idsOne, idsMany}}, "owners": {&w.owners, []string{ownersIDMap, ownersNobody}},
-		"attach": {&w.attach, []string{attachHanded, attachPath}}, "proc": {&w.proc, []string{procInside, procHanded, procShared}},
+		"attach": {&w.attach, []string{attachHanded, attachPath}}, "devices": {&w.devices, []string{devicesMade, devicesBound}},
+		"proc": {&w.proc, []string{procInside, procHanded, procShared}},
 	}
 	for part := range strings.SplitSeq(text, ",") {
 		if text == "" {
@@ -54,7 +58,8 @@ func (m *Maker) Force(text string) error {
 		name, value, _ := strings.Cut(part, "=")
 		p, ok := parts[name]
 		if !ok || !slices.Contains(p.values, value) {
-			return fmt.Errorf("%s has %q; known are ids=1, ids=65536, owners=idmap, owners=nobody, attach=handed, attach=path, proc=inside, proc=handed and proc=shared: %w",
+			return fmt.Errorf("%s has %q; known are ids=1, ids=65536, owners=idmap, owners=nobody, attach=handed, attach=path, "+
+				"devices=made, devices=bound, proc=inside, proc=handed and proc=shared: %w",
 				box.WayVariable, part, process.ErrUnsupported)
 		}
 		*p.to = value
@@ -63,8 +68,8 @@ func (m *Maker) Force(text string) error {
 	switch {
 	case w.ids == idsMany && os.Geteuid() != 0:
 		return fmt.Errorf("%s: 65536 ids of a sandbox take root: %w", box.WayVariable, process.ErrUnsupported)
-	case one && (w.owners == ownersIDMap || w.attach == attachHanded):
-		return fmt.Errorf("%s: with one id owners are nobody, and the parts are attached by path: %w", box.WayVariable, process.ErrUnsupported)
+	case one && (w.owners == ownersIDMap || w.attach == attachHanded || w.devices == devicesMade):
+		return fmt.Errorf("%s: with one id owners are nobody, the parts are attached by path, and devices are bound: %w", box.WayVariable, process.ErrUnsupported)
 	case !one && w.attach == attachPath:
 		return fmt.Errorf("%s: parts are attached by path only with ids=1: %w", box.WayVariable, process.ErrUnsupported)
 	case one && w.proc == procHanded:
@@ -90,7 +95,7 @@ func (m *Maker) find() error {
 			return err
 		}
 	}
-	m.rootless, m.parts.rootless, m.parts.owners = one, one, m.forced.owners
+	m.rootless, m.parts.rootless, m.parts.owners, m.parts.devices = one, one, m.forced.owners, m.forced.devices
 	m.proc = cmp.Or(m.forced.proc, procInside)
 	m.found = true
 	return nil
@@ -143,7 +148,7 @@ func (p *parts) tryMany() error {
 		return err
 	}
 	unix.Close(ns)
-	dev, err := devices(probeBase)
+	dev, _, err := devices(probeBase, p.devices)
 	if err != nil {
 		return err
 	}
@@ -151,13 +156,17 @@ func (p *parts) tryMany() error {
 }
 
 // used is the way in which a box was made, in a line. nobody: some of the machine's files are nobody's in it.
-func (m *Maker) used(nobody bool) string {
+// bound: its devices are the machine's.
+func (m *Maker) used(nobody, bound bool) string {
 	if m.rootless {
 		return "ids=1 upper=plain owners=nobody attach=path devices=bound proc=" + m.procWay()
 	}
-	owners := ownersIDMap
+	owners, devices := ownersIDMap, devicesMade
 	if nobody {
 		owners = ownersNobody
 	}
-	return "ids=65536 upper=idmap owners=" + owners + " attach=handed devices=made proc=" + m.procWay()
+	if bound {
+		devices = devicesBound
+	}
+	return "ids=65536 upper=idmap owners=" + owners + " attach=handed devices=" + devices + " proc=" + m.procWay()
 }

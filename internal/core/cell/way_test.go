@@ -35,13 +35,14 @@ func TestBoxesInForcedWays(t *testing.T) {
 // TestTheWayIsFoundAndForced: it stands in a line, and no other is gone where a part is forced.
 func TestTheWayIsFoundAndForced(t *testing.T) {
 	for name, c := range map[string]struct{ line, want string }{
-		"root":                      {canHere + `="$1/state" exec "$1/test"`, "ids=65536 upper=idmap owners=idmap attach=handed devices=made proc=inside"},
-		"nobody":                    {box.WayVariable + `=owners=nobody ` + canHere + `="$1/state" exec "$1/test"`, "ids=65536 upper=idmap owners=nobody attach=handed devices=made proc=inside"},
-		"one id":                    {box.WayVariable + `=ids=1 ` + canHere + `="$1/state" exec "$1/test"`, "ids=1 upper=plain owners=nobody attach=path devices=bound proc=inside"},
-		"root of a user namespace":  {canHere + `="$1/state" exec unshare --user --map-root-user "$1/test"`, "ids=1 upper=plain owners=nobody attach=path devices=bound proc=inside"},
-		"a root on an overlay":      {overlayRoot + canHere + `=/srv/state exec chroot . /srv/test`, "ids=65536 upper=idmap owners=nobody attach=handed devices=made proc=inside"},
-		"a /proc with hidden parts": {masked + canHere + `="$1/state" exec "$1/test"`, "ids=65536 upper=idmap owners=idmap attach=handed devices=made proc=handed"},
-		"the same, for a user":      {masked + `export ` + canHere + `="$1/state"; ` + ordinary + ` "$1/test"`, "ids=1 upper=plain owners=nobody attach=path devices=bound proc=shared"},
+		"root":                          {canHere + `="$1/state" exec "$1/test"`, "ids=65536 upper=idmap owners=idmap attach=handed devices=made proc=inside"},
+		"nobody":                        {box.WayVariable + `=owners=nobody ` + canHere + `="$1/state" exec "$1/test"`, "ids=65536 upper=idmap owners=nobody attach=handed devices=made proc=inside"},
+		"one id":                        {box.WayVariable + `=ids=1 ` + canHere + `="$1/state" exec "$1/test"`, "ids=1 upper=plain owners=nobody attach=path devices=bound proc=inside"},
+		"root of a user namespace":      {canHere + `="$1/state" exec unshare --user --map-root-user "$1/test"`, "ids=1 upper=plain owners=nobody attach=path devices=bound proc=inside"},
+		"a root on an overlay":          {overlayRoot + canHere + `=/srv/state exec chroot . /srv/test`, "ids=65536 upper=idmap owners=nobody attach=handed devices=made proc=inside"},
+		"a /proc with hidden parts":     {masked + canHere + `="$1/state" exec "$1/test"`, "ids=65536 upper=idmap owners=idmap attach=handed devices=made proc=handed"},
+		"root that may make no devices": {canHere + `="$1/state" exec setpriv --bounding-set=-mknod "$1/test"`, "ids=65536 upper=idmap owners=idmap attach=handed devices=bound proc=inside"},
+		"the same, for a user":          {masked + `export ` + canHere + `="$1/state"; ` + ordinary + ` "$1/test"`, "ids=1 upper=plain owners=nobody attach=path devices=bound proc=shared"},
 	} {
 		if can := elsewhere(t, c.line); can.Way != c.want || !slices.Contains(can.Layers, box.LayerBase) {
 			t.Errorf("%s: %+v; want %s", name, can, c.want)
