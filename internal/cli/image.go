@@ -174,10 +174,10 @@ func (inv *invocation) pull(ctx context.Context, d *daemon, name string, quiet b
 }
 
 // present has the daemon have an image, as a container engine does before it runs one.
-func (c *creationFlags) present(ctx context.Context, inv *invocation, d *daemon) (tend.ImageInfo, error) {
-	m, err := d.Image(ctx, c.Image)
+func (inv *invocation) present(ctx context.Context, d *daemon, name string) (tend.ImageInfo, error) {
+	m, err := d.Image(ctx, name)
 	if errors.Is(err, process.ErrNotFound) {
-		return inv.pull(ctx, d, c.Image, false)
+		return inv.pull(ctx, d, name, false)
 	}
 	return m, err
 }

@@ -166,7 +166,7 @@ func (c *sandboxCreateCmd) Run(ctx context.Context, inv *invocation) error {
 		return err
 	}
 	if c.Image != "" {
-		if _, err := c.present(ctx, inv, d); err != nil {
+		if _, err := inv.present(ctx, d, c.Image); err != nil {
 			return err
 		}
 	}

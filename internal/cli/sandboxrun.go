@@ -155,7 +155,7 @@ func (c *sandboxRunCmd) Run(ctx context.Context, inv *invocation) error {
 
 // words are the command line in a sandbox of an image, as a container engine has it.
 func (c *sandboxRunCmd) words(ctx context.Context, inv *invocation, d *daemon) ([]string, error) {
-	image, err := c.present(ctx, inv, d)
+	image, err := inv.present(ctx, d, c.Image)
 	if err != nil {
 		return nil, err
 	}

@@ -70,6 +70,13 @@ func (c *upCmd) Run(ctx context.Context, inv *invocation) error {
 			return len(c.Names) == 0 || slices.Contains(c.Names, s.Name) || os.Getpid() == 1
 		})
 	}
+	for _, name := range declared.Names() {
+		if image := declared.Services[name].Image; image != "" {
+			if _, err := inv.present(asked, d, image); err != nil {
+				return about("service "+name, err)
+			}
+		}
+	}
 	err = d.ApplyServices(ctx, tend.ServiceFile{Name: src.Name, Dir: src.Dir, Text: src.Text, EnvFiles: src.EnvFiles,
 		Env: inheritedEnv(inv.environ())})
 	if err == nil {

@@ -206,6 +206,9 @@ func (s *Services) Apply(ctx context.Context, f *File) error {
 			return err
 		}
 	}
+	if err := s.place(ctx, declared); err != nil {
+		return err
+	}
 	if err := s.sup.Apply(ctx, declared); err != nil || s.c.Healer == nil {
 		return away(err)
 	}

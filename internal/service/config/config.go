@@ -33,13 +33,14 @@ type Service struct {
 	// Name is the key in Config.Services.
 	Name string `key:"-"`
 
-	Command   Command           `key:"command" required:"yes" doc:"What runs: a list of words, or a line for /bin/sh -c."`
+	Command   Command           `key:"command" required:"unless image" doc:"What runs: a list of words, or a line for /bin/sh -c. With image: a list comes behind the image's entrypoint; default: what the image says."`
 	Cwd       string            `key:"cwd" doc:"Working directory. Relative: to the directory of the file. Default: that directory. In a sandbox: an absolute path inside; default: that of the sandbox."`
 	Env       map[string]string `key:"env" names:"env" doc:"Environment variables; they override env_file."`
 	EnvFile   Strings           `key:"env_file" doc:"Files with lines NAME=value, read together with this file; later ones override earlier ones."`
 	Inherit   string            `key:"inherit" enum:"all,none" default:"all" doc:"The inherited environment, which env overrides: that of tend up, stored with the service, or nothing. In a sandbox: that of the sandbox, or with none no variables of the user there."`
 	User      string            `key:"user" doc:"User name, uid or uid:gid. Default: the user of the daemon. In a sandbox: of an account there; default: the user of the sandbox."`
 	Sandbox   string            `key:"sandbox" doc:"Name or ID of the daemon's sandbox in which it runs, with its probes and hooks. Default: the sandbox of the file, otherwise the machine itself."`
+	Image     string            `key:"image" doc:"The OCI image whose files it has: it runs in a sandbox of its own, which tend up makes of the image, and fetches the image if it is not there. Not with sandbox."`
 	Adopt     *Adopt            `key:"adopt" doc:"An existing process, which tend did not start, to use as the service while it runs: tend up looks for it before it starts another one. Not in a sandbox."`
 	Sockets   Sockets           `key:"sockets" doc:"Listening sockets by name, which stay open from one run to the next: 127.0.0.1:PORT, [::1]:PORT, 0.0.0.0:PORT, or unix:PATH. The process gets them as descriptors 3, 4 and so on in the order of the file, as systemd passes them (LISTEN_FDS). Not in a sandbox."`
 	DependsOn Dependencies      `key:"depends_on" doc:"Services that it needs before it starts: a list of names, or a condition for each name."`

@@ -165,7 +165,11 @@ func TestWhatIsWrongIsReportedWithItsPlaceAndTheNearestKey(t *testing.T) {
 		{"a key too deep", in("    health: {http: ':80', intervall: 2s}\n"), []string{"4:27: services.web.health.intervall", "did you mean interval?"}},
 		{"a top level of another tool", "processes: {}\n", []string{"1:1: processes is no key", "did you mean services?"}},
 		{"a key twice", in("    cwd: a\n    cwd: b\n"), []string{"5:5:", "cwd"}},
-		{"no command", "services: {web: {cwd: x}}\n", []string{"1:17: services.web needs the key command"}},
+		{"no command", "services: {web: {cwd: x}}\n", []string{"1:17: services.web needs the key command, or image"}},
+		{"an image and a sandbox", "services: {web: {image: x, sandbox: y}}\n", []string{"1:25: services.web.image is given together with sandbox"}},
+		{"no image", "services: {web: {image: ''}}\n", []string{"1:25: services.web.image is empty"}},
+		{"an image with a blank", "services: {web: {image: 'x y'}}\n", []string{"1:25: services.web.image is \"x y\""}},
+		{"an image and a socket", "services: {web: {image: x, sockets: {a: '127.0.0.1:80'}}}\n", []string{"services.web.sockets cannot be passed into a sandbox"}},
 		{"no services", "healer: {}\n", []string{"needs the key services"}},
 		{"services that are empty", "services: {}\n", []string{"1:", "at least one"}},
 		{"an empty file", "", []string{"is empty"}},
@@ -398,7 +402,7 @@ func TestForeignKeysLeadToOursThatExist(t *testing.T) {
 
 func TestTheReferenceNamesEachKey(t *testing.T) {
 	text := Reference()
-	for _, want := range []string{"| `services.NAME.command` | line, or list of words | needed |", "| `services.NAME.health.interval` | duration, 50ms to 1h | `2s` (shmastra: `20s`) |", "`healer.llm.base_url`", "`services.NAME.depends_on.NAME.condition`"} {
+	for _, want := range []string{"| `services.NAME.command` | line, or list of words | needed unless image |", "| `services.NAME.health.interval` | duration, 50ms to 1h | `2s` (shmastra: `20s`) |", "`healer.llm.base_url`", "`services.NAME.depends_on.NAME.condition`"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %s in:\n%s", want, text)
 		}

@@ -3,7 +3,10 @@ package config
 import (
 	"fmt"
 	"path"
+	"slices"
 	"strings"
+
+	"github.com/tend-run/tend/process"
 )
 
 // maxSandbox bounds the name of a sandbox, in bytes.
@@ -13,13 +16,17 @@ const maxSandbox = 128
 // that cannot be had there. A service that names no sandbox has that of the file.
 func (d *decoder) checkSandbox(c *Config, s *Service, at string) {
 	place := at + ".sandbox"
-	if !d.given(place) && d.given("sandbox") {
+	switch {
+	case d.given(at + ".image"):
+		if place = at + ".image"; !d.checkImage(s, at) {
+			return
+		}
+	case !d.given(place) && d.given("sandbox"):
 		s.Sandbox, place = c.Sandbox, "sandbox"
 	}
-	if !d.given(place) {
-		return
-	}
 	switch {
+	case !d.given(place):
+		return
 	case s.Sandbox == "":
 		// Not the machine: what is filled in by a template may have been left empty.
 		d.failOnce(place, "is empty; give the name or ID of a sandbox, or leave it out")
@@ -55,6 +62,46 @@ func (d *decoder) checkSandbox(c *Config, s *Service, at string) {
 			d.failAt(field, fmt.Sprintf("is for %s; of a sandbox localhost, 127.0.0.1 and [::1] can be asked, each of which is its own", address))
 		}
 	}
+}
+
+// maxImage bounds the name of an image, in bytes.
+const maxImage = 512
+
+// checkImage finds what is wrong with the image of a service, and says where it runs: in a
+// sandbox of its own, whose name the server completes ([Service.SetImage]).
+func (d *decoder) checkImage(s *Service, at string) bool {
+	switch {
+	case d.given(at + ".sandbox"):
+		d.failAt(at+".image", "is given together with sandbox; a service of an image has a sandbox of its own, so leave one of them out")
+	case s.Image == "":
+		d.failAt(at+".image", "is empty; give the name of an image, such as python:3, or leave it out")
+	case len(s.Image) > maxImage || strings.ContainsFunc(s.Image, func(r rune) bool { return r <= ' ' || r == 0x7f }):
+		d.failAt(at+".image", fmt.Sprintf("is %.80q; write [HOST/]PATH[:TAG], such as python:3, or an ID of tend image ls", s.Image))
+	default:
+		s.Sandbox = ImagePrefix + s.Name
+	}
+	return s.Sandbox != ""
+}
+
+// ImagePrefix begins the names of the sandboxes that are made for services with an image.
+const ImagePrefix = "service-"
+
+// SetImage completes what a service with an image runs: in which sandbox, which another image
+// has another one of, and what the image starts.
+func (s *Service) SetImage(id string, entrypoint, cmd []string) error {
+	hex := strings.TrimPrefix(id, "sha256:")
+	s.Sandbox = ImagePrefix + s.Name + "-" + hex[:min(len(hex), 12)]
+	if s.Command.Line != "" {
+		return nil // its /bin/sh is in the place of both
+	}
+	if len(s.Command.Argv) > 0 {
+		cmd = s.Command.Argv
+	}
+	if s.Command.Argv = slices.Concat(entrypoint, cmd); len(s.Command.Argv) == 0 {
+		return &process.InvalidError{Field: "services." + s.Name + ".command",
+			Reason: fmt.Sprintf("is missing, and the image %.200s says nothing of what to start", s.Image)}
+	}
+	return nil
 }
 
 // checkHealed finds what is wrong with a healer for a service in a sandbox. The project is where

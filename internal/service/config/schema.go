@@ -32,18 +32,20 @@ func Schema() ([]byte, error) {
 func structSchema(t reflect.Type, defs object) object {
 	fields, keys := fieldsOf(t)
 	props, required := object{}, []string{}
+	s := object{"type": "object", "properties": props, "additionalProperties": false}
 	var short object
 	for _, key := range keys {
 		f := fields[key]
 		props[key] = fieldSchema(f, defs)
-		if f.Tag.Get("required") != "" {
+		if other, either := strings.CutPrefix(f.Tag.Get("required"), unless); either {
+			s["anyOf"] = []any{object{"required": []string{key}}, object{"required": []string{other}}}
+		} else if f.Tag.Get("required") != "" {
 			required = append(required, key)
 		}
 		if f.Tag.Get("short") != "" {
 			short = fieldSchema(f, defs)
 		}
 	}
-	s := object{"type": "object", "properties": props, "additionalProperties": false}
 	if len(required) > 0 {
 		s["required"] = required
 	}
@@ -164,8 +166,10 @@ func referenceOf(b *strings.Builder, t reflect.Type, path string) {
 		if other, ok := f.Tag.Lookup("shmastra"); ok {
 			def = strings.TrimSpace(def + " (shmastra: `" + other + "`)")
 		}
-		if f.Tag.Get("required") != "" {
+		if tag := f.Tag.Get("required"); tag == "yes" {
 			def = "needed"
+		} else if tag != "" {
+			def = "needed " + tag
 		}
 		fmt.Fprintf(b, "| `%s` | %s | %s | %s |\n", path+key, valueOf(f), strings.ReplaceAll(def, "|", `\|`),
 			strings.ReplaceAll(f.Tag.Get("doc"), "|", `\|`))

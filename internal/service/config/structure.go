@@ -67,11 +67,20 @@ func (d *decoder) structure(n ast.Node, v reflect.Value) {
 		})
 	}
 	for _, key := range keys {
-		if fields[key].Tag.Get("required") != "" && !given[key] {
+		tag := fields[key].Tag.Get("required")
+		other, either := strings.CutPrefix(tag, unless)
+		switch {
+		case tag == "" || given[key] || given[other]:
+		case either:
+			d.fail(n, "needs the key "+key+", or "+other)
+		default:
 			d.fail(n, "needs the key "+key)
 		}
 	}
 }
+
+// unless begins the mark of a field that is needed if another one is not given.
+const unless = "unless "
 
 func unknown(said string, keys []string) string {
 	if near := nearest(said, keys); near != "" {

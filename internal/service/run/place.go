@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -82,7 +83,11 @@ func (w *worker) awayText(ctx context.Context, at lookedAt) (string, error) {
 	}
 	switch {
 	case errors.Is(err, driver.ErrNotFound):
-		return fmt.Sprintf("its sandbox %s is not there any more; tend sandbox create %[1]s makes another one", at.key), nil
+		verb := "sandbox create " + at.key
+		if strings.HasPrefix(at.key, config.ImagePrefix) {
+			verb = "up"
+		}
+		return fmt.Sprintf("its sandbox %s is not there any more; tend %s makes another one", at.key, verb), nil
 	case errors.Is(err, errNoSandboxes):
 		return fmt.Sprintf("its sandbox %s cannot be used: %v", at.key, err), nil
 	case err != nil:
