@@ -5,6 +5,7 @@ import { AdminService } from './gen/tend/v1/admin_pb.js';
 import { SandboxService } from './gen/tend/v1/sandbox_pb.js';
 import { defaults, newTransport, type PlatformOptions } from '#platform';
 import { Connect } from './connect.js';
+import { Images } from './images.js';
 import { Link } from './link.js';
 import { text } from './messages.js';
 import { randomHex } from './random.js';
@@ -39,11 +40,13 @@ export interface ClientOptions extends PlatformOptions {
 export class Client extends Processes {
   readonly #link: Link;
   readonly services: Services;
+  readonly images: Images;
 
   private constructor(link: Link) {
     super(link);
     this.#link = link;
     this.services = new Services(link);
+    this.images = new Images(link);
   }
 
   /**

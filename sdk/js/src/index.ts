@@ -6,6 +6,7 @@
 export { Client, type ClientOptions } from './client.js';
 export { AmbiguousError, GapError, hasCode, InvalidError, RedirectError, StartError, TendError, type ErrorCode, type StartReason } from './errors.js';
 export { Files, type FileEntry } from './files.js';
+export { Images, type Image } from './images.js';
 export { Process, type KillResult, type Until, type WaitResult } from './process.js';
 export { newID, Processes, type Result, type RunOptions } from './processes.js';
 export { Reader } from './reader.js';

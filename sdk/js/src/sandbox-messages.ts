@@ -54,7 +54,7 @@ function toShares(all: SandboxShare[] | undefined): MessageInitShape<typeof pb.S
 
 const run = (what: string, s: Pick<SandboxSpec, 'user' | 'dir' | 'cwd' | 'env'>) => ({ user: optional('user', s.user), dir: optional('dir', dirOf(what, s)), env: textMap('env', s.env) });
 
-const specFields: (keyof SandboxSpec)[] = ['name', 'snapshot', 'template', 'isolation', 'user', 'dir', 'cwd', 'env', 'disposable', 'idleTtl', 'deleteAfterStop', 'timeout', 'atTimeout', 'wake', 'size', 'network', 'shares', 'metadata'];
+const specFields: (keyof SandboxSpec)[] = ['name', 'snapshot', 'template', 'image', 'isolation', 'user', 'dir', 'cwd', 'env', 'disposable', 'idleTtl', 'deleteAfterStop', 'timeout', 'atTimeout', 'wake', 'size', 'network', 'shares', 'metadata'];
 
 export function toSandboxSpec(s: SandboxSpec): MessageInitShape<typeof pb.SandboxSpecSchema> {
   known('spec', s, specFields);
@@ -62,6 +62,7 @@ export function toSandboxSpec(s: SandboxSpec): MessageInitShape<typeof pb.Sandbo
     name: optional('name', s.name),
     snapshot: optional('snapshot', s.snapshot),
     template: optional('template', s.template),
+    image: optional('image', s.image),
     isolation: numberOf('isolation', isolations, s.isolation),
     run: run('spec', s),
     disposable: flag('disposable', s.disposable),
@@ -112,6 +113,7 @@ export function fromSandbox(m: pb.Sandbox | undefined, want?: string): SandboxIn
     disposable: m.disposable,
     snapshot: clean(m.snapshot),
     template: clean(m.template),
+    image: clean(m.image),
     isolation: isolations[m.isolation] ?? 'default',
     idleTtl: milliseconds(m.idleTtl),
     deleteAfterStop: milliseconds(m.deleteAfterStop),

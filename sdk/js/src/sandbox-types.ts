@@ -39,6 +39,8 @@ export interface SandboxSpec {
   /** What its files are at first; one of them at most. */
   snapshot?: string;
   template?: string;
+  /** An id or a name of an image that is there: `images.pull` fetches one. */
+  image?: string;
   /** `none`: programs see the machine itself; `full`: all layers that the server has. Default: the server's. */
   isolation?: 'none' | 'full';
   /** Of processes that do not say. dir is absolute. */
@@ -80,6 +82,8 @@ export interface SandboxInfo {
   disposable: boolean;
   snapshot: string;
   template: string;
+  /** The id of its image. */
+  image: string;
   isolation: 'default' | 'none' | 'full';
   idleTtl: number;
   deleteAfterStop: number;

@@ -12,6 +12,7 @@ import { test } from 'node:test';
 import { promisify } from 'node:util';
 import { Client, GapError, newID, type Process, type ProcessEvent } from '@tend/client';
 import { Daemon, until } from '../../daemon.js';
+import { registry } from './registry.js';
 
 const daemon = await Daemon.start();
 const client = await Client.connect({ url: daemon.socket });
@@ -177,6 +178,27 @@ test('files of a sandbox', async () => {
   await files.remove('e');
   await assert.rejects(files.read('e/g'), { code: 'not_found' });
   await sandbox.destroy();
+});
+
+test('images, and a sandbox of one', async () => {
+  const image = await registry();
+  let last = [0, 0];
+  const said: string[] = [];
+  const m = await client.images.pull(image.name, { say: (s) => said.push(s), progress: (...p) => (last = p) });
+  assert.deepEqual([m.names, m.user, m.dir, m.env.A, m.entrypoint, m.cmd], [[image.name], '33:0', '/srv', 'b', ['/srv/run'], ['x']]);
+  assert.ok(said.length > 0 && last[0]! > 0 && last[0] === last[1]);
+  assert.deepEqual((await client.images.list()).map((x) => x.id), [m.id]);
+  assert.equal((await client.images.get(image.name)).id, m.id);
+  const sandbox = await client.createSandbox({ image: image.name, isolation: 'full' });
+  assert.equal(sandbox.info.image, m.id);
+  assert.equal((await sandbox.files.read('/srv/hello')).toString(), 'hi\n');
+  await client.images.remove(image.name);
+  assert.deepEqual([await client.images.prune({ all: true }), await client.images.list()], [[], []]);
+  assert.equal((await sandbox.files.read('/srv/hello')).toString(), 'hi\n', 'a sandbox keeps its files');
+  await sandbox.destroy();
+  await assert.rejects(client.images.get('nothing'), { code: 'not_found' });
+  await assert.rejects(client.images.pull(`${image.name}0`), { code: 'not_found' });
+  image.close();
 });
 
 test('services', async () => {

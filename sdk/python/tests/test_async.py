@@ -13,6 +13,7 @@ import pytest
 import tend
 from conftest import Daemon
 from proxy import Cutting
+from registry import Registry
 from tend import AsyncClient, AsyncProcess
 from tend._async._io import sleep
 
@@ -438,6 +439,29 @@ async def test_templates_are_built_from_local_files(daemon: Daemon, tmp_path: Pa
         await client.templates.delete(name)
         with pytest.raises(tend.NotFoundError):
             await client.templates.delete(name)
+
+
+async def test_images_are_pulled_and_sandboxes_created_from_them(daemon: Daemon) -> None:
+    registry = Registry()
+    async with await AsyncClient.connect(daemon.socket) as client:
+        said: list[str] = []
+        seen: list[tuple[int, int]] = []
+        image = await client.images.pull(registry.image, say=said.append, progress=lambda done, total: seen.append((done, total)))
+        assert (image.names, image.user, image.dir, image.entrypoint, image.cmd) == ((registry.image,), "33:0", "/srv", ("/srv/run",), ("x",))
+        assert image.env["A"] == "b" and said and seen[-1][0] == seen[-1][1] > 0
+        assert [x.id for x in await client.images.list()] == [image.id] and (await client.images.get(registry.image)).id == image.id
+        box = await client.create_sandbox(image=registry.image, isolation="full")
+        assert box.info.image == image.id and await box.files.read("/srv/hello") == registry.text
+        await client.images.remove(registry.image)
+        assert await client.images.prune(all=True) == [] and await client.images.list() == []
+        assert await box.files.read("/srv/hello") == registry.text, "a sandbox keeps its files"
+        await box.destroy()
+        with pytest.raises(tend.NotFoundError):
+            await client.images.get("nothing")
+        with pytest.raises(tend.NotFoundError):
+            await client.images.pull(registry.image + "0")
+    registry.shutdown()
+    registry.server_close()
 
 
 async def test_a_closed_client_says_so(daemon: Daemon) -> None:

@@ -14,6 +14,7 @@ import pytest
 import tend
 from conftest import Daemon
 from proxy import Cutting
+from registry import Registry
 from tend import Client, Process
 from tend._sync._io import sleep
 
@@ -439,6 +440,29 @@ def test_templates_are_built_from_local_files(daemon: Daemon, tmp_path: Path) ->
         client.templates.delete(name)
         with pytest.raises(tend.NotFoundError):
             client.templates.delete(name)
+
+
+def test_images_are_pulled_and_sandboxes_created_from_them(daemon: Daemon) -> None:
+    registry = Registry()
+    with Client.connect(daemon.socket) as client:
+        said: list[str] = []
+        seen: list[tuple[int, int]] = []
+        image = client.images.pull(registry.image, say=said.append, progress=lambda done, total: seen.append((done, total)))
+        assert (image.names, image.user, image.dir, image.entrypoint, image.cmd) == ((registry.image,), "33:0", "/srv", ("/srv/run",), ("x",))
+        assert image.env["A"] == "b" and said and seen[-1][0] == seen[-1][1] > 0
+        assert [x.id for x in client.images.list()] == [image.id] and (client.images.get(registry.image)).id == image.id
+        box = client.create_sandbox(image=registry.image, isolation="full")
+        assert box.info.image == image.id and box.files.read("/srv/hello") == registry.text
+        client.images.remove(registry.image)
+        assert client.images.prune(all=True) == [] and client.images.list() == []
+        assert box.files.read("/srv/hello") == registry.text, "a sandbox keeps its files"
+        box.destroy()
+        with pytest.raises(tend.NotFoundError):
+            client.images.get("nothing")
+        with pytest.raises(tend.NotFoundError):
+            client.images.pull(registry.image + "0")
+    registry.shutdown()
+    registry.server_close()
 
 
 def test_a_closed_client_says_so(daemon: Daemon) -> None:

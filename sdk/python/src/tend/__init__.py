@@ -10,6 +10,7 @@ Client is for threads, AsyncClient for asyncio; they have the same methods. All 
 
 from ._async.client import AsyncClient
 from ._async.files import AsyncFiles
+from ._async.images import AsyncImages
 from ._async.process import AsyncProcess
 from ._async.processes import AsyncProcesses
 from ._async.reader import AsyncReader
@@ -41,10 +42,12 @@ from ._errors import (
     UnavailableError,
     UnsupportedError,
 )
+from ._images import Image
 from ._messages import new_id
 from ._retry import Retry
 from ._sync.client import Client
 from ._sync.files import Files
+from ._sync.images import Images
 from ._sync.process import Process
 from ._sync.processes import Processes
 from ._sync.reader import Reader
@@ -93,6 +96,7 @@ __all__ = [
     "AmbiguousError",
     "AsyncClient",
     "AsyncFiles",
+    "AsyncImages",
     "AsyncProcess",
     "AsyncProcesses",
     "AsyncReader",
@@ -119,6 +123,8 @@ __all__ = [
     "HealRemedy",
     "HealSignal",
     "HealTry",
+    "Image",
+    "Images",
     "Info",
     "InvalidError",
     "KillResult",

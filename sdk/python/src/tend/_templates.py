@@ -68,6 +68,8 @@ class TemplateOptions(TypedDict, total=False):
     """The base template. Default: the server's."""
     base_dir: str
     """A directory of the server's machine that is the whole root; not with base."""
+    image: str
+    """The image that it begins with, which is fetched if it is not there; not with base."""
     start: str
     """A line of the shell that runs in each sandbox created from it."""
     ready: str
@@ -149,6 +151,7 @@ def to_template(name: str, steps: Sequence[TemplateStep], o: TemplateOptions) ->
         "tags": m.texts("tags", o.get("tags")),
         "from": m.optional("base", o.get("base")),
         "from_dir": m.optional("base_dir", o.get("base_dir")),
+        "from_image": m.optional("image", o.get("image")),
         "steps": [{"kind": s.kind, "args": m.texts("args", s.args)} for s in steps],
         "start": m.optional("start", o.get("start")),
         "ready": m.optional("ready", o.get("ready")),

@@ -459,8 +459,10 @@ class SandboxOptions(TypedDict, total=False):
     """Options of a new sandbox, besides the name. A field that is not set has its default."""
 
     snapshot: str
-    """Its first files; at most one of snapshot and template is set."""
+    """Its first files; at most one of snapshot, template and image is set."""
     template: str
+    image: str
+    """An id or a name of an image that is there: images.pull fetches one."""
     isolation: Literal["none", "full"]
     """none: programs see the machine itself; full: all layers that the server has. Default: the server's."""
     user: str
@@ -525,6 +527,8 @@ class SandboxInfo:
     disposable: bool
     snapshot: str
     template: str
+    image: str
+    """The id of its image."""
     isolation: Literal["default", "none", "full"]
     idle_ttl: float
     delete_after_stop: float

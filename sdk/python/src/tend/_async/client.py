@@ -17,6 +17,7 @@ from .._home import defaults
 from .._retry import Attempts, Retry
 from .._wire import Message
 from ._io import sleep
+from .images import AsyncImages
 from .link import NO_DEADLINE, Link
 from .processes import AsyncProcesses
 from .sandbox import AsyncSandbox
@@ -39,6 +40,7 @@ class AsyncClient(AsyncProcesses):
         super().__init__(link)
         self.services = AsyncServices(link)
         self.templates = AsyncTemplates(link)
+        self.images = AsyncImages(link)
 
     @classmethod
     async def connect(

@@ -18,6 +18,7 @@ from .._home import defaults
 from .._retry import Attempts, Retry
 from .._wire import Message
 from ._io import sleep
+from .images import Images
 from .link import NO_DEADLINE, Link
 from .processes import Processes
 from .sandbox import Sandbox
@@ -40,6 +41,7 @@ class Client(Processes):
         super().__init__(link)
         self.services = Services(link)
         self.templates = Templates(link)
+        self.images = Images(link)
 
     @classmethod
     def connect(
