@@ -131,3 +131,23 @@ func pidsOfMachine() int64 {
 }
 
 func bootID() string { return procfs.BootID() }
+
+// spread has the filesystem of a directory put what is below each of its directories into a place of
+// its own, where it knows such a thing (ext4: chattr +T). Sandboxes make and remove many files as they
+// begin and end, and ext4 uses no inode again for some seconds: in one place the search for a free
+// one passes by all of them, which took two fifths of the time of a creation.
+func spread(dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	f, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	const topDir = 0x20000 // FS_TOPDIR_FL
+	if flags, err := unix.IoctlGetUint32(int(f.Fd()), unix.FS_IOC_GETFLAGS); err == nil && flags&topDir == 0 {
+		_ = unix.IoctlSetPointerInt(int(f.Fd()), unix.FS_IOC_SETFLAGS, int(flags|topDir)) // others have no such flag
+	}
+	return nil
+}

@@ -26,6 +26,8 @@ func dial(context.Context, box.Info, int) (net.Conn, error) {
 	return nil, errors.ErrUnsupported
 }
 
+func spread(string) error { return nil }
+
 func spaceOf(string) space         { return space{} }
 func freeOf(string) (int64, error) { return 0, errors.ErrUnsupported }
 func rootOf(box.Info) string       { return "" }

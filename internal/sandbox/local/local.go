@@ -165,7 +165,7 @@ func Open(cfg Config) (*Driver, error) {
 	if d.out = cfg.Network; d.out == nil {
 		d.out = network.NewHost(network.Config{Log: cfg.Log})
 	}
-	if err := os.MkdirAll(d.trash(), 0o700); err != nil {
+	if err := errors.Join(spread(cfg.Dir), os.MkdirAll(d.trash(), 0o700)); err != nil {
 		return nil, fmt.Errorf("directory of the sandboxes: %w", err)
 	}
 	if err := d.openLayers(); err != nil {

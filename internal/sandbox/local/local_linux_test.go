@@ -15,6 +15,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/tend-run/tend/internal/core/box"
 	"github.com/tend-run/tend/internal/core/client"
 	"github.com/tend-run/tend/internal/sandbox/driver"
@@ -283,4 +285,19 @@ func TestDeathsBetweenTheStepsLeaveNoHalf(t *testing.T) {
 		}
 	}
 	proctest.Must(t, err)
+}
+
+// TestEachSandboxHasAPlaceOfItsOwn on filesystems that know such a thing.
+func TestEachSandboxHasAPlaceOfItsOwn(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "sandboxes")
+	proctest.Must(t, spread(dir))
+	proctest.Must(t, spread(dir)) // it is there
+	var fs unix.Statfs_t
+	proctest.Must(t, unix.Statfs(dir, &fs))
+	f := proctest.Value(os.Open(dir))(t)
+	defer f.Close()
+	flags, err := unix.IoctlGetUint32(int(f.Fd()), unix.FS_IOC_GETFLAGS)
+	if fs.Type == unix.EXT4_SUPER_MAGIC && (err != nil || flags&0x20000 == 0) {
+		t.Errorf("the directory has the flags %#x: %v", flags, err)
+	}
 }
