@@ -234,6 +234,7 @@ func TestAProofThatCannotRunSaysSoByItsStatus(t *testing.T) {
 	}{
 		{"a fresh Debian, made by a user", []string{"test/fresh/run", "no-go"}, 77, "it needs root"},
 		{"a part of it that there is not", []string{"test/fresh/run", "no-go", "no-such"}, 2, "there is no part no-such"},
+		{"containers, started by a user", []string{"test/container/run"}, 77, "run it as root"},
 		{"another kernel, started by a user", []string{"test/kernel/run", "amd64", "bookworm"}, 77, "run it as root"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
