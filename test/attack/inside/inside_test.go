@@ -54,7 +54,7 @@ type attempt struct {
 func TestInside(t *testing.T) {
 	t.Parallel()
 	w := open(t)
-	for _, a := range slices.Concat(counted, kernel(), ends, entering, streams, ofFiles, answers, ofRoots) {
+	for _, a := range slices.Concat(counted, kernel(), ends, entering, streams, ofFiles, answers, ofRoots, bySudo) {
 		if a.root && testkeeper.IsRootless() {
 			continue
 		}
