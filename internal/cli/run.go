@@ -19,6 +19,11 @@ type runCmd struct {
 	inSandbox
 	runFlags
 
+	Image   string   `placeholder:"NAME" complete:"image" help:"In a new sandbox of this image, such as python:3, as tend sandbox run --image does; then --rm, --name, --memory and the like are the sandbox's."`
+	Entry   string   `name:"entrypoint" placeholder:"PROGRAM" help:"With --image: start this program in the place of the image's own entrypoint."`
+	Share   []string `short:"v" aliases:"volume" placeholder:"SRC[:DST[:ro]]" help:"With --image: a directory of the daemon's machine that is visible inside. Repeatable."`
+	Publish []string `short:"p" placeholder:"[[IP:]PORT:]PORT" help:"With --image: a port of this machine that leads to one inside for as long as this command follows the process. Repeatable."`
+
 	Cmd []string `arg:"" passthrough:"" optional:"" name:"cmd" help:"The program and its arguments, after --."`
 }
 
@@ -59,7 +64,37 @@ type runFlags struct {
 const removeAfter = time.Second
 
 func (c *runCmd) Run(ctx context.Context, inv *invocation) error {
+	if c.Image != "" {
+		return c.runImage(ctx, inv)
+	}
+	switch {
+	case c.Entry != "":
+		return usageError("--entrypoint is for a sandbox of an image: give --image, or the program after --")
+	case len(c.Share) > 0:
+		return usageError("-v is no flag of tend run without --image: " + runHints["-v"])
+	case len(c.Publish) > 0:
+		return usageError("-p is no flag of tend run without --image: " + runHints["-p"])
+	}
 	return c.run(ctx, inv, "run", c.Cmd)
+}
+
+// runImage is tend sandbox run with the same flags.
+func (c *runCmd) runImage(ctx context.Context, inv *invocation) error {
+	for flag, given := range map[string]bool{"--sandbox": inv.sandbox != "", "--id": c.ID != "", "--replace": c.Replace,
+		"--on-exit": c.hasExit(), "--pin": c.Pin} {
+		if given {
+			return usageError(flag + " does not go with --image, which makes a new sandbox; tend sandbox exec has it")
+		}
+	}
+	own := c.runFlags
+	own.ID, own.Name, own.Remove, own.Cwd, own.User, own.envFlags, own.Memory, own.Pids, own.CPUs, own.Label = "", "", false, "", "",
+		envFlags{}, "", 0, 0, nil
+	return (&sandboxRunCmd{
+		creationFlags: creationFlags{Image: c.Image, Isolation: "full", Network: "default", Cwd: c.Cwd, envFlags: c.envFlags, User: c.User,
+			Memory: c.Memory, CPUs: c.CPUs, Pids: c.Pids, Share: c.Share, Label: c.Label},
+		Name: c.Name, TTY: c.TTY, Input: c.Input, Detach: c.Detach, Shell: c.Shell, Entry: c.Entry, Publish: c.Publish, Remove: c.Remove,
+		Timeout: c.Timeout, Cmd: c.Cmd, process: own, verb: "run",
+	}).Run(ctx, inv)
 }
 
 // run starts a command and follows it. In a sandbox that is named, which is started
@@ -208,7 +243,11 @@ func (c *runFlags) spec(inv *invocation, verb string, words []string) (process.S
 	} else if len(words) > 0 && len(words[0]) > 1 && words[0][0] == '-' {
 		// A flag with a typing error, far more likely than a program.
 		flag, _, _ := strings.Cut(words[0], "=")
-		if hint := cmp.Or(runHints[flag], runHints[flag[:min(2, len(flag))]]); hint != "" {
+		hints := runHints
+		if verb == "sandbox run" || strings.HasSuffix(verb, " --image") {
+			hints = boxHints
+		}
+		if hint := cmp.Or(hints[flag], hints[flag[:min(2, len(flag))]]); hint != "" {
 			return s, usageError(fmt.Sprintf("%s is no flag of tend %s: %s", flag, verb, hint))
 		}
 		return s, usageError(fmt.Sprintf("unknown flag %s; see tend %s --help (a program of that name comes after --)", words[0], verb))
@@ -282,6 +321,28 @@ var runHints = map[string]string{
 	"--restart": "a service of a tend.yaml is restarted (restart: always, on-failure or never); tend up -d starts it",
 	"--network": "a process of this machine has the machine's network; tend sandbox create --help has the rules of a sandbox's",
 	"--init":    "tend reaps the children of what it runs in any case",
+}
+
+// boxHints are flags of docker run that tend sandbox run has not, nor tend run --image.
+var boxHints = map[string]string{
+	"--mount":      "-v SOURCE:TARGET[:ro] shows a directory of the machine inside",
+	"--restart":    "a service with image: in a tend.yaml is restarted; tend up -d starts it",
+	"--network":    "tend sandbox run --network has none, host and own",
+	"--net":        "tend sandbox run --network has none, host and own",
+	"--init":       "the first process of a sandbox is tend's own, and reaps what is left",
+	"--privileged": "no program of a sandbox has rights over the machine; --isolation none runs it on the machine itself",
+	"--cap-add":    "programs of a sandbox have the capabilities of its own user namespace, and no others",
+	"--cap-drop":   "programs of a sandbox have the capabilities of its own user namespace, and no others",
+	"--device":     "a sandbox has the usual devices without hardware, and no others",
+	"--gpus":       "a sandbox has the usual devices without hardware, and no others",
+	"--hostname":   "the host name of a sandbox is its name: --name",
+	"-h":           "the host name of a sandbox is its name: --name",
+	"--platform":   "images are of this machine's own platform",
+	"--pull":       "tend image pull NAME fetches an image anew",
+	"--read-only":  "the files of a sandbox are its own; --rm removes them with it",
+	"--tmpfs":      "/tmp and /dev/shm of a sandbox are its own",
+	"--add-host":   "write it into /etc/hosts of the sandbox: tend sandbox exec NAME",
+	"-P":           "-p PORT publishes one port at any that is free",
 }
 
 // hasExit reports whether something is to be done when the process has ended.

@@ -76,26 +76,43 @@ type sandboxRunCmd struct {
 	Detach  bool          `short:"d" help:"Print the name of the sandbox and return."`
 	Shell   bool          `short:"c" help:"CMD is a command line for /bin/sh."`
 	Entry   string        `name:"entrypoint" placeholder:"PROGRAM" help:"Start this program in the place of the image's own entrypoint; needs --image."`
+	Publish []string      `short:"p" placeholder:"[[IP:]PORT:]PORT" help:"A port of this machine, at the loopback unless IP says otherwise, that leads to one inside for as long as this command follows the process. Repeatable."`
 	Remove  bool          `name:"rm" help:"Remove the sandbox when the command has ended, however this program ends."`
 	Timeout time.Duration `placeholder:"30s" help:"Kill the command, with all descendants, after this long (exit status 124)."`
 
 	Cmd []string `arg:"" passthrough:"" optional:"" name:"cmd" help:"The program and its arguments, after --."`
+
+	// What tend run --image asks for beside.
+	process runFlags
+	verb    string
 }
 
 func (c *sandboxRunCmd) Run(ctx context.Context, inv *invocation) error {
 	if c.TTY && !c.Detach && inv.flags.JSON {
 		return usageError("a terminal has no JSON form: leave --tty or --json out, or add -d")
 	}
-	f := runFlags{TTY: c.TTY, Input: c.Input, Shell: c.Shell, Timeout: c.Timeout, Fsync: "default"}
+	verb, f := "sandbox run", c.process
+	if c.verb != "" {
+		verb = c.verb + " --image"
+	}
+	f.TTY, f.Input, f.Shell, f.Timeout, f.Fsync = c.TTY, c.Input, c.Shell, c.Timeout, cmp.Or(f.Fsync, "default")
 	// Checked before anything is made.
 	inv.sandbox = cmp.Or(c.Name, "new")
 	if c.Entry != "" && c.Image == "" {
 		return usageError("--entrypoint is for a sandbox of an image: give --image, or the program after --")
 	}
+	ports, err := c.ports(inv)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		for i := range ports {
+			ports[i].l.Close()
+		}
+	}()
 	var spec process.Spec
-	var err error
 	if c.Image == "" {
-		if spec, err = f.spec(inv, "sandbox run", c.Cmd); err != nil {
+		if spec, err = f.spec(inv, verb, c.Cmd); err != nil {
 			return err
 		}
 	}
@@ -109,7 +126,7 @@ func (c *sandboxRunCmd) Run(ctx context.Context, inv *invocation) error {
 		if err != nil {
 			return runFailure(err)
 		}
-		if spec, err = f.spec(inv, "sandbox run", words); err != nil {
+		if spec, err = f.spec(inv, verb, words); err != nil {
 			return err
 		}
 	}
@@ -143,6 +160,9 @@ func (c *sandboxRunCmd) Run(ctx context.Context, inv *invocation) error {
 		}
 		return inv.announceSandbox(&info)
 	}
+	for i := range ports {
+		go ports[i].serve(ctx, box)
+	}
 	err = f.follow(ctx, inv, inside, spec, signals)
 	if c.Remove && !inv.leftRunning {
 		return c.undone(ctx, inv, box, err)
@@ -151,6 +171,30 @@ func (c *sandboxRunCmd) Run(ctx context.Context, inv *invocation) error {
 		inv.note("the sandbox %s stays; tend sandbox rm %s removes it", inv.sandbox, inv.sandbox)
 	}
 	return err
+}
+
+// ports takes those of --publish on this machine.
+func (c *sandboxRunCmd) ports(inv *invocation) (all []publication, err error) {
+	if c.Detach && len(c.Publish) > 0 {
+		return nil, usageError("--publish serves a port for as long as this command follows the process, which -d does not; " +
+			"tend serves ports of sandboxes at http://PORT-NAME.localhost at its own port (tend status)")
+	}
+	for _, text := range c.Publish {
+		p, err := publicationOf(text)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, p)
+	}
+	for i := range all {
+		if err := all[i].listen(inv); err != nil {
+			for k := range i {
+				all[k].l.Close()
+			}
+			return nil, err
+		}
+	}
+	return all, nil
 }
 
 // words are the command line in a sandbox of an image, as a container engine has it.

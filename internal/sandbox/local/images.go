@@ -9,6 +9,7 @@ import (
 
 	"github.com/tend-run/tend/internal/lib/errtext"
 	"github.com/tend-run/tend/internal/sandbox/driver"
+	"github.com/tend-run/tend/internal/sandbox/layer"
 	"github.com/tend-run/tend/internal/sandbox/oci"
 	"github.com/tend-run/tend/internal/sandbox/oci/archive"
 	"github.com/tend-run/tend/internal/sandbox/oci/unpack"
@@ -109,8 +110,29 @@ func (d *Driver) fromImage(rec *record) (release func(), err error) {
 		return nil, err
 	}
 	rec.Image = m.ID
+	if rec.User != "" {
+		if rec.User, err = d.userOf(top, rec.User); err != nil {
+			d.layers.Release(top, by)
+			return nil, err
+		}
+	}
 	rec.begin(top, run)
 	return func() { d.layers.Release(top, by) }, nil
+}
+
+// userOf makes of a user as container engines write it, such as "web:staff", one that sandboxes
+// know.
+func (d *Driver) userOf(top layer.ID, user string) (string, error) {
+	chain, err := d.layers.Chain(top)
+	if err != nil {
+		return "", err
+	}
+	view, err := unpack.OpenView(chain.Dirs)
+	if err != nil {
+		return "", err
+	}
+	defer view.Close()
+	return oci.UserOf(view, user), nil
 }
 
 // beginImage has a build begin with an image. Its steps begin as root; what follows them gets
