@@ -197,11 +197,11 @@ func TestTheServiceLosesNothing(t *testing.T) {
 	r.put(proctest.Value(filepath.Abs("../../bin/tend"))(t), "/usr/local/bin/tend")
 	r.run("chmod", "755", "/usr/local/bin/tend")
 	r.run("groupadd", "--system", "ops")
-	r.run("tend", "startup", "--group", "ops")
-	r.run("sh", "-c", "mkdir -p /srv/app; printf 'services:\n  web: {command: sleep 1000}\n' > /srv/app/tend.yaml; cd /srv/app; tend up -d")
+	r.run("/usr/local/bin/tend", "startup", "--group", "ops")
+	r.run("sh", "-c", "mkdir -p /srv/app; printf 'services:\n  web: {command: sleep 1000}\n' > /srv/app/tend.yaml; cd /srv/app; /usr/local/bin/tend up -d")
 	nobody := []string{"setpriv", "--reuid", "65534", "--regid", "65534"}
 	as := func(groups ...string) (string, error) {
-		args := append(append(nobody[:len(nobody):len(nobody)], groups...), "tend", "--url", "unix:///run/tend/tend.sock", "services")
+		args := append(append(nobody[:len(nobody):len(nobody)], groups...), "/usr/local/bin/tend", "--url", "unix:///run/tend/tend.sock", "services")
 		return r.try(args...)
 	}
 	if out, err := as("--groups", "ops"); err != nil || !strings.Contains(out, "web") {
@@ -214,10 +214,10 @@ func TestTheServiceLosesNothing(t *testing.T) {
 	proctest.Eventually(t, "the machine goes down again", func() bool { return syscall.Kill(r.pid, 0) != nil || !r.has("/") })
 	r = machine(t, dir)
 	proctest.Eventually(t, "the service comes back with the machine", func() bool {
-		out, _ := r.try("tend", "services")
+		out, _ := r.try("/usr/local/bin/tend", "services")
 		return strings.Contains(out, "web") && strings.Contains(out, "running")
 	})
-	r.run("tend", "startup", "--remove")
+	r.run("/usr/local/bin/tend", "startup", "--remove")
 	if out, _ := r.try("sh", "-c", "ls -d /etc/systemd/system/tend* /etc/systemd/system/*.wants/tend* 2>/dev/null; cat /proc/[0-9]*/comm | grep -e '^tend-'"); out != "" {
 		t.Errorf("tend startup --remove leaves %s", out)
 	}
