@@ -104,6 +104,9 @@ type Harden struct {
 // used, or no box can be made.
 const WayVariable = "TEND_SANDBOX_WAY"
 
+// WayPlain is in Can.Way where files have on the disk the ids that a box has outside, which its layers would have too.
+const WayPlain = "upper=plain"
+
 // WaySharedProc is in Can.Way where boxes would have the /proc of tend itself, and NoProc says why they
 // have none of their own, and what to do.
 const (

@@ -56,7 +56,7 @@ func (m *Maker) Can() (can box.Can) {
 	can.Add(box.LayerMemory, reasons["memory"])
 	can.Add(box.LayerTasks, reasons["pids"])
 	can.Add(box.LayerCPU, reasons["cpu"])
-	if m.rootless {
+	if m.paths() {
 		can.Add(box.LayerDisk, errors.New(noRootlessDisk))
 	} else {
 		can.Add(box.LayerDisk, disk.Able())

@@ -29,7 +29,7 @@
 // keeper by descriptors, or the child by paths (source). All else is one way, in write.go.
 //
 // A keeper that is not root makes boxes with one id, its own, and from another stage: see
-// rootless.go and pieces.go.
+// rootless.go and pieces.go. One that is root and may not mount has such a stage with ids of nobody: see bypath.go.
 //
 // # What is kept of a box
 //

@@ -159,6 +159,22 @@ func TestDevicesOfAKeeperThatMakesNone(t *testing.T) {
 	}
 }
 
+// TestRootThatMayNotMount has boxes with ids of nobody outside all the same, in which the machine's files are nobody's.
+func TestRootThatMayNotMount(t *testing.T) {
+	const line = `id -u; stat -c %u /usr/bin/env /etc/passwd /etc; chown 33:33 /tmp && stat -c %u:%g /tmp; rm /usr/bin/yes && echo new >/usr/bin/new && cat /usr/bin/new
+		mkdir /usr/share/new && (echo x >>/usr/bin/env) 2>/dev/null || echo kept; cat /etc/shadow | head -c 7; head -c 3 /dev/zero | wc -c; id -u nobody; cat /srv/state/x /var/lib/dpkg/lock 2>/dev/null; su nobody -s /bin/sh -c "id -u"`
+	const may = ` setpriv --bounding-set=-sys_admin,-sys_ptrace,-mknod,-net_admin `
+	for name, line := range map[string]string{
+		"on the machine":  "export " + insideHere + "='" + line + "'; " + canHere + `="$1/state" exec` + may + `"$1/test"`,
+		"/ is an overlay": overlayRoot + "cd /; umount -l /old; export " + insideHere + "='" + line + "'; " + canHere + `=/srv/state exec` + may + `/srv/test`,
+	} {
+		got := string(saidElsewhere(t, line))
+		if want := "0\n65534\n0\n0\n33:33\nnew\nkept\nroot:*:3\n65534\n65534\n"; got != want {
+			t.Errorf("%s: %q; want %q", name, got, want)
+		}
+	}
+}
+
 // masked hides a part of /proc, as engines of containers do.
 const masked = `mount -t tmpfs none /proc/irq; `
 

@@ -32,6 +32,7 @@ type Maker struct {
 	finding  sync.Mutex
 	found    bool   // rootless is known; guarded by finding
 	rootless bool   // boxes have one id, the keeper's own; not changed after found
+	byPath   bool   // boxes have ids of nobody, and attach by paths; not changed after found
 	proc     string // where boxes get their /proc from; guarded by finding
 
 	mu   sync.Mutex
@@ -76,7 +77,7 @@ func (m *Maker) MakeShadow(s *box.Spec, own, top int) (*Cell, error) {
 	if err := m.find(); err != nil {
 		return nil, err
 	}
-	if m.rootless {
+	if m.paths() {
 		return nil, fmt.Errorf("a directory over the layers, without root: %w", process.ErrUnsupported)
 	}
 	return m.make(s, how{own: own, top: top, mortal: true})
@@ -138,10 +139,8 @@ func (m *Maker) makeThus(s *box.Spec, how how) (_ *Cell, err error) {
 	if c.Started = started(c.PID); c.Started == 0 {
 		return nil, fmt.Errorf("pid 1 of a sandbox has ended: %w", box.ErrEnded)
 	}
-	if s.UIDBase == 0 {
-		if err := shown(c.PID); err != nil {
-			return nil, fmt.Errorf("pid 1 of a sandbox: %w", err)
-		}
+	if err := shown(c.PID); err != nil {
+		return nil, fmt.Errorf("pid 1 of a sandbox: %w", err)
 	}
 	f.made(c.Started)
 	failpoint.Hit(failpoint.CellMade)
@@ -247,6 +246,9 @@ func (m *Maker) gather(s *box.Spec, how how) (_ *sources, err error) {
 	}
 	if m.rootless {
 		return h, m.gatherPaths(s, h)
+	}
+	if m.byPath {
+		return h, m.gatherBound(s, h)
 	}
 	if h.own.fd, err = d.mount(k.ns); err != nil {
 		return nil, err
@@ -363,8 +365,8 @@ func (m *Maker) prepare(s *box.Spec, dir string, how how, all []piece, h *source
 			layers = slices.Insert(layers, 0, fmt.Sprintf("/proc/self/fd/%d/up", how.top))
 		}
 		var err error
-		if h.pieces, err = piecesFor(up, layers, all, m.rootless); err == nil {
-			err = hosts(up, layers, s.Hostname, m.rootless)
+		if h.pieces, err = piecesFor(up, layers, all, m.paths()); err == nil {
+			err = hosts(up, layers, s.Hostname, m.paths())
 		}
 		if err != nil {
 			return fmt.Errorf("the directory of a sandbox: %w", err)
@@ -377,6 +379,9 @@ func (m *Maker) prepare(s *box.Spec, dir string, how how, all []piece, h *source
 		if err := os.Mkdir(workDir(dir, i), 0o700); err != nil {
 			return fmt.Errorf("the work directory: %w", err)
 		}
+	}
+	if m.byPath {
+		return giveAway(s, h.pieces)
 	}
 	return nil
 }
@@ -405,7 +410,7 @@ func (m *Maker) build(s *box.Spec, how how, nest *cgroup.Nest, pid *uint32) erro
 	// In this group the namespace of cgroups is made, and there it begins: all groups of the
 	// box are in it. An ordinary user's begins in the group of pid 1.
 	around := group
-	if !m.rootless {
+	if !m.paths() {
 		if around, err = nest.OpenAround(); err != nil {
 			return err
 		}

@@ -28,7 +28,7 @@ func (m *Maker) openOwn(s *box.Spec, given int) (*ownDir, error) {
 	if s.Disk == "" {
 		return d, m.takesUpper(s.Dir)
 	}
-	if m.rootless {
+	if m.paths() {
 		return nil, fmt.Errorf("%s: %w", noRootlessDisk, process.ErrUnsupported)
 	}
 	var err error

@@ -26,6 +26,7 @@ type parts struct {
 	state    string // the state directory
 	dir      string // below it, for a program that may not lie in memory; the stage is made over it
 	rootless bool   // boxes have one id: they attach by paths, in a user namespace of the keeper's own
+	byPath   bool   // boxes have ids of nobody, and attach by paths
 	owners   string // of the machine's files, if that is forced
 	devices  string // those of /dev, if that is forced
 
@@ -90,6 +91,8 @@ func newKit(first, void, ns, stage int) (*kit, error) {
 
 func (k *kit) close() { unixsock.Close([]int{k.first, k.void, k.ns, k.stage}) }
 
+func (p *parts) paths() bool { return p.rootless || p.byPath }
+
 // take returns what a box with this spec needs, and the pieces that there are for it.
 func (p *parts) take(s *box.Spec) (*kit, []piece, error) {
 	p.mu.Lock()
@@ -134,7 +137,7 @@ func (p *parts) renew() {
 	same := slices.Equal(now, p.settings)
 	p.settings = now
 	p.stages = slices.DeleteFunc(p.stages, func(st *stage) bool {
-		if same && !st.changed() || st.base == box.BaseNone && !p.rootless {
+		if same && !st.changed() || st.base == box.BaseNone && !p.paths() {
 			return false
 		}
 		st.close(p)
@@ -162,7 +165,7 @@ func (st *stage) changed() bool {
 // close lets go of what is the stage's own.
 func (st *stage) close(p *parts) {
 	unixsock.Close([]int{st.mnt, st.mounts}) // one may be -1
-	if p.rootless {
+	if p.paths() {
 		unixsock.Close([]int{st.ns, st.void})
 	}
 }
@@ -196,7 +199,7 @@ func (st *stage) fits(p *parts, s *box.Spec) bool {
 	case st.uid != s.UIDBase || st.trial != (s.ID == ProbeID):
 		return false
 	case s.Base == box.BaseNone:
-		return p.rootless || st.base == box.BaseNone
+		return p.paths() || st.base == box.BaseNone
 	}
 	return st.base == box.BaseHost && slices.Equal(st.hide, s.Hide) && slices.Equal(st.show, s.Show)
 }
@@ -208,7 +211,7 @@ func (p *parts) stage(s *box.Spec) (st *stage, err error) {
 	}
 	st = &stage{uid: s.UIDBase, base: s.Base, hide: slices.Clone(s.Hide), show: slices.Clone(s.Show), trial: s.ID == ProbeID,
 		ns: -1, mnt: -1, void: -1, mounts: -1}
-	if p.rootless {
+	if p.paths() {
 		st.base = box.BaseHost
 		err = p.makeRootless(st)
 	} else {

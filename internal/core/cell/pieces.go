@@ -188,7 +188,7 @@ func (k *skeleton) show(t place.Table, show []string, attach func(p *piece, i in
 			len(k.pieces), mostPieces, process.ErrUnsupported)
 	}
 	left := mostOwn
-	if k.rootless {
+	if k.rootless && k.as == 0 {
 		left = mostOwnRootless
 	}
 	for _, p := range k.pieces {
@@ -247,7 +247,7 @@ func (k *skeleton) owned(p *piece) []string {
 	if !p.nobody || p.bound || k.trial {
 		return nil
 	}
-	if !k.rootless {
+	if !k.rootless || k.as != 0 {
 		return []string{p.path}
 	}
 	for _, dir := range box.Programs {

@@ -46,7 +46,13 @@ func (p *parts) makeRootless(st *stage) (err error) {
 		return err
 	}
 	defer l.Close()
-	w, pid := writeRootless(l, p.first, dir)
+	ns := -1
+	if p.byPath {
+		if ns, err = p.user(st.uid); err != nil {
+			return err
+		}
+	}
+	w, pid := writeRootless(l, p.first, dir, ns)
 	begun := false
 	err = w.holding(pid, func(pid int) error {
 		begun = true
@@ -70,6 +76,9 @@ func (st *stage) open(p *parts, pid int) (err error) {
 		}
 	}
 	k := newSkeleton(procfs.Path(pid, "root"+stageParts+"/"+stageBase), 0, true)
+	if p.byPath {
+		k.as = int(st.uid)
+	}
 	st.noBase = k.fill(p.state, st, func(q *piece, _ int) error {
 		q.at = stageHost + q.from
 		return nil
@@ -80,25 +89,38 @@ func (st *stage) open(p *parts, pid int) (err error) {
 	return nil
 }
 
-// writeRootless appends what makes the stage. Its maker has memory of its own: /proc shows
-// to an ordinary user only the files of what is dumpable, and the keeper is not.
-func writeRootless(l *spawn.List, program int, dir string) (w stageWriter, pid *uint32) {
-	w = writeStage(l, "mode=755,size=64k")
-	w.Call("open the copy's files in /proc", unix.SYS_PRCTL, unix.PR_SET_DUMPABLE, 1, 0, 0, 0)
-	w.Call(stepUsers, unix.SYS_UNSHARE, unix.CLONE_NEWUSER)
-	for _, f := range [][2]string{
-		{"setgroups", "deny"}, {"uid_map", fmt.Sprintf("0 %d 1", os.Geteuid())}, {"gid_map", fmt.Sprintf("0 %d 1", os.Getegid())},
-	} {
-		w.Call(stepMap+f[0], unix.SYS_OPENAT, spawn.Here, w.Text("/proc/self/"+f[0]), unix.O_WRONLY|unix.O_CLOEXEC, 0)
-		w.Result(0)
-		w.Call(stepMap+f[0], unix.SYS_WRITE, 0, w.Text(f[1]), uintptr(len(f[1])))
+// writeRootless appends what makes the stage, in the user namespace ns, or with -1 in one of its own. Its maker
+// has memory of its own: /proc shows to an ordinary user only the files of what is dumpable, and the keeper is not.
+func writeRootless(l *spawn.List, program int, dir string, ns int) (w stageWriter, pid *uint32) {
+	if ns < 0 {
+		w = writeStage(l, "mode=755,size=64k")
+		w.Call("open the copy's files in /proc", unix.SYS_PRCTL, unix.PR_SET_DUMPABLE, 1, 0, 0, 0)
+		w.Call(stepUsers, unix.SYS_UNSHARE, unix.CLONE_NEWUSER)
+		for _, f := range [][2]string{
+			{"setgroups", "deny"}, {"uid_map", fmt.Sprintf("0 %d 1", os.Geteuid())}, {"gid_map", fmt.Sprintf("0 %d 1", os.Getegid())},
+		} {
+			w.Call(stepMap+f[0], unix.SYS_OPENAT, spawn.Here, w.Text("/proc/self/"+f[0]), unix.O_WRONLY|unix.O_CLOEXEC, 0)
+			w.Result(0)
+			w.Call(stepMap+f[0], unix.SYS_WRITE, 0, w.Text(f[1]), uintptr(len(f[1])))
+		}
+	} else {
+		w = writeStage(l, "mode=755,uid=0,gid=0,size=64k")
+		w.Call("go to the keeper's directory", unix.SYS_CHDIR, w.Text(filepath.Dir(dir)))
+		w.Call("enter the user namespace", unix.SYS_SETNS, uintptr(ns), unix.CLONE_NEWUSER)
+		dir = filepath.Base(dir)
 	}
 	pid = w.Fork("make namespaces", unix.CLONE_NEWNS|unix.CLONE_NEWNET, -1, nil)
 	w.begin(dir)
+	if ns >= 0 {
+		w.beRoot()
+		w.dieWithKeeper() // another user has forgotten it
+	}
 	w.places(stageBase, stageOwn, stageHost, stageDev)
 	w.readOnly()
 	w.Call("bind the machine's root", unix.SYS_MOUNT, w.root, w.Text(stageHost), 0, unix.MS_BIND|unix.MS_REC, 0)
-	w.Call("uncover the directory of the stage", unix.SYS_UMOUNT2, w.Text(stageHost+dir), unix.MNT_DETACH)
+	if ns < 0 { // else no box looks there
+		w.Call("uncover the directory of the stage", unix.SYS_UMOUNT2, w.Text(stageHost+dir), unix.MNT_DETACH)
+	}
 	w.Call("mount the skeleton", unix.SYS_MOUNT, w.none, w.Text(stageBase), w.memory, 0, w.Text("mode=755,size=256m"))
 	w.Call("mount /dev", unix.SYS_MOUNT, w.none, w.Text(stageDev), w.memory, unix.MS_NOSUID|unix.MS_NOEXEC, w.options)
 	w.Call("go to /dev", unix.SYS_CHDIR, w.Text(stageDev))

@@ -39,6 +39,9 @@ type skeleton struct {
 	hidden []hidden
 	room   int64 // for what is copied, in bytes
 
+	// as is whose rights it is written with: an id outside; 0: the keeper's.
+	as int
+
 	pieces []piece
 	trial  bool // nothing is written inside: nobody's directories need not be root's
 }
@@ -77,12 +80,23 @@ func (k *skeleton) fill(state string, st *stage, attach func(p *piece, i int) er
 	if k.hidden, err = hiddenOf(t, state, st.hide); err != nil {
 		return err
 	}
-	if err := k.write(); err != nil {
-		return fmt.Errorf("the skeleton of sandboxes: %w", err)
-	}
 	k.trial = st.trial
-	if err := k.show(t, st.show, attach); err != nil {
-		return fmt.Errorf("the directories that sandboxes see: %w", err)
+	write := func() error {
+		if err := k.write(); err != nil {
+			return fmt.Errorf("the skeleton of sandboxes: %w", err)
+		}
+		if err := k.show(t, st.show, attach); err != nil {
+			return fmt.Errorf("the directories that sandboxes see: %w", err)
+		}
+		return nil
+	}
+	if k.as == 0 {
+		err = write()
+	} else {
+		err = asUser(k.as, write)
+	}
+	if err != nil {
+		return err
 	}
 	st.pieces = k.pieces
 	st.nobody = slices.ContainsFunc(k.pieces, func(p piece) bool { return p.nobody })

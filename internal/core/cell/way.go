@@ -70,8 +70,8 @@ func (m *Maker) Force(text string) error {
 		return fmt.Errorf("%s: 65536 ids of a sandbox take root: %w", box.WayVariable, process.ErrUnsupported)
 	case one && (w.owners == ownersIDMap || w.attach == attachHanded || w.devices == devicesMade):
 		return fmt.Errorf("%s: with one id owners are nobody, the parts are attached by path, and devices are bound: %w", box.WayVariable, process.ErrUnsupported)
-	case !one && w.attach == attachPath:
-		return fmt.Errorf("%s: parts are attached by path only with ids=1: %w", box.WayVariable, process.ErrUnsupported)
+	case w.attach == attachPath && (w.owners == ownersIDMap || w.devices == devicesMade || w.proc == procHanded):
+		return fmt.Errorf("%s: where parts are attached by path owners are nobody, devices bound, and no /proc is handed: %w", box.WayVariable, process.ErrUnsupported)
 	case one && w.proc == procHanded:
 		return fmt.Errorf("%s: a /proc is handed only with 65536 ids: %w", box.WayVariable, process.ErrUnsupported)
 	}
@@ -89,13 +89,20 @@ func (m *Maker) find() error {
 		return nil
 	}
 	one := os.Geteuid() != 0 || m.forced.ids == idsOne
-	if !one && m.forced.ids == "" && !ofTheMachine() {
+	byPath := !one && m.forced.attach == attachPath
+	if !one && m.forced.attach == "" && !(ofTheMachine() && spawn.Admin()) {
 		err := m.parts.tryMany()
-		if one = errors.Is(err, unix.EPERM); err != nil && !one {
+		if err != nil && !errors.Is(err, unix.EPERM) {
 			return err
 		}
+		if err != nil && m.parts.tryUsers() == nil {
+			byPath = true
+		} else if err != nil {
+			one = !ofTheMachine() && m.forced.ids == ""
+		}
 	}
-	m.rootless, m.parts.rootless, m.parts.owners, m.parts.devices = one, one, m.forced.owners, m.forced.devices
+	m.rootless, m.byPath, m.parts.rootless, m.parts.byPath = one, byPath, one, byPath
+	m.parts.owners, m.parts.devices = m.forced.owners, m.forced.devices
 	m.proc = cmp.Or(m.forced.proc, procInside)
 	m.found = true
 	return nil
@@ -120,7 +127,7 @@ func (m *Maker) otherProc(tried string, err error) bool {
 	defer m.finding.Unlock()
 	switch {
 	case m.proc != tried: // another box has found it
-	case tried == procInside && !m.rootless:
+	case tried == procInside && !m.paths():
 		m.proc = procHanded
 	case tried != procShared:
 		m.proc = procShared
@@ -130,13 +137,30 @@ func (m *Maker) otherProc(tried string, err error) bool {
 	return true
 }
 
+// paths reports whether boxes attach their parts by paths.
+func (m *Maker) paths() bool { return m.rootless || m.byPath }
+
 // ofTheMachine reports whether this process is in the user namespace of the machine.
 func ofTheMachine() bool {
 	b, err := os.ReadFile("/proc/self/uid_map")
 	return err != nil || slices.Equal(strings.Fields(string(b)), []string{"0", "0", "4294967295"})
 }
 
-// tryMany makes what takes rights over more than one id.
+// tryUsers makes what takes ids of nobody, and no right over the machine.
+func (p *parts) tryUsers() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err := p.program(); err != nil {
+		return err
+	}
+	ns, err := userNamespace(p.first, probeBase)
+	if err != nil {
+		return err
+	}
+	return unix.Close(ns)
+}
+
+// tryMany makes what takes rights over the machine.
 func (p *parts) tryMany() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -160,6 +184,9 @@ func (p *parts) tryMany() error {
 func (m *Maker) used(nobody, bound bool) string {
 	if m.rootless {
 		return "ids=1 upper=plain owners=nobody attach=path devices=bound proc=" + m.procWay()
+	}
+	if m.byPath {
+		return "ids=65536 upper=plain owners=nobody attach=path devices=bound proc=" + m.procWay()
 	}
 	owners, devices := ownersIDMap, devicesMade
 	if nobody {

@@ -36,11 +36,14 @@ func (m *Maker) write(l *spawn.List, s *box.Spec, h *sources, how how, group int
 	}
 
 	// The child that is made into the box's group, or the one around it.
-	if m.rootless { // the network belongs to the user namespace
+	if m.paths() { // the network belongs to the user namespace
 		l.Call("enter the user namespace", unix.SYS_SETNS, uintptr(h.kit.ns), unix.CLONE_NEWUSER)
 		network()
 		l.Call("enter the stage", unix.SYS_SETNS, uintptr(h.kit.stage), unix.CLONE_NEWNS)
 		l.Fork(stepNamespaces, namespaces|unix.CLONE_NEWCGROUP, -1, pid)
+		if m.byPath {
+			w.beRoot()
+		}
 	} else if how.proc == procHanded {
 		network()
 		l.Call(stepCgroups, unix.SYS_UNSHARE, unix.CLONE_NEWCGROUP)
@@ -108,6 +111,8 @@ func (m *Maker) write(l *spawn.List, s *box.Spec, h *sources, how how, group int
 		if b.fd < 0 {
 			w.openBind(what+".source", b)
 			b.fd = keptTree
+		} else if m.byPath {
+			w.close(what+".source", b.fd, b.readOnly)
 		}
 		w.move(what, b.fd, b.target)
 	}
@@ -139,7 +144,7 @@ func (m *Maker) writeProc(w *writer, from string) {
 		w.move(stepProc, keptTree, "/proc")
 	case procShared:
 		theirs := stageProc
-		if m.rootless {
+		if m.paths() {
 			theirs = stageHost + "/proc"
 		}
 		w.Call(stepProc+" of tend", unix.SYS_OPEN_TREE, keptParts, w.Text(theirs), unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_RECURSIVE)
@@ -170,11 +175,16 @@ func (w *writer) openBind(what string, b bind) {
 	w.Call(what, unix.SYS_OPEN_TREE, keptSource, w.empty, unix.AT_EMPTY_PATH|unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
 	w.Result(0)
 	w.Call(what, unix.SYS_DUP3, 0, keptTree, unix.O_CLOEXEC)
+	w.close(what, keptTree, b.readOnly)
+}
+
+// close takes from a detached mount what no bind has.
+func (w *writer) close(what string, fd int, readOnly bool) {
 	attr := uint64(unix.MOUNT_ATTR_NODEV | unix.MOUNT_ATTR_NOSUID)
-	if b.readOnly {
+	if readOnly {
 		attr |= unix.MOUNT_ATTR_RDONLY
 	}
-	w.Call(what, unix.SYS_MOUNT_SETATTR, keptTree, w.empty, unix.AT_EMPTY_PATH, w.attr(attr), unsafe.Sizeof(unix.MountAttr{}))
+	w.Call(what, unix.SYS_MOUNT_SETATTR, uintptr(fd), w.empty, unix.AT_EMPTY_PATH, w.attr(attr), unsafe.Sizeof(unix.MountAttr{}))
 }
 
 // attr are attributes of a mount.

@@ -65,8 +65,8 @@ func (k *Keeper) comeIn(spec *process.Spec, req *wire.Spawn) (*inhabited, *wire.
 // enter has the program of a process start in a box. b.mu is held.
 func (k *Keeper) enter(p *proc, b *inhabited, prog *spawn.Program) (err error) {
 	c, flags := b.cell, cell.Namespaces
-	if c.Spec.UIDBase == 0 && c.Spec.Net == box.NetHost {
-		flags &^= unix.CLONE_NEWNET // it is in the machine's already, which an ordinary user may not enter
+	if c.Spec.Net == box.NetHost && (c.Spec.UIDBase == 0 || !spawn.Admin()) {
+		flags &^= unix.CLONE_NEWNET // it is in the machine's already, which only its root may enter
 	}
 	e := &spawn.Enter{PID1: c.PIDFD(), Flags: flags, Inner: p.slot.InnerAt(), Digits: p.digits(), Caps: c.Spec.Harden.Caps,
 		OneID: c.Spec.UIDBase == 0, NNP: !c.Spec.Harden.Setuid,

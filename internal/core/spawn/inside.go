@@ -122,10 +122,17 @@ func (s *Starter) startInside(sc *script, p *Program, files []int) (pid, pidfd i
 // the program's process, or stop it. Where all is one id, that helps nobody.
 func (e *Enter) last() int {
 	last := unix.CLONE_NEWCGROUP
-	if os.Geteuid() == 0 && !e.OneID {
+	if os.Geteuid() == 0 && !e.OneID && Admin() {
 		last |= unix.CLONE_NEWUSER
 	}
 	return e.Flags & last
+}
+
+// Admin reports whether this process has CAP_SYS_ADMIN of its user namespace. Without it a process enters
+// the namespaces of a sandbox together with the user namespace, which is its own, or not at all.
+func Admin() bool {
+	header, caps := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}, [2]unix.CapUserData{}
+	return unix.Capget(&header, &caps[0]) == nil && caps[0].Effective&(1<<unix.CAP_SYS_ADMIN) != 0
 }
 
 // runInside is runHelped in limited time.

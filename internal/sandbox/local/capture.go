@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/tend-run/tend/internal/core/box"
 	"github.com/tend-run/tend/internal/core/disk"
@@ -23,6 +25,9 @@ func (s *sandbox) capture(ctx context.Context, by string) (layer.ID, error) {
 	s.mu.Unlock()
 	if rec.UIDBase == 0 {
 		return "", &driver.UnsupportedError{Field: "snapshot", Reason: "a sandbox of a daemon that is not root has none; run the daemon as root"}
+	}
+	if slices.Contains(strings.Fields(rec.Way), box.WayPlain) {
+		return "", &driver.UnsupportedError{Field: "snapshot", Reason: "where tend may not mount there are none; " + box.InContainer}
 	}
 	up, closeUp, err := s.upper(&rec)
 	if err != nil {

@@ -315,7 +315,8 @@ func (d *Driver) Capabilities() driver.Capabilities {
 	if err != nil {
 		can = box.Can{}
 	}
-	out := driver.Capabilities{Name: "local", Layers: can.Layers, Way: can.Way, Snapshots: can.Mode == box.ModeUser}
+	out := driver.Capabilities{Name: "local", Layers: can.Layers, Way: can.Way,
+		Snapshots: can.Mode == box.ModeUser && !slices.Contains(strings.Fields(can.Way), box.WayPlain)}
 	for _, m := range can.Missing {
 		out.Missing = append(out.Missing, cmp.Or(m.Layer, "all")+": "+m.Reason)
 	}
