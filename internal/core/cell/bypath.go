@@ -12,6 +12,7 @@ import (
 
 	"github.com/tend-run/tend/internal/core/box"
 	"github.com/tend-run/tend/internal/core/spawn"
+	"github.com/tend-run/tend/internal/lib/eintr"
 )
 
 // A keeper that is root without CAP_SYS_ADMIN, as in a container, may mount nothing outside of a user
@@ -90,25 +91,36 @@ func (m *Maker) gatherBound(s *box.Spec, h *sources) (err error) {
 }
 
 // giveAway makes what the keeper has made in the directory of a box root's inside. Nothing that was
-// written inside belongs to the keeper's own id.
+// written inside belongs to the keeper's own id, and no link is followed: it may be a program's.
 func giveAway(s *box.Spec, pieces []piece) error {
-	paths := []string{"/up", "/wk", "/up/etc", "/up/etc/hosts", "/up/proc", "/up/sys", "/up/dev", "/up/run"}
+	dir, err := unix.Open(s.Dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(dir)
+	paths := []string{"up", "wk", "up/etc", "up/etc/hosts", "up/proc", "up/sys", "up/dev", "up/run"}
 	for i := range len(pieces) + 1 {
-		paths = append(paths, workDir("", i))
+		paths = append(paths, workDir(".", i))
 	}
 	for _, p := range pieces {
 		for n := 1; n <= len(p.path); n++ {
 			if n == len(p.path) || p.path[n] == '/' {
-				paths = append(paths, "/up"+p.path[:n])
+				paths = append(paths, "up"+p.path[:n])
 			}
 		}
 	}
 	for _, p := range paths {
-		var st unix.Stat_t
-		if unix.Lstat(s.Dir+p, &st) != nil || st.Uid != uint32(os.Geteuid()) {
-			continue
+		how := unix.OpenHow{Flags: unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS}
+		fd, err := eintr.Get(func() (int, error) { return unix.Openat2(dir, p, &how) })
+		if err != nil {
+			continue // there is nothing, or something that the keeper has not made
 		}
-		if err := unix.Lchown(s.Dir+p, int(s.UIDBase), int(s.UIDBase)); err != nil {
+		var st unix.Stat_t
+		if err = unix.Fstat(fd, &st); err == nil && st.Uid == uint32(os.Geteuid()) {
+			err = unix.Fchownat(fd, "", int(s.UIDBase), int(s.UIDBase), unix.AT_EMPTY_PATH)
+		}
+		unix.Close(fd)
+		if err != nil {
 			return err
 		}
 	}

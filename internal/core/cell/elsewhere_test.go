@@ -175,6 +175,20 @@ func TestRootThatMayNotMount(t *testing.T) {
 	}
 }
 
+// TestNothingOfTheMachineIsGivenAway where a program inside has put a link in the place of a directory.
+func TestNothingOfTheMachineIsGivenAway(t *testing.T) {
+	proctest.Root(t)
+	s, theirs := box.Spec{Dir: t.TempDir(), UIDBase: 100000}, t.TempDir()
+	proctest.Must(t, errors.Join(os.MkdirAll(s.Dir+"/up/usr", 0o755), os.WriteFile(theirs+"/hosts", nil, 0o644), os.Symlink(theirs, s.Dir+"/up/etc")))
+	proctest.Must(t, giveAway(&s, []piece{{path: "/usr"}, {path: "/etc/hosts"}}))
+	for path, want := range map[string]uint32{theirs + "/hosts": 0, theirs: 0, s.Dir + "/up/usr": 100000, s.Dir + "/up": 100000} {
+		var st unix.Stat_t
+		if err := unix.Lstat(path, &st); err != nil || st.Uid != want {
+			t.Errorf("%s belongs to %d, %v; want %d", path, st.Uid, err, want)
+		}
+	}
+}
+
 // masked hides a part of /proc, as engines of containers do.
 const masked = `mount -t tmpfs none /proc/irq; `
 
