@@ -67,6 +67,9 @@ func (p *parts) makeRootless(st *stage) (err error) {
 // open opens the namespaces of the stage that a process holds, and fills its skeleton.
 func (st *stage) open(p *parts, pid int) (err error) {
 	failpoint.Hit(failpoint.CellStaged)
+	if err := shown(pid); err != nil {
+		return err
+	}
 	for _, d := range []struct {
 		to   *int
 		name string
@@ -139,9 +142,10 @@ func writeRootless(l *spawn.List, program int, dir string, ns int) (w stageWrite
 	return w, pid
 }
 
-// shown waits until /proc shows an ordinary user the files of a pid 1, as a server needs them
-// at once. Make continues when pid 1, in its exec, lets the keeper's memory go, whose files are
-// hidden; a moment later it has memory of its own. On a busy machine that is a while.
+// shown waits until /proc shows a keeper that may not look into processes of others the files of a
+// child that executes a program, as a server needs them of a pid 1 at once. The keeper continues when
+// the child, in its exec, lets the keeper's memory go, whose files are hidden; a moment later it has
+// memory of its own. On a busy machine that is a while.
 func shown(pid int) error {
 	for g := suspendaware.New(undoWait); ; nap.For(50 * time.Microsecond) {
 		_, err := os.Readlink(procfs.Path(pid, "root"))

@@ -214,6 +214,9 @@ func newStage(ns, program int, dir string, parts []attached, bound bool) (int, e
 	fd := -1
 	err = w.holding(pid, func(pid int) (err error) {
 		failpoint.Hit(failpoint.CellStaged)
+		if err := shown(pid); err != nil {
+			return err
+		}
 		fd, err = unix.Open(procfs.Path(pid, "ns/mnt"), unix.O_RDONLY|unix.O_CLOEXEC, 0)
 		return err
 	})

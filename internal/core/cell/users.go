@@ -55,6 +55,11 @@ func userNamespaceOf(program int, uid, owner uint32) (int, error) {
 	w.wait(program)
 	fd := -1
 	err = w.holding(pid, func(pid int) error {
+		if owner == uint32(os.Geteuid()) {
+			if err := shown(pid); err != nil {
+				return err
+			}
+		}
 		ids := fmt.Appendf(nil, "0 %d %d", uid, box.IDs)
 		for _, name := range []string{"uid_map", "gid_map"} {
 			if err := os.WriteFile(procfs.Path(pid, name), ids, 0); err != nil {
