@@ -173,6 +173,7 @@ const (
 	LayerMount    = "mount"    // its own files
 	LayerUser     = "user"     // its own users
 	LayerRootless = "rootless" // in its place: one id, which is the keeper's user outside
+	LayerIDs      = "ids"      // ids outside that no other box has: any Spec.UIDBase is as good
 	LayerNetwork  = "network"  // its own network, or none
 	LayerBase     = "base"     // BaseHost works
 	LayerFreeze   = "freeze"   // Engine.Freeze works

@@ -21,6 +21,6 @@
 //     [Packages], Show of the Spec, and copies of [Settings].
 //   - /proc of the box's own, without what would change the machine; a /dev with
 //     the usual few devices; an empty /run and /dev/shm in memory; an empty /sys.
-//   - Ids: 0 to 65535 inside are UIDBase and up outside. Files on the disk
-//     have the ids that they have inside.
+//   - Ids: 0 to 65535 inside are UIDBase and up outside, which with LayerIDs may differ from
+//     box to box. Files on the disk have the ids that they have inside.
 package box

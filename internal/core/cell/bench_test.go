@@ -67,6 +67,7 @@ func BenchmarkManyBoxes(b *testing.B) {
 		specs := make([]box.Spec, many)
 		for i := range specs {
 			specs[i] = w.spec(b)
+			specs[i].UIDBase = uint32(0x70000000 + i*box.IDs)
 		}
 		before, began := unreclaimable(b), time.Now()
 		cells := make([]*Cell, many)

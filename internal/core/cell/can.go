@@ -47,6 +47,13 @@ func (m *Maker) Can() (can box.Can) {
 	}
 	can.Layers = []string{box.LayerPID, box.LayerMount, userLayer(can.Mode), box.LayerNetwork}
 	can.Add(box.LayerBase, m.noBase)
+	if !m.rootless {
+		var ids error
+		if !m.parts.ownIDs() {
+			ids = errors.New("all sandboxes have the same ids outside, as this kernel shows no others of files in memory (Linux 6.3)")
+		}
+		can.Add(box.LayerIDs, ids)
+	}
 	var freeze error
 	if !m.groups.CanFreeze() {
 		freeze = errors.New("a cgroup v2 tree where tend may write is needed, Linux 5.2")

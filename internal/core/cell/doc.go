@@ -19,7 +19,9 @@
 // The machine's files, layers and Dir show other ids than the disk has (idmapped): what belongs
 // to root on the disk belongs to root inside, and outside root inside is nobody. A piece whose
 // filesystem cannot do so, as an overlay, keeps the machine's owners, who are nobody inside; the
-// skeleton then has its directories, as root's. What is in memory belongs to the box's ids from the first.
+// skeleton then has its directories, as root's. The skeleton shows other ids, too, so that it serves boxes
+// with any ids; where the kernel shows none in memory (before Linux 6.3) it is for boxes with the same. What
+// else is in memory, such as /dev, is the box's own.
 //
 // Where parts of the machine's /proc are hidden, pid 1 mounts its own before it enters the user
 // namespace, if the keeper is root; else it has that of the keeper, which the driver allows.
@@ -53,6 +55,6 @@
 //
 // So nothing is done here that only later kernels allow: no copy of a mount that is not
 // attached, nor of a directory in one, nor an overlay of it (6.15); no layer of an overlay by
-// descriptor (6.13); no attribute of users on a filesystem in memory (6.6), and no other ids
-// there (6.3). Package kernelfault plays such a kernel for the tests.
+// descriptor (6.13); no attribute of users on a filesystem in memory (6.6). Other ids
+// there (6.3) are tried, and without them box.LayerIDs is missing. Package kernelfault plays such a kernel for the tests.
 package cell

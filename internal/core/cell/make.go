@@ -222,6 +222,9 @@ func (h *sources) close() {
 	for _, b := range h.binds {
 		unixsock.Close([]int{b.fd})
 	}
+	for _, p := range h.pieces {
+		unixsock.Close([]int{p.fd})
+	}
 }
 
 // gather opens all that a box is built from, and prepares what it writes to.
@@ -252,6 +255,13 @@ func (m *Maker) gather(s *box.Spec, how how) (_ *sources, err error) {
 	}
 	if h.own.fd, err = d.mount(k.ns); err != nil {
 		return nil, err
+	}
+	for i := range h.pieces {
+		if p := &h.pieces[i]; p.host {
+			if p.fd, err = m.parts.attach(p, k.ns); err != nil {
+				return nil, err
+			}
+		}
 	}
 	const below = unix.MOUNT_ATTR_NODEV | unix.MOUNT_ATTR_RDONLY
 	if how.top >= 0 {
@@ -423,7 +433,7 @@ func (m *Maker) build(s *box.Spec, how how, nest *cgroup.Nest, pid *uint32) erro
 		return err
 	}
 	defer h.close()
-	calls, text := 128+len(h.layers)+4*len(h.pieces), 16<<10+2*len(h.own.path)
+	calls, text := 128+len(h.layers)+5*len(h.pieces), 16<<10+2*len(h.own.path)
 	for _, l := range h.layers {
 		text += len(l.path) + 64
 	}

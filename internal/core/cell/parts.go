@@ -13,7 +13,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tend-run/tend/internal/core/box"
-	"github.com/tend-run/tend/internal/core/spawn"
 	"github.com/tend-run/tend/internal/lib/eintr"
 	"github.com/tend-run/tend/internal/lib/newfs"
 	"github.com/tend-run/tend/internal/lib/unixsock"
@@ -35,20 +34,14 @@ type parts struct {
 	void   int          // a network namespace in which nothing is; guarded by mu
 	users  []*userParts // newest first; guarded by mu
 	stages []*stage     // newest first; guarded by mu
+	shifts memoryShifts // guarded by mu
 
 	settings []settingsState // for which the skeletons were made; guarded by mu
 }
 
-// userParts belong to boxes with the same ids.
-type userParts struct {
-	uid uint32
-	ns  int // user namespace
-}
-
-// stage is one for boxes with the same ids that see the same of this machine, or for those that
-// bring a root of their own.
+// stage is one for boxes that see the same of this machine, or for those that bring a root of their own.
 type stage struct {
-	uid        uint32
+	uid        uint32 // the first id of what is in the skeleton; 0: it has the ids that are inside
 	base       box.Base
 	hide, show []string
 	trial      bool // of ProbeID
@@ -66,7 +59,7 @@ type stage struct {
 const (
 	mostUsers  = 32
 	mostStages = 32
-	mostBases  = 4 // of boxes with the same ids
+	mostBases  = 4 // with the same ids
 )
 
 func newParts(state, dir string) *parts {
@@ -74,7 +67,12 @@ func newParts(state, dir string) *parts {
 }
 
 // kit are descriptors for one box, the caller's own.
-type kit struct{ first, void, ns, stage int }
+type kit struct {
+	first, void, ns, stage int
+	dev                    int  // a detached /dev; -1: the stage has one
+	shifted                bool // the skeleton of the stage has the ids that are inside
+	bound                  bool // the stage has the devices for the files in dev
+}
 
 // newKit returns copies of these.
 func newKit(first, void, ns, stage int) (*kit, error) {
@@ -86,34 +84,69 @@ func newKit(first, void, ns, stage int) (*kit, error) {
 			return nil, err
 		}
 	}
-	return &kit{fds[0], fds[1], fds[2], fds[3]}, nil
+	return &kit{first: fds[0], void: fds[1], ns: fds[2], stage: fds[3], dev: -1}, nil
 }
 
-func (k *kit) close() { unixsock.Close([]int{k.first, k.void, k.ns, k.stage}) }
+func (k *kit) close() { unixsock.Close([]int{k.first, k.void, k.ns, k.stage, k.dev}) } // dev may be -1
 
 func (p *parts) paths() bool { return p.rootless || p.byPath }
 
 // take returns what a box with this spec needs, and the pieces that there are for it.
 func (p *parts) take(s *box.Spec) (*kit, []piece, error) {
+	if !p.rootless {
+		if err := p.needUser(s.UIDBase); err != nil {
+			return nil, nil, err
+		}
+	}
+	k, pieces, err := p.pick(s)
+	if err != nil || p.rootless {
+		return k, pieces, err
+	}
+	way := devicesMade
+	if k.bound {
+		way = devicesBound
+	}
+	if k.dev, _, err = devices(int(s.UIDBase), way); err != nil {
+		k.close()
+		return nil, nil, fmt.Errorf("/dev of sandboxes: %w%s: %w", err, whyNotRoot(err), process.ErrUnsupported)
+	}
+	return k, pieces, nil
+}
+
+// pick is take for what is kept.
+func (p *parts) pick(s *box.Spec) (*kit, []piece, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.renew()
 	if err := p.program(); err != nil {
 		return nil, nil, err
 	}
-	st, err := p.stage(s)
+	ns := -1
+	if !p.rootless {
+		var err error
+		if ns, err = p.user(s.UIDBase); err != nil {
+			return nil, nil, err
+		}
+	}
+	st, err := p.stage(s, ns)
 	if err != nil {
 		return nil, nil, err
 	}
-	if s.Base == box.BaseNone {
-		k, err := newKit(p.first, st.void, st.ns, st.mnt)
-		return k, nil, err
+	if p.rootless {
+		ns = st.ns
 	}
-	if st.noBase != nil {
+	if s.Base != box.BaseNone && st.noBase != nil {
 		return nil, nil, st.noBase
 	}
-	k, err := newKit(p.first, st.void, st.ns, st.mnt)
-	return k, st.pieces, err
+	k, err := newKit(p.first, st.void, ns, st.mnt)
+	if err != nil {
+		return nil, nil, err
+	}
+	k.shifted, k.bound = !p.rootless && st.uid == 0, !p.rootless && st.bound
+	if s.Base == box.BaseNone {
+		return k, nil, nil
+	}
+	return k, st.pieces, nil
 }
 
 // program opens that of pid 1. p.mu is held.
@@ -196,26 +229,39 @@ func (p *parts) shows() (nobody, bound bool) {
 // fits reports whether a box may begin in the stage.
 func (st *stage) fits(p *parts, s *box.Spec) bool {
 	switch {
-	case st.uid != s.UIDBase || st.trial != (s.ID == ProbeID):
+	case st.trial != (s.ID == ProbeID):
 		return false
 	case s.Base == box.BaseNone:
 		return p.paths() || st.base == box.BaseNone
 	}
-	return st.base == box.BaseHost && slices.Equal(st.hide, s.Hide) && slices.Equal(st.show, s.Show)
+	return st.uid == p.firstID(s) && st.base == box.BaseHost && slices.Equal(st.hide, s.Hide) && slices.Equal(st.show, s.Show)
 }
 
-// stage finds or makes that of a box. p.mu is held.
-func (p *parts) stage(s *box.Spec) (st *stage, err error) {
+// firstID is the first id of what is in the skeleton of a box. p.mu is held.
+func (p *parts) firstID(s *box.Spec) uint32 {
+	if p.shifts == shiftsAny {
+		return 0
+	}
+	return s.UIDBase
+}
+
+// stage finds or makes that of a box with a user namespace. p.mu is held.
+func (p *parts) stage(s *box.Spec, ns int) (st *stage, err error) {
+	if !p.rootless && p.shifts == shiftsUnknown {
+		if p.shifts, err = shiftsOfMemory(ns); err != nil {
+			return nil, fmt.Errorf("the skeleton of sandboxes: %w", err)
+		}
+	}
 	if i := slices.IndexFunc(p.stages, func(st *stage) bool { return st.fits(p, s) }); i >= 0 {
 		return p.stages[i], nil
 	}
-	st = &stage{uid: s.UIDBase, base: s.Base, hide: slices.Clone(s.Hide), show: slices.Clone(s.Show), trial: s.ID == ProbeID,
+	st = &stage{uid: p.firstID(s), base: s.Base, hide: slices.Clone(s.Hide), show: slices.Clone(s.Show), trial: s.ID == ProbeID,
 		ns: -1, mnt: -1, void: -1, mounts: -1}
 	if p.paths() {
 		st.base = box.BaseHost
 		err = p.makeRootless(st)
 	} else {
-		err = p.make(st)
+		err = p.make(st, ns)
 	}
 	if err != nil {
 		st.close(p)
@@ -240,54 +286,9 @@ func (p *parts) stage(s *box.Spec) (st *stage, err error) {
 	return st, nil
 }
 
-// user returns the user namespace of these ids. p.mu is held.
-func (p *parts) user(uid uint32) (ns int, err error) {
-	if i := slices.IndexFunc(p.users, func(u *userParts) bool { return u.uid == uid }); i >= 0 {
-		return p.users[i].ns, nil
-	}
-	if ns, err = userNamespace(p.first, uid); err != nil {
-		return -1, fmt.Errorf("a user namespace: %w%s: %w", err, whyNoUsers(err), process.ErrUnsupported)
-	}
-	p.users = slices.Insert(p.users, 0, &userParts{uid: uid, ns: ns})
-	if len(p.users) > mostUsers {
-		old := p.users[mostUsers]
-		p.users = p.users[:mostUsers]
-		p.stages = slices.DeleteFunc(p.stages, func(st *stage) bool {
-			if st.uid != old.uid {
-				return false
-			}
-			st.close(p)
-			return true
-		})
-		unix.Close(old.ns)
-	}
-	return ns, nil
-}
-
-// whyNoUsers says what usually keeps a user namespace from being made.
-func whyNoUsers(err error) string {
-	switch {
-	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EUSERS):
-		return " (the sysctl user.max_user_namespaces is 0, or there are as many)"
-	case errors.Is(err, unix.EPERM):
-		return " (tend runs in a chroot, or the sysctl kernel.unprivileged_userns_clone is 0, or a container forbids them; " + box.InContainer + ")"
-	}
-	return ""
-}
-
-// whyNotRoot says what root lacks whom the machine refuses something.
-func whyNotRoot(err error) string {
-	if !errors.Is(err, unix.EPERM) {
-		return ""
-	}
-	return " (tend lacks CAP_SYS_ADMIN of the machine, or a filter of system calls forbids it; " + box.InContainer + ")"
-}
-
-// make makes a stage of which this process, as root, attaches the parts. p.mu is held.
-func (p *parts) make(st *stage) (err error) {
-	if st.ns, err = p.user(st.uid); err != nil {
-		return err
-	}
+// make makes a stage for boxes of which this process, as root, attaches the parts. It belongs to no
+// user namespace of theirs. ns is that of one of them. p.mu is held.
+func (p *parts) make(st *stage, ns int) (err error) {
 	if p.void < 0 {
 		if p.void, err = emptyNet(); err != nil {
 			p.void = -1
@@ -295,50 +296,37 @@ func (p *parts) make(st *stage) (err error) {
 		}
 	}
 	st.void = p.void
-	dev, bound, err := devices(int(st.uid), p.devices)
+	dev, bound, err := devices(0, p.devices)
 	if err != nil {
 		return fmt.Errorf("/dev of sandboxes: %w%s: %w", err, whyNotRoot(err), process.ErrUnsupported)
 	}
-	attached := []attached{attachedAt(stageDev, dev)}
-	defer func() {
-		for _, a := range attached {
-			unix.Close(a.fd)
-		}
-	}()
+	unix.Close(dev)
+	base := -1
 	if st.base == box.BaseHost {
-		base, err := newfs.Mount("tmpfs", 0, "mode=755", "size=256m")
-		if err != nil {
+		if base, err = newfs.Mount("tmpfs", 0, "mode=755", "size=256m"); err != nil {
 			return fmt.Errorf("the skeleton of sandboxes: %w", err)
 		}
-		attached = append(attached, attachedAt(stageBase, base))
+		defer unix.Close(base)
 		k := newSkeleton(fmt.Sprintf("/proc/self/fd/%d", base), int(st.uid), false)
 		err = k.fill(p.state, st, func(q *piece, i int) error {
-			fd, err := p.attach(q, st.ns)
-			if err != nil {
-				return err
-			}
 			q.at = fmt.Sprint("p", i)
-			attached = append(attached, attachedAt(q.at, fd))
-			return nil
+			q.nobody = p.owners == ownersNobody
+			fd, err := p.attach(q, ns)
+			if err == nil {
+				unix.Close(fd)
+			}
+			return err
 		})
 		if err != nil {
 			return err
 		}
 	}
 	st.bound = bound
-	if st.mnt, err = newStage(st.ns, p.first, p.dir, attached, bound); err != nil {
+	if st.mnt, err = newStage(p.first, p.dir, base, st.pieces, bound); err != nil {
 		return fmt.Errorf("the stage of sandboxes: %w", err)
 	}
 	return nil
 }
-
-// attached is a detached mount and its name in the parts of a stage.
-type attached struct {
-	name string
-	fd   int
-}
-
-func attachedAt(name string, fd int) attached { return attached{name, fd} }
 
 // attach returns a detached mount of a piece, with the ids that are inside, if its filesystem can.
 func (p *parts) attach(q *piece, ns int) (int, error) {
@@ -347,14 +335,11 @@ func (p *parts) attach(q *piece, ns int) (int, error) {
 	if err != nil {
 		return -1, fmt.Errorf("%s: %w", q.from, err)
 	}
-	if err = unix.EINVAL; p.owners != ownersNobody {
+	if !q.nobody {
 		err = mapIDs(fd, ns, attr)
+		q.nobody = err == unix.EINVAL && p.owners != ownersIDMap // an overlay, say
 	}
-	if err == nil {
-		return fd, nil
-	}
-	if err == unix.EINVAL && p.owners != ownersIDMap { // an overlay, say
-		q.nobody = true
+	if q.nobody {
 		err = unix.MountSetattr(fd, "", unix.AT_EMPTY_PATH, &unix.MountAttr{Attr_set: attr})
 	}
 	if err != nil {
@@ -428,23 +413,6 @@ func mapped(fd int, path string, ns int, attr uint64) (int, error) {
 		return -1, fmt.Errorf("%s: its filesystem cannot show other ids (idmapped mounts%s): %w: %w", path, why, err, process.ErrUnsupported)
 	}
 	return fd, nil
-}
-
-// emptyNet returns a network namespace in which nothing is configured.
-func emptyNet() (int, error) {
-	l, err := spawn.NewSharingList(3, 64)
-	if err != nil {
-		return -1, err
-	}
-	defer l.Close()
-	l.Call("unshare", unix.SYS_UNSHARE, unix.CLONE_NEWNET)
-	l.Call("open", unix.SYS_OPENAT, spawn.Here, l.Text("/proc/self/ns/net"), unix.O_RDONLY|unix.O_CLOEXEC, 0)
-	fd := l.Keep()
-	l.Call("end", unix.SYS_EXIT, 0)
-	if err := l.Run(-1); err != nil {
-		return -1, err
-	}
-	return int(*fd), nil
 }
 
 // deviceLinks are those in /dev.

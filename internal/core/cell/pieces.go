@@ -39,6 +39,7 @@ type piece struct {
 	ino    uint64
 
 	// Of one box:
+	fd     int   // a detached mount of it; -1: the stage has it
 	lowers []int // indexes of layers, topmost first
 	host   bool  // below them is what all boxes have
 }

@@ -21,7 +21,7 @@ func piecesFor(up string, layers []string, all []piece, rootless bool) (pieces [
 		if mine.over || mine.opaque {
 			continue // what took its place is in the root
 		}
-		q.above = slices.Clone(q.above)
+		q.above, q.fd = slices.Clone(q.above), -1
 		found := make([]bool, len(q.above))
 		gone := false
 		for i, l := range layers {

@@ -18,17 +18,19 @@ import (
 
 // The stage is a mount namespace with two small filesystems in memory that nobody writes
 // to. Each box begins as a copy of it: there is nothing of the machine in it that would
-// have to be copied and taken away again, and no pivot_root(2), for which the kernel
-// looks at each thread of the machine.
+// have to be copied and taken away again.
 //
-//	/          the root of the stage; in the end the box's root lies over it
+//	/          the root of the stage
 //	/m         where the box's root is mounted first
-//	/s         what that is made from; taken away as a whole
+//	/s         what that is made from; taken away in the end
 //	/s/b, p0 … the skeleton and the pieces, unless the boxes bring a root of their own
 //	/s/u       own directory
-//	/s/d       /dev, which a box moves to its place
+//	/s/d       /dev of an ordinary user's box, which moves it to its place; or devices of the machine for root's
 //	/s/1, 2 …  layers, the topmost first
 //	/s/proc    the machine's: a user namespace may mount proc only where there is one
+//
+// Root's stage belongs to no box's user namespace. The kernel lets a box take away nothing alone of its
+// copy, so pivot_root(2) takes that away as a whole. Over an ordinary user's, the box's root is put.
 const (
 	stageMerge = "/m"
 	stageParts = "/s"
@@ -80,6 +82,27 @@ func (w *writer) lead(s *box.Spec) {
 func (w *writer) enterRoot() {
 	w.Call("put the root over the stage", unix.SYS_MOUNT, w.dot, w.root, 0, unix.MS_MOVE, 0)
 	w.Call("make it the root", unix.SYS_CHROOT, w.dot)
+	w.Call("go to /", unix.SYS_CHDIR, w.root)
+}
+
+// pivot makes the working directory the root. Until leaveStage the stage lies over it, where .. leads.
+func (w *writer) pivot() {
+	w.Call("pivot_root", unix.SYS_PIVOT_ROOT, w.dot, w.dot)
+	w.Call("go to /", unix.SYS_CHDIR, w.root)
+}
+
+// leaveStage takes the stage away, with all that is in it.
+func (w *writer) leaveStage() {
+	w.Call("go to the parts", unix.SYS_FCHDIR, keptParts)
+	w.Call("go to the stage", unix.SYS_CHDIR, w.Text(".."))
+	w.Call("leave the stage", unix.SYS_UMOUNT2, w.dot, unix.MNT_DETACH)
+	w.Call("go to /", unix.SYS_CHDIR, w.root)
+}
+
+// leaveParts takes the parts of a stage away that is the user namespace's own.
+func (w *writer) leaveParts() {
+	w.Call("go to the parts", unix.SYS_FCHDIR, keptParts)
+	w.Call("leave the parts", unix.SYS_UMOUNT2, w.dot, unix.MNT_DETACH)
 	w.Call("go to /", unix.SYS_CHDIR, w.root)
 }
 
@@ -183,29 +206,30 @@ func (w *stageWriter) end(back string, program int) {
 	w.wait(program)
 }
 
-// newStage makes the stage of a user namespace, with these detached mounts in its parts. Its maker is
-// a child that lives until the namespace is open. dir is a directory of the keeper's. bound: the machine's
-// devices are put over the files in /dev.
-func newStage(ns, program int, dir string, parts []attached, bound bool) (int, error) {
-	l, err := spawn.NewList(64+stageLayers+2*len(parts)+len(nodes), 16<<10+len(dir)+64*len(parts))
+// newStage makes a stage of the machine's user namespace, with a skeleton if base is not -1, and places for
+// pieces. bound: it has the machine's devices. Its maker is a child that lives until the namespace is open. dir is a directory of the keeper's.
+func newStage(program int, dir string, base int, pieces []piece, bound bool) (int, error) {
+	l, err := spawn.NewList(64+stageLayers+len(pieces)+2*len(nodes), 16<<10+len(dir)+64*len(pieces))
 	if err != nil {
 		return -1, err
 	}
 	defer l.Close()
 	w := writeStage(l, "mode=755,uid=0,gid=0,size=64k")
-	// It goes there while it has powers: a directory on the way may belong to an id that the namespace lacks.
 	w.Call("go to the keeper's directory", unix.SYS_CHDIR, w.Text(filepath.Dir(dir)))
-	w.Call("enter the user namespace", unix.SYS_SETNS, uintptr(ns), unix.CLONE_NEWUSER)
 	pid := w.Fork("make a mount namespace", unix.CLONE_NEWNS, -1, nil)
-	w.begin(filepath.Base(dir)) // as the keeper's user: this directory is closed to others
-	w.beRoot()
-	w.dieWithKeeper() // another user has forgotten it
-	w.places(stageOwn, stageProc)
-	for _, p := range parts {
-		w.mkdir(p.name)
-		w.move("attach "+p.name, p.fd, p.name)
+	w.begin(filepath.Base(dir))
+	w.places(stageBase, stageOwn, stageProc)
+	for _, p := range pieces {
+		w.mkdir(p.at)
+	}
+	if base >= 0 {
+		w.move("attach the skeleton", base, stageBase)
 	}
 	if bound {
+		w.mkdir(stageDev)
+		for _, d := range nodes {
+			w.Call("make "+d.name, unix.SYS_MKNODAT, spawn.Here, w.Text(stageDev+"/"+d.name), unix.S_IFREG, 0)
+		}
 		w.bindDevices(stageDev + "/")
 	}
 	w.Call("bind proc", unix.SYS_MOUNT, w.Text("/proc"), w.Text(stageProc), 0, unix.MS_BIND|unix.MS_REC, 0)
@@ -221,4 +245,21 @@ func newStage(ns, program int, dir string, parts []attached, bound bool) (int, e
 		return err
 	})
 	return fd, explain(err)
+}
+
+// emptyNet returns a network namespace in which nothing is configured.
+func emptyNet() (int, error) {
+	l, err := spawn.NewSharingList(3, 64)
+	if err != nil {
+		return -1, err
+	}
+	defer l.Close()
+	l.Call("unshare", unix.SYS_UNSHARE, unix.CLONE_NEWNET)
+	l.Call("open", unix.SYS_OPENAT, spawn.Here, l.Text("/proc/self/ns/net"), unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	fd := l.Keep()
+	l.Call("end", unix.SYS_EXIT, 0)
+	if err := l.Run(-1); err != nil {
+		return -1, err
+	}
+	return int(*fd), nil
 }

@@ -8,28 +8,46 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/tend-run/tend/internal/core/box"
 	"github.com/tend-run/tend/internal/core/spawn"
+	"github.com/tend-run/tend/internal/lib/newfs"
 	"github.com/tend-run/tend/internal/lib/procfs"
+	"github.com/tend-run/tend/process"
 )
 
-// namespaceOwner is the id outside of who makes the user namespaces of boxes. Nobody else has
-// it. What the kernel counts for a user (inotify and fanotify instances, queued signals,
-// POSIX queues, namespaces) it counts for the owner of the user's namespace, too, and up to
-// the same limit: if that were root, a program inside could leave nothing to the machine's root.
-const namespaceOwner = 0x7ffdfffe
+// userParts belong to boxes with the same ids, at one time or one after another.
+type userParts struct {
+	uid uint32
+	ns  int // user namespace
+}
+
+// memoryShifts says whether the kernel shows other ids of files in memory. Then one skeleton is
+// everybody's, and each box may have ids of its own.
+type memoryShifts uint8
+
+const (
+	shiftsUnknown memoryShifts = iota
+	shiftsAny
+	shiftsNone // before Linux 6.3
+)
 
 // keepCapabilities is SECBIT_NO_SETUID_FIXUP of linux/securebits.h: a change of the user takes
 // no capability away. The new namespace begins without it.
 const keepCapabilities = 1 << 2
 
-// userNamespace returns one in which 0 to box.IDs-1 are uid and up outside. A keeper that may not
-// look into processes of others, as in a container, cannot open one that is not its own.
+// userNamespace returns one in which 0 to box.IDs-1 are uid and up outside. It belongs to the
+// first of these ids. What the kernel counts for a user (inotify
+// and fanotify instances, queued signals, POSIX queues, namespaces) it counts for the owner of the user's
+// namespace, too, and up to the same limit: if that were root, a program inside could leave nothing to the
+// machine's root, and with one owner of all nothing to other boxes.
+//
+// A keeper that may not look into processes of others, as in a container, cannot open one that is not its own.
 func userNamespace(program int, uid uint32) (int, error) {
-	fd, err := userNamespaceOf(program, uid, namespaceOwner)
+	fd, err := userNamespaceOf(program, uid, uid)
 	if errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM) {
 		return userNamespaceOf(program, uid, uint32(os.Geteuid()))
 	}
@@ -44,7 +62,7 @@ func userNamespaceOf(program int, uid, owner uint32) (int, error) {
 		return -1, err
 	}
 	defer l.Close()
-	// All boxes together are no single user, who may have so many processes.
+	// The keeper's own limit of processes is not the box's.
 	unlimited := binary.NativeEndian.AppendUint64(nil, math.MaxUint64)
 	l.Try(unix.SYS_PRLIMIT64, 0, unix.RLIMIT_NPROC, l.Bytes(append(unlimited, unlimited...)), 0)
 	l.Try(unix.SYS_PRCTL, unix.PR_SET_SECUREBITS, keepCapabilities, 0, 0, 0)
@@ -70,4 +88,101 @@ func userNamespaceOf(program int, uid, owner uint32) (int, error) {
 		return err
 	})
 	return fd, err
+}
+
+// user returns the user namespace of these ids, and makes it if there is none. p.mu is held.
+func (p *parts) user(uid uint32) (ns int, err error) {
+	if ns := p.userOf(uid); ns >= 0 {
+		return ns, nil
+	}
+	if ns, err = p.makeUser(uid); err == nil {
+		p.keepUser(uid, ns)
+	}
+	return ns, err
+}
+
+// needUser has user find one: several are made at a time.
+func (p *parts) needUser(uid uint32) error {
+	p.mu.Lock()
+	err, found := p.program(), p.userOf(uid) >= 0
+	p.mu.Unlock()
+	if err != nil || found {
+		return err
+	}
+	ns, err := p.makeUser(uid)
+	if err != nil {
+		return err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.userOf(uid) >= 0 { // another box with these ids was as fast
+		return unix.Close(ns)
+	}
+	p.keepUser(uid, ns)
+	return nil
+}
+
+// makeUser makes a user namespace. p.first does not change once it is open.
+func (p *parts) makeUser(uid uint32) (int, error) {
+	ns, err := userNamespace(p.first, uid)
+	if err != nil {
+		return -1, fmt.Errorf("a user namespace: %w%s: %w", err, whyNoUsers(err), process.ErrUnsupported)
+	}
+	return ns, nil
+}
+
+// userOf finds the user namespace of these ids; -1: there is none. p.mu is held.
+func (p *parts) userOf(uid uint32) int {
+	if i := slices.IndexFunc(p.users, func(u *userParts) bool { return u.uid == uid }); i >= 0 {
+		return p.users[i].ns
+	}
+	return -1
+}
+
+// keepUser keeps a user namespace for the next box with these ids. p.mu is held.
+func (p *parts) keepUser(uid uint32, ns int) {
+	p.users = slices.Insert(p.users, 0, &userParts{uid: uid, ns: ns})
+	for len(p.users) > mostUsers {
+		unix.Close(p.users[mostUsers].ns)
+		p.users = p.users[:mostUsers]
+	}
+}
+
+// whyNotRoot says what root lacks whom the machine refuses something.
+func whyNotRoot(err error) string {
+	if !errors.Is(err, unix.EPERM) {
+		return ""
+	}
+	return " (tend lacks CAP_SYS_ADMIN of the machine, or a filter of system calls forbids it; " + box.InContainer + ")"
+}
+
+// shiftsOfMemory tries it.
+func shiftsOfMemory(ns int) (memoryShifts, error) {
+	fd, err := newfs.Mount("tmpfs", 0, "size=64k")
+	if err != nil {
+		return shiftsUnknown, err
+	}
+	defer unix.Close(fd)
+	if mapIDs(fd, ns, 0) != nil {
+		return shiftsNone, nil
+	}
+	return shiftsAny, nil
+}
+
+// ownIDs reports whether each box may have ids of its own.
+func (p *parts) ownIDs() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.shifts == shiftsAny
+}
+
+// whyNoUsers says what usually keeps a user namespace from being made.
+func whyNoUsers(err error) string {
+	switch {
+	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EUSERS):
+		return " (the sysctl user.max_user_namespaces is 0, or there are as many)"
+	case errors.Is(err, unix.EPERM):
+		return " (tend runs in a chroot, or the sysctl kernel.unprivileged_userns_clone is 0, or a container forbids them; " + box.InContainer + ")"
+	}
+	return ""
 }

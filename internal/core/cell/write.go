@@ -50,14 +50,12 @@ func (m *Maker) write(l *spawn.List, s *box.Spec, h *sources, how how, group int
 		// Pid 1 mounts its proc where the kernel asks for no other one: in the mount namespace of the machine.
 		l.Fork(stepNamespaces, unix.CLONE_NEWPID, group, pid)
 		w.handProc()
-		l.Call("enter the user namespace", unix.SYS_SETNS, uintptr(h.kit.ns), unix.CLONE_NEWUSER)
-		l.Call("enter the stage", unix.SYS_SETNS, uintptr(h.kit.stage), unix.CLONE_NEWNS)
+		w.enterStage(s, h.kit)
 		l.Call(stepNamespaces, unix.SYS_UNSHARE, namespaces&^unix.CLONE_NEWPID)
 		w.beRoot()
 	} else {
 		network()
-		l.Call("enter the user namespace", unix.SYS_SETNS, uintptr(h.kit.ns), unix.CLONE_NEWUSER)
-		l.Call("enter the stage", unix.SYS_SETNS, uintptr(h.kit.stage), unix.CLONE_NEWNS)
+		w.enterStage(s, h.kit)
 		// Not by the clone: with CLONE_INTO_CGROUP the namespace begins at the child's group, and
 		// what is in it may put no process into another group of the box (nsdelegate).
 		l.Call(stepCgroups, unix.SYS_UNSHARE, unix.CLONE_NEWCGROUP)
@@ -75,6 +73,14 @@ func (m *Maker) write(l *spawn.List, s *box.Spec, h *sources, how how, group int
 	for i, layer := range h.layers {
 		w.attach(fmt.Sprintf("layers[%d]", i), layer, stageLayer(i))
 	}
+	if s.Base == box.BaseHost && !m.rootless {
+		w.move("skeleton", keptSource, stageBase)
+	}
+	for _, p := range h.pieces {
+		if p.fd >= 0 {
+			w.move("show "+p.path, p.fd, p.at)
+		}
+	}
 	w.mount(stageMerge, "overlay", unix.MS_NODEV, rootOptions(s, h))
 	for i, p := range h.pieces {
 		if !p.bound {
@@ -90,13 +96,22 @@ func (m *Maker) write(l *spawn.List, s *box.Spec, h *sources, how how, group int
 	l.Result(0)
 	l.Call("keep the parts", unix.SYS_DUP3, 0, keptParts, unix.O_CLOEXEC)
 	l.Call("go to the root", unix.SYS_CHDIR, l.Text(stageMerge))
-	w.enterRoot()
-
 	// From here on all names are looked up inside. A root of somebody else's may have put
-	// a link where /proc should be.
-	m.writeProc(&w, how.proc)
+	// a link where /proc should be. It is put there while the stage still has the machine's.
+	if m.rootless {
+		w.enterRoot()
+		m.writeProc(&w, how.proc)
+		l.Call("/dev", unix.SYS_MOVE_MOUNT, keptParts, l.Text(stageDev), spawn.Here, l.Text("/dev"), 0)
+	} else {
+		w.pivot()
+		m.writeProc(&w, how.proc)
+		w.move("/dev", h.kit.dev, "/dev")
+		if h.kit.bound {
+			w.takeDevices()
+		}
+		w.leaveStage()
+	}
 	l.Call("find /proc", unix.SYS_FACCESSAT, spawn.Here, l.Text("/proc/self/status"), 0)
-	l.Call("/dev", unix.SYS_MOVE_MOUNT, keptParts, l.Text(stageDev), spawn.Here, l.Text("/dev"), 0)
 	w.mount("/dev/shm", "tmpfs", plain, shmOptions)
 	terminals := "newinstance,ptmxmode=0666,mode=0620," + maxTerminals
 	if !m.rootless {
@@ -116,9 +131,9 @@ func (m *Maker) write(l *spawn.List, s *box.Spec, h *sources, how how, group int
 		}
 		w.move(what, b.fd, b.target)
 	}
-	l.Call("go to the parts", unix.SYS_FCHDIR, keptParts)
-	l.Call("leave the parts", unix.SYS_UMOUNT2, w.dot, unix.MNT_DETACH)
-	l.Call("go to /", unix.SYS_CHDIR, w.root)
+	if m.rootless {
+		w.leaveParts()
+	}
 	w.become(h.kit.first, s)
 }
 
@@ -156,6 +171,33 @@ func (m *Maker) writeProc(w *writer, from string) {
 	}
 }
 
+// enterStage enters root's stage and then the user namespace. On the way it opens a copy of the skeleton,
+// with the ids that are inside, as keptSource.
+func (w *writer) enterStage(s *box.Spec, k *kit) {
+	w.Call("enter the stage", unix.SYS_SETNS, uintptr(k.stage), unix.CLONE_NEWNS)
+	if s.Base == box.BaseHost {
+		const what = "skeleton"
+		w.Call(what, unix.SYS_OPEN_TREE, spawn.Here, w.Text(stageParts+"/"+stageBase), unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
+		w.Result(0)
+		w.Call(what, unix.SYS_DUP3, 0, keptSource, unix.O_CLOEXEC)
+		if k.shifted {
+			w.Call(what, unix.SYS_MOUNT_SETATTR, keptSource, w.empty, unix.AT_EMPTY_PATH,
+				w.attrOf(unix.MountAttr{Attr_set: unix.MOUNT_ATTR_IDMAP, Userns_fd: uint64(k.ns)}), unsafe.Sizeof(unix.MountAttr{}))
+		}
+	}
+	w.Call("enter the user namespace", unix.SYS_SETNS, uintptr(k.ns), unix.CLONE_NEWUSER)
+}
+
+// takeDevices puts the machine's devices that the stage has over the files in /dev.
+func (w *writer) takeDevices() {
+	for _, d := range nodes {
+		what := "/dev/" + d.name
+		w.Call(what, unix.SYS_OPEN_TREE, keptParts, w.Text(stageDev+"/"+d.name), unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
+		w.Result(0)
+		w.Call(what, unix.SYS_MOVE_MOUNT, 0, w.empty, spawn.Here, w.Text(what), unix.MOVE_MOUNT_F_EMPTY_PATH)
+	}
+}
+
 // attach puts a part of a box in a place that is there.
 func (w *writer) attach(what string, s source, to string) {
 	if s.fd >= 0 {
@@ -188,8 +230,9 @@ func (w *writer) close(what string, fd int, readOnly bool) {
 }
 
 // attr are attributes of a mount.
-func (w *writer) attr(set uint64) uintptr {
-	attr := unix.MountAttr{Attr_set: set}
+func (w *writer) attr(set uint64) uintptr { return w.attrOf(unix.MountAttr{Attr_set: set}) }
+
+func (w *writer) attrOf(attr unix.MountAttr) uintptr {
 	return w.Bytes(unsafe.Slice((*byte)(unsafe.Pointer(&attr)), unsafe.Sizeof(attr)))
 }
 
