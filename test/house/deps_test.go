@@ -259,6 +259,7 @@ func TestOnlyFilesTouchesUsersPaths(t *testing.T) {
 		"internal/sandbox/local/dockerfile.go":          "the directory of a build",
 		"internal/sandbox/local/dockerrun.go":           "the directory of a build, and secrets in memory",
 		"internal/sandbox/local/create.go":              "directories of sandboxes",
+		"internal/sandbox/local/ids.go":                 "files that name ids of the machine's accounts",
 		"internal/sandbox/local/life.go":                "directories of sandboxes",
 		"internal/sandbox/local/local.go":               "directories of sandboxes",
 		"internal/sandbox/local/sweep.go":               "directories of sandboxes, and the trash",

@@ -76,6 +76,7 @@ var layerMends = map[string]string{
 	"all":      isolates,
 	"base":     otherDisk,
 	"user":     "sudo tend serve",
+	"ids":      "Linux 6.3 or later",
 	"freeze":   groupsWritable,
 	"memory":   groupsWritable,
 	"tasks":    groupsWritable,

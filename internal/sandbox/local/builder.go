@@ -272,7 +272,7 @@ func (r *builder) make(ctx context.Context) error {
 			E2BTemplate: of}),
 		Size:    r.b.spec.Size,
 		Disk:    disk,
-		Network: cmp.Or(r.network, driver.NetworkOwn), Shares: r.shares, UIDBase: r.d.uidBase(), Way: r.d.way(),
+		Network: cmp.Or(r.network, driver.NetworkOwn), Shares: r.shares, Way: r.d.way(),
 		Layer: r.top, Origin: r.top, Build: r.b.ID,
 	}
 	rec.Name = "build-" + string(rec.ID[:8])

@@ -32,7 +32,7 @@ func (d *Driver) Create(ctx context.Context, spec driver.Spec) (driver.Sandbox, 
 	rec := record{
 		Record: sandboxrecord.NewRecord(d.newID(), &spec), Shares: slices.Clone(spec.Shares), Snapshot: spec.Snapshot, Template: spec.Template,
 		Image: spec.Image, Size: spec.Size, Network: spec.Network.Mode,
-		UIDBase: d.uidBase(), Way: d.way(),
+		Way: d.way(),
 	}
 	var err error
 	if rec.Volumes, err = d.mounts(spec.Volumes); err != nil {
@@ -82,11 +82,13 @@ func (d *Driver) Create(ctx context.Context, spec driver.Spec) (driver.Sandbox, 
 // half made.
 func (d *Driver) create(ctx context.Context, rec record) (*sandbox, error) {
 	ctx = context.WithoutCancel(ctx)
+	d.giveIDs(&rec)
 	s := d.newSandbox(rec)
 	s.life.Lock() // calls that find it wait until it is made
 	defer s.life.Unlock()
 	s.hidden = true
 	if err := d.enterWithVolumes(s, &rec); err != nil {
+		d.ids.free(rec.UIDBase)
 		return nil, err
 	}
 	err := s.make(ctx)
@@ -118,6 +120,9 @@ func (s *sandbox) abandon(ctx context.Context, err error) error {
 	}
 	err = errors.Join(err, ended, d.discard(s.dir()))
 	d.boxes.Remove(s.id)
+	if ended == nil { // else the box may still have them: the next server knows
+		s.returnIDs()
+	}
 	return err
 }
 

@@ -244,6 +244,7 @@ func (s *sandbox) destroy(ctx context.Context, reason string) error {
 	s.mu.Unlock()
 	s.releaseLayers()
 	s.d.boxes.Remove(s.id)
+	s.returnIDs()
 	s.d.log.Info("sandbox destroyed", slog.String("id", string(s.id)))
 	return nil
 }

@@ -27,8 +27,8 @@ import (
 	"github.com/tend-run/tend/process"
 )
 
-// UIDBase is the outer id of root inside, unless Config has another one. On a usual machine
-// no account has one of the box.IDs ids from there on.
+// UIDBase is the outer id of root inside, unless Config has another one, in the sandboxes that have no ids of
+// their own. On a usual machine no account has one of the box.IDs ids from there on.
 const UIDBase = 1_000_000_000
 
 const trashName = ".trash"
@@ -52,8 +52,8 @@ type Config struct {
 	Manager process.Manager
 	Inside  func(Root) process.Manager
 	Engine  box.Engine
-	// UIDBase of the boxes, if the daemon is root. 0: the constant UIDBase. Boxes of
-	// another daemon have only one id, the daemon's.
+	// UIDBase of the boxes without ids of their own, if the daemon is root. 0: the constant
+	// UIDBase. Boxes of another daemon have only one id, the daemon's.
 	UIDBase uint32
 	// Hide are more paths of this machine that no sandbox sees.
 	Hide []string
@@ -111,6 +111,7 @@ type Driver struct {
 	thrown chan struct{}
 
 	spares, warm spares
+	ids          *ids
 	disks        sync.Mutex // held while room for a disk is looked for and taken
 
 	defaults driver.Size            // of sandboxes that ask for nothing
@@ -158,7 +159,7 @@ func Open(cfg Config) (*Driver, error) {
 	d := &Driver{cfg: cfg, log: cfg.Log, clock: sandboxrecord.NewClock(), thrown: make(chan struct{}, 1),
 		spares: newSpares(sparePatience), warm: newSpares(warmPatience), ends: make(chan struct{}, mostExpiring),
 		startWait: startWait, sudoSum: sync.OnceValues(sumOfSudo), defaults: defaultSize(pidsOfMachine(), memoryOfMachine())}
-	d.defaults.Disk = cfg.Disk
+	d.defaults.Disk, d.ids = cfg.Disk, newIDs(cfg.State, cfg.UIDBase)
 	if d.log == nil {
 		d.log = slog.New(slog.DiscardHandler)
 	}
@@ -197,6 +198,7 @@ func Open(cfg Config) (*Driver, error) {
 			if err = s.holdLayers(); err == nil {
 				err = d.boxes.Restore(s, &rec.Record)
 			}
+			d.ids.keep(rec.UIDBase)
 		}
 		if err != nil {
 			d.log.Warn("sandbox is not usable, leaving it", slog.String("dir", e.Name()), slog.Any("err", err))
@@ -272,7 +274,7 @@ func (d *Driver) capable(ctx context.Context) (box.Can, error) {
 	return d.can, nil
 }
 
-// uidBase is the outer id of root inside, of new sandboxes; 0: the daemon's own.
+// uidBase is the outer id of root inside, of new sandboxes without ids of their own; 0: the daemon's own.
 func (d *Driver) uidBase() uint32 {
 	d.joining.Lock()
 	defer d.joining.Unlock()

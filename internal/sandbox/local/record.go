@@ -38,7 +38,7 @@ type record struct {
 	ReadyCommand string `json:"ready_command,omitempty"`
 	// Build: it is the sandbox of a build, which is in no list.
 	Build driver.BuildID `json:"build,omitempty"`
-	// UIDBase is the outer id of root inside; 0: the daemon's own.
+	// UIDBase is the outer id of root inside, the first of the sandbox's range (ids.go); 0: the daemon's own.
 	UIDBase uint32 `json:"uid_base,omitempty"`
 	// Way in which its first box was made, in a line.
 	Way      string    `json:"way,omitempty"`

@@ -34,7 +34,6 @@ type shape struct {
 	size          driver.Size
 	disk          int64
 	network       driver.NetworkMode
-	uidBase       uint32
 	warm          string // what has started in it, as JSON; "": nothing has
 }
 
@@ -83,7 +82,7 @@ const (
 // network have to be there from its first moment on.
 func spareShape(r *record) (shape, bool) {
 	ok := len(r.Shares) == 0 && len(r.Volumes) == 0 && len(r.Allow) == 0 && len(r.Deny) == 0
-	return shape{r.Layer, r.Origin, r.Size, r.Disk, r.Network, r.UIDBase, ""}, ok
+	return shape{r.Layer, r.Origin, r.Size, r.Disk, r.Network, ""}, ok
 }
 
 // begun is what there is in a warm spare.
@@ -121,7 +120,7 @@ func (d *Driver) takeSpare(rec record) *sandbox {
 	s.mu.Lock()
 	in, now := s.box, s.rec
 	s.mu.Unlock()
-	rec.ID, rec.Name, rec.Boot, rec.Enforced = now.ID, now.Name, now.Boot, now.Enforced
+	rec.ID, rec.Name, rec.Boot, rec.Enforced, rec.UIDBase = now.ID, now.Name, now.Boot, now.Enforced, now.UIDBase
 	// What is there now may be more or less than when it was made.
 	spec, size, err := d.newSandbox(rec).wanted()
 	if err != nil || size != now.Enforced || !spec.Equal(&sp.spec) || alive(in) != nil {
@@ -267,12 +266,14 @@ func (d *Driver) makeSpareOf(ctx context.Context, sp *spare) error {
 	}
 	run := driver.RunConfig{User: in.User, Dir: in.Dir, Env: in.Env}
 	rec := record{Record: sandboxrecord.NewRecord(d.newID(), &driver.Spec{Run: run}), Layer: sp.shape.layer, Origin: sp.shape.origin,
-		Size: sp.shape.size, Disk: sp.shape.disk, Network: sp.shape.network, UIDBase: sp.shape.uidBase, Way: d.way()}
+		Size: sp.shape.size, Disk: sp.shape.disk, Network: sp.shape.network, Way: d.way()}
+	d.giveIDs(&rec)
 	s := d.newSandbox(rec)
 	s.life.Lock()
 	defer s.life.Unlock()
 	s.hidden = true
 	if err := d.enter(s, &rec); err != nil {
+		d.ids.free(rec.UIDBase)
 		return err
 	}
 	err := s.make(ctx)
