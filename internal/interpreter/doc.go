@@ -24,6 +24,7 @@
 //
 //	CELL {"type": …, …}                     an event of E2B's protocol, as it goes to clients
 //	- {"type": "ready", "pid": …}           the first line
+//	- {"type": "code", "cell": …, "code": …}  before the first event of a cell; see Service.Watch
 //
 // The last event of a cell is end_of_execution. A kernel that dies leaves a line without an end, or none. Kernels of
 // older versions of tend live on in sandboxes: change this in ways that they understand.

@@ -47,6 +47,7 @@ type Execution struct {
 	// said are events of the Execution's own, to be returned next.
 	said  [][]byte
 	ended bool
+	all   bool // lines of all cells, each with the name of its cell
 }
 
 // Run gives a cell to its kernel, and starts one if the context has none. The cell runs after those
@@ -136,6 +137,52 @@ func (s *Service) Follow(ctx context.Context, box Box, id string) (*Execution, e
 		}
 	}
 	return nil, ErrNoExecution
+}
+
+// Watch returns what is kept of the output of a context's kernel, and what follows: [Execution.Next] returns lines of all
+// its cells, each as the kernel's "CELL EVENT", until the kernel has ended. ErrNoExecution: there is no kernel. *ContextError.
+func (s *Service) Watch(ctx context.Context, box Box, id string) (*Execution, error) {
+	if _, err := s.find(ctx, box, id, ""); err != nil {
+		return nil, err
+	}
+	p, err := s.newest(ctx, box, id)
+	if err != nil {
+		return nil, err
+	}
+	r, err := p.Read(ctx, process.ReadOptions{Streams: []process.Stream{process.Stdout}, Unordered: true})
+	if err != nil {
+		return nil, err
+	}
+	return &Execution{box: box, p: p, r: r, all: true}, nil
+}
+
+// Cancel is [Execution.Cancel] of a cell by the ID of its execution, whether it has begun or not. ErrNoExecution.
+func (s *Service) Cancel(ctx context.Context, box Box, id string) error {
+	in, cell, ok := strings.Cut(id, ".")
+	if !ok {
+		return ErrNoExecution
+	}
+	p, err := s.newest(ctx, box, in)
+	if err != nil {
+		return err
+	}
+	return (&Execution{p: p, cell: cell}).Cancel(ctx)
+}
+
+// newest returns the newest kernel of a context, which may have ended. ErrNoExecution.
+func (s *Service) newest(ctx context.Context, box Box, context string) (process.Process, error) {
+	all, err := s.kernels(ctx, box, context)
+	if err != nil {
+		return nil, err
+	}
+	if len(all) == 0 {
+		return nil, ErrNoExecution
+	}
+	p, err := box.Processes().Get(ctx, process.Selector{ID: all[len(all)-1].Spec.ID})
+	if errors.Is(err, process.ErrNotFound) {
+		return nil, ErrNoExecution
+	}
+	return p, err
 }
 
 // followIn looks for the first line of a cell in the output of a kernel.
@@ -253,12 +300,15 @@ func (e *Execution) Next(ctx context.Context) ([]byte, error) {
 func (e *Execution) over() {
 	e.ended = true
 	e.drop()
+	if e.all {
+		return
+	}
 	e.said = append(e.said, []byte(restartedLine), []byte(endLine))
 }
 
 func (e *Execution) say(kind, text string) {
 	line, err := json.Marshal(map[string]string{"type": kind, "text": text, "timestamp": time.Now().UTC().Format(time.RFC3339Nano)})
-	if err == nil { // always: strings
+	if err == nil && !e.all { // err is never one: strings
 		e.said = append(e.said, line)
 	}
 }
@@ -303,6 +353,9 @@ func (e *Execution) line() ([]byte, bool) {
 		whole := e.held[:end]
 		e.held = e.held[end+1:]
 		cell, event, _ := bytes.Cut(whole, []byte(" "))
+		if e.all && !e.ended {
+			return whole, true
+		}
 		if e.ended || string(cell) != e.cell {
 			continue
 		}

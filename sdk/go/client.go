@@ -69,6 +69,7 @@ type Client struct {
 	boxes   tendv1connect.SandboxServiceClient
 	images  tendv1connect.ImageServiceClient
 	files   tendv1connect.FileServiceClient
+	cells   tendv1connect.CodeServiceClient
 	kept    tendv1connect.ServiceServiceClient
 	keys    tendv1connect.KeyServiceClient
 	server  *atomic.Pointer[tendv1.HelloResponse] // its last hello; nil: there was none
@@ -142,6 +143,7 @@ func (c *Client) services(tr http.RoundTripper) {
 	c.admin = tendv1connect.NewAdminServiceClient(client, c.base, c.options)
 	c.views = tendv1connect.NewViewServiceClient(client, c.base, c.options)
 	c.files = tendv1connect.NewFileServiceClient(client, c.base, c.options)
+	c.cells = tendv1connect.NewCodeServiceClient(client, c.base, c.options)
 	c.kept = tendv1connect.NewServiceServiceClient(client, c.base, c.options)
 	c.keys = tendv1connect.NewKeyServiceClient(client, c.base, c.options)
 	c.boxes = tendv1connect.NewSandboxServiceClient(client, c.base, c.options)

@@ -11,6 +11,7 @@ import (
 	"connectrpc.com/connect"
 	tendv1 "github.com/tend-run/tend/gen/tend/v1"
 	"github.com/tend-run/tend/gen/tend/v1/tendv1connect"
+	"github.com/tend-run/tend/internal/interpreter"
 	"github.com/tend-run/tend/internal/protocol"
 	"github.com/tend-run/tend/internal/protocol/module"
 	"github.com/tend-run/tend/internal/sandbox/driver"
@@ -59,6 +60,10 @@ type Config struct {
 	Services Services
 	// Chats answers the ChatService; nil: "not supported".
 	Chats Chats
+	// Code answers the CodeService; nil: "not supported".
+	Code *interpreter.Service
+	// Prepared builds templates that there need not be yet, by their names.
+	Prepared map[string]func(context.Context) error
 	// Kept answers FileBefore of the FileService; nil: "not supported".
 	Kept Kept
 	// Keys answers the KeyService; nil: "not supported".
@@ -108,7 +113,7 @@ func New(cfg Config) (*Face, error) {
 	}
 	f := &Face{cfg: cfg, ports: newPorts(cfg.Driver), stopping: make(chan struct{})}
 	f.boxes = &sandboxes{driver: cfg.Driver, secret: cfg.Secret, page: cfg.Page, domains: cfg.Domains, heartbeat: cfg.Heartbeat,
-		stopping: f.stopping}
+		stopping: f.stopping, prepared: cfg.Prepared}
 	f.boxes.builds.dir = cfg.Dir
 	f.views = &overviews{looker: looker{cfg: &f.cfg}, manager: cfg.Manager, version: cfg.Version, heartbeat: cfg.Heartbeat,
 		stopping: f.stopping}
@@ -120,7 +125,8 @@ func (f *Face) Name() string { return "native" }
 
 // Routes implements [module.Router]: /tend.v1.ProcessService/, /tend.v1.ViewService/,
 // /tend.v1.AdminService/, /tend.v1.SandboxService/, /tend.v1.FileService/,
-// /tend.v1.ImageService/, /tend.v1.ServiceService/, /tend.v1.KeyService/, /tend.v1.OverviewService/, /tend.v1.ChatService/, tendpb.DialPath,
+// /tend.v1.ImageService/, /tend.v1.ServiceService/, /tend.v1.KeyService/, /tend.v1.OverviewService/, /tend.v1.ChatService/, /tend.v1.CodeService/,
+// tendpb.DialPath,
 // and the files by plain HTTP.
 func (f *Face) Routes() []module.Route {
 	opts := []connect.HandlerOption{
@@ -149,6 +155,8 @@ func (f *Face) Routes() []module.Route {
 		service[tendv1connect.OverviewServiceHandler](tendv1connect.OverviewServiceName, tendv1connect.NewOverviewServiceHandler, f.views, opts),
 		service[tendv1connect.ChatServiceHandler](tendv1connect.ChatServiceName, tendv1connect.NewChatServiceHandler,
 			&chats{kept: f.cfg.Chats, heartbeat: f.cfg.Heartbeat, stopping: f.stopping}, opts),
+		service[tendv1connect.CodeServiceHandler](tendv1connect.CodeServiceName, tendv1connect.NewCodeServiceHandler,
+			&cells{code: f.cfg.Code, driver: f.cfg.Driver, heartbeat: f.cfg.Heartbeat, stopping: f.stopping}, opts),
 		{Pattern: "GET " + tendpb.DialPath, Handler: f.ports},
 		{Pattern: contentPath, Handler: plain.content(), Body: func(string) module.Body { return module.File }},
 		{Pattern: "GET " + archivePath, Handler: plain.archive()},

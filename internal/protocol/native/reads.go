@@ -103,6 +103,14 @@ var reads = map[string]bool{
 	pb.ChatServiceListProcedure:   true,
 	pb.ChatServiceClearProcedure:  false,
 
+	pb.CodeServiceListContextsProcedure:   true,
+	pb.CodeServiceCreateContextProcedure:  false,
+	pb.CodeServiceRestartContextProcedure: false,
+	pb.CodeServiceRemoveContextProcedure:  false,
+	pb.CodeServiceRunCellProcedure:        false,
+	pb.CodeServiceCancelCellProcedure:     false,
+	pb.CodeServiceFollowContextProcedure:  true,
+
 	pb.KeyServiceCreateProcedure: false,
 	pb.KeyServiceListProcedure:   true,
 	pb.KeyServiceRevokeProcedure: false,

@@ -27,6 +27,7 @@ type sandboxes struct {
 	domains   []string
 	heartbeat time.Duration
 	stopping  <-chan struct{}
+	prepared  map[string]func(context.Context) error // by the template
 	builds    builds
 }
 
@@ -75,6 +76,14 @@ func (s *sandboxes) Create(ctx context.Context,
 	if err := (images{s}).present(ctx, spec.Image); err != nil {
 		return nil, wireError(err)
 	}
+	if prepare := s.prepared[spec.Template]; prepare != nil {
+		ctx, cancel := context.WithTimeout(ctx, prepareTime)
+		err := prepare(ctx)
+		cancel()
+		if err != nil {
+			return nil, wireError(err)
+		}
+	}
 	box, err := s.driver.Create(ctx, spec)
 	if err != nil {
 		return nil, wireError(err)
@@ -105,6 +114,9 @@ func enforced(ctx context.Context, d driver.Driver, box driver.Sandbox, asked, g
 
 // takeBack bounds the removal of a sandbox that nobody was told of.
 const takeBack = 30 * time.Second
+
+// prepareTime bounds how long a creation waits for its template; the build goes on. Clients wait 45 s for an answer.
+const prepareTime = 30 * time.Second
 
 func (s *sandboxes) Get(ctx context.Context,
 	req *connect.Request[tendv1.GetSandboxRequest]) (*connect.Response[tendv1.GetSandboxResponse], error) {

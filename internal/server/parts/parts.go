@@ -294,8 +294,10 @@ func Open(c Config) (*Set, error) {
 	if repair != nil {
 		chats, before = repair, repair
 	}
+	prepared := map[string]func(context.Context) error{codes.Template: (&codes.Templates{Driver: boxes, Log: c.Log}).Prepare}
 	api, err := native.New(native.Config{
 		Manager: c.Manager, Driver: boxes, Machine: machine, Admin: c.Admin, Services: services.API{Services: kept}, Chats: chats,
+		Code: code, Prepared: prepared,
 		Kept: before, Keys: keys{gate}, Page: shown, OpenDoor: set.Door.Open,
 		Usage: usage, Instance: rand.Text(), Version: c.Version, Held: c.Held,
 		Secret: secret, Domains: c.Domains, Dir: filepath.Join(c.StateDir, "builds"),
@@ -321,7 +323,6 @@ func Open(c Config) (*Set, error) {
 	if err != nil {
 		return nil, err
 	}
-	prepared := map[string]func(context.Context) error{codes.Template: (&codes.Templates{Driver: boxes, Log: c.Log}).Prepare}
 	e2b, err := e2bapi.New(e2bapi.Config{
 		Driver: boxes, Secret: secret, Token: processes.AccessToken, Trusted: c.Trusted, Domains: c.Domains, Port: c.TLS.Port,
 		Prepared: prepared,

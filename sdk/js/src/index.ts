@@ -4,6 +4,7 @@
  * @packageDocumentation
  */
 export { Client, type ClientOptions } from './client.js';
+export { CodeContexts, type CodeContext, type CodeError, type CodeEvent, type CodeOptions, type CodeResult, type CodeValue } from './code.js';
 export { AmbiguousError, GapError, hasCode, InvalidError, RedirectError, StartError, TendError, type ErrorCode, type StartReason } from './errors.js';
 export { Files, type FileEntry } from './files.js';
 export { Images, type Image } from './images.js';

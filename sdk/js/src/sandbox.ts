@@ -2,6 +2,7 @@
 
 import { hasCode, InvalidError, protocolError, TendError } from './errors.js';
 import { SandboxService } from './gen/tend/v1/sandbox_pb.js';
+import { CodeContexts, type CodeOptions, type CodeResult } from './code.js';
 import { Files } from './files.js';
 import type { Link } from './link.js';
 import { text, toDuration } from './messages.js';
@@ -23,6 +24,8 @@ export class Sandbox {
   /** Its processes, and no others. It does not start the sandbox: `sandbox_stopped`, `sandbox_paused`. */
   readonly processes: Processes;
   readonly files: Files;
+  /** Those of its cells. */
+  readonly codeContexts: CodeContexts;
 
   /** @internal Made by Client. */
   constructor(link: Link, info: SandboxInfo) {
@@ -31,10 +34,21 @@ export class Sandbox {
     const headers = { 'Tend-Sandbox': info.id };
     this.processes = new Processes(link, headers);
     this.files = new Files(link, headers);
+    this.codeContexts = new CodeContexts(link, headers);
   }
 
   get id(): string {
     return this.info.id;
+  }
+
+  /**
+   * Runs a cell, as a notebook does, and resolves when it has ended; a cell that fails is
+   * no error of this. The sandbox is from the template code-interpreter-v1, or one that
+   * begins with it: otherwise `unsupported`. A lost connection, or a server that is
+   * replaced, loses nothing.
+   */
+  code(code: string, options?: CodeOptions): Promise<CodeResult> {
+    return this.codeContexts.run(code, options);
   }
 
   /** What is known of it now. */

@@ -5,7 +5,7 @@ It reads lines of JSON, and writes lines "CELL JSON", where JSON is an event of 
     {"cell": ID, "code": …, "env": {…}}   run this
     {"cancel": ID}                        interrupt it, or forget it if it has not begun
 
-The first line, of the cell "-", says that the kernel is ready. Any line is whole or, if the kernel was killed, not ended.
+The first line, of the cell "-", says that the kernel is ready; others of "-" have the code of the cell that begins. Any line is whole or, if the kernel was killed, not ended.
 """
 import codecs
 import collections
@@ -23,6 +23,7 @@ import time
 PIECE = 64 << 10     # bytes of one event of output
 PATIENCE = 0.01      # seconds that output waits for more
 MOST_WAITING = 1000  # cells
+SHOWN = 16 << 10  # letters of a cell's code that readers of the whole context are shown
 MOST_PIECES = 1000   # of one pipe, while a cell waits for them
 MOST_STUBBORN = 10   # seconds that an interrupted cell may go on; then its kernel is killed
 LIMIT = 32 << 20     # bytes of one result as JSON
@@ -67,6 +68,7 @@ class Cells:
         self.line("-", json.dumps({"type": "ready", "pid": os.getpid()}))
 
     def begin(self, count):
+        self.line("-", json.dumps({"type": "code", "cell": self.cell, "code": self.code[:SHOWN]}))
         self.line(self.cell, json.dumps({"type": "number_of_executions", "execution_count": count}))
 
     def end(self):
@@ -167,6 +169,7 @@ class Cells:
                 self.state.wait()
             c = self.waiting.popleft()
             self.running = self.cell = c["cell"]
+            self.code = c["code"]
             return c
 
     def start_threads(self, *targets):

@@ -9,6 +9,7 @@ Client is for threads, AsyncClient for asyncio; they have the same methods. All 
 """
 
 from ._async.client import AsyncClient
+from ._async.code import AsyncCodeContexts
 from ._async.files import AsyncFiles
 from ._async.images import AsyncImages
 from ._async.process import AsyncProcess
@@ -46,6 +47,7 @@ from ._images import Image
 from ._messages import new_id
 from ._retry import Retry
 from ._sync.client import Client
+from ._sync.code import CodeContexts
 from ._sync.files import Files
 from ._sync.images import Images
 from ._sync.process import Process
@@ -57,6 +59,9 @@ from ._sync.templates import Templates
 from ._sync.watcher import Watcher
 from ._templates import BuildError, BuildLog, Template, TemplateBuild, TemplateStep
 from ._types import (
+    CodeContext,
+    CodeError,
+    CodeResult,
     CommandError,
     Eof,
     Event,
@@ -95,6 +100,7 @@ from ._types import (
 __all__ = [
     "AmbiguousError",
     "AsyncClient",
+    "AsyncCodeContexts",
     "AsyncFiles",
     "AsyncImages",
     "AsyncProcess",
@@ -108,6 +114,10 @@ __all__ = [
     "BuildLog",
     "Client",
     "ClosedError",
+    "CodeContext",
+    "CodeContexts",
+    "CodeError",
+    "CodeResult",
     "CommandError",
     "Eof",
     "Episode",

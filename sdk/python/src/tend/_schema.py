@@ -38,6 +38,11 @@ MESSAGES: dict[str, tuple[tuple[int, str, str, str], ...]] = {
     "BuildTemplateResponse": (
         (1, "build", "string", ""),
     ),
+    "CancelCellRequest": (
+        (1, "execution", "string", ""),
+    ),
+    "CancelCellResponse": (
+    ),
     "CancelHealRequest": (
         (1, "id", "string", ""),
     ),
@@ -79,6 +84,18 @@ MESSAGES: dict[str, tuple[tuple[int, str, str, str], ...]] = {
         (2, "chat", "string", ""),
     ),
     "ClearChatResponse": (
+    ),
+    "CodeContext": (
+        (1, "id", "string", ""),
+        (2, "language", "string", ""),
+        (3, "dir", "string", ""),
+    ),
+    "CreateCodeContextRequest": (
+        (1, "language", "string", ""),
+        (2, "dir", "string", ""),
+    ),
+    "CreateCodeContextResponse": (
+        (1, "context", "CodeContext", ""),
     ),
     "CreateSandboxRequest": (
         (1, "spec", "SandboxSpec", ""),
@@ -240,6 +257,15 @@ MESSAGES: dict[str, tuple[tuple[int, str, str, str], ...]] = {
         (3, "words", "ChatWords", ""),
         (4, "heartbeat", "bool", ""),
         (5, "going_away", "bool", ""),
+    ),
+    "FollowCodeContextRequest": (
+        (1, "context", "string", ""),
+    ),
+    "FollowCodeContextResponse": (
+        (1, "cell", "string", ""),
+        (2, "event", "bytes", ""),
+        (3, "heartbeat", "bool", ""),
+        (4, "going_away", "bool", ""),
     ),
     "ForkSandboxRequest": (
         (1, "sandbox", "string", ""),
@@ -431,6 +457,11 @@ MESSAGES: dict[str, tuple[tuple[int, str, str, str], ...]] = {
     "ListChatsResponse": (
         (1, "chats", "Chat", "repeated"),
     ),
+    "ListCodeContextsRequest": (
+    ),
+    "ListCodeContextsResponse": (
+        (1, "contexts", "CodeContext", "repeated"),
+    ),
     "ListEpisodesRequest": (
         (1, "service", "string", ""),
     ),
@@ -586,6 +617,11 @@ MESSAGES: dict[str, tuple[tuple[int, str, str, str], ...]] = {
     "ReadResponse": (
         (1, "event", "Event", ""),
     ),
+    "RemoveCodeContextRequest": (
+        (1, "context", "string", ""),
+    ),
+    "RemoveCodeContextResponse": (
+    ),
     "RemoveFileRequest": (
         (1, "path", "string", ""),
         (2, "user", "string", ""),
@@ -610,6 +646,11 @@ MESSAGES: dict[str, tuple[tuple[int, str, str, str], ...]] = {
     ),
     "ResizeResponse": (
         (1, "before", "Size", ""),
+    ),
+    "RestartCodeContextRequest": (
+        (1, "context", "string", ""),
+    ),
+    "RestartCodeContextResponse": (
     ),
     "RestartServicesRequest": (
         (1, "names", "string", "repeated"),
@@ -641,6 +682,21 @@ MESSAGES: dict[str, tuple[tuple[int, str, str, str], ...]] = {
     ),
     "RollBackEpisodeResponse": (
         (1, "episode", "string", ""),
+    ),
+    "RunCellRequest": (
+        (1, "code", "string", ""),
+        (2, "context", "string", ""),
+        (3, "language", "string", ""),
+        (4, "env", "string string", "map"),
+        (5, "cell", "string", ""),
+        (6, "again", "bool", ""),
+        (7, "from", "int64", ""),
+    ),
+    "RunCellResponse": (
+        (1, "execution", "string", ""),
+        (2, "event", "bytes", ""),
+        (3, "heartbeat", "bool", ""),
+        (4, "going_away", "bool", ""),
     ),
     "RunRequest": (
         (1, "spec", "Spec", ""),

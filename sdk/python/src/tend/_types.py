@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Literal, TypedDict, Union
+from typing import Any, Literal, TypedDict, Union
 
 from ._errors import TendError, clean
 
@@ -558,6 +558,43 @@ class SandboxSnapshot:
     """The id of the sandbox that it was created from."""
     bytes: int
     created: datetime | None
+
+
+@dataclass(frozen=True)
+class CodeContext:
+    """A place for cells that see each other's variables."""
+
+    id: str
+    language: str
+    dir: str
+    """Where its kernel has started."""
+
+
+@dataclass(frozen=True)
+class CodeError:
+    """The exception with which a cell has ended."""
+
+    name: str
+    value: str
+    traceback: str
+
+
+@dataclass
+class CodeResult:
+    """What a cell has done."""
+
+    text: str | None = None
+    """That of the value of the last expression; None: it has none."""
+    values: list[dict[str, Any]] = field(default_factory=list)
+    """Each value that it has shown, by forms: text, html, png (base64), json, chart and others."""
+    stdout: str = ""
+    stderr: str = ""
+    error: CodeError | None = None
+    """The cell has failed."""
+    count: int = 0
+    """Which cell of its context it is, from 1 on."""
+    timed_out: bool = False
+    """It was interrupted at its timeout."""
 
 
 @dataclass(frozen=True)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-from typing import Unpack
+from collections.abc import Callable, Mapping
+from typing import Any, Unpack
 from urllib.parse import urlsplit
 
 from .. import _messages as m
 from .. import _types as t
 from .._errors import InvalidError, TendError, clean
 from .._wire import Message
+from .code import AsyncCodeContexts
 from .files import AsyncFiles
 from .link import Link
 from .processes import AsyncProcesses
@@ -30,6 +32,8 @@ class AsyncSandbox:
         self.processes = AsyncProcesses(link, headers)
         """Its processes, and no others. They do not start it: SandboxStoppedError, SandboxPausedError."""
         self.files = AsyncFiles(link, headers)
+        self.code_contexts = AsyncCodeContexts(link, headers)
+        """Those of its cells."""
 
     @property
     def id(self) -> str:
@@ -44,6 +48,25 @@ class AsyncSandbox:
         except TendError as err:
             if err.code != ignored:
                 raise
+
+    async def code(
+        self,
+        code: str,
+        *,
+        context: str = "",
+        language: str = "",
+        env: Mapping[str, str | None] | None = None,
+        timeout: float | None = None,
+        on_event: Callable[[dict[str, Any]], object] | None = None,
+    ) -> t.CodeResult:
+        """Runs a cell, as a notebook does, and returns when it has ended; a cell that fails raises nothing.
+
+        The sandbox is from the template code-interpreter-v1, or one that begins with it: otherwise UnsupportedError. context: the
+        id of one; or language: the one whose own context it is (python, javascript, typescript, bash). env: for this cell alone.
+        timeout: seconds until it is interrupted, as by Ctrl-C; its context keeps its variables. on_event: called with each event
+        as it comes. A lost connection, or a server that is replaced, loses nothing.
+        """
+        return await self.code_contexts.run(code, context=context, language=language, env=env, timeout=timeout, on_event=on_event)
 
     async def refresh(self) -> t.SandboxInfo:
         """What is known of it now."""

@@ -37,7 +37,7 @@ NO_DEADLINE = Deadline(None, "")
 def names(method: str) -> tuple[str, str]:
     """The messages of a method."""
     service, _, name = method.partition("/")
-    if service in ("SandboxService", "ServiceService", "KeyService"):
+    if service in ("SandboxService", "ServiceService", "KeyService", "CodeService"):
         name = _LONG.get(method, name)
     return f"{name}Request", f"{name}Response"
 
@@ -45,6 +45,8 @@ def names(method: str) -> tuple[str, str]:
 # Methods whose messages have a name of their own.
 _LONG = {
     **{f"SandboxService/{verb}": f"{verb}Sandbox" for verb in ("Create", "Get", "Update", "Start", "Stop", "Pause", "Resume", "Destroy", "Snapshot", "Fork")},
+    **{f"CodeService/{verb}Context": f"{verb}CodeContext" for verb in ("Create", "Restart", "Remove")},
+    "CodeService/ListContexts": "ListCodeContexts",
     "SandboxService/List": "ListSandboxes",
     "SandboxService/Snapshots": "ListSnapshots",
     "SandboxService/Metrics": "SandboxMetrics",
