@@ -129,6 +129,11 @@ fmt: need-go ## Format the Go code
 dist: need-go ## Build archives, deb, rpm, image, SBOM and checksums into dist/
 	@VERSION='$(VERSION)' scripts/dist $(DIST_PLATFORMS)
 
+.PHONY: image-test
+image-test: need-go ## Build Dockerfiles with tend and with buildah, and compare files, owners, modes, variables and commands
+	@scripts/install buildah=buildah
+	@CGO_ENABLED=0 go test ./test/conformance/dockerfiles -count=1 -buildah
+
 .PHONY: dist-test
 dist-test: need-go ## Test packages in a fresh Debian with systemd, the rpm, and the image by podman
 	@scripts/install debootstrap=debootstrap rpm=rpm rpm2cpio=rpm2cpio cpio=cpio podman=podman crun=crun
