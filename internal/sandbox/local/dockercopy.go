@@ -310,6 +310,9 @@ func (p *picker) tree(from fileSource, name, as string) error {
 	}
 	to := p.dest
 	if h.Typeflag != tar.TypeDir {
+		if p.excluded(as) {
+			return nil
+		}
 		if p.into || p.o.parents {
 			to = path.Join(to, as)
 		}
@@ -321,10 +324,14 @@ func (p *picker) tree(from fileSource, name, as string) error {
 		to = path.Join(to, as)
 	}
 	p.make(relative(path.Dir("/" + to)))
-	return p.directory(from, name, to, h, true)
+	below := name // what is left out is named as it is below the source, or with its parents
+	if p.o.parents {
+		below = strings.TrimSuffix(strings.TrimSuffix(name, as), "/")
+	}
+	return p.directory(from, name, below, to, h, true)
 }
 
-func (p *picker) directory(from fileSource, name, to string, h *tar.Header, top bool) error {
+func (p *picker) directory(from fileSource, name, below, to string, h *tar.Header, top bool) error {
 	if !p.below.IsDir(to) || !top {
 		p.all = append(p.all, placed{from, name, to, h, false})
 	} else {
@@ -336,7 +343,7 @@ func (p *picker) directory(from fileSource, name, to string, h *tar.Header, top 
 	}
 	for _, n := range names {
 		at := path.Join(name, n)
-		if p.excluded(at) {
+		if p.excluded(relative(strings.TrimPrefix(at, below))) {
 			continue
 		}
 		h, err := from.Lstat(at)
@@ -344,7 +351,7 @@ func (p *picker) directory(from fileSource, name, to string, h *tar.Header, top 
 		case err != nil:
 			return err
 		case h.Typeflag == tar.TypeDir:
-			err = p.directory(from, at, path.Join(to, n), h, false)
+			err = p.directory(from, at, below, path.Join(to, n), h, false)
 		case h.Typeflag == tar.TypeReg || h.Typeflag == tar.TypeSymlink:
 			p.all = append(p.all, placed{from, at, path.Join(to, n), h, false})
 		}
