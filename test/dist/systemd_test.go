@@ -215,7 +215,7 @@ func TestTheServiceLosesNothing(t *testing.T) {
 	r = machine(t, dir)
 	proctest.Eventually(t, "the service comes back with the machine", func() bool {
 		out, _ := r.try("/usr/local/bin/tend", "services")
-		return strings.Contains(out, "web") && strings.Contains(out, "running")
+		return strings.Contains(out, "web") && strings.Contains(out, "ready")
 	})
 	r.run("/usr/local/bin/tend", "startup", "--remove")
 	if out, _ := r.try("sh", "-c", "ls -d /etc/systemd/system/tend* /etc/systemd/system/*.wants/tend* 2>/dev/null; cat /proc/[0-9]*/comm | grep -e '^tend-'"); out != "" {
