@@ -99,7 +99,7 @@ func (p *parts) take(s *box.Spec) (*kit, []piece, error) {
 		}
 	}
 	k, pieces, err := p.pick(s)
-	if err != nil || p.rootless {
+	if err != nil || p.paths() {
 		return k, pieces, err
 	}
 	way := devicesMade
@@ -142,7 +142,7 @@ func (p *parts) pick(s *box.Spec) (*kit, []piece, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	k.shifted, k.bound = !p.rootless && st.uid == 0, !p.rootless && st.bound
+	k.shifted, k.bound = !p.paths() && st.uid == 0, !p.paths() && st.bound
 	if s.Base == box.BaseNone {
 		return k, nil, nil
 	}
@@ -232,7 +232,7 @@ func (st *stage) fits(p *parts, s *box.Spec) bool {
 	case st.trial != (s.ID == ProbeID):
 		return false
 	case s.Base == box.BaseNone:
-		return p.paths() || st.base == box.BaseNone
+		return p.rootless || p.byPath && st.uid == s.UIDBase || st.base == box.BaseNone
 	}
 	return st.uid == p.firstID(s) && st.base == box.BaseHost && slices.Equal(st.hide, s.Hide) && slices.Equal(st.show, s.Show)
 }
@@ -247,7 +247,7 @@ func (p *parts) firstID(s *box.Spec) uint32 {
 
 // stage finds or makes that of a box with a user namespace. p.mu is held.
 func (p *parts) stage(s *box.Spec, ns int) (st *stage, err error) {
-	if !p.rootless && p.shifts == shiftsUnknown {
+	if !p.paths() && p.shifts == shiftsUnknown {
 		if p.shifts, err = shiftsOfMemory(ns); err != nil {
 			return nil, fmt.Errorf("the skeleton of sandboxes: %w", err)
 		}

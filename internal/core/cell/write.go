@@ -73,7 +73,7 @@ func (m *Maker) write(l *spawn.List, s *box.Spec, h *sources, how how, group int
 	for i, layer := range h.layers {
 		w.attach(fmt.Sprintf("layers[%d]", i), layer, stageLayer(i))
 	}
-	if s.Base == box.BaseHost && !m.rootless {
+	if s.Base == box.BaseHost && !m.paths() {
 		w.move("skeleton", keptSource, stageBase)
 	}
 	for _, p := range h.pieces {
@@ -98,7 +98,7 @@ func (m *Maker) write(l *spawn.List, s *box.Spec, h *sources, how how, group int
 	l.Call("go to the root", unix.SYS_CHDIR, l.Text(stageMerge))
 	// From here on all names are looked up inside. A root of somebody else's may have put
 	// a link where /proc should be. It is put there while the stage still has the machine's.
-	if m.rootless {
+	if m.paths() {
 		w.enterRoot()
 		m.writeProc(&w, how.proc)
 		l.Call("/dev", unix.SYS_MOVE_MOUNT, keptParts, l.Text(stageDev), spawn.Here, l.Text("/dev"), 0)
@@ -131,7 +131,7 @@ func (m *Maker) write(l *spawn.List, s *box.Spec, h *sources, how how, group int
 		}
 		w.move(what, b.fd, b.target)
 	}
-	if m.rootless {
+	if m.paths() {
 		w.leaveParts()
 	}
 	w.become(h.kit.first, s)
