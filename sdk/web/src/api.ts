@@ -6,6 +6,7 @@ import { FetchTransport, type FetchInit } from '../../js/src/browser/fetch.js';
 import { Connect, type CallOptions } from '../../js/src/connect.js';
 import { TendError } from '../../js/src/errors.js';
 import { ProcessService } from '../../js/src/gen/tend/v1/process_pb.js';
+import { CodeService } from '../../js/src/gen/tend/v1/code_pb.js';
 import { FileService, SandboxService } from '../../js/src/gen/tend/v1/sandbox_pb.js';
 import { ChatService } from '../../js/src/gen/tend/v1/chat_pb.js';
 import { OverviewService } from '../../js/src/gen/tend/v1/overview_pb.js';
@@ -51,6 +52,7 @@ export interface Place {
   processes: Client<typeof ProcessService>;
   views: Client<typeof ViewService>;
   files: Client<typeof FileService>;
+  code: Client<typeof CodeService>;
 }
 
 const places = new Map<string, Place>();
@@ -59,7 +61,7 @@ export function place(box: string): Place {
   let p = places.get(box);
   if (!p) {
     const t = box ? callsOf(box) : machine;
-    p = { box, processes: createClient(ProcessService, t), views: createClient(ViewService, t), files: createClient(FileService, t) };
+    p = { box, processes: createClient(ProcessService, t), views: createClient(ViewService, t), files: createClient(FileService, t), code: createClient(CodeService, t) };
     places.set(box, p);
   }
   return p;

@@ -2,6 +2,7 @@
 
 import { render } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
+import { CodePage } from './code.js';
 import { FilesPage } from './files.js';
 import { Overview } from './overview.js';
 import { Dialog, Logo, Notice } from './parts.js';
@@ -58,6 +59,7 @@ function Frame({ canLeave }: { canLeave: boolean }) {
     if (path[0] === 'p' && path[1]) return <ProcessPage key={path[1]} id={path[1]} box={query.get('box') ?? ''} />;
     if (path[0] === 's' && path[1]) return <ServicePage key={path[1]} name={path[1]} />;
     if (path[0] === 'files') return <FilesPage key={query.get('box') ?? ''} box={query.get('box') ?? ''} />;
+    if (path[0] === 'code') return <CodePage key={query.get('box') ?? ''} box={query.get('box') ?? ''} />;
     if (path.length === 0) return <Overview />;
     return (
       <main>

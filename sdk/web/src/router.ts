@@ -64,6 +64,7 @@ export const paths = {
   home: '/ui/',
   process: (id: string, box: string) => `/ui/p/${encodeURIComponent(id)}${box ? `?box=${encodeURIComponent(box)}` : ''}`,
   files: (path: string, box: string, line = '') => `/ui/files${query({ box, path, line })}`,
+  code: (box: string) => `/ui/code${query({ box })}`,
   service: (name: string) => `/ui/s/${encodeURIComponent(name)}`,
   sandbox: (id: string) => `/ui/?box=${encodeURIComponent(id)}`,
 };

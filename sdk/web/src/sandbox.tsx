@@ -29,6 +29,7 @@ export function SandboxHead({ store, id }: { store: Store; id: string }) {
       actions={
         <>
           {b && !readOnly() && <a href={paths.files('', id)}>Files</a>}
+          {b?.state === SandboxState.READY && b.template && <a href={paths.code(id)}>Code</a>}
           {b?.state === SandboxState.READY && <OpenTerminal box={id} />}
         </>
       }
