@@ -43,7 +43,7 @@ func TestServicesAreWatchedWhateverHappensToConnections(t *testing.T) {
 				proctest.Must(t, direct.ApplyServices(t.Context(), tend.ServiceFile{Dir: "/", Text: []byte("services: {x: {command: exec sleep 1000}}")}))
 				proctest.Must(t, direct.StartServices(t.Context()))
 				var faults []fault
-				for i := range int64(6) {
+				for i := range int64(64) { // some connections end before theirs
 					faults = append(faults, fault{after: 700 + 333*i, kind: kind})
 				}
 				px := newProxy(t, first.Listener.Addr().String(), faults...)
