@@ -1,15 +1,16 @@
 package cli
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/tend-run/tend/internal/lib/netpipe"
-	"github.com/tend-run/tend/sdk/go"
+	tend "github.com/tend-run/tend/sdk/go"
 )
 
 // publication is a port of this machine that leads to one of a sandbox.
@@ -20,10 +21,10 @@ type publication struct {
 	l    net.Listener
 }
 
-// publicationOf reads [[IP:]PORT:]PORT.
-func publicationOf(text string) (p publication, err error) {
+// publicationOf reads [[IP:]PORT:]PORT. flag is what it was given to: "--publish ".
+func publicationOf(flag, text string) (p publication, err error) {
 	fail := func(why string) (publication, error) {
-		return p, usageError(fmt.Sprintf("--publish %.80s: %s; write [[IP:]PORT:]PORT, the port inside last", text, why))
+		return p, usageError(fmt.Sprintf("%s%.80s: %s; write [[IP:]PORT:]PORT, the port inside last", flag, text, why))
 	}
 	rest, proto, _ := strings.Cut(text, "/")
 	if proto != "" && proto != "tcp" {
@@ -60,38 +61,54 @@ func portOf(text string) (int, error) {
 }
 
 // listen takes the port on this machine.
-func (p *publication) listen(inv *invocation) (err error) {
-	host := p.host
-	if host == "" {
-		host = "127.0.0.1"
-	}
-	if p.l, err = net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(p.port))); err != nil {
-		return fmt.Errorf("--publish: %w", err)
-	}
-	if p.port == 0 {
-		inv.note("port %d of the sandbox is at %v", p.to, p.l.Addr())
-	}
-	return nil
+func (p *publication) listen() (err error) {
+	p.l, err = net.Listen("tcp", net.JoinHostPort(cmp.Or(p.host, "127.0.0.1"), strconv.Itoa(p.port)))
+	return err
 }
 
-// serve joins each connection with one to the port inside, until the listener is closed.
-func (p *publication) serve(ctx context.Context, box *tend.Sandbox) {
+// maxForwarded is how many connections of one port here are passed on at a time; more wait.
+const maxForwarded = 512
+
+// serve joins each connection with one to the port inside, until ctx ends, and returns when all have ended.
+func (p *publication) serve(ctx context.Context, inv *invocation, box *tend.Sandbox) error {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer context.AfterFunc(ctx, func() { p.l.Close() })()
+	slots := make(chan struct{}, maxForwarded)
 	for {
-		c, err := p.l.Accept()
-		if errors.Is(err, net.ErrClosed) {
-			return
+		conn, err := p.l.Accept()
+		if ctx.Err() != nil {
+			if err == nil {
+				conn.Close()
+			}
+			return nil
 		}
 		if err != nil {
-			continue // of one connection
+			return err
 		}
-		go func() {
-			defer c.Close()
+		select {
+		case slots <- struct{}{}:
+		case <-ctx.Done():
+			conn.Close()
+			return nil
+		}
+		wg.Go(func() {
+			defer func() { <-slots }()
+			defer conn.Close()
 			inside, err := box.Dial(ctx, p.to)
 			if err != nil {
-				return // as of a port on which nobody listens
+				if t, ok := conn.(*net.TCPConn); ok {
+					_ = t.SetLinger(0) // it is refused, as the port itself would
+				}
+				if ctx.Err() == nil {
+					inv.note("port %d: %v", p.to, err)
+				}
+				return
 			}
 			defer inside.Close()
-			netpipe.Join(c, inside)
-		}()
+			stop := context.AfterFunc(ctx, func() { conn.Close(); inside.Close() })
+			defer stop()
+			netpipe.Join(conn, inside)
+		})
 	}
 }

@@ -6,10 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/tend-run/tend/process"
-	"github.com/tend-run/tend/sdk/go"
+	tend "github.com/tend-run/tend/sdk/go"
 )
 
 // runForms are the verbs that run a command and have more than flags before it.
@@ -160,10 +161,18 @@ func (c *sandboxRunCmd) Run(ctx context.Context, inv *invocation) error {
 		}
 		return inv.announceSandbox(&info)
 	}
+	serving, end := context.WithCancel(ctx)
+	var wg sync.WaitGroup
 	for i := range ports {
-		go ports[i].serve(ctx, box)
+		wg.Go(func() {
+			if err := ports[i].serve(serving, inv, box); err != nil {
+				inv.note("port %d is not served any more: %v", ports[i].to, err)
+			}
+		})
 	}
 	err = f.follow(ctx, inv, inside, spec, signals)
+	end()
+	wg.Wait()
 	if c.Remove && !inv.leftRunning {
 		return c.undone(ctx, inv, box, err)
 	}
@@ -180,18 +189,21 @@ func (c *sandboxRunCmd) ports(inv *invocation) (all []publication, err error) {
 			"tend serves ports of sandboxes at http://PORT-NAME.localhost at its own port (tend status)")
 	}
 	for _, text := range c.Publish {
-		p, err := publicationOf(text)
+		p, err := publicationOf("--publish ", text)
 		if err != nil {
 			return nil, err
 		}
 		all = append(all, p)
 	}
 	for i := range all {
-		if err := all[i].listen(inv); err != nil {
+		if err := all[i].listen(); err != nil {
 			for k := range i {
 				all[k].l.Close()
 			}
-			return nil, err
+			return nil, fmt.Errorf("--publish: %w", err)
+		}
+		if p := &all[i]; p.port == 0 {
+			inv.note("port %d of the sandbox is at %v", p.to, p.l.Addr())
 		}
 	}
 	return all, nil
