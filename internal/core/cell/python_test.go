@@ -19,7 +19,8 @@ func TestThereIsAPythonWhereTheMachineHasAnother(t *testing.T) {
 		"where there is none":                     {[]string{"usr/local/bin/"}, nil, ""},
 		"where there is one":                      {[]string{"usr/local/bin/python3", "usr/bin/python"}, nil, ""},
 		"where the link that there is leads away": {[]string{"usr/local/bin/", "usr/bin/python3"}, map[string]string{"usr/bin/python": "gone"}, "/usr/bin/python3"},
-		"where there is no place for it":          {[]string{"usr/bin/python3"}, nil, ""},
+		"where its place is to be made":           {[]string{"usr/bin/python3"}, nil, "/usr/bin/python3"},
+		"where a file is in its place":            {[]string{"usr/local/bin", "usr/bin/python3"}, nil, ""},
 		"where its place is elsewhere":            {[]string{"opt/bin/", "usr/bin/python3"}, map[string]string{"usr/local": "../opt"}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -328,8 +328,16 @@ func (k *skeleton) python() error {
 // hide what is behind the link.
 func pythonLink(root string) string {
 	local := filepath.Join(root, localBin)
-	if real, err := filepath.EvalSymlinks(local); err != nil || real != local {
-		return ""
+	for { // a machine may lack it: what is above counts then
+		fi, err := os.Lstat(local)
+		if errors.Is(err, os.ErrNotExist) && local != root {
+			local = filepath.Dir(local)
+			continue
+		}
+		if real, lerr := filepath.EvalSymlinks(local); err != nil || lerr != nil || real != local || !fi.IsDir() {
+			return ""
+		}
+		break
 	}
 	found := ""
 	for _, dir := range []string{localBin, "/usr/bin", "/bin"} {
