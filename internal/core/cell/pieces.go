@@ -74,6 +74,9 @@ func shownDirs(t place.Table, show []string) (all []piece, places []place.Place,
 		if unix.Stat(real, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFDIR {
 			continue
 		}
+		if slices.Contains(box.Packages, p) && isEmpty(real) {
+			continue // an overlay costs each box as much as one of a full directory
+		}
 		at, err := t.Of(real)
 		if err != nil {
 			return nil, nil, err

@@ -161,7 +161,7 @@ func settingsNow() (now []settingsState) {
 
 // watched are the paths whose change makes another skeleton.
 var watched = func() []string {
-	paths := []string{etc + "passwd", etc + "group", "/usr/bin/python3", "/usr/bin/python", "/usr/local/bin"}
+	paths := append([]string{etc + "passwd", etc + "group", "/usr/bin/python3", "/usr/bin/python", "/usr/local/bin"}, box.Packages...)
 	for _, name := range box.Settings {
 		if !strings.ContainsAny(name, "*") {
 			paths = append(paths, etc+name)
