@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tend-run/tend/internal/core/box"
+	"github.com/tend-run/tend/internal/core/failpoint"
 	"github.com/tend-run/tend/internal/core/spawn"
 	"github.com/tend-run/tend/internal/lib/newfs"
 	"github.com/tend-run/tend/internal/lib/procfs"
@@ -84,6 +85,7 @@ func userNamespaceOf(program int, uid, owner uint32) (int, error) {
 				return err
 			}
 		}
+		failpoint.Hit(failpoint.CellMapped)
 		fd, err = unix.Open(procfs.Path(pid, "ns/user"), unix.O_RDONLY|unix.O_CLOEXEC, 0)
 		return err
 	})

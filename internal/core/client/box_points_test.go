@@ -56,8 +56,25 @@ func controllersV1(t *testing.T) (n int) {
 	return n
 }
 
-// pointed starts roles that can be killed at points.
-func pointed(t *testing.T) (state string, table *failpoint.Table) {
+// ways are those of making boxes that this machine has: what the keeper finds, and for root two that older
+// machines and containers have.
+func ways() []string {
+	if testkeeper.IsRootless() {
+		return []string{""}
+	}
+	return []string{"", "owners=nobody,devices=bound,proc=handed", "ids=65536,attach=path"}
+}
+
+// noPoint is a point that no keeper of this user comes to: an ordinary user's boxes make their own user namespace.
+func noPoint() failpoint.Point {
+	if testkeeper.IsRootless() {
+		return failpoint.CellMapped
+	}
+	return -1
+}
+
+// pointed starts roles that can be killed at points, and that make boxes in a way.
+func pointed(t *testing.T, way string) (state string, table *failpoint.Table) {
 	t.Helper()
 	dir := t.TempDir()
 	proctest.Must(t, testbin.Make(dir, testbin.Points))
@@ -67,6 +84,7 @@ func pointed(t *testing.T) (state string, table *failpoint.Table) {
 	table, err = failpoint.Create(state)
 	proctest.Must(t, err)
 	cmd := exec.Command(testbin.Points.Keeper(dir), "launcher", "--state-dir", state)
+	cmd.Env = append(os.Environ(), box.WayVariable+"="+way)
 	testkeeper.Run(t, state, cmd, cmd.Start)
 	return state, table
 }
@@ -74,10 +92,10 @@ func pointed(t *testing.T) (state string, table *failpoint.Table) {
 // The keeper dies while it makes a box to try it. The next one, which is asked at once,
 // ends what there is of that box before it makes another.
 func TestABoxThatIsMadeToTryItIsGoneAtEachPoint(t *testing.T) {
-	state, table := pointed(t)
+	state, table := pointed(t, "")
 	e := testkeeper.Open(t, state).Boxes()
 	for p := failpoint.CellIntended; p <= failpoint.CellStaged; p++ {
-		if p == failpoint.CellUnanswered || p == failpoint.CellEnding || p == failpoint.CellKilled { // of boxes that were asked for
+		if p == failpoint.CellUnanswered || p == failpoint.CellEnding || p == failpoint.CellKilled || p == noPoint() { // of boxes that were asked for
 			continue
 		}
 		t.Run(p.String(), func(t *testing.T) {
@@ -121,17 +139,32 @@ func helpers(t *testing.T, state string) (left []int) {
 // At each point of the making and of the end of a box the keeper dies. The next one finds
 // it made or undoes it, and the caller notices nothing.
 func TestABoxIsMadeOrGoneAtEachPoint(t *testing.T) {
-	state, table := pointed(t)
+	for _, way := range ways() {
+		t.Run("way "+way, func(t *testing.T) {
+			t.Parallel()
+			madeAtEachPoint(t, way)
+		})
+	}
+}
+
+func madeAtEachPoint(t *testing.T, way string) {
+	state, table := pointed(t, way)
 	e := testkeeper.Open(t, state).Boxes()
 	dirs := newBoxDirs(t)
 	for p := failpoint.CellIntended; p <= failpoint.CellForgotten; p++ {
+		if p == noPoint() {
+			continue
+		}
 		t.Run(p.String(), func(t *testing.T) {
 			s := dirs.spec(t)
 			s.Net = box.NetOwn
 			idle, used := 0, 0 // groups; an ordinary user has none, and no disk
 			if !testkeeper.IsRootless() {
 				s.Limits = box.Limits{Memory: 64 << 20, Tasks: 100, CPUs: 1}
-				idle, used = 1, 1+controllersV1(t) // of v2, and of v1, which wait for the first program
+				s.UIDBase = 0x70000000 + uint32(p)*box.IDs // as a sandbox's, so that its user namespace is made, too
+				idle, used = 1, 1+controllersV1(t)         // of v2, and of v1, which wait for the first program
+			}
+			if !testkeeper.IsRootless() && !strings.Contains(way, "attach=path") { // which mounts no disk
 				s.Disk = filepath.Join(s.Dir, "disk.img")
 				proctest.Must(t, os.WriteFile(s.Disk, nil, 0o600))
 				proctest.Must(t, os.Truncate(s.Disk, 16<<20))

@@ -84,6 +84,7 @@ const (
 	// A box, in the keeper.
 	CellIntended   // its file says that it is being made; nothing else is there
 	CellGrouped    // it has groups and limits; nobody is in them
+	CellMapped     // its user namespace has a child that holds it; nobody has it open
 	CellForked     // pid 1 runs; the file says that it is being made
 	CellMade       // the file says that it is made; nobody was told
 	CellUnanswered // everything is done but the answer
@@ -129,7 +130,7 @@ var names = [...]string{
 	VaultSent: "vault-sent", OrphanRecorded: "orphan-recorded",
 	StartAnswered: "start-answered", InputWritten: "input-written", InputAccepted: "input-accepted", FinalCopied: "final-copied",
 	FinishedTrimmed: "finished-trimmed", Removed: "removed", BoardDiscovered: "board-discovered",
-	CellIntended: "cell-intended", CellGrouped: "cell-grouped", CellForked: "cell-forked", CellMade: "cell-made",
+	CellIntended: "cell-intended", CellGrouped: "cell-grouped", CellMapped: "cell-mapped", CellForked: "cell-forked", CellMade: "cell-made",
 	CellUnanswered: "cell-unanswered",
 	CellFurnished:  "cell-furnished",
 	CellEnding:     "cell-ending", CellKilled: "cell-killed", CellUngrouped: "cell-ungrouped", CellForgotten: "cell-forgotten",
