@@ -144,7 +144,7 @@ fresh-test: ## Run make build and make test in a fresh Debian, as root: an hour 
 	@test/fresh/run $(ONLY)
 
 .PHONY: kernel-test
-kernel-test: need-go ## Run sandboxes on Linux 6.1, 6.12 and Debian's newest in qemu, as root on Debian: 30 minutes (ONLY='internal/core/cell' picks some)
+kernel-test: need-go ## Run sandboxes on Linux 6.1, 6.12 and Debian's newest in qemu, as root on Debian: 30 minutes (ONLY='internal/core/contain' picks some)
 	@status=0; for suite in $(if $(ONLY),,bullseye) bookworm trixie sid; do \
 		test/kernel/run amd64 $$suite $(ONLY) || { status=$$?; echo "kernel-test: $$suite ends with $$status"; }; \
 	done; exit $$status
@@ -154,7 +154,7 @@ container-test: build ## Run sandboxes in containers of podman, as root on Debia
 	@test/container/run $(ONLY)
 
 .PHONY: arm64-test
-arm64-test: need-go ## Run tests on an emulated arm64, as root on Debian: an hour (ONLY='internal/core/cell internal/core/spool' picks some)
+arm64-test: need-go ## Run tests on an emulated arm64, as root on Debian: an hour (ONLY='internal/core/contain internal/core/spool' picks some)
 	@test/kernel/run arm64 trixie-backports $(ONLY)
 
 .PHONY: clean

@@ -50,7 +50,7 @@ func withHouse(ctx context.Context, e *env, f func(h *house)) {
 	m := must(client.Open(ctx, client.Config{StateDir: dir, Environ: os.Environ(), Log: slog.New(slog.DiscardHandler)}))
 	defer m.Close()
 	d := must(local.Open(local.Config{
-		Dir: filepath.Join(dir, "sandboxes"), State: dir, Manager: m, Engine: m.Boxes(), Spare: true,
+		Dir: filepath.Join(dir, "sandboxes"), State: dir, Manager: m, Engine: m.Containers(), Spare: true,
 		Inside: func(r local.Root) process.Manager { return m.In(r) },
 	}))
 	check(d.Unable(ctx))
@@ -60,8 +60,8 @@ func withHouse(ctx context.Context, e *env, f func(h *house)) {
 	defer work.Wait()
 	defer stop()
 	defer also(func() {
-		for _, in := range must(m.Boxes().List(ctx)) {
-			check(m.Boxes().End(ctx, in.ID))
+		for _, in := range must(m.Containers().List(ctx)) {
+			check(m.Containers().End(ctx, in.ID))
 		}
 	})
 	f(&house{Driver: d, machine: m})
@@ -130,13 +130,13 @@ func benchSandboxCreate(ctx context.Context, e *env) {
 			k := one()
 			again := one()
 			pause(ctx, apart)
-			var box *tend.Sandbox
+			var sandbox *tend.Sandbox
 			a := timed(func() {
-				box = must(e.d.sdk.CreateSandbox(ctx, isolated))
-				done = firstOutput(ctx, must(box.Client(ctx)))
+				sandbox = must(e.d.sdk.CreateSandbox(ctx, isolated))
+				done = firstOutput(ctx, must(sandbox.Client(ctx)))
 			})
 			done()
-			check(box.Destroy(ctx))
+			check(sandbox.Destroy(ctx))
 			if i >= warm {
 				bare, keeper, row, api = append(bare, millis(b)), append(keeper, k), append(row, again), append(api, millis(a))
 			}
@@ -160,8 +160,8 @@ var limited = process.Limits{Rlimits: []process.Rlimit{{Resource: 7, Soft: 1024,
 func benchSandboxStart(ctx context.Context, e *env) {
 	withHouse(ctx, e, func(h *house) {
 		s := must(h.Create(ctx, driver.Spec{}))
-		box := must(e.d.sdk.CreateSandbox(ctx, isolated))
-		defer also(func() { check(box.Destroy(ctx)) })
+		sandbox := must(e.d.sdk.CreateSandbox(ctx, isolated))
+		defer also(func() { check(sandbox.Destroy(ctx)) })
 		type series struct {
 			m      process.Manager
 			limits process.Limits
@@ -169,7 +169,7 @@ func benchSandboxStart(ctx context.Context, e *env) {
 		}
 		outside, inside := &series{m: h.machine}, &series{m: s.Processes()}
 		withLimits := &series{m: h.machine, limits: limited}
-		sdkOutside, sdkInside := &series{m: e.d.sdk}, &series{m: must(box.Client(ctx))}
+		sdkOutside, sdkInside := &series{m: e.d.sdk}, &series{m: must(sandbox.Client(ctx))}
 		var turns []func()
 		for _, one := range []*series{outside, inside, withLimits, sdkOutside, sdkInside} {
 			for range 20 { // warms up

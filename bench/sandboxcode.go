@@ -25,11 +25,11 @@ type coder struct {
 }
 
 // call makes a request for a sandbox; "": for the control plane.
-func (c coder) call(box, token, method, path string, body any) *http.Response {
+func (c coder) call(sandbox, token, method, path string, body any) *http.Response {
 	req := must(http.NewRequestWithContext(c.ctx, method, c.e.d.url+path, bytes.NewReader(must(json.Marshal(body)))))
 	req.Header.Set("X-API-Key", "e2b_0000000000000000000000000000000000000000")
-	if box != "" {
-		req.Header.Set("E2b-Sandbox-Id", box)
+	if sandbox != "" {
+		req.Header.Set("E2b-Sandbox-Id", sandbox)
 		req.Header.Set("E2b-Sandbox-Port", "49999")
 		req.Header.Set("X-Access-Token", token)
 	}
@@ -37,13 +37,13 @@ func (c coder) call(box, token, method, path string, body any) *http.Response {
 }
 
 // codeBox is a sandbox with a code interpreter.
-type codeBox struct {
+type codeSandbox struct {
 	coder
 	SandboxID, EnvdAccessToken string
 }
 
 // create creates one. The first creation waits for the template, which comes from PyPI.
-func (c coder) create() codeBox {
+func (c coder) create() codeSandbox {
 	for {
 		res := c.call("", "", "POST", "/v2/sandboxes", map[string]any{"templateID": "code-interpreter-v1", "timeout": 600})
 		text := must(io.ReadAll(res.Body))
@@ -52,7 +52,7 @@ func (c coder) create() codeBox {
 			pause(c.ctx, time.Second)
 			continue
 		}
-		b := codeBox{coder: c}
+		b := codeSandbox{coder: c}
 		if check(json.Unmarshal(text, &b)); b.SandboxID == "" {
 			fail("no sandbox with a code interpreter: %s %s", res.Status, text)
 		}
@@ -61,7 +61,7 @@ func (c coder) create() codeBox {
 }
 
 // run times a cell from the request to its last event.
-func (b codeBox) run(body map[string]any) float64 {
+func (b codeSandbox) run(body map[string]any) float64 {
 	return millis(timed(func() {
 		res := b.call(b.SandboxID, b.EnvdAccessToken, "POST", "/execute", body)
 		defer res.Body.Close()
@@ -80,18 +80,18 @@ func (b codeBox) run(body map[string]any) float64 {
 // benchSandboxCode times E2B's code interpreter. Bare is a Python of the sandbox that imports the same and computes the same.
 func benchSandboxCode(ctx context.Context, e *env) {
 	c := coder{e, ctx}
-	end := func(b codeBox) { c.call("", "", "DELETE", "/sandboxes/"+b.SandboxID, nil).Body.Close() }
+	end := func(b codeSandbox) { c.call("", "", "DELETE", "/sandboxes/"+b.SandboxID, nil).Body.Close() }
 	one := map[string]any{"code": "1+1"}
 	warm := c.create()
 	defer also(func() { end(warm) })
 	warm.run(one)
-	box := must(e.d.sdk.Sandbox(ctx, warm.SandboxID))
-	plain := benchKernel(ctx, box)
+	sandbox := must(e.d.sdk.Sandbox(ctx, warm.SandboxID))
+	plain := benchKernel(ctx, sandbox)
 	var first, kept, again, contexts, js []float64
 	for range min(max(e.n/40, 5), 15) {
 		pause(ctx, 15*time.Second)                          // the sandbox that is kept ready has its kernel
 		for _, times := range []*[]float64{&kept, &first} { // the second creation comes before there is another
-			var b codeBox
+			var b codeSandbox
 			took := millis(timed(func() { b = c.create() }))
 			*times = append(*times, took+b.run(one))
 			end(b)
@@ -123,7 +123,7 @@ func benchSandboxCode(ctx context.Context, e *env) {
 type kernelFigures struct{ First, Again, Private, PSS float64 }
 
 // benchKernel starts plain ipykernels in a sandbox, which import what kernels of tend have imported.
-func benchKernel(ctx context.Context, box *tend.Sandbox) (f kernelFigures) {
+func benchKernel(ctx context.Context, sandbox *tend.Sandbox) (f kernelFigures) {
 	const script = `
 import json, statistics, subprocess, sys, time
 subprocess.run([sys.executable, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--target", "/tmp/plain", "ipykernel", "jupyter_client"],
@@ -166,7 +166,7 @@ for manager, client in memories:
 print(json.dumps(dict(First=statistics.median(first), Again=statistics.median(again),
                       Private=statistics.median(private), PSS=statistics.median(pss))))
 `
-	p := must(box.Processes().Spawn(ctx, tend.Command("/opt/code-interpreter/bin/python", "-c", script)))
+	p := must(sandbox.Processes().Spawn(ctx, tend.Command("/opt/code-interpreter/bin/python", "-c", script)))
 	must(p.Wait(ctx, tend.WaitOptions{}))
 	said := must(p.Output(ctx))
 	check(p.Close())
@@ -200,11 +200,11 @@ func benchSandboxCodeMemory(ctx context.Context, e *env) {
 	}
 	b.call("", "", "DELETE", "/sandboxes/"+b.SandboxID, nil).Body.Close()
 	before = codeKernels()
-	var boxes []codeBox
+	var sandboxes []codeSandbox
 	for range all {
 		b := c.create()
 		b.run(one)
-		boxes = append(boxes, b)
+		sandboxes = append(sandboxes, b)
 	}
 	pause(ctx, 10*time.Second)
 	sum := 0.0
@@ -217,7 +217,7 @@ func benchSandboxCodeMemory(ctx context.Context, e *env) {
 		}
 	}
 	whole = append(whole, sum/1024/all)
-	for _, b := range boxes {
+	for _, b := range sandboxes {
 		b.call("", "", "DELETE", "/sandboxes/"+b.SandboxID, nil).Body.Close()
 	}
 	e.add(

@@ -106,9 +106,9 @@ func benchSandboxEnd(ctx context.Context, e *env) {
 			}
 			paused = append(paused, destroyed(span, func() error { return s.Destroy(ctx) }))
 			p.Close()
-			box := must(e.d.sdk.CreateSandbox(ctx, isolated))
-			p = startLoners(ctx, must(box.Client(ctx)), span)
-			api = append(api, destroyed(span, func() error { return box.Destroy(ctx) }))
+			sandbox := must(e.d.sdk.CreateSandbox(ctx, isolated))
+			p = startLoners(ctx, must(sandbox.Client(ctx)), span)
+			api = append(api, destroyed(span, func() error { return sandbox.Destroy(ctx) }))
 			p.Close()
 		}
 		e.add(

@@ -100,14 +100,14 @@ func benchSandboxPorts(ctx context.Context, e *env) {
 	spec := isolated
 	spec.Network.Public = true
 	spec.Shares = []tend.SandboxShare{{Source: filepath.Dir(self), Target: "/bench", ReadOnly: true}}
-	box := must(e.d.sdk.CreateSandbox(ctx, spec))
-	defer also(func() { check(box.Destroy(ctx)) })
+	sandbox := must(e.d.sdk.CreateSandbox(ctx, spec))
+	defer also(func() { check(sandbox.Destroy(ctx)) })
 	cmd := tend.Command("/bench/"+filepath.Base(self), webArg, fmt.Sprintf(":%d", webPort))
 	cmd.StdinPipe = true
-	p := must(box.Processes().Spawn(ctx, cmd))
+	p := must(sandbox.Processes().Spawn(ctx, cmd))
 	defer p.Close()
 	must(bufio.NewReader(p.Stdout()).ReadString('\n'))
-	header := fmt.Sprintf("E2b-Sandbox-Id: %s\r\nE2b-Sandbox-Port: %d\r\n", must(box.ID(ctx)), webPort)
+	header := fmt.Sprintf("E2b-Sandbox-Id: %s\r\nE2b-Sandbox-Port: %d\r\n", must(sandbox.ID(ctx)), webPort)
 
 	const workers, rounds = 8, 5
 	each := max(e.n/2, 10)

@@ -7,15 +7,16 @@ import (
 	"path/filepath"
 	"syscall"
 
-	"github.com/tend-run/tend/internal/core/box"
+	"github.com/tend-run/tend/internal/core/container"
 	"github.com/tend-run/tend/internal/lib/place"
 )
 
 // basePaths checks --base-path, and returns the directories as absolute paths. None may have to do
 // with the state directory, by whatever path.
 func basePaths(dirs []string, stateDir string) (all []string, err error) {
-	if len(dirs) > box.MaxShow {
-		return nil, usageError(fmt.Sprintf("--base-path is given %d times; %d are the most: name a directory above some", len(dirs), box.MaxShow))
+	if len(dirs) > container.MaxShow {
+		return nil, usageError(fmt.Sprintf("--base-path is given %d times; %d are the most: name a directory above some",
+			len(dirs), container.MaxShow))
 	}
 	homeDir, _ := os.UserHomeDir() // there may be none
 	for _, dir := range dirs {
@@ -39,7 +40,7 @@ func basePaths(dirs []string, stateDir string) (all []string, err error) {
 			return nil, fmt.Errorf("--base-path %.200s: %w; name a directory of this machine", dir, err)
 		}
 		for _, p := range []string{abs, real} {
-			if why := box.CheckShown(p); why != "" {
+			if why := container.CheckShown(p); why != "" {
 				return nil, refuse(why)
 			}
 			if p == filepath.Clean(homeDir) {

@@ -23,7 +23,7 @@ import (
 )
 
 // container is a pid namespace of its own, whose first process is tend up. It ends with it.
-type container struct {
+type playedContainer struct {
 	t    *testing.T
 	cmd  *exec.Cmd
 	init int // the pid of its first process, as we see it
@@ -32,20 +32,20 @@ type container struct {
 	out bytes.Buffer // guarded by mu
 }
 
-func (c *container) Write(b []byte) (int, error) {
+func (c *playedContainer) Write(b []byte) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.out.Write(b)
 }
 
-func (c *container) text() string {
+func (c *playedContainer) text() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.out.String()
 }
 
 // says waits for a text of the whole output.
-func (c *container) says(text string) {
+func (c *playedContainer) says(text string) {
 	c.t.Helper()
 	for end := time.Now().Add(time.Minute); !strings.Contains(c.text(), text); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
@@ -54,9 +54,9 @@ func (c *container) says(text string) {
 	}
 }
 
-func contain(t *testing.T, dir string, port int) *container {
+func contain(t *testing.T, dir string, port int) *playedContainer {
 	t.Helper()
-	c := &container{t: t}
+	c := &playedContainer{t: t}
 	c.cmd = exec.CommandContext(t.Context(), "unshare", "--pid", "--fork", "--kill-child", "--mount-proc", filepath.Join(binaries, "tend"), "--state-dir", filepath.Join(dir, "state"), "up", "--config", "ecosystem.config.cjs")
 	c.cmd.Dir, c.cmd.Stdout, c.cmd.Stderr, c.cmd.WaitDelay = dir, c, c, time.Minute
 	c.cmd.Env = append(os.Environ(), fmt.Sprintf("PORT=%d", port))
@@ -71,7 +71,7 @@ func contain(t *testing.T, dir string, port int) *container {
 }
 
 // running are the command lines of its processes; that of a zombie is "zombie".
-func (c *container) running() map[int]string {
+func (c *playedContainer) running() map[int]string {
 	c.t.Helper()
 	space := func(pid int) string {
 		at, _ := os.Readlink(fmt.Sprintf("/proc/%d/ns/pid", pid))
@@ -96,7 +96,7 @@ func (c *container) running() map[int]string {
 }
 
 // pids are those of the processes whose command lines match.
-func (c *container) pids(pattern string) (pids []int) {
+func (c *playedContainer) pids(pattern string) (pids []int) {
 	c.t.Helper()
 	for pid, line := range c.running() {
 		if regexp.MustCompile(pattern).MatchString(line) {
@@ -107,7 +107,7 @@ func (c *container) pids(pattern string) (pids []int) {
 }
 
 // end sends a signal to the first process, and returns the status of the container.
-func (c *container) end(signal syscall.Signal) int {
+func (c *playedContainer) end(signal syscall.Signal) int {
 	c.t.Helper()
 	proctest.Must(c.t, syscall.Kill(c.init, signal))
 	err := c.cmd.Wait()
@@ -139,7 +139,7 @@ require('http').createServer((q, s) => s.end('ok')).listen(+process.env.PORT, '1
 	} {
 		proctest.Must(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
-	up := func() *container {
+	up := func() *playedContainer {
 		c := contain(t, dir, port)
 		c.says("shmastra is ready")
 		c.says("healer | healer on")

@@ -34,7 +34,7 @@ func (c *forwardCmd) Ask(ctx context.Context, inv *invocation, d *daemon) error 
 		}
 		all = append(all, p)
 	}
-	box, _, err := d.sandbox(ctx, c.Sandbox)
+	sandbox, _, err := d.sandbox(ctx, c.Sandbox)
 	if err != nil {
 		return err
 	}
@@ -52,7 +52,7 @@ func (c *forwardCmd) Ask(ctx context.Context, inv *invocation, d *daemon) error 
 			p.l.Close()
 			return err
 		}
-		wg.Go(func() { broken <- p.serve(ctx, inv, box) })
+		wg.Go(func() { broken <- p.serve(ctx, inv, sandbox) })
 	}
 	select {
 	case err = <-broken:
@@ -74,7 +74,7 @@ type sandboxURLFacts struct {
 }
 
 func (c *sandboxURLCmd) Ask(ctx context.Context, inv *invocation, d *daemon) error {
-	box, info, err := d.sandbox(ctx, c.Sandbox)
+	sandbox, info, err := d.sandbox(ctx, c.Sandbox)
 	if err != nil {
 		return err
 	}
@@ -82,10 +82,10 @@ func (c *sandboxURLCmd) Ask(ctx context.Context, inv *invocation, d *daemon) err
 	if d.local {
 		var status tend.Status
 		if status, err = d.Status(ctx); err == nil {
-			url, err = box.URLAt(ctx, status.URL, c.Port)
+			url, err = sandbox.URLAt(ctx, status.URL, c.Port)
 		}
 	} else {
-		url, err = box.URL(ctx, c.Port)
+		url, err = sandbox.URL(ctx, c.Port)
 	}
 	if errors.Is(err, process.ErrUnsupported) {
 		return fmt.Errorf("%w; tend forward %s %d reaches the port", err, c.Sandbox, c.Port)
@@ -95,7 +95,7 @@ func (c *sandboxURLCmd) Ask(ctx context.Context, inv *invocation, d *daemon) err
 	}
 	facts := sandboxURLFacts{URL: url}
 	if !info.Network.Public {
-		a, err := box.Access(ctx)
+		a, err := sandbox.Access(ctx)
 		if err != nil {
 			return err
 		}

@@ -30,11 +30,11 @@ type keyCreateCmd struct {
 func (c *keyCreateCmd) Ask(ctx context.Context, inv *invocation, d *daemon) error {
 	rules := tend.KeyRules{Providers: c.Provider, Models: c.Model, RequestsPerMinute: c.Requests, TokensPerDay: c.Tokens}
 	if c.Sandbox != "" {
-		box, err := d.Client.Sandbox(ctx, c.Sandbox)
+		sandbox, err := d.Client.Sandbox(ctx, c.Sandbox)
 		if err != nil {
 			return about(c.Sandbox, err)
 		}
-		info, err := box.Info(ctx)
+		info, err := sandbox.Info(ctx)
 		if err != nil {
 			return about(c.Sandbox, err)
 		}

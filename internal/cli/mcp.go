@@ -16,7 +16,7 @@ type mcpCmd struct {
 }
 
 func (c *mcpCmd) Run(ctx context.Context, inv *invocation) error {
-	box := ""
+	sandbox := ""
 	r := &relay.Relay{Connect: func(ctx context.Context) (t relay.Target, err error) {
 		d, err := inv.connectOrStart(ctx)
 		if err != nil {
@@ -27,14 +27,14 @@ func (c *mcpCmd) Run(ctx context.Context, inv *invocation) error {
 			t.Header.Set("Authorization", "Bearer "+inv.flags.Token)
 		}
 		if inv.sandbox != "" {
-			if box == "" { // the same sandbox for ever, even if another one gets its name
+			if sandbox == "" { // the same sandbox for ever, even if another one gets its name
 				_, info, err := d.sandbox(ctx, inv.sandbox)
 				if err != nil {
 					return t, err
 				}
-				box = info.ID
+				sandbox = info.ID
 			}
-			t.Header.Set("Tend-Sandbox", box)
+			t.Header.Set("Tend-Sandbox", sandbox)
 		} else if dir, err := os.Getwd(); err == nil && d.local {
 			t.Header.Set("Tend-Dir", dir)
 			t.Header.Set("Tend-Path", inv.getenv("PATH"))

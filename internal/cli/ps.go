@@ -175,7 +175,7 @@ func (inv *invocation) sandboxNames(ctx context.Context, d *daemon, infos []proc
 
 // printTable writes one line for each process, cut to the terminal's width. With the names
 // of sandboxes there is a column for them.
-func printTable(inv *invocation, infos []process.Info, prefix int, now time.Time, boxes map[string]string) error {
+func printTable(inv *invocation, infos []process.Info, prefix int, now time.Time, sandboxes map[string]string) error {
 	rows := [][]string{{"ID", "PID", "STATE", "AGE", "NAME", "COMMAND"}}
 	for i := range infos {
 		info := &infos[i]
@@ -188,9 +188,9 @@ func printTable(inv *invocation, infos []process.Info, prefix int, now time.Time
 		in := "SANDBOX"
 		if i > 0 {
 			id := infos[i-1].Spec.Labels[process.LabelSandbox]
-			in = printable(cmp.Or(boxes[id], shortID(process.ID(id), 13), "-"))
+			in = printable(cmp.Or(sandboxes[id], shortID(process.ID(id), 13), "-"))
 		}
-		if boxes != nil {
+		if sandboxes != nil {
 			rows[i] = slices.Insert(rows[i], 4, in)
 		}
 	}

@@ -70,7 +70,7 @@ func (p *publication) listen() (err error) {
 const maxForwarded = 512
 
 // serve joins each connection with one to the port inside, until ctx ends, and returns when all have ended.
-func (p *publication) serve(ctx context.Context, inv *invocation, box *tend.Sandbox) error {
+func (p *publication) serve(ctx context.Context, inv *invocation, sandbox *tend.Sandbox) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer context.AfterFunc(ctx, func() { p.l.Close() })()
@@ -95,7 +95,7 @@ func (p *publication) serve(ctx context.Context, inv *invocation, box *tend.Sand
 		wg.Go(func() {
 			defer func() { <-slots }()
 			defer conn.Close()
-			inside, err := box.Dial(ctx, p.to)
+			inside, err := sandbox.Dial(ctx, p.to)
 			if err != nil {
 				if t, ok := conn.(*net.TCPConn); ok {
 					_ = t.SetLinger(0) // it is refused, as the port itself would

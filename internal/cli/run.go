@@ -245,7 +245,7 @@ func (c *runFlags) spec(inv *invocation, verb string, words []string) (process.S
 		flag, _, _ := strings.Cut(words[0], "=")
 		hints := runHints
 		if verb == "sandbox run" || strings.HasSuffix(verb, " --image") {
-			hints = boxHints
+			hints = sandboxHints
 		}
 		if hint := cmp.Or(hints[flag], hints[flag[:min(2, len(flag))]]); hint != "" {
 			return s, usageError(fmt.Sprintf("%s is no flag of tend %s: %s", flag, verb, hint))
@@ -324,7 +324,7 @@ var runHints = map[string]string{
 }
 
 // boxHints are flags of docker run that tend sandbox run has not, nor tend run --image.
-var boxHints = map[string]string{
+var sandboxHints = map[string]string{
 	"--mount":      "-v SOURCE:TARGET[:ro] shows a directory of the machine inside",
 	"--restart":    "a service with image: in a tend.yaml is restarted; tend up -d starts it",
 	"--network":    "tend sandbox run --network has none, host and own",

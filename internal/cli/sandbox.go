@@ -172,11 +172,11 @@ func (c *sandboxCreateCmd) Run(ctx context.Context, inv *invocation) error {
 	}
 	s.Name, s.Timeout, s.PauseAtTimeout = c.Name, c.Timeout, c.OnTimeout == "pause"
 	s.IdleTTL, s.DeleteAfterStop, s.Disposable, s.Wake = c.Idle, c.RmStopped, c.Disposable, c.Wake
-	box, err := d.CreateSandbox(ctx, s)
+	sandbox, err := d.CreateSandbox(ctx, s)
 	if err != nil {
 		return c.unmade(err)
 	}
-	info, err := box.Info(ctx)
+	info, err := sandbox.Info(ctx)
 	if err != nil {
 		return err
 	}

@@ -20,11 +20,11 @@ type sandboxArgs struct {
 // was done to.
 func (c *sandboxArgs) act(ctx context.Context, inv *invocation, d *daemon, do func(*tend.Sandbox, context.Context) error) error {
 	return each(c.Names, func(name string) error {
-		box, info, err := d.sandbox(ctx, name)
+		sandbox, info, err := d.sandbox(ctx, name)
 		if err != nil {
 			return err
 		}
-		if err := do(box, ctx); err != nil {
+		if err := do(sandbox, ctx); err != nil {
 			return about(name, err)
 		}
 		return inv.acted(&info)
@@ -94,9 +94,9 @@ func (c *sandboxRmCmd) Run(ctx context.Context, inv *invocation) error {
 	}
 	var failed []error
 	for i := range all {
-		box, err := d.Sandbox(ctx, all[i].ID)
+		sandbox, err := d.Sandbox(ctx, all[i].ID)
 		if err == nil {
-			err = box.Destroy(ctx)
+			err = sandbox.Destroy(ctx)
 		}
 		switch {
 		case errors.Is(err, process.ErrNotFound): // by its own end, or another's
@@ -148,11 +148,11 @@ func (c *sandboxUpdateCmd) Run(ctx context.Context, inv *invocation) error {
 	if err != nil {
 		return err
 	}
-	box, _, err := d.sandbox(ctx, c.Sandbox)
+	sandbox, _, err := d.sandbox(ctx, c.Sandbox)
 	if err != nil {
 		return err
 	}
-	info, err := box.Update(ctx, change)
+	info, err := sandbox.Update(ctx, change)
 	if err != nil {
 		return about(c.Sandbox, err)
 	}
@@ -172,11 +172,11 @@ func (c *sandboxForkCmd) Run(ctx context.Context, inv *invocation) error {
 	if err != nil {
 		return err
 	}
-	box, _, err := d.sandbox(ctx, c.Sandbox)
+	sandbox, _, err := d.sandbox(ctx, c.Sandbox)
 	if err != nil {
 		return err
 	}
-	copies, err := box.Fork(ctx, c.Count)
+	copies, err := sandbox.Fork(ctx, c.Count)
 	failed := []error{about(c.Sandbox, err)}
 	for _, made := range copies {
 		info, err := made.Info(ctx)
@@ -201,11 +201,11 @@ type snapshotCreateCmd struct {
 }
 
 func (c *snapshotCreateCmd) Ask(ctx context.Context, inv *invocation, d *daemon) error {
-	box, _, err := d.sandbox(ctx, c.Sandbox)
+	sandbox, _, err := d.sandbox(ctx, c.Sandbox)
 	if err != nil {
 		return err
 	}
-	s, err := box.Snapshot(ctx, c.Name)
+	s, err := sandbox.Snapshot(ctx, c.Name)
 	if err != nil {
 		return about(c.Sandbox, err)
 	}

@@ -138,11 +138,11 @@ func (c *sandboxRunCmd) Run(ctx context.Context, inv *invocation) error {
 	if place.Name = c.Name; c.Remove {
 		place.IdleTTL, place.DeleteAfterStop = strayIdle, strayEnd
 	}
-	box, err := d.CreateSandbox(ctx, place)
+	sandbox, err := d.CreateSandbox(ctx, place)
 	if err != nil {
 		return runFailure(c.unmade(err))
 	}
-	info, err := box.Info(ctx)
+	info, err := sandbox.Info(ctx)
 	if err != nil {
 		return runFailure(err)
 	}
@@ -154,7 +154,7 @@ func (c *sandboxRunCmd) Run(ctx context.Context, inv *invocation) error {
 	if c.Detach {
 		p, err := inside.Start(ctx, spec)
 		if err != nil {
-			return runFailure(c.undone(ctx, inv, box, f.meant(spec, err)))
+			return runFailure(c.undone(ctx, inv, sandbox, f.meant(spec, err)))
 		}
 		if inv.flags.JSON {
 			return inv.announce(ctx, p)
@@ -165,7 +165,7 @@ func (c *sandboxRunCmd) Run(ctx context.Context, inv *invocation) error {
 	var wg sync.WaitGroup
 	for i := range ports {
 		wg.Go(func() {
-			if err := ports[i].serve(serving, inv, box); err != nil {
+			if err := ports[i].serve(serving, inv, sandbox); err != nil {
 				inv.note("port %d is not served any more: %v", ports[i].to, err)
 			}
 		})
@@ -174,7 +174,7 @@ func (c *sandboxRunCmd) Run(ctx context.Context, inv *invocation) error {
 	end()
 	wg.Wait()
 	if c.Remove && !inv.leftRunning {
-		return c.undone(ctx, inv, box, err)
+		return c.undone(ctx, inv, sandbox, err)
 	}
 	if !c.Remove && !inv.json {
 		inv.note("the sandbox %s stays; tend sandbox rm %s removes it", inv.sandbox, inv.sandbox)
@@ -238,11 +238,11 @@ func (c *sandboxRunCmd) words(ctx context.Context, inv *invocation, d *daemon) (
 
 // undone removes the sandbox of --rm after what was done in it, and returns how that
 // ended.
-func (c *sandboxRunCmd) undone(ctx context.Context, inv *invocation, box *tend.Sandbox, err error) error {
+func (c *sandboxRunCmd) undone(ctx context.Context, inv *invocation, sandbox *tend.Sandbox, err error) error {
 	if !c.Remove {
 		return err
 	}
-	if rerr := box.Destroy(ctx); rerr != nil && !errors.Is(rerr, process.ErrNotFound) {
+	if rerr := sandbox.Destroy(ctx); rerr != nil && !errors.Is(rerr, process.ErrNotFound) {
 		inv.note("remove the sandbox %s: %s", inv.sandbox, explain(rerr))
 	}
 	return err

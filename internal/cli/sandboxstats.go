@@ -36,10 +36,10 @@ func (c *sandboxStatsCmd) table(ctx context.Context, inv *invocation, d *daemon)
 	rows := [][]string{{"NAME", "STATE", "CPU", "MEMORY", "OF", "DISK", "OF", "TASKS", "OOM"}}
 	for i := range infos {
 		info := &infos[i]
-		box, err := d.Sandbox(ctx, info.ID)
+		sandbox, err := d.Sandbox(ctx, info.ID)
 		if err == nil {
 			var samples []tend.SandboxMetric
-			if samples, err = box.Metrics(ctx, time.Time{}, time.Time{}); err == nil && len(samples) > 0 {
+			if samples, err = sandbox.Metrics(ctx, time.Time{}, time.Time{}); err == nil && len(samples) > 0 {
 				m := &samples[len(samples)-1]
 				if inv.flags.JSON {
 					if err := printJSONLine(inv.out, metricFacts{

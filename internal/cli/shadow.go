@@ -3,7 +3,7 @@ package cli
 import (
 	"context"
 
-	"github.com/tend-run/tend/internal/core/box"
+	"github.com/tend-run/tend/internal/core/container"
 	"github.com/tend-run/tend/internal/core/shadow"
 	"github.com/tend-run/tend/internal/files"
 	"github.com/tend-run/tend/internal/heal/confine"
@@ -13,7 +13,7 @@ import (
 // shadowOf makes what a command of a model runs in that is for a sandbox.
 func shadowOf(at confine.Sandbox) (confine.Shadow, error) {
 	blank := func(path string, bytes int64) error { return image.Make(context.Background(), path, bytes) }
-	s, err := shadow.Make(at.StateDir, at.Scratch, box.ID(at.ID), blank)
+	s, err := shadow.Make(at.StateDir, at.Scratch, container.ID(at.ID), blank)
 	if err != nil {
 		return nil, err
 	}

@@ -177,8 +177,8 @@ func TestPathsOfACopy(t *testing.T) {
 		"web:/tmp/x": {"web", "/tmp/x"}, "web:": {"web", ""}, "./web:x": {"", "./web:x"}, "/a:b": {"", "/a:b"}, "-": {"", "-"},
 		"dir/a:b": {"", "dir/a:b"}, "a:b:c": {"a", "b:c"}, "~/a:b": {"", "~/a:b"}, ":x": {"", ":x"},
 	} {
-		if box, name := splitPath(arg); box != want[0] || name != want[1] {
-			t.Errorf("%s is %q in %q", arg, name, box)
+		if sandbox, name := splitPath(arg); sandbox != want[0] || name != want[1] {
+			t.Errorf("%s is %q in %q", arg, name, sandbox)
 		}
 	}
 	for name, want := range map[string]string{"/a/b": "b", "/a/b/": "b", "/a/.": "", ".": "", "..": "", "/": "", "./": "", "./x": "x"} {

@@ -33,15 +33,15 @@ func (inv *invocation) within(ctx context.Context, d *daemon, start bool) (*daem
 	if inv.sandbox == "" {
 		return d, nil
 	}
-	box, _, err := d.sandbox(ctx, inv.sandbox)
+	sandbox, _, err := d.sandbox(ctx, inv.sandbox)
 	if err != nil {
 		return nil, err
 	}
 	var inside *tend.Client
 	if start {
-		inside, err = box.Client(ctx)
+		inside, err = sandbox.Client(ctx)
 	} else {
-		inside, err = box.Look(ctx)
+		inside, err = sandbox.Look(ctx)
 	}
 	if err != nil {
 		return nil, about(inv.sandbox, err)
@@ -88,10 +88,10 @@ func (d *daemon) sandbox(ctx context.Context, key string) (*tend.Sandbox, tend.S
 	if key == "" {
 		return nil, none, usageError("the name of the sandbox is empty; give a name or an ID")
 	}
-	box, err := d.Sandbox(ctx, key)
+	sandbox, err := d.Sandbox(ctx, key)
 	if err == nil {
-		info, err := box.Info(ctx)
-		return box, info, about(key, err)
+		info, err := sandbox.Info(ctx)
+		return sandbox, info, about(key, err)
 	}
 	if _, invalid := errors.AsType[*process.InvalidError](err); !invalid && !errors.Is(err, process.ErrNotFound) {
 		return nil, none, err
@@ -106,8 +106,8 @@ func (d *daemon) sandbox(ctx context.Context, key string) (*tend.Sandbox, tend.S
 	word := fmt.Sprintf("%.80q", key)
 	switch {
 	case len(fits) == 1:
-		box, err := d.Sandbox(ctx, fits[0].ID)
-		return box, fits[0], about(key, err)
+		sandbox, err := d.Sandbox(ctx, fits[0].ID)
+		return sandbox, fits[0], about(key, err)
 	case len(fits) > 1:
 		return nil, none, &keyError{fmt.Sprintf("the IDs of several sandboxes begin with %s: %s; give more letters, or the name",
 			word, listed(mapped(fits, nameOfSandbox))), process.ErrAmbiguous}

@@ -34,11 +34,11 @@ type Cell struct {
 // Execution is a cell that was given to its kernel, and a position in its events.
 type Execution struct {
 	// ID finds it again: [Service.Follow].
-	ID   string
-	box  Box
-	cell string
-	p    process.Process
-	r    process.Reader
+	ID      string
+	sandbox Sandbox
+	cell    string
+	p       process.Process
+	r       process.Reader
 	// held is what was read of a line, or of lines, and is not returned yet.
 	held   []byte
 	charge *budget.Charge // of what is held beyond freeLine
@@ -53,28 +53,28 @@ type Execution struct {
 // Run gives a cell to its kernel, and starts one if the context has none. The cell runs after those
 // that were given before, whatever becomes of the Execution: see [Execution.Cancel]. Close the Execution.
 // Errors: *ContextError, *LanguageError, *KernelError, process.ErrInputFull.
-func (s *Service) Run(ctx context.Context, box Box, c Cell) (*Execution, error) {
-	in, err := s.find(ctx, box, c.Context, c.Language)
+func (s *Service) Run(ctx context.Context, sandbox Sandbox, c Cell) (*Execution, error) {
+	in, err := s.find(ctx, sandbox, c.Context, c.Language)
 	if err != nil {
 		return nil, err
 	}
 	if c.Again {
-		if e, err := s.Follow(ctx, box, in.ID+"."+c.ID); !errors.Is(err, ErrNoExecution) {
+		if e, err := s.Follow(ctx, sandbox, in.ID+"."+c.ID); !errors.Is(err, ErrNoExecution) {
 			return e, err
 		}
 	}
 	for again := false; ; again = true {
-		p, warm, err := s.kernel(ctx, box, in)
+		p, warm, err := s.kernel(ctx, sandbox, in)
 		if err != nil {
 			return nil, err
 		}
 		var env map[string]string // of the sandbox
 		if warm {
-			if env, err = box.env(ctx); err != nil {
+			if env, err = sandbox.env(ctx); err != nil {
 				return nil, err
 			}
 		}
-		e, err := give(ctx, box, p, in.ID, c, env)
+		e, err := give(ctx, sandbox, p, in.ID, c, env)
 		if !again && (errors.Is(err, process.ErrStdinClosed) || errors.Is(err, process.ErrExited) || errors.Is(err, process.ErrNotFound)) {
 			continue // it has just ended
 		}
@@ -82,7 +82,7 @@ func (s *Service) Run(ctx context.Context, box Box, c Cell) (*Execution, error) 
 	}
 }
 
-func give(ctx context.Context, box Box, p process.Process, in string, c Cell, base map[string]string) (*Execution, error) {
+func give(ctx context.Context, sandbox Sandbox, p process.Process, in string, c Cell, base map[string]string) (*Execution, error) {
 	cell := cmp.Or(c.ID, strings.ToLower(rand.Text()))
 	line, err := json.Marshal(struct {
 		Cell string            `json:"cell"`
@@ -106,7 +106,7 @@ func give(ctx context.Context, box Box, p process.Process, in string, c Cell, ba
 		r.Close()
 		return nil, err
 	}
-	return &Execution{ID: in + "." + cell, box: box, cell: cell, p: p, r: r}, nil
+	return &Execution{ID: in + "." + cell, sandbox: sandbox, cell: cell, p: p, r: r}, nil
 }
 
 // command is a line of a kernel's input. A writer before it may have been killed in the middle of a line.
@@ -114,24 +114,24 @@ func command(line []byte) []byte { return fmt.Appendf(nil, "\n%s\n", line) }
 
 // Follow finds a cell that has begun by the ID of its execution, and returns it at its first event,
 // whether it has ended or not. ErrNoExecution.
-func (s *Service) Follow(ctx context.Context, box Box, id string) (*Execution, error) {
+func (s *Service) Follow(ctx context.Context, sandbox Sandbox, id string) (*Execution, error) {
 	in, cell, ok := strings.Cut(id, ".")
 	if !ok {
 		return nil, ErrNoExecution
 	}
-	kernels, err := s.kernels(ctx, box, in)
+	kernels, err := s.kernels(ctx, sandbox, in)
 	if err != nil {
 		return nil, err
 	}
 	for i := len(kernels) - 1; i >= 0; i-- {
-		p, err := box.Processes().Get(ctx, process.Selector{ID: kernels[i].Spec.ID})
+		p, err := sandbox.Processes().Get(ctx, process.Selector{ID: kernels[i].Spec.ID})
 		if errors.Is(err, process.ErrNotFound) {
 			continue
 		}
 		if err != nil {
 			return nil, err
 		}
-		e, err := followIn(ctx, box, p, id, cell)
+		e, err := followIn(ctx, sandbox, p, id, cell)
 		if e != nil || err != nil {
 			return e, err
 		}
@@ -141,11 +141,11 @@ func (s *Service) Follow(ctx context.Context, box Box, id string) (*Execution, e
 
 // Watch returns what is kept of the output of a context's kernel, and what follows: [Execution.Next] returns lines of all
 // its cells, each as the kernel's "CELL EVENT", until the kernel has ended. ErrNoExecution: there is no kernel. *ContextError.
-func (s *Service) Watch(ctx context.Context, box Box, id string) (*Execution, error) {
-	if _, err := s.find(ctx, box, id, ""); err != nil {
+func (s *Service) Watch(ctx context.Context, sandbox Sandbox, id string) (*Execution, error) {
+	if _, err := s.find(ctx, sandbox, id, ""); err != nil {
 		return nil, err
 	}
-	p, err := s.newest(ctx, box, id)
+	p, err := s.newest(ctx, sandbox, id)
 	if err != nil {
 		return nil, err
 	}
@@ -153,16 +153,16 @@ func (s *Service) Watch(ctx context.Context, box Box, id string) (*Execution, er
 	if err != nil {
 		return nil, err
 	}
-	return &Execution{box: box, p: p, r: r, all: true}, nil
+	return &Execution{sandbox: sandbox, p: p, r: r, all: true}, nil
 }
 
 // Cancel is [Execution.Cancel] of a cell by the ID of its execution, whether it has begun or not. ErrNoExecution.
-func (s *Service) Cancel(ctx context.Context, box Box, id string) error {
+func (s *Service) Cancel(ctx context.Context, sandbox Sandbox, id string) error {
 	in, cell, ok := strings.Cut(id, ".")
 	if !ok {
 		return ErrNoExecution
 	}
-	p, err := s.newest(ctx, box, in)
+	p, err := s.newest(ctx, sandbox, in)
 	if err != nil {
 		return err
 	}
@@ -170,15 +170,15 @@ func (s *Service) Cancel(ctx context.Context, box Box, id string) error {
 }
 
 // newest returns the newest kernel of a context, which may have ended. ErrNoExecution.
-func (s *Service) newest(ctx context.Context, box Box, context string) (process.Process, error) {
-	all, err := s.kernels(ctx, box, context)
+func (s *Service) newest(ctx context.Context, sandbox Sandbox, context string) (process.Process, error) {
+	all, err := s.kernels(ctx, sandbox, context)
 	if err != nil {
 		return nil, err
 	}
 	if len(all) == 0 {
 		return nil, ErrNoExecution
 	}
-	p, err := box.Processes().Get(ctx, process.Selector{ID: all[len(all)-1].Spec.ID})
+	p, err := sandbox.Processes().Get(ctx, process.Selector{ID: all[len(all)-1].Spec.ID})
 	if errors.Is(err, process.ErrNotFound) {
 		return nil, ErrNoExecution
 	}
@@ -186,7 +186,7 @@ func (s *Service) newest(ctx context.Context, box Box, context string) (process.
 }
 
 // followIn looks for the first line of a cell in the output of a kernel.
-func followIn(ctx context.Context, box Box, p process.Process, id, cell string) (*Execution, error) {
+func followIn(ctx context.Context, sandbox Sandbox, p process.Process, id, cell string) (*Execution, error) {
 	begin, fresh := []byte(cell+" "), true // fresh: the next byte begins a line
 	var at int64
 	var line []byte // as much of the beginning of a line as is needed
@@ -216,7 +216,7 @@ func followIn(ctx context.Context, box Box, p process.Process, id, cell string) 
 				if err != nil {
 					return nil, err
 				}
-				return &Execution{ID: id, box: box, cell: cell, p: p, r: r}, nil
+				return &Execution{ID: id, sandbox: sandbox, cell: cell, p: p, r: r}, nil
 			}
 			if ends {
 				fresh, line = true, nil
@@ -273,7 +273,7 @@ func (e *Execution) Next(ctx context.Context) ([]byte, error) {
 		ev, ok, err := e.r.Next()
 		switch {
 		case errors.Is(err, io.EOF), errors.Is(err, process.ErrNotFound):
-			if err := e.box.gone(ctx); err != nil {
+			if err := e.sandbox.gone(ctx); err != nil {
 				return nil, err
 			}
 			e.over()

@@ -30,14 +30,14 @@ const (
 	labelWarm = "tend.code.warm"
 )
 
-// Box is a sandbox with code.
-type Box struct {
+// Sandbox is a sandbox with code.
+type Sandbox struct {
 	ID string
 	driver.Access
 }
 
 // info is driver.ErrNotFound when the sandbox has ended, and with it its kernels. The machine is no sandbox, and says nothing.
-func (b *Box) info(ctx context.Context) (driver.Info, error) {
+func (b *Sandbox) info(ctx context.Context) (driver.Info, error) {
 	if s, ok := b.Access.(interface {
 		Info(context.Context) (driver.Info, error)
 	}); ok {
@@ -46,13 +46,13 @@ func (b *Box) info(ctx context.Context) (driver.Info, error) {
 	return driver.Info{}, nil
 }
 
-func (b *Box) gone(ctx context.Context) error {
+func (b *Sandbox) gone(ctx context.Context) error {
 	_, err := b.info(ctx)
 	return err
 }
 
 // env are the variables of the sandbox.
-func (b *Box) env(ctx context.Context) (map[string]string, error) {
+func (b *Sandbox) env(ctx context.Context) (map[string]string, error) {
 	in, err := b.info(ctx)
 	env := map[string]string{}
 	for _, some := range []map[string]string{driver.Told(in.ID, in.E2BTemplate), in.Run.Env, in.Env} {
@@ -86,8 +86,8 @@ type start struct {
 }
 
 // hold waits until nobody else starts or ends a kernel of this context.
-func (s *Service) hold(box, context string) (release func()) {
-	key := box + "/" + context
+func (s *Service) hold(sandbox, context string) (release func()) {
+	key := sandbox + "/" + context
 	s.mu.Lock()
 	if s.starts == nil {
 		s.starts = map[string]*start{}
@@ -111,8 +111,8 @@ func (s *Service) hold(box, context string) (release func()) {
 }
 
 // Serves reports whether kernels are installed in a sandbox.
-func (s *Service) Serves(box Box) bool {
-	f, err := box.Files("", "")
+func (s *Service) Serves(sandbox Sandbox) bool {
+	f, err := sandbox.Files("", "")
 	if err != nil {
 		return false
 	}
@@ -121,15 +121,15 @@ func (s *Service) Serves(box Box) bool {
 }
 
 // defaultID is the ID of the context for cells that name none.
-func defaultID(box, language string) string {
-	sum := sha256.Sum256([]byte(box + "/" + language))
+func defaultID(sandbox, language string) string {
+	sum := sha256.Sum256([]byte(sandbox + "/" + language))
 	return hex.EncodeToString(sum[:16])
 }
 
 // Contexts returns the contexts of a sandbox, first those for cells that name none. Those of
 // Python and JavaScript are always there, though their kernels start with the first cell.
-func (s *Service) Contexts(ctx context.Context, box Box) ([]Context, error) {
-	kernels, err := box.Processes().List(ctx, process.Filter{Labels: map[string]string{labelRole: "kernel"}})
+func (s *Service) Contexts(ctx context.Context, sandbox Sandbox) ([]Context, error) {
+	kernels, err := sandbox.Processes().List(ctx, process.Filter{Labels: map[string]string{labelRole: "kernel"}})
 	if err != nil {
 		return nil, err
 	}
@@ -138,7 +138,7 @@ func (s *Service) Contexts(ctx context.Context, box Box) ([]Context, error) {
 		if !l.first {
 			continue
 		}
-		c, err := s.defaultContext(box, l.name)
+		c, err := s.defaultContext(sandbox, l.name)
 		if err != nil {
 			return nil, err
 		}
@@ -158,24 +158,24 @@ func contextOf(in *process.Info) Context {
 	return Context{ID: l[labelContext], Language: l[labelLanguage], Dir: l[labelDir]}
 }
 
-func (s *Service) defaultContext(box Box, language string) (Context, error) {
-	u, err := box.User("")
+func (s *Service) defaultContext(sandbox Sandbox, language string) (Context, error) {
+	u, err := sandbox.User("")
 	if err != nil {
 		return Context{}, err
 	}
-	return Context{ID: defaultID(box.ID, language), Language: language, Dir: u.Home}, nil
+	return Context{ID: defaultID(sandbox.ID, language), Language: language, Dir: u.Home}, nil
 }
 
 // find returns the context with an ID; "": the one of a language for cells that name none.
-func (s *Service) find(ctx context.Context, box Box, id, lang string) (Context, error) {
+func (s *Service) find(ctx context.Context, sandbox Sandbox, id, lang string) (Context, error) {
 	if id == "" {
 		l, err := s.language(lang)
 		if err != nil {
 			return Context{}, err
 		}
-		return s.defaultContext(box, l.name)
+		return s.defaultContext(sandbox, l.name)
 	}
-	kernels, err := s.kernels(ctx, box, id)
+	kernels, err := s.kernels(ctx, sandbox, id)
 	if err != nil {
 		return Context{}, err
 	}
@@ -183,8 +183,8 @@ func (s *Service) find(ctx context.Context, box Box, id, lang string) (Context, 
 		return contextOf(&kernels[0]), nil
 	}
 	for _, l := range s.languages() {
-		if id == defaultID(box.ID, l.name) {
-			return s.defaultContext(box, l.name)
+		if id == defaultID(sandbox.ID, l.name) {
+			return s.defaultContext(sandbox, l.name)
 		}
 	}
 	return Context{}, &ContextError{id}
@@ -192,17 +192,17 @@ func (s *Service) find(ctx context.Context, box Box, id, lang string) (Context, 
 
 // Create makes a context, and starts its kernel. Dir "" is the home of the sandbox's user. Errors:
 // *LanguageError, *DirError, *LimitError, *KernelError.
-func (s *Service) Create(ctx context.Context, box Box, lang, dir string) (Context, error) {
-	c, err := s.find(ctx, box, "", lang)
+func (s *Service) Create(ctx context.Context, sandbox Sandbox, lang, dir string) (Context, error) {
+	c, err := s.find(ctx, sandbox, "", lang)
 	if err != nil {
 		return Context{}, err
 	}
 	if dir != "" {
 		c.Dir = dir
 	}
-	release := s.hold(box.ID, "") // so that they are counted
+	release := s.hold(sandbox.ID, "") // so that they are counted
 	defer release()
-	all, err := s.Contexts(ctx, box)
+	all, err := s.Contexts(ctx, sandbox)
 	if err != nil {
 		return Context{}, err
 	}
@@ -210,49 +210,49 @@ func (s *Service) Create(ctx context.Context, box Box, lang, dir string) (Contex
 		return Context{}, &LimitError{MaxContexts}
 	}
 	c.ID = strings.ToLower(rand.Text())
-	_, err = s.launch(ctx, box, c)
+	_, err = s.launch(ctx, sandbox, c)
 	return c, err
 }
 
 // Restart ends the kernel of a context and starts another. Errors: *ContextError, *KernelError.
-func (s *Service) Restart(ctx context.Context, box Box, id string) error {
-	c, err := s.find(ctx, box, id, "")
+func (s *Service) Restart(ctx context.Context, sandbox Sandbox, id string) error {
+	c, err := s.find(ctx, sandbox, id, "")
 	if err != nil {
 		return err
 	}
-	release := s.hold(box.ID, id)
+	release := s.hold(sandbox.ID, id)
 	defer release()
-	if err := s.end(ctx, box, id, false); err != nil {
+	if err := s.end(ctx, sandbox, id, false); err != nil {
 		return err
 	}
-	_, err = s.launch(ctx, box, c)
+	_, err = s.launch(ctx, sandbox, c)
 	return err
 }
 
 // Remove ends the kernel of a context and forgets it. A context for cells that name none starts
 // afresh when it is used again. Error: *ContextError.
-func (s *Service) Remove(ctx context.Context, box Box, id string) error {
-	if _, err := s.find(ctx, box, id, ""); err != nil {
+func (s *Service) Remove(ctx context.Context, sandbox Sandbox, id string) error {
+	if _, err := s.find(ctx, sandbox, id, ""); err != nil {
 		return err
 	}
-	release := s.hold(box.ID, id)
+	release := s.hold(sandbox.ID, id)
 	defer release()
-	return s.end(ctx, box, id, true)
+	return s.end(ctx, sandbox, id, true)
 }
 
 // kernels are the processes of a context, oldest first.
-func (s *Service) kernels(ctx context.Context, box Box, id string) ([]process.Info, error) {
-	return box.Processes().List(process.Brief(ctx), process.Filter{Labels: map[string]string{labelRole: "kernel", labelContext: id}})
+func (s *Service) kernels(ctx context.Context, sandbox Sandbox, id string) ([]process.Info, error) {
+	return sandbox.Processes().List(process.Brief(ctx), process.Filter{Labels: map[string]string{labelRole: "kernel", labelContext: id}})
 }
 
 // end kills the kernels of a context. forget: also what is kept of them.
-func (s *Service) end(ctx context.Context, box Box, id string, forget bool) error {
-	all, err := s.kernels(ctx, box, id)
+func (s *Service) end(ctx context.Context, sandbox Sandbox, id string, forget bool) error {
+	all, err := s.kernels(ctx, sandbox, id)
 	if err != nil {
 		return err
 	}
 	for i := range all {
-		p, err := box.Processes().Get(ctx, process.Selector{ID: all[i].Spec.ID})
+		p, err := sandbox.Processes().Get(ctx, process.Selector{ID: all[i].Spec.ID})
 		if errors.Is(err, process.ErrNotFound) {
 			continue
 		}
@@ -276,28 +276,28 @@ func (s *Service) end(ctx context.Context, box Box, id string, forget bool) erro
 }
 
 // kernel returns the kernel of a context, and starts it if there is none.
-func (s *Service) kernel(ctx context.Context, box Box, c Context) (p process.Process, warm bool, err error) {
-	release := s.hold(box.ID, c.ID)
+func (s *Service) kernel(ctx context.Context, sandbox Sandbox, c Context) (p process.Process, warm bool, err error) {
+	release := s.hold(sandbox.ID, c.ID)
 	defer release()
-	all, err := s.kernels(ctx, box, c.ID)
+	all, err := s.kernels(ctx, sandbox, c.ID)
 	if err != nil {
 		return nil, false, err
 	}
 	if n := len(all); n > 0 && all[n-1].Exit == nil {
-		p, err := box.Processes().Get(ctx, process.Selector{ID: all[n-1].Spec.ID})
+		p, err := sandbox.Processes().Get(ctx, process.Selector{ID: all[n-1].Spec.ID})
 		return p, all[n-1].Spec.Labels[labelWarm] != "", err
 	}
-	if err := s.end(ctx, box, c.ID, false); err != nil {
+	if err := s.end(ctx, sandbox, c.ID, false); err != nil {
 		return nil, false, err
 	}
-	p, err = s.launch(ctx, box, c)
+	p, err = s.launch(ctx, sandbox, c)
 	return p, false, err
 }
 
 // Warm starts the kernel of Python's own context in a sandbox that is nobody's yet, and the zygote before it. It gets the
 // variables of the sandbox with its first cell.
-func (s *Service) Warm(ctx context.Context, box Box) error {
-	c, err := s.defaultContext(box, Python)
+func (s *Service) Warm(ctx context.Context, sandbox Sandbox) error {
+	c, err := s.defaultContext(sandbox, Python)
 	if err != nil {
 		return err
 	}
@@ -305,12 +305,12 @@ func (s *Service) Warm(ctx context.Context, box Box) error {
 	if err != nil {
 		return err
 	}
-	release := s.hold(box.ID, c.ID)
+	release := s.hold(sandbox.ID, c.ID)
 	defer release()
-	if err := s.startZygote(ctx, box, lang); err != nil {
+	if err := s.startZygote(ctx, sandbox, lang); err != nil {
 		return err
 	}
-	_, _, err = s.try(ctx, box, c, lang.warm, map[string]string{labelWarm: "yes"})
+	_, _, err = s.try(ctx, sandbox, c, lang.warm, map[string]string{labelWarm: "yes"})
 	return err
 }
 
@@ -318,25 +318,25 @@ func (s *Service) Warm(ctx context.Context, box Box) error {
 const startTime = 90 * time.Second
 
 // launch starts a kernel, and returns when it is ready.
-func (s *Service) launch(ctx context.Context, box Box, c Context) (process.Process, error) {
+func (s *Service) launch(ctx context.Context, sandbox Sandbox, c Context) (process.Process, error) {
 	ctx, cancel := context.WithTimeout(ctx, startTime)
 	defer cancel()
 	lang, err := s.language(c.Language)
 	if err != nil {
 		return nil, err // of a newer version of tend
 	}
-	p, status, err := s.try(ctx, box, c, lang.argv, nil)
+	p, status, err := s.try(ctx, sandbox, c, lang.argv, nil)
 	if err != nil && status == noZygote && lang.zygote != nil {
-		if err := s.startZygote(ctx, box, lang); err != nil {
+		if err := s.startZygote(ctx, sandbox, lang); err != nil {
 			return nil, err
 		}
-		p, _, err = s.try(ctx, box, c, lang.again, nil)
+		p, _, err = s.try(ctx, sandbox, c, lang.again, nil)
 	}
 	return p, err
 }
 
-func (s *Service) startZygote(ctx context.Context, box Box, lang language) error {
-	_, err := box.Processes().Start(ctx, process.Spec{Argv: lang.zygote, Dir: "/", Labels: map[string]string{labelRole: "zygote"},
+func (s *Service) startZygote(ctx context.Context, sandbox Sandbox, lang language) error {
+	_, err := sandbox.Processes().Start(ctx, process.Spec{Argv: lang.zygote, Dir: "/", Labels: map[string]string{labelRole: "zygote"},
 		Retention: process.Retention{Limit: process.MinRetention, TTL: time.Minute}})
 	return err
 }
@@ -345,11 +345,11 @@ func (s *Service) startZygote(ctx context.Context, box Box, lang language) error
 const kernelOutput = 64 << 20
 
 // try starts a kernel once. status is its exit status, if it has ended at once.
-func (s *Service) try(ctx context.Context, box Box, c Context, argv []string, more map[string]string) (_ process.Process,
+func (s *Service) try(ctx context.Context, sandbox Sandbox, c Context, argv []string, more map[string]string) (_ process.Process,
 	status int, err error) {
 	labels := map[string]string{labelRole: "kernel", labelContext: c.ID, labelLanguage: c.Language, labelDir: c.Dir}
 	maps.Copy(labels, more)
-	p, err := box.Processes().Start(ctx, process.Spec{
+	p, err := sandbox.Processes().Start(ctx, process.Spec{
 		Argv: argv, Dir: c.Dir, Stdin: process.StdinPipe, Labels: labels,
 		Retention: process.Retention{Limit: kernelOutput, Pin: true},
 	})
@@ -373,7 +373,7 @@ func (s *Service) try(ctx context.Context, box Box, c Context, argv []string, mo
 		_ = p.Remove(clean)
 	}
 	if exit != nil {
-		if err := box.gone(clean); err != nil {
+		if err := sandbox.gone(clean); err != nil {
 			return nil, 0, err
 		}
 		return nil, exit.Code, &KernelError{fmt.Sprintf("%v: %.2000s", exit, said)}

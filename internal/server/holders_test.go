@@ -26,8 +26,8 @@ import (
 // sandbox makes a sandbox, and returns its ID.
 func (s *served) sandbox(t *testing.T) driver.ID {
 	t.Helper()
-	box := proctest.Value(s.cfg.Driver.Create(t.Context(), driver.Spec{}))(t)
-	return proctest.Value(box.Info(t.Context()))(t).ID
+	sandbox := proctest.Value(s.cfg.Driver.Create(t.Context(), driver.Spec{}))(t)
+	return proctest.Value(sandbox.Info(t.Context()))(t).ID
 }
 
 // key makes a virtual key, and returns its ID and its secret.

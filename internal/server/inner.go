@@ -14,8 +14,8 @@ import (
 
 // Programs in sandboxes reach the routes that are marked [module.Route.Inside], by a
 // listening socket in their own network: those of their own sandbox, with its token, and
-// nothing else of the server, whatever host they name. At the other ports of the server there, hosters answer alone. They speak HTTP/1.1 alone, so
-// that a connection is one request at a time, and all of them together have the
+// nothing else of the server, whatever host they name. At the other ports of the server there, hosters answer alone.
+// They speak HTTP/1.1 alone, so that a connection is one request at a time, and all of them together have the
 // connections that strangers have.
 const innerConns = 32 // of one sandbox at a time; a further one is reset
 

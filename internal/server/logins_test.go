@@ -43,7 +43,7 @@ func (d deaf) Routes() []module.Route {
 func TestStreamsOfALoginEndWithIt(t *testing.T) {
 	read := make(chan string, 2)
 	s := serve(t, func(c *Config) { c.Token, c.Parts = "s3cret", []module.Part{deaf{read}} })
-	box := proctest.Value(s.cfg.Driver.Create(t.Context(), driver.Spec{Name: "p"}))(t)
+	sandbox := proctest.Value(s.cfg.Driver.Create(t.Context(), driver.Spec{Name: "p"}))(t)
 	inside := proctest.Value(net.Listen("tcp", "127.0.0.1:0"))(t) // a sandbox of the machine's own network
 	defer inside.Close()
 	const events = "/tend.v1.ProcessService/Events"
@@ -106,7 +106,7 @@ func TestStreamsOfALoginEndWithIt(t *testing.T) {
 				"the overview":       begins("POST", overview, one("POST", overview, pagetest.Of(text)), message()),
 			}
 			if protocol == "h1" {
-				ending["a port inside"] = dialInside(t, s, proctest.Value(box.Info(t.Context()))(t).ID, inside, one)
+				ending["a port inside"] = dialInside(t, s, proctest.Value(sandbox.Info(t.Context()))(t).ID, inside, one)
 			}
 			going := map[string]<-chan string{
 				"another login": begins("POST", events, two("POST", events, pagetest.Of(text)), message()),
@@ -147,11 +147,11 @@ func TestStreamsOfALoginEndWithIt(t *testing.T) {
 
 // dialInside connects to a port of a sandbox with a login, and returns what gets the end.
 func dialInside(
-	t *testing.T, s *served, box driver.ID, inside net.Listener, login func(method, path, about string) http.Header,
+	t *testing.T, s *served, sandbox driver.ID, inside net.Listener, login func(method, path, about string) http.Header,
 ) <-chan string {
 	conn := proctest.Value(net.Dial("tcp", strings.TrimPrefix(s.tcp, "http://")))(t)
 	t.Cleanup(func() { conn.Close() })
-	path := fmt.Sprintf("/tend.v1.SandboxService/Dial?sandbox=%s&port=%d", box, inside.Addr().(*net.TCPAddr).Port)
+	path := fmt.Sprintf("/tend.v1.SandboxService/Dial?sandbox=%s&port=%d", sandbox, inside.Addr().(*net.TCPAddr).Port)
 	shown := login("GET", path, pagetest.Of(""))
 	fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: %s\r\nConnection: Upgrade\r\nUpgrade: tend-port\r\nCookie: %s\r\nTend-Page: %s\r\n\r\n",
 		path, strings.TrimPrefix(s.tcp, "http://"), shown.Get("Cookie"), shown.Get("Tend-Page"))

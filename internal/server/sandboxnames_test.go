@@ -20,8 +20,8 @@ func TestNothingOfTheServerIsOnTheNameOfASandbox(t *testing.T) {
 	defer program.Close()
 	port := strconv.Itoa(program.Listener.Addr().(*net.TCPAddr).Port)
 	s := serve(t, func(c *Config) { c.Domains = []string{"box.example"} })
-	box := proctest.Value(s.cfg.Driver.Create(t.Context(), driver.Spec{Network: driver.Network{Public: true}}))(t)
-	info := proctest.Value(box.Info(t.Context()))(t)
+	sandbox := proctest.Value(s.cfg.Driver.Create(t.Context(), driver.Spec{Network: driver.Network{Public: true}}))(t)
+	info := proctest.Value(sandbox.Info(t.Context()))(t)
 	id := string(info.ID)
 	paths := map[string]int{ // on the name of envd's port
 		"/health": 204, "/envs": 200, "/files?path=/etc/hostname": 200, "/": 404, "/-/healthz": 404, "/-/metrics": 404, "/-/readyz": 404,

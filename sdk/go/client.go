@@ -57,23 +57,23 @@ type Options struct {
 // Client speaks to one tend server. It implements [process.Manager], so code for local
 // processes works with it too. All methods may be called concurrently.
 type Client struct {
-	url     string
-	retry   Retry
-	silence time.Duration
-	patient time.Duration // Options.Patience
-	log     *slog.Logger
-	conns   *connections
-	rpc     tendv1connect.ProcessServiceClient
-	admin   tendv1connect.AdminServiceClient
-	views   tendv1connect.ViewServiceClient
-	boxes   tendv1connect.SandboxServiceClient
-	images  tendv1connect.ImageServiceClient
-	files   tendv1connect.FileServiceClient
-	cells   tendv1connect.CodeServiceClient
-	kept    tendv1connect.ServiceServiceClient
-	keys    tendv1connect.KeyServiceClient
-	server  *atomic.Pointer[tendv1.HelloResponse] // its last hello; nil: there was none
-	listed  int                                   // processes that List accepts: maxListed but in tests
+	url       string
+	retry     Retry
+	silence   time.Duration
+	patient   time.Duration // Options.Patience
+	log       *slog.Logger
+	conns     *connections
+	rpc       tendv1connect.ProcessServiceClient
+	admin     tendv1connect.AdminServiceClient
+	views     tendv1connect.ViewServiceClient
+	sandboxes tendv1connect.SandboxServiceClient
+	images    tendv1connect.ImageServiceClient
+	files     tendv1connect.FileServiceClient
+	cells     tendv1connect.CodeServiceClient
+	kept      tendv1connect.ServiceServiceClient
+	keys      tendv1connect.KeyServiceClient
+	server    *atomic.Pointer[tendv1.HelloResponse] // its last hello; nil: there was none
+	listed    int                                   // processes that List accepts: maxListed but in tests
 
 	// closed ends every stream when Close is called. It is the one context
 	// that is kept: it belongs to the client and to no call.
@@ -146,7 +146,7 @@ func (c *Client) services(tr http.RoundTripper) {
 	c.cells = tendv1connect.NewCodeServiceClient(client, c.base, c.options)
 	c.kept = tendv1connect.NewServiceServiceClient(client, c.base, c.options)
 	c.keys = tendv1connect.NewKeyServiceClient(client, c.base, c.options)
-	c.boxes = tendv1connect.NewSandboxServiceClient(client, c.base, c.options)
+	c.sandboxes = tendv1connect.NewSandboxServiceClient(client, c.base, c.options)
 	c.images = tendv1connect.NewImageServiceClient(client, c.base, c.options)
 }
 

@@ -76,8 +76,8 @@ func (b *Bridge) Get(ctx context.Context, sel process.Selector) (process.Process
 	return p, nil
 }
 
-// A Box is a sandbox of this provider. Its Processes start it before they need it.
-type Box struct {
+// A Sandbox is a sandbox of this provider. Its Processes start it before they need it.
+type Sandbox struct {
 	tend.Processes
 	On     process.Manager // where the bridges run
 	Name   string
@@ -85,14 +85,14 @@ type Box struct {
 }
 
 // NewBox returns a sandbox that is not made yet.
-func NewBox(on process.Manager, name string) *Box {
-	b := &Box{On: on, Name: name}
+func NewSandbox(on process.Manager, name string) *Sandbox {
+	b := &Sandbox{On: on, Name: name}
 	b.Ensure = b.start
 	return b
 }
 
 // start makes the sandbox, unless it is there.
-func (b *Box) start(ctx context.Context) (process.Manager, error) {
+func (b *Sandbox) start(ctx context.Context) (process.Manager, error) {
 	if b.holder != nil {
 		if info, err := b.holder.Info(ctx); err == nil && info.Exit == nil {
 			return b.bridge(info.PID)
@@ -119,7 +119,7 @@ func (b *Box) start(ctx context.Context) (process.Manager, error) {
 	return b.bridge(info.PID)
 }
 
-func (b *Box) bridge(pid int) (process.Manager, error) {
+func (b *Sandbox) bridge(pid int) (process.Manager, error) {
 	first, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
 	if err != nil {
 		return nil, err
@@ -132,7 +132,7 @@ func (b *Box) bridge(pid int) (process.Manager, error) {
 }
 
 // Destroy ends the sandbox with all that runs in it.
-func (b *Box) Destroy(ctx context.Context) error {
+func (b *Sandbox) Destroy(ctx context.Context) error {
 	if b.holder == nil {
 		return nil
 	}
@@ -147,13 +147,13 @@ func (b *Box) Destroy(ctx context.Context) error {
 func Example_provider() {
 	t := &exampleTB{}
 	defer t.end()
-	box := NewBox(testkeeper.New(t), "my-box") // where a program would take the client of DialDefault
+	sandbox := NewSandbox(testkeeper.New(t), "my-box") // where a program would take the client of DialDefault
 	ctx := context.Background()
-	defer box.Destroy(ctx)
+	defer sandbox.Destroy(ctx)
 
 	cmd := tend.Shell(`hostname; echo "$GREETING"`)
 	cmd.Env = map[string]string{"GREETING": "hello"}
-	res, err := box.Run(ctx, cmd)
+	res, err := sandbox.Run(ctx, cmd)
 	if err != nil {
 		panic(err)
 	}
@@ -166,7 +166,7 @@ func Example_provider() {
 func TestAProviderInAHundredLines(t *testing.T) {
 	t.Parallel()
 	on := testkeeper.New(t)
-	one, two := NewBox(on, "one"), NewBox(on, "two")
+	one, two := NewSandbox(on, "one"), NewSandbox(on, "two")
 	t.Cleanup(func() { one.Destroy(context.Background()); two.Destroy(context.Background()) })
 
 	// Nothing is made before it is needed; then spawn, stdin and exit status are of the

@@ -15,18 +15,18 @@ func ExampleNewSandbox() {
 	defer stop()
 	ctx := context.Background()
 
-	box := tend.NewSandbox(c, tend.SandboxSpec{Name: "reports", Env: map[string]string{"GREETING": "hello"}})
-	res, err := box.Processes().Run(ctx, tend.Shell(`echo "$GREETING" > greeting; cat greeting`))
+	sandbox := tend.NewSandbox(c, tend.SandboxSpec{Name: "reports", Env: map[string]string{"GREETING": "hello"}})
+	res, err := sandbox.Processes().Run(ctx, tend.Shell(`echo "$GREETING" > greeting; cat greeting`))
 	if err != nil {
 		panic(err)
 	}
 	fmt.Print(res.Stdout)
-	info, err := box.Info(ctx)
+	info, err := sandbox.Info(ctx)
 	if err != nil {
 		panic(err)
 	}
 	fmt.Println(info.Name, info.State)
-	if err := box.Destroy(ctx); err != nil {
+	if err := sandbox.Destroy(ctx); err != nil {
 		panic(err)
 	}
 	// Output:

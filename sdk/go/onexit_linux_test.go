@@ -30,8 +30,8 @@ func TestWhatACommandAsksForAtItsEndIsDone(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	boxes := proctest.Value(host.Open(host.Config{Dir: t.TempDir(), Manager: m}))(t)
-	c := dial(t, serveFace(t, native.Config{Manager: m, Driver: boxes}, nil, nil).URL, tend.Options{})
+	sandboxes := proctest.Value(host.Open(host.Config{Dir: t.TempDir(), Manager: m}))(t)
+	c := dial(t, serveFace(t, native.Config{Manager: m, Driver: sandboxes}, nil, nil).URL, tend.Options{})
 	for _, pinned := range []bool{false, true} {
 		file := filepath.Join(t.TempDir(), "ended")
 		cmd := tend.Shell("exit 3")
@@ -54,8 +54,8 @@ func TestWhatACommandAsksForAtItsEndIsDone(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	box := proctest.Value(c.CreateSandbox(t.Context(), tend.SandboxSpec{Name: "box"}))(t)
-	inside := proctest.Value(box.Client(t.Context()))(t)
+	sandbox := proctest.Value(c.CreateSandbox(t.Context(), tend.SandboxSpec{Name: "box"}))(t)
+	inside := proctest.Value(sandbox.Client(t.Context()))(t)
 	wrong := func(field string, err error) {
 		t.Helper()
 		if e, ok := errors.AsType[*process.InvalidError](err); !ok || e.Field != field {

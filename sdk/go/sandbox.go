@@ -72,7 +72,7 @@ func (c *Client) Sandboxes(ctx context.Context, f SandboxFilter) ([]SandboxInfo,
 		req.States = append(req.States, tendv1.SandboxState(state))
 	}
 	return pages(c, "sandboxes", &req.After, func() (page []SandboxInfo, next string, err error) {
-		err = c.aboutSandboxes(ctx, c.call, checked("filter", c.boxes.List, req, func(m *tendv1.ListSandboxesResponse) error {
+		err = c.aboutSandboxes(ctx, c.call, checked("filter", c.sandboxes.List, req, func(m *tendv1.ListSandboxesResponse) error {
 			page, next = nil, m.GetNext()
 			for _, m := range m.GetSandboxes() {
 				info, err := toSandboxInfo(m)
@@ -89,7 +89,7 @@ func (c *Client) Sandboxes(ctx context.Context, f SandboxFilter) ([]SandboxInfo,
 
 func (c *Client) sandboxInfo(ctx context.Context, key string) (info SandboxInfo, err error) {
 	req := &tendv1.GetSandboxRequest{Sandbox: key}
-	err = c.aboutSandboxes(ctx, c.call, checked("sandbox", c.boxes.Get, req, func(m *tendv1.GetSandboxResponse) (err error) {
+	err = c.aboutSandboxes(ctx, c.call, checked("sandbox", c.sandboxes.Get, req, func(m *tendv1.GetSandboxResponse) (err error) {
 		info, err = toSandboxInfo(m.GetSandbox())
 		return err
 	}))
@@ -111,7 +111,7 @@ func (c *Client) aboutSandboxes(ctx context.Context, run runs, f func(context.Co
 // create makes the sandbox. s.turn is held, or nobody else has s.
 func (s *Sandbox) create(ctx context.Context) error {
 	c, req := s.client, &tendv1.CreateSandboxRequest{Spec: s.spec.message()}
-	return c.aboutSandboxes(ctx, c.once, checked("spec", c.boxes.Create, req, func(m *tendv1.CreateSandboxResponse) error {
+	return c.aboutSandboxes(ctx, c.once, checked("spec", c.sandboxes.Create, req, func(m *tendv1.CreateSandboxResponse) error {
 		info, err := toSandboxInfo(m.GetSandbox())
 		if err != nil {
 			return err
@@ -206,7 +206,7 @@ func (s *Sandbox) Passive(ctx context.Context) (*Sandbox, error) {
 func (s *Sandbox) Metrics(ctx context.Context, from, to time.Time) (all []SandboxMetric, err error) {
 	err = s.about(ctx, func(id string) error {
 		req := &tendv1.SandboxMetricsRequest{Sandbox: id, From: tendpb.Time(from), To: tendpb.Time(to)}
-		return s.client.call(ctx, unary(s.client.boxes.Metrics, req, func(m *tendv1.SandboxMetricsResponse) error {
+		return s.client.call(ctx, unary(s.client.sandboxes.Metrics, req, func(m *tendv1.SandboxMetricsResponse) error {
 			all = mapped(m.GetMetrics(), toMetric)
 			return nil
 		}))
@@ -244,7 +244,9 @@ func (s *Sandbox) Info(ctx context.Context) (SandboxInfo, error) {
 // Update changes what can be changed, in whatever state the sandbox is.
 func (s *Sandbox) Update(ctx context.Context, change SandboxChange) (info SandboxInfo, err error) {
 	err = s.about(ctx, func(id string) error {
-		return s.client.call(ctx, checked("change", s.client.boxes.Update, change.message(id), func(m *tendv1.UpdateSandboxResponse) (err error) {
+		return s.client.call(ctx, checked("change", s.client.sandboxes.Update, change.message(id), func(
+			m *tendv1.UpdateSandboxResponse,
+		) (err error) {
 			info, err = toSandboxInfo(m.GetSandbox())
 			return err
 		}))
@@ -262,7 +264,7 @@ func (s *Sandbox) about(ctx context.Context, do func(id string) error) error {
 }
 
 func (s *Sandbox) start(ctx context.Context, id string) error {
-	return s.client.call(ctx, unary(s.client.boxes.Start, &tendv1.StartSandboxRequest{Sandbox: id}, nil))
+	return s.client.call(ctx, unary(s.client.sandboxes.Start, &tendv1.StartSandboxRequest{Sandbox: id}, nil))
 }
 
 // Start starts a stopped sandbox again, with its files, and resumes a paused one. If it
@@ -275,7 +277,7 @@ func (s *Sandbox) Start(ctx context.Context) error {
 // Until Start, commands return [ErrSandboxStopped].
 func (s *Sandbox) Stop(ctx context.Context) error {
 	return s.about(ctx, func(id string) error {
-		return s.client.call(ctx, unary(s.client.boxes.Stop, &tendv1.StopSandboxRequest{Sandbox: id}, nil))
+		return s.client.call(ctx, unary(s.client.sandboxes.Stop, &tendv1.StopSandboxRequest{Sandbox: id}, nil))
 	})
 }
 
@@ -284,7 +286,7 @@ func (s *Sandbox) Stop(ctx context.Context) error {
 // paused, the error is [process.ErrUnsupported]; Stop keeps its files.
 func (s *Sandbox) Pause(ctx context.Context) error {
 	return s.about(ctx, func(id string) error {
-		err := s.client.call(ctx, unary(s.client.boxes.Pause, &tendv1.PauseSandboxRequest{Sandbox: id}, nil))
+		err := s.client.call(ctx, unary(s.client.sandboxes.Pause, &tendv1.PauseSandboxRequest{Sandbox: id}, nil))
 		if errors.Is(err, ErrSandboxPaused) {
 			return nil // by this call, whose first answer was lost, or before it
 		}
@@ -295,7 +297,7 @@ func (s *Sandbox) Pause(ctx context.Context) error {
 // Resume resumes a paused sandbox. If it is ready, Resume does nothing.
 func (s *Sandbox) Resume(ctx context.Context) error {
 	return s.about(ctx, func(id string) error {
-		return s.client.call(ctx, unary(s.client.boxes.Resume, &tendv1.ResumeSandboxRequest{Sandbox: id}, nil))
+		return s.client.call(ctx, unary(s.client.sandboxes.Resume, &tendv1.ResumeSandboxRequest{Sandbox: id}, nil))
 	})
 }
 
@@ -311,7 +313,7 @@ func (s *Sandbox) Destroy(ctx context.Context) error {
 	if key == "" {
 		return nil
 	}
-	destroy := unary(s.client.boxes.Destroy, &tendv1.DestroySandboxRequest{Sandbox: key}, nil)
+	destroy := unary(s.client.sandboxes.Destroy, &tendv1.DestroySandboxRequest{Sandbox: key}, nil)
 	return gone(s.client.aboutSandboxes(ctx, s.client.call, destroy))
 }
 
@@ -321,7 +323,7 @@ func (s *Sandbox) Destroy(ctx context.Context) error {
 func (s *Sandbox) Snapshot(ctx context.Context, name string) (kept SandboxSnapshot, err error) {
 	err = s.about(ctx, func(id string) error {
 		req := &tendv1.SnapshotSandboxRequest{Sandbox: id, Name: name}
-		return s.client.once(ctx, checked("name", s.client.boxes.Snapshot, req, func(m *tendv1.SnapshotSandboxResponse) error {
+		return s.client.once(ctx, checked("name", s.client.sandboxes.Snapshot, req, func(m *tendv1.SnapshotSandboxResponse) error {
 			kept = toSnapshot(m.GetSnapshot())
 			return nil
 		}))
@@ -332,7 +334,7 @@ func (s *Sandbox) Snapshot(ctx context.Context, name string) (kept SandboxSnapsh
 // SandboxSnapshots returns all snapshots, oldest first.
 func (c *Client) SandboxSnapshots(ctx context.Context) (all []SandboxSnapshot, err error) {
 	req := &tendv1.ListSnapshotsRequest{}
-	err = c.aboutSandboxes(ctx, c.call, unary(c.boxes.Snapshots, req, func(m *tendv1.ListSnapshotsResponse) error {
+	err = c.aboutSandboxes(ctx, c.call, unary(c.sandboxes.Snapshots, req, func(m *tendv1.ListSnapshotsResponse) error {
 		all = mapped(m.GetSnapshots(), toSnapshot)
 		return nil
 	}))
@@ -343,7 +345,7 @@ func (c *Client) SandboxSnapshots(ctx context.Context) (all []SandboxSnapshot, e
 // does nothing. If sandboxes still need it, the error is [ErrInUse].
 func (c *Client) DeleteSandboxSnapshot(ctx context.Context, key string) error {
 	req := &tendv1.DeleteSnapshotRequest{Snapshot: key}
-	return gone(c.aboutSandboxes(ctx, c.call, checked("snapshot", c.boxes.DeleteSnapshot, req, nil)))
+	return gone(c.aboutSandboxes(ctx, c.call, checked("snapshot", c.sandboxes.DeleteSnapshot, req, nil)))
 }
 
 // Fork creates n sandboxes with the current files of this one, without its processes.
@@ -356,7 +358,7 @@ func (s *Sandbox) Fork(ctx context.Context, n int) ([]*Sandbox, error) {
 	var copies []*Sandbox
 	var missing []error
 	err := s.about(ctx, func(id string) error {
-		return s.client.once(ctx, unary(s.client.boxes.Fork, &tendv1.ForkSandboxRequest{Sandbox: id, Count: uint32(n)},
+		return s.client.once(ctx, unary(s.client.sandboxes.Fork, &tendv1.ForkSandboxRequest{Sandbox: id, Count: uint32(n)},
 			func(m *tendv1.ForkSandboxResponse) error {
 				for _, m := range m.GetForks() {
 					if m.GetSandbox() == nil {

@@ -37,47 +37,47 @@ func withKernels(t *testing.T, around func(http.Handler) http.Handler) *tend.Cli
 
 func TestCodeRunsInContexts(t *testing.T) {
 	t.Parallel()
-	box := tend.NewSandbox(withKernels(t, nil), tend.SandboxSpec{})
+	sandbox := tend.NewSandbox(withKernels(t, nil), tend.SandboxSpec{})
 	ctx := t.Context()
 	var kinds []string
-	r := proctest.Value(box.Code(ctx, "x=1; echo out; echo err >&2; echo $A; false", tend.CodeOptions{Language: "bash", Env: map[string]string{"A": "a"},
+	r := proctest.Value(sandbox.Code(ctx, "x=1; echo out; echo err >&2; echo $A; false", tend.CodeOptions{Language: "bash", Env: map[string]string{"A": "a"},
 		OnEvent: func(e tend.CodeEvent) { kinds = append(kinds, e.Kind) }}))(t)
 	if r.Stdout != "out\na\n" || r.Stderr != "err\n" || r.Err == nil || r.Err.Name != "ExitStatus" || r.Err.Value != "1" || r.Count != 1 ||
 		r.TimedOut || kinds[len(kinds)-1] != "error" {
 		t.Errorf("%+v %v %v", r, r.Err, kinds)
 	}
-	in := proctest.Value(box.CreateCodeContext(ctx, "bash", "/"))(t)
-	if r := proctest.Value(box.Code(ctx, "pwd; echo ${x-none}", tend.CodeOptions{Context: in.ID}))(t); r.Stdout != "/\nnone\n" || r.Err != nil {
+	in := proctest.Value(sandbox.CreateCodeContext(ctx, "bash", "/"))(t)
+	if r := proctest.Value(sandbox.Code(ctx, "pwd; echo ${x-none}", tend.CodeOptions{Context: in.ID}))(t); r.Stdout != "/\nnone\n" || r.Err != nil {
 		t.Errorf("in another context: %+v", r)
 	}
-	if all := proctest.Value(box.CodeContexts(ctx))(t); len(all) < 3 || all[0].Language != "python" {
+	if all := proctest.Value(sandbox.CodeContexts(ctx))(t); len(all) < 3 || all[0].Language != "python" {
 		t.Errorf("contexts: %v", all)
 	}
-	proctest.Must(t, box.RestartCodeContext(ctx, in.ID))
+	proctest.Must(t, sandbox.RestartCodeContext(ctx, in.ID))
 	for range 2 {
-		proctest.Must(t, box.RemoveCodeContext(ctx, in.ID))
+		proctest.Must(t, sandbox.RemoveCodeContext(ctx, in.ID))
 	}
-	if _, err := box.Code(ctx, ":", tend.CodeOptions{Context: in.ID}); !errors.Is(err, process.ErrNotFound) {
+	if _, err := sandbox.Code(ctx, ":", tend.CodeOptions{Context: in.ID}); !errors.Is(err, process.ErrNotFound) {
 		t.Errorf("in a context that is removed: %v", err)
 	}
-	if _, err := box.Code(ctx, "1", tend.CodeOptions{Language: "r"}); err == nil || !strings.Contains(err.Error(), "there are python") {
+	if _, err := sandbox.Code(ctx, "1", tend.CodeOptions{Language: "r"}); err == nil || !strings.Contains(err.Error(), "there are python") {
 		t.Errorf("in a language without a kernel: %v", err)
 	}
 }
 
 func TestATimeoutOrACallerThatLeavesInterruptsTheCell(t *testing.T) {
 	t.Parallel()
-	box := tend.NewSandbox(withKernels(t, nil), tend.SandboxSpec{})
-	r := proctest.Value(box.Code(t.Context(), "kept=5; sleep 600", tend.CodeOptions{Language: "bash", Timeout: time.Second}))(t)
+	sandbox := tend.NewSandbox(withKernels(t, nil), tend.SandboxSpec{})
+	r := proctest.Value(sandbox.Code(t.Context(), "kept=5; sleep 600", tend.CodeOptions{Language: "bash", Timeout: time.Second}))(t)
 	if !r.TimedOut || r.Err == nil || r.Err.Name != "KeyboardInterrupt" {
 		t.Errorf("%+v %v", r, r.Err)
 	}
 	ctx, leave := context.WithCancel(t.Context())
-	_, err := box.Code(ctx, "echo begun; sleep 600", tend.CodeOptions{Language: "bash", OnEvent: func(tend.CodeEvent) { leave() }})
+	_, err := sandbox.Code(ctx, "echo begun; sleep 600", tend.CodeOptions{Language: "bash", OnEvent: func(tend.CodeEvent) { leave() }})
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("%v", err)
 	}
-	if r := proctest.Value(box.Code(t.Context(), "echo $kept", tend.CodeOptions{Language: "bash"}))(t); r.Stdout != "5\n" {
+	if r := proctest.Value(sandbox.Code(t.Context(), "echo $kept", tend.CodeOptions{Language: "bash"}))(t); r.Stdout != "5\n" {
 		t.Errorf("the next cell: %+v", r)
 	}
 }
@@ -86,7 +86,7 @@ func TestATimeoutOrACallerThatLeavesInterruptsTheCell(t *testing.T) {
 func TestACellWhoseConnectionsAreCutRunsOnceAndItsOutputIsWhole(t *testing.T) {
 	t.Parallel()
 	var calls atomic.Int32
-	box := tend.NewSandbox(withKernels(t, func(next http.Handler) http.Handler {
+	sandbox := tend.NewSandbox(withKernels(t, func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if strings.HasSuffix(r.URL.Path, "/RunCell") && calls.Add(1) < 4 {
 				w = &severed{ResponseWriter: w, left: int(calls.Load()) * 150}
@@ -94,7 +94,7 @@ func TestACellWhoseConnectionsAreCutRunsOnceAndItsOutputIsWhole(t *testing.T) {
 			next.ServeHTTP(w, r)
 		})
 	}), tend.SandboxSpec{})
-	r := proctest.Value(box.Code(t.Context(), `(( n++ )); for i in 1 2 3 4 5 6 7 8; do echo $i; sleep 0.05; done; echo n$n`, tend.CodeOptions{Language: "bash"}))(t)
+	r := proctest.Value(sandbox.Code(t.Context(), `(( n++ )); for i in 1 2 3 4 5 6 7 8; do echo $i; sleep 0.05; done; echo n$n`, tend.CodeOptions{Language: "bash"}))(t)
 	if r.Stdout != "1\n2\n3\n4\n5\n6\n7\n8\nn1\n" || r.Err != nil || calls.Load() != 4 {
 		t.Errorf("%d calls: %+v", calls.Load(), r)
 	}

@@ -23,8 +23,8 @@ import (
 func TestFilesOfASandbox(t *testing.T) {
 	t.Parallel()
 	c := withSandboxes(t, nil)
-	box := tend.NewSandbox(c, tend.SandboxSpec{Name: "files"}) // made by the first operation
-	f := box.Files()
+	sandbox := tend.NewSandbox(c, tend.SandboxSpec{Name: "files"}) // made by the first operation
+	f := sandbox.Files()
 	large := bytes.Repeat([]byte("0123456789abcdef"), 1<<16)
 	proctest.Must(t, f.WriteFile(t.Context(), "a/b/large", large))
 	if got := proctest.Value(f.ReadFile(t.Context(), "a/b/large"))(t); !bytes.Equal(got, large) {
@@ -34,7 +34,7 @@ func TestFilesOfASandbox(t *testing.T) {
 	if e.Type != tend.FileRegular || e.Size != int64(len(large)) || e.Name != "large" || !filepath.IsAbs(e.Path) || e.Modified.IsZero() {
 		t.Errorf("it is %+v", e)
 	}
-	if got := printed(t, box.Processes(), "wc -c < a/b/large"); strings.TrimSpace(got) != "1048576" {
+	if got := printed(t, sandbox.Processes(), "wc -c < a/b/large"); strings.TrimSpace(got) != "1048576" {
 		t.Errorf("a program sees %q bytes", got)
 	}
 	proctest.Must(t, f.Mkdir(t.Context(), "dir"))
@@ -157,7 +157,7 @@ func TestAReadOfAFileGoesOnWhereTheConnectionWasLost(t *testing.T) {
 func TestAPortOfASandboxIsDialed(t *testing.T) {
 	t.Parallel()
 	c := withSandboxes(t, nil)
-	box := tend.NewSandbox(c, tend.SandboxSpec{Name: "port"})
+	sandbox := tend.NewSandbox(c, tend.SandboxSpec{Name: "port"})
 	port := proctest.FreePort(t)                                                 // which nobody gets once it is closed
 	l := proctest.Value(net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port)))(t) // the host driver's sandboxes have the machine's network
 	defer l.Close()
@@ -172,28 +172,28 @@ func TestAPortOfASandboxIsDialed(t *testing.T) {
 			c.Close()
 		}
 	}()
-	conn := proctest.Value(box.Dial(t.Context(), port))(t)
+	conn := proctest.Value(sandbox.Dial(t.Context(), port))(t)
 	defer conn.Close()
 	proctest.Value(io.WriteString(conn, "hello"))(t)
 	proctest.Must(t, conn.(interface{ CloseWrite() error }).CloseWrite())
 	if got := proctest.Value(io.ReadAll(conn))(t); string(got) != "HELLO" {
 		t.Errorf("it answers %q", got)
 	}
-	id := proctest.Value(box.ID(t.Context()))(t)
-	if u := proctest.Value(box.URL(t.Context(), 3000))(t); !strings.HasPrefix(u, "http://3000-"+id+".localhost:") {
+	id := proctest.Value(sandbox.ID(t.Context()))(t)
+	if u := proctest.Value(sandbox.URL(t.Context(), 3000))(t); !strings.HasPrefix(u, "http://3000-"+id+".localhost:") {
 		t.Errorf("its URL is %s", u)
 	}
 	l.Close()
-	if _, err := box.Dial(t.Context(), port); err == nil || !strings.Contains(err.Error(), "listens") {
+	if _, err := sandbox.Dial(t.Context(), port); err == nil || !strings.Contains(err.Error(), "listens") {
 		t.Errorf("a port where nobody listens: %v", err)
 	}
-	if _, err := box.Dial(t.Context(), 70000); !errors.Is(err, process.ErrUnsupported) {
+	if _, err := sandbox.Dial(t.Context(), 70000); !errors.Is(err, process.ErrUnsupported) {
 		if invalid, ok := errors.AsType[*process.InvalidError](err); !ok || invalid.Field != "port" {
 			t.Errorf("a wrong port: %v", err)
 		}
 	}
-	proctest.Must(t, box.Destroy(t.Context()))
-	if _, err := box.Dial(t.Context(), port); !errors.Is(err, process.ErrNotFound) {
+	proctest.Must(t, sandbox.Destroy(t.Context()))
+	if _, err := sandbox.Dial(t.Context(), port); !errors.Is(err, process.ErrNotFound) {
 		t.Errorf("a sandbox that is gone: %v", err)
 	}
 }

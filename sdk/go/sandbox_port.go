@@ -38,7 +38,7 @@ type SandboxAccess struct {
 func (s *Sandbox) Access(ctx context.Context) (a SandboxAccess, err error) {
 	err = s.about(ctx, func(id string) error {
 		req := &tendv1.SandboxAccessRequest{Sandbox: id}
-		return s.client.call(ctx, unary(s.client.boxes.Access, req, func(m *tendv1.SandboxAccessResponse) error {
+		return s.client.call(ctx, unary(s.client.sandboxes.Access, req, func(m *tendv1.SandboxAccessResponse) error {
 			a = SandboxAccess{m.GetToken(), m.GetTrafficToken(), m.GetDomains()}
 			return nil
 		}))

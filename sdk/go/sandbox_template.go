@@ -105,7 +105,7 @@ func (e *BuildError) Error() string {
 // Templates returns all templates, oldest first.
 func (c *Client) Templates(ctx context.Context) (all []TemplateInfo, err error) {
 	req := &tendv1.ListTemplatesRequest{}
-	err = c.aboutSandboxes(ctx, c.call, unary(c.boxes.Templates, req, func(m *tendv1.ListTemplatesResponse) error {
+	err = c.aboutSandboxes(ctx, c.call, unary(c.sandboxes.Templates, req, func(m *tendv1.ListTemplatesResponse) error {
 		all = mapped(m.GetTemplates(), toTemplate)
 		return nil
 	}))
@@ -126,7 +126,7 @@ func toTemplate(m *tendv1.Template) TemplateInfo {
 // there is no such template, the error is [process.ErrNotFound].
 func (c *Client) DeleteTemplate(ctx context.Context, key string) error {
 	req := &tendv1.DeleteTemplateRequest{Template: key}
-	return knownCall(c.aboutSandboxes(ctx, c.once, checked("template", c.boxes.DeleteTemplate, req, nil)), "is")
+	return knownCall(c.aboutSandboxes(ctx, c.once, checked("template", c.sandboxes.DeleteTemplate, req, nil)), "is")
 }
 
 // BuildTemplate sends a build with its files. It calls log, if it is not nil, with each
@@ -143,7 +143,7 @@ func (c *Client) BuildTemplate(ctx context.Context, spec TemplateSpec, log func(
 	ended := connect.NewError(connect.CodeUnavailable, errors.New("the server ended the log of a build without its end"))
 	err = c.repeat(ctx, "follow build", never, func(a *attempts) error {
 		req := &tendv1.FollowBuildRequest{Build: id, From: next}
-		return receive(ctx, c, c.boxes.FollowBuild, req, ended, func(m *tendv1.FollowBuildResponse) error {
+		return receive(ctx, c, c.sandboxes.FollowBuild, req, ended, func(m *tendv1.FollowBuildResponse) error {
 			a.progress()
 			for _, l := range m.GetLogs() {
 				if log != nil {
@@ -183,7 +183,7 @@ func (c *Client) startBuild(ctx context.Context, spec TemplateSpec) (id string, 
 	}
 	ctx, cancel := c.stream(ctx)
 	defer cancel(nil)
-	stream := c.boxes.BuildTemplate(ctx)
+	stream := c.sandboxes.BuildTemplate(ctx)
 	err = stream.Send(first)
 	files := make([]func(io.Writer) error, 0, len(spec.Steps)+1)
 	if spec.Dockerfile != nil {

@@ -112,32 +112,32 @@ func TestASandboxHasProcessesOfItsOwn(t *testing.T) {
 func TestASandboxLivesAndEnds(t *testing.T) {
 	t.Parallel()
 	c := withSandboxes(t, nil)
-	box := proctest.Value(c.CreateSandbox(t.Context(), tend.SandboxSpec{Name: "box", Timeout: time.Hour}))(t)
-	printed(t, box.Processes(), "echo kept > file")
-	proctest.Must(t, box.Stop(t.Context()))
-	if _, err := box.Processes().Spawn(t.Context(), tend.Command("true")); !errors.Is(err, tend.ErrSandboxStopped) {
+	sandbox := proctest.Value(c.CreateSandbox(t.Context(), tend.SandboxSpec{Name: "box", Timeout: time.Hour}))(t)
+	printed(t, sandbox.Processes(), "echo kept > file")
+	proctest.Must(t, sandbox.Stop(t.Context()))
+	if _, err := sandbox.Processes().Spawn(t.Context(), tend.Command("true")); !errors.Is(err, tend.ErrSandboxStopped) {
 		t.Errorf("a command in a stopped sandbox: %v", err)
 	}
 	passive := proctest.Value(proctest.Value(c.Sandbox(t.Context(), "box"))(t).Passive(t.Context()))(t)
 	if _, err := passive.Processes().Spawn(t.Context(), tend.Command("true")); !errors.Is(err, tend.ErrSandboxStopped) {
 		t.Errorf("a command by a handle that starts nothing: %v", err)
 	}
-	proctest.Must(t, box.Start(t.Context()))
+	proctest.Must(t, sandbox.Start(t.Context()))
 	if got := printed(t, passive.Processes(), "cat file"); got != "kept\n" {
 		t.Errorf("after a stop the file has %q", got)
 	}
 	name, never := "other", time.Duration(0)
-	info := proctest.Value(box.Update(t.Context(), tend.SandboxChange{Name: &name, Timeout: &never, Env: map[string]string{"A": "1"}}))(t)
+	info := proctest.Value(sandbox.Update(t.Context(), tend.SandboxChange{Name: &name, Timeout: &never, Env: map[string]string{"A": "1"}}))(t)
 	if info.Name != "other" || !info.Deadline.IsZero() || info.Env["A"] != "1" {
 		t.Errorf("changed: %+v", info)
 	}
 	again := proctest.Value(c.Sandbox(t.Context(), "other"))(t)
-	if err := box.Pause(t.Context()); !errors.Is(err, process.ErrUnsupported) {
+	if err := sandbox.Pause(t.Context()); !errors.Is(err, process.ErrUnsupported) {
 		t.Errorf("a pause by the host driver: %v", err)
 	}
 	proctest.Must(t, again.Destroy(t.Context()))
-	proctest.Must(t, box.Destroy(t.Context()))
-	for _, s := range []*tend.Sandbox{box, again} {
+	proctest.Must(t, sandbox.Destroy(t.Context()))
+	for _, s := range []*tend.Sandbox{sandbox, again} {
 		if _, err := s.Processes().Spawn(t.Context(), tend.Command("true")); !errors.Is(err, process.ErrNotFound) || !strings.Contains(err.Error(), info.ID) {
 			t.Errorf("a command in a sandbox that was destroyed: %v", err)
 		}
@@ -152,20 +152,20 @@ func TestALazySandboxIsMadeOnceAndStarted(t *testing.T) {
 	c := withSandboxes(t, nil)
 	never := tend.NewSandbox(c, tend.SandboxSpec{Name: "never"})
 	proctest.Must(t, never.Destroy(t.Context()))
-	box := tend.NewSandbox(c, tend.SandboxSpec{Name: "lazy"})
+	sandbox := tend.NewSandbox(c, tend.SandboxSpec{Name: "lazy"})
 	if all := proctest.Value(c.Sandboxes(t.Context(), tend.SandboxFilter{}))(t); len(all) != 0 {
 		t.Fatalf("made before it is needed: %+v", all)
 	}
 	var wg sync.WaitGroup
 	for range 8 {
 		wg.Go(func() {
-			if _, err := box.Processes().Run(t.Context(), tend.Shell("echo x >> file")); err != nil {
+			if _, err := sandbox.Processes().Run(t.Context(), tend.Shell("echo x >> file")); err != nil {
 				t.Error(err)
 			}
 		})
 	}
 	wg.Wait()
-	proctest.Must(t, box.Stop(t.Context()))
+	proctest.Must(t, sandbox.Stop(t.Context()))
 	// Another program, which knows the name alone.
 	other := tend.NewSandbox(c, tend.SandboxSpec{Name: "lazy"})
 	if got := printed(t, other.Processes(), "wc -l < file"); strings.TrimSpace(got) != "8" {
@@ -193,8 +193,8 @@ func TestALostAnswerMakesNoSecondSandboxAndNoSecondProcess(t *testing.T) {
 	if _, err := c.CreateSandbox(t.Context(), tend.SandboxSpec{Name: "box"}); err == nil {
 		t.Fatal("an answer that was lost came")
 	}
-	box := tend.NewSandbox(c, tend.SandboxSpec{Name: "box"})
-	inside := proctest.Value(box.Client(t.Context()))(t) // its Start loses its answer, too
+	sandbox := tend.NewSandbox(c, tend.SandboxSpec{Name: "box"})
+	inside := proctest.Value(sandbox.Client(t.Context()))(t) // its Start loses its answer, too
 	starts.Store(0)
 	p := proctest.Value(inside.Spawn(t.Context(), tend.Shell("echo x >> file; wc -l < file")))(t)
 	defer p.Close()

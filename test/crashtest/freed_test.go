@@ -27,7 +27,7 @@ func TestAFinishedProcessWhoseOutputIsFreedIsKnownOnEveryFace(t *testing.T) {
 	shell := fmt.Sprintf("head -c %d /dev/zero; exit 7", size)
 	p := proctest.Start(t, c, process.Spec{Shell: shell, Tag: "distant-77", Name: "web"})
 	info := proctest.Info(t, p)
-	say := langsmithBox(t, d)
+	say := langsmithSandbox(t, d)
 	first := say(fmt.Sprintf(`{"type":"execute","command_id":"told","command":%q}`, shell))
 	if last := first[len(first)-1]; last.Type != "exit" || last.ExitCode != 7 {
 		t.Fatalf("the command ended with %+v", last)
@@ -51,7 +51,7 @@ func TestAFinishedProcessWhoseOutputIsFreedIsKnownOnEveryFace(t *testing.T) {
 			if time.Now().After(end) {
 				t.Fatal("the output is not freed")
 			}
-			// Who has the most gives first: both the machine and the box have to have it.
+			// Who has the most gives first: both the machine and the sandbox have to have it.
 			q := proctest.Start(t, c, process.Spec{Shell: "head -c 8000000 /dev/zero"})
 			proctest.Value(q.Wait(ctx, process.Until{EOF: true}))(t)
 			say(`{"type":"execute","command":"head -c 8000000 /dev/zero"}`)
@@ -99,24 +99,24 @@ type langsmithFrame struct {
 	ExitCode    int    `json:"exit_code"`
 }
 
-// newBox makes a box of LangSmith's, and returns the URL of its data plane.
-func (d *daemon) newBox(t *testing.T, name string) (url string) {
+// newBox makes a sandbox of LangSmith's, and returns the URL of its data plane.
+func (d *daemon) newSandbox(t *testing.T, name string) (url string) {
 	t.Helper()
 	status, text := d.Post(t, "/v2/sandboxes/boxes", fmt.Sprintf(`{"name":%q}`, name))
-	var box struct {
+	var sandbox struct {
 		DataplaneURL string `json:"dataplane_url"`
 	}
-	if err := json.Unmarshal([]byte(text), &box); err != nil || box.DataplaneURL == "" {
+	if err := json.Unmarshal([]byte(text), &sandbox); err != nil || sandbox.DataplaneURL == "" {
 		t.Fatalf("no box: %d, %s, %v", status, text, err)
 	}
-	return box.DataplaneURL
+	return sandbox.DataplaneURL
 }
 
-// langsmithBox makes a box, and returns what says one first message to it and
+// langsmithBox makes a sandbox, and returns what says one first message to it and
 // collects the frames until the exit or an error.
-func langsmithBox(t *testing.T, d *daemon) (say func(first string) []langsmithFrame) {
+func langsmithSandbox(t *testing.T, d *daemon) (say func(first string) []langsmithFrame) {
 	t.Helper()
-	url := d.newBox(t, "freed")
+	url := d.newSandbox(t, "freed")
 	return func(first string) (all []langsmithFrame) {
 		ws, _, err := websocket.Dial(t.Context(), url+"/execute/ws", nil)
 		if err != nil {

@@ -198,7 +198,7 @@ func distantLines(t *testing.T, d *daemon, _ process.Process, _ int) func() (str
 // langsmithGap: commands of this face are kept to the daemon's own limit, so
 // the head is freed by hand here.
 func langsmithGap(t *testing.T, d *daemon, c *tend.Client) {
-	ws, _, err := websocket.Dial(t.Context(), d.newBox(t, "late")+"/execute/ws", nil)
+	ws, _, err := websocket.Dial(t.Context(), d.newSandbox(t, "late")+"/execute/ws", nil)
 	if err != nil {
 		t.Fatal(err)
 	}

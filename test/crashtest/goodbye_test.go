@@ -22,7 +22,7 @@ func TestAShutdownIsReportedOnEachFace(t *testing.T) {
 	d := serve(t)
 	const script = `trap 'echo bye; exit 7' TERM; echo hi; while :; do sleep 0.05; done`
 	quoted := proctest.Value(json.Marshal(script))(t)
-	url := d.newBox(t, "leaving")
+	url := d.newSandbox(t, "leaving")
 	// Each face is a function that starts the process and returns when its
 	// first output is there; what it returns reads to the end.
 	faces := map[string]func() func() (string, error){

@@ -108,7 +108,7 @@ func TestACommandOfAModelOutlivesDeaths(t *testing.T) {
 			cl = d.Connect(t)
 			e := repaired(t, cl)
 			if s, ok := at.(inside); ok {
-				p.at = inside{proctest.Value(cl.Sandbox(t.Context(), proctest.Value(s.box.ID(t.Context()))(t)))(t)}
+				p.at = inside{proctest.Value(cl.Sandbox(t.Context(), proctest.Value(s.sandbox.ID(t.Context()))(t)))(t)}
 			}
 			p.untouched()
 			got := strings.TrimSpace(p.git("rev-list", "--count", "HEAD")) + " " + p.read("part.txt")

@@ -83,7 +83,7 @@ func (m machine) keys() string {
 }
 
 // inside is a sandbox.
-type inside struct{ box *tend.Sandbox }
+type inside struct{ sandbox *tend.Sandbox }
 
 func (s inside) git(dir string, args []string) (string, error) {
 	cmd := tend.Command("git", args...)
@@ -92,7 +92,7 @@ func (s inside) git(dir string, args []string) (string, error) {
 		name, value, _ := strings.Cut(e, "=")
 		cmd.Env[name] = value
 	}
-	res, err := s.box.Processes().Run(context.Background(), cmd)
+	res, err := s.sandbox.Processes().Run(context.Background(), cmd)
 	if err == nil && (res.Exit.Code != 0 || res.Exit.Signal != 0) {
 		err = errors.New(res.Exit.String() + ": " + res.Stderr)
 	}
@@ -100,11 +100,11 @@ func (s inside) git(dir string, args []string) (string, error) {
 }
 
 func (s inside) write(path, text string) error {
-	return s.box.Files().WriteFile(context.Background(), path, []byte(text))
+	return s.sandbox.Files().WriteFile(context.Background(), path, []byte(text))
 }
 
 func (s inside) read(path string) (string, error) {
-	data, err := s.box.Files().ReadFile(context.Background(), path)
+	data, err := s.sandbox.Files().ReadFile(context.Background(), path)
 	return string(data), err
 }
 
@@ -127,14 +127,14 @@ var elsewhere = map[string]func(t *testing.T, c *tend.Client) (place, string){
 		return m, filepath.Join(proctest.Value(filepath.EvalSymlinks(base))(t), "app")
 	},
 	"a sandbox": func(t *testing.T, c *tend.Client) (place, string) {
-		box, err := c.CreateSandbox(t.Context(), tend.SandboxSpec{
+		sandbox, err := c.CreateSandbox(t.Context(), tend.SandboxSpec{
 			Name: "home", Isolation: tend.IsolationFull, Shares: []tend.SandboxShare{{Source: filepath.Dir(self), ReadOnly: true}},
 		})
 		if errors.Is(err, process.ErrUnsupported) {
 			return nil, ""
 		}
 		proctest.Must(t, err)
-		return inside{box}, "/srv/app"
+		return inside{sandbox}, "/srv/app"
 	},
 }
 
@@ -206,10 +206,10 @@ func TestAServiceIsRepairedWhereItIs(t *testing.T) {
 			m.owns(t, dir)
 		}
 		if s, ok := at.(inside); ok {
-			if b := proctest.Value(s.box.Files().Before(t.Context(), filepath.Join(dir, "part.txt")))(t); b.ChangedBy != e.ID || !b.Existed || string(b.Content) != "bad\n" || b.Service != "web" || b.At.IsZero() {
+			if b := proctest.Value(s.sandbox.Files().Before(t.Context(), filepath.Join(dir, "part.txt")))(t); b.ChangedBy != e.ID || !b.Existed || string(b.Content) != "bad\n" || b.Service != "web" || b.At.IsZero() {
 				t.Errorf("before the repair the file was %+v", b)
 			}
-			if b := proctest.Value(s.box.Files().Before(t.Context(), filepath.Join(dir, "other.txt")))(t); b.ChangedBy != "" || b.Content != nil {
+			if b := proctest.Value(s.sandbox.Files().Before(t.Context(), filepath.Join(dir, "other.txt")))(t); b.ChangedBy != "" || b.Content != nil {
 				t.Errorf("another file was %+v", b)
 			}
 		}
@@ -340,7 +340,7 @@ func TestARepairWhereItIsOutlivesDeaths(t *testing.T) {
 						}
 						e := repaired(t, cl)
 						if s, ok := at.(inside); ok {
-							p.at = inside{proctest.Value(cl.Sandbox(t.Context(), proctest.Value(s.box.ID(t.Context()))(t)))(t)}
+							p.at = inside{proctest.Value(cl.Sandbox(t.Context(), proctest.Value(s.sandbox.ID(t.Context()))(t)))(t)}
 						}
 						p.untouched()
 						got := strings.TrimSpace(p.git("rev-list", "--count", "HEAD")) + " " + p.read("part.txt")
@@ -367,7 +367,7 @@ func TestARepairWhereItIsOutlivesDeaths(t *testing.T) {
 func handsOf(t *testing.T, c *tend.Client, at place) (pids []int) {
 	t.Helper()
 	if s, ok := at.(inside); ok {
-		for _, in := range proctest.Value(s.box.Processes().List(t.Context()))(t) {
+		for _, in := range proctest.Value(s.sandbox.Processes().List(t.Context()))(t) {
 			if in.Spec.Name != "heal-project" {
 				continue
 			}
@@ -415,7 +415,7 @@ func TestARepairWaitsForItsSandbox(t *testing.T) {
 	if at == nil {
 		return
 	}
-	box := at.(inside).box
+	sandbox := at.(inside).sandbox
 	p := newProjectAt(t, at, dir, "echo half > left; touch /tmp/acting; until [ -e /tmp/go ]; do sleep 0.05; done; echo good > part.txt; rm left\n")
 	p.up(c, ", per_day: 1000")
 	service(t, c, "web", "ready", isReady)
@@ -441,15 +441,15 @@ func TestARepairWaitsForItsSandbox(t *testing.T) {
 		begin()
 		switch what {
 		case "stopped":
-			proctest.Must(t, box.Stop(t.Context()))
+			proctest.Must(t, sandbox.Stop(t.Context()))
 		case "paused":
-			proctest.Must(t, box.Pause(t.Context()))
+			proctest.Must(t, sandbox.Pause(t.Context()))
 		default:
-			proctest.Must(t, box.Pause(t.Context()))
+			proctest.Must(t, sandbox.Pause(t.Context()))
 			_ = syscall.Kill(worker(t, c), syscall.SIGKILL)
 		}
 		waits(what)
-		proctest.Must(t, box.Start(t.Context()))
+		proctest.Must(t, sandbox.Start(t.Context()))
 		p.sh("touch /tmp/go")
 		e := repaired(t, c)
 		if e.Status != tend.HealReady || e.Dirty || p.read("part.txt") != "good\n" || p.read("left") == "half\n" {
@@ -460,7 +460,7 @@ func TestARepairWaitsForItsSandbox(t *testing.T) {
 	}
 	helped := repaired(t, c).ID
 	begin()
-	proctest.Must(t, box.Destroy(t.Context()))
+	proctest.Must(t, sandbox.Destroy(t.Context()))
 	if e := repaired(t, c); e.Status != tend.HealBroken || e.Dirty || !strings.Contains(e.Why, "its sandbox home is not there any more") {
 		t.Errorf("removed: it is %+v", e.Episode)
 	}
@@ -468,7 +468,7 @@ func TestARepairWaitsForItsSandbox(t *testing.T) {
 	at, _ = elsewhere["a sandbox"](t, c)
 	part := filepath.Join(dir, "part.txt")
 	proctest.Must(t, at.write(part, "good\n"))
-	if b := proctest.Value(at.(inside).box.Files().Before(t.Context(), part))(t); b.ChangedBy != "" || b.Content != nil {
+	if b := proctest.Value(at.(inside).sandbox.Files().Before(t.Context(), part))(t); b.ChangedBy != "" || b.Content != nil {
 		t.Errorf("in the next sandbox of that name, before a repair of the one before the file was %+v", b)
 	}
 	if _, err := c.RollBack(t.Context(), helped); err == nil || !strings.Contains(err.Error(), "its sandbox home is not there any more") {

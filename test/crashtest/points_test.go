@@ -19,7 +19,7 @@ func TestNothingIsLostAtAnyPoint(t *testing.T) {
 	for name, together := range map[string]bool{"the role that reaches it dies": false, "sets of roles die meanwhile": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel() // most of the time it waits until a role reaches a point
-			points := slices.DeleteFunc(failpoint.All(), func(p failpoint.Point) bool { return ofBoxes(p) })
+			points := slices.DeleteFunc(failpoint.All(), func(p failpoint.Point) bool { return ofSandboxes(p) })
 			strikeAt(t, torture.Config{Tend: []string{pointed}, Points: points, Together: together, Strikes: len(points) * (1 + kills(t)/50)})
 		})
 	}
@@ -27,7 +27,7 @@ func TestNothingIsLostAtAnyPoint(t *testing.T) {
 
 // ofBoxes: they are reached by who makes sandboxes. Package internal/core/client tests those of
 // the keeper, and TestASandboxIsWholeOrGoneAtEachStep those of the server.
-func ofBoxes(p failpoint.Point) bool { return p >= failpoint.CellIntended }
+func ofSandboxes(p failpoint.Point) bool { return p >= failpoint.ContainerIntended }
 
 func strikeAt(t *testing.T, cfg torture.Config) {
 	cfg.Pause, cfg.Binaries = time.Millisecond, []string{pointed}

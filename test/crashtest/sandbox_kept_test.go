@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tend-run/tend/internal/core/box"
+	"github.com/tend-run/tend/internal/core/container"
 	"github.com/tend-run/tend/internal/lib/procfs"
 	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testdaemon"
@@ -17,24 +17,24 @@ import (
 	"github.com/tend-run/tend/sdk/go"
 )
 
-// inhabited is a sandbox with a process that answers lines until it reads "end", and one
+// keptSandbox is a sandbox with a process that answers lines until it reads "end", and one
 // that has ended.
-type inhabited struct {
-	box        *tend.Sandbox
+type keptSandbox struct {
+	sandbox    *tend.Sandbox
 	id         string
 	cat, ended string // processes
 }
 
-// inhabit makes one; false: the machine cannot.
-func inhabit(t *testing.T, c *tend.Client) (in inhabited, ok bool) {
+// keepSandbox makes one; false: the machine cannot.
+func keepSandbox(t *testing.T, c *tend.Client) (in keptSandbox, ok bool) {
 	t.Helper()
-	box, err := c.CreateSandbox(t.Context(), tend.SandboxSpec{Isolation: tend.IsolationFull, Name: "kept"})
+	sandbox, err := c.CreateSandbox(t.Context(), tend.SandboxSpec{Isolation: tend.IsolationFull, Name: "kept"})
 	if errors.Is(err, process.ErrUnsupported) {
 		return in, false
 	}
 	proctest.Must(t, err)
-	in.box, in.id = box, proctest.Value(box.ID(t.Context()))(t)
-	inside := proctest.Value(box.Client(t.Context()))(t)
+	in.sandbox, in.id = sandbox, proctest.Value(sandbox.ID(t.Context()))(t)
+	inside := proctest.Value(sandbox.Client(t.Context()))(t)
 	ended := proctest.Start(t, inside, process.Spec{Shell: "echo was here; echo kept > /root/file; exit 3"})
 	proctest.WantExit(t, ended, 3)
 	cat := proctest.Start(t, inside, process.Spec{Shell: `while read x; do echo "got $x"; [ "$x" = end ] && exit 5; done`, Stdin: process.StdinPipe})
@@ -45,14 +45,14 @@ func inhabit(t *testing.T, c *tend.Client) (in inhabited, ok bool) {
 }
 
 // goesOn checks that all of it is there as it was, and ends it.
-func (in inhabited) goesOn(t *testing.T, c *tend.Client) {
+func (in keptSandbox) goesOn(t *testing.T, c *tend.Client) {
 	t.Helper()
 	all := proctest.Value(c.Sandboxes(t.Context(), tend.SandboxFilter{}))(t)
 	if len(all) != 1 || all[0].ID != in.id || all[0].State != tend.SandboxReady {
 		t.Fatalf("there is %+v; want %s", all, in.id)
 	}
-	box := proctest.Value(c.Sandbox(t.Context(), "kept"))(t)
-	inside := proctest.Value(box.Client(t.Context()))(t)
+	sandbox := proctest.Value(c.Sandbox(t.Context(), "kept"))(t)
+	inside := proctest.Value(sandbox.Client(t.Context()))(t)
 	ended := proctest.Find(t, inside, process.ID(in.ended))
 	proctest.WantExit(t, ended, 3)
 	proctest.WantOutput(t, ended, process.Stdout, "was here\n")
@@ -60,10 +60,10 @@ func (in inhabited) goesOn(t *testing.T, c *tend.Client) {
 	proctest.Write(t, cat, "end\n")
 	proctest.WantExit(t, cat, 5)
 	proctest.WantOutput(t, cat, process.Stdout, "got before\ngot end\n")
-	if res := proctest.Value(box.Processes().Run(t.Context(), tend.Shell("cat /root/file; echo $$ > /tmp/x")))(t); res.Stdout != "kept\n" {
+	if res := proctest.Value(sandbox.Processes().Run(t.Context(), tend.Shell("cat /root/file; echo $$ > /tmp/x")))(t); res.Stdout != "kept\n" {
 		t.Errorf("the files: %+v", res)
 	}
-	proctest.Must(t, box.Destroy(t.Context()))
+	proctest.Must(t, sandbox.Destroy(t.Context()))
 }
 
 // A daemon is shut down and keeps what runs. The next one finds the sandbox with its
@@ -72,7 +72,7 @@ func TestASandboxIsKeptForTheNextDaemon(t *testing.T) {
 	t.Parallel()
 	d := serve(t)
 	c := d.Connect(t)
-	in, ok := inhabit(t, c)
+	in, ok := keepSandbox(t, c)
 	if !ok {
 		return
 	}
@@ -96,23 +96,23 @@ func TestASandboxOutlivesAnUpgradeFromThePreviousVersion(t *testing.T) {
 	t.Parallel()
 	d := &daemon{testdaemon.Serve(t, testdaemon.Config{Command: []string{previous}})}
 	c := d.Connect(t)
-	in, ok := inhabit(t, c)
+	in, ok := keepSandbox(t, c)
 	if !ok {
 		return
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	proctest.Must(t, in.box.Pause(ctx)) // boxes stand still over it, too
+	proctest.Must(t, in.sandbox.Pause(ctx)) // sandboxes stand still over it, too
 	for _, what := range []tend.Upgrade{{Keeper: true, Binary: bin}, {Server: true, Binary: bin}} {
 		proctest.Must(t, d.Upgrade(ctx, what))
 	}
-	proctest.Must(t, in.box.Resume(ctx))
+	proctest.Must(t, in.sandbox.Resume(ctx))
 	in.goesOn(t, c)
 	// A server that is newer than its keeper gives IDs that this one takes.
 	for _, keeper := range []struct {
 		binary string
 		id     int // length
-	}{{bin, box.IDLen}, {previous, len("xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx")}} {
+	}{{bin, container.IDLen}, {previous, len("xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx")}} {
 		proctest.Must(t, d.Upgrade(ctx, tend.Upgrade{Keeper: true, Binary: keeper.binary}))
 		made := proctest.Value(c.CreateSandbox(ctx, tend.SandboxSpec{Isolation: tend.IsolationFull, Name: fmt.Sprint("of", keeper.id)}))(t) // no spare
 		if id := proctest.Value(made.ID(ctx))(t); len(id) != keeper.id {

@@ -54,18 +54,18 @@ func knock(port string) string {
 // networked makes a sandbox whose network has a way out; false: the machine cannot.
 func networked(t *testing.T, c *tend.Client) (*tend.Sandbox, bool) {
 	t.Helper()
-	box, err := c.CreateSandbox(t.Context(), tend.SandboxSpec{Isolation: tend.IsolationFull, Name: "goes"})
+	sandbox, err := c.CreateSandbox(t.Context(), tend.SandboxSpec{Isolation: tend.IsolationFull, Name: "goes"})
 	if errors.Is(err, process.ErrUnsupported) {
 		return nil, false
 	}
 	proctest.Must(t, err)
-	return box, true
+	return sandbox, true
 }
 
 // hears is what a command inside is told at a port of this machine.
-func hears(t *testing.T, box *tend.Sandbox, port string) string {
+func hears(t *testing.T, sandbox *tend.Sandbox, port string) string {
 	t.Helper()
-	return proctest.Value(box.Processes().Run(t.Context(), tend.Command("/bin/bash", "-c", knock(port))))(t).Stdout
+	return proctest.Value(sandbox.Processes().Run(t.Context(), tend.Command("/bin/bash", "-c", knock(port))))(t).Stdout
 }
 
 // A sandbox has its way out again behind the death of the server, of the keeper and of both,
@@ -75,11 +75,11 @@ func TestTheWayOutOutlivesTheRoles(t *testing.T) {
 	port := door(t)
 	d := serve(t, "--sandbox-reach", "127.0.0.1:"+port, "--sandbox-deny", "*")
 	c := d.Connect(t)
-	box, ok := networked(t, c)
+	sandbox, ok := networked(t, c)
 	if !ok {
 		return
 	}
-	inside := proctest.Value(box.Client(t.Context()))(t)
+	inside := proctest.Value(sandbox.Client(t.Context()))(t)
 	for what, strike := range map[string]func(){
 		"server": func() { proctest.Must(t, d.Replace(t.Context(), testdaemon.Server)) },
 		"keeper": func() { proctest.Must(t, d.Replace(t.Context(), testdaemon.Keeper)) },
@@ -99,11 +99,11 @@ func TestTheWayOutOutlivesTheRoles(t *testing.T) {
 		proctest.Write(t, p, "\n")
 		proctest.WantExit(t, p, 0)
 		proctest.WantOutput(t, p, process.Stdout, "door open\ndoor\n")
-		if got := hears(t, box, port); got != "door\n" {
+		if got := hears(t, sandbox, port); got != "door\n" {
 			t.Errorf("behind the %s a new process hears %q", what, got)
 		}
 	}
-	proctest.Must(t, box.Destroy(t.Context()))
+	proctest.Must(t, sandbox.Destroy(t.Context()))
 }
 
 // A fork and a RUN of a build have the network as well.
@@ -112,20 +112,20 @@ func TestForksAndBuildsHaveAWayOut(t *testing.T) {
 	port := door(t)
 	d := serve(t, "--sandbox-reach", "127.0.0.1:"+port, "--sandbox-deny", "*")
 	c := d.Connect(t)
-	box, ok := networked(t, c)
+	sandbox, ok := networked(t, c)
 	if !ok {
 		return
 	}
-	if got := hears(t, box, port); got != "door\n" {
+	if got := hears(t, sandbox, port); got != "door\n" {
 		t.Errorf("it hears %q", got)
 	}
-	for _, copied := range proctest.Value(box.Fork(t.Context(), 2))(t) {
+	for _, copied := range proctest.Value(sandbox.Fork(t.Context(), 2))(t) {
 		if got := hears(t, copied, port); got != "door\n" {
 			t.Errorf("a fork hears %q", got)
 		}
 		proctest.Must(t, copied.Destroy(t.Context()))
 	}
-	proctest.Must(t, box.Destroy(t.Context()))
+	proctest.Must(t, sandbox.Destroy(t.Context()))
 
 	spec := tend.TemplateSpec{Name: "knocks", Steps: []tend.TemplateStep{{Kind: "RUN", Args: []string{`bash -c '` + knock(port) + `' > /tmp/heard`}}}}
 	proctest.Value(c.BuildTemplate(t.Context(), spec, nil))(t)
@@ -144,16 +144,16 @@ func TestAKeptSandboxFollowsTheNextDaemonsFlags(t *testing.T) {
 	flags := []string{"--sandbox-deny", "*", "--sandbox-reach", "127.0.0.1:" + first, "--sandbox-reach", "127.0.0.1:1"}
 	d := serve(t, flags...)
 	c := d.Connect(t)
-	box, ok := networked(t, c)
+	sandbox, ok := networked(t, c)
 	if !ok {
 		return
 	}
-	inside := proctest.Value(box.Client(t.Context()))(t)
+	inside := proctest.Value(sandbox.Client(t.Context()))(t)
 	p := proctest.Start(t, inside, process.Spec{
 		Argv: []string{"/bin/bash", "-c", knock(first) + `read x; ` + knock(second)}, Stdin: process.StdinPipe,
 	})
 	proctest.Wait(t, p, process.Until{Match: "door"})
-	if got := hears(t, box, second); got != "" {
+	if got := hears(t, sandbox, second); got != "" {
 		t.Errorf("what is not open says %q", got)
 	}
 
@@ -173,16 +173,16 @@ func TestAKeptSandboxFollowsTheNextDaemonsFlags(t *testing.T) {
 	proctest.Write(t, p, "\n")
 	proctest.WantExit(t, p, 0)
 	proctest.WantOutput(t, p, process.Stdout, "door\ndoor\n")
-	box = proctest.Value(c.Sandbox(t.Context(), "goes"))(t)
-	if got := hears(t, box, first); got != "" {
+	sandbox = proctest.Value(c.Sandbox(t.Context(), "goes"))(t)
+	if got := hears(t, sandbox, first); got != "" {
 		t.Errorf("what is not open any more says %q", got)
 	}
 	ask := `exec 3<>/dev/tcp/` + gateway + `/` + own + ` && printf 'GET /-/healthz HTTP/1.0\r\n\r\n' >&3 && cat <&3`
-	if res := proctest.Value(box.Processes().Run(t.Context(), tend.Command("/bin/bash", "-c", ask)))(t); res.Stdout != "" {
+	if res := proctest.Value(sandbox.Processes().Run(t.Context(), tend.Command("/bin/bash", "-c", ask)))(t); res.Stdout != "" {
 		t.Errorf("the daemon answers a sandbox: %q", res.Stdout)
 	}
 	if n, err := strconv.Atoi(own); err != nil || n == 0 {
 		t.Errorf("its port is %q", own)
 	}
-	proctest.Must(t, box.Destroy(t.Context()))
+	proctest.Must(t, sandbox.Destroy(t.Context()))
 }

@@ -68,9 +68,9 @@ func eachStep(t *testing.T, spare bool) {
 						t.Errorf("it was made, and %d are there", len(all))
 					}
 				} else {
-					box := proctest.Value(w.c.CreateSandbox(t.Context(), spec))(t)
-					proctest.Value(box.Processes().Spawn(t.Context(), tend.Shell("sleep 1000")))(t)
-					err = w.strike(t, p, victims, box.Destroy)
+					sandbox := proctest.Value(w.c.CreateSandbox(t.Context(), spec))(t)
+					proctest.Value(sandbox.Processes().Spawn(t.Context(), tend.Shell("sleep 1000")))(t)
+					err = w.strike(t, p, victims, sandbox.Destroy)
 				}
 				if err != nil && !(slices.Contains(victims, testdaemon.Server) && errors.Is(err, process.ErrUnavailable)) {
 					t.Error(err)
@@ -131,21 +131,21 @@ func (w *steps) whole(t *testing.T) []tend.SandboxInfo {
 		return err == nil
 	})
 	for _, in := range all {
-		box := proctest.Value(w.c.Sandbox(t.Context(), in.ID))(t)
-		if res, err := box.Processes().Run(t.Context(), tend.Shell("echo in")); err != nil || res.Stdout != "in\n" {
+		sandbox := proctest.Value(w.c.Sandbox(t.Context(), in.ID))(t)
+		if res, err := sandbox.Processes().Run(t.Context(), tend.Shell("echo in")); err != nil || res.Stdout != "in\n" {
 			t.Errorf("sandbox %s, %v: %+v, %v", in.ID, in.State, res, err)
 		}
 	}
 	return all
 }
 
-// clear destroys all sandboxes, and checks that nothing of any is left: no folder, no box,
-// no process. Of a spare there is a folder without a record, and a box.
+// clear destroys all sandboxes, and checks that nothing of any is left: no folder, no sandbox,
+// no process. Of a spare there is a folder without a record, and a sandbox.
 func (w *steps) clear(t *testing.T) {
 	t.Helper()
 	for _, in := range w.whole(t) {
-		box := proctest.Value(w.c.Sandbox(t.Context(), in.ID))(t)
-		proctest.Must(t, box.Destroy(t.Context()))
+		sandbox := proctest.Value(w.c.Sandbox(t.Context(), in.ID))(t)
+		proctest.Must(t, sandbox.Destroy(t.Context()))
 	}
 	state := w.StateDir()
 	var left []string
@@ -176,10 +176,10 @@ func (w *steps) clear(t *testing.T) {
 	}
 }
 
-// isSpare reports whether a name is that of a folder without a record, and of a box.
+// isSpare reports whether a name is that of a folder without a record, and of a sandbox.
 func (w *steps) isSpare(name string) bool {
 	_, err := os.Stat(filepath.Join(w.StateDir(), "sandboxes", name, "box.json"))
 	_, folder := os.Stat(filepath.Join(w.StateDir(), "sandboxes", name, "up"))
-	_, box := os.Stat(filepath.Join(w.StateDir(), "cells", name))
-	return driver.LikeID(name) && errors.Is(err, os.ErrNotExist) && folder == nil && box == nil
+	_, sandbox := os.Stat(filepath.Join(w.StateDir(), "cells", name))
+	return driver.LikeID(name) && errors.Is(err, os.ErrNotExist) && folder == nil && sandbox == nil
 }

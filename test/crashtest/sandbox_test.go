@@ -19,7 +19,7 @@ func TestAnIsolatedSandboxOutlivesTheRoles(t *testing.T) {
 	t.Parallel()
 	d := serve(t)
 	c := d.Connect(t)
-	box, err := c.CreateSandbox(t.Context(), tend.SandboxSpec{Isolation: tend.IsolationFull})
+	sandbox, err := c.CreateSandbox(t.Context(), tend.SandboxSpec{Isolation: tend.IsolationFull})
 	if errors.Is(err, process.ErrUnsupported) {
 		return
 	}
@@ -28,9 +28,9 @@ func TestAnIsolatedSandboxOutlivesTheRoles(t *testing.T) {
 		t.Helper()
 		return proctest.Value(s.Processes().Run(t.Context(), tend.Shell(line)))(t).Stdout
 	}
-	printed(box, "echo kept > /tmp/file")
-	kept := proctest.Value(box.Snapshot(t.Context(), "kept"))(t)
-	copies := proctest.Value(box.Fork(t.Context(), 2))(t)
+	printed(sandbox, "echo kept > /tmp/file")
+	kept := proctest.Value(sandbox.Snapshot(t.Context(), "kept"))(t)
+	copies := proctest.Value(sandbox.Fork(t.Context(), 2))(t)
 	from := proctest.Value(c.CreateSandbox(t.Context(), tend.SandboxSpec{Isolation: tend.IsolationFull, Snapshot: kept.ID}))(t)
 	for _, s := range append(copies, from) {
 		if got := printed(s, "cat /tmp/file"); got != "kept\n" {
@@ -44,23 +44,23 @@ func TestAnIsolatedSandboxOutlivesTheRoles(t *testing.T) {
 
 	cat := tend.Command("cat")
 	cat.StdinPipe = true
-	p := proctest.Value(box.Processes().Spawn(t.Context(), cat))(t)
+	p := proctest.Value(sandbox.Processes().Spawn(t.Context(), cat))(t)
 	defer p.Close()
 	for _, role := range []string{testdaemon.Server, testdaemon.Keeper} {
 		proctest.Value(p.Stdin().Write([]byte(role + "\n")))(t)
-		proctest.Must(t, box.Pause(t.Context()))
-		proctest.Must(t, box.Pause(t.Context()))
+		proctest.Must(t, sandbox.Pause(t.Context()))
+		proctest.Must(t, sandbox.Pause(t.Context()))
 		proctest.Must(t, d.Replace(t.Context(), role))
-		if _, err := box.Processes().Spawn(t.Context(), tend.Command("true")); !errors.Is(err, tend.ErrSandboxPaused) {
+		if _, err := sandbox.Processes().Spawn(t.Context(), tend.Command("true")); !errors.Is(err, tend.ErrSandboxPaused) {
 			t.Errorf("a command in a paused sandbox: %v", err)
 		}
-		proctest.Must(t, box.Resume(t.Context()))
+		proctest.Must(t, sandbox.Resume(t.Context()))
 	}
 	proctest.Must(t, p.Stdin().Close())
 	if res := proctest.Value(p.Wait(t.Context(), tend.WaitOptions{}))(t); res.Stdout != "server\nkeeper\n" || !res.Success {
 		t.Errorf("behind the deaths: %q, %+v", res.Stdout, res)
 	}
-	proctest.Must(t, box.Destroy(t.Context()))
+	proctest.Must(t, sandbox.Destroy(t.Context()))
 	for range 2 {
 		proctest.Must(t, c.DeleteSandboxSnapshot(t.Context(), "kept"))
 	}

@@ -22,7 +22,7 @@ func TestAServiceInASandboxOutlivesRoles(t *testing.T) {
 	t.Parallel()
 	d := serve(t)
 	c := d.Connect(t)
-	box, err := c.CreateSandbox(t.Context(), tend.SandboxSpec{
+	sandbox, err := c.CreateSandbox(t.Context(), tend.SandboxSpec{
 		Name: "home", Isolation: tend.IsolationFull, Shares: []tend.SandboxShare{{Source: filepath.Dir(self), ReadOnly: true}},
 	})
 	if errors.Is(err, process.ErrUnsupported) {
@@ -36,15 +36,15 @@ func TestAServiceInASandboxOutlivesRoles(t *testing.T) {
 	first := service(t, c, "web", "ready", isReady)
 	same := outlivesRoles(t, d, first)
 	// Also while it stands still.
-	proctest.Must(t, box.Pause(t.Context()))
+	proctest.Must(t, sandbox.Pause(t.Context()))
 	service(t, c, "web", "paused", func(s tend.Service) bool { return !s.Ready && s.PID == first.PID })
 	proctest.Must(t, d.Replace(t.Context(), testdaemon.Server))
 	proctest.Must(t, d.Replace(t.Context(), testdaemon.Keeper))
 	service(t, d.Connect(t), "web", "paused still", func(s tend.Service) bool { return !s.Ready && s.PID == first.PID })
-	proctest.Must(t, box.Resume(t.Context()))
+	proctest.Must(t, sandbox.Resume(t.Context()))
 	same("a pause with deaths in it")
 	next := restartedOnce(t, c, first)
-	if got := proctest.Value(box.Processes().Run(t.Context(), tend.Shell("cat /tmp/starts")))(t).Stdout; got != "x\nx\n" {
+	if got := proctest.Value(sandbox.Processes().Run(t.Context(), tend.Shell("cat /tmp/starts")))(t).Stdout; got != "x\nx\n" {
 		t.Errorf("its hook has written %q inside", got)
 	}
 	ours := proctest.Value(os.Readlink("/proc/self/ns/net"))(t)
@@ -62,9 +62,9 @@ func TestAServiceInASandboxOutlivesRoles(t *testing.T) {
 	}
 	proctest.Must(t, c.StopServices(t.Context()))
 	service(t, c, "web", "idle", func(s tend.Service) bool { return s.Phase == tend.ServiceIdle })
-	box = proctest.Value(c.Sandbox(t.Context(), "home"))(t)
-	if in := proctest.Value(box.Info(t.Context()))(t); in.State != tend.SandboxReady {
+	sandbox = proctest.Value(c.Sandbox(t.Context(), "home"))(t)
+	if in := proctest.Value(sandbox.Info(t.Context()))(t); in.State != tend.SandboxReady {
 		t.Errorf("the end of the service has left the sandbox %v", in.State)
 	}
-	proctest.Must(t, box.Destroy(t.Context()))
+	proctest.Must(t, sandbox.Destroy(t.Context()))
 }

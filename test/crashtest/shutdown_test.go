@@ -41,10 +41,10 @@ func TestAShutdownWithoutAKeeperLeavesNothing(t *testing.T) {
 			defer c.Close()
 			p := proctest.Value(c.Start(t.Context(), process.Spec{Argv: []string{"sleep", "100000"}}))(t)
 			pids := []int{proctest.Info(t, p).PID}
-			box, err := c.CreateSandbox(t.Context(), tend.SandboxSpec{Isolation: tend.IsolationFull})
+			sandbox, err := c.CreateSandbox(t.Context(), tend.SandboxSpec{Isolation: tend.IsolationFull})
 			switch {
 			case err == nil:
-				proctest.Value(box.Processes().Spawn(t.Context(), tend.Shell("exec sleep 100000")))(t)
+				proctest.Value(sandbox.Processes().Spawn(t.Context(), tend.Shell("exec sleep 100000")))(t)
 				pids = append(pids, firstOf(t, d)...)
 			case !errors.Is(err, process.ErrUnsupported):
 				t.Fatal(err)
@@ -125,7 +125,7 @@ func TestADaemonThatKeepsProcessesEndsItsServerBetweenTwoAnchors(t *testing.T) {
 	d.KillLauncher()
 }
 
-// firstOf are the pids of the boxes' first processes, as the keeper's files have them.
+// firstOf are the pids of the sandboxes' first processes, as the keeper's files have them.
 func firstOf(t *testing.T, d *testdaemon.Daemon) (pids []int) {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(d.StateDir(), "cells", "*"))

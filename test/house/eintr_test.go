@@ -31,7 +31,7 @@ func TestCallsThatASignalMayInterruptAreRepeated(t *testing.T) {
 		"internal/protocol/envd/watch_linux.go stop Write":         eventfd,
 		"internal/lib/procfs/procfs_linux.go ReadStat Read":        proc,
 		"internal/lib/sockdiag/conn_linux.go receive Recvfrom":     noWait,
-		"internal/core/cell/cell.go comm Read":                     proc,
+		"internal/core/contain/container.go comm Read":             proc,
 		"internal/core/cgroup/cgroup.go waitEmpty Poll":            early,
 		"internal/core/client/wake.go stop Write":                  eventfd,
 		"internal/core/stdin/stdin.go Abandoned Poll":              early,

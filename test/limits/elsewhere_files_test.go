@@ -246,8 +246,8 @@ healer: {root: %[1]s, report: {url: '%[2]s/report', key_env: REPORT}, llm: {prov
 	req := proctest.Value(http.NewRequestWithContext(t.Context(), "PUT", link["url"].(string), strings.NewReader("tar")))(t)
 	res := proctest.Value(http.DefaultClient.Do(req))(t)
 	res.Body.Close()
-	box := ask(201, "POST", "/v2/sandboxes/boxes", `{"name":"`+name+`"}`)
-	ask(200, "POST", fmt.Sprintf("/v2/sandboxes/boxes/%v/service-url", box["name"]), `{"port":80}`)
+	sandbox := ask(201, "POST", "/v2/sandboxes/boxes", `{"name":"`+name+`"}`)
+	ask(200, "POST", fmt.Sprintf("/v2/sandboxes/boxes/%v/service-url", sandbox["name"]), `{"port":80}`)
 	cmd := tend.Shell("echo out")
 	cmd.Env, cmd.OnExitURL = map[string]string{"A": "variable-of-a-process"}, url+"/exit"
 	proctest.Value(proctest.Value(c.Spawn(t.Context(), cmd))(t).Wait(t.Context(), tend.WaitOptions{}))(t)

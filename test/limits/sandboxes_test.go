@@ -42,16 +42,16 @@ func TestSandboxesThatCameAndWentLeaveNothing(t *testing.T) {
 		for range 4 {
 			wg.Go(func() {
 				for i := left.Add(-1); i >= 0 && !t.Failed(); i = left.Add(-1) {
-					box, err := d.c.CreateSandbox(t.Context(), tend.SandboxSpec{Isolation: tend.IsolationFull})
+					sandbox, err := d.c.CreateSandbox(t.Context(), tend.SandboxSpec{Isolation: tend.IsolationFull})
 					if errors.Is(err, process.ErrUnsupported) {
 						refused.Store(true)
 						return
 					}
 					if err == nil && i%5 == 0 {
-						_, err = box.Processes().Spawn(t.Context(), tend.Shell("(setsid sleep 1000 &) ; echo > /tmp/file; sleep 1000"))
+						_, err = sandbox.Processes().Spawn(t.Context(), tend.Shell("(setsid sleep 1000 &) ; echo > /tmp/file; sleep 1000"))
 					}
 					if err == nil {
-						err = box.Destroy(t.Context())
+						err = sandbox.Destroy(t.Context())
 					}
 					if err != nil {
 						t.Error(err)

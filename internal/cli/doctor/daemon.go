@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/tend-run/tend/internal/core/box"
+	"github.com/tend-run/tend/internal/core/container"
 )
 
 // Promise is what a daemon says of one thing that it promises, as in the JSON of tend status.
@@ -48,7 +48,7 @@ var mends = map[string]string{
 }
 
 // isolates is what isolated sandboxes need as a rule: the detail says what is missing here.
-const isolates = "sudo tend serve, on Linux 5.19 or later; " + box.InContainer
+const isolates = "sudo tend serve, on Linux 5.19 or later; " + container.InContainer
 
 const groupsWritable = "mount -t cgroup2 cgroup2 /sys/fs/cgroup, and tend as root (docker run --privileged; Delegate=yes in a systemd unit)"
 

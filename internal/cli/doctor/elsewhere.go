@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/tend-run/tend/internal/core/box"
+	"github.com/tend-run/tend/internal/core/container"
 )
 
 // mostPlaces bounds how many places are named.
@@ -43,7 +43,7 @@ func Elsewhere(path string, shown []string) (out []Finding) {
 			seen[at] = true
 			f := Finding{Name: "base_path", State: Limited, Detail: fmt.Sprintf("%s is in %s, which isolated sandboxes do not see", e.Name(), at),
 				Mend: "tend serve --base-path " + at}
-			if strings.HasPrefix(at, "/snap") || box.CheckShown(at) != "" {
+			if strings.HasPrefix(at, "/snap") || container.CheckShown(at) != "" {
 				f.Mend = "install it in a template"
 			}
 			if out = append(out, f); len(out) == mostPlaces {
@@ -56,7 +56,7 @@ func Elsewhere(path string, shown []string) (out []Finding) {
 
 // isShown reports whether sandboxes see a path.
 func isShown(p string, more []string) bool {
-	for _, dir := range slices.Concat(box.Programs, more) {
+	for _, dir := range slices.Concat(container.Programs, more) {
 		if real, err := filepath.EvalSymlinks(dir); err == nil {
 			dir = real
 		}
@@ -95,7 +95,7 @@ func placeOf(program string) string {
 		}
 	}
 	dir := filepath.Dir(program)
-	if base := filepath.Base(dir); (base == "bin" || base == "sbin") && box.CheckShown(filepath.Dir(dir)) == "" {
+	if base := filepath.Base(dir); (base == "bin" || base == "sbin") && container.CheckShown(filepath.Dir(dir)) == "" {
 		return filepath.Dir(dir)
 	}
 	return dir

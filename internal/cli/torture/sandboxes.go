@@ -16,10 +16,10 @@ import (
 // is paused and resumed; it is found again after each death, and removed at the end. Where
 // the machine isolates nothing there is nothing to do.
 func sandboxes(ctx context.Context, b *bench) error {
-	box := tend.NewSandbox(b.c, tend.SandboxSpec{Isolation: tend.IsolationFull, Name: "t" + string(process.NewID())})
+	sandbox := tend.NewSandbox(b.c, tend.SandboxSpec{Isolation: tend.IsolationFull, Name: "t" + string(process.NewID())})
 	inner := *b
 	err := insist(ctx, func() (err error) {
-		inner.c, err = box.Client(ctx)
+		inner.c, err = sandbox.Client(ctx)
 		return err
 	})
 	switch {
@@ -36,7 +36,7 @@ func sandboxes(ctx context.Context, b *bench) error {
 				return together(
 					func() error { return inner.write(ctx, p, n, true) },
 					func() error { return inner.readOne(ctx, p, process.Stdout, n, "", "") },
-					func() error { return pauses(ctx, box, 3) })
+					func() error { return pauses(ctx, sandbox, 3) })
 			})
 		},
 		func() error { return inner.ends(ctx, process.Spec{Shell: fmt.Sprintf("exit %d", code)}, code) })
@@ -44,7 +44,7 @@ func sandboxes(ctx context.Context, b *bench) error {
 		return err
 	}
 	return insist(ctx, func() error {
-		err := box.Destroy(ctx)
+		err := sandbox.Destroy(ctx)
 		if errors.Is(err, process.ErrNotFound) { // an earlier try did it
 			return nil
 		}
@@ -66,9 +66,9 @@ func (b *bench) ends(ctx context.Context, spec process.Spec, code int) error {
 }
 
 // pauses has all in a sandbox stand still for a moment, over and over.
-func pauses(ctx context.Context, box *tend.Sandbox, times int) error {
+func pauses(ctx context.Context, sandbox *tend.Sandbox, times int) error {
 	for range times {
-		err := insist(ctx, func() error { return box.Pause(ctx) })
+		err := insist(ctx, func() error { return sandbox.Pause(ctx) })
 		if errors.Is(err, process.ErrUnsupported) { // it takes cgroup v2
 			return nil
 		}
@@ -76,7 +76,7 @@ func pauses(ctx context.Context, box *tend.Sandbox, times int) error {
 			return fmt.Errorf("pause: %w", err)
 		}
 		time.Sleep(5 * time.Millisecond)
-		if err := insist(ctx, func() error { return box.Resume(ctx) }); err != nil {
+		if err := insist(ctx, func() error { return sandbox.Resume(ctx) }); err != nil {
 			return fmt.Errorf("resume: %w", err)
 		}
 		time.Sleep(5 * time.Millisecond)

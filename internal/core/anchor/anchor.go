@@ -436,7 +436,7 @@ func (a *anchor) shutdown(keep bool) {
 	}
 }
 
-// endProcesses makes a keeper end all processes and boxes, and itself. Only a keeper
+// endProcesses makes a keeper end all processes and containers, and itself. Only a keeper
 // can do this. If there is none at this moment, or it dies during this, another one is
 // started. The exit status of a keeper that a previous anchor started is unknown here,
 // so another keeper then looks for leftovers.

@@ -145,7 +145,7 @@ func SlotOf(text string) int {
 }
 
 // IsFirst reports whether a process with this text of /proc/PID/cgroup is in the group of a
-// box's pid 1, or makes that.
+// container's pid 1, or makes that.
 func IsFirst(text string) bool {
 	nest := strings.TrimSuffix(v2Path(text), "/"+initGroup)
 	tree, name := filepath.Split(nest)

@@ -28,12 +28,12 @@
 // # Limits by cgroup v1
 //
 // Each v1 controller has its own hierarchy. A process with a v1 limit has a directory
-// there, pN.GENERATION below the directory of the tree, or of its box. The child joins
+// there, pN.GENERATION below the directory of the tree, or of its container. The child joins
 // before its program starts, by a file that was opened for it (Own). The directory
 // belongs to one process, and is removed after it (Unlimit). A keeper that takes over
 // finds the existing directories, and removes those without live processes (Sweep).
 //
-// # Boxes
+// # Containers
 //
 // The groups of processes in a sandbox are in the sandbox's own directory (Nest), so
 // that the sandbox is limited, frozen and killed as a whole.

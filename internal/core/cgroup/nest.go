@@ -21,9 +21,9 @@ import (
 	"github.com/tend-run/tend/process"
 )
 
-// A Nest is the directory of a box in the tree: its processes have their slots' groups
+// A Nest is the directory of a container in the tree: its processes have their slots' groups
 // in it (Place), and the group initGroup holds pid 1 and the helpers that make programs in
-// the box. So the box has its own limits, and one write freezes or kills it. With v1
+// the container. So the container has its own limits, and one write freezes or kills it. With v1
 // controllers the limits are in directories of the same name in their hierarchies, which
 // processes join through the files of Tasks.
 //

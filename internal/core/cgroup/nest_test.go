@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tend-run/tend/internal/core/box"
+	"github.com/tend-run/tend/internal/core/container"
 	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/process"
 )
@@ -124,10 +124,10 @@ func TestLimitsAreWrittenToV2(t *testing.T) {
 					proctest.Must(t, os.Truncate(filepath.Join(n.Dir(), f), 0)) // the kernel takes each write as a whole
 				}
 			}
-			all := box.Limits{Memory: 1 << 30, Tasks: 4096, CPUs: 1.5}
-			proctest.Must(t, n.Limit(&box.Limits{}, &all))
+			all := container.Limits{Memory: 1 << 30, Tasks: 4096, CPUs: 1.5}
+			proctest.Must(t, n.Limit(&container.Limits{}, &all))
 			holds(map[string]string{"memory.max": "1073741824", "memory.swap.max": "0", "pids.max": "4096", "cpu.max": "150000 100000"})
-			proctest.Must(t, n.Limit(&all, &box.Limits{}))
+			proctest.Must(t, n.Limit(&all, &container.Limits{}))
 			holds(map[string]string{"memory.max": "max", "memory.swap.max": "max", "pids.max": "max", "cpu.max": "max"})
 		})
 	}
@@ -144,13 +144,13 @@ func TestALimitIsSetWhateverSignalsCome(t *testing.T) {
 	n := tree.Nest("signals")
 	proctest.Must(t, n.Make())
 	defer func() { proctest.Must(t, n.Remove(time.Now().Add(time.Minute))) }()
-	was := box.Limits{Memory: 64 << 20}
-	proctest.Must(t, n.Limit(&box.Limits{}, &was))
+	was := container.Limits{Memory: 64 << 20}
+	proctest.Must(t, n.Limit(&container.Limits{}, &was))
 	proctest.Must(t, n.Join(&was))
 
 	proctest.InAStorm(t, func(*atomic.Int64) {
 		for i := range 200 {
-			l := box.Limits{Memory: int64(64+(i+1)%2) << 20}
+			l := container.Limits{Memory: int64(64+(i+1)%2) << 20}
 			if err := n.Limit(&was, &l); err != nil {
 				t.Errorf("set for the %d. time: %v", i+1, err)
 				break

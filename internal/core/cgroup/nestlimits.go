@@ -12,19 +12,19 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/tend-run/tend/internal/core/box"
+	"github.com/tend-run/tend/internal/core/container"
 	"github.com/tend-run/tend/process"
 )
 
 // nestLimits are the files of a nest's limits.
 var nestLimits = []struct {
 	controller, v2 string
-	of             func(l *box.Limits) string // the value for v2; "": not asked for
+	of             func(l *container.Limits) string // the value for v2; "": not asked for
 	none           string
 }{
-	{"memory", "memory.max", func(l *box.Limits) string { return decimal(l.Memory) }, "max"},
-	{"pids", "pids.max", func(l *box.Limits) string { return decimal(l.Tasks) }, "max"},
-	{"cpu", "cpu.max", func(l *box.Limits) string {
+	{"memory", "memory.max", func(l *container.Limits) string { return decimal(l.Memory) }, "max"},
+	{"pids", "pids.max", func(l *container.Limits) string { return decimal(l.Tasks) }, "max"},
+	{"cpu", "cpu.max", func(l *container.Limits) string {
 		if l.CPUs == 0 {
 			return ""
 		}
@@ -107,7 +107,7 @@ func (t *Tree) lookAgain() {
 // Limit sets the limits; was are those that it has. A limit that cannot be had is
 // process.ErrUnsupported, and then none is changed. Those of v1 controllers may wait for
 // Join.
-func (n *Nest) Limit(was, l *box.Limits) error {
+func (n *Nest) Limit(was, l *container.Limits) error {
 	for _, f := range nestLimits {
 		if f.of(l) != "" && !n.t.hasV2(f.controller) && n.t.v1Of(f.controller) == nil {
 			return fmt.Errorf("limits.%s needs the cgroup controller %q, which is not available to tend here: %w",
@@ -150,13 +150,13 @@ func (n *Nest) Limit(was, l *box.Limits) error {
 
 // Join makes the groups of v1 controllers with the limits that the nest has. It comes before
 // Tasks, once for each keeper: an empty group of the memory controller takes 288 KiB of the
-// kernel's memory, and in many boxes nothing ever runs. It is not called concurrently with
+// kernel's memory, and in many containers nothing ever runs. It is not called concurrently with
 // itself or Limit.
 //
 // A nest joins the controller of processor time without a limit, too: there it has the same
 // weight as each other nest. Without it each program has that, or each session (autogroups),
-// of which a box may have hundreds.
-func (n *Nest) Join(l *box.Limits) error {
+// of which a container may have hundreds.
+func (n *Nest) Join(l *container.Limits) error {
 	if n.joined.Load() {
 		return nil
 	}

@@ -10,11 +10,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tend-run/tend/internal/core/box"
+	"github.com/tend-run/tend/internal/core/container"
 )
 
 // Usage of all that ran in the nest.
-func (n *Nest) Usage() (u box.Usage) {
+func (n *Nest) Usage() (u container.Usage) {
 	if dir := n.Dir(); dir != "" {
 		u.CPU = time.Duration(field(dir+"/cpu.stat", "usage_usec")) * time.Microsecond
 		u.Memory, u.MemoryPeak = number(dir+"/memory.current"), number(dir+"/memory.peak")

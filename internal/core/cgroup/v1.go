@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tend-run/tend/internal/core/box"
+	"github.com/tend-run/tend/internal/core/container"
 	"github.com/tend-run/tend/internal/lib/procfs"
 	"github.com/tend-run/tend/process"
 )
@@ -107,7 +107,7 @@ func (n *Nest) v1Dirs() (dirs []string) {
 
 // limitV1 sets the limits of one controller; 0 lifts them. A directory that is there
 // stays: processes are in it.
-func (n *Nest) limitV1(name string, l *box.Limits) error {
+func (n *Nest) limitV1(name string, l *container.Limits) error {
 	c := n.t.v1Of(name)
 	dir := c.root + "/" + n.name
 	if err := os.MkdirAll(dir, 0o755); err != nil {

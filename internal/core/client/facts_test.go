@@ -42,7 +42,7 @@ func TestASandboxFreesItsOwnOutput(t *testing.T) {
 	dir := testkeeper.Start(t)
 	m, end := nextServer(t, dir, client.Config{})
 	in := func(sandbox, id string, n int) process.Process {
-		p := proctest.Start(t, m, process.Spec{ID: process.ID(id), Shell: fmt.Sprintf("head -c %d /dev/zero", n), Labels: map[string]string{wire.LabelBox: sandbox}})
+		p := proctest.Start(t, m, process.Spec{ID: process.ID(id), Shell: fmt.Sprintf("head -c %d /dev/zero", n), Labels: map[string]string{wire.LabelContainer: sandbox}})
 		proctest.Wait(t, p, process.Until{EOF: true})
 		return p
 	}

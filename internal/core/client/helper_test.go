@@ -45,7 +45,7 @@ func TestWhoHelpsAKeeperThatDiesHoldsUpNoRemoval(t *testing.T) {
 	m := testkeeper.Open(t, stateDir)
 	p := proctest.Start(t, m, process.Spec{Argv: []string{"sleep", "1000"}}) // whose descendant the helper could be
 	armed <- pids(t, stateDir).Keeper
-	can, err := m.Boxes().Can(t.Context())
+	can, err := m.Containers().Can(t.Context())
 	if err != nil || can.Mode == 0 {
 		t.Fatalf("%+v, %v", can, err)
 	}
@@ -63,9 +63,9 @@ func TestAHelperWithoutAMarkIsEnded(t *testing.T) {
 	if tree == "" {
 		t.Fatal("this test needs a cgroup v2 tree, and none is mounted")
 	}
-	m, stateDir := boxManager(t)
-	s := newBoxDirs(t).spec(t)
-	info := makeBox(t, m.Boxes(), s)
+	m, stateDir := containerManager(t)
+	s := newContainerDirs(t).spec(t)
+	info := makeContainer(t, m.Containers(), s)
 	program := filepath.Join(t.TempDir(), "first")
 	proctest.Must(t, os.WriteFile(program, proctest.Value(os.ReadFile(procfs.Path(info.PID, "exe")))(t), 0o755))
 	killKeeper(t, stateDir)
@@ -74,7 +74,7 @@ func TestAHelperWithoutAMarkIsEnded(t *testing.T) {
 	forgotten(t, p)
 	proctest.Eventually(t, "the helper is ended", func() bool { return !alive(pid) })
 	if !livesOn(info.PID) {
-		t.Error("pid 1 of a box was ended, too")
+		t.Error("pid 1 of a container was ended, too")
 	}
-	proctest.Must(t, m.Boxes().End(t.Context(), s.ID))
+	proctest.Must(t, m.Containers().End(t.Context(), s.ID))
 }

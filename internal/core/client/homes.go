@@ -5,18 +5,18 @@ package client
 import (
 	"sync"
 
-	"github.com/tend-run/tend/internal/core/box"
+	"github.com/tend-run/tend/internal/core/container"
 )
 
-// home is a user's in a box.
+// home is a user's in a container.
 type home struct {
-	box box.ID
-	uid int
-	dir string
+	container container.ID
+	uid       int
+	dir       string
 }
 
 // homes are those that their users could enter when they were looked at last: most starts
-// in a box need not look again. To look takes a thread, the user's rights for it and back.
+// in a container need not look again. To look takes a thread, the user's rights for it and back.
 type homes struct {
 	mu  sync.Mutex
 	all map[home]bool // guarded by mu

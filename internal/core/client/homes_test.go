@@ -11,10 +11,10 @@ import (
 
 // A home that is gone, or closed, is none, also right after it was there.
 func TestAHomeInABoxComesAndGoes(t *testing.T) {
-	m, _ := boxManager(t)
-	s := newBoxDirs(t).spec(t)
+	m, _ := containerManager(t)
+	s := newContainerDirs(t).spec(t)
 	s.Harden = hardened
-	in, _ := inBox(t, m, s)
+	in, _ := inContainer(t, m, s)
 	where := func(want string) {
 		t.Helper()
 		for range 3 {
@@ -32,5 +32,5 @@ func TestAHomeInABoxComesAndGoes(t *testing.T) {
 		said(t, in, s.ID, process.Spec{Shell: "rm /root; mv /elsewhere /root", Dir: "/"})
 	}
 	where("/root")
-	proctest.Must(t, m.Boxes().End(t.Context(), s.ID))
+	proctest.Must(t, m.Containers().End(t.Context(), s.ID))
 }

@@ -16,7 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tend-run/tend/internal/core/box"
+	"github.com/tend-run/tend/internal/core/container"
 	"github.com/tend-run/tend/internal/core/failpoint"
 	"github.com/tend-run/tend/internal/lib/kernelfault"
 	"github.com/tend-run/tend/internal/support/proctest"
@@ -83,18 +83,18 @@ func TestLimitsOfATreeHold(t *testing.T) {
 			noOwnGroups(t, state)
 		})
 	}
-	t.Run("in a box with limits of its own", func(t *testing.T) {
+	t.Run("in a container with limits of its own", func(t *testing.T) {
 		t.Parallel()
-		m, state := boxManager(t)
-		s := newBoxDirs(t).spec(t)
+		m, state := containerManager(t)
+		s := newContainerDirs(t).spec(t)
 		s.Limits.Memory, s.Limits.Tasks = 256<<20, 200
-		in, _ := inBox(t, m, s)
+		in, _ := inContainer(t, m, s)
 		limitsHold(t, in, state, func(spec process.Spec) process.Spec { return labelled(s.ID, spec) })
-		if u := proctest.Value(m.Boxes().Usage(t.Context(), s.ID))(t); u.OOMKills != 2 {
-			t.Errorf("the box has counted %d ends for want of memory; want 2", u.OOMKills)
+		if u := proctest.Value(m.Containers().Usage(t.Context(), s.ID))(t); u.OOMKills != 2 {
+			t.Errorf("the container has counted %d ends for want of memory; want 2", u.OOMKills)
 		}
 		noOwnGroups(t, state)
-		proctest.Must(t, m.Boxes().End(t.Context(), s.ID))
+		proctest.Must(t, m.Containers().End(t.Context(), s.ID))
 	})
 }
 
@@ -196,20 +196,20 @@ func timesOf(t *testing.T, state string) (held int, quotas []string) {
 // less than theirs.
 func TestABoxHasLessTimeThanAProcessInIt(t *testing.T) {
 	proctest.Root(t)
-	m, state := boxManager(t)
-	s := newBoxDirs(t).spec(t)
+	m, state := containerManager(t)
+	s := newContainerDirs(t).spec(t)
 	s.Limits.CPUs = 0.5
-	in, _ := inBox(t, m, s)
+	in, _ := inContainer(t, m, s)
 	for _, cpus := range []float64{2, 0.25} {
 		proctest.Start(t, in, labelled(s.ID, process.Spec{Argv: []string{"sleep", "1000"}, Limits: process.Limits{CPUs: cpus}}))
 	}
 	for _, cpus := range []float64{0.2, 3, 0.05} {
-		proctest.Must(t, m.Boxes().Limit(t.Context(), s.ID, box.Limits{CPUs: cpus}))
+		proctest.Must(t, m.Containers().Limit(t.Context(), s.ID, container.Limits{CPUs: cpus}))
 	}
 	if _, quotas := timesOf(t, state); hasV1() && !slices.Equal(quotas, []string{"5000", "5000"}) {
 		t.Errorf("they have %q", quotas)
 	}
-	proctest.Must(t, m.Boxes().End(t.Context(), s.ID))
+	proctest.Must(t, m.Containers().End(t.Context(), s.ID))
 }
 
 // A keeper that was there before this version would drop the limit in silence: it is asked

@@ -70,10 +70,10 @@ func (m *Manager) prepare(ctx context.Context, spec *process.Spec, root Root) (r
 	// The child inside looks for its directory itself, with the same rights and later. Only a
 	// home that is not there is no error.
 	var h *home
-	if req.Box != "" && spec.Dir == "" {
-		h = &home{req.Box, u.UID, u.Home}
+	if req.Container != "" && spec.Dir == "" {
+		h = &home{req.Container, u.UID, u.Home}
 	}
-	if req.Box != "" && strings.Contains(req.Argv[0], "/") && (h == nil || m.homes.have(h)) {
+	if req.Container != "" && strings.Contains(req.Argv[0], "/") && (h == nil || m.homes.have(h)) {
 		if req.Path = req.Argv[0]; h != nil {
 			req.Dir = h.dir
 		}
@@ -159,7 +159,7 @@ func lookPath(stat func(string) (fs.FileInfo, error), file, dir string, env []st
 //
 // Another user gets nothing of the daemon's environment but where programs are
 // and what the place speaks: the rest is the daemon's user's, secrets included.
-// The token that lets a caller in is for no process at all. A box gets nothing
+// The token that lets a caller in is for no process at all. A container gets nothing
 // of it: daemon is nil.
 func environ(spec *process.Spec, u *credentials.Account, daemon []string) []string {
 	env := make([]string, 0, len(spec.Env)+4)

@@ -23,7 +23,7 @@ type proc struct {
 	spec    atomic.Pointer[process.Spec] // replaced by a smaller one when its room is needed
 	dir     string
 	pid     int
-	inner   int // its pid inside its box; 0: it is in none, or not known
+	inner   int // its pid inside its container; 0: it is in none, or not known
 	session int // in which it was started; 0: it is finished
 	started time.Time
 

@@ -191,7 +191,7 @@ func (m *Manager) usage(now time.Time) (all []spool.Usage, output, disk int64) {
 			continue
 		}
 		spec := p.spec.Load()
-		u := spool.Usage{ID: p.id, Owner: spec.Labels[wire.LabelBox], Live: pr.Exit == nil || p.final.Load() == nil,
+		u := spool.Usage{ID: p.id, Owner: spec.Labels[wire.LabelContainer], Live: pr.Exit == nil || p.final.Load() == nil,
 			TTL: spec.Retention.TTL, Pinned: p.pinned.Load(),
 			Freed: p.left.Load() != nil, Policy: spec.Retention.Policy, Spec: p.size}
 		if pr.Exit != nil {

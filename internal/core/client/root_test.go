@@ -10,7 +10,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/tend-run/tend/internal/core/box"
+	"github.com/tend-run/tend/internal/core/container"
 	"github.com/tend-run/tend/internal/files"
 	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testkeeper"
@@ -68,14 +68,14 @@ func TestAStartLooksWhereItsProcessRuns(t *testing.T) {
 	}
 }
 
-// boxedRoot is toyRoot in a box.
+// boxedRoot is toyRoot in a container.
 type boxedRoot struct{ toyRoot }
 
-const someBox = "0b8f7f9e-4f1c-4f6b-9a51-0d9d6f6f2a10"
+const someContainer = "0b8f7f9e-4f1c-4f6b-9a51-0d9d6f6f2a10"
 
-func (boxedRoot) Box() box.ID { return someBox }
+func (boxedRoot) Container() container.ID { return someContainer }
 
-// TestNothingMeantForABoxStartsOutside: a keeper that has no such box must not start
+// TestNothingMeantForABoxStartsOutside: a keeper that has no such container must not start
 // the program anywhere else.
 func TestNothingMeantForABoxStartsOutside(t *testing.T) {
 	m := testkeeper.Open(t, testkeeper.Start(t))
@@ -86,9 +86,9 @@ func TestNothingMeantForABoxStartsOutside(t *testing.T) {
 	if _, err := inside.Start(t.Context(), spec); !errors.As(err, &invalid) || invalid.Field != "labels" {
 		t.Errorf("without its label: %v", err)
 	}
-	spec.Labels = map[string]string{"tend.sandbox": someBox}
-	if _, err := inside.Start(t.Context(), spec); !errors.Is(err, process.ErrUnsupported) && !errors.Is(err, box.ErrNotFound) {
-		t.Errorf("in a box that there is not: %v", err)
+	spec.Labels = map[string]string{"tend.sandbox": someContainer}
+	if _, err := inside.Start(t.Context(), spec); !errors.Is(err, process.ErrUnsupported) && !errors.Is(err, container.ErrNotFound) {
+		t.Errorf("in a container that there is not: %v", err)
 	}
 	if all, err := m.List(t.Context(), process.Filter{}); err != nil || len(all) != 0 {
 		t.Errorf("there is %+v, %v", all, err)

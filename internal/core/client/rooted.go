@@ -7,7 +7,7 @@ import (
 	"fmt"
 
 	"github.com/tend-run/tend/internal/core/board"
-	"github.com/tend-run/tend/internal/core/box"
+	"github.com/tend-run/tend/internal/core/container"
 	"github.com/tend-run/tend/internal/core/spool"
 	"github.com/tend-run/tend/internal/core/wire"
 	"github.com/tend-run/tend/internal/files/credentials"
@@ -15,21 +15,21 @@ import (
 	"github.com/tend-run/tend/process"
 )
 
-// Boxed is the Root of a box: processes started there run in it. Its Manager shows and
-// accepts pids as they are inside the box. A pid that is no longer known, because the
+// Boxed is the Root of a container: processes started there run in it. Its Manager shows and
+// accepts pids as they are inside the container. A pid that is no longer known, because the
 // process ended before this server started, is 0.
 type Boxed interface {
 	Root
-	// Box is set as the label wire.LabelBox of each process that starts there.
-	Box() box.ID
+	// Container is set as the label wire.LabelBox of each process that starts there.
+	Container() container.ID
 }
 
 // In returns a Manager of the same processes that looks up users and paths of its
-// starts in root. With a [Boxed] root its processes run in that box.
+// starts in root. With a [Boxed] root its processes run in that container.
 func (m *Manager) In(root Root) process.Manager {
 	r := rooted{m, root}
 	if b, ok := root.(Boxed); ok {
-		return inside{r, b.Box()}
+		return inside{r, b.Container()}
 	}
 	return r
 }
@@ -43,17 +43,17 @@ func (r rooted) Start(ctx context.Context, spec process.Spec) (process.Process, 
 	return r.start(ctx, spec, r.root)
 }
 
-// inside is the machine's manager as one box sees it. It does not hide the processes
+// inside is the machine's manager as one container sees it. It does not hide the processes
 // of others: package internal/sandbox/sandboxrecord does.
 type inside struct {
 	rooted
-	box box.ID
+	container container.ID
 }
 
 func (in inside) Start(ctx context.Context, spec process.Spec) (process.Process, error) {
-	if spec.Labels[wire.LabelBox] != string(in.box) {
+	if spec.Labels[wire.LabelContainer] != string(in.container) {
 		return nil, &process.InvalidError{Field: "labels", Reason: fmt.Sprintf("have no %s=%s, without which nothing starts there",
-			wire.LabelBox, in.box)}
+			wire.LabelContainer, in.container)}
 	}
 	return withInner(in.rooted.Start(ctx, spec))
 }
@@ -62,7 +62,7 @@ func (in inside) Get(ctx context.Context, sel process.Selector) (process.Process
 	if sel.PID == 0 && sel.Any == "" {
 		return withInner(in.Manager.Get(ctx, sel))
 	}
-	infos, err := in.List(ctx, process.Filter{Labels: map[string]string{wire.LabelBox: string(in.box)}})
+	infos, err := in.List(ctx, process.Filter{Labels: map[string]string{wire.LabelContainer: string(in.container)}})
 	if err != nil {
 		return nil, err
 	}
@@ -148,13 +148,13 @@ func (s innerSource) Progress() spool.Progress {
 	return pr
 }
 
-// enter makes of a request one that runs in a box. The account is one inside, whose
+// enter makes of a request one that runs in a container. The account is one inside, whose
 // numbers say nothing about the daemon's.
 func (m *Manager) enter(req *wire.Spawn, b Boxed, u *credentials.Account) error {
 	if !m.knows("boxes") {
 		return fmt.Errorf("%w: the keeper that runs starts nothing in sandboxes; upgrade it with tend upgrade", process.ErrUnsupported)
 	}
-	req.Box, u.Other = b.Box(), true
+	req.Container, u.Other = b.Container(), true
 	return nil
 }
 
@@ -169,7 +169,7 @@ func sessionOf(s board.Slot) int {
 // innerOf finds the pid inside of a process that a server before this one started. An older
 // keeper did not record it.
 func innerOf(j *spool.Journal, pid int) int {
-	if j.Inside != 0 || j.Spec.Labels[wire.LabelBox] == "" {
+	if j.Inside != 0 || j.Spec.Labels[wire.LabelContainer] == "" {
 		return j.Inside
 	}
 	return procfs.InnerPID(pid)

@@ -11,19 +11,19 @@ import (
 	"github.com/tend-run/tend/process"
 )
 
-// TestBoxesOfAnOrdinaryUser: what is promised of boxes while keepers die, also without
+// TestBoxesOfAnOrdinaryUser: what is promised of containers while keepers die, also without
 // rights and without cgroups.
-func TestBoxesOfAnOrdinaryUser(t *testing.T) {
+func TestContainersOfAnOrdinaryUser(t *testing.T) {
 	t.Parallel()
 	testkeeper.Rootless(t, "^(TestABoxIsMadeOrGoneAtEachPoint|TestAnOOMScoreBesideABox|TestBoxesOverManyKeepers)$", testbin.Points)
 }
 
-// TestAnOOMScoreBesideABox: once something was started in a box, nothing of the keeper's
+// TestAnOOMScoreBesideABox: once something was started in a container, nothing of the keeper's
 // memory is open to its own user, and a child has that memory until it is a program.
 func TestAnOOMScoreBesideABox(t *testing.T) {
-	m, _ := boxManager(t)
-	s := newBoxDirs(t).spec(t)
-	in, _ := inBox(t, m, s)
+	m, _ := containerManager(t)
+	s := newContainerDirs(t).spec(t)
+	in, _ := inContainer(t, m, s)
 	spec := process.Spec{Shell: "read x; cat /proc/self/oom_score_adj", Stdin: process.StdinPipe, Limits: process.Limits{OOMScoreAdj: 321}}
 	for range 2 {
 		for _, p := range []process.Process{proctest.Start(t, m, spec), proctest.Start(t, in, labelled(s.ID, spec))} {
@@ -31,5 +31,5 @@ func TestAnOOMScoreBesideABox(t *testing.T) {
 			proctest.WantOutput(t, p, process.Stdout, "321\n")
 		}
 	}
-	proctest.Must(t, m.Boxes().End(t.Context(), s.ID))
+	proctest.Must(t, m.Containers().End(t.Context(), s.ID))
 }

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/tend-run/tend/internal/core/board"
-	"github.com/tend-run/tend/internal/core/box"
+	"github.com/tend-run/tend/internal/core/container"
 	"github.com/tend-run/tend/internal/core/failpoint"
 	"github.com/tend-run/tend/internal/core/spool"
 	"github.com/tend-run/tend/internal/core/suspendaware"
@@ -104,7 +104,7 @@ func (m *Manager) takeHidden(of process.ID, spec *process.Spec) {
 		return
 	}
 	from := p.spec.Load()
-	if from.Labels[wire.LabelBox] != spec.Labels[wire.LabelBox] || from.User != spec.User {
+	if from.Labels[wire.LabelContainer] != spec.Labels[wire.LabelContainer] || from.User != spec.User {
 		return
 	}
 	own := spec.Env
@@ -258,7 +258,7 @@ func (m *Manager) started(spec process.Spec, size int64, s wire.Spawned) *proc {
 	slot := m.board.Load().Slot(s.Slot)
 	p := &proc{m: m, id: spec.ID, dir: filepath.Join(m.spool, string(spec.ID)), ref: s.Ref, slot: slot, session: sessionOf(slot),
 		live: true, started: slot.Started(), pid: int(s.PID), inner: int(s.Inner), fresh: true, size: size}
-	if p.inner == 0 && spec.Labels[wire.LabelBox] != "" { // a repeated request finds what is there
+	if p.inner == 0 && spec.Labels[wire.LabelContainer] != "" { // a repeated request finds what is there
 		if j, err := spool.ReadJournal(p.dir); err == nil {
 			p.inner = innerOf(j, p.pid)
 		}
@@ -300,8 +300,8 @@ func domainError(e *wire.Error) error {
 		wire.CodeNotFound: process.ErrNotFound, wire.CodeExists: process.ErrExists, wire.CodeExited: process.ErrExited,
 		wire.CodeStdinClosed: process.ErrStdinClosed, wire.CodeNoPTY: process.ErrNoPTY, wire.CodeOffset: process.ErrOffset,
 		wire.CodeUnsupported: process.ErrUnsupported, wire.CodeLimit: process.ErrLimit,
-		wire.CodeBoxNotFound: box.ErrNotFound, wire.CodeBoxEnded: box.ErrEnded, wire.CodeBoxFrozen: box.ErrFrozen,
-		wire.CodeBoxExists: box.ErrExists,
+		wire.CodeContainerNotFound: container.ErrNotFound, wire.CodeContainerEnded: container.ErrEnded,
+		wire.CodeContainerFrozen: container.ErrFrozen, wire.CodeContainerExists: container.ErrExists,
 	}[e.Code]
 	switch {
 	case !ok:

@@ -118,7 +118,7 @@ func zombies(pid int) (n int) {
 
 // A program can make children of its parent, the keeper, which nobody waits for.
 func TestTheKeeperCollectsWhatItHasNotMade(t *testing.T) {
-	m, state := boxManager(t)
+	m, state := containerManager(t)
 	keeper := keeperOf(t, state)
 	other := proctest.Start(t, m, process.Spec{Argv: []string{"sleep", "1000"}})
 	self := proctest.Value(os.Executable())(t)
@@ -139,29 +139,29 @@ func TestTheKeeperCollectsWhatItHasNotMade(t *testing.T) {
 
 // They hold up neither the end of their sandbox nor its neighbours.
 func TestABoxEndsWithItsStrangers(t *testing.T) {
-	m, state := boxManager(t)
+	m, state := containerManager(t)
 	keeper := keeperOf(t, state)
-	dirs := newBoxDirs(t)
+	dirs := newContainerDirs(t)
 	spec := dirs.spec(t)
 	inside := filepath.Join(spec.Dir, "up", "stranger")
 	proctest.Must(t, os.WriteFile(inside, proctest.Value(os.ReadFile(proctest.Value(os.Executable())(t)))(t), 0o755))
-	in, i := inBox(t, m, spec)
+	in, i := inContainer(t, m, spec)
 	if out, exit := said(t, in, i.ID, process.Spec{Argv: []string{"/stranger", strangersArgument, "20"}}); exit == nil || exit.Code != 3 {
 		t.Fatalf("%q, %+v", out, exit)
 	}
-	proctest.Must(t, m.Boxes().End(t.Context(), i.ID))
+	proctest.Must(t, m.Containers().End(t.Context(), i.ID))
 	proctest.Eventually(t, "no zombie is left at the keeper", func() bool { return zombies(keeper) == 0 })
 }
 
 // A thread can make the keeper its tracer, and end. Its process has not ended before the keeper
 // collects it; on the machine and inside.
 func TestAProgramMakesTheKeeperItsTracer(t *testing.T) {
-	m, _ := boxManager(t)
-	dirs := newBoxDirs(t)
+	m, _ := containerManager(t)
+	dirs := newContainerDirs(t)
 	spec := dirs.spec(t)
 	self := proctest.Value(os.Executable())(t)
 	proctest.Must(t, os.WriteFile(filepath.Join(spec.Dir, "up", "traced"), proctest.Value(os.ReadFile(self))(t), 0o755))
-	in, i := inBox(t, m, spec)
+	in, i := inContainer(t, m, spec)
 	outside := proctest.Start(t, m, process.Spec{Argv: []string{self, tracedArgument, "3"}})
 	inside := proctest.Start(t, in, labelled(i.ID, process.Spec{Argv: []string{"/traced", tracedArgument, "3"}}))
 	for _, p := range []process.Process{outside, inside} {
@@ -172,7 +172,7 @@ func TestAProgramMakesTheKeeperItsTracer(t *testing.T) {
 	if res, err := outside.Kill(t.Context()); err != nil || len(res.Survivors) > 0 {
 		t.Errorf("the kill: %+v, %v", res, err)
 	}
-	proctest.Must(t, m.Boxes().End(t.Context(), i.ID))
+	proctest.Must(t, m.Containers().End(t.Context(), i.ID))
 	for _, p := range []process.Process{outside, inside} {
 		if exit := proctest.Wait(t, p, process.Until{}).Exit; exit == nil || exit.Signal != int(unix.SIGKILL) {
 			t.Errorf("it has ended with %+v", exit)
@@ -183,7 +183,7 @@ func TestAProgramMakesTheKeeperItsTracer(t *testing.T) {
 // A tracer has the exit of what it traces before the keeper, and may keep it for itself. The
 // keeper waits for it without work, and has the status when the tracer is gone.
 func TestATracerKeepsAnExit(t *testing.T) {
-	m, state := boxManager(t)
+	m, state := containerManager(t)
 	keeper := keeperOf(t, state)
 	self := proctest.Value(os.Executable())(t)
 	p := proctest.Start(t, m, process.Spec{Argv: []string{"sleep", "1000"}})
@@ -212,16 +212,16 @@ func TestATracerKeepsAnExit(t *testing.T) {
 }
 
 // A program inside may take the mark of any process for its own. Its descendants are its own all
-// the same: whoever is killed with a process of the machine, or of another box, is not inside.
+// the same: whoever is killed with a process of the machine, or of another container, is not inside.
 func TestAForgedMarkGivesNobodyDescendants(t *testing.T) {
-	m, state := boxManager(t)
-	dirs := newBoxDirs(t)
-	in, i := inBox(t, m, dirs.spec(t))
-	other, second := inBox(t, m, dirs.spec(t))
+	m, state := containerManager(t)
+	dirs := newContainerDirs(t)
+	in, i := inContainer(t, m, dirs.spec(t))
+	other, second := inContainer(t, m, dirs.spec(t))
 	shown := process.Spec{Shell: "sed -n 's/^Max realtime timeout *//p' /proc/self/limits; exec sleep 1000"}
 	for where, victim := range map[string]process.Process{
 		"the machine": proctest.Start(t, m, shown),
-		"a box":       proctest.Value(other.Start(t.Context(), labelled(second.ID, shown)))(t),
+		"a container": proctest.Value(other.Start(t.Context(), labelled(second.ID, shown)))(t),
 	} {
 		mark, _, _ := strings.Cut(proctest.Wait(t, victim, process.Until{Match: "[0-9]+ .*us"}).Match, " ")
 		p := proctest.Value(in.Start(t.Context(), labelled(i.ID, process.Spec{Shell: "prlimit --pid $$ --rttime=" + mark + ": && (setsid sleep 1000 </dev/null >/dev/null 2>&1 & echo $!)"})))(t)
@@ -252,10 +252,10 @@ func TestStrangersCostNobodyElsesExit(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			const strangers = 200
 			m, state := poor(t, c.world)
-			spec := newBoxDirs(t).spec(t)
+			spec := newContainerDirs(t).spec(t)
 			self := proctest.Value(os.ReadFile(proctest.Value(os.Executable())(t)))(t)
 			proctest.Must(t, os.WriteFile(filepath.Join(spec.Dir, "up", "stranger"), self, 0o755))
-			in, i := inBox(t, m, spec)
+			in, i := inContainer(t, m, spec)
 			line := process.Spec{Argv: []string{"/stranger", lastingArgument, fmt.Sprint(strangers)}}
 			p := proctest.Start(t, in, labelled(i.ID, line))
 			if res := proctest.Wait(t, p, process.Until{Match: "made"}); !res.Met {
@@ -296,9 +296,9 @@ func reads(t *testing.T, pid int) (n int) {
 
 // A zygote that somebody has killed is no zombie until the next start.
 func TestADeadZygoteIsCollected(t *testing.T) {
-	m, state := boxManager(t)
+	m, state := containerManager(t)
 	keeper := keeperOf(t, state)
-	in, i := inBox(t, m, newBoxDirs(t).spec(t))
+	in, i := inContainer(t, m, newContainerDirs(t).spec(t))
 	proctest.Must(t, unix.Kill(warm(t, in, i), unix.SIGKILL))
 	proctest.WantExit(t, proctest.Start(t, m, process.Spec{Argv: []string{"true"}}), 0) // the sweep looks at the end of a program
 	proctest.Eventually(t, "no zombie is left at the keeper", func() bool { return zombies(keeper) == 0 })

@@ -81,26 +81,26 @@ const (
 	Removed         // a finished process is forgotten; its files are there
 	BoardDiscovered // the processes of the server before are known; the finished ones are not
 
-	// A box, in the keeper.
-	CellIntended   // its file says that it is being made; nothing else is there
-	CellGrouped    // it has groups and limits; nobody is in them
-	CellMapped     // its user namespace has a child that holds it; nobody has it open
-	CellForked     // pid 1 runs; the file says that it is being made
-	CellMade       // the file says that it is made; nobody was told
-	CellUnanswered // everything is done but the answer
-	CellFurnished  // it has the groups of limits that its first program needs; no network
-	CellEnding     // the file says that it ends; everybody lives
-	CellKilled     // everybody is killed; nobody is reaped
-	CellUngrouped  // its groups are gone; its file is there
-	CellForgotten  // its file is gone; nobody was told
-	CellStaged     // what all boxes share has a child that holds it; nobody has it open
+	// A container, in the keeper.
+	ContainerIntended   // its file says that it is being made; nothing else is there
+	ContainerGrouped    // it has groups and limits; nobody is in them
+	ContainerMapped     // its user namespace has a child that holds it; nobody has it open
+	ContainerForked     // pid 1 runs; the file says that it is being made
+	ContainerMade       // the file says that it is made; nobody was told
+	ContainerUnanswered // everything is done but the answer
+	ContainerFurnished  // it has the groups of limits that its first program needs; no network
+	ContainerEnding     // the file says that it ends; everybody lives
+	ContainerKilled     // everybody is killed; nobody is reaped
+	ContainerUngrouped  // its groups are gone; its file is there
+	ContainerForgotten  // its file is gone; nobody was told
+	ContainerStaged     // what all containers share has a child that holds it; nobody has it open
 
 	// A sandbox, in the server.
-	SandboxFolders    // its folders are there; no box
-	SandboxBegun      // its box lives; there is no record
+	SandboxFolders    // its folders are there; no container
+	SandboxBegun      // its container lives; there is no record
 	SandboxRecorded   // the record is there; nobody was told
-	SandboxDestroying // the record says that it goes; its box lives
-	SandboxEnded      // its box is gone; its processes are known, and its folders are there
+	SandboxDestroying // the record says that it goes; its container lives
+	SandboxEnded      // its container is gone; its processes are known, and its folders are there
 	SandboxEmptied    // its processes are forgotten; its folders are there
 	SandboxDiscarded  // its folders are in the trash; nobody was told
 
@@ -130,12 +130,12 @@ var names = [...]string{
 	VaultSent: "vault-sent", OrphanRecorded: "orphan-recorded",
 	StartAnswered: "start-answered", InputWritten: "input-written", InputAccepted: "input-accepted", FinalCopied: "final-copied",
 	FinishedTrimmed: "finished-trimmed", Removed: "removed", BoardDiscovered: "board-discovered",
-	CellIntended: "cell-intended", CellGrouped: "cell-grouped", CellMapped: "cell-mapped", CellForked: "cell-forked", CellMade: "cell-made",
-	CellUnanswered: "cell-unanswered",
-	CellFurnished:  "cell-furnished",
-	CellEnding:     "cell-ending", CellKilled: "cell-killed", CellUngrouped: "cell-ungrouped", CellForgotten: "cell-forgotten",
-	CellStaged:     "cell-staged",
-	SandboxFolders: "sandbox-folders", SandboxBegun: "sandbox-begun", SandboxRecorded: "sandbox-recorded",
+	ContainerIntended: "container-intended", ContainerGrouped: "container-grouped", ContainerMapped: "container-mapped",
+	ContainerForked: "container-forked", ContainerMade: "container-made", ContainerUnanswered: "container-unanswered",
+	ContainerFurnished: "container-furnished", ContainerEnding: "container-ending", ContainerKilled: "container-killed",
+	ContainerUngrouped: "container-ungrouped", ContainerForgotten: "container-forgotten",
+	ContainerStaged: "container-staged",
+	SandboxFolders:  "sandbox-folders", SandboxBegun: "sandbox-begun", SandboxRecorded: "sandbox-recorded",
 	SandboxDestroying: "sandbox-destroying", SandboxEnded: "sandbox-ended", SandboxEmptied: "sandbox-emptied",
 	SandboxDiscarded: "sandbox-discarded",
 }

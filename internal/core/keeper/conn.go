@@ -199,7 +199,7 @@ func (c *conn) handle(f wire.Frame) {
 			p.mu.Unlock()
 		}
 	default:
-		if c.handleCell(number, op, body) {
+		if c.handleContainer(number, op, body) {
 			return
 		}
 		c.answer(number, &wire.Error{Code: wire.CodeUnsupported, What: "unknown operation; the server is of another version"}, nil)

@@ -25,7 +25,7 @@ func (k *Keeper) onPidfd(p *proc) {
 	var info unix.Siginfo
 	var usage unix.Rusage
 	// The exit is recorded before the process is reaped: if the keeper dies in between,
-	// the next one still finds the status. WALL: a process that starts inside a box and is
+	// the next one still finds the status. WALL: a process that starts inside a container and is
 	// killed before its exec sends no signal at its end.
 	err := unix.Waitid(unix.P_PIDFD, p.pidfd, &info, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT|unix.WALL, &usage)
 	switch {

@@ -7,7 +7,7 @@ package keeper
 const handoverVersion = 2
 
 // boxIDs were UUIDs alone, and the hello said nothing of them.
-const boxIDs = ""
+const containerIDs = ""
 
 // leaveOpen adds the descriptors that only that version leaves open.
 func (k *Keeper) leaveOpen(h *handover) {

@@ -8,15 +8,15 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tend-run/tend/internal/core/box"
+	"github.com/tend-run/tend/internal/core/container"
 	"github.com/tend-run/tend/internal/lib/seccomp"
 	"github.com/tend-run/tend/process"
 )
 
-// What programs in boxes are denied is made once, for all starts.
+// What programs in containers are denied is made once, for all starts.
 
 // filter of system calls. Error: process.ErrUnsupported.
-func (cs *cells) filter() (seccomp.Filter, error) {
+func (cs *containers) filter() (seccomp.Filter, error) {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
 	if cs.denied == nil {
@@ -29,16 +29,16 @@ func (cs *cells) filter() (seccomp.Filter, error) {
 	return cs.denied, nil
 }
 
-// needsLandlock: a box with its own network namespace shares abstract sockets with no
+// needsLandlock: a container with its own network namespace shares abstract sockets with no
 // other program, and with its own pid namespace no signals.
-func needsLandlock(s *box.Spec) bool { return s.Harden.Landlock && s.Net == box.NetHost }
+func needsLandlock(s *container.Spec) bool { return s.Harden.Landlock && s.Net == container.NetHost }
 
 // scopeAbstract is LANDLOCK_SCOPE_ABSTRACT_UNIX_SOCKET, Linux 6.12.
 const scopeAbstract = 1
 
 // landlock is a ruleset that keeps programs from abstract sockets outside. Error:
 // process.ErrUnsupported.
-func (cs *cells) landlock() (int, error) {
+func (cs *containers) landlock() (int, error) {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
 	if cs.ruleset <= 0 {
@@ -53,7 +53,7 @@ func (cs *cells) landlock() (int, error) {
 }
 
 // harden reports what of a spec's Harden cannot be had.
-func (cs *cells) harden(s *box.Spec) error {
+func (cs *containers) harden(s *container.Spec) error {
 	if s.Harden.Seccomp {
 		if _, err := cs.filter(); err != nil {
 			return err

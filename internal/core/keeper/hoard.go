@@ -12,15 +12,15 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tend-run/tend/internal/core/box"
+	"github.com/tend-run/tend/internal/core/container"
 	"github.com/tend-run/tend/internal/lib/procfs"
 	"github.com/tend-run/tend/process"
 )
 
 // Answers of the kernel that wait in netlink sockets count for no control group, and a
-// program in a box may open thousands of sockets and read none. So the keeper looks at
+// program in a container may open thousands of sockets and read none. So the keeper looks at
 // them when the kernel's own memory has grown, which holds them, and kills the programs of
-// a box whose sockets hold more than they may, with what the kernel keeps of their
+// a container whose sockets hold more than they may, with what the kernel keeps of their
 // requests. Where the kernel does not say how much that is, it looks each second.
 //
 // The kernel could wake the keeper when programs wait for memory (a trigger of PSI). That
@@ -28,7 +28,7 @@ import (
 // that is killed would be gone, and replaced, 6 to 14 ms later.
 
 const (
-	// What the netlink sockets of a box may hold, in bytes: a quarter of its memory, within
+	// What the netlink sockets of a container may hold, in bytes: a quarter of its memory, within
 	// these. A program that reads its answers has some KiB.
 	leastHoard = 16 << 20
 	mostHoard  = 64 << 20
@@ -37,7 +37,7 @@ const (
 	hoardEvery = time.Second // where the slab is not known
 )
 
-func hoardOf(l *box.Limits) int64 {
+func hoardOf(l *container.Limits) int64 {
 	if l.Memory == 0 {
 		return mostHoard
 	}
@@ -50,7 +50,7 @@ type gauge struct {
 	low int64 // the least since the last look, in bytes; 0: there was none
 }
 
-// grown reports whether a look is due. Where boxes are made by the hundred, the slab is large
+// grown reports whether a look is due. Where containers are made by the hundred, the slab is large
 // and grows all the time.
 func (g *gauge) grown(now int64) bool {
 	g.low = min(g.low, now)
@@ -80,11 +80,11 @@ func slab() (int64, bool) {
 	return 0, false
 }
 
-// watchHoards looks at the boxes for ever. Without boxes it sleeps.
+// watchHoards looks at the containers for ever. Without containers it sleeps.
 func (k *Keeper) watchHoards() {
 	var g gauge
 	for {
-		k.cells.waitForOne()
+		k.containers.waitForOne()
 		began, pause := time.Now(), hoardEvery
 		now, known := slab()
 		if known {
@@ -98,13 +98,13 @@ func (k *Keeper) watchHoards() {
 	}
 }
 
-// lookAtHoards kills the programs of boxes that hold too much. It reports whether it could look
+// lookAtHoards kills the programs of containers that hold too much. It reports whether it could look
 // at each.
 func (k *Keeper) lookAtHoards() (all bool) {
 	all = true
 	var ends sync.WaitGroup
 	defer ends.Wait()
-	for _, b := range k.cells.list() {
+	for _, b := range k.containers.list() {
 		held, most, looked := b.hoard()
 		all = all && looked
 		if held > most {
@@ -116,24 +116,24 @@ func (k *Keeper) lookAtHoards() (all bool) {
 	return all
 }
 
-// hoard is what the netlink sockets of a box hold, and may hold, in bytes; false: it is just
+// hoard is what the netlink sockets of a container hold, and may hold, in bytes; false: it is just
 // being made, frozen or ended. Those in the network of the machine are not told apart.
-func (b *inhabited) hoard() (held, most int64, looked bool) {
+func (b *heldContainer) hoard() (held, most int64, looked bool) {
 	if !b.mu.TryRLock() {
 		return 0, 0, false
 	}
 	defer b.mu.RUnlock()
-	if b.cell == nil || b.ending.Load() || !b.cell.Alive() || b.cell.Spec.Net == box.NetHost {
+	if b.container == nil || b.ending.Load() || !b.container.Alive() || b.container.Spec.Net == container.NetHost {
 		return 0, 0, true
 	}
-	most = hoardOf(&b.cell.Spec.Limits)
-	return procfs.NetlinkQueues(b.cell.PID, most), most, true
+	most = hoardOf(&b.container.Spec.Limits)
+	return procfs.NetlinkQueues(b.container.PID, most), most, true
 }
 
-// killPrograms begins to kill all programs in a box for a cause.
-func (k *Keeper) killPrograms(ends *sync.WaitGroup, b *inhabited, cause process.Cause) {
+// killPrograms begins to kill all programs in a container for a cause.
+func (k *Keeper) killPrograms(ends *sync.WaitGroup, b *heldContainer, cause process.Cause) {
 	for p := range k.all {
-		if p.box.Load() == b {
+		if p.container.Load() == b {
 			ends.Go(func() {
 				if killed, werr := k.kill(p, cause); werr == nil && len(killed.Survivors) > 0 {
 					k.logf("%s: after a kill there are still %v", b.name(), killed.Survivors)

@@ -5,7 +5,7 @@ package keeper
 import (
 	"testing"
 
-	"github.com/tend-run/tend/internal/core/box"
+	"github.com/tend-run/tend/internal/core/container"
 )
 
 // TestAGaugeTellsWhatGrew: by steps, slowly, after less, and of much in larger steps.
@@ -33,9 +33,9 @@ func TestAGaugeTellsWhatGrew(t *testing.T) {
 
 // TestABoxThatIsHeldIsLookedAtLater: the slab may not grow again until then.
 func TestABoxThatIsHeldIsLookedAtLater(t *testing.T) {
-	b := &inhabited{}
+	b := &heldContainer{}
 	b.mu.Lock()
-	k := &Keeper{cells: cells{all: map[box.ID]*inhabited{"held": b}}}
+	k := &Keeper{containers: containers{all: map[container.ID]*heldContainer{"held": b}}}
 	if k.lookAtHoards() {
 		t.Error("it was looked at while it was held")
 	}

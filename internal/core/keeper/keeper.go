@@ -101,31 +101,31 @@ type Config struct {
 
 // Keeper is the role's state.
 type Keeper struct {
-	cfg      Config
-	spool    string
-	run      *rundir.Dir
-	lock     int          // of the role
-	unborn   map[int]bool // children of a former keeper that were killed before their programs
-	identity identity
-	ep       int
-	board    *board.Board
-	wakeFD   int
-	listen   int
-	null     int // /dev/null, for processes without input
-	vaults   fdstore.Pair
-	groups   *cgroup.Tree
-	line     lineage
-	lastFile lastFile
-	scripts  *spawn.Starter
-	cells    cells
-	spares   *dirpool.Pool
-	stats    machine
-	births   *strangers
-	syncs    *syncer
-	vaulted  fdstore.Epochs // of the global descriptors
-	cached   atomic.Int32   // open spool files
-	starting atomic.Int32   // starts that hold descriptors they may free again
-	alone    chan struct{}  // one value while a start is tried again alone
+	cfg        Config
+	spool      string
+	run        *rundir.Dir
+	lock       int          // of the role
+	unborn     map[int]bool // children of a former keeper that were killed before their programs
+	identity   identity
+	ep         int
+	board      *board.Board
+	wakeFD     int
+	listen     int
+	null       int // /dev/null, for processes without input
+	vaults     fdstore.Pair
+	groups     *cgroup.Tree
+	line       lineage
+	lastFile   lastFile
+	scripts    *spawn.Starter
+	containers containers
+	spares     *dirpool.Pool
+	stats      machine
+	births     *strangers
+	syncs      *syncer
+	vaulted    fdstore.Epochs // of the global descriptors
+	cached     atomic.Int32   // open spool files
+	starting   atomic.Int32   // starts that hold descriptors they may free again
+	alone      chan struct{}  // one value while a start is tried again alone
 
 	mu    sync.Mutex
 	ids   map[process.ID]*proc // guarded by mu
@@ -209,7 +209,7 @@ func Run(cfg Config) (err error) {
 	go k.acceptAnchors()
 	go k.watchBoard()
 	go k.watchHoards()
-	go k.weighBoxes()
+	go k.weighContainers()
 	go k.sweepStrangers()
 	select {
 	case <-term:

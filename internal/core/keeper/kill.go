@@ -329,8 +329,8 @@ func (k *Keeper) shutdown() {
 			break
 		}
 	}
-	k.endCells()
-	select { // boxes that a keeper before left half made or half ended
+	k.endContainers()
+	select { // containers that a keeper before left half made or half ended
 	case <-k.settled:
 	case <-time.After(endWait):
 	}

@@ -127,11 +127,11 @@ func (m *machine) facts(k *Keeper) []string {
 	fact("exit_status_survives_two_roles", "PIDFD_GET_INFO", info)
 	fact("spool_takes_output", "written at once to "+k.spool, k.waiting())
 	fact("output_survives_power_loss", "fsync works", k.syncs.trouble())
-	inside, noInside := k.cells.fact()
+	inside, noInside := k.containers.fact()
 	fact("boxes", inside, noInside)
 	fact("cpu_limit", "limits.cpus of a process is known", "") // not by keepers before
-	if boxIDs != "" {
-		fact("box_ids", boxIDs, "")
+	if containerIDs != "" {
+		fact("box_ids", containerIDs, "")
 	}
 	if k.upgrades > 0 {
 		out = append(out, fmt.Sprintf("keeper_upgrades=%d in place; the last took %v", k.upgrades, k.last))

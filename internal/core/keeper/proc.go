@@ -64,8 +64,8 @@ type proc struct {
 	treeFD int // cgroup.events, watched after the exit while somebody is left
 	group  bool
 
-	box   atomic.Pointer[inhabited] // in which it runs; nil: on this machine
-	inner uint32                    // its pid there; 0: not known
+	container atomic.Pointer[heldContainer] // in which it runs; nil: on this machine
+	inner     uint32                        // its pid there; 0: not known
 
 	retrying bool  // a timer will resume the streams that wait
 	stuck    error // why the filesystem last refused something, while retrying or deferred

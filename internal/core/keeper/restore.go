@@ -24,7 +24,7 @@ import (
 func (k *Keeper) restore(ref wire.Ref, s board.Slot, h fdstore.FDs, was *handoverProc) {
 	p := newProc(ref, s.ID(), s)
 	p.dir = filepath.Join(k.spool, string(p.id))
-	p.box.Store(k.cells.slot(ref.Slot))
+	p.container.Store(k.containers.slot(ref.Slot))
 	k.name(p)
 	k.procs[ref.Slot].Store(p)
 	if s.Flags()&board.FlagStarted != 0 {
@@ -124,7 +124,7 @@ func (k *Keeper) reconcile(p *proc, rec *spool.Recovered) {
 	j, flags, now := &rec.Journal, p.slot.Flags(), time.Now()
 	var missing []byte
 	if j.Started == nil {
-		if p.inner == 0 && p.box.Load() != nil { // what the board says of it may be half of an exit
+		if p.inner == 0 && p.container.Load() != nil { // what the board says of it may be half of an exit
 			p.inner = uint32(procfs.InnerPID(p.pid))
 		}
 		missing = p.appendStart(missing, p.slot.Started(), p.pid)

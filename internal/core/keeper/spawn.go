@@ -96,8 +96,8 @@ func (k *Keeper) spawnOnce(req *wire.Spawn) (*wire.Spawned, *wire.Error) {
 	failpoint.Hit(failpoint.SpawnReserved)
 	p.setSpec(&spec)
 	p.setSync(req.Sync)
-	if p.box.Store(b); b != nil {
-		k.groups.Place(p.ref.Slot, b.cell.Nest)
+	if p.container.Store(b); b != nil {
+		k.groups.Place(p.ref.Slot, b.container.Nest)
 	}
 	if werr := k.start(p, &spec, req); werr != nil {
 		k.abandon(p)
@@ -233,7 +233,7 @@ func (k *Keeper) execute(p *proc, spec *process.Spec, req *wire.Spawn, child []i
 		return resourceError("cgroup", err)
 	}
 	defer unixsock.Close(prog.Own)
-	b := p.box.Load()
+	b := p.container.Load()
 	if b != nil {
 		if werr := withoutCores(prog); werr != nil {
 			return werr

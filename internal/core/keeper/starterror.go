@@ -41,14 +41,14 @@ func resourceError(what string, err error) *wire.Error {
 }
 
 // startError says what failed on the way to a program, which the child tells by its step. b is
-// the box that the program was to start in; nil: none. Nothing of this machine is looked at for it.
-func startError(err error, req *wire.Spawn, l *process.Limits, b *inhabited) *wire.Error {
+// the container that the program was to start in; nil: none. Nothing of this machine is looked at for it.
+func startError(err error, req *wire.Spawn, l *process.Limits, b *heldContainer) *wire.Error {
 	f, ok := errors.AsType[*spawn.Failure](err)
 	if werr := limitError(f, l); werr != nil {
 		return werr
 	}
-	if b != nil && (b.ending.Load() || !b.cell.Alive()) {
-		return &wire.Error{Code: wire.CodeBoxEnded}
+	if b != nil && (b.ending.Load() || !b.container.Alive()) {
+		return &wire.Error{Code: wire.CodeContainerEnded}
 	}
 	e := errno(err)
 	switch {

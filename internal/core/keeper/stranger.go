@@ -203,9 +203,9 @@ func collectTraced() {
 }
 
 // ourChildren are the children, by number, that others in the keeper collect: processes whose
-// exits are not recorded, and the first processes of boxes.
+// exits are not recorded, and the first processes of containers.
 func (k *Keeper) ourChildren() map[int]bool {
-	ours := k.cells.pids()
+	ours := k.containers.pids()
 	for i := range k.board.Used() {
 		if p := k.procs[i].Load(); p != nil && p.slot.Flags()&board.FlagExited == 0 {
 			ours[p.slot.PID()] = true

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tend-run/tend/internal/core/board"
-	"github.com/tend-run/tend/internal/core/cell"
 	"github.com/tend-run/tend/internal/core/cgroup"
+	"github.com/tend-run/tend/internal/core/contain"
 	"github.com/tend-run/tend/internal/core/wire"
 	"github.com/tend-run/tend/internal/lib/pidfd"
 	"github.com/tend-run/tend/internal/lib/procfs"
@@ -65,7 +65,7 @@ type stray struct {
 	started int64 // CLOCK_BOOTTIME, ns
 	session int
 	slot    int  // whose cgroup of ours it is in; -1: none
-	first   bool // it is in the group of a box's pid 1: also while that is made, or ends
+	first   bool // it is in the group of a container's pid 1: also while that is made, or ends
 	mark    uint64
 	below   int // the stray that it descends from, by pid
 }
@@ -106,9 +106,9 @@ func children(pid int) (pids []int, ok bool) {
 	return pids, true
 }
 
-// strays lists all that may belong to a process of a box, or of none: what is inside of other
-// boxes does not, whatever mark it has. complete: there are no others.
-func (k *Keeper) strays(of *inhabited) (all []stray, complete bool) {
+// strays lists all that may belong to a process of a container, or of none: what is inside of other
+// containers does not, whatever mark it has. complete: there are no others.
+func (k *Keeper) strays(of *heldContainer) (all []stray, complete bool) {
 	roots, complete := k.fallen()
 	if len(roots) == 0 {
 		return nil, complete // as it is most often
@@ -123,7 +123,7 @@ func (k *Keeper) strays(of *inhabited) (all []stray, complete bool) {
 			ours[p.slot.PID()] = true
 		}
 	}
-	boxes := k.cells.pids()
+	containers := k.containers.pids()
 	own := -1
 	if of != nil {
 		own = int(of.first.Load())
@@ -136,7 +136,7 @@ func (k *Keeper) strays(of *inhabited) (all []stray, complete bool) {
 			return
 		}
 		seen[pid] = true
-		if boxes[pid] { // it is nobody's; what is below it is of programs inside
+		if containers[pid] { // it is nobody's; what is below it is of programs inside
 			if pid != own {
 				return
 			}
@@ -158,21 +158,21 @@ func (k *Keeper) strays(of *inhabited) (all []stray, complete bool) {
 	return all, complete
 }
 
-// elsewhere returns what reports whether a stray is inside of another box than that: one that its
+// elsewhere returns what reports whether a stray is inside of another container than that: one that its
 // program made as a child of a keeper that has died since (CLONE_PARENT). There may be thousands,
 // at each exit on the machine: of each only a link is read.
-func (k *Keeper) elsewhere(of *inhabited) func(pid int) bool {
+func (k *Keeper) elsewhere(of *heldContainer) func(pid int) bool {
 	ours := pidSpace(os.Getpid())
-	var boxes map[string]*inhabited // by their spaces; nil: nobody was in another than ours
+	var containers map[string]*heldContainer // by their spaces; nil: nobody was in another than ours
 	return func(pid int) bool {
 		space := pidSpace(pid)
 		if space == "" || space == ours {
 			return false
 		}
-		if boxes == nil {
-			boxes = k.cells.spaces()
+		if containers == nil {
+			containers = k.containers.spaces()
 		}
-		b := boxes[space]
+		b := containers[space]
 		return b != nil && b != of
 	}
 }
@@ -187,7 +187,7 @@ func pidSpace(pid int) string {
 // endHelper ends a child of a dead keeper that was to hold a namespace for a moment, and
 // reports whether the stray is one.
 func (k *Keeper) endHelper(s *stray) bool {
-	if s.slot >= 0 || s.mark != 0 && s.mark != k.roleMark() || !cell.Helper(s.pid) {
+	if s.slot >= 0 || s.mark != 0 && s.mark != k.roleMark() || !contain.Helper(s.pid) {
 		return false
 	}
 	s.kill()
@@ -256,7 +256,7 @@ func (k *Keeper) whose(p *proc, s *stray) (is, known bool) {
 // escaped lists the strays that belong to p, and those that may belong to it. complete:
 // there are no others. p.mu is held.
 func (k *Keeper) escaped(p *proc) (its, unknown []stray, complete bool) {
-	b := p.box.Load()
+	b := p.container.Load()
 	if b != nil && p.group {
 		return nil, nil, true // no program inside has a way out of its group
 	}

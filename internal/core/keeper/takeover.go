@@ -48,12 +48,12 @@ func (k *Keeper) takeOver() (err error) {
 	delete(in.held, global)
 	_, takesOver := globals[wire.FDBoard]
 	k.identify(takesOver)
-	k.findCells()
+	k.findContainers()
 	if err := k.openGlobals(globals, in.held); err != nil {
 		return err
 	}
 	if !takesOver {
-		k.endFormerCells()
+		k.endFormerContainers()
 	}
 	for i, v := range k.vaults {
 		v.Refill = func(again func(put func() bool) bool) bool { return k.depositAll(i, again) }

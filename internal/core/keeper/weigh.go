@@ -14,9 +14,9 @@ import (
 	"github.com/tend-run/tend/internal/lib/procfs"
 )
 
-// Where boxes have no control group of processor time, the kernel gives each session the same
-// time (sched_autogroup), or each process where that is off, and a program in a box may make
-// hundreds. So the keeper makes those of a box nicer, the more there are: together they weigh as
+// Where containers have no control group of processor time, the kernel gives each session the same
+// time (sched_autogroup), or each process where that is off, and a program in a container may make
+// hundreds. So the keeper makes those of a container nicer, the more there are: together they weigh as
 // much as one, as far as niceness reaches, which is to 68 of them.
 
 const (
@@ -29,14 +29,14 @@ func niceOf(n int) int {
 	return min(int(math.Ceil(math.Log(float64(n))/math.Log(1.25))), mostNice)
 }
 
-// weighBoxes does it for ever. Without boxes it sleeps.
-func (k *Keeper) weighBoxes() {
+// weighBoxes does it for ever. Without containers it sleeps.
+func (k *Keeper) weighContainers() {
 	if k.groups.Weighs() {
 		return
 	}
 	for {
-		k.cells.waitForOne()
-		weigh(k.cells.spaces(), autogroups())
+		k.containers.waitForOne()
+		weigh(k.containers.spaces(), autogroups())
 		time.Sleep(weighEvery)
 	}
 }
@@ -47,9 +47,9 @@ func autogroups() bool {
 	return bytes.HasPrefix(b, []byte("1"))
 }
 
-// weigh does it once, by session or by process. The first processes of boxes need no time, and
+// weigh does it once, by session or by process. The first processes of containers need no time, and
 // are left alone.
-func weigh(boxes map[string]*inhabited, sessions bool) {
+func weigh(containers map[string]*heldContainer, sessions bool) {
 	pids, err := procfs.PIDs()
 	if err != nil {
 		return
@@ -57,7 +57,7 @@ func weigh(boxes map[string]*inhabited, sessions bool) {
 	found := map[string]map[int]int{} // by namespace, a process of each session, or of its own
 	for _, pid := range pids {
 		ns := pidSpace(pid)
-		if b := boxes[ns]; b == nil || pid == int(b.first.Load()) {
+		if b := containers[ns]; b == nil || pid == int(b.first.Load()) {
 			continue
 		}
 		stat, ok := procfs.ReadStat(pid)

@@ -23,10 +23,10 @@ func TestProcessesOfABoxWeighAsOneWithoutAutogroups(t *testing.T) {
 	proctest.Must(t, cmd.Start())
 	t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
 	proctest.Value(bufio.NewReader(out).ReadString('\n'))(t)
-	b := &inhabited{}
+	b := &heldContainer{}
 	b.first.Store(int32(cmd.Process.Pid))
 	proctest.Eventually(t, "ten that weigh as one have a niceness of 11, and who was nicer keeps that", func() bool {
-		weigh(map[string]*inhabited{pidSpace(cmd.Process.Pid): b}, false)
+		weigh(map[string]*heldContainer{pidSpace(cmd.Process.Pid): b}, false)
 		found := map[int]int{}
 		for _, pid := range procfs.Children(cmd.Process.Pid) {
 			raw := proctest.Value(unix.Getpriority(unix.PRIO_PROCESS, pid))(t)

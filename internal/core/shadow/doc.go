@@ -1,17 +1,17 @@
-// Package shadow runs a program over the files of a box (package box) without changing
+// Package shadow runs a program over the files of a container (package container) without changing
 // them: its writes go to separate memory, or before Linux 6.6 to a file of its own.
 //
-// A shadow is a separate box, created by the process that needs it ([Make]) and not by
-// the keeper. Its layers are everything that the other box consists of: the directory
-// with the box's writes, then its layers, then the same base. So it shows the current
-// files, may be as many overlays deep as the box itself (the kernel stacks two, which a
-// box over the machine's root already uses), and has the same ids. On top is a
+// A shadow is a separate container, created by the process that needs it ([Make]) and not by
+// the keeper. Its layers are everything that the other container consists of: the directory
+// with the container's writes, then its layers, then the same base. So it shows the current
+// files, may be as many overlays deep as the container itself (the kernel stacks two, which a
+// container over the machine's root already uses), and has the same ids. On top is a
 // filesystem in memory. Before Linux 6.6 that cannot take all that an overlay writes (a
 // directory that replaces another one), and a disk in a file is there instead, as large.
-// A shadow has its own processes, mounts and users, no network, and none of the box's
-// programs; the box's shares are read-only in it.
+// A shadow has its own processes, mounts and users, no network, and none of the container's
+// programs; the container's shares are read-only in it.
 //
-// Writes of the box's programs meanwhile may or may not be visible, as with any
+// Writes of the container's programs meanwhile may or may not be visible, as with any
 // directory below an overlay; a program in the shadow reads a file as it was when it
 // opened it.
 //
@@ -24,5 +24,5 @@
 // process that created it, and its memory is freed with the last of them. Whatever is
 // killed, and even without groups, the kernel ends the shadow with the thread that
 // created it. A disk's file is in the directory that the caller gave, and goes with it.
-// Its requirements are those of boxes.
+// Its requirements are those of containers.
 package shadow

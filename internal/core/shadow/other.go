@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/tend-run/tend/internal/core/box"
+	"github.com/tend-run/tend/internal/core/container"
 	"github.com/tend-run/tend/process"
 )
 
 // Make makes none here.
-func Make(_, _ string, _ box.ID, _ func(string, int64) error) (*Shadow, error) {
+func Make(_, _ string, _ container.ID, _ func(string, int64) error) (*Shadow, error) {
 	return nil, fmt.Errorf("a shadow of a sandbox: %w", process.ErrUnsupported)
 }
 

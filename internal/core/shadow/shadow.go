@@ -15,9 +15,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tend-run/tend/internal/core/box"
-	"github.com/tend-run/tend/internal/core/cell"
 	"github.com/tend-run/tend/internal/core/cgroup"
+	"github.com/tend-run/tend/internal/core/contain"
+	"github.com/tend-run/tend/internal/core/container"
 	"github.com/tend-run/tend/internal/core/disk"
 	"github.com/tend-run/tend/internal/core/spawn"
 	"github.com/tend-run/tend/internal/lib/eintr"
@@ -37,15 +37,15 @@ const endWait = time.Minute
 
 // Shadow is one that was made. Its methods are called one at a time.
 type Shadow struct {
-	of      box.Spec // the box that it shows
-	scratch string
-	own     int // a detached filesystem that takes what is written
-	top     int // a detached mount of the directory, or of the disk, that the box writes to
-	cell    *cell.Cell
-	locked  bool // its goroutine is locked to its thread
+	of        container.Spec // the container that it shows
+	scratch   string
+	own       int // a detached filesystem that takes what is written
+	top       int // a detached mount of the directory, or of the disk, that the container writes to
+	container *contain.Container
+	locked    bool // its goroutine is locked to its thread
 }
 
-// Make creates a shadow of the box of a keeper whose state directory is state. scratch
+// Make creates a shadow of the container of a keeper whose state directory is state. scratch
 // is a directory only for this shadow; it is emptied, and removed by [Shadow.Close]. If
 // it belongs to an earlier shadow whose creator was killed, that shadow is ended first.
 //
@@ -55,9 +55,9 @@ type Shadow struct {
 // blank makes a file with an empty disk of so many bytes. It is called where a filesystem in
 // memory cannot take all that is written: before Linux 6.6.
 //
-// Errors: box.ErrNotFound: there is no such box, or it has ended; process.ErrUnsupported.
-func Make(state, scratch string, id box.ID, blank func(path string, bytes int64) error) (_ *Shadow, err error) {
-	of, err := cell.Live(state, id)
+// Errors: container.ErrNotFound: there is no such container, or it has ended; process.ErrUnsupported.
+func Make(state, scratch string, id container.ID, blank func(path string, bytes int64) error) (_ *Shadow, err error) {
+	of, err := contain.Live(state, id)
 	if err != nil {
 		return nil, err
 	}
@@ -83,12 +83,12 @@ func Make(state, scratch string, id box.ID, blank func(path string, bytes int64)
 	if s.top, err = written(&of); err != nil {
 		return nil, err
 	}
-	m, err := cell.NewMaker(scratch, &cgroup.Tree{}) // it stays in the groups of this process
+	m, err := contain.NewMaker(scratch, &cgroup.Tree{}) // it stays in the groups of this process
 	if err != nil {
 		return nil, err
 	}
 	spec := s.spec()
-	if s.cell, err = m.MakeShadow(&spec, s.own, s.top); err != nil {
+	if s.container, err = m.MakeShadow(&spec, s.own, s.top); err != nil {
 		return nil, err
 	}
 	return s, nil
@@ -97,7 +97,7 @@ func Make(state, scratch string, id box.ID, blank func(path string, bytes int64)
 // endLeft ends the shadow that a killed maker has left: the kernel does, but for one that was
 // not whole, or that an older version made. Its file says which process it is, and since when.
 func endLeft(scratch string) error {
-	live, over := cell.Find(scratch, &cgroup.Tree{}, func(string, ...any) {})
+	live, over := contain.Find(scratch, &cgroup.Tree{}, func(string, ...any) {})
 	for _, c := range append(live, over...) {
 		if err := end(c); err != nil {
 			return err
@@ -106,19 +106,19 @@ func endLeft(scratch string) error {
 	return nil
 }
 
-func end(c *cell.Cell) error {
+func end(c *contain.Container) error {
 	if err := c.Kill(); err != nil {
 		return err
 	}
 	return c.End(time.Now().Add(endWait))
 }
 
-// spec is that of the shadow's own box, without what the other one writes to.
-func (s *Shadow) spec() box.Spec {
-	spec := box.Spec{
-		ID: box.NewID(), Hostname: s.of.Hostname,
+// spec is that of the shadow's own container, without what the other one writes to.
+func (s *Shadow) spec() container.Spec {
+	spec := container.Spec{
+		ID: container.NewID(), Hostname: s.of.Hostname,
 		Dir: fdPath(s.own), Layers: s.of.Layers,
-		Base: s.of.Base, Hide: s.of.Hide, Show: s.of.Show, UIDBase: s.of.UIDBase, Net: box.NetNone, Volatile: true,
+		Base: s.of.Base, Hide: s.of.Hide, Show: s.of.Show, UIDBase: s.of.UIDBase, Net: container.NetNone, Volatile: true,
 	}
 	for _, b := range s.of.Binds {
 		b.ReadOnly = true
@@ -169,8 +169,8 @@ func furnish(fd int) (err error) {
 	return errors.Join(unix.Setxattr(up, mark, []byte("y"), 0), unix.Removexattr(up, mark))
 }
 
-// written returns a detached mount of what a box writes to.
-func written(of *box.Spec) (int, error) {
+// written returns a detached mount of what a container writes to.
+func written(of *container.Spec) (int, error) {
 	if of.Disk == "" {
 		fd, err := unix.OpenTree(unix.AT_FDCWD, of.Dir, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
 		if err != nil {
@@ -185,7 +185,7 @@ func written(of *box.Spec) (int, error) {
 	return m.Take(), nil
 }
 
-// Covers reports whether the shadow takes writes at a path: all except the box's shares
+// Covers reports whether the shadow takes writes at a path: all except the container's shares
 // with the machine.
 func (s *Shadow) Covers(path string) bool {
 	for _, b := range s.of.Binds {
@@ -196,12 +196,12 @@ func (s *Shadow) Covers(path string) bool {
 	return true
 }
 
-// Harden is what programs of the box are denied: they have these capabilities alone, a bit
+// Harden is what programs of the container are denied: they have these capabilities alone, a bit
 // each, and a filter of system calls.
 func (s *Shadow) Harden() (caps uint64, filter bool) { return s.of.Harden.Caps, s.of.Harden.Seccomp }
 
 // Room is the maximum size of what is written: 1 GiB, or the memory limit of
-// the box's programs if that is less. A larger one would not fail like a full disk, but
+// the container's programs if that is less. A larger one would not fail like a full disk, but
 // would get processes killed.
 func (s *Shadow) Room() int64 {
 	if m := s.of.Limits.Memory; m != 0 {
@@ -210,14 +210,14 @@ func (s *Shadow) Room() int64 {
 	return mostSize
 }
 
-// Root opens the root of the shadow, a path only, which shows the files of the box. ids is the
+// Root opens the root of the shadow, a path only, which shows the files of the container. ids is the
 // id outside of root inside.
 func (s *Shadow) Root() (dir *os.File, ids uint32, err error) {
-	if s.cell == nil {
+	if s.container == nil {
 		return nil, 0, fmt.Errorf("the shadow has ended: %w", process.ErrUnavailable)
 	}
 	// Its pid 1 is a child of this process, so the pid stays its own.
-	dir, err = os.OpenFile(procfs.Path(s.cell.PID, "root"), unix.O_PATH|unix.O_DIRECTORY, 0)
+	dir, err = os.OpenFile(procfs.Path(s.container.PID, "root"), unix.O_PATH|unix.O_DIRECTORY, 0)
 	return dir, s.of.UIDBase, err
 }
 
@@ -243,7 +243,7 @@ func (s *Shadow) Run(p Program) (status int, err error) {
 	}
 	pid, pidfd, err := starter.Start(&spawn.Program{
 		Path: "/proc/self/fd/4", Argv: p.Argv, Env: p.Env, Dir: p.Dir, Files: []int{0, 1, 2, int(p.File.Fd()), int(self.Fd())},
-		Group: -1, User: &spawn.User{}, Enter: &spawn.Enter{PID1: s.cell.PIDFD(), Flags: cell.Namespaces, Caps: ^uint64(0)},
+		Group: -1, User: &spawn.User{}, Enter: &spawn.Enter{PID1: s.container.PIDFD(), Flags: contain.Namespaces, Caps: ^uint64(0)},
 	})
 	if err != nil {
 		return 0, explain(err)
@@ -260,7 +260,7 @@ func (s *Shadow) Run(p Program) (status int, err error) {
 }
 
 // alone refuses a program that the kernel starts by another one, its loader: that one, and
-// the libraries, would be the box's files, and have all rights of [Shadow.Run].
+// the libraries, would be the container's files, and have all rights of [Shadow.Run].
 func alone(program *os.File) error {
 	f, err := elf.NewFile(program)
 	if err != nil {
@@ -282,23 +282,23 @@ func explain(err error) error {
 
 // End ends all that runs in the shadow, and returns when nothing does.
 func (s *Shadow) End() error {
-	if s.cell == nil {
+	if s.container == nil {
 		return nil
 	}
-	if err := end(s.cell); err != nil {
+	if err := end(s.container); err != nil {
 		return err
 	}
-	s.cell = nil
+	s.container = nil
 	return nil
 }
 
 // Changed opens the changes below a directory inside, given by its path without links;
 // -1: there are none. Call it after End, when nothing changes any more. A removed
-// directory or file of the box is a character device 0/0, and a directory that replaced
+// directory or file of the container is a character device 0/0, and a directory that replaced
 // another one has the attribute user.overlay.opaque. Owners are shown with first added to
 // their ids inside.
 func (s *Shadow) Changed(path string) (fd int, first uint32, err error) {
-	if s.cell != nil {
+	if s.container != nil {
 		return -1, 0, fmt.Errorf("the shadow has not ended: %w", process.ErrUnavailable)
 	}
 	fd, err = eintr.Get(func() (int, error) {

@@ -19,9 +19,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tend-run/tend/internal/core/box"
-	"github.com/tend-run/tend/internal/core/cell"
 	"github.com/tend-run/tend/internal/core/cgroup"
+	"github.com/tend-run/tend/internal/core/contain"
+	"github.com/tend-run/tend/internal/core/container"
 	"github.com/tend-run/tend/internal/lib/kernelfault"
 	"github.com/tend-run/tend/internal/lib/owner"
 	"github.com/tend-run/tend/internal/support/proctest"
@@ -58,13 +58,13 @@ func TestMain(m *testing.M) {
 			fmt.Println(err)
 			os.Exit(1)
 		}
-		fmt.Println(s.cell.PID)
+		fmt.Println(s.container.PID)
 		select {}
 	}
 	os.Exit(m.Run())
 }
 
-// TestAProgramWithALoaderIsRefused: that would be a file of the box, which its programs can
+// TestAProgramWithALoaderIsRefused: that would be a file of the container, which its programs can
 // replace.
 func TestAProgramWithALoaderIsRefused(t *testing.T) {
 	for path, refused := range map[string]bool{"/bin/sh": true, "/proc/self/exe": false} {
@@ -85,11 +85,11 @@ func blank(path string, bytes int64) error {
 	return err
 }
 
-// world is a box with files in each of its layers.
+// world is a container with files in each of its layers.
 type world struct {
-	state string
-	cell  *cell.Cell
-	spec  box.Spec
+	state     string
+	container *contain.Container
+	spec      container.Spec
 }
 
 const id = "00000000-0000-4000-8000-000000000001"
@@ -107,9 +107,9 @@ func newWorldOf(t *testing.T, onDisk bool, layers int) *world {
 	t.Cleanup(func() { os.RemoveAll(w.state) })
 	proctest.Must(t, os.MkdirAll(w.state+"/run", 0o700))
 	share := filepath.Join(w.state, "share")
-	w.spec = box.Spec{
+	w.spec = container.Spec{
 		ID: id, UIDBase: 100000, Volatile: true, Dir: filepath.Join(w.state, "box"), Layers: []string{filepath.Join(w.state, "layer")},
-		Binds: []box.Bind{{Source: share, Target: "/srv/share"}}, Harden: box.Harden{Caps: 5, Seccomp: true}, Net: box.NetNone,
+		Binds: []container.Bind{{Source: share, Target: "/srv/share"}}, Harden: container.Harden{Caps: 5, Seccomp: true}, Net: container.NetNone,
 	}
 	for i := 1; i < layers; i++ {
 		w.spec.Layers = append(w.spec.Layers, filepath.Join(w.state, fmt.Sprint("layer", i)))
@@ -135,11 +135,11 @@ func newWorldOf(t *testing.T, onDisk bool, layers int) *world {
 		}
 		proctest.Must(t, os.RemoveAll(filepath.Join(w.spec.Dir, "up/app")))
 	}
-	m := proctest.Value(cell.NewMaker(w.state, &cgroup.Tree{}))(t)
-	w.cell = proctest.Value(m.Make(&w.spec))(t)
+	m := proctest.Value(contain.NewMaker(w.state, &cgroup.Tree{}))(t)
+	w.container = proctest.Value(m.Make(&w.spec))(t)
 	t.Cleanup(func() {
-		proctest.Must(t, w.cell.Kill())
-		proctest.Must(t, w.cell.End(time.Now().Add(time.Minute)))
+		proctest.Must(t, w.container.Kill())
+		proctest.Must(t, w.container.End(time.Now().Add(time.Minute)))
 	})
 	return w
 }
@@ -183,9 +183,9 @@ func tree(t *testing.T, dir string) (all []string) {
 	return all
 }
 
-// TestAProgramInAShadowChangesNothingOfTheBox: it sees the files of the box as they are, and
+// TestAProgramInAShadowChangesNothingOfTheBox: it sees the files of the container as they are, and
 // what it writes is found afterwards, and is nowhere else.
-func TestAProgramInAShadowChangesNothingOfTheBox(t *testing.T) {
+func TestAProgramInAShadowChangesNothingOfTheContainer(t *testing.T) {
 	w := newWorld(t, false)
 	before := slices.Concat(tree(t, w.spec.Dir), tree(t, w.spec.Layers[0]))
 	s := w.shadow(t)
@@ -195,7 +195,7 @@ func TestAProgramInAShadowChangesNothingOfTheBox(t *testing.T) {
 	}
 	out, _ = shell(t, s, "rm -r src; mkdir src; echo new > src/n; echo more >> b; rm old/c; echo x > /usr/x; echo x > /srv/share/s; kill -9 $$")
 	if !strings.Contains(out, "Read-only") {
-		t.Errorf("what the box shares can be written: %s", out)
+		t.Errorf("what the container shares can be written: %s", out)
 	}
 	if _, _, err := s.Changed("/app"); !errors.Is(err, process.ErrUnavailable) {
 		t.Errorf("it is looked at while it lives: %v", err)
@@ -215,7 +215,7 @@ func TestAProgramInAShadowChangesNothingOfTheBox(t *testing.T) {
 		t.Error("something was changed in /home")
 	}
 	if got := slices.Concat(tree(t, w.spec.Dir), tree(t, w.spec.Layers[0])); !slices.Equal(got, before) {
-		t.Errorf("the box has now %q, and had %q", got, before)
+		t.Errorf("the container has now %q, and had %q", got, before)
 	}
 }
 
@@ -229,9 +229,9 @@ func TestShadowsOnAnOlderKernel(t *testing.T) {
 	}
 }
 
-// TestABoxWithAllLayersHasAShadow: and in it what the box has written is over them.
+// TestABoxWithAllLayersHasAShadow: and in it what the container has written is over them.
 func TestABoxWithAllLayersHasAShadow(t *testing.T) {
-	s := newWorldOf(t, false, box.MaxLayers).shadow(t)
+	s := newWorldOf(t, false, container.MaxLayers).shadow(t)
 	if out, status := shell(t, s, "cat src/a b old/c"); out != "a\nupper\nc\n" || status != 0 {
 		t.Errorf("it sees, and ends with %d:\n%s", status, out)
 	}
@@ -249,7 +249,7 @@ func TestTheShadowOfABoxWithADiskShowsWhatIsOnIt(t *testing.T) {
 	}
 }
 
-// TestAShadowIsAlone: nothing in it is the box's but the files, and its room is bounded.
+// TestAShadowIsAlone: nothing in it is the container's but the files, and its room is bounded.
 func TestAShadowIsAlone(t *testing.T) {
 	w := newWorld(t, false)
 	s := w.shadow(t)
@@ -264,13 +264,13 @@ func TestAShadowIsAlone(t *testing.T) {
 		t.Errorf("there is room for %d bytes", room)
 	}
 	if caps, filter := s.Harden(); caps != 5 || !filter {
-		t.Errorf("programs of the box have %x, %v", caps, filter)
+		t.Errorf("programs of the container have %x, %v", caps, filter)
 	}
 	if !s.Covers("/app") || s.Covers("/srv/share") || s.Covers("/srv/share/x") || !s.Covers("/srv/shared") {
 		t.Error("it covers what it does not, or not what it does")
 	}
 	scratch := s.scratch
-	pid := s.cell.PID
+	pid := s.container.PID
 	proctest.Must(t, s.Close())
 	if _, err := os.Lstat(scratch); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("its directory is left: %v", err)
@@ -325,29 +325,29 @@ func TestWhatAnOldShadowHasLeftIsEnded(t *testing.T) {
 	for _, dir := range []string{"up", "wk"} {
 		proctest.Must(t, os.MkdirAll(filepath.Join(old.Dir, dir), 0o755))
 	}
-	left := proctest.Value(proctest.Value(cell.NewMaker(scratch, &cgroup.Tree{}))(t).Make(&old))(t)
+	left := proctest.Value(proctest.Value(contain.NewMaker(scratch, &cgroup.Tree{}))(t).Make(&old))(t)
 	fd := proctest.Value(unix.FcntlInt(uintptr(left.PIDFD()), unix.F_DUPFD_CLOEXEC, 0))(t)
 	s := proctest.Value(Make(w.state, scratch, id, blank))(t)
 	defer s.Close()
 	ends(t, fd, "what was left ends")
 }
 
-// TestThereIsNoShadowOfNothing: nor of a box that has ended.
+// TestThereIsNoShadowOfNothing: nor of a container that has ended.
 func TestThereIsNoShadowOfNothing(t *testing.T) {
 	w := newWorld(t, false)
-	for _, id := range []box.ID{"../box", "00000000-0000-4000-8000-000000000002"} {
+	for _, id := range []container.ID{"../box", "00000000-0000-4000-8000-000000000002"} {
 		if _, err := Make(w.state, filepath.Join(t.TempDir(), "scratch"), id, blank); err == nil {
 			t.Errorf("%s has a shadow", id)
 		}
 	}
-	proctest.Must(t, w.cell.Kill())
-	proctest.Must(t, w.cell.End(time.Now().Add(time.Minute)))
-	if _, err := Make(w.state, filepath.Join(t.TempDir(), "scratch"), id, blank); !errors.Is(err, box.ErrNotFound) {
-		t.Errorf("a box that has ended: %v", err)
+	proctest.Must(t, w.container.Kill())
+	proctest.Must(t, w.container.End(time.Now().Add(time.Minute)))
+	if _, err := Make(w.state, filepath.Join(t.TempDir(), "scratch"), id, blank); !errors.Is(err, container.ErrNotFound) {
+		t.Errorf("a container that has ended: %v", err)
 	}
 }
 
-// TestWhoIsNotRootIsToldWhatToDo: an ordinary user's box has no shadow.
+// TestWhoIsNotRootIsToldWhatToDo: an ordinary user's container has no shadow.
 func TestWhoIsNotRootIsToldWhatToDo(t *testing.T) {
 	w := newWorld(t, false)
 	proctest.Must(t, filepath.Walk(w.state, func(path string, _ os.FileInfo, err error) error {

@@ -54,7 +54,7 @@ func FuzzCut(f *testing.F) {
 func FuzzSpawn(f *testing.F) {
 	for _, s := range []Spawn{
 		{}, {Spec: []byte("spec"), Path: "/bin/true", Argv: []string{"true", ""}, Env: []string{"A=1"}, Dir: "/", Cred: true, UID: 1, GID: 2, Groups: []uint32{3, 4}},
-		{Path: "/bin/true", Sync: 1, Box: "0b8f7f9e-4f1c-4f6b-9a51-0d9d6f6f2a10"},
+		{Path: "/bin/true", Sync: 1, Container: "0b8f7f9e-4f1c-4f6b-9a51-0d9d6f6f2a10"},
 	} {
 		var e Enc
 		s.Append(&e)

@@ -1,34 +1,34 @@
 package wire
 
 import (
-	"github.com/tend-run/tend/internal/core/box"
+	"github.com/tend-run/tend/internal/core/container"
 	"github.com/tend-run/tend/process"
 )
 
 // Operations. Each is named with the body of its request → that of its answer.
 const (
-	OpHello      = 1 + iota // HelloRequest → Hello, with the board and the wake eventfd
-	OpSpawn                 // Spawn → Spawned
-	OpSignal                // Signal → nothing
-	OpKill                  // Kill → ShortKilled
-	OpResize                // Resize → Resized
-	OpStdin                 // Ref → nothing, with the stdin memfd
-	OpFeed                  // Ref: the board says more was accepted; no answer
-	OpTrim                  // Trim → nothing
-	OpRetire                // Refs: the server has taken over; the slots are free; no answer
-	OpSpaceFree             // nothing: space was freed, try again; no answer
-	OpUpgrade               // Upgrade; answered only if that fails
-	OpPin                   // Pin → nothing
-	OpKillNamed             // Kill → Killed
-	OpCellMake              // CellSpec → CellInfo
-	OpCellNet               // CellID → CellInfo
-	OpCellFreeze            // CellFreeze → nothing
-	OpCellLimit             // CellLimit → nothing
-	OpCellUsage             // CellID → CellUsage
-	OpCellEnd               // CellID → nothing
-	OpCellList              // nothing → CellInfos
-	OpCellCan               // nothing → CellCan
-	OpForget                // Ref: the server is about to remove the process → nothing
+	OpHello           = 1 + iota // HelloRequest → Hello, with the board and the wake eventfd
+	OpSpawn                      // Spawn → Spawned
+	OpSignal                     // Signal → nothing
+	OpKill                       // Kill → ShortKilled
+	OpResize                     // Resize → Resized
+	OpStdin                      // Ref → nothing, with the stdin memfd
+	OpFeed                       // Ref: the board says more was accepted; no answer
+	OpTrim                       // Trim → nothing
+	OpRetire                     // Refs: the server has taken over; the slots are free; no answer
+	OpSpaceFree                  // nothing: space was freed, try again; no answer
+	OpUpgrade                    // Upgrade; answered only if that fails
+	OpPin                        // Pin → nothing
+	OpKillNamed                  // Kill → Killed
+	OpContainerMake              // CellSpec → CellInfo
+	OpContainerNet               // CellID → CellInfo
+	OpContainerFreeze            // CellFreeze → nothing
+	OpContainerLimit             // CellLimit → nothing
+	OpContainerUsage             // CellID → CellUsage
+	OpContainerEnd               // CellID → nothing
+	OpContainerList              // nothing → CellInfos
+	OpContainerCan               // nothing → CellCan
+	OpForget                     // Ref: the server is about to remove the process → nothing
 )
 
 // Ref names a process by its place on the board.
@@ -94,14 +94,14 @@ type Spawn struct {
 	Groups   []uint32
 	// Sync is when output is forced to the disk; SyncDefault is none here.
 	Sync process.Sync
-	// Box is where the program runs; "": on this machine. Path, Dir, UID, GID and Groups
+	// Container is where the program runs; "": on this machine. Path, Dir, UID, GID and Groups
 	// are then those inside. The spec has the label LabelBox with the same ID. Only a
 	// keeper with the fact "boxes=…" is asked.
-	Box box.ID
+	Container container.ID
 }
 
-// LabelBox is the label of a process.Spec that names the box it runs in.
-const LabelBox = process.LabelSandbox
+// LabelBox is the label of a process.Spec that names the container it runs in.
+const LabelContainer = process.LabelSandbox
 
 func (s *Spawn) Append(e *Enc) {
 	e.Bytes(s.Spec)
@@ -117,8 +117,8 @@ func (s *Spawn) Append(e *Enc) {
 		e.U32(g)
 	}
 	e.U8(uint8(s.Sync))
-	if s.Box != "" {
-		e.Str(string(s.Box))
+	if s.Container != "" {
+		e.Str(string(s.Container))
 	}
 }
 
@@ -137,7 +137,7 @@ func ParseSpawn(b []byte) (s Spawn, err error) {
 		s.Sync = process.Sync(d.U8())
 	}
 	if d.err == nil && len(d.B) > 0 {
-		s.Box = box.ID(d.Str())
+		s.Container = container.ID(d.Str())
 	}
 	return s, d.Err()
 }
@@ -151,7 +151,7 @@ type Spawned struct {
 	// Keeper is the pid of the keeper that answers: the place on the board is
 	// on the board of its hello.
 	Keeper uint32
-	// Inner is the pid inside a box; 0: the process is in none.
+	// Inner is the pid inside a container; 0: the process is in none.
 	Inner uint32
 }
 
@@ -337,11 +337,11 @@ const (
 	CodeUnsupported
 	CodeLimit
 	CodeBusy // the same id is being started by another request
-	// Of boxes: those of package box.
-	CodeBoxNotFound
-	CodeBoxEnded
-	CodeBoxFrozen
-	CodeBoxExists
+	// Of containers: those of package container.
+	CodeContainerNotFound
+	CodeContainerEnded
+	CodeContainerFrozen
+	CodeContainerExists
 	CodeUnfinished // What is left of a process that has exited
 )
 

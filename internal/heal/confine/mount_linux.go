@@ -111,7 +111,7 @@ func arrange(r Rules) (upper int, err error) {
 	return upper, cover(slices.Concat(closed, loose, unread, r.Hide))
 }
 
-// closed is what in /proc and /sys tells of the whole machine, as boxes close it; the rest is
+// closed is what in /proc and /sys tells of the whole machine, as sandboxes close it; the rest is
 // read-only.
 var closed = append([]string{
 	"/proc/sysrq-trigger", "/sys/firmware", "/sys/fs/bpf", "/sys/fs/pstore", "/sys/kernel/debug", "/sys/kernel/tracing",

@@ -193,7 +193,7 @@ func (t *talker) ask(ctx context.Context) (agent.Outcome, error) {
 	line, dir := t.shown()
 	topic := agent.Topic{Service: t.order.Service, Command: line, Dir: dir, Protected: h.Protected,
 		Outside: "on the machine, with the rights of its user"}
-	if t.box != nil {
+	if t.sandbox != nil {
 		topic.Outside = "in the sandbox of the service"
 	}
 	t.words = &words{path: t.order.Path(healer.WordsFile), redact: t.redact}
@@ -329,7 +329,7 @@ func (t *talker) changed(ctx context.Context, n int) (diff string, err error) {
 
 // keep keeps what a call has changed.
 func (t *talker) keep(n int, u *checkpoint.Undo, why string) error {
-	err := chat.KeepCall(t.order.Dir, t.project.Root(), t.boxID, t.chat.State().LastSaid, n, u, why)
+	err := chat.KeepCall(t.order.Dir, t.project.Root(), t.sandboxID, t.chat.State().LastSaid, n, u, why)
 	if err == nil {
 		t.kept = max(t.kept, n)
 	}

@@ -25,7 +25,7 @@ func (h *hands) Exec(ctx context.Context, line string) (out agent.Exec, err erro
 	env := w.bareEnviron()
 	maps.Copy(env, project.CommandEnv(w.project.Root()))
 	how := command{argv: c.Argv, dir: w.project.Root(), env: env, time: commandTime, bare: true}
-	inside := w.box != nil && c.Rules != nil
+	inside := w.sandbox != nil && c.Rules != nil
 	if inside {
 		if how, err = w.fromMachine(ctx, how, *c.Rules, line); err != nil {
 			return out, err
@@ -66,11 +66,11 @@ func (h *hands) Exec(ctx context.Context, line string) (out agent.Exec, err erro
 // confine it. The rules are the sandbox's, and say what there is of it, but not who the
 // command runs as: that is the user of the process there, as it was started.
 func (w *worker) fromMachine(ctx context.Context, c command, rules confine.Rules, line string) (command, error) {
-	id, err := w.box.ID(ctx)
+	id, err := w.sandbox.ID(ctx)
 	if err != nil {
 		return c, err
 	}
-	in, err := w.box.Info(ctx)
+	in, err := w.sandbox.Info(ctx)
 	if err != nil {
 		return c, err
 	}

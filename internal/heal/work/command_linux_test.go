@@ -32,11 +32,11 @@ const secret = "not-a-secret-canary-7f3a9c21"
 // its commands, as a user.
 type ground struct {
 	*testing.T
-	root string
-	view string // of this machine on what is where the project is; "": it is there
-	box  *tend.Sandbox
-	w    *worker
-	h    *hands
+	root    string
+	view    string // of this machine on what is where the project is; "": it is there
+	sandbox *tend.Sandbox
+	w       *worker
+	h       *hands
 }
 
 // enter makes a sandbox, and puts what is in base there, in /srv.
@@ -50,12 +50,12 @@ func (g *ground) enter(d *testdaemon.Daemon, c *tend.Client, base string, who us
 	if who.shared {
 		share, line = tend.SandboxShare{Source: share.Source, Target: "/srv/home"}, "true"
 	}
-	g.box = proctest.Value(c.CreateSandbox(g.Context(), tend.SandboxSpec{Name: "home", Isolation: tend.IsolationFull, Size: who.size, Shares: []tend.SandboxShare{share}}))(g.T)
-	res := proctest.Value(g.box.Processes().Run(g.Context(), tend.Command("sh", "-c", line)))(g.T)
+	g.sandbox = proctest.Value(c.CreateSandbox(g.Context(), tend.SandboxSpec{Name: "home", Isolation: tend.IsolationFull, Size: who.size, Shares: []tend.SandboxShare{share}}))(g.T)
+	res := proctest.Value(g.sandbox.Processes().Run(g.Context(), tend.Command("sh", "-c", line)))(g.T)
 	if res.Exit.Code != 0 {
 		g.Fatalf("cp: %v: %s", res.Exit, res.Stderr)
 	}
-	look := proctest.Value(g.box.Look(g.Context()))(g.T)
+	look := proctest.Value(g.sandbox.Look(g.Context()))(g.T)
 	proctest.Value(look.Start(g.Context(), process.Spec{Argv: []string{"sh", "-c", "sleep 1000; :", base}}))(g.T)
 	g.root = "/srv/home/app"
 	proctest.Eventually(g, "a program runs in the sandbox", func() bool { // the API has its pid inside
@@ -68,22 +68,22 @@ func (g *ground) enter(d *testdaemon.Daemon, c *tend.Client, base string, who us
 	})
 	o := g.w.order
 	o.StateDir, o.Rules.Sandbox, o.Rules.Cwd, o.Healer.Root = d.StateDir(), "home", g.root, g.root
-	o.SandboxID = proctest.Value(g.box.ID(g.Context()))(g.T)
+	o.SandboxID = proctest.Value(g.sandbox.ID(g.Context()))(g.T)
 	proctest.Must(g, g.w.findPlace(g.Context()))
 }
 
 // enterOpen makes a sandbox that is not isolated, with the project in its own directory.
 func (g *ground) enterOpen(d *testdaemon.Daemon, c *tend.Client, base string, who user) {
 	g.Helper()
-	g.box = proctest.Value(c.CreateSandbox(g.Context(), tend.SandboxSpec{Name: "home", Isolation: tend.IsolationNone, User: strconv.Itoa(who.uid)}))(g.T)
-	res := proctest.Value(g.box.Processes().Run(g.Context(), tend.Command("cp", "-a", filepath.Join(base, "home", "app"), ".")))(g.T)
+	g.sandbox = proctest.Value(c.CreateSandbox(g.Context(), tend.SandboxSpec{Name: "home", Isolation: tend.IsolationNone, User: strconv.Itoa(who.uid)}))(g.T)
+	res := proctest.Value(g.sandbox.Processes().Run(g.Context(), tend.Command("cp", "-a", filepath.Join(base, "home", "app"), ".")))(g.T)
 	if res.Exit.Code != 0 {
 		g.Fatalf("cp: %v: %s", res.Exit, res.Stderr)
 	}
-	g.root = proctest.Value(g.box.Info(g.Context()))(g.T).Dir + "/app"
+	g.root = proctest.Value(g.sandbox.Info(g.Context()))(g.T).Dir + "/app"
 	o := g.w.order
 	o.StateDir, o.Rules.Sandbox, o.Rules.Cwd, o.Healer.Root = d.StateDir(), "home", g.root, g.root
-	o.SandboxID = proctest.Value(g.box.ID(g.Context()))(g.T)
+	o.SandboxID = proctest.Value(g.sandbox.ID(g.Context()))(g.T)
 	proctest.Must(g, g.w.findPlace(g.Context()))
 }
 
@@ -206,8 +206,8 @@ func (g *ground) git(args ...string) string {
 func (g *ground) write(name, text string) {
 	g.Helper()
 	full := filepath.Join(g.root, filepath.FromSlash(name))
-	if g.box != nil {
-		proctest.Must(g, g.box.Files().WriteFile(g.Context(), full, []byte(text)))
+	if g.sandbox != nil {
+		proctest.Must(g, g.sandbox.Files().WriteFile(g.Context(), full, []byte(text)))
 		return
 	}
 	proctest.Must(g, os.MkdirAll(filepath.Dir(full), 0o755))

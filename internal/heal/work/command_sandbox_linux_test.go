@@ -29,7 +29,7 @@ func (g *ground) around() map[string]string {
 	all := map[string]string{}
 	for _, dir := range []string{"/srv", "/tmp", "/var/tmp", "/home", "/root", "/run", "/usr/local/bin", "/etc"} {
 		proctest.Must(g, filepath.WalkDir(g.at(dir), func(path string, d fs.DirEntry, err error) error {
-			// A test of internal/core/cell puts a directory into the machine's /etc, which is seen inside.
+			// A test of internal/core/contain puts a directory into the machine's /etc, which is seen inside.
 			if err != nil || path == g.at(g.root) || d.Name() == ".tend" || strings.HasPrefix(path, g.at("/etc/tend-test-")) {
 				return fs.SkipDir
 			}
@@ -45,7 +45,7 @@ func (g *ground) around() map[string]string {
 // living are the processes in the sandbox, and those of commands on the machine.
 func (g *ground) living() (all []string) {
 	g.Helper()
-	look := proctest.Value(g.box.Look(g.Context()))(g.T)
+	look := proctest.Value(g.sandbox.Look(g.Context()))(g.T)
 	for _, c := range []*tend.Client{look, g.w.client} {
 		for _, in := range proctest.Value(c.List(g.Context(), process.Filter{Live: true}))(g.T) {
 			all = append(all, string(in.ID))
@@ -116,7 +116,7 @@ func TestACommandInASandboxHasItsRights(t *testing.T) {
 	for name, who := range boxed {
 		t.Run(name, func(t *testing.T) {
 			g := newGroundOf(t, who)
-			status := proctest.Value(g.box.Processes().Run(t.Context(), tend.Command("grep", "-E", "^(Seccomp|CapBnd):", "/proc/self/status")))(t)
+			status := proctest.Value(g.sandbox.Processes().Run(t.Context(), tend.Command("grep", "-E", "^(Seccomp|CapBnd):", "/proc/self/status")))(t)
 			of := func(text, field string) string {
 				_, rest, _ := strings.Cut(text, field+":")
 				value, _, _ := strings.Cut(rest, "\n")
@@ -177,11 +177,11 @@ func (l *liar) Read(to []byte) (int, error) {
 // none, with the groups of that user there, for the whole of a repair.
 func TestTheMachineSaysWhomACommandInASandboxRunsAs(t *testing.T) {
 	g := newGroundOf(t, user{boxed: true})
-	res := proctest.Value(g.box.Processes().Run(t.Context(), tend.Command("sh", "-c", "echo me:x:1234:1235::/:/bin/sh >> /etc/passwd; echo ours:x:1236:me >> /etc/group; chown -R me /srv/home; umask 077; echo roots > "+g.root+"/roots")))(t)
+	res := proctest.Value(g.sandbox.Processes().Run(t.Context(), tend.Command("sh", "-c", "echo me:x:1234:1235::/:/bin/sh >> /etc/passwd; echo ours:x:1236:me >> /etc/group; chown -R me /srv/home; umask 077; echo roots > "+g.root+"/roots")))(t)
 	if res.Exit.Code != 0 {
 		t.Fatalf("%v: %s", res.Exit, res.Stderr)
 	}
-	proctest.Value(g.box.Update(t.Context(), tend.SandboxChange{User: "me"}))(t)
+	proctest.Value(g.sandbox.Update(t.Context(), tend.SandboxChange{User: "me"}))(t)
 	if out := g.exec("id -u"); out != "0\n" {
 		t.Errorf("in a repair that root began it runs as %s", out)
 	}
@@ -199,12 +199,12 @@ func TestTheMachineSaysWhomACommandInASandboxRunsAs(t *testing.T) {
 	}
 	// What is collected is given to that user, so it is nothing of another's, and all of its own.
 	out := g.exec("umask 077; echo x > own; echo y >> clean.js; chmod 600 clean.js")
-	if res := proctest.Value(g.box.Processes().Run(t.Context(), tend.Command("sh", "-c", "cd "+g.root+"; stat -c '%U %a' own; tail -n 1 clean.js")))(t); string(res.Stdout) != "me 600\ny\n" {
+	if res := proctest.Value(g.sandbox.Processes().Run(t.Context(), tend.Command("sh", "-c", "cd "+g.root+"; stat -c '%U %a' own; tail -n 1 clean.js")))(t); string(res.Stdout) != "me 600\ny\n" {
 		t.Errorf("what it has made for itself alone is %q, %s\n%s", res.Stdout, res.Stderr, out)
 	}
 	for _, move := range []string{"mv roots mine", "mkdir -p d && mv roots d/mine"} {
 		out := g.exec(move + " && echo moved; echo x > new-by-me")
-		res := proctest.Value(g.box.Processes().Run(t.Context(), tend.Command("sh", "-c", "cd "+g.root+"; ls roots; find . -name mine -o -name new-by-me")))(t)
+		res := proctest.Value(g.sandbox.Processes().Run(t.Context(), tend.Command("sh", "-c", "cd "+g.root+"; ls roots; find . -name mine -o -name new-by-me")))(t)
 		if string(res.Stdout) != "roots\n" || !strings.Contains(out, "moved") || !strings.Contains(out, "is another user's") {
 			t.Errorf("after %s there is %q\n%s", move, res.Stdout, out)
 		}
@@ -275,7 +275,7 @@ func TestTheProcessorsOfASandboxHoldForACommand(t *testing.T) {
 // has on the machine. What an earlier run of the service has left is one.
 func TestWhatTheDaemonRunsInASandboxIsNoOrphan(t *testing.T) {
 	g := newGroundOf(t, user{boxed: true})
-	look := proctest.Value(g.box.Look(t.Context()))(t)
+	look := proctest.Value(g.sandbox.Look(t.Context()))(t)
 	start := func(line string) process.Process {
 		t.Helper()
 		spec := process.Spec{Argv: []string{"sh", "-c", line}, Dir: g.root}

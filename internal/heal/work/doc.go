@@ -26,8 +26,8 @@
 //
 // [Chat] is the same for one turn of a chat, whose journal is that of package internal/heal/chat. Each
 // call that changes something is between a checkpoint and its removal, by which its diff is
-// known, and kept what the turn can be taken back by (turns/N.json). One that the guards refuse, and a person may allow, becomes a question; the process
-// ends then, and the answer starts another.
+// known, and kept what the turn can be taken back by (turns/N.json). One that the guards refuse, and a person may
+// allow, becomes a question; the process ends then, and the answer starts another.
 //
 // # Commands
 //

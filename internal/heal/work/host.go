@@ -296,7 +296,7 @@ func (w *worker) run(ctx context.Context, c command) (result, error) {
 		on = w.client
 	} else if w.remote() {
 		spec.User = w.order.Rules.User
-		if c.bare && w.box != nil { // as the process that works on the project, which began with it
+		if c.bare && w.sandbox != nil { // as the process that works on the project, which began with it
 			spec.User = w.inside
 		}
 	}
@@ -335,7 +335,7 @@ func (w *worker) discard(p process.Process) error {
 
 // killCommands ends what a worker that has died has left running.
 func (w *worker) killCommands(ctx context.Context) error {
-	if w.box != nil || w.gone { // what is confined in a sandbox was started on the machine
+	if w.sandbox != nil || w.gone { // what is confined in a sandbox was started on the machine
 		if err := w.killCommandsOf(ctx, w.client); err != nil {
 			return err
 		}

@@ -43,10 +43,10 @@ func (w *worker) findPlace(ctx context.Context) error {
 	if key == "" {
 		return nil
 	}
-	box, err := w.client.Sandbox(ctx, key)
+	sandbox, err := w.client.Sandbox(ctx, key)
 	var in tend.SandboxInfo
 	if err == nil {
-		in, err = box.Info(ctx)
+		in, err = sandbox.Info(ctx)
 	}
 	if errors.Is(err, process.ErrNotFound) || err == nil && w.isAnother(&in) {
 		w.gone = true
@@ -55,11 +55,11 @@ func (w *worker) findPlace(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if w.box, err = box.Passive(ctx); err != nil {
+	if w.sandbox, err = sandbox.Passive(ctx); err != nil {
 		return err
 	}
-	w.boxID = in.ID
-	w.there, err = w.box.Look(ctx)
+	w.sandboxID = in.ID
+	w.there, err = w.sandbox.Look(ctx)
 	return err
 }
 
@@ -79,10 +79,10 @@ func (w *worker) away(ctx context.Context) (string, error) {
 	if w.gone {
 		return fmt.Sprintf("its sandbox %s is not there any more", key), nil
 	}
-	if w.box == nil {
+	if w.sandbox == nil {
 		return "", nil
 	}
-	in, err := w.box.Info(ctx)
+	in, err := w.sandbox.Info(ctx)
 	switch {
 	case errors.Is(err, process.ErrNotFound):
 		w.gone = true
@@ -136,7 +136,7 @@ func (w *worker) lost() error {
 
 // where is a path of the project's place, for people.
 func (w *worker) where(path string) string {
-	if w.box == nil {
+	if w.sandbox == nil {
 		return path
 	}
 	return path + " in the sandbox " + w.order.Rules.Sandbox
@@ -150,8 +150,8 @@ func (w *worker) openProject(ctx context.Context) (project.Project, project.Open
 		ID: o.ID, Root: o.Healer.Root, Cwd: o.Rules.Cwd, Env: o.Rules.Env, Path: w.commandPath(),
 		Protected: o.Healer.Protected, Data: o.Healer.Data,
 	}
-	if w.box != nil {
-		in, err := w.box.Info(ctx)
+	if w.sandbox != nil {
+		in, err := w.sandbox.Info(ctx)
 		if err != nil {
 			return nil, project.Opened{}, inSandbox("nothing can be done", err)
 		}
@@ -169,7 +169,7 @@ func (w *worker) openProject(ctx context.Context) (project.Project, project.Open
 	if socket, ok := strings.CutPrefix(o.URL, "unix://"); ok {
 		c.Hide = append(c.Hide, socket)
 	}
-	if w.box != nil {
+	if w.sandbox != nil {
 		return w.dial(ctx, c, w.startInside)
 	}
 	other, err := isOther(o.Rules.User)
@@ -204,7 +204,7 @@ func (w *worker) dial(ctx context.Context, c project.Config, start func(context.
 	if err != nil {
 		return nil, opened, err
 	}
-	if w.box != nil {
+	if w.sandbox != nil {
 		r.Still = func() bool {
 			ctx, cancel := context.WithTimeout(ctx, soonTime)
 			defer cancel()
@@ -264,7 +264,7 @@ func (w *worker) managed(ctx context.Context) ([]int, error) {
 		return nil, err
 	}
 	var pids []int
-	if w.box == nil {
+	if w.sandbox == nil {
 		pids = append(pids, os.Getpid())
 	}
 	for _, in := range all {
@@ -283,7 +283,7 @@ func (w *worker) toolPath() string {
 func (w *worker) startInside(ctx context.Context) (project.Conn, error) {
 	user := w.order.Rules.User
 	if user == "" { // the sandbox's own may be another one later
-		in, err := w.box.Info(ctx)
+		in, err := w.sandbox.Info(ctx)
 		if err != nil {
 			return nil, inSandbox("nothing can be done", err)
 		}
@@ -296,13 +296,13 @@ func (w *worker) startInside(ctx context.Context) (project.Conn, error) {
 	}
 	defer f.Close()
 	at := w.toolPath()
-	if err := w.box.Files().As(user).WriteFile(ctx, path.Join(path.Dir(path.Dir(at)), ".gitignore"), []byte("*\n")); err != nil {
+	if err := w.sandbox.Files().As(user).WriteFile(ctx, path.Join(path.Dir(path.Dir(at)), ".gitignore"), []byte("*\n")); err != nil {
 		return nil, inSandbox("the project's directory cannot be written by the user of the service", err)
 	}
-	if err := w.box.Files().As(user).Remove(ctx, at); err != nil { // its owner may be another one
+	if err := w.sandbox.Files().As(user).Remove(ctx, at); err != nil { // its owner may be another one
 		return nil, inSandbox("the project's directory cannot be written by the user of the service", err)
 	}
-	if _, err := w.box.Files().As(user).Write(ctx, at, f); err != nil {
+	if _, err := w.sandbox.Files().As(user).Write(ctx, at, f); err != nil {
 		return nil, inSandbox("the project's directory cannot be written by the user of the service", err)
 	}
 	spec := process.Spec{
@@ -315,7 +315,7 @@ func (w *worker) startInside(ctx context.Context) (project.Conn, error) {
 	}
 	p, err := w.start(ctx, spec)
 	if err != nil {
-		_ = w.box.Files().As(user).Remove(ctx, at) // else it does so itself
+		_ = w.sandbox.Files().As(user).Remove(ctx, at) // else it does so itself
 		return nil, inSandbox("no program can be started", err)
 	}
 	w.ours = p.ID()
@@ -336,5 +336,5 @@ func (w *worker) dialInside(ctx context.Context, _, address string) (net.Conn, e
 	if err != nil {
 		return nil, err
 	}
-	return w.box.Dial(ctx, int(at.Port()))
+	return w.sandbox.Dial(ctx, int(at.Port()))
 }

@@ -78,7 +78,7 @@ func (t *talker) question(ctx context.Context, tool agent.Tool, call agent.Block
 	switch tool.Name {
 	case "exec":
 		where := "on this machine"
-		if t.box != nil {
+		if t.sandbox != nil {
 			where = "in the sandbox of the service"
 		}
 		q.Text = "run this command " + where + ", outside of its confinement: with the network, and all rights of the service"

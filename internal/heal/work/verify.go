@@ -167,7 +167,7 @@ func (w *worker) holds(ctx context.Context, first tend.Service, hold time.Durati
 	r := w.order.Rules
 	spec := process.Spec{Env: r.Env, Dir: r.Cwd, User: r.User}
 	target := &probe.Target{Process: p, Leader: first.PID, Manager: w.there, Spec: spec}
-	if w.box != nil {
+	if w.sandbox != nil {
 		target.Dial = w.dialInside
 	}
 	begun, good := time.Now(), 0

@@ -52,21 +52,21 @@ type worker struct {
 	// inbox is how many of its lines are in the journal.
 	inbox int
 	// plans are those that matched when the remedies were looked for.
-	plans   []playbook.Plan
-	project project.Project // nil: it cannot be opened
-	there   *tend.Client    // processes where the service runs
-	box     *tend.Sandbox   // that it runs in; nil: it runs on the machine
-	boxID   string          // of box
-	gone    bool            // its sandbox is
-	ours    process.ID      // of the process that works on the project in a sandbox
-	inside  string          // user of that process, as process.Spec has it; "": root
-	endTurn func()          // ends what is being done
-	erred   string          // the log before the attempt of a model
-	failed  string          // why there is no project
-	unasked string          // why there is no model
-	self    string          // path of this program
-	path    string          // PATH of this process
-	says    func(string)    // takes notes for people; nil: they are in the journal
+	plans     []playbook.Plan
+	project   project.Project // nil: it cannot be opened
+	there     *tend.Client    // processes where the service runs
+	sandbox   *tend.Sandbox   // that it runs in; nil: it runs on the machine
+	sandboxID string          // of sandbox
+	gone      bool            // its sandbox is
+	ours      process.ID      // of the process that works on the project in a sandbox
+	inside    string          // user of that process, as process.Spec has it; "": root
+	endTurn   func()          // ends what is being done
+	erred     string          // the log before the attempt of a model
+	failed    string          // why there is no project
+	unasked   string          // why there is no model
+	self      string          // path of this program
+	path      string          // PATH of this process
+	says      func(string)    // takes notes for people; nil: they are in the journal
 	// unbounded are the bounds of which was said that commands do not have them.
 	unbounded map[string]bool
 	lived     time.Duration // the longest life of the service that ended by its fault; see seeLives

@@ -20,8 +20,8 @@ func TestTheLogOfASandbox(t *testing.T) {
 	s := serve(t, nil)
 	run := func(line string, ends ...int64) (id, name string) {
 		id = s.call(201, "POST", "/v2/sandboxes", `{}`)["sandboxID"].(string)
-		box := proctest.Value(s.driver.Get(t.Context(), id))(t)
-		p := proctest.Value(box.Processes().Start(t.Context(), process.Spec{Argv: []string{"sh", "-c", line}, Stdin: process.StdinPipe}))(t)
+		sandbox := proctest.Value(s.driver.Get(t.Context(), id))(t)
+		p := proctest.Value(sandbox.Processes().Start(t.Context(), process.Spec{Argv: []string{"sh", "-c", line}, Stdin: process.StdinPipe}))(t)
 		proctest.Step(t, p, ends...)
 		proctest.Value(p.Wait(t.Context(), process.Until{EOF: true}))(t)
 		return id, string(p.ID())
@@ -85,8 +85,8 @@ func TestLogsThatNobodyTakesAreFew(t *testing.T) {
 	t.Parallel()
 	s := serve(t, nil)
 	id := s.call(201, "POST", "/v2/sandboxes", `{}`)["sandboxID"].(string)
-	box := proctest.Value(s.driver.Get(t.Context(), id))(t)
-	p := proctest.Value(box.Processes().Start(t.Context(), process.Spec{Argv: []string{"sh", "-c", "head -c 17000000 /dev/zero"}}))(t)
+	sandbox := proctest.Value(s.driver.Get(t.Context(), id))(t)
+	p := proctest.Value(sandbox.Processes().Start(t.Context(), process.Spec{Argv: []string{"sh", "-c", "head -c 17000000 /dev/zero"}}))(t)
 	proctest.Value(p.Wait(t.Context(), process.Until{EOF: true}))(t)
 	var answered atomic.Int32
 	began := make(chan net.Conn, 8)

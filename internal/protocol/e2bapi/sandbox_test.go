@@ -107,11 +107,11 @@ func TestWhatASandboxIsMadeWith(t *testing.T) {
 	t.Parallel()
 	s := serve(t, nil)
 	id := s.create(`{"templateID":"mastra-5e041282b68ff13a","envVars":{"A":"b"},"autoResume":{"enabled":true},"autoPause":true,"network":{"allowPublicTraffic":false}}`)
-	box, err := s.driver.Get(t.Context(), id)
+	sandbox, err := s.driver.Get(t.Context(), id)
 	if err != nil {
 		t.Fatal(err)
 	}
-	info, err := box.Info(t.Context())
+	info, err := sandbox.Info(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,11 +120,11 @@ func TestWhatASandboxIsMadeWith(t *testing.T) {
 	}
 	// MCP's gateway is started by the SDK.
 	other := s.create(`{"autoPause":true,"autoPauseMemory":false,"mcp":{"x":{}},"network":{"maskRequestHost":"own.example:${PORT}","httpsPorts":[8443,443,8443]}}`)
-	box, err = s.driver.Get(t.Context(), other)
+	sandbox, err = s.driver.Get(t.Context(), other)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if info, err = box.Info(t.Context()); err != nil || info.AtDeadline != driver.ActionPause || !info.FilesAlone || info.Notes[protocol.NoteMaskHost] != "own.example:${PORT}" || info.Notes[protocol.NoteHTTPSPorts] != "8443,443" {
+	if info, err = sandbox.Info(t.Context()); err != nil || info.AtDeadline != driver.ActionPause || !info.FilesAlone || info.Notes[protocol.NoteMaskHost] != "own.example:${PORT}" || info.Notes[protocol.NoteHTTPSPorts] != "8443,443" {
 		t.Errorf("it is %+v, %v", info, err)
 	}
 	told := s.call(200, "GET", "/sandboxes/"+other, "")["network"].(map[string]any)
@@ -157,22 +157,22 @@ func TestWhatASandboxIsMadeWith(t *testing.T) {
 func TestASandboxOfAnotherProtocolGetsNoEnd(t *testing.T) {
 	t.Parallel()
 	s := serve(t, nil)
-	box, err := s.driver.Create(t.Context(), driver.Spec{Isolation: driver.IsolationFull})
+	sandbox, err := s.driver.Create(t.Context(), driver.Spec{Isolation: driver.IsolationFull})
 	if err != nil {
 		t.Fatal(err)
 	}
-	info, err := box.Info(t.Context())
+	info, err := sandbox.Info(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	for state, want := range map[string]int{"running": 200, "stopped": 201} {
 		if state == "stopped" {
-			if err := box.Stop(t.Context()); err != nil {
+			if err := sandbox.Stop(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 		}
 		s.call(want, "POST", "/v2/sandboxes/"+string(info.ID)+"/connect", `{"timeout":1}`)
-		if now, err := box.Info(t.Context()); err != nil || now.State != driver.Ready || !now.Deadline.IsZero() {
+		if now, err := sandbox.Info(t.Context()); err != nil || now.State != driver.Ready || !now.Deadline.IsZero() {
 			t.Errorf("%s, and connected: %+v, %v", state, now, err)
 		}
 	}

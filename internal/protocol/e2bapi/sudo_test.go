@@ -102,8 +102,8 @@ func TestHelpersOfSudoTakeTurns(t *testing.T) {
 	if len(d.specs) != 20 || d.most != 1 || strings.Join(d.specs[0].Argv, " ") != "/usr/bin/sudo --tend-root "+name || d.specs[0].User != "root" {
 		t.Errorf("%d started, %d at a time: %+v", len(d.specs), d.most, d.specs[0])
 	}
-	box := proctest.Value(d.open.Get(t.Context(), string(id)))(t)
-	if all := proctest.Value(box.Processes().List(t.Context(), process.Filter{}))(t); len(all) > 0 {
+	sandbox := proctest.Value(d.open.Get(t.Context(), string(id)))(t)
+	if all := proctest.Value(sandbox.Processes().List(t.Context(), process.Filter{}))(t); len(all) > 0 {
 		t.Errorf("left are %+v", all)
 	}
 
@@ -112,7 +112,7 @@ func TestHelpersOfSudoTakeTurns(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	inside(f, ctx, id, name)
-	if all := proctest.Value(box.Processes().List(t.Context(), process.Filter{}))(t); len(all) > 0 {
+	if all := proctest.Value(sandbox.Processes().List(t.Context(), process.Filter{}))(t); len(all) > 0 {
 		t.Errorf("left are %+v", all)
 	}
 }

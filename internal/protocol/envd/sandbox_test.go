@@ -21,17 +21,17 @@ import (
 // lists and what it can feed.
 func TestEachSandboxIsApart(t *testing.T) {
 	t.Parallel()
-	var boxes []driver.Sandbox
+	var sandboxes []driver.Sandbox
 	s := serve(t, func(c *envd.Config) {
 		d := proctest.Value(host.Open(host.Config{Dir: filepath.Join(t.TempDir(), "boxes"), Manager: c.Sandboxes.Default.Processes()}))(t)
 		for _, where := range []string{"one", "two"} {
-			box := proctest.Value(d.Create(t.Context(), driver.Spec{Name: where, Env: map[string]string{"WHERE": where}}))(t)
-			boxes = append(boxes, box)
+			sandbox := proctest.Value(d.Create(t.Context(), driver.Spec{Name: where, Env: map[string]string{"WHERE": where}}))(t)
+			sandboxes = append(sandboxes, sandbox)
 		}
 		c.Sandboxes.Driver, c.Sandboxes.Domains, c.Guard.Domains = d, []string{"box.example"}, []string{"box.example"}
 	})
-	of := func(box driver.Sandbox) driver.Info {
-		info := proctest.Value(box.Info(t.Context()))(t)
+	of := func(sandbox driver.Sandbox) driver.Info {
+		info := proctest.Value(sandbox.Info(t.Context()))(t)
 		return info
 	}
 	unary := func(method, body string, headers ...string) (int, string) {
@@ -39,15 +39,15 @@ func TestEachSandboxIsApart(t *testing.T) {
 		return res.StatusCode, text
 	}
 	pids := map[driver.ID]int{}
-	for i, box := range boxes {
-		info := of(box)
+	for i, sandbox := range sandboxes {
+		info := of(sandbox)
 		by := []string{"Host: 49983-" + string(info.ID) + ".box.example", "E2b-Sandbox-Id: " + string(info.ID)}[i]
 		res, _ := s.do("POST", "/process.Process/Start", string(envelope([]byte(`{"process":{"cmd":"sh","args":["-c","test $WHERE = `+info.Name+` && test $PWD = `+info.Dir+` && exit 7"]}}`))),
 			by, "Content-Type: application/connect+json")
-		p := proctest.Value(box.Processes().Start(t.Context(), process.Spec{Shell: "cat", Stdin: process.StdinPipe}))(t)
+		p := proctest.Value(sandbox.Processes().Start(t.Context(), process.Spec{Shell: "cat", Stdin: process.StdinPipe}))(t)
 		in := proctest.Info(t, p)
 		pids[info.ID] = in.PID
-		all, err := box.Processes().List(t.Context(), process.Filter{})
+		all, err := sandbox.Processes().List(t.Context(), process.Filter{})
 		if err != nil || res.StatusCode != 200 || len(all) != 2 || all[0].Exit == nil || all[0].Exit.Code != 7 {
 			t.Errorf("%s, by %s: %s; its processes are %+v, %v", info.Name, by, res.Status, all, err)
 		}
@@ -55,10 +55,10 @@ func TestEachSandboxIsApart(t *testing.T) {
 			t.Errorf("%s lists %d %s", info.Name, code, text)
 		}
 	}
-	if code, text := unary("List", "{}", "E2b-Sandbox-Id: debug_sandbox_id"); code != 200 || strings.Count(text, `"pid"`) != len(boxes) {
+	if code, text := unary("List", "{}", "E2b-Sandbox-Id: debug_sandbox_id"); code != 200 || strings.Count(text, `"pid"`) != len(sandboxes) {
 		t.Errorf("the machine lists %d %s", code, text)
 	}
-	one, two := of(boxes[0]).ID, of(boxes[1]).ID
+	one, two := of(sandboxes[0]).ID, of(sandboxes[1]).ID
 	feed := fmt.Sprintf(`{"process":{"pid":%d},"input":{"stdin":"aGk="}}`, pids[one])
 	for id, want := range map[driver.ID]int{one: 200, two: 404} {
 		for range 2 { // it may be remembered
@@ -104,7 +104,7 @@ func TestEachSandboxIsApart(t *testing.T) {
 		running <- fmt.Sprintf("%s %v", text, err)
 	}()
 	proctest.Eventually(t, "it runs", func() bool { _, text := unary("List", "{}", host); return strings.Contains(text, "sleep") })
-	proctest.Must(t, boxes[1].Destroy(t.Context()))
+	proctest.Must(t, sandboxes[1].Destroy(t.Context()))
 	if text := <-running; !strings.Contains(text, `"start"`) || !strings.HasSuffix(text, io.ErrUnexpectedEOF.Error()) || strings.Contains(text, `"end"`) {
 		t.Errorf("what ran when the sandbox was ended was told %q", text)
 	}

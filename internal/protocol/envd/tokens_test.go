@@ -22,7 +22,7 @@ type tokens struct {
 	*server
 	secret                       *protocol.Secret
 	one, two, open, asleep, gone string
-	oneBox, asleepBox            driver.Sandbox
+	oneSandbox, asleepSandbox    driver.Sandbox
 }
 
 func serveTokens(t *testing.T, token protocol.Token) *tokens {
@@ -32,18 +32,18 @@ func serveTokens(t *testing.T, token protocol.Token) *tokens {
 		d := proctest.Value(host.Open(host.Config{Dir: filepath.Join(t.TempDir(), "boxes"), Manager: c.Sandboxes.Default.Processes()}))(t)
 		c.Sandboxes.Driver, c.Secret, c.Token = d, s.secret, token
 		make := func(spec driver.Spec) (driver.Sandbox, string) {
-			box := proctest.Value(d.Create(t.Context(), spec))(t)
-			info := proctest.Value(box.Info(t.Context()))(t)
-			return box, string(info.ID)
+			sandbox := proctest.Value(d.Create(t.Context(), spec))(t)
+			info := proctest.Value(sandbox.Info(t.Context()))(t)
+			return sandbox, string(info.ID)
 		}
 		secure := map[string]string{protocol.NoteSecure: "yes"}
-		s.oneBox, s.one = make(driver.Spec{Notes: secure})
+		s.oneSandbox, s.one = make(driver.Spec{Notes: secure})
 		_, s.two = make(driver.Spec{Notes: secure})
 		_, s.open = make(driver.Spec{})
-		s.asleepBox, s.asleep = make(driver.Spec{Notes: secure, Wake: true})
+		s.asleepSandbox, s.asleep = make(driver.Spec{Notes: secure, Wake: true})
 		gone, id := make(driver.Spec{Notes: secure})
 		s.gone = id
-		for _, err := range []error{s.asleepBox.Stop(t.Context()), gone.Destroy(t.Context())} {
+		for _, err := range []error{s.asleepSandbox.Stop(t.Context()), gone.Destroy(t.Context())} {
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -106,7 +106,7 @@ func TestOnlyTheAllowedWakeASandbox(t *testing.T) {
 	t.Parallel()
 	s := serveTokens(t, "")
 	state := func() driver.State {
-		info := proctest.Value(s.asleepBox.Info(t.Context()))(t)
+		info := proctest.Value(s.asleepSandbox.Info(t.Context()))(t)
 		return info.State
 	}
 	id := "E2b-Sandbox-Id: " + s.asleep
@@ -127,7 +127,7 @@ func TestATokenFindsItsSandbox(t *testing.T) {
 	t.Parallel()
 	for _, token := range []protocol.Token{"", "tsb_the server's"} {
 		s := serveTokens(t, token)
-		fs := proctest.Value(s.oneBox.Files("", ""))(t)
+		fs := proctest.Value(s.oneSandbox.Files("", ""))(t)
 		proctest.Value(fs.Write("f", strings.NewReader("of one"), nil))(t)
 		for _, tt := range []struct {
 			name, shown string
@@ -160,7 +160,7 @@ func TestSignedURLsFindTheirSandbox(t *testing.T) {
 	t.Parallel()
 	for _, token := range []protocol.Token{"", "the server's"} {
 		s := serveTokens(t, token)
-		fs := proctest.Value(s.oneBox.Files("", ""))(t)
+		fs := proctest.Value(s.oneSandbox.Files("", ""))(t)
 		proctest.Value(fs.Write("f", strings.NewReader("of one"), nil))(t)
 		past, future := time.Now().Unix()-1, time.Now().Unix()+3600
 		link := func(path, op, token string, expires *int64) string {

@@ -110,8 +110,8 @@ func (f *Face) Close() error {
 
 // Own returns the handler of a port of a sandbox, or nil if it is a program's: as ports.Config has it.
 func (f *Face) Own(t *route.Target) http.Handler {
-	box := interpreter.Box{ID: string(t.ID), Access: t.Access}
-	if t.Port != Port || !f.service.Serves(box) {
+	sandbox := interpreter.Sandbox{ID: string(t.ID), Access: t.Access}
+	if t.Port != Port || !f.service.Serves(sandbox) {
 		return nil
 	}
 	mux := http.NewServeMux()
@@ -125,7 +125,7 @@ func (f *Face) Own(t *route.Target) http.Handler {
 		"POST /contexts/{id}/restart": (*request).restart,
 	} {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
-			req := &request{f, box, w, r, t.ID, t.Info.Notes[protocol.NoteSecure] != ""}
+			req := &request{f, sandbox, w, r, t.ID, t.Info.Notes[protocol.NoteSecure] != ""}
 			if err := h(req); err != nil {
 				req.refuse(err)
 			}
@@ -137,10 +137,10 @@ func (f *Face) Own(t *route.Target) http.Handler {
 // request is one request for a sandbox.
 type request struct {
 	*Face
-	box interpreter.Box
-	w   http.ResponseWriter
-	r   *http.Request
-	id  driver.ID
+	sandbox interpreter.Sandbox
+	w       http.ResponseWriter
+	r       *http.Request
+	id      driver.ID
 	// secure: the sandbox needs its token, whether or not the server needs one.
 	secure bool
 }
@@ -181,7 +181,7 @@ func (q *request) refuse(err error) {
 		code = http.StatusServiceUnavailable
 		q.w.Header().Set("Retry-After", "1")
 	} else {
-		q.log.Warn("request failed", "face", "interpreter", "id", q.box.ID, "err", err)
+		q.log.Warn("request failed", "face", "interpreter", "id", q.sandbox.ID, "err", err)
 	}
 	protocol.Inert(q.w.Header())
 	q.w.Header().Set("Content-Type", "text/plain; charset=utf-8")
@@ -230,7 +230,7 @@ func (q *request) health() error {
 }
 
 func (q *request) contexts() error {
-	all, err := q.service.Contexts(q.r.Context(), q.box)
+	all, err := q.service.Contexts(q.r.Context(), q.sandbox)
 	if err != nil {
 		return err
 	}
@@ -251,7 +251,7 @@ func (q *request) create() error {
 	if body.Dir != "" && (body.Dir[0] != '/' || strings.ContainsRune(body.Dir, 0)) {
 		return &refusal{http.StatusInternalServerError, fmt.Sprintf("Failed to set working directory: %.200q is not absolute", body.Dir)}
 	}
-	c, err := q.service.Create(context.WithoutCancel(q.r.Context()), q.box, body.Language, body.Dir)
+	c, err := q.service.Create(context.WithoutCancel(q.r.Context()), q.sandbox, body.Language, body.Dir)
 	if err != nil {
 		return err
 	}
@@ -260,7 +260,7 @@ func (q *request) create() error {
 }
 
 func (q *request) remove() error {
-	if err := q.service.Remove(context.WithoutCancel(q.r.Context()), q.box, q.r.PathValue("id")); err != nil {
+	if err := q.service.Remove(context.WithoutCancel(q.r.Context()), q.sandbox, q.r.PathValue("id")); err != nil {
 		return err
 	}
 	q.answer(http.StatusOK, nil)
@@ -268,7 +268,7 @@ func (q *request) remove() error {
 }
 
 func (q *request) restart() error {
-	if err := q.service.Restart(context.WithoutCancel(q.r.Context()), q.box, q.r.PathValue("id")); err != nil {
+	if err := q.service.Restart(context.WithoutCancel(q.r.Context()), q.sandbox, q.r.PathValue("id")); err != nil {
 		return err
 	}
 	q.answer(http.StatusOK, nil)
@@ -280,7 +280,7 @@ func (q *request) permit() error {
 	if route.Inside(q.r.Context()) != "" { // who runs there may run what it likes
 		return nil
 	}
-	tokens := q.secret.Accepted(q.token(), q.box.ID, q.secure)
+	tokens := q.secret.Accepted(q.token(), q.sandbox.ID, q.secure)
 	if len(tokens) > 0 && !protocol.MatchesAny(tokens, protocol.AccessToken(q.r)) {
 		return &refusal{http.StatusUnauthorized, "this sandbox needs its access token in the header X-Access-Token"}
 	}
@@ -311,7 +311,7 @@ func (q *request) execute() error {
 	if err := driver.CheckEnv("env_vars", body.Env); err != nil {
 		return &unfit{err.Error()}
 	}
-	e, err := q.service.Run(q.r.Context(), q.box,
+	e, err := q.service.Run(q.r.Context(), q.sandbox,
 		interpreter.Cell{Code: *body.Code, Context: body.Context, Language: body.Language, Env: body.Env})
 	done()
 	if err != nil {
@@ -319,7 +319,7 @@ func (q *request) execute() error {
 	}
 	if !q.send(e, 0) {
 		if err := e.Cancel(context.WithoutCancel(q.r.Context())); err != nil {
-			q.log.Warn("a cell whose client has left is not interrupted", "face", "interpreter", "id", q.box.ID, "err", err)
+			q.log.Warn("a cell whose client has left is not interrupted", "face", "interpreter", "id", q.sandbox.ID, "err", err)
 		}
 	}
 	return nil
@@ -334,7 +334,7 @@ func (q *request) follow() error {
 		return &refusal{http.StatusBadRequest,
 			fmt.Sprintf("from is %.40q; the number of events that are known is needed", q.r.URL.Query().Get("from"))}
 	}
-	e, err := q.service.Follow(q.r.Context(), q.box, q.r.PathValue("id"))
+	e, err := q.service.Follow(q.r.Context(), q.sandbox, q.r.PathValue("id"))
 	if err != nil {
 		return err
 	}
@@ -372,7 +372,7 @@ func (q *request) send(e *interpreter.Execution, skip int64) bool {
 			event = []byte(`{"type": "keepalive"}`)
 		case err != nil:
 			if !errors.Is(err, driver.ErrNotFound) { // the sandbox has ended
-				q.log.Warn("an answer is cut off", "face", "interpreter", "id", q.box.ID, "err", err)
+				q.log.Warn("an answer is cut off", "face", "interpreter", "id", q.sandbox.ID, "err", err)
 			}
 			panic(http.ErrAbortHandler)
 		case skip > 0:

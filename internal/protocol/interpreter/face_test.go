@@ -28,14 +28,14 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// serve serves the face of a box whose kernels are of this machine's bash.
+// serve serves the face of a sandbox whose kernels are of this machine's bash.
 func serve(t *testing.T, change func(*interpreter.Config)) *httptest.Server {
 	t.Helper()
 	_, hs, _ := serveAgain(t, change)
 	return hs
 }
 
-// serveAgain is serve; again serves another face of the same box.
+// serveAgain is serve; again serves another face of the same sandbox.
 func serveAgain(t *testing.T, change ...func(*interpreter.Config)) (f *interpreter.Face, hs *httptest.Server, again func() *httptest.Server) {
 	t.Helper()
 	dir := t.TempDir()

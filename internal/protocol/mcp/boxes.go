@@ -38,7 +38,7 @@ func (f *Face) sandbox(ctx context.Context, _ *sdk.CallToolRequest, c *call, a s
 		}
 		var b strings.Builder
 		for i := range all {
-			b.WriteString(boxLine(&all[i]))
+			b.WriteString(sandboxLine(&all[i]))
 		}
 		if len(all) == 0 {
 			b.WriteString("(none)\n")
@@ -47,13 +47,13 @@ func (f *Face) sandbox(ctx context.Context, _ *sdk.CallToolRequest, c *call, a s
 	case "create":
 		mine := c.name("sandbox", 26)
 		if c.again {
-			if s, info, err := f.box(ctx, a.Name); err == nil && info.Notes[noteCall] == mine {
+			if s, info, err := f.sandboxOf(ctx, a.Name); err == nil && info.Notes[noteCall] == mine {
 				return made(ctx, s)
 			}
 		}
 		if a.Name == "" { // so that it is found when the call is made again
 			a.Name = "mcp-" + c.name("name", 8)
-			if s, info, err := f.box(ctx, a.Name); err == nil && info.Notes[noteCall] == mine {
+			if s, info, err := f.sandboxOf(ctx, a.Name); err == nil && info.Notes[noteCall] == mine {
 				return made(ctx, s)
 			}
 		}
@@ -75,7 +75,7 @@ func (f *Face) sandbox(ctx context.Context, _ *sdk.CallToolRequest, c *call, a s
 		return nil, &process.InvalidError{Field: "action", Reason: fmt.Sprintf("is %.40q; list, create, start, stop or destroy are allowed",
 			a.Action)}
 	}
-	s, info, err := f.box(ctx, a.Name)
+	s, info, err := f.sandboxOf(ctx, a.Name)
 	if err != nil {
 		if a.Action == "destroy" && c.again {
 			return text("%s is destroyed.\n", a.Name), nil
@@ -102,11 +102,11 @@ func made(ctx context.Context, s driver.Sandbox) (*answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &answer{"created " + boxLine(&info) + "Give sandbox: " + info.Name + " to the other tools to work in it.\n",
+	return &answer{"created " + sandboxLine(&info) + "Give sandbox: " + info.Name + " to the other tools to work in it.\n",
 		map[string]any{"id": info.ID, "name": info.Name}, nil}, nil
 }
 
-func boxLine(i *driver.Info) string {
+func sandboxLine(i *driver.Info) string {
 	from := ""
 	if i.Template != "" {
 		from = ", from " + i.Template

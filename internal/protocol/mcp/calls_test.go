@@ -143,17 +143,17 @@ func TestARunInASandboxIsCancelledAfterTheServersDeath(t *testing.T) {
 		ask(t, s, "sandbox", args{"action": "create", "name": name})
 	}
 	session := []string{"Mcp-Session-Id", "s1", "Mcp-Protocol-Version", "2025-11-25"}
-	for id, box := range map[int]string{7: "two", 8: "one"} {
-		_, text, _ := w.post(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"run","arguments":{"command":"sleep 1000","sandbox":%q,"timeout_s":0.05}}}`, id, box), session...)
+	for id, sandbox := range map[int]string{7: "two", 8: "one"} {
+		_, text, _ := w.post(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"run","arguments":{"command":"sleep 1000","sandbox":%q,"timeout_s":0.05}}}`, id, sandbox), session...)
 		wants(t, text, "it runs on")
 	}
 	w.serve() // the next server, which knows nothing of the calls
 	w.post(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7}}`, session...)
-	in := func(box string) process.Process {
-		m := proctest.Value(w.d.Get(t.Context(), box))(t).Processes()
+	in := func(sandbox string) process.Process {
+		m := proctest.Value(w.d.Get(t.Context(), sandbox))(t).Processes()
 		all := proctest.Value(m.List(t.Context(), process.Filter{}))(t)
 		if len(all) != 1 {
-			t.Fatalf("%d processes in %s", len(all), box)
+			t.Fatalf("%d processes in %s", len(all), sandbox)
 		}
 		return proctest.Find(t, m, all[0].ID)
 	}
@@ -284,8 +284,8 @@ func TestACallIsMadeOnce(t *testing.T) {
 	proctest.Must(t, os.WriteFile(w.dir+"/log", []byte("one\n"), 0o600))
 	_, first, _ = w.post(call("edit_file", `{"path":"`+w.dir+`/log","old":"one","new":"one two"}`), append(old, "Idempotency-Key", "k2", "Tend-Again", "1")...)
 	wants(t, first, "replaced 1 times")
-	box := call("sandbox", `{"action":"create"}`)
-	_, first, _ = w.post(box, old...)
+	sandbox := call("sandbox", `{"action":"create"}`)
+	_, first, _ = w.post(sandbox, old...)
 	_, again, _ = w.send("GET", "", append(old, "Last-Event-Id", eventID(t, first))...)
 	wants(t, again, "created mcp-")
 	if all := proctest.Value(w.d.List(t.Context()))(t); len(all) != 1 {
@@ -387,8 +387,8 @@ func TestAClientOfASandboxReachesNothingElse(t *testing.T) {
 		if _, err := s.ReadResource(t.Context(), &sdk.ReadResourceParams{URI: fmt.Sprintf("tend://process/%s/stdout", outside["id"])}); err == nil {
 			t.Errorf("%s: reads a log outside", name)
 		}
-		for _, box := range []string{"other", other["id"].(string)} {
-			if text, failed, _ := try(t, s, "run", args{"command": "true", "sandbox": box}); !failed || strings.Contains(text, "exited") {
+		for _, sandbox := range []string{"other", other["id"].(string)} {
+			if text, failed, _ := try(t, s, "run", args{"command": "true", "sandbox": sandbox}); !failed || strings.Contains(text, "exited") {
 				t.Errorf("%s: runs in another sandbox: %s", name, text)
 			}
 		}

@@ -43,13 +43,13 @@ func (f *Face) runCode(ctx context.Context, _ *sdk.CallToolRequest, c *call, a c
 	if len(a.Code) > maxCode {
 		return nil, &process.InvalidError{Field: "code", Reason: fmt.Sprintf("has %d bytes; the limit is %d", len(a.Code), maxCode)}
 	}
-	box := interpreter.Box{ID: string(at.sandbox), Access: at.access}
-	if at.sandbox == "" || !f.cfg.Code.Serves(box) {
+	sandbox := interpreter.Sandbox{ID: string(at.sandbox), Access: at.access}
+	if at.sandbox == "" || !f.cfg.Code.Serves(sandbox) {
 		return nil, errors.New("there is no code interpreter in this place; the tool sandbox creates one from the template " + interpreter.Template)
 	}
 	wait := (&until{TimeoutS: a.TimeoutS}).patience(&n)
 	tokens := allowance(&n, a.Tokens)
-	e, err := f.cfg.Code.Run(ctx, box, interpreter.Cell{ID: c.name("cell", 26), Again: c.again, Code: a.Code, Language: a.Language})
+	e, err := f.cfg.Code.Run(ctx, sandbox, interpreter.Cell{ID: c.name("cell", 26), Again: c.again, Code: a.Code, Language: a.Language})
 	if err != nil {
 		return nil, err
 	}

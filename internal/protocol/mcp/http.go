@@ -234,12 +234,12 @@ func (f *Face) cancelled(r *http.Request, p *place, m *message) {
 		return
 	}
 	// It may have been started with the argument sandbox.
-	boxes, err := f.cfg.Driver.List(r.Context())
+	sandboxes, err := f.cfg.Driver.List(r.Context())
 	if err != nil {
 		return
 	}
-	for i := range boxes {
-		s, err := f.cfg.Driver.Get(r.Context(), string(boxes[i].ID))
+	for i := range sandboxes {
+		s, err := f.cfg.Driver.Get(r.Context(), string(sandboxes[i].ID))
 		if err == nil && killLabelled(r.Context(), s.Processes(), l) {
 			return
 		}

@@ -28,15 +28,15 @@ func (f *Face) placeOf(ctx context.Context, c *call, sandbox string) (*place, er
 		return nil, &process.InvalidError{Field: "sandbox",
 			Reason: "is not for you to choose: this client works in one sandbox alone; leave it out"}
 	}
-	s, info, err := f.box(ctx, sandbox)
+	s, info, err := f.sandboxOf(ctx, sandbox)
 	if err != nil {
 		return nil, err
 	}
 	return &place{access: s, sandbox: info.ID}, nil
 }
 
-// box finds a sandbox.
-func (f *Face) box(ctx context.Context, key string) (driver.Sandbox, driver.Info, error) {
+// sandbox finds a sandbox.
+func (f *Face) sandboxOf(ctx context.Context, key string) (driver.Sandbox, driver.Info, error) {
 	if key == "" || len(key) > driver.MaxName {
 		return nil, driver.Info{}, &process.InvalidError{Field: "sandbox",
 			Reason: fmt.Sprintf("has %d bytes; a name or an id of 1 to %d is needed", len(key), driver.MaxName)}

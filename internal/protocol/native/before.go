@@ -43,11 +43,11 @@ func (s *fileService) FileBefore(ctx context.Context,
 	}
 	var names []string
 	if keys := req.Header().Values(tendpb.SandboxHeader); len(keys) > 0 {
-		box, err := find(ctx, s.driver, keys[0])
+		sandbox, err := find(ctx, s.driver, keys[0])
 		if err != nil {
 			return nil, fileError(err)
 		}
-		info, err := box.Info(ctx)
+		info, err := sandbox.Info(ctx)
 		if err != nil {
 			return nil, fileError(err)
 		}

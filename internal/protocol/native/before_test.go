@@ -31,7 +31,7 @@ func TestWhatAFileWasIsForThoseWhoReadIt(t *testing.T) {
 	d := proctest.Value(host.Open(host.Config{Dir: filepath.Join(t.TempDir(), "boxes"), Manager: m}))(t)
 	k := keeps{make(chan []string, 10)}
 	_, url := serve(t, native.Config{Manager: m, Driver: d, Kept: k})
-	box := create(t, tendv1connect.NewSandboxServiceClient(http.DefaultClient, url), &tendv1.SandboxSpec{Name: "one"})
+	sandbox := create(t, tendv1connect.NewSandboxServiceClient(http.DefaultClient, url), &tendv1.SandboxSpec{Name: "one"})
 	f := tendv1connect.NewFileServiceClient(http.DefaultClient, url)
 	w := f.WriteFile(t.Context())
 	w.RequestHeader().Set("Tend-Sandbox", "one")
@@ -41,7 +41,7 @@ func TestWhatAFileWasIsForThoseWhoReadIt(t *testing.T) {
 	if string(got.GetContent()) != "before" || !got.GetExisted() {
 		t.Errorf("it is %v", got)
 	}
-	if asked := <-k.asked; !slices.Equal(asked, []string{box.GetId(), "one", box.GetDir() + "/x"}) {
+	if asked := <-k.asked; !slices.Equal(asked, []string{sandbox.GetId(), "one", sandbox.GetDir() + "/x"}) {
 		t.Errorf("it is asked for %q", asked)
 	}
 	for name, one := range map[string]struct {

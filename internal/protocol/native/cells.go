@@ -26,38 +26,38 @@ type cells struct {
 	stopping  <-chan struct{} // closed when the server is about to end
 }
 
-// box is the sandbox that a call is for.
-func (c *cells) box(ctx context.Context) (box interpreter.Box, err error) {
+// sandbox is the sandbox that a call is for.
+func (c *cells) sandbox(ctx context.Context) (sandbox interpreter.Sandbox, err error) {
 	if c.code == nil {
-		return box, unsupported("cells of code")
+		return sandbox, unsupported("cells of code")
 	}
 	call, ok := connect.CallInfoForHandlerContext(ctx)
 	if !ok {
-		return box, errors.New("a call without its headers")
+		return sandbox, errors.New("a call without its headers")
 	}
 	keys := call.RequestHeader().Values(tendpb.SandboxHeader)
 	if len(keys) != 1 {
-		return box, &process.InvalidError{Field: tendpb.SandboxHeader, Reason: fmt.Sprintf("comes %d times; name one sandbox", len(keys))}
+		return sandbox, &process.InvalidError{Field: tendpb.SandboxHeader, Reason: fmt.Sprintf("comes %d times; name one sandbox", len(keys))}
 	}
 	s, err := find(ctx, c.driver, keys[0])
 	if err != nil {
-		return box, err
+		return sandbox, err
 	}
 	info, err := s.Info(ctx)
 	if err != nil {
-		return box, err
+		return sandbox, err
 	}
 	switch info.State {
 	case driver.Stopped:
-		return box, driver.ErrStopped
+		return sandbox, driver.ErrStopped
 	case driver.Paused:
-		return box, driver.ErrPaused
+		return sandbox, driver.ErrPaused
 	}
-	box = interpreter.Box{ID: string(info.ID), Access: s}
-	if !c.code.Serves(box) {
-		return box, errtext.New("this sandbox has no kernels; create one from the template "+interpreter.Template, process.ErrUnsupported)
+	sandbox = interpreter.Sandbox{ID: string(info.ID), Access: s}
+	if !c.code.Serves(sandbox) {
+		return sandbox, errtext.New("this sandbox has no kernels; create one from the template "+interpreter.Template, process.ErrUnsupported)
 	}
-	return box, nil
+	return sandbox, nil
 }
 
 // cellError is wireError for the errors of package interpreter, too.
@@ -93,11 +93,11 @@ func codeContext(c interpreter.Context) *tendv1.CodeContext {
 
 func (c *cells) ListContexts(ctx context.Context,
 	_ *connect.Request[tendv1.ListCodeContextsRequest]) (*connect.Response[tendv1.ListCodeContextsResponse], error) {
-	box, err := c.box(ctx)
+	sandbox, err := c.sandbox(ctx)
 	if err != nil {
 		return nil, cellError(err)
 	}
-	all, err := c.code.Contexts(ctx, box)
+	all, err := c.code.Contexts(ctx, sandbox)
 	out := &tendv1.ListCodeContextsResponse{}
 	for _, one := range all {
 		out.Contexts = append(out.Contexts, codeContext(one))
@@ -107,7 +107,7 @@ func (c *cells) ListContexts(ctx context.Context,
 
 func (c *cells) CreateContext(ctx context.Context,
 	req *connect.Request[tendv1.CreateCodeContextRequest]) (*connect.Response[tendv1.CreateCodeContextResponse], error) {
-	box, err := c.box(ctx)
+	sandbox, err := c.sandbox(ctx)
 	if err != nil {
 		return nil, cellError(err)
 	}
@@ -115,33 +115,33 @@ func (c *cells) CreateContext(ctx context.Context,
 	if dir != "" && (dir[0] != '/' || strings.ContainsRune(dir, 0)) {
 		return nil, cellError(&process.InvalidError{Field: "dir", Reason: fmt.Sprintf("is %.200q; an absolute path is needed", dir)})
 	}
-	made, err := c.code.Create(context.WithoutCancel(ctx), box, req.Msg.GetLanguage(), dir)
+	made, err := c.code.Create(context.WithoutCancel(ctx), sandbox, req.Msg.GetLanguage(), dir)
 	return cellAnswer(&tendv1.CreateCodeContextResponse{Context: codeContext(made)}, err)
 }
 
 func (c *cells) RestartContext(ctx context.Context,
 	req *connect.Request[tendv1.RestartCodeContextRequest]) (*connect.Response[tendv1.RestartCodeContextResponse], error) {
-	box, err := c.box(ctx)
+	sandbox, err := c.sandbox(ctx)
 	if err == nil {
-		err = c.code.Restart(context.WithoutCancel(ctx), box, req.Msg.GetContext())
+		err = c.code.Restart(context.WithoutCancel(ctx), sandbox, req.Msg.GetContext())
 	}
 	return cellAnswer(&tendv1.RestartCodeContextResponse{}, err)
 }
 
 func (c *cells) RemoveContext(ctx context.Context,
 	req *connect.Request[tendv1.RemoveCodeContextRequest]) (*connect.Response[tendv1.RemoveCodeContextResponse], error) {
-	box, err := c.box(ctx)
+	sandbox, err := c.sandbox(ctx)
 	if err == nil {
-		err = c.code.Remove(context.WithoutCancel(ctx), box, req.Msg.GetContext())
+		err = c.code.Remove(context.WithoutCancel(ctx), sandbox, req.Msg.GetContext())
 	}
 	return cellAnswer(&tendv1.RemoveCodeContextResponse{}, err)
 }
 
 func (c *cells) CancelCell(ctx context.Context,
 	req *connect.Request[tendv1.CancelCellRequest]) (*connect.Response[tendv1.CancelCellResponse], error) {
-	box, err := c.box(ctx)
+	sandbox, err := c.sandbox(ctx)
 	if err == nil {
-		err = c.code.Cancel(ctx, box, req.Msg.GetExecution())
+		err = c.code.Cancel(ctx, sandbox, req.Msg.GetExecution())
 	}
 	return cellAnswer(&tendv1.CancelCellResponse{}, err)
 }
@@ -166,14 +166,14 @@ func checkCell(m *tendv1.RunCellRequest) error {
 func (c *cells) RunCell(ctx context.Context, req *connect.Request[tendv1.RunCellRequest],
 	stream *connect.ServerStream[tendv1.RunCellResponse]) error {
 	m := req.Msg
-	box, err := c.box(ctx)
+	sandbox, err := c.sandbox(ctx)
 	if err == nil {
 		err = checkCell(m)
 	}
 	if err != nil {
 		return cellError(err)
 	}
-	e, err := c.code.Run(ctx, box, interpreter.Cell{Code: m.GetCode(), ID: m.GetCell(), Again: m.GetAgain(),
+	e, err := c.code.Run(ctx, sandbox, interpreter.Cell{Code: m.GetCode(), ID: m.GetCell(), Again: m.GetAgain(),
 		Context: m.GetContext(), Language: m.GetLanguage(), Env: m.GetEnv()})
 	if err != nil {
 		return cellError(err)
@@ -197,11 +197,11 @@ func (c *cells) RunCell(ctx context.Context, req *connect.Request[tendv1.RunCell
 
 func (c *cells) FollowContext(ctx context.Context, req *connect.Request[tendv1.FollowCodeContextRequest],
 	stream *connect.ServerStream[tendv1.FollowCodeContextResponse]) error {
-	box, err := c.box(ctx)
+	sandbox, err := c.sandbox(ctx)
 	if err != nil {
 		return cellError(err)
 	}
-	e, err := c.code.Watch(ctx, box, req.Msg.GetContext())
+	e, err := c.code.Watch(ctx, sandbox, req.Msg.GetContext())
 	if errors.Is(err, interpreter.ErrNoExecution) {
 		return nil
 	}

@@ -64,11 +64,11 @@ func (s *fileService) at(ctx context.Context, h http.Header, user string, paths 
 		return nil, &process.InvalidError{Field: tendpb.SandboxHeader,
 			Reason: fmt.Sprintf("comes %d times, or is empty; files are those of one sandbox", len(keys))}
 	}
-	box, err := find(ctx, s.driver, keys[0])
+	sandbox, err := find(ctx, s.driver, keys[0])
 	if err != nil {
 		return nil, err
 	}
-	info, err := box.Info(ctx)
+	info, err := sandbox.Info(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -76,7 +76,7 @@ func (s *fileService) at(ctx context.Context, h http.Header, user string, paths 
 	if dir == "" {
 		dir = info.Dir
 	}
-	return known(user)(box.Files(user, dir))
+	return known(user)(sandbox.Files(user, dir))
 }
 
 // known says which user is not known.

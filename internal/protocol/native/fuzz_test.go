@@ -48,14 +48,14 @@ func FuzzCalls(f *testing.F) {
 		f.Add(i, 3, append([]byte{0, 0, 0, 0, byte(len(binary))}, binary...))
 	}
 	m := testkeeper.New(f)
-	boxes, err := host.Open(host.Config{Dir: filepath.Join(f.TempDir(), "boxes"), Manager: m})
+	sandboxes, err := host.Open(host.Config{Dir: filepath.Join(f.TempDir(), "boxes"), Manager: m})
 	if err != nil {
 		f.Fatal(err)
 	}
-	if _, err := boxes.Create(f.Context(), driver.Spec{Name: "x"}); err != nil {
+	if _, err := sandboxes.Create(f.Context(), driver.Spec{Name: "x"}); err != nil {
 		f.Fatal(err)
 	}
-	face, err := New(Config{Manager: m, Driver: boxes})
+	face, err := New(Config{Manager: m, Driver: sandboxes})
 	if err != nil {
 		f.Fatal(err)
 	}

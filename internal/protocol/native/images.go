@@ -19,12 +19,12 @@ import (
 )
 
 // images implements the ImageService.
-type images struct{ boxes *sandboxes }
+type images struct{ sandboxes *sandboxes }
 
 func (s images) imager() (driver.Imager, error) {
-	m, ok := s.boxes.driver.(driver.Imager)
+	m, ok := s.sandboxes.driver.(driver.Imager)
 	if !ok {
-		return nil, s.boxes.lacks("images")
+		return nil, s.sandboxes.lacks("images")
 	}
 	return m, nil
 }
@@ -171,7 +171,7 @@ func (s images) PullImage(ctx context.Context, req *connect.Request[tendv1.PullI
 			if err != nil {
 				return wireError(imageError(key, err))
 			}
-		case <-s.boxes.stopping:
+		case <-s.sandboxes.stopping:
 			return wireError(fmt.Errorf("the server ends, and the fetch with it; what is complete stays: %w", process.ErrUnavailable))
 		case <-tick.C:
 		}
@@ -187,7 +187,7 @@ func (s images) PullImage(ctx context.Context, req *connect.Request[tendv1.PullI
 		if ended {
 			return stream.Send(&tendv1.PullImageResponse{Done: done, Total: total, Image: imageOf(one)})
 		}
-		if done != last || time.Since(sent) >= s.boxes.heartbeat {
+		if done != last || time.Since(sent) >= s.sandboxes.heartbeat {
 			if err := stream.Send(&tendv1.PullImageResponse{Done: done, Total: total}); err != nil {
 				return err
 			}
@@ -198,7 +198,7 @@ func (s images) PullImage(ctx context.Context, req *connect.Request[tendv1.PullI
 
 // present has the driver have an image that a sandbox is asked for.
 func (s images) present(ctx context.Context, key string) error {
-	m, ok := s.boxes.driver.(driver.Imager)
+	m, ok := s.sandboxes.driver.(driver.Imager)
 	if key == "" || !ok {
 		return nil
 	}

@@ -102,12 +102,12 @@ func (l *looker) lookInside(ctx context.Context, o *overview) {
 	meter, _ := l.cfg.Driver.(driver.Meter)
 	for n := range all {
 		in := &all[n]
-		box := &tendv1.OverviewSandbox{Sandbox: sandbox(in)}
-		o.sandboxes[string(in.ID)] = box
+		sandbox := &tendv1.OverviewSandbox{Sandbox: sandbox(in)}
+		o.sandboxes[string(in.ID)] = sandbox
 		if meter != nil && in.State == driver.Ready {
 			if v, err := meter.Metrics(ctx, in.ID, time.Now().Add(-10*time.Second), time.Time{}); err == nil && len(v) > 0 {
 				cpu, memory := uint32(max(0, v[len(v)-1].CPUPercent*10)), v[len(v)-1].MemUsed
-				box.Cpu, box.Memory = &cpu, &memory
+				sandbox.Cpu, sandbox.Memory = &cpu, &memory
 			}
 		}
 		s, err := l.cfg.Driver.Get(ctx, string(in.ID))

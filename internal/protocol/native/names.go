@@ -18,8 +18,8 @@ type claims struct {
 }
 
 // claim takes a name until the start is over, if no other process that runs has it. Each
-// sandbox has names of its own, and so has this machine: box is "".
-func (c *claims) claim(ctx context.Context, mgr process.Manager, box string, spec *tendv1.Spec) (release func(), err error) {
+// sandbox has names of its own, and so has this machine: sandbox is "".
+func (c *claims) claim(ctx context.Context, mgr process.Manager, sandbox string, spec *tendv1.Spec) (release func(), err error) {
 	name, id := spec.GetName(), spec.GetId()
 	if name == "" {
 		return nil, &process.InvalidError{Field: "spec.name", Reason: "is empty, and unique_name is set"}
@@ -27,7 +27,7 @@ func (c *claims) claim(ctx context.Context, mgr process.Manager, box string, spe
 	taken := func(by string) error {
 		return errtext.New(fmt.Sprintf("the name %q is taken by %s", name, by), process.ErrExists)
 	}
-	place := [2]string{box, name}
+	place := [2]string{sandbox, name}
 	c.Lock()
 	other, busy := c.names[place]
 	if c.names == nil {
@@ -46,7 +46,7 @@ func (c *claims) claim(ctx context.Context, mgr process.Manager, box string, spe
 	}
 	infos, err := mgr.List(ctx, process.Filter{Live: true})
 	for i := range infos {
-		if in := &infos[i]; in.Spec.Name == name && string(in.ID) != id && (box != "" || in.Spec.Labels[process.LabelSandbox] == "") {
+		if in := &infos[i]; in.Spec.Name == name && string(in.ID) != id && (sandbox != "" || in.Spec.Labels[process.LabelSandbox] == "") {
 			err = taken(fmt.Sprintf("process %s, which runs", in.ID))
 			if of := in.Spec.Labels[process.LabelService]; of != "" {
 				err = taken("the service " + of)

@@ -88,11 +88,11 @@ type Config struct {
 
 // Face is the native API as a part of the server.
 type Face struct {
-	cfg   Config
-	ports *ports
-	boxes *sandboxes
-	views *overviews
-	once  sync.Once
+	cfg       Config
+	ports     *ports
+	sandboxes *sandboxes
+	views     *overviews
+	once      sync.Once
 	// stopping is closed by Close.
 	stopping chan struct{}
 }
@@ -112,9 +112,9 @@ func New(cfg Config) (*Face, error) {
 		cfg.Heartbeat = tendpb.Heartbeat
 	}
 	f := &Face{cfg: cfg, ports: newPorts(cfg.Driver), stopping: make(chan struct{})}
-	f.boxes = &sandboxes{driver: cfg.Driver, secret: cfg.Secret, page: cfg.Page, domains: cfg.Domains, heartbeat: cfg.Heartbeat,
+	f.sandboxes = &sandboxes{driver: cfg.Driver, secret: cfg.Secret, page: cfg.Page, domains: cfg.Domains, heartbeat: cfg.Heartbeat,
 		stopping: f.stopping, prepared: cfg.Prepared}
-	f.boxes.builds.dir = cfg.Dir
+	f.sandboxes.builds.dir = cfg.Dir
 	f.views = &overviews{looker: looker{cfg: &f.cfg}, manager: cfg.Manager, version: cfg.Version, heartbeat: cfg.Heartbeat,
 		stopping: f.stopping}
 	return f, nil
@@ -125,8 +125,8 @@ func (f *Face) Name() string { return "native" }
 
 // Routes implements [module.Router]: /tend.v1.ProcessService/, /tend.v1.ViewService/,
 // /tend.v1.AdminService/, /tend.v1.SandboxService/, /tend.v1.FileService/,
-// /tend.v1.ImageService/, /tend.v1.ServiceService/, /tend.v1.KeyService/, /tend.v1.OverviewService/, /tend.v1.ChatService/, /tend.v1.CodeService/,
-// tendpb.DialPath,
+// /tend.v1.ImageService/, /tend.v1.ServiceService/, /tend.v1.KeyService/, /tend.v1.OverviewService/,
+// /tend.v1.ChatService/, /tend.v1.CodeService/, tendpb.DialPath,
 // and the files by plain HTTP.
 func (f *Face) Routes() []module.Route {
 	opts := []connect.HandlerOption{
@@ -146,8 +146,9 @@ func (f *Face) Routes() []module.Route {
 		service[tendv1connect.AdminServiceHandler](tendv1connect.AdminServiceName, tendv1connect.NewAdminServiceHandler,
 			&admin{f.cfg.Admin, f.cfg.Page, f.cfg.OpenDoor}, opts),
 		service[tendv1connect.SandboxServiceHandler](tendv1connect.SandboxServiceName, tendv1connect.NewSandboxServiceHandler,
-			f.boxes, append(opts[:len(opts):len(opts)], protocol.StrictCodecs())),
-		service[tendv1connect.ImageServiceHandler](tendv1connect.ImageServiceName, tendv1connect.NewImageServiceHandler, images{f.boxes}, opts),
+			f.sandboxes, append(opts[:len(opts):len(opts)], protocol.StrictCodecs())),
+		service[tendv1connect.ImageServiceHandler](tendv1connect.ImageServiceName, tendv1connect.NewImageServiceHandler,
+			images{f.sandboxes}, opts),
 		service[tendv1connect.FileServiceHandler](tendv1connect.FileServiceName, tendv1connect.NewFileServiceHandler, fs, opts),
 		service[tendv1connect.ServiceServiceHandler](tendv1connect.ServiceServiceName, tendv1connect.NewServiceServiceHandler,
 			&services{kept: f.cfg.Services, heartbeat: f.cfg.Heartbeat, stopping: f.stopping}, opts),
@@ -203,6 +204,6 @@ func (f *Face) Streams() int { return f.ports.streams() }
 func (f *Face) Close() error {
 	f.once.Do(func() { close(f.stopping) })
 	f.ports.close()
-	f.boxes.builds.wg.Wait()
+	f.sandboxes.builds.wg.Wait()
 	return nil
 }

@@ -67,13 +67,13 @@ func (p *ports) serve(w http.ResponseWriter, r *http.Request) error {
 	}
 	defer p.end()
 	key := q.Get("sandbox")
-	box, err := find(r.Context(), p.driver, key)
+	sandbox, err := find(r.Context(), p.driver, key)
 	if err != nil {
 		return wireError(err)
 	}
 	dialing, cancel := context.WithTimeout(r.Context(), dialTime)
 	defer cancel()
-	inside, err := box.Dial(dialing, int(port))
+	inside, err := sandbox.Dial(dialing, int(port))
 	if err != nil {
 		return notDialed(key, int(port), err)
 	}

@@ -31,7 +31,7 @@ func dialPort(t *testing.T, url, query, upgrade, ahead string) (*http.Response, 
 
 func TestAPortInsideIsOneConnectionAway(t *testing.T) {
 	_, c, url := serveSandboxes(t)
-	box := create(t, c, &tendv1.SandboxSpec{Name: "p"})
+	sandbox := create(t, c, &tendv1.SandboxSpec{Name: "p"})
 	l := proctest.Value(net.Listen("tcp", "127.0.0.1:0"))(t) // a sandbox of the machine's own network
 	defer l.Close()
 	go func() {
@@ -48,7 +48,7 @@ func TestAPortInsideIsOneConnectionAway(t *testing.T) {
 		}
 	}()
 	port := strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
-	for _, key := range []string{"p", box.GetId()} {
+	for _, key := range []string{"p", sandbox.GetId()} {
 		res, conn, br := dialPort(t, url, "sandbox="+key+"&port="+port, tendpb.DialProtocol, "ahead, ")
 		if res.StatusCode != http.StatusSwitchingProtocols {
 			t.Fatalf("by %s: %s", key, res.Status)

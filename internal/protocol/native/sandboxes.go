@@ -41,11 +41,11 @@ func (s *sandboxes) lacks(what string) error {
 
 // with answers a call about one sandbox.
 func with[A any](ctx context.Context, s *sandboxes, key string, do func(driver.Sandbox) (*A, error)) (*connect.Response[A], error) {
-	box, err := find(ctx, s.driver, key)
+	sb, err := find(ctx, s.driver, key)
 	if err != nil {
 		return nil, wireError(err)
 	}
-	return answer(do(box))
+	return answer(do(sb))
 }
 
 // by answers a call about one sandbox with an ability of the driver.
@@ -55,8 +55,8 @@ func by[Ability, A any](ctx context.Context, s *sandboxes, what, key string, do 
 	if !ok {
 		return nil, s.lacks(what)
 	}
-	return with(ctx, s, key, func(box driver.Sandbox) (*A, error) {
-		info, err := box.Info(ctx)
+	return with(ctx, s, key, func(sb driver.Sandbox) (*A, error) {
+		info, err := sb.Info(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -84,19 +84,19 @@ func (s *sandboxes) Create(ctx context.Context,
 			return nil, wireError(err)
 		}
 	}
-	box, err := s.driver.Create(ctx, spec)
+	sb, err := s.driver.Create(ctx, spec)
 	if err != nil {
 		return nil, wireError(err)
 	}
-	info, err := box.Info(ctx)
+	info, err := sb.Info(ctx)
 	if err == nil {
-		err = enforced(ctx, s.driver, box, spec.Size, info.Size)
+		err = enforced(ctx, s.driver, sb, spec.Size, info.Size)
 	}
 	return answer(&tendv1.CreateSandboxResponse{Sandbox: sandbox(&info)}, err)
 }
 
 // enforced takes a sandbox back that has not all the limits that were asked for.
-func enforced(ctx context.Context, d driver.Driver, box driver.Sandbox, asked, got driver.Size) error {
+func enforced(ctx context.Context, d driver.Driver, sb driver.Sandbox, asked, got driver.Size) error {
 	beyond := asked.Beyond(got)
 	if len(beyond) == 0 {
 		return nil
@@ -109,7 +109,7 @@ func enforced(ctx context.Context, d driver.Driver, box driver.Sandbox, asked, g
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), takeBack)
 	defer cancel()
-	return errors.Join(refused, box.Destroy(ctx))
+	return errors.Join(refused, sb.Destroy(ctx))
 }
 
 // takeBack bounds the removal of a sandbox that nobody was told of.
@@ -120,8 +120,8 @@ const prepareTime = 30 * time.Second
 
 func (s *sandboxes) Get(ctx context.Context,
 	req *connect.Request[tendv1.GetSandboxRequest]) (*connect.Response[tendv1.GetSandboxResponse], error) {
-	return with(ctx, s, req.Msg.GetSandbox(), func(box driver.Sandbox) (*tendv1.GetSandboxResponse, error) {
-		info, err := box.Info(ctx)
+	return with(ctx, s, req.Msg.GetSandbox(), func(sb driver.Sandbox) (*tendv1.GetSandboxResponse, error) {
+		info, err := sb.Info(ctx)
 		return &tendv1.GetSandboxResponse{Sandbox: sandbox(&info)}, err
 	})
 }
@@ -182,30 +182,30 @@ func (s *sandboxes) Update(ctx context.Context,
 	if err != nil {
 		return nil, wireError(err)
 	}
-	return with(ctx, s, req.Msg.GetSandbox(), func(box driver.Sandbox) (*tendv1.UpdateSandboxResponse, error) {
-		info, err := box.Update(ctx, change)
+	return with(ctx, s, req.Msg.GetSandbox(), func(sb driver.Sandbox) (*tendv1.UpdateSandboxResponse, error) {
+		info, err := sb.Update(ctx, change)
 		return &tendv1.UpdateSandboxResponse{Sandbox: sandbox(&info)}, err
 	})
 }
 
 func (s *sandboxes) Start(ctx context.Context,
 	req *connect.Request[tendv1.StartSandboxRequest]) (*connect.Response[tendv1.StartSandboxResponse], error) {
-	return with(ctx, s, req.Msg.GetSandbox(), func(box driver.Sandbox) (*tendv1.StartSandboxResponse, error) {
-		return &tendv1.StartSandboxResponse{}, box.Start(ctx)
+	return with(ctx, s, req.Msg.GetSandbox(), func(sb driver.Sandbox) (*tendv1.StartSandboxResponse, error) {
+		return &tendv1.StartSandboxResponse{}, sb.Start(ctx)
 	})
 }
 
 func (s *sandboxes) Stop(ctx context.Context,
 	req *connect.Request[tendv1.StopSandboxRequest]) (*connect.Response[tendv1.StopSandboxResponse], error) {
-	return with(ctx, s, req.Msg.GetSandbox(), func(box driver.Sandbox) (*tendv1.StopSandboxResponse, error) {
-		return &tendv1.StopSandboxResponse{}, box.Stop(ctx)
+	return with(ctx, s, req.Msg.GetSandbox(), func(sb driver.Sandbox) (*tendv1.StopSandboxResponse, error) {
+		return &tendv1.StopSandboxResponse{}, sb.Stop(ctx)
 	})
 }
 
 func (s *sandboxes) Destroy(ctx context.Context,
 	req *connect.Request[tendv1.DestroySandboxRequest]) (*connect.Response[tendv1.DestroySandboxResponse], error) {
-	return with(ctx, s, req.Msg.GetSandbox(), func(box driver.Sandbox) (*tendv1.DestroySandboxResponse, error) {
-		return &tendv1.DestroySandboxResponse{}, box.Destroy(ctx)
+	return with(ctx, s, req.Msg.GetSandbox(), func(sb driver.Sandbox) (*tendv1.DestroySandboxResponse, error) {
+		return &tendv1.DestroySandboxResponse{}, sb.Destroy(ctx)
 	})
 }
 

@@ -49,17 +49,17 @@ func TestASandboxIsMadeFoundChangedAndEnded(t *testing.T) {
 		Name: "one", Run: &tendv1.SandboxRun{Env: map[string]string{"A": "1"}}, Metadata: map[string]string{"of": "me"},
 		Timeout: durationpb.New(time.Hour), AtTimeout: tendv1.SandboxAction_SANDBOX_ACTION_PAUSE, IdleTtl: durationpb.New(2 * time.Hour),
 	}
-	box := create(t, c, spec)
-	if box.GetName() != "one" || box.GetState() != tendv1.SandboxState_SANDBOX_STATE_READY || box.GetIsolation() != tendv1.SandboxIsolation_SANDBOX_ISOLATION_NONE ||
-		box.GetRun().GetEnv()["A"] != "1" || box.GetMetadata()["of"] != "me" || box.GetIdleTtl().AsDuration() != 2*time.Hour ||
-		box.GetAtTimeout() != tendv1.SandboxAction_SANDBOX_ACTION_PAUSE || time.Until(box.GetDeadline().AsTime()) > time.Hour || time.Until(box.GetDeadline().AsTime()) < 30*time.Minute {
-		t.Fatalf("made: %v", box)
+	sandbox := create(t, c, spec)
+	if sandbox.GetName() != "one" || sandbox.GetState() != tendv1.SandboxState_SANDBOX_STATE_READY || sandbox.GetIsolation() != tendv1.SandboxIsolation_SANDBOX_ISOLATION_NONE ||
+		sandbox.GetRun().GetEnv()["A"] != "1" || sandbox.GetMetadata()["of"] != "me" || sandbox.GetIdleTtl().AsDuration() != 2*time.Hour ||
+		sandbox.GetAtTimeout() != tendv1.SandboxAction_SANDBOX_ACTION_PAUSE || time.Until(sandbox.GetDeadline().AsTime()) > time.Hour || time.Until(sandbox.GetDeadline().AsTime()) < 30*time.Minute {
+		t.Fatalf("made: %v", sandbox)
 	}
 	name := "two"
 	changed := proctest.Value(c.Update(t.Context(), connect.NewRequest(&tendv1.UpdateSandboxRequest{
 		Sandbox: "one", Name: &name, Timeout: durationpb.New(0), Metadata: map[string]string{"more": "x"},
 	})))(t).Msg.GetSandbox()
-	if changed.GetId() != box.GetId() || changed.GetName() != "two" || changed.GetDeadline() != nil || changed.GetMetadata()["of"] != "me" || changed.GetMetadata()["more"] != "x" ||
+	if changed.GetId() != sandbox.GetId() || changed.GetName() != "two" || changed.GetDeadline() != nil || changed.GetMetadata()["of"] != "me" || changed.GetMetadata()["more"] != "x" ||
 		changed.GetIdleTtl().AsDuration() != 2*time.Hour {
 		t.Fatalf("changed: %v", changed)
 	}
@@ -69,7 +69,7 @@ func TestASandboxIsMadeFoundChangedAndEnded(t *testing.T) {
 			return err
 		},
 		func() error {
-			_, err := c.Start(t.Context(), connect.NewRequest(&tendv1.StartSandboxRequest{Sandbox: box.GetId()}))
+			_, err := c.Start(t.Context(), connect.NewRequest(&tendv1.StartSandboxRequest{Sandbox: sandbox.GetId()}))
 			return err
 		},
 		func() error {
@@ -79,8 +79,8 @@ func TestASandboxIsMadeFoundChangedAndEnded(t *testing.T) {
 	} {
 		proctest.Must(t, do())
 	}
-	_, err := c.Get(t.Context(), connect.NewRequest(&tendv1.GetSandboxRequest{Sandbox: box.GetId()}))
-	if connect.CodeOf(err) != connect.CodeNotFound || !strings.Contains(err.Error(), box.GetId()) {
+	_, err := c.Get(t.Context(), connect.NewRequest(&tendv1.GetSandboxRequest{Sandbox: sandbox.GetId()}))
+	if connect.CodeOf(err) != connect.CodeNotFound || !strings.Contains(err.Error(), sandbox.GetId()) {
 		t.Fatalf("after its end: %v", err)
 	}
 }
@@ -97,8 +97,8 @@ func TestSandboxesAreListedInPagesAndByWhatTheyAre(t *testing.T) {
 	req := &tendv1.ListSandboxesRequest{Limit: 2}
 	for pages := 1; ; pages++ {
 		page := proctest.Value(c.List(t.Context(), connect.NewRequest(req)))(t).Msg
-		for _, box := range page.GetSandboxes() {
-			got = append(got, box.GetName())
+		for _, sandbox := range page.GetSandboxes() {
+			got = append(got, sandbox.GetName())
 		}
 		if req.After = page.GetNext(); req.After == "" {
 			if pages != 3 {

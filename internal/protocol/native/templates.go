@@ -341,8 +341,8 @@ func (s *sandboxes) FollowBuild(ctx context.Context, req *connect.Request[tendv1
 
 func (s *sandboxes) Access(ctx context.Context,
 	req *connect.Request[tendv1.SandboxAccessRequest]) (*connect.Response[tendv1.SandboxAccessResponse], error) {
-	return with(ctx, s, req.Msg.GetSandbox(), func(box driver.Sandbox) (*tendv1.SandboxAccessResponse, error) {
-		info, err := box.Info(ctx)
+	return with(ctx, s, req.Msg.GetSandbox(), func(sandbox driver.Sandbox) (*tendv1.SandboxAccessResponse, error) {
+		info, err := sandbox.Info(ctx)
 		if err != nil {
 			return nil, err
 		}

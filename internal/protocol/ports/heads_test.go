@@ -73,11 +73,11 @@ func lines(n int) string {
 const ok = "HTTP/1.1 200 OK\r\n"
 
 // secureBox is a sandbox whose program at the port speaks TLS.
-func secureBox(t *testing.T, s *server, port int) (id string) {
+func secureSandbox(t *testing.T, s *server, port int) (id string) {
 	t.Helper()
-	box := proctest.Value(s.driver.Create(t.Context(), driver.Spec{Network: driver.Network{Public: true},
+	sandbox := proctest.Value(s.driver.Create(t.Context(), driver.Spec{Network: driver.Network{Public: true},
 		Notes: map[string]string{protocol.NoteHTTPSPorts: fmt.Sprint(port)}}))(t)
-	return string(proctest.Value(box.Info(t.Context()))(t).ID)
+	return string(proctest.Value(sandbox.Info(t.Context()))(t).ID)
 }
 
 // certificate is some program's.
@@ -105,7 +105,7 @@ func TestHeadersOfManyLinesAreRefused(t *testing.T) {
 		}
 	}
 	plain, secure := wire(t, nil, answer), wire(t, certificate(t), answer)
-	for what, at := range map[string]string{"plain": name(plain, s.public), "TLS": name(secure, secureBox(t, s, secure))} {
+	for what, at := range map[string]string{"plain": name(plain, s.public), "TLS": name(secure, secureSandbox(t, s, secure))} {
 		for _, path := range []string{"/endless", "/many"} {
 			if res, text := s.get(path, at); res.StatusCode != 502 || !strings.Contains(text, "1000 lines of headers") {
 				t.Errorf("%s, %s: %s %.200q", what, path, res.Status, text)

@@ -35,7 +35,7 @@ func openHouse(t *testing.T) *house {
 	proctest.Root(t)
 	m := testkeeper.New(t).(*client.Manager)
 	d, err := local.Open(local.Config{
-		Dir: filepath.Join(t.TempDir(), "sandboxes"), Manager: m, Engine: m.Boxes(),
+		Dir: filepath.Join(t.TempDir(), "sandboxes"), Manager: m, Engine: m.Containers(),
 		Inside: func(r local.Root) process.Manager { return m.In(r) },
 	})
 	if err == nil {
@@ -59,8 +59,8 @@ func openHouse(t *testing.T) *house {
 	return &house{server: &server{t: t, url: outside.URL}, driver: d, self: self}
 }
 
-// box makes a sandbox.
-func (h *house) box() (driver.Sandbox, string) {
+// sandbox makes a sandbox.
+func (h *house) sandbox() (driver.Sandbox, string) {
 	h.t.Helper()
 	s, err := h.driver.Create(h.t.Context(), driver.Spec{
 		Network: driver.Network{Public: true},
@@ -82,18 +82,18 @@ func (h *house) web(s driver.Sandbox, id, name string) process.Process {
 	h.t.Helper()
 	p := proctest.Start(h.t, s.Processes(), process.Spec{Argv: []string{"/test/" + filepath.Base(h.self), webArg, name}})
 	proctest.Eventually(h.t, name+" answers", func() bool {
-		res, text := h.get("/", boxName(id))
+		res, text := h.get("/", sandboxName(id))
 		return res.StatusCode == http.StatusOK && strings.HasPrefix(text, name+" ")
 	})
 	return p
 }
 
-func boxName(id string) string { return name(webPort, id) }
+func sandboxName(id string) string { return name(webPort, id) }
 
 // want makes a request and returns the answer, which must begin with what is given.
 func (h *house) want(id, begins string) string {
 	h.t.Helper()
-	res, text := h.get("/", boxName(id))
+	res, text := h.get("/", sandboxName(id))
 	if res.StatusCode != http.StatusOK || !strings.HasPrefix(text, begins) {
 		h.t.Fatalf("%s %s; want %s", res.Status, text, begins)
 	}
@@ -103,7 +103,7 @@ func (h *house) want(id, begins string) string {
 // refused makes a request that cannot be served.
 func (h *house) refused(id, says string) {
 	h.t.Helper()
-	if res, text := h.get("/", boxName(id)); res.StatusCode != http.StatusBadGateway || !strings.Contains(text, says) {
+	if res, text := h.get("/", sandboxName(id)); res.StatusCode != http.StatusBadGateway || !strings.Contains(text, says) {
 		h.t.Fatalf("%s %s; want 502 and %q", res.Status, text, says)
 	}
 }
@@ -112,8 +112,8 @@ func (h *house) refused(id, says string) {
 // sandbox, the next request goes to the one that is there then, or to none.
 func TestAKeptConnectionIsOfOneProgramAlone(t *testing.T) {
 	h := openHouse(t)
-	one, a := h.box()
-	other, b := h.box()
+	one, a := h.sandbox()
+	other, b := h.sandbox()
 	first := h.web(one, a, "first")
 	h.web(other, b, "other")
 	kept, beside := h.want(a, "first "), h.want(b, "other ")
@@ -155,7 +155,7 @@ func TestAKeptConnectionIsOfOneProgramAlone(t *testing.T) {
 // TestARequestThatActsIsSentOnce, also when a kept connection ends without an answer.
 func TestARequestThatActsIsSentOnce(t *testing.T) {
 	h := openHouse(t)
-	s, id := h.box()
+	s, id := h.sandbox()
 	h.web(s, id, "web")
 	for i := range 5 {
 		h.want(id, "web ") // so that there is a connection
@@ -163,7 +163,7 @@ func TestARequestThatActsIsSentOnce(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		req.Host = strings.TrimPrefix(boxName(id), "Host: ")
+		req.Host = strings.TrimPrefix(sandboxName(id), "Host: ")
 		res, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(req)
 		if err != nil {
 			t.Fatal(err)
@@ -173,7 +173,7 @@ func TestARequestThatActsIsSentOnce(t *testing.T) {
 		if err != nil || res.StatusCode != http.StatusBadGateway {
 			t.Errorf("%s %s, %v; want 502", res.Status, text, err)
 		}
-		if _, n := h.get("/dropped", boxName(id)); n != fmt.Sprint(i+1) {
+		if _, n := h.get("/dropped", sandboxName(id)); n != fmt.Sprint(i+1) {
 			t.Errorf("after %d requests, %s have come", i+1, n)
 		}
 	}

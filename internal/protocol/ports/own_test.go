@@ -42,11 +42,11 @@ func TestAPortOfTheServersOwn(t *testing.T) {
 			t.Errorf("%s: %s %s; want %d and %q", tt.name, res.Status, text, tt.status, tt.says)
 		}
 	}
-	box, err := s.driver.Get(t.Context(), s.asleep)
+	sandbox, err := s.driver.Get(t.Context(), s.asleep)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if info, err := box.Info(t.Context()); err != nil || info.State == driver.Stopped {
+	if info, err := sandbox.Info(t.Context()); err != nil || info.State == driver.Stopped {
 		t.Errorf("the one that sleeps was not woken: %v, %v", info.State, err)
 	}
 }

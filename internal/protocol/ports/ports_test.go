@@ -82,15 +82,15 @@ func serve(t *testing.T, program http.Handler, change ...func(*ports.Config)) *s
 	}
 	s.driver = d
 	make := func(spec driver.Spec) (driver.Sandbox, string) {
-		box, err := d.Create(t.Context(), spec)
+		sandbox, err := d.Create(t.Context(), spec)
 		if err != nil {
 			t.Fatal(err)
 		}
-		info, err := box.Info(t.Context())
+		info, err := sandbox.Info(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
-		return box, string(info.ID)
+		return sandbox, string(info.ID)
 	}
 	open := driver.Network{Public: true}
 	_, s.public = make(driver.Spec{Network: open})
@@ -217,11 +217,11 @@ func TestARequestGoesToThePortThatItNames(t *testing.T) {
 			t.Errorf("%s: the page says %s", tt.name, text)
 		}
 	}
-	box, err := s.driver.Get(t.Context(), s.asleep)
+	sandbox, err := s.driver.Get(t.Context(), s.asleep)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if info, err := box.Info(t.Context()); err != nil || info.State != driver.Stopped {
+	if info, err := sandbox.Info(t.Context()); err != nil || info.State != driver.Stopped {
 		t.Errorf("it was woken without its token: %v, %v", info.State, err)
 	}
 	if res, text := s.get("/", name(s.port, s.asleep), "E2b-Traffic-Access-Token: "+string(s.secret.TrafficToken(s.asleep))); res.StatusCode != 200 {
@@ -235,13 +235,13 @@ func TestPortsAreServedAsTheSandboxHasIt(t *testing.T) {
 	secure := httptest.NewTLSServer(program)
 	t.Cleanup(secure.Close)
 	port := secure.Listener.Addr().(*net.TCPAddr).Port
-	box, err := s.driver.Create(t.Context(), driver.Spec{Network: driver.Network{Public: true}, Notes: map[string]string{
+	sandbox, err := s.driver.Create(t.Context(), driver.Spec{Network: driver.Network{Public: true}, Notes: map[string]string{
 		protocol.NoteMaskHost: "own.example:" + protocol.MaskPort, protocol.NoteHTTPSPorts: "1," + strconv.Itoa(port),
 	}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	info, err := box.Info(t.Context())
+	info, err := sandbox.Info(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -282,11 +282,11 @@ func TestAProgramThatBeginsNoTLSIsLeft(t *testing.T) {
 	}
 	t.Cleanup(func() { l.Close() })
 	port := l.Addr().(*net.TCPAddr).Port
-	box, err := s.driver.Create(t.Context(), driver.Spec{Network: driver.Network{Public: true}, Notes: map[string]string{protocol.NoteHTTPSPorts: fmt.Sprintf("%d,%d", port, s.port)}})
+	sandbox, err := s.driver.Create(t.Context(), driver.Spec{Network: driver.Network{Public: true}, Notes: map[string]string{protocol.NoteHTTPSPorts: fmt.Sprintf("%d,%d", port, s.port)}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	info, err := box.Info(t.Context())
+	info, err := sandbox.Info(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tend-run/tend/internal/core/box"
+	"github.com/tend-run/tend/internal/core/container"
 )
 
 // CheckName returns an [*InvalidError] if a name is invalid, or nil.
@@ -47,7 +47,7 @@ func CheckTag(tag string) error {
 }
 
 // LikeID reports whether a string has the form of an [ID], in letters of any case.
-func LikeID(s string) bool { return box.ID(strings.ToLower(s)).Validate() == nil }
+func LikeID(s string) bool { return container.ID(strings.ToLower(s)).Validate() == nil }
 
 // Validate reports the first thing wrong with the spec as an [*InvalidError].
 func (s *Spec) Validate() error {
@@ -118,11 +118,11 @@ func (s *Spec) Validate() error {
 }
 
 // The bounds of a Size: processors, bytes of memory, and processes with threads are those of
-// a box. MaxDisk bytes are more than any driver gives; each has its own bounds.
+// a sandbox. MaxDisk bytes are more than any driver gives; each has its own bounds.
 const (
-	MinCPUs, MaxCPUs     = box.MinCPUs, box.MaxCPUs
-	MinMemory, MaxMemory = box.MinMemory, box.MaxMemory
-	MinTasks, MaxTasks   = box.MinTasks, box.MaxTasks
+	MinCPUs, MaxCPUs     = container.MinCPUs, container.MaxCPUs
+	MinMemory, MaxMemory = container.MinMemory, container.MaxMemory
+	MinTasks, MaxTasks   = container.MinTasks, container.MaxTasks
 	MaxDisk              = 1 << 50
 )
 

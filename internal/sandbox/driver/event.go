@@ -3,7 +3,7 @@ package driver
 import (
 	"time"
 
-	"github.com/tend-run/tend/internal/core/box"
+	"github.com/tend-run/tend/internal/core/container"
 )
 
 // EventKind says what has become of a sandbox.
@@ -49,7 +49,7 @@ func (t Tell) Of(kind EventKind, info Info, more func(*Event)) {
 	if t == nil {
 		return
 	}
-	e := Event{ID: string(box.NewUUID()), Kind: kind, Time: time.Now().UTC(), Info: info}
+	e := Event{ID: string(container.NewUUID()), Kind: kind, Time: time.Now().UTC(), Info: info}
 	if more != nil {
 		more(&e)
 	}

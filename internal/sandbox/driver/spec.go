@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/tend-run/tend/internal/core/box"
+	"github.com/tend-run/tend/internal/core/container"
 )
 
 // ID identifies one sandbox or snapshot and is never reused: 20 letters and digits, or
@@ -12,7 +12,7 @@ import (
 type ID string
 
 // NewID returns a random ID.
-func NewID() ID { return ID(box.NewID()) }
+func NewID() ID { return ID(container.NewID()) }
 
 // Limits on what a [Spec] may hold.
 const (

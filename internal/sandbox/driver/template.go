@@ -5,7 +5,7 @@ import (
 	"io"
 	"time"
 
-	"github.com/tend-run/tend/internal/core/box"
+	"github.com/tend-run/tend/internal/core/container"
 )
 
 // Templater is an optional ability of a [Driver]: it manages the templates that
@@ -52,7 +52,7 @@ const (
 type BuildID string
 
 // NewBuildID returns a random BuildID (version 4).
-func NewBuildID() BuildID { return BuildID(box.NewUUID()) }
+func NewBuildID() BuildID { return BuildID(container.NewUUID()) }
 
 // BuildSpec says what to build.
 type BuildSpec struct {

@@ -8,7 +8,7 @@ import (
 	"io/fs"
 	"time"
 
-	"github.com/tend-run/tend/internal/core/box"
+	"github.com/tend-run/tend/internal/core/container"
 )
 
 // Volumer is an optional ability of a [Driver]: directories that outlive sandboxes, and that
@@ -41,7 +41,7 @@ const MaxVolumes = 16
 type VolumeID string
 
 // NewVolumeID returns a random VolumeID (version 4).
-func NewVolumeID() VolumeID { return VolumeID(box.NewUUID()) }
+func NewVolumeID() VolumeID { return VolumeID(container.NewUUID()) }
 
 // Volume is a directory that sandboxes mount.
 type Volume struct {

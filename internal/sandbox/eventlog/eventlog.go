@@ -18,7 +18,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/tend-run/tend/internal/core/box"
+	"github.com/tend-run/tend/internal/core/container"
 	"github.com/tend-run/tend/internal/lib/atomicfile"
 	"github.com/tend-run/tend/internal/sandbox/driver"
 )
@@ -129,7 +129,7 @@ func (l *Log) Add(d driver.Event) {
 		e.Template = d.Info.TemplateID
 	}
 	if e.Run == "" || e.Kind == driver.EventCreated || e.Kind == driver.EventResumed {
-		e.Run = string(box.NewUUID())
+		e.Run = string(container.NewUUID())
 	}
 	texts := 0
 	for k, v := range e.Metadata {

@@ -16,8 +16,8 @@ import (
 	"github.com/tend-run/tend/process"
 )
 
-// box implements driver.Sandbox. Its lock is taken before that of the registry.
-type box struct {
+// sandbox implements driver.Sandbox. Its lock is taken before that of the registry.
+type sandbox struct {
 	d  *Driver
 	id driver.ID
 
@@ -31,17 +31,17 @@ type box struct {
 	active time.Time // last used; guarded by mu
 }
 
-var _ driver.Sandbox = (*box)(nil)
+var _ driver.Sandbox = (*sandbox)(nil)
 
-func (d *Driver) newBox(rec record) *box {
-	return &box{d: d, id: rec.ID, rec: rec, active: time.Now()}
+func (d *Driver) newSandbox(rec record) *sandbox {
+	return &sandbox{d: d, id: rec.ID, rec: rec, active: time.Now()}
 }
 
 // home is the directory with all that is kept of the sandbox.
-func (b *box) home() string { return filepath.Join(b.d.cfg.Dir, string(b.id)) }
+func (b *sandbox) home() string { return filepath.Join(b.d.cfg.Dir, string(b.id)) }
 
 // make makes the directories and the record. b.mu is held.
-func (b *box) make() error {
+func (b *sandbox) make() error {
 	if err := os.Mkdir(b.home(), 0o700); err != nil {
 		return fmt.Errorf("sandbox: %w", err)
 	}
@@ -56,21 +56,21 @@ func badUser(err error) error {
 }
 
 // user returns the user of processes that name none. b.mu is held.
-func (b *box) user() string {
+func (b *sandbox) user() string {
 	if b.rec.User != "" {
 		return b.rec.User
 	}
 	return b.d.cfg.DefaultUser
 }
 
-func (b *box) isGone() bool {
+func (b *sandbox) isGone() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.gone || b.rec.Destroying
 }
 
 // Info implements driver.Sandbox.
-func (b *box) Info(context.Context) (driver.Info, error) {
+func (b *sandbox) Info(context.Context) (driver.Info, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.gone || b.rec.Destroying {
@@ -79,14 +79,14 @@ func (b *box) Info(context.Context) (driver.Info, error) {
 	return b.info(), nil
 }
 
-func (b *box) info() driver.Info {
+func (b *sandbox) info() driver.Info {
 	info := b.rec.Info()
 	info.Dir, info.Isolation, info.Network.Mode = b.rec.Work, driver.IsolationNone, driver.NetworkHost
 	return info
 }
 
 // change applies f to the record and keeps it.
-func (b *box) change(f func(r *record) error) error {
+func (b *sandbox) change(f func(r *record) error) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.gone || b.rec.Destroying {
@@ -101,12 +101,12 @@ func (b *box) change(f func(r *record) error) error {
 		return err
 	}
 	b.rec = next
-	b.d.boxes.Changed(&next.Record)
+	b.d.sandboxes.Changed(&next.Record)
 	return nil
 }
 
 // Update implements driver.Sandbox.
-func (b *box) Update(ctx context.Context, c driver.Change) (driver.Info, error) {
+func (b *sandbox) Update(ctx context.Context, c driver.Change) (driver.Info, error) {
 	if err := c.Validate(); err != nil {
 		return driver.Info{}, err
 	}
@@ -124,7 +124,7 @@ func (b *box) Update(ctx context.Context, c driver.Change) (driver.Info, error) 
 	err := b.change(func(r *record) error {
 		before = r.Deadline
 		r.Apply(&c)
-		if err := b.d.boxes.Room(&r.Record); err != nil {
+		if err := b.d.sandboxes.Room(&r.Record); err != nil {
 			return err
 		}
 		if c.Name == nil {
@@ -132,7 +132,7 @@ func (b *box) Update(ctx context.Context, c driver.Change) (driver.Info, error) 
 		}
 		from := r.Name
 		r.Name = *c.Name
-		return b.d.boxes.Rename(b.id, from, r.Name)
+		return b.d.sandboxes.Rename(b.id, from, r.Name)
 	})
 	if err != nil {
 		return driver.Info{}, err
@@ -146,7 +146,7 @@ func (b *box) Update(ctx context.Context, c driver.Change) (driver.Info, error) 
 }
 
 // Start implements driver.Controller.
-func (b *box) Start(ctx context.Context) error {
+func (b *sandbox) Start(ctx context.Context) error {
 	b.Touch()
 	b.mu.Lock()
 	running := b.rec.StoppedAt.IsZero() && !b.gone && !b.rec.Destroying
@@ -179,14 +179,14 @@ func (b *box) Start(ctx context.Context) error {
 }
 
 // told tells of an event.
-func (b *box) told(kind driver.EventKind, more func(*driver.Event)) {
+func (b *sandbox) told(kind driver.EventKind, more func(*driver.Event)) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.d.cfg.Tell.Of(kind, b.info(), more)
 }
 
 // clear makes the sandbox's own directory again. b.mu is held.
-func (b *box) clear() error {
+func (b *sandbox) clear() error {
 	if err := b.removeWork(b.rec.Work, b.user()); err != nil {
 		return fmt.Errorf("files of sandbox %s: %w", b.id, err)
 	}
@@ -197,7 +197,7 @@ func (b *box) clear() error {
 }
 
 // Stop implements driver.Controller.
-func (b *box) Stop(ctx context.Context) error {
+func (b *sandbox) Stop(ctx context.Context) error {
 	// First the state: what is started after this is refused.
 	stopped := false
 	err := b.change(func(r *record) error {
@@ -224,10 +224,12 @@ func (b *box) Stop(ctx context.Context) error {
 }
 
 // Destroy implements driver.Controller.
-func (b *box) Destroy(ctx context.Context) error { return b.destroy(ctx, driver.DestroyedByRequest) }
+func (b *sandbox) Destroy(ctx context.Context) error {
+	return b.destroy(ctx, driver.DestroyedByRequest)
+}
 
 // destroy is Destroy for a reason.
-func (b *box) destroy(ctx context.Context, reason string) error {
+func (b *sandbox) destroy(ctx context.Context, reason string) error {
 	b.mu.Lock()
 	if b.gone {
 		b.mu.Unlock()
@@ -262,26 +264,26 @@ func (b *box) destroy(ctx context.Context, reason string) error {
 	}
 	b.gone = true
 	b.mu.Unlock()
-	b.d.boxes.Remove(b.id)
+	b.d.sandboxes.Remove(b.id)
 	b.d.log.Info("sandbox destroyed", slog.String("id", string(b.id)))
 	return nil
 }
 
 // awaitStarts returns when each start that has not seen the new state is over.
-func (b *box) awaitStarts() {
+func (b *sandbox) awaitStarts() {
 	b.starting.Lock()
 	defer b.starting.Unlock()
 }
 
 // end kills the processes of the sandbox, and removes the finished ones with
 // their output if remove is set.
-func (b *box) end(ctx context.Context, remove bool) error {
+func (b *sandbox) end(ctx context.Context, remove bool) error {
 	b.awaitStarts()
 	return sandboxrecord.End(ctx, b.d.cfg.Manager, b.id, remove)
 }
 
 // expire ends the sandbox if its time is up.
-func (b *box) expire(ctx context.Context, now time.Time) error {
+func (b *sandbox) expire(ctx context.Context, now time.Time) error {
 	b.mu.Lock()
 	rec, active := b.rec, b.active
 	b.mu.Unlock()
@@ -310,7 +312,7 @@ func (b *box) expire(ctx context.Context, now time.Time) error {
 }
 
 // deadline is when the sandbox is to be looked at; zero: at no certain time.
-func (b *box) deadline() time.Time {
+func (b *sandbox) deadline() time.Time {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.gone {
@@ -320,17 +322,19 @@ func (b *box) deadline() time.Time {
 }
 
 // Touch implements sandboxrecord.Entrance.
-func (b *box) Touch() {
+func (b *sandbox) Touch() {
 	b.mu.Lock()
 	b.active = time.Now()
 	b.mu.Unlock()
 }
 
 // Processes implements driver.Access.
-func (b *box) Processes() process.Manager { return sandboxrecord.Processes(b.d.cfg.Manager, b.id, b) }
+func (b *sandbox) Processes() process.Manager {
+	return sandboxrecord.Processes(b.d.cfg.Manager, b.id, b)
+}
 
 // Enter implements sandboxrecord.Entrance.
-func (b *box) Enter(_ context.Context, spec *process.Spec) (leave func(), err error) {
+func (b *sandbox) Enter(_ context.Context, spec *process.Spec) (leave func(), err error) {
 	b.starting.RLock()
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -361,7 +365,7 @@ func (b *box) Enter(_ context.Context, spec *process.Spec) (leave func(), err er
 
 // User implements driver.Access. The home is the working directory: relative paths
 // start there, and ~ is the home of none.
-func (b *box) User(name string) (files.User, error) {
+func (b *sandbox) User(name string) (files.User, error) {
 	b.mu.Lock()
 	if name == "" {
 		name = b.user()
@@ -374,14 +378,14 @@ func (b *box) User(name string) (files.User, error) {
 }
 
 // Files implements driver.Access.
-func (b *box) Files(user, dir string) (driver.Files, error) {
+func (b *sandbox) Files(user, dir string) (driver.Files, error) {
 	b.Touch()
 	u, err := b.User(user)
 	return filesOf(u, err, dir)
 }
 
 // dir is the working directory of what names none. b.mu is held.
-func (b *box) dir() string {
+func (b *sandbox) dir() string {
 	if b.rec.Dir != "" {
 		return b.rec.Dir
 	}
@@ -389,7 +393,7 @@ func (b *box) dir() string {
 }
 
 // Dial implements driver.Access: the sandbox's ports are the machine's.
-func (b *box) Dial(ctx context.Context, port int) (net.Conn, error) {
+func (b *sandbox) Dial(ctx context.Context, port int) (net.Conn, error) {
 	b.Touch()
 	return dial(ctx, port)
 }

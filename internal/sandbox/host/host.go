@@ -41,10 +41,10 @@ type Config struct {
 
 // Driver implements driver.Driver.
 type Driver struct {
-	cfg   Config
-	log   *slog.Logger
-	clock *sandboxrecord.Clock // of deadlines
-	boxes sandboxrecord.Registry[*box]
+	cfg       Config
+	log       *slog.Logger
+	clock     *sandboxrecord.Clock // of deadlines
+	sandboxes sandboxrecord.Registry[*sandbox]
 }
 
 var (
@@ -78,7 +78,7 @@ func Open(cfg Config) (*Driver, error) {
 			err = fmt.Errorf("it is that of %.40q", rec.ID)
 		}
 		if err == nil {
-			err = d.boxes.Restore(d.newBox(rec), &rec.Record)
+			err = d.sandboxes.Restore(d.newSandbox(rec), &rec.Record)
 		}
 		if err != nil {
 			d.log.Warn("record of a sandbox is not usable, leaving it", slog.String("dir", e.Name()), slog.Any("err", err))
@@ -98,15 +98,15 @@ func (d *Driver) Create(_ context.Context, spec driver.Spec) (driver.Sandbox, er
 	if err := refuse(&spec); err != nil {
 		return nil, err
 	}
-	b := d.newBox(record{Record: sandboxrecord.NewRecord(driver.NewID(), &spec)})
+	b := d.newSandbox(record{Record: sandboxrecord.NewRecord(driver.NewID(), &spec)})
 	b.mu.Lock() // calls that find it wait until it is made
 	defer b.mu.Unlock()
-	if err := d.boxes.Add(b, &b.rec.Record); err != nil {
+	if err := d.sandboxes.Add(b, &b.rec.Record); err != nil {
 		return nil, err
 	}
 	d.clock.Set(time.Now().Add(sweepEvery))
 	if err := b.make(); err != nil {
-		d.boxes.Remove(b.id)
+		d.sandboxes.Remove(b.id)
 		b.gone = true
 		return nil, errors.Join(err, os.RemoveAll(b.home()))
 	}
@@ -153,7 +153,7 @@ func refuseNetwork(n *driver.Network) error {
 
 // Get implements driver.Driver.
 func (d *Driver) Get(_ context.Context, key string) (driver.Sandbox, error) {
-	b, ok := d.boxes.Get(key)
+	b, ok := d.sandboxes.Get(key)
 	if !ok || b.isGone() {
 		return nil, fmt.Errorf("%.200q: %w", key, driver.ErrNotFound)
 	}
@@ -163,7 +163,7 @@ func (d *Driver) Get(_ context.Context, key string) (driver.Sandbox, error) {
 // List implements driver.Driver.
 func (d *Driver) List(ctx context.Context) ([]driver.Info, error) {
 	var infos []driver.Info
-	for _, b := range d.boxes.All() {
+	for _, b := range d.sandboxes.All() {
 		info, err := b.Info(ctx)
 		if err == nil {
 			infos = append(infos, info)
@@ -181,7 +181,7 @@ func (d *Driver) Run(ctx context.Context) error {
 	for {
 		d.sweep(ctx, time.Now())
 		wait := sweepEvery
-		if len(d.boxes.All()) == 0 {
+		if len(d.sandboxes.All()) == 0 {
 			wait = sweepSeldom
 		}
 		if !d.clock.Wait(ctx, wait) {
@@ -191,7 +191,7 @@ func (d *Driver) Run(ctx context.Context) error {
 }
 
 func (d *Driver) sweep(ctx context.Context, now time.Time) {
-	for _, b := range d.boxes.All() {
+	for _, b := range d.sandboxes.All() {
 		err := b.expire(ctx, now)
 		if err == nil {
 			d.clock.Set(b.deadline())

@@ -115,7 +115,7 @@ func TestADeadlineThatPassedMeanwhileIsKept(t *testing.T) {
 	if infos, err := again.List(t.Context()); err != nil || len(infos) != 0 {
 		t.Errorf("there is %+v, %v", infos, err)
 	}
-	if _, err := os.Stat(s.(*box).home()); !errors.Is(err, os.ErrNotExist) {
+	if _, err := os.Stat(s.(*sandbox).home()); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("it is still on disk: %v", err)
 	}
 }
@@ -169,7 +169,7 @@ func TestADestructionThatWasCutShortEnds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := s.(*box)
+	b := s.(*sandbox)
 	b.rec.Destroying = true
 	proctest.Must(t, b.rec.write(b.home()))
 	again := open(t, cfg)

@@ -20,7 +20,7 @@ func lookup(name string) (files.User, error) {
 
 // makeWork makes the sandbox's own directory, and what leads to it passable
 // for its user. b.mu is held.
-func (b *box) makeWork() error {
+func (b *sandbox) makeWork() error {
 	owner, err := lookup(b.user())
 	if err != nil {
 		return badUser(err)
@@ -51,7 +51,7 @@ func (b *box) makeWork() error {
 // letIn lets a user other than the daemon's pass to the sandbox's own
 // directory, and act there beside its owner. Nobody else may: the daemon's
 // directories stay closed. b.mu is held.
-func (b *box) letIn(uid int) error {
+func (b *sandbox) letIn(uid int) error {
 	if uid == os.Geteuid() || b.rec.Work != filepath.Join(b.home(), workName) {
 		return nil
 	}
@@ -77,7 +77,7 @@ func (b *box) letIn(uid int) error {
 // removeWork removes the directory that makeWork made. One at a user's home is
 // removed with that user's rights: on the way to it the user may have put a
 // link to somebody else's. What is not the user's to remove is left there.
-func (b *box) removeWork(work, owner string) error {
+func (b *sandbox) removeWork(work, owner string) error {
 	if filepath.Dir(work) == b.home() {
 		return os.RemoveAll(work)
 	}

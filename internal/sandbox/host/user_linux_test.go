@@ -192,7 +192,7 @@ func TestASandboxAtHomeIsRemovedAsItsUser(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := s.(*box)
+	b := s.(*sandbox)
 	home, err := os.MkdirTemp("", "home-")
 	if err != nil {
 		t.Fatal(err)

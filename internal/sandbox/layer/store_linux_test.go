@@ -122,7 +122,7 @@ func TestADaemonThatEndsBetweenTwoSteps(t *testing.T) {
 	}
 	id, err := s.Seal(up, Meta{Parent: kept, By: "box"})
 	proctest.Must(t, err)
-	// The box's record does not say it yet.
+	// The sandbox's record does not say it yet.
 	s, err = Open(s.dir)
 	proctest.Must(t, err)
 	if found, ok := s.Sealed(up); !ok || found != id {

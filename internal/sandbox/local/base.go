@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/tend-run/tend/internal/core/box"
+	"github.com/tend-run/tend/internal/core/container"
 	"github.com/tend-run/tend/internal/core/embedded"
 	"github.com/tend-run/tend/internal/lib/atomicfile"
 	"github.com/tend-run/tend/internal/sandbox/driver"
@@ -20,7 +20,7 @@ import (
 // root's, and dot files that cost a login shell nothing.
 const (
 	baseName = "base"
-	baseUser = box.User
+	baseUser = container.User
 )
 
 func isBase(key string) bool {
@@ -92,8 +92,8 @@ func sumOfSudo() (string, error) {
 
 // fillBase writes the files of base to a new directory. sudo is the program of that name, or nothing.
 func fillBase(dir, passwd, group string, sudo []byte, oneID bool) error {
-	passwd, group, uid := box.Accounts(passwd, group)
-	shadow, gshadow, shadowGroup := box.Shadow(passwd, group)
+	passwd, group, uid := container.Accounts(passwd, group)
+	shadow, gshadow, shadowGroup := container.Shadow(passwd, group)
 	var errs []error
 	type file struct {
 		path string // a directory if it ends with a slash

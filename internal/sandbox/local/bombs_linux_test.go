@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tend-run/tend/internal/core/box"
+	"github.com/tend-run/tend/internal/core/container"
 	"github.com/tend-run/tend/internal/sandbox/driver"
 	"github.com/tend-run/tend/internal/sandbox/drivertest"
 	"github.com/tend-run/tend/internal/support/proctest"
@@ -49,9 +49,9 @@ func TestBombsStayInTheirSandbox(t *testing.T) {
 		size              driver.Size
 		most              int64 // tasks
 	}{
-		{"a fork bomb with a limit", box.LayerTasks, forkBomb, driver.Size{Tasks: 32}, 32},
-		{"a fork bomb", box.LayerTasks, forkBomb, driver.Size{}, 200},
-		{"a bomb of descriptors", box.LayerMemory, fileBomb, driver.Size{}, 200},
+		{"a fork bomb with a limit", container.LayerTasks, forkBomb, driver.Size{Tasks: 32}, 32},
+		{"a fork bomb", container.LayerTasks, forkBomb, driver.Size{}, 200},
+		{"a bomb of descriptors", container.LayerMemory, fileBomb, driver.Size{}, 200},
 	} {
 		if drivertest.Lacks(t, d, c.layer) {
 			continue
@@ -64,7 +64,7 @@ func TestBombsStayInTheirSandbox(t *testing.T) {
 		if _, err := p.Wait(t.Context(), process.Until{Match: "^holds"}); err != nil {
 			t.Fatal(err)
 		}
-		use, err := d.cfg.Engine.Usage(t.Context(), box.ID(in.ID))
+		use, err := d.cfg.Engine.Usage(t.Context(), container.ID(in.ID))
 		if err != nil || use.Tasks > c.most+1 { // and pid 1
 			t.Errorf("%s holds %+v, %v", c.what, use, err)
 		}
@@ -72,7 +72,7 @@ func TestBombsStayInTheirSandbox(t *testing.T) {
 		proctest.Must(t, s.Destroy(t.Context()))
 	}
 	for _, size := range []driver.Size{{Memory: 64 << 20}, {}} {
-		if drivertest.Lacks(t, d, box.LayerMemory) {
+		if drivertest.Lacks(t, d, container.LayerMemory) {
 			break
 		}
 		s, _ := create(t, d, driver.Spec{Size: size})
@@ -91,7 +91,7 @@ func TestBombsStayInTheirSandbox(t *testing.T) {
 // a single program. What both get is compared, whatever else the machine does.
 func TestSessionsOfASandboxShareItsTime(t *testing.T) {
 	d := openReal(t, real(t))
-	if drivertest.Lacks(t, d, box.LayerCPU) {
+	if drivertest.Lacks(t, d, container.LayerCPU) {
 		return
 	}
 	one, _ := create(t, d, driver.Spec{})
@@ -106,7 +106,7 @@ func TestSessionsOfASandboxShareItsTime(t *testing.T) {
 		}
 	}
 	spent := func(s driver.Sandbox) time.Duration {
-		return proctest.Value(d.cfg.Engine.Usage(t.Context(), box.ID(proctest.Value(s.Info(t.Context()))(t).ID)))(t).CPU
+		return proctest.Value(d.cfg.Engine.Usage(t.Context(), container.ID(proctest.Value(s.Info(t.Context()))(t).ID)))(t).CPU
 	}
 	many, single := spent(one), spent(other)
 	for spent(one)-many < time.Second*time.Duration(runtime.NumCPU()) {
@@ -121,7 +121,7 @@ func TestSessionsOfASandboxShareItsTime(t *testing.T) {
 // TestBuffersOfConnectionsCountAsMemory: a program fills those of hundreds of connections to itself.
 func TestBuffersOfConnectionsCountAsMemory(t *testing.T) {
 	d := openReal(t, real(t))
-	if drivertest.Lacks(t, d, box.LayerMemory) {
+	if drivertest.Lacks(t, d, container.LayerMemory) {
 		return
 	}
 	mem := func() (pages int) {
@@ -173,10 +173,10 @@ func TestWhoAsksForNoSizeHasLimits(t *testing.T) {
 	cfg := real(t)
 	d := openReal(t, cfg)
 	want := driver.Size{}
-	if !drivertest.Lacks(t, d, box.LayerTasks) {
+	if !drivertest.Lacks(t, d, container.LayerTasks) {
 		want.Tasks = d.defaults.Tasks
 	}
-	if !drivertest.Lacks(t, d, box.LayerMemory) {
+	if !drivertest.Lacks(t, d, container.LayerMemory) {
 		want.Memory = d.defaults.Memory
 	}
 	s, in := create(t, d, driver.Spec{})
@@ -236,7 +236,7 @@ func TestLimitsThatNobodyCanEnforceAreToldAndNotClaimed(t *testing.T) {
 	if missing := d.Capabilities().Missing; !slices.ContainsFunc(missing, func(m string) bool { return strings.HasPrefix(m, "tasks: ") }) {
 		t.Errorf("missing is %q", missing)
 	}
-	for _, layer := range []string{box.LayerTasks, box.LayerMemory} {
+	for _, layer := range []string{container.LayerTasks, container.LayerMemory} {
 		if !strings.Contains(log.String(), "no limit of "+layer) {
 			t.Errorf("the log says nothing of %s: %s", layer, log.String())
 		}

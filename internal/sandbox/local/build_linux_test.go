@@ -23,7 +23,7 @@ import (
 	"github.com/tend-run/tend/process"
 )
 
-// boxed opens a driver over real boxes, whose background work runs.
+// boxed opens a driver over real containers, whose background work runs.
 func boxed(t *testing.T) (*Driver, Config) {
 	t.Helper()
 	proctest.Root(t)
@@ -31,11 +31,11 @@ func boxed(t *testing.T) (*Driver, Config) {
 	dir, err := os.MkdirTemp("/var/tmp", "tend-boxes-")
 	proctest.Must(t, err)
 	t.Cleanup(func() { proctest.Must(t, os.RemoveAll(dir)) })
-	cfg := Config{Dir: dir, Manager: m, Engine: m.Boxes(), Inside: func(r Root) process.Manager { return m.In(r) }}
+	cfg := Config{Dir: dir, Manager: m, Engine: m.Containers(), Inside: func(r Root) process.Manager { return m.In(r) }}
 	d := openOn(t, cfg)
 	work(t, d)
 	t.Cleanup(func() {
-		for _, s := range d.boxes.All() {
+		for _, s := range d.containers.All() {
 			proctest.Must(t, s.Destroy(context.Background()))
 		}
 	})
@@ -424,7 +424,7 @@ cd /run/e2b; stat -c '%a %U %n' .[A-Z]*; cat .E2B_SANDBOX .E2B_SANDBOX_ID .E2B_T
 		t.Errorf("it sees %q", got)
 	}
 	s.(*sandbox).mu.Lock()
-	in := s.(*sandbox).box
+	in := s.(*sandbox).container
 	s.(*sandbox).mu.Unlock()
 	proctest.Eventually(t, "what is told is no content", func() bool {
 		idle, err := s.(*sandbox).idle(t.Context(), in)

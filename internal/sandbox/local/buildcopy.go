@@ -22,7 +22,7 @@ type statFunc = func(path string) (fs.FileInfo, error)
 
 // filesOf are the sandbox's files for root inside.
 func (r *builder) filesOf() (files.FS, *files.Root, error) {
-	root, err := r.box.openRoot()
+	root, err := r.container.openRoot()
 	return files.FS{User: rootUser, Root: root}, root, err
 }
 

@@ -31,11 +31,11 @@ type builder struct {
 	key   string   // of all that led to it
 	force bool
 	// User, Dir and Env of the next step, and whether a step has set the first.
-	conf   driver.RunConfig
-	given  bool
-	parent driver.RunConfig
-	home   string   // where steps begin, if that is the home of their user
-	box    *sandbox // on top; nil: not made
+	conf      driver.RunConfig
+	given     bool
+	parent    driver.RunConfig
+	home      string   // where steps begin, if that is the home of their user
+	container *sandbox // on top; nil: not made
 
 	// Of a stage of a Dockerfile: the number of its first step, and the secrets of all. The next
 	// sandbox has these files of the machine, and this network.
@@ -76,10 +76,10 @@ func (r *builder) run(ctx context.Context) (*made, error) {
 	if err := r.make(ctx); err != nil {
 		return nil, err
 	}
-	r.box.mu.Lock()
-	r.box.rec.User, r.box.rec.Dir, r.box.rec.Env = m.Run.User, m.Run.Dir, m.Run.Env
-	r.box.mu.Unlock()
-	return m, r.box.startUp(ctx, m.Start, m.Ready, true)
+	r.container.mu.Lock()
+	r.container.rec.User, r.container.rec.Dir, r.container.rec.Env = m.Run.User, m.Run.Dir, m.Run.Env
+	r.container.mu.Unlock()
+	return m, r.container.startUp(ctx, m.Start, m.Ready, true)
 }
 
 // begin finds what the build begins with.
@@ -176,7 +176,7 @@ func (r *builder) do(ctx context.Context, s driver.Step) error {
 		if _, err := r.account(ctx, user); errors.Is(err, files.ErrUnknownUser) {
 			return fmt.Errorf("failed to run command '%.200s': command failed: unauthenticated: invalid username: '%.64s'", s.Args[0], user)
 		}
-		err = r.exec(ctx, r.box.shell(s.Args[0]), user, r.conf.Env)
+		err = r.exec(ctx, r.container.shell(s.Args[0]), user, r.conf.Env)
 	case "COPY":
 		err = r.copy(ctx, s)
 	case "WORKDIR":
@@ -205,15 +205,15 @@ func (r *builder) hit(ctx context.Context, key string) (bool, error) {
 
 // commit makes a layer of what a step has written. What it leaves running ends with it.
 func (r *builder) commit(ctx context.Context) error {
-	if err := sandboxrecord.End(ctx, r.d.cfg.Manager, r.box.id, true); err != nil {
+	if err := sandboxrecord.End(ctx, r.d.cfg.Manager, r.container.id, true); err != nil {
 		return err
 	}
-	r.box.life.Lock()
-	r.box.mu.Lock()
-	before, disk := r.box.rec.Layer, r.box.rec.Disk != 0
-	r.box.mu.Unlock()
-	id, err := r.box.capture(ctx, r.by)
-	r.box.life.Unlock()
+	r.container.life.Lock()
+	r.container.mu.Lock()
+	before, disk := r.container.rec.Layer, r.container.rec.Disk != 0
+	r.container.mu.Unlock()
+	id, err := r.container.capture(ctx, r.by)
+	r.container.life.Unlock()
 	if err != nil {
 		return err
 	}
@@ -256,7 +256,7 @@ func (r *builder) swap(id layer.ID) {
 
 // make makes the sandbox in which steps are done, if there is none.
 func (r *builder) make(ctx context.Context) error {
-	if r.box != nil {
+	if r.container != nil {
 		return nil
 	}
 	disk, err := r.d.diskFor(r.b.spec.Size.Disk)
@@ -276,7 +276,7 @@ func (r *builder) make(ctx context.Context) error {
 		Layer: r.top, Origin: r.top, Build: r.b.ID,
 	}
 	rec.Name = "build-" + string(rec.ID[:8])
-	r.box, err = r.d.create(ctx, rec)
+	r.container, err = r.d.create(ctx, rec)
 	return err
 }
 
@@ -285,22 +285,22 @@ func (r *builder) account(ctx context.Context, name string) (files.User, error) 
 	if err := r.make(ctx); err != nil {
 		return files.User{}, err
 	}
-	return r.box.account(name)
+	return r.container.account(name)
 }
 
 // close ends the sandbox.
 func (r *builder) close(ctx context.Context) error {
-	if r.box == nil {
+	if r.container == nil {
 		return nil
 	}
-	box := r.box
-	r.box = nil
-	return box.Destroy(ctx)
+	container := r.container
+	r.container = nil
+	return container.Destroy(ctx)
 }
 
 // exec runs a command, and shows what it writes.
 func (r *builder) exec(ctx context.Context, argv []string, user string, env map[string]string) error {
-	p, err := r.box.Processes().Start(ctx, process.Spec{Argv: argv, User: user, Dir: r.conf.Dir, Env: env, Timeout: stepTimeout})
+	p, err := r.container.Processes().Start(ctx, process.Spec{Argv: argv, User: user, Dir: r.conf.Dir, Env: env, Timeout: stepTimeout})
 	if err != nil {
 		return err
 	}

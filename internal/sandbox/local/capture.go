@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/tend-run/tend/internal/core/box"
+	"github.com/tend-run/tend/internal/core/container"
 	"github.com/tend-run/tend/internal/core/disk"
 	"github.com/tend-run/tend/internal/sandbox/driver"
 	"github.com/tend-run/tend/internal/sandbox/image"
@@ -21,13 +21,13 @@ import (
 // that has written nothing to the machine's files. s.life is held.
 func (s *sandbox) capture(ctx context.Context, by string) (layer.ID, error) {
 	s.mu.Lock()
-	rec, in, live := s.rec, s.box, s.rec.live() && s.box.PID != 0
+	rec, in, live := s.rec, s.container, s.rec.live() && s.container.PID != 0
 	s.mu.Unlock()
 	if rec.UIDBase == 0 {
 		return "", &driver.UnsupportedError{Field: "snapshot", Reason: "a sandbox of a daemon that is not root has none; run the daemon as root"}
 	}
-	if slices.Contains(strings.Fields(rec.Way), box.WayPlain) {
-		return "", &driver.UnsupportedError{Field: "snapshot", Reason: "where tend may not mount there are none; " + box.InContainer}
+	if slices.Contains(strings.Fields(rec.Way), container.WayPlain) {
+		return "", &driver.UnsupportedError{Field: "snapshot", Reason: "where tend may not mount there are none; " + container.InContainer}
 	}
 	up, closeUp, err := s.upper(&rec)
 	if err != nil {
@@ -35,7 +35,7 @@ func (s *sandbox) capture(ctx context.Context, by string) (layer.ID, error) {
 	}
 	defer closeUp()
 	written, err := some(up)
-	if err != nil && !(rec.Disk != 0 && errors.Is(err, os.ErrNotExist)) { // of a box that was never there
+	if err != nil && !(rec.Disk != 0 && errors.Is(err, os.ErrNotExist)) { // of a container that was never there
 		return "", err
 	}
 	if len(written) == 0 {
@@ -94,7 +94,7 @@ func (s *sandbox) upper(rec *record) (dir string, closeUp func(), err error) {
 
 // idle reports whether nothing of the sandbox is in memory, neither processes nor
 // files. If so its root is closed, and no file operation is under way.
-func (s *sandbox) idle(ctx context.Context, in box.Info) (bool, error) {
+func (s *sandbox) idle(ctx context.Context, in container.Info) (bool, error) {
 	live, err := sandboxrecord.List(ctx, s.d.cfg.Manager, s.id, true)
 	if err != nil || len(live) > 0 || !alone(in) {
 		return false, err
@@ -112,14 +112,14 @@ func (s *sandbox) idle(ctx context.Context, in box.Info) (bool, error) {
 	return !r.Busy(), nil
 }
 
-// sealLive ends the box, seals, and makes it again. s.life and s.starting are held.
+// sealLive ends the container, seals, and makes it again. s.life and s.starting are held.
 func (s *sandbox) sealLive(ctx context.Context, by string) (layer.ID, error) {
-	s.disconnect() // the next box has a network of its own
-	if err := s.d.cfg.Engine.End(ctx, box.ID(s.id)); err != nil {
+	s.disconnect() // the next container has a network of its own
+	if err := s.d.cfg.Engine.End(ctx, container.ID(s.id)); err != nil {
 		return "", fmt.Errorf("sandbox %s: %w", s.id, fault(err))
 	}
 	s.mu.Lock()
-	s.box = box.Info{}
+	s.container = container.Info{}
 	s.mu.Unlock()
 	id, err := s.seal(ctx, by)
 	// It continues, sealed or not.
@@ -132,7 +132,7 @@ func (s *sandbox) sealLive(ctx context.Context, by string) (layer.ID, error) {
 	return id, err
 }
 
-// seal moves the sandbox's directory to a layer. There is no box.
+// seal moves the sandbox's directory to a layer. There is no container.
 func (s *sandbox) seal(ctx context.Context, by string) (layer.ID, error) {
 	if err := s.adopt(); err != nil {
 		return "", err
@@ -153,7 +153,7 @@ func (s *sandbox) seal(ctx context.Context, by string) (layer.ID, error) {
 // if that is so already.
 func (s *sandbox) copyLive(ctx context.Context, by, up string, frozen bool) (layer.ID, error) {
 	if !frozen {
-		if err := s.d.needs(box.LayerFreeze, "snapshot"); err != nil {
+		if err := s.d.needs(container.LayerFreeze, "snapshot"); err != nil {
 			return "", err
 		}
 	}
@@ -163,14 +163,14 @@ func (s *sandbox) copyLive(ctx context.Context, by, up string, frozen bool) (lay
 	}
 	defer release()
 	if !frozen {
-		if err := s.d.cfg.Engine.Freeze(ctx, box.ID(s.id), true); err != nil {
-			return "", errors.Join(fmt.Errorf("sandbox %s: %w", s.id, fault(err)), s.d.cfg.Engine.Freeze(ctx, box.ID(s.id), false))
+		if err := s.d.cfg.Engine.Freeze(ctx, container.ID(s.id), true); err != nil {
+			return "", errors.Join(fmt.Errorf("sandbox %s: %w", s.id, fault(err)), s.d.cfg.Engine.Freeze(ctx, container.ID(s.id), false))
 		}
 	}
 	id, err := s.d.layers.Copy(ctx, up, layer.Meta{Parent: parent, By: by})
 	if !frozen {
 		// Whatever the copy's context says.
-		if ferr := s.d.cfg.Engine.Freeze(context.WithoutCancel(ctx), box.ID(s.id), false); ferr != nil && !isOfBox(ferr) {
+		if ferr := s.d.cfg.Engine.Freeze(context.WithoutCancel(ctx), container.ID(s.id), false); ferr != nil && !isOfContainer(ferr) {
 			err = errors.Join(err, fmt.Errorf("sandbox %s: %w", s.id, fault(ferr)))
 		}
 	}

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tend-run/tend/internal/core/box"
+	"github.com/tend-run/tend/internal/core/container"
 	"github.com/tend-run/tend/internal/core/failpoint"
 	"github.com/tend-run/tend/internal/sandbox/driver"
 	"github.com/tend-run/tend/internal/sandbox/sandboxrecord"
@@ -50,7 +50,7 @@ func (d *Driver) Create(ctx context.Context, spec driver.Spec) (driver.Sandbox, 
 	if rec.Disk, err = d.diskFor(rec.Size.Disk); err != nil {
 		return nil, err
 	}
-	if err := d.boxes.Room(&rec.Record); err != nil {
+	if err := d.containers.Room(&rec.Record); err != nil {
 		return nil, err
 	}
 	var s *sandbox
@@ -110,7 +110,7 @@ func (s *sandbox) abandon(ctx context.Context, err error) error {
 	s.mu.Unlock()
 	s.forgetRoot()
 	s.disconnect()
-	ended := d.cfg.Engine.End(ctx, box.ID(s.id))
+	ended := d.cfg.Engine.End(ctx, container.ID(s.id))
 	if ended != nil {
 		d.strays.Store(true) // the sweep ends it
 		d.clock.Set(time.Now().Add(sweepEvery))
@@ -119,14 +119,14 @@ func (s *sandbox) abandon(ctx context.Context, err error) error {
 		ended = sandboxrecord.End(ctx, d.cfg.Manager, s.id, true)
 	}
 	err = errors.Join(err, ended, d.discard(s.dir()))
-	d.boxes.Remove(s.id)
-	if ended == nil { // else the box may still have them: the next server knows
+	d.containers.Remove(s.id)
+	if ended == nil { // else the container may still have them: the next server knows
 		s.returnIDs()
 	}
 	return err
 }
 
-// make makes directories and box. s.life is held.
+// make makes directories and container. s.life is held.
 func (s *sandbox) make(ctx context.Context) error {
 	if err := errors.Join(os.Mkdir(s.dir(), 0o700), s.makeDirs()); err != nil {
 		return fmt.Errorf("sandbox: %w", err)
@@ -218,12 +218,12 @@ func below(path, dir string) bool {
 }
 
 // boxSpec is what the keeper is asked for, with these limits, but for Harden. s.mu is held.
-func (s *sandbox) boxSpec(size driver.Size) (box.Spec, error) {
+func (s *sandbox) containerSpec(size driver.Size) (container.Spec, error) {
 	r, cfg := &s.rec, &s.d.cfg
-	spec := box.Spec{
-		ID: box.ID(r.ID), Hostname: hostname(r.Name), Dir: s.dir(), Base: box.BaseHost, Hide: append([]string{cfg.State}, cfg.Hide...),
-		Show: cfg.Show, UIDBase: r.UIDBase, Net: box.NetOwn,
-		Limits:   box.Limits{Memory: size.Memory, Tasks: size.Tasks, CPUs: size.CPUs},
+	spec := container.Spec{
+		ID: container.ID(r.ID), Hostname: hostname(r.Name), Dir: s.dir(), Base: container.BaseHost,
+		Hide: append([]string{cfg.State}, cfg.Hide...), Show: cfg.Show, UIDBase: r.UIDBase, Net: container.NetOwn,
+		Limits:   container.Limits{Memory: size.Memory, Tasks: size.Tasks, CPUs: size.CPUs},
 		Volatile: true,
 	}
 	if r.Disk != 0 {
@@ -232,20 +232,21 @@ func (s *sandbox) boxSpec(size driver.Size) (box.Spec, error) {
 	if r.Layer != "" {
 		chain, err := s.d.layers.Chain(r.Layer)
 		if err != nil {
-			return box.Spec{}, fmt.Errorf("sandbox %s: its files: %w", r.ID, err)
+			return container.Spec{}, fmt.Errorf("sandbox %s: its files: %w", r.ID, err)
 		}
 		if spec.Layers = chain.Dirs; chain.Whole {
-			spec.Base, spec.Hide, spec.Show = box.BaseNone, nil, nil
+			spec.Base, spec.Hide, spec.Show = container.BaseNone, nil, nil
 		}
 	}
 	switch r.Network {
 	case driver.NetworkNone:
-		spec.Net = box.NetNone
+		spec.Net = container.NetNone
 	case driver.NetworkHost:
-		spec.Net = box.NetHost
+		spec.Net = container.NetHost
 	}
 	for _, share := range r.Shares {
-		spec.Binds = append(spec.Binds, box.Bind{Source: share.Source, Target: cmp.Or(share.Target, share.Source), ReadOnly: share.ReadOnly})
+		spec.Binds = append(spec.Binds, container.Bind{Source: share.Source, Target: cmp.Or(share.Target, share.Source),
+			ReadOnly: share.ReadOnly})
 	}
 	spec.Binds = append(spec.Binds, s.d.volumeBinds(r)...)
 	return spec, nil
@@ -266,12 +267,12 @@ const keptCapabilities = 1<<0 | // chown
 	1<<31 // setfcap
 
 // harden asks for each layer that there is. Capabilities says which.
-func (d *Driver) harden() box.Harden {
+func (d *Driver) harden() container.Harden {
 	d.joining.Lock()
 	defer d.joining.Unlock()
-	return box.Harden{
+	return container.Harden{
 		Caps:    keptCapabilities,
-		Seccomp: slices.Contains(d.can.Layers, box.LayerSeccomp), Landlock: slices.Contains(d.can.Layers, box.LayerLandlock),
+		Seccomp: slices.Contains(d.can.Layers, container.LayerSeccomp), Landlock: slices.Contains(d.can.Layers, container.LayerLandlock),
 	}
 }
 

@@ -5,7 +5,7 @@ import (
 	"log/slog"
 	"slices"
 
-	"github.com/tend-run/tend/internal/core/box"
+	"github.com/tend-run/tend/internal/core/container"
 	"github.com/tend-run/tend/internal/sandbox/driver"
 )
 
@@ -20,10 +20,10 @@ const defaultTasks = 4096
 func defaultSize(pids, memory int64) driver.Size {
 	var s driver.Size
 	if pids > 0 {
-		s.Tasks = min(defaultTasks, max(pids/8, box.MinTasks))
+		s.Tasks = min(defaultTasks, max(pids/8, container.MinTasks))
 	}
 	if memory > 0 {
-		s.Memory = max(memory/2>>20<<20, box.MinMemory)
+		s.Memory = max(memory/2>>20<<20, container.MinMemory)
 	}
 	return s
 }
@@ -37,7 +37,7 @@ func (d *Driver) enforced(asked driver.Size) driver.Size {
 		layer    string
 		to       *int64
 		standard int64
-	}{{box.LayerTasks, &asked.Tasks, d.defaults.Tasks}, {box.LayerMemory, &asked.Memory, d.defaults.Memory}} {
+	}{{container.LayerTasks, &asked.Tasks, d.defaults.Tasks}, {container.LayerMemory, &asked.Memory, d.defaults.Memory}} {
 		if slices.Contains(d.can.Layers, l.layer) {
 			*l.to = cmp.Or(*l.to, l.standard)
 		}
@@ -48,7 +48,7 @@ func (d *Driver) enforced(asked driver.Size) driver.Size {
 // warnOfLimits says which limits no sandbox has here. joining is held.
 func (d *Driver) warnOfLimits() {
 	for _, m := range d.can.Missing {
-		if m.Layer == box.LayerTasks || m.Layer == box.LayerMemory || m.Layer == box.LayerDisk && d.defaults.Disk != 0 {
+		if m.Layer == container.LayerTasks || m.Layer == container.LayerMemory || m.Layer == container.LayerDisk && d.defaults.Disk != 0 {
 			d.log.Warn("sandboxes have no limit of "+m.Layer+": one can use up what the machine has", slog.String("reason", m.Reason))
 		}
 	}

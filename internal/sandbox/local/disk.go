@@ -10,7 +10,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/tend-run/tend/internal/core/box"
+	"github.com/tend-run/tend/internal/core/container"
 	"github.com/tend-run/tend/internal/sandbox/driver"
 	"github.com/tend-run/tend/internal/sandbox/image"
 )
@@ -20,20 +20,20 @@ const diskName = "disk.img"
 
 func (s *sandbox) diskFile() string { return filepath.Join(s.dir(), diskName) }
 
-// diskWait is how long a start waits for the end of the box before, whose mount writes what is
+// diskWait is how long a start waits for the end of the container before, whose mount writes what is
 // in memory: a disk that met an error must be repaired, and not shared.
 const diskWait = 5 * time.Second
 
 // needDiskPrograms takes disks from what can be had where the programs are missing that make
 // them. joining is held.
 func (d *Driver) needDiskPrograms() {
-	i := slices.Index(d.can.Layers, box.LayerDisk)
+	i := slices.Index(d.can.Layers, container.LayerDisk)
 	if i < 0 {
 		return
 	}
 	if err := image.Able(); err != nil {
 		d.can.Layers = slices.Delete(slices.Clone(d.can.Layers), i, i+1)
-		d.can.Missing = append(slices.Clone(d.can.Missing), box.Missing{Layer: box.LayerDisk, Reason: err.Error()})
+		d.can.Missing = append(slices.Clone(d.can.Missing), container.Missing{Layer: container.LayerDisk, Reason: err.Error()})
 	}
 }
 
@@ -46,7 +46,7 @@ func (d *Driver) diskFor(asked int64) (int64, error) {
 	}
 	d.joining.Lock()
 	defer d.joining.Unlock()
-	if !slices.Contains(d.can.Layers, box.LayerDisk) {
+	if !slices.Contains(d.can.Layers, container.LayerDisk) {
 		return 0, nil
 	}
 	if asked == 0 {
@@ -63,7 +63,7 @@ func (d *Driver) room(bytes int64) error {
 	if err != nil {
 		return err
 	}
-	for _, s := range d.boxes.All() {
+	for _, s := range d.containers.All() {
 		s.mu.Lock()
 		size := s.rec.Disk
 		s.mu.Unlock()
@@ -116,7 +116,7 @@ func (s *sandbox) readyDisk(ctx context.Context) error {
 // with all that others have there.
 func (s *sandbox) diskUse() space {
 	s.mu.Lock()
-	size, in := s.rec.Disk, s.box
+	size, in := s.rec.Disk, s.container
 	s.mu.Unlock()
 	if size == 0 {
 		return spaceOf(s.dir())

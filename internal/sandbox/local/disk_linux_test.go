@@ -11,8 +11,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tend-run/tend/internal/core/box"
 	"github.com/tend-run/tend/internal/core/client"
+	"github.com/tend-run/tend/internal/core/container"
 	"github.com/tend-run/tend/internal/core/disk"
 	"github.com/tend-run/tend/internal/sandbox/driver"
 	"github.com/tend-run/tend/internal/sandbox/image"
@@ -76,7 +76,7 @@ func TestABoxWhoseFirstProcessIsKilledLeavesNoDevice(t *testing.T) {
 	s, _ := create(t, d, driver.Spec{Size: driver.Size{Disk: smallDisk}})
 	inShell(t, s, "", "echo kept >/root/file")
 	s.mu.Lock()
-	pid := s.box.PID
+	pid := s.container.PID
 	s.mu.Unlock()
 	proctest.Must(t, syscall.Kill(pid, syscall.SIGKILL))
 	proctest.Eventually(t, "nothing is left", func() bool {
@@ -245,7 +245,7 @@ func TestWithoutDisksNobodyClaimsThem(t *testing.T) {
 			t.Errorf("with %+v it claims %+v", spec.Size, in.Size)
 		}
 	}
-	if !strings.Contains(log.String(), "no limit of "+box.LayerDisk) {
+	if !strings.Contains(log.String(), "no limit of "+container.LayerDisk) {
 		t.Errorf("the log says nothing of it: %s", log.String())
 	}
 }

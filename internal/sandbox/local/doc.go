@@ -1,6 +1,6 @@
 // Package local is the sandbox driver with isolation: a sandbox has its own processes,
 // files, users, network and limits, on this machine and without a container engine. The
-// keeper creates the kernel's part of a sandbox, the box (package internal/core/box); this
+// keeper creates the kernel's part of a sandbox, the container (package internal/core/container); this
 // package keeps the records, names and times, and gives access to the inside.
 //
 // # On disk
@@ -45,14 +45,14 @@
 //
 // # A spare
 //
-// If Config.Spare is set, Run keeps one spare sandbox ready, with box and network but
+// If Config.Spare is set, Run keeps one spare sandbox ready, with container and network but
 // without a record. A creation without a name that has the same parameters as the
 // previous one takes the spare and writes its record.
 //
 // # Who dies when
 //
-// The box survives server and keeper, and the next server finds it by its ID: a record
-// without a box is a stopped sandbox, and a box without a record is ended. After a
+// The container survives server and keeper, and the next server finds it by its ID: a record
+// without a container is a stopped sandbox, and a container without a record is ended. After a
 // restart of the machine all sandboxes are stopped; paused ones stay paused, but lose
 // their memory.
 //

@@ -84,7 +84,7 @@ func (s *stage) run(ctx context.Context, step dockerfile.Step, c *instructions.R
 	}
 	if special {
 		// Not before its processes have ended, and its mounts with them.
-		if err := s.box.Stop(ctx); err != nil {
+		if err := s.container.Stop(ctx); err != nil {
 			return err
 		}
 		if err := m.clear(); err != nil {
@@ -297,13 +297,13 @@ func (m *mounts) ready(ctx context.Context) error {
 
 // clear removes what was made to mount on: no layer has it. The sandbox has stopped.
 func (m *mounts) clear() error {
-	box := m.s.box
-	box.life.Lock()
-	defer box.life.Unlock()
-	box.mu.Lock()
-	rec := box.rec
-	box.mu.Unlock()
-	up, done, err := box.upper(&rec)
+	container := m.s.container
+	container.life.Lock()
+	defer container.life.Unlock()
+	container.mu.Lock()
+	rec := container.rec
+	container.mu.Unlock()
+	up, done, err := container.upper(&rec)
 	if err != nil {
 		return err
 	}

@@ -142,7 +142,7 @@ func TestManySandboxesLeaveNothing(t *testing.T) {
 		proctest.Must(t, s.Destroy(t.Context()))
 	}
 	if left, err := cfg.Engine.List(t.Context()); err != nil || len(left) != 0 {
-		t.Errorf("boxes: %+v, %v", left, err)
+		t.Errorf("containers: %+v, %v", left, err)
 	}
 	d.sweep(t.Context(), time.Now())
 	proctest.Must(t, d.empty(t.Context()))

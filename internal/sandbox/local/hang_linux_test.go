@@ -7,21 +7,21 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tend-run/tend/internal/core/box"
+	"github.com/tend-run/tend/internal/core/container"
 	"github.com/tend-run/tend/internal/sandbox/driver"
 	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/process"
 )
 
-// hanging is an engine in which starts hang until their box ends.
+// hanging is an engine in which starts hang until their container ends.
 type hanging struct {
 	*paperEngine
 	mu    sync.Mutex
-	leave map[box.ID]func()        // guarded by mu
-	stuck map[box.ID]chan struct{} // the end waits for it; guarded by mu
+	leave map[container.ID]func()        // guarded by mu
+	stuck map[container.ID]chan struct{} // the end waits for it; guarded by mu
 }
 
-func (h *hanging) End(ctx context.Context, id box.ID) error {
+func (h *hanging) End(ctx context.Context, id container.ID) error {
 	h.mu.Lock()
 	leave, stuck := h.leave[id], h.stuck[id]
 	delete(h.leave, id)
@@ -35,14 +35,14 @@ func (h *hanging) End(ctx context.Context, id box.ID) error {
 	return h.paperEngine.End(ctx, id)
 }
 
-// hang begins a start that ends with the box.
+// hang begins a start that ends with the container.
 func (h *hanging) hang(t *testing.T, s driver.Sandbox, id driver.ID) {
 	t.Helper()
 	leave, err := s.(*sandbox).Enter(t.Context(), &process.Spec{})
 	proctest.Must(t, err)
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.leave[box.ID(id)] = leave
+	h.leave[container.ID(id)] = leave
 }
 
 // inTime fails if it takes a minute.
@@ -62,7 +62,7 @@ func inTime(t *testing.T, what string, do func() error) error {
 func TestAStartThatHangsHoldsUpNobody(t *testing.T) {
 	t.Parallel()
 	cfg, paper := onPaper(t)
-	h := &hanging{paperEngine: paper, leave: map[box.ID]func(){}, stuck: map[box.ID]chan struct{}{}}
+	h := &hanging{paperEngine: paper, leave: map[container.ID]func(){}, stuck: map[container.ID]chan struct{}{}}
 	cfg.Engine = h
 	d := openOn(t, cfg)
 	d.startWait = time.Millisecond
@@ -84,7 +84,7 @@ func TestAStartThatHangsHoldsUpNobody(t *testing.T) {
 	h.hang(t, paused, c.ID)
 	stuck := make(chan struct{})
 	h.mu.Lock()
-	h.stuck[box.ID(a.ID)] = stuck
+	h.stuck[container.ID(a.ID)] = stuck
 	h.mu.Unlock()
 	proctest.Must(t, inTime(t, "a sweep", func() error { d.sweep(t.Context(), at.Add(time.Second)); return nil }))
 	if _, err := d.Get(t.Context(), string(b.ID)); !errors.Is(err, driver.ErrNotFound) {

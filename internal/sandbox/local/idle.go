@@ -8,13 +8,13 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/tend-run/tend/internal/core/box"
+	"github.com/tend-run/tend/internal/core/container"
 	"github.com/tend-run/tend/internal/files"
 )
 
-// alone reports whether nothing but pid 1 runs in a box. Of a box without a cgroup
+// alone reports whether nothing but pid 1 runs in a container. Of a container without a cgroup
 // nobody can say.
-func alone(in box.Info) bool {
+func alone(in container.Info) bool {
 	if in.Group == "" {
 		return false
 	}
@@ -33,7 +33,7 @@ func alone(in box.Info) bool {
 }
 
 // emptyInside reports whether a directory has nothing in it but empty directories, and
-// what programs are told, which each box gets.
+// what programs are told, which each container gets.
 func emptyInside(r *files.Root, dir string) bool {
 	empty := true
 	err := files.FS{User: files.User{Name: "root", Home: "/"}, Root: r}.Do(context.Background(), func(a *files.Actor) error {

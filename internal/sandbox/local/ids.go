@@ -10,10 +10,10 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/tend-run/tend/internal/core/box"
+	"github.com/tend-run/tend/internal/core/container"
 )
 
-// Each sandbox has a range of box.IDs ids outside of its own, if the machine can (box.LayerIDs). They are the
+// Each sandbox has a range of container.IDs ids outside of its own, if the machine can (container.LayerIDs). They are the
 // ids that systemd's list leaves to nobody, below those of tend's own files (package owner).
 const (
 	firstIDs = 0x70000000
@@ -40,7 +40,7 @@ type idRange struct{ first, end uint64 }
 func newIDs(state string, shared uint32) *ids {
 	h := fnv.New32a()
 	h.Write([]byte(state))
-	return &ids{shared: shared, first: int(h.Sum32() % ((endOfIDs - firstIDs) / box.IDs)), files: idFiles, taken: map[uint32]bool{}}
+	return &ids{shared: shared, first: int(h.Sum32() % ((endOfIDs - firstIDs) / container.IDs)), files: idFiles, taken: map[uint32]bool{}}
 }
 
 // take returns the first id of a free range; all are taken: of the shared one.
@@ -48,10 +48,10 @@ func (s *ids) take() uint32 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.look()
-	const all = (endOfIDs - firstIDs) / box.IDs
+	const all = (endOfIDs - firstIDs) / container.IDs
 	for i := range all {
-		base := uint32(firstIDs + (s.first+i)%all*box.IDs)
-		touches := func(r idRange) bool { return uint64(base) < r.end && r.first < uint64(base)+box.IDs }
+		base := uint32(firstIDs + (s.first+i)%all*container.IDs)
+		touches := func(r idRange) bool { return uint64(base) < r.end && r.first < uint64(base)+container.IDs }
 		if !s.taken[base] && !slices.ContainsFunc(s.named, touches) {
 			s.taken[base] = true
 			return base
@@ -119,7 +119,7 @@ func namedIDs(line string, counted bool) (idRange, bool) {
 func (d *Driver) giveIDs(rec *record) {
 	rec.UIDBase = d.uidBase()
 	d.joining.Lock()
-	own := slices.Contains(d.can.Layers, box.LayerIDs)
+	own := slices.Contains(d.can.Layers, container.LayerIDs)
 	d.joining.Unlock()
 	if !own || rec.UIDBase == 0 {
 		return

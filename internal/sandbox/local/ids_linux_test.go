@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tend-run/tend/internal/core/box"
+	"github.com/tend-run/tend/internal/core/container"
 	"github.com/tend-run/tend/internal/sandbox/driver"
 	"github.com/tend-run/tend/internal/sandbox/drivertest"
 	"github.com/tend-run/tend/internal/sandbox/sandboxrecord"
@@ -31,7 +31,7 @@ var takers = map[string]string{
 // TestASandboxAtItsLimitsLeavesItsNeighbourItsOwn: what one has taken all of, the next has as much of.
 func TestASandboxAtItsLimitsLeavesItsNeighbourItsOwn(t *testing.T) {
 	d := openReal(t, real(t))
-	if drivertest.Lacks(t, d, box.LayerIDs) {
+	if drivertest.Lacks(t, d, container.LayerIDs) {
 		return
 	}
 	for what, take := range takers {
@@ -55,13 +55,13 @@ func TestASandboxAtItsLimitsLeavesItsNeighbourItsOwn(t *testing.T) {
 func TestEachSandboxHasIDsOfItsOwn(t *testing.T) {
 	cfg := real(t)
 	d := openReal(t, cfg)
-	if drivertest.Lacks(t, d, box.LayerIDs) {
+	if drivertest.Lacks(t, d, container.LayerIDs) {
 		return
 	}
 	uid := func(s *sandbox) uint32 {
 		t.Helper()
 		var st unix.Stat_t
-		proctest.Must(t, unix.Stat(fmt.Sprintf("/proc/%d", s.box.PID), &st))
+		proctest.Must(t, unix.Stat(fmt.Sprintf("/proc/%d", s.container.PID), &st))
 		var rec record
 		proctest.Must(t, sandboxrecord.Read(s.dir(), &rec))
 		if rec.UIDBase != st.Uid {
@@ -96,7 +96,7 @@ func TestEachSandboxHasIDsOfItsOwn(t *testing.T) {
 func TestASandboxOfAnOlderVersionKeepsItsIDs(t *testing.T) {
 	cfg := real(t)
 	d := openReal(t, cfg)
-	if drivertest.Lacks(t, d, box.LayerIDs) {
+	if drivertest.Lacks(t, d, container.LayerIDs) {
 		return
 	}
 	s, _ := create(t, d, driver.Spec{})
@@ -111,7 +111,7 @@ func TestASandboxOfAnOlderVersionKeepsItsIDs(t *testing.T) {
 	old := proctest.Value(openReal(t, cfg).get(t.Context(), string(s.id)))(t)
 	proctest.Must(t, old.Start(t.Context()))
 	var st unix.Stat_t
-	if err := unix.Stat(fmt.Sprintf("/proc/%d", old.box.PID), &st); err != nil || st.Uid != UIDBase {
+	if err := unix.Stat(fmt.Sprintf("/proc/%d", old.container.PID), &st); err != nil || st.Uid != UIDBase {
 		t.Errorf("pid 1 belongs to %d, %v", st.Uid, err)
 	}
 	if out, _ := inShell(t, old, "", "cat /root/file; stat -c %u:%g /root/file"); out != "kept\n5:6" {

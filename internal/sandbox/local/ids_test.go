@@ -6,11 +6,11 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/tend-run/tend/internal/core/box"
+	"github.com/tend-run/tend/internal/core/container"
 	"github.com/tend-run/tend/internal/support/proctest"
 )
 
-const mostRanges = (endOfIDs - firstIDs) / box.IDs
+const mostRanges = (endOfIDs - firstIDs) / container.IDs
 
 // TestRangesOfIDsAreFree: no two have one, none that the machine names is given, and one that is returned is given again.
 func TestRangesOfIDsAreFree(t *testing.T) {
@@ -21,7 +21,7 @@ func TestRangesOfIDsAreFree(t *testing.T) {
 	first := s.take()
 	s.free(first)
 	// The range that is first in line, half of the next, and what is none of ours or no range.
-	a, b := uint32(firstIDs+(s.first+1)%mostRanges*box.IDs), uint32(firstIDs+(s.first+2)%mostRanges*box.IDs)
+	a, b := uint32(firstIDs+(s.first+1)%mostRanges*container.IDs), uint32(firstIDs+(s.first+2)%mostRanges*container.IDs)
 	write("root:100000:65536\nuser:" + fmt.Sprint(first) + ":1\nother:" + fmt.Sprint(a+5) + ":65536\n\nx:y:z\nfar:5000000000:65536\n")
 	if got := s.take(); got == first || got == a || got == b && b > a {
 		t.Errorf("%#x is given, which is named", got)
@@ -30,7 +30,7 @@ func TestRangesOfIDsAreFree(t *testing.T) {
 	given := map[uint32]bool{}
 	for range mostRanges - 1 {
 		base := s.take()
-		if given[base] || base < firstIDs || base >= endOfIDs || base%box.IDs != 0 {
+		if given[base] || base < firstIDs || base >= endOfIDs || base%container.IDs != 0 {
 			t.Fatalf("%#x is given", base)
 		}
 		given[base] = true

@@ -31,15 +31,15 @@ func TestASnapshotOfAnImage(t *testing.T) {
 	if s := wait(driver.Pull{Name: "web:1"}, driver.SnapshotSpec{Name: "web", Tag: "1"}); s.State != driver.Ready || s.Tag != "1" {
 		t.Fatalf("%+v", s)
 	}
-	box, err := d.Create(t.Context(), driver.Spec{Snapshot: "web:1"})
+	container, err := d.Create(t.Context(), driver.Spec{Snapshot: "web:1"})
 	proctest.Must(t, err)
-	if got := shOut(t, box, "echo $(id -u) $(pwd) $GREETING; cat /second"); got != "33 /srv/app hello\n2" {
+	if got := shOut(t, container, "echo $(id -u) $(pwd) $GREETING; cat /second"); got != "33 /srv/app hello\n2" {
 		t.Errorf("it sees %q", got)
 	}
 	wait(driver.Pull{Name: "web:1"}, driver.SnapshotSpec{Name: "web", Tag: "2", Run: driver.RunConfig{User: "0", Env: map[string]string{"GREETING": "bye"}}})
-	box, err = d.Create(t.Context(), driver.Spec{Snapshot: "web:2"})
+	container, err = d.Create(t.Context(), driver.Spec{Snapshot: "web:2"})
 	proctest.Must(t, err)
-	if got := shOut(t, box, "echo $(id -u) $(pwd) $GREETING"); got != "0 /srv/app bye\n" {
+	if got := shOut(t, container, "echo $(id -u) $(pwd) $GREETING"); got != "0 /srv/app bye\n" {
 		t.Errorf("with settings of its own it sees %q", got)
 	}
 

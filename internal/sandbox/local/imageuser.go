@@ -11,7 +11,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/tend-run/tend/internal/core/box"
+	"github.com/tend-run/tend/internal/core/container"
 	"github.com/tend-run/tend/internal/core/embedded"
 	"github.com/tend-run/tend/internal/sandbox/layer"
 	"github.com/tend-run/tend/internal/sandbox/oci/unpack"
@@ -109,8 +109,8 @@ func missingAccount(dirs []string) (_ []imageFile, err error) {
 	if _, e := view.ReadFile(shell, 0); errors.Is(e, fs.ErrNotExist) {
 		shell = "/bin/sh"
 	}
-	uid, home := box.FreeID(passwd, group), "/home/"+baseUser
-	_, _, shadowGroup := box.Shadow(passwd, group)
+	uid, home := container.FreeID(passwd, group), "/home/"+baseUser
+	_, _, shadowGroup := container.Shadow(passwd, group)
 	gid, there := groupOf(group)
 	if !there {
 		gid = uid
@@ -133,7 +133,7 @@ func groupOf(group string) (gid int, there bool) {
 		if len(f) < 3 || f[0] != baseUser {
 			continue
 		}
-		if n, err := strconv.Atoi(f[2]); err == nil && n >= 0 && n < box.IDs {
+		if n, err := strconv.Atoi(f[2]); err == nil && n >= 0 && n < container.IDs {
 			return n, true
 		}
 	}

@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tend-run/tend/internal/core/box"
+	"github.com/tend-run/tend/internal/core/container"
 	"github.com/tend-run/tend/internal/files"
 	"github.com/tend-run/tend/internal/lib/eintr"
 	"github.com/tend-run/tend/internal/lib/procfs"
@@ -25,26 +25,26 @@ func supported() error { return nil }
 // refusedDial is what a port is that nobody listens on.
 var refusedDial error = &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", unix.ECONNREFUSED)}
 
-// alive reports whether pid 1 of a box is the process that it was. It is asked after
-// something of it was opened: what was opened before it died is the box's.
-func alive(in box.Info) error {
+// alive reports whether pid 1 of a container is the process that it was. It is asked after
+// something of it was opened: what was opened before it died is the container's.
+func alive(in container.Info) error {
 	if st, ok := procfs.ReadStat(in.PID); !ok || st.Dead() || st.Start != in.Started {
 		return driver.ErrStopped
 	}
 	return nil
 }
 
-// lost says why something of a box's first process could not be opened. One that is
+// lost says why something of a container's first process could not be opened. One that is
 // about to exit has neither root nor namespaces any more, and counts as alive still.
-func lost(in box.Info, err error) error {
+func lost(in container.Info, err error) error {
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) {
 		return driver.ErrStopped
 	}
 	return errors.Join(alive(in), err)
 }
 
-// openRoot opens the root directory of a box.
-func openRoot(in box.Info, uidBase uint32) (*files.Root, error) {
+// openRoot opens the root directory of a container.
+func openRoot(in container.Info, uidBase uint32) (*files.Root, error) {
 	dir, err := os.OpenFile(procfs.Path(in.PID, "root"), unix.O_PATH|unix.O_DIRECTORY, 0)
 	if err != nil {
 		return nil, lost(in, err)
@@ -59,8 +59,8 @@ func openRoot(in box.Info, uidBase uint32) (*files.Root, error) {
 	return files.OpenRoot(dir, uidBase)
 }
 
-// openSpace opens the network of a box.
-func openSpace(in box.Info) (*network.Space, error) {
+// openSpace opens the network of a container.
+func openSpace(in container.Info) (*network.Space, error) {
 	s, err := network.OpenSpace(procfs.Path(in.PID, "ns/net"))
 	if err != nil {
 		return nil, lost(in, err)
@@ -71,9 +71,9 @@ func openSpace(in box.Info) (*network.Space, error) {
 	return s, nil
 }
 
-// dial connects to a port of a box's loopback: of IPv4, then of IPv6, where some
+// dial connects to a port of a container's loopback: of IPv4, then of IPv6, where some
 // servers listen alone.
-func dial(ctx context.Context, in box.Info, port int) (net.Conn, error) {
+func dial(ctx context.Context, in container.Info, port int) (net.Conn, error) {
 	s, err := openSpace(in)
 	if err != nil {
 		return nil, err
@@ -108,8 +108,8 @@ func freeOf(dir string) (int64, error) {
 	return int64(st.Bavail) * int64(st.Bsize), nil
 }
 
-// rootOf is the path of a box's root directory.
-func rootOf(in box.Info) string { return procfs.Path(in.PID, "root") }
+// rootOf is the path of a container's root directory.
+func rootOf(in container.Info) string { return procfs.Path(in.PID, "root") }
 
 // memoryOfMachine is what the machine has, in bytes.
 func memoryOfMachine() int64 {

@@ -7,7 +7,7 @@ import (
 	"errors"
 	"net"
 
-	"github.com/tend-run/tend/internal/core/box"
+	"github.com/tend-run/tend/internal/core/container"
 	"github.com/tend-run/tend/internal/files"
 	"github.com/tend-run/tend/internal/sandbox/driver"
 	"github.com/tend-run/tend/internal/sandbox/network"
@@ -19,10 +19,10 @@ func supported() error {
 
 var refusedDial = errors.ErrUnsupported
 
-func alive(box.Info) error                           { return errors.ErrUnsupported }
-func openRoot(box.Info, uint32) (*files.Root, error) { return nil, errors.ErrUnsupported }
-func openSpace(box.Info) (*network.Space, error)     { return nil, errors.ErrUnsupported }
-func dial(context.Context, box.Info, int) (net.Conn, error) {
+func alive(container.Info) error                           { return errors.ErrUnsupported }
+func openRoot(container.Info, uint32) (*files.Root, error) { return nil, errors.ErrUnsupported }
+func openSpace(container.Info) (*network.Space, error)     { return nil, errors.ErrUnsupported }
+func dial(context.Context, container.Info, int) (net.Conn, error) {
 	return nil, errors.ErrUnsupported
 }
 
@@ -30,7 +30,7 @@ func spread(string) error { return nil }
 
 func spaceOf(string) space         { return space{} }
 func freeOf(string) (int64, error) { return 0, errors.ErrUnsupported }
-func rootOf(box.Info) string       { return "" }
+func rootOf(container.Info) string { return "" }
 func memoryOfMachine() int64       { return 0 }
 func pidsOfMachine() int64         { return 0 }
 func bootID() string               { return "" }

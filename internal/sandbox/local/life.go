@@ -9,14 +9,14 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/tend-run/tend/internal/core/box"
+	"github.com/tend-run/tend/internal/core/container"
 	"github.com/tend-run/tend/internal/core/failpoint"
 	"github.com/tend-run/tend/internal/sandbox/driver"
 	"github.com/tend-run/tend/internal/sandbox/sandboxrecord"
 )
 
-// wanted is the box that the record asks for, and the size that it has.
-func (s *sandbox) wanted() (box.Spec, driver.Size, error) {
+// wanted is the container that the record asks for, and the size that it has.
+func (s *sandbox) wanted() (container.Spec, driver.Size, error) {
 	s.mu.Lock()
 	asked := s.rec.Size
 	asked.Disk = s.rec.Disk
@@ -24,12 +24,12 @@ func (s *sandbox) wanted() (box.Spec, driver.Size, error) {
 	harden, size := s.d.harden(), s.d.enforced(asked) // joining comes before mu
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	spec, err := s.boxSpec(size)
+	spec, err := s.containerSpec(size)
 	spec.Harden = harden
 	return spec, size, err
 }
 
-// begin makes the box. s.life is held.
+// begin makes the container. s.life is held.
 func (s *sandbox) begin(ctx context.Context) error {
 	spec, size, err := s.wanted()
 	if err != nil {
@@ -43,7 +43,7 @@ func (s *sandbox) begin(ctx context.Context) error {
 		return s.ofVolumes(fault(err))
 	}
 	s.mu.Lock()
-	s.box, s.usesNetwork, s.rec.Boot = info, false, bootID()
+	s.container, s.usesNetwork, s.rec.Boot = info, false, bootID()
 	s.rec.Enforced = size
 	s.active = time.Now()
 	s.meter.reset()
@@ -53,9 +53,9 @@ func (s *sandbox) begin(ctx context.Context) error {
 	}
 	// Not by end, which waits for starts: a snapshot holds them.
 	s.forgetRoot()
-	err = errors.Join(err, s.d.cfg.Engine.End(ctx, box.ID(s.id)))
+	err = errors.Join(err, s.d.cfg.Engine.End(ctx, container.ID(s.id)))
 	s.mu.Lock()
-	s.box = box.Info{}
+	s.container = container.Info{}
 	s.mu.Unlock()
 	return err
 }
@@ -68,7 +68,7 @@ func (s *sandbox) awaitStarts() {
 
 // holdStarts returns when each start that has not seen the record of now is over; the
 // next ones wait for release. A program inside can have a start hang for as long as it
-// likes, so nothing but the end of the box waits for longer than startWait.
+// likes, so nothing but the end of the container waits for longer than startWait.
 func (s *sandbox) holdStarts() (release func(), err error) {
 	held, late := make(chan struct{}), make(chan struct{})
 	go func() { // it ends with the start
@@ -93,20 +93,20 @@ const startWait = 15 * time.Second
 
 var errStartHangs = errors.New("a program inside keeps another one from starting; stop the sandbox, or end that program")
 
-// end ends the box with all that runs in it. s.life is held, and the record refuses
+// end ends the container with all that runs in it. s.life is held, and the record refuses
 // starts.
 func (s *sandbox) end(ctx context.Context) error {
 	s.forgetRoot()
 	s.disconnect()
-	if err := s.d.cfg.Engine.End(ctx, box.ID(s.id)); err != nil {
+	if err := s.d.cfg.Engine.End(ctx, container.ID(s.id)); err != nil {
 		return fmt.Errorf("sandbox %s: %w", s.id, fault(err))
 	}
-	// Only now: a start that hangs ends with the box, and one that comes later finds none.
+	// Only now: a start that hangs ends with the container, and one that comes later finds none.
 	s.awaitStarts()
 	s.forgetRoot() // a start may have opened them again
 	s.disconnect()
 	s.mu.Lock()
-	s.box = box.Info{}
+	s.container = container.Info{}
 	s.mu.Unlock()
 	return nil
 }
@@ -131,9 +131,9 @@ func (s *sandbox) Start(ctx context.Context) error {
 	return s.restart(ctx)
 }
 
-// restart makes a box with the files that there are. s.life is held.
+// restart makes a container with the files that there are. s.life is held.
 func (s *sandbox) restart(ctx context.Context) error {
-	// A stop that was cut short may have left a box.
+	// A stop that was cut short may have left a container.
 	if err := s.end(ctx); err != nil {
 		return err
 	}
@@ -155,7 +155,7 @@ func (s *sandbox) restart(ctx context.Context) error {
 	return s.startUp(ctx, start, "", false) // who starts it does not wait until that is ready
 }
 
-// emptyWork gives the next box a new directory for the kernel: it refuses that of an
+// emptyWork gives the next container a new directory for the kernel: it refuses that of an
 // overlay that did not end well.
 func (s *sandbox) emptyWork() error {
 	dir := filepath.Join(s.dir(), workName)
@@ -243,7 +243,7 @@ func (s *sandbox) destroy(ctx context.Context, reason string) error {
 	s.tellOf(driver.EventDestroyed, func(e *driver.Event) { e.Reason = reason })
 	s.mu.Unlock()
 	s.releaseLayers()
-	s.d.boxes.Remove(s.id)
+	s.d.containers.Remove(s.id)
 	s.returnIDs()
 	s.d.log.Info("sandbox destroyed", slog.String("id", string(s.id)))
 	return nil

@@ -11,7 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/tend-run/tend/internal/core/box"
+	"github.com/tend-run/tend/internal/core/container"
 	"github.com/tend-run/tend/internal/sandbox/driver"
 	"github.com/tend-run/tend/internal/sandbox/sandboxrecord"
 	"github.com/tend-run/tend/internal/support/proctest"
@@ -36,7 +36,7 @@ func info(t *testing.T, s driver.Sandbox) driver.Info {
 	return in
 }
 
-func TestSandboxesAndBoxesMeetAgain(t *testing.T) {
+func TestSandboxesAndContainersMeetAgain(t *testing.T) {
 	t.Parallel()
 	cfg, e := onPaper(t)
 	d := openOn(t, cfg)
@@ -60,10 +60,10 @@ func TestSandboxesAndBoxesMeetAgain(t *testing.T) {
 	half := driver.NewID()
 	proctest.Must(t, os.MkdirAll(filepath.Join(cfg.Dir, string(half), upName), 0o700))
 	stray := driver.NewID()
-	st := box.Spec{ID: box.ID(stray), Dir: filepath.Join(cfg.Dir, string(half))}
+	st := container.Spec{ID: container.ID(stray), Dir: filepath.Join(cfg.Dir, string(half))}
 	proctest.Must(t, errors.Join(os.Mkdir(filepath.Join(st.Dir, workName), 0o700), func() error { _, err := e.Make(t.Context(), st); return err }()))
 	for _, s := range []*sandbox{lost, thawed} {
-		proctest.Must(t, e.End(t.Context(), box.ID(s.id)))
+		proctest.Must(t, e.End(t.Context(), container.ID(s.id)))
 	}
 
 	again := openOn(t, cfg)
@@ -94,7 +94,7 @@ func TestSandboxesAndBoxesMeetAgain(t *testing.T) {
 	ids := []driver.ID{lives.id, frozen.id}
 	slices.Sort(ids)
 	if diff := cmp.Diff(ids, e.ids()); diff != "" {
-		t.Errorf("boxes that are left:\n%s", diff)
+		t.Errorf("containers that are left:\n%s", diff)
 	}
 	for _, id := range []driver.ID{doomed.id, half} {
 		if _, err := os.Stat(filepath.Join(cfg.Dir, string(id))); !errors.Is(err, os.ErrNotExist) {
@@ -146,7 +146,7 @@ func TestACreationThatFailsLeavesNothing(t *testing.T) {
 		}
 		all, err := d.List(t.Context())
 		if err != nil || len(all) != 0 || len(e.ids()) != 0 {
-			t.Errorf("%s: there is %+v, %v; boxes %v", what, all, err, e.ids())
+			t.Errorf("%s: there is %+v, %v; containers %v", what, all, err, e.ids())
 		}
 		entries, err := os.ReadDir(cfg.Dir)
 		if entries = slices.DeleteFunc(entries, func(e os.DirEntry) bool { return e.Name()[0] == '.' }); err != nil || len(entries) != 0 {
@@ -162,14 +162,14 @@ func TestABoxThatEndsByItselfStopsItsSandbox(t *testing.T) {
 	d := openOn(t, cfg)
 	s, _ := create(t, d, driver.Spec{Disposable: true})
 	other, _ := create(t, d, driver.Spec{})
-	proctest.Must(t, e.End(t.Context(), box.ID(s.id)))
-	stray := box.Spec{ID: box.ID(driver.NewID()), Dir: other.dir()}
+	proctest.Must(t, e.End(t.Context(), container.ID(s.id)))
+	stray := container.Spec{ID: container.ID(driver.NewID()), Dir: other.dir()}
 	if _, err := e.Make(t.Context(), stray); err != nil {
 		t.Fatal(err)
 	}
 	d.sweep(t.Context(), time.Now())
 	if ids := e.ids(); !slices.Equal(ids, []driver.ID{other.id}) {
-		t.Errorf("the boxes are %v", ids)
+		t.Errorf("the containers are %v", ids)
 	}
 	if in := info(t, s); in.State != driver.Stopped || in.Reason == "" {
 		t.Errorf("it is %+v", in)
@@ -201,7 +201,7 @@ func TestADeadlineRestsWhileASandboxIsPaused(t *testing.T) {
 	}
 	d.sweep(t.Context(), at.Add(time.Hour))
 	proctest.Must(t, d.Resume(t.Context(), s.id))
-	if in, _ := e.of(box.ID(s.id), func(*box.Info) {}); in.Frozen || info(t, s).Deadline.IsZero() {
+	if in, _ := e.of(container.ID(s.id), func(*container.Info) {}); in.Frozen || info(t, s).Deadline.IsZero() {
 		t.Errorf("resumed in time, it is %+v, %+v", in, info(t, s))
 	}
 	proctest.Must(t, d.Resume(t.Context(), s.id)) // it is ready
@@ -211,7 +211,7 @@ func TestADeadlineRestsWhileASandboxIsPaused(t *testing.T) {
 	}
 }
 
-// TestTheDaemonsProcIsSharedByChoice: where boxes would see the /proc of the daemon there are none without the operator's word.
+// TestTheDaemonsProcIsSharedByChoice: where containers would see the /proc of the daemon there are none without the operator's word.
 func TestTheDaemonsProcIsSharedByChoice(t *testing.T) {
 	t.Parallel()
 	for _, shared := range []bool{false, true} {
@@ -230,7 +230,7 @@ func TestTheDaemonsProcIsSharedByChoice(t *testing.T) {
 
 // TestWhereThereAreNoBoxesACreationSaysWhy: and the keeper is left alone otherwise. When
 // another one takes its place, sandboxes can be made.
-func TestWhereThereAreNoBoxesACreationSaysWhy(t *testing.T) {
+func TestWhereThereAreNoContainersACreationSaysWhy(t *testing.T) {
 	t.Parallel()
 	cfg, e := onPaper(t)
 	e.lacks = "the moon is full"

@@ -16,7 +16,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/tend-run/tend/internal/core/box"
+	"github.com/tend-run/tend/internal/core/container"
 	"github.com/tend-run/tend/internal/files"
 	"github.com/tend-run/tend/internal/sandbox/driver"
 	"github.com/tend-run/tend/internal/sandbox/layer"
@@ -28,7 +28,7 @@ import (
 )
 
 // UIDBase is the outer id of root inside, unless Config has another one, in the sandboxes that have no ids of
-// their own. On a usual machine no account has one of the box.IDs ids from there on.
+// their own. On a usual machine no account has one of the container.IDs ids from there on.
 const UIDBase = 1_000_000_000
 
 const trashName = ".trash"
@@ -37,7 +37,7 @@ const trashName = ".trash"
 type Root interface {
 	User(name string) (files.User, error)
 	Look(ctx context.Context, u files.User, look func(stat func(path string) (fs.FileInfo, error))) error
-	Box() box.ID
+	Container() container.ID
 }
 
 // Config of a Driver. Dir, Manager, Inside and Engine are needed.
@@ -48,16 +48,16 @@ type Config struct {
 	// State is the daemon's top directory, which no sandbox sees. Empty: Dir.
 	State string
 	// Manager of the machine's processes. Inside returns a Manager whose starts run inside
-	// a root, and Engine creates boxes. All three belong to one keeper.
+	// a root, and Engine creates containers. All three belong to one keeper.
 	Manager process.Manager
 	Inside  func(Root) process.Manager
-	Engine  box.Engine
-	// UIDBase of the boxes without ids of their own, if the daemon is root. 0: the constant
-	// UIDBase. Boxes of another daemon have only one id, the daemon's.
+	Engine  container.Engine
+	// UIDBase of the containers without ids of their own, if the daemon is root. 0: the constant
+	// UIDBase. Containers of another daemon have only one id, the daemon's.
 	UIDBase uint32
 	// Hide are more paths of this machine that no sandbox sees.
 	Hide []string
-	// Show are more directories of this machine that sandboxes see (box.CheckShown).
+	// Show are more directories of this machine that sandboxes see (container.CheckShown).
 	Show []string
 	// SharedProc: where the kernel gives sandboxes no /proc of their own, they see the daemon's. Else
 	// there are none then.
@@ -93,12 +93,12 @@ type Config struct {
 
 // Driver implements driver.Driver.
 type Driver struct {
-	cfg   Config
-	log   *slog.Logger
-	clock *sandboxrecord.Clock // of deadlines
-	boxes sandboxrecord.Registry[*sandbox]
-	out   *network.Host
-	over  atomic.Bool // no more ways out are opened
+	cfg        Config
+	log        *slog.Logger
+	clock      *sandboxrecord.Clock // of deadlines
+	containers sandboxrecord.Registry[*sandbox]
+	out        *network.Host
+	over       atomic.Bool // no more ways out are opened
 
 	layers    *layer.Store
 	snapshots snapshots
@@ -122,12 +122,12 @@ type Driver struct {
 	startWait time.Duration
 
 	joining sync.Mutex
-	joined  bool      // the records met the keeper's boxes; guarded by joining
-	can     box.Can   // as the keeper said last; guarded by joining
-	asked   time.Time // when it said so; guarded by joining
+	joined  bool          // the records met the keeper's containers; guarded by joining
+	can     container.Can // as the keeper said last; guarded by joining
+	asked   time.Time     // when it said so; guarded by joining
 	// halves are directories without a record that this server found, whose processes are to be forgotten; guarded by joining.
 	halves []driver.ID
-	// strays: a box may be left of a creation whose answer was lost.
+	// strays: a container may be left of a creation whose answer was lost.
 	strays atomic.Bool
 }
 
@@ -144,7 +144,7 @@ var (
 )
 
 // Open reads the existing sandboxes. It does not need the keeper: the first call that does
-// connects the sandboxes with the existing boxes.
+// connects the sandboxes with the existing containers.
 func Open(cfg Config) (*Driver, error) {
 	if cfg.Manager == nil || cfg.Inside == nil || cfg.Engine == nil || cfg.Dir == "" {
 		return nil, &driver.InvalidError{Field: "config", Reason: "needs a directory, managers and an engine"}
@@ -196,7 +196,7 @@ func Open(cfg Config) (*Driver, error) {
 			}
 			s := d.newSandbox(rec)
 			if err = s.holdLayers(); err == nil {
-				err = d.boxes.Restore(s, &rec.Record)
+				err = d.containers.Restore(s, &rec.Record)
 			}
 			d.ids.keep(rec.UIDBase)
 		}
@@ -207,11 +207,11 @@ func Open(cfg Config) (*Driver, error) {
 	return d, nil
 }
 
-// askAgain is how long a keeper that makes no boxes is not asked again, but by a
+// askAgain is how long a keeper that makes no containers is not asked again, but by a
 // creation.
 const askAgain = time.Minute
 
-// join asks the keeper what there is, once: of sandboxes and boxes, one without the
+// join asks the keeper what there is, once: of sandboxes and containers, one without the
 // other ends.
 func (d *Driver) join(ctx context.Context) error {
 	d.joining.Lock()
@@ -223,8 +223,8 @@ func (d *Driver) join(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if slices.Contains(strings.Fields(can.Way), box.WaySharedProc) && !d.cfg.SharedProc {
-		can = box.Can{Missing: []box.Missing{{Reason: box.NoProc}}}
+	if slices.Contains(strings.Fields(can.Way), container.WaySharedProc) && !d.cfg.SharedProc {
+		can = container.Can{Missing: []container.Missing{{Reason: container.NoProc}}}
 	}
 	if d.can = can; can.Mode == 0 {
 		d.asked = time.Now()
@@ -236,19 +236,19 @@ func (d *Driver) join(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	live := map[driver.ID]box.Info{}
+	live := map[driver.ID]container.Info{}
 	for _, in := range there {
 		live[driver.ID(in.ID)] = in
 	}
-	for _, s := range d.boxes.All() {
+	for _, s := range d.containers.All() {
 		in, found := live[s.id]
 		if kept := s.meet(in, found); kept {
 			delete(live, s.id)
 		}
 	}
 	for id := range live {
-		d.log.Info("box without a sandbox is ended", slog.String("id", string(id)))
-		if err := d.cfg.Engine.End(ctx, box.ID(id)); err != nil {
+		d.log.Info("container without a sandbox is ended", slog.String("id", string(id)))
+		if err := d.cfg.Engine.End(ctx, container.ID(id)); err != nil {
 			return err
 		}
 	}
@@ -261,13 +261,13 @@ func (d *Driver) join(ctx context.Context) error {
 	return nil
 }
 
-// newID is that of a sandbox, and of its box.
+// newID is that of a sandbox, and of its container.
 func (d *Driver) newID() driver.ID { return driver.ID(d.cfg.Engine.NewID()) }
 
 // capable returns what the keeper can do.
-func (d *Driver) capable(ctx context.Context) (box.Can, error) {
+func (d *Driver) capable(ctx context.Context) (container.Can, error) {
 	if err := d.join(ctx); err != nil {
-		return box.Can{}, err
+		return container.Can{}, err
 	}
 	d.joining.Lock()
 	defer d.joining.Unlock()
@@ -278,13 +278,13 @@ func (d *Driver) capable(ctx context.Context) (box.Can, error) {
 func (d *Driver) uidBase() uint32 {
 	d.joining.Lock()
 	defer d.joining.Unlock()
-	if d.can.Mode == box.ModeRootless {
+	if d.can.Mode == container.ModeRootless {
 		return 0
 	}
 	return d.cfg.UIDBase
 }
 
-// way in which boxes are made, in a line.
+// way in which containers are made, in a line.
 func (d *Driver) way() string {
 	d.joining.Lock()
 	defer d.joining.Unlock()
@@ -315,14 +315,14 @@ func (d *Driver) Capabilities() driver.Capabilities {
 	defer cancel()
 	can, err := d.capable(ctx)
 	if err != nil {
-		can = box.Can{}
+		can = container.Can{}
 	}
 	out := driver.Capabilities{Name: "local", Layers: can.Layers, Way: can.Way,
-		Snapshots: can.Mode == box.ModeUser && !slices.Contains(strings.Fields(can.Way), box.WayPlain)}
+		Snapshots: can.Mode == container.ModeUser && !slices.Contains(strings.Fields(can.Way), container.WayPlain)}
 	for _, m := range can.Missing {
 		out.Missing = append(out.Missing, cmp.Or(m.Layer, "all")+": "+m.Reason)
 	}
-	if !slices.Contains(can.Layers, box.LayerNetwork) {
+	if !slices.Contains(can.Layers, container.LayerNetwork) {
 		return out
 	}
 	if err := d.out.Unable(); err != nil {
@@ -341,7 +341,7 @@ func (d *Driver) Get(ctx context.Context, key string) (driver.Sandbox, error) {
 }
 
 func (d *Driver) get(ctx context.Context, key string) (*sandbox, error) {
-	s, ok := d.boxes.Get(key)
+	s, ok := d.containers.Get(key)
 	if !ok || s.isGone() {
 		return nil, fmt.Errorf("%.200q: %w", key, driver.ErrNotFound)
 	}
@@ -354,7 +354,7 @@ func (d *Driver) List(ctx context.Context) ([]driver.Info, error) {
 		return nil, err
 	}
 	var infos []driver.Info
-	for _, s := range d.boxes.All() {
+	for _, s := range d.containers.All() {
 		if info, err := s.Info(ctx); err == nil && !s.ofBuild() {
 			infos = append(infos, info)
 		}
@@ -365,9 +365,9 @@ func (d *Driver) List(ctx context.Context) ([]driver.Info, error) {
 	return infos, nil
 }
 
-// isOfBox reports whether an error says that a box cannot be used now.
-func isOfBox(err error) bool {
-	return errors.Is(err, box.ErrFrozen) || errors.Is(err, box.ErrEnded) || errors.Is(err, box.ErrNotFound)
+// isOfBox reports whether an error says that a container cannot be used now.
+func isOfContainer(err error) bool {
+	return errors.Is(err, container.ErrFrozen) || errors.Is(err, container.ErrEnded) || errors.Is(err, container.ErrNotFound)
 }
 
 // fault makes of an error of the keeper's one of package driver.
@@ -382,9 +382,9 @@ func fault(err error) error {
 			field = "shares" + of
 		}
 		return &driver.InvalidError{Field: field, Reason: invalid.Reason}
-	case errors.Is(err, box.ErrFrozen):
+	case errors.Is(err, container.ErrFrozen):
 		return driver.ErrPaused
-	case errors.Is(err, box.ErrEnded), errors.Is(err, box.ErrNotFound):
+	case errors.Is(err, container.ErrEnded), errors.Is(err, container.ErrNotFound):
 		return driver.ErrStopped
 	case errors.Is(err, process.ErrUnsupported):
 		return &driver.UnsupportedError{Field: "isolation", Reason: err.Error()}

@@ -17,8 +17,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tend-run/tend/internal/core/box"
 	"github.com/tend-run/tend/internal/core/client"
+	"github.com/tend-run/tend/internal/core/container"
 	"github.com/tend-run/tend/internal/sandbox/driver"
 	"github.com/tend-run/tend/internal/sandbox/drivertest"
 	"github.com/tend-run/tend/internal/support/proctest"
@@ -26,7 +26,7 @@ import (
 	"github.com/tend-run/tend/process"
 )
 
-// real returns what a driver over the keeper's own boxes is opened with.
+// real returns what a driver over the keeper's own containers is opened with.
 func real(t testing.TB) Config {
 	t.Helper()
 	if !testkeeper.IsRootless() {
@@ -34,7 +34,7 @@ func real(t testing.TB) Config {
 	}
 	m := testkeeper.New(t).(*client.Manager)
 	return Config{
-		Dir: filepath.Join(t.TempDir(), "sandboxes"), Manager: m, Engine: m.Boxes(),
+		Dir: filepath.Join(t.TempDir(), "sandboxes"), Manager: m, Engine: m.Containers(),
 		Inside: func(r Root) process.Manager { return m.In(r) },
 	}
 }
@@ -140,7 +140,7 @@ func TestASandboxOutlivesKeeperAndServer(t *testing.T) {
 	pid := proctest.Info(t, p).PID
 	rests, _ := create(t, d, driver.Spec{Name: "rests"})
 	still := proctest.Start(t, rests.Processes(), process.Spec{Shell: "sleep 600"})
-	freezes := !drivertest.Lacks(t, d, box.LayerFreeze)
+	freezes := !drivertest.Lacks(t, d, container.LayerFreeze)
 	if freezes {
 		proctest.Must(t, d.Pause(t.Context(), rests.id, driver.PauseSpec{Memory: true}))
 	}
@@ -187,8 +187,8 @@ func TestASandboxOutlivesKeeperAndServer(t *testing.T) {
 		}
 		proctest.Must(t, found.Destroy(t.Context()))
 	}
-	if left, err := m.Boxes().List(t.Context()); err != nil || len(left) != 0 {
-		t.Errorf("boxes are left: %+v, %v", left, err)
+	if left, err := m.Containers().List(t.Context()); err != nil || len(left) != 0 {
+		t.Errorf("containers are left: %+v, %v", left, err)
 	}
 }
 
@@ -205,7 +205,7 @@ func soFar(t *testing.T, p process.Process) (out string) {
 }
 
 // TestDeathsBetweenTheStepsLeaveNoHalf: the keeper dies while sandboxes are made and
-// destroyed, and whatever each call says, sandboxes and boxes are the same in the end.
+// destroyed, and whatever each call says, sandboxes and containers are the same in the end.
 func TestDeathsBetweenTheStepsLeaveNoHalf(t *testing.T) {
 	t.Parallel()
 	cfg := real(t)
@@ -256,17 +256,17 @@ func TestDeathsBetweenTheStepsLeaveNoHalf(t *testing.T) {
 			want = append(want, in.ID)
 		}
 	}
-	boxes, err := m.Boxes().List(t.Context())
+	containers, err := m.Containers().List(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, in := range boxes {
+	for _, in := range containers {
 		got = append(got, driver.ID(in.ID))
 	}
 	slices.Sort(want)
 	slices.Sort(got)
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("sandboxes and boxes differ:\n%s", diff)
+		t.Errorf("sandboxes and containers differ:\n%s", diff)
 	}
 	for _, in := range all {
 		s, err := d.Get(t.Context(), string(in.ID))

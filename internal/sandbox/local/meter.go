@@ -5,7 +5,7 @@ import (
 	"runtime"
 	"time"
 
-	"github.com/tend-run/tend/internal/core/box"
+	"github.com/tend-run/tend/internal/core/container"
 	"github.com/tend-run/tend/internal/sandbox/driver"
 )
 
@@ -16,19 +16,19 @@ const (
 	leastApart  = 5 * time.Second
 )
 
-// meter keeps what was measured of one sandbox since its box was made.
+// meter keeps what was measured of one sandbox since its container was made.
 type meter struct {
 	samples []driver.Metric
-	began   time.Time     // of the box
+	began   time.Time     // of the container
 	at      time.Time     // of cpu
 	cpu     time.Duration // used until then
 }
 
 func (m *meter) reset() { *m = meter{began: time.Now()} }
 
-// add makes a sample of what a box has used. CPU time is measured from the sample
-// before, or from the start of the box.
-func (m *meter) add(now time.Time, u box.Usage, size driver.Size, machine int64) driver.Metric {
+// add makes a sample of what a container has used. CPU time is measured from the sample
+// before, or from the start of the container.
+func (m *meter) add(now time.Time, u container.Usage, size driver.Size, machine int64) driver.Metric {
 	cpus := size.CPUs
 	if cpus == 0 {
 		cpus = float64(runtime.NumCPU())
@@ -65,9 +65,9 @@ func (d *Driver) Metrics(ctx context.Context, id driver.ID, from, to time.Time) 
 		return nil, err
 	}
 	var now driver.Metric
-	usage, err := d.cfg.Engine.Usage(ctx, box.ID(id))
+	usage, err := d.cfg.Engine.Usage(ctx, container.ID(id))
 	switch {
-	case isOfBox(err): // stopped, or paused without its memory: it uses nothing
+	case isOfContainer(err): // stopped, or paused without its memory: it uses nothing
 	case err != nil:
 		return nil, fault(err)
 	}

@@ -8,7 +8,7 @@ import (
 	"net/netip"
 	"slices"
 
-	"github.com/tend-run/tend/internal/core/box"
+	"github.com/tend-run/tend/internal/core/container"
 	"github.com/tend-run/tend/internal/sandbox/driver"
 	"github.com/tend-run/tend/internal/sandbox/network"
 	"github.com/tend-run/tend/internal/sandbox/route"
@@ -61,14 +61,14 @@ func (s *sandbox) network(ctx context.Context) error {
 	if s.rec.Network != driver.NetworkOwn || s.usesNetwork && !s.waitsForWay() {
 		return nil
 	}
-	info, err := s.d.cfg.Engine.Network(ctx, s.box.ID)
+	info, err := s.d.cfg.Engine.Network(ctx, s.container.ID)
 	if err != nil {
 		return fault(err)
 	}
 	if err := s.connect(info); err != nil {
 		return fmt.Errorf("network of sandbox %s: %w", s.id, err)
 	}
-	s.box, s.usesNetwork = info, true
+	s.container, s.usesNetwork = info, true
 	return nil
 }
 
@@ -76,8 +76,8 @@ func (s *sandbox) network(ctx context.Context) error {
 // now. s.mu is held.
 func (s *sandbox) waitsForWay() bool { return s.lacksWay && s.d.out.Unable() == nil }
 
-// connect configures the network of a box. s.mu is held.
-func (s *sandbox) connect(info box.Info) error {
+// connect configures the network of a container. s.mu is held.
+func (s *sandbox) connect(info container.Info) error {
 	space, err := openSpace(info)
 	if err != nil {
 		return err
@@ -127,7 +127,7 @@ func (s *sandbox) applyRules() error {
 	case s.way != nil:
 		s.way.SetPolicy(s.policy())
 	case s.usesNetwork && !s.gone:
-		return s.connect(s.box)
+		return s.connect(s.container)
 	}
 	return nil
 }
@@ -139,7 +139,7 @@ func (s *sandbox) openDoorsOfSpare() error {
 	if s.rec.E2BTemplate == "" && s.rec.StartCommand == "" || s.d.cfg.Door == nil || !s.usesNetwork {
 		return nil
 	}
-	space, err := openSpace(s.box)
+	space, err := openSpace(s.container)
 	if err != nil {
 		return err
 	}
@@ -166,9 +166,9 @@ func (s *sandbox) disconnect() {
 
 // reconnect gives sandboxes whose way out was another server's one of this server.
 func (d *Driver) reconnect(ctx context.Context) {
-	for _, s := range d.boxes.All() {
+	for _, s := range d.containers.All() {
 		s.mu.Lock()
-		needed := s.box.Network && !s.usesNetwork && !s.gone && !s.hidden && s.rec.live()
+		needed := s.container.Network && !s.usesNetwork && !s.gone && !s.hidden && s.rec.live()
 		s.mu.Unlock()
 		if !needed || ctx.Err() != nil {
 			continue
@@ -182,7 +182,7 @@ func (d *Driver) reconnect(ctx context.Context) {
 // disconnectAll ends all ways out, for good.
 func (d *Driver) disconnectAll() {
 	d.over.Store(true)
-	for _, s := range d.boxes.All() {
+	for _, s := range d.containers.All() {
 		s.disconnect()
 	}
 }

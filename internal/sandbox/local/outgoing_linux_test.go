@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"testing"
 
-	"github.com/tend-run/tend/internal/core/box"
+	"github.com/tend-run/tend/internal/core/container"
 	"github.com/tend-run/tend/internal/sandbox/driver"
 	"github.com/tend-run/tend/internal/sandbox/drivertest"
 	"github.com/tend-run/tend/internal/sandbox/network"
@@ -68,7 +68,7 @@ func TestTheWayOutFollowsTheSandbox(t *testing.T) {
 		}
 	}
 	reaches("at first", s, true)
-	proctest.Must(t, d.Pause(t.Context(), s.id, driver.PauseSpec{Memory: !drivertest.Lacks(t, d, box.LayerFreeze)}))
+	proctest.Must(t, d.Pause(t.Context(), s.id, driver.PauseSpec{Memory: !drivertest.Lacks(t, d, container.LayerFreeze)}))
 	proctest.Must(t, d.Resume(t.Context(), s.id))
 	reaches("after a pause", s, true)
 	proctest.Must(t, s.Stop(t.Context()))
@@ -102,7 +102,7 @@ func TestTheWayOutFollowsTheSandbox(t *testing.T) {
 	proctest.Write(t, p, "\n")
 	next := openOn(t, cfg)
 	defer next.disconnectAll()
-	if _, err := next.List(t.Context()); err != nil { // it meets the boxes
+	if _, err := next.List(t.Context()); err != nil { // it meets the containers
 		t.Fatal(err)
 	}
 	next.reconnect(t.Context())

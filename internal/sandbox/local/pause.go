@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/tend-run/tend/internal/core/box"
+	"github.com/tend-run/tend/internal/core/container"
 	"github.com/tend-run/tend/internal/sandbox/driver"
 	"github.com/tend-run/tend/internal/sandbox/sandboxrecord"
 )
@@ -48,7 +48,7 @@ func (s *sandbox) pause(ctx context.Context, memory bool) error {
 		return err
 	}
 	if memory {
-		if err := s.d.needs(box.LayerFreeze, "memory"); err != nil {
+		if err := s.d.needs(container.LayerFreeze, "memory"); err != nil {
 			return err
 		}
 	}
@@ -74,8 +74,8 @@ func (s *sandbox) pause(ctx context.Context, memory bool) error {
 			return errors.Join(err, mark(time.Time{}))
 		}
 		release()
-		if err = s.d.cfg.Engine.Freeze(ctx, box.ID(s.id), true); err != nil {
-			err = errors.Join(fmt.Errorf("pause sandbox %s: %w", s.id, fault(err)), s.d.cfg.Engine.Freeze(ctx, box.ID(s.id), false),
+		if err = s.d.cfg.Engine.Freeze(ctx, container.ID(s.id), true); err != nil {
+			err = errors.Join(fmt.Errorf("pause sandbox %s: %w", s.id, fault(err)), s.d.cfg.Engine.Freeze(ctx, container.ID(s.id), false),
 				mark(time.Time{}))
 		}
 	}
@@ -86,10 +86,10 @@ func (s *sandbox) pause(ctx context.Context, memory bool) error {
 	return err
 }
 
-// thaw lets a frozen box go on. s.life is held.
+// thaw lets a frozen container go on. s.life is held.
 func (s *sandbox) thaw(ctx context.Context) error {
-	if err := s.d.cfg.Engine.Freeze(ctx, box.ID(s.id), false); err != nil {
-		if !errors.Is(err, box.ErrEnded) && !errors.Is(err, box.ErrNotFound) {
+	if err := s.d.cfg.Engine.Freeze(ctx, container.ID(s.id), false); err != nil {
+		if !errors.Is(err, container.ErrEnded) && !errors.Is(err, container.ErrNotFound) {
 			return fmt.Errorf("resume sandbox %s: %w", s.id, fault(err))
 		}
 		// It ended while it stood still: its files stay.

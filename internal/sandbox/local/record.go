@@ -15,7 +15,7 @@ type record struct {
 	// Home of the sandbox's user, if Dir is empty.
 	Home     string      `json:"home"`
 	Size     driver.Size `json:"size,omitzero"`     // as asked for
-	Enforced driver.Size `json:"enforced,omitzero"` // of the box that was made last
+	Enforced driver.Size `json:"enforced,omitzero"` // of the container that was made last
 	// Disk is the size of the sandbox's own disk, in bytes; 0: it writes to the machine's
 	// disk without a limit. It never changes.
 	Disk       int64              `json:"disk,omitempty"`
@@ -40,18 +40,18 @@ type record struct {
 	Build driver.BuildID `json:"build,omitempty"`
 	// UIDBase is the outer id of root inside, the first of the sandbox's range (ids.go); 0: the daemon's own.
 	UIDBase uint32 `json:"uid_base,omitempty"`
-	// Way in which its first box was made, in a line.
+	// Way in which its first container was made, in a line.
 	Way      string    `json:"way,omitempty"`
 	PausedAt time.Time `json:"paused_at,omitzero"`
-	// Memory: while it is paused, its box is frozen; without it, it has no box then.
+	// Memory: while it is paused, its container is frozen; without it, it has no container then.
 	Memory bool `json:"memory,omitempty"`
-	// Boot in which the box was created.
+	// Boot in which the container was created.
 	Boot string `json:"boot,omitempty"`
 	// Reason why it is stopped, if that was not requested.
 	Reason string `json:"reason,omitempty"`
 }
 
-// live reports whether there has to be a box.
+// live reports whether there has to be a container.
 func (r *record) live() bool {
 	return !r.Destroying && r.StoppedAt.IsZero() && (r.PausedAt.IsZero() || r.Memory)
 }

@@ -10,7 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/tend-run/tend/internal/core/box"
+	"github.com/tend-run/tend/internal/core/container"
 	"github.com/tend-run/tend/internal/files"
 	"github.com/tend-run/tend/internal/sandbox/driver"
 	"github.com/tend-run/tend/internal/sandbox/network"
@@ -29,18 +29,18 @@ type sandbox struct {
 	// processes locks it once, so that it misses no start that is under way.
 	starting sync.RWMutex
 
-	mu       sync.Mutex
-	rec      record      // guarded by mu, but for ID
-	unsynced bool        // the record may not be on the disk; guarded by mu
-	hidden   bool        // its creation is not over; guarded by mu
-	warming  bool        // it is hidden, and programs start all the same; guarded by mu
-	gone     bool        // destroyed; guarded by mu
-	active   time.Time   // last used; guarded by mu
-	box      box.Info    // zero while there is none; guarded by mu
-	root     *files.Root // of box, opened at its first use; guarded by mu
-	// usesNetwork: the network of box is configured; guarded by mu.
+	mu        sync.Mutex
+	rec       record         // guarded by mu, but for ID
+	unsynced  bool           // the record may not be on the disk; guarded by mu
+	hidden    bool           // its creation is not over; guarded by mu
+	warming   bool           // it is hidden, and programs start all the same; guarded by mu
+	gone      bool           // destroyed; guarded by mu
+	active    time.Time      // last used; guarded by mu
+	container container.Info // zero while there is none; guarded by mu
+	root      *files.Root    // of container, opened at its first use; guarded by mu
+	// usesNetwork: the network of container is configured; guarded by mu.
 	usesNetwork bool
-	// lacksWay: box has no way out because no network had one then; guarded by mu.
+	// lacksWay: container has no way out because no network had one then; guarded by mu.
 	lacksWay bool
 	way      *network.Proxy // out of it; nil: there is none; guarded by mu
 	doors    []net.Listener // inside, on localhost; guarded by mu
@@ -94,7 +94,7 @@ func (s *sandbox) change(synced bool, f func(r *record) error) error {
 		return err
 	}
 	s.rec, s.unsynced = next, !synced
-	s.d.boxes.Changed(&next.Record)
+	s.d.containers.Changed(&next.Record)
 	return nil
 }
 
@@ -116,7 +116,7 @@ func (s *sandbox) Update(ctx context.Context, c driver.Change) (driver.Info, err
 	err = s.change(c.Deadline == nil && c.Extend == nil, func(r *record) error {
 		before = r.Deadline
 		r.Apply(&c)
-		if err := s.d.boxes.Room(&r.Record); err != nil {
+		if err := s.d.containers.Room(&r.Record); err != nil {
 			return err
 		}
 		if home != "" {
@@ -130,7 +130,7 @@ func (s *sandbox) Update(ctx context.Context, c driver.Change) (driver.Info, err
 		}
 		from := r.Name
 		r.Name = *c.Name
-		return s.d.boxes.Rename(s.id, from, r.Name)
+		return s.d.containers.Rename(s.id, from, r.Name)
 	})
 	if err != nil {
 		return driver.Info{}, err
@@ -186,15 +186,15 @@ func (s *sandbox) Touch() {
 }
 
 // meet compares what the record says with what the keeper has. It reports whether the
-// box stays.
-func (s *sandbox) meet(in box.Info, found bool) bool {
+// container stays.
+func (s *sandbox) meet(in container.Info, found bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
 	case !s.rec.live():
 		return false // ended by the sweep, if it must be destroyed
 	case found:
-		s.box = in
+		s.container = in
 		return true
 	case !s.rec.PausedAt.IsZero():
 		s.rec.Memory = false
@@ -206,7 +206,7 @@ func (s *sandbox) meet(in box.Info, found bool) bool {
 	return false
 }
 
-// endReason says why there is no box. s.mu is held.
+// endReason says why there is no container. s.mu is held.
 func (s *sandbox) endReason() string {
 	if s.rec.Boot != bootID() {
 		return "the machine was restarted"
@@ -224,7 +224,7 @@ type starter struct{ process.Manager }
 
 func (st starter) Start(ctx context.Context, spec process.Spec) (process.Process, error) {
 	p, err := st.Manager.Start(ctx, spec)
-	if err != nil && isOfBox(err) {
+	if err != nil && isOfContainer(err) {
 		err = fault(err)
 	}
 	return p, err

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tend-run/tend/internal/core/box"
+	"github.com/tend-run/tend/internal/core/container"
 	"github.com/tend-run/tend/internal/sandbox/driver"
 	"github.com/tend-run/tend/internal/sandbox/layer"
 	"github.com/tend-run/tend/internal/support/proctest"
@@ -20,14 +20,14 @@ func put(t *testing.T, s *sandbox, name, text string) {
 	proctest.Must(t, os.WriteFile(filepath.Join(s.dir(), upName, name), []byte(text), 0o644))
 }
 
-// sees returns a file as the box of a sandbox is stacked: "" if there is none.
+// sees returns a file as the container of a sandbox is stacked: "" if there is none.
 func sees(t *testing.T, e *paperEngine, s *sandbox, name string) string {
 	t.Helper()
 	e.mu.Lock()
-	spec, there := e.specs[box.ID(s.id)]
+	spec, there := e.specs[container.ID(s.id)]
 	e.mu.Unlock()
 	if !there {
-		t.Fatalf("%s has no box", s.id)
+		t.Fatalf("%s has no container", s.id)
 	}
 	for _, dir := range append([]string{filepath.Join(spec.Dir, upName)}, spec.Layers...) {
 		if text, err := os.ReadFile(filepath.Join(dir, name)); err == nil {
@@ -58,7 +58,7 @@ func TestASnapshotHasTheFilesOfItsMoment(t *testing.T) {
 			proctest.Must(t, s.Stop(t.Context()))
 		}
 		n := snap(t, d, s, state)
-		if in, err := e.of(box.ID(s.id), func(*box.Info) {}); err == nil && in.Frozen != (state == "paused") {
+		if in, err := e.of(container.ID(s.id), func(*container.Info) {}); err == nil && in.Frozen != (state == "paused") {
 			t.Errorf("%s: frozen is %v afterwards", state, in.Frozen)
 		}
 		if state != "running" {
@@ -209,7 +209,7 @@ func TestAChainThatIsTooLongIsMerged(t *testing.T) {
 		proctest.Must(t, s.Start(t.Context()))
 	}
 	e.mu.Lock()
-	depth := len(e.specs[box.ID(s.id)].Layers)
+	depth := len(e.specs[container.ID(s.id)].Layers)
 	e.mu.Unlock()
 	if depth > 4 || sees(t, e, s, "f") != strings.Repeat("x", layer.MaxDepth+2) || sees(t, e, s, "g") != "y" {
 		t.Errorf("%d layers, f is %q", depth, sees(t, e, s, "f"))
@@ -227,7 +227,7 @@ func TestASnapshotThatFailsLeavesTheSandboxGoing(t *testing.T) {
 	if _, err := d.Snapshot(ctx, s.id, driver.SnapshotSpec{Name: "n"}); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
-	if in, err := e.of(box.ID(s.id), func(*box.Info) {}); err != nil || in.Frozen {
+	if in, err := e.of(container.ID(s.id), func(*container.Info) {}); err != nil || in.Frozen {
 		t.Errorf("%+v, %v", in, err)
 	}
 	if _, err := d.GetSnapshot(t.Context(), "n"); !errors.Is(err, driver.ErrNotFound) {

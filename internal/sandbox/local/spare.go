@@ -9,23 +9,23 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/tend-run/tend/internal/core/box"
+	"github.com/tend-run/tend/internal/core/container"
 	"github.com/tend-run/tend/internal/sandbox/driver"
 	"github.com/tend-run/tend/internal/sandbox/layer"
 	"github.com/tend-run/tend/internal/sandbox/sandboxrecord"
 )
 
-// A spare is a sandbox for which nobody has asked yet: its box and its network are there,
+// A spare is a sandbox for which nobody has asked yet: its container and its network are there,
 // nothing has run in it, and it has no record. A creation that asks for such a one writes
 // the record and is over, and the first program inside waits for no network.
 //
 // A server that dies leaves of it what a creation leaves that was cut short: a directory
-// without a record, and a box without a sandbox. The next server removes both.
+// without a record, and a container without a sandbox. The next server removes both.
 type spare struct {
 	shape shape
 	s     *sandbox
-	spec  box.Spec  // of its box
-	since time.Time // when it was made
+	spec  container.Spec // of its container
+	since time.Time      // when it was made
 }
 
 // shape is what a spare has to have in common with the sandbox that is asked for.
@@ -118,7 +118,7 @@ func (d *Driver) takeSpare(rec record) *sandbox {
 
 	s := sp.s
 	s.mu.Lock()
-	in, now := s.box, s.rec
+	in, now := s.container, s.rec
 	s.mu.Unlock()
 	rec.ID, rec.Name, rec.Boot, rec.Enforced, rec.UIDBase = now.ID, now.Name, now.Boot, now.Enforced, now.UIDBase
 	// What is there now may be more or less than when it was made.
@@ -133,7 +133,7 @@ func (d *Driver) takeSpare(rec record) *sandbox {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.rec, s.active = rec, time.Now()
-	d.boxes.Changed(&rec.Record)
+	d.containers.Changed(&rec.Record)
 	s.meter.reset()
 	return s
 }

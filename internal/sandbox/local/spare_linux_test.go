@@ -132,9 +132,9 @@ func TestASpareOutlivesTheKeeperAndNotTheServer(t *testing.T) {
 	if len(all) != 2 {
 		t.Errorf("the next server has %d sandboxes; want 2", len(all))
 	}
-	for _, in := range proctest.Value(m.Boxes().List(t.Context()))(t) {
+	for _, in := range proctest.Value(m.Containers().List(t.Context()))(t) {
 		if driver.ID(in.ID) != first.id && driver.ID(in.ID) != s.id {
-			t.Errorf("the box %s is left", in.ID)
+			t.Errorf("the container %s is left", in.ID)
 		}
 	}
 	if _, err := os.Stat(filepath.Join(cfg.Dir, string(sp.s.id))); !os.IsNotExist(err) {
@@ -209,8 +209,8 @@ func TestADeadSpareIsNotTaken(t *testing.T) {
 	d := openSparing(t, real(t))
 	create(t, d, driver.Spec{})
 	sp := spareOf(t, d)
-	proctest.Must(t, syscall.Kill(sp.s.box.PID, syscall.SIGKILL))
-	proctest.Eventually(t, "it has ended", func() bool { return alive(sp.s.box) != nil })
+	proctest.Must(t, syscall.Kill(sp.s.container.PID, syscall.SIGKILL))
+	proctest.Eventually(t, "it has ended", func() bool { return alive(sp.s.container) != nil })
 	s, _ := create(t, d, driver.Spec{})
 	if s.id == sp.s.id {
 		t.Error("it is taken")
@@ -232,5 +232,5 @@ func TestNoSpareHoldsWhatIsDeleted(t *testing.T) {
 	proctest.Must(t, s.Destroy(t.Context()))
 	proctest.Must(t, from.Destroy(t.Context()))
 	proctest.Must(t, d.DeleteSnapshot(t.Context(), string(n.ID)))
-	proctest.Eventually(t, "there is no spare", func() bool { return len(d.boxes.All()) == 0 })
+	proctest.Eventually(t, "there is no spare", func() bool { return len(d.containers.All()) == 0 })
 }

@@ -13,7 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/tend-run/tend/internal/core/box"
+	"github.com/tend-run/tend/internal/core/container"
 	"github.com/tend-run/tend/internal/sandbox/driver"
 	"github.com/tend-run/tend/internal/sandbox/sandboxrecord"
 )
@@ -24,7 +24,7 @@ const sweepEvery = 5 * time.Second
 // sweepSeldom is the same while there are none. Creations set the clock.
 const sweepSeldom = 10 * time.Minute
 
-// Run ends sandboxes whose time is up, notes those whose box has ended, syncs records to
+// Run ends sandboxes whose time is up, notes those whose container has ended, syncs records to
 // the disk and removes destroyed sandboxes. It returns nil when ctx ends.
 func (d *Driver) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
@@ -41,7 +41,7 @@ func (d *Driver) Run(ctx context.Context) error {
 	defer others.Wait()
 	for {
 		wait := sweepEvery
-		if d.sweep(ctx, time.Now()) && len(d.boxes.All()) == 0 && !d.strays.Load() {
+		if d.sweep(ctx, time.Now()) && len(d.containers.All()) == 0 && !d.strays.Load() {
 			wait = sweepSeldom
 		}
 		if !d.clock.Wait(ctx, wait) {
@@ -52,7 +52,7 @@ func (d *Driver) Run(ctx context.Context) error {
 
 // enter adds a sandbox before anything of it is made, and has it looked at soon.
 func (d *Driver) enter(s *sandbox, rec *record) error {
-	if err := d.boxes.Add(s, &rec.Record); err != nil {
+	if err := d.containers.Add(s, &rec.Record); err != nil {
 		return err
 	}
 	d.clock.Set(time.Now().Add(sweepEvery))
@@ -66,10 +66,10 @@ func (d *Driver) sweep(ctx context.Context, now time.Time) bool {
 	}
 	d.reconnect(ctx)
 	d.expire(ctx, now)
-	if len(d.boxes.All()) > 0 || d.strays.Swap(false) { // else the keeper is left alone
+	if len(d.containers.All()) > 0 || d.strays.Swap(false) { // else the keeper is left alone
 		d.notice(ctx)
 	}
-	for _, s := range d.boxes.All() {
+	for _, s := range d.containers.All() {
 		if err := s.sync(); err != nil {
 			d.log.Warn("record of a sandbox is not on the disk", slog.String("id", string(s.id)), slog.Any("err", err))
 		}
@@ -84,7 +84,7 @@ const mostExpiring = 64
 // not waited for, and is not looked at again until that is over.
 func (d *Driver) expire(ctx context.Context, now time.Time) {
 	var all sync.WaitGroup
-	for _, s := range d.boxes.All() {
+	for _, s := range d.containers.All() {
 		if !s.expires(now) || !s.expiring.CompareAndSwap(false, true) {
 			d.clock.Set(s.deadline())
 			continue
@@ -169,8 +169,8 @@ func (s *sandbox) pauseDue(ctx context.Context, memory bool) error {
 	return err
 }
 
-// notice finds sandboxes whose box has ended by itself, and ends boxes that no sandbox
-// has: a sandbox is in the registry before its box is made.
+// notice finds sandboxes whose container has ended by itself, and ends containers that no sandbox
+// has: a sandbox is in the registry before its container is made.
 func (d *Driver) notice(ctx context.Context) {
 	there, err := d.cfg.Engine.List(ctx)
 	if err != nil {
@@ -180,14 +180,14 @@ func (d *Driver) notice(ctx context.Context) {
 	live := map[driver.ID]bool{}
 	for _, in := range there {
 		live[driver.ID(in.ID)] = true
-		if _, ok := d.boxes.Get(string(in.ID)); !ok { // of a creation whose answer was lost
+		if _, ok := d.containers.Get(string(in.ID)); !ok { // of a creation whose answer was lost
 			if err := d.cfg.Engine.End(ctx, in.ID); err != nil {
 				d.strays.Store(true)
-				d.log.Warn("box without a sandbox", slog.String("id", string(in.ID)), slog.Any("err", err))
+				d.log.Warn("container without a sandbox", slog.String("id", string(in.ID)), slog.Any("err", err))
 			}
 		}
 	}
-	for _, s := range d.boxes.All() {
+	for _, s := range d.containers.All() {
 		if live[s.id] || !s.life.TryLock() { // one that just changes is looked at the next time
 			continue
 		}
@@ -198,7 +198,7 @@ func (d *Driver) notice(ctx context.Context) {
 	}
 }
 
-// noticeEnd notes that there is no box any more, if that is so. s.life is held.
+// noticeEnd notes that there is no container any more, if that is so. s.life is held.
 func (s *sandbox) noticeEnd(ctx context.Context) error {
 	s.mu.Lock()
 	live := s.rec.live() && !s.hidden && !s.gone
@@ -206,8 +206,8 @@ func (s *sandbox) noticeEnd(ctx context.Context) error {
 	if !live {
 		return nil
 	}
-	// The list may be older than the box.
-	if _, err := s.d.cfg.Engine.Usage(ctx, box.ID(s.id)); err == nil || !isOfBox(err) {
+	// The list may be older than the container.
+	if _, err := s.d.cfg.Engine.Usage(ctx, container.ID(s.id)); err == nil || !isOfContainer(err) {
 		return nil
 	}
 	err := s.change(false, func(r *record) error {

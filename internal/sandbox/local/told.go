@@ -16,7 +16,7 @@ import (
 const toldDir = "/run/e2b"
 
 // tell writes for programs inside which sandbox theirs is, if the record says so. It is
-// called before anything runs in the box: /run is new then, and nobody else's.
+// called before anything runs in the container: /run is new then, and nobody else's.
 func (s *sandbox) tell(ctx context.Context) error {
 	s.mu.Lock()
 	told := s.rec.Told()

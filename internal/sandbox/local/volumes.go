@@ -13,7 +13,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/tend-run/tend/internal/core/box"
+	"github.com/tend-run/tend/internal/core/container"
 	"github.com/tend-run/tend/internal/core/disk"
 	"github.com/tend-run/tend/internal/lib/atomicfile"
 	"github.com/tend-run/tend/internal/sandbox/driver"
@@ -135,7 +135,7 @@ func (d *Driver) volumeDisk(ctx context.Context) (int64, error) {
 	}
 	d.joining.Lock()
 	defer d.joining.Unlock()
-	if !slices.Contains(d.can.Layers, box.LayerDisk) {
+	if !slices.Contains(d.can.Layers, container.LayerDisk) {
 		return 0, fmt.Errorf("volumes are limited by --volume-disk, which this machine cannot: %w", driver.ErrUnsupported)
 	}
 	return d.cfg.VolumeDisk, nil
@@ -232,7 +232,7 @@ func (d *Driver) DeleteVolume(_ context.Context, id driver.VolumeID) error {
 	if v == nil {
 		return fmt.Errorf("%.100q: %w", id, driver.ErrNoVolume)
 	}
-	for _, s := range d.boxes.All() {
+	for _, s := range d.containers.All() {
 		if by := s.has(id); by != "" {
 			return fmt.Errorf("volume %q: the sandbox %s has it; destroy that first: %w", v.Name, by, driver.ErrInUse)
 		}
@@ -344,16 +344,16 @@ func (d *Driver) enterWithVolumes(s *sandbox, rec *record) error {
 	return d.enter(s, rec)
 }
 
-// volumeBinds are the volumes of a record for its box.
-func (d *Driver) volumeBinds(r *record) (all []box.Bind) {
+// volumeBinds are the volumes of a record for its container.
+func (d *Driver) volumeBinds(r *record) (all []container.Bind) {
 	for _, m := range r.Volumes {
-		bind := box.Bind{Source: d.volumeDir(m.ID), Target: m.Target}
+		bind := container.Bind{Source: d.volumeDir(m.ID), Target: m.Target}
 		if _, err := os.Lstat(d.volumeImage(m.ID)); err == nil {
 			bind.Source, bind.Disk = d.volumeImage(m.ID), true
 		}
 		all = append(all, bind)
 	}
-	slices.SortFunc(all, func(a, b box.Bind) int { return strings.Compare(a.Target, b.Target) }) // one may be in another
+	slices.SortFunc(all, func(a, b container.Bind) int { return strings.Compare(a.Target, b.Target) }) // one may be in another
 	return all
 }
 

@@ -18,15 +18,15 @@ import (
 // toy is a driver of a few sandboxes; only what a router asks for is there.
 type toy struct {
 	driver.Driver
-	boxes map[string]*toyBox
+	sandboxes map[string]*toySandbox
 }
 
-type toyBox struct {
+type toySandbox struct {
 	driver.Sandbox
 	info driver.Info
 }
 
-func (b *toyBox) Info(context.Context) (driver.Info, error) { return b.info, nil }
+func (b *toySandbox) Info(context.Context) (driver.Info, error) { return b.info, nil }
 
 var errBroken = errors.New("the driver is broken")
 
@@ -34,7 +34,7 @@ func (t toy) Get(_ context.Context, key string) (driver.Sandbox, error) {
 	if key == idBroken {
 		return nil, errBroken
 	}
-	if b := t.boxes[key]; b != nil {
+	if b := t.sandboxes[key]; b != nil {
 		return b, nil
 	}
 	return nil, driver.ErrNotFound
@@ -51,16 +51,16 @@ const (
 )
 
 func newToy() toy {
-	box := func(id string, state driver.State) *toyBox {
-		return &toyBox{info: driver.Info{ID: driver.ID(id), State: state}}
+	sandbox := func(id string, state driver.State) *toySandbox {
+		return &toySandbox{info: driver.Info{ID: driver.ID(id), State: state}}
 	}
-	a, asleep := box(idA, driver.Ready), box(idAsleep, driver.Paused)
+	a, asleep := sandbox(idA, driver.Ready), sandbox(idAsleep, driver.Paused)
 	asleep.info.Wake = true
-	return toy{boxes: map[string]*toyBox{idA: a, "name": a, idB: box(idB, driver.Ready), idStopped: box(idStopped, driver.Stopped), idPaused: box(idPaused, driver.Paused), idAsleep: asleep}}
+	return toy{sandboxes: map[string]*toySandbox{idA: a, "name": a, idB: sandbox(idB, driver.Ready), idStopped: sandbox(idStopped, driver.Stopped), idPaused: sandbox(idPaused, driver.Paused), idAsleep: asleep}}
 }
 
 func TestARequestGoesToTheSandboxThatItNames(t *testing.T) {
-	machine := &toyBox{}
+	machine := &toySandbox{}
 	open := &route.Router{Driver: newToy(), Default: machine, Domains: []string{"box.example", "other.example"}}
 	closed := &route.Router{Driver: newToy()}
 	for _, tt := range []struct {
@@ -170,7 +170,7 @@ func FuzzRouter(f *testing.F) {
 	f.Add("49983-.box.example", "", "-1")
 	f.Add(".box.example.", idStopped, "99999999999999999999")
 	f.Add("[::1]:80", "debug_sandbox_id", "49983")
-	router := &route.Router{Driver: newToy(), Default: &toyBox{}, Domains: []string{"box.example"}}
+	router := &route.Router{Driver: newToy(), Default: &toySandbox{}, Domains: []string{"box.example"}}
 	f.Fuzz(func(t *testing.T, host, header, port string) {
 		r := httptest.NewRequest("POST", "/", nil)
 		r.Host = host
@@ -190,12 +190,12 @@ func FuzzRouter(f *testing.F) {
 	})
 }
 
-func (b *toyBox) Update(_ context.Context, c driver.Change) (driver.Info, error) {
+func (b *toySandbox) Update(_ context.Context, c driver.Change) (driver.Info, error) {
 	b.info.Deadline = *c.Deadline
 	return b.info, nil
 }
 
-func (b *toyBox) Start(context.Context) error {
+func (b *toySandbox) Start(context.Context) error {
 	b.info.State = driver.Ready
 	return nil
 }
@@ -203,19 +203,19 @@ func (b *toyBox) Start(context.Context) error {
 func TestASandboxIsWokenForATime(t *testing.T) {
 	router := &route.Router{Driver: newToy()}
 	for name, end := range map[string]time.Time{"one whose time is up": time.Now().Add(-time.Hour), "one with much time": time.Now().Add(time.Hour), "one without an end": {}} {
-		box := router.Driver.(toy).boxes[idAsleep]
-		box.info.State, box.info.Deadline = driver.Paused, end
+		sandbox := router.Driver.(toy).sandboxes[idAsleep]
+		sandbox.info.State, sandbox.info.Deadline = driver.Paused, end
 		target, err := router.Find(t.Context(), idAsleep)
 		if err != nil || !target.Asleep {
 			t.Fatal(target, err)
 		}
-		if box.info.State != driver.Paused {
+		if sandbox.info.State != driver.Paused {
 			t.Errorf("%s was woken by being found", name)
 		}
-		if err := target.Awake(t.Context()); err != nil || box.info.State != driver.Ready {
-			t.Errorf("%s: %v, %v", name, box.info.State, err)
+		if err := target.Awake(t.Context()); err != nil || sandbox.info.State != driver.Ready {
+			t.Errorf("%s: %v, %v", name, sandbox.info.State, err)
 		}
-		if left := time.Until(box.info.Deadline); end.IsZero() != box.info.Deadline.IsZero() || !end.IsZero() && left < time.Minute {
+		if left := time.Until(sandbox.info.Deadline); end.IsZero() != sandbox.info.Deadline.IsZero() || !end.IsZero() && left < time.Minute {
 			t.Errorf("%s has %v", name, left)
 		}
 		if again, err := router.Find(t.Context(), idAsleep); err != nil || again.Asleep || again.Awake(t.Context()) != nil {

@@ -19,11 +19,11 @@ const (
 // Registry finds the sandboxes of a driver by ID and by name. The zero value is
 // empty.
 type Registry[B comparable] struct {
-	mu     sync.Mutex
-	boxes  map[driver.ID]B      // guarded by mu
-	byName map[string]driver.ID // guarded by mu
-	texts  map[driver.ID]int    // bytes of those that have more than smallTexts; guarded by mu
-	all    int                  // the sum of texts; guarded by mu
+	mu        sync.Mutex
+	sandboxes map[driver.ID]B      // guarded by mu
+	byName    map[string]driver.ID // guarded by mu
+	texts     map[driver.ID]int    // bytes of those that have more than smallTexts; guarded by mu
+	all       int                  // the sum of texts; guarded by mu
 }
 
 // Add takes the name for a sandbox, before anything of it is made: of two
@@ -32,7 +32,7 @@ func (r *Registry[B]) Add(b B, rec *Record) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if _, taken := r.byName[rec.Name]; !taken {
-		if len(r.boxes) >= MaxSandboxes {
+		if len(r.sandboxes) >= MaxSandboxes {
 			return fmt.Errorf("%w: there are %d sandboxes, which is the limit", driver.ErrLimit, MaxSandboxes)
 		}
 		if err := r.room(rec); err != nil {
@@ -53,10 +53,10 @@ func (r *Registry[B]) add(b B, rec *Record) error {
 	if _, taken := r.byName[rec.Name]; taken {
 		return fmt.Errorf("%q: %w", rec.Name, driver.ErrExists)
 	}
-	if r.boxes == nil {
-		r.boxes, r.byName, r.texts = map[driver.ID]B{}, map[string]driver.ID{}, map[driver.ID]int{}
+	if r.sandboxes == nil {
+		r.sandboxes, r.byName, r.texts = map[driver.ID]B{}, map[string]driver.ID{}, map[driver.ID]int{}
 	}
-	r.boxes[rec.ID], r.byName[rec.Name] = b, rec.ID
+	r.sandboxes[rec.ID], r.byName[rec.Name] = b, rec.ID
 	r.count(rec)
 	return nil
 }
@@ -92,7 +92,7 @@ func (r *Registry[B]) Room(rec *Record) error {
 func (r *Registry[B]) Changed(rec *Record) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if _, there := r.boxes[rec.ID]; there {
+	if _, there := r.sandboxes[rec.ID]; there {
 		r.count(rec)
 	}
 }
@@ -113,9 +113,9 @@ func (r *Registry[B]) Rename(id driver.ID, from, to string) error {
 func (r *Registry[B]) Get(key string) (B, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	b, ok := r.boxes[driver.ID(key)] // IDs win: records of old may have such a name
+	b, ok := r.sandboxes[driver.ID(key)] // IDs win: records of old may have such a name
 	if !ok {
-		b, ok = r.boxes[r.byName[key]]
+		b, ok = r.sandboxes[r.byName[key]]
 	}
 	return b, ok
 }
@@ -124,8 +124,8 @@ func (r *Registry[B]) Get(key string) (B, bool) {
 func (r *Registry[B]) All() []B {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	all := make([]B, 0, len(r.boxes))
-	for _, b := range r.boxes {
+	all := make([]B, 0, len(r.sandboxes))
+	for _, b := range r.sandboxes {
 		all = append(all, b)
 	}
 	return all
@@ -135,7 +135,7 @@ func (r *Registry[B]) All() []B {
 func (r *Registry[B]) Remove(id driver.ID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	delete(r.boxes, id)
+	delete(r.sandboxes, id)
 	r.all -= r.texts[id]
 	delete(r.texts, id)
 	for name, other := range r.byName {

@@ -6,7 +6,7 @@
 //
 // # Owners
 //
-// The ids on the disk are those that programs see inside (box.Bind), so root's files are
+// The ids on the disk are those that programs see inside (sandbox.Bind), so root's files are
 // root's in each sandbox. The directory is below one that nobody but the daemon may enter,
 // so no user of this machine meets a file that a sandbox has made there. A daemon that is
 // not root has one id, which is root's inside ([Open]).

@@ -73,7 +73,7 @@ func Run(ctx context.Context, c Config) error {
 	set, err := parts.Open(parts.Config{
 		Settings: c.Settings,
 		Inside:   func(r local.Root) process.Manager { return measured.Over(sight.Over(used{manager.In(r), idle})) },
-		Manager:  measured.Manager(), Moving: manager.Ping, Boxes: manager.Boxes(), Trusted: server.Trusted, Budget: held,
+		Manager:  measured.Manager(), Moving: manager.Ping, Containers: manager.Containers(), Trusted: server.Trusted, Budget: held,
 		Trace: sight.Request, Admin: daemon, InShutdown: run.InShutdown, Roles: roles.pids, URL: c.workerURL(), Address: daemon.url, Held: true,
 	})
 	if err != nil {

@@ -54,7 +54,7 @@ import (
 
 	"github.com/google/go-containerregistry/pkg/authn"
 
-	"github.com/tend-run/tend/internal/core/box"
+	"github.com/tend-run/tend/internal/core/container"
 	codes "github.com/tend-run/tend/internal/interpreter"
 	"github.com/tend-run/tend/internal/lib/budget"
 	"github.com/tend-run/tend/internal/lib/procfs"
@@ -94,10 +94,10 @@ type Config struct {
 	Manager process.Manager
 	// Moving is as in run.Config.
 	Moving func(context.Context) error
-	// Inside and Boxes are for sandboxes that are isolated, as in local.Config. nil:
+	// Inside and Sandboxes are for sandboxes that are isolated, as in local.Config. nil:
 	// there are none.
-	Inside func(local.Root) process.Manager
-	Boxes  box.Engine
+	Inside     func(local.Root) process.Manager
+	Containers container.Engine
 	// Trusted reports whether a caller needs no token. nil: every caller needs one.
 	Trusted func(*http.Request) bool
 	// Budget of what is held for clients, the server's. nil: no bound.
@@ -172,10 +172,10 @@ func driverStatus(ctx context.Context, d driver.Driver) map[string]string {
 	if can.Snapshots {
 		facts["snapshots"] = "yes"
 	}
-	if boxes, err := d.List(ctx); err != nil {
+	if isolated, err := d.List(ctx); err != nil {
 		facts["sandboxes"] = "not known: " + err.Error()
 	} else {
-		facts["sandboxes"] = strconv.Itoa(len(boxes))
+		facts["sandboxes"] = strconv.Itoa(len(isolated))
 	}
 	return facts
 }
@@ -189,16 +189,16 @@ func openDriver(c *Config, cells *codes.Service, doors *route.Doors, outside *ne
 	none, err := host.Open(host.Config{
 		Dir: filepath.Join(c.StateDir, "boxes"), Top: c.StateDir, Manager: c.Manager, DefaultUser: c.DefaultUser, Tell: tell, Log: c.Log,
 	})
-	if err != nil || c.Boxes == nil {
+	if err != nil || c.Containers == nil {
 		return none, machine, err
 	}
 	full, err := local.Open(local.Config{
-		Dir: filepath.Join(c.StateDir, "sandboxes"), State: c.StateDir, Manager: c.Manager, Inside: c.Inside, Engine: c.Boxes,
+		Dir: filepath.Join(c.StateDir, "sandboxes"), State: c.StateDir, Manager: c.Manager, Inside: c.Inside, Engine: c.Containers,
 		Hide: hidden(&c.Settings), Show: c.BasePaths, SharedProc: c.SharedProc,
 		Network: outside, Spare: !c.NoSpare, Disk: c.SandboxDisk, VolumeDisk: c.VolumeDisk,
 		Door: doors.Open, Tell: tell, ShareImages: c.ShareImages, Log: c.Log,
 		Warm: func(ctx context.Context, id driver.ID, in driver.Access) error {
-			return cells.Warm(ctx, codes.Box{ID: string(id), Access: in})
+			return cells.Warm(ctx, codes.Sandbox{ID: string(id), Access: in})
 		}, WarmStart: codes.StartCommand(), WarmPort: interpreter.Port,
 		Registry: registry.Config{Mirrors: c.Mirrors, Keychain: authn.DefaultKeychain,
 			Certificates: []string{"/etc/docker/certs.d", "/etc/containers/certs.d"}},
@@ -240,7 +240,7 @@ func hidden(s *operator.Settings) (all []string) {
 			all = append(all, to)
 		}
 	}
-	return slices.DeleteFunc(all, func(p string) bool { return !filepath.IsAbs(p) || p == "/" || len(p) > box.MaxPath })
+	return slices.DeleteFunc(all, func(p string) bool { return !filepath.IsAbs(p) || p == "/" || len(p) > container.MaxPath })
 }
 
 // Open makes the driver and the parts. They do nothing until a server has them.
@@ -255,7 +255,7 @@ func Open(c Config) (*Set, error) {
 		return nil, err
 	}
 	code := new(codes.Service)
-	boxes, machine, err := openDriver(&c, code, doors, outside, history.Add)
+	isolated, machine, err := openDriver(&c, code, doors, outside, history.Add)
 	if err != nil {
 		return nil, err
 	}
@@ -263,20 +263,20 @@ func Open(c Config) (*Set, error) {
 	if err != nil {
 		return nil, err
 	}
-	sandboxes := &route.Router{Driver: boxes, Default: machine, Domains: c.Domains}
+	sandboxes := &route.Router{Driver: isolated, Default: machine, Domains: c.Domains}
 	sc := services.Config{Manager: c.Manager, Dir: filepath.Join(c.StateDir, "services"), InShutdown: c.InShutdown,
-		Roles: c.Roles, Moving: c.Moving, Driver: boxes, Program: c.Program, Log: c.Log}
+		Roles: c.Roles, Moving: c.Moving, Driver: isolated, Program: c.Program, Log: c.Log}
 	var repair *healing.Healing
 	if len(c.Program) > 0 && c.URL != "" {
 		repair = healing.Open(healing.Config{
 			Manager: c.Manager, Dir: filepath.Join(c.StateDir, "healing"), StateDir: c.StateDir, Program: c.Program, URL: c.URL,
 			Token: string(c.Token), Log: c.Log,
-			Away: awayIn(boxes), Sandbox: idIn(boxes), Watch: watchIn(boxes),
+			Away: awayIn(isolated), Sandbox: idIn(isolated), Watch: watchIn(isolated),
 		})
 		sc.Healer = repair
 	}
 	kept := services.Open(sc)
-	set := &Set{Driver: boxes, BasePaths: c.BasePaths, Doors: doors, Door: page.NewDoor(filepath.Join(c.StateDir, "page-port"))}
+	set := &Set{Driver: isolated, BasePaths: c.BasePaths, Doors: doors, Door: page.NewDoor(filepath.Join(c.StateDir, "page-port"))}
 	shown, err := page.New(page.Config{
 		Secret: secret, Token: func() protocol.Token { return set.Token() }, File: filepath.Join(c.StateDir, "page-sessions.json"), Log: c.Log,
 	})
@@ -284,7 +284,7 @@ func Open(c Config) (*Set, error) {
 		return nil, err
 	}
 	gate, err := gateway.Open(gateway.Config{
-		Dir: filepath.Join(c.StateDir, "gateway"), Providers: c.Providers, Extend: prolonger(boxes), Budget: c.Budget, Log: c.Log,
+		Dir: filepath.Join(c.StateDir, "gateway"), Providers: c.Providers, Extend: prolonger(isolated), Budget: c.Budget, Log: c.Log,
 	})
 	if err != nil {
 		return nil, err
@@ -294,9 +294,9 @@ func Open(c Config) (*Set, error) {
 	if repair != nil {
 		chats, before = repair, repair
 	}
-	prepared := map[string]func(context.Context) error{codes.Template: (&codes.Templates{Driver: boxes, Log: c.Log}).Prepare}
+	prepared := map[string]func(context.Context) error{codes.Template: (&codes.Templates{Driver: isolated, Log: c.Log}).Prepare}
 	api, err := native.New(native.Config{
-		Manager: c.Manager, Driver: boxes, Machine: machine, Admin: c.Admin, Services: services.API{Services: kept}, Chats: chats,
+		Manager: c.Manager, Driver: isolated, Machine: machine, Admin: c.Admin, Services: services.API{Services: kept}, Chats: chats,
 		Code: code, Prepared: prepared,
 		Kept: before, Keys: keys{gate}, Page: shown, OpenDoor: set.Door.Open,
 		Usage: usage, Instance: rand.Text(), Version: c.Version, Held: c.Held,
@@ -317,14 +317,14 @@ func Open(c Config) (*Set, error) {
 		Tokens: processes.Tokens, Wrap: processes.Wrap, Files: processes.Files, DefaultUser: processes.DefaultUser, Log: c.Log,
 	})
 	control, err := langsmith.New(langsmith.Config{
-		Driver: boxes, Token: processes.AccessToken, Trusted: c.Trusted,
+		Driver: isolated, Token: processes.AccessToken, Trusted: c.Trusted,
 		Dir: filepath.Join(c.StateDir, "langsmith"), Budget: c.Budget, Proxies: c.Proxies, Log: c.Log,
 	})
 	if err != nil {
 		return nil, err
 	}
 	e2b, err := e2bapi.New(e2bapi.Config{
-		Driver: boxes, Secret: secret, Token: processes.AccessToken, Trusted: c.Trusted, Domains: c.Domains, Port: c.TLS.Port,
+		Driver: isolated, Secret: secret, Token: processes.AccessToken, Trusted: c.Trusted, Domains: c.Domains, Port: c.TLS.Port,
 		Prepared: prepared,
 		Dir:      filepath.Join(c.StateDir, "e2b"), Events: history, Dial: outside.Dial, Refuses: outside.Refuses, Log: c.Log,
 	})
@@ -332,7 +332,7 @@ func Open(c Config) (*Set, error) {
 		return nil, err
 	}
 	tools, err := mcp.New(mcp.Config{
-		Machine: machine, Driver: boxes, Code: code, Prepared: prepared, Services: services.API{Services: kept}, Secret: secret,
+		Machine: machine, Driver: isolated, Code: code, Prepared: prepared, Services: services.API{Services: kept}, Secret: secret,
 		Token: processes.AccessToken, Trusted: c.Trusted, Trace: c.Trace, Version: c.Version, Log: c.Log,
 	})
 	if err != nil {

@@ -9,9 +9,9 @@ import (
 )
 
 // awayIn reports of a sandbox that is there whether nothing can run in it.
-func awayIn(boxes driver.Driver) func(context.Context, string) bool {
+func awayIn(sandboxes driver.Driver) func(context.Context, string) bool {
 	return func(ctx context.Context, key string) bool {
-		s, err := boxes.Get(ctx, key)
+		s, err := sandboxes.Get(ctx, key)
 		if err != nil {
 			return false
 		}
@@ -21,9 +21,9 @@ func awayIn(boxes driver.Driver) func(context.Context, string) bool {
 }
 
 // idIn finds the ID of a sandbox, and when it was made.
-func idIn(boxes driver.Driver) func(context.Context, string) (string, time.Time) {
+func idIn(sandboxes driver.Driver) func(context.Context, string) (string, time.Time) {
 	return func(ctx context.Context, key string) (string, time.Time) {
-		s, err := boxes.Get(ctx, key)
+		s, err := sandboxes.Get(ctx, key)
 		if err != nil {
 			return "", time.Time{}
 		}
@@ -37,9 +37,9 @@ func idIn(boxes driver.Driver) func(context.Context, string) (string, time.Time)
 
 // watchIn watches a directory of a sandbox, or of this machine, with the rights of a user
 // there, until ctx ends.
-func watchIn(boxes driver.Driver) func(ctx context.Context, sandbox, user, dir string, changed func(string)) error {
+func watchIn(sandboxes driver.Driver) func(ctx context.Context, sandbox, user, dir string, changed func(string)) error {
 	return func(ctx context.Context, sandbox, user, dir string, changed func(string)) error {
-		fs, err := filesOf(ctx, boxes, sandbox, user)
+		fs, err := filesOf(ctx, sandboxes, sandbox, user)
 		if err != nil {
 			return err
 		}
@@ -65,9 +65,9 @@ func watchIn(boxes driver.Driver) func(ctx context.Context, sandbox, user, dir s
 	}
 }
 
-func filesOf(ctx context.Context, boxes driver.Driver, sandbox, user string) (driver.Files, error) {
+func filesOf(ctx context.Context, sandboxes driver.Driver, sandbox, user string) (driver.Files, error) {
 	if sandbox != "" {
-		s, err := boxes.Get(ctx, sandbox)
+		s, err := sandboxes.Get(ctx, sandbox)
 		if err != nil {
 			return nil, err
 		}

@@ -38,14 +38,14 @@ func (s *Services) place(ctx context.Context, declared *config.Config) error {
 	for i := range all {
 		used = append(used, all[i].Rules.Sandbox)
 	}
-	boxes, err := s.c.Driver.List(ctx)
+	sandboxes, err := s.c.Driver.List(ctx)
 	if err != nil {
 		return err
 	}
-	for i := range boxes {
-		if box := &boxes[i]; box.Notes[noteService] != "" && !slices.Contains(used, box.Name) && !slices.Contains(used, string(box.ID)) {
-			if err := s.removeIdle(ctx, box.ID); err != nil && !errors.Is(err, driver.ErrNotFound) {
-				s.c.Log.Warn("the sandbox of an image that a service had cannot be removed", "sandbox", box.Name, "err", err)
+	for i := range sandboxes {
+		if sb := &sandboxes[i]; sb.Notes[noteService] != "" && !slices.Contains(used, sb.Name) && !slices.Contains(used, string(sb.ID)) {
+			if err := s.removeIdle(ctx, sb.ID); err != nil && !errors.Is(err, driver.ErrNotFound) {
+				s.c.Log.Warn("the sandbox of an image that a service had cannot be removed", "sandbox", sb.Name, "err", err)
 			}
 		}
 	}
@@ -71,7 +71,7 @@ func (s *Services) placeOne(ctx context.Context, one *config.Service) error {
 	if err := one.SetImage(image.ID, image.Entrypoint, image.Cmd); err != nil {
 		return err
 	}
-	box, err := s.c.Driver.Get(ctx, one.Sandbox)
+	sb, err := s.c.Driver.Get(ctx, one.Sandbox)
 	if errors.Is(err, driver.ErrNotFound) {
 		_, err = s.c.Driver.Create(ctx, driver.Spec{Name: one.Sandbox, Image: image.ID, Isolation: driver.IsolationFull,
 			Network: driver.Network{Mode: driver.NetworkOwn}, Notes: map[string]string{noteService: one.Name}})
@@ -83,7 +83,7 @@ func (s *Services) placeOne(ctx context.Context, one *config.Service) error {
 	if err != nil {
 		return err
 	}
-	info, err := box.Info(ctx)
+	info, err := sb.Info(ctx)
 	if err == nil && (info.Notes[noteService] != one.Name || info.Image != image.ID) {
 		return invalid(field, "needs the name %s for its sandbox, and another one has it", one.Sandbox)
 	}
@@ -92,13 +92,13 @@ func (s *Services) placeOne(ctx context.Context, one *config.Service) error {
 
 // removeIdle removes a sandbox in which nothing runs.
 func (s *Services) removeIdle(ctx context.Context, id driver.ID) error {
-	box, err := s.c.Driver.Get(ctx, string(id))
+	sb, err := s.c.Driver.Get(ctx, string(id))
 	if err != nil {
 		return err
 	}
-	alive, err := box.Processes().List(ctx, process.Filter{Live: true})
+	alive, err := sb.Processes().List(ctx, process.Filter{Live: true})
 	if err != nil && !errors.Is(err, driver.ErrStopped) || len(alive) > 0 {
 		return err
 	}
-	return box.Destroy(ctx)
+	return sb.Destroy(ctx)
 }

@@ -56,7 +56,7 @@ func newYard(t *testing.T) *yard {
 	proctest.Root(t)
 	y := &yard{t: t, m: testkeeper.New(t).(*client.Manager), dir: t.TempDir(), exe: proctest.Value(os.Executable())(t)}
 	y.d = proctest.Value(local.Open(local.Config{
-		Dir: filepath.Join(t.TempDir(), "sandboxes"), Manager: y.m, Engine: y.m.Boxes(), Inside: func(r local.Root) process.Manager { return y.m.In(r) },
+		Dir: filepath.Join(t.TempDir(), "sandboxes"), Manager: y.m, Engine: y.m.Containers(), Inside: func(r local.Root) process.Manager { return y.m.In(r) },
 	}))(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
@@ -96,8 +96,8 @@ func (y *yard) begin() {
 	y.t.Cleanup(y.stop)
 }
 
-// box makes a sandbox in which the test binary is found.
-func (y *yard) box(name string) driver.Sandbox {
+// sandbox makes a sandbox in which the test binary is found.
+func (y *yard) sandbox(name string) driver.Sandbox {
 	y.t.Helper()
 	s, err := y.d.Create(y.t.Context(), driver.Spec{
 		Name: name, Env: map[string]string{"OF": "the sandbox"}, Shares: []driver.Share{{Source: filepath.Dir(y.exe), ReadOnly: true}},
@@ -177,7 +177,7 @@ func listenHere(t *testing.T, addr string) (port string) {
 func TestAServiceAndItsProbesAndHooksRunInItsSandbox(t *testing.T) {
 	t.Parallel()
 	y := newYard(t)
-	s := y.box("work")
+	s := y.sandbox("work")
 	y.declare(`
   says:
     sandbox: work
@@ -233,8 +233,8 @@ func TestAServiceAndItsProbesAndHooksRunInItsSandbox(t *testing.T) {
 func TestAPortIsThatOfTheSandbox(t *testing.T) {
 	t.Parallel()
 	y := newYard(t)
-	s := y.box("one")
-	y.box("two")
+	s := y.sandbox("one")
+	y.sandbox("two")
 	port := listenHere(t, "127.0.0.1:0")
 	at := "env: {" + serveAt + ": '127.0.0.1:" + port + "'}"
 	y.declare(`
@@ -284,7 +284,7 @@ func TestAPortIsThatOfTheSandbox(t *testing.T) {
 func TestAPausedSandboxPausesTheService(t *testing.T) {
 	t.Parallel()
 	y := newYard(t)
-	s := y.box("nap")
+	s := y.sandbox("nap")
 	clock := filepath.Join(t.TempDir(), "clock")
 	const strict = "health: {exec: 'true', interval: 50ms, timeout: 10s, failures: 1, retry: 50ms}, restart: {max: 0}, stop: KILL"
 	y.declare(`
@@ -334,7 +334,7 @@ func TestAPausedSandboxPausesTheService(t *testing.T) {
 func TestAServiceWaitsForItsSandbox(t *testing.T) {
 	t.Parallel()
 	y := newYard(t)
-	s := y.box("home")
+	s := y.sandbox("home")
 	y.declare("  web: {sandbox: home, command: exec sleep 1000, restart: {max: 0}, hooks: {pre_start: 'true'}}\n")
 	y.ready("web")
 	runs := 1
@@ -361,14 +361,14 @@ func TestAServiceWaitsForItsSandbox(t *testing.T) {
 	again("a pause without its memory")
 	proctest.Must(t, s.Destroy(t.Context()))
 	y.waits("web", "its sandbox home is not there any more; tend sandbox create home")
-	s = y.box("home")
+	s = y.sandbox("home")
 	again("another one was made")
 	// What ends its first process ends all of it.
-	boxes := proctest.Value(y.m.Boxes().List(t.Context()))(t)
-	if len(boxes) != 1 {
-		t.Fatalf("there are %+v", boxes)
+	sandboxes := proctest.Value(y.m.Containers().List(t.Context()))(t)
+	if len(sandboxes) != 1 {
+		t.Fatalf("there are %+v", sandboxes)
 	}
-	proctest.Must(t, syscall.Kill(boxes[0].PID, syscall.SIGKILL))
+	proctest.Must(t, syscall.Kill(sandboxes[0].PID, syscall.SIGKILL))
 	y.until("web", "restarted in a sandbox that was started again", func(s run.Status) bool { return s.State.Ready && s.State.Run > int64(runs) && s.State.Away == "" })
 	if in := proctest.Value(s.Info(t.Context()))(t); in.State != driver.Ready {
 		t.Errorf("the sandbox is %v", in.State)
@@ -381,7 +381,7 @@ func TestAServiceWaitsForItsSandbox(t *testing.T) {
 func TestASandboxThatThereIsNotIsRefused(t *testing.T) {
 	t.Parallel()
 	y := newYard(t)
-	y.box("there")
+	y.sandbox("there")
 	y.declare("  web: {sandbox: there, command: exec sleep 1000}\n")
 	id := y.ready("web").ID
 	err := y.Apply(t.Context(), fileOf("/", "services: {web: {sandbox: ther, command: x}}", nil))
@@ -404,7 +404,7 @@ func TestASandboxThatThereIsNotIsRefused(t *testing.T) {
 func TestPressureAndAStuckLogAreSeenInASandbox(t *testing.T) {
 	t.Parallel()
 	y := newYard(t)
-	y.box("small")
+	y.sandbox("small")
 	y.declare(`
   files: {sandbox: small, command: 'for i in 3 4 5 6 7 8; do eval "exec $i</dev/null"; done; exec sleep 1000', limits: {files: 12}, pressure: {descriptors: 0.5, interval: 100ms, restart: true}, restart: {max: 1, retry: 0}}
   stuck: {sandbox: small, command: 'echo Bundling; exec sleep 1000', log: {pattern: Bundling, quiet: 200ms}, restart: {max: 1, retry: 0}}

@@ -33,7 +33,7 @@ func (y *yard) steady(s driver.Sandbox, name string, n int64) {
 func TestAChangedFileInASandboxRestarts(t *testing.T) {
 	t.Parallel()
 	y := newYard(t)
-	s := y.box("home")
+	s := y.sandbox("home")
 	y.inside(s, "mkdir -p /app/src/deep /app/node_modules/x; echo 1 > /app/src/a.ts")
 	y.declare("  dev: {sandbox: home, cwd: /app, command: exec sleep 1000, watch: {paths: 'src/**/*.ts', delay: 1s}}\n")
 	y.ready("dev")
@@ -94,7 +94,7 @@ func TestAChangedFileInASandboxRestarts(t *testing.T) {
 func TestNoChangeInASandboxIsLost(t *testing.T) {
 	t.Parallel()
 	y := newYard(t)
-	s := y.box("home")
+	s := y.sandbox("home")
 	// Each run reads the file at its start, and says so once it has.
 	const file = "/tmp/app/src/a.ts"
 	y.inside(s, "mkdir -p /tmp/app/src; echo 0 > "+file)
@@ -140,7 +140,7 @@ func TestNoChangeInASandboxIsLost(t *testing.T) {
 	}
 	proctest.Must(t, s.Destroy(t.Context()))
 	y.waits("dev", "is not there any more")
-	s = y.box("home")
+	s = y.sandbox("home")
 	reads("another sandbox", "none")
 	y.inside(s, "mkdir -p /tmp/app/src; echo 5 > "+file)
 	reads("the first change in it", "5")
@@ -152,7 +152,7 @@ func TestNoChangeInASandboxIsLost(t *testing.T) {
 func TestTooManyDirectoriesOfASandboxAreRefused(t *testing.T) {
 	t.Parallel()
 	y := newYard(t)
-	s := y.box("home")
+	s := y.sandbox("home")
 	y.inside(s, "mkdir -p /app/lib/x /app/node_modules/x; cd /app/lib/x; seq 10000 | xargs mkdir; cd ../../node_modules/x; seq 10000 | xargs mkdir")
 	declare := func(watch string) error {
 		return y.Apply(t.Context(), fileOf("/", "services: {dev: {sandbox: home, cwd: /app, command: exec sleep 1000, watch: "+watch+"}}", nil))

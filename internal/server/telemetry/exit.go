@@ -161,8 +161,8 @@ func (x *exits) span(in *process.Info, s span) {
 	if in.PID != 0 {
 		attrs = append(attrs, attribute.Int("process.pid", in.PID))
 	}
-	if box := in.Spec.Labels[process.LabelSandbox]; box != "" {
-		attrs = append(attrs, attribute.String("tend.sandbox.id", box))
+	if sandbox := in.Spec.Labels[process.LabelSandbox]; sandbox != "" {
+		attrs = append(attrs, attribute.String("tend.sandbox.id", sandbox))
 	}
 	switch { // a status that nobody has seen is not made up
 	case e.Lost():

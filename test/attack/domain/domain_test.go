@@ -110,8 +110,8 @@ func (w *world) create(t *testing.T, public bool) (made tenant) {
 // inside has the processes of a sandbox.
 func (w *world) inside(t *testing.T, of tenant) *tend.Client {
 	t.Helper()
-	box := proctest.Value(w.client.Sandbox(t.Context(), of.ID))(t)
-	return proctest.Value(box.Client(t.Context()))(t)
+	sandbox := proctest.Value(w.client.Sandbox(t.Context(), of.ID))(t)
+	return proctest.Value(sandbox.Client(t.Context()))(t)
 }
 
 // host is the name of a port of a sandbox.

@@ -22,8 +22,8 @@ var bySudo = []attempt{{name: "sudo", do: func(t *testing.T, w *world) {
 	if err := json.Unmarshal([]byte(text), &made); err != nil || code != http.StatusCreated {
 		t.Fatalf("%d %s", code, text)
 	}
-	box := proctest.Value(w.c.Sandbox(t.Context(), made.SandboxID))(t)
-	t.Cleanup(func() { proctest.Must(t, box.Destroy(context.WithoutCancel(t.Context()))) })
+	sandbox := proctest.Value(w.c.Sandbox(t.Context(), made.SandboxID))(t)
+	t.Cleanup(func() { proctest.Must(t, sandbox.Destroy(context.WithoutCancel(t.Context()))) })
 	chown := 0
 	if testkeeper.IsRootless() { // it has one id inside
 		chown = 1
@@ -39,7 +39,7 @@ var bySudo = []attempt{{name: "sudo", do: func(t *testing.T, w *world) {
 		{fmt.Sprintf(`sudo kill -9 %d 2>/dev/null`, w.Roles()["server"]), "", 1},
 		{`sudo mount -t tmpfs none /proc 2>/dev/null; sudo sh -c 'echo 1 >/proc/sys/kernel/sysrq' 2>/dev/null; sudo mknod /tmp/disk b 8 0 2>/dev/null; [ ! -b /tmp/disk ]`, "", 0},
 	} {
-		p := proctest.Start(t, programs(t, box), process.Spec{Shell: tc.line})
+		p := proctest.Start(t, programs(t, sandbox), process.Spec{Shell: tc.line})
 		proctest.WantOutput(t, p, process.Stdout, tc.out)
 		proctest.WantExit(t, p, tc.code)
 	}

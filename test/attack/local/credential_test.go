@@ -24,8 +24,8 @@ import (
 
 const serverToken = "s3cret-of-the-server"
 
-// box is a sandbox, and what opens it.
-type box struct {
+// sandbox is a sandbox, and what opens it.
+type sandbox struct {
 	ID, Dir              string
 	Token, Ticket        string
 	TrafficToken         string
@@ -33,10 +33,10 @@ type box struct {
 }
 
 // newBox makes a sandbox with a file.
-func (d *target) newBox(t *testing.T, name string) box {
+func (d *target) newSandbox(t *testing.T, name string) sandbox {
 	t.Helper()
 	s := proctest.Value(d.client.CreateSandbox(t.Context(), tend.SandboxSpec{Name: name, Isolation: tend.IsolationNone}))(t)
-	b := box{ID: proctest.Value(s.Info(t.Context()))(t).ID}
+	b := sandbox{ID: proctest.Value(s.Info(t.Context()))(t).ID}
 	code, text := d.call(t, "POST", "/tend.v1.SandboxService/Access", fmt.Sprintf(`{"sandbox":%q}`, b.ID),
 		"Content-Type: application/json", "Authorization: Bearer "+d.token)
 	if err := json.Unmarshal([]byte(text), &b); err != nil || code != 200 || b.Token == "" || b.Ticket == "" {
@@ -51,7 +51,7 @@ func (d *target) newBox(t *testing.T, name string) box {
 
 func TestAWeakCredential(t *testing.T) {
 	d := attack(t, serverToken)
-	a, b := d.newBox(t, "a"), d.newBox(t, "b")
+	a, b := d.newSandbox(t, "a"), d.newSandbox(t, "b")
 	var came atomic.Int64
 	inside := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		came.Add(1)
@@ -59,7 +59,7 @@ func TestAWeakCredential(t *testing.T) {
 	}))
 	t.Cleanup(inside.Close)
 	_, port, _ := net.SplitHostPort(inside.Listener.Addr().String())
-	name := func(b box) string { return "Host: " + port + "-" + b.ID + ".localhost:" + d.port }
+	name := func(b sandbox) string { return "Host: " + port + "-" + b.ID + ".localhost:" + d.port }
 	tokenOfA := "X-Access-Token: " + a.Token
 	key := proctest.Value(newKey(t, d))(t)
 
@@ -71,8 +71,8 @@ func TestAWeakCredential(t *testing.T) {
 		}
 		return ""
 	}
-	pathOf := func(b box) string { return "path=" + url.QueryEscape(b.secretInside) }
-	signed := func(b box, op string, expires *int64) string {
+	pathOf := func(b sandbox) string { return "path=" + url.QueryEscape(b.secretInside) }
+	signed := func(b sandbox, op string, expires *int64) string {
 		q := pathOf(b) + "&signature=" + url.QueryEscape(envdfs.Sign(b.secretInside, op, "", b.Token, expires))
 		if expires != nil {
 			q += fmt.Sprintf("&signature_expiration=%d", *expires)
@@ -186,7 +186,7 @@ func TestAWeakCredential(t *testing.T) {
 			return ""
 		}},
 		{"The request line names one sandbox and Host another.", theirs, func(t *testing.T, d *target) string {
-			for _, pair := range [][2]box{{a, b}, {b, a}} {
+			for _, pair := range [][2]sandbox{{a, b}, {b, a}} {
 				answer := d.ask(t, asks("GET", "http://49983-"+pair[0].ID+".localhost/files?"+pathOf(b), "",
 					"Host: 49983-"+pair[1].ID+".localhost:"+d.port, "X-Access-Token: "+a.Token))
 				if pair[0].ID != a.ID && admitted(answer) != "" { // the request line counts
@@ -216,7 +216,7 @@ func TestAWeakCredential(t *testing.T) {
 				person := []string{"Sec-Fetch-Site: cross-site", "Sec-Fetch-Mode: navigate", "Sec-Fetch-Dest: document"}
 				frame := []string{"Sec-Fetch-Site: cross-site", "Sec-Fetch-Mode: navigate", "Sec-Fetch-Dest: iframe"}
 				image := []string{"Sec-Fetch-Site: same-site", "Sec-Fetch-Mode: no-cors", "Sec-Fetch-Dest: image"}
-				enter := func(b box, ticket string, headers []string) int {
+				enter := func(b sandbox, ticket string, headers []string) int {
 					code, _ := d.call(t, "GET", "/.tend/open?ticket="+ticket, "", append(headers[:len(headers):len(headers)], name(b))...)
 					return code
 				}
@@ -375,9 +375,9 @@ func report(t *testing.T, d *target, key, status string) error {
 }
 
 // boxLink leads to a port of a sandbox.
-type boxLink struct{ path, token string }
+type sandboxLink struct{ path, token string }
 
-func (d *target) link(t *testing.T, b box, port string) boxLink {
+func (d *target) link(t *testing.T, b sandbox, port string) sandboxLink {
 	t.Helper()
 	code, text := d.call(t, "POST", "/v2/sandboxes/boxes/"+b.ID+"/service-url", `{"port":`+port+`}`, "Content-Type: application/json",
 		"X-Api-Key: "+d.token)
@@ -388,5 +388,5 @@ func (d *target) link(t *testing.T, b box, port string) boxLink {
 	if err := json.Unmarshal([]byte(text), &made); err != nil || made.Token == "" {
 		t.Fatalf("a link: %d %s, %v", code, text, err)
 	}
-	return boxLink{strings.TrimPrefix(made.ServiceURL, d.URL), made.Token}
+	return sandboxLink{strings.TrimPrefix(made.ServiceURL, d.URL), made.Token}
 }

@@ -72,8 +72,8 @@ func TestAPage(t *testing.T) {
 	if d.ask(t, asks("POST", startPath, starts(d.command()), "Host: "+d.Addr(), connectJSON)); d.ran(t) == "" {
 		t.Fatal("the owner's own program starts nothing, so no page could")
 	}
-	box := proctest.Value(d.client.CreateSandbox(t.Context(), tend.SandboxSpec{Name: "box", Isolation: tend.IsolationNone}))(t)
-	id := proctest.Value(box.Info(t.Context()))(t).ID
+	sandbox := proctest.Value(d.client.CreateSandbox(t.Context(), tend.SandboxSpec{Name: "box", Isolation: tend.IsolationNone}))(t)
+	id := proctest.Value(sandbox.Info(t.Context()))(t).ID
 	const local, runs = "Host: 127.0.0.1:PORT", "programs as the daemon's user"
 	cors := func(origin, site string) []string {
 		return []string{local, "Origin: " + origin, "Sec-Fetch-Site: " + site, "Sec-Fetch-Mode: cors", "Sec-Fetch-Dest: empty"}

@@ -209,12 +209,12 @@ func (o ours) build(t *testing.T, name string, j *job) (map[string]string, conf)
 		Env   map[string]string `json:"env"`
 		Start string            `json:"start"`
 	}
-	var boxes, templates []facts
-	proctest.Must(t, json.Unmarshal([]byte(run(t, o.env, tend, "sandbox", "inspect", name)), &boxes))
+	var sandboxes, templates []facts
+	proctest.Must(t, json.Unmarshal([]byte(run(t, o.env, tend, "sandbox", "inspect", name)), &sandboxes))
 	proctest.Must(t, json.Unmarshal([]byte(run(t, o.env, tend, "template", "ls", "--json")), &templates))
 	run(t, o.env, tend, "sandbox", "rm", name)
-	c := conf{user: boxes[0].User, dir: dir}
-	for k, v := range boxes[0].Env {
+	c := conf{user: sandboxes[0].User, dir: dir}
+	for k, v := range sandboxes[0].Env {
 		c.env = append(c.env, k+"="+v)
 	}
 	for _, one := range templates {
@@ -232,8 +232,8 @@ func (b theirs) build(t *testing.T, name string, j *job) (map[string]string, con
 	storage := func(argv ...string) []string { return slices.Concat([]string{"buildah"}, b.root, argv) }
 	argv := storage(slices.Concat([]string{"bud", "-q", "--format", "docker", "--isolation", "chroot", "-t", name, "-f", filepath.Join(j.dir, "Dockerfile")}, j.args)...)
 	run(t, nil, append(argv, filepath.Join(j.dir, "context"))...)
-	box := strings.TrimSpace(run(t, nil, storage("from", "--pull-never", "localhost/"+name)...))
-	dir := strings.TrimSpace(run(t, nil, storage("mount", box)...))
+	sandbox := strings.TrimSpace(run(t, nil, storage("from", "--pull-never", "localhost/"+name)...))
+	dir := strings.TrimSpace(run(t, nil, storage("mount", sandbox)...))
 	text := run(t, []string{"PATH=/bin:/usr/bin"}, "chroot", dir, "/bin/sh", "-c", listing)
 	var is struct {
 		OCIv1 struct {
@@ -242,7 +242,7 @@ func (b theirs) build(t *testing.T, name string, j *job) (map[string]string, con
 	}
 	proctest.Must(t, json.Unmarshal([]byte(run(t, nil, storage("inspect", "--type", "image", name)...)), &is))
 	c := is.OCIv1.Config
-	run(t, nil, storage("rm", box)...)
+	run(t, nil, storage("rm", sandbox)...)
 	return filesOf(text), conf{env: c.Env, user: c.User, dir: c.WorkingDir, start: slices.Concat(c.Entrypoint, c.Cmd)}
 }
 

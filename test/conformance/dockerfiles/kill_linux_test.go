@@ -86,8 +86,8 @@ func TestAKillDuringAPullOrABuildLeavesNothing(t *testing.T) {
 				t.Errorf("round %d: %v is left", n, left)
 			}
 		}
-		if boxes := run(t, env, tend, "sandbox", "ls", "-q"); boxes != "" {
-			t.Errorf("round %d: sandboxes are left: %s", n, boxes)
+		if sandboxes := run(t, env, tend, "sandbox", "ls", "-q"); sandboxes != "" {
+			t.Errorf("round %d: sandboxes are left: %s", n, sandboxes)
 		}
 	}
 	for role, pid := range d.Roles() {

@@ -2,9 +2,9 @@
 //
 //	elsewhere DIR PACKAGE SYSTEM/PROCESSOR…
 //
-// DIR is the directory of a module. Of the package, and of all packages of the module that it needs, it checks types and function bodies, of
-// tests too; of other modules and of the standard library it reads the declarations. That takes a tenth of what a build takes with an empty
-// cache. What it does not see is what the linker would.
+// DIR is the directory of a module. Of the package, and of all packages of the module that it needs, it checks types
+// and function bodies, of tests too; of other modules and of the standard library it reads the declarations. That
+// takes a tenth of what a build takes with an empty cache. What it does not see is what the linker would.
 package main
 
 import (
