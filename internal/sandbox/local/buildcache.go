@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sort"
 	"sync"
 	"time"
 
@@ -175,7 +176,9 @@ func (d *Driver) shrinkCaches(most int64) error {
 		total += bytes
 		all = append(all, one{e.Name(), info.ModTime(), bytes})
 	}
-	slices.SortFunc(all, func(a, b one) int { return cmp.Or(a.used.Compare(b.used), cmp.Compare(a.name, b.name)) })
+	sort.Slice(all, func(i, j int) bool {
+		return cmp.Or(all[i].used.Compare(all[j].used), cmp.Compare(all[i].name, all[j].name)) < 0
+	})
 	for _, o := range all {
 		if total <= most {
 			break

@@ -10,7 +10,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"slices"
+	"sort"
 	"strings"
 	"sync"
 	"time"
@@ -283,8 +283,8 @@ func (d *Driver) Snapshots(context.Context) ([]driver.Snapshot, error) {
 	for _, s := range d.snapshots.making.byID {
 		all = append(all, *s)
 	}
-	slices.SortFunc(all, func(a, b driver.Snapshot) int {
-		return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.ID, b.ID))
+	sort.Slice(all, func(i, j int) bool {
+		return cmp.Or(all[i].Created.Compare(all[j].Created), cmp.Compare(all[i].ID, all[j].ID)) < 0
 	})
 	return all, nil
 }

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sort"
 	"strings"
 	"sync"
 	"time"
@@ -212,8 +213,8 @@ func (d *Driver) Templates(context.Context) ([]driver.Template, error) {
 		}
 		all = append(all, t.info(id))
 	}
-	slices.SortFunc(all, func(a, b driver.Template) int {
-		return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.Name, b.Name))
+	sort.Slice(all, func(i, j int) bool {
+		return cmp.Or(all[i].Created.Compare(all[j].Created), cmp.Compare(all[i].Name, all[j].Name)) < 0
 	})
 	return all, nil
 }
@@ -320,8 +321,8 @@ func (d *Driver) Tags(_ context.Context, key string) ([]driver.Tag, error) {
 	for name, at := range t.Tags {
 		all = append(all, driver.Tag{Tag: name, Build: at.Build, Created: at.Created})
 	}
-	slices.SortFunc(all, func(a, b driver.Tag) int {
-		return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.Tag, b.Tag))
+	sort.Slice(all, func(i, j int) bool {
+		return cmp.Or(all[i].Created.Compare(all[j].Created), cmp.Compare(all[i].Tag, all[j].Tag)) < 0
 	})
 	return all, nil
 }

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sort"
 	"strings"
 	"sync"
 	"time"
@@ -210,7 +211,7 @@ func (d *Driver) Volumes(context.Context) ([]driver.Volume, error) {
 	for _, v := range d.volumes.byID {
 		all = append(all, driver.Volume(*v))
 	}
-	slices.SortFunc(all, func(a, b driver.Volume) int { return a.Created.Compare(b.Created) })
+	sort.Slice(all, func(i, j int) bool { return all[i].Created.Before(all[j].Created) })
 	return all, nil
 }
 
@@ -353,7 +354,7 @@ func (d *Driver) volumeBinds(r *record) (all []container.Bind) {
 		}
 		all = append(all, bind)
 	}
-	slices.SortFunc(all, func(a, b container.Bind) int { return strings.Compare(a.Target, b.Target) }) // one may be in another
+	sort.Slice(all, func(i, j int) bool { return all[i].Target < all[j].Target }) // one may be in another
 	return all
 }
 
