@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 type imageCmd struct {
 	Pull    imagePullCmd    `cmd:"" signals:"int,term,hup" help:"Fetch images from a registry."`
 	Import  imageImportCmd  `cmd:"" signals:"int,term,hup" aliases:"load" help:"Read an archive or a directory of an image."`
+	Export  imageExportCmd  `cmd:"" signals:"int,term,hup" aliases:"save" help:"Write an archive of an image."`
 	Ls      imageLsCmd      `cmd:"" default:"" aliases:"list" help:"List images."`
 	Inspect imageInspectCmd `cmd:"" aliases:"info,show" help:"Print all that is known of images, as JSON."`
 	Rm      imageRmCmd      `cmd:"" aliases:"remove,delete" help:"Remove images; sandboxes and templates created from them stay."`
@@ -133,6 +135,41 @@ func (c *imageImportCmd) open(ctx context.Context, inv *invocation) (in io.Reade
 		}
 		return nil
 	}, nil
+}
+
+type imageExportCmd struct {
+	Output string `short:"o" default:"-" placeholder:"FILE" complete:"files" help:"The archive; - is stdout. Default: -."`
+	Name   string `arg:"" name:"image" complete:"image" help:"The image."`
+}
+
+func (c *imageExportCmd) Ask(ctx context.Context, inv *invocation, d *daemon) error {
+	if c.Output == "-" {
+		if _, terminal := terminalOf(inv.out); terminal {
+			return usageError("an archive is not for a terminal; send it to a file or a program")
+		}
+		return c.explained(d.ExportImage(ctx, c.Name, inv.out))
+	}
+	f, err := os.CreateTemp(filepath.Dir(c.Output), ".tend-export-")
+	if err != nil {
+		return err
+	}
+	end := inv.progress("export " + c.Name)
+	err = c.explained(d.ExportImage(ctx, c.Name, f))
+	end()
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = os.Rename(f.Name(), c.Output)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
+	}
+	return inv.answer(printJSONLine, map[string]string{"name": c.Name, "output": c.Output}, c.Output)
+}
+
+func (c *imageExportCmd) explained(err error) error {
+	if err != nil {
+		err = &keyError{explainImage(c.Name, err), err}
+	}
+	return err
 }
 
 type imagePullCmd struct {

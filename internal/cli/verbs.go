@@ -123,7 +123,7 @@ var hints = map[string]string{
 	"rename":        "tend sandbox set NAME --name NEW renames a sandbox; a process keeps its name until tend run --replace --name NAME",
 	"port":          "a process of this machine has the machine's ports; tend forward SANDBOX PORT and tend sandbox url SANDBOX PORT are for those of a sandbox",
 	"compose":       "tend up, tend down, tend services and tend logs do it for the services of a tend.yaml; tend init writes one for a project",
-	"save":          "nothing has to be saved: services that tend up has started come back with the daemon (docker save: tend image import reads its files)",
+	"save":          "nothing has to be saved: services that tend up has started come back with the daemon (docker save: tend image export)",
 	"resurrect":     "services that tend up has started come back with the daemon: tend services",
 	"unstartup":     "tend startup --remove",
 	"network":       "networks belong to sandboxes: tend sandbox create --help",

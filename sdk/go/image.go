@@ -139,6 +139,24 @@ func (c *Client) PullImage(ctx context.Context, name string, say func(string),
 	return one, knownCall(err, "fetches no images, or is")
 }
 
+// ExportImage writes an archive of an image, as [Client.ImportImage] and "docker load" read it:
+// one that is named by a name has that name alone, and one that is named by its ID all of its
+// names. After an error it is not whole. If there is none, the error is [process.ErrNotFound].
+func (c *Client) ExportImage(ctx context.Context, key string, w io.Writer) error {
+	req := &tendv1.ExportImageRequest{Image: key}
+	if err := sendable("image", req); err != nil {
+		return err
+	}
+	if err := c.needsSandboxes(ctx); err != nil {
+		return err
+	}
+	err := receive(ctx, c, c.images.ExportImage, req, nil, func(m *tendv1.ExportImageResponse) error {
+		_, err := w.Write(m.GetData())
+		return err
+	})
+	return knownCall(c.domainError(ctx, err), "exports no images, or is")
+}
+
 // RemoveImage takes a name from an image, and removes the image with its last name, or if the
 // key is its ID: then it is returned without names. Sandboxes and templates stay. If there is
 // none, the error is [process.ErrNotFound].

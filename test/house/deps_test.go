@@ -284,6 +284,7 @@ func TestOnlyFilesTouchesUsersPaths(t *testing.T) {
 		"internal/sandbox/oci/add.go":                   "archives that are being read",
 		"internal/sandbox/oci/unpack/unpack_linux.go":   "files of layers, by descriptors and without following a link",
 		"internal/sandbox/oci/unpack/look_linux.go":     "files of layers, by descriptors and without following a link",
+		"internal/sandbox/oci/unpack/tar_linux.go":      "files of layers, by descriptors and without following a link",
 		"internal/sandbox/oci/unpack/kinds_linux.go":    "files of layers, by descriptors and without following a link",
 		"internal/sandbox/oci/unpack/describe_linux.go": "files of layers, by descriptors and without following a link",
 		"internal/sandbox/oci/unpack/tree_linux.go":     "files of layers, by descriptors and without following a link",

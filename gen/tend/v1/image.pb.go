@@ -572,6 +572,95 @@ func (x *PullImageResponse) GetImage() *Image {
 	return nil
 }
 
+type ExportImageRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Named as people write it, it has that name alone in the archive, and by its ID all of its names.
+	Image         string `protobuf:"bytes,1,opt,name=image,proto3" json:"image,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExportImageRequest) Reset() {
+	*x = ExportImageRequest{}
+	mi := &file_tend_v1_image_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExportImageRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExportImageRequest) ProtoMessage() {}
+
+func (x *ExportImageRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_tend_v1_image_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExportImageRequest.ProtoReflect.Descriptor instead.
+func (*ExportImageRequest) Descriptor() ([]byte, []int) {
+	return file_tend_v1_image_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *ExportImageRequest) GetImage() string {
+	if x != nil {
+		return x.Image
+	}
+	return ""
+}
+
+type ExportImageResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Data          []byte                 `protobuf:"bytes,1,opt,name=data,proto3" json:"data,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExportImageResponse) Reset() {
+	*x = ExportImageResponse{}
+	mi := &file_tend_v1_image_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExportImageResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExportImageResponse) ProtoMessage() {}
+
+func (x *ExportImageResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_tend_v1_image_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExportImageResponse.ProtoReflect.Descriptor instead.
+func (*ExportImageResponse) Descriptor() ([]byte, []int) {
+	return file_tend_v1_image_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *ExportImageResponse) GetData() []byte {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
 type RemoveImageRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Image         string                 `protobuf:"bytes,1,opt,name=image,proto3" json:"image,omitempty"`
@@ -581,7 +670,7 @@ type RemoveImageRequest struct {
 
 func (x *RemoveImageRequest) Reset() {
 	*x = RemoveImageRequest{}
-	mi := &file_tend_v1_image_proto_msgTypes[9]
+	mi := &file_tend_v1_image_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -593,7 +682,7 @@ func (x *RemoveImageRequest) String() string {
 func (*RemoveImageRequest) ProtoMessage() {}
 
 func (x *RemoveImageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_image_proto_msgTypes[9]
+	mi := &file_tend_v1_image_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -606,7 +695,7 @@ func (x *RemoveImageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveImageRequest.ProtoReflect.Descriptor instead.
 func (*RemoveImageRequest) Descriptor() ([]byte, []int) {
-	return file_tend_v1_image_proto_rawDescGZIP(), []int{9}
+	return file_tend_v1_image_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *RemoveImageRequest) GetImage() string {
@@ -626,7 +715,7 @@ type RemoveImageResponse struct {
 
 func (x *RemoveImageResponse) Reset() {
 	*x = RemoveImageResponse{}
-	mi := &file_tend_v1_image_proto_msgTypes[10]
+	mi := &file_tend_v1_image_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -638,7 +727,7 @@ func (x *RemoveImageResponse) String() string {
 func (*RemoveImageResponse) ProtoMessage() {}
 
 func (x *RemoveImageResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_image_proto_msgTypes[10]
+	mi := &file_tend_v1_image_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -651,7 +740,7 @@ func (x *RemoveImageResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveImageResponse.ProtoReflect.Descriptor instead.
 func (*RemoveImageResponse) Descriptor() ([]byte, []int) {
-	return file_tend_v1_image_proto_rawDescGZIP(), []int{10}
+	return file_tend_v1_image_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *RemoveImageResponse) GetImage() *Image {
@@ -671,7 +760,7 @@ type PruneImagesRequest struct {
 
 func (x *PruneImagesRequest) Reset() {
 	*x = PruneImagesRequest{}
-	mi := &file_tend_v1_image_proto_msgTypes[11]
+	mi := &file_tend_v1_image_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -683,7 +772,7 @@ func (x *PruneImagesRequest) String() string {
 func (*PruneImagesRequest) ProtoMessage() {}
 
 func (x *PruneImagesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_image_proto_msgTypes[11]
+	mi := &file_tend_v1_image_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -696,7 +785,7 @@ func (x *PruneImagesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PruneImagesRequest.ProtoReflect.Descriptor instead.
 func (*PruneImagesRequest) Descriptor() ([]byte, []int) {
-	return file_tend_v1_image_proto_rawDescGZIP(), []int{11}
+	return file_tend_v1_image_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *PruneImagesRequest) GetAll() bool {
@@ -716,7 +805,7 @@ type PruneImagesResponse struct {
 
 func (x *PruneImagesResponse) Reset() {
 	*x = PruneImagesResponse{}
-	mi := &file_tend_v1_image_proto_msgTypes[12]
+	mi := &file_tend_v1_image_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -728,7 +817,7 @@ func (x *PruneImagesResponse) String() string {
 func (*PruneImagesResponse) ProtoMessage() {}
 
 func (x *PruneImagesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_image_proto_msgTypes[12]
+	mi := &file_tend_v1_image_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -741,7 +830,7 @@ func (x *PruneImagesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PruneImagesResponse.ProtoReflect.Descriptor instead.
 func (*PruneImagesResponse) Descriptor() ([]byte, []int) {
-	return file_tend_v1_image_proto_rawDescGZIP(), []int{12}
+	return file_tend_v1_image_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *PruneImagesResponse) GetImages() []*Image {
@@ -797,6 +886,10 @@ const file_tend_v1_image_proto_rawDesc = "" +
 	"\x04done\x18\x02 \x01(\x03R\x04done\x12\x14\n" +
 	"\x05total\x18\x03 \x01(\x03R\x05total\x12$\n" +
 	"\x05image\x18\x04 \x01(\v2\x0e.tend.v1.ImageR\x05image\"*\n" +
+	"\x12ExportImageRequest\x12\x14\n" +
+	"\x05image\x18\x01 \x01(\tR\x05image\")\n" +
+	"\x13ExportImageResponse\x12\x12\n" +
+	"\x04data\x18\x01 \x01(\fR\x04data\"*\n" +
 	"\x12RemoveImageRequest\x12\x14\n" +
 	"\x05image\x18\x01 \x01(\tR\x05image\";\n" +
 	"\x13RemoveImageResponse\x12$\n" +
@@ -804,13 +897,14 @@ const file_tend_v1_image_proto_rawDesc = "" +
 	"\x12PruneImagesRequest\x12\x10\n" +
 	"\x03all\x18\x01 \x01(\bR\x03all\"=\n" +
 	"\x13PruneImagesResponse\x12&\n" +
-	"\x06images\x18\x01 \x03(\v2\x0e.tend.v1.ImageR\x06images2\xbc\x03\n" +
+	"\x06images\x18\x01 \x03(\v2\x0e.tend.v1.ImageR\x06images2\x88\x04\n" +
 	"\fImageService\x12E\n" +
 	"\n" +
 	"ListImages\x12\x1a.tend.v1.ListImagesRequest\x1a\x1b.tend.v1.ListImagesResponse\x12?\n" +
 	"\bGetImage\x12\x18.tend.v1.GetImageRequest\x1a\x19.tend.v1.GetImageResponse\x12J\n" +
 	"\vImportImage\x12\x1b.tend.v1.ImportImageRequest\x1a\x1c.tend.v1.ImportImageResponse(\x01\x12D\n" +
-	"\tPullImage\x12\x19.tend.v1.PullImageRequest\x1a\x1a.tend.v1.PullImageResponse0\x01\x12H\n" +
+	"\tPullImage\x12\x19.tend.v1.PullImageRequest\x1a\x1a.tend.v1.PullImageResponse0\x01\x12J\n" +
+	"\vExportImage\x12\x1b.tend.v1.ExportImageRequest\x1a\x1c.tend.v1.ExportImageResponse0\x01\x12H\n" +
 	"\vRemoveImage\x12\x1b.tend.v1.RemoveImageRequest\x1a\x1c.tend.v1.RemoveImageResponse\x12H\n" +
 	"\vPruneImages\x12\x1b.tend.v1.PruneImagesRequest\x1a\x1c.tend.v1.PruneImagesResponseB-Z+github.com/tend-run/tend/gen/tend/v1;tendv1b\x06proto3"
 
@@ -826,7 +920,7 @@ func file_tend_v1_image_proto_rawDescGZIP() []byte {
 	return file_tend_v1_image_proto_rawDescData
 }
 
-var file_tend_v1_image_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
+var file_tend_v1_image_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
 var file_tend_v1_image_proto_goTypes = []any{
 	(*Image)(nil),                 // 0: tend.v1.Image
 	(*ListImagesRequest)(nil),     // 1: tend.v1.ListImagesRequest
@@ -837,19 +931,21 @@ var file_tend_v1_image_proto_goTypes = []any{
 	(*ImportImageResponse)(nil),   // 6: tend.v1.ImportImageResponse
 	(*PullImageRequest)(nil),      // 7: tend.v1.PullImageRequest
 	(*PullImageResponse)(nil),     // 8: tend.v1.PullImageResponse
-	(*RemoveImageRequest)(nil),    // 9: tend.v1.RemoveImageRequest
-	(*RemoveImageResponse)(nil),   // 10: tend.v1.RemoveImageResponse
-	(*PruneImagesRequest)(nil),    // 11: tend.v1.PruneImagesRequest
-	(*PruneImagesResponse)(nil),   // 12: tend.v1.PruneImagesResponse
-	nil,                           // 13: tend.v1.Image.LabelsEntry
-	(*timestamppb.Timestamp)(nil), // 14: google.protobuf.Timestamp
-	(*SandboxRun)(nil),            // 15: tend.v1.SandboxRun
+	(*ExportImageRequest)(nil),    // 9: tend.v1.ExportImageRequest
+	(*ExportImageResponse)(nil),   // 10: tend.v1.ExportImageResponse
+	(*RemoveImageRequest)(nil),    // 11: tend.v1.RemoveImageRequest
+	(*RemoveImageResponse)(nil),   // 12: tend.v1.RemoveImageResponse
+	(*PruneImagesRequest)(nil),    // 13: tend.v1.PruneImagesRequest
+	(*PruneImagesResponse)(nil),   // 14: tend.v1.PruneImagesResponse
+	nil,                           // 15: tend.v1.Image.LabelsEntry
+	(*timestamppb.Timestamp)(nil), // 16: google.protobuf.Timestamp
+	(*SandboxRun)(nil),            // 17: tend.v1.SandboxRun
 }
 var file_tend_v1_image_proto_depIdxs = []int32{
-	14, // 0: tend.v1.Image.made:type_name -> google.protobuf.Timestamp
-	14, // 1: tend.v1.Image.added:type_name -> google.protobuf.Timestamp
-	15, // 2: tend.v1.Image.run:type_name -> tend.v1.SandboxRun
-	13, // 3: tend.v1.Image.labels:type_name -> tend.v1.Image.LabelsEntry
+	16, // 0: tend.v1.Image.made:type_name -> google.protobuf.Timestamp
+	16, // 1: tend.v1.Image.added:type_name -> google.protobuf.Timestamp
+	17, // 2: tend.v1.Image.run:type_name -> tend.v1.SandboxRun
+	15, // 3: tend.v1.Image.labels:type_name -> tend.v1.Image.LabelsEntry
 	0,  // 4: tend.v1.ListImagesResponse.images:type_name -> tend.v1.Image
 	0,  // 5: tend.v1.GetImageResponse.image:type_name -> tend.v1.Image
 	0,  // 6: tend.v1.ImportImageResponse.images:type_name -> tend.v1.Image
@@ -860,16 +956,18 @@ var file_tend_v1_image_proto_depIdxs = []int32{
 	3,  // 11: tend.v1.ImageService.GetImage:input_type -> tend.v1.GetImageRequest
 	5,  // 12: tend.v1.ImageService.ImportImage:input_type -> tend.v1.ImportImageRequest
 	7,  // 13: tend.v1.ImageService.PullImage:input_type -> tend.v1.PullImageRequest
-	9,  // 14: tend.v1.ImageService.RemoveImage:input_type -> tend.v1.RemoveImageRequest
-	11, // 15: tend.v1.ImageService.PruneImages:input_type -> tend.v1.PruneImagesRequest
-	2,  // 16: tend.v1.ImageService.ListImages:output_type -> tend.v1.ListImagesResponse
-	4,  // 17: tend.v1.ImageService.GetImage:output_type -> tend.v1.GetImageResponse
-	6,  // 18: tend.v1.ImageService.ImportImage:output_type -> tend.v1.ImportImageResponse
-	8,  // 19: tend.v1.ImageService.PullImage:output_type -> tend.v1.PullImageResponse
-	10, // 20: tend.v1.ImageService.RemoveImage:output_type -> tend.v1.RemoveImageResponse
-	12, // 21: tend.v1.ImageService.PruneImages:output_type -> tend.v1.PruneImagesResponse
-	16, // [16:22] is the sub-list for method output_type
-	10, // [10:16] is the sub-list for method input_type
+	9,  // 14: tend.v1.ImageService.ExportImage:input_type -> tend.v1.ExportImageRequest
+	11, // 15: tend.v1.ImageService.RemoveImage:input_type -> tend.v1.RemoveImageRequest
+	13, // 16: tend.v1.ImageService.PruneImages:input_type -> tend.v1.PruneImagesRequest
+	2,  // 17: tend.v1.ImageService.ListImages:output_type -> tend.v1.ListImagesResponse
+	4,  // 18: tend.v1.ImageService.GetImage:output_type -> tend.v1.GetImageResponse
+	6,  // 19: tend.v1.ImageService.ImportImage:output_type -> tend.v1.ImportImageResponse
+	8,  // 20: tend.v1.ImageService.PullImage:output_type -> tend.v1.PullImageResponse
+	10, // 21: tend.v1.ImageService.ExportImage:output_type -> tend.v1.ExportImageResponse
+	12, // 22: tend.v1.ImageService.RemoveImage:output_type -> tend.v1.RemoveImageResponse
+	14, // 23: tend.v1.ImageService.PruneImages:output_type -> tend.v1.PruneImagesResponse
+	17, // [17:24] is the sub-list for method output_type
+	10, // [10:17] is the sub-list for method input_type
 	10, // [10:10] is the sub-list for extension type_name
 	10, // [10:10] is the sub-list for extension extendee
 	0,  // [0:10] is the sub-list for field type_name
@@ -887,7 +985,7 @@ func file_tend_v1_image_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_tend_v1_image_proto_rawDesc), len(file_tend_v1_image_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   14,
+			NumMessages:   16,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

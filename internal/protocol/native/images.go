@@ -29,13 +29,18 @@ func (s images) imager() (driver.Imager, error) {
 	return m, nil
 }
 
-// ofImage answers a call about one image.
-func ofImage[A any](s images, key string, do func(driver.Imager) (*A, error)) (*connect.Response[A], error) {
+// named is imager, for what names an image.
+func (s images) named(key string) (driver.Imager, error) {
 	if key == "" || len(key) > driver.MaxImageName {
 		return nil, wireError(&process.InvalidError{Field: "image", Reason: fmt.Sprintf("has %d bytes; 1 to %d are allowed",
 			len(key), driver.MaxImageName)})
 	}
-	m, err := s.imager()
+	return s.imager()
+}
+
+// ofImage answers a call about one image.
+func ofImage[A any](s images, key string, do func(driver.Imager) (*A, error)) (*connect.Response[A], error) {
+	m, err := s.named(key)
 	if err != nil {
 		return nil, err
 	}
@@ -124,11 +129,7 @@ func (s images) ImportImage(ctx context.Context,
 func (s images) PullImage(ctx context.Context, req *connect.Request[tendv1.PullImageRequest],
 	stream *connect.ServerStream[tendv1.PullImageResponse]) error {
 	key := req.Msg.GetImage()
-	if key == "" || len(key) > driver.MaxImageName {
-		return wireError(&process.InvalidError{Field: "image", Reason: fmt.Sprintf("has %d bytes; 1 to %d are allowed",
-			len(key), driver.MaxImageName)})
-	}
-	m, err := s.imager()
+	m, err := s.named(key)
 	if err != nil {
 		return err
 	}
@@ -194,6 +195,56 @@ func (s images) PullImage(ctx context.Context, req *connect.Request[tendv1.PullI
 			sent, last = time.Now(), done
 		}
 	}
+}
+
+// ExportImage sends an archive piece by piece, and an empty one in each heartbeat: of a layer
+// nothing is sent before all of it was read.
+func (s images) ExportImage(ctx context.Context, req *connect.Request[tendv1.ExportImageRequest],
+	stream *connect.ServerStream[tendv1.ExportImageResponse]) error {
+	key := req.Msg.GetImage()
+	m, err := s.named(key)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	out := &imageOut{stream: stream}
+	var beats sync.WaitGroup
+	beats.Go(func() {
+		tick := time.NewTicker(s.sandboxes.heartbeat)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+				_, _ = out.Write(nil) // the next piece has the same fault
+			case <-s.sandboxes.stopping:
+				cancel(fmt.Errorf("the server ends, and the archive is not whole: %w", process.ErrUnavailable))
+				return
+			case <-ctx.Done():
+				return
+			}
+		}
+	})
+	if err = m.ExportImage(ctx, key, out); err != nil {
+		if errors.Is(err, context.Canceled) {
+			err = context.Cause(ctx)
+		}
+		err = wireError(imageError(key, err))
+	}
+	cancel(nil)
+	beats.Wait()
+	return err
+}
+
+// imageOut sends what is written to it.
+type imageOut struct {
+	mu     sync.Mutex // one piece at a time is sent
+	stream *connect.ServerStream[tendv1.ExportImageResponse]
+}
+
+func (o *imageOut) Write(b []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return len(b), o.stream.Send(&tendv1.ExportImageResponse{Data: b})
 }
 
 // present has the driver have an image that a sandbox is asked for.

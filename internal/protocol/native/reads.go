@@ -70,6 +70,7 @@ var reads = map[string]bool{
 	pb.ImageServiceGetImageProcedure:    true,
 	pb.ImageServiceImportImageProcedure: false,
 	pb.ImageServicePullImageProcedure:   false,
+	pb.ImageServiceExportImageProcedure: false,
 	pb.ImageServiceRemoveImageProcedure: false,
 	pb.ImageServicePruneImagesProcedure: false,
 

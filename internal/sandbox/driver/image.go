@@ -16,6 +16,9 @@ type Imager interface {
 	// PullImage fetches an image from its registry, or as much of it as is not here. Errors:
 	// *InvalidError, also for one that may not be had; ErrNotFound, ErrLimit.
 	PullImage(ctx context.Context, p Pull) (Image, error)
+	// ExportImage writes an archive of an image, as ImportImage and "docker load" read it.
+	// ErrNotFound.
+	ExportImage(ctx context.Context, key string, w io.Writer) error
 	// Image finds an image by its ID, the first 6 digits or more of it, or a name. ErrNotFound.
 	Image(ctx context.Context, key string) (Image, error)
 	// Images returns all, the newest first.

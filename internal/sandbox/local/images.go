@@ -79,6 +79,16 @@ func imageFault(err error) error {
 	return err
 }
 
+// ExportImage implements driver.Imager.
+func (d *Driver) ExportImage(ctx context.Context, key string, w io.Writer) error {
+	p, release, err := d.images.Parts(key)
+	if err != nil {
+		return err
+	}
+	defer release()
+	return archive.Write(ctx, w, &p)
+}
+
 // Image implements driver.Imager.
 func (d *Driver) Image(_ context.Context, key string) (driver.Image, error) { return d.images.Get(key) }
 

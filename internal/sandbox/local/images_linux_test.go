@@ -4,9 +4,13 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/google/go-containerregistry/pkg/v1"
 
 	"github.com/tend-run/tend/internal/sandbox/driver"
@@ -130,5 +134,50 @@ func TestAnImageSaysWhatIsWrongWithARequest(t *testing.T) {
 	_, err := d.ImportImage(t.Context(), bytes.NewReader(bad.Saved(t)), driver.ImageOptions{})
 	if e, ok := errors.AsType[*driver.InvalidError](err); !ok || e.Field != "image" || !strings.Contains(err.Error(), `"../x"`) {
 		t.Errorf("a hostile layer: %v", err)
+	}
+}
+
+// An archive of an image has all that a sandbox and a container engine need, and is the same
+// however often it goes to another machine.
+func TestAnImageIsExported(t *testing.T) {
+	t.Parallel()
+	d, other := openReal(t, real(t)), openReal(t, real(t))
+	img := shellImage(t)
+	img.Config.Entrypoint, img.Config.Labels, img.Config.StopSignal = []string{"/bin/sh", "-c"}, map[string]string{"a": "b"}, "SIGINT"
+	img.Config.Volumes, img.Config.ExposedPorts = map[string]struct{}{"/data": {}}, map[string]struct{}{"80/tcp": {}}
+	img.Config.Healthcheck = &v1.HealthConfig{Test: []string{"CMD", "true"}, Retries: 4}
+	m := imported(t, d, img.Saved(t, "web:1", "web:2"), "")
+	exported := func(d *Driver, key string) []byte {
+		var b bytes.Buffer
+		proctest.Must(t, d.ExportImage(t.Context(), key, &b))
+		return b.Bytes()
+	}
+	if n := imported(t, other, exported(d, "web:2"), ""); len(n.Names) != 1 || n.Names[0] != "web:2" {
+		t.Errorf("by a name it has %q", n.Names)
+	}
+	saved := exported(d, m.ID)
+	n := imported(t, other, saved, "")
+	if again := exported(other, n.ID); !bytes.Equal(again, saved) {
+		t.Errorf("it has %d bytes, and was %d", len(again), len(saved))
+	}
+	for _, i := range []*driver.Image{&m, &n} { // what is of the archive or the machine
+		i.ID, i.Added, i.Layers, i.Left, i.Entries = "", time.Time{}, i.Layers[:0], nil, 0
+	}
+	if diff := cmp.Diff(m, n, cmpopts.EquateEmpty()); diff != "" {
+		t.Error(diff)
+	}
+	s, err := other.Create(t.Context(), driver.Spec{Image: "web:1"})
+	proctest.Must(t, err)
+	if got := shOut(t, s, `pwd; cat /second; test -e /gone || echo; stat -c %a /mine`); got != "/srv/app\n2\n600\n" {
+		t.Errorf("it sees %q", got)
+	}
+	parts, release, err := other.images.Parts("web:1")
+	proctest.Must(t, err)
+	defer release()
+	if c := parts.Config.Config; c.StopSignal != "SIGINT" || c.Healthcheck.Retries != 4 || len(c.Volumes) != 1 || len(c.ExposedPorts) != 1 {
+		t.Errorf("%+v", c)
+	}
+	if err := d.ExportImage(t.Context(), "none", io.Discard); !errors.Is(err, driver.ErrNotFound) {
+		t.Errorf("of none: %v", err)
 	}
 }

@@ -35,6 +35,15 @@ func (d *Driver) PullImage(ctx context.Context, p driver.Pull) (driver.Image, er
 	return m.PullImage(ctx, p)
 }
 
+// ExportImage implements driver.Imager.
+func (d *Driver) ExportImage(ctx context.Context, key string, w io.Writer) error {
+	m, err := d.images()
+	if err != nil {
+		return err
+	}
+	return m.ExportImage(ctx, key, w)
+}
+
 // Image implements driver.Imager.
 func (d *Driver) Image(ctx context.Context, key string) (driver.Image, error) {
 	m, err := d.images()

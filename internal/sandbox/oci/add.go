@@ -38,7 +38,8 @@ func (s *Store) Add(ctx context.Context, b Bundle, say func(string)) (driver.Ima
 	}
 	m := &image{ID: Sum(b.Config), Digest: b.Digest, Names: b.Names, Layers: chains(c.RootFS.DiffIDs), Made: c.Created.Time.UTC(),
 		Entry: c.Config.Entrypoint, Cmd: c.Config.Cmd, Labels: c.Config.Labels, Shell: c.Config.Shell, OnBuild: c.Config.OnBuild,
-		Ports: slices.Sorted(maps.Keys(c.Config.ExposedPorts))}
+		Ports: slices.Sorted(maps.Keys(c.Config.ExposedPorts)), Volumes: slices.Sorted(maps.Keys(c.Config.Volumes)),
+		Stop: c.Config.StopSignal, Health: c.Config.Healthcheck}
 	if p := c.Platform(); p != nil {
 		m.Platform = p.String()
 	}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sort"
 	"strings"
 	"sync"
 	"time"
@@ -34,6 +35,9 @@ type image struct {
 	Shell    []string          `json:"shell,omitempty"`    // of a Dockerfile that begins with it
 	OnBuild  []string          `json:"on_build,omitempty"` // what such a Dockerfile does first
 	Ports    []string          `json:"ports,omitempty"`
+	Volumes  []string          `json:"volumes,omitempty"`     // this and the two below are for an archive of it
+	Stop     string            `json:"stop_signal,omitempty"` // as it was
+	Health   *v1.HealthConfig  `json:"health,omitempty"`
 	Labels   map[string]string `json:"labels,omitempty"`
 	Platform string            `json:"platform,omitempty"`
 	Made     time.Time         `json:"made,omitzero"` // as the image says
@@ -250,7 +254,9 @@ func (s *Store) List() []driver.Image {
 	for _, m := range s.images {
 		all = append(all, m.info())
 	}
-	slices.SortFunc(all, func(a, b driver.Image) int { return cmp.Or(b.Added.Compare(a.Added), cmp.Compare(a.ID, b.ID)) })
+	sort.Slice(all, func(i, j int) bool { // slices.SortFunc is compiled for each type, which makes the program larger
+		return cmp.Or(all[j].Added.Compare(all[i].Added), cmp.Compare(all[i].ID, all[j].ID)) < 0
+	})
 	return all
 }
 

@@ -44,6 +44,9 @@ const (
 	ImageServiceImportImageProcedure = "/tend.v1.ImageService/ImportImage"
 	// ImageServicePullImageProcedure is the fully-qualified name of the ImageService's PullImage RPC.
 	ImageServicePullImageProcedure = "/tend.v1.ImageService/PullImage"
+	// ImageServiceExportImageProcedure is the fully-qualified name of the ImageService's ExportImage
+	// RPC.
+	ImageServiceExportImageProcedure = "/tend.v1.ImageService/ExportImage"
 	// ImageServiceRemoveImageProcedure is the fully-qualified name of the ImageService's RemoveImage
 	// RPC.
 	ImageServiceRemoveImageProcedure = "/tend.v1.ImageService/RemoveImage"
@@ -67,6 +70,9 @@ type ImageServiceClient interface {
 	// answers with what happens, and at the end with the image. A call that breaks off keeps the
 	// layers that were complete.
 	PullImage(context.Context, *connect.Request[v1.PullImageRequest]) (*connect.ServerStreamForClient[v1.PullImageResponse], error)
+	// ExportImage answers with an archive of an image, as ImportImage and "docker load" read it. An
+	// archive without the end of the answer is not whole.
+	ExportImage(context.Context, *connect.Request[v1.ExportImageRequest]) (*connect.ServerStreamForClient[v1.ExportImageResponse], error)
 	// RemoveImage takes a name from an image, and removes the image with its last name, or if
 	// the request has its ID. Sandboxes and templates stay.
 	RemoveImage(context.Context, *connect.Request[v1.RemoveImageRequest]) (*connect.Response[v1.RemoveImageResponse], error)
@@ -109,6 +115,12 @@ func NewImageServiceClient(httpClient connect.HTTPClient, baseURL string, opts .
 			connect.WithSchema(imageServiceMethods.ByName("PullImage")),
 			connect.WithClientOptions(opts...),
 		),
+		exportImage: connect.NewClient[v1.ExportImageRequest, v1.ExportImageResponse](
+			httpClient,
+			baseURL+ImageServiceExportImageProcedure,
+			connect.WithSchema(imageServiceMethods.ByName("ExportImage")),
+			connect.WithClientOptions(opts...),
+		),
 		removeImage: connect.NewClient[v1.RemoveImageRequest, v1.RemoveImageResponse](
 			httpClient,
 			baseURL+ImageServiceRemoveImageProcedure,
@@ -130,6 +142,7 @@ type imageServiceClient struct {
 	getImage    *connect.Client[v1.GetImageRequest, v1.GetImageResponse]
 	importImage *connect.Client[v1.ImportImageRequest, v1.ImportImageResponse]
 	pullImage   *connect.Client[v1.PullImageRequest, v1.PullImageResponse]
+	exportImage *connect.Client[v1.ExportImageRequest, v1.ExportImageResponse]
 	removeImage *connect.Client[v1.RemoveImageRequest, v1.RemoveImageResponse]
 	pruneImages *connect.Client[v1.PruneImagesRequest, v1.PruneImagesResponse]
 }
@@ -152,6 +165,11 @@ func (c *imageServiceClient) ImportImage(ctx context.Context) *connect.ClientStr
 // PullImage calls tend.v1.ImageService.PullImage.
 func (c *imageServiceClient) PullImage(ctx context.Context, req *connect.Request[v1.PullImageRequest]) (*connect.ServerStreamForClient[v1.PullImageResponse], error) {
 	return c.pullImage.CallServerStream(ctx, req)
+}
+
+// ExportImage calls tend.v1.ImageService.ExportImage.
+func (c *imageServiceClient) ExportImage(ctx context.Context, req *connect.Request[v1.ExportImageRequest]) (*connect.ServerStreamForClient[v1.ExportImageResponse], error) {
+	return c.exportImage.CallServerStream(ctx, req)
 }
 
 // RemoveImage calls tend.v1.ImageService.RemoveImage.
@@ -179,6 +197,9 @@ type ImageServiceHandler interface {
 	// answers with what happens, and at the end with the image. A call that breaks off keeps the
 	// layers that were complete.
 	PullImage(context.Context, *connect.Request[v1.PullImageRequest], *connect.ServerStream[v1.PullImageResponse]) error
+	// ExportImage answers with an archive of an image, as ImportImage and "docker load" read it. An
+	// archive without the end of the answer is not whole.
+	ExportImage(context.Context, *connect.Request[v1.ExportImageRequest], *connect.ServerStream[v1.ExportImageResponse]) error
 	// RemoveImage takes a name from an image, and removes the image with its last name, or if
 	// the request has its ID. Sandboxes and templates stay.
 	RemoveImage(context.Context, *connect.Request[v1.RemoveImageRequest]) (*connect.Response[v1.RemoveImageResponse], error)
@@ -217,6 +238,12 @@ func NewImageServiceHandler(svc ImageServiceHandler, opts ...connect.HandlerOpti
 		connect.WithSchema(imageServiceMethods.ByName("PullImage")),
 		connect.WithHandlerOptions(opts...),
 	)
+	imageServiceExportImageHandler := connect.NewServerStreamHandler(
+		ImageServiceExportImageProcedure,
+		svc.ExportImage,
+		connect.WithSchema(imageServiceMethods.ByName("ExportImage")),
+		connect.WithHandlerOptions(opts...),
+	)
 	imageServiceRemoveImageHandler := connect.NewUnaryHandler(
 		ImageServiceRemoveImageProcedure,
 		svc.RemoveImage,
@@ -239,6 +266,8 @@ func NewImageServiceHandler(svc ImageServiceHandler, opts ...connect.HandlerOpti
 			imageServiceImportImageHandler.ServeHTTP(w, r)
 		case ImageServicePullImageProcedure:
 			imageServicePullImageHandler.ServeHTTP(w, r)
+		case ImageServiceExportImageProcedure:
+			imageServiceExportImageHandler.ServeHTTP(w, r)
 		case ImageServiceRemoveImageProcedure:
 			imageServiceRemoveImageHandler.ServeHTTP(w, r)
 		case ImageServicePruneImagesProcedure:
@@ -266,6 +295,10 @@ func (UnimplementedImageServiceHandler) ImportImage(context.Context, *connect.Cl
 
 func (UnimplementedImageServiceHandler) PullImage(context.Context, *connect.Request[v1.PullImageRequest], *connect.ServerStream[v1.PullImageResponse]) error {
 	return connect.NewError(connect.CodeUnimplemented, errors.New("tend.v1.ImageService.PullImage is not implemented"))
+}
+
+func (UnimplementedImageServiceHandler) ExportImage(context.Context, *connect.Request[v1.ExportImageRequest], *connect.ServerStream[v1.ExportImageResponse]) error {
+	return connect.NewError(connect.CodeUnimplemented, errors.New("tend.v1.ImageService.ExportImage is not implemented"))
 }
 
 func (UnimplementedImageServiceHandler) RemoveImage(context.Context, *connect.Request[v1.RemoveImageRequest]) (*connect.Response[v1.RemoveImageResponse], error) {

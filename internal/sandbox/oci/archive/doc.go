@@ -1,4 +1,4 @@
-// Package archive reads images from tars: those of "docker save" and "podman save", OCI
+// Package archive reads images from tars, and writes them ([Write]): those of "docker save" and "podman save", OCI
 // layouts, and whole roots as of "docker export" or debootstrap. Which of them a tar is, its
 // content decides and not its name:
 //

@@ -123,28 +123,36 @@ func (u *unpacker) like(from, to int) (st unix.Stat_t, err error) {
 	if err := eintr.Do(func() error { return unix.Fchmod(to, st.Mode&0o7777) }); err != nil {
 		return st, err
 	}
+	return st, eachAttribute(from, func(name string, value []byte) error { return u.attribute(to, name, value) })
+}
+
+// eachAttribute goes over the attributes of an open file that layers have.
+func eachAttribute(fd int, do func(name string, value []byte) error) error {
+	n, err := eintr.Get(func() (int, error) { return unix.Flistxattr(fd, nil) })
+	if n == 0 || errors.Is(err, unix.ENOTSUP) {
+		return nil
+	}
 	list := make([]byte, maxAttr)
-	n, err := eintr.Get(func() (int, error) { return unix.Flistxattr(from, list) })
-	if errors.Is(err, unix.ENOTSUP) {
-		return st, nil
+	if err == nil {
+		n, err = eintr.Get(func() (int, error) { return unix.Flistxattr(fd, list) })
 	}
 	if err != nil {
-		return st, err
+		return err
 	}
 	value := make([]byte, maxAttr)
 	for name := range strings.SplitSeq(strings.TrimSuffix(string(list[:n]), "\x00"), "\x00") {
 		if !strings.HasPrefix(name, attrUser) || strings.HasPrefix(name, attrMine) {
 			continue
 		}
-		k, err := eintr.Get(func() (int, error) { return unix.Fgetxattr(from, name, value) })
-		if err != nil {
-			return st, err
+		k, err := eintr.Get(func() (int, error) { return unix.Fgetxattr(fd, name, value) })
+		if err == nil {
+			err = do(name, value[:k])
 		}
-		if err := u.attribute(to, name, value[:k]); err != nil {
-			return st, err
+		if err != nil {
+			return err
 		}
 	}
-	return st, nil
+	return nil
 }
 
 // copyUp has the layer have a file or link of a layer below, at a real path.

@@ -7,7 +7,6 @@ import (
 	"path"
 	"slices"
 	"strings"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -43,7 +42,7 @@ func (v *View) Lstat(name string) (*tar.Header, error) {
 			return nil, err
 		}
 	}
-	h := &tar.Header{Mode: int64(n.st.Mode & 0o7777), Uid: int(n.st.Uid), Gid: int(n.st.Gid), ModTime: time.Unix(n.st.Mtim.Unix())}
+	h := headerOf(&n.st)
 	switch n.st.Mode & unix.S_IFMT {
 	case unix.S_IFDIR:
 		h.Typeflag = tar.TypeDir

@@ -257,3 +257,59 @@ func TestAViewReadsThroughLayersAndLinks(t *testing.T) {
 		}
 	}
 }
+
+// What Tar writes is the layer again, with owners, modes, times, attributes, hard links and what
+// it removes: the tar of that is the same.
+func TestTheTarOfALayerIsTheSameLayer(t *testing.T) {
+	proctest.Root(t)
+	marked := file("attr", "a")
+	marked.PAXRecords = map[string]string{"SCHILY.xattr.user.of": "me\x00you"}
+	owned := file("sub/owned", "s")
+	owned.Uid, owned.Gid, owned.Mode, owned.ModTime, owned.Format = 33, 44, 0o6751, time.Unix(5, 123), tar.FormatPAX
+	long := file(strings.Repeat("long/", 60)+"f", "l")
+	dirs, _ := chain(t,
+		[]tar.Header{dir("etc"), file("etc/passwd", "p"), file("etc/group", "g"), dir("old"), file("old/a", "1"), file("gone", ""), dir("was"), file("was/x", "")},
+		[]tar.Header{gone("gone"), gone("etc/group"), shut("old"), file("old/b", "2"), owned, marked, long, link("l", "/etc/passwd"),
+			file("first", "text"), hard("second", "first"), gone("was"), file("hole", strings.Repeat("\x00", 200_000)), {Typeflag: tar.TypeSymlink, Name: "own", Linkname: "x", Uid: 7}},
+		[]tar.Header{file("was", "a file"), hard("passwd", "etc/passwd"), link("first", "l")})
+	var again, tars [3][]byte
+	var copies []string
+	for i := range 3 {
+		var b bytes.Buffer
+		proctest.Must(t, Tar(t.Context(), dirs[2-i], &b))
+		tars[i] = b.Bytes()
+		d := t.TempDir()
+		proctest.Value(Layer(t.Context(), bytes.NewReader(tars[i]), d, Options{Below: copies}))(t)
+		copies = append([]string{d}, copies...)
+	}
+	for i := range 3 {
+		var b bytes.Buffer
+		proctest.Must(t, Tar(t.Context(), copies[2-i], &b))
+		again[i] = b.Bytes()
+		if !bytes.Equal(tars[i], again[i]) {
+			t.Errorf("layer %d is not the same", i)
+		}
+	}
+	if is, was := seen(t, copies), seen(t, dirs); is != was {
+		t.Errorf("%s", cmp.Diff(was, is))
+	}
+	r := tar.NewReader(bytes.NewReader(tars[1]))
+	all := map[string]*tar.Header{}
+	for h, err := r.Next(); err == nil; h, err = r.Next() {
+		all[h.Name] = h
+	}
+	for _, name := range []string{".wh.gone", "etc/.wh.group", "old/.wh..wh..opq", ".wh.was", "old/b"} {
+		if all[name] == nil {
+			t.Errorf("it has no %s", name)
+		}
+	}
+	if h := all["sub/owned"]; h.Uid != 33 || h.Gid != 44 || h.Mode != 0o6751 || !h.ModTime.Equal(owned.ModTime) {
+		t.Errorf("owned: %+v", h)
+	}
+	if h := all["attr"]; h.PAXRecords["SCHILY.xattr.user.of"] != "me\x00you" {
+		t.Errorf("attr: %+v", h)
+	}
+	if h := all["second"]; h.Typeflag != tar.TypeLink || h.Linkname != "first" {
+		t.Errorf("second: %+v", h)
+	}
+}

@@ -15,6 +15,9 @@ func Layer(context.Context, io.Reader, string, Options) (Result, error) {
 	return Result{}, errors.ErrUnsupported
 }
 
+// Tar is for Linux alone.
+func Tar(context.Context, string, io.Writer) error { return errors.ErrUnsupported }
+
 // View is for Linux alone.
 type View struct{}
 

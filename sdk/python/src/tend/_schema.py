@@ -214,6 +214,12 @@ MESSAGES: dict[str, tuple[tuple[int, str, str, str], ...]] = {
         (8, "max_rss", "int64", ""),
         (9, "lost", "bool", ""),
     ),
+    "ExportImageRequest": (
+        (1, "image", "string", ""),
+    ),
+    "ExportImageResponse": (
+        (1, "data", "bytes", ""),
+    ),
     "FileBeforeRequest": (
         (1, "path", "string", ""),
         (2, "user", "string", ""),

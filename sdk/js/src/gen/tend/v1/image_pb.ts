@@ -16,7 +16,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file tend/v1/image.proto.
  */
 export const file_tend_v1_image: GenFile = /*@__PURE__*/
-  fileDesc("ChN0ZW5kL3YxL2ltYWdlLnByb3RvEgd0ZW5kLnYxIogDCgVJbWFnZRIKCgJpZBgBIAEoCRIOCgZkaWdlc3QYAiABKAkSDQoFbmFtZXMYAyADKAkSEAoIcGxhdGZvcm0YBCABKAkSKAoEbWFkZRgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASKQoFYWRkZWQYBiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEg0KBWJ5dGVzGAcgASgDEg8KB2VudHJpZXMYCCABKAMSIAoDcnVuGAkgASgLMhMudGVuZC52MS5TYW5kYm94UnVuEhIKCmVudHJ5cG9pbnQYCiADKAkSCwoDY21kGAsgAygJEg0KBXBvcnRzGAwgAygJEioKBmxhYmVscxgNIAMoCzIaLnRlbmQudjEuSW1hZ2UuTGFiZWxzRW50cnkSDgoGbGF5ZXJzGA4gAygJEhAKCGxlZnRfb3V0GA8gAygJGi0KC0xhYmVsc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEiEwoRTGlzdEltYWdlc1JlcXVlc3QiNAoSTGlzdEltYWdlc1Jlc3BvbnNlEh4KBmltYWdlcxgBIAMoCzIOLnRlbmQudjEuSW1hZ2UiIAoPR2V0SW1hZ2VSZXF1ZXN0Eg0KBWltYWdlGAEgASgJIjEKEEdldEltYWdlUmVzcG9uc2USHQoFaW1hZ2UYASABKAsyDi50ZW5kLnYxLkltYWdlIjAKEkltcG9ydEltYWdlUmVxdWVzdBIMCgRuYW1lGAEgASgJEgwKBGRhdGEYAiABKAwiNQoTSW1wb3J0SW1hZ2VSZXNwb25zZRIeCgZpbWFnZXMYASADKAsyDi50ZW5kLnYxLkltYWdlIiEKEFB1bGxJbWFnZVJlcXVlc3QSDQoFaW1hZ2UYASABKAkiYAoRUHVsbEltYWdlUmVzcG9uc2USDwoHbWVzc2FnZRgBIAEoCRIMCgRkb25lGAIgASgDEg0KBXRvdGFsGAMgASgDEh0KBWltYWdlGAQgASgLMg4udGVuZC52MS5JbWFnZSIjChJSZW1vdmVJbWFnZVJlcXVlc3QSDQoFaW1hZ2UYASABKAkiNAoTUmVtb3ZlSW1hZ2VSZXNwb25zZRIdCgVpbWFnZRgBIAEoCzIOLnRlbmQudjEuSW1hZ2UiIQoSUHJ1bmVJbWFnZXNSZXF1ZXN0EgsKA2FsbBgBIAEoCCI1ChNQcnVuZUltYWdlc1Jlc3BvbnNlEh4KBmltYWdlcxgBIAMoCzIOLnRlbmQudjEuSW1hZ2UyvAMKDEltYWdlU2VydmljZRJFCgpMaXN0SW1hZ2VzEhoudGVuZC52MS5MaXN0SW1hZ2VzUmVxdWVzdBobLnRlbmQudjEuTGlzdEltYWdlc1Jlc3BvbnNlEj8KCEdldEltYWdlEhgudGVuZC52MS5HZXRJbWFnZVJlcXVlc3QaGS50ZW5kLnYxLkdldEltYWdlUmVzcG9uc2USSgoLSW1wb3J0SW1hZ2USGy50ZW5kLnYxLkltcG9ydEltYWdlUmVxdWVzdBocLnRlbmQudjEuSW1wb3J0SW1hZ2VSZXNwb25zZSgBEkQKCVB1bGxJbWFnZRIZLnRlbmQudjEuUHVsbEltYWdlUmVxdWVzdBoaLnRlbmQudjEuUHVsbEltYWdlUmVzcG9uc2UwARJICgtSZW1vdmVJbWFnZRIbLnRlbmQudjEuUmVtb3ZlSW1hZ2VSZXF1ZXN0GhwudGVuZC52MS5SZW1vdmVJbWFnZVJlc3BvbnNlEkgKC1BydW5lSW1hZ2VzEhsudGVuZC52MS5QcnVuZUltYWdlc1JlcXVlc3QaHC50ZW5kLnYxLlBydW5lSW1hZ2VzUmVzcG9uc2VCLVorZ2l0aHViLmNvbS90ZW5kLXJ1bi90ZW5kL2dlbi90ZW5kL3YxO3RlbmR2MWIGcHJvdG8z", [file_google_protobuf_timestamp, file_tend_v1_sandbox]);
+  fileDesc("ChN0ZW5kL3YxL2ltYWdlLnByb3RvEgd0ZW5kLnYxIogDCgVJbWFnZRIKCgJpZBgBIAEoCRIOCgZkaWdlc3QYAiABKAkSDQoFbmFtZXMYAyADKAkSEAoIcGxhdGZvcm0YBCABKAkSKAoEbWFkZRgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASKQoFYWRkZWQYBiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEg0KBWJ5dGVzGAcgASgDEg8KB2VudHJpZXMYCCABKAMSIAoDcnVuGAkgASgLMhMudGVuZC52MS5TYW5kYm94UnVuEhIKCmVudHJ5cG9pbnQYCiADKAkSCwoDY21kGAsgAygJEg0KBXBvcnRzGAwgAygJEioKBmxhYmVscxgNIAMoCzIaLnRlbmQudjEuSW1hZ2UuTGFiZWxzRW50cnkSDgoGbGF5ZXJzGA4gAygJEhAKCGxlZnRfb3V0GA8gAygJGi0KC0xhYmVsc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEiEwoRTGlzdEltYWdlc1JlcXVlc3QiNAoSTGlzdEltYWdlc1Jlc3BvbnNlEh4KBmltYWdlcxgBIAMoCzIOLnRlbmQudjEuSW1hZ2UiIAoPR2V0SW1hZ2VSZXF1ZXN0Eg0KBWltYWdlGAEgASgJIjEKEEdldEltYWdlUmVzcG9uc2USHQoFaW1hZ2UYASABKAsyDi50ZW5kLnYxLkltYWdlIjAKEkltcG9ydEltYWdlUmVxdWVzdBIMCgRuYW1lGAEgASgJEgwKBGRhdGEYAiABKAwiNQoTSW1wb3J0SW1hZ2VSZXNwb25zZRIeCgZpbWFnZXMYASADKAsyDi50ZW5kLnYxLkltYWdlIiEKEFB1bGxJbWFnZVJlcXVlc3QSDQoFaW1hZ2UYASABKAkiYAoRUHVsbEltYWdlUmVzcG9uc2USDwoHbWVzc2FnZRgBIAEoCRIMCgRkb25lGAIgASgDEg0KBXRvdGFsGAMgASgDEh0KBWltYWdlGAQgASgLMg4udGVuZC52MS5JbWFnZSIjChJFeHBvcnRJbWFnZVJlcXVlc3QSDQoFaW1hZ2UYASABKAkiIwoTRXhwb3J0SW1hZ2VSZXNwb25zZRIMCgRkYXRhGAEgASgMIiMKElJlbW92ZUltYWdlUmVxdWVzdBINCgVpbWFnZRgBIAEoCSI0ChNSZW1vdmVJbWFnZVJlc3BvbnNlEh0KBWltYWdlGAEgASgLMg4udGVuZC52MS5JbWFnZSIhChJQcnVuZUltYWdlc1JlcXVlc3QSCwoDYWxsGAEgASgIIjUKE1BydW5lSW1hZ2VzUmVzcG9uc2USHgoGaW1hZ2VzGAEgAygLMg4udGVuZC52MS5JbWFnZTKIBAoMSW1hZ2VTZXJ2aWNlEkUKCkxpc3RJbWFnZXMSGi50ZW5kLnYxLkxpc3RJbWFnZXNSZXF1ZXN0GhsudGVuZC52MS5MaXN0SW1hZ2VzUmVzcG9uc2USPwoIR2V0SW1hZ2USGC50ZW5kLnYxLkdldEltYWdlUmVxdWVzdBoZLnRlbmQudjEuR2V0SW1hZ2VSZXNwb25zZRJKCgtJbXBvcnRJbWFnZRIbLnRlbmQudjEuSW1wb3J0SW1hZ2VSZXF1ZXN0GhwudGVuZC52MS5JbXBvcnRJbWFnZVJlc3BvbnNlKAESRAoJUHVsbEltYWdlEhkudGVuZC52MS5QdWxsSW1hZ2VSZXF1ZXN0GhoudGVuZC52MS5QdWxsSW1hZ2VSZXNwb25zZTABEkoKC0V4cG9ydEltYWdlEhsudGVuZC52MS5FeHBvcnRJbWFnZVJlcXVlc3QaHC50ZW5kLnYxLkV4cG9ydEltYWdlUmVzcG9uc2UwARJICgtSZW1vdmVJbWFnZRIbLnRlbmQudjEuUmVtb3ZlSW1hZ2VSZXF1ZXN0GhwudGVuZC52MS5SZW1vdmVJbWFnZVJlc3BvbnNlEkgKC1BydW5lSW1hZ2VzEhsudGVuZC52MS5QcnVuZUltYWdlc1JlcXVlc3QaHC50ZW5kLnYxLlBydW5lSW1hZ2VzUmVzcG9uc2VCLVorZ2l0aHViLmNvbS90ZW5kLXJ1bi90ZW5kL2dlbi90ZW5kL3YxO3RlbmR2MWIGcHJvdG8z", [file_google_protobuf_timestamp, file_tend_v1_sandbox]);
 
 /**
  * Image is the state of an image.
@@ -290,6 +290,42 @@ export const PullImageResponseSchema: GenMessage<PullImageResponse> = /*@__PURE_
   messageDesc(file_tend_v1_image, 8);
 
 /**
+ * @generated from message tend.v1.ExportImageRequest
+ */
+export type ExportImageRequest = Message<"tend.v1.ExportImageRequest"> & {
+  /**
+   * Named as people write it, it has that name alone in the archive, and by its ID all of its names.
+   *
+   * @generated from field: string image = 1;
+   */
+  image: string;
+};
+
+/**
+ * Describes the message tend.v1.ExportImageRequest.
+ * Use `create(ExportImageRequestSchema)` to create a new message.
+ */
+export const ExportImageRequestSchema: GenMessage<ExportImageRequest> = /*@__PURE__*/
+  messageDesc(file_tend_v1_image, 9);
+
+/**
+ * @generated from message tend.v1.ExportImageResponse
+ */
+export type ExportImageResponse = Message<"tend.v1.ExportImageResponse"> & {
+  /**
+   * @generated from field: bytes data = 1;
+   */
+  data: Uint8Array;
+};
+
+/**
+ * Describes the message tend.v1.ExportImageResponse.
+ * Use `create(ExportImageResponseSchema)` to create a new message.
+ */
+export const ExportImageResponseSchema: GenMessage<ExportImageResponse> = /*@__PURE__*/
+  messageDesc(file_tend_v1_image, 10);
+
+/**
  * @generated from message tend.v1.RemoveImageRequest
  */
 export type RemoveImageRequest = Message<"tend.v1.RemoveImageRequest"> & {
@@ -304,7 +340,7 @@ export type RemoveImageRequest = Message<"tend.v1.RemoveImageRequest"> & {
  * Use `create(RemoveImageRequestSchema)` to create a new message.
  */
 export const RemoveImageRequestSchema: GenMessage<RemoveImageRequest> = /*@__PURE__*/
-  messageDesc(file_tend_v1_image, 9);
+  messageDesc(file_tend_v1_image, 11);
 
 /**
  * @generated from message tend.v1.RemoveImageResponse
@@ -323,7 +359,7 @@ export type RemoveImageResponse = Message<"tend.v1.RemoveImageResponse"> & {
  * Use `create(RemoveImageResponseSchema)` to create a new message.
  */
 export const RemoveImageResponseSchema: GenMessage<RemoveImageResponse> = /*@__PURE__*/
-  messageDesc(file_tend_v1_image, 10);
+  messageDesc(file_tend_v1_image, 12);
 
 /**
  * @generated from message tend.v1.PruneImagesRequest
@@ -342,7 +378,7 @@ export type PruneImagesRequest = Message<"tend.v1.PruneImagesRequest"> & {
  * Use `create(PruneImagesRequestSchema)` to create a new message.
  */
 export const PruneImagesRequestSchema: GenMessage<PruneImagesRequest> = /*@__PURE__*/
-  messageDesc(file_tend_v1_image, 11);
+  messageDesc(file_tend_v1_image, 13);
 
 /**
  * @generated from message tend.v1.PruneImagesResponse
@@ -361,7 +397,7 @@ export type PruneImagesResponse = Message<"tend.v1.PruneImagesResponse"> & {
  * Use `create(PruneImagesResponseSchema)` to create a new message.
  */
 export const PruneImagesResponseSchema: GenMessage<PruneImagesResponse> = /*@__PURE__*/
-  messageDesc(file_tend_v1_image, 12);
+  messageDesc(file_tend_v1_image, 14);
 
 /**
  * ImageService holds OCI images, from which sandboxes are created (SandboxSpec.image).
@@ -415,6 +451,17 @@ export const ImageService: GenService<{
     methodKind: "server_streaming";
     input: typeof PullImageRequestSchema;
     output: typeof PullImageResponseSchema;
+  },
+  /**
+   * ExportImage answers with an archive of an image, as ImportImage and "docker load" read it. An
+   * archive without the end of the answer is not whole.
+   *
+   * @generated from rpc tend.v1.ImageService.ExportImage
+   */
+  exportImage: {
+    methodKind: "server_streaming";
+    input: typeof ExportImageRequestSchema;
+    output: typeof ExportImageResponseSchema;
   },
   /**
    * RemoveImage takes a name from an image, and removes the image with its last name, or if
