@@ -79,7 +79,7 @@ func TestWhatAFormerDaemonLeftIsEndedInAGroupOfAnyName(t *testing.T) {
 	}
 }
 
-func TestTheFirstOfABoxIsReadFromTheCgroupOfAProcess(t *testing.T) {
+func TestTheFirstOfAContainerIsReadFromTheCgroupOfAProcess(t *testing.T) {
 	for text, want := range map[string]bool{
 		"0::/tend-12345678/b0c9/init\n":  true,
 		"0::/x/tend-1/b0/init\n":         true,

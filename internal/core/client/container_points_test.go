@@ -91,7 +91,7 @@ func pointed(t *testing.T, way string) (state string, table *failpoint.Table) {
 
 // The keeper dies while it makes a container to try it. The next one, which is asked at once,
 // ends what there is of that container before it makes another.
-func TestABoxThatIsMadeToTryItIsGoneAtEachPoint(t *testing.T) {
+func TestAContainerThatIsMadeToTryItIsGoneAtEachPoint(t *testing.T) {
 	state, table := pointed(t, "")
 	e := testkeeper.Open(t, state).Containers()
 	for p := failpoint.ContainerIntended; p <= failpoint.ContainerStaged; p++ {
@@ -138,7 +138,7 @@ func helpers(t *testing.T, state string) (left []int) {
 
 // At each point of the making and of the end of a container the keeper dies. The next one finds
 // it made or undoes it, and the caller notices nothing.
-func TestABoxIsMadeOrGoneAtEachPoint(t *testing.T) {
+func TestAContainerIsMadeOrGoneAtEachPoint(t *testing.T) {
 	for _, way := range ways() {
 		t.Run("way "+way, func(t *testing.T) {
 			t.Parallel()

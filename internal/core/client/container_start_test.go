@@ -154,7 +154,7 @@ func TestAProgramRunsInItsContainer(t *testing.T) {
 }
 
 // No program in a container makes a core file, whatever limit it was to have.
-func TestALimitOfCoresInABox(t *testing.T) {
+func TestALimitOfCoresInAContainer(t *testing.T) {
 	m, _ := containerManager(t)
 	s := newContainerDirs(t).spec(t)
 	in, _ := inContainer(t, m, s)
@@ -175,7 +175,7 @@ func TestALimitOfCoresInABox(t *testing.T) {
 }
 
 // A program outgrows each limit of its container, and nobody outside is concerned.
-func TestLimitsOfABoxHold(t *testing.T) {
+func TestLimitsOfAContainerHold(t *testing.T) {
 	m, _ := containerManager(t)
 	s := newContainerDirs(t).spec(t)
 	s.Limits, s.Harden = container.Limits{Memory: 48 << 20, Tasks: 30, CPUs: 1}, hardened
@@ -250,7 +250,7 @@ func TestThePIDInsideOutlivesEverybody(t *testing.T) {
 
 // At each point of a start in a container the keeper dies: the program runs once, and its
 // status is known.
-func TestAStartInABoxOutlivesTheKeeper(t *testing.T) {
+func TestAStartInAContainerOutlivesTheKeeper(t *testing.T) {
 	m, table, state := pointsManager(t)
 	s := newContainerDirs(t).spec(t)
 	s.Net, s.Harden, s.Limits = container.NetOwn, hardened, container.Limits{Tasks: 100}
@@ -364,11 +364,11 @@ func TestProgramsInManyContainersOverManyKeepers(t *testing.T) {
 	nothingLeft(t, m.Containers(), state)
 }
 
-// TestABoxKillsWhatEntersIt: a program inside kills each other one, those on their way to
+// TestAContainerKillsWhatEntersIt: a program inside kills each other one, those on their way to
 // their exec, too. Each start comes to its end, and so does the container.
 // A program inside stops each child on its way to a program. Such a child shares the
 // keeper's descriptors, its lock too: neither the start nor the next keeper may hang.
-func TestABoxStopsWhatEntersIt(t *testing.T) {
+func TestAContainerStopsWhatEntersIt(t *testing.T) {
 	m, state := containerManager(t)
 	s := newContainerDirs(t).spec(t)
 	s.Net, s.Harden = container.NetOwn, hardened
@@ -414,7 +414,7 @@ func TestABoxStopsWhatEntersIt(t *testing.T) {
 	proctest.Must(t, m.Containers().End(t.Context(), s.ID))
 }
 
-func TestABoxKillsWhatEntersIt(t *testing.T) {
+func TestAContainerKillsWhatEntersIt(t *testing.T) {
 	m, _ := containerManager(t)
 	s := newContainerDirs(t).spec(t)
 	s.Net, s.Harden = container.NetOwn, hardened

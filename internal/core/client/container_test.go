@@ -77,7 +77,7 @@ func livesOn(pid int) bool {
 	return err == nil && !strings.Contains(string(b), ") Z ")
 }
 
-func TestTheLifeOfABox(t *testing.T) {
+func TestTheLifeOfAContainer(t *testing.T) {
 	m, _ := containerManager(t)
 	e, ctx := m.Containers(), t.Context()
 	dirs := newContainerDirs(t)
@@ -179,7 +179,7 @@ func TestWhatCannotBeMadeLeavesNothing(t *testing.T) {
 	}
 }
 
-func TestABoxOutlivesTheKeeper(t *testing.T) {
+func TestAContainerOutlivesTheKeeper(t *testing.T) {
 	m, dir := containerManager(t)
 	e := m.Containers()
 	dirs := newContainerDirs(t)

@@ -15,9 +15,9 @@ import (
 	"github.com/tend-run/tend/process"
 )
 
-// TestSessionsOfABoxWeighAsOneWithoutCgroups: no controller does it on this machine, and a program
+// TestSessionsOfAContainerWeighAsOneWithoutCgroups: no controller does it on this machine, and a program
 // makes a hundred sessions.
-func TestSessionsOfABoxWeighAsOneWithoutCgroups(t *testing.T) {
+func TestSessionsOfAContainerWeighAsOneWithoutCgroups(t *testing.T) {
 	proctest.Root(t)
 	m, _ := poor(t, kernelfault.World{Mounts: []kernelfault.Mount{{Kind: kernelfault.Gone, Path: cgroups}}})
 	dirs := newContainerDirs(t)

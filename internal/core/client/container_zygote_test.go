@@ -56,7 +56,7 @@ func keeperOf(t *testing.T, state string) int {
 
 // A container's zygote is no program of the container's: nobody counts it, nobody waits for it, and
 // whoever kills it harms no start.
-func TestTheZygoteOfABox(t *testing.T) {
+func TestTheZygoteOfAContainer(t *testing.T) {
 	m, state := containerManager(t)
 	dirs := newContainerDirs(t)
 	s := dirs.spec(t)

@@ -10,7 +10,7 @@ import (
 )
 
 // A home that is gone, or closed, is none, also right after it was there.
-func TestAHomeInABoxComesAndGoes(t *testing.T) {
+func TestAHomeInAContainerComesAndGoes(t *testing.T) {
 	m, _ := containerManager(t)
 	s := newContainerDirs(t).spec(t)
 	s.Harden = hardened

@@ -194,7 +194,7 @@ func timesOf(t *testing.T, state string) (held int, quotas []string) {
 
 // A sandbox's limit of CPU time holds for processes in it that ask for more, and may become
 // less than theirs.
-func TestABoxHasLessTimeThanAProcessInIt(t *testing.T) {
+func TestAContainerHasLessTimeThanAProcessInIt(t *testing.T) {
 	proctest.Root(t)
 	m, state := containerManager(t)
 	s := newContainerDirs(t).spec(t)

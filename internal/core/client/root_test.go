@@ -75,9 +75,9 @@ const someContainer = "0b8f7f9e-4f1c-4f6b-9a51-0d9d6f6f2a10"
 
 func (boxedRoot) Container() container.ID { return someContainer }
 
-// TestNothingMeantForABoxStartsOutside: a keeper that has no such container must not start
+// TestNothingMeantForAContainerStartsOutside: a keeper that has no such container must not start
 // the program anywhere else.
-func TestNothingMeantForABoxStartsOutside(t *testing.T) {
+func TestNothingMeantForAContainerStartsOutside(t *testing.T) {
 	m := testkeeper.Open(t, testkeeper.Start(t))
 	inside := m.In(boxedRoot{toyRoot{t.TempDir()}})
 	left := filepath.Join(t.TempDir(), "ran")

@@ -11,16 +11,16 @@ import (
 	"github.com/tend-run/tend/process"
 )
 
-// TestBoxesOfAnOrdinaryUser: what is promised of containers while keepers die, also without
+// TestContainersOfAnOrdinaryUser: what is promised of containers while keepers die, also without
 // rights and without cgroups.
 func TestContainersOfAnOrdinaryUser(t *testing.T) {
 	t.Parallel()
-	testkeeper.Rootless(t, "^(TestABoxIsMadeOrGoneAtEachPoint|TestAnOOMScoreBesideABox|TestBoxesOverManyKeepers)$", testbin.Points)
+	testkeeper.Rootless(t, "^(TestAContainerIsMadeOrGoneAtEachPoint|TestAnOOMScoreBesideAContainer|TestContainersOverManyKeepers)$", testbin.Points)
 }
 
-// TestAnOOMScoreBesideABox: once something was started in a container, nothing of the keeper's
+// TestAnOOMScoreBesideAContainer: once something was started in a container, nothing of the keeper's
 // memory is open to its own user, and a child has that memory until it is a program.
-func TestAnOOMScoreBesideABox(t *testing.T) {
+func TestAnOOMScoreBesideAContainer(t *testing.T) {
 	m, _ := containerManager(t)
 	s := newContainerDirs(t).spec(t)
 	in, _ := inContainer(t, m, s)

@@ -138,7 +138,7 @@ func TestTheKeeperCollectsWhatItHasNotMade(t *testing.T) {
 }
 
 // They hold up neither the end of their sandbox nor its neighbours.
-func TestABoxEndsWithItsStrangers(t *testing.T) {
+func TestAContainerEndsWithItsStrangers(t *testing.T) {
 	m, state := containerManager(t)
 	keeper := keeperOf(t, state)
 	dirs := newContainerDirs(t)

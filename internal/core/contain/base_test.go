@@ -86,8 +86,8 @@ func TestTheBaseShowsNoFileOutsideTheList(t *testing.T) {
 	}
 }
 
-// TestTheHostNameOfABoxResolves: whatever its name is, and what a program inside has written stays.
-func TestTheHostNameOfABoxResolves(t *testing.T) {
+// TestTheHostNameOfAContainerResolves: whatever its name is, and what a program inside has written stays.
+func TestTheHostNameOfAContainerResolves(t *testing.T) {
 	w := newWorld(t)
 	s := w.spec(t)
 	s.Hostname = "other.name"

@@ -31,7 +31,7 @@ func (s series) report(b *testing.B, name string) {
 	b.ReportMetric(ms(s[len(s)*99/100]), name+"-p99-ms")
 }
 
-// BenchmarkBox is the life of one container, step by step.
+// BenchmarkContainer is the life of one container, step by step.
 func BenchmarkContainer(b *testing.B) {
 	w := newWorld(b)
 	var makes, nets, freezes, ends series
@@ -58,7 +58,7 @@ func BenchmarkContainer(b *testing.B) {
 	ends.report(b, "end")
 }
 
-// BenchmarkManyBoxes is what a thousand idle containers take of the memory that the kernel
+// BenchmarkManyContainers is what a thousand idle containers take of the memory that the kernel
 // cannot take back.
 func BenchmarkManyContainers(b *testing.B) {
 	w := newWorld(b)

@@ -283,7 +283,7 @@ func TestABindThatItsTargetCannotTakeIsRefused(t *testing.T) {
 	}
 }
 
-func TestABoxComesBackOnItsFiles(t *testing.T) {
+func TestAContainerComesBackOnItsFiles(t *testing.T) {
 	w := newWorld(t)
 	s := w.spec(t)
 	c := w.container(t, s)

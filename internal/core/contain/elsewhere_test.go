@@ -218,7 +218,7 @@ func TestWherePartsOfProcAreHidden(t *testing.T) {
 const looks = `; test -n "$(cat /proc/1/comm)" && echo name
 	for f in environ mem root/etc/passwd cwd/etc/passwd exe fd/0; do cat /proc/1/$f >/dev/null 2>&1 && echo reads $f; done; true`
 
-// TestWhereBoxesCannotBeHadTheReasonSaysWhatToDo: a machine, or a place on it, that lacks
+// TestWhereContainersCannotBeHadTheReasonSaysWhatToDo: a machine, or a place on it, that lacks
 // what they take.
 func TestWhereContainersCannotBeHadTheReasonSaysWhatToDo(t *testing.T) {
 	for name, c := range map[string]struct{ line, layer, want string }{
@@ -246,10 +246,10 @@ func TestWhereContainersCannotBeHadTheReasonSaysWhatToDo(t *testing.T) {
 	}
 }
 
-// TestBoxesOnAnOlderKernel: Linux 6.1, of Debian 12, has all that containers take.
+// TestContainersOnAnOlderKernel: Linux 6.1, of Debian 12, has all that containers take.
 func TestContainersOnAnOlderKernel(t *testing.T) {
 	proctest.Root(t)
-	const tests = "^(TestNothingOfTheMachineIsReachedInside|TestLayersLieOverEachOther|TestBindsShowWhatTheyShouldAndNoMore|TestABoxComesBackOnItsFiles|TestManyBoxesLeaveNothing|TestStagesThatFallOutLeaveNothing)$"
+	const tests = "^(TestNothingOfTheMachineIsReachedInside|TestLayersLieOverEachOther|TestBindsShowWhatTheyShouldAndNoMore|TestAContainerComesBackOnItsFiles|TestManyContainersLeaveNothing|TestStagesThatFallOutLeaveNothing)$"
 	out, err := kernelfault.Linux61.Tests(os.Environ(), "-test.v", "-test.run="+tests)
 	if ran := strings.Count(out, "\n--- PASS"); err != nil || ran != strings.Count(tests, "Test") {
 		t.Errorf("%d tests have passed, %v:\n%s", ran, err, out)
@@ -276,7 +276,7 @@ func canOn(t *testing.T, kernel kernelfault.Older, above, line string) (can cont
 	return can
 }
 
-// TestAnOrdinaryUserHasBoxesOnAnOlderKernel: also where nothing in memory has attributes.
+// TestAnOrdinaryUserHasContainersOnAnOlderKernel: also where nothing in memory has attributes.
 func TestAnOrdinaryUserHasContainersOnAnOlderKernel(t *testing.T) {
 	proctest.Root(t)
 	if can := canOn(t, kernelfault.Linux61, "", ordinary); can.Mode != container.ModeRootless || !slices.Contains(can.Layers, container.LayerBase) {

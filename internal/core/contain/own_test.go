@@ -16,7 +16,7 @@ import (
 	"github.com/tend-run/tend/internal/support/proctest"
 )
 
-// TestBoxesWithIDsOfTheirOwnShareFiles: the machine's, the skeleton's and a layer's are root's in each, and what a
+// TestContainersWithIDsOfTheirOwnShareFiles: the machine's, the skeleton's and a layer's are root's in each, and what a
 // container writes is plain on the disk. The user namespace belongs to the container's first id.
 func TestContainersWithIDsOfTheirOwnShareFiles(t *testing.T) {
 	w := newWorld(t)
@@ -64,7 +64,7 @@ func shiftsMemory(t *testing.T) bool {
 	return major > 6 || major == 6 && minor >= 3
 }
 
-// TestEachBoxHasItsOwnDevices: opens of one container's are no event of another's.
+// TestEachContainerHasItsOwnDevices: opens of one container's are no event of another's.
 func TestEachContainerHasItsOwnDevices(t *testing.T) {
 	w := newWorld(t)
 	at := func(c *Container) string { return fmt.Sprintf("/proc/%d/root/dev/null", c.PID) }

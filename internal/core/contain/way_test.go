@@ -15,10 +15,10 @@ import (
 	"github.com/tend-run/tend/process"
 )
 
-// TestBoxesInForcedWays: what holds for containers holds in each way that this kernel can be made to go.
+// TestContainersInForcedWays: what holds for containers holds in each way that this kernel can be made to go.
 func TestContainersInForcedWays(t *testing.T) {
 	proctest.Root(t)
-	const some = "TestLayersLieOverEachOther|TestABoxComesBackOnItsFiles|TestManyBoxesLeaveNothing"
+	const some = "TestLayersLieOverEachOther|TestAContainerComesBackOnItsFiles|TestManyContainersLeaveNothing"
 	const all = "TestNothingOfTheMachineIsReachedInside|TestRootInsideBecomesEachUser|TestBindsShowWhatTheyShouldAndNoMore|" + some
 	for forced, tests := range map[string]string{
 		"ids=65536,owners=idmap,attach=handed,proc=inside": all, "owners=nobody": all, "proc=handed": all,

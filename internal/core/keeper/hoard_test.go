@@ -31,8 +31,8 @@ func TestAGaugeTellsWhatGrew(t *testing.T) {
 	}
 }
 
-// TestABoxThatIsHeldIsLookedAtLater: the slab may not grow again until then.
-func TestABoxThatIsHeldIsLookedAtLater(t *testing.T) {
+// TestAContainerThatIsHeldIsLookedAtLater: the slab may not grow again until then.
+func TestAContainerThatIsHeldIsLookedAtLater(t *testing.T) {
 	b := &heldContainer{}
 	b.mu.Lock()
 	k := &Keeper{containers: containers{all: map[container.ID]*heldContainer{"held": b}}}

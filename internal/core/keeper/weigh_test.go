@@ -13,8 +13,8 @@ import (
 	"github.com/tend-run/tend/internal/support/proctest"
 )
 
-// TestProcessesOfABoxWeighAsOneWithoutAutogroups: TestSessionsOfABoxWeighAsOneWithoutCgroups has the rest.
-func TestProcessesOfABoxWeighAsOneWithoutAutogroups(t *testing.T) {
+// TestProcessesOfAContainerWeighAsOneWithoutAutogroups: TestSessionsOfAContainerWeighAsOneWithoutCgroups has the rest.
+func TestProcessesOfAContainerWeighAsOneWithoutAutogroups(t *testing.T) {
 	proctest.Root(t)
 	cmd := exec.CommandContext(t.Context(), "sh", "-c",
 		"for i in 1 2 3 4 5 6 7 8 9; do sleep 1000 & done; nice -n 15 sh -c 'echo made; exec sleep 1000' & wait")

@@ -183,7 +183,7 @@ func tree(t *testing.T, dir string) (all []string) {
 	return all
 }
 
-// TestAProgramInAShadowChangesNothingOfTheBox: it sees the files of the container as they are, and
+// TestAProgramInAShadowChangesNothingOfTheContainer: it sees the files of the container as they are, and
 // what it writes is found afterwards, and is nowhere else.
 func TestAProgramInAShadowChangesNothingOfTheContainer(t *testing.T) {
 	w := newWorld(t, false)
@@ -222,23 +222,23 @@ func TestAProgramInAShadowChangesNothingOfTheContainer(t *testing.T) {
 // TestShadowsOnAnOlderKernel: Linux 6.1, of Debian 12, where what is written goes to a disk.
 func TestShadowsOnAnOlderKernel(t *testing.T) {
 	proctest.Root(t)
-	const tests = "^(TestAProgramInAShadowChangesNothingOfTheBox|TestABoxWithAllLayersHasAShadow|TestTheShadowOfABoxWithADiskShowsWhatIsOnIt|TestAShadowIsAlone|TestAShadowEndsWithItsMaker|TestWhatAnOldShadowHasLeftIsEnded)$"
+	const tests = "^(TestAProgramInAShadowChangesNothingOfTheContainer|TestAContainerWithAllLayersHasAShadow|TestTheShadowOfAContainerWithADiskShowsWhatIsOnIt|TestAShadowIsAlone|TestAShadowEndsWithItsMaker|TestWhatAnOldShadowHasLeftIsEnded)$"
 	out, err := kernelfault.Linux61.Tests(os.Environ(), "-test.v", "-test.run="+tests)
 	if ran := strings.Count(out, "\n--- PASS"); err != nil || ran != strings.Count(tests, "Test") {
 		t.Errorf("%d tests have passed, %v:\n%s", ran, err, out)
 	}
 }
 
-// TestABoxWithAllLayersHasAShadow: and in it what the container has written is over them.
-func TestABoxWithAllLayersHasAShadow(t *testing.T) {
+// TestAContainerWithAllLayersHasAShadow: and in it what the container has written is over them.
+func TestAContainerWithAllLayersHasAShadow(t *testing.T) {
 	s := newWorldOf(t, false, container.MaxLayers).shadow(t)
 	if out, status := shell(t, s, "cat src/a b old/c"); out != "a\nupper\nc\n" || status != 0 {
 		t.Errorf("it sees, and ends with %d:\n%s", status, out)
 	}
 }
 
-// TestTheShadowOfABoxWithADiskShowsWhatIsOnIt: and changes nothing of it.
-func TestTheShadowOfABoxWithADiskShowsWhatIsOnIt(t *testing.T) {
+// TestTheShadowOfAContainerWithADiskShowsWhatIsOnIt: and changes nothing of it.
+func TestTheShadowOfAContainerWithADiskShowsWhatIsOnIt(t *testing.T) {
 	w := newWorld(t, true)
 	for range 2 {
 		s := w.shadow(t)

@@ -69,7 +69,7 @@ func TestMessagesAboutContainersKeepEachField(t *testing.T) {
 	}
 }
 
-// FuzzCells: a message about containers ends where its bytes do, and holds no more than was
+// FuzzContainers: a message about containers ends where its bytes do, and holds no more than was
 // sent.
 func FuzzContainers(f *testing.F) {
 	for _, m := range containerMessages {
@@ -140,7 +140,7 @@ func TestAStartOutsideIsSaidAsBefore(t *testing.T) {
 
 // A container without a disk is asked for as a keeper of before knows it, and the file of one
 // that was made then is read.
-func TestABoxWithoutADiskIsSaidAsBefore(t *testing.T) {
+func TestAContainerWithoutADiskIsSaidAsBefore(t *testing.T) {
 	var with, without Enc
 	s := ContainerSpec{containerSpec.Spec}
 	s.Append(&without)

@@ -68,8 +68,8 @@ func TestADiskOutlivesKeeperAndServer(t *testing.T) {
 	proctest.Eventually(t, "nothing of it is left", func() bool { return loops(t, cfg.Dir) == 0 })
 }
 
-// TestABoxWhoseFirstProcessIsKilledLeavesNoDevice: by whoever; its disk is as it was.
-func TestABoxWhoseFirstProcessIsKilledLeavesNoDevice(t *testing.T) {
+// TestAContainerWhoseFirstProcessIsKilledLeavesNoDevice: by whoever; its disk is as it was.
+func TestAContainerWhoseFirstProcessIsKilledLeavesNoDevice(t *testing.T) {
 	t.Parallel()
 	cfg := real(t)
 	d := openReal(t, cfg)

@@ -156,7 +156,7 @@ func TestACreationThatFailsLeavesNothing(t *testing.T) {
 	create(t, d, driver.Spec{Name: "a"})
 }
 
-func TestABoxThatEndsByItselfStopsItsSandbox(t *testing.T) {
+func TestAContainerThatEndsByItselfStopsItsSandbox(t *testing.T) {
 	t.Parallel()
 	cfg, e := onPaper(t)
 	d := openOn(t, cfg)
@@ -228,7 +228,7 @@ func TestTheDaemonsProcIsSharedByChoice(t *testing.T) {
 	}
 }
 
-// TestWhereThereAreNoBoxesACreationSaysWhy: and the keeper is left alone otherwise. When
+// TestWhereThereAreNoContainersACreationSaysWhy: and the keeper is left alone otherwise. When
 // another one takes its place, sandboxes can be made.
 func TestWhereThereAreNoContainersACreationSaysWhy(t *testing.T) {
 	t.Parallel()
