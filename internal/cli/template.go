@@ -39,6 +39,7 @@ type templateBuildCmd struct {
 	Quiet    bool     `short:"q" help:"Print only the name."`
 	Memory   string   `short:"m" placeholder:"SIZE" help:"Memory limit of sandboxes created from it."`
 	CPUs     float64  `name:"cpus" placeholder:"N" help:"CPU limit of sandboxes created from it."`
+	Packages []string `placeholder:"PACKAGE" help:"With code-interpreter: install this package of PyPI, too, as 'plotly>=6,<7'. It stays when tend builds the template again."`
 	Dir      string   `arg:"" complete:"dirs" help:"The directory, or a tar (or tar.gz) of it; or code-interpreter: the template that E2B's code interpreter asks for."`
 }
 

@@ -15,17 +15,21 @@ const ownTemplate = "code-interpreter"
 
 // own returns how tend's own template is built, if that is meant: no directory has the name of it.
 func (c *templateBuildCmd) own() (spec tend.TemplateSpec, ok bool, err error) {
-	if c.Dir != ownTemplate || c.File != "" {
-		return spec, false, nil
-	}
-	if _, err := os.Lstat(c.Dir); !errors.Is(err, fs.ErrNotExist) {
+	_, err = os.Lstat(c.Dir)
+	if c.Dir != ownTemplate || c.File != "" || !errors.Is(err, fs.ErrNotExist) {
+		if len(c.Packages) > 0 {
+			return spec, false, usageError("--packages belongs to the template " + ownTemplate + "; a build file installs its own by RUN")
+		}
 		return spec, false, nil
 	}
 	if c.Name != "" && c.Name != interpreter.Template {
 		return spec, false, usageError(ownTemplate + " is always named " + interpreter.Template +
 			"; for another name write a build file that begins with \"FROM " + interpreter.Template + "\"")
 	}
-	recipe, err := interpreter.Recipe()
+	recipe, err := interpreter.Recipe(c.Packages)
+	if bad, ok := errors.AsType[*interpreter.PackageError](err); ok {
+		return spec, false, usageError("--packages: " + bad.Error())
+	}
 	if err != nil {
 		return spec, false, err
 	}

@@ -75,8 +75,11 @@ func (s *Service) Run(ctx context.Context, sandbox Sandbox, c Cell) (*Execution,
 			}
 		}
 		e, err := give(ctx, sandbox, p, in.ID, c, env)
-		if !again && (errors.Is(err, process.ErrStdinClosed) || errors.Is(err, process.ErrExited) || errors.Is(err, process.ErrNotFound)) {
-			continue // it has just ended
+		if errors.Is(err, process.ErrStdinClosed) || errors.Is(err, process.ErrExited) || errors.Is(err, process.ErrNotFound) {
+			if !again {
+				continue // it has just ended
+			}
+			err = &KernelError{"it has ended at once"}
 		}
 		return e, err
 	}

@@ -4,13 +4,18 @@ import (
 	"cmp"
 	"slices"
 	"strings"
+
+	"github.com/tend-run/tend/internal/lib/lazyregexp"
 )
 
 // Dir is where the programs of kernels are in a sandbox.
 const Dir = "/opt/code-interpreter"
 
-// noZygote is the exit status of a kernel that found no zygote.
-const noZygote = 3
+// Exit statuses of kernels.
+const (
+	noZygote = 3 // there is no zygote
+	noKernel = 4 // none of its language is installed as Jupyter has them
+)
 
 // language is how kernels of a language are started.
 type language struct {
@@ -25,19 +30,24 @@ type language struct {
 
 // languagesIn are all languages, by the directory of the programs of kernels.
 func languagesIn(dir string) []language {
-	script := func(name string, args ...string) []string { // it needs no packages
-		return append([]string{dir + "/bin/python", "-I", "-S", dir + "/kernels/" + name}, args...)
+	python := func(args ...string) []string {
+		return script(dir, "python/zygote.py", append([]string{"attach"}, args...)...)
 	}
+	host := func(language string) []string { return script(dir, "foreign/host.py", language) }
 	return []language{
 		{
 			name: Python, first: true, zygote: zygote(dir),
-			argv: script("python/zygote.py", "attach"), again: script("python/zygote.py", "attach", "wait"),
-			warm: script("python/zygote.py", "attach", "wait", "warm"),
+			argv: python(), again: python("wait"), warm: python("wait", "warm"),
 		},
-		{name: "javascript", first: true, argv: script("foreign/host.py", "javascript")},
-		{name: "typescript", argv: script("foreign/host.py", "typescript")},
-		{name: "bash", argv: script("foreign/host.py", "bash")},
+		{name: "javascript", first: true, argv: host("javascript")},
+		{name: "typescript", argv: host("typescript")},
+		{name: "bash", argv: host("bash")},
 	}
+}
+
+// script runs a program of kernels, which needs no packages.
+func script(dir, name string, args ...string) []string {
+	return append([]string{dir + "/bin/python", "-I", "-S", dir + "/kernels/" + name}, args...)
 }
 
 // StartCommand of the template: the zygote, which [Service.Warm] starts as well.
@@ -60,10 +70,20 @@ func (s *Service) language(name string) (language, error) {
 	}
 	all := s.languages()
 	i := slices.IndexFunc(all, func(l language) bool { return l.name == full })
-	if i < 0 {
-		return language{}, &LanguageError{Language: name, Why: "there are " + names(all)}
+	if i >= 0 {
+		return all[i], nil
 	}
-	return all[i], nil
+	if !otherName.MatchString(full) {
+		return language{}, s.unknown(name)
+	}
+	return language{name: full, argv: script(s.dir(), "foreign/host.py", full)}, nil // one of Jupyter's, if it is installed
+}
+
+// otherName is what kernels of Jupyter may be named.
+var otherName = lazyregexp.New(`^[a-z0-9][a-z0-9._-]{0,63}$`)
+
+func (s *Service) unknown(name string) *LanguageError {
+	return &LanguageError{name, "there are " + names(s.languages()) + ", and what is installed in the sandbox as a kernel of Jupyter"}
 }
 
 func (s *Service) languages() []language { return languagesIn(s.dir()) }

@@ -330,7 +330,10 @@ func (s *Service) launch(ctx context.Context, sandbox Sandbox, c Context) (proce
 		if err := s.startZygote(ctx, sandbox, lang); err != nil {
 			return nil, err
 		}
-		p, _, err = s.try(ctx, sandbox, c, lang.again, nil)
+		p, status, err = s.try(ctx, sandbox, c, lang.again, nil)
+	}
+	if err != nil && status == noKernel {
+		return nil, s.unknown(c.Language)
 	}
 	return p, err
 }

@@ -175,6 +175,10 @@ func TestWhatCannotBeIsRefusedByType(t *testing.T) {
 	if e, ok := errors.AsType[*interpreter.LanguageError](err); !ok || e.Language != "cobol" || !strings.Contains(err.Error(), "python, javascript") {
 		t.Errorf("an unknown language: %v", err)
 	}
+	_, err = s.Create(ctx, sandbox, "../cobol", "")
+	if e, ok := errors.AsType[*interpreter.LanguageError](err); !ok || e.Language != "../cobol" {
+		t.Errorf("a language with a path: %v", err)
+	}
 	_, err = s.Create(ctx, sandbox, bash, "/nope")
 	if _, ok := errors.AsType[*interpreter.DirError](err); !ok {
 		t.Errorf("a directory that is missing: %v", err)
@@ -189,6 +193,17 @@ func TestWhatCannotBeIsRefusedByType(t *testing.T) {
 	_, err = (&interpreter.Service{Dir: broken}).Create(ctx, sandbox, bash, "")
 	if _, ok := errors.AsType[*interpreter.KernelError](err); !ok || !strings.Contains(err.Error(), "why") {
 		t.Errorf("a kernel that does not start: %v", err)
+	}
+	// An engine that ends at once, with the host that is.
+	own := t.TempDir()
+	proctest.Must(t, os.MkdirAll(filepath.Join(own, "kernels", "foreign"), 0o755))
+	for _, name := range []string{"bin", "kernels/python", "kernels/foreign/host.py"} {
+		proctest.Must(t, os.Symlink(filepath.Join(s.Dir, name), filepath.Join(own, name)))
+	}
+	proctest.Must(t, os.WriteFile(filepath.Join(own, "kernels", "foreign", "engine.sh"), []byte("echo because >&2; exit 7"), 0o755))
+	_, err = (&interpreter.Service{Dir: own}).Create(ctx, sandbox, bash, "")
+	if _, ok := errors.AsType[*interpreter.KernelError](err); !ok || !strings.Contains(err.Error(), "because") {
+		t.Errorf("a kernel whose engine does not start: %v", err)
 	}
 	for what, err := range map[string]error{
 		"run": second(s.Run(ctx, sandbox, interpreter.Cell{Context: "x"})), "remove": s.Remove(ctx, sandbox, "x"), "restart": s.Restart(ctx, sandbox, "x"),

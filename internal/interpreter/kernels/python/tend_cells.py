@@ -187,3 +187,26 @@ class Cells:
 
 def unread(fd):
     return struct.unpack("i", fcntl.ioctl(fd, termios.FIONREAD, bytes(4)))[0]
+
+
+FIELDS = {
+    "text/plain": "text", "text/html": "html", "text/markdown": "markdown", "image/svg+xml": "svg", "image/png": "png",
+    "image/jpeg": "jpeg", "application/pdf": "pdf", "text/latex": "latex", "application/json": "json",
+    "application/javascript": "javascript", "e2b/data": "data", "e2b/chart": "chart",
+}
+
+
+def named(bundle, main):
+    """The event of a bundle of MIME types, by the names of the protocol."""
+    event, extra = {"type": "result"}, {}
+    for mime, value in bundle.items():
+        if value is None:
+            continue
+        if mime in FIELDS:
+            event[FIELDS[mime]] = value
+        else:
+            extra[mime] = value
+    text = event.get("text")
+    if isinstance(text, str) and len(text) > 1 and text[0] == text[-1] and text[0] in "'\"":
+        event["text"] = text[1:-1]
+    return {**event, "extra": extra, "is_main_result": main}

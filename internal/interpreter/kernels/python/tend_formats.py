@@ -3,14 +3,8 @@ import base64
 import json
 
 from IPython.core.formatters import BaseFormatter
-from tend_cells import LIMIT
+from tend_cells import LIMIT, named
 from traitlets import ObjectName, Unicode
-
-FIELDS = {
-    "text/plain": "text", "text/html": "html", "text/markdown": "markdown", "image/svg+xml": "svg", "image/png": "png",
-    "image/jpeg": "jpeg", "application/pdf": "pdf", "text/latex": "latex", "application/json": "json",
-    "application/javascript": "javascript", "e2b/data": "data", "e2b/chart": "chart",
-}
 
 
 class DataFormatter(BaseFormatter):
@@ -72,18 +66,7 @@ def unserialisable(value):
 
 def result(bundle, main):
     """The event of a bundle, as JSON, and what was left out of it: a line for stderr, or none."""
-    event, extra = {"type": "result"}, {}
-    for mime, value in bundle.items():
-        if value is None:
-            continue
-        if mime in FIELDS:
-            event[FIELDS[mime]] = value
-        else:
-            extra[mime] = value
-    text = event.get("text")
-    if isinstance(text, str) and len(text) > 1 and text[0] == text[-1] and text[0] in "'\"":
-        event["text"] = text[1:-1]
-    event["extra"], event["is_main_result"] = extra, main
+    event = named(bundle, main)
     left_out = []
     encoded = encode(event)
     while len(encoded) > LIMIT:
