@@ -10,32 +10,10 @@ import time
 
 import httpx
 import pytest
-from conftest import eventually, token
+from conftest import eventually, role, token
 
-DAEMON = int(os.environ["TEND_DAEMON"])
 LINES = 100
 CELL = f"import time\nfor i in range({LINES}):\n    print(i, flush=True)\n    time.sleep(0.01)\nstate = ('kept', i)\nstate"
-
-
-def children(pid):
-    found = []
-    for task in os.listdir(f"/proc/{pid}/task"):
-        with open(f"/proc/{pid}/task/{task}/children") as f:
-            found += map(int, f.read().split())
-    return found
-
-
-def role(name):
-    """The pid of a role, if it runs now."""
-    try:
-        for anchor in children(DAEMON):
-            for pid in [anchor, *children(anchor)]:
-                with open(f"/proc/{pid}/cmdline") as f:
-                    if f.read().split("\0")[1:2] == [name]:
-                        return pid
-    except OSError:  # it has just died
-        pass
-    return None
 
 
 def zygote(sandbox):
