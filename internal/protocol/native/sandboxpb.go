@@ -1,6 +1,7 @@
 package native
 
 import (
+	"cmp"
 	"strings"
 	"time"
 
@@ -114,7 +115,8 @@ func toNetwork(m *tendv1.SandboxNetwork) driver.Network {
 func sandbox(i *driver.Info) *tendv1.Sandbox {
 	m := &tendv1.Sandbox{
 		Id: string(i.ID), Name: text(i.Name), State: tendv1.SandboxState(i.State), Reason: text(i.Reason),
-		Run: &tendv1.SandboxRun{User: text(i.Run.User), Dir: text(i.Run.Dir), Env: texts(i.Run.Env)}, Dir: text(i.Dir), Disposable: i.Disposable,
+		Run: &tendv1.SandboxRun{User: text(i.Run.User), Dir: text(i.Run.Dir), Env: texts(i.Run.Env)},
+		Dir: text(cmp.Or(i.Run.Dir, i.Dir)), Disposable: i.Disposable,
 		Snapshot: text(i.Snapshot), Template: text(i.Template), Image: text(i.Image), Isolation: tendv1.SandboxIsolation(i.Isolation),
 		IdleTtl: durationpb.New(i.IdleTTL), DeleteAfterStop: durationpb.New(i.DeleteAfterStop), Deadline: tendpb.Time(i.Deadline),
 		AtTimeout: tendv1.SandboxAction(i.AtDeadline), Wake: i.Wake,

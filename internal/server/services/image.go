@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"time"
 
 	"github.com/tend-run/tend/internal/sandbox/driver"
 	"github.com/tend-run/tend/internal/service/config"
+	"github.com/tend-run/tend/internal/service/run"
 	"github.com/tend-run/tend/process"
 )
 
@@ -14,42 +16,63 @@ import (
 const noteService = "tend.service"
 
 // place gives each service with an image a sandbox of that image, and what the image starts.
-// The sandbox of an image that a service had before stays until its last run has ended, and is
-// removed by the next call. s.mu is held.
+// s.mu is held until the supervisor knows of it, for the sake of removeUnused.
 func (s *Services) place(ctx context.Context, declared *config.Config) error {
-	var used []string
 	for _, name := range declared.Names() {
-		one := declared.Services[name]
-		if one.Image == "" {
-			continue
-		}
-		if err := s.placeOne(ctx, one); err != nil {
-			return err
-		}
-		used = append(used, one.Sandbox)
-	}
-	if s.c.Driver == nil {
-		return nil
-	}
-	all, err := s.sup.List(ctx)
-	if err != nil {
-		return away(err)
-	}
-	for i := range all {
-		used = append(used, all[i].Rules.Sandbox)
-	}
-	sandboxes, err := s.c.Driver.List(ctx)
-	if err != nil {
-		return err
-	}
-	for i := range sandboxes {
-		if sb := &sandboxes[i]; sb.Notes[noteService] != "" && !slices.Contains(used, sb.Name) && !slices.Contains(used, string(sb.ID)) {
-			if err := s.removeIdle(ctx, sb.ID); err != nil && !errors.Is(err, driver.ErrNotFound) {
-				s.c.Log.Warn("the sandbox of an image that a service had cannot be removed", "sandbox", sb.Name, "err", err)
+		if one := declared.Services[name]; one.Image != "" {
+			if err := s.placeOne(ctx, one); err != nil {
+				return err
 			}
 		}
 	}
 	return nil
+}
+
+// leastPause and mostPause are between looks whether the last run in a sandbox that no service
+// has any more has ended.
+const leastPause, mostPause = time.Second, 30 * time.Second
+
+// clean removes the sandboxes of images that services had before, after each Apply and at the
+// start of a server, as soon as nothing runs in them, until ctx ends.
+func (s *Services) clean(ctx context.Context) {
+	for pause := leastPause; ; pause = min(2*pause, mostPause) {
+		again := make(<-chan time.Time) // never
+		if s.removeUnused(ctx) {
+			again = time.After(pause)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.applied:
+			pause = leastPause / 2
+		case <-again:
+		}
+	}
+}
+
+// removeUnused reports whether there are sandboxes that will have to be removed.
+func (s *Services) removeUnused(ctx context.Context) (left bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all, err := s.sup.List(ctx)
+	if err != nil {
+		return false // it has ended
+	}
+	sandboxes, err := s.c.Driver.List(ctx)
+	for i := range sandboxes {
+		sb := &sandboxes[i]
+		if sb.Notes[noteService] == "" || slices.ContainsFunc(all, func(one run.Status) bool {
+			return one.Rules.Sandbox == sb.Name || one.Rules.Sandbox == string(sb.ID)
+		}) {
+			continue
+		}
+		gone, err := s.removeIdle(ctx, sb.ID)
+		if err != nil && !errors.Is(err, driver.ErrNotFound) {
+			s.c.Log.Warn("the sandbox of an image that a service had cannot be removed", "sandbox", sb.Name, "err", err)
+		}
+		left = left || !gone && err == nil
+	}
+	return left || err != nil
 }
 
 // placeOne does it for one service.
@@ -90,15 +113,15 @@ func (s *Services) placeOne(ctx context.Context, one *config.Service) error {
 	return err
 }
 
-// removeIdle removes a sandbox in which nothing runs.
-func (s *Services) removeIdle(ctx context.Context, id driver.ID) error {
+// removeIdle removes a sandbox if nothing runs in it.
+func (s *Services) removeIdle(ctx context.Context, id driver.ID) (gone bool, err error) {
 	sb, err := s.c.Driver.Get(ctx, string(id))
 	if err != nil {
-		return err
+		return false, err
 	}
 	alive, err := sb.Processes().List(ctx, process.Filter{Live: true})
 	if err != nil && !errors.Is(err, driver.ErrStopped) || len(alive) > 0 {
-		return err
+		return false, err
 	}
-	return sb.Destroy(ctx)
+	return true, sb.Destroy(ctx)
 }

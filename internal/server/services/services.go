@@ -73,6 +73,8 @@ type Services struct {
 	sup     *run.Supervisor
 	trouble error // why there is no sup
 
+	applied chan struct{} // has a value after an Apply, for clean
+
 	mu   sync.Mutex
 	file string // guarded by mu
 }
@@ -84,7 +86,7 @@ var (
 
 // Open reads the stored state. Services are supervised while Run runs.
 func Open(c Config) *Services {
-	s := &Services{c: c}
+	s := &Services{c: c, applied: make(chan struct{}, 1)}
 	if c.Log == nil {
 		s.c.Log = slog.New(slog.DiscardHandler)
 	}
@@ -117,6 +119,11 @@ func (s *Services) Run(ctx context.Context) error {
 	if s.trouble != nil {
 		<-ctx.Done()
 		return nil
+	}
+	var cleaning sync.WaitGroup
+	defer cleaning.Wait()
+	if s.c.Driver != nil {
+		cleaning.Go(func() { s.clean(ctx) })
 	}
 	return s.sup.Run(ctx)
 }
@@ -209,6 +216,12 @@ func (s *Services) Apply(ctx context.Context, f *File) error {
 	if err := s.place(ctx, declared); err != nil {
 		return err
 	}
+	defer func() {
+		select {
+		case s.applied <- struct{}{}:
+		default:
+		}
+	}()
 	if err := s.sup.Apply(ctx, declared); err != nil || s.c.Healer == nil {
 		return away(err)
 	}
