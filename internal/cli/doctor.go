@@ -87,6 +87,7 @@ func (inv *invocation) settled(ctx context.Context) (*statusFacts, error) {
 func ofStatus(s *statusFacts) []doctor.Finding {
 	d := s.Parts["driver"]
 	out := append(doctor.Isolation(d["isolation"], d["missing"], d["way"]), doctor.Promises(s.Promises)...)
+	out = append(out, doctor.Images(d)...)
 	return append(out, doctor.Elsewhere(os.Getenv("PATH"), filepath.SplitList(d["base_paths"]))...)
 }
 

@@ -182,6 +182,7 @@ func TestServePlan(t *testing.T) {
 		"showing what is not there":   {Listen: []string{"none"}, serveFlags: serveFlags{BasePath: []string{dir + "/none"}}},
 		"showing a file":              {Listen: []string{"none"}, serveFlags: serveFlags{BasePath: []string{writeFile(t, dir, "shown", "x")}}},
 		"a disk below the least":      {Listen: []string{"none"}, serveFlags: serveFlags{SandboxDisk: "15MiB"}},
+		"images below the least":      {Listen: []string{"none"}, serveFlags: serveFlags{ImagesMax: "15MiB"}},
 		"a volume below the least":    {Listen: []string{"none"}, serveFlags: serveFlags{VolumeDisk: "15MiB"}},
 		"a disk beyond the most":      {Listen: []string{"none"}, serveFlags: serveFlags{SandboxDisk: "65TiB"}},
 		"a budget of nothing":         {Listen: []string{"none"}, serveFlags: serveFlags{SpoolBudget: "0"}},

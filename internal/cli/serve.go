@@ -49,6 +49,7 @@ type serveFlags struct {
 	BasePath       []string      `name:"base-path" placeholder:"DIR" help:"Show this directory of the machine to isolated sandboxes, beside programs, libraries and package databases (/usr and the like): /opt/java, ~/.nvm/versions/node/v22.1.0. It is seen at the same path, and what sandboxes change there is theirs alone. What is not for everybody in it is not shown. Repeatable, at most 32. Default: none; tend doctor names programs that lie elsewhere."`
 	SandboxProc    string        `name:"sandbox-proc" enum:"own,shared" default:"own" placeholder:"WHOSE" help:"What isolated sandboxes have as /proc where the kernel gives them none of their own, as in a container that hides parts of it. own: there are no isolated sandboxes then; shared: that of this container, in which programs inside see the names, command lines and users of all its processes. Default: own."`
 	SandboxDisk    string        `name:"sandbox-disk" placeholder:"SIZE" help:"Disk limit of an isolated sandbox that requests none (tend sandbox create --disk), 16MiB or more: its disk is a file of its own, which grows with what is written to it. An existing sandbox keeps what it has. Default: it writes to this machine's disk, without a limit."`
+	ImagesMax      string        `name:"images-max" placeholder:"SIZE" help:"What the files of all images may have, 16MiB or more. For another image, pulled ones go that nothing uses, those first that were used longest ago. Default: no limit but the disk's last twentieth."`
 	VolumeDisk     string        `name:"volume-disk" placeholder:"SIZE" help:"Disk limit of each volume of E2B's API that is made from now on, 16MiB or more: it is a file of its own, which grows with what is written to it. Needs root. Default: a volume is a directory, without a limit."`
 	NoSpareSandbox bool          `name:"no-spare-sandbox" help:"Keep no isolated sandbox ready for the next creation. This saves the memory of the spare one, but a creation takes three times as long."`
 	Providers      string        `name:"providers" placeholder:"FILE" help:"File with the model providers for virtual keys (tend key), and with the providers' own keys; its mode must be 0600 or less. It is read again when it changes. Default: none."`
@@ -319,13 +320,16 @@ const (
 )
 
 // serveSizes are the flags about space in bytes; 0: not given.
-type serveSizes struct{ budget, disk, volume, keep int64 }
+type serveSizes struct{ budget, disk, volume, images, keep int64 }
 
 func (f *serveFlags) sizes() (s serveSizes, err error) {
 	if s.budget, err = sizeWithin("--spool-budget", f.SpoolBudget, minBudget, process.MaxRetention, ""); err != nil {
 		return s, err
 	}
 	if s.disk, err = sizeWithin("--sandbox-disk", f.SandboxDisk, minDisk, maxDisk, "; leave it out for none"); err != nil {
+		return s, err
+	}
+	if s.images, err = sizeWithin("--images-max", f.ImagesMax, minDisk, maxDisk, "; leave it out for none"); err != nil {
 		return s, err
 	}
 	if s.volume, err = sizeWithin("--volume-disk", f.VolumeDisk, minDisk, maxDisk, "; leave it out for none"); err != nil {

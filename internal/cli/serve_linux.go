@@ -240,7 +240,7 @@ func (c *serverRoleCmd) serve(ctx context.Context, inv *invocation, dir string) 
 			Domains: domains, TLS: secure, Origins: c.AllowOrigin, Proxies: proxies, PortFile: c.PortFile, URLFile: filepath.Join(dir, home.URLFile),
 			DefaultUser: c.DefaultUser, DefaultWorkdir: c.DefaultWorkdir, Network: network.Config{Reach: reach, Deny: deny},
 			BasePaths: c.BasePath, SharedProc: c.SandboxProc == "shared", SandboxDisk: sizes.disk, VolumeDisk: sizes.volume,
-			Mirrors: mirrors, ShareImages: c.ImageShare, NoSpare: c.NoSpareSandbox,
+			Mirrors: mirrors, ShareImages: c.ImageShare, ImagesMost: sizes.images, NoSpare: c.NoSpareSandbox,
 			Providers:  c.Providers,
 			ExitSecret: exitSecret, ExitSecretFile: c.OnExitSecret,
 			Program: ownProgram(), Version: versionText(), Log: log,

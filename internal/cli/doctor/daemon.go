@@ -1,9 +1,11 @@
 package doctor
 
 import (
+	"fmt"
 	"maps"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/tend-run/tend/internal/core/container"
@@ -118,6 +120,26 @@ func Isolation(layers, missing, way string) (out []Finding) {
 		out = append(out, Finding{Name: "isolation", State: Limited, Detail: "sandboxes are this machine itself", Mend: layerMends["all"]})
 	}
 	return out
+}
+
+// Images judges what images take, as the driver says it in tend status.
+func Images(facts map[string]string) []Finding {
+	var n [3]uint64
+	for i, name := range []string{"image_bytes", "image_most", "image_disk"} {
+		n[i], _ = strconv.ParseUint(facts[name], 10, 64) // what is not said is 0
+	}
+	if facts["images"] == "" {
+		return nil
+	}
+	f := Finding{Name: "images", State: OK, Detail: fmt.Sprintf("%s, with files of %s", facts["images"], bytesText(n[0]))}
+	switch {
+	case n[1] > 0:
+		f.Detail += " of at most " + bytesText(n[1])
+	case n[2] > 0 && n[0] > n[2]/5:
+		f.State, f.Detail = Limited, f.Detail+", more than a fifth of the disk, and nothing bounds them"
+		f.Mend = "tend image prune --all removes those that nothing uses; tend serve --images-max SIZE"
+	}
+	return []Finding{f}
 }
 
 // Missing parts the text into layers and reasons. A reason may have a semicolon of its

@@ -149,3 +149,21 @@ func TestAUnitOfSystemd(t *testing.T) {
 		}
 	}
 }
+
+func TestImages(t *testing.T) {
+	for _, c := range []struct {
+		bytes, most string
+		state       State
+		says        string
+	}{
+		{"100", "0", OK, "3, with files of 100 B"}, {"300", "0", Limited, "more than a fifth"}, {"300", "500", OK, "of at most 500 B"},
+	} {
+		f := Images(map[string]string{"images": "3", "image_bytes": c.bytes, "image_most": c.most, "image_disk": "1000"})
+		if len(f) != 1 || f[0].State != c.state || !strings.Contains(f[0].Detail, c.says) || (f[0].Mend == "") != (c.state == OK) {
+			t.Errorf("%+v: %+v", c, f)
+		}
+	}
+	if f := Images(map[string]string{}); f != nil {
+		t.Errorf("of a daemon without images: %+v", f)
+	}
+}

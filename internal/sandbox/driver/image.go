@@ -30,6 +30,16 @@ type Imager interface {
 	// PruneImages removes the images without a name, or all that no sandbox and no template
 	// uses, and returns them.
 	PruneImages(ctx context.Context, all bool) ([]Image, error)
+	// ImageUse reports how much all images take.
+	ImageUse() ImageUse
+}
+
+// ImageUse is how much all images take.
+type ImageUse struct {
+	Images int
+	// Bytes of their files, Most that they may have, and Disk bytes of the disk that they are on; 0
+	// of the last two: no limit, and not known.
+	Bytes, Most, Disk int64
 }
 
 // ImageOptions say how an image is brought here.

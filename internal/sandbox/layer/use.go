@@ -2,6 +2,7 @@ package layer
 
 import (
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -119,6 +120,18 @@ func (s *Store) Used(id ID, counts func(holder string) bool) bool {
 		}
 	}
 	return false
+}
+
+// Bytes is how many bytes the layers have whose keys begin so.
+func (s *Store) Bytes(key string) (n int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, e := range s.layers {
+		if strings.HasPrefix(e.Key, key) {
+			n += e.Bytes
+		}
+	}
+	return n
 }
 
 // Expire has the next Sweep remove a layer and those below it, as far as nobody needs them,

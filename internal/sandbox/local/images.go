@@ -22,6 +22,7 @@ var _ driver.Imager = (*Driver)(nil)
 // openImages reads the images.
 func (d *Driver) openImages() (err error) {
 	d.images, err = oci.Open(oci.Config{Dir: filepath.Join(d.cfg.Dir, imagesName), Layers: d.layers, Log: d.log, Share: d.cfg.ShareImages,
+		Most: d.cfg.ImagesMost,
 		Room: func() int64 { return roomToCopy(d.cfg.State) }})
 	return err
 }
@@ -77,6 +78,13 @@ func imageFault(err error) error {
 		return &driver.InvalidError{Field: "image", Reason: "cannot be unpacked: " + err.Error()}
 	}
 	return err
+}
+
+// ImageUse implements driver.Imager.
+func (d *Driver) ImageUse() driver.ImageUse {
+	u := d.images.Taken()
+	u.Disk = spaceOf(d.cfg.State).total
+	return u
 }
 
 // ExportImage implements driver.Imager.

@@ -86,6 +86,8 @@ type Config struct {
 	Registry registry.Config
 	// ShareImages are the images that are everybody's beside public ones ([oci.Config].Share).
 	ShareImages []string
+	// ImagesMost is how many bytes images may have; 0: no limit.
+	ImagesMost int64
 	// Tell is told what becomes of the sandboxes.
 	Tell driver.Tell
 	Log  *slog.Logger // nil: nothing is logged

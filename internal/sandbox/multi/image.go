@@ -35,6 +35,14 @@ func (d *Driver) PullImage(ctx context.Context, p driver.Pull) (driver.Image, er
 	return m.PullImage(ctx, p)
 }
 
+// ImageUse implements driver.Imager.
+func (d *Driver) ImageUse() (u driver.ImageUse) {
+	if m, err := d.images(); err == nil {
+		u = m.ImageUse()
+	}
+	return u
+}
+
 // ExportImage implements driver.Imager.
 func (d *Driver) ExportImage(ctx context.Context, key string, w io.Writer) error {
 	m, err := d.images()

@@ -36,7 +36,8 @@ func (s *Store) Add(ctx context.Context, b Bundle, say func(string)) (driver.Ima
 	if err != nil {
 		return driver.Image{}, err
 	}
-	m := &image{ID: Sum(b.Config), Digest: b.Digest, Names: b.Names, Layers: chains(c.RootFS.DiffIDs), Made: c.Created.Time.UTC(),
+	m := &image{ID: Sum(b.Config), Digest: b.Digest, Fetched: b.Fetched, Names: b.Names,
+		Layers: chains(c.RootFS.DiffIDs), Made: c.Created.Time.UTC(),
 		Entry: c.Config.Entrypoint, Cmd: c.Config.Cmd, Labels: c.Config.Labels, Shell: c.Config.Shell, OnBuild: c.Config.OnBuild,
 		Ports: slices.Sorted(maps.Keys(c.Config.ExposedPorts)), Volumes: slices.Sorted(maps.Keys(c.Config.Volumes)),
 		Stop: c.Config.StopSignal, Health: c.Config.Healthcheck}
@@ -110,7 +111,7 @@ func (g *adding) layers(blobs []Blob, diffs []v1.Hash) error {
 		made := false
 		id, err := g.s.once(g.ctx, "image "+chain, g.by, func() (layer.ID, error) {
 			made = true
-			id, err := g.unpack(&blobs[i], diffs[i], "image "+chain)
+			id, err := g.within(&blobs[i], func(most int64) (layer.ID, error) { return g.unpack(&blobs[i], diffs[i], "image "+chain, most) })
 			if err != nil {
 				err = fmt.Errorf("layer %d of %d: %w", i+1, len(blobs), err)
 			}
@@ -175,7 +176,7 @@ func (s *Store) once(ctx context.Context, key, by string, create func() (layer.I
 }
 
 // unpack makes a layer, and checks both digests.
-func (g *adding) unpack(b *Blob, diff v1.Hash, key string) (layer.ID, error) {
+func (g *adding) unpack(b *Blob, diff v1.Hash, key string, most int64) (layer.ID, error) {
 	var done unpack.Result
 	meta := layer.Meta{Parent: g.m.Top, Whole: true, Key: key, By: g.by}
 	id, err := g.s.cfg.Layers.Unpack(meta, func(dir string, below []string) (_, _ int64, err error) {
@@ -186,7 +187,7 @@ func (g *adding) unpack(b *Blob, diff v1.Hash, key string) (layer.ID, error) {
 		r, err := newVerified(in, b, diff)
 		if err == nil {
 			done, err = unpack.Layer(g.ctx, r, dir, unpack.Options{Below: below, Entries: max(1, unpack.MaxEntries-g.m.Entries),
-				Bytes: g.s.Room(), Room: g.s.Room})
+				Bytes: most, Room: g.s.Room})
 			return done.Entries, done.Bytes, r.finish(err)
 		}
 		return 0, 0, errors.Join(err, in.Close())
@@ -336,6 +337,7 @@ func (s *Store) enlist(m *image, owner bool) (driver.Image, error) {
 			}
 		}
 		m.Digest = cmpOr(m.Digest, before.Digest)
+		m.Fetched = m.Fetched && before.Fetched
 		m.Public = slices.Compact(slices.Sorted(slices.Values(slices.Concat(m.Public, before.Public))))
 		if m.Left == (unpack.Left{}) {
 			m.Left = before.Left // what was said when its layers were unpacked

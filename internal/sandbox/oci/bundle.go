@@ -23,6 +23,8 @@ type Bundle struct {
 	Names []string
 	// Digest of its manifest ("sha256:…"); "": it had none.
 	Digest string
+	// Fetched: a registry has it, so it may go for another one.
+	Fetched bool
 	// Config is the JSON of its configuration.
 	Config []byte
 	// Layers, lowest first.

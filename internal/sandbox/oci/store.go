@@ -45,6 +45,7 @@ type image struct {
 	Bytes    int64             `json:"bytes"`
 	Entries  int64             `json:"entries"`
 	Left     unpack.Left       `json:"left,omitzero"`
+	Fetched  bool              `json:"fetched,omitempty"`
 	Public   []string          `json:"public,omitempty"` // names by which whoever asked the registry got it
 
 	used time.Time // guarded by Store.mu
@@ -56,6 +57,9 @@ type Config struct {
 	Layers *layer.Store
 	// Room is how many bytes the disk has for another image; 0: not known. nil: no limit.
 	Room func() int64
+	// Most is how many bytes the layers of all images may have; 0: no limit. What is unpacked at
+	// the same time may have more by a layer each.
+	Most int64
 	// Share are the images that are everybody's, beside public ones: names with or without a tag,
 	// or patterns of them, as package path matches them.
 	Share []string
@@ -74,7 +78,8 @@ type Store struct {
 
 const newName = ".new"
 
-const holds = "image "
+// holds begins the holders that are images, and keys the keys of layers that were made for images.
+const holds, keys = "image ", "image "
 
 func holder(id v1.Hash) string { return holds + id.String() }
 
@@ -116,7 +121,9 @@ func Open(cfg Config) (*Store, error) {
 			s.log.Warn("image is not usable; pull or import it again", slog.String("file", f.Name()), slog.Any("err", err))
 			continue
 		}
-		m.used = time.Now()
+		if info, err := f.Info(); err == nil {
+			m.used = info.ModTime()
+		}
 		s.images[m.ID] = m
 	}
 	s.settle()
@@ -232,6 +239,7 @@ func (s *Store) Use(key, by string) (layer.ID, driver.RunConfig, error) {
 		return "", driver.RunConfig{}, err
 	}
 	m.used = time.Now()
+	_ = os.Chtimes(s.file(m.ID), m.used, m.used) // for the next Open; a time that is older is no fault
 	return m.Top, m.Run, s.cfg.Layers.Hold(m.Top, by)
 }
 

@@ -64,6 +64,8 @@ type Settings struct {
 	SandboxDisk int64
 	// VolumeDisk is the disk of each volume that is made from now on, bytes; 0: it has no limit.
 	VolumeDisk int64
+	// ImagesMost is how many bytes images may have; 0: no limit.
+	ImagesMost int64
 	// Mirrors are asked for images before the registry that they stand for, by its host.
 	Mirrors map[string][]*url.URL
 	// ShareImages are names and patterns of images that callers of every protocol may have.

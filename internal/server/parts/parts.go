@@ -177,6 +177,11 @@ func driverStatus(ctx context.Context, d driver.Driver) map[string]string {
 	} else {
 		facts["sandboxes"] = strconv.Itoa(len(isolated))
 	}
+	if m, ok := d.(driver.Imager); ok && m.ImageUse().Images > 0 {
+		u := m.ImageUse()
+		facts["images"], facts["image_bytes"] = strconv.Itoa(u.Images), strconv.FormatInt(u.Bytes, 10)
+		facts["image_most"], facts["image_disk"] = strconv.FormatInt(u.Most, 10), strconv.FormatInt(u.Disk, 10)
+	}
 	return facts
 }
 
@@ -196,7 +201,7 @@ func openDriver(c *Config, cells *codes.Service, doors *route.Doors, outside *ne
 		Dir: filepath.Join(c.StateDir, "sandboxes"), State: c.StateDir, Manager: c.Manager, Inside: c.Inside, Engine: c.Containers,
 		Hide: hidden(&c.Settings), Show: c.BasePaths, SharedProc: c.SharedProc,
 		Network: outside, Spare: !c.NoSpare, Disk: c.SandboxDisk, VolumeDisk: c.VolumeDisk,
-		Door: doors.Open, Tell: tell, ShareImages: c.ShareImages, Log: c.Log,
+		Door: doors.Open, Tell: tell, ShareImages: c.ShareImages, ImagesMost: c.ImagesMost, Log: c.Log,
 		Warm: func(ctx context.Context, id driver.ID, in driver.Access) error {
 			return cells.Warm(ctx, codes.Sandbox{ID: string(id), Access: in})
 		}, WarmStart: codes.StartCommand(), WarmPort: interpreter.Port,

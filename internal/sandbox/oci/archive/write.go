@@ -101,7 +101,8 @@ func (w *writer) layer(ctx context.Context, dir string, written []string) (d v1.
 	if err := unpack.Tar(ctx, dir, &n); err != nil {
 		return d, err
 	}
-	d = v1.Descriptor{MediaType: types.OCIUncompressedLayer, Size: n.n, Digest: v1.Hash{Algorithm: "sha256", Hex: fmt.Sprintf("%x", sum.Sum(nil))}}
+	d = v1.Descriptor{MediaType: types.OCIUncompressedLayer, Size: n.n,
+		Digest: v1.Hash{Algorithm: "sha256", Hex: fmt.Sprintf("%x", sum.Sum(nil))}}
 	if slices.Contains(written, blobName(d.Digest)) {
 		return d, nil
 	}

@@ -38,7 +38,7 @@ type Sink struct {
 func (m *Image) Fetch(ctx context.Context, from int, to Sink) (b oci.Bundle, stop func() error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	f := &fetch{m: m, ctx: ctx, to: to, total: m.Size(from)}
-	b = oci.Bundle{Digest: m.Digest, Config: m.Config, Public: m.Public}
+	b = oci.Bundle{Digest: m.Digest, Fetched: true, Config: m.Config, Public: m.Public}
 	for i, d := range m.Layers {
 		g := &growing{d: d, changed: make(chan struct{})}
 		if i >= from {

@@ -38,7 +38,7 @@ func (u *unpacker) regular(at string, h *tar.Header) error {
 // take counts the bytes of a file.
 func (u *unpacker) take(size int64) error {
 	if size < 0 || u.o.Bytes > 0 && size > u.o.Bytes-u.done.Bytes {
-		return fmt.Errorf("%w: the files have more than %d bytes, which is what the disk has room for", ErrLimit, u.o.Bytes)
+		return fmt.Errorf("%w: %d", ErrFull, u.o.Bytes)
 	}
 	u.done.Bytes += size
 	return nil

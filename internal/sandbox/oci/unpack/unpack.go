@@ -48,6 +48,8 @@ func (l *Left) Add(o Left) {
 var (
 	// ErrLimit: a layer has more than [Options] allow.
 	ErrLimit = errors.New("a limit of images is reached")
+	// ErrFull is an ErrLimit: a layer has more bytes.
+	ErrFull = fmt.Errorf("%w: the files have more bytes than there is room for", ErrLimit)
 	// ErrBad: an entry cannot be what a layer has.
 	ErrBad = errors.New("no entry of a layer")
 )
