@@ -153,6 +153,11 @@ kernel-test: need-go ## Run sandboxes on Linux 6.1, 6.12 and Debian's newest in 
 container-test: build ## Run sandboxes in containers of podman, as root on Debian: 5 minutes (ONLY='least' picks some)
 	@test/container/run $(ONLY)
 
+.PHONY: oldest-test
+oldest-test: build ## Run the suites of E2B, LangSmith and Mastra in sandboxes made in the oldest way, as root: 10 minutes
+	@export TEND_SANDBOX_WAY=owners=nobody,devices=bound; test/conformance/e2b/run raw js python && \
+		test/conformance/langsmith/run && test/conformance/mastra/run isolated native control e2b
+
 .PHONY: arm64-test
 arm64-test: need-go ## Run tests on an emulated arm64, as root on Debian: an hour (ONLY='internal/core/contain internal/core/spool' picks some)
 	@test/kernel/run arm64 trixie-backports $(ONLY)
