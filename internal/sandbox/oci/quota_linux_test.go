@@ -5,10 +5,14 @@ import (
 	"context"
 	"errors"
 	"io"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/tend-run/tend/internal/sandbox/layer"
 	"github.com/tend-run/tend/internal/sandbox/oci"
@@ -71,5 +75,33 @@ func TestImagesKeepToTheirLimit(t *testing.T) {
 	want("c", "e")
 	if err := add("f", 11<<20, true); !errors.Is(err, unpack.ErrLimit) {
 		t.Errorf("more than all: %v", err)
+	}
+}
+
+// A disk that is full in the middle of a layer, although nobody has said so before: nothing half is
+// left, and when there is room the same image comes whole.
+func TestADiskThatIsFullLeavesTheStoreWhole(t *testing.T) {
+	proctest.Root(t)
+	dir := t.TempDir()
+	proctest.Must(t, unix.Mount("tmpfs", dir, "tmpfs", 0, "size=8m"))
+	t.Cleanup(func() { proctest.Must(t, unix.Unmount(dir, unix.MNT_DETACH)) })
+	p := open(t, dir)
+	img := &ocitest.Image{Layers: [][]byte{ocitest.Layer(t, ocitest.File{Name: "a", Text: "1"}),
+		ocitest.Layer(t, ocitest.File{Name: "b", Text: "2"}, ocitest.File{Name: "c", Text: strings.Repeat("c", 5<<20)})}}
+	b := oci.Bundle{Config: img.JSON(t)}
+	for _, l := range img.Layers {
+		b.Layers = append(b.Layers, oci.Blob{Size: -1, Open: func(context.Context) (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(l)), nil }})
+	}
+	other := filepath.Join(dir, "other")
+	proctest.Must(t, os.WriteFile(other, make([]byte, 4<<20), 0o600))
+	if _, err := p.Add(t.Context(), b, nil); !errors.Is(err, unix.ENOSPC) || !strings.Contains(err.Error(), `layer 2 of 2: entry "c"`) {
+		t.Errorf("a full disk: %v", err)
+	}
+	if left := proctest.Value(os.ReadDir(filepath.Join(dir, "layers", ".new")))(t); len(left) != 0 || len(p.List()) != 0 || p.count(t) != 1 {
+		t.Errorf("%v is left, with %d images and %d layers", left, len(p.List()), p.count(t))
+	}
+	proctest.Must(t, errors.Join(p.layers.Sweep(t.Context(), time.Hour), os.Remove(other)))
+	if _, err := p.Add(t.Context(), b, nil); err != nil || p.read(t, img.ID(t), "b") != "2" {
+		t.Errorf("with room: %v", err)
 	}
 }

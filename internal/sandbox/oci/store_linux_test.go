@@ -249,6 +249,7 @@ func TestAnImageThatLiesIsRefusedAndLeavesNothing(t *testing.T) {
 	}
 	packed := ocitest.Gzip(t, good.Layers[1])
 	bomb := ocitest.Gzip(t, append(ocitest.Layer(t, ocitest.File{Name: "z", Text: strings.Repeat("\x00", 1<<20)}), make([]byte, 64<<20)...))
+	window := []byte{0x28, 0xb5, 0x2f, 0xfd, 0, 21 << 3, 1, 0, 0} // a frame of zstd that wants 2^31 bytes, and an empty block
 	changed := func(f func(*v1.ConfigFile)) oci.Bundle {
 		return bundle(&ocitest.Image{Layers: good.Layers, Change: f})
 	}
@@ -263,6 +264,7 @@ func TestAnImageThatLiesIsRefusedAndLeavesNothing(t *testing.T) {
 		"one that goes on":          {with(func(b *oci.Bundle) { b.Layers[1].Open = content(append(slices.Clone(packed), 0)) }), ""},
 		"one longer than promised":  {with(func(b *oci.Bundle) { b.Layers[1].Size-- }), "promised"},
 		"one that is a bomb":        {with(func(b *oci.Bundle) { b.Layers[1] = oci.Blob{Size: -1, Open: content(bomb)} }), "its configuration says"},
+		"a window of 2 GiB":         {with(func(b *oci.Bundle) { b.Layers[1] = oci.Blob{Size: -1, Open: content(window)} }), "window size exceeded"},
 		"garbage":                   {with(func(b *oci.Bundle) { b.Layers[1] = oci.Blob{Size: -1, Open: content([]byte("garbage"))} }), "EOF"},
 		"fewer layers":              {with(func(b *oci.Bundle) { b.Layers = b.Layers[:1] }), "has 1 layers, and a configuration of 2"},
 		"another machine":           {changed(func(c *v1.ConfigFile) { c.Architecture = "s390x" }), "binfmt"},

@@ -33,8 +33,8 @@ COPY --from=made /made /tree /from/
 ADD pack.tar.gz /packed/
 `
 
-// The server is killed in a pull or a build, at any moment: what it has left is removed by the next, and the next build of the
-// same Dockerfile makes what it should.
+// A role is killed in a pull or a build, at any moment: what the server has left is removed by the next, and the next build of
+// the same Dockerfile makes what it should.
 func TestAKillDuringAPullOrABuildLeavesNothing(t *testing.T) {
 	proctest.Root(t)
 	hub := ocitest.NewRegistry(t)
@@ -66,7 +66,8 @@ func TestAKillDuringAPullOrABuildLeavesNothing(t *testing.T) {
 		}
 		proctest.Must(t, cmd.Start())
 		time.Sleep(time.Duration(rand.IntN(600)) * time.Millisecond)
-		proctest.Must(t, d.Replace(t.Context(), testdaemon.Server))
+		role := []string{testdaemon.Server, testdaemon.Keeper, testdaemon.Anchor}[n%3]
+		proctest.Must(t, d.Replace(t.Context(), role))
 		if err := cmd.Wait(); err != nil && !errors.As(err, new(*exec.ExitError)) {
 			t.Fatal(err)
 		}
