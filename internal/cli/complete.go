@@ -99,7 +99,11 @@ func (s *suggester) known(kind string) (words []word) {
 		words = mapped(all, func(s *tend.SandboxSnapshot) word { return word{nameOfSnapshot(s), s.State.String()} })
 	case "service":
 		all, _ := d.Services(ctx)
-		words = mapped(all, func(s *tend.Service) word { return word{s.Name, s.Phase.String()} })
+		_, here, _ := d.projects(ctx)
+		words = mapped((&keptServices{project: here}).of(all), func(s *tend.Service) word { return word{s.Name, s.Phase.String()} })
+	case "project":
+		all, _ := d.ServiceProjects(ctx)
+		words = mapped(all, func(p *tend.ServiceProject) word { return word{p.Name, p.File} })
 	case "template":
 		all, _ := d.Templates(ctx)
 		words = mapped(all, func(t *tend.TemplateInfo) word { return word{t.Name, strings.Join(t.Tags, ", ")} })

@@ -20,6 +20,9 @@ type daemon struct {
 	url   string // where it was reached
 	// started: by this command. What it keeps running, this command has started.
 	started bool
+	// machine: the processes are the machine's, not those of a sandbox.
+	machine bool
+	here    map[string]string // names of the services of this directory's project; see full
 }
 
 // find looks up a process as people name it.
@@ -29,6 +32,13 @@ func (d *daemon) find(ctx context.Context, id string) (process.Process, error) {
 		return nil, usageError("the name of the process is empty; give an id, a name, a tag or a pid")
 	}
 	p, err := d.Get(ctx, process.Selector{Any: id})
+	if err != nil || !strings.HasPrefix(string(p.ID()), id) { // a name
+		if name := d.full(ctx, id); name != id {
+			if own, oerr := d.Get(ctx, process.Selector{Name: name}); oerr == nil {
+				return own, nil
+			}
+		}
+	}
 	if errors.Is(err, process.ErrNotFound) {
 		err = d.noneOf(ctx, id, err)
 		if id == "all" {

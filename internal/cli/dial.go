@@ -30,7 +30,7 @@ func (inv *invocation) dial(ctx context.Context, target string) (*daemon, error)
 	}
 	// Over TCP the daemon may be in a container, even on a loopback address: its
 	// paths and pids are not ours.
-	d := &daemon{Client: c, local: strings.HasPrefix(target, "unix:"), url: target}
+	d := &daemon{Client: c, local: strings.HasPrefix(target, "unix:"), url: target, machine: true}
 	inv.dialed = append(inv.dialed, d)
 	return d, nil
 }

@@ -54,7 +54,7 @@ func (c *healCmd) Ask(ctx context.Context, inv *invocation, d *daemon) error {
 		}
 		return serviceError(d.CancelHeal(ctx, ""))
 	}
-	id, err := d.Heal(ctx, c.Name, c.DryRun)
+	id, err := d.Heal(ctx, d.full(ctx, c.Name), c.DryRun)
 	if err != nil {
 		return serviceError(err)
 	}

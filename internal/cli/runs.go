@@ -19,10 +19,11 @@ import (
 // word is the name of a service, and p what was found by it. nil: the word means p alone.
 func (d *daemon) runsOf(ctx context.Context, p process.Process, word string) ([]process.Info, error) {
 	info, err := p.Info(ctx)
-	if err != nil || info.Spec.Name != word || info.Spec.Labels[process.LabelService] != word || info.Spec.Labels[process.LabelHook] != "" {
+	name, labels := info.Spec.Name, info.Spec.Labels
+	if err != nil || name != word && shortName(name) != word || labels[process.LabelService] != name || labels[process.LabelHook] != "" {
 		return nil, err
 	}
-	return d.runs(ctx, word)
+	return d.runs(ctx, name)
 }
 
 func (d *daemon) runs(ctx context.Context, service string) ([]process.Info, error) {
@@ -63,7 +64,7 @@ func (w *outputWriter) runs(ctx context.Context, runs []process.Info) error {
 	w.last = nil // what comes is new
 	for follow && ctx.Err() == nil && (w.first == nil || *w.first != (view.Amount{})) {
 		last := runs[len(runs)-1]
-		if runs, err = w.d.nextRuns(ctx, w.id, &last); err != nil || runs == nil {
+		if runs, err = w.d.nextRuns(ctx, last.Spec.Name, &last); err != nil || runs == nil {
 			return err
 		}
 		for i := range runs {

@@ -14,28 +14,40 @@ import (
 )
 
 type downCmd struct {
-	Names []string `arg:"" name:"service" optional:"" complete:"service" help:"Only these services and their dependents. Default: all."`
+	projectFlag
+	Forget bool     `help:"Also forget the project: its services are declared no more."`
+	Names  []string `arg:"" name:"service" optional:"" complete:"service" help:"Only these services and their dependents. Default: all."`
 }
 
 // Ask ends services and waits until they have ended.
 func (c *downCmd) Ask(ctx context.Context, inv *invocation, d *daemon) error {
-	if err := d.StopServices(ctx, c.Names...); err != nil {
+	if c.Forget && len(c.Names) > 0 {
+		return usageError("--forget is for a whole project, and goes with no service")
+	}
+	k, err := c.kept(ctx, d, len(c.Names) > 0)
+	if err != nil {
+		return err
+	}
+	if err := d.StopProject(ctx, k.project, c.Names...); err != nil {
 		return serviceError(err)
 	}
 	done := inv.progress("ending the services")
 	defer done()
-	for all, err := range d.WatchServices(ctx) {
+	for all, err := range k.watch(ctx) {
 		if err != nil {
-			return serviceError(err)
+			return err
 		}
 		if !slices.ContainsFunc(all, func(s tend.Service) bool {
 			return (len(c.Names) == 0 || slices.Contains(c.Names, s.Name)) && (s.Up || s.Phase.Alive())
 		}) {
 			done()
-			if inv.flags.JSON {
-				return inv.printServices(all)
+			if c.Forget {
+				err = k.forget(ctx)
 			}
-			return nil
+			if err == nil && inv.flags.JSON {
+				return inv.printServices(all, false)
+			}
+			return err
 		}
 	}
 	return ctx.Err()
@@ -49,16 +61,38 @@ type servicesCmd struct {
 }
 
 type servicesLsCmd struct {
+	projectFlag
+	All   bool     `short:"a" help:"Those of all projects."`
 	Names []string `arg:"" name:"service" optional:"" complete:"service" help:"Only these. Default: all."`
 }
 
 func (c *servicesLsCmd) Ask(ctx context.Context, inv *invocation, d *daemon) error {
-	all, err := d.Services(ctx)
-	if err != nil {
-		return serviceError(err)
+	if c.All && c.Project != "" {
+		return usageError("--all and -p are one or the other")
 	}
+	k, err := c.kept(ctx, d, true)
+	if err != nil {
+		return err
+	}
+	if c.All {
+		k.project = ""
+	}
+	if c.Project != "" {
+		all, err := d.ServiceProjects(ctx)
+		if err == nil && !slices.Contains(mapped(all, nameOfProject), c.Project) {
+			err = unknownProject(c.Project, all)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	all, err := k.list(ctx)
+	if err != nil {
+		return err
+	}
+	columns := k.several && k.project == ""
 	if len(c.Names) == 0 {
-		return inv.printServices(all)
+		return inv.printServices(all, columns)
 	}
 	var some []tend.Service
 	for _, name := range c.Names {
@@ -68,26 +102,36 @@ func (c *servicesLsCmd) Ask(ctx context.Context, inv *invocation, d *daemon) err
 		}
 		some = append(some, *s)
 	}
-	return inv.printServices(some)
+	return inv.printServices(some, columns)
 }
 
 type servicesStartCmd struct {
+	projectFlag
 	Names []string `arg:"" name:"service" complete:"service" help:"The services."`
 }
 
 func (c *servicesStartCmd) Ask(ctx context.Context, inv *invocation, d *daemon) error {
-	if err := d.StartServices(ctx, c.Names...); err != nil {
+	k, err := c.kept(ctx, d, true)
+	if err != nil {
+		return err
+	}
+	if err := d.StartProject(ctx, k.project, c.Names...); err != nil {
 		return serviceError(err)
 	}
 	return inv.actedOnServices(c.Names)
 }
 
 type servicesRestartCmd struct {
+	projectFlag
 	Names []string `arg:"" name:"service" complete:"service" help:"The services."`
 }
 
 func (c *servicesRestartCmd) Ask(ctx context.Context, inv *invocation, d *daemon) error {
-	if err := d.RestartServices(ctx, c.Names...); err != nil {
+	k, err := c.kept(ctx, d, true)
+	if err != nil {
+		return err
+	}
+	if err := d.RestartProject(ctx, k.project, c.Names...); err != nil {
 		return serviceError(err)
 	}
 	return inv.actedOnServices(c.Names)
@@ -99,7 +143,7 @@ type adoptCmd struct {
 }
 
 func (c *adoptCmd) Ask(ctx context.Context, inv *invocation, d *daemon) error {
-	if err := d.AdoptService(ctx, c.Name, c.PID); err != nil {
+	if err := d.AdoptService(ctx, d.full(ctx, c.Name), c.PID); err != nil {
 		return serviceError(err)
 	}
 	return inv.actedOnServices([]string{c.Name})
@@ -144,6 +188,7 @@ func (d *daemon) restartService(ctx context.Context, word string, p process.Proc
 		return false, err
 	}
 	of := ""
+	word = d.full(ctx, word)
 	if p != nil {
 		in, err := p.Info(ctx)
 		if err != nil {
@@ -168,7 +213,7 @@ func (d *daemon) noneOf(ctx context.Context, word string, err error) error {
 	if serr != nil {
 		return err
 	}
-	if s := serviceNamed(all, word); s != nil && s.Adopted && s.Phase.Alive() {
+	if s := serviceNamed(all, d.full(ctx, word)); s != nil && s.Adopted && s.Phase.Alive() {
 		return fmt.Errorf("the service is pid %d, which tend did not start: its output goes where it went before, and tend down %s ends it: %w",
 			s.PID, printable(word), err)
 	}
@@ -235,6 +280,8 @@ type serviceFacts struct {
 	// By what the file says that it is found; without them its pid was named.
 	AdoptedPIDFile string `json:"adopted_pid_file,omitempty"`
 	AdoptedPort    int    `json:"adopted_port,omitempty"`
+	// Project that declares it.
+	Project string `json:"project,omitempty"`
 }
 
 type serviceSocket struct {
@@ -253,7 +300,7 @@ func serviceFactsOf(s *tend.Service) serviceFacts {
 		Name: s.Name, Phase: s.Phase.String(), Up: s.Up, Ready: s.Ready, Why: s.Why, Process: s.Process, PID: s.PID,
 		Runs: s.Runs, Restarts: s.Restarts, Age: s.Age.Seconds(), Next: s.Next.Seconds(),
 		Healing: s.Healing.String(), Episode: s.Episode, Sandbox: s.Sandbox, Adopted: s.Adopted, AdoptedPIDFile: s.AdoptedPIDFile,
-		AdoptedPort: s.AdoptedPort,
+		AdoptedPort: s.AdoptedPort, Project: s.Project,
 	}
 	for _, one := range s.Sockets {
 		f.Sockets = append(f.Sockets, serviceSocket(one))
@@ -270,16 +317,19 @@ func serviceFactsOf(s *tend.Service) serviceFacts {
 	return f
 }
 
-// printServices writes a table, or JSON. The table has a column for sandboxes, and one for
-// sockets, where a service has any; they are the last, so that a narrow terminal shows why
+// printServices writes a table, or JSON. The table has a column for projects if they are of several,
+// and one for sandboxes and one for sockets where a service has any; they are the last, so that a narrow terminal shows why
 // a service is as it is.
-func (inv *invocation) printServices(all []tend.Service) error {
+func (inv *invocation) printServices(all []tend.Service, projects bool) error {
 	if inv.flags.JSON {
 		return printJSON(inv.out, mapped(all, serviceFactsOf))
 	}
 	boxed := slices.ContainsFunc(all, func(s tend.Service) bool { return s.Sandbox != "" })
 	listens := slices.ContainsFunc(all, func(s tend.Service) bool { return len(s.Sockets) > 0 })
 	rows := [][]string{{"NAME", "STATE", "PID", "RESTARTS", "AGE", "WHY"}}
+	if projects {
+		rows[0] = append(rows[0], "PROJECT")
+	}
 	if boxed {
 		rows[0] = append(rows[0], "SANDBOX")
 	}
@@ -302,6 +352,9 @@ func (inv *invocation) printServices(all []tend.Service) error {
 			state += ", " + s.Healing.String()
 		}
 		row := []string{printable(s.Name), state, pid, fmt.Sprint(s.Restarts), age(s.Age), cmp.Or(printable(s.Why), "-")}
+		if projects {
+			row = append(row, printable(s.Project))
+		}
 		if boxed {
 			row = append(row, cmp.Or(printable(s.Sandbox), "-"))
 		}

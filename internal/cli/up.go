@@ -22,11 +22,12 @@ import (
 )
 
 type upCmd struct {
+	projectFlag
 	Detach bool `short:"d" help:"Request the services and return; they keep running."`
 	Wait   bool `help:"With -d: return once all of them are ready or have completed; exit status 1 if one has failed."`
 	// It ends the wait alone: the services keep running.
 	WaitTimeout time.Duration `name:"wait-timeout" placeholder:"30s" help:"With --wait: give up after this long, with exit status 124; the services keep running. Default: no limit, and a service with restart.max 0 never fails."`
-	Config      string        `short:"f" default:"tend.yaml" placeholder:"FILE" help:"The file that declares the services: a tend.yaml, or an ecosystem file of pm2, a Procfile or a file of process-compose. Default: tend.yaml."`
+	Config      string        `short:"f" default:"tend.yaml" placeholder:"FILE" help:"The file that declares the services: a tend.yaml, or an ecosystem file of pm2, a Procfile or a file of process-compose. Default: the tend.yaml of this directory, or of the nearest above."`
 	Names       []string      `arg:"" name:"service" optional:"" complete:"service" help:"Only these services and their dependencies. Default: all that are not disabled."`
 }
 
@@ -42,7 +43,11 @@ func (c *upCmd) Run(ctx context.Context, inv *invocation) error {
 	if c.WaitTimeout < 0 {
 		return usageError("--wait-timeout is negative; leave it out to wait for ever")
 	}
-	src, declared, err := inv.loadConfig(ctx, c.Config)
+	file, err := inv.aboveHere(c.Config)
+	if err != nil {
+		return err
+	}
+	src, declared, err := inv.loadConfig(ctx, file)
 	if err != nil {
 		return err
 	}
@@ -58,9 +63,13 @@ func (c *upCmd) Run(ctx context.Context, inv *invocation) error {
 	if err != nil {
 		return err
 	}
-	before, err := d.Services(ctx)
+	k, err := c.declare(ctx, d, src.Dir)
 	if err != nil {
-		return serviceError(err)
+		return err
+	}
+	before, err := k.list(ctx)
+	if err != nil {
+		return err
 	}
 	if d.started {
 		// Those of an earlier life are running because of this command, too. One that names
@@ -78,14 +87,14 @@ func (c *upCmd) Run(ctx context.Context, inv *invocation) error {
 		}
 	}
 	err = d.ApplyServices(ctx, tend.ServiceFile{Name: src.Name, Dir: src.Dir, Text: src.Text, EnvFiles: src.EnvFiles,
-		Env: inheritedEnv(inv.environ())})
+		Env: inheritedEnv(inv.environ()), Project: k.project})
 	if err == nil {
-		err = d.StartServices(ctx, c.Names...)
+		err = d.StartProject(ctx, k.project, c.Names...)
 	}
 	if err != nil {
 		return serviceError(err)
 	}
-	v := newUpView(inv, d, before)
+	v := newUpView(inv, k, before)
 	if !c.Detach {
 		defer collectOrphans()()
 		return v.foreground(ctx, signals)
@@ -99,14 +108,14 @@ func (c *upCmd) Run(ctx context.Context, inv *invocation) error {
 	if c.Wait {
 		err = v.until(within, ready)
 	}
-	all, lerr := d.Services(ctx)
+	all, lerr := k.list(ctx)
 	if lerr != nil {
-		return serviceError(lerr)
+		return lerr
 	}
 	if err != nil && errors.Is(within.Err(), context.DeadlineExceeded) {
 		err = notReadyError(all, c.WaitTimeout)
 	}
-	if perr := inv.printServices(wantedServices(all)); perr != nil {
+	if perr := inv.printServices(wantedServices(all), false); perr != nil {
 		return perr
 	}
 	return err
@@ -117,7 +126,7 @@ func (c *upCmd) Run(ctx context.Context, inv *invocation) error {
 func (inv *invocation) loadConfig(ctx context.Context, path string) (*config.Source, *config.Config, error) {
 	src, err := inv.openSource(ctx, path)
 	if errors.Is(err, fs.ErrNotExist) && path == config.FileName {
-		return nil, nil, fmt.Errorf("there is no %s here; tend init writes one for a project, and -f FILE names another file", path)
+		return nil, nil, fmt.Errorf("there is no %s here or above; tend init writes one for a project, and -f FILE names another file", path)
 	}
 	if err != nil {
 		return nil, nil, err
@@ -209,6 +218,7 @@ func serviceError(err error) error {
 // upView shows what becomes of services.
 type upView struct {
 	inv    *invocation
+	k      *keptServices
 	d      *daemon
 	before map[string]tend.Service
 
@@ -219,8 +229,8 @@ type upView struct {
 	names    []string                // of all
 }
 
-func newUpView(inv *invocation, d *daemon, before []tend.Service) *upView {
-	v := &upView{inv: inv, d: d, before: map[string]tend.Service{}, shown: map[string]tend.Service{}, read: map[string]process.ID{}}
+func newUpView(inv *invocation, k *keptServices, before []tend.Service) *upView {
+	v := &upView{inv: inv, k: k, d: k.d, before: map[string]tend.Service{}, shown: map[string]tend.Service{}, read: map[string]process.ID{}}
 	for _, s := range before {
 		v.before[s.Name] = s
 	}
@@ -289,7 +299,7 @@ func failedError(failed []string) error {
 
 // until waits until the services are so.
 func (v *upView) until(ctx context.Context, so func([]tend.Service) (bool, []string)) error {
-	for all, err := range v.d.WatchServices(ctx) {
+	for all, err := range v.k.watch(ctx) {
 		if err != nil {
 			return serviceError(err)
 		}
@@ -348,7 +358,7 @@ func (v *upView) foreground(ctx context.Context, signals <-chan os.Signal) error
 	news, broken := make(chan []tend.Service), make(chan error, 1)
 	var watch sync.WaitGroup
 	watch.Go(func() {
-		for all, err := range v.d.WatchServices(ctx) {
+		for all, err := range v.k.watch(ctx) {
 			if err != nil {
 				broken <- err
 				return
@@ -411,7 +421,7 @@ func (v *upView) ours(all []tend.Service) (names []string) {
 
 // end asks what this command has started to end; false: it has started nothing.
 func (v *upView) end(ctx context.Context) (some bool, err error) {
-	all, err := v.d.Services(ctx)
+	all, err := v.k.list(ctx)
 	if err != nil {
 		return false, err
 	}
@@ -420,7 +430,7 @@ func (v *upView) end(ctx context.Context) (some bool, err error) {
 		return false, nil
 	}
 	v.note("ending %s; ctrl-c again leaves", listed(names))
-	return true, v.d.StopServices(ctx, names...)
+	return true, v.d.StopProject(ctx, v.k.project, names...)
 }
 
 // ended: nothing of what this command has started is wanted or lives.

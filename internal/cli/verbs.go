@@ -37,6 +37,7 @@ type grammar struct {
 	Up       upCmd       `cmd:"" group:"Services:" help:"Start the services of a tend.yaml and keep them running."`
 	Down     downCmd     `cmd:"" signals:"int,term" help:"End services."`
 	Services servicesCmd `cmd:"" aliases:"service,svc" help:"List, start and restart services."`
+	Projects projectsCmd `cmd:"" aliases:"project" help:"List the projects whose services the daemon keeps."`
 	Adopt    adoptCmd    `cmd:"" help:"Make a running process the process of a service, and keep it running."`
 	Heal     healCmd     `cmd:"" signals:"int,term" help:"Repair a service now, or show what would be tried."`
 	Episodes episodesCmd `cmd:"" aliases:"episode" help:"Show the repairs of services."`
@@ -122,7 +123,7 @@ var hints = map[string]string{
 	"scale":         "each service runs once: declare it in tend.yaml under several names",
 	"rename":        "tend sandbox set NAME --name NEW renames a sandbox; a process keeps its name until tend run --replace --name NAME",
 	"port":          "a process of this machine has the machine's ports; tend forward SANDBOX PORT and tend sandbox url SANDBOX PORT are for those of a sandbox",
-	"compose":       "tend up, tend down, tend services and tend logs do it for the services of a tend.yaml; tend init writes one for a project",
+	"compose":       "tend up, tend down, tend services, tend projects and tend logs do it for the services of a tend.yaml; tend init writes one for a project",
 	"save":          "nothing has to be saved: services that tend up has started come back with the daemon (docker save: tend image export)",
 	"resurrect":     "services that tend up has started come back with the daemon: tend services",
 	"unstartup":     "tend startup --remove",

@@ -24,6 +24,16 @@ type ServiceFile struct {
 	// Env is the environment of the caller, for services that inherit it; it is stored
 	// with them.
 	Env map[string]string
+	// Project whose services these are, of which there is one more if it is new; "": the one
+	// whose services have names without a '/'. With one that is named and without a text, the
+	// project is forgotten.
+	Project string
+}
+
+// ServiceProject is the services of one file.
+type ServiceProject struct {
+	Name string
+	File string // an absolute path
 }
 
 // ServicePhase is the phase of a service's life cycle.
@@ -87,6 +97,8 @@ type Service struct {
 	// somebody named its pid, or an earlier version adopted it.
 	AdoptedPIDFile string
 	AdoptedPort    int
+	// Project that declares it. Name begins with it and a '/', except in one project.
+	Project string
 }
 
 // ServiceSocket is a listening socket that tend passes to a service.
@@ -100,11 +112,11 @@ type ServiceSocket struct {
 
 // ApplyServices declares the services of a file. It changes only what differs from
 // before: a running service restarts if its process would be different, a service that
-// is no longer declared ends, and a new one waits for [Client.StartServices]. An
-// invalid file is a [*process.InvalidError]. While services of another file run, the
-// error is [process.ErrRunning].
+// is no longer declared ends, and a new one waits for [Client.StartServices]. Other projects
+// stay as they are. An invalid file is a [*process.InvalidError]. While services of the
+// project run that another file has declared, the error is [process.ErrRunning].
 func (c *Client) ApplyServices(ctx context.Context, f ServiceFile) error {
-	req := &tendv1.ApplyServicesRequest{Text: f.Text, Name: f.Name, Dir: f.Dir, EnvFiles: f.EnvFiles, Env: f.Env}
+	req := &tendv1.ApplyServicesRequest{Text: f.Text, Name: f.Name, Dir: f.Dir, EnvFiles: f.EnvFiles, Env: f.Env, Project: f.Project}
 	return c.aboutServices(ctx, c.call, checked("file", c.kept.Apply, req, nil))
 }
 
@@ -112,18 +124,36 @@ func (c *Client) ApplyServices(ctx context.Context, f ServiceFile) error {
 // not disabled. It returns when the request is recorded; [Client.WatchServices] reports
 // what follows. For an unknown name the error is [process.ErrNotFound].
 func (c *Client) StartServices(ctx context.Context, names ...string) error {
-	return c.aboutServices(ctx, c.call, checked("names", c.kept.Start, &tendv1.StartServicesRequest{Names: names}, nil))
+	return c.StartProject(ctx, "", names...)
+}
+
+// StartProject is [Client.StartServices] within a project: names without a '/' are its own, and
+// without names all of it are meant.
+func (c *Client) StartProject(ctx context.Context, project string, names ...string) error {
+	return c.aboutServices(ctx, c.call, checked("names", c.kept.Start, &tendv1.StartServicesRequest{Names: names, Project: project}, nil))
 }
 
 // StopServices ends services, their dependents first; without names, all.
 func (c *Client) StopServices(ctx context.Context, names ...string) error {
-	return c.aboutServices(ctx, c.call, checked("names", c.kept.Stop, &tendv1.StopServicesRequest{Names: names}, nil))
+	return c.StopProject(ctx, "", names...)
+}
+
+// StopProject is [Client.StopServices] within a project: names without a '/' are its own, and
+// without names all of it are meant.
+func (c *Client) StopProject(ctx context.Context, project string, names ...string) error {
+	return c.aboutServices(ctx, c.call, checked("names", c.kept.Stop, &tendv1.StopServicesRequest{Names: names, Project: project}, nil))
 }
 
 // RestartServices ends services and starts them again. The call is not repeated if the
 // answer is lost.
 func (c *Client) RestartServices(ctx context.Context, names ...string) error {
-	return c.aboutServices(ctx, c.once, checked("names", c.kept.Restart, &tendv1.RestartServicesRequest{Names: names}, nil))
+	return c.RestartProject(ctx, "", names...)
+}
+
+// RestartProject is [Client.RestartServices] within a project: names without a '/' are its own, and
+// without names all of it are meant.
+func (c *Client) RestartProject(ctx context.Context, project string, names ...string) error {
+	return c.aboutServices(ctx, c.once, checked("names", c.kept.Restart, &tendv1.RestartServicesRequest{Names: names, Project: project}, nil))
 }
 
 // AdoptService makes an existing process, which tend did not start, the process of a
@@ -144,6 +174,17 @@ func (c *Client) AdoptService(ctx context.Context, name string, pid int) error {
 func (c *Client) Services(ctx context.Context) (all []Service, err error) {
 	err = c.aboutServices(ctx, c.call, unary(c.kept.List, &tendv1.ListServicesRequest{}, func(m *tendv1.ListServicesResponse) error {
 		all = toServices(m.GetServices())
+		return nil
+	}))
+	return all, err
+}
+
+// ServiceProjects returns the projects whose services the daemon keeps.
+func (c *Client) ServiceProjects(ctx context.Context) (all []ServiceProject, err error) {
+	err = c.aboutServices(ctx, c.call, unary(c.kept.List, &tendv1.ListServicesRequest{}, func(m *tendv1.ListServicesResponse) error {
+		for _, p := range m.GetProjects() {
+			all = append(all, ServiceProject{tendpb.CleanName(p.GetName()), tendpb.CleanText(p.GetFile())})
+		}
 		return nil
 	}))
 	return all, err
@@ -203,7 +244,7 @@ func toServices(all []*tendv1.ServiceStatus) []Service {
 			Age: m.GetAge().AsDuration(), Next: m.GetNext().AsDuration(),
 			Healing: HealStatus(max(0, m.GetHealing())), Episode: tendpb.CleanName(m.GetEpisode()), Failures: int(m.GetFailures()),
 			Sandbox: tendpb.CleanName(m.GetSandbox()), Adopted: m.GetAdopted(), AdoptedPIDFile: tendpb.CleanText(m.GetAdoptedPidFile()),
-			AdoptedPort: int(min(m.GetAdoptedPort(), 65535)),
+			AdoptedPort: int(min(m.GetAdoptedPort(), 65535)), Project: tendpb.CleanName(m.GetProject()),
 		}
 		for _, one := range m.GetSockets() {
 			out[i].Sockets = append(out[i].Sockets, ServiceSocket{tendpb.CleanName(one.GetName()), tendpb.CleanText(one.GetAddress())})

@@ -181,7 +181,11 @@ type ApplyServicesRequest struct {
 	// MiB each. The daemon opens none of them.
 	EnvFiles map[string][]byte `protobuf:"bytes,4,rep,name=env_files,json=envFiles,proto3" json:"env_files,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// The environment of the caller, for services that inherit it. It is stored with them.
-	Env           map[string]string `protobuf:"bytes,5,rep,name=env,proto3" json:"env,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Env map[string]string `protobuf:"bytes,5,rep,name=env,proto3" json:"env,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// The project whose services these are: 1 to 40 letters, digits, '-', '_' and '.'. A new one
+	// is made if there is none of the name. Empty: the project whose services have names
+	// without a '/'. With one that is named and without a text, the project is forgotten.
+	Project       string `protobuf:"bytes,6,opt,name=project,proto3" json:"project,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -251,6 +255,13 @@ func (x *ApplyServicesRequest) GetEnv() map[string]string {
 	return nil
 }
 
+func (x *ApplyServicesRequest) GetProject() string {
+	if x != nil {
+		return x.Project
+	}
+	return ""
+}
+
 type ApplyServicesResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -290,7 +301,10 @@ func (*ApplyServicesResponse) Descriptor() ([]byte, []int) {
 type StartServicesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Empty: all that are not disabled. At most 1000 here and below.
-	Names         []string `protobuf:"bytes,1,rep,name=names,proto3" json:"names,omitempty"`
+	Names []string `protobuf:"bytes,1,rep,name=names,proto3" json:"names,omitempty"`
+	// Names without a '/' are those of this project, and no names are all of it. Empty: names
+	// are as in ServiceStatus, and no names are all of the daemon.
+	Project       string `protobuf:"bytes,2,opt,name=project,proto3" json:"project,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -332,6 +346,13 @@ func (x *StartServicesRequest) GetNames() []string {
 	return nil
 }
 
+func (x *StartServicesRequest) GetProject() string {
+	if x != nil {
+		return x.Project
+	}
+	return ""
+}
+
 type StartServicesResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -371,7 +392,9 @@ func (*StartServicesResponse) Descriptor() ([]byte, []int) {
 type StopServicesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Empty: all.
-	Names         []string `protobuf:"bytes,1,rep,name=names,proto3" json:"names,omitempty"`
+	Names []string `protobuf:"bytes,1,rep,name=names,proto3" json:"names,omitempty"`
+	// As for Start.
+	Project       string `protobuf:"bytes,2,opt,name=project,proto3" json:"project,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -413,6 +436,13 @@ func (x *StopServicesRequest) GetNames() []string {
 	return nil
 }
 
+func (x *StopServicesRequest) GetProject() string {
+	if x != nil {
+		return x.Project
+	}
+	return ""
+}
+
 type StopServicesResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -452,7 +482,9 @@ func (*StopServicesResponse) Descriptor() ([]byte, []int) {
 type RestartServicesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// At least one.
-	Names         []string `protobuf:"bytes,1,rep,name=names,proto3" json:"names,omitempty"`
+	Names []string `protobuf:"bytes,1,rep,name=names,proto3" json:"names,omitempty"`
+	// As for Start.
+	Project       string `protobuf:"bytes,2,opt,name=project,proto3" json:"project,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -492,6 +524,13 @@ func (x *RestartServicesRequest) GetNames() []string {
 		return x.Names
 	}
 	return nil
+}
+
+func (x *RestartServicesRequest) GetProject() string {
+	if x != nil {
+		return x.Project
+	}
+	return ""
 }
 
 type RestartServicesResponse struct {
@@ -659,8 +698,10 @@ type ListServicesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Each service comes after those that it depends on.
 	Services []*ServiceStatus `protobuf:"bytes,1,rep,name=services,proto3" json:"services,omitempty"`
-	// The applied file, as an absolute path; empty: none.
-	File          string `protobuf:"bytes,2,opt,name=file,proto3" json:"file,omitempty"`
+	// The applied file of the project whose services have names without a '/', as an absolute
+	// path; empty: none.
+	File          string            `protobuf:"bytes,2,opt,name=file,proto3" json:"file,omitempty"`
+	Projects      []*ServiceProject `protobuf:"bytes,3,rep,name=projects,proto3" json:"projects,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -709,6 +750,67 @@ func (x *ListServicesResponse) GetFile() string {
 	return ""
 }
 
+func (x *ListServicesResponse) GetProjects() []*ServiceProject {
+	if x != nil {
+		return x.Projects
+	}
+	return nil
+}
+
+// ServiceProject is the services of one file.
+type ServiceProject struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// The applied file, as an absolute path.
+	File          string `protobuf:"bytes,2,opt,name=file,proto3" json:"file,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ServiceProject) Reset() {
+	*x = ServiceProject{}
+	mi := &file_tend_v1_service_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ServiceProject) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ServiceProject) ProtoMessage() {}
+
+func (x *ServiceProject) ProtoReflect() protoreflect.Message {
+	mi := &file_tend_v1_service_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ServiceProject.ProtoReflect.Descriptor instead.
+func (*ServiceProject) Descriptor() ([]byte, []int) {
+	return file_tend_v1_service_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *ServiceProject) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *ServiceProject) GetFile() string {
+	if x != nil {
+		return x.File
+	}
+	return ""
+}
+
 type WatchServicesRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -717,7 +819,7 @@ type WatchServicesRequest struct {
 
 func (x *WatchServicesRequest) Reset() {
 	*x = WatchServicesRequest{}
-	mi := &file_tend_v1_service_proto_msgTypes[12]
+	mi := &file_tend_v1_service_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -729,7 +831,7 @@ func (x *WatchServicesRequest) String() string {
 func (*WatchServicesRequest) ProtoMessage() {}
 
 func (x *WatchServicesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_service_proto_msgTypes[12]
+	mi := &file_tend_v1_service_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -742,7 +844,7 @@ func (x *WatchServicesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchServicesRequest.ProtoReflect.Descriptor instead.
 func (*WatchServicesRequest) Descriptor() ([]byte, []int) {
-	return file_tend_v1_service_proto_rawDescGZIP(), []int{12}
+	return file_tend_v1_service_proto_rawDescGZIP(), []int{13}
 }
 
 type WatchServicesResponse struct {
@@ -758,7 +860,7 @@ type WatchServicesResponse struct {
 
 func (x *WatchServicesResponse) Reset() {
 	*x = WatchServicesResponse{}
-	mi := &file_tend_v1_service_proto_msgTypes[13]
+	mi := &file_tend_v1_service_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -770,7 +872,7 @@ func (x *WatchServicesResponse) String() string {
 func (*WatchServicesResponse) ProtoMessage() {}
 
 func (x *WatchServicesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_service_proto_msgTypes[13]
+	mi := &file_tend_v1_service_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -783,7 +885,7 @@ func (x *WatchServicesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchServicesResponse.ProtoReflect.Descriptor instead.
 func (*WatchServicesResponse) Descriptor() ([]byte, []int) {
-	return file_tend_v1_service_proto_rawDescGZIP(), []int{13}
+	return file_tend_v1_service_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *WatchServicesResponse) GetServices() []*ServiceStatus {
@@ -853,14 +955,16 @@ type ServiceStatus struct {
 	//
 	//	*ServiceStatus_AdoptedPidFile
 	//	*ServiceStatus_AdoptedPort
-	AdoptedBy     isServiceStatus_AdoptedBy `protobuf_oneof:"adopted_by"`
+	AdoptedBy isServiceStatus_AdoptedBy `protobuf_oneof:"adopted_by"`
+	// The project that declares it. Its name begins with PROJECT/, except in one project.
+	Project       string `protobuf:"bytes,21,opt,name=project,proto3" json:"project,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ServiceStatus) Reset() {
 	*x = ServiceStatus{}
-	mi := &file_tend_v1_service_proto_msgTypes[14]
+	mi := &file_tend_v1_service_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -872,7 +976,7 @@ func (x *ServiceStatus) String() string {
 func (*ServiceStatus) ProtoMessage() {}
 
 func (x *ServiceStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_service_proto_msgTypes[14]
+	mi := &file_tend_v1_service_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -885,7 +989,7 @@ func (x *ServiceStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServiceStatus.ProtoReflect.Descriptor instead.
 func (*ServiceStatus) Descriptor() ([]byte, []int) {
-	return file_tend_v1_service_proto_rawDescGZIP(), []int{14}
+	return file_tend_v1_service_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ServiceStatus) GetName() string {
@@ -1039,6 +1143,13 @@ func (x *ServiceStatus) GetAdoptedPort() uint32 {
 	return 0
 }
 
+func (x *ServiceStatus) GetProject() string {
+	if x != nil {
+		return x.Project
+	}
+	return ""
+}
+
 type isServiceStatus_AdoptedBy interface {
 	isServiceStatus_AdoptedBy()
 }
@@ -1069,7 +1180,7 @@ type ServiceSocket struct {
 
 func (x *ServiceSocket) Reset() {
 	*x = ServiceSocket{}
-	mi := &file_tend_v1_service_proto_msgTypes[15]
+	mi := &file_tend_v1_service_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1081,7 +1192,7 @@ func (x *ServiceSocket) String() string {
 func (*ServiceSocket) ProtoMessage() {}
 
 func (x *ServiceSocket) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_service_proto_msgTypes[15]
+	mi := &file_tend_v1_service_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1094,7 +1205,7 @@ func (x *ServiceSocket) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServiceSocket.ProtoReflect.Descriptor instead.
 func (*ServiceSocket) Descriptor() ([]byte, []int) {
-	return file_tend_v1_service_proto_rawDescGZIP(), []int{15}
+	return file_tend_v1_service_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ServiceSocket) GetName() string {
@@ -1158,7 +1269,7 @@ type Episode struct {
 
 func (x *Episode) Reset() {
 	*x = Episode{}
-	mi := &file_tend_v1_service_proto_msgTypes[16]
+	mi := &file_tend_v1_service_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1170,7 +1281,7 @@ func (x *Episode) String() string {
 func (*Episode) ProtoMessage() {}
 
 func (x *Episode) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_service_proto_msgTypes[16]
+	mi := &file_tend_v1_service_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1183,7 +1294,7 @@ func (x *Episode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Episode.ProtoReflect.Descriptor instead.
 func (*Episode) Descriptor() ([]byte, []int) {
-	return file_tend_v1_service_proto_rawDescGZIP(), []int{16}
+	return file_tend_v1_service_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Episode) GetId() string {
@@ -1345,7 +1456,7 @@ type HealSignal struct {
 
 func (x *HealSignal) Reset() {
 	*x = HealSignal{}
-	mi := &file_tend_v1_service_proto_msgTypes[17]
+	mi := &file_tend_v1_service_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1357,7 +1468,7 @@ func (x *HealSignal) String() string {
 func (*HealSignal) ProtoMessage() {}
 
 func (x *HealSignal) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_service_proto_msgTypes[17]
+	mi := &file_tend_v1_service_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1370,7 +1481,7 @@ func (x *HealSignal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HealSignal.ProtoReflect.Descriptor instead.
 func (*HealSignal) Descriptor() ([]byte, []int) {
-	return file_tend_v1_service_proto_rawDescGZIP(), []int{17}
+	return file_tend_v1_service_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *HealSignal) GetKind() string {
@@ -1406,7 +1517,7 @@ type HealRemedy struct {
 
 func (x *HealRemedy) Reset() {
 	*x = HealRemedy{}
-	mi := &file_tend_v1_service_proto_msgTypes[18]
+	mi := &file_tend_v1_service_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1418,7 +1529,7 @@ func (x *HealRemedy) String() string {
 func (*HealRemedy) ProtoMessage() {}
 
 func (x *HealRemedy) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_service_proto_msgTypes[18]
+	mi := &file_tend_v1_service_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1431,7 +1542,7 @@ func (x *HealRemedy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HealRemedy.ProtoReflect.Descriptor instead.
 func (*HealRemedy) Descriptor() ([]byte, []int) {
-	return file_tend_v1_service_proto_rawDescGZIP(), []int{18}
+	return file_tend_v1_service_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *HealRemedy) GetKind() string {
@@ -1477,7 +1588,7 @@ type HealTry struct {
 
 func (x *HealTry) Reset() {
 	*x = HealTry{}
-	mi := &file_tend_v1_service_proto_msgTypes[19]
+	mi := &file_tend_v1_service_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1489,7 +1600,7 @@ func (x *HealTry) String() string {
 func (*HealTry) ProtoMessage() {}
 
 func (x *HealTry) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_service_proto_msgTypes[19]
+	mi := &file_tend_v1_service_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1502,7 +1613,7 @@ func (x *HealTry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HealTry.ProtoReflect.Descriptor instead.
 func (*HealTry) Descriptor() ([]byte, []int) {
-	return file_tend_v1_service_proto_rawDescGZIP(), []int{19}
+	return file_tend_v1_service_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *HealTry) GetRemedy() *HealRemedy {
@@ -1597,7 +1708,7 @@ type HealStep struct {
 
 func (x *HealStep) Reset() {
 	*x = HealStep{}
-	mi := &file_tend_v1_service_proto_msgTypes[20]
+	mi := &file_tend_v1_service_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1609,7 +1720,7 @@ func (x *HealStep) String() string {
 func (*HealStep) ProtoMessage() {}
 
 func (x *HealStep) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_service_proto_msgTypes[20]
+	mi := &file_tend_v1_service_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1622,7 +1733,7 @@ func (x *HealStep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HealStep.ProtoReflect.Descriptor instead.
 func (*HealStep) Descriptor() ([]byte, []int) {
-	return file_tend_v1_service_proto_rawDescGZIP(), []int{20}
+	return file_tend_v1_service_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *HealStep) GetAt() *timestamppb.Timestamp {
@@ -1695,7 +1806,7 @@ type HealDiff struct {
 
 func (x *HealDiff) Reset() {
 	*x = HealDiff{}
-	mi := &file_tend_v1_service_proto_msgTypes[21]
+	mi := &file_tend_v1_service_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1707,7 +1818,7 @@ func (x *HealDiff) String() string {
 func (*HealDiff) ProtoMessage() {}
 
 func (x *HealDiff) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_service_proto_msgTypes[21]
+	mi := &file_tend_v1_service_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1720,7 +1831,7 @@ func (x *HealDiff) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HealDiff.ProtoReflect.Descriptor instead.
 func (*HealDiff) Descriptor() ([]byte, []int) {
-	return file_tend_v1_service_proto_rawDescGZIP(), []int{21}
+	return file_tend_v1_service_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *HealDiff) GetTry() int32 {
@@ -1757,7 +1868,7 @@ type HealWords struct {
 
 func (x *HealWords) Reset() {
 	*x = HealWords{}
-	mi := &file_tend_v1_service_proto_msgTypes[22]
+	mi := &file_tend_v1_service_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1769,7 +1880,7 @@ func (x *HealWords) String() string {
 func (*HealWords) ProtoMessage() {}
 
 func (x *HealWords) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_service_proto_msgTypes[22]
+	mi := &file_tend_v1_service_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1782,7 +1893,7 @@ func (x *HealWords) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HealWords.ProtoReflect.Descriptor instead.
 func (*HealWords) Descriptor() ([]byte, []int) {
-	return file_tend_v1_service_proto_rawDescGZIP(), []int{22}
+	return file_tend_v1_service_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *HealWords) GetText() string {
@@ -1811,7 +1922,7 @@ type WatchEpisodeRequest struct {
 
 func (x *WatchEpisodeRequest) Reset() {
 	*x = WatchEpisodeRequest{}
-	mi := &file_tend_v1_service_proto_msgTypes[23]
+	mi := &file_tend_v1_service_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1823,7 +1934,7 @@ func (x *WatchEpisodeRequest) String() string {
 func (*WatchEpisodeRequest) ProtoMessage() {}
 
 func (x *WatchEpisodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_service_proto_msgTypes[23]
+	mi := &file_tend_v1_service_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1836,7 +1947,7 @@ func (x *WatchEpisodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchEpisodeRequest.ProtoReflect.Descriptor instead.
 func (*WatchEpisodeRequest) Descriptor() ([]byte, []int) {
-	return file_tend_v1_service_proto_rawDescGZIP(), []int{23}
+	return file_tend_v1_service_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *WatchEpisodeRequest) GetId() string {
@@ -1878,7 +1989,7 @@ type WatchEpisodeResponse struct {
 
 func (x *WatchEpisodeResponse) Reset() {
 	*x = WatchEpisodeResponse{}
-	mi := &file_tend_v1_service_proto_msgTypes[24]
+	mi := &file_tend_v1_service_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1890,7 +2001,7 @@ func (x *WatchEpisodeResponse) String() string {
 func (*WatchEpisodeResponse) ProtoMessage() {}
 
 func (x *WatchEpisodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_service_proto_msgTypes[24]
+	mi := &file_tend_v1_service_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1903,7 +2014,7 @@ func (x *WatchEpisodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchEpisodeResponse.ProtoReflect.Descriptor instead.
 func (*WatchEpisodeResponse) Descriptor() ([]byte, []int) {
-	return file_tend_v1_service_proto_rawDescGZIP(), []int{24}
+	return file_tend_v1_service_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *WatchEpisodeResponse) GetEpisode() *Episode {
@@ -1979,7 +2090,7 @@ type ListEpisodesRequest struct {
 
 func (x *ListEpisodesRequest) Reset() {
 	*x = ListEpisodesRequest{}
-	mi := &file_tend_v1_service_proto_msgTypes[25]
+	mi := &file_tend_v1_service_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1991,7 +2102,7 @@ func (x *ListEpisodesRequest) String() string {
 func (*ListEpisodesRequest) ProtoMessage() {}
 
 func (x *ListEpisodesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_service_proto_msgTypes[25]
+	mi := &file_tend_v1_service_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2004,7 +2115,7 @@ func (x *ListEpisodesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEpisodesRequest.ProtoReflect.Descriptor instead.
 func (*ListEpisodesRequest) Descriptor() ([]byte, []int) {
-	return file_tend_v1_service_proto_rawDescGZIP(), []int{25}
+	return file_tend_v1_service_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ListEpisodesRequest) GetService() string {
@@ -2024,7 +2135,7 @@ type ListEpisodesResponse struct {
 
 func (x *ListEpisodesResponse) Reset() {
 	*x = ListEpisodesResponse{}
-	mi := &file_tend_v1_service_proto_msgTypes[26]
+	mi := &file_tend_v1_service_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2036,7 +2147,7 @@ func (x *ListEpisodesResponse) String() string {
 func (*ListEpisodesResponse) ProtoMessage() {}
 
 func (x *ListEpisodesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_service_proto_msgTypes[26]
+	mi := &file_tend_v1_service_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2049,7 +2160,7 @@ func (x *ListEpisodesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEpisodesResponse.ProtoReflect.Descriptor instead.
 func (*ListEpisodesResponse) Descriptor() ([]byte, []int) {
-	return file_tend_v1_service_proto_rawDescGZIP(), []int{26}
+	return file_tend_v1_service_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ListEpisodesResponse) GetEpisodes() []*Episode {
@@ -2069,7 +2180,7 @@ type GetEpisodeRequest struct {
 
 func (x *GetEpisodeRequest) Reset() {
 	*x = GetEpisodeRequest{}
-	mi := &file_tend_v1_service_proto_msgTypes[27]
+	mi := &file_tend_v1_service_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2081,7 +2192,7 @@ func (x *GetEpisodeRequest) String() string {
 func (*GetEpisodeRequest) ProtoMessage() {}
 
 func (x *GetEpisodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_service_proto_msgTypes[27]
+	mi := &file_tend_v1_service_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2094,7 +2205,7 @@ func (x *GetEpisodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetEpisodeRequest.ProtoReflect.Descriptor instead.
 func (*GetEpisodeRequest) Descriptor() ([]byte, []int) {
-	return file_tend_v1_service_proto_rawDescGZIP(), []int{27}
+	return file_tend_v1_service_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *GetEpisodeRequest) GetId() string {
@@ -2118,7 +2229,7 @@ type GetEpisodeResponse struct {
 
 func (x *GetEpisodeResponse) Reset() {
 	*x = GetEpisodeResponse{}
-	mi := &file_tend_v1_service_proto_msgTypes[28]
+	mi := &file_tend_v1_service_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2130,7 +2241,7 @@ func (x *GetEpisodeResponse) String() string {
 func (*GetEpisodeResponse) ProtoMessage() {}
 
 func (x *GetEpisodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_service_proto_msgTypes[28]
+	mi := &file_tend_v1_service_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2143,7 +2254,7 @@ func (x *GetEpisodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetEpisodeResponse.ProtoReflect.Descriptor instead.
 func (*GetEpisodeResponse) Descriptor() ([]byte, []int) {
-	return file_tend_v1_service_proto_rawDescGZIP(), []int{28}
+	return file_tend_v1_service_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *GetEpisodeResponse) GetEpisode() *Episode {
@@ -2179,7 +2290,7 @@ type HealRequest struct {
 
 func (x *HealRequest) Reset() {
 	*x = HealRequest{}
-	mi := &file_tend_v1_service_proto_msgTypes[29]
+	mi := &file_tend_v1_service_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2191,7 +2302,7 @@ func (x *HealRequest) String() string {
 func (*HealRequest) ProtoMessage() {}
 
 func (x *HealRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_service_proto_msgTypes[29]
+	mi := &file_tend_v1_service_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2204,7 +2315,7 @@ func (x *HealRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HealRequest.ProtoReflect.Descriptor instead.
 func (*HealRequest) Descriptor() ([]byte, []int) {
-	return file_tend_v1_service_proto_rawDescGZIP(), []int{29}
+	return file_tend_v1_service_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *HealRequest) GetService() string {
@@ -2230,7 +2341,7 @@ type HealResponse struct {
 
 func (x *HealResponse) Reset() {
 	*x = HealResponse{}
-	mi := &file_tend_v1_service_proto_msgTypes[30]
+	mi := &file_tend_v1_service_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2242,7 +2353,7 @@ func (x *HealResponse) String() string {
 func (*HealResponse) ProtoMessage() {}
 
 func (x *HealResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_service_proto_msgTypes[30]
+	mi := &file_tend_v1_service_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2255,7 +2366,7 @@ func (x *HealResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HealResponse.ProtoReflect.Descriptor instead.
 func (*HealResponse) Descriptor() ([]byte, []int) {
-	return file_tend_v1_service_proto_rawDescGZIP(), []int{30}
+	return file_tend_v1_service_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *HealResponse) GetEpisode() string {
@@ -2275,7 +2386,7 @@ type CancelHealRequest struct {
 
 func (x *CancelHealRequest) Reset() {
 	*x = CancelHealRequest{}
-	mi := &file_tend_v1_service_proto_msgTypes[31]
+	mi := &file_tend_v1_service_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2287,7 +2398,7 @@ func (x *CancelHealRequest) String() string {
 func (*CancelHealRequest) ProtoMessage() {}
 
 func (x *CancelHealRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_service_proto_msgTypes[31]
+	mi := &file_tend_v1_service_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2300,7 +2411,7 @@ func (x *CancelHealRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelHealRequest.ProtoReflect.Descriptor instead.
 func (*CancelHealRequest) Descriptor() ([]byte, []int) {
-	return file_tend_v1_service_proto_rawDescGZIP(), []int{31}
+	return file_tend_v1_service_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *CancelHealRequest) GetId() string {
@@ -2318,7 +2429,7 @@ type CancelHealResponse struct {
 
 func (x *CancelHealResponse) Reset() {
 	*x = CancelHealResponse{}
-	mi := &file_tend_v1_service_proto_msgTypes[32]
+	mi := &file_tend_v1_service_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2330,7 +2441,7 @@ func (x *CancelHealResponse) String() string {
 func (*CancelHealResponse) ProtoMessage() {}
 
 func (x *CancelHealResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_service_proto_msgTypes[32]
+	mi := &file_tend_v1_service_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2343,7 +2454,7 @@ func (x *CancelHealResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelHealResponse.ProtoReflect.Descriptor instead.
 func (*CancelHealResponse) Descriptor() ([]byte, []int) {
-	return file_tend_v1_service_proto_rawDescGZIP(), []int{32}
+	return file_tend_v1_service_proto_rawDescGZIP(), []int{33}
 }
 
 type RollBackEpisodeRequest struct {
@@ -2356,7 +2467,7 @@ type RollBackEpisodeRequest struct {
 
 func (x *RollBackEpisodeRequest) Reset() {
 	*x = RollBackEpisodeRequest{}
-	mi := &file_tend_v1_service_proto_msgTypes[33]
+	mi := &file_tend_v1_service_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2368,7 +2479,7 @@ func (x *RollBackEpisodeRequest) String() string {
 func (*RollBackEpisodeRequest) ProtoMessage() {}
 
 func (x *RollBackEpisodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_service_proto_msgTypes[33]
+	mi := &file_tend_v1_service_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2381,7 +2492,7 @@ func (x *RollBackEpisodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RollBackEpisodeRequest.ProtoReflect.Descriptor instead.
 func (*RollBackEpisodeRequest) Descriptor() ([]byte, []int) {
-	return file_tend_v1_service_proto_rawDescGZIP(), []int{33}
+	return file_tend_v1_service_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *RollBackEpisodeRequest) GetId() string {
@@ -2401,7 +2512,7 @@ type RollBackEpisodeResponse struct {
 
 func (x *RollBackEpisodeResponse) Reset() {
 	*x = RollBackEpisodeResponse{}
-	mi := &file_tend_v1_service_proto_msgTypes[34]
+	mi := &file_tend_v1_service_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2413,7 +2524,7 @@ func (x *RollBackEpisodeResponse) String() string {
 func (*RollBackEpisodeResponse) ProtoMessage() {}
 
 func (x *RollBackEpisodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_service_proto_msgTypes[34]
+	mi := &file_tend_v1_service_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2426,7 +2537,7 @@ func (x *RollBackEpisodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RollBackEpisodeResponse.ProtoReflect.Descriptor instead.
 func (*RollBackEpisodeResponse) Descriptor() ([]byte, []int) {
-	return file_tend_v1_service_proto_rawDescGZIP(), []int{34}
+	return file_tend_v1_service_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *RollBackEpisodeResponse) GetEpisode() string {
@@ -2440,43 +2551,51 @@ var File_tend_v1_service_proto protoreflect.FileDescriptor
 
 const file_tend_v1_service_proto_rawDesc = "" +
 	"\n" +
-	"\x15tend/v1/service.proto\x12\atend.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x12tend/v1/spec.proto\"\xc9\x02\n" +
+	"\x15tend/v1/service.proto\x12\atend.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x12tend/v1/spec.proto\"\xe3\x02\n" +
 	"\x14ApplyServicesRequest\x12\x12\n" +
 	"\x04text\x18\x01 \x01(\fR\x04text\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x10\n" +
 	"\x03dir\x18\x03 \x01(\tR\x03dir\x12H\n" +
 	"\tenv_files\x18\x04 \x03(\v2+.tend.v1.ApplyServicesRequest.EnvFilesEntryR\benvFiles\x128\n" +
-	"\x03env\x18\x05 \x03(\v2&.tend.v1.ApplyServicesRequest.EnvEntryR\x03env\x1a;\n" +
+	"\x03env\x18\x05 \x03(\v2&.tend.v1.ApplyServicesRequest.EnvEntryR\x03env\x12\x18\n" +
+	"\aproject\x18\x06 \x01(\tR\aproject\x1a;\n" +
 	"\rEnvFilesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\fR\x05value:\x028\x01\x1a6\n" +
 	"\bEnvEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x17\n" +
-	"\x15ApplyServicesResponse\",\n" +
+	"\x15ApplyServicesResponse\"F\n" +
 	"\x14StartServicesRequest\x12\x14\n" +
-	"\x05names\x18\x01 \x03(\tR\x05names\"\x17\n" +
-	"\x15StartServicesResponse\"+\n" +
+	"\x05names\x18\x01 \x03(\tR\x05names\x12\x18\n" +
+	"\aproject\x18\x02 \x01(\tR\aproject\"\x17\n" +
+	"\x15StartServicesResponse\"E\n" +
 	"\x13StopServicesRequest\x12\x14\n" +
-	"\x05names\x18\x01 \x03(\tR\x05names\"\x16\n" +
-	"\x14StopServicesResponse\".\n" +
+	"\x05names\x18\x01 \x03(\tR\x05names\x12\x18\n" +
+	"\aproject\x18\x02 \x01(\tR\aproject\"\x16\n" +
+	"\x14StopServicesResponse\"H\n" +
 	"\x16RestartServicesRequest\x12\x14\n" +
-	"\x05names\x18\x01 \x03(\tR\x05names\"\x19\n" +
+	"\x05names\x18\x01 \x03(\tR\x05names\x12\x18\n" +
+	"\aproject\x18\x02 \x01(\tR\aproject\"\x19\n" +
 	"\x17RestartServicesResponse\";\n" +
 	"\x13AdoptServiceRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x10\n" +
 	"\x03pid\x18\x02 \x01(\rR\x03pid\"\x16\n" +
 	"\x14AdoptServiceResponse\"\x15\n" +
-	"\x13ListServicesRequest\"^\n" +
+	"\x13ListServicesRequest\"\x93\x01\n" +
 	"\x14ListServicesResponse\x122\n" +
 	"\bservices\x18\x01 \x03(\v2\x16.tend.v1.ServiceStatusR\bservices\x12\x12\n" +
+	"\x04file\x18\x02 \x01(\tR\x04file\x123\n" +
+	"\bprojects\x18\x03 \x03(\v2\x17.tend.v1.ServiceProjectR\bprojects\"8\n" +
+	"\x0eServiceProject\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04file\x18\x02 \x01(\tR\x04file\"\x16\n" +
 	"\x14WatchServicesRequest\"\x88\x01\n" +
 	"\x15WatchServicesResponse\x122\n" +
 	"\bservices\x18\x01 \x03(\v2\x16.tend.v1.ServiceStatusR\bservices\x12\x1c\n" +
 	"\theartbeat\x18\x02 \x01(\bR\theartbeat\x12\x1d\n" +
 	"\n" +
-	"going_away\x18\x03 \x01(\bR\tgoingAway\"\x8b\x05\n" +
+	"going_away\x18\x03 \x01(\bR\tgoingAway\"\xa5\x05\n" +
 	"\rServiceStatus\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12+\n" +
 	"\x05phase\x18\x02 \x01(\x0e2\x15.tend.v1.ServicePhaseR\x05phase\x12\x0e\n" +
@@ -2498,7 +2617,8 @@ const file_tend_v1_service_proto_rawDesc = "" +
 	"\asockets\x18\x11 \x03(\v2\x16.tend.v1.ServiceSocketR\asockets\x12\x18\n" +
 	"\aadopted\x18\x12 \x01(\bR\aadopted\x12*\n" +
 	"\x10adopted_pid_file\x18\x13 \x01(\tH\x00R\x0eadoptedPidFile\x12#\n" +
-	"\fadopted_port\x18\x14 \x01(\rH\x00R\vadoptedPortB\f\n" +
+	"\fadopted_port\x18\x14 \x01(\rH\x00R\vadoptedPort\x12\x18\n" +
+	"\aproject\x18\x15 \x01(\tR\aprojectB\f\n" +
 	"\n" +
 	"adopted_by\"=\n" +
 	"\rServiceSocket\x12\x12\n" +
@@ -2657,7 +2777,7 @@ func file_tend_v1_service_proto_rawDescGZIP() []byte {
 }
 
 var file_tend_v1_service_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_tend_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 37)
+var file_tend_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 38)
 var file_tend_v1_service_proto_goTypes = []any{
 	(ServicePhase)(0),               // 0: tend.v1.ServicePhase
 	(HealStatus)(0),                 // 1: tend.v1.HealStatus
@@ -2673,94 +2793,96 @@ var file_tend_v1_service_proto_goTypes = []any{
 	(*AdoptServiceResponse)(nil),    // 11: tend.v1.AdoptServiceResponse
 	(*ListServicesRequest)(nil),     // 12: tend.v1.ListServicesRequest
 	(*ListServicesResponse)(nil),    // 13: tend.v1.ListServicesResponse
-	(*WatchServicesRequest)(nil),    // 14: tend.v1.WatchServicesRequest
-	(*WatchServicesResponse)(nil),   // 15: tend.v1.WatchServicesResponse
-	(*ServiceStatus)(nil),           // 16: tend.v1.ServiceStatus
-	(*ServiceSocket)(nil),           // 17: tend.v1.ServiceSocket
-	(*Episode)(nil),                 // 18: tend.v1.Episode
-	(*HealSignal)(nil),              // 19: tend.v1.HealSignal
-	(*HealRemedy)(nil),              // 20: tend.v1.HealRemedy
-	(*HealTry)(nil),                 // 21: tend.v1.HealTry
-	(*HealStep)(nil),                // 22: tend.v1.HealStep
-	(*HealDiff)(nil),                // 23: tend.v1.HealDiff
-	(*HealWords)(nil),               // 24: tend.v1.HealWords
-	(*WatchEpisodeRequest)(nil),     // 25: tend.v1.WatchEpisodeRequest
-	(*WatchEpisodeResponse)(nil),    // 26: tend.v1.WatchEpisodeResponse
-	(*ListEpisodesRequest)(nil),     // 27: tend.v1.ListEpisodesRequest
-	(*ListEpisodesResponse)(nil),    // 28: tend.v1.ListEpisodesResponse
-	(*GetEpisodeRequest)(nil),       // 29: tend.v1.GetEpisodeRequest
-	(*GetEpisodeResponse)(nil),      // 30: tend.v1.GetEpisodeResponse
-	(*HealRequest)(nil),             // 31: tend.v1.HealRequest
-	(*HealResponse)(nil),            // 32: tend.v1.HealResponse
-	(*CancelHealRequest)(nil),       // 33: tend.v1.CancelHealRequest
-	(*CancelHealResponse)(nil),      // 34: tend.v1.CancelHealResponse
-	(*RollBackEpisodeRequest)(nil),  // 35: tend.v1.RollBackEpisodeRequest
-	(*RollBackEpisodeResponse)(nil), // 36: tend.v1.RollBackEpisodeResponse
-	nil,                             // 37: tend.v1.ApplyServicesRequest.EnvFilesEntry
-	nil,                             // 38: tend.v1.ApplyServicesRequest.EnvEntry
-	(*Exit)(nil),                    // 39: tend.v1.Exit
-	(*durationpb.Duration)(nil),     // 40: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),   // 41: google.protobuf.Timestamp
+	(*ServiceProject)(nil),          // 14: tend.v1.ServiceProject
+	(*WatchServicesRequest)(nil),    // 15: tend.v1.WatchServicesRequest
+	(*WatchServicesResponse)(nil),   // 16: tend.v1.WatchServicesResponse
+	(*ServiceStatus)(nil),           // 17: tend.v1.ServiceStatus
+	(*ServiceSocket)(nil),           // 18: tend.v1.ServiceSocket
+	(*Episode)(nil),                 // 19: tend.v1.Episode
+	(*HealSignal)(nil),              // 20: tend.v1.HealSignal
+	(*HealRemedy)(nil),              // 21: tend.v1.HealRemedy
+	(*HealTry)(nil),                 // 22: tend.v1.HealTry
+	(*HealStep)(nil),                // 23: tend.v1.HealStep
+	(*HealDiff)(nil),                // 24: tend.v1.HealDiff
+	(*HealWords)(nil),               // 25: tend.v1.HealWords
+	(*WatchEpisodeRequest)(nil),     // 26: tend.v1.WatchEpisodeRequest
+	(*WatchEpisodeResponse)(nil),    // 27: tend.v1.WatchEpisodeResponse
+	(*ListEpisodesRequest)(nil),     // 28: tend.v1.ListEpisodesRequest
+	(*ListEpisodesResponse)(nil),    // 29: tend.v1.ListEpisodesResponse
+	(*GetEpisodeRequest)(nil),       // 30: tend.v1.GetEpisodeRequest
+	(*GetEpisodeResponse)(nil),      // 31: tend.v1.GetEpisodeResponse
+	(*HealRequest)(nil),             // 32: tend.v1.HealRequest
+	(*HealResponse)(nil),            // 33: tend.v1.HealResponse
+	(*CancelHealRequest)(nil),       // 34: tend.v1.CancelHealRequest
+	(*CancelHealResponse)(nil),      // 35: tend.v1.CancelHealResponse
+	(*RollBackEpisodeRequest)(nil),  // 36: tend.v1.RollBackEpisodeRequest
+	(*RollBackEpisodeResponse)(nil), // 37: tend.v1.RollBackEpisodeResponse
+	nil,                             // 38: tend.v1.ApplyServicesRequest.EnvFilesEntry
+	nil,                             // 39: tend.v1.ApplyServicesRequest.EnvEntry
+	(*Exit)(nil),                    // 40: tend.v1.Exit
+	(*durationpb.Duration)(nil),     // 41: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),   // 42: google.protobuf.Timestamp
 }
 var file_tend_v1_service_proto_depIdxs = []int32{
-	37, // 0: tend.v1.ApplyServicesRequest.env_files:type_name -> tend.v1.ApplyServicesRequest.EnvFilesEntry
-	38, // 1: tend.v1.ApplyServicesRequest.env:type_name -> tend.v1.ApplyServicesRequest.EnvEntry
-	16, // 2: tend.v1.ListServicesResponse.services:type_name -> tend.v1.ServiceStatus
-	16, // 3: tend.v1.WatchServicesResponse.services:type_name -> tend.v1.ServiceStatus
-	0,  // 4: tend.v1.ServiceStatus.phase:type_name -> tend.v1.ServicePhase
-	39, // 5: tend.v1.ServiceStatus.exit:type_name -> tend.v1.Exit
-	40, // 6: tend.v1.ServiceStatus.age:type_name -> google.protobuf.Duration
-	40, // 7: tend.v1.ServiceStatus.next:type_name -> google.protobuf.Duration
-	1,  // 8: tend.v1.ServiceStatus.healing:type_name -> tend.v1.HealStatus
-	17, // 9: tend.v1.ServiceStatus.sockets:type_name -> tend.v1.ServiceSocket
-	1,  // 10: tend.v1.Episode.status:type_name -> tend.v1.HealStatus
-	41, // 11: tend.v1.Episode.opened:type_name -> google.protobuf.Timestamp
-	41, // 12: tend.v1.Episode.ended:type_name -> google.protobuf.Timestamp
-	19, // 13: tend.v1.Episode.signals:type_name -> tend.v1.HealSignal
-	20, // 14: tend.v1.Episode.remedies:type_name -> tend.v1.HealRemedy
-	21, // 15: tend.v1.Episode.tries:type_name -> tend.v1.HealTry
-	41, // 16: tend.v1.HealSignal.at:type_name -> google.protobuf.Timestamp
-	20, // 17: tend.v1.HealTry.remedy:type_name -> tend.v1.HealRemedy
-	41, // 18: tend.v1.HealTry.begun:type_name -> google.protobuf.Timestamp
-	41, // 19: tend.v1.HealTry.ended:type_name -> google.protobuf.Timestamp
-	41, // 20: tend.v1.HealStep.at:type_name -> google.protobuf.Timestamp
-	18, // 21: tend.v1.WatchEpisodeResponse.episode:type_name -> tend.v1.Episode
-	22, // 22: tend.v1.WatchEpisodeResponse.steps:type_name -> tend.v1.HealStep
-	23, // 23: tend.v1.WatchEpisodeResponse.diffs:type_name -> tend.v1.HealDiff
-	24, // 24: tend.v1.WatchEpisodeResponse.words:type_name -> tend.v1.HealWords
-	18, // 25: tend.v1.ListEpisodesResponse.episodes:type_name -> tend.v1.Episode
-	18, // 26: tend.v1.GetEpisodeResponse.episode:type_name -> tend.v1.Episode
-	2,  // 27: tend.v1.ServiceService.Apply:input_type -> tend.v1.ApplyServicesRequest
-	4,  // 28: tend.v1.ServiceService.Start:input_type -> tend.v1.StartServicesRequest
-	6,  // 29: tend.v1.ServiceService.Stop:input_type -> tend.v1.StopServicesRequest
-	10, // 30: tend.v1.ServiceService.Adopt:input_type -> tend.v1.AdoptServiceRequest
-	8,  // 31: tend.v1.ServiceService.Restart:input_type -> tend.v1.RestartServicesRequest
-	12, // 32: tend.v1.ServiceService.List:input_type -> tend.v1.ListServicesRequest
-	14, // 33: tend.v1.ServiceService.Watch:input_type -> tend.v1.WatchServicesRequest
-	27, // 34: tend.v1.ServiceService.ListEpisodes:input_type -> tend.v1.ListEpisodesRequest
-	29, // 35: tend.v1.ServiceService.GetEpisode:input_type -> tend.v1.GetEpisodeRequest
-	25, // 36: tend.v1.ServiceService.WatchEpisode:input_type -> tend.v1.WatchEpisodeRequest
-	31, // 37: tend.v1.ServiceService.Heal:input_type -> tend.v1.HealRequest
-	33, // 38: tend.v1.ServiceService.CancelHeal:input_type -> tend.v1.CancelHealRequest
-	35, // 39: tend.v1.ServiceService.RollBackEpisode:input_type -> tend.v1.RollBackEpisodeRequest
-	3,  // 40: tend.v1.ServiceService.Apply:output_type -> tend.v1.ApplyServicesResponse
-	5,  // 41: tend.v1.ServiceService.Start:output_type -> tend.v1.StartServicesResponse
-	7,  // 42: tend.v1.ServiceService.Stop:output_type -> tend.v1.StopServicesResponse
-	11, // 43: tend.v1.ServiceService.Adopt:output_type -> tend.v1.AdoptServiceResponse
-	9,  // 44: tend.v1.ServiceService.Restart:output_type -> tend.v1.RestartServicesResponse
-	13, // 45: tend.v1.ServiceService.List:output_type -> tend.v1.ListServicesResponse
-	15, // 46: tend.v1.ServiceService.Watch:output_type -> tend.v1.WatchServicesResponse
-	28, // 47: tend.v1.ServiceService.ListEpisodes:output_type -> tend.v1.ListEpisodesResponse
-	30, // 48: tend.v1.ServiceService.GetEpisode:output_type -> tend.v1.GetEpisodeResponse
-	26, // 49: tend.v1.ServiceService.WatchEpisode:output_type -> tend.v1.WatchEpisodeResponse
-	32, // 50: tend.v1.ServiceService.Heal:output_type -> tend.v1.HealResponse
-	34, // 51: tend.v1.ServiceService.CancelHeal:output_type -> tend.v1.CancelHealResponse
-	36, // 52: tend.v1.ServiceService.RollBackEpisode:output_type -> tend.v1.RollBackEpisodeResponse
-	40, // [40:53] is the sub-list for method output_type
-	27, // [27:40] is the sub-list for method input_type
-	27, // [27:27] is the sub-list for extension type_name
-	27, // [27:27] is the sub-list for extension extendee
-	0,  // [0:27] is the sub-list for field type_name
+	38, // 0: tend.v1.ApplyServicesRequest.env_files:type_name -> tend.v1.ApplyServicesRequest.EnvFilesEntry
+	39, // 1: tend.v1.ApplyServicesRequest.env:type_name -> tend.v1.ApplyServicesRequest.EnvEntry
+	17, // 2: tend.v1.ListServicesResponse.services:type_name -> tend.v1.ServiceStatus
+	14, // 3: tend.v1.ListServicesResponse.projects:type_name -> tend.v1.ServiceProject
+	17, // 4: tend.v1.WatchServicesResponse.services:type_name -> tend.v1.ServiceStatus
+	0,  // 5: tend.v1.ServiceStatus.phase:type_name -> tend.v1.ServicePhase
+	40, // 6: tend.v1.ServiceStatus.exit:type_name -> tend.v1.Exit
+	41, // 7: tend.v1.ServiceStatus.age:type_name -> google.protobuf.Duration
+	41, // 8: tend.v1.ServiceStatus.next:type_name -> google.protobuf.Duration
+	1,  // 9: tend.v1.ServiceStatus.healing:type_name -> tend.v1.HealStatus
+	18, // 10: tend.v1.ServiceStatus.sockets:type_name -> tend.v1.ServiceSocket
+	1,  // 11: tend.v1.Episode.status:type_name -> tend.v1.HealStatus
+	42, // 12: tend.v1.Episode.opened:type_name -> google.protobuf.Timestamp
+	42, // 13: tend.v1.Episode.ended:type_name -> google.protobuf.Timestamp
+	20, // 14: tend.v1.Episode.signals:type_name -> tend.v1.HealSignal
+	21, // 15: tend.v1.Episode.remedies:type_name -> tend.v1.HealRemedy
+	22, // 16: tend.v1.Episode.tries:type_name -> tend.v1.HealTry
+	42, // 17: tend.v1.HealSignal.at:type_name -> google.protobuf.Timestamp
+	21, // 18: tend.v1.HealTry.remedy:type_name -> tend.v1.HealRemedy
+	42, // 19: tend.v1.HealTry.begun:type_name -> google.protobuf.Timestamp
+	42, // 20: tend.v1.HealTry.ended:type_name -> google.protobuf.Timestamp
+	42, // 21: tend.v1.HealStep.at:type_name -> google.protobuf.Timestamp
+	19, // 22: tend.v1.WatchEpisodeResponse.episode:type_name -> tend.v1.Episode
+	23, // 23: tend.v1.WatchEpisodeResponse.steps:type_name -> tend.v1.HealStep
+	24, // 24: tend.v1.WatchEpisodeResponse.diffs:type_name -> tend.v1.HealDiff
+	25, // 25: tend.v1.WatchEpisodeResponse.words:type_name -> tend.v1.HealWords
+	19, // 26: tend.v1.ListEpisodesResponse.episodes:type_name -> tend.v1.Episode
+	19, // 27: tend.v1.GetEpisodeResponse.episode:type_name -> tend.v1.Episode
+	2,  // 28: tend.v1.ServiceService.Apply:input_type -> tend.v1.ApplyServicesRequest
+	4,  // 29: tend.v1.ServiceService.Start:input_type -> tend.v1.StartServicesRequest
+	6,  // 30: tend.v1.ServiceService.Stop:input_type -> tend.v1.StopServicesRequest
+	10, // 31: tend.v1.ServiceService.Adopt:input_type -> tend.v1.AdoptServiceRequest
+	8,  // 32: tend.v1.ServiceService.Restart:input_type -> tend.v1.RestartServicesRequest
+	12, // 33: tend.v1.ServiceService.List:input_type -> tend.v1.ListServicesRequest
+	15, // 34: tend.v1.ServiceService.Watch:input_type -> tend.v1.WatchServicesRequest
+	28, // 35: tend.v1.ServiceService.ListEpisodes:input_type -> tend.v1.ListEpisodesRequest
+	30, // 36: tend.v1.ServiceService.GetEpisode:input_type -> tend.v1.GetEpisodeRequest
+	26, // 37: tend.v1.ServiceService.WatchEpisode:input_type -> tend.v1.WatchEpisodeRequest
+	32, // 38: tend.v1.ServiceService.Heal:input_type -> tend.v1.HealRequest
+	34, // 39: tend.v1.ServiceService.CancelHeal:input_type -> tend.v1.CancelHealRequest
+	36, // 40: tend.v1.ServiceService.RollBackEpisode:input_type -> tend.v1.RollBackEpisodeRequest
+	3,  // 41: tend.v1.ServiceService.Apply:output_type -> tend.v1.ApplyServicesResponse
+	5,  // 42: tend.v1.ServiceService.Start:output_type -> tend.v1.StartServicesResponse
+	7,  // 43: tend.v1.ServiceService.Stop:output_type -> tend.v1.StopServicesResponse
+	11, // 44: tend.v1.ServiceService.Adopt:output_type -> tend.v1.AdoptServiceResponse
+	9,  // 45: tend.v1.ServiceService.Restart:output_type -> tend.v1.RestartServicesResponse
+	13, // 46: tend.v1.ServiceService.List:output_type -> tend.v1.ListServicesResponse
+	16, // 47: tend.v1.ServiceService.Watch:output_type -> tend.v1.WatchServicesResponse
+	29, // 48: tend.v1.ServiceService.ListEpisodes:output_type -> tend.v1.ListEpisodesResponse
+	31, // 49: tend.v1.ServiceService.GetEpisode:output_type -> tend.v1.GetEpisodeResponse
+	27, // 50: tend.v1.ServiceService.WatchEpisode:output_type -> tend.v1.WatchEpisodeResponse
+	33, // 51: tend.v1.ServiceService.Heal:output_type -> tend.v1.HealResponse
+	35, // 52: tend.v1.ServiceService.CancelHeal:output_type -> tend.v1.CancelHealResponse
+	37, // 53: tend.v1.ServiceService.RollBackEpisode:output_type -> tend.v1.RollBackEpisodeResponse
+	41, // [41:54] is the sub-list for method output_type
+	28, // [28:41] is the sub-list for method input_type
+	28, // [28:28] is the sub-list for extension type_name
+	28, // [28:28] is the sub-list for extension extendee
+	0,  // [0:28] is the sub-list for field type_name
 }
 
 func init() { file_tend_v1_service_proto_init() }
@@ -2769,7 +2891,7 @@ func file_tend_v1_service_proto_init() {
 		return
 	}
 	file_tend_v1_spec_proto_init()
-	file_tend_v1_service_proto_msgTypes[14].OneofWrappers = []any{
+	file_tend_v1_service_proto_msgTypes[15].OneofWrappers = []any{
 		(*ServiceStatus_AdoptedPidFile)(nil),
 		(*ServiceStatus_AdoptedPort)(nil),
 	}
@@ -2779,7 +2901,7 @@ func file_tend_v1_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_tend_v1_service_proto_rawDesc), len(file_tend_v1_service_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   37,
+			NumMessages:   38,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

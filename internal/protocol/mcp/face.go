@@ -22,10 +22,10 @@ import (
 type Services interface {
 	// Start, Stop and Restart return once what was asked for is written down. No names:
 	// all.
-	Start(ctx context.Context, names []string) error
-	Stop(ctx context.Context, names []string) error
-	Restart(ctx context.Context, names []string) error
-	List(ctx context.Context) (all []*tendv1.ServiceStatus, file string, err error)
+	Start(ctx context.Context, project string, names []string) error
+	Stop(ctx context.Context, project string, names []string) error
+	Restart(ctx context.Context, project string, names []string) error
+	List(ctx context.Context) (*tendv1.ListServicesResponse, error)
 }
 
 // Config of the face. Machine or Driver is required.

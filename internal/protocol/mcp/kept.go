@@ -29,15 +29,15 @@ func (f *Face) service(ctx context.Context, _ *sdk.CallToolRequest, c *call, a s
 	case "logs":
 		return f.serviceLogs(ctx, c, &a)
 	case "start":
-		err = f.cfg.Services.Start(ctx, names)
+		err = f.cfg.Services.Start(ctx, "", names)
 	case "stop":
-		err = f.cfg.Services.Stop(ctx, names)
+		err = f.cfg.Services.Stop(ctx, "", names)
 	case "restart":
 		if a.Name == "" {
 			return nil, &process.InvalidError{Field: "name", Reason: "is empty; name the service to restart"}
 		}
 		if run := f.runOf(ctx, a.Name); !c.marked || run == 0 || run == c.from[0] {
-			err = f.cfg.Services.Restart(ctx, names)
+			err = f.cfg.Services.Restart(ctx, "", names)
 		} // else this call, whose answer was lost, has restarted it
 	default:
 		return nil, &process.InvalidError{Field: "action", Reason: fmt.Sprintf("is %.40q; list, start, stop, restart or logs are allowed",
@@ -46,15 +46,16 @@ func (f *Face) service(ctx context.Context, _ *sdk.CallToolRequest, c *call, a s
 	if err != nil {
 		return nil, err
 	}
-	all, file, err := f.cfg.Services.List(ctx)
+	kept, err := f.cfg.Services.List(ctx)
 	if err != nil {
 		return nil, err
 	}
+	all := kept.GetServices()
 	var n notes
 	left := allowance(&n, a.Tokens)*3 - 200
 	head := ""
-	if file != "" {
-		head = "declared in " + file + "\n"
+	for _, p := range kept.GetProjects() {
+		head += "declared in " + p.GetFile() + "\n"
 	}
 	return listing{
 		head: head, lines: len(all), line: func(i int) string { return serviceLine(all[i]) },
@@ -64,11 +65,11 @@ func (f *Face) service(ctx context.Context, _ *sdk.CallToolRequest, c *call, a s
 
 // runOf is the number of the newest run of a service; 0: it is not known.
 func (f *Face) runOf(ctx context.Context, name string) int64 {
-	all, _, err := f.cfg.Services.List(ctx)
+	all, err := f.cfg.Services.List(ctx)
 	if err != nil {
 		return 0
 	}
-	for _, s := range all {
+	for _, s := range all.GetServices() {
 		if s.GetName() == name {
 			return s.GetRun()
 		}
@@ -100,11 +101,11 @@ func serviceLine(s *tendv1.ServiceStatus) string {
 
 // serviceLogs shows the end of what the newest run of a service has written.
 func (f *Face) serviceLogs(ctx context.Context, c *call, a *serviceArgs) (*answer, error) {
-	all, _, err := f.cfg.Services.List(ctx)
+	all, err := f.cfg.Services.List(ctx)
 	if err != nil {
 		return nil, err
 	}
-	for _, s := range all {
+	for _, s := range all.GetServices() {
 		switch {
 		case s.GetName() != a.Name:
 		case s.GetProcess() == "":

@@ -74,11 +74,11 @@ func (l *looker) collect(ctx context.Context) (*overview, error) {
 		o.add(p)
 	}
 	if l.cfg.Services != nil {
-		all, _, err := l.cfg.Services.List(ctx)
+		all, err := l.cfg.Services.List(ctx)
 		if err != nil {
 			o.missing = append(o.missing, "services: "+tendpb.CleanText(err.Error()))
 		}
-		for _, s := range all {
+		for _, s := range all.GetServices() {
 			o.services[s.GetName()] = s
 		}
 	}

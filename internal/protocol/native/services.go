@@ -16,7 +16,7 @@ import (
 // Bounds of calls about services.
 const (
 	maxServiceNames = 1000
-	maxServiceName  = 64      // bytes
+	maxServiceName  = 104     // bytes, with its project
 	maxServiceFiles = 1000    // that env_file names
 	maxServiceFile  = 1 << 20 // bytes of the text, and of each of those files
 	// watchPause is the least time between two messages of Watch.
@@ -27,14 +27,14 @@ const (
 type Services interface {
 	Apply(ctx context.Context, req *tendv1.ApplyServicesRequest) error
 	// Start, Stop and Restart return once what was asked for is written down. No names:
-	// all. An unknown one is process.ErrNotFound.
-	Start(ctx context.Context, names []string) error
-	Stop(ctx context.Context, names []string) error
-	Restart(ctx context.Context, names []string) error
+	// all, of the project if there is one. An unknown one is process.ErrNotFound.
+	Start(ctx context.Context, project string, names []string) error
+	Stop(ctx context.Context, project string, names []string) error
+	Restart(ctx context.Context, project string, names []string) error
 	// Adopt has a service be the process of a pid, and returns once that is written down.
 	Adopt(ctx context.Context, name string, pid int) error
-	// List returns all services, and the file that declares them.
-	List(ctx context.Context) (all []*tendv1.ServiceStatus, file string, err error)
+	// List returns all services, and the files that declare them.
+	List(ctx context.Context) (*tendv1.ListServicesResponse, error)
 	// Next returns all services once they are not as they were when it returned after;
 	// "": at once.
 	Next(ctx context.Context, after string) (all []*tendv1.ServiceStatus, now string, err error)
@@ -102,32 +102,34 @@ func checkNames(names []string, least int) error {
 }
 
 // wish answers a call about services by name.
-func wish[A any](ctx context.Context, s *services, names []string, least int, do func(Services) func(context.Context, []string) error,
-	m *A) (*connect.Response[A], error) {
+func wish[A any](ctx context.Context, s *services, req interface {
+	GetNames() []string
+	GetProject() string
+}, least int, do func(Services) func(context.Context, string, []string) error, m *A) (*connect.Response[A], error) {
 	if s.kept == nil {
 		return nil, unsupported("services")
 	}
-	if err := checkNames(names, least); err != nil {
+	if err := checkNames(req.GetNames(), least); err != nil {
 		return nil, wireError(err)
 	}
-	return answer(m, do(s.kept)(ctx, names))
+	return answer(m, do(s.kept)(ctx, req.GetProject(), req.GetNames()))
 }
 
 func (s *services) Start(ctx context.Context,
 	req *connect.Request[tendv1.StartServicesRequest]) (*connect.Response[tendv1.StartServicesResponse], error) {
-	return wish(ctx, s, req.Msg.GetNames(), 0, func(k Services) func(context.Context, []string) error { return k.Start },
+	return wish(ctx, s, req.Msg, 0, func(k Services) func(context.Context, string, []string) error { return k.Start },
 		&tendv1.StartServicesResponse{})
 }
 
 func (s *services) Stop(ctx context.Context,
 	req *connect.Request[tendv1.StopServicesRequest]) (*connect.Response[tendv1.StopServicesResponse], error) {
-	return wish(ctx, s, req.Msg.GetNames(), 0, func(k Services) func(context.Context, []string) error { return k.Stop },
+	return wish(ctx, s, req.Msg, 0, func(k Services) func(context.Context, string, []string) error { return k.Stop },
 		&tendv1.StopServicesResponse{})
 }
 
 func (s *services) Restart(ctx context.Context,
 	req *connect.Request[tendv1.RestartServicesRequest]) (*connect.Response[tendv1.RestartServicesResponse], error) {
-	return wish(ctx, s, req.Msg.GetNames(), 1, func(k Services) func(context.Context, []string) error { return k.Restart },
+	return wish(ctx, s, req.Msg, 1, func(k Services) func(context.Context, string, []string) error { return k.Restart },
 		&tendv1.RestartServicesResponse{})
 }
 
@@ -151,8 +153,8 @@ func (s *services) List(ctx context.Context,
 	if s.kept == nil {
 		return nil, unsupported("services")
 	}
-	all, file, err := s.kept.List(ctx)
-	return answer(&tendv1.ListServicesResponse{Services: all, File: file}, err)
+	all, err := s.kept.List(ctx)
+	return answer(all, err)
 }
 
 func (s *services) Watch(ctx context.Context, _ *connect.Request[tendv1.WatchServicesRequest],

@@ -22,7 +22,7 @@ type Services interface {
 	// List returns all of them.
 	List(ctx context.Context) ([]run.Status, error)
 	// Restart restarts some.
-	Restart(ctx context.Context, names []string) error
+	Restart(ctx context.Context, project string, names []string) error
 	// Touch notifies the watchers of services that a service has news.
 	Touch(ctx context.Context)
 }
@@ -173,6 +173,13 @@ func (h *Healing) Saw(service string, e supervisor.Effect) {
 	case h.news <- struct{}{}:
 	default:
 	}
+}
+
+// Service is the one that is repaired; "": none is.
+func (h *Healing) Service() string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.shown.service
 }
 
 // Of returns the healer's state of a service; false: the service is not repaired.

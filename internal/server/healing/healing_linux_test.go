@@ -43,7 +43,7 @@ func (s *stage) List(context.Context) ([]run.Status, error) {
 	return slices.Clone(s.services), nil
 }
 
-func (s *stage) Restart(context.Context, []string) error { return nil }
+func (s *stage) Restart(context.Context, string, []string) error { return nil }
 
 func (s *stage) Touch(context.Context) {}
 

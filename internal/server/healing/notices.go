@@ -89,7 +89,7 @@ func (h *Healing) filesChanged() {
 		return
 	}
 	h.rearm("a file of the project has changed", false)
-	if err := h.kept.Restart(h.alive, []string{h.declared.Service}); err != nil && h.alive.Err() == nil {
+	if err := h.kept.Restart(h.alive, "", []string{h.declared.Service}); err != nil && h.alive.Err() == nil {
 		h.c.Log.Warn("a service could not be restarted after a change", "service", h.declared.Service, "err", err)
 	}
 }

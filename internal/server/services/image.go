@@ -77,7 +77,8 @@ func (s *Services) removeUnused(ctx context.Context) (left bool) {
 
 // placeOne does it for one service.
 func (s *Services) placeOne(ctx context.Context, one *config.Service) error {
-	field := "services." + one.Name + ".image"
+	_, short := config.SplitName(one.Name)
+	field := "services." + short + ".image"
 	imager, ok := s.c.Driver.(driver.Imager)
 	if !ok {
 		return invalid(field, "cannot be used: this server has no images")

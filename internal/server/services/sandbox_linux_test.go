@@ -110,7 +110,7 @@ func (y *yard) declare(services string) {
 	y.t.Helper()
 	text := "services:\n" + strings.ReplaceAll(services, "$SELF", y.exe)
 	proctest.Must(y.t, y.Apply(y.t.Context(), fileOf("/", text, map[string]string{"OF": "tend up", "PATH": os.Getenv("PATH") + ":/tend-up"})))
-	proctest.Must(y.t, y.Start(y.t.Context(), nil))
+	proctest.Must(y.t, y.Start(y.t.Context(), "", nil))
 }
 
 // until waits until a service is as ok says.
@@ -214,7 +214,7 @@ func TestAServiceAndItsProbesAndHooksRunInItsSandbox(t *testing.T) {
 		t.Errorf("its limits are\n%s", limits)
 	}
 	// The end of the services is not that of the sandbox, and nothing of them stays there.
-	proctest.Must(t, y.Stop(t.Context(), nil))
+	proctest.Must(t, y.Stop(t.Context(), "", nil))
 	for _, name := range []string{"says", "other"} {
 		y.until(name, "idle", func(s run.Status) bool { return s.State.Phase == supervisor.Idle })
 	}
@@ -321,7 +321,7 @@ func TestAPausedSandboxPausesTheService(t *testing.T) {
 	}
 	// What is asked for while it is paused is done.
 	proctest.Must(t, y.d.Pause(t.Context(), info.ID, driver.PauseSpec{Memory: true}))
-	proctest.Must(t, y.Restart(t.Context(), []string{"web"}))
+	proctest.Must(t, y.Restart(t.Context(), "", []string{"web"}))
 	y.waits("web", "is paused")
 	proctest.Must(t, y.d.Resume(t.Context(), info.ID))
 	if st := y.ready("web"); st.State.Run != 2 || st.State.Total != 0 {
@@ -374,7 +374,7 @@ func TestAServiceWaitsForItsSandbox(t *testing.T) {
 		t.Errorf("the sandbox is %v", in.State)
 	}
 	// A service that nobody wants wakes nothing.
-	proctest.Must(t, y.Stop(t.Context(), nil))
+	proctest.Must(t, y.Stop(t.Context(), "", nil))
 	y.until("web", "idle", func(s run.Status) bool { return s.State.Phase == supervisor.Idle })
 }
 

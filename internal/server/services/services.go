@@ -5,9 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -15,7 +15,6 @@ import (
 
 	tendv1 "github.com/tend-run/tend/gen/tend/v1"
 	"github.com/tend-run/tend/internal/heal/healer"
-	"github.com/tend-run/tend/internal/lib/atomicfile"
 	"github.com/tend-run/tend/internal/lib/errtext"
 	"github.com/tend-run/tend/internal/protocol/module"
 	"github.com/tend-run/tend/internal/sandbox/driver"
@@ -31,9 +30,6 @@ const (
 	MaxEnvs = 64 << 20 // of those of all
 	maxPath = 4096
 )
-
-// fileName keeps the path of the file that was applied.
-const fileName = "file"
 
 // Config of the services. Manager and Dir are needed; the others are as in run.Config.
 type Config struct {
@@ -53,6 +49,8 @@ type Config struct {
 type Healer interface {
 	// Saw receives the notices of services. It must not block.
 	Saw(service string, e supervisor.Effect)
+	// Service is the one that is repaired; "": none is.
+	Service() string
 	// Declare receives each applied file, with the environment of the caller that applied
 	// it.
 	Declare(ctx context.Context, c *config.Config, file string, env map[string]string) error
@@ -75,8 +73,8 @@ type Services struct {
 
 	applied chan struct{} // has a value after an Apply, for clean
 
-	mu   sync.Mutex
-	file string // guarded by mu
+	mu       sync.Mutex
+	projects []project // guarded by mu
 }
 
 var (
@@ -97,12 +95,7 @@ func Open(c Config) *Services {
 		rc.Notice = c.Healer.Saw
 	}
 	if s.sup, err = run.Open(rc); err == nil {
-		var data []byte
-		data, err = atomicfile.Read(filepath.Join(c.Dir, fileName), maxPath)
-		s.file = string(data)
-		if errors.Is(err, fs.ErrNotExist) {
-			err = nil
-		}
+		err = s.loadProjects()
 	}
 	if err != nil {
 		s.trouble = errtext.New("services are not looked after: "+err.Error(), process.ErrDamaged)
@@ -157,6 +150,8 @@ func (s *Services) Status() map[string]string {
 // File is a declaration with all that it needs.
 type File struct {
 	config.Source
+	// Project is the name of the project; "": the one whose services have no prefix.
+	Project string
 	// Env is the environment of the declaring caller.
 	Env map[string]string
 }
@@ -173,6 +168,9 @@ func sizeOf(env map[string]string) (size int) {
 func (s *Services) Apply(ctx context.Context, f *File) error {
 	if s.trouble != nil {
 		return s.trouble
+	}
+	if f.Project != "" && len(f.Text) == 0 {
+		return s.forget(ctx, f.Project)
 	}
 	if !filepath.IsAbs(f.Dir) || len(f.Dir) > maxPath/2 || strings.ContainsRune(f.Dir, 0) {
 		return invalid("dir", "is %.80q; an absolute path of at most %d bytes is needed", f.Dir, maxPath/2)
@@ -208,24 +206,38 @@ func (s *Services) Apply(ctx context.Context, f *File) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	path := filepath.Join(f.Dir, base)
-	if s.file != path {
-		if err := s.replaceFile(ctx, path); err != nil {
+	all, to, err := s.target(ctx, f.Project, path)
+	if err != nil {
+		return err
+	}
+	declared = declared.Within(to.Prefix)
+	healed := s.healedElsewhere(to.Prefix)
+	if healed != "" && declared.Healer != nil {
+		return invalid("healer", "is for one service of a daemon, and %s has it; tend down --forget in its project lets go of it", healed)
+	}
+	if !slices.Equal(all, s.projects) {
+		if err := s.keepProjects(all); err != nil {
 			return err
 		}
 	}
 	if err := s.place(ctx, declared); err != nil {
 		return err
 	}
-	defer func() {
-		select {
-		case s.applied <- struct{}{}:
-		default:
-		}
-	}()
-	if err := s.sup.Apply(ctx, declared); err != nil || s.c.Healer == nil {
+	defer s.hasApplied()
+	if err := s.sup.Apply(ctx, declared); err != nil {
 		return away(err)
 	}
+	if s.c.Healer == nil || healed != "" {
+		return nil
+	}
 	return s.c.Healer.Declare(ctx, declared, path, f.Env)
+}
+
+func (s *Services) hasApplied() {
+	select {
+	case s.applied <- struct{}{}:
+	default:
+	}
 }
 
 // List returns all services.
@@ -244,25 +256,6 @@ func (s *Services) Touch(ctx context.Context) {
 	}
 }
 
-// replaceFile notes that another file declares the services, if none runs. s.mu is held.
-func (s *Services) replaceFile(ctx context.Context, path string) error {
-	all, err := s.sup.List(ctx)
-	if err != nil {
-		return away(err)
-	}
-	for i := range all {
-		if st := &all[i].State; s.file != "" && (st.Up && st.Phase != supervisor.Completed || st.Phase.Alive()) {
-			return errtext.New("services of "+s.file+" run; tend down ends them, and --state-dir DIR makes a daemon of its own for these",
-				process.ErrRunning)
-		}
-	}
-	if err := atomicfile.Synced(filepath.Join(s.c.Dir, fileName), []byte(path), 0o600); err != nil {
-		return fmt.Errorf("note the file of the services: %w", err)
-	}
-	s.file = path
-	return nil
-}
-
 func invalid(field, format string, args ...any) error {
 	return &process.InvalidError{Field: field, Reason: fmt.Sprintf(format, args...)}
 }
@@ -276,11 +269,21 @@ func away(err error) error {
 }
 
 // Start, Stop and Restart are Up, Down and Restart of run.Supervisor.
-func (s *Services) Start(ctx context.Context, names []string) error {
+func (s *Services) Start(ctx context.Context, project string, names []string) error {
+	return s.wish(ctx, project, names, true, s.sup.Up)
+}
+
+// wish does something to services as a caller within a project names them.
+func (s *Services) wish(ctx context.Context, project string, names []string, start bool,
+	do func(context.Context, ...string) error) error {
 	if s.trouble != nil {
 		return s.trouble
 	}
-	return away(s.sup.Up(ctx, names...))
+	names, err := s.full(ctx, project, names, start)
+	if err != nil {
+		return err
+	}
+	return away(do(ctx, names...))
 }
 
 // Adopt has a service be a process that tend did not start.
@@ -292,17 +295,11 @@ func (s *Services) Adopt(ctx context.Context, name string, pid int) error {
 }
 
 // Stop ends services.
-func (s *Services) Stop(ctx context.Context, names []string) error {
-	if s.trouble != nil {
-		return s.trouble
-	}
-	return away(s.sup.Down(ctx, names...))
+func (s *Services) Stop(ctx context.Context, project string, names []string) error {
+	return s.wish(ctx, project, names, false, s.sup.Down)
 }
 
 // Restart ends services and starts them again.
-func (s *Services) Restart(ctx context.Context, names []string) error {
-	if s.trouble != nil {
-		return s.trouble
-	}
-	return away(s.sup.Restart(ctx, names...))
+func (s *Services) Restart(ctx context.Context, project string, names []string) error {
+	return s.wish(ctx, project, names, false, s.sup.Restart)
 }

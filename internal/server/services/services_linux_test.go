@@ -41,7 +41,7 @@ func TestADamagedRecordIsSaidByEachCallAndEndsNothing(t *testing.T) {
 	m, dir := testkeeper.New(t), t.TempDir()
 	s, stop := kept(t, m, dir)
 	proctest.Must(t, s.Apply(t.Context(), fileOf("/", "services: {x: {command: exec sleep 1000}}", nil)))
-	proctest.Must(t, s.Start(t.Context(), nil))
+	proctest.Must(t, s.Start(t.Context(), "", nil))
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	proctest.Eventually(t, "it runs", func() bool {
@@ -55,15 +55,15 @@ func TestADamagedRecordIsSaidByEachCallAndEndsNothing(t *testing.T) {
 		s, stop = kept(t, m, dir)
 		for what, err := range map[string]error{
 			"apply":   s.Apply(ctx, fileOf("/", "services: {x: {command: sleep 1}}", nil)),
-			"start":   s.Start(ctx, nil),
-			"stop":    s.Stop(ctx, nil),
-			"restart": s.Restart(ctx, []string{"x"}),
+			"start":   s.Start(ctx, "", nil),
+			"stop":    s.Stop(ctx, "", nil),
+			"restart": s.Restart(ctx, "", []string{"x"}),
 		} {
 			if !errors.Is(err, process.ErrDamaged) || !strings.Contains(err.Error(), "x.json") {
 				t.Errorf("%q: %s: got %v", damage, what, err)
 			}
 		}
-		if _, _, err := (API{s}).List(ctx); !errors.Is(err, process.ErrDamaged) {
+		if _, err := (API{s}).List(ctx); !errors.Is(err, process.ErrDamaged) {
 			t.Errorf("%q: list: got %v", damage, err)
 		}
 		if !strings.Contains(s.Status()["trouble"], "x.json") {
@@ -111,5 +111,40 @@ func TestEnvironmentsAreBounded(t *testing.T) {
 	}
 	if all := proctest.Value(s.sup.List(t.Context()))(t); len(all) != 1 || all[0].Name != "x" {
 		t.Errorf("what is refused was taken: %+v", all)
+	}
+}
+
+func TestTheFileOfAnEarlierVersionIsAProject(t *testing.T) {
+	m, dir := testkeeper.New(t), t.TempDir()
+	note := func(file string) { proctest.Must(t, os.WriteFile(filepath.Join(dir, fileName), []byte(file), 0o600)) }
+	for _, step := range []struct{ file, want string }{
+		{"/srv/My Shop/tend.yaml", "MyShop /srv/My Shop/tend.yaml"},
+		{"/-/tend.yaml", "project /-/tend.yaml"}, // such a version has run in between
+	} {
+		note(step.file)
+		s, stop := kept(t, m, dir)
+		all := proctest.Value(API{s}.List(t.Context()))(t).GetProjects()
+		if len(all) != 1 || all[0].GetName()+" "+all[0].GetFile() != step.want {
+			t.Errorf("after %s there are %v; %s is wanted", step.file, all, step.want)
+		}
+		proctest.Must(t, s.Apply(t.Context(), fileOf(filepath.Dir(step.file), "services: {x: {command: exec sleep 1000}}", nil)))
+		proctest.Must(t, s.Start(t.Context(), "", nil))
+		second := fileOf("/", "services: {x: {command: exec sleep 1000}}", nil)
+		second.Project = "second"
+		proctest.Must(t, s.Apply(t.Context(), second))
+		names := ""
+		for _, one := range proctest.Value(s.List(t.Context()))(t) {
+			names += " " + one.Name
+		}
+		if names != " x second/x" && names != " second/x x" {
+			t.Errorf("after %s the services are%s", step.file, names)
+		}
+		second.Text = nil // forgets it
+		proctest.Must(t, s.Apply(t.Context(), second))
+		second.Project = "none"
+		if err := s.Apply(t.Context(), second); !errors.Is(err, process.ErrNotFound) {
+			t.Errorf("to forget what there is not: got %v", err)
+		}
+		stop()
 	}
 }

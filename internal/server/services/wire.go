@@ -24,23 +24,30 @@ type API struct{ *Services }
 func (a API) Apply(ctx context.Context, req *tendv1.ApplyServicesRequest) error {
 	return a.Services.Apply(ctx, &File{
 		Source: config.Source{Name: req.GetName(), Dir: req.GetDir(), Text: req.GetText(), EnvFiles: req.GetEnvFiles()},
-		Env:    req.GetEnv(),
+		Env:    req.GetEnv(), Project: req.GetProject(),
 	})
 }
 
 // List implements native.Services.
-func (a API) List(ctx context.Context) ([]*tendv1.ServiceStatus, string, error) {
+func (a API) List(ctx context.Context) (*tendv1.ListServicesResponse, error) {
 	if a.trouble != nil {
-		return nil, "", a.trouble
+		return nil, a.trouble
 	}
 	all, err := a.sup.List(ctx)
 	if err != nil {
-		return nil, "", away(err)
+		return nil, away(err)
 	}
+	m := new(tendv1.ListServicesResponse)
 	a.mu.Lock()
-	file := a.file
+	for _, p := range a.projects {
+		m.Projects = append(m.Projects, &tendv1.ServiceProject{Name: p.Name, File: p.File})
+	}
+	if p := a.plain(); p != nil {
+		m.File = p.File
+	}
 	a.mu.Unlock()
-	return a.messages(ctx, all), file, nil // which may wait for the keeper
+	m.Services = a.messages(ctx, all) // which may wait for the keeper
+	return m, nil
 }
 
 // Next implements native.Services.
@@ -87,6 +94,7 @@ func (a API) messages(ctx context.Context, all []run.Status) []*tendv1.ServiceSt
 		m := &tendv1.ServiceStatus{
 			Name: one.Name, Phase: tendv1.ServicePhase(st.Phase + 1), Up: st.Up, Ready: st.Ready, Why: strings.ToValidUTF8(why(st), "\ufffd"),
 			Process: string(one.ID), Run: st.Run, Restarts: st.Total, Age: durationpb.New(one.Age),
+			Project: a.projectOf(one.Name),
 		}
 		m.Adopted = st.Adopted != nil
 		if by := st.AdoptedBy; by != nil && by.PIDFile != "" {

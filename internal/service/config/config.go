@@ -3,6 +3,7 @@ package config
 import (
 	"maps"
 	"slices"
+	"strings"
 )
 
 // Bounds of a file.
@@ -23,6 +24,39 @@ type Config struct {
 	Sandbox  string              `key:"sandbox" doc:"Name or ID of the daemon's sandbox for services that name none. Default: they run on the machine itself."`
 	Services map[string]*Service `key:"services" required:"yes" doc:"The services by name."`
 	Healer   *Healer             `key:"healer" doc:"The healer: how a service is repaired."`
+
+	// Prefix begins the names of the services, before a '/'; "": nothing does.
+	Prefix string `key:"-"`
+}
+
+// Within returns the services as those of a project beside others: with its prefix in their names.
+func (c *Config) Within(prefix string) *Config {
+	if prefix == "" {
+		return c
+	}
+	out := *c
+	out.Prefix, out.Services = prefix, map[string]*Service{}
+	for name, s := range c.Services {
+		one := *s
+		one.Name, one.DependsOn = prefix+"/"+name, slices.Clone(s.DependsOn)
+		for i := range one.DependsOn {
+			one.DependsOn[i].Service = prefix + "/" + one.DependsOn[i].Service
+		}
+		out.Services[one.Name] = &one
+	}
+	if c.Healer != nil {
+		h := *c.Healer
+		h.Service, out.Healer = prefix+"/"+c.Target(), &h
+	}
+	return &out
+}
+
+// SplitName returns the prefix of the name of a service, and its name in the file.
+func SplitName(name string) (prefix, short string) {
+	if prefix, short, ok := strings.Cut(name, "/"); ok {
+		return prefix, short
+	}
+	return "", name
 }
 
 // Names returns the names of the services, sorted.

@@ -90,7 +90,7 @@ const ImagePrefix = "service-"
 // has another one of, and what the image starts.
 func (s *Service) SetImage(id string, entrypoint, cmd []string) error {
 	hex := strings.TrimPrefix(id, "sha256:")
-	s.Sandbox = ImagePrefix + s.Name + "-" + hex[:min(len(hex), 12)]
+	s.Sandbox = ImagePrefix + strings.ReplaceAll(s.Name, "/", "-") + "-" + hex[:min(len(hex), 12)]
 	if s.Command.Line != "" {
 		return nil // its /bin/sh is in the place of both
 	}
@@ -98,7 +98,8 @@ func (s *Service) SetImage(id string, entrypoint, cmd []string) error {
 		cmd = s.Command.Argv
 	}
 	if s.Command.Argv = slices.Concat(entrypoint, cmd); len(s.Command.Argv) == 0 {
-		return &process.InvalidError{Field: "services." + s.Name + ".command",
+		_, short := SplitName(s.Name)
+		return &process.InvalidError{Field: "services." + short + ".command",
 			Reason: fmt.Sprintf("is missing, and the image %.200s says nothing of what to start", s.Image)}
 	}
 	return nil

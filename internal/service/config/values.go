@@ -1,11 +1,13 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
 	"net/netip"
 	"net/url"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -291,3 +293,22 @@ func (c Command) String() string {
 
 // Strings is a list that may be written as one word.
 type Strings []string
+
+// maxProject bounds the name of a project, in bytes.
+const maxProject = 40
+
+// ProjectName makes a name for the project of a directory that no other has.
+func ProjectName(dir string, taken func(string) bool) string {
+	base := strings.Map(func(r rune) rune {
+		if r < 128 && badName("a"+string(r), "") == "" {
+			return r
+		}
+		return -1
+	}, filepath.Base(dir))
+	base = cmp.Or(strings.TrimLeft(base[:min(len(base), maxProject-4)], "-_."), "project")
+	name := base
+	for n := 2; taken(name); n++ {
+		name = fmt.Sprintf("%s-%d", base, n)
+	}
+	return name
+}

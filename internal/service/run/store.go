@@ -78,6 +78,11 @@ const (
 // store keeps records.
 type store struct{ dir string }
 
+// path of a file of a service. The '/' in a name is an '@' there, which names have not.
+func (s store) path(name, suffix string) string {
+	return filepath.Join(s.dir, strings.Replace(name, "/", "@", 1)+suffix)
+}
+
 // load reads all records. A file that cannot be read is an error: a service that is
 // forgotten would be started a second time. One of another version is held.
 func (s store) load() (map[string]*record, error) {
@@ -96,8 +101,10 @@ func (s store) load() (map[string]*record, error) {
 			}
 			continue
 		}
-		name, ok := strings.CutSuffix(e.Name(), suffix)
-		if !ok || config.ServiceName(name) != "" {
+		base, ok := strings.CutSuffix(e.Name(), suffix)
+		name := strings.Replace(base, "@", "/", 1)
+		prefix, short := config.SplitName(name)
+		if !ok || config.ServiceName(short) != "" || prefix != "" && config.ServiceName(prefix) != "" {
 			continue // what a write that was cut short has left
 		}
 		data, err := atomicfile.Read(filepath.Join(s.dir, e.Name()), maxRecord)
@@ -122,12 +129,12 @@ func (s store) save(name string, r *record) error {
 	if err != nil {
 		return err
 	}
-	return atomicfile.File(filepath.Join(s.dir, name+suffix), data, 0o600)
+	return atomicfile.File(s.path(name, suffix), data, 0o600)
 }
 
 func (s store) remove(name string) error {
 	s.forgetFiles(name)
-	err := os.Remove(filepath.Join(s.dir, name+suffix))
+	err := os.Remove(s.path(name, suffix))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -150,7 +157,7 @@ const (
 // files returns what the watched files of a service were; nil: it is not known.
 func (s store) files(name, of string) *watch.Sum {
 	r := new(filesRecord)
-	data, err := atomicfile.Read(filepath.Join(s.dir, name+filesSuffix), maxFiles)
+	data, err := atomicfile.Read(s.path(name, filesSuffix), maxFiles)
 	if err != nil || json.Unmarshal(data, r) != nil || r.Of != of {
 		return nil
 	}
@@ -162,12 +169,12 @@ func (s store) saveFiles(name, of string, were *watch.Sum) error {
 	if err != nil {
 		return err
 	}
-	return atomicfile.File(filepath.Join(s.dir, name+filesSuffix), data, 0o600)
+	return atomicfile.File(s.path(name, filesSuffix), data, 0o600)
 }
 
 // forgetFiles is for what is not so any more. What stays for want of a right restarts the
 // service once too often.
-func (s store) forgetFiles(name string) { _ = os.Remove(filepath.Join(s.dir, name+filesSuffix)) }
+func (s store) forgetFiles(name string) { _ = os.Remove(s.path(name, filesSuffix)) }
 
 // lasting is the part of a state that another must know to go on. What probes found
 // last is asked again.

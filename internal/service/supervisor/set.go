@@ -347,13 +347,16 @@ func (s *Set) endReady(ev Event) (out []Do) {
 	return out
 }
 
-// Apply applies a new declaration of the services. Services that it no longer names end
-// and are forgotten; running services whose process would be different restart; the
+// Apply applies a new declaration of the services with its prefix. Services that it no longer
+// names end and are forgotten; running services whose process would be different restart; the
 // others continue under the new rules. New ones wait for Up.
 func (s *Set) Apply(c *config.Config, at Time, random float64) (out []Do) {
+	var others []string
 	order := c.Order()
 	for _, name := range s.order {
-		if c.Services[name] == nil {
+		if prefix, _ := config.SplitName(name); prefix != c.Prefix {
+			others = append(others, name)
+		} else if c.Services[name] == nil {
 			m := s.services[name]
 			alone := *m.rules
 			alone.DependsOn = nil
@@ -379,7 +382,7 @@ func (s *Set) Apply(c *config.Config, at Time, random float64) (out []Do) {
 		}
 		m.rules, m.state.Leaving = rules, false
 	}
-	s.order = order
+	s.order = append(others, order...)
 	for _, name := range s.order {
 		m := s.services[name]
 		if m == nil {

@@ -46,6 +46,8 @@ export interface Service {
   adopted: boolean;
   /** By which rule of the file it was found; undefined: somebody has named its pid, it is not adopted, or a former version has adopted it. */
   adoptedBy?: { pidFile: string } | { port: number };
+  /** The project that declares it; the name begins with it and a '/', except in one project. */
+  project: string;
 }
 
 function fromService(m: ServiceStatus): Service {
@@ -63,6 +65,7 @@ function fromService(m: ServiceStatus): Service {
     sandbox: clean(m.sandbox),
     adopted: m.adopted,
     adoptedBy: m.adoptedBy.case === 'adoptedPidFile' ? { pidFile: clean(m.adoptedBy.value) } : m.adoptedBy.case === 'adoptedPort' ? { port: m.adoptedBy.value } : undefined,
+    project: clean(m.project),
   };
 }
 

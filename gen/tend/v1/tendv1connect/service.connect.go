@@ -72,8 +72,8 @@ const (
 type ServiceServiceClient interface {
 	// Apply takes the text of a tend.yaml and changes only what differs: a running service
 	// restarts if its process would differ, a service that is no longer declared ends and is
-	// forgotten, a new one waits for Start. While services of another file run:
-	// FAILED_PRECONDITION.
+	// forgotten, a new one waits for Start. Services of other projects stay as they are. While
+	// services of the project run that another file has declared: FAILED_PRECONDITION.
 	Apply(context.Context, *connect.Request[v1.ApplyServicesRequest]) (*connect.Response[v1.ApplyServicesResponse], error)
 	// Start requests services and those that they depend on. It answers when the request is
 	// stored, not when they run.
@@ -295,8 +295,8 @@ func (c *serviceServiceClient) RollBackEpisode(ctx context.Context, req *connect
 type ServiceServiceHandler interface {
 	// Apply takes the text of a tend.yaml and changes only what differs: a running service
 	// restarts if its process would differ, a service that is no longer declared ends and is
-	// forgotten, a new one waits for Start. While services of another file run:
-	// FAILED_PRECONDITION.
+	// forgotten, a new one waits for Start. Services of other projects stay as they are. While
+	// services of the project run that another file has declared: FAILED_PRECONDITION.
 	Apply(context.Context, *connect.Request[v1.ApplyServicesRequest]) (*connect.Response[v1.ApplyServicesResponse], error)
 	// Start requests services and those that they depend on. It answers when the request is
 	// stored, not when they run.

@@ -383,6 +383,7 @@ def service(m: Message) -> t.Service:
         adopted=m.get("adopted", False),
         adopted_pid_file=clean(m.get("adopted_pid_file", "")),
         adopted_port=m.get("adopted_port", 0),
+        project=clean(m.get("project", "")),
     )
 
 

@@ -21,6 +21,7 @@ MESSAGES: dict[str, tuple[tuple[int, str, str, str], ...]] = {
         (3, "dir", "string", ""),
         (4, "env_files", "string bytes", "map"),
         (5, "env", "string string", "map"),
+        (6, "project", "string", ""),
     ),
     "ApplyServicesResponse": (
     ),
@@ -517,6 +518,7 @@ MESSAGES: dict[str, tuple[tuple[int, str, str, str], ...]] = {
     "ListServicesResponse": (
         (1, "services", "ServiceStatus", "repeated"),
         (2, "file", "string", ""),
+        (3, "projects", "ServiceProject", "repeated"),
     ),
     "ListSnapshotsRequest": (
     ),
@@ -660,6 +662,7 @@ MESSAGES: dict[str, tuple[tuple[int, str, str, str], ...]] = {
     ),
     "RestartServicesRequest": (
         (1, "names", "string", "repeated"),
+        (2, "project", "string", ""),
     ),
     "RestartServicesResponse": (
     ),
@@ -832,6 +835,10 @@ MESSAGES: dict[str, tuple[tuple[int, str, str, str], ...]] = {
         (1, "chat", "string", ""),
         (2, "seq", "int64", ""),
     ),
+    "ServiceProject": (
+        (1, "name", "string", ""),
+        (2, "file", "string", ""),
+    ),
     "ServiceSocket": (
         (1, "name", "string", ""),
         (2, "address", "string", ""),
@@ -857,6 +864,7 @@ MESSAGES: dict[str, tuple[tuple[int, str, str, str], ...]] = {
         (18, "adopted", "bool", ""),
         (19, "adopted_pid_file", "string", ""),
         (20, "adopted_port", "uint32", ""),
+        (21, "project", "string", ""),
     ),
     "ShutdownRequest": (
         (1, "keep", "bool", ""),
@@ -924,6 +932,7 @@ MESSAGES: dict[str, tuple[tuple[int, str, str, str], ...]] = {
     ),
     "StartServicesRequest": (
         (1, "names", "string", "repeated"),
+        (2, "project", "string", ""),
     ),
     "StartServicesResponse": (
     ),
@@ -962,6 +971,7 @@ MESSAGES: dict[str, tuple[tuple[int, str, str, str], ...]] = {
     ),
     "StopServicesRequest": (
         (1, "names", "string", "repeated"),
+        (2, "project", "string", ""),
     ),
     "StopServicesResponse": (
     ),

@@ -418,6 +418,8 @@ class Service:
     """The pid file that led to it; empty: none did."""
     adopted_port: int
     """The port that led to it; 0: none did. If neither is set, its pid was given by a caller."""
+    project: str
+    """The project that declares it; the name begins with it and a "/", except in one project."""
 
 
 # What sandboxes are asked to be, and what is known of them.

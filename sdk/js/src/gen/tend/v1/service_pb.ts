@@ -16,7 +16,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file tend/v1/service.proto.
  */
 export const file_tend_v1_service: GenFile = /*@__PURE__*/
-  fileDesc("ChV0ZW5kL3YxL3NlcnZpY2UucHJvdG8SB3RlbmQudjEikQIKFEFwcGx5U2VydmljZXNSZXF1ZXN0EgwKBHRleHQYASABKAwSDAoEbmFtZRgCIAEoCRILCgNkaXIYAyABKAkSPgoJZW52X2ZpbGVzGAQgAygLMisudGVuZC52MS5BcHBseVNlcnZpY2VzUmVxdWVzdC5FbnZGaWxlc0VudHJ5EjMKA2VudhgFIAMoCzImLnRlbmQudjEuQXBwbHlTZXJ2aWNlc1JlcXVlc3QuRW52RW50cnkaLwoNRW52RmlsZXNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAw6AjgBGioKCEVudkVudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEiFwoVQXBwbHlTZXJ2aWNlc1Jlc3BvbnNlIiUKFFN0YXJ0U2VydmljZXNSZXF1ZXN0Eg0KBW5hbWVzGAEgAygJIhcKFVN0YXJ0U2VydmljZXNSZXNwb25zZSIkChNTdG9wU2VydmljZXNSZXF1ZXN0Eg0KBW5hbWVzGAEgAygJIhYKFFN0b3BTZXJ2aWNlc1Jlc3BvbnNlIicKFlJlc3RhcnRTZXJ2aWNlc1JlcXVlc3QSDQoFbmFtZXMYASADKAkiGQoXUmVzdGFydFNlcnZpY2VzUmVzcG9uc2UiMAoTQWRvcHRTZXJ2aWNlUmVxdWVzdBIMCgRuYW1lGAEgASgJEgsKA3BpZBgCIAEoDSIWChRBZG9wdFNlcnZpY2VSZXNwb25zZSIVChNMaXN0U2VydmljZXNSZXF1ZXN0Ik4KFExpc3RTZXJ2aWNlc1Jlc3BvbnNlEigKCHNlcnZpY2VzGAEgAygLMhYudGVuZC52MS5TZXJ2aWNlU3RhdHVzEgwKBGZpbGUYAiABKAkiFgoUV2F0Y2hTZXJ2aWNlc1JlcXVlc3QiaAoVV2F0Y2hTZXJ2aWNlc1Jlc3BvbnNlEigKCHNlcnZpY2VzGAEgAygLMhYudGVuZC52MS5TZXJ2aWNlU3RhdHVzEhEKCWhlYXJ0YmVhdBgCIAEoCBISCgpnb2luZ19hd2F5GAMgASgIIuwDCg1TZXJ2aWNlU3RhdHVzEgwKBG5hbWUYASABKAkSJAoFcGhhc2UYAiABKA4yFS50ZW5kLnYxLlNlcnZpY2VQaGFzZRIKCgJ1cBgDIAEoCBINCgVyZWFkeRgEIAEoCBILCgN3aHkYBSABKAkSDwoHcHJvY2VzcxgGIAEoCRILCgNwaWQYByABKA0SCwoDcnVuGAggASgDEhAKCHJlc3RhcnRzGAkgASgDEhsKBGV4aXQYCiABKAsyDS50ZW5kLnYxLkV4aXQSJgoDYWdlGAsgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEicKBG5leHQYDCABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SJAoHaGVhbGluZxgNIAEoDjITLnRlbmQudjEuSGVhbFN0YXR1cxIPCgdlcGlzb2RlGA4gASgJEhAKCGZhaWx1cmVzGA8gASgNEg8KB3NhbmRib3gYECABKAkSJwoHc29ja2V0cxgRIAMoCzIWLnRlbmQudjEuU2VydmljZVNvY2tldBIPCgdhZG9wdGVkGBIgASgIEhoKEGFkb3B0ZWRfcGlkX2ZpbGUYEyABKAlIABIWCgxhZG9wdGVkX3BvcnQYFCABKA1IAEIMCgphZG9wdGVkX2J5Ii4KDVNlcnZpY2VTb2NrZXQSDAoEbmFtZRgBIAEoCRIPCgdhZGRyZXNzGAIgASgJIvADCgdFcGlzb2RlEgoKAmlkGAEgASgJEg8KB3NlcnZpY2UYAiABKAkSIwoGc3RhdHVzGAMgASgOMhMudGVuZC52MS5IZWFsU3RhdHVzEg0KBWRvaW5nGAQgASgJEgsKA3doeRgFIAEoCRIqCgZvcGVuZWQYBiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEikKBWVuZGVkGAcgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIkCgdzaWduYWxzGAggAygLMhMudGVuZC52MS5IZWFsU2lnbmFsEiUKCHJlbWVkaWVzGAkgAygLMhMudGVuZC52MS5IZWFsUmVtZWR5Eh8KBXRyaWVzGAogAygLMhAudGVuZC52MS5IZWFsVHJ5Eg4KBmNvbW1pdBgLIAEoCRIMCgRsZWZ0GAwgAygJEg0KBWRpcnR5GA0gASgIEhAKCHByb3Bvc2FsGA4gASgJEg8KB2RyeV9ydW4YDyABKAgSDwoHd29ya2VycxgQIAEoBRIRCgl1bnJlYWNoZWQYESABKAkSEgoKdGFrZXNfYmFjaxgSIAEoCRISCgp0YWtlbl9iYWNrGBMgASgJEg8KB2NoYW5nZWQYFCADKAkSFQoNY2FuX3JvbGxfYmFjaxgVIAEoCCJQCgpIZWFsU2lnbmFsEgwKBGtpbmQYASABKAkSDAoEdGV4dBgCIAEoCRImCgJhdBgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiNQoKSGVhbFJlbWVkeRIMCgRraW5kGAEgASgJEgwKBG5hbWUYAiABKAkSCwoDd2h5GAMgASgJIvEBCgdIZWFsVHJ5EiMKBnJlbWVkeRgBIAEoCzITLnRlbmQudjEuSGVhbFJlbWVkeRIpCgViZWd1bhgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASKQoFZW5kZWQYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEg4KBmZhaWxlZBgEIAEoCRIMCgR0ZXh0GAUgASgJEg0KBXBhdGhzGAYgAygJEg4KBnRva2VucxgHIAEoAxINCgVzdGVwcxgIIAEoAxIMCgRjb3N0GAkgASgBEhEKCXVucmVhY2hlZBgKIAEoCCKTAQoISGVhbFN0ZXASJgoCYXQYASABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEgwKBGtpbmQYAiABKAkSCwoDZGlkGAMgASgJEgoKAm9rGAQgASgIEgwKBHRleHQYBSABKAkSCwoDdHJ5GAYgASgFEg0KBXBhdGhzGAcgAygJEg4KBmNvbW1pdBgIIAEoCSI1CghIZWFsRGlmZhILCgN0cnkYASABKAUSDAoEdGV4dBgCIAEoDBIOCgZ1bmRvbmUYAyABKAgiJwoJSGVhbFdvcmRzEgwKBHRleHQYASABKAkSDAoEdG9vbBgCIAEoCSI6ChNXYXRjaEVwaXNvZGVSZXF1ZXN0EgoKAmlkGAEgASgJEhcKD3RyYW5zY3JpcHRfZnJvbRgCIAEoAyKJAgoUV2F0Y2hFcGlzb2RlUmVzcG9uc2USIQoHZXBpc29kZRgBIAEoCzIQLnRlbmQudjEuRXBpc29kZRIgCgVzdGVwcxgCIAMoCzIRLnRlbmQudjEuSGVhbFN0ZXASIAoFZGlmZnMYAyADKAsyES50ZW5kLnYxLkhlYWxEaWZmEhIKCnRyYW5zY3JpcHQYBCABKAwSFQoNdHJhbnNjcmlwdF9hdBgFIAEoAxIVCg10cmFuc2NyaXB0X3RvGAYgASgDEiEKBXdvcmRzGAcgASgLMhIudGVuZC52MS5IZWFsV29yZHMSEQoJaGVhcnRiZWF0GAggASgIEhIKCmdvaW5nX2F3YXkYCSABKAgiJgoTTGlzdEVwaXNvZGVzUmVxdWVzdBIPCgdzZXJ2aWNlGAEgASgJIjoKFExpc3RFcGlzb2Rlc1Jlc3BvbnNlEiIKCGVwaXNvZGVzGAEgAygLMhAudGVuZC52MS5FcGlzb2RlIh8KEUdldEVwaXNvZGVSZXF1ZXN0EgoKAmlkGAEgASgJIlkKEkdldEVwaXNvZGVSZXNwb25zZRIhCgdlcGlzb2RlGAEgASgLMhAudGVuZC52MS5FcGlzb2RlEgwKBGRpZmYYAiABKAwSEgoKdHJhbnNjcmlwdBgDIAEoDCIvCgtIZWFsUmVxdWVzdBIPCgdzZXJ2aWNlGAEgASgJEg8KB2RyeV9ydW4YAiABKAgiHwoMSGVhbFJlc3BvbnNlEg8KB2VwaXNvZGUYASABKAkiHwoRQ2FuY2VsSGVhbFJlcXVlc3QSCgoCaWQYASABKAkiFAoSQ2FuY2VsSGVhbFJlc3BvbnNlIiQKFlJvbGxCYWNrRXBpc29kZVJlcXVlc3QSCgoCaWQYASABKAkiKgoXUm9sbEJhY2tFcGlzb2RlUmVzcG9uc2USDwoHZXBpc29kZRgBIAEoCSqgAgoMU2VydmljZVBoYXNlEh0KGVNFUlZJQ0VfUEhBU0VfVU5TUEVDSUZJRUQQABIWChJTRVJWSUNFX1BIQVNFX0lETEUQARIZChVTRVJWSUNFX1BIQVNFX1dBSVRJTkcQAhIaChZTRVJWSUNFX1BIQVNFX1NUQVJUSU5HEAMSGQoVU0VSVklDRV9QSEFTRV9SVU5OSU5HEAQSGgoWU0VSVklDRV9QSEFTRV9TVE9QUElORxAFEhkKFVNFUlZJQ0VfUEhBU0VfS0lMTElORxAGEhkKFVNFUlZJQ0VfUEhBU0VfUEFVU0lORxAHEhsKF1NFUlZJQ0VfUEhBU0VfQ09NUExFVEVEEAgSGAoUU0VSVklDRV9QSEFTRV9GQUlMRUQQCSrAAQoKSGVhbFN0YXR1cxIbChdIRUFMX1NUQVRVU19VTlNQRUNJRklFRBAAEhcKE0hFQUxfU1RBVFVTX1JVTk5JTkcQARIZChVIRUFMX1NUQVRVU19TVVNQRUNURUQQAhIXChNIRUFMX1NUQVRVU19IRUFMSU5HEAMSGQoVSEVBTF9TVEFUVVNfVkVSSUZZSU5HEAQSFQoRSEVBTF9TVEFUVVNfUkVBRFkQBRIWChJIRUFMX1NUQVRVU19CUk9LRU4QBjK9BwoOU2VydmljZVNlcnZpY2USRgoFQXBwbHkSHS50ZW5kLnYxLkFwcGx5U2VydmljZXNSZXF1ZXN0Gh4udGVuZC52MS5BcHBseVNlcnZpY2VzUmVzcG9uc2USRgoFU3RhcnQSHS50ZW5kLnYxLlN0YXJ0U2VydmljZXNSZXF1ZXN0Gh4udGVuZC52MS5TdGFydFNlcnZpY2VzUmVzcG9uc2USQwoEU3RvcBIcLnRlbmQudjEuU3RvcFNlcnZpY2VzUmVxdWVzdBodLnRlbmQudjEuU3RvcFNlcnZpY2VzUmVzcG9uc2USRAoFQWRvcHQSHC50ZW5kLnYxLkFkb3B0U2VydmljZVJlcXVlc3QaHS50ZW5kLnYxLkFkb3B0U2VydmljZVJlc3BvbnNlEkwKB1Jlc3RhcnQSHy50ZW5kLnYxLlJlc3RhcnRTZXJ2aWNlc1JlcXVlc3QaIC50ZW5kLnYxLlJlc3RhcnRTZXJ2aWNlc1Jlc3BvbnNlEkMKBExpc3QSHC50ZW5kLnYxLkxpc3RTZXJ2aWNlc1JlcXVlc3QaHS50ZW5kLnYxLkxpc3RTZXJ2aWNlc1Jlc3BvbnNlEkgKBVdhdGNoEh0udGVuZC52MS5XYXRjaFNlcnZpY2VzUmVxdWVzdBoeLnRlbmQudjEuV2F0Y2hTZXJ2aWNlc1Jlc3BvbnNlMAESSwoMTGlzdEVwaXNvZGVzEhwudGVuZC52MS5MaXN0RXBpc29kZXNSZXF1ZXN0Gh0udGVuZC52MS5MaXN0RXBpc29kZXNSZXNwb25zZRJFCgpHZXRFcGlzb2RlEhoudGVuZC52MS5HZXRFcGlzb2RlUmVxdWVzdBobLnRlbmQudjEuR2V0RXBpc29kZVJlc3BvbnNlEk0KDFdhdGNoRXBpc29kZRIcLnRlbmQudjEuV2F0Y2hFcGlzb2RlUmVxdWVzdBodLnRlbmQudjEuV2F0Y2hFcGlzb2RlUmVzcG9uc2UwARIzCgRIZWFsEhQudGVuZC52MS5IZWFsUmVxdWVzdBoVLnRlbmQudjEuSGVhbFJlc3BvbnNlEkUKCkNhbmNlbEhlYWwSGi50ZW5kLnYxLkNhbmNlbEhlYWxSZXF1ZXN0GhsudGVuZC52MS5DYW5jZWxIZWFsUmVzcG9uc2USVAoPUm9sbEJhY2tFcGlzb2RlEh8udGVuZC52MS5Sb2xsQmFja0VwaXNvZGVSZXF1ZXN0GiAudGVuZC52MS5Sb2xsQmFja0VwaXNvZGVSZXNwb25zZUItWitnaXRodWIuY29tL3RlbmQtcnVuL3RlbmQvZ2VuL3RlbmQvdjE7dGVuZHYxYgZwcm90bzM", [file_google_protobuf_duration, file_google_protobuf_timestamp, file_tend_v1_spec]);
+  fileDesc("ChV0ZW5kL3YxL3NlcnZpY2UucHJvdG8SB3RlbmQudjEiogIKFEFwcGx5U2VydmljZXNSZXF1ZXN0EgwKBHRleHQYASABKAwSDAoEbmFtZRgCIAEoCRILCgNkaXIYAyABKAkSPgoJZW52X2ZpbGVzGAQgAygLMisudGVuZC52MS5BcHBseVNlcnZpY2VzUmVxdWVzdC5FbnZGaWxlc0VudHJ5EjMKA2VudhgFIAMoCzImLnRlbmQudjEuQXBwbHlTZXJ2aWNlc1JlcXVlc3QuRW52RW50cnkSDwoHcHJvamVjdBgGIAEoCRovCg1FbnZGaWxlc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoDDoCOAEaKgoIRW52RW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASIXChVBcHBseVNlcnZpY2VzUmVzcG9uc2UiNgoUU3RhcnRTZXJ2aWNlc1JlcXVlc3QSDQoFbmFtZXMYASADKAkSDwoHcHJvamVjdBgCIAEoCSIXChVTdGFydFNlcnZpY2VzUmVzcG9uc2UiNQoTU3RvcFNlcnZpY2VzUmVxdWVzdBINCgVuYW1lcxgBIAMoCRIPCgdwcm9qZWN0GAIgASgJIhYKFFN0b3BTZXJ2aWNlc1Jlc3BvbnNlIjgKFlJlc3RhcnRTZXJ2aWNlc1JlcXVlc3QSDQoFbmFtZXMYASADKAkSDwoHcHJvamVjdBgCIAEoCSIZChdSZXN0YXJ0U2VydmljZXNSZXNwb25zZSIwChNBZG9wdFNlcnZpY2VSZXF1ZXN0EgwKBG5hbWUYASABKAkSCwoDcGlkGAIgASgNIhYKFEFkb3B0U2VydmljZVJlc3BvbnNlIhUKE0xpc3RTZXJ2aWNlc1JlcXVlc3QieQoUTGlzdFNlcnZpY2VzUmVzcG9uc2USKAoIc2VydmljZXMYASADKAsyFi50ZW5kLnYxLlNlcnZpY2VTdGF0dXMSDAoEZmlsZRgCIAEoCRIpCghwcm9qZWN0cxgDIAMoCzIXLnRlbmQudjEuU2VydmljZVByb2plY3QiLAoOU2VydmljZVByb2plY3QSDAoEbmFtZRgBIAEoCRIMCgRmaWxlGAIgASgJIhYKFFdhdGNoU2VydmljZXNSZXF1ZXN0ImgKFVdhdGNoU2VydmljZXNSZXNwb25zZRIoCghzZXJ2aWNlcxgBIAMoCzIWLnRlbmQudjEuU2VydmljZVN0YXR1cxIRCgloZWFydGJlYXQYAiABKAgSEgoKZ29pbmdfYXdheRgDIAEoCCL9AwoNU2VydmljZVN0YXR1cxIMCgRuYW1lGAEgASgJEiQKBXBoYXNlGAIgASgOMhUudGVuZC52MS5TZXJ2aWNlUGhhc2USCgoCdXAYAyABKAgSDQoFcmVhZHkYBCABKAgSCwoDd2h5GAUgASgJEg8KB3Byb2Nlc3MYBiABKAkSCwoDcGlkGAcgASgNEgsKA3J1bhgIIAEoAxIQCghyZXN0YXJ0cxgJIAEoAxIbCgRleGl0GAogASgLMg0udGVuZC52MS5FeGl0EiYKA2FnZRgLIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhInCgRuZXh0GAwgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEiQKB2hlYWxpbmcYDSABKA4yEy50ZW5kLnYxLkhlYWxTdGF0dXMSDwoHZXBpc29kZRgOIAEoCRIQCghmYWlsdXJlcxgPIAEoDRIPCgdzYW5kYm94GBAgASgJEicKB3NvY2tldHMYESADKAsyFi50ZW5kLnYxLlNlcnZpY2VTb2NrZXQSDwoHYWRvcHRlZBgSIAEoCBIaChBhZG9wdGVkX3BpZF9maWxlGBMgASgJSAASFgoMYWRvcHRlZF9wb3J0GBQgASgNSAASDwoHcHJvamVjdBgVIAEoCUIMCgphZG9wdGVkX2J5Ii4KDVNlcnZpY2VTb2NrZXQSDAoEbmFtZRgBIAEoCRIPCgdhZGRyZXNzGAIgASgJIvADCgdFcGlzb2RlEgoKAmlkGAEgASgJEg8KB3NlcnZpY2UYAiABKAkSIwoGc3RhdHVzGAMgASgOMhMudGVuZC52MS5IZWFsU3RhdHVzEg0KBWRvaW5nGAQgASgJEgsKA3doeRgFIAEoCRIqCgZvcGVuZWQYBiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEikKBWVuZGVkGAcgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIkCgdzaWduYWxzGAggAygLMhMudGVuZC52MS5IZWFsU2lnbmFsEiUKCHJlbWVkaWVzGAkgAygLMhMudGVuZC52MS5IZWFsUmVtZWR5Eh8KBXRyaWVzGAogAygLMhAudGVuZC52MS5IZWFsVHJ5Eg4KBmNvbW1pdBgLIAEoCRIMCgRsZWZ0GAwgAygJEg0KBWRpcnR5GA0gASgIEhAKCHByb3Bvc2FsGA4gASgJEg8KB2RyeV9ydW4YDyABKAgSDwoHd29ya2VycxgQIAEoBRIRCgl1bnJlYWNoZWQYESABKAkSEgoKdGFrZXNfYmFjaxgSIAEoCRISCgp0YWtlbl9iYWNrGBMgASgJEg8KB2NoYW5nZWQYFCADKAkSFQoNY2FuX3JvbGxfYmFjaxgVIAEoCCJQCgpIZWFsU2lnbmFsEgwKBGtpbmQYASABKAkSDAoEdGV4dBgCIAEoCRImCgJhdBgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiNQoKSGVhbFJlbWVkeRIMCgRraW5kGAEgASgJEgwKBG5hbWUYAiABKAkSCwoDd2h5GAMgASgJIvEBCgdIZWFsVHJ5EiMKBnJlbWVkeRgBIAEoCzITLnRlbmQudjEuSGVhbFJlbWVkeRIpCgViZWd1bhgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASKQoFZW5kZWQYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEg4KBmZhaWxlZBgEIAEoCRIMCgR0ZXh0GAUgASgJEg0KBXBhdGhzGAYgAygJEg4KBnRva2VucxgHIAEoAxINCgVzdGVwcxgIIAEoAxIMCgRjb3N0GAkgASgBEhEKCXVucmVhY2hlZBgKIAEoCCKTAQoISGVhbFN0ZXASJgoCYXQYASABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEgwKBGtpbmQYAiABKAkSCwoDZGlkGAMgASgJEgoKAm9rGAQgASgIEgwKBHRleHQYBSABKAkSCwoDdHJ5GAYgASgFEg0KBXBhdGhzGAcgAygJEg4KBmNvbW1pdBgIIAEoCSI1CghIZWFsRGlmZhILCgN0cnkYASABKAUSDAoEdGV4dBgCIAEoDBIOCgZ1bmRvbmUYAyABKAgiJwoJSGVhbFdvcmRzEgwKBHRleHQYASABKAkSDAoEdG9vbBgCIAEoCSI6ChNXYXRjaEVwaXNvZGVSZXF1ZXN0EgoKAmlkGAEgASgJEhcKD3RyYW5zY3JpcHRfZnJvbRgCIAEoAyKJAgoUV2F0Y2hFcGlzb2RlUmVzcG9uc2USIQoHZXBpc29kZRgBIAEoCzIQLnRlbmQudjEuRXBpc29kZRIgCgVzdGVwcxgCIAMoCzIRLnRlbmQudjEuSGVhbFN0ZXASIAoFZGlmZnMYAyADKAsyES50ZW5kLnYxLkhlYWxEaWZmEhIKCnRyYW5zY3JpcHQYBCABKAwSFQoNdHJhbnNjcmlwdF9hdBgFIAEoAxIVCg10cmFuc2NyaXB0X3RvGAYgASgDEiEKBXdvcmRzGAcgASgLMhIudGVuZC52MS5IZWFsV29yZHMSEQoJaGVhcnRiZWF0GAggASgIEhIKCmdvaW5nX2F3YXkYCSABKAgiJgoTTGlzdEVwaXNvZGVzUmVxdWVzdBIPCgdzZXJ2aWNlGAEgASgJIjoKFExpc3RFcGlzb2Rlc1Jlc3BvbnNlEiIKCGVwaXNvZGVzGAEgAygLMhAudGVuZC52MS5FcGlzb2RlIh8KEUdldEVwaXNvZGVSZXF1ZXN0EgoKAmlkGAEgASgJIlkKEkdldEVwaXNvZGVSZXNwb25zZRIhCgdlcGlzb2RlGAEgASgLMhAudGVuZC52MS5FcGlzb2RlEgwKBGRpZmYYAiABKAwSEgoKdHJhbnNjcmlwdBgDIAEoDCIvCgtIZWFsUmVxdWVzdBIPCgdzZXJ2aWNlGAEgASgJEg8KB2RyeV9ydW4YAiABKAgiHwoMSGVhbFJlc3BvbnNlEg8KB2VwaXNvZGUYASABKAkiHwoRQ2FuY2VsSGVhbFJlcXVlc3QSCgoCaWQYASABKAkiFAoSQ2FuY2VsSGVhbFJlc3BvbnNlIiQKFlJvbGxCYWNrRXBpc29kZVJlcXVlc3QSCgoCaWQYASABKAkiKgoXUm9sbEJhY2tFcGlzb2RlUmVzcG9uc2USDwoHZXBpc29kZRgBIAEoCSqgAgoMU2VydmljZVBoYXNlEh0KGVNFUlZJQ0VfUEhBU0VfVU5TUEVDSUZJRUQQABIWChJTRVJWSUNFX1BIQVNFX0lETEUQARIZChVTRVJWSUNFX1BIQVNFX1dBSVRJTkcQAhIaChZTRVJWSUNFX1BIQVNFX1NUQVJUSU5HEAMSGQoVU0VSVklDRV9QSEFTRV9SVU5OSU5HEAQSGgoWU0VSVklDRV9QSEFTRV9TVE9QUElORxAFEhkKFVNFUlZJQ0VfUEhBU0VfS0lMTElORxAGEhkKFVNFUlZJQ0VfUEhBU0VfUEFVU0lORxAHEhsKF1NFUlZJQ0VfUEhBU0VfQ09NUExFVEVEEAgSGAoUU0VSVklDRV9QSEFTRV9GQUlMRUQQCSrAAQoKSGVhbFN0YXR1cxIbChdIRUFMX1NUQVRVU19VTlNQRUNJRklFRBAAEhcKE0hFQUxfU1RBVFVTX1JVTk5JTkcQARIZChVIRUFMX1NUQVRVU19TVVNQRUNURUQQAhIXChNIRUFMX1NUQVRVU19IRUFMSU5HEAMSGQoVSEVBTF9TVEFUVVNfVkVSSUZZSU5HEAQSFQoRSEVBTF9TVEFUVVNfUkVBRFkQBRIWChJIRUFMX1NUQVRVU19CUk9LRU4QBjK9BwoOU2VydmljZVNlcnZpY2USRgoFQXBwbHkSHS50ZW5kLnYxLkFwcGx5U2VydmljZXNSZXF1ZXN0Gh4udGVuZC52MS5BcHBseVNlcnZpY2VzUmVzcG9uc2USRgoFU3RhcnQSHS50ZW5kLnYxLlN0YXJ0U2VydmljZXNSZXF1ZXN0Gh4udGVuZC52MS5TdGFydFNlcnZpY2VzUmVzcG9uc2USQwoEU3RvcBIcLnRlbmQudjEuU3RvcFNlcnZpY2VzUmVxdWVzdBodLnRlbmQudjEuU3RvcFNlcnZpY2VzUmVzcG9uc2USRAoFQWRvcHQSHC50ZW5kLnYxLkFkb3B0U2VydmljZVJlcXVlc3QaHS50ZW5kLnYxLkFkb3B0U2VydmljZVJlc3BvbnNlEkwKB1Jlc3RhcnQSHy50ZW5kLnYxLlJlc3RhcnRTZXJ2aWNlc1JlcXVlc3QaIC50ZW5kLnYxLlJlc3RhcnRTZXJ2aWNlc1Jlc3BvbnNlEkMKBExpc3QSHC50ZW5kLnYxLkxpc3RTZXJ2aWNlc1JlcXVlc3QaHS50ZW5kLnYxLkxpc3RTZXJ2aWNlc1Jlc3BvbnNlEkgKBVdhdGNoEh0udGVuZC52MS5XYXRjaFNlcnZpY2VzUmVxdWVzdBoeLnRlbmQudjEuV2F0Y2hTZXJ2aWNlc1Jlc3BvbnNlMAESSwoMTGlzdEVwaXNvZGVzEhwudGVuZC52MS5MaXN0RXBpc29kZXNSZXF1ZXN0Gh0udGVuZC52MS5MaXN0RXBpc29kZXNSZXNwb25zZRJFCgpHZXRFcGlzb2RlEhoudGVuZC52MS5HZXRFcGlzb2RlUmVxdWVzdBobLnRlbmQudjEuR2V0RXBpc29kZVJlc3BvbnNlEk0KDFdhdGNoRXBpc29kZRIcLnRlbmQudjEuV2F0Y2hFcGlzb2RlUmVxdWVzdBodLnRlbmQudjEuV2F0Y2hFcGlzb2RlUmVzcG9uc2UwARIzCgRIZWFsEhQudGVuZC52MS5IZWFsUmVxdWVzdBoVLnRlbmQudjEuSGVhbFJlc3BvbnNlEkUKCkNhbmNlbEhlYWwSGi50ZW5kLnYxLkNhbmNlbEhlYWxSZXF1ZXN0GhsudGVuZC52MS5DYW5jZWxIZWFsUmVzcG9uc2USVAoPUm9sbEJhY2tFcGlzb2RlEh8udGVuZC52MS5Sb2xsQmFja0VwaXNvZGVSZXF1ZXN0GiAudGVuZC52MS5Sb2xsQmFja0VwaXNvZGVSZXNwb25zZUItWitnaXRodWIuY29tL3RlbmQtcnVuL3RlbmQvZ2VuL3RlbmQvdjE7dGVuZHYxYgZwcm90bzM", [file_google_protobuf_duration, file_google_protobuf_timestamp, file_tend_v1_spec]);
 
 /**
  * @generated from message tend.v1.ApplyServicesRequest
@@ -57,6 +57,15 @@ export type ApplyServicesRequest = Message<"tend.v1.ApplyServicesRequest"> & {
    * @generated from field: map<string, string> env = 5;
    */
   env: { [key: string]: string };
+
+  /**
+   * The project whose services these are: 1 to 40 letters, digits, '-', '_' and '.'. A new one
+   * is made if there is none of the name. Empty: the project whose services have names
+   * without a '/'. With one that is named and without a text, the project is forgotten.
+   *
+   * @generated from field: string project = 6;
+   */
+  project: string;
 };
 
 /**
@@ -89,6 +98,14 @@ export type StartServicesRequest = Message<"tend.v1.StartServicesRequest"> & {
    * @generated from field: repeated string names = 1;
    */
   names: string[];
+
+  /**
+   * Names without a '/' are those of this project, and no names are all of it. Empty: names
+   * are as in ServiceStatus, and no names are all of the daemon.
+   *
+   * @generated from field: string project = 2;
+   */
+  project: string;
 };
 
 /**
@@ -121,6 +138,13 @@ export type StopServicesRequest = Message<"tend.v1.StopServicesRequest"> & {
    * @generated from field: repeated string names = 1;
    */
   names: string[];
+
+  /**
+   * As for Start.
+   *
+   * @generated from field: string project = 2;
+   */
+  project: string;
 };
 
 /**
@@ -153,6 +177,13 @@ export type RestartServicesRequest = Message<"tend.v1.RestartServicesRequest"> &
    * @generated from field: repeated string names = 1;
    */
   names: string[];
+
+  /**
+   * As for Start.
+   *
+   * @generated from field: string project = 2;
+   */
+  project: string;
 };
 
 /**
@@ -237,11 +268,17 @@ export type ListServicesResponse = Message<"tend.v1.ListServicesResponse"> & {
   services: ServiceStatus[];
 
   /**
-   * The applied file, as an absolute path; empty: none.
+   * The applied file of the project whose services have names without a '/', as an absolute
+   * path; empty: none.
    *
    * @generated from field: string file = 2;
    */
   file: string;
+
+  /**
+   * @generated from field: repeated tend.v1.ServiceProject projects = 3;
+   */
+  projects: ServiceProject[];
 };
 
 /**
@@ -250,6 +287,32 @@ export type ListServicesResponse = Message<"tend.v1.ListServicesResponse"> & {
  */
 export const ListServicesResponseSchema: GenMessage<ListServicesResponse> = /*@__PURE__*/
   messageDesc(file_tend_v1_service, 11);
+
+/**
+ * ServiceProject is the services of one file.
+ *
+ * @generated from message tend.v1.ServiceProject
+ */
+export type ServiceProject = Message<"tend.v1.ServiceProject"> & {
+  /**
+   * @generated from field: string name = 1;
+   */
+  name: string;
+
+  /**
+   * The applied file, as an absolute path.
+   *
+   * @generated from field: string file = 2;
+   */
+  file: string;
+};
+
+/**
+ * Describes the message tend.v1.ServiceProject.
+ * Use `create(ServiceProjectSchema)` to create a new message.
+ */
+export const ServiceProjectSchema: GenMessage<ServiceProject> = /*@__PURE__*/
+  messageDesc(file_tend_v1_service, 12);
 
 /**
  * @generated from message tend.v1.WatchServicesRequest
@@ -262,7 +325,7 @@ export type WatchServicesRequest = Message<"tend.v1.WatchServicesRequest"> & {
  * Use `create(WatchServicesRequestSchema)` to create a new message.
  */
 export const WatchServicesRequestSchema: GenMessage<WatchServicesRequest> = /*@__PURE__*/
-  messageDesc(file_tend_v1_service, 12);
+  messageDesc(file_tend_v1_service, 13);
 
 /**
  * @generated from message tend.v1.WatchServicesResponse
@@ -293,7 +356,7 @@ export type WatchServicesResponse = Message<"tend.v1.WatchServicesResponse"> & {
  * Use `create(WatchServicesResponseSchema)` to create a new message.
  */
 export const WatchServicesResponseSchema: GenMessage<WatchServicesResponse> = /*@__PURE__*/
-  messageDesc(file_tend_v1_service, 13);
+  messageDesc(file_tend_v1_service, 14);
 
 /**
  * @generated from message tend.v1.ServiceStatus
@@ -443,6 +506,13 @@ export type ServiceStatus = Message<"tend.v1.ServiceStatus"> & {
     value: number;
     case: "adoptedPort";
   } | { case: undefined; value?: undefined };
+
+  /**
+   * The project that declares it. Its name begins with PROJECT/, except in one project.
+   *
+   * @generated from field: string project = 21;
+   */
+  project: string;
 };
 
 /**
@@ -450,7 +520,7 @@ export type ServiceStatus = Message<"tend.v1.ServiceStatus"> & {
  * Use `create(ServiceStatusSchema)` to create a new message.
  */
 export const ServiceStatusSchema: GenMessage<ServiceStatus> = /*@__PURE__*/
-  messageDesc(file_tend_v1_service, 14);
+  messageDesc(file_tend_v1_service, 15);
 
 /**
  * ServiceSocket is a listening socket that a service is given.
@@ -479,7 +549,7 @@ export type ServiceSocket = Message<"tend.v1.ServiceSocket"> & {
  * Use `create(ServiceSocketSchema)` to create a new message.
  */
 export const ServiceSocketSchema: GenMessage<ServiceSocket> = /*@__PURE__*/
-  messageDesc(file_tend_v1_service, 15);
+  messageDesc(file_tend_v1_service, 16);
 
 /**
  * Episode is one repair of one service.
@@ -630,7 +700,7 @@ export type Episode = Message<"tend.v1.Episode"> & {
  * Use `create(EpisodeSchema)` to create a new message.
  */
 export const EpisodeSchema: GenMessage<Episode> = /*@__PURE__*/
-  messageDesc(file_tend_v1_service, 16);
+  messageDesc(file_tend_v1_service, 17);
 
 /**
  * @generated from message tend.v1.HealSignal
@@ -659,7 +729,7 @@ export type HealSignal = Message<"tend.v1.HealSignal"> & {
  * Use `create(HealSignalSchema)` to create a new message.
  */
 export const HealSignalSchema: GenMessage<HealSignal> = /*@__PURE__*/
-  messageDesc(file_tend_v1_service, 17);
+  messageDesc(file_tend_v1_service, 18);
 
 /**
  * @generated from message tend.v1.HealRemedy
@@ -688,7 +758,7 @@ export type HealRemedy = Message<"tend.v1.HealRemedy"> & {
  * Use `create(HealRemedySchema)` to create a new message.
  */
 export const HealRemedySchema: GenMessage<HealRemedy> = /*@__PURE__*/
-  messageDesc(file_tend_v1_service, 18);
+  messageDesc(file_tend_v1_service, 19);
 
 /**
  * @generated from message tend.v1.HealTry
@@ -758,7 +828,7 @@ export type HealTry = Message<"tend.v1.HealTry"> & {
  * Use `create(HealTrySchema)` to create a new message.
  */
 export const HealTrySchema: GenMessage<HealTry> = /*@__PURE__*/
-  messageDesc(file_tend_v1_service, 19);
+  messageDesc(file_tend_v1_service, 20);
 
 /**
  * HealStep is one line of the journal of a repair.
@@ -821,7 +891,7 @@ export type HealStep = Message<"tend.v1.HealStep"> & {
  * Use `create(HealStepSchema)` to create a new message.
  */
 export const HealStepSchema: GenMessage<HealStep> = /*@__PURE__*/
-  messageDesc(file_tend_v1_service, 20);
+  messageDesc(file_tend_v1_service, 21);
 
 /**
  * HealDiff has the changes of one try.
@@ -854,7 +924,7 @@ export type HealDiff = Message<"tend.v1.HealDiff"> & {
  * Use `create(HealDiffSchema)` to create a new message.
  */
 export const HealDiffSchema: GenMessage<HealDiff> = /*@__PURE__*/
-  messageDesc(file_tend_v1_service, 21);
+  messageDesc(file_tend_v1_service, 22);
 
 /**
  * HealWords is the part of a reply that a model has written so far.
@@ -882,7 +952,7 @@ export type HealWords = Message<"tend.v1.HealWords"> & {
  * Use `create(HealWordsSchema)` to create a new message.
  */
 export const HealWordsSchema: GenMessage<HealWords> = /*@__PURE__*/
-  messageDesc(file_tend_v1_service, 22);
+  messageDesc(file_tend_v1_service, 23);
 
 /**
  * @generated from message tend.v1.WatchEpisodeRequest
@@ -908,7 +978,7 @@ export type WatchEpisodeRequest = Message<"tend.v1.WatchEpisodeRequest"> & {
  * Use `create(WatchEpisodeRequestSchema)` to create a new message.
  */
 export const WatchEpisodeRequestSchema: GenMessage<WatchEpisodeRequest> = /*@__PURE__*/
-  messageDesc(file_tend_v1_service, 23);
+  messageDesc(file_tend_v1_service, 24);
 
 /**
  * @generated from message tend.v1.WatchEpisodeResponse
@@ -979,7 +1049,7 @@ export type WatchEpisodeResponse = Message<"tend.v1.WatchEpisodeResponse"> & {
  * Use `create(WatchEpisodeResponseSchema)` to create a new message.
  */
 export const WatchEpisodeResponseSchema: GenMessage<WatchEpisodeResponse> = /*@__PURE__*/
-  messageDesc(file_tend_v1_service, 24);
+  messageDesc(file_tend_v1_service, 25);
 
 /**
  * @generated from message tend.v1.ListEpisodesRequest
@@ -998,7 +1068,7 @@ export type ListEpisodesRequest = Message<"tend.v1.ListEpisodesRequest"> & {
  * Use `create(ListEpisodesRequestSchema)` to create a new message.
  */
 export const ListEpisodesRequestSchema: GenMessage<ListEpisodesRequest> = /*@__PURE__*/
-  messageDesc(file_tend_v1_service, 25);
+  messageDesc(file_tend_v1_service, 26);
 
 /**
  * @generated from message tend.v1.ListEpisodesResponse
@@ -1017,7 +1087,7 @@ export type ListEpisodesResponse = Message<"tend.v1.ListEpisodesResponse"> & {
  * Use `create(ListEpisodesResponseSchema)` to create a new message.
  */
 export const ListEpisodesResponseSchema: GenMessage<ListEpisodesResponse> = /*@__PURE__*/
-  messageDesc(file_tend_v1_service, 26);
+  messageDesc(file_tend_v1_service, 27);
 
 /**
  * @generated from message tend.v1.GetEpisodeRequest
@@ -1036,7 +1106,7 @@ export type GetEpisodeRequest = Message<"tend.v1.GetEpisodeRequest"> & {
  * Use `create(GetEpisodeRequestSchema)` to create a new message.
  */
 export const GetEpisodeRequestSchema: GenMessage<GetEpisodeRequest> = /*@__PURE__*/
-  messageDesc(file_tend_v1_service, 27);
+  messageDesc(file_tend_v1_service, 28);
 
 /**
  * @generated from message tend.v1.GetEpisodeResponse
@@ -1068,7 +1138,7 @@ export type GetEpisodeResponse = Message<"tend.v1.GetEpisodeResponse"> & {
  * Use `create(GetEpisodeResponseSchema)` to create a new message.
  */
 export const GetEpisodeResponseSchema: GenMessage<GetEpisodeResponse> = /*@__PURE__*/
-  messageDesc(file_tend_v1_service, 28);
+  messageDesc(file_tend_v1_service, 29);
 
 /**
  * @generated from message tend.v1.HealRequest
@@ -1094,7 +1164,7 @@ export type HealRequest = Message<"tend.v1.HealRequest"> & {
  * Use `create(HealRequestSchema)` to create a new message.
  */
 export const HealRequestSchema: GenMessage<HealRequest> = /*@__PURE__*/
-  messageDesc(file_tend_v1_service, 29);
+  messageDesc(file_tend_v1_service, 30);
 
 /**
  * @generated from message tend.v1.HealResponse
@@ -1111,7 +1181,7 @@ export type HealResponse = Message<"tend.v1.HealResponse"> & {
  * Use `create(HealResponseSchema)` to create a new message.
  */
 export const HealResponseSchema: GenMessage<HealResponse> = /*@__PURE__*/
-  messageDesc(file_tend_v1_service, 30);
+  messageDesc(file_tend_v1_service, 31);
 
 /**
  * @generated from message tend.v1.CancelHealRequest
@@ -1130,7 +1200,7 @@ export type CancelHealRequest = Message<"tend.v1.CancelHealRequest"> & {
  * Use `create(CancelHealRequestSchema)` to create a new message.
  */
 export const CancelHealRequestSchema: GenMessage<CancelHealRequest> = /*@__PURE__*/
-  messageDesc(file_tend_v1_service, 31);
+  messageDesc(file_tend_v1_service, 32);
 
 /**
  * @generated from message tend.v1.CancelHealResponse
@@ -1143,7 +1213,7 @@ export type CancelHealResponse = Message<"tend.v1.CancelHealResponse"> & {
  * Use `create(CancelHealResponseSchema)` to create a new message.
  */
 export const CancelHealResponseSchema: GenMessage<CancelHealResponse> = /*@__PURE__*/
-  messageDesc(file_tend_v1_service, 32);
+  messageDesc(file_tend_v1_service, 33);
 
 /**
  * @generated from message tend.v1.RollBackEpisodeRequest
@@ -1162,7 +1232,7 @@ export type RollBackEpisodeRequest = Message<"tend.v1.RollBackEpisodeRequest"> &
  * Use `create(RollBackEpisodeRequestSchema)` to create a new message.
  */
 export const RollBackEpisodeRequestSchema: GenMessage<RollBackEpisodeRequest> = /*@__PURE__*/
-  messageDesc(file_tend_v1_service, 33);
+  messageDesc(file_tend_v1_service, 34);
 
 /**
  * @generated from message tend.v1.RollBackEpisodeResponse
@@ -1181,7 +1251,7 @@ export type RollBackEpisodeResponse = Message<"tend.v1.RollBackEpisodeResponse">
  * Use `create(RollBackEpisodeResponseSchema)` to create a new message.
  */
 export const RollBackEpisodeResponseSchema: GenMessage<RollBackEpisodeResponse> = /*@__PURE__*/
-  messageDesc(file_tend_v1_service, 34);
+  messageDesc(file_tend_v1_service, 35);
 
 /**
  * @generated from enum tend.v1.ServicePhase
@@ -1327,8 +1397,8 @@ export const ServiceService: GenService<{
   /**
    * Apply takes the text of a tend.yaml and changes only what differs: a running service
    * restarts if its process would differ, a service that is no longer declared ends and is
-   * forgotten, a new one waits for Start. While services of another file run:
-   * FAILED_PRECONDITION.
+   * forgotten, a new one waits for Start. Services of other projects stay as they are. While
+   * services of the project run that another file has declared: FAILED_PRECONDITION.
    *
    * @generated from rpc tend.v1.ServiceService.Apply
    */
