@@ -27,7 +27,7 @@ LANGUAGES = {
 
 
 @pytest.fixture(scope="module")
-def box():
+def sandbox():
     with create(template="with-kernels", envs={"V": "of the sandbox"}) as s:
         yield s
 
@@ -38,11 +38,11 @@ def said(got):
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_a_kernel_of_jupyter(box, language):
+def test_a_kernel_of_jupyter(sandbox, language):
     (read, shown), (where, there), (out, printed), (fails, name), endless, (let, get, kept) = LANGUAGES[language]
 
     def run(code, **options):
-        return box.run_code(code, language=language, **options)
+        return sandbox.run_code(code, language=language, **options)
 
     assert said(run(read)) == shown("of the sandbox")
     value = "'\"\\\n$(id) é"
@@ -60,29 +60,29 @@ def test_a_kernel_of_jupyter(box, language):
     # Its death, and that of what stands for it, is told; another follows.
     for victim in ("[c]onnection.json", "[e]ngine_jupyter.py", f"[h]ost.py {language}"):
         # All processes of the kernel go with it.
-        box.commands.run(f"pkill -9 -f '{victim}'; while pgrep -f '[c]onnection.json' >/dev/null; do sleep 0.05; done", timeout=100)
+        sandbox.commands.run(f"pkill -9 -f '{victim}'; while pgrep -f '[c]onnection.json' >/dev/null; do sleep 0.05; done", timeout=100)
         got = [run(get), run(get)]  # the first one may come before the death is known
         assert got[1].error and got[1].error.name != "ContextRestarting", got  # there is no variable any more
-    context = box.create_code_context(language=language, cwd="/tmp")
+    context = sandbox.create_code_context(language=language, cwd="/tmp")
     assert (context.language, context.cwd) == (language, "/tmp")
-    assert said(box.run_code(where, context=context)) == there.replace("/home/user", "/tmp")
-    box.remove_code_context(context)
+    assert said(sandbox.run_code(where, context=context)) == there.replace("/home/user", "/tmp")
+    sandbox.remove_code_context(context)
 
 
-def test_results_and_figures_of_r(box):
-    got = box.run_code("plot(1:3)", language="r").results
+def test_results_and_figures_of_r(sandbox):
+    got = sandbox.run_code("plot(1:3)", language="r").results
     assert got[0].png.startswith("iVBOR") and not got[0].is_main_result
-    table = box.run_code("data.frame(n = c(1, 41))", language="r").results[0]
+    table = sandbox.run_code("data.frame(n = c(1, 41))", language="r").results[0]
     assert "<table" in table.html and "41" in table.text
 
 
-def test_a_kernel_that_is_not_installed(box):
+def test_a_kernel_that_is_not_installed(sandbox):
     with pytest.raises(SandboxException, match='no kernel for the language "julia".*kernel of Jupyter'):
-        box.run_code("1", language="julia")
+        sandbox.run_code("1", language="julia")
     broken = {"argv": ["sh", "-c", "echo because >&2; exit 3"], "language": "broken", "display_name": "broken"}
-    box.files.write("/home/user/.local/share/jupyter/kernels/broken/kernel.json", json.dumps(broken))
+    sandbox.files.write("/home/user/.local/share/jupyter/kernels/broken/kernel.json", json.dumps(broken))
     with pytest.raises(SandboxException, match="the kernel did not start: .*because"):
-        box.run_code("1", language="broken")
-    box.files.write("/home/user/.local/share/jupyter/kernels/torn/kernel.json", "{")
+        sandbox.run_code("1", language="broken")
+    sandbox.files.write("/home/user/.local/share/jupyter/kernels/torn/kernel.json", "{")
     with pytest.raises(SandboxException, match="the kernel did not start"):
-        box.run_code("1", language="torn")
+        sandbox.run_code("1", language="torn")

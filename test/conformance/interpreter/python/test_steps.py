@@ -54,7 +54,7 @@ CODES = {"python": (CELL, VALUE), "bash": (BASH, None), "javascript": (JS, f"[ '
 
 
 @pytest.fixture(scope="module")
-def box():
+def sandbox():
     with tend.Client.connect(os.environ["E2B_API_URL"]) as client:
         with Sandbox.create(timeout=3600) as s:
             s.run_code("1")
@@ -65,8 +65,8 @@ def box():
 
 
 @pytest.fixture(scope="module")
-def sdk(box):
-    return Sandbox.connect(box.id)
+def sdk(sandbox):
+    return Sandbox.connect(sandbox.id)
 
 
 def kill(pid):
@@ -99,23 +99,23 @@ def at(step, do):
 
 @pytest.mark.parametrize("victim", ["server", "keeper", "anchor"])
 @pytest.mark.parametrize("step", DELAYS + EVENTS)
-def test_a_cell_outlives_each_role_at_each_step(box, victim, step):
+def test_a_cell_outlives_each_role_at_each_step(sandbox, victim, step):
     eventually(f"a {victim} runs", lambda: role(victim))
     begin, end, on_event = at(step, lambda: kill(role(victim)))
     mark = f"/tmp/ran-{victim}-{step}"
     begin()
-    got = box.code(f"open({mark!r}, 'a').write('x')\n" + CELL, on_event=on_event)
+    got = sandbox.code(f"open({mark!r}, 'a').write('x')\n" + CELL, on_event=on_event)
     end()
     assert (got.error, got.stdout, got.text, got.stderr) == (None, WHOLE, VALUE, "")
-    assert box.code(f"open({mark!r}).read()").text == "x"  # it ran once
+    assert sandbox.code(f"open({mark!r}).read()").text == "x"  # it ran once
 
 
 @pytest.mark.parametrize("step", DELAYS + EVENTS)
-def test_the_process_that_kernels_are_forked_from(box, sdk, step):
+def test_the_process_that_kernels_are_forked_from(sandbox, sdk, step):
     zygotes = {pid for pid in kernels() if os.getsid(pid) != pid}
     begin, end, on_event = at(step, lambda: [kill(pid) for pid in zygotes])
     begin()
-    got = box.code(CELL, on_event=on_event)
+    got = sandbox.code(CELL, on_event=on_event)
     end()
     assert (got.error, got.stdout, got.text, got.stderr) == (None, WHOLE, VALUE, "")
     context = sdk.create_code_context()  # by the next one
@@ -124,11 +124,11 @@ def test_the_process_that_kernels_are_forked_from(box, sdk, step):
 
 
 @pytest.mark.parametrize("victim", STANDS)
-def test_a_kernel_at_each_step(box, victim):
+def test_a_kernel_at_each_step(sandbox, victim):
     language, pids = STANDS[victim]
     code, value = CODES[language]
     before = pids()
-    context = box.code_contexts.create(language=language)
+    context = sandbox.code_contexts.create(language=language)
     mine = pids() - before
     assert mine
     for step in [None, *DELAYS, *EVENTS]:
@@ -143,7 +143,7 @@ def test_a_kernel_at_each_step(box, victim):
         if step is None:  # before the request
             strike()
         begin()
-        got = box.code(code, context=context.id, on_event=on_event)
+        got = sandbox.code(code, context=context.id, on_event=on_event)
         end()
         told = got.error and got.error.name
         assert told in (None, "ContextRestarting"), (step, got)
@@ -153,10 +153,10 @@ def test_a_kernel_at_each_step(box, victim):
         else:
             assert got.text in (None, value), (step, got)
         eventually("what was killed is gone", lambda: not pids() & set(killed))  # lines that come together are one event: not all steps are
-        again = box.code(code, context=context.id)
+        again = sandbox.code(code, context=context.id)
         assert (again.error, again.stdout, again.text) == (None, WHOLE, value), (step, again)
         mine = pids() - before
-    box.code_contexts.remove(context.id)
+    sandbox.code_contexts.remove(context.id)
 
 
 def test_a_kernel_while_it_starts(sdk):
