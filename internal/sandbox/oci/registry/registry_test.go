@@ -189,6 +189,7 @@ func TestALayerThatIsCutOffIsContinued(t *testing.T) {
 }
 
 func TestARegistryThatIsSilentIsLeft(t *testing.T) {
+	t.Parallel()
 	p, img := open(t), image(t, nil)
 	p.Push("x", "1", img)
 	p.Change = func(w http.ResponseWriter, r *http.Request, _ http.Handler) bool {
@@ -201,7 +202,7 @@ func TestARegistryThatIsSilentIsLeft(t *testing.T) {
 		<-r.Context().Done()
 		return true
 	}
-	_, err := fetched(t, &Config{Silence: 50 * time.Millisecond}, &Request{Ref: p.ref("x:1")})
+	_, err := fetched(t, &Config{Silence: 3 * time.Second}, &Request{Ref: p.ref("x:1")})
 	if !errors.Is(err, errCut) || !strings.Contains(err.Error(), "has sent nothing") {
 		t.Errorf("%v", err)
 	}
