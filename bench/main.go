@@ -76,6 +76,9 @@ func benches() []bench {
 		{name: "sandbox-ports", fresh: true, run: benchSandboxPorts},
 		{name: "sandbox-js", fresh: true, run: benchSandboxJS},
 		{name: "sandbox-computesdk", fresh: true, run: benchComputeSDK},
+		{name: "image-pull", fresh: true, asked: true, run: benchImagePull},
+		{name: "image-run", fresh: true, asked: true, run: benchImageRun},
+		{name: "image-build", fresh: true, asked: true, run: benchImageBuild},
 		{name: "sandbox-code", fresh: true, asked: true, run: benchSandboxCode}, // its packages come from PyPI
 		{name: "sandbox-code-memory", fresh: true, asked: true, run: benchSandboxCodeMemory},
 	}

@@ -31,7 +31,7 @@ type peer struct {
 }
 
 // peerNames are the columns, in their order: of sandboxes, of services, and of clients.
-var peerNames = []string{"unshare", "bubblewrap", "runc", "pm2", "supervisord", e2bSDK}
+var peerNames = []string{"unshare", "bubblewrap", "runc", "pm2", "supervisord", podman, e2bSDK}
 
 type peerList []*peer
 
