@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from conftest import create
+from conftest import PATIENCE, create
 from e2b.exceptions import SandboxException, TimeoutException
 
 # For each: an expression that reads the variable V, and what it becomes; the directory; output; an error; a cell without end; state.
@@ -42,7 +42,7 @@ def test_a_kernel_of_jupyter(sandbox, language):
     (read, shown), (where, there), (out, printed), (fails, name), endless, (let, get, kept) = LANGUAGES[language]
 
     def run(code, **options):
-        return sandbox.run_code(code, language=language, **options)
+        return sandbox.run_code(code, language=language, request_timeout=PATIENCE, **options)
 
     assert said(run(read)) == shown("of the sandbox")
     value = "'\"\\\n$(id) é"
@@ -60,10 +60,10 @@ def test_a_kernel_of_jupyter(sandbox, language):
     # Its death, and that of what stands for it, is told; another follows.
     for victim in ("[c]onnection.json", "[e]ngine_jupyter.py", f"[h]ost.py {language}"):
         # All processes of the kernel go with it.
-        sandbox.commands.run(f"pkill -9 -f '{victim}'; while pgrep -f '[c]onnection.json' >/dev/null; do sleep 0.05; done", timeout=100)
+        sandbox.commands.run(f"pkill -9 -f '{victim}'; while pgrep -f '[c]onnection.json' >/dev/null; do sleep 0.05; done", timeout=PATIENCE)
         got = [run(get), run(get)]  # the first one may come before the death is known
         assert got[1].error and got[1].error.name != "ContextRestarting", got  # there is no variable any more
-    context = sandbox.create_code_context(language=language, cwd="/tmp")
+    context = sandbox.create_code_context(language=language, cwd="/tmp", request_timeout=PATIENCE)
     assert (context.language, context.cwd) == (language, "/tmp")
     assert said(sandbox.run_code(where, context=context)) == there.replace("/home/user", "/tmp")
     sandbox.remove_code_context(context)
