@@ -37,6 +37,12 @@
 // The rows of computesdk are its public way of measuring, with its npm client, which
 // test/conformance/agents pins and installs.
 //
+// # Images
+//
+// podman does the same by its command line as tend by its own, in turns, with its files on the same disk, and runc to
+// run containers. Both fetch from a registry in this process. These rows take minutes, and are measured only if -only
+// names them.
+//
 // # Services
 //
 // pm2 and supervisord keep the same small program, one after the other with tend in

@@ -184,7 +184,7 @@ func benchImagePull(ctx context.Context, e *env) {
 
 // benchImageRun times `true` in a new sandbox of an image, removed at its end, by the command line of each.
 func benchImageRun(ctx context.Context, e *env) {
-	const rounds = 11
+	const rounds = 7
 	withImages(ctx, e, func(m *images) {
 		base := layerOf(programs("run"))
 		few, many := []v1.Layer{base}, []v1.Layer{base}
