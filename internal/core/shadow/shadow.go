@@ -3,7 +3,6 @@
 package shadow
 
 import (
-	"debug/elf"
 	"errors"
 	"fmt"
 	"os"
@@ -238,7 +237,11 @@ func (s *Shadow) Run(p Program) (status int, err error) {
 		return 0, err
 	}
 	defer self.Close()
-	if err := alone(self); err != nil {
+	auxv, err := unix.Auxv()
+	if err == nil {
+		err = alone(auxv)
+	}
+	if err != nil {
 		return 0, err
 	}
 	pid, pidfd, err := starter.Start(&spawn.Program{
@@ -259,14 +262,14 @@ func (s *Shadow) Run(p Program) (status int, err error) {
 	return w.ExitStatus(), nil
 }
 
+// atBase is where the kernel has put the loader of a program; 0: it has none.
+const atBase = 7
+
 // alone refuses a program that the kernel starts by another one, its loader: that one, and
-// the libraries, would be the container's files, and have all rights of [Shadow.Run].
-func alone(program *os.File) error {
-	f, err := elf.NewFile(program)
-	if err != nil {
-		return fmt.Errorf("the program of tend: %w", err)
-	}
-	if slices.ContainsFunc(f.Progs, func(p *elf.Prog) bool { return p.Type == elf.PT_INTERP }) {
+// the libraries, would be the container's files, and have all rights of [Shadow.Run]. auxv is what
+// the kernel has told the program.
+func alone(auxv [][2]uintptr) error {
+	if slices.ContainsFunc(auxv, func(told [2]uintptr) bool { return told[0] == atBase && told[1] != 0 }) {
 		return fmt.Errorf("this tend is linked with libraries of the machine, and in a sandbox those would be the sandbox's; use a released tend, or build it with CGO_ENABLED=0: %w", process.ErrUnsupported)
 	}
 	return nil
