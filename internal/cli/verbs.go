@@ -105,38 +105,69 @@ func asksForJSON(args []string) bool {
 
 // misunderstood reports a wrong command line, of which no more than at was understood.
 func (inv *invocation) misunderstood(at *node, err error) int {
-	text := err.Error()
-	unknown, _ := errors.AsType[unknownFlag](err)
-	// Here the file is no flag, as it is of tend up.
-	if at.path() == "tend config check" && slices.Contains([]string{"-f", "--file", "--config"}, unknown.flag) {
-		text = fmt.Sprintf("unknown flag %s; the file is an argument: tend config check FILE", unknown.flag)
-	}
-	text += fmt.Sprintf(" (see %s --help)", at.path())
+	text := at.wrongUse(err)
 	inv.complain(usageError(text), text, 2)
 	return 2
 }
 
+// wrongUse says what is wrong with a command line, and what does what was meant.
+func (n *node) wrongUse(err error) string {
+	text := err.Error()
+	unknown, _ := errors.AsType[unknownFlag](err)
+	if hint := flagHints[n.path()+" "+unknown.flag]; hint != "" {
+		return fmt.Sprintf("unknown flag %s; %s", unknown.flag, hint)
+	}
+	// Here the file is no flag, as it is of tend up.
+	if n.path() == "tend config check" && slices.Contains([]string{"-f", "--file", "--config"}, unknown.flag) {
+		text = fmt.Sprintf("unknown flag %s; the file is an argument: tend config check FILE", unknown.flag)
+	}
+	return text + fmt.Sprintf(" (see %s --help)", n.path())
+}
+
+// flagHints are flags of other programs for verbs that ours has, too.
+var flagHints = map[string]string{
+	"tend up --build":          "tend template build and tend image pull fetch and build what services run in",
+	"tend up --scale":          "each service runs once: declare it in tend.yaml under several names, and then tend up -d",
+	"tend up --remove-orphans": "tend up itself ends services that the file does not name any more",
+	"tend up --force-recreate": "tend services restart NAME restarts what runs",
+	"tend down -v":             "services keep nothing that would be removed; tend down --forget forgets the project",
+	"tend down --volumes":      "services keep nothing that would be removed; tend down --forget forgets the project",
+	"tend down --rmi":          "tend image prune removes images that nothing uses",
+	"tend config --services":   "tend config check names the services of a file",
+	"tend events --since":      "tend events prints all that are kept, and with -f those that come",
+	"tend attach -t":           "the name stands alone: tend attach NAME",
+}
+
 // hints are verbs of other programs that no verb of ours is like.
 var hints = map[string]string{
-	"start":         "tend run -d --name NAME -- CMD starts a process, tend restart NAME one that has ended, tend services start NAME a service, tend sandbox start NAME a sandbox",
-	"exec":          "tend sandbox exec NAME -- CMD runs a command in a sandbox, tend run -- CMD on this machine",
-	"scale":         "each service runs once: declare it in tend.yaml under several names",
-	"rename":        "tend sandbox set NAME --name NEW renames a sandbox; a process keeps its name until tend run --replace --name NAME",
-	"port":          "a process of this machine has the machine's ports; tend forward SANDBOX PORT and tend sandbox url SANDBOX PORT are for those of a sandbox",
-	"compose":       "tend up, tend down, tend services, tend projects and tend logs do it for the services of a tend.yaml; tend init writes one for a project",
-	"save":          "nothing has to be saved: services that tend up has started come back with the daemon (docker save: tend image export)",
-	"resurrect":     "services that tend up has started come back with the daemon: tend services",
-	"unstartup":     "tend startup --remove",
-	"network":       "networks belong to sandboxes: tend sandbox create --help",
-	"volume":        "directories are shared with a sandbox when it is created: tend sandbox create --help",
-	"expose":        "a process of this machine has the machine's ports; tend forward SANDBOX PORT and tend sandbox url SANDBOX PORT are for those of a sandbox",
-	"login":         "tend image pull reads the logins of docker and podman; TEND_TOKEN and --token are for a daemon",
-	"push":          "tend pushes no images; tend image pull and import bring them here",
-	"detach":        "ctrl-] leaves a process that is attached, and it goes on",
-	"edit":          "change the tend.yaml, and then tend up -d",
-	"has-session":   "tend ps --filter name=NAME -q prints nothing if there is none",
-	"split-window":  "tend run -t --name NAME -- sh starts another shell; the page (tend ui) shows several",
-	"switch-client": "tend attach NAME; ctrl-] leaves it",
+	"start":          "tend run -d --name NAME -- CMD starts a process, tend restart NAME one that has ended, tend services start NAME a service, tend sandbox start NAME a sandbox",
+	"exec":           "tend sandbox exec NAME -- CMD runs a command in a sandbox, tend run -- CMD on this machine",
+	"scale":          "each service runs once: declare it in tend.yaml under several names",
+	"rename":         "tend sandbox set NAME --name NEW renames a sandbox; a process keeps its name until tend run --replace --name NAME",
+	"port":           "a process of this machine has the machine's ports; tend forward SANDBOX PORT and tend sandbox url SANDBOX PORT are for those of a sandbox",
+	"compose":        "tend up, tend down, tend services, tend projects and tend logs do it for the services of a tend.yaml; tend init writes one for a project",
+	"save":           "nothing has to be saved: services that tend up has started come back with the daemon (docker save: tend image export)",
+	"resurrect":      "services that tend up has started come back with the daemon: tend services",
+	"unstartup":      "tend startup --remove",
+	"network":        "networks belong to sandboxes: tend sandbox create --help",
+	"volume":         "directories are shared with a sandbox when it is created: tend sandbox create --help",
+	"expose":         "a process of this machine has the machine's ports; tend forward SANDBOX PORT and tend sandbox url SANDBOX PORT are for those of a sandbox",
+	"login":          "tend image pull reads the logins of docker and podman; TEND_TOKEN and --token are for a daemon",
+	"push":           "tend pushes no images; tend image pull and import bring them here",
+	"container":      "processes have no containers of their own: tend ps and tend run are for them, tend sandbox for what is isolated",
+	"system":         "tend status shows the daemon, tend rm --finished and tend image prune remove what is not used",
+	"diff":           "tend sandbox snapshot keeps the files of a sandbox; nothing compares them",
+	"history":        "tend image inspect NAME shows an image, tend events what has happened",
+	"tag":            "tend image pull and import give images their names; --tag of tend run gives a process one",
+	"ecosystem":      "tend init writes a tend.yaml, tend import makes one of an ecosystem file, and tend up -f FILE runs it as it is",
+	"reset":          "restarts are counted since the service was declared: tend services shows them",
+	"rollout":        "tend services restart NAME restarts a service, tend services shows how it is",
+	"rename-session": "a process keeps its name until tend run --replace --name NAME",
+	"detach":         "ctrl-] leaves a process that is attached, and it goes on",
+	"edit":           "change the tend.yaml, and then tend up -d",
+	"has-session":    "tend ps --filter name=NAME -q prints nothing if there is none",
+	"split-window":   "tend run -t --name NAME -- sh starts another shell; the page (tend ui) shows several",
+	"switch-client":  "tend attach NAME; ctrl-] leaves it",
 }
 
 // synonyms are what other programs call the verbs.
@@ -145,7 +176,8 @@ var synonyms = map[string]string{
 	"cp": "sandbox cp", "copy": "sandbox cp", "fork": "sandbox fork", "snapshot": "sandbox snapshot", "pause": "sandbox pause",
 	"box":        "sandbox",
 	"status-all": "ps", "processes": "ps", "jobs": "ps", "list-sessions": "ps", "sessions": "ps", "show": "inspect",
-	"jlist": "ps --json", "get": "ps", "describe": "inspect", "info": "inspect",
+	"jlist":      "ps --json",
+	"prettylist": "ps --json", "pm2": "ps", "cluster-info": "status", "sendsignal": "signal", "get": "ps", "describe": "inspect", "info": "inspect",
 	"reload": "restart", "revert": "rollback", "undo": "rollback", "respawn": "restart", "recreate": "restart",
 	"apply": "up -d -f", "unpause": "sandbox resume", "commit": "sandbox snapshot", "build": "template build", "pull": "image pull",
 	"load": "image import", "rmi": "image rm", "capture-pane": "logs",
