@@ -7,7 +7,7 @@ import (
 	"encoding/hex"
 	"io/fs"
 	"maps"
-	"slices"
+	"sort"
 	"strings"
 )
 
@@ -211,7 +211,7 @@ func (p *Point) changes(now tree, head map[string]blob) (out []Change) {
 		}
 		out = append(out, c)
 	}
-	slices.SortFunc(out, func(a, b Change) int { return strings.Compare(a.Path, b.Path) })
+	sort.Slice(out, func(i, j int) bool { return out[i].Path < out[j].Path })
 	return out
 }
 

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"slices"
+	"sort"
 )
 
 // MaxUndo is the most bytes of file contents in an Undo.
@@ -138,7 +139,7 @@ func (u *Undo) Join(next *Undo) (joined *Undo, why string) {
 	case len(joined.Files) == 0:
 		return nil, why
 	}
-	slices.SortFunc(joined.Files, func(a, b Undone) int { return cmp.Compare(a.Path, b.Path) })
+	sort.Slice(joined.Files, func(i, j int) bool { return joined.Files[i].Path < joined.Files[j].Path })
 	return joined, why
 }
 
