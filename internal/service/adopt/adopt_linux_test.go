@@ -38,7 +38,9 @@ func TestMain(m *testing.M) {
 			os.Exit(1)
 		}
 		fmt.Println(l.Addr().(*net.TCPAddr).Port)
-		select {}
+		for { // with nothing that waits for an event, the runtime would see a deadlock and end
+			_, _ = l.Accept()
+		}
 	}
 	goleak.VerifyTestMain(m)
 }
