@@ -70,15 +70,14 @@ func TestReadersThatNeverReadHoldNobodyUp(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		// each bounds the server's memory for one reader that stalls, in bytes:
-		// twice what was measured, or more. Most of it is net/http's and garbage, which grows where
-		// other work takes the processors: the largest pieces had 981 KiB each then.
+		// twice what was measured, or more. Most of it is net/http's and garbage.
 		each    int64
 		request func(id process.ID, pid int) request
 	}{
 		{"native", 768 << 10, func(id process.ID, _ int) request {
 			return request{path: "/tend.v1.ProcessService/Read", body: fmt.Sprintf(`{"process":{"id":%q}}`, id)}
 		}},
-		{"native, who ask for the largest pieces", 2 << 20, func(id process.ID, _ int) request {
+		{"native, who ask for the largest pieces", 768 << 10, func(id process.ID, _ int) request {
 			return request{path: "/tend.v1.ProcessService/Read", body: fmt.Sprintf(`{"process":{"id":%q},"maxChunk":1048576}`, id)}
 		}},
 		{"envd", 256 << 10, func(_ process.ID, pid int) request {
