@@ -91,6 +91,8 @@ func (m *Maker) find() error {
 	one := os.Geteuid() != 0 || m.forced.ids == idsOne
 	byPath := !one && m.forced.attach == attachPath
 	if !one && m.forced.attach == "" && !(ofTheMachine() && spawn.Admin()) {
+		m.parts.mu.Lock()
+		defer m.parts.mu.Unlock()
 		err := m.parts.tryMany()
 		if err != nil && !errors.Is(err, unix.EPERM) {
 			return err
@@ -146,10 +148,8 @@ func ofTheMachine() bool {
 	return err != nil || slices.Equal(strings.Fields(string(b)), []string{"0", "0", "4294967295"})
 }
 
-// tryUsers makes what takes ids of nobody, and no right over the machine.
+// tryUsers makes what takes ids of nobody, and no right over the machine. p.mu is held.
 func (p *parts) tryUsers() error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
 	if err := p.program(); err != nil {
 		return err
 	}
@@ -160,18 +160,11 @@ func (p *parts) tryUsers() error {
 	return unix.Close(ns)
 }
 
-// tryMany makes what takes rights over the machine.
+// tryMany makes what takes rights over the machine. p.mu is held.
 func (p *parts) tryMany() error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if err := p.program(); err != nil {
+	if err := p.tryUsers(); err != nil {
 		return err
 	}
-	ns, err := userNamespace(p.first, probeBase)
-	if err != nil {
-		return err
-	}
-	unix.Close(ns)
 	dev, _, err := devices(probeBase, p.devices)
 	if err != nil {
 		return err

@@ -51,7 +51,7 @@ func serveAgain(t *testing.T, change ...func(*interpreter.Config)) (f *interpret
 	target := &route.Target{Access: host.NewMachine(testkeeper.New(t)), ID: "box", Port: interpreter.Port}
 	own := f.Own(target)
 	if own == nil {
-		t.Fatal("the face does not serve the box")
+		t.Fatal("the face does not serve the sandbox")
 	}
 	other := *target
 	if other.Port++; f.Own(&other) != nil {

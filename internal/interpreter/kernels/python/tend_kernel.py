@@ -272,7 +272,7 @@ def with_shown_images(module):
     module.Image.save = saves_and_shows(module.Image.save)
 
 
-# Not pandas and e2b_charts: a third of the memory of all these, in each sandbox, for less than half a second in those that need them.
+# Not pandas and e2b_charts: they would take a third of the memory of all these, in each sandbox; cells that need them import them.
 OFTEN = ("numpy", "PIL.Image", "matplotlib.figure", "matplotlib.pyplot", "matplotlib_inline.backend_inline", "orjson")
 
 
