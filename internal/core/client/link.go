@@ -201,7 +201,7 @@ func (l *link) close() {
 // call sends a request and waits for its answer. With again, a request whose
 // answer was lost is repeated with the next keeper; repeated tells so.
 func (l *link) call(ctx context.Context, op byte, body wire.Body, again bool) (rep reply, repeated bool, err error) {
-	ctx, cancel := suspendaware.Context(ctx, max(unavailableAfter, callBound(op)))
+	ctx, cancel := suspendaware.Context(ctx, callBound(op))
 	defer cancel()
 	for {
 		rep, err = l.try(ctx, op, body)
@@ -219,12 +219,30 @@ func (l *link) call(ctx context.Context, op byte, body wire.Body, again bool) (r
 	return rep, repeated, err
 }
 
-// callBound is longer for a kill, which waits for the kernel.
+// callBound is longer for a kill, which waits for the kernel, and for the first container of a keeper, which looks
+// through all that the machine shows in it: a cold or busy disk takes its time.
 func callBound(op byte) time.Duration {
-	if op == wire.OpKill || op == wire.OpKillNamed {
+	switch op {
+	case wire.OpKill, wire.OpKillNamed:
 		return 30 * time.Second
+	case wire.OpContainerMake, wire.OpContainerCan:
+		return 2 * time.Minute
 	}
-	return 0
+	return unavailableAfter
+}
+
+// await waits until there is a keeper.
+func (l *link) await(ctx context.Context, up <-chan struct{}) error {
+	ctx, cancel := suspendaware.Context(ctx, unavailableAfter)
+	defer cancel()
+	select {
+	case <-up:
+		return nil
+	case <-l.closed:
+		return process.ErrUnavailable
+	case <-ctx.Done():
+		return ended(ctx)
+	}
 }
 
 func (l *link) try(ctx context.Context, op byte, body wire.Body) (reply, error) {
@@ -235,12 +253,8 @@ func (l *link) try(ctx context.Context, op byte, body wire.Body) (reply, error) 
 		}
 		up := l.up
 		l.mu.Unlock()
-		select {
-		case <-up:
-		case <-l.closed:
-			return reply{}, process.ErrUnavailable
-		case <-ctx.Done():
-			return reply{}, ended(ctx)
+		if err := l.await(ctx, up); err != nil {
+			return reply{}, err
 		}
 	}
 	conn := l.conn

@@ -176,10 +176,11 @@ func (k *skeleton) outside(id uint32) int {
 // mkdirs is mkdir with those above: below a piece as the machine has them, and else root's.
 func (k *skeleton) mkdirs(p string, a attr) error {
 	for i := 1; i < len(p); i++ {
-		if p[i] == '/' {
-			if err := k.mkdir(p[:i], k.asSeen(p[:i])); err != nil {
-				return err
-			}
+		if _, ok := k.made[p[:i]]; ok || p[i] != '/' { // the machine is asked only about those that are new
+			continue
+		}
+		if err := k.mkdir(p[:i], k.asSeen(p[:i])); err != nil {
+			return err
 		}
 	}
 	return k.mkdir(p, a)
