@@ -109,10 +109,10 @@ func TestContextsAreMadeFollowedRestartedAndRemoved(t *testing.T) {
 func TestACellGoesOnWithoutItsCallAndIsCancelledByName(t *testing.T) {
 	t.Parallel()
 	c, sandbox := serveCells(t)
-	stream := proctest.Value(c.RunCell(t.Context(), inside(&tendv1.RunCellRequest{Code: "kept=5; sleep 600", Language: "bash", Cell: longest}, sandbox)))(t)
-	for stream.Receive() && len(stream.Msg().GetEvent()) == 0 {
+	stream := proctest.Value(c.RunCell(t.Context(), inside(&tendv1.RunCellRequest{Code: "kept=5; echo set; sleep 600", Language: "bash", Cell: longest}, sandbox)))(t)
+	for stream.Receive() && !strings.Contains(string(stream.Msg().GetEvent()), `"set`) {
 	}
-	stream.Close() // the cell has begun, and its caller has left
+	stream.Close() // the cell runs, and its caller has left
 	m := &tendv1.RunCellRequest{Language: "bash", Cell: longest, Again: true}
 	again := proctest.Value(c.RunCell(t.Context(), inside(m, sandbox)))(t)
 	defer again.Close()
