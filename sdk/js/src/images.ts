@@ -1,7 +1,8 @@
 // OCI images, from which sandboxes are created.
 
 import { clean, protocolError } from './errors.js';
-import { ImageService, type Image as Message, type PullImageResponse } from './gen/tend/v1/image_pb.js';
+import { bytesOf, type Bytes } from '#platform';
+import { ImageService, type ExportImageResponse, type Image as Message, type PullImageResponse } from './gen/tend/v1/image_pb.js';
 import type { Link } from './link.js';
 import { fromInt, fromTimestamp, text } from './messages.js';
 
@@ -92,6 +93,27 @@ export class Images {
     };
     for await (const m of this.#link.follow(open, take, () => false, options.signal)) return fromImage(m);
     throw protocolError('the fetch of an image without its end');
+  }
+
+  /**
+   * An archive of an image, in pieces, as `tend image import` and `docker load` read it: by a name it has that name alone, by its id
+   * all of them. After a lost connection the server makes it again, and what has come already is left out.
+   */
+  async *export(key: string, signal?: AbortSignal): AsyncGenerator<Bytes, void, void> {
+    const image = text('image', key);
+    await this.#link.needsSandboxes(signal);
+    let [got, at] = [0, 0];
+    const open = (s: AbortSignal) => {
+      at = 0;
+      return this.#link.connect.stream(ImageService.method.exportImage, { image }, { signal: s });
+    };
+    const take = (m: ExportImageResponse): { value?: Bytes; progress: boolean } => {
+      const data = m.data.subarray(Math.max(0, got - at));
+      at += m.data.length;
+      got += data.length;
+      return { value: data.length ? bytesOf(data) : undefined, progress: data.length > 0 };
+    };
+    yield* this.#link.follow(open, take, () => false, signal);
   }
 
   /** Takes a name from an image, and removes the image with its last name, or if the key is its id. Sandboxes and templates stay. */

@@ -192,11 +192,16 @@ test('images, and a sandbox of one', async () => {
   const sandbox = await client.createSandbox({ image: image.name, isolation: 'full' });
   assert.equal(sandbox.info.image, m.id);
   assert.equal((await sandbox.files.read('/srv/hello')).toString(), 'hi\n');
+  const archive: Uint8Array[] = [];
+  for await (const part of client.images.export(image.name)) archive.push(part);
+  const saved = Buffer.concat(archive);
+  assert.ok(saved.includes(`"RepoTags":["${image.name}"]`) && saved.includes('oci-layout') && saved.length % 512 === 0);
   await client.images.remove(image.name);
   assert.deepEqual([await client.images.prune({ all: true }), await client.images.list()], [[], []]);
   assert.equal((await sandbox.files.read('/srv/hello')).toString(), 'hi\n', 'a sandbox keeps its files');
   await sandbox.destroy();
   await assert.rejects(client.images.get('nothing'), { code: 'not_found' });
+  await assert.rejects(client.images.export('nothing').next(), { code: 'not_found' });
   await assert.rejects(client.images.pull(`${image.name}0`), { code: 'not_found' });
   image.close();
 });

@@ -4,6 +4,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { create, fromBinary, toBinary, type MessageShape } from '@bufbuild/protobuf';
+import { ExportImageResponseSchema } from '../src/gen/tend/v1/image_pb.js';
 import { ErrorDetailSchema, ErrorKind, GetResponseSchema, KillResponseSchema, RemoveResponseSchema, RunRequestSchema, StartReason, StartResponseSchema } from '../src/gen/tend/v1/process_pb.js';
 import { Client, GapError, InvalidError, RedirectError, StartError, TendError, type ClientOptions, type Process, type ProcessEvent } from '../src/index.js';
 import { parseTarget } from '../src/target.js';
@@ -63,6 +64,31 @@ test('an output that breaks anywhere arrives whole, each byte once', async () =>
     const { bytes, kinds } = await all(p.read());
     assert.equal(bytes.compare(text), 0, `cut at ${cut}`);
     assert.deepEqual(kinds, ['output', 'exited', 'eof']);
+    client.close();
+  }
+});
+
+test('an archive of an image that breaks anywhere arrives whole', async () => {
+  for (let cut = 0; cut < 400; cut += 37) {
+    let tries = 0;
+    const { client } = await open(
+      {
+        ExportImage: (_, res) => {
+          stream(res);
+          const size = 50 + tries * 20; // pieces need not be the same
+          const parts = [envelope(new Uint8Array())];
+          for (let at = 0; at < text.length; at += size) parts.push(envelope(toBinary(ExportImageResponseSchema, create(ExportImageResponseSchema, { data: text.subarray(at, at + size) }))));
+          const whole = Buffer.concat([...parts, end()]);
+          if (tries++ < 3) res.write(whole.subarray(0, 60 + cut * tries), () => res.destroy());
+          else res.end(whole);
+        },
+      },
+      {},
+      { sandboxes: true },
+    );
+    const parts: Uint8Array[] = [];
+    for await (const part of client.images.export('python:3')) parts.push(part);
+    assert.equal(Buffer.concat(parts).compare(text), 0, `cut at ${cut}`);
     client.close();
   }
 });

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import signal
 import subprocess
+import tarfile
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -452,12 +454,17 @@ async def test_images_are_pulled_and_sandboxes_created_from_them(daemon: Daemon)
         assert [x.id for x in await client.images.list()] == [image.id] and (await client.images.get(registry.image)).id == image.id
         box = await client.create_sandbox(image=registry.image, isolation="full")
         assert box.info.image == image.id and await box.files.read("/srv/hello") == registry.text
+        with tarfile.open(fileobj=io.BytesIO(await whole(client.images.export(registry.image)))) as archive:
+            listed = archive.extractfile("manifest.json")
+            assert listed is not None and json.load(listed)[0]["RepoTags"] == [registry.image]
         await client.images.remove(registry.image)
         assert await client.images.prune(all=True) == [] and await client.images.list() == []
         assert await box.files.read("/srv/hello") == registry.text, "a sandbox keeps its files"
         await box.destroy()
         with pytest.raises(tend.NotFoundError):
             await client.images.get("nothing")
+        with pytest.raises(tend.NotFoundError):
+            await anext(client.images.export("nothing"))
         with pytest.raises(tend.NotFoundError):
             await client.images.pull(registry.image + "0")
     registry.shutdown()

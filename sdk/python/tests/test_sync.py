@@ -4,9 +4,11 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import signal
 import subprocess
+import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -453,12 +455,17 @@ def test_images_are_pulled_and_sandboxes_created_from_them(daemon: Daemon) -> No
         assert [x.id for x in client.images.list()] == [image.id] and (client.images.get(registry.image)).id == image.id
         box = client.create_sandbox(image=registry.image, isolation="full")
         assert box.info.image == image.id and box.files.read("/srv/hello") == registry.text
+        with tarfile.open(fileobj=io.BytesIO(whole(client.images.export(registry.image)))) as archive:
+            listed = archive.extractfile("manifest.json")
+            assert listed is not None and json.load(listed)[0]["RepoTags"] == [registry.image]
         client.images.remove(registry.image)
         assert client.images.prune(all=True) == [] and client.images.list() == []
         assert box.files.read("/srv/hello") == registry.text, "a sandbox keeps its files"
         box.destroy()
         with pytest.raises(tend.NotFoundError):
             client.images.get("nothing")
+        with pytest.raises(tend.NotFoundError):
+            next(client.images.export("nothing"))
         with pytest.raises(tend.NotFoundError):
             client.images.pull(registry.image + "0")
     registry.shutdown()

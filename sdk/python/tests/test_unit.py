@@ -61,6 +61,24 @@ def test_an_output_that_breaks_anywhere_arrives_whole() -> None:
         assert fake.calls.count("Read") == 14
 
 
+def test_an_archive_of_an_image_that_breaks_anywhere_arrives_whole() -> None:
+    text = b"".join(b"line %d\n" % i for i in range(200))
+    tries = 0
+
+    def export(c: Call) -> None:
+        nonlocal tries
+        tries += 1
+        size = 30 + tries  # pieces need not be the same
+        pieces = b"".join(envelope(encode("ExportImageResponse", {"data": text[i : i + size]})) for i in range(0, len(text), size))
+        if tries < 12:
+            return c.events(end=False, raw=envelope(b"") + pieces[: 97 * tries])
+        c.events(raw=pieces)
+
+    with Fake(ExportImage=export, Hello=lambda c: c.message("HelloResponse", {"listeners_held": True, "sandboxes": True})) as fake:
+        assert b"".join(fake.client(retry=QUICK).images.export("python:3")) == text
+        assert fake.calls.count("ExportImage") == 12
+
+
 def test_facts_that_a_second_stream_repeats_are_told_once() -> None:
     answers = [(lambda c: c.events(HELLO, {"started": {"pid": 7}}, *END[:1], end=False)), (lambda c: c.events(HELLO, {"started": {"pid": 7}}, *END))]
     with Fake(Read=lambda c: answers.pop(0)(c)) as fake:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from builtins import list as List
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 
 from .. import _images as i
 from .. import _messages as m
@@ -59,6 +59,39 @@ class AsyncImages:
             if last is None:
                 raise protocol_error("the fetch of an image without its end")
             return i.image(last)
+        finally:
+            await following.aclose()
+
+    async def export(self, key: str) -> AsyncIterator[bytes]:
+        """An archive of an image, in pieces, as `tend image import` and `docker load` read it.
+
+        By a name it has that name alone, by its id all of them. After a lost connection the server makes it again, and what has
+        come already is left out.
+        """
+        request = {"image": m.text("image", key)}
+        await self._link.needs("sandboxes", "sandboxes")
+        got = at = 0
+
+        async def make() -> Stream:
+            nonlocal at
+            at = 0
+            return await self._link.open("ImageService/ExportImage", request)
+
+        def take(message: Message) -> tuple[bytes | None, bool]:
+            nonlocal got, at
+            data: bytes = message.get("data", b"")
+            fresh = data[max(0, got - at) :]
+            at += len(data)
+            got += len(fresh)
+            return fresh or None, bool(fresh)
+
+        following: Following[bytes] = Following(self._link, make, take)
+        try:
+            while True:
+                piece = await following.next()
+                if piece is None:
+                    return
+                yield piece
         finally:
             await following.aclose()
 
