@@ -33,8 +33,8 @@ COPY --from=made /made /tree /from/
 ADD pack.tar.gz /packed/
 `
 
-// A role is killed in a pull or a build, at any moment: what the server has left is removed by the next, and the next build of
-// the same Dockerfile makes what it should.
+// A role is killed in a pull or a build, at any moment, or all of them as by a loss of power: what the server has left is removed
+// by the next, and the next build of the same Dockerfile makes what it should.
 func TestAKillDuringAPullOrABuildLeavesNothing(t *testing.T) {
 	proctest.Root(t)
 	hub := ocitest.NewRegistry(t)
@@ -58,16 +58,25 @@ func TestAKillDuringAPullOrABuildLeavesNothing(t *testing.T) {
 		return cmd
 	}
 	before := proctest.Value(filepath.Glob("/dev/shm/tend-secrets-*"))(t)
-	for n := range 8 {
+	kill := func(role string) func() error {
+		return func() error { return d.Replace(t.Context(), role) }
+	}
+	deaths := []func() error{kill(testdaemon.Server), kill(testdaemon.Keeper), kill(testdaemon.Anchor), func() error {
+		d.KillLauncher()
+		return d.ServeAgain()
+	}, func() error {
+		proctest.Must(t, d.KillAll())
+		return d.ServeAgain()
+	}}
+	for n := range 2 * len(deaths) {
 		cmd := build(n)
-		if n%4 == 0 { // a pull alone, of an image that is not there
+		if n%2 == 0 { // a pull alone, of an image that is not there
 			_ = exec.CommandContext(t.Context(), tend, "--url", d.URL, "image", "rm", name).Run()
 			cmd = exec.CommandContext(t.Context(), tend, "--url", d.URL, "image", "pull", name)
 		}
 		proctest.Must(t, cmd.Start())
 		time.Sleep(time.Duration(rand.IntN(600)) * time.Millisecond)
-		role := []string{testdaemon.Server, testdaemon.Keeper, testdaemon.Anchor}[n%3]
-		proctest.Must(t, d.Replace(t.Context(), role))
+		proctest.Must(t, deaths[n%len(deaths)]())
 		if err := cmd.Wait(); err != nil && !errors.As(err, new(*exec.ExitError)) {
 			t.Fatal(err)
 		}
