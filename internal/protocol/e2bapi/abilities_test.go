@@ -162,7 +162,7 @@ func (d *able) Template(_ context.Context, key string) (driver.Template, error) 
 
 func (d *able) Templates(ctx context.Context) (all []driver.Template, err error) {
 	for _, b := range d.builds {
-		if t, err := d.Template(ctx, b.Name+":"+b.Tags[0]); err == nil {
+		if t, err := d.Template(ctx, b.Name+":"+strings.Join(b.Tags[:min(1, len(b.Tags))], "")); err == nil {
 			all = append(all, t)
 		}
 	}

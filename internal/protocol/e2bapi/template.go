@@ -114,7 +114,8 @@ func (f *Face) from(ctx context.Context, spec *driver.Spec, id string) error {
 		return unsupported("mcp without a template "+mcpTemplate, "build one that has the program "+mcpTemplate+" (Template.build(…, '"+
 			mcpTemplate+"')), or run MCP servers as commands of the sandbox")
 	case !isBase(id):
-		return noTemplate(id)
+		_, err := f.known(ctx, id) // says whether it is the tag that is not there
+		return cmp.Or(err, noTemplate(id))
 	}
 	spec.Notes[noteTemplate] = baseTemplate
 	_, err := f.getTemplate(ctx, baseTemplate)

@@ -339,6 +339,12 @@ func TestATemplateWithoutTheDefaultTag(t *testing.T) {
 	if _, err := d.Template(t.Context(), "tagged"); !errors.Is(err, driver.ErrNotFound) {
 		t.Error(err)
 	}
+	if one, err := d.Template(t.Context(), "tagged:"+string(b.ID)); err != nil || one.Build != b.ID {
+		t.Errorf("by its build: %+v, %v", one, err)
+	}
+	if _, err := d.Template(t.Context(), "tagged:"+string(driver.NewBuildID())); !errors.Is(err, driver.ErrNotFound) {
+		t.Errorf("by a build that there is not: %v", err)
+	}
 	proctest.Must(t, d.DeleteTemplate(t.Context(), b.TemplateID))
 	if _, err := d.Tags(t.Context(), "tagged"); !errors.Is(err, driver.ErrNotFound) {
 		t.Error(err)

@@ -111,7 +111,7 @@ func (d *Driver) trim(t *template) {
 }
 
 // find returns the template that a key names, and the build of its tag; nil: there is
-// none. templates.mu is held.
+// none. In place of a tag the key may have a build that a tag has. templates.mu is held.
 func (n *templates) find(key string) (*template, driver.BuildID) {
 	name, tag, _ := strings.Cut(strings.ToLower(key), ":")
 	t := n.named(name)
@@ -120,6 +120,9 @@ func (n *templates) find(key string) (*template, driver.BuildID) {
 	}
 	if at := t.Tags[cmp.Or(tag, driver.DefaultTag)]; at != nil {
 		return t, at.Build
+	}
+	if id := driver.BuildID(tag); t.Builds[id] != nil {
+		return t, id
 	}
 	return nil, ""
 }

@@ -71,6 +71,10 @@ for (const generation of ['e2b', 'e2b-v1']) {
       assert.deepEqual((await Template.assignTags(`${name}-tags:v1.0`, ['production', 'stable'])).tags, ['production', 'stable'])
       for (const [alias, there] of Object.entries({ '': true, ':v1.0': true, ':stable': true, ':v9': false })) assert.equal(await Template.exists(`${name}-tags${alias}`), there, alias)
       await assert.rejects(Sandbox.create(`${name}-tags`), /404.*not found/) // the tag "default" is meant
+      await assert.rejects(Sandbox.create(`${name}-tags:v9`), /404.*tag "v9" does not exist for template/)
+      const [{ buildId }] = await Template.getTags(`${name}-tags`)
+      const sandbox = await Sandbox.create(`${name}-tags:${buildId}`) // as Harbor does it
+      await sandbox.kill()
       await Template.removeTags(`${name}-tags`, 'production')
       assert.deepEqual((await Template.getTags(`${name}-tags`)).map((t) => t.tag).sort(), ['stable', 'v1.0'])
       await assert.rejects(Template.assignTags(`${name}-tags:v1.0`, ':none'))
