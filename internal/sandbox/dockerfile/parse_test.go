@@ -87,6 +87,18 @@ COPY --from=alpine /x /y
 	}
 }
 
+func TestExpandQuoted(t *testing.T) {
+	for text, want := range map[string]string{`/opt:$PATH`: "/opt:/bin", `${HOME}/x`: "/root/x", `${NONE:-a b}`: "a b", `$NONE`: "", `'$HOME' "$HOME"`: `'/root' "/root"`,
+		`\$HOME`: `\/root`, "$(id) `id`": "$(id) `id`", `a\b`: `a\b`, `$`: "$", `100$ `: "100$ "} {
+		if got, err := ExpandQuoted(text, map[string]string{"PATH": "/bin", "HOME": "/root"}); got != want || err != nil {
+			t.Errorf("%s is %q, %v; want %q", text, got, err, want)
+		}
+	}
+	if _, err := ExpandQuoted("${PATH", nil); err == nil {
+		t.Error("what has no end is expanded")
+	}
+}
+
 func FuzzParse(f *testing.F) {
 	for _, text := range []string{"FROM a\nRUN --mount=type=cache,target=/x y", "FROM a AS b\nCOPY --from=b <<E /x\nE", "# escape=`\nARG A=$B\nFROM ${A:-x}",
 		"FROM a\nHEALTHCHECK --interval=1s CMD [\"x\"]", "FROM a\nONBUILD ADD --chmod=7 x y", "FROM a\nSHELL []\nENV A B"} {

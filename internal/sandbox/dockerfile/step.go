@@ -191,6 +191,16 @@ func (p *Plan) Expand(c instructions.Command, env map[string]string) error {
 	return nil
 }
 
+// ExpandQuoted replaces the variables of a text as a shell does it between double quotes. Nothing is run.
+func ExpandQuoted(text string, env map[string]string) (string, error) {
+	if !strings.Contains(text, "$") {
+		return text, nil
+	}
+	quoted := `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(text) + `"`
+	text, _, err := shell.NewLex('\\').ProcessWord(quoted, getter(env))
+	return text, err
+}
+
 // proxies need no ARG, and are no reason to run a step again.
 var proxies = map[string]bool{"http_proxy": true, "https_proxy": true, "ftp_proxy": true, "no_proxy": true, "all_proxy": true}
 

@@ -190,6 +190,19 @@ func TestABuildDoesItsSteps(t *testing.T) {
 			t.Errorf("%+v\n%s", b, log)
 		}
 	})
+	t.Run("variables in steps of E2B's builds, and in no others", func(t *testing.T) {
+		steps := []driver.Step{step("ENV", "APP", "/srv/of", "PATH", "/opt/tools:$PATH"), step("ENV", "AT", "${APP}/it", "PRICE", `"5$"`),
+			step("WORKDIR", "$AT"), copied("h", "one.txt", "$APP/one.txt"), step("RUN", "pwd; cat $APP/one.txt; echo; echo $PRICE; tr '\\0' '\\n' < /proc/$$/environ")}
+		b, log := built(t, d, driver.BuildSpec{Name: "vars", AsParent: true, Steps: steps, Blob: spec.Blob})
+		if b.Status != driver.BuildReady || !strings.Contains(log, "5 info /srv/of/it\n5 info one\n5 info \"5$\"\n") ||
+			!strings.Contains(log, "PATH=/opt/tools:/usr/local/sbin:") {
+			t.Errorf("%+v\n%s", b, log)
+		}
+		b, log = built(t, d, driver.BuildSpec{Name: "plain", Steps: []driver.Step{step("ENV", "A", "$HOME"), step("RUN", "echo $A")}})
+		if b.Status != driver.BuildReady || !strings.Contains(log, "2 info $HOME\n") {
+			t.Errorf("%+v\n%s", b, log)
+		}
+	})
 	t.Run("from another template", func(t *testing.T) {
 		b, log := built(t, d, driver.BuildSpec{Name: "child", From: "ns/app", Steps: []driver.Step{step("RUN", "test -f /srv/app/a.txt && pwd && whoami")}})
 		if b.Status != driver.BuildReady || !strings.Contains(log, "/srv/app/work\n1 info root\n") {

@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/tend-run/tend/internal/files"
+	"github.com/tend-run/tend/internal/sandbox/dockerfile"
 	"github.com/tend-run/tend/internal/sandbox/driver"
 	"github.com/tend-run/tend/internal/sandbox/layer"
 	"github.com/tend-run/tend/internal/sandbox/sandboxrecord"
@@ -139,8 +140,28 @@ func (r *builder) begin(ctx context.Context) error {
 	return nil
 }
 
+// expand replaces the variables of a step of E2B's builds, where a shell does it.
+func (r *builder) expand(s *driver.Step) (err error) {
+	env := map[string]string{"HOME": "/root", "USER": "root", "PATH": usualPath}
+	maps.Copy(env, r.conf.Env)
+	s.Args = slices.Clone(s.Args)
+	for i := range s.Args {
+		if s.Kind == "WORKDIR" || s.Kind == "ENV" && i%2 == 1 || s.Kind == "COPY" && (i == 1 || i == 2) {
+			if s.Args[i], err = dockerfile.ExpandQuoted(s.Args[i], env); err != nil {
+				return fmt.Errorf("%.200q: %w", s.Args[i], err)
+			}
+		}
+	}
+	return nil
+}
+
 // do does one step, or finds its layer.
 func (r *builder) do(ctx context.Context, s driver.Step) error {
+	if r.b.spec.AsParent {
+		if err := r.expand(&s); err != nil {
+			return err
+		}
+	}
 	switch s.Kind {
 	case "ENV":
 		for kv := range slices.Chunk(s.Args, 2) {

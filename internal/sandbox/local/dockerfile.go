@@ -278,10 +278,12 @@ func (s *stage) base(ctx context.Context) (triggers []string, err error) {
 	return m.OnBuild, nil
 }
 
+const usualPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
 // path gives a base without a PATH the usual one, as other builders do.
 func (s *stage) path() {
 	if _, ok := s.conf.Env["PATH"]; !ok {
-		s.conf.Env["PATH"] = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+		s.conf.Env["PATH"] = usualPath
 	}
 }
 

@@ -40,10 +40,10 @@ with tempfile.TemporaryDirectory() as folder:
     got = said(f"{name}-steps", "cat made copied.txt /etc/image; sudo id -u; sudo -u user id -u; stat -c %u /by-sudo")
     assert got == "1000 /home/user yes\nof the builder\nsmall\n0\n1000\n0\n", got
 
-    file = 'FROM ubuntu:22.04\nENV COLOUR=blue\nWORKDIR /app\nCOPY copied.txt ./\nRUN echo $COLOUR > built\nUSER root\n'
+    file = 'FROM ubuntu:22.04\nENV COLOUR=blue\nENV AT=/app PATH=/opt/$COLOUR:$PATH\nWORKDIR $AT\nCOPY copied.txt ./\nRUN echo $COLOUR $PATH > built\nUSER root\n'
     Template.build(Template(file_context_path=folder).from_dockerfile(file), f"{name}-file")
     got = said(f"{name}-file", "cat /app/built /app/copied.txt; id -u")
-    assert got == "blue\nof the builder\n0\n", got
+    assert got == "blue /opt/blue:/usr/bin:/bin\nof the builder\n0\n", got
 
 private = os.environ["PRIVATE"]
 refused(Template().from_image(private), "access denied")
