@@ -6,18 +6,29 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/tend-run/tend/process"
 )
 
 type eventsCmd struct {
 	inSandbox
-	Follow bool   `short:"f" help:"Follow: print also what happens from now on."`
+	Follow bool   `short:"f" xor:"end" help:"Follow: print also what happens from now on."`
+	Since  string `placeholder:"TIME" help:"Only what happened since then: 5m ago, or a time as of tend logs."`
+	Until  string `xor:"end" placeholder:"TIME" help:"Only what happened before then."`
 	UTC    bool   `name:"utc" help:"Times are those of UTC. Default: of this place, with its zone."`
 	ID     string `arg:"" complete:"process" optional:"" help:"Only events of this process."`
 }
 
 func (c *eventsCmd) Ask(ctx context.Context, inv *invocation, d *daemon) error {
+	since, err := moment("--since", c.Since)
+	if err != nil {
+		return err
+	}
+	until, err := moment("--until", c.Until)
+	if err != nil {
+		return err
+	}
 	only := process.ID("")
 	if c.ID != "" {
 		p, err := d.find(ctx, c.ID)
@@ -26,7 +37,8 @@ func (c *eventsCmd) Ask(ctx context.Context, inv *invocation, d *daemon) error {
 		}
 		only = p.ID()
 	}
-	v := &eventView{inv: inv, d: d, utc: c.UTC, only: only, printed: map[process.ID]process.EventKind{}, subjects: map[process.ID]subject{}}
+	v := &eventView{inv: inv, d: d, utc: c.UTC, only: only, since: since, until: until,
+		printed: map[process.ID]process.EventKind{}, subjects: map[process.ID]subject{}}
 	if !inv.flags.JSON {
 		if err := v.line(dim, "TIME", "ID", "PID", "EVENT", "NAME", "COMMAND"); err != nil {
 			return err
@@ -55,7 +67,9 @@ type eventView struct {
 	inv      *invocation
 	d        *daemon
 	utc      bool
-	only     process.ID                       // "": all
+	only     process.ID // "": all
+	since    time.Time
+	until    time.Time                        // zero: no end
 	printed  map[process.ID]process.EventKind // the last of each process
 	subjects map[process.ID]subject
 }
@@ -121,6 +135,9 @@ func (v *eventView) show(ctx context.Context, ev process.Event) error {
 		return nil
 	}
 	v.printed[ev.ID] = ev.Kind
+	if at := ev.Time; !at.IsZero() && (at.Before(v.since) || !v.until.IsZero() && !at.Before(v.until)) {
+		return nil
+	}
 	about, known := v.subjects[ev.ID]
 	if !known && ev.Kind != process.EventRemoved {
 		about = v.subject(ctx, ev.ID)

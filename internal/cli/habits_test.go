@@ -10,10 +10,11 @@ import (
 var habits = map[string]string{
 	"docker": `run -d --name web sh; run --rm -it sh; ps -a; ls; logs -f web; logs --tail 5 --since 1h -t web; stop -t 5 web; kill -s HUP web;
 		restart web; rm -f web; inspect web; top; stats; exec -it web sh; cp web:/etc/hosts .; images; pull alpine; rmi alpine; port web 80; system prune;
-		container ls; volume ls; network ls; build .; save x; load; info; version; wait web; rename a b; attach web; events -f; events --since 1h`,
+		container ls; volume ls; network ls; build .; save x; load; info; version; wait web; rename a b; attach web; events -f; events --since 1h; stop --timeout 5 web;
+		restart --timeout 5 web; url web 80`,
 	"pm2": `start app.js; list; ls; status; stop web; restart web; reload web; delete web; logs web; flush; monit; describe web; show web; jlist;
 		prettylist; save; resurrect; startup; unstartup; scale web 3; ecosystem; reset web; sendSignal HUP web; stop --all; kill --all`,
-	"compose": `up; up -d; up --build; up --scale web=2; up --remove-orphans; up -d --wait; up -f x.yaml -p shop; down; down -v; down --rmi all; ps; ls;
+	"compose": `up; up -d; up --build; up --scale web=2; up --remove-orphans; up -d --wait; up -f x.yaml -p shop; down; down -v; down --rmi all; down -t 5; up -t 5; ps; ls;
 		projects; logs -f web; start web; stop web; restart web; kill web; exec web sh; config check; config --services; build; pull; port web 80; compose up; top`,
 	"kubectl": `get pods; get services; describe pod web; logs -f web --tail 5 --previous; logs web --since 5m; exec -it web sh; apply -f tend.yaml;
 		delete pod web; port-forward web 8080:80; rollout restart web; rollout status web; scale web 3; top; events -f; cp web:/x y; attach web; run web sh;

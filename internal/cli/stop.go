@@ -11,7 +11,7 @@ import (
 
 // grace says how a process is asked to end, and how long it may take.
 type grace struct {
-	Time   time.Duration `short:"t" default:"10s" placeholder:"10s" help:"Time before the remaining processes are killed. Default: 10s."`
+	Time   time.Duration `short:"t" aliases:"timeout" default:"10s" placeholder:"10s" help:"Time before the remaining processes are killed. Default: 10s."`
 	Signal string        `short:"s" default:"TERM" placeholder:"SIG" complete:"signal" help:"The signal that asks it and its descendants to end. Default: TERM."`
 }
 

@@ -132,9 +132,12 @@ var flagHints = map[string]string{
 	"tend up --force-recreate": "tend services restart NAME restarts what runs",
 	"tend down -v":             "services keep nothing that would be removed; tend down --forget forgets the project",
 	"tend down --volumes":      "services keep nothing that would be removed; tend down --forget forgets the project",
+	"tend up -t":               "write stop: {timeout: 5s} at a service in the tend.yaml, and then tend up -d",
+	"tend up --timeout":        "--wait-timeout bounds how long it waits; for ends write stop: {timeout: 5s} at a service in the tend.yaml, and then tend up -d",
+	"tend down -t":             "write stop: {timeout: 5s} at a service in the tend.yaml, and then tend up -d",
+	"tend down --timeout":      "write stop: {timeout: 5s} at a service in the tend.yaml, and then tend up -d",
 	"tend down --rmi":          "tend image prune removes images that nothing uses",
 	"tend config --services":   "tend config check names the services of a file",
-	"tend events --since":      "tend events prints all that are kept, and with -f those that come",
 	"tend attach -t":           "the name stands alone: tend attach NAME",
 }
 
@@ -174,7 +177,7 @@ var hints = map[string]string{
 var synonyms = map[string]string{
 	"spawn": "run", "create": "run", "new": "run", "new-session": "run -t", "new-window": "run -t", "shell": "run -t",
 	"cp": "sandbox cp", "copy": "sandbox cp", "fork": "sandbox fork", "snapshot": "sandbox snapshot", "pause": "sandbox pause",
-	"box":        "sandbox",
+	"box": "sandbox", "url": "sandbox url",
 	"status-all": "ps", "processes": "ps", "jobs": "ps", "list-sessions": "ps", "sessions": "ps", "show": "inspect",
 	"jlist":      "ps --json",
 	"prettylist": "ps --json", "pm2": "ps", "cluster-info": "status", "sendsignal": "signal",

@@ -64,7 +64,7 @@ func (s *Sandbox) URLAt(ctx context.Context, base string, port int) (string, err
 	}
 	u, err := url.Parse(base)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" {
-		return "", fmt.Errorf("%w: the server has no TCP port (tend serve); Dial needs none", process.ErrUnsupported)
+		return "", fmt.Errorf("%w: the daemon has no TCP port, as with tend serve; Sandbox.Dial needs none", process.ErrUnsupported)
 	}
 	a, err := s.Access(ctx)
 	if err != nil {
@@ -81,7 +81,7 @@ func (s *Sandbox) URLAt(ctx context.Context, base string, port int) (string, err
 	case u.Hostname() == "localhost", ip.IsLoopback():
 		domain = "localhost"
 	default:
-		return "", fmt.Errorf("%w: the server has no domain for ports (tend serve --domain); Dial needs none", process.ErrUnsupported)
+		return "", fmt.Errorf("%w: the daemon has no domain for ports, as with tend serve --domain; Sandbox.Dial needs none", process.ErrUnsupported)
 	}
 	host := fmt.Sprintf("%d-%s.%s", port, id, domain)
 	if at != "" {
