@@ -104,8 +104,9 @@ fuzz: need-go build ## Run each fuzz target for FUZZTIME=60s (ONLY=keeper picks 
 	@scripts/fuzz $(FUZZTIME) $(ONLY)
 
 .PHONY: gen
-gen: need-go ## Generate gen/ and internal/gen/ from proto/, and with a Python what sdk/python has of it
+gen: need-go ## Generate gen/, internal/gen/ and the reference from proto/, and with a Python what sdk/python has of it
 	go -C tools run ./protogen -I ../proto -out ../gen -only tend/
+	go -C tools run ./protogen -I ../proto -reference ../docs/reference/api.md -only tend/
 	go -C tools run ./protogen -I ../proto -out ../internal/gen -only envd/ -options module=github.com/tend-run/tend/internal/gen
 	@! command -v python3 >/dev/null || python3 sdk/python/gen.py
 

@@ -45,11 +45,13 @@ func TestScripts(t *testing.T) {
 	testscript.Run(t, scriptParams(t, "testdata/script"))
 }
 
-// TestREADME runs the sessions of the README.
-func TestREADME(t *testing.T) {
-	readme := proctest.Value(os.ReadFile("../../README.md"))(t)
+// TestSessionsOfDocuments runs what the documents show as sessions, each document with its own daemon.
+func TestSessionsOfDocuments(t *testing.T) {
 	dir := t.TempDir()
-	proctest.Must(t, os.WriteFile(filepath.Join(dir, "readme.txtar"), []byte(sessionScript(t, string(readme))), 0o600))
+	for _, name := range []string{"README", "docs/tutorial", "docs/troubleshooting"} {
+		text := proctest.Value(os.ReadFile("../../" + name + ".md"))(t)
+		proctest.Must(t, os.WriteFile(filepath.Join(dir, filepath.Base(name)+".txtar"), []byte(sessionScript(t, string(text))), 0o600))
+	}
 	testscript.Run(t, scriptParams(t, dir))
 }
 

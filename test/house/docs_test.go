@@ -183,6 +183,33 @@ func TestTheDevContainerBuildsThisModule(t *testing.T) {
 	}
 }
 
+// TestTroubleshootingQuotesErrorsThatExist: what "it says" in docs/troubleshooting.md is a text of the
+// program, but for what stands for names and numbers.
+func TestTroubleshootingQuotesErrorsThatExist(t *testing.T) {
+	docs, _, _ := documents(t)
+	var source strings.Builder
+	out := proctest.Value(exec.CommandContext(t.Context(), "git", "ls-files", "*.go", ":!*_test.go").Output())(t)
+	for path := range strings.Lines(string(out)) {
+		text, _ := os.ReadFile(strings.TrimSpace(path)) // one that was removed has none
+		source.Write(text)
+	}
+	quoted := 0
+	for _, m := range regexp.MustCompile("(?m)^\\| `([^`]+)`[^|]* \\|").FindAllStringSubmatch(docs["docs/troubleshooting.md"], -1) {
+		if strings.HasPrefix(m[1], "tend ") && !strings.HasPrefix(m[1], "tend needs") || strings.HasPrefix(m[1], "CERTIFICATE") {
+			continue // a command, or what others say
+		}
+		quoted++
+		for part := range strings.SplitSeq(strings.ReplaceAll(m[1], `"`, "…"), "…") {
+			if part = strings.TrimSpace(part); !strings.Contains(source.String(), part) {
+				t.Errorf("docs/troubleshooting.md quotes %q, and no program says %q", m[1], part)
+			}
+		}
+	}
+	if quoted < 15 {
+		t.Errorf("docs/troubleshooting.md quotes %d errors", quoted)
+	}
+}
+
 // documents returns the text of all documents, the names of all tests, and the
 // names of all files.
 func documents(t *testing.T) (docs map[string]string, tests []string, names map[string]bool) {

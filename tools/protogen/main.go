@@ -8,6 +8,8 @@
 // and with -only for some of the files alone:
 //
 //	go -C tools run ./protogen -I ../proto -out DIR -plugin PATH/protoc-gen-es -options target=ts -only tend/
+//
+// With -reference it writes a page that describes the calls, and no code.
 package main
 
 import (
@@ -42,18 +44,20 @@ func main() {
 	// The import path of a generated Go file, less the module, is its place under -out.
 	options := flag.String("options", "module=github.com/tend-run/tend/gen", "parameter of the plugins")
 	only := flag.String("only", "", "beginning of the names of the files to generate from")
+	// No code, but a page that describes the calls.
+	page := flag.String("reference", "", "file to write a reference to, in place of code")
 	flag.Parse()
 	run := plugins
 	if *plugin != "" {
 		run = [][]string{{*plugin}}
 	}
-	if err := generateAll(*include, *out, run, *options, *only); err != nil {
+	if err := generateAll(*include, *out, run, *options, *only, *page); err != nil {
 		fmt.Fprintln(os.Stderr, "protogen:", err)
 		os.Exit(1)
 	}
 }
 
-func generateAll(include, out string, plugins [][]string, options, only string) error {
+func generateAll(include, out string, plugins [][]string, options, only, page string) error {
 	names, err := protoFiles(include)
 	if err != nil {
 		return err
@@ -66,6 +70,9 @@ func generateAll(include, out string, plugins [][]string, options, only string) 
 	files, err := compiler.Compile(context.Background(), names...)
 	if err != nil {
 		return err
+	}
+	if page != "" {
+		return reference(files, page)
 	}
 	req := &pluginpb.CodeGeneratorRequest{
 		FileToGenerate: names,

@@ -400,15 +400,6 @@ func TestForeignKeysLeadToOursThatExist(t *testing.T) {
 	}
 }
 
-func TestTheReferenceNamesEachKey(t *testing.T) {
-	text := Reference()
-	for _, want := range []string{"| `services.NAME.command` | line, or list of words | needed unless image |", "| `services.NAME.health.interval` | duration, 50ms to 1h | `2s` (shmastra: `20s`) |", "`healer.llm.base_url`", "`services.NAME.depends_on.NAME.condition`"} {
-		if !strings.Contains(text, want) {
-			t.Errorf("no %s in:\n%s", want, text)
-		}
-	}
-}
-
 func TestLoadReadsEnvFilesAndMakesDirectoriesAbsolute(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) {
