@@ -3,6 +3,7 @@
 'use strict'
 const acorn = require('internal/deps/acorn/acorn/dist/acorn')
 const { processTopLevelAwait } = require('internal/repl/await')
+const { startSigintWatchdog, stopSigintWatchdog } = require('internal/test/binding').internalBinding('contextify')
 const fs = require('node:fs')
 const module_ = require('node:module')
 const path = require('node:path')
@@ -117,8 +118,28 @@ globalThis.$$ = {
 }
 globalThis.require = module_.createRequire(path.join(process.cwd(), 'cells.js'))
 
-let interrupt = () => {}
-process.on('SIGINT', () => interrupt({ code: 'ERR_SCRIPT_EXECUTION_INTERRUPTED' }))
+// Deliberately no listener of SIGINT: node takes it away while a script runs, and before and after that an interrupt would end
+// the process. This watchdog stays; it ends scripts by itself.
+startSigintWatchdog()
+
+function interrupted() {
+  startSigintWatchdog() // it counts
+  return stopSigintWatchdog() // whether there was one while no script ran
+}
+
+// settled waits for the promise, or an interrupt.
+const { clearInterval: stop, setInterval: repeat } = globalThis // cells may have their own
+async function settled(promise) {
+  let asks
+  const broken = new Promise((_, reject) => {
+    asks = repeat(() => interrupted() && reject({ code: 'ERR_SCRIPT_EXECUTION_INTERRUPTED' }), 20)
+  })
+  try {
+    return await Promise.race([promise, broken])
+  } finally {
+    stop(asks)
+  }
+}
 
 const ownFrames = /\n    at (sigintHandlersWrap|Script\.runInThisContext|new Script) [^]*/
 
@@ -135,21 +156,19 @@ async function run({ code, env }) {
   count++
   const before = Object.fromEntries(Object.keys(env).map((k) => [k, process.env[k]]))
   Object.assign(process.env, env)
-  const interrupted = new Promise((_, reject) => (interrupt = reject))
-  interrupted.catch(() => {})
+  interrupted() // it was of the cell before
   try {
     const { text, awaits } = asScript(code)
     const importModuleDynamically = vm.constants.USE_MAIN_CONTEXT_DEFAULT_LOADER
     const script = new vm.Script(text, { filename: `cell ${count}`, importModuleDynamically })
     let value = script.runInThisContext({ breakOnSigint: true, displayErrors: false })
-    if (util.types.isPromise(value)) value = await Promise.race([value, interrupted])
+    if (util.types.isPromise(value)) value = await settled(value)
     if (awaits) value = value?.value
-    if (util.types.isPromise(value)) value = await Promise.race([value, interrupted])
+    if (util.types.isPromise(value)) value = await settled(value)
     if (value !== undefined) result(value, true)
   } catch (err) {
     say({ type: 'error', ...failure(err) })
   }
-  interrupt = () => {}
   for (const [k, v] of Object.entries(before)) {
     if (v === undefined) delete process.env[k]
     else process.env[k] = v

@@ -35,7 +35,7 @@ def as_fields(c):
 def node(language):
     own = os.path.join(os.path.dirname(sys.executable), "node")
     return [own if os.access(own, os.X_OK) else "node", "--expose-internals", "--disable-warning=ExperimentalWarning",
-            os.path.join(HERE, "engine.cjs"), language]
+            "--disable-warning=internal/test/binding", os.path.join(HERE, "engine.cjs"), language]
 
 
 ENGINES = {

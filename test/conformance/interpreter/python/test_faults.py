@@ -62,6 +62,25 @@ def test_a_cell_that_blocks_signals(sandbox, contexts):
     assert sandbox.run_code("1+1", context=contexts).text == "2"
 
 
+@pytest.mark.parametrize("language, keep, busy, kept, want", [
+    ("python", "kept = 5", "while True: pass", "kept", "5"),
+    ("javascript", "var kept = 5", "while (true) {}", "kept", "5"),
+    ("javascript", "var kept = 6", "await new Promise(() => {})", "kept", "6"),
+    ("bash", "kept=7", "while :; do :; done", "echo $kept", "7\n"),
+])  # fmt: skip
+def test_a_cell_that_is_interrupted_as_it_begins(sandbox, language, keep, busy, kept, want):
+    headers = {"E2b-Sandbox-Id": sandbox.sandbox_id, "E2b-Sandbox-Port": "49999", **token(sandbox)}
+    sandbox.run_code(keep, language=language)
+    for i in range(40):
+        with httpx.stream("POST", URL + "/execute", headers=headers, timeout=60, json={"code": busy, "language": language}) as r:
+            next(r.iter_lines())
+            time.sleep(i % 8 / 4000)
+        events = [json.loads(line) for line in httpx.get(f"{URL}/executions/{r.headers['Tend-Execution']}", headers=headers, timeout=600).iter_lines()]
+        assert [e.get("name", e["type"]) for e in events if e["type"] != "keepalive"] == ["number_of_executions", "KeyboardInterrupt", "end_of_execution"]
+        got = sandbox.run_code(kept, language=language)
+        assert (got.text or got.logs.stdout[0]) == want
+
+
 def test_a_gibibyte_of_output(sandbox, contexts):
     whole, piece = 1 << 30, 1 << 20
     code = f"import sys\nfor _ in range({whole // piece}): sys.stdout.write('x' * {piece})"
