@@ -10,7 +10,6 @@ import (
 	"syscall"
 
 	"github.com/tend-run/tend/internal/cli/role"
-	"github.com/tend-run/tend/internal/heal/confine"
 	"github.com/tend-run/tend/internal/service/sockets"
 )
 
@@ -23,12 +22,6 @@ func Main(release string) int {
 	version = release
 	if role.Called() { // built without the small binary, tend plays the roles itself
 		return role.Main()
-	}
-	if confine.Called(os.Args) {
-		return confine.Main(os.Args[2:], os.Environ())
-	}
-	if confine.CalledInside(os.Args) {
-		return confine.MainInside(os.Args[2:], os.Environ(), shadowOf)
 	}
 	if sockets.Called(os.Args) {
 		return sockets.Main(os.Args[1:], os.Environ())

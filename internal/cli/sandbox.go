@@ -56,7 +56,7 @@ type creationFlags struct {
 	Allow   []string `placeholder:"HOST" help:"Allow outgoing connections only to this host, *.DOMAIN, address or CIDR, with :PORT or without; needs --network own. Repeatable."`
 	Deny    []string `placeholder:"HOST" help:"Deny outgoing connections there. Repeatable."`
 	Public  bool     `help:"Its ports are served to callers without its token."`
-	Share   []string `short:"v" aliases:"volume" placeholder:"SRC[:DST[:ro]]" help:"A directory of the daemon's machine that is visible inside. Repeatable."`
+	Share   []string `short:"v" aliases:"volume" placeholder:"SRC[:DST[:ro]]" help:"A directory of the daemon's machine that is visible inside; with :copy in place of :ro what programs change there stays in the sandbox. Repeatable."`
 
 	Label map[string]string `short:"l" aliases:"metadata" placeholder:"K=V" help:"A label. Repeatable."`
 }
@@ -94,12 +94,14 @@ func (c *creationFlags) spec(inv *invocation, local bool) (s tend.SandboxSpec, e
 	return s, err
 }
 
-// shareOf reads SRC[:DST[:ro]]. A source of this machine may be relative.
+// shareOf reads SRC[:DST[:ro]], or with copy in place of ro. A source of this machine may be relative.
 func shareOf(text string, local bool) (tend.SandboxShare, error) {
 	var s tend.SandboxShare
 	rest := text
 	if before, ok := strings.CutSuffix(rest, ":ro"); ok {
 		rest, s.ReadOnly = before, true
+	} else if before, ok := strings.CutSuffix(rest, ":copy"); ok {
+		rest, s.Copy = before, true
 	} else {
 		rest = strings.TrimSuffix(rest, ":rw")
 	}
@@ -111,7 +113,7 @@ func shareOf(text string, local bool) (tend.SandboxShare, error) {
 		}
 	}
 	if !strings.HasPrefix(s.Source, "/") || s.Target != "" && !strings.HasPrefix(s.Target, "/") || strings.Contains(s.Target, ":") {
-		return s, usageError(fmt.Sprintf("--share %s: write SOURCE, SOURCE:TARGET or SOURCE:TARGET:ro with absolute paths", text))
+		return s, usageError(fmt.Sprintf("--share %s: write SOURCE, SOURCE:TARGET, SOURCE:TARGET:ro or SOURCE:TARGET:copy with absolute paths", text))
 	}
 	return s, nil
 }

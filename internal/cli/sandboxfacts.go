@@ -55,6 +55,7 @@ type sandboxShareFacts struct {
 	Source   string `json:"source"`
 	Target   string `json:"target"`
 	ReadOnly bool   `json:"read_only"`
+	Copy     bool   `json:"copy,omitempty"`
 }
 
 // sandboxInspectFacts has what may hold secrets, too.

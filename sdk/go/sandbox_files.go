@@ -104,6 +104,39 @@ func (f *Files) Stat(ctx context.Context, path string) (e FileEntry, err error) 
 	return e, err
 }
 
+// FileChange is what has become of a path, relative to the directory that was asked for.
+type FileChange struct {
+	Path string
+	Kind FileChangeKind
+}
+
+// FileChangeKind says what that is.
+type FileChangeKind string
+
+const (
+	ChangeGone    FileChangeKind = "gone"    // removed with its content; what has replaced it follows
+	ChangeFile    FileChangeKind = "file"    // a file that is new, or has another content, mode or owner
+	ChangeDir     FileChangeKind = "dir"     // a directory that is new, or in which something has changed
+	ChangeSpecial FileChangeKind = "special" // a link, or another kind of file
+)
+
+// Changes tells what programs in the sandbox have changed in a share that is a copy: below an
+// absolute path of a directory, except in directories of the names in skip. Error:
+// process.ErrLimit for more than 10,000.
+func (f *Files) Changes(ctx context.Context, dir string, skip ...string) (all []FileChange, err error) {
+	req := &tendv1.ListFilesRequest{Path: dir, Changed: true, Skip: skip}
+	err = f.do(ctx, func(c *Client) error {
+		return c.call(ctx, unary(c.files.ListFiles, req, func(m *tendv1.ListFilesResponse) error {
+			all = nil
+			for _, one := range m.GetEntries() {
+				all = append(all, FileChange{one.GetPath(), FileChangeKind(one.GetChange())})
+			}
+			return nil
+		}))
+	})
+	return all, err
+}
+
 // FileBefore is a file before a repair or a chat changed it.
 type FileBefore struct {
 	// ChangedBy is the episode that changed the file, or CHAT/TURN of a chat; "": no known

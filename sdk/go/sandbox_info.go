@@ -110,6 +110,9 @@ type SandboxNetwork struct {
 type SandboxShare struct {
 	Source, Target string // absolute; Target "": the Source
 	ReadOnly       bool
+	// Copy: programs inside may change it, and Source stays as it is: what they change is the
+	// sandbox's alone, and Files.Changes tells it.
+	Copy bool
 }
 
 // SandboxInfo is the state of a sandbox at one moment.
@@ -215,7 +218,7 @@ func (s *SandboxSpec) message() *tendv1.SandboxSpec {
 		Size: s.Size.message(), Network: s.Network.message(), Metadata: s.Metadata,
 	}
 	for _, v := range s.Shares {
-		m.Shares = append(m.Shares, &tendv1.SandboxShare{Source: v.Source, Target: v.Target, ReadOnly: v.ReadOnly})
+		m.Shares = append(m.Shares, &tendv1.SandboxShare{Source: v.Source, Target: v.Target, ReadOnly: v.ReadOnly, Copy: v.Copy})
 	}
 	return m
 }
@@ -261,7 +264,7 @@ func toSandboxInfo(m *tendv1.Sandbox) (SandboxInfo, error) {
 		Stopped: tendpb.ToTime(m.GetStopped()), Paused: tendpb.ToTime(m.GetPaused()),
 	}
 	for _, v := range m.GetShares() {
-		i.Shares = append(i.Shares, SandboxShare{v.GetSource(), v.GetTarget(), v.GetReadOnly()})
+		i.Shares = append(i.Shares, SandboxShare{v.GetSource(), v.GetTarget(), v.GetReadOnly(), v.GetCopy()})
 	}
 	return i, nil
 }

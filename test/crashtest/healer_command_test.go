@@ -68,12 +68,12 @@ func TestACommandOfAModelOutlivesDeaths(t *testing.T) {
 			)
 			d := serve(t)
 			cl := d.Connect(t)
-			at, dir, keys := place(nil), "", ""
+			at, dir, keys, shown := place(nil), "", "", ", show: ["+filepath.Dir(proctest.Value(os.Executable())(t))+"]"
 			if c.boxed {
 				if at, dir = elsewhere["a sandbox"](t, cl); at == nil {
 					return
 				}
-				keys = at.keys()
+				keys, shown = at.keys(), ""
 			}
 			p := newProject(t, "true\n")
 			if c.boxed {
@@ -84,7 +84,7 @@ func TestACommandOfAModelOutlivesDeaths(t *testing.T) {
 			p.git("reset", "-q", "--soft", "HEAD~1")
 			p.git("commit", "-q", "--amend", "-m", "base", ".tend")
 			p.spoil()
-			text := fmt.Sprintf("services:\n  web: {command: [sh, server.sh], cwd: %[1]s, %[5]senv: {%[2]s: '%[3]s'}, health: {http: 'http://%[3]s/', interval: 200ms, timeout: 30s}, restart: {delay: 50ms, max_delay: 200ms, max: 100}}\nhealer: {root: %[1]s, hold: 500ms, attempts: 1, llm: {provider: anthropic, model: scripted, base_url: '%[4]s'}}\n", p.dir, serveRole, p.addr, url, keys)
+			text := fmt.Sprintf("services:\n  web: {command: [sh, server.sh], cwd: %[1]s, %[5]senv: {%[2]s: '%[3]s'}, health: {http: 'http://%[3]s/', interval: 200ms, timeout: 30s}, restart: {delay: 50ms, max_delay: 200ms, max: 100}}\nhealer: {root: %[1]s, hold: 500ms, attempts: 1%[6]s, llm: {provider: anthropic, model: scripted, base_url: '%[4]s'}}\n", p.dir, serveRole, p.addr, url, keys, shown)
 			proctest.Must(t, cl.ApplyServices(t.Context(), tend.ServiceFile{Dir: t.TempDir(), Text: []byte(text), Env: map[string]string{"PATH": os.Getenv("PATH"), "ANTHROPIC_API_KEY": modelKey}}))
 			proctest.Must(t, cl.StartServices(t.Context()))
 			command := func() (found int) {

@@ -502,7 +502,11 @@ func TestAModelRepairsAServiceWhereItIs(t *testing.T) {
 		p.git("add", ".gitignore", "mend.sh", ".tend")
 		p.git("commit", "-q", "--amend", "-m", "base", ".gitignore", "mend.sh", ".tend")
 		p.spoil()
-		text := fmt.Sprintf("services:\n  web: {command: [sh, server.sh], cwd: %[1]s, %[5]senv: {%[2]s: '%[3]s'}, health: {http: 'http://%[3]s/', interval: 200ms, timeout: 30s}, restart: {delay: 50ms, max_delay: 200ms, max: 100}}\nhealer: {root: %[1]s, hold: 500ms, attempts: 1, llm: {provider: anthropic, model: scripted, base_url: '%[4]s'}}\n", p.dir, serveRole, p.addr, url, at.keys())
+		shown := ""
+		if m, ok := at.(machine); ok {
+			shown = "show: [" + m.exec + "], "
+		}
+		text := fmt.Sprintf("services:\n  web: {command: [sh, server.sh], cwd: %[1]s, %[5]senv: {%[2]s: '%[3]s'}, health: {http: 'http://%[3]s/', interval: 200ms, timeout: 30s}, restart: {delay: 50ms, max_delay: 200ms, max: 100}}\nhealer: {root: %[1]s, hold: 500ms, attempts: 1, %[6]sllm: {provider: anthropic, model: scripted, base_url: '%[4]s'}}\n", p.dir, serveRole, p.addr, url, at.keys(), shown)
 		proctest.Must(t, c.ApplyServices(t.Context(), tend.ServiceFile{Dir: t.TempDir(), Text: []byte(text), Env: map[string]string{"PATH": os.Getenv("PATH"), "ANTHROPIC_API_KEY": modelKey}}))
 		proctest.Must(t, c.StartServices(t.Context()))
 		e := repaired(t, c)

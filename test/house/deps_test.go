@@ -292,6 +292,7 @@ func TestOnlyFilesTouchesUsersPaths(t *testing.T) {
 		"internal/sandbox/local/images.go":              "an archive that is being read",
 		"internal/sandbox/oci/ocitest/programs.go":      "a test",
 		"internal/sandbox/local/kernel_linux.go":        "what /proc says of a box",
+		"internal/sandbox/local/changes.go":             "what a sandbox has written, without following a link",
 		"internal/sandbox/host/user.go":                 "directories of sandboxes",
 		"internal/sandbox/host/admit_linux.go":          "directories of sandboxes",
 		"internal/sandbox/host/host.go":                 "directories of sandboxes",

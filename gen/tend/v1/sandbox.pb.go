@@ -668,9 +668,12 @@ func (x *SandboxNetwork) GetPublic() bool {
 type SandboxShare struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Absolute. An empty target is the source.
-	Source        string `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`
-	Target        string `protobuf:"bytes,2,opt,name=target,proto3" json:"target,omitempty"`
-	ReadOnly      bool   `protobuf:"varint,3,opt,name=read_only,json=readOnly,proto3" json:"read_only,omitempty"`
+	Source   string `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`
+	Target   string `protobuf:"bytes,2,opt,name=target,proto3" json:"target,omitempty"`
+	ReadOnly bool   `protobuf:"varint,3,opt,name=read_only,json=readOnly,proto3" json:"read_only,omitempty"`
+	// Programs inside may change it, and what they change is the sandbox's alone: the source
+	// stays as it is. ListFiles tells what they have changed. Not with read_only.
+	Copy          bool `protobuf:"varint,4,opt,name=copy,proto3" json:"copy,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -722,6 +725,13 @@ func (x *SandboxShare) GetTarget() string {
 func (x *SandboxShare) GetReadOnly() bool {
 	if x != nil {
 		return x.ReadOnly
+	}
+	return false
+}
+
+func (x *SandboxShare) GetCopy() bool {
+	if x != nil {
+		return x.Copy
 	}
 	return false
 }
@@ -3608,7 +3618,11 @@ type FileEntry struct {
 	Group    string                 `protobuf:"bytes,7,opt,name=group,proto3" json:"group,omitempty"`
 	Modified *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=modified,proto3" json:"modified,omitempty"`
 	// For a symbolic link: the final target.
-	Target        string `protobuf:"bytes,9,opt,name=target,proto3" json:"target,omitempty"`
+	Target string `protobuf:"bytes,9,opt,name=target,proto3" json:"target,omitempty"`
+	// Of a listing of changes: "gone" with its content (what has replaced it follows), "file" that
+	// is new or has another content, mode or owner, "dir" that is new or in which something has
+	// changed, "special", which is a link or another kind of file.
+	Change        string `protobuf:"bytes,10,opt,name=change,proto3" json:"change,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3702,6 +3716,13 @@ func (x *FileEntry) GetModified() *timestamppb.Timestamp {
 func (x *FileEntry) GetTarget() string {
 	if x != nil {
 		return x.Target
+	}
+	return ""
+}
+
+func (x *FileEntry) GetChange() string {
+	if x != nil {
+		return x.Change
 	}
 	return ""
 }
@@ -3960,7 +3981,13 @@ type ListFilesRequest struct {
 	From uint32 `protobuf:"varint,5,opt,name=from,proto3" json:"from,omitempty"`
 	// With limit: only names that contain this text, in upper or lower case; at most 255
 	// bytes.
-	Match         string `protobuf:"bytes,6,opt,name=match,proto3" json:"match,omitempty"`
+	Match string `protobuf:"bytes,6,opt,name=match,proto3" json:"match,omitempty"`
+	// Instead: what programs in a sandbox have changed below path, absolute, in a share that is a
+	// copy, with depth, limit, from and match empty. At most 10,000 entries; with paths from there,
+	// and change.
+	Changed bool `protobuf:"varint,7,opt,name=changed,proto3" json:"changed,omitempty"`
+	// With changed: names of directories that are left out.
+	Skip          []string `protobuf:"bytes,8,rep,name=skip,proto3" json:"skip,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4035,6 +4062,20 @@ func (x *ListFilesRequest) GetMatch() string {
 		return x.Match
 	}
 	return ""
+}
+
+func (x *ListFilesRequest) GetChanged() bool {
+	if x != nil {
+		return x.Changed
+	}
+	return false
+}
+
+func (x *ListFilesRequest) GetSkip() []string {
+	if x != nil {
+		return x.Skip
+	}
+	return nil
 }
 
 type ListFilesResponse struct {
@@ -4694,11 +4735,12 @@ const file_tend_v1_sandbox_proto_rawDesc = "" +
 	"\x04mode\x18\x01 \x01(\x0e2\x1b.tend.v1.SandboxNetworkModeR\x04mode\x12\x14\n" +
 	"\x05allow\x18\x02 \x03(\tR\x05allow\x12\x12\n" +
 	"\x04deny\x18\x03 \x03(\tR\x04deny\x12\x16\n" +
-	"\x06public\x18\x04 \x01(\bR\x06public\"[\n" +
+	"\x06public\x18\x04 \x01(\bR\x06public\"o\n" +
 	"\fSandboxShare\x12\x16\n" +
 	"\x06source\x18\x01 \x01(\tR\x06source\x12\x16\n" +
 	"\x06target\x18\x02 \x01(\tR\x06target\x12\x1b\n" +
-	"\tread_only\x18\x03 \x01(\bR\breadOnly\"\xad\b\n" +
+	"\tread_only\x18\x03 \x01(\bR\breadOnly\x12\x12\n" +
+	"\x04copy\x18\x04 \x01(\bR\x04copy\"\xad\b\n" +
 	"\aSandbox\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12+\n" +
@@ -4922,7 +4964,7 @@ const file_tend_v1_sandbox_proto_rawDesc = "" +
 	"\x05ready\x18\x05 \x01(\bR\x05ready\x12\x16\n" +
 	"\x06reason\x18\x06 \x01(\tR\x06reason\x12\x1f\n" +
 	"\vfailed_step\x18\a \x01(\tR\n" +
-	"failedStep\"\xfe\x01\n" +
+	"failedStep\"\x96\x02\n" +
 	"\tFileEntry\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04path\x18\x02 \x01(\tR\x04path\x12%\n" +
@@ -4932,7 +4974,9 @@ const file_tend_v1_sandbox_proto_rawDesc = "" +
 	"\x05owner\x18\x06 \x01(\tR\x05owner\x12\x14\n" +
 	"\x05group\x18\a \x01(\tR\x05group\x126\n" +
 	"\bmodified\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\bmodified\x12\x16\n" +
-	"\x06target\x18\t \x01(\tR\x06target\"9\n" +
+	"\x06target\x18\t \x01(\tR\x06target\x12\x16\n" +
+	"\x06change\x18\n" +
+	" \x01(\tR\x06change\"9\n" +
 	"\x0fStatFileRequest\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x12\n" +
 	"\x04user\x18\x02 \x01(\tR\x04user\"<\n" +
@@ -4948,14 +4992,16 @@ const file_tend_v1_sandbox_proto_rawDesc = "" +
 	"\x02at\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x18\n" +
 	"\aexisted\x18\x04 \x01(\bR\aexisted\x12\x18\n" +
 	"\acontent\x18\x05 \x01(\fR\acontent\x12\x10\n" +
-	"\x03why\x18\x06 \x01(\tR\x03why\"\x90\x01\n" +
+	"\x03why\x18\x06 \x01(\tR\x03why\"\xbe\x01\n" +
 	"\x10ListFilesRequest\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x12\n" +
 	"\x04user\x18\x02 \x01(\tR\x04user\x12\x14\n" +
 	"\x05depth\x18\x03 \x01(\rR\x05depth\x12\x14\n" +
 	"\x05limit\x18\x04 \x01(\rR\x05limit\x12\x12\n" +
 	"\x04from\x18\x05 \x01(\rR\x04from\x12\x14\n" +
-	"\x05match\x18\x06 \x01(\tR\x05match\"W\n" +
+	"\x05match\x18\x06 \x01(\tR\x05match\x12\x18\n" +
+	"\achanged\x18\a \x01(\bR\achanged\x12\x12\n" +
+	"\x04skip\x18\b \x03(\tR\x04skip\"W\n" +
 	"\x11ListFilesResponse\x12,\n" +
 	"\aentries\x18\x01 \x03(\v2\x12.tend.v1.FileEntryR\aentries\x12\x14\n" +
 	"\x05total\x18\x02 \x01(\rR\x05total\"Q\n" +

@@ -20,6 +20,7 @@ import (
 	"github.com/tend-run/tend/internal/core/cgroup"
 	"github.com/tend-run/tend/internal/core/container"
 	"github.com/tend-run/tend/internal/support/proctest"
+	"github.com/tend-run/tend/internal/support/testkeeper"
 	"github.com/tend-run/tend/process"
 )
 
@@ -82,7 +83,11 @@ func (w *world) end(t testing.TB, c *Container) {
 // inside runs a shell line in a container, as its root.
 func inside(t testing.TB, c *Container, line string) string {
 	t.Helper()
-	out, err := exec.Command("nsenter", "-t", fmt.Sprint(c.PID), "-a", "-S", "0", "-G", "0", "/bin/sh", "-c", line).CombinedOutput()
+	args := []string{"-t", fmt.Sprint(c.PID), "-a", "-S", "0", "-G", "0"}
+	if testkeeper.IsRootless() {
+		args = []string{"-t", fmt.Sprint(c.PID), "-U", "-m", "-p", "--preserve-credentials"}
+	}
+	out, err := exec.Command("nsenter", append(args, "/bin/sh", "-c", line)...).CombinedOutput()
 	if err != nil {
 		t.Logf("%s: %v", line, err)
 	}

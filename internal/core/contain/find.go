@@ -3,7 +3,6 @@
 package contain
 
 import (
-	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -159,23 +158,4 @@ func active(s *container.Spec, groups *cgroup.Tree) []string {
 		}
 	}
 	return words
-}
-
-// Live returns the spec of a keeper's container to another process. Errors: container.ErrNotFound:
-// there is none, or it has ended.
-func Live(stateDir string, id container.ID) (container.Spec, error) {
-	if err := id.Validate(); err != nil {
-		return container.Spec{}, err
-	}
-	r, err := readFile(filepath.Join(stateDir, Dir, string(id)))
-	if errors.Is(err, os.ErrNotExist) {
-		return container.Spec{}, container.ErrNotFound
-	}
-	if err != nil {
-		return container.Spec{}, err
-	}
-	if r.spec.ID != id || r.state != made || r.boot != bootName() || !isFirst(r.pid) || started(r.pid) != r.started {
-		return container.Spec{}, container.ErrNotFound
-	}
-	return r.spec, nil
 }

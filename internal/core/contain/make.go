@@ -65,32 +65,7 @@ const (
 
 // Make creates a container. Do not call other methods with the same ID meanwhile. After an error
 // nothing of it is left.
-func (m *Maker) Make(s *container.Spec) (*Container, error) { return m.make(s, how{own: -1, top: -1}) }
-
-// MakeShadow is Make for a process that is no keeper. own is what the container writes to, and s.Dir
-// a path of it. Over its layers the container has the directory "up" of top, which may be the one that
-// another container writes to; the other container may have the largest number of layers. Both are
-// descriptors of detached mounts: they stay the caller's, and show the ids of the container from now
-// on. The container ends with the thread that creates it; no keeper looks for it. Errors:
-// process.ErrUnsupported: this process is not root.
-func (m *Maker) MakeShadow(s *container.Spec, own, top int) (*Container, error) {
-	if err := m.find(); err != nil {
-		return nil, err
-	}
-	if m.paths() {
-		return nil, fmt.Errorf("a directory over the layers, without root: %w", process.ErrUnsupported)
-	}
-	return m.make(s, how{own: own, top: top, mortal: true})
-}
-
-// how a container is made.
-type how struct {
-	own, top int    // of a shadow; else -1
-	mortal   bool   // it ends with the thread that makes it
-	proc     string // where its /proc comes from
-}
-
-func (m *Maker) make(s *container.Spec, how how) (*Container, error) {
+func (m *Maker) Make(s *container.Spec) (*Container, error) {
 	if err := m.find(); err != nil {
 		return nil, explain(err)
 	}
@@ -98,15 +73,15 @@ func (m *Maker) make(s *container.Spec, how how) (*Container, error) {
 		return nil, err
 	}
 	for {
-		how.proc = m.procWay()
-		c, err := m.makeThus(s, how)
-		if err == nil || !m.otherProc(how.proc, err) {
+		proc := m.procWay()
+		c, err := m.makeThus(s, proc)
+		if err == nil || !m.otherProc(proc, err) {
 			return c, err
 		}
 	}
 }
 
-func (m *Maker) makeThus(s *container.Spec, how how) (_ *Container, err error) {
+func (m *Maker) makeThus(s *container.Spec, proc string) (_ *Container, err error) {
 	c := &Container{Spec: *s, dir: m.dir, nest: m.nestName(s.ID), pidfd: -1, Active: active(s, m.groups)}
 	c.Nest = m.groups.Nest(c.nest)
 	f, err := createFile(m.dir, &record{state: making, boot: bootName(), nest: c.nest, spec: *s})
@@ -128,7 +103,7 @@ func (m *Maker) makeThus(s *container.Spec, how how) (_ *Container, err error) {
 		return nil, err
 	}
 	failpoint.Hit(failpoint.ContainerGrouped)
-	if err := m.build(s, how, c.Nest, f.pid()); err != nil {
+	if err := m.build(s, proc, c.Nest, f.pid()); err != nil {
 		return nil, err
 	}
 	failpoint.Hit(failpoint.ContainerForked)
@@ -198,8 +173,6 @@ type sources struct {
 	own    source
 	layers []source // topmost first
 	binds  []bind
-	// over: the first layer is the directory that another container writes to, and what counts is its "up".
-	over bool
 }
 
 // source is a detached mount, or a path of the machine without links if fd is -1.
@@ -228,8 +201,8 @@ func (h *sources) close() {
 }
 
 // gather opens all that a container is built from, and prepares what it writes to.
-func (m *Maker) gather(s *container.Spec, how how) (_ *sources, err error) {
-	d, err := m.openOwn(s, how.own)
+func (m *Maker) gather(s *container.Spec) (_ *sources, err error) {
+	d, err := m.openOwn(s)
 	if err != nil {
 		return nil, err
 	}
@@ -238,13 +211,13 @@ func (m *Maker) gather(s *container.Spec, how how) (_ *sources, err error) {
 	if err != nil {
 		return nil, err
 	}
-	h := &sources{kit: k, own: source{-1, ""}, over: how.top >= 0}
+	h := &sources{kit: k, own: source{-1, ""}}
 	defer func() {
 		if err != nil {
 			h.close()
 		}
 	}()
-	if err := m.prepare(s, d.path, how, all, h); err != nil {
+	if err := m.prepare(s, d.path, all, h); err != nil {
 		return nil, err
 	}
 	if m.rootless {
@@ -257,20 +230,18 @@ func (m *Maker) gather(s *container.Spec, how how) (_ *sources, err error) {
 		return nil, err
 	}
 	for i := range h.pieces {
-		if p := &h.pieces[i]; p.host {
-			if p.fd, err = m.parts.attach(p, k.ns); err != nil {
-				return nil, err
-			}
+		p := &h.pieces[i]
+		switch {
+		case p.host && p.copied:
+			p.fd, err = plainTree(p.from, k.ns, unix.MOUNT_ATTR_RDONLY|unix.MOUNT_ATTR_NODEV)
+		case p.host:
+			p.fd, err = m.parts.attach(p, k.ns)
 		}
-	}
-	const below = unix.MOUNT_ATTR_NODEV | unix.MOUNT_ATTR_RDONLY
-	if how.top >= 0 {
-		fd, err := copied(how.top, "what the sandbox has written", k.ns, below)
 		if err != nil {
 			return nil, err
 		}
-		h.layers = append(h.layers, source{fd: fd})
 	}
+	const below = unix.MOUNT_ATTR_NODEV | unix.MOUNT_ATTR_RDONLY
 	for i, l := range s.Layers {
 		fd, err := tree(l, k.ns, below)
 		if errors.Is(err, os.ErrNotExist) {
@@ -358,32 +329,30 @@ func bindError(i int, err error) error {
 }
 
 // prepare makes what there must be in the directory with up and wk, and finds the pieces of the container.
-func (m *Maker) prepare(s *container.Spec, dir string, how how, all []piece, h *sources) error {
+func (m *Maker) prepare(s *container.Spec, dir string, all []piece, h *sources) error {
 	if err := emptied(dir + "/wk"); err != nil {
 		return fmt.Errorf("the work directory: %w", err)
 	}
 	up := dir + "/up"
+	copies, err := m.copies(s)
+	if err != nil {
+		return err
+	}
 	if s.Base == container.BaseNone {
+		all = nil
 		for _, name := range []string{"/proc", "/sys", "/dev", "/run"} { // another root may lack them
 			if err := os.Mkdir(up+name, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
 				return err
 			}
 		}
-	} else {
-		layers := slices.Clone(s.Layers)
-		if how.top >= 0 {
-			layers = slices.Insert(layers, 0, fmt.Sprintf("/proc/self/fd/%d/up", how.top))
-		}
-		var err error
-		if h.pieces, err = piecesFor(up, layers, all, m.paths()); err == nil {
-			err = hosts(up, layers, s.Hostname, m.paths())
-		}
-		if err != nil {
-			return fmt.Errorf("the directory of a sandbox: %w", err)
-		}
-		if err := fitting(s, h); err != nil {
-			return err
-		}
+	} else if err := hosts(up, s.Layers, s.Hostname, m.paths()); err != nil {
+		return fmt.Errorf("the directory of a sandbox: %w", err)
+	}
+	if h.pieces, err = piecesFor(up, s.Layers, slices.Concat(all, copies), m.paths()); err != nil {
+		return fmt.Errorf("the directory of a sandbox: %w", err)
+	}
+	if err := fitting(s, h); err != nil {
+		return err
 	}
 	for i := range len(h.pieces) + 1 {
 		if err := os.Mkdir(workDir(dir, i), 0o700); err != nil {
@@ -409,7 +378,7 @@ const (
 )
 
 // build has a child build the root and become pid 1.
-func (m *Maker) build(s *container.Spec, how how, nest *cgroup.Nest, pid *uint32) error {
+func (m *Maker) build(s *container.Spec, proc string, nest *cgroup.Nest, pid *uint32) error {
 	group, err := nest.OpenFirst()
 	if err != nil {
 		return err
@@ -428,7 +397,7 @@ func (m *Maker) build(s *container.Spec, how how, nest *cgroup.Nest, pid *uint32
 			defer unix.Close(around)
 		}
 	}
-	h, err := m.gather(s, how)
+	h, err := m.gather(s)
 	if err != nil {
 		return err
 	}
@@ -449,7 +418,7 @@ func (m *Maker) build(s *container.Spec, how how, nest *cgroup.Nest, pid *uint32
 		return err
 	}
 	defer l.Close()
-	m.write(l, s, h, how, group, pid)
+	m.write(l, s, h, proc, group, pid)
 	if err := l.Run(around); err != nil {
 		return explain(err)
 	}

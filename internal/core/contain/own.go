@@ -18,13 +18,12 @@ import (
 type ownDir struct {
 	path string // of "up" and "wk"
 	name string
-	fd   int // a detached mount that is somebody else's, or -1
 	disk *disk.Mount
 }
 
-// openOwn opens it. given is a detached mount, or -1.
-func (m *Maker) openOwn(s *container.Spec, given int) (*ownDir, error) {
-	d := &ownDir{path: s.Dir, name: s.Dir, fd: given}
+// openOwn opens it.
+func (m *Maker) openOwn(s *container.Spec) (*ownDir, error) {
+	d := &ownDir{path: s.Dir, name: s.Dir}
 	if s.Disk == "" {
 		return d, m.takesUpper(s.Dir)
 	}
@@ -67,10 +66,7 @@ func (d *ownDir) close() {
 
 // mount returns a detached mount of it, with the ids of a user namespace.
 func (d *ownDir) mount(ns int) (int, error) {
-	switch {
-	case d.fd >= 0:
-		return copied(d.fd, d.name, ns, unix.MOUNT_ATTR_NODEV)
-	case d.disk != nil:
+	if d.disk != nil {
 		return mapped(d.disk.Take(), d.name, ns, unix.MOUNT_ATTR_NODEV)
 	}
 	return tree(d.path, ns, unix.MOUNT_ATTR_NODEV)

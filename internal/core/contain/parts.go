@@ -393,15 +393,6 @@ func openPlain(path string) (fd int, err error) {
 	return eintr.Get(func() (int, error) { return unix.Openat2(unix.AT_FDCWD, path, how) })
 }
 
-// copied is mapped for a copy of the descriptor, of the same mount.
-func copied(fd int, path string, ns int, attr uint64) (int, error) {
-	fd, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 3)
-	if err != nil {
-		return -1, err
-	}
-	return mapped(fd, path, ns, attr)
-}
-
 // mapped is the detached mount fd with the ids of a user namespace.
 func mapped(fd int, path string, ns int, attr uint64) (int, error) {
 	if err := mapIDs(fd, ns, attr); err != nil {

@@ -34,6 +34,7 @@ type piece struct {
 	nobody bool   // its owners on the machine are nobody inside
 	bound  bool   // it is shown as it is
 	own    bool   // the skeleton has something of it, too
+	copied bool   // it is one of container.Spec.Copies, of one container alone
 	above  []attr // of the directories on the way, and its own
 	dev    uint64 // of from
 	ino    uint64

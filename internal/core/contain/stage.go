@@ -40,8 +40,8 @@ const (
 	stageProc  = "proc"
 )
 
-// stageLayers is how many layers have a place: as many as a container may have, and one over them.
-const stageLayers = container.MaxLayers + 1
+// stageLayers is how many layers have a place: as many as a container may have, with its copies.
+const stageLayers = container.MaxLayers
 
 func stageLayer(i int) string { return fmt.Sprint(i + 1) }
 

@@ -26,7 +26,7 @@ const (
 )
 
 // write appends what the child does.
-func (m *Maker) write(l *spawn.List, s *container.Spec, h *sources, how how, group int, pid *uint32) {
+func (m *Maker) write(l *spawn.List, s *container.Spec, h *sources, proc string, group int, pid *uint32) {
 	w := newWriter(l)
 	const plain = unix.MS_NOSUID | unix.MS_NODEV
 	network := func() {
@@ -44,7 +44,7 @@ func (m *Maker) write(l *spawn.List, s *container.Spec, h *sources, how how, gro
 		if m.byPath {
 			w.beRoot()
 		}
-	} else if how.proc == procHanded {
+	} else if proc == procHanded {
 		network()
 		l.Call(stepCgroups, unix.SYS_UNSHARE, unix.CLONE_NEWCGROUP)
 		// Pid 1 mounts its proc where the kernel asks for no other one: in the mount namespace of the machine.
@@ -64,9 +64,6 @@ func (m *Maker) write(l *spawn.List, s *container.Spec, h *sources, how how, gro
 	}
 
 	// Pid 1.
-	if how.mortal { // after that: another user has forgotten it
-		l.Call("end with its maker", unix.SYS_PRCTL, unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0)
-	}
 	w.lead(s)
 	l.Call("go to the parts", unix.SYS_CHDIR, l.Text(stageParts))
 	w.attach("own directory", h.own, stageOwn)
@@ -100,11 +97,11 @@ func (m *Maker) write(l *spawn.List, s *container.Spec, h *sources, how how, gro
 	// a link where /proc should be. It is put there while the stage still has the machine's.
 	if m.paths() {
 		w.enterRoot()
-		m.writeProc(&w, how.proc)
+		m.writeProc(&w, proc)
 		l.Call("/dev", unix.SYS_MOVE_MOUNT, keptParts, l.Text(stageDev), spawn.Here, l.Text("/dev"), 0)
 	} else {
 		w.pivot()
-		m.writeProc(&w, how.proc)
+		m.writeProc(&w, proc)
 		w.move("/dev", h.kit.dev, "/dev")
 		if h.kit.bound {
 			w.takeDevices()
@@ -236,19 +233,11 @@ func (w *writer) attrOf(attr unix.MountAttr) uintptr {
 	return w.Bytes(unsafe.Slice((*byte)(unsafe.Pointer(&attr)), unsafe.Sizeof(attr)))
 }
 
-// layerAt is where a layer is in the parts.
-func (h *sources) layerAt(i int) string {
-	if i == 0 && h.over {
-		return stageLayer(0) + "/up"
-	}
-	return stageLayer(i)
-}
-
 // rootOptions of the overlay that is the root of a container.
 func rootOptions(s *container.Spec, h *sources) string {
 	var lower []string
 	for i := range h.layers {
-		lower = append(lower, h.layerAt(i))
+		lower = append(lower, stageLayer(i))
 	}
 	if s.Base == container.BaseHost {
 		lower = append(lower, stageBase)
@@ -277,7 +266,7 @@ func pieceOptions(s *container.Spec, h *sources, i int) string {
 	p := &h.pieces[i]
 	var lower []string
 	for _, l := range p.lowers {
-		lower = append(lower, h.layerAt(l)+p.path)
+		lower = append(lower, stageLayer(l)+p.path)
 	}
 	if p.host {
 		if p.own {

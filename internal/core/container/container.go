@@ -32,6 +32,7 @@ const (
 	MaxLayers = 256
 	MaxHide   = 256
 	MaxBinds  = 64
+	MaxCopies = 16
 	MaxPath   = 4095 // bytes
 )
 
@@ -59,6 +60,9 @@ type Spec struct {
 	Hide  []string
 	Show  []string
 	Binds []Bind
+	// Copies are directories of this machine that programs inside may change, and that stay as
+	// they are. Bind targets may be in them.
+	Copies []Copy
 	// UIDBase is the id outside of root inside; as many as IDs belong to the container. 0:
 	// the only id is that of the keeper's user, for a keeper that is not root.
 	UIDBase uint32
@@ -80,6 +84,13 @@ type Bind struct {
 	Source, Target string // absolute; Target is made if it is not there
 	ReadOnly       bool
 	Disk           bool // Source is a file with an ext4 filesystem, as Spec.Disk, which is shown
+}
+
+// Copy shows a directory of this machine inside, with an overlay of its own: what is written
+// below Target goes to Dir/up, and Source never changes. The ids of its files are the same on both
+// sides, and mounts below Source are not visible. What changes in Source meanwhile may be seen or not.
+type Copy struct {
+	Source, Target string // absolute, without links, commas, colons and backslashes
 }
 
 // Limits of all processes in a container together; 0 is no limit.

@@ -34,6 +34,10 @@ func (s *Spec) Validate() error {
 		return invalid("hide", fmt.Sprintf("has %d entries; the limit is %d", len(s.Hide), MaxHide))
 	case len(s.Show) > MaxShow:
 		return invalid("show", fmt.Sprintf("has %d entries; the limit is %d", len(s.Show), MaxShow))
+	case len(s.Copies) > MaxCopies:
+		return invalid("copies", fmt.Sprintf("has %d entries; the limit is %d", len(s.Copies), MaxCopies))
+	case len(s.Copies)+len(s.Layers) > MaxLayers:
+		return invalid("copies", fmt.Sprintf("has %d entries, and layers %d; together %d are the limit", len(s.Copies), len(s.Layers), MaxLayers))
 	case len(s.Binds) > MaxBinds:
 		return invalid("binds", fmt.Sprintf("has %d entries; the limit is %d", len(s.Binds), MaxBinds))
 	case s.Base > BaseNone:
@@ -63,6 +67,18 @@ func (s *Spec) Validate() error {
 	for i, p := range s.Show {
 		if why := CheckShown(p); why != "" {
 			return invalid(fmt.Sprintf("show[%d]", i), why)
+		}
+	}
+	for i, c := range s.Copies {
+		if err := checkPath(fmt.Sprintf("copies[%d].source", i), c.Source); err != nil {
+			return err
+		}
+		if err := checkTarget(fmt.Sprintf("copies[%d].target", i), c.Target); err != nil {
+			return err
+		}
+		if strings.ContainsAny(c.Source+c.Target, ",:\\") {
+			return invalid(fmt.Sprintf("copies[%d]", i),
+				fmt.Sprintf("is %.200q at %.200q; a comma, a colon and a backslash cannot stand in it", c.Source, c.Target))
 		}
 	}
 	for i, b := range s.Binds {
@@ -148,7 +164,7 @@ func (l *Limits) Validate() error {
 func (s *Spec) Equal(o *Spec) bool {
 	return s.ID == o.ID && s.Hostname == o.Hostname && s.Dir == o.Dir && s.Disk == o.Disk && slices.Equal(s.Layers, o.Layers) &&
 		s.Base == o.Base && slices.Equal(s.Hide, o.Hide) && slices.Equal(s.Show, o.Show) &&
-		slices.Equal(s.Binds, o.Binds) && s.UIDBase == o.UIDBase &&
+		slices.Equal(s.Binds, o.Binds) && slices.Equal(s.Copies, o.Copies) && s.UIDBase == o.UIDBase &&
 		s.Net == o.Net && s.Limits == o.Limits && s.Harden == o.Harden && s.Volatile == o.Volatile
 }
 

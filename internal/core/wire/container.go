@@ -2,6 +2,7 @@ package wire
 
 import (
 	"math"
+	"slices"
 	"time"
 
 	"github.com/tend-run/tend/internal/core/container"
@@ -31,11 +32,18 @@ func (s *ContainerSpec) Append(e *Enc) {
 	e.Bool(s.Harden.Landlock)
 	e.Bool(s.Harden.Setuid)
 	e.Bool(s.Volatile)
-	if s.Disk != "" || len(s.Show) > 0 { // a keeper of before knows none
+	if s.Disk != "" || len(s.Show) > 0 || len(s.Copies) > 0 { // a keeper of before knows none
 		e.Str(s.Disk)
 	}
-	if len(s.Show) > 0 {
+	if len(s.Show) > 0 || len(s.Copies) > 0 {
 		e.Strs(s.Show)
+	}
+	if len(s.Copies) > 0 {
+		var all []string
+		for _, c := range s.Copies {
+			all = append(all, c.Source, c.Target)
+		}
+		e.Strs(all)
 	}
 }
 
@@ -73,6 +81,14 @@ func ParseContainerSpec(b []byte) (s ContainerSpec, err error) {
 	}
 	if d.err == nil && len(d.B) > 0 {
 		s.Show = d.Strs()
+	}
+	if d.err == nil && len(d.B) > 0 {
+		for pair := range slices.Chunk(d.Strs(), 2) {
+			if len(pair) < 2 {
+				return s, ErrShort
+			}
+			s.Copies = append(s.Copies, container.Copy{Source: pair[0], Target: pair[1]})
+		}
 	}
 	return s, d.Err()
 }

@@ -175,6 +175,15 @@ func giveLike(dir, in *os.Root) error {
 // file is created with mode 0600. An existing value is never replaced, because the user's
 // secret would be lost: the error is a *DeniedError.
 func (g *Guard) SetEnv(name, variable, value string) error {
+	return g.setEnv(name, variable, value, false)
+}
+
+// CheckEnv says why SetEnv would not set a variable; nil: it would.
+func (g *Guard) CheckEnv(name, variable, value string) error {
+	return g.setEnv(name, variable, value, true)
+}
+
+func (g *Guard) setEnv(name, variable, value string, only bool) error {
 	if !variableName.MatchString(variable) {
 		return fmt.Errorf("%.80q is no name of a variable", variable)
 	}
@@ -209,6 +218,9 @@ func (g *Guard) SetEnv(name, variable, value string) error {
 	}
 	if len(text) > MaxFile {
 		return &fs.PathError{Op: "write", Path: t.rel(), Err: ErrTooLarge}
+	}
+	if only {
+		return nil
 	}
 	return t.write([]byte(text), 0o600, nil)
 }

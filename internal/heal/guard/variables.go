@@ -121,6 +121,9 @@ func namesOnly(text string) string {
 	return b.String()
 }
 
+// WithVariable gives a variable a value in the text of a file, as [Guard.SetEnv] does.
+func WithVariable(text, name, value string) (string, error) { return setVariable(text, name, value) }
+
 // setVariable gives a variable a value in the text of a file, if it has none.
 func setVariable(text, name, value string) (string, error) {
 	if strings.ContainsAny(value, "\x00") || len(value) > 32<<10 {

@@ -24,6 +24,7 @@ func Lessen(l *process.Limits, err error) (taken string) {
 		{"limits.memory_max", l.MemoryMax != 0, func() { l.MemoryMax = 0 }},
 		{"limits.pids_max", l.PidsMax != 0, func() { l.PidsMax = 0 }},
 		{"limits.cpus", l.CPUs != 0, func() { l.CPUs = 0 }},
+		{"limits.nice", l.Nice != 0, func() { l.Nice = 0 }}, // that of the daemon is greater
 	} {
 		if !one.has {
 			continue
@@ -37,6 +38,6 @@ func Lessen(l *process.Limits, err error) (taken string) {
 	if all == "" {
 		return ""
 	}
-	l.MemoryMax, l.PidsMax, l.CPUs = 0, 0, 0
+	l.MemoryMax, l.PidsMax, l.CPUs, l.Nice = 0, 0, 0, 0
 	return all[2:]
 }

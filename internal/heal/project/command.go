@@ -6,93 +6,33 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"os/user"
 	"path/filepath"
 	"slices"
 
-	"github.com/tend-run/tend/internal/heal/confine"
 	"github.com/tend-run/tend/internal/heal/git"
 	"github.com/tend-run/tend/internal/heal/guard"
 	"github.com/tend-run/tend/internal/lib/atomicfile"
 )
 
-// changesFile is what a command has changed, until that is taken over.
-const changesFile = "changes"
-
-// dropped are directories in which a command works for itself alone: git's and tend's own
-// and what package managers install.
+// dropped are directories of which a command keeps nothing: git's and tend's own and what package
+// managers install.
 var dropped = []string{".git", ".tend", "node_modules", ".venv", "venv", "__pycache__", ".cache", ".pnpm-store"}
 
-// Begin implements Project. The command runs under [confine], and so changes nothing by
-// itself.
-func (l *Local) Begin(ctx context.Context, line string) (c Command, err error) {
-	if l.point == nil {
-		return c, errors.New("there is no checkpoint")
-	}
-	if l.c.Self == "" && !l.c.Inside {
-		return c, ErrNoCommands
-	}
-	rules, err := l.confinement()
-	if err != nil {
-		return c, err
-	}
-	if l.taking, err = l.begin(ctx); err != nil {
-		return c, err
-	}
-	if l.c.Inside {
-		return Command{Rules: &rules}, nil
-	}
-	if err := os.RemoveAll(rules.Changes); err != nil {
-		return c, err
-	}
-	return Command{Argv: confine.Argv(l.c.Self, rules, CommandLine(line))}, nil
-}
+// maxHidden bounds the paths that a command does not see.
+const maxHidden = 2000
 
-// CommandLine is the command that a line of a model is.
-func CommandLine(line string) []string { return []string{"/bin/sh", "-c", line} }
-
-// End implements Project. Each file is taken over under the rules of an edit and those of
-// taking, which never lose what nobody has committed.
-func (l *Local) End(ctx context.Context, encoded []byte) (out Taken, err error) {
-	t := l.taking
-	if l.taking = nil; t == nil {
-		return out, errors.New("no command has begun")
-	}
-	if !l.c.Inside {
-		file := filepath.Join(l.dir(), changesFile)
-		defer os.Remove(file)
-		if encoded, err = confine.Encoded(file); err != nil {
-			return out, err
-		}
-	}
-	changes, err := confine.Decode(encoded)
-	var over *confine.OverError
-	switch {
-	case errors.Is(err, confine.ErrKilled) || errors.As(err, &over):
-		t.say("nothing of what it has changed was taken over: %v", err)
-	case err != nil:
-		return out, err
-	case len(changes) > 0:
-		if err := t.take(ctx, changes); err != nil {
-			return out, err
-		}
-	}
-	return Taken{Said: t.said(), Changed: t.taken}, nil
-}
-
-// confinement is what there is for a command, found anew each time: one before may have
-// made things.
-func (l *Local) confinement() (r confine.Rules, err error) {
+// Shown implements Project. It is found anew each time: a command before may have made things.
+func (l *Local) Shown(context.Context) (r Shown, err error) {
 	root := l.c.Root
-	r = confine.Rules{Root: root, Changes: filepath.Join(l.dir(), changesFile), Drop: dropped, Hide: slices.Clone(l.c.Hide)}
-	if l.c.StateDir != "" && inside(root, l.c.StateDir) {
-		if !l.atHome() || confine.Public(l.c.StateDir) {
-			return r, fmt.Errorf("%w: the project is in the daemon's own directory", ErrNoCommands)
-		}
-		// Nothing of it is there for a command but the project.
-		r.Hide = slices.DeleteFunc(r.Hide, func(path string) bool { return inside(root, path) })
+	if l.c.StateDir != "" && inside(l.c.StateDir, root) {
+		return r, fmt.Errorf("%w: the daemon's own directory is in the project", ErrNoCommands)
 	}
 	r.Show = l.shown()
+	hide := func(full string) {
+		if rel, err := filepath.Rel(root, full); err == nil {
+			r.Hide = append(r.Hide, filepath.ToSlash(rel))
+		}
+	}
 	err = filepath.WalkDir(root, func(full string, d fs.DirEntry, err error) error {
 		if err != nil {
 			if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
@@ -105,9 +45,11 @@ func (l *Local) confinement() (r confine.Rules, err error) {
 		case full == root:
 			return nil
 		case name == ".git" && l.hidden(full):
-			r.Hide = append(r.Hide, full)
+			hide(full)
 		case name == ".git":
-			r.Hide = append(r.Hide, l.secretConfigs(full)...)
+			for _, one := range l.secretConfigs(full) {
+				hide(one)
+			}
 		case d.IsDir() && name != ".tend" && slices.Contains(dropped, name):
 		case d.Type()&fs.ModeSymlink != 0: // what it leads to has a rule of its own
 			return nil
@@ -119,10 +61,10 @@ func (l *Local) confinement() (r confine.Rules, err error) {
 			if _, err := l.guard.Check(filepath.ToSlash(rel), false); err == nil && (d.IsDir() || !guard.IsEnv(name)) {
 				return nil
 			}
-			r.Hide = append(r.Hide, full)
+			hide(full)
 		}
-		if len(r.Hide) > confine.MaxPaths/2 {
-			return fmt.Errorf("%w: more than %d files and directories are secret", ErrNoCommands, confine.MaxPaths/2)
+		if len(r.Hide) > maxHidden {
+			return fmt.Errorf("%w: more than %d files and directories are secret", ErrNoCommands, maxHidden)
 		}
 		if d.IsDir() {
 			return fs.SkipDir
@@ -165,46 +107,24 @@ func (l *Local) holdsSecret(file string) bool {
 	return err != nil && !errors.Is(err, fs.ErrNotExist) || l.c.Redact.Text(string(data)) != string(data)
 }
 
-// shown is what a command needs of the machine besides programs and libraries: those of
-// PATH that are elsewhere, and the repository and packages of the directories that the
-// project is in.
+// shown is what a command needs of the machine besides programs and libraries: the repository and
+// packages of the directories that the project is in.
 func (l *Local) shown() (all []string) {
 	root := l.c.Root
-	home := root
-	if u, err := user.Current(); err == nil {
-		home = u.HomeDir
-	}
-	add := func(path string) {
-		if path != "/" && !inside(path, root) && !inside(root, path) && !(l.c.StateDir != "" && (inside(l.c.StateDir, path) ||
-			inside(path, l.c.StateDir))) && !inside(home, path) && !slices.Contains(all, path) {
-			all = append(all, path)
-		}
-	}
-	for _, dir := range filepath.SplitList(l.c.Path) {
-		real, err := filepath.EvalSymlinks(dir)
-		if err != nil || !filepath.IsAbs(dir) {
-			continue
-		}
-		add(filepath.Clean(dir))
-		add(real)
-		// What is installed as a whole, such as a version of Node, has its libraries beside. A
-		// directory that a person keeps things in is none.
-		up := filepath.Dir(real)
-		if _, err := os.Lstat(filepath.Join(up, "lib")); err == nil && filepath.Base(real) == "bin" && filepath.Base(up) != ".local" {
-			add(up)
-		}
-	}
 	for i, dir := range git.Dirs(root) {
 		if i == 0 && l.hidden(dir) {
 			break
 		}
-		if len(l.secretConfigs(dir)) == 0 {
-			add(dir)
+		if !inside(dir, root) && len(l.secretConfigs(dir)) == 0 {
+			all = append(all, dir)
 		}
 	}
 	for dir := filepath.Dir(root); dir != "/"; dir = filepath.Dir(dir) {
-		add(filepath.Join(dir, "node_modules"))
-		add(filepath.Join(dir, "package.json"))
+		for _, name := range []string{"node_modules", "package.json"} {
+			if _, err := os.Stat(filepath.Join(dir, name)); err == nil {
+				all = append(all, filepath.Join(dir, name))
+			}
+		}
 	}
 	return all
 }

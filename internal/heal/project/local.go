@@ -35,8 +35,8 @@ type Local struct {
 	point *checkpoint.Point
 	// unseen are the entries .git of repositories that no command sees.
 	unseen []string
-	// taking is the command that is under way.
-	taking *taking
+	// seen is how what was changed in a view was before, at the newest checkpoint.
+	seen map[string]checkpoint.Standing
 	// kept are the sums of what was uncommitted in files that a command has changed.
 	kept map[string]string
 }
@@ -143,6 +143,15 @@ func (l *Local) SetEnv(_ context.Context, file, name, value string) error {
 		return err
 	}
 	return l.guard.SetEnv(file, name, value)
+}
+
+// CheckEnv implements Project.
+func (l *Local) CheckEnv(_ context.Context, file, name, value string) error {
+	l.c.Redact.AddSecret(name, value)
+	if err := l.restorable(file); err != nil {
+		return err
+	}
+	return l.guard.CheckEnv(file, name, value)
 }
 
 // CheckOut implements Project.

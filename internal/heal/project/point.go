@@ -115,7 +115,7 @@ func (l *Local) Take(ctx context.Context, try int) error {
 	if err := l.makeDir(); err != nil {
 		return err
 	}
-	l.kept = nil
+	l.kept, l.seen = nil, nil
 	p, err := checkpoint.Open(ctx, l.pointOptions(try))
 	if errors.Is(err, checkpoint.ErrNone) {
 		p, err = checkpoint.Take(ctx, l.pointOptions(try))

@@ -9,10 +9,10 @@ import (
 
 	"github.com/tend-run/tend/internal/heal/agent"
 	"github.com/tend-run/tend/internal/heal/checkpoint"
-	"github.com/tend-run/tend/internal/heal/confine"
 	"github.com/tend-run/tend/internal/heal/git"
 	"github.com/tend-run/tend/internal/heal/guard"
 	"github.com/tend-run/tend/internal/heal/playbook"
+	"github.com/tend-run/tend/internal/heal/view"
 )
 
 // Config says which project, and what of it is whose. Paths are those of where the project
@@ -40,12 +40,6 @@ type Config struct {
 	Home string `json:"home,omitempty"`
 	// Copied: the program of the process that works on it is a copy that nobody needs any more.
 	Copied bool `json:"copied,omitempty"`
-	// Inside: it is in a sandbox of its own root, and so is the process that works on it.
-	// Commands are started from the machine.
-	Inside bool `json:"inside,omitempty"`
-	// Self is the path of this program for commands, where it is not Inside; "": there is
-	// nothing that could confine them.
-	Self string `json:"self,omitempty"`
 	// Redact hides secrets. nil: one of its own, with those of Env and of the project.
 	Redact *guard.Redactor `json:"-"`
 }
@@ -88,14 +82,6 @@ type RolledBack struct {
 	Diff string // of what was tried
 }
 
-// Command is what runs a line of a model.
-type Command struct {
-	Argv []string
-	// Rules are in place of Argv where the project is in a sandbox: the command is started from
-	// the machine, by [confine.ArgvInside].
-	Rules *confine.Rules
-}
-
 // maxAbove bounds the directories in which a command may find its repository.
 const maxAbove = 100
 
@@ -113,10 +99,18 @@ func CommandEnv(root string) map[string]string {
 	}
 }
 
-// Taken is what was taken over of a command.
-type Taken struct {
-	Said    string // for the model: what was left, and why
-	Changed bool
+// Shown is what a command of a model sees of a project and around it.
+type Shown struct {
+	Hide []string `json:"hide,omitempty"` // paths below the root that it does not
+	Show []string `json:"show,omitempty"` // absolute paths of the machine that it does
+}
+
+// Admitted are changes that may be made.
+type Admitted struct {
+	Changes []view.Change `json:"changes,omitempty"`
+	// Same are paths that are as they were.
+	Same []string `json:"same,omitempty"`
+	Said string   `json:"said,omitempty"` // for the model: what was left, and why
 }
 
 // Project is one that is repaired. Its methods are called one at a time. A remedy that
@@ -139,6 +133,8 @@ type Project interface {
 	Allowed() Files
 	Search(ctx context.Context, re, glob string, most int) ([]guard.Hit, bool, error)
 	SetEnv(ctx context.Context, file, name, value string) error
+	// CheckEnv says why SetEnv would not.
+	CheckEnv(ctx context.Context, file, name, value string) error
 
 	// Take takes the checkpoint of a remedy, or opens the one that was taken.
 	Take(ctx context.Context, try int) error
@@ -171,11 +167,16 @@ type Project interface {
 	// what that is. What is in spared, by pid, is left alone, with all that it has started.
 	EndHolder(ctx context.Context, port int, spared []int, anything bool) (string, error)
 
-	// Begin looks at the project before a command of a model, and says how it is run; End,
-	// once it has ended, takes over what it has changed. That is what [confine.Encoded] has read
-	// where Begin gave Rules, else nil. [ErrNoCommands]
-	Begin(ctx context.Context, line string) (Command, error)
-	End(ctx context.Context, changes []byte) (Taken, error)
+	// Shown says what a command of a model sees.
+	Shown(ctx context.Context) (Shown, error)
+	// Admit says which changes of a command in a view may be made, by the rules of an edit and
+	// those that lose nothing that nobody has committed.
+	Admit(ctx context.Context, changes []view.Change) (Admitted, error)
+	// Editable is the path of a file that may be changed, or says why it may not.
+	Editable(ctx context.Context, name string) (string, error)
+	// Apply makes changes. If somebody else has changed one of the files since the checkpoint
+	// it changes nothing.
+	Apply(ctx context.Context, changes []view.Change) error
 
 	// Close releases it. What is on the disk stays.
 	Close() error
@@ -188,8 +189,8 @@ type Files interface {
 	List(ctx context.Context, dir string, most int) ([]guard.Entry, bool, error)
 }
 
-// ErrNoCommands: where nothing can confine a command, it is not run.
-var ErrNoCommands = errors.New("commands cannot be run here, since nothing can confine them; read, search and edit files, and use restart to see whether that has helped")
+// ErrNoCommands: where there is no view of the project, no command is run.
+var ErrNoCommands = errors.New("commands cannot be run here, since there can be no view of the project; read, search and edit files")
 
 // BrokenError says that the process in which a project is worked on has ended, or does not
 // answer. What was under way may have been done, or not, or half.

@@ -15,6 +15,7 @@ import (
 	"github.com/tend-run/tend/internal/heal/checkpoint"
 	"github.com/tend-run/tend/internal/heal/guard"
 	"github.com/tend-run/tend/internal/heal/playbook"
+	"github.com/tend-run/tend/internal/heal/view"
 )
 
 // endTime is how long a request that is cancelled may take to end.
@@ -282,6 +283,11 @@ func (r *Remote) SetEnv(ctx context.Context, file, name, value string) error {
 	return r.do(ctx, "set_env", fileArgs{Name: file, Variable: name, Value: value})
 }
 
+// CheckEnv implements Project.
+func (r *Remote) CheckEnv(ctx context.Context, file, name, value string) error {
+	return r.do(ctx, "check_env", fileArgs{Name: file, Variable: name, Value: value})
+}
+
 // Take implements Project.
 func (r *Remote) Take(ctx context.Context, try int) error {
 	return r.do(ctx, "take", tryArgs{Try: try})
@@ -371,15 +377,22 @@ func (r *Remote) EndHolder(ctx context.Context, port int, spared []int, anything
 	return ask[string](ctx, r, "end_holder", endArgs{Port: port, Spared: spared, Anything: anything})
 }
 
-// Begin implements Project.
-func (r *Remote) Begin(ctx context.Context, line string) (Command, error) {
-	return ask[Command](ctx, r, "begin", line)
+// Shown implements Project.
+func (r *Remote) Shown(ctx context.Context) (Shown, error) {
+	return ask[Shown](ctx, r, "shown", none{})
 }
 
-// End implements Project.
-func (r *Remote) End(ctx context.Context, changes []byte) (Taken, error) {
-	if len(changes) == 0 {
-		changes = nil // which is null
-	}
-	return ask[Taken](ctx, r, "end", json.RawMessage(changes))
+// Admit implements Project.
+func (r *Remote) Admit(ctx context.Context, changes []view.Change) (Admitted, error) {
+	return ask[Admitted](ctx, r, "admit", changes)
+}
+
+// Editable implements Project.
+func (r *Remote) Editable(ctx context.Context, name string) (string, error) {
+	return ask[string](ctx, r, "editable", name)
+}
+
+// Apply implements Project.
+func (r *Remote) Apply(ctx context.Context, changes []view.Change) error {
+	return r.do(ctx, "apply", changes)
 }

@@ -229,9 +229,6 @@ func (s *server) open(ctx context.Context, c Config) (opened Opened, err error) 
 	if c.Copied {
 		_ = os.Remove(self) // it is only there for this process; else the next one replaces it
 	}
-	if !c.Inside {
-		c.Self = fmt.Sprintf("/proc/%d/exe", os.Getpid()) // also if no path leads there for its user
-	}
 	l, opened, err := Open(c)
 	if err != nil {
 		return opened, err

@@ -16,42 +16,24 @@ import (
 	"unicode"
 
 	"github.com/tend-run/tend/internal/heal/checkpoint"
-	"github.com/tend-run/tend/internal/heal/confine"
 	"github.com/tend-run/tend/internal/heal/guard"
+	"github.com/tend-run/tend/internal/heal/view"
 )
 
 // maxSaid is how many paths a model is told of.
 const maxSaid = 20
 
-// taking takes over what a command has changed. Each file is one decision, and what is
+// taking says what of a command's changes may be made. Each file is one decision, and what is
 // refused is said to the model. Of what nobody has committed, a command can neither remove
 // anything, nor empty it, nor set it back to what was committed; of what it changes
 // otherwise, a copy is kept. What the checkpoint could not bring back is left alone.
 type taking struct {
-	l      *Local
-	before map[string]checkpoint.Standing // of what somebody else may have changed meanwhile
-	now    *checkpoint.Standings
-	notes  []string
-	more   int
-	made   map[string]bool // directories, by it
-	taken  bool
-}
-
-// begin looks at the project before a command.
-func (l *Local) begin(ctx context.Context) (*taking, error) {
-	if err := l.Absorb(ctx); err != nil {
-		return nil, err
-	}
-	now, err := l.point.Standings(ctx)
-	if err != nil {
-		return nil, err
-	}
-	t := &taking{l: l, before: map[string]checkpoint.Standing{}, made: map[string]bool{}}
-	files, _ := now.Below("")
-	for _, name := range files {
-		t.before[name] = now.Of(name)
-	}
-	return t, nil
+	l     *Local
+	now   *checkpoint.Standings
+	notes []string
+	more  int
+	made  map[string]bool // directories, by it
+	out   Admitted
 }
 
 func (t *taking) say(format string, args ...any) {
@@ -74,40 +56,120 @@ func (t *taking) said() string {
 	return b.String()
 }
 
-// take carries the changes over. They are in the order in which they can be made.
-func (t *taking) take(ctx context.Context, changes []confine.Change) (err error) {
-	l := t.l
-	// What has changed since it began is somebody else's: the command has changed nothing.
-	if err := l.Absorb(ctx); err != nil {
-		return err
+// Admit implements Project. The changes are in the order in which they can be made.
+func (l *Local) Admit(ctx context.Context, changes []view.Change) (_ Admitted, err error) {
+	if l.point == nil {
+		return Admitted{}, errors.New("there is no checkpoint")
+	}
+	t := &taking{l: l, made: map[string]bool{}}
+	for _, c := range changes {
+		l.see(c.Path)
+	}
+	if err := l.Absorb(ctx); err != nil { // what has changed since is somebody else's
+		return Admitted{}, err
 	}
 	if t.now, err = l.point.Standings(ctx); err != nil {
-		return err
+		return Admitted{}, err
 	}
 	there := map[string]bool{}
 	for _, c := range changes {
-		if c.Kind != confine.Gone {
-			there[string(c.Path)] = true
+		if c.Kind != view.Gone {
+			there[c.Path] = true
 		}
 	}
 	for _, c := range changes {
-		name := string(c.Path)
-		switch c.Kind {
-		case confine.Gone:
+		switch name := c.Path; c.Kind {
+		case view.Gone:
 			t.gone(name, there)
-		case confine.Other:
+		case view.Other:
 			t.refuse(name, "links, FIFOs and the like are not taken over")
-		case confine.Directory:
+		case view.Closed:
+			t.refuse(name, "it is another user's, and closed to the one that the command ran as; leave it where it is")
+		case view.Directory:
 			if err := t.directory(name); err != nil {
 				t.refuse(name, err.Error())
 			}
-		case confine.File:
+		case view.File:
 			if err := t.file(ctx, name, c); err != nil {
 				t.refuse(name, err.Error())
 			}
 		}
 	}
-	return l.Mark(ctx)
+	t.out.Said = t.said()
+	return t.out, nil
+}
+
+// see remembers how a path was when it was changed in a view first.
+func (l *Local) see(name string) checkpoint.Standing {
+	if l.seen == nil {
+		l.seen = map[string]checkpoint.Standing{}
+	}
+	if _, ok := l.seen[name]; !ok {
+		l.seen[name] = l.point.Standing(name)
+	}
+	return l.seen[name]
+}
+
+// meanwhile reports whether somebody else has changed a path since.
+func (l *Local) meanwhile(name string) bool {
+	was, is := l.see(name), l.point.Standing(name)
+	return was.Seen != is.Seen || was.Sum != is.Sum
+}
+
+func (t *taking) admit(c view.Change) { t.out.Changes = append(t.out.Changes, c) }
+
+// Editable implements Project.
+func (l *Local) Editable(_ context.Context, name string) (string, error) {
+	if err := l.restorable(name); err != nil {
+		return "", err
+	}
+	at, err := l.guard.CheckWrite(name)
+	if err == nil && l.point != nil {
+		l.see(at)
+	}
+	return at, err
+}
+
+// Apply implements Project. It comes to its end, whatever becomes of ctx.
+func (l *Local) Apply(ctx context.Context, changes []view.Change) error {
+	if l.point == nil {
+		return errors.New("there is no checkpoint")
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastTime)
+	defer cancel()
+	for _, c := range changes {
+		l.see(c.Path)
+	}
+	if err := l.Absorb(ctx); err != nil {
+		return err
+	}
+	for _, c := range changes {
+		if c.Kind != view.Directory && l.meanwhile(c.Path) {
+			return fmt.Errorf("somebody else has changed %s meanwhile, so nothing was changed", c.Path)
+		}
+	}
+	var err error
+	for _, c := range changes {
+		var one error
+		switch {
+		case c.Kind == view.Gone:
+			if one = l.guard.Remove(c.Path); c.Mode.IsDir() {
+				one = nil // one that is not empty stays
+			}
+		case c.Kind == view.Directory:
+			one = l.guard.MakeDir(c.Path)
+		case c.Mode == 0:
+			one = l.guard.WriteFile(c.Path, c.Data)
+		default:
+			one = l.guard.Take(c.Path, c.Data, c.Mode)
+		}
+		if err = one; err != nil {
+			err = fmt.Errorf("%s: %w", c.Path, err)
+			break
+		}
+	}
+	l.seen = nil
+	return errors.Join(err, l.Mark(ctx))
 }
 
 func (t *taking) refuse(name, why string) { t.say("%s was left as it is: %s", name, why) }
@@ -134,17 +196,17 @@ func (t *taking) gone(name string, there map[string]bool) {
 			err = t.allowed(one, s)
 		}
 		if err == nil {
-			err = t.l.guard.Remove(one)
+			_, err = t.l.guard.CheckWrite(one)
 		}
 		if err != nil {
 			t.refuse(one, err.Error())
 			continue
 		}
-		t.taken = true
+		t.admit(view.Change{Path: one, Kind: view.Gone})
 	}
 	for _, dir := range slices.Backward(dirs) {
 		if !there[dir] {
-			_ = t.l.guard.Remove(dir) // one that is not empty stays
+			t.admit(view.Change{Path: dir, Kind: view.Gone, Mode: fs.ModeDir})
 		}
 	}
 }
@@ -154,7 +216,7 @@ func (t *taking) allowed(name string, s checkpoint.Standing) error {
 	if err := t.l.unheld(name, s); err != nil {
 		return err
 	}
-	if was := t.before[name]; was.Seen != s.Seen || was.Sum != s.Sum {
+	if t.l.meanwhile(name) {
 		return errors.New("somebody else has changed it meanwhile")
 	}
 	return t.parents(name)
@@ -226,10 +288,11 @@ func (t *taking) directory(name string) error {
 	if _, err := os.Lstat(t.full(name)); err == nil {
 		return nil // something was changed in it
 	}
-	if err := t.l.guard.MakeDir(name); err != nil {
+	if _, err := t.l.guard.CheckWrite(name); err != nil {
 		return err
 	}
-	t.made[name], t.taken = true, true
+	t.made[name] = true
+	t.admit(view.Change{Path: name, Kind: view.Directory})
 	return nil
 }
 
@@ -238,13 +301,14 @@ func (t *taking) full(name string) string {
 }
 
 // file takes over one file.
-func (t *taking) file(ctx context.Context, name string, c confine.Change) error {
+func (t *taking) file(ctx context.Context, name string, c view.Change) error {
 	s := t.now.Of(name)
 	mode := c.Mode
 	if info, err := os.Lstat(t.full(name)); err == nil {
 		mode &^= 0o022 &^ info.Mode().Perm() // nobody else gets to write to it
 		if s.Sum == sum(c.Data) && info.Mode().Perm() == mode {
-			return nil // it was opened for writing, and no more
+			t.out.Same = append(t.out.Same, name) // it was opened for writing, and no more
+			return nil
 		}
 	} else {
 		mode &^= 0o022
@@ -257,10 +321,10 @@ func (t *taking) file(ctx context.Context, name string, c confine.Change) error 
 			return err
 		}
 	}
-	if err := t.l.guard.Take(name, c.Data, mode); err != nil {
+	if _, err := t.l.guard.CheckWrite(name); err != nil {
 		return err
 	}
-	t.taken = true
+	t.admit(view.Change{Path: name, Kind: view.File, Mode: mode, Data: c.Data})
 	return nil
 }
 

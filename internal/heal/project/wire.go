@@ -9,6 +9,7 @@ import (
 	"github.com/tend-run/tend/internal/heal/checkpoint"
 	"github.com/tend-run/tend/internal/heal/guard"
 	"github.com/tend-run/tend/internal/heal/playbook"
+	"github.com/tend-run/tend/internal/heal/view"
 )
 
 const (
@@ -148,6 +149,9 @@ var methods = map[string]handler{
 	"set_env": with(func(ctx context.Context, l *Local, a fileArgs) (any, error) {
 		return none{}, l.SetEnv(ctx, a.Name, a.Variable, a.Value)
 	}),
+	"check_env": with(func(ctx context.Context, l *Local, a fileArgs) (any, error) {
+		return none{}, l.CheckEnv(ctx, a.Name, a.Variable, a.Value)
+	}),
 	"take":    with(func(ctx context.Context, l *Local, a tryArgs) (any, error) { return none{}, l.Take(ctx, a.Try) }),
 	"mark":    with(func(ctx context.Context, l *Local, _ none) (any, error) { return none{}, l.Mark(ctx) }),
 	"absorb":  with(func(ctx context.Context, l *Local, _ none) (any, error) { return none{}, l.Absorb(ctx) }),
@@ -170,14 +174,8 @@ var methods = map[string]handler{
 	"end_holder": with(func(ctx context.Context, l *Local, a endArgs) (any, error) {
 		return l.EndHolder(ctx, a.Port, a.Spared, a.Anything)
 	}),
-	"begin": with(func(ctx context.Context, l *Local, a string) (any, error) { return l.Begin(ctx, a) }),
-	"end":   with(func(ctx context.Context, l *Local, a json.RawMessage) (any, error) { return l.End(ctx, orNone(a)) }),
-}
-
-// orNone is an argument that is JSON by itself; none for null.
-func orNone(a json.RawMessage) []byte {
-	if string(a) == "null" {
-		return nil
-	}
-	return a
+	"shown":    with(func(ctx context.Context, l *Local, _ none) (any, error) { return l.Shown(ctx) }),
+	"admit":    with(func(ctx context.Context, l *Local, a []view.Change) (any, error) { return l.Admit(ctx, a) }),
+	"editable": with(func(ctx context.Context, l *Local, a string) (any, error) { return l.Editable(ctx, a) }),
+	"apply":    with(func(ctx context.Context, l *Local, a []view.Change) (any, error) { return none{}, l.Apply(ctx, a) }),
 }

@@ -2,109 +2,93 @@ package work
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
-	"os"
-	"strings"
 
 	"github.com/tend-run/tend/internal/heal/agent"
-	"github.com/tend-run/tend/internal/heal/confine"
 	"github.com/tend-run/tend/internal/heal/guard"
 	"github.com/tend-run/tend/internal/heal/project"
-	"github.com/tend-run/tend/sdk/go"
+	"github.com/tend-run/tend/internal/heal/view"
+	"github.com/tend-run/tend/process"
 )
 
-// Exec runs a command of a model, which changes nothing by itself. What it has changed in its
-// own view of the project is then taken over file by file, by [project.Project].
+// Exec runs a command of a model in a view of the project, and so changes nothing by itself. What it
+// has changed there comes into the set, file by file; in a chat it becomes the project's.
 func (h *hands) Exec(ctx context.Context, line string) (out agent.Exec, err error) {
-	w := h.w
-	c, err := w.project.Begin(ctx, line)
+	w, set := h.w, h.set
+	if set == nil {
+		set = &view.Set{}
+	}
+	if h.set == nil {
+		if err := w.dropView(ctx); err != nil {
+			return out, err
+		}
+	}
+	v, hide, err := w.openView(ctx)
+	if no, ok := errors.AsType[*noView](err); ok {
+		return out, fmt.Errorf("%w (%v)", project.ErrNoCommands, no.err)
+	}
 	if err != nil {
 		return out, err
 	}
 	env := w.bareEnviron()
 	maps.Copy(env, project.CommandEnv(w.project.Root()))
-	how := command{argv: c.Argv, dir: w.project.Root(), env: env, time: commandTime, bare: true}
-	inside := w.sandbox != nil && c.Rules != nil
-	if inside {
-		if how, err = w.fromMachine(ctx, how, *c.Rules, line); err != nil {
-			return out, err
+	ran, changed, err := v.Exec(ctx, set, hide, process.Spec{
+		Argv: []string{"/bin/sh", "-c", line}, Env: env, Inherit: process.InheritNone, Timeout: commandTime,
+		Labels: map[string]string{labelEpisode: w.order.ID, labelCommand: "1"},
+	})
+	out = agent.Exec{Output: ran.Output, TimedOut: ran.TimedOut}
+	if ran.Exit != nil {
+		if out.Code = ran.Exit.Code; ran.Exit.Signal != 0 {
+			out.Signal = fmt.Sprint("signal ", ran.Exit.Signal)
 		}
-		defer os.Remove(w.changes())
 	}
-	res, err := w.run(ctx, how)
-	if err != nil {
+	switch {
+	case errors.Is(err, process.ErrLimit):
+		out.Output += fmt.Sprintf("\n[tend: %v]", err)
+		return out, nil
+	case err != nil:
 		return out, err
+	case ran.TimedOut || out.Signal != "":
+		out.Output += "\n[tend: nothing of what it has changed was taken over: the command was killed]"
+		return out, nil
 	}
-	out = agent.Exec{Output: res.output, TimedOut: res.timedOut}
-	if res.exit != nil {
-		if out.Code = res.exit.Code; res.exit.Signal != 0 {
-			out.Signal = fmt.Sprint("signal ", res.exit.Signal)
+	said, err := h.take(ctx, set, changed)
+	out.Output += said
+	return out, err
+}
+
+// take has what a command has changed come into a set, which it has begun with.
+func (h *hands) take(ctx context.Context, set *view.Set, changed []view.Change) (said string, err error) {
+	var news []view.Change
+	there := map[string]bool{}
+	for _, c := range changed {
+		there[c.Path] = true
+		if was, ok := set.Of(c.Path); !ok || was.Kind != c.Kind || string(was.Data) != string(c.Data) || c.Mode&0o111 != was.Mode&0o111 {
+			news = append(news, c)
 		}
 	}
-	if out.Code == confine.Refused && strings.Contains(res.output, "tend: the command was not run") {
-		return agent.Exec{}, fmt.Errorf("%w (%s)", project.ErrNoCommands, strings.TrimSpace(res.output))
-	}
-	var changes []byte
-	if inside {
-		if changes, err = confine.Encoded(w.changes()); err != nil {
-			return out, err
+	for _, c := range set.Changes() {
+		if !there[c.Path] && c.Kind == view.File { // it was new, and the command has removed it
+			set.Drop(c.Path)
 		}
 	}
-	taken, err := w.project.End(ctx, changes)
+	admitted, err := h.w.project.Admit(ctx, news)
 	if err != nil {
-		return out, err
+		return "", err
 	}
-	if taken.Changed {
-		h.touched = true
+	for _, path := range admitted.Same {
+		set.Drop(path)
 	}
-	out.Output += taken.Said
-	return out, nil
+	for _, c := range admitted.Changes {
+		set.Put(c)
+	}
+	if h.set == nil && len(admitted.Changes) > 0 {
+		err = h.w.project.Apply(ctx, admitted.Changes)
+	}
+	return admitted.Said, err
 }
-
-// fromMachine is a command in a sandbox, as the machine starts it: in there nobody could
-// confine it. The rules are the sandbox's, and say what there is of it, but not who the
-// command runs as: that is the user of the process there, as it was started.
-func (w *worker) fromMachine(ctx context.Context, c command, rules confine.Rules, line string) (command, error) {
-	id, err := w.sandbox.ID(ctx)
-	if err != nil {
-		return c, err
-	}
-	in, err := w.sandbox.Info(ctx)
-	if err != nil {
-		return c, err
-	}
-	c.memory, c.tasks = boundsBeside(in.Size)
-	c.cpus = in.Size.CPUs // and what is around it has none of its own: it only waits longer
-	rules.Changes = w.changes()
-	at := confine.Sandbox{StateDir: w.order.StateDir, Scratch: w.order.Path("shadow"), ID: id, User: w.inside}
-	c.argv = confine.ArgvInside(w.self, at, rules, project.CommandLine(line))
-	c.dir, c.machine = "/", true
-	return c, nil
-}
-
-// What the processes of tend around a command in a sandbox may take beside it: they make what
-// it runs in, and collect up to [confine.MaxChangedBytes] of what it has written.
-const (
-	aroundMemory = 256 << 20
-	aroundTasks  = 64
-)
-
-// boundsBeside are those of a command beside a sandbox of this size: the sandbox's own, and
-// what is around the command, or those of all commands, whichever is lower.
-func boundsBeside(size tend.SandboxSize) (memory, tasks int64) {
-	memory, tasks = commandMemory, commandPids
-	if size.Memory != 0 {
-		memory = min(memory, size.Memory+aroundMemory)
-	}
-	if size.Tasks != 0 {
-		tasks = min(tasks, size.Tasks+aroundTasks)
-	}
-	return memory, tasks
-}
-
-// changes is the file for what a command in a sandbox has changed.
-func (w *worker) changes() string { return w.order.Path("changes") }
 
 // bareEnviron is the environment of a model's command: that of the service without secrets.
 func (w *worker) bareEnviron() map[string]string {

@@ -34,7 +34,7 @@
 // A command of a playbook is a process of tend of its own, with limits on memory, processes
 // and time, and with the environment of the service, from which the keys of the healer are
 // taken out. Its whole tree is killed when it has ended. It runs where the service does: what is run
-// is what the playbook says, and never what a log or a model does. A model's command runs
-// under package confine, and what it has changed is taken over file by file, by the rules of
-// package guard.
+// is what the playbook says, and never what a log or a model does. What a model
+// does happens in a view (package internal/heal/view): what is admitted of it, by the rules of package
+// guard, is a set, which becomes the project's once the service is well on it there.
 package work

@@ -1,7 +1,6 @@
 package work
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +13,7 @@ import (
 	"time"
 
 	"github.com/tend-run/tend/internal/heal/healer"
+	"github.com/tend-run/tend/internal/heal/view"
 	"github.com/tend-run/tend/internal/lib/backoff"
 	"github.com/tend-run/tend/internal/service/config"
 	"github.com/tend-run/tend/process"
@@ -230,11 +230,6 @@ type command struct {
 	env  map[string]string
 	time time.Duration
 	bare bool // it inherits no variable
-	// Bounds of its tree, in bytes and in tasks; 0: commandMemory, commandPids.
-	memory, tasks int64
-	cpus          float64 // processors; 0: all
-	// machine: it is started on the machine, by the daemon's user, wherever the service runs.
-	machine bool
 }
 
 // result of a command.
@@ -285,22 +280,19 @@ func (w *worker) run(ctx context.Context, c command) (result, error) {
 	spec := process.Spec{
 		Argv: c.argv, Dir: c.dir, Env: c.env, Timeout: c.time, TimeoutScope: process.ScopeTree,
 		Name: "heal-command", Labels: map[string]string{labelEpisode: w.order.ID, labelCommand: "1"},
-		Limits:    process.Limits{MemoryMax: cmp.Or(c.memory, commandMemory), PidsMax: cmp.Or(c.tasks, commandPids), CPUs: c.cpus, Nice: 5},
+		Limits:    process.Limits{MemoryMax: commandMemory, PidsMax: commandPids, Nice: 5},
 		Retention: process.Retention{Limit: 1 << 20, TTL: time.Hour},
 	}
 	if c.bare {
 		spec.Inherit = process.InheritNone
 	}
-	on := w.there
-	if c.machine {
-		on = w.client
-	} else if w.remote() {
+	if w.remote() {
 		spec.User = w.order.Rules.User
 		if c.bare && w.sandbox != nil { // as the process that works on the project, which began with it
 			spec.User = w.inside
 		}
 	}
-	p, err := w.startBounded(ctx, on, spec)
+	p, err := w.startBounded(ctx, w.there, spec)
 	if err != nil {
 		return result{}, err
 	}
@@ -335,10 +327,8 @@ func (w *worker) discard(p process.Process) error {
 
 // killCommands ends what a worker that has died has left running.
 func (w *worker) killCommands(ctx context.Context) error {
-	if w.sandbox != nil || w.gone { // what is confined in a sandbox was started on the machine
-		if err := w.killCommandsOf(ctx, w.client); err != nil {
-			return err
-		}
+	if err := view.Sweep(ctx, w.client, w.order.ID); err != nil {
+		return err
 	}
 	if w.gone {
 		return nil

@@ -9,8 +9,8 @@ import (
 	"github.com/tend-run/tend/internal/heal/playbook"
 )
 
-// A model that repairs a manifest or a lock file cannot install by it: its commands have no
-// network, and of what they install nothing is taken over. The books can, and were matched
+// A model that repairs a manifest or a lock file cannot install by it: a view has no
+// network, and of what is installed there nothing is taken over. The books can, and were matched
 // before the file could be read.
 
 // installs returns the plan by which what is missing now is installed.
@@ -30,17 +30,22 @@ func (w *worker) installs(ctx context.Context) (playbook.Plan, bool, error) {
 }
 
 // install carries out a book that installs what is missing, if the attempt has changed a
-// manifest or a lock file: once, as a part of the attempt, with which it is taken back. It is
-// for a service that was restarted since, and fails. done: it was restarted again, on what is
-// installed now.
+// manifest or a lock file: once, as a part of the attempt, with which it is taken back. No view has a
+// network, so the set becomes the project's first. It is for a service that has failed in a view on
+// the set. done: what is missing is installed now.
 func (h *hands) install(ctx context.Context) (done bool, err error) {
 	w := h.w
-	if h.try == 0 || h.installed { // in a chat there is no attempt
+	if h.installed || !slices.ContainsFunc(h.set.Paths(), playbook.Manifest) {
 		return false, nil
 	}
-	paths, err := w.project.Changed(ctx)
-	if err != nil || !slices.ContainsFunc(paths, playbook.Manifest) {
+	if err := h.apply(ctx); err != nil {
 		return false, err
+	}
+	if err := w.restart(ctx); err != nil {
+		return false, err
+	}
+	if up, err := w.soon(ctx); err != nil || up {
+		return up, err
 	}
 	plan, ok, err := w.installs(ctx)
 	if err != nil || !ok {
@@ -60,26 +65,5 @@ func (h *hands) install(ctx context.Context) (done bool, err error) {
 		h.failed = fmt.Errorf("%s has not succeeded: %w", plan.Book, err)
 		return false, h.failed
 	}
-	if err := w.restart(ctx); err != nil {
-		return false, err
-	}
-	h.restarted, h.touched = true, false
 	return true, nil
-}
-
-// settle does so at the end of an attempt, after which the service was restarted, if it is
-// not well.
-func (h *hands) settle(ctx context.Context, changed []string) error {
-	if h.installed || !slices.ContainsFunc(changed, playbook.Manifest) {
-		return h.failed
-	}
-	if _, err := h.w.soon(ctx); err != nil {
-		return err
-	}
-	s, err := h.w.service(ctx)
-	if err != nil || s.Ready && s.Failures == 0 {
-		return err
-	}
-	_, err = h.install(ctx)
-	return err
 }

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tend-run/tend/internal/heal/view"
+	"github.com/tend-run/tend/internal/service/config"
 	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/sdk/go"
 )
@@ -32,15 +34,16 @@ func proxyOf(t *testing.T) (url, archive string) {
 	return "file://" + root, archive
 }
 
-// What an attempt declares is installed by a rule, with the network that no command of a model
-// has: once in an attempt, only if that has changed a manifest and the service fails, and it is
-// taken back with the attempt. In a chat nothing is.
+// What an attempt declares is installed by a rule, with the network that no view has: once in an
+// attempt, only if that has changed a manifest and the service fails in a view, and it is taken back
+// with the attempt. Of an attempt that declares nothing new nothing is the project's before its end.
 func TestAnAttemptInstallsOnce(t *testing.T) {
 	url, archive := proxyOf(t)
 	g := newGround(t, 0)
 	w := g.w
 	w.order.Service = "web"
 	w.order.Rules.Env = map[string]string{"GOPROXY": url, "GOPATH": t.TempDir(), "GOCACHE": t.TempDir(), "GOFLAGS": "-modcacherw", "GOSUMDB": "off", "GOTOOLCHAIN": "local"}
+	w.order.Rules.Command.Argv, w.order.Rules.Startup = []string{"sh", "run.sh"}, &config.Probe{Log: "it is up"}
 	var notes []string
 	w.says = func(text string) { notes = append(notes, text) }
 	proctest.Must(t, os.WriteFile(filepath.Join(g.root, "run.sh"), []byte(`
@@ -61,34 +64,40 @@ exec sleep 1000
 			t.Fatalf("%s: %+v, %v; notes %q", what, r, err, notes)
 		}
 	}
-	attempt := func(n int) *hands { return &hands{ctx: t.Context(), w: w, try: n} }
+	attempt := func() *hands { return &hands{ctx: t.Context(), w: w, try: 1, set: &view.Set{}} }
 
-	h := attempt(1)
+	h := attempt()
 	proctest.Must(t, h.WriteFile("lib.js", []byte("mended\n")))
 	restart("only a program was changed", h, false, "", 0)
-	chat := attempt(0)
+	if err := h.settle(t.Context()); err == nil || !strings.Contains(err.Error(), "missing go.sum entry") {
+		t.Errorf("at its end: %v", err)
+	}
+	if got := g.read("lib.js"); got == "mended\n" {
+		t.Error("what did not help is in the project")
+	}
+	chat := &hands{ctx: t.Context(), w: w}
 	proctest.Must(t, chat.WriteFile("go.mod", []byte(manifest+"\n")))
 	restart("in a chat", chat, false, "", 0)
 
+	h = attempt()
+	proctest.Must(t, h.WriteFile("go.mod", []byte(manifest)))
 	proctest.Must(t, os.Rename(archive, archive+".away"))
 	restart("it cannot be installed", h, false, "go-modules has not succeeded", 1)
 	restart("and is not again", h, false, "go-modules has not succeeded", 1)
-	if err := h.settle(t.Context(), []string{"go.mod"}); err == nil {
+	if err := h.settle(t.Context()); err == nil {
 		t.Error("an attempt whose packages cannot be installed has not failed")
 	}
 
 	proctest.Must(t, os.Rename(archive+".away", archive))
-	h = attempt(1)
+	h = attempt()
+	proctest.Must(t, h.WriteFile("go.mod", []byte(manifest+"\n\n")))
 	restart("it is installed", h, true, "go-modules", 2)
 	proctest.Must(t, os.Remove(filepath.Join(g.root, "go.sum")))
 	restart("it was installed once", h, false, "", 2)
 
-	h = attempt(1)
-	proctest.Must(t, h.settle(t.Context(), []string{"lib.js"}))
-	if len(notes) != 2 {
-		t.Errorf("at the end of an attempt that has changed a program alone: %q", notes)
-	}
-	proctest.Must(t, h.settle(t.Context(), []string{"go.mod"}))
+	h = attempt()
+	proctest.Must(t, h.WriteFile("go.mod", []byte(manifest)))
+	proctest.Must(t, h.settle(t.Context()))
 	if !strings.Contains(h.said, "go mod download "+module) || len(notes) != 3 {
 		t.Errorf("at the end it says %q; notes %q", h.said, notes)
 	}

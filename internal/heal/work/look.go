@@ -88,6 +88,11 @@ func (w *worker) note(text string) {
 }
 
 func (w *worker) close() {
+	if w.view != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), lastTime)
+		defer cancel()
+		_ = w.view.Close(ctx) // else the next worker does, or its time
+	}
 	if w.project != nil {
 		_ = w.project.Close() // what is on the disk stays
 	}

@@ -5,7 +5,6 @@ import (
 	"os"
 	"testing"
 
-	"github.com/tend-run/tend/internal/heal/confine"
 	"github.com/tend-run/tend/internal/heal/project"
 	"github.com/tend-run/tend/internal/support/testbin"
 )
@@ -15,9 +14,6 @@ var bin string
 
 // TestMain makes the test binary what a worker starts, too.
 func TestMain(m *testing.M) {
-	if confine.Called(os.Args) {
-		os.Exit(confine.Main(os.Args[2:], os.Environ()))
-	}
 	if len(os.Args) > 1 && os.Args[1] == Verb {
 		if err := project.Serve(context.Background(), os.Environ(), os.Stdin, os.Stdout); err != nil {
 			panic(err)

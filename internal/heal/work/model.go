@@ -6,15 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/tend-run/tend/internal/heal/agent"
 	"github.com/tend-run/tend/internal/heal/healer"
-	"github.com/tend-run/tend/internal/heal/project"
+	"github.com/tend-run/tend/internal/heal/view"
 	"github.com/tend-run/tend/internal/lib/atomicfile"
 	"github.com/tend-run/tend/internal/service/config"
 	"github.com/tend-run/tend/process"
@@ -49,7 +47,25 @@ func (w *worker) askModel(ctx context.Context, e healer.Effect) (out healer.Entr
 	if w.state.Proposal != "" {
 		story.Evidence = append(story.Evidence, agent.Text{Label: "what a rule proposes", Text: w.state.Proposal})
 	}
-	hands := &hands{ctx: ctx, w: w, try: e.Try}
+	hands := &hands{ctx: ctx, w: w, try: e.Try, set: &view.Set{}}
+	v, _, err := w.openView(ctx)
+	if _, ok := errors.AsType[*noView](err); ok {
+		hands.unproved = err.Error()
+	} else if err != nil {
+		return out, err
+	} else {
+		tried, err := w.tried(ctx, v)
+		switch {
+		case err != nil:
+			return out, err
+		case tried.well:
+			return out, errors.New(tried.why)
+		}
+		hands.unproved = tried.why
+	}
+	if hands.unproved != "" {
+		w.note("what a model changes is only proposed: " + hands.unproved)
+	}
 	defer func() { out.Text = strings.TrimSpace(out.Text + "\n" + hands.said) }()
 	words := &words{path: w.order.Path(healer.WordsFile), redact: w.redact}
 	defer words.over()
@@ -62,23 +78,18 @@ func (w *worker) askModel(ctx context.Context, e healer.Effect) (out healer.Entr
 	if err != nil {
 		return out, err
 	}
-	paths, err := w.project.Changed(ctx)
-	if err != nil {
-		return out, err
-	}
 	if done.Unreached {
 		out.Model = healer.Unreached
 		return out, errors.New(strings.TrimPrefix(done.Why, "model: "))
 	}
-	if !done.Finished && len(paths) == 0 {
+	if !done.Finished && hands.set.Empty() && !hands.applied {
 		return out, fmt.Errorf("the model changed nothing: %s", done.Why)
 	}
-	if !hands.restarted || hands.touched {
-		if err := w.restart(ctx); err != nil {
-			return out, err
-		}
+	if hands.unproved != "" && !hands.set.Empty() {
+		out.Proposal = "a model proposes:\n" + w.keepDiff(ctx, e.Try, hands.set)
+		return out, errors.New("it is only proposed: " + hands.unproved)
 	}
-	return out, hands.settle(ctx, paths)
+	return out, hands.settle(ctx)
 }
 
 // shown are the service's command and its directory, below the project if it is, for a model.
@@ -151,107 +162,3 @@ func (w *worker) transcript(n int, words *words) func(agent.Event) {
 
 // restartTime is how long the tool restart waits until the service is healthy.
 const restartTime = 30 * time.Second
-
-// hands are what a model acts with. All that it changes goes through guard.
-type hands struct {
-	ctx context.Context // of the attempt: nothing of it outlasts that
-	w   *worker
-	// restarted: the service was, and touched: something was changed since.
-	restarted, touched bool
-	// try is the number of the attempt, from 1; 0: it is a chat. installed: its packages were
-	// installed, which said tells, or failed.
-	try       int
-	installed bool
-	said      string
-	failed    error
-	log       string // of the service, since the newest restart by the model
-}
-
-var _ agent.Hands = (*hands)(nil)
-
-func (h *hands) ReadFile(name string, off, most int64) ([]byte, int64, error) {
-	return h.w.project.ReadFile(h.ctx, name, off, most)
-}
-
-// own makes what a function does the healer's.
-func (h *hands) own(ctx context.Context, f func() error) error {
-	if err := h.w.project.Absorb(ctx); err != nil {
-		return err
-	}
-	h.touched = true
-	err := f()
-	return errors.Join(err, h.w.project.Mark(ctx))
-}
-
-func (h *hands) WriteFile(name string, data []byte) error {
-	return h.own(h.ctx, func() error { return h.w.project.WriteFile(h.ctx, name, data) })
-}
-
-func (h *hands) List(dir string, most int) ([]agent.File, bool, error) {
-	all, more, err := h.w.project.List(h.ctx, dir, most)
-	files := make([]agent.File, len(all))
-	for i, e := range all {
-		files[i] = agent.File{Path: path.Join(filepath.ToSlash(dir), e.Name), Dir: e.Kind == "directory", Size: e.Size}
-	}
-	return files, more, err
-}
-
-func (h *hands) Search(ctx context.Context, re, glob string, most int) ([]agent.Hit, bool, error) {
-	all, more, err := h.w.project.Search(ctx, re, glob, most)
-	hits := make([]agent.Hit, len(all))
-	for i, one := range all {
-		hits[i] = agent.Hit{Path: one.Path, Line: one.Line, Text: one.Text}
-	}
-	return hits, more, err
-}
-
-func (h *hands) Restart(ctx context.Context) (agent.Restarted, error) {
-	w := h.w
-	if err := w.restart(ctx); err != nil {
-		return agent.Restarted{}, err
-	}
-	h.restarted, h.touched = true, false
-	_, err := w.awaitReady(ctx, restartTime)
-	var said string
-	if _, ok := errors.AsType[*unwell](err); ok {
-		done, ierr := h.install(ctx)
-		switch {
-		case done:
-			said = h.said
-			_, err = w.awaitReady(ctx, restartTime)
-		case ierr != nil && ierr != h.failed:
-			return agent.Restarted{}, ierr
-		}
-		if h.failed != nil {
-			said = h.failed.Error() + "\nNothing is installed again in this attempt. Call finish, and say what is wrong with it."
-		}
-	}
-	log, _, lerr := w.log(ctx)
-	if lerr != nil {
-		return agent.Restarted{}, lerr
-	}
-	h.log = log
-	if err != nil {
-		if _, ok := errors.AsType[*unwell](err); !ok {
-			return agent.Restarted{}, err
-		}
-		return agent.Restarted{Message: strings.TrimSpace(said + "\n" + err.Error()), Log: log}, nil
-	}
-	return agent.Restarted{Healthy: true, Message: said, Log: log}, nil
-}
-
-func (h *hands) setEnv(ctx context.Context, name, value string) (keys []string, err error) {
-	h.w.redact.AddSecret(name, value)
-	err = h.own(ctx, func() error { return h.w.project.SetEnv(ctx, project.EnvFile, name, value) })
-	// The guard shows the names alone.
-	data, _, rerr := h.w.project.ReadFile(ctx, project.EnvFile, 0, project.MaxReviewed)
-	if rerr == nil {
-		for line := range strings.Lines(string(data)) {
-			if key, _, ok := strings.Cut(strings.TrimPrefix(strings.TrimSpace(line), "export "), "="); ok && !strings.HasPrefix(key, "#") {
-				keys = append(keys, strings.TrimSpace(key))
-			}
-		}
-	}
-	slices.Sort(keys)
-	return slices.Compact(keys), err
-}

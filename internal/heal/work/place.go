@@ -155,8 +155,8 @@ func (w *worker) openProject(ctx context.Context) (project.Project, project.Open
 		if err != nil {
 			return nil, project.Opened{}, inSandbox("nothing can be done", err)
 		}
-		c.Copied, c.Inside = true, in.Isolation != tend.IsolationNone
-		if c.Inside {
+		c.Copied = true
+		if in.Isolation != tend.IsolationNone {
 			return w.dial(ctx, c, w.startInside)
 		}
 		c.Home = in.Dir // it sees the machine, and commands are confined as they are there
@@ -179,7 +179,7 @@ func (w *worker) openProject(ctx context.Context) (project.Project, project.Open
 	if other {
 		return w.dial(ctx, c, w.startAs)
 	}
-	c.Dir, c.Self, c.Redact = o.Dir, w.self, w.redact
+	c.Dir, c.Redact = o.Dir, w.redact
 	l, opened, err := project.Open(c)
 	if err != nil {
 		return nil, opened, err

@@ -3,6 +3,7 @@ package work
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -23,6 +24,15 @@ func isOther(name string) (bool, error) {
 		return false, err
 	}
 	return a.Other, nil
+}
+
+// idsOf are the ids of a user of a service, as UID:GID, if that is another one; "": it is not.
+func idsOf(name string) (string, error) {
+	a, err := credentials.Lookup(name)
+	if err != nil || !a.Other {
+		return "", err
+	}
+	return fmt.Sprintf("%d:%d", a.UID, a.GID), nil
 }
 
 // startAs starts the process that works on the project as the user of the service. It is this

@@ -20,6 +20,7 @@ import (
 	"github.com/tend-run/tend/internal/heal/healer"
 	"github.com/tend-run/tend/internal/heal/playbook"
 	"github.com/tend-run/tend/internal/heal/project"
+	"github.com/tend-run/tend/internal/heal/view"
 	"github.com/tend-run/tend/internal/lib/atomicfile"
 	"github.com/tend-run/tend/internal/lib/backoff"
 	"github.com/tend-run/tend/internal/lib/procfs"
@@ -61,6 +62,8 @@ type worker struct {
 	ours      process.ID      // of the process that works on the project in a sandbox
 	inside    string          // user of that process, as process.Spec has it; "": root
 	endTurn   func()          // ends what is being done
+	view      *view.View      // nil: nobody needed it
+	trial     trial           // of the service in it
 	erred     string          // the log before the attempt of a model
 	failed    string          // why there is no project
 	unasked   string          // why there is no model

@@ -24,16 +24,6 @@ func Keyed(k Key) (Filter, error) {
 	return Assemble(arch, all), nil
 }
 
-// Shared denies what leads to the keys and the log of the kernel. They belong to the users and to
-// the machine, and no namespace of a process of root's divides them.
-func Shared() (Filter, error) {
-	var all []Rule
-	for _, call := range []uint32{unix.SYS_KEYCTL, unix.SYS_ADD_KEY, unix.SYS_REQUEST_KEY, unix.SYS_SYSLOG} {
-		all = append(all, Rule{Call: call, Errno: uint16(unix.EPERM)})
-	}
-	return Assemble(arch, all), nil
-}
-
 // namespaces are the flags of clone(2) that make them. CLONE_NEWTIME is none: there it
 // is part of the exit signal.
 const namespaces = unix.CLONE_NEWNS | unix.CLONE_NEWCGROUP | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC | unix.CLONE_NEWUSER |

@@ -7,6 +7,3 @@ func Default() (Filter, error) { return nil, ErrUnsupported }
 
 // Keyed is ErrUnsupported here.
 func Keyed(k Key) (Filter, error) { return nil, ErrUnsupported }
-
-// Shared is ErrUnsupported here.
-func Shared() (Filter, error) { return nil, ErrUnsupported }

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"unicode/utf8"
 
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/proto"
@@ -136,6 +137,9 @@ func (s *fileService) StatFile(ctx context.Context,
 
 func (s *fileService) ListFiles(ctx context.Context,
 	req *connect.Request[tendv1.ListFilesRequest]) (*connect.Response[tendv1.ListFilesResponse], error) {
+	if req.Msg.GetChanged() {
+		return s.changes(ctx, req.Header(), req.Msg)
+	}
 	f, err := s.in(ctx, req.Msg.GetUser(), req.Msg.GetPath())
 	if err != nil {
 		return nil, fileError(err)
@@ -158,6 +162,50 @@ func (s *fileService) ListFiles(ctx context.Context,
 	}
 	return connect.NewResponse(resp), nil
 }
+
+// changes tells what has changed in a share that is a copy.
+func (s *fileService) changes(ctx context.Context, h http.Header,
+	m *tendv1.ListFilesRequest) (*connect.Response[tendv1.ListFilesResponse], error) {
+	keys := h.Values(tendpb.SandboxHeader)
+	switch {
+	case len(keys) != 1:
+		return nil, wireError(&process.InvalidError{Field: tendpb.SandboxHeader,
+			Reason: fmt.Sprintf("comes %d times; changes are those of one sandbox", len(keys))})
+	case !strings.HasPrefix(m.GetPath(), "/") || len(m.GetPath()) > driver.MaxPath || strings.ContainsRune(m.GetPath(), 0):
+		return nil, wireError(&process.InvalidError{Field: "path", Reason: fmt.Sprintf("is %.80q; an absolute path of at most %d bytes is needed",
+			m.GetPath(), driver.MaxPath)})
+	case len(m.GetSkip()) > maxSkip:
+		return nil, wireError(&process.InvalidError{Field: "skip",
+			Reason: fmt.Sprintf("has %d entries; the limit is %d", len(m.GetSkip()), maxSkip)})
+	}
+	d, ok := s.driver.(driver.Differ)
+	if !ok {
+		return nil, wireError(&driver.UnsupportedError{Field: "changed", Reason: "this driver does not tell it"})
+	}
+	box, err := find(ctx, s.driver, keys[0])
+	if err != nil {
+		return nil, wireError(err)
+	}
+	info, err := box.Info(ctx)
+	if err != nil {
+		return nil, wireError(err)
+	}
+	all, err := d.Changes(ctx, info.ID, m.GetPath(), m.GetSkip(), driver.MaxChanges)
+	if err != nil {
+		return nil, wireError(err)
+	}
+	resp := &tendv1.ListFilesResponse{}
+	for _, c := range all {
+		if !utf8.ValidString(c.Path) {
+			c.Kind = driver.ChangeSpecial // nobody could ask for it
+		}
+		resp.Entries = append(resp.Entries, &tendv1.FileEntry{Path: text(c.Path), Change: string(c.Kind)})
+	}
+	return connect.NewResponse(resp), nil
+}
+
+// maxSkip bounds the names of directories that are left out of changes.
+const maxSkip = 64
 
 // maxWindow is the most entries of a part of a directory.
 const maxWindow = 10_000

@@ -48,7 +48,7 @@ func toSandboxSpec(m *tendv1.SandboxSpec) (driver.Spec, error) {
 			Tasks: m.GetSize().GetTasks()},
 	}
 	for _, v := range m.GetShares() {
-		s.Shares = append(s.Shares, driver.Share{Source: v.GetSource(), Target: v.GetTarget(), ReadOnly: v.GetReadOnly()})
+		s.Shares = append(s.Shares, driver.Share{Source: v.GetSource(), Target: v.GetTarget(), ReadOnly: v.GetReadOnly(), Copy: v.GetCopy()})
 	}
 	var err error
 	if s.IdleTTL, err = duration("idle_ttl", m.GetIdleTtl()); err != nil {
@@ -127,7 +127,7 @@ func sandbox(i *driver.Info) *tendv1.Sandbox {
 		Paused: tendpb.Time(i.PausedAt),
 	}
 	for _, v := range i.Shares {
-		m.Shares = append(m.Shares, &tendv1.SandboxShare{Source: text(v.Source), Target: text(v.Target), ReadOnly: v.ReadOnly})
+		m.Shares = append(m.Shares, &tendv1.SandboxShare{Source: text(v.Source), Target: text(v.Target), ReadOnly: v.ReadOnly, Copy: v.Copy})
 	}
 	return m
 }

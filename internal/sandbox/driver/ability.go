@@ -63,6 +63,33 @@ type Forker interface {
 	Fork(ctx context.Context, id ID, spec ForkSpec) ([]ForkResult, error)
 }
 
+// Differ tells what programs in a sandbox have changed of a share that is a copy.
+type Differ interface {
+	// Changes returns what was changed in a directory inside, or below it, in lexical order, a
+	// directory before its entries. It does not look into directories of the names in skip, and
+	// says nothing of them. Errors: ErrNotFound, ErrLimit if they are more than most.
+	Changes(ctx context.Context, id ID, dir string, skip []string, most int) ([]FileChange, error)
+}
+
+// FileChange is what has become of a path.
+type FileChange struct {
+	Path string // below the directory, without a slash at its beginning
+	Kind FileChangeKind
+}
+
+// FileChangeKind says what that is.
+type FileChangeKind string
+
+const (
+	ChangeGone    FileChangeKind = "gone"    // it was removed with its content; what has replaced it follows
+	ChangeFile    FileChangeKind = "file"    // a file that is new, or has another content, mode or owner
+	ChangeDir     FileChangeKind = "dir"     // a directory that is new, or in which something has changed
+	ChangeSpecial FileChangeKind = "special" // a link, or another kind of file
+)
+
+// MaxChanges bounds those that Changes returns.
+const MaxChanges = 10_000
+
 // MaxForks is the maximum number of copies of one Fork.
 const MaxForks = 100
 

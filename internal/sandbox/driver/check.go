@@ -286,6 +286,9 @@ func checkShares(shares []Share) error {
 		return &InvalidError{Field: "shares", Reason: fmt.Sprintf("has %d entries; the limit is %d", len(shares), MaxShares)}
 	}
 	for _, s := range shares {
+		if s.Copy && s.ReadOnly {
+			return &InvalidError{Field: "shares.copy", Reason: "is for a directory that programs may change; it is read-only, too"}
+		}
 		for field, p := range map[string]string{"shares.source": s.Source, "shares.target": s.Target} {
 			if p == "" && field == "shares.target" {
 				continue

@@ -151,6 +151,9 @@ type Share struct {
 	// Source on this machine and Target inside, absolute. Target "": the Source.
 	Source, Target string
 	ReadOnly       bool
+	// Copy: programs inside may change it, and what they change is the sandbox's alone. Source
+	// stays as it is; what somebody else changes there meanwhile may be seen inside or not.
+	Copy bool
 }
 
 // RunConfig has the defaults for processes of a sandbox.

@@ -245,8 +245,12 @@ func (s *sandbox) containerSpec(size driver.Size) (container.Spec, error) {
 		spec.Net = container.NetHost
 	}
 	for _, share := range r.Shares {
-		spec.Binds = append(spec.Binds, container.Bind{Source: share.Source, Target: cmp.Or(share.Target, share.Source),
-			ReadOnly: share.ReadOnly})
+		target := cmp.Or(share.Target, share.Source)
+		if share.Copy {
+			spec.Copies = append(spec.Copies, container.Copy{Source: share.Source, Target: target})
+			continue
+		}
+		spec.Binds = append(spec.Binds, container.Bind{Source: share.Source, Target: target, ReadOnly: share.ReadOnly})
 	}
 	spec.Binds = append(spec.Binds, s.d.volumeBinds(r)...)
 	return spec, nil

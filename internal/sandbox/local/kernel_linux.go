@@ -9,6 +9,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 
@@ -150,4 +151,17 @@ func spread(dir string) error {
 		_ = unix.IoctlSetPointerInt(int(f.Fd()), unix.FS_IOC_SETFLAGS, int(flags|topDir)) // others have no such flag
 	}
 	return nil
+}
+
+// isWhiteout reports whether an entry of what a box writes to says that the one below it is gone.
+func isWhiteout(info fs.FileInfo) bool {
+	st, ok := info.Sys().(*syscall.Stat_t)
+	return ok && st.Mode&unix.S_IFMT == unix.S_IFCHR && st.Rdev == 0
+}
+
+// isOpaque reports whether a directory of what a box writes to hides the one below it.
+func isOpaque(dir string) bool {
+	var v [1]byte
+	n, _ := unix.Lgetxattr(dir, "user.overlay.opaque", v[:])
+	return n == 1 && v[0] == 'y'
 }

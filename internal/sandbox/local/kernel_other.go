@@ -5,6 +5,7 @@ package local
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"net"
 
 	"github.com/tend-run/tend/internal/core/container"
@@ -34,3 +35,5 @@ func rootOf(container.Info) string { return "" }
 func memoryOfMachine() int64       { return 0 }
 func pidsOfMachine() int64         { return 0 }
 func bootID() string               { return "" }
+func isWhiteout(fs.FileInfo) bool  { return false }
+func isOpaque(string) bool         { return false }

@@ -141,6 +141,7 @@ var (
 
 	_ driver.Snapshotter = (*Driver)(nil)
 	_ driver.Forker      = (*Driver)(nil)
+	_ driver.Differ      = (*Driver)(nil)
 	_ driver.Templater   = (*Driver)(nil)
 	_ driver.Tagger      = (*Driver)(nil)
 )

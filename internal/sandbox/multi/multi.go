@@ -30,6 +30,7 @@ var (
 	_ driver.Runner      = (*Driver)(nil)
 	_ driver.Pauser      = (*Driver)(nil)
 	_ driver.Forker      = (*Driver)(nil)
+	_ driver.Differ      = (*Driver)(nil)
 	_ driver.Meter       = (*Driver)(nil)
 	_ driver.Snapshotter = (*Driver)(nil)
 )
@@ -221,6 +222,15 @@ func (d *Driver) Fork(ctx context.Context, id driver.ID, spec driver.ForkSpec) (
 		}
 	}
 	return results, err
+}
+
+// Changes implements driver.Differ.
+func (d *Driver) Changes(ctx context.Context, id driver.ID, dir string, skip []string, most int) ([]driver.FileChange, error) {
+	f, err := able[driver.Differ](ctx, d, id)
+	if err != nil {
+		return nil, err
+	}
+	return f.Changes(ctx, id, dir, skip, most)
 }
 
 // other is the driver that one is not.

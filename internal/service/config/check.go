@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"net/url"
+	"path"
 	"path/filepath"
 	"reflect"
 	"slices"
@@ -123,6 +124,11 @@ func (d *decoder) check(c *Config) {
 			fail("healer.service", fmt.Sprintf("is %q, which is no service of this file", h.Service))
 		case len(c.Services) > 0 && c.Services[c.Target()].Sandbox != "":
 			d.checkHealed(c)
+		}
+		for i, p := range h.Show {
+			if !path.IsAbs(p) || path.Clean(p) != p || p == "/" {
+				fail(fmt.Sprintf("healer.show.%d", i), fmt.Sprintf("is %.80q; an absolute path is wanted, without .. and not /", p))
+			}
 		}
 		for key, globs := range map[string][]string{"protected": h.Protected, "data": h.Data} {
 			for i, g := range globs {

@@ -224,6 +224,7 @@ type Healer struct {
 	Root      string   `key:"root" default:"." doc:"Directory of the project. Relative: to the directory of the file. For a service in a sandbox: an absolute path inside; default: the cwd of the service."`
 	Protected []string `key:"protected" doc:"Globs below root of files that the healer must not change."`
 	Data      []string `key:"data" doc:"Globs below root of files that the service itself writes; they are neither rolled back nor committed."`
+	Show      []string `key:"show" doc:"Files and directories of the machine, by absolute paths, that the service and commands of a model see when a repair is tried, read-only; beside the project, programs and what PATH names."`
 	LLM       *LLM     `key:"llm" doc:"The model to ask when no rule helps. Default: none."`
 	Attempts  int      `key:"attempts" default:"3" min:"1" max:"10" doc:"Attempts of the model for one fault."`
 	Steps     int      `key:"steps" default:"40" min:"1" max:"1000" doc:"Requests to the model in one attempt."`

@@ -47,8 +47,8 @@ function toSize(s: SandboxSize): MessageInitShape<typeof pb.SandboxSizeSchema> {
 function toShares(all: SandboxShare[] | undefined): MessageInitShape<typeof pb.SandboxShareSchema>[] | undefined {
   if (all !== undefined && !Array.isArray(all)) throw new InvalidError('shares', 'is no array');
   return all?.map((s) => {
-    known('shares', s, ['source', 'target', 'readOnly']);
-    return { source: text('shares.source', s.source), target: optional('shares.target', s.target), readOnly: flag('shares.readOnly', s.readOnly) };
+    known('shares', s, ['source', 'target', 'readOnly', 'copy']);
+    return { source: text('shares.source', s.source), target: optional('shares.target', s.target), readOnly: flag('shares.readOnly', s.readOnly), copy: flag('shares.copy', s.copy) };
   });
 }
 
@@ -122,7 +122,7 @@ export function fromSandbox(m: pb.Sandbox | undefined, want?: string): SandboxIn
     wake: m.wake,
     size: { cpus: m.size?.cpus ?? 0, memory: fromInt('a size', m.size?.memory ?? 0n), disk: fromInt('a size', m.size?.disk ?? 0n), tasks: fromInt('a size', m.size?.tasks ?? 0n) },
     network: { ...(mode ? { mode } : {}), allow: m.network?.allow ?? [], deny: m.network?.deny ?? [], public: m.network?.public ?? false },
-    shares: m.shares.map((s) => ({ source: s.source, target: s.target || s.source, readOnly: s.readOnly })),
+    shares: m.shares.map((s) => ({ source: s.source, target: s.target || s.source, readOnly: s.readOnly, ...(s.copy && { copy: true }) })),
     metadata: { ...m.metadata },
     created: fromTimestamp(m.created),
     updated: fromTimestamp(m.updated),

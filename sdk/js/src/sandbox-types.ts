@@ -30,6 +30,8 @@ export interface SandboxShare {
   /** Absolute. Default: the source. */
   target?: string;
   readOnly?: boolean;
+  /** Programs inside may change it, and what they change is the sandbox's alone: the source stays as it is. */
+  copy?: boolean;
 }
 
 /** What to make. Each field's absence is its default. Times are in milliseconds. */

@@ -190,7 +190,7 @@ func TestAHostileModelOfARepair(t *testing.T) {
 		{"has a command take rights that root has", "the clock, the log and the processors of the machine", sh("grep CapBnd " +
 			"/proc/self/status; chrt -f 10 true && echo real time; perl -e 'print syscall(250, 0, -4, 0) < 0 ? \"\" : \"a " +
 			"keyring\\n\"'"), func(s said) string {
-			if !strings.Contains(s.text, "00000000800004fb") {
+			if !strings.Contains(s.text, "00000000800405fb") {
 				return "it has other capabilities"
 			}
 			return without("real time", "a keyring")(s)

@@ -429,7 +429,7 @@ def _shares(all_: Sequence[t.SandboxShare] | None) -> list[Message] | None:
         return None
     for s in all_:
         known("shares", s, t.SandboxShare.__optional_keys__)
-    return [{"source": text("shares.source", s.get("source")), "target": optional("shares.target", s.get("target")), "read_only": s.get("read_only")} for s in all_]
+    return [{"source": text("shares.source", s.get("source")), "target": optional("shares.target", s.get("target")), "read_only": s.get("read_only"), "copy": s.get("copy")} for s in all_]
 
 
 def _run(what: str, o: t.SandboxOptions | t.SandboxChange) -> Message:
@@ -508,7 +508,7 @@ def sandbox(m: Message | None, want: str | None = None) -> t.SandboxInfo:
         wake=m.get("wake", False),
         size={"cpus": limits.get("cpus", 0.0), "memory": limits.get("memory", 0), "disk": limits.get("disk", 0), "tasks": limits.get("tasks", 0)},
         network=network,
-        shares=tuple({"source": s.get("source", ""), "target": s.get("target") or s.get("source", ""), "read_only": s.get("read_only", False)} for s in m.get("shares", [])),
+        shares=tuple({"source": s.get("source", ""), "target": s.get("target") or s.get("source", ""), "read_only": s.get("read_only", False), **({"copy": True} if s.get("copy") else {})} for s in m.get("shares", [])),
         metadata=m.get("metadata", {}),
         created=when(m.get("created")),
         updated=when(m.get("updated")),

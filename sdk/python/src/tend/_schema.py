@@ -243,6 +243,7 @@ MESSAGES: dict[str, tuple[tuple[int, str, str, str], ...]] = {
         (7, "group", "string", ""),
         (8, "modified", "google.protobuf.Timestamp", ""),
         (9, "target", "string", ""),
+        (10, "change", "string", ""),
     ),
     "FollowBuildRequest": (
         (1, "build", "string", ""),
@@ -482,6 +483,8 @@ MESSAGES: dict[str, tuple[tuple[int, str, str, str], ...]] = {
         (4, "limit", "uint32", ""),
         (5, "from", "uint32", ""),
         (6, "match", "string", ""),
+        (7, "changed", "bool", ""),
+        (8, "skip", "string", "repeated"),
     ),
     "ListFilesResponse": (
         (1, "entries", "FileEntry", "repeated"),
@@ -785,6 +788,7 @@ MESSAGES: dict[str, tuple[tuple[int, str, str, str], ...]] = {
         (1, "source", "string", ""),
         (2, "target", "string", ""),
         (3, "read_only", "bool", ""),
+        (4, "copy", "bool", ""),
     ),
     "SandboxSize": (
         (1, "cpus", "double", ""),

@@ -455,6 +455,8 @@ class SandboxShare(TypedDict, total=False):
     target: str
     """Absolute. Default: the source."""
     read_only: bool
+    copy: bool
+    """Programs inside may change it, and what they change is the sandbox's alone: the source stays as it is."""
 
 
 class SandboxOptions(TypedDict, total=False):
