@@ -26,9 +26,9 @@ type daemon struct {
 	own   *testdaemon.Daemon // or nil
 }
 
-// serve starts a daemon and returns when it answers /health.
-func serve(ctx context.Context, binary string) (*daemon, error) {
-	dir, err := os.MkdirTemp("", "tend-bench-")
+// serve starts a daemon, with its files below base or where temporary ones are, and returns when it answers /health.
+func serve(ctx context.Context, binary, base string) (*daemon, error) {
+	dir, err := os.MkdirTemp(base, "tend-bench-")
 	if err != nil {
 		return nil, err
 	}

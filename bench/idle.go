@@ -62,7 +62,7 @@ func benchServe(ctx context.Context, e *env) {
 		as("tend version", func() {
 			bare = append(bare, millis(timed(func() { check(exec.CommandContext(ctx, e.tend, "version").Run()) })))
 		})
-		d := must(serve(ctx, e.tend))
+		d := must(serve(ctx, e.tend, ""))
 		ready = append(ready, millis(d.ready))
 		check(d.stop())
 	}

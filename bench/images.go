@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -28,6 +29,9 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"golang.org/x/sys/unix"
+
+	"github.com/tend-run/tend/sdk/go"
 )
 
 const podman = "podman"
@@ -35,11 +39,12 @@ const podman = "podman"
 // limits are those of podman's containers: in some containers it may not set those of the machine, which it does else.
 var limits = []string{"--ulimit", "nofile=1024:1024", "--ulimit", "nproc=1024:1024"}
 
-// images are what the benches of images need: a registry on this machine, and a podman whose files are on
+// images are what the benches of images need: a registry on this machine, a daemon, and a podman whose files are on
 // the disk of the daemon's.
 type images struct {
 	ctx    context.Context
 	e      *env
+	d      *daemon
 	hub    string // host:port
 	podman []string
 	dir    string
@@ -47,16 +52,30 @@ type images struct {
 
 // withImages calls f, if there is a podman or it can be installed.
 func withImages(ctx context.Context, e *env, f func(m *images)) {
-	if e.d.dir == "" {
-		return
+	if e.d.dir != "" {
+		withImagesOn(ctx, e, e.d, "", f)
 	}
+}
+
+// withImagesInMemory calls f with the files of podman, and of a daemon, on a tmpfs: no disk, and nobody else's work on it.
+func withImagesInMemory(ctx context.Context, e *env, f func(m *images)) {
+	dir := must(os.MkdirTemp("", "tend-bench-memory-"))
+	defer also(func() { check(os.Remove(dir)) })
+	check(unix.Mount("tmpfs", dir, "tmpfs", unix.MS_NOSUID, "size=8g,mode=755"))
+	defer also(func() { check(unix.Unmount(dir, unix.MNT_DETACH)) })
+	d := must(serve(ctx, e.tend, dir))
+	defer also(func() { check(d.stop()) })
+	withImagesOn(ctx, e, d, dir, f)
+}
+
+func withImagesOn(ctx context.Context, e *env, d *daemon, base string, f func(m *images)) {
 	if _, err := exec.LookPath(podman); err != nil {
 		check(exec.CommandContext(ctx, "scripts/install", podman+"="+podman, "runc=runc").Run())
 	}
 	s := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
 	defer s.Close()
-	dir := must(os.MkdirTemp("", "tend-bench-images-"))
-	m := &images{ctx: ctx, e: e, hub: strings.TrimPrefix(s.URL, "http://"), dir: dir, podman: []string{podman, "--root", filepath.Join(dir, "root"),
+	dir := must(os.MkdirTemp(base, "tend-bench-images-"))
+	m := &images{ctx: ctx, e: e, d: d, hub: strings.TrimPrefix(s.URL, "http://"), dir: dir, podman: []string{podman, "--root", filepath.Join(dir, "root"),
 		"--runroot", filepath.Join(dir, "run"), "--storage-driver", "overlay", "--runtime", "runc"}}
 	defer also(func() {
 		m.run(append(m.podman, "system", "reset", "--force")...)
@@ -68,7 +87,7 @@ func withImages(ctx context.Context, e *env, f func(m *images)) {
 // run times a command to its end.
 func (m *images) run(argv ...string) float64 {
 	cmd := exec.CommandContext(m.ctx, argv[0], argv[1:]...)
-	cmd.Env = append(cmd.Environ(), "TEND_URL="+m.e.d.url)
+	cmd.Env = append(cmd.Environ(), "TEND_URL="+m.d.url)
 	var out []byte
 	took := timed(func() {
 		var err error
@@ -155,31 +174,129 @@ func (m *images) push(repo string, layers ...v1.Layer) string {
 	return ref.String()
 }
 
-// benchImagePull times pull and unpack of an image that nothing of is here, by the command line of each.
+// benchImagePull times pull and unpack of an image that nothing of is here, by the command line of each: on a disk, and in memory.
 func benchImagePull(ctx context.Context, e *env) {
+	withImages(ctx, e, func(m *images) { m.pulls(true, 1) })
+	if e.d.dir != "" && os.Getuid() == 0 {
+		withImagesInMemory(ctx, e, func(m *images) { m.pulls(false, 0.8) })
+	}
+}
+
+func (m *images) pulls(disk bool, most float64) {
 	const rounds = 3
-	withImages(ctx, e, func(m *images) {
-		large, size := bulk(4, 75*mib)
-		var own, peer, tiny, peerTiny []float64
-		for i := range rounds {
-			salted := layerOf(programs("pull " + strconv.Itoa(i)))
-			image := m.push("large"+strconv.Itoa(i), append([]v1.Layer{salted}, large...)...)
-			peer = append(peer, m.pod("pull", "-q", "--tls-verify=false", image))
-			own = append(own, m.tend("image", "pull", "-q", image))
-			layers := []v1.Layer{salted}
-			for n := range 99 {
-				layers = append(layers, layerOf([][2]string{{"n/" + strconv.Itoa(n), fmt.Sprint(i, n)}}))
-			}
-			image = m.push("tiny"+strconv.Itoa(i), layers...)
-			peerTiny = append(peerTiny, m.pod("pull", "-q", "--tls-verify=false", image))
-			tiny = append(tiny, m.tend("image", "pull", "-q", image))
+	large, size := bulk(4, 75*mib)
+	var own, peer, tiny, peerTiny []float64
+	for i := range rounds {
+		salted := layerOf(programs("pull " + strconv.Itoa(i)))
+		image := m.push("large"+strconv.Itoa(i), append([]v1.Layer{salted}, large...)...)
+		peer = append(peer, m.pod("pull", "-q", "--tls-verify=false", image))
+		own = append(own, m.tend("image", "pull", "-q", image))
+		if !disk {
+			continue
 		}
-		r := row{Name: "pull and unpack of an image of 5 layers", Unit: "ms", Tend: median(own), Peers: map[string]float64{podman: median(peer)}}
-		e.add(r.goal(r.Tend <= r.Peers[podman], "≤ podman's").notes("%d MiB of files, registry on the loopback, on a disk; best of %d: %.0f beside %.0f",
-			size/mib, rounds, quantile(own, 0), quantile(peer, 0)))
+		layers := []v1.Layer{salted}
+		for n := range 99 {
+			layers = append(layers, layerOf([][2]string{{"n/" + strconv.Itoa(n), fmt.Sprint(i, n)}}))
+		}
+		image = m.push("tiny"+strconv.Itoa(i), layers...)
+		peerTiny = append(peerTiny, m.pod("pull", "-q", "--tls-verify=false", image))
+		tiny = append(tiny, m.tend("image", "pull", "-q", image))
+	}
+	r := row{Name: "pull and unpack of an image of 5 layers", Unit: "ms", Tend: median(own), Peers: map[string]float64{podman: median(peer)}}
+	where, goal := "on a disk", "≤ podman's"
+	if !disk {
+		r.Name, where, goal = "… with all files in memory", "on a tmpfs", fmt.Sprintf("≤ %g × podman's", most)
+	}
+	m.e.add(r.goal(r.Tend <= most*r.Peers[podman], goal).notes("%d MiB of files, registry on the loopback, %s; best of %d: %.0f beside %.0f",
+		size/mib, where, rounds, quantile(own, 0), quantile(peer, 0)))
+	if disk {
 		r = row{Name: "of an image of 100 layers, 99 of them tiny", Unit: "ms", Tend: median(tiny), Peers: map[string]float64{podman: median(peerTiny)}}
-		e.add(r.goal(r.Tend <= r.Peers[podman], "≤ podman's").notes("its base is there already"))
+		m.e.add(r.goal(r.Tend <= r.Peers[podman], "≤ podman's").notes("its base is there already"))
+	}
+}
+
+// benchImageCreate times from nothing to the first output of a program in a new sandbox of an image, beside one of base, and counts
+// what the page cache of a hundred of one image takes.
+func benchImageCreate(ctx context.Context, e *env) {
+	withImages(ctx, e, func(m *images) {
+		layers := []v1.Layer{layerOf(append(programs("create"), [2]string{"bin/cat", must(exec.LookPath("cat"))}, [2]string{"large", strings.Repeat("x", cachedFile)}))}
+		of := []tend.SandboxSpec{isolated}
+		for n := range 100 {
+			if n == 3 || n == 40 || n == 99 {
+				spec := isolated
+				spec.Image = m.push(fmt.Sprint("of", n), layers...)
+				m.tend("image", "pull", "-q", spec.Image)
+				of = append(of, spec)
+			}
+			layers = append(layers, layerOf([][2]string{{"n/" + strconv.Itoa(n), strconv.Itoa(n)}}))
+		}
+		took := make([][]float64, len(of))
+		for range max(e.n/20, 10) { // in turns
+			for i, spec := range of {
+				pause(ctx, apart)
+				var s *tend.Sandbox
+				took[i] = append(took[i], millis(timed(func() {
+					s = must(m.d.sdk.CreateSandbox(ctx, spec))
+					p := must(tend.Spawn(ctx, must(s.Client(ctx)), tend.Command("/bin/sh", "-c", "echo x")))
+					must(p.Stdout().Read(make([]byte, 1)))
+					check(p.Close())
+				})))
+				check(s.Destroy(ctx))
+			}
+		}
+		base := median(took[0])
+		for i, c := range []struct {
+			name string
+			most float64
+		}{{"create a sandbox of base, and first output of a program", 0}, {"… of an image of 4 layers", 1.2}, {"… of 41 layers", 1.2}, {"… of 100 layers", 1.5}} {
+			r := row{Name: c.name, Unit: "ms", Tend: median(took[i])}
+			if c.most > 0 {
+				r = r.goal(r.Tend <= c.most*base, fmt.Sprintf("≤ %g × that of base", c.most))
+			}
+			e.add(r.notes("p95 %.1f", quantile(took[i], 0.95)))
+		}
+		m.cache(of[1])
 	})
+}
+
+// cachedFile is the size of the file that all sandboxes read.
+const cachedFile = 32 * mib
+
+// cache counts the page cache of this machine while sandboxes of one image read a file of it that no cache has.
+func (m *images) cache(spec tend.SandboxSpec) {
+	const sandboxes = 100
+	for _, path := range must(filepath.Glob(filepath.Join(m.d.own.StateDir(), "sandboxes/.layers/*/*/large"))) {
+		f := must(os.Open(path))
+		check(errors.Join(f.Sync(), unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED), f.Close()))
+	}
+	var all []*tend.Sandbox
+	defer also(func() {
+		for _, s := range all {
+			check(s.Destroy(m.ctx))
+		}
+	})
+	for range sandboxes {
+		all = append(all, must(m.d.sdk.CreateSandbox(m.ctx, spec)))
+	}
+	before := cached()
+	for _, s := range all {
+		p := must(tend.Spawn(m.ctx, must(s.Client(m.ctx)), tend.Command("/bin/sh", "-c", "cat /large > /dev/null")))
+		must(p.Wait(m.ctx, tend.WaitOptions{}))
+		check(p.Close())
+	}
+	r := row{Name: "page cache of 100 sandboxes that read a file of their image", Unit: "MiB", Tend: float64(cached()-before) / mib}
+	m.e.add(r.atMost(2*cachedFile/mib).notes("the file has %d MiB; each on its own would take %d", cachedFile/mib, sandboxes*cachedFile/mib))
+}
+
+// cached is the size of this machine's page cache.
+func cached() int64 {
+	for line := range strings.Lines(string(must(os.ReadFile("/proc/meminfo")))) {
+		if f := strings.Fields(line); len(f) > 1 && f[0] == "Cached:" {
+			return must(strconv.ParseInt(f[1], 10, 64)) << 10
+		}
+	}
+	fail("no size of the page cache")
+	return 0
 }
 
 // benchImageRun times `true` in a new sandbox of an image, removed at its end, by the command line of each.

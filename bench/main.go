@@ -77,6 +77,7 @@ func benches() []bench {
 		{name: "sandbox-js", fresh: true, run: benchSandboxJS},
 		{name: "sandbox-computesdk", fresh: true, run: benchComputeSDK},
 		{name: "image-pull", fresh: true, asked: true, run: benchImagePull},
+		{name: "image-create", fresh: true, asked: true, run: benchImageCreate},
 		{name: "image-run", fresh: true, asked: true, run: benchImageRun},
 		{name: "image-build", fresh: true, asked: true, run: benchImageBuild},
 		{name: "sandbox-code", fresh: true, asked: true, run: benchSandboxCode}, // its packages come from PyPI
@@ -237,7 +238,7 @@ func (o *options) measure(ctx context.Context) (rows []row, errs error) {
 		case o.url != "":
 			d, err = attach(ctx, o.url)
 		default:
-			d, err = serve(ctx, e.tend)
+			d, err = serve(ctx, e.tend, "")
 		}
 		if err != nil {
 			return rows, errors.Join(errs, fmt.Errorf("%s: %w", b.name, err))

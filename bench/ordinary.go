@@ -41,7 +41,7 @@ func ordinaryBench(measure func(context.Context, *env, subjects)) func(context.C
 		defer also(stop)
 		all := subjects{newOrdinary(e.d.url), f}
 		if e.beside != "" {
-			d := must(serve(ctx, e.beside))
+			d := must(serve(ctx, e.beside, ""))
 			defer also(func() { check(d.stop()) })
 			all = append(all, newOrdinary(d.url))
 		}
