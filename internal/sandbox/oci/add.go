@@ -198,6 +198,9 @@ func (g *adding) unpack(b *Blob, diff v1.Hash, key string, most int64) (layer.ID
 	return id, err
 }
 
+// maxBehind is the most bytes behind the end of a tar: they fill a block of its writer. No disk bounds what is only read.
+const maxBehind = 16 << 20
+
 // verified reads the tar of a layer and sees both digests.
 type verified struct {
 	outer, inner hash.Hash
@@ -244,7 +247,12 @@ func (v *verified) Read(b []byte) (int, error) { return v.out.Read(b) }
 // promised.
 func (v *verified) finish(err error) error {
 	if err == nil {
-		_, err = io.Copy(io.Discard, v.out)
+		var n int64
+		if n, err = io.CopyN(io.Discard, v.out, maxBehind+1); errors.Is(err, io.EOF) {
+			err = nil
+		} else if n > maxBehind {
+			err = invalid("has a layer with more than %d bytes behind the end of its files", maxBehind)
+		}
 	}
 	if err != nil { // so that nobody waits for more
 		err = errors.Join(err, v.in.Close())

@@ -248,7 +248,7 @@ func TestAnImageThatLiesIsRefusedAndLeavesNothing(t *testing.T) {
 		return func(context.Context) (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(b)), nil }
 	}
 	packed := ocitest.Gzip(t, good.Layers[1])
-	bomb := ocitest.Gzip(t, append(ocitest.Layer(t, ocitest.File{Name: "z", Text: strings.Repeat("\x00", 1<<20)}), make([]byte, 64<<20)...))
+	bomb := append(ocitest.Layer(t, ocitest.File{Name: "z", Text: strings.Repeat("\x00", 1<<20)}), make([]byte, 64<<20)...)
 	window := []byte{0x28, 0xb5, 0x2f, 0xfd, 0, 21 << 3, 1, 0, 0} // a frame of zstd that wants 2^31 bytes, and an empty block
 	changed := func(f func(*v1.ConfigFile)) oci.Bundle {
 		return bundle(&ocitest.Image{Layers: good.Layers, Change: f})
@@ -263,7 +263,8 @@ func TestAnImageThatLiesIsRefusedAndLeavesNothing(t *testing.T) {
 		"a layer that is cut off":   {with(func(b *oci.Bundle) { b.Layers[1].Open = content(packed[:len(packed)-9]) }), "EOF"},
 		"one that goes on":          {with(func(b *oci.Bundle) { b.Layers[1].Open = content(append(slices.Clone(packed), 0)) }), ""},
 		"one longer than promised":  {with(func(b *oci.Bundle) { b.Layers[1].Size-- }), "promised"},
-		"one that is a bomb":        {with(func(b *oci.Bundle) { b.Layers[1] = oci.Blob{Size: -1, Open: content(bomb)} }), "its configuration says"},
+		"one that is a bomb":        {with(func(b *oci.Bundle) { b.Layers[1] = oci.Blob{Size: -1, Open: content(ocitest.Gzip(t, bomb))} }), "behind the end"},
+		"a bomb that is promised":   {bundle(&ocitest.Image{Layers: [][]byte{bomb}, Pack: ocitest.Zstd}), "behind the end"},
 		"a window of 2 GiB":         {with(func(b *oci.Bundle) { b.Layers[1] = oci.Blob{Size: -1, Open: content(window)} }), "window size exceeded"},
 		"garbage":                   {with(func(b *oci.Bundle) { b.Layers[1] = oci.Blob{Size: -1, Open: content([]byte("garbage"))} }), "EOF"},
 		"fewer layers":              {with(func(b *oci.Bundle) { b.Layers = b.Layers[:1] }), "has 1 layers, and a configuration of 2"},
@@ -295,6 +296,30 @@ func TestAnImageThatLiesIsRefusedAndLeavesNothing(t *testing.T) {
 			// The right one is not in the way of it.
 			if _, err := p.Add(t.Context(), bundle(good), nil); err != nil || p.read(t, good.ID(t), "b") != "2" {
 				t.Errorf("then the right one: %v", err)
+			}
+		})
+	}
+}
+
+// Builders that compress in parallel write many members or frames, and some leave a table behind them.
+func TestALayerMayBePackedInPieces(t *testing.T) {
+	good := two(t, "2")
+	half := func(pack func(testing.TB, []byte) []byte, behind string) func(testing.TB, []byte) []byte {
+		return func(t testing.TB, b []byte) []byte {
+			return append(append(pack(t, b[:len(b)/2]), pack(t, b[len(b)/2:])...), behind...)
+		}
+	}
+	for name, pack := range map[string]func(testing.TB, []byte) []byte{"members of gzip": half(ocitest.Gzip, ""), "frames of zstd": half(ocitest.Zstd, ""),
+		"and one to skip": half(ocitest.Zstd, "\x5a\x2a\x4d\x18\x03\x00\x00\x00abc"), "a block of the writer": func(t testing.TB, b []byte) []byte { return b }} {
+		t.Run(name, func(t *testing.T) {
+			img := &ocitest.Image{Layers: slices.Clone(good.Layers), Pack: pack}
+			if strings.Contains(name, "block") {
+				img.Layers[1] = append(slices.Clone(img.Layers[1]), make([]byte, 1<<20)...)
+			}
+			p := open(t, t.TempDir())
+			proctest.Value(p.add(t, img.Saved(t, "x:1")))(t)
+			if got := p.read(t, "x:1", "b"); got != "2" {
+				t.Errorf("it has %q", got)
 			}
 		})
 	}
