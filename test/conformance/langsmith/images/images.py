@@ -36,4 +36,10 @@ refused("no address that a sandbox may reach", "own", os.environ["OWN"], 1 << 30
 refused("were asked for", "small", "python:3.12-slim", 1 << 10)
 refused("registry_id is not supported", "closed", "python:3.12-slim", 1 << 30, registry_id="r")
 client.delete_snapshot(made.id)
+
+# The default snapshot of deepagents' command line, which it makes if there is none of that name.
+assert not [s for s in client.list_snapshots() if s.name == "deepagents-code"]
+made = client.create_snapshot(name="deepagents-code", docker_image="python:3", fs_capacity_bytes=16 * 1024**3, timeout=600)
+assert [(s.id, s.status) for s in client.list_snapshots() if s.name == "deepagents-code"] == [(made.id, "ready")]
+assert said(made.id) == "33 /srv yes\n", said(made.id)
 print("all of it")

@@ -44,6 +44,7 @@ func TestTheSDKMakesSnapshotsOfImages(t *testing.T) {
 		Layers: [][]byte{ocitest.Layer(t, append(ocitest.Programs(t, "sh", "bash", "cat", "id"),
 			ocitest.File{Name: "etc/passwd", Text: "root:x:0:0::/root:/bin/sh\nweb:x:33:33::/srv:/bin/sh\n"})...)}}
 	hub.Push("hub/library/python", "3.12-slim", img)
+	hub.Push("hub/library/python", "3", img)
 	own.Push("own", "1", img)
 	d := proctest.Value(testdaemon.Start(testdaemon.Config{Command: []string{tend}, Dir: filepath.Join(t.TempDir(), "daemon"),
 		Flags: []string{"--image-mirror", "docker.io=http://" + hub.Host + "/hub"}}))(t)
