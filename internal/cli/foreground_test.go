@@ -18,6 +18,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/creack/pty"
+
 	"github.com/tend-run/tend/internal/support/proctest"
 )
 
@@ -137,14 +139,53 @@ func TestATerminalIsGivenBackAsItWas(t *testing.T) {
 	})
 }
 
-func TestQLeavesTop(t *testing.T) {
-	state := t.TempDir()
+// TestTopActsOnWhatIsChosen: tend top on a terminal shows services and processes; keys choose one, show
+// its output, restart, stop and kill it. tend up --tui shows the services of its file, and ends what it
+// has started.
+func TestTopActsOnWhatIsChosen(t *testing.T) {
+	state, dir := t.TempDir(), t.TempDir()
 	defer endDaemon(t, state)
-	tendOn(t, state, "run", "-d", "--name", "busy", "--", "sleep", "1000")
-	x := openTerminal(t, state, "top")
-	x.waitFor(t, "RSS")
+	file := filepath.Join(dir, "tend.yaml")
+	proctest.Must(t, os.WriteFile(file, []byte(`services: {web: {command: "echo the word; exec sleep 1000"}}`), 0o600))
+	tendOn(t, state, "run", "-d", "--name", "alone", "--", "sleep", "1000")
+	tendOn(t, state, "up", "-d", "--wait", "-f", file)
+	wide := pty.Winsize{Cols: 120, Rows: 12}
+	x := openWindow(t, state, wide, "top")
+	x.waitFor(t, "\x1b[7mweb ") // chosen at first
+	x.waitFor(t, "alone ")
+	x.typeKeys(t, "\r")
+	x.waitFor(t, "the word")
+	x.typeKeys(t, "qs")
+	x.waitFor(t, "stopped web")
+	x.waitFor(t, "idle ")
+	x.typeKeys(t, "s")
+	x.waitFor(t, "started web")
+	x.typeKeys(t, "\x1b[B")
+	x.waitFor(t, "\x1b[7malone ")
+	x.typeKeys(t, "r")
+	x.waitFor(t, "restarted alone")
+	x.waitFor(t, "\x1b[7mweb ") // the new process is another one
+	x.typeKeys(t, "jjx")
+	x.waitFor(t, "killed alone")
 	x.typeKeys(t, "q")
 	x.wantStatus(t, 0)
+
+	tendOn(t, state, "down")
+	x = openWindow(t, state, wide, "up", "--tui", "-f", file)
+	x.waitFor(t, "\x1b[7mweb ")
+	x.waitFor(t, "ready ")
+	x.typeKeys(t, "q")
+	x.wantStatus(t, 0)
+	if got := tendOn(t, state, "services"); !strings.Contains(got, "idle") || strings.Contains(x.text(), "alone ") {
+		t.Errorf("after tend up --tui there are %s, and it showed %q", got, x.text())
+	}
+	x = openWindow(t, state, wide, "up", "-d", "--tui", "-f", file)
+	x.waitFor(t, "ready ")
+	x.typeKeys(t, "q")
+	x.wantStatus(t, 0)
+	if got := tendOn(t, state, "services"); !strings.Contains(got, "ready") {
+		t.Errorf("after tend up -d --tui there are %s", got)
+	}
 }
 
 // TestRunInTheBackgroundOfAShellIsNotStopped: it leaves the terminal alone.

@@ -337,21 +337,11 @@ func (inv *invocation) printServices(all []tend.Service, projects bool) error {
 		rows[0] = append(rows[0], "SOCKETS")
 	}
 	for _, s := range all {
-		pid, state := "-", s.Phase.String()
+		pid := "-"
 		if s.PID > 0 {
 			pid = fmt.Sprint(s.PID)
 		}
-		switch {
-		case s.Ready:
-			state = "ready"
-		case s.Phase == tend.ServiceRunning:
-			state = "not ready"
-		}
-		switch s.Healing {
-		case tend.HealSuspected, tend.HealHealing, tend.HealVerifying, tend.HealBroken:
-			state += ", " + s.Healing.String()
-		}
-		row := []string{printable(s.Name), state, pid, fmt.Sprint(s.Restarts), age(s.Age), cmp.Or(printable(s.Why), "-")}
+		row := []string{printable(s.Name), serviceState(&s), pid, fmt.Sprint(s.Restarts), age(s.Age), cmp.Or(printable(s.Why), "-")}
 		if projects {
 			row = append(row, printable(s.Project))
 		}
@@ -373,6 +363,22 @@ func (inv *invocation) printServices(all []tend.Service, projects bool) error {
 		}
 		return ""
 	})
+}
+
+// serviceState is the column STATE of a service.
+func serviceState(s *tend.Service) string {
+	state := s.Phase.String()
+	switch {
+	case s.Ready:
+		state = "ready"
+	case s.Phase == tend.ServiceRunning:
+		state = "not ready"
+	}
+	switch s.Healing {
+	case tend.HealSuspected, tend.HealHealing, tend.HealVerifying, tend.HealBroken:
+		state += ", " + s.Healing.String()
+	}
+	return state
 }
 
 // configCmd is about the file that declares services. It needs no daemon.

@@ -155,6 +155,14 @@ func (c *restartCmd) Run(ctx context.Context, inv *invocation) error {
 		if err != nil {
 			return about(id, err)
 		}
+		starts := d
+		if box := info.Spec.Labels[process.LabelSandbox]; box != "" && inv.sandbox == "" {
+			own := *inv
+			own.sandbox = box
+			if starts, err = own.within(ctx, d, true); err != nil {
+				return about(id, err)
+			}
+		}
 		if info.Exit == nil || !info.TreeGone {
 			// What may be another's never ends for us: the new one starts beside it.
 			switch _, err := inv.stop(ctx, p, id, &c.grace, sig); {
@@ -166,7 +174,7 @@ func (c *restartCmd) Run(ctx context.Context, inv *invocation) error {
 		}
 		spec := info.Spec
 		spec.ID = ""
-		next, err := d.Start(process.EnvOf(ctx, info.ID), spec)
+		next, err := starts.Start(process.EnvOf(ctx, info.ID), spec)
 		if err != nil {
 			return about(id, fmt.Errorf("it has ended and could not be started again: %w", err))
 		}

@@ -1,14 +1,12 @@
 package cli
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"fmt"
 	"io"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/prometheus/procfs"
@@ -20,46 +18,6 @@ type topCmd struct {
 	inSandbox
 	Interval time.Duration `short:"d" default:"2s" placeholder:"2s" help:"Time between two refreshes, at least 100ms."`
 	Count    int           `short:"n" placeholder:"N" help:"Stop after this many tables. Default: for ever on a terminal, else 1."`
-}
-
-// untilKey has the terminal give keys at once; q, Q, ctrl-] and ctrl-d end the context. The
-// returned function puts the terminal back.
-func (inv *invocation) untilKey(ctx context.Context) (_ context.Context, back func()) {
-	fd, ok := terminalOf(inv.in)
-	if !ok || !inForeground(fd) {
-		return ctx, func() {}
-	}
-	restore, err := singleKeys(fd)
-	if err != nil { // ctrl-c leaves, too
-		return ctx, func() {}
-	}
-	in, err := newCancelReader(inv.in)
-	if err != nil {
-		restore()
-		return ctx, func() {}
-	}
-	ctx, leave := context.WithCancel(ctx)
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		key := make([]byte, 1)
-		for {
-			n, err := in.Read(key)
-			if n == 1 && bytes.ContainsAny(key, "qQ\x1d\x04") {
-				leave()
-				return
-			}
-			if err != nil {
-				return
-			}
-		}
-	})
-	return ctx, func() {
-		in.cancel()
-		wg.Wait()
-		leave()
-		in.release()
-		restore()
-	}
 }
 
 type topFacts struct {
@@ -79,10 +37,9 @@ func (c *topCmd) Run(ctx context.Context, inv *invocation) error {
 		return err
 	}
 	_, live := terminalOf(inv.out)
-	if live = live && !inv.flags.JSON; live {
-		var back func()
-		ctx, back = inv.untilKey(ctx)
-		defer back()
+	if live = live && !inv.flags.JSON; live && c.Count == 0 {
+		b := dashboard{inv: inv, d: d, services: d.machine && inv.sandbox == "", interval: c.Interval}
+		return b.run(ctx)
 	}
 	before := map[int]usage{}
 	return inv.repeatedly(ctx, c.Count, c.Interval, func() error {

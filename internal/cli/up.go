@@ -24,6 +24,7 @@ import (
 type upCmd struct {
 	projectFlag
 	Detach bool `short:"d" help:"Request the services and return; they keep running."`
+	TUI    bool `name:"tui" help:"Show the services as tend top does, in place of their output; who leaves it ends them, but with -d."`
 	Wait   bool `help:"With -d: return once all of them are ready or have completed; exit status 1 if one has failed."`
 	// It ends the wait alone: the services keep running.
 	WaitTimeout time.Duration `name:"wait-timeout" placeholder:"30s" help:"With --wait: give up after this long, with exit status 124; the services keep running. Default: no limit, and a service with restart.max 0 never fails."`
@@ -39,6 +40,9 @@ func (c *upCmd) Run(ctx context.Context, inv *invocation) error {
 	}
 	if c.WaitTimeout != 0 && !c.Wait {
 		return usageError("--wait-timeout is for --wait")
+	}
+	if _, ok := terminalOf(inv.out); c.TUI && (!ok || c.Wait || inv.flags.JSON) {
+		return usageError("--tui is for a terminal, and goes without --wait and --json")
 	}
 	if c.WaitTimeout < 0 {
 		return usageError("--wait-timeout is negative; leave it out to wait for ever")
@@ -95,6 +99,9 @@ func (c *upCmd) Run(ctx context.Context, inv *invocation) error {
 		return serviceError(err)
 	}
 	v := newUpView(inv, k, before)
+	if c.TUI {
+		return v.tui(ctx, asked, signals, c.Detach)
+	}
 	if !c.Detach {
 		defer collectOrphans()()
 		return v.foreground(ctx, signals)
@@ -407,6 +414,25 @@ func (v *upView) foreground(ctx context.Context, signals <-chan os.Signal) error
 			}
 		}
 	}
+}
+
+// tui shows the services on the terminal until the person leaves, and then ends what this command has
+// started, unless it is to stay.
+func (v *upView) tui(ctx, asked context.Context, signals <-chan os.Signal, stay bool) error {
+	defer collectOrphans()()
+	b := dashboard{inv: v.inv, d: v.d, services: true, project: v.k.project, interval: time.Second}
+	if err := b.run(asked); err != nil || stay {
+		return err
+	}
+	for len(signals) > 0 {
+		if <-signals == syscall.SIGHUP {
+			return statusError(128 + int(syscall.SIGHUP)) // the services keep running
+		}
+	}
+	if some, err := v.end(ctx); err != nil || !some {
+		return serviceError(err)
+	}
+	return v.until(ctx, func(all []tend.Service) (bool, []string) { return v.ended(all), nil })
 }
 
 // ours are the services that were not wanted before this command.

@@ -20,7 +20,7 @@ type grammar struct {
 	Restart restartCmd `cmd:"" help:"End a process and start it again with the same spec and name."`
 	Ps      psCmd      `cmd:"" group:"See what they do:" aliases:"ls,list" help:"List processes."`
 	Inspect inspectCmd `cmd:"" help:"Print all details of processes, as JSON."`
-	Top     topCmd     `cmd:"" signals:"int,term" help:"Show the running processes, refreshed (q quits)."`
+	Top     topCmd     `cmd:"" signals:"int,term" help:"Show what runs and what it uses, refreshed; on a terminal keys act on it."`
 	Events  eventsCmd  `cmd:"" signals:"int,term" help:"Print the events of processes."`
 	Wait    waitCmd    `cmd:"" help:"Wait for processes to end, or for a condition such as output or a port."`
 	Logs    logsCmd    `cmd:"" signals:"int,term" group:"Output and input:" help:"Print the output of processes."`
