@@ -94,8 +94,12 @@ func TestExpandQuoted(t *testing.T) {
 			t.Errorf("%s is %q, %v; want %q", text, got, err, want)
 		}
 	}
-	if _, err := ExpandQuoted("${PATH", nil); err == nil {
-		t.Error("what has no end is expanded")
+	long := map[string]string{"A": strings.Repeat("x", 100<<10)}
+	for text, want := range map[string]string{"${PATH": "", strings.Repeat("$A", 1000): "more than 1048576 bytes", strings.Repeat("${A:-", 20_000): "the limit is 65536",
+		"${A//x/" + strings.Repeat("y", 60<<10) + "}": "is not replaced here", "${B:-${A/x/y}}": "is not replaced here"} {
+		if got, err := ExpandQuoted(text, long); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%.20s is %.20q, %v; want %q", text, got, err, want)
+		}
 	}
 }
 
@@ -114,6 +118,7 @@ func FuzzParse(f *testing.F) {
 			return
 		}
 		p.UsesContext()
+		_, _ = ExpandQuoted(text, map[string]string{"A": "b"})
 		for _, s := range p.Stages {
 			for _, step := range s.Steps {
 				_ = p.Expand(step.Command, map[string]string{"A": "b"})

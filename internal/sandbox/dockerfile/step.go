@@ -1,6 +1,8 @@
 package dockerfile
 
 import (
+	"errors"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -191,14 +193,46 @@ func (p *Plan) Expand(c instructions.Command, env map[string]string) error {
 	return nil
 }
 
-// ExpandQuoted replaces the variables of a text as a shell does it between double quotes. Nothing is run.
+// maxQuoted is the most bytes of a text with variables, and maxExpanded those of all their values.
+const (
+	maxQuoted   = 64 << 10
+	maxExpanded = 1 << 20
+)
+
+var replaces = lazyregexp.New(`\$\{\w+/`)
+
+// ExpandQuoted replaces the variables of a text as a shell does it between double quotes. Nothing is run, and what comes of a text
+// that is anybody's is bounded.
 func ExpandQuoted(text string, env map[string]string) (string, error) {
-	if !strings.Contains(text, "$") {
+	switch {
+	case !strings.Contains(text, "$"):
 		return text, nil
+	case len(text) > maxQuoted:
+		return "", fmt.Errorf("has %d bytes and variables in it; the limit is %d", len(text), maxQuoted)
+	case replaces.MatchString(text):
+		return "", errors.New("has ${NAME/…}, which is not replaced here; give the value as it is")
 	}
 	quoted := `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(text) + `"`
-	text, _, err := shell.NewLex('\\').ProcessWord(quoted, getter(env))
+	values := &bounded{getter(env), maxExpanded}
+	text, _, err := shell.NewLex('\\').ProcessWord(quoted, values)
+	if values.left < 0 {
+		return "", fmt.Errorf("its variables have more than %d bytes", maxExpanded)
+	}
 	return text, err
+}
+
+// bounded gives values away until they have so many bytes.
+type bounded struct {
+	shell.EnvGetter
+	left int
+}
+
+func (b *bounded) Get(name string) (string, bool) {
+	value, ok := b.EnvGetter.Get(name)
+	if b.left -= len(value); b.left < 0 {
+		value = ""
+	}
+	return value, ok
 }
 
 // proxies need no ARG, and are no reason to run a step again.

@@ -198,6 +198,10 @@ func TestABuildDoesItsSteps(t *testing.T) {
 			!strings.Contains(log, "PATH=/opt/tools:/usr/local/sbin:") {
 			t.Errorf("%+v\n%s", b, log)
 		}
+		b, _ = built(t, d, driver.BuildSpec{Name: "vars", AsParent: true, Steps: []driver.Step{step("ENV", "A", "1"), step("ENV", "B", "${A")}})
+		if b.Status != driver.BuildFailed || b.FailedStep != "2" || !strings.Contains(b.Reason, `ENV: "${A": `) {
+			t.Errorf("%+v", b)
+		}
 		b, log = built(t, d, driver.BuildSpec{Name: "plain", Steps: []driver.Step{step("ENV", "A", "$HOME"), step("RUN", "echo $A")}})
 		if b.Status != driver.BuildReady || !strings.Contains(log, "2 info $HOME\n") {
 			t.Errorf("%+v\n%s", b, log)

@@ -141,15 +141,17 @@ func (r *builder) begin(ctx context.Context) error {
 }
 
 // expand replaces the variables of a step of E2B's builds, where a shell does it.
-func (r *builder) expand(s *driver.Step) (err error) {
+func (r *builder) expand(s *driver.Step) error {
 	env := map[string]string{"HOME": "/root", "USER": "root", "PATH": usualPath}
 	maps.Copy(env, r.conf.Env)
 	s.Args = slices.Clone(s.Args)
 	for i := range s.Args {
 		if s.Kind == "WORKDIR" || s.Kind == "ENV" && i%2 == 1 || s.Kind == "COPY" && (i == 1 || i == 2) {
-			if s.Args[i], err = dockerfile.ExpandQuoted(s.Args[i], env); err != nil {
-				return fmt.Errorf("%.200q: %w", s.Args[i], err)
+			value, err := dockerfile.ExpandQuoted(s.Args[i], env)
+			if err != nil {
+				return fmt.Errorf("%s: %.200q: %w", s.Kind, s.Args[i], err)
 			}
+			s.Args[i] = value
 		}
 	}
 	return nil
