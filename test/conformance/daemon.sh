@@ -54,14 +54,30 @@ with socket.socket(socket.AF_INET6) as s: # one that nobody has of 127.0.0.1 and
     print(s.getsockname()[1])'
 }
 
-# start_named_daemon starts one with names, TLS and a token: TEND_TOKEN.
+# start_named_daemon FLAG… starts one with names, TLS and a token: TEND_TOKEN.
 start_named_daemon() {
 	local port
 	port=$(free_port)
 	(umask 077 && head -c 24 /dev/urandom | base64 | tr '+/' '-_' >"$work/token")
 	TEND_TOKEN=$(cat "$work/token")
 	export TEND_TOKEN
-	start_daemon --tls own --domain "tend.localhost:$port" --token-file "$work/token"
+	start_daemon --tls own --domain "tend.localhost:$port" --token-file "$work/token" "$@"
+}
+
+# start_mirror ARGUMENT… makes what test/conformance/mirror serves, in a minute; wait_mirror waits for it, and prints its URL.
+mirror=
+start_mirror() {
+	"$root/scripts/install" debootstrap=debootstrap
+	(cd "$root" && CGO_ENABLED=0 go build -o "$work/mirror" ./test/conformance/mirror)
+	"$work/mirror" -url "$work/mirror.url" "$@" 2>"$work/mirror.log" &
+	mirror=$!
+}
+wait_mirror() {
+	until [ -s "$work/mirror.url" ]; do
+		kill -0 "$mirror" 2>/dev/null || { cat "$work/mirror.log" >&2; return 1; }
+		sleep 0.2
+	done
+	cat "$work/mirror.url"
 }
 
 # by_domain sets what tend env prints for E2B's clients, and nothing else of theirs. TEND_E2B_URL is the daemon without a name,
@@ -105,6 +121,7 @@ stop_daemon() {
 cleanup() {
 	local status=${1-$?}
 	stop_daemon || status=1
+	[ -z "$mirror" ] || { kill "$mirror"; wait "$mirror"; } || true
 	[ "$status" -ne 0 ] || nothing_left || status=1
 	if [ "$status" -eq 0 ]; then
 		rm -rf "$work"

@@ -178,8 +178,9 @@ func TestDeps(t *testing.T) {
 
 	t.Run("only the command line reads flags and the environment", func(t *testing.T) {
 		for path, p := range pkgs {
-			// processtest re-executes the test binary; testbin is told which run of the tests it is in; bench and fakellm are commands.
-			if within(path, "internal/cli", "cmd", "bench", "test/fakellm", "process/processtest", "internal/support/testbin", "internal/support/testkeeper") {
+			// processtest re-executes the test binary; testbin is told which run of the tests it is in; bench, mirror and fakellm are commands.
+			if within(path, "internal/cli", "cmd", "bench", "test/conformance/mirror", "test/fakellm", "process/processtest",
+				"internal/support/testbin", "internal/support/testkeeper") {
 				continue
 			}
 			for _, file := range p.GoFiles {

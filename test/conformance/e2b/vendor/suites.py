@@ -11,6 +11,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
@@ -39,6 +40,13 @@ def environment(how):
         env.update(E2B_API_URL=env["TEND_URL"], E2B_SANDBOX_URL=env["TEND_URL"])
     elif how == NAME:
         env.update(named)
+        # A machine that trusts tend's certificates: a test gives the command line PATH, but not the variables that say so.
+        node = COPY / "trusting/node"
+        node.parent.mkdir(exist_ok=True)
+        words = [f"{name}={value}" for name, value in named.items() if name.startswith("NODE_")] + [shutil.which("node")]
+        node.write_text(f'#!/bin/sh\nexec env {shlex.join(words)} "$@"\n')
+        node.chmod(0o755)
+        env["PATH"] = f"{node.parent}:{env['PATH']}"
     for name in ("CLI_BACKEND_SANDBOX", "CLI_BACKEND_TEST", "PIPE_SANDBOX", "PIPE_TEST", "PIPE_CMD"):
         env[f"E2B_{name}_TIMEOUT_MS"] = str(PATIENCE * 1000)
     return env
