@@ -24,6 +24,38 @@ func (d *decoder) failAt(path, text string) {
 	d.path = nil
 }
 
+// checkLog finds what is wrong with the file of a service's output, and says what is kept.
+func (d *decoder) checkLog(c *Config, s *Service, at string) {
+	l := &s.Log
+	for _, key := range []string{"rotate", "keep", "date"} {
+		if l.File == "" && d.given(at+"."+key) {
+			d.failAt(at+"."+key, "is for file, which is not given")
+		}
+	}
+	switch {
+	case l.File == "":
+		return
+	case s.Sandbox != "":
+		d.failAt(at+".file", "cannot be written for a service in a sandbox; tend logs prints its output")
+	case len(l.File) > maxLogFile || strings.HasSuffix(l.File, "/") || strings.ContainsFunc(l.File, func(r rune) bool { return r < ' ' }):
+		d.failAt(at+".file", fmt.Sprintf("is %.80q, which is no path of a file", l.File))
+	}
+	if !d.given(at + ".rotate") {
+		l.Rotate = 10 << 20
+	}
+	if !d.given(at + ".keep") {
+		l.Keep = 5
+	}
+	for name, other := range c.Services {
+		if name < s.Name && other.Log.File == l.File && other.Cwd == s.Cwd {
+			d.failAt(at+".file", fmt.Sprintf("is that of %s, too; each service has a file of its own", name))
+		}
+	}
+}
+
+// maxLogFile bounds a path, in bytes.
+const maxLogFile = 3 << 10
+
 // defaultModel is that of the shmastra-cloud healer.
 const defaultModel = "claude-sonnet-4-6"
 
@@ -41,6 +73,7 @@ func (d *decoder) check(c *Config) {
 		s.Name = name
 		d.checkSandbox(c, s, at)
 		d.checkAdopt(s, at)
+		d.checkLog(c, s, at+".log")
 		if s.Health != nil {
 			for key, other := range map[string]*Probe{"startup": s.Startup, "readiness": s.Readiness, "liveness": s.Liveness} {
 				if other != nil {

@@ -149,9 +149,13 @@ type Stop struct {
 	Timeout Duration `key:"timeout" default:"10s" max:"1h" doc:"Time before the rest of its tree is killed."`
 }
 
-// Log says what becomes of output.
+// Log says what becomes of output. The file has defaults where there is one ([decoder.checkLog]).
 type Log struct {
 	Limit   Size     `key:"limit" min:"64KiB" max:"1TiB" doc:"Bytes of stdout and of stderr that are kept. Default: the daemon's."`
+	File    string   `json:",omitempty" key:"file" doc:"A file to which all output is written as well, over all runs. Relative: to cwd. Not in a sandbox."`
+	Rotate  Size     `json:",omitempty" key:"rotate" max:"1TiB" doc:"Size above which the file gets the name FILE.1, that one FILE.2, and so on. 0: never. Default: 10MiB."`
+	Keep    int      `json:",omitempty" key:"keep" max:"1000" doc:"How many of those are kept. Default: 5."`
+	Date    bool     `json:",omitempty" key:"date" default:"false" doc:"Each line of the file begins with the time at which it arrived."`
 	Pattern Pattern  `key:"pattern" shmastra:"Bundling" doc:"RE2 expression: if the last line of output matches, and no further output comes for quiet, it is stuck."`
 	Quiet   Duration `key:"quiet" default:"20s" min:"100ms" max:"24h" doc:"How long no output may come after a line that matches pattern."`
 	Stuck   string   `key:"stuck" enum:"restart,report" default:"restart" doc:"What a stuck log causes: a restart, or only a report."`

@@ -5,6 +5,7 @@
 //
 //	DIR/NAME.json    declaration, state, boot, and the random part of process IDs (0600)
 //	DIR/NAME.files   what its watched files were, as a hash (0600)
+//	DIR/NAME.log     how far log.file has its output, and what is written next (0600)
 //
 // A run is the process with the ID svc-RANDOM-NUMBER. Starting an ID twice starts it
 // once. So the supervisor that continues from the files, after a death at any moment,

@@ -95,14 +95,18 @@ func (s store) load() (map[string]*record, error) {
 	}
 	all := map[string]*record{}
 	for _, e := range entries {
-		if name, ok := strings.CutSuffix(e.Name(), filesSuffix); ok {
+		name, of := strings.CutSuffix(e.Name(), filesSuffix)
+		if log, ok := strings.CutSuffix(e.Name(), logSuffix); ok {
+			name, of = log, true
+		}
+		if of {
 			if _, err := os.Lstat(filepath.Join(s.dir, name+suffix)); errors.Is(err, fs.ErrNotExist) {
 				_ = os.Remove(filepath.Join(s.dir, e.Name())) // of a service that is forgotten
 			}
 			continue
 		}
 		base, ok := strings.CutSuffix(e.Name(), suffix)
-		name := strings.Replace(base, "@", "/", 1)
+		name = strings.Replace(base, "@", "/", 1)
 		prefix, short := config.SplitName(name)
 		if !ok || config.ServiceName(short) != "" || prefix != "" && config.ServiceName(prefix) != "" {
 			continue // what a write that was cut short has left
@@ -134,6 +138,7 @@ func (s store) save(name string, r *record) error {
 
 func (s store) remove(name string) error {
 	s.forgetFiles(name)
+	_ = os.Remove(s.path(name, logSuffix)) // else the next supervisor removes it
 	err := os.Remove(s.path(name, suffix))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil

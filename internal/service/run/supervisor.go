@@ -153,6 +153,7 @@ func (s *Supervisor) Run(ctx context.Context) error {
 			}
 			s.work(name).keepTimes(rules.Schedule)
 			s.work(name).keepWatch(rules, s.order(name).token, state.Up)
+			s.work(name).keepLog(rules, s.order(name).token, state.Run)
 			s.work(name).keepPlace(rules.Sandbox, state.Up && state.Phase != supervisor.Completed, state.Phase.Alive())
 			s.keepHolder(name, rules)
 		}

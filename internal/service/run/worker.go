@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/tend-run/tend/internal/service/adopt"
@@ -66,6 +67,11 @@ type worker struct {
 	place    lookedAt
 	endPlace context.CancelFunc
 	held     bool // there may be a holder of its sockets
+	log      *logFile
+	endLog   context.CancelFunc
+	logEnded chan struct{}
+
+	newest atomic.Int64 // the newest run, for the file of its output
 
 	seat   seat // whether the sandbox is there
 	inside insideWatch
