@@ -71,6 +71,10 @@ clients-newest: ## Say which pinned clients of the suites have a newer version; 
 vendor-suites: build ## Run E2B's own suites from a checkout of E2B or code-interpreter in DIR (ONLY=js picks one)
 	@test/conformance/$(if $(wildcard $(DIR)/chart_data_extractor),interpreter,e2b)/vendor/run '$(DIR)' $(ONLY)
 
+.PHONY: harbor
+harbor: build ## Have Harbor run tasks in tend's sandboxes, as root on Debian: some minutes
+	@test/conformance/harbor/run
+
 .PHONY: langsmith
 langsmith: build ## Run the LangSmith suites: js, upgrade, kill, python (ONLY=js picks one)
 	@test/conformance/langsmith/run $(ONLY)

@@ -1,0 +1,2 @@
+#!/bin/bash
+grep -c ERROR "$LOG" > /app/errors

@@ -1,0 +1,4 @@
+#!/bin/bash
+umask 022
+greet > who
+chmod 644 who
