@@ -8,7 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
+	"sort"
 
 	"golang.org/x/sys/unix"
 
@@ -21,7 +21,7 @@ import (
 // are those of layers that the container has not.
 func (m *Maker) copies(s *container.Spec) (all []piece, err error) {
 	wanted := slices.Clone(s.Copies)
-	slices.SortFunc(wanted, func(a, b container.Copy) int { return strings.Compare(a.Target, b.Target) })
+	sort.Slice(wanted, func(i, j int) bool { return wanted[i].Target < wanted[j].Target })
 	for i, c := range wanted {
 		if m.byPath {
 			return nil, fmt.Errorf("a copy of %s: where tend may not mount, its files would be nobody's inside; %s: %w",

@@ -7,7 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"slices"
+	"sort"
 	"strings"
 )
 
@@ -269,7 +269,7 @@ func (g *Guard) List(name string, max int) (entries []Entry, more bool, err erro
 		e.Protected = IsEnv(d.Name()) || g.denied(rel, true) != nil
 		entries = append(entries, e)
 	}
-	slices.SortFunc(entries, func(a, b Entry) int { return strings.Compare(a.Name, b.Name) })
+	sort.Slice(entries, func(i, j int) bool { return entries[i].Name < entries[j].Name })
 	return entries, more, nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"io/fs"
 	"maps"
 	"slices"
+	"sort"
 	"strings"
 )
 
@@ -67,17 +68,15 @@ func (s *Set) Of(path string) (Change, bool) {
 // Changes are all, in the order in which they can be made.
 func (s *Set) Changes() []Change {
 	all := slices.Collect(maps.Values(s.files))
-	slices.SortFunc(all, func(a, b Change) int {
+	sort.Slice(all, func(i, j int) bool { // slices.SortFunc is compiled for each type
+		a, b := &all[i], &all[j]
 		if (a.Kind == Gone) != (b.Kind == Gone) {
-			if a.Kind == Gone {
-				return -1
-			}
-			return 1
+			return a.Kind == Gone
 		}
 		if a.Kind == Gone {
-			return strings.Compare(b.Path, a.Path) // what is in a directory before it
+			return a.Path > b.Path // what is in a directory before it
 		}
-		return strings.Compare(a.Path, b.Path)
+		return a.Path < b.Path
 	})
 	return all
 }

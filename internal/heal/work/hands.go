@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"sort"
 	"strings"
 
 	"github.com/bmatcuk/doublestar/v4"
@@ -126,7 +127,7 @@ func (h *hands) List(dir string, most int) ([]agent.File, bool, error) {
 	for _, f := range sizes {
 		files = append(files, f)
 	}
-	slices.SortFunc(files, func(a, b agent.File) int { return strings.Compare(a.Path, b.Path) })
+	sort.Slice(files, func(i, j int) bool { return files[i].Path < files[j].Path })
 	return files, more, err
 }
 

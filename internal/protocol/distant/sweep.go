@@ -8,7 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"slices"
+	"sort"
 	"time"
 )
 
@@ -32,7 +32,7 @@ func (n *Native) stored() ([]stored, error) {
 		}
 		out = append(out, stored{binary.BigEndian.Uint32(b), lastUse(filepath.Join(n.dir, e.Name()))})
 	}
-	slices.SortFunc(out, func(a, b stored) int { return a.used.Compare(b.used) })
+	sort.Slice(out, func(i, j int) bool { return out[i].used.Before(out[j].used) })
 	return out, nil
 }
 

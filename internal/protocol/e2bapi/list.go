@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"sort"
 	"strconv"
 	"strings"
 	"time"
@@ -195,10 +196,10 @@ func cut[T any](list []T, p *page, key func(*T) (time.Time, string)) ([]T, strin
 		}
 		return -c
 	}
-	slices.SortFunc(list, func(a, b T) int {
-		at1, id1 := key(&a)
-		at2, id2 := key(&b)
-		return compare(at1.UnixNano(), id1, at2.UnixNano(), id2)
+	sort.Slice(list, func(i, j int) bool { // slices.SortFunc is compiled for each type
+		at1, id1 := key(&list[i])
+		at2, id2 := key(&list[j])
+		return compare(at1.UnixNano(), id1, at2.UnixNano(), id2) < 0
 	})
 	if p.follow {
 		i := slices.IndexFunc(list, func(v T) bool {

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"sort"
 	"strconv"
 	"strings"
 	"time"
@@ -45,7 +46,7 @@ func (f *Face) listBoxes(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	slices.SortFunc(infos, order)
+	sort.SliceStable(infos, func(i, j int) bool { return order(infos[i], infos[j]) < 0 }) // slices.SortFunc is compiled for each type
 	answer := map[string]any{"next_cursor": nil}
 	if text := q.Get("cursor"); text != "" {
 		last, err := parseCursor(text)

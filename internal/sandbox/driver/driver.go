@@ -1,8 +1,10 @@
 package driver
 
 import (
+	"cmp"
 	"context"
 	"net"
+	"sort"
 
 	"github.com/tend-run/tend/internal/files"
 	"github.com/tend-run/tend/process"
@@ -81,4 +83,12 @@ type Capabilities struct {
 	Way string
 	// Snapshots: the driver implements Snapshotter.
 	Snapshots bool
+}
+
+// SortInfos sorts sandboxes: the oldest first.
+func SortInfos(all []Info) {
+	sort.Slice(all, func(i, j int) bool { // slices.SortFunc is compiled for each type, which makes the program larger
+		a, b := &all[i], &all[j]
+		return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.ID, b.ID)) < 0
+	})
 }

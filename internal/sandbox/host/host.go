@@ -1,7 +1,6 @@
 package host
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,7 +8,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"slices"
 	"time"
 
 	"github.com/tend-run/tend/internal/sandbox/driver"
@@ -169,9 +167,7 @@ func (d *Driver) List(ctx context.Context) ([]driver.Info, error) {
 			infos = append(infos, info)
 		}
 	}
-	slices.SortFunc(infos, func(a, b driver.Info) int {
-		return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.ID, b.ID))
-	})
+	driver.SortInfos(infos)
 	return infos, nil
 }
 

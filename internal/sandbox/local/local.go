@@ -362,9 +362,7 @@ func (d *Driver) List(ctx context.Context) ([]driver.Info, error) {
 			infos = append(infos, info)
 		}
 	}
-	slices.SortFunc(infos, func(a, b driver.Info) int {
-		return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.ID, b.ID))
-	})
+	driver.SortInfos(infos)
 	return infos, nil
 }
 

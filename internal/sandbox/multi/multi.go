@@ -4,7 +4,6 @@
 package multi
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -137,9 +136,7 @@ func (d *Driver) List(ctx context.Context) ([]driver.Info, error) {
 		return nil, err
 	}
 	all := slices.Concat(full, none)
-	slices.SortFunc(all, func(a, b driver.Info) int {
-		return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.ID, b.ID))
-	})
+	driver.SortInfos(all)
 	return all, nil
 }
 
