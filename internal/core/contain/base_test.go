@@ -4,6 +4,7 @@ package contain
 
 import (
 	"bufio"
+	"bytes"
 	"fmt"
 	"io"
 	"io/fs"
@@ -103,6 +104,21 @@ func TestTheHostNameOfAContainerResolves(t *testing.T) {
 	layered.Layers, layered.Hostname = []string{s.Dir + "/up"}, "third"
 	if got := inside(t, w.container(t, layered), "cat /etc/hosts"); got != "127.0.0.9 mine\n127.0.1.1\tthird" {
 		t.Errorf("over a layer: %q", got)
+	}
+}
+
+// TestALoginShellBeginsWithoutAProgram: of bash; another shell runs id, if the machine's profile does.
+func TestALoginShellBeginsWithoutAProgram(t *testing.T) {
+	proctest.Root(t)
+	w := newWorld(t)
+	c := w.container(t, w.spec(t))
+	const line = `mkdir /tmp/b; for f in id whoami; do printf '#!/bin/sh\necho >> /tmp/ran; exec /usr/bin/'$f' "$@"\n' > /tmp/b/$f; chmod 755 /tmp/b/$f; done
+for sh in bash sh; do env -i PATH=/tmp/b:/usr/bin:/bin $sh -lc 'echo $PATH' 2>&1; done; cat /tmp/ran 2>&1 | wc -l; grep -c '"$(id -u)"' /etc/profile || true`
+	got := strings.Split(inside(t, c, line), "\n")
+	machine, _ := os.ReadFile("/etc/profile")
+	runs := bytes.Count(machine, []byte("\nif [ \"$(id -u)\" ")) // by sh alone
+	if len(got) != 4 || got[0] != got[1] || got[2] != fmt.Sprint(runs) || got[3] != "0" {
+		t.Errorf("%q", got)
 	}
 }
 

@@ -3,6 +3,7 @@
 package contain
 
 import (
+	"bytes"
 	"io"
 	"os"
 	"path"
@@ -75,6 +76,9 @@ func (k *skeleton) settings() error {
 			return err
 		}
 	}
+	if err := k.profile(etc + "profile"); err != nil {
+		return err
+	}
 	passwd, group := k.accounts("passwd"), k.accounts("group")
 	if passwd != "" { // else nobody may see users
 		var uid int
@@ -108,6 +112,19 @@ func (k *skeleton) settings() error {
 		}
 	}
 	return k.link("../proc/self/mounts", etc+"mtab")
+}
+
+// profile has the copy of what each login shell reads begin without a program: Debian's runs id to find out who asks,
+// which takes as long as all else that such a shell does, and bash knows it. Other shells run id, as before.
+func (k *skeleton) profile(p string) error {
+	if fi, err := os.Lstat(k.at + p); err != nil || !fi.Mode().IsRegular() {
+		return nil // there is none, or it leads elsewhere
+	}
+	b, err := os.ReadFile(k.at + p)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(k.at+p, bytes.ReplaceAll(b, []byte(`"$(id -u)"`), []byte(`"${EUID:-$(id -u)}"`)), 0o644)
 }
 
 // settingPaths are the files and directories of container.Settings that there are.

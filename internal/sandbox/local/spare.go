@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -57,7 +58,14 @@ type spares struct {
 type patience struct{ after, latest time.Duration }
 
 var (
-	sparePatience = patience{20 * time.Millisecond, time.Second}
+	// With a processor to spare it is made while the sandbox that was just created starts its first program: who creates one
+	// after the other finds one ready.
+	sparePatience = func() patience {
+		if runtime.NumCPU() > 1 {
+			return patience{0, time.Second}
+		}
+		return patience{20 * time.Millisecond, time.Second}
+	}()
 	// What starts in a warm one takes a second of work, which the sandbox that was just created does, too.
 	warmPatience = patience{2 * time.Second, 20 * time.Second}
 )
