@@ -31,8 +31,9 @@ inhabitants() {
 # would be sourced by every command. TMPDIR is the tests' own: sandboxes do not see it.
 start_daemon() {
 	[ -z "$daemon" ] || return 0
+	daemon_flags=("$@")
 	env -u BASH_ENV -u TMPDIR ${machine_tmp:+"TMPDIR=$machine_tmp"} TEND_SUITE="$work" "$TEND_BIN" serve --listen 127.0.0.1:0 --socket none \
-		--state-dir "$work/state" --port-file "$work/url" "$@" 2>"$work/log" &
+		--state-dir "$work/state" --port-file "$work/url" "$@" 2>>"$work/log" &
 	daemon=$!
 	local i
 	for ((i = 0; i < 1200; i++)); do
@@ -43,6 +44,13 @@ start_daemon() {
 	echo "tend does not serve; its log:" >&2
 	cat "$work/log" >&2
 	return 1
+}
+
+# relaunch starts another launcher after one that was killed, as a service manager does. The other roles have gone on.
+relaunch() {
+	wait "$daemon" 2>/dev/null || true
+	daemon=
+	start_daemon "${daemon_flags[@]}"
 }
 
 # free_port prints a port that nobody has at this moment.

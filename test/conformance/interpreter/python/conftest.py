@@ -2,6 +2,7 @@
 
 import os
 import time
+from pathlib import Path
 
 import pytest
 from e2b_code_interpreter import Sandbox
@@ -25,24 +26,14 @@ def eventually(what, ok):
         time.sleep(0.05)
 
 
-def children(pid):
-    found = []
-    for task in os.listdir(f"/proc/{pid}/task"):
-        with open(f"/proc/{pid}/task/{task}/children") as f:
-            found += map(int, f.read().split())
-    return found
-
-
 def role(name):
     """The pid of a role, if it runs now."""
-    try:
-        for anchor in children(int(os.environ["TEND_DAEMON"])):
-            for pid in [anchor, *children(anchor)]:
-                with open(f"/proc/{pid}/cmdline") as f:
-                    if f.read().split("\0")[1:2] == [name]:
-                        return pid
-    except OSError:  # it has just died
-        pass
+    for line in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            if line.read_text().split("\0")[1:4] == [name, "--state-dir", os.environ["TEND_STATE"]]:
+                return int(line.parent.name)
+        except OSError:  # it has just died
+            pass
     return None
 
 

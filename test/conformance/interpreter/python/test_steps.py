@@ -1,4 +1,5 @@
 """kill -9 at every step of a cell: of the roles of tend, of the process that kernels are forked from, of a kernel, of what stands for it.
+And upgrades of each part.
 
 A cell's output is whole, or its end is told; nothing is invented, and a context beside notices nothing.
 """
@@ -6,6 +7,7 @@ A cell's output is whole, or its end is told; nothing is invented, and a context
 import os
 import random
 import signal
+import subprocess
 import threading
 import time
 from pathlib import Path
@@ -97,17 +99,54 @@ def at(step, do):
     return (lambda: None), (lambda: None), event
 
 
-@pytest.mark.parametrize("victim", ["server", "keeper", "anchor"])
+def kill_launcher():
+    killed = role("launcher")
+    kill(killed)
+    os.write(8, b"\n")  # for who starts another
+    eventually("another launcher runs", lambda: role("launcher") not in (None, killed))
+
+
+@pytest.mark.parametrize("victim", ["server", "keeper", "anchor", "launcher"])
 @pytest.mark.parametrize("step", DELAYS + EVENTS)
 def test_a_cell_outlives_each_role_at_each_step(sandbox, victim, step):
     eventually(f"a {victim} runs", lambda: role(victim))
-    begin, end, on_event = at(step, lambda: kill(role(victim)))
+    begin, end, on_event = at(step, kill_launcher if victim == "launcher" else lambda: kill(role(victim)))
     mark = f"/tmp/ran-{victim}-{step}"
     begin()
     got = sandbox.code(f"open({mark!r}, 'a').write('x')\n" + CELL, on_event=on_event)
     end()
     assert (got.error, got.stdout, got.text, got.stderr) == (None, WHOLE, VALUE, "")
     assert sandbox.code(f"open({mark!r}).read()").text == "x"  # it ran once
+
+
+def program(part):
+    """What is another after each exec, also in the same process: its auxiliary vector has random addresses."""
+    pid = role(part)
+    return pid and Path(f"/proc/{pid}/auxv").read_bytes()
+
+
+@pytest.mark.parametrize("parts", [["server"], ["keeper"], ["server", "keeper"]], ids=" ".join)
+@pytest.mark.parametrize("step", DELAYS + EVENTS)
+def test_a_cell_outlives_an_upgrade_of_each_part_at_each_step(sandbox, sdk, parts, step):
+    """The cell goes on until the upgrade is over, if that begins before the cell's last lines."""
+    before = {part: eventually(f"a {part} runs", lambda: program(part)) for part in parts}
+    over, failed = f"/tmp/upgraded-{' '.join(parts)}-{step}", []
+
+    def upgrade():
+        flags = [f"--{part}" for part in parts] if len(parts) == 1 else []
+        got = subprocess.run([os.environ["TEND_BIN"], "--url", os.environ["E2B_API_URL"], "upgrade", *flags], capture_output=True, text=True)
+        failed.extend([got.stderr] if got.returncode else [])
+        sdk.files.write(over, "")
+
+    upgrades = threading.Thread(target=upgrade)
+    begin, end, on_event = at(step, upgrades.start)
+    waits = f"    while i == {LINES // 2} and not __import__('os').path.exists({over!r}): time.sleep(0.01)\n" if step in DELAYS + EVENTS[:3] else ""
+    begin()
+    got = sandbox.code(CELL.replace("    time", waits + "    time"), on_event=on_event)
+    end()
+    upgrades.join()
+    assert (failed, got.error, got.stdout, got.text, got.stderr) == ([], None, WHOLE, VALUE, "")
+    assert not set(before.items()) & {(part, program(part)) for part in parts}
 
 
 @pytest.mark.parametrize("step", DELAYS + EVENTS)
@@ -154,6 +193,8 @@ def test_a_kernel_at_each_step(sandbox, victim):
             assert got.text in (None, value), (step, got)
         eventually("what was killed is gone", lambda: not pids() & set(killed))  # lines that come together are one event: not all steps are
         again = sandbox.code(code, context=context.id)
+        if again.error and again.error.name == "ContextRestarting":  # what it was given to was dead, and tend did not know yet
+            again = sandbox.code(code, context=context.id)
         assert (again.error, again.stdout, again.text) == (None, WHOLE, value), (step, again)
         mine = pids() - before
     sandbox.code_contexts.remove(context.id)

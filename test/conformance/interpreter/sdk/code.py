@@ -1,25 +1,14 @@
-"""tend's own SDK for Python, whose cells are those of E2B's packages: code.py; TEND_URL and TEND_DAEMON name the daemon."""
+"""tend's own SDK for Python, whose cells are those of E2B's packages: code.py, with ../python in PYTHONPATH."""
 
 import base64
 import os
 import signal
-from pathlib import Path
 
 import tend
+from conftest import role
 from e2b_code_interpreter import Sandbox
 
 URL = os.environ["E2B_API_URL"]
-
-
-def server_of(pid):
-    """The server role below a launcher."""
-    for child in " ".join(p.read_text() for p in Path(f"/proc/{pid}/task").glob("*/children")).split():
-        line = Path(f"/proc/{child}/cmdline").read_bytes().split(b"\0")
-        if b"server" in line:
-            return int(child)
-        if found := server_of(int(child)):
-            return found
-    return None
 
 
 with tend.Client.connect(URL) as client:
@@ -41,7 +30,7 @@ with tend.Client.connect(URL) as client:
 
         def kill(event):
             if event["type"] == "stdout" and not killed:
-                killed.append(server_of(int(os.environ["TEND_DAEMON"])))
+                killed.append(role("server"))
                 os.kill(killed[0], signal.SIGKILL)
 
         r = box.code("for i in range(20):\n    print(i, flush=True); time.sleep(0.1)\nn", on_event=kill)
