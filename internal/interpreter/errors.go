@@ -40,6 +40,9 @@ func (e *LimitError) Error() string {
 }
 
 // KernelError: a kernel did not start.
-type KernelError struct{ Why string }
+type KernelError struct {
+	Why  string
+	said string // by itself
+}
 
 func (e *KernelError) Error() string { return "the kernel did not start: " + e.Why }

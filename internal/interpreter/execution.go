@@ -79,7 +79,7 @@ func (s *Service) Run(ctx context.Context, sandbox Sandbox, c Cell) (*Execution,
 			if !again {
 				continue // it has just ended
 			}
-			err = &KernelError{"it has ended at once"}
+			err = &KernelError{Why: "it has ended at once"}
 		}
 		return e, err
 	}

@@ -74,7 +74,7 @@ func (s *Service) language(name string) (language, error) {
 		return all[i], nil
 	}
 	if !otherName.MatchString(full) {
-		return language{}, s.unknown(name)
+		return language{}, s.unknown(name, "")
 	}
 	return language{name: full, argv: script(s.dir(), "foreign/host.py", full)}, nil // one of Jupyter's, if it is installed
 }
@@ -82,8 +82,14 @@ func (s *Service) language(name string) (language, error) {
 // otherName is what kernels of Jupyter may be named.
 var otherName = lazyregexp.New(`^[a-z0-9][a-z0-9._-]{0,63}$`)
 
-func (s *Service) unknown(name string) *LanguageError {
-	return &LanguageError{name, "there are " + names(s.languages()) + ", and what is installed in the sandbox as a kernel of Jupyter"}
+// unknown says what there is. installed are names of kernels of Jupyter, as the sandbox has them.
+func (s *Service) unknown(name, installed string) *LanguageError {
+	others := slices.DeleteFunc(strings.Fields(installed), func(name string) bool { return !otherName.MatchString(name) })
+	why := "there are " + names(s.languages()) + ", and what is installed in the sandbox as a kernel of Jupyter"
+	if len(others) > 0 {
+		why += ": " + strings.Join(others, ", ")
+	}
+	return &LanguageError{name, why}
 }
 
 func (s *Service) languages() []language { return languagesIn(s.dir()) }

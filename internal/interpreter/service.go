@@ -332,8 +332,8 @@ func (s *Service) launch(ctx context.Context, sandbox Sandbox, c Context) (proce
 		}
 		p, status, err = s.try(ctx, sandbox, c, lang.again, nil)
 	}
-	if err != nil && status == noKernel {
-		return nil, s.unknown(c.Language)
+	if e, ok := errors.AsType[*KernelError](err); ok && status == noKernel {
+		return nil, s.unknown(c.Language, e.said)
 	}
 	return p, err
 }
@@ -379,7 +379,7 @@ func (s *Service) try(ctx context.Context, sandbox Sandbox, c Context, argv []st
 		if err := sandbox.gone(clean); err != nil {
 			return nil, 0, err
 		}
-		return nil, exit.Code, &KernelError{fmt.Sprintf("%v: %.2000s", exit, said)}
+		return nil, exit.Code, &KernelError{fmt.Sprintf("%v: %.2000s", exit, said), string(said)}
 	}
 	return nil, 0, err
 }

@@ -98,6 +98,33 @@ func TestCellsOfAContextShareAShellAndRunInOrder(t *testing.T) {
 	want(t, strings.Join(langs, " "), "python javascript bash bash")
 }
 
+func TestACellOfBashLeavesItsEngineAsItIs(t *testing.T) {
+	t.Parallel()
+	s, sandbox := kernels(t)
+	env := map[string]string{"V": "v", "__tend_left": "5", "__tend_status": "4", "__tend_runs": ""}
+	for _, c := range [][2]string{
+		{"x=1; echo $V", "stdout:v end"}, {"break", "end"}, {"continue", "end"}, {"continue 9; echo more", "end"}, {"return 7", "ExitStatus:7 end"},
+		{"IFS=127; (exit 127)", "ExitStatus:127 end"}, {"unset IFS; for i in 1 2; do break; done; echo $x$i", "stdout:11 end"},
+	} {
+		want(t, rest(t, run(t, s, sandbox, interpreter.Cell{Code: c[0], Language: bash, Env: env})), c[1])
+	}
+	want(t, rest(t, run(t, s, sandbox, interpreter.Cell{Code: "echo $x${V-gone}", Language: bash})), "stdout:1gone end")
+}
+
+func TestALanguageWithoutAKernelIsToldWhichThereAre(t *testing.T) {
+	t.Parallel()
+	s, sandbox := kernels(t)
+	for _, name := range []string{"julia-1.11", "ir", "a b"} {
+		proctest.Must(t, os.MkdirAll(filepath.Join(s.Dir, "share", "jupyter", "kernels", name), 0o755))
+		proctest.Must(t, os.WriteFile(filepath.Join(s.Dir, "share", "jupyter", "kernels", name, "kernel.json"), nil, 0o600))
+	}
+	_, err := s.Create(t.Context(), sandbox, "cobol", "/")
+	if e, ok := errors.AsType[*interpreter.LanguageError](err); !ok || !strings.Contains(e.Error(), "as a kernel of Jupyter: ") ||
+		!strings.Contains(e.Error(), "julia-1.11") || !strings.HasSuffix(e.Error(), " r") {
+		t.Errorf("%v", err)
+	}
+}
+
 func TestACancelledCellEndsAndItsKernelStays(t *testing.T) {
 	t.Parallel()
 	for _, code := range []string{"sleep 600; echo more", "while :; do :; done", "f() { while true; do sleep 1; done; }; f; echo more"} {

@@ -18,7 +18,7 @@ import (
 // CodeOptions say where a cell runs, and with what. The zero value is Python's context for cells that name none.
 type CodeOptions struct {
 	// Context is the ID of one; or Language names the language whose own context it is: python, javascript, typescript,
-	// bash. At most one of the two.
+	// bash, or one whose kernel of Jupyter is installed in the sandbox, such as r and java. At most one of the two.
 	Context, Language string
 	// Env are variables for this cell alone.
 	Env map[string]string

@@ -19,7 +19,7 @@ import (
 
 type codeArgs struct {
 	Code     string  `json:"code"`
-	Language string  `json:"language,omitempty" jsonschema:"python (default), javascript, typescript or bash"`
+	Language string  `json:"language,omitempty" jsonschema:"python (default), javascript, typescript, bash; r, java and others if their Jupyter kernel is installed there"`
 	TimeoutS float64 `json:"timeout_s,omitempty" jsonschema:"interrupt it after this. Default 30"`
 	Tokens   int     `json:"max_tokens,omitempty"`
 	inSandbox

@@ -54,7 +54,10 @@ export interface CodeResult {
 }
 
 export interface CodeOptions {
-  /** The id of a context; or language names the one whose own context it is: python, javascript, typescript, bash. */
+  /**
+   * The id of a context; or language names the one whose own context it is: python, javascript, typescript, bash, or one
+   * whose kernel of Jupyter is installed in the sandbox, such as r and java.
+   */
   context?: string;
   language?: string;
   /** For this cell alone. */

@@ -5,6 +5,7 @@ writes its events on descriptor 99, as lines of JSON; stdout and stderr are the 
 it can run cells, and "done" that a cell is over. An engine that ends takes the kernel with it.
 """
 import fcntl
+import glob
 import json
 import os
 import signal
@@ -46,15 +47,17 @@ ENGINES = {
 
 
 def jupyter(language):
-    """The engine of a kernel that is installed as Jupyter has them, if there is one."""
+    """The engine of a kernel that is installed as Jupyter has them, if there is one. If not, it says which are."""
     own = os.path.dirname(os.path.dirname(sys.executable))
-    name = {"r": "ir"}.get(language, language)
-    places = [f"{root}/share/jupyter/kernels/{name}" for root in (os.path.expanduser("~/.local"), own, "/usr/local", "/usr")]
-    if language == "r":
-        places.append("/usr/lib/R/site-library/IRkernel/kernelspec")  # of Debian's package
-    for place in places:
-        if os.path.exists(f"{place}/kernel.json"):
-            return [sys.executable, "-I", os.path.join(HERE, "engine_jupyter.py"), place], as_json
+    places = [f"{root}/share/jupyter/kernels/*/kernel.json" for root in (os.path.expanduser("~/.local"), own, "/usr/local", "/usr")]
+    places.append("/usr/lib/R/site-library/IRkernel/kernelspec/kernel.json")  # of Debian's package
+    found = {}
+    for place in (os.path.dirname(spec) for pattern in places for spec in glob.glob(pattern)):
+        name = os.path.basename(place).lower()
+        found.setdefault("r" if name in ("ir", "kernelspec") else name, place)
+    if place := found.get("r" if language == "ir" else language):
+        return [sys.executable, "-I", os.path.join(HERE, "engine_jupyter.py"), place], as_json
+    print(*sorted(found), file=sys.stderr)
     sys.exit(NO_KERNEL)
 
 

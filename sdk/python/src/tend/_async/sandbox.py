@@ -62,7 +62,8 @@ class AsyncSandbox:
         """Runs a cell, as a notebook does, and returns when it has ended; a cell that fails raises nothing.
 
         The sandbox is from the template code-interpreter-v1, or one that begins with it: otherwise UnsupportedError. context: the
-        id of one; or language: the one whose own context it is (python, javascript, typescript, bash). env: for this cell alone.
+        id of one; or language: the one whose own context it is (python, javascript, typescript, bash, or one whose kernel of Jupyter is
+        installed in the sandbox, such as r and java). env: for this cell alone.
         timeout: seconds until it is interrupted, as by Ctrl-C; its context keeps its variables. on_event: called with each event
         as it comes. A lost connection, or a server that is replaced, loses nothing.
         """
