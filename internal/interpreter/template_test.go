@@ -102,15 +102,17 @@ func TestTheTemplateIsBuiltOnceForAllThatWait(t *testing.T) {
 			}
 		}
 		// What somebody has installed beside stays when it is built again.
-		more := []string{"plotly>=6,<7", "jjava"}
-		old := map[string]string{env[0]: "old", "TEND_CODE_INTERPRETER_PACKAGES": strings.Join(more, " ")}
+		more, npm := []string{"plotly>=6,<7", "jjava"}, []string{"zod@^4", "@types/node"}
+		old := map[string]string{env[0]: "old", "TEND_CODE_INTERPRETER_PACKAGES": strings.Join(more, " "),
+			"TEND_CODE_INTERPRETER_NPM_PACKAGES": strings.Join(npm, " ")}
 		b.exists = &driver.Template{Run: driver.RunConfig{Env: old}}
 		if err := all.Prepare(t.Context()); err != nil {
 			t.Errorf("with more packages: %v", err)
 		}
-		with, err := interpreter.Recipe(more)
+		with, err := interpreter.Recipe(more, npm)
 		steps, built := fmt.Sprint(with.Steps), fmt.Sprint(b.specs[len(b.specs)-1].Steps)
-		if err != nil || built != steps || !strings.Contains(steps, "'plotly>=6,<7' 'jjava'") {
+		if err != nil || built != steps || !strings.Contains(steps, "'plotly>=6,<7' 'jjava'") ||
+			!strings.Contains(steps, "'zod@^4' '@types/node'") {
 			t.Errorf("with more packages: %s %v", built, err)
 		}
 		b.exists = nil
@@ -137,15 +139,28 @@ func TestTheTemplateIsBuiltOnceForAllThatWait(t *testing.T) {
 
 func TestWhatIsNoPackageIsNotInstalled(t *testing.T) {
 	t.Parallel()
-	for _, bad := range []string{"", "a b", "x'; touch y; '", "-r", "--index-url=x", "./x", "x @ http://y", "x>=", "x[", "x=1", "x\n"} {
-		_, err := interpreter.Recipe([]string{"numpy", bad})
-		if e, ok := errors.AsType[*interpreter.PackageError](err); !ok || e.Package != bad {
-			t.Errorf("%q: %v", bad, err)
+	check := func(npm bool, good, bad []string) {
+		recipe := func(packages ...string) error {
+			pip, of := packages, []string(nil)
+			if npm {
+				pip, of = nil, packages
+			}
+			_, err := interpreter.Recipe(pip, of)
+			return err
+		}
+		for _, p := range bad {
+			if e, ok := errors.AsType[*interpreter.PackageError](recipe("numpy", p)); !ok || e.Package != p || e.NPM != npm {
+				t.Errorf("%q, npm %t: %v", p, npm, e)
+			}
+		}
+		for _, p := range good {
+			if err := recipe(p); err != nil {
+				t.Errorf("%q, npm %t: %v", p, npm, err)
+			}
 		}
 	}
-	for _, good := range []string{"a", "A.b-c_d", "x[y,z]", "x==1.0", "x[y]>=1,!=2.*,<3", "x~=1", "x===1+local"} {
-		if _, err := interpreter.Recipe([]string{good}); err != nil {
-			t.Errorf("%q: %v", good, err)
-		}
-	}
+	check(false, []string{"a", "A.b-c_d", "x[y,z]", "x==1.0", "x[y]>=1,!=2.*,<3", "x~=1", "x===1+local"},
+		[]string{"", "a b", "x'; touch y; '", "-r", "--index-url=x", "./x", "x @ http://y", "x>=", "x[", "x=1", "x\n"})
+	check(true, []string{"a", "a.b-c_d", "@x/y", "@x/y@1.2.3-rc.1", "x@^1", "x@~1.2", "x@latest", "x@1.x", "x@*"},
+		[]string{"", "a b", "x'; touch y; '", "-g", "./x", "../x", "x/y", "@x", "@/y", "x@", "x@http://y", "x@npm:y", "git+ssh://x", "x@file:..", "X", "x\n"})
 }

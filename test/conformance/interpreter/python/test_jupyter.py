@@ -76,8 +76,16 @@ def test_results_and_figures_of_r(sandbox):
     assert "<table" in table.html and "41" in table.text
 
 
+@pytest.mark.parametrize("language", ["javascript", "typescript"])
+def test_packages_of_npm(sandbox, language):
+    context = sandbox.create_code_context(language=language, cwd="/tmp")
+    assert said(sandbox.run_code("import ms from 'ms'; ms('2 days')", context=context)) == "172800000"
+    assert said(sandbox.run_code("require('ms')('1s')", context=context)) == "1000"
+    sandbox.remove_code_context(context)
+
+
 def test_a_kernel_that_is_not_installed(sandbox):
-    with pytest.raises(SandboxException, match='no kernel for the language "julia".*kernel of Jupyter'):
+    with pytest.raises(SandboxException, match='no kernel for the language "julia": there are python, .*kernel of Jupyter: java, python3, r$'):
         sandbox.run_code("1", language="julia")
     broken = {"argv": ["sh", "-c", "echo because >&2; exit 3"], "language": "broken", "display_name": "broken"}
     sandbox.files.write("/home/user/.local/share/jupyter/kernels/broken/kernel.json", json.dumps(broken))
