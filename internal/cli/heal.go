@@ -10,6 +10,7 @@ import (
 	"github.com/tend-run/tend/internal/heal/project"
 	"github.com/tend-run/tend/internal/heal/work"
 	"github.com/tend-run/tend/internal/lib/backoff"
+	"github.com/tend-run/tend/process"
 	"github.com/tend-run/tend/sdk/go"
 )
 
@@ -39,7 +40,15 @@ func (*healProjectCmd) Run(ctx context.Context, inv *invocation) error {
 	return project.Serve(ctx, inv.environ(), inv.in, inv.out)
 }
 
+// healCmd is the part of the grammar about repairs.
 type healCmd struct {
+	Begin   healBeginCmd   `cmd:"" signals:"int,term" default:"" help:"Repair a service (tend heal alone does the same)."`
+	Show    healShowCmd    `cmd:"" help:"Show a change by a model that waits for you, and why it does."`
+	Apply   healApplyCmd   `cmd:"" signals:"int,term" help:"Apply such a change, and watch the service; if it is not well then, exactly the change is taken back."`
+	Discard healDiscardCmd `cmd:"" help:"Remove such a change."`
+}
+
+type healBeginCmd struct {
 	Name   string `arg:"" name:"service" optional:"" complete:"service" help:"The service. Default: the one that healer names in tend.yaml."`
 	DryRun bool   `name:"dry-run" help:"Say what would be tried and why, and do nothing."`
 	Detach bool   `short:"d" help:"Return once it has begun (tend episodes shows the result)."`
@@ -47,7 +56,7 @@ type healCmd struct {
 }
 
 // Ask begins a repair and waits until it is over: 0 if the service is well then, else 1.
-func (c *healCmd) Ask(ctx context.Context, inv *invocation, d *daemon) error {
+func (c *healBeginCmd) Ask(ctx context.Context, inv *invocation, d *daemon) error {
 	if c.Cancel {
 		if c.DryRun || c.Name != "" {
 			return usageError("--cancel stands alone: there is at most one repair under way")
@@ -59,6 +68,66 @@ func (c *healCmd) Ask(ctx context.Context, inv *invocation, d *daemon) error {
 		return serviceError(err)
 	}
 	return inv.awaitEpisode(ctx, d, id, c.Detach)
+}
+
+type healShowCmd struct {
+	ID   string `arg:"" name:"id" optional:"" help:"The repair, as tend episodes lists it. Default: the newest that holds a change."`
+	Diff bool   `help:"Print only the diff."`
+}
+
+// Ask shows what waits.
+func (c *healShowCmd) Ask(ctx context.Context, inv *invocation, d *daemon) error {
+	if c.ID == "" {
+		all, err := d.Episodes(ctx, "")
+		if err != nil {
+			return serviceError(err)
+		}
+		for _, e := range all {
+			if e.Held != "" {
+				c.ID = e.ID
+				break
+			}
+		}
+		if c.ID == "" {
+			return fmt.Errorf("no change waits: %w", process.ErrNotFound)
+		}
+	}
+	e, err := d.Episode(ctx, c.ID)
+	switch {
+	case err != nil:
+		return serviceError(err)
+	case e.Held == "":
+		return fmt.Errorf("%s holds no change: %w", e.ID, process.ErrNotFound)
+	case inv.flags.JSON:
+		return printJSON(inv.out, map[string]string{"episode": e.ID, "service": e.Service, "hash": e.Held, "why": e.HeldWhy,
+			"diff": string(e.Diff)})
+	case c.Diff:
+		return inv.printLines(string(e.Diff))
+	}
+	return inv.printLines(fmt.Sprintf("%s  %s  a change waits: %s\n\n%s\n\ntend heal apply %s\ntend heal discard %[5]s",
+		e.ID, e.Service, e.HeldWhy, strings.TrimSpace(string(e.Diff)), e.Held))
+}
+
+type healApplyCmd struct {
+	Hash   string `arg:"" name:"hash" help:"The hash that tend heal show prints: nothing is applied that you have not looked at."`
+	Detach bool   `short:"d" help:"Return once it has begun (tend episodes shows the result)."`
+}
+
+// Ask applies a change: 0 if the service is well then, else 1.
+func (c *healApplyCmd) Ask(ctx context.Context, inv *invocation, d *daemon) error {
+	id, err := d.ApplyHeld(ctx, c.Hash)
+	if err != nil {
+		return serviceError(err)
+	}
+	return inv.awaitEpisode(ctx, d, id, c.Detach)
+}
+
+type healDiscardCmd struct {
+	Hash string `arg:"" name:"hash" help:"The hash that tend heal show prints."`
+}
+
+func (c *healDiscardCmd) Ask(ctx context.Context, _ *invocation, d *daemon) error {
+	return serviceError(d.DiscardHeld(ctx, c.Hash))
 }
 
 // awaitEpisode waits for an episode that was begun and shows it. The status is 1 if it did not
@@ -205,6 +274,9 @@ type episodeFacts struct {
 	TakenBack   string   `json:"taken_back,omitempty"`
 	Changed     []string `json:"changed,omitempty"`
 	CanRollBack bool     `json:"can_roll_back,omitempty"`
+	// Held is the hash of a change that waits for a person, HeldWhy why it does.
+	Held    string `json:"held,omitempty"`
+	HeldWhy string `json:"held_why,omitempty"`
 	// Diff and Transcript of one that was asked for by its ID.
 	Diff       string            `json:"diff,omitempty"`
 	Transcript []json.RawMessage `json:"transcript,omitempty"`
@@ -249,6 +321,7 @@ func episodeFactsOf(e *tend.Episode) episodeFacts {
 		}),
 		Commit: e.Commit, Left: e.Left, Dirty: e.Dirty, Proposal: e.Proposal, DryRun: e.DryRun, Workers: e.Workers, Unreached: e.Unreached,
 		TakesBack: e.TakesBack, TakenBack: e.TakenBack, Changed: e.Changed, CanRollBack: e.CanRollBack,
+		Held: e.Held, HeldWhy: e.HeldWhy,
 	}
 }
 

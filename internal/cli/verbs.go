@@ -39,7 +39,7 @@ type grammar struct {
 	Services servicesCmd `cmd:"" aliases:"service,svc" help:"List, start and restart services."`
 	Projects projectsCmd `cmd:"" aliases:"project" help:"List the projects whose services the daemon keeps."`
 	Adopt    adoptCmd    `cmd:"" help:"Make a running process the process of a service, and keep it running."`
-	Heal     healCmd     `cmd:"" signals:"int,term" help:"Repair a service now, or show what would be tried."`
+	Heal     healCmd     `cmd:"" help:"Repair a service now, show what would be tried, and apply changes that wait for you."`
 	Episodes episodesCmd `cmd:"" aliases:"episode" help:"Show the repairs of services."`
 	Rollback rollbackCmd `cmd:"" signals:"int,term" help:"Undo a finished repair, and restart the service."`
 	Config   configCmd   `cmd:"" help:"Check a tend.yaml; print its schema."`

@@ -6,6 +6,7 @@ import (
 
 	tendv1 "github.com/tend-run/tend/gen/tend/v1"
 	"github.com/tend-run/tend/internal/tendpb"
+	"github.com/tend-run/tend/process"
 )
 
 // HealStatus is the state of a service for the healer.
@@ -66,6 +67,9 @@ type Episode struct {
 	// CanRollBack: there is something to take back. RollBack says whether it may be taken
 	// back.
 	CanRollBack bool
+	// Held is the hash of a change by a model that waits for a person, HeldWhy why it does; "": none waits.
+	// The Diff of an [EpisodeRecord] is that change.
+	Held, HeldWhy string
 }
 
 // Over reports whether it has ended.
@@ -141,6 +145,32 @@ func (c *Client) Heal(ctx context.Context, service string, dryRun bool) (id stri
 	return id, err
 }
 
+// ApplyHeld applies the change by a model that waits under a hash ([Episode.Held]), in an episode of its own,
+// and returns its ID once it is clear that it may be done. The error is a [*ChangedError] if files have
+// changed that it is based on, and process.ErrNotFound if no change of that hash waits. The service is
+// watched then, and exactly the change is taken back if it is not well. The call is not repeated if
+// the answer is lost.
+func (c *Client) ApplyHeld(ctx context.Context, hash string) (id string, err error) {
+	if hash == "" {
+		return "", errNoHash
+	}
+	err = c.aboutServices(ctx, c.once, unary(c.kept.Heal, &tendv1.HealRequest{Apply: hash}, func(m *tendv1.HealResponse) error {
+		id = tendpb.CleanName(m.GetEpisode())
+		return nil
+	}))
+	return id, err
+}
+
+var errNoHash = &process.InvalidError{Field: "hash", Reason: "is missing"}
+
+// DiscardHeld removes it instead.
+func (c *Client) DiscardHeld(ctx context.Context, hash string) error {
+	if hash == "" {
+		return errNoHash
+	}
+	return c.aboutServices(ctx, c.once, unary(c.kept.Heal, &tendv1.HealRequest{Discard: hash}, nil))
+}
+
 // CancelHeal ends a repair and rolls back its changes; "": the running one. It returns
 // when the request is recorded.
 func (c *Client) CancelHeal(ctx context.Context, id string) error {
@@ -180,6 +210,7 @@ func toEpisode(m *tendv1.Episode) Episode {
 		Proposal: tendpb.CleanText(m.GetProposal()), DryRun: m.GetDryRun(), Workers: int(m.GetWorkers()),
 		Unreached: tendpb.CleanText(m.GetUnreached()),
 		TakesBack: tendpb.CleanName(m.GetTakesBack()), TakenBack: tendpb.CleanName(m.GetTakenBack()), CanRollBack: m.GetCanRollBack(),
+		Held: tendpb.CleanName(m.GetHeld()), HeldWhy: tendpb.CleanText(m.GetHeldWhy()),
 	}
 	for _, s := range m.GetSignals() {
 		e.Signals = append(e.Signals, HealSignal{Kind: tendpb.CleanName(s.GetKind()), Text: tendpb.CleanText(s.GetText()),

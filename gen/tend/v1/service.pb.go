@@ -1262,7 +1262,11 @@ type Episode struct {
 	// The paths that have changed since, and so prevent taking the repair back.
 	Changed []string `protobuf:"bytes,20,rep,name=changed,proto3" json:"changed,omitempty"`
 	// There is something that RollBackEpisode can restore. Whether it may, its call decides.
-	CanRollBack   bool `protobuf:"varint,21,opt,name=can_roll_back,json=canRollBack,proto3" json:"can_roll_back,omitempty"`
+	CanRollBack bool `protobuf:"varint,21,opt,name=can_roll_back,json=canRollBack,proto3" json:"can_roll_back,omitempty"`
+	// The hash of a change by a model that waits for a person, and why it does; GetEpisode has the diff.
+	// Heal applies or discards it. Empty: none waits.
+	Held          string `protobuf:"bytes,22,opt,name=held,proto3" json:"held,omitempty"`
+	HeldWhy       string `protobuf:"bytes,23,opt,name=held_why,json=heldWhy,proto3" json:"held_why,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1444,9 +1448,23 @@ func (x *Episode) GetCanRollBack() bool {
 	return false
 }
 
+func (x *Episode) GetHeld() string {
+	if x != nil {
+		return x.Held
+	}
+	return ""
+}
+
+func (x *Episode) GetHeldWhy() string {
+	if x != nil {
+		return x.HeldWhy
+	}
+	return ""
+}
+
 type HealSignal struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// exit, flap, health, stuck, pressure, asked, rollback; later versions may add more.
+	// exit, flap, health, stuck, pressure, asked, apply, rollback; later versions may add more.
 	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
 	Text          string                 `protobuf:"bytes,2,opt,name=text,proto3" json:"text,omitempty"`
 	At            *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=at,proto3" json:"at,omitempty"`
@@ -1507,7 +1525,7 @@ func (x *HealSignal) GetAt() *timestamppb.Timestamp {
 
 type HealRemedy struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// wait, restart, playbook, model, undo; later versions may add more.
+	// wait, restart, playbook, model, apply, undo; later versions may add more.
 	Kind          string `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
 	Name          string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	Why           string `protobuf:"bytes,3,opt,name=why,proto3" json:"why,omitempty"`
@@ -2283,7 +2301,11 @@ type HealRequest struct {
 	// Empty: the service that the healer is for.
 	Service string `protobuf:"bytes,1,opt,name=service,proto3" json:"service,omitempty"`
 	// Only find out what would be tried.
-	DryRun        bool `protobuf:"varint,2,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
+	DryRun bool `protobuf:"varint,2,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
+	// The hash of a change that waits (Episode.held): apply it, or discard it, and do nothing else. NOT_FOUND:
+	// none of that hash waits. CHANGED, with the paths: files have changed that it is based on.
+	Apply         string `protobuf:"bytes,3,opt,name=apply,proto3" json:"apply,omitempty"`
+	Discard       string `protobuf:"bytes,4,opt,name=discard,proto3" json:"discard,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2332,9 +2354,24 @@ func (x *HealRequest) GetDryRun() bool {
 	return false
 }
 
+func (x *HealRequest) GetApply() string {
+	if x != nil {
+		return x.Apply
+	}
+	return ""
+}
+
+func (x *HealRequest) GetDiscard() string {
+	if x != nil {
+		return x.Discard
+	}
+	return ""
+}
+
 type HealResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Episode       string                 `protobuf:"bytes,1,opt,name=episode,proto3" json:"episode,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Empty: of a discard there is none.
+	Episode       string `protobuf:"bytes,1,opt,name=episode,proto3" json:"episode,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2623,7 +2660,7 @@ const file_tend_v1_service_proto_rawDesc = "" +
 	"adopted_by\"=\n" +
 	"\rServiceSocket\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
-	"\aaddress\x18\x02 \x01(\tR\aaddress\"\xa1\x05\n" +
+	"\aaddress\x18\x02 \x01(\tR\aaddress\"\xd0\x05\n" +
 	"\aEpisode\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\aservice\x18\x02 \x01(\tR\aservice\x12+\n" +
@@ -2648,7 +2685,9 @@ const file_tend_v1_service_proto_rawDesc = "" +
 	"\n" +
 	"taken_back\x18\x13 \x01(\tR\ttakenBack\x12\x18\n" +
 	"\achanged\x18\x14 \x03(\tR\achanged\x12\"\n" +
-	"\rcan_roll_back\x18\x15 \x01(\bR\vcanRollBack\"`\n" +
+	"\rcan_roll_back\x18\x15 \x01(\bR\vcanRollBack\x12\x12\n" +
+	"\x04held\x18\x16 \x01(\tR\x04held\x12\x19\n" +
+	"\bheld_why\x18\x17 \x01(\tR\aheldWhy\"`\n" +
 	"\n" +
 	"HealSignal\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x12\n" +
@@ -2714,10 +2753,12 @@ const file_tend_v1_service_proto_rawDesc = "" +
 	"\x04diff\x18\x02 \x01(\fR\x04diff\x12\x1e\n" +
 	"\n" +
 	"transcript\x18\x03 \x01(\fR\n" +
-	"transcript\"@\n" +
+	"transcript\"p\n" +
 	"\vHealRequest\x12\x18\n" +
 	"\aservice\x18\x01 \x01(\tR\aservice\x12\x17\n" +
-	"\adry_run\x18\x02 \x01(\bR\x06dryRun\"(\n" +
+	"\adry_run\x18\x02 \x01(\bR\x06dryRun\x12\x14\n" +
+	"\x05apply\x18\x03 \x01(\tR\x05apply\x12\x18\n" +
+	"\adiscard\x18\x04 \x01(\tR\adiscard\"(\n" +
 	"\fHealResponse\x12\x18\n" +
 	"\aepisode\x18\x01 \x01(\tR\aepisode\"#\n" +
 	"\x11CancelHealRequest\x12\x0e\n" +

@@ -27,6 +27,8 @@ const (
 	LiveFile = "live.json"
 	// BackFile has the ID of the episode that took this one back.
 	BackFile = "taken-back"
+	// HeldFile has a change that waits for a person, as JSON of Held.
+	HeldFile = "held.json"
 	// ForgetFile marks an episode, or a chat, that is about to be removed with the copies
 	// that were kept to take something back by hand; a chat may already be removed except
 	// for copies that people were told about.
@@ -77,6 +79,9 @@ type Order struct {
 	At     time.Time `json:"at"`
 	// Back is the repair to take back; nil: this order is a repair.
 	Back *Back `json:"back,omitempty"`
+	// Apply is the episode whose held change is applied, and Hash that of it; "": this is another order.
+	Apply string `json:"apply,omitempty"`
+	Hash  string `json:"hash,omitempty"`
 }
 
 // Back says which repair to take back.

@@ -89,6 +89,7 @@ const (
 	Restart = "restart"  // of the service
 	Book    = "playbook" // Name says which
 	Model   = "model"    // one attempt of a model
+	Apply   = "apply"    // of a held change, the only one of its order
 	Undo    = "undo"     // the only one where a repair is taken back
 )
 

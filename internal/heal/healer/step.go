@@ -154,7 +154,7 @@ func (m *machine) answered() {
 		switch s.Why = e.Text; {
 		case s.DryRun:
 			m.over(Broken, "nothing was done: it was only asked what would be")
-		case s.Back != "" && len(s.Remedies) == 0:
+		case len(s.Remedies) == 0 && (s.Back != "" || len(e.Changed) > 0):
 			s.Changed = e.Changed
 			m.over(Broken, e.Text)
 		default:

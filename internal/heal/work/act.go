@@ -38,6 +38,8 @@ func (w *worker) try(ctx context.Context, e healer.Effect) (healer.Entry, error)
 		return w.playBook(ctx, e)
 	case healer.Model:
 		return w.askModel(ctx, e)
+	case healer.Apply:
+		return w.applyHeld(ctx)
 	case healer.Undo:
 		return w.takeBack(ctx)
 	}

@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"github.com/tend-run/tend/internal/heal/chat"
 	"github.com/tend-run/tend/internal/heal/checkpoint"
@@ -153,17 +152,7 @@ func (w *worker) lookBack(ctx context.Context) (out healer.Entry, err error) {
 
 // changed says what keeps a repair from being taken back.
 func (w *worker) changed(all []checkpoint.Left) (text string, paths []string) {
-	var b strings.Builder
-	fmt.Fprintf(&b, "nothing was taken back, since what %s has changed has changed again:", w.taken())
-	for i, l := range all {
-		if paths = append(paths, l.Path); i < 20 {
-			fmt.Fprintf(&b, "\n%s: %s", l.Path, l.Reason)
-		}
-	}
-	if n := len(all) - 20; n > 0 {
-		fmt.Fprintf(&b, "\n… and %d more", n)
-	}
-	return b.String(), paths
+	return listed(fmt.Sprintf("nothing was taken back, since what %s has changed has changed again:", w.taken()), all)
 }
 
 // taken is what is taken back, in words.

@@ -72,17 +72,17 @@ func (h *hands) ReadFile(name string, off, most int64) ([]byte, int64, error) {
 }
 
 // own makes what a function does the healer's.
-func (h *hands) own(ctx context.Context, f func() error) error {
-	if err := h.w.project.Absorb(ctx); err != nil {
+func (w *worker) own(ctx context.Context, f func() error) error {
+	if err := w.project.Absorb(ctx); err != nil {
 		return err
 	}
 	err := f()
-	return errors.Join(err, h.w.project.Mark(ctx))
+	return errors.Join(err, w.project.Mark(ctx))
 }
 
 func (h *hands) WriteFile(name string, data []byte) error {
 	if h.set == nil {
-		return h.own(h.ctx, func() error { return h.w.project.WriteFile(h.ctx, name, data) })
+		return h.w.own(h.ctx, func() error { return h.w.project.WriteFile(h.ctx, name, data) })
 	}
 	at, err := h.w.project.Editable(h.ctx, name)
 	if err == nil {
@@ -171,14 +171,14 @@ func (h *hands) Search(ctx context.Context, re, glob string, most int) ([]agent.
 // apply makes what is in the set the project's.
 func (h *hands) apply(ctx context.Context) error {
 	w := h.w
+	if err := w.based(ctx, &w.applied, h.set); err != nil {
+		return err
+	}
 	if err := w.project.Apply(ctx, h.set.Changes()); err != nil {
 		return err
 	}
-	for _, one := range h.set.Env {
-		err := h.own(ctx, func() error { return w.project.SetEnv(ctx, one.File, one.Name, one.Value) })
-		if err != nil {
-			return err
-		}
+	if err := w.setAll(ctx, h.set.Env); err != nil {
+		return err
 	}
 	*h.set, h.applied = view.Set{}, true
 	return w.dropView(ctx)
@@ -285,7 +285,7 @@ func (h *hands) setEnv(ctx context.Context, name, value string) (keys []string, 
 			keys = append(keys, v.Name)
 		}
 	} else {
-		err = h.own(ctx, func() error { return h.w.project.SetEnv(ctx, project.EnvFile, name, value) })
+		err = h.w.own(ctx, func() error { return h.w.project.SetEnv(ctx, project.EnvFile, name, value) })
 	}
 	// The guard shows the names alone.
 	data, _, rerr := h.w.project.ReadFile(ctx, project.EnvFile, 0, project.MaxReviewed)

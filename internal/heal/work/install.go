@@ -55,7 +55,7 @@ func (h *hands) install(ctx context.Context) (done bool, err error) {
 	h.said = plan.Book + ": " + plan.Why
 	w.note("a package manager installs what the attempt has declared: " + h.said)
 	var text string
-	err = h.own(ctx, func() (err error) {
+	err = w.own(ctx, func() (err error) {
 		text, err = w.carryOut(ctx, h.try, plan)
 		return err
 	})

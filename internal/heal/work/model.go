@@ -28,7 +28,7 @@ func (w *worker) askModel(ctx context.Context, e healer.Effect) (out healer.Entr
 	if err != nil {
 		return out, err
 	}
-	w.erred = ev.Log
+	w.erred, w.applied = ev.Log, heldSet{}
 	h := w.order.Healer
 	number := 1
 	for _, t := range w.state.Tries[:len(w.state.Tries)-1] {
@@ -86,8 +86,13 @@ func (w *worker) askModel(ctx context.Context, e healer.Effect) (out healer.Entr
 		return out, fmt.Errorf("the model changed nothing: %s", done.Why)
 	}
 	if hands.unproved != "" && !hands.set.Empty() {
-		out.Proposal = "a model proposes:\n" + w.keepDiff(ctx, e.Try, hands.set)
-		return out, errors.New("it is only proposed: " + hands.unproved)
+		diff := w.keepDiff(ctx, e.Try, hands.set)
+		out.Proposal = "a model proposes:\n" + diff
+		if err := w.based(ctx, &w.applied, hands.set); err != nil {
+			return out, err
+		}
+		said := w.keepHeld(&w.applied, done.Summary, diff, hands.unproved)
+		return out, fmt.Errorf("it is only proposed: %s. %s", hands.unproved, said)
 	}
 	return out, hands.settle(ctx)
 }

@@ -124,7 +124,7 @@ func (h *talkHands) ReadFile(name string, off, most int64) ([]byte, int64, error
 
 func (h *talkHands) WriteFile(name string, data []byte) error {
 	if h.allowed && h.path != "" {
-		return h.own(h.ctx, func() error { return h.w.project.Allowed().WriteFile(h.ctx, h.path, data) })
+		return h.w.own(h.ctx, func() error { return h.w.project.Allowed().WriteFile(h.ctx, h.path, data) })
 	}
 	return h.hands.WriteFile(name, data)
 }
@@ -154,7 +154,7 @@ func (h *talkHands) ExecOutside(ctx context.Context, line string) (out agent.Exe
 	}
 	w := h.w
 	var res result
-	err = h.own(ctx, func() (err error) {
+	err = h.w.own(ctx, func() (err error) {
 		res, err = w.run(ctx, command{argv: []string{"/bin/sh", "-c", line}, dir: w.project.Root(), env: w.bareEnviron(),
 			time: installTime, bare: true})
 		return err

@@ -34,8 +34,13 @@ func (w *worker) reviewed(ctx context.Context, e healer.Effect) (string, error) 
 		f := &r.Files[i]
 		f.Named = namedLines(w.erred, w.project.Root(), f.Path, f.Before)
 	}
+	held := func(why string) error {
+		why = "it only hides what is wrong: " + why
+		said := w.keepHeld(&w.applied, w.state.Tries[len(w.state.Tries)-1].Text, diff, why)
+		return fmt.Errorf("%s. %s", why, said)
+	}
 	if bad := agent.Suspicious(r.Files); len(bad) > 0 {
-		return "", fmt.Errorf("it only hides what is wrong: %s", strings.Join(bad, "; "))
+		return "", held(strings.Join(bad, "; "))
 	}
 	if w.review == nil {
 		return "", nil
@@ -47,7 +52,7 @@ func (w *worker) reviewed(ctx context.Context, e healer.Effect) (string, error) 
 	case err != nil:
 		return "the second look was not possible: " + err.Error(), nil
 	case v.Symptom:
-		return "", fmt.Errorf("it only hides what is wrong: %s", v.Reason)
+		return "", held(v.Reason)
 	}
 	return v.Reason, nil
 }
@@ -55,6 +60,7 @@ func (w *worker) reviewed(ctx context.Context, e healer.Effect) (string, error) 
 // commit makes a commit of what has helped. It is not made twice: what is in it already is
 // no change any more.
 func (w *worker) commit(ctx context.Context, e healer.Effect) (out healer.Entry, err error) {
+	defer w.dropHeld()
 	var what *checkpoint.Commit
 	if t := &w.state.Tries[len(w.state.Tries)-1]; w.order.Healer.Commit {
 		what = &checkpoint.Commit{

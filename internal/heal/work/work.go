@@ -64,6 +64,7 @@ type worker struct {
 	endTurn   func()          // ends what is being done
 	view      *view.View      // nil: nobody needed it
 	trial     trial           // of the service in it
+	applied   heldSet         // what the attempt of a model has made the project's
 	erred     string          // the log before the attempt of a model
 	failed    string          // why there is no project
 	unasked   string          // why there is no model
@@ -357,9 +358,12 @@ func (w *worker) do(ctx context.Context, e healer.Effect) healer.Entry {
 	}
 	switch e.Do {
 	case healer.Look:
-		if w.order.Back != nil {
+		switch {
+		case w.order.Back != nil:
 			out, err = w.lookBack(ctx)
-		} else {
+		case w.order.Apply != "":
+			out, err = w.lookHeld(ctx)
+		default:
 			out, err = w.look(ctx)
 		}
 	case healer.Checkpoint:

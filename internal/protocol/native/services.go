@@ -1,6 +1,7 @@
 package native
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -47,6 +48,9 @@ type Services interface {
 	WatchEpisode(ctx context.Context, id string, from int64, send func(*tendv1.WatchEpisodeResponse) error) error
 	// Heal begins one, and returns its ID once that is written down.
 	Heal(ctx context.Context, service string, dry bool) (string, error)
+	// Held applies a change that waits, by its hash, and returns the ID of the episode that does, once
+	// it is known that it may. discard: it removes it instead.
+	Held(ctx context.Context, hash string, discard bool) (string, error)
 	// CancelHeal ends one; "": the one that is under way.
 	CancelHeal(ctx context.Context, id string) error
 	// RollBack takes one back, and returns the ID of the one that does, once it is known that
@@ -261,7 +265,16 @@ func (s *services) Heal(ctx context.Context, req *connect.Request[tendv1.HealReq
 	if err := checkWord("service", req.Msg.GetService(), maxServiceName); err != nil {
 		return nil, wireError(err)
 	}
-	id, err := s.kept.Heal(ctx, req.Msg.GetService(), req.Msg.GetDryRun())
+	var id string
+	var err error
+	switch m := req.Msg; {
+	case m.GetApply() == "" && m.GetDiscard() == "":
+		id, err = s.kept.Heal(ctx, m.GetService(), m.GetDryRun())
+	case m.GetService() != "" || m.GetDryRun() || m.GetApply() != "" && m.GetDiscard() != "":
+		err = &process.InvalidError{Field: "apply", Reason: "and discard stand alone: the hash says of which service the change is"}
+	default:
+		id, err = s.kept.Held(ctx, cmp.Or(m.GetApply(), m.GetDiscard()), m.GetDiscard() != "")
+	}
 	return answer(&tendv1.HealResponse{Episode: id}, err)
 }
 

@@ -63,6 +63,9 @@ func (h *Healing) Get(ctx context.Context, id string) (*tendv1.GetEpisodeRespons
 	if out.Diff, err = tailOf(filepath.Join(h.store.episode(id), healer.DiffFile), healer.MaxDiff); err != nil {
 		return nil, err
 	}
+	if held := h.store.held(id); held != nil && m.GetHeld() != "" {
+		out.Diff = []byte(held.Diff)
+	}
 	if out.Transcript, err = tailOf(filepath.Join(h.store.episode(id), healer.TranscriptFile), maxTranscript); err != nil {
 		return nil, err
 	}
@@ -141,6 +144,9 @@ func (h *Healing) message(id string) (*tendv1.Episode, error) {
 		Commit: s.Committed, Left: s.Left, Dirty: s.Dirty, Proposal: s.Proposal, DryRun: o.DryRun, Workers: int32(s.Workers),
 		Unreached: s.Unreached,
 		TakesBack: s.Back, TakenBack: h.store.takenBack(id), Changed: s.Changed, CanRollBack: h.store.cannotRollBack(o, &s) == nil,
+	}
+	if held := h.store.held(id); held != nil && s.Done() && s.Status == healer.Broken {
+		m.Held, m.HeldWhy = held.Hash, held.Why
 	}
 	for _, one := range s.Signals {
 		m.Signals = append(m.Signals, &tendv1.HealSignal{Kind: one.Kind, Text: one.Text, At: stamp(one.At)})

@@ -39,24 +39,31 @@ func (h *Healing) RollBack(ctx context.Context, id string) (back string, err err
 			return "", ctx.Err()
 		}
 	}
-	for err == nil {
-		entries, rerr := healer.ReadJournal(filepath.Join(h.store.episode(back), healer.JournalFile))
-		if rerr != nil {
-			return "", rerr
+	if err != nil {
+		return "", err
+	}
+	return back, h.begun(ctx, back)
+}
+
+// begun waits until it is known that an episode may do what it was opened for.
+func (h *Healing) begun(ctx context.Context, id string) error {
+	for {
+		entries, err := healer.ReadJournal(filepath.Join(h.store.episode(id), healer.JournalFile))
+		if err != nil {
+			return err
 		}
 		switch s := healer.Fold(entries); {
 		case s.Done() && len(s.Changed) > 0:
-			return "", &healer.ChangedError{Why: s.Why, Paths: s.Changed}
+			return &healer.ChangedError{Why: s.Why, Paths: s.Changed}
 		case s.Done() && s.Status != healer.Ready:
-			return "", &refusedError{s.Why}
+			return &refusedError{s.Why}
 		case s.Doing > healer.Look:
-			return back, nil
+			return nil
 		}
 		if !backoff.Wait(ctx, liveEvery) {
-			err = ctx.Err()
+			return ctx.Err()
 		}
 	}
-	return "", err
 }
 
 // openBack starts to take an episode back, or finds the episode that does so, or did.

@@ -16,6 +16,11 @@ import (
 
 // open begins an episode, if the breaker allows it. The error says why not.
 func (h *Healing) open(signal healer.Signal, asked, dry bool) (string, error) {
+	return h.openOrder(signal, asked, dry, "", "")
+}
+
+// openOrder is open, of an order that applies what another episode holds.
+func (h *Healing) openOrder(signal healer.Signal, asked, dry bool, apply, hash string) (string, error) {
 	now, d := time.Now(), h.declared
 	if d == nil {
 		return "", errtext.New("no service has a healer; add the line healer: {} to the tend.yaml, and run tend up -d", process.ErrUnsupported)
@@ -40,7 +45,7 @@ func (h *Healing) open(signal healer.Signal, asked, dry bool) (string, error) {
 	o := &healer.Order{
 		ID: id, Dir: h.store.episode(id), StateDir: h.c.StateDir, Keys: h.store.path(declaredFile), URL: h.c.URL, File: d.File,
 		Rules: rules.Rules, Healer: d.Healer, Service: d.Service, Signal: signal, DryRun: dry, At: now,
-		SandboxID: h.sandboxNow(rules.Rules),
+		SandboxID: h.sandboxNow(rules.Rules), Apply: apply, Hash: hash,
 	}
 	was := h.state
 	if !dry {

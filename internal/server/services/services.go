@@ -56,11 +56,12 @@ type Healer interface {
 	Declare(ctx context.Context, c *config.Config, file string, env map[string]string) error
 	// Of returns the healer's state of a service; false: none.
 	Of(service string) (st healer.Status, episode string, ok bool)
-	// List, Get, Watch, Heal, RollBack and Cancel are those of the ServiceService.
+	// List, Get, Watch, Heal, Held, RollBack and Cancel are those of the ServiceService.
 	List(ctx context.Context, service string) ([]*tendv1.Episode, error)
 	Get(ctx context.Context, id string) (*tendv1.GetEpisodeResponse, error)
 	Watch(ctx context.Context, id string, from int64, send func(*tendv1.WatchEpisodeResponse) error) error
 	Heal(ctx context.Context, service string, dry bool) (id string, err error)
+	Held(ctx context.Context, hash string, discard bool) (id string, err error)
 	RollBack(ctx context.Context, id string) (back string, err error)
 	Cancel(ctx context.Context, id string) error
 }

@@ -208,16 +208,29 @@ func (a API) Heal(ctx context.Context, service string, dry bool) (string, error)
 	return a.c.Healer.Heal(ctx, service, dry)
 }
 
+// Held implements native.Services.
+func (a API) Held(ctx context.Context, hash string, discard bool) (string, error) {
+	if a.c.Healer == nil {
+		return "", errNoHealer
+	}
+	id, err := a.c.Healer.Held(ctx, hash, discard)
+	return id, changed(err)
+}
+
 // RollBack implements native.Services.
 func (a API) RollBack(ctx context.Context, id string) (string, error) {
 	if a.c.Healer == nil {
 		return "", errNoHealer
 	}
 	back, err := a.c.Healer.RollBack(ctx, id)
+	return back, changed(err)
+}
+
+func changed(err error) error {
 	if e, ok := errors.AsType[*healer.ChangedError](err); ok {
-		return "", &tendpb.ChangedError{Text: e.Why, Paths: e.Paths}
+		return &tendpb.ChangedError{Text: e.Why, Paths: e.Paths}
 	}
-	return back, err
+	return err
 }
 
 // CancelHeal implements native.Services.

@@ -5,6 +5,7 @@ import { HealStatus, type Episode, type ServiceStatus } from '../../js/src/gen/t
 import { repeat, services, words } from './api.js';
 import { used, useEpisode, type Seen } from './episode.js';
 import { age, millis, visible } from './format.js';
+import { Held } from './held.js';
 import { Notice, State, type Health } from './parts.js';
 import { amend, paths, usePlace } from './router.js';
 import { Backed, RollBack } from './rollback.js';
@@ -188,6 +189,7 @@ function One({ seen, s }: { seen: Seen; s: ServiceStatus }) {
       </dl>
       <Backed e={e} s={s} />
       <Timeline seen={seen} e={e} />
+      <Held key={`held ${e.id}`} e={e} />
       <RollBack key={e.id} seen={seen} e={e} />
     </>
   );

@@ -51,6 +51,7 @@ const signals: Record<string, string> = {
   stuck: 'Its log is stuck',
   pressure: 'It is short of something',
   asked: 'Somebody asked for it',
+  apply: 'Somebody applies a change that waited',
   rollback: 'Somebody wants a repair taken back',
 };
 

@@ -99,6 +99,10 @@ class Episode:
     """The paths that prevent taking the repair back."""
     can_roll_back: bool = False
     """There is something to restore; whether it may be restored, `roll_back` decides."""
+    held: str = ""
+    """The hash of a change by a model that waits for a person, which `diff` is then; `tend heal apply` applies it. Empty: none waits."""
+    held_why: str = ""
+    """Why it waits."""
 
     @property
     def over(self) -> bool:
@@ -133,6 +137,8 @@ def episode(m: Message | None, diff: bytes = b"", transcript: bytes = b"") -> Ep
         taken_back=clean(m.get("taken_back", "")),
         changed=tuple(clean(p) for p in m.get("changed", [])),
         can_roll_back=m.get("can_roll_back", False),
+        held=clean(m.get("held", "")),
+        held_why=clean(m.get("held_why", "")),
     )
 
 

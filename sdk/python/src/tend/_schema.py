@@ -147,6 +147,8 @@ MESSAGES: dict[str, tuple[tuple[int, str, str, str], ...]] = {
         (19, "taken_back", "string", ""),
         (20, "changed", "string", "repeated"),
         (21, "can_roll_back", "bool", ""),
+        (22, "held", "string", ""),
+        (23, "held_why", "string", ""),
     ),
     "ErrorDetail": (
         (1, "kind", "int32", ""),
@@ -356,6 +358,8 @@ MESSAGES: dict[str, tuple[tuple[int, str, str, str], ...]] = {
     "HealRequest": (
         (1, "service", "string", ""),
         (2, "dry_run", "bool", ""),
+        (3, "apply", "string", ""),
+        (4, "discard", "string", ""),
     ),
     "HealResponse": (
         (1, "episode", "string", ""),
