@@ -172,6 +172,8 @@ type Project interface {
 	// Admit says which changes of a command in a view may be made, by the rules of an edit and
 	// those that lose nothing that nobody has committed.
 	Admit(ctx context.Context, changes []view.Change) (Admitted, error)
+	// Preview is what Review would find of these changes.
+	Preview(ctx context.Context, changes []view.Change) ([]agent.FileDiff, error)
 	// Editable is the path of a file that may be changed, or says why it may not.
 	Editable(ctx context.Context, name string) (string, error)
 	// Apply makes changes. If somebody else has changed one of the files since the checkpoint

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tend-run/tend/internal/heal/agent"
 	"github.com/tend-run/tend/internal/heal/checkpoint"
 	"github.com/tend-run/tend/internal/heal/guard"
 	"github.com/tend-run/tend/internal/heal/playbook"
@@ -312,11 +313,15 @@ func (r *Remote) Changed(ctx context.Context) ([]string, error) {
 func (r *Remote) Review(ctx context.Context, try int) (Reviewed, error) {
 	out, err := ask[Reviewed](ctx, r, "review", tryArgs{Try: try})
 	out.Diff = clipped(out.Diff)
-	for i := range out.Files {
-		f := &out.Files[i]
+	texts(out.Files)
+	return out, err
+}
+
+func texts(all []agent.FileDiff) {
+	for i := range all {
+		f := &all[i]
 		f.Before, f.After = text([]byte(f.Before)), text([]byte(f.After))
 	}
-	return out, err
 }
 
 // Commit implements Project.
@@ -385,6 +390,13 @@ func (r *Remote) Shown(ctx context.Context) (Shown, error) {
 // Admit implements Project.
 func (r *Remote) Admit(ctx context.Context, changes []view.Change) (Admitted, error) {
 	return ask[Admitted](ctx, r, "admit", changes)
+}
+
+// Preview implements Project.
+func (r *Remote) Preview(ctx context.Context, changes []view.Change) ([]agent.FileDiff, error) {
+	all, err := ask[[]agent.FileDiff](ctx, r, "preview", changes)
+	texts(all)
+	return all, err
 }
 
 // Editable implements Project.

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"unicode"
 
+	"github.com/tend-run/tend/internal/heal/agent"
 	"github.com/tend-run/tend/internal/heal/checkpoint"
 	"github.com/tend-run/tend/internal/heal/guard"
 	"github.com/tend-run/tend/internal/heal/view"
@@ -117,6 +118,37 @@ func (l *Local) meanwhile(name string) bool {
 }
 
 func (t *taking) admit(c view.Change) { t.out.Changes = append(t.out.Changes, c) }
+
+// Preview implements Project.
+func (l *Local) Preview(ctx context.Context, changes []view.Change) (all []agent.FileDiff, err error) {
+	if l.point == nil {
+		return nil, errors.New("there is no checkpoint")
+	}
+	now, err := l.point.Standings(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, c := range changes {
+		if c.Kind == view.Directory || c.Mode.IsDir() {
+			continue
+		}
+		before, berr := l.point.Before(ctx, c.Path)
+		if berr != nil && !errors.Is(berr, fs.ErrNotExist) {
+			return nil, berr
+		}
+		head, herr := now.Head(ctx, c.Path)
+		if herr != nil && !errors.Is(herr, fs.ErrNotExist) {
+			return nil, herr
+		}
+		s, gone := now.Of(c.Path), c.Kind == view.Gone
+		all = append(all, agent.FileDiff{
+			Path: c.Path, Before: text(before), After: text(c.Data), Added: berr != nil && !s.Seen, Deleted: gone,
+			Dirty:  s.Uncommitted || berr != nil && herr == nil,
+			AtHead: gone && herr != nil || !gone && herr == nil && bytes.Equal(head, c.Data),
+		})
+	}
+	return all, nil
+}
 
 // Editable implements Project.
 func (l *Local) Editable(_ context.Context, name string) (string, error) {

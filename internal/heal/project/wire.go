@@ -175,6 +175,7 @@ var methods = map[string]handler{
 		return l.EndHolder(ctx, a.Port, a.Spared, a.Anything)
 	}),
 	"shown":    with(func(ctx context.Context, l *Local, _ none) (any, error) { return l.Shown(ctx) }),
+	"preview":  with(func(ctx context.Context, l *Local, a []view.Change) (any, error) { return l.Preview(ctx, a) }),
 	"admit":    with(func(ctx context.Context, l *Local, a []view.Change) (any, error) { return l.Admit(ctx, a) }),
 	"editable": with(func(ctx context.Context, l *Local, a string) (any, error) { return l.Editable(ctx, a) }),
 	"apply":    with(func(ctx context.Context, l *Local, a []view.Change) (any, error) { return none{}, l.Apply(ctx, a) }),

@@ -14,10 +14,14 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tend-run/tend/internal/heal/agent"
 	"github.com/tend-run/tend/internal/heal/checkpoint"
 	"github.com/tend-run/tend/internal/heal/guard"
 	"github.com/tend-run/tend/internal/heal/healer"
 	"github.com/tend-run/tend/internal/heal/project"
+	"github.com/tend-run/tend/internal/heal/view"
 	"github.com/tend-run/tend/internal/lib/procfs"
 	"github.com/tend-run/tend/internal/service/config"
 	"github.com/tend-run/tend/internal/support/proctest"
@@ -395,6 +399,28 @@ func TestInASandboxThatIsNotIsolatedNoCommandRuns(t *testing.T) {
 		if path, err := g.w.project.Where(t.Context(), filepath.Join(state, name)); err == nil {
 			t.Errorf("a person may allow %s", path)
 		}
+	}
+}
+
+// TestAChangeIsJudgedBeforeItIsMade: rules see of what is only to be made what they see of it once it is.
+func TestAChangeIsJudgedBeforeItIsMade(t *testing.T) {
+	for _, name := range []string{"root", "another user, by a daemon of root"} {
+		t.Run(name, func(t *testing.T) {
+			g := newGroundOf(t, users[name])
+			changes := []view.Change{
+				{Path: "clean.js", Kind: view.Gone}, {Path: "lib.js", Kind: view.File, Data: []byte("one\ntwo\nthree\n")}, {Path: "new.js", Kind: view.File, Data: []byte("other\n")},
+				{Path: "gone.js", Kind: view.File, Data: []byte("gone\n")}, {Path: "made.js", Kind: view.File, Data: []byte("made\n")}, {Path: "go.mod", Kind: view.File, Data: []byte("module n\n")},
+			}
+			before := proctest.Value(g.w.project.Preview(t.Context(), changes))(t)
+			proctest.Must(t, g.w.project.Apply(t.Context(), changes))
+			after := proctest.Value(g.w.project.Review(t.Context(), 1))(t).Files
+			for _, all := range [][]agent.FileDiff{before, after} {
+				slices.SortFunc(all, func(a, b agent.FileDiff) int { return strings.Compare(a.Path, b.Path) })
+			}
+			if diff := cmp.Diff(after, before); diff != "" {
+				t.Error(diff)
+			}
+		})
 	}
 }
 

@@ -243,9 +243,9 @@ func (h *hands) restartIt(ctx context.Context, said string) (agent.Restarted, er
 	return agent.Restarted{Healthy: true, Message: said, Log: log}, nil
 }
 
-// settle proves what an attempt has changed in a view, makes it the project's, and restarts the
-// service on it.
-func (h *hands) settle(ctx context.Context) error {
+// settle proves what an attempt has changed in a view, and judges it, makes it the project's, and
+// restarts the service on it.
+func (h *hands) settle(ctx context.Context, summary string) error {
 	w := h.w
 	if h.failed != nil {
 		return h.failed
@@ -267,11 +267,29 @@ func (h *hands) settle(ctx context.Context) error {
 				}
 				return err
 			}
+		} else if err := h.judge(ctx, summary); err != nil {
+			return err
 		} else if err := h.apply(ctx); err != nil {
 			return err
 		}
 	}
 	return w.restart(ctx)
+}
+
+// judge says why what is proved is not for the project.
+func (h *hands) judge(ctx context.Context, summary string) error {
+	w := h.w
+	files, err := w.project.Preview(ctx, h.set.Changes())
+	if err != nil {
+		return err
+	}
+	before := w.applied
+	if err := w.based(ctx, &before, h.set); err != nil {
+		return err
+	}
+	w.verdict, err = w.judge(ctx, files, &before, w.keepDiff(ctx, h.try, h.set), summary)
+	w.judged = err == nil
+	return err
 }
 
 func (h *hands) setEnv(ctx context.Context, name, value string) (keys []string, err error) {

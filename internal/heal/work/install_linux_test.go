@@ -69,7 +69,7 @@ exec sleep 1000
 	h := attempt()
 	proctest.Must(t, h.WriteFile("lib.js", []byte("mended\n")))
 	restart("only a program was changed", h, false, "", 0)
-	if err := h.settle(t.Context()); err == nil || !strings.Contains(err.Error(), "missing go.sum entry") {
+	if err := h.settle(t.Context(), ""); err == nil || !strings.Contains(err.Error(), "missing go.sum entry") {
 		t.Errorf("at its end: %v", err)
 	}
 	if got := g.read("lib.js"); got == "mended\n" {
@@ -84,7 +84,7 @@ exec sleep 1000
 	proctest.Must(t, os.Rename(archive, archive+".away"))
 	restart("it cannot be installed", h, false, "go-modules has not succeeded", 1)
 	restart("and is not again", h, false, "go-modules has not succeeded", 1)
-	if err := h.settle(t.Context()); err == nil {
+	if err := h.settle(t.Context(), ""); err == nil {
 		t.Error("an attempt whose packages cannot be installed has not failed")
 	}
 
@@ -97,7 +97,7 @@ exec sleep 1000
 
 	h = attempt()
 	proctest.Must(t, h.WriteFile("go.mod", []byte(manifest)))
-	proctest.Must(t, h.settle(t.Context()))
+	proctest.Must(t, h.settle(t.Context(), ""))
 	if !strings.Contains(h.said, "go mod download "+module) || len(notes) != 3 {
 		t.Errorf("at the end it says %q; notes %q", h.said, notes)
 	}

@@ -28,7 +28,7 @@ func (w *worker) askModel(ctx context.Context, e healer.Effect) (out healer.Entr
 	if err != nil {
 		return out, err
 	}
-	w.erred, w.applied = ev.Log, heldSet{}
+	w.erred, w.applied, w.judged, w.verdict = ev.Log, heldSet{}, false, ""
 	h := w.order.Healer
 	number := 1
 	for _, t := range w.state.Tries[:len(w.state.Tries)-1] {
@@ -94,7 +94,7 @@ func (w *worker) askModel(ctx context.Context, e healer.Effect) (out healer.Entr
 		said := w.keepHeld(&w.applied, done.Summary, diff, hands.unproved)
 		return out, fmt.Errorf("it is only proposed: %s. %s", hands.unproved, said)
 	}
-	return out, hands.settle(ctx)
+	return out, hands.settle(ctx, done.Summary)
 }
 
 // shown are the service's command and its directory, below the project if it is, for a model.

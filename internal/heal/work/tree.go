@@ -30,20 +30,24 @@ func (w *worker) reviewed(ctx context.Context, e healer.Effect) (string, error) 
 	case r.Denied != "":
 		return "", fmt.Errorf("what must not be changed was: %s", r.Denied)
 	}
-	for i := range r.Files {
-		f := &r.Files[i]
+	return w.judge(ctx, r.Files, &w.applied, diff, w.state.Tries[len(w.state.Tries)-1].Text)
+}
+
+// judge finds out whether a change by a model only silences the symptom: it waits for a person then.
+func (w *worker) judge(ctx context.Context, files []agent.FileDiff, set *heldSet, diff, summary string) (string, error) {
+	for i := range files {
+		f := &files[i]
 		f.Named = namedLines(w.erred, w.project.Root(), f.Path, f.Before)
 	}
 	held := func(why string) error {
 		why = "it only hides what is wrong: " + why
-		said := w.keepHeld(&w.applied, w.state.Tries[len(w.state.Tries)-1].Text, diff, why)
-		return fmt.Errorf("%s. %s", why, said)
+		return fmt.Errorf("%s. %s", why, w.keepHeld(set, summary, diff, why))
 	}
-	if bad := agent.Suspicious(r.Files); len(bad) > 0 {
+	if bad := agent.Suspicious(files); len(bad) > 0 {
 		return "", held(strings.Join(bad, "; "))
 	}
-	if w.review == nil {
-		return "", nil
+	if w.review == nil || w.judged {
+		return w.verdict, nil
 	}
 	v, err := agent.Review(ctx, w.review, diff, w.redact.Text(signalText(&w.state)))
 	switch {

@@ -65,12 +65,14 @@ type worker struct {
 	view      *view.View      // nil: nobody needed it
 	trial     trial           // of the service in it
 	applied   heldSet         // what the attempt of a model has made the project's
-	erred     string          // the log before the attempt of a model
-	failed    string          // why there is no project
-	unasked   string          // why there is no model
-	self      string          // path of this program
-	path      string          // PATH of this process
-	says      func(string)    // takes notes for people; nil: they are in the journal
+	judged    bool            // that was, by rules and the second model, which has said verdict
+	verdict   string
+	erred     string       // the log before the attempt of a model
+	failed    string       // why there is no project
+	unasked   string       // why there is no model
+	self      string       // path of this program
+	path      string       // PATH of this process
+	says      func(string) // takes notes for people; nil: they are in the journal
 	// unbounded are the bounds of which was said that commands do not have them.
 	unbounded map[string]bool
 	lived     time.Duration // the longest life of the service that ended by its fault; see seeLives
