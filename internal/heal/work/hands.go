@@ -168,19 +168,19 @@ func (h *hands) Search(ctx context.Context, re, glob string, most int) ([]agent.
 	return hits[:min(len(hits), most)], more || len(hits) > most, nil
 }
 
-// apply makes what is in the set the project's.
-func (h *hands) apply(ctx context.Context) error {
+// apply makes what is in a set the project's.
+func (h *hands) apply(ctx context.Context, s *view.Set) error {
 	w := h.w
-	if err := w.based(ctx, &w.applied, h.set); err != nil {
+	if err := w.based(ctx, &w.applied, s); err != nil {
 		return err
 	}
-	if err := w.project.Apply(ctx, h.set.Changes()); err != nil {
+	if err := w.project.Apply(ctx, s.Changes()); err != nil {
 		return err
 	}
-	if err := w.setAll(ctx, h.set.Env); err != nil {
+	if err := w.setAll(ctx, s.Env); err != nil {
 		return err
 	}
-	*h.set, h.applied = view.Set{}, true
+	*s, h.applied = view.Set{}, true
 	return w.dropView(ctx)
 }
 
@@ -202,7 +202,7 @@ func (h *hands) Restart(ctx context.Context) (agent.Restarted, error) {
 		return agent.Restarted{}, err
 	}
 	if !out.Well {
-		done, ierr := h.install(ctx)
+		done, ierr := h.install(ctx, out)
 		switch {
 		case done:
 			if out, err = w.prove(ctx, v, h.set, false); err != nil {
@@ -260,16 +260,24 @@ func (h *hands) settle(ctx context.Context, summary string) error {
 			return err
 		}
 		if !out.Well {
-			if done, err := h.install(ctx); err != nil || !done {
-				if err == nil {
-					w.keepDiff(ctx, h.try, h.set)
-					err = reason("in a view of the project: "+out.Why, causeIn(out.Log))
+			done, err := h.install(ctx, out)
+			if err == nil && done {
+				if v, _, err = w.openView(ctx); err == nil {
+					out, err = w.prove(ctx, v, h.set, true)
 				}
+			}
+			if err == nil && !out.Well {
+				w.keepDiff(ctx, h.try, h.set)
+				err = reason("in a view of the project: "+out.Why, causeIn(out.Log))
+			}
+			if err != nil {
 				return err
 			}
-		} else if err := h.judge(ctx, summary); err != nil {
+		}
+		if err := h.judge(ctx, summary); err != nil {
 			return err
-		} else if err := h.apply(ctx); err != nil {
+		}
+		if err := h.apply(ctx, h.set); err != nil {
 			return err
 		}
 	}

@@ -46,11 +46,12 @@ func TestAnAttemptInstallsOnce(t *testing.T) {
 	w.order.Rules.Command.Argv, w.order.Rules.Startup = []string{"sh", "run.sh"}, &config.Probe{Log: "it is up"}
 	var notes []string
 	w.says = func(text string) { notes = append(notes, text) }
-	proctest.Must(t, os.WriteFile(filepath.Join(g.root, "run.sh"), []byte(`
-grep -qs '^`+module+` v1.0.0 h1:' go.sum || { echo 'go: `+module+`@v1.0.0: missing go.sum entry for go.mod file'; exit 1; }
+	const run = `
+grep -qs '^` + module + ` v1.0.0 h1:' go.sum || { echo 'go: ` + module + `@v1.0.0: missing go.sum entry for go.mod file'; exit 1; }
 echo 'it is up'
 exec sleep 1000
-`), 0o644))
+`
+	g.write("run.sh", run)
 	proctest.Must(t, w.client.ApplyServices(t.Context(), tend.ServiceFile{Dir: g.root, Env: map[string]string{"PATH": w.path}, Text: []byte(
 		"services:\n  web: {command: [sh, run.sh], restart: {max: 0}, startup: {log: it is up}}\n")}))
 	proctest.Must(t, w.client.StartServices(t.Context()))
@@ -97,11 +98,28 @@ exec sleep 1000
 
 	h = attempt()
 	proctest.Must(t, h.WriteFile("go.mod", []byte(manifest)))
+	proctest.Must(t, h.WriteFile("package.json", []byte(`{"scripts": {"postinstall": "touch pwned"}}`)))
+	if r, err := h.Restart(t.Context()); err == nil || !strings.Contains(err.Error(), "its script postinstall is new") || len(notes) != 2 {
+		t.Errorf("with a script of its own: %+v, %v; notes %q", r, err, notes)
+	}
+
+	h = attempt()
+	proctest.Must(t, h.WriteFile("go.mod", []byte(manifest)))
+	proctest.Must(t, h.WriteFile("clean.js", []byte("mended\n")))
+	proctest.Must(t, h.WriteFile("run.sh", []byte(strings.Replace(run, "grep", "[ -e "+g.root+"/.git ] || exit 9; echo x > "+g.root+"/ran; grep", 1))))
+	restart("in a view", h, true, "go-modules", 3)
+	if g.read("clean.js") == "mended\n" || g.read("ran") != "none" {
+		t.Error("what is not proved is the project's, or ran there")
+	}
+	proctest.Must(t, os.Remove(filepath.Join(g.root, "go.sum")))
+
+	h = attempt()
+	proctest.Must(t, h.WriteFile("go.mod", []byte(manifest)))
 	proctest.Must(t, h.settle(t.Context(), ""))
-	if !strings.Contains(h.said, "go mod download "+module) || len(notes) != 3 {
+	if !strings.Contains(h.said, "go mod download "+module) || len(notes) != 4 {
 		t.Errorf("at the end it says %q; notes %q", h.said, notes)
 	}
-	restart("it was installed at the end", h, true, "", 3)
+	restart("it was installed at the end", h, true, "", 4)
 
 	proctest.Value(w.project.Rollback(t.Context(), 1, true))(t)
 	if _, err := os.Stat(filepath.Join(g.root, "go.sum")); err == nil {
