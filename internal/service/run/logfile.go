@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/tend-run/tend/internal/files"
-	"github.com/tend-run/tend/internal/files/credentials"
 	"github.com/tend-run/tend/internal/lib/atomicfile"
 	"github.com/tend-run/tend/internal/service/config"
 	"github.com/tend-run/tend/process"
@@ -43,7 +42,8 @@ type logFile struct {
 }
 
 type logRecord struct {
-	Path string `json:"path"`
+	Path  string `json:"path"`
+	Token string `json:"token"` // of the processes; a service that is declared anew has another
 	// Run and From are where the output goes on behind Text.
 	Run  int64    `json:"run"`
 	From [4]int64 `json:"from"`
@@ -107,17 +107,20 @@ func (l *logFile) run(ctx context.Context) {
 }
 
 func (l *logFile) follow(ctx context.Context) error {
-	u, err := credentials.Lookup(l.user)
+	u, err := files.Account(l.user)
+	if err == nil {
+		err = u.Check()
+	}
 	if err != nil {
 		return err
 	}
-	f := files.FS{User: u.User}
+	f := files.FS{User: u}
 	l.now = logRecord{}
 	if data, err := atomicfile.Read(l.w.s.store.path(l.w.name, logSuffix), maxLogRecord); err == nil {
 		_ = json.Unmarshal(data, &l.now) // one that is damaged is none
 	}
-	if l.now.Path != l.at.File {
-		l.now = logRecord{Path: l.at.File, Run: max(l.w.newest.Load(), 1)}
+	if l.now.Path != l.at.File || l.now.Token != l.token {
+		l.now = logRecord{Path: l.at.File, Token: l.token, Run: max(l.w.newest.Load(), 1)}
 	}
 	if err := l.write(f); err != nil { // what another has begun
 		return err

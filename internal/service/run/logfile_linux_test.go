@@ -106,9 +106,13 @@ func TestTheLinesOfAFileHaveTheirTimes(t *testing.T) {
 	if got := logged(t, out, 0); got == "" {
 		t.Error("the file is gone")
 	}
-	l.end(m, "web")
 	proctest.Eventually(t, "the record of a service that is forgotten is gone", func() bool {
+		_, err := os.Stat(filepath.Join(dir, "small.json"))
+		return os.IsNotExist(err)
+	})
+	proctest.Eventually(t, "and what it was told of its file", func() bool {
 		_, err := os.Stat(filepath.Join(dir, "small.log"))
 		return os.IsNotExist(err)
 	})
+	l.end(m, "web")
 }
