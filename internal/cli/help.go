@@ -69,7 +69,7 @@ func (inv *invocation) help(n *node) error {
 	p.table(group, rows)
 	if n.parent == nil {
 		p.line("")
-		p.line(`Run "tend <command> --help" for more information on a command.`)
+		p.line(`Run "tend <command> --help" for more information on a command, "tend help topics" for names, times and the like.`)
 	}
 	_, err := io.WriteString(inv.out, p.String())
 	return err

@@ -30,7 +30,10 @@ func TestTheReferenceSaysWhatTheGrammarHas(t *testing.T) {
 		referenceOf(&b, n)
 		return nil
 	}))
-	for _, topic := range []string{"exit statuses", "environment"} {
+	for _, topic := range []string{"names", "times", "daemon", "json", "environment", "exit statuses"} {
+		if !strings.Contains(helpText("topics"), "\t"+topic+" ") {
+			t.Errorf("tend help topics does not name %s", topic)
+		}
 		fmt.Fprintf(&b, "## %s\n\n", strings.ToUpper(topic[:1])+topic[1:])
 		referenceText(&b, helpText(topic))
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 
@@ -64,7 +65,7 @@ type grammar struct {
 	MCP      mcpCmd      `cmd:"" signals:"int,term,hup" name:"mcp" help:"Serve the Model Context Protocol on stdin and stdout: tools for language models." nojson:"its output is the protocol's"`
 	Distant  distantCmd  `cmd:"" help:"Serve distant's protocol: JSON lines, or encrypted for the distant command line." nojson:"its output is distant's protocol"`
 
-	Help       helpCmd       `cmd:"" group:"Help:" help:"Show the help of a command." nojson:"tend help --help prints text alone"`
+	Help       helpCmd       `cmd:"" group:"Help:" help:"Show the help of a command or a topic." nojson:"tend help --help prints text alone"`
 	Man        manCmd        `cmd:"" help:"Print the manual page of a command, or write all pages." nojson:"manual pages are text"`
 	Completion completionCmd `cmd:"" help:"Print a completion script for a shell." nojson:"a completion script is text"`
 	VersionCmd versionCmd    `cmd:"" name:"version" help:"Print the version."`
@@ -246,13 +247,22 @@ func (n *node) nearVerbs(said string) (near []string) {
 	return near
 }
 
-// helpCmd is "tend help VERB", the same as --help.
+// helpCmd is "tend help VERB", the same as --help, and what there is to say of no verb alone.
 type helpCmd struct {
-	Verb []string `arg:"" optional:"" complete:"verb" help:"The command."`
+	Verb []string `arg:"" optional:"" complete:"verb" help:"The command, or a topic; tend help topics lists those."`
 }
 
 func (c *helpCmd) Run(_ context.Context, inv *invocation) error {
 	n, err := inv.model.find(c.Verb)
+	named := strings.ToLower(strings.Join(c.Verb, " "))
+	if topic := helpText(named); err != nil && topic != "" {
+		p := &page{width: inv.helpWidth()}
+		for _, l := range wrapped(strings.ToUpper(named[:1])+named[1:]+":\n\n"+topic, "    ", p.width) {
+			p.line(l)
+		}
+		_, err := io.WriteString(inv.out, p.String())
+		return err
+	}
 	if err != nil {
 		return err
 	}
