@@ -55,6 +55,7 @@ func (d *Driver) Create(ctx context.Context, spec driver.Spec) (driver.Sandbox, 
 	}
 	var s *sandbox
 	if spec.Name == "" {
+		defer d.asking(&rec)()
 		s = d.takeSpare(rec)
 	}
 	if s != nil {

@@ -68,7 +68,7 @@ type Config struct {
 	// port of envd on localhost, until the socket is closed; it does not wait. nil: nothing
 	// listens there.
 	Door func(driver.ID, net.Listener)
-	// Spare: Run keeps one sandbox ready for the next creation, from the first creation on.
+	// Spare: Run keeps a sandbox ready for the next creation, from the first creation on, and as many as were asked for at once.
 	Spare bool
 	// Warm, if it is not nil, starts in a spare what the start command WarmStart would, which is then not run any more. What it
 	// starts knows nothing yet of who creates the sandbox: neither its variables nor its name.
@@ -160,7 +160,7 @@ func Open(cfg Config) (*Driver, error) {
 		cfg.UIDBase = 0
 	}
 	d := &Driver{cfg: cfg, log: cfg.Log, clock: sandboxrecord.NewClock(), thrown: make(chan struct{}, 1),
-		spares: newSpares(sparePatience), warm: newSpares(warmPatience), ends: make(chan struct{}, mostExpiring),
+		spares: newSpares(sparePatience, mostSpares()), warm: newSpares(warmPatience, 1), ends: make(chan struct{}, mostExpiring),
 		startWait: startWait, sudoSum: sync.OnceValues(sumOfSudo), defaults: defaultSize(pidsOfMachine(), memoryOfMachine())}
 	d.defaults.Disk, d.ids = cfg.Disk, newIDs(cfg.State, cfg.UIDBase)
 	if d.log == nil {

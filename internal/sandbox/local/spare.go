@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -38,51 +39,61 @@ type shape struct {
 	warm          string // what has started in it, as JSON; "": nothing has
 }
 
-// spares holds at most one spare, in the shape that was asked for last.
+// spares holds those in the shape that was asked for last: as many as were asked for at once, in the last minute or before.
 type spares struct {
 	changed chan struct{}
 	patience
 	started atomic.Int64  // when something was started inside a sandbox last: Unix time, ns
 	stays   time.Duration // spareStays
+	most    int           // so many are kept at most
 
 	mu      sync.Mutex
 	asked   bool
 	shape   shape     // that was asked for last; guarded by mu
 	created time.Time // when; guarded by mu
-	ready   *spare    // guarded by mu
+	making  int       // creations that are not over; guarded by mu
+	wanted  int       // how many are kept; guarded by mu
+	peak    time.Time // when as many were asked for; guarded by mu
+	ready   []*spare  // of one shape, the newest last; guarded by mu
 	unfit   []*spare  // to be ended; guarded by mu
 }
 
 // patience is how long nothing must have been created or started before a spare is made, which would be in its way, and how
-// long that may take.
-type patience struct{ after, latest time.Duration }
+// long that may take. For the first it is another time, if no creation goes on.
+type patience struct{ first, after, latest time.Duration }
 
 var (
 	// With a processor to spare it is made while the sandbox that was just created starts its first program: who creates one
 	// after the other finds one ready.
 	sparePatience = func() patience {
+		p := patience{20 * time.Millisecond, 20 * time.Millisecond, time.Second}
 		if runtime.NumCPU() > 1 {
-			return patience{0, time.Second}
+			p.first = 0
 		}
-		return patience{20 * time.Millisecond, time.Second}
+		return p
 	}()
 	// What starts in a warm one takes a second of work, which the sandbox that was just created does, too.
-	warmPatience = patience{2 * time.Second, 20 * time.Second}
+	warmPatience = patience{2 * time.Second, 2 * time.Second, 20 * time.Second}
 )
 
-func newSpares(p patience) spares {
-	return spares{changed: make(chan struct{}, 1), stays: spareStays, patience: p}
+func newSpares(p patience, most int) spares {
+	return spares{changed: make(chan struct{}, 1), stays: spareStays, patience: p, most: most, wanted: 1}
 }
+
+// mostSpares are 128, and fewer on a machine with less than 8 GiB: each takes less than 1 MiB, which is a 64th of its part.
+func mostSpares() int { return max(1, min(128, int(memoryOfMachine()>>26))) }
 
 const (
 	// spareFor is how long a spare waits for a creation.
 	spareFor = 10 * time.Minute
 	// warmTime bounds how long it takes to warm one up: its files may come from a cold disk.
 	warmTime = 2 * time.Minute
+	// spareEases is how long as many are kept as were asked for at once; then half of them.
+	spareEases = time.Minute
 	// spareStays is how long a spare is left alone by creations in another shape.
 	spareStays = 10 * time.Second
 	// spareEnds bounds how long the end of a spare may take: that of the server may have to
-	// wait for it.
+	// wait for one.
 	spareEnds = 2 * time.Second
 )
 
@@ -111,19 +122,53 @@ func (d *Driver) sparesFor(r *record) (*spares, shape, bool) {
 	return &d.warm, want, ok && err == nil
 }
 
-// takeSpare returns the spare with this record, which has no name of its own; nil: there
+// asking notes that a sandbox is asked for which a spare can be. over is called when it is there.
+func (d *Driver) asking(rec *record) (over func()) {
+	p, _, ok := d.sparesFor(rec)
+	if !ok || !d.cfg.Spare {
+		return func() {}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.making++; p.making >= p.wanted {
+		p.wanted, p.peak = min(p.making, p.most), time.Now()
+	}
+	return func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if p.making--; p.making == 0 {
+			p.wake()
+		}
+	}
+}
+
+// takeSpare returns a spare with this record, which has no name of its own; nil: there
 // is none for it. The caller has it appear.
 func (d *Driver) takeSpare(rec record) *sandbox {
 	p, want, ok := d.sparesFor(&rec)
-	p.mu.Lock()
-	sp := p.ready
-	if !ok || sp == nil || sp.shape != want {
+	for ok {
+		p.mu.Lock()
+		last := len(p.ready) - 1
+		if last < 0 || p.ready[last].shape != want {
+			p.mu.Unlock()
+			return nil
+		}
+		sp := p.ready[last]
+		p.ready = p.ready[:last]
 		p.mu.Unlock()
-		return nil
+		if s := d.become(sp, rec); s != nil {
+			return s
+		}
+		p.mu.Lock()
+		p.unfit = append(p.unfit, sp)
+		p.mu.Unlock()
+		p.wake()
 	}
-	p.ready = nil
-	p.mu.Unlock()
+	return nil
+}
 
+// become makes a spare the sandbox of a record; nil: it cannot be that any more.
+func (d *Driver) become(sp *spare, rec record) *sandbox {
 	s := sp.s
 	s.mu.Lock()
 	in, now := s.container, s.rec
@@ -132,10 +177,6 @@ func (d *Driver) takeSpare(rec record) *sandbox {
 	// What is there now may be more or less than when it was made.
 	spec, size, err := d.newSandbox(rec).wanted()
 	if err != nil || size != now.Enforced || !spec.Equal(&sp.spec) || alive(in) != nil {
-		p.mu.Lock()
-		p.unfit = append(p.unfit, sp)
-		p.mu.Unlock()
-		p.wake()
 		return nil
 	}
 	s.mu.Lock()
@@ -168,6 +209,9 @@ func (d *Driver) wantSpare(rec record) {
 		return
 	}
 	p.mu.Lock()
+	if p.shape != want {
+		p.wanted = 1
+	}
 	p.asked, p.shape, p.created = true, want, time.Now()
 	p.mu.Unlock()
 	p.wake()
@@ -218,35 +262,48 @@ func (p *spares) pass(now time.Time) time.Duration {
 	if idle := now.Sub(p.created); p.asked && idle >= spareFor {
 		p.asked = false
 	}
-	age := time.Duration(0)
-	if p.ready != nil {
-		age = now.Sub(p.ready.since)
+	if p.wanted > 1 && now.Sub(p.peak) >= spareEases {
+		p.wanted, p.peak = p.wanted/2, now
+	}
+	kept, age := 0, time.Duration(0)
+	if n := len(p.ready); n > 0 {
+		age = now.Sub(p.ready[n-1].since)
+		if p.ready[0].shape == p.shape {
+			kept = n
+		}
 	}
 	switch {
 	case !p.asked:
-		if p.ready != nil {
-			p.unfit, p.ready = append(p.unfit, p.ready), nil
-		}
+		p.unfit, p.ready, p.wanted = append(p.unfit, p.ready...), nil, 1
 		return time.Hour
-	case p.ready != nil && p.ready.shape == p.shape:
-		return spareFor - now.Sub(p.created)
-	case p.ready != nil && age < p.stays:
+	case kept >= p.wanted:
+		p.unfit = append(p.unfit, p.ready[:kept-p.wanted]...)
+		p.ready = slices.Clone(p.ready[kept-p.wanted:])
+		wait := spareFor - now.Sub(p.created)
+		if p.wanted > 1 {
+			wait = min(wait, spareEases-now.Sub(p.peak))
+		}
+		return wait
+	case kept == 0 && len(p.ready) > 0 && age < p.stays:
 		return p.stays - age
 	}
-	idle := min(now.Sub(p.created), now.Sub(time.Unix(0, p.started.Load())))
-	if now.Sub(p.created) >= p.latest {
+	idle, after := min(now.Sub(p.created), now.Sub(time.Unix(0, p.started.Load()))), p.after
+	switch {
+	case now.Sub(p.created) >= p.latest:
 		return 0
+	case p.making > 0:
+		idle = 0
+	case kept == 0:
+		after = p.first
 	}
-	return max(0, p.after-idle)
+	return max(0, after-idle)
 }
 
 // makeSpare makes one in the shape that was asked for last.
 func (d *Driver) makeSpare(ctx context.Context, p *spares) {
 	p.mu.Lock()
-	if p.ready != nil {
-		p.unfit, p.ready = append(p.unfit, p.ready), nil
-	}
 	sp := &spare{shape: p.shape, since: time.Now()}
+	p.leave(sp.shape)
 	p.mu.Unlock()
 	d.endUnfit(ctx, p)
 	err := d.makeSpareOf(ctx, sp)
@@ -259,10 +316,15 @@ func (d *Driver) makeSpare(ctx context.Context, p *spares) {
 		}
 		return
 	}
-	if p.ready != nil { // of another Run
-		p.unfit = append(p.unfit, p.ready)
+	p.leave(sp.shape) // those of another Run
+	p.ready = append(p.ready, sp)
+}
+
+// leave leaves none ready in another shape. p.mu is held.
+func (p *spares) leave(s shape) {
+	if len(p.ready) > 0 && p.ready[0].shape != s {
+		p.unfit, p.ready = append(p.unfit, p.ready...), nil
 	}
-	p.ready = sp
 }
 
 func (d *Driver) makeSpareOf(ctx context.Context, sp *spare) error {
@@ -321,20 +383,26 @@ func (s *sandbox) warmUp(ctx context.Context) error {
 	return s.d.cfg.Warm(ctx, s.id, s)
 }
 
-// endUnfit ends the spares that nobody needs, also when ctx is over.
+// endUnfit ends the spares that nobody needs: one of them also when ctx is over. Those that are left then the next server ends.
 func (d *Driver) endUnfit(ctx context.Context, p *spares) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), spareEnds)
-	defer cancel()
 	p.mu.Lock()
 	unfit := p.unfit
 	p.unfit = nil
 	p.mu.Unlock()
-	for _, sp := range unfit {
-		sp.s.life.Lock()
-		err := sp.s.abandon(ctx, nil)
-		sp.s.life.Unlock()
-		if err != nil {
+	for i, sp := range unfit {
+		if i > 0 && ctx.Err() != nil {
+			return
+		}
+		if err := sp.end(ctx); err != nil {
 			d.log.Warn("a sandbox that was kept ready has not ended", slog.Any("err", err))
 		}
 	}
+}
+
+func (sp *spare) end(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), spareEnds)
+	defer cancel()
+	sp.s.life.Lock()
+	defer sp.s.life.Unlock()
+	return sp.s.abandon(ctx, nil)
 }

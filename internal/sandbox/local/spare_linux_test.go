@@ -33,6 +33,14 @@ func openSparing(t *testing.T, cfg Config) *Driver {
 	return d
 }
 
+// newest is the spare that the next creation takes; nil: there is none. p.mu is held.
+func newest(p *spares) *spare {
+	if len(p.ready) == 0 {
+		return nil
+	}
+	return p.ready[len(p.ready)-1]
+}
+
 // spareOf waits for the spare.
 func spareOf(t *testing.T, d *Driver) *spare {
 	t.Helper()
@@ -40,7 +48,7 @@ func spareOf(t *testing.T, d *Driver) *spare {
 	proctest.Eventually(t, "there is a spare", func() bool {
 		d.spares.mu.Lock()
 		defer d.spares.mu.Unlock()
-		sp = d.spares.ready
+		sp = newest(&d.spares)
 		return sp != nil
 	})
 	return sp
@@ -166,7 +174,7 @@ func TestAWarmSpareHasStarted(t *testing.T) {
 		proctest.Eventually(t, "there is a warm spare", func() bool {
 			d.warm.mu.Lock()
 			defer d.warm.mu.Unlock()
-			sp = d.warm.ready
+			sp = newest(&d.warm)
 			return sp != nil
 		})
 		return sp
@@ -201,6 +209,41 @@ func TestAWarmSpareHasStarted(t *testing.T) {
 	if len(left) != 0 {
 		t.Errorf("the next server has %+v of a spare", left)
 	}
+}
+
+// TestAsManySparesAreKeptAsWereAskedForAtOnce, for a while; then half of them, and nothing of the others is left.
+func TestAsManySparesAreKeptAsWereAskedForAtOnce(t *testing.T) {
+	t.Parallel()
+	d := openSparing(t, real(t))
+	kept := func() int {
+		d.spares.mu.Lock()
+		defer d.spares.mu.Unlock()
+		return len(d.spares.ready)
+	}
+	create(t, d, driver.Spec{})
+	spareOf(t, d)
+	rec := record{Network: driver.NetworkOwn}
+	for range 3 {
+		defer d.asking(&rec)() // as three creations that do not end
+	}
+	create(t, d, driver.Spec{})
+	proctest.Eventually(t, "four are kept", func() bool { return kept() == 4 })
+	for i := range 6 {
+		sp := spareOf(t, d)
+		s, _ := create(t, d, driver.Spec{})
+		if i == 0 && s.id != sp.s.id { // later another may have been made meanwhile
+			t.Errorf("a creation takes %s, and not the newest, %s", s.id, sp.s.id)
+		}
+		proctest.WantExit(t, proctest.Start(t, s.Processes(), process.Spec{Shell: "exit 3"}), 3)
+	}
+	proctest.Eventually(t, "four are kept again", func() bool { return kept() == 4 })
+	d.spares.mu.Lock()
+	d.spares.peak = time.Now().Add(-spareEases)
+	d.spares.mu.Unlock()
+	d.spares.wake()
+	proctest.Eventually(t, "two are kept, and there is nothing of others", func() bool {
+		return kept() == 2 && len(d.containers.All()) == 2+len(proctest.Value(d.List(t.Context()))(t))
+	})
 }
 
 // TestADeadSpareIsNotTaken.
