@@ -30,7 +30,7 @@ func TestTheReferenceSaysWhatTheGrammarHas(t *testing.T) {
 		referenceOf(&b, n)
 		return nil
 	}))
-	for _, topic := range []string{"names", "times", "daemon", "json", "environment", "exit statuses"} {
+	for _, topic := range topics {
 		if !strings.Contains(helpText("topics"), "\t"+topic+" ") {
 			t.Errorf("tend help topics does not name %s", topic)
 		}
