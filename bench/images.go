@@ -75,7 +75,8 @@ func withImagesOn(ctx context.Context, e *env, d *daemon, base string, f func(m 
 	s := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
 	defer s.Close()
 	dir := must(os.MkdirTemp(base, "tend-bench-images-"))
-	m := &images{ctx: ctx, e: e, d: d, hub: strings.TrimPrefix(s.URL, "http://"), dir: dir, podman: []string{podman, "--root", filepath.Join(dir, "root"),
+	m := &images{ctx: ctx, e: e, d: d, hub: strings.TrimPrefix(s.URL, "http://"), dir: dir, podman: []string{podman, "--root",
+		filepath.Join(dir, "root"),
 		"--runroot", filepath.Join(dir, "run"), "--storage-driver", "overlay", "--runtime", "runc"}}
 	defer also(func() {
 		m.run(append(m.podman, "system", "reset", "--force")...)
@@ -210,7 +211,8 @@ func (m *images) pulls(disk bool, most float64) {
 	m.e.add(r.goal(r.Tend <= most*r.Peers[podman], goal).notes("%d MiB of files, registry on the loopback, %s; best of %d: %.0f beside %.0f",
 		size/mib, where, rounds, quantile(own, 0), quantile(peer, 0)))
 	if disk {
-		r = row{Name: "of an image of 100 layers, 99 of them tiny", Unit: "ms", Tend: median(tiny), Peers: map[string]float64{podman: median(peerTiny)}}
+		r = row{Name: "of an image of 100 layers, 99 of them tiny", Unit: "ms", Tend: median(tiny),
+			Peers: map[string]float64{podman: median(peerTiny)}}
 		m.e.add(r.goal(r.Tend <= r.Peers[podman], "≤ podman's").notes("its base is there already"))
 	}
 }
@@ -219,7 +221,8 @@ func (m *images) pulls(disk bool, most float64) {
 // what the page cache of a hundred of one image takes.
 func benchImageCreate(ctx context.Context, e *env) {
 	withImages(ctx, e, func(m *images) {
-		layers := []v1.Layer{layerOf(append(programs("create"), [2]string{"bin/cat", must(exec.LookPath("cat"))}, [2]string{"large", strings.Repeat("x", cachedFile)}))}
+		layers := []v1.Layer{layerOf(append(programs("create"), [2]string{"bin/cat", must(exec.LookPath("cat"))}, [2]string{"large",
+			strings.Repeat("x", cachedFile)}))}
 		of := []tend.SandboxSpec{isolated}
 		for n := range 100 {
 			if n == 3 || n == 40 || n == 99 {
@@ -248,7 +251,8 @@ func benchImageCreate(ctx context.Context, e *env) {
 		for i, c := range []struct {
 			name string
 			most float64
-		}{{"create a sandbox of base, and first output of a program", 0}, {"… of an image of 4 layers", 1.2}, {"… of 41 layers", 1.2}, {"… of 100 layers", 1.5}} {
+		}{{"create a sandbox of base, and first output of a program", 0}, {"… of an image of 4 layers", 1.2}, {"… of 41 layers",
+			1.2}, {"… of 100 layers", 1.5}} {
 			r := row{Name: c.name, Unit: "ms", Tend: median(took[i])}
 			if c.most > 0 {
 				r = r.goal(r.Tend <= c.most*base, fmt.Sprintf("≤ %g × that of base", c.most))

@@ -113,7 +113,8 @@ func shareOf(text string, local bool) (tend.SandboxShare, error) {
 		}
 	}
 	if !strings.HasPrefix(s.Source, "/") || s.Target != "" && !strings.HasPrefix(s.Target, "/") || strings.Contains(s.Target, ":") {
-		return s, usageError(fmt.Sprintf("--share %s: write SOURCE, SOURCE:TARGET, SOURCE:TARGET:ro or SOURCE:TARGET:copy with absolute paths", text))
+		return s, usageError(fmt.Sprintf("--share %s: write SOURCE, SOURCE:TARGET, SOURCE:TARGET:ro or SOURCE:TARGET:copy with absolute paths",
+			text))
 	}
 	return s, nil
 }

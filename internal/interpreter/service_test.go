@@ -103,7 +103,8 @@ func TestACellOfBashLeavesItsEngineAsItIs(t *testing.T) {
 	s, sandbox := kernels(t)
 	env := map[string]string{"V": "v", "__tend_left": "5", "__tend_status": "4", "__tend_runs": ""}
 	for _, c := range [][2]string{
-		{"x=1; echo $V", "stdout:v end"}, {"break", "end"}, {"continue", "end"}, {"continue 9; echo more", "end"}, {"return 7", "ExitStatus:7 end"},
+		{"x=1; echo $V", "stdout:v end"}, {"break", "end"}, {"continue", "end"}, {"continue 9; echo more", "end"}, {"return 7",
+			"ExitStatus:7 end"},
 		{"IFS=127; (exit 127)", "ExitStatus:127 end"}, {"unset IFS; for i in 1 2; do break; done; echo $x$i", "stdout:11 end"},
 	} {
 		want(t, rest(t, run(t, s, sandbox, interpreter.Cell{Code: c[0], Language: bash, Env: env})), c[1])

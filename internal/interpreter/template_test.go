@@ -162,5 +162,6 @@ func TestWhatIsNoPackageIsNotInstalled(t *testing.T) {
 	check(false, []string{"a", "A.b-c_d", "x[y,z]", "x==1.0", "x[y]>=1,!=2.*,<3", "x~=1", "x===1+local"},
 		[]string{"", "a b", "x'; touch y; '", "-r", "--index-url=x", "./x", "x @ http://y", "x>=", "x[", "x=1", "x\n"})
 	check(true, []string{"a", "a.b-c_d", "@x/y", "@x/y@1.2.3-rc.1", "x@^1", "x@~1.2", "x@latest", "x@1.x", "x@*"},
-		[]string{"", "a b", "x'; touch y; '", "-g", "./x", "../x", "x/y", "@x", "@/y", "x@", "x@http://y", "x@npm:y", "git+ssh://x", "x@file:..", "X", "x\n"})
+		[]string{"", "a b", "x'; touch y; '", "-g", "./x", "../x", "x/y", "@x", "@/y", "x@", "x@http://y", "x@npm:y", "git+ssh://x",
+			"x@file:..", "X", "x\n"})
 }

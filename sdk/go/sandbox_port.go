@@ -81,7 +81,8 @@ func (s *Sandbox) URLAt(ctx context.Context, base string, port int) (string, err
 	case u.Hostname() == "localhost", ip.IsLoopback():
 		domain = "localhost"
 	default:
-		return "", fmt.Errorf("%w: the daemon has no domain for ports, as with tend serve --domain; Sandbox.Dial needs none", process.ErrUnsupported)
+		return "", fmt.Errorf("%w: the daemon has no domain for ports, as with tend serve --domain; Sandbox.Dial needs none",
+			process.ErrUnsupported)
 	}
 	host := fmt.Sprintf("%d-%s.%s", port, id, domain)
 	if at != "" {

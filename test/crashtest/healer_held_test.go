@@ -40,7 +40,8 @@ func TestAChangeThatWaitsIsApplied(t *testing.T) {
 	p.git("commit", "-q", "--amend", "-m", "base", "lib.js", ".tend")
 	p.spoil()
 	stood := proctest.Value(os.Stat(p.dir + "/lib.js"))(t)
-	p.up(c, ", attempts: 1, per_day: 1000, show: ["+filepath.Dir(proctest.Value(os.Executable())(t))+"], llm: {provider: anthropic, model: scripted, base_url: '"+url+"'}")
+	p.up(c,
+		", attempts: 1, per_day: 1000, show: ["+filepath.Dir(proctest.Value(os.Executable())(t))+"], llm: {provider: anthropic, model: scripted, base_url: '"+url+"'}")
 	e := repaired(t, c)
 	whole := func() bool { return p.read("part.txt") == "good\n" && p.read("lib.js") == less }
 	seen := proctest.Value(os.Stat(p.dir + "/lib.js"))(t)
@@ -48,7 +49,8 @@ func TestAChangeThatWaitsIsApplied(t *testing.T) {
 		t.Error("it was in the project before anybody has looked at it")
 	}
 	none := func() bool { return p.read("part.txt") == "bad\n" && p.read("lib.js") == lib }
-	if e.Status != tend.HealBroken || e.Held == "" || !strings.Contains(e.HeldWhy, "lib.js") || !strings.Contains(string(e.Diff), "-  if (!x) { throw") || e.Dirty || !none() {
+	if e.Status != tend.HealBroken || e.Held == "" || !strings.Contains(e.HeldWhy, "lib.js") || !strings.Contains(string(e.Diff),
+		"-  if (!x) { throw") || e.Dirty || !none() {
 		t.Fatalf("it is %+v, with %s\n%s", e.Episode, e.Diff, e.Transcript)
 	}
 	if _, err := c.ApplyHeld(t.Context(), "00000000000000000000"); !errors.Is(err, process.ErrNotFound) {

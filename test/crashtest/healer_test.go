@@ -86,7 +86,8 @@ func (p *project) spoil() {
 func (p *project) up(c *tend.Client, healer string) {
 	p.t.Helper()
 	text := fmt.Sprintf("services:\n  web: {command: [sh, server.sh], cwd: %[1]s, %[5]senv: {%[2]s: '%[3]s'}, health: {http: 'http://%[3]s/', interval: 200ms, timeout: 30s}, restart: {delay: 50ms, max_delay: 200ms, max: 100}}\nhealer: {root: %[1]s, hold: 500ms%[4]s}\n", p.dir, serveRole, p.addr, healer, p.at.keys())
-	proctest.Must(p.t, c.ApplyServices(p.t.Context(), tend.ServiceFile{Dir: p.t.TempDir(), Text: []byte(text), Env: map[string]string{"PATH": os.Getenv("PATH"), "ANTHROPIC_API_KEY": modelKey}}))
+	proctest.Must(p.t, c.ApplyServices(p.t.Context(), tend.ServiceFile{Dir: p.t.TempDir(), Text: []byte(text),
+		Env: map[string]string{"PATH": os.Getenv("PATH"), "ANTHROPIC_API_KEY": modelKey}}))
 	proctest.Must(p.t, c.StartServices(p.t.Context()))
 }
 

@@ -112,8 +112,9 @@ func TestALoginShellBeginsWithoutAProgram(t *testing.T) {
 	proctest.Root(t)
 	w := newWorld(t)
 	c := w.container(t, w.spec(t))
-	const line = `mkdir /tmp/b; for f in id whoami; do printf '#!/bin/sh\necho >> /tmp/ran; exec /usr/bin/'$f' "$@"\n' > /tmp/b/$f; chmod 755 /tmp/b/$f; done
-for sh in bash sh; do env -i PATH=/tmp/b:/usr/bin:/bin $sh -lc 'echo $PATH' 2>&1; done; cat /tmp/ran 2>&1 | wc -l; grep -c '"$(id -u)"' /etc/profile || true`
+	const line = `mkdir /tmp/b; printf '#!/bin/sh\necho >> /tmp/ran; exec /usr/bin/id "$@"\n' > /tmp/b/id; chmod 755 /tmp/b/id
+for sh in bash sh; do env -i PATH=/tmp/b:/usr/bin:/bin $sh -lc 'echo $PATH' 2>&1; done; cat /tmp/ran 2>&1 | wc -l
+grep -c '"$(id -u)"' /etc/profile || true`
 	got := strings.Split(inside(t, c, line), "\n")
 	machine, _ := os.ReadFile("/etc/profile")
 	runs := bytes.Count(machine, []byte("\nif [ \"$(id -u)\" ")) // by sh alone

@@ -3,9 +3,7 @@
 package contain
 
 import (
-	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"sort"
@@ -27,23 +25,17 @@ func (m *Maker) copies(s *container.Spec) (all []piece, err error) {
 			return nil, fmt.Errorf("a copy of %s: where tend may not mount, its files would be nobody's inside; %s: %w",
 				c.Source, container.InContainer, process.ErrUnsupported)
 		}
-		why := ""
 		fd, err := openPlain(c.Source)
 		var st unix.Stat_t
 		if err == nil {
 			err = unix.Fstat(fd, &st)
 			unix.Close(fd)
 		}
+		why := whyNot(err)
 		switch {
-		case errors.Is(err, unix.ELOOP):
-			why = "has a symbolic link; give the path where it leads"
-		case errors.Is(err, os.ErrNotExist):
-			why = "does not exist"
-		case errors.Is(err, unix.EACCES):
-			why = "is not for the user that tend runs as"
 		case err == nil && st.Mode&unix.S_IFMT != unix.S_IFDIR:
 			why = "is no directory"
-		case err != nil:
+		case err != nil && why == "":
 			return nil, fmt.Errorf("copies: %s: %w", c.Source, err)
 		}
 		if _, in := place.Below(c.Target, "/run"); in {

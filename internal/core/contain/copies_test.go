@@ -75,7 +75,8 @@ func TestACopyThatCannotBeHad(t *testing.T) {
 	w := newWorld(t)
 	dir := ofMachine(t)
 	proctest.Must(t, os.Symlink(dir, dir+"/link"))
-	for source, why := range map[string]string{dir + "/closed": "is no directory", dir + "/none": "does not exist", dir + "/link": "symbolic link"} {
+	for source, why := range map[string]string{dir + "/closed": "is no directory", dir + "/none": "does not exist",
+		dir + "/link": "symbolic link"} {
 		s := w.spec(t)
 		s.Copies = []container.Copy{{Source: source, Target: dir}}
 		_, err := w.Make(&s)

@@ -312,17 +312,23 @@ func noLayer(i int) error {
 	return &process.InvalidError{Field: fmt.Sprintf("layers[%d]", i), Reason: "does not exist"}
 }
 
-// bindError says what is wrong with the source of a bind.
-func bindError(i int, err error) error {
-	why := ""
+// whyNot says what is wrong with a path that openPlain refused; "": it is another error.
+func whyNot(err error) string {
 	switch {
 	case errors.Is(err, unix.ELOOP):
-		why = "has a symbolic link; give the path where it leads"
+		return "has a symbolic link; give the path where it leads"
 	case errors.Is(err, os.ErrNotExist):
-		why = "does not exist"
+		return "does not exist"
 	case errors.Is(err, unix.EACCES) && os.Geteuid() != 0:
-		why = "is not for the user that tend runs as"
-	default:
+		return "is not for the user that tend runs as"
+	}
+	return ""
+}
+
+// bindError says what is wrong with the source of a bind.
+func bindError(i int, err error) error {
+	why := whyNot(err)
+	if why == "" {
 		return fmt.Errorf("binds[%d]: %w", i, err)
 	}
 	return &process.InvalidError{Field: fmt.Sprintf("binds[%d].source", i), Reason: why}

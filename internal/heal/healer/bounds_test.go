@@ -19,10 +19,11 @@ func TestOnlyTheLimitThatIsMissingIsTaken(t *testing.T) {
 		taken string
 		left  process.Limits
 	}{
-		"memory":                   {all, missing("limits.memory_max"), "limits.memory_max", process.Limits{PidsMax: 2, CPUs: 3, Nice: 5}},
-		"tasks":                    {all, missing("limits.pids_max"), "limits.pids_max", process.Limits{MemoryMax: 1, CPUs: 3, Nice: 5}},
-		"processors":               {all, missing("limits.cpus"), "limits.cpus", process.Limits{MemoryMax: 1, PidsMax: 2, Nice: 5}},
-		"one that is not named":    {all, process.ErrUnsupported, "limits.memory_max, limits.pids_max, limits.cpus, limits.nice", process.Limits{}},
+		"memory":     {all, missing("limits.memory_max"), "limits.memory_max", process.Limits{PidsMax: 2, CPUs: 3, Nice: 5}},
+		"tasks":      {all, missing("limits.pids_max"), "limits.pids_max", process.Limits{MemoryMax: 1, CPUs: 3, Nice: 5}},
+		"processors": {all, missing("limits.cpus"), "limits.cpus", process.Limits{MemoryMax: 1, PidsMax: 2, Nice: 5}},
+		"one that is not named": {all, process.ErrUnsupported, "limits.memory_max, limits.pids_max, limits.cpus, limits.nice",
+			process.Limits{}},
 		"niceness":                 {all, missing("limits.nice"), "limits.nice", process.Limits{MemoryMax: 1, PidsMax: 2, CPUs: 3}},
 		"one that was not asked":   {process.Limits{}, missing("limits.pids_max"), "", process.Limits{}},
 		"another error":            {all, errors.New("limits.pids_max"), "", all},

@@ -90,7 +90,7 @@ func (v *View) once(ctx context.Context, s *Set, l Look) (out Outcome, err error
 	}
 	out.Well = out.Why == ""
 	_, _ = proc.Kill(ctx) // it goes with its sandbox
-	out.Log, err = output(ctx, proc)
+	out.Log, err = Output(ctx, proc, maxOutput)
 	return out, err
 }
 
@@ -149,7 +149,7 @@ func (w *watched) ask(ctx context.Context) (ok bool, why string, err error) {
 		case rule == nil:
 		case rule.Log != "":
 			if !w.seen {
-				text, err := output(ctx, w.proc)
+				text, err := Output(ctx, w.proc, maxOutput)
 				if err != nil {
 					return false, "", err
 				}
@@ -199,15 +199,15 @@ func (w *watched) dial(ctx context.Context, _, address string) (net.Conn, error)
 	return c, nil
 }
 
-// output is the end of what a program has written, to both streams.
-func output(ctx context.Context, p process.Process) (string, error) {
+// Output is the end of what a program has written, to both streams: at most so many bytes.
+func Output(ctx context.Context, p process.Process, most int64) (string, error) {
 	in, err := p.Info(ctx)
 	if err != nil {
 		return "", err
 	}
 	opts := process.ReadOptions{NoFollow: true}
 	for _, s := range in.Streams {
-		opts.From[s.Stream] = max(s.Base, s.End-maxOutput)
+		opts.From[s.Stream] = max(s.Base, s.End-most)
 	}
 	r, err := p.Read(ctx, opts)
 	if err != nil {
@@ -227,5 +227,5 @@ func output(ctx context.Context, p process.Process) (string, error) {
 		}
 	}
 	text := b.String()
-	return strings.ToValidUTF8(text[max(0, len(text)-maxOutput):], "\ufffd"), nil
+	return strings.ToValidUTF8(text[max(0, len(text)-int(most)):], "\ufffd"), nil
 }

@@ -252,7 +252,7 @@ func (p *place) run(ctx context.Context, spec process.Spec) (Ran, error) {
 	if _, err := proc.Kill(ctx); err != nil && !errors.Is(err, process.ErrExited) {
 		return Ran{}, err
 	}
-	text, err := output(ctx, proc)
+	text, err := Output(ctx, proc, maxOutput)
 	return Ran{text, res.Exit, res.Exit != nil && res.Exit.Cause == process.CauseTimeout}, err
 }
 

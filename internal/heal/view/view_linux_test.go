@@ -72,8 +72,10 @@ func TestWhatARunDoesIsThrownAway(t *testing.T) {
 	base := proctest.Value(filepath.EvalSymlinks(proctest.Value(os.MkdirTemp("", "tend-view-"))(t)))(t)
 	t.Cleanup(func() { os.RemoveAll(base) })
 	root, home := filepath.Join(base, "app"), filepath.Join(base, "home")
-	proctest.Must(t, errors.Join(os.MkdirAll(root+"/.git/hooks", 0o755), os.MkdirAll(root+"/.git/refs", 0o755), os.Mkdir(root+"/data", 0o755), os.Mkdir(home, 0o755)))
-	for name, text := range map[string]string{".env": "KEY=own\n", "lib.sh": "exit 3\n", "data/orders": "1\n", "run.sh": ". ./.env; . ./lib.sh\n"} {
+	proctest.Must(t, errors.Join(os.MkdirAll(root+"/.git/hooks", 0o755), os.MkdirAll(root+"/.git/refs", 0o755),
+		os.Mkdir(root+"/data", 0o755), os.Mkdir(home, 0o755)))
+	for name, text := range map[string]string{".env": "KEY=own\n", "lib.sh": "exit 3\n", "data/orders": "1\n",
+		"run.sh": ". ./.env; . ./lib.sh\n"} {
 		proctest.Must(t, os.WriteFile(filepath.Join(root, name), []byte(text), 0o600))
 	}
 	l := proctest.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
@@ -83,7 +85,8 @@ func TestWhatARunDoesIsThrownAway(t *testing.T) {
 	c := d.Connect(t)
 	env := map[string]string{"PATH": os.Getenv("PATH"), "HOME": home, "ROOT": root, "DAEMON": fmt.Sprint(os.Getpid()),
 		"PORT": fmt.Sprint(l.Addr().(*net.TCPAddr).Port)}
-	rules := &config.Service{Cwd: root, Env: env, Command: config.Command{Argv: []string{"sh", "run.sh"}}, Startup: &config.Probe{Log: "^ready"}}
+	rules := &config.Service{Cwd: root, Env: env, Command: config.Command{Argv: []string{"sh", "run.sh"}},
+		Startup: &config.Probe{Log: "^ready"}}
 	v := proctest.Value(view.Open(t.Context(), view.Config{Client: c, ID: "e1", Root: root, Rules: rules, Path: os.Getenv("PATH")}))(t)
 	look := view.Look{Env: env, Start: time.Minute}
 
@@ -112,7 +115,8 @@ func TestWhatARunDoesIsThrownAway(t *testing.T) {
 		}
 	}
 	// A command has changed what it has, and nothing else is told; of what is hidden it sees nothing.
-	ran, changed, err := v.Exec(t.Context(), set, []string{".env"}, process.Spec{Argv: []string{"sh", "-c", acts + "; cd " + root + "; cat .env; rm -r data; echo y > lib.sh"}, Env: env, Timeout: time.Minute})
+	ran, changed, err := v.Exec(t.Context(), set, []string{".env"}, process.Spec{Argv: []string{"sh", "-c",
+		acts + "; cd " + root + "; cat .env; rm -r data; echo y > lib.sh"}, Env: env, Timeout: time.Minute})
 	proctest.Must(t, err)
 	got := map[string]view.Kind{}
 	for _, one := range changed {
@@ -140,7 +144,8 @@ func TestWhatAKilledOwnerLeavesIsRemoved(t *testing.T) {
 	d := testdaemon.Serve(t, testdaemon.Config{Command: []string{testbin.Released.Tend(bin)}})
 	c := d.Connect(t)
 	for _, id := range []string{"e1", "e2"} {
-		proctest.Value(c.CreateSandbox(t.Context(), tend.SandboxSpec{Isolation: tend.IsolationFull, Metadata: map[string]string{"tend.heal": id}}))(t)
+		proctest.Value(c.CreateSandbox(t.Context(), tend.SandboxSpec{Isolation: tend.IsolationFull,
+			Metadata: map[string]string{"tend.heal": id}}))(t)
 	}
 	proctest.Must(t, view.Sweep(t.Context(), c, "e1"))
 	all := proctest.Value(c.Sandboxes(t.Context(), tend.SandboxFilter{}))(t)

@@ -408,8 +408,10 @@ func TestAChangeIsJudgedBeforeItIsMade(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := newGroundOf(t, users[name])
 			changes := []view.Change{
-				{Path: "clean.js", Kind: view.Gone}, {Path: "lib.js", Kind: view.File, Data: []byte("one\ntwo\nthree\n")}, {Path: "new.js", Kind: view.File, Data: []byte("other\n")},
-				{Path: "gone.js", Kind: view.File, Data: []byte("gone\n")}, {Path: "made.js", Kind: view.File, Data: []byte("made\n")}, {Path: "go.mod", Kind: view.File, Data: []byte("module n\n")},
+				{Path: "clean.js", Kind: view.Gone}, {Path: "lib.js", Kind: view.File,
+					Data: []byte("one\ntwo\nthree\n")}, {Path: "new.js", Kind: view.File, Data: []byte("other\n")},
+				{Path: "gone.js", Kind: view.File, Data: []byte("gone\n")}, {Path: "made.js", Kind: view.File,
+					Data: []byte("made\n")}, {Path: "go.mod", Kind: view.File, Data: []byte("module n\n")},
 			}
 			before := proctest.Value(g.w.project.Preview(t.Context(), changes))(t)
 			proctest.Must(t, g.w.project.Apply(t.Context(), changes))

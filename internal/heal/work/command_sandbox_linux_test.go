@@ -223,7 +223,8 @@ func TestTheProcessorsOfASandboxHoldForACommand(t *testing.T) {
 	}()
 	var limits []float64
 	proctest.Eventually(t, "it runs", func() bool {
-		for _, in := range proctest.Value(g.w.client.Sandboxes(t.Context(), tend.SandboxFilter{Metadata: map[string]string{"tend.heal": g.w.order.ID}}))(t) {
+		for _, in := range proctest.Value(g.w.client.Sandboxes(t.Context(),
+			tend.SandboxFilter{Metadata: map[string]string{"tend.heal": g.w.order.ID}}))(t) {
 			limits = append(limits, in.Size.CPUs)
 		}
 		return len(limits) > 0

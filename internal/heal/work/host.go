@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"net"
 	"slices"
@@ -17,7 +16,7 @@ import (
 	"github.com/tend-run/tend/internal/lib/backoff"
 	"github.com/tend-run/tend/internal/service/config"
 	"github.com/tend-run/tend/process"
-	"github.com/tend-run/tend/sdk/go"
+	tend "github.com/tend-run/tend/sdk/go"
 )
 
 // Labels of processes.
@@ -142,33 +141,7 @@ func (w *worker) output(ctx context.Context, in *process.Info) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return outputOf(ctx, p, in)
-}
-
-func outputOf(ctx context.Context, p process.Process, in *process.Info) (string, error) {
-	opts := process.ReadOptions{NoFollow: true}
-	for _, s := range in.Streams {
-		opts.From[s.Stream] = max(s.Base, s.End-logBytes)
-	}
-	r, err := p.Read(ctx, opts)
-	if err != nil {
-		return "", err
-	}
-	defer r.Close()
-	var b strings.Builder
-	for ev, err := range process.Follow(ctx, r) {
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			return b.String(), err
-		}
-		if ev.Kind == process.EventOutput {
-			b.Write(ev.Data)
-		}
-	}
-	text := b.String()
-	return strings.ToValidUTF8(text[max(0, len(text)-logBytes):], "\ufffd"), nil
+	return view.Output(ctx, p, logBytes)
 }
 
 // log is what the service has written last, since a start: of a run that has only just
@@ -244,7 +217,6 @@ const (
 	installTime   = 10 * time.Minute
 	commandMemory = 4 << 30
 	commandPids   = 1024
-	commandOutput = 256 << 10
 )
 
 // start starts a process of the healer where the service runs.
@@ -301,16 +273,11 @@ func (w *worker) run(ctx context.Context, c command) (result, error) {
 	if err != nil {
 		return result{}, err
 	}
-	in, err := p.Info(ctx)
+	text, err := view.Output(ctx, p, logBytes)
 	if err != nil {
 		return result{}, err
 	}
-	text, err := outputOf(ctx, p, &in)
-	if err != nil {
-		return result{}, err
-	}
-	return result{output: text[max(0, len(text)-commandOutput):], exit: res.Exit, timedOut: res.Exit != nil &&
-		res.Exit.Cause == process.CauseTimeout}, nil
+	return result{output: text, exit: res.Exit, timedOut: res.Exit != nil && res.Exit.Cause == process.CauseTimeout}, nil
 }
 
 // discard ends the tree of a process, and forgets it.

@@ -107,7 +107,8 @@ func (h *hands) sameScripts(ctx context.Context, c view.Change) error {
 	}
 	for name, script := range is.Scripts { // what was there before may be no JSON, which is what was wrong
 		if !bytes.Contains(old, script) || !bytes.Contains(old, []byte(strconv.Quote(name))) {
-			return fmt.Errorf("nothing is installed by %s before it is proved, for its script %s is new: change its scripts, or its packages", c.Path, name)
+			return fmt.Errorf("nothing is installed by %s before it is proved, for its script %s is new: change its scripts, or its packages",
+				c.Path, name)
 		}
 	}
 	return nil

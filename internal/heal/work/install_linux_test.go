@@ -106,7 +106,8 @@ exec sleep 1000
 	h = attempt()
 	proctest.Must(t, h.WriteFile("go.mod", []byte(manifest)))
 	proctest.Must(t, h.WriteFile("clean.js", []byte("mended\n")))
-	proctest.Must(t, h.WriteFile("run.sh", []byte(strings.Replace(run, "grep", "[ -e "+g.root+"/.git ] || exit 9; echo x > "+g.root+"/ran; grep", 1))))
+	proctest.Must(t, h.WriteFile("run.sh", []byte(strings.Replace(run, "grep",
+		"[ -e "+g.root+"/.git ] || exit 9; echo x > "+g.root+"/ran; grep", 1))))
 	restart("in a view", h, true, "go-modules", 3)
 	if g.read("clean.js") == "mended\n" || g.read("ran") != "none" {
 		t.Error("what is not proved is the project's, or ran there")

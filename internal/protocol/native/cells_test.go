@@ -109,7 +109,8 @@ func TestContextsAreMadeFollowedRestartedAndRemoved(t *testing.T) {
 func TestACellGoesOnWithoutItsCallAndIsCancelledByName(t *testing.T) {
 	t.Parallel()
 	c, sandbox := serveCells(t)
-	stream := proctest.Value(c.RunCell(t.Context(), inside(&tendv1.RunCellRequest{Code: "kept=5; echo set; sleep 600", Language: "bash", Cell: longest}, sandbox)))(t)
+	stream := proctest.Value(c.RunCell(t.Context(), inside(&tendv1.RunCellRequest{Code: "kept=5; echo set; sleep 600",
+		Language: "bash", Cell: longest}, sandbox)))(t)
 	for stream.Receive() && !strings.Contains(string(stream.Msg().GetEvent()), `"set`) {
 	}
 	stream.Close() // the cell runs, and its caller has left

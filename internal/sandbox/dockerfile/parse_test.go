@@ -88,14 +88,16 @@ COPY --from=alpine /x /y
 }
 
 func TestExpandQuoted(t *testing.T) {
-	for text, want := range map[string]string{`/opt:$PATH`: "/opt:/bin", `${HOME}/x`: "/root/x", `${NONE:-a b}`: "a b", `$NONE`: "", `'$HOME' "$HOME"`: `'/root' "/root"`,
-		`\$HOME`: `\/root`, "$(id) `id`": "$(id) `id`", `a\b`: `a\b`, `$`: "$", `100$ `: "100$ "} {
+	for text, want := range map[string]string{`/opt:$PATH`: "/opt:/bin", `${HOME}/x`: "/root/x", `${NONE:-a b}`: "a b", `$NONE`: "",
+		`'$HOME' "$HOME"`: `'/root' "/root"`,
+		`\$HOME`:          `\/root`, "$(id) `id`": "$(id) `id`", `a\b`: `a\b`, `$`: "$", `100$ `: "100$ "} {
 		if got, err := ExpandQuoted(text, map[string]string{"PATH": "/bin", "HOME": "/root"}); got != want || err != nil {
 			t.Errorf("%s is %q, %v; want %q", text, got, err, want)
 		}
 	}
 	long := map[string]string{"A": strings.Repeat("x", 100<<10)}
-	for text, want := range map[string]string{"${PATH": "", strings.Repeat("$A", 1000): "more than 1048576 bytes", strings.Repeat("${A:-", 20_000): "the limit is 65536",
+	for text, want := range map[string]string{"${PATH": "", strings.Repeat("$A", 1000): "more than 1048576 bytes",
+		strings.Repeat("${A:-", 20_000):               "the limit is 65536",
 		"${A//x/" + strings.Repeat("y", 60<<10) + "}": "is not replaced here", "${B:-${A/x/y}}": "is not replaced here"} {
 		if got, err := ExpandQuoted(text, long); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%.20s is %.20q, %v; want %q", text, got, err, want)

@@ -192,7 +192,8 @@ func TestABuildDoesItsSteps(t *testing.T) {
 	})
 	t.Run("variables in steps of E2B's builds, and in no others", func(t *testing.T) {
 		steps := []driver.Step{step("ENV", "APP", "/srv/of", "PATH", "/opt/tools:$PATH"), step("ENV", "AT", "${APP}/it", "PRICE", `"5$"`),
-			step("WORKDIR", "$AT"), copied("h", "one.txt", "$APP/one.txt"), step("RUN", "pwd; cat $APP/one.txt; echo; echo $PRICE; tr '\\0' '\\n' < /proc/$$/environ")}
+			step("WORKDIR", "$AT"), copied("h", "one.txt", "$APP/one.txt"), step("RUN",
+				"pwd; cat $APP/one.txt; echo; echo $PRICE; tr '\\0' '\\n' < /proc/$$/environ")}
 		b, log := built(t, d, driver.BuildSpec{Name: "vars", AsParent: true, Steps: steps, Blob: spec.Blob})
 		if b.Status != driver.BuildReady || !strings.Contains(log, "5 info /srv/of/it\n5 info one\n5 info \"5$\"\n") ||
 			!strings.Contains(log, "PATH=/opt/tools:/usr/local/sbin:") {

@@ -16,7 +16,8 @@ import (
 func TestAShareThatIsACopy(t *testing.T) {
 	d := openReal(t, real(t))
 	dir := proctest.Value(filepath.EvalSymlinks(t.TempDir()))(t)
-	proctest.Must(t, errors.Join(os.MkdirAll(dir+"/app/old", 0o755), os.Mkdir(dir+"/node_modules", 0o755), os.WriteFile(dir+"/app/a", []byte("one"), 0o600),
+	proctest.Must(t, errors.Join(os.MkdirAll(dir+"/app/old", 0o755), os.Mkdir(dir+"/node_modules", 0o755), os.WriteFile(dir+"/app/a",
+		[]byte("one"), 0o600),
 		os.WriteFile(dir+"/app/gone", nil, 0o644), os.WriteFile(dir+"/app/old/x", nil, 0o644)))
 	proctest.Must(t, os.Chmod(dir, 0o755))
 	if os.Geteuid() == 0 && !testkeeper.IsRootless() {
@@ -39,7 +40,8 @@ func TestAShareThatIsACopy(t *testing.T) {
 	if got := runAs(t, s, "root", line); got != "one" {
 		t.Fatalf("inside it is %q", got)
 	}
-	want := []driver.FileChange{{Path: "app", Kind: driver.ChangeDir}, {Path: "app/a", Kind: driver.ChangeFile}, {Path: "app/gone", Kind: driver.ChangeGone},
+	want := []driver.FileChange{{Path: "app", Kind: driver.ChangeDir}, {Path: "app/a", Kind: driver.ChangeFile}, {Path: "app/gone",
+		Kind: driver.ChangeGone},
 		{Path: "app/link", Kind: driver.ChangeSpecial}, {Path: "app/old", Kind: driver.ChangeGone}, {Path: "app/old", Kind: driver.ChangeDir}}
 	if got := proctest.Value(changes(dir, 10))(t); !slices.Equal(got, want) {
 		t.Errorf("it tells %v", got)

@@ -263,14 +263,17 @@ func TestAnImageThatLiesIsRefusedAndLeavesNothing(t *testing.T) {
 		"a layer that is cut off":   {with(func(b *oci.Bundle) { b.Layers[1].Open = content(packed[:len(packed)-9]) }), "EOF"},
 		"one that goes on":          {with(func(b *oci.Bundle) { b.Layers[1].Open = content(append(slices.Clone(packed), 0)) }), ""},
 		"one longer than promised":  {with(func(b *oci.Bundle) { b.Layers[1].Size-- }), "promised"},
-		"one that is a bomb":        {with(func(b *oci.Bundle) { b.Layers[1] = oci.Blob{Size: -1, Open: content(ocitest.Gzip(t, bomb))} }), "behind the end"},
-		"a bomb that is promised":   {bundle(&ocitest.Image{Layers: [][]byte{bomb}, Pack: ocitest.Zstd}), "behind the end"},
-		"a window of 2 GiB":         {with(func(b *oci.Bundle) { b.Layers[1] = oci.Blob{Size: -1, Open: content(window)} }), "window size exceeded"},
-		"garbage":                   {with(func(b *oci.Bundle) { b.Layers[1] = oci.Blob{Size: -1, Open: content([]byte("garbage"))} }), "EOF"},
-		"fewer layers":              {with(func(b *oci.Bundle) { b.Layers = b.Layers[:1] }), "has 1 layers, and a configuration of 2"},
-		"another machine":           {changed(func(c *v1.ConfigFile) { c.Architecture = "s390x" }), "binfmt"},
-		"another system":            {changed(func(c *v1.ConfigFile) { c.OS = "windows" }), `"windows"`},
-		"a NUL byte":                {changed(func(c *v1.ConfigFile) { c.Config.User = "a\x00" }), "NUL"},
+		"one that is a bomb": {with(func(b *oci.Bundle) {
+			b.Layers[1] = oci.Blob{Size: -1, Open: content(ocitest.Gzip(t,
+				bomb))}
+		}), "behind the end"},
+		"a bomb that is promised": {bundle(&ocitest.Image{Layers: [][]byte{bomb}, Pack: ocitest.Zstd}), "behind the end"},
+		"a window of 2 GiB":       {with(func(b *oci.Bundle) { b.Layers[1] = oci.Blob{Size: -1, Open: content(window)} }), "window size exceeded"},
+		"garbage":                 {with(func(b *oci.Bundle) { b.Layers[1] = oci.Blob{Size: -1, Open: content([]byte("garbage"))} }), "EOF"},
+		"fewer layers":            {with(func(b *oci.Bundle) { b.Layers = b.Layers[:1] }), "has 1 layers, and a configuration of 2"},
+		"another machine":         {changed(func(c *v1.ConfigFile) { c.Architecture = "s390x" }), "binfmt"},
+		"another system":          {changed(func(c *v1.ConfigFile) { c.OS = "windows" }), `"windows"`},
+		"a NUL byte":              {changed(func(c *v1.ConfigFile) { c.Config.User = "a\x00" }), "NUL"},
 		"too many variables": {changed(func(c *v1.ConfigFile) {
 			for i := range driver.MaxEnv + 1 {
 				c.Config.Env = append(c.Config.Env, fmt.Sprint("V", i, "=1"))
@@ -309,8 +312,12 @@ func TestALayerMayBePackedInPieces(t *testing.T) {
 			return append(append(pack(t, b[:len(b)/2]), pack(t, b[len(b)/2:])...), behind...)
 		}
 	}
-	for name, pack := range map[string]func(testing.TB, []byte) []byte{"members of gzip": half(ocitest.Gzip, ""), "frames of zstd": half(ocitest.Zstd, ""),
-		"and one to skip": half(ocitest.Zstd, "\x5a\x2a\x4d\x18\x03\x00\x00\x00abc"), "a block of the writer": func(t testing.TB, b []byte) []byte { return b }} {
+	for name, pack := range map[string]func(testing.TB, []byte) []byte{"members of gzip": half(ocitest.Gzip, ""),
+		"frames of zstd":  half(ocitest.Zstd, ""),
+		"and one to skip": half(ocitest.Zstd, "\x5a\x2a\x4d\x18\x03\x00\x00\x00abc"), "a block of the writer": func(t testing.TB,
+			b []byte) []byte {
+			return b
+		}} {
 		t.Run(name, func(t *testing.T) {
 			img := &ocitest.Image{Layers: slices.Clone(good.Layers), Pack: pack}
 			if strings.Contains(name, "block") {
