@@ -55,19 +55,12 @@ func (d *Driver) Create(ctx context.Context, spec driver.Spec) (driver.Sandbox, 
 	}
 	var s *sandbox
 	if spec.Name == "" {
-		defer d.asking(&rec)()
-		s = d.takeSpare(rec)
-	}
-	if s != nil {
-		err = s.appear(ctx)
+		s, err = d.takeOrCreate(ctx, rec)
 	} else {
 		s, err = d.create(ctx, rec)
 	}
 	if err != nil {
 		return nil, err
-	}
-	if spec.Name == "" {
-		d.wantSpare(rec)
 	}
 	start := rec.StartCommand
 	if s.warm {

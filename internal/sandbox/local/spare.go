@@ -122,6 +122,20 @@ func (d *Driver) sparesFor(r *record) (*spares, shape, bool) {
 	return &d.warm, want, ok && err == nil
 }
 
+// takeOrCreate returns the sandbox of a record without a name: a spare, if there is one for it.
+func (d *Driver) takeOrCreate(ctx context.Context, rec record) (s *sandbox, err error) {
+	defer d.asking(&rec)()
+	if s = d.takeSpare(rec); s != nil {
+		err = s.appear(ctx)
+	} else {
+		s, err = d.create(ctx, rec)
+	}
+	if err == nil {
+		d.wantSpare(rec)
+	}
+	return s, err
+}
+
 // asking notes that a sandbox is asked for which a spare can be. over is called when it is there.
 func (d *Driver) asking(rec *record) (over func()) {
 	p, _, ok := d.sparesFor(rec)
@@ -209,10 +223,11 @@ func (d *Driver) wantSpare(rec record) {
 		return
 	}
 	p.mu.Lock()
-	if p.shape != want {
-		p.wanted = 1
+	now := time.Now()
+	if p.shape != want { // as many as are being asked for now
+		p.wanted, p.peak = max(1, min(p.making, p.most)), now
 	}
-	p.asked, p.shape, p.created = true, want, time.Now()
+	p.asked, p.shape, p.created = true, want, now
 	p.mu.Unlock()
 	p.wake()
 }

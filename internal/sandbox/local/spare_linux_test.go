@@ -244,6 +244,11 @@ func TestAsManySparesAreKeptAsWereAskedForAtOnce(t *testing.T) {
 	proctest.Eventually(t, "two are kept, and there is nothing of others", func() bool {
 		return kept() == 2 && len(d.containers.All()) == 2+len(proctest.Value(d.List(t.Context()))(t))
 	})
+	d.spares.mu.Lock()
+	d.spares.stays = 0
+	d.spares.mu.Unlock()
+	create(t, d, driver.Spec{Size: driver.Size{Tasks: 100}})
+	proctest.Eventually(t, "as many of another shape", func() bool { return kept() == 4 && spareOf(t, d).shape.size.Tasks == 100 })
 }
 
 // TestADeadSpareIsNotTaken.
