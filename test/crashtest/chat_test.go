@@ -109,7 +109,11 @@ func (v *conversation) over() bool {
 }
 
 func (v *conversation) answer(yes bool) error {
-	_, err := v.c.Answer(v.t.Context(), connect.NewRequest(&tendv1.AnswerChatRequest{Chat: v.chat.GetId(), Question: v.chat.GetQuestion(), Yes: yes}))
+	return v.answerTo(v.chat.GetQuestion(), yes)
+}
+
+func (v *conversation) answerTo(question int64, yes bool) error {
+	_, err := v.c.Answer(v.t.Context(), connect.NewRequest(&tendv1.AnswerChatRequest{Chat: v.chat.GetId(), Question: question, Yes: yes}))
 	return err
 }
 
@@ -188,11 +192,16 @@ func TestAChatOutlivesDeaths(t *testing.T) {
 		t.Errorf("the command has made %q of other.txt", got)
 	}
 	v.killed(server())
-	proctest.Must(t, v.answer(true))
-	proctest.Must(t, v.answer(true)) // a client that repeats itself
+	first := v.chat.GetQuestion()
+	proctest.Must(t, v.answerTo(first, true))
+	proctest.Must(t, v.answerTo(first, true)) // a client that repeats itself
 	v.until("it asks for a command outside", func() bool {
 		return v.asks() && strings.Contains(v.last("question").GetText(), "outside of its confinement")
 	})
+	proctest.Must(t, v.answerTo(first, true)) // and does so late
+	if err := v.answerTo(first, false); connect.CodeOf(err) != connect.CodeFailedPrecondition {
+		t.Errorf("another answer to what was answered: %v", err)
+	}
 	if got := p.read("engine/core.js"); got != "mended\n" {
 		t.Errorf("what was allowed is %q", got)
 	}

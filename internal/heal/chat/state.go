@@ -25,11 +25,11 @@ type State struct {
 	// LastID and LastSaid are the ID and the number of the newest message of the person.
 	LastID   string
 	LastSaid int64
-	// Question is the number of the open question, or of the one that was answered last
-	// with Yes.
+	// Question is the number of the open question, or of the one that was answered last.
 	Question int64
-	Answered bool
-	Yes      bool
+	// Answers are all that the person has given, by the numbers of their questions: a client may
+	// repeat one late.
+	Answers map[int64]bool
 	// Workers that have begun since the last action of the person, and in all.
 	Workers int
 	// Steps and Used of the turn; Total and Cost of all turns.
@@ -87,13 +87,17 @@ func (s *State) take(e *Entry) {
 		q := *e
 		q.Seq = s.Entries
 		s.Asked[e.Call] = &q
-		s.Question, s.Answered = s.Entries, false
+		s.Question = s.Entries
 		if s.Phase == Working {
 			s.Phase = Asking
 		}
 	case Answer:
 		if s.Phase == Asking && e.Question == s.Question {
-			s.Phase, s.Answered, s.Yes, s.Workers = Working, true, e.Yes, 0
+			s.Phase, s.Workers = Working, 0
+			if s.Answers == nil {
+				s.Answers = map[int64]bool{}
+			}
+			s.Answers[e.Question] = e.Yes
 		}
 	case Again:
 		s.Allowed[e.Call] = true

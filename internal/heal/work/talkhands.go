@@ -25,8 +25,9 @@ func (t *talker) act(ctx context.Context, tool agent.Tool, call agent.Block) (st
 	s := t.chat.State()
 	h := t.hands
 	h.allowed, h.path = false, ""
-	if q := s.Asked[call.ID]; q != nil && q.Seq == s.Question && s.Answered {
-		if !s.Yes {
+	yes, answered := s.Answers[s.Question]
+	if q := s.Asked[call.ID]; q != nil && q.Seq == s.Question && answered {
+		if !yes {
 			return "", errors.New("the person has not allowed it. Do not try it in another way; go on without it, or say what is needed")
 		}
 		if !t.start.Allowed[call.ID] {

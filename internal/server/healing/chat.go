@@ -205,8 +205,8 @@ func (h *Healing) AnswerChat(ctx context.Context, service, id string, question i
 		h.catchEnd()
 		fresh := false
 		err = t.journal.Append(h.alive, func(s *chat.State) ([]chat.Entry, error) {
-			switch {
-			case s.Question == question && s.Answered && s.Yes == yes:
+			switch given, ok := s.Answers[question]; {
+			case ok && given == yes:
 				return nil, nil // it is answered again
 			case s.Phase != chat.Asking || s.Question != question:
 				return nil, &refusedError{fmt.Sprintf("nobody asks question %d any more", question)}
