@@ -53,6 +53,21 @@ func (p *Point) Diff(ctx context.Context) (string, error) {
 	return b.String(), nil
 }
 
+// FileDiff is the unified diff of one file, which there was before, and is now.
+func FileDiff(path string, old, now []byte, was, is bool) string {
+	a, z := "a/"+path, "b/"+path
+	if !was {
+		a = "/dev/null"
+	}
+	if !is {
+		z = "/dev/null"
+	}
+	if !isText(old) || !isText(now) {
+		return fmt.Sprintf("Binary or large files %s and %s differ\n", a, z)
+	}
+	return udiff.Unified(a, z, string(old), string(now))
+}
+
 // text returns what a diff shows of an entry.
 func (p *Point) text(ctx context.Context, e *entry, read func() ([]byte, error)) (string, bool) {
 	switch {

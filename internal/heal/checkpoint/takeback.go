@@ -9,8 +9,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/aymanbagabas/go-udiff"
 )
 
 // Back says which repair to take back after its checkpoint is gone: by its commit, or by
@@ -254,13 +252,6 @@ func (r *repository) side(ctx context.Context, b blob) (side, error) {
 
 // backDiff is what taking back changes of a file.
 func backDiff(f Undone, at found) string {
-	a, z := "a/"+string(f.Path), "b/"+string(f.Path)
-	if f.After.Kind == "" {
-		a = "/dev/null"
-	}
-	if f.Before.Kind == "" {
-		z = "/dev/null"
-	}
 	text := func(kind string, data []byte) string {
 		if kind == link {
 			return "link to " + string(data) + "\n"
@@ -268,11 +259,8 @@ func backDiff(f Undone, at found) string {
 		return string(data)
 	}
 	old, now := text(at.Kind, at.Data), text(f.Before.Kind, f.Before.Data)
-	switch {
-	case !isText([]byte(old)) || !isText([]byte(now)):
-		return fmt.Sprintf("Binary or large files %s and %s differ\n", a, z)
-	case old == now && f.Before.Kind == f.After.Kind:
+	if old == now && f.Before.Kind == f.After.Kind && isText([]byte(old)) {
 		return fmt.Sprintf("%s: mode %o becomes %o\n", f.Path, f.After.Mode, f.Before.Mode)
 	}
-	return udiff.Unified(a, z, old, now)
+	return FileDiff(string(f.Path), []byte(old), []byte(now), f.After.Kind != "", f.Before.Kind != "")
 }

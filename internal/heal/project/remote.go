@@ -312,7 +312,7 @@ func (r *Remote) Changed(ctx context.Context) ([]string, error) {
 // Review implements Project.
 func (r *Remote) Review(ctx context.Context, try int) (Reviewed, error) {
 	out, err := ask[Reviewed](ctx, r, "review", tryArgs{Try: try})
-	out.Diff = clipped(out.Diff)
+	out.Diff = Clipped(out.Diff)
 	texts(out.Files)
 	return out, err
 }
@@ -332,20 +332,20 @@ func (r *Remote) Commit(ctx context.Context, try int, c *checkpoint.Commit) (Com
 // Rollback implements Project.
 func (r *Remote) Rollback(ctx context.Context, try int, absorb bool) (RolledBack, error) {
 	out, err := ask[RolledBack](ctx, r, "rollback", tryArgs{Try: try, Absorb: absorb})
-	out.Diff = clipped(out.Diff)
+	out.Diff = Clipped(out.Diff)
 	return out, err
 }
 
 // TakeBack implements Project.
 func (r *Remote) TakeBack(ctx context.Context, b checkpoint.Back, check bool) (checkpoint.TakenBack, error) {
 	out, err := ask[checkpoint.TakenBack](ctx, r, "take_back", backArgs{Back: b, Check: check})
-	out.Diff = clipped(out.Diff)
+	out.Diff = Clipped(out.Diff)
 	return out, err
 }
 
-// clipped is a diff of at most checkpoint.MaxDiff bytes, as one of our own is. Whoever the
+// Clipped is a diff of at most checkpoint.MaxDiff bytes, as one of our own is. Whoever the
 // project belongs to may have written it.
-func clipped(diff string) string {
+func Clipped(diff string) string {
 	if len(diff) <= checkpoint.MaxDiff {
 		return diff
 	}

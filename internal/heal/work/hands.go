@@ -267,7 +267,7 @@ func (h *hands) settle(ctx context.Context, summary string) error {
 				}
 			}
 			if err == nil && !out.Well {
-				w.keepDiff(ctx, h.try, h.set)
+				w.keepDiff(h.try, w.diffOf(ctx, h.set))
 				err = reason("in a view of the project: "+out.Why, causeIn(out.Log))
 			}
 			if err != nil {
@@ -295,7 +295,7 @@ func (h *hands) judge(ctx context.Context, summary string) error {
 	if err := w.based(ctx, &before, h.set); err != nil {
 		return err
 	}
-	w.verdict, err = w.judge(ctx, files, &before, w.keepDiff(ctx, h.try, h.set), summary)
+	w.verdict, err = w.judge(ctx, files, &before, w.keepDiff(h.try, before.diff), summary)
 	w.judged = err == nil
 	return err
 }

@@ -25,6 +25,7 @@ type heldSet struct {
 	Env     []view.Variable `json:"env,omitempty"`
 	// Bases are the hashes of the files as they were; "": there was none.
 	Bases map[string]string `json:"bases"`
+	diff  string
 }
 
 // based adds a set that is about to become the project's, or would.
@@ -32,6 +33,7 @@ func (w *worker) based(ctx context.Context, to *heldSet, s *view.Set) error {
 	if to.Bases == nil {
 		to.Bases = map[string]string{}
 	}
+	to.diff += w.diffOf(ctx, s)
 	for _, c := range s.Changes() {
 		if _, ok := to.Bases[c.Path]; !ok && !dirChange(c) {
 			sum, err := w.sumOf(ctx, c.Path)
@@ -67,10 +69,10 @@ func (w *worker) sumOf(ctx context.Context, name string) (string, error) {
 }
 
 // keepHeld has a change wait for a person, and says so.
-func (w *worker) keepHeld(set *heldSet, text, diff, why string) string {
+func (w *worker) keepHeld(set *heldSet, text, why string) string {
 	data, err := json.Marshal(set)
 	if err == nil {
-		h := healer.Held{Hash: healer.HashOf(data), Why: w.redact.Text(why), Text: w.redact.Text(text), Diff: diff, Set: data}
+		h := healer.Held{Hash: healer.HashOf(data), Why: w.redact.Text(why), Text: w.redact.Text(text), Diff: project.Clipped(w.redact.Text(set.diff)), Set: data}
 		err = h.Write(w.order.Dir)
 	}
 	if err != nil {

@@ -62,7 +62,7 @@ func (h *hands) install(ctx context.Context, out view.Outcome) (done bool, err e
 	}
 	found, err := w.project.Preview(ctx, files.Changes())
 	if err == nil {
-		err = w.suspect(found, nil, "", "")
+		err = w.suspect(found, nil, "")
 	}
 	if err == nil {
 		err = h.apply(ctx, &files)

@@ -86,12 +86,11 @@ func (w *worker) askModel(ctx context.Context, e healer.Effect) (out healer.Entr
 		return out, fmt.Errorf("the model changed nothing: %s", done.Why)
 	}
 	if hands.unproved != "" && !hands.set.Empty() {
-		diff := w.keepDiff(ctx, e.Try, hands.set)
-		out.Proposal = "a model proposes:\n" + diff
 		if err := w.based(ctx, &w.applied, hands.set); err != nil {
 			return out, err
 		}
-		said := w.keepHeld(&w.applied, done.Summary, diff, hands.unproved)
+		out.Proposal = "a model proposes:\n" + w.keepDiff(e.Try, w.applied.diff)
+		said := w.keepHeld(&w.applied, done.Summary, hands.unproved)
 		return out, fmt.Errorf("it is only proposed: %s. %s", hands.unproved, said)
 	}
 	return out, hands.settle(ctx, done.Summary)

@@ -34,29 +34,30 @@ func (w *worker) reviewed(ctx context.Context, e healer.Effect) (string, error) 
 	return w.judge(ctx, r.Files, &w.applied, diff, w.state.Tries[len(w.state.Tries)-1].Text)
 }
 
-// suspect is what the rules say against a change by a model: it waits for a person then, unless set is nil.
-func (w *worker) suspect(files []agent.FileDiff, set *heldSet, diff, summary string) error {
+// suspect is what the rules say against a change by a model: set waits for a person then, if there is
+// one: a worker that goes on for a killed one has none.
+func (w *worker) suspect(files []agent.FileDiff, set *heldSet, summary string) error {
 	for i := range files {
 		f := &files[i]
 		f.Named = namedLines(w.erred, w.project.Root(), f.Path, f.Before)
 	}
 	if bad := agent.Suspicious(files); len(bad) > 0 {
-		return w.hides(strings.Join(bad, "; "), set, diff, summary)
+		return w.hides(strings.Join(bad, "; "), set, summary)
 	}
 	return nil
 }
 
-func (w *worker) hides(why string, set *heldSet, diff, summary string) error {
+func (w *worker) hides(why string, set *heldSet, summary string) error {
 	why = "it only hides what is wrong: " + why
-	if set != nil {
-		return fmt.Errorf("%s. %s", why, w.keepHeld(set, summary, diff, why))
+	if set != nil && set.Bases != nil {
+		return fmt.Errorf("%s. %s", why, w.keepHeld(set, summary, why))
 	}
 	return errors.New(why)
 }
 
 // judge finds out whether a change by a model only silences the symptom.
 func (w *worker) judge(ctx context.Context, files []agent.FileDiff, set *heldSet, diff, summary string) (string, error) {
-	if err := w.suspect(files, set, diff, summary); err != nil {
+	if err := w.suspect(files, set, summary); err != nil {
 		return "", err
 	}
 	if w.review == nil || w.judged {
@@ -69,7 +70,7 @@ func (w *worker) judge(ctx context.Context, files []agent.FileDiff, set *heldSet
 	case err != nil:
 		return "the second look was not possible: " + err.Error(), nil
 	case v.Symptom:
-		return "", w.hides(v.Reason, set, diff, summary)
+		return "", w.hides(v.Reason, set, summary)
 	}
 	return v.Reason, nil
 }

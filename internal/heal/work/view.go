@@ -7,8 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/aymanbagabas/go-udiff"
-
+	"github.com/tend-run/tend/internal/heal/checkpoint"
 	"github.com/tend-run/tend/internal/heal/healer"
 	"github.com/tend-run/tend/internal/heal/playbook"
 	"github.com/tend-run/tend/internal/heal/project"
@@ -153,30 +152,31 @@ func (w *worker) prove(ctx context.Context, v *view.View, s *view.Set, held bool
 	return v.Run(ctx, s, look)
 }
 
-// keepDiff writes down what an attempt has changed that comes to nothing, and returns it.
-func (w *worker) keepDiff(ctx context.Context, try int, s *view.Set) string {
+// diffOf is what a set changes, for people and for models.
+func (w *worker) diffOf(ctx context.Context, s *view.Set) string {
 	var b strings.Builder
 	for _, c := range s.Changes() {
-		if c.Kind == view.Directory || c.Mode.IsDir() {
+		if dirChange(c) {
 			continue
 		}
-		old, _, err := w.project.ReadFile(ctx, c.Path, 0, project.MaxReviewed)
-		if err != nil {
-			old = nil
+		old, size, err := w.project.ReadFile(ctx, c.Path, 0, project.MaxReviewed)
+		if size > int64(len(old)) {
+			old = []byte{0} // it is too large to be shown
 		}
-		from, to := "a/"+c.Path, "b/"+c.Path
-		if c.Kind == view.Gone {
-			to = "/dev/null"
-		} else if err != nil {
-			from = "/dev/null"
+		b.WriteString(checkpoint.FileDiff(c.Path, old, c.Data, err == nil, c.Kind != view.Gone))
+		if c.Mode&0o111 != 0 {
+			fmt.Fprintf(&b, "%s: with mode %o\n", c.Path, c.Mode)
 		}
-		b.WriteString(udiff.Unified(from, to, string(old), string(c.Data)))
 	}
 	for _, one := range s.Env {
 		fmt.Fprintf(&b, "%s: %s is set\n", one.File, one.Name)
 	}
-	text := w.redact.Text(b.String())
-	text = text[:min(len(text), healer.MaxDiff)]
-	_ = atomicfile.File(w.order.Path(healer.TakenBackFile(try)), []byte(text), 0o600) // for people, and the next attempt
-	return text
+	return b.String()
+}
+
+// keepDiff writes down what an attempt has changed that comes to nothing, and returns it.
+func (w *worker) keepDiff(try int, diff string) string {
+	diff = project.Clipped(w.redact.Text(diff))
+	_ = atomicfile.File(w.order.Path(healer.TakenBackFile(try)), []byte(diff), 0o600) // for people, and the next attempt
+	return diff
 }
