@@ -143,16 +143,6 @@ func (g *Guard) Check(name string, write bool) (string, error) {
 	return t.rel(), nil
 }
 
-// CheckWrite is Check for what [Guard.WriteFile] would write: not a file of variables, nor a directory.
-func (g *Guard) CheckWrite(name string) (string, error) {
-	t, err := g.find(name)
-	if err != nil {
-		return "", err
-	}
-	defer t.close()
-	return t.rel(), g.allowChange(name, t)
-}
-
 // below returns the path of an absolute one below the root.
 func (g *Guard) below(abs string) (string, bool) {
 	for _, root := range g.names {

@@ -11,12 +11,9 @@ import (
 
 	"github.com/tend-run/tend/internal/heal/git"
 	"github.com/tend-run/tend/internal/heal/guard"
+	"github.com/tend-run/tend/internal/heal/view"
 	"github.com/tend-run/tend/internal/lib/atomicfile"
 )
-
-// dropped are directories of which a command keeps nothing: git's and tend's own and what package
-// managers install.
-var dropped = []string{".git", ".tend", "node_modules", ".venv", "venv", "__pycache__", ".cache", ".pnpm-store"}
 
 // maxHidden bounds the paths that a command does not see.
 const maxHidden = 2000
@@ -50,7 +47,7 @@ func (l *Local) Shown(context.Context) (r Shown, err error) {
 			for _, one := range l.secretConfigs(full) {
 				hide(one)
 			}
-		case d.IsDir() && name != ".tend" && slices.Contains(dropped, name):
+		case d.IsDir() && name != ".tend" && slices.Contains(view.Dropped, name):
 		case d.Type()&fs.ModeSymlink != 0: // what it leads to has a rule of its own
 			return nil
 		default:

@@ -2,6 +2,7 @@ package project
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -155,7 +156,7 @@ func (l *Local) Editable(_ context.Context, name string) (string, error) {
 	if err := l.restorable(name); err != nil {
 		return "", err
 	}
-	at, err := l.guard.CheckWrite(name)
+	at, err := l.guard.Check(name, true)
 	if err == nil && l.point != nil {
 		l.see(at)
 	}
@@ -176,8 +177,14 @@ func (l *Local) Apply(ctx context.Context, changes []view.Change) error {
 		return err
 	}
 	for _, c := range changes {
-		if c.Kind != view.Directory && l.meanwhile(c.Path) {
+		if c.Kind == view.Directory {
+			continue
+		}
+		if l.meanwhile(c.Path) {
 			return fmt.Errorf("somebody else has changed %s meanwhile, so nothing was changed", c.Path)
+		}
+		if at, err := l.guard.Check(c.Path, true); !c.Mode.IsDir() && (err != nil || at != c.Path) {
+			return fmt.Errorf("nothing was changed: %w", cmp.Or(err, fmt.Errorf("%s leads to %s", c.Path, at)))
 		}
 	}
 	var err error
@@ -215,6 +222,7 @@ func (t *taking) gone(name string, there map[string]bool) {
 		}
 		return
 	}
+	removed := map[string]bool{}
 	for _, one := range files {
 		if there[one] {
 			continue
@@ -228,17 +236,20 @@ func (t *taking) gone(name string, there map[string]bool) {
 			err = t.allowed(one, s)
 		}
 		if err == nil {
-			_, err = t.l.guard.CheckWrite(one)
+			_, err = t.l.guard.Check(one, true)
 		}
 		if err != nil {
 			t.refuse(one, err.Error())
 			continue
 		}
 		t.admit(view.Change{Path: one, Kind: view.Gone})
+		removed[one] = true
 	}
 	for _, dir := range slices.Backward(dirs) {
-		if !there[dir] {
+		stays := func(e fs.DirEntry) bool { return !removed[path.Join(dir, e.Name())] }
+		if all, err := os.ReadDir(t.full(dir)); err == nil && !there[dir] && !slices.ContainsFunc(all, stays) {
 			t.admit(view.Change{Path: dir, Kind: view.Gone, Mode: fs.ModeDir})
+			removed[dir] = true
 		}
 	}
 }
@@ -320,7 +331,7 @@ func (t *taking) directory(name string) error {
 	if _, err := os.Lstat(t.full(name)); err == nil {
 		return nil // something was changed in it
 	}
-	if _, err := t.l.guard.CheckWrite(name); err != nil {
+	if _, err := t.l.guard.Check(name, true); err != nil {
 		return err
 	}
 	t.made[name] = true
@@ -353,7 +364,7 @@ func (t *taking) file(ctx context.Context, name string, c view.Change) error {
 			return err
 		}
 	}
-	if _, err := t.l.guard.CheckWrite(name); err != nil {
+	if _, err := t.l.guard.Check(name, true); err != nil {
 		return err
 	}
 	t.admit(view.Change{Path: name, Kind: view.File, Mode: mode, Data: c.Data})

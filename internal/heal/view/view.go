@@ -1,6 +1,7 @@
 package view
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -33,9 +34,9 @@ const (
 	maxBytes   = 32 << 20
 )
 
-// made are directories in which a command works for itself alone: git's and tend's own, and what
-// package managers install.
-var made = []string{".git", ".tend", "node_modules", ".venv", "venv", "__pycache__", ".cache", ".pnpm-store"}
+// Dropped are directories of which a command keeps nothing: git's and tend's own, and what package
+// managers install.
+var Dropped = []string{".git", ".tend", "node_modules", ".venv", "venv", "__pycache__", ".cache", ".pnpm-store"}
 
 // Config says of what there is to be a view.
 type Config struct {
@@ -204,10 +205,11 @@ func (p *place) write(ctx context.Context, s *Set) error {
 			}
 		case File:
 			// A file that the service's user may not write is written by root, and keeps its owner.
-			if err = user.WriteFile(ctx, p.at(c.Path), c.Data); errors.Is(err, process.ErrPermission) {
-				err = p.files().WriteFile(ctx, p.at(c.Path), c.Data)
+			var e tend.FileEntry
+			if e, err = user.Write(ctx, p.at(c.Path), bytes.NewReader(c.Data)); errors.Is(err, process.ErrPermission) {
+				e, err = p.files().Write(ctx, p.at(c.Path), bytes.NewReader(c.Data))
 			}
-			if err == nil && c.Mode&0o111 != 0 {
+			if err == nil && c.Mode != 0 && c.Mode != fs.FileMode(e.Mode).Perm() {
 				_, err = p.run(ctx, process.Spec{Argv: []string{"chmod", fmt.Sprintf("%o", c.Mode.Perm()), p.at(c.Path)}, Timeout: time.Minute})
 			}
 		}
@@ -299,7 +301,7 @@ func (v *View) exec(ctx context.Context, s *Set, hide []string, spec process.Spe
 	if ran, err = p.run(ctx, spec); err != nil {
 		return ran, nil, err
 	}
-	all, err := p.sandbox.Files().Changes(ctx, v.Root, made...)
+	all, err := p.sandbox.Files().Changes(ctx, v.Root, Dropped...)
 	if errors.Is(err, process.ErrLimit) || len(all) > maxChanges {
 		return ran, nil, tooMuch("it has changed more than %d files", maxChanges)
 	}

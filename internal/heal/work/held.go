@@ -119,10 +119,8 @@ func (w *worker) lookHeld(ctx context.Context) (out healer.Entry, err error) {
 	}
 	changed, err := w.since(ctx, set)
 	switch {
-	case ctx.Err() != nil || w.lost() != nil:
-		return out, err
 	case err != nil:
-		out.Text = err.Error()
+		return out, err
 	case len(changed) > 0:
 		out.Text, out.Changed = listed("nothing was applied, since files have changed that it is based on:", changed)
 	default:
@@ -138,10 +136,12 @@ func (w *worker) since(ctx context.Context, set heldSet) (all []checkpoint.Left,
 			continue
 		}
 		sum, err := w.sumOf(ctx, c.Path)
-		if err != nil {
+		switch {
+		case err != nil && (ctx.Err() != nil || w.lost() != nil):
 			return nil, err
-		}
-		if sum != set.Bases[c.Path] {
+		case err != nil: // it is a directory now, say
+			all = append(all, checkpoint.Left{Path: c.Path, Reason: err.Error()})
+		case sum != set.Bases[c.Path]:
 			all = append(all, checkpoint.Left{Path: c.Path, Reason: "it has changed since"})
 		}
 	}
