@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tend-run/tend/internal/lib/lazyregexp"
 	"github.com/tend-run/tend/process"
 	"github.com/tend-run/tend/sdk/go"
 )
@@ -63,7 +64,7 @@ func (inv *invocation) keys() (keys <-chan string, back func(), err error) {
 		buf := make([]byte, 64)
 		for {
 			n, err := in.Read(buf)
-			for _, key := range keyNames(buf[:n]) {
+			for _, key := range keyNames(string(buf[:n])) {
 				select {
 				case all <- key:
 				case <-left:
@@ -84,31 +85,26 @@ func (inv *invocation) keys() (keys <-chan string, back func(), err error) {
 	}, nil
 }
 
-var arrows = map[string]string{"\x1b[A": "up", "\x1bOA": "up", "\x1b[B": "down", "\x1bOB": "down", "\x1b[D": "back", "\x1bOD": "back",
-	"\x1b[C": "open", "\x1bOC": "open"}
+// keyOf names keys that have more than one letter, or more than one key for the same.
+var keyOf = map[string]string{
+	"\x1b[A": "up", "\x1bOA": "up", "k": "up", "\x1b[B": "down", "\x1bOB": "down", "j": "down",
+	"\x1b[C": "open", "\x1bOC": "open", "\r": "open", "\n": "open", "l": "open",
+	"\x1b[D": "back", "\x1bOD": "back", "\x1b": "back", "h": "back", "q": "quit", "Q": "quit", "\x1d": "quit", "\x04": "quit",
+}
 
-// keyNames are those of what was typed at once.
-func keyNames(typed []byte) (names []string) {
+// sequence is what a terminal sends for a key that is no letter, or for one with alt.
+var sequence = lazyregexp.New(`^\x1b(\[[0-?]*[ -/]*[@-~]|O?.)`)
+
+// keyNames are those of what was typed at once. A sequence that has no name is no key.
+func keyNames(typed string) (names []string) {
 	for len(typed) > 0 {
-		if len(typed) >= 3 && typed[0] == '\x1b' {
-			names, typed = append(names, arrows[string(typed[:3])]), typed[3:]
-			continue
+		key := typed[:max(len(sequence.FindString(typed)), 1)]
+		typed = typed[len(key):]
+		if name := keyOf[key]; name != "" {
+			names = append(names, name)
+		} else if len(key) == 1 {
+			names = append(names, key)
 		}
-		switch b := typed[0]; b {
-		case 'k':
-			names = append(names, "up")
-		case 'j':
-			names = append(names, "down")
-		case '\r', '\n', 'l':
-			names = append(names, "open")
-		case '\x1b', 'h':
-			names = append(names, "back")
-		case 'q', 'Q', '\x1d', '\x04':
-			names = append(names, "quit")
-		default:
-			names = append(names, string(b))
-		}
-		typed = typed[1:]
 	}
 	return names
 }
@@ -203,7 +199,7 @@ func (b *dashboard) action(key string, row *dashboardRow) action {
 	switch {
 	case row.service && key == "r":
 		return action{"restarting", "restarted", func(ctx context.Context) error { return b.d.RestartServices(ctx, name) }}
-	case row.service && row.up:
+	case row.service && (row.up || key == "x"): // what is stopped stays so by x
 		return action{"stopping", "stopped", func(ctx context.Context) error { return b.d.StopServices(ctx, name) }}
 	case row.service:
 		return action{"starting", "started", func(ctx context.Context) error { return b.d.StartServices(ctx, name) }}

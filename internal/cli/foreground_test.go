@@ -164,11 +164,14 @@ func TestTopActsOnWhatIsChosen(t *testing.T) {
 	x.waitFor(t, "\x1b[7malone ")
 	x.typeKeys(t, "r")
 	x.waitFor(t, "restarted alone")
-	x.waitFor(t, "\x1b[7mweb ") // the new process is another one
-	x.typeKeys(t, "jjx")
+	x.waitFor(t, "\x1b[7mweb ")                // the new process is another one
+	x.typeKeys(t, "jj\x1b[5~\x1b[1;5H\x1bOPx") // page up, ctrl and home, F1: none of its keys
 	x.waitFor(t, "killed alone")
 	x.typeKeys(t, "q")
 	x.wantStatus(t, 0)
+	if got := new(dashboard).action("x", &dashboardRow{service: true}).doing; got != "stopping" {
+		t.Errorf("x on a service that is stopped does its %s", got)
+	}
 
 	tendOn(t, state, "down")
 	x = openWindow(t, state, wide, "up", "--tui", "-f", file)

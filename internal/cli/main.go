@@ -98,11 +98,7 @@ func execute(ctx context.Context, inv *invocation, args []string) int {
 	if err := inv.chooseSandbox(r.node); err != nil {
 		return inv.report(err)
 	}
-	defer func() {
-		for _, d := range inv.dialed {
-			d.Close()
-		}
-	}()
+	defer inv.hangUp()
 	if ends := r.node.signals(); ends != nil {
 		var stop func()
 		ctx, stop = signal.NotifyContext(ctx, ends...)
