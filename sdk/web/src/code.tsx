@@ -82,6 +82,7 @@ export function CodePage({ box }: { box: string }) {
   const { query } = usePlace();
   const [contexts, setContexts] = useState<CodeContext[]>();
   const [failed, fail] = useState('');
+  const [language, setLanguage] = useState('');
   const [asked, ask] = useState(0);
   useEffect(() => {
     const scope = new AbortController();
@@ -111,16 +112,31 @@ export function CodePage({ box }: { box: string }) {
           <span class="grow" />
           {chosen && !readOnly() && (
             <>
-              <button
-                onClick={() =>
+              <form
+                onSubmit={(e) => {
+                  e.preventDefault();
                   act(async () => {
-                    const { context } = await place(box).code.createContext({ language: chosen.language });
+                    const { context } = await place(box).code.createContext({ language: language || chosen.language });
                     amend({ context: context!.id });
-                  })
-                }
+                  });
+                }}
               >
-                New context
-              </button>
+                <input
+                  aria-label="Language of a new context"
+                  list="languages"
+                  placeholder={chosen.language}
+                  size={12}
+                  spellcheck={false}
+                  value={language}
+                  onInput={(e) => setLanguage(e.currentTarget.value.trim())}
+                />
+                <datalist id="languages">
+                  {['python', 'javascript', 'typescript', 'bash', 'r', 'java'].map((l) => (
+                    <option key={l} value={l} />
+                  ))}
+                </datalist>
+                <button type="submit">New context</button>
+              </form>
               <button onClick={() => act(() => place(box).code.restartContext({ context: chosen.id }))}>Restart</button>
             </>
           )}

@@ -38,6 +38,15 @@ test('code: cells with their plots, of the page and of others; contexts; an inte
   await page.waitForSelector('.tabs button[aria-pressed="true"]:has-text("python 3")');
   await run("'kept' in globals()");
   await says(page, '.cell', /False/);
+  // One of another language, and one that no kernel speaks.
+  await page.fill('input[list]', 'bash');
+  await page.click('button:text-is("New context")');
+  await page.waitForSelector('.tabs button[aria-pressed="true"]:has-text("bash")');
+  await run('echo $((6 * 7))');
+  await says(page, '.cell', /42/);
+  await page.fill('input[list]', 'cobol');
+  await page.press('input[list]', 'Enter');
+  await says(page, '[role="alert"]', /cobol.*javascript.*bash/s);
   await page.click('.tabs button:has-text("python 1")');
   await says(page, '.cell:last-of-type', /KeyboardInterrupt/);
   await page.click('button:text-is("Restart")');
