@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/tend-run/tend/internal/service/supervisor"
@@ -114,5 +115,40 @@ func TestTheLinesOfAFileHaveTheirTimes(t *testing.T) {
 		_, err := os.Stat(filepath.Join(dir, "small.log"))
 		return os.IsNotExist(err)
 	})
+	l.end(m, "web")
+}
+
+// TestAFileThatOthersChangeGoesOn: one that is emptied is continued, and one that is moved is made again,
+// by the user of the service and with that user's rights.
+func TestAFileThatOthersChangeGoesOn(t *testing.T) {
+	m := testkeeper.New(t)
+	dir, place, user := t.TempDir(), t.TempDir(), ""
+	out, owner := filepath.Join(place, "logs", "web.log"), os.Geteuid()
+	if owner == 0 { // root starts it as somebody who has but the directory of the file
+		user, owner = ", user: '65534:65534'", 65534
+		proctest.Must(t, os.Chmod(filepath.Dir(place), 0o755))
+		proctest.Must(t, os.Chown(place, owner, owner))
+	}
+	l := live(t, m, dir)
+	l.declare(fmt.Sprintf(`  web: {command: 'echo one; for f in two three; do until test -e %s/$f; do sleep 0.05; done; echo $f; done; exec sleep 1000', log: {file: %s}%s}
+`, place, out, user))
+	l.up()
+	has := func(want string) {
+		t.Helper()
+		proctest.Eventually(t, "the file has "+want, func() bool { return logged(t, out, 0) == want })
+		for _, path := range []string{out, filepath.Dir(out)} {
+			if uid := proctest.Value(os.Stat(path))(t).Sys().(*syscall.Stat_t).Uid; int(uid) != owner {
+				t.Errorf("%s is of the user %d", path, uid)
+			}
+		}
+	}
+	write := func(text string) { proctest.Must(t, os.WriteFile(filepath.Join(place, text), nil, 0o644)) }
+	has("one\n")
+	proctest.Must(t, os.Truncate(out, 0))
+	write("two")
+	has("two\n")
+	proctest.Must(t, os.Rename(out, out+".moved"))
+	write("three")
+	has("three\n")
 	l.end(m, "web")
 }
