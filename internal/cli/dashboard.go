@@ -285,10 +285,7 @@ func (b *dashboard) look(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	now := map[int]usage{}
-	if b.d.local {
-		now = sessions(time.Now())
-	}
+	now := b.d.sessions()
 	var rows []dashboardRow
 	started := map[process.ID]time.Time{}
 	for i := range infos {

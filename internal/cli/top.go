@@ -47,10 +47,7 @@ func (c *topCmd) Run(ctx context.Context, inv *invocation) error {
 		if err != nil {
 			return err
 		}
-		now := map[int]usage{}
-		if d.local {
-			now = sessions(time.Now())
-		}
+		now := d.sessions()
 		if live {
 			io.WriteString(inv.out, "\x1b[H\x1b[2J")
 		}
@@ -146,9 +143,13 @@ func (u usage) share(before usage, started time.Time) float64 {
 }
 
 // sessions returns for each process of this machine, by pid, what all processes of its session
-// use together: tend starts each process in a session of its own. Where there is no /proc it
-// is empty.
-func sessions(now time.Time) map[int]usage {
+// use together: tend starts each process in a session of its own. Where there is no /proc, or it
+// is not the daemon's, it is empty.
+func (d *daemon) sessions() map[int]usage {
+	if !d.local {
+		return nil
+	}
+	now := time.Now()
 	all, err := procfs.AllProcs()
 	if err != nil {
 		return nil

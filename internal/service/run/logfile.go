@@ -275,11 +275,8 @@ func (l *logFile) write(f files.FS) error {
 	if err != nil {
 		return err
 	}
-	there := size - l.now.Size
-	if there < 0 {
-		there = 0
-	}
-	if rest := l.now.Text[min(there, int64(len(l.now.Text))):]; len(rest) > 0 {
+	there := min(max(size-l.now.Size, 0), int64(len(l.now.Text)))
+	if rest := l.now.Text[there:]; len(rest) > 0 {
 		if err := f.Append(l.at.File, rest); err != nil {
 			return err
 		}
