@@ -46,8 +46,9 @@ func (d *decoder) checkLog(c *Config, s *Service, at string) {
 	if !d.given(at + ".keep") {
 		l.Keep = 5
 	}
+	place := func(s *Service) string { return below(below(d.dir, s.Cwd), s.Log.File) }
 	for name, other := range c.Services {
-		if name < s.Name && other.Log.File == l.File && other.Cwd == s.Cwd {
+		if name < s.Name && other.Log.File != "" && place(other) == place(s) {
 			d.failAt(at+".file", fmt.Sprintf("is that of %s, too; each service has a file of its own", name))
 		}
 	}

@@ -195,6 +195,7 @@ func TestWhatIsWrongIsReportedWithItsPlaceAndTheNearestKey(t *testing.T) {
 		{"a file in a sandbox", in("    log: {file: web.log}\n    sandbox: box\n"), []string{"file", "in a sandbox"}},
 		{"a file of two", in("    log: {file: a.log}\n  zz:\n    command: x\n    log: {file: a.log}\n"), []string{"zz.log.file",
 			"each service has a file of its own"}},
+		{"a file of two by two names", in("    log: {file: logs/a.log}\n  zz:\n    command: x\n    cwd: logs\n    log: {file: ./a.log}\n"), []string{"zz.log.file", "each service has a file of its own"}},
 		{"a file that is a directory", in("    log: {file: logs/}\n"), []string{"logs/", "no path of a file"}},
 		{"liveness by a log line", in("    liveness: {log: x}\n"), []string{"log", "a line that was seen stays seen"}},
 		{"more looks than there are", in("    pressure: {looks: 6}\n"), []string{"4:23: services.web.pressure.looks is 6, more than of, which is 5"}},

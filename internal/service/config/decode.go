@@ -28,6 +28,7 @@ const (
 // decoder reads one file.
 type decoder struct {
 	file     string
+	dir      string // absolute, or empty: not known
 	lines    []string
 	preset   string
 	anchors  map[string]ast.Node

@@ -97,6 +97,7 @@ func (src *Source) Config() (*Config, error) {
 	if err != nil {
 		return nil, err
 	}
+	d.dir = src.Dir
 	d.check(c)
 	read, left := map[string]map[string]string{}, MaxFileVars
 	for _, name := range c.Names() {

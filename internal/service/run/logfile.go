@@ -20,8 +20,9 @@ import (
 const (
 	logSuffix = ".log"
 	// logBatch is how much is written at once; maxLogRecord bounds the record of it.
-	logBatch     = 64 << 10
-	maxLogRecord = 2 << 20
+	logBatch = 64 << 10
+	// With a time before each byte, which is an empty line, a batch is 32 times as long, and in the record a third longer.
+	maxLogRecord = 4 << 20
 	logAgain     = 3 * time.Second
 )
 
@@ -36,6 +37,7 @@ type logFile struct {
 	at    config.Log
 	token string
 	user  string
+	first int64 // the run whose output is written first
 	now   logRecord
 	done  logRecord     // as it was when all of the text was written
 	news  chan struct{} // receives when there is another run
@@ -73,7 +75,7 @@ func (w *worker) keepLog(r *config.Service, token string, run int64) {
 		_ = os.Remove(w.s.store.path(w.name, logSuffix)) // if there is none, it was so before
 		return
 	}
-	l := &logFile{w: w, at: at, token: token, user: r.User, news: make(chan struct{}, 1)}
+	l := &logFile{w: w, at: at, token: token, user: r.User, first: max(run, 1), news: make(chan struct{}, 1)}
 	w.log = l
 	ctx, cancel := context.WithCancel(w.ctx)
 	done, before := make(chan struct{}), w.logEnded
@@ -107,6 +109,16 @@ func (l *logFile) run(ctx context.Context) {
 }
 
 func (l *logFile) follow(ctx context.Context) error {
+	l.now = logRecord{}
+	if data, err := atomicfile.Read(l.w.s.store.path(l.w.name, logSuffix), maxLogRecord); err == nil {
+		_ = json.Unmarshal(data, &l.now) // one that is damaged is none
+	}
+	if l.now.Path != l.at.File || l.now.Token != l.token {
+		l.now = logRecord{Path: l.at.File, Token: l.token, Run: l.first}
+		if err := l.save(&l.now); err != nil { // it may be long until something can be written
+			return err
+		}
+	}
 	u, err := files.Account(l.user)
 	if err == nil {
 		err = u.Check()
@@ -115,13 +127,6 @@ func (l *logFile) follow(ctx context.Context) error {
 		return err
 	}
 	f := files.FS{User: u}
-	l.now = logRecord{}
-	if data, err := atomicfile.Read(l.w.s.store.path(l.w.name, logSuffix), maxLogRecord); err == nil {
-		_ = json.Unmarshal(data, &l.now) // one that is damaged is none
-	}
-	if l.now.Path != l.at.File || l.now.Token != l.token {
-		l.now = logRecord{Path: l.at.File, Token: l.token, Run: max(l.w.newest.Load(), 1)}
-	}
 	if err := l.write(f); err != nil { // what another has begun
 		return err
 	}
@@ -165,6 +170,7 @@ func (l *logFile) copy(ctx context.Context, f files.FS, p process.Process) error
 		ev, ok, err := r.Next()
 		switch {
 		case errors.Is(err, io.EOF):
+			l.end(noStream) // the next run begins a line
 			return l.flush(f)
 		case err != nil:
 			return err
@@ -193,7 +199,7 @@ func (l *logFile) add(ev process.Event) {
 	switch ev.Kind {
 	case process.EventGap:
 		l.now.From[ev.Gap.Stream] = ev.Gap.To
-		l.end(ev.Gap.Stream + 4) // no stream's
+		l.end(noStream)
 		l.now.Text = fmt.Appendf(l.now.Text, "tend: %d bytes were freed before they were written here\n", ev.Gap.To-ev.Gap.From)
 	case process.EventOutput:
 		l.now.From[ev.Stream] = ev.Offset + int64(len(ev.Data))
@@ -217,6 +223,9 @@ func (l *logFile) add(ev process.Event) {
 		}
 	}
 }
+
+// noStream is none that has output.
+const noStream = ^process.Stream(0)
 
 // end ends the line of another stream that has no end: lines of two are not mixed.
 func (l *logFile) end(s process.Stream) {
@@ -296,8 +305,16 @@ func (l *logFile) rotate(f files.FS) error {
 		}
 		return fmt.Sprintf("%s.%d", l.at.File, n)
 	}
-	for n := l.at.Keep - 1; n >= 0; n-- {
-		if _, err := f.Move(name(n), name(n+1)); err != nil && !missing(err) {
+	n := 0
+	for ; n < l.at.Keep; n++ { // behind a name that is free, which one that has died has left, they stay
+		if _, err := f.Stat(name(n)); missing(err) {
+			break
+		} else if err != nil {
+			return err
+		}
+	}
+	for ; n > 0; n-- {
+		if _, err := f.Move(name(n-1), name(n)); err != nil {
 			return err
 		}
 	}
@@ -317,6 +334,9 @@ func sizeOf(f files.FS, path string) (int64, error) {
 			err = nil
 		}
 		return 0, err
+	}
+	if err == nil && e.Target != "" { // what it leads to is written
+		e, err = f.Stat(e.Target)
 	}
 	return e.Size, err
 }
