@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path"
 	"slices"
@@ -35,14 +36,15 @@ func (d *Driver) Changes(ctx context.Context, id driver.ID, dir string, skip []s
 	at := path.Clean("/" + dir)[1:]
 	for p := at; p != "." && p != ""; p = path.Dir(p) { // a link may be a program's that ran inside
 		st, err := root.Lstat(p)
-		if errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) || err == nil && !st.IsDir() {
+		if vanished(err) || err == nil && !st.IsDir() {
 			return nil, nil
 		}
 		if err != nil {
 			return nil, err
 		}
 	}
-	return c.all, c.look(ctx, at, "")
+	err = c.look(ctx, at, "")
+	return c.all, err
 }
 
 // differ looks through what a sandbox has written.
@@ -56,21 +58,40 @@ type differ struct {
 
 func (c *differ) add(name string, kind driver.FileChangeKind) error {
 	if len(c.all) == c.most {
-		return fmt.Errorf("more than %d files and directories have changed: %w", c.most, driver.ErrLimit)
+		return c.tooMany()
 	}
 	c.all = append(c.all, driver.FileChange{Path: name, Kind: kind})
 	return nil
 }
 
+func (c *differ) tooMany() error {
+	return fmt.Errorf("more than %d files and directories have changed: %w", c.most, driver.ErrLimit)
+}
+
+func vanished(err error) bool {
+	return errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
+}
+
 // look adds what has changed in a directory; name is that as it is told.
 func (c *differ) look(ctx context.Context, dir, name string) error {
-	f, err := c.root.Open(path.Join(".", dir))
+	// Programs go on inside: what was a directory may be gone, or a FIFO that nobody writes to.
+	f, err := c.root.OpenFile(path.Join(".", dir), os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if vanished(err) {
+		return nil
+	}
 	if err != nil {
 		return err
 	}
-	entries, err := f.ReadDir(-1)
+	room := c.most - len(c.all) + len(c.skip) // more of them cannot be told
+	entries, err := f.ReadDir(room + 1)
+	if errors.Is(err, io.EOF) || vanished(err) {
+		err = nil
+	}
 	if err = errors.Join(err, f.Close(), ctx.Err()); err != nil {
 		return err
+	}
+	if len(entries) > room {
+		return c.tooMany()
 	}
 	slices.SortFunc(entries, func(a, b os.DirEntry) int {
 		if a.Name() < b.Name() {
@@ -80,7 +101,13 @@ func (c *differ) look(ctx context.Context, dir, name string) error {
 	})
 	for _, e := range entries {
 		at, p := path.Join(dir, e.Name()), path.Join(name, e.Name())
+		if len(at) > driver.MaxPath {
+			return fmt.Errorf("%.80q… has more than %d bytes, and has changed: %w", at, driver.MaxPath, driver.ErrLimit)
+		}
 		info, err := c.root.Lstat(at)
+		if vanished(err) {
+			continue
+		}
 		if err != nil {
 			return err
 		}

@@ -5,6 +5,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/tend-run/tend/internal/sandbox/driver"
@@ -70,4 +72,40 @@ func TestAShareThatIsACopy(t *testing.T) {
 		t.Errorf("after a start it has %q", got)
 	}
 	proctest.Must(t, s.Destroy(t.Context()))
+}
+
+// TestChangesOfAHostileTree are bounded, and programs that go on inside hold nobody up.
+func TestChangesOfAHostileTree(t *testing.T) {
+	up := t.TempDir()
+	root := proctest.Value(os.OpenRoot(up))(t)
+	defer root.Close()
+	told := func(dir string, most int, skip ...string) (n int, err error) {
+		c := &differ{root: root, up: up, skip: skip, most: most}
+		err = c.look(t.Context(), dir, "")
+		return len(c.all), err
+	}
+	proctest.Must(t, errors.Join(syscall.Mkfifo(up+"/fifo", 0o600), os.Mkdir(up+"/many", 0o700), os.MkdirAll(up+"/many/skipped/x", 0o700)))
+	for _, dir := range []string{"fifo", "gone", "fifo/x"} { // each was a directory a moment ago
+		if n, err := told(dir, 9); n != 0 || err != nil {
+			t.Errorf("%s: %d, %v", dir, n, err)
+		}
+	}
+	for _, name := range strings.Fields("a b c d e f g h i") {
+		proctest.Must(t, os.WriteFile(up+"/many/"+name, nil, 0o600))
+	}
+	if n, err := told("many", 9, "skipped", "other"); n != 9 || err != nil {
+		t.Errorf("as many as may be: %d, %v", n, err)
+	}
+	if n, err := told("many", 7, "skipped"); n != 0 || !errors.Is(err, driver.ErrLimit) {
+		t.Errorf("a directory with more than may be: %d are looked at, %v", n, err)
+	}
+	deep, name := root, strings.Repeat("d", 255)
+	for range 20 {
+		proctest.Must(t, deep.Mkdir(name, 0o700))
+		deep = proctest.Value(deep.OpenRoot(name))(t)
+		defer deep.Close()
+	}
+	if n, err := told(".", 1000); n > 50 || !errors.Is(err, driver.ErrLimit) {
+		t.Errorf("a path of %d bytes: %d, %v", 20*256, n, err)
+	}
 }
