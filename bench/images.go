@@ -59,7 +59,7 @@ func withImages(ctx context.Context, e *env, f func(m *images)) {
 
 // withImagesInMemory calls f with the files of podman, and of a daemon, on a tmpfs: no disk, and nobody else's work on it.
 func withImagesInMemory(ctx context.Context, e *env, f func(m *images)) {
-	dir := must(os.MkdirTemp("", "tend-bench-memory-"))
+	dir := must(os.MkdirTemp("", "tend-bench-"))
 	defer also(func() { check(os.Remove(dir)) })
 	check(unix.Mount("tmpfs", dir, "tmpfs", unix.MS_NOSUID, "size=8g,mode=755"))
 	defer also(func() { check(unix.Unmount(dir, unix.MNT_DETACH)) })
@@ -74,7 +74,7 @@ func withImagesOn(ctx context.Context, e *env, d *daemon, base string, f func(m 
 	}
 	s := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
 	defer s.Close()
-	dir := must(os.MkdirTemp(base, "tend-bench-images-"))
+	dir := must(os.MkdirTemp(base, "images-"))
 	m := &images{ctx: ctx, e: e, d: d, hub: strings.TrimPrefix(s.URL, "http://"), dir: dir, podman: []string{podman, "--root",
 		filepath.Join(dir, "root"),
 		"--runroot", filepath.Join(dir, "run"), "--storage-driver", "overlay", "--runtime", "runc"}}

@@ -160,7 +160,7 @@ func Open(cfg Config) (*Driver, error) {
 		cfg.UIDBase = 0
 	}
 	d := &Driver{cfg: cfg, log: cfg.Log, clock: sandboxrecord.NewClock(), thrown: make(chan struct{}, 1),
-		spares: newSpares(sparePatience, mostSpares()), warm: newSpares(warmPatience, 1), ends: make(chan struct{}, mostExpiring),
+		spares: newSpares(sparePatience, spareShapes, mostSpares()), warm: newSpares(warmPatience, 1, 1), ends: make(chan struct{}, mostExpiring),
 		startWait: startWait, sudoSum: sync.OnceValues(sumOfSudo), defaults: defaultSize(pidsOfMachine(), memoryOfMachine())}
 	d.defaults.Disk, d.ids = cfg.Disk, newIDs(cfg.State, cfg.UIDBase)
 	if d.log == nil {

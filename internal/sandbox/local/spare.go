@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"runtime"
 	"slices"
@@ -39,23 +40,45 @@ type shape struct {
 	warm          string // what has started in it, as JSON; "": nothing has
 }
 
-// spares holds those in the shape that was asked for last: as many as were asked for at once, in the last minute or before.
+// spares holds those in the shapes that were asked for last.
 type spares struct {
 	changed chan struct{}
 	patience
 	started atomic.Int64  // when something was started inside a sandbox last: Unix time, ns
 	stays   time.Duration // spareStays
+	shapes  int           // so many have spares at most
 	most    int           // so many are kept at most
 
-	mu      sync.Mutex
-	asked   bool
-	shape   shape     // that was asked for last; guarded by mu
-	created time.Time // when; guarded by mu
-	making  int       // creations that are not over; guarded by mu
-	wanted  int       // how many are kept; guarded by mu
-	peak    time.Time // when as many were asked for; guarded by mu
-	ready   []*spare  // of one shape, the newest last; guarded by mu
-	unfit   []*spare  // to be ended; guarded by mu
+	mu     sync.Mutex
+	making map[shape]int // creations that are not over; guarded by mu
+	pools  []*pool       // that asked for last at the end; guarded by mu
+	unfit  []*spare      // to be ended; guarded by mu
+}
+
+// pool has the spares of one shape: as many as were asked for at once, in the last minute or before. What guards
+// the pools guards all in it.
+type pool struct {
+	shape   shape
+	created time.Time // when one was created last
+	wanted  int       // how many are kept
+	peak    time.Time // when as many were asked for
+	ready   []*spare  // the newest last
+}
+
+// of is the pool of a shape; nil: there is none. p.mu is held.
+func (p *spares) of(want shape) *pool {
+	for _, q := range p.pools {
+		if q.shape == want {
+			return q
+		}
+	}
+	return nil
+}
+
+// drop ends a pool. p.mu is held.
+func (p *spares) drop(q *pool) {
+	p.unfit, q.ready = append(p.unfit, q.ready...), nil
+	p.pools = slices.DeleteFunc(p.pools, func(other *pool) bool { return other == q })
 }
 
 // patience is how long nothing must have been created or started before a spare is made, which would be in its way, and how
@@ -76,8 +99,9 @@ var (
 	warmPatience = patience{2 * time.Second, 2 * time.Second, 20 * time.Second}
 )
 
-func newSpares(p patience, most int) spares {
-	return spares{changed: make(chan struct{}, 1), stays: spareStays, patience: p, most: most, wanted: 1}
+func newSpares(p patience, shapes, most int) spares {
+	return spares{changed: make(chan struct{}, 1), stays: spareStays, patience: p, shapes: min(shapes, most), most: most,
+		making: map[shape]int{}}
 }
 
 // mostSpares are 128, and fewer on a machine with less than 8 GiB: each takes less than 1 MiB, which is a 64th of its part.
@@ -90,7 +114,9 @@ const (
 	warmTime = 2 * time.Minute
 	// spareEases is how long as many are kept as were asked for at once; then half of them.
 	spareEases = time.Minute
-	// spareStays is how long a spare is left alone by creations in another shape.
+	// spareShapes are the shapes of which some are kept ready.
+	spareShapes = 4
+	// spareStays is how long a spare is left alone by creations in other shapes.
 	spareStays = 10 * time.Second
 	// spareEnds bounds how long the end of a spare may take: that of the server may have to
 	// wait for one.
@@ -138,19 +164,21 @@ func (d *Driver) takeOrCreate(ctx context.Context, rec record) (s *sandbox, err 
 
 // asking notes that a sandbox is asked for which a spare can be. over is called when it is there.
 func (d *Driver) asking(rec *record) (over func()) {
-	p, _, ok := d.sparesFor(rec)
+	p, want, ok := d.sparesFor(rec)
 	if !ok || !d.cfg.Spare {
 		return func() {}
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.making++; p.making >= p.wanted {
-		p.wanted, p.peak = min(p.making, p.most), time.Now()
+	p.making[want]++
+	if q := p.of(want); q != nil && p.making[want] >= q.wanted {
+		q.wanted, q.peak = min(p.making[want], p.most), time.Now()
 	}
 	return func() {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		if p.making--; p.making == 0 {
+		if p.making[want]--; p.making[want] == 0 {
+			delete(p.making, want)
 			p.wake()
 		}
 	}
@@ -162,13 +190,14 @@ func (d *Driver) takeSpare(rec record) *sandbox {
 	p, want, ok := d.sparesFor(&rec)
 	for ok {
 		p.mu.Lock()
-		last := len(p.ready) - 1
-		if last < 0 || p.ready[last].shape != want {
+		q := p.of(want)
+		if q == nil || len(q.ready) == 0 {
 			p.mu.Unlock()
 			return nil
 		}
-		sp := p.ready[last]
-		p.ready = p.ready[:last]
+		last := len(q.ready) - 1
+		sp := q.ready[last]
+		q.ready = q.ready[:last]
 		p.mu.Unlock()
 		if s := d.become(sp, rec); s != nil {
 			return s
@@ -223,13 +252,26 @@ func (d *Driver) wantSpare(rec record) {
 		return
 	}
 	p.mu.Lock()
-	now := time.Now()
-	if p.shape != want { // as many as are being asked for now
-		p.wanted, p.peak = max(1, min(p.making, p.most)), now
+	now, q := time.Now(), p.of(want)
+	if q == nil && (len(p.pools) < p.shapes || p.give(now)) {
+		q = &pool{shape: want, wanted: max(1, min(p.making[want], p.most)), peak: now} // as many as are being asked for now
 	}
-	p.asked, p.shape, p.created = true, want, now
+	if q != nil {
+		q.created = now
+		p.pools = append(slices.DeleteFunc(p.pools, func(other *pool) bool { return other == q }), q)
+	}
 	p.mu.Unlock()
 	p.wake()
+}
+
+// give ends the pool that was asked for least recently, for another shape, unless what is in it is new. p.mu is held.
+func (p *spares) give(now time.Time) bool {
+	q := p.pools[0]
+	if n := len(q.ready); n > 0 && now.Sub(q.ready[n-1].since) < p.stays {
+		return false
+	}
+	p.drop(q)
+	return true
 }
 
 // wake has keepSpare look again.
@@ -244,7 +286,9 @@ func (p *spares) wake() {
 func (d *Driver) dropSpare() {
 	for _, p := range []*spares{&d.spares, &d.warm} {
 		p.mu.Lock()
-		p.asked = false
+		for len(p.pools) > 0 {
+			p.drop(p.pools[0])
+		}
 		p.mu.Unlock()
 		p.wake()
 	}
@@ -254,10 +298,10 @@ func (d *Driver) dropSpare() {
 // next server, or to the keeper if that ends, too.
 func (d *Driver) keepSpare(ctx context.Context, p *spares) {
 	for {
-		wait := p.pass(time.Now())
+		q, wait := p.pass(time.Now())
 		d.endUnfit(ctx, p)
 		if wait == 0 {
-			d.makeSpare(ctx, p)
+			d.makeSpare(ctx, p, q)
 			continue
 		}
 		select {
@@ -269,76 +313,72 @@ func (d *Driver) keepSpare(ctx context.Context, p *spares) {
 	}
 }
 
-// pass finds out what no spare is needed for any more, and returns how long to wait before
-// one may be made; 0: it is time.
-func (p *spares) pass(now time.Time) time.Duration {
+// pass finds out what no spare is needed for any more, and returns of what one is to be made next, and how long to
+// wait before; 0: it is time.
+func (p *spares) pass(now time.Time) (next *pool, wait time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if idle := now.Sub(p.created); p.asked && idle >= spareFor {
-		p.asked = false
+	wait = time.Hour
+	for len(p.pools) > 0 && now.Sub(p.pools[0].created) >= spareFor {
+		p.drop(p.pools[0])
 	}
-	if p.wanted > 1 && now.Sub(p.peak) >= spareEases {
-		p.wanted, p.peak = p.wanted/2, now
+	if len(p.pools) == 0 {
+		return nil, wait
 	}
-	kept, age := 0, time.Duration(0)
-	if n := len(p.ready); n > 0 {
-		age = now.Sub(p.ready[n-1].since)
-		if p.ready[0].shape == p.shape {
-			kept = n
-		}
-	}
-	switch {
-	case !p.asked:
-		p.unfit, p.ready, p.wanted = append(p.unfit, p.ready...), nil, 1
-		return time.Hour
-	case kept >= p.wanted:
-		p.unfit = append(p.unfit, p.ready[:kept-p.wanted]...)
-		p.ready = slices.Clone(p.ready[kept-p.wanted:])
-		wait := spareFor - now.Sub(p.created)
-		if p.wanted > 1 {
-			wait = min(wait, spareEases-now.Sub(p.peak))
-		}
-		return wait
-	case kept == 0 && len(p.ready) > 0 && age < p.stays:
-		return p.stays - age
-	}
-	idle, after := min(now.Sub(p.created), now.Sub(time.Unix(0, p.started.Load()))), p.after
-	switch {
-	case now.Sub(p.created) >= p.latest:
-		return 0
-	case p.making > 0:
+	last := p.pools[len(p.pools)-1].created
+	idle := min(now.Sub(last), now.Sub(time.Unix(0, p.started.Load())))
+	if len(p.making) > 0 {
 		idle = 0
-	case kept == 0:
-		after = p.first
 	}
-	return max(0, after-idle)
+	wait = min(wait, spareFor-now.Sub(p.pools[0].created))
+	room := p.most
+	for _, q := range slices.Backward(p.pools) {
+		if q.wanted > 1 && now.Sub(q.peak) >= spareEases {
+			q.wanted, q.peak = q.wanted/2, now
+		}
+		if q.wanted > 1 {
+			wait = min(wait, spareEases-now.Sub(q.peak))
+		}
+		wanted, kept := min(q.wanted, room), len(q.ready)
+		room -= wanted
+		if kept >= wanted {
+			p.unfit = append(p.unfit, q.ready[:kept-wanted]...)
+			q.ready = slices.Clone(q.ready[kept-wanted:])
+			continue
+		}
+		after := p.after
+		if kept == 0 && len(p.making) == 0 {
+			after = p.first
+		}
+		left := max(0, after-idle)
+		if now.Sub(q.created) >= p.latest {
+			left = 0
+		}
+		if next == nil || left < wait {
+			next, wait = q, min(wait, left)
+		}
+	}
+	return next, wait
 }
 
-// makeSpare makes one in the shape that was asked for last.
-func (d *Driver) makeSpare(ctx context.Context, p *spares) {
-	p.mu.Lock()
-	sp := &spare{shape: p.shape, since: time.Now()}
-	p.leave(sp.shape)
-	p.mu.Unlock()
-	d.endUnfit(ctx, p)
+// makeSpare makes one of a pool.
+func (d *Driver) makeSpare(ctx context.Context, p *spares, q *pool) {
+	sp := &spare{shape: q.shape, since: time.Now()}
 	err := d.makeSpareOf(ctx, sp)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if err != nil {
-		p.asked = p.shape != sp.shape // the next creation says what is wrong
+	switch {
+	case err != nil:
+		for len(p.pools) > 0 { // the next creation says what is wrong; if there are too many sandboxes, these are in its way
+			p.drop(p.pools[0])
+		}
 		if ctx.Err() == nil {
 			d.log.Info("no sandbox is kept ready", slog.Any("err", err))
 		}
-		return
-	}
-	p.leave(sp.shape) // those of another Run
-	p.ready = append(p.ready, sp)
-}
-
-// leave leaves none ready in another shape. p.mu is held.
-func (p *spares) leave(s shape) {
-	if len(p.ready) > 0 && p.ready[0].shape != s {
-		p.unfit, p.ready = append(p.unfit, p.ready...), nil
+	case slices.Contains(p.pools, q):
+		q.ready = append(q.ready, sp)
+	default:
+		p.unfit = append(p.unfit, sp)
 	}
 }
 
@@ -350,6 +390,9 @@ func (d *Driver) makeSpareOf(ctx context.Context, sp *spare) error {
 		}
 	}
 	run := driver.RunConfig{User: in.User, Dir: in.Dir, Env: in.Env}
+	if n := len(d.containers.All()); n >= sandboxrecord.MaxSandboxes-2*mostSpares() {
+		return fmt.Errorf("%w: there are %d sandboxes, and the places that are left are for those that are asked for", driver.ErrLimit, n)
+	}
 	rec := record{Record: sandboxrecord.NewRecord(d.newID(), &driver.Spec{Run: run}), Layer: sp.shape.layer, Origin: sp.shape.origin,
 		Size: sp.shape.size, Disk: sp.shape.disk, Network: sp.shape.network, Way: d.way()}
 	d.giveIDs(&rec)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"testing"
 	"time"
@@ -33,12 +34,13 @@ func openSparing(t *testing.T, cfg Config) *Driver {
 	return d
 }
 
-// newest is the spare that the next creation takes; nil: there is none. p.mu is held.
+// newest is the spare that the next creation in the shape that was asked for last takes; nil: there is none. p.mu is held.
 func newest(p *spares) *spare {
-	if len(p.ready) == 0 {
+	if len(p.pools) == 0 || len(p.pools[len(p.pools)-1].ready) == 0 {
 		return nil
 	}
-	return p.ready[len(p.ready)-1]
+	ready := p.pools[len(p.pools)-1].ready
+	return ready[len(ready)-1]
 }
 
 // spareOf waits for the spare.
@@ -215,10 +217,10 @@ func TestAWarmSpareHasStarted(t *testing.T) {
 func TestAsManySparesAreKeptAsWereAskedForAtOnce(t *testing.T) {
 	t.Parallel()
 	d := openSparing(t, real(t))
-	kept := func() int {
+	kept := func() int { // in the shape that was asked for last
 		d.spares.mu.Lock()
 		defer d.spares.mu.Unlock()
-		return len(d.spares.ready)
+		return len(d.spares.pools[len(d.spares.pools)-1].ready)
 	}
 	create(t, d, driver.Spec{})
 	spareOf(t, d)
@@ -238,17 +240,69 @@ func TestAsManySparesAreKeptAsWereAskedForAtOnce(t *testing.T) {
 	}
 	proctest.Eventually(t, "four are kept again", func() bool { return kept() == 4 })
 	d.spares.mu.Lock()
-	d.spares.peak = time.Now().Add(-spareEases)
+	d.spares.pools[0].peak = time.Now().Add(-spareEases)
 	d.spares.mu.Unlock()
 	d.spares.wake()
 	proctest.Eventually(t, "two are kept, and there is nothing of others", func() bool {
 		return kept() == 2 && len(d.containers.All()) == 2+len(proctest.Value(d.List(t.Context()))(t))
 	})
 	d.spares.mu.Lock()
+	d.spares.most = 5
+	d.spares.mu.Unlock()
+	other, _ := create(t, d, driver.Spec{Size: driver.Size{Tasks: 100}})
+	for range 3 {
+		defer d.asking(&other.rec)()
+	}
+	create(t, d, driver.Spec{Size: driver.Size{Tasks: 100}})
+	proctest.Eventually(t, "of another shape there are as many, and of the first what there is room for", func() bool {
+		four := kept() == 4
+		d.spares.mu.Lock()
+		defer d.spares.mu.Unlock()
+		return four && len(d.spares.pools[0].ready) == 1
+	})
+}
+
+// TestSparesAreKeptInEachShapeThatIsAskedFor, so that creations in turns all find one; there is room for another
+// shape when the oldest is not new.
+func TestSparesAreKeptInEachShapeThatIsAskedFor(t *testing.T) {
+	t.Parallel()
+	d := openSparing(t, real(t))
+	in := func(n int64) driver.Spec { return driver.Spec{Size: driver.Size{Tasks: 100 + n}} }
+	shapes := func() (all []int64) {
+		d.spares.mu.Lock()
+		defer d.spares.mu.Unlock()
+		for _, q := range d.spares.pools {
+			all = append(all, q.shape.size.Tasks-100)
+		}
+		return all
+	}
+	for round := range 2 {
+		for n := range int64(spareShapes) {
+			was := map[driver.ID]bool{}
+			for _, s := range d.containers.All() {
+				was[s.id] = true
+			}
+			s, _ := create(t, d, in(n))
+			if round > 0 && !was[s.id] {
+				t.Errorf("a creation in shape %d finds none", n)
+			}
+			proctest.Eventually(t, "there is one for the next", func() bool { sp := spareOf(t, d); return sp.shape.size.Tasks == 100+n })
+		}
+	}
+	create(t, d, in(spareShapes))
+	if got := shapes(); !slices.Equal(got, []int64{0, 1, 2, 3}) {
+		t.Errorf("with new spares in all shapes that there is room for, there are %v", got)
+	}
+	d.spares.mu.Lock()
 	d.spares.stays = 0
 	d.spares.mu.Unlock()
-	create(t, d, driver.Spec{Size: driver.Size{Tasks: 100}})
-	proctest.Eventually(t, "as many of another shape", func() bool { return kept() == 4 && spareOf(t, d).shape.size.Tasks == 100 })
+	create(t, d, in(spareShapes))
+	if got := shapes(); !slices.Equal(got, []int64{1, 2, 3, 4}) {
+		t.Errorf("then there are %v", got)
+	}
+	proctest.Eventually(t, "there is one in each, and nothing of others", func() bool {
+		return len(d.containers.All()) == spareShapes+len(proctest.Value(d.List(t.Context()))(t))
+	})
 }
 
 // TestADeadSpareIsNotTaken.
