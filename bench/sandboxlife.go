@@ -124,7 +124,7 @@ func benchSandboxEnd(ctx context.Context, e *env) {
 
 // benchSandboxMany holds 1,000 sandboxes in which nothing runs.
 func benchSandboxMany(ctx context.Context, e *env) {
-	const many, callers, settle = 1000, 2, 2 * time.Second
+	const many, callers, settle = 1000, 8, 2 * time.Second
 	withHouse(ctx, e, func(h *house) {
 		check(must(h.Create(ctx, driver.Spec{})).Destroy(ctx)) // what is made once
 		pause(ctx, settle)
