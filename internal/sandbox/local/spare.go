@@ -63,6 +63,13 @@ type pool struct {
 	wanted  int       // how many are kept
 	peak    time.Time // when as many were asked for
 	ready   []*spare  // the newest last
+	coming  *coming   // nil: none is being made
+}
+
+// coming is a spare that is being made.
+type coming struct {
+	made   chan struct{} // closed when it is, or will not be
+	wanted bool          // a creation waits for it
 }
 
 // of is the pool of a shape; nil: there is none. p.mu is held.
@@ -91,7 +98,7 @@ var (
 	sparePatience = func() patience {
 		p := patience{20 * time.Millisecond, 20 * time.Millisecond, time.Second}
 		if runtime.NumCPU() > 1 {
-			p.first = 0
+			p.first = 5 * time.Millisecond
 		}
 		return p
 	}()
@@ -151,7 +158,7 @@ func (d *Driver) sparesFor(r *record) (*spares, shape, bool) {
 // takeOrCreate returns the sandbox of a record without a name: a spare, if there is one for it.
 func (d *Driver) takeOrCreate(ctx context.Context, rec record) (s *sandbox, err error) {
 	defer d.asking(&rec)()
-	if s = d.takeSpare(rec); s != nil {
+	if s = d.takeSpare(ctx, rec); s != nil {
 		err = s.appear(ctx)
 	} else {
 		s, err = d.create(ctx, rec)
@@ -185,29 +192,53 @@ func (d *Driver) asking(rec *record) (over func()) {
 }
 
 // takeSpare returns a spare with this record, which has no name of its own; nil: there
-// is none for it. The caller has it appear.
-func (d *Driver) takeSpare(rec record) *sandbox {
+// is none for it. The caller has it appear. If one is being made, and no other creation waits for it, that is
+// there before one that begins now.
+func (d *Driver) takeSpare(ctx context.Context, rec record) *sandbox {
 	p, want, ok := d.sparesFor(&rec)
-	for ok {
+	for waited := false; ok; {
 		p.mu.Lock()
 		q := p.of(want)
-		if q == nil || len(q.ready) == 0 {
+		if q == nil {
 			p.mu.Unlock()
 			return nil
 		}
-		last := len(q.ready) - 1
-		sp := q.ready[last]
-		q.ready = q.ready[:last]
-		p.mu.Unlock()
-		if s := d.become(sp, rec); s != nil {
-			return s
+		if last := len(q.ready) - 1; last >= 0 {
+			sp := q.ready[last]
+			q.ready = q.ready[:last]
+			p.mu.Unlock()
+			if s := d.become(sp, rec); s != nil {
+				return s
+			}
+			p.mu.Lock()
+			p.unfit = append(p.unfit, sp)
+			p.mu.Unlock()
+			p.wake()
+			continue
 		}
-		p.mu.Lock()
-		p.unfit = append(p.unfit, sp)
+		c := q.coming
+		if ok = c != nil && !c.wanted && !waited; ok {
+			c.wanted, waited = true, true
+		}
 		p.mu.Unlock()
-		p.wake()
+		if ok {
+			ok = p.await(ctx, c)
+		}
 	}
 	return nil
+}
+
+// await reports whether a spare is made in time.
+func (p *spares) await(ctx context.Context, c *coming) bool {
+	late := time.NewTimer(p.latest)
+	defer late.Stop()
+	select {
+	case <-c.made:
+		return true
+	case <-late.C:
+	case <-ctx.Done():
+	}
+	return false
 }
 
 // become makes a spare the sandbox of a record; nil: it cannot be that any more.
@@ -363,10 +394,15 @@ func (p *spares) pass(now time.Time) (next *pool, wait time.Duration) {
 
 // makeSpare makes one of a pool.
 func (d *Driver) makeSpare(ctx context.Context, p *spares, q *pool) {
-	sp := &spare{shape: q.shape, since: time.Now()}
+	sp, c := &spare{shape: q.shape, since: time.Now()}, &coming{made: make(chan struct{})}
+	p.mu.Lock()
+	q.coming = c
+	p.mu.Unlock()
 	err := d.makeSpareOf(ctx, sp)
+	defer close(c.made)
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	q.coming = nil
 	switch {
 	case err != nil:
 		for len(p.pools) > 0 { // the next creation says what is wrong; if there are too many sandboxes, these are in its way
