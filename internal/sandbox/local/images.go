@@ -22,7 +22,7 @@ var _ driver.Imager = (*Driver)(nil)
 // openImages reads the images.
 func (d *Driver) openImages() (err error) {
 	d.images, err = oci.Open(oci.Config{Dir: filepath.Join(d.cfg.Dir, imagesName), Layers: d.layers, Log: d.log, Share: d.cfg.ShareImages,
-		Most: d.cfg.ImagesMost,
+		Most: d.cfg.ImagesMost, Free: d.endSpares,
 		Room: func() int64 { return roomToCopy(d.cfg.State) }})
 	return err
 }
@@ -110,8 +110,10 @@ func (d *Driver) RemoveImage(_ context.Context, key string) (driver.Image, error
 }
 
 // PruneImages implements driver.Imager.
-func (d *Driver) PruneImages(_ context.Context, all bool) ([]driver.Image, error) {
-	defer d.dropSpare()
+func (d *Driver) PruneImages(ctx context.Context, all bool) ([]driver.Image, error) {
+	if all {
+		d.endSpares(ctx)
+	}
 	return d.images.Prune(all)
 }
 

@@ -49,6 +49,8 @@ type spares struct {
 	shapes  int           // so many have spares at most
 	most    int           // so many are kept at most
 
+	ending sync.Mutex // held while those that are unfit are ended
+
 	mu     sync.Mutex
 	making map[shape]int // creations that are not over; guarded by mu
 	pools  []*pool       // that asked for last at the end; guarded by mu
@@ -93,8 +95,8 @@ func (p *spares) drop(q *pool) {
 type patience struct{ first, after, latest time.Duration }
 
 var (
-	// With a processor to spare it is made while the sandbox that was just created starts its first program: who creates one
-	// after the other finds one ready.
+	// With a processor to spare it is made as soon as the first program of the sandbox that was just created runs: who creates
+	// one after the other finds one ready, or nearly so.
 	sparePatience = func() patience {
 		p := patience{20 * time.Millisecond, 20 * time.Millisecond, time.Second}
 		if runtime.NumCPU() > 1 {
@@ -325,6 +327,26 @@ func (d *Driver) dropSpare() {
 	}
 }
 
+// endSpares ends them, and returns when none holds anything any more.
+func (d *Driver) endSpares(ctx context.Context) {
+	ctx = context.WithoutCancel(ctx)
+	for _, p := range []*spares{&d.spares, &d.warm} {
+		var making []*coming
+		p.mu.Lock()
+		for len(p.pools) > 0 {
+			if c := p.pools[0].coming; c != nil {
+				making = append(making, c)
+			}
+			p.drop(p.pools[0])
+		}
+		p.mu.Unlock()
+		for _, c := range making {
+			p.await(ctx, c)
+		}
+		d.endUnfit(ctx, p)
+	}
+}
+
 // keepSpare makes spares and ends them, until ctx ends. The last one is then left to the
 // next server, or to the keeper if that ends, too.
 func (d *Driver) keepSpare(ctx context.Context, p *spares) {
@@ -479,6 +501,8 @@ func (s *sandbox) warmUp(ctx context.Context) error {
 
 // endUnfit ends the spares that nobody needs: one of them also when ctx is over. Those that are left then the next server ends.
 func (d *Driver) endUnfit(ctx context.Context, p *spares) {
+	p.ending.Lock()
+	defer p.ending.Unlock()
 	p.mu.Lock()
 	unfit := p.unfit
 	p.unfit = nil

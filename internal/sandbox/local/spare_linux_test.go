@@ -336,3 +336,56 @@ func TestNoSpareHoldsWhatIsDeleted(t *testing.T) {
 	proctest.Must(t, d.DeleteSnapshot(t.Context(), string(n.ID)))
 	proctest.Eventually(t, "there is no spare", func() bool { return len(d.containers.All()) == 0 })
 }
+
+// TestSparesAreNoUseOfAnImage: one that only they have is pruned, and none of them is left.
+func TestSparesAreNoUseOfAnImage(t *testing.T) {
+	t.Parallel()
+	d := openSparing(t, real(t))
+	imported(t, d, shellImage(t).Saved(t, "web:1"), "")
+	s, _ := create(t, d, driver.Spec{Image: "web:1"})
+	spareOf(t, d)
+	proctest.Must(t, s.Destroy(t.Context()))
+	if gone := proctest.Value(d.PruneImages(t.Context(), true))(t); len(gone) != 1 {
+		t.Errorf("%d images are pruned; want 1", len(gone))
+	}
+	if left := d.containers.All(); len(left) != 0 {
+		t.Errorf("%d containers are left", len(left))
+	}
+}
+
+// TestACreationWaitsForTheSpareThatIsBeingMade, and only one does.
+func TestACreationWaitsForTheSpareThatIsBeingMade(t *testing.T) {
+	t.Parallel()
+	d := openReal(t, real(t))
+	d.cfg.Spare, d.spares.latest = true, time.Hour
+	first, _ := create(t, d, driver.Spec{})
+	c := &coming{made: make(chan struct{})}
+	q := d.spares.pools[0]
+	q.coming = c
+	taken := make(chan *sandbox)
+	go func() { taken <- d.takeSpare(t.Context(), first.rec) }()
+	proctest.Eventually(t, "it waits", func() bool {
+		d.spares.mu.Lock()
+		defer d.spares.mu.Unlock()
+		return c.wanted
+	})
+	if s := d.takeSpare(t.Context(), first.rec); s != nil {
+		t.Errorf("a second creation gets %s", s.id)
+	}
+	sp := &spare{shape: q.shape, since: time.Now()}
+	proctest.Must(t, d.makeSpareOf(t.Context(), sp))
+	d.spares.mu.Lock()
+	q.ready, q.coming = append(q.ready, sp), nil
+	d.spares.mu.Unlock()
+	close(c.made)
+	if s := <-taken; s != sp.s {
+		t.Error("it does not get the spare that it waited for")
+	} else {
+		proctest.Must(t, s.Destroy(t.Context()))
+	}
+	q.coming = &coming{made: make(chan struct{})}
+	close(q.coming.made) // as after a fault
+	if s := d.takeSpare(t.Context(), first.rec); s != nil {
+		t.Errorf("where none could be made, a creation gets %s", s.id)
+	}
+}

@@ -46,10 +46,18 @@ func (s *Store) makeRoom(ctx context.Context, want int64) int64 {
 	if s.cfg.Most <= 0 {
 		return math.MaxInt64
 	}
-	for {
+	for freed := s.cfg.Free == nil; ; {
 		left := s.cfg.Most - s.cfg.Layers.Bytes(keys)
-		if left >= max(want, 1) || !s.evict() {
+		if left >= max(want, 1) {
 			return left
+		}
+		if !s.evict() {
+			if freed {
+				return left
+			}
+			s.cfg.Free(ctx)
+			freed = true
+			continue
 		}
 		if err := s.cfg.Layers.Sweep(ctx, math.MaxInt64); err != nil {
 			return left

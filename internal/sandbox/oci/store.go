@@ -2,6 +2,7 @@ package oci
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -63,7 +64,9 @@ type Config struct {
 	// Share are the images that are everybody's, beside public ones: names with or without a tag,
 	// or patterns of them, as package path matches them.
 	Share []string
-	Log   *slog.Logger // nil: nothing is logged
+	// Free has those go that use images and are there for nobody yet; nil: there are none.
+	Free func(context.Context)
+	Log  *slog.Logger // nil: nothing is logged
 }
 
 // Store holds the images of this machine. All methods may be called concurrently.
