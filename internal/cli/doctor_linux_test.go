@@ -61,6 +61,20 @@ func TestADoctorFindsWhatAMachineLacks(t *testing.T) {
 		wantFinding(t, all, "kill_reaches_tree", doctor.Limited, "clone3")
 		wantFinding(t, all, "isolation", doctor.Limited, "clone3")
 	})
+	t.Run("no clone3, an ordinary user: what helps is not root's", func(t *testing.T) {
+		dir := proctest.Value(os.MkdirTemp("", "tend-doctor-test-"))(t)
+		t.Cleanup(func() { os.RemoveAll(dir) })
+		proctest.Must(t, os.Chown(dir, 65534, 65534))
+		world := kernelfault.World{Rules: []kernelfault.Rule{{Call: unix.SYS_CLONE3, Arg: -1, Errno: unix.ENOSYS}}}
+		program := filepath.Join(dir, "tend")
+		proctest.Must(t, os.WriteFile(program, proctest.Value(os.ReadFile(filepath.Join(binaries, "tend")))(t), 0o755))
+		cmd := proctest.Value(kernelfault.Command(world, proctest.Value(exec.LookPath("setpriv"))(t), "--reuid=65534", "--regid=65534", "--clear-groups",
+			program, "doctor", "--json", "--state-dir", filepath.Join(dir, "state")))(t)
+		f := examined(t, cmd, true)["isolation"]
+		if f.State != doctor.Limited || !strings.Contains(f.Detail, "systempaths=unconfined") || strings.Contains(f.Detail, "SYS_ADMIN") {
+			t.Errorf("%+v", f)
+		}
+	})
 	t.Run("no pidfd_open: nothing works", func(t *testing.T) {
 		state := filepath.Join(t.TempDir(), "state")
 		world := kernelfault.World{Rules: []kernelfault.Rule{{Call: unix.SYS_PIDFD_OPEN, Arg: -1, Errno: unix.ENOSYS}}}

@@ -19,6 +19,7 @@ import (
 	"github.com/tend-run/tend/internal/core/cgroup"
 	"github.com/tend-run/tend/internal/core/container"
 	"github.com/tend-run/tend/internal/lib/kernelfault"
+	"github.com/tend-run/tend/internal/lib/newfs"
 	"github.com/tend-run/tend/internal/support/proctest"
 )
 
@@ -122,6 +123,30 @@ const overlayRoot = `cd "$1"; mkdir up wk m; mount -t overlay none -o lowerdir=/
 	mount --rbind /proc proc; mount --rbind /dev dev; mount --rbind /sys sys; mount --rbind "$1" srv; mkdir -p old; pivot_root . old
 	`
 
+// ownersOverAnOverlay are those of the machine's files where / is an overlay: Linux 7.3 has an overlay show other ids, and 7.2 does not.
+func ownersOverAnOverlay(t *testing.T) string {
+	t.Helper()
+	proctest.Root(t)
+	first := exec.Command("sleep", "infinity")
+	ids := []syscall.SysProcIDMap{{HostID: 100000, Size: 65536}}
+	first.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWUSER, UidMappings: ids, GidMappings: ids}
+	proctest.Must(t, first.Start())
+	defer func() { _, _ = first.Process.Kill(), first.Wait() }()
+	ns := proctest.Value(os.Open(fmt.Sprintf("/proc/%d/ns/user", first.Process.Pid)))(t)
+	defer ns.Close()
+	overlay := proctest.Value(newfs.Mount("overlay", 0, "lowerdir=/usr:/etc"))(t)
+	defer unix.Close(overlay)
+	switch err := mapIDs(overlay, int(ns.Fd()), 0); err {
+	case nil:
+		return ownersIDMap
+	case unix.EINVAL:
+		return ownersNobody
+	default:
+		t.Fatal(err)
+		return ""
+	}
+}
+
 // TestARootThatIsAnOverlay: as in a container, with a state directory on a volume. Root and an ordinary user have all layers.
 func TestARootThatIsAnOverlay(t *testing.T) {
 	for name, line := range map[string]string{
@@ -136,7 +161,7 @@ func TestARootThatIsAnOverlay(t *testing.T) {
 	}
 }
 
-// TestFilesOverARootThatIsAnOverlay: the machine's are nobody's, and yet can be replaced and removed, with their directories.
+// TestFilesOverARootThatIsAnOverlay: where the machine's are nobody's, they can yet be replaced and removed, with their directories.
 func TestFilesOverARootThatIsAnOverlay(t *testing.T) {
 	const line = `cd /usr/share/base-files && stat -c %u profile && sed -i s/PATH/PUTH/ profile && grep -q PUTH profile && rm motd && ls motd 2>/dev/null
 		echo new > /usr/bin/new && rm /usr/bin/env && chmod 600 /usr/bin/new && stat -c "%u %a" /usr/bin/new
@@ -144,9 +169,14 @@ func TestFilesOverARootThatIsAnOverlay(t *testing.T) {
 		mkdir -p /tmp/p/DEBIAN /tmp/p/usr/share/new-package; echo x > /tmp/p/usr/share/new-package/file
 		printf "Package: new-package\nVersion: 1\nArchitecture: all\nMaintainer: A <a@b.c>\nDescription: d\n" > /tmp/p/DEBIAN/control
 		dpkg-deb --build /tmp/p /tmp/p.deb >/dev/null && dpkg -i /tmp/p.deb >/tmp/log 2>&1 || cat /tmp/log; cat /usr/share/new-package/file; dpkg -s new-package | grep Status`
-	got := string(saidElsewhere(t, overlayRoot+`echo secret > /mnt/secret; export `+insideHere+`='`+line+`'; `+canHere+`=/srv/state exec chroot . /srv/test`))
-	if want := "65534\n0 600\nrefused\nme\n0\nx\nStatus: install ok installed\n"; got != want {
-		t.Errorf("%q; want %q", got, want)
+	const end = "me\n0\nx\nStatus: install ok installed\n"
+	want := map[string]string{ownersNobody: "65534\n0 600\nrefused\n" + end, ownersIDMap: "0\n0 600\n" + end}
+	for forced, owners := range map[string]string{"": ownersOverAnOverlay(t), "owners=nobody": ownersNobody} {
+		got := string(saidElsewhere(t, overlayRoot+`echo secret > /mnt/secret; export `+container.WayVariable+`=`+forced+` `+
+			insideHere+`='`+line+`'; `+canHere+`=/srv/state exec chroot . /srv/test`))
+		if got != want[owners] {
+			t.Errorf("forced to %q: %q; want %q", forced, got, want[owners])
+		}
 	}
 }
 

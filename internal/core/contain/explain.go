@@ -5,7 +5,6 @@ package contain
 import (
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -35,11 +34,8 @@ func explain(err error) error {
 	case strings.HasPrefix(e.What, "mount overlay") && e.Errno == unix.EINVAL:
 		return fmt.Errorf("%w: over mounts that show other ids there are overlays from Linux 5.19 on, "+
 			"and none writes to a state directory that is on an overlay itself, as in a container: %w", err, process.ErrUnsupported)
-	case e.Errno == unix.EPERM && os.Geteuid() == 0 && ofTheMachine():
-		return fmt.Errorf("%w: this machine does not allow it (%s): %w", err, container.InContainer, process.ErrUnsupported)
 	case e.Errno == unix.EPERM:
-		return fmt.Errorf("%w: this machine does not allow it (in a container: docker run %s): %w",
-			err, container.Unfiltered, process.ErrUnsupported)
+		return fmt.Errorf("%w: this machine does not allow it (%s): %w", err, Options(), process.ErrUnsupported)
 	case e.Errno == unix.ENOSYS:
 		return fmt.Errorf("%w: this machine does not allow it: %w", err, process.ErrUnsupported)
 	case (e.What == stepNamespaces || e.What == stepCgroups) && (e.Errno == unix.ENOSPC || e.Errno == unix.EUSERS):

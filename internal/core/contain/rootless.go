@@ -12,7 +12,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tend-run/tend/internal/core/container"
 	"github.com/tend-run/tend/internal/core/failpoint"
 	"github.com/tend-run/tend/internal/core/spawn"
 	"github.com/tend-run/tend/internal/core/suspendaware"
@@ -191,8 +190,7 @@ func whyNotRootless(err error, setting func(name string) string) string {
 	case e.What == stepUsers && (e.Errno == unix.ENOSPC || e.Errno == unix.EUSERS):
 		return " (there are as many user namespaces as the sysctl user.max_user_namespaces allows)"
 	case e.What == stepUsers && e.Errno == unix.EPERM:
-		return " (tend runs in a chroot, or in a container whose filter forbids user namespaces; for a container: " +
-			"docker run " + container.Unfiltered + " --security-opt systempaths=unconfined" + alone + " of the machine)"
+		return " (tend runs in a chroot, or in a container whose filter forbids user namespaces; " + Options() + alone + " of the machine)"
 	case e.Errno == unix.EPERM, e.Errno == unix.EACCES:
 		return " (this machine does not let users other than root do it" + alone + ")"
 	}

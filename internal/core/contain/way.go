@@ -148,6 +148,14 @@ func ofTheMachine() bool {
 	return err != nil || slices.Equal(strings.Fields(string(b)), []string{"0", "0", "4294967295"})
 }
 
+// Options are those of a container in which this process may make others.
+func Options() string {
+	if os.Geteuid() == 0 && ofTheMachine() {
+		return container.InContainer
+	}
+	return "in a container: docker run " + container.Unfiltered + " --security-opt systempaths=unconfined"
+}
+
 // tryUsers makes what takes ids of nobody, and no right over the machine. p.mu is held.
 func (p *parts) tryUsers() error {
 	if err := p.program(); err != nil {

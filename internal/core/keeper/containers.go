@@ -87,7 +87,7 @@ func (k *Keeper) newMaker() (*contain.Maker, error) {
 	return m, nil
 }
 
-// findCells takes over the containers of the previous keeper. It runs before any process is
+// findContainers takes over the containers of the previous keeper. It runs before any process is
 // restored, because processes in a container have their groups there.
 func (k *Keeper) findContainers() {
 	k.containers = containers{all: map[container.ID]*heldContainer{}, of: map[uint32]*heldContainer{}, room: make(chan struct{}, mostAtOnce),
@@ -95,7 +95,7 @@ func (k *Keeper) findContainers() {
 	k.containers.some.L = &k.containers.mu
 	k.containers.board = func() ([]byte, int) { return k.board.Memory(), k.board.FD() }
 	if err := k.scripts.CanEnter(); err != nil {
-		k.containers.why = fmt.Errorf("%w; %s: %w", err, container.InContainer, process.ErrUnsupported)
+		k.containers.why = fmt.Errorf("%w; %s: %w", err, contain.Options(), process.ErrUnsupported)
 	} else {
 		k.containers.maker, k.containers.why = k.newMaker()
 	}
