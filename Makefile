@@ -149,13 +149,13 @@ fresh-test: ## Run make build and make test in a fresh Debian, as root: an hour 
 	@test/fresh/run $(ONLY)
 
 .PHONY: kernel-test
-kernel-test: need-go ## Run sandboxes on Linux 6.1, 6.12 and Debian's newest in qemu, as root on Debian: 30 minutes (ONLY='internal/core/contain' picks some)
-	@status=0; for suite in $(if $(ONLY),,bullseye) bookworm trixie sid; do \
+kernel-test: need-go ## Run sandboxes on Linux 6.1, 6.12 and Debian's newest in qemu, as root on Debian: 30 minutes (ONLY='internal/core/contain' picks some; RECORD=kernels keeps figures)
+	@status=0; export ROWS="$(if $(RECORD),$$(mktemp))"; for suite in $(if $(ONLY),,bullseye) bookworm trixie sid; do \
 		test/kernel/run amd64 $$suite $(ONLY) || { status=$$?; echo "kernel-test: $$suite ends with $$status"; }; \
-	done; exit $$status
+	done; $(if $(RECORD),go run ./bench -emulated "$$ROWS" -record '$(RECORD)' && rm "$$ROWS" || status=1;) exit $$status
 
 .PHONY: container-test
-container-test: build ## Run sandboxes in containers of podman, as root on Debian: 5 minutes (ONLY='least' picks some)
+container-test: build ## Run sandboxes in containers of docker and podman, as root on Debian: 5 minutes (ONLY='least' picks some)
 	@test/container/run $(ONLY)
 
 .PHONY: oldest-test

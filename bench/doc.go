@@ -34,6 +34,9 @@
 // that is not here is left out, and a message says so. They give a program new
 // namespaces and see the machine's files; only runc has limits, too.
 //
+// sandbox-hand compares with unshare and an overlay alone, by a script. It needs nothing else, and so it is what
+// `make kernel-test` measures on other kernels; with RECORD=NAME its rows are kept, by -emulated.
+//
 // The rows of computesdk are its public way of measuring, with its npm client, which
 // test/conformance/agents pins and installs.
 //

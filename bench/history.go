@@ -32,7 +32,7 @@ type record struct {
 	Machine string  `json:"machine"`
 	Version string  `json:"version,omitempty"` // what was measured, as tend version says
 	Before  string  `json:"before,omitempty"`  // what was measured with -beside
-	Others  float64 `json:"others"`            // cores that other programs used at the beginning
+	Others  float64 `json:"others"`            // cores that other programs used at the beginning; -1: unknown
 	Rows    []row   `json:"rows"`
 }
 
@@ -49,6 +49,9 @@ func keep(ctx context.Context, o *options, rows []row) {
 		as(path, func() { check(json.Unmarshal(b, &r)) })
 	}
 	r.Date, r.Machine, r.Version, r.Others = time.Now().UTC().Format(time.DateOnly), machine(), o.version, math.Round(100*o.busy)/100
+	if o.emulated != "" {
+		r.Machine, r.Others = "qemu without KVM on "+r.Machine, -1
+	}
 	if o.beside != "" {
 		r.Before = versionOf(ctx, o.beside)
 	}
@@ -56,6 +59,16 @@ func keep(ctx context.Context, o *options, rows []row) {
 	check(os.MkdirAll(filepath.Dir(path), 0o755))
 	check(os.WriteFile(path, append(must(json.MarshalIndent(r, "", "\t")), '\n'), 0o644))
 	drawDocuments()
+}
+
+// readRows reads what -json has printed.
+func readRows(text []byte) (rows []row) {
+	for line := range bytes.Lines(text) {
+		var r row
+		check(json.Unmarshal(line, &r))
+		rows = append(rows, r)
+	}
+	return rows
 }
 
 // replace takes the rows in place of those of the same benches, in the order of
@@ -94,14 +107,19 @@ func machine() string {
 			model = string(m[1])
 		}
 	}
-	var u unix.Utsname
 	var fs unix.Statfs_t
-	_, _ = unix.Uname(&u), unix.Statfs(os.TempDir(), &fs)
+	_ = unix.Statfs(os.TempDir(), &fs)
 	name, ok := map[int64]string{unix.EXT4_SUPER_MAGIC: "ext4", unix.TMPFS_MAGIC: "tmpfs", unix.XFS_SUPER_MAGIC: "xfs", unix.BTRFS_SUPER_MAGIC: "btrfs", unix.OVERLAYFS_SUPER_MAGIC: "overlayfs"}[int64(fs.Type)]
 	if !ok {
 		name = fmt.Sprintf("filesystem %#x", fs.Type)
 	}
-	return fmt.Sprintf("%d × %s, Linux %s, %s", runtime.NumCPU(), model, unix.ByteSliceToString(u.Release[:]), name)
+	return fmt.Sprintf("%d × %s, Linux %s, %s", runtime.NumCPU(), model, kernelRelease(), name)
+}
+
+func kernelRelease() string {
+	var u unix.Utsname
+	_ = unix.Uname(&u)
+	return unix.ByteSliceToString(u.Release[:])
 }
 
 func versionOf(ctx context.Context, binary string) string {
@@ -163,7 +181,11 @@ func draw(text []byte, all []record) ([]byte, error) {
 			newest, err := whole(all, names)
 			missing = errors.Join(missing, err)
 			rows := newest.of(names)
-			fmt.Fprintf(&b, "Record `%s`: %s; other programs used %.0f %% of a core as it began.%s\n\n", newest.Name, newest.Machine, 100*newest.Others, beforeOf(newest, rows))
+			fmt.Fprintf(&b, "Record `%s`: %s", newest.Name, newest.Machine)
+			if newest.Others >= 0 {
+				fmt.Fprintf(&b, "; other programs used %.0f %% of a core as it began", 100*newest.Others)
+			}
+			fmt.Fprintf(&b, ".%s\n\n", beforeOf(newest, rows))
 			_ = printMarkdown(&b, rows)
 		}
 		b.WriteByte('\n')

@@ -3,8 +3,10 @@
 package main
 
 import (
+	"bytes"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -74,6 +76,19 @@ func TestARecordIsDrawn(t *testing.T) {
 	}
 	if _, err := draw([]byte("<!-- bench: readers -->\n<!-- end -->\n"), []record{r("2026-01", 2)}); err == nil {
 		t.Error("a table without a row is drawn")
+	}
+}
+
+// TestRowsOfElsewhereAreThoseThatWerePrinted: what -json prints in another machine is what -emulated takes.
+func TestRowsOfElsewhereAreThoseThatWerePrinted(t *testing.T) {
+	t.Parallel()
+	want := []row{figure("Linux 6.1: a", "ms", 2, 3).ratioAtMost(2).notes("n"), figure("  b", "ms", 0, 1)}
+	var b bytes.Buffer
+	if err := printJSON(&b, want); err != nil {
+		t.Fatal(err)
+	}
+	if got := readRows(b.Bytes()); !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v, want %+v", got, want)
 	}
 }
 

@@ -68,6 +68,7 @@ func benches() []bench {
 		{name: "services-idle", fresh: true, run: benchServicesIdle},
 		{name: "services-beside", fresh: true, run: benchServicesBeside},
 		{name: "sandbox-create", fresh: true, run: benchSandboxCreate},
+		{name: "sandbox-hand", fresh: true, asked: true, run: benchSandboxHand},
 		{name: "sandbox-start", fresh: true, run: benchSandboxStart},
 		{name: "sandbox-busy", fresh: true, run: benchSandboxBusy},
 		{name: "sandbox-end", fresh: true, run: benchSandboxEnd},
@@ -126,6 +127,7 @@ type options struct {
 	tend, beside string
 	url          string
 	record       string
+	emulated     string // file of rows that were measured there
 	json, md     bool
 	docs         bool
 	busy         float64 // cores that other programs used at the beginning
@@ -146,6 +148,7 @@ func parse() (o options, ok bool) {
 	flag.BoolVar(&o.json, "json", false, "print one JSON object a row instead of a table")
 	flag.BoolVar(&o.md, "markdown", false, "print the table as the documents have it")
 	flag.StringVar(&o.record, "record", "", "write the rows to bench/history/`NAME`.json, in place of those of the same benches, and draw the documents anew")
+	flag.StringVar(&o.emulated, "emulated", "", "measure nothing: keep the rows of this `FILE`, which -json has printed in the emulated machines of make kernel-test")
 	flag.BoolVar(&o.docs, "docs", false, "measure nothing: draw the tables of the documents from the newest record")
 	flag.Parse()
 	var err error
@@ -153,7 +156,7 @@ func parse() (o options, ok bool) {
 	if o.only, err = regexp.Compile(*only); err != nil {
 		fmt.Fprintln(os.Stderr, "bench: -only:", err)
 	}
-	ok = err == nil && flag.NArg() == 0 && o.n >= 10 && o.n <= 100_000 && (o.record == "" || recordName.MatchString(o.record))
+	ok = err == nil && flag.NArg() == 0 && o.n >= 10 && o.n <= 100_000 && (o.record == "" && o.emulated == "" || recordName.MatchString(o.record))
 	return o, ok
 }
 
@@ -177,6 +180,9 @@ func run() int {
 func (o *options) run(ctx context.Context) error {
 	if o.docs {
 		return caught(drawDocuments)
+	}
+	if o.emulated != "" {
+		return caught(func() { keep(ctx, o, readRows(must(os.ReadFile(o.emulated)))) })
 	}
 	if caught(func() { o.busy = othersBusy(ctx) }) == nil && o.busy > 0.1 {
 		fmt.Fprintf(os.Stderr, "bench: other programs use %.0f %% of a core: what takes several processes suffers more than the bare limit does\n", 100*o.busy)
