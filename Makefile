@@ -15,6 +15,7 @@ GO_FILES = $(shell git ls-files --cached --others --exclude-standard '*.go' ':!g
 # Where need-go puts a Go if the machine has none that will do.
 export PATH := $(CURDIR)/tools/go/.bin:$(PATH)
 STATIC = CGO_ENABLED=0 go build -trimpath
+# cmd/tend/flags has packages in which speed is nothing compiled without inlining: 0.6 MB less.
 
 .PHONY: help
 help: ## Show this list
@@ -26,7 +27,7 @@ build: need-go ## Build bin/tend, one static binary
 	$(STATIC) -ldflags '-s -w' -o bin/tend-keeper ./cmd/tend-keeper
 	go run ./cmd/tend-keeper/pack bin/tend-keeper internal/core/embedded/tend-keeper.lz4
 	@rm bin/tend-keeper
-	$(STATIC) -ldflags '-s -w -X main.version=$(VERSION)' -o bin/tend ./cmd/tend
+	$(STATIC) $$(<cmd/tend/flags) -ldflags '-s -w -X main.version=$(VERSION)' -o bin/tend ./cmd/tend
 
 .PHONY: install
 install: ## Install bin/tend, manual pages and completions below PREFIX, /usr/local; builds it first, if needed

@@ -223,7 +223,12 @@ func (v Variant) build(root, dir string) error {
 	if err := os.WriteFile(file, overlay, 0o600); err != nil {
 		return err
 	}
-	return goBuild(root, "-tags", v.tags(), "-overlay", file, "-ldflags", "-s -w", "-o", v.Tend(dir), "./cmd/tend")
+	flags, err := os.ReadFile(filepath.Join(root, "cmd/tend/flags"))
+	if err != nil {
+		return err
+	}
+	return goBuild(root, append(strings.Fields(string(flags)), "-tags", v.tags(), "-overlay", file, "-ldflags", "-s -w",
+		"-o", v.Tend(dir), "./cmd/tend")...)
 }
 
 func goBuild(root string, args ...string) error {
