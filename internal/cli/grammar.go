@@ -331,8 +331,13 @@ func (p *param) check() error {
 	return nil
 }
 
-// duration reads 90s or 1h30m, and a number alone as seconds, as docker stop -t, timeout(1) and sleep(1) do.
+// duration reads 90s or 1h30m, 2d as days, and a number alone as seconds, as docker stop -t, timeout(1) and sleep(1) do.
 func duration(text string) (time.Duration, error) {
+	if days, ok := strings.CutSuffix(text, "d"); ok {
+		if n, err := strconv.ParseUint(days, 10, 16); err == nil {
+			return time.Duration(n) * 24 * time.Hour, nil
+		}
+	}
 	if n, err := strconv.ParseFloat(text, 64); err == nil && math.Abs(n) < math.MaxInt64/float64(time.Second) {
 		return time.Duration(n * float64(time.Second)), nil
 	}

@@ -22,6 +22,7 @@ type grammar struct {
 	Ps      psCmd      `cmd:"" group:"See what they do:" aliases:"ls,list" help:"List processes."`
 	Inspect inspectCmd `cmd:"" help:"Print all details of processes, as JSON."`
 	Top     topCmd     `cmd:"" signals:"int,term" help:"Show what runs and what it uses, refreshed; on a terminal keys act on it."`
+	Stats   statsCmd   `cmd:"" signals:"int,term" help:"Show what the machine, sandboxes and services use, or have used."`
 	Events  eventsCmd  `cmd:"" signals:"int,term" help:"Print the events of processes."`
 	Wait    waitCmd    `cmd:"" help:"Wait for processes to end, or for a condition such as output or a port."`
 	Logs    logsCmd    `cmd:"" signals:"int,term" group:"Output and input:" help:"Print the output of processes."`
@@ -187,7 +188,7 @@ var synonyms = map[string]string{
 	"apply": "up -d -f", "unpause": "sandbox resume", "commit": "sandbox snapshot", "build": "template build", "pull": "image pull",
 	"load": "image import", "rmi": "image rm", "capture-pane": "logs",
 	"log": "logs", "tail": "logs", "cat": "logs", "output": "logs", "journal": "logs", "monit": "top", "monitor": "top",
-	"stats": "top", "htop": "top", "watch": "events -f",
+	"htop": "top", "metrics": "stats", "watch": "events -f",
 	"search": "grep", "find": "grep", "connect": "attach", "a": "attach", "at": "attach", "attach-session": "attach",
 	"fg": "attach", "enter": "attach", "resume": "attach",
 	"send": "input", "send-keys": "input", "write": "input", "stdin": "input", "type": "input",

@@ -72,6 +72,7 @@ type Client struct {
 	cells     tendv1connect.CodeServiceClient
 	kept      tendv1connect.ServiceServiceClient
 	keys      tendv1connect.KeyServiceClient
+	overview  tendv1connect.OverviewServiceClient
 	server    *atomic.Pointer[tendv1.HelloResponse] // its last hello; nil: there was none
 	listed    int                                   // processes that List accepts: maxListed but in tests
 
@@ -146,6 +147,7 @@ func (c *Client) services(tr http.RoundTripper) {
 	c.cells = tendv1connect.NewCodeServiceClient(client, c.base, c.options)
 	c.kept = tendv1connect.NewServiceServiceClient(client, c.base, c.options)
 	c.keys = tendv1connect.NewKeyServiceClient(client, c.base, c.options)
+	c.overview = tendv1connect.NewOverviewServiceClient(client, c.base, c.options)
 	c.sandboxes = tendv1connect.NewSandboxServiceClient(client, c.base, c.options)
 	c.images = tendv1connect.NewImageServiceClient(client, c.base, c.options)
 }

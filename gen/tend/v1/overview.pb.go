@@ -11,6 +11,7 @@ package tendv1
 import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	durationpb "google.golang.org/protobuf/types/known/durationpb"
 	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	sync "sync"
@@ -418,11 +419,291 @@ func (x *OverviewSandbox) GetMemory() int64 {
 	return 0
 }
 
+type UsageRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Only these: "machine", a sandbox by its ID or name, a service by its name, with its project or
+	// without. At most 100. Empty: all.
+	Names []string `protobuf:"bytes,1,rep,name=names,proto3" json:"names,omitempty"`
+	// How far back, at most a day: a point for each minute of an hour or less, else for each five.
+	// Absent: now.
+	Since         *durationpb.Duration `protobuf:"bytes,2,opt,name=since,proto3" json:"since,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UsageRequest) Reset() {
+	*x = UsageRequest{}
+	mi := &file_tend_v1_overview_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UsageRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UsageRequest) ProtoMessage() {}
+
+func (x *UsageRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_tend_v1_overview_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UsageRequest.ProtoReflect.Descriptor instead.
+func (*UsageRequest) Descriptor() ([]byte, []int) {
+	return file_tend_v1_overview_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *UsageRequest) GetNames() []string {
+	if x != nil {
+		return x.Names
+	}
+	return nil
+}
+
+func (x *UsageRequest) GetSince() *durationpb.Duration {
+	if x != nil {
+		return x.Since
+	}
+	return nil
+}
+
+type UsageResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The machine, then services, then sandboxes.
+	Usages []*Usage `protobuf:"bytes,1,rep,name=usages,proto3" json:"usages,omitempty"`
+	// The time between two points; absent: there is one of each, of now.
+	Step          *durationpb.Duration `protobuf:"bytes,2,opt,name=step,proto3" json:"step,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UsageResponse) Reset() {
+	*x = UsageResponse{}
+	mi := &file_tend_v1_overview_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UsageResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UsageResponse) ProtoMessage() {}
+
+func (x *UsageResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_tend_v1_overview_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UsageResponse.ProtoReflect.Descriptor instead.
+func (*UsageResponse) Descriptor() ([]byte, []int) {
+	return file_tend_v1_overview_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *UsageResponse) GetUsages() []*Usage {
+	if x != nil {
+		return x.Usages
+	}
+	return nil
+}
+
+func (x *UsageResponse) GetStep() *durationpb.Duration {
+	if x != nil {
+		return x.Step
+	}
+	return nil
+}
+
+// Usage is of one subject: the machine, a sandbox or a service.
+type Usage struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// "machine", "sandbox" or "service".
+	Kind string `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
+	// The ID of a sandbox.
+	Id   string `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
+	Name string `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
+	// What it may use: processors, and bytes of memory. Only now; 0: not known.
+	Cpus        float64 `protobuf:"fixed64,4,opt,name=cpus,proto3" json:"cpus,omitempty"`
+	MemoryTotal int64   `protobuf:"varint,5,opt,name=memory_total,json=memoryTotal,proto3" json:"memory_total,omitempty"`
+	// Oldest first. A time without a point was not measured: nothing ran, or no server did.
+	Points        []*UsagePoint `protobuf:"bytes,6,rep,name=points,proto3" json:"points,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Usage) Reset() {
+	*x = Usage{}
+	mi := &file_tend_v1_overview_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Usage) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Usage) ProtoMessage() {}
+
+func (x *Usage) ProtoReflect() protoreflect.Message {
+	mi := &file_tend_v1_overview_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Usage.ProtoReflect.Descriptor instead.
+func (*Usage) Descriptor() ([]byte, []int) {
+	return file_tend_v1_overview_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *Usage) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *Usage) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *Usage) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Usage) GetCpus() float64 {
+	if x != nil {
+		return x.Cpus
+	}
+	return 0
+}
+
+func (x *Usage) GetMemoryTotal() int64 {
+	if x != nil {
+		return x.MemoryTotal
+	}
+	return 0
+}
+
+func (x *Usage) GetPoints() []*UsagePoint {
+	if x != nil {
+		return x.Points
+	}
+	return nil
+}
+
+type UsagePoint struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The end of the time that it is about.
+	Time *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=time,proto3" json:"time,omitempty"`
+	// Thousandths of one processor.
+	Cpu uint32 `protobuf:"varint,2,opt,name=cpu,proto3" json:"cpu,omitempty"`
+	// Bytes; of five minutes the most.
+	Memory int64 `protobuf:"varint,3,opt,name=memory,proto3" json:"memory,omitempty"`
+	// Bytes a second: of the machine by all its interfaces but lo, of a sandbox by its connections to
+	// the outside. Absent: not known, as of a service on the machine.
+	Received      *int64 `protobuf:"varint,4,opt,name=received,proto3,oneof" json:"received,omitempty"`
+	Sent          *int64 `protobuf:"varint,5,opt,name=sent,proto3,oneof" json:"sent,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UsagePoint) Reset() {
+	*x = UsagePoint{}
+	mi := &file_tend_v1_overview_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UsagePoint) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UsagePoint) ProtoMessage() {}
+
+func (x *UsagePoint) ProtoReflect() protoreflect.Message {
+	mi := &file_tend_v1_overview_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UsagePoint.ProtoReflect.Descriptor instead.
+func (*UsagePoint) Descriptor() ([]byte, []int) {
+	return file_tend_v1_overview_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *UsagePoint) GetTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Time
+	}
+	return nil
+}
+
+func (x *UsagePoint) GetCpu() uint32 {
+	if x != nil {
+		return x.Cpu
+	}
+	return 0
+}
+
+func (x *UsagePoint) GetMemory() int64 {
+	if x != nil {
+		return x.Memory
+	}
+	return 0
+}
+
+func (x *UsagePoint) GetReceived() int64 {
+	if x != nil && x.Received != nil {
+		return *x.Received
+	}
+	return 0
+}
+
+func (x *UsagePoint) GetSent() int64 {
+	if x != nil && x.Sent != nil {
+		return *x.Sent
+	}
+	return 0
+}
+
 var File_tend_v1_overview_proto protoreflect.FileDescriptor
 
 const file_tend_v1_overview_proto_rawDesc = "" +
 	"\n" +
-	"\x16tend/v1/overview.proto\x12\atend.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x15tend/v1/sandbox.proto\x1a\x15tend/v1/service.proto\x1a\x12tend/v1/spec.proto\"\x16\n" +
+	"\x16tend/v1/overview.proto\x12\atend.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x15tend/v1/sandbox.proto\x1a\x15tend/v1/service.proto\x1a\x12tend/v1/spec.proto\"\x16\n" +
 	"\x14WatchOverviewRequest\"\xe1\x03\n" +
 	"\x15WatchOverviewResponse\x12\x12\n" +
 	"\x04full\x18\x01 \x01(\bR\x04full\x126\n" +
@@ -465,9 +746,32 @@ const file_tend_v1_overview_proto_rawDesc = "" +
 	"\x03cpu\x18\x02 \x01(\rH\x00R\x03cpu\x88\x01\x01\x12\x1b\n" +
 	"\x06memory\x18\x03 \x01(\x03H\x01R\x06memory\x88\x01\x01B\x06\n" +
 	"\x04_cpuB\t\n" +
-	"\a_memory2[\n" +
+	"\a_memory\"U\n" +
+	"\fUsageRequest\x12\x14\n" +
+	"\x05names\x18\x01 \x03(\tR\x05names\x12/\n" +
+	"\x05since\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x05since\"f\n" +
+	"\rUsageResponse\x12&\n" +
+	"\x06usages\x18\x01 \x03(\v2\x0e.tend.v1.UsageR\x06usages\x12-\n" +
+	"\x04step\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x04step\"\xa3\x01\n" +
+	"\x05Usage\x12\x12\n" +
+	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x0e\n" +
+	"\x02id\x18\x02 \x01(\tR\x02id\x12\x12\n" +
+	"\x04name\x18\x03 \x01(\tR\x04name\x12\x12\n" +
+	"\x04cpus\x18\x04 \x01(\x01R\x04cpus\x12!\n" +
+	"\fmemory_total\x18\x05 \x01(\x03R\vmemoryTotal\x12+\n" +
+	"\x06points\x18\x06 \x03(\v2\x13.tend.v1.UsagePointR\x06points\"\xb6\x01\n" +
+	"\n" +
+	"UsagePoint\x12.\n" +
+	"\x04time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x10\n" +
+	"\x03cpu\x18\x02 \x01(\rR\x03cpu\x12\x16\n" +
+	"\x06memory\x18\x03 \x01(\x03R\x06memory\x12\x1f\n" +
+	"\breceived\x18\x04 \x01(\x03H\x00R\breceived\x88\x01\x01\x12\x17\n" +
+	"\x04sent\x18\x05 \x01(\x03H\x01R\x04sent\x88\x01\x01B\v\n" +
+	"\t_receivedB\a\n" +
+	"\x05_sent2\x93\x01\n" +
 	"\x0fOverviewService\x12H\n" +
-	"\x05Watch\x12\x1d.tend.v1.WatchOverviewRequest\x1a\x1e.tend.v1.WatchOverviewResponse0\x01B-Z+github.com/tend-run/tend/gen/tend/v1;tendv1b\x06proto3"
+	"\x05Watch\x12\x1d.tend.v1.WatchOverviewRequest\x1a\x1e.tend.v1.WatchOverviewResponse0\x01\x126\n" +
+	"\x05Usage\x12\x15.tend.v1.UsageRequest\x1a\x16.tend.v1.UsageResponseB-Z+github.com/tend-run/tend/gen/tend/v1;tendv1b\x06proto3"
 
 var (
 	file_tend_v1_overview_proto_rawDescOnce sync.Once
@@ -481,36 +785,48 @@ func file_tend_v1_overview_proto_rawDescGZIP() []byte {
 	return file_tend_v1_overview_proto_rawDescData
 }
 
-var file_tend_v1_overview_proto_msgTypes = make([]protoimpl.MessageInfo, 5)
+var file_tend_v1_overview_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
 var file_tend_v1_overview_proto_goTypes = []any{
 	(*WatchOverviewRequest)(nil),  // 0: tend.v1.WatchOverviewRequest
 	(*WatchOverviewResponse)(nil), // 1: tend.v1.WatchOverviewResponse
 	(*OverviewProcess)(nil),       // 2: tend.v1.OverviewProcess
 	(*OverviewSandbox)(nil),       // 3: tend.v1.OverviewSandbox
-	nil,                           // 4: tend.v1.OverviewProcess.LabelsEntry
-	(*ServiceStatus)(nil),         // 5: tend.v1.ServiceStatus
-	(*timestamppb.Timestamp)(nil), // 6: google.protobuf.Timestamp
-	(State)(0),                    // 7: tend.v1.State
-	(*Exit)(nil),                  // 8: tend.v1.Exit
-	(*Sandbox)(nil),               // 9: tend.v1.Sandbox
+	(*UsageRequest)(nil),          // 4: tend.v1.UsageRequest
+	(*UsageResponse)(nil),         // 5: tend.v1.UsageResponse
+	(*Usage)(nil),                 // 6: tend.v1.Usage
+	(*UsagePoint)(nil),            // 7: tend.v1.UsagePoint
+	nil,                           // 8: tend.v1.OverviewProcess.LabelsEntry
+	(*ServiceStatus)(nil),         // 9: tend.v1.ServiceStatus
+	(*timestamppb.Timestamp)(nil), // 10: google.protobuf.Timestamp
+	(State)(0),                    // 11: tend.v1.State
+	(*Exit)(nil),                  // 12: tend.v1.Exit
+	(*Sandbox)(nil),               // 13: tend.v1.Sandbox
+	(*durationpb.Duration)(nil),   // 14: google.protobuf.Duration
 }
 var file_tend_v1_overview_proto_depIdxs = []int32{
 	2,  // 0: tend.v1.WatchOverviewResponse.processes:type_name -> tend.v1.OverviewProcess
 	3,  // 1: tend.v1.WatchOverviewResponse.sandboxes:type_name -> tend.v1.OverviewSandbox
-	5,  // 2: tend.v1.WatchOverviewResponse.services:type_name -> tend.v1.ServiceStatus
-	6,  // 3: tend.v1.WatchOverviewResponse.now:type_name -> google.protobuf.Timestamp
-	4,  // 4: tend.v1.OverviewProcess.labels:type_name -> tend.v1.OverviewProcess.LabelsEntry
-	7,  // 5: tend.v1.OverviewProcess.state:type_name -> tend.v1.State
-	6,  // 6: tend.v1.OverviewProcess.started:type_name -> google.protobuf.Timestamp
-	8,  // 7: tend.v1.OverviewProcess.exit:type_name -> tend.v1.Exit
-	9,  // 8: tend.v1.OverviewSandbox.sandbox:type_name -> tend.v1.Sandbox
-	0,  // 9: tend.v1.OverviewService.Watch:input_type -> tend.v1.WatchOverviewRequest
-	1,  // 10: tend.v1.OverviewService.Watch:output_type -> tend.v1.WatchOverviewResponse
-	10, // [10:11] is the sub-list for method output_type
-	9,  // [9:10] is the sub-list for method input_type
-	9,  // [9:9] is the sub-list for extension type_name
-	9,  // [9:9] is the sub-list for extension extendee
-	0,  // [0:9] is the sub-list for field type_name
+	9,  // 2: tend.v1.WatchOverviewResponse.services:type_name -> tend.v1.ServiceStatus
+	10, // 3: tend.v1.WatchOverviewResponse.now:type_name -> google.protobuf.Timestamp
+	8,  // 4: tend.v1.OverviewProcess.labels:type_name -> tend.v1.OverviewProcess.LabelsEntry
+	11, // 5: tend.v1.OverviewProcess.state:type_name -> tend.v1.State
+	10, // 6: tend.v1.OverviewProcess.started:type_name -> google.protobuf.Timestamp
+	12, // 7: tend.v1.OverviewProcess.exit:type_name -> tend.v1.Exit
+	13, // 8: tend.v1.OverviewSandbox.sandbox:type_name -> tend.v1.Sandbox
+	14, // 9: tend.v1.UsageRequest.since:type_name -> google.protobuf.Duration
+	6,  // 10: tend.v1.UsageResponse.usages:type_name -> tend.v1.Usage
+	14, // 11: tend.v1.UsageResponse.step:type_name -> google.protobuf.Duration
+	7,  // 12: tend.v1.Usage.points:type_name -> tend.v1.UsagePoint
+	10, // 13: tend.v1.UsagePoint.time:type_name -> google.protobuf.Timestamp
+	0,  // 14: tend.v1.OverviewService.Watch:input_type -> tend.v1.WatchOverviewRequest
+	4,  // 15: tend.v1.OverviewService.Usage:input_type -> tend.v1.UsageRequest
+	1,  // 16: tend.v1.OverviewService.Watch:output_type -> tend.v1.WatchOverviewResponse
+	5,  // 17: tend.v1.OverviewService.Usage:output_type -> tend.v1.UsageResponse
+	16, // [16:18] is the sub-list for method output_type
+	14, // [14:16] is the sub-list for method input_type
+	14, // [14:14] is the sub-list for extension type_name
+	14, // [14:14] is the sub-list for extension extendee
+	0,  // [0:14] is the sub-list for field type_name
 }
 
 func init() { file_tend_v1_overview_proto_init() }
@@ -523,13 +839,14 @@ func file_tend_v1_overview_proto_init() {
 	file_tend_v1_spec_proto_init()
 	file_tend_v1_overview_proto_msgTypes[2].OneofWrappers = []any{}
 	file_tend_v1_overview_proto_msgTypes[3].OneofWrappers = []any{}
+	file_tend_v1_overview_proto_msgTypes[7].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_tend_v1_overview_proto_rawDesc), len(file_tend_v1_overview_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   5,
+			NumMessages:   9,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

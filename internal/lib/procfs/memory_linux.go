@@ -1,7 +1,6 @@
 package procfs
 
 import (
-	"bufio"
 	"os"
 	"path/filepath"
 	"runtime/debug"
@@ -10,19 +9,14 @@ import (
 )
 
 // Memory is the machine's, in bytes; 0: not known.
-func Memory() int64 {
-	f, err := os.Open("/proc/meminfo")
-	if err != nil {
-		return 0
-	}
-	defer f.Close()
-	for lines := bufio.NewScanner(f); lines.Scan(); {
-		if v, ok := strings.CutPrefix(lines.Text(), "MemTotal:"); ok {
-			n, _ := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(v), " kB"), 10, 64)
-			return n << 10
+func Memory() (total int64) {
+	each("/proc/meminfo", func(f [][]byte) bool {
+		if string(f[0]) == "MemTotal:" && len(f) > 1 {
+			total = numbers(f[1:2])[0] << 10
 		}
-	}
-	return 0
+		return total == 0
+	})
+	return total
 }
 
 // MemoryLimit is how much memory this process may use, in bytes: that of the machine, or the

@@ -5,16 +5,15 @@ import (
 	"runtime"
 	"sync"
 	"time"
+
+	"github.com/tend-run/tend/internal/lib/procfs"
 )
 
 // machine measures the machine for GET /metrics.
 type machine struct {
 	mu   sync.Mutex
-	last cpuTime // guarded by mu; zero before the first sample: since the boot
+	last procfs.Machine // guarded by mu; zero before the first sample: since the boot
 }
-
-// cpuTime is the time all processors spent since the boot, in seconds.
-type cpuTime struct{ busy, total float64 }
 
 // sample is the body of GET /metrics. Sizes are in bytes where not said.
 type sample struct {
@@ -33,14 +32,14 @@ type sample struct {
 // sample reads what this system reports; what it does not report stays 0.
 func (m *machine) sample() sample {
 	s := sample{TS: time.Now().Unix(), CPUCount: runtime.NumCPU()}
-	readMemory(&s)
+	now := procfs.ReadMachine()
+	s.MemTotal, s.MemUsed, s.MemCache = uint64(now.MemTotal), uint64(now.MemUsed), uint64(now.MemCache)
 	readDisk(&s)
 	s.MemTotalMiB, s.MemUsedMiB = s.MemTotal>>20, s.MemUsed>>20
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	now := readCPU()
-	if total := now.total - m.last.total; total > 0 {
-		pct := 100 * (now.busy - m.last.busy) / total
+	if total := now.Total - m.last.Total; total > 0 {
+		pct := 100 * float64(now.Busy-m.last.Busy) / float64(total)
 		s.CPUUsedPct = math.Round(100*min(100, max(0, pct))) / 100
 	}
 	m.last = now

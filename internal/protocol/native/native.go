@@ -77,6 +77,8 @@ type Config struct {
 	// Usage returns the resource usage of the machine's sessions, by the pid of their
 	// leader. nil: it is unknown.
 	Usage func() map[int]Use
+	// Measured answers Usage of the OverviewService; nil: "not supported".
+	Measured func(context.Context, *tendv1.UsageRequest) (*tendv1.UsageResponse, error)
 	// Instance names this run of the server. Version is that of the program.
 	Instance, Version string
 	// Held: the listening sockets outlive this server. Clients are told, and reconnect at
@@ -116,7 +118,7 @@ func New(cfg Config) (*Face, error) {
 		stopping: f.stopping, prepared: cfg.Prepared}
 	f.sandboxes.builds.dir = cfg.Dir
 	f.views = &overviews{looker: looker{cfg: &f.cfg}, manager: cfg.Manager, version: cfg.Version, heartbeat: cfg.Heartbeat,
-		stopping: f.stopping}
+		stopping: f.stopping, measured: cfg.Measured}
 	return f, nil
 }
 

@@ -30,6 +30,18 @@ type overviews struct {
 	version   string
 	heartbeat time.Duration
 	stopping  <-chan struct{}
+	measured  func(context.Context, *tendv1.UsageRequest) (*tendv1.UsageResponse, error)
+}
+
+func (o *overviews) Usage(ctx context.Context, req *connect.Request[tendv1.UsageRequest]) (*connect.Response[tendv1.UsageResponse], error) {
+	if o.measured == nil {
+		return nil, unsupported("usage")
+	}
+	m, err := o.measured(ctx, req.Msg)
+	if err != nil {
+		return nil, wireError(err)
+	}
+	return connect.NewResponse(m), nil
 }
 
 func (o *overviews) Watch(ctx context.Context, _ *connect.Request[tendv1.WatchOverviewRequest],

@@ -117,6 +117,7 @@ var reads = map[string]bool{
 	pb.KeyServiceRevokeProcedure: false,
 
 	pb.OverviewServiceWatchProcedure: true,
+	pb.OverviewServiceUsageProcedure: true,
 }
 
 func onlyReads(path string) bool { return reads[path] }

@@ -123,6 +123,10 @@ type Metric struct {
 	DiskUsed, DiskTotal         int64   // bytes
 	Tasks                       int64   // processes and threads
 	OOMKills                    int64   // since the start
+	// Received and Sent are the bytes of its connections to the outside: since this server has
+	// been its way out, and only with Counted. Requests to its ports are not among them.
+	Received, Sent int64
+	Counted        bool
 }
 
 // LogEntry is one line of the log of a build.

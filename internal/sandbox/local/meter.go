@@ -76,6 +76,9 @@ func (d *Driver) Metrics(ctx context.Context, id driver.ID, from, to time.Time) 
 	defer s.mu.Unlock()
 	now = s.meter.add(time.Now(), usage, s.rec.size(), memoryOfMachine())
 	now.DiskUsed, now.DiskTotal = disk.used, disk.total
+	if now.Counted = s.rec.Network == driver.NetworkOwn; s.way != nil {
+		now.Received, now.Sent = s.way.Bytes()
+	}
 	if n := len(s.meter.samples); n > 0 && s.meter.samples[n-1].Time.Equal(now.Time) {
 		s.meter.samples[n-1] = now
 	}

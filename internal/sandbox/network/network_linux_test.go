@@ -65,6 +65,49 @@ func TestWhatTheMachineReachesIsReachedFromInside(t *testing.T) {
 	}
 }
 
+// What goes out and comes back is counted: of a connection that is open, of one that has ended, and of datagrams.
+func TestBytesAreCounted(t *testing.T) {
+	w := newWorld(t, nil)
+	s := w.sandbox(nil, nil)
+	w.listen(w.internet, goodAddr+":7", echo)
+	counts := func(what string, least int64) {
+		t.Helper()
+		for r, b := s.proxy.Bytes(); r < least || b < least; r, b = s.proxy.Bytes() {
+			time.Sleep(5 * time.Millisecond) // the other end has yet to confirm them, or the proxy to see the end
+		}
+		if r, b := s.proxy.Bytes(); r < least || r > least+1 || b < least || b > least+2 { // the kernel counts a beginning and an end as one each
+			t.Fatalf("%s: %d bytes received and %d sent; want %d", what, r, b, least)
+		}
+	}
+	counts("nothing yet", 0)
+	c := proctest.Value(s.dial(t, goodAddr+":7"))(t)
+	b := make([]byte, 1000)
+	proctest.Value(c.Write(b))(t)
+	proctest.Value(io.ReadFull(c, b))(t)
+	counts("an open connection", 1000)
+	proctest.Value(c.Write(b[:10]))(t)
+	proctest.Value(io.ReadFull(c, b[:10]))(t)
+	proctest.Must(t, c.Close())
+	counts("one that ends", 1010)
+	for s.open() > 0 {
+		time.Sleep(5 * time.Millisecond)
+	}
+	counts("one that has ended", 1010)
+	if got := s.datagram(t, w, evilAddr, "12345"); got != "12345" {
+		t.Fatalf("the datagram came back as %q", got)
+	}
+	if after, _ := s.proxy.Bytes(); after < 1010+5 {
+		t.Errorf("%d bytes received after a datagram of 5", after)
+	}
+}
+
+// open counts the connections of the proxy.
+func (s *sandbox) open() int {
+	s.proxy.mu.Lock()
+	defer s.proxy.mu.Unlock()
+	return len(s.proxy.conns)
+}
+
 // datagram sends one from inside to a place that sends it back.
 func (s *sandbox) datagram(t *testing.T, w *world, addr, text string) string {
 	t.Helper()

@@ -49,6 +49,9 @@ type Proxy struct {
 	replies    map[netip.AddrPort]*net.UDPConn
 	pace, asks pace          // of connections and flows, and of questions; guarded by mu
 	questions  chan struct{} // a place for each
+
+	counting       sync.Mutex // after mu
+	received, sent int64      // bytes of what has ended, and of datagrams; guarded by counting
 }
 
 // conn is a connection that leaves.
@@ -271,6 +274,7 @@ func (p *Proxy) dial(c *conn, to netip.AddrPort) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
+	out = p.leave(out)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	c.outside = out

@@ -50,3 +50,6 @@ func (s *Space) isMachines() (bool, error)      { return true, nil }
 var errMachines = errors.ErrUnsupported
 
 func probe() error { return errors.ErrUnsupported }
+
+// bytesOf counts nothing here.
+func bytesOf(*net.TCPConn) (received, sent int64) { return 0, 0 }

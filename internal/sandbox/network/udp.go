@@ -57,6 +57,7 @@ func (p *Proxy) receive(c *net.UDPConn) {
 			continue
 		}
 		if f := p.flow(flowKey{from, to}); f != nil {
+			p.moved(0, n)
 			_, _ = f.outside.Write(buf[:n]) // lost, if it fails
 		}
 	}
@@ -106,8 +107,8 @@ func (p *Proxy) flow(k flowKey) *flow {
 	p.spawn(func() {
 		defer p.host.give()
 		var wg sync.WaitGroup
-		wg.Go(func() { f.move(f.outside, f.inside) })
-		f.move(f.inside, f.outside)
+		wg.Go(func() { f.move(f.outside, f.inside, func(n int) { p.moved(0, n) }) })
+		f.move(f.inside, f.outside, func(n int) { p.moved(n, 0) })
 		wg.Wait()
 		p.mu.Lock()
 		if p.flows[k] == f { // else it has made room for another one
@@ -136,8 +137,8 @@ func (p *Proxy) makeRoom() bool {
 	return true
 }
 
-// move passes datagrams on until the flow is idle or an end is closed.
-func (f *flow) move(to, from *net.UDPConn) {
+// move passes datagrams on until the flow is idle or an end is closed, and counts their bytes.
+func (f *flow) move(to, from *net.UDPConn, count func(int)) {
 	defer f.close()
 	buf := make([]byte, maxDatagram+1)
 	for {
@@ -153,6 +154,7 @@ func (f *flow) move(to, from *net.UDPConn) {
 		}
 		f.moved.Store(time.Now().UnixNano())
 		if n <= maxDatagram {
+			count(n)
 			_, _ = to.Write(buf[:n]) // lost, if it fails
 		}
 	}

@@ -30,6 +30,7 @@
 //	healing/             what is done to repair a service, and the keys for it (0600)
 //	boxes/               the sandboxes of the host driver
 //	sandboxes/           the sandboxes of the local driver, which are isolated
+//	usage/               what the machine, sandboxes and services have used in the last day
 //	telemetry/           which spans a collector has taken
 //	langsmith/           the secret behind links, maps of text offsets
 //	tls/                 the certificates of --tls, with their keys (0600)
@@ -84,6 +85,7 @@ import (
 	"github.com/tend-run/tend/internal/server/healing"
 	"github.com/tend-run/tend/internal/server/operator"
 	"github.com/tend-run/tend/internal/server/services"
+	"github.com/tend-run/tend/internal/server/usage"
 	"github.com/tend-run/tend/process"
 )
 
@@ -299,12 +301,14 @@ func Open(c Config) (*Set, error) {
 	if repair != nil {
 		chats, before = repair, repair
 	}
+	used := usage.Open(usage.Config{Manager: c.Manager, Driver: isolated, Services: services.API{Services: kept}.List,
+		Dir: filepath.Join(c.StateDir, "usage"), Log: c.Log})
 	prepared := map[string]func(context.Context) error{codes.Template: (&codes.Templates{Driver: isolated, Log: c.Log}).Prepare}
 	api, err := native.New(native.Config{
 		Manager: c.Manager, Driver: isolated, Machine: machine, Admin: c.Admin, Services: services.API{Services: kept}, Chats: chats,
 		Code: code, Prepared: prepared,
 		Kept: before, Keys: keys{gate}, Page: shown, OpenDoor: set.Door.Open,
-		Usage: usage, Instance: rand.Text(), Version: c.Version, Held: c.Held,
+		Usage: sessions, Measured: used.Usage, Instance: rand.Text(), Version: c.Version, Held: c.Held,
 		Secret: secret, Domains: c.Domains, Dir: filepath.Join(c.StateDir, "builds"),
 	})
 	if err != nil {
@@ -347,7 +351,7 @@ func Open(c Config) (*Set, error) {
 		Budget: c.Budget, Log: c.Log})
 	inside := ports.New(ports.Config{Sandboxes: sandboxes, Secret: secret, Token: processes.AccessToken, VisitorLasts: shown.VisitorLasts,
 		Own: cells.Own, Proxies: c.Proxies, Budget: c.Budget, Log: c.Log})
-	set.Parts = []module.Part{api, shown, kept, control, e2b, gate, tools, cells, inside, processes, files}
+	set.Parts = []module.Part{api, shown, kept, used, control, e2b, gate, tools, cells, inside, processes, files}
 	set.Parts = append(set.Parts, exits.Open(exits.Config{Manager: c.Manager, Dir: filepath.Join(c.StateDir, "exits"),
 		Secret: c.ExitSecret, Log: c.Log}))
 	set.Token, set.Session = processes.AccessToken, shown.Login
@@ -376,8 +380,8 @@ func Open(c Config) (*Set, error) {
 	return set, nil
 }
 
-// usage is what the sessions of this machine's processes have used, by pid.
-func usage() map[int]native.Use {
+// sessions is what the sessions of this machine's processes have used, by pid.
+func sessions() map[int]native.Use {
 	all := procfs.Sessions()
 	used := make(map[int]native.Use, len(all))
 	for pid, u := range all {

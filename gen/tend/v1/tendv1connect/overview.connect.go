@@ -37,6 +37,8 @@ const (
 const (
 	// OverviewServiceWatchProcedure is the fully-qualified name of the OverviewService's Watch RPC.
 	OverviewServiceWatchProcedure = "/tend.v1.OverviewService/Watch"
+	// OverviewServiceUsageProcedure is the fully-qualified name of the OverviewService's Usage RPC.
+	OverviewServiceUsageProcedure = "/tend.v1.OverviewService/Usage"
 )
 
 // OverviewServiceClient is a client for the tend.v1.OverviewService service.
@@ -45,6 +47,9 @@ type OverviewServiceClient interface {
 	// services; then, at most every half second, the differences. The first message of a
 	// stream is full; later ones may be too.
 	Watch(context.Context, *connect.Request[v1.WatchOverviewRequest]) (*connect.ServerStreamForClient[v1.WatchOverviewResponse], error)
+	// Usage returns what the machine, its sandboxes and its services use now, which takes a second
+	// to measure, or have used.
+	Usage(context.Context, *connect.Request[v1.UsageRequest]) (*connect.Response[v1.UsageResponse], error)
 }
 
 // NewOverviewServiceClient constructs a client for the tend.v1.OverviewService service. By default,
@@ -64,17 +69,29 @@ func NewOverviewServiceClient(httpClient connect.HTTPClient, baseURL string, opt
 			connect.WithSchema(overviewServiceMethods.ByName("Watch")),
 			connect.WithClientOptions(opts...),
 		),
+		usage: connect.NewClient[v1.UsageRequest, v1.UsageResponse](
+			httpClient,
+			baseURL+OverviewServiceUsageProcedure,
+			connect.WithSchema(overviewServiceMethods.ByName("Usage")),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
 // overviewServiceClient implements OverviewServiceClient.
 type overviewServiceClient struct {
 	watch *connect.Client[v1.WatchOverviewRequest, v1.WatchOverviewResponse]
+	usage *connect.Client[v1.UsageRequest, v1.UsageResponse]
 }
 
 // Watch calls tend.v1.OverviewService.Watch.
 func (c *overviewServiceClient) Watch(ctx context.Context, req *connect.Request[v1.WatchOverviewRequest]) (*connect.ServerStreamForClient[v1.WatchOverviewResponse], error) {
 	return c.watch.CallServerStream(ctx, req)
+}
+
+// Usage calls tend.v1.OverviewService.Usage.
+func (c *overviewServiceClient) Usage(ctx context.Context, req *connect.Request[v1.UsageRequest]) (*connect.Response[v1.UsageResponse], error) {
+	return c.usage.CallUnary(ctx, req)
 }
 
 // OverviewServiceHandler is an implementation of the tend.v1.OverviewService service.
@@ -83,6 +100,9 @@ type OverviewServiceHandler interface {
 	// services; then, at most every half second, the differences. The first message of a
 	// stream is full; later ones may be too.
 	Watch(context.Context, *connect.Request[v1.WatchOverviewRequest], *connect.ServerStream[v1.WatchOverviewResponse]) error
+	// Usage returns what the machine, its sandboxes and its services use now, which takes a second
+	// to measure, or have used.
+	Usage(context.Context, *connect.Request[v1.UsageRequest]) (*connect.Response[v1.UsageResponse], error)
 }
 
 // NewOverviewServiceHandler builds an HTTP handler from the service implementation. It returns the
@@ -98,10 +118,18 @@ func NewOverviewServiceHandler(svc OverviewServiceHandler, opts ...connect.Handl
 		connect.WithSchema(overviewServiceMethods.ByName("Watch")),
 		connect.WithHandlerOptions(opts...),
 	)
+	overviewServiceUsageHandler := connect.NewUnaryHandler(
+		OverviewServiceUsageProcedure,
+		svc.Usage,
+		connect.WithSchema(overviewServiceMethods.ByName("Usage")),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/tend.v1.OverviewService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case OverviewServiceWatchProcedure:
 			overviewServiceWatchHandler.ServeHTTP(w, r)
+		case OverviewServiceUsageProcedure:
+			overviewServiceUsageHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -113,4 +141,8 @@ type UnimplementedOverviewServiceHandler struct{}
 
 func (UnimplementedOverviewServiceHandler) Watch(context.Context, *connect.Request[v1.WatchOverviewRequest], *connect.ServerStream[v1.WatchOverviewResponse]) error {
 	return connect.NewError(connect.CodeUnimplemented, errors.New("tend.v1.OverviewService.Watch is not implemented"))
+}
+
+func (UnimplementedOverviewServiceHandler) Usage(context.Context, *connect.Request[v1.UsageRequest]) (*connect.Response[v1.UsageResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("tend.v1.OverviewService.Usage is not implemented"))
 }

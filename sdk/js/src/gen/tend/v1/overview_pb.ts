@@ -6,8 +6,8 @@
 
 import type { GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegenv2";
 import { fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2";
-import type { Timestamp } from "@bufbuild/protobuf/wkt";
-import { file_google_protobuf_timestamp } from "@bufbuild/protobuf/wkt";
+import type { Duration, Timestamp } from "@bufbuild/protobuf/wkt";
+import { file_google_protobuf_duration, file_google_protobuf_timestamp } from "@bufbuild/protobuf/wkt";
 import type { Sandbox } from "./sandbox_pb.js";
 import { file_tend_v1_sandbox } from "./sandbox_pb.js";
 import type { ServiceStatus } from "./service_pb.js";
@@ -20,7 +20,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file tend/v1/overview.proto.
  */
 export const file_tend_v1_overview: GenFile = /*@__PURE__*/
-  fileDesc("ChZ0ZW5kL3YxL292ZXJ2aWV3LnByb3RvEgd0ZW5kLnYxIhYKFFdhdGNoT3ZlcnZpZXdSZXF1ZXN0IuICChVXYXRjaE92ZXJ2aWV3UmVzcG9uc2USDAoEZnVsbBgBIAEoCBIrCglwcm9jZXNzZXMYAiADKAsyGC50ZW5kLnYxLk92ZXJ2aWV3UHJvY2VzcxIrCglzYW5kYm94ZXMYAyADKAsyGC50ZW5kLnYxLk92ZXJ2aWV3U2FuZGJveBIoCghzZXJ2aWNlcxgEIAMoCzIWLnRlbmQudjEuU2VydmljZVN0YXR1cxIWCg5wcm9jZXNzZXNfZ29uZRgFIAMoCRIWCg5zYW5kYm94ZXNfZ29uZRgGIAMoCRIVCg1zZXJ2aWNlc19nb25lGAcgAygJEhEKCWhlYXJ0YmVhdBgIIAEoCBISCgpnb2luZ19hd2F5GAkgASgIEg8KB3ZlcnNpb24YCiABKAkSJwoDbm93GAsgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIPCgdtaXNzaW5nGAwgAygJIo0DCg9PdmVydmlld1Byb2Nlc3MSCgoCaWQYASABKAkSDwoHc2FuZGJveBgCIAEoCRIMCgRuYW1lGAMgASgJEgsKA3RhZxgEIAEoCRIPCgdjb21tYW5kGAUgASgJEjQKBmxhYmVscxgGIAMoCzIkLnRlbmQudjEuT3ZlcnZpZXdQcm9jZXNzLkxhYmVsc0VudHJ5EgsKA3BpZBgHIAEoDRIdCgVzdGF0ZRgIIAEoDjIOLnRlbmQudjEuU3RhdGUSKwoHc3RhcnRlZBgJIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASGwoEZXhpdBgKIAEoCzINLnRlbmQudjEuRXhpdBILCgNwdHkYCyABKAgSDwoHd3JpdHRlbhgMIAEoAxIQCgNjcHUYDSABKA1IAIgBARITCgZtZW1vcnkYDiABKANIAYgBARotCgtMYWJlbHNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBQgYKBF9jcHVCCQoHX21lbW9yeSJuCg9PdmVydmlld1NhbmRib3gSIQoHc2FuZGJveBgBIAEoCzIQLnRlbmQudjEuU2FuZGJveBIQCgNjcHUYAiABKA1IAIgBARITCgZtZW1vcnkYAyABKANIAYgBAUIGCgRfY3B1QgkKB19tZW1vcnkyWwoPT3ZlcnZpZXdTZXJ2aWNlEkgKBVdhdGNoEh0udGVuZC52MS5XYXRjaE92ZXJ2aWV3UmVxdWVzdBoeLnRlbmQudjEuV2F0Y2hPdmVydmlld1Jlc3BvbnNlMAFCLVorZ2l0aHViLmNvbS90ZW5kLXJ1bi90ZW5kL2dlbi90ZW5kL3YxO3RlbmR2MWIGcHJvdG8z", [file_google_protobuf_timestamp, file_tend_v1_sandbox, file_tend_v1_service, file_tend_v1_spec]);
+  fileDesc("ChZ0ZW5kL3YxL292ZXJ2aWV3LnByb3RvEgd0ZW5kLnYxIhYKFFdhdGNoT3ZlcnZpZXdSZXF1ZXN0IuICChVXYXRjaE92ZXJ2aWV3UmVzcG9uc2USDAoEZnVsbBgBIAEoCBIrCglwcm9jZXNzZXMYAiADKAsyGC50ZW5kLnYxLk92ZXJ2aWV3UHJvY2VzcxIrCglzYW5kYm94ZXMYAyADKAsyGC50ZW5kLnYxLk92ZXJ2aWV3U2FuZGJveBIoCghzZXJ2aWNlcxgEIAMoCzIWLnRlbmQudjEuU2VydmljZVN0YXR1cxIWCg5wcm9jZXNzZXNfZ29uZRgFIAMoCRIWCg5zYW5kYm94ZXNfZ29uZRgGIAMoCRIVCg1zZXJ2aWNlc19nb25lGAcgAygJEhEKCWhlYXJ0YmVhdBgIIAEoCBISCgpnb2luZ19hd2F5GAkgASgIEg8KB3ZlcnNpb24YCiABKAkSJwoDbm93GAsgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIPCgdtaXNzaW5nGAwgAygJIo0DCg9PdmVydmlld1Byb2Nlc3MSCgoCaWQYASABKAkSDwoHc2FuZGJveBgCIAEoCRIMCgRuYW1lGAMgASgJEgsKA3RhZxgEIAEoCRIPCgdjb21tYW5kGAUgASgJEjQKBmxhYmVscxgGIAMoCzIkLnRlbmQudjEuT3ZlcnZpZXdQcm9jZXNzLkxhYmVsc0VudHJ5EgsKA3BpZBgHIAEoDRIdCgVzdGF0ZRgIIAEoDjIOLnRlbmQudjEuU3RhdGUSKwoHc3RhcnRlZBgJIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASGwoEZXhpdBgKIAEoCzINLnRlbmQudjEuRXhpdBILCgNwdHkYCyABKAgSDwoHd3JpdHRlbhgMIAEoAxIQCgNjcHUYDSABKA1IAIgBARITCgZtZW1vcnkYDiABKANIAYgBARotCgtMYWJlbHNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBQgYKBF9jcHVCCQoHX21lbW9yeSJuCg9PdmVydmlld1NhbmRib3gSIQoHc2FuZGJveBgBIAEoCzIQLnRlbmQudjEuU2FuZGJveBIQCgNjcHUYAiABKA1IAIgBARITCgZtZW1vcnkYAyABKANIAYgBAUIGCgRfY3B1QgkKB19tZW1vcnkiRwoMVXNhZ2VSZXF1ZXN0Eg0KBW5hbWVzGAEgAygJEigKBXNpbmNlGAIgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uIlgKDVVzYWdlUmVzcG9uc2USHgoGdXNhZ2VzGAEgAygLMg4udGVuZC52MS5Vc2FnZRInCgRzdGVwGAIgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uIngKBVVzYWdlEgwKBGtpbmQYASABKAkSCgoCaWQYAiABKAkSDAoEbmFtZRgDIAEoCRIMCgRjcHVzGAQgASgBEhQKDG1lbW9yeV90b3RhbBgFIAEoAxIjCgZwb2ludHMYBiADKAsyEy50ZW5kLnYxLlVzYWdlUG9pbnQikwEKClVzYWdlUG9pbnQSKAoEdGltZRgBIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASCwoDY3B1GAIgASgNEg4KBm1lbW9yeRgDIAEoAxIVCghyZWNlaXZlZBgEIAEoA0gAiAEBEhEKBHNlbnQYBSABKANIAYgBAUILCglfcmVjZWl2ZWRCBwoFX3NlbnQykwEKD092ZXJ2aWV3U2VydmljZRJICgVXYXRjaBIdLnRlbmQudjEuV2F0Y2hPdmVydmlld1JlcXVlc3QaHi50ZW5kLnYxLldhdGNoT3ZlcnZpZXdSZXNwb25zZTABEjYKBVVzYWdlEhUudGVuZC52MS5Vc2FnZVJlcXVlc3QaFi50ZW5kLnYxLlVzYWdlUmVzcG9uc2VCLVorZ2l0aHViLmNvbS90ZW5kLXJ1bi90ZW5kL2dlbi90ZW5kL3YxO3RlbmR2MWIGcHJvdG8z", [file_google_protobuf_duration, file_google_protobuf_timestamp, file_tend_v1_sandbox, file_tend_v1_service, file_tend_v1_spec]);
 
 /**
  * @generated from message tend.v1.WatchOverviewRequest
@@ -251,6 +251,158 @@ export const OverviewSandboxSchema: GenMessage<OverviewSandbox> = /*@__PURE__*/
   messageDesc(file_tend_v1_overview, 3);
 
 /**
+ * @generated from message tend.v1.UsageRequest
+ */
+export type UsageRequest = Message<"tend.v1.UsageRequest"> & {
+  /**
+   * Only these: "machine", a sandbox by its ID or name, a service by its name, with its project or
+   * without. At most 100. Empty: all.
+   *
+   * @generated from field: repeated string names = 1;
+   */
+  names: string[];
+
+  /**
+   * How far back, at most a day: a point for each minute of an hour or less, else for each five.
+   * Absent: now.
+   *
+   * @generated from field: google.protobuf.Duration since = 2;
+   */
+  since?: Duration | undefined;
+};
+
+/**
+ * Describes the message tend.v1.UsageRequest.
+ * Use `create(UsageRequestSchema)` to create a new message.
+ */
+export const UsageRequestSchema: GenMessage<UsageRequest> = /*@__PURE__*/
+  messageDesc(file_tend_v1_overview, 4);
+
+/**
+ * @generated from message tend.v1.UsageResponse
+ */
+export type UsageResponse = Message<"tend.v1.UsageResponse"> & {
+  /**
+   * The machine, then services, then sandboxes.
+   *
+   * @generated from field: repeated tend.v1.Usage usages = 1;
+   */
+  usages: Usage[];
+
+  /**
+   * The time between two points; absent: there is one of each, of now.
+   *
+   * @generated from field: google.protobuf.Duration step = 2;
+   */
+  step?: Duration | undefined;
+};
+
+/**
+ * Describes the message tend.v1.UsageResponse.
+ * Use `create(UsageResponseSchema)` to create a new message.
+ */
+export const UsageResponseSchema: GenMessage<UsageResponse> = /*@__PURE__*/
+  messageDesc(file_tend_v1_overview, 5);
+
+/**
+ * Usage is of one subject: the machine, a sandbox or a service.
+ *
+ * @generated from message tend.v1.Usage
+ */
+export type Usage = Message<"tend.v1.Usage"> & {
+  /**
+   * "machine", "sandbox" or "service".
+   *
+   * @generated from field: string kind = 1;
+   */
+  kind: string;
+
+  /**
+   * The ID of a sandbox.
+   *
+   * @generated from field: string id = 2;
+   */
+  id: string;
+
+  /**
+   * @generated from field: string name = 3;
+   */
+  name: string;
+
+  /**
+   * What it may use: processors, and bytes of memory. Only now; 0: not known.
+   *
+   * @generated from field: double cpus = 4;
+   */
+  cpus: number;
+
+  /**
+   * @generated from field: int64 memory_total = 5;
+   */
+  memoryTotal: bigint;
+
+  /**
+   * Oldest first. A time without a point was not measured: nothing ran, or no server did.
+   *
+   * @generated from field: repeated tend.v1.UsagePoint points = 6;
+   */
+  points: UsagePoint[];
+};
+
+/**
+ * Describes the message tend.v1.Usage.
+ * Use `create(UsageSchema)` to create a new message.
+ */
+export const UsageSchema: GenMessage<Usage> = /*@__PURE__*/
+  messageDesc(file_tend_v1_overview, 6);
+
+/**
+ * @generated from message tend.v1.UsagePoint
+ */
+export type UsagePoint = Message<"tend.v1.UsagePoint"> & {
+  /**
+   * The end of the time that it is about.
+   *
+   * @generated from field: google.protobuf.Timestamp time = 1;
+   */
+  time?: Timestamp | undefined;
+
+  /**
+   * Thousandths of one processor.
+   *
+   * @generated from field: uint32 cpu = 2;
+   */
+  cpu: number;
+
+  /**
+   * Bytes; of five minutes the most.
+   *
+   * @generated from field: int64 memory = 3;
+   */
+  memory: bigint;
+
+  /**
+   * Bytes a second: of the machine by all its interfaces but lo, of a sandbox by its connections to
+   * the outside. Absent: not known, as of a service on the machine.
+   *
+   * @generated from field: optional int64 received = 4;
+   */
+  received?: bigint | undefined;
+
+  /**
+   * @generated from field: optional int64 sent = 5;
+   */
+  sent?: bigint | undefined;
+};
+
+/**
+ * Describes the message tend.v1.UsagePoint.
+ * Use `create(UsagePointSchema)` to create a new message.
+ */
+export const UsagePointSchema: GenMessage<UsagePoint> = /*@__PURE__*/
+  messageDesc(file_tend_v1_overview, 7);
+
+/**
  * OverviewService reports everything and its changes, in one stream.
  *
  * @generated from service tend.v1.OverviewService
@@ -267,6 +419,17 @@ export const OverviewService: GenService<{
     methodKind: "server_streaming";
     input: typeof WatchOverviewRequestSchema;
     output: typeof WatchOverviewResponseSchema;
+  },
+  /**
+   * Usage returns what the machine, its sandboxes and its services use now, which takes a second
+   * to measure, or have used.
+   *
+   * @generated from rpc tend.v1.OverviewService.Usage
+   */
+  usage: {
+    methodKind: "unary";
+    input: typeof UsageRequestSchema;
+    output: typeof UsageResponseSchema;
   },
 }> = /*@__PURE__*/
   serviceDesc(file_tend_v1_overview, 0);
