@@ -32,7 +32,7 @@ func (e *LimitError) Error() string {
 type Options struct {
 	Root  string   // absolute path of the project
 	Dir   string   // absolute path of a private directory for this checkpoint alone; made with mode 0700 if it is missing
-	ID    string   // letters, digits, ".", "_" and "-", 64 at most: the name of the ref
+	ID    string   // letters, digits, ".", "_" and "-", 64 at most: the name of files beside the index of git
 	Skip  []string // absolute paths of directories in the project that are not a part of it, such as the daemon's state
 	Leave []string // globs below the root: data of the service, never rolled back nor committed
 
@@ -169,7 +169,6 @@ func (p *Point) take(ctx context.Context) error {
 	if _, err := os.Lstat(p.path(pointFile)); err == nil {
 		return fmt.Errorf("%s holds a checkpoint already", p.opts.Dir)
 	}
-	unfinished, _ := os.Lstat(p.path(StoreDir))
 	if err := errors.Join(p.removeAll(), os.MkdirAll(p.path(StoreDir), 0o700)); err != nil {
 		return err
 	}
@@ -178,18 +177,7 @@ func (p *Point) take(ctx context.Context) error {
 	defer func() { p.taking, p.tracked = false, nil }()
 	p.git, p.noGit = openRepository(ctx, p.opts.Root)
 	var err error
-	if p.git != nil {
-		if unfinished != nil {
-			p.git.sweep(ctx, unfinished.ModTime())
-			err = p.git.unlock(ctx, p.ref())
-		}
-		if err == nil {
-			p.taken, err = p.takeGit(ctx)
-		}
-	} else {
-		p.taken, err = p.takePlain(ctx)
-	}
-	if err != nil {
+	if p.taken, err = p.takeTree(ctx); err != nil {
 		return err
 	}
 	p.opts.step("content")
@@ -205,23 +193,6 @@ func (p *Point) take(ctx context.Context) error {
 	}
 	p.replay()
 	return nil
-}
-
-// takePlain holds all content in the private directory.
-func (p *Point) takePlain(ctx context.Context) (tree, error) {
-	var files, size int64
-	return p.scan(ctx, nil, func(path name, e *entry, data []byte) error {
-		files++
-		size += int64(len(data))
-		if files > maxPlainFiles {
-			return &LimitError{"files", maxPlainFiles}
-		}
-		if size > maxContent {
-			return &LimitError{"bytes", maxContent}
-		}
-		e.Held = true
-		return p.store(e.Sum, data)
-	})
 }
 
 // Open opens an existing checkpoint, with the options of Take.
@@ -323,7 +294,7 @@ func (p *Point) Close() error { return p.root.Close() }
 // Drop removes the checkpoint. Copies that Restore kept stay. The Point is closed.
 func (p *Point) Drop(ctx context.Context) error {
 	if p.git != nil {
-		if err := errors.Join(p.git.dropIndex(ctx, filepath.Join(p.git.dir, "index"), p.opts.ID), p.git.removeRef(ctx, p.ref())); err != nil {
+		if err := p.git.dropIndex(ctx, filepath.Join(p.git.dir, "index"), p.opts.ID); err != nil {
 			return err
 		}
 	}
@@ -360,27 +331,15 @@ func removeEmpty(dir string) {
 	_ = os.Remove(dir) // unless something is in it
 }
 
-// Clear removes what a killed Take or Drop left when Open returns ErrNone, such as the ref.
-// Copies that Restore kept stay. If nothing was left, it changes nothing.
-func Clear(ctx context.Context, o Options) error {
+// Clear removes what a killed Take or Drop left when Open returns ErrNone. Copies that Restore kept
+// stay.
+func Clear(o Options) error {
 	p, err := open(o)
 	if err != nil {
 		return err
 	}
-	unfinished, err := os.Lstat(p.path(StoreDir)) // is made first, and removed last
-	if errors.Is(err, fs.ErrNotExist) {
-		return errors.Join(p.removeAll(), p.Close())
-	}
-	if err != nil {
-		return errors.Join(err, p.Close())
-	}
-	if p.git, _ = openRepository(ctx, p.opts.Root); p.git != nil {
-		p.git.sweep(ctx, unfinished.ModTime())
-	}
-	return p.Drop(ctx)
+	return errors.Join(p.removeAll(), p.Close())
 }
-
-func (p *Point) ref() string { return "refs/tend/heal/" + p.opts.ID }
 
 func (p *Point) path(base string) string { return filepath.Join(p.opts.Dir, base) }
 

@@ -4,13 +4,11 @@
 // # What is in a checkpoint
 //
 // All files, links and directories below the root, with their modes, as they are in the
-// work tree: changed, untracked, ignored, in the middle of a merge. In a git
-// repository the content is in blobs of git, held by a ref of its own,
-// refs/tend/heal/ID. Neither the index nor HEAD, the stash, or any branch is touched. What git
-// ignores, and files of variables (.env) that are not tracked, are kept in the private
-// directory instead: a ref can be pushed by mistake. Without git all content is there.
+// work tree: changed, untracked, ignored, in the middle of a merge. Content that neither git's
+// index nor the last commit has is kept in the private directory; without git that is all.
+// The repository is only read.
 //
-// Bounds: 200,000 names, 64 MiB for one file, 256 MiB for what git does not have yet; without
+// Bounds: 200,000 names, 64 MiB for one file, 256 MiB for what git does not have; without
 // git 10,000 files; of what git ignores 2,000 files, 1 MiB each and 64 MiB in all. A
 // project beyond the bounds of names or bytes is refused with a [LimitError]. A single
 // file beyond them is listed by [Point.Omitted], and Restore leaves it alone.

@@ -3,13 +3,10 @@ package checkpoint
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
-	"path"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"github.com/tend-run/tend/internal/heal/git"
 )
@@ -143,89 +140,6 @@ func (r *repository) busy() string {
 		}
 	}
 	return ""
-}
-
-// sweep removes the reports that fast-import has left since a time: it makes one when the
-// Take that feeds it is killed.
-func (r *repository) sweep(ctx context.Context, since time.Time) {
-	_ = r.As(ctx, func() error { r.sweepReports(since); return nil }) // it does no harm
-}
-
-func (r *repository) sweepReports(since time.Time) {
-	reports, _ := filepath.Glob(filepath.Join(r.dir, "fast_import_crash_*"))
-	for _, report := range reports {
-		if info, err := os.Lstat(report); err == nil && !info.ModTime().Before(since) {
-			_ = os.Remove(report) // it does no harm
-		}
-	}
-}
-
-// refFile opens the directory that has a reference as a file, by its name. Whoever owns the
-// repository may put links there; none leads out.
-func (r *repository) refFile(ctx context.Context, ref string) (root *os.Root, err error) {
-	out, err := r.run(ctx, nil, nil, "rev-parse", "--git-path", ref)
-	if err != nil {
-		return nil, err
-	}
-	path := strings.TrimSuffix(string(out), "\n")
-	if !filepath.IsAbs(path) {
-		path = filepath.Join(r.top, path)
-	}
-	dir, ok := strings.CutSuffix(path, "/"+ref)
-	if !ok {
-		return nil, fmt.Errorf("git has %s at %s", ref, path)
-	}
-	err = r.As(ctx, func() (err error) {
-		root, err = os.OpenRoot(dir)
-		return err
-	})
-	return root, err
-}
-
-// unlock removes the lock that a git which was killed has left of a reference. It is one of
-// a checkpoint, which nobody else changes.
-func (r *repository) unlock(ctx context.Context, ref string) error {
-	root, err := r.refFile(ctx, ref)
-	if err != nil {
-		return err
-	}
-	defer root.Close()
-	return r.As(ctx, func() error { return remove(root, ref+".lock") })
-}
-
-// remove removes what may not be there.
-func remove(root *os.Root, name string) error {
-	if err := root.Remove(name); !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	return nil
-}
-
-// removeRef removes a reference of a checkpoint. Where it is a file it needs no git, which would
-// lock all packed references meanwhile, also if it has none to change: that lock stays if it is
-// killed, and stops the user's own git.
-func (r *repository) removeRef(ctx context.Context, ref string) error {
-	root, err := r.refFile(ctx, ref)
-	if err != nil {
-		return err
-	}
-	defer root.Close()
-	err = r.As(ctx, func() error {
-		if err := errors.Join(remove(root, ref+".lock"), remove(root, ref)); err != nil {
-			return err
-		}
-		_ = root.Remove(path.Dir(ref)) // unless there are others
-		_ = root.Remove(path.Dir(path.Dir(ref)))
-		return nil
-	})
-	if err != nil {
-		return err
-	}
-	if _, err := r.run(ctx, nil, nil, "rev-parse", "-q", "--verify", ref); exitCode(err) == 1 {
-		return nil
-	}
-	_, err = r.run(ctx, nil, nil, "update-ref", "-d", ref) // the user's git has packed it
-	return err
 }
 
 func (r *repository) write(ctx context.Context, data []byte) (string, error) {

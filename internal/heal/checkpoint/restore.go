@@ -56,7 +56,7 @@ func (p *Point) Restore(ctx context.Context) (Restored, error) {
 	failed := map[name]bool{}
 	fail := func(at name, why string) {
 		failed[at] = true
-		r.Left = append(r.Left, Left{string(at), why})
+		r.Left = append(r.Left, Left{string(at), why + p.formerly(p.base[at])})
 	}
 	for _, at := range todo {
 		if was := p.base[at]; was != nil && !was.Held {

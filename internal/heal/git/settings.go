@@ -19,7 +19,7 @@ var settings = []string{
 	"gpg.program=false", "gpg.openpgp.program=false", "gpg.x509.program=false", "gpg.ssh.program=false", "gpg.ssh.defaultKeyCommand=false",
 	"gc.auto=0", "maintenance.auto=false", "protocol.allow=never", "protocol.ext.allow=never", "protocol.file.allow=never",
 	"submodule.recurse=false", "fetch.recurseSubmodules=false", "diff.external=", "log.mailmap=false",
-	"fastimport.unpackLimit=100", "i18n.commitEncoding=utf-8", "i18n.logOutputEncoding=utf-8", "index.sparse=false",
+	"i18n.commitEncoding=utf-8", "i18n.logOutputEncoding=utf-8", "index.sparse=false",
 }
 
 // unconverted are those with which git has files as they are. A checkout is as the repository

@@ -295,7 +295,7 @@ func (l *Local) Drop(ctx context.Context, try int) error {
 		l.point = nil
 	}
 	if errors.Is(err, checkpoint.ErrNone) {
-		err = checkpoint.Clear(ctx, l.pointOptions(try))
+		err = checkpoint.Clear(l.pointOptions(try))
 	}
 	l.dropAside(try)
 	return err

@@ -249,7 +249,7 @@ func (g *ground) tree() map[string]string {
 			return err
 		}
 		info, err := d.Info()
-		if err != nil || strings.Contains(path, ".git/objects") || strings.Contains(path, "refs/tend") {
+		if err != nil || strings.Contains(path, ".git/objects") {
 			return err
 		}
 		text := info.Mode().String()

@@ -218,7 +218,7 @@ function Broken({ e, s }: { e: Episode; s: ServiceStatus }) {
       </p>
       {e.dirty && (
         <p class="error">
-          Not all could be taken back. The files as they were are in <code>refs/tend/heal/{e.id}-N</code> of the project's repository.
+          Not all could be taken back. The last attempt below says which files, and where they are as they were.
         </p>
       )}
       <ol>
