@@ -10,6 +10,8 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"github.com/tend-run/tend/internal/lib/exchange"
 )
 
 // likeness is which side of a repair something is like.
@@ -114,6 +116,8 @@ func (b *back) unlike() (out []Left) {
 	return out
 }
 
+const changedMeanwhile = "it was changed while it was taken back, and is as it is"
+
 // put makes the paths in the work tree what they were. What is neither that nor what the
 // repair has left is somebody's newer work, and stays.
 func (b *back) put(out *TakenBack) {
@@ -122,7 +126,7 @@ func (b *back) put(out *TakenBack) {
 		var err error
 		switch at.is {
 		case other:
-			out.Left = append(out.Left, Left{string(f.Path), "it was changed while it was taken back, and is as it is"})
+			out.Left = append(out.Left, Left{string(f.Path), changedMeanwhile})
 			return
 		case after:
 			if err = how(f, at); err == nil {
@@ -138,7 +142,7 @@ func (b *back) put(out *TakenBack) {
 	// What goes comes first: it may be in the way of the rest.
 	for _, f := range slices.Backward(b.files) {
 		if f.Before.Kind == "" {
-			do(f, func(f Undone, _ found) error { return b.root.Remove(string(f.Path)) })
+			do(f, b.remove)
 		}
 	}
 	for _, dir := range slices.Backward(b.dirs) {
@@ -181,14 +185,48 @@ func (b *back) replace(f Undone, at found) error {
 	}
 	b.step("written")
 	err := b.own(f, at, temp)
-	if err == nil && b.look(f).is != after { // somebody was quicker
-		err = errors.New("it was changed while it was taken back, and is as it is")
-	}
-	if err == nil {
+	switch {
+	case err != nil:
+	case at.Kind == "":
+		err = exchange.File(b.root, temp, string(f.Path), nil)
+	case at.Kind == file:
+		err = exchange.File(b.root, temp, string(f.Path), func(old *os.File) bool { return sumIs(old, at.Sum) })
+	case b.look(f).is == after:
 		err = b.root.Rename(temp, string(f.Path))
+	default:
+		err = exchange.ErrChanged
+	}
+	if errors.Is(err, exchange.ErrChanged) { // somebody was quicker
+		err = errors.New(changedMeanwhile)
 	}
 	if err != nil {
 		return errors.Join(err, b.root.Remove(temp))
+	}
+	return nil
+}
+
+// remove removes what the repair has made.
+func (b *back) remove(f Undone, at found) error {
+	if at.Kind != file {
+		return b.root.Remove(string(f.Path))
+	}
+	err := exchange.Remove(b.root, b.temp(f), string(f.Path), func(old *os.File) bool { return sumIs(old, at.Sum) })
+	if errors.Is(err, exchange.ErrChanged) {
+		err = errors.New(changedMeanwhile)
+	}
+	return err
+}
+
+// tidy removes what a run that was killed has left beside a file. What somebody had saved when it was
+// about to be replaced gets its place again.
+func (b *back) tidy(f Undone) error {
+	temp := b.temp(f)
+	data, err := readAt(b.root, name(temp))
+	if err == nil && b.look(f).is == before && sideOf(file, 0, -1, -1, data).Sum != f.After.Sum {
+		return b.root.Rename(temp, string(f.Path))
+	}
+	if b.root.Remove(temp) == nil {
+		b.step("swept")
 	}
 	return nil
 }

@@ -3,6 +3,8 @@ package checkpoint
 import (
 	"context"
 	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -14,6 +16,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/tend-run/tend/internal/lib/exchange"
 )
 
 // Restored is the result of Restore.
@@ -185,13 +189,26 @@ func (p *Point) put(ctx context.Context, at name, was, is *entry) error {
 		at := time.Unix(0, was.MTime)
 		err = errors.Join(p.root.Chmod(temp, was.Mode), p.root.Chtimes(temp, at, at))
 	}
-	if err == nil {
+	switch {
+	case err != nil:
+	case is == nil || is.Kind != was.Kind:
+		err = exchange.File(p.root, temp, full, nil)
+	case is.Kind == link:
 		err = p.root.Rename(temp, full)
+	default:
+		err = exchange.File(p.root, temp, full, func(f *os.File) bool { return is.Sum == "" || sumIs(f, is.Sum) })
 	}
 	if err != nil {
 		return errors.Join(err, p.root.Remove(temp))
 	}
 	return nil
+}
+
+// sumIs reports whether the content of a file has a sum.
+func sumIs(f *os.File, sum string) bool {
+	h := sha256.New()
+	_, err := io.Copy(h, f)
+	return err == nil && hex.EncodeToString(h.Sum(nil)) == sum
 }
 
 func (p *Point) writeTemp(ctx context.Context, temp string, e *entry) error {

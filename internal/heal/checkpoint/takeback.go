@@ -99,8 +99,8 @@ func TakeBack(ctx context.Context, o Back) (out TakenBack, err error) {
 	}
 	defer b.root.Close()
 	for _, f := range b.files { // of one that was killed
-		if err := b.root.Remove(b.temp(f)); err == nil {
-			b.step("swept")
+		if err := b.tidy(f); err != nil {
+			return out, err
 		}
 	}
 	if b.git != nil {

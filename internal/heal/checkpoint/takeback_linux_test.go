@@ -337,3 +337,37 @@ func TestTakingBackThatIsCommittedIsDone(t *testing.T) {
 	before["a.txt"] = w.tree()["a.txt"]
 	w.want("the tree", before)
 }
+
+// What somebody saves while it is taken back is theirs, also if the process dies before it is seen.
+func TestASaveWhileItIsTakenBackStays(t *testing.T) {
+	for _, dies := range []bool{false, true} {
+		w := newWorld(t, false, map[string]string{"a.txt": "a\n", "b.txt": "b\n"})
+		p := w.take()
+		w.write(map[string]string{"a.txt": "repaired\n", "b.txt": "repaired\n"})
+		proctest.Must(t, p.Mark(t.Context()))
+		u, why, err := p.Undo(t.Context())
+		if proctest.Must(t, err); u == nil {
+			t.Fatal(why)
+		}
+		o := Back{Root: w.root, Dir: w.opts.Dir, ID: "back-1", Undo: u}
+		b := proctest.Value(openBack(t.Context(), o))(t)
+		temp := b.temp(b.files[0])
+		if dies { // between the exchange and the look at what was there
+			w.write(map[string]string{temp: "saved\n", "a.txt": "a\n"})
+		} else {
+			o.step = func(step string) {
+				if step == "written" && w.read("a.txt") == "repaired\n" {
+					w.write(map[string]string{"a.txt": "saved\n"})
+				}
+			}
+		}
+		done := proctest.Value(TakeBack(t.Context(), o))(t)
+		if w.read("a.txt") != "saved\n" || !dies && (w.read("b.txt") != "b\n" || len(done.Left) != 1 || done.Left[0].Path != "a.txt") {
+			t.Errorf("dies: %v: there are %q and %q, %+v", dies, w.read("a.txt"), w.read("b.txt"), done)
+		}
+		if exists(w.path(temp)) {
+			t.Error("something is left beside it")
+		}
+		proctest.Must(t, b.root.Close())
+	}
+}

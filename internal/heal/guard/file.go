@@ -2,6 +2,8 @@ package guard
 
 import (
 	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -9,6 +11,8 @@ import (
 	"os"
 	"sort"
 	"strings"
+
+	"github.com/tend-run/tend/internal/lib/exchange"
 )
 
 // ReadFile reads at most max bytes of a file, from an offset; max is at most [MaxFile]. It
@@ -75,7 +79,7 @@ func openSeen(dir *os.Root, name string, seen fs.FileInfo) (*os.File, error) {
 }
 
 // WriteFile makes data the content of a file. Readers see the old content or the new one.
-// The mode and the owner stay; a new file has mode 0644 minus the umask, and missing
+// What somebody else is saving at this moment stays. The mode and the owner stay; a new file has mode 0644 minus the umask, and missing
 // directories are created. Other hard links keep the old content.
 func (g *Guard) WriteFile(name string, data []byte) error {
 	t, err := g.at(name)
@@ -104,7 +108,7 @@ func (g *Guard) allowChange(name string, t *target) error {
 }
 
 // write replaces the file, or makes it with a mode, less the umask. exact, if there is one,
-// is the mode that it has then.
+// is the mode that it has then. If somebody else is changing it, it stays theirs.
 func (t *target) write(data []byte, mode fs.FileMode, exact *fs.FileMode) error {
 	if err := t.makeMissing(); err != nil {
 		return err
@@ -123,13 +127,28 @@ func (t *target) write(data []byte, mode fs.FileMode, exact *fs.FileMode) error 
 	if exact != nil && err == nil {
 		err = f.Chmod(*exact)
 	}
+	var is func(*os.File) bool
+	if t.info != nil {
+		is = t.is
+	}
 	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
-		err = t.dir.Rename(temp, t.base)
+		err = exchange.File(t.dir, temp, t.base, is)
 	}
 	if err != nil {
 		return errors.Join(err, t.dir.Remove(temp))
 	}
 	return nil
+}
+
+// is reports whether a file is the one that was found, as it was.
+func (t *target) is(f *os.File) bool {
+	info, err := f.Stat()
+	if err != nil || !os.SameFile(info, t.info) || info.Size() != t.info.Size() || !info.ModTime().Equal(t.info.ModTime()) {
+		return false
+	}
+	h := sha256.New()
+	_, err = io.Copy(h, f)
+	return err == nil && (t.was == "" || hex.EncodeToString(h.Sum(nil)) == t.was)
 }
 
 // makeMissing makes the directories that are missing, and opens them.
@@ -211,6 +230,7 @@ func (g *Guard) setEnv(name, variable, value string, only bool) error {
 		if err = errors.Join(err, f.Close()); err != nil {
 			return err
 		}
+		t.was = sumOf(old)
 	}
 	text, err := setVariable(string(old), variable, value)
 	if err != nil {

@@ -165,6 +165,7 @@ type target struct {
 	// missing are the directories that do not exist, between dir and the file.
 	missing []string
 	own     []*os.Root // what close closes
+	was     string     // the sum of its content before it is written; "": whatever it was
 }
 
 func (t *target) rel() string {

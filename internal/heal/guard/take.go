@@ -1,14 +1,20 @@
 package guard
 
 import (
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
 	"io/fs"
 	"path"
 	"path/filepath"
+
+	"github.com/tend-run/tend/internal/lib/exchange"
 )
 
-// Take is WriteFile for the result of a command: of any size, and with its permissions. A
-// path through a link is refused, because the paths of a command are real.
-func (g *Guard) Take(name string, data []byte, mode fs.FileMode) error {
+// Replace is WriteFile for what a command has made, of any size, in the place of a file whose
+// content has a sum: SHA-256 in hex, "" for none. Mode are its permissions; 0: all is as WriteFile
+// has it. A path through a link is refused, because the paths of a command are real.
+func (g *Guard) Replace(name string, data []byte, mode fs.FileMode, was string) error {
 	t, err := g.findReal(name)
 	if err != nil {
 		return err
@@ -17,12 +23,26 @@ func (g *Guard) Take(name string, data []byte, mode fs.FileMode) error {
 	if err := g.allowChange(name, t); err != nil {
 		return err
 	}
+	switch t.was = was; {
+	case (was == "") != (t.info == nil):
+		return exchange.ErrChanged
+	case mode == 0 && len(data) > MaxFile:
+		return &fs.PathError{Op: "write", Path: t.rel(), Err: ErrTooLarge}
+	case mode == 0:
+		return t.write(data, 0o644, nil)
+	}
 	mode = mode.Perm()
 	return t.write(data, mode, &mode)
 }
 
-// Remove removes a file or an empty directory. A path through a link is refused.
-func (g *Guard) Remove(name string) error {
+func sumOf(data []byte) string {
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:])
+}
+
+// Remove removes a file whose content has a sum, or an empty directory. A path through a link is
+// refused.
+func (g *Guard) Remove(name, was string) error {
 	t, err := g.findReal(name)
 	if err != nil {
 		return err
@@ -37,7 +57,8 @@ func (g *Guard) Remove(name string) error {
 	if err := g.allowChange(name, t); err != nil {
 		return err
 	}
-	return t.dir.Remove(t.base)
+	t.was = was
+	return exchange.Remove(t.dir, ".tend-"+rand.Text(), t.base, t.is)
 }
 
 func (g *Guard) removeDir(name string) error {

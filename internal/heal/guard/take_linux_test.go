@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/tend-run/tend/internal/lib/exchange"
 	"github.com/tend-run/tend/internal/support/proctest"
 )
 
@@ -25,9 +26,13 @@ func TestWhatIsTakenOverOfACommand(t *testing.T) {
 		".env", "config/.env.local", ".ENV", ".git/config", ".git/hooks/post-commit", "sub/.git", ".tend/state", ".tend/playbooks/x.yaml", "id_rsa", "new.pem", ".npmrc", ".gitattributes", "tend.yaml",
 		"data/orders.json", "data/new.json", "engine/core.js", "ENGINE/core.js", "src/core.js", "link.js", "dirlink/a.js", "out/secret.txt", "../outside/secret.txt", "/etc/tend-was-here", "src", ".", "", "e", "src/../../outside/x", "a\x00b",
 	} {
+		was := ""
+		if data, err := os.ReadFile(filepath.Join(root, name)); err == nil {
+			was = sumOf(data)
+		}
 		for what, do := range map[string]func(string) error{
-			"take":   func(n string) error { return g.Take(n, []byte("x"), 0o644) },
-			"remove": g.Remove,
+			"take":   func(n string) error { return g.Replace(n, []byte("x"), 0o644, was) },
+			"remove": func(n string) error { return g.Remove(n, was) },
 			"make":   g.MakeDir,
 		} {
 			err := do(name)
@@ -56,16 +61,26 @@ func TestWhatIsTakenOverOfACommand(t *testing.T) {
 	}
 	// What no rule is about.
 	big := make([]byte, MaxFile+1)
-	proctest.Must(t, g.Take("gen/deep/big", big, 0o755|fs.ModeSetuid|fs.ModeSetgid|fs.ModeSticky))
+	proctest.Must(t, g.Replace("gen/deep/big", big, 0o755|fs.ModeSetuid|fs.ModeSetgid|fs.ModeSticky, ""))
 	if info := proctest.Value(os.Stat(filepath.Join(root, "gen/deep/big")))(t); info.Mode() != 0o755 || info.Size() != int64(len(big)) {
 		t.Errorf("%v %d", info.Mode(), info.Size())
 	}
 	proctest.Must(t, g.MakeDir("gen/empty/one"))
-	proctest.Must(t, g.Remove("gen/empty/one"))
-	if err := g.Remove("gen/deep"); err == nil {
+	proctest.Must(t, g.Remove("gen/empty/one", ""))
+	if err := g.Remove("gen/deep", ""); err == nil {
 		t.Error("a directory with something in it was removed")
 	}
-	proctest.Must(t, g.Remove("gen/deep/big"))
-	proctest.Must(t, g.Remove("gen/deep"))
-	proctest.Must(t, g.Remove("not/there"))
+	for what, err := range map[string]error{
+		"replace":              g.Replace("gen/deep/big", nil, 0, sumOf(nil)),
+		"remove":               g.Remove("gen/deep/big", sumOf(nil)),
+		"replace what is new":  g.Replace("gen/deep/big", nil, 0, ""),
+		"replace what is gone": g.Replace("gen/deep/gone", nil, 0, sumOf(nil)),
+	} {
+		if !errors.Is(err, exchange.ErrChanged) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	proctest.Must(t, g.Remove("gen/deep/big", sumOf(big)))
+	proctest.Must(t, g.Remove("gen/deep", ""))
+	proctest.Must(t, g.Remove("not/there", ""))
 }

@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path"
@@ -20,6 +21,7 @@ import (
 	"github.com/tend-run/tend/internal/heal/checkpoint"
 	"github.com/tend-run/tend/internal/heal/guard"
 	"github.com/tend-run/tend/internal/heal/view"
+	"github.com/tend-run/tend/internal/lib/atomicfile"
 )
 
 // maxSaid is how many paths a model is told of.
@@ -118,6 +120,24 @@ func (l *Local) meanwhile(name string) bool {
 	return was.Seen != is.Seen || was.Sum != is.Sum
 }
 
+// was is the sum of a file that a change is to replace; "": there is none. Of what tools make no
+// checkpoint knows one.
+func (l *Local) was(name string) string {
+	if s := l.see(name); s.Seen {
+		return s.Sum
+	}
+	f, err := atomicfile.Open(l.full(name), os.O_RDONLY)
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	h := sha256.New()
+	if _, err := io.Copy(h, f); err != nil {
+		return ""
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
+
 func (t *taking) admit(c view.Change) { t.out.Changes = append(t.out.Changes, c) }
 
 // Preview implements Project.
@@ -192,15 +212,13 @@ func (l *Local) Apply(ctx context.Context, changes []view.Change) error {
 		var one error
 		switch {
 		case c.Kind == view.Gone:
-			if one = l.guard.Remove(c.Path); c.Mode.IsDir() {
+			if one = l.guard.Remove(c.Path, l.was(c.Path)); c.Mode.IsDir() {
 				one = nil // one that is not empty stays
 			}
 		case c.Kind == view.Directory:
 			one = l.guard.MakeDir(c.Path)
-		case c.Mode == 0:
-			one = l.guard.WriteFile(c.Path, c.Data)
 		default:
-			one = l.guard.Take(c.Path, c.Data, c.Mode)
+			one = l.guard.Replace(c.Path, c.Data, c.Mode, l.was(c.Path))
 		}
 		if err = one; err != nil {
 			err = fmt.Errorf("%s: %w", c.Path, err)

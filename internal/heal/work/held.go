@@ -72,8 +72,8 @@ func (w *worker) sumOf(ctx context.Context, name string) (string, error) {
 func (w *worker) keepHeld(set *heldSet, text, why string) string {
 	data, err := json.Marshal(set)
 	if err == nil {
-		h := healer.Held{Hash: healer.HashOf(data), Why: w.redact.Text(why), Text: w.redact.Text(text),
-			Diff: project.Clipped(w.redact.Text(set.diff)), Set: data}
+		h := healer.Held{Hash: healer.HashOf(data), Why: w.redact.Text(why), Text: w.redact.Text(text), Set: data,
+			Diff: project.Clipped(w.redact.Text(set.diff))}
 		err = h.Write(w.order.Dir)
 	}
 	if err != nil {
