@@ -64,6 +64,8 @@ type Entry struct {
 	Text string `json:"text,omitempty"`
 	// Cause is the line of the log that names the fault, as Look has found it.
 	Cause string `json:"cause,omitempty"`
+	// Lived is the longest life of the service until it failed, as Look has found it.
+	Lived time.Duration `json:"lived,omitempty"`
 	// Remedies that Look found, and a Proposal.
 	Remedies []Remedy `json:"remedies,omitempty"`
 	Proposal string   `json:"proposal,omitempty"`

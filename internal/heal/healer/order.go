@@ -79,6 +79,9 @@ type Order struct {
 	At     time.Time `json:"at"`
 	// Back is the repair to take back; nil: this order is a repair.
 	Back *Back `json:"back,omitempty"`
+	// Last is the newest repair, while it is not known whether it lasts: it is taken back if its fault
+	// has come back. nil: there is none.
+	Last *Back `json:"last,omitempty"`
 	// Apply is the episode whose held change is applied, and Hash that of it; "": this is another order.
 	Apply string `json:"apply,omitempty"`
 	Hash  string `json:"hash,omitempty"`
@@ -92,6 +95,8 @@ type Back struct {
 	Undo string `json:"undo,omitempty"`
 	// Turn: Episode is CHAT/TURN, and Undo has the changes of that turn.
 	Turn int64 `json:"turn,omitempty"`
+	// Cause is the line of the log that named the fault, of a repair that may not last.
+	Cause string `json:"cause,omitempty"`
 }
 
 // Secrets are the credentials of requests. They are never logged or sent to a model.

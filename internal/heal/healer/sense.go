@@ -106,5 +106,14 @@ func (s *Sense) Settle(at time.Time) {
 	}
 }
 
+// First is when the first fault was seen since the last episode, of those of the last hour; now: none
+// was.
+func (s *Sense) First(now time.Time) time.Time {
+	if len(s.Hour) > 0 {
+		return s.Hour[0].At
+	}
+	return now
+}
+
 // Forget is called after an episode: earlier faults do not count again.
 func (s *Sense) Forget() { *s = Sense{Ready: s.Ready} }

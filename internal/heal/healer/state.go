@@ -193,6 +193,8 @@ type State struct {
 	Why string
 	// Cause is the line of the log that names the fault; "": none does.
 	Cause string
+	// Lived is the longest life of the service until it failed.
+	Lived time.Duration
 	// Dirty: a rollback did not succeed, and the tree is not as it was.
 	Dirty bool
 	// Committed is the commit; "": there is none. Left lists changes that were not
@@ -225,6 +227,14 @@ func (s *State) Reason() string {
 		why = strings.ToValidUTF8(why[:maxReason-len("…")], "") + "…"
 	}
 	return why
+}
+
+// Undid is the repair that the episode has taken back; "": none.
+func (s *State) Undid() string {
+	if n := len(s.Tries); s.Done() && n > 0 && s.Tries[n-1].Kind == Undo && s.Tries[n-1].Failed == "" {
+		return s.Tries[n-1].Name
+	}
+	return ""
 }
 
 // Done reports whether the episode has ended.

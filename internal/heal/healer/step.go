@@ -150,7 +150,7 @@ func (m *machine) answered() {
 	switch s.Doing {
 	case Look:
 		s.Remedies = slices.Clone(e.Remedies[:min(len(e.Remedies), MaxRemedies)])
-		s.Proposal, s.Cause = e.Proposal, e.Cause
+		s.Proposal, s.Cause, s.Lived = e.Proposal, e.Cause, e.Lived
 		switch s.Why = e.Text; {
 		case s.DryRun:
 			m.over(Broken, "nothing was done: it was only asked what would be")
@@ -225,7 +225,7 @@ func (m *machine) answered() {
 }
 
 // undone: a repair was taken back, or nothing was done. The service is as well as it was
-// before the repair, so nothing is verified.
+// before the repair, so nothing is verified. If that was since it did not last, it is as broken.
 func (m *machine) undone() {
 	s, e := &m.s, m.e
 	if !e.OK {
@@ -234,6 +234,10 @@ func (m *machine) undone() {
 		return
 	}
 	s.Committed, s.Left = e.Commit, e.Left
+	if s.Back == "" {
+		m.over(Broken, "the repair "+s.Tries[len(s.Tries)-1].Name+" has not lasted, and was taken back: "+e.Text)
+		return
+	}
 	m.over(Ready, e.Text)
 }
 

@@ -335,6 +335,17 @@ func TestTakingBackIsOneStep(t *testing.T) {
 			}
 		})
 	}
+	undo := []healer.Remedy{{Kind: healer.Undo, Name: "a"}}
+	for ok, undid := range map[bool]string{true: "a", false: ""} { // a repair that has not lasted
+		s := healer.Fold([]healer.Entry{
+			{Kind: healer.Opened, ID: "b", Service: "web"}, {Kind: healer.Began},
+			{Kind: healer.Answered, Did: healer.Look, Seq: 1, OK: true, Remedies: undo},
+			{Kind: healer.Answered, Did: healer.Act, Seq: 2, OK: ok, Text: "1 file"},
+		})
+		if !s.Done() || s.Status != healer.Broken || s.Undid() != undid || s.Dirty || s.Open {
+			t.Errorf("it is %+v", s)
+		}
+	}
 	refused := healer.Fold([]healer.Entry{
 		{Kind: healer.Opened, ID: "b", Service: "web", Back: "a"}, {Kind: healer.Began},
 		{Kind: healer.Answered, Did: healer.Look, Seq: 1, OK: true, Text: "a has changed", Changed: []string{"a"}},

@@ -1,6 +1,7 @@
 package work
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -55,9 +56,12 @@ func (w *worker) keepLive(ctx context.Context, try int) {
 	}
 }
 
+// repair is what is taken back: as somebody has asked for, or since it has not lasted.
+func (w *worker) repair() *healer.Back { return cmp.Or(w.order.Back, w.order.Last) }
+
 // back says what is taken back.
 func (w *worker) back() (checkpoint.Back, error) {
-	o := w.order.Back
+	o := w.repair()
 	if o.Turn > 0 {
 		return w.backTurn()
 	}
@@ -82,7 +86,7 @@ func (w *worker) back() (checkpoint.Back, error) {
 
 // backTurn says what is taken back of a turn of a chat.
 func (w *worker) backTurn() (b checkpoint.Back, err error) {
-	t, err := chat.ReadTurn(w.order.Back.Undo)
+	t, err := chat.ReadTurn(w.repair().Undo)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return b, errors.New("what the turn could be taken back by is gone: the newest 20 turns are kept, up to 64 MiB")
@@ -99,12 +103,12 @@ func (w *worker) backTurn() (b checkpoint.Back, err error) {
 
 // laterTurns are those files of a turn that a later turn has changed, too.
 func (w *worker) laterTurns(b checkpoint.Back) (all []checkpoint.Left, err error) {
-	if w.order.Back.Turn == 0 {
+	if w.repair().Turn == 0 {
 		return nil, nil
 	}
-	dir := filepath.Dir(filepath.Dir(w.order.Back.Undo))
+	dir := filepath.Dir(filepath.Dir(w.repair().Undo))
 	for _, said := range chat.Turns(dir) {
-		if said <= w.order.Back.Turn {
+		if said <= w.repair().Turn {
 			continue
 		}
 		t, err := chat.ReadTurn(chat.TurnFile(dir, said))
@@ -143,11 +147,23 @@ func (w *worker) lookBack(ctx context.Context) (out healer.Entry, err error) {
 	case len(done.Changed) > 0:
 		out.Text, out.Changed = w.changed(done.Changed)
 	default:
-		out.Remedies = []healer.Remedy{{Kind: healer.Undo, Name: w.order.Back.Episode, Why: "somebody asked for it"}}
+		out.Remedies = []healer.Remedy{{Kind: healer.Undo, Name: w.repair().Episode, Why: "somebody asked for it"}}
 		err := atomicfile.File(w.order.Path(healer.DiffFile), []byte(w.redact.Text(done.Diff)), 0o600)
 		return out, err
 	}
 	return out, nil
+}
+
+// hasLasted reports whether the newest repair has, as far as that is known: its fault has not come
+// back, or nothing can be taken back any more, since files have changed again.
+func (w *worker) hasLasted(ctx context.Context, cause string) (bool, error) {
+	last := w.order.Last
+	plain := func(s string) string { return changing.ReplaceAllString(s[:min(len(s), 90)], "N") }
+	if last == nil || cause == "" || plain(w.redact.Text(cause)) != plain(last.Cause) {
+		return true, nil
+	}
+	out, err := w.lookBack(ctx)
+	return len(out.Remedies) == 0, err
 }
 
 // changed says what keeps a repair from being taken back.
@@ -157,7 +173,7 @@ func (w *worker) changed(all []checkpoint.Left) (text string, paths []string) {
 
 // taken is what is taken back, in words.
 func (w *worker) taken() string {
-	if w.order.Back.Turn > 0 {
+	if w.repair().Turn > 0 {
 		return "the turn"
 	}
 	return "the repair"

@@ -125,6 +125,9 @@ func (w *worker) lookHeld(ctx context.Context) (out healer.Entry, err error) {
 	case len(changed) > 0:
 		out.Text, out.Changed = listed("nothing was applied, since files have changed that it is based on:", changed)
 	default:
+		if ev, err := w.evidence(ctx); err == nil {
+			out.Cause = causeIn(ev.Log) // what it is to repair
+		}
 		out.Remedies = []healer.Remedy{{Kind: healer.Apply, Name: w.order.Apply, Why: "somebody has looked at it", Tree: true}}
 	}
 	return out, nil

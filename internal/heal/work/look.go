@@ -177,7 +177,11 @@ func (w *worker) look(ctx context.Context) (healer.Entry, error) {
 	if err := w.seeLives(ctx); err != nil {
 		return out, err
 	}
-	out.Text, out.Cause = firstLines(ev.Log), causeIn(ev.Log)
+	out.Text, out.Cause, out.Lived = firstLines(ev.Log), causeIn(ev.Log), w.lived
+	if lasted, err := w.hasLasted(ctx, out.Cause); err != nil || !lasted {
+		out.Remedies = []healer.Remedy{{Kind: healer.Undo, Name: w.repair().Episode, Why: "its fault has come back"}}
+		return out, err
+	}
 	if w.plans, err = w.project.Match(ctx, ev); err != nil {
 		return out, err
 	}

@@ -161,6 +161,26 @@ func (s store) cannotRollBack(o *healer.Order, of *healer.State) error {
 	return nil
 }
 
+// leastProof is how long it is at least looked at whether a repair lasts.
+const leastProof = time.Minute
+
+// mayNotLast is the repair of an episode, if it is by a model and can be taken back: no rule has seen
+// its cause, so nobody knows whether it lasts.
+func (s store) mayNotLast(f *follower) *last {
+	st, o := &f.state, f.order
+	if len(st.Tries) == 0 || st.Cause == "" || s.cannotRollBack(o, st) != nil {
+		return nil
+	}
+	if kind := st.Tries[len(st.Tries)-1].Kind; kind != healer.Model && kind != healer.Apply {
+		return nil
+	}
+	l := &last{healer.Back{Episode: o.ID, Commit: st.Committed, Cause: st.Cause}, o.SandboxID, time.Now().Add(max(leastProof, 2*st.Lived))}
+	if l.Commit == "" {
+		l.Undo = o.Path(healer.UndoFile)
+	}
+	return l
+}
+
 // takenBack is the episode that has taken one back; "": none has.
 func (s store) takenBack(id string) string {
 	data, err := atomicfile.Read(filepath.Join(s.episode(id), healer.BackFile), maxFile)
@@ -173,11 +193,11 @@ func (s store) takenBack(id string) string {
 // tookBack reports whether an episode that is over has taken back another one, and stores
 // that with the other one, whatever is declared by now.
 func (h *Healing) tookBack(f *follower) bool {
-	if f.order.Back == nil || f.state.Status != healer.Ready {
+	of := f.state.Undid()
+	if of == "" {
 		return false
 	}
-	of := f.order.Back.Episode
-	if f.order.Back.Turn > 0 {
+	if f.order.Back != nil && f.order.Back.Turn > 0 {
 		h.tookTurnBack(f)
 		return true
 	}

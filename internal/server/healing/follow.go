@@ -117,12 +117,13 @@ func (h *Healing) conclude(f *follower) {
 	switch {
 	case !h.isDeclared(f):
 		h.state = state{} // it says nothing of what is declared now
-	case took && f.order.Back.Turn == 0:
+	case took && f.order.Back != nil && f.order.Back.Turn == 0:
+		h.state.Last = nil
 		h.state.Ended = healer.Running
 		h.state.Breaker.Decline(time.Now(), f.order.Back.Episode)
 	case f.order.Back != nil: // nothing was done
 	case !f.order.DryRun:
-		h.state.Ended = f.state.Status
+		h.state.Ended, h.state.Last = f.state.Status, h.store.mayNotLast(f)
 		h.state.Breaker.End(time.Now(), f.state.Status, f.state.Reason())
 	}
 	h.sense.Forget()

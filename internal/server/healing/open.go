@@ -47,6 +47,9 @@ func (h *Healing) openOrder(signal healer.Signal, asked, dry bool, apply, hash s
 		Rules: rules.Rules, Healer: d.Healer, Service: d.Service, Signal: signal, DryRun: dry, At: now,
 		SandboxID: h.sandboxNow(rules.Rules), Apply: apply, Hash: hash,
 	}
+	if l := h.state.Last; l != nil && !asked && !dry && l.SandboxID == o.SandboxID && h.sense.First(now).Before(l.Until) {
+		o.Last = &l.Back
+	}
 	was := h.state
 	if !dry {
 		h.state.Breaker.Begin(now)

@@ -49,6 +49,15 @@ type state struct {
 	Newest string `json:"newest,omitempty"`
 	// Ended is the status with which it ended.
 	Ended healer.Status `json:"ended,omitempty"`
+	// Last is the newest repair that may not last; nil: there is none.
+	Last *last `json:"last,omitempty"`
+}
+
+// last is a repair that is taken back if its fault comes back until a time.
+type last struct {
+	healer.Back
+	SandboxID string    `json:"sandbox_id,omitempty"`
+	Until     time.Time `json:"until"`
 }
 
 type store struct{ dir string }
