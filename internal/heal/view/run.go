@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/tend-run/tend/internal/lib/backoff"
+	"github.com/tend-run/tend/internal/service/config"
 	"github.com/tend-run/tend/internal/service/probe"
 	"github.com/tend-run/tend/internal/service/supervisor"
 	"github.com/tend-run/tend/process"
@@ -32,6 +33,8 @@ type Look struct {
 	Env   map[string]string
 	Start time.Duration // it may take until it is ready
 	Hold  time.Duration // it must be well for so long then
+	// Verify must end with 0 then, beside the service; nil: nothing must.
+	Verify *config.Hook
 }
 
 // Outcome is what became of a run of the service.
@@ -63,16 +66,8 @@ func (v *View) once(ctx context.Context, s *Set, l Look) (out Outcome, err error
 	if r.Inherit == "none" {
 		spec.Inherit = process.InheritNone
 	}
-	if hook := supervisor.HookOf(r, supervisor.PreStart); hook != nil {
-		one := spec
-		one.Argv, one.Shell, one.Timeout = hook.Command.Argv, hook.Command.Line, hook.Timeout.Std()
-		ran, err := p.run(ctx, one)
-		if err != nil {
-			return out, err
-		}
-		if ran.Exit == nil || ran.Exit.ShellStatus() != 0 {
-			return Outcome{Why: fmt.Sprintf("its hook pre_start has failed: %v", ran.Exit), Log: ran.Output, Exit: ran.Exit}, nil
-		}
+	if out, err = p.hook(ctx, spec, "its hook pre_start", supervisor.HookOf(r, supervisor.PreStart)); err != nil || out.Why != "" {
+		return out, err
 	}
 	one := spec
 	one.Argv, one.Shell = r.Command.Argv, r.Command.Line
@@ -88,9 +83,28 @@ func (v *View) once(ctx context.Context, s *Set, l Look) (out Outcome, err error
 	if err != nil {
 		return out, err
 	}
+	if out.Why == "" {
+		verified, err := p.hook(ctx, spec, "healer.verify", l.Verify)
+		if err != nil || verified.Why != "" {
+			return verified, err
+		}
+	}
 	out.Well = out.Why == ""
 	_, _ = proc.Kill(ctx) // it goes with its sandbox
 	out.Log, err = Output(ctx, proc, maxOutput)
+	return out, err
+}
+
+// hook runs a command that must end with 0; nil: there is none.
+func (p *place) hook(ctx context.Context, spec process.Spec, name string, h *config.Hook) (out Outcome, err error) {
+	if h == nil {
+		return out, nil
+	}
+	spec.Argv, spec.Shell, spec.Timeout = h.Command.Argv, h.Command.Line, h.Timeout.Std()
+	ran, err := p.run(ctx, spec)
+	if err == nil && (ran.Exit == nil || ran.Exit.ShellStatus() != 0) {
+		out = Outcome{Why: fmt.Sprintf("%s has failed: %v", name, ran.Exit), Log: ran.Output, Exit: ran.Exit}
+	}
 	return out, err
 }
 

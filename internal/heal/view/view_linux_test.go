@@ -114,6 +114,14 @@ func TestWhatARunDoesIsThrownAway(t *testing.T) {
 			t.Errorf("there is %s", path)
 		}
 	}
+	// What must be true of the service beside its probes is tried beside it, and sees what it has written.
+	for line, well := range map[string]bool{"test $(cat new) = x && ! test -e $ROOT/data": true, "echo 2 tests fail; exit 4": false} {
+		look.Verify = &config.Hook{Command: config.Command{Line: line}, Timeout: config.Duration(time.Minute)}
+		out = proctest.Value(v.Run(t.Context(), set, look))(t)
+		if out.Well != well || !well && (!strings.Contains(out.Why, "healer.verify") || !strings.Contains(out.Log, "2 tests fail") || out.Exit.Code != 4) {
+			t.Errorf("verified by %s: %+v", line, out)
+		}
+	}
 	// A command has changed what it has, and nothing else is told; of what is hidden it sees nothing.
 	ran, changed, err := v.Exec(t.Context(), set, []string{".env"}, process.Spec{Argv: []string{"sh", "-c",
 		acts + "; cd " + root + "; cat .env; rm -r data; echo y > lib.sh"}, Env: env, Timeout: time.Minute})

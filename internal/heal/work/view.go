@@ -141,7 +141,7 @@ func alike(ev playbook.Evidence, out view.Outcome) bool {
 
 // prove runs the service in a view on what an attempt has changed.
 func (w *worker) prove(ctx context.Context, v *view.View, s *view.Set, held bool) (view.Outcome, error) {
-	look := view.Look{Env: w.order.Rules.Env, Start: restartTime}
+	look := view.Look{Env: w.order.Rules.Env, Start: restartTime, Verify: w.order.Healer.Verify}
 	if held {
 		hold, err := w.hold(ctx)
 		if err != nil {

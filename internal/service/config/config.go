@@ -236,6 +236,7 @@ type Healer struct {
 	Wall      Duration `key:"wall" default:"10m" min:"10s" max:"24h" doc:"How long one repair may take as a whole."`
 	PerDay    int      `key:"per_day" default:"20" min:"1" max:"10000" doc:"Repairs within 24 hours."`
 	Hold      Duration `key:"hold" default:"3s" min:"100ms" max:"1h" doc:"How long the service must be healthy, as one process, to count as repaired. The time is longer if the service lived longer before it failed."`
+	Verify    *Hook    `key:"verify" doc:"What must end with 0 before a change by a model counts as a repair, such as tests or a type check. It runs in the cwd of the service, where the change is tried: beside the service, which is ready, and without a network."`
 	Commit    bool     `key:"commit" default:"true" doc:"Commit a repair that helped, and only that, if there is git."`
 	EndOthers bool     `key:"end_port_holders" default:"false" doc:"End the process that holds the service's port, even if it does not belong to the service."`
 	Report    *Report  `key:"report" doc:"The URL to which the status is sent. Default: none."`
