@@ -32,9 +32,6 @@ func openRepository(ctx context.Context, root string) (*repository, string) {
 			return nil, "the git repository that it is in ignores it"
 		}
 	}
-	if r.Others() {
-		r.hand(ctx) // what a git of root's has left there is in the way of the owner's
-	}
 	return r, ""
 }
 

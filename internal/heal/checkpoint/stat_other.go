@@ -2,16 +2,11 @@
 
 package checkpoint
 
-import (
-	"context"
-	"io/fs"
-)
+import "io/fs"
 
 const openFlags = 0
 
 func (e *entry) stat(info fs.FileInfo) { e.Size, e.MTime = info.Size(), info.ModTime().UnixNano() }
-
-func (r *repository) hand(context.Context) {}
 
 func mayGive() bool { return false }
 
