@@ -6,14 +6,16 @@ import { execFileSync } from 'node:child_process';
 import fs from 'node:fs';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { licenses } from './licenses.mjs';
 
 const here = path.dirname(fileURLToPath(import.meta.url));
 const pkg = JSON.parse(fs.readFileSync('package.json', 'utf8'));
 fs.rmSync('dist', { recursive: true, force: true });
-fs.copyFileSync(path.join(here, '../LICENSE'), 'LICENSE');
 
 const common = { entryPoints: ['src/index.ts'], bundle: true, external: Object.keys(pkg.peerDependencies ?? {}), legalComments: 'none', logLevel: 'warning' };
-for (const format of ['esm', 'cjs']) await build({ ...common, outfile: `dist/index.${format === 'esm' ? 'js' : 'cjs'}`, platform: 'node', target: 'node20', format });
+let inside = '';
+for (const format of ['esm', 'cjs']) inside = licenses((await build({ ...common, metafile: true, outfile: `dist/index.${format === 'esm' ? 'js' : 'cjs'}`, platform: 'node', target: 'node20', format })).metafile);
+fs.writeFileSync('LICENSE', fs.readFileSync(path.join(here, '../LICENSE'), 'utf8') + (inside && `\n\nThis package contains others.\n${inside}`));
 types('tsconfig.json', 'dist');
 
 if (fs.existsSync('tsconfig.browser.json')) {

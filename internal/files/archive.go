@@ -13,7 +13,8 @@ import (
 	"strings"
 )
 
-// LeftOut is the name, below the top of an archive, of the list of omitted files.
+// LeftOut is the name, below the top of an archive, of the list of omitted files. It is the
+// name of its owner, too: a file of this name has none.
 const LeftOut = "tend-left-out.txt"
 
 // Archive writes the directory with all that is in it to w, as a tar whose paths begin
@@ -41,8 +42,8 @@ func (f FS) Archive(ctx context.Context, dir string, w io.Writer) error {
 	}
 	if len(t.left) > 0 {
 		text := strings.Join(t.left, "\n") + "\n"
-		if err := t.tar.WriteHeader(&tar.Header{Name: top + "/" + LeftOut, Mode: 0o600, Size: int64(len(text)),
-			Typeflag: tar.TypeReg}); err != nil {
+		if err := t.tar.WriteHeader(&tar.Header{Name: top + "/" + LeftOut, Uname: LeftOut, Mode: 0o600,
+			Size: int64(len(text)), Typeflag: tar.TypeReg}); err != nil {
 			return err
 		}
 		if _, err := io.WriteString(t.tar, text); err != nil {

@@ -35,7 +35,7 @@ func DialDefault(ctx context.Context, opts Options) (*Client, error) {
 			return c, err
 		}
 	}
-	return nil, fmt.Errorf("%w (tried %s)", ErrNoDaemon, strings.Join(urls, ", "))
+	return nil, fmt.Errorf("%w (tried %s); start one: tend serve", ErrNoDaemon, strings.Join(urls, ", "))
 }
 
 // ErrNoDaemon is returned by [Dial] if no program listens at the URL. It wraps

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 
@@ -30,6 +31,8 @@ func TestDialDefaultFindsTheDaemonAsTheCommandLineDoes(t *testing.T) {
 	t.Setenv("TEND_STATE_DIR", dir)
 	if _, err := tend.DialDefault(t.Context(), tend.Options{}); !errors.Is(err, tend.ErrNoDaemon) || !errors.Is(err, process.ErrUnavailable) {
 		t.Fatalf("without a daemon: %v", err)
+	} else if !strings.Contains(err.Error(), "start one: tend serve") {
+		t.Errorf("it does not say how to start one: %v", err)
 	}
 	reach := func(want string, opts tend.Options) {
 		t.Helper()

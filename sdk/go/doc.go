@@ -42,7 +42,8 @@
 // [Client.CreateSandbox] creates a sandbox on the server. [NewSandbox] returns one that
 // is created or found at its first use. [Sandbox.Processes] and [Sandbox.Client] work
 // like those of a client, for the processes inside: each call names the sandbox, and a
-// call for a sandbox that does not exist reaches no process at all.
+// call for a sandbox that does not exist reaches no process at all. [Sandbox.Files] are
+// its files, and [Client.Files] those of the server's machine.
 //
 // # From other process managers
 //

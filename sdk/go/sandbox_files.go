@@ -14,22 +14,29 @@ import (
 	"github.com/tend-run/tend/process"
 )
 
-// Files are the files of a sandbox, for one user. Paths that are not absolute start at
-// the sandbox's directory. No link inside leads out of the sandbox. The first operation
-// creates or starts the sandbox, as a process would.
+// Files are the files of a sandbox or of the server's machine, for one user. Paths that
+// are not absolute start at the sandbox's directory, and on the machine at the user's
+// home. No link inside leads out of a sandbox. The first operation creates or starts the
+// sandbox, as a process would.
 //
 // Errors match [fs.ErrNotExist], [fs.ErrExist] and [fs.ErrPermission].
 type Files struct {
-	sandbox *Sandbox
-	user    string
+	of   func(context.Context) (*Client, error)
+	user string
 }
 
 // Files returns the files of the sandbox, for its own user.
-func (s *Sandbox) Files() *Files { return &Files{sandbox: s} }
+func (s *Sandbox) Files() *Files { return &Files{of: s.Client} }
 
-// As returns the same files for another user inside: new files belong to that user, and
-// each operation has only that user's rights.
-func (f *Files) As(user string) *Files { return &Files{f.sandbox, user} }
+// Files returns the files of the server's machine, for the daemon's user. Those of the
+// client of a sandbox are the sandbox's.
+func (c *Client) Files() *Files {
+	return &Files{of: func(context.Context) (*Client, error) { return c, nil }}
+}
+
+// As returns the same files for another user: new files belong to that user, and each
+// operation has only that user's rights.
+func (f *Files) As(user string) *Files { return &Files{f.of, user} }
 
 // FileType is the type of a file.
 type FileType uint8
@@ -79,9 +86,9 @@ func ofFile(err error) error {
 	return err
 }
 
-// do runs an operation on the files of the sandbox.
+// do runs an operation on the files.
 func (f *Files) do(ctx context.Context, op func(c *Client) error) error {
-	c, err := f.sandbox.Client(ctx)
+	c, err := f.of(ctx)
 	if err != nil {
 		return err
 	}
@@ -102,6 +109,16 @@ func (f *Files) Stat(ctx context.Context, path string) (e FileEntry, err error) 
 		}))
 	})
 	return e, err
+}
+
+// Exists reports whether there is something at a path; a symbolic link counts wherever it
+// leads.
+func (f *Files) Exists(ctx context.Context, path string) (bool, error) {
+	_, err := f.Stat(ctx, path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
 }
 
 // FileChange is what has become of a path, relative to the directory that was asked for.

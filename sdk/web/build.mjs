@@ -7,6 +7,7 @@ import fs from 'node:fs';
 import path from 'node:path';
 import zlib from 'node:zlib';
 import { fileURLToPath } from 'node:url';
+import { licenses } from '../licenses.mjs';
 
 const here = path.dirname(fileURLToPath(import.meta.url));
 const out = path.resolve(process.argv[2] ?? path.join(here, '../../internal/protocol/page/dist'));
@@ -62,20 +63,7 @@ imports(main);
 const preloads = [...needed].map((file) => `<link rel="modulepreload" href="/ui/${path.basename(file)}">`).sort().join('\n');
 fs.writeFileSync(path.join(out, 'index.html'), html.replace('style.css', named('src/style.css')).replace('icon.svg', icon).replace('<!-- what main.js needs -->', preloads).replace('start.js', named('src/start.ts')));
 
-// The licenses of the packages that are inside.
-const packages = new Set();
-for (const input of Object.keys(result.metafile.inputs)) {
-  const m = input.match(/node_modules\/((?:@[^/]+\/)?[^/]+)\//);
-  if (m) packages.add(m[1]);
-}
-let text = 'The page of tend contains these packages.\n';
-for (const name of [...packages].sort()) {
-  const dir = path.join(here, '../node_modules', name);
-  const { version, license } = JSON.parse(fs.readFileSync(path.join(dir, 'package.json'), 'utf8'));
-  const file = fs.readdirSync(dir).find((f) => /^licen[cs]e/i.test(f));
-  text += `\n---- ${name} ${version} (${license})\n\n${file ? fs.readFileSync(path.join(dir, file), 'utf8').trim() : `Its license is ${license}.`}\n`;
-}
-fs.writeFileSync(path.join(out, 'licenses.txt'), text);
+fs.writeFileSync(path.join(out, 'licenses.txt'), `The page of tend contains these packages.\n${licenses(result.metafile)}`);
 
 for (const name of fs.readdirSync(out)) {
   const file = path.join(out, name);

@@ -38,6 +38,9 @@
 //	                                  Without these, whatever there is. The answer has the ETag
 //	GET /tend.v1.FileService/Archive  a directory as a tar; what could not be read is listed in
 //	                                  its last entry
+//	PUT /tend.v1.FileService/Archive  unpacks the body, a tar or tar.gz, below a directory, which
+//	                                  is created if it is missing. A file replaces what has its
+//	                                  name. A call that fails leaves what was unpacked before
 //
 // A browser that opens such a URL executes nothing of the file: it is an attachment
 // without a type, in a sandbox of the browser.

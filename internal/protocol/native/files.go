@@ -129,6 +129,9 @@ func (s *fileService) StatFile(ctx context.Context,
 		return nil, fileError(err)
 	}
 	e, err := f.Stat(req.Msg.GetPath())
+	if errors.Is(err, files.ErrNotDir) { // a path below a file: there is nothing
+		err = errtext.New(err.Error(), process.ErrNotFound)
+	}
 	if err != nil {
 		return nil, fileError(err)
 	}

@@ -163,6 +163,7 @@ func (f *Face) Routes() []module.Route {
 		{Pattern: "GET " + tendpb.DialPath, Handler: f.ports},
 		{Pattern: contentPath, Handler: plain.content(), Body: func(string) module.Body { return module.File }},
 		{Pattern: "GET " + archivePath, Handler: plain.archive()},
+		{Pattern: "PUT " + archivePath, Handler: plain.archive(), Body: func(string) module.Body { return module.File }},
 	}
 	routes[0].Handler = holding(routes[0].Handler, tendv1connect.ProcessServiceReadProcedure, tendv1connect.ProcessServiceRunProcedure,
 		tendv1connect.ProcessServiceEventsProcedure)

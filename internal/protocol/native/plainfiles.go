@@ -1,8 +1,11 @@
 package native
 
 import (
+	"archive/tar"
 	"bufio"
+	"errors"
 	"fmt"
+	"io"
 	"mime"
 	"net/http"
 	"net/url"
@@ -130,7 +133,12 @@ func (p plainFiles) put(w http.ResponseWriter, r *http.Request) error {
 func (p plainFiles) archive() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		began := false
-		err := p.pack(w, r, &began)
+		var err error
+		if r.Method == http.MethodPut {
+			err = p.unpack(w, r)
+		} else {
+			err = p.pack(w, r, &began)
+		}
 		switch {
 		case err == nil:
 		case began:
@@ -148,6 +156,25 @@ func inertNot(h http.Header) {
 	for _, name := range []string{"Content-Disposition", "Content-Type"} {
 		h.Del(name)
 	}
+}
+
+// unpack makes a directory, and those above it, unless it is there, and unpacks the body below.
+func (p plainFiles) unpack(w http.ResponseWriter, r *http.Request) error {
+	f, name, err := p.of(r)
+	if err != nil {
+		return err
+	}
+	if _, err := f.Mkdir(name); err != nil && !errors.Is(err, files.ErrExists) {
+		return err
+	}
+	_, err = f.Extract(r.Context(), r.Body, name, files.ExtractOptions{})
+	if errors.Is(err, tar.ErrHeader) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return &process.InvalidError{Field: "body", Reason: "is no whole tar: " + err.Error()}
+	}
+	if err == nil {
+		w.WriteHeader(http.StatusNoContent)
+	}
+	return err
 }
 
 func (p plainFiles) pack(w http.ResponseWriter, r *http.Request, began *bool) error {

@@ -162,6 +162,39 @@ func TestADirectoryComesAsATar(t *testing.T) {
 	}
 }
 
+func TestATarIsUnpacked(t *testing.T) {
+	_, ask := machineFiles(t)
+	dir := filepath.Join(t.TempDir(), "new", "project")
+	archive := func(names ...string) string {
+		var b strings.Builder
+		w := tar.NewWriter(&b)
+		for _, name := range names {
+			proctest.Must(t, w.WriteHeader(&tar.Header{Name: name, Mode: 0o640, Size: 4, Typeflag: tar.TypeReg}))
+			proctest.Value(w.Write([]byte("text")))(t)
+		}
+		proctest.Must(t, w.Close())
+		return b.String()
+	}
+	whole := archive("a", "b/c")
+	for range 2 { // a file replaces that of its name
+		if resp, text := ask("PUT", "Archive", dir, whole); resp.StatusCode != http.StatusNoContent {
+			t.Fatalf("%s %s", resp.Status, text)
+		}
+	}
+	info := proctest.Value(os.Stat(filepath.Join(dir, "b", "c")))(t)
+	if got := string(proctest.Value(os.ReadFile(filepath.Join(dir, "b", "c")))(t)); got != "text" || info.Mode() != 0o640 {
+		t.Errorf("it has %q, %v", got, info.Mode())
+	}
+	for name, body := range map[string]string{"no tar": strings.Repeat("no tar", 200), "a part of one": whole[:514], "a way up": archive("../x")} {
+		if resp, text := ask("PUT", "Archive", dir, body); resp.StatusCode != http.StatusBadRequest || !strings.Contains(text, `"code":"invalid_argument"`) {
+			t.Errorf("%s: %s %s", name, resp.Status, text)
+		}
+	}
+	if resp, text := ask("PUT", "Archive", filepath.Join(dir, "a"), whole); resp.StatusCode != http.StatusBadRequest || !strings.Contains(text, "not a directory") {
+		t.Errorf("into a file: %s %s", resp.Status, text)
+	}
+}
+
 func TestAPartOfADirectory(t *testing.T) {
 	base, _ := machineFiles(t)
 	dir := t.TempDir()

@@ -29,6 +29,8 @@ type Files interface {
 	Replace(ctx context.Context, path string, r io.Reader, was string) (entry files.Entry, version string, err error)
 	// Archive writes a directory as a tar.
 	Archive(ctx context.Context, dir string, w io.Writer) error
+	// Extract unpacks a tar below an existing directory.
+	Extract(ctx context.Context, r io.Reader, dir string, o files.ExtractOptions) (files.Extracted, error)
 	Compose(ctx context.Context, sources []string, destination string) (files.Entry, error)
 	Mkdir(path string) (files.Entry, error)
 	Move(source, destination string) (files.Entry, error)

@@ -5,6 +5,7 @@ import { AdminService } from './gen/tend/v1/admin_pb.js';
 import { SandboxService } from './gen/tend/v1/sandbox_pb.js';
 import { defaults, newTransport, type PlatformOptions } from '#platform';
 import { Connect } from './connect.js';
+import { Files } from './files.js';
 import { Images } from './images.js';
 import { Link } from './link.js';
 import { text } from './messages.js';
@@ -41,12 +42,15 @@ export class Client extends Processes {
   readonly #link: Link;
   readonly services: Services;
   readonly images: Images;
+  /** Files of the server's machine. */
+  readonly files: Files;
 
   private constructor(link: Link) {
     super(link);
     this.#link = link;
     this.services = new Services(link);
     this.images = new Images(link);
+    this.files = new Files(link);
   }
 
   /**

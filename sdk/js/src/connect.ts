@@ -5,7 +5,7 @@ import { create, fromBinary, toBinary, type DescMessage, type DescMethod, type M
 import { join } from './bytes.js';
 import { InvalidError, protocolError, TendError } from './errors.js';
 import { parseJSON, redirect, refusal, wireError } from './refusal.js';
-import { ConnectionError, type Answer, type Transport } from './transport.js';
+import { ConnectionError, type Answer, type Request, type Transport } from './transport.js';
 
 /** Largest message that a server may send, in bytes. */
 const maxMessage = 32 << 20;
@@ -71,10 +71,20 @@ export class Connect {
     }
   }
 
-  /** Checks that an answer is a success and has the type of the request. */
-  async #send(method: DescMethod, type: string, body: Uint8Array, options: CallOptions): Promise<Answer> {
-    const answer = await this.transport.send({ path: `${method.parent.typeName}/${method.name}`, type, body, ...options });
-    if (answer.status === 200 && answer.type === type) return answer;
+  /** The files by plain HTTP, beside the protocol: the body of an answer is as it comes. */
+  plain(method: 'GET' | 'PUT', path: string, type: string, body: Uint8Array | AsyncIterable<Uint8Array>, options: CallOptions): Promise<Answer> {
+    return this.#checked({ method, path: `tend.v1.FileService/${path}`, type, body, ...options });
+  }
+
+  #send(method: DescMethod, type: string, body: Uint8Array, options: CallOptions): Promise<Answer> {
+    return this.#checked({ path: `${method.parent.typeName}/${method.name}`, type, body, ...options });
+  }
+
+  /** Checks that an answer is a success and has the type of the request, if it has content. */
+  async #checked(request: Request): Promise<Answer> {
+    const { type } = request;
+    const answer = await this.transport.send(request);
+    if ((answer.status === 200 && answer.type === type) || answer.status === 204) return answer;
     try {
       if (answer.location !== undefined && answer.status >= 300 && answer.status < 400) throw redirect(this.transport.url, answer.location);
       if (answer.status !== 200) throw refusal(this.transport.url, answer.status, await readAll(answer, maxErrorBody), this.#known);

@@ -1,13 +1,14 @@
-// Files of one sandbox.
+// Files of one place: the machine of the server, or a sandbox.
 
 import type { DescMessage, DescMethod, MessageInitShape, MessageShape } from '@bufbuild/protobuf';
-import { bytesOf, type Bytes } from '#platform';
+import { bytesOf, packDir, unpackDir, type Bytes } from '#platform';
 import { join } from './bytes.js';
-import { hasCode, InvalidError, protocolError, TendError } from './errors.js';
+import { clean, hasCode, InvalidError, protocolError, TendError } from './errors.js';
 import { FileService, FileType, type FileEntry as Entry, type ReadFileResponse } from './gen/tend/v1/sandbox_pb.js';
 import type { Link } from './link.js';
 import { fromInt, fromTimestamp, text, toInt } from './messages.js';
 import { Scope } from './scope.js';
+import type { Answer } from './transport.js';
 
 /** Describes a path. For a symbolic link, type and mode are those of its target. */
 export interface FileEntry {
@@ -34,23 +35,24 @@ function fromEntry(m: Entry | undefined): FileEntry {
 }
 
 /**
- * File operations in a sandbox, with the rights of a user inside. Paths that are not
- * absolute start at the sandbox's directory. No link inside leads out of it. Errors
- * have the codes `not_found`, `exists`, `permission`, `limit` (no room).
+ * File operations in a sandbox or on the server's machine, with the rights of a user there. Paths
+ * that are not absolute start at the sandbox's directory, and on the machine at the user's home. No
+ * link inside leads out of a sandbox. Errors have the codes `not_found`, `exists`, `permission`,
+ * `limit` (no room).
  */
 export class Files {
   readonly #link: Link;
-  readonly #headers: Record<string, string>;
+  readonly #headers?: Record<string, string>;
   readonly #user: string;
 
-  /** @internal Made by Sandbox. */
-  constructor(link: Link, headers: Record<string, string>, user = '') {
+  /** @internal Made by Client and Sandbox. */
+  constructor(link: Link, headers?: Record<string, string>, user = '') {
     this.#link = link;
     this.#headers = headers;
     this.#user = user;
   }
 
-  /** The same with the rights of another user inside; '': the sandbox's default user. */
+  /** The same with the rights of another user; '': the sandbox's default user, or the daemon's. */
   as(user: string): Files {
     return new Files(this.#link, this.#headers, text('user', user));
   }
@@ -62,6 +64,14 @@ export class Files {
   /** Describes a path. It does not follow a last symbolic link. */
   async stat(path: string, signal?: AbortSignal): Promise<FileEntry> {
     return fromEntry((await this.#call(FileService.method.statFile, { path: text('path', path), user: this.#user }, signal)).entry);
+  }
+
+  /** Whether there is something at a path; a symbolic link counts wherever it leads. */
+  async exists(path: string, signal?: AbortSignal): Promise<boolean> {
+    return this.stat(path, signal).then(() => true, (err: unknown) => {
+      if (!hasCode(err, 'not_found')) throw err;
+      return false;
+    });
   }
 
   /** The entries of a directory in lexical order, each directory before its own entries, down to depth levels. */
@@ -105,18 +115,25 @@ export class Files {
   async write(path: string, data: Uint8Array | string, signal?: AbortSignal): Promise<FileEntry> {
     if (typeof data !== 'string' && !(data instanceof Uint8Array)) throw new InvalidError('data', 'is neither text nor a Uint8Array');
     const bytes = typeof data === 'string' ? new TextEncoder().encode(data) : data;
-    const messages = [];
+    const messages: MessageInitShape<typeof FileService.method.writeFile.input>[] = [];
     for (let at = 0; at === 0 || at < bytes.length; at += pieceSize) {
       const head = at === 0 ? { path: text('path', path), user: this.#user } : {};
       messages.push({ ...head, data: bytes.subarray(at, at + pieceSize) });
     }
+    return this.#whole(signal, async (s) => {
+      for await (const m of this.#link.connect.stream(FileService.method.writeFile, messages, { signal: s, headers: this.#headers })) return fromEntry(m.entry);
+      throw protocolError('no answer to a write');
+    });
+  }
+
+  /** Repeats what can be done again as a whole, while its connection is lost. */
+  async #whole<T>(signal: AbortSignal | undefined, attempt: (signal: AbortSignal) => Promise<T>): Promise<T> {
     const scope = new Scope(signal, this.#link.closed.signal);
     const attempts = this.#link.attempts();
     try {
       for (;;) {
         try {
-          for await (const m of this.#link.connect.stream(FileService.method.writeFile, messages, { signal: scope.signal, headers: this.#headers })) return fromEntry(m.entry);
-          throw protocolError('no answer to a write');
+          return await attempt(scope.signal);
         } catch (err) {
           await this.#link.again(err, attempts, scope.signal);
         }
@@ -124,6 +141,36 @@ export class Files {
     } finally {
       scope.end();
     }
+  }
+
+  #archive(method: 'GET' | 'PUT', dir: string, body: Uint8Array | AsyncIterable<Uint8Array>, signal: AbortSignal): Promise<Answer> {
+    const query = new URLSearchParams({ path: text('path', dir), user: this.#user });
+    return this.#link.connect.plain(method, `Archive?${query}`, 'application/x-tar', body, { signal, headers: this.#headers });
+  }
+
+  /**
+   * Copies what is in a directory of this machine into one of the server, which is created if it is missing. Files
+   * replace those of their names; what else is there stays. Modes, times and symbolic links are kept; devices, sockets
+   * and FIFOs are left out. A copy that fails leaves what has arrived. It is repeated when the connection is lost. Not in browsers.
+   */
+  async uploadDir(local: string, remote: string, signal?: AbortSignal): Promise<void> {
+    await this.#whole(signal, async (s) => (await this.#archive('PUT', remote, await packDir(local), s)).cancel());
+  }
+
+  /**
+   * Copies what is in a directory of the server into one of this machine, which is created if it is missing. Files
+   * replace those of their names; what else is there stays. Resolves with what was left out, a line for each: what could
+   * not be read, and symbolic links that lead out of the directory. It is repeated when the connection is lost. Not in browsers.
+   */
+  async downloadDir(remote: string, local: string, signal?: AbortSignal): Promise<string[]> {
+    return this.#whole(signal, async (s) => {
+      const answer = await this.#archive('GET', remote, new Uint8Array(), s);
+      try {
+        return (await unpackDir(this.#link.body(answer), local)).map(clean);
+      } finally {
+        answer.cancel();
+      }
+    });
   }
 
   /** Creates a directory and those above it. It is not repeated when the answer is lost. `exists`: it already exists. */

@@ -7,7 +7,7 @@ import { AdminService } from './gen/tend/v1/admin_pb.js';
 import { ProcessService } from './gen/tend/v1/process_pb.js';
 import { Attempts, type RetryOptions } from './retry.js';
 import { closedError, pause, Scope } from './scope.js';
-import { ConnectionError, transient } from './transport.js';
+import { ConnectionError, transient, type Answer } from './transport.js';
 
 /** Milliseconds for the hello of a server. */
 const helloTimeout = 15_000;
@@ -113,7 +113,7 @@ export class Link {
       case 'ENOENT':
       case 'ECONNREFUSED':
       case 'ENOTDIR':
-        return new TendError('no_daemon', `${this.url}: no daemon listens there (${err.message})`, { cause: err });
+        return new TendError('no_daemon', `${this.url}: no daemon listens there (${err.message}); start one: tend serve`, { cause: err });
       case 'EACCES':
         return new TendError('permission', `${this.url}: the socket admits the user of the server and root alone`, { cause: err });
     }
@@ -184,6 +184,21 @@ export class Link {
     } finally {
       clearTimeout(timer);
       scope.end();
+    }
+  }
+
+  /** The body of an answer. A server that says nothing for `silence` is lost. */
+  async *body(answer: Answer): AsyncGenerator<Uint8Array, void, void> {
+    for (;;) {
+      const timer = setTimeout(() => answer.cancel(), this.silence);
+      let part: Uint8Array | undefined;
+      try {
+        part = await answer.read();
+      } finally {
+        clearTimeout(timer);
+      }
+      if (!part) return;
+      yield part;
     }
   }
 

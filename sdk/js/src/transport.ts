@@ -20,12 +20,14 @@ export function transient(err: unknown): err is ConnectionError {
   return err instanceof ConnectionError;
 }
 
-/** One POST. */
+/** One request: a POST, if it does not say. */
 export interface Request {
+  method?: 'GET' | 'PUT';
   /** Below the URL of the server. */
   path: string;
   type: string;
-  body: Uint8Array;
+  /** What is iterated over can be sent once, and not by a browser. */
+  body: Uint8Array | AsyncIterable<Uint8Array>;
   headers?: Record<string, string>;
   /** Ends the request, and the answer in the midst of it: both throw its reason. */
   signal?: AbortSignal;

@@ -180,6 +180,63 @@ test('files of a sandbox', async () => {
   await sandbox.destroy();
 });
 
+test('files of the machine, and directories there and back', async (t) => {
+  const dir = fs.mkdtempSync(path.join(os.tmpdir(), 'tend-dirs-'));
+  t.after(() => fs.rmSync(dir, { recursive: true, force: true }));
+  const at = (...names: string[]) => path.join(dir, ...names);
+  const { files } = client;
+  assert.equal(await files.exists(at('m', 'f')), false);
+  await files.write(at('m', 'f'), 'of the machine');
+  assert.equal(fs.readFileSync(at('m', 'f'), 'utf8'), 'of the machine');
+  assert.equal(await files.exists(at('m', 'f')), true);
+  assert.equal(await files.exists(at('m', 'f', 'below')), false);
+  await assert.rejects(files.exists(''), { code: 'invalid' });
+
+  fs.mkdirSync(at('local', 'src', 'empty'), { recursive: true });
+  fs.writeFileSync(at('local', 'src', 'run.sh'), '#!/bin/sh', { mode: 0o755 });
+  fs.writeFileSync(at('local', 'long'.repeat(50)), randomBytes(3_000_000));
+  fs.symlinkSync('src/run.sh', at('local', 'link'));
+  fs.chmodSync(at('local', 'src'), 0o755);
+  const { sandbox } = await client.openSandbox({ name: 'dirs', isolation: 'none' });
+  for (const [place, remote] of [[files, at('remote')], [sandbox.files, 'a/remote']] as const) {
+    const back = at(`back-${place === files}`);
+    await place.uploadDir(at('local'), remote);
+    assert.deepEqual(await place.downloadDir(remote, back), []);
+    assert.deepEqual(tree(back), tree(at('local')));
+    assert.equal(tree(back).length, 5);
+  }
+  await sandbox.destroy();
+
+  fs.symlinkSync('/etc/passwd', at('remote', 'absolute'));
+  fs.symlinkSync('../..', at('remote', 'src', 'up'));
+  fs.writeFileSync(at('remote', 'tend-left-out.txt'), 'a file of this name');
+  fs.writeFileSync(at('remote', 'src', 'run.sh'), 'new');
+  await client.run({ argv: ['mkfifo', at('remote', 'fifo')] });
+  const left = await files.downloadDir(at('remote'), at('back-true'));
+  assert.equal(left.length, 3);
+  assert.match(left.join('\n'), /absolute: a link to \/etc\/passwd.*src\/up: a link.*\/fifo"/s);
+  assert.deepEqual(['src/run.sh', 'tend-left-out.txt'].map((n) => fs.readFileSync(at('back-true', n), 'utf8')), ['new', 'a file of this name']);
+  assert.equal(fs.readdirSync(at('back-true')).length, 4, 'nothing else is left there');
+  fs.rmSync(at('back-true', 'src'), { recursive: true });
+  fs.mkdirSync(at('outside'));
+  fs.symlinkSync(at('outside'), at('back-true', 'src'));
+  await assert.rejects(files.downloadDir(at('remote'), at('back-true')), /outside the extraction directory/);
+  assert.deepEqual(fs.readdirSync(at('outside')), []);
+
+  await assert.rejects(files.downloadDir(at('none'), at('x')), { code: 'not_found' });
+  await assert.rejects(files.uploadDir(at('none'), at('x')), { code: 'ENOENT' });
+  await assert.rejects(files.uploadDir(at('local'), at('m', 'f')), /not a directory/);
+});
+
+/** What is in a directory: modes, contents and targets. */
+function tree(dir: string): string[] {
+  return (fs.readdirSync(dir, { recursive: true }) as string[]).sort().map((name) => {
+    const file = path.join(dir, name);
+    const stat = fs.lstatSync(file);
+    return `${name} ${stat.mode.toString(8)} ${stat.isSymbolicLink() ? fs.readlinkSync(file) : stat.isFile() ? sha(fs.readFileSync(file)) : ''}`;
+  });
+}
+
 test('images, and a sandbox of one', async () => {
   const image = await registry();
   let last = [0, 0];

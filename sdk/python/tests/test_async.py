@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import shutil
 import signal
 import subprocess
 import tarfile
@@ -218,6 +219,60 @@ async def test_a_server_of_another_version(daemon: Daemon) -> None:
                 await client._link.transport.unary(method, "HelloResponse", request, wait=30.0)
         said = await client._link.transport.unary("ProcessService/Hello", "HelloResponse", b"\xba\x3e\x03new", wait=30.0)
         assert said["version"] == client.server.version, "what a later client asks besides is passed over"
+
+
+def tree(top: Path) -> list[tuple[str, int, object]]:
+    """What is in a directory: modes, contents and targets."""
+    return [(str(p.relative_to(top)), p.lstat().st_mode, os.readlink(p) if p.is_symlink() else p.read_bytes() if p.is_file() else "") for p in sorted(top.rglob("*"))]
+
+
+async def test_files_of_the_machine_and_directories(daemon: Daemon, tmp_path: Path) -> None:
+    async with await AsyncClient.connect(daemon.socket) as client:
+        files = client.files
+        path = tmp_path / "m" / "f"
+        assert not await files.exists(str(path))
+        await files.write(str(path), "of the machine")
+        assert path.read_text() == "of the machine" and await files.exists(str(path))
+        assert not await files.exists(str(path / "below"))
+        with pytest.raises(tend.InvalidError):
+            await files.exists("")
+
+        local = tmp_path / "local"
+        (local / "src" / "empty").mkdir(parents=True)
+        (local / "src" / "run.sh").write_text("#!/bin/sh")
+        (local / "src" / "run.sh").chmod(0o755)
+        (local / ("long" * 50)).write_bytes(os.urandom(3_000_000))
+        (local / "link").symlink_to("src/run.sh")
+        box = await client.open_sandbox("py-dirs-" + tend.new_id(), isolation="none")
+        for place, remote in ((files, str(tmp_path / "remote")), (box.files, "a/remote")):
+            back = tmp_path / f"back-{place is files}"
+            await place.upload_dir(local, remote)
+            assert await place.download_dir(remote, back) == []
+            assert tree(back) == tree(local) and len(tree(back)) == 5
+        await box.destroy()
+
+        remote_dir, back = tmp_path / "remote", tmp_path / "back-True"
+        (remote_dir / "absolute").symlink_to("/etc/passwd")
+        (remote_dir / "src" / "up").symlink_to("../..")
+        (remote_dir / "tend-left-out.txt").write_text("a file of this name")
+        (remote_dir / "src" / "run.sh").write_text("new")
+        os.mkfifo(remote_dir / "fifo")
+        left = await files.download_dir(str(remote_dir), back)
+        assert len(left) == 3 and "absolute: a link to /etc/passwd" in left[0] and "src/up: a link" in left[1] and '/fifo"' in left[2]
+        assert (back / "src" / "run.sh").read_text() == "new" and (back / "tend-left-out.txt").read_text() == "a file of this name"
+        shutil.rmtree(back / "src")
+        (tmp_path / "outside").mkdir()
+        (back / "src").symlink_to(tmp_path / "outside")
+        with pytest.raises(tarfile.OutsideDestinationError):
+            await files.download_dir(str(remote_dir), back)
+        assert not list((tmp_path / "outside").iterdir())
+
+        with pytest.raises(tend.NotFoundError):
+            await files.download_dir(str(tmp_path / "none"), tmp_path / "x")
+        with pytest.raises(FileNotFoundError):
+            await files.upload_dir(tmp_path / "none", str(tmp_path / "x"))
+        with pytest.raises(tend.TendError, match="not a directory"):
+            await files.upload_dir(local, str(path))
 
 
 async def test_sandboxes_and_files(daemon: Daemon) -> None:

@@ -8,7 +8,7 @@ import { bareType, commonHeaders, ConnectionError, type Answer, type Request, ty
 /** What a FetchTransport says of a request. */
 export interface FetchInit extends RequestInit {
   headers: Record<string, string>;
-  body: Uint8Array<ArrayBuffer>;
+  body: Uint8Array<ArrayBuffer> | null;
 }
 
 export class FetchTransport implements Transport {
@@ -35,14 +35,14 @@ export class FetchTransport implements Transport {
   replace(): void {}
   close(): void {}
 
-  async send({ path, type, body, headers, signal }: Request): Promise<Answer> {
+  async send({ method, path, type, body, headers, signal }: Request): Promise<Answer> {
     signal?.throwIfAborted();
     let res: Response;
     try {
       res = await this.call(new URL(path, this.#base), {
-        method: 'POST',
+        method: method ?? 'POST',
         headers: { ...this.#headers, ...headers, 'Content-Type': type },
-        body: body as Uint8Array<ArrayBuffer>,
+        body: method === 'GET' ? null : (body as Uint8Array<ArrayBuffer>),
         signal: signal ?? null,
         redirect: 'manual', // the token would go along
         cache: 'no-store',

@@ -63,3 +63,11 @@ export function writable(write: (data: Uint8Array) => Promise<void>, close: () =
     close,
   });
 }
+
+/** @internal A browser has no directories. */
+export function packDir(_local: string): Promise<AsyncIterable<Uint8Array>> {
+  return Promise.reject(new TendError('unsupported', 'a browser has no directories to copy from or to'));
+}
+
+/** @internal */
+export const unpackDir = (_archive: AsyncIterable<Uint8Array>, local: string): Promise<string[]> => packDir(local).then(() => []);

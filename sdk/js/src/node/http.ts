@@ -3,6 +3,7 @@
 
 import http from 'node:http';
 import https from 'node:https';
+import { pipeline } from 'node:stream';
 import { InvalidError, TendError } from '../errors.js';
 import { parseTarget, type Target } from '../target.js';
 import { bareType, commonHeaders, ConnectionError, type Answer, type Request, type Transport } from '../transport.js';
@@ -44,18 +45,27 @@ export class HttpTransport implements Transport {
     this.#fresh.destroy();
   }
 
-  send({ path, type, body, headers, signal, fresh }: Request): Promise<Answer> {
+  send({ method, path, type, body, headers, signal, fresh }: Request): Promise<Answer> {
     const { base, socketPath } = this.#target;
     return new Promise((resolve, reject) => {
       if (signal?.aborted) return reject(signal.reason);
       const req = (base.protocol === 'https:' ? https : http).request({
         agent: fresh ? this.#fresh : this.#agent,
-        method: 'POST',
+        method: method ?? 'POST',
         ...(socketPath ? { socketPath, host: base.hostname } : { hostname: base.hostname.replace(/^\[|\]$/g, ''), port: base.port || undefined }),
         path: base.pathname + path,
-        headers: { ...this.#headers, ...headers, 'Content-Type': type, 'Content-Length': body.length },
+        headers: { ...this.#headers, ...headers, 'Content-Type': type, ...(body instanceof Uint8Array && { 'Content-Length': body.length }) },
       });
       let res: http.IncomingMessage | undefined;
+      let failed: unknown;
+      const source = async function* (from: AsyncIterable<Uint8Array>) {
+        try {
+          yield* from;
+        } catch (err) {
+          failed = err;
+          throw err;
+        }
+      };
       // An abort ends the call before its answer and in the midst of it.
       const abort = () => {
         req.destroy();
@@ -65,6 +75,7 @@ export class HttpTransport implements Transport {
       signal?.addEventListener('abort', abort, { once: true });
       req.on('close', () => signal?.removeEventListener('abort', abort));
       req.on('error', (err: NodeJS.ErrnoException & { syscall?: string }) => {
+        if (failed) return reject(failed);
         const lost = new ConnectionError(err.message || err.code || 'the connection broke', { cause: err });
         if (err.syscall === 'connect' || err.syscall === 'getaddrinfo') lost.dial = err.code;
         if (err instanceof AggregateError) lost.dial = (err.errors[0] as NodeJS.ErrnoException | undefined)?.code; // of each address of a host name
@@ -76,7 +87,8 @@ export class HttpTransport implements Transport {
         if (signal?.aborted) r.destroy();
         resolve(new HttpAnswer(r));
       });
-      req.end(body);
+      if (body instanceof Uint8Array) req.end(body);
+      else pipeline(source(body), req, () => {}); // what it says comes as an error of req, too
     });
   }
 }

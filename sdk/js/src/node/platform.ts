@@ -69,3 +69,6 @@ export function writable(write: (data: Uint8Array) => Promise<void>, close: () =
 
 /** @internal */
 export const defaults = found;
+
+/** @internal */
+export { packDir, unpackDir } from './dirs.js';

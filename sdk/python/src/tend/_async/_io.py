@@ -12,6 +12,11 @@ Lock = asyncio.Lock
 sleep = asyncio.sleep
 
 
+async def offload(work: Callable[[], T]) -> T:
+    """Work that blocks, such as with files."""
+    return await asyncio.to_thread(work)
+
+
 class Background(Generic[T]):
     """Work beside other work. A caller that is cancelled leaves it running."""
 

@@ -17,6 +17,7 @@ from .._home import defaults
 from .._retry import Attempts, Retry
 from .._wire import Message
 from ._io import sleep
+from .files import AsyncFiles
 from .images import AsyncImages
 from .link import NO_DEADLINE, Link
 from .processes import AsyncProcesses
@@ -41,6 +42,8 @@ class AsyncClient(AsyncProcesses):
         self.services = AsyncServices(link)
         self.templates = AsyncTemplates(link)
         self.images = AsyncImages(link)
+        self.files = AsyncFiles(link, None)
+        """Files of the server's machine."""
 
     @classmethod
     async def connect(

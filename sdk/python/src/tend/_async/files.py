@@ -1,17 +1,22 @@
-"""Files of one sandbox."""
+"""Files of one place: the machine of the server, or a sandbox."""
 
 from __future__ import annotations
 
+import os
+import tempfile
 from builtins import list as List
 from collections.abc import AsyncIterator
-from typing import BinaryIO
+from typing import IO, BinaryIO
+from urllib.parse import urlencode
 
 from .. import _connect as connect
+from .. import _dirs as dirs
 from .. import _messages as m
 from .. import _types as t
-from .._errors import InvalidError, TendError, protocol_error
+from .._errors import InvalidError, NotFoundError, TendError, protocol_error
 from .._retry import Attempts
 from .._wire import Message, encode
+from ._io import offload
 from .link import NO_DEADLINE, Following, Link
 from .transport import Stream
 
@@ -20,19 +25,19 @@ _PIECE = 256 << 10
 
 
 class AsyncFiles:
-    """File operations in a sandbox, with the rights of a user inside.
+    """File operations in a sandbox or on the server's machine, with the rights of a user there.
 
-    Paths that are not absolute start at the sandbox's directory. No link inside leads out of it. Errors: NotFoundError,
-    ExistsError, PermissionDeniedError, LimitError (no room).
+    Paths that are not absolute start at the sandbox's directory, and on the machine at the user's home. No link inside leads
+    out of a sandbox. Errors: NotFoundError, ExistsError, PermissionDeniedError, LimitError (no room).
     """
 
-    def __init__(self, link: Link, headers: dict[str, str], user: str = "") -> None:
+    def __init__(self, link: Link, headers: dict[str, str] | None, user: str = "") -> None:
         self._link = link
         self._headers = headers
         self._user = user
 
     def as_user(self, user: str) -> AsyncFiles:
-        """The same with the rights of another user inside; "": the sandbox's own."""
+        """The same with the rights of another user; "": the sandbox's own, or the daemon's."""
         return AsyncFiles(self._link, self._headers, m.text("user", user))
 
     async def _call(self, method: str, message: Message) -> Message:
@@ -41,6 +46,14 @@ class AsyncFiles:
     async def stat(self, path: str) -> t.FileEntry:
         """Describes a path. It does not follow a last symbolic link."""
         return m.file_entry((await self._call("StatFile", {"path": m.text("path", path)})).get("entry", {}))
+
+    async def exists(self, path: str) -> bool:
+        """Whether there is something at a path; a symbolic link counts wherever it leads."""
+        try:
+            await self.stat(path)
+        except NotFoundError:
+            return False
+        return True
 
     async def list(self, path: str = ".", depth: int = 1) -> List[t.FileEntry]:
         """What is in a directory, in lexical order, each directory before what is in it, down to depth levels."""
@@ -126,6 +139,40 @@ class AsyncFiles:
             yield connect.envelope(encode("WriteFileRequest", {**head, "data": piece}))
             head = {}
 
+    async def upload_dir(self, local: str | os.PathLike[str], remote: str) -> None:
+        """Copies what is in a directory of this machine into one of the server, which is created if it is missing.
+
+        Files replace those of their names; what else is there stays. Modes, times and symbolic links are kept; devices, sockets
+        and FIFOs are left out. A copy that fails leaves what has arrived. It is repeated when the connection is lost.
+        """
+        with await offload(lambda: dirs.pack(local)) as file:
+            await self._archive("PUT", remote, file)
+
+    async def download_dir(self, remote: str, local: str | os.PathLike[str]) -> List[str]:
+        """Copies what is in a directory of the server into one of this machine, which is created if it is missing.
+
+        Files replace those of their names; what else is there stays. Returns what was left out, a line for each: what could not
+        be read, and symbolic links that lead out of the directory. It is repeated when the connection is lost. It needs Python
+        3.11.4 or later.
+        """
+        with tempfile.TemporaryFile() as file:
+            await self._archive("GET", remote, file)
+            return await offload(lambda: dirs.unpack(file, local))
+
+    async def _archive(self, verb: str, remote: str, file: IO[bytes]) -> None:
+        """Sends an archive, or gets one into a file."""
+        query = urlencode({"path": m.text("path", remote), "user": self._user})
+        attempts = Attempts(self._link.retry)
+        while True:
+            file.seek(0)
+            body, into = (_whole(file), None) if verb == "PUT" else (b"", file)
+            try:
+                return await self._link.transport.plain(verb, f"Archive?{query}", "application/x-tar", body, into, wait=self._link.silence, headers=self._headers)
+            except connect.ConnectionLost as err:
+                if into is not None:
+                    into.truncate(0)
+                await self._link.again(err, attempts, NO_DEADLINE)
+
     async def mkdir(self, path: str) -> t.FileEntry:
         """Makes a directory and those above it. It is not repeated when the answer is lost. ExistsError: it is there."""
         said = await self._link.once("FileService/MakeDir", {"path": m.text("path", path), "user": self._user}, headers=self._headers)
@@ -143,3 +190,8 @@ class AsyncFiles:
         except TendError as err:
             if err.code != "not_found":
                 raise
+
+
+async def _whole(file: IO[bytes]) -> AsyncIterator[bytes]:
+    while piece := file.read(_PIECE):
+        yield piece

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import AsyncIterable, AsyncIterator
+from typing import IO
 
 import httpcore
 
@@ -133,17 +134,33 @@ class Transport:
         self.known = True
         return Stream(self, pool, response, answer)
 
-    async def _send(self, method: str, type_: str, body: bytes | AsyncIterator[bytes], wait: float, headers: dict[str, str] | None, fresh: bool) -> tuple[_Pool, httpcore.Response]:
+    async def plain(self, verb: str, path: str, type_: str, body: bytes | AsyncIterator[bytes], into: IO[bytes] | None, *, wait: float, headers: dict[str, str] | None = None) -> None:
+        """A request for files by plain HTTP, beside the protocol. into: where the body of the answer goes."""
+        pool, response = await self._send(f"FileService/{path}", type_, body, wait, headers, False, verb)
+        try:
+            if into is None:
+                return
+            self._of_type(response, type_)
+            async for part in self.body(response):
+                into.write(part)
+        finally:
+            await self.release(pool, response)
+
+    async def _send(
+        self, method: str, type_: str, body: bytes | AsyncIterator[bytes], wait: float, headers: dict[str, str] | None, fresh: bool, verb: str = "POST"
+    ) -> tuple[_Pool, httpcore.Response]:
         """The answer, once its head has come. The caller releases it."""
         if self._closed:
             raise ClosedError("the client was closed")
         url = self._urls.get(method)
         if url is None:
             t = self._target
-            url = self._urls[method] = httpcore.URL(scheme=t.scheme, host=t.host, port=t.port, target=f"{t.path}/tend.v1.{method}")
+            url = httpcore.URL(scheme=t.scheme, host=t.host, port=t.port, target=f"{t.path}/tend.v1.{method}")
+            if verb == "POST":
+                self._urls[method] = url
         size = ("Content-Length", str(len(body))) if isinstance(body, bytes) else ("Transfer-Encoding", "chunked")
         all_ = [*self._headers, ("Content-Type", type_), size, *(headers or {}).items()]
-        request = httpcore.Request("POST", url, headers=all_, content=body, extensions={"timeout": {"connect": min(wait, 10.0), "read": wait, "write": wait, "pool": wait}})
+        request = httpcore.Request(verb, url, headers=all_, content=body, extensions={"timeout": {"connect": min(wait, 10.0), "read": wait, "write": wait, "pool": wait}})
         pool = self._fresh if fresh else self._pool
         pool.used += 1
         try:
@@ -154,7 +171,7 @@ class Transport:
             if isinstance(err, connect.BROKEN):
                 raise self._broken(err) from err
             raise
-        if response.status == 200:
+        if response.status in (200, 204):
             return pool, response
         try:
             said = await self._whole(response, connect.MAX_ERROR)

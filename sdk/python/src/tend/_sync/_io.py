@@ -14,6 +14,11 @@ Lock = threading.Lock
 sleep = time.sleep
 
 
+def offload(work: Callable[[], T]) -> T:
+    """Work that blocks, such as with files."""
+    return work()
+
+
 class Background(Generic[T]):
     """Work beside other work."""
 

@@ -18,6 +18,7 @@ from .._home import defaults
 from .._retry import Attempts, Retry
 from .._wire import Message
 from ._io import sleep
+from .files import Files
 from .images import Images
 from .link import NO_DEADLINE, Link
 from .processes import Processes
@@ -42,6 +43,8 @@ class Client(Processes):
         self.services = Services(link)
         self.templates = Templates(link)
         self.images = Images(link)
+        self.files = Files(link, None)
+        """Files of the server's machine."""
 
     @classmethod
     def connect(
