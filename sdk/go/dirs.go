@@ -69,28 +69,14 @@ func (c *Client) archive(ctx context.Context, method string, f *Files, dir strin
 	silence := time.AfterFunc(c.silence, func() { cancel(errSilent) })
 	defer silence.Stop()
 	heard := func() { silence.Reset(c.silence) }
-	query := url.Values{"path": {dir}, "user": {f.user}}
 	if body != nil {
 		body = &heardReader{body, heard}
 	}
-	req, err := http.NewRequestWithContext(ctx, method, c.base+"/tend.v1.FileService/Archive?"+query.Encode(), body)
+	resp, err := c.plain(ctx, method, "Archive", url.Values{"path": {dir}, "user": {f.user}}, body)
 	if err != nil {
 		return err
 	}
-	if c.sandbox != "" {
-		req.Header.Set(tendpb.SandboxHeader, c.sandbox)
-	}
-	resp, err := c.conns.RoundTrip(req)
-	if err != nil {
-		if e, ok := errors.AsType[*connect.Error](err); ok {
-			return e // a redirect
-		}
-		return causeOf(ctx, connect.NewError(connect.CodeUnavailable, err))
-	}
 	defer resp.Body.Close()
-	if resp.StatusCode/100 != 2 {
-		return refusal(resp)
-	}
 	if read == nil {
 		return nil
 	}
@@ -102,6 +88,28 @@ func (c *Client) archive(ctx context.Context, method string, f *Files, dir strin
 		return err
 	}
 	return causeOf(ctx, connect.NewError(connect.CodeUnavailable, err))
+}
+
+// plain makes a request for files by plain HTTP, beside the protocol.
+func (c *Client) plain(ctx context.Context, method, call string, query url.Values, body io.Reader) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, method, c.base+"/tend.v1.FileService/"+call+"?"+query.Encode(), body)
+	if err != nil {
+		return nil, err
+	}
+	if c.sandbox != "" {
+		req.Header.Set(tendpb.SandboxHeader, c.sandbox)
+	}
+	resp, err := c.conns.RoundTrip(req)
+	if err != nil {
+		if e, ok := errors.AsType[*connect.Error](err); ok {
+			return nil, e // a redirect
+		}
+		return nil, causeOf(ctx, connect.NewError(connect.CodeUnavailable, err))
+	}
+	if resp.StatusCode/100 != 2 {
+		return nil, refusal(resp)
+	}
+	return resp, nil
 }
 
 // heardReader tells of each read.

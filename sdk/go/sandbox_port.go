@@ -171,22 +171,31 @@ func refusal(resp *http.Response) error {
 	if err != nil {
 		return connect.NewError(connect.CodeUnavailable, err)
 	}
+	return refused(resp.StatusCode, resp.Status, body)
+}
+
+// refused is the error that a body has.
+func refused(status int, words string, body []byte) error {
 	var said struct {
 		Code    connect.Code `json:"code"`
 		Message string       `json:"message"`
 	}
-	text := fmt.Sprintf("the server answers %s", resp.Status)
+	text := fmt.Sprintf("the server answers %s", words)
 	if json.Unmarshal(body, &said) == nil && said.Message != "" {
 		text = tendpb.CleanText(said.Message)
 	}
 	switch {
-	case resp.StatusCode == http.StatusUnauthorized || said.Code == connect.CodePermissionDenied:
+	case status == http.StatusUnauthorized || said.Code == connect.CodePermissionDenied:
 		return errtext.New(text, process.ErrPermission)
 	case said.Code == connect.CodeNotFound:
 		return errtext.New(text, process.ErrNotFound)
+	case said.Code == connect.CodeResourceExhausted:
+		return errtext.New(text, process.ErrLimit)
+	case said.Code == connect.CodeAborted:
+		return errtext.New(text, process.ErrLagged)
 	case said.Code == connect.CodeUnavailable:
 		return connect.NewError(connect.CodeUnavailable, errors.New(text))
-	case said.Code == connect.CodeUnimplemented, resp.StatusCode == http.StatusNotFound, resp.StatusCode == http.StatusMethodNotAllowed:
+	case said.Code == connect.CodeUnimplemented, status == http.StatusNotFound, status == http.StatusMethodNotAllowed:
 		return errtext.New(text, process.ErrUnsupported)
 	case said.Code == 0:
 		return strange("%s", text)

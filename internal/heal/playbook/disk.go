@@ -1,12 +1,11 @@
 package playbook
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
 	"path"
-	"slices"
+	"sort"
 	"strconv"
 	"strings"
 
@@ -65,7 +64,7 @@ func diskFull(p *project, _ map[string]string) []finding {
 		}
 		return nil
 	})
-	slices.SortFunc(logs, func(a, b file) int { return cmp.Compare(b.size, a.size) })
+	sort.Slice(logs, func(i, j int) bool { return logs[i].size > logs[j].size }) // slices.SortFunc is compiled for each type
 	f := finding{why: "the disk is full, and logs of the project take a good part of it", strong: true}
 	for _, l := range logs[:min(len(logs), maxLogs)] {
 		if p.isLog(l.rel) {

@@ -42,6 +42,18 @@
 //	                                  is created if it is missing. A file replaces what has its
 //	                                  name. A call that fails leaves what was unpacked before
 //
+// GET /tend.v1.FileService/Watch, with "recursive=true" for the directories below as well (at
+// most 100,000), answers with a line of JSON for each change in a directory from the first line
+// on:
+//
+//	{"path":"NAME","kind":"KIND","dir":true}  "." is the directory itself. KIND is create, write,
+//	                        remove, rename (of a former name; its new one is created), or chmod;
+//	                        dir is there for what was created as a directory
+//	{}                      the first line, and a heartbeat
+//	{"goingAway":true}      the last one of a server that goes away
+//	{"error":{…}}           the last one, in Connect's form: the directory is gone, or "aborted"
+//	                        with the kind LAGGED, where more came than is kept: changes are missing
+//
 // A browser that opens such a URL executes nothing of the file: it is an attachment
 // without a type, in a sandbox of the browser.
 //

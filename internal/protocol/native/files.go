@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"time"
 	"unicode/utf8"
 
 	"connectrpc.com/connect"
@@ -16,6 +17,7 @@ import (
 
 	tendv1 "github.com/tend-run/tend/gen/tend/v1"
 	"github.com/tend-run/tend/internal/files"
+	"github.com/tend-run/tend/internal/lib/budget"
 	"github.com/tend-run/tend/internal/lib/errtext"
 	"github.com/tend-run/tend/internal/sandbox/driver"
 	"github.com/tend-run/tend/internal/tendpb"
@@ -28,6 +30,10 @@ type fileService struct {
 	driver  driver.Driver
 	machine driver.Access // nil: files are those of sandboxes alone
 	kept    Kept          // nil: nothing is kept of what they were
+
+	watches   *budget.Budget // has a place for each
+	heartbeat time.Duration
+	stopping  <-chan struct{}
 }
 
 // readPiece is how much of a file one message has.

@@ -12,6 +12,7 @@ import (
 	tendv1 "github.com/tend-run/tend/gen/tend/v1"
 	"github.com/tend-run/tend/gen/tend/v1/tendv1connect"
 	"github.com/tend-run/tend/internal/interpreter"
+	"github.com/tend-run/tend/internal/lib/budget"
 	"github.com/tend-run/tend/internal/protocol"
 	"github.com/tend-run/tend/internal/protocol/module"
 	"github.com/tend-run/tend/internal/sandbox/driver"
@@ -140,7 +141,8 @@ func (f *Face) Routes() []module.Route {
 		}),
 	}
 	p := &processes{cfg: f.cfg, stopping: f.stopping, named: new(claims)}
-	fs := &fileService{f.cfg.Driver, f.cfg.Machine, f.cfg.Kept}
+	fs := &fileService{driver: f.cfg.Driver, machine: f.cfg.Machine, kept: f.cfg.Kept,
+		watches: budget.New(MaxWatches), heartbeat: f.cfg.Heartbeat, stopping: f.stopping}
 	plain := plainFiles{fs, connect.NewErrorWriter()}
 	routes := []module.Route{
 		service[tendv1connect.ProcessServiceHandler](tendv1connect.ProcessServiceName, tendv1connect.NewProcessServiceHandler, p, opts),
@@ -163,6 +165,7 @@ func (f *Face) Routes() []module.Route {
 		{Pattern: "GET " + tendpb.DialPath, Handler: f.ports},
 		{Pattern: contentPath, Handler: plain.content(), Body: func(string) module.Body { return module.File }},
 		{Pattern: "GET " + archivePath, Handler: plain.archive()},
+		{Pattern: "GET " + watchPath, Handler: plain.watch()},
 		{Pattern: "PUT " + archivePath, Handler: plain.archive(), Body: func(string) module.Body { return module.File }},
 	}
 	routes[0].Handler = holding(routes[0].Handler, tendv1connect.ProcessServiceReadProcedure, tendv1connect.ProcessServiceRunProcedure,

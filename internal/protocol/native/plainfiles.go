@@ -22,6 +22,7 @@ import (
 const (
 	contentPath = "/tend.v1.FileService/Content"
 	archivePath = "/tend.v1.FileService/Archive"
+	watchPath   = "/tend.v1.FileService/Watch"
 )
 
 // plainFiles has files by plain HTTP, as the package comment says.

@@ -1,13 +1,13 @@
 package host
 
 import (
-	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"slices"
+	"sort"
 
 	"golang.org/x/sys/unix"
 )
@@ -107,7 +107,10 @@ func withUser(old []aclEntry, uid uint32, perm uint16) []aclEntry {
 		}
 	}
 	list = append(list, aclEntry{aclMask, mask, aclNobody})
-	slices.SortFunc(list, func(a, b aclEntry) int { return cmp.Or(cmp.Compare(a.tag, b.tag), cmp.Compare(a.id, b.id)) })
+	sort.Slice(list, func(i, j int) bool { // slices.SortFunc is compiled for each type
+		a, b := list[i], list[j]
+		return a.tag < b.tag || a.tag == b.tag && a.id < b.id
+	})
 	return list
 }
 

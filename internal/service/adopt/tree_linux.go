@@ -2,7 +2,7 @@ package adopt
 
 import (
 	"os"
-	"slices"
+	"sort"
 
 	"github.com/tend-run/tend/internal/lib/procfs"
 )
@@ -53,14 +53,9 @@ func (p *Process) tree() ([]member, error) {
 			all = append(all, member{pid, s.Start})
 		}
 	}
-	slices.SortFunc(all, func(a, b member) int {
-		switch {
-		case a.pid == p.id.PID:
-			return -1
-		case b.pid == p.id.PID:
-			return 1
-		}
-		return a.pid - b.pid
+	sort.Slice(all, func(i, j int) bool { // slices.SortFunc is compiled for each type
+		a, b := all[i].pid, all[j].pid
+		return b != p.id.PID && (a == p.id.PID || a < b)
 	})
 	return all, nil
 }

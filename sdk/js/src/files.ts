@@ -8,7 +8,8 @@ import { FileService, FileType, type FileEntry as Entry, type ReadFileResponse }
 import type { Link } from './link.js';
 import { fromInt, fromTimestamp, text, toInt } from './messages.js';
 import { Scope } from './scope.js';
-import type { Answer } from './transport.js';
+import { ConnectionError, type Answer } from './transport.js';
+import { parseJSON, wireError } from './refusal.js';
 
 /** Describes a path. For a symbolic link, type and mode are those of its target. */
 export interface FileEntry {
@@ -23,6 +24,92 @@ export interface FileEntry {
   modified?: Date;
   /** For a symbolic link: the final target. */
   target: string;
+}
+
+/** A change in a watched directory. */
+export interface FileEvent {
+  /** Below the watched directory, which is "." itself. */
+  path: string;
+  /** `rename`: of the former name; the new one is created. `chmod`: mode, owner, times or attributes. */
+  kind: 'create' | 'write' | 'remove' | 'rename' | 'chmod';
+  /** What was created is a directory. */
+  dir: boolean;
+}
+
+/** A line of a watch. */
+interface Line {
+  path?: string;
+  kind?: FileEvent['kind'];
+  dir?: boolean;
+  goingAway?: boolean;
+  error?: object;
+}
+
+/**
+ * The changes in a directory, one after the other. The error that ends it has the code `lagged` if changes may be missing: the server kept
+ * no more of them, it went away, or the connection was lost; then list the directory, and watch again. `not_found`: the directory is gone.
+ */
+export class FileWatcher implements AsyncIterableIterator<FileEvent> {
+  readonly #lines: AsyncGenerator<Line, void, void>;
+  readonly #scope: Scope;
+  #end: { error?: unknown } | undefined;
+
+  /** @internal Made by Files. */
+  constructor(lines: AsyncGenerator<Line, void, void>, scope: Scope) {
+    this.#lines = lines;
+    this.#scope = scope;
+  }
+
+  [Symbol.asyncIterator](): this {
+    return this;
+  }
+
+  async next(): Promise<IteratorResult<FileEvent, undefined>> {
+    while (!this.#end) {
+      try {
+        const { value } = await this.#lines.next();
+        if (!value || value.goingAway) throw new ConnectionError('the server went away');
+        if (value.error) throw wireError(value.error);
+        if (value.kind) return { done: false, value: { path: value.path ?? '', kind: value.kind, dir: value.dir ?? false } };
+      } catch (err) {
+        const { aborted, reason } = this.#scope.signal;
+        const lost = err instanceof ConnectionError;
+        this.#stop({ error: aborted ? reason : lost ? new TendError('lagged', `the watch ended, and changes may be missing; list the directory, and watch again: ${err.message}`, { cause: err }) : err });
+      }
+    }
+    if ('error' in this.#end) throw this.#end.error;
+    return { done: true, value: undefined };
+  }
+
+  /** Ends the watch. */
+  async return(): Promise<IteratorResult<FileEvent, undefined>> {
+    this.#stop({});
+    return { done: true, value: undefined };
+  }
+
+  #stop(end: { error?: unknown }): void {
+    this.#end ??= end;
+    this.#scope.abort(new TendError('closed', 'the watch was closed'));
+    this.#scope.end();
+  }
+}
+
+/** The most bytes of a line. */
+const maxLine = 1 << 20;
+
+async function* jsonLines(parts: AsyncGenerator<Uint8Array, void, void>): AsyncGenerator<Line, void, void> {
+  const decoder = new TextDecoder();
+  let rest = '';
+  for await (const part of parts) {
+    const lines = (rest + decoder.decode(part, { stream: true })).split('\n');
+    rest = lines.pop()!;
+    if (rest.length > maxLine) throw protocolError('a line that does not end');
+    for (const line of lines) {
+      const value = parseJSON(line) as Line | undefined;
+      if (!value) throw protocolError('a line that is no JSON');
+      yield value;
+    }
+  }
 }
 
 /** How much of a file one message has. */
@@ -169,6 +256,28 @@ export class Files {
         return (await unpackDir(this.#link.body(answer), local)).map(clean);
       } finally {
         answer.cancel();
+      }
+    });
+  }
+
+  /**
+   * Reports the changes in a directory from when it resolves on, and with `recursive` in those below it as well, new ones too. On network
+   * filesystems there is no watch. Iterate over it: it ends by an error, or by `return` or the signal.
+   */
+  async watch(dir = '.', options: { recursive?: boolean; signal?: AbortSignal } = {}): Promise<FileWatcher> {
+    const query = new URLSearchParams({ path: text('path', dir), user: this.#user, recursive: `${options.recursive ?? false}` });
+    return this.#whole(options.signal, async () => {
+      const scope = new Scope(options.signal, this.#link.closed.signal);
+      try {
+        const answer = await this.#link.connect.plain('GET', `Watch?${query}`, 'application/x-ndjson', new Uint8Array(), { signal: scope.signal, headers: this.#headers });
+        const lines = jsonLines(this.#link.body(answer));
+        const first = await lines.next();
+        if (first.done) throw new ConnectionError('the answer broke off');
+        return new FileWatcher(lines, scope);
+      } catch (err) {
+        scope.abort(err);
+        scope.end();
+        throw err;
       }
     });
   }

@@ -46,9 +46,9 @@ interface WireError {
 }
 
 // eslint-disable-next-line @typescript-eslint/no-explicit-any
-export function parseJSON(data: Uint8Array): any {
+export function parseJSON(data: Uint8Array | string): any {
   try {
-    const value = JSON.parse(new TextDecoder().decode(data));
+    const value = JSON.parse(typeof data === 'string' ? data : new TextDecoder().decode(data));
     return value && typeof value === 'object' ? value : undefined;
   } catch {
     return undefined;

@@ -237,6 +237,63 @@ function tree(dir: string): string[] {
   });
 }
 
+test('a watch of files', async (t) => {
+  const dir = fs.mkdtempSync(path.join(os.tmpdir(), 'tend-watch-'));
+  t.after(() => fs.rmSync(dir, { recursive: true, force: true }));
+  const top = path.join(dir, 'watched');
+  const { files } = client;
+  await assert.rejects(files.watch(top), { code: 'not_found' });
+  fs.mkdirSync(top);
+  const watcher = await files.watch(top, { recursive: true });
+  const until = async (kind: string, name: string) => {
+    for (;;) {
+      const { value } = await watcher.next();
+      assert.ok(value, `${kind} of ${name}`);
+      if (value.kind === kind && value.path === name) return value;
+    }
+  };
+  await files.write(path.join(top, 'a'), 'x');
+  await until('create', 'a');
+  await until('write', 'a');
+  fs.mkdirSync(path.join(top, 'new'));
+  assert.equal((await until('create', 'new')).dir, true);
+  fs.writeFileSync(path.join(top, 'new', 'b'), '');
+  await until('create', 'new/b');
+  fs.renameSync(path.join(top, 'a'), path.join(top, 'c'));
+  await until('rename', 'a');
+  await until('create', 'c');
+  fs.chmodSync(path.join(top, 'c'), 0o640);
+  await until('chmod', 'c');
+  fs.rmSync(top, { recursive: true });
+  await until('remove', '.');
+  await assert.rejects(watcher.next(), { code: 'not_found' });
+
+  const names = ['a', 'b'].map((letter) => path.join(dir, letter.repeat(250)));
+  for (const name of names) fs.writeFileSync(name, '');
+  const lagged = await files.watch(dir);
+  for (let n = 0; n < 150_000; n++) fs.chmodSync(names[n % 2]!, 0o600); // more than the connection and the server keep together
+  await assert.rejects(async () => {
+    for await (const event of lagged) assert.ok(event.kind);
+  }, { code: 'lagged', message: /faster than they were read/ });
+  await assert.rejects(lagged.next(), { code: 'lagged' });
+
+  const closed = await files.watch(dir);
+  const waits = closed.next();
+  await closed.return();
+  assert.equal((await waits).done, true);
+  const stop = new AbortController();
+  const aborted = await files.watch(dir, { signal: stop.signal });
+  stop.abort();
+  await assert.rejects(aborted.next(), { name: 'AbortError' });
+
+  const own = await Daemon.start();
+  const other = await Client.connect({ url: own.socket });
+  const away = await other.files.watch(dir);
+  await own.restart();
+  await assert.rejects(away.next(), { code: 'lagged' });
+  other.close();
+});
+
 test('images, and a sandbox of one', async () => {
   const image = await registry();
   let last = [0, 0];

@@ -275,6 +275,54 @@ async def test_files_of_the_machine_and_directories(daemon: Daemon, tmp_path: Pa
             await files.upload_dir(local, str(path))
 
 
+async def test_a_watch_of_files(daemon: Daemon, tmp_path: Path) -> None:
+    async with await AsyncClient.connect(daemon.socket) as client:
+        files, top = client.files, tmp_path / "watched"
+        with pytest.raises(tend.NotFoundError):
+            await files.watch(str(top))
+        top.mkdir()
+        async with await files.watch(str(top), recursive=True) as watcher:
+
+            async def until(kind: str, path: str) -> tend.FileEvent:
+                while True:
+                    event = await anext(watcher)
+                    if (event.kind, event.path) == (kind, path):
+                        return event
+
+            await files.write(str(top / "a"), "x")
+            await until("create", "a")
+            await until("write", "a")
+            (top / "new").mkdir()
+            assert (await until("create", "new")).dir
+            (top / "new" / "b").write_text("")
+            await until("create", "new/b")
+            (top / "a").rename(top / "c")
+            await until("rename", "a")
+            await until("create", "c")
+            (top / "c").chmod(0o640)
+            await until("chmod", "c")
+            shutil.rmtree(top)
+            await until("remove", ".")
+            with pytest.raises(tend.NotFoundError, match="gone"):
+                await anext(watcher)
+
+        names = [tmp_path / (letter * 250) for letter in "ab"]
+        for name in names:
+            name.write_text("")
+        async with await files.watch(str(tmp_path)) as watcher:
+            for n in range(150_000):  # more than the connection and the server keep together
+                names[n % 2].chmod(0o600)
+            with pytest.raises(tend.LaggedError, match="faster than they were read"):
+                async for _ in watcher:
+                    pass
+            with pytest.raises(tend.LaggedError):
+                await anext(watcher)
+        with pytest.raises(StopAsyncIteration):
+            closed = await files.watch(str(tmp_path))
+            await closed.aclose()
+            await anext(closed)
+
+
 async def test_sandboxes_and_files(daemon: Daemon) -> None:
     async with await AsyncClient.connect(daemon.socket) as client:
         name = "py-" + tend.new_id()

@@ -276,6 +276,54 @@ def test_files_of_the_machine_and_directories(daemon: Daemon, tmp_path: Path) ->
             files.upload_dir(local, str(path))
 
 
+def test_a_watch_of_files(daemon: Daemon, tmp_path: Path) -> None:
+    with Client.connect(daemon.socket) as client:
+        files, top = client.files, tmp_path / "watched"
+        with pytest.raises(tend.NotFoundError):
+            files.watch(str(top))
+        top.mkdir()
+        with files.watch(str(top), recursive=True) as watcher:
+
+            def until(kind: str, path: str) -> tend.FileEvent:
+                while True:
+                    event = next(watcher)
+                    if (event.kind, event.path) == (kind, path):
+                        return event
+
+            files.write(str(top / "a"), "x")
+            until("create", "a")
+            until("write", "a")
+            (top / "new").mkdir()
+            assert (until("create", "new")).dir
+            (top / "new" / "b").write_text("")
+            until("create", "new/b")
+            (top / "a").rename(top / "c")
+            until("rename", "a")
+            until("create", "c")
+            (top / "c").chmod(0o640)
+            until("chmod", "c")
+            shutil.rmtree(top)
+            until("remove", ".")
+            with pytest.raises(tend.NotFoundError, match="gone"):
+                next(watcher)
+
+        names = [tmp_path / (letter * 250) for letter in "ab"]
+        for name in names:
+            name.write_text("")
+        with files.watch(str(tmp_path)) as watcher:
+            for n in range(150_000):  # more than the connection and the server keep together
+                names[n % 2].chmod(0o600)
+            with pytest.raises(tend.LaggedError, match="faster than they were read"):
+                for _ in watcher:
+                    pass
+            with pytest.raises(tend.LaggedError):
+                next(watcher)
+        with pytest.raises(StopIteration):
+            closed = files.watch(str(tmp_path))
+            closed.close()
+            next(closed)
+
+
 def test_sandboxes_and_files(daemon: Daemon) -> None:
     with Client.connect(daemon.socket) as client:
         name = "py-" + tend.new_id()

@@ -18,7 +18,7 @@ from ._async.reader import AsyncReader
 from ._async.sandbox import AsyncSandbox
 from ._async.services import AsyncServices
 from ._async.templates import AsyncTemplates
-from ._async.watcher import AsyncWatcher
+from ._async.watcher import AsyncFileWatcher, AsyncWatcher
 from ._episodes import Episode, HealRemedy, HealSignal, HealTry
 from ._errors import (
     AmbiguousError,
@@ -56,7 +56,7 @@ from ._sync.reader import Reader
 from ._sync.sandbox import Sandbox
 from ._sync.services import Services
 from ._sync.templates import Templates
-from ._sync.watcher import Watcher
+from ._sync.watcher import FileWatcher, Watcher
 from ._templates import BuildError, BuildLog, Template, TemplateBuild, TemplateStep
 from ._types import (
     CodeContext,
@@ -68,6 +68,7 @@ from ._types import (
     Exit,
     Exited,
     FileEntry,
+    FileEvent,
     Gap,
     Info,
     KillResult,
@@ -101,6 +102,7 @@ __all__ = [
     "AmbiguousError",
     "AsyncClient",
     "AsyncCodeContexts",
+    "AsyncFileWatcher",
     "AsyncFiles",
     "AsyncImages",
     "AsyncProcess",
@@ -127,6 +129,8 @@ __all__ = [
     "Exited",
     "ExitedError",
     "FileEntry",
+    "FileEvent",
+    "FileWatcher",
     "Files",
     "Gap",
     "GapError",

@@ -351,6 +351,10 @@ def match(m: Message) -> t.Match:
     )
 
 
+def file_event(m: Message) -> t.FileEvent:
+    return t.FileEvent(str(m.get("path", "")), str(m.get("kind", "")), bool(m.get("dir", False)))
+
+
 def file_entry(m: Message) -> t.FileEntry:
     return t.FileEntry(
         name=m.get("name", ""),

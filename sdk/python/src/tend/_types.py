@@ -385,6 +385,18 @@ class FileEntry:
 
 
 @dataclass(frozen=True)
+class FileEvent:
+    """A change in a watched directory."""
+
+    path: str
+    """Below the watched directory, which is "." itself."""
+    kind: str
+    """create, write, remove, rename (of the former name; the new one is created) or chmod (mode, owner, times or attributes)."""
+    dir: bool
+    """What was created is a directory."""
+
+
+@dataclass(frozen=True)
 class Service:
     """The state of a service at one moment."""
 

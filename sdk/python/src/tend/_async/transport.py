@@ -14,6 +14,9 @@ from .._wire import Message, decode
 from ._network import OnePiece
 
 
+_MAX_LINE = 1 << 20
+
+
 class _Pool:
     """Connections, and how many of them carry something."""
 
@@ -57,6 +60,34 @@ class Stream:
                 pass
             await self.aclose()
             return None
+
+    async def aclose(self) -> None:
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            await self._transport.release(pool, self._response)
+
+
+class Lines:
+    """The lines of one answer, each a value of JSON."""
+
+    def __init__(self, transport: Transport, pool: _Pool, response: httpcore.Response) -> None:
+        self._transport = transport
+        self._pool: _Pool | None = pool
+        self._response = response
+        self._body = transport.body(response)
+        self._held = b""
+
+    async def next(self) -> Message:
+        """The next line. ConnectionLost: it broke off."""
+        while b"\n" not in self._held:
+            if len(self._held) > _MAX_LINE:
+                raise protocol_error("a line that does not end")
+            try:
+                self._held += await anext(self._body)
+            except StopAsyncIteration:
+                raise connect.ConnectionLost("the answer broke off") from None
+        line, _, self._held = self._held.partition(b"\n")
+        return connect.parse_json(line)
 
     async def aclose(self) -> None:
         pool, self._pool = self._pool, None
@@ -145,6 +176,16 @@ class Transport:
                 into.write(part)
         finally:
             await self.release(pool, response)
+
+    async def lines(self, path: str, *, wait: float, headers: dict[str, str] | None = None) -> Lines:
+        """A request for files by plain HTTP whose answer is lines of JSON."""
+        pool, response = await self._send(f"FileService/{path}", "application/x-ndjson", b"", wait, headers, False, "GET")
+        try:
+            self._of_type(response, "application/x-ndjson")
+        except BaseException:
+            await self.release(pool, response)
+            raise
+        return Lines(self, pool, response)
 
     async def _send(
         self, method: str, type_: str, body: bytes | AsyncIterator[bytes], wait: float, headers: dict[str, str] | None, fresh: bool, verb: str = "POST"

@@ -1,4 +1,4 @@
-"""What happens to all processes of one place."""
+"""What happens to all processes of one place, and to the files of a directory."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from types import TracebackType
 from .. import _connect as connect
 from .. import _messages as m
 from .. import _types as t
-from .._errors import LaggedError
+from .._errors import LaggedError, TendError
 from .._retry import Attempts
 from .link import NO_DEADLINE, Link
-from .transport import Stream
+from .transport import Lines, Stream
 
 
 class AsyncWatcher:
@@ -76,3 +76,73 @@ class AsyncWatcher:
         stream, self._stream = self._stream, None
         if stream is not None:
             await stream.aclose()
+
+
+class AsyncFileWatcher:
+    """The changes in a directory, one after the other.
+
+    LaggedError: changes may be missing, as the server kept no more of them, it went away, or the connection was lost: list the
+    directory, and watch again. So does a wait for the next that was cancelled. NotFoundError: the directory is gone. It belongs
+    to one task or thread at a time; close it, or use it in a `with` statement.
+    """
+
+    def __init__(self, lines: Lines) -> None:
+        self._lines: Lines | None = lines
+        self._error: BaseException | None = None
+
+    @classmethod
+    async def open(cls, link: Link, path: str, headers: dict[str, str] | None) -> AsyncFileWatcher:
+        attempts = Attempts(link.retry)
+        while True:
+            lines: Lines | None = None
+            try:
+                lines = await link.transport.lines(path, wait=link.silence, headers=headers)
+                await lines.next()  # it is open
+                return cls(lines)
+            except connect.ConnectionLost as err:
+                if lines is not None:
+                    await lines.aclose()
+                await link.again(err, attempts, NO_DEADLINE)
+            except BaseException:
+                if lines is not None:
+                    await lines.aclose()
+                raise
+
+    def __aiter__(self) -> AsyncFileWatcher:
+        return self
+
+    async def __anext__(self) -> t.FileEvent:
+        while self._lines is not None:
+            try:
+                line = await self._lines.next()
+                if line.get("goingAway"):
+                    raise connect.ConnectionLost("the server goes away")
+                if isinstance(line.get("error"), dict):
+                    raise connect.wire_error(line["error"])
+            except connect.ConnectionLost as err:
+                self._error = LaggedError(f"the watch ended, and changes may be missing; list the directory, and watch again: {err}")
+                await self.aclose()
+            except BaseException as err:
+                self._error = err
+                await self.aclose()
+                raise
+            else:
+                if "kind" in line:
+                    return m.file_event(line)
+        if self._error is None:
+            raise StopAsyncIteration
+        if not isinstance(self._error, TendError):
+            raise LaggedError("a wait for the next change was given up; list the directory, and watch again")
+        raise self._error
+
+    async def __aenter__(self) -> AsyncFileWatcher:
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, err: BaseException | None, trace: TracebackType | None) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Ends it, and its connection."""
+        lines, self._lines = self._lines, None
+        if lines is not None:
+            await lines.aclose()

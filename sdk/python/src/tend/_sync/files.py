@@ -20,6 +20,7 @@ from .._wire import Message, encode
 from ._io import offload
 from .link import NO_DEADLINE, Following, Link
 from .transport import Stream
+from .watcher import FileWatcher
 
 _PIECE = 256 << 10
 """How much of a file one message has."""
@@ -173,6 +174,14 @@ class Files:
                 if into is not None:
                     into.truncate(0)
                 self._link.again(err, attempts, NO_DEADLINE)
+
+    def watch(self, dir: str = ".", *, recursive: bool = False) -> FileWatcher:
+        """Reports the changes in a directory from its return on, and with recursive in those below it as well, new ones too.
+
+        On network filesystems there is no watch.
+        """
+        query = urlencode({"path": m.text("dir", dir), "user": self._user, "recursive": str(recursive).lower()})
+        return FileWatcher.open(self._link, f"Watch?{query}", self._headers)
 
     def mkdir(self, path: str) -> t.FileEntry:
         """Makes a directory and those above it. It is not repeated when the answer is lost. ExistsError: it is there."""

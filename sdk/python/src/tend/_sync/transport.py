@@ -15,6 +15,9 @@ from .._wire import Message, decode
 from ._network import OnePiece
 
 
+_MAX_LINE = 1 << 20
+
+
 class _Pool:
     """Connections, and how many of them carry something."""
 
@@ -58,6 +61,34 @@ class Stream:
                 pass
             self.close()
             return None
+
+    def close(self) -> None:
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            self._transport.release(pool, self._response)
+
+
+class Lines:
+    """The lines of one answer, each a value of JSON."""
+
+    def __init__(self, transport: Transport, pool: _Pool, response: httpcore.Response) -> None:
+        self._transport = transport
+        self._pool: _Pool | None = pool
+        self._response = response
+        self._body = transport.body(response)
+        self._held = b""
+
+    def next(self) -> Message:
+        """The next line. ConnectionLost: it broke off."""
+        while b"\n" not in self._held:
+            if len(self._held) > _MAX_LINE:
+                raise protocol_error("a line that does not end")
+            try:
+                self._held += next(self._body)
+            except StopIteration:
+                raise connect.ConnectionLost("the answer broke off") from None
+        line, _, self._held = self._held.partition(b"\n")
+        return connect.parse_json(line)
 
     def close(self) -> None:
         pool, self._pool = self._pool, None
@@ -146,6 +177,16 @@ class Transport:
                 into.write(part)
         finally:
             self.release(pool, response)
+
+    def lines(self, path: str, *, wait: float, headers: dict[str, str] | None = None) -> Lines:
+        """A request for files by plain HTTP whose answer is lines of JSON."""
+        pool, response = self._send(f"FileService/{path}", "application/x-ndjson", b"", wait, headers, False, "GET")
+        try:
+            self._of_type(response, "application/x-ndjson")
+        except BaseException:
+            self.release(pool, response)
+            raise
+        return Lines(self, pool, response)
 
     def _send(
         self, method: str, type_: str, body: bytes | Iterator[bytes], wait: float, headers: dict[str, str] | None, fresh: bool, verb: str = "POST"
