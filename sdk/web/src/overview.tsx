@@ -8,6 +8,7 @@ import { amend, usePlace } from './router.js';
 import { SandboxHead } from './sandbox.js';
 import { useStore } from './store.js';
 import type { Store } from './types.js';
+import { Used } from './used.js';
 
 const tabs = [
   ['', 'All'],
@@ -42,7 +43,7 @@ export function Overview() {
   const count = (f: (i: Item) => boolean) => there.reduce((n, i) => n + (f(i) ? 1 : 0), 0);
   return (
     <main class="overview">
-      {wish.box && <SandboxHead store={store} id={wish.box} />}
+      {wish.box ? <SandboxHead store={store} id={wish.box} /> : <Used name="machine" />}
       <div class="tiles" role="group" aria-label="Filter by state">
         {healths.map(([health, word]) => {
           const n = count((i) => i.health === health && (!wish.kind || i.kind === wish.kind));

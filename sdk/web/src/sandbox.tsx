@@ -10,6 +10,7 @@ import { readOnly } from './session.js';
 import { OpenTerminal } from './shell.js';
 import { SandboxAction, SandboxIsolation, SandboxNetworkMode, SandboxState, type Sandbox } from '../../js/src/gen/tend/v1/sandbox_pb.js';
 import type { Store } from './types.js';
+import { Used } from './used.js';
 
 const networks: Record<SandboxNetworkMode, string> = {
   [SandboxNetworkMode.DEFAULT]: 'as the server has it',
@@ -59,6 +60,7 @@ export function SandboxHead({ store, id }: { store: Store; id: string }) {
         )}
       </dl>
       {b && <Labels all={b.metadata} />}
+      {b && <Used name={id} />}
       {b?.state === SandboxState.READY && <Ports box={id} open={b.network?.public !== false} />}
     </Head>
   );

@@ -2,6 +2,7 @@
 // typed goes to the process once, whatever becomes of the connection.
 
 import { FitAddon } from '@xterm/addon-fit';
+import { SearchAddon } from '@xterm/addon-search';
 import type { Terminal } from '@xterm/xterm';
 import { Stream, type Info } from '../../js/src/gen/tend/v1/spec_pb.js';
 import { randomHex } from '../../js/src/random.js';
@@ -25,6 +26,7 @@ export class Screen {
   readonly #term: Terminal;
   readonly #drawing: Drawing;
   readonly #fit = new FitAddon();
+  readonly #search = new SearchAddon();
   readonly #selector: { by: { case: 'id'; value: string } };
   #offset: number;
   #replaying: boolean;
@@ -48,6 +50,7 @@ export class Screen {
     this.#term = terminal({ disableStdin: !!info.exit || readOnly(), ...drawable(info.spec?.pty) });
     this.#drawing = new Drawing(this.#term);
     this.#term.loadAddon(this.#fit);
+    this.#term.loadAddon(this.#search);
     this.#term.open(box);
     // A program's answers to what was written long ago are not for it.
     const deaf = readOnly();
@@ -63,6 +66,11 @@ export class Screen {
       this.#term.focus();
     }
     void this.#read(end);
+  }
+
+  /** Selects the next place with a text, or the one before, and shows it; false: there is none. */
+  find(text: string, back: boolean): boolean {
+    return back ? this.#search.findPrevious(text) : this.#search.findNext(text);
   }
 
   close(): void {

@@ -14,6 +14,7 @@ import { amend, paths, usePlace } from './router.js';
 import { readOnly } from './session.js';
 import { OpenTerminal } from './shell.js';
 import { useStore } from './store.js';
+import { Used } from './used.js';
 
 export function ServicePage({ name }: { name: string }) {
   const store = useStore(true);
@@ -166,6 +167,7 @@ function ServiceHead({ s, since }: { s: ServiceStatus; since: number }) {
           </Fact>
         )}
       </dl>
+      <Used name={s.name} />
       {s.pid > 0 && s.process && <Ports key={s.process} box={p?.sandbox ?? ''} process={s.process} open={store.sandboxes.get(p?.sandbox ?? '')?.sandbox?.network?.public !== false} />}
     </Head>
   );

@@ -38,8 +38,29 @@ export function TerminalTab({ info, box }: { info: Info; box: string }) {
         <span>{state.size}</span>
         <span class="faint">{readOnly() ? 'this login only looks on: what you type goes nowhere' : 'the size of the window that was opened or resized last'}</span>
         <span class="grow" />
+        <Search find={(text, back) => screen.current?.find(text, back) ?? false} />
         <span role="status">{state.trouble ? <span class="away">reconnecting…</span> : over ? 'it has ended' : ''}</span>
       </footer>
     </section>
+  );
+}
+
+/** A text is found with Enter, and the one before it with Shift. */
+function Search({ find }: { find: (text: string, back: boolean) => boolean }) {
+  const [missed, miss] = useState(false);
+  return (
+    <>
+      <span role="status">{missed && 'not found'}</span>
+      <input
+        id="search"
+        type="search"
+        placeholder="Search"
+        aria-label="Search in the terminal"
+        title="Enter: the next; Shift+Enter: the one before"
+        spellcheck={false}
+        onInput={(e) => miss(e.currentTarget.value !== '' && !find(e.currentTarget.value, true))}
+        onKeyDown={(e) => e.key === 'Enter' && e.currentTarget.value && miss(!find(e.currentTarget.value, e.shiftKey))}
+      />
+    </>
   );
 }

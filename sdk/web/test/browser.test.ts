@@ -266,6 +266,15 @@ test('terminal: what is typed arrives once, and what is written is shown once, o
   assert.equal(fs.readFileSync(typed, 'utf8'), want);
   const numbers = (await screen()).filter((l) => /^\d+$/.test(l)).map(Number);
   assert.ok(numbers.length > 10 && numbers.every((v, n) => v === 3000 - numbers.length + n + 1), `the screen has ${numbers}`);
+  // What is far above is found, and the place after it; what is not there is said.
+  await page.fill('[aria-label="Search in the terminal"]', '2345');
+  await until(async () => (await screen()).includes('2345'), 'it is shown');
+  await page.fill('[aria-label="Search in the terminal"]', '2346');
+  await page.keyboard.press('Enter');
+  await until(async () => (await screen()).includes('2346'), 'the next one is shown');
+  await page.fill('[aria-label="Search in the terminal"]', 'nowhere');
+  await says(page, '.tty .statusline', /not found/);
+  await accessible(page);
   await leave(page);
 });
 
