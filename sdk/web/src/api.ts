@@ -8,6 +8,7 @@ import { TendError } from '../../js/src/errors.js';
 import { ProcessService } from '../../js/src/gen/tend/v1/process_pb.js';
 import { CodeService } from '../../js/src/gen/tend/v1/code_pb.js';
 import { FileService, SandboxService } from '../../js/src/gen/tend/v1/sandbox_pb.js';
+import { ImageService } from '../../js/src/gen/tend/v1/image_pb.js';
 import { ChatService } from '../../js/src/gen/tend/v1/chat_pb.js';
 import { OverviewService } from '../../js/src/gen/tend/v1/overview_pb.js';
 import { ServiceService } from '../../js/src/gen/tend/v1/service_pb.js';
@@ -45,6 +46,7 @@ export const overview = createClient(OverviewService, machine);
 export const services = createClient(ServiceService, machine);
 export const chats = createClient(ChatService, machine);
 export const sandboxes = createClient(SandboxService, machine);
+export const images = createClient(ImageService, machine);
 
 /** Calls about the processes and files of one place: a sandbox, or the machine. */
 export interface Place {

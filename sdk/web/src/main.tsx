@@ -4,6 +4,7 @@ import { render } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
 import { CodePage } from './code.js';
 import { FilesPage } from './files.js';
+import { NewPage } from './new.js';
 import { Overview } from './overview.js';
 import { Dialog, Logo, Notice } from './parts.js';
 import { ProcessPage } from './process.js';
@@ -12,6 +13,7 @@ import { ServicePage } from './service.js';
 import { ask, Login, logout, readOnly, useSession } from './session.js';
 import { OpenTerminal } from './shell.js';
 import { store, useStore } from './store.js';
+import { TemplatesPage } from './templates.js';
 import { nextTheme, restoreTheme, useTheme } from './theme.js';
 
 function App() {
@@ -60,6 +62,8 @@ function Frame({ canLeave }: { canLeave: boolean }) {
     if (path[0] === 's' && path[1]) return <ServicePage key={path[1]} name={path[1]} />;
     if (path[0] === 'files') return <FilesPage key={query.get('box') ?? ''} box={query.get('box') ?? ''} />;
     if (path[0] === 'code') return <CodePage key={query.get('box') ?? ''} box={query.get('box') ?? ''} />;
+    if (path[0] === 'new') return <NewPage key={path[1]} kind={path[1] ?? ''} query={query} />;
+    if (path[0] === 'templates') return <TemplatesPage />;
     if (path.length === 0) return <Overview />;
     return (
       <main>

@@ -4,8 +4,9 @@ import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { age, percent, size, visible } from './format.js';
 import { boxName, choose, grouped, items, labelsOf, type Group, type Item } from './items.js';
 import { Notice, Plot, State, type Health, Tabs } from './parts.js';
-import { amend, usePlace } from './router.js';
+import { amend, paths, usePlace } from './router.js';
 import { SandboxHead } from './sandbox.js';
+import { readOnly } from './session.js';
 import { useStore } from './store.js';
 import type { Store } from './types.js';
 import { Used } from './used.js';
@@ -43,7 +44,17 @@ export function Overview() {
   const count = (f: (i: Item) => boolean) => there.reduce((n, i) => n + (f(i) ? 1 : 0), 0);
   return (
     <main class="overview">
-      {wish.box ? <SandboxHead store={store} id={wish.box} /> : <Used name="machine" />}
+      {wish.box ? (
+        <SandboxHead store={store} id={wish.box} />
+      ) : (
+        <>
+          <nav class="makes" aria-label="More">
+            {!readOnly() && ['sandbox', 'process', 'service'].map((kind) => <a key={kind} href={paths.make(kind)}>New {kind}</a>)}
+            <a href={paths.templates}>Templates and images</a>
+          </nav>
+          <Used name="machine" />
+        </>
+      )}
       <div class="tiles" role="group" aria-label="Filter by state">
         {healths.map(([health, word]) => {
           const n = count((i) => i.health === health && (!wish.kind || i.kind === wish.kind));

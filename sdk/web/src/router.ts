@@ -65,6 +65,8 @@ export const paths = {
   process: (id: string, box: string) => `/ui/p/${encodeURIComponent(id)}${box ? `?box=${encodeURIComponent(box)}` : ''}`,
   files: (path: string, box: string, line = '') => `/ui/files${query({ box, path, line })}`,
   code: (box: string) => `/ui/code${query({ box })}`,
+  make: (kind: string) => `/ui/new/${kind}`,
+  templates: '/ui/templates',
   service: (name: string) => `/ui/s/${encodeURIComponent(name)}`,
   sandbox: (id: string) => `/ui/?box=${encodeURIComponent(id)}`,
 };

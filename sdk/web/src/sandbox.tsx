@@ -31,6 +31,7 @@ export function SandboxHead({ store, id }: { store: Store; id: string }) {
         <>
           {b && !readOnly() && <a href={paths.files('', id)}>Files</a>}
           {b?.state === SandboxState.READY && b.template && <a href={paths.code(id)}>Code</a>}
+          {b?.state === SandboxState.READY && !readOnly() && <a href={`${paths.make('process')}?box=${id}`}>New process</a>}
           {b?.state === SandboxState.READY && <OpenTerminal box={id} />}
         </>
       }
