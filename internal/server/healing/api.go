@@ -25,7 +25,8 @@ const (
 	maxTranscript = 4 << 20 // bytes that are returned
 )
 
-// List returns the episodes of a service, the newest first; "": of all.
+// List returns the episodes of a service, the newest first; "": of all. Nobody needs one by which
+// nothing was taken back, since it was refused, which was said.
 func (h *Healing) List(ctx context.Context, service string) ([]*tendv1.Episode, error) {
 	var out []*tendv1.Episode
 	for _, id := range h.store.episodes() {
@@ -36,7 +37,7 @@ func (h *Healing) List(ctx context.Context, service string) ([]*tendv1.Episode, 
 		if err != nil {
 			continue // it is being made, or removed
 		}
-		if service == "" || m.GetService() == service {
+		if (service == "" || m.GetService() == service) && !wasRefused(m) {
 			out = append(out, m)
 		}
 		if len(out) == maxListed {
@@ -49,15 +50,11 @@ func (h *Healing) List(ctx context.Context, service string) ([]*tendv1.Episode, 
 
 // Get returns an episode with its diff and its transcript; "": the newest.
 func (h *Healing) Get(ctx context.Context, id string) (*tendv1.GetEpisodeResponse, error) {
-	if id == "" {
-		if ids := h.store.episodes(); len(ids) > 0 {
-			id = ids[0]
-		}
-	}
-	m, err := h.message(id)
+	m, err := h.newest(id)
 	if err != nil {
 		return nil, err
 	}
+	id = m.GetId()
 	h.told(ctx, m)
 	out := &tendv1.GetEpisodeResponse{Episode: m}
 	if out.Diff, err = tailOf(filepath.Join(h.store.episode(id), healer.DiffFile), healer.MaxDiff); err != nil {
@@ -70,6 +67,23 @@ func (h *Healing) Get(ctx context.Context, id string) (*tendv1.GetEpisodeRespons
 		return nil, err
 	}
 	return out, nil
+}
+
+// newest is an episode; "": the newest that is listed.
+func (h *Healing) newest(id string) (*tendv1.Episode, error) {
+	if id != "" {
+		return h.message(id)
+	}
+	for _, id := range h.store.episodes() {
+		if m, err := h.message(id); err != nil || !wasRefused(m) {
+			return m, err
+		}
+	}
+	return nil, noEpisode("")
+}
+
+func wasRefused(m *tendv1.Episode) bool {
+	return m.GetTakesBack() != "" && m.GetEnded() != nil && len(m.GetTries()) == 0 && m.GetWorkers() <= healer.MaxWorkers
 }
 
 // told is called before somebody is told of episodes. One whose journal says that it is over
