@@ -282,12 +282,6 @@ func (p *Point) set(path name, m move) {
 	}
 }
 
-// Omitted lists what the checkpoint does not contain, and why.
-func (p *Point) Omitted() []Left { return p.omitted }
-
-// Git reports whether the project is in a git repository, so that Commit can commit.
-func (p *Point) Git() bool { return p.git != nil }
-
 // Close releases the directory. The checkpoint stays.
 func (p *Point) Close() error { return p.root.Close() }
 

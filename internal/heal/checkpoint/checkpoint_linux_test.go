@@ -193,8 +193,8 @@ func TestRestoreMakesEverythingWhatItWas(t *testing.T) {
 			}
 			before := w.tree()
 			p := w.take()
-			if inGit != p.Git() {
-				t.Fatalf("in git: %v", p.Git())
+			if inGit != (p.git != nil) {
+				t.Fatalf("in git: %v", p.git != nil)
 			}
 			proctest.Must(t, os.Chmod(w.path("locked"), 0o755))
 			for _, gone := range []string{"gone.txt", "dir", "link", "empty-dir", "file-to-dir", "dir-to-file", "new\nline", ".env"} {
@@ -321,7 +321,7 @@ func TestWhatIsLeftOutIsLeftAlone(t *testing.T) {
 	w.opts.Skip = []string{w.path("state")}
 	p := w.take()
 	omitted := map[string]bool{}
-	for _, o := range p.Omitted() {
+	for _, o := range p.omitted {
 		omitted[o.Path] = true
 	}
 	if want := []string{"big.bin", "dist", "huge.bin", "nested", "node_modules"}; !slices.Equal(slices.Sorted(maps.Keys(omitted)), want) {

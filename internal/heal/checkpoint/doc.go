@@ -11,7 +11,7 @@
 // Bounds: 200,000 names, 64 MiB for one file, 256 MiB for what git does not have; without
 // git 10,000 files; of what git ignores 2,000 files, 1 MiB each and 64 MiB in all. A
 // project beyond the bounds of names or bytes is refused with a [LimitError]. A single
-// file beyond them is listed by [Point.Omitted], and Restore leaves it alone.
+// file beyond them is left alone by Restore.
 //
 // Not in it, and never touched: .git, .tend, nested repositories and submodules, directories
 // that tools make (node_modules, .venv, __pycache__, .next, .cache, and dist, build and

@@ -159,8 +159,8 @@ func TestARepositoryIsUsedByItsOwnerAlone(t *testing.T) {
 			w := newWorld(t, true, map[string]string{"a.txt": "a\n"})
 			c.spoil(w)
 			p := w.take()
-			if p.Git() != (c.why == "") || !strings.Contains(p.noGit, c.why) {
-				t.Errorf("git: %v, %q", p.Git(), p.noGit)
+			if (p.git != nil) != (c.why == "") || !strings.Contains(p.noGit, c.why) {
+				t.Errorf("git: %v, %q", p.git != nil, p.noGit)
 			}
 			w.write(map[string]string{"a.txt": "changed\n"}) // it is a checkpoint all the same
 			proctest.Must(t, p.Mark(t.Context()))
@@ -187,7 +187,7 @@ func TestWhatAnOwnerMayNotReadStaysThatWay(t *testing.T) {
 	w.write(map[string]string{"secret": "of root\n"})
 	proctest.Must(t, os.Chmod(w.path("secret"), 0o600))
 	p := w.take()
-	if !p.Git() {
+	if p.git == nil {
 		t.Fatalf("there is no git: %s", p.noGit)
 	}
 	if data, err := p.git.read(t.Context(), oid); err == nil {

@@ -226,10 +226,10 @@ func (w *worker) must(ctx context.Context, c command) (string, error) {
 		return "", fmt.Errorf("%s: %w", line, err)
 	}
 	switch {
-	case r.timedOut:
-		return line, fmt.Errorf("%s did not end within %v:\n%s", line, c.time, firstLines(r.output))
-	case r.exit == nil || r.exit.Signal != 0 || r.exit.Code != 0:
-		return line, fmt.Errorf("%s: %v:\n%s", line, r.exit, firstLines(r.output))
+	case r.TimedOut:
+		return line, fmt.Errorf("%s did not end within %v:\n%s", line, c.time, firstLines(r.Output))
+	case r.Exit == nil || r.Exit.Signal != 0 || r.Exit.Code != 0:
+		return line, fmt.Errorf("%s: %v:\n%s", line, r.Exit, firstLines(r.Output))
 	}
 	return line, nil
 }

@@ -38,12 +38,7 @@ func (h *hands) Exec(ctx context.Context, line string) (out agent.Exec, err erro
 		Argv: []string{"/bin/sh", "-c", line}, Env: env, Inherit: process.InheritNone, Timeout: commandTime,
 		Labels: map[string]string{labelEpisode: w.order.ID, labelCommand: "1"},
 	})
-	out = agent.Exec{Output: ran.Output, TimedOut: ran.TimedOut}
-	if ran.Exit != nil {
-		if out.Code = ran.Exit.Code; ran.Exit.Signal != 0 {
-			out.Signal = fmt.Sprint("signal ", ran.Exit.Signal)
-		}
-	}
+	out = execOf(ran)
 	switch {
 	case errors.Is(err, process.ErrLimit):
 		out.Output += fmt.Sprintf("\n[tend: %v]", err)
@@ -57,6 +52,17 @@ func (h *hands) Exec(ctx context.Context, line string) (out agent.Exec, err erro
 	said, err := h.take(ctx, set, changed)
 	out.Output += said
 	return out, err
+}
+
+// execOf is what a model is told of how its command has ended.
+func execOf(ran view.Ran) agent.Exec {
+	out := agent.Exec{Output: ran.Output, TimedOut: ran.TimedOut}
+	if ran.Exit != nil {
+		if out.Code = ran.Exit.Code; ran.Exit.Signal != 0 {
+			out.Signal = fmt.Sprint("signal ", ran.Exit.Signal)
+		}
+	}
+	return out
 }
 
 // take has what a command has changed come into a set, which it has begun with.

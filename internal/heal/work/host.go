@@ -205,13 +205,6 @@ type command struct {
 	bare bool // it inherits no variable
 }
 
-// result of a command.
-type result struct {
-	output   string
-	exit     *process.Exit
-	timedOut bool
-}
-
 const (
 	commandTime   = 120 * time.Second
 	installTime   = 10 * time.Minute
@@ -248,7 +241,7 @@ type starter interface {
 }
 
 // run runs a command to its end, and kills what is left of it.
-func (w *worker) run(ctx context.Context, c command) (result, error) {
+func (w *worker) run(ctx context.Context, c command) (view.Ran, error) {
 	spec := process.Spec{
 		Argv: c.argv, Dir: c.dir, Env: c.env, Timeout: c.time, TimeoutScope: process.ScopeTree,
 		Name: "heal-command", Labels: map[string]string{labelEpisode: w.order.ID, labelCommand: "1"},
@@ -266,18 +259,18 @@ func (w *worker) run(ctx context.Context, c command) (result, error) {
 	}
 	p, err := w.startBounded(ctx, w.there, spec)
 	if err != nil {
-		return result{}, err
+		return view.Ran{}, err
 	}
 	defer func() { _ = w.discard(p) }() // else the next worker does
 	res, err := p.Wait(ctx, process.Until{})
 	if err != nil {
-		return result{}, err
+		return view.Ran{}, err
 	}
 	text, err := view.Output(ctx, p, logBytes)
 	if err != nil {
-		return result{}, err
+		return view.Ran{}, err
 	}
-	return result{output: text, exit: res.Exit, timedOut: res.Exit != nil && res.Exit.Cause == process.CauseTimeout}, nil
+	return view.Ran{Output: text, Exit: res.Exit, TimedOut: res.Exit != nil && res.Exit.Cause == process.CauseTimeout}, nil
 }
 
 // discard ends the tree of a process, and forgets it.

@@ -13,6 +13,7 @@ import (
 	"github.com/tend-run/tend/internal/heal/chat"
 	"github.com/tend-run/tend/internal/heal/guard"
 	"github.com/tend-run/tend/internal/heal/project"
+	"github.com/tend-run/tend/internal/heal/view"
 )
 
 // maxAsked bounds the input of a call that a person is asked for, in bytes: all of it is
@@ -154,19 +155,13 @@ func (h *talkHands) ExecOutside(ctx context.Context, line string) (out agent.Exe
 		return out, fmt.Errorf("it would run outside of its confinement: %w", guard.ErrAsk)
 	}
 	w := h.w
-	var res result
+	var res view.Ran
 	err = h.w.own(ctx, func() (err error) {
 		res, err = w.run(ctx, command{argv: []string{"/bin/sh", "-c", line}, dir: w.project.Root(), env: w.bareEnviron(),
 			time: installTime, bare: true})
 		return err
 	})
-	out = agent.Exec{Output: res.output, TimedOut: res.timedOut}
-	if res.exit != nil {
-		if out.Code = res.exit.Code; res.exit.Signal != 0 {
-			out.Signal = fmt.Sprint("signal ", res.exit.Signal)
-		}
-	}
-	return out, err
+	return execOf(res), err
 }
 
 func (h *talkHands) Log(ctx context.Context) (string, error) {
