@@ -86,9 +86,9 @@ func (c *imageImportCmd) Run(ctx context.Context, inv *invocation) error {
 	if err != nil {
 		return errors.Join(err, done())
 	}
-	end := inv.progress("import " + c.Source)
-	all, err := d.ImportImage(ctx, in, c.Name)
-	end()
+	bar := inv.fetching("import "+c.Source, false)
+	all, err := d.ImportImage(ctx, &counted{bar: bar, Reader: in, total: sizeOfFile(in)}, c.Name)
+	bar.end()
 	if err = errors.Join(err, done()); err != nil {
 		return about(c.Source, err)
 	}
@@ -101,6 +101,16 @@ func (c *imageImportCmd) Run(ctx context.Context, inv *invocation) error {
 		}
 	}
 	return nil
+}
+
+// sizeOfFile is how many bytes a file has; 0: it is none, or has no end.
+func sizeOfFile(in any) int64 {
+	if f, ok := in.(*os.File); ok {
+		if info, err := f.Stat(); err == nil && info.Mode().IsRegular() {
+			return info.Size()
+		}
+	}
+	return 0
 }
 
 // open returns the archive; done closes it, and says what was wrong with a directory.
@@ -153,9 +163,9 @@ func (c *imageExportCmd) Ask(ctx context.Context, inv *invocation, d *daemon) er
 	if err != nil {
 		return err
 	}
-	end := inv.progress("export " + c.Name)
-	err = c.explained(d.ExportImage(ctx, c.Name, f))
-	end()
+	bar := inv.fetching("export "+c.Name, false)
+	err = c.explained(d.ExportImage(ctx, c.Name, &counted{bar: bar, Writer: f}))
+	bar.end()
 	if err = errors.Join(err, f.Close()); err == nil {
 		err = os.Rename(f.Name(), c.Output)
 	}
@@ -193,7 +203,7 @@ func (c *imagePullCmd) Run(ctx context.Context, inv *invocation) error {
 
 // pull fetches an image, and shows how far it is.
 func (inv *invocation) pull(ctx context.Context, d *daemon, name string, quiet bool) (tend.ImageInfo, error) {
-	bar := inv.fetching(name)
+	bar := inv.fetching(name, quiet)
 	say := func(text string) {
 		if !quiet && !inv.flags.JSON {
 			bar.line(text)

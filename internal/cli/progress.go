@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"io"
 	"sync"
 	"time"
 )
@@ -38,16 +39,24 @@ func (inv *invocation) progress(what string) (done func()) {
 	})
 }
 
-// bar shows how much of something has come, on a terminal only.
+// bar shows how much of something has come, how fast, and how long the rest takes: in place on a
+// terminal, and elsewhere in a line now and then.
 type bar struct {
-	inv   *invocation
-	what  string
-	shown bool
-	on    bool
+	inv         *invocation
+	what        string
+	live, lines bool
+	shown       bool      // on the terminal
+	began, said time.Time // the first progress, and the last that was shown
+	first       int64     // what there was then
 }
 
-func (inv *invocation) fetching(what string) *bar {
-	return &bar{inv: inv, what: what, on: inv.colours(inv.errs)}
+// barEvery and barLines are the times between what a bar shows, on a terminal and elsewhere.
+const barEvery, barLines = 200 * time.Millisecond, 10 * time.Second
+
+// fetching makes a bar; quiet: it shows nothing but on a terminal.
+func (inv *invocation) fetching(what string, quiet bool) *bar {
+	live := inv.colours(inv.errs)
+	return &bar{inv: inv, what: what, live: live, lines: !live && !quiet && !inv.flags.JSON}
 }
 
 // line prints a line above it.
@@ -56,12 +65,40 @@ func (b *bar) line(text string) {
 	fmt.Fprintln(b.inv.errs, printable(text))
 }
 
+// progress says how many bytes have come, of how many; 0: that is not known.
 func (b *bar) progress(done, total int64) {
-	if !b.on || total == 0 {
+	now := time.Now()
+	if b.began.IsZero() {
+		b.began, b.first = now, done
+		if b.lines {
+			b.said = now
+		}
+	}
+	every := barEvery
+	if !b.live {
+		every = barLines
+	}
+	if !b.live && !b.lines || done+total == 0 || now.Sub(b.said) < every {
 		return
 	}
-	fmt.Fprintf(b.inv.errs, "\r\x1b[K\x1b[2mtend: %s: %s of %s\x1b[0m", printable(b.what), sizeText(done), sizeText(total))
-	b.shown = true
+	b.said = now
+	text := printable(b.what) + ": " + sizeText(done)
+	if total > 0 {
+		text += " of " + sizeText(total)
+	}
+	if took := now.Sub(b.began); took >= time.Second && done > b.first {
+		rate := float64(done-b.first) / took.Seconds()
+		text += ", " + sizeText(int64(rate)) + "/s"
+		if total > done {
+			text += fmt.Sprintf(", %v left", time.Duration(float64(total-done)/rate*float64(time.Second)).Round(time.Second))
+		}
+	}
+	if b.live {
+		fmt.Fprintf(b.inv.errs, "\r\x1b[K\x1b[2mtend: %s\x1b[0m", text)
+		b.shown = true
+	} else {
+		fmt.Fprintf(b.inv.errs, "tend: %s\n", text)
+	}
 }
 
 // end clears it.
@@ -70,4 +107,22 @@ func (b *bar) end() {
 		fmt.Fprint(b.inv.errs, "\r\x1b[K")
 	}
 	b.shown = false
+}
+
+// counted has a bar show what is read or written through it.
+type counted struct {
+	*bar
+	io.Reader
+	io.Writer
+	done, total int64
+}
+
+func (c *counted) Read(b []byte) (int, error) { return c.count(c.Reader.Read(b)) }
+
+func (c *counted) Write(b []byte) (int, error) { return c.count(c.Writer.Write(b)) }
+
+func (c *counted) count(n int, err error) (int, error) {
+	c.done += int64(n)
+	c.progress(c.done, c.total)
+	return n, err
 }

@@ -83,11 +83,13 @@ func (c *sandboxCpCmd) Run(ctx context.Context, inv *invocation) error {
 		return err
 	}
 	var facts copyFacts
+	bar := inv.fetching("copy "+c.Source, false)
 	if up != nil {
-		facts, err = c.upload(ctx, d, up, inside(target))
+		facts, err = c.upload(ctx, d, up, inside(target), bar)
 	} else {
-		facts, err = c.download(ctx, inv, d, inside(source), target, most)
+		facts, err = c.download(ctx, inv, d, inside(source), target, most, bar)
 	}
+	bar.end()
 	if err != nil {
 		return about(inv.sandbox, err)
 	}
@@ -190,7 +192,7 @@ func verdict(ctx context.Context, p *tend.Process) error {
 	}
 }
 
-func (c *sandboxCpCmd) upload(ctx context.Context, d *daemon, up *packer, target string) (copyFacts, error) {
+func (c *sandboxCpCmd) upload(ctx context.Context, d *daemon, up *packer, target string, bar *bar) (copyFacts, error) {
 	cmd := c.command(writeScript, target, up.name, up.kind, up.aside)
 	cmd.StdinPipe = true
 	p, err := d.Spawn(ctx, cmd)
@@ -198,7 +200,7 @@ func (c *sandboxCpCmd) upload(ctx context.Context, d *daemon, up *packer, target
 		return copyFacts{}, err
 	}
 	defer letGo(ctx, p)
-	w := bufio.NewWriterSize(&contextWriter{ctx, p.Stdin()}, 256<<10)
+	w := bufio.NewWriterSize(&counted{bar: bar, Writer: &contextWriter{ctx, p.Stdin()}, total: sizeOfFile(up.file)}, 256<<10)
 	packed := up.pack(ctx, w)
 	if packed == nil {
 		packed = w.Flush()
@@ -221,7 +223,8 @@ type contextWriter struct {
 
 func (w *contextWriter) Write(b []byte) (int, error) { return w.in.WriteContext(w.ctx, b) }
 
-func (c *sandboxCpCmd) download(ctx context.Context, inv *invocation, d *daemon, source, target string, most int64) (copyFacts, error) {
+func (c *sandboxCpCmd) download(ctx context.Context, inv *invocation, d *daemon, source, target string, most int64,
+	bar *bar) (copyFacts, error) {
 	cmd := c.command(readScript, source)
 	cmd.KillWithoutReaders = abandoned
 	p, err := d.Spawn(ctx, cmd)
@@ -231,7 +234,7 @@ func (c *sandboxCpCmd) download(ctx context.Context, inv *invocation, d *daemon,
 	defer letGo(ctx, p)
 	stop := context.AfterFunc(ctx, func() { p.Stdout().Close() })
 	defer stop()
-	in := &freeing{ctx: ctx, p: p}
+	in := &counted{bar: bar, Reader: &freeing{ctx: ctx, p: p}}
 	var facts copyFacts
 	if target == "-" {
 		facts.Bytes, err = io.Copy(inv.out, in)

@@ -205,7 +205,9 @@ func (c *snapshotCreateCmd) Ask(ctx context.Context, inv *invocation, d *daemon)
 	if err != nil {
 		return err
 	}
+	done := inv.progress("snapshot of " + c.Sandbox)
 	s, err := sandbox.Snapshot(ctx, c.Name)
+	done()
 	if err != nil {
 		return about(c.Sandbox, err)
 	}

@@ -86,6 +86,18 @@ func (c *templateBuildCmd) Run(ctx context.Context, inv *invocation) error {
 
 // build builds a template, and shows the log of it.
 func (c *templateBuildCmd) build(ctx context.Context, inv *invocation, d *daemon, spec tend.TemplateSpec) error {
+	bar := inv.fetching("send the files of "+spec.Name, c.Quiet)
+	counts := func(files *func(io.Writer) error) {
+		if write := *files; write != nil {
+			*files = func(w io.Writer) error { return write(&counted{bar: bar, Writer: w}) }
+		}
+	}
+	for i := range spec.Steps {
+		counts(&spec.Steps[i].Files)
+	}
+	if spec.Dockerfile != nil {
+		counts(&spec.Dockerfile.Context)
+	}
 	built, err := d.BuildTemplate(ctx, spec, func(l tend.BuildLog) {
 		switch {
 		case c.Quiet:
@@ -93,9 +105,10 @@ func (c *templateBuildCmd) build(ctx context.Context, inv *invocation, d *daemon
 			// if this fails, no reader is left
 			_ = printJSONLine(inv.errs, map[string]any{"time": l.Time.UTC(), "level": l.Level, "step": l.Step, "message": l.Message})
 		default:
-			fmt.Fprintf(inv.errs, "%s\n", printable(l.Message))
+			bar.line(l.Message)
 		}
 	})
+	bar.end()
 	if err != nil {
 		return about(spec.Name, err)
 	}

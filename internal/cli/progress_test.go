@@ -1,0 +1,53 @@
+package cli
+
+import (
+	"bytes"
+	"io"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tend-run/tend/internal/support/proctest"
+)
+
+// slow gives a mebibyte each half second.
+type slow struct{ left int }
+
+func (s *slow) Read(b []byte) (int, error) {
+	if s.left == 0 {
+		return 0, io.EOF
+	}
+	s.left--
+	time.Sleep(500 * time.Millisecond)
+	return copy(b, make([]byte, 1<<20)), nil
+}
+
+// What takes long is told in a line now and then where there is no terminal, and in place on one; what is quick is not told.
+func TestProgressOfWhatTakesLong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		told := func(live bool, mebibytes int, total int64) string {
+			var errs bytes.Buffer
+			b := (&invocation{errs: &errs, flags: &globals{}}).fetching("copy x", false)
+			b.live, b.lines = live, !live
+			proctest.Value(io.CopyBuffer(struct{ io.Writer }{io.Discard}, &counted{bar: b, Reader: &slow{mebibytes}, total: total}, make([]byte, 1<<20)))(t)
+			b.end()
+			return errs.String()
+		}
+		if got := told(false, 15, 15<<20); got != "" {
+			t.Errorf("what takes 7 s says %q", got)
+		}
+		want := "tend: copy x: 21.0M of 60.0M, 2.0M/s, 20s left\ntend: copy x: 41.0M of 60.0M, 2.0M/s, 10s left\n"
+		if got := told(false, 60, 60<<20); got != want {
+			t.Errorf("it says %q; want %q", got, want)
+		}
+		if got := told(false, 25, 0); got != "tend: copy x: 21.0M, 2.0M/s\n" {
+			t.Errorf("without a total it says %q", got)
+		}
+		got := told(true, 60, 60<<20)
+		if !strings.HasPrefix(got, "\r\x1b[K\x1b[2mtend: copy x: 1.0M of 60.0M\x1b[0m\r") || !strings.Contains(got, "30.0M of 60.0M, 2.0M/s, 15s left") ||
+			!strings.HasSuffix(got, "60.0M of 60.0M, 2.0M/s\x1b[0m\r\x1b[K") {
+			t.Errorf("a terminal has %q", got)
+		}
+	})
+}
