@@ -77,6 +77,7 @@ func copyTree(ctx context.Context, from []string, to string, limits Limits, plai
 		var st unix.Stat_t
 		if err = eintr.Do(func() error { return unix.Fstat(fd, &st) }); err == nil {
 			c.dev = uint64(st.Dev)
+			_ = unix.Fchmod(top, 0o700) // if it fails, what follows does
 			err = c.directory(fd, top, "", 0)
 		}
 		if err == nil {
@@ -174,6 +175,7 @@ func (c *copier) clear(to int, name string) error {
 
 // removeTree removes a directory of the new layer; nobody else writes there.
 func removeTree(at int, name string) error {
+	_ = unix.Fchmodat(at, name, 0o700, 0) // if it fails, what follows does
 	fd, err := eintr.Get(func() (int, error) {
 		return unix.Openat(at, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	})
@@ -198,15 +200,12 @@ func removeTree(at int, name string) error {
 
 func (c *copier) subdirectory(from, to int, name, rel string, depth int) error {
 	flags := unix.O_RDONLY | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_CLOEXEC
-	src, err := eintr.Get(func() (int, error) { return unix.Openat(from, name, flags, 0) })
+	src, st, shut, err := opened(from, name, flags)
 	if err != nil {
 		return err
 	}
-	defer unix.Close(src)
-	var st, there unix.Stat_t
-	if err := eintr.Do(func() error { return unix.Fstat(src, &st) }); err != nil {
-		return err
-	}
+	defer shut()
+	var there unix.Stat_t
 	if c.plain && uint64(st.Dev) != c.dev {
 		return nil // another filesystem
 	}
@@ -226,6 +225,8 @@ func (c *copier) subdirectory(from, to int, name, rel string, depth int) error {
 		if err = removeTree(to, name); err == nil {
 			err = unix.Mkdirat(to, name, 0o700)
 		}
+	default:
+		err = unix.Fchmodat(to, name, 0o700, 0)
 	}
 	if err != nil {
 		return err
@@ -247,6 +248,45 @@ func (c *copier) subdirectory(from, to int, name, rel string, depth int) error {
 	return nil
 }
 
+// opened opens a name until shut, and says what it is. A daemon that is not root opens what a program inside has closed to its
+// owner, which is the daemon, by giving itself the right until shut: by a descriptor, so that a link in its place is not followed.
+func opened(from int, name string, flags int) (fd int, st unix.Stat_t, shut func(), err error) {
+	own := os.Geteuid() != 0
+	how := flags
+	if own {
+		how = unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC
+	}
+	fd, err = eintr.Get(func() (int, error) { return unix.Openat(from, name, how, 0) })
+	if err != nil {
+		return -1, st, nil, err
+	}
+	back := func() {}
+	if err = eintr.Do(func() error { return unix.Fstat(fd, &st) }); err == nil && own {
+		at := fd
+		defer unix.Close(at)
+		right := uint32(0o400)
+		if st.Mode&unix.S_IFMT == unix.S_IFDIR {
+			right = 0o500
+		}
+		if st.Mode&right != right && st.Mode&unix.S_IFMT != unix.S_IFLNK {
+			back = func() { _ = unix.Chmod(fdPath(fd), st.Mode&0o7777) }
+			err = unix.Chmod(fdPath(at), st.Mode&0o7777|right)
+		}
+		if err == nil {
+			fd, err = eintr.Get(func() (int, error) { return unix.Open(fdPath(at), flags&^unix.O_NOFOLLOW, 0) })
+		}
+		if err != nil {
+			fd = at
+			back()
+			return -1, st, nil, err
+		}
+	}
+	return fd, st, func() {
+		back()
+		unix.Close(fd)
+	}, err
+}
+
 func isOpaque(dir int) bool {
 	b := make([]byte, 8)
 	n, err := unix.Fgetxattr(dir, opaque, b)
@@ -254,20 +294,14 @@ func isOpaque(dir int) bool {
 }
 
 func (c *copier) regular(from, to int, name, rel string) error {
-	src, err := eintr.Get(func() (int, error) {
-		return unix.Openat(from, name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
-	})
+	src, st, shut, err := opened(from, name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC)
 	if errors.Is(err, unix.ENOENT) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	defer unix.Close(src)
-	var st unix.Stat_t
-	if err := eintr.Do(func() error { return unix.Fstat(src, &st) }); err != nil {
-		return err
-	}
+	defer shut()
 	if st.Mode&unix.S_IFMT != unix.S_IFREG {
 		return fmt.Errorf("it changed while it was copied")
 	}

@@ -336,7 +336,12 @@ func below(path string, do func(files.FS) error) error {
 		return err
 	}
 	defer dir.Close()
-	root, err := files.OpenRoot(dir, 0)
+	var root *files.Root
+	if os.Geteuid() == 0 {
+		root, err = files.OpenRoot(dir, 0)
+	} else {
+		root, err = files.OpenOwnRoot(dir) // all in it has the daemon's id
+	}
 	if err != nil {
 		return err
 	}

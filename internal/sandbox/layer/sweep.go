@@ -86,7 +86,13 @@ func (s *Store) empty(ctx context.Context) error {
 			if err := ctx.Err(); err != nil {
 				return err
 			}
-			err := trash.Do(ctx, func(a *files.Actor) error { return a.Remove("/" + n.Name()) })
+			remove := func() error {
+				return trash.Do(ctx, func(a *files.Actor) error { return a.Remove("/" + n.Name()) })
+			}
+			err := remove()
+			if err != nil && os.Geteuid() != 0 { // programs may have closed directories to a daemon that is not root
+				err = errors.Join(openTree(s.path(trashName), n.Name()), remove())
+			}
 			if err != nil {
 				return fmt.Errorf("remove a layer: %w", err)
 			}

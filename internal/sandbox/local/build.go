@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tend-run/tend/internal/core/container"
 	"github.com/tend-run/tend/internal/sandbox/driver"
 )
 
@@ -57,7 +58,8 @@ func (d *Driver) Build(ctx context.Context, spec driver.BuildSpec) (driver.Build
 		return driver.Build{}, err
 	}
 	if !d.Capabilities().Snapshots {
-		return driver.Build{}, &driver.UnsupportedError{Field: "build", Reason: "a daemon that is not root makes no templates"}
+		return driver.Build{}, &driver.UnsupportedError{Field: "build",
+			Reason: "where tend may not mount there are no templates; " + container.InContainer}
 	}
 	if spec.FromDir != "" {
 		var err error

@@ -26,7 +26,9 @@ import (
 // boxed opens a driver over real containers, whose background work runs.
 func boxed(t *testing.T) (*Driver, Config) {
 	t.Helper()
-	proctest.Root(t)
+	if !testkeeper.IsRootless() {
+		proctest.Root(t)
+	}
 	m := testkeeper.New(t).(*client.Manager)
 	dir, err := os.MkdirTemp("/var/tmp", "tend-boxes-")
 	proctest.Must(t, err)

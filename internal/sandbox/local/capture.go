@@ -23,10 +23,7 @@ func (s *sandbox) capture(ctx context.Context, by string) (layer.ID, error) {
 	s.mu.Lock()
 	rec, in, live := s.rec, s.container, s.rec.live() && s.container.PID != 0
 	s.mu.Unlock()
-	if rec.UIDBase == 0 {
-		return "", &driver.UnsupportedError{Field: "snapshot", Reason: "a sandbox of a daemon that is not root has none; run the daemon as root"}
-	}
-	if slices.Contains(strings.Fields(rec.Way), container.WayPlain) {
+	if rec.UIDBase != 0 && slices.Contains(strings.Fields(rec.Way), container.WayPlain) {
 		return "", &driver.UnsupportedError{Field: "snapshot", Reason: "where tend may not mount there are none; " + container.InContainer}
 	}
 	up, closeUp, err := s.upper(&rec)
@@ -96,11 +93,11 @@ func (s *sandbox) upper(rec *record) (dir string, closeUp func(), err error) {
 // files. If so its root is closed, and no file operation is under way.
 func (s *sandbox) idle(ctx context.Context, in container.Info) (bool, error) {
 	live, err := sandboxrecord.List(ctx, s.d.cfg.Manager, s.id, true)
-	if err != nil || len(live) > 0 || !alone(in) {
+	if err != nil || len(live) > 0 {
 		return false, err
 	}
 	r, err := s.openRoot()
-	if err != nil {
+	if err != nil || !alone(in, r) {
 		return false, err
 	}
 	for _, dir := range []string{"/run", "/dev/shm"} {

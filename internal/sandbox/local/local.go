@@ -320,8 +320,9 @@ func (d *Driver) Capabilities() driver.Capabilities {
 	if err != nil {
 		can = container.Can{}
 	}
+	plain := slices.Contains(strings.Fields(can.Way), container.WayPlain)
 	out := driver.Capabilities{Name: "local", Layers: can.Layers, Way: can.Way,
-		Snapshots: can.Mode == container.ModeUser && !slices.Contains(strings.Fields(can.Way), container.WayPlain)}
+		Snapshots: can.Mode == container.ModeRootless || can.Mode == container.ModeUser && !plain}
 	for _, m := range can.Missing {
 		out.Missing = append(out.Missing, cmp.Or(m.Layer, "all")+": "+m.Reason)
 	}
