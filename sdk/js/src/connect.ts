@@ -2,6 +2,7 @@
 // streams, as binary messages. It is the same whatever carries the bytes.
 
 import { create, fromBinary, toBinary, type DescMessage, type DescMethod, type MessageInitShape, type MessageShape } from '@bufbuild/protobuf';
+import type { PortStream } from '#platform';
 import { join } from './bytes.js';
 import { InvalidError, protocolError, TendError } from './errors.js';
 import { parseJSON, redirect, refusal, wireError } from './refusal.js';
@@ -76,6 +77,14 @@ export class Connect {
     return this.#checked({ method, path: `tend.v1.FileService/${path}`, type, body, ...options });
   }
 
+  /** A connection to a port of a sandbox. */
+  async dial(sandbox: string, port: number, signal: AbortSignal): Promise<PortStream> {
+    const path = `tend.v1.SandboxService/Dial?${new URLSearchParams({ sandbox, port: String(port) })}`;
+    const { socket } = await this.#checked({ method: 'GET', path, type: '', body: new Uint8Array(), upgrade: 'tend-port', fresh: true, signal });
+    if (!socket) throw protocolError('no connection to a port');
+    return socket;
+  }
+
   #send(method: DescMethod, type: string, body: Uint8Array, options: CallOptions): Promise<Answer> {
     return this.#checked({ path: `${method.parent.typeName}/${method.name}`, type, body, ...options });
   }
@@ -84,7 +93,7 @@ export class Connect {
   async #checked(request: Request): Promise<Answer> {
     const { type } = request;
     const answer = await this.transport.send(request);
-    if ((answer.status === 200 && answer.type === type) || answer.status === 204) return answer;
+    if ((answer.status === 200 && answer.type === type) || answer.status === 204 || answer.socket) return answer;
     try {
       if (answer.location !== undefined && answer.status >= 300 && answer.status < 400) throw redirect(this.transport.url, answer.location);
       if (answer.status !== 200) throw refusal(this.transport.url, answer.status, await readAll(answer, maxErrorBody), this.#known);

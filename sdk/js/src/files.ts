@@ -207,27 +207,10 @@ export class Files {
       const head = at === 0 ? { path: text('path', path), user: this.#user } : {};
       messages.push({ ...head, data: bytes.subarray(at, at + pieceSize) });
     }
-    return this.#whole(signal, async (s) => {
+    return this.#link.whole(signal, async (s) => {
       for await (const m of this.#link.connect.stream(FileService.method.writeFile, messages, { signal: s, headers: this.#headers })) return fromEntry(m.entry);
       throw protocolError('no answer to a write');
     });
-  }
-
-  /** Repeats what can be done again as a whole, while its connection is lost. */
-  async #whole<T>(signal: AbortSignal | undefined, attempt: (signal: AbortSignal) => Promise<T>): Promise<T> {
-    const scope = new Scope(signal, this.#link.closed.signal);
-    const attempts = this.#link.attempts();
-    try {
-      for (;;) {
-        try {
-          return await attempt(scope.signal);
-        } catch (err) {
-          await this.#link.again(err, attempts, scope.signal);
-        }
-      }
-    } finally {
-      scope.end();
-    }
   }
 
   #archive(method: 'GET' | 'PUT', dir: string, body: Uint8Array | AsyncIterable<Uint8Array>, signal: AbortSignal): Promise<Answer> {
@@ -241,7 +224,7 @@ export class Files {
    * and FIFOs are left out. A copy that fails leaves what has arrived. It is repeated when the connection is lost. Not in browsers.
    */
   async uploadDir(local: string, remote: string, signal?: AbortSignal): Promise<void> {
-    await this.#whole(signal, async (s) => (await this.#archive('PUT', remote, await packDir(local), s)).cancel());
+    await this.#link.whole(signal, async (s) => (await this.#archive('PUT', remote, await packDir(local), s)).cancel());
   }
 
   /**
@@ -250,7 +233,7 @@ export class Files {
    * not be read, and symbolic links that lead out of the directory. It is repeated when the connection is lost. Not in browsers.
    */
   async downloadDir(remote: string, local: string, signal?: AbortSignal): Promise<string[]> {
-    return this.#whole(signal, async (s) => {
+    return this.#link.whole(signal, async (s) => {
       const answer = await this.#archive('GET', remote, new Uint8Array(), s);
       try {
         return (await unpackDir(this.#link.body(answer), local)).map(clean);
@@ -266,7 +249,7 @@ export class Files {
    */
   async watch(dir = '.', options: { recursive?: boolean; signal?: AbortSignal } = {}): Promise<FileWatcher> {
     const query = new URLSearchParams({ path: text('path', dir), user: this.#user, recursive: `${options.recursive ?? false}` });
-    return this.#whole(options.signal, async () => {
+    return this.#link.whole(options.signal, async () => {
       const scope = new Scope(options.signal, this.#link.closed.signal);
       try {
         const answer = await this.#link.connect.plain('GET', `Watch?${query}`, 'application/x-ndjson', new Uint8Array(), { signal: scope.signal, headers: this.#headers });

@@ -187,6 +187,23 @@ export class Link {
     }
   }
 
+  /** Repeats what can be done again as a whole, while its connection is lost. */
+  async whole<T>(signal: AbortSignal | undefined, attempt: (signal: AbortSignal) => Promise<T>): Promise<T> {
+    const scope = new Scope(signal, this.closed.signal);
+    const attempts = this.attempts();
+    try {
+      for (;;) {
+        try {
+          return await attempt(scope.signal);
+        } catch (err) {
+          await this.again(err, attempts, scope.signal);
+        }
+      }
+    } finally {
+      scope.end();
+    }
+  }
+
   /** The body of an answer. A server that says nothing for `silence` is lost. */
   async *body(answer: Answer): AsyncGenerator<Uint8Array, void, void> {
     for (;;) {

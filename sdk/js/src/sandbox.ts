@@ -3,11 +3,13 @@
 import { hasCode, InvalidError, protocolError, TendError } from './errors.js';
 import { SandboxService } from './gen/tend/v1/sandbox_pb.js';
 import { CodeContexts, type CodeOptions, type CodeResult } from './code.js';
+import type { PortStream } from '#platform';
 import { Files } from './files.js';
 import type { Link } from './link.js';
 import { text, toDuration } from './messages.js';
 import { Processes } from './processes.js';
 import { fromMetric, fromSandbox, fromSnapshot, toUpdate } from './sandbox-messages.js';
+import { Scope } from './scope.js';
 import type { SandboxChange, SandboxInfo, SandboxMetric, SandboxSnapshot } from './sandbox-types.js';
 
 /**
@@ -113,6 +115,24 @@ export class Sandbox {
   }
 
   /**
+   * Connects to a TCP port that a program inside listens on, through the server, which needs no port for that. The connection is a
+   * Duplex whose sides end one by one, and ends with the server that carries it. signal ends the attempt. Not in browsers.
+   */
+  async dial(port: number, signal?: AbortSignal): Promise<PortStream> {
+    checkPort(port);
+    return this.#link.whole(signal, async (s) => {
+      const scope = new Scope(s);
+      const timer = setTimeout(() => scope.abort(new TendError('unavailable', `port ${port} was not reached in 30 s`)), 30_000);
+      try {
+        return await this.#link.connect.dial(this.id, port, scope.signal);
+      } finally {
+        clearTimeout(timer);
+        scope.end();
+      }
+    });
+  }
+
+  /**
    * Where a port inside is served over HTTP and WebSocket; without a token of the sandbox
    * only if its network is `public`. domain is the server's (tend serve --domain);
    * default: localhost, for programs on the server's machine that can resolve such names
@@ -120,7 +140,7 @@ export class Sandbox {
    * port, or is elsewhere, and there is no domain.
    */
   async portUrl(port: number, options: { domain?: string; signal?: AbortSignal } = {}): Promise<string | undefined> {
-    if (!Number.isInteger(port) || port < 1 || port > 65535) throw new InvalidError('port', `is ${port}; 1 to 65535 are ports`);
+    checkPort(port);
     let url = this.#link.url;
     if (url.startsWith('unix:')) url = await this.#link.address(options.signal);
     if (!/^https?:/.test(url)) return undefined;
@@ -129,6 +149,10 @@ export class Sandbox {
     base.hostname = `${port}-${this.id}.${options.domain ?? 'localhost'}`;
     return base.origin;
   }
+}
+
+function checkPort(port: number): void {
+  if (!Number.isInteger(port) || port < 1 || port > 65535) throw new InvalidError('port', `is ${port}; 1 to 65535 are ports`);
 }
 
 function unless(...codes: Parameters<typeof hasCode>[1][]): (err: unknown) => void {

@@ -1,6 +1,8 @@
 // What a way to a server can do: requests and answers as bytes. There are two, by
 // node:http and by fetch; what they carry is for connect.ts.
 
+import type { PortStream } from '#platform';
+
 /** An error that another connection may not have. */
 export class ConnectionError extends Error {
   /** The server said that it goes away, or was silent too long. */
@@ -31,6 +33,8 @@ export interface Request {
   headers?: Record<string, string>;
   /** Ends the request, and the answer in the midst of it: both throw its reason. */
   signal?: AbortSignal;
+  /** The protocol that the connection is for after an answer of the status 101. Not in browsers. */
+  upgrade?: string;
   /** A connection that no earlier call has used, where that can be had: for what may not be repeated. */
   fresh?: boolean;
 }
@@ -38,6 +42,8 @@ export interface Request {
 /** The head of an answer, whose body is read as it comes. */
 export interface Answer {
   status: number;
+  /** The connection, after the status 101. */
+  socket?: PortStream;
   /** Without parameters; "": none. */
   type: string;
   /** Of a redirect, which is not followed. */

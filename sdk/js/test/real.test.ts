@@ -294,6 +294,32 @@ test('a watch of files', async (t) => {
   other.close();
 });
 
+test('a port of a sandbox', async () => {
+  // It echoes in upper case until the other side sends no more, and then says goodbye.
+  const program = "const s = require('net').createServer({ allowHalfOpen: true }, (c) => c.on('data', (d) => c.write(String(d).toUpperCase())).on('end', () => c.end('bye'))).listen(0, '127.0.0.1', () => console.log(s.address().port))";
+  for (const url of [daemon.socket, daemon.url]) {
+    const c = await Client.connect({ url });
+    const { sandbox } = await c.openSandbox({ name: 'port', isolation: 'none' });
+    const server = await sandbox.processes.start({ argv: [process.execPath, '-e', program] });
+    const port = Number((await server.wait({ match: /[0-9]+/ })).match);
+    const conn = await sandbox.dial(port);
+    conn.write('hello');
+    const parts: Buffer[] = [];
+    const whole = new Promise<void>((ok) => conn.on('data', (part: Buffer) => parts.push(part)).on('end', ok));
+    await until(() => Buffer.concat(parts).toString() === 'HELLO', 'the answer');
+    conn.write('x'.repeat(1_000_000));
+    conn.end(); // what is on the way comes, and the answers to it
+    await whole;
+    assert.equal(Buffer.concat(parts).toString(), `HELLO${'X'.repeat(1_000_000)}bye`);
+    await server.kill();
+    await assert.rejects(sandbox.dial(port), /start a program there that listens on it/);
+    await assert.rejects(sandbox.dial(0), { code: 'invalid' });
+    await sandbox.destroy();
+    await assert.rejects(sandbox.dial(port), { code: 'not_found' });
+    c.close();
+  }
+});
+
 test('images, and a sandbox of one', async () => {
   const image = await registry();
   let last = [0, 0];

@@ -323,6 +323,45 @@ async def test_a_watch_of_files(daemon: Daemon, tmp_path: Path) -> None:
             await anext(closed)
 
 
+async def test_a_port_of_a_sandbox(daemon: Daemon) -> None:
+    # It echoes in upper case until the other side sends no more, and then says goodbye.
+    program = """
+import socket
+s = socket.create_server(("127.0.0.1", 0))
+print(s.getsockname()[1], flush=True)
+while True:
+    c, _ = s.accept()
+    while data := c.recv(65536):
+        c.sendall(data.upper())
+    c.sendall(b"bye")
+    c.close()
+"""
+    for url in (daemon.socket, daemon.url):
+        async with await AsyncClient.connect(url) as client:
+            box = await client.open_sandbox("py-port-" + tend.new_id(), isolation="none")
+            server = await box.processes.start(["python3", "-c", program])
+            port = int((await server.wait(match="[0-9]+")).match)
+            async with await box.dial(port) as conn:
+                await conn.write("hello")
+                assert await conn.read() == b"HELLO"
+                data = b"x" * 1_000_000
+                await conn.write(data[:100_000])
+                got = b""
+                while len(got) < 100_000:
+                    got += await conn.read()
+                assert got == data[:100_000].upper()
+                await conn.close_write()
+                assert await conn.read() == b"bye" and await conn.read() == b""
+            await server.kill()
+            with pytest.raises(tend.TendError, match="start a program there that listens on it"):
+                await box.dial(port)
+            with pytest.raises(tend.InvalidError):
+                await box.dial(0)
+            await box.destroy()
+            with pytest.raises(tend.NotFoundError):
+                await box.dial(port)
+
+
 async def test_sandboxes_and_files(daemon: Daemon) -> None:
     async with await AsyncClient.connect(daemon.socket) as client:
         name = "py-" + tend.new_id()

@@ -324,6 +324,45 @@ def test_a_watch_of_files(daemon: Daemon, tmp_path: Path) -> None:
             next(closed)
 
 
+def test_a_port_of_a_sandbox(daemon: Daemon) -> None:
+    # It echoes in upper case until the other side sends no more, and then says goodbye.
+    program = """
+import socket
+s = socket.create_server(("127.0.0.1", 0))
+print(s.getsockname()[1], flush=True)
+while True:
+    c, _ = s.accept()
+    while data := c.recv(65536):
+        c.sendall(data.upper())
+    c.sendall(b"bye")
+    c.close()
+"""
+    for url in (daemon.socket, daemon.url):
+        with Client.connect(url) as client:
+            box = client.open_sandbox("py-port-" + tend.new_id(), isolation="none")
+            server = box.processes.start(["python3", "-c", program])
+            port = int((server.wait(match="[0-9]+")).match)
+            with box.dial(port) as conn:
+                conn.write("hello")
+                assert conn.read() == b"HELLO"
+                data = b"x" * 1_000_000
+                conn.write(data[:100_000])
+                got = b""
+                while len(got) < 100_000:
+                    got += conn.read()
+                assert got == data[:100_000].upper()
+                conn.close_write()
+                assert conn.read() == b"bye" and conn.read() == b""
+            server.kill()
+            with pytest.raises(tend.TendError, match="start a program there that listens on it"):
+                box.dial(port)
+            with pytest.raises(tend.InvalidError):
+                box.dial(0)
+            box.destroy()
+            with pytest.raises(tend.NotFoundError):
+                box.dial(port)
+
+
 def test_sandboxes_and_files(daemon: Daemon) -> None:
     with Client.connect(daemon.socket) as client:
         name = "py-" + tend.new_id()

@@ -35,8 +35,9 @@ export class FetchTransport implements Transport {
   replace(): void {}
   close(): void {}
 
-  async send({ method, path, type, body, headers, signal }: Request): Promise<Answer> {
+  async send({ method, path, type, body, headers, signal, upgrade }: Request): Promise<Answer> {
     signal?.throwIfAborted();
+    if (upgrade) throw new TendError('unsupported', 'a browser has no connections to ports; use portUrl with fetch or WebSocket');
     let res: Response;
     try {
       res = await this.call(new URL(path, this.#base), {

@@ -11,6 +11,9 @@ export type OutputReadable = ReadableStream<Uint8Array>;
 /** The input of a process as a stream. */
 export type InputWritable = WritableStream<Uint8Array | string>;
 
+/** A browser has no TCP connections. */
+export type PortStream = never;
+
 /** Options of Client.connect that a browser alone has: none. */
 export interface PlatformOptions {
   /** The browser decides whom it trusts: anything here is an error with the code `unsupported`. */

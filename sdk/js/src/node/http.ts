@@ -3,6 +3,7 @@
 
 import http from 'node:http';
 import https from 'node:https';
+import type net from 'node:net';
 import { pipeline } from 'node:stream';
 import { InvalidError, TendError } from '../errors.js';
 import { parseTarget, type Target } from '../target.js';
@@ -45,7 +46,7 @@ export class HttpTransport implements Transport {
     this.#fresh.destroy();
   }
 
-  send({ method, path, type, body, headers, signal, fresh }: Request): Promise<Answer> {
+  send({ method, path, type, body, headers, signal, upgrade, fresh }: Request): Promise<Answer> {
     const { base, socketPath } = this.#target;
     return new Promise((resolve, reject) => {
       if (signal?.aborted) return reject(signal.reason);
@@ -54,7 +55,7 @@ export class HttpTransport implements Transport {
         method: method ?? 'POST',
         ...(socketPath ? { socketPath, host: base.hostname } : { hostname: base.hostname.replace(/^\[|\]$/g, ''), port: base.port || undefined }),
         path: base.pathname + path,
-        headers: { ...this.#headers, ...headers, 'Content-Type': type, ...(body instanceof Uint8Array && { 'Content-Length': body.length }) },
+        headers: { ...this.#headers, ...headers, ...(upgrade ? { Connection: 'Upgrade', Upgrade: upgrade } : { 'Content-Type': type }), ...(!upgrade && body instanceof Uint8Array && { 'Content-Length': body.length }) },
       });
       let res: http.IncomingMessage | undefined;
       let failed: unknown;
@@ -82,6 +83,13 @@ export class HttpTransport implements Transport {
         if (err.code?.startsWith('HPE_')) lost.foreign = true;
         reject(lost);
       });
+      req.on('upgrade', (r, socket: net.Socket, head) => {
+        socket.allowHalfOpen = true; // each side ends by itself
+        socket.setTimeout(0).unshift(head);
+        const answer: Answer = new HttpAnswer(r);
+        answer.socket = socket;
+        resolve(answer);
+      });
       req.on('response', (r) => {
         res = r;
         if (signal?.aborted) r.destroy();
@@ -94,6 +102,7 @@ export class HttpTransport implements Transport {
 }
 
 class HttpAnswer implements Answer {
+  socket?: net.Socket;
   readonly #res: http.IncomingMessage;
   #error: Error | undefined;
   #wake: () => void = () => {};

@@ -1,7 +1,7 @@
 // What the client takes from Node.js. browser/platform.ts has the same from a browser.
 
 import type { AgentOptions } from 'node:https';
-import { Readable, Writable } from 'node:stream';
+import { Duplex, Readable, Writable } from 'node:stream';
 import type { Transport } from '../transport.js';
 import { defaults as found } from './home.js';
 import { HttpTransport } from './http.js';
@@ -12,6 +12,9 @@ export type Bytes = Buffer;
 export type OutputReadable = Readable;
 /** The input of a process as a stream. */
 export type InputWritable = Writable;
+
+/** A TCP connection. */
+export type PortStream = Duplex;
 
 /** Options of Client.connect that Node.js alone has. */
 export interface PlatformOptions {

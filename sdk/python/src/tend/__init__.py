@@ -12,6 +12,7 @@ from ._async.client import AsyncClient
 from ._async.code import AsyncCodeContexts
 from ._async.files import AsyncFiles
 from ._async.images import AsyncImages
+from ._async.port import AsyncPortConnection
 from ._async.process import AsyncProcess
 from ._async.processes import AsyncProcesses
 from ._async.reader import AsyncReader
@@ -50,6 +51,7 @@ from ._sync.client import Client
 from ._sync.code import CodeContexts
 from ._sync.files import Files
 from ._sync.images import Images
+from ._sync.port import PortConnection
 from ._sync.process import Process
 from ._sync.processes import Processes
 from ._sync.reader import Reader
@@ -105,6 +107,7 @@ __all__ = [
     "AsyncFileWatcher",
     "AsyncFiles",
     "AsyncImages",
+    "AsyncPortConnection",
     "AsyncProcess",
     "AsyncProcesses",
     "AsyncReader",
@@ -152,6 +155,7 @@ __all__ = [
     "Output",
     "PermissionDeniedError",
     "Piece",
+    "PortConnection",
     "Process",
     "ProcessEvent",
     "Processes",

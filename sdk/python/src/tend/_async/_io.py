@@ -17,6 +17,11 @@ async def offload(work: Callable[[], T]) -> T:
     return await asyncio.to_thread(work)
 
 
+async def end_writing(stream: Any) -> None:
+    """Ends what a stream of httpcore sends, which has no method for that: its own stream, of anyio, has."""
+    await stream._stream.send_eof()
+
+
 class Background(Generic[T]):
     """Work beside other work. A caller that is cancelled leaves it running."""
 

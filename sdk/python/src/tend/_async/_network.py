@@ -8,6 +8,8 @@ from typing import Any
 
 import httpcore
 
+from ._io import end_writing
+
 
 def _is_head(data: bytes) -> bool:
     """Whether this is the head of a request whose body follows at once. Input that is streamed may take its time."""
@@ -44,8 +46,12 @@ class OnePieceStream(httpcore.AsyncNetworkStream):
     async def start_tls(self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None) -> httpcore.AsyncNetworkStream:
         return OnePieceStream(await self._stream.start_tls(ssl_context, server_hostname, timeout))
 
+    async def end_writing(self) -> None:
+        """Sends no more; reading goes on."""
+        await end_writing(self._stream)
+
     def get_extra_info(self, info: str) -> Any:
-        return self._stream.get_extra_info(info)
+        return self if info == "tend.stream" else self._stream.get_extra_info(info)
 
 
 class OnePiece(httpcore.AsyncNetworkBackend):

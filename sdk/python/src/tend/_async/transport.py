@@ -95,6 +95,19 @@ class Lines:
             await self._transport.release(pool, self._response)
 
 
+class Upgraded:
+    """A connection that carries another protocol from now on."""
+
+    def __init__(self, transport: Transport, pool: _Pool, response: httpcore.Response) -> None:
+        self._transport = transport
+        self._pool = pool
+        self._response = response
+        self.stream: httpcore.AsyncNetworkStream = response.extensions["network_stream"]
+
+    async def aclose(self) -> None:
+        await self._transport.release(self._pool, self._response)
+
+
 class Transport:
     """Sends calls to one server."""
 
@@ -187,6 +200,14 @@ class Transport:
             raise
         return Lines(self, pool, response)
 
+    async def upgrade(self, path: str, protocol: str, *, wait: float) -> Upgraded:
+        """A request after which the connection is for another protocol."""
+        pool, response = await self._send(path, "", b"", wait, {"Connection": "Upgrade", "Upgrade": protocol}, True, "GET")
+        if response.status == 101:
+            return Upgraded(self, pool, response)
+        await self.release(pool, response)
+        raise protocol_error(f"an answer of the status {response.status}")
+
     async def _send(
         self, method: str, type_: str, body: bytes | AsyncIterator[bytes], wait: float, headers: dict[str, str] | None, fresh: bool, verb: str = "POST"
     ) -> tuple[_Pool, httpcore.Response]:
@@ -200,7 +221,7 @@ class Transport:
             if verb == "POST":
                 self._urls[method] = url
         size = ("Content-Length", str(len(body))) if isinstance(body, bytes) else ("Transfer-Encoding", "chunked")
-        all_ = [*self._headers, ("Content-Type", type_), size, *(headers or {}).items()]
+        all_ = [*self._headers, *([("Content-Type", type_), size] if type_ else []), *(headers or {}).items()]
         request = httpcore.Request(verb, url, headers=all_, content=body, extensions={"timeout": {"connect": min(wait, 10.0), "read": wait, "write": wait, "pool": wait}})
         pool = self._fresh if fresh else self._pool
         pool.used += 1
@@ -212,7 +233,7 @@ class Transport:
             if isinstance(err, connect.BROKEN):
                 raise self._broken(err) from err
             raise
-        if response.status in (200, 204):
+        if response.status in (101, 200, 204):
             return pool, response
         try:
             said = await self._whole(response, connect.MAX_ERROR)

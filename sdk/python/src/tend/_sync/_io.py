@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import queue
+import socket
 import threading
 import time
 from collections.abc import Callable
@@ -17,6 +18,11 @@ sleep = time.sleep
 def offload(work: Callable[[], T]) -> T:
     """Work that blocks, such as with files."""
     return work()
+
+
+def end_writing(stream: Any) -> None:
+    """Ends what a stream of httpcore sends, which has no method for that."""
+    stream.get_extra_info("socket").shutdown(socket.SHUT_WR)
 
 
 class Background(Generic[T]):

@@ -6,15 +6,18 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from typing import Any, Unpack
-from urllib.parse import urlsplit
+from urllib.parse import urlencode, urlsplit
 
+from .. import _connect as connect
 from .. import _messages as m
 from .. import _types as t
 from .._errors import InvalidError, TendError, clean
+from .._retry import Attempts
 from .._wire import Message
 from .code import CodeContexts
 from .files import Files
-from .link import Link
+from .link import NO_DEADLINE, Link
+from .port import PortConnection
 from .processes import Processes
 
 
@@ -126,14 +129,24 @@ class Sandbox:
         """What it used in the last minutes, oldest first."""
         return [m.metric(x) for x in (self._link.call("SandboxService/Metrics", {"sandbox": self.id})).get("metrics", [])]
 
+    def dial(self, port: int) -> PortConnection:
+        """Connects to a TCP port that a program in the sandbox listens on, through the server, which needs no port for that."""
+        query = urlencode({"sandbox": self.id, "port": _port(port)})
+        attempts = Attempts(self._link.retry)
+        while True:
+            try:
+                upgraded = self._link.transport.upgrade(f"SandboxService/Dial?{query}", "tend-port", wait=min(_DIAL, self._link.silence))
+                return PortConnection(self._link.transport, upgraded)
+            except connect.ConnectionLost as err:
+                self._link.again(err, attempts, NO_DEADLINE)
+
     def port_url(self, port: int, *, domain: str | None = None) -> str | None:
         """Where a port inside is served over HTTP and WebSocket; without a token of the sandbox only if its network is public.
 
         domain is the server's (tend serve --domain); default: localhost, for programs on the server's machine that can
         resolve such names. None: the server has no port, or is elsewhere, and there is no domain.
         """
-        if isinstance(port, bool) or not isinstance(port, int) or not 1 <= port <= 65535:
-            raise InvalidError("port", f"is {port!r}; 1 to 65535 are ports")
+        _port(port)
         url = self._link.url
         if url.startswith("unix:"):
             url = (self._link.call("AdminService/Status", {})).get("url", "")
@@ -143,3 +156,13 @@ class Sandbox:
         if domain is None and not re.fullmatch(r"localhost|127\..*|::1", u.hostname):
             return None
         return f"{u.scheme}://{port}-{self.id}.{domain or 'localhost'}" + (f":{u.port}" if u.port else "")
+
+
+_DIAL = 30.0
+"""Seconds that the server and the program may take to answer together."""
+
+
+def _port(port: int) -> int:
+    if isinstance(port, bool) or not isinstance(port, int) or not 1 <= port <= 65535:
+        raise InvalidError("port", f"is {port!r}; 1 to 65535 are ports")
+    return port

@@ -96,6 +96,19 @@ class Lines:
             self._transport.release(pool, self._response)
 
 
+class Upgraded:
+    """A connection that carries another protocol from now on."""
+
+    def __init__(self, transport: Transport, pool: _Pool, response: httpcore.Response) -> None:
+        self._transport = transport
+        self._pool = pool
+        self._response = response
+        self.stream: httpcore.NetworkStream = response.extensions["network_stream"]
+
+    def close(self) -> None:
+        self._transport.release(self._pool, self._response)
+
+
 class Transport:
     """Sends calls to one server."""
 
@@ -188,6 +201,14 @@ class Transport:
             raise
         return Lines(self, pool, response)
 
+    def upgrade(self, path: str, protocol: str, *, wait: float) -> Upgraded:
+        """A request after which the connection is for another protocol."""
+        pool, response = self._send(path, "", b"", wait, {"Connection": "Upgrade", "Upgrade": protocol}, True, "GET")
+        if response.status == 101:
+            return Upgraded(self, pool, response)
+        self.release(pool, response)
+        raise protocol_error(f"an answer of the status {response.status}")
+
     def _send(
         self, method: str, type_: str, body: bytes | Iterator[bytes], wait: float, headers: dict[str, str] | None, fresh: bool, verb: str = "POST"
     ) -> tuple[_Pool, httpcore.Response]:
@@ -201,7 +222,7 @@ class Transport:
             if verb == "POST":
                 self._urls[method] = url
         size = ("Content-Length", str(len(body))) if isinstance(body, bytes) else ("Transfer-Encoding", "chunked")
-        all_ = [*self._headers, ("Content-Type", type_), size, *(headers or {}).items()]
+        all_ = [*self._headers, *([("Content-Type", type_), size] if type_ else []), *(headers or {}).items()]
         request = httpcore.Request(verb, url, headers=all_, content=body, extensions={"timeout": {"connect": min(wait, 10.0), "read": wait, "write": wait, "pool": wait}})
         pool = self._fresh if fresh else self._pool
         pool.used += 1
@@ -213,7 +234,7 @@ class Transport:
             if isinstance(err, connect.BROKEN):
                 raise self._broken(err) from err
             raise
-        if response.status in (200, 204):
+        if response.status in (101, 200, 204):
             return pool, response
         try:
             said = self._whole(response, connect.MAX_ERROR)
