@@ -9,6 +9,8 @@ import shutil
 import signal
 import subprocess
 import tarfile
+import urllib.error
+import urllib.request
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -360,6 +362,32 @@ while True:
             await box.destroy()
             with pytest.raises(tend.NotFoundError):
                 await box.dial(port)
+
+
+async def test_signed_urls_of_files(daemon: Daemon) -> None:
+    def ask(url: str, data: bytes | None = None) -> tuple[int, bytes]:
+        try:
+            with urllib.request.urlopen(urllib.request.Request(url, data, {"Content-Type": "application/octet-stream"} if data else {})) as answer:
+                return answer.status, answer.read()
+        except urllib.error.HTTPError as err:
+            with err:
+                return err.code, b""
+
+    async with await AsyncClient.connect(daemon.socket) as client:
+        box = await client.open_sandbox("py-signed-" + tend.new_id(), isolation="none")
+        path = (await box.files.stat(".")).path + "/a file"
+        up = await box.upload_url(path)
+        assert ask(up, b"by URL")[0] == 200 and await box.files.read(path) == b"by URL"
+        down = await box.download_url(path)
+        assert ask(down) == (200, b"by URL")
+        for url in (up, down.replace("+file", "+other"), down.replace("username=", "username=root"), down + "9"):
+            assert ask(url)[0] == 401
+        assert ask(down, b"x")[0] == 401
+        with pytest.raises(tend.InvalidError, match="path"):
+            await box.download_url("a")
+        with pytest.raises(tend.InvalidError, match="expires"):
+            await box.upload_url(path, expires=1e9)
+        await box.destroy()
 
 
 async def test_sandboxes_and_files(daemon: Daemon) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import re
+import time
 from collections.abc import Callable, Mapping
 from typing import Any, Unpack
 from urllib.parse import urlencode, urlsplit
@@ -10,7 +13,7 @@ from urllib.parse import urlencode, urlsplit
 from .. import _connect as connect
 from .. import _messages as m
 from .. import _types as t
-from .._errors import InvalidError, TendError, clean
+from .._errors import InvalidError, TendError, UnsupportedError, clean
 from .._retry import Attempts
 from .._wire import Message
 from .code import AsyncCodeContexts
@@ -139,6 +142,38 @@ class AsyncSandbox:
             except connect.ConnectionLost as err:
                 await self._link.again(err, attempts, NO_DEADLINE)
 
+    async def download_url(self, path: str, *, user: str = "", expires: float = 3600) -> str:
+        """A URL with which anybody may get one file until it expires, by GET and without a token.
+
+        path: absolute. user: one inside; default: the sandbox's own. expires: seconds from now, 1 to 7 days. UnsupportedError: the
+        server has no port.
+        """
+        return await self._signed("read", path, user, expires)
+
+    async def upload_url(self, path: str, *, user: str = "", expires: float = 3600) -> str:
+        """A URL like that of download_url with which anybody may write one file by POST.
+
+        The content is sent as application/octet-stream, or in a form.
+        """
+        return await self._signed("write", path, user, expires)
+
+    async def _signed(self, op: str, path: str, user: str, expires: float) -> str:
+        """The URL that E2B's protocol has for a file. Its token is the sandbox's alone."""
+        if not m.text("path", path).startswith("/"):
+            raise InvalidError("path", "is not absolute")
+        if not 1 <= expires <= _MAX_SIGNED:
+            raise InvalidError("expires", f"is {expires!r}; 1 to {_MAX_SIGNED} seconds are allowed")
+        base = self._link.url
+        if base.startswith("unix:"):
+            base = (await self._link.call("AdminService/Status", {})).get("url", "")
+        if not base.startswith(("http://", "https://")):
+            raise UnsupportedError("the server has no TCP port, as with tend serve")
+        until = str(int(time.time() + expires))
+        signed = ":".join([path, op, m.text("user", user), (await self.access()).token, until])
+        signature = "v1_" + base64.b64encode(hashlib.sha256(signed.encode()).digest()).decode().rstrip("=")
+        query = {"path": path, "username": user, "signature": signature, "signature_expiration": until}
+        return f"{base.rstrip('/')}/files?{urlencode(query)}"
+
     async def port_url(self, port: int, *, domain: str | None = None) -> str | None:
         """Where a port inside is served over HTTP and WebSocket; without a token of the sandbox only if its network is public.
 
@@ -156,6 +191,9 @@ class AsyncSandbox:
             return None
         return f"{u.scheme}://{port}-{self.id}.{domain or 'localhost'}" + (f":{u.port}" if u.port else "")
 
+
+_MAX_SIGNED = 7 * 24 * 3600
+"""The longest that a signed URL is good for, in seconds."""
 
 _DIAL = 30.0
 """Seconds that the server and the program may take to answer together."""
