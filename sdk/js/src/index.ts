@@ -13,7 +13,7 @@ export { newID, Processes, type Result, type RunOptions } from './processes.js';
 export { Reader } from './reader.js';
 export { type RetryOptions } from './retry.js';
 export { Sandbox } from './sandbox.js';
-export { type SandboxChange, type SandboxFilter, type SandboxInfo, type SandboxMetric, type SandboxNetwork, type SandboxShare, type SandboxSize, type SandboxSnapshot, type SandboxSpec, type SandboxState } from './sandbox-types.js';
+export { type SandboxAccess, type SandboxChange, type SandboxFilter, type SandboxInfo, type SandboxMetric, type SandboxNetwork, type SandboxShare, type SandboxSize, type SandboxSnapshot, type SandboxSpec, type SandboxState, type SignedOptions } from './sandbox-types.js';
 export { Services, type Service } from './services.js';
 export { shellStatus, type Exit, type Filter, type Info, type OutputStream, type ProcessEvent, type ReadOptions, type Scope, type Selector, type Spec, type StreamInfo } from './types.js';
 export { type Amount, type GrepOptions, type LookOptions, type Match, type Piece, type ViewOptions } from './views.js';

@@ -157,3 +157,22 @@ export interface SandboxMetric {
   tasks: number;
   oomKills: number;
 }
+
+/** What opens one sandbox alone. */
+export interface SandboxAccess {
+  /** For the header X-Access-Token. */
+  token: string;
+  /** For the ports of a sandbox that is not public, as the header E2b-Traffic-Access-Token; empty: it is. */
+  trafficToken: string;
+  /** Domains below which the sandbox has host names. */
+  domains: string[];
+}
+
+/** Of a signed URL of a file. */
+export interface SignedOptions {
+  /** One inside; default: the sandbox's own. */
+  user?: string;
+  /** Milliseconds from now, 1,000 to those of 7 days; default: an hour. */
+  expires?: number;
+  signal?: AbortSignal;
+}

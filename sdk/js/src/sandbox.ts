@@ -10,7 +10,7 @@ import { text, toDuration } from './messages.js';
 import { Processes } from './processes.js';
 import { fromMetric, fromSandbox, fromSnapshot, toUpdate } from './sandbox-messages.js';
 import { Scope } from './scope.js';
-import type { SandboxChange, SandboxInfo, SandboxMetric, SandboxSnapshot } from './sandbox-types.js';
+import type { SandboxAccess, SandboxChange, SandboxInfo, SandboxMetric, SandboxSnapshot, SignedOptions } from './sandbox-types.js';
 
 /**
  * A place on the server with files and processes of its own. How far it is
@@ -132,6 +132,45 @@ export class Sandbox {
     });
   }
 
+  /** What opens this sandbox alone, for clients of other protocols and for its ports, if they are not public. */
+  async access(signal?: AbortSignal): Promise<SandboxAccess> {
+    const { token, trafficToken, domains } = await this.#link.call(SandboxService.method.access, { sandbox: this.id }, { signal });
+    return { token, trafficToken, domains };
+  }
+
+  /**
+   * A URL with which anybody may get one file of the sandbox until it expires, by GET and without a token. The path
+   * is absolute. user names one inside; default: the sandbox's own. expires: milliseconds from now, 1,000 to those of
+   * 7 days; default: an hour. `unsupported`: the server has no TCP port.
+   */
+  async downloadUrl(path: string, options: SignedOptions = {}): Promise<string> {
+    return this.#signed('read', path, options);
+  }
+
+  /** A URL like that of downloadUrl with which anybody may write one file by POST: the content as application/octet-stream, or in a form. */
+  async uploadUrl(path: string, options: SignedOptions = {}): Promise<string> {
+    return this.#signed('write', path, options);
+  }
+
+  /** The URL that E2B's protocol has for a file. Its token is the sandbox's alone. */
+  async #signed(op: string, path: string, { user = '', expires = 3_600_000, signal }: SignedOptions): Promise<string> {
+    if (!text('path', path).startsWith('/')) throw new InvalidError('path', 'is not absolute');
+    if (!(expires >= 1000 && expires <= maxSigned)) throw new InvalidError('expires', `is ${expires}; 1000 to ${maxSigned} ms are allowed`);
+    const url = await this.#address(signal);
+    if (!globalThis.crypto?.subtle) throw new TendError('unsupported', 'browsers sign only in pages that came by HTTPS or from localhost');
+    if (!/^https?:/.test(url)) throw new TendError('unsupported', 'the server has no TCP port, as with tend serve');
+    const until = String(Math.floor((Date.now() + expires) / 1000));
+    const { token } = await this.access(signal);
+    const signed = new TextEncoder().encode([path, op, text('user', user), token, until].join(':'));
+    const sum = new Uint8Array(await crypto.subtle.digest('SHA-256', signed));
+    const signature = `v1_${btoa(String.fromCharCode(...sum)).replace(/=+$/, '')}`;
+    return `${url.replace(/\/$/, '')}/files?${new URLSearchParams({ path, username: user, signature, signature_expiration: until })}`;
+  }
+
+  async #address(signal?: AbortSignal): Promise<string> {
+    return this.#link.url.startsWith('unix:') ? this.#link.address(signal) : this.#link.url;
+  }
+
   /**
    * Where a port inside is served over HTTP and WebSocket; without a token of the sandbox
    * only if its network is `public`. domain is the server's (tend serve --domain);
@@ -141,8 +180,7 @@ export class Sandbox {
    */
   async portUrl(port: number, options: { domain?: string; signal?: AbortSignal } = {}): Promise<string | undefined> {
     checkPort(port);
-    let url = this.#link.url;
-    if (url.startsWith('unix:')) url = await this.#link.address(options.signal);
+    const url = await this.#address(options.signal);
     if (!/^https?:/.test(url)) return undefined;
     const base = new URL(url);
     if (!options.domain && !/^(localhost|127\..*|\[::1\])$/.test(base.hostname)) return undefined;
@@ -150,6 +188,9 @@ export class Sandbox {
     return base.origin;
   }
 }
+
+/** The longest that a signed URL is good for, in ms. */
+const maxSigned = 7 * 24 * 3_600_000;
 
 function checkPort(port: number): void {
   if (!Number.isInteger(port) || port < 1 || port > 65535) throw new InvalidError('port', `is ${port}; 1 to 65535 are ports`);

@@ -548,6 +548,19 @@ test('sandboxes: made, opened, listed, changed, stopped, paused, copied and dest
   assert.deepEqual((await c.sandbox('uno')).info.metadata, { of: 'me', more: 'x' });
   assert.ok((await box.metrics()).at(-1)!.tasks >= 0);
   assert.match((await box.portUrl(3000))!, new RegExp(`^http://3000-${box.id}[.]localhost:[0-9]+$`));
+  const { token } = await box.access();
+  for (const [op, made] of [['read', await box.downloadUrl('/a b+', { user: 'u' })], ['write', await box.uploadUrl('/a b+', { user: 'u', expires: 5000 })]] as const) {
+    const q = new URL(made).searchParams;
+    const until = Number(q.get('signature_expiration'));
+    const sum = createHash('sha256').update(`/a b+:${op}:u:${token}:${until}`).digest('base64').replace(/=+$/, '');
+    assert.deepEqual([new URL(made).pathname, q.get('path'), q.get('username'), q.get('signature')], ['/files', '/a b+', 'u', `v1_${sum}`]);
+    assert.ok(until * 1000 > Date.now() - 60_000 && until * 1000 <= Date.now() + 3_600_000);
+  }
+  const file = `${(await box.files.stat('.')).path}/a file`;
+  assert.equal((await fetch(await box.uploadUrl(file), { method: 'POST', body: 'by URL', headers: { 'Content-Type': 'application/octet-stream' } })).status, 200);
+  assert.equal(await (await fetch(await box.downloadUrl(file))).text(), 'by URL');
+  await assert.rejects(box.downloadUrl('a'), { code: 'invalid' });
+  await assert.rejects(box.uploadUrl('/a', { expires: 10 }), { code: 'invalid' });
   for (const b of [box, opened[0]!.sandbox]) await b.destroy();
   await assert.rejects(box.refresh(), { code: 'not_found' });
   await assert.rejects(box.processes.start({ shell: 'true' }), { code: 'not_found' });
