@@ -39,7 +39,7 @@ WORDS = {
     "AnyIOBackend": "SyncBackend",
     "handle_async_request": "handle_request",
     "StopAsyncIteration": "StopIteration",
-    **{f"Async{name}": name for name in ("Client", "Processes", "Process", "Reader", "Input", "Sandbox", "CodeContexts", "Files", "Services", "Templates", "Images", "Watcher", "FileWatcher", "PortConnection")},
+    **{f"Async{name}": name for name in ("Client", "Processes", "Process", "Reader", "Input", "Sandbox", "CodeContexts", "Files", "Services", "Templates", "Images", "Watcher", "FileWatcher", "PortConnection", "Git")},
 }
 
 

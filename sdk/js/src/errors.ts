@@ -28,6 +28,7 @@ export type ErrorCode =
   | 'no_daemon' // no program listens there
   | 'redirect' // the server points elsewhere: RedirectError
   | 'protocol' // what answers sends what no tend sends
+  | 'command' // a command has failed: GitError
   | 'changed' // a file has changed while it was read, or since
   | 'closed' // the client, or the reader, was closed
   | 'internal'; // anything else, in the server's words

@@ -7,6 +7,7 @@ export { Client, type ClientOptions } from './client.js';
 export { CodeContexts, type CodeContext, type CodeError, type CodeEvent, type CodeOptions, type CodeResult, type CodeValue } from './code.js';
 export { AmbiguousError, GapError, hasCode, InvalidError, RedirectError, StartError, TendError, type ErrorCode, type StartReason } from './errors.js';
 export { Files, FileWatcher, type FileEntry, type FileEvent } from './files.js';
+export { Git, GitError, type GitAccess, type GitFile, type GitStatus } from './git.js';
 export { Images, type Image } from './images.js';
 export { Process, type KillResult, type Until, type WaitResult } from './process.js';
 export { newID, Processes, type Result, type RunOptions } from './processes.js';

@@ -5,6 +5,7 @@ import { SandboxService } from './gen/tend/v1/sandbox_pb.js';
 import { CodeContexts, type CodeOptions, type CodeResult } from './code.js';
 import type { PortStream } from '#platform';
 import { Files } from './files.js';
+import { Git } from './git.js';
 import type { Link } from './link.js';
 import { text, toDuration } from './messages.js';
 import { Processes } from './processes.js';
@@ -37,6 +38,11 @@ export class Sandbox {
     this.processes = new Processes(link, headers);
     this.files = new Files(link, headers);
     this.codeContexts = new CodeContexts(link, headers);
+  }
+
+  /** The git repository in a directory of the sandbox, which init or clone makes. A path that is not absolute starts at the sandbox's directory. */
+  git(path: string): Git {
+    return new Git(this.processes, text('path', path));
   }
 
   get id(): string {

@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import { execFile, spawn } from 'node:child_process';
 import { createHash, randomBytes } from 'node:crypto';
 import fs from 'node:fs';
+import http from 'node:http';
 import { createRequire } from 'node:module';
 import os from 'node:os';
 import path from 'node:path';
@@ -292,6 +293,52 @@ test('a watch of files', async (t) => {
   await own.restart();
   await assert.rejects(away.next(), { code: 'lagged' });
   other.close();
+});
+
+test('git in a sandbox', async () => {
+  const seen: (string | undefined)[] = [];
+  const server = http.createServer((req, res) => {
+    const sent = req.headers.authorization;
+    seen.push(sent && Buffer.from(sent.replace('Basic ', ''), 'base64').toString());
+    res.writeHead(sent ? 404 : 401, sent ? {} : { 'WWW-Authenticate': 'Basic realm="x"' }).end();
+  });
+  await new Promise<void>((ok) => server.listen(0, '127.0.0.1', ok));
+  const c = await Client.connect({ url: daemon.socket });
+  const { sandbox } = await c.openSandbox({ name: 'git', isolation: 'none' });
+  const theirs = `${(await sandbox.files.stat('.')).path}/theirs.git`;
+  const [repo, other] = [sandbox.git('a repo'), sandbox.git('other')];
+  const who = { author: 'A Person', email: 'a@example.org' };
+  await repo.init();
+  await repo.run('init', '--quiet', '--bare', '--initial-branch=main', theirs);
+  await repo.run('remote', 'add', 'origin', theirs);
+  await sandbox.files.write('a repo/one file', '1');
+  await sandbox.files.write('a repo/-two\nlines', '2');
+  assert.deepEqual((await repo.status()).files.map((f) => [f.path, f.staged + f.unstaged]).sort(), [['-two\nlines', '??'], ['one file', '??']]);
+  await repo.add();
+  const first = await repo.commit('-m is no flag', who);
+  assert.equal(await repo.run('log', '-1', '--format=%H %an %ae %s'), `${first} A Person a@example.org -m is no flag\n`);
+  await repo.push();
+  await other.clone(theirs, { branch: 'main' });
+  await repo.checkout('next', { create: true });
+  await repo.run('mv', 'one file', 'moved');
+  assert.deepEqual((await repo.status()).files, [{ path: 'moved', from: 'one file', staged: 'R', unstaged: '.' }]);
+  await repo.commit('second', who);
+  assert.deepEqual(await repo.branches(), ['main', 'next']);
+  await repo.checkout('main');
+  await repo.run('merge', '--quiet', 'next');
+  assert.deepEqual(await repo.status(), { branch: 'main', upstream: 'origin/main', ahead: 1, behind: 0, files: [] });
+  await repo.push({ branch: 'main' });
+  await other.pull();
+  assert.equal((await sandbox.files.read('other/moved')).toString(), '1');
+  await assert.rejects(repo.checkout('nowhere'), { code: 'command', exitCode: 128, message: /^git switch --quiet --no-guess nowhere ended with 128: fatal: invalid reference: nowhere$/ });
+  await assert.rejects(repo.clone('https://me:secret@example.org/r'), { code: 'invalid', field: 'url' });
+  await assert.rejects(repo.pull({ username: 'a', password: 'b\nc' }), { code: 'invalid', field: 'password' });
+  const secret = { username: 'me', password: `p'"$(x) %s\\n` };
+  await assert.rejects(sandbox.git('x').clone(`http://127.0.0.1:${(server.address() as { port: number }).port}/r.git`, { ...secret, depth: 1 }), /not found$/);
+  assert.deepEqual(seen, [undefined, `${secret.username}:${secret.password}`]);
+  await sandbox.destroy();
+  c.close();
+  server.close();
 });
 
 test('a port of a sandbox', async () => {

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import http.server
 import io
 import json
 import os
@@ -9,6 +11,7 @@ import shutil
 import signal
 import subprocess
 import tarfile
+import threading
 import urllib.error
 import urllib.request
 from collections.abc import AsyncIterator
@@ -388,6 +391,71 @@ async def test_signed_urls_of_files(daemon: Daemon) -> None:
         with pytest.raises(tend.InvalidError, match="expires"):
             await box.upload_url(path, expires=1e9)
         await box.destroy()
+
+
+async def test_git(daemon: Daemon) -> None:
+    async with await AsyncClient.connect(daemon.socket) as client:
+        box = await client.open_sandbox("py-git-" + tend.new_id(), isolation="none")
+        place = (await box.files.stat(".")).path
+        repo, other, theirs = box.git("a repo"), box.git("other"), place + "/theirs.git"
+        await repo.init()
+        await repo.run("init", "--quiet", "--bare", "--initial-branch=main", theirs)
+        await repo.run("remote", "add", "origin", theirs)
+        await box.files.write("a repo/one file", b"1")
+        await box.files.write("a repo/-two\nlines", b"2")
+        state = await repo.status()
+        assert (state.branch, state.upstream, {f.path: f.staged + f.unstaged for f in state.files}) == ("main", "", {"one file": "??", "-two\nlines": "??"})
+        await repo.add()
+        first = await repo.commit("-m is no flag", author="A Person", email="a@example.org")
+        assert await repo.run("log", "-1", "--format=%H %an %ae %s") == f"{first} A Person a@example.org -m is no flag\n"
+        await repo.push()
+        await other.clone(theirs, branch="main")
+        await repo.checkout("next", create=True)
+        await repo.run("mv", "one file", "moved")
+        assert (await repo.status()).files == (tend.GitFile("moved", "R", ".", "one file"),)
+        await repo.commit("second", author="A Person", email="a@example.org")
+        assert await repo.branches() == ["main", "next"]
+        await repo.checkout("main")
+        await repo.run("merge", "--quiet", "next")
+        state = await repo.status()
+        assert (state.upstream, state.ahead, state.behind, state.files) == ("origin/main", 1, 0, ())
+        await repo.push(branch="main")
+        await other.pull()
+        assert await box.files.read("other/moved") == b"1"
+        with pytest.raises(tend.CommandError, match="invalid reference: nowhere") as failed:
+            await repo.checkout("nowhere")
+        assert failed.value.result.exit_code == 128
+        with pytest.raises(tend.InvalidError, match="url"):
+            await repo.clone("https://me:secret@example.org/r")
+        with pytest.raises(tend.InvalidError, match="password"):
+            await repo.pull(username="a", password="b\nc")
+        await box.destroy()
+
+
+async def test_passwords_of_git(daemon: Daemon) -> None:
+    seen: list[str] = []
+
+    class Answer(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            sent = self.headers.get("Authorization", "")
+            seen.append(base64.b64decode(sent.removeprefix("Basic ")).decode())
+            self.send_response(404 if sent else 401)
+            if not sent:
+                self.send_header("WWW-Authenticate", 'Basic realm="x"')
+            self.end_headers()
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Answer) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        async with await AsyncClient.connect(daemon.socket) as client:
+            box = await client.open_sandbox("py-git-" + tend.new_id(), isolation="none")
+            with pytest.raises(tend.CommandError, match="not found"):
+                await box.git("repo").clone(f"http://127.0.0.1:{server.server_port}/r.git", username="me", password="p'\"$(x) %s\\n", depth=1)
+            assert seen == ["", "me:p'\"$(x) %s\\n"]
+            await box.destroy()
+        server.shutdown()
 
 
 async def test_sandboxes_and_files(daemon: Daemon) -> None:

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import base64
+import http.server
 import io
 import json
 import os
@@ -10,6 +12,7 @@ import shutil
 import signal
 import subprocess
 import tarfile
+import threading
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -389,6 +392,71 @@ def test_signed_urls_of_files(daemon: Daemon) -> None:
         with pytest.raises(tend.InvalidError, match="expires"):
             box.upload_url(path, expires=1e9)
         box.destroy()
+
+
+def test_git(daemon: Daemon) -> None:
+    with Client.connect(daemon.socket) as client:
+        box = client.open_sandbox("py-git-" + tend.new_id(), isolation="none")
+        place = (box.files.stat(".")).path
+        repo, other, theirs = box.git("a repo"), box.git("other"), place + "/theirs.git"
+        repo.init()
+        repo.run("init", "--quiet", "--bare", "--initial-branch=main", theirs)
+        repo.run("remote", "add", "origin", theirs)
+        box.files.write("a repo/one file", b"1")
+        box.files.write("a repo/-two\nlines", b"2")
+        state = repo.status()
+        assert (state.branch, state.upstream, {f.path: f.staged + f.unstaged for f in state.files}) == ("main", "", {"one file": "??", "-two\nlines": "??"})
+        repo.add()
+        first = repo.commit("-m is no flag", author="A Person", email="a@example.org")
+        assert repo.run("log", "-1", "--format=%H %an %ae %s") == f"{first} A Person a@example.org -m is no flag\n"
+        repo.push()
+        other.clone(theirs, branch="main")
+        repo.checkout("next", create=True)
+        repo.run("mv", "one file", "moved")
+        assert (repo.status()).files == (tend.GitFile("moved", "R", ".", "one file"),)
+        repo.commit("second", author="A Person", email="a@example.org")
+        assert repo.branches() == ["main", "next"]
+        repo.checkout("main")
+        repo.run("merge", "--quiet", "next")
+        state = repo.status()
+        assert (state.upstream, state.ahead, state.behind, state.files) == ("origin/main", 1, 0, ())
+        repo.push(branch="main")
+        other.pull()
+        assert box.files.read("other/moved") == b"1"
+        with pytest.raises(tend.CommandError, match="invalid reference: nowhere") as failed:
+            repo.checkout("nowhere")
+        assert failed.value.result.exit_code == 128
+        with pytest.raises(tend.InvalidError, match="url"):
+            repo.clone("https://me:secret@example.org/r")
+        with pytest.raises(tend.InvalidError, match="password"):
+            repo.pull(username="a", password="b\nc")
+        box.destroy()
+
+
+def test_passwords_of_git(daemon: Daemon) -> None:
+    seen: list[str] = []
+
+    class Answer(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            sent = self.headers.get("Authorization", "")
+            seen.append(base64.b64decode(sent.removeprefix("Basic ")).decode())
+            self.send_response(404 if sent else 401)
+            if not sent:
+                self.send_header("WWW-Authenticate", 'Basic realm="x"')
+            self.end_headers()
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Answer) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        with Client.connect(daemon.socket) as client:
+            box = client.open_sandbox("py-git-" + tend.new_id(), isolation="none")
+            with pytest.raises(tend.CommandError, match="not found"):
+                box.git("repo").clone(f"http://127.0.0.1:{server.server_port}/r.git", username="me", password="p'\"$(x) %s\\n", depth=1)
+            assert seen == ["", "me:p'\"$(x) %s\\n"]
+            box.destroy()
+        server.shutdown()
 
 
 def test_sandboxes_and_files(daemon: Daemon) -> None:

@@ -11,6 +11,7 @@ Client is for threads, AsyncClient for asyncio; they have the same methods. All 
 from ._async.client import AsyncClient
 from ._async.code import AsyncCodeContexts
 from ._async.files import AsyncFiles
+from ._async.git import AsyncGit
 from ._async.images import AsyncImages
 from ._async.port import AsyncPortConnection
 from ._async.process import AsyncProcess
@@ -44,12 +45,14 @@ from ._errors import (
     UnavailableError,
     UnsupportedError,
 )
+from ._git import GitFile, GitStatus
 from ._images import Image
 from ._messages import new_id
 from ._retry import Retry
 from ._sync.client import Client
 from ._sync.code import CodeContexts
 from ._sync.files import Files
+from ._sync.git import Git
 from ._sync.images import Images
 from ._sync.port import PortConnection
 from ._sync.process import Process
@@ -106,6 +109,7 @@ __all__ = [
     "AsyncCodeContexts",
     "AsyncFileWatcher",
     "AsyncFiles",
+    "AsyncGit",
     "AsyncImages",
     "AsyncPortConnection",
     "AsyncProcess",
@@ -137,6 +141,9 @@ __all__ = [
     "Files",
     "Gap",
     "GapError",
+    "Git",
+    "GitFile",
+    "GitStatus",
     "HealRemedy",
     "HealSignal",
     "HealTry",

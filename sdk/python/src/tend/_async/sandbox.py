@@ -18,6 +18,7 @@ from .._retry import Attempts
 from .._wire import Message
 from .code import AsyncCodeContexts
 from .files import AsyncFiles
+from .git import AsyncGit
 from .link import NO_DEADLINE, Link
 from .port import AsyncPortConnection
 from .processes import AsyncProcesses
@@ -40,6 +41,10 @@ class AsyncSandbox:
         self.files = AsyncFiles(link, headers)
         self.code_contexts = AsyncCodeContexts(link, headers)
         """Those of its cells."""
+
+    def git(self, path: str) -> AsyncGit:
+        """The git repository in a directory of the sandbox, which init or clone makes."""
+        return AsyncGit(self.processes, m.text("path", path))
 
     @property
     def id(self) -> str:

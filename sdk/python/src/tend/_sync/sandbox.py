@@ -19,6 +19,7 @@ from .._retry import Attempts
 from .._wire import Message
 from .code import CodeContexts
 from .files import Files
+from .git import Git
 from .link import NO_DEADLINE, Link
 from .port import PortConnection
 from .processes import Processes
@@ -41,6 +42,10 @@ class Sandbox:
         self.files = Files(link, headers)
         self.code_contexts = CodeContexts(link, headers)
         """Those of its cells."""
+
+    def git(self, path: str) -> Git:
+        """The git repository in a directory of the sandbox, which init or clone makes."""
+        return Git(self.processes, m.text("path", path))
 
     @property
     def id(self) -> str:
