@@ -35,8 +35,6 @@ func (d *decoder) checkLog(c *Config, s *Service, at string) {
 	switch {
 	case l.File == "":
 		return
-	case s.Sandbox != "":
-		d.failAt(at+".file", "cannot be written for a service in a sandbox; tend logs prints its output")
 	case len(l.File) > maxLogFile || strings.HasSuffix(l.File, "/") || strings.ContainsFunc(l.File, func(r rune) bool { return r < ' ' }):
 		d.failAt(at+".file", fmt.Sprintf("is %.80q, which is no path of a file", l.File))
 	}
@@ -46,12 +44,20 @@ func (d *decoder) checkLog(c *Config, s *Service, at string) {
 	if !d.given(at + ".keep") {
 		l.Keep = 5
 	}
-	place := func(s *Service) string { return below(below(d.dir, s.Cwd), s.Log.File) }
+	place := func(s *Service) string { return s.logFile(d.dir) }
 	for name, other := range c.Services {
 		if name < s.Name && other.Log.File != "" && place(other) == place(s) {
 			d.failAt(at+".file", fmt.Sprintf("is that of %s, too; each service has a file of its own", name))
 		}
 	}
+}
+
+// logFile is where the file of a service's output is, on this machine. A sandbox has the service's own directory.
+func (s *Service) logFile(dir string) string {
+	if s.Sandbox == "" {
+		dir = below(dir, s.Cwd)
+	}
+	return below(dir, s.Log.File)
 }
 
 // maxLogFile bounds a path, in bytes.

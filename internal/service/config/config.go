@@ -152,7 +152,7 @@ type Stop struct {
 // Log says what becomes of output. The file has defaults where there is one ([decoder.checkLog]).
 type Log struct {
 	Limit   Size     `key:"limit" min:"64KiB" max:"1TiB" doc:"Bytes of stdout and of stderr that are kept. Default: the daemon's."`
-	File    string   `json:",omitempty" key:"file" doc:"A file to which all output is written as well, over all runs. Relative: to cwd. Not in a sandbox."`
+	File    string   `json:",omitempty" key:"file" doc:"A file to which all output is written as well, over all runs, on this machine. Relative: to cwd; of a service in a sandbox: to the directory of the file."`
 	Rotate  Size     `json:",omitempty" key:"rotate" max:"1TiB" doc:"Size above which the file gets the name FILE.1, that one FILE.2, and so on. 0: never. Default: 10MiB."`
 	Keep    int      `json:",omitempty" key:"keep" max:"1000" doc:"How many of those are kept. Default: 5."`
 	Date    bool     `json:",omitempty" key:"date" default:"false" doc:"Each line of the file begins with the time at which it arrived."`

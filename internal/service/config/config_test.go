@@ -192,7 +192,6 @@ func TestWhatIsWrongIsReportedWithItsPlaceAndTheNearestKey(t *testing.T) {
 		{"no way to probe", in("    health: {interval: 2s}\n"), []string{"services.web.health has 0 of http"}},
 		{"health beside liveness", in("    health: {tcp: 80}\n    liveness: {tcp: 80}\n"), []string{"5:15:", "one or the other"}},
 		{"a rotation without a file", in("    log: {rotate: 1MiB}\n"), []string{"rotate", "is for file"}},
-		{"a file in a sandbox", in("    log: {file: web.log}\n    sandbox: box\n"), []string{"file", "in a sandbox"}},
 		{"a file of two", in("    log: {file: a.log}\n  zz:\n    command: x\n    log: {file: a.log}\n"), []string{"zz.log.file",
 			"each service has a file of its own"}},
 		{"a file of two by two names", in("    log: {file: logs/a.log}\n  zz:\n    command: x\n    cwd: logs\n    log: {file: ./a.log}\n"), []string{"zz.log.file", "each service has a file of its own"}},

@@ -109,8 +109,8 @@ func (src *Source) Config() (*Config, error) {
 		if s.Adopt != nil && s.Adopt.PIDFile != "" {
 			s.Adopt.PIDFile = below(s.Cwd, s.Adopt.PIDFile)
 		}
-		if s.Log.File != "" && s.Sandbox == "" {
-			s.Log.File = below(s.Cwd, s.Log.File)
+		if s.Log.File != "" {
+			s.Log.File = s.logFile(src.Dir)
 		}
 		for _, file := range s.EnvFile {
 			vars, err := read[file], error(nil)

@@ -37,10 +37,12 @@ type logFile struct {
 	at    config.Log
 	token string
 	user  string
-	first int64 // the run whose output is written first
-	now   logRecord
-	done  logRecord     // as it was when all of the text was written
-	news  chan struct{} // receives when there is another run
+	// sandbox has the service; "": it is on this machine.
+	sandbox string
+	first   int64 // the run whose output is written first
+	now     logRecord
+	done    logRecord     // as it was when all of the text was written
+	news    chan struct{} // receives when there is another run
 }
 
 type logRecord struct {
@@ -59,8 +61,12 @@ type logRecord struct {
 // keepLog has the output of a service written to its file. It is of the loop.
 func (w *worker) keepLog(r *config.Service, token string, run int64) {
 	at := config.Log{File: r.Log.File, Rotate: r.Log.Rotate, Keep: r.Log.Keep, Date: r.Log.Date}
+	user := r.User
+	if r.Sandbox != "" { // whose account is the sandbox's
+		user = ""
+	}
 	w.newest.Store(run)
-	if l := w.log; l != nil && l.at == at && l.user == r.User {
+	if l := w.log; l != nil && l.at == at && l.user == user && l.sandbox == r.Sandbox {
 		select {
 		case l.news <- struct{}{}:
 		default:
@@ -75,7 +81,7 @@ func (w *worker) keepLog(r *config.Service, token string, run int64) {
 		_ = os.Remove(w.s.store.path(w.name, logSuffix)) // if there is none, it was so before
 		return
 	}
-	l := &logFile{w: w, at: at, token: token, user: r.User, first: max(run, 1), news: make(chan struct{}, 1)}
+	l := &logFile{w: w, at: at, token: token, user: user, sandbox: r.Sandbox, first: max(run, 1), news: make(chan struct{}, 1)}
 	w.log = l
 	ctx, cancel := context.WithCancel(w.ctx)
 	done, before := make(chan struct{}), w.logEnded
@@ -132,13 +138,13 @@ func (l *logFile) follow(ctx context.Context) error {
 	}
 	for {
 		whole := false
-		switch p, err := l.w.s.c.Manager.Get(ctx, process.Selector{ID: idOf(l.token, l.now.Run)}); {
+		switch p, err := l.process(ctx); {
 		case err == nil:
 			if err := l.copy(ctx, f, p); err != nil {
 				return err
 			}
 			whole = true
-		case !errors.Is(err, process.ErrNotFound):
+		case !errors.Is(err, process.ErrNotFound) && !noSandbox(err):
 			return err
 		}
 		for newer := false; !newer; {
@@ -157,6 +163,19 @@ func (l *logFile) follow(ctx context.Context) error {
 			}
 		}
 	}
+}
+
+// process is the run whose output is written.
+func (l *logFile) process(ctx context.Context) (process.Process, error) {
+	m := l.w.s.c.Manager
+	if l.sandbox != "" {
+		in, err := l.w.s.sandbox(ctx, l.sandbox)
+		if err != nil {
+			return nil, err
+		}
+		m = in.Processes()
+	}
+	return m.Get(ctx, process.Selector{ID: idOf(l.token, l.now.Run)})
 }
 
 // copy writes the output of a run to its end.
