@@ -21,6 +21,9 @@ func NewMaker(string, *cgroup.Tree) (*Maker, error) { return nil, errArch }
 // Force does nothing.
 func (m *Maker) Force(string) error { return nil }
 
+// Options are none: no container helps here.
+func Options() string { return errArch.Error() }
+
 // Make returns process.ErrUnsupported.
 func (m *Maker) Make(*container.Spec) (*Container, error) { return nil, errArch }
 

@@ -2,4 +2,5 @@
 
 package atomicfile
 
-const noFollow = 0
+// NoFollow has the open of a link fail; this system cannot do it.
+const NoFollow = 0

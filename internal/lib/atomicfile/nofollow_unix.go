@@ -4,4 +4,5 @@ package atomicfile
 
 import "syscall"
 
-const noFollow = syscall.O_NOFOLLOW
+// NoFollow has the open of a link fail.
+const NoFollow = syscall.O_NOFOLLOW

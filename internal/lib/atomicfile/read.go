@@ -15,7 +15,7 @@ var ErrNoFile = errors.New("is not a regular file of the size that it should hav
 // Open opens a file of the daemon, with mode 0600 if os.O_CREATE creates it. It follows
 // no link and never blocks: if it is not a regular file, the error is ErrNoFile.
 func Open(path string, flags int) (*os.File, error) {
-	return open(path, flags|noFollow)
+	return open(path, flags|NoFollow)
 }
 
 func open(path string, flags int) (*os.File, error) {

@@ -18,11 +18,15 @@ import (
 func TestRootless(t *testing.T) {
 	t.Parallel()
 	testkeeper.Rootless(t, "^(TestDriver|TestAProgramInsideCannotGetOut|TestManySandboxesLeaveNothing|TestTheWayOutFollowsTheSandbox|TestASandboxOutlivesKeeperAndServer|TestASandboxOfAnImage|TestAnImageOfManyLayersIsASandbox|"+
-		"TestAVolumeIsInSeveralSandboxesAndOutlivesThem|TestALimitedVolumeIsFullForAll|TestSnapshotsWithOneID|TestBuildsWithOneID)$")
+		"TestAVolumeIsInSeveralSandboxesAndOutlivesThem|TestALimitedVolumeIsFullForAll)$")
 }
 
 // TestSnapshotsWithOneID: of a sandbox whose files all belong to the daemon's user, also of files that nobody may read.
 func TestSnapshotsWithOneID(t *testing.T) {
+	if os.Geteuid() == 0 {
+		testkeeper.Rootless(t, "^TestSnapshotsWithOneID$")
+		return
+	}
 	d, _ := boxed(t)
 	s, err := d.Create(t.Context(), driver.Spec{Template: "base"})
 	proctest.Must(t, err)
@@ -71,6 +75,10 @@ func TestSnapshotsWithOneID(t *testing.T) {
 
 // TestBuildsWithOneID: RUN, COPY and ENV; what is copied for another user is root's, as all is.
 func TestBuildsWithOneID(t *testing.T) {
+	if os.Geteuid() == 0 {
+		testkeeper.Rootless(t, "^TestBuildsWithOneID$")
+		return
+	}
 	d, _ := boxed(t)
 	name := filepath.Join(t.TempDir(), "blob")
 	proctest.Must(t, os.WriteFile(name, ocitest.Tar(t, ocitest.File{Name: "a", Text: "A"}), 0o600))

@@ -20,6 +20,7 @@ import (
 var (
 	held = []string{
 		"boxes", "builds", "cells", "distant", "e2b", "envd", "exits", "gateway", "healing", "langsmith", "sandboxes", "services", "telemetry",
+		"usage",
 	}
 	heldFiles = []string{"daemon.log", "secret"}
 )

@@ -4,8 +4,9 @@ import (
 	"encoding/binary"
 	"errors"
 	"os"
-	"syscall"
 	"time"
+
+	"github.com/tend-run/tend/internal/lib/atomicfile"
 )
 
 const (
@@ -40,7 +41,7 @@ type points struct {
 
 // openPoints opens the file, or makes it; a link is not followed. What is no slot is overwritten.
 func openPoints(path string) (*points, error) {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, 0o600)
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|atomicfile.NoFollow, 0o600)
 	if err != nil {
 		return nil, err
 	}
