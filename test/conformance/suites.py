@@ -11,15 +11,23 @@ class Fail(Exception):
 
 
 def free_port():
-    """A port that nobody has now, below those that the kernel gives to whoever wants any: it may be used only later."""
+    """A port that nobody has now, below those that the kernel gives to whoever wants any: it may be used only later.
+    It is no other suite's as long as this program runs, which a name of an abstract socket says."""
     while True:
         port = random.randrange(10000, 32768)
+        mine = socket.socket(socket.AF_UNIX)
         with socket.socket() as s:
             try:
+                mine.bind(f"\0tend-suite-port-{port}")
                 s.bind(("127.0.0.1", port))
             except OSError:
+                mine.close()
                 continue
-            return port
+        held.append(mine)
+        return port
+
+
+held = []
 
 
 def eventually(what, ok, every=0.1):
