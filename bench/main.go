@@ -148,7 +148,8 @@ func parse() (o options, ok bool) {
 	flag.BoolVar(&o.json, "json", false, "print one JSON object a row instead of a table")
 	flag.BoolVar(&o.md, "markdown", false, "print the table as the documents have it")
 	flag.StringVar(&o.record, "record", "", "write the rows to bench/history/`NAME`.json, in place of those of the same benches, and draw the documents anew")
-	flag.StringVar(&o.emulated, "emulated", "", "measure nothing: keep the rows of this `FILE`, which -json has printed in the emulated machines of make kernel-test")
+	flag.StringVar(&o.emulated, "emulated", "",
+		"measure nothing: keep the rows of this `FILE`, which -json has printed in the emulated machines of make kernel-test")
 	flag.BoolVar(&o.docs, "docs", false, "measure nothing: draw the tables of the documents from the newest record")
 	flag.Parse()
 	var err error
@@ -156,7 +157,8 @@ func parse() (o options, ok bool) {
 	if o.only, err = regexp.Compile(*only); err != nil {
 		fmt.Fprintln(os.Stderr, "bench: -only:", err)
 	}
-	ok = err == nil && flag.NArg() == 0 && o.n >= 10 && o.n <= 100_000 && (o.record == "" && o.emulated == "" || recordName.MatchString(o.record))
+	ok = err == nil && flag.NArg() == 0 && o.n >= 10 && o.n <= 100_000 &&
+		(o.record == "" && o.emulated == "" || recordName.MatchString(o.record))
 	return o, ok
 }
 

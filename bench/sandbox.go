@@ -172,8 +172,8 @@ func benchSandboxHand(ctx context.Context, e *env) {
 			}
 		}
 		e.add(
-			figure("Linux "+kernelRelease()+": new sandbox → first output of echo, by the keeper, p50", "ms", median(by), median(keeper)).ratioAtMost(2).
-				notes("bare: unshare and an overlay by hand; %d of each in turns", e.n),
+			figure("Linux "+kernelRelease()+": new sandbox → first output of echo, by the keeper, p50", "ms", median(by), median(keeper)).
+				ratioAtMost(2).notes("bare: unshare and an overlay by hand; %d of each in turns", e.n),
 			figure("  right after another one, p50", "ms", median(by), median(row)).ratioAtMost(2),
 		)
 	})

@@ -80,7 +80,8 @@ func unsharePeer(_ context.Context, path string) *peer {
 // handPeer is what a script does for a root of its own over the machine's: an overlay, /proc, and a change of root.
 func handPeer(path string) *peer {
 	dir := must(os.MkdirTemp("", "tend-bench-hand-"))
-	const script = `mkdir "$0" "$0/up" "$0/work" "$0/root" && mount -t overlay -o "lowerdir=/,upperdir=$0/up,workdir=$0/work" overlay "$0/root" &&
+	const script = `mkdir "$0" "$0/up" "$0/work" "$0/root" &&
+		mount -t overlay -o "lowerdir=/,upperdir=$0/up,workdir=$0/work" overlay "$0/root" &&
 		mount -t proc proc "$0/root/proc" && exec chroot "$0/root" "$@"`
 	unshare := unsharePeer(context.Background(), path)
 	return &peer{name: "by hand", end: kill, close: func() { _ = os.RemoveAll(dir) }, argv: func(id string, program ...string) []string {
