@@ -87,6 +87,12 @@ func (b *sandbox) info() driver.Info {
 
 // change applies f to the record and keeps it.
 func (b *sandbox) change(f func(r *record) error) error {
+	return b.changeThen(f, func(*record) {})
+}
+
+// changeThen is change, and calls then with b.mu held: what it tells comes before what
+// follows from the change.
+func (b *sandbox) changeThen(f func(r *record) error, then func(before *record)) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.gone || b.rec.Destroying {
@@ -100,8 +106,10 @@ func (b *sandbox) change(f func(r *record) error) error {
 	if err := next.write(b.home()); err != nil {
 		return err
 	}
+	before := b.rec
 	b.rec = next
 	b.d.sandboxes.Changed(&next.Record)
+	then(&before)
 	return nil
 }
 
@@ -120,9 +128,7 @@ func (b *sandbox) Update(ctx context.Context, c driver.Change) (driver.Info, err
 			return driver.Info{}, badUser(err)
 		}
 	}
-	var before time.Time
-	err := b.change(func(r *record) error {
-		before = r.Deadline
+	err := b.changeThen(func(r *record) error {
 		r.Apply(&c)
 		if err := b.d.sandboxes.Room(&r.Record); err != nil {
 			return err
@@ -133,15 +139,17 @@ func (b *sandbox) Update(ctx context.Context, c driver.Change) (driver.Info, err
 		from := r.Name
 		r.Name = *c.Name
 		return b.d.sandboxes.Rename(b.id, from, r.Name)
+	}, func(before *record) {
+		info := b.info()
+		if deadline := !info.Deadline.Equal(before.Deadline); info.State == driver.Ready && (deadline || c.Network != nil) {
+			b.d.cfg.Tell.Of(driver.EventUpdated, info, func(e *driver.Event) { e.Deadline, e.Network = deadline, c.Network != nil })
+		}
 	})
 	if err != nil {
 		return driver.Info{}, err
 	}
 	info, err := b.Info(ctx) // before the clock looks at a deadline that may be over
 	b.d.clock.Set(b.deadline())
-	if deadline := !info.Deadline.Equal(before); err == nil && info.State == driver.Ready && (deadline || c.Network != nil) {
-		b.d.cfg.Tell.Of(driver.EventUpdated, info, func(e *driver.Event) { e.Deadline, e.Network = deadline, c.Network != nil })
-	}
 	return info, err
 }
 

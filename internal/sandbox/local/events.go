@@ -27,10 +27,9 @@ func (s *sandbox) isReady() bool {
 	return s.usable() == nil
 }
 
-// updated tells of a change of what is ready, where events are about it.
+// updated tells of a change of what is ready, where events are about it. s.mu is held since the
+// change: a deadline that is over pauses the sandbox at once, and of what is paused nothing is told.
 func (s *sandbox) updated(before time.Time, network bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	deadline := !s.rec.Deadline.Equal(before)
 	if s.usable() == nil && (deadline || network) {
 		s.tellOf(driver.EventUpdated, func(e *driver.Event) { e.Deadline, e.Network = deadline, network })

@@ -1,6 +1,7 @@
 package local
 
 import (
+	"context"
 	"strings"
 	"sync"
 	"testing"
@@ -113,7 +114,43 @@ func TestWhatBecomesOfSandboxesIsTold(t *testing.T) {
 	}
 }
 
+// One whose time is over as it is changed is paused by a sweep that may come at any moment.
+func TestAChangeIsToldBeforeWhatFollowsFromIt(t *testing.T) {
+	t.Parallel()
+	cfg, l := real(t), new(told)
+	cfg.Tell = l.tell
+	d := openReal(t, cfg)
+	ctx, cancel := context.WithCancel(t.Context())
+	var sweeper sync.WaitGroup
+	for range 8 {
+		sweeper.Go(func() {
+			for ctx.Err() == nil {
+				d.expire(ctx, time.Now())
+			}
+		})
+	}
+	defer sweeper.Wait()
+	defer cancel()
+	for range 64 {
+		s, err := d.Create(t.Context(), driver.Spec{Deadline: time.Now().Add(time.Hour), AtDeadline: driver.ActionPause, FilesAlone: true})
+		proctest.Must(t, err)
+		id := infoOf(t, s).ID
+		now := time.Now().Add(-time.Second)
+		if _, err := s.Update(t.Context(), driver.Change{Deadline: &now}); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, l, id, "created updated paused")
+		proctest.Must(t, s.Destroy(t.Context()))
+	}
+}
+
 func eventually(t *testing.T, l *told, id driver.ID, want string) {
 	t.Helper()
-	proctest.Eventually(t, "it is told "+want, func() bool { got, _ := l.of(id); return got == want })
+	got := ""
+	defer func() {
+		if t.Failed() {
+			t.Errorf("it is told %q, want %q", got, want)
+		}
+	}()
+	proctest.Eventually(t, "it is told "+want, func() bool { got, _ = l.of(id); return got == want })
 }

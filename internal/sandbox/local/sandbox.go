@@ -80,6 +80,12 @@ func (s *sandbox) Info(context.Context) (driver.Info, error) {
 
 // change applies f to the record and keeps it. synced: it is on the disk then.
 func (s *sandbox) change(synced bool, f func(r *record) error) error {
+	return s.changeThen(synced, f, func(*record) {})
+}
+
+// changeThen is change, and calls then with s.mu held: what it tells comes before what
+// follows from the change.
+func (s *sandbox) changeThen(synced bool, f func(r *record) error, then func(before *record)) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.gone || s.hidden || s.rec.Destroying {
@@ -93,8 +99,10 @@ func (s *sandbox) change(synced bool, f func(r *record) error) error {
 	if err := sandboxrecord.Write(s.dir(), &next, synced); err != nil {
 		return err
 	}
+	before := s.rec
 	s.rec, s.unsynced = next, !synced
 	s.d.containers.Changed(&next.Record)
+	then(&before)
 	return nil
 }
 
@@ -112,9 +120,7 @@ func (s *sandbox) Update(ctx context.Context, c driver.Change) (driver.Info, err
 	if err != nil {
 		return driver.Info{}, err
 	}
-	var before time.Time
-	err = s.change(c.Deadline == nil && c.Extend == nil, func(r *record) error {
-		before = r.Deadline
+	err = s.changeThen(c.Deadline == nil && c.Extend == nil, func(r *record) error {
 		r.Apply(&c)
 		if err := s.d.containers.Room(&r.Record); err != nil {
 			return err
@@ -131,7 +137,7 @@ func (s *sandbox) Update(ctx context.Context, c driver.Change) (driver.Info, err
 		from := r.Name
 		r.Name = *c.Name
 		return s.d.containers.Rename(s.id, from, r.Name)
-	})
+	}, func(before *record) { s.updated(before.Deadline, c.Network != nil) })
 	if err != nil {
 		return driver.Info{}, err
 	}
@@ -142,7 +148,6 @@ func (s *sandbox) Update(ctx context.Context, c driver.Change) (driver.Info, err
 	}
 	info, err := s.Info(ctx) // before the clock looks at a deadline that may be over
 	s.d.clock.Set(s.deadline())
-	s.updated(before, c.Network != nil)
 	return info, err
 }
 
