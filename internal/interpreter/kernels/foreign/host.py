@@ -117,21 +117,11 @@ class Host(tend_cells.Cells):
                 pass
         os._exit(1)
 
-    def interrupt(self):
-        """It interrupts again each second: the engine may not have read the cell yet, and a program that the cell has
-        just forked loses a signal that comes before its exec."""
+    def interrupt(self, left):
         try:
             os.killpg(self.engine, signal.SIGINT)
         except OSError:
-            return
-        again = threading.Timer(1, self.interrupt_again, [self.running])
-        again.daemon = True
-        again.start()
-
-    def interrupt_again(self, cell):
-        with self.state:
-            if self.running == cell:
-                self.interrupt()
+            pass
 
     def serve(self):
         self.start_threads(self.commands)

@@ -25,7 +25,7 @@ PATIENCE = 0.01      # seconds that output waits for more
 MOST_WAITING = 1000  # cells
 SHOWN = 16 << 10  # letters of a cell's code that readers of the whole context are shown
 MOST_PIECES = 1000   # of one pipe, while a cell waits for them
-MOST_STUBBORN = 10   # seconds that an interrupted cell may go on; then its kernel is killed
+MOST_STUBBORN = 10   # whole seconds that an interrupted cell may go on; then its kernel is killed
 LIMIT = 32 << 20     # bytes of one result as JSON
 
 
@@ -148,20 +148,29 @@ class Cells:
                     self.abort(c["cancel"], "the client left before the cell began")
                     return
             if self.running == c["cancel"]:
-                self.interrupt()
-                stubborn = threading.Timer(MOST_STUBBORN, self.give_up, [c["cancel"]])
-                stubborn.daemon = True
-                stubborn.start()
+                self.interrupt(MOST_STUBBORN)
+                self.insist(c["cancel"], MOST_STUBBORN - 1)
 
     def abort(self, cell, why):
         self.line(cell, json.dumps({"type": "error", "name": "ExecutionAborted", "value": why, "traceback": ""}))
         self.line(cell, '{"type": "end_of_execution"}')
 
-    def give_up(self, cell):
-        """The cells after it would wait without end."""
+    def insist(self, cell, left):
+        """Interrupts again each second: a program loses a signal that comes before its exec, and Python sees one that
+        comes right before a call that waits only after that call. In the end the kernel is killed: the cells after
+        this one would wait without end."""
+        again = threading.Timer(1, self.interrupt_again, [cell, left])
+        again.daemon = True
+        again.start()
+
+    def interrupt_again(self, cell, left):
         with self.state:
-            if self.running == cell:
+            if self.running != cell:
+                return
+            if not left:
                 self.die()
+            self.interrupt(left)
+        self.insist(cell, left - 1)
 
     def next(self):
         with self.state:
@@ -176,8 +185,9 @@ class Cells:
         for target in (self.children, *targets):
             threading.Thread(target=target, daemon=True).start()
 
-    def interrupt(self):
-        """Interrupts the cell that runs, and the programs that it waits for, as by Ctrl-C."""
+    def interrupt(self, left):
+        """Interrupts the cell that runs, and the programs that it waits for, as by Ctrl-C. left: the seconds until the
+        kernel is killed. self.state is held."""
         raise NotImplementedError
 
     def die(self):

@@ -19,7 +19,7 @@ import tend_formats as formats
 from IPython.core.displayhook import DisplayHook
 from IPython.core.displaypub import DisplayPublisher
 from IPython.core.interactiveshell import InteractiveShell
-from tend_cells import PATIENCE, PIECE, Cells, unread
+from tend_cells import MOST_STUBBORN, PATIENCE, PIECE, Cells, unread
 from traitlets import Type
 from traitlets.config import Config
 
@@ -120,7 +120,7 @@ class Kernel(Cells):
     def __init__(self, shell, control, events, connection):
         super().__init__(control, events)
         self.shell, self.connection = shell, connection
-        self.interruptible, self.stopped = False, None
+        self.interruptible, self.stopped, self.heard = False, None, False
         self.over, self.warm = False, False
         self.critical, self.pending = 0, False
         self.unflushed = threading.Event()
@@ -153,10 +153,13 @@ class Kernel(Cells):
             self.unflushed.clear()
             self.flush()
 
-    def interrupt(self):
-        self.stopped = self.running  # it may not have begun to run
-        signal.pthread_kill(MAIN, signal.SIGINT)
-        for child in group():
+    def interrupt(self, left):
+        first = self.stopped != self.running
+        if first:
+            self.stopped, self.heard = self.running, False  # it may not have begun to run
+        if not self.heard or left == MOST_STUBBORN // 2:  # what the cell does about the first one may take a while
+            signal.pthread_kill(MAIN, signal.SIGINT)
+        for child in group() if first else ():
             try:
                 os.kill(child, signal.SIGINT)
             except OSError:
@@ -165,6 +168,7 @@ class Kernel(Cells):
     # Cells.
 
     def interrupted(self, *_):
+        self.heard = self.interruptible
         self.pending = self.interruptible and self.critical > 0
         if self.interruptible and not self.critical:
             raise KeyboardInterrupt

@@ -62,6 +62,17 @@ def test_a_cell_that_blocks_signals(sandbox, contexts):
     assert sandbox.run_code("1+1", context=contexts).text == "2"
 
 
+@pytest.mark.parametrize("first", [
+    "signal.pthread_sigmask(signal.SIG_BLOCK, {2}); signal.sigwait({2}); signal.pthread_sigmask(signal.SIG_UNBLOCK, {2})",  # nobody sees it
+    "try: time.sleep(600)\nexcept KeyboardInterrupt: pass",
+])  # fmt: skip
+def test_an_interrupt_that_is_lost_comes_again(sandbox, contexts, first):
+    sandbox.run_code("import signal, time\nn = 20", context=contexts)
+    with pytest.raises(TimeoutException):
+        sandbox.run_code(first + "\ntime.sleep(600)", timeout=1, context=contexts)
+    assert sandbox.run_code("n", context=contexts).text == "20"
+
+
 @pytest.mark.parametrize("language, keep, busy, kept, want", [
     ("python", "kept = 5", "while True: pass", "kept", "5"),
     ("javascript", "var kept = 5", "while (true) {}", "kept", "5"),
