@@ -84,6 +84,7 @@ var layerMends = map[string]string{
 	"tasks":    groupsWritable,
 	"cpu":      groupsWritable,
 	"disk":     "install e2fsprogs; modprobe -a loop ext4; in a container: docker run --privileged",
+	"copies":   container.InContainer,
 	"outgoing": "modprobe -a nf_tables nft_tproxy nft_socket",
 	"seccomp":  "a kernel with CONFIG_SECCOMP_FILTER",
 	"landlock": "lsm=landlock (and those that are there) on the command line of the kernel, which must have CONFIG_SECURITY_LANDLOCK",

@@ -65,6 +65,9 @@ func (m *Maker) Can() (can container.Can) {
 	can.Add(container.LayerCPU, reasons["cpu"])
 	if m.paths() {
 		can.Add(container.LayerDisk, errors.New(noRootlessDisk))
+		if !m.rootless {
+			can.Add(container.LayerCopies, errors.New(container.NoCopies))
+		}
 	} else {
 		can.Add(container.LayerDisk, disk.Able())
 	}

@@ -49,8 +49,13 @@ func TestTheWayIsFoundAndForced(t *testing.T) {
 		"root that may make no devices": {canHere + `="$1/state" exec setpriv --bounding-set=-mknod "$1/test"`, "ids=65536 upper=idmap owners=idmap attach=handed devices=bound proc=inside"},
 		"the same, for a user":          {masked + `export ` + canHere + `="$1/state"; ` + ordinary + ` "$1/test"`, "ids=1 upper=plain owners=nobody attach=path devices=bound proc=shared"},
 	} {
-		if can := elsewhere(t, c.line); can.Way != c.want || !slices.Contains(can.Layers, container.LayerBase) {
+		can := elsewhere(t, c.line)
+		if can.Way != c.want || !slices.Contains(can.Layers, container.LayerBase) {
 			t.Errorf("%s: %+v; want %s", name, can, c.want)
+		}
+		noCopies := slices.ContainsFunc(can.Missing, func(m container.Missing) bool { return m.Layer == container.LayerCopies })
+		if noCopies != (name == "root that may not mount") {
+			t.Errorf("%s: %+v", name, can.Missing)
 		}
 	}
 	// Where the machine's files cannot show other ids, nothing else is tried.

@@ -126,6 +126,9 @@ const (
 		"--security-opt systempaths=unconfined (podman: unmask=ALL; Kubernetes: procMount: Unmasked), or use tend serve --sandbox-proc shared"
 )
 
+// NoCopies is why a keeper that is root and may not mount has no LayerCopies.
+const NoCopies = "tend is root and may not mount, so there are no snapshots, no forks with files and no template builds"
+
 // Options of a container: Unfiltered takes from it what forbids system calls, and InContainer is what containers
 // of a keeper that is root need.
 const (
@@ -194,6 +197,7 @@ const (
 	LayerDisk     = "disk"     // Spec.Disk
 	LayerSeccomp  = "seccomp"  // Harden.Seccomp
 	LayerLandlock = "landlock" // Harden.Landlock
+	LayerCopies   = "copies"   // layers of what is written inside; only told where it is missing
 )
 
 // Can is what an Engine can do here.

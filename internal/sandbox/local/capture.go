@@ -24,7 +24,7 @@ func (s *sandbox) capture(ctx context.Context, by string) (layer.ID, error) {
 	rec, in, live := s.rec, s.container, s.rec.live() && s.container.PID != 0
 	s.mu.Unlock()
 	if rec.UIDBase != 0 && slices.Contains(strings.Fields(rec.Way), container.WayPlain) {
-		return "", &driver.UnsupportedError{Field: "snapshot", Reason: "where tend may not mount there are none; " + container.InContainer}
+		return "", &driver.UnsupportedError{Field: "snapshot", Reason: container.NoCopies + "; " + container.InContainer}
 	}
 	up, closeUp, err := s.upper(&rec)
 	if err != nil {
