@@ -115,7 +115,11 @@ func Isolation(layers, missing, way string) (out []Finding) {
 		if m[0] != "all" {
 			name += "_" + m[0]
 		}
-		out = append(out, Finding{Name: name, State: Limited, Detail: m[1], Mend: layerMends[m[0]]})
+		mend := layerMends[m[0]]
+		if strings.HasPrefix(m[1], container.MayNotMount) {
+			mend = container.InContainer
+		}
+		out = append(out, Finding{Name: name, State: Limited, Detail: m[1], Mend: mend})
 	}
 	if len(out) == 0 {
 		out = append(out, Finding{Name: "isolation", State: Limited, Detail: "sandboxes are this machine itself", Mend: layerMends["all"]})

@@ -49,7 +49,10 @@ func (m *Maker) Can() (can container.Can) {
 	can.Add(container.LayerBase, m.noBase)
 	if !m.rootless {
 		var ids error
-		if !m.parts.ownIDs() {
+		switch {
+		case m.paths():
+			ids = errors.New(container.MayNotMount + "all sandboxes have the same ids outside")
+		case !m.parts.ownIDs():
 			ids = errors.New("all sandboxes have the same ids outside, as this kernel shows no others of files in memory (Linux 6.3)")
 		}
 		can.Add(container.LayerIDs, ids)
@@ -64,14 +67,22 @@ func (m *Maker) Can() (can container.Can) {
 	can.Add(container.LayerTasks, reasons["pids"])
 	can.Add(container.LayerCPU, reasons["cpu"])
 	if m.paths() {
-		can.Add(container.LayerDisk, errors.New(noRootlessDisk))
-		if !m.rootless {
-			can.Add(container.LayerCopies, errors.New(container.NoCopies))
-		}
+		can.Add(container.LayerDisk, m.noDisk())
 	} else {
 		can.Add(container.LayerDisk, disk.Able())
 	}
+	if m.byPath {
+		can.Add(container.LayerCopies, errors.New(container.NoCopies))
+	}
 	return can
+}
+
+// noDisk is why a container of a keeper that attaches by paths has no disk of its own.
+func (m *Maker) noDisk() error {
+	if m.byPath {
+		return errors.New(container.MayNotMount + "no disk of its own, which is a filesystem in a file")
+	}
+	return errors.New("a disk of its own is a filesystem in a file, which only root may mount; run tend as root")
 }
 
 // none is the answer where no container can be made.

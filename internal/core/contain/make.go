@@ -292,7 +292,7 @@ func (m *Maker) gatherPaths(s *container.Spec, h *sources) (err error) {
 	}
 	for i, b := range s.Binds {
 		if b.Disk {
-			return fmt.Errorf("binds[%d]: %s: %w", i, noRootlessDisk, process.ErrUnsupported)
+			return fmt.Errorf("binds[%d]: %w: %w", i, m.noDisk(), process.ErrUnsupported)
 		}
 		var st unix.Stat_t
 		fd, err := openPlain(b.Source)

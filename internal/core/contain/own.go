@@ -28,7 +28,7 @@ func (m *Maker) openOwn(s *container.Spec) (*ownDir, error) {
 		return d, m.takesUpper(s.Dir)
 	}
 	if m.paths() {
-		return nil, fmt.Errorf("%s: %w", noRootlessDisk, process.ErrUnsupported)
+		return nil, fmt.Errorf("%w: %w", m.noDisk(), process.ErrUnsupported)
 	}
 	var err error
 	if d.disk, err = disk.Open(s.Disk); err != nil {

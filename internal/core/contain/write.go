@@ -16,8 +16,6 @@ import (
 	"github.com/tend-run/tend/process"
 )
 
-const noRootlessDisk = "a disk of its own is a filesystem in a file, which only root may mount; run tend as root"
-
 // Descriptors of pid 1 while it is made, in the places of its streams.
 const (
 	keptParts  = 0

@@ -126,8 +126,11 @@ const (
 		"--security-opt systempaths=unconfined (podman: unmask=ALL; Kubernetes: procMount: Unmasked), or use tend serve --sandbox-proc shared"
 )
 
-// NoCopies is why a keeper that is root and may not mount has no LayerCopies.
-const NoCopies = "tend is root and may not mount, so there are no snapshots, no forks with files and no template builds"
+// MayNotMount begins the reasons of what a keeper that is root lacks where it may not mount; InContainer mends it.
+const MayNotMount = "tend is root and may not mount: "
+
+// NoCopies is why there is no LayerCopies then.
+const NoCopies = MayNotMount + "no snapshots, no forks with files, no template builds"
 
 // Options of a container: Unfiltered takes from it what forbids system calls, and InContainer is what containers
 // of a keeper that is root need.
