@@ -33,6 +33,29 @@ func (a *answering) open(id driver.ID, l net.Listener) {
 	}()
 }
 
+// A spare is told of its sandbox before anybody asks for it, so only a sandbox of the same template takes it.
+func TestASpareIsToldOfItsSandbox(t *testing.T) {
+	t.Parallel()
+	cfg := real(t)
+	doors := &answering{opened: map[driver.ID]int{}}
+	cfg.Door = doors.open
+	d := openSparing(t, cfg)
+	create(t, d, driver.Spec{E2BTemplate: "base"})
+	sp := spareOf(t, d)
+	if s, _ := create(t, d, driver.Spec{}); s.id == sp.s.id {
+		t.Error("a sandbox that is not of E2B's takes it")
+	}
+	s, _ := create(t, d, driver.Spec{E2BTemplate: "base"})
+	if s.id != sp.s.id {
+		t.Error("nobody takes it")
+	}
+	id := string(s.id)
+	got := inSandbox(t, s, `bash -c 'exec 3<>/dev/tcp/127.0.0.1/49983 && cat <&3'; cat /run/e2b/.E2B_SANDBOX_ID /run/e2b/.E2B_TEMPLATE_ID`)
+	if got != id+"\n"+id+"base" {
+		t.Errorf("it hears and sees %q", got)
+	}
+}
+
 // A sandbox of E2B's has a listening socket inside, of its own, from its first program on,
 // also for the next server; no other sandbox has one.
 func TestADoorInEachSandboxOfE2B(t *testing.T) {

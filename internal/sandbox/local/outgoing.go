@@ -132,21 +132,6 @@ func (s *sandbox) applyRules() error {
 	return nil
 }
 
-// openDoorsOfSpare does it for a sandbox whose network was there before its record.
-func (s *sandbox) openDoorsOfSpare() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.rec.E2BTemplate == "" && s.rec.StartCommand == "" || s.d.cfg.Door == nil || !s.usesNetwork {
-		return nil
-	}
-	space, err := openSpace(s.container)
-	if err != nil {
-		return err
-	}
-	s.openDoors(space)
-	return space.Close()
-}
-
 // disconnect ends the way out.
 func (s *sandbox) disconnect() {
 	s.mu.Lock()

@@ -1,9 +1,9 @@
 package local
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -34,6 +34,7 @@ type shape struct {
 	size          driver.Size
 	disk          int64
 	network       driver.NetworkMode
+	e2b           string // the template that programs inside are told; "": nothing is
 	warm          string // what has started in it, as JSON; "": nothing has
 }
 
@@ -41,7 +42,7 @@ type shape struct {
 // network have to be there from its first moment on.
 func spareShape(r *record) (shape, bool) {
 	ok := len(r.Shares) == 0 && len(r.Volumes) == 0 && len(r.Allow) == 0 && len(r.Deny) == 0
-	return shape{r.Layer, r.Origin, r.Size, r.Disk, r.Network, ""}, ok
+	return shape{r.Layer, r.Origin, r.Size, r.Disk, r.Network, r.E2BTemplate, ""}, ok
 }
 
 // begun is what there is in a warm spare.
@@ -159,13 +160,8 @@ func (d *Driver) become(sp *spare, rec record) *sandbox {
 func (s *sandbox) appear(ctx context.Context) error {
 	s.life.Lock()
 	defer s.life.Unlock()
-	ctx = context.WithoutCancel(ctx)
-	err := errors.Join(s.tell(ctx), s.openDoorsOfSpare())
-	if err == nil {
-		err = s.enlist()
-	}
-	if err != nil {
-		return s.abandon(ctx, err)
+	if err := s.enlist(); err != nil {
+		return s.abandon(context.WithoutCancel(ctx), err)
 	}
 	return nil
 }
@@ -182,7 +178,7 @@ func (d *Driver) wantSpare(rec record) {
 		q = &pool{shape: want, wanted: max(1, min(p.making[want], p.most)), peak: now} // as many as are being asked for now
 	}
 	if q != nil {
-		q.created = now
+		q.created, q.user = now, rec.User
 		p.pools = append(slices.DeleteFunc(p.pools, func(other *pool) bool { return other == q }), q)
 	}
 	p.mu.Unlock()
@@ -243,8 +239,9 @@ func (d *Driver) makeSpare(ctx context.Context, p *spares, q *pool) {
 	sp, c := &spare{shape: q.shape, since: time.Now()}, &coming{made: make(chan struct{})}
 	p.mu.Lock()
 	q.coming = c
+	user := q.user
 	p.mu.Unlock()
-	err := d.makeSpareOf(ctx, sp)
+	err := d.makeSpareOf(ctx, sp, user)
 	defer close(c.made)
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -262,19 +259,20 @@ func (d *Driver) makeSpare(ctx context.Context, p *spares, q *pool) {
 	}
 }
 
-func (d *Driver) makeSpareOf(ctx context.Context, sp *spare) error {
+// makeSpareOf makes it. user is whose account is looked up, as its creation and first program do.
+func (d *Driver) makeSpareOf(ctx context.Context, sp *spare, user string) error {
 	var in begun
 	if sp.shape.warm != "" {
 		if err := json.Unmarshal([]byte(sp.shape.warm), &in); err != nil {
 			return err
 		}
 	}
-	run := driver.RunConfig{User: in.User, Dir: in.Dir, Env: in.Env}
+	run := driver.RunConfig{User: cmp.Or(in.User, user), Dir: in.Dir, Env: in.Env}
 	if n := len(d.containers.All()); n >= sandboxrecord.MaxSandboxes-2*mostSpares() {
 		return fmt.Errorf("%w: there are %d sandboxes, and the places that are left are for those that are asked for", driver.ErrLimit, n)
 	}
-	rec := record{Record: sandboxrecord.NewRecord(d.newID(), &driver.Spec{Run: run}), Layer: sp.shape.layer, Origin: sp.shape.origin,
-		Size: sp.shape.size, Disk: sp.shape.disk, Network: sp.shape.network, Way: d.way()}
+	rec := record{Record: sandboxrecord.NewRecord(d.newID(), &driver.Spec{Run: run, E2BTemplate: sp.shape.e2b}), Layer: sp.shape.layer, Origin: sp.shape.origin,
+		Size: sp.shape.size, Disk: sp.shape.disk, Network: sp.shape.network, Way: d.way(), StartCommand: in.Start}
 	d.giveIDs(&rec)
 	s := d.newSandbox(rec)
 	s.life.Lock()
@@ -289,9 +287,10 @@ func (d *Driver) makeSpareOf(ctx context.Context, sp *spare) error {
 		err = s.network(ctx)
 	}
 	if err == nil {
-		_, err = s.openRoot() // for its users and the first program
+		_, err = s.openRoot() // for the first program
 	}
 	if err == nil {
+		_, _ = s.account("") // for the first program; the creation says what is wrong
 		sp.spec, _, err = s.wanted()
 	}
 	if err == nil && in.Start != "" {

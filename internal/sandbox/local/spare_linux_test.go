@@ -373,7 +373,7 @@ func TestACreationWaitsForTheSpareThatIsBeingMade(t *testing.T) {
 		t.Errorf("a second creation gets %s", s.id)
 	}
 	sp := &spare{shape: q.shape, since: time.Now()}
-	proctest.Must(t, d.makeSpareOf(t.Context(), sp))
+	proctest.Must(t, d.makeSpareOf(t.Context(), sp, ""))
 	d.spares.mu.Lock()
 	q.ready, q.coming = append(q.ready, sp), nil
 	d.spares.mu.Unlock()

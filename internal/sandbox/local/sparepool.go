@@ -31,6 +31,7 @@ type spares struct {
 type pool struct {
 	shape   shape
 	created time.Time // when one was created last
+	user    string    // of that one
 	wanted  int       // how many are kept
 	peak    time.Time // when as many were asked for
 	ready   []*spare  // the newest last

@@ -29,6 +29,8 @@ const (
 	MaxSince = 24 * time.Hour
 	// maxNames bounds those of a request.
 	maxNames = 100
+	// startEases is how long after a start is looked what runs: what ends before is not measured.
+	startEases = time.Second
 	// measured is how long it takes to measure what is used now.
 	measured = time.Second
 )
@@ -129,7 +131,7 @@ func (u *Usage) rest(ctx context.Context) bool {
 	}
 	select {
 	case <-starts.Ready():
-		return true
+		return backoff.Wait(ctx, startEases) // who starts one program after the other is not looked at each time
 	case <-ctx.Done():
 		return false
 	}
