@@ -16,7 +16,7 @@ PACKAGE = Path("src/tend")
 SCALARS = {"string", "bytes", "bool", "double", "int32", "int64", "uint32", "uint64"}
 
 # Of these the client needs no message.
-UNUSED = {"key.proto", "overview.proto"}
+UNUSED = {"key.proto"}
 
 # What the two clients differ in, as words of Python.
 WORDS = {

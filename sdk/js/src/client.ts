@@ -17,6 +17,7 @@ import { fromSandbox, fromSnapshot, states, toSandboxSpec } from './sandbox-mess
 import type { SandboxFilter, SandboxInfo, SandboxSnapshot, SandboxSpec } from './sandbox-types.js';
 import { pause, Scope } from './scope.js';
 import { Services } from './services.js';
+import { usage, type Usage } from './usage.js';
 
 /** How to reach a server. The zero value is the daemon of the current user; in a browser, the server that the page came from. */
 export interface ClientOptions extends PlatformOptions {
@@ -177,6 +178,19 @@ export class Client extends Processes {
     const roles: Record<string, number> = {};
     for (const [name, role] of Object.entries(res.roles)) roles[name] = Number(role.pid);
     return { version: res.version, url: res.url, stateDir: res.stateDir, roles, processes: Number(res.processes) };
+  }
+
+  /**
+   * Measures what is used now, by the machine, each service and each sandbox, or by those that are named: `machine`, a service, a
+   * sandbox by its id or name. It takes a second.
+   */
+  usage(names: string[] = [], signal?: AbortSignal): Promise<Usage[]> {
+    return usage(this.#link, undefined, names, signal);
+  }
+
+  /** What was used in a time until now, in milliseconds and of at most a day: of an hour or less each minute, else each five minutes. */
+  usageHistory(since: number, names: string[] = [], signal?: AbortSignal): Promise<Usage[]> {
+    return usage(this.#link, since, names, signal);
   }
 
   /** Ends all calls, readers and connections of this client. Processes are not affected. */

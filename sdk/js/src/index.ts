@@ -17,4 +17,5 @@ export { Sandbox } from './sandbox.js';
 export { type SandboxAccess, type SandboxChange, type SandboxFilter, type SandboxInfo, type SandboxMetric, type SandboxNetwork, type SandboxShare, type SandboxSize, type SandboxSnapshot, type SandboxSpec, type SandboxState, type SignedOptions } from './sandbox-types.js';
 export { Services, type Service } from './services.js';
 export { shellStatus, type Exit, type Filter, type Info, type OutputStream, type ProcessEvent, type ReadOptions, type Scope, type Selector, type Spec, type StreamInfo } from './types.js';
+export { type Usage, type UsagePoint } from './usage.js';
 export { type Amount, type GrepOptions, type LookOptions, type Match, type Piece, type ViewOptions } from './views.js';

@@ -408,6 +408,26 @@ test('services', async () => {
   assert.deepEqual((await client.services.list()).map((s) => [s.name, s.adopted, s.adoptedBy]), [['web', false, undefined]]);
 });
 
+test('what is used, and was', async () => {
+  await client.services.apply('services:\n  busy:\n    command: while :; do :; done\n');
+  await client.services.start('busy');
+  let [machine, busy] = await client.usage(['machine', 'busy']);
+  // Its first point comes with the second look at it.
+  await until(async () => ([machine, busy] = await client.usage(['machine', 'busy']))[1]!.points[0]?.cpu, 'it is measured');
+  const [now, point] = [machine!.points[0]!, busy!.points[0]!];
+  assert.deepEqual([machine!.kind, machine!.id, busy!.kind, busy!.name, busy!.points.length], ['machine', '', 'service', 'busy', 1]);
+  assert.ok(machine!.cpus >= 1 && machine!.memoryTotal > now.memory && now.memory > 1 << 20 && now.received! >= 0 && now.sent! >= 0);
+  assert.ok(point.cpu <= machine!.cpus + 1 && point.memory > 0 && point.received === undefined && Math.abs(+point.time! - Date.now()) < 600_000);
+  assert.ok((await client.usage()).some((u) => u.name === 'busy'));
+  const [past, ...others] = await client.usageHistory(3_600_000, ['machine']);
+  assert.deepEqual([past!.kind, past!.cpus, others.length], ['machine', 0, 0]);
+  await assert.rejects(client.usageHistory(3_600_000, ['nobody']), { code: 'not_found' });
+  for (const since of [0, 86_400_001]) await assert.rejects(client.usageHistory(since), { code: 'invalid', field: 'since' });
+  await assert.rejects(client.usage('machine' as never), { code: 'invalid', field: 'names' });
+  await client.services.stop();
+  for await (const [web] of client.services.watch()) if (web!.phase === 'idle') break;
+});
+
 test('a service that is a process which ran already', async () => {
   const theirs = spawn('sleep', ['600'], { stdio: 'ignore' });
   const pidFile = path.join(fs.mkdtempSync(path.join(os.tmpdir(), 'tend-client-')), 'web.pid');

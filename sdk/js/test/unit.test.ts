@@ -5,6 +5,7 @@ import { test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { create, fromBinary, toBinary, type MessageShape } from '@bufbuild/protobuf';
 import { ExportImageResponseSchema } from '../src/gen/tend/v1/image_pb.js';
+import { UsageRequestSchema, UsageResponseSchema } from '../src/gen/tend/v1/overview_pb.js';
 import { ErrorDetailSchema, ErrorKind, GetResponseSchema, KillResponseSchema, RemoveResponseSchema, RunRequestSchema, StartReason, StartResponseSchema } from '../src/gen/tend/v1/process_pb.js';
 import { Client, GapError, InvalidError, RedirectError, StartError, TendError, type ClientOptions, type Process, type ProcessEvent } from '../src/index.js';
 import { parseTarget } from '../src/target.js';
@@ -91,6 +92,22 @@ test('an archive of an image that breaks anywhere arrives whole', async () => {
     assert.equal(Buffer.concat(parts).compare(text), 0, `cut at ${cut}`);
     client.close();
   }
+});
+
+test('what was used has the points that the server has kept', async () => {
+  const time = (s: number) => ({ seconds: BigInt(s), nanos: 0 });
+  const fake = await Fake.start({
+    Usage: (body, res) => {
+      const m = fromBinary(UsageRequestSchema, body);
+      assert.deepEqual([m.names, m.since?.seconds, m.since?.nanos], [['web'], 5400n, 500_000_000]);
+      answer(res, UsageResponseSchema, { usages: [{ kind: 'service', name: 'web', points: [{ time: time(60), cpu: 1500, memory: 7n }, { time: time(180), received: 0n, sent: 3n }] }] });
+    },
+  });
+  const client = await Client.connect({ url: fake.url });
+  assert.deepEqual(await client.usageHistory(5_400_500, ['web']), [
+    { kind: 'service', id: '', name: 'web', cpus: 0, memoryTotal: 0, points: [{ time: new Date(60_000), cpu: 1.5, memory: 7, received: undefined, sent: undefined }, { time: new Date(180_000), cpu: 0, memory: 0, received: 0, sent: 3 }] },
+  ]);
+  client.close();
 });
 
 test('facts that a second stream repeats are delivered once', async () => {

@@ -521,6 +521,30 @@ def test_services(daemon: Daemon) -> None:
         assert [(s.name, s.adopted) for s in client.services.list()] == [("web", False)]
 
 
+def test_what_is_used_and_was(daemon: Daemon) -> None:
+    with Client.connect(daemon.socket) as client:
+        client.services.apply("services:\n  busy:\n    command: while :; do :; done\n")
+        client.services.start("busy")
+        while True:  # its first point comes with the second look at it
+            machine, busy = client.usage("machine", "busy")
+            if busy.points and busy.points[0].cpu > 0:
+                break
+        (now,), (point,) = machine.points, busy.points
+        assert (machine.kind, machine.id, busy.kind, busy.name) == ("machine", "", "service", "busy")
+        assert machine.cpus >= 1 and machine.memory_total > now.memory > 1 << 20
+        assert now.received is not None and now.sent is not None and now.received >= 0
+        assert point.cpu <= machine.cpus + 1 and point.memory > 0 and (point.received, point.sent) == (None, None)
+        assert "busy" in [u.name for u in client.usage()]
+        (past,) = client.usage_history(3600, "machine")
+        assert (past.kind, past.cpus) == ("machine", 0)
+        with pytest.raises(tend.NotFoundError):
+            client.usage_history(3600, "nobody")
+        for since in (0, 86_401):
+            with pytest.raises(tend.InvalidError, match="since"):
+                client.usage_history(since)
+        _down(client)
+
+
 def test_a_service_is_a_process_that_ran_already(daemon: Daemon, tmp_path: Path) -> None:
     with Client.connect(daemon.socket) as client:
         with subprocess.Popen(["sleep", "600"]) as theirs:

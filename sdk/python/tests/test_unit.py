@@ -79,6 +79,18 @@ def test_an_archive_of_an_image_that_breaks_anywhere_arrives_whole() -> None:
         assert fake.calls.count("ExportImage") == 12
 
 
+def test_what_was_used_has_the_points_that_the_server_has_kept() -> None:
+    def usage(c: Call) -> None:
+        assert decode("UsageRequest", c.body) == {"names": ["web"], "since": {"seconds": 5400, "nanos": 500_000_000}}
+        points = [{"time": {"seconds": 60}, "cpu": 1500, "memory": 7}, {"time": {"seconds": 180}, "received": 0, "sent": 3}]
+        c.message("UsageResponse", {"usages": [{"kind": "service", "name": "web", "points": points}]})
+
+    with Fake(Usage=usage) as fake:
+        (web,) = fake.client().usage_history(5400.5, "web")
+    assert (web.kind, web.id, web.name, web.cpus, web.memory_total) == ("service", "", "web", 0, 0)
+    assert [(p.time.timestamp() if p.time else None, p.cpu, p.memory, p.received, p.sent) for p in web.points] == [(60, 1.5, 7, None, None), (180, 0, 0, 0, 3)]
+
+
 def test_facts_that_a_second_stream_repeats_are_told_once() -> None:
     answers = [(lambda c: c.events(HELLO, {"started": {"pid": 7}}, *END[:1], end=False)), (lambda c: c.events(HELLO, {"started": {"pid": 7}}, *END))]
     with Fake(Read=lambda c: answers.pop(0)(c)) as fake:

@@ -102,6 +102,7 @@ from ._types import (
     TreeGone,
     WaitResult,
 )
+from ._usage import Usage, UsagePoint
 
 __all__ = [
     "AmbiguousError",
@@ -201,6 +202,8 @@ __all__ = [
     "TreeGone",
     "UnavailableError",
     "UnsupportedError",
+    "Usage",
+    "UsagePoint",
     "WaitResult",
     "Watcher",
     "new_id",

@@ -15,6 +15,7 @@ from .. import _types as t
 from .._errors import InvalidError, NoDaemonError, TendError
 from .._home import defaults
 from .._retry import Attempts, Retry
+from .._usage import Usage, usages
 from .._wire import Message
 from ._io import sleep
 from .files import AsyncFiles
@@ -171,6 +172,18 @@ class AsyncClient(AsyncProcesses):
         except TendError as err:
             if err.code != "not_found":
                 raise
+
+    async def usage(self, *names: str) -> list[Usage]:
+        """Measures what is used now, by the machine, each service and each sandbox, or by those that are named.
+
+        names: "machine", a service, a sandbox by its id or name. It takes a second.
+        """
+        return usages(await self._link.call("OverviewService/Usage", {"names": m.texts("names", names)}))
+
+    async def usage_history(self, since: float, *names: str) -> list[Usage]:
+        """What was used in a time until now, in seconds and of at most a day: of an hour or less each minute, else each five minutes."""
+        request: Message = {"names": m.texts("names", names), "since": m.duration("since", since)}
+        return usages(await self._link.call("OverviewService/Usage", request))
 
     async def _needs_sandboxes(self) -> None:
         await self._link.needs("sandboxes", "sandboxes")

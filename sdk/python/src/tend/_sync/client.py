@@ -16,6 +16,7 @@ from .. import _types as t
 from .._errors import InvalidError, NoDaemonError, TendError
 from .._home import defaults
 from .._retry import Attempts, Retry
+from .._usage import Usage, usages
 from .._wire import Message
 from ._io import sleep
 from .files import Files
@@ -172,6 +173,18 @@ class Client(Processes):
         except TendError as err:
             if err.code != "not_found":
                 raise
+
+    def usage(self, *names: str) -> list[Usage]:
+        """Measures what is used now, by the machine, each service and each sandbox, or by those that are named.
+
+        names: "machine", a service, a sandbox by its id or name. It takes a second.
+        """
+        return usages(self._link.call("OverviewService/Usage", {"names": m.texts("names", names)}))
+
+    def usage_history(self, since: float, *names: str) -> list[Usage]:
+        """What was used in a time until now, in seconds and of at most a day: of an hour or less each minute, else each five minutes."""
+        request: Message = {"names": m.texts("names", names), "since": m.duration("since", since)}
+        return usages(self._link.call("OverviewService/Usage", request))
 
     def _needs_sandboxes(self) -> None:
         self._link.needs("sandboxes", "sandboxes")
