@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"sync"
@@ -10,53 +11,56 @@ import (
 // progress shows that something is being waited for, on a terminal only and
 // after a moment. The returned function ends it and clears the line.
 func (inv *invocation) progress(what string) (done func()) {
-	if !inv.colours(inv.errs) {
-		return func() {}
-	}
-	stop := make(chan struct{})
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		started := time.Now()
-		tick := time.NewTicker(500 * time.Millisecond)
-		defer tick.Stop()
-		shown := false
-		for {
-			select {
-			case <-tick.C:
-				fmt.Fprintf(inv.errs, "\r\x1b[K\x1b[2mtend: %s (%ds)\x1b[0m", what, int(time.Since(started).Seconds()))
-				shown = true
-			case <-stop:
-				if shown {
-					fmt.Fprint(inv.errs, "\r\x1b[K")
-				}
-				return
-			}
-		}
-	})
-	return sync.OnceFunc(func() {
-		close(stop)
-		wg.Wait()
-	})
+	return inv.fetching(what, true).during(context.Background(), func(context.Context) (done, total int64) { return 0, 0 })
 }
 
 // bar shows how much of something has come, how fast, and how long the rest takes: in place on a
-// terminal, and elsewhere in a line now and then.
+// terminal, and elsewhere in a line now and then. While nothing has come, a terminal shows how long it takes.
 type bar struct {
 	inv         *invocation
 	what        string
 	live, lines bool
 	shown       bool      // on the terminal
-	began, said time.Time // the first progress, and the last that was shown
-	first       int64     // what there was then
+	nothing     bool      // has come yet
+	began, said time.Time // the first progress, or the first of it, and the last that was shown
+	first       int64     // what there was at began
 }
 
-// barEvery and barLines are the times between what a bar shows, on a terminal and elsewhere.
-const barEvery, barLines = 200 * time.Millisecond, 10 * time.Second
+// barEvery and barLines are the times between what a bar shows, on a terminal and elsewhere; after
+// barMoment a terminal shows that nothing has come.
+const barEvery, barLines, barMoment = 200 * time.Millisecond, 10 * time.Second, 500 * time.Millisecond
 
 // fetching makes a bar; quiet: it shows nothing but on a terminal.
 func (inv *invocation) fetching(what string, quiet bool) *bar {
 	live := inv.colours(inv.errs)
 	return &bar{inv: inv, what: what, live: live, lines: !live && !quiet && !inv.flags.JSON}
+}
+
+// during shows what ask says each moment. The returned function ends it and clears the line.
+func (b *bar) during(ctx context.Context, ask func(context.Context) (done, total int64)) (end func()) {
+	if !b.live && !b.lines {
+		return func() {}
+	}
+	ctx, stop := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		b.progress(0, 0)
+		tick := time.NewTicker(barMoment)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+				b.progress(ask(ctx))
+			case <-ctx.Done():
+				b.end()
+				return
+			}
+		}
+	})
+	return func() {
+		stop()
+		wg.Wait()
+	}
 }
 
 // line prints a line above it.
@@ -67,26 +71,33 @@ func (b *bar) line(text string) {
 
 // progress says how many bytes have come, of how many; 0: that is not known.
 func (b *bar) progress(done, total int64) {
-	now := time.Now()
-	if b.began.IsZero() {
-		b.began, b.first = now, done
-		if b.lines {
-			b.said = now
-		}
+	now, nothing := time.Now(), done+total == 0
+	if b.lines && b.said.IsZero() {
+		b.said = now
 	}
+	if b.began.IsZero() || b.nothing && !nothing {
+		b.began, b.first = now, done
+	}
+	b.nothing = nothing
+	took := now.Sub(b.began)
 	every := barEvery
 	if !b.live {
 		every = barLines
 	}
-	if !b.live && !b.lines || done+total == 0 || now.Sub(b.said) < every {
+	if !b.live && !b.lines || nothing && (!b.live || took < barMoment) || now.Sub(b.said) < every {
 		return
 	}
 	b.said = now
-	text := printable(b.what) + ": " + sizeText(done)
+	text := printable(b.what)
+	if nothing {
+		text += fmt.Sprintf(" (%ds)", int(took.Seconds()))
+	} else {
+		text += ": " + sizeText(done)
+	}
 	if total > 0 {
 		text += " of " + sizeText(total)
 	}
-	if took := now.Sub(b.began); took >= time.Second && done > b.first {
+	if took >= time.Second && done > b.first {
 		rate := float64(done-b.first) / took.Seconds()
 		text += ", " + sizeText(int64(rate)) + "/s"
 		if total > done {

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"context"
 	"io"
 	"strings"
 	"testing"
@@ -50,4 +51,35 @@ func TestProgressOfWhatTakesLong(t *testing.T) {
 			t.Errorf("a terminal has %q", got)
 		}
 	})
+}
+
+// What has no bytes, or none yet, shows on a terminal how long it takes.
+func TestProgressIsAskedFor(t *testing.T) {
+	for _, live := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			var errs bytes.Buffer
+			b := (&invocation{errs: &errs, flags: &globals{}}).fetching("snapshot of x", false)
+			b.live, b.lines = live, !live
+			began := time.Now()
+			end := b.during(t.Context(), func(context.Context) (done, total int64) {
+				if s := int64(time.Since(began) / time.Second); s >= 3 {
+					return (s - 3) << 20, 20 << 20
+				}
+				return 0, 0
+			})
+			time.Sleep(15*time.Second + time.Millisecond)
+			end()
+			end() // a second time does nothing
+			want := []string{"tend: snapshot of x: 7.0M of 20.0M, 1.0M/s, 13s left\n"}
+			if live {
+				want = []string{"\r\x1b[K\x1b[2mtend: snapshot of x (0s)\x1b[0m", "x (2s)\x1b[0m\r", "x: 0 of 20.0M\x1b", "x: 12.0M of 20.0M, 1.0M/s, 8s left\x1b[0m\r\x1b[K"}
+			}
+			got := errs.String()
+			for _, part := range want {
+				if !strings.Contains(got, part) || live != strings.HasSuffix(got, "\x1b[K") || !live && got != part {
+					t.Errorf("terminal: %v; it says %q, and not %q", live, got, part)
+				}
+			}
+		})
+	}
 }

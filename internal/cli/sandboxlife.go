@@ -176,7 +176,9 @@ func (c *sandboxForkCmd) Run(ctx context.Context, inv *invocation) error {
 	if err != nil {
 		return err
 	}
+	done := inv.copying(ctx, sandbox, "fork of "+c.Sandbox)
 	copies, err := sandbox.Fork(ctx, c.Count)
+	done()
 	failed := []error{about(c.Sandbox, err)}
 	for _, made := range copies {
 		info, err := made.Info(ctx)
@@ -186,6 +188,14 @@ func (c *sandboxForkCmd) Run(ctx context.Context, inv *invocation) error {
 		failed = append(failed, err)
 	}
 	return errors.Join(failed...)
+}
+
+// copying shows how far the files of a sandbox are copied; done ends it.
+func (inv *invocation) copying(ctx context.Context, sandbox *tend.Sandbox, what string) (done func()) {
+	return inv.fetching(what, false).during(ctx, func(ctx context.Context) (done, total int64) {
+		info, _ := sandbox.Info(ctx) // one that does not answer now has nothing new to show
+		return info.Copied, info.ToCopy
+	})
 }
 
 // sandboxSnapshotCmd keeps files; its first verb needs no name.
@@ -205,7 +215,7 @@ func (c *snapshotCreateCmd) Ask(ctx context.Context, inv *invocation, d *daemon)
 	if err != nil {
 		return err
 	}
-	done := inv.progress("snapshot of " + c.Sandbox)
+	done := inv.copying(ctx, sandbox, "snapshot of "+c.Sandbox)
 	s, err := sandbox.Snapshot(ctx, c.Name)
 	done()
 	if err != nil {

@@ -138,6 +138,9 @@ type SandboxInfo struct {
 	Metadata                 map[string]string
 	Created, Updated         time.Time
 	Stopped, Paused          time.Time // zero unless it is
+	// Copied of ToCopy bytes of its files are there while they are copied, for a snapshot or a fork. Both are
+	// 0 while none are: where nothing runs in it they are moved. ToCopy is an estimate; 0: not known yet.
+	Copied, ToCopy int64
 }
 
 // SandboxChange says what to change; nil or empty fields change nothing.
@@ -261,7 +264,7 @@ func toSandboxInfo(m *tendv1.Sandbox) (SandboxInfo, error) {
 		Size:     toSize(m.GetSize()),
 		Network:  SandboxNetwork{NetworkMode(n.GetMode()), n.GetAllow(), n.GetDeny(), n.GetPublic()},
 		Metadata: m.GetMetadata(), Created: tendpb.ToTime(m.GetCreated()), Updated: tendpb.ToTime(m.GetUpdated()),
-		Stopped: tendpb.ToTime(m.GetStopped()), Paused: tendpb.ToTime(m.GetPaused()),
+		Stopped: tendpb.ToTime(m.GetStopped()), Paused: tendpb.ToTime(m.GetPaused()), Copied: m.GetCopied(), ToCopy: m.GetToCopy(),
 	}
 	for _, v := range m.GetShares() {
 		i.Shares = append(i.Shares, SandboxShare{v.GetSource(), v.GetTarget(), v.GetReadOnly(), v.GetCopy()})

@@ -767,7 +767,12 @@ type Sandbox struct {
 	Stopped  *timestamppb.Timestamp `protobuf:"bytes,22,opt,name=stopped,proto3" json:"stopped,omitempty"`
 	Paused   *timestamppb.Timestamp `protobuf:"bytes,23,opt,name=paused,proto3" json:"paused,omitempty"`
 	// ID of the image that it was created from.
-	Image         string `protobuf:"bytes,24,opt,name=image,proto3" json:"image,omitempty"`
+	Image string `protobuf:"bytes,24,opt,name=image,proto3" json:"image,omitempty"`
+	// While its files are copied, for a snapshot or a fork: the bytes that are copied, and about how
+	// many there are; 0: not known yet. Both are 0 while none are copied: where nothing runs in it
+	// they are moved.
+	Copied        int64 `protobuf:"varint,25,opt,name=copied,proto3" json:"copied,omitempty"`
+	ToCopy        int64 `protobuf:"varint,26,opt,name=to_copy,json=toCopy,proto3" json:"to_copy,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -968,6 +973,20 @@ func (x *Sandbox) GetImage() string {
 		return x.Image
 	}
 	return ""
+}
+
+func (x *Sandbox) GetCopied() int64 {
+	if x != nil {
+		return x.Copied
+	}
+	return 0
+}
+
+func (x *Sandbox) GetToCopy() int64 {
+	if x != nil {
+		return x.ToCopy
+	}
+	return 0
 }
 
 type CreateSandboxRequest struct {
@@ -4740,7 +4759,7 @@ const file_tend_v1_sandbox_proto_rawDesc = "" +
 	"\x06source\x18\x01 \x01(\tR\x06source\x12\x16\n" +
 	"\x06target\x18\x02 \x01(\tR\x06target\x12\x1b\n" +
 	"\tread_only\x18\x03 \x01(\bR\breadOnly\x12\x12\n" +
-	"\x04copy\x18\x04 \x01(\bR\x04copy\"\xad\b\n" +
+	"\x04copy\x18\x04 \x01(\bR\x04copy\"\xde\b\n" +
 	"\aSandbox\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12+\n" +
@@ -4769,7 +4788,9 @@ const file_tend_v1_sandbox_proto_rawDesc = "" +
 	"\aupdated\x18\x15 \x01(\v2\x1a.google.protobuf.TimestampR\aupdated\x124\n" +
 	"\astopped\x18\x16 \x01(\v2\x1a.google.protobuf.TimestampR\astopped\x122\n" +
 	"\x06paused\x18\x17 \x01(\v2\x1a.google.protobuf.TimestampR\x06paused\x12\x14\n" +
-	"\x05image\x18\x18 \x01(\tR\x05image\x1a;\n" +
+	"\x05image\x18\x18 \x01(\tR\x05image\x12\x16\n" +
+	"\x06copied\x18\x19 \x01(\x03R\x06copied\x12\x17\n" +
+	"\ato_copy\x18\x1a \x01(\x03R\x06toCopy\x1a;\n" +
 	"\rMetadataEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"@\n" +

@@ -124,7 +124,7 @@ func sandbox(i *driver.Info) *tendv1.Sandbox {
 		Network: &tendv1.SandboxNetwork{Mode: tendv1.SandboxNetworkMode(i.Network.Mode), Allow: i.Network.Allow, Deny: i.Network.Deny,
 			Public: i.Network.Public},
 		Metadata: texts(i.Metadata), Created: tendpb.Time(i.Created), Updated: tendpb.Time(i.Updated), Stopped: tendpb.Time(i.StoppedAt),
-		Paused: tendpb.Time(i.PausedAt),
+		Paused: tendpb.Time(i.PausedAt), Copied: i.Copied, ToCopy: i.ToCopy,
 	}
 	for _, v := range i.Shares {
 		m.Shares = append(m.Shares, &tendv1.SandboxShare{Source: text(v.Source), Target: text(v.Target), ReadOnly: v.ReadOnly, Copy: v.Copy})

@@ -247,6 +247,9 @@ type Info struct {
 	PausedAt                 time.Time // zero unless Paused
 	Metadata                 map[string]string
 	Notes                    map[string]string
+	// Copied of ToCopy bytes of its files are there while they are copied, for a snapshot or a fork. Both are
+	// 0 while none are: where nothing runs in it they are moved. ToCopy is an estimate; 0: not known yet.
+	Copied, ToCopy int64
 }
 
 // Change says what to change; nil fields change nothing.

@@ -44,7 +44,8 @@ var stale = []string{origin, overlayPrefix + "impure", overlayPrefix + "nlink", 
 type copier struct {
 	ctx            context.Context
 	limits         Limits
-	plain          bool // the source is a plain directory, not one of an overlay
+	progress       *Progress // nil: nobody asks
+	plain          bool      // the source is a plain directory, not one of an overlay
 	entries, bytes int64
 	top            int // the new layer's directory
 	// links are files with several names: the first one in the new layer.
@@ -56,7 +57,12 @@ type copier struct {
 type inode struct{ dev, ino uint64 }
 
 // copyTree copies directories, topmost first, over each other.
-func copyTree(ctx context.Context, from []string, to string, limits Limits, plain bool, info *Info) error {
+func copyTree(ctx context.Context, from []string, to string, m *Meta, plain bool, info *Info) error {
+	return m.Progress.of(ctx, from, func() error { return copyDirs(ctx, from, to, m, plain, info) })
+}
+
+func copyDirs(ctx context.Context, from []string, to string, m *Meta, plain bool, info *Info) error {
+	limits := m.Limits
 	if limits.Entries <= 0 {
 		limits.Entries = maxEntries
 	}
@@ -67,7 +73,7 @@ func copyTree(ctx context.Context, from []string, to string, limits Limits, plai
 		return &os.PathError{Op: "open", Path: to, Err: err}
 	}
 	defer unix.Close(top)
-	c := &copier{ctx: ctx, limits: limits, plain: plain, top: top, cloning: true}
+	c := &copier{ctx: ctx, limits: limits, progress: m.Progress, plain: plain, top: top, cloning: true}
 	for _, dir := range slices.Backward(from) {
 		c.links = map[inode]string{}
 		fd, err := eintr.Get(func() (int, error) { return unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0) })
@@ -323,7 +329,7 @@ func (c *copier) regular(from, to int, name, rel string) error {
 		return err
 	}
 	defer unix.Close(dst)
-	if err := c.content(src, dst, st.Size); err != nil {
+	if err := c.content(src, dst, &st); err != nil {
 		return err
 	}
 	if err := c.describe(src, dst, &st); err != nil {
@@ -336,9 +342,11 @@ func (c *copier) regular(from, to int, name, rel string) error {
 }
 
 // content copies what is in a file, without its holes.
-func (c *copier) content(src, dst int, size int64) error {
+func (c *copier) content(src, dst int, st *unix.Stat_t) error {
+	size := st.Size
 	if c.cloning {
 		if unix.IoctlFileClone(dst, src) == nil {
+			c.progress.add(st.Blocks * 512)
 			return nil
 		}
 		c.cloning = false
@@ -381,6 +389,7 @@ func (c *copier) data(src, dst int, at, end int64) error {
 				return nil // it became shorter
 			case err == nil:
 				at += int64(n)
+				c.progress.add(int64(n))
 				continue
 			case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT), errors.Is(err, unix.EIO):
 				return err
@@ -397,6 +406,7 @@ func (c *copier) data(src, dst int, at, end int64) error {
 				return err
 			}
 			part, at = part[w:], at+int64(w)
+			c.progress.add(int64(w))
 		}
 	}
 	return nil

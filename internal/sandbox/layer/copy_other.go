@@ -7,7 +7,7 @@ import (
 	"errors"
 )
 
-func copyTree(context.Context, []string, string, Limits, bool, *Info) error {
+func copyTree(context.Context, []string, string, *Meta, bool, *Info) error {
 	return errors.ErrUnsupported
 }
 

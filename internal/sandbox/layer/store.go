@@ -65,6 +65,8 @@ type Meta struct {
 	By string
 	// Limits of this layer; Seal has none.
 	Limits Limits
+	// Progress of Copy and Merge is noted here; nil: nobody asks.
+	Progress *Progress
 }
 
 // Info is the state of a layer.
@@ -304,7 +306,7 @@ func (s *Store) make(m *Meta, fill func(dir string, e *entry) error) (ID, error)
 // directories are kept.
 func (s *Store) Copy(ctx context.Context, dir string, m Meta) (ID, error) {
 	return s.make(&m, func(to string, e *entry) error {
-		return copyTree(ctx, []string{dir}, to, m.Limits, false, &e.Info)
+		return copyTree(ctx, []string{dir}, to, &m, false, &e.Info)
 	})
 }
 
@@ -312,7 +314,7 @@ func (s *Store) Copy(ctx context.Context, dir string, m Meta) (ID, error) {
 // FIFOs of one filesystem. Devices are left out.
 func (s *Store) FromDir(ctx context.Context, dir string, m Meta) (ID, error) {
 	return s.make(&m, func(to string, e *entry) error {
-		return copyTree(ctx, []string{dir}, to, m.Limits, true, &e.Info)
+		return copyTree(ctx, []string{dir}, to, &m, true, &e.Info)
 	})
 }
 
@@ -368,6 +370,6 @@ func (s *Store) Merge(ctx context.Context, id ID, m Meta) (ID, error) {
 	}
 	m.Parent, m.Whole = "", chain.Whole
 	return s.make(&m, func(to string, e *entry) error {
-		return copyTree(ctx, chain.Dirs, to, m.Limits, false, &e.Info)
+		return copyTree(ctx, chain.Dirs, to, &m, false, &e.Info)
 	})
 }

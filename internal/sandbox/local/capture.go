@@ -164,7 +164,7 @@ func (s *sandbox) copyLive(ctx context.Context, by, up string, frozen bool) (lay
 			return "", errors.Join(fmt.Errorf("sandbox %s: %w", s.id, fault(err)), s.d.cfg.Engine.Freeze(ctx, container.ID(s.id), false))
 		}
 	}
-	id, err := s.d.layers.Copy(ctx, up, layer.Meta{Parent: parent, By: by})
+	id, err := s.d.layers.Copy(ctx, up, layer.Meta{Parent: parent, By: by, Progress: &s.copying})
 	if !frozen {
 		// Whatever the copy's context says.
 		if ferr := s.d.cfg.Engine.Freeze(context.WithoutCancel(ctx), container.ID(s.id), false); ferr != nil && !isOfContainer(ferr) {
@@ -180,11 +180,11 @@ func (s *sandbox) parent(ctx context.Context) (id layer.ID, release func(), err 
 	s.mu.Lock()
 	top := s.rec.Layer
 	s.mu.Unlock()
-	return s.d.below(ctx, top, holder("merge", s.id))
+	return s.d.below(ctx, top, holder("merge", s.id), &s.copying)
 }
 
 // below is parent for a new layer on top of one, held by by.
-func (d *Driver) below(ctx context.Context, top layer.ID, by string) (id layer.ID, release func(), err error) {
+func (d *Driver) below(ctx context.Context, top layer.ID, by string, p *layer.Progress) (id layer.ID, release func(), err error) {
 	none := func() {}
 	if top == "" {
 		return "", none, nil
@@ -193,7 +193,7 @@ func (d *Driver) below(ctx context.Context, top layer.ID, by string) (id layer.I
 	if err != nil || len(chain.Dirs) < layer.MaxDepth {
 		return top, none, err
 	}
-	if id, err = d.layers.Merge(ctx, top, layer.Meta{By: by}); err != nil {
+	if id, err = d.layers.Merge(ctx, top, layer.Meta{By: by, Progress: p}); err != nil {
 		return "", none, err
 	}
 	return id, func() { d.layers.Release(id, by) }, nil

@@ -121,7 +121,7 @@ func (s *stage) copy(ctx context.Context, step dockerfile.Step, o copying) error
 
 // layerOf makes a layer on top, of what write says.
 func (s *stage) layerOf(ctx context.Context, write func(*tar.Writer) error) (layer.ID, error) {
-	parent, release, err := s.d.below(ctx, s.top, s.by+" merge")
+	parent, release, err := s.d.below(ctx, s.top, s.by+" merge", nil)
 	if err != nil {
 		return "", err
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/tend-run/tend/internal/core/container"
 	"github.com/tend-run/tend/internal/files"
 	"github.com/tend-run/tend/internal/sandbox/driver"
+	"github.com/tend-run/tend/internal/sandbox/layer"
 	"github.com/tend-run/tend/internal/sandbox/network"
 	"github.com/tend-run/tend/internal/sandbox/sandboxrecord"
 	"github.com/tend-run/tend/process"
@@ -49,6 +50,8 @@ type sandbox struct {
 	warm bool // its start command has run before its creation; set before that
 
 	expiring atomic.Bool // its end at its time is under way
+
+	copying layer.Progress // of its files, to a snapshot or for a fork
 }
 
 var (
@@ -75,7 +78,9 @@ func (s *sandbox) Info(context.Context) (driver.Info, error) {
 	if s.gone || s.hidden || s.rec.Destroying {
 		return driver.Info{}, driver.ErrNotFound
 	}
-	return s.rec.info(), nil
+	in := s.rec.info()
+	in.Copied, in.ToCopy = s.copying.Copied.Load(), s.copying.Total.Load()
+	return in, nil
 }
 
 // change applies f to the record and keeps it. synced: it is on the disk then.

@@ -97,6 +97,38 @@ func TestASnapshotHasTheFilesOfItsMoment(t *testing.T) {
 	}
 }
 
+// looking is a context that calls look each time it is asked whether it has ended.
+type looking struct {
+	context.Context
+	look func()
+}
+
+func (l looking) Err() error {
+	l.look()
+	return l.Context.Err()
+}
+
+func TestASandboxTellsHowFarItsFilesAreCopied(t *testing.T) {
+	proctest.Root(t)
+	cfg, _ := onPaper(t)
+	d := openOn(t, cfg)
+	s, _ := create(t, d, driver.Spec{Name: "first"})
+	copied := func() int64 { return proctest.Value(s.Info(t.Context()))(t).Copied }
+	for _, paused := range []bool{true, false} {
+		for _, name := range []string{"a", "b"} {
+			put(t, s, name, strings.Repeat("x", 1<<20))
+		}
+		proctest.Must(t, d.Pause(t.Context(), s.id, driver.PauseSpec{Memory: paused}))
+		most := int64(0)
+		_, err := d.Snapshot(looking{t.Context(), func() { most = max(most, copied()) }}, s.id, driver.SnapshotSpec{})
+		proctest.Must(t, err)
+		if paused != (most == 1<<20) || copied() != 0 { // one of them, before the other
+			t.Errorf("with processes: %v; %d bytes are said to be copied, and %d afterwards", paused, most, copied())
+		}
+		proctest.Must(t, d.Resume(t.Context(), s.id))
+	}
+}
+
 func justErr[T any](_ T, err error) error { return err }
 
 func TestFilesGoWithTheLastThatNeedsThem(t *testing.T) {

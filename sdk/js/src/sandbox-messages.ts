@@ -128,6 +128,8 @@ export function fromSandbox(m: pb.Sandbox | undefined, want?: string): SandboxIn
     updated: fromTimestamp(m.updated),
     stopped: fromTimestamp(m.stopped),
     paused: fromTimestamp(m.paused),
+    copied: fromInt('a size', m.copied),
+    toCopy: fromInt('a size', m.toCopy),
   };
 }
 

@@ -101,6 +101,12 @@ export interface SandboxInfo {
   updated?: Date;
   stopped?: Date;
   paused?: Date;
+  /**
+   * While its files are copied, for a snapshot or a fork: the bytes that are copied, and about how many there are; 0: not known yet.
+   * Both are 0 while none are copied: where nothing runs in it they are moved.
+   */
+  copied: number;
+  toCopy: number;
 }
 
 /** What to change; what is not there stays as it is. Times are in milliseconds. */

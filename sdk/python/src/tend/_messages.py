@@ -518,6 +518,8 @@ def sandbox(m: Message | None, want: str | None = None) -> t.SandboxInfo:
         updated=when(m.get("updated")),
         stopped=when(m.get("stopped")),
         paused=when(m.get("paused")),
+        copied=m.get("copied", 0),
+        to_copy=m.get("to_copy", 0),
     )
 
 

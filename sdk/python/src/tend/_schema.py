@@ -768,6 +768,8 @@ MESSAGES: dict[str, tuple[tuple[int, str, str, str], ...]] = {
         (22, "stopped", "google.protobuf.Timestamp", ""),
         (23, "paused", "google.protobuf.Timestamp", ""),
         (24, "image", "string", ""),
+        (25, "copied", "int64", ""),
+        (26, "to_copy", "int64", ""),
     ),
     "SandboxAccessRequest": (
         (1, "sandbox", "string", ""),

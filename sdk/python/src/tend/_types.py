@@ -560,6 +560,10 @@ class SandboxInfo:
     updated: datetime | None
     stopped: datetime | None
     paused: datetime | None
+    copied: int
+    """While its files are copied, for a snapshot or a fork: the bytes that are copied. 0 where nothing runs in it: they are moved."""
+    to_copy: int
+    """About how many bytes there are to copy; 0: not known yet, or none."""
 
 
 @dataclass(frozen=True)
