@@ -25,7 +25,7 @@ func (f FS) Do(ctx context.Context, do func(a *Actor) error) error {
 	if f.Root != nil {
 		defer f.Root.use()()
 	}
-	a := &Actor{ctx: ctx, root: f.Root, user: f.User, outside: outside, asRoot: f.AsRoot && f.Root != nil}
+	a := &Actor{ctx: ctx, root: f.Root, user: f.User, outside: outside, asRoot: f.AsRoot && f.Root != nil, within: f.Within}
 	if isOwn(outside) && (f.Root == nil || os.Geteuid() != 0) {
 		return do(a)
 	}
@@ -65,6 +65,7 @@ type Actor struct {
 	user    User            // of the FS
 	outside User            // user with the ids that it has outside of root
 	asRoot  bool            // that of the FS, which has a Root
+	within  string          // of the FS
 	// powers: it is root inside, or does what root inside may do, and so it has the
 	// capabilities that concern files, unless lowered is set.
 	powers, lowered bool

@@ -19,9 +19,11 @@ var (
 	ErrNotRegular = errors.New("it is not a regular file")
 	ErrLoop       = errors.New("cyclic symlink or chain >255 links")
 	// ErrChanged: the file is not the version that was asked for; see [FS.Replace].
-	ErrChanged     = errors.New("the file was changed or removed meanwhile; read it again")
-	ErrNoSpace     = errors.New("not enough disk space available")
-	ErrPermission  = errors.New("permission denied")
+	ErrChanged    = errors.New("the file was changed or removed meanwhile; read it again")
+	ErrNoSpace    = errors.New("not enough disk space available")
+	ErrPermission = errors.New("permission denied")
+	// ErrOutside: it is not in the directory that paths are kept to ([FS.Within]).
+	ErrOutside     = errors.New("it leads out of the directory that is served")
 	ErrCrossDevice = errors.New("source and destination are on different file systems; copy, then remove the source")
 	// ErrBusy: something is mounted there.
 	ErrBusy = errors.New("something is mounted there, which is neither moved nor removed")
@@ -125,6 +127,8 @@ func pathError(op, path string, err error) error {
 
 func kindOf(err error) error {
 	switch {
+	case errors.Is(err, ErrOutside):
+		return ErrOutside
 	case errors.Is(err, fs.ErrNotExist):
 		return ErrNotExist
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):

@@ -19,6 +19,9 @@ type FS struct {
 	// AsRoot, with a Root: everything is done with the capabilities of root inside, and the
 	// files and directories that appear are the User's. Without a Root it has no effect.
 	AsRoot bool
+	// Within, absolute, clean and without links: what a path leads to must be this directory or
+	// below it, or the error is [ErrOutside]. Empty: no such bound. Watch does not know it.
+	Within string
 }
 
 // do is Do for short operations: it does not end with its caller's context.

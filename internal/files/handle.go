@@ -2,6 +2,7 @@ package files
 
 import (
 	"cmp"
+	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -23,6 +24,38 @@ func (a *Actor) follow(path string) (*handle, error) { return a.open(path, true)
 func (a *Actor) nofollow(path string) (*handle, error) { return a.open(path, false) }
 
 func (a *Actor) open(path string, follow bool) (*handle, error) {
+	h, err := a.openAnywhere(path, follow)
+	if a.within == "" || a.within == "/" {
+		return h, err
+	}
+	if err != nil {
+		// Nobody learns what there is elsewhere.
+		if path != a.within && path != "/" && a.leadsOut(filepath.Dir(path)) {
+			err = ErrOutside
+		}
+		return nil, err
+	}
+	real, err := h.real()
+	if err == nil && real != a.within && !strings.HasPrefix(real, a.within+"/") {
+		err = ErrOutside
+	}
+	if err != nil {
+		h.close()
+		return nil, err
+	}
+	return h, nil
+}
+
+// leadsOut reports whether the path, or what there is of it, leads out of within.
+func (a *Actor) leadsOut(path string) bool {
+	h, err := a.open(path, true)
+	if err == nil {
+		h.close()
+	}
+	return errors.Is(err, ErrOutside)
+}
+
+func (a *Actor) openAnywhere(path string, follow bool) (*handle, error) {
 	if a.root == nil {
 		return openHandle(path, follow)
 	}

@@ -143,7 +143,7 @@ func (a *Actor) create(path string) (file *os.File, created bool, err error) {
 		}
 	}
 	// A link that leads to a file that is not there yet.
-	if a.root != nil {
+	if a.root != nil || a.within != "" {
 		file, err = a.makeTarget(path)
 	} else {
 		file, err = openThrough(path, os.O_WRONLY|os.O_CREATE|openFlags, 0o666)

@@ -37,11 +37,16 @@ func Version(info fs.FileInfo) string {
 // Otherwise it fails with [ErrChanged], or [ErrExists]. It returns the version that the
 // file has then.
 func (f FS) Replace(ctx context.Context, path string, r io.Reader, was string) (entry Entry, version string, err error) {
-	return f.replace(ctx, path, r, was, true)
+	return f.replace(ctx, path, r, &replacement{was: was})
 }
 
-// replace is Replace. tryNameless: the file has no name until the end, if that is possible.
-func (f FS) replace(ctx context.Context, path string, r io.Reader, was string, tryNameless bool) (entry Entry, version string, err error) {
+// Install is Replace with a mode that the file gets whatever it had before, as whoever may change its directory
+// can; then it is the user's. When it returns the file and its name are on the disk.
+func (f FS) Install(ctx context.Context, path string, r io.Reader, was string, mode fs.FileMode) (entry Entry, version string, err error) {
+	return f.replace(ctx, path, r, &replacement{was: was, mode: &mode})
+}
+
+func (f FS) replace(ctx context.Context, path string, r io.Reader, w *replacement) (entry Entry, version string, err error) {
 	abs, err := f.Resolve(path)
 	if err != nil {
 		return Entry{}, "", err
@@ -49,7 +54,7 @@ func (f FS) replace(ctx context.Context, path string, r io.Reader, was string, t
 	if err := checkNew(abs); err != nil {
 		return Entry{}, "", err
 	}
-	w := &replacement{path: abs, was: was, named: !tryNameless}
+	w.path = abs
 	// A wrong version is told before all of the content comes.
 	if err := f.Do(ctx, w.inspect); err != nil {
 		return Entry{}, "", pathError("write", abs, err)
@@ -90,9 +95,10 @@ type replacement struct {
 	file *os.File
 	dir  *handle
 	part string // the name beside the file; "": it has none
-	// named: it has such a name from the beginning.
+	// named: it has such a name from the beginning, else only if there is no other way.
 	named bool
-	now   string // its version at the end
+	mode  *fs.FileMode // of Install
+	now   string       // its version at the end
 }
 
 // inspect finds what is to be replaced, and whether it may be.
@@ -117,16 +123,16 @@ func (w *replacement) inspect(a *Actor) error {
 	if w.was != AnyVersion && w.was != SomeVersion && w.was != Version(info) {
 		return &PathError{Op: "write", Path: w.path, Kind: ErrChanged}
 	}
-	// The directory's rights are enough to replace a file, and not to write it.
-	file, err := a.existing(w.path, os.O_WRONLY)
-	if err != nil {
-		return err
-	}
 	w.old = info
-	if w.path, err = a.Real(w.path); err != nil {
-		return errors.Join(err, file.Close())
+	if w.mode == nil { // the directory's rights are enough to replace a file, and not to write it
+		file, err := a.existing(w.path, os.O_WRONLY)
+		if err != nil {
+			return err
+		}
+		defer file.Close()
 	}
-	return file.Close()
+	w.path, err = a.Real(w.path)
+	return err
 }
 
 // begin makes the file beside the one that is there.
@@ -158,7 +164,12 @@ func (w *replacement) begin(a *Actor) error {
 
 // end gives the file its name, if what has it is still what was seen.
 func (w *replacement) end(a *Actor) error {
-	if w.old != nil {
+	switch {
+	case w.mode != nil:
+		if err := errors.Join(w.file.Chmod(*w.mode), w.file.Sync()); err != nil {
+			return err
+		}
+	case w.old != nil:
 		if err := w.resemble(a); err != nil {
 			return err
 		}
@@ -185,6 +196,21 @@ func (w *replacement) end(a *Actor) error {
 	info, err := w.file.Stat()
 	if err == nil {
 		w.now = Version(info)
+	}
+	if err == nil && w.mode != nil {
+		err = w.dir.sync()
+	}
+	return err
+}
+
+// sync forces the names of a directory to the disk, if the user may read it.
+func (h *handle) sync() error {
+	dir, err := os.Open(h.self())
+	if errors.Is(err, fs.ErrPermission) {
+		return nil
+	}
+	if err == nil {
+		err = errors.Join(dir.Sync(), dir.Close())
 	}
 	return err
 }

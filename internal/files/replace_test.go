@@ -31,7 +31,7 @@ func TestReplace(t *testing.T) {
 			dir := f.User.Home
 			path := filepath.Join(dir, "file")
 			put := func(content, was string) (string, error) {
-				_, v, err := f.replace(t.Context(), path, strings.NewReader(content), was, nameless)
+				_, v, err := f.replace(t.Context(), path, strings.NewReader(content), &replacement{was: was, named: !nameless})
 				return v, err
 			}
 			holds := func(want string) {
@@ -68,7 +68,7 @@ func TestReplace(t *testing.T) {
 			}
 			// What breaks off, early or late, and what somebody else changes meanwhile.
 			for _, n := range []int{10, 300_000} {
-				if _, _, err := f.replace(t.Context(), path, broken(n), AnyVersion, nameless); !IsBodyError(err) {
+				if _, _, err := f.replace(t.Context(), path, broken(n), &replacement{was: AnyVersion, named: !nameless}); !IsBodyError(err) {
 					t.Errorf("broken off after %d bytes: %v", n, err)
 				}
 				holds(big)
@@ -77,7 +77,7 @@ func TestReplace(t *testing.T) {
 				proctest.Must(t, os.WriteFile(path, []byte("other"), 0o600))
 				return 0, io.EOF
 			}))
-			if _, _, err := f.replace(t.Context(), path, meanwhile, two, nameless); !errors.Is(err, ErrChanged) {
+			if _, _, err := f.replace(t.Context(), path, meanwhile, &replacement{was: two, named: !nameless}); !errors.Is(err, ErrChanged) {
 				t.Errorf("changed meanwhile: %v", err)
 			}
 			holds("other")
