@@ -62,7 +62,7 @@ e2b: build ## Run the E2B suites: raw, npm, PyPI, by domain (ONLY=js picks one)
 .PHONY: clients
 clients: build ## Run other people's clients of E2B, all of them (ONLY=openai picks one)
 	@test/conformance/agents/run $(ONLY)
-	@$(if $(ONLY),,test/conformance/interpreter/run faults steps jupyter older js smolagents crewai langchain && test/conformance/e2b/run names)
+	@$(if $(ONLY),,test/conformance/interpreter/run faults steps jupyter older js smolagents crewai langchain && test/conformance/e2b/run names && test/conformance/sandboxd/run)
 
 .PHONY: clients-newest
 clients-newest: ## Say which pinned clients of the suites have a newer version; asks npm and PyPI

@@ -71,7 +71,7 @@ func TestEveryVerbHasJSONOrSaysWhyNot(t *testing.T) {
 			}
 		}
 	}
-	if got, want := strings.Join(without, " "), "attach import serve torture mcp distant help man completion"; got != want {
+	if got, want := strings.Join(without, " "), "attach import serve torture mcp distant sandboxd help man completion"; got != want {
 		t.Errorf("without a JSON form are %s; want %s", got, want)
 	}
 }

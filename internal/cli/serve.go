@@ -70,14 +70,19 @@ type serveCmd struct {
 	Keep      bool     `help:"When the daemon ends, leave the processes running for the next tend serve on the same state directory."`
 
 	Background bool `hidden:"" help:"Let a later tend serve replace this daemon."`
+
+	// sandboxd is set by tend sandboxd, with the addresses for it.
+	sandboxd *sandboxdFlags
+	extra    []string
 }
 
 // plan is a checked serve command line.
 type plan struct {
 	stateDir string
-	listen   []string // as launch wants them: "127.0.0.1:49983", "unix:/path"
-	tls      int      // so many before that are for TLS
-	distant  bool     // the last of listen is for distant
+	listen   []string       // as launch wants them: "127.0.0.1:49983", "unix:/path"
+	tls      int            // so many before that are for TLS
+	distant  bool           // the last of listen is for distant
+	sandboxd *sandboxdFlags // the last of listen are for sandboxd
 	token    bool
 	flags    serveFlags // paths made absolute
 	keep     bool
@@ -239,6 +244,7 @@ func (c *serveCmd) plan(inv *invocation, passed ...string) (*plan, error) {
 		}
 		p.listen, p.distant = append(p.listen, resolved), true
 	}
+	p.listen, p.sandboxd = append(p.listen, c.extra...), c.sandboxd
 	return p, nil
 }
 
@@ -398,6 +404,15 @@ func (p *plan) serverArgs(exe string) []string {
 	}
 	flags := p.flags
 	flags.Socket = "" // it is one of the listeners
+	args = withFlags(args, flags)
+	if p.sandboxd != nil {
+		args = withFlags(append(args, "--sandboxd"), *p.sandboxd)
+	}
+	return args
+}
+
+// withFlags appends the flags of a struct that have a value.
+func withFlags(args []string, flags any) []string {
 	for field, value := range reflect.ValueOf(flags).Fields() {
 		name := "--" + field.Tag.Get("name")
 		switch v := value.Interface().(type) {

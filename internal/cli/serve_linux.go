@@ -21,6 +21,7 @@ import (
 	"github.com/tend-run/tend/internal/lib/backoff"
 	"github.com/tend-run/tend/internal/lib/home"
 	"github.com/tend-run/tend/internal/protocol"
+	"github.com/tend-run/tend/internal/protocol/sandboxd"
 	"github.com/tend-run/tend/internal/sandbox/network"
 	"github.com/tend-run/tend/internal/server"
 	assembly "github.com/tend-run/tend/internal/server/daemon"
@@ -150,9 +151,11 @@ type serverCmd struct {
 // open.
 type serverRoleCmd struct {
 	serveFlags
+	sandboxdFlags
 	Listeners    int  `hidden:"" default:"1" help:"Listeners inherited from fd 3 on."`
 	TLSListeners int  `name:"tls-listeners" hidden:"" help:"So many of them, before that for distant, are for TLS."`
 	Distant      bool `hidden:"" help:"The last of them is for distant."`
+	Sandboxd     bool `hidden:"" help:"The last of them are for sandboxd."`
 }
 
 func (c *serverRoleCmd) Run(ctx context.Context, inv *invocation) error {
@@ -221,6 +224,11 @@ func (c *serverRoleCmd) serve(ctx context.Context, inv *invocation, dir string) 
 	if last := len(listeners) - 1; c.Distant {
 		listeners, distant = listeners[:last], listeners[last]
 	}
+	var pod *sandboxd.Settings
+	if last := len(listeners) - 1; c.Sandboxd {
+		pod = c.sandboxdFlags.settings(environ, listeners[last])
+		listeners = listeners[:last]
+	}
 	group, err := groupID(c.Group)
 	if err != nil {
 		return err
@@ -235,7 +243,8 @@ func (c *serverRoleCmd) serve(ctx context.Context, inv *invocation, dir string) 
 	}
 	return assembly.Run(ctx, assembly.Config{
 		Settings: operator.Settings{
-			StateDir: dir, Listeners: listeners, Distant: distant, Token: protocol.Token(token), TokenFile: c.TokenFile, Insecure: c.Insecure,
+			StateDir: dir, Listeners: listeners, Distant: distant, Sandboxd: pod,
+			Token: protocol.Token(token), TokenFile: c.TokenFile, Insecure: c.Insecure,
 			Group:   group,
 			Domains: domains, TLS: secure, Origins: c.AllowOrigin, Proxies: proxies, PortFile: c.PortFile, URLFile: filepath.Join(dir, home.URLFile),
 			DefaultUser: c.DefaultUser, DefaultWorkdir: c.DefaultWorkdir, Network: network.Config{Reach: reach, Deny: deny},

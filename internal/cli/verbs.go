@@ -65,6 +65,7 @@ type grammar struct {
 	Key      keyCmd      `cmd:"" aliases:"keys" help:"Create, list and revoke virtual keys for the gateway to model providers and for reports."`
 	MCP      mcpCmd      `cmd:"" signals:"int,term,hup" name:"mcp" help:"Serve the Model Context Protocol on stdin and stdout: tools for language models." nojson:"its output is the protocol's"`
 	Distant  distantCmd  `cmd:"" help:"Serve distant's protocol: JSON lines, or encrypted for the distant command line." nojson:"its output is distant's protocol"`
+	Sandboxd sandboxdCmd `cmd:"" help:"Serve the protocol of sandboxd, the runtime of agent-sandbox in pods of Kubernetes: run the daemon for it in the foreground." nojson:"it prints nothing but its log; tend status --json has its facts"`
 
 	Help       helpCmd       `cmd:"" group:"Help:" help:"Show the help of a command or a topic." nojson:"tend help --help prints text alone"`
 	Man        manCmd        `cmd:"" help:"Print the manual page of a command, or write all pages." nojson:"manual pages are text"`

@@ -142,7 +142,11 @@ func (c *Config) workerURL() string {
 
 // ports are those of TCP that the daemon is called at.
 func (c *Config) ports() (all []uint16) {
-	for _, l := range append(slices.Concat(c.Listeners, c.TLS.Listeners), c.Distant) {
+	listeners := append(slices.Concat(c.Listeners, c.TLS.Listeners), c.Distant)
+	if c.Sandboxd != nil {
+		listeners = append(listeners, c.Sandboxd.REST)
+	}
+	for _, l := range listeners {
 		if l == nil {
 			continue
 		}

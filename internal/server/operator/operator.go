@@ -9,6 +9,7 @@ import (
 	"strconv"
 
 	"github.com/tend-run/tend/internal/protocol"
+	"github.com/tend-run/tend/internal/protocol/sandboxd"
 	"github.com/tend-run/tend/internal/sandbox/network"
 )
 
@@ -21,6 +22,8 @@ type Settings struct {
 	Listeners []net.Listener
 	// Distant is where distant's encrypted transport is served. nil: nowhere.
 	Distant net.Listener
+	// Sandboxd is how the protocol of agent-sandbox's runtime is served. nil: it is not.
+	Sandboxd *sandboxd.Settings
 
 	// Token that callers over TCP must send from the start. Empty: none. TokenFile is where
 	// it is from: no sandbox that is isolated sees it.

@@ -72,6 +72,7 @@ import (
 	"github.com/tend-run/tend/internal/protocol/native"
 	"github.com/tend-run/tend/internal/protocol/page"
 	"github.com/tend-run/tend/internal/protocol/ports"
+	"github.com/tend-run/tend/internal/protocol/sandboxd"
 	"github.com/tend-run/tend/internal/sandbox/driver"
 	"github.com/tend-run/tend/internal/sandbox/eventlog"
 	"github.com/tend-run/tend/internal/sandbox/host"
@@ -376,6 +377,14 @@ func Open(c Config) (*Set, error) {
 			},
 			Dir: filepath.Join(c.StateDir, "distant"), Listener: c.Distant,
 		})
+	}
+	if c.Sandboxd != nil {
+		pod, err := sandboxd.New(sandboxd.Config{Settings: *c.Sandboxd, Machine: machine, Budget: c.Budget, Log: c.Log,
+			Stopping: func() bool { return c.InShutdown != nil && c.InShutdown(time.Now()) }})
+		if err != nil {
+			return nil, err
+		}
+		set.Parts = append(set.Parts, pod)
 	}
 	return set, nil
 }
