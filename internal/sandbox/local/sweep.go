@@ -270,8 +270,25 @@ func (d *Driver) tidy(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
+		for first := time.Now(); time.Since(first) < tidyLatest; { // until nothing is thrown away or started for a moment
+			last := time.Unix(0, d.spares.started.Load())
+			select {
+			case <-d.thrown:
+				continue
+			case <-ctx.Done():
+				return
+			case <-time.After(tidyEases):
+			}
+			if !time.Unix(0, d.spares.started.Load()).After(last) {
+				break
+			}
+		}
 	}
 }
+
+// Removing the files of a sandbox costs about what making them did. It is not in the way of who makes and destroys sandboxes
+// one after the other: it waits until nothing is destroyed or started for tidyEases, at most for tidyLatest.
+const tidyEases, tidyLatest = 100 * time.Millisecond, time.Second
 
 // empty removes what is in the trash. A directory in a directory is moved up first: so
 // the depth that a program inside made costs neither descriptors nor long
