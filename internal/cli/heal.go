@@ -20,7 +20,7 @@ type healEpisodeCmd struct {
 }
 
 func (c *healEpisodeCmd) Run(ctx context.Context, inv *invocation) error {
-	return work.Run(ctx, c.Dir, inv.getenv("PATH"), inv.out)
+	return work.Run(ctx, c.Dir, inv.environ(), inv.out)
 }
 
 // healChatCmd is the worker of a chat, which the daemon starts.
@@ -29,7 +29,7 @@ type healChatCmd struct {
 }
 
 func (c *healChatCmd) Run(ctx context.Context, inv *invocation) error {
-	return work.Chat(ctx, c.Dir, inv.getenv("PATH"), inv.out)
+	return work.Chat(ctx, c.Dir, inv.environ(), inv.out)
 }
 
 // healProjectCmd is the process that works on a project for a worker, as the user of the

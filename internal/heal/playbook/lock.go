@@ -197,9 +197,15 @@ func (l *lock) install(p *project, why string) []finding {
 		}
 	case "berry":
 		argv = []string{"yarn", "install", "--immutable"}
+		if p.isFile(path.Join(l.dir, ".pnp.cjs")) { // all over the project: no program of a package runs for it
+			argv = append(argv, "--mode=skip-build")
+			return []finding{{why: why, actions: []Action{{Kind: Run, Argv: argv, Path: p.dirPath(l.dir),
+				Reason: "install what " + l.file + " says"}}, strong: true}}
+		}
 	case "bun":
 		argv = []string{"bun", "install", "--frozen-lockfile"}
 	}
-	a := Action{Kind: Run, Argv: argv, Path: p.dirPath(l.dir), Aside: []string{modules}, Reason: "install what " + l.file + " says"}
+	a := Action{Kind: Run, Argv: argv, Path: p.dirPath(l.dir), Aside: []string{modules}, Reason: "install what " + l.file + " says",
+		Makes: modules, Hosts: p.hosts(l.dir, l.file)}
 	return []finding{{why: why, actions: []Action{a}, strong: true}}
 }

@@ -69,7 +69,12 @@ type Action struct {
 	Keep        int64
 	// Aside are directories that are moved away before a Run, so that it begins without
 	// them, and moved back if the plan fails. They may be missing.
-	Aside  []string
+	Aside []string
+	// Makes is the directory of installed packages that a Run makes or completes; "": none. Programs
+	// that packages bring run meanwhile. Of node_modules it makes those of workspaces, too. Hosts are
+	// the addresses from which it fetches, as HOST:PORT.
+	Makes  string
+	Hosts  []string
 	Diff   string // unified, at most MaxDiff bytes
 	Reason string // one line
 }

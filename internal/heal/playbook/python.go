@@ -206,7 +206,8 @@ func (w *wants) install(p *project, env *venv, anew string) []Action {
 		}
 		argv = append(argv, "-r", path.Base(w.file))
 	}
-	return []Action{{Kind: Run, Argv: argv, Path: p.dirPath(dir), Reason: "install what " + w.file + " says"}}
+	return []Action{{Kind: Run, Argv: argv, Path: p.dirPath(dir), Reason: "install what " + w.file + " says", Makes: env.dir,
+		Hosts: p.hosts(dir, w.file)}}
 }
 
 // pythonPackage: what is imported is a distribution that is wanted, and it is not in the

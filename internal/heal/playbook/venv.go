@@ -37,7 +37,7 @@ func missingVenv(p *project, groups map[string]string) []finding {
 		return nil // the tool would make another one
 	}
 	first := Action{Kind: Run, Argv: []string{"python3", "-m", "venv", path.Join(p.Root, rel)}, Path: p.dirPath(dir), Aside: aside,
-		Reason: "make " + rel}
+		Reason: "make " + rel, Makes: rel}
 	actions := append([]Action{first}, install...)
 	if w.tool == "uv" { // makes it by itself, with the interpreter that the project names
 		actions = install

@@ -85,7 +85,8 @@ func ofHealer(t *testing.T, root string) map[string]fs.FileMode {
 func TestNothingIsLeftOfAKillAtAnyChange(t *testing.T) {
 	root := filepath.Join(proctest.Value(filepath.EvalSymlinks(t.TempDir()))(t), "app")
 	proctest.Must(t, os.MkdirAll(filepath.Join(root, "made"), 0o755))
-	for name, text := range map[string]string{"part": "the user's", ".env": "KEY=of the user\n", "made/x": "x"} {
+	proctest.Must(t, os.MkdirAll(filepath.Join(root, "node_modules"), 0o755))
+	for name, text := range map[string]string{"part": "the user's", ".env": "KEY=of the user\n", "made/x": "x", "node_modules/old": "x"} {
 		proctest.Must(t, os.WriteFile(filepath.Join(root, name), []byte(text), 0o644))
 	}
 	for _, args := range [][]string{{"init", "-q", "-b", "main", "--template="}, {"add", "part"}, {"-c", "user.name=dev", "-c", "user.email=dev@example.org", "commit", "-q", "-m", "base"}} {
@@ -100,12 +101,20 @@ func TestNothingIsLeftOfAKillAtAnyChange(t *testing.T) {
 	for _, s := range states {
 		proctest.Must(t, os.RemoveAll(root))
 		copyTree(t, s, root)
+		before := installed(t, root)
+		if before != "old" && before != "1" && before != "2" {
+			t.Errorf("at a kill the packages are %q\nof %q", before, slices.Sorted(maps.Keys(ofHealer(t, s))))
+		}
 		next := served(t, root)
 		for try := range tries {
 			proctest.Value(next.Rollback(t.Context(), try+1, false))(t)
 			proctest.Must(t, next.Drop(t.Context(), try+1))
 		}
 		proctest.Must(t, next.Close())
+		// Of the first remedy they stay, if it was dropped, and not after a rollback of that state.
+		if now := installed(t, root); now != "old" && (now != "1" || before == "old") {
+			t.Errorf("packages that were %q at a kill are %q after a rollback\nof %q", before, now, slices.Sorted(maps.Keys(ofHealer(t, s))))
+		}
 		if left := leftIn(t, root); len(left) > 0 {
 			t.Errorf("left are %q\nof %q", left, slices.Sorted(maps.Keys(ofHealer(t, s))))
 		}
@@ -157,6 +166,16 @@ func statesOf(t *testing.T, root string) (states []string) {
 		proctest.Must(t, r.Take(ctx, try))
 		proctest.Must(t, r.WriteFile(ctx, "part", []byte("of try "+strconv.Itoa(try))))
 		proctest.Must(t, r.MoveAside(ctx, try, "made"))
+		proctest.Must(t, r.Stage(ctx, try))
+		staged, _ := Staged(root, "e1", try)
+		for _, dir := range []string{"node_modules", "no%2Fnode_modules"} {
+			proctest.Must(t, os.Mkdir(filepath.Join(staged, dir), 0o755))
+			proctest.Must(t, os.WriteFile(filepath.Join(staged, dir, strconv.Itoa(try)), nil, 0o644))
+		}
+		proctest.Must(t, r.Swap(ctx, try, "node_modules"))
+		if err := r.Swap(ctx, try, "no/node_modules"); err == nil {
+			t.Error("packages came to where no directory is")
+		}
 		proctest.Must(t, r.Mark(ctx))
 		if try == 1 {
 			proctest.Value(r.Commit(ctx, try, &checkpoint.Commit{Message: "Repair"}))(t)
@@ -168,6 +187,21 @@ func statesOf(t *testing.T, root string) (states []string) {
 	}
 	proctest.Must(t, r.Close())
 	return states
+}
+
+// installed are the names in the directory of installed packages.
+func installed(t *testing.T, root string) string {
+	var names []string
+	all, err := os.ReadDir(filepath.Join(root, "node_modules"))
+	if err != nil {
+		return err.Error()
+	}
+	for _, e := range all {
+		if e.Name() != newMark {
+			names = append(names, e.Name())
+		}
+	}
+	return strings.Join(names, " ")
 }
 
 // copyTree makes a copy of a directory with all its times.

@@ -157,6 +157,11 @@ type Project interface {
 
 	// MoveAside moves a directory away, until Rollback or Drop.
 	MoveAside(ctx context.Context, try int, dir string) error
+	// Stage makes the directories [Staged] of a remedy: for what an install in a view makes, each by the
+	// escape of its path, and for its home. Swap puts one of what was made into the project, as a
+	// whole, until Rollback or Drop.
+	Stage(ctx context.Context, try int) error
+	Swap(ctx context.Context, try int, dir string) error
 	// CheckOut makes a file that is absent as the index of git has it.
 	CheckOut(ctx context.Context, name string) error
 	// Absent says why a path is not absent.

@@ -362,6 +362,16 @@ func (r *Remote) MoveAside(ctx context.Context, try int, dir string) error {
 	return r.do(ctx, "move_aside", tryArgs{Try: try, Dir: dir})
 }
 
+// Stage implements Project.
+func (r *Remote) Stage(ctx context.Context, try int) error {
+	return r.do(ctx, "stage", tryArgs{Try: try})
+}
+
+// Swap implements Project.
+func (r *Remote) Swap(ctx context.Context, try int, dir string) error {
+	return r.do(ctx, "swap", tryArgs{Try: try, Dir: dir})
+}
+
 // CheckOut implements Project.
 func (r *Remote) CheckOut(ctx context.Context, name string) error {
 	return r.do(ctx, "check_out", fileArgs{Name: name})

@@ -166,6 +166,8 @@ var methods = map[string]handler{
 	"move_aside": with(func(ctx context.Context, l *Local, a tryArgs) (any, error) {
 		return none{}, l.MoveAside(ctx, a.Try, a.Dir)
 	}),
+	"stage":     with(func(ctx context.Context, l *Local, a tryArgs) (any, error) { return none{}, l.Stage(ctx, a.Try) }),
+	"swap":      with(func(ctx context.Context, l *Local, a tryArgs) (any, error) { return none{}, l.Swap(ctx, a.Try, a.Dir) }),
 	"check_out": with(func(ctx context.Context, l *Local, a fileArgs) (any, error) { return none{}, l.CheckOut(ctx, a.Name) }),
 	"absent":    with(func(ctx context.Context, l *Local, a fileArgs) (any, error) { return none{}, l.Absent(ctx, a.Name) }),
 	"truncate": with(func(ctx context.Context, l *Local, a fileArgs) (any, error) {

@@ -56,7 +56,7 @@ func (v *View) Run(ctx context.Context, s *Set, l Look) (out Outcome, err error)
 }
 
 func (v *View) once(ctx context.Context, s *Set, l Look) (out Outcome, err error) {
-	p, err := v.enter(ctx, s)
+	p, err := v.enter(ctx, s, nil)
 	if err != nil {
 		return out, err
 	}

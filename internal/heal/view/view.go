@@ -72,7 +72,7 @@ func Open(ctx context.Context, c Config) (*View, error) {
 			}
 			v.base = kept.ID
 		}
-		p, err := v.enter(ctx, &Set{})
+		p, err := v.enter(ctx, &Set{}, nil)
 		if err != nil {
 			return err
 		}
@@ -136,6 +136,9 @@ func sweep(ctx context.Context, c *tend.Client, id string) error {
 	return err
 }
 
+// ErrNone: there can be no view.
+var ErrNone = errors.New("no view of the project can be had")
+
 // place is a sandbox with the project in it.
 type place struct {
 	v       *View
@@ -144,27 +147,28 @@ type place struct {
 }
 
 // enter makes a sandbox, and writes a set into it.
-func (v *View) enter(ctx context.Context, s *Set) (_ *place, err error) {
+func (v *View) enter(ctx context.Context, s *Set, in *Install) (_ *place, err error) {
 	spec := tend.SandboxSpec{
 		Isolation: tend.IsolationFull, Disposable: true, Timeout: lives, Network: tend.SandboxNetwork{Mode: tend.NetworkOwn, Deny: []string{"*"}},
 		Metadata: map[string]string{label: v.ID}, Snapshot: v.base, User: cmp.Or(v.User, "root"), Dir: v.Root,
 	}
 	if v.Of == nil {
 		spec.Shares = v.shares()
+		in.into(&spec)
 	} else {
-		in, err := v.Of.Info(ctx)
+		of, err := v.Of.Info(ctx)
 		if err != nil {
 			return nil, err
 		}
-		spec.Size, spec.Env = in.Size, in.Env
-		for _, one := range in.Shares { // what the sandbox has of the machine
+		spec.Size, spec.Env = of.Size, of.Env
+		for _, one := range of.Shares { // what the sandbox has of the machine
 			one.Copy = !one.ReadOnly
 			spec.Shares = append(spec.Shares, one)
 		}
 	}
 	made, err := v.Client.CreateSandbox(ctx, spec)
 	if err != nil {
-		return nil, fmt.Errorf("no view of the project can be had: %w", err)
+		return nil, fmt.Errorf("%w: %w", ErrNone, err)
 	}
 	p := &place{v: v, sandbox: made}
 	defer func() {
@@ -283,7 +287,7 @@ func (v *View) Exec(ctx context.Context, s *Set, hide []string, spec process.Spe
 }
 
 func (v *View) exec(ctx context.Context, s *Set, hide []string, spec process.Spec) (ran Ran, changed []Change, err error) {
-	p, err := v.enter(ctx, s)
+	p, err := v.enter(ctx, s, nil)
 	if err != nil {
 		return ran, nil, err
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/tend-run/tend/internal/heal/healer"
 	"github.com/tend-run/tend/internal/heal/playbook"
+	"github.com/tend-run/tend/internal/heal/view"
 	"github.com/tend-run/tend/internal/lib/backoff"
 	"github.com/tend-run/tend/sdk/go"
 )
@@ -151,11 +152,20 @@ func (w *worker) soon(ctx context.Context) (bool, error) {
 // carryOut carries out one plan.
 func (w *worker) carryOut(ctx context.Context, try int, p playbook.Plan) (string, error) {
 	var said []string
-	for _, a := range p.Actions {
+	for n := 0; len(p.Actions) > 0; p.Actions = p.Actions[n:] {
 		if err := ctx.Err(); err != nil {
 			return strings.Join(said, "\n"), err
 		}
-		text, err := w.carry(ctx, try, a)
+		a := p.Actions[0]
+		n = 1
+		for a.Makes != "" && n < len(p.Actions) && p.Actions[n].Makes == a.Makes { // they are of one view
+			n++
+		}
+		text, done, err := w.installApart(ctx, try, p.Actions[:n])
+		if !done && err == nil {
+			n = 1
+			text, err = w.carry(ctx, try, a)
+		}
 		if text != "" {
 			said = append(said, text)
 		}
@@ -225,11 +235,16 @@ func (w *worker) must(ctx context.Context, c command) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("%s: %w", line, err)
 	}
+	return line, succeeded(line, r, c.time)
+}
+
+// succeeded says why a program has not ended as it had to.
+func succeeded(line string, r view.Ran, within time.Duration) error {
 	switch {
 	case r.TimedOut:
-		return line, fmt.Errorf("%s did not end within %v:\n%s", line, c.time, firstLines(r.Output))
-	case r.Exit == nil || r.Exit.Signal != 0 || r.Exit.Code != 0:
-		return line, fmt.Errorf("%s: %v:\n%s", line, r.Exit, firstLines(r.Output))
+		return fmt.Errorf("%s did not end within %v:\n%s", line, within, firstLines(r.Output))
+	case !r.OK():
+		return fmt.Errorf("%s: %v:\n%s", line, r.Exit, firstLines(r.Output))
 	}
-	return line, nil
+	return nil
 }

@@ -42,8 +42,8 @@ var errStopped = errors.New("stopped")
 // Chat works on the turn of the chat in a directory that is under way, until it is over or
 // waits for the person; without one it only removes what workers before have left. An error
 // is one after which another worker may have more luck.
-func Chat(ctx context.Context, dir, path string, out io.Writer) error {
-	w, unlock, err := newWorker(ctx, dir, path, out)
+func Chat(ctx context.Context, dir string, environ []string, out io.Writer) error {
+	w, unlock, err := newWorker(ctx, dir, environ, out)
 	if err != nil {
 		return err
 	}

@@ -156,11 +156,11 @@ func newGroundOf(t *testing.T, who user) *ground {
 	dir := proctest.Value(os.MkdirTemp("", "tend-work-"))(t) // the daemon's: root obeys no state below what belongs to another
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	proctest.Must(t, errors.Join(os.Chmod(dir, 0o755), os.Chown(dir, uid, uid)))
-	d := testdaemon.Serve(t, testdaemon.Config{Command: command, Dir: dir})
+	d := testdaemon.Serve(t, testdaemon.Config{Command: command, Dir: dir, Flags: who.flags})
 	env := map[string]string{"PORT": "3000", "DB_PASSWORD": secret, "ANTHROPIC_API_KEY": secret, "DATABASE": "postgres://me:" + secret + "@host/db"}
 	c := d.Connect(t)
 	g.w = &worker{
-		redact: guard.NewRedactor(), says: func(string) {}, client: c, there: c, self: self, path: os.Getenv("PATH"),
+		redact: guard.NewRedactor(), says: func(string) {}, client: c, there: c, self: self, path: os.Getenv("PATH"), environment: os.Environ(),
 		order: &healer.Order{ID: "e1", Dir: filepath.Join(state, "episode"), StateDir: state, Keys: filepath.Join(state, "key"), URL: d.URL, Rules: &config.Service{Cwd: g.root, Env: env, Command: config.Command{Argv: []string{"sleep", "1003"}}}, Healer: &config.Healer{Root: g.root, Data: []string{"data"}, Protected: []string{"engine/**"}}},
 	}
 	if uid != 0 { // its worker would be that user, too
@@ -272,6 +272,7 @@ type user struct {
 	open   bool // that is not isolated, in its own directory
 	shared bool // by which the project is shared with the machine
 	size   tend.SandboxSize
+	flags  []string // of the daemon
 }
 
 var users = map[string]user{

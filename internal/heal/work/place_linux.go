@@ -1,12 +1,14 @@
 package work
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
+	"strconv"
 	"syscall"
 	"time"
 
@@ -24,6 +26,12 @@ func isOther(name string) (bool, error) {
 		return false, err
 	}
 	return a.Other, nil
+}
+
+// homeOf is the home of a user of a service.
+func homeOf(name string) (string, error) {
+	a, err := credentials.Lookup(cmp.Or(name, strconv.Itoa(os.Getuid())))
+	return a.Home, err
 }
 
 // idsOf are the ids of a user of a service, as UID:GID, if that is another one; "": it is not.

@@ -5,6 +5,7 @@ package work
 import (
 	"context"
 	"fmt"
+	"os"
 	"os/user"
 
 	"github.com/tend-run/tend/internal/heal/project"
@@ -23,3 +24,5 @@ func (w *worker) startAs(context.Context) (project.Conn, error) {
 }
 
 func idsOf(name string) (string, error) { return name, nil }
+
+func homeOf(string) (string, error) { return os.UserHomeDir() }

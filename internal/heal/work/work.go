@@ -67,12 +67,14 @@ type worker struct {
 	applied   heldSet         // what the attempt of a model has made the project's
 	judged    bool            // that was, by rules and the second model, which has said verdict
 	verdict   string
-	erred     string       // the log before the attempt of a model
-	failed    string       // why there is no project
-	unasked   string       // why there is no model
-	self      string       // path of this program
-	path      string       // PATH of this process
-	says      func(string) // takes notes for people; nil: they are in the journal
+	erred     string // the log before the attempt of a model
+	failed    string // why there is no project
+	unasked   string // why there is no model
+	self      string // path of this program
+	path      string // PATH of this process
+	// environment of this process, of which installs have what package managers read
+	environment []string
+	says        func(string) // takes notes for people; nil: they are in the journal
 	// unbounded are the bounds of which was said that commands do not have them.
 	unbounded map[string]bool
 	lived     time.Duration // the longest life of the service that ended by its fault; see seeLives
@@ -81,11 +83,11 @@ type worker struct {
 }
 
 // Run works on the episode in a directory until it is over. What becomes of it is in its
-// journal; each entry is also a line on out, for whoever waits for news. path is the PATH
-// of commands for a service that has none. An error is one after which another worker may
+// journal; each entry is also a line on out, for whoever waits for news. environ is this process's
+// environment: its PATH is that of commands for a service that has none. An error is one after which another worker may
 // have more luck.
-func Run(ctx context.Context, dir, path string, out io.Writer) error {
-	w, unlock, err := newWorker(ctx, dir, path, out)
+func Run(ctx context.Context, dir string, environ []string, out io.Writer) error {
+	w, unlock, err := newWorker(ctx, dir, environ, out)
 	if err != nil {
 		return err
 	}
@@ -127,7 +129,7 @@ func Run(ctx context.Context, dir, path string, out io.Writer) error {
 }
 
 // newWorker returns the worker of a directory once no other one works there, until unlock.
-func newWorker(ctx context.Context, dir, path string, out io.Writer) (w *worker, unlock func(), err error) {
+func newWorker(ctx context.Context, dir string, environ []string, out io.Writer) (w *worker, unlock func(), err error) {
 	o, err := healer.ReadOrder(dir)
 	if err == nil && o.Dir != filepath.Clean(dir) {
 		err = fmt.Errorf("%s is not that of %s", healer.OrderFile, dir)
@@ -142,7 +144,13 @@ func newWorker(ctx context.Context, dir, path string, out io.Writer) (w *worker,
 	if unlock, err = atomicfile.Lock(ctx, o.Path(lockFile)); err != nil {
 		return nil, nil, err
 	}
-	return &worker{order: o, out: out, path: path, self: self}, unlock, nil
+	w = &worker{order: o, out: out, environment: environ, self: self}
+	for _, one := range environ {
+		if path, ok := strings.CutPrefix(one, "PATH="); ok {
+			w.path = path
+		}
+	}
+	return w, unlock, nil
 }
 
 // reach finds the daemon, and where the service runs. The caller closes the client.

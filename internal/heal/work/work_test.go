@@ -19,7 +19,7 @@ func TestAJournalWithoutABeginningIsAnError(t *testing.T) {
 	order := healer.Order{ID: "one", Dir: dir, Service: "app", Rules: &config.Service{}, Healer: &config.Healer{Root: dir}}
 	proctest.Must(t, os.WriteFile(filepath.Join(dir, healer.OrderFile), proctest.Value(json.Marshal(order))(t), 0o600))
 	proctest.Must(t, os.WriteFile(filepath.Join(dir, healer.JournalFile), []byte("?\n"), 0o600))
-	if err := Run(t.Context(), dir, "", io.Discard); err == nil || !strings.Contains(err.Error(), "no beginning") {
+	if err := Run(t.Context(), dir, nil, io.Discard); err == nil || !strings.Contains(err.Error(), "no beginning") {
 		t.Error(err)
 	}
 }

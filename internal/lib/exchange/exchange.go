@@ -1,5 +1,5 @@
 // Package exchange replaces and removes files of which others may save a newer version at any
-// moment: what they save is not lost.
+// moment: what they save is not lost. And it exchanges directories.
 package exchange
 
 import (
@@ -50,6 +50,22 @@ func Remove(root *os.Root, aside, name string, is func(old *os.File) bool) error
 		return err
 	}
 	return root.Remove(name)
+}
+
+// Dirs exchanges two directories below root, at once; neither is a link. Error:
+// [errors.ErrUnsupported] if the file system cannot.
+func Dirs(root *os.Root, a, b string) error {
+	one, err := root.Open(path.Dir(a))
+	if err != nil {
+		return err
+	}
+	defer one.Close()
+	two, err := root.Open(path.Dir(b))
+	if err != nil {
+		return err
+	}
+	defer two.Close()
+	return swapDirs(one, path.Base(a), two, path.Base(b))
 }
 
 // looked looks at a file that has its name still.

@@ -7,6 +7,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// swapDirs is Dirs in open directories.
+func swapDirs(one *os.File, a string, two *os.File, b string) error {
+	err := unix.Renameat2(int(one.Fd()), a, int(two.Fd()), b, unix.RENAME_EXCHANGE)
+	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) {
+		return errors.ErrUnsupported
+	}
+	if err != nil {
+		return &os.PathError{Op: "exchange", Path: b, Err: err}
+	}
+	return nil
+}
+
 // swap is File in an open directory; done: the file system can do it.
 func swap(dir *os.File, fresh, name string, is func(old *os.File) bool) (done bool, err error) {
 	at := int(dir.Fd())
