@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tend-run/tend/internal/heal/project"
+	"github.com/tend-run/tend/internal/heal/view"
 	"github.com/tend-run/tend/internal/heal/work"
 	"github.com/tend-run/tend/internal/lib/backoff"
 	"github.com/tend-run/tend/process"
@@ -38,6 +39,16 @@ type healProjectCmd struct{}
 
 func (*healProjectCmd) Run(ctx context.Context, inv *invocation) error {
 	return project.Serve(ctx, inv.environ(), inv.in, inv.out)
+}
+
+// healRelayCmd is what lets a view of a repair reach an address of the machine.
+type healRelayCmd struct {
+	Address string `arg:"" help:"Address to listen at."`
+	Socket  string `arg:"" help:"Socket that connections go to."`
+}
+
+func (c *healRelayCmd) Run(_ context.Context, inv *invocation) error {
+	return view.Relay(c.Address, c.Socket, inv.out)
 }
 
 // healCmd is the part of the grammar about repairs.

@@ -76,6 +76,7 @@ type grammar struct {
 	Server      serverCmd      `cmd:"" hidden:"" help:"The server role; tend serve starts it."`
 	HealEpisode healEpisodeCmd `cmd:"" signals:"int,term" hidden:"" name:"heal-episode" help:"Work on a repair; the daemon starts it."`
 	HealChat    healChatCmd    `cmd:"" signals:"int,term" hidden:"" name:"heal-chat" help:"Work on a turn of a chat; the daemon starts it."`
+	HealRelay   healRelayCmd   `cmd:"" hidden:"" name:"heal-relay" help:"Listen in a view of a repair; a worker starts it."`
 	HealProject healProjectCmd `cmd:"" hidden:"" name:"heal-project" help:"Work on the project of a repair; a worker starts it."`
 	OnStop      onStopCmd      `cmd:"" hidden:"" name:"on-stop" help:"What systemd runs before it ends the unit."`
 	Payload     payloadCmd     `cmd:"" hidden:"" help:"Write the keeper's program to stdout."`

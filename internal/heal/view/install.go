@@ -39,9 +39,6 @@ const outAt = "/mnt/tend-install"
 
 // into adds to a sandbox what an install needs.
 func (in *Install) into(spec *tend.SandboxSpec) {
-	if in == nil {
-		return
-	}
 	spec.Timeout, spec.Network.Allow, spec.Network.Deny = 3*lives, in.Hosts, nil
 	if len(in.Hosts) == 0 {
 		spec.Network.Deny = []string{"*"}
@@ -75,7 +72,7 @@ func (v *View) Install(ctx context.Context, in *Install) (ran Ran, made []string
 }
 
 func (v *View) install(ctx context.Context, in *Install) (ran Ran, made []string, err error) {
-	p, err := v.enter(ctx, &Set{}, in)
+	p, err := v.enter(ctx, &Set{}, in.into)
 	if err != nil {
 		return ran, nil, err
 	}

@@ -56,11 +56,19 @@ func (v *View) Run(ctx context.Context, s *Set, l Look) (out Outcome, err error)
 }
 
 func (v *View) once(ctx context.Context, s *Set, l Look) (out Outcome, err error) {
-	p, err := v.enter(ctx, s, nil)
+	g, err := v.openGate()
+	if err != nil {
+		return out, err
+	}
+	defer g.close()
+	p, err := v.enter(ctx, s, g.into)
 	if err != nil {
 		return out, err
 	}
 	defer func() { err = errors.Join(err, p.leave(ctx)) }()
+	if err := g.open(ctx, p); err != nil {
+		return out, err
+	}
 	r := v.Rules
 	spec := process.Spec{Dir: r.Cwd, Env: l.Env}
 	if r.Inherit == "none" {

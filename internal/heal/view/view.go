@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
 	"os"
 	"path"
 	"path/filepath"
@@ -53,6 +54,11 @@ type Config struct {
 	Show []string
 	// Limits of each program.
 	Limits process.Limits
+	// Pass is what runs of the service reach, and Installs too of what is elsewhere. Dial connects to what is
+	// on the loopback; Self is this program, which does so in a view.
+	Pass []config.Pass
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+	Self string
 }
 
 // View is of one project. Its methods are called one at a time.
@@ -147,14 +153,15 @@ type place struct {
 }
 
 // enter makes a sandbox, and writes a set into it.
-func (v *View) enter(ctx context.Context, s *Set, in *Install) (_ *place, err error) {
+//
+// add adds to its description.
+func (v *View) enter(ctx context.Context, s *Set, add func(*tend.SandboxSpec)) (_ *place, err error) {
 	spec := tend.SandboxSpec{
 		Isolation: tend.IsolationFull, Disposable: true, Timeout: lives, Network: tend.SandboxNetwork{Mode: tend.NetworkOwn, Deny: []string{"*"}},
 		Metadata: map[string]string{label: v.ID}, Snapshot: v.base, User: cmp.Or(v.User, "root"), Dir: v.Root,
 	}
 	if v.Of == nil {
 		spec.Shares = v.shares()
-		in.into(&spec)
 	} else {
 		of, err := v.Of.Info(ctx)
 		if err != nil {
@@ -165,6 +172,9 @@ func (v *View) enter(ctx context.Context, s *Set, in *Install) (_ *place, err er
 			one.Copy = !one.ReadOnly
 			spec.Shares = append(spec.Shares, one)
 		}
+	}
+	if add != nil {
+		add(&spec)
 	}
 	made, err := v.Client.CreateSandbox(ctx, spec)
 	if err != nil {

@@ -76,6 +76,11 @@ func (w *worker) installApart(ctx context.Context, try int, all []playbook.Actio
 			}
 		}
 	}
+	for _, one := range v.Pass {
+		if one.Remote != "" {
+			hosts = append(hosts, one.Remote)
+		}
+	}
 	var lines []string
 	for _, a := range all {
 		hosts = append(hosts, a.Hosts...)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"path/filepath"
 	"strings"
 
@@ -14,6 +15,7 @@ import (
 	"github.com/tend-run/tend/internal/heal/view"
 	"github.com/tend-run/tend/internal/lib/atomicfile"
 	"github.com/tend-run/tend/internal/lib/lazyregexp"
+	"github.com/tend-run/tend/internal/service/config"
 	"github.com/tend-run/tend/process"
 	"github.com/tend-run/tend/sdk/go"
 )
@@ -45,6 +47,16 @@ func (w *worker) openView(ctx context.Context) (v *view.View, hide []string, err
 	c := view.Config{
 		Client: w.client, ID: w.order.ID, Root: w.project.Root(), Rules: &rules, Of: w.sandbox, Path: w.commandPath(), Show: seen.Show,
 		Limits: process.Limits{MemoryMax: commandMemory, PidsMax: commandPids, Nice: 5},
+	}
+	var to net.Dialer
+	c.Self, c.Dial = w.self, to.DialContext
+	if w.sandbox != nil {
+		c.Dial = w.dialInside
+	}
+	for _, text := range w.order.Healer.Pass {
+		if one, err := config.PassOf(text); err == nil { // else it was refused
+			c.Pass = append(c.Pass, one)
+		}
 	}
 	switch {
 	case w.sandbox != nil:
@@ -115,7 +127,8 @@ func (w *worker) tried(ctx context.Context, v *view.View) (trial, error) {
 	case out.Well:
 		w.trial.why = "in a view of the project, with nothing changed, the service is well: what is wrong is not in its files"
 	case !alike(ev, out):
-		w.trial.why = "in a view of the project the service fails in another way, so nothing can be proved there: " + out.Why
+		w.trial.why = "in a view of the project the service fails in another way, so nothing can be proved there (healer.pass and healer.show name what it " +
+			"needs besides the project): " + out.Why
 		if cause := causeIn(out.Log); cause != "" {
 			w.trial.why += ": " + cause
 		}

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"net/url"
 	"path"
@@ -168,6 +169,11 @@ func (d *decoder) check(c *Config) {
 		for i, p := range h.Show {
 			if !path.IsAbs(p) || path.Clean(p) != p || p == "/" {
 				fail(fmt.Sprintf("healer.show.%d", i), fmt.Sprintf("is %.80q; an absolute path is wanted, without .. and not /", p))
+			}
+		}
+		for i, p := range h.Pass {
+			if _, err := PassOf(p); err != nil || i >= maxPass {
+				fail(fmt.Sprintf("healer.pass.%d", i), cmp.Or(errText(err), fmt.Sprintf("is one too many; the limit is %d", maxPass)))
 			}
 		}
 		for key, globs := range map[string][]string{"protected": h.Protected, "data": h.Data} {

@@ -229,6 +229,7 @@ type Healer struct {
 	Protected []string `key:"protected" doc:"Globs below root of files that the healer must not change."`
 	Data      []string `key:"data" doc:"Globs below root of files that the service itself writes; they are neither rolled back nor committed."`
 	Show      []string `key:"show" doc:"Files and directories of the machine, by absolute paths, that the service and commands of a model see when a repair is tried, read-only; beside the project, programs and what PATH names."`
+	Pass      []string `key:"pass" doc:"What the service reaches when a repair is tried, which otherwise reaches nothing: HOST:PORT (127.0.0.1:5432, api.example.com:443), also for installs if it is elsewhere, and absolute paths of Unix sockets of the machine; at most 8."`
 	LLM       *LLM     `key:"llm" doc:"The model to ask when no rule helps. Default: none."`
 	Attempts  int      `key:"attempts" default:"3" min:"1" max:"10" doc:"Attempts of the model for one fault."`
 	Steps     int      `key:"steps" default:"40" min:"1" max:"1000" doc:"Requests to the model in one attempt."`
