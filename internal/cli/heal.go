@@ -192,15 +192,19 @@ const episodePace = 250 * time.Millisecond
 
 // followEpisode waits until an episode is over, and notes what is being done.
 func (inv *invocation) followEpisode(ctx context.Context, d *daemon, id string) (e tend.EpisodeRecord, err error) {
+	runs := commandBar{inv: inv}
+	defer runs.show(nil)
 	for said := ""; ; {
 		if e, err = d.Episode(ctx, id); err != nil {
 			return e, err
 		}
 		now := progress(&e)
 		if now != said && !e.Over() && !inv.json {
+			runs.show(nil)
 			inv.note("%s", now)
 			said = now
 		}
+		runs.show(e.Running)
 		if e.Over() {
 			return e, nil
 		}
@@ -208,6 +212,28 @@ func (inv *invocation) followEpisode(ctx context.Context, d *daemon, id string) 
 			return e, ctx.Err()
 		}
 	}
+}
+
+// commandBar shows the command of a playbook that runs.
+type commandBar struct {
+	inv   *invocation
+	bar   *bar
+	begun time.Time
+}
+
+// show shows what it has written last; nil: none runs.
+func (c *commandBar) show(r *tend.HealCommand) {
+	if c.bar != nil && (r == nil || !r.Begun.Equal(c.begun)) {
+		c.bar.end()
+		c.bar = nil
+	}
+	if r == nil {
+		return
+	}
+	if c.bar == nil {
+		c.bar, c.begun = c.inv.fetching(r.Command, c.inv.json), r.Begun
+	}
+	c.bar.tell(r.Line)
 }
 
 type episodesCmd struct {

@@ -22,6 +22,8 @@ type bar struct {
 	live, lines bool
 	shown       bool      // on the terminal
 	nothing     bool      // has come yet
+	tells       bool      // text in place of bytes
+	text        string    // at the end
 	began, said time.Time // the first progress, or the first of it, and the last that was shown
 	first       int64     // what there was at began
 }
@@ -69,6 +71,12 @@ func (b *bar) line(text string) {
 	fmt.Fprintln(b.inv.errs, printable(text))
 }
 
+// tell says what something that has no bytes has written last; "": nothing.
+func (b *bar) tell(text string) {
+	b.tells, b.text = true, text
+	b.progress(0, 0)
+}
+
 // progress says how many bytes have come, of how many; 0: that is not known.
 func (b *bar) progress(done, total int64) {
 	now, nothing := time.Now(), done+total == 0
@@ -84,13 +92,15 @@ func (b *bar) progress(done, total int64) {
 	if !b.live {
 		every = barLines
 	}
-	if !b.live && !b.lines || nothing && (!b.live || took < barMoment) || now.Sub(b.said) < every {
+	if !b.live && !b.lines || nothing && (!b.live && !b.tells || took < barMoment) || now.Sub(b.said) < every {
 		return
 	}
 	b.said = now
 	text := printable(b.what)
 	if nothing {
-		text += fmt.Sprintf(" (%ds)", int(took.Seconds()))
+		if text += fmt.Sprintf(" (%ds)", int(took.Seconds())); b.text != "" {
+			text += ": " + printable(b.text)
+		}
 	} else {
 		text += ": " + sizeText(done)
 	}
@@ -105,7 +115,11 @@ func (b *bar) progress(done, total int64) {
 		}
 	}
 	if b.live {
-		fmt.Fprintf(b.inv.errs, "\r\x1b[K\x1b[2mtend: %s\x1b[0m", text)
+		text = "tend: " + text
+		if size, ok := terminalSize(b.inv.errs); ok {
+			text = cut(text, int(size.Cols)-1)
+		}
+		fmt.Fprintf(b.inv.errs, "\r\x1b[K\x1b[2m%s\x1b[0m", text)
 		b.shown = true
 	} else {
 		fmt.Fprintf(b.inv.errs, "tend: %s\n", text)

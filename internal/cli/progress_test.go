@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tend-run/tend/internal/support/proctest"
+	"github.com/tend-run/tend/sdk/go"
 )
 
 // slow gives a mebibyte each half second.
@@ -51,6 +52,34 @@ func TestProgressOfWhatTakesLong(t *testing.T) {
 			t.Errorf("a terminal has %q", got)
 		}
 	})
+}
+
+// A command of a repair has a line on a terminal in place, and elsewhere now and then: how long it runs, and what it wrote last.
+func TestProgressOfACommandOfARepair(t *testing.T) {
+	for _, live := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			var errs bytes.Buffer
+			c := commandBar{inv: &invocation{errs: &errs, flags: &globals{}}}
+			for _, r := range []*tend.HealCommand{{Command: "npm ci", Begun: time.Now()}, {Command: "go mod download", Begun: time.Now().Add(time.Minute), Line: "go: \x1b]0;x"}} {
+				for range 48 {
+					c.show(r)
+					c.bar.live, c.bar.lines = live, !live
+					time.Sleep(episodePace)
+				}
+			}
+			c.show(nil)
+			want := "tend: npm ci (10s)\ntend: go mod download (10s): go: \\x1b]0;x\n"
+			got := errs.String()
+			if live {
+				if want = "tend: npm ci (11s)\x1b[0m\r\x1b[K\r\x1b[K\x1b[2mtend: go mod download (0s): go: "; strings.Contains(got, want) && strings.HasSuffix(got, "\x1b[K") {
+					return
+				}
+			}
+			if got != want {
+				t.Errorf("terminal: %v; it says %q, and not %q", live, got, want)
+			}
+		})
+	}
 }
 
 // What has no bytes, or none yet, shows on a terminal how long it takes.

@@ -70,6 +70,15 @@ type Episode struct {
 	// Held is the hash of a change by a model that waits for a person, HeldWhy why it does; "": none waits.
 	// The Diff of an [EpisodeRecord] is that change.
 	Held, HeldWhy string
+	// Running is the command of a playbook that runs, such as an install; nil: none does.
+	Running *HealCommand
+}
+
+// HealCommand is a command of a playbook that runs.
+type HealCommand struct {
+	Command string
+	Begun   time.Time
+	Line    string // the last of its output, secrets hidden
 }
 
 // Over reports whether it has ended.
@@ -211,6 +220,9 @@ func toEpisode(m *tendv1.Episode) Episode {
 		Unreached: tendpb.CleanText(m.GetUnreached()),
 		TakesBack: tendpb.CleanName(m.GetTakesBack()), TakenBack: tendpb.CleanName(m.GetTakenBack()), CanRollBack: m.GetCanRollBack(),
 		Held: tendpb.CleanName(m.GetHeld()), HeldWhy: tendpb.CleanText(m.GetHeldWhy()),
+	}
+	if r := m.GetRunning(); r != nil {
+		e.Running = &HealCommand{tendpb.CleanText(r.GetCommand()), tendpb.ToTime(r.GetBegun()), tendpb.CleanText(r.GetLine())}
 	}
 	for _, s := range m.GetSignals() {
 		e.Signals = append(e.Signals, HealSignal{Kind: tendpb.CleanName(s.GetKind()), Text: tendpb.CleanText(s.GetText()),

@@ -1265,8 +1265,10 @@ type Episode struct {
 	CanRollBack bool `protobuf:"varint,21,opt,name=can_roll_back,json=canRollBack,proto3" json:"can_roll_back,omitempty"`
 	// The hash of a change by a model that waits for a person, and why it does; GetEpisode has the diff.
 	// Heal applies or discards it. Empty: none waits.
-	Held          string `protobuf:"bytes,22,opt,name=held,proto3" json:"held,omitempty"`
-	HeldWhy       string `protobuf:"bytes,23,opt,name=held_why,json=heldWhy,proto3" json:"held_why,omitempty"`
+	Held    string `protobuf:"bytes,22,opt,name=held,proto3" json:"held,omitempty"`
+	HeldWhy string `protobuf:"bytes,23,opt,name=held_why,json=heldWhy,proto3" json:"held_why,omitempty"`
+	// The command of a playbook that runs, such as an install; not set: none does.
+	Running       *HealCommand `protobuf:"bytes,24,opt,name=running,proto3" json:"running,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1462,6 +1464,75 @@ func (x *Episode) GetHeldWhy() string {
 	return ""
 }
 
+func (x *Episode) GetRunning() *HealCommand {
+	if x != nil {
+		return x.Running
+	}
+	return nil
+}
+
+// HealCommand is a command of a playbook that runs.
+type HealCommand struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Command string                 `protobuf:"bytes,1,opt,name=command,proto3" json:"command,omitempty"`
+	Begun   *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=begun,proto3" json:"begun,omitempty"`
+	// The last line of its output, secrets hidden; empty: it has written nothing.
+	Line          string `protobuf:"bytes,3,opt,name=line,proto3" json:"line,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HealCommand) Reset() {
+	*x = HealCommand{}
+	mi := &file_tend_v1_service_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HealCommand) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HealCommand) ProtoMessage() {}
+
+func (x *HealCommand) ProtoReflect() protoreflect.Message {
+	mi := &file_tend_v1_service_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HealCommand.ProtoReflect.Descriptor instead.
+func (*HealCommand) Descriptor() ([]byte, []int) {
+	return file_tend_v1_service_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *HealCommand) GetCommand() string {
+	if x != nil {
+		return x.Command
+	}
+	return ""
+}
+
+func (x *HealCommand) GetBegun() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Begun
+	}
+	return nil
+}
+
+func (x *HealCommand) GetLine() string {
+	if x != nil {
+		return x.Line
+	}
+	return ""
+}
+
 type HealSignal struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// exit, flap, health, stuck, pressure, asked, apply, rollback; later versions may add more.
@@ -1474,7 +1545,7 @@ type HealSignal struct {
 
 func (x *HealSignal) Reset() {
 	*x = HealSignal{}
-	mi := &file_tend_v1_service_proto_msgTypes[18]
+	mi := &file_tend_v1_service_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1486,7 +1557,7 @@ func (x *HealSignal) String() string {
 func (*HealSignal) ProtoMessage() {}
 
 func (x *HealSignal) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_service_proto_msgTypes[18]
+	mi := &file_tend_v1_service_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1499,7 +1570,7 @@ func (x *HealSignal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HealSignal.ProtoReflect.Descriptor instead.
 func (*HealSignal) Descriptor() ([]byte, []int) {
-	return file_tend_v1_service_proto_rawDescGZIP(), []int{18}
+	return file_tend_v1_service_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *HealSignal) GetKind() string {
@@ -1535,7 +1606,7 @@ type HealRemedy struct {
 
 func (x *HealRemedy) Reset() {
 	*x = HealRemedy{}
-	mi := &file_tend_v1_service_proto_msgTypes[19]
+	mi := &file_tend_v1_service_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1547,7 +1618,7 @@ func (x *HealRemedy) String() string {
 func (*HealRemedy) ProtoMessage() {}
 
 func (x *HealRemedy) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_service_proto_msgTypes[19]
+	mi := &file_tend_v1_service_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1560,7 +1631,7 @@ func (x *HealRemedy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HealRemedy.ProtoReflect.Descriptor instead.
 func (*HealRemedy) Descriptor() ([]byte, []int) {
-	return file_tend_v1_service_proto_rawDescGZIP(), []int{19}
+	return file_tend_v1_service_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *HealRemedy) GetKind() string {
@@ -1606,7 +1677,7 @@ type HealTry struct {
 
 func (x *HealTry) Reset() {
 	*x = HealTry{}
-	mi := &file_tend_v1_service_proto_msgTypes[20]
+	mi := &file_tend_v1_service_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1618,7 +1689,7 @@ func (x *HealTry) String() string {
 func (*HealTry) ProtoMessage() {}
 
 func (x *HealTry) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_service_proto_msgTypes[20]
+	mi := &file_tend_v1_service_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1631,7 +1702,7 @@ func (x *HealTry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HealTry.ProtoReflect.Descriptor instead.
 func (*HealTry) Descriptor() ([]byte, []int) {
-	return file_tend_v1_service_proto_rawDescGZIP(), []int{20}
+	return file_tend_v1_service_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *HealTry) GetRemedy() *HealRemedy {
@@ -1726,7 +1797,7 @@ type HealStep struct {
 
 func (x *HealStep) Reset() {
 	*x = HealStep{}
-	mi := &file_tend_v1_service_proto_msgTypes[21]
+	mi := &file_tend_v1_service_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1738,7 +1809,7 @@ func (x *HealStep) String() string {
 func (*HealStep) ProtoMessage() {}
 
 func (x *HealStep) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_service_proto_msgTypes[21]
+	mi := &file_tend_v1_service_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1751,7 +1822,7 @@ func (x *HealStep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HealStep.ProtoReflect.Descriptor instead.
 func (*HealStep) Descriptor() ([]byte, []int) {
-	return file_tend_v1_service_proto_rawDescGZIP(), []int{21}
+	return file_tend_v1_service_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *HealStep) GetAt() *timestamppb.Timestamp {
@@ -1824,7 +1895,7 @@ type HealDiff struct {
 
 func (x *HealDiff) Reset() {
 	*x = HealDiff{}
-	mi := &file_tend_v1_service_proto_msgTypes[22]
+	mi := &file_tend_v1_service_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1836,7 +1907,7 @@ func (x *HealDiff) String() string {
 func (*HealDiff) ProtoMessage() {}
 
 func (x *HealDiff) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_service_proto_msgTypes[22]
+	mi := &file_tend_v1_service_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1849,7 +1920,7 @@ func (x *HealDiff) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HealDiff.ProtoReflect.Descriptor instead.
 func (*HealDiff) Descriptor() ([]byte, []int) {
-	return file_tend_v1_service_proto_rawDescGZIP(), []int{22}
+	return file_tend_v1_service_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *HealDiff) GetTry() int32 {
@@ -1886,7 +1957,7 @@ type HealWords struct {
 
 func (x *HealWords) Reset() {
 	*x = HealWords{}
-	mi := &file_tend_v1_service_proto_msgTypes[23]
+	mi := &file_tend_v1_service_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1898,7 +1969,7 @@ func (x *HealWords) String() string {
 func (*HealWords) ProtoMessage() {}
 
 func (x *HealWords) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_service_proto_msgTypes[23]
+	mi := &file_tend_v1_service_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1911,7 +1982,7 @@ func (x *HealWords) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HealWords.ProtoReflect.Descriptor instead.
 func (*HealWords) Descriptor() ([]byte, []int) {
-	return file_tend_v1_service_proto_rawDescGZIP(), []int{23}
+	return file_tend_v1_service_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *HealWords) GetText() string {
@@ -1940,7 +2011,7 @@ type WatchEpisodeRequest struct {
 
 func (x *WatchEpisodeRequest) Reset() {
 	*x = WatchEpisodeRequest{}
-	mi := &file_tend_v1_service_proto_msgTypes[24]
+	mi := &file_tend_v1_service_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1952,7 +2023,7 @@ func (x *WatchEpisodeRequest) String() string {
 func (*WatchEpisodeRequest) ProtoMessage() {}
 
 func (x *WatchEpisodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_service_proto_msgTypes[24]
+	mi := &file_tend_v1_service_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1965,7 +2036,7 @@ func (x *WatchEpisodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchEpisodeRequest.ProtoReflect.Descriptor instead.
 func (*WatchEpisodeRequest) Descriptor() ([]byte, []int) {
-	return file_tend_v1_service_proto_rawDescGZIP(), []int{24}
+	return file_tend_v1_service_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *WatchEpisodeRequest) GetId() string {
@@ -2007,7 +2078,7 @@ type WatchEpisodeResponse struct {
 
 func (x *WatchEpisodeResponse) Reset() {
 	*x = WatchEpisodeResponse{}
-	mi := &file_tend_v1_service_proto_msgTypes[25]
+	mi := &file_tend_v1_service_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2019,7 +2090,7 @@ func (x *WatchEpisodeResponse) String() string {
 func (*WatchEpisodeResponse) ProtoMessage() {}
 
 func (x *WatchEpisodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_service_proto_msgTypes[25]
+	mi := &file_tend_v1_service_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2032,7 +2103,7 @@ func (x *WatchEpisodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchEpisodeResponse.ProtoReflect.Descriptor instead.
 func (*WatchEpisodeResponse) Descriptor() ([]byte, []int) {
-	return file_tend_v1_service_proto_rawDescGZIP(), []int{25}
+	return file_tend_v1_service_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *WatchEpisodeResponse) GetEpisode() *Episode {
@@ -2108,7 +2179,7 @@ type ListEpisodesRequest struct {
 
 func (x *ListEpisodesRequest) Reset() {
 	*x = ListEpisodesRequest{}
-	mi := &file_tend_v1_service_proto_msgTypes[26]
+	mi := &file_tend_v1_service_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2120,7 +2191,7 @@ func (x *ListEpisodesRequest) String() string {
 func (*ListEpisodesRequest) ProtoMessage() {}
 
 func (x *ListEpisodesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_service_proto_msgTypes[26]
+	mi := &file_tend_v1_service_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2133,7 +2204,7 @@ func (x *ListEpisodesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEpisodesRequest.ProtoReflect.Descriptor instead.
 func (*ListEpisodesRequest) Descriptor() ([]byte, []int) {
-	return file_tend_v1_service_proto_rawDescGZIP(), []int{26}
+	return file_tend_v1_service_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ListEpisodesRequest) GetService() string {
@@ -2153,7 +2224,7 @@ type ListEpisodesResponse struct {
 
 func (x *ListEpisodesResponse) Reset() {
 	*x = ListEpisodesResponse{}
-	mi := &file_tend_v1_service_proto_msgTypes[27]
+	mi := &file_tend_v1_service_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2165,7 +2236,7 @@ func (x *ListEpisodesResponse) String() string {
 func (*ListEpisodesResponse) ProtoMessage() {}
 
 func (x *ListEpisodesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_service_proto_msgTypes[27]
+	mi := &file_tend_v1_service_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2178,7 +2249,7 @@ func (x *ListEpisodesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEpisodesResponse.ProtoReflect.Descriptor instead.
 func (*ListEpisodesResponse) Descriptor() ([]byte, []int) {
-	return file_tend_v1_service_proto_rawDescGZIP(), []int{27}
+	return file_tend_v1_service_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ListEpisodesResponse) GetEpisodes() []*Episode {
@@ -2198,7 +2269,7 @@ type GetEpisodeRequest struct {
 
 func (x *GetEpisodeRequest) Reset() {
 	*x = GetEpisodeRequest{}
-	mi := &file_tend_v1_service_proto_msgTypes[28]
+	mi := &file_tend_v1_service_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2210,7 +2281,7 @@ func (x *GetEpisodeRequest) String() string {
 func (*GetEpisodeRequest) ProtoMessage() {}
 
 func (x *GetEpisodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_service_proto_msgTypes[28]
+	mi := &file_tend_v1_service_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2223,7 +2294,7 @@ func (x *GetEpisodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetEpisodeRequest.ProtoReflect.Descriptor instead.
 func (*GetEpisodeRequest) Descriptor() ([]byte, []int) {
-	return file_tend_v1_service_proto_rawDescGZIP(), []int{28}
+	return file_tend_v1_service_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *GetEpisodeRequest) GetId() string {
@@ -2247,7 +2318,7 @@ type GetEpisodeResponse struct {
 
 func (x *GetEpisodeResponse) Reset() {
 	*x = GetEpisodeResponse{}
-	mi := &file_tend_v1_service_proto_msgTypes[29]
+	mi := &file_tend_v1_service_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2259,7 +2330,7 @@ func (x *GetEpisodeResponse) String() string {
 func (*GetEpisodeResponse) ProtoMessage() {}
 
 func (x *GetEpisodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_service_proto_msgTypes[29]
+	mi := &file_tend_v1_service_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2272,7 +2343,7 @@ func (x *GetEpisodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetEpisodeResponse.ProtoReflect.Descriptor instead.
 func (*GetEpisodeResponse) Descriptor() ([]byte, []int) {
-	return file_tend_v1_service_proto_rawDescGZIP(), []int{29}
+	return file_tend_v1_service_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *GetEpisodeResponse) GetEpisode() *Episode {
@@ -2312,7 +2383,7 @@ type HealRequest struct {
 
 func (x *HealRequest) Reset() {
 	*x = HealRequest{}
-	mi := &file_tend_v1_service_proto_msgTypes[30]
+	mi := &file_tend_v1_service_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2324,7 +2395,7 @@ func (x *HealRequest) String() string {
 func (*HealRequest) ProtoMessage() {}
 
 func (x *HealRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_service_proto_msgTypes[30]
+	mi := &file_tend_v1_service_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2337,7 +2408,7 @@ func (x *HealRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HealRequest.ProtoReflect.Descriptor instead.
 func (*HealRequest) Descriptor() ([]byte, []int) {
-	return file_tend_v1_service_proto_rawDescGZIP(), []int{30}
+	return file_tend_v1_service_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *HealRequest) GetService() string {
@@ -2378,7 +2449,7 @@ type HealResponse struct {
 
 func (x *HealResponse) Reset() {
 	*x = HealResponse{}
-	mi := &file_tend_v1_service_proto_msgTypes[31]
+	mi := &file_tend_v1_service_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2390,7 +2461,7 @@ func (x *HealResponse) String() string {
 func (*HealResponse) ProtoMessage() {}
 
 func (x *HealResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_service_proto_msgTypes[31]
+	mi := &file_tend_v1_service_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2403,7 +2474,7 @@ func (x *HealResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HealResponse.ProtoReflect.Descriptor instead.
 func (*HealResponse) Descriptor() ([]byte, []int) {
-	return file_tend_v1_service_proto_rawDescGZIP(), []int{31}
+	return file_tend_v1_service_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *HealResponse) GetEpisode() string {
@@ -2423,7 +2494,7 @@ type CancelHealRequest struct {
 
 func (x *CancelHealRequest) Reset() {
 	*x = CancelHealRequest{}
-	mi := &file_tend_v1_service_proto_msgTypes[32]
+	mi := &file_tend_v1_service_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2435,7 +2506,7 @@ func (x *CancelHealRequest) String() string {
 func (*CancelHealRequest) ProtoMessage() {}
 
 func (x *CancelHealRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_service_proto_msgTypes[32]
+	mi := &file_tend_v1_service_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2448,7 +2519,7 @@ func (x *CancelHealRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelHealRequest.ProtoReflect.Descriptor instead.
 func (*CancelHealRequest) Descriptor() ([]byte, []int) {
-	return file_tend_v1_service_proto_rawDescGZIP(), []int{32}
+	return file_tend_v1_service_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *CancelHealRequest) GetId() string {
@@ -2466,7 +2537,7 @@ type CancelHealResponse struct {
 
 func (x *CancelHealResponse) Reset() {
 	*x = CancelHealResponse{}
-	mi := &file_tend_v1_service_proto_msgTypes[33]
+	mi := &file_tend_v1_service_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2478,7 +2549,7 @@ func (x *CancelHealResponse) String() string {
 func (*CancelHealResponse) ProtoMessage() {}
 
 func (x *CancelHealResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_service_proto_msgTypes[33]
+	mi := &file_tend_v1_service_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2491,7 +2562,7 @@ func (x *CancelHealResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelHealResponse.ProtoReflect.Descriptor instead.
 func (*CancelHealResponse) Descriptor() ([]byte, []int) {
-	return file_tend_v1_service_proto_rawDescGZIP(), []int{33}
+	return file_tend_v1_service_proto_rawDescGZIP(), []int{34}
 }
 
 type RollBackEpisodeRequest struct {
@@ -2504,7 +2575,7 @@ type RollBackEpisodeRequest struct {
 
 func (x *RollBackEpisodeRequest) Reset() {
 	*x = RollBackEpisodeRequest{}
-	mi := &file_tend_v1_service_proto_msgTypes[34]
+	mi := &file_tend_v1_service_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2516,7 +2587,7 @@ func (x *RollBackEpisodeRequest) String() string {
 func (*RollBackEpisodeRequest) ProtoMessage() {}
 
 func (x *RollBackEpisodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_service_proto_msgTypes[34]
+	mi := &file_tend_v1_service_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2529,7 +2600,7 @@ func (x *RollBackEpisodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RollBackEpisodeRequest.ProtoReflect.Descriptor instead.
 func (*RollBackEpisodeRequest) Descriptor() ([]byte, []int) {
-	return file_tend_v1_service_proto_rawDescGZIP(), []int{34}
+	return file_tend_v1_service_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *RollBackEpisodeRequest) GetId() string {
@@ -2549,7 +2620,7 @@ type RollBackEpisodeResponse struct {
 
 func (x *RollBackEpisodeResponse) Reset() {
 	*x = RollBackEpisodeResponse{}
-	mi := &file_tend_v1_service_proto_msgTypes[35]
+	mi := &file_tend_v1_service_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2561,7 +2632,7 @@ func (x *RollBackEpisodeResponse) String() string {
 func (*RollBackEpisodeResponse) ProtoMessage() {}
 
 func (x *RollBackEpisodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_tend_v1_service_proto_msgTypes[35]
+	mi := &file_tend_v1_service_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2574,7 +2645,7 @@ func (x *RollBackEpisodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RollBackEpisodeResponse.ProtoReflect.Descriptor instead.
 func (*RollBackEpisodeResponse) Descriptor() ([]byte, []int) {
-	return file_tend_v1_service_proto_rawDescGZIP(), []int{35}
+	return file_tend_v1_service_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *RollBackEpisodeResponse) GetEpisode() string {
@@ -2660,7 +2731,7 @@ const file_tend_v1_service_proto_rawDesc = "" +
 	"adopted_by\"=\n" +
 	"\rServiceSocket\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
-	"\aaddress\x18\x02 \x01(\tR\aaddress\"\xd0\x05\n" +
+	"\aaddress\x18\x02 \x01(\tR\aaddress\"\x80\x06\n" +
 	"\aEpisode\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\aservice\x18\x02 \x01(\tR\aservice\x12+\n" +
@@ -2687,7 +2758,12 @@ const file_tend_v1_service_proto_rawDesc = "" +
 	"\achanged\x18\x14 \x03(\tR\achanged\x12\"\n" +
 	"\rcan_roll_back\x18\x15 \x01(\bR\vcanRollBack\x12\x12\n" +
 	"\x04held\x18\x16 \x01(\tR\x04held\x12\x19\n" +
-	"\bheld_why\x18\x17 \x01(\tR\aheldWhy\"`\n" +
+	"\bheld_why\x18\x17 \x01(\tR\aheldWhy\x12.\n" +
+	"\arunning\x18\x18 \x01(\v2\x14.tend.v1.HealCommandR\arunning\"m\n" +
+	"\vHealCommand\x12\x18\n" +
+	"\acommand\x18\x01 \x01(\tR\acommand\x120\n" +
+	"\x05begun\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x05begun\x12\x12\n" +
+	"\x04line\x18\x03 \x01(\tR\x04line\"`\n" +
 	"\n" +
 	"HealSignal\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x12\n" +
@@ -2818,7 +2894,7 @@ func file_tend_v1_service_proto_rawDescGZIP() []byte {
 }
 
 var file_tend_v1_service_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_tend_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 38)
+var file_tend_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 39)
 var file_tend_v1_service_proto_goTypes = []any{
 	(ServicePhase)(0),               // 0: tend.v1.ServicePhase
 	(HealStatus)(0),                 // 1: tend.v1.HealStatus
@@ -2840,90 +2916,93 @@ var file_tend_v1_service_proto_goTypes = []any{
 	(*ServiceStatus)(nil),           // 17: tend.v1.ServiceStatus
 	(*ServiceSocket)(nil),           // 18: tend.v1.ServiceSocket
 	(*Episode)(nil),                 // 19: tend.v1.Episode
-	(*HealSignal)(nil),              // 20: tend.v1.HealSignal
-	(*HealRemedy)(nil),              // 21: tend.v1.HealRemedy
-	(*HealTry)(nil),                 // 22: tend.v1.HealTry
-	(*HealStep)(nil),                // 23: tend.v1.HealStep
-	(*HealDiff)(nil),                // 24: tend.v1.HealDiff
-	(*HealWords)(nil),               // 25: tend.v1.HealWords
-	(*WatchEpisodeRequest)(nil),     // 26: tend.v1.WatchEpisodeRequest
-	(*WatchEpisodeResponse)(nil),    // 27: tend.v1.WatchEpisodeResponse
-	(*ListEpisodesRequest)(nil),     // 28: tend.v1.ListEpisodesRequest
-	(*ListEpisodesResponse)(nil),    // 29: tend.v1.ListEpisodesResponse
-	(*GetEpisodeRequest)(nil),       // 30: tend.v1.GetEpisodeRequest
-	(*GetEpisodeResponse)(nil),      // 31: tend.v1.GetEpisodeResponse
-	(*HealRequest)(nil),             // 32: tend.v1.HealRequest
-	(*HealResponse)(nil),            // 33: tend.v1.HealResponse
-	(*CancelHealRequest)(nil),       // 34: tend.v1.CancelHealRequest
-	(*CancelHealResponse)(nil),      // 35: tend.v1.CancelHealResponse
-	(*RollBackEpisodeRequest)(nil),  // 36: tend.v1.RollBackEpisodeRequest
-	(*RollBackEpisodeResponse)(nil), // 37: tend.v1.RollBackEpisodeResponse
-	nil,                             // 38: tend.v1.ApplyServicesRequest.EnvFilesEntry
-	nil,                             // 39: tend.v1.ApplyServicesRequest.EnvEntry
-	(*Exit)(nil),                    // 40: tend.v1.Exit
-	(*durationpb.Duration)(nil),     // 41: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),   // 42: google.protobuf.Timestamp
+	(*HealCommand)(nil),             // 20: tend.v1.HealCommand
+	(*HealSignal)(nil),              // 21: tend.v1.HealSignal
+	(*HealRemedy)(nil),              // 22: tend.v1.HealRemedy
+	(*HealTry)(nil),                 // 23: tend.v1.HealTry
+	(*HealStep)(nil),                // 24: tend.v1.HealStep
+	(*HealDiff)(nil),                // 25: tend.v1.HealDiff
+	(*HealWords)(nil),               // 26: tend.v1.HealWords
+	(*WatchEpisodeRequest)(nil),     // 27: tend.v1.WatchEpisodeRequest
+	(*WatchEpisodeResponse)(nil),    // 28: tend.v1.WatchEpisodeResponse
+	(*ListEpisodesRequest)(nil),     // 29: tend.v1.ListEpisodesRequest
+	(*ListEpisodesResponse)(nil),    // 30: tend.v1.ListEpisodesResponse
+	(*GetEpisodeRequest)(nil),       // 31: tend.v1.GetEpisodeRequest
+	(*GetEpisodeResponse)(nil),      // 32: tend.v1.GetEpisodeResponse
+	(*HealRequest)(nil),             // 33: tend.v1.HealRequest
+	(*HealResponse)(nil),            // 34: tend.v1.HealResponse
+	(*CancelHealRequest)(nil),       // 35: tend.v1.CancelHealRequest
+	(*CancelHealResponse)(nil),      // 36: tend.v1.CancelHealResponse
+	(*RollBackEpisodeRequest)(nil),  // 37: tend.v1.RollBackEpisodeRequest
+	(*RollBackEpisodeResponse)(nil), // 38: tend.v1.RollBackEpisodeResponse
+	nil,                             // 39: tend.v1.ApplyServicesRequest.EnvFilesEntry
+	nil,                             // 40: tend.v1.ApplyServicesRequest.EnvEntry
+	(*Exit)(nil),                    // 41: tend.v1.Exit
+	(*durationpb.Duration)(nil),     // 42: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),   // 43: google.protobuf.Timestamp
 }
 var file_tend_v1_service_proto_depIdxs = []int32{
-	38, // 0: tend.v1.ApplyServicesRequest.env_files:type_name -> tend.v1.ApplyServicesRequest.EnvFilesEntry
-	39, // 1: tend.v1.ApplyServicesRequest.env:type_name -> tend.v1.ApplyServicesRequest.EnvEntry
+	39, // 0: tend.v1.ApplyServicesRequest.env_files:type_name -> tend.v1.ApplyServicesRequest.EnvFilesEntry
+	40, // 1: tend.v1.ApplyServicesRequest.env:type_name -> tend.v1.ApplyServicesRequest.EnvEntry
 	17, // 2: tend.v1.ListServicesResponse.services:type_name -> tend.v1.ServiceStatus
 	14, // 3: tend.v1.ListServicesResponse.projects:type_name -> tend.v1.ServiceProject
 	17, // 4: tend.v1.WatchServicesResponse.services:type_name -> tend.v1.ServiceStatus
 	0,  // 5: tend.v1.ServiceStatus.phase:type_name -> tend.v1.ServicePhase
-	40, // 6: tend.v1.ServiceStatus.exit:type_name -> tend.v1.Exit
-	41, // 7: tend.v1.ServiceStatus.age:type_name -> google.protobuf.Duration
-	41, // 8: tend.v1.ServiceStatus.next:type_name -> google.protobuf.Duration
+	41, // 6: tend.v1.ServiceStatus.exit:type_name -> tend.v1.Exit
+	42, // 7: tend.v1.ServiceStatus.age:type_name -> google.protobuf.Duration
+	42, // 8: tend.v1.ServiceStatus.next:type_name -> google.protobuf.Duration
 	1,  // 9: tend.v1.ServiceStatus.healing:type_name -> tend.v1.HealStatus
 	18, // 10: tend.v1.ServiceStatus.sockets:type_name -> tend.v1.ServiceSocket
 	1,  // 11: tend.v1.Episode.status:type_name -> tend.v1.HealStatus
-	42, // 12: tend.v1.Episode.opened:type_name -> google.protobuf.Timestamp
-	42, // 13: tend.v1.Episode.ended:type_name -> google.protobuf.Timestamp
-	20, // 14: tend.v1.Episode.signals:type_name -> tend.v1.HealSignal
-	21, // 15: tend.v1.Episode.remedies:type_name -> tend.v1.HealRemedy
-	22, // 16: tend.v1.Episode.tries:type_name -> tend.v1.HealTry
-	42, // 17: tend.v1.HealSignal.at:type_name -> google.protobuf.Timestamp
-	21, // 18: tend.v1.HealTry.remedy:type_name -> tend.v1.HealRemedy
-	42, // 19: tend.v1.HealTry.begun:type_name -> google.protobuf.Timestamp
-	42, // 20: tend.v1.HealTry.ended:type_name -> google.protobuf.Timestamp
-	42, // 21: tend.v1.HealStep.at:type_name -> google.protobuf.Timestamp
-	19, // 22: tend.v1.WatchEpisodeResponse.episode:type_name -> tend.v1.Episode
-	23, // 23: tend.v1.WatchEpisodeResponse.steps:type_name -> tend.v1.HealStep
-	24, // 24: tend.v1.WatchEpisodeResponse.diffs:type_name -> tend.v1.HealDiff
-	25, // 25: tend.v1.WatchEpisodeResponse.words:type_name -> tend.v1.HealWords
-	19, // 26: tend.v1.ListEpisodesResponse.episodes:type_name -> tend.v1.Episode
-	19, // 27: tend.v1.GetEpisodeResponse.episode:type_name -> tend.v1.Episode
-	2,  // 28: tend.v1.ServiceService.Apply:input_type -> tend.v1.ApplyServicesRequest
-	4,  // 29: tend.v1.ServiceService.Start:input_type -> tend.v1.StartServicesRequest
-	6,  // 30: tend.v1.ServiceService.Stop:input_type -> tend.v1.StopServicesRequest
-	10, // 31: tend.v1.ServiceService.Adopt:input_type -> tend.v1.AdoptServiceRequest
-	8,  // 32: tend.v1.ServiceService.Restart:input_type -> tend.v1.RestartServicesRequest
-	12, // 33: tend.v1.ServiceService.List:input_type -> tend.v1.ListServicesRequest
-	15, // 34: tend.v1.ServiceService.Watch:input_type -> tend.v1.WatchServicesRequest
-	28, // 35: tend.v1.ServiceService.ListEpisodes:input_type -> tend.v1.ListEpisodesRequest
-	30, // 36: tend.v1.ServiceService.GetEpisode:input_type -> tend.v1.GetEpisodeRequest
-	26, // 37: tend.v1.ServiceService.WatchEpisode:input_type -> tend.v1.WatchEpisodeRequest
-	32, // 38: tend.v1.ServiceService.Heal:input_type -> tend.v1.HealRequest
-	34, // 39: tend.v1.ServiceService.CancelHeal:input_type -> tend.v1.CancelHealRequest
-	36, // 40: tend.v1.ServiceService.RollBackEpisode:input_type -> tend.v1.RollBackEpisodeRequest
-	3,  // 41: tend.v1.ServiceService.Apply:output_type -> tend.v1.ApplyServicesResponse
-	5,  // 42: tend.v1.ServiceService.Start:output_type -> tend.v1.StartServicesResponse
-	7,  // 43: tend.v1.ServiceService.Stop:output_type -> tend.v1.StopServicesResponse
-	11, // 44: tend.v1.ServiceService.Adopt:output_type -> tend.v1.AdoptServiceResponse
-	9,  // 45: tend.v1.ServiceService.Restart:output_type -> tend.v1.RestartServicesResponse
-	13, // 46: tend.v1.ServiceService.List:output_type -> tend.v1.ListServicesResponse
-	16, // 47: tend.v1.ServiceService.Watch:output_type -> tend.v1.WatchServicesResponse
-	29, // 48: tend.v1.ServiceService.ListEpisodes:output_type -> tend.v1.ListEpisodesResponse
-	31, // 49: tend.v1.ServiceService.GetEpisode:output_type -> tend.v1.GetEpisodeResponse
-	27, // 50: tend.v1.ServiceService.WatchEpisode:output_type -> tend.v1.WatchEpisodeResponse
-	33, // 51: tend.v1.ServiceService.Heal:output_type -> tend.v1.HealResponse
-	35, // 52: tend.v1.ServiceService.CancelHeal:output_type -> tend.v1.CancelHealResponse
-	37, // 53: tend.v1.ServiceService.RollBackEpisode:output_type -> tend.v1.RollBackEpisodeResponse
-	41, // [41:54] is the sub-list for method output_type
-	28, // [28:41] is the sub-list for method input_type
-	28, // [28:28] is the sub-list for extension type_name
-	28, // [28:28] is the sub-list for extension extendee
-	0,  // [0:28] is the sub-list for field type_name
+	43, // 12: tend.v1.Episode.opened:type_name -> google.protobuf.Timestamp
+	43, // 13: tend.v1.Episode.ended:type_name -> google.protobuf.Timestamp
+	21, // 14: tend.v1.Episode.signals:type_name -> tend.v1.HealSignal
+	22, // 15: tend.v1.Episode.remedies:type_name -> tend.v1.HealRemedy
+	23, // 16: tend.v1.Episode.tries:type_name -> tend.v1.HealTry
+	20, // 17: tend.v1.Episode.running:type_name -> tend.v1.HealCommand
+	43, // 18: tend.v1.HealCommand.begun:type_name -> google.protobuf.Timestamp
+	43, // 19: tend.v1.HealSignal.at:type_name -> google.protobuf.Timestamp
+	22, // 20: tend.v1.HealTry.remedy:type_name -> tend.v1.HealRemedy
+	43, // 21: tend.v1.HealTry.begun:type_name -> google.protobuf.Timestamp
+	43, // 22: tend.v1.HealTry.ended:type_name -> google.protobuf.Timestamp
+	43, // 23: tend.v1.HealStep.at:type_name -> google.protobuf.Timestamp
+	19, // 24: tend.v1.WatchEpisodeResponse.episode:type_name -> tend.v1.Episode
+	24, // 25: tend.v1.WatchEpisodeResponse.steps:type_name -> tend.v1.HealStep
+	25, // 26: tend.v1.WatchEpisodeResponse.diffs:type_name -> tend.v1.HealDiff
+	26, // 27: tend.v1.WatchEpisodeResponse.words:type_name -> tend.v1.HealWords
+	19, // 28: tend.v1.ListEpisodesResponse.episodes:type_name -> tend.v1.Episode
+	19, // 29: tend.v1.GetEpisodeResponse.episode:type_name -> tend.v1.Episode
+	2,  // 30: tend.v1.ServiceService.Apply:input_type -> tend.v1.ApplyServicesRequest
+	4,  // 31: tend.v1.ServiceService.Start:input_type -> tend.v1.StartServicesRequest
+	6,  // 32: tend.v1.ServiceService.Stop:input_type -> tend.v1.StopServicesRequest
+	10, // 33: tend.v1.ServiceService.Adopt:input_type -> tend.v1.AdoptServiceRequest
+	8,  // 34: tend.v1.ServiceService.Restart:input_type -> tend.v1.RestartServicesRequest
+	12, // 35: tend.v1.ServiceService.List:input_type -> tend.v1.ListServicesRequest
+	15, // 36: tend.v1.ServiceService.Watch:input_type -> tend.v1.WatchServicesRequest
+	29, // 37: tend.v1.ServiceService.ListEpisodes:input_type -> tend.v1.ListEpisodesRequest
+	31, // 38: tend.v1.ServiceService.GetEpisode:input_type -> tend.v1.GetEpisodeRequest
+	27, // 39: tend.v1.ServiceService.WatchEpisode:input_type -> tend.v1.WatchEpisodeRequest
+	33, // 40: tend.v1.ServiceService.Heal:input_type -> tend.v1.HealRequest
+	35, // 41: tend.v1.ServiceService.CancelHeal:input_type -> tend.v1.CancelHealRequest
+	37, // 42: tend.v1.ServiceService.RollBackEpisode:input_type -> tend.v1.RollBackEpisodeRequest
+	3,  // 43: tend.v1.ServiceService.Apply:output_type -> tend.v1.ApplyServicesResponse
+	5,  // 44: tend.v1.ServiceService.Start:output_type -> tend.v1.StartServicesResponse
+	7,  // 45: tend.v1.ServiceService.Stop:output_type -> tend.v1.StopServicesResponse
+	11, // 46: tend.v1.ServiceService.Adopt:output_type -> tend.v1.AdoptServiceResponse
+	9,  // 47: tend.v1.ServiceService.Restart:output_type -> tend.v1.RestartServicesResponse
+	13, // 48: tend.v1.ServiceService.List:output_type -> tend.v1.ListServicesResponse
+	16, // 49: tend.v1.ServiceService.Watch:output_type -> tend.v1.WatchServicesResponse
+	30, // 50: tend.v1.ServiceService.ListEpisodes:output_type -> tend.v1.ListEpisodesResponse
+	32, // 51: tend.v1.ServiceService.GetEpisode:output_type -> tend.v1.GetEpisodeResponse
+	28, // 52: tend.v1.ServiceService.WatchEpisode:output_type -> tend.v1.WatchEpisodeResponse
+	34, // 53: tend.v1.ServiceService.Heal:output_type -> tend.v1.HealResponse
+	36, // 54: tend.v1.ServiceService.CancelHeal:output_type -> tend.v1.CancelHealResponse
+	38, // 55: tend.v1.ServiceService.RollBackEpisode:output_type -> tend.v1.RollBackEpisodeResponse
+	43, // [43:56] is the sub-list for method output_type
+	30, // [30:43] is the sub-list for method input_type
+	30, // [30:30] is the sub-list for extension type_name
+	30, // [30:30] is the sub-list for extension extendee
+	0,  // [0:30] is the sub-list for field type_name
 }
 
 func init() { file_tend_v1_service_proto_init() }
@@ -2942,7 +3021,7 @@ func file_tend_v1_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_tend_v1_service_proto_rawDesc), len(file_tend_v1_service_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   38,
+			NumMessages:   39,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -18,6 +18,7 @@ const (
 	InboxFile      = "inbox"      // JSON lines of entries for the worker, which alone writes the journal
 	TranscriptFile = "transcript" // JSON lines
 	WordsFile      = "words"      // JSON of Words: what a model is writing; none: it is not
+	RunningFile    = "running"    // JSON of Command: the command of a playbook that runs; none: none does
 	DiffFile       = "diff"
 	PointsDir      = "points" // in N/ is the checkpoint of the N-th remedy
 	// UndoFile lists the changes of a repair with the content before, as JSON. With it, a
@@ -47,6 +48,13 @@ const (
 type Words struct {
 	Text string `json:"text"`
 	Tool string `json:"tool,omitempty"` // that it is about to call
+}
+
+// Command is a command of a playbook that runs, secrets hidden.
+type Command struct {
+	Command string    `json:"command"`
+	Begun   time.Time `json:"begun"`
+	Line    string    `json:"line,omitempty"` // that it has written last
 }
 
 // TakenBackFile has the diff of the n-th try, from 1, after it was taken back.

@@ -231,6 +231,7 @@ func (w *worker) carry(ctx context.Context, try int, a playbook.Action) (string,
 // must runs a command that has to succeed.
 func (w *worker) must(ctx context.Context, c command) (string, error) {
 	line := strings.Join(c.argv, " ")
+	c.tell = true
 	r, err := w.run(ctx, c)
 	if err != nil {
 		return "", fmt.Errorf("%s: %w", line, err)

@@ -203,6 +203,7 @@ type command struct {
 	env  map[string]string
 	time time.Duration
 	bare bool // it inherits no variable
+	tell bool // people see that it runs
 }
 
 const (
@@ -262,6 +263,9 @@ func (w *worker) run(ctx context.Context, c command) (view.Ran, error) {
 		return view.Ran{}, err
 	}
 	defer func() { _ = w.discard(p) }() // else the next worker does
+	if c.tell {
+		defer w.running(ctx, c.argv, p)()
+	}
 	res, err := p.Wait(ctx, process.Until{})
 	if err != nil {
 		return view.Ran{}, err

@@ -197,6 +197,7 @@ func (w *worker) work(ctx context.Context) error {
 		return err
 	}
 	_ = os.Remove(w.order.Path(healer.WordsFile)) // of a worker that died while it asked
+	_ = os.Remove(w.order.Path(healer.RunningFile))
 	deadline := time.Now().Add(timeLeft(&w.state, w.order.Healer.Wall.Std(), clock, boot))
 	for !w.state.Done() {
 		last := comesToItsEnd(w.due)

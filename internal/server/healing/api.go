@@ -2,6 +2,7 @@ package healing
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -23,6 +24,7 @@ import (
 const (
 	maxListed     = 100
 	maxTranscript = 4 << 20 // bytes that are returned
+	maxRunning    = 8 << 10
 )
 
 // List returns the episodes of a service, the newest first; "": of all. Nobody needs one by which
@@ -162,6 +164,9 @@ func (h *Healing) message(id string) (*tendv1.Episode, error) {
 	if held := h.store.held(id); held != nil && s.Done() && s.Status == healer.Broken {
 		m.Held, m.HeldWhy = held.Hash, held.Why
 	}
+	if !s.Done() {
+		m.Running = running(o)
+	}
 	for _, one := range s.Signals {
 		m.Signals = append(m.Signals, &tendv1.HealSignal{Kind: one.Kind, Text: one.Text, At: stamp(one.At)})
 	}
@@ -176,6 +181,16 @@ func (h *Healing) message(id string) (*tendv1.Episode, error) {
 		})
 	}
 	return m, nil
+}
+
+// running is the command of a playbook that runs; nil: none does.
+func running(o *healer.Order) *tendv1.HealCommand {
+	var r healer.Command
+	data, err := atomicfile.Read(o.Path(healer.RunningFile), maxRunning)
+	if err != nil || json.Unmarshal(data, &r) != nil {
+		return nil
+	}
+	return &tendv1.HealCommand{Command: r.Command, Begun: stamp(r.Begun), Line: r.Line}
 }
 
 func remedy(r healer.Remedy) *tendv1.HealRemedy {

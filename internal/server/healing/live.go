@@ -67,6 +67,7 @@ type live struct {
 	h       *Healing
 	id, dir string
 	journal print
+	running print
 	words   print
 	diffs   map[string]print
 	at      int64 // in the transcript
@@ -94,8 +95,9 @@ func (l *live) print(name string) print {
 func (l *live) poll(ctx context.Context) (m *tendv1.WatchEpisodeResponse, over bool, err error) {
 	m = &tendv1.WatchEpisodeResponse{}
 	// The journal is read first: so everything that was written before its end is there.
-	if p := l.print(healer.JournalFile); p != l.journal || !l.begun {
-		l.journal, l.begun = p, true
+	p, runs := l.print(healer.JournalFile), l.print(healer.RunningFile)
+	if p != l.journal || runs != l.running || !l.begun {
+		l.journal, l.running, l.begun = p, runs, true
 		if err := l.state(ctx, m); err != nil {
 			return nil, false, err
 		}

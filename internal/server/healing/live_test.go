@@ -74,6 +74,14 @@ func TestAnEpisodeIsWatched(t *testing.T) {
 	if want := []string{"opened ", "began ", "answered look", "answered checkpoint"}; !slices.Equal(did, want) || m.GetEpisode().GetDoing() != "act" || m.GetWords().GetText() != "I look at" {
 		t.Fatalf("at first there is %v", m)
 	}
+	write(healer.RunningFile, `{"command":"npm ci","begun":"2026-11-30T08:00:00Z","line":"added 3 packages"}`)
+	if m = next(); m.GetEpisode().GetRunning().GetCommand() != "npm ci" || m.GetEpisode().GetRunning().GetLine() != "added 3 packages" {
+		t.Fatalf("while a command runs there is %v", m)
+	}
+	proctest.Must(t, os.Remove(filepath.Join(dir, healer.RunningFile)))
+	if m = next(); m.GetEpisode() == nil || m.GetEpisode().GetRunning() != nil {
+		t.Fatalf("once it has ended there is %v", m)
+	}
 	write(healer.TranscriptFile, "{\"kind\":\"reply\"}\n{\"ki")
 	if m = next(); string(m.GetTranscript()) != "{\"kind\":\"reply\"}\n" || m.GetTranscriptTo() != 17 || m.GetEpisode() != nil {
 		t.Fatalf("of a transcript whose last line is half there is %v", m)

@@ -21,7 +21,7 @@ from ._async.sandbox import AsyncSandbox
 from ._async.services import AsyncServices
 from ._async.templates import AsyncTemplates
 from ._async.watcher import AsyncFileWatcher, AsyncWatcher
-from ._episodes import Episode, HealRemedy, HealSignal, HealTry
+from ._episodes import Episode, HealCommand, HealRemedy, HealSignal, HealTry
 from ._errors import (
     AmbiguousError,
     ClosedError,
@@ -145,6 +145,7 @@ __all__ = [
     "Git",
     "GitFile",
     "GitStatus",
+    "HealCommand",
     "HealRemedy",
     "HealSignal",
     "HealTry",

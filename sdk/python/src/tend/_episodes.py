@@ -35,6 +35,16 @@ class HealRemedy:
 
 
 @dataclass(frozen=True)
+class HealCommand:
+    """A command of a playbook that runs."""
+
+    command: str
+    begun: datetime | None
+    line: str
+    """The last of its output, secrets hidden."""
+
+
+@dataclass(frozen=True)
 class HealTry:
     """A remedy that was started."""
 
@@ -103,6 +113,8 @@ class Episode:
     """The hash of a change by a model that waits for a person, which `diff` is then; `tend heal apply` applies it. Empty: none waits."""
     held_why: str = ""
     """Why it waits."""
+    running: HealCommand | None = None
+    """The command of a playbook that runs, such as an install; None: none does."""
 
     @property
     def over(self) -> bool:
@@ -139,6 +151,7 @@ def episode(m: Message | None, diff: bytes = b"", transcript: bytes = b"") -> Ep
         can_roll_back=m.get("can_roll_back", False),
         held=clean(m.get("held", "")),
         held_why=clean(m.get("held_why", "")),
+        running=HealCommand(clean(r.get("command", "")), when(r.get("begun")), clean(r.get("line", ""))) if (r := m.get("running")) is not None else None,
     )
 
 

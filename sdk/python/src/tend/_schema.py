@@ -149,6 +149,7 @@ MESSAGES: dict[str, tuple[tuple[int, str, str, str], ...]] = {
         (21, "can_roll_back", "bool", ""),
         (22, "held", "string", ""),
         (23, "held_why", "string", ""),
+        (24, "running", "HealCommand", ""),
     ),
     "ErrorDetail": (
         (1, "kind", "int32", ""),
@@ -344,6 +345,11 @@ MESSAGES: dict[str, tuple[tuple[int, str, str, str], ...]] = {
         (5, "text", "bytes", ""),
         (6, "cut", "bool", ""),
         (7, "context", "bool", ""),
+    ),
+    "HealCommand": (
+        (1, "command", "string", ""),
+        (2, "begun", "google.protobuf.Timestamp", ""),
+        (3, "line", "string", ""),
     ),
     "HealDiff": (
         (1, "try", "int32", ""),

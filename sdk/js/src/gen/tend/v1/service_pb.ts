@@ -16,7 +16,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file tend/v1/service.proto.
  */
 export const file_tend_v1_service: GenFile = /*@__PURE__*/
-  fileDesc("ChV0ZW5kL3YxL3NlcnZpY2UucHJvdG8SB3RlbmQudjEiogIKFEFwcGx5U2VydmljZXNSZXF1ZXN0EgwKBHRleHQYASABKAwSDAoEbmFtZRgCIAEoCRILCgNkaXIYAyABKAkSPgoJZW52X2ZpbGVzGAQgAygLMisudGVuZC52MS5BcHBseVNlcnZpY2VzUmVxdWVzdC5FbnZGaWxlc0VudHJ5EjMKA2VudhgFIAMoCzImLnRlbmQudjEuQXBwbHlTZXJ2aWNlc1JlcXVlc3QuRW52RW50cnkSDwoHcHJvamVjdBgGIAEoCRovCg1FbnZGaWxlc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoDDoCOAEaKgoIRW52RW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASIXChVBcHBseVNlcnZpY2VzUmVzcG9uc2UiNgoUU3RhcnRTZXJ2aWNlc1JlcXVlc3QSDQoFbmFtZXMYASADKAkSDwoHcHJvamVjdBgCIAEoCSIXChVTdGFydFNlcnZpY2VzUmVzcG9uc2UiNQoTU3RvcFNlcnZpY2VzUmVxdWVzdBINCgVuYW1lcxgBIAMoCRIPCgdwcm9qZWN0GAIgASgJIhYKFFN0b3BTZXJ2aWNlc1Jlc3BvbnNlIjgKFlJlc3RhcnRTZXJ2aWNlc1JlcXVlc3QSDQoFbmFtZXMYASADKAkSDwoHcHJvamVjdBgCIAEoCSIZChdSZXN0YXJ0U2VydmljZXNSZXNwb25zZSIwChNBZG9wdFNlcnZpY2VSZXF1ZXN0EgwKBG5hbWUYASABKAkSCwoDcGlkGAIgASgNIhYKFEFkb3B0U2VydmljZVJlc3BvbnNlIhUKE0xpc3RTZXJ2aWNlc1JlcXVlc3QieQoUTGlzdFNlcnZpY2VzUmVzcG9uc2USKAoIc2VydmljZXMYASADKAsyFi50ZW5kLnYxLlNlcnZpY2VTdGF0dXMSDAoEZmlsZRgCIAEoCRIpCghwcm9qZWN0cxgDIAMoCzIXLnRlbmQudjEuU2VydmljZVByb2plY3QiLAoOU2VydmljZVByb2plY3QSDAoEbmFtZRgBIAEoCRIMCgRmaWxlGAIgASgJIhYKFFdhdGNoU2VydmljZXNSZXF1ZXN0ImgKFVdhdGNoU2VydmljZXNSZXNwb25zZRIoCghzZXJ2aWNlcxgBIAMoCzIWLnRlbmQudjEuU2VydmljZVN0YXR1cxIRCgloZWFydGJlYXQYAiABKAgSEgoKZ29pbmdfYXdheRgDIAEoCCL9AwoNU2VydmljZVN0YXR1cxIMCgRuYW1lGAEgASgJEiQKBXBoYXNlGAIgASgOMhUudGVuZC52MS5TZXJ2aWNlUGhhc2USCgoCdXAYAyABKAgSDQoFcmVhZHkYBCABKAgSCwoDd2h5GAUgASgJEg8KB3Byb2Nlc3MYBiABKAkSCwoDcGlkGAcgASgNEgsKA3J1bhgIIAEoAxIQCghyZXN0YXJ0cxgJIAEoAxIbCgRleGl0GAogASgLMg0udGVuZC52MS5FeGl0EiYKA2FnZRgLIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhInCgRuZXh0GAwgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEiQKB2hlYWxpbmcYDSABKA4yEy50ZW5kLnYxLkhlYWxTdGF0dXMSDwoHZXBpc29kZRgOIAEoCRIQCghmYWlsdXJlcxgPIAEoDRIPCgdzYW5kYm94GBAgASgJEicKB3NvY2tldHMYESADKAsyFi50ZW5kLnYxLlNlcnZpY2VTb2NrZXQSDwoHYWRvcHRlZBgSIAEoCBIaChBhZG9wdGVkX3BpZF9maWxlGBMgASgJSAASFgoMYWRvcHRlZF9wb3J0GBQgASgNSAASDwoHcHJvamVjdBgVIAEoCUIMCgphZG9wdGVkX2J5Ii4KDVNlcnZpY2VTb2NrZXQSDAoEbmFtZRgBIAEoCRIPCgdhZGRyZXNzGAIgASgJIpAECgdFcGlzb2RlEgoKAmlkGAEgASgJEg8KB3NlcnZpY2UYAiABKAkSIwoGc3RhdHVzGAMgASgOMhMudGVuZC52MS5IZWFsU3RhdHVzEg0KBWRvaW5nGAQgASgJEgsKA3doeRgFIAEoCRIqCgZvcGVuZWQYBiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEikKBWVuZGVkGAcgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIkCgdzaWduYWxzGAggAygLMhMudGVuZC52MS5IZWFsU2lnbmFsEiUKCHJlbWVkaWVzGAkgAygLMhMudGVuZC52MS5IZWFsUmVtZWR5Eh8KBXRyaWVzGAogAygLMhAudGVuZC52MS5IZWFsVHJ5Eg4KBmNvbW1pdBgLIAEoCRIMCgRsZWZ0GAwgAygJEg0KBWRpcnR5GA0gASgIEhAKCHByb3Bvc2FsGA4gASgJEg8KB2RyeV9ydW4YDyABKAgSDwoHd29ya2VycxgQIAEoBRIRCgl1bnJlYWNoZWQYESABKAkSEgoKdGFrZXNfYmFjaxgSIAEoCRISCgp0YWtlbl9iYWNrGBMgASgJEg8KB2NoYW5nZWQYFCADKAkSFQoNY2FuX3JvbGxfYmFjaxgVIAEoCBIMCgRoZWxkGBYgASgJEhAKCGhlbGRfd2h5GBcgASgJIlAKCkhlYWxTaWduYWwSDAoEa2luZBgBIAEoCRIMCgR0ZXh0GAIgASgJEiYKAmF0GAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCI1CgpIZWFsUmVtZWR5EgwKBGtpbmQYASABKAkSDAoEbmFtZRgCIAEoCRILCgN3aHkYAyABKAki8QEKB0hlYWxUcnkSIwoGcmVtZWR5GAEgASgLMhMudGVuZC52MS5IZWFsUmVtZWR5EikKBWJlZ3VuGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIpCgVlbmRlZBgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDgoGZmFpbGVkGAQgASgJEgwKBHRleHQYBSABKAkSDQoFcGF0aHMYBiADKAkSDgoGdG9rZW5zGAcgASgDEg0KBXN0ZXBzGAggASgDEgwKBGNvc3QYCSABKAESEQoJdW5yZWFjaGVkGAogASgIIpMBCghIZWFsU3RlcBImCgJhdBgBIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDAoEa2luZBgCIAEoCRILCgNkaWQYAyABKAkSCgoCb2sYBCABKAgSDAoEdGV4dBgFIAEoCRILCgN0cnkYBiABKAUSDQoFcGF0aHMYByADKAkSDgoGY29tbWl0GAggASgJIjUKCEhlYWxEaWZmEgsKA3RyeRgBIAEoBRIMCgR0ZXh0GAIgASgMEg4KBnVuZG9uZRgDIAEoCCInCglIZWFsV29yZHMSDAoEdGV4dBgBIAEoCRIMCgR0b29sGAIgASgJIjoKE1dhdGNoRXBpc29kZVJlcXVlc3QSCgoCaWQYASABKAkSFwoPdHJhbnNjcmlwdF9mcm9tGAIgASgDIokCChRXYXRjaEVwaXNvZGVSZXNwb25zZRIhCgdlcGlzb2RlGAEgASgLMhAudGVuZC52MS5FcGlzb2RlEiAKBXN0ZXBzGAIgAygLMhEudGVuZC52MS5IZWFsU3RlcBIgCgVkaWZmcxgDIAMoCzIRLnRlbmQudjEuSGVhbERpZmYSEgoKdHJhbnNjcmlwdBgEIAEoDBIVCg10cmFuc2NyaXB0X2F0GAUgASgDEhUKDXRyYW5zY3JpcHRfdG8YBiABKAMSIQoFd29yZHMYByABKAsyEi50ZW5kLnYxLkhlYWxXb3JkcxIRCgloZWFydGJlYXQYCCABKAgSEgoKZ29pbmdfYXdheRgJIAEoCCImChNMaXN0RXBpc29kZXNSZXF1ZXN0Eg8KB3NlcnZpY2UYASABKAkiOgoUTGlzdEVwaXNvZGVzUmVzcG9uc2USIgoIZXBpc29kZXMYASADKAsyEC50ZW5kLnYxLkVwaXNvZGUiHwoRR2V0RXBpc29kZVJlcXVlc3QSCgoCaWQYASABKAkiWQoSR2V0RXBpc29kZVJlc3BvbnNlEiEKB2VwaXNvZGUYASABKAsyEC50ZW5kLnYxLkVwaXNvZGUSDAoEZGlmZhgCIAEoDBISCgp0cmFuc2NyaXB0GAMgASgMIk8KC0hlYWxSZXF1ZXN0Eg8KB3NlcnZpY2UYASABKAkSDwoHZHJ5X3J1bhgCIAEoCBINCgVhcHBseRgDIAEoCRIPCgdkaXNjYXJkGAQgASgJIh8KDEhlYWxSZXNwb25zZRIPCgdlcGlzb2RlGAEgASgJIh8KEUNhbmNlbEhlYWxSZXF1ZXN0EgoKAmlkGAEgASgJIhQKEkNhbmNlbEhlYWxSZXNwb25zZSIkChZSb2xsQmFja0VwaXNvZGVSZXF1ZXN0EgoKAmlkGAEgASgJIioKF1JvbGxCYWNrRXBpc29kZVJlc3BvbnNlEg8KB2VwaXNvZGUYASABKAkqoAIKDFNlcnZpY2VQaGFzZRIdChlTRVJWSUNFX1BIQVNFX1VOU1BFQ0lGSUVEEAASFgoSU0VSVklDRV9QSEFTRV9JRExFEAESGQoVU0VSVklDRV9QSEFTRV9XQUlUSU5HEAISGgoWU0VSVklDRV9QSEFTRV9TVEFSVElORxADEhkKFVNFUlZJQ0VfUEhBU0VfUlVOTklORxAEEhoKFlNFUlZJQ0VfUEhBU0VfU1RPUFBJTkcQBRIZChVTRVJWSUNFX1BIQVNFX0tJTExJTkcQBhIZChVTRVJWSUNFX1BIQVNFX1BBVVNJTkcQBxIbChdTRVJWSUNFX1BIQVNFX0NPTVBMRVRFRBAIEhgKFFNFUlZJQ0VfUEhBU0VfRkFJTEVEEAkqwAEKCkhlYWxTdGF0dXMSGwoXSEVBTF9TVEFUVVNfVU5TUEVDSUZJRUQQABIXChNIRUFMX1NUQVRVU19SVU5OSU5HEAESGQoVSEVBTF9TVEFUVVNfU1VTUEVDVEVEEAISFwoTSEVBTF9TVEFUVVNfSEVBTElORxADEhkKFUhFQUxfU1RBVFVTX1ZFUklGWUlORxAEEhUKEUhFQUxfU1RBVFVTX1JFQURZEAUSFgoSSEVBTF9TVEFUVVNfQlJPS0VOEAYyvQcKDlNlcnZpY2VTZXJ2aWNlEkYKBUFwcGx5Eh0udGVuZC52MS5BcHBseVNlcnZpY2VzUmVxdWVzdBoeLnRlbmQudjEuQXBwbHlTZXJ2aWNlc1Jlc3BvbnNlEkYKBVN0YXJ0Eh0udGVuZC52MS5TdGFydFNlcnZpY2VzUmVxdWVzdBoeLnRlbmQudjEuU3RhcnRTZXJ2aWNlc1Jlc3BvbnNlEkMKBFN0b3ASHC50ZW5kLnYxLlN0b3BTZXJ2aWNlc1JlcXVlc3QaHS50ZW5kLnYxLlN0b3BTZXJ2aWNlc1Jlc3BvbnNlEkQKBUFkb3B0EhwudGVuZC52MS5BZG9wdFNlcnZpY2VSZXF1ZXN0Gh0udGVuZC52MS5BZG9wdFNlcnZpY2VSZXNwb25zZRJMCgdSZXN0YXJ0Eh8udGVuZC52MS5SZXN0YXJ0U2VydmljZXNSZXF1ZXN0GiAudGVuZC52MS5SZXN0YXJ0U2VydmljZXNSZXNwb25zZRJDCgRMaXN0EhwudGVuZC52MS5MaXN0U2VydmljZXNSZXF1ZXN0Gh0udGVuZC52MS5MaXN0U2VydmljZXNSZXNwb25zZRJICgVXYXRjaBIdLnRlbmQudjEuV2F0Y2hTZXJ2aWNlc1JlcXVlc3QaHi50ZW5kLnYxLldhdGNoU2VydmljZXNSZXNwb25zZTABEksKDExpc3RFcGlzb2RlcxIcLnRlbmQudjEuTGlzdEVwaXNvZGVzUmVxdWVzdBodLnRlbmQudjEuTGlzdEVwaXNvZGVzUmVzcG9uc2USRQoKR2V0RXBpc29kZRIaLnRlbmQudjEuR2V0RXBpc29kZVJlcXVlc3QaGy50ZW5kLnYxLkdldEVwaXNvZGVSZXNwb25zZRJNCgxXYXRjaEVwaXNvZGUSHC50ZW5kLnYxLldhdGNoRXBpc29kZVJlcXVlc3QaHS50ZW5kLnYxLldhdGNoRXBpc29kZVJlc3BvbnNlMAESMwoESGVhbBIULnRlbmQudjEuSGVhbFJlcXVlc3QaFS50ZW5kLnYxLkhlYWxSZXNwb25zZRJFCgpDYW5jZWxIZWFsEhoudGVuZC52MS5DYW5jZWxIZWFsUmVxdWVzdBobLnRlbmQudjEuQ2FuY2VsSGVhbFJlc3BvbnNlElQKD1JvbGxCYWNrRXBpc29kZRIfLnRlbmQudjEuUm9sbEJhY2tFcGlzb2RlUmVxdWVzdBogLnRlbmQudjEuUm9sbEJhY2tFcGlzb2RlUmVzcG9uc2VCLVorZ2l0aHViLmNvbS90ZW5kLXJ1bi90ZW5kL2dlbi90ZW5kL3YxO3RlbmR2MWIGcHJvdG8z", [file_google_protobuf_duration, file_google_protobuf_timestamp, file_tend_v1_spec]);
+  fileDesc("ChV0ZW5kL3YxL3NlcnZpY2UucHJvdG8SB3RlbmQudjEiogIKFEFwcGx5U2VydmljZXNSZXF1ZXN0EgwKBHRleHQYASABKAwSDAoEbmFtZRgCIAEoCRILCgNkaXIYAyABKAkSPgoJZW52X2ZpbGVzGAQgAygLMisudGVuZC52MS5BcHBseVNlcnZpY2VzUmVxdWVzdC5FbnZGaWxlc0VudHJ5EjMKA2VudhgFIAMoCzImLnRlbmQudjEuQXBwbHlTZXJ2aWNlc1JlcXVlc3QuRW52RW50cnkSDwoHcHJvamVjdBgGIAEoCRovCg1FbnZGaWxlc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoDDoCOAEaKgoIRW52RW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASIXChVBcHBseVNlcnZpY2VzUmVzcG9uc2UiNgoUU3RhcnRTZXJ2aWNlc1JlcXVlc3QSDQoFbmFtZXMYASADKAkSDwoHcHJvamVjdBgCIAEoCSIXChVTdGFydFNlcnZpY2VzUmVzcG9uc2UiNQoTU3RvcFNlcnZpY2VzUmVxdWVzdBINCgVuYW1lcxgBIAMoCRIPCgdwcm9qZWN0GAIgASgJIhYKFFN0b3BTZXJ2aWNlc1Jlc3BvbnNlIjgKFlJlc3RhcnRTZXJ2aWNlc1JlcXVlc3QSDQoFbmFtZXMYASADKAkSDwoHcHJvamVjdBgCIAEoCSIZChdSZXN0YXJ0U2VydmljZXNSZXNwb25zZSIwChNBZG9wdFNlcnZpY2VSZXF1ZXN0EgwKBG5hbWUYASABKAkSCwoDcGlkGAIgASgNIhYKFEFkb3B0U2VydmljZVJlc3BvbnNlIhUKE0xpc3RTZXJ2aWNlc1JlcXVlc3QieQoUTGlzdFNlcnZpY2VzUmVzcG9uc2USKAoIc2VydmljZXMYASADKAsyFi50ZW5kLnYxLlNlcnZpY2VTdGF0dXMSDAoEZmlsZRgCIAEoCRIpCghwcm9qZWN0cxgDIAMoCzIXLnRlbmQudjEuU2VydmljZVByb2plY3QiLAoOU2VydmljZVByb2plY3QSDAoEbmFtZRgBIAEoCRIMCgRmaWxlGAIgASgJIhYKFFdhdGNoU2VydmljZXNSZXF1ZXN0ImgKFVdhdGNoU2VydmljZXNSZXNwb25zZRIoCghzZXJ2aWNlcxgBIAMoCzIWLnRlbmQudjEuU2VydmljZVN0YXR1cxIRCgloZWFydGJlYXQYAiABKAgSEgoKZ29pbmdfYXdheRgDIAEoCCL9AwoNU2VydmljZVN0YXR1cxIMCgRuYW1lGAEgASgJEiQKBXBoYXNlGAIgASgOMhUudGVuZC52MS5TZXJ2aWNlUGhhc2USCgoCdXAYAyABKAgSDQoFcmVhZHkYBCABKAgSCwoDd2h5GAUgASgJEg8KB3Byb2Nlc3MYBiABKAkSCwoDcGlkGAcgASgNEgsKA3J1bhgIIAEoAxIQCghyZXN0YXJ0cxgJIAEoAxIbCgRleGl0GAogASgLMg0udGVuZC52MS5FeGl0EiYKA2FnZRgLIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhInCgRuZXh0GAwgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEiQKB2hlYWxpbmcYDSABKA4yEy50ZW5kLnYxLkhlYWxTdGF0dXMSDwoHZXBpc29kZRgOIAEoCRIQCghmYWlsdXJlcxgPIAEoDRIPCgdzYW5kYm94GBAgASgJEicKB3NvY2tldHMYESADKAsyFi50ZW5kLnYxLlNlcnZpY2VTb2NrZXQSDwoHYWRvcHRlZBgSIAEoCBIaChBhZG9wdGVkX3BpZF9maWxlGBMgASgJSAASFgoMYWRvcHRlZF9wb3J0GBQgASgNSAASDwoHcHJvamVjdBgVIAEoCUIMCgphZG9wdGVkX2J5Ii4KDVNlcnZpY2VTb2NrZXQSDAoEbmFtZRgBIAEoCRIPCgdhZGRyZXNzGAIgASgJIrcECgdFcGlzb2RlEgoKAmlkGAEgASgJEg8KB3NlcnZpY2UYAiABKAkSIwoGc3RhdHVzGAMgASgOMhMudGVuZC52MS5IZWFsU3RhdHVzEg0KBWRvaW5nGAQgASgJEgsKA3doeRgFIAEoCRIqCgZvcGVuZWQYBiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEikKBWVuZGVkGAcgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIkCgdzaWduYWxzGAggAygLMhMudGVuZC52MS5IZWFsU2lnbmFsEiUKCHJlbWVkaWVzGAkgAygLMhMudGVuZC52MS5IZWFsUmVtZWR5Eh8KBXRyaWVzGAogAygLMhAudGVuZC52MS5IZWFsVHJ5Eg4KBmNvbW1pdBgLIAEoCRIMCgRsZWZ0GAwgAygJEg0KBWRpcnR5GA0gASgIEhAKCHByb3Bvc2FsGA4gASgJEg8KB2RyeV9ydW4YDyABKAgSDwoHd29ya2VycxgQIAEoBRIRCgl1bnJlYWNoZWQYESABKAkSEgoKdGFrZXNfYmFjaxgSIAEoCRISCgp0YWtlbl9iYWNrGBMgASgJEg8KB2NoYW5nZWQYFCADKAkSFQoNY2FuX3JvbGxfYmFjaxgVIAEoCBIMCgRoZWxkGBYgASgJEhAKCGhlbGRfd2h5GBcgASgJEiUKB3J1bm5pbmcYGCABKAsyFC50ZW5kLnYxLkhlYWxDb21tYW5kIlcKC0hlYWxDb21tYW5kEg8KB2NvbW1hbmQYASABKAkSKQoFYmVndW4YAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEgwKBGxpbmUYAyABKAkiUAoKSGVhbFNpZ25hbBIMCgRraW5kGAEgASgJEgwKBHRleHQYAiABKAkSJgoCYXQYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIjUKCkhlYWxSZW1lZHkSDAoEa2luZBgBIAEoCRIMCgRuYW1lGAIgASgJEgsKA3doeRgDIAEoCSLxAQoHSGVhbFRyeRIjCgZyZW1lZHkYASABKAsyEy50ZW5kLnYxLkhlYWxSZW1lZHkSKQoFYmVndW4YAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEikKBWVuZGVkGAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIOCgZmYWlsZWQYBCABKAkSDAoEdGV4dBgFIAEoCRINCgVwYXRocxgGIAMoCRIOCgZ0b2tlbnMYByABKAMSDQoFc3RlcHMYCCABKAMSDAoEY29zdBgJIAEoARIRCgl1bnJlYWNoZWQYCiABKAgikwEKCEhlYWxTdGVwEiYKAmF0GAEgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIMCgRraW5kGAIgASgJEgsKA2RpZBgDIAEoCRIKCgJvaxgEIAEoCBIMCgR0ZXh0GAUgASgJEgsKA3RyeRgGIAEoBRINCgVwYXRocxgHIAMoCRIOCgZjb21taXQYCCABKAkiNQoISGVhbERpZmYSCwoDdHJ5GAEgASgFEgwKBHRleHQYAiABKAwSDgoGdW5kb25lGAMgASgIIicKCUhlYWxXb3JkcxIMCgR0ZXh0GAEgASgJEgwKBHRvb2wYAiABKAkiOgoTV2F0Y2hFcGlzb2RlUmVxdWVzdBIKCgJpZBgBIAEoCRIXCg90cmFuc2NyaXB0X2Zyb20YAiABKAMiiQIKFFdhdGNoRXBpc29kZVJlc3BvbnNlEiEKB2VwaXNvZGUYASABKAsyEC50ZW5kLnYxLkVwaXNvZGUSIAoFc3RlcHMYAiADKAsyES50ZW5kLnYxLkhlYWxTdGVwEiAKBWRpZmZzGAMgAygLMhEudGVuZC52MS5IZWFsRGlmZhISCgp0cmFuc2NyaXB0GAQgASgMEhUKDXRyYW5zY3JpcHRfYXQYBSABKAMSFQoNdHJhbnNjcmlwdF90bxgGIAEoAxIhCgV3b3JkcxgHIAEoCzISLnRlbmQudjEuSGVhbFdvcmRzEhEKCWhlYXJ0YmVhdBgIIAEoCBISCgpnb2luZ19hd2F5GAkgASgIIiYKE0xpc3RFcGlzb2Rlc1JlcXVlc3QSDwoHc2VydmljZRgBIAEoCSI6ChRMaXN0RXBpc29kZXNSZXNwb25zZRIiCghlcGlzb2RlcxgBIAMoCzIQLnRlbmQudjEuRXBpc29kZSIfChFHZXRFcGlzb2RlUmVxdWVzdBIKCgJpZBgBIAEoCSJZChJHZXRFcGlzb2RlUmVzcG9uc2USIQoHZXBpc29kZRgBIAEoCzIQLnRlbmQudjEuRXBpc29kZRIMCgRkaWZmGAIgASgMEhIKCnRyYW5zY3JpcHQYAyABKAwiTwoLSGVhbFJlcXVlc3QSDwoHc2VydmljZRgBIAEoCRIPCgdkcnlfcnVuGAIgASgIEg0KBWFwcGx5GAMgASgJEg8KB2Rpc2NhcmQYBCABKAkiHwoMSGVhbFJlc3BvbnNlEg8KB2VwaXNvZGUYASABKAkiHwoRQ2FuY2VsSGVhbFJlcXVlc3QSCgoCaWQYASABKAkiFAoSQ2FuY2VsSGVhbFJlc3BvbnNlIiQKFlJvbGxCYWNrRXBpc29kZVJlcXVlc3QSCgoCaWQYASABKAkiKgoXUm9sbEJhY2tFcGlzb2RlUmVzcG9uc2USDwoHZXBpc29kZRgBIAEoCSqgAgoMU2VydmljZVBoYXNlEh0KGVNFUlZJQ0VfUEhBU0VfVU5TUEVDSUZJRUQQABIWChJTRVJWSUNFX1BIQVNFX0lETEUQARIZChVTRVJWSUNFX1BIQVNFX1dBSVRJTkcQAhIaChZTRVJWSUNFX1BIQVNFX1NUQVJUSU5HEAMSGQoVU0VSVklDRV9QSEFTRV9SVU5OSU5HEAQSGgoWU0VSVklDRV9QSEFTRV9TVE9QUElORxAFEhkKFVNFUlZJQ0VfUEhBU0VfS0lMTElORxAGEhkKFVNFUlZJQ0VfUEhBU0VfUEFVU0lORxAHEhsKF1NFUlZJQ0VfUEhBU0VfQ09NUExFVEVEEAgSGAoUU0VSVklDRV9QSEFTRV9GQUlMRUQQCSrAAQoKSGVhbFN0YXR1cxIbChdIRUFMX1NUQVRVU19VTlNQRUNJRklFRBAAEhcKE0hFQUxfU1RBVFVTX1JVTk5JTkcQARIZChVIRUFMX1NUQVRVU19TVVNQRUNURUQQAhIXChNIRUFMX1NUQVRVU19IRUFMSU5HEAMSGQoVSEVBTF9TVEFUVVNfVkVSSUZZSU5HEAQSFQoRSEVBTF9TVEFUVVNfUkVBRFkQBRIWChJIRUFMX1NUQVRVU19CUk9LRU4QBjK9BwoOU2VydmljZVNlcnZpY2USRgoFQXBwbHkSHS50ZW5kLnYxLkFwcGx5U2VydmljZXNSZXF1ZXN0Gh4udGVuZC52MS5BcHBseVNlcnZpY2VzUmVzcG9uc2USRgoFU3RhcnQSHS50ZW5kLnYxLlN0YXJ0U2VydmljZXNSZXF1ZXN0Gh4udGVuZC52MS5TdGFydFNlcnZpY2VzUmVzcG9uc2USQwoEU3RvcBIcLnRlbmQudjEuU3RvcFNlcnZpY2VzUmVxdWVzdBodLnRlbmQudjEuU3RvcFNlcnZpY2VzUmVzcG9uc2USRAoFQWRvcHQSHC50ZW5kLnYxLkFkb3B0U2VydmljZVJlcXVlc3QaHS50ZW5kLnYxLkFkb3B0U2VydmljZVJlc3BvbnNlEkwKB1Jlc3RhcnQSHy50ZW5kLnYxLlJlc3RhcnRTZXJ2aWNlc1JlcXVlc3QaIC50ZW5kLnYxLlJlc3RhcnRTZXJ2aWNlc1Jlc3BvbnNlEkMKBExpc3QSHC50ZW5kLnYxLkxpc3RTZXJ2aWNlc1JlcXVlc3QaHS50ZW5kLnYxLkxpc3RTZXJ2aWNlc1Jlc3BvbnNlEkgKBVdhdGNoEh0udGVuZC52MS5XYXRjaFNlcnZpY2VzUmVxdWVzdBoeLnRlbmQudjEuV2F0Y2hTZXJ2aWNlc1Jlc3BvbnNlMAESSwoMTGlzdEVwaXNvZGVzEhwudGVuZC52MS5MaXN0RXBpc29kZXNSZXF1ZXN0Gh0udGVuZC52MS5MaXN0RXBpc29kZXNSZXNwb25zZRJFCgpHZXRFcGlzb2RlEhoudGVuZC52MS5HZXRFcGlzb2RlUmVxdWVzdBobLnRlbmQudjEuR2V0RXBpc29kZVJlc3BvbnNlEk0KDFdhdGNoRXBpc29kZRIcLnRlbmQudjEuV2F0Y2hFcGlzb2RlUmVxdWVzdBodLnRlbmQudjEuV2F0Y2hFcGlzb2RlUmVzcG9uc2UwARIzCgRIZWFsEhQudGVuZC52MS5IZWFsUmVxdWVzdBoVLnRlbmQudjEuSGVhbFJlc3BvbnNlEkUKCkNhbmNlbEhlYWwSGi50ZW5kLnYxLkNhbmNlbEhlYWxSZXF1ZXN0GhsudGVuZC52MS5DYW5jZWxIZWFsUmVzcG9uc2USVAoPUm9sbEJhY2tFcGlzb2RlEh8udGVuZC52MS5Sb2xsQmFja0VwaXNvZGVSZXF1ZXN0GiAudGVuZC52MS5Sb2xsQmFja0VwaXNvZGVSZXNwb25zZUItWitnaXRodWIuY29tL3RlbmQtcnVuL3RlbmQvZ2VuL3RlbmQvdjE7dGVuZHYxYgZwcm90bzM", [file_google_protobuf_duration, file_google_protobuf_timestamp, file_tend_v1_spec]);
 
 /**
  * @generated from message tend.v1.ApplyServicesRequest
@@ -706,6 +706,13 @@ export type Episode = Message<"tend.v1.Episode"> & {
    * @generated from field: string held_why = 23;
    */
   heldWhy: string;
+
+  /**
+   * The command of a playbook that runs, such as an install; not set: none does.
+   *
+   * @generated from field: tend.v1.HealCommand running = 24;
+   */
+  running?: HealCommand | undefined;
 };
 
 /**
@@ -714,6 +721,37 @@ export type Episode = Message<"tend.v1.Episode"> & {
  */
 export const EpisodeSchema: GenMessage<Episode> = /*@__PURE__*/
   messageDesc(file_tend_v1_service, 17);
+
+/**
+ * HealCommand is a command of a playbook that runs.
+ *
+ * @generated from message tend.v1.HealCommand
+ */
+export type HealCommand = Message<"tend.v1.HealCommand"> & {
+  /**
+   * @generated from field: string command = 1;
+   */
+  command: string;
+
+  /**
+   * @generated from field: google.protobuf.Timestamp begun = 2;
+   */
+  begun?: Timestamp | undefined;
+
+  /**
+   * The last line of its output, secrets hidden; empty: it has written nothing.
+   *
+   * @generated from field: string line = 3;
+   */
+  line: string;
+};
+
+/**
+ * Describes the message tend.v1.HealCommand.
+ * Use `create(HealCommandSchema)` to create a new message.
+ */
+export const HealCommandSchema: GenMessage<HealCommand> = /*@__PURE__*/
+  messageDesc(file_tend_v1_service, 18);
 
 /**
  * @generated from message tend.v1.HealSignal
@@ -742,7 +780,7 @@ export type HealSignal = Message<"tend.v1.HealSignal"> & {
  * Use `create(HealSignalSchema)` to create a new message.
  */
 export const HealSignalSchema: GenMessage<HealSignal> = /*@__PURE__*/
-  messageDesc(file_tend_v1_service, 18);
+  messageDesc(file_tend_v1_service, 19);
 
 /**
  * @generated from message tend.v1.HealRemedy
@@ -771,7 +809,7 @@ export type HealRemedy = Message<"tend.v1.HealRemedy"> & {
  * Use `create(HealRemedySchema)` to create a new message.
  */
 export const HealRemedySchema: GenMessage<HealRemedy> = /*@__PURE__*/
-  messageDesc(file_tend_v1_service, 19);
+  messageDesc(file_tend_v1_service, 20);
 
 /**
  * @generated from message tend.v1.HealTry
@@ -841,7 +879,7 @@ export type HealTry = Message<"tend.v1.HealTry"> & {
  * Use `create(HealTrySchema)` to create a new message.
  */
 export const HealTrySchema: GenMessage<HealTry> = /*@__PURE__*/
-  messageDesc(file_tend_v1_service, 20);
+  messageDesc(file_tend_v1_service, 21);
 
 /**
  * HealStep is one line of the journal of a repair.
@@ -904,7 +942,7 @@ export type HealStep = Message<"tend.v1.HealStep"> & {
  * Use `create(HealStepSchema)` to create a new message.
  */
 export const HealStepSchema: GenMessage<HealStep> = /*@__PURE__*/
-  messageDesc(file_tend_v1_service, 21);
+  messageDesc(file_tend_v1_service, 22);
 
 /**
  * HealDiff has the changes of one try.
@@ -937,7 +975,7 @@ export type HealDiff = Message<"tend.v1.HealDiff"> & {
  * Use `create(HealDiffSchema)` to create a new message.
  */
 export const HealDiffSchema: GenMessage<HealDiff> = /*@__PURE__*/
-  messageDesc(file_tend_v1_service, 22);
+  messageDesc(file_tend_v1_service, 23);
 
 /**
  * HealWords is the part of a reply that a model has written so far.
@@ -965,7 +1003,7 @@ export type HealWords = Message<"tend.v1.HealWords"> & {
  * Use `create(HealWordsSchema)` to create a new message.
  */
 export const HealWordsSchema: GenMessage<HealWords> = /*@__PURE__*/
-  messageDesc(file_tend_v1_service, 23);
+  messageDesc(file_tend_v1_service, 24);
 
 /**
  * @generated from message tend.v1.WatchEpisodeRequest
@@ -991,7 +1029,7 @@ export type WatchEpisodeRequest = Message<"tend.v1.WatchEpisodeRequest"> & {
  * Use `create(WatchEpisodeRequestSchema)` to create a new message.
  */
 export const WatchEpisodeRequestSchema: GenMessage<WatchEpisodeRequest> = /*@__PURE__*/
-  messageDesc(file_tend_v1_service, 24);
+  messageDesc(file_tend_v1_service, 25);
 
 /**
  * @generated from message tend.v1.WatchEpisodeResponse
@@ -1062,7 +1100,7 @@ export type WatchEpisodeResponse = Message<"tend.v1.WatchEpisodeResponse"> & {
  * Use `create(WatchEpisodeResponseSchema)` to create a new message.
  */
 export const WatchEpisodeResponseSchema: GenMessage<WatchEpisodeResponse> = /*@__PURE__*/
-  messageDesc(file_tend_v1_service, 25);
+  messageDesc(file_tend_v1_service, 26);
 
 /**
  * @generated from message tend.v1.ListEpisodesRequest
@@ -1081,7 +1119,7 @@ export type ListEpisodesRequest = Message<"tend.v1.ListEpisodesRequest"> & {
  * Use `create(ListEpisodesRequestSchema)` to create a new message.
  */
 export const ListEpisodesRequestSchema: GenMessage<ListEpisodesRequest> = /*@__PURE__*/
-  messageDesc(file_tend_v1_service, 26);
+  messageDesc(file_tend_v1_service, 27);
 
 /**
  * @generated from message tend.v1.ListEpisodesResponse
@@ -1100,7 +1138,7 @@ export type ListEpisodesResponse = Message<"tend.v1.ListEpisodesResponse"> & {
  * Use `create(ListEpisodesResponseSchema)` to create a new message.
  */
 export const ListEpisodesResponseSchema: GenMessage<ListEpisodesResponse> = /*@__PURE__*/
-  messageDesc(file_tend_v1_service, 27);
+  messageDesc(file_tend_v1_service, 28);
 
 /**
  * @generated from message tend.v1.GetEpisodeRequest
@@ -1119,7 +1157,7 @@ export type GetEpisodeRequest = Message<"tend.v1.GetEpisodeRequest"> & {
  * Use `create(GetEpisodeRequestSchema)` to create a new message.
  */
 export const GetEpisodeRequestSchema: GenMessage<GetEpisodeRequest> = /*@__PURE__*/
-  messageDesc(file_tend_v1_service, 28);
+  messageDesc(file_tend_v1_service, 29);
 
 /**
  * @generated from message tend.v1.GetEpisodeResponse
@@ -1151,7 +1189,7 @@ export type GetEpisodeResponse = Message<"tend.v1.GetEpisodeResponse"> & {
  * Use `create(GetEpisodeResponseSchema)` to create a new message.
  */
 export const GetEpisodeResponseSchema: GenMessage<GetEpisodeResponse> = /*@__PURE__*/
-  messageDesc(file_tend_v1_service, 29);
+  messageDesc(file_tend_v1_service, 30);
 
 /**
  * @generated from message tend.v1.HealRequest
@@ -1190,7 +1228,7 @@ export type HealRequest = Message<"tend.v1.HealRequest"> & {
  * Use `create(HealRequestSchema)` to create a new message.
  */
 export const HealRequestSchema: GenMessage<HealRequest> = /*@__PURE__*/
-  messageDesc(file_tend_v1_service, 30);
+  messageDesc(file_tend_v1_service, 31);
 
 /**
  * @generated from message tend.v1.HealResponse
@@ -1209,7 +1247,7 @@ export type HealResponse = Message<"tend.v1.HealResponse"> & {
  * Use `create(HealResponseSchema)` to create a new message.
  */
 export const HealResponseSchema: GenMessage<HealResponse> = /*@__PURE__*/
-  messageDesc(file_tend_v1_service, 31);
+  messageDesc(file_tend_v1_service, 32);
 
 /**
  * @generated from message tend.v1.CancelHealRequest
@@ -1228,7 +1266,7 @@ export type CancelHealRequest = Message<"tend.v1.CancelHealRequest"> & {
  * Use `create(CancelHealRequestSchema)` to create a new message.
  */
 export const CancelHealRequestSchema: GenMessage<CancelHealRequest> = /*@__PURE__*/
-  messageDesc(file_tend_v1_service, 32);
+  messageDesc(file_tend_v1_service, 33);
 
 /**
  * @generated from message tend.v1.CancelHealResponse
@@ -1241,7 +1279,7 @@ export type CancelHealResponse = Message<"tend.v1.CancelHealResponse"> & {
  * Use `create(CancelHealResponseSchema)` to create a new message.
  */
 export const CancelHealResponseSchema: GenMessage<CancelHealResponse> = /*@__PURE__*/
-  messageDesc(file_tend_v1_service, 33);
+  messageDesc(file_tend_v1_service, 34);
 
 /**
  * @generated from message tend.v1.RollBackEpisodeRequest
@@ -1260,7 +1298,7 @@ export type RollBackEpisodeRequest = Message<"tend.v1.RollBackEpisodeRequest"> &
  * Use `create(RollBackEpisodeRequestSchema)` to create a new message.
  */
 export const RollBackEpisodeRequestSchema: GenMessage<RollBackEpisodeRequest> = /*@__PURE__*/
-  messageDesc(file_tend_v1_service, 34);
+  messageDesc(file_tend_v1_service, 35);
 
 /**
  * @generated from message tend.v1.RollBackEpisodeResponse
@@ -1279,7 +1317,7 @@ export type RollBackEpisodeResponse = Message<"tend.v1.RollBackEpisodeResponse">
  * Use `create(RollBackEpisodeResponseSchema)` to create a new message.
  */
 export const RollBackEpisodeResponseSchema: GenMessage<RollBackEpisodeResponse> = /*@__PURE__*/
-  messageDesc(file_tend_v1_service, 35);
+  messageDesc(file_tend_v1_service, 36);
 
 /**
  * @generated from enum tend.v1.ServicePhase
