@@ -125,7 +125,8 @@ func wanted(h http.Header) (string, error) {
 	case none == "*" && match == "":
 		return "", nil
 	case none != "":
-		return "", &files.InvalidError{Field: "If-None-Match", Reason: fmt.Sprintf("is %.80q; for a write it may be * alone, without If-Match", none)}
+		return "", &files.InvalidError{Field: "If-None-Match",
+			Reason: fmt.Sprintf("is %.80q; for a write it may be * alone, without If-Match", none)}
 	case match == "":
 		return files.AnyVersion, nil
 	case match == "*":

@@ -271,8 +271,9 @@ func (d *Driver) makeSpareOf(ctx context.Context, sp *spare, user string) error 
 	if n := len(d.containers.All()); n >= sandboxrecord.MaxSandboxes-2*mostSpares() {
 		return fmt.Errorf("%w: there are %d sandboxes, and the places that are left are for those that are asked for", driver.ErrLimit, n)
 	}
-	rec := record{Record: sandboxrecord.NewRecord(d.newID(), &driver.Spec{Run: run, E2BTemplate: sp.shape.e2b}), Layer: sp.shape.layer, Origin: sp.shape.origin,
-		Size: sp.shape.size, Disk: sp.shape.disk, Network: sp.shape.network, Way: d.way(), StartCommand: in.Start}
+	rec := record{Record: sandboxrecord.NewRecord(d.newID(), &driver.Spec{Run: run, E2BTemplate: sp.shape.e2b}),
+		Layer: sp.shape.layer, Origin: sp.shape.origin, Size: sp.shape.size, Disk: sp.shape.disk, Network: sp.shape.network,
+		Way: d.way(), StartCommand: in.Start}
 	d.giveIDs(&rec)
 	s := d.newSandbox(rec)
 	s.life.Lock()
