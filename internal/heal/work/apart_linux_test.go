@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -20,6 +21,18 @@ import (
 	"github.com/tend-run/tend/internal/lib/procfs"
 	"github.com/tend-run/tend/internal/support/proctest"
 )
+
+// script runs a script of this repository, which brings what a test needs.
+func script(t *testing.T, name string, args ...string) string {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), filepath.Join("../../../scripts", name), args...).Output()
+	if err != nil {
+		t.Fatalf("scripts/%s: %v", name, err)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+func withNode(t *testing.T) { t.Setenv("PATH", script(t, "node")+":"+os.Getenv("PATH")) }
 
 // archiveOf is a package with a script that runs when it is installed.
 func archiveOf(t *testing.T, name, script string) []byte {
@@ -77,6 +90,7 @@ func (g *ground) outside() map[string]string {
 func TestProgramsOfPackagesRunInAView(t *testing.T) {
 	for _, name := range []string{"root", "another user, by a daemon of root"} {
 		t.Run(name, func(t *testing.T) {
+			withNode(t)
 			g := newGroundOf(t, users[name])
 			l := proctest.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
 			defer l.Close()
@@ -146,6 +160,7 @@ true`, g.root, mark, l.Addr().(*net.TCPAddr).Port))))
 
 // TestAnInstallIsTheProjectsAsAWholeOrNotAtAll: one that fails, or makes what is no file, changes nothing.
 func TestAnInstallIsTheProjectsAsAWholeOrNotAtAll(t *testing.T) {
+	withNode(t)
 	g := newGround(t, 0)
 	g.write("fixtures/node_modules/a.js", "tracked\n")
 	g.git("add", "-f", "fixtures")
@@ -173,34 +188,43 @@ func TestAnInstallIsTheProjectsAsAWholeOrNotAtAll(t *testing.T) {
 
 // TestAnInstallReachesItsRegistry, which the lock file names, and nothing else.
 func TestAnInstallReachesItsRegistry(t *testing.T) {
-	asked := map[string]bool{}
-	serve := func(name string) (port int) {
+	withNode(t)
+	var asked sync.Map
+	listen := func() net.Listener {
 		l := proctest.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
 		t.Cleanup(func() { l.Close() })
-		port = l.Addr().(*net.TCPAddr).Port
-		go http.Serve(l, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			asked[name] = true
-			w.Write(archiveOf(t, "far", fmt.Sprintf(`for p in %s; do wget -q -O- -t 1 -T 3 http://192.0.0.1:$p/ || curl -s -m 3 http://192.0.0.1:$p/; done; true`, os.Getenv("OTHER_PORT"))))
-		}))
-		return port
+		return l
 	}
-	other := serve("another")
-	t.Setenv("OTHER_PORT", fmt.Sprint(other))
-	registry := serve("registry")
-	g := newGroundOf(t, user{flags: []string{"--sandbox-reach", fmt.Sprint("127.0.0.1:", registry), "--sandbox-reach", fmt.Sprint("127.0.0.1:", other)}})
-	g.declare("far", fmt.Sprintf("http://192.0.0.1:%d/far.tgz", registry))
+	port := func(l net.Listener) int { return l.Addr().(*net.TCPAddr).Port }
+	registry, other := listen(), listen()
+	for name, l := range map[string]net.Listener{"registry": registry, "another": other} {
+		go http.Serve(l, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			asked.Store(name+r.URL.Path, true)
+			w.Write(archiveOf(t, "far", fmt.Sprintf(`for p in %d %d; do
+node -e "fetch('http://192.0.0.1:' + process.argv[1] + '/again').catch(() => {})" $p
+done`, port(other), port(registry))))
+		}))
+	}
+	reach := func(l net.Listener) []string { return []string{"--sandbox-reach", l.Addr().String()} }
+	g := newGroundOf(t, user{flags: append(reach(registry), reach(other)...)})
+	g.declare("far", fmt.Sprintf("http://192.0.0.1:%d/far.tgz", port(registry)))
 	said, err := g.w.carryOut(t.Context(), 1, g.planFor("far"))
 	if err != nil || g.read("node_modules/far/index.js") == "none" {
 		t.Errorf("%q, %v", said, err)
 	}
-	if !asked["registry"] || asked["another"] {
-		t.Errorf("it has reached %v", asked)
+	for what, want := range map[string]bool{"registry/far.tgz": true, "registry/again": true, "another/again": false} {
+		if _, is := asked.Load(what); is != want {
+			t.Errorf("that %s was asked for is %v", what, is)
+		}
 	}
 }
 
 // TestAVirtualEnvironmentIsMadeInAView: whole, with what the list of requirements wants, by both programs
 // that it takes; and it is gone after a rollback, as it was before.
 func TestAVirtualEnvironmentIsMadeInAView(t *testing.T) {
+	if exec.CommandContext(t.Context(), "python3", "-c", "import venv, ensurepip").Run() != nil {
+		script(t, "install", "no-such-command=python3-venv")
+	}
 	g := newGround(t, 0)
 	var b bytes.Buffer
 	z := zip.NewWriter(&b)
@@ -241,6 +265,7 @@ func TestWithoutAViewAnInstallIsMadeInPlace(t *testing.T) {
 	go http.Serve(l, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Write(archiveOf(t, "near", "echo x > ../../made"))
 	}))
+	withNode(t)
 	g := newGroundOf(t, user{flags: []string{"--sandbox-deny", "*"}})
 	var notes []string
 	g.w.says = func(text string) { notes = append(notes, text) }
