@@ -24,6 +24,8 @@ const RelayVerb = "heal-relay"
 const (
 	// gateAt and relayAt are where, in a view, the sockets of a gate are, and this program.
 	gateAt, relayAt = "/mnt/tend-pass", "/mnt/tend-relay"
+	// gateDir is how the name of its directory begins; the ID follows.
+	gateDir = "tend-pass-"
 	// gateTime is how long the program may take until it listens.
 	gateTime = 30 * time.Second
 )
@@ -52,7 +54,7 @@ func (v *View) openGate() (*gate, error) {
 
 func (g *gate) listen(to netip.AddrPort) (err error) {
 	if g.dir == "" {
-		if g.dir, err = os.MkdirTemp("", "tend-pass-"); err == nil {
+		if g.dir, err = os.MkdirTemp("", gateDir+g.v.ID+"-"); err == nil {
 			if g.dir, err = filepath.EvalSymlinks(g.dir); err == nil {
 				err = os.Chmod(g.dir, 0o711)
 			}

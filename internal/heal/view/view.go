@@ -115,6 +115,10 @@ func (v *View) Close(ctx context.Context) error {
 
 // Sweep removes what a killed owner has left.
 func Sweep(ctx context.Context, c *tend.Client, id string) error {
+	gates, _ := filepath.Glob(filepath.Join(os.TempDir(), gateDir+id+"-*")) // an error is of the pattern
+	for _, dir := range gates {
+		_ = os.RemoveAll(dir)
+	}
 	if err := sweep(ctx, c, id); err != nil {
 		return err
 	}

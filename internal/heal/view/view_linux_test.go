@@ -155,7 +155,13 @@ func TestWhatAKilledOwnerLeavesIsRemoved(t *testing.T) {
 		proctest.Value(c.CreateSandbox(t.Context(), tend.SandboxSpec{Isolation: tend.IsolationFull,
 			Metadata: map[string]string{"tend.heal": id}}))(t)
 	}
+	t.Setenv("TMPDIR", t.TempDir())
+	proctest.Must(t, os.MkdirAll(filepath.Join(os.TempDir(), "tend-pass-e1-1"), 0o700))
+	proctest.Must(t, os.MkdirAll(filepath.Join(os.TempDir(), "tend-pass-e2-1"), 0o700))
 	proctest.Must(t, view.Sweep(t.Context(), c, "e1"))
+	if left := proctest.Value(os.ReadDir(os.TempDir()))(t); len(left) != 1 || left[0].Name() != "tend-pass-e2-1" {
+		t.Errorf("of directories of sockets there is %v", left)
+	}
 	all := proctest.Value(c.Sandboxes(t.Context(), tend.SandboxFilter{}))(t)
 	if len(all) != 1 || all[0].Metadata["tend.heal"] != "e2" {
 		t.Errorf("there are %+v", all)
