@@ -112,7 +112,7 @@ fuzz: need-go build ## Run each fuzz target for FUZZTIME=60s (ONLY=keeper picks 
 gen: need-go ## Generate gen/, internal/gen/ and the reference from proto/, and with a Python what sdk/python has of it
 	go -C tools run ./protogen -I ../proto -out ../gen -only tend/
 	go -C tools run ./protogen -I ../proto -reference ../docs/reference/api.md -only tend/
-	go -C tools run ./protogen -I ../proto -out ../internal/gen -only envd/ -options module=github.com/tend-run/tend/internal/gen
+	for only in envd sandboxd; do go -C tools run ./protogen -I ../proto -out ../internal/gen -only $$only/ -options module=github.com/tend-run/tend/internal/gen || exit 1; done
 	@! command -v python3 >/dev/null || python3 sdk/python/gen.py
 
 .PHONY: gen-ts

@@ -428,6 +428,8 @@ func withFlags(args []string, flags any) []string {
 			if v {
 				args = append(args, name)
 			}
+		case int:
+			args = append(args, name, strconv.Itoa(v))
 		case time.Duration:
 			args = append(args, name, v.String())
 		}

@@ -225,8 +225,8 @@ func (c *serverRoleCmd) serve(ctx context.Context, inv *invocation, dir string) 
 		listeners, distant = listeners[:last], listeners[last]
 	}
 	var pod *sandboxd.Settings
-	if last := len(listeners) - 1; c.Sandboxd {
-		pod = c.sandboxdFlags.settings(environ, listeners[last])
+	if last := len(listeners) - 2; c.Sandboxd {
+		pod = c.sandboxdFlags.settings(environ, listeners[last], listeners[last+1])
 		listeners = listeners[:last]
 	}
 	group, err := groupID(c.Group)

@@ -14,6 +14,12 @@
 //	GET       /v1/health           200; 503 while the daemon ends
 //	GET       /v1/metadata         variables of the environment that have the prefix
 //
+// # Processes
+//
+// Processes have numbers: 1, 2, 3, …, in their tag ("sandboxd-7"), so that the next server finds those that still
+// run, and begins after them. A number is good until the stream of Start has ended; the process of a stream whose
+// client leaves is killed with its tree. A server that stops kills nothing.
+//
 // # Callers
 //
 // The protocol knows no proof of who calls: the network of the pod decides. Requests that a web page has sent are

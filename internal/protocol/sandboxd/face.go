@@ -1,13 +1,17 @@
 package sandboxd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
+	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/tend-run/tend/internal/files"
@@ -18,14 +22,16 @@ import (
 
 // Settings are what the operator has set.
 type Settings struct {
-	REST net.Listener
+	REST, GRPC net.Listener
 	// Root is a directory that is there, absolute, clean and without links.
 	Root string
 	// MetadataPrefix is of the variables that /v1/metadata has, of those of Environ.
 	MetadataPrefix string
 	Environ        []string
-	// Idle is how long a connection may be idle.
+	// Idle is how long a connection of REST may be idle.
 	Idle time.Duration
+	// Chunk is the most output of one event, in bytes; 0: 4096.
+	Chunk int
 }
 
 // Config of the face.
@@ -45,11 +51,20 @@ type Face struct {
 	user     files.User
 	metadata map[string]string
 	began    time.Time
+	ctx      context.Context // ends when the server stops
+	stop     context.CancelFunc
+	streams  atomic.Int64
+
+	mu      sync.Mutex
+	open    map[int32]running // by number; guarded by mu
+	last    int32             // the number that was given last; guarded by mu
+	counted bool              // last knows what was before; guarded by mu
 }
 
 var (
 	_ module.Runner   = (*Face)(nil)
 	_ module.Reporter = (*Face)(nil)
+	_ module.Streamer = (*Face)(nil)
 )
 
 // New returns the face. It serves once it runs.
@@ -61,7 +76,10 @@ func New(c Config) (*Face, error) {
 	if err != nil {
 		return nil, fmt.Errorf("sandboxd: %w", err)
 	}
-	return &Face{cfg: c, user: user, metadata: metadata(c.Environ, c.MetadataPrefix), began: time.Now()}, nil
+	c.Chunk = cmp.Or(c.Chunk, defaultChunk)
+	f := &Face{cfg: c, user: user, metadata: metadata(c.Environ, c.MetadataPrefix), began: time.Now(), open: map[int32]running{}}
+	f.ctx, f.stop = context.WithCancel(context.Background())
+	return f, nil
 }
 
 // Name implements [module.Part].
@@ -69,18 +87,41 @@ func (f *Face) Name() string { return "sandboxd" }
 
 // Status implements [module.Reporter].
 func (f *Face) Status() map[string]string {
-	return map[string]string{"rest": f.cfg.REST.Addr().String(), "root": f.cfg.Root}
+	return map[string]string{"rest": f.cfg.REST.Addr().String(), "grpc": f.cfg.GRPC.Addr().String(), "root": f.cfg.Root,
+		"streams": strconv.Itoa(f.Streams())}
 }
+
+// Streams implements [module.Streamer]: those of Start, and the calls of Execute.
+func (f *Face) Streams() int { return int(f.streams.Load()) }
 
 const (
 	headerTimeout = 10 * time.Second // until the headers of a request have come, as the original's
 	stopGrace     = time.Second      // for requests to end when the server stops
+	defaultChunk  = 4096
 )
 
 // Run implements [module.Runner].
 func (f *Face) Run(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer context.AfterFunc(ctx, f.stop)()
 	rest := &http.Server{Handler: f.rest(), ReadHeaderTimeout: headerTimeout, IdleTimeout: f.cfg.Idle}
-	return f.serve(ctx, rest, f.cfg.REST)
+	grpc := &http.Server{Handler: f.grpc(), ReadHeaderTimeout: headerTimeout, Protocols: new(http.Protocols), HTTP2: &http.HTTP2Config{
+		SendPingTimeout: 30 * time.Second, PingTimeout: 15 * time.Second, // a client that vanished leaves its processes
+		MaxReceiveBufferPerStream: 256 << 10, MaxReceiveBufferPerConnection: 8 << 20,
+	}}
+	grpc.Protocols.SetUnencryptedHTTP2(true)
+	var first, second error
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		defer cancel()
+		first = f.serve(ctx, rest, f.cfg.REST)
+	})
+	wg.Go(func() {
+		defer cancel()
+		second = f.serve(ctx, grpc, f.cfg.GRPC)
+	})
+	wg.Wait()
+	return errors.Join(first, second)
 }
 
 // serve serves until ctx ends.

@@ -126,7 +126,7 @@ func wanted(h http.Header) (string, error) {
 		return "", nil
 	case none != "":
 		return "", &files.InvalidError{Field: "If-None-Match",
-			Reason: fmt.Sprintf("is %.80q; for a write it may be * alone, without If-Match", none)}
+			Reason: fmt.Sprintf("is %.80q; it may be * alone, without If-Match", none)}
 	case match == "":
 		return files.AnyVersion, nil
 	case match == "*":

@@ -27,7 +27,8 @@ type served struct {
 	face     *Face
 	manager  process.Manager
 	root     string
-	rest     string // URL
+	rest     string // URL, as that of grpc
+	grpc     string
 	stopping atomic.Bool
 	end      func() // ends it as the server does, and waits
 }
@@ -44,13 +45,13 @@ func (s *served) start(t *testing.T, change func(*Config)) {
 	t.Helper()
 	listen := func() net.Listener { return proctest.Value(net.Listen("tcp", "127.0.0.1:0"))(t) }
 	c := Config{Machine: host.NewMachine(s.manager), Stopping: s.stopping.Load, Log: slog.New(slog.DiscardHandler),
-		Settings: Settings{REST: listen(), Root: s.root, MetadataPrefix: "SANDBOX_", Idle: time.Minute,
+		Settings: Settings{REST: listen(), GRPC: listen(), Root: s.root, MetadataPrefix: "SANDBOX_", Idle: time.Minute,
 			Environ: []string{"SANDBOX_A=b=c", "SANDBOX_EMPTY=", "SANDBOX_api_key=x", "SANDBOX_TOKENS=x", "OTHER=x", "SANDBOX"}}}
 	if change != nil {
 		change(&c)
 	}
 	s.face = proctest.Value(New(c))(t)
-	s.rest = "http://" + c.REST.Addr().String()
+	s.rest, s.grpc = "http://"+c.REST.Addr().String(), "http://"+c.GRPC.Addr().String()
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- s.face.Run(ctx) }()

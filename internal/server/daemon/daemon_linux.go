@@ -144,7 +144,7 @@ func (c *Config) workerURL() string {
 func (c *Config) ports() (all []uint16) {
 	listeners := append(slices.Concat(c.Listeners, c.TLS.Listeners), c.Distant)
 	if c.Sandboxd != nil {
-		listeners = append(listeners, c.Sandboxd.REST)
+		listeners = append(listeners, c.Sandboxd.REST, c.Sandboxd.GRPC)
 	}
 	for _, l := range listeners {
 		if l == nil {
