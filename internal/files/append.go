@@ -153,7 +153,7 @@ const transferBytes = 64 << 20
 
 // transfer copies the rest of a file; the kernel does it by itself where both
 // are files.
-func (a *Actor) transfer(out *os.File, in io.Reader) error {
+func (a *Actor) transfer(out io.Writer, in io.Reader) error {
 	for {
 		if err := a.Err(); err != nil {
 			return err

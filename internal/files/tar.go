@@ -27,6 +27,9 @@ type ExtractOptions struct {
 	Strip int
 	// Only unpacks what is at this path in the archive or below it; "": everything.
 	Only string
+	// Links: an entry may lead through a link of the archive, as in an image's files. Who made the archive
+	// says where it goes then, as far as the user's paths lead.
+	Links bool
 	// Entries and Bytes are the most there may be; 0: 1,000,000, and 64 GiB.
 	Entries, Bytes int64
 }

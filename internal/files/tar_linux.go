@@ -2,6 +2,7 @@ package files
 
 import (
 	"archive/tar"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"os"
 	"path"
 	"strings"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -19,10 +21,10 @@ import (
 
 // Extract unpacks a tar, which may be compressed by gzip, below an existing directory.
 // It has the user's rights, and follows links only as the user's paths do: with a
-// [Root], never out of it. An existing file is replaced, never written through, and an
-// existing directory keeps its content. Devices, FIFOs and system attributes are
-// omitted. A name with ".." in it, or one that cannot be created, is an error; files
-// unpacked before it stay.
+// [Root], never out of it. It follows none of the archive's own without o.Links. An
+// existing file is replaced, never written through, and an existing directory keeps its
+// content. Devices, FIFOs and system attributes are omitted. A name with ".." in it, or
+// one that cannot be created, is an error; files unpacked before it stay.
 func (f FS) Extract(ctx context.Context, r io.Reader, dir string, o ExtractOptions) (Extracted, error) {
 	top, err := f.Resolve(dir)
 	if err != nil {
@@ -38,7 +40,7 @@ func (f FS) Extract(ctx context.Context, r io.Reader, dir string, o ExtractOptio
 	if err != nil {
 		return Extracted{}, fmt.Errorf("archive: %w", err)
 	}
-	x := &extractor{in: tar.NewReader(in), top: top, o: o}
+	x := &extractor{in: tar.NewReader(in), top: top, o: o, links: map[uint64]bool{}}
 	err = f.Do(ctx, func(a *Actor) error {
 		x.a = a
 		return x.run()
@@ -53,7 +55,8 @@ type extractor struct {
 	o    ExtractOptions
 	done Extracted
 	// shut are directories whose mode would close them to what comes: path and mode.
-	shut []shutDir
+	shut  []shutDir
+	links map[uint64]bool // the inodes of those of the archive, without o.Links
 }
 
 type shutDir struct {
@@ -143,7 +146,7 @@ func (x *extractor) entry(h *tar.Header) error {
 				return err
 			}
 			uid, gid := x.owner()
-			return os.Lchown(dir.at(name), uid, gid)
+			return errors.Join(os.Lchown(dir.at(name), uid, gid), x.linked(dir.at(name)))
 		})
 	case tar.TypeLink:
 		return x.hardLink(where, h)
@@ -154,10 +157,41 @@ func (x *extractor) entry(h *tar.Header) error {
 	return nil
 }
 
+// linked notes a link of the archive.
+func (x *extractor) linked(name string) error {
+	var st unix.Stat_t
+	if x.o.Links {
+		return nil
+	}
+	err := eintr.Do(func() error { return unix.Lstat(name, &st) })
+	x.links[st.Ino] = true
+	return err
+}
+
+// unlinked refuses a path that leads through a link of the archive: who made that may not be who says where it is unpacked.
+func (x *extractor) unlinked(where string) error {
+	if len(x.links) == 0 {
+		return nil
+	}
+	for dir := path.Dir(where); len(dir) > len(x.top); dir = path.Dir(dir) {
+		info, err := x.a.stat(dir, false)
+		if err != nil || info.Mode()&fs.ModeSymlink == 0 {
+			continue
+		}
+		if st, ok := info.Sys().(*syscall.Stat_t); ok && x.links[st.Ino] {
+			return &InvalidError{Field: "path", Reason: "leads through a link of the archive"}
+		}
+	}
+	return nil
+}
+
 // at makes the parents of a path, removes what has its name, and calls do.
 func (x *extractor) at(where string, do func(dir *handle, name string) error) error {
 	if where == x.top {
 		return &InvalidError{Field: "path", Reason: "is the directory itself"}
+	}
+	if err := x.unlinked(where); err != nil {
+		return err
 	}
 	if err := x.a.ensureDir(path.Dir(where)); err != nil {
 		return err
@@ -171,6 +205,17 @@ func (x *extractor) at(where string, do func(dir *handle, name string) error) er
 		return err
 	}
 	return do(dir, name)
+}
+
+// holes leaves out zeros: a few bytes of an archive may stand for as many as a disk has.
+type holes struct{ file *os.File }
+
+func (w holes) Write(b []byte) (int, error) {
+	if len(bytes.TrimLeft(b, "\x00")) > 0 {
+		return w.file.Write(b)
+	}
+	_, err := w.file.Seek(int64(len(b)), io.SeekCurrent)
+	return len(b), err
 }
 
 func (x *extractor) regular(dir *handle, name string, h *tar.Header) (err error) {
@@ -187,7 +232,10 @@ func (x *extractor) regular(dir *handle, name string, h *tar.Header) (err error)
 			err = cerr
 		}
 	}()
-	if err := x.a.transfer(out, x.in); err != nil {
+	if err := x.a.transfer(holes{out}, x.in); err != nil {
+		return err
+	}
+	if err := out.Truncate(h.Size); err != nil {
 		return err
 	}
 	mode := h.FileInfo().Mode().Perm()
@@ -198,6 +246,9 @@ func (x *extractor) regular(dir *handle, name string, h *tar.Header) (err error)
 }
 
 func (x *extractor) directory(where string, h *tar.Header) error {
+	if err := x.unlinked(where); err != nil {
+		return err
+	}
 	info, err := x.a.stat(where, false)
 	switch {
 	case err == nil && info.IsDir():
@@ -249,7 +300,13 @@ func (x *extractor) hardLink(where string, h *tar.Header) error {
 	if first == where {
 		return &InvalidError{Field: "path", Reason: "is a link to itself"}
 	}
+	if err := x.unlinked(first); err != nil {
+		return err
+	}
 	to, err := x.a.nofollow(first)
+	if errors.Is(err, fs.ErrNotExist) {
+		return &InvalidError{Field: "path", Reason: "is another name of a file that is not there"}
+	}
 	if err != nil {
 		return err
 	}

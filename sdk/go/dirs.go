@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"connectrpc.com/connect"
@@ -193,6 +194,7 @@ func unpackDir(r io.Reader, local string) (left []string, err error) {
 		h    *tar.Header
 	}
 	var dirs []dir
+	links := map[string]string{}
 	for in := tar.NewReader(r); ; {
 		h, err := in.Next()
 		if errors.Is(err, io.EOF) {
@@ -221,10 +223,22 @@ func unpackDir(r io.Reader, local string) (left []string, err error) {
 		case err != nil:
 			return nil, &callerError{err}
 		case out:
-			left = append(left, tendpb.CleanText(name+": a link to "+h.Linkname+", out of the directory"))
+			left = append(left, linkOut(name, h.Linkname))
 		case h.Typeflag == tar.TypeDir:
 			dirs = append(dirs, dir{name, h})
+		case h.Typeflag == tar.TypeSymlink:
+			links[name] = h.Linkname
 		}
+	}
+	for name, to := range links { // by another link one may lead out, too
+		_, err := root.Stat(name)
+		if _, ofSystem := errors.AsType[syscall.Errno](err); err == nil || ofSystem {
+			continue
+		}
+		if err := root.Remove(name); err != nil {
+			return nil, &callerError{err}
+		}
+		left = append(left, linkOut(name, to))
 	}
 	for _, d := range slices.Backward(dirs) {
 		if err := errors.Join(root.Chmod(d.name, mode(d.h)), root.Chtimes(d.name, d.h.ModTime, d.h.ModTime)); err != nil {
@@ -232,6 +246,10 @@ func unpackDir(r io.Reader, local string) (left []string, err error) {
 		}
 	}
 	return left, nil
+}
+
+func linkOut(name, to string) string {
+	return tendpb.CleanText(name + ": a link to " + to + ", out of the directory")
 }
 
 // mode is that of an entry. What is downloaded is nobody else's to change.

@@ -121,9 +121,12 @@ func TestADownloadLeadsNowhereElse(t *testing.T) {
 	proctest.Must(t, syscall.Mkfifo(filepath.Join(remote, "fifo"), 0o600))
 	proctest.Must(t, os.Mkdir(filepath.Join(remote, "dir"), 0o777))
 	proctest.Must(t, os.WriteFile(filepath.Join(remote, "dir", "file"), []byte("x"), 0o666))
+	proctest.Must(t, os.MkdirAll(filepath.Join(remote, "d", "e", "f"), 0o777)) // by their letters alone these links stay inside
+	proctest.Must(t, os.Symlink("../../..", filepath.Join(remote, "d", "e", "f", "top")))
+	proctest.Must(t, os.Symlink("d/e/f/top/..", filepath.Join(remote, "chain")))
 	proctest.Must(t, os.WriteFile(filepath.Join(remote, "tend-left-out.txt"), []byte("a file of this name"), 0o600))
 	left := proctest.Value(f.DownloadDir(t.Context(), remote, local))(t)
-	if text := strings.Join(left, "\n"); len(left) != 3 || !strings.Contains(text, "absolute: a link to /etc/passwd") || !strings.Contains(text, "up: a link") || !strings.Contains(text, "/fifo\"") {
+	if text := strings.Join(left, "\n"); len(left) != 4 || !strings.Contains(text, "chain: a link to d/e/f/top/..") || !strings.Contains(text, "absolute: a link to /etc/passwd") || !strings.Contains(text, "up: a link") || !strings.Contains(text, "/fifo\"") {
 		t.Errorf("left out: %q", left)
 	}
 	if got := string(proctest.Value(os.ReadFile(filepath.Join(local, "tend-left-out.txt")))(t)); got != "a file of this name" {

@@ -2,8 +2,8 @@ package tend
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"net/url"
 	"strconv"
 	"strings"
 
@@ -91,12 +91,31 @@ func (g *Git) run(ctx context.Context, r GitRemote, all, shown []string) (string
 	return res.Stdout, nil
 }
 
+// noPassword refuses a URL with a password in it. git takes some that are no URLs to others.
+func noPassword(field, address string) error {
+	_, rest, _ := strings.Cut(address, "://")
+	if at := strings.IndexAny(rest, "/?#"); at >= 0 {
+		rest = rest[:at]
+	}
+	if user, _, ok := strings.Cut(rest, "@"); ok && strings.Contains(user, ":") {
+		return &process.InvalidError{Field: field, Reason: "has a password, which git would show and keep; give it as Password"}
+	}
+	return nil
+}
+
+// noOption refuses what git would take for an option, or for an order to force, delete or rename, in place of a branch.
+func noOption(branch string) error {
+	if strings.HasPrefix(branch, "-") || strings.HasPrefix(branch, "+") || strings.Contains(branch, ":") {
+		return &process.InvalidError{Field: "branch", Reason: fmt.Sprintf("is %.80q; a name without - or + before it and without : is needed",
+			branch)}
+	}
+	return nil
+}
+
 // Clone clones a repository into the directory, which must be empty or missing.
 func (g *Git) Clone(ctx context.Context, from string, r GitRemote) error {
-	if u, err := url.Parse(from); err == nil && u.User != nil {
-		if _, has := u.User.Password(); has {
-			return &process.InvalidError{Field: "url", Reason: "has a password, which git would keep; give it as Password"}
-		}
+	if err := errors.Join(noPassword("url", from), noOption(r.Branch)); err != nil {
+		return err
 	}
 	args := []string{"clone", "--quiet"}
 	if r.Branch != "" {
@@ -185,6 +204,9 @@ func (g *Git) Branches(ctx context.Context) ([]string, error) {
 
 // Checkout goes to a branch, or with create to a new one from here.
 func (g *Git) Checkout(ctx context.Context, branch string, create bool) error {
+	if err := noOption(branch); err != nil {
+		return err
+	}
 	how := "--no-guess"
 	if create {
 		how = "--create"
@@ -209,6 +231,9 @@ func (g *Git) Push(ctx context.Context, r GitRemote) error {
 func (g *Git) remote(ctx context.Context, r GitRemote, args ...string) error {
 	if r.Name == "" {
 		r.Name = "origin"
+	}
+	if err := errors.Join(noPassword("name", r.Name), noOption(r.Branch)); err != nil {
+		return err
 	}
 	args = append(args, "--quiet", "--", r.Name)
 	if r.Branch != "" {

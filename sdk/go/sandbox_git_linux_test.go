@@ -119,9 +119,24 @@ func TestGitPasswords(t *testing.T) {
 	for field, err := range map[string]error{
 		"url":      g.Clone(ctx, "http://me:secret@127.0.0.1/r", tend.GitRemote{}),
 		"password": g.Pull(ctx, tend.GitRemote{Username: "a\nb"}),
+		"name":     g.Pull(ctx, tend.GitRemote{Name: "https://me:secret@127.0.0.1/r"}),
 	} {
-		if in, ok := errors.AsType[*process.InvalidError](err); !ok || in.Field != field {
+		if in, ok := errors.AsType[*process.InvalidError](err); !ok || in.Field != field || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%s: %v", field, err)
+		}
+	}
+	// What is no URL to Go is one to git.
+	if err := g.Clone(ctx, "http://me:sec%ret@127.0.0.1/r", tend.GitRemote{}); err == nil || strings.Contains(err.Error(), "sec%ret") {
+		t.Errorf("a password that is no part of a URL: %v", err)
+	}
+	// The name of a branch may be somebody else's: it is neither an option nor an order to force or to delete.
+	for _, branch := range []string{"--discard-changes", "-f", "+main", ":main", "main:other"} {
+		r := tend.GitRemote{Branch: branch}
+		for what, err := range map[string]error{"clone": g.Clone(ctx, server.URL, r), "checkout": g.Checkout(ctx, branch, false),
+			"create": g.Checkout(ctx, branch, true), "pull": g.Pull(ctx, r), "push": g.Push(ctx, r)} {
+			if in, ok := errors.AsType[*process.InvalidError](err); !ok || in.Field != "branch" {
+				t.Errorf("%s %s: %v", what, branch, err)
+			}
 		}
 	}
 }

@@ -77,7 +77,7 @@ func (r *builder) copy(ctx context.Context, s driver.Step) error {
 	if err != nil {
 		return err
 	}
-	o := files.ExtractOptions{Owner: &owner, Mode: mode, Only: source, Strip: depth(source)}
+	o := files.ExtractOptions{Owner: &owner, Mode: mode, Only: source, Strip: depth(source), Links: true}
 	rename := ""
 	if plain {
 		if info, err := root.Stat(dest); err == nil && info.IsDir() {

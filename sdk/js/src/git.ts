@@ -82,7 +82,8 @@ export class Git {
 
   /** Clones a repository into the directory, which must be empty or missing. depth: so many commits; default: all. */
   async clone(url: string, options: GitAccess & { depth?: number } = {}): Promise<void> {
-    if (URL.canParse(text('url', url)) && new URL(url).password) throw new InvalidError('url', 'has a password, which git would keep; give it as password');
+    noPassword('url', url);
+    noOption(options.branch);
     const args = ['clone', '--quiet'];
     if (options.branch) args.push(`--branch=${options.branch}`);
     if (options.depth) args.push(`--depth=${options.depth}`);
@@ -118,20 +119,35 @@ export class Git {
 
   /** Goes to a branch; create: to a new one from here. */
   async checkout(branch: string, options: { create?: boolean } = {}): Promise<void> {
+    noOption(branch);
     await this.run('switch', '--quiet', options.create ? '--create' : '--no-guess', branch);
   }
 
   /** Fetches a branch and moves the current one forward to it; it merges nothing. */
   async pull(options: GitAccess & { remote?: string } = {}): Promise<void> {
     const { remote = 'origin', branch } = options;
+    noPassword('remote', remote);
+    noOption(branch);
     await this.#run(['-C', this.path], ['pull', '--ff-only', '--quiet', '--', remote, ...(branch ? [branch] : [])], options);
   }
 
   /** Sends a branch, by default the current one, and has it follow the remote's. */
   async push(options: GitAccess & { remote?: string } = {}): Promise<void> {
     const { remote = 'origin', branch = 'HEAD' } = options;
+    noPassword('remote', remote);
+    noOption(branch);
     await this.#run(['-C', this.path], ['push', '--set-upstream', '--quiet', '--', remote, branch], options);
   }
+}
+
+/** Refuses a URL with a password in it. git takes some that are no URLs to others. */
+function noPassword(field: string, address: string): void {
+  if (/^[a-z][a-z0-9+.-]*:\/\/[^/?#@:]*:[^/?#]*@/i.test(text(field, address))) throw new InvalidError(field, 'has a password, which git would show and keep; give it as password');
+}
+
+/** Refuses what git would take for an option, or for an order to force, delete or rename, in place of a branch. */
+function noOption(branch = ''): void {
+  if (/^[-+]|:/.test(text('branch', branch))) throw new InvalidError('branch', `is ${JSON.stringify(branch.slice(0, 80))}; a name without - or + before it and without : is needed`);
 }
 
 /** Reads git's format for programs, in which each part ends with NUL. */

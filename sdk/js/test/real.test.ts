@@ -332,6 +332,10 @@ test('git in a sandbox', async () => {
   assert.equal((await sandbox.files.read('other/moved')).toString(), '1');
   await assert.rejects(repo.checkout('nowhere'), { code: 'command', exitCode: 128, message: /^git switch --quiet --no-guess nowhere ended with 128: fatal: invalid reference: nowhere$/ });
   await assert.rejects(repo.clone('https://me:secret@example.org/r'), { code: 'invalid', field: 'url' });
+  await assert.rejects(repo.push({ remote: 'https://me:sec%ret@example.org/r' }), { code: 'invalid', field: 'remote' });
+  for (const branch of ['--discard-changes', '+main', ':main', 'main:other']) {
+    for (const asked of [repo.clone('x', { branch }), repo.checkout(branch), repo.pull({ branch }), repo.push({ branch })]) await assert.rejects(asked, { code: 'invalid', field: 'branch' });
+  }
   await assert.rejects(repo.pull({ username: 'a', password: 'b\nc' }), { code: 'invalid', field: 'password' });
   const secret = { username: 'me', password: `p'"$(x) %s\\n` };
   await assert.rejects(sandbox.git('x').clone(`http://127.0.0.1:${(server.address() as { port: number }).port}/r.git`, { ...secret, depth: 1 }), /not found$/);

@@ -429,6 +429,12 @@ async def test_git(daemon: Daemon) -> None:
             await repo.clone("https://me:secret@example.org/r")
         with pytest.raises(tend.InvalidError, match="password"):
             await repo.pull(username="a", password="b\nc")
+        with pytest.raises(tend.InvalidError, match="remote"):
+            await repo.push(remote="https://me:sec%ret@example.org/r")
+        for branch in ("--discard-changes", "+main", ":main", "main:other"):
+            for asked in (lambda b: repo.clone("x", branch=b), lambda b: repo.checkout(b), lambda b: repo.pull(branch=b), lambda b: repo.push(branch=b)):
+                with pytest.raises(tend.InvalidError, match="branch"):
+                    await asked(branch)
         await box.destroy()
 
 

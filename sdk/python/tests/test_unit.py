@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import random
+import tarfile
 import threading
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ import pytest
 import tend
 from fake import Call, Fake
 from tend._connect import Envelopes, envelope, parse_target
+from tend._dirs import unpack
 from tend._home import defaults
 from tend._retry import Attempts
 from tend._schema import MESSAGES
@@ -77,6 +80,19 @@ def test_an_archive_of_an_image_that_breaks_anywhere_arrives_whole() -> None:
     with Fake(ExportImage=export, Hello=lambda c: c.message("HelloResponse", {"listeners_held": True, "sandboxes": True})) as fake:
         assert b"".join(fake.client(retry=QUICK).images.export("python:3")) == text
         assert fake.calls.count("ExportImage") == 12
+
+
+def test_an_archive_removes_and_writes_nothing_outside(tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.write_text("mine")
+    archive = io.BytesIO()
+    with tarfile.open(fileobj=archive, mode="w") as tar:
+        member = tarfile.TarInfo(f"top/{outside}")
+        member.size = 1
+        tar.addfile(member, io.BytesIO(b"x"))
+    assert unpack(archive, tmp_path / "local") == []
+    assert outside.read_text() == "mine"
+    assert (tmp_path / "local" / str(outside).lstrip("/")).read_text() == "x"
 
 
 def test_what_was_used_has_the_points_that_the_server_has_kept() -> None:

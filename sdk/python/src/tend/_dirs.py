@@ -56,7 +56,7 @@ def unpack(archive: IO[bytes], local: str | os.PathLike[str]) -> list[str]:
             return None
         if member.isdir():
             return kept.replace(mode=member.mode & 0o755, deep=False)
-        there = os.path.join(path, member.name)
+        there = os.path.join(path, kept.name)
         if os.path.lexists(there):  # it is replaced, not written to
             os.unlink(there)
         return kept

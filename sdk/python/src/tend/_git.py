@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from urllib.parse import urlsplit
 
 from ._errors import InvalidError
 
@@ -57,15 +57,21 @@ def command(args: Sequence[str], username: str, password: str) -> tuple[list[str
     return ["sh", "-c", _AUTH, "sh", "git", "-c", "credential.helper=", "-c", _HELPER, *args], f"{username}\n{password}\n"
 
 
-def checked(url: str) -> str:
-    """The URL of another repository."""
-    try:
-        secret = urlsplit(url).password
-    except ValueError:
-        secret = None
-    if secret is not None:
-        raise InvalidError("url", "has a password, which git would keep; give it as password")
+_PASSWORD = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/?#@:]*:[^/?#]*@")
+
+
+def checked(url: str, field: str = "url") -> str:
+    """The URL of another repository, without a password. git takes some that are no URLs to others."""
+    if _PASSWORD.match(url):
+        raise InvalidError(field, "has a password, which git would show and keep; give it as password")
     return url
+
+
+def named(branch: str) -> str:
+    """A branch, which git takes neither for an option nor for an order to force, delete or rename."""
+    if branch[:1] in ("-", "+") or ":" in branch:
+        raise InvalidError("branch", f"is {branch[:80]!r}; a name without - or + before it and without : is needed")
+    return branch
 
 
 def status(out: bytes) -> GitStatus:

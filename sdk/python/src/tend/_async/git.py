@@ -28,7 +28,7 @@ class AsyncGit:
 
     async def clone(self, url: str, *, branch: str = "", depth: int = 0, username: str = "", password: str = "") -> None:
         """Clones a repository into the directory, which must be empty or missing. depth: so many commits; 0: all."""
-        options = [f"--branch={branch}"] * bool(branch) + [f"--depth={depth}"] * bool(depth)
+        options = [f"--branch={git.named(branch)}"] * bool(branch) + [f"--depth={depth}"] * bool(depth)
         await self._run(["clone", "--quiet", *options, "--", git.checked(url), self.path], username, password)
 
     async def init(self) -> None:
@@ -56,13 +56,13 @@ class AsyncGit:
 
     async def checkout(self, branch: str, *, create: bool = False) -> None:
         """Goes to a branch; create: to a new one from here."""
-        await self.run("switch", "--quiet", "--create" if create else "--no-guess", branch)
+        await self.run("switch", "--quiet", "--create" if create else "--no-guess", git.named(branch))
 
     async def pull(self, *, remote: str = "origin", branch: str = "", username: str = "", password: str = "") -> None:
         """Fetches a branch and moves the current one forward to it; it merges nothing."""
-        args = ["-C", self.path, "pull", "--ff-only", "--quiet", "--", remote]
-        await self._run(args + [branch] * bool(branch), username, password)
+        args = ["-C", self.path, "pull", "--ff-only", "--quiet", "--", git.checked(remote, "remote")]
+        await self._run(args + [git.named(branch)] * bool(branch), username, password)
 
     async def push(self, *, remote: str = "origin", branch: str = "HEAD", username: str = "", password: str = "") -> None:
         """Sends a branch, by default the current one, and has it follow the remote's."""
-        await self._run(["-C", self.path, "push", "--set-upstream", "--quiet", "--", remote, branch], username, password)
+        await self._run(["-C", self.path, "push", "--set-upstream", "--quiet", "--", git.checked(remote, "remote"), git.named(branch)], username, password)

@@ -29,7 +29,7 @@ class Git:
 
     def clone(self, url: str, *, branch: str = "", depth: int = 0, username: str = "", password: str = "") -> None:
         """Clones a repository into the directory, which must be empty or missing. depth: so many commits; 0: all."""
-        options = [f"--branch={branch}"] * bool(branch) + [f"--depth={depth}"] * bool(depth)
+        options = [f"--branch={git.named(branch)}"] * bool(branch) + [f"--depth={depth}"] * bool(depth)
         self._run(["clone", "--quiet", *options, "--", git.checked(url), self.path], username, password)
 
     def init(self) -> None:
@@ -57,13 +57,13 @@ class Git:
 
     def checkout(self, branch: str, *, create: bool = False) -> None:
         """Goes to a branch; create: to a new one from here."""
-        self.run("switch", "--quiet", "--create" if create else "--no-guess", branch)
+        self.run("switch", "--quiet", "--create" if create else "--no-guess", git.named(branch))
 
     def pull(self, *, remote: str = "origin", branch: str = "", username: str = "", password: str = "") -> None:
         """Fetches a branch and moves the current one forward to it; it merges nothing."""
-        args = ["-C", self.path, "pull", "--ff-only", "--quiet", "--", remote]
-        self._run(args + [branch] * bool(branch), username, password)
+        args = ["-C", self.path, "pull", "--ff-only", "--quiet", "--", git.checked(remote, "remote")]
+        self._run(args + [git.named(branch)] * bool(branch), username, password)
 
     def push(self, *, remote: str = "origin", branch: str = "HEAD", username: str = "", password: str = "") -> None:
         """Sends a branch, by default the current one, and has it follow the remote's."""
-        self._run(["-C", self.path, "push", "--set-upstream", "--quiet", "--", remote, branch], username, password)
+        self._run(["-C", self.path, "push", "--set-upstream", "--quiet", "--", git.checked(remote, "remote"), git.named(branch)], username, password)
