@@ -166,8 +166,7 @@ func (s *Server) runners() (all []func(context.Context) error) {
 func (s *Server) httpServer(requests context.Context, l *protocol.Listener) *http.Server {
 	var protocols http.Protocols
 	protocols.SetHTTP1(true)
-	protocols.SetUnencryptedHTTP2(true)
-	return &http.Server{
+	srv := &http.Server{
 		Handler:           s.handler,
 		Protocols:         &protocols,
 		ReadHeaderTimeout: s.limits.HeaderTimeout,
@@ -194,6 +193,8 @@ func (s *Server) httpServer(requests context.Context, l *protocol.Listener) *htt
 		ConnState: s.conns.state,
 		ErrorLog:  log.New(errorLog{s.log}, "", 0),
 	}
+	protocol.H2C(srv)
+	return srv
 }
 
 // shareSockets gives the unix sockets to the operators' group. Those that systemd has made are as

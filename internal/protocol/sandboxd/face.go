@@ -16,6 +16,7 @@ import (
 
 	"github.com/tend-run/tend/internal/files"
 	"github.com/tend-run/tend/internal/lib/budget"
+	"github.com/tend-run/tend/internal/protocol"
 	"github.com/tend-run/tend/internal/protocol/module"
 	"github.com/tend-run/tend/internal/sandbox/driver"
 )
@@ -105,11 +106,11 @@ func (f *Face) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer context.AfterFunc(ctx, f.stop)()
 	rest := &http.Server{Handler: f.rest(), ReadHeaderTimeout: headerTimeout, IdleTimeout: f.cfg.Idle}
-	grpc := &http.Server{Handler: f.grpc(), ReadHeaderTimeout: headerTimeout, Protocols: new(http.Protocols), HTTP2: &http.HTTP2Config{
+	grpc := &http.Server{Handler: f.grpc(), ReadHeaderTimeout: headerTimeout, HTTP2: &http.HTTP2Config{
 		SendPingTimeout: 30 * time.Second, PingTimeout: 15 * time.Second, // a client that vanished leaves its processes
 		MaxReceiveBufferPerStream: 256 << 10, MaxReceiveBufferPerConnection: 8 << 20,
 	}}
-	grpc.Protocols.SetUnencryptedHTTP2(true)
+	protocol.H2C(grpc)
 	var first, second error
 	var wg sync.WaitGroup
 	wg.Go(func() {
