@@ -35,7 +35,7 @@ func (e *GitError) Error() string {
 }
 
 // GitRemote says how Clone, Pull and Push reach another repository. Username and Password (or a token) are for HTTP(S): git gets
-// them by its stdin, and they are in no command line, configuration or URL. Hooks of the repository see them.
+// them by its stdin, for the remote's host alone, and they are in no command line, configuration or URL. Hooks of the repository see them.
 type GitRemote struct {
 	Name               string // of Pull and Push; "": origin
 	Branch             string // "": the remote's own, or the current one
@@ -64,12 +64,18 @@ func (g *Git) Run(ctx context.Context, args ...string) (string, error) {
 	return g.run(ctx, GitRemote{}, append([]string{"-C", g.dir}, args...), args)
 }
 
-// gitAuth has a shell read user name and password, and git ask it for them.
-const gitAuth = "IFS= read -r TEND_GIT_USERNAME && IFS= read -r TEND_GIT_PASSWORD && " +
-	`export TEND_GIT_USERNAME TEND_GIT_PASSWORD && exec "$@" </dev/null`
-
-var gitHelper = []string{"-c", "credential.helper=", "-c",
-	`credential.helper=!f() { test "$1" != get || printf "username=%s\npassword=%s\n" "$TEND_GIT_USERNAME" "$TEND_GIT_PASSWORD"; }; f`}
+// gitAuth has a shell read user name and password, and git ask it for them: for the host of the remote, and for none that
+// this one redirects to.
+const gitAuth = `IFS= read -r TEND_GIT_USERNAME && IFS= read -r TEND_GIT_PASSWORD && export TEND_GIT_USERNAME TEND_GIT_PASSWORD || exit
+dir=. past= remote=
+[ "$1" != -C ] || dir=$2
+for arg; do [ -z "$past" ] || { remote=$arg; break; }; [ "$arg" != -- ] || past=1; done
+f='!f() { test "$1" != get || printf "username=%s\npassword=%s\n" "$TEND_GIT_USERNAME" "$TEND_GIT_PASSWORD"; }; f'
+for url in "$(git -C "$dir" ls-remote --get-url -- "$remote")" "$(git -C "$dir" remote get-url --push -- "$remote" 2>/dev/null)"; do
+  host=$(printf %s "$url" | sed 's|^[^:]*://||; s|[/?#].*||; s|.*@||')
+  [ -z "$host" ] || set -- -c "credential.http://$host.helper=$f" -c "credential.https://$host.helper=$f" "$@"
+done
+exec git -c credential.helper= "$@" </dev/null`
 
 func (g *Git) run(ctx context.Context, r GitRemote, all, shown []string) (string, error) {
 	cmd := Command("git", all...)
@@ -77,7 +83,7 @@ func (g *Git) run(ctx context.Context, r GitRemote, all, shown []string) (string
 		if strings.ContainsAny(r.Username+r.Password, "\n\x00") {
 			return "", &process.InvalidError{Field: "password", Reason: "has an end of line, or user name has"}
 		}
-		cmd = Command("sh", append(append([]string{"-c", gitAuth, "sh", "git"}, gitHelper...), all...)...)
+		cmd = Command("sh", append([]string{"-c", gitAuth, "sh"}, all...)...)
 		cmd.Stdin = strings.NewReader(r.Username + "\n" + r.Password + "\n")
 	}
 	cmd.Env, cmd.MaxOutput = map[string]string{"GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C.UTF-8"}, 16<<20

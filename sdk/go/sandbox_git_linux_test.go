@@ -113,6 +113,32 @@ func TestGitPasswords(t *testing.T) {
 	if !slices.Equal(seen, []string{"|", "me|" + password}) {
 		t.Errorf("the server has seen %q", seen)
 	}
+	// A host that the remote redirects to gets none, whether it is named by a URL or by the repository.
+	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, strings.Replace(server.URL, "127.0.0.1", "localhost", 1)+r.URL.RequestURI(), http.StatusMovedPermanently)
+	}))
+	t.Cleanup(other.Close)
+	here := s.Git("here")
+	proctest.Must(t, here.Init(ctx))
+	proctest.Value(here.Run(ctx, "-c", "user.name=A", "-c", "user.email=a@example.org", "commit", "--quiet", "--allow-empty", "--message=first"))(t)
+	proctest.Value(here.Run(ctx, "remote", "add", "origin", other.URL+"/r.git"))(t)
+	proctest.Value(here.Run(ctx, "remote", "add", "direct", server.URL+"/r.git"))(t)
+	for _, c := range []struct {
+		name string
+		want []string
+	}{{"", []string{"|"}}, {other.URL + "/r.git", []string{"|"}}, {"direct", []string{"|", "me|x"}}} {
+		for what, do := range map[string]func(tend.GitRemote) error{
+			"pull": func(r tend.GitRemote) error { return here.Pull(ctx, r) },
+			"push": func(r tend.GitRemote) error { return here.Push(ctx, r) },
+		} {
+			mu.Lock()
+			seen = nil
+			mu.Unlock()
+			if err := do(tend.GitRemote{Name: c.name, Username: "me", Password: "x"}); err == nil || !slices.Equal(seen, c.want) {
+				t.Errorf("%s of %q: %v, and the server has seen %q", what, c.name, err, seen)
+			}
+		}
+	}
 	if err := g.Clone(ctx, server.URL+"/r.git", tend.GitRemote{}); err == nil || !strings.Contains(err.Error(), "terminal prompts disabled") {
 		t.Errorf("without a password: %v", err)
 	}

@@ -48,8 +48,17 @@ export interface GitFile {
   unstaged: string;
 }
 
-const auth = 'IFS= read -r TEND_GIT_USERNAME && IFS= read -r TEND_GIT_PASSWORD && export TEND_GIT_USERNAME TEND_GIT_PASSWORD && exec "$@" </dev/null';
-const helper = 'credential.helper=!f() { test "$1" != get || printf "username=%s\\npassword=%s\\n" "$TEND_GIT_USERNAME" "$TEND_GIT_PASSWORD"; }; f';
+/** A shell reads user name and password, and git asks it for them: for the host of the remote, and for none that this one redirects to. */
+const auth = String.raw`IFS= read -r TEND_GIT_USERNAME && IFS= read -r TEND_GIT_PASSWORD && export TEND_GIT_USERNAME TEND_GIT_PASSWORD || exit
+dir=. past= remote=
+[ "$1" != -C ] || dir=$2
+for arg; do [ -z "$past" ] || { remote=$arg; break; }; [ "$arg" != -- ] || past=1; done
+f='!f() { test "$1" != get || printf "username=%s\npassword=%s\n" "$TEND_GIT_USERNAME" "$TEND_GIT_PASSWORD"; }; f'
+for url in "$(git -C "$dir" ls-remote --get-url -- "$remote")" "$(git -C "$dir" remote get-url --push -- "$remote" 2>/dev/null)"; do
+  host=$(printf %s "$url" | sed 's|^[^:]*://||; s|[/?#].*||; s|.*@||')
+  [ -z "$host" ] || set -- -c "credential.http://$host.helper=$f" -c "credential.https://$host.helper=$f" "$@"
+done
+exec git -c credential.helper= "$@" </dev/null`;
 
 /** A git repository in a directory of a sandbox. Each method runs the sandbox's own git, as the sandbox's user; one that fails is a GitError. */
 export class Git {
@@ -72,7 +81,7 @@ export class Git {
     if (/[\n\0]/.test(username + password)) throw new InvalidError('password', 'has an end of line, or user name has');
     const argv = ['git', ...before, ...args];
     const secret = username !== '' || password !== '';
-    if (secret) argv.splice(0, 1, 'sh', '-c', auth, 'sh', 'git', '-c', 'credential.helper=', '-c', helper);
+    if (secret) argv.splice(0, 1, 'sh', '-c', auth, 'sh');
     const env = { GIT_TERMINAL_PROMPT: '0', LC_ALL: 'C.UTF-8' };
     const res = await this.#processes.run({ argv, env }, { input: secret ? `${username}\n${password}\n` : undefined });
     const said = (b: Uint8Array) => new TextDecoder().decode(b);

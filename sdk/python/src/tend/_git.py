@@ -10,14 +10,16 @@ from ._errors import InvalidError
 
 ENV = {"GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C.UTF-8"}
 
-_AUTH = (
-    "IFS= read -r TEND_GIT_USERNAME && IFS= read -r TEND_GIT_PASSWORD && "
-    'export TEND_GIT_USERNAME TEND_GIT_PASSWORD && exec "$@" </dev/null'
-)
-_HELPER = (
-    'credential.helper=!f() { test "$1" != get || '
-    'printf "username=%s\\npassword=%s\\n" "$TEND_GIT_USERNAME" "$TEND_GIT_PASSWORD"; }; f'
-)
+_AUTH = r'''IFS= read -r TEND_GIT_USERNAME && IFS= read -r TEND_GIT_PASSWORD && export TEND_GIT_USERNAME TEND_GIT_PASSWORD || exit
+dir=. past= remote=
+[ "$1" != -C ] || dir=$2
+for arg; do [ -z "$past" ] || { remote=$arg; break; }; [ "$arg" != -- ] || past=1; done
+f='!f() { test "$1" != get || printf "username=%s\npassword=%s\n" "$TEND_GIT_USERNAME" "$TEND_GIT_PASSWORD"; }; f'
+for url in "$(git -C "$dir" ls-remote --get-url -- "$remote")" "$(git -C "$dir" remote get-url --push -- "$remote" 2>/dev/null)"; do
+  host=$(printf %s "$url" | sed 's|^[^:]*://||; s|[/?#].*||; s|.*@||')
+  [ -z "$host" ] || set -- -c "credential.http://$host.helper=$f" -c "credential.https://$host.helper=$f" "$@"
+done
+exec git -c credential.helper= "$@" </dev/null'''
 
 
 @dataclass(frozen=True)
@@ -49,12 +51,13 @@ class GitStatus:
 
 
 def command(args: Sequence[str], username: str, password: str) -> tuple[list[str], str | None]:
-    """The command line, and its input. A shell reads user name and password, and git asks it for them."""
+    """The command line, and its input. A shell reads user name and password, and git asks it for
+    them: for the host of the remote, and for none that this one redirects to."""
     if not username and not password:
         return ["git", *args], None
     if any(c in username + password for c in "\n\0"):
         raise InvalidError("password", "has an end of line, or user name has")
-    return ["sh", "-c", _AUTH, "sh", "git", "-c", "credential.helper=", "-c", _HELPER, *args], f"{username}\n{password}\n"
+    return ["sh", "-c", _AUTH, "sh", *args], f"{username}\n{password}\n"
 
 
 _PASSWORD = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/?#@:]*:[^/?#]*@")
