@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import random
 import tarfile
 import threading
@@ -93,6 +94,28 @@ def test_an_archive_removes_and_writes_nothing_outside(tmp_path: Path) -> None:
     assert unpack(archive, tmp_path / "local") == []
     assert outside.read_text() == "mine"
     assert (tmp_path / "local" / str(outside).lstrip("/")).read_text() == "x"
+
+    def unpacked(*members: tuple[str, bytes, str]) -> list[str]:
+        archive = io.BytesIO()
+        with tarfile.open(fileobj=archive, mode="w") as tar:
+            for name, kind, link in members:
+                member = tarfile.TarInfo("top/" + name)
+                member.type, member.linkname = kind, link
+                tar.addfile(member)
+        return unpack(archive, tmp_path / "local")
+
+    for name in ("..", "../outside", "a/../../outside", "a/.."):
+        with pytest.raises(tarfile.ReadError, match="out of the directory"):
+            unpacked((name, tarfile.REGTYPE, ""))
+    (tmp_path / "local" / "b").symlink_to(tmp_path)
+    with pytest.raises(NotADirectoryError):
+        unpacked(("b/outside", tarfile.REGTYPE, ""))
+    assert unpacked(("c", tarfile.SYMTYPE, "."), ("d", tarfile.SYMTYPE, "c/../.."), ("e", tarfile.LNKTYPE, "top/c"), ("f", tarfile.FIFOTYPE, "")) == [
+        "d: a link to c/../.., out of the directory", "e: no file, directory or symbolic link", "f: no file, directory or symbolic link"
+    ]  # fmt: skip
+    with pytest.raises(NotADirectoryError):
+        unpacked(("c/outside", tarfile.REGTYPE, ""))
+    assert outside.read_text() == "mine" and sorted(os.listdir(tmp_path)) == ["local", "outside"]
 
 
 def test_what_was_used_has_the_points_that_the_server_has_kept() -> None:

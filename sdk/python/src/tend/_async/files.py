@@ -153,8 +153,7 @@ class AsyncFiles:
         """Copies what is in a directory of the server into one of this machine, which is created if it is missing.
 
         Files replace those of their names; what else is there stays. Returns what was left out, a line for each: what could not
-        be read, and symbolic links that lead out of the directory. It is repeated when the connection is lost. It needs Python
-        3.11.4 or later.
+        be read, and symbolic links that lead out of the directory. It is repeated when the connection is lost.
         """
         with tempfile.TemporaryFile() as file:
             await self._archive("GET", remote, file)
