@@ -32,7 +32,7 @@ export interface UsagePoint {
   sent?: number;
 }
 
-/** since: milliseconds; undefined: now. */
+/** @internal since: milliseconds; undefined: now. */
 export async function usage(link: Link, since: number | undefined, names: string[], signal?: AbortSignal): Promise<Usage[]> {
   if (!Array.isArray(names)) throw new InvalidError('names', 'is no array');
   const request = { names: names.map((n) => text('names', n)), since: since === undefined ? undefined : toDuration('since', since) };
