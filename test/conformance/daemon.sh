@@ -32,8 +32,14 @@ inhabitants() {
 start_daemon() {
 	[ -z "$daemon" ] || return 0
 	daemon_flags=("$@")
+	local node shown=()
+	node=$("$root/scripts/node")
+	case $node in
+	/usr/*) ;;
+	*) shown=(--base-path "$(dirname "$node")") ;; # tests run it inside, too
+	esac
 	env -u BASH_ENV -u TMPDIR ${machine_tmp:+"TMPDIR=$machine_tmp"} TEND_SUITE="$work" "$TEND_BIN" serve --listen 127.0.0.1:0 --socket none \
-		--state-dir "$work/state" --port-file "$work/url" "$@" 2>>"$work/log" &
+		--state-dir "$work/state" --port-file "$work/url" "${shown[@]}" "$@" 2>>"$work/log" &
 	daemon=$!
 	local i
 	for ((i = 0; i < 1200; i++)); do
