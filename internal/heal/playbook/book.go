@@ -315,7 +315,7 @@ func (b *book) checkStep(at string, s step, fail, use func(at, text string)) {
 		}
 	}
 	for i, a := range s.Aside {
-		if !derived[a] {
+		if !isDerivedName(a) {
 			fail(fmt.Sprintf("%s.aside.%d", at, i), fmt.Sprintf("is %q; only directories that tools make again are moved aside: %s",
 				a, strings.Join(derivedNames(), ", ")))
 		}

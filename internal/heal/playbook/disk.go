@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
@@ -96,7 +97,7 @@ func staleCache(p *project, groups map[string]string) []finding {
 	for _, name := range candidates {
 		rel, ok := p.below(name, p.dir)
 		for ok && rel != "." {
-			if cacheDirs[path.Base(rel)] || strings.HasSuffix(rel, "node_modules/.vite") {
+			if slices.Contains(cacheDirs[:], path.Base(rel)) || strings.HasSuffix(rel, "node_modules/.vite") {
 				if p.removable(rel) {
 					return []finding{{why: "the error is of " + rel + ", which is made again", strong: true,
 						actions: []Action{{Kind: Remove, Path: rel, Reason: "remove " + rel + ", which is made again"}}}}
@@ -110,5 +111,4 @@ func staleCache(p *project, groups map[string]string) []finding {
 }
 
 // cacheDirs hold nothing but what a dev server makes at its start.
-var cacheDirs = map[string]bool{".next": true, ".nuxt": true, ".svelte-kit": true, ".astro": true, ".angular": true,
-	".parcel-cache": true, ".turbo": true, ".vite": true, "__pycache__": true}
+var cacheDirs = [...]string{".next", ".nuxt", ".svelte-kit", ".astro", ".angular", ".parcel-cache", ".turbo", ".vite", "__pycache__"}

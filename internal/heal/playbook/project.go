@@ -20,26 +20,19 @@ const (
 )
 
 // derived are the directories that tools make again from what is in the project.
-var derived = map[string]bool{
-	"node_modules": true, ".next": true, ".nuxt": true, ".output": true, ".svelte-kit": true, ".astro": true, ".angular": true,
-	".parcel-cache": true,
-	".cache":        true, ".turbo": true, ".vite": true, "node_modules/.vite": true, "node_modules/.cache": true, ".venv": true, "venv": true,
-	"__pycache__": true, ".pytest_cache": true, ".mypy_cache": true, "dist": true, "build": true, "out": true,
-	"target": true, "tmp/cache": true,
+var derived = [...]string{
+	"node_modules", ".next", ".nuxt", ".output", ".svelte-kit", ".astro", ".angular", ".parcel-cache", ".cache", ".turbo", ".vite",
+	"node_modules/.vite", "node_modules/.cache", ".venv", "venv", "__pycache__", ".pytest_cache", ".mypy_cache", "dist", "build", "out",
+	"target", "tmp/cache",
 }
 
-func derivedNames() []string {
-	var names []string
-	for name := range derived {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
-}
+func isDerivedName(name string) bool { return slices.Contains(derived[:], name) }
+
+func derivedNames() []string { return slices.Sorted(slices.Values(derived[:])) }
 
 // isDerived reports whether a path is that of a derived directory.
 func isDerived(rel string) bool {
-	return derived[path.Base(rel)] || derived[path.Join(path.Base(path.Dir(rel)), path.Base(rel))]
+	return isDerivedName(path.Base(rel)) || isDerivedName(path.Join(path.Base(path.Dir(rel)), path.Base(rel)))
 }
 
 // project is what one Match sees of a project: files below the root, without following

@@ -2,7 +2,9 @@ package gateway
 
 import (
 	"bytes"
+	"slices"
 	"strconv"
+	"strings"
 )
 
 // A provider may repeat a key as its own format writes it: percent-encoded in an address,
@@ -109,11 +111,11 @@ func escape(b []byte) (byte, int, found) {
 // longestReference is how many bytes a reference has at most: &#x0000002F;
 const longestReference = 12
 
-// named are the references by name to characters that keys may have.
-var named = map[string]byte{
-	"amp": '&', "lt": '<', "gt": '>', "quot": '"', "apos": '\'', "sol": '/', "plus": '+', "equals": '=', "lowbar": '_',
-	"period": '.', "colon": ':', "hyphen": '-', "dash": '-',
-}
+// named are the names of references to characters that keys may have, and those characters.
+const (
+	named      = "amp lt gt quot apos sol plus equals lowbar period colon hyphen dash"
+	namedChars = "&<>\"'/+=_.:--"
+)
 
 func reference(b []byte) (byte, int, found) {
 	end := bytes.IndexByte(b[:min(len(b), longestReference)], ';')
@@ -124,8 +126,8 @@ func reference(b []byte) (byte, int, found) {
 		return '&', 1, whole
 	}
 	name := string(b[1:end])
-	if c, ok := named[name]; ok {
-		return c, end + 1, whole
+	if i := slices.Index(strings.Fields(named), name); i >= 0 {
+		return namedChars[i], end + 1, whole
 	}
 	base := 10
 	if len(name) > 1 && name[0] == '#' {
