@@ -14,6 +14,7 @@ import (
 
 	"github.com/tend-run/tend/internal/core/client"
 	"github.com/tend-run/tend/internal/core/container"
+	"github.com/tend-run/tend/internal/lib/procfs"
 	"github.com/tend-run/tend/internal/support/proctest"
 	"github.com/tend-run/tend/internal/support/testkeeper"
 	"github.com/tend-run/tend/process"
@@ -204,6 +205,11 @@ func TestAContainerOutlivesTheKeeper(t *testing.T) {
 	// Killed from outside while there is no keeper.
 	proc, _ := os.FindProcess(dead.PID)
 	proc.Kill()
+	proctest.Eventually(t, "it has ended", func() bool {
+		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", dead.PID))
+		st, ok := procfs.ParseStat(text)
+		return err != nil || !ok || st.Dead()
+	})
 	killKeeper(t, dir)
 	if list, err := e.List(t.Context()); err != nil || len(list) != 1 {
 		t.Errorf("%+v, %v", list, err)
