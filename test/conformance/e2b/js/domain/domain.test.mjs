@@ -35,7 +35,7 @@ describe('by domain', () => {
       http.createServer((req, res) => res.end([req.headers.host, req.headers['x-forwarded-proto'], req.url].join(' ')))
         .on('upgrade', (req, socket) => { socket.write('HTTP/1.1 101 Switching Protocols\\r\\nConnection: Upgrade\\r\\nUpgrade: websocket\\r\\n\\r\\n'); socket.pipe(socket) })
         .listen(31189)`)
-    const server = await sandbox.commands.run('node /tmp/serve.mjs', { background: true, timeoutMs: 0 })
+    const server = await sandbox.commands.run(`'${process.execPath}' /tmp/serve.mjs`, { background: true, timeoutMs: 0 })
     await until('the program listens', async () => (await fetch(`https://${host}/`)).status === 200)
     assert.equal(await (await fetch(`https://${host}/a?b`)).text(), `${host} https /a?b`)
 
