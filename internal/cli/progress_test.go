@@ -60,7 +60,8 @@ func TestProgressOfACommandOfARepair(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			var errs bytes.Buffer
 			c := commandBar{inv: &invocation{errs: &errs, flags: &globals{}}}
-			for _, r := range []*tend.HealCommand{{Command: "npm ci", Begun: time.Now()}, {Command: "go mod download", Begun: time.Now().Add(time.Minute), Line: "go: \x1b]0;x"}} {
+			for _, r := range []*tend.HealCommand{{Command: "npm ci", Begun: time.Now()},
+				{Command: "go mod download", Begun: time.Now().Add(time.Minute), Line: "go: \x1b]0;x"}} {
 				for range 48 {
 					c.show(r)
 					c.bar.live, c.bar.lines = live, !live
@@ -71,7 +72,8 @@ func TestProgressOfACommandOfARepair(t *testing.T) {
 			want := "tend: npm ci (10s)\ntend: go mod download (10s): go: \\x1b]0;x\n"
 			got := errs.String()
 			if live {
-				if want = "tend: npm ci (11s)\x1b[0m\r\x1b[K\r\x1b[K\x1b[2mtend: go mod download (0s): go: "; strings.Contains(got, want) && strings.HasSuffix(got, "\x1b[K") {
+				if want = "tend: npm ci (11s)\x1b[0m\r\x1b[K\r\x1b[K\x1b[2mtend: go mod download (0s): go: "; strings.Contains(got, want) &&
+					strings.HasSuffix(got, "\x1b[K") {
 					return
 				}
 			}

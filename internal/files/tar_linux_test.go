@@ -27,7 +27,8 @@ func TestAnArchiveLeadsThroughNoLinkOfItsOwn(t *testing.T) {
 	} {
 		base := t.TempDir()
 		top, out := filepath.Join(base, "top"), filepath.Join(base, "out")
-		proctest.Must(t, errors.Join(os.MkdirAll(filepath.Join(top, "d"), 0o755), os.Mkdir(out, 0o755), os.Symlink("d", filepath.Join(top, "was")),
+		proctest.Must(t, errors.Join(os.MkdirAll(filepath.Join(top, "d"), 0o755), os.Mkdir(out, 0o755),
+			os.Symlink("d", filepath.Join(top, "was")),
 			os.WriteFile(filepath.Join(out, "mine"), []byte("mine"), 0o600)))
 		var b bytes.Buffer
 		w := tar.NewWriter(&b)

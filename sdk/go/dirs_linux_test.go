@@ -126,7 +126,8 @@ func TestADownloadLeadsNowhereElse(t *testing.T) {
 	proctest.Must(t, os.Symlink("d/e/f/top/..", filepath.Join(remote, "chain")))
 	proctest.Must(t, os.WriteFile(filepath.Join(remote, "tend-left-out.txt"), []byte("a file of this name"), 0o600))
 	left := proctest.Value(f.DownloadDir(t.Context(), remote, local))(t)
-	if text := strings.Join(left, "\n"); len(left) != 4 || !strings.Contains(text, "chain: a link to d/e/f/top/..") || !strings.Contains(text, "absolute: a link to /etc/passwd") || !strings.Contains(text, "up: a link") || !strings.Contains(text, "/fifo\"") {
+	if text := strings.Join(left, "\n"); len(left) != 4 || !strings.Contains(text, "chain: a link to d/e/f/top/..") ||
+		!strings.Contains(text, "absolute: a link to /etc/passwd") || !strings.Contains(text, "up: a link") || !strings.Contains(text, "/fifo\"") {
 		t.Errorf("left out: %q", left)
 	}
 	if got := string(proctest.Value(os.ReadFile(filepath.Join(local, "tend-left-out.txt")))(t)); got != "a file of this name" {

@@ -120,7 +120,8 @@ func TestGitPasswords(t *testing.T) {
 	t.Cleanup(other.Close)
 	here := s.Git("here")
 	proctest.Must(t, here.Init(ctx))
-	proctest.Value(here.Run(ctx, "-c", "user.name=A", "-c", "user.email=a@example.org", "commit", "--quiet", "--allow-empty", "--message=first"))(t)
+	proctest.Value(here.Run(ctx, "-c", "user.name=A", "-c", "user.email=a@example.org",
+		"commit", "--quiet", "--allow-empty", "--message=first"))(t)
 	proctest.Value(here.Run(ctx, "remote", "add", "origin", other.URL+"/r.git"))(t)
 	proctest.Value(here.Run(ctx, "remote", "add", "direct", server.URL+"/r.git"))(t)
 	for _, c := range []struct {

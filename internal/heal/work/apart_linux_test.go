@@ -65,7 +65,8 @@ func (g *ground) declare(name, from string) {
 func (g *ground) planFor(name string) playbook.Plan {
 	g.Helper()
 	g.write("server.js", "require("+name+")\n")
-	plans := proctest.Value(g.w.project.Match(g.Context(), playbook.Evidence{Dir: g.root, Service: "web", Argv: []string{"node", "server.js"}, Signal: "exit",
+	plans := proctest.Value(g.w.project.Match(g.Context(), playbook.Evidence{Dir: g.root, Service: "web",
+		Argv: []string{"node", "server.js"}, Signal: "exit",
 		Log: "Error: Cannot find module '" + name + "'\nRequire stack:\n- " + g.root + "/server.js\n"}))(g.T)
 	if len(plans) == 0 || plans[0].Actions[0].Makes != "node_modules" {
 		g.Fatalf("no install: %+v", plans)
@@ -77,7 +78,8 @@ func (g *ground) planFor(name string) playbook.Plan {
 func (g *ground) outside() map[string]string {
 	all := g.tree()
 	for name := range all {
-		if name == ".tend" || strings.HasPrefix(name, ".tend/") || strings.HasPrefix(name, "node_modules") || strings.HasPrefix(name, "apps/web/node_modules") {
+		if name == ".tend" || strings.HasPrefix(name, ".tend/") || strings.HasPrefix(name, "node_modules") ||
+			strings.HasPrefix(name, "apps/web/node_modules") {
 			delete(all, name)
 		}
 	}
@@ -140,11 +142,13 @@ true`, g.root, mark, l.Addr().(*net.TCPAddr).Port))))
 					t.Errorf("%q runs on", line)
 				}
 			}
-			if !strings.HasSuffix(said, "made apps/web/node_modules as a whole, in a view of the project") || g.read("apps/web/node_modules/w/index.js") != "x\n" {
+			if !strings.HasSuffix(said, "made apps/web/node_modules as a whole, in a view of the project") ||
+				g.read("apps/web/node_modules/w/index.js") != "x\n" {
 				t.Errorf("of a package of a workspace: %q", said)
 			}
 			done := proctest.Value(g.w.project.Rollback(t.Context(), 1, true))(t)
-			if len(done.Left) > 0 || g.read("node_modules/p/index.js") != "installed\n" || g.read("node_modules/evil/loot") != "none" || g.read("apps/web/node_modules/w/index.js") != "none" {
+			if len(done.Left) > 0 || g.read("node_modules/p/index.js") != "installed\n" || g.read("node_modules/evil/loot") != "none" ||
+				g.read("apps/web/node_modules/w/index.js") != "none" {
 				t.Errorf("after a rollback there is %q, and left is %v", g.read("node_modules/p/index.js"), done.Left)
 			}
 			if diff := cmp.Diff(before, g.outside()); diff != "" {
@@ -238,7 +242,8 @@ func TestAVirtualEnvironmentIsMadeInAView(t *testing.T) {
 	proctest.Must(t, z.Close())
 	g.write("vendor/tiny-1.0-py3-none-any.whl", b.String())
 	g.write("requirements.txt", "./vendor/tiny-1.0-py3-none-any.whl\n")
-	plans := proctest.Value(g.w.project.Match(t.Context(), playbook.Evidence{Dir: g.root, Service: "web", Argv: []string{".venv/bin/python", "-m", "tiny"}, Signal: "exit",
+	plans := proctest.Value(g.w.project.Match(t.Context(), playbook.Evidence{Dir: g.root, Service: "web",
+		Argv: []string{".venv/bin/python", "-m", "tiny"}, Signal: "exit",
 		Log: "/bin/sh: 1: .venv/bin/python: not found\n"}))(t)
 	if len(plans) == 0 || len(plans[0].Actions) != 2 {
 		t.Fatalf("no install: %+v", plans)

@@ -105,7 +105,8 @@ exec sleep 1000
 
 	h = attempt()
 	proctest.Must(t, h.WriteFile("package-lock.json", []byte(`{"packages": {"node_modules/x": {"resolved": "https://thief.example/x.tgz"}}}`)))
-	if r, err := h.Restart(t.Context()); err == nil || !strings.Contains(err.Error(), "its address thief.example:443 is new") || len(notes) != 2 {
+	if r, err := h.Restart(t.Context()); err == nil || !strings.Contains(err.Error(), "its address thief.example:443 is new") ||
+		len(notes) != 2 {
 		t.Errorf("from an address of its own: %+v, %v; notes %q", r, err, notes)
 	}
 

@@ -17,7 +17,8 @@ func TestAServiceIsTriedWithWhatItNeeds(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := newGroundOf(t, users[name])
 			port := fmt.Sprint(proctest.FreePort(t))
-			proctest.Value(g.w.there.Start(t.Context(), process.Spec{Argv: []string{"python3", "-m", "http.server", "--bind", "127.0.0.1", port}, Dir: "/usr"}))(t)
+			proctest.Value(g.w.there.Start(t.Context(), process.Spec{
+				Argv: []string{"python3", "-m", "http.server", "--bind", "127.0.0.1", port}, Dir: "/usr"}))(t)
 			rules := g.w.order.Rules
 			rules.Env = map[string]string{"PATH": insidePath}
 			rules.Command.Argv = []string{"python3", "-c", `import sys, time, urllib.request

@@ -30,7 +30,8 @@ func TestACommandOfAPlaybookTellsHowFarItIs(t *testing.T) {
 		return strings.HasPrefix(c.Line, "20 % of [secret KEY] is")
 	})
 	c, _ := read()
-	if strings.Contains(c.Line+c.Command, secret) || !strings.HasPrefix(c.Command, "sh -c printf 'begun with ") || time.Since(c.Begun) > time.Minute {
+	if strings.Contains(c.Line+c.Command, secret) || !strings.HasPrefix(c.Command, "sh -c printf 'begun with ") ||
+		time.Since(c.Begun) > time.Minute {
 		t.Errorf("it says %+v", c)
 	}
 	g.write("go", "")

@@ -127,8 +127,8 @@ func (w *worker) tried(ctx context.Context, v *view.View) (trial, error) {
 	case out.Well:
 		w.trial.why = "in a view of the project, with nothing changed, the service is well: what is wrong is not in its files"
 	case !alike(ev, out):
-		w.trial.why = "in a view of the project the service fails in another way, so nothing can be proved there (healer.pass and healer.show name what it " +
-			"needs besides the project): " + out.Why
+		w.trial.why = "in a view of the project the service fails in another way, so nothing can be proved there " +
+			"(healer.pass and healer.show name what it needs besides the project): " + out.Why
 		if cause := causeIn(out.Log); cause != "" {
 			w.trial.why += ": " + cause
 		}

@@ -105,7 +105,8 @@ func TestTheBudgetRefusesLargeMessagesAndOutput(t *testing.T) {
 	if _, err := c.Execute(t.Context(), out); connect.CodeOf(err) != connect.CodeResourceExhausted {
 		t.Errorf("output of 1 MB: %v", err)
 	}
-	proctest.Value(c.SendSignal(t.Context(), connect.NewRequest(&pb.SendSignalRequest{ProcessId: number, Signal: pb.Signal_SIGNAL_SIGKILL})))(t)
+	proctest.Value(c.SendSignal(t.Context(), connect.NewRequest(
+		&pb.SendSignalRequest{ProcessId: number, Signal: pb.Signal_SIGNAL_SIGKILL})))(t)
 	for stream.Receive() {
 	}
 	full.Release()
@@ -206,7 +207,8 @@ func TestAListenerThatFailsEndsTheFace(t *testing.T) {
 	l.Close()
 	c := s.face.cfg
 	c.REST, c.GRPC = l, proctest.Value(net.Listen("tcp", "127.0.0.1:0"))(t)
-	if err := proctest.Value(New(c))(t).Run(t.Context()); !errors.Is(err, net.ErrClosed) || !strings.Contains(err.Error(), "serve sandboxd on") {
+	if err := proctest.Value(New(c))(t).Run(t.Context()); !errors.Is(err, net.ErrClosed) ||
+		!strings.Contains(err.Error(), "serve sandboxd on") {
 		t.Errorf("%v", err)
 	}
 }
